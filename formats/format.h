@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.h - what snapshot.c and the formats share; nobody outside formats/
+ * includes it
+ *
+ * A format is a const struct of functions.  It fills a reader's snapshot and,
+ * per group, either pieces of files (flat, read by flat.c) or a tiling.
+ */
+#ifndef KVT_FORMAT_H
+#define KVT_FORMAT_H
+
+#include "formats/snapshot.h"
+
+/* ---- flat groups -------------------------------------------------------- */
+
+/*
+ * A box of a group that lies in one file.  views count from box.begin; their
+ * offsets are file offsets.  The pieces of a group tile it exactly.
+ */
+struct kvt_piece {
+	int file;			/* index into kvt_files */
+	struct kvt_box box;
+	struct kvt_views views;
+};
+
+struct kvt_flat {
+	int64_t npieces;		/* 0: the group is tiled */
+	struct kvt_piece *piece;	/* owned */
+};
+
+struct kvt_file {
+	int fd;
+	int64_t nbytes;			/* at open */
+	dev_t dev;
+	ino_t ino;
+	char *path;
+};
+
+struct kvt_files {
+	int64_t count;
+	struct kvt_file *file;		/* owned, as are the fds */
+};
+
+/*
+ * Opens a regular file for reading (never a FIFO or device, and without
+ * blocking on one).  KVT_SYSTEM if it cannot be opened, KVT_BAD_INPUT if it is
+ * no regular file.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_files_open(struct kvt_files *files, int *index, const char *path,
+	       struct kvt_error *err);
+void kvt_files_close(struct kvt_files *files);
+
+/* pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+kvt_file_read(const struct kvt_file *file, void *buf, int64_t nbytes,
+	      int64_t offset, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_file_write(const struct kvt_file *file, const void *buf, int64_t nbytes,
+	       int64_t offset, struct kvt_error *err);
+
+/* Appends; checks that the piece lies inside its file when 'bound' is set. */
+KVT_MUST_CHECK enum kvt_status
+kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piece,
+	     struct kvt_error *err);
+void kvt_flat_free(struct kvt_flat *flat);
+
+KVT_MUST_CHECK enum kvt_status
+kvt_flat_read(const struct kvt_flat *flat, const struct kvt_files *files,
+	      const struct kvt_group *group, const struct kvt_box *box,
+	      void *buf, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_flat_write(const struct kvt_flat *flat, const struct kvt_files *files,
+	       const struct kvt_group *group, const struct kvt_box *box,
+	       const void *buf, struct kvt_error *err);
+
+/* ---- readers, writers, formats ------------------------------------------ */
+
+struct kvt_reader {
+	const struct kvt_format *format;
+	char *path;
+	struct kvt_snapshot snapshot;
+	struct kvt_files files;		/* of the flat groups; others may be listed */
+	struct kvt_flat flat[KVT_MAX_GROUPS];
+	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* where flat is empty */
+	void *own;			/* the format's */
+};
+
+struct kvt_writer {
+	const struct kvt_format *format;
+	char *path;			/* final name */
+	char *temporary;		/* beside it; NULL once committed */
+	bool force, committed;
+	struct kvt_create_options options;
+	struct kvt_snapshot snapshot;	/* a copy */
+	struct kvt_files files;
+	struct kvt_flat flat[KVT_MAX_GROUPS];
+	struct kvt_tiling tiling[KVT_MAX_GROUPS];
+	void *own;
+};
+
+struct kvt_format {
+	struct kvt_format_info info;
+	const char *const *endings;	/* ".h5", ...; NULL-terminated; NULL: none */
+	bool directory;			/* writes a folder */
+
+	/*
+	 * Does this look like the format?  'head' holds the first nhead bytes of
+	 * a regular file; for a directory head is NULL.
+	 */
+	bool (*probe)(const char *path, const uint8_t *head, int64_t nhead);
+
+	/* Fills reader->snapshot and the flats or tilings.  NULL: write only. */
+	enum kvt_status (*open)(struct kvt_reader *reader, const char *path,
+				const struct kvt_hints *hints,
+				struct kvt_error *err);
+	void (*close)(struct kvt_reader *reader);	/* frees reader->own */
+
+	/*
+	 * Creates writer->temporary (already chosen) and fills the flats or
+	 * tilings.  NULL: read only.
+	 */
+	enum kvt_status (*create)(struct kvt_writer *writer,
+				  struct kvt_error *err);
+	/* Everything but fsync and rename, which snapshot.c does. */
+	enum kvt_status (*finish)(struct kvt_writer *writer,
+				  struct kvt_error *err);
+	void (*abandon)(struct kvt_writer *writer);	/* frees writer->own */
+
+	/* Tiled formats only. */
+	enum kvt_status (*fetch_tile)(struct kvt_reader *, int group,
+				      const int64_t begin[KVT_NAXES],
+				      struct kvt_stored *, struct kvt_error *);
+	bool (*has_cells)(const struct kvt_reader *, int group);
+	enum kvt_status (*fetch_cells)(struct kvt_reader *, int group,
+				       const struct kvt_box *, uint64_t *,
+				       struct kvt_error *);
+	enum kvt_status (*store_tile)(struct kvt_writer *, int group,
+				      const int64_t begin[KVT_NAXES],
+				      const struct kvt_stored *,
+				      struct kvt_error *);
+	enum kvt_status (*store_cells)(struct kvt_writer *, int group,
+				       const struct kvt_box *, const uint64_t *,
+				       struct kvt_error *);
+};
+
+extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
+	kvt_npy_format, kvt_raw_format, kvt_folder_format, kvt_null_format;
+
+/* ---- manifests ---------------------------------------------------------- */
+
+/*
+ * A manifest (kvtool-manifest(5)) in a form the flat formats share: the
+ * snapshot it describes and what it says of the file.
+ */
+struct kvt_manifest {
+	struct kvt_snapshot snapshot;
+	bool has_layout;		/* false: a hint or the file must say it */
+	int rank;			/* of file_shape; 0: not given */
+	int64_t file_shape[8];
+	int64_t skip;			/* bytes before the data */
+	char file[256];			/* name of the data file; "" if not given */
+};
+
+/*
+ * The manifest for 'path': hints->manifest, or the file's name with its last
+ * ending replaced by .json, or with .json appended, or nothing ('found' false).
+ * Hints fill what the manifest leaves open; a contradiction is KVT_BAD_INPUT.
+ * Also with no manifest at all, hints alone may describe the dump.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_load(struct kvt_manifest *out, bool *found, const char *path,
+		  const struct kvt_hints *hints, struct kvt_error *err);
+/* The same from text; 'name' is for messages. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_parse(struct kvt_manifest *out, const char *text, size_t nbytes,
+		   const char *name, const struct kvt_hints *hints,
+		   struct kvt_error *err);
+/* Text of a manifest for a snapshot, malloc()ed; NULL when out of memory. */
+char *kvt_manifest_text(const struct kvt_snapshot *snapshot, const char *file,
+			const char *file_dtype, int rank,
+			const int64_t *file_shape);
+void kvt_manifest_free(struct kvt_manifest *manifest);
+
+#endif

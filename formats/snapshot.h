@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * snapshot.h - KV dumps on disk, whatever their format
+ *
+ * A snapshot is a list of groups: layers that share spec, layout and shape.
+ * The bytes of a group are reached in one of two ways.  A flat group is an
+ * array somewhere in one or several files; any box of it can be read.  A tiled
+ * group is stored as pieces that are encoded one by one (the chunks of HDF5);
+ * a tile is fetched, and decoded apart from that, so that many threads can
+ * decode and so that a tile can move to another file undecoded.
+ *
+ * Nothing here prints or exits.  A reader or writer is opened and closed by one
+ * thread.  Which of its calls may run at once is said at each.
+ */
+#ifndef KVT_SNAPSHOT_H
+#define KVT_SNAPSHOT_H
+
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "lib/kvt.h"
+
+/* ---- what a file says about itself -------------------------------------- */
+
+/* A named range of the content (or of the channels of a conv state). */
+struct kvt_component {
+	char name[32];			/* "x", "B", "C", "kv_c_normed", ... */
+	int64_t start, length;		/* in elements, on this rank */
+	int64_t global_start;		/* in the model; = start if not sharded */
+};
+
+enum { KVT_MAX_COMPONENTS = 8, KVT_MAX_GROUPS = 32 };
+
+struct kvt_group {
+	char id[32];			/* "g0", "conv", "ssm" */
+	enum kvt_kind kind;
+	const struct kvt_dtype *dtype;
+	struct kvt_layout layout;
+	struct kvt_shape shape;		/* L B S H K D on this rank */
+	int64_t block_size;		/* tokens a block */
+	int64_t tokens_per_state;	/* 1, N, or -1: one state for all tokens */
+	int64_t total_heads;		/* of the model */
+	int64_t head_start;		/* first head of this rank */
+	int64_t replication;		/* ranks that hold the same heads; 1 */
+	int64_t page_bytes;		/* of a block of a layer in the engine; 0: dense */
+	int64_t page_offset;		/* of this group's content inside that page */
+	int64_t window;			/* sliding window in tokens; 0: none */
+	int ncomponents;
+	struct kvt_component component[KVT_MAX_COMPONENTS];
+
+	/* Tables; NULL where the file has none.  Owned by the snapshot. */
+	char     **layer_names;		/* [L] */
+	uint32_t  *layer_ids;		/* [L] index in the model */
+	uint64_t  *block_ids;		/* [B] id in the engine's pool */
+	uint32_t  *block_valid;		/* [B] states that hold a live token */
+};
+
+struct kvt_request {
+	char *id;
+	int64_t ntokens;		/* tokens whose state is in the cache */
+	int32_t *token_ids;		/* NULL if unknown */
+	int64_t ntoken_ids;
+	uint32_t *blocks[KVT_MAX_GROUPS];	/* indices into B, token order */
+	int64_t nblocks[KVT_MAX_GROUPS];
+};
+
+struct kvt_parallel {
+	int64_t tp_size, tp_rank, pp_size, pp_rank, dp_size, dp_rank,
+		dcp_size, dcp_rank;	/* sizes are 1 where unknown */
+};
+
+struct kvt_snapshot {
+	int ngroups;
+	struct kvt_group group[KVT_MAX_GROUPS];
+	int64_t nrequests;
+	struct kvt_request *request;
+	struct kvt_parallel parallel;
+	bool has_parallel;		/* the file says so itself */
+	int64_t null_block;		/* index into B; -1: none or unknown */
+	char *model;			/* name; NULL if unknown */
+	char *source_format;		/* provenance: "npy", ...; NULL */
+	char *note;			/* free text of a manifest; NULL */
+};
+
+/* An empty snapshot (sizes 1, null_block -1). */
+void kvt_snapshot_init(struct kvt_snapshot *snapshot);
+/* Deep copy; on failure 'out' is empty. */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,
+		  struct kvt_error *err);
+void kvt_snapshot_free(struct kvt_snapshot *snapshot);
+
+/*
+ * Checks everything that must hold between the fields, whatever file they come
+ * from: extents, heads against TP, block tables inside the pool, valid counts,
+ * splits that divide, sizes that do not overflow.  KVT_BAD_INPUT otherwise.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_check(const struct kvt_snapshot *snapshot, struct kvt_error *err);
+
+/* ---- tiles -------------------------------------------------------------- */
+
+/*
+ * How a tiled group is cut and encoded.  A tile covers n[a] entries along each
+ * axis, the last one of an axis possibly fewer (the stored tile is padded with
+ * zeros to full size).  Its plain bytes are the dense box of the group's layout
+ * (kvt_layout_views() with the full-size box).
+ */
+struct kvt_tiling {
+	int64_t n[KVT_NAXES];
+	int64_t nbytes;			/* of a plain tile */
+	int64_t elem;			/* bytes of one element, for the shuffle */
+	bool shuffle;			/* HDF5 filter 2 in the pipeline */
+	bool zstd;			/* HDF5 filter 32015 */
+	bool fletcher32;		/* HDF5 filter 3 */
+	int level;			/* of zstd */
+};
+
+/* Do stored tiles of both have the same meaning, byte for byte? */
+bool kvt_tiling_same_codec(const struct kvt_tiling *a, const struct kvt_tiling *b);
+
+/* A tile as it lies in the file. */
+struct kvt_stored {
+	uint8_t *bytes;			/* caller's buffer */
+	int64_t capacity;
+	int64_t nbytes;
+	uint32_t filter_mask;		/* bit i: stage i was skipped */
+};
+
+/* Room that any stored form of a tile needs (bound of the encoder too). */
+int64_t kvt_stored_bound(const struct kvt_tiling *tiling);
+
+/*
+ * decode: checks the Fletcher-32, the frame and its checksum; anything wrong is
+ * KVT_BAD_INPUT.  encode: never fails on content.  Both are pure functions of
+ * their arguments and of 'scratch', of which each thread has its own.
+ */
+struct kvt_codec_scratch;
+KVT_MUST_CHECK enum kvt_status
+kvt_codec_scratch_new(struct kvt_codec_scratch **out, struct kvt_error *err);
+void kvt_codec_scratch_free(struct kvt_codec_scratch *scratch);
+
+KVT_MUST_CHECK enum kvt_status
+kvt_decode(void *tile, const struct kvt_stored *stored,
+	   const struct kvt_tiling *tiling, struct kvt_codec_scratch *scratch,
+	   struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_encode(struct kvt_stored *stored, const void *tile,
+	   const struct kvt_tiling *tiling, struct kvt_codec_scratch *scratch,
+	   struct kvt_error *err);
+/*
+ * What can be known of a stored tile without decoding it: the Fletcher-32 and
+ * the frame's declared size.  Called before a tile moves undecoded.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_stored_check(const struct kvt_stored *stored,
+		 const struct kvt_tiling *tiling, struct kvt_error *err);
+
+/* ---- reading ------------------------------------------------------------ */
+
+struct kvt_reader;
+
+/* What the user knows and the file may not.  All fields optional (NULL, 0). */
+struct kvt_hints {
+	const char *manifest;		/* path */
+	const char *layout;
+	const char *dtype;
+	const char *format;		/* row of the format table, or a preset of it */
+	int64_t layers, blocks, block_size, heads, head_dim, content;
+	int64_t skip;			/* bytes before the data (raw) */
+};
+
+/*
+ * kvt_open() finds the format by content, never by name.  Everything that can
+ * be known to be wrong without reading the data is refused here.  'hints' may
+ * be NULL.  A hint that contradicts the file is KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_open(struct kvt_reader **out, const char *path,
+	 const struct kvt_hints *hints, struct kvt_error *err);
+void kvt_close_reader(struct kvt_reader *reader);	/* NULL is fine */
+
+const struct kvt_snapshot *kvt_reader_snapshot(const struct kvt_reader *reader);
+const char *kvt_reader_format(const struct kvt_reader *reader);	/* "hdf5" */
+/* Bytes of all files of the dump, metadata included. */
+int64_t kvt_reader_file_bytes(const struct kvt_reader *reader);
+/* Is this file (by device and inode) part of what the reader has open? */
+bool kvt_reader_has_file(const struct kvt_reader *reader, dev_t dev, ino_t ino);
+
+/* NULL if the group is flat. */
+const struct kvt_tiling *kvt_reader_tiling(const struct kvt_reader *reader, int group);
+
+/*
+ * Flat groups: fill 'buf' with the dense box of the group's layout.  May be
+ * called from many threads at once.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_read_box(struct kvt_reader *reader, int group, const struct kvt_box *box,
+	     void *buf, struct kvt_error *err);
+
+/*
+ * Tiled groups: the tile that begins at begin[] (a multiple of tiling->n along
+ * each axis).  One call at a time in the whole process, over all readers and
+ * writers.  A missing tile is KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_fetch_tile(struct kvt_reader *reader, int group,
+	       const int64_t begin[KVT_NAXES], struct kvt_stored *out,
+	       struct kvt_error *err);
+
+/*
+ * Content cells (kvtool-snapshot(5), content_digest): one XXH64 per (layer,
+ * block, head, kv) of the box, C order.  false: the file has none.  One call at
+ * a time, as kvt_fetch_tile().
+ */
+bool kvt_reader_has_cells(const struct kvt_reader *reader, int group);
+KVT_MUST_CHECK enum kvt_status
+kvt_fetch_cells(struct kvt_reader *reader, int group, const struct kvt_box *box,
+		uint64_t *cells, struct kvt_error *err);
+
+/* ---- writing ------------------------------------------------------------ */
+
+struct kvt_writer;
+
+struct kvt_create_options {
+	const char *format;		/* NULL: by the name's ending */
+	bool force;			/* an existing file may be replaced */
+	bool uncompressed;		/* hdf5: no filters, contiguous */
+	int level;			/* zstd; 0: default */
+	int64_t tile_bytes;		/* hdf5: least bytes of a tile; 0: default */
+	/* keep these tile extents if they fit, so that tiles can move; may be NULL */
+	const struct kvt_tiling *like;
+};
+
+/*
+ * kvt_create() writes beside 'path'; the file (or folder) takes that name only
+ * in kvt_commit().  'info' is copied.  An existing 'path' without force is
+ * KVT_SYSTEM.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_create(struct kvt_writer **out, const char *path,
+	   const struct kvt_create_options *options,
+	   const struct kvt_snapshot *info, struct kvt_error *err);
+
+const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int group);
+const char *kvt_writer_format(const struct kvt_writer *writer);
+
+/* Flat groups; may be called from many threads at once for disjoint boxes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_write_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
+	      const void *buf, struct kvt_error *err);
+
+/* Tiled groups; one call at a time, as kvt_fetch_tile(). */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_tile(struct kvt_writer *writer, int group,
+	       const int64_t begin[KVT_NAXES], const struct kvt_stored *stored,
+	       struct kvt_error *err);
+/* Does this writer keep cells?  If so all of them must be stored. */
+bool kvt_writer_has_cells(const struct kvt_writer *writer, int group);
+KVT_MUST_CHECK enum kvt_status
+kvt_store_cells(struct kvt_writer *writer, int group, const struct kvt_box *box,
+		const uint64_t *cells, struct kvt_error *err);
+
+/* Makes the file durable and gives it its name. */
+KVT_MUST_CHECK enum kvt_status
+kvt_commit(struct kvt_writer *writer, struct kvt_error *err);
+
+/* Without a commit before it, leaves nothing behind.  NULL is fine. */
+void kvt_close_writer(struct kvt_writer *writer);
+
+/*
+ * Path of the temporary file or folder, for a signal handler that must remove
+ * it; "" if there is none.
+ */
+const char *kvt_writer_temporary(const struct kvt_writer *writer);
+
+/* ---- formats ------------------------------------------------------------ */
+
+/* Names and summaries for --help and --version; NULL past the last one. */
+struct kvt_format_info {
+	const char *name;		/* "hdf5", "safetensors", "npy", "raw", ... */
+	const char *summary;
+	bool reads, writes;
+};
+const struct kvt_format_info *kvt_format_info(int i);
+
+#endif
