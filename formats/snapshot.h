@@ -243,6 +243,8 @@ kvt_create(struct kvt_writer **out, const char *path,
 	   const struct kvt_create_options *options,
 	   const struct kvt_snapshot *info, struct kvt_error *err);
 
+/* The writer's own copy of 'info', as the file will say it. */
+const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer);
 const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int group);
 const char *kvt_writer_format(const struct kvt_writer *writer);
 

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipeline.c - the only file that starts threads */
+#include "cli/pipeline.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/progress.h"
+#include "cli/signals.h"
+
+enum { MAX_THREADS = 64, DEFAULT_MAX_THREADS = 16 };
+
+static const int64_t default_mem_limit = 256 << 20;
+/* scratch of the codec (zstd contexts, shuffle planes) per thread */
+static const int64_t codec_bytes = 2 << 20;
+
+struct pipeline {
+	const struct work *work;
+	pthread_mutex_t lock;
+	pthread_cond_t turned;
+	int64_t next;			/* box to hand out */
+	int64_t turn;			/* box whose ordered part is next */
+	bool *done;			/* ring of finished boxes, by index */
+	int nworkers;
+	int64_t failed_at;		/* -1: none */
+	enum kvt_status status;
+	struct kvt_error err;
+};
+
+/* ---- how many, how much ------------------------------------------------- */
+
+static int64_t worker_bytes(const struct work *work)
+{
+	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes;
+
+	for (int i = 0; i < 4; i++)
+		nbytes += work->buffer_bytes[i];
+	return nbytes;
+}
+
+static int workers_wanted(const struct work *work,
+			  const struct pipeline_options *options)
+{
+	int64_t limit = options->mem_limit ? options->mem_limit : default_mem_limit;
+	int64_t n = options->threads, fit;
+
+	if (!n) {
+		n = sysconf(_SC_NPROCESSORS_ONLN);
+		n = n < 1 ? 1 : n > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : n;
+	}
+	if (n > MAX_THREADS)
+		n = MAX_THREADS;
+	if (n > work->count)
+		n = work->count;
+	/* the limit is on top of one tile per thread, stored and plain */
+	fit = limit / (worker_bytes(work) - work->stored_bytes - 2 * work->tile_bytes);
+	return (int)(n < fit ? n : fit);
+}
+
+int64_t pipeline_memory(const struct work *work,
+			const struct pipeline_options *options)
+{
+	return workers_wanted(work, options) * worker_bytes(work);
+}
+
+/* ---- workers ------------------------------------------------------------ */
+
+static void worker_free(struct worker *w)
+{
+	kvt_codec_scratch_free(w->scratch);
+	for (int i = 0; i < 4; i++)
+		free(w->buffer[i]);
+	free(w->tile);
+	free(w->spare);
+	free(w->stored);
+}
+
+static bool allocate(uint8_t **out, int64_t nbytes)
+{
+	void *p = NULL;
+
+	/* whole cache lines: streaming stores then need no prologue */
+	if (nbytes && posix_memalign(&p, 64, (size_t)nbytes))
+		return false;
+	*out = p;
+	return true;
+}
+
+static enum kvt_status worker_init(struct worker *w, struct pipeline *p,
+				   struct kvt_error *err)
+{
+	const struct work *work = p->work;
+	bool ok = allocate(&w->tile, work->tile_bytes) &&
+		  allocate(&w->spare, work->tile_bytes) &&
+		  allocate(&w->stored, work->stored_bytes);
+
+	w->pipeline = p;
+	for (int i = 0; ok && i < 4; i++)
+		ok = allocate(&w->buffer[i], work->buffer_bytes[i]);
+	if (!ok)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory: %lld bytes a thread",
+				(long long)worker_bytes(work));
+	return kvt_codec_scratch_new(&w->scratch, err);
+}
+
+/* The lowest failing box wins, so that the message does not depend on timing. */
+static void record(struct pipeline *p, int64_t i, enum kvt_status status,
+		   const struct kvt_error *err)
+{
+	if (p->failed_at >= 0 && p->failed_at <= i)
+		return;
+	p->failed_at = i;
+	p->status = status;
+	p->err = *err;
+}
+
+/* Under the lock: passes the turn over all finished boxes at its head. */
+static void finish(struct pipeline *p, int64_t i)
+{
+	p->done[i % (MAX_THREADS * 2)] = true;
+	while (p->turn < p->next && p->done[p->turn % (MAX_THREADS * 2)]) {
+		p->done[p->turn % (MAX_THREADS * 2)] = false;
+		p->turn++;
+	}
+	pthread_cond_broadcast(&p->turned);
+}
+
+static void *work_main(void *argument)
+{
+	struct worker *w = argument;
+	struct pipeline *p = w->pipeline;
+	struct kvt_error err = { "" };
+
+	pthread_mutex_lock(&p->lock);
+	while (p->next < p->work->count && p->failed_at < 0) {
+		enum kvt_status status;
+		int64_t i = p->next++;
+
+		pthread_mutex_unlock(&p->lock);
+		if (interrupted)
+			status = kvt_fail(&err, KVT_SYSTEM, "interrupted");
+		else
+			status = p->work->fn(w, p->work->context, i, &err);
+		pthread_mutex_lock(&p->lock);
+		if (status)
+			record(p, i, status, &err);
+		/* a box may not get further ahead of a slow one than the ring holds */
+		finish(p, i);
+		while (p->next - p->turn >= MAX_THREADS && p->failed_at < 0)
+			pthread_cond_wait(&p->turned, &p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+void pipeline_lock(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->pipeline->lock);
+}
+
+void pipeline_unlock(struct worker *worker)
+{
+	pthread_mutex_unlock(&worker->pipeline->lock);
+}
+
+bool pipeline_turn(struct worker *worker, int64_t i)
+{
+	struct pipeline *p = worker->pipeline;
+
+	pthread_mutex_lock(&p->lock);
+	while (p->turn != i && p->failed_at < 0)
+		pthread_cond_wait(&p->turned, &p->lock);
+	if (p->failed_at < 0)
+		return true;
+	pthread_mutex_unlock(&p->lock);
+	return false;
+}
+
+void pipeline_progress(struct worker *worker, int64_t nbytes)
+{
+	pthread_mutex_lock(&worker->pipeline->lock);
+	progress_add(nbytes);
+	pthread_mutex_unlock(&worker->pipeline->lock);
+}
+
+/* ---- running ------------------------------------------------------------ */
+
+/* The calling thread is a worker too: with one thread none is started. */
+static enum kvt_status run_workers(struct pipeline *p, struct worker *w,
+				   struct kvt_error *err)
+{
+	pthread_t thread[MAX_THREADS];
+	enum kvt_status status = KVT_OK;
+	int started = 0;
+
+	for (int i = 0; i < p->nworkers; i++)
+		if ((status = worker_init(&w[i], p, err)))
+			return status;
+	for (int i = 1; i < p->nworkers; i++) {
+		if (pthread_create(&thread[started], NULL, work_main, &w[i]))
+			break;		/* fewer threads do the same work */
+		started++;
+	}
+	work_main(&w[0]);
+	for (int i = 0; i < started; i++)
+		pthread_join(thread[i], NULL);
+	if (p->failed_at >= 0) {
+		if (err)
+			*err = p->err;
+		return p->status;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status pipeline_run(const struct work *work,
+			     const struct pipeline_options *options,
+			     struct kvt_error *err)
+{
+	struct worker workers[MAX_THREADS] = { 0 };
+	bool done[MAX_THREADS * 2] = { false };
+	struct pipeline p = { .work = work, .failed_at = -1, .done = done };
+	enum kvt_status status;
+
+	if (!work->count)
+		return KVT_OK;
+	p.nworkers = workers_wanted(work, options);
+	if (p.nworkers < 1)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"needs %lld MiB of memory, more than --mem-limit allows",
+				(long long)(worker_bytes(work) >> 20) + 1);
+	pthread_mutex_init(&p.lock, NULL);
+	pthread_cond_init(&p.turned, NULL);
+	if (work->label && !options->quiet)
+		progress_start(work->label, work->total_bytes);
+	status = run_workers(&p, workers, err);
+	progress_end();
+	for (int i = 0; i < p.nworkers; i++)
+		worker_free(&workers[i]);
+	pthread_cond_destroy(&p.turned);
+	pthread_mutex_destroy(&p.lock);
+	return status;
+}

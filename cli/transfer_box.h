@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer_box.h - what transform.c hands to the workers: one box of one group */
+#ifndef KVTOOL_TRANSFER_BOX_H
+#define KVTOOL_TRANSFER_BOX_H
+
+#include "cli/transform.h"
+
+struct transfer {
+	const struct transform *t;
+	int group;
+	const struct kvt_group *from, *to;
+	const struct kvt_tiling *src_tiling, *dst_tiling;	/* NULL: flat */
+};
+
+/*
+ * A stored tile waits in a box's buffer behind this header until it is the
+ * box's turn to write.
+ */
+struct waiting {
+	int64_t begin[KVT_NAXES];
+	int64_t nbytes;
+	uint32_t filter_mask;
+};
+
+/* Bytes that a waiting tile may take in the buffer. */
+int64_t stored_room(const struct kvt_tiling *tiling);
+
+/* A work_fn; the context is a struct transfer. */
+enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
+			     struct kvt_error *err);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transform.c - decide how the bytes of each group travel, and let them */
+#include "cli/transform.h"
+
+#include <string.h>
+
+#include "cli/transfer_box.h"
+
+/* One unit of work: a tile where both sides have the same ones, else a box. */
+static struct kvt_box unit_of(const struct transform *t, int group)
+{
+	const struct kvt_group *from = &kvt_reader_snapshot(t->reader)->group[group];
+	const struct kvt_tiling *tiling = kvt_writer_tiling(t->writer, group);
+	const int64_t origin[KVT_NAXES] = { 0 };
+	struct kvt_box box;
+
+	if (tiling)
+		return tile_box(tiling, origin);
+	box = cut_box(&t->step[group].cut, 0);
+	return t->step[group].cut.nboxes ? box : kvt_box_whole(&from->shape);
+}
+
+static bool same_extents(const struct kvt_tiling *a, const struct kvt_tiling *b)
+{
+	return a && b && !memcmp(a->n, b->n, sizeof(a->n));
+}
+
+static bool is_one_run(const struct kvt_plans *plans, int64_t nbytes)
+{
+	return plans->count == 1 && plans->plan[0].nloops == 0 &&
+	       plans->plan[0].run == nbytes;
+}
+
+static int64_t count_tiles(const struct kvt_shape *shape,
+			   const struct kvt_tiling *tiling)
+{
+	int64_t n = 1;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		n *= (shape->n[a] + tiling->n[a] - 1) / tiling->n[a];
+	return n;
+}
+
+/* The plan of one unit from the source's order to the destination's, proven. */
+static enum kvt_status plan_unit(struct group_step *step,
+				 const struct kvt_layout *to,
+				 const struct kvt_group *from,
+				 const struct kvt_box *unit,
+				 struct kvt_error *err)
+{
+	struct kvt_views dst, src;
+	enum kvt_status status;
+
+	if ((status = kvt_layout_views(&dst, to, unit, from->shape.elem, err)) ||
+	    (status = kvt_layout_views(&src, &from->layout, unit,
+				       from->shape.elem, err)) ||
+	    (status = kvt_plans_init(&step->plans, &dst, &src, err)))
+		return status;
+	return kvt_plans_cover(&step->plans, dst.nbytes, err);
+}
+
+static enum kvt_status plan_group(struct transform *t, int group,
+				  const struct kvt_group *to,
+				  struct kvt_error *err)
+{
+	const struct kvt_group *from = &kvt_reader_snapshot(t->reader)->group[group];
+	const struct kvt_tiling *src = kvt_reader_tiling(t->reader, group);
+	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer, group);
+	int64_t limit = t->options.mem_limit ? t->options.mem_limit : INT64_MAX;
+	struct group_step *step = &t->step[group];
+	struct kvt_box unit;
+	enum kvt_status status;
+
+	if ((status = kvt_shape_nbytes(&step->data_bytes, &from->shape, err)))
+		return status;
+	step->cut = cut_choose(from, src, &to->layout, dst, limit / 4);
+	step->ntiles = dst ? count_tiles(&from->shape, dst) : 0;
+	unit = unit_of(t, group);
+	if ((status = plan_unit(step, &to->layout, from, &unit, err)))
+		return status;
+	step->direct = same_extents(src, dst);
+	step->moves = step->direct && kvt_tiling_same_codec(src, dst) &&
+		      is_one_run(&step->plans, dst->nbytes);
+	step->make_cells = kvt_writer_has_cells(t->writer, group) &&
+			   !kvt_reader_has_cells(t->reader, group);
+	return KVT_OK;
+}
+
+enum kvt_status transform_plan(struct transform *t, struct kvt_error *err)
+{
+	const struct kvt_snapshot *to = kvt_writer_snapshot(t->writer);
+
+	for (int g = 0; g < to->ngroups; g++) {
+		enum kvt_status status = plan_group(t, g, &to->group[g], err);
+
+		if (status)
+			return status;
+	}
+	return KVT_OK;
+}
+
+/*
+ * Buffers: 0 source box, 1 destination box or its stored tiles, 2 cells, 3 the
+ * box in the order that cells are hashed in, where no tile has room for it.
+ */
+static struct work group_work(const struct transform *t, struct transfer *ctx)
+{
+	const struct group_step *step = &t->step[ctx->group];
+	struct work work = {
+		.fn = transfer_box, .context = ctx, .count = step->cut.nboxes,
+		.total_bytes = step->data_bytes,
+	};
+	int64_t pages = step->cut.layers * step->cut.blocks;
+
+	work_needs_tiles(&work, ctx->src_tiling);
+	work_needs_tiles(&work, ctx->dst_tiling);
+	if (!step->direct)
+		work.buffer_bytes[0] = step->cut.box_bytes;
+	work.buffer_bytes[1] = step->cut.box_bytes;
+	if (ctx->dst_tiling) {
+		int64_t tiles = count_tiles(&step->cut.shape, ctx->dst_tiling);
+		struct kvt_shape box = step->cut.shape;
+
+		box.n[KVT_AXIS_L] = step->cut.layers;
+		box.n[KVT_AXIS_B] = step->cut.blocks;
+		if (count_tiles(&box, ctx->dst_tiling) < tiles)
+			tiles = count_tiles(&box, ctx->dst_tiling);
+		work.buffer_bytes[1] = tiles * stored_room(ctx->dst_tiling);
+	}
+	if (!kvt_writer_has_cells(t->writer, ctx->group))
+		return work;
+	work.buffer_bytes[2] = pages * step->cut.shape.n[KVT_AXIS_H] *
+			       step->cut.shape.n[KVT_AXIS_K] * 8;
+	if (!ctx->dst_tiling)
+		work.buffer_bytes[3] = step->cut.box_bytes;
+	return work;
+}
+
+static struct transfer transfer_of(const struct transform *t, int group)
+{
+	const struct kvt_snapshot *to = kvt_writer_snapshot(t->writer);
+
+	return (struct transfer){
+		.t = t, .group = group,
+		.from = &kvt_reader_snapshot(t->reader)->group[group],
+		.to = &to->group[group],
+		.src_tiling = kvt_reader_tiling(t->reader, group),
+		.dst_tiling = kvt_writer_tiling(t->writer, group),
+	};
+}
+
+int64_t transform_memory(const struct transform *t)
+{
+	int64_t most = 0;
+
+	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
+		struct transfer ctx = transfer_of(t, g);
+		struct work work = group_work(t, &ctx);
+		int64_t nbytes = pipeline_memory(&work, &t->options);
+
+		if (nbytes > most)
+			most = nbytes;
+	}
+	return most;
+}
+
+enum kvt_status transform_run(struct transform *t, struct kvt_error *err)
+{
+	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
+		struct transfer ctx = transfer_of(t, g);
+		struct work work = group_work(t, &ctx);
+		enum kvt_status status;
+
+		work.label = t->step[g].moves ? "moving" : "converting";
+		if ((status = pipeline_run(&work, &t->options, err)))
+			return status;
+	}
+	return KVT_OK;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verify.c - are two dumps equal, element by element?
+ *
+ * It reads both again and finds each element by adding up the terms of its
+ * address.  Plans and kernels, which made the one from the other, have no part
+ * in this.
+ */
+#include "cli/transform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct comparing {
+	struct kvt_reader *a, *b;
+	int group;
+	struct cut cut;
+};
+
+/* What each index adds to an address: at[axis][i], for one view. */
+struct terms {
+	int64_t *at[KVT_NAXES];
+	int64_t *storage;
+	bool dense;		/* elements of a head are neighbours, in order */
+};
+
+static bool terms_init(struct terms *t, const struct kvt_view *view)
+{
+	const int64_t *n = view->shape.n;
+	int64_t total = 0, *p;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		total += n[a];
+	t->storage = p = calloc((size_t)total, sizeof(*p));
+	if (!p)
+		return false;
+	for (int a = 0; a < KVT_NAXES; a++) {
+		t->at[a] = p;
+		p += n[a];
+	}
+	for (int f = 0; f < view->nfactors; f++) {
+		const struct kvt_factor *k = &view->factor[f];
+
+		for (int64_t i = 0; i < n[k->axis]; i++)
+			t->at[k->axis][i] += i / k->div % k->n * k->stride;
+	}
+	t->dense = true;
+	for (int64_t i = 0; i < n[KVT_AXIS_D]; i++)
+		t->dense &= t->at[KVT_AXIS_D][i] == i * view->shape.elem;
+	return true;
+}
+
+static int64_t cell_offset(const struct terms *t, const int64_t at[KVT_NAXES])
+{
+	int64_t offset = 0;
+
+	for (int a = 0; a < KVT_AXIS_D; a++)
+		offset += t->at[a][at[a]];
+	return offset;
+}
+
+/* First element of a cell that differs; -1 if none. */
+static int64_t cell_differs(const uint8_t *a, const struct terms *ta,
+			    const uint8_t *b, const struct terms *tb,
+			    int64_t d, int64_t elem)
+{
+	if (ta->dense && tb->dense && !memcmp(a, b, (size_t)(d * elem)))
+		return -1;
+	for (int64_t i = 0; i < d; i++)
+		if (memcmp(a + ta->at[KVT_AXIS_D][i], b + tb->at[KVT_AXIS_D][i],
+			   (size_t)elem))
+			return i;
+	return -1;
+}
+
+static bool next_cell(int64_t at[KVT_NAXES], const int64_t n[KVT_NAXES])
+{
+	for (int a = KVT_AXIS_K; a >= 0; a--) {
+		if (++at[a] < n[a])
+			return true;
+		at[a] = 0;
+	}
+	return false;
+}
+
+static enum kvt_status compare_views(const struct comparing *c,
+				     const struct kvt_box *box, int k,
+				     const uint8_t *a, const struct kvt_view *va,
+				     const uint8_t *b, const struct kvt_view *vb,
+				     struct kvt_error *err)
+{
+	const struct kvt_group *group = &kvt_reader_snapshot(c->a)->group[c->group];
+	const int64_t *n = va->shape.n, d = n[KVT_AXIS_D];
+	struct terms ta = { { 0 }, NULL, false }, tb = { { 0 }, NULL, false };
+	int64_t at[KVT_NAXES] = { 0 }, i = -1;
+
+	if (!terms_init(&ta, va) || !terms_init(&tb, vb)) {
+		free(ta.storage);
+		free(tb.storage);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	a += va->offset;
+	b += vb->offset;
+	do {
+		i = cell_differs(a + cell_offset(&ta, at), &ta,
+				 b + cell_offset(&tb, at), &tb, d, va->shape.elem);
+	} while (i < 0 && next_cell(at, n));
+	free(ta.storage);
+	free(tb.storage);
+	if (i < 0)
+		return KVT_OK;
+	return kvt_fail(err, KVT_MISMATCH,
+			"%s: layer %lld block %lld state %lld head %lld kv %lld dim %lld differs",
+			group->id, (long long)(box->begin[KVT_AXIS_L] + at[KVT_AXIS_L]),
+			(long long)(box->begin[KVT_AXIS_B] + at[KVT_AXIS_B]),
+			(long long)at[KVT_AXIS_S], (long long)at[KVT_AXIS_H],
+			(long long)(k + at[KVT_AXIS_K]), (long long)i);
+}
+
+static enum kvt_status one_k(struct kvt_view *out, const struct kvt_views *views,
+			     int k, struct kvt_error *err)
+{
+	if (views->count == 2) {
+		*out = views->view[k];
+		return KVT_OK;
+	}
+	return kvt_view_narrow(out, &views->view[0], KVT_AXIS_K, k, k + 1, err);
+}
+
+static enum kvt_status compare_box(struct worker *worker, void *context,
+				   int64_t i, struct kvt_error *err)
+{
+	const struct comparing *c = context;
+	const struct kvt_group *ga = &kvt_reader_snapshot(c->a)->group[c->group];
+	const struct kvt_group *gb = &kvt_reader_snapshot(c->b)->group[c->group];
+	struct kvt_box box = cut_box(&c->cut, i);
+	struct kvt_shape shape = kvt_box_shape(&box, ga->shape.elem);
+	struct kvt_views va, vb;
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) || !nbytes)
+		return status;
+	if ((status = read_box(worker, c->a, c->group, &box, worker->buffer[0], err)) ||
+	    (status = read_box(worker, c->b, c->group, &box, worker->buffer[1], err)) ||
+	    (status = kvt_layout_views(&va, &ga->layout, &box, shape.elem, err)) ||
+	    (status = kvt_layout_views(&vb, &gb->layout, &box, shape.elem, err)))
+		return status;
+	for (int k = 0; !status && k < shape.n[KVT_AXIS_K]; k++) {
+		struct kvt_view a, b;
+
+		if ((status = one_k(&a, &va, k, err)) ||
+		    (status = one_k(&b, &vb, k, err)))
+			break;
+		status = compare_views(c, &box, k, worker->buffer[0], &a,
+				       worker->buffer[1], &b, err);
+	}
+	pipeline_progress(worker, nbytes);
+	return status;
+}
+
+enum kvt_status verify_equal(struct kvt_reader *a, struct kvt_reader *b,
+			     const struct pipeline_options *options,
+			     struct kvt_error *err)
+{
+	const struct kvt_snapshot *sa = kvt_reader_snapshot(a);
+	const struct kvt_snapshot *sb = kvt_reader_snapshot(b);
+	int64_t limit = options->mem_limit ? options->mem_limit : INT64_MAX;
+
+	if (sa->ngroups != sb->ngroups)
+		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d",
+				sa->ngroups, sb->ngroups);
+	for (int g = 0; g < sa->ngroups; g++) {
+		const struct kvt_group *ga = &sa->group[g], *gb = &sb->group[g];
+		struct comparing c = { .a = a, .b = b, .group = g };
+		struct work work = { .fn = compare_box, .context = &c,
+				     .label = "verifying" };
+		enum kvt_status status;
+
+		if (memcmp(&ga->shape, &gb->shape, sizeof(ga->shape)))
+			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ", ga->id);
+		c.cut = cut_choose(ga, kvt_reader_tiling(a, g), &gb->layout,
+				   kvt_reader_tiling(b, g), limit / 4);
+		work.count = c.cut.nboxes;
+		work.buffer_bytes[0] = work.buffer_bytes[1] = c.cut.box_bytes;
+		if ((status = kvt_shape_nbytes(&work.total_bytes, &ga->shape, err)))
+			return status;
+		work_needs_tiles(&work, kvt_reader_tiling(a, g));
+		work_needs_tiles(&work, kvt_reader_tiling(b, g));
+		if ((status = pipeline_run(&work, options, err)))
+			return status;
+	}
+	return KVT_OK;
+}
