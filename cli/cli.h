@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cli.h - what the commands and main() share
+ *
+ * A command is one file, cmd_<name>.c, and one row of the table in main.c.  It
+ * prints its result on standard output, returns a status, and leaves one
+ * sentence in 'err' if that is not KVT_OK; main() prints the sentence and turns
+ * the status into the exit status.
+ */
+#ifndef KVT_CLI_H
+#define KVT_CLI_H
+
+#include <stdio.h>
+
+#include "lib/kvt.h"
+
+struct command {
+	const char *name;
+	const char *args;		/* operands, for the usage line */
+	const char *summary;		/* one line, no period */
+	/*
+	 * argv[0] is the name.  A status other than KVT_OK with an empty
+	 * err->text: all has been said already, with complain().
+	 */
+	enum kvt_status (*run)(int argc, char **argv, struct kvt_error *err);
+	const char *examples;		/* lines for --help, each with its '\n' */
+};
+
+extern const struct command cmd_describe, cmd_relayout, cmd_convert, cmd_digest;
+
+/* The i-th command, NULL past the last one. */
+const struct command *command_at(int i);
+
+/*
+ * "kvtool CMD: sentence" on standard error, for commands that go on after a
+ * failure.
+ */
+void complain(const struct command *command, const char *format, ...)
+	KVT_PRINTF(2, 3);
+
+/* The higher of two statuses: what several inputs together end with. */
+static inline enum kvt_status worse(enum kvt_status a, enum kvt_status b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- for people: human.c ------------------------------------------------ */
+
+struct human {
+	char s[256];
+};
+
+/* "480 KiB", "1.5 GiB"; exact below 1 KiB. */
+struct human human_size(int64_t nbytes);
+
+/* "LBHSC (hnd, lbhnc)": the axis string and every name it has. */
+struct human human_layout(const struct kvt_layout *layout);
+
+/* Processors this process may run on; at least 1. */
+int usable_cpus(void);
+
+/* ---- a mistyped word and what it is nearest to: nearest.c --------------- */
+
+struct nearest {
+	const char *word, *best;
+	int distance;
+};
+void nearest_start(struct nearest *n, const char *word);
+void nearest_offer(struct nearest *n, const char *candidate);
+/* NULL if nothing offered is near enough to be meant. */
+const char *nearest_found(const struct nearest *n);
+
+/* ---- help that is not a command's: help.c ------------------------------- */
+
+void print_usage(FILE *stream);
+void print_version(void);
+/* "layouts", "formats", "dtypes"; false if there is no such topic. */
+bool print_topic(const char *name);
+
+#endif

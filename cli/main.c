@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - the command table, and how kvtool begins and ends
+ *
+ * Nothing is printed here that a command should say itself.
+ */
+#include "cli/cli.h"
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct command *const commands[] = {
+	&cmd_describe, &cmd_relayout, &cmd_convert, &cmd_digest,
+};
+enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+const struct command *command_at(int i)
+{
+	return i < NCOMMANDS ? commands[i] : NULL;
+}
+
+static const struct command *command_find(const char *name)
+{
+	for (int i = 0; i < NCOMMANDS; i++)
+		if (!strcmp(name, commands[i]->name))
+			return commands[i];
+	return NULL;
+}
+
+void complain(const struct command *command, const char *format, ...)
+{
+	char text[sizeof(((struct kvt_error *)0)->text)];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	/* what was printed so far comes first where both go to one terminal */
+	fflush(stdout);
+	if (command)
+		fprintf(stderr, "kvtool %s: %s\n", command->name, text);
+	else
+		fprintf(stderr, "kvtool: %s\n", text);
+}
+
+/*
+ * A file opened while 0, 1 or 2 is closed would take its number, and our
+ * output would go into it.  The stand-ins fail when used the usual way.
+ */
+static void occupy_standard_streams(void)
+{
+	static const int mode[] = { O_WRONLY, O_RDONLY, O_RDWR };
+
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+		    open("/dev/null", mode[fd]) < 0)
+			return;
+}
+
+/* A full disk must not look like success. */
+static enum kvt_status finish_output(struct kvt_error *err)
+{
+	bool failed = ferror(stdout);
+
+	errno = 0;
+	if (fclose(stdout) || failed)
+		return kvt_fail(err, KVT_SYSTEM, "writing standard output: %s",
+				errno ? strerror(errno) : "write failed");
+	return KVT_OK;
+}
+
+static int finish(const struct command *command, enum kvt_status status,
+		  struct kvt_error *err)
+{
+	struct kvt_error output = { "" };
+
+	signals_die();
+	if (status && err->text[0])
+		complain(command, "%s", err->text);
+	if (finish_output(&output)) {
+		fprintf(stderr, "kvtool%s%s: %s\n", command ? " " : "",
+			command ? command->name : "", output.text);
+		return worse(status, KVT_SYSTEM);
+	}
+	return status;
+}
+
+static enum kvt_status unknown_word(const char *word, struct kvt_error *err)
+{
+	struct nearest near;
+
+	if (word[0] == '-')
+		return kvt_fail(err, KVT_USAGE, "unknown option '%.100s'; see "
+				"kvtool --help", word);
+	nearest_start(&near, word);
+	for (int i = 0; i < NCOMMANDS; i++)
+		nearest_offer(&near, commands[i]->name);
+	if (nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE, "unknown command '%.100s', did "
+				"you mean '%s'?", word, nearest_found(&near));
+	return kvt_fail(err, KVT_USAGE, "unknown command '%.100s'; see kvtool "
+			"--help", word);
+}
+
+/* ---- words that are no commands ----------------------------------------- */
+
+static enum kvt_status help(const char *about, struct kvt_error *err)
+{
+	const struct command *command = about ? command_find(about) : NULL;
+	char name[32], option[] = "--help";
+	char *argv[] = { name, option, NULL };
+
+	if (!about) {
+		print_usage(stdout);
+		return KVT_OK;
+	}
+	if (command) {
+		snprintf(name, sizeof(name), "%s", command->name);
+		return command->run(2, argv, err);
+	}
+	return print_topic(about) ? KVT_OK : unknown_word(about, err);
+}
+
+static enum kvt_status version(const char *arg, struct kvt_error *err)
+{
+	(void)arg;
+	(void)err;
+	print_version();
+	return KVT_OK;
+}
+
+static enum kvt_status list_commands(const char *arg, struct kvt_error *err)
+{
+	(void)arg;
+	(void)err;
+	for (int i = 0; i < NCOMMANDS; i++)
+		puts(commands[i]->name);
+	return KVT_OK;
+}
+
+static enum kvt_status list_options(const char *arg, struct kvt_error *err)
+{
+	(void)arg;
+	(void)err;
+	puts("--help\n--version");
+	return KVT_OK;
+}
+
+static const struct {
+	const char *word;
+	enum kvt_status (*run)(const char *arg, struct kvt_error *err);
+} words[] = {
+	{ "help",            help },
+	{ "--help",          help },
+	{ "-h",              help },
+	{ "--version",       version },
+	{ "-V",              version },
+	{ "--list-commands", list_commands },	/* these two for completion */
+	{ "--list-options",  list_options },
+};
+enum { NWORDS = sizeof(words) / sizeof(words[0]) };
+
+int main(int argc, char **argv)
+{
+	struct kvt_error err = { "" };
+	const struct command *command;
+
+	occupy_standard_streams();
+	if (argc < 2) {
+		print_usage(stderr);
+		return KVT_USAGE;
+	}
+	for (int i = 0; i < NWORDS; i++)
+		if (!strcmp(argv[1], words[i].word))
+			return finish(NULL, words[i].run(argv[2], &err), &err);
+	command = command_find(argv[1]);
+	if (!command)
+		return finish(NULL, unknown_word(argv[1], &err), &err);
+	return finish(command, command->run(argc - 1, argv + 1, &err), &err);
+}

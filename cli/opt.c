@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * opt.c - option tables on top of getopt_long
+ *
+ * getopt_long also accepts an abbreviation that only one option begins with.
+ * A later option can break it, so the pages promise full names only.
+ */
+#include "cli/opt.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	MAX_ROWS = 64,
+	HELP = 256,		/* beyond every letter */
+	LIST,
+	FIRST_LONG,
+	HELP_COLUMN = 29,
+};
+
+#define HINT(n, t, member, a, h) { n, t, offsetof(struct kvt_hints, member), a, h }
+
+/* What a user may have to say because a file does not. */
+static const struct {
+	const char *name;
+	enum opt_type type;
+	size_t offset;
+	const char *arg, *help;
+} hint_rows[] = {
+	HINT("manifest", OPT_STRING, manifest, "FILE",
+	     "description of the dump, kvtool-manifest(5)"),
+	HINT("from", OPT_STRING, format, "FORMAT",
+	     "format, if not to be found out from the content"),
+	HINT("layout", OPT_STRING, layout, "LAYOUT",
+	     "memory order: a name or axes, kvtool-layouts(7)"),
+	HINT("dtype", OPT_STRING, dtype, "DTYPE",
+	     "element type, such as bfloat16"),
+	HINT("layers", OPT_COUNT, layers, "N", "number of layers"),
+	HINT("blocks", OPT_COUNT, blocks, "N", "number of blocks in a layer"),
+	HINT("block-size", OPT_COUNT, block_size, "N", "tokens in a block"),
+	HINT("page-size", OPT_COUNT, block_size, "N", "same as --block-size"),
+	HINT("tokens-per-block", OPT_COUNT, block_size, "N",
+	     "same as --block-size"),
+	HINT("heads", OPT_COUNT, heads, "N", "number of key/value heads"),
+	HINT("head-dim", OPT_COUNT, head_dim, "N",
+	     "elements of one head's key"),
+	HINT("content", OPT_COUNT, content, "N",
+	     "elements of a state that is not keys and values"),
+	HINT("skip", OPT_INT, skip, "BYTES", "bytes before the data"),
+};
+enum { NHINTS = sizeof(hint_rows) / sizeof(hint_rows[0]) };
+
+/* A command's table with the shared rows written out. */
+struct table {
+	int n;
+	int first_hint;		/* MAX_ROWS: there is none */
+	struct opt row[MAX_ROWS];
+};
+
+static void table_fill(struct table *t, const struct opt *opts)
+{
+	t->n = 0;
+	t->first_hint = MAX_ROWS;
+	for (; opts->name; opts++) {
+		if (opts->type != OPT_HINTS) {
+			t->row[t->n++] = *opts;
+			continue;
+		}
+		t->first_hint = t->n;
+		for (int i = 0; i < NHINTS; i++)
+			t->row[t->n++] = (struct opt){
+				hint_rows[i].name, 0, hint_rows[i].type,
+				(char *)opts->value + hint_rows[i].offset,
+				hint_rows[i].arg, hint_rows[i].help,
+			};
+	}
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+bool size_parse(int64_t *out, const char *text)
+{
+	static const char units[] = "kmgt";
+	const char *unit;
+	char *end;
+	long long n;
+	int64_t factor = 1;
+
+	if (!isdigit((unsigned char)*text))
+		return false;
+	n = strtoll(text, &end, 10);
+	if (*end) {
+		unit = strchr(units, tolower((unsigned char)*end));
+		if (!unit || end[1])
+			return false;
+		factor = (int64_t)1 << 10 * (unit - units + 1);
+	}
+	/* strtoll() stops at its greatest value: not what the text says */
+	return n != INT64_MAX && !__builtin_mul_overflow(n, factor, out);
+}
+
+static bool number_parse(int64_t *out, const char *text, int64_t least)
+{
+	int64_t n;
+
+	if (text[strspn(text, "0123456789")] || !size_parse(&n, text) || n < least)
+		return false;
+	*out = n;
+	return true;
+}
+
+static enum kvt_status add_string(struct opt_strings *list, const struct opt *o,
+				  const char *arg, struct kvt_error *err)
+{
+	if (list->n == (int)(sizeof(list->s) / sizeof(list->s[0])))
+		return kvt_fail(err, KVT_USAGE, "--%s given more than %d times",
+				o->name, list->n);
+	list->s[list->n++] = arg;
+	return KVT_OK;
+}
+
+static enum kvt_status take(const struct opt *o, const char *arg,
+			    struct kvt_error *err)
+{
+	static const char *const wanted[] = {
+		[OPT_INT]   = "a whole number",
+		[OPT_COUNT] = "a whole number above 0",
+		[OPT_SIZE]  = "a size above 0, such as 512M",
+	};
+	int64_t n = 0;
+
+	switch (o->type) {
+	case OPT_FLAG:
+		*(bool *)o->value = true;
+		return KVT_OK;
+	case OPT_STRING:
+		*(const char **)o->value = arg;
+		return KVT_OK;
+	case OPT_STRINGS:
+		return add_string(o->value, o, arg, err);
+	case OPT_SIZE:
+		if (!size_parse(&n, arg) || n < 1)
+			break;
+		*(int64_t *)o->value = n;
+		return KVT_OK;
+	default:
+		if (!number_parse(o->value, arg, o->type == OPT_COUNT))
+			break;
+		return KVT_OK;
+	}
+	return kvt_fail(err, KVT_USAGE, "--%s is '%.100s', expected %s", o->name,
+			arg, wanted[o->type]);
+}
+
+/* ---- what is printed ---------------------------------------------------- */
+
+static void print_row(char letter, const char *name, const char *arg,
+		      const char *help)
+{
+	char left[64], tag[5] = "    ";
+
+	if (letter)
+		snprintf(tag, sizeof(tag), "-%c, ", letter);
+	if (snprintf(left, sizeof(left), "  %s--%s%s%s", tag, name,
+		     arg ? "=" : "", arg ? arg : "") >= HELP_COLUMN)
+		printf("%s\n%*s%s\n", left, HELP_COLUMN, "", help);
+	else
+		printf("%-*s%s\n", HELP_COLUMN, left, help);
+}
+
+static void print_help(const struct command *command, const struct table *t)
+{
+	int own = t->first_hint < t->n ? t->first_hint : t->n;
+
+	printf("usage: kvtool %s [OPTION]... %s\n\n%s\n\noptions:\n",
+	       command->name, command->args, command->summary);
+	for (int i = 0; i < own; i++)
+		print_row(t->row[i].letter, t->row[i].name, t->row[i].arg,
+			  t->row[i].help);
+	print_row('h', "help", NULL, "show this text");
+	if (own < t->n)
+		puts("\nwhat the input may not say itself:");
+	for (int i = own; i < t->n; i++)
+		print_row(0, t->row[i].name, t->row[i].arg, t->row[i].help);
+	if (command->examples)
+		printf("\nexamples:\n%s", command->examples);
+	puts("\nexit status: 0 done, 1 differs or unexpected, 2 wrong command "
+	     "line,\n3 bad or ambiguous input, 4 not possible here, "
+	     "5 the system failed");
+}
+
+static void list_options(const struct table *t)
+{
+	for (int i = 0; i < t->n; i++)
+		printf("--%s\n", t->row[i].name);
+	puts("--help");
+}
+
+/* ---- mistakes ----------------------------------------------------------- */
+
+static void unknown(const struct command *command, const struct table *t,
+		    const char *text, struct kvt_error *err)
+{
+	struct nearest near;
+	char name[64];
+
+	if (strncmp(text, "--", 2)) {
+		kvt_fail(err, KVT_USAGE, "unknown option '%s'; see kvtool %s "
+			 "--help", text, command->name);
+		return;
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 2, "="), text + 2);
+	nearest_start(&near, name);
+	for (int i = 0; i < t->n; i++) {
+		if (!strncmp(t->row[i].name, name, strlen(name))) {
+			kvt_fail(err, KVT_USAGE, "'--%s' is short for several "
+				 "options; see kvtool %s --help", name,
+				 command->name);
+			return;
+		}
+		nearest_offer(&near, t->row[i].name);
+	}
+	if (nearest_found(&near))
+		kvt_fail(err, KVT_USAGE, "unknown option '--%s', did you mean "
+			 "'--%s'?", name, nearest_found(&near));
+	else
+		kvt_fail(err, KVT_USAGE, "unknown option '--%s'; see kvtool %s "
+			 "--help", name, command->name);
+}
+
+static const struct opt *row_of(const struct table *t, int c)
+{
+	if (c >= FIRST_LONG)
+		return &t->row[c - FIRST_LONG];
+	for (int i = 0; i < t->n; i++)
+		if (c && t->row[i].letter == c)
+			return &t->row[i];
+	return NULL;
+}
+
+/* Says in our words what getopt_long calls '?' or ':'. */
+static void refuse(int c, const struct command *command, const struct table *t,
+		   char **argv, struct kvt_error *err)
+{
+	const struct opt *o = row_of(t, optopt);
+	const char letter[] = { '-', (char)optopt, '\0' };
+
+	if (c == ':' && o)
+		kvt_fail(err, KVT_USAGE, "--%s needs a value: %s", o->name,
+			 o->arg);
+	else if (o || optopt == HELP || optopt == LIST)
+		kvt_fail(err, KVT_USAGE, "'%.100s': this option takes no value",
+			 argv[optind - 1]);
+	else
+		unknown(command, t, optopt ? letter : argv[optind - 1], err);
+}
+
+/* ---- parsing ------------------------------------------------------------ */
+
+struct getopt_table {
+	struct option rows[MAX_ROWS + 3];
+	char letters[2 * MAX_ROWS + 4];
+};
+
+static void getopt_fill(struct getopt_table *g, const struct table *t)
+{
+	char *p = g->letters;
+
+	memset(g, 0, sizeof(*g));
+	*p++ = ':';		/* tells a missing value from an unknown option */
+	for (int i = 0; i < t->n; i++) {
+		const struct opt *o = &t->row[i];
+
+		g->rows[i].name = o->name;
+		g->rows[i].has_arg = o->arg ? required_argument : no_argument;
+		g->rows[i].val = FIRST_LONG + i;
+		if (o->letter)
+			*p++ = o->letter;
+		if (o->letter && o->arg)
+			*p++ = ':';
+	}
+	*p = 'h';
+	g->rows[t->n] = (struct option){ "help", no_argument, NULL, HELP };
+	g->rows[t->n + 1] = (struct option){ "list-options", no_argument, NULL,
+					     LIST };
+}
+
+int opt_parse(const struct command *command, const struct opt *opts,
+	      int argc, char **argv, struct kvt_error *err)
+{
+	struct getopt_table g;
+	struct table t;
+	int c;
+
+	table_fill(&t, opts);
+	getopt_fill(&g, &t);
+	optind = 0;		/* glibc: start afresh */
+	opterr = 0;		/* its messages would lack the command's name */
+	while ((c = getopt_long(argc, argv, g.letters, g.rows, NULL)) != -1) {
+		if (c == 'h' || c == HELP) {
+			print_help(command, &t);
+			return OPT_DONE;
+		}
+		if (c == LIST) {
+			list_options(&t);
+			return OPT_DONE;
+		}
+		if (c == '?' || c == ':') {
+			refuse(c, command, &t, argv, err);
+			return OPT_WRONG;
+		}
+		if (take(row_of(&t, c), optarg, err))
+			return OPT_WRONG;
+	}
+	memmove(argv, argv + optind, (size_t)(argc - optind) * sizeof(*argv));
+	return argc - optind;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * opt.h - one table of options per command
+ *
+ * The table feeds getopt_long, --help, the shell completions and the check of
+ * the man pages, so that an option is written down once.
+ */
+#ifndef KVT_OPT_H
+#define KVT_OPT_H
+
+#include "cli/cli.h"
+#include "formats/snapshot.h"
+
+enum opt_type {
+	OPT_FLAG,		/* bool: becomes true */
+	OPT_STRING,		/* const char *: the last one given */
+	OPT_STRINGS,		/* struct opt_strings: all of them */
+	OPT_INT,		/* int64_t, 0 or more */
+	OPT_COUNT,		/* int64_t, 1 or more */
+	OPT_SIZE,		/* int64_t, bytes: 1 or more, k M G are powers of 1024 */
+	OPT_HINTS,		/* struct kvt_hints: rows of all that open a file */
+};
+
+struct opt {
+	const char *name;	/* long name; NULL ends the table */
+	char letter;		/* or 0 */
+	enum opt_type type;
+	void *value;		/* untouched where the option is not given */
+	const char *arg;	/* name of the argument; NULL for a flag */
+	const char *help;
+};
+
+struct opt_strings {
+	int n;
+	const char *s[32];
+};
+
+/* Rows that mean the same in every command that has them. */
+#define OPT_QUIET(p)   { "quiet", 'q', OPT_FLAG, p, NULL, "show no progress" }
+#define OPT_THREADS(p) { "threads", 0, OPT_COUNT, p, "N", \
+			 "threads that work at once; default: one a processor" }
+#define OPT_MEMORY(p)  { "mem-limit", 0, OPT_SIZE, p, "SIZE", \
+			 "memory for data, such as 512M" }
+#define OPT_JSON(p)    { "json", 'j', OPT_FLAG, p, NULL, \
+			 "print JSON; see kvtool-json(5)" }
+#define OPT_FORCE(p)   { "force", 'f', OPT_FLAG, p, NULL, \
+			 "replace an existing output" }
+#define OPT_DRY_RUN(p) { "dry-run", 'n', OPT_FLAG, p, NULL, \
+			 "print what would be done and do nothing" }
+#define OPT_OUTPUT(p)  { "output", 'o', OPT_STRING, p, "FILE", "where to write" }
+/* Keep this one last: it begins a section of its own in --help. */
+#define OPT_INPUT(p)   { "", 0, OPT_HINTS, p, NULL, NULL }
+
+enum {
+	OPT_DONE = -1,		/* --help was printed: end with KVT_OK */
+	OPT_WRONG = -2,		/* 'err' says what: end with KVT_USAGE */
+};
+
+/*
+ * Reads the options of a command and moves the operands to argv[0] and on.
+ * Returns how many there are, or OPT_DONE or OPT_WRONG: then the command
+ * returns opt_status() of it.
+ */
+int opt_parse(const struct command *command, const struct opt *opts,
+	      int argc, char **argv, struct kvt_error *err);
+
+static inline enum kvt_status opt_status(int parsed)
+{
+	return parsed == OPT_WRONG ? KVT_USAGE : KVT_OK;
+}
+
+/*
+ * A number with an optional k, M, G or T (powers of 1024).  False if it is no
+ * such number or does not fit.
+ */
+bool size_parse(int64_t *out, const char *text);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libraries.c - versions of what is loaded at run time */
+#include "formats/libraries.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include <hdf5.h>
+#include <jansson.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+static void hdf5(struct kvt_library *l)
+{
+	unsigned major = 0, minor = 0, patch = 0;
+
+	H5get_libversion(&major, &minor, &patch);
+	l->major = (int)major;
+	l->minor = (int)minor;
+	l->patch = (int)patch;
+}
+
+/* zstd and xxHash count alike: 10504 is 1.5.4. */
+static void from_number(struct kvt_library *l, unsigned n)
+{
+	l->major = (int)(n / 10000);
+	l->minor = (int)(n / 100 % 100);
+	l->patch = (int)(n % 100);
+}
+
+static void zstd(struct kvt_library *l)
+{
+	from_number(l, ZSTD_versionNumber());
+}
+
+static void jansson(struct kvt_library *l)
+{
+	/* the library itself can tell since 2.13; its text is "2.14" */
+	sscanf(jansson_version_str(), "%d.%d.%d", &l->major, &l->minor, &l->patch);
+}
+
+static void xxhash(struct kvt_library *l)
+{
+	from_number(l, XXH_versionNumber());
+}
+
+static const struct {
+	const char *name;
+	void (*ask)(struct kvt_library *);
+} libraries[] = {
+	{ "HDF5", hdf5 },
+	{ "zstd", zstd },
+	{ "jansson", jansson },
+	{ "xxHash", xxhash },
+};
+
+bool kvt_library_at(struct kvt_library *out, int i)
+{
+	if (i < 0 || i >= (int)(sizeof(libraries) / sizeof(libraries[0])))
+		return false;
+	*out = (struct kvt_library){ .name = libraries[i].name };
+	libraries[i].ask(out);
+	return true;
+}
