@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle.py - where the bytes of a KV cache are, said a second time
+
+Shared by the oracle tests.  Nothing here knows how kvtool works: addresses on
+the source side come from the address_map of a dump's sidecar, those on the
+destination side from the axis strings that a layout is documented with.
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+KVTOOL = os.path.abspath(os.environ.get("KVTOOL", "build/kvtool"))
+DATA = os.path.abspath(os.environ.get("KVT_DATA", "testdata/kv"))
+FULL = os.environ.get("KVT_FULL", "0") not in ("", "0")
+
+
+# ---- TAP --------------------------------------------------------------------
+
+class Tap:
+    """Counts test points; the plan comes last, so a dead script has none."""
+
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def ok(self, good, name, why=""):
+        self.count += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.count} - {name}")
+        if not good and why:
+            for line in str(why).splitlines()[:12]:
+                print(f"#   {line}")
+        sys.stdout.flush()
+        return bool(good)
+
+    def equal(self, got, want, name):
+        return self.ok(got == want, name, f"got  {got}\nwant {want}")
+
+    def done(self):
+        print(f"1..{self.count}")
+        return 1 if self.failed else 0
+
+
+def bail(why):
+    print(f"Bail out! {why}")
+    sys.exit(1)
+
+
+def need_program_and_data():
+    if not os.access(KVTOOL, os.X_OK):
+        bail(f"{KVTOOL}: no such program")
+    if not os.path.isdir(DATA):
+        bail(f"{DATA}: no such folder")
+
+
+class Result:
+    def __init__(self, args, code, out, err):
+        self.args, self.code, self.out, self.err = args, code, out, err
+
+    def __str__(self):
+        return (f"{' '.join(self.args)}\nexit {self.code}\n"
+                f"{self.out[-400:]}{self.err[-400:]}")
+
+
+def kvtool(*args):
+    args = [str(a) for a in args]
+    try:
+        p = subprocess.run([KVTOOL] + args, stdin=subprocess.DEVNULL,
+                           capture_output=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return Result(args, "timeout", "", "")
+    return Result(args, p.returncode, p.stdout.decode(errors="replace"),
+                  p.stderr.decode(errors="replace"))
+
+
+def workdir():
+    """A folder that goes away with the object."""
+    return tempfile.TemporaryDirectory(prefix="kvt-oracle-")
+
+
+# ---- axis strings -----------------------------------------------------------
+
+ONE_PLANE = {
+    "nhd": "LBSHC", "hnd": "LBHSC", "blshc": "BLSHC", "blhsc": "BLHSC",
+    "bhlsc": "BHLSC", "lhbsc": "LHBSC",
+    "kv-first-nhd": "LKBSHD", "kv-first-hnd": "LKBHSD",
+    "blocks-first-nhd": "LBKSHD", "blocks-first-hnd": "LBKHSD",
+    "flex-split": "LBSKHD", "head-halves": "LBHKSD",
+    "cross-nhd": "BLKSHD", "cross-hnd": "BLKHSD", "cross-flex": "BLSKHD",
+    "cross-head": "BHLKSD", "cross-kv-head": "BKHLSD",
+    "cross-layer-head": "BLHKSD",
+    "hicache-layer-first": "KLBSHD", "hicache-page-first": "KBSLHD",
+    "hicache-page-first-direct": "KBLSHD", "hicache-page-head": "KBHSLD",
+}
+LATENT = {"mla": "LBSC", "mla-cross": "BLSC"}
+
+# order of keys, order of values, where K stands in what both begin with
+TWO_PLANES = {
+    "rocm-paged": ("L B H D/x S x", "L B H D S", "L K B"),
+    "rocm-paged-page": ("L B H D/x S x", "L B H D S", "L B K"),
+    "aiter-shuffle-kv-first": ("L B H D/x S x", "L B H S/x D S%x", "L K B"),
+    "aiter-shuffle": ("L B H D/x S x", "L B H S/x D S%x", "L B K"),
+    "cpu-vec": ("L B H D S", "L B H S D", "L B H K"),
+    "cpu-amx": ("L B H S/16 D/2 S%16 D%2", "L B H D/16 S/2 D%16 S%2",
+                "L B H K"),
+    "cpu-neon-bf16": ("L B H S/8 D/4 S%8 D%4", "L B H D/2 S/4 D%2 S%4",
+                      "L B H K"),
+    "cpu-vec-kv-first": ("L B H D S", "L B H S D", "L K B"),
+    "cpu-amx-kv-first": ("L B H S/16 D/2 S%16 D%2",
+                         "L B H D/16 S/2 D%16 S%2", "L K B"),
+    "cpu-neon-bf16-kv-first": ("L B H S/8 D/4 S%8 D%4",
+                               "L B H D/2 S/4 D%2 S%4", "L K B"),
+}
+SEPARATE = {
+    "sglang-pool": ("L B S H D", "L B S H D"),
+    "flashinfer-pair-nhd": ("L B S H D", "L B S H D"),
+    "flashinfer-pair-hnd": ("L B H S D", "L B H S D"),
+}
+SIX = ("nhd", "hnd", "blshc", "blhsc", "bhlsc", "lhbsc")
+
+
+class Illegal(Exception):
+    """The layout does not fit these extents."""
+
+
+def parse_order(text, x):
+    """[(axis, part, n)]: part is "" for a whole axis, "/" outer, "%" inner."""
+    words = text.split() if " " in text else list(text)
+    parts = []
+    for word in words:
+        if word == "x":
+            parts.append(("D", "%", x))
+        elif len(word) > 1:
+            n = x if word[2:] == "x" else int(word[2:])
+            parts.append((word[0], word[1], n))
+        elif word == "C":
+            parts += [("K", "", 0), ("D", "", 0)]
+        else:
+            parts.append((word, "", 0))
+    return parts
+
+
+def order_terms(parts, dims):
+    """[(axis, div, mod, stride)] in elements, and the extent of it all."""
+    terms, stride = [], 1
+    for axis, part, n in reversed(parts):
+        extent = dims[axis]
+        if part and extent % n:
+            raise Illegal(f"{axis} {extent} is no multiple of {n}")
+        if part == "/":
+            terms.append((axis, n, 0, stride))
+            extent //= n
+        elif part == "%":
+            terms.append((axis, 1, n, stride))
+            extent = n
+        else:
+            terms.append((axis, 1, 0, stride))
+        stride *= extent
+    return terms, stride
+
+
+AXES = "LBSHD"
+
+
+def walk(terms, dims):
+    """Offset of every [L, B, S, H, D], in elements."""
+    out = np.zeros([dims[a] for a in AXES], dtype=np.int64)
+    for axis, div, mod, stride in terms:
+        if axis == "K":
+            continue
+        i = np.arange(dims[axis], dtype=np.int64) // div
+        if mod:
+            i %= mod
+        shape = [1] * len(AXES)
+        shape[AXES.index(axis)] = -1
+        out = out + (i * stride).reshape(shape)
+    return out
+
+
+def k_stride(terms):
+    return next((t[3] for t in terms if t[0] == "K"), 0)
+
+
+def preset_offsets(name, dims, itemsize):
+    """
+    Element offsets [K, L, B, S, H, D] of a preset; separate planes follow each
+    other.  dims["K"] is 1 for opaque content.
+    """
+    x = 16 // itemsize
+    if name in SEPARATE:
+        keys, nkeys = order_terms(parse_order(SEPARATE[name][0], x), dims)
+        values, _ = order_terms(parse_order(SEPARATE[name][1], x), dims)
+        return np.stack([walk(keys, dims), nkeys + walk(values, dims)])
+    if name in TWO_PLANES:
+        planes, join = TWO_PLANES[name][:2], TWO_PLANES[name][2].split()
+        out = []
+        for k, text in enumerate(planes):
+            parts = parse_order(text, x)
+            parts.insert(join.index("K"), ("K", "", 0))
+            terms, _ = order_terms(parts, dims)
+            out.append(walk(terms, dims) + k * k_stride(terms))
+        return np.stack(out)
+    text = ONE_PLANE.get(name) or LATENT.get(name) or name
+    terms, _ = order_terms(parse_order(text, x), dims)
+    return np.stack([walk(terms, dims) + k * k_stride(terms)
+                     for k in range(dims["K"])])
+
+
+def map_offsets(address_map, dims):
+    """The same from a sidecar's address_map."""
+    out = []
+    for component in ("C",) if "C" in address_map else ("K", "V"):
+        m = address_map[component]
+        terms = [("D" if t[0] == "C" else t[0],) + tuple(t[1:])
+                 for t in m["terms"]]
+        out.append(m["base"] + walk(terms, dims))
+    return np.stack(out)
+
+
+_cache = {}
+
+
+def cached_offsets(name, dims, itemsize):
+    key = (name, tuple(sorted(dims.items())), itemsize)
+    if key not in _cache:
+        _cache[key] = preset_offsets(name, dims, itemsize)
+    return _cache[key]
+
+
+def legal(name, dims, itemsize):
+    try:
+        cached_offsets(name, dims, itemsize)
+    except Illegal:
+        return False
+    return True
+
+
+# ---- files ------------------------------------------------------------------
+
+def safetensors_tensors(path):
+    """{name: (dtype, shape, bytes)} in file order."""
+    with open(path, "rb") as f:
+        raw = f.read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + n])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"],
+                   raw[8 + n + t["data_offsets"][0]:
+                       8 + n + t["data_offsets"][1]])
+            for name, t in header.items()}
+
+
+def array_bytes(path):
+    """Everything a file of one array holds, in file order."""
+    if path.endswith(".npy"):
+        array = np.load(path)
+        if not array.flags.c_contiguous:
+            array = array.T
+        return array.reshape(-1).view(np.uint8).tobytes()
+    tensors = safetensors_tensors(path)
+    if len(tensors) != 1:
+        raise ValueError(f"{path}: {len(tensors)} tensors, expected 1")
+    return next(iter(tensors.values()))[2]
+
+
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+ITEMSIZE = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+
+def round_to(values, dtype):
+    """fp32 rounded once, to nearest even, as bits."""
+    if dtype == "bfloat16":
+        u = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+        return ((u + 0x7fff + ((u >> 16) & 1)) >> 16).astype(np.uint16)
+    if dtype == "float16":
+        return values.astype(np.float16).view(np.uint16)
+    return values.astype(np.float32).view(np.uint32)
+
+
+class Dump:
+    """An attention dump with its sidecar: cells[K, L, B, S, H, D] as bits."""
+
+    def __init__(self, model, sidecar):
+        self.model = model
+        self.name = f"{model}/" + sidecar[len(f"{DATA}/{model}/"):-5]
+        with open(sidecar) as f:
+            side = self.side = json.load(f)
+        self.path = os.path.join(os.path.dirname(sidecar), side["file"])
+        self.folder = os.path.basename(os.path.dirname(sidecar))
+        self.layout = side["layout"]
+        self.dtype = side["dtype"]
+        self.itemsize = ITEMSIZE[self.dtype]
+        sizes = side["sizes"]
+        self.latent = "content" in sizes
+        self.dims = {
+            "L": sizes["layers"], "B": sizes["num_blocks"],
+            "S": sizes["block_size"], "H": sizes["num_kv_heads"],
+            "K": 1 if self.latent else 2,
+            "D": sizes["content" if self.latent else "head_dim"]}
+        self.tables = side["block_table"]
+        self.ntokens = side["num_tokens"]
+        self.head_start = side.get("head_start", 0)
+        self.offsets = map_offsets(side["address_map"], self.dims)
+        bits = np.frombuffer(array_bytes(self.path), UNSIGNED[self.itemsize])
+        self.nelements = bits.size
+        self.cells = bits[self.offsets]
+
+    def canonical(self, request):
+        """Bits [K, L, T, H, D] that the model's own capture demands."""
+        truth = np.load(f"{DATA}/{self.model}/canonical/{request}.fp32.npy")
+        if self.latent:
+            truth = truth[None, :, :, None, :]
+        else:
+            truth = truth.transpose(3, 0, 1, 2, 4)
+        first = self.head_start
+        return round_to(truth[:, :, :, first:first + self.dims["H"]],
+                        self.dtype)
+
+    def tokens(self, cells, request):
+        """[K, L, T, H, D] of a request out of cells."""
+        t = np.arange(self.ntokens[request])
+        block = np.array(self.tables[request])[t // self.dims["S"]]
+        return cells[:, :, block, t % self.dims["S"]]
+
+    def is_true(self, cells):
+        return all(np.array_equal(self.tokens(cells, r), self.canonical(r))
+                   for r in self.tables)
+
+
+def sidecars(model, folders=None):
+    for folder in sorted(os.listdir(f"{DATA}/{model}")):
+        if folder in ("canonical", "connector"):
+            continue
+        if folders and folder not in folders:
+            continue
+        top = f"{DATA}/{model}/{folder}"
+        for name in sorted(os.listdir(top)):
+            if name.endswith(".json"):
+                yield f"{top}/{name}"
+
+
+def attention_dumps():
+    return [Dump(m, s) for m in ("s260k", "gqa64", "mla144")
+            for s in sidecars(m)]
