@@ -154,11 +154,12 @@ struct kvt_order {
 };
 
 /*
- * Where the bytes of a cache are.  With one plane its order holds all six axes
- * (C is kept as K, D).  With two, keys and values have an order each; if both
- * hold K, the planes share a buffer and K stands where they meet ("K:L K B H
- * D/x S x V:L K B H D S"), and what precedes K is the same in both; without K
- * they are buffers of their own.
+ * Where the bytes of a cache are.  With one plane its order holds the axes (C
+ * is kept as K, D); any but D may be absent and then has extent 1.  With two,
+ * keys and values have an order each, of the same axes; if both hold K, the
+ * planes share a buffer and K stands where they meet ("K:L K B H D/x S x V:L K
+ * B H D S"), and what precedes K is the same in both; without K they are
+ * buffers of their own.
  */
 struct kvt_layout {
 	int nplanes;			/* 1 or 2 */
@@ -172,7 +173,8 @@ struct kvt_layout {
  * matter in presets.  Text that is no layout is KVT_USAGE; code that took the
  * text from a file reports KVT_BAD_INPUT instead.  A bare tuple, or a name
  * that projects use differently, is ambiguous: KVT_BAD_INPUT, and the sentence
- * lists the readings.
+ * lists the readings.  A known name of something that is no order of axes
+ * ("nvfp4-hnd") is KVT_UNSUPPORTED.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_layout_parse(struct kvt_layout *out, const char *text,
@@ -213,15 +215,20 @@ enum kvt_convention {
 bool kvt_layout_tuple(int order[5], const struct kvt_layout *layout,
 		      enum kvt_convention convention);
 
-/* What LAYOUTS calls predicates; all of them treat extent-1 axes as absent. */
+/*
+ * What an order promises about runs.  Axes of extent 1 are treated as absent,
+ * and an absent axis stands in nobody's way.  Of two planes both must fulfil
+ * it; where they are separate buffers, it is said of each buffer.
+ */
 struct kvt_predicates {
-	bool layer_compact;	/* L outermost */
+	bool layer_compact;	/* L outermost: a layer is one run */
 	bool block_compact;	/* L and B outermost: a page is one run */
-	bool block_contiguous;	/* ends H,S,C (vLLM's meaning) */
+	bool block_contiguous;	/* ends H,S,C (vLLM's meaning): so is a range
+				 * of heads of a page */
 	bool block_outermost;	/* B outermost: a block over all layers is a run */
 	bool head_run;		/* ends S,C: all states of one head are one run */
 	bool kernel_split_neutral; /* S directly follows B */
-	int  kv_position;	/* how many axes stand before K; -1 if no K */
+	int  kv_position;	/* how many parts stand before K; -1 if no K */
 };
 struct kvt_predicates kvt_layout_predicates(const struct kvt_layout *layout,
 					    const struct kvt_shape *shape);
@@ -264,8 +271,9 @@ struct kvt_views {
 /*
  * The dense buffer that holds just 'box' of a cache with this layout; indices
  * inside the views start at 0.  Separate planes follow each other, keys first.
- * Fails (KVT_BAD_INPUT) if a split does not divide its axis or the size
- * overflows.  The box must cover all of a split axis (S or D).
+ * Fails (KVT_BAD_INPUT) if a split does not divide its axis, if an axis that
+ * the layout lacks has an extent above 1, or if the size overflows.  The box
+ * must cover all of a split axis (S or D).
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_layout_views(struct kvt_views *out, const struct kvt_layout *layout,
@@ -296,6 +304,15 @@ int64_t kvt_view_at(const struct kvt_view *view, const int64_t index[KVT_NAXES])
  */
 void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis,
 			 int64_t stride);
+
+/*
+ * One past the last byte of the view, 0 if it is empty.  Refuses
+ * (KVT_BAD_INPUT) a negative offset or stride and an end beyond 2^63.  A view
+ * with strides from a file must pass here, and its end be compared with the
+ * buffer, before anything else is done with it.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_view_end(int64_t *out, const struct kvt_view *view, struct kvt_error *err);
 
 /* ---- plans -------------------------------------------------------------- */
 

@@ -107,28 +107,46 @@ static int fuse(struct loop *loop, int count)
 	return fused;
 }
 
+static enum kvt_status same_shape(const struct kvt_view *dst,
+				  const struct kvt_view *src,
+				  struct kvt_error *err)
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (src->shape.n[a] != dst->shape.n[a])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"the %s extent of the source is %lld, of the destination %lld",
+					kvt_axis_name((enum kvt_axis)a),
+					(long long)src->shape.n[a],
+					(long long)dst->shape.n[a]);
+	if (src->shape.elem != dst->shape.elem)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"elements of the source have %lld bytes, of the destination %lld",
+				(long long)src->shape.elem,
+				(long long)dst->shape.elem);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_plan_init(struct kvt_plan *out, const struct kvt_view *dst,
 			      const struct kvt_view *src, struct kvt_error *err)
 {
 	struct kvt_plan plan = {
 		.src_offset = src->offset, .dst_offset = dst->offset,
 	};
-	/* one axis has at most three parts: two sides, one split each */
-	struct loop loop[KVT_NAXES * 3 + 1] = { { src->shape.elem, 1, 1 } };
+	/* the run, and a loop for each part of an axis on either side */
+	struct loop loop[2 * KVT_MAX_FACTORS + 1] = { { src->shape.elem, 1, 1 } };
 	enum kvt_status status;
 	int count = 1, fused;
 
-	if (memcmp(&src->shape, &dst->shape, sizeof(src->shape)))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"source and destination differ in shape");
-	for (int a = 0; a < KVT_NAXES; a++) {
+	if ((status = same_shape(dst, src, err)))
+		return status;
+	for (int a = 0; a < KVT_NAXES; a++)
 		if (src->shape.n[a] == 0) {	/* nothing to copy */
 			*out = plan;
 			return KVT_OK;
 		}
+	for (int a = 0; a < KVT_NAXES; a++)
 		if ((status = axis_loops(loop, &count, dst, src, a, err)))
 			return status;
-	}
 	sort_fastest_first(loop + 1, count - 1);
 	fused = fuse(loop, count);
 	if (fused > KVT_MAX_LOOPS)
@@ -206,6 +224,12 @@ int64_t kvt_plan_nbytes(const struct kvt_plan *plan)
 	return kvt_plan_nruns(plan) * plan->run;
 }
 
+/* Where share 'part' of 'n' things begins; n * part could overflow. */
+static int64_t share(int64_t n, int part, int nparts)
+{
+	return n / nparts * part + n % nparts * part / nparts;
+}
+
 /*
  * Cutting only the slowest loop would leave threads idle where it is short, so
  * a loop of fewer entries than parts is peeled: each part takes one entry of it
@@ -223,8 +247,8 @@ struct kvt_plan kvt_plan_part(const struct kvt_plan *plan, int part, int nparts)
 		if (!out.nloops) {	/* one run: cut it at multiples of 64 */
 			int64_t units = (out.run + 63) / 64;
 
-			begin = units * part / nparts * 64;
-			end = units * (part + 1) / nparts * 64;
+			begin = share(units, part, nparts) * 64;
+			end = share(units, part + 1, nparts) * 64;
 			if (end > out.run)
 				end = out.run;
 			out.src_offset += begin;
@@ -233,8 +257,8 @@ struct kvt_plan kvt_plan_part(const struct kvt_plan *plan, int part, int nparts)
 			return out;
 		}
 		if (alone) {
-			begin = n * part / nparts;
-			end = n * (part + 1) / nparts;
+			begin = share(n, part, nparts);
+			end = share(n, part + 1, nparts);
 		} else {
 			entry = (int)(part * n / nparts);
 			from = (int)((entry * (int64_t)nparts + n - 1) / n);

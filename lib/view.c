@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* view.c - shapes, boxes, and where the elements of a layout are in memory */
-#include "lib/kvt.h"
+#include "lib/layout.h"
 
 #include <assert.h>
 #include <string.h>
@@ -99,33 +99,50 @@ static enum kvt_status measure_part(struct kvt_factor *out,
 	return KVT_OK;
 }
 
+/* An axis that the order lacks is nowhere in memory: there can be only one. */
+static enum kvt_status check_axes(const struct kvt_order *order,
+				  const struct kvt_shape *shape,
+				  struct kvt_error *err)
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (shape->n[a] > 1 && kvt_order_find(order, (enum kvt_axis)a) < 0)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"the layout has no %s axis (%c), but the %s extent is %lld, not 1",
+					kvt_axis_name((enum kvt_axis)a),
+					kvt_axis_letter((enum kvt_axis)a),
+					kvt_axis_name((enum kvt_axis)a),
+					(long long)shape->n[a]);
+	return KVT_OK;
+}
+
 /* Dense strides, fastest part last; '*nbytes' is the size of it all. */
 static enum kvt_status view_of_order(struct kvt_view *out, int64_t *nbytes,
 				     const struct kvt_order *order,
 				     const struct kvt_shape *shape,
 				     struct kvt_error *err)
 {
-	enum kvt_status status = kvt_shape_nbytes(nbytes, shape, err);
 	int64_t stride = shape->elem;
+	enum kvt_status status;
 
+	if ((status = kvt_shape_nbytes(nbytes, shape, err)) ||
+	    (status = check_axes(order, shape, err)))
+		return status;
 	*out = (struct kvt_view){ .shape = *shape, .nfactors = order->nparts };
-	for (int i = order->nparts - 1; !status && i >= 0; i--) {
+	for (int i = order->nparts - 1; i >= 0; i--) {
 		struct kvt_factor *f = &out->factor[i];
 
-		status = measure_part(f, &order->part[i], shape, err);
+		if ((status = measure_part(f, &order->part[i], shape, err)))
+			return status;
 		f->stride = stride;
-		/* cannot overflow: the product of all parts is the shape's */
-		stride *= f->n ? f->n : 1;
+		/*
+		 * The product of all parts is the shape's; only a shape of no
+		 * data can have an inner part that is larger than its axis.
+		 */
+		if (f->n > 1 && __builtin_mul_overflow(stride, f->n, &stride))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"shape is larger than 2^63 bytes");
 	}
-	return status;
-}
-
-static bool order_has(const struct kvt_order *order, enum kvt_axis axis)
-{
-	for (int i = 0; i < order->nparts; i++)
-		if (order->part[i].axis == axis)
-			return true;
-	return false;
+	return KVT_OK;
 }
 
 static enum kvt_status two_planes(struct kvt_views *out,
@@ -134,15 +151,16 @@ static enum kvt_status two_planes(struct kvt_views *out,
 				  const struct kvt_box *box,
 				  struct kvt_error *err)
 {
-	bool joined = order_has(&layout->plane[0], KVT_AXIS_K);
-	int64_t nk = shape->n[KVT_AXIS_K], at = 0, nbytes;
+	bool joined = kvt_order_find(&layout->plane[0], KVT_AXIS_K) >= 0;
+	int64_t begin = box->begin[KVT_AXIS_K], end = box->end[KVT_AXIS_K];
+	int64_t nk = end - begin, at = 0, nbytes;
 	enum kvt_status status;
 
-	out->first_k = (int)box->begin[KVT_AXIS_K];
-	if (nk < 1 || out->first_k < 0 || out->first_k + nk > 2)
+	if (begin < 0 || end > 2 || begin >= end)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a layout of two planes needs keys and values, not %lld kv entries",
-				(long long)nk);
+				"kv range %lld:%lld is outside the two planes of the layout",
+				(long long)begin, (long long)end);
+	out->first_k = (int)begin;
 	for (int i = 0; i < nk; i++) {
 		struct kvt_view *view = &out->view[i];
 		struct kvt_shape plane = *shape;
@@ -220,17 +238,24 @@ enum kvt_status kvt_view_narrow(struct kvt_view *out, const struct kvt_view *in,
 				"%s range %lld:%lld is outside 0:%lld",
 				kvt_axis_name(axis), (long long)begin,
 				(long long)end, (long long)extent);
+	view.shape.n[axis] = end - begin;
+	if (begin == end) {	/* nothing is where groups cannot be cut, too */
+		for (int i = 0; i < view.nfactors; i++)
+			if (view.factor[i].axis == axis)
+				view.factor[i].n = 0;
+		*out = view;
+		return KVT_OK;
+	}
 	while (b != 0 || e != extent) {
 		struct kvt_factor *f = outermost(&view, axis);
 
-		if (!f)		/* extent 1, cut to nothing */
-			break;
+		assert(f);	/* an axis without a factor has extent 1 */
 		if (b % f->div == 0 && e % f->div == 0) {
 			view.offset += b / f->div * f->stride;
 			f->n = (e - b) / f->div;
 			break;
 		}
-		if (e == b || b / f->div != (e - 1) / f->div)
+		if (b / f->div != (e - 1) / f->div)
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%s range %lld:%lld cuts through groups of %lld that the layout keeps together",
 					kvt_axis_name(axis), (long long)begin,
@@ -240,9 +265,10 @@ enum kvt_status kvt_view_narrow(struct kvt_view *out, const struct kvt_view *in,
 		extent = f->div;
 		b %= extent;
 		e = (e - 1) % extent + 1;
-		*f = view.factor[--view.nfactors];
+		view.nfactors--;
+		memmove(f, f + 1, (size_t)(view.factor + view.nfactors - f) *
+				  sizeof(*f));
 	}
-	view.shape.n[axis] = end - begin;
 	*out = view;
 	return KVT_OK;
 }
@@ -292,7 +318,9 @@ int64_t kvt_view_at(const struct kvt_view *view, const int64_t index[KVT_NAXES])
 	for (int i = 0; i < view->nfactors; i++) {
 		const struct kvt_factor *f = &view->factor[i];
 
-		at += index[f->axis] / f->div % f->n * f->stride;
+		/* n is 0 where there is no data; asking is harmless then */
+		if (f->n > 1)
+			at += index[f->axis] / f->div % f->n * f->stride;
 	}
 	return at;
 }
@@ -305,4 +333,37 @@ void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis,
 			assert(view->factor[i].div == 1);
 			view->factor[i].stride = stride;
 		}
+}
+
+enum kvt_status kvt_view_end(int64_t *out, const struct kvt_view *view,
+			     struct kvt_error *err)
+{
+	int64_t end = view->offset, reach, slack;
+	bool beyond = view->offset < 0 ||
+		      __builtin_add_overflow(end, view->shape.elem, &end);
+
+	for (int i = 0; i < view->nfactors; i++) {
+		const struct kvt_factor *f = &view->factor[i];
+
+		if (f->stride < 0)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s stride is %lld, expected 0 or more",
+					kvt_axis_name(f->axis), (long long)f->stride);
+		if (f->n == 0)
+			continue;
+		/* walks step one stride too far before they turn back */
+		beyond |= __builtin_mul_overflow(f->n, f->stride, &reach) ||
+			  __builtin_add_overflow(end, reach, &slack);
+		if (!beyond)
+			end = slack - f->stride;
+	}
+	if (beyond)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"view at byte %lld reaches outside 0 to 2^63 bytes",
+				(long long)view->offset);
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (view->shape.n[a] == 0)
+			end = 0;
+	*out = end;
+	return KVT_OK;
 }
