@@ -144,7 +144,7 @@ static enum kvt_status join(struct span *out, const struct span *one,
 		return never_written(err, a->offset + a->run);
 	if (!same_loops(a, b))
 		return kvt_fail(err, KVT_MISMATCH,
-				"the runs at byte %lld and at byte %lld repeat differently",
+				"the runs at bytes %lld and %lld repeat differently",
 				(long long)a->offset, (long long)b->offset);
 	both = *a;
 	both.run += b->run;

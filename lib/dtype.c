@@ -94,9 +94,10 @@ static const struct real {
 
 static double decode_real(const struct real *real, uint64_t bits)
 {
-	uint64_t sign = bits >> (real->mantissa + real->exponent);
-	uint64_t magnitude = bits & ((UINT64_C(1) << (real->mantissa + real->exponent)) - 1);
-	uint64_t fraction = magnitude & ((UINT64_C(1) << real->mantissa) - 1);
+	int width = real->mantissa + real->exponent;
+	uint64_t sign = bits >> width, one = 1;
+	uint64_t magnitude = bits & ((one << width) - 1);
+	uint64_t fraction = magnitude & ((one << real->mantissa) - 1);
 	int exponent = (int)(magnitude >> real->mantissa);
 	int largest = (1 << real->exponent) - 1;
 	double value;
@@ -104,12 +105,12 @@ static double decode_real(const struct real *real, uint64_t bits)
 	if (real->special == IEEE && exponent == largest)
 		value = fraction ? NAN : INFINITY;
 	else if (real->special == FN && exponent == largest &&
-		 fraction == (UINT64_C(1) << real->mantissa) - 1)
+		 fraction == (one << real->mantissa) - 1)
 		value = NAN;
 	else if (real->special == FNUZ && sign && !magnitude)
 		return NAN;
 	else if (exponent)
-		value = ldexp((double)(fraction | UINT64_C(1) << real->mantissa),
+		value = ldexp((double)(fraction | one << real->mantissa),
 			      exponent - real->bias - real->mantissa);
 	else
 		value = ldexp((double)fraction, 1 - real->bias - real->mantissa);

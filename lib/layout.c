@@ -82,31 +82,29 @@ static enum kvt_status refuse_bare(const struct tuple *tuple,
 static enum kvt_status parse_tuple(struct kvt_layout *out, bool *found,
 				   const char *text, struct kvt_error *err)
 {
-	enum { RFC = KVT_RFC, VLLM = KVT_VLLM, BARE } convention = BARE;
+	enum kvt_convention convention = KVT_VLLM;
+	bool rfc = !strncasecmp(text, "rfc:", 4);
+	bool bare = !rfc && strncasecmp(text, "vllm:", 5) != 0;
 	struct tuple tuple;
-	enum kvt_status status;
 
-	if (!strncasecmp(text, "rfc:", 4))
-		convention = RFC;
-	else if (!strncasecmp(text, "vllm:", 5))
-		convention = VLLM;
-	if (convention != BARE)
+	if (rfc)
+		convention = KVT_RFC;
+	if (!bare)
 		text = strchr(text, ':') + 1;
 	*found = read_tuple(&tuple, text);
 	if (!*found)
 		return KVT_OK;
 	if (tuple.count == 4 || tuple.count == 6)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a tuple of %d entries orders the axes of one backend and version only: give an axis string",
+				"a tuple of %d entries orders the axes of one "
+				"backend and version only, give an axis string",
 				tuple.count);
 	if (tuple.count != 5)
 		return kvt_fail(err, KVT_USAGE, "a tuple has 5 entries, not %d",
 				tuple.count);
-	if (convention == BARE)
-		status = refuse_bare(&tuple, err);
-	else
-		status = order_of_tuple(out, &tuple, (enum kvt_convention)convention, err);
-	return status;
+	if (bare)
+		return refuse_bare(&tuple, err);
+	return order_of_tuple(out, &tuple, convention, err);
 }
 
 /* ---- planes ------------------------------------------------------------- */
@@ -143,8 +141,13 @@ static enum kvt_status parse_planes(struct kvt_layout *out, const char *text,
 
 	if (!value)
 		return kvt_fail(err, KVT_USAGE, "K: needs the plane of values, V:");
-	if ((status = kvt_order_parse(&layout.plane[0], key, (size_t)(value - key), true, err)) ||
-	    (status = kvt_order_parse(&layout.plane[1], value + 2, strlen(value + 2), true, err)) ||
+	status = kvt_order_parse(&layout.plane[0], key, (size_t)(value - key),
+				 true, err);
+	if (status)
+		return status;
+	value += 2;
+	if ((status = kvt_order_parse(&layout.plane[1], value, strlen(value),
+				      true, err)) ||
 	    (status = check_planes(&layout, err)))
 		return status;
 	*out = layout;
@@ -193,7 +196,8 @@ static enum kvt_status parse(struct kvt_layout *out, const char *text,
 	if (looks_like_axes(text))
 		return parse_axes(out, text, err);
 	return kvt_fail(err, KVT_USAGE,
-			"unknown name, expected a preset, axes such as LBSHC or a tuple such as rfc:0,1,2,3,4");
+			"unknown name, expected a preset, axes such as LBSHC "
+			"or a tuple such as rfc:0,1,2,3,4");
 }
 
 /* A copy without blanks at the ends and without what a terminal would obey. */

@@ -50,7 +50,7 @@ static enum kvt_status read_split(int64_t *split, struct cursor *c,
 		n = n * 10 + (*c->at++ - '0');
 	if (n < 2 || n > largest)
 		return kvt_fail(err, KVT_USAGE,
-				"a split needs x or a number from 2 to %lld after / or %%",
+				"a split needs x or 2 to %lld after / or %%",
 				(long long)largest);
 	*split = n;
 	return KVT_OK;
@@ -109,7 +109,8 @@ static enum kvt_status read_part(struct kvt_order *order, struct cursor *c,
 		return add_content(order, err);
 	if (!axis_of_letter(&part.axis, letter))
 		return kvt_fail(err, KVT_USAGE,
-				"there is no axis '%c', expected L B S H and C, or K and D",
+				"there is no axis '%c', "
+				"expected L B S H and C, or K and D",
 				letter > ' ' && letter < 127 ? letter : '?');
 	if (peek(c) != '/' && peek(c) != '%')
 		return add_part(order, part, err);

@@ -61,7 +61,8 @@ static enum kvt_status axis_loops(struct loop *loop, int *count,
 
 		if (next % cut[i])
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s is split by %lld on one side and by %lld on the other, which do not nest",
+					"%s is split by %lld on one side and by %lld "
+					"on the other, which do not nest",
 					kvt_axis_name(axis), (long long)cut[i],
 					(long long)next);
 		if (next == cut[i])
@@ -74,14 +75,18 @@ static enum kvt_status axis_loops(struct loop *loop, int *count,
 
 /* ---- planning ----------------------------------------------------------- */
 
+static bool faster(const struct loop *a, const struct loop *b)
+{
+	return a->dst != b->dst ? a->dst < b->dst : a->src < b->src;
+}
+
 static void sort_fastest_first(struct loop *loop, int count)
 {
 	for (int i = 1; i < count; i++) {
 		struct loop x = loop[i];
 		int j = i;
 
-		for (; j > 0 && (loop[j - 1].dst > x.dst ||
-				 (loop[j - 1].dst == x.dst && loop[j - 1].src > x.src)); j--)
+		for (; j > 0 && faster(&x, &loop[j - 1]); j--)
 			loop[j] = loop[j - 1];
 		loop[j] = x;
 	}
@@ -114,13 +119,15 @@ static enum kvt_status same_shape(const struct kvt_view *dst,
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (src->shape.n[a] != dst->shape.n[a])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the %s extent of the source is %lld, of the destination %lld",
+					"%s extent is %lld in the source and %lld "
+					"in the destination",
 					kvt_axis_name((enum kvt_axis)a),
 					(long long)src->shape.n[a],
 					(long long)dst->shape.n[a]);
 	if (src->shape.elem != dst->shape.elem)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"elements of the source have %lld bytes, of the destination %lld",
+				"elements have %lld bytes in the source and %lld "
+				"in the destination",
 				(long long)src->shape.elem,
 				(long long)dst->shape.elem);
 	return KVT_OK;

@@ -16,17 +16,23 @@ static const struct kvt_preset presets[] = {
 	{ "lhbsc", "LHBSC", "vLLM since 2026-08 ROCM_ATTN", false },
 
 	/* keys and values apart */
-	{ "kv-first-nhd", "LKBSHD", "vLLM until 2026-05 FlashAttention, Flex, AITER", false },
+	{ "kv-first-nhd", "LKBSHD",
+	  "vLLM until 2026-05 FlashAttention, Flex, AITER", false },
 	{ "kv-first-hnd", "LKBHSD", "vLLM until 2026-05 FlashAttention HND", false },
-	{ "blocks-first-nhd", "LBKSHD", "vLLM 2026-05 to 07 NHD; FlashInfer, Triton, HPC_ATTN", false },
-	{ "blocks-first-hnd", "LBKHSD", "vLLM 2026-05 to 07 HND; FlashInfer, Triton", false },
+	{ "blocks-first-nhd", "LBKSHD",
+	  "vLLM 2026-05 to 07 NHD; FlashInfer, Triton, HPC_ATTN", false },
+	{ "blocks-first-hnd", "LBKHSD",
+	  "vLLM 2026-05 to 07 HND; FlashInfer, Triton", false },
 	{ "flex-split", "LBSKHD", "vLLM 2026-05 to 07 FlexAttention", false },
 	{ "head-halves", "LBHKSD", "CPU backend if nothing is packed", false },
 	{ "cross-nhd", "BLKSHD", "vLLM until 2026-07 cross-layer NHD", false },
 	{ "cross-hnd", "BLKHSD", "TensorRT-LLM pools; KVBM", false },
-	{ "cross-flex", "BLSKHD", "vLLM 2026-05 to 07 FlexAttention cross-layer", false },
-	{ "cross-head", "BHLKSD", "vLLM until 2026-07 FlashAttention cross-layer HND", false },
-	{ "cross-kv-head", "BKHLSD", "vLLM until 2026-07 FlashInfer cross-layer HND", false },
+	{ "cross-flex", "BLSKHD",
+	  "vLLM 2026-05 to 07 FlexAttention cross-layer", false },
+	{ "cross-head", "BHLKSD",
+	  "vLLM until 2026-07 FlashAttention cross-layer HND", false },
+	{ "cross-kv-head", "BKHLSD",
+	  "vLLM until 2026-07 FlashInfer cross-layer HND", false },
 	{ "cross-layer-head", "BLHKSD", "KVBM UniversalPP", false },
 	{ "hicache-layer-first", "KLBSHD", "SGLang HiCache host pool", false },
 	{ "hicache-page-first", "KBSLHD", "SGLang HiCache host pool", false },
@@ -38,19 +44,41 @@ static const struct kvt_preset presets[] = {
 	{ "mla-cross", "BLSC", "vLLM since 2026-06 MLA cross-layer", true },
 
 	/* planes */
-	{ "rocm-paged", "K:L K B H D/x S x V:L K B H D S", "vLLM ROCM_ATTN", false },
-	{ "rocm-paged-page", "K:L B K H D/x S x V:L B K H D S", "vLLM ROCM_ATTN beside Mamba layers", false },
-	{ "aiter-shuffle", "K:L B K H D/x S x V:L B K H S/x D S%x", "vLLM 2026-05 to 07 AITER shuffle", false },
-	{ "aiter-shuffle-kv-first", "K:L K B H D/x S x V:L K B H S/x D S%x", "vLLM until 2026-05 AITER shuffle", false },
-	{ "cpu-vec", "K:L B H K D S V:L B H K S D", "vLLM CPU_ATTN, ISA vec, vec16, rvv, vxe, vsx, neon but for bf16", false },
-	{ "cpu-vec-kv-first", "K:L K B H D S V:L K B H S D", "the same until 2026-06", false },
-	{ "cpu-amx", "K:L B H K S/16 D/2 S%16 D%2 V:L B H K D/16 S/2 D%16 S%2", "vLLM CPU_ATTN, ISA amx", false },
-	{ "cpu-amx-kv-first", "K:L K B H S/16 D/2 S%16 D%2 V:L K B H D/16 S/2 D%16 S%2", "the same until 2026-06", false },
-	{ "cpu-neon-bf16", "K:L B H K S/8 D/4 S%8 D%4 V:L B H K D/2 S/4 D%2 S%4", "vLLM CPU_ATTN, Arm with bf16 matmul", false },
-	{ "cpu-neon-bf16-kv-first", "K:L K B H S/8 D/4 S%8 D%4 V:L K B H D/2 S/4 D%2 S%4", "the same until 2026-06", false },
+	{ "rocm-paged",
+	  "K:L K B H D/x S x V:L K B H D S",
+	  "vLLM ROCM_ATTN", false },
+	{ "rocm-paged-page",
+	  "K:L B K H D/x S x V:L B K H D S",
+	  "vLLM ROCM_ATTN beside Mamba layers", false },
+	{ "aiter-shuffle",
+	  "K:L B K H D/x S x V:L B K H S/x D S%x",
+	  "vLLM 2026-05 to 07 AITER shuffle", false },
+	{ "aiter-shuffle-kv-first",
+	  "K:L K B H D/x S x V:L K B H S/x D S%x",
+	  "vLLM until 2026-05 AITER shuffle", false },
+	{ "cpu-vec",
+	  "K:L B H K D S V:L B H K S D",
+	  "vLLM CPU_ATTN since 2026-06, ISA vec, vec16, rvv, vxe, vsx, neon", false },
+	{ "cpu-vec-kv-first",
+	  "K:L K B H D S V:L K B H S D",
+	  "vLLM CPU_ATTN until 2026-06, ISA vec, vec16, neon", false },
+	{ "cpu-amx",
+	  "K:L B H K S/16 D/2 S%16 D%2 V:L B H K D/16 S/2 D%16 S%2",
+	  "vLLM CPU_ATTN since 2026-06, ISA amx", false },
+	{ "cpu-amx-kv-first",
+	  "K:L K B H S/16 D/2 S%16 D%2 V:L K B H D/16 S/2 D%16 S%2",
+	  "vLLM CPU_ATTN until 2026-06, ISA amx", false },
+	{ "cpu-neon-bf16",
+	  "K:L B H K S/8 D/4 S%8 D%4 V:L B H K D/2 S/4 D%2 S%4",
+	  "vLLM CPU_ATTN since 2026-06, Arm with bf16 matmul", false },
+	{ "cpu-neon-bf16-kv-first",
+	  "K:L K B H S/8 D/4 S%8 D%4 V:L K B H D/2 S/4 D%2 S%4",
+	  "vLLM CPU_ATTN until 2026-06, Arm with bf16 matmul", false },
 	{ "sglang-pool", "K:LBSHD V:LBSHD", "SGLang device pool", false },
-	{ "flashinfer-pair-nhd", "K:LBSHD V:LBSHD", "FlashInfer pair of tensors", false },
-	{ "flashinfer-pair-hnd", "K:LBHSD V:LBHSD", "FlashInfer pair of tensors", false },
+	{ "flashinfer-pair-nhd", "K:LBSHD V:LBSHD",
+	  "FlashInfer pair of tensors", false },
+	{ "flashinfer-pair-hnd", "K:LBHSD V:LBHSD",
+	  "FlashInfer pair of tensors", false },
 
 	/* recurrent states */
 	{ "conv-sd", "LBSD", "conv state, taps outside channels", true },
@@ -93,25 +121,53 @@ enum { NPRESETS = sizeof(presets) / sizeof(presets[0]) };
 static const struct {
 	const char *name, *candidates;
 } ambiguous[] = {
-	{ "page-first",     "sglang:page_first (KBSLHD), sglang:page_first_direct (KBLSHD) or blshc (BLSHC)" },
-	{ "block-first",    "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or blocks-first-hnd (LBKHSD)" },
-	{ "blockfirst",     "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or blocks-first-hnd (LBKHSD)" },
-	{ "blocks-first",   "blocks-first-nhd (LBKSHD), blocks-first-hnd (LBKHSD) or flexkv:BLOCKFIRST (BLKSHD)" },
-	{ "layer-first",    "sglang:layer_first (KLBSHD) or flexkv:LAYERFIRST (LKBSHD)" },
-	{ "layerfirst",     "flexkv:LAYERFIRST (LKBSHD) or sglang:layer_first (KLBSHD)" },
-	{ "cross-layer",    "blshc (BLSHC), bhlsc (BHLSC), cross-nhd (BLKSHD), cross-hnd (BLKHSD), cross-flex (BLSKHD), cross-head (BHLKSD) or cross-kv-head (BKHLSD)" },
+	{ "page-first",
+	  "sglang:page_first (KBSLHD), sglang:page_first_direct (KBLSHD) "
+	  "or blshc (BLSHC)" },
+	{ "block-first",
+	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or "
+	  "blocks-first-hnd (LBKHSD)" },
+	{ "blockfirst",
+	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or "
+	  "blocks-first-hnd (LBKHSD)" },
+	{ "blocks-first",
+	  "blocks-first-nhd (LBKSHD), blocks-first-hnd (LBKHSD) or "
+	  "flexkv:BLOCKFIRST (BLKSHD)" },
+	{ "layer-first",
+	  "sglang:layer_first (KLBSHD) or flexkv:LAYERFIRST (LKBSHD)" },
+	{ "layerfirst",
+	  "flexkv:LAYERFIRST (LKBSHD) or sglang:layer_first (KLBSHD)" },
+	{ "cross-layer",
+	  "blshc (BLSHC), bhlsc (BHLSC), cross-nhd (BLKSHD), cross-hnd "
+	  "(BLKHSD), cross-flex (BLSKHD), cross-head (BHLKSD) or "
+	  "cross-kv-head (BKHLSD)" },
 	{ "universal",      "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
 	{ "kvbm:universal", "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
-	{ "operational",    "kvbm:OperationalNHD (BLKSHD) or kvbm:OperationalHND (BLKHSD)" },
+	{ "operational",
+	  "kvbm:OperationalNHD (BLKSHD) or kvbm:OperationalHND (BLKHSD)" },
 	{ "kv-first",       "kv-first-nhd (LKBSHD) or kv-first-hnd (LKBHSD)" },
-	{ "hicache",        "hicache-layer-first, hicache-page-first, hicache-page-first-direct or hicache-page-head" },
-	{ "vllm:nhd",       "kv-first-nhd (LKBSHD, until 2026-05), blocks-first-nhd (LBKSHD, until 2026-07) or nhd (LBSHC)" },
-	{ "vllm:hnd",       "kv-first-hnd (LKBHSD, until 2026-05), blocks-first-hnd (LBKHSD, until 2026-07) or hnd (LBHSC)" },
-	{ "flashinfer:nhd", "blocks-first-nhd (LBKSHD), flashinfer-pair-nhd (two buffers LBSHD) or, under vLLM since 2026-07, nhd (LBSHC)" },
-	{ "flashinfer:hnd", "blocks-first-hnd (LBKHSD), flashinfer-pair-hnd (two buffers LBHSD) or, under vLLM since 2026-07, hnd (LBHSC)" },
-	{ "cpu",            "cpu-vec, cpu-amx or cpu-neon-bf16, by instruction set and element type; each also -kv-first" },
+	{ "hicache",
+	  "hicache-layer-first, hicache-page-first, "
+	  "hicache-page-first-direct or hicache-page-head" },
+	{ "vllm:nhd",
+	  "kv-first-nhd (LKBSHD, until 2026-05), blocks-first-nhd "
+	  "(LBKSHD, until 2026-07) or nhd (LBSHC)" },
+	{ "vllm:hnd",
+	  "kv-first-hnd (LKBHSD, until 2026-05), blocks-first-hnd "
+	  "(LBKHSD, until 2026-07) or hnd (LBHSC)" },
+	{ "flashinfer:nhd",
+	  "blocks-first-nhd (LBKSHD), flashinfer-pair-nhd (two buffers "
+	  "LBSHD) or, under vLLM since 2026-07, nhd (LBSHC)" },
+	{ "flashinfer:hnd",
+	  "blocks-first-hnd (LBKHSD), flashinfer-pair-hnd (two buffers "
+	  "LBHSD) or, under vLLM since 2026-07, hnd (LBHSC)" },
+	{ "cpu",
+	  "cpu-vec, cpu-amx or cpu-neon-bf16, by instruction set and "
+	  "element type; each also -kv-first" },
 	{ "rocm",           "rocm-paged or rocm-paged-page" },
-	{ "aiter",          "hnd, kv-first-nhd, blocks-first-nhd, aiter-shuffle or aiter-shuffle-kv-first" },
+	{ "aiter",
+	  "hnd, kv-first-nhd, blocks-first-nhd, aiter-shuffle or "
+	  "aiter-shuffle-kv-first" },
 	{ "conv",           "conv-sd (LBSD) or conv-ds (LBDS)" },
 };
 enum { NAMBIGUOUS = sizeof(ambiguous) / sizeof(ambiguous[0]) };
@@ -175,7 +231,7 @@ enum kvt_status kvt_preset_refuse(const char *name, struct kvt_error *err)
 	for (int i = 0; i < NBEYOND; i++)
 		if (same_name(name, beyond[i]))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"its blocks hold parts that no order of axes describes");
+					"its blocks hold parts that no order describes");
 	return KVT_OK;
 }
 

@@ -107,7 +107,8 @@ static enum kvt_status check_axes(const struct kvt_order *order,
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (shape->n[a] > 1 && kvt_order_find(order, (enum kvt_axis)a) < 0)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the layout has no %s axis (%c), but the %s extent is %lld, not 1",
+					"the layout has no %s axis (%c), "
+					"but the %s extent is %lld, not 1",
 					kvt_axis_name((enum kvt_axis)a),
 					kvt_axis_letter((enum kvt_axis)a),
 					kvt_axis_name((enum kvt_axis)a),
@@ -158,7 +159,7 @@ static enum kvt_status two_planes(struct kvt_views *out,
 
 	if (begin < 0 || end > 2 || begin >= end)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"kv range %lld:%lld is outside the two planes of the layout",
+				"kv range %lld:%lld is outside the two planes",
 				(long long)begin, (long long)end);
 	out->first_k = (int)begin;
 	for (int i = 0; i < nk; i++) {
@@ -257,7 +258,8 @@ enum kvt_status kvt_view_narrow(struct kvt_view *out, const struct kvt_view *in,
 		}
 		if (b / f->div != (e - 1) / f->div)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s range %lld:%lld cuts through groups of %lld that the layout keeps together",
+					"%s range %lld:%lld cuts through groups of %lld "
+					"that the layout keeps together",
 					kvt_axis_name(axis), (long long)begin,
 					(long long)end, (long long)f->div);
 		/* inside one outer index: that one is fixed, go on inside it */
