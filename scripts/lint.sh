@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 scripts() {
 	shellcheck -x -e SC2317,SC2016 .ci/run scripts/*.sh bench/*.sh tests/*.sh
 }
+
 for page in man/*.[157]; do
 	none "mandoc has nothing to say about $page" mandoc -T lint -W warning "$page"
 done
