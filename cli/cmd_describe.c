@@ -113,7 +113,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "list the names of the layers" },
 		{ "tuples", 0, OPT_FLAG, &options.tuples, NULL,
 		  "show the layout as rfc: and vllm: tuples" },
-		{ "blocks", 0, OPT_FLAG, &options.blocks, NULL,
+		{ "block-tables", 0, OPT_FLAG, &options.tables, NULL,
 		  "show the block table of each request" },
 		{ "expect-layout", 0, OPT_STRING, &options.expect_layout, "LAYOUT",
 		  "exit 1 unless this is the layout" },

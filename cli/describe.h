@@ -13,7 +13,7 @@
 #include "cli/pipeline.h"
 
 struct describe_options {
-	bool json, stats, verify, names, tuples, blocks;
+	bool json, stats, verify, names, tuples, tables;
 	struct pipeline_options pipeline;
 	const char *expect_layout;
 	struct opt_strings expect;	/* KEY=VALUE */

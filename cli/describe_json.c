@@ -243,7 +243,7 @@ static void put_group(struct json_out *out, json_t *o, const struct group_facts 
 	put_tiling(out, o, f->tiling);
 	json_put_bool(out, o, "content_cells", f->has_cells);
 	put_components(out, o, g);
-	put_blocks(out, o, f, options->blocks);
+	put_blocks(out, o, f, options->tables);
 	put_layers(out, o, g);
 	if (f->moments)
 		put_moments(out, o, f);
@@ -318,5 +318,5 @@ void describe_json(struct json_out *out, const struct description *d,
 	groups = json_put_array(out, out->root, "groups");
 	for (int g = 0; g < s->ngroups; g++)
 		put_group(out, json_append_object(out, groups), &d->group[g], options);
-	put_requests(out, s, options->blocks);
+	put_requests(out, s, options->tables);
 }

@@ -173,7 +173,7 @@ static void print_moments(const struct group_facts *f)
 	const struct moments *m = f->moments;
 
 	printf("\n  %5s %5s %-7s %12s %12s %12s %12s %8s %8s %8s\n", "layer",
-	       "head", "", "min", "max", "mean", "std", "nan", "inf", "zero");
+	       "head", "", "min", "max", "mean", "std", "nan", "inf", "zeroed");
 	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
 		for (int64_t h = 0; h < n[KVT_AXIS_H]; h++)
 			for (int64_t k = 0; k < n[KVT_AXIS_K]; k++, m++)
@@ -273,8 +273,7 @@ void describe_text(const struct description *d,
 	       human_size(d->file_bytes).s);
 	for (int g = 0; g < s->ngroups; g++)
 		if (d->group[g].tiling && d->group[g].tiling->zstd) {
-			printf(", %.2f bytes of data in each",
-			       compression_ratio(d));
+			printf(", ratio %.2f", compression_ratio(d));
 			break;
 		}
 	putchar('\n');
@@ -288,7 +287,7 @@ void describe_text(const struct description *d,
 	}
 	if (s->has_parallel)
 		print_parallel(&s->parallel);
-	print_requests(s, options->blocks);
+	print_requests(s, options->tables);
 	for (int g = 0; g < s->ngroups; g++)
 		print_group(&d->group[g], d, options);
 }

@@ -20,7 +20,7 @@ struct human human_size(int64_t nbytes)
 		n /= 1024;
 	whole = n == (double)(int64_t)n;
 	snprintf(out.s, sizeof(out.s), "%.*f %s",
-		 whole || n >= 100 ? 0 : n >= 10 ? 1 : 2, n, unit[u]);
+		 whole ? 0 : n < 10 ? 2 : 1, n, unit[u]);
 	return out;
 }
 

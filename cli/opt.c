@@ -7,6 +7,7 @@
  */
 #include "cli/opt.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <getopt.h>
 #include <stddef.h>
@@ -60,22 +61,31 @@ struct table {
 	struct opt row[MAX_ROWS];
 };
 
+static void add_row(struct table *t, const struct opt *row)
+{
+	assert(t->n < MAX_ROWS);
+	/* a name twice would be an abbreviation of two options, so never found */
+	for (int i = 0; i < t->n; i++)
+		assert(strcmp(t->row[i].name, row->name));
+	t->row[t->n++] = *row;
+}
+
 static void table_fill(struct table *t, const struct opt *opts)
 {
 	t->n = 0;
 	t->first_hint = MAX_ROWS;
 	for (; opts->name; opts++) {
 		if (opts->type != OPT_HINTS) {
-			t->row[t->n++] = *opts;
+			add_row(t, opts);
 			continue;
 		}
 		t->first_hint = t->n;
 		for (int i = 0; i < NHINTS; i++)
-			t->row[t->n++] = (struct opt){
+			add_row(t, &(struct opt){
 				hint_rows[i].name, 0, hint_rows[i].type,
 				(char *)opts->value + hint_rows[i].offset,
 				hint_rows[i].arg, hint_rows[i].help,
-			};
+			});
 	}
 }
 

@@ -29,9 +29,9 @@ head -c 3000 $dump >"$tmp/short.npy"
 ok 'describe'            ends 0 "$kvtool" describe $dump
 ok 'describe --json'     ends 0 "$kvtool" describe --json $dump
 ok 'relayout'            ends 0 "$kvtool" relayout --to hnd --verify -o "$tmp/hnd.npy" $dump
-ok 'convert to HDF5'     ends 0 "$kvtool" convert -o "$tmp/a.h5" $dump
+ok 'convert to HDF5'     ends 0 "$kvtool" convert $dump "$tmp/a.h5"
 ok 'relayout of HDF5'    ends 0 "$kvtool" relayout --to cross-hnd -o "$tmp/b.h5" "$tmp/a.h5"
-ok 'convert from HDF5'   ends 0 "$kvtool" convert -o "$tmp/c.safetensors" "$tmp/b.h5"
+ok 'convert from HDF5'   ends 0 "$kvtool" convert "$tmp/b.h5" "$tmp/c.safetensors"
 ok 'digest'              ends 0 "$kvtool" digest "$tmp/b.h5" "$tmp/c.safetensors"
 ok 'a file of no format' ends 3 "$kvtool" describe "$tmp/bad.npy"
 ok 'a truncated file'    ends 3 "$kvtool" describe "$tmp/short.npy"
