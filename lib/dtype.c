@@ -84,41 +84,24 @@ const struct kvt_dtype *kvt_dtype_at(int i)
 static const struct real {
 	enum { IEEE, FN, FNUZ } special;
 	int mantissa, exponent, bias;	/* bits, bits, value */
+	double least;			/* the smallest value above 0 */
 } reals[NTYPES] = {
-	[F16]      = { IEEE, 10, 5, 15 },
-	[E4M3FN]   = { FN,    3, 4, 7 },
-	[E4M3FNUZ] = { FNUZ,  3, 4, 8 },
-	[E5M2]     = { IEEE,  2, 5, 15 },
-	[E5M2FNUZ] = { FNUZ,  2, 5, 16 },
+	[F16]      = { IEEE, 10, 5, 15, 0x1p-24 },
+	[E4M3FN]   = { FN,    3, 4, 7,  0x1p-9 },
+	[E4M3FNUZ] = { FNUZ,  3, 4, 8,  0x1p-10 },
+	[E5M2]     = { IEEE,  2, 5, 15, 0x1p-16 },
+	[E5M2FNUZ] = { FNUZ,  2, 5, 16, 0x1p-17 },
 };
 
-static double decode_real(const struct real *real, uint64_t bits)
+static double float64_of(uint64_t bits)
 {
-	int width = real->mantissa + real->exponent;
-	uint64_t sign = bits >> width, one = 1;
-	uint64_t magnitude = bits & ((one << width) - 1);
-	uint64_t fraction = magnitude & ((one << real->mantissa) - 1);
-	int exponent = (int)(magnitude >> real->mantissa);
-	int largest = (1 << real->exponent) - 1;
 	double value;
 
-	if (real->special == IEEE && exponent == largest)
-		value = fraction ? NAN : INFINITY;
-	else if (real->special == FN && exponent == largest &&
-		 fraction == (one << real->mantissa) - 1)
-		value = NAN;
-	else if (real->special == FNUZ && sign && !magnitude)
-		return NAN;
-	else if (exponent)
-		value = ldexp((double)(fraction | one << real->mantissa),
-			      exponent - real->bias - real->mantissa);
-	else
-		value = ldexp((double)fraction, 1 - real->bias - real->mantissa);
-	return sign ? -value : value;
+	memcpy(&value, &bits, sizeof(value));
+	return value;
 }
 
-/* The widths a processor knows need no arithmetic. */
-static double decode_float32(uint32_t bits)
+static double float32_of(uint32_t bits)
 {
 	float value;
 
@@ -126,12 +109,34 @@ static double decode_float32(uint32_t bits)
 	return (double)value;
 }
 
-static double decode_float64(uint64_t bits)
+/* (1 + fraction / 2^52) * 2^exponent, put together without arithmetic */
+static double compose(int exponent, uint64_t fraction)
 {
+	return float64_of((uint64_t)(exponent + 1023) << 52 | fraction);
+}
+
+static double decode_real(const struct real *real, uint64_t bits)
+{
+	int width = real->mantissa + real->exponent;
+	uint64_t sign = bits >> width, one = 1;
+	uint64_t magnitude = bits & ((one << width) - 1);
+	uint64_t fraction = magnitude & ((one << real->mantissa) - 1);
+	uint64_t largest = (one << real->exponent) - 1;
+	uint64_t exponent = magnitude >> real->mantissa;
 	double value;
 
-	memcpy(&value, &bits, sizeof(value));
-	return value;
+	if (real->special == IEEE && exponent == largest)
+		value = fraction ? NAN : INFINITY;
+	else if (real->special == FN && magnitude == (one << width) - 1)
+		value = NAN;
+	else if (real->special == FNUZ && sign && !magnitude)
+		value = NAN;
+	else if (exponent)
+		value = compose((int)exponent - real->bias,
+				fraction << (52 - real->mantissa));
+	else
+		value = (double)fraction * real->least;
+	return sign ? -value : value;
 }
 
 double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element)
@@ -144,13 +149,13 @@ double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element)
 
 	switch ((enum type)dtype->index) {
 	case F64:
-		return decode_float64(bits);
+		return float64_of(bits);
 	case F32:
-		return decode_float32((uint32_t)bits);
+		return float32_of((uint32_t)bits);
 	case BF16:
-		return decode_float32((uint32_t)bits << 16);
+		return float32_of((uint32_t)bits << 16);
 	case E8M0:
-		return bits == 0xff ? NAN : ldexp(1.0, (int)bits - 127);
+		return bits == 0xff ? NAN : compose((int)bits - 127, 0);
 	case U8: case U16: case U32: case U64:
 		return (double)bits;
 	case I8:

@@ -218,7 +218,7 @@ bool kvt_layout_tuple(int order[5], const struct kvt_layout *layout,
 /*
  * What an order promises about runs.  Axes of extent 1 are treated as absent,
  * and an absent axis stands in nobody's way.  Of two planes both must fulfil
- * it; where they are separate buffers, it is said of each buffer.
+ * it; separate buffers count as K outermost.
  */
 struct kvt_predicates {
 	bool layer_compact;	/* L outermost: a layer is one run */

@@ -176,7 +176,7 @@ static bool looks_like_axes(const char *text)
 	if (!strncmp(text, "K:", 2))
 		return true;
 	for (; *text; text++)
-		if (!isupper((unsigned char)*text) && !strchr("0123456789/%x \t", *text))
+		if (!isupper((unsigned char)*text) && !strchr("0123456789/%x ", *text))
 			return false;
 	return true;
 }
@@ -211,8 +211,11 @@ static bool clean(char copy[KVT_MAX_LAYOUT_TEXT + 1], const char *text)
 		n--;
 	if (n > KVT_MAX_LAYOUT_TEXT)
 		return false;
-	for (size_t i = 0; i < n; i++)
-		copy[i] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
+	for (size_t i = 0; i < n; i++) {
+		char c = text[i] == '\t' ? ' ' : text[i];
+
+		copy[i] = c >= ' ' && c < 127 ? c : '?';
+	}
 	copy[n] = '\0';
 	return true;
 }

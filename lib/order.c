@@ -7,6 +7,7 @@
 /* What is left to read. */
 struct cursor {
 	const char *at, *end;
+	bool closed;		/* content is C, which is one piece */
 };
 
 static char peek(const struct cursor *c)
@@ -16,7 +17,7 @@ static char peek(const struct cursor *c)
 
 static void skip_blanks(struct cursor *c)
 {
-	while (peek(c) == ' ' || peek(c) == '\t')
+	while (peek(c) == ' ')
 		c->at++;
 }
 
@@ -74,12 +75,13 @@ static enum kvt_status add_part(struct kvt_order *order, struct kvt_part part,
 }
 
 /* "D ... x" is short for "D/x ... D%x". */
-static enum kvt_status add_x(struct kvt_order *order, struct kvt_error *err)
+static enum kvt_status add_x(struct kvt_order *order, bool closed,
+			     struct kvt_error *err)
 {
 	struct kvt_part inner = { KVT_AXIS_D, KVT_INNER, 0 };
 	int d = kvt_order_find(order, KVT_AXIS_D);
 
-	if (d < 0)
+	if (d < 0 || closed)
 		return kvt_fail(err, KVT_USAGE, "x must follow the D that it splits");
 	if (order->part[d].kind == KVT_WHOLE)
 		order->part[d].kind = KVT_OUTER;
@@ -104,7 +106,7 @@ static enum kvt_status read_part(struct kvt_order *order, struct cursor *c,
 	enum kvt_status status;
 
 	if (letter == 'x')
-		return add_x(order, err);
+		return add_x(order, c->closed, err);
 	if (letter == 'C')
 		return add_content(order, err);
 	if (!axis_of_letter(&part.axis, letter))
@@ -169,7 +171,7 @@ enum kvt_status kvt_order_parse(struct kvt_order *out, const char *text,
 				size_t length, bool in_plane,
 				struct kvt_error *err)
 {
-	struct cursor c = { text, text + length };
+	struct cursor c = { text, text + length, memchr(text, 'C', length) != NULL };
 	struct kvt_order order = { .nparts = 0 };
 	enum kvt_status status = check_c(text, length, in_plane, err);
 

@@ -5,8 +5,11 @@
 /* The parts of an order that are anywhere in memory: their extent is not 1. */
 struct present {
 	int count;
-	const struct kvt_part *part[KVT_MAX_PARTS];
+	const struct kvt_part *part[KVT_MAX_PARTS + 1];
 };
+
+/* What separate buffers amount to: K before everything. */
+static const struct kvt_part apart = { KVT_AXIS_K, KVT_WHOLE, 0 };
 
 static int64_t part_extent(const struct kvt_part *part,
 			   const struct kvt_shape *shape)
@@ -26,6 +29,8 @@ static struct present present_parts(const struct kvt_order *order,
 {
 	struct present out = { .count = 0 };
 
+	if (kvt_order_find(order, KVT_AXIS_K) < 0 && shape->n[KVT_AXIS_K] != 1)
+		out.part[out.count++] = &apart;
 	for (int i = 0; i < order->nparts; i++) {
 		const struct kvt_part *part = &order->part[i];
 
