@@ -193,7 +193,8 @@ kvt_snapshot_complete(struct kvt_snapshot *snapshot, struct kvt_error *err);
 
 /*
  * A manifest (kvtool-manifest(5)) in a form the flat formats share: the
- * snapshot it describes and what it says of the file.
+ * snapshot it describes and what it says of the file.  Extents that nothing
+ * has said so far are -1 until kvt_manifest_fit().
  */
 struct kvt_manifest {
 	struct kvt_snapshot snapshot;
@@ -202,6 +203,8 @@ struct kvt_manifest {
 	int64_t file_shape[8];
 	int64_t skip;			/* bytes before the data */
 	char file[256];			/* name of the data file; "" if not given */
+	char npy_dtype[16];		/* what numpy calls the elements; "" likewise */
+	char *path;			/* of the manifest; NULL: none was read */
 };
 
 /*
@@ -218,10 +221,58 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_parse(struct kvt_manifest *out, const char *text, size_t nbytes,
 		   const char *name, const struct kvt_hints *hints,
 		   struct kvt_error *err);
+
+/* An array as its own file describes it. */
+struct kvt_array {
+	const char *name;		/* of the file, for messages */
+	int rank;			/* 0: nothing is known of its shape */
+	int64_t shape[32];
+	int64_t elem;			/* bytes of one element; 0: unknown */
+	const struct kvt_dtype *dtype;	/* if the file says so; or NULL */
+	int64_t nbytes;
+};
+
+/*
+ * Derives what the manifest leaves open from the array that holds the data and
+ * checks that both agree, to the byte.  Without a layout it is KVT_BAD_INPUT,
+ * and the sentence lists the presets that have this shape.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_fit(struct kvt_manifest *manifest, const struct kvt_array *array,
+		 struct kvt_error *err);
+
 /* Text of a manifest for a snapshot, malloc()ed; NULL when out of memory. */
 char *kvt_manifest_text(const struct kvt_snapshot *snapshot, const char *file,
 			const char *file_dtype, int rank,
 			const int64_t *file_shape);
 void kvt_manifest_free(struct kvt_manifest *manifest);
+
+/* ---- groups in arrays --------------------------------------------------- */
+
+/*
+ * Where 'box' of a group is if the dense array of its layout, or its pages,
+ * begin at byte 'offset' of the file.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_piece_init(struct kvt_piece *out, const struct kvt_group *group,
+	       const struct kvt_box *box, int file, int64_t offset,
+	       struct kvt_error *err);
+
+/*
+ * Bytes that all groups take in one file: the pages that they share, or their
+ * dense arrays one behind the other.  KVT_BAD_INPUT if groups that should
+ * share pages disagree.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_file_bytes(int64_t *out, const struct kvt_snapshot *snapshot,
+			struct kvt_error *err);
+
+/*
+ * One piece a group, all of them in one file from 'offset' on.  Takes the
+ * flats, not the reader, for readers and writers alike.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_flats_whole(struct kvt_flat *flats, const struct kvt_snapshot *snapshot,
+		int file, int64_t offset, struct kvt_error *err);
 
 #endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* manifest.h - what the files that read manifests share; for manifest*.c only */
+#ifndef KVT_MANIFEST_H
+#define KVT_MANIFEST_H
+
+#include "formats/format.h"
+#include "formats/json_read.h"
+
+/* The one group that an object without "groups" describes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
+		   const struct kvt_json *in);
+/* Layout "mamba-page": a conv and an SSM group in one page. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_json *in);
+
+/* Requests and their tables; 'groups' is the array of group objects or NULL. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_requests(struct kvt_snapshot *out, const struct kvt_json *in,
+		      const json_t *groups);
+
+/* What a group needs that follows from the rest of it and from TP. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_finish_group(struct kvt_group *group,
+			  const struct kvt_parallel *parallel, const char *name,
+			  struct kvt_error *err);
+
+/* Sets an extent, or checks it against what was said before. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis, int64_t n,
+		    const char *what, const char *name, struct kvt_error *err);
+
+/* Hints fill, or contradict. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_hints(struct kvt_manifest *out, const struct kvt_hints *hints,
+		   const char *name, struct kvt_error *err);
+
+/* Far above anything real, and small enough that sums of two do not overflow. */
+#define KVT_MANIFEST_MOST INT64_C(0x3fffffffffffffff)
+
+/* Keys of a group, each as far as it is there. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
+			 const struct kvt_json *in, const char *key);
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_take_dtype(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_take_components(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_take_tables(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_add_component(struct kvt_group *group, const char *name,
+			   int64_t start, int64_t length, int64_t global,
+			   const struct kvt_json *in);
+
+/* A group of which nothing is known yet. */
+void kvt_manifest_blank_group(struct kvt_group *group, const char *id);
+/* Adds a blank one; KVT_BAD_INPUT if there are too many. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_add_group(struct kvt_group **out, struct kvt_snapshot *snapshot,
+		       const char *id, const char *name, struct kvt_error *err);
+
+/* Is the content opaque, as the presets of this layout have it? */
+bool kvt_layout_latent(const struct kvt_layout *layout);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* manifest_hints.c - what the user says of a dump: it fills gaps, or contradicts */
+#include "formats/manifest.h"
+
+#define LL(x) ((long long)(x))
+
+/* Do both layouts put every element of this shape in the same place? */
+static bool same_bytes(const struct kvt_layout *a, const struct kvt_layout *b,
+		       const struct kvt_shape *shape)
+{
+	struct kvt_box box = kvt_box_whole(shape);
+	struct kvt_views va, vb;
+	struct kvt_plans plans;
+
+	if (kvt_layout_equal(a, b))
+		return true;
+	if (shape->elem < 1 || kvt_layout_views(&va, a, &box, shape->elem, NULL) ||
+	    kvt_layout_views(&vb, b, &box, shape->elem, NULL) ||
+	    kvt_plans_init(&plans, &va, &vb, NULL))
+		return false;
+	for (int i = 0; i < plans.count; i++)
+		if (plans.plan[i].nloops || plans.plan[i].src_offset !=
+					    plans.plan[i].dst_offset)
+			return false;
+	return true;
+}
+
+static enum kvt_status hint_layout(struct kvt_manifest *out, const char *text,
+				   const char *name, struct kvt_error *err)
+{
+	struct kvt_group *group = &out->snapshot.group[0];
+	struct kvt_layout layout;
+	enum kvt_status status = kvt_layout_parse(&layout, text, err);
+
+	if (status)
+		return status;
+	if (!out->has_layout)
+		group->layout = layout;
+	else if (!same_bytes(&layout, &group->layout, &group->shape))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: layout is %s, not %s as was asked for", name,
+				kvt_layout_string(&group->layout).s,
+				kvt_layout_string(&layout).s);
+	out->has_layout = true;
+	return KVT_OK;
+}
+
+static enum kvt_status hint_dtype(struct kvt_group *group, const char *text,
+				  const char *name, struct kvt_error *err)
+{
+	const struct kvt_dtype *dtype = kvt_dtype_find(text);
+
+	if (!dtype)
+		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type",
+				text);
+	if (group->dtype && group->dtype != dtype)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: dtype is %s, not %s as was asked for", name,
+				group->dtype->name, dtype->name);
+	group->dtype = dtype;
+	group->shape.elem = dtype->elem;
+	return KVT_OK;
+}
+
+static enum kvt_status hint_sizes(struct kvt_group *group,
+				  const struct kvt_hints *hints, const char *name,
+				  struct kvt_error *err)
+{
+	const struct {
+		const char *what;
+		enum kvt_axis axis;
+		int64_t n;
+	} rows[] = {
+		{ "--layers",   KVT_AXIS_L, hints->layers },
+		{ "--blocks",   KVT_AXIS_B, hints->blocks },
+		{ "--heads",    KVT_AXIS_H, hints->heads },
+		{ "--head-dim", KVT_AXIS_D, hints->head_dim },
+		{ "--content",  KVT_AXIS_D, hints->content },
+	};
+	int64_t *block_size = &group->block_size;
+	enum kvt_status status;
+
+	if (hints->head_dim && hints->content)
+		return kvt_fail(err, KVT_USAGE,
+				"content is a key and a value of --head-dim elements, or opaque with --content, not both");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].n &&
+		    (status = kvt_manifest_extent(group, rows[i].axis, rows[i].n,
+						  rows[i].what, name, err)))
+			return status;
+	if ((hints->head_dim || hints->content) &&
+	    (status = kvt_manifest_extent(group, KVT_AXIS_K, hints->content ? 1 : 2,
+					  hints->content ? "--content" : "--head-dim",
+					  name, err)))
+		return status;
+	if (hints->block_size && *block_size > 0 && *block_size != hints->block_size)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: --block-size says %lld, but blocks have %lld tokens",
+				name, LL(hints->block_size), LL(*block_size));
+	if (hints->block_size)
+		*block_size = hints->block_size;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
+				   const struct kvt_hints *hints, const char *name,
+				   struct kvt_error *err)
+{
+	struct kvt_group *group = &out->snapshot.group[0];
+	enum kvt_status status = KVT_OK;
+
+	if (!hints)
+		return KVT_OK;
+	if (hints->skip && out->skip && hints->skip != out->skip)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: data begins at byte %lld, not at %lld as was asked for",
+				name, LL(out->skip), LL(hints->skip));
+	if (hints->skip)
+		out->skip = hints->skip;
+	if (out->snapshot.ngroups > 1) {
+		if (hints->layout || hints->dtype || hints->layers || hints->blocks ||
+		    hints->block_size || hints->heads || hints->head_dim ||
+		    hints->content)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: describes %d groups, and one layout, type or size cannot be meant for all",
+					name, out->snapshot.ngroups);
+		return KVT_OK;
+	}
+	if (hints->dtype)
+		status = hint_dtype(group, hints->dtype, name, err);
+	if (!status)
+		status = hint_sizes(group, hints, name, err);
+	if (!status && hints->layout)
+		status = hint_layout(out, hints->layout, name, err);
+	return status;
+}
