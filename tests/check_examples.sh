@@ -31,7 +31,7 @@ finish_command() {
 	status=$?
 	printed=$(cat "$tmp/printed")
 	if [ -z "$expected" ]; then
-		[ $status = 0 ] && return 0
+		[ "$status" = 0 ] && return 0
 		printf '$ %s\nstatus %s: %s\n' "$command" "$status" "$printed"
 		return 1
 	fi

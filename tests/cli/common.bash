@@ -9,6 +9,7 @@ setup() {
 	KVTOOL=${KVTOOL:-$root/build/kvtool}
 	cd "$BATS_TEST_TMPDIR" || return 1
 	ln -s "$root/testdata" testdata
+	# shellcheck disable=SC2034 # the tests use it
 	data=testdata/kv/s260k/paged_bs16
 	# nothing of the caller's terminal or settings
 	unset NO_COLOR COLUMNS
