@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# check_examples.sh - what the man pages show is what happens (TAP)
+#
+# Each literal block of an EXAMPLES section runs in one shell, in a fresh copy of
+# testdata/.  A line "$ command" is run; the lines after it are what it prints,
+# on both streams.  Without such lines its output is not compared, but it must
+# succeed.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=tests/tap.sh
+. tests/tap.sh
+kvtool=$(realpath "${KVTOOL:-build/kvtool}") || exit 1
+PATH=$(dirname "$kvtool"):$PATH
+
+# Blocks of a page, a line "@" before each, without mdoc's escapes.
+blocks() {
+	awk '/^\.Sh /       { examples = $2 == "EXAMPLES" }
+	     /^\.Ed/        { literal = 0 }
+	     literal        { print }
+	     /^\.Bd -literal/ && examples { literal = 1; print "@" }' "$1" |
+		sed -e 's/\\&//g' -e 's/\\-/-/g' -e 's/\\e/\\/g'
+}
+
+# One command of the block, with what it should print.
+finish_command() {
+	local command=$1 expected=$2 printed status
+	[ -n "$command" ] || return 0
+	# not in a subshell, or cd would not last
+	eval "$command" >"$tmp/printed" 2>&1
+	status=$?
+	printed=$(cat "$tmp/printed")
+	if [ -z "$expected" ]; then
+		[ "$status" = 0 ] && return 0
+		printf '$ %s\nstatus %s: %s\n' "$command" "$status" "$printed"
+		return 1
+	fi
+	[ "$printed" = "${expected%$'\n'}" ] && return 0
+	printf '$ %s\n' "$command"
+	diff <(printf '%s' "$expected") <(printf '%s\n' "$printed")
+	return 1
+}
+
+run_block() (
+	local command='' expected='' line
+	cd "$tmp/scratch" || exit 1
+	while IFS= read -r line; do
+		case $line in
+		'$ '*)	finish_command "$command" "$expected" || exit 1
+			command=${line#\$ } expected='' ;;
+		*)	expected+=$line$'\n' ;;
+		esac
+	done <"$1"
+	finish_command "$command" "$expected"
+)
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+for page in man/*.[157]; do
+	rm -f "$tmp"/block.*
+	blocks "$page" | awk -v out="$tmp/block." '/^@$/ { n++; next } { print > (out n) }'
+	for block in "$tmp"/block.*; do
+		# a block without commands shows a file, not a session
+		grep -q '^\$ ' "$block" 2>/dev/null || continue
+		rm -rf "$tmp/scratch"
+		mkdir "$tmp/scratch"
+		cp -R testdata "$tmp/scratch/" || exit 1
+		ok "$page: $(grep -m1 '^\$ kvtool' "$block")" run_block "$block"
+	done
+done
+done_testing

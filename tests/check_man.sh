@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# check_man.sh - the pages and the program say the same (TAP)
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
+kvtool=${KVTOOL:-build/kvtool}
+
+# --help is the same everywhere: kvtool(1) has it.
+options_of_command() {
+	"$kvtool" "$1" --list-options | grep -vx -e --help | sort
+}
+
+# Long options of a page: "Fl -name" and "Fl n , -name", wherever they stand.
+options_of_page() {
+	grep 'Fl ' "$1" | grep -o ' -[a-z][a-z-]*' | sed 's/ -/--/' | sort -u
+}
+
+same_options() {
+	options_of_command "$1" >"$tmp/command"
+	options_of_page "man/kvtool-$1.1" >"$tmp/page"
+	[ -s "$tmp/command" ] && diff "$tmp/command" "$tmp/page"
+}
+
+# Short options of --help ("  -j, --json") against "Fl j" and "Fl jq" of the page.
+same_letters() {
+	"$kvtool" "$1" --help | sed -n 's/^  -\([a-zA-Z]\), .*/\1/p' |
+		grep -vx h | sort >"$tmp/command"
+	grep -o 'Fl [a-zA-Z][a-zA-Z]*' "man/kvtool-$1.1" | sed 's/Fl //' |
+		grep -o . | sort -u >"$tmp/page"
+	diff "$tmp/command" "$tmp/page"
+}
+
+has_each_line() {
+	while read -r name; do
+		grep -q -e "^\.[CI][mt] .*$name" -e "Li $name\$" "$1" || echo "$name"
+	done >"$tmp/missing"
+	[ ! -s "$tmp/missing" ] || { cat "$tmp/missing"; return 1; }
+}
+
+layouts_documented() {
+	"$kvtool" help layouts | sed -e 1d -e '/^$/,$d' -e 's/ .*//' >"$tmp/names"
+	[ -s "$tmp/names" ] && has_each_line man/kvtool-layouts.7 <"$tmp/names"
+}
+
+formats_documented() {
+	"$kvtool" help formats | sed -e 1d -e 's/ .*//' >"$tmp/names"
+	[ -s "$tmp/names" ] && has_each_line man/kvtool.1 <"$tmp/names"
+}
+
+# Every key that a put function names stands in kvtool-json(5).
+keys_documented() {
+	grep -ho '\(json_put\(_[a-z]*\)\?\|put_known\)(&\?out, [^,]*, "[a-z0-9_]*"' \
+		cli/*.c | sed 's/.*"\(.*\)"/\1/' | sort -u >"$tmp/names"
+	[ "$(wc -l <"$tmp/names")" -gt 50 ] || return 1
+	while read -r key; do
+		grep -qw "$key" man/kvtool-json.5 || echo "$key"
+	done <"$tmp/names" >"$tmp/missing"
+	[ ! -s "$tmp/missing" ] || { cat "$tmp/missing"; return 1; }
+}
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+commands=$("$kvtool" --list-commands) || exit 1
+for command in $commands; do
+	ok "$command has a page" test -f "man/kvtool-$command.1"
+	ok "kvtool(1) mentions $command" grep -q "^\.It Cm $command" man/kvtool.1
+	ok "the page of $command has its options and no others" same_options "$command"
+	ok "the page of $command has its short options" same_letters "$command"
+done
+ok 'kvtool-layouts(7) has every preset' layouts_documented
+ok 'kvtool(1) has every format' formats_documented
+ok 'kvtool-json(5) has every key' keys_documented
+done_testing
