@@ -5,90 +5,208 @@
 -include config.mk
 
 B       ?= build
-CC      ?= cc
 CXX     ?= c++
 PREFIX  ?= /usr/local
 CFLAGS  ?= -O2 -g
 SAN     ?=
 WERROR  ?=
 V       ?=
+# What installs missing packages; DEPS=: leaves that to you.
+DEPS    ?= scripts/deps.sh
+JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+
+bindir        = $(PREFIX)/bin
+libdir        = $(PREFIX)/lib
+includedir    = $(PREFIX)/include
+mandir        = $(PREFIX)/share/man
+bashcompdir   = $(PREFIX)/share/bash-completion/completions
+zshcompdir    = $(PREFIX)/share/zsh/site-functions
+HDF5_PLUGIN_DIR ?= $(libdir)/kvtool/hdf5-plugin
+
+# ---- flags -------------------------------------------------------------------
 
 STD     := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -D_FILE_OFFSET_BITS=64
 WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes \
-	   -Wmissing-prototypes -Wwrite-strings -Wvla -Wundef \
-	   $(if $(WERROR),-Werror)
+	   -Wmissing-prototypes -Wwrite-strings -Wvla -Wundef $(if $(WERROR),-Werror)
 SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-ALL     := $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(SANFLAG)
 
-pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
+pkg     = $(shell pkg-config $(1) $(2) 2>/dev/null)
 FPKG    := hdf5-serial libzstd jansson libxxhash
-FCFLAGS  = $(call pkg,--cflags,$(FPKG))
-FLIBS    = $(call pkg,--libs,$(FPKG))
-CMOCKA   = $(call pkg,--libs,cmocka)
+FCFLAGS := $(call pkg,--cflags,$(FPKG))
+FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -lm
+CMOCKA  := $(call pkg,--libs,cmocka)
+
+ALL     := $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(SANFLAG)
+LINK    := $(ALL) $(LDFLAGS)
 
 Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
+# ---- files -------------------------------------------------------------------
+
 objs     = $(patsubst %.c,$(B)/%.o,$(wildcard $(1)))
-LIB     := $(call objs,lib/*.c) $(call objs,kernels/cpu/*.c)
-PLUGIN  := formats/zstd_frame.c formats/zstd_filter.c formats/plugin/zstd_plugin.c lib/error.c
+bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
+CORE    := $(call objs,lib/*.c kernels/cpu/*.c)
 FORMATS := $(call objs,formats/*.c)
 CLI     := $(call objs,cli/*.c)
+# The plugin is the zstd filter without the rest of formats/, as shared code.
+PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,formats/zstd_frame.c formats/zstd_filter.c \
+	   $(wildcard formats/plugin/*.c) lib/error.c)
 
-# tests/unit/test_*.c beside lib/ need no format; the rest links formats/ too
-CORETEST   := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/lib/test_*.c))
-FORMATTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/formats/test_*.c))
+LIB     := $(B)/libkvt.a
+TOOL    := $(B)/kvtool
+FILTER  := $(B)/plugin/libh5kvtzstd.so
+# The tests beside lib/ need no format; the others link formats/ too.
+CORETEST   := $(call bins,tests/unit/lib/test_*.c)
+FORMATTEST := $(call bins,tests/unit/formats/test_*.c)
+FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
+BENCH   := $(call bins,bench/bench_*.c)
+TESTS   := $(B)/check_kernels $(CORETEST) $(FORMATTEST) \
+	   $(sort $(wildcard tests/cli/*.bats tests/check_*.sh tests/*/check_*.py))
 
-all: $(B)/kvtool $(B)/libkvt.a $(B)/plugin/libh5kvtzstd.so	## build the program, the library and the HDF5 plugin
+# ---- build -------------------------------------------------------------------
 
-$(B)/kvtool: $(CLI) $(FORMATS) $(B)/libkvt.a
+all: $(TOOL) $(LIB) $(FILTER)	## build the program, the library and the HDF5 plugin
+
+$(TOOL): $(CLI) $(FORMATS) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL) $(LDFLAGS) -o $@ $(CLI) $(FORMATS) $(B)/libkvt.a $(FLIBS) -lpthread -lm
+	$(Q)$(CC) $(LINK) -o $@ $^ $(FLIBS)
 
-$(B)/libkvt.a: $(LIB)
+$(LIB): $(CORE)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(B)/plugin/libh5kvtzstd.so: $(PLUGIN) $(B)/flags
+$(FILTER): $(PLUGIN)
 	$(call say,LD,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(FCFLAGS) \
-		-fPIC -shared -fvisibility=hidden -o $@ $(PLUGIN) $(LDFLAGS) $(call pkg,--libs,libzstd) $(call pkg,--libs,hdf5-serial)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ \
+		$(call pkg,--libs,libzstd hdf5-serial)
 
-$(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o: ALL += $(FCFLAGS)
+$(B)/check_kernels: $(B)/tests/check_kernels.o $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -o $@ $^ -lpthread -lm
 
+$(CORETEST): $(B)/%: $(B)/%.o $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -o $@ $^ $(CMOCKA) -lm
+
+$(FORMATTEST): MOCK := $(CMOCKA)
+$(FORMATTEST) $(BENCH): $(B)/%: $(B)/%.o $(FORMATS) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -o $@ $^ $(MOCK) $(FLIBS)
+
+# libFuzzer brings its own main() (make fuzz); else one that reads the files named.
+FUZZMAIN := $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer,$(B)/tests/fuzz/standalone.o)
+$(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) -o $@ $^ $(FLIBS)
+
+$(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<
 
-$(CORETEST): $(B)/%: $(B)/%.o $(B)/libkvt.a
-	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL) $(LDFLAGS) -o $@ $^ $(CMOCKA) -lm
+# The plugin is loaded into other programs: no sanitizer, and one symbol to see.
+$(B)/pic/%.o: %.c $(B)/flags
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(FCFLAGS) \
+		-fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
-$(FORMATTEST): $(B)/%: $(B)/%.o $(FORMATS) $(B)/libkvt.a
-	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL) $(LDFLAGS) -o $@ $^ $(CMOCKA) $(FLIBS) -lpthread -lm
-
-$(B)/check_kernels: $(B)/tests/check_kernels.o $(B)/libkvt.a
-	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL) $(LDFLAGS) -o $@ $^ -lpthread -lm
+$(FORMATS) $(CLI) $(PLUGIN): | libraries
+libraries:
+	@pkg-config --print-errors --exists $(FPKG) || \
+		{ echo "kvtool needs these libraries; 'make deps' installs them" >&2; exit 1; }
 
 # A file that changes only when its content does: objects depend on it, so new
 # flags rebuild what they must and nothing else.
-FLAGS := $(CC) $(ALL) $(FCFLAGS) $(LDFLAGS)
+FLAGS := $(CC) $(LINK) $(FCFLAGS) $(FLIBS)
 $(B)/flags: FORCE
-	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS))' >$@
+	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || \
+		echo '$(subst ','\'',$(FLAGS))' >$@
 
-check-core: $(B)/check_kernels $(CORETEST)	## test lib/ and kernels/ alone: needs no HDF5 and no zstd
-	prove -e '' $^
+# ---- the two commands of the README, and the rest ------------------------------
+
+# A package may bring a .pc file, and those are read when make starts: so the
+# packages come first and another make does the work.
+demo:	## install what is missing, build, show on real data that relayout is exact
+check:	## install what is missing, build, run every test
+bench:	## measure kernels, codecs and files
+lint:	## pages, scripts, layers, style
+fuzz:	## run each fuzzer for FUZZ_SECONDS (60)
+check-valgrind:	## unit tests and the main commands under valgrind
+demo check bench lint fuzz check-valgrind:
+	@$(DEPS) $@
+	@$(MAKE) --no-print-directory run-$@
+
+deps:	## install the Debian packages that building and testing need
+	@$(DEPS) check
+
+export KVTOOL         := $(abspath $(TOOL))
+export KVT_BUILD      := $(abspath $(B))
+export KVT_PLUGIN_DIR := $(abspath $(B)/plugin)
+export KVT_CFLAGS     := $(CFLAGS) $(SANFLAG)
+export CC CXX
+
+run-demo: all
+	@scripts/demo.sh $(B)/demo
+
+run-check: all $(TESTS) $(FUZZ)
+	@perl tests/harness.pl -j $(JOBS) $(TESTS)
+
+check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler
+	@$(if $(CMOCKA),,echo "check-core: no cmocka here: the unit tests of lib/ are left out")
+	@for t in $^; do echo "# $$t"; $$t || exit 1; done
+
+run-check-valgrind: all $(CORETEST) $(FORMATTEST)
+	@scripts/valgrind.sh $(CORETEST) $(FORMATTEST)
+
+run-lint: $(LIB)
+	@scripts/lint.sh
+
+run-bench: all $(B)/check_kernels $(BENCH)
+	@bench/run.sh
+
+run-fuzz:
+	@$(MAKE) --no-print-directory B=$(B)/fuzz CC=clang SAN=fuzzer-no-link,address,undefined fuzz-programs
+	@scripts/fuzz.sh $(B)/fuzz $(notdir $(FUZZ))
+fuzz-programs: $(FUZZ)
+
+# ---- install -------------------------------------------------------------------
+
+VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
+PAGES   := $(wildcard man/*.[157])
+put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
+
+install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
+	$(call put,755,$(TOOL),$(bindir)/kvtool)
+	$(call put,755,$(FILTER),$(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)))
+	$(call put,644,$(LIB),$(libdir)/libkvt.a)
+	$(call put,644,lib/kvt.h,$(includedir)/kvt/kvt.h)
+	$(call put,644,kernels/kernels.h,$(includedir)/kvt/kernels.h)
+	sed -i 's|"lib/kvt.h"|"kvt.h"|' $(DESTDIR)$(includedir)/kvt/kernels.h
+	$(call put,644,lib/kvt.pc.in,$(libdir)/pkgconfig/kvt.pc)
+	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|' \
+		$(DESTDIR)$(libdir)/pkgconfig/kvt.pc
+	$(call put,644,cli/completion.bash,$(bashcompdir)/kvtool)
+	$(call put,644,cli/completion.zsh,$(zshcompdir)/_kvtool)
+	for p in $(PAGES); do $(call put,644,$$p,$(mandir)/man$${p##*.}/$${p##*/}) || exit 1; done
+
+uninstall:	## remove what install put there
+	rm -f $(addprefix $(DESTDIR),$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
+		$(libdir)/libkvt.a $(libdir)/pkgconfig/kvt.pc \
+		$(includedir)/kvt/kvt.h $(includedir)/kvt/kernels.h \
+		$(bashcompdir)/kvtool $(zshcompdir)/_kvtool \
+		$(foreach p,$(PAGES),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
 
 clean:	## remove what was built
 	rm -rf $(B)
 
 help:	## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 FORCE:
-.PHONY: all check-core clean help FORCE
+.PHONY: all demo check bench lint fuzz check-valgrind deps run-demo run-check check-core \
+	run-check-valgrind run-lint run-bench run-fuzz fuzz-programs libraries \
+	install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

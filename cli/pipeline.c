@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 
@@ -27,6 +27,7 @@ struct pipeline {
 	int64_t failed_at;		/* -1: none */
 	enum kvt_status status;
 	struct kvt_error err;
+	struct progress progress;
 };
 
 /* ---- how many, how much ------------------------------------------------- */
@@ -46,10 +47,9 @@ static int workers_wanted(const struct work *work,
 	int64_t limit = options->mem_limit ? options->mem_limit : default_mem_limit;
 	int64_t n = options->threads, fit;
 
-	if (!n) {
-		n = sysconf(_SC_NPROCESSORS_ONLN);
-		n = n < 1 ? 1 : n > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : n;
-	}
+	if (!n)
+		n = usable_cpus() < DEFAULT_MAX_THREADS ? usable_cpus() :
+							  DEFAULT_MAX_THREADS;
 	if (n > MAX_THREADS)
 		n = MAX_THREADS;
 	if (n > work->count)
@@ -181,7 +181,7 @@ bool pipeline_turn(struct worker *worker, int64_t i)
 void pipeline_progress(struct worker *worker, int64_t nbytes)
 {
 	pthread_mutex_lock(&worker->pipeline->lock);
-	progress_add(nbytes);
+	progress_add(&worker->pipeline->progress, nbytes);
 	pthread_mutex_unlock(&worker->pipeline->lock);
 }
 
@@ -232,10 +232,10 @@ enum kvt_status pipeline_run(const struct work *work,
 				(long long)(worker_bytes(work) >> 20) + 1);
 	pthread_mutex_init(&p.lock, NULL);
 	pthread_cond_init(&p.turned, NULL);
-	if (work->label && !options->quiet)
-		progress_start(work->label, work->total_bytes);
+	progress_start(&p.progress, work->label, work->total_bytes,
+		       options->quiet || !work->label);
 	status = run_workers(&p, workers, err);
-	progress_end();
+	progress_end(&p.progress);
 	for (int i = 0; i < p.nworkers; i++)
 		worker_free(&workers[i]);
 	pthread_cond_destroy(&p.turned);

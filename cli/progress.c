@@ -2,13 +2,21 @@
 /* progress.c - percentage, rate and time left, for people */
 #include "cli/progress.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define INTERVAL 100000000	/* ns between two drawings */
+enum { INTERVAL = 100000000 };		/* ns between two drawings */
+
+static struct {
+	bool wanted, on_screen;
+	const char *label;
+	int64_t total, done;		/* bytes */
+	int64_t began, drawn;		/* monotonic ns */
+} line;
 
 static int64_t now(void)
 {
@@ -25,46 +33,49 @@ static bool can_draw(void)
 	return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb");
 }
 
-void progress_start(struct progress *p, const char *label, int64_t total,
-		    bool quiet)
+static void draw(int64_t t)
 {
-	*p = (struct progress){ .label = label, .total = total };
-	p->shown = !quiet && total > 0 && can_draw();
-	/* what takes less than one interval shows nothing */
-	p->began = p->drawn = p->shown ? now() : 0;
-}
+	double seconds = (double)(t - line.began) / 1e9;
+	double rate = seconds > 0 ? (double)line.done / seconds : 0;
+	double part = (double)line.done / (double)line.total;
+	int64_t left = 0;
 
-static void draw(struct progress *p, int64_t t)
-{
-	double seconds = (double)(t - p->began) / 1e9;
-	double rate = seconds > 0 ? (double)p->done / seconds : 0;
-	double part = (double)p->done / (double)p->total;
-	int left = rate > 0 ? (int)((double)(p->total - p->done) / rate + 0.5) : 0;
-
-	fprintf(stderr, "\r%.40s %3.0f%%  %.0f MB/s  %d:%02d left \033[K",
-		p->label, part < 1 ? part * 100 : 100.0, rate / 1e6, left / 60,
-		left % 60);
+	if (rate > 0 && line.done < line.total)
+		left = (int64_t)((double)(line.total - line.done) / rate + 0.5);
+	fprintf(stderr, "\r%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left\033[K",
+		line.label, part < 1 ? part * 100 : 100.0, rate / 1e6,
+		(long long)(left / 60), (long long)(left % 60));
 	fflush(stderr);
-	p->drawn = t;
-	p->on_screen = true;
+	line.drawn = t;
+	line.on_screen = true;
 }
 
-void progress_add(struct progress *p, int64_t nbytes)
+void progress_start(const char *label, int64_t total_bytes)
+{
+	line.wanted = total_bytes > 0 && can_draw();
+	line.label = label;
+	line.total = total_bytes;
+	line.done = 0;
+	/* what takes less than one interval shows nothing */
+	line.began = line.drawn = line.wanted ? now() : 0;
+}
+
+void progress_add(int64_t nbytes)
 {
 	int64_t t;
 
-	p->done += nbytes;
-	if (!p->shown)
+	if (!line.wanted)
 		return;
+	line.done += nbytes;
 	t = now();
-	if (t - p->drawn >= INTERVAL)
-		draw(p, t);
+	if (t - line.drawn >= INTERVAL)
+		draw(t);
 }
 
-void progress_end(struct progress *p)
+void progress_end(void)
 {
-	if (p->on_screen)
+	if (line.on_screen)
 		fputs("\r\033[K", stderr);
-	p->on_screen = false;
-	p->shown = false;
+	line.on_screen = false;
+	line.wanted = false;
 }

@@ -3,27 +3,18 @@
  * progress.h - one line on standard error while people wait
  *
  * Shown only on a terminal that can rewrite a line, drawn at most ten times a
- * second, and gone at the end.  Not locked: the caller has a lock already, or
- * one thread.
+ * second, and gone at the end.  There is one, as there is one standard error;
+ * callers hold the pipeline's lock or are alone.
  */
 #ifndef KVT_PROGRESS_H
 #define KVT_PROGRESS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-struct progress {
-	bool shown;
-	const char *label;		/* borrowed */
-	int64_t total, done;		/* bytes */
-	int64_t began, drawn;		/* monotonic nanoseconds */
-	bool on_screen;
-};
-
-void progress_start(struct progress *p, const char *label, int64_t total,
-		    bool quiet);
-void progress_add(struct progress *p, int64_t nbytes);
-/* Removes the line.  Also before anything else is printed on stderr. */
-void progress_end(struct progress *p);
+/* Not with -q: then do not start, and the other two do nothing. */
+void progress_start(const char *label, int64_t total_bytes);
+void progress_add(int64_t nbytes);
+/* Removes the line. */
+void progress_end(void);
 
 #endif

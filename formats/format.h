@@ -15,10 +15,11 @@
 
 /*
  * A box of a group that lies in one file.  views count from box.begin; their
- * offsets are file offsets.  The pieces of a group tile it exactly.
+ * offsets are file offsets.  The pieces a reader has tile the group exactly;
+ * those of a writer may overlap, and a box is then written to each of them.
  */
 struct kvt_piece {
-	int file;			/* index into kvt_files */
+	int file;			/* index into kvt_files; -1: nowhere, zeros */
 	struct kvt_box box;
 	struct kvt_views views;
 };
@@ -26,10 +27,11 @@ struct kvt_piece {
 struct kvt_flat {
 	int64_t npieces;		/* 0: the group is tiled */
 	struct kvt_piece *piece;	/* owned */
+	int64_t span[2];		/* most layers, most blocks in one piece */
 };
 
 struct kvt_file {
-	int fd;
+	int fd;				/* -1: parked, opened for each access */
 	int64_t nbytes;			/* at open */
 	dev_t dev;
 	ino_t ino;
@@ -49,6 +51,16 @@ struct kvt_files {
 KVT_MUST_CHECK enum kvt_status
 kvt_files_open(struct kvt_files *files, int *index, const char *path,
 	       struct kvt_error *err);
+/* Creates a file of 'nbytes' zeros for writing; it must not exist. */
+KVT_MUST_CHECK enum kvt_status
+kvt_files_create(struct kvt_files *files, int *index, const char *path,
+		 int64_t nbytes, struct kvt_error *err);
+/*
+ * Gives a descriptor back: a dump of many small files would need more of them
+ * than a process may have.  Later accesses open the file again and check that
+ * it is still the same one.
+ */
+void kvt_files_park(struct kvt_files *files, int index);
 void kvt_files_close(struct kvt_files *files);
 
 /* pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT. */
@@ -59,10 +71,18 @@ KVT_MUST_CHECK enum kvt_status
 kvt_file_write(const struct kvt_file *file, const void *buf, int64_t nbytes,
 	       int64_t offset, struct kvt_error *err);
 
-/* Appends; checks that the piece lies inside its file when 'bound' is set. */
+/* Appends a copy. */
 KVT_MUST_CHECK enum kvt_status
 kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piece,
 	     struct kvt_error *err);
+/*
+ * Puts the pieces in order and checks that each lies inside its group and its
+ * file.  kvt_open() and kvt_create() do this for every group, so a format only
+ * adds.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_flat_seal(struct kvt_flat *flat, const struct kvt_files *files,
+	      const struct kvt_group *group, struct kvt_error *err);
 void kvt_flat_free(struct kvt_flat *flat);
 
 KVT_MUST_CHECK enum kvt_status
@@ -90,6 +110,8 @@ struct kvt_writer {
 	const struct kvt_format *format;
 	char *path;			/* final name */
 	char *temporary;		/* beside it; NULL once committed */
+	char *sidecar;			/* manifest beside a data file; NULL: none */
+	char *sidecar_temporary;
 	bool force, committed;
 	struct kvt_create_options options;
 	struct kvt_snapshot snapshot;	/* a copy */
@@ -102,7 +124,10 @@ struct kvt_writer {
 struct kvt_format {
 	struct kvt_format_info info;
 	const char *const *endings;	/* ".h5", ...; NULL-terminated; NULL: none */
+	const char *const *presets;	/* other names for it; NULL: none */
 	bool directory;			/* writes a folder */
+	bool sidecar;			/* writes a manifest beside the file */
+	bool nowhere;			/* writes no file at all */
 
 	/*
 	 * Does this look like the format?  'head' holds the first nhead bytes of
@@ -122,7 +147,10 @@ struct kvt_format {
 	 */
 	enum kvt_status (*create)(struct kvt_writer *writer,
 				  struct kvt_error *err);
-	/* Everything but fsync and rename, which snapshot.c does. */
+	/*
+	 * Everything but fsync and rename, which snapshot.c does; creates
+	 * writer->sidecar_temporary if the format has a sidecar.
+	 */
 	enum kvt_status (*finish)(struct kvt_writer *writer,
 				  struct kvt_error *err);
 	void (*abandon)(struct kvt_writer *writer);	/* frees writer->own */
@@ -146,6 +174,20 @@ struct kvt_format {
 
 extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_npy_format, kvt_raw_format, kvt_folder_format, kvt_null_format;
+
+/* The i-th format of the table, NULL past the last one. */
+const struct kvt_format *kvt_format_at(int i);
+/* By its name or a preset's; NULL if there is none. */
+const struct kvt_format *kvt_format_find(const char *name);
+
+/* ---- snapshots ---------------------------------------------------------- */
+
+/*
+ * Fills what follows from the rest: names of layers, and how many states of a
+ * block are live where requests say so.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_complete(struct kvt_snapshot *snapshot, struct kvt_error *err);
 
 /* ---- manifests ---------------------------------------------------------- */
 

@@ -222,6 +222,7 @@ kvt_fetch_cells(struct kvt_reader *reader, int group, const struct kvt_box *box,
 /* ---- writing ------------------------------------------------------------ */
 
 struct kvt_writer;
+struct kvt_format_info;
 
 struct kvt_create_options {
 	const char *format;		/* NULL: by the name's ending */
@@ -247,6 +248,7 @@ kvt_create(struct kvt_writer **out, const char *path,
 const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer);
 const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int group);
 const char *kvt_writer_format(const struct kvt_writer *writer);
+const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer);
 
 /* Flat groups; may be called from many threads at once for disjoint boxes. */
 KVT_MUST_CHECK enum kvt_status

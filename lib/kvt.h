@@ -114,18 +114,22 @@ struct kvt_dtype {
 	const char *safetensors;/* "BF16", NULL if that format has no name for it */
 	const char *npy;	/* descriptor that carries the bits: "<u2" */
 	int elem;		/* bytes of one element */
-	bool is_float;		/* kvt_dtype_decode() gives its real value */
+	bool is_float;		/* no integer, no bool */
+	int index;		/* kvt_dtype_at(index) is this one */
 };
 
 /*
  * Find a type by its name or an alias ("bf16", "half", "torch.float16",
- * "fp8_e4m3"); NULL if there is none.  "auto" and "fp8" name no single type
- * and are not found.
+ * "fp8_e4m3"); case does not matter.  NULL if there is none: "auto" and "fp8"
+ * name no single type and are not found.
  */
 const struct kvt_dtype *kvt_dtype_find(const char *name);
 const struct kvt_dtype *kvt_dtype_at(int i);	/* NULL past the last one */
 
-/* The value of one element, exact in double; integers as themselves. */
+/*
+ * The value of one little-endian element, which need not be aligned.  Exact
+ * for all types but integers beyond 2^53, which are rounded.
+ */
 double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element);
 
 /* ---- orders and layouts ------------------------------------------------- */

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_digest.c - a digest over what the bytes mean, not where they are */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/digest_run.h"
+#include "cli/json_out.h"
+#include "cli/opt.h"
+#include "cli/signals.h"
+
+enum by { BY_WHOLE, BY_REQUEST, BY_LAYER, BY_HEAD, BY_BLOCK };
+
+static const char *const by_names[] = {
+	"whole", "request", "layer", "head", "block", NULL
+};
+static const char *const scope_names[] = { "tokens", "blocks", NULL };
+
+/* One line of output; rows of one key add up, whatever group they come from. */
+struct row {
+	const char *request;		/* by request */
+	uint64_t layer, head, block;
+	struct kvt_digest value;
+};
+
+struct rows {
+	int64_t n, room;
+	struct row *row;
+	bool failed;			/* out of memory */
+};
+
+static void add_row(struct rows *rows, struct row row)
+{
+	if (rows->n == rows->room) {
+		int64_t room = rows->room ? rows->room * 2 : 64;
+		struct row *more = realloc(rows->row, (size_t)room * sizeof(*more));
+
+		if (!more) {
+			rows->failed = true;
+			return;
+		}
+		rows->row = more;
+		rows->room = room;
+	}
+	rows->row[rows->n++] = row;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->layer != y->layer)
+		return x->layer < y->layer ? -1 : 1;
+	if (x->head != y->head)
+		return x->head < y->head ? -1 : 1;
+	return x->block < y->block ? -1 : x->block > y->block;
+}
+
+static void add_equal_rows(struct rows *rows)
+{
+	int64_t kept = 0;
+
+	if (!rows->n)
+		return;
+	qsort(rows->row, (size_t)rows->n, sizeof(*rows->row), compare_rows);
+	for (int64_t i = 1; i < rows->n; i++)
+		if (compare_rows(&rows->row[kept], &rows->row[i]))
+			rows->row[++kept] = rows->row[i];
+		else
+			kvt_digest_add(&rows->row[kept].value, &rows->row[i].value);
+	rows->n = kept + 1;
+}
+
+/* ---- rows of a dump ----------------------------------------------------- */
+
+static void group_rows(struct rows *rows, const struct digests *d, int g,
+		       enum digest_scope scope, enum by by)
+{
+	const struct kvt_group *group = &kvt_reader_snapshot(d->reader)->group[g];
+	const struct digest_group *sums = &d->group[g];
+
+	if (by == BY_BLOCK) {
+		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++)
+			add_row(rows, (struct row){ .value = sums->block[scope][b],
+				.block = digest_block_id(group, b) });
+		return;
+	}
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
+		for (int64_t h = 0; h < sums->nheads; h++)
+			add_row(rows, (struct row){
+				.value = sums->head[scope][l * sums->nheads + h],
+				.layer = digest_layer_id(group, l),
+				.head = by == BY_HEAD ? digest_head_id(group, h) : 0 });
+}
+
+static void all_rows(struct rows *rows, const struct digests *d,
+		     enum digest_scope scope, enum by by)
+{
+	const struct kvt_snapshot *snap = kvt_reader_snapshot(d->reader);
+
+	if (by == BY_WHOLE) {
+		add_row(rows, (struct row){ .value = d->whole[scope] });
+	} else if (by == BY_REQUEST) {
+		for (int64_t r = 0; scope == DIGEST_TOKENS && r < snap->nrequests; r++)
+			add_row(rows, (struct row){ .request = snap->request[r].id,
+						    .value = d->request[r] });
+	} else {
+		for (int g = 0; g < snap->ngroups; g++)
+			group_rows(rows, d, g, scope, by);
+		add_equal_rows(rows);
+	}
+}
+
+/* ---- output ------------------------------------------------------------- */
+
+struct value {
+	char s[64];
+};
+
+static struct value value_text(enum digest_scope scope, const struct kvt_digest *d)
+{
+	struct value v;
+
+	snprintf(v.s, sizeof(v.s), "kvd1:%s:%016" PRIx64 "%016" PRIx64,
+		 scope_names[scope], d->hi, d->lo);
+	return v;
+}
+
+static void print_row(const char *path, enum digest_scope scope, enum by by,
+		      const struct row *row)
+{
+	printf("%s  ", value_text(scope, &row->value).s);
+	if (by == BY_REQUEST)
+		printf("request=%s  ", row->request);
+	if (by == BY_LAYER || by == BY_HEAD)
+		printf("layer=%" PRIu64 "%s", row->layer, by == BY_LAYER ? "  " : " ");
+	if (by == BY_HEAD)
+		printf("head=%" PRIu64 "  ", row->head);
+	if (by == BY_BLOCK)
+		printf("block=%" PRIu64 "  ", row->block);
+	printf("%s\n", path);
+}
+
+static json_t *row_json(enum digest_scope scope, enum by by, const struct row *row)
+{
+	json_t *o = json_pack("{s:s, s:s, s:s}", "scope", scope_names[scope],
+			      "by", by_names[by],
+			      "value", value_text(scope, &row->value).s);
+
+	if (by == BY_REQUEST)
+		json_object_set_new(o, "request", json_string(row->request));
+	if (by == BY_LAYER || by == BY_HEAD)
+		json_object_set_new(o, "layer", json_integer((json_int_t)row->layer));
+	if (by == BY_HEAD)
+		json_object_set_new(o, "head", json_integer((json_int_t)row->head));
+	if (by == BY_BLOCK)
+		json_object_set_new(o, "block", json_integer((json_int_t)row->block));
+	return o;
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+struct request {
+	struct kvt_hints hints;
+	struct pipeline_options options;
+	bool scope[DIGEST_NSCOPES];
+	bool scope_named, json;
+	enum by by;
+};
+
+static enum kvt_status print_digests(const struct request *q, const char *path,
+				     const struct digests *d, struct kvt_error *err)
+{
+	json_t *list = json_array(), *o;
+	bool failed = false;
+
+	for (int s = 0; s < DIGEST_NSCOPES; s++) {
+		struct rows rows = { 0 };
+
+		if (!q->scope[s] || (s == DIGEST_TOKENS && !d->has_tokens))
+			continue;
+		all_rows(&rows, d, s, q->by);
+		for (int64_t i = 0; i < rows.n; i++)
+			if (q->json)
+				json_array_append_new(list, row_json(s, q->by, &rows.row[i]));
+			else
+				print_row(path, s, q->by, &rows.row[i]);
+		failed |= rows.failed;
+		free(rows.row);
+	}
+	if (failed || !q->json) {
+		json_decref(list);
+		return failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
+	}
+	o = json_out_new();
+	json_object_set_new(o, "file", json_string(path));
+	json_object_set_new(o, "digests", list);
+	return json_out_print(o, err);
+}
+
+static enum kvt_status digest_file(const struct request *q, const char *path,
+				   struct kvt_error *err)
+{
+	struct kvt_reader *reader;
+	struct digests digests;
+	struct kvt_error why = { "" };
+	enum kvt_status status = kvt_open(&reader, path, &q->hints, err);
+
+	if (status)
+		return status;
+	if (q->scope_named && q->scope[DIGEST_TOKENS] &&
+	    !kvt_reader_snapshot(reader)->nrequests) {
+		kvt_close_reader(reader);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: tokens have no positions: the dump has no block tables",
+				path);
+	}
+	status = digests_compute(&digests, reader, &q->options, &why);
+	if (status)
+		kvt_fail(err, status, "%s: %s", path, why.text);
+	else
+		status = print_digests(q, path, &digests, err);
+	digests_free(&digests);
+	kvt_close_reader(reader);
+	return status;
+}
+
+static int find_name(const char *const *names, const char *name)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(names[i], name))
+			return i;
+	return -1;
+}
+
+static enum kvt_status read_choices(struct request *q, const char *scope,
+				    const char *by, struct kvt_error *err)
+{
+	int s = scope ? find_name(scope_names, scope) : 0;
+	int b = by ? find_name(by_names, by) : BY_WHOLE;
+
+	if (s < 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--scope is '%.60s', expected tokens or blocks", scope);
+	if (b < 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--by is '%.60s', expected whole, request, layer, head or block",
+				by);
+	for (int i = 0; i < DIGEST_NSCOPES; i++)
+		q->scope[i] = !scope || i == s;
+	q->scope_named = scope != NULL;
+	q->by = b;
+	return KVT_OK;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct request q = { 0 };
+	const char *scope = NULL, *by = NULL;
+	int64_t threads = 0;
+	const struct opt opts[] = {
+		{ "scope", 0, OPT_STRING, &scope, "SCOPE",
+		  "tokens (of requests) or blocks (of the pool); default: both" },
+		{ "by", 0, OPT_STRING, &by, "PART",
+		  "whole, request, layer, head or block; default: whole" },
+		OPT_THREADS(&threads),
+		OPT_MEMORY(&q.options.mem_limit),
+		OPT_JSON(&q.json),
+		OPT_QUIET(&q.options.quiet),
+		OPT_INPUT(&q.hints),
+		{ 0 }
+	};
+	enum kvt_status worst = KVT_OK, status;
+	int nargs = opt_parse(&cmd_digest, opts, argc, argv, err);
+
+	if (nargs < 0)
+		return opt_status(nargs);
+	if (nargs < 1)
+		return kvt_fail(err, KVT_USAGE, "expected a file");
+	if ((status = read_choices(&q, scope, by, err)))
+		return status;
+	q.options.threads = (int)(threads < 64 ? threads : 64);
+	signals_catch();
+	for (int i = 0; i < nargs && !interrupted; i++) {
+		if ((status = digest_file(&q, argv[i], err)) && !interrupted)
+			complain(&cmd_digest, "%s", err->text);
+		worst = worse(worst, status);
+		err->text[0] = '\0';
+	}
+	return worst;
+}
+
+const struct command cmd_digest = {
+	.name = "digest",
+	.args = "FILE...",
+	.summary = "print a digest that is the same under every layout",
+	.run = run,
+	.examples =
+		"  kvtool digest nhd.npy hnd.h5\n"
+		"  kvtool digest --by=layer --scope=tokens snapshot.h5\n"
+		"  kvtool digest --by=request rank0.safetensors\n",
+};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* digest_run.h - sums of cell hashes over a dump (kvtool-digest(1)) */
+#ifndef KVTOOL_DIGEST_RUN_H
+#define KVTOOL_DIGEST_RUN_H
+
+#include "cli/pipeline.h"
+#include "formats/digest.h"
+
+enum digest_scope {
+	DIGEST_TOKENS,		/* live tokens of requests, by position */
+	DIGEST_BLOCKS,		/* every state of the pool, by block id */
+	DIGEST_NSCOPES
+};
+
+/* Sums of one group; the tables of a scope that does not exist stay zero. */
+struct digest_group {
+	int64_t nheads;			/* of this file; channels of a conv state */
+	struct kvt_digest *head[DIGEST_NSCOPES];	/* [L][nheads] */
+	struct kvt_digest *block[DIGEST_NSCOPES];	/* [B] */
+};
+
+struct digests {
+	struct kvt_reader *reader;
+	bool has_tokens;		/* the dump knows its requests */
+	struct digest_group group[KVT_MAX_GROUPS];
+	struct kvt_digest *request;	/* [nrequests], without multiplier */
+	struct kvt_digest whole[DIGEST_NSCOPES];
+};
+
+/* Reads all data once.  Free with digests_free() in any case. */
+KVT_MUST_CHECK enum kvt_status
+digests_compute(struct digests *out, struct kvt_reader *reader,
+		const struct pipeline_options *options, struct kvt_error *err);
+void digests_free(struct digests *digests);
+
+/* The ids under which layers, blocks and heads (channels) are hashed. */
+uint64_t digest_layer_id(const struct kvt_group *group, int64_t l);
+uint64_t digest_block_id(const struct kvt_group *group, int64_t b);
+uint64_t digest_head_id(const struct kvt_group *group, int64_t h);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json_out.c - small helpers over jansson that remember a failure */
+#include "cli/json_out.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void json_start(struct json_out *out)
+{
+	*out = (struct json_out){ .root = json_object() };
+	json_put_int(out, out->root, "kvtool_json", 1);
+}
+
+void json_put(struct json_out *out, json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value))
+		out->failed = true;
+}
+
+void json_append(struct json_out *out, json_t *array, json_t *value)
+{
+	if (json_array_append_new(array, value))
+		out->failed = true;
+}
+
+static json_t *text_value(const char *text)
+{
+	json_t *value = json_string(text);
+	char *ascii;
+
+	/* a file name may be any bytes */
+	if (value || !(ascii = strdup(text)))
+		return value;
+	for (char *p = ascii; *p; p++)
+		if (*p & 0x80)
+			*p = '?';
+	value = json_string(ascii);
+	free(ascii);
+	return value;
+}
+
+void json_put_int(struct json_out *out, json_t *object, const char *key, int64_t n)
+{
+	json_put(out, object, key, json_integer(n));
+}
+
+void json_put_bool(struct json_out *out, json_t *object, const char *key, bool b)
+{
+	json_put(out, object, key, json_boolean(b));
+}
+
+void json_put_text(struct json_out *out, json_t *object, const char *key,
+		   const char *text)
+{
+	json_put(out, object, key, text ? text_value(text) : json_null());
+}
+
+void json_put_real(struct json_out *out, json_t *object, const char *key, double x)
+{
+	json_put(out, object, key, isfinite(x) ? json_real(x) : json_null());
+}
+
+json_t *json_put_object(struct json_out *out, json_t *object, const char *key)
+{
+	json_t *value = json_object();
+
+	json_put(out, object, key, value);
+	return value;
+}
+
+json_t *json_put_array(struct json_out *out, json_t *object, const char *key)
+{
+	json_t *value = json_array();
+
+	json_put(out, object, key, value);
+	return value;
+}
+
+json_t *json_append_object(struct json_out *out, json_t *array)
+{
+	json_t *value = json_object();
+
+	json_append(out, array, value);
+	return value;
+}
+
+void json_append_int(struct json_out *out, json_t *array, int64_t n)
+{
+	json_append(out, array, json_integer(n));
+}
+
+void json_append_text(struct json_out *out, json_t *array, const char *text)
+{
+	json_append(out, array, text_value(text));
+}
+
+enum kvt_status json_print(const struct json_out *out, bool one_line,
+			   struct kvt_error *err)
+{
+	/* 15 digits: every float exactly, and 0.1 stays 0.1 */
+	size_t flags = JSON_REAL_PRECISION(15) |
+		       (one_line ? JSON_COMPACT : JSON_INDENT(2));
+
+	if (out->failed)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!json_dumpf(out->root, stdout, flags))
+		putchar('\n');
+	return KVT_OK;
+}
+
+void json_free(struct json_out *out)
+{
+	json_decref(out->root);
+	*out = (struct json_out){ NULL, false };
+}

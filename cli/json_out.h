@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_out.h - the objects that --json prints
+ *
+ * Keys are snake_case and come in the order they were put.  Fields are only
+ * ever added; kvtool-json(5) has all of them.
+ */
+#ifndef KVT_JSON_OUT_H
+#define KVT_JSON_OUT_H
+
+#include <jansson.h>
+
+#include "lib/kvt.h"
+
+/*
+ * An object that begins with "kvtool_json": 1.  NULL when out of memory, as
+ * with everything from jansson; putting NULL somewhere is noticed by
+ * json_print() through 'failed'.
+ */
+struct json_out {
+	json_t *root;
+	bool failed;
+};
+void json_start(struct json_out *out);
+
+/* Take over 'value'; NULL means out of memory. */
+void json_put(struct json_out *out, json_t *object, const char *key, json_t *value);
+void json_append(struct json_out *out, json_t *array, json_t *value);
+
+void json_put_int(struct json_out *out, json_t *object, const char *key, int64_t n);
+void json_put_bool(struct json_out *out, json_t *object, const char *key, bool b);
+/* NULL is null; bytes that are no UTF-8 become '?'. */
+void json_put_text(struct json_out *out, json_t *object, const char *key,
+		   const char *text);
+/* null if the number is not finite: JSON has no other word for it. */
+void json_put_real(struct json_out *out, json_t *object, const char *key, double x);
+
+/* An empty object or array, already in its place. */
+json_t *json_put_object(struct json_out *out, json_t *object, const char *key);
+json_t *json_put_array(struct json_out *out, json_t *object, const char *key);
+
+/* The same in an array. */
+json_t *json_append_object(struct json_out *out, json_t *array);
+void json_append_int(struct json_out *out, json_t *array, int64_t n);
+void json_append_text(struct json_out *out, json_t *array, const char *text);
+
+/*
+ * Print on standard output: indented, or as one line of a stream.  Write
+ * errors are left for the end of main() to find.
+ */
+KVT_MUST_CHECK enum kvt_status
+json_print(const struct json_out *out, bool one_line, struct kvt_error *err);
+void json_free(struct json_out *out);
+
+#endif

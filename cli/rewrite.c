@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rewrite.c - open, plan, carry out, commit, verify, report */
+#include "cli/rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/rewrite_report.h"
+#include "cli/signals.h"
+#include "cli/transform.h"
+
+static bool takes_layout(enum kvt_kind kind, const struct kvt_layout *layout)
+{
+	bool state = false;
+
+	/* a conv state has taps and channels but neither heads nor K and V */
+	for (int i = 0; i < layout->plane[0].nparts; i++)
+		state |= layout->plane[0].part[i].axis == KVT_AXIS_H ||
+			 layout->plane[0].part[i].axis == KVT_AXIS_K;
+	if (kind == KVT_MAMBA_SSM)
+		return false;
+	return kind == KVT_MAMBA_CONV ? !state : true;
+}
+
+/* Groups that hold another kind of state keep their order. */
+static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
+				    const struct kvt_layout *layout,
+				    struct kvt_error *err)
+{
+	int taken = 0;
+
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+		struct kvt_box whole = kvt_box_whole(&group->shape);
+		struct kvt_error why = { "" };
+		struct kvt_views views;
+
+		if (!takes_layout(group->kind, layout))
+			continue;
+		if (kvt_layout_views(&views, layout, &whole, group->shape.elem, &why))
+			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s",
+					group->id, kvt_layout_string(layout).s,
+					why.text);
+		group->layout = *layout;
+		if (!kvt_layout_predicates(layout, &group->shape).block_compact)
+			group->page_bytes = group->page_offset = 0;
+		taken++;
+	}
+	if (!taken)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"no group of this dump can be laid out as %s",
+				kvt_layout_string(layout).s);
+	return KVT_OK;
+}
+
+static enum kvt_status refuse_same_file(const struct rewrite *r,
+					const struct kvt_reader *reader,
+					struct kvt_error *err)
+{
+	struct stat st;
+
+	if (!stat(r->output, &st) && kvt_reader_has_file(reader, st.st_dev, st.st_ino))
+		return kvt_fail(err, KVT_USAGE, "%s is the input", r->output);
+	return KVT_OK;
+}
+
+static enum kvt_status create(const struct rewrite *r, struct transform *t,
+			      struct kvt_error *err)
+{
+	struct kvt_create_options options = r->create;
+	struct kvt_snapshot to;
+	enum kvt_status status;
+
+	if (r->level > 19)
+		return kvt_fail(err, KVT_USAGE, "--level is %lld, expected 1 to 19",
+				(long long)r->level);
+	options.level = (int)r->level;
+	options.tile_bytes = r->tile;
+	options.like = r->tile ? NULL : kvt_reader_tiling(t->reader, 0);
+	if ((status = kvt_snapshot_copy(&to, kvt_reader_snapshot(t->reader), err)))
+		return status;
+	if (r->layout)
+		status = apply_layout(&to, r->layout, err);
+	if (!status)
+		status = kvt_create(&t->writer, r->output, &options, &to, err);
+	kvt_snapshot_free(&to);
+	return status;
+}
+
+/* What was written is opened anew: nothing cached may stand in for it. */
+static enum kvt_status verify(const struct rewrite *r, struct transform *t,
+			      struct kvt_error *err)
+{
+	struct kvt_hints hints = { .format = r->create.format };
+	struct kvt_reader *again;
+	enum kvt_status status = kvt_open(&again, r->output, &hints, err);
+	struct kvt_error why = { "" };
+
+	if (status)
+		return status;
+	status = verify_equal(t->reader, again, &t->options, &why);
+	if (status)
+		kvt_fail(err, status, "%s: %s", r->output, why.text);
+	kvt_close_reader(again);
+	return status;
+}
+
+static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
+				 struct kvt_error *err)
+{
+	const struct kvt_format_info *info = kvt_writer_format_info(t->writer);
+	enum kvt_status status;
+
+	if ((status = transform_plan(t, err)))
+		return status;
+	if (r->dry_run)
+		return report_plan(r, t, err);
+	if (r->verify && !info->reads)
+		return kvt_fail(err, KVT_USAGE, "--verify needs a format that can be read, not %s",
+				info->name);
+	if ((status = transform_run(t, err)) ||
+	    (status = kvt_commit(t->writer, err)) ||
+	    (r->verify && (status = verify(r, t, err))))
+		return status;
+	return report_done(r, t, err);
+}
+
+enum kvt_status rewrite(const struct rewrite *r, struct kvt_error *err)
+{
+	struct transform t = {
+		.options = { .threads = (int)(r->threads < 64 ? r->threads : 64),
+			     .mem_limit = r->mem_limit, .quiet = r->quiet },
+	};
+	enum kvt_status status;
+
+	signals_catch();
+	if ((status = kvt_open(&t.reader, r->input, &r->hints, err)))
+		return status;
+	if (!(status = refuse_same_file(r, t.reader, err)) &&
+	    !(status = create(r, &t, err)))
+		status = carry_out(r, &t, err);
+	kvt_close_writer(t.writer);
+	kvt_close_reader(t.reader);
+	return status;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rewrite.h - what relayout and convert share: from a file to another file */
+#ifndef KVTOOL_REWRITE_H
+#define KVTOOL_REWRITE_H
+
+#include "cli/opt.h"
+#include "cli/pipeline.h"
+
+struct rewrite {
+	const char *input, *output;		/* paths */
+	const struct kvt_layout *layout;	/* NULL: keep each group's own */
+	struct kvt_hints hints;
+	struct kvt_create_options create;
+	int64_t threads, mem_limit, level, tile;
+	bool verify, dry_run, json, quiet;
+};
+
+/* The rows that both commands have; their table begins with its own. */
+#define REWRITE_OPTS(r) \
+	{ "format", 0, OPT_STRING, &(r)->create.format, "FORMAT", \
+	  "of the output; default: by the ending of its name" }, \
+	{ "verify", 0, OPT_FLAG, &(r)->verify, NULL, \
+	  "read the output again and compare every element" }, \
+	{ "uncompressed", 0, OPT_FLAG, &(r)->create.uncompressed, NULL, \
+	  "hdf5: one contiguous, mappable array a group" }, \
+	{ "level", 0, OPT_COUNT, &(r)->level, "N", \
+	  "hdf5: zstd level, 1 to 19" }, \
+	{ "tile", 0, OPT_SIZE, &(r)->tile, "SIZE", \
+	  "hdf5: least size of a compressed piece" }, \
+	OPT_FORCE(&(r)->create.force), \
+	OPT_DRY_RUN(&(r)->dry_run), \
+	OPT_THREADS(&(r)->threads), \
+	OPT_MEMORY(&(r)->mem_limit), \
+	OPT_JSON(&(r)->json), \
+	OPT_QUIET(&(r)->quiet), \
+	OPT_INPUT(&(r)->hints)
+
+KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,
+				       struct kvt_error *err);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot_data.c - struct kvt_snapshot: copies, and what follows from its fields */
+#include "formats/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void kvt_snapshot_init(struct kvt_snapshot *snapshot)
+{
+	*snapshot = (struct kvt_snapshot){
+		.parallel = { .tp_size = 1, .pp_size = 1, .dp_size = 1, .dcp_size = 1 },
+		.null_block = -1,
+	};
+}
+
+/* ---- freeing ------------------------------------------------------------ */
+
+static void free_strings(char **strings, int64_t n)
+{
+	for (int64_t i = 0; strings && i < n; i++)
+		free(strings[i]);
+	free(strings);
+}
+
+void kvt_snapshot_free(struct kvt_snapshot *snapshot)
+{
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+
+		free_strings(group->layer_names, group->shape.n[KVT_AXIS_L]);
+		free(group->layer_ids);
+		free(group->block_ids);
+		free(group->block_valid);
+	}
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		struct kvt_request *request = &snapshot->request[r];
+
+		free(request->id);
+		free(request->token_ids);
+		for (int g = 0; g < KVT_MAX_GROUPS; g++)
+			free(request->blocks[g]);
+	}
+	free(snapshot->request);
+	free(snapshot->model);
+	free(snapshot->source_format);
+	free(snapshot->note);
+	kvt_snapshot_init(snapshot);
+}
+
+/* ---- copying ------------------------------------------------------------ */
+
+/* These clear '*ok' when memory is out, so that a copy is checked once. */
+static void *copy_table(const void *table, int64_t n, size_t elem, bool *ok)
+{
+	void *out;
+
+	if (!table)
+		return NULL;
+	/* an empty table is still a table */
+	out = malloc(n > 0 ? (size_t)n * elem : 1);
+	if (!out)
+		*ok = false;
+	else if (n > 0)
+		memcpy(out, table, (size_t)n * elem);
+	return out;
+}
+
+static char *copy_string(const char *s, bool *ok)
+{
+	return copy_table(s, s ? (int64_t)strlen(s) + 1 : 0, 1, ok);
+}
+
+static char **copy_strings(char *const *strings, int64_t n, bool *ok)
+{
+	char **out;
+
+	if (!strings)
+		return NULL;
+	out = calloc(n > 0 ? (size_t)n : 1, sizeof(*out));
+	if (!out)
+		*ok = false;
+	for (int64_t i = 0; out && i < n; i++)
+		out[i] = copy_string(strings[i], ok);
+	return out;
+}
+
+static void copy_group(struct kvt_group *out, const struct kvt_group *in, bool *ok)
+{
+	int64_t layers = in->shape.n[KVT_AXIS_L], blocks = in->shape.n[KVT_AXIS_B];
+
+	*out = *in;
+	out->layer_names = copy_strings(in->layer_names, layers, ok);
+	out->layer_ids = copy_table(in->layer_ids, layers, sizeof(*in->layer_ids), ok);
+	out->block_ids = copy_table(in->block_ids, blocks, sizeof(*in->block_ids), ok);
+	out->block_valid = copy_table(in->block_valid, blocks,
+				      sizeof(*in->block_valid), ok);
+}
+
+static void copy_request(struct kvt_request *out, const struct kvt_request *in,
+			 bool *ok)
+{
+	*out = *in;
+	out->id = copy_string(in->id, ok);
+	out->token_ids = copy_table(in->token_ids, in->ntoken_ids,
+				    sizeof(*in->token_ids), ok);
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		out->blocks[g] = copy_table(in->blocks[g], in->nblocks[g],
+					    sizeof(*in->blocks[g]), ok);
+}
+
+enum kvt_status kvt_snapshot_copy(struct kvt_snapshot *out,
+				  const struct kvt_snapshot *in,
+				  struct kvt_error *err)
+{
+	bool ok = true;
+
+	*out = *in;
+	for (int g = 0; g < in->ngroups; g++)
+		copy_group(&out->group[g], &in->group[g], &ok);
+	out->model = copy_string(in->model, &ok);
+	out->source_format = copy_string(in->source_format, &ok);
+	out->note = copy_string(in->note, &ok);
+	out->nrequests = 0;
+	out->request = NULL;
+	if (in->nrequests > 0) {
+		out->request = calloc((size_t)in->nrequests, sizeof(*out->request));
+		ok &= out->request != NULL;
+	}
+	for (; out->request && out->nrequests < in->nrequests; out->nrequests++)
+		copy_request(&out->request[out->nrequests],
+			     &in->request[out->nrequests], &ok);
+	if (ok)
+		return KVT_OK;
+	kvt_snapshot_free(out);
+	return kvt_fail(err, KVT_SYSTEM, "out of memory for a snapshot's tables");
+}
+
+/* ---- what follows ------------------------------------------------------- */
+
+static bool name_layers(struct kvt_group *group)
+{
+	int64_t layers = group->shape.n[KVT_AXIS_L];
+	char name[32];
+
+	if (group->layer_names)
+		return true;
+	group->layer_names = calloc(layers > 0 ? (size_t)layers : 1,
+				    sizeof(*group->layer_names));
+	for (int64_t i = 0; group->layer_names && i < layers; i++) {
+		snprintf(name, sizeof(name), "layers.%lld", (long long)i);
+		if (!(group->layer_names[i] = strdup(name)))
+			return false;
+	}
+	return group->layer_names != NULL;
+}
+
+/* Do the tables of requests account for all tokens of this group? */
+static bool tables_tell(const struct kvt_snapshot *snapshot, int g)
+{
+	const struct kvt_group *group = &snapshot->group[g];
+	bool any = false;
+
+	if (group->tokens_per_state < 1 || group->window > 0)
+		return false;
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		const struct kvt_request *request = &snapshot->request[r];
+
+		any |= request->nblocks[g] > 0;
+		/* the tokens of a table that is too short are who knows where */
+		if (request->nblocks[g] <
+		    (request->ntokens - 1) / group->block_size + (request->ntokens > 0))
+			return false;
+	}
+	return any;
+}
+
+static void count_live(uint32_t *valid, const struct kvt_group *group,
+		       const struct kvt_request *request, int g)
+{
+	for (int64_t i = 0; i < request->nblocks[g]; i++) {
+		int64_t left = request->ntokens - i * group->block_size, states;
+
+		if (left <= 0)
+			break;
+		if (left > group->block_size)
+			left = group->block_size;
+		/* a started state counts: it has a token in it */
+		states = (left - 1) / group->tokens_per_state + 1;
+		/* a shared block is as full as its fullest reader says */
+		if (valid[request->blocks[g][i]] < states)
+			valid[request->blocks[g][i]] = (uint32_t)states;
+	}
+}
+
+static bool count_all_live(struct kvt_snapshot *snapshot, int g)
+{
+	struct kvt_group *group = &snapshot->group[g];
+	int64_t blocks = group->shape.n[KVT_AXIS_B];
+
+	if (group->block_valid || !tables_tell(snapshot, g))
+		return true;
+	group->block_valid = calloc((size_t)blocks, sizeof(*group->block_valid));
+	if (!group->block_valid)
+		return false;
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		count_live(group->block_valid, group, &snapshot->request[r], g);
+	return true;
+}
+
+enum kvt_status kvt_snapshot_complete(struct kvt_snapshot *snapshot,
+				      struct kvt_error *err)
+{
+	for (int g = 0; g < snapshot->ngroups; g++)
+		if (!name_layers(&snapshot->group[g]) || !count_all_live(snapshot, g))
+			return kvt_fail(err, KVT_SYSTEM,
+					"out of memory for a snapshot's tables");
+	return KVT_OK;
+}

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# deps.sh WHAT: installs the Debian packages that 'make WHAT' needs and that are
+# not there yet.  Where nothing is missing it prints nothing and needs no network.
+# shellcheck disable=SC2086	# the lists of names are meant to be split
+set -eu
+
+build="gcc libc6-dev pkg-config libhdf5-dev libzstd-dev libjansson-dev libxxhash-dev"
+check="$build g++ libcmocka-dev bats perl mandoc hdf5-tools
+	python3 python3-h5py python3-numpy python3-xxhash"
+lint="$build perl mandoc shellcheck"
+fuzz="$build clang libclang-rt-14-dev"
+valgrind="$build libcmocka-dev valgrind"
+
+case ${1-} in
+demo)           need=$build ;;
+check)          need=$check ;;
+bench)          need="$build python3 python3-h5py python3-numpy" ;;
+lint)           need=$lint ;;
+fuzz)           need=$fuzz ;;
+check-valgrind) need=$valgrind ;;
+ci)             need="$check $lint $fuzz $valgrind git util-linux" ;;
+*)
+	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci" >&2
+	exit 2
+	;;
+esac
+need=$(printf '%s\n' $need | sort -u)
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+	cat >&2 <<-TEXT
+	deps: this is not a Debian system, so packages must be installed by hand.
+	deps: these are their names in Debian 12:
+	$(printf '%s\n' "$need" | tr '\n' ' ' | fold -s -w 70 | sed 's/^/deps:     /')
+	deps: then run 'make DEPS=: $1'; DEPS=: leaves this step out.
+	TEXT
+	exit 1
+fi
+
+# The second letter of the status is 'i' for what is installed, held or not.
+have=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' $need 2>/dev/null |
+	awk 'substr($1, 2, 1) == "i" { print $NF }' || true)
+missing=
+for package in $need; do
+	printf '%s\n' "$have" | grep -qxF "$package" || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+	if ! command -v sudo >/dev/null; then
+		echo "deps: neither root nor sudo here; as root, run:" >&2
+		echo "deps:     apt-get install --no-install-recommends$missing" >&2
+		exit 1
+	fi
+	as_root=sudo
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() {
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >"$log" 2>&1
+}
+
+# A list of packages that cannot be refreshed may still do: apt-get install decides.
+echo "deps: installing$missing"
+apt update || tail -n 3 "$log" >&2
+if ! apt install --no-install-recommends $missing; then
+	tail -n 20 "$log" >&2
+	echo "deps: apt-get install failed" >&2
+	exit 1
+fi

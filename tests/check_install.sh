@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# check_install.sh - what 'make install' puts where, and that it can be used there
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+root=$tmp/root
+usr=$root/opt/kvtool
+
+# Variables of the make that runs this count here, too, but not its job server.
+MAKEFLAGS=$(printf '%s' "${MAKEFLAGS-}" | sed 's/--jobserver-[^ ]*//g; s/ -j[0-9]*//g')
+export MAKEFLAGS
+run_make() {
+	"${MAKE:-make}" -s "$1" B="${KVT_BUILD:-build}" DESTDIR="$root" PREFIX=/opt/kvtool
+}
+
+kvt_program() {
+	cat >"$tmp/program.c" <<-'C'
+	#include <stdio.h>
+	#include <kvt/kernels.h>
+	#include <kvt/kvt.h>
+
+	int main(void)
+	{
+		struct kvt_layout layout;
+
+		if (kvt_layout_parse(&layout, "hnd", NULL) || !kvt_cpu_kernel(0))
+			return 1;
+		return puts(kvt_layout_string(&layout).s) < 0;
+	}
+	C
+	# The .pc file names the final place; the sysroot is where it lies now.
+	export PKG_CONFIG_PATH="$usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"
+	# shellcheck disable=SC2046,SC2086	# flags are meant to be split
+	${CC:-cc} ${KVT_CFLAGS-} -o "$tmp/program" "$tmp/program.c" \
+		$(pkg-config --cflags --libs kvt) &&
+		[ "$("$tmp/program")" = LBHSC ]
+}
+
+same_version() {
+	version=$(sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
+	[ -n "$version" ] &&
+		"$usr/bin/kvtool" --version | grep -qF "kvtool $version" &&
+		[ "$(PKG_CONFIG_PATH="$usr/lib/pkgconfig" pkg-config --modversion kvt)" = "$version" ]
+}
+
+pages() {
+	for page in man/*.[157]; do
+		section=${page##*.}
+		cmp "$page" "$usr/share/man/man$section/${page##*/}" || return 1
+	done
+}
+
+nothing_left() { [ -z "$(find "$root" -type f)" ]; }
+
+ok 'installs'                                 run_make install
+ok 'the installed program tells its version'  same_version
+ok 'every page is there'                      pages
+ok 'the HDF5 plugin is there'                 test -s "$usr/lib/kvtool/hdf5-plugin/libh5kvtzstd.so"
+ok 'bash finds completion'                    test -s "$usr/share/bash-completion/completions/kvtool"
+ok 'zsh finds completion'                     test -s "$usr/share/zsh/site-functions/_kvtool"
+ok 'a program builds against kvt.pc'          kvt_program
+ok 'uninstalls'                               run_make uninstall
+ok 'nothing is left after it'                 nothing_left
+done_testing

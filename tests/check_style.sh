@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# check_style.sh - what no compiler looks at: characters, widths, names, sizes
+#
+# Each rule is also run on a file that breaks it.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
+
+# Everything a person wrote, except texts that must be byte for byte as they are.
+written() {
+	find . \( -name .git -o -path './build*' -o -name testdata -o -name corpus \
+		-o -name expect -o -name __pycache__ -o -name config.mk \) -prune \
+		-o -type f "$@" -print
+}
+sources() {
+	written \( -name '*.[chS]' -o -name '*.inl' -o -name '*.cu' -o -name '*.hip' \
+		-o -name '*.sh' -o -name '*.bats' -o -name '*.bash' -o -name '*.zsh' \
+		-o -name '*.py' -o -name '*.pl' -o -name '*.[157]' \
+		-o -name Makefile -o -path './.ci/run' \)
+}
+c_files() { written \( -name '*.[ch]' -o -name '*.inl' -o -name '*.cu' -o -name '*.hip' \); }
+
+ascii()  { written | LC_ALL=C xargs -r grep -nH "[^ -~$(printf '\t')]"; true; }
+blanks() { written ! -name LICENSE | xargs -r grep -nHE '[[:blank:]]+$'; true; }
+ending() { written -size +0 | while read -r f; do [ -z "$(tail -c 1 "$f")" ] || echo "$f"; done; }
+licence() { sources | while read -r f; do
+		head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
+	done; }
+width() { c_files | while read -r f; do
+		expand "$f" | awk -v f="$f" 'length > 90 { print f ":" NR ": " length " columns" }'
+	done; }
+long()   { sources | xargs -r wc -l | awk '$1 > 500 && $2 != "total" { print $2 ": " $1 " lines" }'; }
+twice()  { sources | sed 's|.*/||' | sort | uniq -d; }
+marks()  { sources | xargs -r grep -nHwE 'TO[D]O|FIX[M]E|X[X]X'; true; }
+paths()  { written | xargs -r grep -nHE '/(wor[k]|roo[t]|hom[e])/'; true; }
+modes()  { find tests scripts .ci \( -name 'check_*.sh' -o -name '*.bats' -o -path '.ci/run' \) \
+		-type f ! -perm -u+x; }
+
+# planted RULE FILE TEXT: the rule must object to a tree that holds just this
+planted() {
+	tree=$(mktemp -d) || return 1
+	(
+		cd "$tree" || exit 1
+		mkdir lib cli tests scripts .ci
+		# shellcheck disable=SC2059	# the texts hold escapes
+		printf "$3" >"$2"
+		cp "$2" cli/
+		[ -n "$("$1")" ]
+	)
+	result=$?
+	rm -rf "$tree"
+	return "$result"
+}
+
+none 'ASCII only'                                    ascii
+none 'no trailing blanks'                            blanks
+none 'the last line ends'                            ending
+none 'each source names its licence'                 licence
+none 'C has at most 90 columns'                      width
+none 'no source has more than 500 lines'             long
+none 'no two sources have one name'                  twice
+none 'nothing is left to do'                         marks
+none 'no paths of the machine it was written on'     paths
+none 'test scripts can be run'                       modes
+
+ok 'finds a Cyrillic letter'     planted ascii   lib/a.c 'int \320\260;\n'
+ok 'finds a carriage return'     planted ascii   lib/a.c 'int a;\r\n'
+ok 'finds trailing blanks'       planted blanks  lib/a.h 'int a; \n'
+ok 'finds an unfinished line'    planted ending  lib/a.c 'int a;'
+ok 'finds a missing licence'     planted licence lib/a.c 'int a;\n'
+ok 'finds a wide line'           planted width   lib/a.c "$(printf '\t%086d' 0)\\n"
+ok 'finds a long file'           planted long    lib/a.c "$(yes | head -n 501)\\n"
+ok 'finds a name used twice'     planted twice   lib/a.c 'int a;\n'
+ok 'finds something left to do'  planted marks   lib/a.c '/* TO''DO */\n'
+ok 'finds a path'                planted paths   lib/a.c '"/wo''rk/a"\n'
+ok 'finds a script without x'    planted modes   tests/check_a.sh 'true\n'
+done_testing
