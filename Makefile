@@ -62,7 +62,7 @@ FORMATTEST := $(call bins,tests/unit/formats/test_*.c)
 FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
 TESTS   := $(B)/check_kernels $(CORETEST) $(FORMATTEST) \
-	   $(sort $(wildcard tests/cli/*.bats tests/check_*.sh tests/*/check_*.py))
+	   $(sort $(wildcard tests/cli/*.bats tests/check_*.sh tests/oracle_*.py tests/interop/check_*))
 
 # ---- build -------------------------------------------------------------------
 
@@ -157,10 +157,11 @@ check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kern
 	@for t in $^; do echo "# $$t"; $$t || exit 1; done
 
 run-check-valgrind: all $(CORETEST) $(FORMATTEST)
-	@scripts/valgrind.sh $(CORETEST) $(FORMATTEST)
+	@perl tests/harness.pl scripts/valgrind.sh
 
 run-lint: $(LIB)
-	@scripts/lint.sh
+	@perl tests/harness.pl -j $(JOBS) scripts/lint.sh tests/check_layers.sh \
+		tests/check_style.sh tests/check_headers.sh
 
 run-bench: all $(B)/check_kernels $(BENCH)
 	@bench/run.sh

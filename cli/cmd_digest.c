@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_digest.c - a digest over what the bytes mean, not where they are */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,21 +141,22 @@ static void print_row(const char *path, enum digest_scope scope, enum by by,
 	printf("%s\n", path);
 }
 
-static json_t *row_json(enum digest_scope scope, enum by by, const struct row *row)
+static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
+		    enum by by, const struct row *row)
 {
-	json_t *o = json_pack("{s:s, s:s, s:s}", "scope", scope_names[scope],
-			      "by", by_names[by],
-			      "value", value_text(scope, &row->value).s);
+	json_t *o = json_append_object(out, list);
 
+	json_put_text(out, o, "scope", scope_names[scope]);
+	json_put_text(out, o, "by", by_names[by]);
 	if (by == BY_REQUEST)
-		json_object_set_new(o, "request", json_string(row->request));
+		json_put_text(out, o, "request", row->request);
 	if (by == BY_LAYER || by == BY_HEAD)
-		json_object_set_new(o, "layer", json_integer((json_int_t)row->layer));
+		json_put_int(out, o, "layer", (int64_t)row->layer);
 	if (by == BY_HEAD)
-		json_object_set_new(o, "head", json_integer((json_int_t)row->head));
+		json_put_int(out, o, "head", (int64_t)row->head);
 	if (by == BY_BLOCK)
-		json_object_set_new(o, "block", json_integer((json_int_t)row->block));
-	return o;
+		json_put_int(out, o, "block", (int64_t)row->block);
+	json_put_text(out, o, "value", value_text(scope, &row->value).s);
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -165,38 +165,45 @@ struct request {
 	struct kvt_hints hints;
 	struct pipeline_options options;
 	bool scope[DIGEST_NSCOPES];
-	bool scope_named, json;
+	bool scope_named, json, several;
 	enum by by;
 };
 
-static enum kvt_status print_digests(const struct request *q, const char *path,
-				     const struct digests *d, struct kvt_error *err)
+/* Prints the rows of one scope, or puts them into the list. */
+static enum kvt_status tell_scope(const struct request *q, const char *path,
+				  const struct digests *d, enum digest_scope scope,
+				  struct json_out *out, json_t *list,
+				  struct kvt_error *err)
 {
-	json_t *list = json_array(), *o;
-	bool failed = false;
+	struct rows rows = { 0 };
 
-	for (int s = 0; s < DIGEST_NSCOPES; s++) {
-		struct rows rows = { 0 };
+	all_rows(&rows, d, scope, q->by);
+	for (int64_t i = 0; !rows.failed && i < rows.n; i++)
+		if (q->json)
+			put_row(out, list, scope, q->by, &rows.row[i]);
+		else
+			print_row(path, scope, q->by, &rows.row[i]);
+	free(rows.row);
+	return rows.failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
+}
 
-		if (!q->scope[s] || (s == DIGEST_TOKENS && !d->has_tokens))
-			continue;
-		all_rows(&rows, d, s, q->by);
-		for (int64_t i = 0; i < rows.n; i++)
-			if (q->json)
-				json_array_append_new(list, row_json(s, q->by, &rows.row[i]));
-			else
-				print_row(path, s, q->by, &rows.row[i]);
-		failed |= rows.failed;
-		free(rows.row);
-	}
-	if (failed || !q->json) {
-		json_decref(list);
-		return failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
-	}
-	o = json_out_new();
-	json_object_set_new(o, "file", json_string(path));
-	json_object_set_new(o, "digests", list);
-	return json_out_print(o, err);
+static enum kvt_status tell(const struct request *q, const char *path,
+			    const struct digests *d, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	struct json_out out;
+	json_t *list;
+
+	json_start(&out);
+	json_put_text(&out, out.root, "file", path);
+	list = json_put_array(&out, out.root, "digests");
+	for (int s = 0; !status && s < DIGEST_NSCOPES; s++)
+		if (q->scope[s] && (s != DIGEST_TOKENS || d->has_tokens))
+			status = tell_scope(q, path, d, s, &out, list, err);
+	if (!status && q->json)
+		status = json_print(&out, q->several, err);
+	json_free(&out);
+	return status;
 }
 
 static enum kvt_status digest_file(const struct request *q, const char *path,
@@ -220,7 +227,7 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 	if (status)
 		kvt_fail(err, status, "%s: %s", path, why.text);
 	else
-		status = print_digests(q, path, &digests, err);
+		status = tell(q, path, &digests, err);
 	digests_free(&digests);
 	kvt_close_reader(reader);
 	return status;
@@ -280,6 +287,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE, "expected a file");
 	if ((status = read_choices(&q, scope, by, err)))
 		return status;
+	q.several = nargs > 1;
 	q.options.threads = (int)(threads < 64 ? threads : 64);
 	signals_catch();
 	for (int i = 0; i < nargs && !interrupted; i++) {

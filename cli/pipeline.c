@@ -27,7 +27,6 @@ struct pipeline {
 	int64_t failed_at;		/* -1: none */
 	enum kvt_status status;
 	struct kvt_error err;
-	struct progress progress;
 };
 
 /* ---- how many, how much ------------------------------------------------- */
@@ -181,7 +180,7 @@ bool pipeline_turn(struct worker *worker, int64_t i)
 void pipeline_progress(struct worker *worker, int64_t nbytes)
 {
 	pthread_mutex_lock(&worker->pipeline->lock);
-	progress_add(&worker->pipeline->progress, nbytes);
+	progress_add(nbytes);
 	pthread_mutex_unlock(&worker->pipeline->lock);
 }
 
@@ -232,10 +231,10 @@ enum kvt_status pipeline_run(const struct work *work,
 				(long long)(worker_bytes(work) >> 20) + 1);
 	pthread_mutex_init(&p.lock, NULL);
 	pthread_cond_init(&p.turned, NULL);
-	progress_start(&p.progress, work->label, work->total_bytes,
-		       options->quiet || !work->label);
+	if (work->label && !options->quiet)
+		progress_start(work->label, work->total_bytes);
 	status = run_workers(&p, workers, err);
-	progress_end(&p.progress);
+	progress_end();
 	for (int i = 0; i < p.nworkers; i++)
 		worker_free(&workers[i]);
 	pthread_cond_destroy(&p.turned);

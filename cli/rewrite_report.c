@@ -2,7 +2,6 @@
 /* rewrite_report.c - a plan or a result, for people and as JSON */
 #include "cli/rewrite_report.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 #include "cli/json_out.h"
@@ -68,38 +67,46 @@ static void print_group(const struct transform *t, int g)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static json_t *group_json(const struct transform *t, int g)
+static void put_group(struct json_out *out, json_t *groups,
+		      const struct transform *t, int g)
 {
 	const struct group_step *step = &t->step[g];
+	json_t *o = json_append_object(out, groups);
 
-	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:I, s:I, s:I}",
-		"id", from_group(t, g)->id,
-		"from_layout", kvt_layout_string(&from_group(t, g)->layout).s,
-		"to_layout", kvt_layout_string(&to_group(t, g)->layout).s,
-		"data_bytes", (json_int_t)step->data_bytes,
-		"tiles", (json_int_t)step->ntiles,
-		"tiles_move_undecoded", step->moves,
-		"boxes", (json_int_t)step->cut.nboxes,
-		"runs_per_unit", (json_int_t)count_runs(&step->plans),
-		"shortest_run_bytes", (json_int_t)shortest_run(&step->plans));
+	json_put_text(out, o, "id", from_group(t, g)->id);
+	json_put_text(out, o, "from_layout",
+		      kvt_layout_string(&from_group(t, g)->layout).s);
+	json_put_text(out, o, "to_layout",
+		      kvt_layout_string(&to_group(t, g)->layout).s);
+	json_put_int(out, o, "data_bytes", step->data_bytes);
+	json_put_int(out, o, "tiles", step->ntiles);
+	json_put_bool(out, o, "tiles_move_undecoded", step->moves);
+	json_put_int(out, o, "boxes", step->cut.nboxes);
+	json_put_int(out, o, "runs_per_unit", count_runs(&step->plans));
+	json_put_int(out, o, "shortest_run_bytes", shortest_run(&step->plans));
 }
 
 static enum kvt_status print_json(const struct rewrite *r,
 				  const struct transform *t, bool done,
 				  struct kvt_error *err)
 {
-	json_t *o = json_out_new(), *groups = json_array();
+	struct json_out out;
+	enum kvt_status status;
+	json_t *groups;
 
+	json_start(&out);
+	json_put_text(&out, out.root, "input", r->input);
+	json_put_text(&out, out.root, "output", r->output);
+	json_put_text(&out, out.root, "format", kvt_writer_format(t->writer));
+	json_put_bool(&out, out.root, "done", done);
+	json_put_bool(&out, out.root, "verified", done && r->verify);
+	json_put_int(&out, out.root, "memory_bytes", transform_memory(t));
+	groups = json_put_array(&out, out.root, "groups");
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
-		json_array_append_new(groups, group_json(t, g));
-	json_object_set_new(o, "input", json_string(r->input));
-	json_object_set_new(o, "output", json_string(r->output));
-	json_object_set_new(o, "format", json_string(kvt_writer_format(t->writer)));
-	json_object_set_new(o, "done", json_boolean(done));
-	json_object_set_new(o, "verified", json_boolean(done && r->verify));
-	json_object_set_new(o, "memory_bytes", json_integer(transform_memory(t)));
-	json_object_set_new(o, "groups", groups);
-	return json_out_print(o, err);
+		put_group(&out, groups, t, g);
+	status = json_print(&out, false, err);
+	json_free(&out);
+	return status;
 }
 
 /* ---- both --------------------------------------------------------------- */

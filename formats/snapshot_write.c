@@ -423,6 +423,16 @@ const char *kvt_writer_format(const struct kvt_writer *writer)
 	return writer->format->info.name;
 }
 
+const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer)
+{
+	return &writer->format->info;
+}
+
+const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer)
+{
+	return &writer->snapshot;
+}
+
 static enum kvt_status no_group(struct kvt_error *err, const struct kvt_writer *w,
 				int group)
 {

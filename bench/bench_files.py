@@ -1,0 +1,197 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench_files.py - kvtool on files, against cp and the scripts people write
+
+Every command runs as a process of its own, warm cache, in turns (A B C A B C
+...), so that a slow minute of the machine hits all of them.  Figures are the
+median over the rounds; CPU and peak memory are the kernel's own accounting.
+KVT_BENCH_MIB sets the size (1024), KVT_BENCH_DIR the place of the files,
+KVT_BENCH_ROUNDS the number of rounds (3).
+"""
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.abspath(os.environ.get("KVT_BUILD", os.path.join(ROOT, "build")))
+KVTOOL = os.path.join(BUILD, "kvtool")
+MIB = int(os.environ.get("KVT_BENCH_MIB", "1024"))
+ROUNDS = int(os.environ.get("KVT_BENCH_ROUNDS", "3"))
+LAYERS, STATES, HEADS, DIM = 32, 16, 8, 128
+BLOCKS = max(8, MIB * 2**20 // (LAYERS * STATES * HEADS * 2 * DIM * 2))
+
+
+def bf16(x):
+    """Round float32 to the bits of bfloat16, to nearest, ties to even."""
+    u = x.view(np.uint32)
+    return ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def make_cache(path):
+    """A cache with the statistics of keys and values: channels of different
+    scale, keys with a mean that rotates with the position, independent noise."""
+    shape = (LAYERS, BLOCKS, STATES, HEADS, 2, DIM)
+    out = np.lib.format.open_memmap(path, "w+", "<u2", shape)
+    rng = np.random.default_rng(7)
+    turn = np.arange(BLOCKS * STATES)[:, None] * 10000.0 ** (-np.arange(DIM) / DIM)
+    turn = np.cos(turn).astype(np.float32).reshape(BLOCKS, STATES, 1, DIM)
+    for layer in range(LAYERS):
+        scale = rng.lognormal(0, 0.7, (2, HEADS, DIM)).astype(np.float32)
+        for kv in range(2):
+            x = rng.standard_normal((BLOCKS, STATES, HEADS, DIM), dtype=np.float32)
+            x *= scale[kv]
+            if kv == 0:
+                x += turn * scale[0] * 2
+            out[layer, :, :, :, kv] = bf16(x)
+    out.flush()
+
+
+def run(command):
+    """(wall seconds, CPU seconds, peak MiB) of one process."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"bench: {' '.join(command)}: exit {process.returncode}")
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def remove(path):
+    if path and os.path.exists(path):
+        os.unlink(path)
+
+
+def table(title, rows, base):
+    """rows: (name, command, output).  Each runs ROUNDS times, interleaved."""
+    seen = {name: [] for name, _, _ in rows}
+    for _ in range(ROUNDS):
+        for name, command, output in rows:
+            remove(output)
+            seen[name].append(run(command))
+    print(f"{title}\n  {'':44} {'wall s':>8} {'min':>7} {'CPU s':>7} "
+          f"{'MiB':>6} {'x ' + base:>9}")
+    median = {n: statistics.median(r[0] for r in runs) for n, runs in seen.items()}
+    for name, runs in seen.items():
+        print(f"  {name:44} {median[name]:8.3f} {min(r[0] for r in runs):7.3f} "
+              f"{statistics.median(r[1] for r in runs):7.2f} "
+              f"{max(r[2] for r in runs):6.0f} {median[name] / median[base]:8.2f}x")
+    print()
+    return median
+
+
+WHOLE_ARRAY = """
+import h5py, numpy as np, sys
+src, dst = sys.argv[1:]
+with h5py.File(src) as f:
+    d = f["groups/g0/data"]
+    x = np.empty(d.shape, "u2"); d.id.read(h5py.h5s.ALL, h5py.h5s.ALL, x, mtype=d.id.get_type())
+    y = np.ascontiguousarray(x.transpose(0, 1, 3, 2, 4, 5))
+    with h5py.File(dst, "w") as g:
+        g.create_dataset("data", data=y, chunks=(1, 8, 1, 16, 1, 128), shuffle=True,
+                         compression=32015, compression_opts=(3,))
+"""
+BY_LAYER = """
+import h5py, numpy as np, sys
+src, dst = sys.argv[1:]
+with h5py.File(src) as f, h5py.File(dst, "w") as g:
+    d = f["groups/g0/data"]
+    l, b, s, h, k, e = d.shape
+    o = g.create_dataset("data", (l, b, h, s, k, e), "u2", chunks=(1, 8, 1, 16, 1, 128),
+                         shuffle=True, compression=32015, compression_opts=(3,))
+    x = np.empty((1,) + d.shape[1:], "u2")
+    for i in range(l):
+        sp = d.id.get_space(); sp.select_hyperslab((i, 0, 0, 0, 0, 0), x.shape)
+        d.id.read(h5py.h5s.create_simple(x.shape), sp, x, mtype=d.id.get_type())
+        o[i:i + 1] = x.transpose(0, 1, 3, 2, 4, 5)
+"""
+FROM_NPY = """
+import h5py, numpy as np, sys
+src, dst = sys.argv[1:]
+x = np.load(src)
+with h5py.File(dst, "w") as g:
+    g.create_dataset("data", data=x.transpose(0, 1, 3, 2, 4, 5), chunks=(1, 8, 1, 16, 1, 128),
+                     shuffle=True, compression=32015, compression_opts=(3,))
+"""
+
+
+def python(script, *args):
+    return ["/usr/bin/python3", "-c", script, *args]
+
+
+def main():
+    base = os.environ.get("KVT_BENCH_DIR")
+    work = tempfile.mkdtemp(prefix="kvt-bench-", dir=base)
+    os.environ["HDF5_PLUGIN_PATH"] = os.path.join(BUILD, "plugin")
+
+    def at(name):
+        return os.path.join(work, name)
+
+    try:
+        npy, nhd = at("nhd.npy"), at("nhd.h5")
+        make_cache(npy)
+        described = ["--layout=nhd", "--dtype=bfloat16"]
+        subprocess.run([KVTOOL, "convert", "-q", *described, npy, nhd], check=True)
+        raw, packed = os.path.getsize(npy), os.path.getsize(nhd)
+        print(f"cache: bf16 [{LAYERS},{BLOCKS},{STATES},{HEADS},2,{DIM}], "
+              f"{raw / 2**20:.0f} MiB, snapshot {packed / 2**20:.0f} MiB "
+              f"(ratio {raw / packed:.3f}); {ROUNDS} rounds, median\n")
+
+        table("NHD -> HND, snapshot to snapshot", [
+            ("cp", ["cp", nhd, at("a")], at("a")),
+            ("cp, then sync", ["sh", "-c", 'cp "$0" "$1" && sync "$1"', nhd, at("b")],
+             at("b")),
+            ("kvtool relayout (moves stored tiles)",
+             [KVTOOL, "relayout", "-q", "--to=hnd", "-o", at("c.h5"), nhd], at("c.h5")),
+            ("kvtool relayout, one thread",
+             [KVTOOL, "relayout", "-q", "--threads=1", "--to=hnd", "-o", at("d.h5"),
+              nhd], at("d.h5")),
+            ("h5py + numpy, whole array", python(WHOLE_ARRAY, nhd, at("e.h5")),
+             at("e.h5")),
+            ("h5py + numpy, layer by layer", python(BY_LAYER, nhd, at("f.h5")),
+             at("f.h5")),
+        ], "kvtool relayout (moves stored tiles)")
+
+        table("npy -> snapshot (every byte compressed)", [
+            ("cp of the npy", ["cp", npy, at("a")], at("a")),
+            ("kvtool relayout npy to h5",
+             [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("c.h5"), npy],
+             at("c.h5")),
+            ("kvtool relayout npy to h5, one thread",
+             [KVTOOL, "relayout", "-q", "--threads=1", *described, "--to=hnd", "-o",
+              at("d.h5"), npy], at("d.h5")),
+            ("kvtool relayout h5 to rocm-paged (recoded)",
+             [KVTOOL, "relayout", "-q", "--to=rocm-paged", "-o", at("r.h5"), nhd],
+             at("r.h5")),
+            ("kvtool relayout npy to npy",
+             [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("n.npy"), npy],
+             at("n.npy")),
+            ("h5py + numpy, same filters", python(FROM_NPY, npy, at("e.h5")),
+             at("e.h5")),
+        ], "kvtool relayout npy to h5")
+
+        for name in os.listdir(work):
+            if name not in ("nhd.npy", "nhd.h5"):
+                os.unlink(at(name))
+        table("reading", [
+            ("cat of the snapshot", ["cat", nhd], None),
+            ("kvtool digest, snapshot", [KVTOOL, "digest", "-q", nhd], None),
+            ("kvtool digest, npy", [KVTOOL, "digest", "-q", *described, npy], None),
+            ("kvtool describe --verify", [KVTOOL, "describe", "--verify", nhd], None),
+            ("kvtool describe", [KVTOOL, "describe", nhd], None),
+            ("h5dump -H", ["h5dump", "-H", nhd], None),
+            ("kvtool --version", [KVTOOL, "--version"], None),
+        ], "kvtool describe")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

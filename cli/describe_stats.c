@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * describe_stats.c - minimum, maximum, mean and the like, a head at a time
+ *
+ * Boxes go through the pipeline; each is put into cell order, where the values
+ * of a (layer, block, head, kv) are one run.  Boxes are added up in their own
+ * order, so that the last digits do not depend on the number of threads.
+ */
+#include "cli/describe.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/transform.h"
+
+struct summing {
+	struct kvt_reader *reader;
+	int group;
+	struct cut cut;
+	struct moments *sum;		/* [L][H][K] */
+};
+
+static const struct moments nothing = { .min = NAN, .max = NAN, .mean = NAN };
+
+/* Two passes: the squared distances then lose nothing to a large mean. */
+static struct moments cell_moments(const uint8_t *bytes, int64_t n,
+				   const struct kvt_dtype *dtype)
+{
+	struct moments m = nothing;
+	bool zero = true;
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		double x = kvt_dtype_decode(dtype, bytes + i * dtype->elem);
+
+		zero &= x == 0;
+		m.nan += isnan(x) != 0;
+		m.inf += isinf(x) != 0;
+		if (!isfinite(x))
+			continue;
+		m.finite++;
+		sum += x;
+		m.min = x < m.min || m.finite == 1 ? x : m.min;
+		m.max = x > m.max || m.finite == 1 ? x : m.max;
+	}
+	m.zero_blocks = zero;
+	if (m.finite)
+		m.mean = sum / (double)m.finite;
+	for (int64_t i = 0; i < n && m.max > m.min; i++) {
+		double x = kvt_dtype_decode(dtype, bytes + i * dtype->elem);
+
+		if (isfinite(x))
+			m.squares += (x - m.mean) * (x - m.mean);
+	}
+	return m;
+}
+
+static void add_moments(struct moments *to, const struct moments *m)
+{
+	double n = (double)to->finite + (double)m->finite, apart;
+
+	to->nan += m->nan;
+	to->inf += m->inf;
+	to->zero_blocks += m->zero_blocks;
+	if (!m->finite)
+		return;
+	if (!to->finite) {
+		to->min = m->min;
+		to->max = m->max;
+		to->mean = m->mean;
+		to->squares = m->squares;
+		to->finite = m->finite;
+		return;
+	}
+	/* the sums of two sets from their own means */
+	apart = m->mean - to->mean;
+	to->squares += m->squares +
+		       apart * apart * (double)to->finite * (double)m->finite / n;
+	to->mean += apart * (double)m->finite / n;
+	to->min = m->min < to->min ? m->min : to->min;
+	to->max = m->max > to->max ? m->max : to->max;
+	to->finite += m->finite;
+}
+
+/* Moments of each (layer, head, kv) of the box, from its cells in order. */
+static void box_moments(struct moments *sum, const struct summing *s,
+			const struct kvt_box *box, const uint8_t *cells)
+{
+	const struct kvt_group *group = &kvt_reader_snapshot(s->reader)->group[s->group];
+	const int64_t *n = group->shape.n;
+	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
+	int64_t values = n[KVT_AXIS_S] * n[KVT_AXIS_D];
+	int64_t layers = box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L];
+	int64_t blocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
+
+	for (int64_t i = 0; i < layers * heads; i++)
+		sum[i] = nothing;
+	for (int64_t l = 0; l < layers; l++)
+		for (int64_t b = 0; b < blocks; b++)
+			for (int64_t h = 0; h < heads; h++) {
+				struct moments m = cell_moments(cells, values,
+								group->dtype);
+
+				add_moments(&sum[l * heads + h], &m);
+				cells += values * group->shape.elem;
+			}
+}
+
+static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
+			       struct kvt_error *err)
+{
+	const struct summing *s = context;
+	const struct kvt_group *group = &kvt_reader_snapshot(s->reader)->group[s->group];
+	struct moments *mine = (struct moments *)worker->buffer[2], *all;
+	struct kvt_box box = cut_box(&s->cut, i);
+	struct placed from = { &group->layout, box, worker->buffer[0] };
+	struct placed cells = { &cell_layout, box, worker->buffer[1] };
+	int64_t heads = group->shape.n[KVT_AXIS_H] * group->shape.n[KVT_AXIS_K];
+	int64_t layers = box.end[KVT_AXIS_L] - box.begin[KVT_AXIS_L];
+	enum kvt_status status;
+
+	if ((status = read_box(worker, s->reader, s->group, &box, from.bytes, err)) ||
+	    (status = copy_box(&cells, &from, &box, group->shape.elem, err)))
+		return status;
+	box_moments(mine, s, &box, cells.bytes);
+	pipeline_progress(worker, s->cut.box_bytes);
+	if (!pipeline_turn(worker, i))
+		return KVT_OK;
+	all = s->sum + box.begin[KVT_AXIS_L] * heads;
+	for (int64_t h = 0; h < layers * heads; h++)
+		add_moments(&all[h], &mine[h]);
+	pipeline_unlock(worker);
+	return KVT_OK;
+}
+
+static enum kvt_status stats_group(struct description *d, int g,
+				   const struct describe_options *options,
+				   struct kvt_error *err)
+{
+	struct group_facts *f = &d->group[g];
+	const int64_t *n = f->group->shape.n;
+	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
+	struct summing s = { .reader = d->reader, .group = g };
+	struct work work = { .fn = sum_box, .context = &s, .label = "statistics",
+			     .total_bytes = f->data_bytes };
+
+	if (!f->group->dtype->is_float)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s: elements of type %s "
+				"have no values; say which with --dtype", d->path,
+				f->group->id, f->group->dtype->name);
+	f->moments = calloc((size_t)(n[KVT_AXIS_L] * heads + 1), sizeof(*f->moments));
+	if (!f->moments)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * heads; i++)
+		f->moments[i] = nothing;
+	s.sum = f->moments;
+	s.cut = cut_choose(f->group, f->tiling, NULL, NULL, box_limit(options));
+	work.count = f->data_bytes ? s.cut.nboxes : 0;
+	work.buffer_bytes[0] = work.buffer_bytes[1] = s.cut.box_bytes;
+	work.buffer_bytes[2] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
+	work_needs_tiles(&work, f->tiling);
+	return pipeline_run(&work, &options->pipeline, err);
+}
+
+enum kvt_status describe_stats(struct description *d,
+			       const struct describe_options *options,
+			       struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < d->snapshot->ngroups; g++)
+		status = stats_group(d, g, options, err);
+	return status;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* describe_text.c - facts for people; may change, --json is the interface */
+#include "cli/describe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *plural(int64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+static void print_tuples(const struct kvt_layout *layout)
+{
+	static const char *const name[] = { [KVT_RFC] = "rfc", [KVT_VLLM] = "vllm" };
+	int order[5], printed = 0;
+
+	describe_label("tuples");
+	for (int c = KVT_RFC; c <= KVT_VLLM; c++) {
+		if (!kvt_layout_tuple(order, layout, (enum kvt_convention)c))
+			continue;
+		printf("%s%s:%d,%d,%d,%d,%d", printed++ ? "  " : "", name[c],
+		       order[0], order[1], order[2], order[3], order[4]);
+	}
+	puts(printed ? "" : "none: not five axes with the content in one piece");
+}
+
+static void print_predicates(const struct kvt_predicates *is, bool holds)
+{
+	const struct {
+		const char *name;
+		bool holds;
+	} all[] = {
+		{ "layer_compact", is->layer_compact },
+		{ "block_compact", is->block_compact },
+		{ "block_contiguous", is->block_contiguous },
+		{ "block_outermost", is->block_outermost },
+		{ "head_run", is->head_run },
+		{ "kernel_split_neutral", is->kernel_split_neutral },
+	};
+	int printed = 0;
+
+	describe_label(holds ? "is" : "is not");
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].holds == holds)
+			printf("%s%s", printed++ ? ", " : "", all[i].name);
+	puts(printed ? "" : "-");
+}
+
+static void print_heads(const struct kvt_group *group)
+{
+	int64_t heads = group->shape.n[KVT_AXIS_H];
+
+	if (group->total_heads <= 1)
+		return;
+	describe_label("heads");
+	if (heads == group->total_heads)
+		printf("%lld", (long long)heads);
+	else
+		printf("%lld of %lld, from head %lld", (long long)heads,
+		       (long long)group->total_heads, (long long)group->head_start);
+	if (group->replication > 1)
+		printf(", the same on %lld ranks", (long long)group->replication);
+	putchar('\n');
+}
+
+static void print_sizes(const struct group_facts *f)
+{
+	const struct kvt_group *group = f->group;
+
+	describe_label("size");
+	if (f->token_bytes)
+		printf("%s a token, ", human_size(f->token_bytes).s);
+	printf("%s a block, ", human_size(f->block_bytes).s);
+	printf("%s a layer, ", human_size(f->layer_bytes).s);
+	printf("%s in all\n", human_size(f->data_bytes).s);
+	if (!group->page_bytes || group->page_bytes == f->block_bytes)
+		return;
+	describe_label("page");
+	printf("%lld bytes in the engine: %lld of this group from byte %lld\n",
+	       (long long)group->page_bytes, (long long)f->block_bytes,
+	       (long long)group->page_offset);
+}
+
+static void print_blocks(const struct group_facts *f, int64_t null_block)
+{
+	const struct kvt_group *group = f->group;
+	int64_t nblocks = group->shape.n[KVT_AXIS_B];
+
+	describe_label("blocks");
+	printf("%lld", (long long)nblocks);
+	if (group->block_size)
+		printf(" of %lld token%s", (long long)group->block_size,
+		       plural(group->block_size));
+	if (f->blocks_used >= 0)
+		printf(": %lld in use (%lld shared), %lld unused",
+		       (long long)f->blocks_used, (long long)f->blocks_shared,
+		       (long long)f->blocks_unused);
+	if (null_block >= 0)
+		printf(", block %lld null", (long long)null_block);
+	putchar('\n');
+	if (f->valid_states >= 0) {
+		describe_label("valid");
+		printf("%lld of %lld states\n", (long long)f->valid_states,
+		       (long long)(nblocks * group->shape.n[KVT_AXIS_S]));
+	}
+	if (group->window) {
+		describe_label("window");
+		printf("%lld tokens\n", (long long)group->window);
+	}
+}
+
+static void print_components(const struct kvt_group *group)
+{
+	for (int i = 0; i < group->ncomponents; i++) {
+		const struct kvt_component *c = &group->component[i];
+
+		describe_label(i ? "" : "parts");
+		printf("%s: %lld from %lld", c->name, (long long)c->length,
+		       (long long)c->start);
+		if (c->global_start != c->start)
+			printf(", %lld in the model", (long long)c->global_start);
+		putchar('\n');
+	}
+}
+
+static void print_tiling(const struct group_facts *f)
+{
+	const struct kvt_tiling *t = f->tiling;
+
+	if (!t)
+		return;
+	describe_label("tiles");
+	for (int a = 0; a < KVT_NAXES; a++)
+		printf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a),
+		       (long long)t->n[a]);
+	printf(", %s%s%s%s%s\n", human_size(t->nbytes).s, t->shuffle ? ", shuffle" : "",
+	       t->zstd ? ", zstd" : "", t->fletcher32 ? ", fletcher32" : "",
+	       f->has_cells ? "; content cells stored" : "");
+}
+
+static void print_names(const struct kvt_group *group)
+{
+	for (int64_t l = 0; group->layer_names && l < group->shape.n[KVT_AXIS_L]; l++) {
+		describe_label(l ? "" : "layers");
+		if (group->layer_ids)
+			printf("%lld ", (long long)group->layer_ids[l]);
+		puts(group->layer_names[l]);
+	}
+}
+
+static void print_verified(const struct group_facts *f)
+{
+	const struct verify_result *v = f->verified;
+
+	describe_label("verified");
+	if (v->tiles)
+		printf("%lld tile%s, %lld damaged", (long long)v->tiles,
+		       plural(v->tiles), (long long)v->damaged);
+	else
+		printf("read in full; this format has no checksums");
+	if (f->has_cells)
+		printf("%s %lld content cells, %lld differ", v->tiles ? ";" : ", but",
+		       (long long)v->cells, (long long)v->differing);
+	putchar('\n');
+}
+
+static void print_moments(const struct group_facts *f)
+{
+	const int64_t *n = f->group->shape.n;
+	const struct moments *m = f->moments;
+
+	printf("\n  %5s %5s %-7s %12s %12s %12s %12s %8s %8s %8s\n", "layer",
+	       "head", "", "min", "max", "mean", "std", "nan", "inf", "zero");
+	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
+		for (int64_t h = 0; h < n[KVT_AXIS_H]; h++)
+			for (int64_t k = 0; k < n[KVT_AXIS_K]; k++, m++)
+				printf("  %5lld %5lld %-7s %12.5g %12.5g %12.5g "
+				       "%12.5g %8lld %8lld %8lld\n", (long long)l,
+				       (long long)(f->group->head_start + h),
+				       component_name(f->group, k), m->min, m->max,
+				       m->mean, standard_deviation(m),
+				       (long long)m->nan, (long long)m->inf,
+				       (long long)m->zero_blocks);
+}
+
+static void print_group(const struct group_facts *f, const struct description *d,
+			const struct describe_options *options)
+{
+	const struct kvt_group *group = f->group;
+
+	printf("\n  %-10s%s, %s\n", group->id, kvt_kind_name(group->kind),
+	       group->dtype->name);
+	describe_label("layout");
+	puts(human_layout(&group->layout).s);
+	describe_memory(f);
+	if (options->tuples)
+		print_tuples(&group->layout);
+	print_predicates(&f->is, true);
+	print_predicates(&f->is, false);
+	print_heads(group);
+	print_sizes(f);
+	print_blocks(f, d->snapshot->null_block);
+	print_components(group);
+	print_tiling(f);
+	if (options->names)
+		print_names(group);
+	if (f->verified)
+		print_verified(f);
+	if (f->moments)
+		print_moments(f);
+}
+
+/* ---- the whole file ----------------------------------------------------- */
+
+static void print_table(const uint32_t *blocks, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		if (i % 12 == 0 && i)
+			printf("\n%*s", 14, "");
+		printf("%s%u", i % 12 ? " " : "", blocks[i]);
+	}
+	putchar('\n');
+}
+
+static void print_requests(const struct kvt_snapshot *s, bool tables)
+{
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_request *q = &s->request[r];
+
+		describe_label(r ? "" : "requests");
+		printf("%s: %lld token%s in", q->id ? q->id : "?",
+		       (long long)q->ntokens, plural(q->ntokens));
+		for (int g = 0; g < s->ngroups; g++)
+			printf("%s %lld", g ? "," : "", (long long)q->nblocks[g]);
+		puts(" blocks");
+		for (int g = 0; tables && g < s->ngroups; g++)
+			if (q->blocks[g]) {
+				printf("%*s", 14, "");
+				print_table(q->blocks[g], q->nblocks[g]);
+			}
+	}
+}
+
+static void print_parallel(const struct kvt_parallel *p)
+{
+	const struct {
+		const char *name;
+		int64_t size, rank;
+	} all[] = {
+		{ "tp", p->tp_size, p->tp_rank }, { "pp", p->pp_size, p->pp_rank },
+		{ "dp", p->dp_size, p->dp_rank }, { "dcp", p->dcp_size, p->dcp_rank },
+	};
+	int printed = 0;
+
+	describe_label("rank");
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].size > 1 || i == 0)
+			printf("%s%s %lld of %lld", printed++ ? ", " : "",
+			       all[i].name, (long long)all[i].rank,
+			       (long long)all[i].size);
+	putchar('\n');
+}
+
+void describe_text(const struct description *d,
+		   const struct describe_options *options)
+{
+	const struct kvt_snapshot *s = d->snapshot;
+
+	printf("%s: %s, %s", d->path, kvt_reader_format(d->reader),
+	       human_size(d->file_bytes).s);
+	for (int g = 0; g < s->ngroups; g++)
+		if (d->group[g].tiling && d->group[g].tiling->zstd) {
+			printf(", %.2f bytes of data in each",
+			       compression_ratio(d));
+			break;
+		}
+	putchar('\n');
+	if (s->model) {
+		describe_label("model");
+		puts(s->model);
+	}
+	if (s->source_format) {
+		describe_label("made from");
+		puts(s->source_format);
+	}
+	if (s->has_parallel)
+		print_parallel(&s->parallel);
+	print_requests(s, options->blocks);
+	for (int g = 0; g < s->ngroups; g++)
+		print_group(&d->group[g], d, options);
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# valgrind.sh - the unit tests that are built, and the main commands of kvtool,
+# under valgrind's memory checker (TAP).  A leak counts if nothing points to it.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
+
+kvtool=${KVTOOL:-build/kvtool}
+dump=testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+# ends STATUS COMMAND...: it ends so, and valgrind has nothing to say
+ends() {
+	wanted=$1
+	shift
+	valgrind -q --error-exitcode=99 --leak-check=full \
+		--errors-for-leak-kinds=definite "$@"
+	status=$?
+	[ "$status" = "$wanted" ] || { echo "exit status $status"; return 1; }
+}
+
+for program in $(find "${KVT_BUILD:-build}/tests/unit" -name 'test_*' -perm -u+x | sort); do
+	ok "$program" ends 0 "$program"
+done
+printf 'no dump' >"$tmp/bad.npy"
+head -c 3000 $dump >"$tmp/short.npy"
+ok 'describe'            ends 0 "$kvtool" describe $dump
+ok 'describe --json'     ends 0 "$kvtool" describe --json $dump
+ok 'relayout'            ends 0 "$kvtool" relayout --to hnd --verify -o "$tmp/hnd.npy" $dump
+ok 'convert to HDF5'     ends 0 "$kvtool" convert -o "$tmp/a.h5" $dump
+ok 'relayout of HDF5'    ends 0 "$kvtool" relayout --to cross-hnd -o "$tmp/b.h5" "$tmp/a.h5"
+ok 'convert from HDF5'   ends 0 "$kvtool" convert -o "$tmp/c.safetensors" "$tmp/b.h5"
+ok 'digest'              ends 0 "$kvtool" digest "$tmp/b.h5" "$tmp/c.safetensors"
+ok 'a file of no format' ends 3 "$kvtool" describe "$tmp/bad.npy"
+ok 'a truncated file'    ends 3 "$kvtool" describe "$tmp/short.npy"
+ok 'a missing file'      ends 5 "$kvtool" describe "$tmp/none.h5"
+done_testing
