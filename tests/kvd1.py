@@ -124,10 +124,18 @@ class Pool:
                     for l in L for n in self.heads()}
         if by == "request" and scope == "tokens":
             return self.requests()
-        if by == "block" and scope == "blocks":
-            return {f"block={b}": fold(self.blocks()[:, b])
+        if by == "block":
+            return {f"block={b}": self.of_block(scope, b)
                     for b in range(self.content.shape[1])}
         return None
+
+    def of_block(self, scope, b):
+        if scope == "blocks":
+            return fold(self.blocks()[:, b])
+        out = np.zeros(2, dtype=np.uint64)
+        for r, (block, _) in self.live.items():
+            out += weight(r) * fold(self.tokens(r)[:, block == b])
+        return out
 
 
 SCOPES = ("tokens", "blocks")
@@ -204,8 +212,10 @@ class MambaDump:
         side = self.side
         conv = conv_cells(self.page, side["conv"])
         head, component = conv_heads(side["conv"], side["tp_size"])
-        at, (heads, dim, state) = side["ssm"]["byte_offset"], side["ssm"]["shape"]
-        ssm = np.ascontiguousarray(self.page[:, :, at:at + 4 * heads * dim * state])
+        at, (heads, dim, state) = (side["ssm"]["byte_offset"],
+                                   side["ssm"]["shape"])
+        ssm = np.ascontiguousarray(
+            self.page[:, :, at:at + 4 * heads * dim * state])
         L, B, channels, taps = conv.shape
         content = np.concatenate([
             hash_rows(np.ascontiguousarray(conv).view(np.uint8)
@@ -220,7 +230,7 @@ class MambaDump:
 
 
 def connector_cells(path, shape, heads):
-    """[L, T, H, K, D] of one request as bits; shape as layout.json words it."""
+    """[L, T, H, K, D] of a request as bits; shape as layout.json words it."""
     layers = []
     names = sorted(os.listdir(path),
                    key=lambda n: [int(x) for x in re.findall(r"\d+", n)])

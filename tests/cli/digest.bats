@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
 # digest.bats - kvtool digest: what it prints and when it refuses
 # (the values themselves: tests/oracle_digest.py)
 
@@ -17,7 +18,7 @@ load dumps
 @test "digest is the same for two layouts and another for another type" {
 	same_digest "$nhd" "$hnd"
 	same_digest "$nhd" "$rocm"
-	! same_digest "$nhd" "${nhd%bf16.npy}fp16.npy"
+	run ! same_digest "$nhd" "${nhd%bf16.npy}fp16.npy"
 }
 
 @test "digest --scope prints one of them" {
@@ -95,6 +96,7 @@ assert [d["request"] for d in said["digests"] if d["by"] == "request"
 }
 
 @test "digest does not call a full disk success" {
+	# shellcheck disable=SC2016
 	run -5 --separate-stderr bash -c '"$0" digest "$1" >/dev/full' "$KVTOOL" "$nhd"
 	said "standard output"
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154	# names for and from the others
 # dumps.bash - dumps to work on, and what the tests of writers ask again and again
 
 nhd=$data/s260k/paged_bs16/packed_nhd.bf16.npy
@@ -49,6 +49,7 @@ one_sentence() {
 # said WORD...: standard error has each of them
 said() {
 	local word
+	# shellcheck disable=SC2154	# stderr: set by run --separate-stderr
 	for word; do
 		[[ $stderr == *"$word"* ]] || { echo "missing '$word' in: $stderr"; return 1; }
 	done
@@ -56,5 +57,6 @@ said() {
 
 # only NAME...: the folder holds these and nothing else, hidden files included
 only() {
-	diff <(printf '%s\n' "$@" | sort) <(ls -A | sort)
+	[ $# -gt 0 ] || { [ -z "$(find . -mindepth 1)" ]; return; }
+	diff <(printf '%s\n' "$@" | sort) <(find . -mindepth 1 -maxdepth 1 -printf '%P\n' | sort)
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
 # relayout.bats - kvtool relayout: options, refusals and what is left behind
 # (every byte of every layout: tests/oracle_relayout.py)
 
@@ -32,7 +33,7 @@ load dumps
 	run -0 kvtool relayout --to vllm:1,2,0,3,4 -o vllm.npy "$nhd"
 	same_array vllm.npy "$bhlsc"
 	run -0 kvtool relayout --to rfc:2,0,3,1,4 -o inverse.npy "$nhd"
-	! same_array inverse.npy "$bhlsc"
+	run ! same_array inverse.npy "$bhlsc"
 }
 
 @test "relayout refuses a bare tuple and shows both readings" {
@@ -127,7 +128,7 @@ load dumps
 
 @test "relayout says when the memory limit is too small" {
 	run --separate-stderr kvtool relayout --mem-limit 1 --to hnd -o out.npy "$nhd"
-	[ "$status" != 0 ] && [ "$status" -le 5 ]
+	[[ $status != 0 && $status -le 5 ]]
 	one_sentence
 	only
 }
