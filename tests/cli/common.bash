@@ -3,10 +3,15 @@
 # common.bash - what every command line test begins with
 bats_require_minimum_version 1.5.0
 
+root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+KVTOOL=${KVTOOL:-$root/build/kvtool}
+case $KVTOOL in /*) ;; *) KVTOOL=$root/$KVTOOL ;; esac
+# shellcheck disable=SC2034 # the tests use it
+kv=${KVT_DATA:-$root/testdata/kv}
+case $kv in /*) ;; *) kv=$root/$kv ;; esac
+
 # Run from a folder of its own, where the data is at hand by its short name.
 setup() {
-	root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
-	KVTOOL=${KVTOOL:-$root/build/kvtool}
 	cd "$BATS_TEST_TMPDIR" || return 1
 	ln -s "$root/testdata" testdata
 	# shellcheck disable=SC2034 # the tests use it

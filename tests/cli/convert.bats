@@ -1,0 +1,180 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# convert.bats - kvtool convert: formats, what they keep, how a file appears
+
+load common
+load dumps
+
+@test "convert chooses the format by the name's ending" {
+	run -0 kvtool convert "$nhd" a.h5
+	[ "$(head -c 8 a.h5)" = "$(printf '\x89HDF\r\n\x1a\n')" ]
+	run -0 kvtool convert "$nhd" a.safetensors
+	[ "$(head -c 9 a.safetensors | tail -c 1)" = "{" ]
+	run -0 kvtool convert "$nhd" a.npy
+	[ "$(head -c 6 a.npy | tail -c 5)" = NUMPY ]
+	run -0 kvtool convert "$nhd" b.bin
+	[ "$(stat -c %s b.bin)" = 491520 ]
+}
+
+@test "convert --format decides against the ending" {
+	run -0 kvtool convert --format safetensors "$nhd" a.dat
+	[ "$(head -c 9 a.dat | tail -c 1)" = "{" ]
+	run -0 kvtool convert --format hdf5 "$nhd" a.npy
+	[ "$(head -c 4 a.npy | tail -c 3)" = HDF ]
+}
+
+@test "convert cannot tell a format from nothing" {
+	run -2 --separate-stderr kvtool convert "$nhd" out
+	one_sentence
+	said --format
+	run -2 --separate-stderr kvtool convert "$nhd" out.gguf
+	said --format
+	run -2 --separate-stderr kvtool convert --format hdf "$nhd" out
+	one_sentence
+	said hdf
+	only
+}
+
+@test "convert through every format and back keeps bytes, requests and layout" {
+	local from=$rocm to
+	for to in 1.h5 2.safetensors 3.npy 4.bin 5.h5 6.npy 7.safetensors 8.raw 9.npy; do
+		run -0 kvtool convert "$from" $to
+		same_digest "$rocm" $to
+		from=$to
+	done
+	same_array "$rocm" 9.npy
+}
+
+@test "convert keeps a snapshot's values uncompressed too" {
+	run -0 kvtool convert --uncompressed "$nhd" a.h5
+	run -0 kvtool convert a.h5 b.h5
+	run -0 kvtool convert b.h5 c.npy
+	same_array "$nhd" c.npy
+	[ "$(stat -c %s b.h5)" -lt "$(stat -c %s a.h5)" ]
+}
+
+@test "convert writes a manifest beside raw bytes and .npy" {
+	run -0 kvtool convert "$rocm" a.npy
+	run -0 kvtool convert "$rocm" b.bin
+	only a.npy a.json b.bin b.json
+	/usr/bin/python3 -c '
+import json
+for name in "a.json", "b.json":
+    assert isinstance(json.load(open(name)), dict)'
+	cmp <(array a.npy) b.bin
+}
+
+@test "convert reads raw bytes by options alone" {
+	small_raw small.bin
+	run -0 kvtool convert "${small[@]}" small.bin a.h5
+	run -0 kvtool convert a.h5 a.npy
+	cmp small.bin <(array a.npy)
+	{ head -c 100 /dev/zero; cat small.bin; } >skip.bin
+	run -0 kvtool convert --skip 100 "${small[@]}" skip.bin b.npy
+	same_array a.npy b.npy
+}
+
+@test "convert reads a manifest of another name" {
+	cp "$nhd" moved.npy
+	run -0 kvtool convert --manifest "${nhd%.npy}.json" moved.npy a.h5
+	same_digest "$nhd" a.h5
+}
+
+@test "convert --from names a format that content does not show" {
+	small_raw small.bin
+	run -0 kvtool convert --from raw "${small[@]}" small.bin a.npy
+	run -3 --separate-stderr kvtool convert --from npy "${small[@]}" small.bin b.npy
+	run -2 --separate-stderr kvtool convert --from nonsense "${small[@]}" small.bin b.npy
+	said nonsense
+}
+
+@test "convert makes a snapshot of a connector folder" {
+	local top want
+	for top in "$kv"/s260k/connector/*; do
+		run -0 kvtool convert "$top" out.h5
+		same_digest "$top" out.h5
+		want=${want:-$(value tokens out.h5)}
+		[ "$(value tokens out.h5)" = "$want" ]
+		rm out.h5
+	done
+}
+
+@test "convert keeps the rank of a dump" {
+	run -0 kvtool convert "$rank1" a.h5
+	run -0 kvtool convert a.h5 b.npy
+	run -0 kvtool convert b.npy c.safetensors
+	same_digest "$rank1" c.safetensors
+}
+
+@test "convert keeps Mamba pages" {
+	local page=$kv/mamba2g4/tp1_DS/rank0.npy
+	run -0 kvtool convert "$page" a.h5
+	[ "$(value tokens "$page")" = "$(value tokens a.h5)" ]
+	[ "$(value blocks "$page")" = "$(value blocks a.h5)" ]
+}
+
+@test "convert to null writes nothing" {
+	run -0 kvtool convert --format null "$nhd" nowhere
+	only
+}
+
+@test "convert is reproducible" {
+	local ending
+	for ending in h5 safetensors npy bin; do
+		mkdir 1 2
+		run -0 kvtool convert --threads 1 "$nhd" 1/out.$ending
+		run -0 kvtool convert --threads 4 "$nhd" 2/out.$ending
+		diff -r 1 2
+		rm -r 1 2
+	done
+}
+
+@test "convert leaves an existing file alone without --force" {
+	local ending
+	for ending in h5 safetensors npy bin; do
+		echo mine >out.$ending
+		run -5 --separate-stderr kvtool convert "$nhd" out.$ending
+		one_sentence
+		said out.$ending force
+		[ "$(cat out.$ending)" = mine ]
+		only out.$ending
+		run -0 kvtool convert -f "$nhd" out.$ending
+		same_digest "$nhd" out.$ending
+		rm out.*
+	done
+}
+
+@test "convert leaves an existing manifest alone without --force" {
+	echo '{"mine": 1}' >out.json
+	run -5 --separate-stderr kvtool convert "$nhd" out.npy
+	one_sentence
+	[ "$(cat out.json)" = '{"mine": 1}' ]
+	only out.json
+}
+
+@test "convert --dry-run creates nothing and replaces nothing" {
+	run -0 kvtool convert -n "$nhd" out.h5
+	only
+	echo mine >out.npy
+	run -0 kvtool convert -n -f "$nhd" out.npy
+	[ "$(cat out.npy)" = mine ]
+	only out.npy
+}
+
+@test "convert --json says what was done" {
+	run -0 --separate-stderr kvtool convert --json "$nhd" out.h5
+	/usr/bin/python3 -c '
+import json, sys
+said = json.loads(sys.argv[1])
+assert said["kvtool_json"] == 1, said' "$output"
+}
+
+@test "convert replaces a file at once: readers see the old or the new" {
+	run -0 kvtool convert "$nhd" out.npy
+	exec 3<out.npy
+	run -0 kvtool convert -f "$hnd" out.npy
+	cmp /dev/fd/3 <(kvtool convert "$nhd" again.npy >/dev/null && cat again.npy)
+	exec 3<&-
+	same_array out.npy "$hnd"
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# digest.bats - kvtool digest: what it prints and when it refuses
+# (the values themselves: tests/oracle_digest.py)
+
+load common
+load dumps
+
+@test "digest prints a line for each scope, with two blanks before the name" {
+	run -0 --separate-stderr kvtool digest "$nhd"
+	[ "${#lines[@]}" = 2 ]
+	[[ ${lines[0]} =~ ^kvd1:tokens:[0-9a-f]{32}\ \ /.*packed_nhd.bf16.npy$ ]]
+	[[ ${lines[1]} =~ ^kvd1:blocks:[0-9a-f]{32}\ \ /.*packed_nhd.bf16.npy$ ]]
+	[ -z "$stderr" ]
+}
+
+@test "digest is the same for two layouts and another for another type" {
+	same_digest "$nhd" "$hnd"
+	same_digest "$nhd" "$rocm"
+	run ! same_digest "$nhd" "${nhd%bf16.npy}fp16.npy"
+}
+
+@test "digest --scope prints one of them" {
+	run -0 kvtool digest --scope tokens "$nhd"
+	[ "${#lines[@]}" = 1 ]
+	[[ ${lines[0]} == kvd1:tokens:* ]]
+	run -0 kvtool digest --scope blocks "$nhd"
+	[ "${#lines[@]}" = 1 ]
+	[[ ${lines[0]} == kvd1:blocks:* ]]
+}
+
+@test "digest --by labels its lines" {
+	run -0 kvtool digest --scope tokens --by request "$nhd"
+	[ "${#lines[@]}" = 3 ]
+	[[ ${lines[0]} == *"  request=A  $nhd" ]]
+	[[ ${lines[2]} == *"  request=C  $nhd" ]]
+	run -0 kvtool digest --scope tokens --by layer "$nhd"
+	[ "${#lines[@]}" = 5 ]
+	[[ ${lines[3]} == *"  layer=3  $nhd" ]]
+	run -0 kvtool digest --scope blocks --by head "$nhd"
+	[ "${#lines[@]}" = 20 ]
+	[[ ${lines[14]} == *"  layer=3 head=2  $nhd" ]]
+	run -0 kvtool digest --scope blocks --by block "$nhd"
+	[ "${#lines[@]}" = 48 ]
+	[[ ${lines[17]} == *"  block=17  $nhd" ]]
+}
+
+@test "digest of a dump without requests has the blocks alone" {
+	small_raw small.bin
+	run -0 kvtool digest "${small[@]}" small.bin
+	[ "${#lines[@]}" = 1 ]
+	[[ ${lines[0]} == kvd1:blocks:* ]]
+}
+
+@test "digest --scope tokens says that there are no requests" {
+	small_raw small.bin
+	run --separate-stderr kvtool digest --scope tokens "${small[@]}" small.bin
+	[ "$status" = 3 ] || [ "$status" = 4 ]
+	one_sentence
+}
+
+@test "digest takes several files" {
+	run -0 kvtool digest "$nhd" "$hnd" "$mla"
+	[ "${#lines[@]}" = 6 ]
+	[ "${lines[0]%%  *}" = "${lines[2]%%  *}" ]
+}
+
+@test "digest goes on after a file it cannot read and ends with the worst status" {
+	echo nothing >bad.npy
+	run -5 --separate-stderr kvtool digest "$nhd" missing.npy bad.npy "$hnd"
+	[ "${#lines[@]}" = 4 ]
+	said missing.npy bad.npy
+	run -3 --separate-stderr kvtool digest bad.npy "$nhd"
+	[ "${#lines[@]}" = 2 ]
+}
+
+@test "digest --json is JSON for one and for several files" {
+	run -0 kvtool digest --json --by request "$nhd"
+	/usr/bin/python3 -c '
+import json, sys
+said = json.loads(sys.argv[1])
+assert said["kvtool_json"] == 1 and said["file"] == sys.argv[2], said
+assert [d["request"] for d in said["digests"] if d["by"] == "request"
+        and d["scope"] == "tokens"] == ["A", "B", "C"], said' "$output" "$nhd"
+}
+
+@test "digest refuses unknown scopes and parts" {
+	run -2 --separate-stderr kvtool digest --scope token "$nhd"
+	one_sentence
+	said token tokens
+	run -2 --separate-stderr kvtool digest --by heads "$nhd"
+	one_sentence
+	said heads head
+	run -2 kvtool digest
+}
+
+@test "digest does not call a full disk success" {
+	# shellcheck disable=SC2016
+	run -5 --separate-stderr bash -c '"$0" digest "$1" >/dev/full' "$KVTOOL" "$nhd"
+	said "standard output"
+}
+
+@test "digest gives one value with any number of threads and little memory" {
+	local want n
+	want=$(kvtool digest --by head "$nhd")
+	for n in 1 2 5; do
+		[ "$(kvtool digest --threads $n --by head "$nhd")" = "$want" ]
+	done
+	[ "$(kvtool digest --mem-limit 1M --by head "$nhd")" = "$want" ]
+}

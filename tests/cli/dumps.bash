@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154	# names for and from the others
+# dumps.bash - dumps to work on, and what the tests of writers ask again and again
+
+nhd=$kv/s260k/paged_bs16/packed_nhd.bf16.npy
+hnd=$kv/s260k/paged_bs16/packed_hnd.bf16.npy
+rocm=$kv/s260k/paged_bs16/rocm_x.bf16.npy
+mla=$kv/mla144/paged_bs16/mla_lbsc.bf16.npy
+rank1=$kv/s260k/tp2/rank1.packed_nhd.bf16.safetensors
+
+# small_raw FILE: a dump of 6 KiB without a manifest; $small describes it
+small=(--layout nhd --dtype bfloat16 --layers 2 --blocks 3 --block-size 16
+	--heads 2 --head-dim 8)
+small_raw() {
+	/usr/bin/python3 -c '
+import random, sys
+random.seed(4)
+sys.stdout.buffer.write(bytes(random.randrange(256) for _ in range(6144)))' >"$1"
+}
+
+# array FILE: the bytes of the one array that a .npy holds
+array() {
+	/usr/bin/python3 -c '
+import sys, numpy
+sys.stdout.buffer.write(numpy.load(sys.argv[1]).tobytes())' "$1"
+}
+
+same_array() {
+	cmp <(array "$1") <(array "$2")
+}
+
+# value SCOPE FILE: the digest alone
+value() {
+	kvtool digest --scope "$1" "$2" | cut -d ' ' -f 1
+}
+
+same_digest() {
+	local a b
+	a=$(value tokens "$1") && b=$(value tokens "$2") && [ -n "$a" ] && [ "$a" = "$b" ]
+}
+
+# one_sentence: standard error is one line that says who speaks
+one_sentence() {
+	# shellcheck disable=SC2154	# set by run --separate-stderr
+	[ "${#stderr_lines[@]}" = 1 ] && [[ ${stderr_lines[0]} == kvtool*:* ]] &&
+		[[ ${stderr_lines[0]} != *. ]]
+}
+
+# said WORD...: standard error has each of them
+said() {
+	local word
+	# shellcheck disable=SC2154	# stderr: set by run --separate-stderr
+	for word; do
+		[[ $stderr == *"$word"* ]] || { echo "missing '$word' in: $stderr"; return 1; }
+	done
+}
+
+# only NAME...: the folder holds these and nothing else, hidden files included
+only() {
+	[ $# -gt 0 ] || { [ -z "$(find . -mindepth 1 ! -name testdata)" ]; return; }
+	diff <(printf '%s\n' "$@" | sort) <(find . -mindepth 1 -maxdepth 1 ! -name testdata -printf '%P\n' | sort)
+}

@@ -1,0 +1,167 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# relayout.bats - kvtool relayout: options, refusals and what is left behind
+# (every byte of every layout: tests/oracle_relayout.py)
+
+load common
+load dumps
+
+@test "relayout writes the bytes of the dump made the other way" {
+	run -0 kvtool relayout --to hnd -o out.npy "$nhd"
+	same_array out.npy "$hnd"
+}
+
+@test "relayout with a file of the layout asked for copies it" {
+	run -0 kvtool relayout --to nhd -o out.npy "$nhd"
+	same_array out.npy "$nhd"
+}
+
+@test "relayout reads a preset in any case, an axis string and tagged tuples" {
+	local to n=0
+	for to in HND Hnd LBHSC "L B H S C" "L B H N C" rfc:0,1,3,2,4 vllm:0,1,2,3,4; do
+		n=$((n + 1))
+		run -0 kvtool relayout --to "$to" -o $n.npy "$nhd"
+		same_array $n.npy "$hnd"
+	done
+}
+
+@test "relayout tells an order from its inverse" {
+	local bhlsc=$kv/s260k/paged_bs16/packed_bhlsc.bf16.npy
+	run -0 kvtool relayout --to rfc:1,3,0,2,4 -o rfc.npy "$nhd"
+	same_array rfc.npy "$bhlsc"
+	run -0 kvtool relayout --to vllm:1,2,0,3,4 -o vllm.npy "$nhd"
+	same_array vllm.npy "$bhlsc"
+	run -0 kvtool relayout --to rfc:2,0,3,1,4 -o inverse.npy "$nhd"
+	run ! same_array inverse.npy "$bhlsc"
+}
+
+@test "relayout refuses a bare tuple and shows both readings" {
+	run -3 --separate-stderr kvtool relayout --to 0,1,3,2,4 -o out.npy "$nhd"
+	one_sentence
+	said rfc: vllm: LBHSC LBSHC
+	only
+}
+
+@test "relayout suggests the layout that was meant" {
+	run -2 --separate-stderr kvtool relayout --to block-first-nhd -o out.npy "$nhd"
+	one_sentence
+	said block-first-nhd blocks-first-nhd
+	run -2 --separate-stderr kvtool relayout --to rocm-pagd -o out.npy "$nhd"
+	said rocm-paged
+	only
+}
+
+@test "relayout refuses what is no order" {
+	local to
+	for to in "" LBSH LBSHCC LBSHKC XYZ "L B S H D" rfc:0,1,2,3 rfc:0,1,2,3,3 \
+		rfc:0,1,2,3,5 rfc: vllm:a "K:L B S H D" "L B H D/0 S D%0" "L B H D/8 S D%4 K"; do
+		run -2 --separate-stderr kvtool relayout --to "$to" -o out.npy "$nhd"
+		one_sentence
+	done
+	only
+}
+
+@test "relayout refuses names that projects use differently" {
+	run -3 --separate-stderr kvtool relayout --to page_first -o out.npy "$nhd"
+	one_sentence
+	only
+}
+
+@test "relayout needs --to and one file" {
+	run -2 --separate-stderr kvtool relayout -o out.npy "$nhd"
+	said --to
+	run -2 --separate-stderr kvtool relayout --to hnd -o out.npy
+	run -2 --separate-stderr kvtool relayout --to hnd -o out.npy "$nhd" "$hnd"
+	only
+}
+
+@test "relayout refuses a split that does not divide its axis" {
+	run --separate-stderr kvtool relayout --to cpu-amx -o out.npy "$nhd"
+	[ "$status" = 3 ] || [ "$status" = 4 ]
+	one_sentence
+	said 8 16
+	only
+}
+
+@test "relayout refuses to split a latent state into keys and values" {
+	run --separate-stderr kvtool relayout --to rocm-paged -o out.npy "$mla"
+	[ "$status" = 3 ] || [ "$status" = 4 ]
+	one_sentence
+	only
+}
+
+@test "relayout --dry-run says what it would do and writes nothing" {
+	run -0 --separate-stderr kvtool relayout -n --to hnd -o out.npy "$nhd"
+	[ -n "$output" ]
+	[[ $output == *LBHSC* ]]
+	only
+}
+
+@test "relayout --dry-run finds what would be refused" {
+	run -3 kvtool relayout -n --to 0,1,3,2,4 -o out.npy "$nhd"
+	run kvtool relayout -n --to cpu-amx -o out.npy "$nhd"
+	[ "$status" = 3 ] || [ "$status" = 4 ]
+}
+
+@test "relayout --verify agrees" {
+	run -0 kvtool relayout --verify --to rocm-paged -o out.h5 "$nhd"
+	run -0 kvtool relayout --verify --to cpu-vec -o out.npy out.h5
+}
+
+@test "relayout writes the same file with any number of threads" {
+	local ending n
+	for ending in npy h5 safetensors; do
+		for n in 1 2 7; do
+			run -0 kvtool relayout --threads $n --to bhlsc -o $n.$ending "$rocm"
+		done
+		cmp 1.$ending 2.$ending
+		cmp 1.$ending 7.$ending
+	done
+}
+
+@test "relayout keeps within little memory and writes the same" {
+	run -0 kvtool relayout --to rocm-paged -o much.npy "$nhd"
+	run -0 kvtool relayout --mem-limit 1M --to rocm-paged -o little.npy "$nhd"
+	cmp much.npy little.npy
+}
+
+@test "relayout says when the memory limit is too small" {
+	run --separate-stderr kvtool relayout --mem-limit 1 --to hnd -o out.npy "$nhd"
+	[[ $status != 0 && $status -le 5 ]]
+	one_sentence
+	only
+}
+
+@test "relayout refuses bad numbers" {
+	local option
+	for option in --threads=0 --threads=-1 --threads=x --mem-limit=0 --mem-limit=1Q \
+		--mem-limit=99999999999999999999 --level=99 --tile=0 --tile=x; do
+		run -2 --separate-stderr kvtool relayout "$option" --to hnd -o out.h5 "$nhd"
+		one_sentence
+	done
+	only
+}
+
+@test "relayout between snapshots: level and tile size do not change values" {
+	run -0 kvtool convert "$nhd" in.h5
+	run -0 kvtool relayout --to blhsc -o a.h5 in.h5
+	run -0 kvtool relayout --to blhsc --level 19 -o b.h5 in.h5
+	run -0 kvtool relayout --to blhsc --tile 64K -o c.h5 in.h5
+	run -0 kvtool relayout --to blhsc --uncompressed -o d.h5 in.h5
+	local f
+	for f in a b c d; do
+		same_digest "$nhd" $f.h5
+		run -0 kvtool convert $f.h5 $f.npy
+		same_array a.npy $f.npy
+	done
+}
+
+@test "relayout keeps what the dump says about itself" {
+	run -0 kvtool relayout --to hnd -o out.safetensors "$rank1"
+	run -0 kvtool relayout --to nhd -o back.h5 out.safetensors
+	same_digest "$rank1" back.h5
+	run -0 kvtool digest --scope tokens --by head back.h5
+	[[ $output == *"layer=0 head=2"* ]]
+	[[ $output != *"layer=0 head=0"* ]]
+}
