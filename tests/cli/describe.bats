@@ -1,0 +1,127 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Numbers are checked by tests/oracle_describe.py; here is what is printed.
+load common
+
+@test "describe shows a plain dump" {
+	expect 0 describe-nhd describe $data/packed_nhd.bf16.npy
+}
+
+@test "describe shows planes, tuples and tables on request" {
+	expect 0 describe-aiter describe --tuples --names $data/aiter_shuffle.bf16.npy
+	expect 0 describe-tables describe --tuples --block-tables \
+		testdata/kv/gqa64/paged_bs16/packed_hnd.bf16.npy
+}
+
+@test "describe shows latent content and its parts" {
+	expect 0 describe-mla describe testdata/kv/mla144/paged_bs16/mla_lbsc.bf16.npy
+}
+
+@test "describe shows the share of a tensor-parallel rank" {
+	expect 0 describe-tp4 describe \
+		testdata/kv/s260k/tp4/rank1.packed_hnd.bf16.safetensors
+}
+
+@test "describe shows both groups of a page with recurrent states" {
+	expect 0 describe-mamba describe testdata/kv/mamba2g4/tp2_SD/rank1.npy
+}
+
+@test "describe --stats prints a line per layer, head and component" {
+	run -0 kvtool describe --stats testdata/kv/gqa64/paged_bs16/packed_nhd.bf16.npy
+	[ "$(grep -c '^ *[0-9]* *[0-9] keys ' <<<"$output")" = 8 ]
+	[ "$(grep -c '^ *[0-9]* *[0-9] values ' <<<"$output")" = 8 ]
+}
+
+@test "describe --json is one object; several are one a line" {
+	kvtool describe --json $data/packed_nhd.bf16.npy >one
+	[ "$(head -2 one)" = '{
+  "kvtool_json": 1,' ]
+	[ "$(json 'o["groups"][0]["layout"]' <one)" = LBSHC ]
+	kvtool describe --json $data/packed_nhd.bf16.npy $data/packed_hnd.bf16.npy >two
+	[ "$(wc -l <two)" = 2 ]
+	[ "$(tail -1 two | json 'o["groups"][0]["layout"]')" = LBHSC ]
+}
+
+@test "--expect-layout: held, failed, and by another name" {
+	kvtool describe -j --expect-layout=hnd $data/packed_hnd.bf16.npy
+	kvtool describe -j --expect-layout=vllm:0,1,2,3,4 $data/packed_hnd.bf16.npy
+	kvtool describe -j --expect layout=LBHNC $data/packed_hnd.bf16.npy
+	run -1 --separate-stderr kvtool describe --expect-layout=hnd \
+		$data/packed_nhd.bf16.npy
+	[[ $stderr == "kvtool describe: $data/packed_nhd.bf16.npy: g0: layout is LBSHC "*", expected LBHSC" ]]
+}
+
+@test "--expect-layout takes what puts every byte in the same place" {
+	# one head: where H stands does not matter
+	rank=testdata/kv/s260k/tp4/rank1.packed_hnd.bf16.safetensors
+	kvtool describe --expect-layout=nhd $rank >/dev/null
+	run -1 kvtool describe --expect-layout=blshc $rank
+	run -1 kvtool describe --expect-layout=head-halves $rank
+}
+
+@test "--expect: fields of the file, of every group, of one group" {
+	file=testdata/kv/mamba2g4/tp2_SD/rank1.npy
+	kvtool describe --expect model=mamba2g4 --expect parallel.tp_size=2 \
+		--expect layers=3 --expect ssm.dtype=float32 \
+		--expect conv.dtype=bfloat16 --expect window=null $file >/dev/null
+	run -1 --separate-stderr kvtool describe --expect dtype=float32 $file
+	[[ $stderr == *": conv: dtype is bfloat16, expected float32" ]]
+	run -1 --separate-stderr kvtool describe -j --expect predicates.head_run=yes \
+		--expect layers=4 $data/packed_nhd.bf16.npy
+	[ "${#stderr_lines[@]}" = 2 ]
+}
+
+@test "--expect: what makes no sense" {
+	run -2 --separate-stderr kvtool describe --expect colour=red $data/packed_nhd.bf16.npy
+	[ "$stderr" = "kvtool describe: --expect colour: there is no such field; see kvtool-json(5)" ]
+	run -2 --separate-stderr kvtool describe --expect dtype $data/packed_nhd.bf16.npy
+	[ "$stderr" = "kvtool describe: --expect is 'dtype', expected KEY=VALUE" ]
+	run -2 kvtool describe --expect-layout=hdn $data/packed_nhd.bf16.npy
+	run -3 kvtool describe --expect-layout=0,1,3,2,4 $data/packed_nhd.bf16.npy
+}
+
+@test "a hint that contradicts the manifest is refused" {
+	run -3 --separate-stderr kvtool describe --layout=hnd $data/packed_nhd.bf16.npy
+	[ -z "$output" ]
+	run -3 kvtool describe --heads=8 $data/packed_nhd.bf16.npy
+}
+
+@test "without a manifest nothing is guessed" {
+	cp $data/packed_nhd.bf16.npy alone.npy
+	run -3 --separate-stderr kvtool describe alone.npy
+	[ -z "$output" ]
+	kvtool describe --layout=nhd --dtype=bfloat16 alone.npy >/dev/null
+}
+
+@test "several files: the others are described, the highest status wins" {
+	run -5 --separate-stderr kvtool describe nofile $data/packed_nhd.bf16.npy
+	[ "$stderr" = "kvtool describe: nofile: cannot open: No such file or directory" ]
+	[[ $output == *LBSHC* ]]
+	run -1 kvtool describe --expect-layout=hnd $data/packed_nhd.bf16.npy \
+		$data/packed_hnd.bf16.npy
+}
+
+@test "a snapshot describes itself as its source does" {
+	kvtool convert -q -o copy.h5 $data/packed_hnd.bf16.npy
+	fields='[o["groups"][0][k] for k in ("kind", "dtype", "layout", "layers",
+		"blocks", "states", "heads", "kv", "dim", "block_size", "total_heads",
+		"data_bytes", "memory", "layer_names", "blocks_used")], o["requests"]'
+	kvtool describe -j --block-tables $data/packed_hnd.bf16.npy | json "$fields" >a
+	kvtool describe -j --block-tables copy.h5 | json "$fields" >b
+	diff a b
+	[ "$(kvtool describe -j copy.h5 | json 'o["groups"][0]["content_cells"]')" = True ]
+}
+
+@test "describe --verify counts tiles and cells" {
+	kvtool convert -q -o copy.h5 $data/packed_hnd.bf16.npy
+	run -0 --separate-stderr kvtool describe --verify copy.h5
+	[[ $output =~ verified\ +[0-9]+\ tiles,\ 0\ damaged\;\ 1920\ content\ cells,\ 0\ differ ]]
+	[ -z "$stderr" ]
+}
+
+@test "describe never needs a writable folder" {
+	cp -RL $data ro
+	chmod -R a-w ro
+	kvtool describe --stats --verify ro/packed_nhd.bf16.npy >/dev/null
+	chmod -R u+w ro
+}
