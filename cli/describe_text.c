@@ -225,17 +225,27 @@ static void print_table(const uint32_t *blocks, int64_t n)
 	putchar('\n');
 }
 
+/* Blocks of each group; once, where all have as many. */
+static void print_counts(const struct kvt_request *q, int ngroups)
+{
+	bool same = true;
+
+	for (int g = 1; g < ngroups; g++)
+		same &= q->nblocks[g] == q->nblocks[0];
+	for (int g = 0; g < (same ? 1 : ngroups); g++)
+		printf("%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
+	printf(" block%s\n", plural(same ? q->nblocks[0] : 2));
+}
+
 static void print_requests(const struct kvt_snapshot *s, bool tables)
 {
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *q = &s->request[r];
 
 		describe_label(r ? "" : "requests");
-		printf("%s: %lld token%s in", q->id ? q->id : "?",
+		printf("%s: %lld token%s in ", q->id ? q->id : "?",
 		       (long long)q->ntokens, plural(q->ntokens));
-		for (int g = 0; g < s->ngroups; g++)
-			printf("%s %lld", g ? "," : "", (long long)q->nblocks[g]);
-		puts(" blocks");
+		print_counts(q, s->ngroups);
 		for (int g = 0; tables && g < s->ngroups; g++)
 			if (q->blocks[g]) {
 				printf("%*s", 14, "");
@@ -281,7 +291,7 @@ void describe_text(const struct description *d,
 		describe_label("model");
 		puts(s->model);
 	}
-	if (s->source_format) {
+	if (s->source_format && strcmp(s->source_format, kvt_reader_format(d->reader))) {
 		describe_label("made from");
 		puts(s->source_format);
 	}

@@ -170,7 +170,7 @@ def places(findings):
 
 def check_damage(dump, tmp):
     sound, bad = f"{tmp}/sound.h5", f"{tmp}/bad.h5"
-    r = kvtool("convert", "-q", "-o", sound, dump.path)
+    r = kvtool("convert", "-q", dump.path, sound)
     if not tap.ok(r.code == 0, "verify: a snapshot to work with", r):
         return
     r, obj = describe(sound, "--verify")

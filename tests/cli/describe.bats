@@ -102,7 +102,7 @@ load common
 }
 
 @test "a snapshot describes itself as its source does" {
-	kvtool convert -q -o copy.h5 $data/packed_hnd.bf16.npy
+	kvtool convert -q $data/packed_hnd.bf16.npy copy.h5
 	fields='[o["groups"][0][k] for k in ("kind", "dtype", "layout", "layers",
 		"blocks", "states", "heads", "kv", "dim", "block_size", "total_heads",
 		"data_bytes", "memory", "layer_names", "blocks_used")], o["requests"]'
@@ -113,7 +113,7 @@ load common
 }
 
 @test "describe --verify counts tiles and cells" {
-	kvtool convert -q -o copy.h5 $data/packed_hnd.bf16.npy
+	kvtool convert -q $data/packed_hnd.bf16.npy copy.h5
 	run -0 --separate-stderr kvtool describe --verify copy.h5
 	[[ $output =~ verified\ +[0-9]+\ tiles,\ 0\ damaged\;\ 1920\ content\ cells,\ 0\ differ ]]
 	[ -z "$stderr" ]
