@@ -26,7 +26,7 @@ static enum kvt_status complain_findings(const struct description *d)
 			complain(&cmd_describe, "%s: %s: layer %lld block %lld head "
 				 "%lld %s: %s", d->path, f->group->id,
 				 (long long)at[KVT_AXIS_L], (long long)at[KVT_AXIS_B],
-				 (long long)at[KVT_AXIS_H],
+				 (long long)(f->group->head_start + at[KVT_AXIS_H]),
 				 component_name(f->group, at[KVT_AXIS_K]),
 				 v->finding[i].text);
 		}

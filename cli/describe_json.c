@@ -220,7 +220,8 @@ static void put_verified(struct json_out *out, json_t *o, const struct group_fac
 
 		json_put_int(out, row, "layer", at[KVT_AXIS_L]);
 		json_put_int(out, row, "block", at[KVT_AXIS_B]);
-		json_put_int(out, row, "head", at[KVT_AXIS_H]);
+		json_put_int(out, row, "head",
+			     f->group->head_start + at[KVT_AXIS_H]);
 		json_put_text(out, row, "component",
 			      component_name(f->group, at[KVT_AXIS_K]));
 		json_put_text(out, row, "problem", v->finding[i].text);
