@@ -79,6 +79,25 @@ load common
 	[ "$status" = 141 ]
 }
 
+@test "a signal leaves no file behind and ends kvtool by that signal" {
+	# sparse, and with one thread long enough to be caught at work
+	truncate -s 512M big.bin
+	"$KVTOOL" relayout --to=nhd --layout=hnd --dtype=bf16 --layers=32 \
+		--blocks=256 --block-size=16 --heads=16 --head-dim=64 \
+		--threads=1 -o out.h5 big.bin 3>&- &
+	pid=$!
+	for _ in $(seq 200); do
+		[ -z "$(find . -name 'out.h5.*')" ] || break
+		sleep 0.02
+	done
+	[ -n "$(find . -name 'out.h5.*')" ]
+	kill -TERM $pid
+	status=0
+	wait $pid || status=$?
+	[ "$status" = 143 ]
+	[ -z "$(find . -name 'out.h5*')" ]
+}
+
 @test "options: mistakes are named" {
 	expect 2 opt-near describe --expct=a=b f
 	expect 2 opt-unknown describe --frobnicate f
