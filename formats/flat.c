@@ -35,25 +35,6 @@ void kvt_flat_free(struct kvt_flat *flat)
 	*flat = (struct kvt_flat){ 0 };
 }
 
-/* First and one past the last byte that a view touches; false: overflow. */
-static bool view_range(int64_t *begin, int64_t *end, const struct kvt_view *view)
-{
-	int64_t last = view->offset, step;
-
-	*begin = *end = view->offset;
-	for (int i = 0; i < view->nfactors; i++) {
-		const struct kvt_factor *f = &view->factor[i];
-
-		if (f->n == 0)
-			return true;
-		if (f->stride < 0 ||
-		    __builtin_mul_overflow(f->n - 1, f->stride, &step) ||
-		    __builtin_add_overflow(last, step, &last))
-			return false;
-	}
-	return !__builtin_add_overflow(last, view->shape.elem, end);
-}
-
 static enum kvt_status check_piece(const struct kvt_piece *piece,
 				   const struct kvt_files *files,
 				   const struct kvt_group *group,
@@ -74,10 +55,12 @@ static enum kvt_status check_piece(const struct kvt_piece *piece,
 		return KVT_OK;
 	file = &files->file[piece->file];
 	for (int i = 0; i < piece->views.count; i++) {
-		int64_t begin, end;
+		int64_t end;
+		enum kvt_status status = kvt_view_end(&end, &piece->views.view[i], err);
 
-		if (!view_range(&begin, &end, &piece->views.view[i]) ||
-		    begin < 0 || end > file->nbytes)
+		if (status)
+			return status;
+		if (end > file->nbytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: has %lld bytes, data would end at byte %lld",
 					file->path, (long long)file->nbytes,

@@ -205,6 +205,7 @@ struct kvt_manifest {
 	char file[256];			/* name of the data file; "" if not given */
 	char npy_dtype[16];		/* what numpy calls the elements; "" likewise */
 	char *path;			/* of the manifest; NULL: none was read */
+	bool pages;			/* the file holds pages, not dense arrays */
 };
 
 /*
@@ -234,7 +235,7 @@ struct kvt_array {
 
 /*
  * Derives what the manifest leaves open from the array that holds the data and
- * checks that both agree, to the byte.  Without a layout it is KVT_BAD_INPUT,
+ * checks that both agree, to the byte; sets manifest->pages.  Without a layout it is KVT_BAD_INPUT,
  * and the sentence lists the presets that have this shape.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -247,7 +248,26 @@ char *kvt_manifest_text(const struct kvt_snapshot *snapshot, const char *file,
 			const int64_t *file_shape);
 void kvt_manifest_free(struct kvt_manifest *manifest);
 
+/* The same, written to writer->sidecar_temporary. */
+KVT_MUST_CHECK enum kvt_status
+kvt_sidecar_write(struct kvt_writer *writer, const char *file_dtype, int rank,
+		  const int64_t *file_shape, struct kvt_error *err);
+
+/*
+ * Hands a manifest's snapshot to the reader and lists the manifest among its
+ * files.  The manifest is left empty.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_adopt(struct kvt_reader *reader, struct kvt_manifest *manifest,
+		   struct kvt_error *err);
+
 /* ---- groups in arrays --------------------------------------------------- */
+
+/*
+ * Engines keep some groups in pages larger than their content; a file holds
+ * either those pages, which groups may share, or dense arrays.
+ */
+bool kvt_snapshot_has_pages(const struct kvt_snapshot *snapshot);
 
 /*
  * Where 'box' of a group is if the dense array of its layout, or its pages,
@@ -255,7 +275,7 @@ void kvt_manifest_free(struct kvt_manifest *manifest);
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_piece_init(struct kvt_piece *out, const struct kvt_group *group,
-	       const struct kvt_box *box, int file, int64_t offset,
+	       const struct kvt_box *box, bool pages, int file, int64_t offset,
 	       struct kvt_error *err);
 
 /*
@@ -265,6 +285,23 @@ kvt_piece_init(struct kvt_piece *out, const struct kvt_group *group,
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_file_bytes(int64_t *out, const struct kvt_snapshot *snapshot,
+			bool pages, struct kvt_error *err);
+
+/* A shape for the dense array of a group, or of one plane of two apart. */
+KVT_MUST_CHECK enum kvt_status
+kvt_group_array_shape(int *rank, int64_t shape[8], const struct kvt_group *group,
+		      struct kvt_error *err);
+/* Are keys and values in buffers of their own? */
+bool kvt_layout_apart(const struct kvt_layout *layout);
+
+/*
+ * The same for a file that holds these groups as one array, in elements of
+ * 'dtype' (bytes, if there are pages).  KVT_UNSUPPORTED, with 'name' of the
+ * format, if no single array holds them.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_file_shape(int *rank, int64_t shape[8], const struct kvt_dtype **dtype,
+			const struct kvt_snapshot *snapshot, const char *name,
 			struct kvt_error *err);
 
 /*
@@ -273,6 +310,11 @@ kvt_snapshot_file_bytes(int64_t *out, const struct kvt_snapshot *snapshot,
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_flats_whole(struct kvt_flat *flats, const struct kvt_snapshot *snapshot,
-		int file, int64_t offset, struct kvt_error *err);
+		bool pages, int file, int64_t offset, struct kvt_error *err);
+
+/* The same for one group with a tensor of its own. */
+KVT_MUST_CHECK enum kvt_status
+kvt_flat_whole(struct kvt_flat *flat, const struct kvt_group *group, bool pages,
+	       int file, int64_t offset, struct kvt_error *err);
 
 #endif

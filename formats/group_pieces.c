@@ -45,9 +45,17 @@ static bool has_gaps(const struct kvt_group *group)
 				     content != group->page_bytes);
 }
 
+bool kvt_snapshot_has_pages(const struct kvt_snapshot *snapshot)
+{
+	for (int g = 0; g < snapshot->ngroups; g++)
+		if (has_gaps(&snapshot->group[g]))
+			return true;
+	return false;
+}
+
 enum kvt_status kvt_piece_init(struct kvt_piece *out, const struct kvt_group *group,
-			       const struct kvt_box *box, int file, int64_t offset,
-			       struct kvt_error *err)
+			       const struct kvt_box *box, bool pages, int file,
+			       int64_t offset, struct kvt_error *err)
 {
 	struct kvt_box whole = kvt_box_whole(&group->shape);
 	struct kvt_piece piece = { .file = file, .box = *box };
@@ -56,14 +64,14 @@ enum kvt_status kvt_piece_init(struct kvt_piece *out, const struct kvt_group *gr
 	if ((status = kvt_layout_views(&piece.views, &group->layout, &whole,
 				       group->shape.elem, err)))
 		return status;
-	if (has_gaps(group) && (status = spread_pages(&piece.views, group, err)))
+	if (pages && (status = spread_pages(&piece.views, group, err)))
 		return status;
 	if ((status = kvt_views_narrow(&piece.views, &piece.views, box, err)))
 		return status;
+	if (pages)
+		offset += group->page_offset;
 	for (int i = 0; i < piece.views.count; i++)
-		if (__builtin_add_overflow(piece.views.view[i].offset,
-					   offset + (has_gaps(group) ?
-						     group->page_offset : 0),
+		if (__builtin_add_overflow(piece.views.view[i].offset, offset,
 					   &piece.views.view[i].offset))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"group %s: offset %lld overflows", group->id,
@@ -97,14 +105,13 @@ static enum kvt_status page_file_bytes(int64_t *out,
 
 enum kvt_status kvt_snapshot_file_bytes(int64_t *out,
 					const struct kvt_snapshot *snapshot,
-					struct kvt_error *err)
+					bool pages, struct kvt_error *err)
 {
 	int64_t nbytes = 0, dense;
 	enum kvt_status status;
 
-	for (int g = 0; g < snapshot->ngroups; g++)
-		if (has_gaps(&snapshot->group[g]))
-			return page_file_bytes(out, snapshot, err);
+	if (pages)
+		return page_file_bytes(out, snapshot, err);
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		if ((status = kvt_shape_nbytes(&dense, &snapshot->group[g].shape, err)))
 			return status;
@@ -116,23 +123,132 @@ enum kvt_status kvt_snapshot_file_bytes(int64_t *out,
 	return KVT_OK;
 }
 
+enum kvt_status kvt_flat_whole(struct kvt_flat *flat, const struct kvt_group *group,
+			       bool pages, int file, int64_t offset,
+			       struct kvt_error *err)
+{
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	struct kvt_piece piece;
+	enum kvt_status status;
+
+	if ((status = kvt_piece_init(&piece, group, &box, pages, file, offset, err)))
+		return status;
+	return kvt_flat_add(flat, &piece, err);
+}
+
 enum kvt_status kvt_flats_whole(struct kvt_flat *flats,
-				const struct kvt_snapshot *snapshot, int file,
-				int64_t offset, struct kvt_error *err)
+				const struct kvt_snapshot *snapshot, bool pages,
+				int file, int64_t offset, struct kvt_error *err)
 {
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		const struct kvt_group *group = &snapshot->group[g];
-		struct kvt_box box = kvt_box_whole(&group->shape);
-		struct kvt_piece piece;
 		enum kvt_status status;
 		int64_t dense;
 
-		if ((status = kvt_piece_init(&piece, group, &box, file, offset, err)) ||
-		    (status = kvt_flat_add(&flats[g], &piece, err)) ||
+		if ((status = kvt_flat_whole(&flats[g], group, pages, file, offset, err)) ||
 		    (status = kvt_shape_nbytes(&dense, &group->shape, err)))
 			return status;
-		if (!has_gaps(group))
+		if (!pages)
 			offset += dense;
 	}
 	return KVT_OK;
+}
+
+/* ---- shapes of files ---------------------------------------------------- */
+
+/* As the engine has them: a page of one layer is one run of bytes. */
+static int page_shape(int64_t shape[8], const struct kvt_group *group)
+{
+	const int64_t pages[5] = { group->shape.n[KVT_AXIS_L],
+				   group->shape.n[KVT_AXIS_B], 1, 1, group->page_bytes };
+
+	for (int i = 0; i < 5; i++)
+		shape[i] = pages[i];
+	return 5;
+}
+
+/* Extent of the i-th part of an order, as a view of the group has it. */
+static int64_t part_extent(const struct kvt_order *order, int i,
+			   const struct kvt_view *view)
+{
+	const struct kvt_part *part = &order->part[i];
+
+	for (int j = 0; j < view->nfactors; j++) {
+		const struct kvt_factor *f = &view->factor[j];
+
+		if (f->axis == part->axis && (f->div > 1) == (part->kind == KVT_OUTER))
+			return f->n;
+	}
+	return 1;
+}
+
+bool kvt_layout_apart(const struct kvt_layout *layout)
+{
+	const struct kvt_order *order = &layout->plane[0];
+
+	for (int i = 0; i < order->nparts; i++)
+		if (order->part[i].axis == KVT_AXIS_K)
+			return false;
+	return layout->nplanes == 2;
+}
+
+enum kvt_status kvt_group_array_shape(int *rank, int64_t shape[8],
+				      const struct kvt_group *group,
+				      struct kvt_error *err)
+{
+	const struct kvt_order *order = &group->layout.plane[0];
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	bool joined = group->layout.nplanes == 2 && !kvt_layout_apart(&group->layout);
+	struct kvt_views views;
+	enum kvt_status status;
+	int64_t left = -1;
+
+	if ((status = kvt_layout_views(&views, &group->layout, &box,
+				       group->shape.elem, err)))
+		return status;
+	*rank = 0;
+	for (int i = 0; i < order->nparts; i++) {
+		enum kvt_axis axis = order->part[i].axis;
+		/* views of joined planes have lost their K */
+		int64_t n = axis == KVT_AXIS_K ? group->shape.n[axis] :
+						 part_extent(order, i, &views.view[0]);
+
+		if (left >= 0) {
+			left *= n;	/* behind K the planes have no common axes */
+			continue;
+		}
+		if (n != 1 || (axis != KVT_AXIS_K &&
+			       (axis != KVT_AXIS_H || group->kind != KVT_MLA)))
+			shape[(*rank)++] = n;
+		if (joined && axis == KVT_AXIS_K)
+			left = 1;
+	}
+	if (left >= 0)
+		shape[(*rank)++] = left;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_snapshot_file_shape(int *rank, int64_t shape[8],
+					const struct kvt_dtype **dtype,
+					const struct kvt_snapshot *snapshot,
+					const char *name, struct kvt_error *err)
+{
+	const struct kvt_group *group = &snapshot->group[0];
+
+	if (kvt_snapshot_has_pages(snapshot)) {
+		*rank = page_shape(shape, group);
+		*dtype = kvt_dtype_find("uint8");
+		return KVT_OK;
+	}
+	if (snapshot->ngroups > 1)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s holds one array, not %d groups; "
+				"use safetensors or hdf5", name, snapshot->ngroups);
+	if (kvt_layout_apart(&group->layout))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s holds one array, and layout %s has keys and values "
+				"in two; use safetensors or hdf5", name,
+				kvt_layout_string(&group->layout).s);
+	*dtype = group->dtype;
+	return kvt_group_array_shape(rank, shape, group, err);
 }

@@ -404,13 +404,39 @@ static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name
 	return KVT_OK;
 }
 
+/* Pages with gaps, or dense arrays: the size tells, where they differ. */
+static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = &manifest->snapshot;
+	enum kvt_status status;
+	int64_t dense, pages;
+
+	if ((status = kvt_snapshot_file_bytes(&dense, s, false, err)))
+		return status;
+	manifest->pages = false;
+	if (dense == array->nbytes)
+		return KVT_OK;
+	if (!kvt_snapshot_has_pages(s))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld bytes of data, "
+				"but layout, sizes and type make %lld",
+				array->name, LL(array->nbytes), LL(dense));
+	if ((status = kvt_snapshot_file_bytes(&pages, s, true, err)))
+		return status;
+	if (pages != array->nbytes)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld bytes of data, but its pages have %lld",
+				array->name, LL(array->nbytes), LL(pages));
+	manifest->pages = true;
+	return KVT_OK;
+}
+
 enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
-				 const struct kvt_array *array,
-				 struct kvt_error *err)
+				 const struct kvt_array *array, struct kvt_error *err)
 {
 	struct kvt_snapshot *s = &manifest->snapshot;
 	enum kvt_status status;
-	int64_t nbytes;
 
 	if (!manifest->has_layout)
 		return no_layout(manifest, array, err);
@@ -421,12 +447,7 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 						&s->parallel, array->name, err)))
 			return status;
 	}
-	if ((status = check_shape(manifest, array, err)) ||
-	    (status = kvt_snapshot_file_bytes(&nbytes, s, err)))
+	if ((status = check_shape(manifest, array, err)))
 		return status;
-	if (nbytes != array->nbytes)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld bytes of data, but layout, sizes and type make %lld",
-				array->name, LL(array->nbytes), LL(nbytes));
-	return KVT_OK;
+	return fit_bytes(manifest, array, err);
 }

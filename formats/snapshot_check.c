@@ -58,30 +58,6 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct kvt_error
 	return KVT_OK;
 }
 
-/* An axis that a plane does not name has extent 1 there. */
-static enum kvt_status check_axes(const struct kvt_group *g, struct kvt_error *err)
-{
-	const struct kvt_layout *layout = &g->layout;
-
-	if (layout->nplanes < 1 || layout->nplanes > 2)
-		return kvt_fail(err, KVT_BAD_INPUT, "group %s: no layout", g->id);
-	for (int i = 0; i < layout->nplanes; i++)
-		for (int a = 0; a < KVT_NAXES; a++) {
-			bool named = false;
-
-			for (int j = 0; j < layout->plane[i].nparts; j++)
-				named |= layout->plane[i].part[j].axis == (enum kvt_axis)a;
-			if (named || g->shape.n[a] == 1 ||
-			    (a == KVT_AXIS_K && layout->nplanes == 2))
-				continue;
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"group %s: %s extent is %lld, but layout %s has no such axis",
-					g->id, kvt_axis_name(a), LL(g->shape.n[a]),
-					kvt_layout_string(layout).s);
-		}
-	return KVT_OK;
-}
-
 static enum kvt_status check_layout(const struct kvt_group *g, struct kvt_error *err)
 {
 	struct kvt_box box = kvt_box_whole(&g->shape);
@@ -90,6 +66,8 @@ static enum kvt_status check_layout(const struct kvt_group *g, struct kvt_error 
 	struct kvt_error why;
 	int64_t content;
 
+	if (g->layout.nplanes < 1 || g->layout.nplanes > 2)
+		return kvt_fail(err, KVT_BAD_INPUT, "group %s: no layout", g->id);
 	if (kvt_layout_views(&views, &g->layout, &box, g->shape.elem, &why))
 		return kvt_fail(err, KVT_BAD_INPUT, "group %s: layout %s: %s", g->id,
 				kvt_layout_string(&g->layout).s, why.text);
@@ -280,7 +258,6 @@ static enum kvt_status check_group(const struct kvt_snapshot *s, int index,
 				"null block is %lld, group %s has %lld blocks",
 				LL(s->null_block), g->id, LL(g->shape.n[KVT_AXIS_B]));
 	if ((status = check_extents(g, err)) ||
-	    (status = check_axes(g, err)) ||
 	    (status = check_layout(g, err)) ||
 	    (status = check_heads(g, &s->parallel, err)) ||
 	    (status = check_components(g, err)))

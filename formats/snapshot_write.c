@@ -413,6 +413,16 @@ const char *kvt_writer_temporary(const struct kvt_writer *writer)
 	return writer->temporary && !writer->committed ? writer->temporary : "";
 }
 
+const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer)
+{
+	return &writer->snapshot;
+}
+
+const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer)
+{
+	return &writer->format->info;
+}
+
 const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int group)
 {
 	return writer->tiling[group].nbytes ? &writer->tiling[group] : NULL;
@@ -421,16 +431,6 @@ const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int 
 const char *kvt_writer_format(const struct kvt_writer *writer)
 {
 	return writer->format->info.name;
-}
-
-const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer)
-{
-	return &writer->format->info;
-}
-
-const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer)
-{
-	return &writer->snapshot;
 }
 
 static enum kvt_status no_group(struct kvt_error *err, const struct kvt_writer *w,
