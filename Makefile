@@ -61,8 +61,10 @@ CORETEST   := $(call bins,tests/unit/lib/test_*.c)
 FORMATTEST := $(call bins,tests/unit/formats/test_*.c)
 FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
+# A Python file of tests/ that can be run is a test; the others are modules.
 TESTS   := $(B)/check_kernels $(CORETEST) $(FORMATTEST) \
-	   $(sort $(wildcard tests/cli/*.bats tests/check_*.sh tests/oracle_*.py tests/interop/check_*))
+	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
+	   $(shell find tests -name '*.py' -perm -u+x))
 
 # ---- build -------------------------------------------------------------------
 
