@@ -218,7 +218,8 @@ static void merge(const struct summing *sum, const struct local *local,
 
 	for (int s = 0; s < DIGEST_NSCOPES; s++) {
 		for (int64_t i = 0; i < nl * g->nheads; i++) {
-			kvt_digest_add(&g->head[s][l0 * g->nheads + i], &local->head[s][i]);
+			kvt_digest_add(&g->head[s][l0 * g->nheads + i],
+				       &local->head[s][i]);
 			kvt_digest_add(&sum->out->whole[s], &local->head[s][i]);
 		}
 		for (int64_t i = 0; i < nb; i++)

@@ -117,7 +117,8 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 	if (r->dry_run)
 		return report_plan(r, t, err);
 	if (r->verify && !info->reads)
-		return kvt_fail(err, KVT_USAGE, "--verify needs a format that can be read, not %s",
+		return kvt_fail(err, KVT_USAGE,
+				"--verify needs a format that can be read, not %s",
 				info->name);
 	if ((status = transform_run(t, err)) ||
 	    (status = kvt_commit(t->writer, err)) ||

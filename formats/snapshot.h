@@ -43,7 +43,7 @@ struct kvt_group {
 	int64_t total_heads;		/* of the model */
 	int64_t head_start;		/* first head of this rank */
 	int64_t replication;		/* ranks that hold the same heads; 1 */
-	int64_t page_bytes;		/* of a block of a layer in the engine; 0: dense */
+	int64_t page_bytes;		/* a block of a layer in the engine; 0: dense */
 	int64_t page_offset;		/* of this group's content inside that page */
 	int64_t window;			/* sliding window in tokens; 0: none */
 	int ncomponents;
