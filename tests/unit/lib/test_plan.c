@@ -20,7 +20,7 @@ static struct kvt_plans plans_of(const char *src, const char *dst,
 	struct kvt_box box = kvt_box_whole(shape);
 	struct kvt_error err = { "" };
 	struct kvt_shape part = *shape;
-	struct kvt_plans plans;
+	struct kvt_plans plans = { .count = 0 };
 
 	box.begin[KVT_AXIS_H] = heads[0];
 	box.end[KVT_AXIS_H] = heads[1];
