@@ -375,7 +375,9 @@ void kvt_plan_walk_next(struct kvt_plan_walk *walk);
 
 /*
  * Proof that the plans write every byte of [0, nbytes) of the destination
- * exactly once and nothing else.  KVT_MISMATCH names what is wrong.
+ * exactly once and nothing else.  KVT_MISMATCH names what is wrong.  Keys and
+ * values must lie one behind the other or alternate evenly, as all layouts
+ * place them; what else might fit together is refused.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_plans_cover(const struct kvt_plans *plans, int64_t nbytes,

@@ -20,7 +20,7 @@ static struct kvt_plans plans_of(const char *src, const char *dst,
 	struct kvt_box box = kvt_box_whole(shape);
 	struct kvt_error err = { "" };
 	struct kvt_shape part = *shape;
-	struct kvt_plans plans;
+	struct kvt_plans plans = { .count = 0 };
 
 	box.begin[KVT_AXIS_H] = heads[0];
 	box.end[KVT_AXIS_H] = heads[1];
@@ -197,7 +197,8 @@ static struct part_case {
 	  { .nloops = 1, .n = { 5 }, .src_stride = { 9 }, .dst_stride = { 8 }, .run = 8 },
 	  1, { 40 } },
 	{ "ten entries in three parts",
-	  { .nloops = 1, .n = { 10 }, .src_stride = { 9 }, .dst_stride = { 8 }, .run = 8 },
+	  { .nloops = 1, .n = { 10 }, .src_stride = { 9 }, .dst_stride = { 8 },
+	    .run = 8 },
 	  3, { 24, 24, 32 } },
 	{ "one entry each",
 	  { .nloops = 1, .n = { 4 }, .src_stride = { 9 }, .dst_stride = { 8 }, .run = 8 },
@@ -261,7 +262,8 @@ int main(void)
 		tests[n++] = (struct CMUnitTest){ .name = cases[i].what,
 			.test_func = test_plan, .initial_state = &cases[i] };
 	for (int i = 0; i < 6; i++) {
-		snprintf(names[i], sizeof(names[i]), "runs of one block from %s", packed[i]);
+		snprintf(names[i], sizeof(names[i]), "runs of one block from %s",
+			 packed[i]);
 		tests[n++] = (struct CMUnitTest){ .name = names[i],
 			.test_func = test_runs, .initial_state = &sources[i] };
 	}
