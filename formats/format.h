@@ -242,6 +242,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_fit(struct kvt_manifest *manifest, const struct kvt_array *array,
 		 struct kvt_error *err);
 
+/* Sets an extent, or checks it against what was said before. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis, int64_t n,
+		    const char *what, const char *name, struct kvt_error *err);
+
 /* Text of a manifest for a snapshot, malloc()ed; NULL when out of memory. */
 char *kvt_manifest_text(const struct kvt_snapshot *snapshot, const char *file,
 			const char *file_dtype, int rank,

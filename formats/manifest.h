@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.h - what the files that read manifests share; for manifest*.c only */
+/* manifest.h - building up what is known of a group, from whatever says something */
 #ifndef KVT_MANIFEST_H
 #define KVT_MANIFEST_H
 
@@ -24,11 +24,6 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_finish_group(struct kvt_group *group,
 			  const struct kvt_parallel *parallel, const char *name,
 			  struct kvt_error *err);
-
-/* Sets an extent, or checks it against what was said before. */
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis, int64_t n,
-		    const char *what, const char *name, struct kvt_error *err);
 
 /* Hints fill, or contradict. */
 KVT_MUST_CHECK enum kvt_status

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* folder_generation.c - which shape of a connector's tensors is which */
+#include "formats/folder.h"
+
+#include <string.h>
+
+enum { VLLM_2025, VLLM_2026_05, VLLM_2026_07, VLLM_MLA, NGENERATIONS };
+
+static const struct kvt_generation generations[NGENERATIONS] = {
+	[VLLM_2025]    = { "vllm-2025",    "LKBSHD", "[2, T, H*D]",  3 },
+	[VLLM_2026_05] = { "vllm-2026-05", "LBSKHD", "[T, 2, H, D]", 4 },
+	[VLLM_2026_07] = { "vllm-2026-07", "LBSHC",  "[T, H, 2*D]",  3 },
+	[VLLM_MLA]     = { "vllm-mla",     "LBSC",   "[T, C]",       2 },
+};
+
+const struct kvt_generation *kvt_generation_at(int i)
+{
+	return i >= 0 && i < NGENERATIONS ? &generations[i] : NULL;
+}
+
+const struct kvt_generation *kvt_generation_find(const char *preset)
+{
+	for (int i = 0; i < NGENERATIONS; i++)
+		if (!strcmp(generations[i].preset, preset))
+			return &generations[i];
+	return NULL;
+}
+
+/* ---- tokens and blocks -------------------------------------------------- */
+
+const struct kvt_source *kvt_source_of(const struct kvt_folder *o, int64_t r, int64_t l)
+{
+	return &o->source[r * o->layers.count + l];
+}
+
+int kvt_folder_token_axis(const struct kvt_folder *o)
+{
+	return o->generation == &generations[VLLM_2025];
+}
+
+int64_t kvt_folder_ntokens(const struct kvt_folder *o, int64_t r)
+{
+	return kvt_source_of(o, r, 0)->tensor.shape[kvt_folder_token_axis(o)];
+}
+
+int64_t kvt_folder_nblocks(const struct kvt_folder *o, int64_t r)
+{
+	int64_t n = kvt_folder_ntokens(o, r);
+
+	return n / o->block_size + (n % o->block_size != 0);
+}
+
+/* ---- which generation --------------------------------------------------- */
+
+static enum kvt_status asked_generation(struct kvt_folder *o)
+{
+	const char *names[2] = { o->hints->format, o->hints->layout };
+	struct kvt_layout asked, layout;
+	enum kvt_status status;
+
+	for (int i = 0; i < 2 && !o->generation; i++)
+		if (names[i])
+			o->generation = kvt_generation_find(names[i]);
+	if (!o->hints->layout || kvt_generation_find(o->hints->layout))
+		return KVT_OK;
+	if ((status = kvt_layout_parse(&asked, o->hints->layout, o->err)))
+		return status;
+	for (int i = 0; i < NGENERATIONS; i++) {
+		status = kvt_layout_parse(&layout, generations[i].layout, o->err);
+		if (status || !kvt_layout_equal(&asked, &layout))
+			continue;
+		if (o->generation && o->generation != &generations[i])
+			break;
+		o->generation = &generations[i];
+		return KVT_OK;
+	}
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: holds tokens in order, which layout %s does not describe%s%s",
+			o->path, kvt_layout_string(&asked).s,
+			o->generation ? "; it was said to be " : "",
+			o->generation ? o->generation->preset : "");
+}
+
+/*
+ * [2, T, H*D] and [T, H, 2*D] are both three numbers.  The first begins with 2;
+ * the other does too if it holds two tokens, but connectors write whole blocks
+ * only, and the number of heads is the same in all requests.
+ */
+static enum kvt_status guess_rank3(struct kvt_folder *o)
+{
+	const int64_t *first = kvt_source_of(o, 0, 0)->tensor.shape;
+	bool all2 = true, vary = false, whole = true;
+
+	for (int64_t r = 0; r < o->requests.count; r++) {
+		const int64_t *shape = kvt_source_of(o, r, 0)->tensor.shape;
+
+		all2 &= shape[0] == 2;
+		vary |= shape[1] != first[1];
+		whole &= shape[1] % o->block_size == 0;
+	}
+	if (all2 && (vary || (whole && 2 % o->block_size))) {
+		o->generation = &generations[VLLM_2025];
+		return KVT_OK;
+	}
+	if (all2)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: shape 2 x %lld x %lld may be vllm-2025 %s or vllm-2026-07 %s of two tokens; give --format",
+				o->path, (long long)first[1], (long long)first[2],
+				generations[VLLM_2025].shape,
+				generations[VLLM_2026_07].shape);
+	if (first[1] == 2 && o->hints->heads != 2)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: in shape %lld x 2 x %lld the 2 may be keys and values or two heads; give --format vllm-2026-07 or --heads 2",
+				o->path, (long long)first[0], (long long)first[2]);
+	o->generation = &generations[VLLM_2026_07];
+	return KVT_OK;
+}
+
+enum kvt_status kvt_folder_choose(struct kvt_folder *o)
+{
+	int rank = kvt_source_of(o, 0, 0)->tensor.rank;
+	enum kvt_status status;
+
+	if ((status = asked_generation(o)))
+		return status;
+	if (!o->generation && rank == 3)
+		status = guess_rank3(o);
+	else if (!o->generation && (rank == 2 || rank == 4))
+		o->generation = &generations[rank == 2 ? VLLM_MLA : VLLM_2026_05];
+	if (status)
+		return status;
+	if (!o->generation || o->generation->rank != rank)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tensors have %d axes, expected %d%s%s", o->path, rank,
+				o->generation ? o->generation->rank : 3,
+				o->generation ? " for " : "",
+				o->generation ? o->generation->preset : "");
+	return KVT_OK;
+}
+
+/* ---- widths ------------------------------------------------------------- */
+
+enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
+{
+	const int64_t *shape = kvt_source_of(o, 0, 0)->tensor.shape;
+	int64_t *n = group->shape.n, heads = o->hints->heads;
+	int which = (int)(o->generation - generations);
+
+	if (which == VLLM_2025) {
+		if (shape[0] != 2)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: vllm-2025 is %s, but the first extent is %lld",
+					o->path, o->generation->shape, (long long)shape[0]);
+		if (!heads && o->hints->head_dim > 0 && shape[2] % o->hints->head_dim == 0)
+			heads = shape[2] / o->hints->head_dim;
+		if (heads < 1 || shape[2] % heads)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: %lld elements a token are not %lld heads; give --heads",
+					o->path, (long long)shape[2], (long long)heads);
+		n[KVT_AXIS_H] = heads;
+		n[KVT_AXIS_D] = shape[2] / heads;
+	} else if (which == VLLM_2026_05) {
+		if (shape[1] != 2)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: vllm-2026-05 is %s, but the second extent is %lld",
+					o->path, o->generation->shape, (long long)shape[1]);
+		n[KVT_AXIS_H] = shape[2];
+		n[KVT_AXIS_D] = shape[3];
+	} else if (which == VLLM_2026_07) {
+		if (shape[2] % 2)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: content of %lld elements is no key and value",
+					o->path, (long long)shape[2]);
+		n[KVT_AXIS_H] = shape[1];
+		n[KVT_AXIS_D] = shape[2] / 2;
+	} else {
+		n[KVT_AXIS_H] = 1;
+		n[KVT_AXIS_D] = shape[1];
+	}
+	n[KVT_AXIS_K] = which == VLLM_MLA ? 1 : 2;
+	return KVT_OK;
+}
