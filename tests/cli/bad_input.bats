@@ -177,7 +177,7 @@ refused() {
 		one_sentence
 		cmp in.npy "$nhd"
 	done
-	run kvtool relayout --to hnd -f -o symbolic.npy symbolic.npy
+	run kvtool relayout --to hnd -f -o symbolic.npy --manifest in.json symbolic.npy
 	[ "$status" = 2 ]
 	cmp in.npy "$nhd"
 	only in.npy in.json symbolic.npy hard.npy folder
