@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154	# names for and from the others
 # dumps.bash - dumps to work on, and what the tests of writers ask again and again
+# (loaded after common.bash)
+
+# An empty folder: bats keeps files of its own in the one above.
+setup() {
+	mkdir "$BATS_TEST_TMPDIR/here" && cd "$BATS_TEST_TMPDIR/here" || return 1
+	unset NO_COLOR COLUMNS
+	export LC_ALL=C TERM=dumb
+}
 
 nhd=$kv/s260k/paged_bs16/packed_nhd.bf16.npy
 hnd=$kv/s260k/paged_bs16/packed_hnd.bf16.npy

@@ -54,11 +54,24 @@ load dumps
 
 @test "relayout refuses what is no order" {
 	local to
-	for to in "" LBSH LBSHCC LBSHKC XYZ "L B S H D" rfc:0,1,2,3 rfc:0,1,2,3,3 \
-		rfc:0,1,2,3,5 rfc: vllm:a "K:L B S H D" "L B H D/0 S D%0" "L B H D/8 S D%4 K"; do
+	for to in "" LBSH LBSHCC LBSHKC XYZ rfc:0,1,2,3,3 rfc:0,1,2,3,5 rfc: vllm:a \
+		"K:L B S H D" "L B H D/0 S D%0" "L B H D/8 S D%4 K"; do
 		run -2 --separate-stderr kvtool relayout --to "$to" -o out.npy "$nhd"
 		one_sentence
 	done
+	only
+}
+
+@test "relayout refuses a tuple that belongs to one backend and version" {
+	run -3 --separate-stderr kvtool relayout --to rfc:0,1,2,3 -o out.npy "$nhd"
+	one_sentence
+	only
+}
+
+@test "relayout does not drop the values of keys and values" {
+	run --separate-stderr kvtool relayout --to "L B S H D" -o out.npy "$nhd"
+	[ "$status" = 3 ] || [ "$status" = 4 ]
+	one_sentence
 	only
 }
 
@@ -121,8 +134,18 @@ load dumps
 }
 
 @test "relayout keeps within little memory and writes the same" {
-	run -0 kvtool relayout --to rocm-paged -o much.npy "$nhd"
-	run -0 kvtool relayout --mem-limit 1M --to rocm-paged -o little.npy "$nhd"
+	local big=(--layout nhd --dtype bf16 --layers 4 --block-size 16 --heads 8 --head-dim 128)
+	/usr/bin/python3 -c '
+import random, sys
+sys.stdout.buffer.write(random.Random(5).randbytes(32 << 20))' >big.bin
+	run -0 kvtool relayout "${big[@]}" --to rocm-paged -o much.npy big.bin
+	# peak memory in KiB, libraries included
+	run -0 /usr/bin/python3 -c '
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' \
+		"$KVTOOL" relayout "${big[@]}" --mem-limit 4M --to rocm-paged -o little.npy big.bin
+	[ "$output" -lt 24000 ] || { echo "$output KiB"; return 1; }
 	cmp much.npy little.npy
 }
 
