@@ -16,31 +16,37 @@ static const struct kvt_group *to_group(const struct transform *t, int g)
 	return &kvt_writer_snapshot(t->writer)->group[g];
 }
 
-static int64_t count_runs(const struct kvt_plans *plans)
+/* Of all units together: a key and a value tile, or one box. */
+static int64_t count_runs(const struct group_step *step)
 {
 	int64_t runs = 0;
 
-	for (int i = 0; i < plans->count; i++)
-		runs += kvt_plan_nruns(&plans->plan[i]);
+	for (int u = 0; u < step->nunits; u++)
+		for (int i = 0; i < step->unit[u].plans.count; i++)
+			runs += kvt_plan_nruns(&step->unit[u].plans.plan[i]);
 	return runs;
 }
 
 /* The shortest run of a unit: what the copy is as slow as. */
-static int64_t shortest_run(const struct kvt_plans *plans)
+static int64_t shortest_run(const struct group_step *step)
 {
-	int64_t run = plans->plan[0].run;
+	int64_t shortest = step->unit[0].plans.plan[0].run;
 
-	for (int i = 1; i < plans->count; i++)
-		if (plans->plan[i].run < run)
-			run = plans->plan[i].run;
-	return run;
+	for (int u = 0; u < step->nunits; u++)
+		for (int i = 0; i < step->unit[u].plans.count; i++)
+			if (step->unit[u].plans.plan[i].run < shortest)
+				shortest = step->unit[u].plans.plan[i].run;
+	return shortest;
 }
 
 static const char *how(const struct group_step *step)
 {
-	return step->moves  ? "stored tiles move undecoded" :
-	       step->ntiles ? "decode, permute, encode" :
-			      "permute";
+	int64_t moving = tiles_that_move(step);
+
+	return !step->ntiles		? "permute" :
+	       moving == step->ntiles	? "stored tiles move undecoded" :
+	       moving			? "half of the stored tiles move undecoded" :
+					  "decode, permute, encode";
 }
 
 /* ---- text --------------------------------------------------------------- */
@@ -60,9 +66,9 @@ static void print_group(const struct transform *t, int g)
 	       (long long)step->cut.nboxes, (long long)step->cut.layers,
 	       (long long)step->cut.blocks, human_size(step->cut.box_bytes).s);
 	printf("  copy       %lld runs of %lld bytes or more in a %s, each byte once\n",
-	       (long long)count_runs(&step->plans),
-	       (long long)shortest_run(&step->plans),
-	       step->ntiles ? "tile" : "box");
+	       (long long)count_runs(step),
+	       (long long)shortest_run(step),
+	       !step->ntiles ? "box" : step->nunits == 2 ? "pair of tiles" : "tile");
 }
 
 /* ---- JSON --------------------------------------------------------------- */
@@ -80,10 +86,10 @@ static void put_group(struct json_out *out, json_t *groups,
 		      kvt_layout_string(&to_group(t, g)->layout).s);
 	json_put_int(out, o, "data_bytes", step->data_bytes);
 	json_put_int(out, o, "tiles", step->ntiles);
-	json_put_bool(out, o, "tiles_move_undecoded", step->moves);
+	json_put_int(out, o, "tiles_moved", tiles_that_move(step));
 	json_put_int(out, o, "boxes", step->cut.nboxes);
-	json_put_int(out, o, "runs_per_unit", count_runs(&step->plans));
-	json_put_int(out, o, "shortest_run_bytes", shortest_run(&step->plans));
+	json_put_int(out, o, "runs_per_unit", count_runs(step));
+	json_put_int(out, o, "shortest_run_bytes", shortest_run(step));
 }
 
 static enum kvt_status print_json(const struct rewrite *r,
@@ -137,8 +143,10 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 		nbytes += t->step[g].data_bytes;
 	printf("%s: %s, %s of data", r->output,
 	       human_layout(&to_group(t, 0)->layout).s, human_size(nbytes).s);
-	if (t->step[0].moves)
-		printf(", %lld tiles moved undecoded", (long long)t->step[0].ntiles);
+	if (tiles_that_move(&t->step[0]))
+		printf(", %lld of %lld tiles moved undecoded",
+		       (long long)tiles_that_move(&t->step[0]),
+		       (long long)t->step[0].ntiles);
 	printf("%s\n", r->verify ? ", verified equal" : "");
 	return KVT_OK;
 }

@@ -197,8 +197,19 @@ static enum kvt_status recode_tile(struct worker *worker, void *context,
 	    (status = kvt_decode(worker->spare, &stored, x->src_tiling,
 				 worker->scratch, err)))
 		return status;
-	kvt_cpu_copy_all(worker->tile, worker->spare, &x->t->step[x->group].plans);
+	kvt_cpu_copy_all(worker->tile, worker->spare,
+			 &unit_at(&x->t->step[x->group], begin)->plans);
 	return encode_tile(worker, m, begin, err);
+}
+
+static enum kvt_status same_tile(struct worker *worker, void *context,
+				 const int64_t begin[KVT_NAXES],
+				 struct kvt_error *err)
+{
+	const struct moving *m = context;
+	const struct unit *unit = unit_at(&m->x->t->step[m->x->group], begin);
+
+	return (unit->moves ? move_tile : recode_tile)(worker, context, begin, err);
 }
 
 /* A tile of the destination, gathered from the dense box. */
@@ -239,8 +250,7 @@ static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
 {
 	const struct transfer *x = m->x;
 	const struct group_step *step = &x->t->step[x->group];
-	tile_fn *fn = step->moves ? move_tile :
-		      step->direct ? recode_tile : gather_tile;
+	tile_fn *fn = step->direct ? same_tile : gather_tile;
 	enum kvt_status status = KVT_OK;
 
 	if (m->cells && !step->make_cells)

@@ -6,18 +6,36 @@
 
 #include "cli/transfer_box.h"
 
-/* One unit of work: a tile where both sides have the same ones, else a box. */
-static struct kvt_box unit_of(const struct transform *t, int group)
+/*
+ * One unit of work: a tile where the destination has them, else a box.  Keys and
+ * values may have orders of their own, so each has a unit if it has tiles.
+ */
+static struct kvt_box unit_box(const struct transform *t, int group, int i)
 {
 	const struct kvt_group *from = &kvt_reader_snapshot(t->reader)->group[group];
 	const struct kvt_tiling *tiling = kvt_writer_tiling(t->writer, group);
-	const int64_t origin[KVT_NAXES] = { 0 };
-	struct kvt_box box;
+	const int64_t origin[KVT_NAXES] = { [KVT_AXIS_K] = i };
 
 	if (tiling)
 		return tile_box(tiling, origin);
-	box = cut_box(&t->step[group].cut, 0);
-	return t->step[group].cut.nboxes ? box : kvt_box_whole(&from->shape);
+	if (t->step[group].cut.nboxes)
+		return cut_box(&t->step[group].cut, 0);
+	return kvt_box_whole(&from->shape);
+}
+
+const struct unit *unit_at(const struct group_step *step,
+			   const int64_t begin[KVT_NAXES])
+{
+	return &step->unit[step->nunits == 2 && begin[KVT_AXIS_K] > 0];
+}
+
+int64_t tiles_that_move(const struct group_step *step)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < step->nunits; i++)
+		n += step->unit[i].moves ? step->ntiles / step->nunits : 0;
+	return n;
 }
 
 static bool same_extents(const struct kvt_tiling *a, const struct kvt_tiling *b)
@@ -42,21 +60,21 @@ static int64_t count_tiles(const struct kvt_shape *shape,
 }
 
 /* The plan of one unit from the source's order to the destination's, proven. */
-static enum kvt_status plan_unit(struct group_step *step,
+static enum kvt_status plan_unit(struct unit *unit,
 				 const struct kvt_layout *to,
 				 const struct kvt_group *from,
-				 const struct kvt_box *unit,
+				 const struct kvt_box *box,
 				 struct kvt_error *err)
 {
 	struct kvt_views dst, src;
 	enum kvt_status status;
 
-	if ((status = kvt_layout_views(&dst, to, unit, from->shape.elem, err)) ||
-	    (status = kvt_layout_views(&src, &from->layout, unit,
+	if ((status = kvt_layout_views(&dst, to, box, from->shape.elem, err)) ||
+	    (status = kvt_layout_views(&src, &from->layout, box,
 				       from->shape.elem, err)) ||
-	    (status = kvt_plans_init(&step->plans, &dst, &src, err)))
+	    (status = kvt_plans_init(&unit->plans, &dst, &src, err)))
 		return status;
-	return kvt_plans_cover(&step->plans, dst.nbytes, err);
+	return kvt_plans_cover(&unit->plans, dst.nbytes, err);
 }
 
 static enum kvt_status plan_group(struct transform *t, int group,
@@ -68,19 +86,25 @@ static enum kvt_status plan_group(struct transform *t, int group,
 	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer, group);
 	int64_t limit = t->options.mem_limit ? t->options.mem_limit : INT64_MAX;
 	struct group_step *step = &t->step[group];
-	struct kvt_box unit;
 	enum kvt_status status;
 
 	if ((status = kvt_shape_nbytes(&step->data_bytes, &from->shape, err)))
 		return status;
 	step->cut = cut_choose(from, src, &to->layout, dst, limit / 4);
 	step->ntiles = dst ? count_tiles(&from->shape, dst) : 0;
-	unit = unit_of(t, group);
-	if ((status = plan_unit(step, &to->layout, from, &unit, err)))
-		return status;
+	step->nunits = dst && dst->n[KVT_AXIS_K] == 1 &&
+		       from->shape.n[KVT_AXIS_K] == 2 ? 2 : 1;
 	step->direct = same_extents(src, dst);
-	step->moves = step->direct && kvt_tiling_same_codec(src, dst) &&
-		      is_one_run(&step->plans, dst->nbytes);
+	for (int i = 0; i < step->nunits; i++) {
+		struct kvt_box box = unit_box(t, group, i);
+
+		status = plan_unit(&step->unit[i], &to->layout, from, &box, err);
+		if (status)
+			return status;
+		step->unit[i].moves = step->direct &&
+				      kvt_tiling_same_codec(src, dst) &&
+				      is_one_run(&step->unit[i].plans, dst->nbytes);
+	}
 	step->make_cells = kvt_writer_has_cells(t->writer, group) &&
 			   !kvt_reader_has_cells(t->reader, group);
 	return KVT_OK;
@@ -171,7 +195,9 @@ enum kvt_status transform_run(struct transform *t, struct kvt_error *err)
 		struct work work = group_work(t, &ctx);
 		enum kvt_status status;
 
-		work.label = t->step[g].moves ? "moving" : "converting";
+		work.label = t->step[g].ntiles &&
+			     tiles_that_move(&t->step[g]) == t->step[g].ntiles ?
+			     "moving" : "converting";
 		if ((status = pipeline_run(&work, &t->options, err)))
 			return status;
 	}

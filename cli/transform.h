@@ -9,16 +9,28 @@
 
 #include "cli/pipeline.h"
 
+/* What happens to a tile, or to a box where the destination is flat. */
+struct unit {
+	struct kvt_plans plans;
+	bool moves;		/* the stored tile goes over undecoded */
+};
+
 /* What happens to one group; filled by transform_plan(). */
 struct group_step {
 	struct cut cut;
-	bool moves;		/* stored tiles go over undecoded */
 	bool direct;		/* tile to tile, without a box between */
 	bool make_cells;	/* the writer wants cells that the reader lacks */
 	int64_t data_bytes;
 	int64_t ntiles;		/* of the destination; 0: flat */
-	struct kvt_plans plans;	/* of one unit: tile, or box where flat */
+	int nunits;		/* 2 where keys and values have tiles of their own */
+	struct unit unit[2];
 };
+
+/* The unit of the tile at begin[]. */
+const struct unit *unit_at(const struct group_step *step,
+			   const int64_t begin[KVT_NAXES]);
+/* Tiles that move undecoded: none, half, or all of ntiles. */
+int64_t tiles_that_move(const struct group_step *step);
 
 struct transform {
 	struct kvt_reader *reader;
