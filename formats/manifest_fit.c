@@ -404,32 +404,32 @@ static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name
 	return KVT_OK;
 }
 
-/* Pages with gaps, or dense arrays: the size tells, where they differ. */
+/*
+ * Pages, or dense arrays: the size tells.  Where groups fill their common page
+ * without a gap both have one size, and pages are what engines have.
+ */
 static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = &manifest->snapshot;
 	enum kvt_status status;
-	int64_t dense, pages;
+	bool paged = kvt_snapshot_has_pages(s);
+	int64_t dense, pages = -1;
 
-	if ((status = kvt_snapshot_file_bytes(&dense, s, false, err)))
+	if ((status = kvt_snapshot_file_bytes(&dense, s, false, err)) ||
+	    (paged && (status = kvt_snapshot_file_bytes(&pages, s, true, err))))
 		return status;
-	manifest->pages = false;
-	if (dense == array->nbytes)
+	manifest->pages = pages == array->nbytes;
+	if (manifest->pages || dense == array->nbytes)
 		return KVT_OK;
-	if (!kvt_snapshot_has_pages(s))
+	if (!paged)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes of data, "
 				"but layout, sizes and type make %lld",
 				array->name, LL(array->nbytes), LL(dense));
-	if ((status = kvt_snapshot_file_bytes(&pages, s, true, err)))
-		return status;
-	if (pages != array->nbytes)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld bytes of data, but its pages have %lld",
-				array->name, LL(array->nbytes), LL(pages));
-	manifest->pages = true;
-	return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: has %lld bytes of data, but its pages have %lld",
+			array->name, LL(array->nbytes), LL(pages));
 }
 
 enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
