@@ -276,7 +276,7 @@ static int edits(const char *a, const char *b)
 const char *kvt_preset_near(const char *name)
 {
 	const char *nearest = NULL;
-	int least = 3;	/* more than two edits are another word */
+	int least = 3;	/* as many edits turn "abc" into "mla" */
 
 	if (strlen(name) > MAX_NAME)
 		return NULL;
@@ -287,8 +287,7 @@ const char *kvt_preset_near(const char *name)
 		if (strlen(preset) > MAX_NAME)
 			continue;
 		n = edits(name, preset);
-		/* "abc" is not a misspelling of "mla" */
-		if (n < least && n < (int)strlen(preset)) {
+		if (n < least) {
 			nearest = preset;
 			least = n;
 		}

@@ -56,18 +56,19 @@ static inline void tokens_split(struct tokens *k, const struct random_shape *sha
 
 	for (int i = 0; i < k->count; i++) {
 		bool is_s = !strcmp(k->t[i], "S"), is_d = !strcmp(k->t[i], "D");
-		int at, which = random_below(seed, 4);
+		int at, which = random_below(seed, 4), flip = random_below(seed, 2);
 		const char *const *pair = parts[is_d ? which + 4 : which];
 
 		if ((!is_s && !is_d) || random_below(seed, 2) ||
 		    (is_s ? shape->s : shape->d) % split[which])
 			continue;
-		k->t[i] = pair[0];
-		/* the inner part goes anywhere behind the outer one */
+		flip &= strcmp(pair[1], "x") != 0;
+		k->t[i] = pair[flip];
+		/* the other part goes anywhere behind it */
 		at = i + 1 + random_below(seed, k->count - i);
 		memmove(k->t + at + 1, k->t + at,
 			(size_t)(k->count - at) * sizeof(*k->t));
-		k->t[at] = pair[1];
+		k->t[at] = pair[!flip];
 		k->count++;
 	}
 }

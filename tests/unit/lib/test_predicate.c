@@ -55,6 +55,8 @@ static struct predicate_case {
 	{ "one state cannot be cut", "hnd", { 2, 4, 1, 4, 2, 64 }, "LBC.RN", 3 },
 	{ "values only: K is nowhere", "blocks-first-hnd",
 	  { 2, 4, 32, 4, 1, 64 }, "LBC.R.", -1 },
+	{ "values only, of one of two buffers that differ", "K:LBHSD V:LBSHD",
+	  { 2, 4, 32, 4, 1, 64 }, "LB....", -1 },
 	{ "a split whose outer part is 1 is none", "L B S/32 H S%32 C",
 	  { 2, 4, 32, 1, 2, 64 }, "LBC.RN", 3 },
 };
