@@ -95,15 +95,17 @@ def check_sources(dumps):
 
 def plane_bytes(path):
     """
-    All bytes of an output in the order the evaluator counts them.  Separate
-    planes are tensors of their own, one pair for each layer or for all.
+    All bytes of an output in the order the evaluator counts them: separate
+    planes are two tensors, keys first.
     """
     if not path.endswith(".safetensors"):
         return array_bytes(path)
     tensors = oracle.safetensors_tensors(path)
     if len(tensors) == 1:
         return next(iter(tensors.values()))[2]
-    raise ValueError(f"{path}: tensors {sorted(tensors)}")
+    if sorted(tensors) != ["kv_cache.k", "kv_cache.v"]:
+        raise ValueError(f"{path}: tensors {sorted(tensors)}")
+    return tensors["kv_cache.k"][2] + tensors["kv_cache.v"][2]
 
 
 def read_cells(path, layout, dump):
@@ -194,6 +196,22 @@ def check_pairs(dumps, siblings, tmp):
                     os.unlink(leftover)
 
 
+def check_separate(dumps, siblings, tmp):
+    """Keys and values in buffers of their own."""
+    for n, d in enumerate(d for d in dumps if not d.latent):
+        if n % 5 and not FULL:
+            continue
+        for preset in SEPARATE:
+            there = f"{tmp}/s{n}.{preset}.safetensors"
+            back = f"{tmp}/s{n}.{preset}.npy"
+            name = f"{d.name} -> {preset} .safetensors"
+            judge(there, preset, d, siblings, name,
+                  kvtool("relayout", "--to", preset, "-o", there, d.path))
+            r = kvtool("relayout", "--to", d.layout, "-o", back, there)
+            good = r.code == 0 and array_bytes(back) == array_bytes(d.path)
+            tap.ok(good, f"{name} -> {d.layout}: the first file again", r)
+
+
 def check_refused(dumps):
     """A split that does not divide its axis must not be written."""
     for d in dumps:
@@ -266,7 +284,7 @@ class Made:
 
 
 def check_made(tmp):
-    """Extents that all differ, where every split fits, for 1, 2 and 4 bytes."""
+    """Extents that differ, where every split fits, for 1, 2 and 4 bytes."""
     for itemsize, dtype in ((2, "bfloat16"), (1, "float8_e4m3fn"),
                             (4, "float32")):
         made = Made(f"{tmp}/made{itemsize}.raw", GOLDEN_DIMS, itemsize, dtype,
@@ -290,6 +308,7 @@ def main():
     check_sources(dumps)
     with oracle.workdir() as tmp:
         check_pairs(dumps, siblings, tmp)
+        check_separate(dumps, siblings, tmp)
         check_refused(dumps)
         check_chains(dumps, siblings, tmp)
         check_made(tmp)

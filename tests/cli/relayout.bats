@@ -104,6 +104,16 @@ load dumps
 	only
 }
 
+@test "relayout refuses to put two buffers into a file of one array" {
+	local ending
+	for ending in npy bin; do
+		run -4 --separate-stderr kvtool relayout --to sglang-pool -o out.$ending "$nhd"
+		one_sentence
+		said safetensors
+	done
+	only
+}
+
 @test "relayout --dry-run says what it would do and writes nothing" {
 	run -0 --separate-stderr kvtool relayout -n --to hnd -o out.npy "$nhd"
 	[ -n "$output" ]
