@@ -16,8 +16,6 @@ import sys
 import tempfile
 import time
 
-import numpy as np
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get("KVT_BUILD", os.path.join(ROOT, "build")))
 KVTOOL = os.path.join(BUILD, "kvtool")
@@ -27,15 +25,23 @@ LAYERS, STATES, HEADS, DIM = 32, 16, 8, 128
 BLOCKS = max(8, MIB * 2**20 // (LAYERS * STATES * HEADS * 2 * DIM * 2))
 
 
-def bf16(x):
+def bf16(np, x):
     """Round float32 to the bits of bfloat16, to nearest, ties to even."""
     u = x.view(np.uint32)
     return ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def make_cache(path):
+    """In a process of its own: what this one has touched would count as the peak
+    memory of all its children."""
+    subprocess.run([sys.executable, __file__, "--make", path], check=True)
+
+
+def write_cache(path):
     """A cache with the statistics of keys and values: channels of different
     scale, keys with a mean that rotates with the position, independent noise."""
+    import numpy as np
+
     shape = (LAYERS, BLOCKS, STATES, HEADS, 2, DIM)
     out = np.lib.format.open_memmap(path, "w+", "<u2", shape)
     rng = np.random.default_rng(7)
@@ -48,7 +54,7 @@ def make_cache(path):
             x *= scale[kv]
             if kv == 0:
                 x += turn * scale[0] * 2
-            out[layer, :, :, :, kv] = bf16(x)
+            out[layer, :, :, :, kv] = bf16(np, x)
     out.flush()
 
 
@@ -194,4 +200,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--make"]:
+        write_cache(sys.argv[2])
+    else:
+        main()
