@@ -170,6 +170,7 @@ int main(int argc, char **argv)
 	const struct command *command;
 
 	occupy_standard_streams();
+	signals_ignore_limits();
 	if (argc < 2) {
 		print_usage(stderr);
 		return KVT_USAGE;

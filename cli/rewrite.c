@@ -54,14 +54,16 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 	return KVT_OK;
 }
 
-static enum kvt_status refuse_same_file(const struct rewrite *r,
-					const struct kvt_reader *reader,
-					struct kvt_error *err)
+/* Whatever --force allows, no file of the input is replaced. */
+static enum kvt_status refuse_input(const char *path,
+				    const struct kvt_reader *reader,
+				    struct kvt_error *err)
 {
 	struct stat st;
 
-	if (!stat(r->output, &st) && kvt_reader_has_file(reader, st.st_dev, st.st_ino))
-		return kvt_fail(err, KVT_USAGE, "%s is the input", r->output);
+	if (path && !stat(path, &st) &&
+	    kvt_reader_has_file(reader, st.st_dev, st.st_ino))
+		return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
 	return KVT_OK;
 }
 
@@ -138,8 +140,9 @@ enum kvt_status rewrite(const struct rewrite *r, struct kvt_error *err)
 	signals_catch();
 	if ((status = kvt_open(&t.reader, r->input, &r->hints, err)))
 		return status;
-	if (!(status = refuse_same_file(r, t.reader, err)) &&
-	    !(status = create(r, &t, err)))
+	if (!(status = refuse_input(r->output, t.reader, err)) &&
+	    !(status = create(r, &t, err)) &&
+	    !(status = refuse_input(kvt_writer_sidecar(t.writer), t.reader, err)))
 		status = carry_out(r, &t, err);
 	kvt_close_writer(t.writer);
 	kvt_close_reader(t.reader);

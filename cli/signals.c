@@ -27,6 +27,12 @@ void signals_catch(void)
 			sigaction(caught[i], &new, NULL);
 }
 
+/* A write beyond the limit on file sizes then fails, and is cleaned up after. */
+void signals_ignore_limits(void)
+{
+	signal(SIGXFSZ, SIG_IGN);
+}
+
 void signals_die(void)
 {
 	int sig = interrupted;

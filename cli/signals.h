@@ -17,6 +17,9 @@ extern volatile sig_atomic_t interrupted;	/* the signal, or 0 */
 /* SIGINT, SIGTERM and SIGHUP, where they are not ignored already. */
 void signals_catch(void);
 
+/* For main(): a limit on file sizes is an error of a write, not a death. */
+void signals_ignore_limits(void);
+
 /* Dies by the signal that came; returns if none did. */
 void signals_die(void);
 

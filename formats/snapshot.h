@@ -273,6 +273,9 @@ kvt_commit(struct kvt_writer *writer, struct kvt_error *err);
 /* Without a commit before it, leaves nothing behind.  NULL is fine. */
 void kvt_close_writer(struct kvt_writer *writer);
 
+/* The manifest that kvt_commit() will write beside the output; NULL: none. */
+const char *kvt_writer_sidecar(const struct kvt_writer *writer);
+
 /*
  * Path of the temporary file or folder, for a signal handler that must remove
  * it; "" if there is none.

@@ -418,6 +418,11 @@ const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer)
 	return &writer->snapshot;
 }
 
+const char *kvt_writer_sidecar(const struct kvt_writer *writer)
+{
+	return writer->sidecar;
+}
+
 const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer)
 {
 	return &writer->format->info;
