@@ -93,7 +93,7 @@ for name in "a.json", "b.json":
 	local top want
 	for top in "$kv"/s260k/connector/*; do
 		run -0 kvtool convert --heads 4 "$top" out.h5
-		same_digest "$top" out.h5
+		[ "$(value tokens "$top" --heads 4)" = "$(value tokens out.h5)" ]
 		want=${want:-$(value tokens out.h5)}
 		[ "$(value tokens out.h5)" = "$want" ]
 		rm out.h5

@@ -37,9 +37,9 @@ same_array() {
 	cmp <(array "$1") <(array "$2")
 }
 
-# value SCOPE FILE: the digest alone
+# value SCOPE FILE [OPTION...]: the digest alone
 value() {
-	kvtool digest --scope "$1" "$2" | cut -d ' ' -f 1
+	kvtool digest --scope "$1" "${@:3}" "$2" | cut -d ' ' -f 1
 }
 
 same_digest() {
