@@ -162,6 +162,17 @@ static enum kvt_status list_requests(struct kvt_folder *o, bool *single)
 
 /* ---- the snapshot -------------------------------------------------------- */
 
+static bool alike(const struct kvt_folder *o, int64_t r,
+		  const struct kvt_tensor *t, const struct kvt_tensor *first)
+{
+	bool same = t->rank == first->rank && !strcmp(t->type, first->type);
+
+	for (int i = 0; same && i < t->rank; i++)
+		same = t->shape[i] == (i == kvt_folder_token_axis(o) ?
+				       kvt_folder_ntokens(o, r) : first->shape[i]);
+	return same;
+}
+
 /* All tensors have one shape, but for the number of tokens of a request. */
 static enum kvt_status check_alike(const struct kvt_folder *o)
 {
@@ -169,16 +180,12 @@ static enum kvt_status check_alike(const struct kvt_folder *o)
 
 	for (int64_t r = 0; r < o->requests.count; r++)
 		for (int64_t l = 0; l < o->layers.count; l++) {
-			const struct kvt_tensor *t = &kvt_source_of(o, r, l)->tensor;
-			bool same = t->rank == first->rank && !strcmp(t->type, first->type);
+			const struct kvt_source *source = kvt_source_of(o, r, l);
 
-			for (int i = 0; same && i < t->rank; i++)
-				same = t->shape[i] == (i == kvt_folder_token_axis(o) ? kvt_folder_ntokens(o, r) :
-								      first->shape[i]);
-			if (!same)
+			if (!alike(o, r, &source->tensor, first))
 				return kvt_fail(o->err, KVT_BAD_INPUT,
 						"%s: differs in shape or type from the others",
-						o->reader->files.file[kvt_source_of(o, r, l)->file].path);
+						o->reader->files.file[source->file].path);
 		}
 	return KVT_OK;
 }
@@ -292,7 +299,8 @@ static enum kvt_status add_piece(struct kvt_folder *o, const struct kvt_source *
 }
 
 /* Whole blocks in one piece; of a last block that is not full, the rest is 0. */
-static enum kvt_status add_layer(struct kvt_folder *o, int64_t r, int64_t l, int64_t first)
+static enum kvt_status add_layer(struct kvt_folder *o, int64_t r, int64_t l,
+				 int64_t first)
 {
 	const struct kvt_source *source = kvt_source_of(o, r, l);
 	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);

@@ -110,7 +110,8 @@ static enum kvt_status guess_rank3(struct kvt_folder *o)
 				generations[VLLM_2026_07].shape);
 	if (first[1] == 2 && o->hints->heads != 2)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: in shape %lld x 2 x %lld the 2 may be keys and values or two heads; give --format vllm-2026-07 or --heads 2",
+				"%s: in shape %lld x 2 x %lld the 2 may be keys and values, "
+				"or two heads; give --format vllm-2026-07 or --heads 2",
 				o->path, (long long)first[0], (long long)first[2]);
 	o->generation = &generations[VLLM_2026_07];
 	return KVT_OK;
@@ -149,9 +150,12 @@ enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
 	if (which == VLLM_2025) {
 		if (shape[0] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2025 is %s, but the first extent is %lld",
-					o->path, o->generation->shape, (long long)shape[0]);
-		if (!heads && o->hints->head_dim > 0 && shape[2] % o->hints->head_dim == 0)
+					"%s: vllm-2025 is %s, but the first "
+					"extent is %lld",
+					o->path, o->generation->shape,
+					(long long)shape[0]);
+		if (!heads && o->hints->head_dim > 0 &&
+		    shape[2] % o->hints->head_dim == 0)
 			heads = shape[2] / o->hints->head_dim;
 		if (heads < 1 || shape[2] % heads)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -162,8 +166,10 @@ enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
 	} else if (which == VLLM_2026_05) {
 		if (shape[1] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2026-05 is %s, but the second extent is %lld",
-					o->path, o->generation->shape, (long long)shape[1]);
+					"%s: vllm-2026-05 is %s, but the "
+					"second extent is %lld",
+					o->path, o->generation->shape,
+					(long long)shape[1]);
 		n[KVT_AXIS_H] = shape[2];
 		n[KVT_AXIS_D] = shape[3];
 	} else if (which == VLLM_2026_07) {

@@ -153,8 +153,9 @@ static enum kvt_status add_pieces(struct writing *w, int64_t l, int file, int64_
 	box.begin[KVT_AXIS_L] = l;
 	box.end[KVT_AXIS_L] = l + 1;
 	for (int64_t i = 0; i * size < tokens; i += n) {
-		for (n = 1; (i + n + 1) * size <= tokens && blocks[i + n] == blocks[i] + n; n++)
-			;
+		n = 1;
+		while ((i + n + 1) * size <= tokens && blocks[i + n] == blocks[i] + n)
+			n++;
 		box.begin[KVT_AXIS_B] = blocks[i];
 		box.end[KVT_AXIS_B] = blocks[i] + n;
 		box.end[KVT_AXIS_S] = (i + 1) * size <= tokens ? size : tokens - i * size;

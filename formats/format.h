@@ -235,8 +235,8 @@ struct kvt_array {
 
 /*
  * Derives what the manifest leaves open from the array that holds the data and
- * checks that both agree, to the byte; sets manifest->pages.  Without a layout it is KVT_BAD_INPUT,
- * and the sentence lists the presets that have this shape.
+ * checks that both agree, to the byte; sets manifest->pages.  Without a layout
+ * it is KVT_BAD_INPUT, and the sentence lists the presets that have this shape.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_fit(struct kvt_manifest *manifest, const struct kvt_array *array,

@@ -145,7 +145,8 @@ enum kvt_status kvt_flats_whole(struct kvt_flat *flats,
 		enum kvt_status status;
 		int64_t dense;
 
-		if ((status = kvt_flat_whole(&flats[g], group, pages, file, offset, err)) ||
+		if ((status = kvt_flat_whole(&flats[g], group, pages, file,
+					     offset, err)) ||
 		    (status = kvt_shape_nbytes(&dense, &group->shape, err)))
 			return status;
 		if (!pages)

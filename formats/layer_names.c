@@ -68,9 +68,11 @@ enum kvt_status kvt_layers_sort(struct kvt_layer *layer, int64_t count,
 		int64_t last = layer[i - 1].number;
 
 		if (layer[i].number == last)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: '%.80s' and '%.80s' are both layer %lld", where,
-					layer[i - 1].name, layer[i].name, (long long)last);
+			return kvt_fail(
+				err, KVT_BAD_INPUT,
+				"%s: '%.80s' and '%.80s' are both layer %lld",
+				where, layer[i - 1].name, layer[i].name,
+				(long long)last);
 		if (layer[i].number != last + 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: layer %lld is missing before '%.80s'", where,

@@ -53,7 +53,7 @@ static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json
 	if ((status = kvt_json_string(&file, in, "file")) ||
 	    (status = kvt_json_string(&dtype, in, "npy_dtype")) ||
 	    (status = kvt_json_array(&shape, in, "file_shape")) ||
-	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MANIFEST_MOST)))
+	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST)))
 		return status;
 	if ((file && strlen(file) >= sizeof(out->file)) ||
 	    (dtype && strlen(dtype) >= sizeof(out->npy_dtype)))
@@ -69,7 +69,7 @@ static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json
 				in->name, json_array_size(shape));
 	for (; (size_t)out->rank < json_array_size(shape); out->rank++) {
 		status = kvt_json_int_at(&out->file_shape[out->rank], in, "file_shape",
-					 shape, (size_t)out->rank, 0, KVT_MANIFEST_MOST);
+					 shape, (size_t)out->rank, 0, KVT_MOST);
 		if (status)
 			return status;
 	}

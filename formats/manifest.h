@@ -31,20 +31,20 @@ kvt_manifest_hints(struct kvt_manifest *out, const struct kvt_hints *hints,
 		   const char *name, struct kvt_error *err);
 
 /* Far above anything real, and small enough that sums of two do not overflow. */
-#define KVT_MANIFEST_MOST INT64_C(0x3fffffffffffffff)
+#define KVT_MOST INT64_C(0x3fffffffffffffff)
 
 /* Keys of a group, each as far as it is there. */
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
+kvt_take_extent(struct kvt_group *group, enum kvt_axis axis,
 			 const struct kvt_json *in, const char *key);
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_dtype(struct kvt_group *group, const struct kvt_json *in);
+kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_components(struct kvt_group *group, const struct kvt_json *in);
+kvt_take_components(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_tables(struct kvt_group *group, const struct kvt_json *in);
+kvt_take_tables(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_add_component(struct kvt_group *group, const char *name,
+kvt_add_component(struct kvt_group *group, const char *name,
 			   int64_t start, int64_t length, int64_t global,
 			   const struct kvt_json *in);
 

@@ -441,8 +441,10 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 	if (!manifest->has_layout)
 		return no_layout(manifest, array, err);
 	for (int g = 0; g < s->ngroups; g++) {
-		status = s->ngroups == 1 ? fit_single(&s->group[g], array, err) :
-					   fit_one_of_many(&s->group[g], array->name, err);
+		if (s->ngroups == 1)
+			status = fit_single(&s->group[g], array, err);
+		else
+			status = fit_one_of_many(&s->group[g], array->name, err);
 		if (status || (status = kvt_manifest_finish_group(&s->group[g],
 						&s->parallel, array->name, err)))
 			return status;

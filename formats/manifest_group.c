@@ -46,13 +46,13 @@ enum kvt_status kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
+enum kvt_status kvt_take_extent(struct kvt_group *group, enum kvt_axis axis,
 				   const struct kvt_json *in, const char *key)
 {
 	enum kvt_status status;
 	int64_t n = -1;
 
-	if ((status = kvt_json_int(&n, in, key, 0, KVT_MANIFEST_MOST)) || n < 0)
+	if ((status = kvt_json_int(&n, in, key, 0, KVT_MOST)) || n < 0)
 		return status;
 	return kvt_manifest_extent(group, axis, n, key, in->name, in->err);
 }
@@ -148,7 +148,7 @@ static enum kvt_status take_kind(struct kvt_group *group, const struct kvt_json 
 			in->name, kind);
 }
 
-enum kvt_status kvt_manifest_take_dtype(struct kvt_group *group, const struct kvt_json *in)
+enum kvt_status kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in)
 {
 	const char *dtype = NULL;
 	enum kvt_status status = kvt_json_string(&dtype, in, "dtype");
@@ -170,8 +170,8 @@ static enum kvt_status take_content(struct kvt_group *group,
 	int64_t head_dim = -1, content = -1;
 	enum kvt_status status;
 
-	if ((status = kvt_json_int(&head_dim, sizes, "head_dim", 0, KVT_MANIFEST_MOST)) ||
-	    (status = kvt_json_int(&content, sizes, "content", 0, KVT_MANIFEST_MOST)))
+	if ((status = kvt_json_int(&head_dim, sizes, "head_dim", 0, KVT_MOST)) ||
+	    (status = kvt_json_int(&content, sizes, "content", 0, KVT_MOST)))
 		return status;
 	if (head_dim >= 0 && content >= 0)
 		return kvt_fail(sizes->err, KVT_BAD_INPUT,
@@ -190,12 +190,15 @@ static enum kvt_status take_sizes(struct kvt_group *group, const struct kvt_json
 	enum kvt_status status;
 
 	if ((status = kvt_json_object(&sizes, in, "sizes")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_B, &sizes, "num_blocks")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "states")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_H, &sizes, "num_kv_heads")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_H, in, "head_count")) ||
-	    (status = kvt_json_int(&group->block_size, &sizes, "block_size", 0, KVT_MANIFEST_MOST)))
+	    (status = kvt_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_B, &sizes,
+				      "num_blocks")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_S, &sizes, "states")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_H, &sizes,
+				      "num_kv_heads")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_H, in, "head_count")) ||
+	    (status = kvt_json_int(&group->block_size, &sizes, "block_size", 0,
+				   KVT_MOST)))
 		return status;
 	return take_content(group, &sizes);
 }
@@ -217,7 +220,7 @@ static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_js
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		enum kvt_status status = kvt_json_int(rows[i].out, in, rows[i].key,
-						      rows[i].min, KVT_MANIFEST_MOST);
+						      rows[i].min, KVT_MOST);
 
 		if (status)
 			return status;
@@ -247,12 +250,12 @@ enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *g
 	if (id)
 		strcpy(group->id, id);
 	if ((status = take_kind(group, in)) ||
-	    (status = kvt_manifest_take_dtype(group, in)) ||
+	    (status = kvt_take_dtype(group, in)) ||
 	    (status = take_layout(group, in)) ||
 	    (status = take_sizes(group, in)) ||
 	    (status = take_numbers(group, in)) ||
-	    (status = kvt_manifest_take_components(group, in)) ||
-	    (status = kvt_manifest_take_tables(group, in)))
+	    (status = kvt_take_components(group, in)) ||
+	    (status = kvt_take_tables(group, in)))
 		return status;
 	out->has_layout = group->layout.nplanes > 0;
 	return KVT_OK;

@@ -17,7 +17,7 @@ static enum kvt_status take_range(int64_t range[2], const struct kvt_json *in,
 	if ((status = kvt_json_array(&list, in, key)) || (!list && !least))
 		return status;
 	for (size_t i = 0; i < 2; i++)
-		if ((status = kvt_json_int_at(&range[i], in, key, list, i, 0, KVT_MANIFEST_MOST)))
+		if ((status = kvt_json_int_at(&range[i], in, key, list, i, 0, KVT_MOST)))
 			return status;
 	if (json_array_size(list) != 2 || range[1] < range[0])
 		return kvt_fail(in->err, KVT_BAD_INPUT,
@@ -48,7 +48,7 @@ static enum kvt_status take_conv_parts(struct kvt_group *conv,
 			return kvt_fail(in->err, KVT_BAD_INPUT,
 					"%s: %s and %s differ in length", in->name,
 					parts[i][0], parts[i][1]);
-		if ((status = kvt_manifest_add_component(conv, parts[i][0], here[0],
+		if ((status = kvt_add_component(conv, parts[i][0], here[0],
 					    here[1] - here[0], global[0], in)))
 			return status;
 	}
@@ -70,7 +70,7 @@ static enum kvt_status take_state_shape(int64_t *first, int64_t *rest,
 				"%s: %s needs a shape of at least 2 extents", in->name, what);
 	*rest = 1;
 	for (size_t i = 0; i < json_array_size(shape); i++) {
-		if ((status = kvt_json_int_at(&n, in, "shape", shape, i, 1, KVT_MANIFEST_MOST)))
+		if ((status = kvt_json_int_at(&n, in, "shape", shape, i, 1, KVT_MOST)))
 			return status;
 		if (i == 0)
 			*first = n;
@@ -92,7 +92,7 @@ static enum kvt_status take_conv(struct kvt_manifest *out, const struct kvt_json
 
 	if ((status = kvt_manifest_add_group(&conv, &out->snapshot, "conv", in->name,
 					     in->err)) ||
-	    (status = kvt_manifest_take_dtype(conv, state)) ||
+	    (status = kvt_take_dtype(conv, state)) ||
 	    (status = take_state_shape(&first, &rest, state, "conv")) ||
 	    (status = kvt_json_string(&order, in, "conv_layout")))
 		return status;
@@ -107,9 +107,10 @@ static enum kvt_status take_conv(struct kvt_manifest *out, const struct kvt_json
 	conv->shape.n[KVT_AXIS_H] = conv->total_heads = 1;
 	conv->head_start = 0;
 	conv->replication = 1;
-	if ((status = kvt_layout_parse(&conv->layout, ds ? "conv-ds" : "conv-sd",
-				       in->err)) ||
-	    (status = kvt_json_int(&conv->page_offset, state, "byte_offset", 0, KVT_MANIFEST_MOST)))
+	if ((status = kvt_layout_parse(&conv->layout,
+				       ds ? "conv-ds" : "conv-sd", in->err)) ||
+	    (status = kvt_json_int(&conv->page_offset, state, "byte_offset", 0,
+				   KVT_MOST)))
 		return status;
 	return take_conv_parts(conv, state);
 }
@@ -121,13 +122,15 @@ static enum kvt_status take_ssm(struct kvt_manifest *out, const struct kvt_json 
 	struct kvt_group *ssm;
 	enum kvt_status status;
 
-	if ((status = kvt_manifest_add_group(&ssm, &out->snapshot, "ssm", in->name,
-					     in->err)) ||
-	    (status = kvt_manifest_take_dtype(ssm, state)) ||
+	if ((status = kvt_manifest_add_group(&ssm, &out->snapshot, "ssm",
+					     in->name, in->err)) ||
+	    (status = kvt_take_dtype(ssm, state)) ||
 	    (status = take_state_shape(&heads, &content, state, "ssm")) ||
 	    (status = take_range(owned, state, "heads", 0)) ||
-	    (status = kvt_json_int(&ssm->page_offset, state, "byte_offset", 0, KVT_MANIFEST_MOST)) ||
-	    (status = kvt_json_int(&ssm->total_heads, state, "total_heads", 1, KVT_MANIFEST_MOST)) ||
+	    (status = kvt_json_int(&ssm->page_offset, state, "byte_offset", 0,
+				   KVT_MOST)) ||
+	    (status = kvt_json_int(&ssm->total_heads, state, "total_heads", 1,
+				   KVT_MOST)) ||
 	    (status = kvt_layout_parse(&ssm->layout, "ssm", in->err)))
 		return status;
 	if (owned[0] >= 0 && owned[1] - owned[0] != heads)
@@ -168,13 +171,13 @@ enum kvt_status kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_js
 		group->shape.n[KVT_AXIS_K] = 1;
 		group->tokens_per_state = -1;
 		if ((status = kvt_json_object(&sizes, in, "sizes")) ||
-		    (status = kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
-		    (status = kvt_manifest_take_extent(group, KVT_AXIS_B, &sizes, "num_blocks")) ||
+		    (status = kvt_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
+		    (status = kvt_take_extent(group, KVT_AXIS_B, &sizes, "num_blocks")) ||
 		    (status = kvt_json_int(&group->block_size, &sizes, "block_size", 0,
-					   KVT_MANIFEST_MOST)) ||
+					   KVT_MOST)) ||
 		    (status = kvt_json_int(&group->page_bytes, in, "page_bytes", 1,
-					   KVT_MANIFEST_MOST)) ||
-		    (status = kvt_manifest_take_tables(group, in)))
+					   KVT_MOST)) ||
+		    (status = kvt_take_tables(group, in)))
 			return status;
 	}
 	out->has_layout = true;

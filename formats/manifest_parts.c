@@ -9,7 +9,7 @@
 
 /* ---- components of the content ------------------------------------------ */
 
-enum kvt_status kvt_manifest_add_component(struct kvt_group *group, const char *name,
+enum kvt_status kvt_add_component(struct kvt_group *group, const char *name,
 				     int64_t start, int64_t length, int64_t global,
 				     const struct kvt_json *in)
 {
@@ -41,26 +41,31 @@ static enum kvt_status take_component(struct kvt_group *group, int64_t *end,
 	enum kvt_status status;
 
 	if (json_is_array(entry) && json_array_size(entry) == 2) {
-		if ((status = kvt_json_string_at(&name, in, "content", entry, 0)) ||
-		    (status = kvt_json_int_at(&length, in, "content", entry, 1, 0, KVT_MANIFEST_MOST)))
+		if ((status = kvt_json_string_at(&name, in, "content", entry,
+						 0)) ||
+		    (status = kvt_json_int_at(&length, in, "content", entry, 1,
+					      0, KVT_MOST)))
 			return status;
 	} else if (json_is_object(entry)) {
 		if ((status = kvt_json_string(&name, &object, "name")) ||
-		    (status = kvt_json_int(&start, &object, "start", 0, KVT_MANIFEST_MOST)) ||
-		    (status = kvt_json_int(&length, &object, "length", 0, KVT_MANIFEST_MOST)) ||
-		    (status = kvt_json_int(&global, &object, "global_start", 0, KVT_MANIFEST_MOST)))
+		    (status = kvt_json_int(&start, &object, "start", 0,
+					   KVT_MOST)) ||
+		    (status = kvt_json_int(&length, &object, "length", 0,
+					   KVT_MOST)) ||
+		    (status = kvt_json_int(&global, &object, "global_start", 0,
+					   KVT_MOST)))
 			return status;
 	}
-	if (!name || length < 0 || start > KVT_MANIFEST_MOST - length)
+	if (!name || length < 0 || start > KVT_MOST - length)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: content has an entry without a name and a length",
 				in->name);
 	*end = start + length;
-	return kvt_manifest_add_component(group, name, start, length, global < 0 ? start : global,
+	return kvt_add_component(group, name, start, length, global < 0 ? start : global,
 			     in);
 }
 
-enum kvt_status kvt_manifest_take_components(struct kvt_group *group,
+enum kvt_status kvt_take_components(struct kvt_group *group,
 				       const struct kvt_json *in)
 {
 	const json_t *list = NULL;
@@ -102,7 +107,7 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 						  "%s: out of memory", in->name);
 		} else {
 			status = kvt_json_int_at(&v, in, key, list, i, 0,
-						 elem == 8 ? KVT_MANIFEST_MOST : UINT32_MAX);
+						 elem == 8 ? KVT_MOST : UINT32_MAX);
 			if (elem == 8)
 				((uint64_t *)*out)[i] = (uint64_t)v;
 			else
@@ -112,7 +117,7 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 	return status;
 }
 
-enum kvt_status kvt_manifest_take_tables(struct kvt_group *group, const struct kvt_json *in)
+enum kvt_status kvt_take_tables(struct kvt_group *group, const struct kvt_json *in)
 {
 	void *names = NULL, *layers = NULL, *ids = NULL, *valid = NULL;
 	enum kvt_status status;

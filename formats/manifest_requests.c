@@ -84,7 +84,8 @@ static enum kvt_status add_names(json_t *index, const struct kvt_json *in,
 
 		if (!json_object_get(index, name) &&
 		    json_object_set_new(index, name, json_integer(next)))
-			return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+			return kvt_fail(in->err, KVT_SYSTEM,
+					"%s: out of memory", in->name);
 	}
 	return KVT_OK;
 }
@@ -120,13 +121,13 @@ static enum kvt_status take_ntokens(struct kvt_request *request,
 
 	if ((status = kvt_json_object(&tokens, in, "num_tokens")) ||
 	    (status = kvt_json_object(&seen, in, "tokens_seen")) ||
-	    (status = kvt_json_int(&n, &tokens, request->id, 0, KVT_MANIFEST_MOST)) ||
+	    (status = kvt_json_int(&n, &tokens, request->id, 0, KVT_MOST)) ||
 	    (status = kvt_json_array(&list, &seen, request->id)))
 		return status;
 	/* recurrent states: one entry a block, the last is where it stands */
 	if (n < 0 && json_array_size(list) &&
 	    (status = kvt_json_int_at(&n, &seen, request->id, list,
-				      json_array_size(list) - 1, 0, KVT_MANIFEST_MOST)))
+				      json_array_size(list) - 1, 0, KVT_MOST)))
 		return status;
 	if (n < 0)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
@@ -184,7 +185,7 @@ static enum kvt_status take_table(struct kvt_request *request, int g,
 		int64_t id = 0, index;
 
 		status = kvt_json_int_at(&id, tables, request->id, list, i, 0,
-					 ids->count < 0 ? UINT32_MAX : KVT_MANIFEST_MOST);
+					 ids->count < 0 ? UINT32_MAX : KVT_MOST);
 		if (status)
 			return status;
 		index = find_id(ids, id);
@@ -229,7 +230,8 @@ static enum kvt_status take_names(struct kvt_snapshot *out, json_t *index,
 		enum kvt_status status;
 
 		if (!(request->id = strdup(name)))
-			return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+			return kvt_fail(in->err, KVT_SYSTEM,
+					"%s: out of memory", in->name);
 		if ((status = take_ntokens(request, in)) ||
 		    (status = take_token_ids(request, in)))
 			return status;
@@ -267,7 +269,7 @@ static enum kvt_status take_interval(struct kvt_snapshot *out,
 		status = kvt_json_array(&list, &seen, out->request[r].id);
 		if (!status && json_array_size(list) > 1)
 			status = kvt_json_int_at(&n, &seen, out->request[r].id, list, 0,
-						 1, KVT_MANIFEST_MOST);
+						 1, KVT_MOST);
 		if (n && interval && n != interval)
 			return kvt_fail(in->err, KVT_BAD_INPUT,
 					"%s: tokens_seen begins with %lld and with %lld",

@@ -67,12 +67,13 @@ static enum kvt_status raw_create(struct kvt_writer *writer, struct kvt_error *e
 	int rank, index;
 
 	/* one array, though it has no header to say so: a manifest describes one */
-	if ((status = kvt_snapshot_file_bytes(&nbytes, &writer->snapshot,
-					      kvt_snapshot_has_pages(&writer->snapshot), err)) ||
-	    (status = kvt_snapshot_file_shape(&rank, shape, &dtype, &writer->snapshot,
-					      "raw", err)) ||
-	    (status = kvt_files_create(&writer->files, &index, writer->temporary,
-				       nbytes, err)))
+	if ((status = kvt_snapshot_file_bytes(
+		     &nbytes, &writer->snapshot,
+		     kvt_snapshot_has_pages(&writer->snapshot), err)) ||
+	    (status = kvt_snapshot_file_shape(&rank, shape, &dtype,
+					      &writer->snapshot, "raw", err)) ||
+	    (status = kvt_files_create(&writer->files, &index,
+				       writer->temporary, nbytes, err)))
 		return status;
 	return kvt_flats_whole(writer->flat, &writer->snapshot,
 			       kvt_snapshot_has_pages(&writer->snapshot), index, 0, err);

@@ -26,8 +26,13 @@ static bool safetensors_probe(const char *path, const uint8_t *head, int64_t nhe
 
 /* Endings that tell the keys of a pair from its values. */
 static const char *const pairs[][2] = {
-	{ ".k", ".v" }, { "_k", "_v" }, { ".key", ".value" }, { "_key", "_value" },
-	{ ".keys", ".values" }, { ".k_cache", ".v_cache" }, { ".key_cache", ".value_cache" },
+	{".k", ".v"},
+	{"_k", "_v"},
+	{".key", ".value"},
+	{"_key", "_value"},
+	{".keys", ".values"},
+	{".k_cache", ".v_cache"},
+	{".key_cache", ".value_cache"},
 };
 enum { NPAIRS = sizeof(pairs) / sizeof(pairs[0]) };
 

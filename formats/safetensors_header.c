@@ -199,7 +199,8 @@ static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entr
 		if ((status = kvt_json_string(&text, &metadata, key)))
 			return status;
 		if (!(out->manifest = strdup(text)))
-			return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+			return kvt_fail(in->err, KVT_SYSTEM,
+					"%s: out of memory", in->name);
 	}
 	return KVT_OK;
 }

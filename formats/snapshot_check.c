@@ -18,17 +18,21 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct kvt_error
 	int64_t states, nbytes, k = g->shape.n[KVT_AXIS_K];
 
 	if (!g->dtype || g->shape.elem != g->dtype->elem)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"group %s: element of %lld bytes does not fit type %s",
-				g->id, LL(g->shape.elem), g->dtype ? g->dtype->name : "?");
+		return kvt_fail(
+			err, KVT_BAD_INPUT,
+			"group %s: element of %lld bytes does not fit type %s",
+			g->id, LL(g->shape.elem),
+			g->dtype ? g->dtype->name : "?");
 	for (int a = 0; a < KVT_NAXES; a++) {
 		/* no layers or blocks is an empty dump; no head is no dump */
 		int64_t least = a != KVT_AXIS_L && a != KVT_AXIS_B;
 
 		if (g->shape.n[a] < least)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"group %s: %s extent is %lld, expected at least %lld",
-					g->id, kvt_axis_name(a), LL(g->shape.n[a]), LL(least));
+					"group %s: %s extent is %lld, expected "
+					"at least %lld",
+					g->id, kvt_axis_name(a),
+					LL(g->shape.n[a]), LL(least));
 	}
 	if (k > 2 || (g->layout.nplanes == 2 && k != 2))
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -77,8 +81,10 @@ static enum kvt_status check_layout(const struct kvt_group *g, struct kvt_error 
 	if (kvt_shape_nbytes(&content, &page, err) || g->page_offset < 0 ||
 	    g->page_bytes < content || g->page_offset > g->page_bytes - content)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"group %s: page of %lld bytes cannot hold %lld bytes from byte %lld",
-				g->id, LL(g->page_bytes), LL(content), LL(g->page_offset));
+				"group %s: page of %lld bytes cannot hold %lld "
+				"bytes from byte %lld",
+				g->id, LL(g->page_bytes), LL(content),
+				LL(g->page_offset));
 	if (g->page_bytes != content &&
 	    !kvt_layout_predicates(&g->layout, &g->shape).block_compact)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -145,8 +151,10 @@ static enum kvt_status check_components(const struct kvt_group *g,
 		if (!c->name[0] || c->start < 0 || c->length < 0 || c->global_start < 0 ||
 		    c->start > width || c->length > width - c->start)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"group %s: component '%s' holds %lld elements from %lld of %lld",
-					g->id, c->name, LL(c->length), LL(c->start), LL(width));
+					"group %s: component '%s' holds %lld "
+					"elements from %lld of %lld",
+					g->id, c->name, LL(c->length),
+					LL(c->start), LL(width));
 		for (int j = 0; j < i; j++)
 			if (!strcmp(c->name, g->component[j].name))
 				return kvt_fail(err, KVT_BAD_INPUT,
@@ -186,8 +194,10 @@ static enum kvt_status check_table(const struct kvt_request *request,
 	for (int64_t i = 0; i < n; i++)
 		if (blocks[i] >= g->shape.n[KVT_AXIS_B])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"request %s: block table entry %lld is %lu, group %s has %lld blocks",
-					request->id, LL(i), (unsigned long)blocks[i], g->id,
+					"request %s: block table entry %lld is "
+					"%lu, group %s has %lld blocks",
+					request->id, LL(i),
+					(unsigned long)blocks[i], g->id,
 					LL(g->shape.n[KVT_AXIS_B]));
 	/* a window keeps its last blocks only, a recurrent group one state */
 	if (n > 0 && g->tokens_per_state > 0 && !g->window &&

@@ -158,11 +158,18 @@ static enum kvt_status check_unused(const char *path, struct kvt_error *err)
 	return kvt_fail(err, KVT_SYSTEM, "%s: temporary file exists", path);
 }
 
+/* Streams under names of files: even where they lead to a file, it is open. */
+static bool is_stream(const char *path)
+{
+	return !strcmp(path, "-") || !strcmp(path, "/dev/stdout") ||
+	       !strcmp(path, "/dev/stderr") || !strncmp(path, "/dev/fd/", 8);
+}
+
 static enum kvt_status check_targets(const struct kvt_writer *w, struct kvt_error *err)
 {
 	enum kvt_status status;
 
-	if (!strcmp(w->path, "-"))
+	if (is_stream(w->path))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s needs a seekable file, not standard output",
 				w->format->info.name);

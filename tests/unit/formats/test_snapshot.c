@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_snapshot.c - what must hold between fields; files that appear whole or not */
+#include "tests/unit/formats/dump_fixture.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+/* ---- invariants --------------------------------------------------------- */
+
+static void extent_zero(struct kvt_snapshot *s) { s->group[0].shape.n[NH] = 0; }
+static void extent_negative(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = -1; }
+static void three_kv(struct kvt_snapshot *s) { s->group[0].shape.n[NK] = 3; }
+static void no_dtype(struct kvt_snapshot *s) { s->group[0].dtype = NULL; }
+static void elem_of_other(struct kvt_snapshot *s) { s->group[0].shape.elem = 4; }
+static void huge(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = INT64_C(1) << 60; }
+static void states_half(struct kvt_snapshot *s) { s->group[0].block_size = 32; }
+static void states_uneven(struct kvt_snapshot *s) { s->group[0].tokens_per_state = 3; }
+static void states_none(struct kvt_snapshot *s) { s->group[0].tokens_per_state = 0; }
+static void recurrent(struct kvt_snapshot *s) { s->group[0].tokens_per_state = -1; }
+static void compressed(struct kvt_snapshot *s)
+{
+	s->group[0].block_size = 64;
+	s->group[0].tokens_per_state = 4;
+}
+static void no_layout(struct kvt_snapshot *s) { s->group[0].layout.nplanes = 0; }
+static void no_head_axis(struct kvt_snapshot *s)
+{
+	assert_int_equal(kvt_layout_parse(&s->group[0].layout, "LBSC", NULL), KVT_OK);
+}
+static void uneven_split(struct kvt_snapshot *s)
+{
+	assert_int_equal(kvt_layout_parse(&s->group[0].layout, "LBKHS/3DS%3", NULL),
+			 KVT_OK);
+}
+static void heads_beyond(struct kvt_snapshot *s) { s->group[0].head_start = 1; }
+static void heads_wrap(struct kvt_snapshot *s) { s->group[0].head_start = INT64_MAX; }
+static void heads_none(struct kvt_snapshot *s) { s->group[0].total_heads = 0; }
+static void rank_1_of_2(struct kvt_snapshot *s)
+{
+	s->group[0].total_heads = 4;
+	s->group[0].head_start = 2;
+	s->parallel.tp_size = 2;
+	s->parallel.tp_rank = 1;
+}
+static void rank_1_with_heads_of_0(struct kvt_snapshot *s)
+{
+	rank_1_of_2(s);
+	s->group[0].head_start = 0;
+}
+static void replica(struct kvt_snapshot *s, int64_t rank, int64_t head)
+{
+	s->group[0].shape.n[NH] = 1;
+	s->group[0].total_heads = 4;
+	s->group[0].head_start = head;
+	s->group[0].replication = 2;
+	s->parallel.tp_size = 8;
+	s->parallel.tp_rank = rank;
+}
+static void replicas_grouped(struct kvt_snapshot *s) { replica(s, 5, 2); }
+static void replicas_interleaved(struct kvt_snapshot *s) { replica(s, 5, 1); }
+static void replicas_miscounted(struct kvt_snapshot *s)
+{
+	replica(s, 5, 2);
+	s->group[0].replication = 4;
+}
+static void rank_beyond(struct kvt_snapshot *s) { s->parallel.tp_rank = 1; }
+static void size_none(struct kvt_snapshot *s) { s->parallel.pp_size = 0; }
+static void page_small(struct kvt_snapshot *s) { s->group[0].page_bytes = 100; }
+static void page_padded(struct kvt_snapshot *s) { s->group[0].page_bytes = 2048; }
+static void page_beyond(struct kvt_snapshot *s)
+{
+	s->group[0].page_bytes = 2048;
+	s->group[0].page_offset = 1025;
+}
+static void page_in_pieces(struct kvt_snapshot *s)
+{
+	page_padded(s);
+	assert_int_equal(kvt_layout_parse(&s->group[0].layout, "LHBSC", NULL), KVT_OK);
+}
+static void null_beyond(struct kvt_snapshot *s) { s->null_block = 5; }
+static void null_zero(struct kvt_snapshot *s) { s->null_block = 0; }
+static void too_valid(struct kvt_snapshot *s)
+{
+	s->group[0].block_valid = calloc(5, sizeof(uint32_t));
+	s->group[0].block_valid[4] = 17;
+}
+static void nameless_layer(struct kvt_snapshot *s)
+{
+	s->group[0].layer_names = calloc(3, sizeof(char *));
+}
+static void component(struct kvt_snapshot *s, int64_t start, int64_t length)
+{
+	s->group[0].ncomponents = 1;
+	s->group[0].component[0] = (struct kvt_component){ "x", start, length, 0 };
+}
+static void component_fits(struct kvt_snapshot *s) { component(s, 4, 4); }
+static void component_long(struct kvt_snapshot *s) { component(s, 4, 5); }
+static void component_wraps(struct kvt_snapshot *s) { component(s, 4, INT64_MAX); }
+static void component_twice(struct kvt_snapshot *s)
+{
+	component(s, 0, 1);
+	s->group[0].ncomponents = 2;
+	s->group[0].component[1] = s->group[0].component[0];
+}
+static void same_ids(struct kvt_snapshot *s)
+{
+	s->ngroups = 2;
+	make_group(&s->group[1], "g0", "nhd", "bf16", false);
+}
+static void no_groups(struct kvt_snapshot *s) { s->ngroups = 0; }
+static void no_id(struct kvt_snapshot *s) { s->group[0].id[0] = '\0'; }
+static void no_kind(struct kvt_snapshot *s) { s->group[0].kind = KVT_NKINDS; }
+static const uint32_t some_blocks[] = { 4, 1, 3, 5 };
+static void full_request(struct kvt_snapshot *s) { add_request(s, "A", 48, 3, some_blocks); }
+static void long_request(struct kvt_snapshot *s) { add_request(s, "A", 49, 3, some_blocks); }
+static void long_window(struct kvt_snapshot *s)
+{
+	long_request(s);
+	s->group[0].window = 32;
+}
+static void foreign_block(struct kvt_snapshot *s) { add_request(s, "A", 9, 4, some_blocks); }
+static void minus_tokens(struct kvt_snapshot *s) { add_request(s, "A", -1, 1, some_blocks); }
+static void empty_pool(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = 0; }
+
+static struct check_case {
+	const char *what;
+	void (*change)(struct kvt_snapshot *);
+	enum kvt_status status;
+	const char *part;
+} checks[] = {
+	{ "no head", extent_zero, KVT_BAD_INPUT, "head extent is 0" },
+	{ "a negative number of blocks", extent_negative, KVT_BAD_INPUT, "block extent is -1" },
+	{ "no blocks: an empty dump", empty_pool, KVT_OK, NULL },
+	{ "three of key and value", three_kv, KVT_BAD_INPUT, "kv extent is 3" },
+	{ "no element type", no_dtype, KVT_BAD_INPUT, "type ?" },
+	{ "element of another size than its type", elem_of_other, KVT_BAD_INPUT, "4 bytes" },
+	{ "more than 2^63 bytes", huge, KVT_BAD_INPUT, "2^63" },
+	{ "half as many states as tokens", states_half, KVT_BAD_INPUT, "expected 32" },
+	{ "states that do not divide a block", states_uneven, KVT_BAD_INPUT, "3 tokens" },
+	{ "states of no tokens", states_none, KVT_BAD_INPUT, "0 tokens" },
+	{ "one state for all tokens has one slot", recurrent, KVT_BAD_INPUT, "expected 1" },
+	{ "four tokens a state", compressed, KVT_OK, NULL },
+	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout" },
+	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head" },
+	{ "split that does not divide", uneven_split, KVT_BAD_INPUT, "split" },
+	{ "heads beyond the last", heads_beyond, KVT_BAD_INPUT, "heads 1 to 2 of 2" },
+	{ "heads beyond 2^63", heads_wrap, KVT_BAD_INPUT, "heads" },
+	{ "a model of no heads", heads_none, KVT_BAD_INPUT, "of 0" },
+	{ "rank 1 of 2 with its heads", rank_1_of_2, KVT_OK, NULL },
+	{ "rank 1 of 2 with heads of rank 0", rank_1_with_heads_of_0, KVT_BAD_INPUT, "holds 2 to 3" },
+	{ "replicas are grouped: rank 5 of 8 holds head 2 of 4", replicas_grouped, KVT_OK, NULL },
+	{ "replicas are not interleaved", replicas_interleaved, KVT_BAD_INPUT, "holds 2 to 2" },
+	{ "replicas that TP does not make", replicas_miscounted, KVT_BAD_INPUT, "expected 2" },
+	{ "rank beyond the size", rank_beyond, KVT_BAD_INPUT, "tp rank 1 of 1" },
+	{ "no pipeline stage", size_none, KVT_BAD_INPUT, "pp rank" },
+	{ "page smaller than its content", page_small, KVT_BAD_INPUT, "100 bytes" },
+	{ "page with padding", page_padded, KVT_OK, NULL },
+	{ "content that ends beyond its page", page_beyond, KVT_BAD_INPUT, "from byte 1025" },
+	{ "padding where a page is no run", page_in_pieces, KVT_BAD_INPUT, "not one run" },
+	{ "null block outside the pool", null_beyond, KVT_BAD_INPUT, "null block is 5" },
+	{ "null block 0", null_zero, KVT_OK, NULL },
+	{ "more live states than states", too_valid, KVT_BAD_INPUT, "block 4 has 17" },
+	{ "a layer without a name", nameless_layer, KVT_BAD_INPUT, "no name" },
+	{ "component to the end", component_fits, KVT_OK, NULL },
+	{ "component beyond the end", component_long, KVT_BAD_INPUT, "'x'" },
+	{ "component that wraps around", component_wraps, KVT_BAD_INPUT, "'x'" },
+	{ "two components of one name", component_twice, KVT_BAD_INPUT, "two components" },
+	{ "two groups of one name", same_ids, KVT_BAD_INPUT, "two groups" },
+	{ "no group", no_groups, KVT_BAD_INPUT, "0 groups" },
+	{ "group without a name", no_id, KVT_BAD_INPUT, "no id" },
+	{ "group without a kind", no_kind, KVT_BAD_INPUT, "no kind" },
+	{ "request that fills its blocks", full_request, KVT_OK, NULL },
+	{ "request longer than its blocks", long_request, KVT_BAD_INPUT, "49 tokens" },
+	{ "request whose window keeps the last blocks", long_window, KVT_OK, NULL },
+	{ "block table outside the pool", foreign_block, KVT_BAD_INPUT, "entry 3 is 5" },
+	{ "negative number of tokens", minus_tokens, KVT_BAD_INPUT, "-1 tokens" },
+};
+enum { NCHECKS = sizeof(checks) / sizeof(checks[0]) };
+
+static void test_check(void **state)
+{
+	const struct check_case *c = *state;
+	struct kvt_error err = { "" };
+	struct kvt_snapshot s;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(kvt_snapshot_check(&s, &err), KVT_OK, &err, NULL);
+	c->change(&s);
+	expect(kvt_snapshot_check(&s, &err), c->status, &err, c->part);
+	kvt_snapshot_free(&s);
+}
+
+/* ---- copies, and what follows ------------------------------------------- */
+
+static void test_copy(void **state)
+{
+	static const uint32_t blocks[] = { 2, 0 };
+	struct kvt_snapshot s, copy;
+	struct kvt_error err;
+
+	(void)state;
+	make_snapshot(&s, "hnd", "fp16", false);
+	add_request(&s, "A", 20, 2, blocks);
+	s.request[0].token_ids = calloc(3, sizeof(int32_t));
+	s.request[0].ntoken_ids = 3;
+	s.request[0].token_ids[2] = -7;
+	s.group[0].block_ids = calloc(5, sizeof(uint64_t));
+	s.group[0].block_ids[1] = 99;
+	s.group[0].layer_ids = calloc(3, sizeof(uint32_t));
+	s.model = strdup("m");
+	s.note = strdup("n");
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	expect(kvt_snapshot_copy(&copy, &s, &err), KVT_OK, &err, NULL);
+	same_snapshot(&s, &copy);
+	assert_ptr_not_equal(s.request[0].blocks[0], copy.request[0].blocks[0]);
+	assert_ptr_not_equal(s.group[0].layer_names[0], copy.group[0].layer_names[0]);
+	kvt_snapshot_free(&s);
+	assert_string_equal(copy.request[0].id, "A");
+	kvt_snapshot_free(&copy);
+	kvt_snapshot_free(&copy);	/* an empty one is freed for free */
+}
+
+/* Blocks 1 and 2 shared, the tail of 3 unused, 0 and 4 free. */
+static void test_live_states(void **state)
+{
+	static const uint32_t a[] = { 1, 2, 3 }, b[] = { 1, 2 };
+	static const uint32_t expected[] = { 0, 16, 16, 5, 0 };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make_snapshot(&s, "nhd", "bf16", false);
+	add_request(&s, "A", 37, 3, a);
+	add_request(&s, "B", 20, 2, b);
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
+	assert_string_equal(s.group[0].layer_names[2], "layers.2");
+	kvt_snapshot_free(&s);
+}
+
+/* Two tokens a state: 37 tokens begin their 19th state. */
+static void test_live_compressed(void **state)
+{
+	static const uint32_t a[] = { 4, 0 };
+	static const uint32_t expected[] = { 3, 0, 0, 0, 16 };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make_snapshot(&s, "nhd", "bf16", false);
+	s.group[0].block_size = 32;
+	s.group[0].tokens_per_state = 2;
+	add_request(&s, "A", 37, 2, a);
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
+	kvt_snapshot_free(&s);
+}
+
+static void test_live_unknown(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	assert_null(s.group[0].block_valid);
+	long_window(&s);
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	assert_null(s.group[0].block_valid);
+	kvt_snapshot_free(&s);
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+/* Formats write side by side what each needs: so many files for one dump. */
+static const struct write_case {
+	const char *name;
+	int nfiles;
+} writes[] = { { "a.npy", 2 }, { "a.safetensors", 1 }, { "a.bin", 2 } };
+
+static void test_abandon(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_writer *w;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	for (int i = 0; i < 3; i++) {
+		struct path p = join(*state, writes[i].name);
+
+		expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+		assert_int_equal(count_entries(*state), 1);
+		assert_int_equal(access(kvt_writer_temporary(w), F_OK), 0);
+		kvt_close_writer(w);
+		assert_int_equal(count_entries(*state), 0);
+	}
+	kvt_snapshot_free(&s);
+}
+
+static void test_commit(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_error err;
+	int nfiles = 0;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	for (int i = 0; i < 3; i++) {
+		struct path p = join(*state, writes[i].name);
+		struct path dir = join(*state, "d");
+
+		assert_int_equal(mkdir(dir.s, 0777), 0);
+		p = join(dir.s, writes[i].name);
+		expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+		nfiles = count_entries(dir.s);
+		assert_int_equal(nfiles, writes[i].nfiles);
+		remove_tree(dir.s);
+	}
+	kvt_snapshot_free(&s);
+}
+
+static void test_existing(void **state)
+{
+	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
+	struct kvt_create_options force = { .force = true };
+	struct kvt_reader *reader;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	write_text(p.s, "old");
+	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err, "a.npy: exists");
+	unlink(p.s);
+	write_text(side.s, "old");
+	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err, "a.json: exists");
+	assert_int_equal(count_entries(*state), 1);
+	write_text(p.s, "old");
+	expect(write_dump(p.s, &force, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(count_entries(*state), 2);
+	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	check_dump(reader);
+	kvt_close_reader(reader);
+	kvt_snapshot_free(&s);
+}
+
+/* Somebody makes the file while it is written: theirs stays. */
+static void test_overtaken(void **state)
+{
+	struct path p = join(*state, "a.npy");
+	struct kvt_snapshot s;
+	struct kvt_writer *w;
+	struct kvt_error err;
+	uint8_t *bytes;
+	size_t n;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	write_text(p.s, "theirs");
+	expect(kvt_commit(w, &err), KVT_SYSTEM, &err, "meanwhile");
+	kvt_close_writer(w);
+	assert_int_equal(count_entries(*state), 1);
+	bytes = read_file(p.s, &n);
+	assert_string_equal((char *)bytes, "theirs");
+	free(bytes);
+	kvt_snapshot_free(&s);
+}
+
+static void test_stale_temporary(void **state)
+{
+	struct path p = join(*state, "a.safetensors"), stale;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+	char name[64];
+
+	snprintf(name, sizeof(name), "a.safetensors.tmp-%ld", (long)getpid());
+	stale = join(*state, name);
+	write_text(stale.s, "not ours");
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err, "temporary file exists");
+	assert_int_equal(access(stale.s, F_OK), 0);
+	kvt_snapshot_free(&s);
+}
+
+static void test_bad_targets(void **state)
+{
+	static const struct {
+		const char *path, *format, *part;
+		enum kvt_status status;
+	} rows[] = {
+		{ "-", "npy", "standard output", KVT_UNSUPPORTED },
+		{ "/dev/stdout", "raw", "standard output", KVT_UNSUPPORTED },
+		{ "/dev/null", "safetensors", "not a regular file", KVT_UNSUPPORTED },
+		{ "/proc/a.npy", NULL, "cannot create", KVT_SYSTEM },
+		{ "/dev/null/a.npy", NULL, "cannot create", KVT_SYSTEM },
+		{ "a.unknown", NULL, "--format", KVT_USAGE },
+		{ "npy", NULL, "--format", KVT_USAGE },
+		{ "a.npy", "zip", "unknown format", KVT_USAGE },
+	};
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_create_options options = { .format = rows[i].format };
+
+		expect(write_dump(rows[i].path, &options, &s, &err), rows[i].status, &err,
+		       rows[i].part);
+	}
+	expect(write_dump(*state, &(struct kvt_create_options){ .format = "npy",
+			  .force = true }, &s, &err), KVT_SYSTEM, &err, "is a folder");
+	kvt_snapshot_free(&s);
+}
+
+/* A full disk: files may not grow beyond this. */
+static void test_full_disk(void **state)
+{
+	struct rlimit old, limit = { 1024, 1024 };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit.rlim_max = old.rlim_max;
+	for (int i = 0; i < 3; i++) {
+		struct path p = join(*state, writes[i].name);
+		enum kvt_status status;
+
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		status = write_dump(p.s, NULL, &s, &err);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+		expect(status, KVT_SYSTEM, &err, writes[i].name);
+		assert_int_equal(count_entries(*state), 0);
+	}
+	kvt_snapshot_free(&s);
+}
+
+/* The same in the middle of the data, and at the manifest. */
+static void test_full_disk_later(void **state)
+{
+	struct path p = join(*state, "a.npy");
+	struct rlimit old, limit = { 4096, 4096 };
+	struct kvt_snapshot s;
+	struct kvt_writer *w;
+	struct kvt_error err;
+	struct kvt_box box;
+	uint8_t *buf = calloc(1, 1 << 20);
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit.rlim_max = old.rlim_max;
+	box = kvt_box_whole(&s.group[0].shape);
+	expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	expect(kvt_write_box(w, 0, &box, buf, &err), KVT_SYSTEM, &err, "cannot write");
+	limit.rlim_cur = 16;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	expect(kvt_commit(w, &err), KVT_SYSTEM, &err, "a.json");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	kvt_close_writer(w);
+	assert_int_equal(count_entries(*state), 0);
+	free(buf);
+	kvt_snapshot_free(&s);
+}
+
+static void test_null(void **state)
+{
+	struct kvt_create_options options = { .format = "null" };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(write_dump("-", &options, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(count_entries(*state), 0);
+	kvt_snapshot_free(&s);
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+static void test_open(void **state)
+{
+	struct path fifo = join(*state, "fifo"), empty = join(*state, "empty");
+	struct path missing = join(*state, "missing");
+	struct kvt_reader *reader = NULL;
+	struct kvt_error err;
+
+	assert_int_equal(mkfifo(fifo.s, 0600), 0);
+	write_text(empty.s, "");
+	expect(kvt_open(&reader, fifo.s, NULL, &err), KVT_BAD_INPUT, &err, "regular file");
+	expect(kvt_open(&reader, empty.s, NULL, &err), KVT_BAD_INPUT, &err, "recognised");
+	expect(kvt_open(&reader, missing.s, NULL, &err), KVT_SYSTEM, &err, "missing");
+	expect(kvt_open(&reader, "/dev/zero", NULL, &err), KVT_BAD_INPUT, &err, "regular");
+	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "tar" }, &err),
+	       KVT_USAGE, &err, "unknown format");
+	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "null" }, &err),
+	       KVT_UNSUPPORTED, &err, "cannot be read");
+	assert_null(reader);
+	kvt_close_reader(NULL);
+	kvt_close_writer(NULL);
+}
+
+static void test_files_of_reader(void **state)
+{
+	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
+	struct stat data, manifest;
+	struct kvt_reader *reader;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(stat(p.s, &data) | stat(side.s, &manifest), 0);
+	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	assert_int_equal(kvt_reader_file_bytes(reader), data.st_size + manifest.st_size);
+	assert_true(kvt_reader_has_file(reader, data.st_dev, data.st_ino));
+	assert_true(kvt_reader_has_file(reader, manifest.st_dev, manifest.st_ino));
+	assert_false(kvt_reader_has_file(reader, data.st_dev + 1, data.st_ino));
+	assert_null(kvt_reader_tiling(reader, 0));
+	assert_false(kvt_reader_has_cells(reader, 0));
+	assert_string_equal(kvt_reader_format(reader), "npy");
+	kvt_close_reader(reader);
+	kvt_snapshot_free(&s);
+}
+
+static struct CMUnitTest fixed[] = {
+	{ "a copy is deep", test_copy, NULL, NULL, NULL },
+	{ "live states follow from block tables", test_live_states, NULL, NULL, NULL },
+	{ "live states of two tokens", test_live_compressed, NULL, NULL, NULL },
+	{ "live states are not made up", test_live_unknown, NULL, NULL, NULL },
+	{ "a closed writer leaves nothing", test_abandon, make_folder, remove_folder, NULL },
+	{ "a commit leaves the files of a format", test_commit, make_folder, remove_folder, NULL },
+	{ "what exists is replaced with force only", test_existing, make_folder, remove_folder, NULL },
+	{ "a file made meanwhile is not replaced", test_overtaken, make_folder, remove_folder, NULL },
+	{ "a temporary of others is left alone", test_stale_temporary, make_folder, remove_folder, NULL },
+	{ "targets that cannot be written", test_bad_targets, make_folder, remove_folder, NULL },
+	{ "a full disk at the start", test_full_disk, make_folder, remove_folder, NULL },
+	{ "a full disk in the middle", test_full_disk_later, make_folder, remove_folder, NULL },
+	{ "null writes nothing", test_null, make_folder, remove_folder, NULL },
+	{ "files that are no dump", test_open, make_folder, remove_folder, NULL },
+	{ "a reader knows its files", test_files_of_reader, make_folder, remove_folder, NULL },
+};
+enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
+
+int main(void)
+{
+	struct CMUnitTest tests[NCHECKS + NFIXED] = { 0 };
+
+	for (int i = 0; i < NCHECKS; i++)
+		tests[i] = (struct CMUnitTest){ .name = checks[i].what,
+			.test_func = test_check, .initial_state = &checks[i] };
+	for (int i = 0; i < NFIXED; i++)
+		tests[NCHECKS + i] = fixed[i];
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);
+}
