@@ -83,7 +83,7 @@ $(FILTER): $(PLUGIN)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ \
 		$(call pkg,--libs,libzstd hdf5-serial)
 
-$(B)/check_kernels: $(B)/tests/check_kernels.o $(LIB)
+$(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -o $@ $^ -lpthread -lm
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cpu_kernels.h - what the CPU kernels share; nobody else includes it
+ *
+ * A kernel walks a plan block by block.  A block is a nest: two inner loops,
+ * which a leaf function runs without looking left or right, and the loops
+ * around them.  Only leaves depend on the instruction set.
+ */
+#ifndef CPU_KERNELS_H
+#define CPU_KERNELS_H
+
+#include "kernels/kernels.h"
+
+/*
+ * Source lines that will be read soon.  Asking for all of them at once would
+ * fill the queues that the stores need, so 'stream' asks for one per line that
+ * it writes.
+ */
+enum { CPU_AHEAD = 256 };
+struct cpu_ahead {
+	int next, count;
+	const char *line[CPU_AHEAD];
+};
+
+/* Two inner loops and the runs in them, as one leaf call sees them. */
+struct cpu_inner {
+	int64_t run;
+	int64_t nd, d_src, d_dst;	/* the loop that is fastest in dst */
+	int64_t ns, s_src, s_dst;	/* the one that is fastest in src */
+	struct cpu_ahead *ahead;	/* for 'stream' */
+};
+
+typedef void cpu_leaf(char *dst, const char *src, const struct cpu_inner *in);
+
+/* What one instruction set brings. */
+struct cpu_isa {
+	int width;			/* of its vectors, in bytes */
+	const struct cpu_isa *narrower;	/* for rows below 'width'; or NULL */
+	/*
+	 * tile[i] transposes runs of 1 << i bytes: d_dst == s_src == run, so
+	 * both sides have whole lines to offer.
+	 */
+	cpu_leaf *tile[5];
+	/* Writes around the caches; dst in any alignment. */
+	cpu_leaf *stream;
+	/* Orders what 'stream' wrote before anything that follows. */
+	void (*fence)(void);
+};
+
+/* nd * ns runs of any length, by plain stores. */
+void cpu_rows(char *dst, const char *src, const struct cpu_inner *in);
+
+/* The tile leaf of last resort, and what remains beside whole tiles. */
+void cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in);
+
+extern const struct cpu_isa cpu_isa_plain;
+#if defined(__x86_64__)
+extern const struct cpu_isa cpu_isa_sse2, cpu_isa_avx2, cpu_isa_avx512;
+#endif
+
+/* The reference: one memcpy() per run. */
+void cpu_copy_ref(void *dst, const void *src, const struct kvt_plan *plan);
+
+/* Block by block with plain stores, for what fits the caches. */
+void cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
+		     const struct cpu_isa *isa);
+
+/* The same around the caches, for what does not. */
+void cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
+		     const struct cpu_isa *isa);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cpu_pool.c - one plan on several threads
+ *
+ * The caller is one of the threads: it has a CPU already, and a copy too small
+ * to share wakes nobody.  Shares are several per thread and handed out one by
+ * one, so that a thread that was held up does not hold up the rest.
+ */
+#include "kernels/kernels.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum {
+	SHARES_PER_THREAD = 8,
+	SMALLEST_SHARE    = 256 << 10,
+};
+
+struct kvt_cpu_pool {
+	pthread_mutex_t calling;	/* held by who uses the pool */
+	pthread_mutex_t lock;		/* guards all below */
+	pthread_cond_t work, idle;
+	bool quit;
+
+	void *dst;
+	const void *src;
+	const struct kvt_plan *plan;
+	const struct kvt_kernel *kernel;
+	int share, nshares;		/* the next one to take, and how many */
+	int busy;			/* threads inside a share */
+
+	int nthreads;			/* that were started: without the caller */
+	pthread_t thread[];
+};
+
+/* Takes shares until none is left; 'lock' is held on entry and on return. */
+static void take_shares(struct kvt_cpu_pool *pool)
+{
+	pool->busy++;
+	while (pool->share < pool->nshares) {
+		struct kvt_plan part = kvt_plan_part(pool->plan, pool->share++,
+						     pool->nshares);
+
+		pthread_mutex_unlock(&pool->lock);
+		pool->kernel->copy(pool->dst, pool->src, &part);
+		pthread_mutex_lock(&pool->lock);
+	}
+	if (!--pool->busy)
+		pthread_cond_signal(&pool->idle);
+}
+
+static void *worker(void *arg)
+{
+	struct kvt_cpu_pool *pool = arg;
+
+	pthread_mutex_lock(&pool->lock);
+	for (;;) {
+		while (!pool->quit && pool->share == pool->nshares)
+			pthread_cond_wait(&pool->work, &pool->lock);
+		if (pool->quit)
+			break;
+		take_shares(pool);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+struct kvt_cpu_pool *kvt_cpu_pool_new(int nthreads)
+{
+	struct kvt_cpu_pool *pool;
+
+	if (nthreads < 1)
+		return NULL;
+	pool = calloc(1, sizeof(*pool) +
+			 (size_t)(nthreads - 1) * sizeof(pool->thread[0]));
+	if (!pool)
+		return NULL;
+	pthread_mutex_init(&pool->calling, NULL);
+	pthread_mutex_init(&pool->lock, NULL);
+	pthread_cond_init(&pool->work, NULL);
+	pthread_cond_init(&pool->idle, NULL);
+	while (pool->nthreads < nthreads - 1 &&
+	       !pthread_create(&pool->thread[pool->nthreads], NULL, worker, pool))
+		pool->nthreads++;
+	if (nthreads > 1 && !pool->nthreads) {
+		kvt_cpu_pool_free(pool);
+		return NULL;
+	}
+	return pool;
+}
+
+void kvt_cpu_pool_free(struct kvt_cpu_pool *pool)
+{
+	if (!pool)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	pool->quit = true;
+	pthread_cond_broadcast(&pool->work);
+	pthread_mutex_unlock(&pool->lock);
+	for (int i = 0; i < pool->nthreads; i++)
+		pthread_join(pool->thread[i], NULL);
+	pthread_cond_destroy(&pool->idle);
+	pthread_cond_destroy(&pool->work);
+	pthread_mutex_destroy(&pool->lock);
+	pthread_mutex_destroy(&pool->calling);
+	free(pool);
+}
+
+static int count_shares(const struct kvt_cpu_pool *pool,
+			const struct kvt_plan *plan)
+{
+	int64_t most = kvt_plan_nbytes(plan) / SMALLEST_SHARE;
+	int shares = (pool->nthreads + 1) * SHARES_PER_THREAD;
+
+	return most < shares ? (int)most : shares;
+}
+
+void kvt_cpu_pool_copy(struct kvt_cpu_pool *pool, void *dst, const void *src,
+		       const struct kvt_plan *plan)
+{
+	int nshares = count_shares(pool, plan);
+
+	if (nshares < 2 || !pool->nthreads) {
+		kvt_cpu_copy(dst, src, plan);
+		return;
+	}
+	pthread_mutex_lock(&pool->calling);
+	pthread_mutex_lock(&pool->lock);
+	pool->dst = dst;
+	pool->src = src;
+	pool->plan = plan;
+	pool->kernel = kvt_cpu_choose(plan);
+	pool->share = 0;
+	pool->nshares = nshares;
+	pthread_cond_broadcast(&pool->work);
+	take_shares(pool);
+	while (pool->busy)
+		pthread_cond_wait(&pool->idle, &pool->lock);
+	pthread_mutex_unlock(&pool->lock);
+	pthread_mutex_unlock(&pool->calling);
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kernel_bench.c - speed of the CPU kernels beside the limits of the machine
+ *
+ * Memory bandwidth of a shared machine changes within minutes, so everything
+ * that is compared runs in turn, round by round, and the ratios count.
+ */
+#include "tests/kernel_check.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { NPLANS = 65536 };
+
+/* ---- cases -------------------------------------------------------------- */
+
+/*
+ * Axis letters as in layouts; "d" and "x" are D/x and D%x.  The number of
+ * blocks follows from the size asked for.  'reblock' source blocks go to one
+ * destination block, in shuffled order.
+ */
+static const struct bench_case {
+	const char *name, *src, *dst;
+	int64_t layers, states, heads, content, elem, x;
+	int reblock;
+} cases[] = {
+	{ "NHD to HND",        "LBSHD", "LBHSD",  32, 16,  8,  256, 2, 0, 0 },
+	{ "HND to NHD",        "LBHSD", "LBSHD",  32, 16,  8,  256, 2, 0, 0 },
+	{ "NHD to BLSHC",      "LBSHD", "BLSHD",  32, 16,  8,  256, 2, 0, 0 },
+	{ "NHD to BHLSC",      "LBSHD", "BHLSD",  32, 16,  8,  256, 2, 0, 0 },
+	{ "HND to BHLSC",      "LBHSD", "BHLSD",  32, 16,  8,  256, 2, 0, 0 },
+	{ "reblock 16:64 NHD", "LBSHD", "LBSHD",  32, 16,  8,  256, 2, 0, 4 },
+	{ "reblock 16:64 HND", "LBHSD", "LBHSD",  32, 16,  8,  256, 2, 0, 4 },
+	{ "MLA to BLSHC",      "LBSHD", "BLSHD",  32, 64,  1,  576, 2, 0, 0 },
+	{ "fp8 K, D=64",       "LBSHD", "LBHSD",  32, 16,  8,   64, 1, 0, 0 },
+	{ "x-pack of K",       "LBSHD", "LBHdSx", 32, 16,  8,  128, 2, 8, 0 },
+	{ "scales",            "LBSHD", "LBHSD",  32, 16,  8,    1, 4, 0, 0 },
+	{ "V d-major",         "LBSHD", "LBHDS",  32, 16,  8,  128, 2, 0, 0 },
+	{ "content of 2 B",    "LBSHD", "LBHSD",  32, 16,  8,    1, 2, 0, 0 },
+};
+enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
+
+static const char *const axis_letters = "LBSHKD";
+
+/* Strides of a dense buffer whose axes stand in this order. */
+static struct kvt_view view_of(const char *order, const struct kvt_shape *shape,
+			       int64_t x)
+{
+	struct kvt_view view = { .shape = *shape };
+	int64_t stride = shape->elem;
+
+	for (size_t i = strlen(order); i-- > 0;) {
+		char c = order[i];
+		struct kvt_factor f = { .axis = KVT_AXIS_D, .div = 1,
+					.stride = stride };
+
+		if (c != 'd' && c != 'x')
+			f.axis = (enum kvt_axis)(strchr(axis_letters, c) -
+						 axis_letters);
+		f.n = c == 'x' ? x : shape->n[f.axis];
+		if (c == 'd') {
+			f.div = x;
+			f.n /= x;
+		}
+		stride *= f.n;
+		view.factor[view.nfactors++] = f;
+	}
+	return view;
+}
+
+/* ---- work --------------------------------------------------------------- */
+
+struct work {
+	char *dst;
+	const char *src;
+	int64_t nbytes;
+	int nplans;			/* more than one: a plan per block */
+	struct kvt_plan *plan;
+	const struct kvt_kernel *kernel;
+	struct kvt_cpu_pool *pool;
+};
+
+static void shuffle(int64_t *order, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		order[i] = i;
+	for (int64_t i = n - 1; i > 0; i--) {
+		int64_t j = (int64_t)(check_random() % (uint64_t)(i + 1));
+		int64_t t = order[i];
+
+		order[i] = order[j];
+		order[j] = t;
+	}
+}
+
+static void fail(const char *what)
+{
+	printf("Bail out! %s\n", what);
+	exit(1);
+}
+
+static void make_plan(struct kvt_plan *plan, const struct kvt_view *dst,
+		      const struct kvt_view *src)
+{
+	struct kvt_error err;
+
+	if (kvt_plan_init(plan, dst, src, &err))
+		fail(err.text);
+}
+
+/* One plan per source block; the destination has larger ones. */
+static void plan_blocks(struct work *work, const struct bench_case *c,
+			struct kvt_shape shape, struct kvt_shape large)
+{
+	int64_t nblocks = shape.n[KVT_AXIS_B];
+	int64_t *order = calloc((size_t)nblocks, sizeof(*order));
+	struct kvt_view src = view_of(c->src, &shape, c->x);
+	struct kvt_view dst = view_of(c->dst, &large, c->x);
+
+	if (!order)
+		fail("out of memory");
+	shuffle(order, nblocks);
+	for (int64_t b = 0; b < nblocks; b++) {
+		int64_t states = shape.n[KVT_AXIS_S], at = order[b] % c->reblock;
+		struct kvt_view from, to;
+		struct kvt_error err;
+
+		if (kvt_view_narrow(&from, &src, KVT_AXIS_B, b, b + 1, &err) ||
+		    kvt_view_narrow(&to, &dst, KVT_AXIS_B, order[b] / c->reblock,
+				    order[b] / c->reblock + 1, &err) ||
+		    kvt_view_narrow(&to, &to, KVT_AXIS_S, at * states,
+				    (at + 1) * states, &err))
+			fail(err.text);
+		make_plan(&work->plan[b], &to, &from);
+	}
+	work->nplans = (int)nblocks;
+	free(order);
+}
+
+static void plan_case(struct work *work, const struct bench_case *c,
+		      int64_t nbytes)
+{
+	int64_t block = c->layers * c->states * c->heads * c->content * c->elem;
+	int64_t nblocks = nbytes / block / 4 * 4;
+	struct kvt_shape shape = {
+		{ c->layers, nblocks, c->states, c->heads, 1, c->content },
+		c->elem
+	};
+	struct kvt_shape large = shape;
+	struct kvt_view src = view_of(c->src, &shape, c->x);
+	struct kvt_view dst = view_of(c->dst, &shape, c->x);
+
+	if (!nblocks || nblocks > NPLANS)
+		fail("--mib is too small or too large for the cases");
+	work->nbytes = nblocks * block;
+	work->nplans = 1;
+	if (!c->reblock) {
+		make_plan(&work->plan[0], &dst, &src);
+		return;
+	}
+	large.n[KVT_AXIS_B] /= c->reblock;
+	large.n[KVT_AXIS_S] *= c->reblock;
+	plan_blocks(work, c, shape, large);
+}
+
+/* ---- contenders --------------------------------------------------------- */
+
+/* Share 'i' of 'n' of the work. */
+typedef void share_fn(const struct work *work, int i, int n);
+
+static void share_memcpy(const struct work *work, int i, int n)
+{
+	const struct kvt_plan all = { .run = work->nbytes };
+	struct kvt_plan p = kvt_plan_part(&all, i, n);
+
+	memcpy(work->dst + p.dst_offset, work->src + p.src_offset, (size_t)p.run);
+}
+
+static void share_stream(const struct work *work, int i, int n)
+{
+	const struct kvt_plan all = { .run = work->nbytes };
+	struct kvt_plan p = kvt_plan_part(&all, i, n);
+
+	kvt_cpu_choose(&all)->copy(work->dst, work->src, &p);
+}
+
+static void share_kernel(const struct work *work, int i, int n)
+{
+	struct kvt_plan p = kvt_plan_part(work->plan, i, n);
+	int from = work->nplans * i / n, to = work->nplans * (i + 1) / n;
+
+	if (work->nplans == 1)
+		work->kernel->copy(work->dst, work->src, &p);
+	else
+		for (int k = from; k < to; k++)
+			work->kernel->copy(work->dst, work->src, &work->plan[k]);
+}
+
+static void share_ref(const struct work *work, int i, int n)
+{
+	struct work ref = *work;
+
+	ref.kernel = kvt_cpu_kernel(0);
+	share_kernel(&ref, i, n);
+}
+
+/* The library as its users call it; 'pool' brings the threads. */
+static void whole_pool(const struct work *work, int i, int n)
+{
+	(void)i, (void)n;
+	for (int k = 0; k < work->nplans; k++)
+		kvt_cpu_pool_copy(work->pool, work->dst, work->src,
+				  &work->plan[k]);
+}
+
+static void whole_copy(const struct work *work, int i, int n)
+{
+	(void)i, (void)n;
+	for (int k = 0; k < work->nplans; k++)
+		kvt_cpu_copy(work->dst, work->src, &work->plan[k]);
+}
+
+static const struct contender {
+	const char *name;
+	share_fn *share;
+	int nthreads;		/* that the benchmark brings */
+	bool permutes;
+} contenders[] = {
+	{ "memcpy 2t", share_memcpy, 2, false },
+	{ "stream 2t", share_stream, 2, false },
+	{ "ref 2t",    share_ref,    2, true },
+	{ "pool 2t",   whole_pool,   1, true },
+	{ "kernel 2t", share_kernel, 2, true },
+	{ "memcpy 1t", share_memcpy, 1, false },
+	{ "stream 1t", share_stream, 1, false },
+	{ "copy 1t",   whole_copy,   1, true },
+	{ "kernel 1t", share_kernel, 1, true },
+};
+enum { NCONTENDERS = sizeof(contenders) / sizeof(contenders[0]) };
+
+/* The columns that were asked for. */
+static bool enters(const struct bench_options *options,
+		   const struct contender *c)
+{
+	return (options->kernel || c->share != share_kernel) &&
+	       (!options->one_thread || strstr(c->name, "2t") == NULL);
+}
+
+/* ---- running ------------------------------------------------------------ */
+
+/* A second thread that stays alive: starting one takes as long as a copy. */
+static struct helper {
+	pthread_mutex_t lock;
+	pthread_cond_t change;
+	share_fn *share;		/* NULL: nothing to do */
+	const struct work *work;
+} helper = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	     .change = PTHREAD_COND_INITIALIZER };
+
+static void *helper_main(void *arg)
+{
+	struct helper *h = arg;
+
+	pthread_mutex_lock(&h->lock);
+	for (;;) {
+		while (!h->share)
+			pthread_cond_wait(&h->change, &h->lock);
+		pthread_mutex_unlock(&h->lock);
+		h->share(h->work, 1, 2);
+		pthread_mutex_lock(&h->lock);
+		h->share = NULL;
+		pthread_cond_broadcast(&h->change);
+	}
+	return NULL;
+}
+
+static void run_two(share_fn *share, const struct work *work)
+{
+	pthread_mutex_lock(&helper.lock);
+	helper.share = share;
+	helper.work = work;
+	pthread_cond_broadcast(&helper.change);
+	pthread_mutex_unlock(&helper.lock);
+	share(work, 0, 2);
+	pthread_mutex_lock(&helper.lock);
+	while (helper.share)
+		pthread_cond_wait(&helper.change, &helper.lock);
+	pthread_mutex_unlock(&helper.lock);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double time_of(const struct contender *c, const struct work *work)
+{
+	double start = seconds();
+
+	if (c->nthreads == 2)
+		run_two(c->share, work);
+	else
+		c->share(work, 0, 1);
+	return seconds() - start;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* FNV over words: enough to notice that a contender did other work. */
+static uint64_t digest(const char *p, int64_t nbytes)
+{
+	uint64_t h = 14695981039346656037u, word;
+
+	for (int64_t i = 0; i + 8 <= nbytes; i += 8) {
+		memcpy(&word, p + i, 8);
+		h = (h ^ word) * 1099511628211u;
+	}
+	return h;
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+static void print_row(const struct bench_options *options, const char *name,
+		      const struct work *work,
+		      double seconds_of[][BENCH_MAX_ROUNDS])
+{
+	const char *sep = "";
+	double base = 0;
+
+	printf(options->json ? "{\"case\":\"%s\",\"run\":%lld" : "%-18s %8lld",
+	       name, (long long)work->plan[0].run);
+	for (int i = 0; i < NCONTENDERS; i++) {
+		double *s = seconds_of[i], median, most;
+
+		if (!enters(options, &contenders[i]))
+			continue;
+		qsort(s, (size_t)options->rounds, sizeof(*s), compare);
+		median = (double)work->nbytes / s[options->rounds / 2] * 1e-9;
+		most = (double)work->nbytes / s[0] * 1e-9;
+		base = base > 0 ? base : median;
+		if (options->json)
+			printf(",\"%s\":{\"median\":%.2f,\"best\":%.2f,\"ratio\":%.3f}",
+			       contenders[i].name, median, most, median / base);
+		else
+			printf("%s %5.1f %5.1f %4.2f", sep, median, most,
+			       median / base);
+		sep = " |";
+	}
+	printf(options->json ? "}\n" : "\n");
+	fflush(stdout);
+}
+
+static void bench_case(const struct bench_options *options,
+		       const struct bench_case *c, struct work *work)
+{
+	static double took[NCONTENDERS][BENCH_MAX_ROUNDS];
+	uint64_t expected;
+
+	plan_case(work, c, options->mib << 20);
+	share_ref(work, 0, 1);
+	expected = digest(work->dst, work->nbytes);
+	for (int r = 0; r < options->rounds; r++) {
+		for (int i = 0; i < NCONTENDERS; i++) {
+			if (!enters(options, &contenders[i]))
+				continue;
+			if (!r && contenders[i].permutes)
+				memset(work->dst, 0, (size_t)work->nbytes);
+			took[i][r] = time_of(&contenders[i], work);
+			if (!r && contenders[i].permutes &&
+			    digest(work->dst, work->nbytes) != expected)
+				fail(contenders[i].name);
+		}
+	}
+	print_row(options, c->name, work, took);
+}
+
+static char *new_buffer(int64_t nbytes)
+{
+	char *p = mmap(NULL, (size_t)nbytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		fail("out of memory");
+	madvise(p, (size_t)nbytes, MADV_HUGEPAGE);
+	for (int64_t i = 0; i < nbytes; i += 8) {
+		uint64_t word = check_random();
+
+		memcpy(p + i, &word, 8);
+	}
+	return p;
+}
+
+static const struct kvt_kernel *kernel_named(const char *name)
+{
+	for (int i = 0; kvt_cpu_kernel(i); i++)
+		if (!strcmp(kvt_cpu_kernel(i)->name, name) &&
+		    kvt_cpu_kernel(i)->runs_here())
+			return kvt_cpu_kernel(i);
+	fail("no such kernel here");
+	return NULL;
+}
+
+int kernel_bench(const struct bench_options *options)
+{
+	struct work work = { .dst = new_buffer(options->mib << 20),
+			     .src = new_buffer(options->mib << 20) };
+	pthread_t thread;
+
+	work.plan = calloc(NPLANS, sizeof(*work.plan));
+	work.pool = kvt_cpu_pool_new(2);
+	if (!work.plan || !work.pool ||
+	    pthread_create(&thread, NULL, helper_main, &helper))
+		fail("out of memory or threads");
+	if (options->kernel)
+		work.kernel = kernel_named(options->kernel);
+	if (!options->json) {
+		printf("# GB/s: median, best, median / median of memcpy 2t\n");
+		printf("%-18s %8s", "case", "run");
+		for (int i = 0; i < NCONTENDERS; i++)
+			if (enters(options, &contenders[i]))
+				printf(" %-18s", contenders[i].name);
+		printf("\n");
+	}
+	for (int i = 0; i < NCASES; i++)
+		if (!options->only || strstr(cases[i].name, options->only))
+			bench_case(options, &cases[i], &work);
+	kvt_cpu_pool_free(work.pool);
+	free(work.plan);
+	return 0;
+}
