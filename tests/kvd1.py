@@ -268,6 +268,8 @@ def connector_pool(top, model):
     head, component = attention_axes(heads, 0, heads == 0)
     pool = Pool(attention_content(cells), head, component, live)
     pool.names = {f: r["request"] for f, r in side["requests"].items()}
+    # [2, T, H*D] does not show H, and T, 2, X may be 2 heads or K and V
+    pool.hints = ["--heads", str(heads)] if heads else []
     return pool
 
 
