@@ -128,7 +128,8 @@ $(B)/flags: FORCE
 # ---- the two commands of the README, and the rest ------------------------------
 
 # A package may bring a .pc file, and those are read when make starts: so the
-# packages come first and another make does the work.
+# packages come first and another make does the work, on every processor unless
+# -j was given.
 demo:	## install what is missing, build, show on real data that relayout is exact
 check:	## install what is missing, build, run every test
 bench:	## measure kernels, codecs and files
@@ -137,7 +138,7 @@ fuzz:	## run each fuzzer for FUZZ_SECONDS (60)
 check-valgrind:	## unit tests and the main commands under valgrind
 demo check bench lint fuzz check-valgrind:
 	@$(DEPS) $@
-	@$(MAKE) --no-print-directory run-$@
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
 
 deps:	## install the Debian packages that building and testing need
 	@$(DEPS) check

@@ -20,6 +20,8 @@ run() {
 rm -rf "$out"
 mkdir -p "$out"
 
+echo "kvtool is $kvtool"
+echo
 echo "A KV cache as a server holds it: paged, bf16, token rows first (NHD)."
 run "$kvtool" describe $dumps/packed_nhd.bf16.npy
 
