@@ -214,6 +214,7 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 {
 	const struct kvt_request *request = &s->request[r];
 	enum kvt_status status;
+	int64_t nblocks = 0;
 
 	if (!request->id)
 		return kvt_fail(err, KVT_BAD_INPUT, "request %lld has no id", LL(r));
@@ -222,9 +223,15 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 		return kvt_fail(err, KVT_BAD_INPUT, "request %s: %lld tokens, %lld ids",
 				request->id, LL(request->ntokens),
 				LL(request->ntoken_ids));
-	for (int g = 0; g < s->ngroups; g++)
+	for (int g = 0; g < s->ngroups; g++) {
 		if ((status = check_table(request, &s->group[g], g, err)))
 			return status;
+		nblocks += request->nblocks[g];
+	}
+	if (request->ntokens > 0 && !nblocks)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"request %s: %lld tokens, but no block table",
+				request->id, LL(request->ntokens));
 	return KVT_OK;
 }
 
