@@ -365,19 +365,44 @@ static enum kvt_status check_shape(const struct kvt_manifest *manifest,
 	return KVT_OK;
 }
 
+/* Extents that nobody gave, from the shape; those that were given must agree. */
+static enum kvt_status fit_shape(struct kvt_group *group,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	bool latent = opaque(group) || group->shape.n[KVT_AXIS_K] == 1, open = false;
+	int64_t n[KVT_NAXES];
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		open |= group->shape.n[a] < 0;
+	if (!open || !array->rank || group->page_bytes)
+		return KVT_OK;
+	memcpy(n, group->shape.n, sizeof(n));
+	if (match_shape(n, &group->layout, latent, array->rank, array->shape)) {
+		memcpy(group->shape.n, n, sizeof(n));
+		return KVT_OK;
+	}
+	memset(n, 0xff, sizeof(n));	/* -1: unknown */
+	if (!match_shape(n, &group->layout, latent, array->rank, array->shape))
+		return KVT_OK;		/* perhaps the size tells */
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (group->shape.n[a] >= 0 && group->shape.n[a] != n[a])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%.160s: shape %.120s in layout %s has %lld for the %s extent, not %lld",
+					array->name,
+					print_shape(array->rank, array->shape).s,
+					kvt_layout_string(&group->layout).s, LL(n[a]),
+					kvt_axis_name(a), LL(group->shape.n[a]));
+	return KVT_OK;
+}
+
 static enum kvt_status fit_single(struct kvt_group *group,
 				  const struct kvt_array *array, struct kvt_error *err)
 {
-	int64_t n[KVT_NAXES];
 	enum kvt_status status;
 
 	/* what is there counts before what may follow: H of MLA, say */
-	memcpy(n, group->shape.n, sizeof(n));
-	if (array->rank && !group->page_bytes &&
-	    match_shape(n, &group->layout, opaque(group) || n[KVT_AXIS_K] == 1,
-			array->rank, array->shape))
-		memcpy(group->shape.n, n, sizeof(n));
-	if ((status = fit_dtype(group, array, err)) ||
+	if ((status = fit_shape(group, array, err)) ||
+	    (status = fit_dtype(group, array, err)) ||
 	    (status = settle_group(group, array->name, err)) ||
 	    (status = derive_open(group, array, err)) ||
 	    (status = settle_states(group, array->name, err)))
@@ -405,16 +430,16 @@ static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name
 }
 
 /*
- * Pages, or dense arrays: the size tells.  Where groups fill their common page
- * without a gap both have one size, and pages are what engines have.
+ * Pages, or dense arrays: the size tells.  Where groups fill their pages both
+ * have the same; one array of several groups then holds pages, as engines do.
  */
 static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = &manifest->snapshot;
-	enum kvt_status status;
 	bool paged = kvt_snapshot_has_pages(s);
 	int64_t dense, pages = -1;
+	enum kvt_status status;
 
 	if ((status = kvt_snapshot_file_bytes(&dense, s, false, err)) ||
 	    (paged && (status = kvt_snapshot_file_bytes(&pages, s, true, err))))
@@ -422,14 +447,14 @@ static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 	manifest->pages = pages == array->nbytes;
 	if (manifest->pages || dense == array->nbytes)
 		return KVT_OK;
-	if (!paged)
+	if (paged)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld bytes of data, "
-				"but layout, sizes and type make %lld",
-				array->name, LL(array->nbytes), LL(dense));
+				"%s: has %lld bytes of data, but its pages make %lld",
+				array->name, LL(array->nbytes), LL(pages));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes of data, but its pages have %lld",
-			array->name, LL(array->nbytes), LL(pages));
+			"%s: has %lld bytes of data, "
+			"but layout, sizes and type make %lld",
+			array->name, LL(array->nbytes), LL(dense));
 }
 
 enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,

@@ -23,10 +23,9 @@ includes() {
 		'^[[:space:]]*#[[:space:]]*include' "$@"
 }
 
-# calls FOLDER NAMES: calls of these functions, outside comments and strings and
-# not through a struct
-calls() {
-	NAMES=$2 find "$1" \( -name '*.[ch]' -o -name '*.inl' \) -exec perl -e '
+# code FOLDER PATTERN: lines that match outside comments and strings
+code() {
+	PATTERN=$2 find "$1" \( -name '*.[ch]' -o -name '*.inl' \) -exec perl -e '
 		for my $file (@ARGV) {
 			open my $in, "<", $file or die "$file: $!\n";
 			local $/;
@@ -35,10 +34,13 @@ calls() {
 			my $n = 0;
 			for (split /\n/, $text) {
 				$n++;
-				print "$file:$n:$_\n" if /(?<![\w.>])(?:$ENV{NAMES})\s*\(/;
+				print "$file:$n:$_\n" if /$ENV{PATTERN}/;
 			}
 		}' {} +
 }
+
+# calls FOLDER NAMES: calls of these functions, but not through a struct
+calls() { code "$1" "(?<![\\w.>])(?:$2)\\s*\\("; }
 
 not() { grep -vE "$1"; true; }
 only() { grep -E "$1"; true; }
@@ -49,7 +51,7 @@ kernels_includes() { includes kernels | not "\"(lib|kernels)/|<($libc|$system)\\
 kernels_calls()    { calls kernels "$print|$stop|$files|getenv"; }
 formats_includes() { includes formats | only '"' | not '"(lib|formats)/'; }
 formats_calls()    { calls formats "v?printf|puts|putchar|perror|$stop|getenv"; }
-formats_streams()  { grep -rnE --include='*.[ch]' '\b(stdout|stderr)\b' formats; true; }
+formats_streams()  { code formats '\b(stdin|stdout|stderr)\b'; }
 rooted()           { includes lib kernels formats cli | only '"' | not '"(lib|kernels|formats|cli)/'; }
 libraries()        { includes lib kernels cli | only '<(hdf5|H5\w*|zstd\w*|xxhash)\.h>'; }
 json()             { includes lib kernels | only '<jansson\.h>'; }
@@ -110,5 +112,6 @@ ok 'finds jansson in lib/'         planted json lib/a.c '#include <jansson.h>'
 ok 'leaves snprintf alone'         innocent lib_calls lib/a.c 'snprintf(b, n, "exit(1)");'
 ok 'leaves comments alone'         innocent lib_calls lib/a.c '/* never printf() */'
 ok 'leaves members alone'          innocent formats_calls formats/a.c 'f->abort(w); w.exit(1);'
+ok 'leaves names of files alone'   innocent formats_streams formats/a.c 's = "/dev/stdout";'
 ok 'leaves constants alone'        innocent lib_state lib/a.c 'extern const char *const t[1]; const char *const t[1] = { "a" };'
 done_testing

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_commit.c - files that appear whole or not at all, whatever goes wrong */
+#include "tests/unit/formats/dump_fixture.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+/* ---- writing ------------------------------------------------------------ */
+
+/* Formats write side by side what each needs: so many files for one dump. */
+static const struct write_case {
+	const char *name;
+	int nfiles;
+} writes[] = { { "a.npy", 2 }, { "a.safetensors", 1 }, { "a.bin", 2 } };
+
+static void test_abandon(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_writer *w;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	for (int i = 0; i < 3; i++) {
+		struct path p = join(*state, writes[i].name);
+
+		expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+		assert_int_equal(count_entries(*state), 1);
+		assert_int_equal(access(kvt_writer_temporary(w), F_OK), 0);
+		kvt_close_writer(w);
+		assert_int_equal(count_entries(*state), 0);
+	}
+	kvt_snapshot_free(&s);
+}
+
+static void test_commit(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_error err;
+	int nfiles = 0;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	for (int i = 0; i < 3; i++) {
+		struct path p = join(*state, writes[i].name);
+		struct path dir = join(*state, "d");
+
+		assert_int_equal(mkdir(dir.s, 0777), 0);
+		p = join(dir.s, writes[i].name);
+		expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+		nfiles = count_entries(dir.s);
+		assert_int_equal(nfiles, writes[i].nfiles);
+		remove_tree(dir.s);
+	}
+	kvt_snapshot_free(&s);
+}
+
+static void test_existing(void **state)
+{
+	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
+	struct kvt_create_options force = { .force = true };
+	struct kvt_reader *reader;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	write_text(p.s, "old");
+	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err, "a.npy: exists");
+	unlink(p.s);
+	write_text(side.s, "old");
+	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err, "a.json: exists");
+	assert_int_equal(count_entries(*state), 1);
+	write_text(p.s, "old");
+	expect(write_dump(p.s, &force, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(count_entries(*state), 2);
+	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	check_dump(reader);
+	kvt_close_reader(reader);
+	kvt_snapshot_free(&s);
+}
+
+/* Somebody makes the file while it is written: theirs stays. */
+static void test_overtaken(void **state)
+{
+	struct path p = join(*state, "a.npy");
+	struct kvt_snapshot s;
+	struct kvt_writer *w;
+	struct kvt_error err;
+	uint8_t *bytes;
+	size_t n;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	write_text(p.s, "theirs");
+	expect(kvt_commit(w, &err), KVT_SYSTEM, &err, "meanwhile");
+	kvt_close_writer(w);
+	assert_int_equal(count_entries(*state), 1);
+	bytes = read_file(p.s, &n);
+	assert_string_equal((char *)bytes, "theirs");
+	free(bytes);
+	kvt_snapshot_free(&s);
+}
+
+static void test_stale_temporary(void **state)
+{
+	struct path p = join(*state, "a.safetensors"), stale;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+	char name[64];
+
+	snprintf(name, sizeof(name), "a.safetensors.tmp-%ld", (long)getpid());
+	stale = join(*state, name);
+	write_text(stale.s, "not ours");
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err, "temporary file exists");
+	assert_int_equal(access(stale.s, F_OK), 0);
+	kvt_snapshot_free(&s);
+}
+
+static void test_bad_targets(void **state)
+{
+	static const struct {
+		const char *path, *format, *part;
+		enum kvt_status status;
+	} rows[] = {
+		{ "-", "npy", "standard output", KVT_UNSUPPORTED },
+		{ "/dev/stdout", "raw", "standard output", KVT_UNSUPPORTED },
+		{ "/dev/null", "safetensors", "not a regular file", KVT_UNSUPPORTED },
+		{ "/proc/a.npy", NULL, "cannot create", KVT_SYSTEM },
+		{ "/dev/null/a.npy", NULL, "cannot create", KVT_SYSTEM },
+		{ "a.unknown", NULL, "--format", KVT_USAGE },
+		{ "npy", NULL, "--format", KVT_USAGE },
+		{ "a.npy", "zip", "unknown format", KVT_USAGE },
+	};
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_create_options options = { .format = rows[i].format };
+
+		expect(write_dump(rows[i].path, &options, &s, &err), rows[i].status, &err,
+		       rows[i].part);
+	}
+	expect(write_dump(*state, &(struct kvt_create_options){ .format = "npy",
+			  .force = true }, &s, &err), KVT_SYSTEM, &err, "is a folder");
+	kvt_snapshot_free(&s);
+}
+
+/* A full disk: files may not grow beyond this. */
+static void test_full_disk(void **state)
+{
+	struct rlimit old, limit = { 1024, 1024 };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit.rlim_max = old.rlim_max;
+	for (int i = 0; i < 3; i++) {
+		struct path p = join(*state, writes[i].name);
+		enum kvt_status status;
+
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		status = write_dump(p.s, NULL, &s, &err);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+		expect(status, KVT_SYSTEM, &err, writes[i].name);
+		assert_int_equal(count_entries(*state), 0);
+	}
+	kvt_snapshot_free(&s);
+}
+
+/* The same in the middle of the data, and at the manifest. */
+static void test_full_disk_later(void **state)
+{
+	struct path p = join(*state, "a.npy");
+	struct rlimit old, limit = { 4096, 4096 };
+	struct kvt_snapshot s;
+	struct kvt_writer *w;
+	struct kvt_error err;
+	struct kvt_box box;
+	uint8_t *buf = calloc(1, 1 << 20);
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit.rlim_max = old.rlim_max;
+	box = kvt_box_whole(&s.group[0].shape);
+	expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	expect(kvt_write_box(w, 0, &box, buf, &err), KVT_SYSTEM, &err, "cannot write");
+	limit.rlim_cur = 16;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	expect(kvt_commit(w, &err), KVT_SYSTEM, &err, "a.json");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	kvt_close_writer(w);
+	assert_int_equal(count_entries(*state), 0);
+	free(buf);
+	kvt_snapshot_free(&s);
+}
+
+static void test_null(void **state)
+{
+	struct kvt_create_options options = { .format = "null" };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(write_dump("-", &options, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(count_entries(*state), 0);
+	kvt_snapshot_free(&s);
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+static void test_open(void **state)
+{
+	struct path fifo = join(*state, "fifo"), empty = join(*state, "empty");
+	struct path missing = join(*state, "missing");
+	struct kvt_reader *reader = NULL;
+	struct kvt_error err;
+
+	assert_int_equal(mkfifo(fifo.s, 0600), 0);
+	write_text(empty.s, "");
+	expect(kvt_open(&reader, fifo.s, NULL, &err), KVT_BAD_INPUT, &err, "regular file");
+	expect(kvt_open(&reader, empty.s, NULL, &err), KVT_BAD_INPUT, &err, "recognised");
+	expect(kvt_open(&reader, missing.s, NULL, &err), KVT_SYSTEM, &err, "missing");
+	expect(kvt_open(&reader, "/dev/zero", NULL, &err), KVT_BAD_INPUT, &err, "regular");
+	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "tar" }, &err),
+	       KVT_USAGE, &err, "unknown format");
+	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "null" }, &err),
+	       KVT_UNSUPPORTED, &err, "cannot be read");
+	assert_null(reader);
+	kvt_close_reader(NULL);
+	kvt_close_writer(NULL);
+}
+
+static void test_files_of_reader(void **state)
+{
+	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
+	struct stat data, manifest;
+	struct kvt_reader *reader;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(stat(p.s, &data) | stat(side.s, &manifest), 0);
+	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	assert_int_equal(kvt_reader_file_bytes(reader), data.st_size + manifest.st_size);
+	assert_true(kvt_reader_has_file(reader, data.st_dev, data.st_ino));
+	assert_true(kvt_reader_has_file(reader, manifest.st_dev, manifest.st_ino));
+	assert_false(kvt_reader_has_file(reader, data.st_dev + 1, data.st_ino));
+	assert_null(kvt_reader_tiling(reader, 0));
+	assert_false(kvt_reader_has_cells(reader, 0));
+	assert_string_equal(kvt_reader_format(reader), "npy");
+	kvt_close_reader(reader);
+	kvt_snapshot_free(&s);
+}
+
+static const struct CMUnitTest tests[] = {
+	{ "a closed writer leaves nothing", test_abandon, make_folder, remove_folder, NULL },
+	{ "a commit leaves the files of a format", test_commit, make_folder, remove_folder, NULL },
+	{ "what exists is replaced with force only", test_existing, make_folder, remove_folder, NULL },
+	{ "a file made meanwhile is not replaced", test_overtaken, make_folder, remove_folder, NULL },
+	{ "a temporary of others is left alone", test_stale_temporary, make_folder, remove_folder, NULL },
+	{ "targets that cannot be written", test_bad_targets, make_folder, remove_folder, NULL },
+	{ "a full disk at the start", test_full_disk, make_folder, remove_folder, NULL },
+	{ "a full disk in the middle", test_full_disk_later, make_folder, remove_folder, NULL },
+	{ "null writes nothing", test_null, make_folder, remove_folder, NULL },
+	{ "files that are no dump", test_open, make_folder, remove_folder, NULL },
+	{ "a reader knows its files", test_files_of_reader, make_folder, remove_folder, NULL },
+};
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("commit", tests, NULL, NULL);
+}
