@@ -109,3 +109,9 @@ assert [d["request"] for d in said["digests"] if d["by"] == "request"
 	done
 	[ "$(kvtool digest --mem-limit 4M --by head "$nhd")" = "$want" ]
 }
+
+@test "digest refuses parts that a scope does not have" {
+	run -2 --separate-stderr kvtool digest --scope blocks --by request "$nhd"
+	one_sentence
+	said blocks request
+}
