@@ -235,8 +235,10 @@ enum kvt_status kvt_snapshot_file_shape(int *rank, int64_t shape[8],
 					const char *name, struct kvt_error *err)
 {
 	const struct kvt_group *group = &snapshot->group[0];
+	int64_t nbytes;
 
-	if (kvt_snapshot_has_pages(snapshot)) {
+	if (kvt_snapshot_has_pages(snapshot) &&
+	    !page_file_bytes(&nbytes, snapshot, NULL)) {
 		*rank = page_shape(shape, group);
 		*dtype = kvt_dtype_find("uint8");
 		return KVT_OK;

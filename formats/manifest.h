@@ -48,6 +48,27 @@ kvt_add_component(struct kvt_group *group, const char *name,
 			   int64_t start, int64_t length, int64_t global,
 			   const struct kvt_json *in);
 
+/* What manifest_fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
+
+/* Extents that nobody gave, from the shape; those that were given must agree. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_shape(struct kvt_group *group, const struct kvt_array *array,
+	      struct kvt_error *err);
+/* The array has the axes of the layout in another order. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_axes(const struct kvt_group *group, const struct kvt_array *array,
+	     struct kvt_error *err);
+/* The manifest's file_shape is not the array's. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_file_shape(const struct kvt_manifest *manifest,
+		   const struct kvt_array *array, struct kvt_error *err);
+/* There is no layout; lists those that the shape allows. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_presets(const struct kvt_manifest *manifest, const struct kvt_array *array,
+		struct kvt_error *err);
+/* Is the content of this group no key and value? */
+bool kvt_group_opaque(const struct kvt_group *group);
+
 /* A group of which nothing is known yet. */
 void kvt_manifest_blank_group(struct kvt_group *group, const char *id);
 /* Adds a blank one; KVT_BAD_INPUT if there are too many. */

@@ -244,7 +244,7 @@ static enum kvt_status take_null_block(struct kvt_snapshot *out,
 				       const struct ids *ids)
 {
 	int64_t id = -1;
-	enum kvt_status status = kvt_json_int(&id, in, "null_block", -1, UINT32_MAX);
+	enum kvt_status status = kvt_json_int(&id, in, "null_block", -1, KVT_MOST);
 
 	if (!status && id >= 0)
 		out->null_block = find_id(ids, id);

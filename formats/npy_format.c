@@ -101,9 +101,9 @@ static enum kvt_status npy_create(struct kvt_writer *writer, struct kvt_error *e
 	enum kvt_status status;
 	int rank, index;
 
-	if ((status = kvt_snapshot_file_bytes(&nbytes, s, kvt_snapshot_has_pages(s),
-					      err)) ||
-	    (status = kvt_snapshot_file_shape(&rank, shape, &dtype, s, "npy", err)))
+	if ((status = kvt_snapshot_file_shape(&rank, shape, &dtype, s, "npy", err)) ||
+	    (status = kvt_snapshot_file_bytes(&nbytes, s, kvt_snapshot_has_pages(s),
+					      err)))
 		return status;
 	nhead = kvt_npy_print(head, dtype->npy, rank, shape);
 	if (nbytes > INT64_MAX - nhead)

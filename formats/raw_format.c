@@ -61,22 +61,20 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 
 static enum kvt_status raw_create(struct kvt_writer *writer, struct kvt_error *err)
 {
+	const struct kvt_snapshot *s = &writer->snapshot;
+	bool pages = kvt_snapshot_has_pages(s);
 	const struct kvt_dtype *dtype;
 	enum kvt_status status;
 	int64_t shape[8], nbytes;
 	int rank, index;
 
 	/* one array, though it has no header to say so: a manifest describes one */
-	if ((status = kvt_snapshot_file_bytes(
-		     &nbytes, &writer->snapshot,
-		     kvt_snapshot_has_pages(&writer->snapshot), err)) ||
-	    (status = kvt_snapshot_file_shape(&rank, shape, &dtype,
-					      &writer->snapshot, "raw", err)) ||
-	    (status = kvt_files_create(&writer->files, &index,
-				       writer->temporary, nbytes, err)))
+	if ((status = kvt_snapshot_file_shape(&rank, shape, &dtype, s, "raw", err)) ||
+	    (status = kvt_snapshot_file_bytes(&nbytes, s, pages, err)) ||
+	    (status = kvt_files_create(&writer->files, &index, writer->temporary, nbytes,
+				       err)))
 		return status;
-	return kvt_flats_whole(writer->flat, &writer->snapshot,
-			       kvt_snapshot_has_pages(&writer->snapshot), index, 0, err);
+	return kvt_flats_whole(writer->flat, s, pages, index, 0, err);
 }
 
 static enum kvt_status raw_finish(struct kvt_writer *writer, struct kvt_error *err)

@@ -186,15 +186,14 @@ def conv_cells(page, conv):
     return cells if taps_last else cells.transpose(0, 1, 3, 2)
 
 
-def conv_heads(conv, ranks):
-    """Index of each channel inside its part of the whole model."""
-    head, component, begin_of_part = [], [], 0
+def conv_heads(conv):
+    """Index of each channel in the whole model, and the part it belongs to."""
+    head, component = [], []
     for code, part in ((CONV_X, "x"), (CONV_B, "B"), (CONV_C, "C")):
         begin, end = conv[part]
-        first = conv["global_" + part][0] - begin_of_part
+        first = conv["global_" + part][0]
         head += range(first, first + end - begin)
         component += [code] * (end - begin)
-        begin_of_part += ranks * (end - begin)  # every rank holds a share
     return head, component
 
 
@@ -211,7 +210,7 @@ class MambaDump:
     def pool(self):
         side = self.side
         conv = conv_cells(self.page, side["conv"])
-        head, component = conv_heads(side["conv"], side["tp_size"])
+        head, component = conv_heads(side["conv"])
         at, (heads, dim, state) = (side["ssm"]["byte_offset"],
                                    side["ssm"]["shape"])
         ssm = np.ascontiguousarray(

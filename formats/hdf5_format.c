@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hdf5_format.c - the row of the format table, and the calls on tiles and cells
+ *
+ * Chunks are read and written as they are stored, never through HDF5's filters:
+ * its decoder trusts what a frame says, and runs under one lock.
+ */
+#include "formats/hdf5_impl.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- an open file ------------------------------------------------------- */
+
+struct kvt_h5_file *kvt_h5_file_new(void)
+{
+	struct kvt_h5_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return NULL;
+	file->file = -1;
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		file->group[g].data[0] = file->group[g].data[1] =
+			file->group[g].cells = -1;
+	return file;
+}
+
+/* Closing the file closes every object in it. */
+void kvt_h5_file_free(struct kvt_h5_file *file)
+{
+	struct kvt_h5_quiet quiet;
+
+	if (!file)
+		return;
+	quiet = kvt_h5_quiet_begin();
+	if (file->file >= 0)
+		H5Fclose(file->file);
+	kvt_h5_quiet_end(&quiet);
+	free(file);
+}
+
+int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
+		     const struct kvt_group *group, const int64_t n[KVT_NAXES])
+{
+	static const enum kvt_axis axis[KVT_H5_CELL_RANK] = {
+		KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_K
+	};
+
+	for (int i = 0; i < KVT_H5_CELL_RANK; i++)
+		dims[i] = (hsize_t)n[axis[i]];
+	return group->shape.n[KVT_AXIS_K] > 1 ? 4 : 3;
+}
+
+static void close_reader(struct kvt_reader *reader)
+{
+	kvt_h5_file_free(reader->own);
+	reader->own = NULL;
+}
+
+static void abandon(struct kvt_writer *writer)
+{
+	kvt_h5_file_free(writer->own);
+	writer->own = NULL;
+}
+
+static bool probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	static const uint8_t signature[] = "\x89HDF\r\n\x1a\n";
+
+	(void)path;
+	/* 0, or a power of two behind a user block */
+	for (int64_t at = 0; head && at + 8 <= nhead; at = at ? 2 * at : 512)
+		if (!memcmp(head + at, signature, 8))
+			return true;
+	return false;
+}
+
+/* ---- tiles -------------------------------------------------------------- */
+
+/* Which dataset, and where in it. */
+static hid_t find_tile(hsize_t *offset, const struct kvt_h5_group *own,
+		       const int64_t begin[KVT_NAXES])
+{
+	int plane = own->nplanes == 2 ? (int)begin[KVT_AXIS_K] : 0;
+
+	kvt_h5_chunk_offset(offset, &own->axes[plane], begin);
+	return own->data[plane];
+}
+
+static bool begins_tile(const struct kvt_tiling *tiling,
+			const struct kvt_shape *shape,
+			const int64_t begin[KVT_NAXES])
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (begin[a] < 0 || begin[a] >= shape->n[a] ||
+		    begin[a] % tiling->n[a])
+			return false;
+	return true;
+}
+
+/* Does the tile reach beyond the end of an axis? */
+static bool is_cut(const struct kvt_tiling *tiling, const struct kvt_shape *shape,
+		   const int64_t begin[KVT_NAXES])
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (begin[a] > shape->n[a] - tiling->n[a])
+			return true;
+	return false;
+}
+
+static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
+				const int64_t begin[KVT_NAXES], const char *what,
+				struct kvt_error *err)
+{
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: group %s: tile at layer %lld, block %lld, "
+			"state %lld, head %lld, kv %lld: %s", reader->path,
+			reader->snapshot.group[group].id,
+			(long long)begin[KVT_AXIS_L], (long long)begin[KVT_AXIS_B],
+			(long long)begin[KVT_AXIS_S], (long long)begin[KVT_AXIS_H],
+			(long long)begin[KVT_AXIS_K], what);
+}
+
+static enum kvt_status read_chunk(struct kvt_reader *reader, int group,
+				  const int64_t begin[KVT_NAXES],
+				  struct kvt_stored *out, struct kvt_error *err)
+{
+	const struct kvt_h5_file *own = reader->own;
+	int64_t bound = kvt_stored_bound(&reader->tiling[group]);
+	hsize_t offset[KVT_MAX_PARTS], nbytes = 0;
+	hid_t data = find_tile(offset, &own->group[group], begin);
+
+	if (H5Dget_chunk_storage_size(data, offset, &nbytes) < 0)
+		return bad_tile(reader, group, begin, "unreadable index", err);
+	if (nbytes == 0)
+		return bad_tile(reader, group, begin, "missing", err);
+	/* H5Dread_chunk() is not told how much room there is */
+	if (nbytes > (hsize_t)bound ||
+	    nbytes > (hsize_t)reader->files.file[0].nbytes)
+		return bad_tile(reader, group, begin,
+				"larger than it can be", err);
+	assert(out->capacity >= (int64_t)nbytes);
+	if (H5Dread_chunk(data, H5P_DEFAULT, offset, &out->filter_mask,
+			  out->bytes) < 0)
+		return bad_tile(reader, group, begin, "unreadable", err);
+	out->nbytes = (int64_t)nbytes;
+	return KVT_OK;
+}
+
+static enum kvt_status fetch_tile(struct kvt_reader *reader, int group,
+				  const int64_t begin[KVT_NAXES],
+				  struct kvt_stored *out, struct kvt_error *err)
+{
+	const struct kvt_h5_group *own =
+		&((const struct kvt_h5_file *)reader->own)->group[group];
+	const struct kvt_tiling *tiling = &reader->tiling[group];
+	const struct kvt_shape *shape = &reader->snapshot.group[group].shape;
+	struct kvt_h5_quiet quiet;
+	enum kvt_status status;
+
+	if (!tiling->nbytes || !begins_tile(tiling, shape, begin))
+		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
+				reader->path);
+	quiet = kvt_h5_quiet_begin();
+	status = read_chunk(reader, group, begin, out, err);
+	kvt_h5_quiet_end(&quiet);
+	/* HDF5 then leaves the filters out without saying so in the mask */
+	if (!status && own->raw_edges[own->nplanes == 2 && begin[KVT_AXIS_K]] &&
+	    is_cut(tiling, shape, begin))
+		out->filter_mask = (1u << (tiling->shuffle + tiling->zstd +
+					   tiling->fletcher32)) - 1;
+	return status;
+}
+
+static enum kvt_status store_tile(struct kvt_writer *writer, int group,
+				  const int64_t begin[KVT_NAXES],
+				  const struct kvt_stored *stored,
+				  struct kvt_error *err)
+{
+	const struct kvt_h5_file *own = writer->own;
+	const struct kvt_tiling *tiling = &writer->tiling[group];
+	struct kvt_h5_quiet quiet;
+	hsize_t offset[KVT_MAX_PARTS];
+	enum kvt_status status = KVT_OK;
+	hid_t data;
+
+	if (!tiling->nbytes ||
+	    !begins_tile(tiling, &writer->snapshot.group[group].shape, begin))
+		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
+				writer->path);
+	data = find_tile(offset, &own->group[group], begin);
+	quiet = kvt_h5_quiet_begin();
+	if (H5Dwrite_chunk(data, H5P_DEFAULT, stored->filter_mask, offset,
+			   (size_t)stored->nbytes, stored->bytes) < 0)
+		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
+				       "cannot write");
+	kvt_h5_quiet_end(&quiet);
+	return status;
+}
+
+/* ---- cells -------------------------------------------------------------- */
+
+/* The box of the table that a box of the group has; its dataspaces. */
+static bool select_cells(hid_t *memory, hid_t *file, hid_t cells,
+			 const struct kvt_group *group, const struct kvt_box *box)
+{
+	const struct kvt_shape shape = kvt_box_shape(box, 1);
+	hsize_t begin[KVT_H5_CELL_RANK], count[KVT_H5_CELL_RANK];
+	int rank = kvt_h5_cell_dims(begin, group, box->begin);
+
+	kvt_h5_cell_dims(count, group, shape.n);
+	*memory = H5Screate_simple(rank, count, NULL);
+	*file = H5Dget_space(cells);
+	return *memory >= 0 && *file >= 0 &&
+	       H5Sselect_hyperslab(*file, H5S_SELECT_SET, begin, NULL, count,
+				   NULL) >= 0;
+}
+
+static bool is_inside(const struct kvt_box *box, const struct kvt_shape *shape)
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (box->begin[a] < 0 || box->end[a] < box->begin[a] ||
+		    box->end[a] > shape->n[a])
+			return false;
+	return true;
+}
+
+static bool has_cells(const struct kvt_reader *reader, int group)
+{
+	return group >= 0 && group < reader->snapshot.ngroups &&
+	       ((const struct kvt_h5_file *)reader->own)->group[group].cells >= 0;
+}
+
+static enum kvt_status fetch_cells(struct kvt_reader *reader, int group,
+				   const struct kvt_box *box, uint64_t *out,
+				   struct kvt_error *err)
+{
+	const struct kvt_group *info = &reader->snapshot.group[group];
+	hid_t cells = ((struct kvt_h5_file *)reader->own)->group[group].cells;
+	hid_t memory = -1, file = -1;
+	struct kvt_h5_quiet quiet;
+	enum kvt_status status = KVT_OK;
+
+	if (!is_inside(box, &info->shape))
+		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
+				reader->path);
+	quiet = kvt_h5_quiet_begin();
+	if (!select_cells(&memory, &file, cells, info, box) ||
+	    H5Dread(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,
+		    H5P_DEFAULT, out) < 0)
+		status = kvt_h5_failed(err, KVT_BAD_INPUT, reader->path,
+				       "cannot read content_digest");
+	kvt_h5_drop(file);
+	kvt_h5_drop(memory);
+	kvt_h5_quiet_end(&quiet);
+	return status;
+}
+
+static enum kvt_status store_cells(struct kvt_writer *writer, int group,
+				   const struct kvt_box *box,
+				   const uint64_t *in, struct kvt_error *err)
+{
+	const struct kvt_group *info = &writer->snapshot.group[group];
+	hid_t cells = ((struct kvt_h5_file *)writer->own)->group[group].cells;
+	hid_t memory = -1, file = -1;
+	struct kvt_h5_quiet quiet;
+	enum kvt_status status = KVT_OK;
+
+	if (!is_inside(box, &info->shape))
+		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
+				writer->path);
+	quiet = kvt_h5_quiet_begin();
+	if (!select_cells(&memory, &file, cells, info, box) ||
+	    H5Dwrite(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,
+		     H5P_DEFAULT, in) < 0)
+		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
+				       "cannot write");
+	kvt_h5_drop(file);
+	kvt_h5_drop(memory);
+	kvt_h5_quiet_end(&quiet);
+	return status;
+}
+
+/* ---- the row ------------------------------------------------------------ */
+
+static const char *const endings[] = { ".h5", ".hdf5", ".kvh5", NULL };
+
+const struct kvt_format kvt_hdf5_format = {
+	.info = { "hdf5", "kvtool snapshot: HDF5, zstd, checksums", true, true },
+	.endings     = endings,
+	.probe       = probe,
+	.open        = kvt_h5_open,
+	.close       = close_reader,
+	.create      = kvt_h5_create,
+	.finish      = kvt_h5_finish,
+	.abandon     = abandon,
+	.fetch_tile  = fetch_tile,
+	.has_cells   = has_cells,
+	.fetch_cells = fetch_cells,
+	.store_tile  = store_tile,
+	.store_cells = store_cells,
+};

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hdf5_type.c - element types as HDF5 has them, and what counts as text
+ *
+ * The attribute 'dtype' says what the elements are.  The HDF5 type is for other
+ * readers: a custom float where HDF5 then shows the right values, else integers
+ * that carry the bits.
+ */
+#include "formats/hdf5_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct real {
+	const char *name;
+	size_t bytes, sign, exponent, exponent_bits, fraction_bits, bias;
+} reals[] = {
+	{ "float16",     2, 15, 10, 5, 10, 15 },
+	{ "bfloat16",    2, 15, 7,  8, 7,  127 },
+	{ "float8_e5m2", 1, 7,  2,  5, 2,  15 },
+	/* e4m3 has numbers where IEEE has infinities: HDF5 would show those */
+};
+
+static hid_t real_type(const struct real *real)
+{
+	hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+
+	/* the fields first: the size may not cut them off */
+	if (H5Tset_fields(type, real->sign, real->exponent, real->exponent_bits,
+			  0, real->fraction_bits) < 0 ||
+	    H5Tset_size(type, real->bytes) < 0 ||
+	    H5Tset_ebias(type, real->bias) < 0) {
+		kvt_h5_drop(type);
+		return -1;
+	}
+	return type;
+}
+
+static hid_t known_type(const struct kvt_dtype *dtype)
+{
+	const struct {
+		const char *name;
+		hid_t type;
+	} known[] = {
+		{ "float32", H5T_IEEE_F32LE }, { "float64", H5T_IEEE_F64LE },
+		{ "int16", H5T_STD_I16LE },    { "uint16", H5T_STD_U16LE },
+		{ "int32", H5T_STD_I32LE },    { "uint32", H5T_STD_U32LE },
+		{ "int64", H5T_STD_I64LE },    { "uint64", H5T_STD_U64LE },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(known[i].name, dtype->name))
+			return known[i].type;
+	/* bits without a meaning to HDF5 */
+	return dtype->elem == 1 ? H5T_STD_U8LE : dtype->elem == 2 ?
+	       H5T_STD_U16LE : dtype->elem == 4 ? H5T_STD_U32LE : H5T_STD_U64LE;
+}
+
+hid_t kvt_h5_element_type(const struct kvt_dtype *dtype)
+{
+	for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++)
+		if (!strcmp(reals[i].name, dtype->name))
+			return real_type(&reals[i]);
+	return H5Tcopy(known_type(dtype));
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+/* Bytes of the character that begins at 's'; 0 if it is not UTF-8. */
+static int character(const unsigned char *s)
+{
+	static const struct {
+		unsigned char mask, lead;
+		int n;
+		uint32_t least;		/* smaller ones have a shorter form */
+	} forms[] = {
+		{ 0x80, 0x00, 1, 0 },       { 0xe0, 0xc0, 2, 0x80 },
+		{ 0xf0, 0xe0, 3, 0x800 },   { 0xf8, 0xf0, 4, 0x10000 },
+	};
+
+	for (int i = 0; i < 4; i++) {
+		uint32_t code = *s & (unsigned char)~forms[i].mask;
+
+		if ((*s & forms[i].mask) != forms[i].lead)
+			continue;
+		for (int j = 1; j < forms[i].n; j++) {
+			if ((s[j] & 0xc0) != 0x80)
+				return 0;
+			code = code << 6 | (s[j] & 0x3f);
+		}
+		if (code < forms[i].least || code > 0x10ffff ||
+		    (code >= 0xd800 && code < 0xe000))
+			return 0;
+		return forms[i].n;
+	}
+	return 0;
+}
+
+bool kvt_h5_is_text(const char *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+
+	while (*p) {
+		int n = character(p);
+
+		if (!n)
+			return false;
+		p += n;
+	}
+	return true;
+}
+
+hid_t kvt_h5_text_type(size_t nbytes)
+{
+	hid_t type = H5Tcopy(H5T_C_S1);
+
+	if (type >= 0 && (H5Tset_size(type, nbytes ? nbytes : 1) < 0 ||
+			  H5Tset_strpad(type, H5T_STR_NULLPAD) < 0 ||
+			  H5Tset_cset(type, H5T_CSET_UTF8) < 0)) {
+		kvt_h5_drop(type);
+		return -1;
+	}
+	return type;
+}
+
+size_t kvt_h5_text_bytes(hid_t type)
+{
+	if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
+	    H5Tget_strpad(type) == H5T_STR_SPACEPAD)
+		return 0;
+	return H5Tget_size(type);
+}
+
+char *kvt_h5_take_text(const char *raw, size_t nbytes)
+{
+	size_t n = strnlen(raw, nbytes);
+	char *s = malloc(n + 1);
+
+	if (s) {
+		memcpy(s, raw, n);
+		s[n] = '\0';
+	}
+	return s;
+}
+
+char *kvt_h5_join_texts(const char *const *value, int64_t n, size_t *nbytes)
+{
+	size_t most = 1;
+	char *raw;
+
+	for (int64_t i = 0; i < n; i++)
+		if (strlen(value[i]) > most)
+			most = strlen(value[i]);
+	raw = calloc(n > 0 ? (size_t)n : 1, most);
+	for (int64_t i = 0; raw && i < n; i++)
+		memcpy(raw + (size_t)i * most, value[i], strlen(value[i]));
+	*nbytes = most;
+	return raw;
+}
