@@ -15,10 +15,10 @@ load dumps
 	[ -z "$stderr" ]
 }
 
-@test "digest is the same for two layouts and another for another type" {
+@test "digest is the same for two layouts and another for another dump" {
 	same_digest "$nhd" "$hnd"
 	same_digest "$nhd" "$rocm"
-	run ! same_digest "$nhd" "${nhd%bf16.npy}fp16.npy"
+	run ! same_digest "$nhd" "$mla"
 }
 
 @test "digest --scope prints one of them" {
@@ -108,4 +108,10 @@ assert [d["request"] for d in said["digests"] if d["by"] == "request"
 		[ "$(kvtool digest --threads $n --by head "$nhd")" = "$want" ]
 	done
 	[ "$(kvtool digest --mem-limit 4M --by head "$nhd")" = "$want" ]
+}
+
+@test "digest refuses parts that a scope does not have" {
+	run -2 --separate-stderr kvtool digest --scope blocks --by request "$nhd"
+	one_sentence
+	said blocks request
 }
