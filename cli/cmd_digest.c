@@ -254,6 +254,9 @@ static enum kvt_status read_choices(struct request *q, const char *scope,
 		return kvt_fail(err, KVT_USAGE,
 				"--by is '%.60s', expected whole, request, layer, head or block",
 				by);
+	if (b == BY_REQUEST && scope && s == DIGEST_BLOCKS)
+		return kvt_fail(err, KVT_USAGE,
+				"requests have no blocks scope: a block of the pool is nobody's");
 	for (int i = 0; i < DIGEST_NSCOPES; i++)
 		q->scope[i] = !scope || i == s;
 	q->scope_named = scope != NULL;
