@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_raw.c - headerless bytes: their size is all that can be checked */
+#include "tests/unit/formats/dump_fixture.h"
+
+#define NHD "\"layout\": \"nhd\", \"dtype\": \"bf16\", \"sizes\": {\"layers\": 3," \
+	    " \"num_blocks\": 5, \"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}"
+
+static const struct kvt_hints all_hints = {
+	.layout = "nhd", .dtype = "bf16", .layers = 3, .blocks = 5, .block_size = 16,
+	.heads = 2, .head_dim = 8,
+};
+
+static struct raw_case {
+	const char *what, *manifest;
+	struct kvt_hints hints;
+	int64_t before, after;		/* bytes around the data */
+	enum kvt_status status;
+	const char *part;
+} cases[] = {
+	{ "a manifest", "{" NHD "}", { 0 }, 0, 0, KVT_OK, NULL },
+	{ "bytes before the data", "{" NHD ", \"skip\": 28}", { 0 }, 28, 0, KVT_OK, NULL },
+	{ "fewer bytes before than said", "{" NHD ", \"skip\": 28}", { 0 }, 27, 0,
+	  KVT_BAD_INPUT, "15359 bytes" },
+	{ "bytes before, as a hint", "{" NHD "}", { .skip = 5 }, 5, 0, KVT_OK, NULL },
+	{ "bytes before, said differently", "{" NHD ", \"skip\": 28}", { .skip = 27 }, 28, 0,
+	  KVT_BAD_INPUT, "not at 27" },
+	{ "bytes before beyond the end", "{" NHD ", \"skip\": 99999}", { 0 }, 0, 0,
+	  KVT_BAD_INPUT, "begin at byte 99999" },
+	{ "a byte behind the data", "{" NHD "}", { 0 }, 0, 1, KVT_BAD_INPUT, "15361" },
+	{ "nothing said", NULL, { 0 }, 0, 0, KVT_BAD_INPUT, "no format that is recognised" },
+	{ "format said, nothing else", NULL, { .format = "raw" }, 0, 0, KVT_BAD_INPUT,
+	  "--layout" },
+	{ "a layout without sizes", NULL, { .layout = "nhd", .dtype = "bf16" }, 0, 0,
+	  KVT_BAD_INPUT, "is not known; give --" },
+	{ "one size left open", NULL,
+	  { .layout = "nhd", .dtype = "bf16", .blocks = 5, .block_size = 16, .heads = 2,
+	    .head_dim = 8 }, 0, 0, KVT_OK, NULL },
+	{ "one size left open that is none", NULL,
+	  { .layout = "nhd", .dtype = "bf16", .blocks = 7, .block_size = 16, .heads = 2,
+	    .head_dim = 8 }, 0, 0, KVT_BAD_INPUT, "--layers" },
+	{ "hints against the manifest", "{" NHD "}", { .heads = 4 }, 0, 0, KVT_BAD_INPUT,
+	  "--heads says 4" },
+	{ "hints that agree", "{" NHD "}", { .heads = 2, .head_dim = 8, .block_size = 16 },
+	  0, 0, KVT_OK, NULL },
+	{ "a block size against the manifest", "{" NHD "}", { .block_size = 32 }, 0, 0,
+	  KVT_BAD_INPUT, "--block-size says 32" },
+	{ "content that is opaque and not", NULL,
+	  { .layout = "nhd", .dtype = "bf16", .head_dim = 8, .content = 16 }, 0, 0,
+	  KVT_USAGE, "not both" },
+	{ "a manifest elsewhere that is not there", NULL, { .manifest = "/nowhere/m.json" },
+	  0, 0, KVT_SYSTEM, "/nowhere/m.json" },
+};
+enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
+
+/* The bytes of the made-up cache, between others. */
+static void write_raw(const char *path, int64_t before, int64_t after)
+{
+	struct kvt_snapshot s;
+	struct kvt_box box;
+	int64_t nbytes;
+	uint8_t *buf;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	box = kvt_box_whole(&s.group[0].shape);
+	nbytes = box_bytes(&s.group[0], &box);
+	buf = calloc(1, (size_t)(before + nbytes + after));
+	fill_box(&s.group[0], &box, buf + before);
+	write_file(path, buf, (size_t)(before + nbytes + after));
+	free(buf);
+}
+
+static void test_open(void **state)
+{
+	const struct raw_case *c = *state;
+	struct kvt_error err = { "" };
+	struct kvt_reader *reader;
+	void *folder = NULL;
+	struct path p;
+
+	assert_int_equal(make_folder(&folder), 0);
+	p = join(folder, "a.bin");
+	write_raw(p.s, c->before, c->after);
+	if (c->manifest)
+		write_text(join(folder, "a.json").s, c->manifest);
+	expect(kvt_open(&reader, p.s, &c->hints, &err), c->status, &err, c->part);
+	if (!c->status) {
+		check_dump(reader);
+		kvt_close_reader(reader);
+	}
+	remove_folder(&folder);
+}
+
+static void test_hints_alone(void **state)
+{
+	struct path p = join(*state, "a");
+	struct kvt_error err = { "" };
+	struct kvt_reader *reader;
+
+	write_raw(p.s, 0, 0);
+	expect(kvt_open(&reader, p.s, &all_hints, &err), KVT_OK, &err, NULL);
+	assert_string_equal(kvt_reader_format(reader), "raw");
+	assert_string_equal(kvt_reader_snapshot(reader)->source_format, "raw");
+	check_dump(reader);
+	kvt_close_reader(reader);
+}
+
+/* The manifest beside it, under both names, and elsewhere. */
+static void test_where(void **state)
+{
+	static const char *const names[] = { "a.json", "a.b.bin.json", "a.b.json" };
+	static const bool found[] = { false, true, true };
+	struct path p = join(*state, "a.b.bin");
+	struct kvt_error err;
+	struct kvt_reader *reader;
+
+	write_raw(p.s, 0, 0);
+	for (int i = 0; i < 3; i++) {
+		struct path m = join(*state, names[i]);
+		struct kvt_hints hints = { .manifest = m.s };
+
+		write_text(m.s, "{" NHD "}");
+		expect(kvt_open(&reader, p.s, NULL, &err), found[i] ? KVT_OK : KVT_BAD_INPUT,
+		       &err, NULL);
+		if (found[i])
+			kvt_close_reader(reader);
+		expect(kvt_open(&reader, p.s, &hints, &err), KVT_OK, &err, NULL);
+		kvt_close_reader(reader);
+		unlink(m.s);
+	}
+}
+
+static void test_round_trip(void **state)
+{
+	static const struct {
+		const char *name, *layout;
+		bool latent;
+	} rows[] = {
+		{ "a.bin", "hnd", false }, { "b.raw", "sglang-pool", false },
+		{ "c.bin", "mla", true },  { "d.bin", "cross-kv-head", false },
+	};
+
+	for (int i = 0; i < 4; i++) {
+		struct path p = join(*state, rows[i].name);
+		struct kvt_reader *reader;
+		struct kvt_snapshot s;
+		struct kvt_error err;
+
+		make_snapshot(&s, rows[i].layout, "fp16", rows[i].latent);
+		s.source_format = strdup("npy");
+		expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+		/* two buffers have no shape together, but bytes */
+		if (i == 1) {
+			expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err,
+			       "keys and values in two");
+		} else {
+			expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+			expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+			same_snapshot(&s, kvt_reader_snapshot(reader));
+			check_dump(reader);
+			kvt_close_reader(reader);
+		}
+		kvt_snapshot_free(&s);
+	}
+}
+
+/* Pages with a gap: the gap is zeros, and content is where the engine has it. */
+static void test_pages(void **state)
+{
+	struct path p = join(*state, "a.bin");
+	struct kvt_reader *reader;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+	uint8_t *bytes;
+	size_t n;
+
+	make_snapshot(&s, "blshc", "bf16", false);
+	s.group[0].page_bytes = 1100;
+	s.group[0].page_offset = 60;
+	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	bytes = read_file(p.s, &n);
+	assert_int_equal(n, 15 * 1100);
+	for (size_t i = 0; i < n; i++)
+		if (i % 1100 < 60 || i % 1100 >= 60 + 1024)
+			assert_int_equal(bytes[i], 0);
+	/* block 2, layer 1: page 7; its first element */
+	assert_int_equal(bytes[7 * 1100 + 60],
+			 byte_at((const int64_t[]){ 1, 2, 0, 0, 0, 0 }, 0));
+	free(bytes);
+	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	check_dump(reader);
+	kvt_close_reader(reader);
+	kvt_snapshot_free(&s);
+}
+
+/* A file that shrinks after it was opened. */
+static void test_shrinks(void **state)
+{
+	struct path p = join(*state, "a.bin");
+	struct kvt_box box = { .end = { 3, 5, 16, 2, 2, 8 } };
+	struct kvt_error err = { "" };
+	struct kvt_reader *reader;
+	uint8_t *buf = malloc(15360);
+
+	write_raw(p.s, 0, 0);
+	expect(kvt_open(&reader, p.s, &all_hints, &err), KVT_OK, &err, NULL);
+	assert_int_equal(truncate(p.s, 15000), 0);
+	expect(kvt_read_box(reader, 0, &box, buf, &err), KVT_BAD_INPUT, &err,
+	       "ends at byte 15000, 360 more expected");
+	kvt_close_reader(reader);
+	free(buf);
+}
+
+static const struct CMUnitTest fixed[] = {
+	{ "hints alone", test_hints_alone, make_folder, remove_folder, NULL },
+	{ "where a manifest is looked for", test_where, make_folder, remove_folder, NULL },
+	{ "written and read", test_round_trip, make_folder, remove_folder, NULL },
+	{ "pages with gaps", test_pages, make_folder, remove_folder, NULL },
+	{ "a file that shrinks while it is open", test_shrinks, make_folder, remove_folder, NULL },
+};
+enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
+
+int main(void)
+{
+	struct CMUnitTest tests[NCASES + NFIXED] = { 0 };
+
+	for (int i = 0; i < NCASES; i++)
+		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
+			.test_func = test_open, .initial_state = &cases[i] };
+	for (int i = 0; i < NFIXED; i++)
+		tests[NCASES + i] = fixed[i];
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("raw", tests, NULL, NULL);
+}
