@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_flat.c - boxes of groups that lie in files, in one piece or in many */
+#include "tests/unit/formats/dump_fixture.h"
+
+/* ---- boxes of one array ------------------------------------------------- */
+
+/* From dense to scattered: runs of 2 bytes up to the whole in one read. */
+static struct box_case {
+	const char *what, *layout;
+	struct kvt_box box;
+} boxes[] = {
+	{ "everything", "nhd", { { 0 }, { 3, 5, 16, 2, 2, 8 } } },
+	{ "nothing", "nhd", { { 1, 2, 0, 0, 0, 0 }, { 1, 2, 16, 2, 2, 8 } } },
+	{ "one layer", "nhd", { { 1 }, { 2, 5, 16, 2, 2, 8 } } },
+	{ "one block of all layers", "nhd", { { 0, 3 }, { 3, 4, 16, 2, 2, 8 } } },
+	{ "one head, states outside", "nhd", { { 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
+	{ "one head, heads outside", "hnd", { { 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
+	{ "one state", "nhd", { { 0, 0, 7 }, { 3, 5, 8, 2, 2, 8 } } },
+	{ "values only", "nhd", { { 0, 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
+	{ "values only, keys first", "kv-first-nhd", { { 0, 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
+	{ "one element everywhere", "nhd", { { 0, 0, 0, 0, 0, 5 }, { 3, 5, 16, 2, 2, 6 } } },
+	{ "one element once", "bhlsc", { { 2, 4, 15, 1, 1, 7 }, { 3, 5, 16, 2, 2, 8 } } },
+	{ "blocks outermost, some of all axes", "bhlsc", { { 1, 1, 3, 0, 0, 2 }, { 3, 4, 9, 1, 2, 5 } } },
+	{ "planes of two buffers, both", "sglang-pool", { { 0, 1 }, { 3, 4, 16, 2, 2, 8 } } },
+	{ "planes of two buffers, values", "sglang-pool", { { 0, 1, 0, 0, 1 }, { 3, 4, 16, 2, 2, 8 } } },
+	{ "planes that meet, one head", "rocm-paged", { { 0, 1, 0, 1 }, { 3, 4, 16, 2, 2, 8 } } },
+	{ "S split, values of one block", "aiter-shuffle", { { 1, 3, 0, 0, 1 }, { 2, 4, 16, 2, 2, 8 } } },
+	{ "D split", "L B K H S D/4 D%4", { { 1, 3 }, { 2, 5, 16, 2, 2, 8 } } },
+};
+enum { NBOXES = sizeof(boxes) / sizeof(boxes[0]) };
+
+/* A file with 13 bytes before the group. */
+struct array {
+	struct kvt_snapshot snapshot;
+	struct kvt_files files;
+	struct kvt_flat flat;
+	void *folder;
+};
+
+static void open_array(struct array *a, const char *layout, bool fill)
+{
+	struct kvt_group *g = &a->snapshot.group[0];
+	struct kvt_error err = { "" };
+	struct kvt_box whole;
+	int64_t nbytes;
+	struct path p;
+	uint8_t *buf;
+	int file;
+
+	memset(a, 0, sizeof(*a));
+	make_snapshot(&a->snapshot, layout, "bf16", false);
+	assert_int_equal(make_folder(&a->folder), 0);
+	p = join(a->folder, "a");
+	whole = kvt_box_whole(&g->shape);
+	nbytes = box_bytes(g, &whole);
+	expect(kvt_files_create(&a->files, &file, p.s, 13 + nbytes, &err), KVT_OK, &err, NULL);
+	buf = calloc(1, (size_t)nbytes + 13);
+	if (fill) {
+		fill_box(g, &whole, buf + 13);
+		expect(kvt_file_write(&a->files.file[0], buf, nbytes + 13, 0, &err), KVT_OK,
+		       &err, NULL);
+	}
+	free(buf);
+	expect(kvt_flat_whole(&a->flat, g, false, file, 13, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_seal(&a->flat, &a->files, g, &err), KVT_OK, &err, NULL);
+}
+
+static void close_array(struct array *a)
+{
+	kvt_flat_free(&a->flat);
+	kvt_files_close(&a->files);
+	kvt_snapshot_free(&a->snapshot);
+	remove_folder(&a->folder);
+}
+
+static bool is_empty(const struct kvt_box *box)
+{
+	for (int i = 0; i < KVT_NAXES; i++)
+		if (box->begin[i] == box->end[i])
+			return true;
+	return false;
+}
+
+static void test_read(void **state)
+{
+	const struct box_case *c = *state;
+	struct kvt_error err = { "" };
+	struct array a;
+	int64_t nbytes;
+	uint8_t *buf;
+
+	open_array(&a, c->layout, true);
+	nbytes = box_bytes(&a.snapshot.group[0], &c->box);
+	buf = malloc((size_t)nbytes + 1);
+	memset(buf, 0xa5, (size_t)nbytes + 1);
+	expect(kvt_flat_read(&a.flat, &a.files, &a.snapshot.group[0], &c->box, buf, &err),
+	       KVT_OK, &err, NULL);
+	if (!is_empty(&c->box))
+		check_filled(&a.snapshot.group[0], &c->box, buf);
+	assert_int_equal(buf[nbytes], 0xa5);
+	free(buf);
+	close_array(&a);
+}
+
+/* Writing a box changes its own bytes and no other. */
+static void test_write(void **state)
+{
+	const struct box_case *c = *state;
+	struct kvt_error err = { "" };
+	struct kvt_box whole;
+	struct kvt_group *g;
+	struct array a;
+	uint8_t *buf, *before, *after;
+	size_t n;
+	int64_t i[KVT_NAXES];
+
+	open_array(&a, c->layout, false);
+	g = &a.snapshot.group[0];
+	whole = kvt_box_whole(&g->shape);
+	buf = malloc((size_t)box_bytes(g, &c->box) + 1);
+	if (!is_empty(&c->box))
+		fill_box(g, &c->box, buf);
+	expect(kvt_flat_write(&a.flat, &a.files, g, &c->box, buf, &err), KVT_OK, &err, NULL);
+	after = read_file(a.files.file[0].path, &n);
+	before = calloc(1, n);
+	memcpy(i, c->box.begin, sizeof(i));
+	if (!is_empty(&c->box))
+		do {
+			int64_t at = 13 + dense_at(g, &whole, i);
+
+			before[at] = byte_at(i, 0);
+			before[at + 1] = byte_at(i, 1);
+		} while (next_index(i, &c->box));
+	assert_memory_equal(before, after, n);
+	free(buf);
+	free(before);
+	free(after);
+	close_array(&a);
+}
+
+static void test_outside(void **state)
+{
+	static const struct kvt_box rows[] = {
+		{ { 0 }, { 4, 5, 16, 2, 2, 8 } },
+		{ { -1 }, { 3, 5, 16, 2, 2, 8 } },
+		{ { 0, 3 }, { 3, 2, 16, 2, 2, 8 } },
+		{ { 0 }, { 3, 5, 16, 2, 2, INT64_MAX } },
+	};
+	struct kvt_error err = { "" };
+	uint8_t buf[16];
+	struct array a;
+
+	(void)state;
+	open_array(&a, "nhd", true);
+	for (int i = 0; i < 4; i++) {
+		expect(kvt_flat_read(&a.flat, &a.files, &a.snapshot.group[0], &rows[i], buf,
+				     &err), KVT_USAGE, &err, "is outside");
+		expect(kvt_flat_write(&a.flat, &a.files, &a.snapshot.group[0], &rows[i], buf,
+				      &err), KVT_USAGE, &err, "is outside");
+	}
+	close_array(&a);
+}
+
+/* ---- wide arrays: batches that do not fit the scratch buffer ------------ */
+
+/* Heads of 1 KiB rows, 3000 of them: a head is 1000 B of every 4000 B. */
+static void test_batches(void **state)
+{
+	struct kvt_error err = { "" };
+	struct kvt_group *g;
+	struct kvt_box box;
+	struct array a;
+	uint8_t *buf;
+	int64_t nbytes;
+
+	(void)state;
+	memset(&a, 0, sizeof(a));
+	make_snapshot(&a.snapshot, "nhd", "u8", false);
+	g = &a.snapshot.group[0];
+	memcpy(g->shape.n, ((int64_t[]){ 1, 3, 1000, 4, 2, 500 }), 48);
+	box = kvt_box_whole(&g->shape);
+	nbytes = box_bytes(g, &box);
+	assert_int_equal(make_folder(&a.folder), 0);
+	expect(kvt_files_create(&a.files, &(int){ 0 }, join(a.folder, "a").s, nbytes, &err),
+	       KVT_OK, &err, NULL);
+	buf = malloc((size_t)nbytes);
+	for (int64_t i = 0; i < nbytes; i++)
+		buf[i] = (uint8_t)(i * 2654435761u >> 13);
+	expect(kvt_flat_whole(&a.flat, g, false, 0, 0, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_seal(&a.flat, &a.files, g, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_write(&a.flat, &a.files, g, &box, buf, &err), KVT_OK, &err, NULL);
+	for (int64_t h = 0; h < 4; h++) {
+		box.begin[NH] = h;
+		box.end[NH] = h + 1;
+		expect(kvt_flat_read(&a.flat, &a.files, g, &box, buf, &err), KVT_OK, &err, NULL);
+		for (int64_t row = 0; row < 3000; row++)
+			for (int64_t d = 0; d < 1000; d++) {
+				int64_t i = (row * 4 + h) * 1000 + d;
+
+				assert_int_equal(buf[row * 1000 + d],
+						 (uint8_t)(i * 2654435761u >> 13));
+			}
+	}
+	free(buf);
+	close_array(&a);
+}
+
+/* ---- many pieces -------------------------------------------------------- */
+
+/*
+ * Each (layer, run of blocks) is a piece, added in no order; runs of 1, 2 and 2
+ * blocks, each in another part of the file, with states of the last one missing.
+ */
+static void open_pieces(struct array *a, bool fill)
+{
+	static const int64_t runs[][2] = { { 3, 5 }, { 0, 1 }, { 1, 3 } };
+	struct kvt_error err = { "" };
+	struct kvt_group *g;
+	int64_t at = 0;
+	uint8_t *buf = calloc(1, 1 << 16);
+
+	memset(a, 0, sizeof(*a));
+	make_snapshot(&a->snapshot, "nhd", "bf16", false);
+	g = &a->snapshot.group[0];
+	assert_int_equal(make_folder(&a->folder), 0);
+	expect(kvt_files_create(&a->files, &(int){ 0 }, join(a->folder, "a").s, 1 << 16, &err),
+	       KVT_OK, &err, NULL);
+	for (int r = 0; r < 3; r++)
+		for (int l = 2; l >= 0; l--)
+			for (int part = 0; part < 2; part++) {
+				struct kvt_piece piece = { .file = part };
+
+				piece.file = part && r == 0 ? -1 : 0;
+				piece.box = kvt_box_whole(&g->shape);
+				piece.box.begin[NL] = l;
+				piece.box.end[NL] = l + 1;
+				piece.box.begin[NB] = runs[r][0];
+				piece.box.end[NB] = runs[r][1];
+				piece.box.begin[NS] = part ? 12 : 0;
+				piece.box.end[NS] = part ? 16 : 12;
+				expect(kvt_layout_views(&piece.views, &g->layout, &piece.box, 2,
+							&err), KVT_OK, &err, NULL);
+				piece.views.view[0].offset += at;
+				if (piece.file == 0 && fill)
+					fill_box(g, &piece.box, buf + at);
+				if (piece.file == 0)
+					at += piece.views.nbytes;
+				expect(kvt_flat_add(&a->flat, &piece, &err), KVT_OK, &err, NULL);
+			}
+	expect(kvt_file_write(&a->files.file[0], buf, 1 << 16, 0, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_seal(&a->flat, &a->files, g, &err), KVT_OK, &err, NULL);
+	free(buf);
+}
+
+/* Every box of layers, blocks and states, against the definition. */
+static void test_pieces(void **state)
+{
+	struct kvt_error err = { "" };
+	struct kvt_group *g;
+	struct array a;
+	uint8_t buf[1 << 14];
+	int count = 0;
+
+	(void)state;
+	open_pieces(&a, true);
+	g = &a.snapshot.group[0];
+	for (int l0 = 0; l0 < 3; l0++)
+		for (int l1 = l0 + 1; l1 <= 3; l1++)
+			for (int b0 = 0; b0 < 5; b0++)
+				for (int b1 = b0 + 1; b1 <= 5; b1++)
+					for (int s0 = 0; s0 < 16; s0 += 5) {
+						struct kvt_box box = { { l0, b0, s0, 0, 0, 0 },
+								       { l1, b1, s0 + 1, 2, 2, 8 } };
+						int64_t i[KVT_NAXES];
+
+						memset(buf, 0xa5, sizeof(buf));
+						expect(kvt_flat_read(&a.flat, &a.files, g, &box, buf,
+								     &err), KVT_OK, &err, NULL);
+						memcpy(i, box.begin, sizeof(i));
+						do {
+							bool hole = i[NB] >= 3 && i[NS] >= 12;
+
+							assert_int_equal(buf[dense_at(g, &box, i)],
+									 hole ? 0 : byte_at(i, 0));
+						} while (next_index(i, &box));
+						count++;
+					}
+	assert_int_equal(count, 6 * 15 * 4);
+	close_array(&a);
+}
+
+static void test_pieces_written(void **state)
+{
+	struct kvt_box whole = { .end = { 3, 5, 16, 2, 2, 8 } };
+	struct kvt_error err = { "" };
+	uint8_t *buf = malloc(15360), *back = malloc(15360);
+	struct kvt_group *g;
+	struct array a;
+	int64_t i[KVT_NAXES] = { 0 };
+
+	(void)state;
+	open_pieces(&a, false);
+	g = &a.snapshot.group[0];
+	fill_box(g, &whole, buf);
+	expect(kvt_flat_write(&a.flat, &a.files, g, &whole, buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_read(&a.flat, &a.files, g, &whole, back, &err), KVT_OK, &err, NULL);
+	do {
+		bool hole = i[NB] >= 3 && i[NS] >= 12;
+
+		assert_int_equal(back[dense_at(g, &whole, i)], hole ? 0 : byte_at(i, 0));
+	} while (next_index(i, &whole));
+	free(buf);
+	free(back);
+	close_array(&a);
+}
+
+/* ---- pieces that are wrong ---------------------------------------------- */
+
+static void shift(struct kvt_piece *p) { p->views.view[0].offset += 14; }
+static void negative(struct kvt_piece *p) { p->views.view[0].offset = -2; }
+static void far(struct kvt_piece *p) { p->views.view[0].offset = INT64_MAX - 3; }
+static void stride(struct kvt_piece *p)
+{
+	kvt_view_set_stride(&p->views.view[0], KVT_AXIS_L, INT64_MAX / 2);
+}
+static void back(struct kvt_piece *p)
+{
+	kvt_view_set_stride(&p->views.view[0], KVT_AXIS_L, -2);
+}
+static void layers(struct kvt_piece *p) { p->box.end[NL] = 4; }
+static void blocks(struct kvt_piece *p) { p->box.begin[NB] = -1; }
+
+static struct seal_case {
+	const char *what;
+	void (*change)(struct kvt_piece *);
+	const char *part;
+} seals[] = {
+	{ "a piece that ends beyond its file", shift, "would end at byte 15387" },
+	{ "a piece before its file", negative, NULL },
+	{ "a piece that wraps around", far, NULL },
+	{ "a stride that overflows", stride, NULL },
+	{ "a stride that goes back", back, NULL },
+	{ "more layers than the group", layers, "layer 0:4" },
+	{ "blocks before the first", blocks, "block -1:5" },
+};
+enum { NSEALS = sizeof(seals) / sizeof(seals[0]) };
+
+static void test_seal(void **state)
+{
+	const struct seal_case *c = *state;
+	struct kvt_error err = { "" };
+	struct array a;
+
+	open_array(&a, "nhd", true);
+	c->change(&a.flat.piece[0]);
+	expect(kvt_flat_seal(&a.flat, &a.files, &a.snapshot.group[0], &err), KVT_BAD_INPUT,
+	       &err, c->part);
+	close_array(&a);
+}
+
+static const struct CMUnitTest fixed[] = {
+	{ "boxes outside the group", test_outside, NULL, NULL, NULL },
+	{ "batches larger than the buffer", test_batches, NULL, NULL, NULL },
+	{ "every box of many pieces", test_pieces, NULL, NULL, NULL },
+	{ "many pieces written", test_pieces_written, NULL, NULL, NULL },
+};
+enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
+
+int main(void)
+{
+	struct CMUnitTest tests[2 * NBOXES + NSEALS + NFIXED] = { 0 };
+	static char names[2 * NBOXES][80];
+	int n = 0;
+
+	for (int i = 0; i < 2 * NBOXES; i++) {
+		snprintf(names[i], sizeof(names[i]), "%s: %s", i % 2 ? "written" : "read",
+			 boxes[i / 2].what);
+		tests[n++] = (struct CMUnitTest){ .name = names[i],
+			.test_func = i % 2 ? test_write : test_read,
+			.initial_state = &boxes[i / 2] };
+	}
+	for (int i = 0; i < NSEALS; i++)
+		tests[n++] = (struct CMUnitTest){ .name = seals[i].what,
+			.test_func = test_seal, .initial_state = &seals[i] };
+	for (int i = 0; i < NFIXED; i++)
+		tests[n++] = fixed[i];
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("flat", tests, NULL, NULL);
+}
