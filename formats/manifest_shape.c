@@ -188,7 +188,8 @@ bool kvt_group_opaque(const struct kvt_group *group)
 enum kvt_status kvt_fit_shape(struct kvt_group *group,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
-	bool latent = kvt_group_opaque(group) || group->shape.n[KVT_AXIS_K] == 1, open = false;
+	bool latent = kvt_group_opaque(group) || group->shape.n[KVT_AXIS_K] == 1,
+	     open = false;
 	int64_t n[KVT_NAXES];
 
 	for (int a = 0; a < KVT_NAXES; a++)

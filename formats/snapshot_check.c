@@ -108,8 +108,8 @@ static enum kvt_status check_heads(const struct kvt_group *g,
 	if (total < 1 || total > INT32_MAX || first < 0 || first > total ||
 	    heads > total - first)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"group %s: heads %lld to %lld of %lld", g->id, LL(first),
-				LL(first + heads - 1), LL(total));
+				"group %s: %lld heads from %lld on, of %lld in all", g->id,
+				LL(heads), LL(first), LL(total));
 	if (g->replication < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"group %s: replication is %lld, expected at least 1",

@@ -140,7 +140,8 @@ static inline void expect(enum kvt_status got, enum kvt_status wanted,
 	if (wanted == KVT_OK)
 		return;
 	if (!err->text[0] || (part && !strstr(err->text, part)))
-		fail_msg("message is '%s', expected '%s' in it", err->text, part ? part : "");
+		fail_msg("message is '%s', expected '%s' in it", err->text,
+			 part ? part : "");
 }
 
 /* ---- made-up caches ----------------------------------------------------- */

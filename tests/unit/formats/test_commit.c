@@ -110,7 +110,8 @@ static void test_stale_temporary(void **state)
 	stale = join(*state, name);
 	write_text(stale.s, "not ours");
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err, "temporary file exists");
+	expect(write_dump(p.s, NULL, &s, &err), KVT_SYSTEM, &err,
+	       "temporary file exists");
 	assert_int_equal(access(stale.s, F_OK), 0);
 	kvt_snapshot_free(&s);
 }
@@ -221,10 +222,12 @@ static void test_open(void **state)
 
 	assert_int_equal(mkfifo(fifo.s, 0600), 0);
 	write_text(empty.s, "");
-	expect(kvt_open(&reader, fifo.s, NULL, &err), KVT_BAD_INPUT, &err, "regular file");
+	expect(kvt_open(&reader, fifo.s, NULL, &err), KVT_BAD_INPUT, &err,
+	       "regular file");
 	expect(kvt_open(&reader, empty.s, NULL, &err), KVT_BAD_INPUT, &err, "recognised");
 	expect(kvt_open(&reader, missing.s, NULL, &err), KVT_SYSTEM, &err, "missing");
-	expect(kvt_open(&reader, "/dev/zero", NULL, &err), KVT_BAD_INPUT, &err, "regular");
+	expect(kvt_open(&reader, "/dev/zero", NULL, &err), KVT_BAD_INPUT, &err,
+	       "regular");
 	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "tar" }, &err),
 	       KVT_USAGE, &err, "unknown format");
 	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "null" }, &err),
@@ -258,17 +261,25 @@ static void test_files_of_reader(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	{ "a closed writer leaves nothing", test_abandon, make_folder, remove_folder, NULL },
-	{ "a commit leaves the files of a format", test_commit, make_folder, remove_folder, NULL },
-	{ "what exists is replaced with force only", test_existing, make_folder, remove_folder, NULL },
-	{ "a file made meanwhile is not replaced", test_overtaken, make_folder, remove_folder, NULL },
-	{ "a temporary of others is left alone", test_stale_temporary, make_folder, remove_folder, NULL },
-	{ "targets that cannot be written", test_bad_targets, make_folder, remove_folder, NULL },
+	{ "a closed writer leaves nothing", test_abandon, make_folder, remove_folder,
+	  NULL },
+	{ "a commit leaves the files of a format", test_commit, make_folder,
+	  remove_folder, NULL },
+	{ "what exists is replaced with force only", test_existing, make_folder,
+	  remove_folder, NULL },
+	{ "a file made meanwhile is not replaced", test_overtaken, make_folder,
+	  remove_folder, NULL },
+	{ "a temporary of others is left alone", test_stale_temporary, make_folder,
+	  remove_folder, NULL },
+	{ "targets that cannot be written", test_bad_targets, make_folder,
+	  remove_folder, NULL },
 	{ "a full disk at the start", test_full_disk, make_folder, remove_folder, NULL },
-	{ "a full disk in the middle", test_full_disk_later, make_folder, remove_folder, NULL },
+	{ "a full disk in the middle", test_full_disk_later, make_folder, remove_folder,
+	  NULL },
 	{ "null writes nothing", test_null, make_folder, remove_folder, NULL },
 	{ "files that are no dump", test_open, make_folder, remove_folder, NULL },
-	{ "a reader knows its files", test_files_of_reader, make_folder, remove_folder, NULL },
+	{ "a reader knows its files", test_files_of_reader, make_folder, remove_folder,
+	  NULL },
 };
 
 int main(void)

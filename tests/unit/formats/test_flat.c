@@ -17,14 +17,21 @@ static struct box_case {
 	{ "one head, heads outside", "hnd", { { 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
 	{ "one state", "nhd", { { 0, 0, 7 }, { 3, 5, 8, 2, 2, 8 } } },
 	{ "values only", "nhd", { { 0, 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
-	{ "values only, keys first", "kv-first-nhd", { { 0, 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
-	{ "one element everywhere", "nhd", { { 0, 0, 0, 0, 0, 5 }, { 3, 5, 16, 2, 2, 6 } } },
+	{ "values only, keys first", "kv-first-nhd", { { 0, 0, 0, 0, 1 }, { 3, 5, 16, 2,
+	  2, 8 } } },
+	{ "one element everywhere", "nhd", { { 0, 0, 0, 0, 0, 5 }, { 3, 5, 16, 2, 2,
+	  6 } } },
 	{ "one element once", "bhlsc", { { 2, 4, 15, 1, 1, 7 }, { 3, 5, 16, 2, 2, 8 } } },
-	{ "blocks outermost, some of all axes", "bhlsc", { { 1, 1, 3, 0, 0, 2 }, { 3, 4, 9, 1, 2, 5 } } },
-	{ "planes of two buffers, both", "sglang-pool", { { 0, 1 }, { 3, 4, 16, 2, 2, 8 } } },
-	{ "planes of two buffers, values", "sglang-pool", { { 0, 1, 0, 0, 1 }, { 3, 4, 16, 2, 2, 8 } } },
-	{ "planes that meet, one head", "rocm-paged", { { 0, 1, 0, 1 }, { 3, 4, 16, 2, 2, 8 } } },
-	{ "S split, values of one block", "aiter-shuffle", { { 1, 3, 0, 0, 1 }, { 2, 4, 16, 2, 2, 8 } } },
+	{ "blocks outermost, some of all axes", "bhlsc", { { 1, 1, 3, 0, 0, 2 }, { 3, 4,
+	  9, 1, 2, 5 } } },
+	{ "planes of two buffers, both", "sglang-pool", { { 0, 1 }, { 3, 4, 16, 2, 2,
+	  8 } } },
+	{ "planes of two buffers, values", "sglang-pool", { { 0, 1, 0, 0, 1 }, { 3, 4,
+	  16, 2, 2, 8 } } },
+	{ "planes that meet, one head", "rocm-paged", { { 0, 1, 0, 1 }, { 3, 4, 16, 2,
+	  2, 8 } } },
+	{ "S split, values of one block", "aiter-shuffle", { { 1, 3, 0, 0, 1 }, { 2, 4,
+	  16, 2, 2, 8 } } },
 	{ "D split", "L B K H S D/4 D%4", { { 1, 3 }, { 2, 5, 16, 2, 2, 8 } } },
 };
 enum { NBOXES = sizeof(boxes) / sizeof(boxes[0]) };
@@ -53,12 +60,13 @@ static void open_array(struct array *a, const char *layout, bool fill)
 	p = join(a->folder, "a");
 	whole = kvt_box_whole(&g->shape);
 	nbytes = box_bytes(g, &whole);
-	expect(kvt_files_create(&a->files, &file, p.s, 13 + nbytes, &err), KVT_OK, &err, NULL);
+	expect(kvt_files_create(&a->files, &file, p.s, 13 + nbytes, &err), KVT_OK, &err,
+	       NULL);
 	buf = calloc(1, (size_t)nbytes + 13);
 	if (fill) {
 		fill_box(g, &whole, buf + 13);
-		expect(kvt_file_write(&a->files.file[0], buf, nbytes + 13, 0, &err), KVT_OK,
-		       &err, NULL);
+		expect(kvt_file_write(&a->files.file[0], buf, nbytes + 13, 0, &err),
+		       KVT_OK, &err, NULL);
 	}
 	free(buf);
 	expect(kvt_flat_whole(&a->flat, g, false, file, 13, &err), KVT_OK, &err, NULL);
@@ -120,7 +128,8 @@ static void test_write(void **state)
 	buf = malloc((size_t)box_bytes(g, &c->box) + 1);
 	if (!is_empty(&c->box))
 		fill_box(g, &c->box, buf);
-	expect(kvt_flat_write(&a.flat, &a.files, g, &c->box, buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_write(&a.flat, &a.files, g, &c->box, buf, &err), KVT_OK, &err,
+	       NULL);
 	after = read_file(a.files.file[0].path, &n);
 	before = calloc(1, n);
 	memcpy(i, c->box.begin, sizeof(i));
@@ -153,10 +162,12 @@ static void test_outside(void **state)
 	(void)state;
 	open_array(&a, "nhd", true);
 	for (int i = 0; i < 4; i++) {
-		expect(kvt_flat_read(&a.flat, &a.files, &a.snapshot.group[0], &rows[i], buf,
-				     &err), KVT_USAGE, &err, "is outside");
-		expect(kvt_flat_write(&a.flat, &a.files, &a.snapshot.group[0], &rows[i], buf,
-				      &err), KVT_USAGE, &err, "is outside");
+		expect(kvt_flat_read(&a.flat, &a.files, &a.snapshot.group[0], &rows[i],
+				     buf, &err),
+		       KVT_USAGE, &err, "is outside");
+		expect(kvt_flat_write(&a.flat, &a.files, &a.snapshot.group[0], &rows[i],
+				      buf, &err),
+		       KVT_USAGE, &err, "is outside");
 	}
 	close_array(&a);
 }
@@ -181,7 +192,7 @@ static void test_batches(void **state)
 	box = kvt_box_whole(&g->shape);
 	nbytes = box_bytes(g, &box);
 	assert_int_equal(make_folder(&a.folder), 0);
-	expect(kvt_files_create(&a.files, &(int){ 0 }, join(a.folder, "a").s, nbytes, &err),
+	expect(kvt_files_create(&a.files, &(int){0}, join(a.folder, "a").s, nbytes, &err),
 	       KVT_OK, &err, NULL);
 	buf = malloc((size_t)nbytes);
 	for (int64_t i = 0; i < nbytes; i++)
@@ -192,7 +203,8 @@ static void test_batches(void **state)
 	for (int64_t h = 0; h < 4; h++) {
 		box.begin[NH] = h;
 		box.end[NH] = h + 1;
-		expect(kvt_flat_read(&a.flat, &a.files, g, &box, buf, &err), KVT_OK, &err, NULL);
+		expect(kvt_flat_read(&a.flat, &a.files, g, &box, buf, &err), KVT_OK, &err,
+		       NULL);
 		for (int64_t row = 0; row < 3000; row++)
 			for (int64_t d = 0; d < 1000; d++) {
 				int64_t i = (row * 4 + h) * 1000 + d;
@@ -223,7 +235,8 @@ static void open_pieces(struct array *a, bool fill)
 	make_snapshot(&a->snapshot, "nhd", "bf16", false);
 	g = &a->snapshot.group[0];
 	assert_int_equal(make_folder(&a->folder), 0);
-	expect(kvt_files_create(&a->files, &(int){ 0 }, join(a->folder, "a").s, 1 << 16, &err),
+	expect(kvt_files_create(&a->files, &(int){0}, join(a->folder, "a").s, 1 << 16,
+				&err),
 	       KVT_OK, &err, NULL);
 	for (int r = 0; r < 3; r++)
 		for (int l = 2; l >= 0; l--)
@@ -238,16 +251,19 @@ static void open_pieces(struct array *a, bool fill)
 				piece.box.end[NB] = runs[r][1];
 				piece.box.begin[NS] = part ? 12 : 0;
 				piece.box.end[NS] = part ? 16 : 12;
-				expect(kvt_layout_views(&piece.views, &g->layout, &piece.box, 2,
-							&err), KVT_OK, &err, NULL);
+				expect(kvt_layout_views(&piece.views, &g->layout,
+							&piece.box, 2, &err),
+				       KVT_OK, &err, NULL);
 				piece.views.view[0].offset += at;
 				if (piece.file == 0 && fill)
 					fill_box(g, &piece.box, buf + at);
 				if (piece.file == 0)
 					at += piece.views.nbytes;
-				expect(kvt_flat_add(&a->flat, &piece, &err), KVT_OK, &err, NULL);
+				expect(kvt_flat_add(&a->flat, &piece, &err), KVT_OK, &err,
+				       NULL);
 			}
-	expect(kvt_file_write(&a->files.file[0], buf, 1 << 16, 0, &err), KVT_OK, &err, NULL);
+	expect(kvt_file_write(&a->files.file[0], buf, 1 << 16, 0, &err), KVT_OK, &err,
+	       NULL);
 	expect(kvt_flat_seal(&a->flat, &a->files, g, &err), KVT_OK, &err, NULL);
 	free(buf);
 }
@@ -269,19 +285,23 @@ static void test_pieces(void **state)
 			for (int b0 = 0; b0 < 5; b0++)
 				for (int b1 = b0 + 1; b1 <= 5; b1++)
 					for (int s0 = 0; s0 < 16; s0 += 5) {
-						struct kvt_box box = { { l0, b0, s0, 0, 0, 0 },
-								       { l1, b1, s0 + 1, 2, 2, 8 } };
+						struct kvt_box box = {
+							{l0, b0, s0, 0, 0, 0},
+							{l1, b1, s0 + 1, 2, 2, 8}};
 						int64_t i[KVT_NAXES];
 
 						memset(buf, 0xa5, sizeof(buf));
-						expect(kvt_flat_read(&a.flat, &a.files, g, &box, buf,
-								     &err), KVT_OK, &err, NULL);
+						expect(kvt_flat_read(&a.flat, &a.files, g,
+								     &box, buf, &err),
+						       KVT_OK, &err, NULL);
 						memcpy(i, box.begin, sizeof(i));
 						do {
-							bool hole = i[NB] >= 3 && i[NS] >= 12;
+							bool hole =
+								i[NB] >= 3 && i[NS] >= 12;
 
-							assert_int_equal(buf[dense_at(g, &box, i)],
-									 hole ? 0 : byte_at(i, 0));
+							assert_int_equal(
+								buf[dense_at(g, &box, i)],
+								hole ? 0 : byte_at(i, 0));
 						} while (next_index(i, &box));
 						count++;
 					}
@@ -302,8 +322,10 @@ static void test_pieces_written(void **state)
 	open_pieces(&a, false);
 	g = &a.snapshot.group[0];
 	fill_box(g, &whole, buf);
-	expect(kvt_flat_write(&a.flat, &a.files, g, &whole, buf, &err), KVT_OK, &err, NULL);
-	expect(kvt_flat_read(&a.flat, &a.files, g, &whole, back, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_write(&a.flat, &a.files, g, &whole, buf, &err), KVT_OK, &err,
+	       NULL);
+	expect(kvt_flat_read(&a.flat, &a.files, g, &whole, back, &err), KVT_OK, &err,
+	       NULL);
 	do {
 		bool hole = i[NB] >= 3 && i[NS] >= 12;
 
@@ -353,8 +375,8 @@ static void test_seal(void **state)
 
 	open_array(&a, "nhd", true);
 	c->change(&a.flat.piece[0]);
-	expect(kvt_flat_seal(&a.flat, &a.files, &a.snapshot.group[0], &err), KVT_BAD_INPUT,
-	       &err, c->part);
+	expect(kvt_flat_seal(&a.flat, &a.files, &a.snapshot.group[0], &err),
+	       KVT_BAD_INPUT, &err, c->part);
 	close_array(&a);
 }
 

@@ -25,7 +25,8 @@ static float *canonical(const char *model, char request, uint8_t **owned)
 	char path[128];
 	size_t n;
 
-	snprintf(path, sizeof(path), "testdata/kv/%s/canonical/%c.fp32.npy", model, request);
+	snprintf(path, sizeof(path), "testdata/kv/%s/canonical/%c.fp32.npy", model,
+		 request);
 	*owned = read_file(path, &n);
 	return (float *)(*owned + 128);
 }
@@ -42,7 +43,8 @@ static struct real_case {
 	int64_t n[KVT_NAXES];
 	struct request_of request[3];	/* in the order of their folders' names */
 } reals[] = {
-	{ "keys first", "testdata/kv/s260k/connector/shared_storage_2025", "s260k", "LKBSHD",
+	{ "keys first", "testdata/kv/s260k/connector/shared_storage_2025", "s260k",
+	  "LKBSHD",
 	  { .heads = 4 }, { 5, 41, 16, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
@@ -52,17 +54,20 @@ static struct real_case {
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
-	{ "packed", "testdata/kv/s260k/connector/example_2026_07", "s260k", "LBSHC", { 0 },
+	{ "packed", "testdata/kv/s260k/connector/example_2026_07", "s260k", "LBSHC",
+	  { 0 },
 	  { 5, 41, 16, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
-	{ "packed, as blocks of 64", "testdata/kv/s260k/connector/example_2026_07", "s260k",
+	{ "packed, as blocks of 64", "testdata/kv/s260k/connector/example_2026_07",
+	  "s260k",
 	  "LBSHC", { .block_size = 64 }, { 5, 11, 64, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
-	{ "keys first, as blocks of 10", "testdata/kv/s260k/connector/shared_storage_2025",
+	{ "keys first, as blocks of 10",
+	  "testdata/kv/s260k/connector/shared_storage_2025",
 	  "s260k", "LKBSHD", { .head_dim = 8, .block_size = 10 }, { 5, 67, 10, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
@@ -71,7 +76,8 @@ static struct real_case {
 	  "gqa64", "LBSHC", { .heads = 2 }, { 4, 6, 16, 2, 2, 64 },
 	  { { "cffa1a3a57a0e9cbaefc8e2aafb8020f", 'A', 64, 69 },
 	    { "f5f6aa44165d4511d8b459858ddab606", 'B', 32, 48 } } },
-	{ "two heads, said by the generation", "testdata/kv/gqa64/connector/example_2026_07",
+	{ "two heads, said by the generation",
+	  "testdata/kv/gqa64/connector/example_2026_07",
 	  "gqa64", "LBSHC", { .format = "vllm-2026-07" }, { 4, 6, 16, 2, 2, 64 },
 	  { { "cffa1a3a57a0e9cbaefc8e2aafb8020f", 'A', 64, 69 },
 	    { "f5f6aa44165d4511d8b459858ddab606", 'B', 32, 48 } } },
@@ -80,7 +86,8 @@ static struct real_case {
 	  { { "63d5f71b850e89421ed74343834b4145", 'A', 128, 133 },
 	    { "a15631b89694b9688c10db1cebef0551", 'B', 48, 64 } } },
 	{ "one request by itself",
-	  "testdata/kv/mla144/connector/a15631b89694b9688c10db1cebef0551", "mla144", "LBSC",
+	  "testdata/kv/mla144/connector/a15631b89694b9688c10db1cebef0551", "mla144",
+	  "LBSC",
 	  { 0 }, { 3, 3, 16, 1, 1, 144 },
 	  { { "a15631b89694b9688c10db1cebef0551", 'B', 48, 64 } } },
 };
@@ -104,15 +111,24 @@ static void check_request(const struct real_case *c, const struct kvt_reader *re
 			for (int64_t h = 0; h < n[NH]; h++)
 				for (int64_t k = 0; k < n[NK]; k++)
 					for (int64_t d = 0; d < n[ND]; d++) {
-						int64_t i[] = { l, request->blocks[0][t / n[NS]],
-								t % n[NS], h, k, d };
-						int64_t at = (((l * r->all + t) * n[NH] + h) *
-							      n[NK] + k) * n[ND] + d;
+						int64_t i[] = {
+							l,
+							request->blocks[0][t / n[NS]],
+							t % n[NS],
+							h,
+							k,
+							d};
+						int64_t at = (((l * r->all + t) * n[NH] +
+							       h) * n[NK] +
+							      k) * n[ND] +
+							     d;
 						uint16_t got;
 
-						memcpy(&got, buf + dense_at(g, &whole, i), 2);
+						memcpy(&got, buf + dense_at(g, &whole, i),
+						       2);
 						if (got != to_bf16(f[at]))
-							fail_msg("request %c token %d layer %d",
+							fail_msg("request %c token %d "
+								 "layer %d",
 								 r->name, (int)t, (int)l);
 					}
 	free(owned);
@@ -197,34 +213,41 @@ static struct wrong_case {
 	  { 0 }, KVT_OK, NULL },
 	{ "the first layer need not be 0",
 	  { { "a", "l.7.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "a", "l.8.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 }, KVT_OK, NULL },
+	    { "a", "l.8.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 }, KVT_OK,
+	      NULL },
 	{ "nothing", { { NULL, NULL, 0, { 0 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
 	  "neither layers" },
 	{ "a layer number missing",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "a", "l.2.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	    { "a", "l.2.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 },
+	      KVT_BAD_INPUT,
 	  "layer 1 is missing" },
 	{ "a request that lacks a layer",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
 	    { "a", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "b", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	    { "b", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 },
+	      KVT_BAD_INPUT,
 	  "lacks layer file l.1.safetensors" },
 	{ "a request that has one more",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
 	    { "b", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "b", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	    { "b", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 },
+	      KVT_BAD_INPUT,
 	  "has layer file l.1.safetensors" },
 	{ "layers of unlike length",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "a", "l.1.safetensors", 3, { 32, 4, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	    { "a", "l.1.safetensors", 3, { 32, 4, 8 }, NULL, NULL } }, { 0 },
+	      KVT_BAD_INPUT,
 	  "l.1.safetensors: differs" },
 	{ "requests with unlike heads",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "b", "l.0.safetensors", 3, { 16, 3, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	    { "b", "l.0.safetensors", 3, { 16, 3, 8 }, NULL, NULL } }, { 0 },
+	      KVT_BAD_INPUT,
 	  "differs" },
 	{ "layers of unlike types",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "a", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, "F16" } }, { 0 }, KVT_BAD_INPUT,
+	    { "a", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, "F16" } }, { 0 },
+	      KVT_BAD_INPUT,
 	  "differs" },
 	{ "a tensor of another name",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, "hidden_states", NULL } }, { 0 },
@@ -234,7 +257,8 @@ static struct wrong_case {
 	    { "b", "note.txt", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
 	  "lacks layer file l.0" },
 	{ "two in the middle: keys and values, or heads",
-	  { { "a", "l.0.safetensors", 3, { 16, 2, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	  { { "a", "l.0.safetensors", 3, { 16, 2, 8 }, NULL, NULL } }, { 0 },
+	    KVT_BAD_INPUT,
 	  "two heads" },
 	{ "two first, and two tokens are a block",
 	  { { "a", "l.0.safetensors", 3, { 2, 16, 8 }, NULL, NULL } },
@@ -250,7 +274,8 @@ static struct wrong_case {
 	    { "b", "l.0.safetensors", 3, { 2, 18, 8 }, NULL, NULL } }, { .heads = 1 },
 	  KVT_OK, NULL },
 	{ "two first, heads not known",
-	  { { "a", "l.0.safetensors", 3, { 2, 16, 8 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	  { { "a", "l.0.safetensors", 3, { 2, 16, 8 }, NULL, NULL } }, { 0 },
+	    KVT_BAD_INPUT,
 	  "--heads" },
 	{ "heads that do not divide",
 	  { { "a", "l.0.safetensors", 3, { 2, 16, 8 }, NULL, NULL } }, { .heads = 3 },
@@ -262,10 +287,12 @@ static struct wrong_case {
 	  { { "a", "l.0.safetensors", 3, { 16, 2, 8 }, NULL, NULL } },
 	  { .layout = "vllm-2026-07" }, KVT_OK, NULL },
 	{ "the layout of a generation",
-	  { { "a", "l.0.safetensors", 3, { 16, 2, 8 }, NULL, NULL } }, { .layout = "nhd" },
+	  { { "a", "l.0.safetensors", 3, { 16, 2, 8 }, NULL, NULL } },
+	    { .layout = "nhd" },
 	  KVT_OK, NULL },
 	{ "a layout that tokens in order do not have",
-	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { .layout = "hnd" },
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
+	    { .layout = "hnd" },
 	  KVT_BAD_INPUT, "tokens in order" },
 	{ "a generation of another rank",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
@@ -276,13 +303,16 @@ static struct wrong_case {
 	{ "one axis", { { "a", "l.0.safetensors", 1, { 16 }, NULL, NULL } }, { 0 },
 	  KVT_BAD_INPUT, "1 axes" },
 	{ "content that is no pair",
-	  { { "a", "l.0.safetensors", 3, { 16, 4, 7 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 7 }, NULL, NULL } }, { 0 },
+	    KVT_BAD_INPUT,
 	  "7 elements" },
 	{ "a type that contradicts",
-	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { .dtype = "fp16" },
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
+	    { .dtype = "fp16" },
 	  KVT_BAD_INPUT, "not float16" },
 	{ "integers that carry another type",
-	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, "U16" } }, { .dtype = "fp16" },
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, "U16" } },
+	    { .dtype = "fp16" },
 	  KVT_OK, NULL },
 	{ "fewer heads than said",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { .heads = 8 },
@@ -325,10 +355,12 @@ static void test_link(void **state)
 	put_tensor(dump.s, "a", "l.0.safetensors", "kv_cache", "BF16", 3, shape);
 	put_tensor(*state, "b", "l.1.safetensors", "kv_cache", "BF16", 3, shape);
 	assert_int_equal(symlink(target.s, inside.s), 0);
-	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_BAD_INPUT, &err, "not followed");
+	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_BAD_INPUT, &err,
+	       "not followed");
 	unlink(inside.s);
 	assert_int_equal(mkfifo(inside.s, 0600), 0);
-	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_BAD_INPUT, &err, "regular file");
+	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_BAD_INPUT, &err,
+	       "regular file");
 	unlink(inside.s);
 	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_OK, &err, NULL);
 	kvt_close_reader(reader);
@@ -372,7 +404,8 @@ static void test_many(void **state)
 }
 
 static const struct CMUnitTest fixed[] = {
-	{ "links and FIFOs are not followed", test_link, make_folder, remove_folder, NULL },
+	{ "links and FIFOs are not followed", test_link, make_folder, remove_folder,
+	  NULL },
 	{ "more files than descriptors", test_many, make_folder, remove_folder, NULL },
 };
 enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };

@@ -5,7 +5,8 @@
 /* A folder written from a paged dump is the one the data set has, byte for byte. */
 static void test_write(void **state)
 {
-	static const char *const formats[] = { "vllm-2025", "vllm-2026-05", "vllm-2026-07" };
+	static const char *const formats[] = {"vllm-2025", "vllm-2026-05",
+					      "vllm-2026-07"};
 	static const int tokens[] = { 421, 188, 80 };
 	struct kvt_reader *paged, *reader;
 	const struct kvt_snapshot *s;
@@ -13,8 +14,9 @@ static void test_write(void **state)
 	uint8_t *buf;
 	struct kvt_box box;
 
-	expect(kvt_open(&paged, "testdata/kv/s260k/paged_bs16/aiter_shuffle.bf16.npy", NULL,
-			&err), KVT_OK, &err, NULL);
+	expect(kvt_open(&paged, "testdata/kv/s260k/paged_bs16/aiter_shuffle.bf16.npy",
+			NULL, &err),
+	       KVT_OK, &err, NULL);
 	s = kvt_reader_snapshot(paged);
 	box = kvt_box_whole(&s->group[0].shape);
 	buf = malloc(491520);
@@ -34,8 +36,8 @@ static void test_write(void **state)
 		expect(kvt_commit(w, &err), KVT_OK, &err, NULL);
 		kvt_close_writer(w);
 		kvt_snapshot_free(&info);
-		expect(kvt_open(&reader, p.s, &(struct kvt_hints){ .heads = 4 }, &err), KVT_OK,
-		       &err, NULL);
+		expect(kvt_open(&reader, p.s, &(struct kvt_hints){.heads = 4}, &err),
+		       KVT_OK, &err, NULL);
 		assert_int_equal(kvt_reader_snapshot(reader)->nrequests, 3);
 		for (int r = 0; r < 3; r++) {
 			static const char *const folders[] = {
@@ -51,15 +53,17 @@ static void test_write(void **state)
 			size_t n, m;
 			uint8_t *a, *b;
 
-			snprintf(name, sizeof(name), "%c/model.layers.3.self_attn.attn.safetensors",
-				 'A' + r);
+			snprintf(name, sizeof(name),
+				 "%c/model.layers.3.self_attn.attn.safetensors", 'A' + r);
 			ours = join(p.s, name);
 			snprintf(name, sizeof(name), "%s/%s", sources[f], folders[r]);
 			theirs = join("testdata/kv/s260k/connector", name);
-			theirs = join(theirs.s, "model.layers.3.self_attn.attn.safetensors");
+			theirs = join(theirs.s,
+				      "model.layers.3.self_attn.attn.safetensors");
 			a = read_file(ours.s, &n);
 			b = read_file(theirs.s, &m);
-			/* kvtool stores the block that C fills to its end, connectors do not */
+			/* kvtool stores the block that C fills to its end, connectors do
+			 * not */
 			n -= 8u + a[0];
 			m -= 8u + b[0];
 			if (r < 2)
@@ -92,8 +96,8 @@ static void test_write_partial(void **state)
 	add_request(&s, "B", 17, 2, b);
 	s.group[0].layer_names = NULL;
 	expect(write_dump(p.s, &options, &s, &err), KVT_OK, &err, NULL);
-	expect(kvt_open(&reader, p.s, &(struct kvt_hints){ .heads = 2 }, &err), KVT_OK, &err,
-	       NULL);
+	expect(kvt_open(&reader, p.s, &(struct kvt_hints){.heads = 2}, &err), KVT_OK,
+	       &err, NULL);
 	assert_memory_equal(kvt_reader_snapshot(reader)->group[0].shape.n,
 			    ((int64_t[]){ 3, 5, 16, 2, 2, 8 }), 48);
 	box.end[NB] = 5;
@@ -104,7 +108,8 @@ static void test_write_partial(void **state)
 				/* blocks of A, then of B; 9 and 1 tokens in their last */
 				const uint32_t from[] = { 4, 0, 1, 4, 3 };
 				const int64_t live[] = { 16, 16, 9, 16, 1 };
-				int64_t i[] = { l, from[t / 16], t % 16, c / 16, c / 8 % 2, c % 8 };
+				int64_t i[] = {l,      from[t / 16], t % 16,
+					       c / 16, c / 8 % 2,    c % 8};
 				int64_t at = ((l * 80 + t) * 32 + c) * 2;
 				bool in = t % 16 < live[t / 16];
 
@@ -154,8 +159,10 @@ static void test_write_refused(void **state)
 
 static const struct CMUnitTest tests[] = {
 	{ "written from a paged dump", test_write, make_folder, remove_folder, NULL },
-	{ "partial, shared and scattered blocks", test_write_partial, make_folder, remove_folder, NULL },
-	{ "what cannot be a folder", test_write_refused, make_folder, remove_folder, NULL },
+	{ "partial, shared and scattered blocks", test_write_partial, make_folder,
+	  remove_folder, NULL },
+	{ "what cannot be a folder", test_write_refused, make_folder, remove_folder,
+	  NULL },
 };
 
 int main(void)

@@ -6,8 +6,9 @@
 #define SIZES "\"sizes\": {\"layers\": 3, \"num_blocks\": 5, \"block_size\": 16," \
 	      " \"num_kv_heads\": 2, \"head_dim\": 8}"
 #define BASE "\"layout\": \"nhd\", \"dtype\": \"bfloat16\", " SIZES
-#define MAMBA "\"layout\": \"mamba-page\", \"page_bytes\": 48, \"sizes\": {\"layers\": 1," \
-	      " \"num_blocks\": 2}, \"conv_layout\": \"SD\""
+#define MAMBA \
+	"\"layout\": \"mamba-page\", \"page_bytes\": 48, \"sizes\": {\"layers\": 1," \
+	" \"num_blocks\": 2}, \"conv_layout\": \"SD\""
 #define CONV "\"conv\": {\"byte_offset\": 0, \"dtype\": \"bf16\", \"shape\": [2, 4]," \
 	     " \"x\": [0, 2], \"B\": [2, 3], \"C\": [3, 4]}"
 #define SSM "\"ssm\": {\"byte_offset\": 16, \"dtype\": \"fp32\", \"shape\": [2, 2, 2]}"
@@ -21,9 +22,11 @@ static struct parse_case {
 	const char *part;
 } cases[] = {
 	{ "all that is needed", "{" BASE "}", BASE_BYTES, KVT_OK, NULL },
-	{ "unknown keys are ignored", "{" BASE ", \"address_map\": {\"K\": [[]]}, \"x\": 1}",
+	{ "unknown keys are ignored",
+	  "{" BASE ", \"address_map\": {\"K\": [[]]}, \"x\": 1}",
 	  BASE_BYTES, KVT_OK, NULL },
-	{ "null is as if it were not there", "{" BASE ", \"file_axes\": null, \"tp_size\": null}",
+	{ "null is as if it were not there",
+	  "{" BASE ", \"file_axes\": null, \"tp_size\": null}",
 	  BASE_BYTES, KVT_OK, NULL },
 	{ "one byte more", "{" BASE "}", BASE_BYTES + 1, KVT_BAD_INPUT, "15361" },
 	{ "one byte less", "{" BASE "}", BASE_BYTES - 1, KVT_BAD_INPUT, "15359" },
@@ -31,43 +34,56 @@ static struct parse_case {
 	{ "an array", "[1]", 0, KVT_BAD_INPUT, "no object" },
 	{ "a key twice", "{" BASE ", \"layout\": \"nhd\"}", BASE_BYTES, KVT_BAD_INPUT,
 	  "duplicate" },
-	{ "a request twice", "{" BASE ", \"num_tokens\": {\"A\": 1, \"A\": 2}}", BASE_BYTES,
+	{ "a request twice", "{" BASE ", \"num_tokens\": {\"A\": 1, \"A\": 2}}",
+	  BASE_BYTES,
 	  KVT_BAD_INPUT, "duplicate" },
-	{ "something behind the object", "{" BASE "} x", BASE_BYTES, KVT_BAD_INPUT, NULL },
+	{ "something behind the object", "{" BASE "} x", BASE_BYTES, KVT_BAD_INPUT,
+	  NULL },
 	{ "no layout", "{\"dtype\": \"bf16\", " SIZES "}", BASE_BYTES, KVT_BAD_INPUT,
 	  "--layout" },
-	{ "no element type", "{\"layout\": \"nhd\", " SIZES "}", BASE_BYTES, KVT_BAD_INPUT,
+	{ "no element type", "{\"layout\": \"nhd\", " SIZES "}", BASE_BYTES,
+	  KVT_BAD_INPUT,
 	  "--dtype" },
-	{ "a type that is several", "{\"layout\": \"nhd\", \"dtype\": \"fp8\", " SIZES "}",
+	{ "a type that is several",
+	  "{\"layout\": \"nhd\", \"dtype\": \"fp8\", " SIZES "}",
 	  BASE_BYTES, KVT_BAD_INPUT, "'fp8'" },
-	{ "a number as layout", "{\"layout\": 3}", 0, KVT_BAD_INPUT, "layout is an integer" },
-	{ "a bare tuple as layout", "{\"layout\": \"0,1,2,3,4\"}", 0, KVT_BAD_INPUT, "rfc:" },
-	{ "a layout beyond axes", "{\"layout\": \"nvfp4-hnd\"}", 0, KVT_UNSUPPORTED, NULL },
-	{ "a fraction as size", "{" BASE ", \"head_start\": 0.0}", BASE_BYTES, KVT_BAD_INPUT,
+	{ "a number as layout", "{\"layout\": 3}", 0, KVT_BAD_INPUT,
+	  "layout is an integer" },
+	{ "a bare tuple as layout", "{\"layout\": \"0,1,2,3,4\"}", 0, KVT_BAD_INPUT,
+	  "rfc:" },
+	{ "a layout beyond axes", "{\"layout\": \"nvfp4-hnd\"}", 0, KVT_UNSUPPORTED,
+	  NULL },
+	{ "a fraction as size", "{" BASE ", \"head_start\": 0.0}", BASE_BYTES,
+	  KVT_BAD_INPUT,
 	  "a fraction" },
 	{ "a negative size", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
 	  " \"sizes\": {\"layers\": -1}}", 0, KVT_BAD_INPUT, "layers is -1" },
 	{ "a size beyond 2^63", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
-	  " \"sizes\": {\"layers\": 99999999999999999999}}", 0, KVT_BAD_INPUT, "integer" },
+	  " \"sizes\": {\"layers\": 99999999999999999999}}", 0, KVT_BAD_INPUT,
+	  "integer" },
 	{ "sizes whose product overflows", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
 	  " \"sizes\": {\"layers\": 4294967296, \"num_blocks\": 4294967296,"
 	  " \"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}}", 0, KVT_BAD_INPUT,
 	  "2^63" },
-	{ "an overflow that no data would hide", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
+	{ "an overflow that no data would hide",
+	  "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
 	  " \"sizes\": {\"layers\": 4294967296, \"num_blocks\": 0,"
 	  " \"block_size\": 4294967296, \"num_kv_heads\": 2, \"head_dim\": 8}}", 0,
 	  KVT_BAD_INPUT, "2^63" },
 	{ "sizes that are no object", "{\"layout\": \"nhd\", \"sizes\": [3]}", 0,
 	  KVT_BAD_INPUT, "sizes is an array" },
 	{ "head_dim and content", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
-	  " \"sizes\": {\"head_dim\": 8, \"content\": 16}}", 0, KVT_BAD_INPUT, "one of them" },
+	  " \"sizes\": {\"head_dim\": 8, \"content\": 16}}", 0, KVT_BAD_INPUT,
+	  "one of them" },
 	{ "head_dim for opaque content", "{\"layout\": \"mla\", \"dtype\": \"bf16\","
 	  " \"sizes\": {\"layers\": 1, \"num_blocks\": 1, \"block_size\": 1,"
 	  " \"head_dim\": 8}}", 32, KVT_BAD_INPUT, "opaque" },
-	{ "opaque content in a layout with heads", "{\"layout\": \"nhd\", \"dtype\": \"u8\","
+	{ "opaque content in a layout with heads",
+	  "{\"layout\": \"nhd\", \"dtype\": \"u8\","
 	  " \"sizes\": {\"layers\": 1, \"num_blocks\": 2, \"block_size\": 4,"
 	  " \"num_kv_heads\": 3, \"content\": 5}}", 120, KVT_OK, NULL },
-	{ "one open extent follows from the size", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
+	{ "one open extent follows from the size",
+	  "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
 	  " \"sizes\": {\"layers\": 3, \"block_size\": 16, \"num_kv_heads\": 2,"
 	  " \"head_dim\": 8}}", BASE_BYTES, KVT_OK, NULL },
 	{ "if it divides it", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
@@ -78,9 +94,11 @@ static struct parse_case {
 	  BASE_BYTES, KVT_BAD_INPUT, "is not known" },
 	{ "heads said twice, differently", "{" BASE ", \"head_count\": 4}", BASE_BYTES,
 	  KVT_BAD_INPUT, "head_count says 4" },
-	{ "names of fewer layers", "{" BASE ", \"layer_names\": [\"a\", \"b\"]}", BASE_BYTES,
+	{ "names of fewer layers", "{" BASE ", \"layer_names\": [\"a\", \"b\"]}",
+	  BASE_BYTES,
 	  KVT_BAD_INPUT, "layer_names says 2" },
-	{ "a layer's name that is a number", "{" BASE ", \"layer_names\": [\"a\", \"b\", 3]}",
+	{ "a layer's name that is a number",
+	  "{" BASE ", \"layer_names\": [\"a\", \"b\", 3]}",
 	  BASE_BYTES, KVT_BAD_INPUT, "an integer" },
 	{ "a name that hides its end", "{" BASE ", \"model\": \"a\\u0000b\"}", BASE_BYTES,
 	  KVT_BAD_INPUT, NULL },
@@ -97,20 +115,24 @@ static struct parse_case {
 	  BASE_BYTES, KVT_BAD_INPUT, "num_tokens lacks request A" },
 	{ "a table outside the pool", "{" BASE ", \"block_table\": {\"A\": [5]},"
 	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "entry 0 is 5" },
-	{ "a table entry beyond 2^32", "{" BASE ", \"block_table\": {\"A\": [4294967296]},"
+	{ "a table entry beyond 2^32",
+	  "{" BASE ", \"block_table\": {\"A\": [4294967296]},"
 	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "4294967296" },
 	{ "a table that is no list", "{" BASE ", \"block_table\": {\"A\": 5},"
-	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "expected an array" },
+	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT,
+	  "expected an array" },
 	{ "more tokens than blocks", "{" BASE ", \"block_table\": {\"A\": [4]},"
 	  " \"num_tokens\": {\"A\": 17}}", BASE_BYTES, KVT_BAD_INPUT, "17 tokens" },
-	{ "a block id that is not in the dump", "{" BASE ", \"block_ids\": [9, 8, 7, 6, 5],"
+	{ "a block id that is not in the dump",
+	  "{" BASE ", \"block_ids\": [9, 8, 7, 6, 5],"
 	  " \"block_table\": {\"A\": [4]}, \"num_tokens\": {\"A\": 17}}", BASE_BYTES,
 	  KVT_BAD_INPUT, "not in block_ids" },
 	{ "a block id twice", "{" BASE ", \"block_ids\": [9, 8, 7, 9, 5]}", BASE_BYTES,
 	  KVT_BAD_INPUT, "9 twice" },
 	{ "a null block outside the pool", "{" BASE ", \"null_block\": 5}", BASE_BYTES,
 	  KVT_BAD_INPUT, "null block is 5" },
-	{ "an unknown kind", "{" BASE ", \"kind\": \"quantum\"}", BASE_BYTES, KVT_UNSUPPORTED,
+	{ "an unknown kind", "{" BASE ", \"kind\": \"quantum\"}", BASE_BYTES,
+	  KVT_UNSUPPORTED,
 	  "quantum" },
 	{ "states of no tokens", "{" BASE ", \"tokens_per_state\": 0}", BASE_BYTES,
 	  KVT_BAD_INPUT, "tokens_per_state is 0" },
@@ -118,7 +140,8 @@ static struct parse_case {
 	  BASE_BYTES, KVT_BAD_INPUT, "3 tokens a state" },
 	{ "four tokens a state", "{" BASE ", \"tokens_per_state\": 4}", BASE_BYTES / 4,
 	  KVT_OK, NULL },
-	{ "pages with padding", "{" BASE ", \"page_bytes\": 1040}", 15 * 1040, KVT_OK, NULL },
+	{ "pages with padding", "{" BASE ", \"page_bytes\": 1040}", 15 * 1040, KVT_OK,
+	  NULL },
 	{ "the same without the padding", "{" BASE ", \"page_bytes\": 1040}", BASE_BYTES,
 	  KVT_OK, NULL },
 	{ "pages of another size", "{" BASE ", \"page_bytes\": 1040}", 15 * 1041,
@@ -127,14 +150,16 @@ static struct parse_case {
 	  "cannot hold" },
 	{ "a component beyond the content", "{" BASE ", \"content\": [[\"a\", 9]]}",
 	  BASE_BYTES, KVT_BAD_INPUT, "'a'" },
-	{ "a component without a length", "{" BASE ", \"content\": [[\"a\"]]}", BASE_BYTES,
+	{ "a component without a length", "{" BASE ", \"content\": [[\"a\"]]}",
+	  BASE_BYTES,
 	  KVT_BAD_INPUT, "name and a length" },
 	{ "nine components", "{" BASE ", \"content\": [[\"a\",0],[\"b\",0],[\"c\",0],"
 	  "[\"d\",0],[\"e\",0],[\"f\",0],[\"g\",0],[\"h\",0],[\"i\",0]]}", BASE_BYTES,
 	  KVT_BAD_INPUT, "more than 8" },
 	{ "a shape of the file that is another", "{" BASE ", \"file_shape\": [15360]}",
 	  BASE_BYTES, KVT_BAD_INPUT, "file_shape 15360 makes 30720" },
-	{ "a shape in bytes", "{" BASE ", \"file_shape\": [15360], \"npy_dtype\": \"|u1\"}",
+	{ "a shape in bytes",
+	  "{" BASE ", \"file_shape\": [15360], \"npy_dtype\": \"|u1\"}",
 	  BASE_BYTES, KVT_OK, NULL },
 	{ "a shape of nine axes", "{" BASE ", \"file_shape\": [1,1,1,1,1,1,1,1,1]}",
 	  BASE_BYTES, KVT_BAD_INPUT, "at most 8" },
@@ -146,7 +171,8 @@ static struct parse_case {
 	{ "an order of taps that is none", "{" MAMBA "S\", " CONV ", " SSM "}", 96,
 	  KVT_BAD_INPUT, NULL },
 	{ "ssm beyond the page", "{" MAMBA ", " CONV ", \"ssm\": {\"byte_offset\": 17,"
-	  " \"dtype\": \"fp32\", \"shape\": [2, 2, 2]}}", 96, KVT_BAD_INPUT, "from byte 17" },
+	  " \"dtype\": \"fp32\", \"shape\": [2, 2, 2]}}", 96, KVT_BAD_INPUT,
+	  "from byte 17" },
 	{ "heads that contradict the shape", "{" MAMBA ", " CONV ", \"ssm\": {"
 	  "\"byte_offset\": 16, \"dtype\": \"fp32\", \"shape\": [2, 2, 2],"
 	  " \"heads\": [0, 3]}}", 96, KVT_BAD_INPUT, "heads 0 to 2" },
@@ -158,7 +184,8 @@ static struct parse_case {
 	{ "conv states without their order", "{\"layout\": \"mamba-page\","
 	  " \"page_bytes\": 48, \"sizes\": {\"layers\": 1, \"num_blocks\": 2}, " CONV ", "
 	  SSM "}", 96, KVT_BAD_INPUT, "conv_layout is not given" },
-	{ "groups that are no objects", "{\"groups\": [3]}", 0, KVT_BAD_INPUT, "groups[0]" },
+	{ "groups that are no objects", "{\"groups\": [3]}", 0, KVT_BAD_INPUT,
+	  "groups[0]" },
 	{ "a group without a layout", "{\"groups\": [{\"dtype\": \"bf16\"}]}", 0,
 	  KVT_BAD_INPUT, "g0 has no layout" },
 };
@@ -348,7 +375,8 @@ static void test_real_fields(void **state)
 static void test_truncated(void **state)
 {
 	size_t n;
-	char *text = (char *)read_file("testdata/kv/s260k/tp4/rank3.packed_hnd.bf16.json", &n);
+	char *text =
+		(char *)read_file("testdata/kv/s260k/tp4/rank3.packed_hnd.bf16.json", &n);
 	struct kvt_error err;
 	struct kvt_manifest m;
 
@@ -411,7 +439,8 @@ int main(void)
 	for (int i = 0; i < NCASES; i++) {
 		if (cases[i].status)
 			continue;
-		snprintf(again[i], sizeof(again[i]), "written and read: %s", cases[i].what);
+		snprintf(again[i], sizeof(again[i]), "written and read: %s",
+			 cases[i].what);
 		tests[n++] = (struct CMUnitTest){ .name = again[i],
 			.test_func = test_round_trip, .initial_state = &cases[i] };
 	}

@@ -123,7 +123,8 @@ static void test_pages(void **state)
 		box.begin[NB] = 4;
 		box.end[NB] = 5;
 		expect(kvt_read_box(reader, g, &box, buf, &err), KVT_OK, &err, NULL);
-		assert_memory_equal(buf, bytes + 128 + (2 * 6 + 4) * 9344 + (g ? 1152 : 0),
+		assert_memory_equal(buf,
+				    bytes + 128 + (2 * 6 + 4) * 9344 + (g ? 1152 : 0),
 				    g ? 8192 : 1152);
 	}
 	expect(kvt_commit(writer, &err), KVT_OK, &err, NULL);
@@ -191,7 +192,8 @@ static struct against_case {
 	  KVT_BAD_INPUT, "LBQ" },
 	{ "a manifest that is no JSON", "{\"layout\": ", { 0 }, KVT_BAD_INPUT, "a.json" },
 	{ "data that begin elsewhere",
-	  "{\"layout\": \"nhd\", \"dtype\": \"bf16\", \"skip\": 64}", { 0 }, KVT_BAD_INPUT,
+	  "{\"layout\": \"nhd\", \"dtype\": \"bf16\", \"skip\": 64}", { 0 },
+	  KVT_BAD_INPUT,
 	  "at 64" },
 };
 enum { NAGAINST = sizeof(against) / sizeof(against[0]) };
@@ -236,9 +238,11 @@ static void test_wrong_size(void **state)
 	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
 	bytes = read_file(p.s, &n);
 	write_file(p.s, bytes, n + 1);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, "behind the header");
+	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
+	       "behind the header");
 	write_file(p.s, bytes, n - 1);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, "behind the header");
+	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
+	       "behind the header");
 	for (size_t i = 0; i < 128; i++) {
 		write_file(p.s, bytes, i);
 		expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, NULL);
@@ -254,7 +258,8 @@ static void test_apart(void **state)
 	struct kvt_error err;
 
 	make_snapshot(&s, "sglang-pool", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err, "safetensors or hdf5");
+	expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err,
+	       "safetensors or hdf5");
 	make_snapshot(&s, "nhd", "bf16", false);
 	make_group(&s.group[s.ngroups++], "g1", "nhd", "bf16", false);
 	expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err, "2 groups");
@@ -263,7 +268,8 @@ static void test_apart(void **state)
 
 static struct CMUnitTest fixed[] = {
 	{ "real dumps are read as they lie", test_real, NULL, NULL, NULL },
-	{ "recurrent pages are read and written", test_pages, make_folder, remove_folder, NULL },
+	{ "recurrent pages are read and written", test_pages, make_folder,
+	  remove_folder, NULL },
 	{ "files of a wrong size", test_wrong_size, make_folder, remove_folder, NULL },
 	{ "what is no single array", test_apart, make_folder, remove_folder, NULL },
 };

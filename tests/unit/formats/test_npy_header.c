@@ -51,7 +51,8 @@ static struct parse_case {
 	{ "floats of three bytes",
 	  "{'descr': '<f3', 'fortran_order': False, 'shape': (5,)}", KVT_UNSUPPORTED,
 	  "'<f3'" },
-	{ "a number in brackets", "{'descr': '<f4', 'fortran_order': False, 'shape': (5)}",
+	{ "a number in brackets",
+	  "{'descr': '<f4', 'fortran_order': False, 'shape': (5)}",
 	  KVT_BAD_INPUT, "tuple" },
 	{ "a list as shape", "{'descr': '<f4', 'fortran_order': False, 'shape': [5]}",
 	  KVT_BAD_INPUT, "tuple" },
@@ -67,7 +68,8 @@ static struct parse_case {
 	{ "a product beyond 2^63 that a 0 would hide",
 	  "{'descr': '<f4','fortran_order': False,'shape': (4294967296,4294967296,0)}",
 	  KVT_BAD_INPUT, "2^63" },
-	{ "a key missing", "{'descr': '<f4', 'shape': (5,)}", KVT_BAD_INPUT, "once each" },
+	{ "a key missing", "{'descr': '<f4', 'shape': (5,)}", KVT_BAD_INPUT,
+	  "once each" },
 	{ "a key too many",
 	  "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), 'x': 1}",
 	  KVT_BAD_INPUT, "once each" },
@@ -181,7 +183,9 @@ static void test_lengths(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		int64_t n = version1(head, "  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}");
+		int64_t n = version1(
+			head,
+			"  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}");
 
 		head[6] = rows[i].major;
 		memcpy(head + 8, rows[i].length, 4);
@@ -199,7 +203,9 @@ static void test_versions(void **state)
 
 	(void)state;
 	for (uint8_t major = 2; major < 4; major++) {
-		int64_t n = version1(head, "  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}");
+		int64_t n = version1(
+			head,
+			"  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}");
 
 		head[6] = major;
 		memcpy(head + 8, "\x74\0\0\0", 4);
@@ -217,8 +223,10 @@ static void test_print(void **state)
 		int rank;
 		int64_t shape[8];
 	} rows[] = {
-		{ "testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy", 6, { 5, 48, 16, 4, 2, 8 } },
-		{ "testdata/kv/mla144/paged_bs16/mla_blsc.bf16.npy", 4, { 15, 3, 16, 144 } },
+		{"testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy",
+		 6,
+		 {5, 48, 16, 4, 2, 8}},
+		{"testdata/kv/mla144/paged_bs16/mla_blsc.bf16.npy", 4, {15, 3, 16, 144}},
 	};
 	uint8_t head[KVT_NPY_MAX_HEAD];
 
@@ -227,7 +235,8 @@ static void test_print(void **state)
 		size_t n;
 		uint8_t *bytes = read_file(rows[i].path, &n);
 
-		assert_int_equal(kvt_npy_print(head, "<u2", rows[i].rank, rows[i].shape), 128);
+		assert_int_equal(kvt_npy_print(head, "<u2", rows[i].rank, rows[i].shape),
+				 128);
 		assert_memory_equal(head, bytes, 128);
 		free(bytes);
 	}

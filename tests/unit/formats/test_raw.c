@@ -18,16 +18,19 @@ static struct raw_case {
 	const char *part;
 } cases[] = {
 	{ "a manifest", "{" NHD "}", { 0 }, 0, 0, KVT_OK, NULL },
-	{ "bytes before the data", "{" NHD ", \"skip\": 28}", { 0 }, 28, 0, KVT_OK, NULL },
+	{ "bytes before the data", "{" NHD ", \"skip\": 28}", { 0 }, 28, 0, KVT_OK,
+	  NULL },
 	{ "fewer bytes before than said", "{" NHD ", \"skip\": 28}", { 0 }, 27, 0,
 	  KVT_BAD_INPUT, "15359 bytes" },
 	{ "bytes before, as a hint", "{" NHD "}", { .skip = 5 }, 5, 0, KVT_OK, NULL },
-	{ "bytes before, said differently", "{" NHD ", \"skip\": 28}", { .skip = 27 }, 28, 0,
+	{ "bytes before, said differently", "{" NHD ", \"skip\": 28}", { .skip = 27 },
+	  28, 0,
 	  KVT_BAD_INPUT, "not at 27" },
 	{ "bytes before beyond the end", "{" NHD ", \"skip\": 99999}", { 0 }, 0, 0,
 	  KVT_BAD_INPUT, "begin at byte 99999" },
 	{ "a byte behind the data", "{" NHD "}", { 0 }, 0, 1, KVT_BAD_INPUT, "15361" },
-	{ "nothing said", NULL, { 0 }, 0, 0, KVT_BAD_INPUT, "no format that is recognised" },
+	{ "nothing said", NULL, { 0 }, 0, 0, KVT_BAD_INPUT,
+	  "no format that is recognised" },
 	{ "format said, nothing else", NULL, { .format = "raw" }, 0, 0, KVT_BAD_INPUT,
 	  "--layout" },
 	{ "a layout without sizes", NULL, { .layout = "nhd", .dtype = "bf16" }, 0, 0,
@@ -40,14 +43,16 @@ static struct raw_case {
 	    .head_dim = 8 }, 0, 0, KVT_BAD_INPUT, "--layers" },
 	{ "hints against the manifest", "{" NHD "}", { .heads = 4 }, 0, 0, KVT_BAD_INPUT,
 	  "--heads says 4" },
-	{ "hints that agree", "{" NHD "}", { .heads = 2, .head_dim = 8, .block_size = 16 },
+	{ "hints that agree", "{" NHD "}", { .heads = 2, .head_dim = 8,
+	  .block_size = 16 },
 	  0, 0, KVT_OK, NULL },
 	{ "a block size against the manifest", "{" NHD "}", { .block_size = 32 }, 0, 0,
 	  KVT_BAD_INPUT, "--block-size says 32" },
 	{ "content that is opaque and not", NULL,
 	  { .layout = "nhd", .dtype = "bf16", .head_dim = 8, .content = 16 }, 0, 0,
 	  KVT_USAGE, "not both" },
-	{ "a manifest elsewhere that is not there", NULL, { .manifest = "/nowhere/m.json" },
+	{ "a manifest elsewhere that is not there", NULL,
+	  { .manifest = "/nowhere/m.json" },
 	  0, 0, KVT_SYSTEM, "/nowhere/m.json" },
 };
 enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
@@ -119,8 +124,8 @@ static void test_where(void **state)
 		struct kvt_hints hints = { .manifest = m.s };
 
 		write_text(m.s, "{" NHD "}");
-		expect(kvt_open(&reader, p.s, NULL, &err), found[i] ? KVT_OK : KVT_BAD_INPUT,
-		       &err, NULL);
+		expect(kvt_open(&reader, p.s, NULL, &err),
+		       found[i] ? KVT_OK : KVT_BAD_INPUT, &err, NULL);
 		if (found[i])
 			kvt_close_reader(reader);
 		expect(kvt_open(&reader, p.s, &hints, &err), KVT_OK, &err, NULL);
@@ -212,10 +217,12 @@ static void test_shrinks(void **state)
 
 static const struct CMUnitTest fixed[] = {
 	{ "hints alone", test_hints_alone, make_folder, remove_folder, NULL },
-	{ "where a manifest is looked for", test_where, make_folder, remove_folder, NULL },
+	{ "where a manifest is looked for", test_where, make_folder, remove_folder,
+	  NULL },
 	{ "written and read", test_round_trip, make_folder, remove_folder, NULL },
 	{ "pages with gaps", test_pages, make_folder, remove_folder, NULL },
-	{ "a file that shrinks while it is open", test_shrinks, make_folder, remove_folder, NULL },
+	{ "a file that shrinks while it is open", test_shrinks, make_folder,
+	  remove_folder, NULL },
 };
 enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
 

@@ -16,11 +16,14 @@ static struct header_case {
 	const char *part;
 } headers[] = {
 	{ "one tensor", "{" T("a", "BF16", "[2,3]", 0, 12) "}", 12, KVT_OK, NULL },
-	{ "two, not in order", "{" T("b", "F32", "[2]", 6, 14) "," T("a", "U8", "[6]", 0, 6) "}",
+	{ "two, not in order", "{" T("b", "F32", "[2]", 6, 14) "," T("a", "U8", "[6]",
+	  0, 6) "}",
 	  14, KVT_OK, NULL },
-	{ "padded with blanks", "{" T("a", "BF16", "[2,3]", 0, 12) "}   ", 12, KVT_OK, NULL },
+	{ "padded with blanks", "{" T("a", "BF16", "[2,3]", 0, 12) "}   ", 12, KVT_OK,
+	  NULL },
 	{ "a single element", "{" T("a", "F64", "[]", 0, 8) "}", 8, KVT_OK, NULL },
-	{ "an empty tensor", "{" T("a", "F64", "[0,7]", 0, 0) "," T("b", "U8", "[1]", 0, 1) "}",
+	{ "an empty tensor", "{" T("a", "F64", "[0,7]", 0, 0) "," T("b", "U8", "[1]", 0,
+	  1) "}",
 	  1, KVT_OK, NULL },
 	{ "no tensor", "{}", 0, KVT_OK, NULL },
 	{ "metadata", "{\"__metadata__\":{\"a\":\"b\"}," T("a", "U8", "[1]", 0, 1) "}", 1,
@@ -36,15 +39,18 @@ static struct header_case {
 	{ "no data for an empty header", "{}", 1, KVT_BAD_INPUT, "1 bytes of data" },
 	{ "a hole at the start", "{" T("a", "U8", "[1]", 1, 2) "}", 2, KVT_BAD_INPUT,
 	  "begins at byte 1" },
-	{ "a hole between", "{" T("a", "U8", "[1]", 0, 1) "," T("b", "U8", "[1]", 2, 3) "}",
+	{ "a hole between", "{" T("a", "U8", "[1]", 0, 1) "," T("b", "U8", "[1]", 2,
+	  3) "}",
 	  3, KVT_BAD_INPUT, "expected 1" },
-	{ "an overlap", "{" T("a", "U8", "[2]", 0, 2) "," T("b", "U8", "[2]", 1, 3) "}", 3,
+	{ "an overlap", "{" T("a", "U8", "[2]", 0, 2) "," T("b", "U8", "[2]", 1, 3) "}",
+	  3,
 	  KVT_BAD_INPUT, "expected 2" },
 	{ "bytes behind the last", "{" T("a", "U8", "[1]", 0, 1) "}", 2, KVT_BAD_INPUT,
 	  "2 bytes of data" },
 	{ "data that end too soon", "{" T("a", "U8", "[2]", 0, 2) "}", 1, KVT_BAD_INPUT,
 	  "expected 0 to 1" },
-	{ "an end before the beginning", "{" T("a", "U8", "[1]", 1, 0) "}", 1, KVT_BAD_INPUT,
+	{ "an end before the beginning", "{" T("a", "U8", "[1]", 1, 0) "}", 1,
+	  KVT_BAD_INPUT,
 	  "expected 1 to 1" },
 	{ "a negative beginning", "{" T("a", "U8", "[1]", -1, 0) "}", 1, KVT_BAD_INPUT,
 	  "is -1" },
@@ -59,19 +65,24 @@ static struct header_case {
 	  "{" T("a", "U8", "[4294967296,4294967296,0]", 0, 0) "}", 0, KVT_BAD_INPUT,
 	  "or more" },
 	{ "more than 32 axes",
-	  "{" T("a", "U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
+	  "{" T("a", "U8",
+	  "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
 		0, 1) "}", 1, KVT_BAD_INPUT, "32 axes" },
 	{ "no type", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, KVT_UNSUPPORTED,
 	  "(none)" },
-	{ "no shape", "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, KVT_BAD_INPUT,
+	{ "no shape", "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1,
+	  KVT_BAD_INPUT,
 	  "no shape" },
 	{ "no offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, KVT_BAD_INPUT,
 	  "data_offsets" },
-	{ "one offset", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1,
+	{ "one offset", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}",
+	  1,
 	  KVT_BAD_INPUT, "data_offsets" },
-	{ "three offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,1]}}",
+	{ "three offsets",
+	  "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,1]}}",
 	  1, KVT_BAD_INPUT, "expected 2" },
-	{ "a name twice", "{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2,
+	{ "a name twice", "{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1,
+	  2) "}", 2,
 	  KVT_BAD_INPUT, "duplicate" },
 	{ "a tensor that is a number", "{\"a\":3}", 0, KVT_BAD_INPUT, "no tensor" },
 	{ "a name that is empty", "{" T("", "U8", "[1]", 0, 1) "}", 1, KVT_BAD_INPUT,
@@ -93,8 +104,9 @@ static void test_header(void **state)
 	struct kvt_error err = { "" };
 	struct kvt_tensors tensors;
 
-	expect(kvt_tensors_parse(&tensors, c->json, (int64_t)strlen(c->json), c->ndata, "x",
-				 &err), c->status, &err, c->part);
+	expect(kvt_tensors_parse(&tensors, c->json, (int64_t)strlen(c->json), c->ndata,
+				 "x", &err),
+	       c->status, &err, c->part);
 	if (!c->status)
 		kvt_tensors_free(&tensors);
 }
@@ -122,7 +134,8 @@ static void test_lengths(void **state)
 		put_length(bytes, lengths[i]);
 		memcpy(bytes + 8, "{\"a\":{}}", 8);
 		write_file(p.s, bytes, sizeof(bytes));
-		expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, "a.safetensors");
+		expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
+		       "a.safetensors");
 	}
 }
 
@@ -231,15 +244,17 @@ static void write_layers(const char *path, const char *layout, int n,
 			box.begin[NK] = of[i].k;
 			box.end[NK] = of[i].k + 1;
 		}
-		tensor[i] = (struct kvt_tensor){ .name = (char *)(uintptr_t)of[i].name,
-						 .rank = of[i].k < 0 ? 5 : 4, .begin = at };
+		tensor[i] = (struct kvt_tensor){.name = (char *)(uintptr_t)of[i].name,
+						.rank = of[i].k < 0 ? 5 : 4,
+						.begin = at};
 		strcpy(tensor[i].type, "BF16");
 		memcpy(tensor[i].shape, of[i].k < 0 ? both : one, of[i].k < 0 ? 40 : 32);
 		fill_box(&s.group[0], &box, bytes + 4096 + at);
 		at += box_bytes(&s.group[0], &box);
 		tensor[i].end = at;
 	}
-	expect(kvt_tensors_print(&head, &nhead, &tensors, NULL, &err), KVT_OK, &err, NULL);
+	expect(kvt_tensors_print(&head, &nhead, &tensors, NULL, &err), KVT_OK, &err,
+	       NULL);
 	assert_true(nhead < 4096);
 	memcpy(bytes + 4096 - nhead, head, (size_t)nhead);
 	write_file(path, bytes + 4096 - nhead, (size_t)(nhead + at));
@@ -255,7 +270,8 @@ static struct layers_case {
 	const char *part;
 } layers[] = {
 	{ "a tensor for each layer, not in order",
-	  { { "layers.10.kv", 1, -1 }, { "layers.9.kv", 0, -1 }, { "layers.11.kv", 2, -1 } },
+	  { { "layers.10.kv", 1, -1 }, { "layers.9.kv", 0, -1 }, { "layers.11.kv", 2,
+	    -1 } },
 	  { .layout = "nhd" }, KVT_OK, NULL },
 	{ "nothing but shapes",
 	  { { "layers.0.kv", 0, -1 }, { "layers.1.kv", 1, -1 } }, { 0 }, KVT_BAD_INPUT,
@@ -270,7 +286,8 @@ static struct layers_case {
 	  { { "layers.1.kv", 0, -1 }, { "layers.01.kv", 1, -1 } }, { .layout = "nhd" },
 	  KVT_BAD_INPUT, "both layer 1" },
 	{ "a name without a number",
-	  { { "layers.1.kv", 0, -1 }, { "kv", 1, -1 } }, { .layout = "nhd" }, KVT_BAD_INPUT,
+	  { { "layers.1.kv", 0, -1 }, { "kv", 1, -1 } }, { .layout = "nhd" },
+	    KVT_BAD_INPUT,
 	  "'kv'" },
 	{ "a name with two numbers",
 	  { { "a.1.2", 0, -1 }, { "a.1.3", 1, -1 } }, { .layout = "nhd" }, KVT_BAD_INPUT,
@@ -278,7 +295,8 @@ static struct layers_case {
 	{ "keys and values for each layer",
 	  { { "layers.0.k", 0, 0 }, { "layers.0.v", 0, 1 }, { "layers.1.k", 1, 0 },
 	    { "layers.1.v", 1, 1 }, { "layers.2.v", 2, 1 }, { "layers.2.k", 2, 0 } },
-	  { .layout = "sglang-pool", .block_size = 16, .heads = 2, .head_dim = 8 }, KVT_OK,
+	  { .layout = "sglang-pool", .block_size = 16, .heads = 2, .head_dim = 8 },
+	    KVT_OK,
 	  NULL },
 	{ "in a layout that has them together",
 	  { { "layers.0.k", 0, 0 }, { "layers.0.v", 0, 1 }, { "layers.1.k", 1, 0 },
@@ -349,7 +367,8 @@ static void test_real(void **state)
 
 static const struct CMUnitTest fixed[] = {
 	{ "lengths that lie", test_lengths, make_folder, remove_folder, NULL },
-	{ "files cut at each byte of the header", test_cut, make_folder, remove_folder, NULL },
+	{ "files cut at each byte of the header", test_cut, make_folder, remove_folder,
+	  NULL },
 	{ "real files", test_real, NULL, NULL, NULL },
 };
 enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };

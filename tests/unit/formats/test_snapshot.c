@@ -108,15 +108,27 @@ static void no_groups(struct kvt_snapshot *s) { s->ngroups = 0; }
 static void no_id(struct kvt_snapshot *s) { s->group[0].id[0] = '\0'; }
 static void no_kind(struct kvt_snapshot *s) { s->group[0].kind = KVT_NKINDS; }
 static const uint32_t some_blocks[] = { 4, 1, 3, 5 };
-static void full_request(struct kvt_snapshot *s) { add_request(s, "A", 48, 3, some_blocks); }
-static void long_request(struct kvt_snapshot *s) { add_request(s, "A", 49, 3, some_blocks); }
+static void full_request(struct kvt_snapshot *s)
+{
+	add_request(s, "A", 48, 3, some_blocks);
+}
+static void long_request(struct kvt_snapshot *s)
+{
+	add_request(s, "A", 49, 3, some_blocks);
+}
 static void long_window(struct kvt_snapshot *s)
 {
 	long_request(s);
 	s->group[0].window = 32;
 }
-static void foreign_block(struct kvt_snapshot *s) { add_request(s, "A", 9, 4, some_blocks); }
-static void minus_tokens(struct kvt_snapshot *s) { add_request(s, "A", -1, 1, some_blocks); }
+static void foreign_block(struct kvt_snapshot *s)
+{
+	add_request(s, "A", 9, 4, some_blocks);
+}
+static void minus_tokens(struct kvt_snapshot *s)
+{
+	add_request(s, "A", -1, 1, some_blocks);
+}
 static void empty_pool(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = 0; }
 
 static struct check_case {
@@ -126,34 +138,44 @@ static struct check_case {
 	const char *part;
 } checks[] = {
 	{ "no head", extent_zero, KVT_BAD_INPUT, "head extent is 0" },
-	{ "a negative number of blocks", extent_negative, KVT_BAD_INPUT, "block extent is -1" },
+	{ "a negative number of blocks", extent_negative, KVT_BAD_INPUT,
+	  "block extent is -1" },
 	{ "no blocks: an empty dump", empty_pool, KVT_OK, NULL },
 	{ "three of key and value", three_kv, KVT_BAD_INPUT, "kv extent is 3" },
 	{ "no element type", no_dtype, KVT_BAD_INPUT, "type ?" },
-	{ "element of another size than its type", elem_of_other, KVT_BAD_INPUT, "4 bytes" },
+	{ "element of another size than its type", elem_of_other, KVT_BAD_INPUT,
+	  "4 bytes" },
 	{ "more than 2^63 bytes", huge, KVT_BAD_INPUT, "2^63" },
 	{ "half as many states as tokens", states_half, KVT_BAD_INPUT, "expected 32" },
 	{ "states that do not divide a block", states_uneven, KVT_BAD_INPUT, "3 tokens" },
 	{ "states of no tokens", states_none, KVT_BAD_INPUT, "0 tokens" },
-	{ "one state for all tokens has one slot", recurrent, KVT_BAD_INPUT, "expected 1" },
+	{ "one state for all tokens has one slot", recurrent, KVT_BAD_INPUT,
+	  "expected 1" },
 	{ "four tokens a state", compressed, KVT_OK, NULL },
 	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout" },
 	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head" },
 	{ "split that does not divide", uneven_split, KVT_BAD_INPUT, "split" },
-	{ "heads beyond the last", heads_beyond, KVT_BAD_INPUT, "heads 1 to 2 of 2" },
+	{ "heads beyond the last", heads_beyond, KVT_BAD_INPUT,
+	  "2 heads from 1 on, of 2" },
 	{ "heads beyond 2^63", heads_wrap, KVT_BAD_INPUT, "heads" },
-	{ "a model of no heads", heads_none, KVT_BAD_INPUT, "of 0" },
+	{ "a model of no heads", heads_none, KVT_BAD_INPUT, "of 0 in all" },
 	{ "rank 1 of 2 with its heads", rank_1_of_2, KVT_OK, NULL },
-	{ "rank 1 of 2 with heads of rank 0", rank_1_with_heads_of_0, KVT_BAD_INPUT, "holds 2 to 3" },
-	{ "replicas are grouped: rank 5 of 8 holds head 2 of 4", replicas_grouped, KVT_OK, NULL },
-	{ "replicas are not interleaved", replicas_interleaved, KVT_BAD_INPUT, "holds 2 to 2" },
-	{ "replicas that TP does not make", replicas_miscounted, KVT_BAD_INPUT, "expected 2" },
+	{ "rank 1 of 2 with heads of rank 0", rank_1_with_heads_of_0, KVT_BAD_INPUT,
+	  "holds 2 to 3" },
+	{ "replicas are grouped: rank 5 of 8 holds head 2 of 4", replicas_grouped,
+	  KVT_OK, NULL },
+	{ "replicas are not interleaved", replicas_interleaved, KVT_BAD_INPUT,
+	  "holds 2 to 2" },
+	{ "replicas that TP does not make", replicas_miscounted, KVT_BAD_INPUT,
+	  "expected 2" },
 	{ "rank beyond the size", rank_beyond, KVT_BAD_INPUT, "tp rank 1 of 1" },
 	{ "no pipeline stage", size_none, KVT_BAD_INPUT, "pp rank" },
 	{ "page smaller than its content", page_small, KVT_BAD_INPUT, "100 bytes" },
 	{ "page with padding", page_padded, KVT_OK, NULL },
-	{ "content that ends beyond its page", page_beyond, KVT_BAD_INPUT, "from byte 1025" },
-	{ "padding where a page is no run", page_in_pieces, KVT_BAD_INPUT, "not one run" },
+	{ "content that ends beyond its page", page_beyond, KVT_BAD_INPUT,
+	  "from byte 1025" },
+	{ "padding where a page is no run", page_in_pieces, KVT_BAD_INPUT,
+	  "not one run" },
 	{ "null block outside the pool", null_beyond, KVT_BAD_INPUT, "null block is 5" },
 	{ "null block 0", null_zero, KVT_OK, NULL },
 	{ "more live states than states", too_valid, KVT_BAD_INPUT, "block 4 has 17" },
@@ -161,7 +183,8 @@ static struct check_case {
 	{ "component to the end", component_fits, KVT_OK, NULL },
 	{ "component beyond the end", component_long, KVT_BAD_INPUT, "'x'" },
 	{ "component that wraps around", component_wraps, KVT_BAD_INPUT, "'x'" },
-	{ "two components of one name", component_twice, KVT_BAD_INPUT, "two components" },
+	{ "two components of one name", component_twice, KVT_BAD_INPUT,
+	  "two components" },
 	{ "two groups of one name", same_ids, KVT_BAD_INPUT, "two groups" },
 	{ "no group", no_groups, KVT_BAD_INPUT, "0 groups" },
 	{ "group without a name", no_id, KVT_BAD_INPUT, "no id" },
