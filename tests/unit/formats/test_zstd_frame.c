@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_zstd_frame.c - shuffle, Fletcher-32 and frames, each against plain code */
+#include "formats/zstd_frame.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint32_t next_random(uint32_t *state)
+{
+	*state = *state * 1664525u + 1013904223u;
+	return *state >> 8;
+}
+
+static void fill(uint8_t *p, int64_t n, uint32_t seed)
+{
+	for (int64_t i = 0; i < n; i++)
+		p[i] = (uint8_t)next_random(&seed);
+}
+
+/* ---- shuffle ------------------------------------------------------------ */
+
+static void check_shuffle(int64_t n, int64_t elem)
+{
+	int64_t nbytes = n * elem;
+	uint8_t *in = malloc((size_t)nbytes + 1);
+	uint8_t *mid = malloc((size_t)nbytes + 1);
+	uint8_t *out = malloc((size_t)nbytes + 1);
+
+	fill(in, nbytes, (uint32_t)(elem * 1000 + n));
+	mid[nbytes] = out[nbytes] = 0xa5;
+	kvt_shuffle(mid, in, nbytes, elem);
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t p = 0; p < elem; p++)
+			assert_int_equal(mid[p * n + i], in[i * elem + p]);
+	kvt_unshuffle(out, mid, nbytes, elem);
+	assert_memory_equal(in, out, (size_t)nbytes);
+	assert_int_equal(mid[nbytes], 0xa5);
+	assert_int_equal(out[nbytes], 0xa5);
+	free(in);
+	free(mid);
+	free(out);
+}
+
+static void shuffles(void **state)
+{
+	static const int64_t elems[] = { 1, 2, 3, 4, 5, 8, 16 };
+	static const int64_t counts[] = { 0, 1, 63, 64, 65, 127, 128, 1000 };
+
+	(void)state;
+	for (size_t e = 0; e < sizeof(elems) / sizeof(elems[0]); e++)
+		for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+			check_shuffle(counts[c], elems[e]);
+}
+
+/* ---- Fletcher-32 -------------------------------------------------------- */
+
+static uint32_t fold(uint32_t x)
+{
+	return (x & 0xffff) + (x >> 16);
+}
+
+/* Word by word, with the folds where HDF5 has them. */
+static uint32_t plain_fletcher32(const uint8_t *p, int64_t nbytes)
+{
+	uint32_t s1 = 0, s2 = 0;
+	int64_t words = 0;
+
+	for (int64_t i = 0; i < nbytes; i += 2) {
+		s1 += (uint32_t)p[i] << 8 | (i + 1 < nbytes ? p[i + 1] : 0);
+		s2 += s1;
+		if (++words % 360 == 0) {
+			s1 = fold(s1);
+			s2 = fold(s2);
+		}
+	}
+	return fold(fold(s2)) << 16 | fold(fold(s1));
+}
+
+static void fletcher32_of_known_bytes(void **state)
+{
+	static const struct {
+		uint8_t bytes[8];
+		int n;
+		uint32_t sum;
+	} rows[] = {
+		{ { 0 }, 0, 0 },
+		{ { 0, 0, 0, 0 }, 4, 0 },
+		/* a multiple of 65535 that is not all zeros is no zero */
+		{ { 0xff, 0xff }, 2, 0xffffffff },
+		{ { 0xff, 0xff, 0xff, 0xff }, 4, 0xffffffff },
+		{ { 0x01 }, 1, 0x01000100 },
+		{ { 0x00, 0x01 }, 2, 0x00010001 },
+		{ { 0x00, 0x01, 0x00, 0x02 }, 4, 0x00040003 },
+		{ { 0xff, 0xfe, 0x00, 0x01 }, 4, 0xfffeffff },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(kvt_fletcher32(rows[i].bytes, rows[i].n),
+				 rows[i].sum);
+}
+
+static void fletcher32_of_any_length(void **state)
+{
+	enum { MOST = 40000 };
+	uint8_t *p = malloc(MOST);
+	uint32_t seed = 7;
+
+	(void)state;
+	for (int pass = 0; pass < 3; pass++) {
+		fill(p, MOST, 5);
+		if (pass)
+			memset(p, pass == 1 ? 0xff : 0, MOST);
+		for (int n = 0; n < 200; n++)
+			assert_int_equal(kvt_fletcher32(p, n),
+					 plain_fletcher32(p, n));
+		for (int i = 0; i < 100; i++) {
+			int n = (int)(next_random(&seed) % MOST);
+
+			assert_int_equal(kvt_fletcher32(p, n),
+					 plain_fletcher32(p, n));
+		}
+	}
+	free(p);
+}
+
+/* ---- frames ------------------------------------------------------------- */
+
+enum { N = 32768, ROOM = 2 * N };
+
+struct frame {
+	uint8_t in[N], out[N], frame[ROOM];
+	int64_t n;
+	ZSTD_CCtx *c;
+	ZSTD_DCtx *d;
+};
+
+static int make_frame(void **state)
+{
+	struct frame *f = calloc(1, sizeof(*f));
+
+	f->c = ZSTD_createCCtx();
+	f->d = ZSTD_createDCtx();
+	fill(f->in, N, 3);
+	/* the first plane compresses, the second does not */
+	for (int i = 0; i < N / 2; i++)
+		f->in[i] &= 0x0f;
+	f->n = kvt_frame_encode(f->frame, ROOM, f->in, N, 2, KVT_ZSTD_LEVEL, f->c);
+	*state = f;
+	return f->n > 0 ? 0 : -1;
+}
+
+static int free_frame(void **state)
+{
+	struct frame *f = *state;
+
+	ZSTD_freeCCtx(f->c);
+	ZSTD_freeDCtx(f->d);
+	free(f);
+	return 0;
+}
+
+static void frame_is_standard(void **state)
+{
+	struct frame *f = *state;
+
+	/* zstd's own one-shot decoder, as any other reader would call it */
+	assert_int_equal(ZSTD_getFrameContentSize(f->frame, (size_t)f->n), N);
+	assert_int_equal(ZSTD_decompress(f->out, N, f->frame, (size_t)f->n), N);
+	assert_memory_equal(f->in, f->out, N);
+	assert_true(f->n < N * 4 / 5);
+	/* bit 2 of the descriptor: a checksum follows */
+	assert_true(f->frame[4] & 4);
+}
+
+static void frame_at_every_level(void **state)
+{
+	struct frame *f = *state;
+
+	for (int level = -1; level <= 23; level++) {
+		f->n = kvt_frame_encode(f->frame, ROOM, f->in, N, 2, level, f->c);
+		assert_true(f->n > 0);
+		memset(f->out, 0, N);
+		assert_int_equal(kvt_frame_decode(f->out, N, f->frame, f->n,
+						  f->d, NULL), KVT_OK);
+		assert_memory_equal(f->in, f->out, N);
+	}
+}
+
+static void frame_without_room(void **state)
+{
+	struct frame *f = *state;
+
+	for (int64_t room = 0; room < f->n; room += 101)
+		assert_int_equal(kvt_frame_encode(f->frame, room, f->in, N, 2,
+						  KVT_ZSTD_LEVEL, f->c), 0);
+	/* and the context is good for the next one */
+	assert_int_equal(kvt_frame_encode(f->frame, ROOM, f->in, N, 2,
+					  KVT_ZSTD_LEVEL, f->c), f->n);
+}
+
+static void refused(struct frame *f, int64_t nbytes, int64_t nframe,
+		    const char *why)
+{
+	struct kvt_error err = { "" };
+
+	assert_int_equal(kvt_frame_decode(f->out, nbytes, f->frame, nframe, f->d,
+					  &err), KVT_BAD_INPUT);
+	assert_non_null(strstr(err.text, why));
+}
+
+static void frame_that_lies(void **state)
+{
+	struct frame *f = *state;
+	int64_t n = f->n;
+
+	for (int64_t i = 0; i < n; i += i < 32 ? 1 : 97)
+		refused(f, N, i, "not a whole zstd frame");
+	refused(f, N, n + 1, "1 bytes follow");
+	memcpy(f->frame + n, f->frame, (size_t)n);
+	refused(f, N, 2 * n, "follow");
+	refused(f, N - 1, n, "expected 32767");
+
+	ZSTD_CCtx_reset(f->c, ZSTD_reset_session_and_parameters);
+	ZSTD_CCtx_setParameter(f->c, ZSTD_c_contentSizeFlag, 0);
+	n = (int64_t)ZSTD_compress2(f->c, f->frame, ROOM, f->in, N);
+	assert_true(n > 0 && n < ROOM);
+	assert_int_equal(kvt_frame_content(f->frame, n), -1);
+	refused(f, N, n, "no content size");
+
+	/* a skippable frame of 4 bytes holds nothing */
+	memcpy(f->frame, "\x50\x2a\x4d\x18\x04\x00\x00\x00", 8);
+	refused(f, N, 12, "says it holds 0 bytes");
+}
+
+static void frame_with_a_flipped_bit(void **state)
+{
+	struct frame *f = *state;
+	int64_t found = 0, flips = 0;
+
+	/* A few bits have no meaning; no other one may give other data. */
+	for (int64_t bit = 0; bit < 8 * f->n; bit += bit < 400 ? 1 : 1009) {
+		f->frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		memset(f->out, 0, N);
+		if (kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL))
+			found++;
+		else
+			assert_memory_equal(f->in, f->out, N);
+		f->frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		flips++;
+	}
+	assert_true(found >= flips - 8);
+	assert_int_equal(kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL),
+			 KVT_OK);
+}
+
+#define FRAME(f) cmocka_unit_test_setup_teardown(f, make_frame, free_frame)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shuffles),
+		cmocka_unit_test(fletcher32_of_known_bytes),
+		cmocka_unit_test(fletcher32_of_any_length),
+		FRAME(frame_is_standard),
+		FRAME(frame_at_every_level),
+		FRAME(frame_without_room),
+		FRAME(frame_that_lies),
+		FRAME(frame_with_a_flipped_bit),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("zstd_frame", tests, NULL, NULL);
+}
