@@ -21,6 +21,8 @@ struct rewrite {
 	  "of the output; default: by the ending of its name" }, \
 	{ "verify", 0, OPT_FLAG, &(r)->verify, NULL, \
 	  "read the output again and compare every element" }, \
+	{ "no-sync", 0, OPT_FLAG, &(r)->create.no_sync, NULL, \
+	  "do not wait for the disk: a power cut may lose the output" }, \
 	{ "uncompressed", 0, OPT_FLAG, &(r)->create.uncompressed, NULL, \
 	  "hdf5: one contiguous, mappable array a group" }, \
 	{ "level", 0, OPT_COUNT, &(r)->level, "N", \

@@ -115,6 +115,8 @@ struct kvt_writer {
 	bool force, committed;
 	struct kvt_create_options options;
 	struct kvt_snapshot snapshot;	/* a copy */
+	int behind;			/* fd of the temporary file, for hints; or -1 */
+	_Atomic int64_t written;	/* bytes of data, by all threads */
 	struct kvt_files files;
 	struct kvt_flat flat[KVT_MAX_GROUPS];
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];

@@ -227,6 +227,7 @@ struct kvt_format_info;
 struct kvt_create_options {
 	const char *format;		/* NULL: by the name's ending */
 	bool force;			/* an existing file may be replaced */
+	bool no_sync;			/* faster, but a power cut may lose it */
 	bool uncompressed;		/* hdf5: no filters, contiguous */
 	int level;			/* zstd; 0: default */
 	int64_t tile_bytes;		/* hdf5: least bytes of a tile; 0: default */

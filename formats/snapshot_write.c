@@ -230,11 +230,14 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	writer->format = format;
 	writer->options = *options;
 	writer->force = options->force;
+	writer->behind = -1;
 	kvt_snapshot_init(&writer->snapshot);
 	if ((status = start(writer, path, info, err))) {
 		kvt_close_writer(writer);
 		return status;
 	}
+	if (!format->directory && !format->nowhere && !options->no_sync)
+		writer->behind = open(writer->temporary, O_RDONLY | O_CLOEXEC);
 	*out = writer;
 	return KVT_OK;
 }
@@ -356,11 +359,12 @@ enum kvt_status kvt_commit(struct kvt_writer *writer, struct kvt_error *err)
 		writer->committed = !status;
 		return status;
 	}
-	if (status || (status = sync_all(writer, err)) ||
-	    (status = publish_all(writer, err)))
+	if (!status && !writer->options.no_sync)
+		status = sync_all(writer, err);
+	if (status || (status = publish_all(writer, err)))
 		return status;
 	writer->committed = true;
-	return sync_parent(writer->path, err);
+	return writer->options.no_sync ? KVT_OK : sync_parent(writer->path, err);
 }
 
 /* ---- closing ------------------------------------------------------------ */
@@ -405,86 +409,12 @@ void kvt_close_writer(struct kvt_writer *writer)
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		kvt_flat_free(&writer->flat[g]);
 	kvt_files_close(&writer->files);
+	if (writer->behind >= 0)
+		close(writer->behind);
 	kvt_snapshot_free(&writer->snapshot);
 	free(writer->path);
 	free(writer->temporary);
 	free(writer->sidecar);
 	free(writer->sidecar_temporary);
 	free(writer);
-}
-
-/* ---- asking and writing ------------------------------------------------- */
-
-const char *kvt_writer_temporary(const struct kvt_writer *writer)
-{
-	return writer->temporary && !writer->committed ? writer->temporary : "";
-}
-
-const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer)
-{
-	return &writer->snapshot;
-}
-
-const char *kvt_writer_sidecar(const struct kvt_writer *writer)
-{
-	return writer->sidecar;
-}
-
-const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer)
-{
-	return &writer->format->info;
-}
-
-const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int group)
-{
-	return writer->tiling[group].nbytes ? &writer->tiling[group] : NULL;
-}
-
-const char *kvt_writer_format(const struct kvt_writer *writer)
-{
-	return writer->format->info.name;
-}
-
-static enum kvt_status no_group(struct kvt_error *err, const struct kvt_writer *w,
-				int group)
-{
-	return kvt_fail(err, KVT_USAGE, "%s: no group %d that can be written so",
-			w->path ? w->path : w->format->info.name, group);
-}
-
-enum kvt_status kvt_write_box(struct kvt_writer *writer, int group,
-			      const struct kvt_box *box, const void *buf,
-			      struct kvt_error *err)
-{
-	if (group < 0 || group >= writer->snapshot.ngroups ||
-	    kvt_writer_tiling(writer, group))
-		return no_group(err, writer, group);
-	return kvt_flat_write(&writer->flat[group], &writer->files,
-			      &writer->snapshot.group[group], box, buf, err);
-}
-
-enum kvt_status kvt_store_tile(struct kvt_writer *writer, int group,
-			       const int64_t begin[KVT_NAXES],
-			       const struct kvt_stored *stored,
-			       struct kvt_error *err)
-{
-	if (group < 0 || group >= writer->snapshot.ngroups ||
-	    !writer->format->store_tile)
-		return no_group(err, writer, group);
-	return writer->format->store_tile(writer, group, begin, stored, err);
-}
-
-bool kvt_writer_has_cells(const struct kvt_writer *writer, int group)
-{
-	return group >= 0 && group < writer->snapshot.ngroups &&
-	       writer->format->store_cells;
-}
-
-enum kvt_status kvt_store_cells(struct kvt_writer *writer, int group,
-				const struct kvt_box *box, const uint64_t *cells,
-				struct kvt_error *err)
-{
-	if (!kvt_writer_has_cells(writer, group))
-		return no_group(err, writer, group);
-	return writer->format->store_cells(writer, group, box, cells, err);
 }
