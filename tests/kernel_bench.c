@@ -81,7 +81,7 @@ struct work {
 	int nplans;			/* more than one: a plan per block */
 	struct kvt_plan *plan;
 	const struct kvt_kernel *kernel;
-	struct kvt_cpu_pool *pool;
+	struct kvt_cpu_pool *pool, *alone;	/* of two threads, of one */
 };
 
 static void shuffle(int64_t *order, int64_t n)
@@ -212,16 +212,15 @@ static void share_ref(const struct work *work, int i, int n)
 static void whole_pool(const struct work *work, int i, int n)
 {
 	(void)i, (void)n;
-	for (int k = 0; k < work->nplans; k++)
-		kvt_cpu_pool_copy(work->pool, work->dst, work->src,
-				  &work->plan[k]);
+	kvt_cpu_pool_copy_many(work->pool, work->dst, work->src, work->plan,
+			       work->nplans);
 }
 
-static void whole_copy(const struct work *work, int i, int n)
+static void whole_alone(const struct work *work, int i, int n)
 {
 	(void)i, (void)n;
-	for (int k = 0; k < work->nplans; k++)
-		kvt_cpu_copy(work->dst, work->src, &work->plan[k]);
+	kvt_cpu_pool_copy_many(work->alone, work->dst, work->src, work->plan,
+			       work->nplans);
 }
 
 static const struct contender {
@@ -237,7 +236,7 @@ static const struct contender {
 	{ "kernel 2t", share_kernel, 2, true },
 	{ "memcpy 1t", share_memcpy, 1, false },
 	{ "stream 1t", share_stream, 1, false },
-	{ "copy 1t",   whole_copy,   1, true },
+	{ "pool 1t",   whole_alone,  1, true },
 	{ "kernel 1t", share_kernel, 1, true },
 };
 enum { NCONTENDERS = sizeof(contenders) / sizeof(contenders[0]) };
@@ -420,7 +419,8 @@ int kernel_bench(const struct bench_options *options)
 
 	work.plan = calloc(NPLANS, sizeof(*work.plan));
 	work.pool = kvt_cpu_pool_new(2);
-	if (!work.plan || !work.pool ||
+	work.alone = kvt_cpu_pool_new(1);
+	if (!work.plan || !work.pool || !work.alone ||
 	    pthread_create(&thread, NULL, helper_main, &helper))
 		fail("out of memory or threads");
 	if (options->kernel)
@@ -437,6 +437,7 @@ int kernel_bench(const struct bench_options *options)
 		if (!options->only || strstr(cases[i].name, options->only))
 			bench_case(options, &cases[i], &work);
 	kvt_cpu_pool_free(work.pool);
+	kvt_cpu_pool_free(work.alone);
 	free(work.plan);
 	return 0;
 }

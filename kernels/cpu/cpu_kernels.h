@@ -69,4 +69,7 @@ void cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
 void cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
 		     const struct cpu_isa *isa);
 
+/* The kernel for work of 'nbytes' that comes in several plans. */
+const struct kvt_kernel *cpu_choose_for(int64_t nbytes);
+
 #endif

@@ -6,7 +6,7 @@
  * to share wakes nobody.  Shares are several per thread and handed out one by
  * one, so that a thread that was held up does not hold up the rest.
  */
-#include "kernels/kernels.h"
+#include "kernels/cpu/cpu_kernels.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,6 +25,7 @@ struct kvt_cpu_pool {
 	void *dst;
 	const void *src;
 	const struct kvt_plan *plan;
+	int nplans;
 	const struct kvt_kernel *kernel;
 	int share, nshares;		/* the next one to take, and how many */
 	int busy;			/* threads inside a share */
@@ -33,16 +34,30 @@ struct kvt_cpu_pool {
 	pthread_t thread[];
 };
 
+/* One plan is cut into shares; of several, each share has some. */
+static void run_share(const struct kvt_cpu_pool *pool, int share, int nshares)
+{
+	const int64_t n = pool->nplans;
+	struct kvt_plan part;
+
+	if (n == 1) {
+		part = kvt_plan_part(pool->plan, share, nshares);
+		pool->kernel->copy(pool->dst, pool->src, &part);
+		return;
+	}
+	for (int64_t i = n * share / nshares; i < n * (share + 1) / nshares; i++)
+		pool->kernel->copy(pool->dst, pool->src, &pool->plan[i]);
+}
+
 /* Takes shares until none is left; 'lock' is held on entry and on return. */
 static void take_shares(struct kvt_cpu_pool *pool)
 {
 	pool->busy++;
 	while (pool->share < pool->nshares) {
-		struct kvt_plan part = kvt_plan_part(pool->plan, pool->share++,
-						     pool->nshares);
+		int share = pool->share++, nshares = pool->nshares;
 
 		pthread_mutex_unlock(&pool->lock);
-		pool->kernel->copy(pool->dst, pool->src, &part);
+		run_share(pool, share, nshares);
 		pthread_mutex_lock(&pool->lock);
 	}
 	if (!--pool->busy)
@@ -106,36 +121,37 @@ void kvt_cpu_pool_free(struct kvt_cpu_pool *pool)
 	free(pool);
 }
 
-static int count_shares(const struct kvt_cpu_pool *pool,
-			const struct kvt_plan *plan)
+void kvt_cpu_pool_copy_many(struct kvt_cpu_pool *pool, void *dst,
+			    const void *src, const struct kvt_plan *plan,
+			    int nplans)
 {
-	int64_t most = kvt_plan_nbytes(plan) / SMALLEST_SHARE;
-	int shares = (pool->nthreads + 1) * SHARES_PER_THREAD;
+	const int most = (pool->nthreads + 1) * SHARES_PER_THREAD;
+	int64_t nbytes = 0;
 
-	return most < shares ? (int)most : shares;
-}
-
-void kvt_cpu_pool_copy(struct kvt_cpu_pool *pool, void *dst, const void *src,
-		       const struct kvt_plan *plan)
-{
-	int nshares = count_shares(pool, plan);
-
-	if (nshares < 2 || !pool->nthreads) {
-		kvt_cpu_copy(dst, src, plan);
-		return;
-	}
+	for (int i = 0; i < nplans; i++)
+		nbytes += kvt_plan_nbytes(&plan[i]);
 	pthread_mutex_lock(&pool->calling);
 	pthread_mutex_lock(&pool->lock);
 	pool->dst = dst;
 	pool->src = src;
 	pool->plan = plan;
-	pool->kernel = kvt_cpu_choose(plan);
+	pool->nplans = nplans;
+	pool->kernel = cpu_choose_for(nbytes);
 	pool->share = 0;
-	pool->nshares = nshares;
-	pthread_cond_broadcast(&pool->work);
+	pool->nshares = most;
+	if (nbytes / SMALLEST_SHARE < most)
+		pool->nshares = (int)(nbytes / SMALLEST_SHARE) + 1;
+	if (pool->nshares > 1)
+		pthread_cond_broadcast(&pool->work);
 	take_shares(pool);
 	while (pool->busy)
 		pthread_cond_wait(&pool->idle, &pool->lock);
 	pthread_mutex_unlock(&pool->lock);
 	pthread_mutex_unlock(&pool->calling);
+}
+
+void kvt_cpu_pool_copy(struct kvt_cpu_pool *pool, void *dst, const void *src,
+		       const struct kvt_plan *plan)
+{
+	kvt_cpu_pool_copy_many(pool, dst, src, plan, 1);
 }
