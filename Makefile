@@ -148,6 +148,9 @@ export KVT_BUILD      := $(abspath $(B))
 export KVT_PLUGIN_DIR := $(abspath $(B)/plugin)
 export KVT_CFLAGS     := $(CFLAGS) $(SANFLAG)
 export CC CXX
+# A sanitizer ends a program with 1, which kvtool uses for "differs".
+export ASAN_OPTIONS  := exitcode=99:$(ASAN_OPTIONS)
+export UBSAN_OPTIONS := exitcode=99:print_stacktrace=1:$(UBSAN_OPTIONS)
 
 run-demo: all
 	@scripts/demo.sh $(B)/demo

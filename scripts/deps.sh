@@ -15,7 +15,7 @@ valgrind="$build libcmocka-dev valgrind"
 case ${1-} in
 demo)           need=$build ;;
 check)          need=$check ;;
-bench)          need="$build python3 python3-h5py python3-numpy" ;;
+bench)          need="$build hdf5-tools python3 python3-h5py python3-numpy" ;;
 lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# check_examples.sh - what the man pages show is what happens (TAP)
+# check_examples.sh - what the man pages and the README show is what happens (TAP)
 #
-# Each literal block of an EXAMPLES section runs in one shell, in a fresh copy of
-# testdata/.  A line "$ command" is run; the lines after it are what it prints,
-# on both streams.  Without such lines its output is not compared, but it must
-# succeed.
+# Each literal block of an EXAMPLES section, and each "console" block of the
+# README, runs in one shell, in a fresh copy of testdata/.  A line "$ command" is
+# run; the lines after it are what it prints, on both streams.  Without such lines
+# its output is not compared, but it must succeed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/tap.sh
@@ -15,6 +15,10 @@ PATH=$(dirname "$kvtool"):$PATH
 
 # Blocks of a page, a line "@" before each, without mdoc's escapes.
 blocks() {
+	case $1 in
+	*.md)	awk '/^```/ { shown = /console/; if (shown) print "@"; next } shown' "$1"
+		return ;;
+	esac
 	awk '/^\.Sh /       { examples = $2 == "EXAMPLES" }
 	     /^\.Ed/        { literal = 0 }
 	     literal        { print }
@@ -57,7 +61,7 @@ run_block() (
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
-for page in man/*.[157]; do
+for page in README.md man/*.[157]; do
 	rm -f "$tmp"/block.*
 	blocks "$page" | awk -v out="$tmp/block." '/^@$/ { n++; next } { print > (out n) }'
 	for block in "$tmp"/block.*; do
