@@ -3,7 +3,7 @@
  * slice_proof.c - proves that moves between ranks lose and double nothing
  *
  * Where a position of a rank lies in the model is worked out here again, from
- * spec and rank.  Nothing of owner.c and slice.c may be used: they are on trial.
+ * spec and rank.  Nothing of owner.c and slice.c may tell it: they are on trial.
  */
 #include "lib/kvt_spec.h"
 
