@@ -312,7 +312,7 @@ struct kvt_proof {
 	int64_t dst_rank, layer;
 	int64_t position;		/* on the destination rank */
 	const char *part;		/* there; NULL if outside */
-	int64_t global;			/* head, or channel of the part, in the model; or -1 */
+	int64_t global;			/* head, or channel of the part, of the model */
 	int64_t moved;			/* positions times layers that arrive */
 	int64_t unique;			/* of them, different ones */
 };

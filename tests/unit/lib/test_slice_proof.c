@@ -283,7 +283,7 @@ struct sampled {
 };
 
 /* Both sides are asked and zipped, as the RFC's own loop does. */
-static void sample_zipped(struct sampled *out, int heads, int ns, int nd)
+static void sample_zipped(struct sampled *out, int heads, int64_t ns, int64_t nd)
 {
 	int hs = heads_each(heads, ns), hd = heads_each(heads, nd);
 
@@ -302,7 +302,7 @@ static void sample_zipped(struct sampled *out, int heads, int ns, int nd)
 }
 
 /* Only the source is asked; the destination takes heads where they belong. */
-static void sample_source(struct sampled *out, int heads, int ns, int nd)
+static void sample_source(struct sampled *out, int heads, int64_t ns, int64_t nd)
 {
 	int hs = heads_each(heads, ns), hd = heads_each(heads, nd);
 
@@ -385,9 +385,9 @@ static void test_sample_examples(void **state)
 					  examples[i].nd, LAYERS };
 
 		if (examples[i].zipped)
-			sample_zipped(&s, examples[i].heads, examples[i].ns, examples[i].nd);
+			sample_zipped(&s, examples[i].heads, t.src_ranks, t.dst_ranks);
 		else
-			sample_source(&s, examples[i].heads, examples[i].ns, examples[i].nd);
+			sample_source(&s, examples[i].heads, t.src_ranks, t.dst_ranks);
 		assert_int_equal(kvt_moves_prove(NULL, &t, s.moves, s.n, &err),
 				 KVT_MISMATCH);
 		if (!strstr(err.text, examples[i].says))
@@ -397,15 +397,17 @@ static void test_sample_examples(void **state)
 	assert_int_equal(s.empty, 6);
 }
 
+#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		{ "all heads, TP 1 to 32, both ways", test_proves, NULL, NULL, NULL },
-		{ "x, B and C, TP 1 to 32, both ways", test_proves_conv, NULL, NULL, NULL },
-		{ "moves broken by hand are named", test_broken, NULL, NULL, NULL },
-		{ "any move dropped or doubled is named", test_any_move, NULL, NULL, NULL },
-		{ "the RFC's sample fails where it should", test_sample, NULL, NULL, NULL },
-		{ "the RFC's counterexamples are named", test_sample_examples, NULL, NULL, NULL },
+		TEST(test_proves, "all heads, TP 1 to 32, both ways"),
+		TEST(test_proves_conv, "x, B and C, TP 1 to 32, both ways"),
+		TEST(test_broken, "moves broken by hand are named"),
+		TEST(test_any_move, "any move dropped or doubled is named"),
+		TEST(test_sample, "the RFC's sample fails where it should"),
+		TEST(test_sample_examples, "the RFC's counterexamples are named"),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

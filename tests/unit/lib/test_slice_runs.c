@@ -171,8 +171,7 @@ static void compare(const struct runs_case *c, const struct kvt_slices *out,
 		struct kvt_plan plan;
 		struct kvt_plan_walk walk;
 
-		assert_int_equal(kvt_plan_init(&plan, &in->view[i], &out->view[i], NULL),
-				 KVT_OK);
+		assert_false(kvt_plan_init(&plan, &in->view[i], &out->view[i], NULL));
 		kvt_plan_walk_start(&walk, &plan);
 		for (; !walk.done; kvt_plan_walk_next(&walk), n++) {
 			if (n >= 9 || !c->run[n].length)
@@ -230,7 +229,7 @@ static void test_refused(void **state)
 	(void)state;
 	refused(&gqa, one, &gqa, two, KVT_BAD_INPUT, "num_heads is 8, expected 4");
 	refused(&gqa, three, &gqa, one, KVT_BAD_INPUT, "8 cannot be dealt to 3 ranks");
-	refused(&gqa, one, &mla, one, KVT_BAD_INPUT, "full_attention, the destination mla");
+	refused(&gqa, one, &mla, one, KVT_BAD_INPUT, "the destination mla");
 	refused(&conv2, one, &conv1, one, KVT_BAD_INPUT, "B is 2 on the source and 1");
 	refused(&conv2, one, &gdn, one, KVT_BAD_INPUT, "part 0 is x on the source and q");
 	a.total_heads = a.num_heads = 4;
