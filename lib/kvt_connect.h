@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvt_connect.h - what connectors between engines do with blocks
+ *
+ * Mapping tokens between block sizes and block tables, the arithmetic of vLLM's
+ * connectors and what its receivers do to bytes, the allocation that all layers
+ * share, and which backend can have written a cache.  The conventions are those
+ * of kvt.h.  Where an engine ignores a contradiction, these functions refuse it.
+ */
+#ifndef KVT_CONNECT_H
+#define KVT_CONNECT_H
+
+#include "lib/kvt_spec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- block mapping ------------------------------------------------------ */
+
+/* One side: which block of a pool holds which states of a request. */
+struct kvt_block_table {
+	const uint32_t *ids;		/* in token order; borrowed */
+	int64_t nids;
+	int64_t states;			/* per block */
+	int64_t pool;			/* blocks there are; each id is below */
+	int64_t first;			/* state of the request that ids[0] begins with */
+};
+
+/* What one call of kvt_block_map_next() puts together. */
+enum kvt_block_join {
+	KVT_JOIN_NONE,			/* inside one block on both sides */
+	KVT_JOIN_BLOCKS,		/* whole blocks, in a row on both sides */
+	KVT_JOIN_STATES,		/* states in a row, whatever the block sizes */
+};
+
+/*
+ * Walks the states begin..end of a request from one table to another.  Block
+ * sizes need not divide each other.  Fill it by kvt_block_map_init() and call
+ * kvt_block_map_next() until it is false.
+ *
+ * JOIN_BLOCKS is for layouts in which blocks follow each other; JOIN_STATES for
+ * those in which S directly follows B (kernel_split_neutral), where a pool is
+ * one row of states.
+ */
+struct kvt_block_map {
+	struct kvt_block_table src, dst;
+	enum kvt_block_join join;
+	int64_t at, end;
+};
+
+struct kvt_block_span {
+	int64_t src_block, src_state, dst_block, dst_state;
+	int64_t count;			/* states */
+	int64_t nblocks;		/* JOIN_BLOCKS: whole blocks; else 0 */
+};
+
+/*
+ * Refuses (KVT_BAD_INPUT) ids beyond a pool and tables that do not hold all of
+ * the range.  'begin' and 'end' count states, not tokens (kvt_spec_states()).
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_map_init(struct kvt_block_map *out, const struct kvt_block_table *src,
+		   const struct kvt_block_table *dst, int64_t begin, int64_t end,
+		   struct kvt_error *err);
+
+bool kvt_block_map_next(struct kvt_block_map *map, struct kvt_block_span *out);
+
+/*
+ * The end of a map that moves whole blocks, as vLLM does: up to the end of the
+ * source's last block that holds a state before 'end', as far as the destination
+ * has room.
+ */
+int64_t kvt_block_map_whole(const struct kvt_block_table *src,
+			    const struct kvt_block_table *dst, int64_t end);
+
+/*
+ * The table without its first blocks: of a destination that has a prefix of the
+ * request already, the last 'nids' blocks of the source remain.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_table_last(struct kvt_block_table *out, const struct kvt_block_table *in,
+		     int64_t nids, struct kvt_error *err);
+
+/*
+ * Refuses (KVT_BAD_INPUT) an id beyond the pool or one that comes twice, whose
+ * last copy would win.  'seen' is a bitmap of 'pool' bits, which must be 0.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_ids_check(const uint32_t *ids, int64_t nids, int64_t pool,
+		    uint8_t *seen, struct kvt_error *err);
+
+/* ---- connectors --------------------------------------------------------- */
+
+/*
+ * vLLM's tp_ratio: local/remote if local is the larger one, else
+ * -(remote/local).  The larger must be a multiple of the smaller.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tp_ratio(int64_t *out, int64_t local_ranks, int64_t remote_ranks,
+	     struct kvt_error *err);
+
+/* vLLM's block_size_ratio: local/remote, which must divide. */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_size_ratio(int64_t *out, int64_t local_states, int64_t remote_states,
+		     struct kvt_error *err);
+
+/*
+ * The remote ranks that a local one talks to.  Not all of them give it heads:
+ * that is kvt_given()'s to say.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_target_ranks(struct kvt_range *out, struct kvt_rank local,
+		 int64_t remote_ranks, struct kvt_error *err);
+
+/* Does a rank hold what others hold, too?  MLA always does on several ranks. */
+bool kvt_replicates_cache(const struct kvt_spec *spec, int64_t ranks);
+
+/*
+ * In one layer: is B the outermost axis, so that a block is one region?  Do
+ * keys and values have regions of their own?  Said of the order; engines say it
+ * of a made-up shape.
+ */
+bool kvt_blocks_first(const struct kvt_layout *layout,
+		      const struct kvt_shape *shape);
+bool kvt_splits_k_and_v(const struct kvt_layout *layout,
+			const struct kvt_shape *shape);
+
+/* What vLLM's receivers do to a block whose bytes came as the sender had them. */
+enum kvt_receive {
+	KVT_RECEIVE_LAYOUT,		/* [H][S] becomes [S][H] */
+	KVT_RECEIVE_BLOCKS,		/* r times [H][S/r] becomes [H][S] */
+	KVT_RECEIVE_BOTH,		/* r times [H][S/r] becomes [S][H] */
+	KVT_NRECEIVES
+};
+const char *kvt_receive_name(enum kvt_receive which);	/* vLLM's function */
+
+/* A received block: heads, states, bytes of a (state, head), small blocks. */
+struct kvt_receive_block {
+	int64_t heads, states, content, ratio;
+};
+
+/*
+ * The copy from received to wanted bytes of one block, or back.  Keys and values
+ * that are apart are two such blocks.  Not in place.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_receive_plan(struct kvt_plan *out, enum kvt_receive which,
+		 const struct kvt_receive_block *block, bool back,
+		 struct kvt_error *err);
+
+/*
+ * Can copy_kv_blocks() do this?  vLLM returns silently from empty lists and from
+ * lists of unequal length; here those are KVT_BAD_INPUT.  'seen' as in
+ * kvt_block_ids_check(), for the destination's pool.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_copy_blocks_check(const struct kvt_block_table *src,
+		      const struct kvt_block_table *dst, uint8_t *seen,
+		      struct kvt_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
