@@ -159,6 +159,100 @@ kvt_copy_blocks_check(const struct kvt_block_table *src,
 		      const struct kvt_block_table *dst, uint8_t *seen,
 		      struct kvt_error *err);
 
+/* ---- one allocation for all layers -------------------------------------- */
+
+/*
+ * Hybrid models allocate one tensor per position, shared by a layer of each
+ * group.  vLLM #37885 puts the positions side by side in one tensor of
+ * [blocks, page * positions], so that a block is one run over all layers.
+ */
+
+/* What a backend says of its cache of one layer. */
+struct kvt_backend_order {
+	const char *name;
+	const char *shape;		/* letters of its axes: "KBSHD", "BHSC" */
+	int norder;			/* 0: it defines none with layers */
+	int order[KVT_NAXES + 1];	/* with layers; L is axis 0 of it */
+};
+
+struct kvt_canonical_group {
+	const struct kvt_spec *spec;
+	bool mixed;			/* layers of several kinds, padded alike */
+	int64_t kernel_block;		/* tokens; 0: the spec's block_size */
+	int nbackends;
+	const struct kvt_backend_order *backend;
+};
+
+struct kvt_canonical_request {
+	bool has_connector, prefers_cross_layer, supports_hma;
+	int ngroups;
+	const struct kvt_canonical_group *group;
+	int64_t npositions;
+	const int64_t *tensor_nbytes;	/* [npositions] */
+	int64_t nblocks;
+};
+
+/* Why it does not apply, in the order in which vLLM asks. */
+enum kvt_canonical_reason {
+	KVT_NO_CONNECTOR,
+	KVT_CONNECTOR_PREFERS_PER_LAYER,
+	KVT_CONNECTOR_NO_HMA,
+	KVT_NO_GROUPS,
+	KVT_NON_ATTENTION_GROUP,
+	KVT_PAGE_SIZE_DIFFERS,
+	KVT_TENSOR_SIZE_DIFFERS,
+	KVT_NO_STRIDE_ORDER,
+	KVT_LAYER_AXIS_MISSING,
+	KVT_BLOCKS_NOT_OUTERMOST,
+	KVT_STRIDE_ORDER_DIFFERS,
+	KVT_NO_BACKEND,
+	KVT_NCANONICAL_REASONS
+};
+const char *kvt_canonical_reason_name(enum kvt_canonical_reason reason);
+
+/*
+ * All reasons (bit 1u << reason), 0 if it applies.  'first' is the one that
+ * vLLM stops at, which need not be the lowest: it asks backend by backend.
+ */
+struct kvt_canonical_verdict {
+	unsigned reasons;
+	enum kvt_canonical_reason first;
+};
+struct kvt_canonical_verdict
+kvt_canonical_check(const struct kvt_canonical_request *request);
+
+/* One tensor; each group refers to all of a row of it. */
+struct kvt_canonical {
+	int64_t nblocks, page, npositions;
+	int64_t row;			/* bytes of a block: page * npositions */
+	int64_t nbytes;
+};
+
+/*
+ * KVT_UNSUPPORTED with the first reason if it does not apply; KVT_BAD_INPUT if
+ * the tensors are not what pages and blocks make.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_canonical_init(struct kvt_canonical *out,
+		   const struct kvt_canonical_request *request,
+		   struct kvt_error *err);
+
+/* The layer of a group at a position; layers at one position share bytes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_canonical_layer(struct kvt_view *out,
+		    const struct kvt_canonical_request *request, int group,
+		    int64_t position, struct kvt_error *err);
+
+/*
+ * vLLM's successor (#48408): a page of one layer that holds all heads and the
+ * tokens of all context parallel ranks ('cp' may be NULL).  The plan copies a
+ * rank's page there.  Contents that are no rows of bytes are KVT_UNSUPPORTED.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_canonical_page_plan(struct kvt_plan *out, const struct kvt_side *side,
+			bool heads_first, const struct kvt_cp *cp,
+			struct kvt_error *err);
+
 #ifdef __cplusplus
 }
 #endif

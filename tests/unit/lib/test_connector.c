@@ -59,7 +59,8 @@ static void test_target_ranks(void **state)
 		int64_t local, remote, rank, begin, end;
 	} rows[] = {
 		{ 4, 4, 3, 3, 4 }, { 8, 2, 3, 0, 1 }, { 8, 2, 4, 1, 2 },
-		{ 8, 2, 7, 1, 2 }, { 2, 8, 0, 0, 4 }, { 2, 8, 1, 4, 8 }, { 1, 3, 0, 0, 3 },
+		{ 8, 2, 7, 1, 2 }, { 2, 8, 0, 0, 4 }, { 2, 8, 1, 4, 8 },
+		{ 1, 3, 0, 0, 3 },
 	};
 	struct kvt_range got;
 
