@@ -253,6 +253,85 @@ kvt_canonical_page_plan(struct kvt_plan *out, const struct kvt_side *side,
 			bool heads_first, const struct kvt_cp *cp,
 			struct kvt_error *err);
 
+/* ---- backends ----------------------------------------------------------- */
+
+/*
+ * vLLM's attention backends as of 2026-08-17, without those of one model
+ * (DeepSeek V4, MiniMax-M3).  What depends on the device or on a query is not
+ * known here and not asked.
+ */
+struct kvt_backend;
+const struct kvt_backend *kvt_backend_at(int i);	/* NULL past the last */
+const struct kvt_backend *kvt_backend_find(const char *name);
+const char *kvt_backend_name(const struct kvt_backend *backend);
+
+/* vLLM's supports_kv_connector() */
+bool kvt_backend_has_connector(const struct kvt_backend *backend);
+
+/* What a cache is to be used for; 0 and NULL are not asked. */
+struct kvt_backend_config {
+	int64_t head_size;
+	const char *dtype;		/* of the model */
+	const char *cache_dtype;	/* vLLM's name: "auto", "fp8_e4m3", ... */
+	int64_t block_size;
+	bool mla, sparse;		/* always asked */
+	bool sinks, sliding_window, connector;
+};
+
+/* In the order of vLLM's validate_configuration(), which returns all. */
+enum kvt_backend_reason {
+	KVT_BACKEND_HEAD_SIZE,
+	KVT_BACKEND_DTYPE,
+	KVT_BACKEND_CACHE_DTYPE,
+	KVT_BACKEND_BLOCK_SIZE,
+	KVT_BACKEND_MLA,
+	KVT_BACKEND_NON_MLA,
+	KVT_BACKEND_SINKS,
+	KVT_BACKEND_SPARSE,
+	KVT_BACKEND_NON_SPARSE,
+	KVT_BACKEND_SLIDING_WINDOW,
+	KVT_BACKEND_CONNECTOR,
+	KVT_NBACKEND_REASONS
+};
+const char *kvt_backend_reason_text(enum kvt_backend_reason reason);
+
+/* Bits 1u << reason; 0: valid. */
+unsigned kvt_backend_check(const struct kvt_backend *backend,
+			   const struct kvt_backend_config *config);
+
+/* Bytes of vLLM changed without any setting; the fourth has those of the third. */
+enum {
+	KVT_ERA_KV_FIRST = 1 << 0,	/* until 2026-05 */
+	KVT_ERA_BLOCKS_FIRST = 1 << 1,	/* 2026-05 to 2026-07 */
+	KVT_ERA_PACKED = 1 << 2,	/* since 2026-07 */
+};
+
+/* A layout that a backend writes: a preset or an axis string, and the eras. */
+struct kvt_backend_layout {
+	const char *backend, *setting, *layout;	/* setting: "NHD", "+L HND", ... */
+	unsigned eras;
+};
+const struct kvt_backend_layout *kvt_backend_layout_at(int i);
+
+/*
+ * The eras in which this backend put the bytes of this shape where the layout
+ * has them; 0: never.  With one head NHD and HND are the same bytes.
+ */
+unsigned kvt_backend_wrote(const struct kvt_backend *backend,
+			   const struct kvt_layout *layout,
+			   const struct kvt_shape *shape);
+
+/* What a connector needs of the bytes. */
+enum {
+	KVT_NEED_BLOCKS_FIRST = 1 << 0,	/* a block is one region of a layer */
+	KVT_NEED_K_WITH_V = 1 << 1,	/* both are found by the block's id */
+	KVT_NEED_HEADS_FIRST = 1 << 2,	/* unequal TP: heads are runs */
+	KVT_NEED_BLOCK_SIZE = 1 << 3,	/* of 16 or a multiple */
+};
+/* The needs that are not met. */
+unsigned kvt_connector_unmet(const struct kvt_layout *layout,
+			     const struct kvt_shape *shape, bool unequal_tp);
+
 #ifdef __cplusplus
 }
 #endif
