@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_backend.c - what vLLM's backends refuse, and the bytes they wrote */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/kvt_connect.h"
+
+/* ---- configurations ------------------------------------------------------ */
+
+struct check_case {
+	const char *what, *backend;
+	struct kvt_backend_config config;
+	const char *reasons;		/* vLLM's words, joined by "; " */
+};
+
+#define LLAMA .head_size = 128, .dtype = "bfloat16", .cache_dtype = "auto", \
+	.block_size = 16
+#define DEEPSEEK .head_size = 576, .dtype = "bfloat16", .cache_dtype = "auto", \
+	.block_size = 64, .mla = true
+
+static struct check_case checks[] = {
+	{ "a common model", "FLASH_ATTN", { LLAMA, .sliding_window = true,
+	  .connector = true, .sinks = true }, "" },
+	{ "nothing is known", "FLASH_ATTN", { 0 }, "" },
+	{ "ROCM_ATTN never reaches a connector", "ROCM_ATTN",
+	  { LLAMA, .connector = true }, "KV connector not supported" },
+	{ "ROCM_ATTN without one", "ROCM_ATTN", { LLAMA }, "" },
+	{ "its heir inherits the answer", "ROCM_AITER_UNIFIED_ATTN",
+	  { LLAMA, .connector = true }, "KV connector not supported" },
+	{ "AITER has connectors", "ROCM_AITER_FA", { LLAMA, .connector = true }, "" },
+	{ "all reasons, in vLLM's order", "ROCM_ATTN",
+	  { .head_size = 40, .dtype = "float64", .cache_dtype = "nvfp4",
+	    .block_size = 8, .mla = true, .sparse = true, .sinks = true,
+	    .sliding_window = true, .connector = true },
+	  "head_size not supported; dtype not supported; kv_cache_dtype not supported; "
+	  "block_size not supported; MLA not supported; attention sinks not supported; "
+	  "sparse not supported; KV connector not supported" },
+	{ "MLA wants MLA, sparse wants sparse", "FLASHMLA_SPARSE",
+	  { LLAMA, .sliding_window = true },
+	  "head_size not supported; block_size not supported; non-MLA not supported; "
+	  "non-sparse not supported; sliding window not supported" },
+	{ "a latent", "FLASHMLA", { DEEPSEEK, .connector = true }, "" },
+	{ "a latent elsewhere", "FLASH_ATTN", { DEEPSEEK },
+	  "head_size not supported; MLA not supported" },
+	{ "CUTLASS has blocks of 128", "CUTLASS_MLA", { DEEPSEEK },
+	  "block_size not supported" },
+	{ "CPU_MLA has blocks of 16 exactly", "CPU_MLA",
+	  { .block_size = 32, .mla = true }, "block_size not supported" },
+	{ "and 16 it is", "CPU_MLA", { .block_size = 16, .mla = true }, "" },
+	{ "TOKENSPEED_MLA is fp8 only", "TOKENSPEED_MLA", { DEEPSEEK },
+	  "kv_cache_dtype not supported" },
+	{ "fp8_ds_mla is of sparse backends", "FLASHMLA_SPARSE",
+	  { .cache_dtype = "fp8_ds_mla", .mla = true, .sparse = true }, "" },
+	{ "and of no other", "FLASHMLA", { .cache_dtype = "fp8_ds_mla", .mla = true },
+	  "kv_cache_dtype not supported" },
+	{ "any head size that 8 divides", "FLASH_ATTN", { .head_size = 40 }, "" },
+	{ "none that it does not", "FLASH_ATTN", { .head_size = 36 },
+	  "head_size not supported" },
+	{ "none above 512", "FLASH_ATTN", { .head_size = 520 },
+	  "head_size not supported" },
+	{ "Triton from 32 on", "TRITON_ATTN", { .head_size = 31 },
+	  "head_size not supported" },
+	{ "Triton has no end", "TRITON_ATTN", { .head_size = 4000, .dtype = "float" },
+	  "" },
+	{ "a scale for each head", "TRITON_ATTN",
+	  { .cache_dtype = "int8_per_token_head" }, "" },
+	{ "nvfp4 is FlashInfer's", "FLASHINFER", { .cache_dtype = "nvfp4_4over6" }, "" },
+	{ "an unknown cache dtype", "FLASHINFER", { .cache_dtype = "fp9" },
+	  "kv_cache_dtype not supported" },
+	{ "an unknown dtype", "FLASHINFER", { .dtype = "auto" }, "dtype not supported" },
+	{ "slots are TurboQuant's own", "TURBOQUANT", { .cache_dtype = "bfloat16" },
+	  "kv_cache_dtype not supported" },
+	{ "HPC_ATTN", "HPC_ATTN", { LLAMA, .sliding_window = true },
+	  "block_size not supported; sliding window not supported" },
+};
+
+static void test_check(void **state)
+{
+	const struct check_case *c = *state;
+	const struct kvt_backend *backend = kvt_backend_find(c->backend);
+	char text[512] = "";
+	unsigned reasons;
+
+	assert_non_null(backend);
+	reasons = kvt_backend_check(backend, &c->config);
+	for (int i = 0; i < KVT_NBACKEND_REASONS; i++) {
+		if (!(reasons >> i & 1))
+			continue;
+		if (*text)
+			strcat(text, "; ");
+		strcat(text, kvt_backend_reason_text(i));
+	}
+	assert_string_equal(text, c->reasons);
+}
+
+static void test_names(void **state)
+{
+	int without = 0;
+
+	(void)state;
+	for (int i = 0; kvt_backend_at(i); i++) {
+		const struct kvt_backend *backend = kvt_backend_at(i);
+
+		assert_ptr_equal(kvt_backend_find(kvt_backend_name(backend)), backend);
+		without += !kvt_backend_has_connector(backend);
+	}
+	assert_int_equal(without, 2);
+	assert_null(kvt_backend_at(-1));
+	assert_null(kvt_backend_find("flash_attn"));
+}
+
+/* ---- layouts ------------------------------------------------------------- */
+
+#define E1 KVT_ERA_KV_FIRST
+#define E2 KVT_ERA_BLOCKS_FIRST
+#define E3 KVT_ERA_PACKED
+
+struct wrote_case {
+	const char *what, *backend, *layout;
+	int64_t heads, kv;
+	unsigned eras;
+};
+
+static struct wrote_case wrote[] = {
+	{ "NHD of the RFC", "FLASH_ATTN", "nhd", 4, 2, E3 },
+	{ "HND of the RFC", "FLASH_ATTN", "hnd", 4, 2, E3 },
+	{ "the first era", "FLASH_ATTN", "kv-first-nhd", 4, 2, E1 },
+	{ "the second", "FLASH_ATTN", "blocks-first-hnd", 4, 2, E2 },
+	{ "FlashInfer had it earlier", "FLASHINFER", "blocks-first-nhd", 4, 2, E1 | E2 },
+	{ "cross-layer", "TRITON_ATTN", "BHLKSD", 4, 2, E2 },
+	{ "cross-layer of the first era", "TRITON_ATTN", "BKHLSD", 4, 2, E1 },
+	{ "never", "FLASH_ATTN", "rocm-paged", 4, 2, 0 },
+	{ "ROCM_ATTN, labelled as a shape", "ROCM_ATTN", "kv-first-nhd", 4, 2, 0 },
+	{ "ROCM_ATTN", "ROCM_ATTN", "rocm-paged", 4, 2, E1 | E2 | E3 },
+	{ "AITER is HND since 2026-07", "ROCM_AITER_FA", "nhd", 4, 2, 0 },
+	{ "with one head that is the same", "ROCM_AITER_FA", "nhd", 1, 2, E3 },
+	{ "AITER shuffle", "ROCM_AITER_FA", "aiter-shuffle", 4, 2, E2 },
+	{ "HPC_ATTN stayed split", "HPC_ATTN", "blocks-first-nhd", 4, 2, E2 | E3 },
+	{ "a CPU has its own", "CPU_ATTN", "cpu-amx", 4, 2, E2 | E3 },
+	{ "halves without packing are a trap", "CPU_ATTN", "head-halves", 4, 2, 0 },
+	{ "a latent", "FLASHMLA", "mla", 1, 1, E1 | E2 | E3 },
+	{ "a latent by another name", "FLASHMLA", "hnd", 1, 1, E1 | E2 | E3 },
+	{ "latents of all layers", "FLASHMLA", "mla-cross", 1, 1, E2 | E3 },
+	{ "which this backend lacks", "ROCM_AITER_MLA", "mla-cross", 1, 1, 0 },
+	{ "a layout that does not fit", "FLASHMLA", "mla", 4, 2, 0 },
+};
+
+static void test_wrote(void **state)
+{
+	const struct wrote_case *c = *state;
+	struct kvt_shape shape = { { 3, 5, 32, c->heads, c->kv, 64 }, 2 };
+	struct kvt_layout layout;
+	struct kvt_error err = { "" };
+
+	if (kvt_layout_parse(&layout, c->layout, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(kvt_backend_wrote(kvt_backend_find(c->backend), &layout, &shape),
+			 c->eras);
+}
+
+/* Every row can be read, and is of a backend that there is. */
+static void test_rows(void **state)
+{
+	int n = 0;
+
+	(void)state;
+	for (; kvt_backend_layout_at(n); n++) {
+		const struct kvt_backend_layout *row = kvt_backend_layout_at(n);
+		bool mla = strstr(row->backend, "MLA") != NULL;
+		struct kvt_shape shape = { { 3, 5, 32, mla ? 1 : 4, mla ? 1 : 2, 64 },
+					   2 };
+		const struct kvt_backend *backend = strcmp(row->backend, "MLA") ?
+			kvt_backend_find(row->backend) : kvt_backend_find("TRITON_MLA");
+		struct kvt_layout layout;
+
+		assert_non_null(backend);
+		assert_int_equal(kvt_layout_parse(&layout, row->layout, NULL), 0);
+		assert_int_equal(kvt_backend_wrote(backend, &layout, &shape) & row->eras,
+				 row->eras);
+	}
+	assert_true(n > 60);
+	assert_null(kvt_backend_layout_at(-1));
+}
+
+/* ---- what a connector needs ---------------------------------------------- */
+
+static void test_unmet(void **state)
+{
+	static const struct {
+		const char *layout;
+		int64_t states, heads, kv;
+		bool unequal;
+		unsigned unmet;
+	} rows[] = {
+		{ "hnd", 16, 4, 2, true, 0 },
+		{ "nhd", 16, 4, 2, false, 0 },
+		{ "nhd", 16, 4, 2, true, KVT_NEED_HEADS_FIRST },
+		{ "nhd", 16, 1, 2, true, 0 },
+		{ "hnd", 24, 4, 2, true, KVT_NEED_BLOCK_SIZE },
+		{ "hnd", 8, 4, 2, false, KVT_NEED_BLOCK_SIZE },
+		{ "kv-first-hnd", 16, 4, 2, false,
+		  KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V },
+		{ "rocm-paged", 16, 4, 2, false,
+		  KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V },
+		{ "blocks-first-hnd", 16, 4, 2, false, 0 },
+		{ "LHBSC", 16, 4, 2, false, KVT_NEED_BLOCKS_FIRST },
+		{ "mla", 64, 1, 1, true, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_shape shape = { { 3, 5, rows[i].states, rows[i].heads,
+					     rows[i].kv, 64 }, 2 };
+		struct kvt_layout layout;
+
+		assert_int_equal(kvt_layout_parse(&layout, rows[i].layout, NULL), 0);
+		assert_int_equal(kvt_connector_unmet(&layout, &shape, rows[i].unequal),
+				 rows[i].unmet);
+	}
+}
+
+#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
+
+int main(void)
+{
+	enum { N = sizeof(checks) / sizeof(checks[0]),
+	       W = sizeof(wrote) / sizeof(wrote[0]) };
+	static const struct CMUnitTest more[] = {
+		TEST(test_names, "names, and the two without a connector"),
+		TEST(test_rows, "every layout can be read"),
+		TEST(test_unmet, "what a connector needs of the bytes"),
+	};
+	enum { M = sizeof(more) / sizeof(more[0]) };
+	struct CMUnitTest tests[N + W + M] = { { 0 } };
+
+	for (int i = 0; i < N; i++)
+		tests[i] = (struct CMUnitTest){ .name = checks[i].what,
+			.test_func = test_check, .initial_state = &checks[i] };
+	for (int i = 0; i < W; i++)
+		tests[N + i] = (struct CMUnitTest){ .name = wrote[i].what,
+			.test_func = test_wrote, .initial_state = &wrote[i] };
+	memcpy(tests + N + W, more, sizeof(more));
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("backend", tests, NULL, NULL);
+}

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_spec.c - specs of real models: bytes and channels worked out by hand */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/kvt_spec.h"
+
+/* ---- pages --------------------------------------------------------------- */
+
+#define LLAMA     { .block_size = 16, .heads = 8, .head_dim = 128 }
+#define QWEN235   { .block_size = 16, .heads = 4, .head_dim = 128 }
+#define GPT_OSS   { .block_size = 16, .heads = 8, .head_dim = 64, .window = 128 }
+#define DEEPSEEK  { .block_size = 64, .latent = 576 }
+#define NEMOTRON  { .heads = 128, .head_dim = 64, .groups = 8, .state_size = 128, \
+		    .kernel = 4 }
+#define BAMBA     { .heads = 128, .head_dim = 64, .groups = 1, .state_size = 256, \
+		    .kernel = 4 }
+#define FALCON    { .heads = 128, .head_dim = 8, .groups = 1, .state_size = 256, \
+		    .kernel = 4 }
+#define QWEN_NEXT { .heads = 32, .head_dim = 128, .key_heads = 16, .key_dim = 128, \
+		    .kernel = 4 }
+#define JAMBA     { .inter = 8192, .state_size = 16, .kernel = 4 }
+
+struct page_case {
+	const char *what, *preset;
+	struct kvt_spec_args args;
+	int64_t states;
+	int64_t page[5];		/* on 1, 2, 4, 8, 16 ranks; 0: not given */
+	int64_t replication;		/* on 16 ranks */
+};
+
+static struct page_case pages[] = {
+	{ "Llama-3.1-8B", "gqa", LLAMA, 16, { 65536, 32768, 0, 8192, 8192 }, 2 },
+	{ "Qwen3-235B", "gqa", QWEN235, 16, { 32768, 16384, 0, 8192, 8192 }, 4 },
+	{ "gpt-oss", "sliding-window", GPT_OSS, 16, { 32768, 16384, 0, 4096, 4096 }, 2 },
+	{ "DeepSeek V3", "mla", DEEPSEEK, 64,
+	  { 73728, 73728, 73728, 73728, 73728 }, 16 },
+	{ "DeepSeek V3.2", "fp8-ds-mla", { 0 }, 64,
+	  { 41984, 41984, 41984, 41984, 41984 }, 16 },
+	{ "indexer", "indexer", { 0 }, 64, { 8448, 8448, 8448, 8448, 8448 }, 16 },
+	{ "DeepSeek V4, C4A", "dsv4-c4a", { 0 }, 64,
+	  { 37440, 37440, 37440, 37440, 37440 }, 16 },
+	{ "DeepSeek V4, C128A", "dsv4-c128a", { 0 }, 2, { 1728, 1728, 1728, 1728, 1728 },
+	  16 },
+	{ "DeepSeek V4, window", "dsv4-swa", { 0 }, 64, { 37440, 0, 0, 37440 }, 16 },
+	{ "DeepSeek V4, bf16", "dsv4-c4a-bf16", { 0 }, 64, { 65536, 0, 65536 }, 16 },
+	{ "DeepSeek V4, window, bf16", "dsv4-swa-bf16", { 0 }, 64, { 65536 }, 16 },
+	{ "DeepSeek V4, C128A, bf16", "dsv4-c128a-bf16", { 0 }, 2, { 2048 }, 16 },
+	{ "compressor C4", "dsv4-compressor-c4", { 0 }, 4, { 32832, 0, 32832 }, 16 },
+	{ "compressor C128", "dsv4-compressor-c128", { 0 }, 8, { 32832 }, 16 },
+	{ "indexer C4", "dsv4-indexer", { 0 }, 64, { 8640, 8640 }, 16 },
+	{ "indexer compressor", "dsv4-indexer-compressor", { 0 }, 4, { 8640 }, 16 },
+	{ "the RFC's DeepSeek V4", "compressed",
+	  { .block_size = 16, .heads = 8, .head_dim = 128, .ratio = 4 }, 4,
+	  { 16384, 8192, 4096, 2048, 2048 }, 2 },
+	{ "K of 192, V of 128", "gqa",
+	  { .block_size = 16, .heads = 4, .head_dim = 192, .head_dim_v = 128 }, 16,
+	  { 40960, 20480, 10240, 10240, 10240 }, 4 },
+	{ "fp8 without scales", "gqa",
+	  { .block_size = 16, .heads = 8, .head_dim = 128, .elem = 1 }, 16,
+	  { 32768, 16384 }, 2 },
+	{ "pooled cross attention", "cross",
+	  { .block_size = 16, .heads = 4, .head_dim = 64, .ratio = 2 }, 32,
+	  { 32768, 16384, 8192, 8192 }, 4 },
+	{ "8 bits and a scale", "int8-per-token-head",
+	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 264 }, 16 },
+	{ "fp8 and a scale", "fp8-per-token-head",
+	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 264 }, 16 },
+	{ "4 bits and a scale", "int4-per-token-head",
+	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 136 }, 16 },
+	{ "nvfp4 block", "nvfp4", { .block_size = 16, .heads = 2, .head_dim = 64 }, 16,
+	  { 2304, 1152 }, 8 },
+	{ "turboquant k8v4", "turboquant-k8v4",
+	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 196 }, 16 },
+	{ "turboquant 4bit", "turboquant-4bit-nc",
+	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 134 }, 16 },
+	{ "turboquant k3v4", "turboquant-k3v4-nc",
+	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 118 }, 16 },
+	{ "turboquant 3bit", "turboquant-3bit-nc",
+	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 102 }, 16 },
+	{ "latent and two scales", "mla-per-token-head",
+	  { .block_size = 1, .latent = 576, .elem = 1 }, 1, { 584 }, 16 },
+
+	{ "Nemotron-H conv", "mamba2-conv", NEMOTRON, 1,
+	  { 61440, 30720, 15360, 7680, 4608 }, 1 },
+	{ "Nemotron-H SSM", "mamba2-ssm", NEMOTRON, 1,
+	  { 4194304, 2097152, 1048576, 524288, 262144 }, 1 },
+	{ "Bamba conv", "mamba2-conv", BAMBA, 1,
+	  { 52224, 27648, 15360, 9216, 6144 }, 1 },
+	{ "Bamba SSM", "mamba2-ssm", BAMBA, 1,
+	  { 8388608, 4194304, 2097152, 1048576, 524288 }, 1 },
+	{ "Falcon-H1 conv", "mamba2-conv", FALCON, 1,
+	  { 9216, 6144, 4608, 3840, 3456 }, 1 },
+	{ "Falcon-H1 SSM", "mamba2-ssm", FALCON, 1,
+	  { 1048576, 524288, 262144, 131072, 65536 }, 1 },
+	{ "Qwen3-Next conv", "gdn-conv", QWEN_NEXT, 1, { 49152, 24576, 12288, 6144 }, 1 },
+	{ "Qwen3-Next SSM", "gdn-ssm", QWEN_NEXT, 1,
+	  { 2097152, 1048576, 524288, 262144 }, 1 },
+	{ "Jamba conv", "mamba1-conv", JAMBA, 1, { 49152, 24576, 12288, 6144 }, 1 },
+	{ "Jamba SSM", "mamba1-ssm", JAMBA, 1, { 524288, 262144, 131072, 65536 }, 1 },
+	{ "KDA conv", "kda-conv", { .heads = 32, .head_dim = 128, .kernel = 4 }, 1,
+	  { 73728, 36864, 18432, 9216, 4608 }, 1 },
+	{ "KDA SSM", "kda-ssm", { .heads = 32, .head_dim = 128 }, 1,
+	  { 2097152, 1048576, 524288, 262144, 131072 }, 1 },
+	{ "short convolution", "short-conv", { .inter = 2048, .kernel = 3 }, 1,
+	  { 8192, 4096, 2048, 1024, 512 }, 1 },
+	{ "linear attention", "linear-attention", { .heads = 16, .head_dim = 64 }, 1,
+	  { 262144, 131072, 65536, 32768, 16384 }, 1 },
+	{ "speculative taps", "gdn-conv",
+	  { .heads = 4, .head_dim = 2, .key_heads = 2, .key_dim = 2, .kernel = 4,
+	    .spec_tokens = 2 }, 1, { 160, 80 }, 1 },
+};
+
+static void test_page(void **state)
+{
+	const struct page_case *c = *state;
+	struct kvt_error err = { "" };
+
+	for (int i = 0; i < 5; i++) {
+		struct kvt_rank rank = { 1 << i, (1 << i) - 1 };
+		struct kvt_spec spec, whole, again;
+		struct kvt_spec_size size;
+		struct kvt_shape shape;
+		int64_t nbytes = 0;
+
+		if (!c->page[i])
+			continue;
+		if (kvt_spec_make(&spec, c->preset, &c->args, rank, &err) ||
+		    kvt_spec_make(&whole, c->preset, &c->args,
+				  (struct kvt_rank){ 1, 0 }, &err) ||
+		    kvt_spec_size(&size, &spec, &err) ||
+		    kvt_spec_shape(&shape, &spec, 3, 5, &err) ||
+		    kvt_shape_nbytes(&nbytes, &shape, &err) ||
+		    kvt_spec_share(&again, &whole, rank, &err))
+			fail_msg("%d ranks: %s", 1 << i, err.text);
+		assert_int_equal(size.num_states, c->states);
+		assert_int_equal(size.page, c->page[i]);
+		assert_int_equal(nbytes, 3 * 5 * size.unpadded);
+		assert_int_equal(again.state_content_size, spec.state_content_size);
+		assert_int_equal(again.num_heads, spec.num_heads);
+		assert_int_equal(again.head_start, spec.head_start);
+		if (rank.size == 16)
+			assert_int_equal(spec.replication, c->replication);
+	}
+}
+
+/* ---- channels of a conv state -------------------------------------------- */
+
+static const struct {
+	const char *preset;
+	struct kvt_spec_args args;
+	int rows[5][4];			/* on 1, 2, 4, 8, 16 ranks: all, then parts */
+} convs[] = {
+	{ "mamba2-conv", NEMOTRON,
+	  { { 10240, 8192, 1024, 1024 }, { 5120, 4096, 512, 512 },
+	    { 2560, 2048, 256, 256 }, { 1280, 1024, 128, 128 },
+	    { 768, 512, 128, 128 } } },
+	{ "mamba2-conv", BAMBA,
+	  { { 8704, 8192, 256, 256 }, { 4608, 4096, 256, 256 },
+	    { 2560, 2048, 256, 256 }, { 1536, 1024, 256, 256 },
+	    { 1024, 512, 256, 256 } } },
+	{ "mamba2-conv", FALCON,
+	  { { 1536, 1024, 256, 256 }, { 1024, 512, 256, 256 },
+	    { 768, 256, 256, 256 }, { 640, 128, 256, 256 }, { 576, 64, 256, 256 } } },
+	{ "gdn-conv", QWEN_NEXT,
+	  { { 8192, 2048, 2048, 4096 }, { 4096, 1024, 1024, 2048 },
+	    { 2048, 512, 512, 1024 }, { 1024, 256, 256, 512 } } },
+};
+
+/* A part's channels on a rank are what a transfer to that rank moves. */
+static void test_conv_rows(void **state)
+{
+	(void)state;
+	for (size_t c = 0; c < sizeof(convs) / sizeof(convs[0]); c++)
+		for (int i = 0; i < 5 && convs[c].rows[i][0]; i++) {
+			struct kvt_rank one = { 1, 0 }, rank = { 1 << i, 0 };
+			struct kvt_spec whole, spec;
+			struct kvt_side src = { &whole, one }, dst = { &spec, rank };
+			struct kvt_exchange x;
+			struct kvt_error err = { "" };
+			const char *preset = convs[c].preset;
+
+			if (kvt_spec_make(&whole, preset, &convs[c].args, one, &err) ||
+			    kvt_spec_share(&spec, &whole, rank, &err) ||
+			    kvt_exchange_init(&x, &src, &dst, &err))
+				fail_msg("%s", err.text);
+			assert_int_equal(spec.content[0], convs[c].rows[i][0]);
+			assert_int_equal(x.count, 3);
+			for (int p = 0; p < 3; p++)
+				assert_int_equal(x.range[p].count,
+						 convs[c].rows[i][p + 1]);
+		}
+}
+
+/* ---- whole caches -------------------------------------------------------- */
+
+#define TOKEN(n) { .block_size = 1, .heads = n, .head_dim = 128 }
+
+static void test_bytes_per_token(void **state)
+{
+	static const struct {
+		const char *preset;
+		struct kvt_spec_args args;
+		int64_t layers, ranks, nbytes;
+	} models[] = {
+		{ "gqa", TOKEN(8), 32, 1, 131072 },
+		{ "gqa", TOKEN(8), 80, 1, 327680 },
+		{ "gqa", TOKEN(8), 36, 1, 147456 },
+		{ "gqa", TOKEN(4), 48, 1, 98304 },
+		{ "gqa", TOKEN(4), 94, 1, 192512 },
+		{ "gqa", TOKEN(4), 94, 8, 385024 },
+		{ "gqa", { .block_size = 1, .heads = 8, .head_dim = 64 }, 12, 1, 24576 },
+		{ "mla", { .block_size = 1, .latent = 576 }, 61, 1, 70272 },
+		{ "fp8-ds-mla", { .block_size = 1 }, 61, 1, 40016 },
+		{ "gqa", { .block_size = 1, .heads = 2, .head_dim = 256 }, 12, 1, 24576 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+		struct kvt_rank rank = { models[i].ranks, 0 };
+		struct kvt_spec spec;
+		int64_t nbytes;
+
+		assert_int_equal(kvt_spec_make(&spec, models[i].preset, &models[i].args,
+					       rank, NULL), 0);
+		assert_int_equal(kvt_spec_nbytes(&nbytes, &spec, models[i].layers, 1,
+						 NULL), 0);
+		assert_int_equal(nbytes * models[i].ranks, models[i].nbytes);
+	}
+}
+
+static void test_states(void **state)
+{
+	static const struct {
+		struct kvt_ratio ratio;
+		int64_t tokens, states;
+	} rows[] = {
+		{ { 1, 1 }, 0, 0 }, { { 1, 1 }, 421, 421 }, { { 4, 1 }, 8, 2 },
+		{ { 4, 1 }, 9, 3 }, { { 128, 1 }, 1, 1 }, { { 128, 1 }, 0, 0 },
+		{ { -1, 1 }, 421, 1 }, { { 1, 2 }, 3, 6 }, { { 1, 3 }, 1, 3 },
+		{ { 4, 1 }, INT64_MAX, INT64_MAX / 4 + 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_spec spec = { .tokens_per_state = rows[i].ratio };
+
+		assert_int_equal(kvt_spec_states(&spec, rows[i].tokens), rows[i].states);
+	}
+}
+
+static void test_state_page(void **state)
+{
+	static const struct kvt_spec_args jamba = JAMBA;
+	struct kvt_rank rank = { 4, 3 };
+	struct kvt_spec conv, ssm;
+	struct kvt_state_page page;
+	struct kvt_error err;
+
+	(void)state;
+	assert_int_equal(kvt_spec_make(&conv, "mamba1-conv", &jamba, rank, NULL), 0);
+	assert_int_equal(kvt_spec_make(&ssm, "mamba1-ssm", &jamba, rank, NULL), 0);
+	assert_int_equal(kvt_state_page_init(&page, &conv, &ssm, 0, NULL), 0);
+	assert_int_equal(page.ssm_offset, 12288);
+	assert_int_equal(page.nbytes, 12288 + 131072);
+	assert_int_equal(kvt_state_page_init(&page, &conv, &ssm, 147456, NULL), 0);
+	assert_int_equal(page.ssm_offset, 12288);
+	assert_int_equal(page.nbytes, 147456);
+	assert_int_equal(kvt_state_page_init(&page, &conv, &ssm, 143359, &err),
+			 KVT_BAD_INPUT);
+	assert_string_equal(err.text,
+			    "the padded page has 143359 bytes, its content 143360");
+}
+
+static void test_shapes(void **state)
+{
+	static const struct {
+		const char *preset;
+		struct kvt_spec_args args;
+		int64_t n[KVT_NAXES], elem;
+	} rows[] = {
+		{ "gqa", LLAMA, { 3, 5, 16, 8, 2, 128 }, 2 },
+		{ "gqa",
+		  { .block_size = 16, .heads = 2, .head_dim = 192, .head_dim_v = 128 },
+		  { 3, 5, 16, 2, 1, 320 }, 2 },
+		{ "mla", DEEPSEEK, { 3, 5, 64, 1, 1, 576 }, 2 },
+		{ "fp8-ds-mla", { 0 }, { 3, 5, 64, 1, 1, 656 }, 1 },
+		{ "dsv4-c4a", { 0 }, { 3, 5, 64, 1, 1, 584 }, 1 },
+		{ "mamba2-conv", BAMBA, { 3, 5, 3, 1, 1, 8704 }, 2 },
+		{ "mamba2-ssm", BAMBA, { 3, 5, 1, 128, 1, 64 * 256 }, 4 },
+		{ "mamba1-ssm", JAMBA, { 3, 5, 1, 8192, 1, 16 }, 4 },
+		{ "kda-ssm", { .heads = 4, .head_dim = 2 }, { 3, 5, 1, 4, 1, 4 }, 4 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_spec spec;
+		struct kvt_shape shape;
+
+		assert_int_equal(kvt_spec_make(&spec, rows[i].preset, &rows[i].args,
+					       (struct kvt_rank){ 1, 0 }, NULL), 0);
+		assert_int_equal(kvt_spec_shape(&shape, &spec, 3, 5, NULL), 0);
+		assert_memory_equal(shape.n, rows[i].n, sizeof(shape.n));
+		assert_int_equal(shape.elem, rows[i].elem);
+	}
+}
+
+/* ---- refusals ------------------------------------------------------------ */
+
+static const struct {
+	const char *preset;
+	struct kvt_spec_args args;
+	int64_t ranks;
+	const char *says;
+} bad_args[] = {
+	{ "gqa", { .block_size = 16, .heads = 8 }, 1, "gqa needs head_dim" },
+	{ "gqa", { .heads = 8, .head_dim = 128 }, 1, "gqa needs block_size" },
+	{ "sliding-window", LLAMA, 1, "sliding-window needs window" },
+	{ "mamba2-conv", JAMBA, 1, "mamba2-conv needs heads" },
+	{ "gqa", { .block_size = 16, .heads = -8, .head_dim = 128 }, 1, "heads is -8" },
+	{ "gqa", { .block_size = 16, .heads = 8, .head_dim = INT64_MAX }, 1,
+	  "head_dim is 9223372036854775807" },
+	{ "gqa", LLAMA, 3, "head: 8 cannot be dealt to 3 ranks: neither" },
+	{ "mamba2-ssm", NEMOTRON, 256, "128 cannot be dealt to 256 ranks, which must" },
+	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 3, "x: 8 cannot be dealt to 3" },
+	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 16, "x: 8 cannot be dealt to 16" },
+	{ "mamba2-conv", { .heads = 12, .head_dim = 2, .groups = 4, .state_size = 2,
+			   .kernel = 4 }, 6, "B: 4 cannot be dealt to 6 ranks" },
+	{ "gdn-conv", QWEN_NEXT, 32, "q: 16 cannot be dealt to 32 ranks, which must" },
+	{ "mamba2-conv", { .heads = 4, .head_dim = 2, .inter = 9, .groups = 1,
+			   .state_size = 2, .kernel = 4 }, 1, "4 heads of 2 are 8" },
+	{ "mamba1-conv", { .inter = 8, .kernel = 1 }, 1, "a kernel of 1 has no taps" },
+	{ "dsv4-c128a", { .block_size = 64 }, 1,
+	  "a block of 64 tokens does not hold whole states of 128" },
+	{ "nvfp4", { .block_size = 16, .heads = 2, .head_dim = 72 }, 1,
+	  "head_dim is 72" },
+	{ "mamba2-conv", { .heads = 1 << 20, .head_dim = 1 << 20, .groups = 1,
+			   .state_size = 1, .kernel = 4 }, 1, "expected 1 to" },
+};
+
+static void test_bad_args(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad_args) / sizeof(bad_args[0]); i++) {
+		struct kvt_rank rank = { bad_args[i].ranks, 0 };
+		struct kvt_spec spec;
+		struct kvt_error err = { "" };
+
+		assert_int_equal(kvt_spec_make(&spec, bad_args[i].preset,
+					       &bad_args[i].args, rank, &err),
+				 KVT_BAD_INPUT);
+		if (!strstr(err.text, bad_args[i].says))
+			fail_msg("\"%s\" does not say \"%s\"", err.text,
+				 bad_args[i].says);
+	}
+}
+
+static void test_unknown(void **state)
+{
+	struct kvt_spec_args args = { 0 };
+	struct kvt_spec spec;
+	int n = 0;
+
+	(void)state;
+	assert_int_equal(kvt_spec_make(&spec, "gqq", &args, (struct kvt_rank){ 1, 0 },
+				       NULL), KVT_USAGE);
+	while (kvt_spec_preset_at(n))
+		n++;
+	assert_int_equal(n, 37);
+	assert_null(kvt_spec_preset_at(-1));
+}
+
+/* What a file may claim: total unknown, numbers that contradict each other. */
+static void test_complete(void **state)
+{
+	static const struct {
+		enum kvt_kind kind;
+		int64_t heads, total, start, replication, ranks, rank;
+		int64_t want_total;	/* 0: refused */
+		const char *says;
+	} rows[] = {
+		{ KVT_FULL_ATTENTION, 8, 0, 0, 0, 1, 0, 8, "" },
+		{ KVT_FULL_ATTENTION, 2, 0, 0, 0, 4, 3, 8, "" },
+		{ KVT_FULL_ATTENTION, 1, 0, 0, 0, 1, 0, 1, "" },
+		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 4, 1, 4, "" },
+		{ KVT_FULL_ATTENTION, 1, 2, 0, 0, 4, 1, 2, "" },
+		{ KVT_MLA, 1, 0, 0, 0, 4, 1, 1, "" },
+		{ KVT_FULL_ATTENTION, 1, 0, 0, 0, 4, 1, 0,
+		  "it may be a share or a replica" },
+		{ KVT_FULL_ATTENTION, 1, 4, 2, 0, 4, 1, 0,
+		  "head_start is 2, expected 1" },
+		{ KVT_FULL_ATTENTION, 1, 2, 0, 4, 4, 1, 0,
+		  "replication is 4, expected 2" },
+		{ KVT_FULL_ATTENTION, 2, 4, 0, 0, 4, 1, 0, "num_heads is 2, expected 1" },
+		{ KVT_FULL_ATTENTION, 1, 6, 0, 0, 4, 1, 0, "6 cannot be dealt to 4" },
+		{ KVT_FULL_ATTENTION, 1, -4, 0, 0, 4, 1, 0, "there are -4 heads" },
+		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 0, 0, 0, "there are 0 ranks" },
+		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 4, 4, 0, "rank is 4" },
+		{ KVT_FULL_ATTENTION, INT64_MAX, 0, 0, 0, 2, 0, 0, "on each of 2 ranks" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_spec spec = {
+			.kind = rows[i].kind, .block_size = 16,
+			.num_heads = rows[i].heads, .total_heads = rows[i].total,
+			.head_start = rows[i].start, .replication = rows[i].replication,
+			.tokens_per_state = { 1, 1 }, .state_content_size = 512,
+		};
+		struct kvt_rank rank = { rows[i].ranks, rows[i].rank };
+		struct kvt_error err = { "" };
+		enum kvt_status status = kvt_spec_complete(&spec, &spec, rank, &err);
+
+		assert_int_equal(status, rows[i].want_total ? KVT_OK : KVT_BAD_INPUT);
+		if (rows[i].want_total)
+			assert_int_equal(spec.total_heads, rows[i].want_total);
+		if (!strstr(err.text, rows[i].says))
+			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
+	}
+}
+
+static void test_bad_size(void **state)
+{
+	static const struct {
+		struct kvt_spec spec;
+		const char *says;
+	} rows[] = {
+		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
+		    .tokens_per_state = { 128, 1 } }, "does not hold whole states" },
+		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
+		    .tokens_per_state = { 2, 3 } }, "tokens per state are 2/3" },
+		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
+		    .tokens_per_state = { 0, 1 } }, "tokens per state are 0/1" },
+		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
+		    .tokens_per_state = { -2, 1 } }, "tokens per state are -2/1" },
+		{ { .block_size = 0, .num_heads = 1, .state_content_size = 8,
+		    .tokens_per_state = { 1, 1 } }, "block size is 0 tokens" },
+		{ { .block_size = 64, .num_heads = 0, .state_content_size = 8,
+		    .tokens_per_state = { 1, 1 } }, "64 states of 0 heads" },
+		{ { .block_size = INT64_MAX, .num_heads = 2, .state_content_size = 8,
+		    .tokens_per_state = { 1, 1 } }, "a page of" },
+		{ { .block_size = INT64_MAX, .num_heads = 1, .state_content_size = 1,
+		    .tokens_per_state = { 1, 1 }, .alignment = 512 }, "a page of" },
+		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
+		    .tokens_per_state = { 1, 1 }, .page_size_padded = 511 },
+		  "the padded page has 511 bytes, its content 512" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_spec_size size;
+		struct kvt_error err = { "" };
+
+		assert_int_equal(kvt_spec_size(&size, &rows[i].spec, &err),
+				 KVT_BAD_INPUT);
+		if (!strstr(err.text, rows[i].says))
+			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
+	}
+}
+
+#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
+
+int main(void)
+{
+	enum { N = sizeof(pages) / sizeof(pages[0]) };
+	static const struct CMUnitTest more[] = {
+		TEST(test_conv_rows, "channels of x, B and C"),
+		TEST(test_bytes_per_token, "bytes of a token in whole models"),
+		TEST(test_states, "states of some tokens"),
+		TEST(test_state_page, "conv and SSM state in one page"),
+		TEST(test_shapes, "extents of views"),
+		TEST(test_bad_args, "numbers that a preset refuses"),
+		TEST(test_unknown, "names of presets"),
+		TEST(test_complete, "totals that follow, and that do not"),
+		TEST(test_bad_size, "pages that engines would truncate"),
+	};
+	enum { M = sizeof(more) / sizeof(more[0]) };
+	struct CMUnitTest tests[N + M] = { { 0 } };
+
+	for (int i = 0; i < N; i++)
+		tests[i] = (struct CMUnitTest){ .name = pages[i].what,
+			.test_func = test_page, .initial_state = &pages[i] };
+	memcpy(tests + N, more, sizeof(more));
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
+}
