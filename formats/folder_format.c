@@ -389,7 +389,7 @@ static const char *const presets[] = {
 };
 
 const struct kvt_format kvt_folder_format = {
-	.info = { "vllm-folder", "folders of vLLM's disk connectors", true, true },
+	.info = { "folder", "folders of vLLM's disk connectors", true, true },
 	.presets = presets,
 	.directory = true,
 	.probe = folder_probe,

@@ -97,6 +97,8 @@ enum kvt_status kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *fol
 	DIR *dir = opendir(path);
 
 	*tensors = *folders = (struct kvt_names){ 0 };
+	if (!dir && errno == ENOTDIR)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: is no folder", path);
 	if (!dir)
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s", path,
 				strerror(errno));

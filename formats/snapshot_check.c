@@ -11,6 +11,8 @@
 
 #define LL(x) ((long long)(x))
 
+enum { MAX_LAYERS = 1 << 16 };
+
 /* ---- groups ------------------------------------------------------------- */
 
 static enum kvt_status check_extents(const struct kvt_group *g, struct kvt_error *err)
@@ -34,6 +36,13 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct kvt_error
 					g->id, kvt_axis_name(a),
 					LL(g->shape.n[a]), LL(least));
 	}
+	/* tables have these lengths, also where there is no data to bound them */
+	if (g->shape.n[KVT_AXIS_L] > MAX_LAYERS || g->shape.n[KVT_AXIS_B] > UINT32_MAX)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"group %s: %lld layers of %lld blocks, "
+				"at most %d of %lld are supported", g->id,
+				LL(g->shape.n[KVT_AXIS_L]), LL(g->shape.n[KVT_AXIS_B]),
+				MAX_LAYERS, LL(UINT32_MAX));
 	if (k > 2 || (g->layout.nplanes == 2 && k != 2))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"group %s: kv extent is %lld, expected %s", g->id, LL(k),

@@ -197,7 +197,9 @@ static bool count_all_live(struct kvt_snapshot *snapshot, int g)
 	struct kvt_group *group = &snapshot->group[g];
 	int64_t blocks = group->shape.n[KVT_AXIS_B];
 
-	if (group->block_valid || !tables_tell(snapshot, g))
+	/* without layers there is no data, and any number of blocks */
+	if (group->block_valid || !group->shape.n[KVT_AXIS_L] ||
+	    !tables_tell(snapshot, g))
 		return true;
 	group->block_valid = calloc((size_t)blocks, sizeof(*group->block_valid));
 	if (!group->block_valid)

@@ -232,6 +232,10 @@ static void test_open(void **state)
 	       KVT_USAGE, &err, "unknown format");
 	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "null" }, &err),
 	       KVT_UNSUPPORTED, &err, "cannot be read");
+	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "folder" },
+			&err), KVT_BAD_INPUT, &err, "no folder");
+	expect(kvt_open(&reader, *state, &(struct kvt_hints){ .format = "npy" }, &err),
+	       KVT_BAD_INPUT, &err, "regular file");
 	assert_null(reader);
 	kvt_close_reader(NULL);
 	kvt_close_writer(NULL);

@@ -132,7 +132,7 @@ static void test_write_refused(void **state)
 		enum kvt_status status;
 		bool latent;
 	} rows[] = {
-		{ "vllm-folder", "A", "generation", KVT_USAGE, false },
+		{ "folder", "A", "generation", KVT_USAGE, false },
 		{ "vllm-mla", "A", "latent content only", KVT_UNSUPPORTED, false },
 		{ "vllm-2025", "A", "keys and values only", KVT_UNSUPPORTED, true },
 		{ "vllm-2025", NULL, "names none", KVT_UNSUPPORTED, false },

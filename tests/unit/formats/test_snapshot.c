@@ -9,7 +9,7 @@ static void extent_negative(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = 
 static void three_kv(struct kvt_snapshot *s) { s->group[0].shape.n[NK] = 3; }
 static void no_dtype(struct kvt_snapshot *s) { s->group[0].dtype = NULL; }
 static void elem_of_other(struct kvt_snapshot *s) { s->group[0].shape.elem = 4; }
-static void huge(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = INT64_C(1) << 60; }
+static void huge(struct kvt_snapshot *s) { s->group[0].shape.n[ND] = INT64_C(1) << 60; }
 static void states_half(struct kvt_snapshot *s) { s->group[0].block_size = 32; }
 static void states_uneven(struct kvt_snapshot *s) { s->group[0].tokens_per_state = 3; }
 static void states_none(struct kvt_snapshot *s) { s->group[0].tokens_per_state = 0; }
@@ -129,6 +129,16 @@ static void minus_tokens(struct kvt_snapshot *s)
 {
 	add_request(s, "A", -1, 1, some_blocks);
 }
+static void many_layers(struct kvt_snapshot *s)
+{
+	s->group[0].shape.n[NL] = 1 << 20;
+	s->group[0].shape.n[NB] = 0;
+}
+static void many_blocks(struct kvt_snapshot *s)
+{
+	s->group[0].shape.n[NL] = 0;
+	s->group[0].shape.n[NB] = INT64_C(1) << 32;
+}
 static void empty_pool(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = 0; }
 
 static struct check_case {
@@ -141,6 +151,8 @@ static struct check_case {
 	{ "a negative number of blocks", extent_negative, KVT_BAD_INPUT,
 	  "block extent is -1" },
 	{ "no blocks: an empty dump", empty_pool, KVT_OK, NULL },
+	{ "a million layers without data", many_layers, KVT_BAD_INPUT, "1048576 layers" },
+	{ "2^32 blocks without data", many_blocks, KVT_BAD_INPUT, "4294967296 blocks" },
 	{ "three of key and value", three_kv, KVT_BAD_INPUT, "kv extent is 3" },
 	{ "no element type", no_dtype, KVT_BAD_INPUT, "type ?" },
 	{ "element of another size than its type", elem_of_other, KVT_BAD_INPUT,
