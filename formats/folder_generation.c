@@ -157,9 +157,14 @@ enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
 		if (!heads && o->hints->head_dim > 0 &&
 		    shape[2] % o->hints->head_dim == 0)
 			heads = shape[2] / o->hints->head_dim;
-		if (heads < 1 || shape[2] % heads)
+		if (heads < 1)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: %lld elements a token are not %lld heads; give --heads",
+					"%s: tokens have %lld elements in an unknown "
+					"number of heads; give --heads",
+					o->path, (long long)shape[2]);
+		if (shape[2] % heads)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: tokens have %lld elements, which are not %lld heads",
 					o->path, (long long)shape[2], (long long)heads);
 		n[KVT_AXIS_H] = heads;
 		n[KVT_AXIS_D] = shape[2] / heads;
