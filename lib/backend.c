@@ -374,8 +374,8 @@ unsigned kvt_connector_unmet(const struct kvt_layout *layout,
 		unmet |= KVT_NEED_BLOCKS_FIRST;
 	if (kvt_splits_k_and_v(layout, shape))
 		unmet |= KVT_NEED_K_WITH_V;
-	if (unequal_tp && shape->n[KVT_AXIS_H] > 1 &&
-	    !kvt_layout_predicates(layout, shape).block_contiguous)
+	/* one head is a run anywhere; the predicate leaves it out */
+	if (unequal_tp && !kvt_layout_predicates(layout, shape).block_contiguous)
 		unmet |= KVT_NEED_HEADS_FIRST;
 	if (shape->n[KVT_AXIS_S] % 16)
 		unmet |= KVT_NEED_BLOCK_SIZE;

@@ -66,6 +66,7 @@ static struct check_case checks[] = {
 	  "head_size not supported" },
 	{ "Triton has no end", "TRITON_ATTN", { .head_size = 4000, .dtype = "float" },
 	  "" },
+	{ "FlexAttention has no list", "FLEX_ATTENTION", { .head_size = 7 }, "" },
 	{ "a scale for each head", "TRITON_ATTN",
 	  { .cache_dtype = "int8_per_token_head" }, "" },
 	{ "nvfp4 is FlashInfer's", "FLASHINFER", { .cache_dtype = "nvfp4_4over6" }, "" },

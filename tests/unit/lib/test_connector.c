@@ -126,6 +126,8 @@ static struct layout_case layouts[] = {
 	  { { 3, 5, 16, 1, 2, 64 }, 2 }, true, false },
 	{ "keys and values in own buffers", "K:LBSHD V:LBSHD", SHAPE, false, true },
 	{ "a latent", "LBSC", { { 3, 5, 64, 1, 1, 576 }, 2 }, true, false },
+	{ "a latent in an order with K", "kv-first-nhd",
+	  { { 3, 5, 64, 1, 1, 576 }, 2 }, true, false },
 	{ "one block", "kv-first-nhd", { { 3, 1, 16, 4, 2, 64 }, 2 }, false, true },
 };
 

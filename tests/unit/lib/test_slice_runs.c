@@ -254,6 +254,10 @@ static void test_refused(void **state)
 	a.state_content_size = 96;
 	refused(&a, one, &conv1, one, KVT_BAD_INPUT, "taps is 4 on the source and 3");
 	a = conv1;
+	a.elem = 4;
+	a.state_content_size = 144;
+	refused(&a, one, &conv1, one, KVT_BAD_INPUT, "element size is 4 on the source");
+	a = conv1;
 	a.nparts = 0;
 	refused(&a, one, &a, one, KVT_BAD_INPUT, "does not tell x, B and C apart");
 	a = gqa;
@@ -261,6 +265,24 @@ static void test_refused(void **state)
 	assert_int_equal(kvt_spec_share(&b, &a, two, NULL), KVT_OK);
 	refused(&a, one, &b, two, KVT_UNSUPPORTED, "planar content");
 	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "planar content is 1");
+}
+
+/* Planes go from rank to rank whole, or not at all. */
+static void test_planar(void **state)
+{
+	struct kvt_spec spec = gqa;
+	struct kvt_transfer same = { &spec, &spec, 2, 2, 3 };
+	struct kvt_transfer split = { &spec, &spec, 2, 4, 3 };
+	struct kvt_transfer copies = { &spec, &spec, 8, 16, 3 };
+	struct kvt_error err;
+
+	(void)state;
+	spec.planar = true;
+	assert_int_equal(kvt_transfer_check(&same, NULL), KVT_OK);
+	assert_int_equal(kvt_transfer_check(&copies, NULL), KVT_OK);
+	assert_int_equal(kvt_transfer_check(&split, &err), KVT_UNSUPPORTED);
+	assert_string_equal(err.text, "2 heads a rank cannot be cut from planar content "
+			    "of 4");
 }
 
 static void test_view_refused(void **state)
@@ -281,13 +303,14 @@ static void test_view_refused(void **state)
 int main(void)
 {
 	enum { N = sizeof(cases) / sizeof(cases[0]) };
-	struct CMUnitTest tests[N + 2] = { { 0 } };
+	struct CMUnitTest tests[N + 3] = { { 0 } };
 
 	for (int i = 0; i < N; i++)
 		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
 			.test_func = test_runs, .initial_state = &cases[i] };
 	tests[N] = (struct CMUnitTest)cmocka_unit_test(test_refused);
 	tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(test_view_refused);
+	tests[N + 2] = (struct CMUnitTest)cmocka_unit_test(test_planar);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("slice runs", tests, NULL, NULL);
 }

@@ -81,6 +81,8 @@ static struct page_case pages[] = {
 	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 134 }, 16 },
 	{ "turboquant k3v4", "turboquant-k3v4-nc",
 	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 118 }, 16 },
+	{ "turboquant, an odd slot", "turboquant-k3v4-nc",
+	  { .block_size = 1, .heads = 1, .head_dim = 8 }, 1, { 14 }, 16 },
 	{ "turboquant 3bit", "turboquant-3bit-nc",
 	  { .block_size = 1, .heads = 1, .head_dim = 128 }, 1, { 102 }, 16 },
 	{ "latent and two scales", "mla-per-token-head",
@@ -277,6 +279,28 @@ static void test_state_page(void **state)
 			    "the padded page has 143359 bytes, its content 143360");
 }
 
+/* A padded page is of one allocation; the alignment is of the model. */
+static void test_share(void **state)
+{
+	struct kvt_spec_args llama = LLAMA;
+	struct kvt_spec spec, share;
+	struct kvt_spec_size size;
+
+	(void)state;
+	assert_false(kvt_spec_make(&spec, "gqa", &llama, (struct kvt_rank){ 2, 1 },
+				   NULL));
+	spec.page_size_padded = 40000;
+	assert_false(kvt_spec_check(&spec, (struct kvt_rank){ 2, 1 }, NULL));
+	assert_false(kvt_spec_size(&size, &spec, NULL));
+	assert_int_equal(size.page, 40000);
+	assert_int_equal(size.unpadded, 32768);
+	spec.alignment = 3 * 4096;
+	assert_false(kvt_spec_share(&share, &spec, (struct kvt_rank){ 4, 3 }, NULL));
+	assert_false(kvt_spec_size(&size, &share, NULL));
+	assert_int_equal(size.page, 2 * 3 * 4096);
+	assert_int_equal(share.head_start, 6);
+}
+
 static void test_shapes(void **state)
 {
 	static const struct {
@@ -310,157 +334,24 @@ static void test_shapes(void **state)
 	}
 }
 
-/* ---- refusals ------------------------------------------------------------ */
-
-static const struct {
-	const char *preset;
-	struct kvt_spec_args args;
-	int64_t ranks;
-	const char *says;
-} bad_args[] = {
-	{ "gqa", { .block_size = 16, .heads = 8 }, 1, "gqa needs head_dim" },
-	{ "gqa", { .heads = 8, .head_dim = 128 }, 1, "gqa needs block_size" },
-	{ "sliding-window", LLAMA, 1, "sliding-window needs window" },
-	{ "mamba2-conv", JAMBA, 1, "mamba2-conv needs heads" },
-	{ "gqa", { .block_size = 16, .heads = -8, .head_dim = 128 }, 1, "heads is -8" },
-	{ "gqa", { .block_size = 16, .heads = 8, .head_dim = INT64_MAX }, 1,
-	  "head_dim is 9223372036854775807" },
-	{ "gqa", LLAMA, 3, "head: 8 cannot be dealt to 3 ranks: neither" },
-	{ "mamba2-ssm", NEMOTRON, 256, "128 cannot be dealt to 256 ranks, which must" },
-	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 3, "x: 8 cannot be dealt to 3" },
-	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 16, "x: 8 cannot be dealt to 16" },
-	{ "mamba2-conv", { .heads = 12, .head_dim = 2, .groups = 4, .state_size = 2,
-			   .kernel = 4 }, 6, "B: 4 cannot be dealt to 6 ranks" },
-	{ "gdn-conv", QWEN_NEXT, 32, "q: 16 cannot be dealt to 32 ranks, which must" },
-	{ "mamba2-conv", { .heads = 4, .head_dim = 2, .inter = 9, .groups = 1,
-			   .state_size = 2, .kernel = 4 }, 1, "4 heads of 2 are 8" },
-	{ "mamba1-conv", { .inter = 8, .kernel = 1 }, 1, "a kernel of 1 has no taps" },
-	{ "dsv4-c128a", { .block_size = 64 }, 1,
-	  "a block of 64 tokens does not hold whole states of 128" },
-	{ "nvfp4", { .block_size = 16, .heads = 2, .head_dim = 72 }, 1,
-	  "head_dim is 72" },
-	{ "mamba2-conv", { .heads = 1 << 20, .head_dim = 1 << 20, .groups = 1,
-			   .state_size = 1, .kernel = 4 }, 1, "expected 1 to" },
-};
-
-static void test_bad_args(void **state)
+/* Two extents are keys and values only if the first of them is 2. */
+static void test_shape_content(void **state)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad_args) / sizeof(bad_args[0]); i++) {
-		struct kvt_rank rank = { bad_args[i].ranks, 0 };
-		struct kvt_spec spec;
-		struct kvt_error err = { "" };
-
-		assert_int_equal(kvt_spec_make(&spec, bad_args[i].preset,
-					       &bad_args[i].args, rank, &err),
-				 KVT_BAD_INPUT);
-		if (!strstr(err.text, bad_args[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text,
-				 bad_args[i].says);
-	}
-}
-
-static void test_unknown(void **state)
-{
-	struct kvt_spec_args args = { 0 };
-	struct kvt_spec spec;
-	int n = 0;
-
-	(void)state;
-	assert_int_equal(kvt_spec_make(&spec, "gqq", &args, (struct kvt_rank){ 1, 0 },
-				       NULL), KVT_USAGE);
-	while (kvt_spec_preset_at(n))
-		n++;
-	assert_int_equal(n, 37);
-	assert_null(kvt_spec_preset_at(-1));
-}
-
-/* What a file may claim: total unknown, numbers that contradict each other. */
-static void test_complete(void **state)
-{
-	static const struct {
-		enum kvt_kind kind;
-		int64_t heads, total, start, replication, ranks, rank;
-		int64_t want_total;	/* 0: refused */
-		const char *says;
-	} rows[] = {
-		{ KVT_FULL_ATTENTION, 8, 0, 0, 0, 1, 0, 8, "" },
-		{ KVT_FULL_ATTENTION, 2, 0, 0, 0, 4, 3, 8, "" },
-		{ KVT_FULL_ATTENTION, 1, 0, 0, 0, 1, 0, 1, "" },
-		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 4, 1, 4, "" },
-		{ KVT_FULL_ATTENTION, 1, 2, 0, 0, 4, 1, 2, "" },
-		{ KVT_MLA, 1, 0, 0, 0, 4, 1, 1, "" },
-		{ KVT_FULL_ATTENTION, 1, 0, 0, 0, 4, 1, 0,
-		  "it may be a share or a replica" },
-		{ KVT_FULL_ATTENTION, 1, 4, 2, 0, 4, 1, 0,
-		  "head_start is 2, expected 1" },
-		{ KVT_FULL_ATTENTION, 1, 2, 0, 4, 4, 1, 0,
-		  "replication is 4, expected 2" },
-		{ KVT_FULL_ATTENTION, 2, 4, 0, 0, 4, 1, 0, "num_heads is 2, expected 1" },
-		{ KVT_FULL_ATTENTION, 1, 6, 0, 0, 4, 1, 0, "6 cannot be dealt to 4" },
-		{ KVT_FULL_ATTENTION, 1, -4, 0, 0, 4, 1, 0, "there are -4 heads" },
-		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 0, 0, 0, "there are 0 ranks" },
-		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 4, 4, 0, "rank is 4" },
-		{ KVT_FULL_ATTENTION, INT64_MAX, 0, 0, 0, 2, 0, 0, "on each of 2 ranks" },
+	struct kvt_spec spec = {
+		.kind = KVT_FULL_ATTENTION, .block_size = 16, .num_heads = 1,
+		.tokens_per_state = { 1, 1 }, .state_content_size = 64, .ncontent = 2,
+		.content = { 4, 8 }, .elem = 2,
 	};
+	struct kvt_shape shape;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_spec spec = {
-			.kind = rows[i].kind, .block_size = 16,
-			.num_heads = rows[i].heads, .total_heads = rows[i].total,
-			.head_start = rows[i].start, .replication = rows[i].replication,
-			.tokens_per_state = { 1, 1 }, .state_content_size = 512,
-		};
-		struct kvt_rank rank = { rows[i].ranks, rows[i].rank };
-		struct kvt_error err = { "" };
-		enum kvt_status status = kvt_spec_complete(&spec, &spec, rank, &err);
-
-		assert_int_equal(status, rows[i].want_total ? KVT_OK : KVT_BAD_INPUT);
-		if (rows[i].want_total)
-			assert_int_equal(spec.total_heads, rows[i].want_total);
-		if (!strstr(err.text, rows[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
-	}
-}
-
-static void test_bad_size(void **state)
-{
-	static const struct {
-		struct kvt_spec spec;
-		const char *says;
-	} rows[] = {
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 128, 1 } }, "does not hold whole states" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 2, 3 } }, "tokens per state are 2/3" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 0, 1 } }, "tokens per state are 0/1" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { -2, 1 } }, "tokens per state are -2/1" },
-		{ { .block_size = 0, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 } }, "block size is 0 tokens" },
-		{ { .block_size = 64, .num_heads = 0, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 } }, "64 states of 0 heads" },
-		{ { .block_size = INT64_MAX, .num_heads = 2, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 } }, "a page of" },
-		{ { .block_size = INT64_MAX, .num_heads = 1, .state_content_size = 1,
-		    .tokens_per_state = { 1, 1 }, .alignment = 512 }, "a page of" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 }, .page_size_padded = 511 },
-		  "the padded page has 511 bytes, its content 512" },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_spec_size size;
-		struct kvt_error err = { "" };
-
-		assert_int_equal(kvt_spec_size(&size, &rows[i].spec, &err),
-				 KVT_BAD_INPUT);
-		if (!strstr(err.text, rows[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
-	}
+	assert_false(kvt_spec_shape(&shape, &spec, 1, 1, NULL));
+	assert_int_equal(shape.n[KVT_AXIS_K], 1);
+	assert_int_equal(shape.n[KVT_AXIS_D], 32);
+	spec.ncontent = 0;
+	assert_false(kvt_spec_shape(&shape, &spec, 1, 1, NULL));
+	assert_int_equal(shape.n[KVT_AXIS_D], 64);
+	assert_int_equal(shape.elem, 1);
 }
 
 #define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
@@ -474,10 +365,8 @@ int main(void)
 		TEST(test_states, "states of some tokens"),
 		TEST(test_state_page, "conv and SSM state in one page"),
 		TEST(test_shapes, "extents of views"),
-		TEST(test_bad_args, "numbers that a preset refuses"),
-		TEST(test_unknown, "names of presets"),
-		TEST(test_complete, "totals that follow, and that do not"),
-		TEST(test_bad_size, "pages that engines would truncate"),
+		TEST(test_shape_content, "contents that are no keys and values"),
+		TEST(test_share, "a share leaves the padding behind"),
 	};
 	enum { M = sizeof(more) / sizeof(more[0]) };
 	struct CMUnitTest tests[N + M] = { { 0 } };
