@@ -198,7 +198,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_spec_shape(struct kvt_shape *out, const struct kvt_spec *spec,
 	       int64_t layers, int64_t blocks, struct kvt_error *err);
 
-/* States that hold this many tokens. */
+/* States that hold this many tokens; the spec has passed kvt_spec_check(). */
 int64_t kvt_spec_states(const struct kvt_spec *spec, int64_t ntokens);
 
 /* What is dealt out: H (heads), or D (the channels of a conv state). */

@@ -79,7 +79,8 @@ static enum kvt_status content_nbytes(int64_t *out, const struct kvt_spec *spec,
 {
 	int64_t nbytes = spec->elem;
 
-	if (spec->elem < 1 || spec->ncontent > KVT_MAX_CONTENT)
+	if (spec->elem < 1 || spec->ncontent < 0 ||
+	    spec->ncontent > KVT_MAX_CONTENT)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"content has %d extents of elements of %lld bytes",
 				spec->ncontent, (long long)spec->elem);

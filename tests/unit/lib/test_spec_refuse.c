@@ -152,6 +152,12 @@ static void test_conv(void **state)
 			 KVT_BAD_INPUT);
 	assert_string_equal(err.text, "state_content_size is 48, expected 72 on rank 0 "
 			    "of 1");
+	spec.ncontent = -1;
+	spec.kind = KVT_MLA;
+	assert_int_equal(kvt_spec_check(&spec, (struct kvt_rank){ 1, 0 }, &err),
+			 KVT_BAD_INPUT);
+	assert_non_null(strstr(err.text, "content has -1 extents"));
+	spec.kind = KVT_MAMBA_CONV;
 	spec.ncontent = 1;
 	assert_int_equal(kvt_spec_check(&spec, (struct kvt_rank){ 2, 1 }, &err),
 			 KVT_BAD_INPUT);
