@@ -151,6 +151,7 @@ export CC CXX
 # A sanitizer ends a program with 1, which kvtool uses for "differs".
 export ASAN_OPTIONS  := exitcode=99:$(ASAN_OPTIONS)
 export UBSAN_OPTIONS := exitcode=99:print_stacktrace=1:$(UBSAN_OPTIONS)
+export LSAN_OPTIONS  := suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0:$(LSAN_OPTIONS)
 
 run-demo: all
 	@scripts/demo.sh $(B)/demo
