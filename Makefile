@@ -182,15 +182,15 @@ fuzz-programs: $(FUZZ)
 
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
 PAGES   := $(wildcard man/*.[157])
+HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h kernels/kernels.h
 put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
 	$(call put,755,$(TOOL),$(bindir)/kvtool)
 	$(call put,755,$(FILTER),$(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)))
 	$(call put,644,$(LIB),$(libdir)/libkvt.a)
-	$(call put,644,lib/kvt.h,$(includedir)/kvt/kvt.h)
-	$(call put,644,kernels/kernels.h,$(includedir)/kvt/kernels.h)
-	sed -i 's|"lib/kvt.h"|"kvt.h"|' $(DESTDIR)$(includedir)/kvt/kernels.h
+	for h in $(HEADERS); do $(call put,644,$$h,$(includedir)/kvt/$${h##*/}) || exit 1; done
+	cd $(DESTDIR)$(includedir)/kvt && sed -i 's|"lib/\(kvt.*\.h\)"|"\1"|' $(notdir $(HEADERS))
 	$(call put,644,lib/kvt.pc.in,$(libdir)/pkgconfig/kvt.pc)
 	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|' \
 		$(DESTDIR)$(libdir)/pkgconfig/kvt.pc
@@ -201,7 +201,7 @@ install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
 uninstall:	## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
 		$(libdir)/libkvt.a $(libdir)/pkgconfig/kvt.pc \
-		$(includedir)/kvt/kvt.h $(includedir)/kvt/kernels.h \
+		$(addprefix $(includedir)/kvt/,$(notdir $(HEADERS))) \
 		$(bashcompdir)/kvtool $(zshcompdir)/_kvtool \
 		$(foreach p,$(PAGES),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
 

@@ -22,6 +22,7 @@ kvt_program() {
 	#include <stdio.h>
 	#include <kvt/kernels.h>
 	#include <kvt/kvt.h>
+	#include <kvt/kvt_connect.h>
 
 	int main(void)
 	{
