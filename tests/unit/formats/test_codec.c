@@ -40,7 +40,7 @@ static int make_tile(void **state)
 		.nbytes = N, .elem = 2, .shuffle = true, .zstd = true,
 		.fletcher32 = true, .level = 1 };
 	t->stored.capacity = kvt_stored_bound(&t->tiling);
-	t->stored.bytes = malloc((size_t)t->stored.capacity);
+	t->stored.bytes = calloc(1, (size_t)t->stored.capacity);
 	fill(t, true);
 	*state = t;
 	return kvt_codec_scratch_new(&t->scratch, NULL) ? -1 : 0;
