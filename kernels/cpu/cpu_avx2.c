@@ -8,6 +8,7 @@
 
 TILES_16
 TILES_32
+PAST(32)
 STREAM(32)
 
 const struct cpu_isa cpu_isa_avx2 = ISA(32, &cpu_isa_sse2);

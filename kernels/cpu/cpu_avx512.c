@@ -9,6 +9,7 @@
 TILES_16
 TILES_32
 TILES_64
+PAST(64)
 STREAM(64)
 
 const struct cpu_isa cpu_isa_avx512 = ISA(64, &cpu_isa_avx2);

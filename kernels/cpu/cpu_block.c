@@ -11,12 +11,11 @@
 #include <string.h>
 
 enum {
-	LINE      = 64,
-	STAGE_MAX = 16384,	/* one line by one, both rounded up to 127 */
-	STAGE     = 4096,	/* bytes of a block that is put together first, */
-	BLOCK     = 8192,	/* and of one that is not; measured */
-	LONG_RUN  = 1024,	/* from here two partial lines are cheap */
-	PIECE     = 4096,	/* of a run longer than a block */
+	LINE       = 64,
+	BLOCK      = 4096,	/* bytes; measured: half or twice is slower */
+	STAGE_MAX  = 16384,	/* a line by a line, both rounded up to 127 */
+	MEDIUM_RUN = 256,
+	LONG_RUN   = 1024,	/* from here two partial lines are cheap */
 };
 
 /* ---- nests -------------------------------------------------------------- */
@@ -25,6 +24,7 @@ enum {
 struct nest {
 	struct cpu_inner in;
 	cpu_leaf *leaf;
+	const struct cpu_isa *isa;	/* of the leaf */
 	int nloops;
 	int64_t n[KVT_MAX_LOOPS], src[KVT_MAX_LOOPS], dst[KVT_MAX_LOOPS];
 };
@@ -71,6 +71,7 @@ static void nest_init(struct nest *nest, const struct kvt_plan *box,
 		nest->in.s_dst = box->dst_stride[s];
 		while (isa->narrower && nest->in.nd * box->run < isa->width)
 			isa = isa->narrower;
+		nest->isa = isa;
 		if (log2 < 5 && nest->in.nd > 1 && nest->in.d_dst == box->run)
 			nest->leaf = isa->tile[log2];
 	}
@@ -140,8 +141,8 @@ static int loop_at(const struct kvt_plan *plan, int64_t extent)
 	return -1;
 }
 
-/* n[] becomes the loops of one block of at most about 'size' bytes. */
-static void shape_block(int64_t n[], const struct kvt_plan *plan, int64_t size)
+/* n[] becomes the loops of one block of at most about BLOCK bytes. */
+static void shape_block(int64_t n[], const struct kvt_plan *plan)
 {
 	int64_t extent = plan->run, bytes = plan->run;
 	int i;
@@ -165,7 +166,7 @@ static void shape_block(int64_t n[], const struct kvt_plan *plan, int64_t size)
 		extent *= plan->n[i];
 	}
 	for (i = plan->nloops - 1; i >= 0; i--) {
-		int64_t more = n[i] * (size / bytes > 1 ? size / bytes : 1);
+		int64_t more = n[i] * (BLOCK / bytes > 1 ? BLOCK / bytes : 1);
 
 		if (more > plan->n[i])
 			more = plan->n[i];
@@ -222,94 +223,68 @@ static void block_next(struct block_walk *walk)
 	walk->done = true;
 }
 
-/* ---- the kernels -------------------------------------------------------- */
-
-/* The lines that a leaf reads, as rows of 'bytes'. */
-struct source_rows {
-	int64_t count, bytes, step;
-};
-
-static struct source_rows rows_of(const struct cpu_inner *in)
-{
-	struct source_rows rows = { in->nd, in->run, in->d_src };
-
-	if (in->s_src == in->run)
-		rows.bytes *= in->ns;
-	if (rows.step == rows.bytes) {
-		rows.bytes *= rows.count;
-		rows.count = 1;
-	}
-	return rows;
-}
-
-static void note_lines(char *dst, const char *src, const struct cpu_inner *in)
-{
-	struct source_rows rows = rows_of(in);
-	int count = in->ahead->count;
-
-	(void)dst;
-	for (; rows.count > 0; rows.count--, src += rows.step)
-		for (int64_t i = 0; i < rows.bytes && count < CPU_AHEAD; i += LINE)
-			in->ahead->line[count++] = src + i;
-	in->ahead->count = count;
-}
-
-static void ask_lines(char *dst, const char *src, const struct cpu_inner *in)
-{
-	struct source_rows rows = rows_of(in);
-
-	(void)dst;
-	for (; rows.count > 0; rows.count--, src += rows.step)
-		for (int64_t i = 0; i < rows.bytes; i += LINE)
-			__builtin_prefetch(src + i, 0, 2);
-}
+/* ---- blocks ------------------------------------------------------------- */
 
 /*
- * What is done per block: see the next one coming, gather this one, and write
- * it out if it was staged.  Before a gather, all lines are asked for at once:
- * it has no stores to memory that would have to wait.
+ * What is done per block.  A line written around the caches must be written
+ * whole and at once, or it costs a read as well.  Tiles that fill lines go out
+ * from registers.  Anything else is put together in a small buffer first.
  */
 struct passes {
 	const struct cpu_isa *isa;
-	bool stream, staged, ready;
-	int64_t n[KVT_MAX_LOOPS];	/* of the blocks that these are for: */
-	struct nest next, gather, flush;
-	struct cpu_ahead ahead;
+	bool stream, aligned;		/* given; what follows comes per shape: */
+	bool ready, staged;
+	int64_t n[KVT_MAX_LOOPS];	/* of the blocks that all this is for */
+	struct nest gather, flush;
 };
 
-static void passes_init(struct passes *p, const struct kvt_plan *box)
+/* Do whole tiles fill whole lines?  Half a line is one if its half follows. */
+static bool fills_lines(const struct nest *nest)
+{
+	const int64_t width = nest->isa->width, columns = 16 / nest->in.run;
+
+	return nest->in.nd % (width / 16 * columns) == 0 &&
+	       nest->in.ns % columns == 0 &&
+	       (width == LINE || (nest->in.s_dst == width &&
+				  nest->in.ns * width % LINE == 0));
+}
+
+/* The buffer holds the block densely; rows of it are rows of dst. */
+static void stage_init(struct passes *p, const struct kvt_plan *box)
 {
 	struct kvt_plan in = *box, out = *box;
 	int64_t bytes = box->run;
 
+	out.run = row_bytes(box, box->n);
+	for (int i = box->nloops - 1; i >= 0; i--) {
+		in.dst_stride[i] = out.src_stride[i] = bytes;
+		bytes *= in.n[i];
+		if (bytes <= out.run)
+			out.n[i] = 1;
+	}
+	nest_init(&p->gather, &in, p->isa);
+	nest_init(&p->flush, &out, p->isa);
+	p->flush.leaf = p->isa->stream;
+}
+
+static void passes_init(struct passes *p, const struct kvt_plan *box)
+{
 	if (p->ready && !memcmp(p->n, box->n, sizeof(p->n)))
 		return;
 	p->ready = true;
+	p->staged = false;
 	memcpy(p->n, box->n, sizeof(p->n));
-	if (p->staged) {
-		out.run = row_bytes(box, box->n);
-		for (int i = box->nloops - 1; i >= 0; i--) {
-			in.dst_stride[i] = out.src_stride[i] = bytes;
-			bytes *= in.n[i];
-			if (bytes <= out.run)
-				out.n[i] = 1;
-		}
-		nest_init(&p->flush, &out, p->isa);
-		p->flush.leaf = p->isa->stream;
+	nest_init(&p->gather, box, p->isa);
+	if (!p->stream)
+		return;
+	if (p->aligned && p->gather.leaf != cpu_rows && fills_lines(&p->gather)) {
+		p->gather.leaf = p->gather.isa->past[log2_of(box->run)];
+		return;
 	}
-	nest_init(&p->gather, &in, p->isa);
-	p->gather.in.ahead = p->flush.in.ahead = &p->ahead;
-	p->next = p->gather;
-	p->next.leaf = p->staged ? ask_lines : note_lines;
-	if (p->stream && !p->staged)
-		p->gather.leaf = p->isa->stream;
+	p->staged = true;
+	stage_init(p, box);
 }
 
-/*
- * A line written around the caches must be written whole and at once, or it
- * costs a read as well.  So, unless the runs are lines, a block is put together
- * in a small buffer and goes out from there in rows.
- */
 static void copy_passes(char *dst, const char *src, const struct kvt_plan *plan,
 			struct passes *p, const int64_t step[])
 {
@@ -322,82 +297,109 @@ static void copy_passes(char *dst, const char *src, const struct kvt_plan *plan,
 
 		passes_init(p, &walk.box);
 		block_next(&walk);
-		p->ahead.next = p->ahead.count = 0;
+		p->gather.in.ahead = 0;
 		if (p->stream && !walk.done)
-			nest_run(to, src + walk.box.src_offset, &p->next);
+			p->gather.in.ahead = src + walk.box.src_offset - from;
 		nest_run(p->staged ? stage : to, from, &p->gather);
 		if (p->staged)
 			nest_run(to, stage, &p->flush);
 	}
 }
 
-/* One nest: runs are long enough to be read in any order. */
-static void copy_direct(char *dst, const char *src, const struct kvt_plan *plan,
-			const struct cpu_isa *isa, cpu_leaf *leaf)
-{
-	struct nest nest;
-
-	nest_init(&nest, plan, isa);
-	nest.leaf = leaf;
-	nest_run(dst + plan->dst_offset, src + plan->src_offset, &nest);
-}
+/* ---- the kernels -------------------------------------------------------- */
 
 void cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
 		     const struct cpu_isa *isa)
 {
 	struct passes passes = { .isa = isa };
 	int64_t step[KVT_MAX_LOOPS] = { 0 };
+	struct nest nest;
 
 	if (!plan->run)
 		return;
-	if (plan->run >= LINE) {
-		copy_direct(dst, src, plan, isa, cpu_rows);
+	if (plan->run < LINE) {
+		shape_block(step, plan);
+		copy_passes(dst, src, plan, &passes, step);
 		return;
 	}
-	shape_block(step, plan, BLOCK);
-	copy_passes(dst, src, plan, &passes, step);
+	nest_init(&nest, plan, isa);
+	nest.leaf = cpu_rows;
+	nest_run((char *)dst + plan->dst_offset,
+		 (const char *)src + plan->src_offset, &nest);
 }
 
+/* Loops in the order of the source: what is read is what memory offers. */
+static void sort_by_source(struct kvt_plan *plan)
+{
+	for (int i = 1; i < plan->nloops; i++) {
+		int64_t n = plan->n[i], src = plan->src_stride[i];
+		int64_t dst = plan->dst_stride[i];
+		int j = i;
+
+		for (; j > 0 && plan->src_stride[j - 1] < src; j--) {
+			plan->n[j] = plan->n[j - 1];
+			plan->src_stride[j] = plan->src_stride[j - 1];
+			plan->dst_stride[j] = plan->dst_stride[j - 1];
+		}
+		plan->n[j] = n;
+		plan->src_stride[j] = src;
+		plan->dst_stride[j] = dst;
+	}
+}
+
+/*
+ * Runs of a line and more need no block.  How far ahead to ask is measured:
+ * within a long run, in the next one, or, where those are short and so taken in
+ * source order, behind it.
+ */
+static void stream_runs(char *dst, const char *src, const struct kvt_plan *plan,
+			const struct cpu_isa *isa)
+{
+	struct kvt_plan sorted = *plan;
+	struct nest nest;
+
+	if (plan->run < MEDIUM_RUN)
+		sort_by_source(&sorted);
+	nest_init(&nest, &sorted, isa);
+	nest.leaf = isa->stream;
+	nest.in.ahead = nest.in.near = nest.in.d_src;
+	if (plan->run < MEDIUM_RUN)
+		nest.in.ahead = nest.in.near = 1024;
+	if (plan->run >= 4096) {
+		nest.in.ahead = 4096;
+		nest.in.near = 512;
+	}
+	nest_run(dst + plan->dst_offset, src + plan->src_offset, &nest);
+}
+
+/* Do all blocks begin with a line?  Loops below a line stay within it. */
 static bool lines_only(const char *dst, const struct kvt_plan *plan)
 {
 	uint64_t bits = (uint64_t)(uintptr_t)dst + (uint64_t)plan->dst_offset;
 
-	bits |= (uint64_t)plan->run;
 	for (int i = 0; i < plan->nloops; i++)
-		bits |= (uint64_t)plan->dst_stride[i];
+		if (plan->dst_stride[i] >= LINE)
+			bits |= (uint64_t)plan->dst_stride[i];
 	return bits % LINE == 0;
-}
-
-/* A run that is longer than a block becomes a loop of pieces. */
-static struct kvt_plan split_run(const struct kvt_plan *plan)
-{
-	struct kvt_plan out = *plan;
-
-	if (plan->run <= PIECE || plan->run % PIECE ||
-	    plan->nloops == KVT_MAX_LOOPS)
-		return out;
-	out.n[out.nloops] = plan->run / PIECE;
-	out.src_stride[out.nloops] = out.dst_stride[out.nloops] = PIECE;
-	out.nloops++;
-	out.run = PIECE;
-	return out;
 }
 
 void cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
 		     const struct cpu_isa *isa)
 {
-	const struct kvt_plan pieces = split_run(plan);
-	struct passes passes = { .isa = isa, .stream = true };
+	struct passes passes = { .isa = isa, .stream = true,
+				 .aligned = lines_only(dst, plan) };
 	int64_t step[KVT_MAX_LOOPS] = { 0 };
 
 	if (!plan->run)
 		return;
-	passes.staged = plan->run < LONG_RUN && !lines_only(dst, plan);
-	shape_block(step, &pieces, passes.staged ? STAGE : BLOCK);
-	if (row_bytes(&pieces, step) < LINE) {
+	shape_block(step, plan);
+	if (plan->run >= LONG_RUN || (plan->run % LINE == 0 && passes.aligned)) {
+		stream_runs(dst, src, plan, isa);
+	} else if (row_bytes(plan, step) >= LINE) {
+		copy_passes(dst, src, plan, &passes, step);
+	} else {	/* no whole line to write */
 		cpu_copy_blocks(dst, src, plan, isa);
 		return;
 	}
-	copy_passes(dst, src, &pieces, &passes, step);
 	isa->fence();
 }

@@ -12,22 +12,17 @@
 #include "kernels/kernels.h"
 
 /*
- * Source lines that will be read soon.  Asking for all of them at once would
- * fill the queues that the stores need, so 'stream' asks for one per line that
- * it writes.
+ * Two inner loops and the runs in them, as one leaf call sees them.
+ *
+ * 'ahead' and 'near' say how far behind what is read now, in bytes, something
+ * lies that will be read soon; 0 if that is not known.  A leaf asks for it while
+ * it works: asking for a whole block at once leaves the memory idle afterwards.
  */
-enum { CPU_AHEAD = 256 };
-struct cpu_ahead {
-	int next, count;
-	const char *line[CPU_AHEAD];
-};
-
-/* Two inner loops and the runs in them, as one leaf call sees them. */
 struct cpu_inner {
 	int64_t run;
 	int64_t nd, d_src, d_dst;	/* the loop that is fastest in dst */
 	int64_t ns, s_src, s_dst;	/* the one that is fastest in src */
-	struct cpu_ahead *ahead;	/* for 'stream' */
+	int64_t ahead, near;
 };
 
 typedef void cpu_leaf(char *dst, const char *src, const struct cpu_inner *in);
@@ -38,12 +33,13 @@ struct cpu_isa {
 	const struct cpu_isa *narrower;	/* for rows below 'width'; or NULL */
 	/*
 	 * tile[i] transposes runs of 1 << i bytes: d_dst == s_src == run, so
-	 * both sides have whole lines to offer.
+	 * both sides have whole lines to offer.  past[i] does so around the
+	 * caches: whole tiles only, and rows of dst aligned to 'width'.
 	 */
-	cpu_leaf *tile[5];
-	/* Writes around the caches; dst in any alignment. */
+	cpu_leaf *tile[5], *past[5];
+	/* Runs from LINE bytes on, around the caches, in any alignment. */
 	cpu_leaf *stream;
-	/* Orders what 'stream' wrote before anything that follows. */
+	/* Orders what went around the caches before anything that follows. */
 	void (*fence)(void);
 };
 

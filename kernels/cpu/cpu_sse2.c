@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu_x86.h"
 
 TILES_16
+PAST(16)
 STREAM(16)
 
 const struct cpu_isa cpu_isa_sse2 = ISA(16, NULL);

@@ -3,7 +3,7 @@
  * cpu_x86.h - leaves for x86-64, written once for all vector widths
  *
  * A file includes this with TARGET defined to the attribute of its instruction
- * set, and says which leaves it wants: TILES(16, ...) TILES(32, ...) STREAM(32).
+ * set, and says which leaves it wants: TILES_16 TILES_32 PAST(32) STREAM(32).
  * Widths are in bytes, elements in bits.
  */
 #ifndef CPU_X86_H
@@ -89,6 +89,7 @@
 
 #define GET(w, i)	x[i] = LOAD_##w(from + (i) * in->d_src, N * in->d_src);
 #define PUT(w, i)	STORE_##w(to + (i) * in->s_dst, x[i]);
+#define PUT_PAST(w, i)	PAST_##w(to + (i) * in->s_dst, x[i]);
 
 #define EACH_1(F, w)	F(w, 0)
 #define EACH_2(F, w)	EACH_1(F, w) F(w, 1)
@@ -100,14 +101,16 @@
 
 /*
  * Whole tiles along source lines, then the columns that are left, then the
- * rows: those by the next narrower tile.
+ * rows: those by the next narrower tile.  Each source line that will be wanted
+ * is asked for once, also where several rows share one.
  */
-#define TILE(w, bits, columns, narrower)				\
-TARGET static void tile_##w##_##bits(char *dst, const char *src,	\
-				     const struct cpu_inner *in)	\
+#define TILE(name, put, w, bits, columns, narrower)			\
+TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
+				       const struct cpu_inner *in)	\
 {									\
 	enum { N = columns, ROWS = (w) / 16 * N, ELEM = (bits) / 8 };	\
 	const int64_t nd = in->nd / ROWS * ROWS, ns = in->ns / N * N;	\
+	const int64_t rows_per_line = in->d_src < 64 ? 64 / in->d_src : 1; \
 	struct cpu_inner rest = *in;					\
 									\
 	for (int64_t d = 0; d < nd; d += ROWS) {			\
@@ -116,9 +119,12 @@ TARGET static void tile_##w##_##bits(char *dst, const char *src,	\
 			char *to = dst + d * ELEM + s * in->s_dst;	\
 			VEC_##w x[N], y[N];				\
 									\
+			if (in->ahead && s * ELEM % 64 == 0)		\
+				ask(from + in->ahead, ROWS, rows_per_line, \
+				    in->d_src);				\
 			EACH_##columns(GET, w)				\
 			TRANSPOSE_##columns(w, bits, x, y)		\
-			EACH_##columns(PUT, w)				\
+			EACH_##columns(put, w)				\
 		}							\
 	}								\
 	rest.nd = nd;							\
@@ -131,9 +137,17 @@ TARGET static void tile_##w##_##bits(char *dst, const char *src,	\
 		narrower(dst + nd * ELEM, src + nd * in->d_src, &rest);	\
 }
 
+static inline void ask(const char *src, int64_t rows, int64_t every,
+		       int64_t step)
+{
+	for (int64_t r = 0; r < rows; r += every)
+		_mm_prefetch(src + r * step, _MM_HINT_T0);
+}
+
 #define TILES(w, n8, n16, n32, n64, n128)				\
-	TILE(w, 8, 16, n8) TILE(w, 16, 8, n16) TILE(w, 32, 4, n32)	\
-	TILE(w, 64, 2, n64) TILE(w, 128, 1, n128)
+	TILE(tile, PUT, w, 8, 16, n8)   TILE(tile, PUT, w, 16, 8, n16)	\
+	TILE(tile, PUT, w, 32, 4, n32)  TILE(tile, PUT, w, 64, 2, n64)	\
+	TILE(tile, PUT, w, 128, 1, n128)
 #define TILES_16							\
 	TILES(16, cpu_tile_rest, cpu_tile_rest, cpu_tile_rest,		\
 	      cpu_tile_rest, cpu_tile_rest)
@@ -141,6 +155,13 @@ TARGET static void tile_##w##_##bits(char *dst, const char *src,	\
 	TILES(32, tile_16_8, tile_16_16, tile_16_32, tile_16_64, tile_16_128)
 #define TILES_64							\
 	TILES(64, tile_32_8, tile_32_16, tile_32_32, tile_32_64, tile_32_128)
+
+#define PAST(w)								\
+	TILE(past, PUT_PAST, w, 8, 16, cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 16, 8, cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 32, 4, cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 64, 2, cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 128, 1, cpu_tile_rest)
 
 /* ---- streaming ---------------------------------------------------------- */
 
@@ -154,35 +175,40 @@ TARGET static void tile_##w##_##bits(char *dst, const char *src,	\
 			PAST_##w(dst + at + i * (w), v[i]);		\
 	} while (0)
 
+/* The last row knows no next one, so it asks for itself: that costs nothing. */
 #define STREAM(w)							\
-TARGET static void stream_run_##w(char *dst, const char *src,		\
-				  int64_t run, struct cpu_ahead *ahead)	\
+TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
+				  int64_t ahead, int64_t near)		\
 {									\
 	int64_t at = -(uintptr_t)dst % 64;				\
-	int next = ahead->next, count = ahead->count;			\
 									\
 	if (at) {							\
 		at = at < run ? at : run;				\
 		memcpy(dst, src, (size_t)at);				\
 	}								\
 	for (; run - at >= 64; at += 64) {				\
-		if (next < count)					\
-			_mm_prefetch(ahead->line[next++], _MM_HINT_T1);	\
+		_mm_prefetch(src + at + ahead, _MM_HINT_T1);		\
+		_mm_prefetch(src + at + near, _MM_HINT_T0);		\
 		COPY_LINE(w);						\
 	}								\
 	if (at < run)							\
 		memcpy(dst + at, src + at, (size_t)(run - at));		\
-	ahead->next = next;						\
 }									\
 									\
 TARGET static void stream_##w(char *dst, const char *src,		\
 			      const struct cpu_inner *in)		\
 {									\
-	for (int64_t s = 0; s < in->ns; s++)				\
-		for (int64_t d = 0; d < in->nd; d++)			\
+	for (int64_t s = 0; s < in->ns; s++) {				\
+		for (int64_t d = 0; d < in->nd; d++) {			\
+			bool last = d + 1 == in->nd &&			\
+				    in->ahead == in->d_src;		\
+									\
 			stream_run_##w(dst + s * in->s_dst + d * in->d_dst, \
 				       src + s * in->s_src + d * in->d_src, \
-				       in->run, in->ahead);		\
+				       in->run, last ? 0 : in->ahead,	\
+				       last ? 0 : in->near);		\
+		}							\
+	}								\
 }
 
 static void fence(void)
@@ -195,6 +221,8 @@ static void fence(void)
 		.width = w, .narrower = narrower_isa,			\
 		.tile = { tile_##w##_8, tile_##w##_16, tile_##w##_32,	\
 			  tile_##w##_64, tile_##w##_128 },		\
+		.past = { past_##w##_8, past_##w##_16, past_##w##_32,	\
+			  past_##w##_64, past_##w##_128 },		\
 		.stream = stream_##w,					\
 		.fence = fence,						\
 	}
