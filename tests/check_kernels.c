@@ -186,7 +186,8 @@ static bool same(const struct setting *s, int poison, const char *name,
 		printf("# %s: bytes were still changing\n", name);
 		return false;
 	}
-	printf("# %s, --seed=%llu, case %lld in %d parts: byte %lld is %02x, expected %02x (poison %02x)\n",
+	printf("# %s, --seed=%llu, case %lld in %d parts: "
+	       "byte %lld is %02x, expected %02x (poison %02x)\n",
 	       name, (unsigned long long)options.seed, (long long)i, parts,
 	       (long long)at - s->dst_at, got[at], want[at], poisons[poison]);
 	case_print(&s->c);
@@ -294,7 +295,8 @@ static void check_pools(void)
 	}
 	point(!failed[0], "kvt_cpu_copy: small and large plans");
 	for (int n = 1; n <= 4; n++) {
-		snprintf(text, sizeof(text), "pool of %d, with one plan and with many", n);
+		snprintf(text, sizeof(text),
+			 "pool of %d, with one plan and with many", n);
 		point(!failed[n], text);
 	}
 	setting_free(&s);
@@ -387,7 +389,8 @@ int main(int argc, char **argv)
 {
 	options.seed = 1;
 	if (!parse(argc, argv)) {
-		fprintf(stderr, "usage: check_kernels [--seed=N] [--cases=N] [--kernel=NAME]\n"
+		fprintf(stderr,
+			"usage: check_kernels [--seed=N] [--cases=N] [--kernel=NAME]\n"
 			"       check_kernels --bench [--mib=N] [--rounds=N] [--only=TEXT]\n"
 			"                     [--kernel=NAME] [--single] [--json]\n");
 		return 2;

@@ -11,7 +11,7 @@ TILES_32
 PAST(32)
 STREAM(32)
 
-const struct cpu_isa cpu_isa_avx2 = ISA(32, &cpu_isa_sse2);
+const struct cpu_isa kvt_cpu_isa_avx2 = ISA(32, &kvt_cpu_isa_sse2);
 
 #else
 extern int cpu_avx2_is_empty;	/* ISO C wants a declaration in each file */

@@ -12,7 +12,7 @@ TILES_64
 PAST(64)
 STREAM(64)
 
-const struct cpu_isa cpu_isa_avx512 = ISA(64, &cpu_isa_avx2);
+const struct cpu_isa kvt_cpu_isa_avx512 = ISA(64, &kvt_cpu_isa_avx2);
 
 #else
 extern int cpu_avx512_is_empty;	/* ISO C wants a declaration in each file */

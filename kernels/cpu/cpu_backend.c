@@ -20,13 +20,13 @@ static bool always(void)
 static void copy_##isa(void *dst, const void *src,			\
 		       const struct kvt_plan *plan)			\
 {									\
-	cpu_copy_blocks(dst, src, plan, &cpu_isa_##isa);		\
+	kvt_cpu_copy_blocks(dst, src, plan, &kvt_cpu_isa_##isa);		\
 }
 #define STREAMS(isa)							\
 static void copy_##isa##_stream(void *dst, const void *src,		\
 				const struct kvt_plan *plan)		\
 {									\
-	cpu_copy_stream(dst, src, plan, &cpu_isa_##isa);		\
+	kvt_cpu_copy_stream(dst, src, plan, &kvt_cpu_isa_##isa);		\
 }
 
 BLOCKS(plain)
@@ -50,7 +50,7 @@ static bool has_avx512(void)
 
 /* Within a kind the fastest comes last. */
 static const struct kvt_kernel kernels[] = {
-	{ "ref",           always,     NULL, cpu_copy_ref },
+	{ "ref",           always,     NULL, kvt_cpu_copy_ref },
 	{ "plain",         always,     NULL, copy_plain },
 #if defined(__x86_64__)
 	{ "sse2",          always,     NULL, copy_sse2 },
@@ -79,7 +79,7 @@ static const struct kvt_kernel *fastest(int first, int end)
 	return &kernels[end];
 }
 
-const struct kvt_kernel *cpu_choose_for(int64_t nbytes)
+const struct kvt_kernel *kvt_cpu_choose_for(int64_t nbytes)
 {
 	if (nbytes >= STREAM_FROM && FIRST_STREAM < NKERNELS)
 		return fastest(FIRST_STREAM, NKERNELS);
@@ -88,7 +88,7 @@ const struct kvt_kernel *cpu_choose_for(int64_t nbytes)
 
 const struct kvt_kernel *kvt_cpu_choose(const struct kvt_plan *plan)
 {
-	return cpu_choose_for(kvt_plan_nbytes(plan));
+	return kvt_cpu_choose_for(kvt_plan_nbytes(plan));
 }
 
 void kvt_cpu_copy(void *dst, const void *src, const struct kvt_plan *plan)
@@ -103,5 +103,5 @@ void kvt_cpu_copy_all(void *dst, const void *src, const struct kvt_plans *plans)
 	for (int i = 0; i < plans->count; i++)
 		nbytes += kvt_plan_nbytes(&plans->plan[i]);
 	for (int i = 0; i < plans->count; i++)
-		cpu_choose_for(nbytes)->copy(dst, src, &plans->plan[i]);
+		kvt_cpu_choose_for(nbytes)->copy(dst, src, &plans->plan[i]);
 }

@@ -58,7 +58,7 @@ static void nest_init(struct nest *nest, const struct kvt_plan *box,
 	const int log2 = log2_of(box->run);
 
 	*nest = (struct nest){
-		.in = { .run = box->run, .nd = 1, .ns = 1 }, .leaf = cpu_rows,
+		.in = { .run = box->run, .nd = 1, .ns = 1 }, .leaf = kvt_cpu_rows,
 	};
 	if (last >= 0) {
 		nest->in.nd = box->n[last];
@@ -277,7 +277,7 @@ static void passes_init(struct passes *p, const struct kvt_plan *box)
 	nest_init(&p->gather, box, p->isa);
 	if (!p->stream)
 		return;
-	if (p->aligned && p->gather.leaf != cpu_rows && fills_lines(&p->gather)) {
+	if (p->aligned && p->gather.leaf != kvt_cpu_rows && fills_lines(&p->gather)) {
 		p->gather.leaf = p->gather.isa->past[log2_of(box->run)];
 		return;
 	}
@@ -308,7 +308,7 @@ static void copy_passes(char *dst, const char *src, const struct kvt_plan *plan,
 
 /* ---- the kernels -------------------------------------------------------- */
 
-void cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
+void kvt_cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
 		     const struct cpu_isa *isa)
 {
 	struct passes passes = { .isa = isa };
@@ -323,7 +323,7 @@ void cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
 		return;
 	}
 	nest_init(&nest, plan, isa);
-	nest.leaf = cpu_rows;
+	nest.leaf = kvt_cpu_rows;
 	nest_run((char *)dst + plan->dst_offset,
 		 (const char *)src + plan->src_offset, &nest);
 }
@@ -383,7 +383,7 @@ static bool lines_only(const char *dst, const struct kvt_plan *plan)
 	return bits % LINE == 0;
 }
 
-void cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
+void kvt_cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
 		     const struct cpu_isa *isa)
 {
 	struct passes passes = { .isa = isa, .stream = true,
@@ -398,7 +398,7 @@ void cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
 	} else if (row_bytes(plan, step) >= LINE) {
 		copy_passes(dst, src, plan, &passes, step);
 	} else {	/* no whole line to write */
-		cpu_copy_blocks(dst, src, plan, isa);
+		kvt_cpu_copy_blocks(dst, src, plan, isa);
 		return;
 	}
 	isa->fence();

@@ -44,28 +44,28 @@ struct cpu_isa {
 };
 
 /* nd * ns runs of any length, by plain stores. */
-void cpu_rows(char *dst, const char *src, const struct cpu_inner *in);
+void kvt_cpu_rows(char *dst, const char *src, const struct cpu_inner *in);
 
 /* The tile leaf of last resort, and what remains beside whole tiles. */
-void cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in);
+void kvt_cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in);
 
-extern const struct cpu_isa cpu_isa_plain;
+extern const struct cpu_isa kvt_cpu_isa_plain;
 #if defined(__x86_64__)
-extern const struct cpu_isa cpu_isa_sse2, cpu_isa_avx2, cpu_isa_avx512;
+extern const struct cpu_isa kvt_cpu_isa_sse2, kvt_cpu_isa_avx2, kvt_cpu_isa_avx512;
 #endif
 
 /* The reference: one memcpy() per run. */
-void cpu_copy_ref(void *dst, const void *src, const struct kvt_plan *plan);
+void kvt_cpu_copy_ref(void *dst, const void *src, const struct kvt_plan *plan);
 
 /* Block by block with plain stores, for what fits the caches. */
-void cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
+void kvt_cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
 		     const struct cpu_isa *isa);
 
 /* The same around the caches, for what does not. */
-void cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
+void kvt_cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
 		     const struct cpu_isa *isa);
 
 /* The kernel for work of 'nbytes' that comes in several plans. */
-const struct kvt_kernel *cpu_choose_for(int64_t nbytes);
+const struct kvt_kernel *kvt_cpu_choose_for(int64_t nbytes);
 
 #endif

@@ -136,7 +136,7 @@ void kvt_cpu_pool_copy_many(struct kvt_cpu_pool *pool, void *dst,
 	pool->src = src;
 	pool->plan = plan;
 	pool->nplans = nplans;
-	pool->kernel = cpu_choose_for(nbytes);
+	pool->kernel = kvt_cpu_choose_for(nbytes);
 	pool->share = 0;
 	pool->nshares = most;
 	if (nbytes / SMALLEST_SHARE < most)

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-void cpu_copy_ref(void *dst, const void *src, const struct kvt_plan *plan)
+void kvt_cpu_copy_ref(void *dst, const void *src, const struct kvt_plan *plan)
 {
 	struct kvt_plan_walk walk;
 

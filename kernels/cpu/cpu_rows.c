@@ -78,7 +78,7 @@ static const struct {
 	{ LONG_RUN, INT64_MAX, rows_long },
 };
 
-void cpu_rows(char *dst, const char *src, const struct cpu_inner *in)
+void kvt_cpu_rows(char *dst, const char *src, const struct cpu_inner *in)
 {
 	int i = 0;
 
@@ -91,7 +91,7 @@ void cpu_rows(char *dst, const char *src, const struct cpu_inner *in)
 /* ---- the tile of last resort -------------------------------------------- */
 
 /* Along the source, as the tiles do: its lines are read once. */
-void cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in)
+void kvt_cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in)
 {
 	struct cpu_inner row = {
 		.run = in->run, .nd = in->ns, .d_src = in->s_src,
@@ -99,10 +99,10 @@ void cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in)
 		.s_dst = in->d_dst,
 	};
 
-	cpu_rows(dst, src, &row);
+	kvt_cpu_rows(dst, src, &row);
 }
 
-const struct cpu_isa cpu_isa_plain = {
-	.tile = { cpu_tile_rest, cpu_tile_rest, cpu_tile_rest, cpu_tile_rest,
-		  cpu_tile_rest },
+const struct cpu_isa kvt_cpu_isa_plain = {
+	.tile = { kvt_cpu_tile_rest, kvt_cpu_tile_rest, kvt_cpu_tile_rest,
+		  kvt_cpu_tile_rest, kvt_cpu_tile_rest },
 };

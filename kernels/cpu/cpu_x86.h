@@ -130,7 +130,7 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 	rest.nd = nd;							\
 	rest.ns = in->ns - ns;						\
 	if (rest.nd && rest.ns)						\
-		cpu_tile_rest(dst + ns * in->s_dst, src + ns * ELEM, &rest); \
+		kvt_cpu_tile_rest(dst + ns * in->s_dst, src + ns * ELEM, &rest); \
 	rest.nd = in->nd - nd;						\
 	rest.ns = in->ns;						\
 	if (rest.nd)							\
@@ -149,19 +149,19 @@ static inline void ask(const char *src, int64_t rows, int64_t every,
 	TILE(tile, PUT, w, 32, 4, n32)  TILE(tile, PUT, w, 64, 2, n64)	\
 	TILE(tile, PUT, w, 128, 1, n128)
 #define TILES_16							\
-	TILES(16, cpu_tile_rest, cpu_tile_rest, cpu_tile_rest,		\
-	      cpu_tile_rest, cpu_tile_rest)
+	TILES(16, kvt_cpu_tile_rest, kvt_cpu_tile_rest, kvt_cpu_tile_rest,		\
+	      kvt_cpu_tile_rest, kvt_cpu_tile_rest)
 #define TILES_32							\
 	TILES(32, tile_16_8, tile_16_16, tile_16_32, tile_16_64, tile_16_128)
 #define TILES_64							\
 	TILES(64, tile_32_8, tile_32_16, tile_32_32, tile_32_64, tile_32_128)
 
 #define PAST(w)								\
-	TILE(past, PUT_PAST, w, 8, 16, cpu_tile_rest)			\
-	TILE(past, PUT_PAST, w, 16, 8, cpu_tile_rest)			\
-	TILE(past, PUT_PAST, w, 32, 4, cpu_tile_rest)			\
-	TILE(past, PUT_PAST, w, 64, 2, cpu_tile_rest)			\
-	TILE(past, PUT_PAST, w, 128, 1, cpu_tile_rest)
+	TILE(past, PUT_PAST, w, 8, 16, kvt_cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 16, 8, kvt_cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 32, 4, kvt_cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 64, 2, kvt_cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 128, 1, kvt_cpu_tile_rest)
 
 /* ---- streaming ---------------------------------------------------------- */
 
