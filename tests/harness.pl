@@ -7,6 +7,10 @@ use warnings;
 use Getopt::Long;
 use TAP::Harness;
 
+# What runs in the background of a shell ignores these, and so would every test
+# that sends one.
+$SIG{$_} = 'DEFAULT' for qw(INT QUIT PIPE);
+
 my $jobs = 1;
 GetOptions('j=i' => \$jobs) and @ARGV
 	or die "usage: tests/harness.pl [-j N] TEST...\n";
