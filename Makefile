@@ -68,7 +68,7 @@ $(FORMATTEST): $(B)/%: $(B)/%.o $(FORMATS) $(B)/libkvt.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL) $(LDFLAGS) -o $@ $^ $(CMOCKA) $(FLIBS) -lpthread -lm
 
-$(B)/check_kernels: $(addprefix $(B)/tests/,check_kernels.o kernel_case.o kernel_bench.o) $(B)/libkvt.a
+$(B)/check_kernels: $(addprefix $(B)/tests/,check_kernels.o kernel_case.o kernel_bench.o kernel_work.o) $(B)/libkvt.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL) $(LDFLAGS) -o $@ $^ -lpthread -lm
 
