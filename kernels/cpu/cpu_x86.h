@@ -100,7 +100,7 @@
 	F(w, 12) F(w, 13) F(w, 14) F(w, 15)
 
 /*
- * Whole tiles along source lines, then the columns that are left, then the
+ * Whole tiles along destination rows, then the columns that are left, then the
  * rows: those by the next narrower tile.  Each source line that will be wanted
  * is asked for once, also where several rows share one.
  */
@@ -113,8 +113,8 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 	const int64_t rows_per_line = in->d_src < 64 ? 64 / in->d_src : 1; \
 	struct cpu_inner rest = *in;					\
 									\
-	for (int64_t d = 0; d < nd; d += ROWS) {			\
-		for (int64_t s = 0; s < ns; s += N) {			\
+	for (int64_t s = 0; s < ns; s += N) {				\
+		for (int64_t d = 0; d < nd; d += ROWS) {		\
 			const char *from = src + d * in->d_src + s * ELEM; \
 			char *to = dst + d * ELEM + s * in->s_dst;	\
 			VEC_##w x[N], y[N];				\
