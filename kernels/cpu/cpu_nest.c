@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu_nest.c - the loops of a plan, sorted into those of a leaf and the rest */
+#include "kernels/cpu/cpu_kernels.h"
+
+/* Which loop, if any, runs along the source. */
+static int source_loop(const struct kvt_plan *box)
+{
+	for (int i = box->nloops - 2; i >= 0; i--)
+		if (box->n[i] > 1 && box->src_stride[i] == box->run)
+			return i;
+	return -1;
+}
+
+int kvt_cpu_log2(int64_t run)
+{
+	int log2 = 0;
+
+	while (log2 < 5 && run != 1 << log2)
+		log2++;
+	return log2;
+}
+
+void kvt_cpu_nest_init(struct cpu_nest *nest, const struct kvt_plan *box,
+		       const struct cpu_isa *isa)
+{
+	const int last = box->nloops - 1, s = source_loop(box);
+	const int log2 = kvt_cpu_log2(box->run);
+
+	*nest = (struct cpu_nest){
+		.in = { .run = box->run, .nd = 1, .ns = 1 }, .leaf = kvt_cpu_rows,
+	};
+	if (last >= 0) {
+		nest->in.nd = box->n[last];
+		nest->in.d_src = box->src_stride[last];
+		nest->in.d_dst = box->dst_stride[last];
+	}
+	if (s >= 0) {
+		nest->in.ns = box->n[s];
+		nest->in.s_src = box->src_stride[s];
+		nest->in.s_dst = box->dst_stride[s];
+		while (isa->narrower && nest->in.nd * box->run < isa->width)
+			isa = isa->narrower;
+		nest->isa = isa;
+		if (log2 < 5 && nest->in.nd > 1 && nest->in.d_dst == box->run)
+			nest->leaf = isa->tile[log2];
+	}
+	for (int i = 0; i < last; i++) {
+		if (i == s || box->n[i] == 1)
+			continue;
+		nest->n[nest->nloops] = box->n[i];
+		nest->src[nest->nloops] = box->src_stride[i];
+		nest->dst[nest->nloops++] = box->dst_stride[i];
+	}
+	if (!nest->nloops)
+		nest->n[nest->nloops++] = 1;
+}
+
+void kvt_cpu_nest_run(char *dst, const char *src, const struct cpu_nest *nest)
+{
+	const int inner = nest->nloops - 1;
+	int64_t at[KVT_MAX_LOOPS] = { 0 };
+	int i;
+
+	do {
+		for (int64_t k = 0; k < nest->n[inner]; k++)
+			nest->leaf(dst + k * nest->dst[inner],
+				   src + k * nest->src[inner], &nest->in);
+		for (i = inner - 1; i >= 0; i--) {
+			dst += nest->dst[i];
+			src += nest->src[i];
+			if (++at[i] < nest->n[i])
+				break;
+			dst -= nest->dst[i] * nest->n[i];
+			src -= nest->src[i] * nest->n[i];
+			at[i] = 0;
+		}
+	} while (i >= 0);
+}
