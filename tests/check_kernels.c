@@ -268,7 +268,7 @@ static void check_pools(void)
 			kvt_cpu_pool_free(r.pool);
 		}
 	}
-	point(!failed[0], "kvt_cpu_copy and kvt_cpu_copy_all: small and large plans");
+	point(!failed[0], "kvt_cpu_copy and kvt_cpu_copy_all");
 	for (int n = 1; n <= 4; n++) {
 		snprintf(text, sizeof(text),
 			 "pool of %d, with one plan and with many", n);

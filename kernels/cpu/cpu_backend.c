@@ -20,13 +20,13 @@ static bool always(void)
 static void copy_##isa(void *dst, const void *src,			\
 		       const struct kvt_plan *plan)			\
 {									\
-	kvt_cpu_copy_blocks(dst, src, plan, &kvt_cpu_isa_##isa);		\
+	kvt_cpu_copy_blocks(dst, src, plan, &kvt_cpu_isa_##isa);	\
 }
 #define STREAMS(isa)							\
 static void copy_##isa##_stream(void *dst, const void *src,		\
 				const struct kvt_plan *plan)		\
 {									\
-	kvt_cpu_copy_stream(dst, src, plan, &kvt_cpu_isa_##isa);		\
+	kvt_cpu_copy_stream(dst, src, plan, &kvt_cpu_isa_##isa);	\
 }
 
 BLOCKS(plain)

@@ -141,18 +141,18 @@ struct passes {
 	bool stream, aligned;		/* given; what follows comes per shape: */
 	bool ready, staged;
 	int64_t n[KVT_MAX_LOOPS];	/* of the blocks that all this is for */
-	struct kvt_cpu_nest gather, flush;
+	struct cpu_nest gather, flush;
 };
 
 /* Do whole tiles fill whole lines?  Half a line is one if its half follows. */
-static bool fills_lines(const struct kvt_cpu_nest *nest)
+static bool fills_lines(const struct cpu_nest *nest)
 {
 	const int64_t width = nest->isa->width, columns = 16 / nest->in.run;
 
 	return nest->in.nd % (width / 16 * columns) == 0 &&
 	       nest->in.ns % columns == 0 &&
 	       (width == CPU_LINE || (nest->in.s_dst == width &&
-				  nest->in.ns * width % CPU_LINE == 0));
+				      nest->in.ns * width % CPU_LINE == 0));
 }
 
 /* The buffer holds the block densely; rows of it are rows of dst. */
@@ -183,7 +183,8 @@ static void passes_init(struct passes *p, const struct kvt_plan *box)
 	kvt_cpu_nest_init(&p->gather, box, p->isa);
 	if (!p->stream)
 		return;
-	if (p->aligned && p->gather.leaf != kvt_cpu_rows && fills_lines(&p->gather)) {
+	if (p->aligned && p->gather.leaf != kvt_cpu_rows &&
+	    fills_lines(&p->gather)) {
 		p->gather.leaf = p->gather.isa->past[kvt_cpu_log2(box->run)];
 		return;
 	}
@@ -191,8 +192,10 @@ static void passes_init(struct passes *p, const struct kvt_plan *box)
 	stage_init(p, box);
 }
 
-void kvt_cpu_copy_in_blocks(char *dst, const char *src, const struct kvt_plan *plan,
-			const struct cpu_isa *isa, bool stream, bool aligned)
+void kvt_cpu_copy_in_blocks(char *dst, const char *src,
+			    const struct kvt_plan *plan,
+			    const struct cpu_isa *isa, bool stream,
+			    bool aligned)
 {
 	_Alignas(CPU_LINE) char stage[STAGE_MAX];
 	struct passes p = { .isa = isa, .stream = stream, .aligned = aligned };
@@ -221,10 +224,10 @@ bool kvt_cpu_blocks_have_lines(const struct kvt_plan *plan)
 	return row_bytes(plan, n) >= CPU_LINE;
 }
 
-void kvt_cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
-		     const struct cpu_isa *isa)
+void kvt_cpu_copy_blocks(void *dst, const void *src,
+			 const struct kvt_plan *plan, const struct cpu_isa *isa)
 {
-	struct kvt_cpu_nest nest;
+	struct cpu_nest nest;
 
 	if (plan->run == 0)
 		return;

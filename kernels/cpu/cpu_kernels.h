@@ -17,8 +17,8 @@ enum { CPU_LINE = 64 };
  * Two inner loops and the runs in them, as one leaf call sees them.
  *
  * 'ahead' and 'near' say how far behind what is read now, in bytes, something
- * lies that will be read soon; 0 if that is not known.  A leaf asks for it while
- * it works: asking for a whole block at once leaves the memory idle afterwards.
+ * lies that will be read soon; 0 if that is not known.  A leaf asks for it
+ * while it works: asking for a whole block at once leaves memory idle later.
  */
 struct cpu_inner {
 	int64_t run;
@@ -53,11 +53,12 @@ void kvt_cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in);
 
 extern const struct cpu_isa kvt_cpu_isa_plain;
 #if defined(__x86_64__)
-extern const struct cpu_isa kvt_cpu_isa_sse2, kvt_cpu_isa_avx2, kvt_cpu_isa_avx512;
+extern const struct cpu_isa kvt_cpu_isa_sse2, kvt_cpu_isa_avx2;
+extern const struct cpu_isa kvt_cpu_isa_avx512;
 #endif
 
 /* The loops around a leaf, slowest first. */
-struct kvt_cpu_nest {
+struct cpu_nest {
 	struct cpu_inner in;
 	cpu_leaf *leaf;
 	const struct cpu_isa *isa;	/* of the leaf */
@@ -70,9 +71,9 @@ struct kvt_cpu_nest {
  * The last loop becomes the inner one along the destination; the leaf is a tile
  * where another one runs along the source, else kvt_cpu_rows().
  */
-void kvt_cpu_nest_init(struct kvt_cpu_nest *nest, const struct kvt_plan *box,
-		   const struct cpu_isa *isa);
-void kvt_cpu_nest_run(char *dst, const char *src, const struct kvt_cpu_nest *nest);
+void kvt_cpu_nest_init(struct cpu_nest *nest, const struct kvt_plan *box,
+		       const struct cpu_isa *isa);
+void kvt_cpu_nest_run(char *dst, const char *src, const struct cpu_nest *nest);
 
 /* Index into the tiles of an instruction set; 5: there is none. */
 int kvt_cpu_log2(int64_t run);
@@ -84,19 +85,21 @@ bool kvt_cpu_blocks_have_lines(const struct kvt_plan *plan);
  * Block by block, around the caches if 'stream'; 'aligned' says that each row
  * of dst begins with a line.
  */
-void kvt_cpu_copy_in_blocks(char *dst, const char *src, const struct kvt_plan *plan,
-			const struct cpu_isa *isa, bool stream, bool aligned);
+void kvt_cpu_copy_in_blocks(char *dst, const char *src,
+			    const struct kvt_plan *plan,
+			    const struct cpu_isa *isa, bool stream,
+			    bool aligned);
 
 /* The reference: one memcpy() per run. */
 void kvt_cpu_copy_ref(void *dst, const void *src, const struct kvt_plan *plan);
 
 /* By plain stores, for what fits the caches. */
-void kvt_cpu_copy_blocks(void *dst, const void *src, const struct kvt_plan *plan,
-		     const struct cpu_isa *isa);
+void kvt_cpu_copy_blocks(void *dst, const void *src,
+			 const struct kvt_plan *plan, const struct cpu_isa *isa);
 
 /* The same around the caches, for what does not. */
-void kvt_cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
-		     const struct cpu_isa *isa);
+void kvt_cpu_copy_stream(void *dst, const void *src,
+			 const struct kvt_plan *plan, const struct cpu_isa *isa);
 
 /* The kernel for work of 'nbytes' that comes in several plans. */
 const struct kvt_kernel *kvt_cpu_choose_for(int64_t nbytes);

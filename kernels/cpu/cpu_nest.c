@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvt_cpu_nest.c - the loops of a plan, sorted into those of a leaf and the rest */
+/* cpu_nest.c - the loops of a plan, sorted into those of a leaf and the rest */
 #include "kernels/cpu/cpu_kernels.h"
 
 /* Which loop, if any, runs along the source. */
@@ -20,13 +20,13 @@ int kvt_cpu_log2(int64_t run)
 	return log2;
 }
 
-void kvt_cpu_nest_init(struct kvt_cpu_nest *nest, const struct kvt_plan *box,
-		   const struct cpu_isa *isa)
+void kvt_cpu_nest_init(struct cpu_nest *nest, const struct kvt_plan *box,
+		       const struct cpu_isa *isa)
 {
 	const int last = box->nloops - 1, s = source_loop(box);
 	const int log2 = kvt_cpu_log2(box->run);
 
-	*nest = (struct kvt_cpu_nest){
+	*nest = (struct cpu_nest){
 		.in = { .run = box->run, .nd = 1, .ns = 1 }, .leaf = kvt_cpu_rows,
 	};
 	if (last >= 0) {
@@ -55,7 +55,7 @@ void kvt_cpu_nest_init(struct kvt_cpu_nest *nest, const struct kvt_plan *box,
 		nest->n[nest->nloops++] = 1;
 }
 
-void kvt_cpu_nest_run(char *dst, const char *src, const struct kvt_cpu_nest *nest)
+void kvt_cpu_nest_run(char *dst, const char *src, const struct cpu_nest *nest)
 {
 	const int inner = nest->nloops - 1;
 	int64_t at[KVT_MAX_LOOPS] = { 0 };

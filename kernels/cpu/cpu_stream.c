@@ -40,7 +40,7 @@ static void stream_runs(char *dst, const char *src, const struct kvt_plan *plan,
 			const struct cpu_isa *isa)
 {
 	struct kvt_plan sorted = *plan;
-	struct kvt_cpu_nest nest;
+	struct cpu_nest nest;
 
 	if (plan->run < MEDIUM_RUN)
 		sort_by_source(&sorted);
@@ -67,8 +67,8 @@ static bool lines_only(const char *dst, const struct kvt_plan *plan)
 	return bits % CPU_LINE == 0;
 }
 
-void kvt_cpu_copy_stream(void *dst, const void *src, const struct kvt_plan *plan,
-		     const struct cpu_isa *isa)
+void kvt_cpu_copy_stream(void *dst, const void *src,
+			 const struct kvt_plan *plan, const struct cpu_isa *isa)
 {
 	const bool aligned = lines_only(dst, plan);
 

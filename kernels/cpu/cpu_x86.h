@@ -110,7 +110,8 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 {									\
 	enum { N = columns, ROWS = (w) / 16 * N, ELEM = (bits) / 8 };	\
 	const int64_t nd = in->nd / ROWS * ROWS, ns = in->ns / N * N;	\
-	const int64_t rows_per_line = in->d_src < 64 ? 64 / in->d_src : 1; \
+	const bool dense = in->d_src > 0 && in->d_src < 64;		\
+	const int64_t rows_per_line = dense ? 64 / in->d_src : 1;	\
 	struct cpu_inner rest = *in;					\
 									\
 	for (int64_t s = 0; s < ns; s += N) {				\
@@ -149,7 +150,7 @@ static inline void ask(const char *src, int64_t rows, int64_t every,
 	TILE(tile, PUT, w, 32, 4, n32)  TILE(tile, PUT, w, 64, 2, n64)	\
 	TILE(tile, PUT, w, 128, 1, n128)
 #define TILES_16							\
-	TILES(16, kvt_cpu_tile_rest, kvt_cpu_tile_rest, kvt_cpu_tile_rest,		\
+	TILES(16, kvt_cpu_tile_rest, kvt_cpu_tile_rest, kvt_cpu_tile_rest, \
 	      kvt_cpu_tile_rest, kvt_cpu_tile_rest)
 #define TILES_32							\
 	TILES(32, tile_16_8, tile_16_16, tile_16_32, tile_16_64, tile_16_128)
@@ -157,10 +158,10 @@ static inline void ask(const char *src, int64_t rows, int64_t every,
 	TILES(64, tile_32_8, tile_32_16, tile_32_32, tile_32_64, tile_32_128)
 
 #define PAST(w)								\
-	TILE(past, PUT_PAST, w, 8, 16, kvt_cpu_tile_rest)			\
-	TILE(past, PUT_PAST, w, 16, 8, kvt_cpu_tile_rest)			\
-	TILE(past, PUT_PAST, w, 32, 4, kvt_cpu_tile_rest)			\
-	TILE(past, PUT_PAST, w, 64, 2, kvt_cpu_tile_rest)			\
+	TILE(past, PUT_PAST, w, 8, 16, kvt_cpu_tile_rest)		\
+	TILE(past, PUT_PAST, w, 16, 8, kvt_cpu_tile_rest)		\
+	TILE(past, PUT_PAST, w, 32, 4, kvt_cpu_tile_rest)		\
+	TILE(past, PUT_PAST, w, 64, 2, kvt_cpu_tile_rest)		\
 	TILE(past, PUT_PAST, w, 128, 1, kvt_cpu_tile_rest)
 
 /* ---- streaming ---------------------------------------------------------- */
