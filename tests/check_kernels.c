@@ -163,7 +163,8 @@ static bool same(const struct setting *s, int poison, const char *name,
 		return false;
 	}
 	printf("# %s, --seed=%llu, case %lld in %d parts: "
-	       "byte %lld is %02x, expected %02x (poison %02x)\n", name, (unsigned long long)options.seed, (long long)i, parts,
+	       "byte %lld is %02x, expected %02x (poison %02x)\n",
+	       name, (unsigned long long)options.seed, (long long)i, parts,
 	       (long long)at - s->dst_at, got[at], want[at], poisons[poison]);
 	case_print(&s->c);
 	return false;
