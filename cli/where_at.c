@@ -169,9 +169,10 @@ static enum kvt_status take_kv(struct at *at)
 	};
 	const char *value = at->value[AT_KV];
 
+	if (at->group->shape.n[KVT_AXIS_K] == 1 && !value)
+		return KVT_OK;
 	if (at->group->shape.n[KVT_AXIS_K] == 1)
-		return value ? wrong(at, "kv is given, but the content is not keys and values") :
-			       KVT_OK;
+		return wrong(at, "kv is given, but the content is not keys and values");
 	if (!value)
 		return wrong(at, "kv is missing, expected k or v");
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)

@@ -90,6 +90,16 @@ static enum kvt_status only_tensor(int64_t *out, const struct kvt_reader *reader
 	return KVT_OK;
 }
 
+static enum kvt_status several_files(const struct kvt_reader *reader, int64_t one,
+				     struct kvt_error *err)
+{
+	const char *name = name_of_file(reader, one);
+
+	return kvt_fail(err, KVT_USAGE,
+			"%s: has several files with data, expected the name before the offset, as in %s:0",
+			reader->path, name ? name : reader->path);
+}
+
 /* The one file that has pieces; without any it is the dump's first. */
 static enum kvt_status only_file(int64_t *out, const struct kvt_reader *reader,
 				 struct kvt_error *err)
@@ -101,10 +111,7 @@ static enum kvt_status only_file(int64_t *out, const struct kvt_reader *reader,
 			int64_t file = reader->flat[g].piece[i].file;
 
 			if (found >= 0 && file >= 0 && file != found)
-				return kvt_fail(err, KVT_USAGE,
-						"%s: has several files with data, expected the name before the offset, as in %s:0",
-						reader->path,
-						name_of_file(reader, found));
+				return several_files(reader, found, err);
 			if (file >= 0)
 				found = file;
 		}
