@@ -112,6 +112,17 @@ static enum kvt_status take_words(struct at *at)
 
 /* ---- values ------------------------------------------------------------- */
 
+static enum kvt_status out_of_range(const struct at *at, enum key key,
+				    const char *is, int64_t first, int64_t count)
+{
+	if (!count)
+		return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is %.60s, there is none",
+				at->query, key_names[key], is);
+	return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is %.60s, expected %lld to %lld",
+			at->query, key_names[key], is, (long long)first,
+			(long long)(first + count - 1));
+}
+
 /* A number in first <= n < first + count; absent is 0 if it is the only one. */
 static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
 				   int64_t first, int64_t count)
@@ -119,24 +130,17 @@ static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
 	const char *value = at->value[key];
 	int64_t n;
 
-	if (!value) {
-		*out = 0;
-		if (count == 1)
-			return KVT_OK;
-		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: %s is missing, group %s has %lld",
-				at->query, key_names[key], at->group->id,
-				(long long)count);
-	}
+	*out = 0;
+	if (!value && count == 1)
+		return KVT_OK;
+	if (!value)
+		return out_of_range(at, key, "missing", first, count);
 	if (!where_number(&n, value))
 		return kvt_fail(at->err, KVT_USAGE,
 				"--at=%.120s: %s is '%.60s', expected a whole number",
 				at->query, key_names[key], value);
 	if (n < first || n - first >= count)
-		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: %s is %lld, group %s has %lld from %lld on",
-				at->query, key_names[key], (long long)n, at->group->id,
-				(long long)count, (long long)first);
+		return out_of_range(at, key, value, first, count);
 	*out = n - first;
 	return KVT_OK;
 }

@@ -33,7 +33,7 @@ static bool tenant_of(struct tenant *out, const struct kvt_snapshot *s,
 		      const struct kvt_request *request, int64_t entry)
 {
 	const struct kvt_group *group = &s->group[place->group];
-	int64_t each = group->tokens_per_state;
+	int64_t each = group->tokens_per_state, left;
 
 	*out = (struct tenant){ request, -1, -1, -1 };
 	if (each < 1) {
@@ -45,11 +45,13 @@ static bool tenant_of(struct tenant *out, const struct kvt_snapshot *s,
 	/* blocks may be reserved for more tokens than there are */
 	if (entry > (request->ntokens - 1) / group->block_size)
 		return false;
-	out->token = entry * group->block_size + place->index[KVT_AXIS_S] * each;
-	out->ntokens = request->ntokens - out->token;
-	if (out->ntokens > each)
-		out->ntokens = each;
-	return out->ntokens > 0;
+	left = request->ntokens - entry * group->block_size;
+	left -= place->index[KVT_AXIS_S] * each;
+	if (left <= 0)
+		return false;
+	out->token = request->ntokens - left;
+	out->ntokens = left < each ? left : each;
+	return true;
 }
 
 bool where_next_tenant(struct tenant *out, struct tenancy *at,

@@ -246,7 +246,8 @@ def check_padding(source, side, tmp):
             want.append({"layer": page // blocks, "block": page % blocks})
             want[-1].update({"region": "element", "group": "ssm", "byte": 3}
                             if byte < used else
-                            {"region": "padding", "page_byte": byte})
+                            {"region": "padding", "group": "conv",
+                             "page_byte": byte})
     r, got = where(path, *options)
     same(r, got, want, "padded pages: padding begins and ends")
     end = base + side["sizes"]["layers"] * blocks * (used + more)

@@ -118,7 +118,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 	# the only one of the rank need not be said
 	run -0 kvtool where --at=layer=0,block=1,state=0,kv=k,dim=0 "$tp4"
 	[ "${lines[1]}" = "$a" ]
-	refused 2 'head is 0, group g0 has 1 from 1 on' \
+	refused 2 'head is 0, expected 1 to 1' \
 		--at=layer=0,block=1,state=0,head=0,kv=k,dim=0 "$tp4"
 	refused 2 'expected one' --at=layer=0,block=1,state=0,head=1,local_head=0,kv=k,dim=0 "$tp4"
 }
@@ -180,12 +180,12 @@ for path in glob.glob("one/*.safetensors"):
 	refused 2 'layer is given twice' --at=layer=0,layer=1 "$nhd"
 	refused 2 "layer is 'one', expected a whole number" --at=layer=one "$nhd"
 	refused 2 "layer is '-1', expected a whole number" --at=layer=-1 "$nhd"
-	refused 2 'layer is 5, group g0 has 5 from 0 on' --at=layer=5,block=0 "$nhd"
+	refused 2 'layer is 5, expected 0 to 4' --at=layer=5,block=0 "$nhd"
 	refused 2 "layer is '99999999999999999999'" --at=layer=99999999999999999999 "$nhd"
-	refused 2 'state is missing, group g0 has 16' --at=layer=0,block=1,head=0,kv=k,dim=0 "$nhd"
+	refused 2 'state is missing, expected 0 to 15' --at=layer=0,block=1,head=0,kv=k,dim=0 "$nhd"
 	refused 2 'kv is missing, expected k or v' --at=layer=0,block=1,state=0,head=0,dim=0 "$nhd"
 	refused 2 "kv is 'x', expected k or v" --at=${all/kv=k/kv=x} "$nhd"
-	refused 2 'byte is 2, group g0 has 2' --at=$all,byte=2 "$nhd"
+	refused 2 'byte is 2, expected 0 to 1' --at=$all,byte=2 "$nhd"
 	refused 2 "there is no group 'g1'" --at=$all,group=g1 "$nhd"
 	refused 2 'group is missing' --at=$all "$mamba"
 	refused 2 'kv is given' --at=layer=0,block=1,state=0,kv=k,dim=0 "$mla"
@@ -196,8 +196,8 @@ for path in glob.glob("one/*.safetensors"):
 @test "requests and tokens that are wrong" {
 	rest=layer=0,head=0,kv=k,dim=0
 	refused 2 "there is no request 'Z'" --at=request=Z,token=0,$rest "$nhd"
-	refused 2 'token is 421, group g0 has 421' --at=request=A,token=421,$rest "$nhd"
-	refused 2 'token is missing' --at=request=A,$rest "$nhd"
+	refused 2 'token is 421, expected 0 to 420' --at=request=A,token=421,$rest "$nhd"
+	refused 2 'token is missing, expected 0 to 420' --at=request=A,$rest "$nhd"
 	refused 2 'without its request' --at=token=4,block=0,$rest "$nhd"
 	refused 2 'expected one of block' --at=request=A,token=4,block=13,$rest "$nhd"
 	refused 2 'state and token' --at=request=A,token=4,state=4,$rest "$nhd"
