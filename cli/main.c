@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&cmd_describe, &cmd_relayout, &cmd_convert, &cmd_digest,
+	&cmd_describe, &cmd_relayout, &cmd_convert, &cmd_digest, &cmd_where,
 };
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

@@ -275,6 +275,7 @@ kvt_manifest_adopt(struct kvt_reader *reader, struct kvt_manifest *manifest,
  * either those pages, which groups may share, or dense arrays.
  */
 bool kvt_snapshot_has_pages(const struct kvt_snapshot *snapshot);
+bool kvt_group_has_gaps(const struct kvt_group *group);
 
 /*
  * Where 'box' of a group is if the dense array of its layout, or its pages,

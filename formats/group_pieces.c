@@ -35,7 +35,7 @@ static enum kvt_status spread_pages(struct kvt_views *views,
 	return KVT_OK;
 }
 
-static bool has_gaps(const struct kvt_group *group)
+bool kvt_group_has_gaps(const struct kvt_group *group)
 {
 	struct kvt_shape page = group->shape;
 	int64_t content;
@@ -48,7 +48,7 @@ static bool has_gaps(const struct kvt_group *group)
 bool kvt_snapshot_has_pages(const struct kvt_snapshot *snapshot)
 {
 	for (int g = 0; g < snapshot->ngroups; g++)
-		if (has_gaps(&snapshot->group[g]))
+		if (kvt_group_has_gaps(&snapshot->group[g]))
 			return true;
 	return false;
 }

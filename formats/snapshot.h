@@ -219,6 +219,65 @@ KVT_MUST_CHECK enum kvt_status
 kvt_fetch_cells(struct kvt_reader *reader, int group, const struct kvt_box *box,
 		uint64_t *cells, struct kvt_error *err);
 
+/* ---- places ------------------------------------------------------------- */
+
+/*
+ * Bytes are counted in buffers: the files of the dump, or the tensors that the
+ * engine had, as far as a dump tells.  Those are the dense arrays of the groups,
+ * separate planes behind each other, or pages with their gaps; groups that share
+ * pages share one tensor.
+ */
+enum kvt_space { KVT_FILES, KVT_MEMORY };
+
+/* What a byte belongs to. */
+enum kvt_region {
+	KVT_ELEMENT,
+	KVT_HEADER,			/* before all data */
+	KVT_PADDING,			/* of a page */
+	KVT_GAP,			/* between data, but no padding */
+	KVT_BEYOND,			/* behind all data */
+};
+
+struct kvt_place {
+	enum kvt_region region;
+	int group;			/* of an element, or of a padded page */
+	int64_t index[KVT_NAXES];	/* the same; only L and B of a page */
+	int64_t byte;			/* of the element, or of the page */
+	int64_t begin, end;		/* what this buffer has data in */
+};
+
+/*
+ * The number of a buffer: a file by its name inside a folder, a tensor by the
+ * id of its group.  NULL: the only one that has data.  KVT_USAGE if there is no
+ * such buffer, or several.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_find_buffer(int64_t *out, const struct kvt_reader *reader,
+		       enum kvt_space space, const char *name,
+		       struct kvt_error *err);
+/* The name that finds it; NULL if it needs none. */
+const char *kvt_reader_buffer_name(const struct kvt_reader *reader,
+				   enum kvt_space space, int64_t buffer);
+
+/*
+ * The first byte of an element.  Buffer -1: the element is in no file and reads
+ * as zeros.  Elements of a tiled group are in no byte of a file that could be
+ * named: KVT_UNSUPPORTED.  An index outside the group is KVT_USAGE.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_locate(int64_t *buffer, int64_t *offset,
+		  const struct kvt_reader *reader, enum kvt_space space, int group,
+		  const int64_t index[KVT_NAXES], struct kvt_error *err);
+
+/*
+ * What byte 'offset' of a buffer belongs to.  In a file that has tiles, all
+ * bytes but those of flat groups are KVT_UNSUPPORTED.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_at(struct kvt_place *out, const struct kvt_reader *reader,
+	      enum kvt_space space, int64_t buffer, int64_t offset,
+	      struct kvt_error *err);
+
 /* ---- writing ------------------------------------------------------------ */
 
 struct kvt_writer;

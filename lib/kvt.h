@@ -299,6 +299,21 @@ kvt_views_narrow(struct kvt_views *out, const struct kvt_views *in,
 int64_t kvt_view_at(const struct kvt_view *view, const int64_t index[KVT_NAXES]);
 
 /*
+ * The inverse: the element that byte 'offset' is part of.  False if none is
+ * there: before the view, behind it, or in a gap that its strides leave.  The
+ * view must have passed kvt_view_end().  This takes one step a factor where no
+ * index reaches into the next one of a slower axis, as in every layout, padded
+ * or not; in other views it searches.  Where elements overlap, one is found.
+ */
+bool kvt_view_find(const struct kvt_view *view, int64_t offset,
+		   int64_t index[KVT_NAXES]);
+
+/* The same two for views that belong together; indices count from their box. */
+int64_t kvt_views_at(const struct kvt_views *views, const int64_t index[KVT_NAXES]);
+bool kvt_views_find(const struct kvt_views *views, int64_t offset,
+		    int64_t index[KVT_NAXES]);
+
+/*
  * Replace the stride of an unsplit axis, for padded pages and shared tensors:
  * there strides come from a descriptor, never from extents.
  */

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* where_at.c - coordinates as people write them: layer=3,block=17,kv=v,... */
+#include "cli/where.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum key {
+	AT_GROUP, AT_LAYER, AT_BLOCK, AT_BLOCK_ID, AT_REQUEST, AT_TOKEN, AT_STATE,
+	AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, NKEYS
+};
+
+static const char *const key_names[NKEYS] = {
+	[AT_GROUP] = "group", [AT_LAYER] = "layer", [AT_BLOCK] = "block",
+	[AT_BLOCK_ID] = "block_id", [AT_REQUEST] = "request", [AT_TOKEN] = "token",
+	[AT_STATE] = "state", [AT_HEAD] = "head", [AT_LOCAL_HEAD] = "local_head",
+	[AT_KV] = "kv", [AT_DIM] = "dim", [AT_BYTE] = "byte",
+};
+
+/* A coordinate while it is read. */
+struct at {
+	const struct where *w;
+	const char *query;
+	char text[512];			/* what the values point into */
+	const char *value[NKEYS];	/* NULL: not given */
+	const struct kvt_group *group;
+	struct kvt_place *out;
+	struct kvt_error *err;
+};
+
+bool where_number(int64_t *out, const char *text)
+{
+	bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+	long long n;
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]) ||
+	    (hex && !isxdigit((unsigned char)text[2])))
+		return false;
+	errno = 0;
+	n = strtoll(text, &end, hex ? 16 : 10);
+	if (*end || errno)
+		return false;
+	*out = n;
+	return true;
+}
+
+static enum kvt_status wrong(const struct at *at, const char *what)
+{
+	return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s", at->query, what);
+}
+
+/* ---- keys --------------------------------------------------------------- */
+
+static enum kvt_status unknown_key(const struct at *at, const char *name)
+{
+	struct nearest near;
+
+	nearest_start(&near, name);
+	for (int i = 0; i < NKEYS; i++)
+		nearest_offer(&near, key_names[i]);
+	if (nearest_found(&near))
+		return kvt_fail(at->err, KVT_USAGE,
+				"--at=%.120s: unknown '%.60s', did you mean '%s'?",
+				at->query, name, nearest_found(&near));
+	return kvt_fail(at->err, KVT_USAGE,
+			"--at=%.120s: unknown '%.60s'; see kvtool-where(1)", at->query,
+			name);
+}
+
+static enum kvt_status take_word(struct at *at, char *word)
+{
+	char *value = strchr(word, '=');
+	int key = 0;
+
+	if (!value || value == word || !value[1])
+		return kvt_fail(at->err, KVT_USAGE,
+				"--at=%.120s: '%.60s' is not KEY=VALUE", at->query, word);
+	*value++ = '\0';
+	while (key < NKEYS && strcmp(word, key_names[key]))
+		key++;
+	if (key == NKEYS)
+		return unknown_key(at, word);
+	if (at->value[key])
+		return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is given twice",
+				at->query, word);
+	at->value[key] = value;
+	return KVT_OK;
+}
+
+static enum kvt_status take_words(struct at *at)
+{
+	char *word = at->text;
+
+	if (snprintf(at->text, sizeof(at->text), "%s", at->query) >=
+	    (int)sizeof(at->text))
+		return wrong(at, "too long");
+	while (word) {
+		char *comma = strchr(word, ',');
+		enum kvt_status status;
+
+		if (comma)
+			*comma++ = '\0';
+		if ((status = take_word(at, word)))
+			return status;
+		word = comma;
+	}
+	return KVT_OK;
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+static enum kvt_status out_of_range(const struct at *at, enum key key,
+				    const char *is, int64_t first, int64_t count)
+{
+	if (!count)
+		return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is %.60s, there is none",
+				at->query, key_names[key], is);
+	return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is %.60s, expected %lld to %lld",
+			at->query, key_names[key], is, (long long)first,
+			(long long)(first + count - 1));
+}
+
+/* A number in first <= n < first + count; absent is 0 if it is the only one. */
+static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
+				   int64_t first, int64_t count)
+{
+	const char *value = at->value[key];
+	int64_t n;
+
+	*out = 0;
+	if (!value && count == 1)
+		return KVT_OK;
+	if (!value)
+		return out_of_range(at, key, "missing", first, count);
+	if (!where_number(&n, value))
+		return kvt_fail(at->err, KVT_USAGE,
+				"--at=%.120s: %s is '%.60s', expected a whole number",
+				at->query, key_names[key], value);
+	if (n < first || n - first >= count)
+		return out_of_range(at, key, value, first, count);
+	*out = n - first;
+	return KVT_OK;
+}
+
+static enum kvt_status take_group(struct at *at)
+{
+	const struct kvt_snapshot *s = at->w->snapshot;
+	const char *id = at->value[AT_GROUP];
+	int g = 0;
+
+	if (!id && s->ngroups > 1)
+		return kvt_fail(at->err, KVT_USAGE,
+				"--at=%.120s: group is missing, there are %d such as %s",
+				at->query, s->ngroups, s->group[0].id);
+	while (id && g < s->ngroups && strcmp(id, s->group[g].id))
+		g++;
+	if (g == s->ngroups)
+		return kvt_fail(at->err, KVT_USAGE,
+				"--at=%.120s: there is no group '%.60s', the first is %s",
+				at->query, id, s->group[0].id);
+	at->out->group = g;
+	at->group = &s->group[g];
+	return KVT_OK;
+}
+
+static enum kvt_status take_kv(struct at *at)
+{
+	static const char *const words[][2] = {
+		{ "k", "v" }, { "key", "value" }, { "keys", "values" }, { "0", "1" },
+	};
+	const char *value = at->value[AT_KV];
+
+	if (at->group->shape.n[KVT_AXIS_K] == 1 && !value)
+		return KVT_OK;
+	if (at->group->shape.n[KVT_AXIS_K] == 1)
+		return wrong(at, "kv is given, but the content is not keys and values");
+	if (!value)
+		return wrong(at, "kv is missing, expected k or v");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		for (int k = 0; k < 2; k++)
+			if (!strcmp(value, words[i][k])) {
+				at->out->index[KVT_AXIS_K] = k;
+				return KVT_OK;
+			}
+	return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: kv is '%.60s', expected k or v",
+			at->query, value);
+}
+
+static enum kvt_status take_head(struct at *at)
+{
+	int64_t *h = &at->out->index[KVT_AXIS_H], n = at->group->shape.n[KVT_AXIS_H];
+
+	if (at->value[AT_HEAD] && at->value[AT_LOCAL_HEAD])
+		return wrong(at, "head and local_head are given, expected one");
+	if (at->value[AT_LOCAL_HEAD])
+		return take_number(at, h, AT_LOCAL_HEAD, 0, n);
+	return take_number(at, h, AT_HEAD, at->group->head_start, n);
+}
+
+/* ---- blocks, and what else leads to them -------------------------------- */
+
+static enum kvt_status take_block_id(struct at *at)
+{
+	const struct kvt_group *group = at->group;
+	int64_t id, b = 0;
+
+	if (!group->block_ids)
+		return wrong(at, "block_id is given, but the dump has no ids of blocks");
+	if (!where_number(&id, at->value[AT_BLOCK_ID]))
+		return wrong(at, "block_id is no whole number");
+	while (b < group->shape.n[KVT_AXIS_B] && group->block_ids[b] != (uint64_t)id)
+		b++;
+	if (b == group->shape.n[KVT_AXIS_B])
+		return kvt_fail(at->err, KVT_USAGE,
+				"--at=%.120s: no block of group %s has id %lld", at->query,
+				group->id, (long long)id);
+	at->out->index[KVT_AXIS_B] = b;
+	return KVT_OK;
+}
+
+static enum kvt_status find_request(const struct at *at,
+				    const struct kvt_request **out)
+{
+	const struct kvt_snapshot *s = at->w->snapshot;
+
+	for (int64_t r = 0; r < s->nrequests; r++)
+		if (!strcmp(s->request[r].id, at->value[AT_REQUEST])) {
+			*out = &s->request[r];
+			if ((*out)->nblocks[at->out->group])
+				return KVT_OK;
+			return kvt_fail(at->err, KVT_USAGE,
+					"--at=%.120s: request %.60s has no blocks in group %s",
+					at->query, (*out)->id, at->group->id);
+		}
+	return kvt_fail(at->err, KVT_USAGE,
+			"--at=%.120s: there is no request '%.60s', the dump has %lld",
+			at->query, at->value[AT_REQUEST], (long long)s->nrequests);
+}
+
+/* The entry of the table that holds a token; without one, the last. */
+static enum kvt_status find_entry(struct at *at, const struct kvt_request *request,
+				  int64_t *entry, int64_t *token)
+{
+	int64_t n = request->nblocks[at->out->group], size = at->group->block_size;
+	bool infinite = at->group->tokens_per_state < 1;
+	enum kvt_status status;
+
+	*entry = n - 1;
+	*token = 0;
+	if (infinite && !at->value[AT_TOKEN])
+		return KVT_OK;
+	if ((status = take_number(at, token, AT_TOKEN, 0, request->ntokens)))
+		return status;
+	if (infinite && n == 1)
+		return KVT_OK;
+	if (!where_table_is_whole(at->w->snapshot, at->out->group, request))
+		return kvt_fail(at->err, KVT_UNSUPPORTED,
+				"--at=%.120s: the %lld blocks of request %.60s are not those of all its tokens; give block",
+				at->query, (long long)n, request->id);
+	*entry = *token / size;
+	return KVT_OK;
+}
+
+static enum kvt_status take_token(struct at *at)
+{
+	const struct kvt_request *request = NULL;
+	int64_t entry, token;
+	enum kvt_status status;
+
+	if ((status = find_request(at, &request)) ||
+	    (status = find_entry(at, request, &entry, &token)))
+		return status;
+	at->out->index[KVT_AXIS_B] = request->blocks[at->out->group][entry];
+	if (at->group->tokens_per_state < 1)
+		return KVT_OK;
+	if (at->value[AT_STATE])
+		return wrong(at, "state and token are given, expected one");
+	at->out->index[KVT_AXIS_S] = token % at->group->block_size /
+				     at->group->tokens_per_state;
+	return KVT_OK;
+}
+
+static enum kvt_status take_block(struct at *at)
+{
+	const int64_t *n = at->group->shape.n;
+	int ways = !!at->value[AT_BLOCK] + !!at->value[AT_BLOCK_ID] +
+		   !!at->value[AT_REQUEST];
+	enum kvt_status status;
+
+	if (ways > 1)
+		return wrong(at, "expected one of block, block_id and request");
+	if (at->value[AT_TOKEN] && !at->value[AT_REQUEST])
+		return wrong(at, "token is given without its request");
+	if (at->value[AT_REQUEST]) {
+		if ((status = take_token(at)))
+			return status;
+		if (at->group->tokens_per_state > 0)
+			return KVT_OK;
+	} else if (at->value[AT_BLOCK_ID]) {
+		if ((status = take_block_id(at)))
+			return status;
+	} else if ((status = take_number(at, &at->out->index[KVT_AXIS_B], AT_BLOCK, 0,
+					 n[KVT_AXIS_B]))) {
+		return status;
+	}
+	return take_number(at, &at->out->index[KVT_AXIS_S], AT_STATE, 0, n[KVT_AXIS_S]);
+}
+
+enum kvt_status where_parse_at(struct kvt_place *out, const struct where *w,
+			       const char *text, struct kvt_error *err)
+{
+	struct kvt_place place = { .region = KVT_ELEMENT };
+	struct at at = { .w = w, .query = text, .out = &place, .err = err };
+	enum kvt_status status;
+
+	if ((status = take_words(&at)) ||
+	    (status = take_group(&at)) ||
+	    (status = take_number(&at, &place.index[KVT_AXIS_L], AT_LAYER, 0,
+				  at.group->shape.n[KVT_AXIS_L])) ||
+	    (status = take_block(&at)) ||
+	    (status = take_head(&at)) ||
+	    (status = take_kv(&at)) ||
+	    (status = take_number(&at, &place.index[KVT_AXIS_D], AT_DIM, 0,
+				  at.group->shape.n[KVT_AXIS_D])) ||
+	    (at.value[AT_BYTE] &&
+	     (status = take_number(&at, &place.byte, AT_BYTE, 0,
+				   at.group->shape.elem))))
+		return status;
+	*out = place;
+	return KVT_OK;
+}
