@@ -26,7 +26,8 @@ struct command {
 	const char *examples;		/* lines for --help, each with its '\n' */
 };
 
-extern const struct command cmd_describe, cmd_relayout, cmd_convert, cmd_digest;
+extern const struct command cmd_describe, cmd_relayout, cmd_convert, cmd_digest,
+	cmd_slice;
 
 /* The i-th command, NULL past the last one. */
 const struct command *command_at(int i);
