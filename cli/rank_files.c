@@ -187,8 +187,10 @@ static enum kvt_status same_dump(struct pair p)
 		{ "number of groups", a->ngroups, b->ngroups },
 		{ "number of requests", a->nrequests, b->nrequests },
 		{ "null block", a->null_block, b->null_block },
-		{ "pp size", x->pp_size, y->pp_size }, { "pp rank", x->pp_rank, y->pp_rank },
-		{ "dp size", x->dp_size, y->dp_size }, { "dp rank", x->dp_rank, y->dp_rank },
+		{ "pp size", x->pp_size, y->pp_size },
+		{ "pp rank", x->pp_rank, y->pp_rank },
+		{ "dp size", x->dp_size, y->dp_size },
+		{ "dp rank", x->dp_rank, y->dp_rank },
 		{ "dcp size", x->dcp_size, y->dcp_size },
 		{ "dcp rank", x->dcp_rank, y->dcp_rank },
 	};
