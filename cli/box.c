@@ -39,12 +39,12 @@ struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *out
 	return box;
 }
 
-enum kvt_status copy_box(const struct placed *dst, const struct placed *src,
-			 const struct kvt_box *part, int64_t elem,
-			 struct kvt_error *err)
+enum kvt_status copy_part(const struct placed *dst, const struct kvt_box *to,
+			  const struct placed *src, const struct kvt_box *from,
+			  int64_t elem, struct kvt_error *err)
 {
-	struct kvt_box in_dst = box_inside(part, &dst->box);
-	struct kvt_box in_src = box_inside(part, &src->box);
+	struct kvt_box in_dst = box_inside(to, &dst->box);
+	struct kvt_box in_src = box_inside(from, &src->box);
 	struct kvt_views d, s;
 	struct kvt_plans plans;
 	enum kvt_status status;
@@ -57,6 +57,13 @@ enum kvt_status copy_box(const struct placed *dst, const struct placed *src,
 		return status;
 	kvt_cpu_copy_all(dst->bytes, src->bytes, &plans);
 	return KVT_OK;
+}
+
+enum kvt_status copy_box(const struct placed *dst, const struct placed *src,
+			 const struct kvt_box *part, int64_t elem,
+			 struct kvt_error *err)
+{
+	return copy_part(dst, part, src, part, elem, err);
 }
 
 enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling,

@@ -70,6 +70,14 @@ static void add_row(struct table *t, const struct opt *row)
 	t->row[t->n++] = *row;
 }
 
+static bool has_row(const struct table *t, const char *name)
+{
+	for (int i = 0; i < t->n; i++)
+		if (!strcmp(t->row[i].name, name))
+			return true;
+	return false;
+}
+
 static void table_fill(struct table *t, const struct opt *opts)
 {
 	t->n = 0;
@@ -80,12 +88,16 @@ static void table_fill(struct table *t, const struct opt *opts)
 			continue;
 		}
 		t->first_hint = t->n;
-		for (int i = 0; i < NHINTS; i++)
+		for (int i = 0; i < NHINTS; i++) {
+			/* a command may give the name another meaning */
+			if (has_row(t, hint_rows[i].name))
+				continue;
 			add_row(t, &(struct opt){
 				hint_rows[i].name, 0, hint_rows[i].type,
 				(char *)opts->value + hint_rows[i].offset,
 				hint_rows[i].arg, hint_rows[i].help,
 			});
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ static int64_t worker_bytes(const struct work *work)
 {
 	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes;
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < NBUFFERS; i++)
 		nbytes += work->buffer_bytes[i];
 	return nbytes;
 }
@@ -69,7 +69,7 @@ int64_t pipeline_memory(const struct work *work,
 static void worker_free(struct worker *w)
 {
 	kvt_codec_scratch_free(w->scratch);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < NBUFFERS; i++)
 		free(w->buffer[i]);
 	free(w->tile);
 	free(w->spare);
@@ -96,7 +96,7 @@ static enum kvt_status worker_init(struct worker *w, struct pipeline *p,
 		  allocate(&w->stored, work->stored_bytes);
 
 	w->pipeline = p;
-	for (int i = 0; ok && i < 4; i++)
+	for (int i = 0; ok && i < NBUFFERS; i++)
 		ok = allocate(&w->buffer[i], work->buffer_bytes[i]);
 	if (!ok)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory: %lld bytes a thread",

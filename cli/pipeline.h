@@ -36,11 +36,14 @@ struct cut cut_choose(const struct kvt_group *group,
 		      const struct kvt_tiling *dst_tiling, int64_t box_limit);
 struct kvt_box cut_box(const struct cut *cut, int64_t i);
 
+/* Buffers of a worker; the last one belongs to source_read_box() and its like. */
+enum { NBUFFERS = 5, SOURCE_BUFFER = 4 };
+
 /* What one thread owns. */
 struct worker {
 	struct pipeline *pipeline;
 	struct kvt_codec_scratch *scratch;
-	uint8_t *buffer[4];		/* the command's; sizes as asked for */
+	uint8_t *buffer[NBUFFERS];		/* the command's; sizes as asked for */
 	uint8_t *tile, *spare;		/* one plain tile each */
 	uint8_t *stored;		/* one stored tile */
 };
@@ -57,7 +60,7 @@ struct work {
 	work_fn *fn;
 	void *context;
 	int64_t count;
-	int64_t buffer_bytes[4];	/* 0: not needed */
+	int64_t buffer_bytes[NBUFFERS];	/* 0: not needed */
 	int64_t tile_bytes, stored_bytes;
 	const char *label;		/* of the progress line; NULL: none */
 	int64_t total_bytes;		/* for the progress line */
@@ -127,5 +130,11 @@ struct placed {
 KVT_MUST_CHECK enum kvt_status
 copy_box(const struct placed *dst, const struct placed *src,
 	 const struct kvt_box *part, int64_t elem, struct kvt_error *err);
+
+/* The same where the part has other indices in the source: 'from'. */
+KVT_MUST_CHECK enum kvt_status
+copy_part(const struct placed *dst, const struct kvt_box *to,
+	  const struct placed *src, const struct kvt_box *from, int64_t elem,
+	  struct kvt_error *err);
 
 #endif

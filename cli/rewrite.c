@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "cli/rewrite_report.h"
+#include "cli/same.h"
 #include "cli/signals.h"
 #include "cli/transform.h"
 
@@ -55,15 +56,17 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 }
 
 /* Whatever --force allows, no file of the input is replaced. */
-static enum kvt_status refuse_input(const char *path,
-				    const struct kvt_reader *reader,
+static enum kvt_status refuse_input(const char *path, const struct source *source,
 				    struct kvt_error *err)
 {
 	struct stat st;
 
-	if (path && !stat(path, &st) &&
-	    kvt_reader_has_file(reader, st.st_dev, st.st_ino))
-		return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
+	if (!path || stat(path, &st))
+		return KVT_OK;
+	for (int i = 0; i < source->nreaders; i++)
+		if (kvt_reader_has_file(source->reader[i], st.st_dev, st.st_ino))
+			return kvt_fail(err, KVT_USAGE, "%s belongs to the input",
+					path);
 	return KVT_OK;
 }
 
@@ -79,8 +82,9 @@ static enum kvt_status create(const struct rewrite *r, struct transform *t,
 				(long long)r->level);
 	options.level = (int)r->level;
 	options.tile_bytes = r->tile;
-	options.like = r->tile ? NULL : kvt_reader_tiling(t->reader, 0);
-	if ((status = kvt_snapshot_copy(&to, kvt_reader_snapshot(t->reader), err)))
+	options.like = r->tile ? NULL :
+		       kvt_reader_tiling(t->source->reader[0], 0);
+	if ((status = kvt_snapshot_copy(&to, source_snapshot(t->source), err)))
 		return status;
 	if (r->layout)
 		status = apply_layout(&to, r->layout, err);
@@ -101,7 +105,9 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 
 	if (status)
 		return status;
-	status = verify_equal(t->reader, again, &t->options, &why);
+	status = t->source->whole ?
+		 verify_equal(t->source->reader[0], again, &t->options, &why) :
+		 verify_source(t->source, again, &t->options, &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
 	kvt_close_reader(again);
@@ -129,22 +135,38 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 	return report_done(r, t, err);
 }
 
+struct pipeline_options rewrite_pipeline(const struct rewrite *r)
+{
+	return (struct pipeline_options){
+		.threads = (int)(r->threads < 64 ? r->threads : 64),
+		.mem_limit = r->mem_limit, .quiet = r->quiet,
+	};
+}
+
+enum kvt_status rewrite_source(const struct rewrite *r, const struct source *source,
+			       struct kvt_error *err)
+{
+	struct transform t = { .source = source, .options = rewrite_pipeline(r) };
+	enum kvt_status status;
+
+	if (!(status = refuse_input(r->output, source, err)) &&
+	    !(status = create(r, &t, err)) &&
+	    !(status = refuse_input(kvt_writer_sidecar(t.writer), source, err)))
+		status = carry_out(r, &t, err);
+	kvt_close_writer(t.writer);
+	return status;
+}
+
 enum kvt_status rewrite(const struct rewrite *r, struct kvt_error *err)
 {
-	struct transform t = {
-		.options = { .threads = (int)(r->threads < 64 ? r->threads : 64),
-			     .mem_limit = r->mem_limit, .quiet = r->quiet },
-	};
+	struct kvt_reader *reader;
+	struct source source = source_whole(&reader);
 	enum kvt_status status;
 
 	signals_catch();
-	if ((status = kvt_open(&t.reader, r->input, &r->hints, err)))
+	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
 		return status;
-	if (!(status = refuse_input(r->output, t.reader, err)) &&
-	    !(status = create(r, &t, err)) &&
-	    !(status = refuse_input(kvt_writer_sidecar(t.writer), t.reader, err)))
-		status = carry_out(r, &t, err);
-	kvt_close_writer(t.writer);
-	kvt_close_reader(t.reader);
+	status = rewrite_source(r, &source, err);
+	kvt_close_reader(reader);
 	return status;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewrite.h - what relayout and convert share: from a file to another file */
+/* rewrite.h - what all commands share that make a dump of a dump */
 #ifndef KVTOOL_REWRITE_H
 #define KVTOOL_REWRITE_H
 
 #include "cli/opt.h"
-#include "cli/pipeline.h"
+#include "cli/source.h"
 
 struct rewrite {
-	const char *input, *output;		/* paths */
+	const char *input, *output;		/* paths; of several inputs the first */
+	char *const *more;			/* the other inputs */
+	int nmore;
 	const struct kvt_layout *layout;	/* NULL: keep each group's own */
 	struct kvt_hints hints;
 	struct kvt_create_options create;
@@ -37,7 +39,15 @@ struct rewrite {
 	OPT_QUIET(&(r)->quiet), \
 	OPT_INPUT(&(r)->hints)
 
+/* All of r->input. */
 KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,
 				       struct kvt_error *err);
+
+/* What the caller made a source of; r->input is a name only. */
+KVT_MUST_CHECK enum kvt_status
+rewrite_source(const struct rewrite *r, const struct source *source,
+	       struct kvt_error *err);
+
+struct pipeline_options rewrite_pipeline(const struct rewrite *r);
 
 #endif

@@ -8,7 +8,7 @@
 
 static const struct kvt_group *from_group(const struct transform *t, int g)
 {
-	return &kvt_reader_snapshot(t->reader)->group[g];
+	return &source_snapshot(t->source)->group[g];
 }
 
 static const struct kvt_group *to_group(const struct transform *t, int g)
@@ -98,10 +98,14 @@ static enum kvt_status print_json(const struct rewrite *r,
 {
 	struct json_out out;
 	enum kvt_status status;
-	json_t *groups;
+	json_t *groups, *inputs;
 
 	json_start(&out);
 	json_put_text(&out, out.root, "input", r->input);
+	inputs = json_put_array(&out, out.root, "inputs");
+	json_append_text(&out, inputs, r->input);
+	for (int i = 0; i < r->nmore; i++)
+		json_append_text(&out, inputs, r->more[i]);
 	json_put_text(&out, out.root, "output", r->output);
 	json_put_text(&out, out.root, "format", kvt_writer_format(t->writer));
 	json_put_bool(&out, out.root, "done", done);
@@ -122,8 +126,11 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 {
 	if (r->json)
 		return print_json(r, t, false, err);
-	printf("%s -> %s (%s), at most %s of buffers; nothing was written\n",
-	       r->input, r->output, kvt_writer_format(t->writer),
+	printf("%s", r->input);
+	if (r->nmore)
+		printf(" and %d more", r->nmore);
+	printf(" -> %s (%s), at most %s of buffers; nothing was written\n",
+	       r->output, kvt_writer_format(t->writer),
 	       human_size(transform_memory(t)).s);
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
 		print_group(t, g);

@@ -130,7 +130,7 @@ static enum kvt_status fetch(struct worker *worker, const struct moving *m,
 	enum kvt_status status;
 
 	pipeline_lock(worker);
-	status = kvt_fetch_tile(m->x->t->reader, m->x->group, begin, stored, err);
+	status = source_fetch_tile(m->x->t->source, m->x->group, begin, stored, err);
 	pipeline_unlock(worker);
 	return status;
 }
@@ -240,7 +240,7 @@ static enum kvt_status fetch_cells(struct worker *worker, const struct moving *m
 	enum kvt_status status;
 
 	pipeline_lock(worker);
-	status = kvt_fetch_cells(x->t->reader, x->group, &m->box, m->cells, err);
+	status = source_fetch_cells(x->t->source, x->group, &m->box, m->cells, err);
 	pipeline_unlock(worker);
 	return status;
 }
@@ -256,7 +256,7 @@ static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
 	if (m->cells && !step->make_cells)
 		status = fetch_cells(worker, m, err);
 	if (!status && !step->direct)
-		status = read_box(worker, x->t->reader, x->group, &m->box,
+		status = source_read_box(worker, x->t->source, x->group, &m->box,
 				  m->source.bytes, err);
 	if (status)
 		return status;
@@ -288,7 +288,7 @@ static enum kvt_status fill_flat(struct worker *worker, const struct moving *m,
 	struct placed target = { &x->to->layout, m->box, worker->buffer[1] };
 	enum kvt_status status;
 
-	if ((status = read_box(worker, x->t->reader, x->group, &m->box,
+	if ((status = source_read_box(worker, x->t->source, x->group, &m->box,
 			       m->source.bytes, err)) ||
 	    (status = copy_box(&target, &m->source, &m->box,
 			       x->from->shape.elem, err)) ||

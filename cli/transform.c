@@ -12,7 +12,7 @@
  */
 static struct kvt_box unit_box(const struct transform *t, int group, int i)
 {
-	const struct kvt_group *from = &kvt_reader_snapshot(t->reader)->group[group];
+	const struct kvt_group *from = &source_snapshot(t->source)->group[group];
 	const struct kvt_tiling *tiling = kvt_writer_tiling(t->writer, group);
 	const int64_t origin[KVT_NAXES] = { [KVT_AXIS_K] = i };
 
@@ -81,8 +81,8 @@ static enum kvt_status plan_group(struct transform *t, int group,
 				  const struct kvt_group *to,
 				  struct kvt_error *err)
 {
-	const struct kvt_group *from = &kvt_reader_snapshot(t->reader)->group[group];
-	const struct kvt_tiling *src = kvt_reader_tiling(t->reader, group);
+	const struct kvt_group *from = &source_snapshot(t->source)->group[group];
+	const struct kvt_tiling *src = source_tiling(t->source, group);
 	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer, group);
 	int64_t limit = t->options.mem_limit ? t->options.mem_limit : INT64_MAX;
 	struct group_step *step = &t->step[group];
@@ -106,7 +106,7 @@ static enum kvt_status plan_group(struct transform *t, int group,
 				      is_one_run(&step->unit[i].plans, dst->nbytes);
 	}
 	step->make_cells = kvt_writer_has_cells(t->writer, group) &&
-			   !kvt_reader_has_cells(t->reader, group);
+			   !source_has_cells(t->source, group);
 	return KVT_OK;
 }
 
@@ -136,7 +136,7 @@ static struct work group_work(const struct transform *t, struct transfer *ctx)
 	};
 	int64_t pages = step->cut.layers * step->cut.blocks;
 
-	work_needs_tiles(&work, ctx->src_tiling);
+	work_needs_source(&work, t->source, ctx->group, &step->cut);
 	work_needs_tiles(&work, ctx->dst_tiling);
 	if (!step->direct)
 		work.buffer_bytes[0] = step->cut.box_bytes;
@@ -166,9 +166,9 @@ static struct transfer transfer_of(const struct transform *t, int group)
 
 	return (struct transfer){
 		.t = t, .group = group,
-		.from = &kvt_reader_snapshot(t->reader)->group[group],
+		.from = &source_snapshot(t->source)->group[group],
 		.to = &to->group[group],
-		.src_tiling = kvt_reader_tiling(t->reader, group),
+		.src_tiling = source_tiling(t->source, group),
 		.dst_tiling = kvt_writer_tiling(t->writer, group),
 	};
 }

@@ -7,7 +7,7 @@
 #ifndef KVTOOL_TRANSFORM_H
 #define KVTOOL_TRANSFORM_H
 
-#include "cli/pipeline.h"
+#include "cli/source.h"
 
 /* What happens to a tile, or to a box where the destination is flat. */
 struct unit {
@@ -33,7 +33,7 @@ const struct unit *unit_at(const struct group_step *step,
 int64_t tiles_that_move(const struct group_step *step);
 
 struct transform {
-	struct kvt_reader *reader;
+	const struct source *source;
 	struct kvt_writer *writer;
 	struct pipeline_options options;
 	struct group_step step[KVT_MAX_GROUPS];

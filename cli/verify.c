@@ -6,9 +6,9 @@
  * address.  Plans and kernels, which made the one from the other, have no part
  * in this.
  */
+#include "cli/terms.h"
 #include "cli/transform.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct comparing {
@@ -16,48 +16,6 @@ struct comparing {
 	int group;
 	struct cut cut;
 };
-
-/* What each index adds to an address: at[axis][i], for one view. */
-struct terms {
-	int64_t *at[KVT_NAXES];
-	int64_t *storage;
-	bool dense;		/* elements of a head are neighbours, in order */
-};
-
-static bool terms_init(struct terms *t, const struct kvt_view *view)
-{
-	const int64_t *n = view->shape.n;
-	int64_t total = 0, *p;
-
-	for (int a = 0; a < KVT_NAXES; a++)
-		total += n[a];
-	t->storage = p = calloc((size_t)total, sizeof(*p));
-	if (!p)
-		return false;
-	for (int a = 0; a < KVT_NAXES; a++) {
-		t->at[a] = p;
-		p += n[a];
-	}
-	for (int f = 0; f < view->nfactors; f++) {
-		const struct kvt_factor *k = &view->factor[f];
-
-		for (int64_t i = 0; i < n[k->axis]; i++)
-			t->at[k->axis][i] += i / k->div % k->n * k->stride;
-	}
-	t->dense = true;
-	for (int64_t i = 0; i < n[KVT_AXIS_D]; i++)
-		t->dense &= t->at[KVT_AXIS_D][i] == i * view->shape.elem;
-	return true;
-}
-
-static int64_t cell_offset(const struct terms *t, const int64_t at[KVT_NAXES])
-{
-	int64_t offset = 0;
-
-	for (int a = 0; a < KVT_AXIS_D; a++)
-		offset += t->at[a][at[a]];
-	return offset;
-}
 
 /* First element of a cell that differs; -1 if none. */
 static int64_t cell_differs(const uint8_t *a, const struct terms *ta,
@@ -95,18 +53,18 @@ static enum kvt_status compare_views(const struct comparing *c,
 	int64_t at[KVT_NAXES] = { 0 }, i = -1;
 
 	if (!terms_init(&ta, va) || !terms_init(&tb, vb)) {
-		free(ta.storage);
-		free(tb.storage);
+		terms_free(&ta);
+		terms_free(&tb);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	a += va->offset;
 	b += vb->offset;
 	do {
-		i = cell_differs(a + cell_offset(&ta, at), &ta,
-				 b + cell_offset(&tb, at), &tb, d, va->shape.elem);
+		i = cell_differs(a + terms_offset(&ta, at), &ta,
+				 b + terms_offset(&tb, at), &tb, d, va->shape.elem);
 	} while (i < 0 && next_cell(at, n));
-	free(ta.storage);
-	free(tb.storage);
+	terms_free(&ta);
+	terms_free(&tb);
 	if (i < 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_MISMATCH,
@@ -115,16 +73,6 @@ static enum kvt_status compare_views(const struct comparing *c,
 			(long long)(box->begin[KVT_AXIS_B] + at[KVT_AXIS_B]),
 			(long long)at[KVT_AXIS_S], (long long)at[KVT_AXIS_H],
 			(long long)(k + at[KVT_AXIS_K]), (long long)i);
-}
-
-static enum kvt_status one_k(struct kvt_view *out, const struct kvt_views *views,
-			     int k, struct kvt_error *err)
-{
-	if (views->count == 2) {
-		*out = views->view[k];
-		return KVT_OK;
-	}
-	return kvt_view_narrow(out, &views->view[0], KVT_AXIS_K, k, k + 1, err);
 }
 
 static enum kvt_status compare_box(struct worker *worker, void *context,
@@ -149,8 +97,8 @@ static enum kvt_status compare_box(struct worker *worker, void *context,
 	for (int k = 0; !status && k < shape.n[KVT_AXIS_K]; k++) {
 		struct kvt_view a, b;
 
-		if ((status = one_k(&a, &va, k, err)) ||
-		    (status = one_k(&b, &vb, k, err)))
+		if ((status = view_of_k(&a, &va, k, err)) ||
+		    (status = view_of_k(&b, &vb, k, err)))
 			break;
 		status = compare_views(c, &box, k, worker->buffer[0], &a,
 				       worker->buffer[1], &b, err);

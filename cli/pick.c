@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pick.c - layers and blocks of a dump by their ids, and what follows from them */
+#include "cli/pick.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/digest_run.h"
+
+#define LL(x) ((long long)(x))
+
+/* ---- lists of numbers --------------------------------------------------- */
+
+static bool take_number(int64_t *out, const char **text)
+{
+	char *end;
+	long long n;
+
+	if (!isdigit((unsigned char)**text))
+		return false;
+	n = strtoll(*text, &end, 10);
+	*text = end;
+	*out = n;
+	return n < INT64_MAX;
+}
+
+enum kvt_status ranges_parse(struct ranges *out, const char *option, const char *text,
+			     struct kvt_error *err)
+{
+	const char *p = text;
+	bool ok = true;
+
+	for (out->n = 0; ok && out->n < MAX_RANGES; ) {
+		struct kvt_range *range = &out->range[out->n++];
+
+		ok = take_number(&range->begin, &p);
+		range->end = range->begin + 1;
+		if (ok && *p == ':') {
+			p++;
+			ok = take_number(&range->end, &p) && range->begin < range->end;
+		}
+		if (ok && !*p)
+			return KVT_OK;
+		ok = ok && *p++ == ',';
+	}
+	return kvt_fail(err, KVT_USAGE,
+			"--%s is '%.100s', expected %s", option, text,
+			ok ? "fewer ranges" :
+			"numbers and ranges from A to before B, such as 0,4:8");
+}
+
+bool ranges_have(const struct ranges *ranges, uint64_t id)
+{
+	for (int i = 0; i < ranges->n; i++)
+		if (id >= (uint64_t)ranges->range[i].begin &&
+		    id < (uint64_t)ranges->range[i].end)
+			return true;
+	return !ranges->n;
+}
+
+/* ---- is what is named there? -------------------------------------------- */
+
+typedef uint64_t id_fn(const struct kvt_group *group, int64_t i);
+
+static int compare_ids(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* All ids of an axis, ascending and each once; NULL: out of memory. */
+static uint64_t *all_ids(int64_t *count, const struct kvt_snapshot *snapshot,
+			 enum kvt_axis axis, id_fn *id_of)
+{
+	int64_t n = 0, kept = 0;
+	uint64_t *ids;
+
+	for (int g = 0; g < snapshot->ngroups; g++)
+		n += snapshot->group[g].shape.n[axis];
+	if (!(ids = calloc((size_t)n + 1, sizeof(*ids))))
+		return NULL;
+	n = 0;
+	for (int g = 0; g < snapshot->ngroups; g++)
+		for (int64_t i = 0; i < snapshot->group[g].shape.n[axis]; i++)
+			ids[n++] = id_of(&snapshot->group[g], i);
+	qsort(ids, (size_t)n, sizeof(*ids), compare_ids);
+	for (int64_t i = 0; i < n; i++)
+		if (!kept || ids[kept - 1] != ids[i])
+			ids[kept++] = ids[i];
+	*count = kept;
+	return ids;
+}
+
+static enum kvt_status check_ranges(const struct kvt_snapshot *snapshot,
+				    const struct ranges *ranges, enum kvt_axis axis,
+				    id_fn *id_of, struct kvt_error *err)
+{
+	uint64_t *ids;
+	int64_t n = 0;
+	enum kvt_status status = KVT_OK;
+
+	if (!(ids = all_ids(&n, snapshot, axis, id_of)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; !status && i < ranges->n; i++) {
+		uint64_t want = (uint64_t)ranges->range[i].begin;
+		int64_t at = 0;
+
+		while (at < n && ids[at] < want)
+			at++;
+		/* ends at the first that is missing, at the latest behind the last */
+		while (at < n && ids[at] == want &&
+		       want < (uint64_t)ranges->range[i].end) {
+			want++;
+			at++;
+		}
+		if (want < (uint64_t)ranges->range[i].end)
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "no %s %llu among the %lld from %llu to %llu",
+					  kvt_axis_name(axis), (unsigned long long)want,
+					  LL(n), (unsigned long long)(n ? ids[0] : 0),
+					  (unsigned long long)(n ? ids[n - 1] : 0));
+	}
+	free(ids);
+	return status;
+}
+
+/* ---- one group ---------------------------------------------------------- */
+
+/* Indices along an axis whose id is wanted and that 'used' has, if given. */
+static int64_t *list_of(int64_t *count, const struct kvt_group *group,
+			enum kvt_axis axis, id_fn *id_of, const struct ranges *ranges,
+			const bool *used)
+{
+	int64_t n = group->shape.n[axis], kept = 0;
+	int64_t *list = calloc((size_t)n + 1, sizeof(*list));
+
+	for (int64_t i = 0; list && i < n; i++)
+		if (ranges_have(ranges, id_of(group, i)) && (!used || used[i]))
+			list[kept++] = i;
+	*count = kept;
+	return list;
+}
+
+/* Blocks that the remaining requests use. */
+static bool *used_blocks(const struct kvt_snapshot *snapshot, int group)
+{
+	bool *used = calloc((size_t)snapshot->group[group].shape.n[KVT_AXIS_B] + 1, 1);
+
+	for (int64_t r = 0; used && r < snapshot->nrequests; r++)
+		for (int64_t i = 0; i < snapshot->request[r].nblocks[group]; i++)
+			used[snapshot->request[r].blocks[group][i]] = true;
+	return used;
+}
+
+/* Each of these keeps the entries of a list, which ascends, in place. */
+static void keep_names(char **names, int64_t n, const int64_t *list, int64_t count)
+{
+	int64_t j = 0;
+
+	for (int64_t i = 0; names && i < n; i++) {
+		char *name = names[i];
+
+		names[i] = NULL;
+		if (j < count && list[j] == i)
+			names[j++] = name;
+		else
+			free(name);
+	}
+}
+
+static void keep_u32(uint32_t *table, const int64_t *list, int64_t count)
+{
+	for (int64_t i = 0; table && i < count; i++)
+		table[i] = table[list[i]];
+}
+
+static bool keep_layers(struct kvt_group *group, const int64_t *list, int64_t count)
+{
+	int64_t n = group->shape.n[KVT_AXIS_L];
+
+	if (!group->layer_ids && count < n) {
+		group->layer_ids = calloc((size_t)n, sizeof(*group->layer_ids));
+		if (!group->layer_ids)
+			return false;
+		for (int64_t i = 0; i < n; i++)
+			group->layer_ids[i] = (uint32_t)i;
+	}
+	keep_u32(group->layer_ids, list, count);
+	keep_names(group->layer_names, n, list, count);
+	group->shape.n[KVT_AXIS_L] = count;
+	return true;
+}
+
+static bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t count)
+{
+	int64_t n = group->shape.n[KVT_AXIS_B];
+
+	if (!group->block_ids && count < n) {
+		group->block_ids = calloc((size_t)n, sizeof(*group->block_ids));
+		if (!group->block_ids)
+			return false;
+		for (int64_t i = 0; i < n; i++)
+			group->block_ids[i] = (uint64_t)i;
+	}
+	for (int64_t i = 0; group->block_ids && i < count; i++)
+		group->block_ids[i] = group->block_ids[list[i]];
+	keep_u32(group->block_valid, list, count);
+	group->shape.n[KVT_AXIS_B] = count;
+	return true;
+}
+
+/* Where each block went, and the null block with it. */
+static enum kvt_status renumber(struct kvt_snapshot *snapshot, int group,
+				int64_t nblocks, const int64_t *list,
+				int64_t *null_block, struct kvt_error *err)
+{
+	int64_t *inverse = malloc(((size_t)nblocks + 1) * sizeof(*inverse));
+	int64_t count = snapshot->group[group].shape.n[KVT_AXIS_B];
+
+	if (!inverse)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < nblocks; i++)
+		inverse[i] = -1;
+	for (int64_t i = 0; i < count; i++)
+		inverse[list[i]] = i;
+	*null_block = snapshot->null_block < 0 ? -1 : inverse[snapshot->null_block];
+	renumber_requests(snapshot, group, inverse);
+	free(inverse);
+	return KVT_OK;
+}
+
+/* ---- all groups --------------------------------------------------------- */
+
+/* A group without layers or blocks is left out; the others move up. */
+static void move_group(struct kvt_snapshot *snapshot, int to, int from)
+{
+	if (to == from)
+		return;
+	snapshot->group[to] = snapshot->group[from];
+	memset(&snapshot->group[from], 0, sizeof(snapshot->group[from]));
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		struct kvt_request *request = &snapshot->request[r];
+
+		request->blocks[to] = request->blocks[from];
+		request->nblocks[to] = request->nblocks[from];
+		request->blocks[from] = NULL;
+		request->nblocks[from] = 0;
+	}
+}
+
+static void drop_group(struct kvt_snapshot *snapshot, int group)
+{
+	struct kvt_group *g = &snapshot->group[group];
+
+	keep_names(g->layer_names, g->shape.n[KVT_AXIS_L], NULL, 0);
+	free(g->layer_names);
+	free(g->layer_ids);
+	free(g->block_ids);
+	free(g->block_valid);
+	memset(g, 0, sizeof(*g));
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		free(snapshot->request[r].blocks[group]);
+		snapshot->request[r].blocks[group] = NULL;
+		snapshot->request[r].nblocks[group] = 0;
+	}
+}
+
+/* Lists for one group; it is moved to 'to' if anything of it remains. */
+static enum kvt_status pick_group(struct source *out, int *to, int from,
+				  const struct pick *pick, int64_t *null_block,
+				  struct kvt_error *err)
+{
+	struct kvt_snapshot *snapshot = &out->snapshot;
+	struct source_group *map = &out->group[*to];
+	struct kvt_group *group = &snapshot->group[from];
+	bool *used = pick->requests.n ? used_blocks(snapshot, from) : NULL;
+	int64_t nblocks = group->shape.n[KVT_AXIS_B], nl, nb;
+
+	map->from = from;
+	map->layer = list_of(&nl, group, KVT_AXIS_L, digest_layer_id, &pick->layers,
+			     NULL);
+	map->block = list_of(&nb, group, KVT_AXIS_B, digest_block_id, &pick->blocks,
+			     used);
+	map->part = calloc(1, sizeof(*map->part));
+	map->nparts = 1;
+	if ((pick->requests.n && !used) || !map->layer || !map->block || !map->part) {
+		free(used);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	free(used);
+	if (!nl || !nb) {
+		drop_group(snapshot, from);
+		free(map->layer);
+		free(map->block);
+		free(map->part);
+		memset(map, 0, sizeof(*map));
+		return KVT_OK;
+	}
+	if (!keep_layers(group, map->layer, nl) || !keep_blocks(group, map->block, nb))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	move_group(snapshot, *to, from);
+	group = &snapshot->group[(*to)++];
+	return renumber(snapshot, *to - 1, nblocks, map->block, null_block, err);
+}
+
+static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
+				   struct kvt_error *err)
+{
+	struct kvt_snapshot *snapshot = &out->snapshot;
+	int ngroups = snapshot->ngroups, kept = 0;
+	int64_t null_block = -1;
+
+	for (int g = 0; g < ngroups; g++) {
+		int before = kept;
+		int64_t null = -1;
+		enum kvt_status status = pick_group(out, &kept, g, pick, &null, err);
+
+		if (status)
+			return status;
+		/* one number for all groups, or none */
+		if (kept > before)
+			null_block = !before || null == null_block ? null : -1;
+	}
+	if (!kept)
+		return kvt_fail(err, KVT_BAD_INPUT, "nothing of the dump remains");
+	snapshot->ngroups = kept;
+	snapshot->null_block = null_block;
+	return KVT_OK;
+}
+
+static enum kvt_status pick_widths(struct source *out, const struct pick *pick,
+				   struct kvt_error *err)
+{
+	struct kvt_snapshot *snapshot = &out->snapshot;
+	bool changed = false;
+
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+		int64_t h = group->shape.n[KVT_AXIS_H], d = group->shape.n[KVT_AXIS_D];
+		enum kvt_status status = pick_width(out->group[g].part, group,
+						    &snapshot->parallel, pick, err);
+
+		if (status)
+			return status;
+		changed |= group->shape.n[KVT_AXIS_H] != h ||
+			   group->shape.n[KVT_AXIS_D] != d;
+	}
+	if (changed)
+		place_in_pages(snapshot);
+	if (pick->rank.size) {
+		snapshot->parallel.tp_size = pick->rank.size;
+		snapshot->parallel.tp_rank = pick->rank.index;
+		snapshot->has_parallel = true;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status pick_source(struct source *out, struct kvt_reader **reader,
+			    const struct pick *pick, struct kvt_error *err)
+{
+	const struct kvt_snapshot *from = kvt_reader_snapshot(*reader);
+	struct kvt_snapshot *to = &out->snapshot;
+	enum kvt_status status;
+
+	*out = (struct source){ .nreaders = 1, .reader = reader };
+	kvt_snapshot_init(to);
+	for (int g = 0; g < from->ngroups; g++)
+		/* then its blocks may be any number, with no bytes behind them */
+		if (!from->group[g].shape.n[KVT_AXIS_L])
+			return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers",
+					from->group[g].id);
+	if ((status = kvt_snapshot_copy(to, from, err)) ||
+	    (status = check_ranges(from, &pick->layers, KVT_AXIS_L, digest_layer_id,
+				   err)) ||
+	    (status = check_ranges(from, &pick->blocks, KVT_AXIS_B, digest_block_id,
+				   err)) ||
+	    (status = pick_requests(to, &pick->requests, err)) ||
+	    (status = pick_groups(out, pick, err)) ||
+	    (status = pick_widths(out, pick, err)))
+		return status;
+	cut_requests(to, from);
+	source_seal(out);
+	return KVT_OK;
+}

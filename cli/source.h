@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * source.h - where a rewritten dump comes from: a file, a part of one, or several
+ *
+ * A source looks like a reader.  Behind it, layers and blocks are looked up in
+ * lists, and heads and channels come from the reader that holds them.  What is
+ * not wanted is not read, and a stored tile that is wanted as it is can still
+ * move undecoded.
+ */
+#ifndef KVTOOL_SOURCE_H
+#define KVTOOL_SOURCE_H
+
+#include "cli/pipeline.h"
+
+/* Positions from, from + 1, ... of the reader stand at, at + 1, ... here. */
+struct source_run {
+	int64_t at, from, count;
+};
+
+/* What one reader gives to a group. */
+struct source_part {
+	int reader;
+	struct source_run heads;
+	int nruns;			/* along D: one, or the parts of a conv state */
+	struct source_run run[KVT_MAX_COMPONENTS];
+};
+
+struct source_group {
+	int from;			/* number of the group in the readers */
+	int64_t *layer, *block;		/* indices in the readers, ascending */
+	int nparts;
+	struct source_part *part;
+	bool has_cells;			/* filled by source_seal() */
+	struct kvt_tiling tiling;
+};
+
+struct source {
+	int nreaders;
+	struct kvt_reader **reader;	/* the caller closes them */
+	bool whole;			/* one reader as it is; nothing below is used */
+	struct kvt_snapshot snapshot;
+	struct source_group group[KVT_MAX_GROUPS];
+};
+
+/* All of a reader.  '*reader' must outlive the source. */
+struct source source_whole(struct kvt_reader **reader);
+
+/*
+ * Call when snapshot and groups are filled: finds out which tiles of the
+ * readers are tiles of the source.
+ */
+void source_seal(struct source *source);
+
+/* Frees the snapshot and the lists. */
+void source_free(struct source *source);
+
+/* As the functions of a reader, see formats/snapshot.h and cli/pipeline.h. */
+const struct kvt_snapshot *source_snapshot(const struct source *source);
+const struct kvt_tiling *source_tiling(const struct source *source, int group);
+bool source_has_cells(const struct source *source, int group);
+
+KVT_MUST_CHECK enum kvt_status
+source_fetch_tile(const struct source *source, int group,
+		  const int64_t begin[KVT_NAXES], struct kvt_stored *out,
+		  struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+source_fetch_cells(const struct source *source, int group,
+		   const struct kvt_box *box, uint64_t *cells,
+		   struct kvt_error *err);
+
+/* The box holds all of S, H, K and D. */
+KVT_MUST_CHECK enum kvt_status
+source_read_box(struct worker *worker, const struct source *source, int group,
+		const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
+
+/* Room for source_read_box() of boxes of this cut. */
+void work_needs_source(struct work *work, const struct source *source, int group,
+		       const struct cut *cut);
+
+static inline struct kvt_reader *reader_of(const struct source *source,
+					   const struct source_part *part)
+{
+	return source->reader[part->reader];
+}
+
+static inline const struct kvt_group *reader_group(const struct kvt_reader *reader,
+						   int group)
+{
+	return &kvt_reader_snapshot(reader)->group[group];
+}
+
+/* ---- pieces of a reader: source_read.c ---------------------------------- */
+
+/*
+ * Walks a box by layers and blocks that a reader has together: neighbours, or
+ * all in one tile.  Entries of the lists below 0 are in no reader and stand
+ * alone.
+ */
+struct pieces {
+	struct kvt_box all, here;
+	const int64_t *layer, *block;
+	int64_t tile[2];		/* of L and B; 0: flat */
+};
+struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
+			const int64_t *block, const struct kvt_tiling *tiling);
+bool piece_next(struct pieces *pieces);
+/* The same layers and blocks in the reader; other axes as in the box. */
+struct kvt_box piece_there(const struct pieces *pieces);
+
+static inline void box_take(struct kvt_box *box, enum kvt_axis axis, int64_t begin,
+			    int64_t count)
+{
+	box->begin[axis] = begin;
+	box->end[axis] = begin + count;
+}
+
+/*
+ * Reads 'box' of a reader's group, or the whole tiles it lies in, into the
+ * worker's SOURCE_BUFFER and says in 'out' what is there.
+ */
+KVT_MUST_CHECK enum kvt_status
+read_around(struct placed *out, struct worker *worker, struct kvt_reader *reader,
+	    int group, const struct kvt_box *box, struct kvt_error *err);
+
+/* Room for read_around() of pieces of up to that many layers and blocks. */
+void work_needs_pieces(struct work *work, const struct kvt_reader *reader, int group,
+		       int64_t layers, int64_t blocks);
+
+#endif

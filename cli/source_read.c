@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source_read.c - reading data through lists of layers, blocks, heads and channels */
+#include "cli/source.h"
+
+/* ---- pieces ------------------------------------------------------------- */
+
+static int64_t span_end(const int64_t *map, int64_t i, int64_t end, int64_t tile)
+{
+	int64_t j = i + 1;
+
+	if (map[i] < 0)
+		return j;
+	if (tile)
+		while (j < end && map[j] >= 0 && map[j] / tile == map[i] / tile)
+			j++;
+	else
+		while (j < end && map[j] == map[j - 1] + 1)
+			j++;
+	return j;
+}
+
+struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
+			const int64_t *block, const struct kvt_tiling *tiling)
+{
+	struct pieces p = { .all = *box, .here = *box, .layer = layer, .block = block };
+
+	if (tiling) {
+		p.tile[0] = tiling->n[KVT_AXIS_L];
+		p.tile[1] = tiling->n[KVT_AXIS_B];
+	}
+	/* as if the row of blocks before the first had just ended */
+	p.here.end[KVT_AXIS_L] = box->begin[KVT_AXIS_L];
+	return p;
+}
+
+bool piece_next(struct pieces *p)
+{
+	const int64_t *begin = p->all.begin, *end = p->all.end;
+
+	p->here.begin[KVT_AXIS_B] = p->here.end[KVT_AXIS_B];
+	if (p->here.begin[KVT_AXIS_B] == end[KVT_AXIS_B]) {
+		p->here.begin[KVT_AXIS_L] = p->here.end[KVT_AXIS_L];
+		if (p->here.begin[KVT_AXIS_L] == end[KVT_AXIS_L] ||
+		    begin[KVT_AXIS_B] == end[KVT_AXIS_B])
+			return false;
+		p->here.end[KVT_AXIS_L] = span_end(p->layer,
+						   p->here.begin[KVT_AXIS_L],
+						   end[KVT_AXIS_L], p->tile[0]);
+		p->here.begin[KVT_AXIS_B] = begin[KVT_AXIS_B];
+	}
+	p->here.end[KVT_AXIS_B] = span_end(p->block, p->here.begin[KVT_AXIS_B],
+					   end[KVT_AXIS_B], p->tile[1]);
+	return true;
+}
+
+/* From the least index to the greatest: inside a tile they need not ascend. */
+static void map_range(struct kvt_box *box, enum kvt_axis axis, const int64_t *map,
+		      int64_t begin, int64_t end)
+{
+	int64_t least = map[begin], most = map[begin];
+
+	for (int64_t i = begin; i < end; i++) {
+		least = map[i] < least ? map[i] : least;
+		most = map[i] > most ? map[i] : most;
+	}
+	box_take(box, axis, least, most + 1 - least);
+}
+
+struct kvt_box piece_there(const struct pieces *p)
+{
+	struct kvt_box box = p->here;
+
+	map_range(&box, KVT_AXIS_L, p->layer, p->here.begin[KVT_AXIS_L],
+		  p->here.end[KVT_AXIS_L]);
+	map_range(&box, KVT_AXIS_B, p->block, p->here.begin[KVT_AXIS_B],
+		  p->here.end[KVT_AXIS_B]);
+	return box;
+}
+
+enum kvt_status read_around(struct placed *out, struct worker *worker,
+			    struct kvt_reader *reader, int group,
+			    const struct kvt_box *box, struct kvt_error *err)
+{
+	const struct kvt_tiling *tiling = kvt_reader_tiling(reader, group);
+	const struct kvt_group *from = reader_group(reader, group);
+
+	out->layout = &from->layout;
+	out->box = *box;
+	out->bytes = worker->buffer[SOURCE_BUFFER];
+	for (int a = 0; tiling && a < KVT_NAXES; a++) {
+		int64_t n = tiling->n[a];
+
+		out->box.begin[a] = box->begin[a] / n * n;
+		out->box.end[a] = (box->end[a] + n - 1) / n * n;
+	}
+	out->box = box_cut(&out->box, &from->shape);
+	return read_box(worker, reader, group, &out->box, out->bytes, err);
+}
+
+void work_needs_pieces(struct work *work, const struct kvt_reader *reader, int group,
+		       int64_t layers, int64_t blocks)
+{
+	const struct kvt_tiling *tiling = kvt_reader_tiling(reader, group);
+	const struct kvt_shape *shape = &reader_group(reader, group)->shape;
+	int64_t nbytes = shape->elem;
+
+	/* a piece never leaves a row of tiles */
+	layers = tiling ? tiling->n[KVT_AXIS_L] : layers;
+	blocks = tiling ? tiling->n[KVT_AXIS_B] : blocks;
+	nbytes *= layers < shape->n[KVT_AXIS_L] ? layers : shape->n[KVT_AXIS_L];
+	nbytes *= blocks < shape->n[KVT_AXIS_B] ? blocks : shape->n[KVT_AXIS_B];
+	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
+		nbytes *= shape->n[a];
+	if (work->buffer_bytes[SOURCE_BUFFER] < nbytes)
+		work->buffer_bytes[SOURCE_BUFFER] = nbytes;
+	work_needs_tiles(work, tiling);
+}
+
+/* ---- a box of the source ------------------------------------------------ */
+
+void work_needs_source(struct work *work, const struct source *source, int group,
+		       const struct cut *cut)
+{
+	const struct source_group *map = &source->group[group];
+
+	if (source->whole) {
+		work_needs_tiles(work, kvt_reader_tiling(source->reader[0], group));
+		return;
+	}
+	for (int p = 0; p < map->nparts; p++)
+		work_needs_pieces(work, reader_of(source, &map->part[p]), map->from,
+				  cut->layers, cut->blocks);
+}
+
+/* Neighbours in both: to where they stand in the box, part by part. */
+static enum kvt_status put_runs(const struct placed *dst, const struct placed *src,
+				const struct pieces *p,
+				const struct source_part *part, int64_t elem,
+				struct kvt_error *err)
+{
+	struct kvt_box to = p->here, from = piece_there(p);
+
+	box_take(&to, KVT_AXIS_H, part->heads.at, part->heads.count);
+	box_take(&from, KVT_AXIS_H, part->heads.from, part->heads.count);
+	for (int i = 0; i < part->nruns; i++) {
+		const struct source_run *run = &part->run[i];
+		enum kvt_status status;
+
+		box_take(&to, KVT_AXIS_D, run->at, run->count);
+		box_take(&from, KVT_AXIS_D, run->from, run->count);
+		if ((status = copy_part(dst, &to, src, &from, elem, err)))
+			return status;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status read_piece(struct worker *worker, const struct source *source,
+				  int group, const struct placed *dst,
+				  const struct pieces *p,
+				  const struct source_part *part,
+				  struct kvt_error *err)
+{
+	const struct source_group *map = &source->group[group];
+	struct kvt_reader *reader = reader_of(source, part);
+	const struct kvt_shape *shape = &reader_group(reader, map->from)->shape;
+	struct pieces near = pieces_of(&p->here, p->layer, p->block, NULL);
+	struct kvt_box there = piece_there(p);
+	enum kvt_status status;
+	struct placed src;
+
+	box_take(&there, KVT_AXIS_H, part->heads.from, part->heads.count);
+	box_take(&there, KVT_AXIS_D, 0, shape->n[KVT_AXIS_D]);
+	status = read_around(&src, worker, reader, map->from, &there, err);
+	while (!status && piece_next(&near))
+		status = put_runs(dst, &src, &near, part, shape->elem, err);
+	return status;
+}
+
+enum kvt_status source_read_box(struct worker *worker, const struct source *source,
+				int group, const struct kvt_box *box, uint8_t *buf,
+				struct kvt_error *err)
+{
+	const struct source_group *map = &source->group[group];
+	struct placed dst = { NULL, *box, buf };
+	enum kvt_status status = KVT_OK;
+
+	if (source->whole)
+		return read_box(worker, source->reader[0], group, box, buf, err);
+	dst.layout = &source->snapshot.group[group].layout;
+	for (int i = 0; i < map->nparts; i++) {
+		const struct source_part *part = &map->part[i];
+		struct pieces p = pieces_of(box, map->layer, map->block,
+					    kvt_reader_tiling(reader_of(source, part),
+							      map->from));
+
+		while (!status && piece_next(&p))
+			status = read_piece(worker, source, group, &dst, &p, part, err);
+	}
+	return status;
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# slice.bats - kvtool slice: options, refusals and what is left behind
+# (every byte of many parts: tests/oracle_slice.py)
+
+load common
+load dumps
+
+mamba=$kv/mamba2g4/tp1_DS/rank0.npy
+
+@test "slice without a choice copies the dump" {
+	run -0 kvtool slice -o out.npy "$nhd"
+	same_array out.npy "$nhd"
+	same_digest out.npy "$nhd"
+}
+
+@test "slice of a rank is that rank's dump" {
+	run -0 kvtool slice --verify --tp-size 2 --tp-rank 1 -o out.safetensors "$nhd"
+	[[ $output == *"verified equal"* ]]
+	cmp <(tail -c 245760 out.safetensors) <(tail -c 245760 "$rank1")
+	run -0 kvtool describe --json out.safetensors
+	[ "$(json "[o['groups'][0][k] for k in ('heads', 'head_start', 'total_heads', 'replication')]" <<<"$output")" = '[2, 2, 4, 1]' ]
+	[ "$(json "[o['parallel'][k] for k in ('tp_size', 'tp_rank')]" <<<"$output")" = '[2, 1]' ]
+}
+
+@test "slice keeps the ids of layers and blocks" {
+	run -0 kvtool slice --layers 1,3:5 --blocks 13:20,45 -o out.h5 "$nhd"
+	run -0 kvtool describe --json --block-tables out.h5
+	[ "$(json "o['groups'][0]['layer_ids']" <<<"$output")" = '[1, 3, 4]' ]
+	[ "$(json "o['groups'][0]['block_ids']" <<<"$output")" = '[13, 14, 15, 16, 17, 18, 19, 45]' ]
+	[ "$(json "o['null_block']" <<<"$output")" = None ]
+}
+
+@test "slice ends a request where its first block is left out" {
+	# A: 13 to 31, 42, 45, ...; B: 13, 14, 12, ...; C: 39, 40, ...
+	run -0 kvtool slice --blocks 13:20,40,45 -o out.h5 "$nhd"
+	run -0 kvtool describe --json --block-tables out.h5
+	[ "$(json "[(r['id'], r['tokens'], r['block_tables']) for r in o['requests']]" <<<"$output")" = \
+		"[('A', 112, [[0, 1, 2, 3, 4, 5, 6]]), ('B', 32, [[0, 1]])]" ]
+}
+
+@test "slice of a request has its digest and no other's" {
+	run -0 kvtool slice --request C -o out.h5 "$rocm"
+	run -0 kvtool digest --scope tokens --by request out.h5
+	[ "${#lines[@]}" = 1 ]
+	local part=${lines[0]%% *}
+	run -0 kvtool digest --scope tokens --by request "$rocm"
+	[[ $output == *"$part  request=C"* ]]
+}
+
+@test "slice of a slice is named as in the whole" {
+	run -0 kvtool slice --layers 1:4 --heads 1:4 -o once.h5 "$nhd"
+	run -0 kvtool slice --layers 2 --heads 2:3 -o twice.npy once.h5
+	run -0 kvtool slice --layers 2 --heads 2:3 -o direct.npy "$nhd"
+	same_array twice.npy direct.npy
+	run -3 --separate-stderr kvtool slice --layers 0 -o out.h5 once.h5
+	said 'layer 0' 'from 1 to 3'
+	run -3 --separate-stderr kvtool slice --heads 0:2 -o out.h5 once.h5
+	said 'heads 0 to 1' '1 to 3'
+	[ ! -e out.h5 ]
+}
+
+@test "slice by layers moves tiles undecoded" {
+	run -0 kvtool convert "$nhd" in.h5
+	run -0 kvtool slice --layers 1,4 -o out.h5 in.h5
+	[[ $output == *"16 of 16 tiles moved undecoded"* ]]
+	run -0 kvtool slice --dry-run --heads 1:2 -o heads.h5 in.h5
+	[[ $output == *"stored tiles move undecoded"* ]]
+	[ ! -e heads.h5 ]
+}
+
+@test "slice of a block range decodes where tiles would be cut" {
+	run -0 kvtool convert --tile 512 "$nhd" in.h5
+	run -0 kvtool slice --blocks 4:8 -o moved.h5 in.h5
+	[[ $output == *"moved undecoded"* ]]
+	run -0 kvtool slice --blocks 5:9 --verify -o cut.h5 in.h5
+	[[ $output != *"moved undecoded"* ]]
+	run -0 kvtool describe --verify cut.h5
+}
+
+@test "slice of an MLA cache for a rank is all of it" {
+	run -0 kvtool slice --tp-size 4 --tp-rank 3 -o out.npy "$mla"
+	same_array out.npy "$mla"
+	run -0 kvtool describe --json out.npy
+	[ "$(json "o['groups'][0]['replication']" <<<"$output")" = 4 ]
+}
+
+@test "slice of a recurrent state needs the number of groups" {
+	run -3 --separate-stderr kvtool slice --tp-size 4 --tp-rank 1 -o out.npy "$mamba"
+	one_sentence
+	said --mamba-groups conv
+	only
+	run -0 kvtool slice --tp-size 4 --tp-rank 1 --mamba-groups 4 -o out.npy "$mamba"
+	same_array out.npy "$kv/mamba2g4/tp4_DS/rank1.npy"
+	run -0 kvtool slice --tp-size 1 --tp-rank 0 -o whole.npy "$mamba"
+	same_array whole.npy "$mamba"
+}
+
+@test "slice refuses what no rank holds" {
+	local row
+	local -a rows=(
+		"4 heads,3 ranks|--tp-size 3 --tp-rank 0|$nhd"
+		"channels,evenly|--tp-size 3 --tp-rank 0 --mamba-groups 1|$mamba"
+		"does not divide|--tp-size 4 --tp-rank 0 --mamba-groups 5|$mamba"
+		"rank 0 of 4 holds channels,part x|--tp-size 4 --tp-rank 0 --mamba-groups 4|$kv/mamba2g4/tp2_SD/rank1.npy"
+		"rank 0 of 4 holds,2 to 3|--tp-size 4 --tp-rank 0|$rank1"
+		"no heads,--tp-size|--heads 0:2|$mamba"
+		"heads 2 to 4,0 to 3|--heads 2:5|$nhd"
+		"layer 5,from 0 to 4|--layers 3:9|$nhd"
+		"block 48,from 0 to 47|--blocks 0,48|$nhd"
+		"request 'Z'|--request Z|$nhd"
+	)
+	for row in "${rows[@]}"; do
+		IFS='|' read -r words options file <<<"$row"
+		# shellcheck disable=SC2086	# several options
+		run -3 --separate-stderr kvtool slice $options -o out.h5 "$file"
+		one_sentence || { echo "$row: $stderr"; return 1; }
+		IFS=, read -ra words <<<"$words"
+		said "${words[@]}"
+	done
+	only
+}
+
+@test "slice refuses a command line that makes no sense" {
+	local options
+	for options in "--tp-size 2" "--tp-rank 0" "--tp-size 2 --tp-rank 2" \
+		"--heads 0:1,2:3" "--heads 0:1 --tp-size 2 --tp-rank 0" "--layers x" \
+		"--layers 3:3" "--layers 4:2" "--layers 1," "--layers -1" "--layers :" \
+		"--blocks 1:" "--blocks 99999999999999999999" "--heads 1.5" \
+		"--mamba-groups 0" "--tp-size 99999999999 --tp-rank 0"; do
+		# shellcheck disable=SC2086	# several options
+		run -2 --separate-stderr kvtool slice $options -o out.h5 "$nhd"
+		one_sentence || { echo "$options: $stderr"; return 1; }
+	done
+	run -2 --separate-stderr kvtool slice "--layers=" -o out.h5 "$nhd"
+	one_sentence
+	run -2 --separate-stderr kvtool slice --layers 1 "$nhd"
+	said -o
+	run -2 --separate-stderr kvtool slice --layers 1 -o out.h5
+	run -2 --separate-stderr kvtool slice --layers 1 -o out.h5 "$nhd" "$hnd"
+	only
+}
+
+@test "slice refuses a list that is too long" {
+	local list
+	list=$(seq -s , 0 2 150)
+	run -2 --separate-stderr kvtool slice --blocks "$list" -o out.h5 "$nhd"
+	one_sentence
+	said fewer
+	only
+}
+
+@test "slice does not write over its input" {
+	cp "$nhd" in.npy
+	cp "${nhd%.npy}.json" in.json
+	run -2 --separate-stderr kvtool slice -f --layers 0 -o in.npy in.npy
+	one_sentence
+	same_array in.npy "$nhd"
+	run -2 --separate-stderr kvtool slice -f --layers 0 --format raw -o in.bin in.npy
+	one_sentence
+	said in.json
+}
+
+@test "slice --json says what was done" {
+	run -0 kvtool slice --json --verify --layers 0:2 -o out.npy "$nhd"
+	[ "$(json "(o['done'], o['verified'], o['inputs'] == [o['input']], o['groups'][0]['data_bytes'])" <<<"$output")" = \
+		'(True, True, True, 196608)' ]
+}
+
+@test "slice writes the same file with any number of threads and little memory" {
+	local n
+	run -0 kvtool convert --tile 512 "$nhd" in.h5
+	for n in 1 3 7; do
+		run -0 kvtool slice --threads $n --blocks 3:30,40 --heads 1:3 -o $n.h5 in.h5
+	done
+	run -0 kvtool slice --mem-limit 4M --blocks 3:30,40 --heads 1:3 -o little.h5 in.h5
+	cmp 1.h5 3.h5
+	cmp 1.h5 7.h5
+	same_digest 1.h5 little.h5
+}
