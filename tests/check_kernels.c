@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -21,7 +20,6 @@ enum {
 	ARENA     = 512 << 10,	/* room for it, padding and poison around */
 	MOST_POOL = 2 << 20,	/* large enough to be shared */
 	ARENA_POOL = 64 << 20,
-	GUARD     = 64 << 10,
 	NKERNELS  = 16,
 	MAX_PARTS = 7,
 	POOL_CASES = 12,
@@ -36,33 +34,6 @@ static struct {
 } options = { .cases = 2000, .speed = { .mib = 512, .rounds = 7 } };
 
 /* ---- memory ------------------------------------------------------------- */
-
-/* 'size' bytes between pages that nobody may touch. */
-struct arena {
-	uint8_t *bytes;
-	size_t size;
-};
-
-static void bail_out(const char *why)
-{
-	printf("Bail out! %s\n", why);
-	exit(1);
-}
-
-static struct arena arena_new(size_t size)
-{
-	uint8_t *p = mmap(NULL, size + 2 * GUARD, PROT_NONE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED || mprotect(p + GUARD, size, PROT_READ | PROT_WRITE))
-		bail_out("out of memory");
-	return (struct arena){ p + GUARD, size };
-}
-
-static void arena_free(struct arena *a)
-{
-	munmap(a->bytes - GUARD, a->size + 2 * GUARD);
-}
 
 /* Against one guard or the other, or anywhere, aligned or not. */
 static int64_t random_place(const struct arena *a, int64_t nbytes)
@@ -112,7 +83,7 @@ static void setting_next(struct setting *s, int64_t most, int64_t elem)
 
 	do {
 		if (!case_random(&s->c, most, elem, &err))
-			bail_out(err.text);
+			check_bail_out(err.text);
 	} while (s->c.src.nbytes > (int64_t)s->src.size ||
 		 s->c.dst.nbytes > (int64_t)s->dst.size);
 	s->src_at = random_place(&s->src, s->c.src.nbytes);
@@ -136,11 +107,15 @@ struct runner {
 static void run(const struct runner *r, void *dst, const void *src,
 		const struct kvt_plan *plan)
 {
+	const struct kvt_plans two = { 2, { kvt_plan_part(plan, 0, 2),
+					    kvt_plan_part(plan, 1, 2) } };
 	struct kvt_plan parts[MAX_PARTS];
 
 	for (int i = 0; i < MAX_PARTS; i++)
 		parts[i] = kvt_plan_part(plan, i, MAX_PARTS);
-	if (r->many)
+	if (r->many && !r->pool)
+		kvt_cpu_copy_all(dst, src, &two);
+	else if (r->many)
 		kvt_cpu_pool_copy_many(r->pool, dst, src, parts, MAX_PARTS);
 	else if (r->pool)
 		kvt_cpu_pool_copy(r->pool, dst, src, plan);
@@ -164,7 +139,8 @@ static void on_crash(int signal_number)
 static void set_current(const char *name, int64_t i, int parts)
 {
 	snprintf(current, sizeof(current),
-		 "Bail out! %s touches memory that is not its own: --seed=%llu, case %lld, %d parts\n",
+		 "\nBail out! %s touches memory that is not its own: "
+		 "--seed=%llu, case %lld, %d parts\n",
 		 name, (unsigned long long)options.seed, (long long)i, parts);
 }
 
@@ -284,16 +260,16 @@ static void check_pools(void)
 			struct runner r = { .pool = n ? kvt_cpu_pool_new(n) : NULL };
 
 			if (n && !r.pool)
-				bail_out("no threads");
+				check_bail_out("no threads");
 			/* again and again: later the threads are there */
 			failed[n] += !check_one(&s, &r, 0, "pool", i, 1);
 			failed[n] += !check_one(&s, &r, 1, "pool", i, 1);
-			r.many = n;
+			r.many = true;
 			failed[n] += !check_one(&s, &r, 0, "pool", i, 1);
 			kvt_cpu_pool_free(r.pool);
 		}
 	}
-	point(!failed[0], "kvt_cpu_copy: small and large plans");
+	point(!failed[0], "kvt_cpu_copy and kvt_cpu_copy_all");
 	for (int n = 1; n <= 4; n++) {
 		snprintf(text, sizeof(text),
 			 "pool of %d, with one plan and with many", n);

@@ -14,159 +14,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { NPLANS = 65536 };
-
-/* ---- cases -------------------------------------------------------------- */
-
-/*
- * Axis letters as in layouts; "d" and "x" are D/x and D%x.  The number of
- * blocks follows from the size asked for.  'reblock' source blocks go to one
- * destination block, in shuffled order.
- */
-static const struct bench_case {
-	const char *name, *src, *dst;
-	int64_t layers, states, heads, content, elem, x;
-	int reblock;
-} cases[] = {
-	{ "NHD to HND",        "LBSHD", "LBHSD",  32, 16,  8,  256, 2, 0, 0 },
-	{ "HND to NHD",        "LBHSD", "LBSHD",  32, 16,  8,  256, 2, 0, 0 },
-	{ "NHD to BLSHC",      "LBSHD", "BLSHD",  32, 16,  8,  256, 2, 0, 0 },
-	{ "NHD to BHLSC",      "LBSHD", "BHLSD",  32, 16,  8,  256, 2, 0, 0 },
-	{ "HND to BHLSC",      "LBHSD", "BHLSD",  32, 16,  8,  256, 2, 0, 0 },
-	{ "reblock 16:64 NHD", "LBSHD", "LBSHD",  32, 16,  8,  256, 2, 0, 4 },
-	{ "reblock 16:64 HND", "LBHSD", "LBHSD",  32, 16,  8,  256, 2, 0, 4 },
-	{ "MLA to BLSHC",      "LBSHD", "BLSHD",  32, 64,  1,  576, 2, 0, 0 },
-	{ "fp8 K, D=64",       "LBSHD", "LBHSD",  32, 16,  8,   64, 1, 0, 0 },
-	{ "x-pack of K",       "LBSHD", "LBHdSx", 32, 16,  8,  128, 2, 8, 0 },
-	{ "scales",            "LBSHD", "LBHSD",  32, 16,  8,    1, 4, 0, 0 },
-	{ "V d-major",         "LBSHD", "LBHDS",  32, 16,  8,  128, 2, 0, 0 },
-	{ "content of 2 B",    "LBSHD", "LBHSD",  32, 16,  8,    1, 2, 0, 0 },
-};
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
-
-static const char *const axis_letters = "LBSHKD";
-
-/* Strides of a dense buffer whose axes stand in this order. */
-static struct kvt_view view_of(const char *order, const struct kvt_shape *shape,
-			       int64_t x)
-{
-	struct kvt_view view = { .shape = *shape };
-	int64_t stride = shape->elem;
-
-	for (size_t i = strlen(order); i-- > 0;) {
-		char c = order[i];
-		struct kvt_factor f = { .axis = KVT_AXIS_D, .div = 1,
-					.stride = stride };
-
-		if (c != 'd' && c != 'x')
-			f.axis = (enum kvt_axis)(strchr(axis_letters, c) -
-						 axis_letters);
-		f.n = c == 'x' ? x : shape->n[f.axis];
-		if (c == 'd') {
-			f.div = x;
-			f.n /= x;
-		}
-		stride *= f.n;
-		view.factor[view.nfactors++] = f;
-	}
-	return view;
-}
-
-/* ---- work --------------------------------------------------------------- */
-
-struct work {
-	char *dst;
-	const char *src;
-	int64_t nbytes;
-	int nplans;			/* more than one: a plan per block */
-	struct kvt_plan *plan;
-	const struct kvt_kernel *kernel;
-	struct kvt_cpu_pool *pool, *alone;	/* of two threads, of one */
-};
-
-static void shuffle(int64_t *order, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		order[i] = i;
-	for (int64_t i = n - 1; i > 0; i--) {
-		int64_t j = (int64_t)(check_random() % (uint64_t)(i + 1));
-		int64_t t = order[i];
-
-		order[i] = order[j];
-		order[j] = t;
-	}
-}
-
-static void fail(const char *what)
-{
-	printf("Bail out! %s\n", what);
-	exit(1);
-}
-
-static void make_plan(struct kvt_plan *plan, const struct kvt_view *dst,
-		      const struct kvt_view *src)
-{
-	struct kvt_error err;
-
-	if (kvt_plan_init(plan, dst, src, &err))
-		fail(err.text);
-}
-
-/* One plan per source block; the destination has larger ones. */
-static void plan_blocks(struct work *work, const struct bench_case *c,
-			struct kvt_shape shape, struct kvt_shape large)
-{
-	int64_t nblocks = shape.n[KVT_AXIS_B];
-	int64_t *order = calloc((size_t)nblocks, sizeof(*order));
-	struct kvt_view src = view_of(c->src, &shape, c->x);
-	struct kvt_view dst = view_of(c->dst, &large, c->x);
-
-	if (!order)
-		fail("out of memory");
-	shuffle(order, nblocks);
-	for (int64_t b = 0; b < nblocks; b++) {
-		int64_t states = shape.n[KVT_AXIS_S], at = order[b] % c->reblock;
-		struct kvt_view from, to;
-		struct kvt_error err;
-
-		if (kvt_view_narrow(&from, &src, KVT_AXIS_B, b, b + 1, &err) ||
-		    kvt_view_narrow(&to, &dst, KVT_AXIS_B, order[b] / c->reblock,
-				    order[b] / c->reblock + 1, &err) ||
-		    kvt_view_narrow(&to, &to, KVT_AXIS_S, at * states,
-				    (at + 1) * states, &err))
-			fail(err.text);
-		make_plan(&work->plan[b], &to, &from);
-	}
-	work->nplans = (int)nblocks;
-	free(order);
-}
-
-static void plan_case(struct work *work, const struct bench_case *c,
-		      int64_t nbytes)
-{
-	int64_t block = c->layers * c->states * c->heads * c->content * c->elem;
-	int64_t nblocks = nbytes / block / 4 * 4;
-	struct kvt_shape shape = {
-		{ c->layers, nblocks, c->states, c->heads, 1, c->content },
-		c->elem
-	};
-	struct kvt_shape large = shape;
-	struct kvt_view src = view_of(c->src, &shape, c->x);
-	struct kvt_view dst = view_of(c->dst, &shape, c->x);
-
-	if (!nblocks || nblocks > NPLANS)
-		fail("--mib is too small or too large for the cases");
-	work->nbytes = nblocks * block;
-	work->nplans = 1;
-	if (!c->reblock) {
-		make_plan(&work->plan[0], &dst, &src);
-		return;
-	}
-	large.n[KVT_AXIS_B] /= c->reblock;
-	large.n[KVT_AXIS_S] *= c->reblock;
-	plan_blocks(work, c, shape, large);
-}
-
 /* ---- contenders --------------------------------------------------------- */
 
 /* Share 'i' of 'n' of the work. */
@@ -362,12 +209,12 @@ static void print_row(const struct bench_options *options, const char *name,
 }
 
 static void bench_case(const struct bench_options *options,
-		       const struct bench_case *c, struct work *work)
+		       int c, struct work *work)
 {
 	static double took[NCONTENDERS][BENCH_MAX_ROUNDS];
 	uint64_t expected;
 
-	plan_case(work, c, options->mib << 20);
+	bench_case_plan(work, c, options->mib << 20);
 	share_ref(work, 0, 1);
 	expected = digest(work->dst, work->nbytes);
 	for (int r = 0; r < options->rounds; r++) {
@@ -379,10 +226,10 @@ static void bench_case(const struct bench_options *options,
 			took[i][r] = time_of(&contenders[i], work);
 			if (!r && contenders[i].permutes &&
 			    digest(work->dst, work->nbytes) != expected)
-				fail(contenders[i].name);
+				check_bail_out(contenders[i].name);
 		}
 	}
-	print_row(options, c->name, work, took);
+	print_row(options, bench_case_name(c), work, took);
 }
 
 static char *new_buffer(int64_t nbytes)
@@ -391,7 +238,7 @@ static char *new_buffer(int64_t nbytes)
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
-		fail("out of memory");
+		check_bail_out("out of memory");
 	madvise(p, (size_t)nbytes, MADV_HUGEPAGE);
 	for (int64_t i = 0; i < nbytes; i += 8) {
 		uint64_t word = check_random();
@@ -407,7 +254,7 @@ static const struct kvt_kernel *kernel_named(const char *name)
 		if (!strcmp(kvt_cpu_kernel(i)->name, name) &&
 		    kvt_cpu_kernel(i)->runs_here())
 			return kvt_cpu_kernel(i);
-	fail("no such kernel here");
+	check_bail_out("no such kernel here");
 	return NULL;
 }
 
@@ -417,25 +264,25 @@ int kernel_bench(const struct bench_options *options)
 			     .src = new_buffer(options->mib << 20) };
 	pthread_t thread;
 
-	work.plan = calloc(NPLANS, sizeof(*work.plan));
+	work.plan = calloc(BENCH_MAX_PLANS, sizeof(*work.plan));
 	work.pool = kvt_cpu_pool_new(2);
 	work.alone = kvt_cpu_pool_new(1);
 	if (!work.plan || !work.pool || !work.alone ||
 	    pthread_create(&thread, NULL, helper_main, &helper))
-		fail("out of memory or threads");
+		check_bail_out("out of memory or threads");
 	if (options->kernel)
 		work.kernel = kernel_named(options->kernel);
 	if (!options->json) {
-		printf("# GB/s: median, best, median / median of memcpy 2t\n");
+		printf("# GB/s: median, best, median / that of the first column\n");
 		printf("%-18s %8s", "case", "run");
 		for (int i = 0; i < NCONTENDERS; i++)
 			if (enters(options, &contenders[i]))
 				printf(" %-18s", contenders[i].name);
 		printf("\n");
 	}
-	for (int i = 0; i < NCASES; i++)
-		if (!options->only || strstr(cases[i].name, options->only))
-			bench_case(options, &cases[i], &work);
+	for (int i = 0; bench_case_name(i); i++)
+		if (!options->only || strstr(bench_case_name(i), options->only))
+			bench_case(options, i, &work);
 	kvt_cpu_pool_free(work.pool);
 	kvt_cpu_pool_free(work.alone);
 	free(work.plan);

@@ -8,7 +8,9 @@
 #include "tests/kernel_check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static uint64_t state;
 
@@ -210,4 +212,29 @@ void case_print(const struct check_case *c)
 		printf(" %lld x (%lld, %lld)", (long long)p->n[i],
 		       (long long)p->src_stride[i], (long long)p->dst_stride[i]);
 	printf("\n");
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+enum { GUARD = 64 << 10 };
+
+void check_bail_out(const char *why)
+{
+	printf("Bail out! %s\n", why);
+	exit(1);
+}
+
+struct arena arena_new(size_t size)
+{
+	uint8_t *p = mmap(NULL, size + 2 * GUARD, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || mprotect(p + GUARD, size, PROT_READ | PROT_WRITE))
+		check_bail_out("out of memory");
+	return (struct arena){ p + GUARD, size };
+}
+
+void arena_free(struct arena *a)
+{
+	munmap(a->bytes - GUARD, a->size + 2 * GUARD);
 }

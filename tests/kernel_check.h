@@ -5,6 +5,8 @@
 
 #include "kernels/kernels.h"
 
+#include <stddef.h>
+
 /* ---- random numbers ----------------------------------------------------- */
 
 /* splitmix64: a seed gives the same cases on every machine. */
@@ -47,6 +49,17 @@ void case_copy(uint8_t *dst, const uint8_t *src, const struct check_case *c);
 
 void case_print(const struct check_case *c);
 
+/* ---- memory ------------------------------------------------------------- */
+
+/* 'size' bytes, a multiple of pages, between pages that nobody may touch. */
+struct arena {
+	uint8_t *bytes;
+	size_t size;
+};
+
+struct arena arena_new(size_t size);
+void arena_free(struct arena *arena);
+
 /* ---- benchmark ---------------------------------------------------------- */
 
 enum { BENCH_MAX_ROUNDS = 99 };
@@ -60,5 +73,27 @@ struct bench_options {
 	const char *only;		/* cases whose name holds this; NULL: all */
 };
 int kernel_bench(const struct bench_options *options);
+
+/* One benchmark case: what is to be done, and who does it. */
+struct work {
+	char *dst;
+	const char *src;
+	int64_t nbytes;
+	int nplans;			/* more than one: a plan per block */
+	struct kvt_plan *plan;
+	const struct kvt_kernel *kernel;
+	struct kvt_cpu_pool *pool, *alone;	/* of two threads, of one */
+};
+
+/*
+ * Plans the i-th case for buffers of 'nbytes' into work->plan, which has room
+ * for BENCH_MAX_PLANS.  Its name; NULL past the last one.
+ */
+enum { BENCH_MAX_PLANS = 65536 };
+const char *bench_case_name(int i);
+void bench_case_plan(struct work *work, int i, int64_t nbytes);
+
+/* Ends the program: a benchmark that cannot run has no result. */
+void check_bail_out(const char *why);
 
 #endif
