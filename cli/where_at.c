@@ -116,10 +116,12 @@ static enum kvt_status out_of_range(const struct at *at, enum key key,
 				    const char *is, int64_t first, int64_t count)
 {
 	if (!count)
-		return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is %.60s, there is none",
-				at->query, key_names[key], is);
-	return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is %.60s, expected %lld to %lld",
-			at->query, key_names[key], is, (long long)first,
+		return kvt_fail(at->err, KVT_USAGE,
+				"--at=%.120s: %s is %.60s, there is none", at->query,
+				key_names[key], is);
+	return kvt_fail(at->err, KVT_USAGE,
+			"--at=%.120s: %s is %.60s, expected %lld to %lld", at->query,
+			key_names[key], is, (long long)first,
 			(long long)(first + count - 1));
 }
 
