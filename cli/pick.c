@@ -21,8 +21,10 @@ static bool take_number(int64_t *out, const char **text)
 		return false;
 	n = strtoll(*text, &end, 10);
 	*text = end;
+	if (n == INT64_MAX)	/* or beyond: strtoll() stops there */
+		return false;
 	*out = n;
-	return n < INT64_MAX;
+	return true;
 }
 
 enum kvt_status ranges_parse(struct ranges *out, const char *option, const char *text,
@@ -34,9 +36,10 @@ enum kvt_status ranges_parse(struct ranges *out, const char *option, const char 
 	for (out->n = 0; ok && out->n < MAX_RANGES; ) {
 		struct kvt_range *range = &out->range[out->n++];
 
-		ok = take_number(&range->begin, &p);
+		if (!(ok = take_number(&range->begin, &p)))
+			break;
 		range->end = range->begin + 1;
-		if (ok && *p == ':') {
+		if (*p == ':') {
 			p++;
 			ok = take_number(&range->end, &p) && range->begin < range->end;
 		}

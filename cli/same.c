@@ -40,6 +40,22 @@ static uint64_t identity(const struct kvt_group *group, enum kvt_axis axis, int6
 	}
 }
 
+/* Channels of equal parts are the same ones, even where no part has them. */
+static bool same_parts(const struct kvt_group *a, const struct kvt_group *b)
+{
+	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] ||
+	    a->ncomponents != b->ncomponents)
+		return false;
+	for (int i = 0; i < a->ncomponents; i++) {
+		const struct kvt_component *x = &a->component[i], *y = &b->component[i];
+
+		if (strcmp(x->name, y->name) || x->start != y->start ||
+		    x->length != y->length || x->global_start != y->global_start)
+			return false;
+	}
+	return true;
+}
+
 static enum kvt_status map_axis(struct sharing *s, enum kvt_axis axis,
 				struct kvt_error *err)
 {
@@ -53,6 +69,13 @@ static enum kvt_status map_axis(struct sharing *s, enum kvt_axis axis,
 	if (!known || !map) {
 		free(known);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	if (axis == KVT_AXIS_D && same_parts(a, b)) {
+		for (int64_t i = 0; i < nb; i++)
+			map[i] = i;
+		s->shared[axis] = nb;
+		free(known);
+		return KVT_OK;
 	}
 	for (int64_t i = 0; i < na; i++)
 		known[i] = (struct known){ identity(a, axis, i), i };
