@@ -71,8 +71,10 @@ def run(command):
 
 
 def remove(path):
-    if path and os.path.exists(path):
-        os.unlink(path)
+    """The output of a round, and the manifest that an npy has beside it."""
+    for name in (path, path and os.path.splitext(path)[0] + ".json"):
+        if name and os.path.exists(name):
+            os.unlink(name)
 
 
 def table(title, rows, base):
@@ -156,6 +158,9 @@ def main():
              at("b")),
             ("kvtool relayout (moves stored tiles)",
              [KVTOOL, "relayout", "-q", "--to=hnd", "-o", at("c.h5"), nhd], at("c.h5")),
+            ("kvtool relayout --no-sync",
+             [KVTOOL, "relayout", "-q", "--no-sync", "--to=hnd", "-o", at("g.h5"), nhd],
+             at("g.h5")),
             ("kvtool relayout, one thread",
              [KVTOOL, "relayout", "-q", "--threads=1", "--to=hnd", "-o", at("d.h5"),
               nhd], at("d.h5")),
