@@ -102,7 +102,9 @@ static bool part_keeps_tiles(const struct source *source, int g,
 	       list_keeps_tiles(map->block, here->shape.n[KVT_AXIS_B],
 				there->shape.n[KVT_AXIS_B], n[KVT_AXIS_B]) &&
 	       run_keeps_tiles(&part->heads, here->shape.n[KVT_AXIS_H],
-			       there->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]);
+			       there->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]) &&
+	       run_keeps_tiles(&part->kv, here->shape.n[KVT_AXIS_K],
+			       there->shape.n[KVT_AXIS_K], n[KVT_AXIS_K]);
 }
 
 void source_seal(struct source *source)
@@ -148,6 +150,7 @@ enum kvt_status source_fetch_tile(const struct source *source, int group,
 	at[KVT_AXIS_L] = map->layer[begin[KVT_AXIS_L]];
 	at[KVT_AXIS_B] = map->block[begin[KVT_AXIS_B]];
 	at[KVT_AXIS_H] = head - part->heads.at + part->heads.from;
+	at[KVT_AXIS_K] = begin[KVT_AXIS_K] - part->kv.at + part->kv.from;
 	return kvt_fetch_tile(reader_of(source, part), map->from, at, out, err);
 }
 
@@ -166,6 +169,7 @@ static enum kvt_status fetch_cell_piece(const struct source *source, int group,
 	enum kvt_status status;
 
 	box_take(&there, KVT_AXIS_H, part->heads.from, part->heads.count);
+	box_take(&there, KVT_AXIS_K, part->kv.from, part->kv.count);
 	if ((status = kvt_fetch_cells(reader_of(source, part), map->from, &there,
 				      spare, err)))
 		return status;

@@ -21,6 +21,7 @@ struct source_run {
 struct source_part {
 	int reader;
 	struct source_run heads;
+	struct source_run kv;		/* keys, values, or both */
 	int nruns;			/* along D: one, or the parts of a conv state */
 	struct source_run run[KVT_MAX_COMPONENTS];
 };
