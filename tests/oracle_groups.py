@@ -17,8 +17,9 @@ import numpy as np
 
 import oracle
 from kvd1 import whole
-from oracle import Tap, array_bytes, kvtool
+from oracle import FULL, Tap, array_bytes, kvtool
 from oracle_parts import total
+from oracle_slice import owned
 
 tap = Tap()
 
@@ -189,11 +190,44 @@ def check_hybrid(tmp):
                   f"hybrid: groups of which rank {s} of 4 gives to 0 of 2")
 
 
+def check_head_counts(tmp):
+    """Ranks of any number of heads hold what they own, and merge to the whole."""
+    L, B, S, D = 2, 3, 2, 2
+    for heads in (1, 2, 3, 4, 6, 8, 16) if FULL else (3, 6):
+        cells = numbers((L, B, S, heads, 2, D), 7)
+        path = f"{tmp}/n{heads}.bin"
+        write_raw(path, [cells], [
+            {"id": "g0", "kind": "full_attention", "layout": "nhd",
+             "dtype": "bfloat16", "sizes": {
+                 "layers": L, "num_blocks": B, "block_size": S, "num_kv_heads": heads,
+                 "head_dim": D}}])
+        for size in range(1, 33 if FULL else 13):
+            ranks = [f"{tmp}/rank{rank}.npy" for rank in range(size)]
+            if heads % size and size % heads:
+                r = kvtool("slice", "-f", "--tp-size", size, "--tp-rank", 0, "-o",
+                           ranks[0], path)
+                tap.ok(r.code == 3 and f"{heads} heads" in r.err,
+                       f"{heads} heads on {size} ranks are refused", r)
+                continue
+            wrong = []
+            for rank, out in enumerate(ranks):
+                kvtool("slice", "-f", "--no-sync", "--tp-size", size, "--tp-rank",
+                       rank, "-o", out, path)
+                a, b = owned(heads, size, rank)
+                if array_bytes(out) != cells[:, :, :, a:b].tobytes():
+                    wrong.append(rank)
+            r = kvtool("merge", "-f", "--no-sync", "-o", f"{tmp}/n.npy", *ranks)
+            tap.ok(not wrong and r.code == 0 and
+                   array_bytes(f"{tmp}/n.npy") == cells.tobytes(),
+                   f"{heads} heads on {size} ranks, and merged", f"{wrong} {r}")
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
         check_gdn(tmp)
         check_hybrid(tmp)
+        check_head_counts(tmp)
     return tap.done()
 
 
