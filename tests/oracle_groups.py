@@ -222,12 +222,41 @@ def check_head_counts(tmp):
                    f"{heads} heads on {size} ranks, and merged", f"{wrong} {r}")
 
 
+def check_some_moved(tmp):
+    """Where a range cuts tiles, only the boxes that have these are decoded."""
+    L, B = 2, 400
+    cells = numbers((L, B, 16, 2, 2, 64), 8)
+    write_raw(f"{tmp}/big.bin", [cells], [
+        {"id": "g0", "kind": "full_attention", "layout": "nhd", "dtype": "bfloat16",
+         "sizes": {"layers": L, "num_blocks": B, "block_size": 16, "num_kv_heads": 2,
+                   "head_dim": 64}}])
+    kvtool("convert", "-f", "--no-sync", "--tile", "4K", f"{tmp}/big.bin",
+           f"{tmp}/big.h5")		# tiles of 2 blocks
+    for a, b, moved in ((0, 400, "all"), (0, 397, "some"), (2, 393, "some"),
+                        (0, 398, "all"), (3, 399, "no")):
+        name = f"tiles of blocks {a}:{b}"
+        r = kvtool("slice", "-f", "--json", "--verify", "--no-sync", "--blocks",
+                   f"{a}:{b}", "--mem-limit", "6M", "-o", f"{tmp}/moved.h5",
+                   f"{tmp}/big.h5")
+        if not tap.ok(r.code == 0, f"{name}: exit 0", r):
+            continue
+        g = json.loads(r.out)["groups"][0]
+        n = g["tiles_moved"]
+        tap.equal("all" if n == g["tiles"] else "some" if n else "no", moved,
+                  f"{name}: {moved} move, in {g['boxes']} boxes")
+        kvtool("convert", "-f", "--no-sync", f"{tmp}/moved.h5", f"{tmp}/moved.npy")
+        r = kvtool("describe", "--verify", f"{tmp}/moved.h5")
+        tap.ok(r.code == 0 and array_bytes(f"{tmp}/moved.npy") ==
+               cells[:, a:b].tobytes(), f"{name}: the bytes, and checksums of cells", r)
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
         check_gdn(tmp)
         check_hybrid(tmp)
         check_head_counts(tmp)
+        check_some_moved(tmp)
     return tap.done()
 
 
