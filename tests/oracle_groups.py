@@ -63,9 +63,38 @@ def gdn_dump(path):
     return conv, ssm
 
 
+def check_gdn_page(path, conv, ssm, tmp):
+    """The same as the engine's pages: the digest does not care."""
+    g = GDN
+    q, v = g["nk"] * g["dk"], g["nv"] * g["dv"]
+    flat = [np.ascontiguousarray(a).view(np.uint8).reshape(g["L"], g["B"], -1)
+            for a in (conv, ssm)]
+    page = np.concatenate(flat, axis=2)
+    with open(f"{tmp}/page.bin", "wb") as f:
+        f.write(page.tobytes())
+    with open(f"{tmp}/page.json", "w") as f:
+        json.dump({"file": "page.bin", "layout": "mamba-page",
+                   "page_bytes": page.shape[2], "conv_layout": "DS",
+                   "sizes": {"layers": g["L"], "num_blocks": g["B"], "block_size": 64},
+                   "conv": {"byte_offset": 0, "dtype": "bfloat16",
+                            "shape": [2 * q + v, 3],
+                            "q": [0, q], "k": [q, 2 * q], "v": [2 * q, 2 * q + v]},
+                   "ssm": {"byte_offset": flat[0].shape[2], "dtype": "bfloat16",
+                           "shape": [g["nv"], g["dv"], g["dk"]]}}, f)
+    tap.ok(whole(f"{tmp}/page.bin") == whole(path), "gated delta net: pages",
+           kvtool("digest", f"{tmp}/page.bin"))
+    for rank in range(2):
+        for name in ("page", "gdn"):
+            kvtool("slice", "-f", "--tp-size", 2, "--tp-rank", rank, "-o",
+                   f"{tmp}/of.{name}.h5", f"{tmp}/{name}.bin")
+        tap.ok(whole(f"{tmp}/of.page.h5") == whole(f"{tmp}/of.gdn.h5") and
+               whole(f"{tmp}/of.page.h5")[1], f"gated delta net: rank {rank} of pages")
+
+
 def check_gdn(tmp):
     path = f"{tmp}/gdn.bin"
     conv, ssm = gdn_dump(path)
+    check_gdn_page(path, conv, ssm, tmp)
     g = GDN
     q, v = g["nk"] * g["dk"], g["nv"] * g["dv"]
     for size in (1, 2, 4):
