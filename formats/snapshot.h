@@ -354,6 +354,14 @@ void kvt_close_writer(struct kvt_writer *writer);
 const char *kvt_writer_sidecar(const struct kvt_writer *writer);
 
 /*
+ * A manifest of what a reader has open, as a new file; it is KVT_SYSTEM if there
+ * is one of that name.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_write_manifest(const struct kvt_reader *reader, const char *path,
+		   struct kvt_error *err);
+
+/*
  * Path of the temporary file or folder, for a signal handler that must remove
  * it; "" if there is none.
  */

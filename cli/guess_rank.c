@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guess_rank.c - all layouts that fit, in the order in which the data has them */
+#include "cli/guess.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what fits ---------------------------------------------------------- */
+
+/* The first preset that can be opened, for what all layouts have in common. */
+static enum kvt_status open_any(struct kvt_reader **out, struct guess_candidate *c,
+				const struct guess_sample *s, struct kvt_error *err)
+{
+	const struct kvt_preset *preset;
+	enum kvt_status status = KVT_BAD_INPUT;
+	struct kvt_error why = { "" }, first = { "" };
+
+	for (int i = 0; (preset = kvt_preset_at(i)); i++) {
+		status = guess_open(out, c, s, preset->axes, &why);
+		if (!status || (status != KVT_BAD_INPUT && status != KVT_USAGE))
+			break;
+		if (!first.text[0])
+			first = why;
+		else if (strstr(first.text, "opaque"))
+			first = why;
+	}
+	if (status)
+		return kvt_fail(err, status == KVT_USAGE ? KVT_USAGE : status, "%s",
+				first.text[0] ? first.text : why.text);
+	return KVT_OK;
+}
+
+static bool same_bytes(const struct guess_candidate *a, const struct guess_candidate *b)
+{
+	struct kvt_plans plans;
+
+	if (memcmp(a->group.shape.n, b->group.shape.n, sizeof(a->group.shape.n)) ||
+	    kvt_plans_init(&plans, &a->views, &b->views, NULL))
+		return false;
+	for (int i = 0; i < plans.count; i++)
+		if (plans.plan[i].nloops ||
+		    plans.plan[i].src_offset != plans.plan[i].dst_offset)
+			return false;
+	return true;
+}
+
+/* Is this layout a candidate, or does it put the bytes where one of them does? */
+static void find_same(const struct guess *g, struct guess_candidate *c)
+{
+	for (int i = 0; i < g->ncandidates && c->same < 0; i++)
+		if (g->candidate[i].same < 0 && same_bytes(&g->candidate[i], c))
+			c->same = i;
+}
+
+static bool is_listed(const struct guess *g, const struct kvt_layout *layout)
+{
+	for (int i = 0; i < g->ncandidates; i++)
+		if (kvt_layout_equal(&g->candidate[i].layout, layout))
+			return true;
+	return false;
+}
+
+static enum kvt_status add_candidate(struct guess *g, const struct kvt_preset *preset,
+				     struct kvt_error *err)
+{
+	struct guess_candidate *c = &g->candidate[g->ncandidates];
+	struct kvt_layout layout;
+	struct kvt_reader *reader;
+	enum kvt_status status;
+
+	if (g->ncandidates == GUESS_MAX_CANDIDATES ||
+	    kvt_layout_parse(&layout, preset->axes, NULL) || is_listed(g, &layout))
+		return KVT_OK;
+	status = guess_open(&reader, c, &g->sample, preset->axes, err);
+	if (status)
+		return status == KVT_SYSTEM ? status : KVT_OK;
+	find_same(g, c);
+	if (c->same < 0)
+		status = guess_read(c, &g->sample, reader, err);
+	kvt_close_reader(reader);
+	if (!status)
+		g->ncandidates++;
+	return status;
+}
+
+/* ---- the element type --------------------------------------------------- */
+
+static int by_bits(const void *a, const void *b)
+{
+	double x = ((const struct guess_type *)a)->bits;
+	double y = ((const struct guess_type *)b)->bits;
+
+	return (x > y) - (x < y);
+}
+
+static enum kvt_status weigh_type(struct guess *g, const struct kvt_dtype *dtype,
+				  struct kvt_error *err)
+{
+	struct guess_sample s = g->sample;
+	struct guess_candidate c;
+	struct kvt_reader *reader;
+	uint8_t *bytes = NULL;
+	int64_t nbytes;
+	enum kvt_status status;
+
+	s.hints.dtype = dtype->name;
+	s.nbytes = s.nbytes < 1 << 20 ? s.nbytes : 1 << 20;
+	if ((status = open_any(&reader, &c, &s, err)))
+		return status;
+	status = guess_bytes(&bytes, &nbytes, &s, reader, err);
+	kvt_close_reader(reader);
+	for (int swapped = 0; !status && swapped <= (dtype->elem > 1); swapped++) {
+		struct guess_type *t = &g->type[g->ntypes++];
+
+		*t = (struct guess_type){ .dtype = dtype, .swapped = swapped };
+		t->bits = guess_type_bits(&t->unit, dtype, swapped, bytes, nbytes);
+	}
+	free(bytes);
+	return status;
+}
+
+static enum kvt_status rank_types(struct guess *g, struct kvt_error *err)
+{
+	static const char *const names[] = {
+		"bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e4m3fnuz",
+		"float8_e5m2", "float8_e5m2fnuz",
+	};
+	const char *said = g->sample.hints.dtype;
+	const struct kvt_dtype *dtype = said ? kvt_dtype_find(said) : NULL;
+	struct kvt_error first = { "" }, why = { "" };
+	enum kvt_status status = KVT_OK, s;
+
+	if (said && !dtype)
+		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type",
+				said);
+	if (dtype && !dtype->is_float)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"elements of %s: only floating point values have the statistics that are looked at",
+				dtype->name);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (dtype && strcmp(dtype->name, names[i]))
+			continue;
+		s = weigh_type(g, kvt_dtype_find(names[i]), &why);
+		if (s == KVT_SYSTEM || (s && !first.text[0])) {
+			status = s;
+			first = why;
+		}
+		if (s == KVT_SYSTEM)
+			break;
+	}
+	if (status == KVT_SYSTEM || !g->ntypes)
+		return kvt_fail(err, status ? status : KVT_UNSUPPORTED, "%s",
+				first.text[0] ? first.text : "no such type is looked at");
+	qsort(g->type, (size_t)g->ntypes, sizeof(g->type[0]), by_bits);
+	return KVT_OK;
+}
+
+static void say(struct guess *g, const char *text)
+{
+	if (!g->why_not[0])
+		snprintf(g->why_not, sizeof(g->why_not), "%s", text);
+}
+
+/* Types that the data does not tell apart are two answers. */
+static void judge_types(struct guess *g)
+{
+	double lead = g->ntypes > 1 ? g->type[1].bits - g->type[0].bits : INFINITY;
+
+	if (isinf(g->type[0].bits)) {
+		say(g, "all that was read is 0");
+		g->confidence = 0;
+	} else if (g->type[0].swapped) {
+		say(g, "the bytes of an element look swapped (big-endian), which no command reads");
+		g->confidence = 0;
+	} else if (lead < GUESS_LEAST_TYPE) {
+		say(g, "the data does not tell the element type; give --dtype");
+		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
+	} else {
+		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
+	}
+}
+
+/* ---- the layout --------------------------------------------------------- */
+
+static double gain_needed(const struct guess_measures *m)
+{
+	double states = m->live_slots > 0 ? (double)m->live_slots : 1;
+
+	return fmax(GUESS_LEAST_GAIN, GUESS_GAIN_STATES / states);
+}
+
+static int by_gain(const void *a, const void *b)
+{
+	const struct guess_candidate *x = a, *y = b;
+
+	if ((x->same < 0) != (y->same < 0))
+		return x->same < 0 ? -1 : 1;
+	return (x->is.gain < y->is.gain) - (x->is.gain > y->is.gain);
+}
+
+/* 'same' counts candidates, which are about to move. */
+static void sort_candidates(struct guess *g)
+{
+	struct kvt_layout of[GUESS_MAX_CANDIDATES];
+
+	for (int i = 0; i < g->ncandidates; i++)
+		if (g->candidate[i].same >= 0)
+			of[i] = g->candidate[g->candidate[i].same].layout;
+	for (int i = 0, n = g->ncandidates; i < n; i++)
+		g->candidate[i].evidence = i;
+	qsort(g->candidate, (size_t)g->ncandidates, sizeof(*g->candidate), by_gain);
+	for (int i = 0; i < g->ncandidates; i++) {
+		struct guess_candidate *c = &g->candidate[i];
+
+		for (int j = 0; c->same >= 0 && j < g->ncandidates; j++)
+			if (g->candidate[j].same < 0 &&
+			    kvt_layout_equal(&g->candidate[j].layout,
+					     &of[(int)c->evidence])) {
+				c->same = j;
+				break;
+			}
+		c->evidence = 0;
+	}
+}
+
+/* Of those that channels do not tell apart, the one whose heads are most akin. */
+static void choose_winner(struct guess *g, double needed)
+{
+	struct guess_candidate *c = g->candidate, best;
+	int winner = 0;
+
+	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++)
+		if (c[0].is.gain - c[i].is.gain < needed &&
+		    c[i].is.kinship > c[winner].is.kinship)
+			winner = i;
+	best = c[winner];
+	memmove(c + 1, c, (size_t)winner * sizeof(*c));
+	c[0] = best;
+	for (int i = 0; i < g->ncandidates; i++) {
+		if (c[i].same == winner)
+			c[i].same = 0;
+		else if (c[i].same >= 0 && c[i].same < winner)
+			c[i].same++;
+	}
+}
+
+static double evidence(const struct guess_candidate *winner,
+		       const struct guess_candidate *other, double needed)
+{
+	double lead = winner->is.gain - other->is.gain;
+	double akin = winner->is.kinship - other->is.kinship;
+
+	if (lead >= needed)
+		return lead / needed;
+	/* the two measures disagree: neither is believed */
+	if (lead < -needed / 4)
+		return 0;
+	return fmax(akin, 0) / winner->is.kinship_spread / GUESS_LEAST_KINSHIP;
+}
+
+static void judge_layouts(struct guess *g)
+{
+	struct guess_candidate *c = g->candidate;
+	double needed;
+
+	sort_candidates(g);
+	needed = gain_needed(&c[0].is);
+	choose_winner(g, needed);
+	/* data that no layout makes any order in speaks for none */
+	g->confidence = fmin(g->confidence, fmax(c[0].is.gain, 0) / needed);
+	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++) {
+		c[i].evidence = evidence(&c[0], &c[i], needed);
+		g->confidence = fmin(g->confidence, c[i].evidence);
+	}
+	if (c[0].is.live_blocks < GUESS_LEAST_BLOCKS) {
+		g->confidence = 0;
+		say(g, "fewer than 4 blocks of the sample hold anything");
+	}
+	if (g->confidence < 1)
+		say(g, "the data does not tell the first of these layouts from the next");
+}
+
+/* ---- layouts without a name --------------------------------------------- */
+
+static enum kvt_status measure_order(struct guess_candidate *c, struct guess_sample *s,
+				     const char *order, struct kvt_error *err)
+{
+	struct kvt_reader *reader;
+	enum kvt_status status = guess_open(&reader, c, s, order, err);
+
+	if (status)
+		return status;
+	status = guess_read(c, s, reader, err);
+	kvt_close_reader(reader);
+	return status;
+}
+
+/* The next order of letters by the alphabet; false after the last. */
+static bool next_order(char *letters, int n)
+{
+	int i = n - 2, j = n - 1;
+
+	while (i >= 0 && letters[i] >= letters[i + 1])
+		i--;
+	if (i < 0)
+		return false;
+	while (letters[j] <= letters[i])
+		j--;
+	for (char t = letters[i]; ; ) {
+		letters[i] = letters[j];
+		letters[j] = t;
+		break;
+	}
+	for (i++, j = n - 1; i < j; i++, j--) {
+		char t = letters[i];
+
+		letters[i] = letters[j];
+		letters[j] = t;
+	}
+	return true;
+}
+
+/*
+ * The right layout may have no name; the best of the wrong ones must not pass for
+ * it then.  A smaller sample will do, of the winner too.
+ */
+static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
+{
+	bool latent = g->candidate[0].group.shape.n[KVT_AXIS_K] == 1;
+	char order[8], letters[] = "BHKLS", opaque[] = "BHLS";
+	char *letter = latent ? opaque : letters;
+	struct guess_sample s = g->sample;
+	struct guess_candidate c, winner = g->candidate[0];
+	struct kvt_reader *reader;
+	double best;
+	enum kvt_status status;
+
+	if (s.nbytes > 1 << 20)
+		s.nbytes = 1 << 20;
+	if ((status = guess_open(&reader, &c, &s,
+				 kvt_layout_string(&winner.layout).s, err)))
+		return status;
+	status = guess_read(&c, &s, reader, err);
+	kvt_close_reader(reader);
+	if (status)
+		return status == KVT_SYSTEM ? status : KVT_OK;
+	best = c.is.gain + gain_needed(&c.is);
+	do {
+		snprintf(order, sizeof(order), "%sD", letter);
+		if (latent)
+			order[4] = 'C';
+		status = measure_order(&c, &s, order, err);
+		if (status == KVT_SYSTEM)
+			return status;
+		if (status || c.is.gain <= best)
+			continue;
+		best = c.is.gain;
+		g->better = c.layout;
+		g->has_better = true;
+	} while (next_order(letter, (int)strlen(letter)));
+	return KVT_OK;
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+/* A dump that says its layout needs no guess, and one must not contradict it. */
+static enum kvt_status refuse_stated(const struct guess *g, struct kvt_error *err)
+{
+	const struct kvt_snapshot *s;
+	struct kvt_reader *reader;
+	struct kvt_error why = { "" };
+	enum kvt_status status = kvt_open(&reader, g->sample.path, &g->sample.hints, &why);
+
+	if (status == KVT_SYSTEM)
+		return kvt_fail(err, status, "%s", why.text);
+	if (status)
+		return KVT_OK;
+	s = kvt_reader_snapshot(reader);
+	status = kvt_fail(err, KVT_BAD_INPUT,
+			  "%.300s: says its layout itself: %s; there is nothing to guess",
+			  g->sample.path, s->ngroups > 1 ? "that of each group" :
+			  kvt_layout_string(&s->group[0].layout).s);
+	kvt_close_reader(reader);
+	return status;
+}
+
+enum kvt_status guess_rank(struct guess *g, struct kvt_error *err)
+{
+	const struct kvt_preset *preset;
+	enum kvt_status status;
+
+	g->confidence = INFINITY;
+	g->candidate = calloc(GUESS_MAX_CANDIDATES, sizeof(*g->candidate));
+	if (!g->candidate)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if ((status = refuse_stated(g, err)) || (status = rank_types(g, err)))
+		return status;
+	judge_types(g);
+	g->sample.unit = g->type[0].unit;
+	g->sample.hints.dtype = g->type[0].dtype->name;
+	for (int i = 0; (preset = kvt_preset_at(i)); i++)
+		if ((status = add_candidate(g, preset, err)))
+			return status;
+	if (!g->ncandidates)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: no layout with a name fits",
+				g->sample.path);
+	judge_layouts(g);
+	if (!g->why_not[0] && (status = look_beyond(g, err)))
+		return status;
+	if (g->has_better) {
+		g->confidence = 0;
+		say(g, "an order without a name fits better than all layouts that have one");
+	}
+	return KVT_OK;
+}
+
+void guess_free(struct guess *g)
+{
+	free(g->candidate);
+	free(g->sample.value);
+}
