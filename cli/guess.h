@@ -24,7 +24,7 @@ struct guess_sums {
 struct guess_tally {
 	int64_t layers, heads, kvs, dims;	/* of the sample */
 	int64_t slots, states;			/* states of all blocks, of one */
-	struct guess_sums *half[2];		/* [layer][kv][head][dim], by block */
+	struct guess_sums *half[2];		/* [layer][kv][head][dim], states in turns */
 	struct guess_sums *pair;		/* the same: products of neighbours */
 	int64_t *zeros;				/* [slot] */
 	void *storage;

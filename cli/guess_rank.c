@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Read to tell the type, and for each order that has no name. */
+enum { TYPE_NBYTES = 1 << 20, BEYOND_NBYTES = 1 << 19 };
+
 /* ---- what fits ---------------------------------------------------------- */
 
 /* The first preset that can be opened, for what all layouts have in common. */
@@ -61,6 +64,28 @@ static bool is_listed(const struct guess *g, const struct kvt_layout *layout)
 	return false;
 }
 
+/* One opaque vector a state: layouts of keys and values have nothing to add. */
+static bool is_latent(const struct guess_candidate *c)
+{
+	const int64_t *n = c->group.shape.n;
+
+	return n[KVT_AXIS_K] == 1 && n[KVT_AXIS_H] == 1;
+}
+
+/*
+ * Are the sizes known apart from the axes of the array?  Its shape gives those of
+ * one plane only, and may be one that the engine declared and does not use.
+ */
+static bool sizes_are_said(const struct guess *g)
+{
+	const struct kvt_hints *h = &g->sample.hints;
+	bool planes = false;
+
+	for (int i = 0; i < g->ncandidates; i++)
+		planes |= g->candidate[i].layout.nplanes == 2;
+	return planes || (h->content && h->block_size && (h->layers || h->blocks));
+}
+
 static enum kvt_status add_candidate(struct guess *g, const struct kvt_preset *preset,
 				     struct kvt_error *err)
 {
@@ -75,6 +100,10 @@ static enum kvt_status add_candidate(struct guess *g, const struct kvt_preset *p
 	status = guess_open(&reader, c, &g->sample, preset->axes, err);
 	if (status)
 		return status == KVT_SYSTEM ? status : KVT_OK;
+	if (!preset->latent && is_latent(c)) {
+		kvt_close_reader(reader);
+		return KVT_OK;
+	}
 	find_same(g, c);
 	if (c->same < 0)
 		status = guess_read(c, &g->sample, reader, err);
@@ -105,7 +134,8 @@ static enum kvt_status weigh_type(struct guess *g, const struct kvt_dtype *dtype
 	enum kvt_status status;
 
 	s.hints.dtype = dtype->name;
-	s.nbytes = s.nbytes < 1 << 20 ? s.nbytes : 1 << 20;
+	if (s.nbytes > TYPE_NBYTES)
+		s.nbytes = TYPE_NBYTES;
 	if ((status = open_any(&reader, &c, &s, err)))
 		return status;
 	status = guess_bytes(&bytes, &nbytes, &s, reader, err);
@@ -224,14 +254,20 @@ static void sort_candidates(struct guess *g)
 	}
 }
 
-/* Of those that channels do not tell apart, the one whose heads are most akin. */
-static void choose_winner(struct guess *g, double needed)
+/* With the same channels under other names both sums are the same, but for order. */
+static bool same_channels(const struct guess_measures *a, const struct guess_measures *b)
+{
+	return fabs(a->gain - b->gain) < 1e-7;
+}
+
+/* Of those with the same channels, the one whose heads are most akin. */
+static void choose_winner(struct guess *g)
 {
 	struct guess_candidate *c = g->candidate, best;
 	int winner = 0;
 
 	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++)
-		if (c[0].is.gain - c[i].is.gain < needed &&
+		if (same_channels(&c[0].is, &c[i].is) &&
 		    c[i].is.kinship > c[winner].is.kinship)
 			winner = i;
 	best = c[winner];
@@ -251,11 +287,8 @@ static double evidence(const struct guess_candidate *winner,
 	double lead = winner->is.gain - other->is.gain;
 	double akin = winner->is.kinship - other->is.kinship;
 
-	if (lead >= needed)
+	if (!same_channels(&winner->is, &other->is))
 		return lead / needed;
-	/* the two measures disagree: neither is believed */
-	if (lead < -needed / 4)
-		return 0;
 	return fmax(akin, 0) / winner->is.kinship_spread / GUESS_LEAST_KINSHIP;
 }
 
@@ -266,7 +299,7 @@ static void judge_layouts(struct guess *g)
 
 	sort_candidates(g);
 	needed = gain_needed(&c[0].is);
-	choose_winner(g, needed);
+	choose_winner(g);
 	/* data that no layout makes any order in speaks for none */
 	g->confidence = fmin(g->confidence, fmax(c[0].is.gain, 0) / needed);
 	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++) {
@@ -276,6 +309,10 @@ static void judge_layouts(struct guess *g)
 	if (c[0].is.live_blocks < GUESS_LEAST_BLOCKS) {
 		g->confidence = 0;
 		say(g, "fewer than 4 blocks of the sample hold anything");
+	}
+	if (!sizes_are_said(g)) {
+		g->confidence = 0;
+		say(g, "sizes are not said; give --layers, --block-size, --heads and --head-dim or --content");
 	}
 	if (g->confidence < 1)
 		say(g, "the data does not tell the first of these layouts from the next");
@@ -296,6 +333,14 @@ static enum kvt_status measure_order(struct guess_candidate *c, struct guess_sam
 	return status;
 }
 
+static void exchange(char *a, char *b)
+{
+	char t = *a;
+
+	*a = *b;
+	*b = t;
+}
+
 /* The next order of letters by the alphabet; false after the last. */
 static bool next_order(char *letters, int n)
 {
@@ -307,17 +352,9 @@ static bool next_order(char *letters, int n)
 		return false;
 	while (letters[j] <= letters[i])
 		j--;
-	for (char t = letters[i]; ; ) {
-		letters[i] = letters[j];
-		letters[j] = t;
-		break;
-	}
-	for (i++, j = n - 1; i < j; i++, j--) {
-		char t = letters[i];
-
-		letters[i] = letters[j];
-		letters[j] = t;
-	}
+	exchange(letters + i, letters + j);
+	for (i++, j = n - 1; i < j; i++, j--)
+		exchange(letters + i, letters + j);
 	return true;
 }
 
@@ -333,11 +370,11 @@ static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
 	struct guess_sample s = g->sample;
 	struct guess_candidate c, winner = g->candidate[0];
 	struct kvt_reader *reader;
-	double best;
+	double best, akin;
 	enum kvt_status status;
 
-	if (s.nbytes > 1 << 20)
-		s.nbytes = 1 << 20;
+	if (s.nbytes > BEYOND_NBYTES)
+		s.nbytes = BEYOND_NBYTES;
 	if ((status = guess_open(&reader, &c, &s,
 				 kvt_layout_string(&winner.layout).s, err)))
 		return status;
@@ -345,7 +382,9 @@ static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
 	kvt_close_reader(reader);
 	if (status)
 		return status == KVT_SYSTEM ? status : KVT_OK;
+	winner.is = c.is;
 	best = c.is.gain + gain_needed(&c.is);
+	akin = c.is.kinship + c.is.kinship_spread;
 	do {
 		snprintf(order, sizeof(order), "%sD", letter);
 		if (latent)
@@ -353,9 +392,11 @@ static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
 		status = measure_order(&c, &s, order, err);
 		if (status == KVT_SYSTEM)
 			return status;
-		if (status || c.is.gain <= best)
+		if (status || (c.is.gain <= best &&
+			       !(same_channels(&c.is, &winner.is) && c.is.kinship > akin)))
 			continue;
-		best = c.is.gain;
+		best = fmax(best, c.is.gain);
+		akin = fmax(akin, c.is.kinship);
 		g->better = c.layout;
 		g->has_better = true;
 	} while (next_order(letter, (int)strlen(letter)));

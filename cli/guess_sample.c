@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_LAYERS = 8, FEW_BLOCKS = 16 };
 
@@ -43,7 +44,7 @@ enum kvt_status guess_open(struct kvt_reader **out, struct guess_candidate *c,
 /* Layers and blocks of the sample, spread evenly over all. */
 struct choice {
 	int64_t layers, blocks;
-	struct kvt_shape page;			/* a block of a layer */
+	struct kvt_shape page;			/* what is read at once */
 	int64_t page_nbytes;
 };
 
@@ -78,11 +79,20 @@ static enum kvt_status choose(struct choice *out, const struct kvt_group *group,
 	/* layers that are left out need no room */
 	out->blocks = pages / out->layers < n[KVT_AXIS_B] ? pages / out->layers :
 		      n[KVT_AXIS_B];
-	if (pages >= n[KVT_AXIS_L] * n[KVT_AXIS_B]) {
+	/* all of a small dump at once: its pages may be in many pieces */
+	if (pages / n[KVT_AXIS_L] >= n[KVT_AXIS_B]) {
 		out->layers = n[KVT_AXIS_L];
 		out->blocks = n[KVT_AXIS_B];
+		out->page = group->shape;
+		out->page_nbytes *= out->layers * out->blocks;
 	}
 	return KVT_OK;
+}
+
+static int64_t npages(const struct choice *choice)
+{
+	return choice->layers / choice->page.n[KVT_AXIS_L] *
+	       (choice->blocks / choice->page.n[KVT_AXIS_B]);
 }
 
 static enum kvt_status read_page(uint8_t *buf, struct kvt_reader *reader,
@@ -94,8 +104,8 @@ static enum kvt_status read_page(uint8_t *buf, struct kvt_reader *reader,
 
 	box.begin[KVT_AXIS_L] = spread(layer, choice->layers, group->shape.n[KVT_AXIS_L]);
 	box.begin[KVT_AXIS_B] = spread(block, choice->blocks, group->shape.n[KVT_AXIS_B]);
-	box.end[KVT_AXIS_L] = box.begin[KVT_AXIS_L] + 1;
-	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + 1;
+	box.end[KVT_AXIS_L] = box.begin[KVT_AXIS_L] + choice->page.n[KVT_AXIS_L];
+	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + choice->page.n[KVT_AXIS_B];
 	return kvt_read_box(reader, 0, &box, buf, err);
 }
 
@@ -110,7 +120,7 @@ enum kvt_status guess_bytes(uint8_t **out, int64_t *nbytes, const struct guess_s
 
 	if (status)
 		return status;
-	n = choice.layers * choice.blocks;
+	n = npages(&choice);
 	buf = malloc((size_t)(n * choice.page_nbytes));
 	if (!buf)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -168,13 +178,15 @@ struct page {
 	double *row[2];
 };
 
-static void add_page(struct guess_tally *t, const struct guess_sample *s,
+/* The block 'from' of the page is number layer, block of the sample. */
+static void add_block(struct guess_tally *t, const struct guess_sample *s,
 		     const struct kvt_dtype *dtype, const struct page *page,
-		     int64_t layer, int64_t block)
+		     const int64_t from[KVT_NAXES], int64_t layer, int64_t block)
 {
-	int64_t at[KVT_NAXES] = { 0 }, to[KVT_NAXES] = { [KVT_AXIS_L] = layer,
-							 [KVT_AXIS_B] = block };
+	int64_t at[KVT_NAXES], to[KVT_NAXES] = { [KVT_AXIS_L] = layer,
+						 [KVT_AXIS_B] = block };
 
+	memcpy(at, from, sizeof(at));
 	for (to[KVT_AXIS_K] = 0; to[KVT_AXIS_K] < t->kvs; to[KVT_AXIS_K]++)
 		for (int64_t i = 0; i < t->heads * t->states; i++) {
 			const struct terms *terms = &page->terms[to[KVT_AXIS_K]];
@@ -233,12 +245,18 @@ static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s
 	const struct kvt_group *group = &kvt_reader_snapshot(reader)->group[0];
 	enum kvt_status status;
 
+	bool whole = npages(choice) == 1;
+	int64_t from[KVT_NAXES] = { 0 };
+
 	for (int64_t l = 0; l < choice->layers; l++)
 		for (int64_t b = 0; b < choice->blocks; b++) {
-			if ((status = read_page(page->bytes, reader, group, choice, l, b,
+			if ((!whole || (!l && !b)) &&
+			    (status = read_page(page->bytes, reader, group, choice, l, b,
 						err)))
 				return status;
-			add_page(t, s, group->dtype, page, l, b);
+			from[KVT_AXIS_L] = whole ? l : 0;
+			from[KVT_AXIS_B] = whole ? b : 0;
+			add_block(t, s, group->dtype, page, from, l, b);
 		}
 	return KVT_OK;
 }
@@ -262,7 +280,7 @@ enum kvt_status guess_read(struct guess_candidate *c, struct guess_sample *s,
 	if (!(status = page_init(&page, &c->layout, &choice, err)) &&
 	    !(status = tally(&t, s, reader, &choice, &page, err)))
 		c->is = guess_measure(&t);
-	s->read = choice.layers * choice.blocks * choice.page_nbytes / c->group.shape.elem;
+	s->read = npages(&choice) * choice.page_nbytes / c->group.shape.elem;
 	s->of = c->views.nbytes / c->group.shape.elem;
 	page_free(&page);
 	guess_tally_free(&t);

@@ -50,7 +50,8 @@ void guess_add(struct guess_tally *t, const int64_t at[KVT_NAXES],
 	       const double *row, const double *before)
 {
 	int64_t first = row_of(t, at[KVT_AXIS_L], at[KVT_AXIS_K], at[KVT_AXIS_H]);
-	struct guess_sums *sums = t->half[at[KVT_AXIS_B] % 2] + first;
+	int64_t half = (at[KVT_AXIS_B] + at[KVT_AXIS_S]) % 2;
+	struct guess_sums *sums = t->half[half] + first;
 	struct guess_sums *pair = t->pair + first;
 	int64_t zeros = 0;
 
@@ -89,7 +90,7 @@ static double normal_bits(const struct guess_sums *s, double mean, double varian
 }
 
 /*
- * Every channel of the even blocks by what the odd ones have taught, and the
+ * Every channel of one half of the states by what the other half has taught, and the
  * other way round: what only fits the sample gains nothing.  Four values of the
  * whole stand in where a channel has few.
  */
