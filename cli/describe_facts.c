@@ -113,6 +113,7 @@ void describe_free(struct description *d)
 		free(d->group[g].moments);
 		free(d->group[g].verified);
 	}
+	canonical_free(d->canonical);
 	memset(d, 0, sizeof(*d));
 }
 

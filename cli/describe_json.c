@@ -321,4 +321,6 @@ void describe_json(struct json_out *out, const struct description *d,
 	for (int g = 0; g < s->ngroups; g++)
 		put_group(out, json_append_object(out, groups), &d->group[g], options);
 	put_requests(out, s, options->tables);
+	if (d->canonical)
+		canonical_json(out, d->canonical);
 }

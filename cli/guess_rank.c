@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Read to tell the type, and for each order that has no name. */
-enum { TYPE_NBYTES = 1 << 20, BEYOND_NBYTES = 1 << 19 };
+/* Read for each order that has no name, unless blocks are larger. */
+enum { BEYOND_NBYTES = 1 << 19, BEYOND_BLOCKS = 8 };
 
 /* ---- what fits ---------------------------------------------------------- */
 
@@ -25,13 +25,10 @@ static enum kvt_status open_any(struct kvt_reader **out, struct guess_candidate 
 			break;
 		if (!first.text[0])
 			first = why;
-		else if (strstr(first.text, "opaque"))
-			first = why;
 	}
-	if (status)
-		return kvt_fail(err, status == KVT_USAGE ? KVT_USAGE : status, "%s",
-				first.text[0] ? first.text : why.text);
-	return KVT_OK;
+	/* the first layout is the plainest; later ones complain of odder things */
+	return status ? kvt_fail(err, status, "%s", first.text[0] ? first.text :
+				 why.text) : KVT_OK;
 }
 
 static bool same_bytes(const struct guess_candidate *a, const struct guess_candidate *b)
@@ -123,8 +120,9 @@ static int by_bits(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static enum kvt_status weigh_type(struct guess *g, const struct kvt_dtype *dtype,
-				  struct kvt_error *err)
+/* 'fits' is false, and 'err' says why, if no layout can be of this type. */
+static enum kvt_status weigh_type(struct guess *g, bool *fits,
+				  const struct kvt_dtype *dtype, struct kvt_error *err)
 {
 	struct guess_sample s = g->sample;
 	struct guess_candidate c;
@@ -134,10 +132,9 @@ static enum kvt_status weigh_type(struct guess *g, const struct kvt_dtype *dtype
 	enum kvt_status status;
 
 	s.hints.dtype = dtype->name;
-	if (s.nbytes > TYPE_NBYTES)
-		s.nbytes = TYPE_NBYTES;
-	if ((status = open_any(&reader, &c, &s, err)))
-		return status;
+	*fits = !(status = open_any(&reader, &c, &s, err));
+	if (status)
+		return status == KVT_BAD_INPUT || status == KVT_USAGE ? KVT_OK : status;
 	status = guess_bytes(&bytes, &nbytes, &s, reader, err);
 	kvt_close_reader(reader);
 	for (int swapped = 0; !status && swapped <= (dtype->elem > 1); swapped++) {
@@ -159,7 +156,8 @@ static enum kvt_status rank_types(struct guess *g, struct kvt_error *err)
 	const char *said = g->sample.hints.dtype;
 	const struct kvt_dtype *dtype = said ? kvt_dtype_find(said) : NULL;
 	struct kvt_error first = { "" }, why = { "" };
-	enum kvt_status status = KVT_OK, s;
+	enum kvt_status status;
+	bool fits;
 
 	if (said && !dtype)
 		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type",
@@ -171,17 +169,15 @@ static enum kvt_status rank_types(struct guess *g, struct kvt_error *err)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (dtype && strcmp(dtype->name, names[i]))
 			continue;
-		s = weigh_type(g, kvt_dtype_find(names[i]), &why);
-		if (s == KVT_SYSTEM || (s && !first.text[0])) {
-			status = s;
+		if ((status = weigh_type(g, &fits, kvt_dtype_find(names[i]), &why)))
+			return kvt_fail(err, status, "%s", why.text);
+		if (!fits && !first.text[0])
 			first = why;
-		}
-		if (s == KVT_SYSTEM)
-			break;
 	}
-	if (status == KVT_SYSTEM || !g->ntypes)
-		return kvt_fail(err, status ? status : KVT_UNSUPPORTED, "%s",
-				first.text[0] ? first.text : "no such type is looked at");
+	if (!g->ntypes)
+		return kvt_fail(err, first.text[0] ? KVT_BAD_INPUT : KVT_UNSUPPORTED,
+				"%s", first.text[0] ? first.text :
+				"values of this type are not looked at");
 	qsort(g->type, (size_t)g->ntypes, sizeof(g->type[0]), by_bits);
 	return KVT_OK;
 }
@@ -371,17 +367,20 @@ static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
 	struct guess_candidate c, winner = g->candidate[0];
 	struct kvt_reader *reader;
 	double best, akin;
+	int64_t few;
 	enum kvt_status status;
 
-	if (s.nbytes > BEYOND_NBYTES)
-		s.nbytes = BEYOND_NBYTES;
+	few = winner.views.nbytes / winner.group.shape.n[KVT_AXIS_L] /
+	      winner.group.shape.n[KVT_AXIS_B] * BEYOND_BLOCKS;
+	if (s.nbytes > BEYOND_NBYTES && s.nbytes > few)
+		s.nbytes = few > BEYOND_NBYTES ? few : BEYOND_NBYTES;
 	if ((status = guess_open(&reader, &c, &s,
 				 kvt_layout_string(&winner.layout).s, err)))
 		return status;
 	status = guess_read(&c, &s, reader, err);
 	kvt_close_reader(reader);
 	if (status)
-		return status == KVT_SYSTEM ? status : KVT_OK;
+		return status;
 	winner.is = c.is;
 	best = c.is.gain + gain_needed(&c.is);
 	akin = c.is.kinship + c.is.kinship_spread;
