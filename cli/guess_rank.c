@@ -385,6 +385,9 @@ static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
 	best = c.is.gain + gain_needed(&c.is);
 	akin = c.is.kinship + c.is.kinship_spread;
 	do {
+		/* states outside of blocks leave every channel what it is */
+		if (strchr(letter, 'S') < strchr(letter, 'B'))
+			continue;
 		snprintf(order, sizeof(order), "%sD", letter);
 		if (latent)
 			order[4] = 'C';

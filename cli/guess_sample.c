@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 8, FEW_BLOCKS = 16, TYPE_NBYTES = 1 << 20 };
+enum { MAX_LAYERS = 8, FEW_BLOCKS = 16, TYPE_NBYTES = 1 << 17,
+       PIECE = 256 };
 
 enum kvt_status guess_open(struct kvt_reader **out, struct guess_candidate *c,
 			   const struct guess_sample *s, const char *layout,
@@ -54,7 +55,7 @@ static int64_t spread(int64_t i, int64_t chosen, int64_t all)
 }
 
 static enum kvt_status choose(struct choice *out, const struct kvt_group *group,
-			      int64_t nbytes, int64_t least, struct kvt_error *err)
+			      int64_t nbytes, struct kvt_error *err)
 {
 	const int64_t *n = group->shape.n;
 	int64_t pages;
@@ -67,7 +68,7 @@ static enum kvt_status choose(struct choice *out, const struct kvt_group *group,
 	if (out->page_nbytes < 1 || n[KVT_AXIS_L] < 1 || n[KVT_AXIS_B] < 1)
 		return kvt_fail(err, KVT_BAD_INPUT, "there is no data");
 	pages = nbytes / out->page_nbytes;
-	if (pages < least)
+	if (pages < GUESS_LEAST_BLOCKS)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"a block of a layer has %lld bytes; give a --sample of %lld or more",
 				(long long)out->page_nbytes,
@@ -109,34 +110,43 @@ static enum kvt_status read_page(uint8_t *buf, struct kvt_reader *reader,
 	return kvt_read_box(reader, 0, &box, buf, err);
 }
 
+/* Pieces of the sample, evenly spread: a type needs no more. */
+static int64_t thin_out(uint8_t *buf, int64_t nbytes)
+{
+	int64_t pieces = nbytes / PIECE, keep = TYPE_NBYTES / PIECE;
+
+	if (pieces <= keep)
+		return nbytes;
+	for (int64_t i = 0; i < keep; i++)
+		memmove(buf + i * PIECE, buf + spread(i, keep, pieces) * PIECE, PIECE);
+	return keep * PIECE;
+}
+
 enum kvt_status guess_bytes(uint8_t **out, int64_t *nbytes, const struct guess_sample *s,
 			    struct kvt_reader *reader, struct kvt_error *err)
 {
 	const struct kvt_group *group = &kvt_reader_snapshot(reader)->group[0];
 	struct choice choice;
-	/* what a page may have at most, and then no more than needed */
-	enum kvt_status status = choose(&choice, group, s->nbytes, GUESS_LEAST_BLOCKS, err);
+	enum kvt_status status = choose(&choice, group, s->nbytes, err);
 	uint8_t *buf;
 	int64_t n;
 
-	if (status || (s->nbytes > TYPE_NBYTES && choice.page_nbytes < TYPE_NBYTES &&
-		       (status = choose(&choice, group, TYPE_NBYTES, 1, err))))
+	if (status)
 		return status;
 	n = npages(&choice);
-	if (n > 1 && n * choice.page_nbytes > TYPE_NBYTES)
-		n = 1 + TYPE_NBYTES / choice.page_nbytes;
 	buf = malloc((size_t)(n * choice.page_nbytes));
 	if (!buf)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; !status && i < n; i++)
 		status = read_page(buf + i * choice.page_nbytes, reader, group, &choice,
 				   i / choice.blocks, i % choice.blocks, err);
-	if (status)
+	if (status) {
 		free(buf);
-	else
-		*out = buf;
-	*nbytes = n * choice.page_nbytes;
-	return status;
+		return status;
+	}
+	*out = buf;
+	*nbytes = thin_out(buf, n * choice.page_nbytes);
+	return KVT_OK;
 }
 
 /* ---- values ------------------------------------------------------------- */
@@ -274,7 +284,7 @@ enum kvt_status guess_read(struct guess_candidate *c, struct guess_sample *s,
 	struct choice choice;
 	enum kvt_status status;
 
-	if ((status = choose(&choice, &c->group, s->nbytes, GUESS_LEAST_BLOCKS, err)) ||
+	if ((status = choose(&choice, &c->group, s->nbytes, err)) ||
 	    (status = make_table(s, c->group.dtype, err)))
 		return status;
 	sample.n[KVT_AXIS_L] = choice.layers;
