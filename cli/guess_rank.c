@@ -383,7 +383,7 @@ static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
 		return status;
 	winner.is = c.is;
 	best = c.is.gain + gain_needed(&c.is);
-	akin = c.is.kinship + c.is.kinship_spread;
+	akin = c.is.kinship;
 	do {
 		/* states outside of blocks leave every channel what it is */
 		if (strchr(letter, 'S') < strchr(letter, 'B'))
