@@ -4,8 +4,9 @@
 #include "cli/workers.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
+
+#define LL(x) ((long long)(x))
 
 /* Where what is found goes: lines, or lists of one object. */
 struct sink {
@@ -23,9 +24,9 @@ static void on_finished(void *arg, int64_t step, enum kvt_direction direction,
 	json_t *o;
 
 	if (!s->out) {
-		printf("step %-6" PRId64 "  %s  %s: %" PRId64 " report%s since step %" PRId64 "\n",
-		       step, kvt_direction_name(direction), id, reports,
-		       reports == 1 ? "" : "s", since);
+		printf("step %-6lld  %s  %s: %lld report%s since step %lld\n",
+		       LL(step), kvt_direction_name(direction), id, LL(reports),
+		       reports == 1 ? "" : "s", LL(since));
 		return;
 	}
 	o = json_append_object(s->out, s->finished);
@@ -42,7 +43,7 @@ static void on_invalid(void *arg, int64_t step, int64_t block)
 	json_t *o;
 
 	if (!s->out) {
-		printf("step %-6" PRId64 "  invalid block %" PRId64 "\n", step, block);
+		printf("step %-6lld  invalid block %lld\n", LL(step), LL(block));
 		return;
 	}
 	o = json_append_object(s->out, s->invalid);
@@ -56,7 +57,7 @@ static void on_problem(void *arg, enum workers_problem problem, int64_t step,
 	struct sink *s = arg;
 	json_t *o;
 
-	complain(&cmd_workers, "%.100s: step %" PRId64 ": %s", s->path, step, text);
+	complain(&cmd_workers, "%.100s: step %lld: %s", s->path, LL(step), text);
 	if (!s->out)
 		return;
 	o = json_append_object(s->out, s->problems);
@@ -75,9 +76,10 @@ static void on_problem(void *arg, enum workers_problem problem, int64_t step,
 static void print_totals(const struct sink *s, const struct workers_totals *t)
 {
 	if (!s->out) {
-		printf("%s: %" PRId64 " workers, %" PRId64 " steps: %" PRId64 " finished, %" PRId64 " invalid blocks, %" PRId64 " problems\n",
-		       s->path, t->workers, t->steps, t->finished, t->invalid,
-		       t->problems);
+		printf("%s: %lld workers, %lld steps: %lld finished, "
+		       "%lld invalid blocks, %lld problems\n",
+		       s->path, LL(t->workers), LL(t->steps), LL(t->finished),
+		       LL(t->invalid), LL(t->problems));
 		return;
 	}
 	json_put_int(s->out, s->out->root, "workers", t->workers);

@@ -219,7 +219,8 @@ void canonical_text(const struct canonical_facts *f)
 	putchar('\n');
 	describe_label("canonical");
 	if (!f->verdict.reasons) {
-		printf("one tensor of %lld blocks x %lld B, %s; a row is %lld layers of %lld B\n",
+		printf("one tensor of %lld blocks x %lld B, %s; "
+		       "a row is %lld layers of %lld B\n",
 		       (long long)f->whole.nblocks, (long long)f->whole.row,
 		       human_size(f->whole.nbytes).s, (long long)f->whole.npositions,
 		       (long long)f->whole.page);

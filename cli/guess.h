@@ -24,7 +24,7 @@ struct guess_sums {
 struct guess_tally {
 	int64_t layers, heads, kvs, dims;	/* of the sample */
 	int64_t slots, states;			/* states of all blocks, of one */
-	struct guess_sums *half[2];		/* [layer][kv][head][dim], states in turns */
+	struct guess_sums *half[2];		/* [layer][kv][head][dim] */
 	struct guess_sums *pair;		/* the same: products of neighbours */
 	int64_t *zeros;				/* [slot] */
 	void *storage;
@@ -45,7 +45,7 @@ struct guess_measures {
 	double gain;			/* bits an element that channels save */
 	double kinship;			/* log likelihood */
 	double kinship_spread;		/* of it, where there is nothing to find */
-	int64_t live_slots, live_blocks; /* with any element that is not 0 */
+	int64_t live_slots, live_blocks;	/* with any element but 0 */
 };
 struct guess_measures guess_measure(const struct guess_tally *t);
 
@@ -111,7 +111,7 @@ struct guess {
 	struct guess_sample sample;
 	int ntypes;				/* the likeliest first; 0: it was said */
 	struct guess_type type[GUESS_MAX_TYPES];
-	int ncandidates;			/* the same; those with others' bytes last */
+	int ncandidates;			/* likewise; same bytes come last */
 	struct guess_candidate *candidate;
 	struct kvt_layout better;		/* no preset, but likelier than all */
 	bool has_better;
@@ -122,6 +122,23 @@ struct guess {
 KVT_MUST_CHECK enum kvt_status
 guess_rank(struct guess *g, struct kvt_error *err);
 void guess_free(struct guess *g);
+
+/* Why there is no answer; the first reason counts. */
+void guess_say(struct guess *g, const char *text);
+/* The gain by which a candidate must lead. */
+double guess_gain_needed(const struct guess_measures *m);
+/* With the same channels under other names both sums are the same, but for order. */
+bool guess_same_channels(const struct guess_measures *a,
+			 const struct guess_measures *b);
+
+/* Element types, likeliest first, and what they do to the confidence. */
+KVT_MUST_CHECK enum kvt_status
+guess_rank_types(struct guess *g, struct kvt_error *err);
+void guess_judge_types(struct guess *g);
+
+/* Is there an order without a name that beats the winner?  Fills 'better'. */
+KVT_MUST_CHECK enum kvt_status
+guess_look_beyond(struct guess *g, struct kvt_error *err);
 
 /* ---- what is said of it: guess_print.c ---------------------------------- */
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guess_print.c - the ranking, and what to type next */
-#include "cli/guess.h"
-
 #include "cli/cli.h"
+#include "cli/guess.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static void print_candidate(const struct guess *g, int i)
 	const struct guess_candidate *c = &g->candidate[i];
 	const int64_t *n = c->group.shape.n;
 
-	printf("  %-9s %7.4f %8.1f  ", i ? "next" : "first", c->is.gain, c->is.kinship);
+	printf("  %-10s %7.4f %8.1f  ", i ? "next" : "first", c->is.gain, c->is.kinship);
 	if (i)
 		printf("%7.2f  ", c->evidence);
 	else
@@ -60,7 +59,7 @@ static void print_candidate(const struct guess *g, int i)
 	putchar('\n');
 	for (int j = 0; j < g->ncandidates; j++)
 		if (g->candidate[j].same == i)
-			printf("  %-9s %7s %8s  %7s  %s\n", "", "", "", "same as",
+			printf("  %-10s %7s %8s  %7s  %s\n", "", "", "", "same as",
 			       human_layout(&g->candidate[j].layout).s);
 }
 
@@ -68,7 +67,7 @@ static void print_types(const struct guess *g)
 {
 	if (g->ntypes < 3)
 		return;
-	printf("  types     ");
+	printf("  %-10s ", "types");
 	for (int i = 0; i < g->ntypes && i < 3; i++)
 		printf("%s%s%s %.2f", i ? ", " : "", g->type[i].dtype->name,
 		       g->type[i].swapped ? " big-endian" : "", g->type[i].bits);
@@ -86,11 +85,11 @@ void guess_text(const struct guess *g)
 	       human_layout(&c->layout).s, c->group.dtype->name);
 	printf("  confidence %.2f, expected 1 or more\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
-	printf("  sample    %lld of %lld elements, %lld states in use\n",
+	printf("  sample     %lld of %lld elements, %lld states in use\n",
 	       (long long)g->sample.read, (long long)g->sample.of,
 	       (long long)c->is.live_slots);
 	print_types(g);
-	printf("  %-9s %7s %8s  %7s\n", "", "gain", "kinship", "against");
+	printf("  %-10s %7s %8s  %7s\n", "", "gain", "kinship", "against");
 	for (int i = 0; i < g->ncandidates && c[i].same < 0; i++) {
 		if (i < SHOWN)
 			print_candidate(g, i);
@@ -98,12 +97,12 @@ void guess_text(const struct guess *g)
 			others++;
 	}
 	if (others)
-		printf("  and       %d more\n", others);
+		printf("  and        %d more\n", others);
 	if (g->has_better)
-		printf("  better    %s\n", kvt_layout_string(&g->better).s);
+		printf("  better     %s\n", kvt_layout_string(&g->better).s);
 	if (g->why_not[0])
 		return;
-	printf("  use      ");
+	printf("  %-10s", "use");
 	for (int i = 0; i < a.n; i++)
 		printf(" %s", a.s[i]);
 	putchar('\n');

@@ -6,30 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Read for each order that has no name, unless blocks are larger. */
-enum { BEYOND_NBYTES = 1 << 19, BEYOND_BLOCKS = 8 };
-
 /* ---- what fits ---------------------------------------------------------- */
-
-/* The first preset that can be opened, for what all layouts have in common. */
-static enum kvt_status open_any(struct kvt_reader **out, struct guess_candidate *c,
-				const struct guess_sample *s, struct kvt_error *err)
-{
-	const struct kvt_preset *preset;
-	enum kvt_status status = KVT_BAD_INPUT;
-	struct kvt_error why = { "" }, first = { "" };
-
-	for (int i = 0; (preset = kvt_preset_at(i)); i++) {
-		status = guess_open(out, c, s, preset->axes, &why);
-		if (!status || (status != KVT_BAD_INPUT && status != KVT_USAGE))
-			break;
-		if (!first.text[0])
-			first = why;
-	}
-	/* the first layout is the plainest; later ones complain of odder things */
-	return status ? kvt_fail(err, status, "%s", first.text[0] ? first.text :
-				 why.text) : KVT_OK;
-}
 
 static bool same_bytes(const struct guess_candidate *a, const struct guess_candidate *b)
 {
@@ -110,110 +87,25 @@ static enum kvt_status add_candidate(struct guess *g, const struct kvt_preset *p
 	return status;
 }
 
-/* ---- the element type --------------------------------------------------- */
+/* ---- the layout --------------------------------------------------------- */
 
-static int by_bits(const void *a, const void *b)
-{
-	double x = ((const struct guess_type *)a)->bits;
-	double y = ((const struct guess_type *)b)->bits;
-
-	return (x > y) - (x < y);
-}
-
-/* 'fits' is false, and 'err' says why, if no layout can be of this type. */
-static enum kvt_status weigh_type(struct guess *g, bool *fits,
-				  const struct kvt_dtype *dtype, struct kvt_error *err)
-{
-	struct guess_sample s = g->sample;
-	struct guess_candidate c;
-	struct kvt_reader *reader;
-	uint8_t *bytes = NULL;
-	int64_t nbytes;
-	enum kvt_status status;
-
-	s.hints.dtype = dtype->name;
-	*fits = !(status = open_any(&reader, &c, &s, err));
-	if (status)
-		return status == KVT_BAD_INPUT || status == KVT_USAGE ? KVT_OK : status;
-	status = guess_bytes(&bytes, &nbytes, &s, reader, err);
-	kvt_close_reader(reader);
-	for (int swapped = 0; !status && swapped <= (dtype->elem > 1); swapped++) {
-		struct guess_type *t = &g->type[g->ntypes++];
-
-		*t = (struct guess_type){ .dtype = dtype, .swapped = swapped };
-		t->bits = guess_type_bits(&t->unit, dtype, swapped, bytes, nbytes);
-	}
-	free(bytes);
-	return status;
-}
-
-static enum kvt_status rank_types(struct guess *g, struct kvt_error *err)
-{
-	static const char *const names[] = {
-		"bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e4m3fnuz",
-		"float8_e5m2", "float8_e5m2fnuz",
-	};
-	const char *said = g->sample.hints.dtype;
-	const struct kvt_dtype *dtype = said ? kvt_dtype_find(said) : NULL;
-	struct kvt_error first = { "" }, why = { "" };
-	enum kvt_status status;
-	bool fits;
-
-	if (said && !dtype)
-		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type",
-				said);
-	if (dtype && !dtype->is_float)
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"elements of %s: only floating point values have the statistics that are looked at",
-				dtype->name);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (dtype && strcmp(dtype->name, names[i]))
-			continue;
-		if ((status = weigh_type(g, &fits, kvt_dtype_find(names[i]), &why)))
-			return kvt_fail(err, status, "%s", why.text);
-		if (!fits && !first.text[0])
-			first = why;
-	}
-	if (!g->ntypes)
-		return kvt_fail(err, first.text[0] ? KVT_BAD_INPUT : KVT_UNSUPPORTED,
-				"%s", first.text[0] ? first.text :
-				"values of this type are not looked at");
-	qsort(g->type, (size_t)g->ntypes, sizeof(g->type[0]), by_bits);
-	return KVT_OK;
-}
-
-static void say(struct guess *g, const char *text)
+void guess_say(struct guess *g, const char *text)
 {
 	if (!g->why_not[0])
 		snprintf(g->why_not, sizeof(g->why_not), "%s", text);
 }
 
-/* Types that the data does not tell apart are two answers. */
-static void judge_types(struct guess *g)
-{
-	double lead = g->ntypes > 1 ? g->type[1].bits - g->type[0].bits : INFINITY;
-
-	if (isinf(g->type[0].bits)) {
-		say(g, "all that was read is 0");
-		g->confidence = 0;
-	} else if (g->type[0].swapped) {
-		say(g, "the bytes of an element look swapped (big-endian), which no command reads");
-		g->confidence = 0;
-	} else if (lead < GUESS_LEAST_TYPE) {
-		say(g, "the data does not tell the element type; give --dtype");
-		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
-	} else {
-		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
-	}
-}
-
-/* ---- the layout --------------------------------------------------------- */
-
-static double gain_needed(const struct guess_measures *m)
+double guess_gain_needed(const struct guess_measures *m)
 {
 	double states = m->live_slots > 0 ? (double)m->live_slots : 1;
 
 	return fmax(GUESS_LEAST_GAIN, GUESS_GAIN_STATES / states);
+}
+
+/* With the same channels under other names both sums are the same, but for order. */
+bool guess_same_channels(const struct guess_measures *a, const struct guess_measures *b)
+{
+	return fabs(a->gain - b->gain) < 1e-7;
 }
 
 static int by_gain(const void *a, const void *b)
@@ -250,12 +142,6 @@ static void sort_candidates(struct guess *g)
 	}
 }
 
-/* With the same channels under other names both sums are the same, but for order. */
-static bool same_channels(const struct guess_measures *a, const struct guess_measures *b)
-{
-	return fabs(a->gain - b->gain) < 1e-7;
-}
-
 /* Of those with the same channels, the one whose heads are most akin. */
 static void choose_winner(struct guess *g)
 {
@@ -263,7 +149,7 @@ static void choose_winner(struct guess *g)
 	int winner = 0;
 
 	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++)
-		if (same_channels(&c[0].is, &c[i].is) &&
+		if (guess_same_channels(&c[0].is, &c[i].is) &&
 		    c[i].is.kinship > c[winner].is.kinship)
 			winner = i;
 	best = c[winner];
@@ -283,7 +169,7 @@ static double evidence(const struct guess_candidate *winner,
 	double lead = winner->is.gain - other->is.gain;
 	double akin = winner->is.kinship - other->is.kinship;
 
-	if (!same_channels(&winner->is, &other->is))
+	if (!guess_same_channels(&winner->is, &other->is))
 		return lead / needed;
 	return fmax(akin, 0) / winner->is.kinship_spread / GUESS_LEAST_KINSHIP;
 }
@@ -294,7 +180,7 @@ static void judge_layouts(struct guess *g)
 	double needed;
 
 	sort_candidates(g);
-	needed = gain_needed(&c[0].is);
+	needed = guess_gain_needed(&c[0].is);
 	choose_winner(g);
 	/* data that no layout makes any order in speaks for none */
 	g->confidence = fmin(g->confidence, fmax(c[0].is.gain, 0) / needed);
@@ -304,105 +190,16 @@ static void judge_layouts(struct guess *g)
 	}
 	if (c[0].is.live_blocks < GUESS_LEAST_BLOCKS) {
 		g->confidence = 0;
-		say(g, "fewer than 4 blocks of the sample hold anything");
+		guess_say(g, "fewer than 4 blocks of the sample hold anything");
 	}
 	if (!sizes_are_said(g)) {
 		g->confidence = 0;
-		say(g, "sizes are not said; give --layers, --block-size, --heads and --head-dim or --content");
+		guess_say(g, "sizes are not said; give --layers, --block-size, "
+			     "--heads and --head-dim or --content");
 	}
 	if (g->confidence < 1)
-		say(g, "the data does not tell the first of these layouts from the next");
-}
-
-/* ---- layouts without a name --------------------------------------------- */
-
-static enum kvt_status measure_order(struct guess_candidate *c, struct guess_sample *s,
-				     const char *order, struct kvt_error *err)
-{
-	struct kvt_reader *reader;
-	enum kvt_status status = guess_open(&reader, c, s, order, err);
-
-	if (status)
-		return status;
-	status = guess_read(c, s, reader, err);
-	kvt_close_reader(reader);
-	return status;
-}
-
-static void exchange(char *a, char *b)
-{
-	char t = *a;
-
-	*a = *b;
-	*b = t;
-}
-
-/* The next order of letters by the alphabet; false after the last. */
-static bool next_order(char *letters, int n)
-{
-	int i = n - 2, j = n - 1;
-
-	while (i >= 0 && letters[i] >= letters[i + 1])
-		i--;
-	if (i < 0)
-		return false;
-	while (letters[j] <= letters[i])
-		j--;
-	exchange(letters + i, letters + j);
-	for (i++, j = n - 1; i < j; i++, j--)
-		exchange(letters + i, letters + j);
-	return true;
-}
-
-/*
- * The right layout may have no name; the best of the wrong ones must not pass for
- * it then.  A smaller sample will do, of the winner too.
- */
-static enum kvt_status look_beyond(struct guess *g, struct kvt_error *err)
-{
-	bool latent = g->candidate[0].group.shape.n[KVT_AXIS_K] == 1;
-	char order[8], letters[] = "BHKLS", opaque[] = "BHLS";
-	char *letter = latent ? opaque : letters;
-	struct guess_sample s = g->sample;
-	struct guess_candidate c, winner = g->candidate[0];
-	struct kvt_reader *reader;
-	double best, akin;
-	int64_t few;
-	enum kvt_status status;
-
-	few = winner.views.nbytes / winner.group.shape.n[KVT_AXIS_L] /
-	      winner.group.shape.n[KVT_AXIS_B] * BEYOND_BLOCKS;
-	if (s.nbytes > BEYOND_NBYTES && s.nbytes > few)
-		s.nbytes = few > BEYOND_NBYTES ? few : BEYOND_NBYTES;
-	if ((status = guess_open(&reader, &c, &s,
-				 kvt_layout_string(&winner.layout).s, err)))
-		return status;
-	status = guess_read(&c, &s, reader, err);
-	kvt_close_reader(reader);
-	if (status)
-		return status;
-	winner.is = c.is;
-	best = c.is.gain + gain_needed(&c.is);
-	akin = c.is.kinship;
-	do {
-		/* states outside of blocks leave every channel what it is */
-		if (strchr(letter, 'S') < strchr(letter, 'B'))
-			continue;
-		snprintf(order, sizeof(order), "%sD", letter);
-		if (latent)
-			order[4] = 'C';
-		status = measure_order(&c, &s, order, err);
-		if (status == KVT_SYSTEM)
-			return status;
-		if (status || (c.is.gain <= best &&
-			       !(same_channels(&c.is, &winner.is) && c.is.kinship > akin)))
-			continue;
-		best = fmax(best, c.is.gain);
-		akin = fmax(akin, c.is.kinship);
-		g->better = c.layout;
-		g->has_better = true;
-	} while (next_order(letter, (int)strlen(letter)));
-	return KVT_OK;
+		guess_say(g, "the data does not tell the first of these layouts "
+			     "from the next");
 }
 
 /* ---- all of it ---------------------------------------------------------- */
@@ -413,7 +210,8 @@ static enum kvt_status refuse_stated(const struct guess *g, struct kvt_error *er
 	const struct kvt_snapshot *s;
 	struct kvt_reader *reader;
 	struct kvt_error why = { "" };
-	enum kvt_status status = kvt_open(&reader, g->sample.path, &g->sample.hints, &why);
+	enum kvt_status status = kvt_open(&reader, g->sample.path, &g->sample.hints,
+					  &why);
 
 	if (status == KVT_SYSTEM)
 		return kvt_fail(err, status, "%s", why.text);
@@ -437,9 +235,9 @@ enum kvt_status guess_rank(struct guess *g, struct kvt_error *err)
 	g->candidate = calloc(GUESS_MAX_CANDIDATES, sizeof(*g->candidate));
 	if (!g->candidate)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if ((status = refuse_stated(g, err)) || (status = rank_types(g, err)))
+	if ((status = refuse_stated(g, err)) || (status = guess_rank_types(g, err)))
 		return status;
-	judge_types(g);
+	guess_judge_types(g);
 	g->sample.unit = g->type[0].unit;
 	g->sample.hints.dtype = g->type[0].dtype->name;
 	for (int i = 0; (preset = kvt_preset_at(i)); i++)
@@ -449,11 +247,12 @@ enum kvt_status guess_rank(struct guess *g, struct kvt_error *err)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: no layout with a name fits",
 				g->sample.path);
 	judge_layouts(g);
-	if (!g->why_not[0] && (status = look_beyond(g, err)))
+	if (!g->why_not[0] && (status = guess_look_beyond(g, err)))
 		return status;
 	if (g->has_better) {
 		g->confidence = 0;
-		say(g, "an order without a name fits better than all layouts that have one");
+		guess_say(g, "an order without a name fits better than all layouts "
+			     "that have one");
 	}
 	return KVT_OK;
 }

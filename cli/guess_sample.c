@@ -98,8 +98,8 @@ static int64_t npages(const struct choice *choice)
 
 static enum kvt_status read_page(uint8_t *buf, struct kvt_reader *reader,
 				 const struct kvt_group *group,
-				 const struct choice *choice, int64_t layer, int64_t block,
-				 struct kvt_error *err)
+				 const struct choice *choice, int64_t layer,
+				 int64_t block, struct kvt_error *err)
 {
 	struct kvt_box box = kvt_box_whole(&group->shape);
 
@@ -214,7 +214,8 @@ static void add_block(struct guess_tally *t, const struct guess_sample *s,
 			for (int64_t d = 0; d < t->dims; d++)
 				row[d] = value_of(s, dtype,
 						  bytes + terms->at[KVT_AXIS_D][d]);
-			guess_add(t, to, row, to[KVT_AXIS_S] ? page->row[!(i % 2)] : NULL);
+			guess_add(t, to, row,
+				  to[KVT_AXIS_S] ? page->row[!(i % 2)] : NULL);
 		}
 }
 

@@ -138,7 +138,7 @@ static enum kvt_status take(struct kvt_log_line *out, const struct kvt_json *in)
 	if (out->kind == KVT_LOG_HEAD)
 		status = need_int(&out->workers, in, "workers", 1, KVT_LOG_MAX_WORKERS);
 	else
-		status = need_int(&out->step, in, "step", 0, INT64_MAX);
+		status = need_int(&out->step, in, "step", 0, INT64_MAX - 1);
 	if (!status && out->kind == KVT_LOG_WORKER)
 		status = need_int(&out->worker, in, "worker", 0, KVT_LOG_MAX_WORKERS - 1);
 	if (!status)
