@@ -198,7 +198,8 @@ void workers_incomplete(struct replay *r)
 		if (e)
 			r->slot[n++] = e;
 	}
-	qsort(r->slot, n, sizeof(*r->slot), by_step);
+	if (n)
+		qsort(r->slot, n, sizeof(*r->slot), by_step);
 	for (size_t i = 0; i < n; i++) {
 		const struct entry *e = r->slot[i];
 
