@@ -84,14 +84,22 @@ static void test_names(void **state)
 
 int main(void)
 {
+#define TEST(f, name) { name, f, NULL, NULL, NULL }
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_two_workers),
-		cmocka_unit_test(test_running_countdown_keeps_its_count),
-		cmocka_unit_test(test_count_comes_before_ids),
-		cmocka_unit_test(test_a_later_report_starts_afresh),
-		cmocka_unit_test(test_no_count_is_no_change),
-		cmocka_unit_test(test_names),
+		TEST(test_two_workers,
+		     "two workers, one report each"),
+		TEST(test_running_countdown_keeps_its_count,
+		     "a countdown that runs keeps its count"),
+		TEST(test_count_comes_before_ids,
+		     "a worker's count comes before its ids"),
+		TEST(test_a_later_report_starts_afresh,
+		     "a report after the last one starts afresh"),
+		TEST(test_no_count_is_no_change,
+		     "no count is no change"),
+		TEST(test_names,
+		     "names of directions"),
 	};
 
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("aggregate", tests, NULL, NULL);
 }
