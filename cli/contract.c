@@ -206,14 +206,17 @@ static enum kvt_status take_group(struct parser *p, const char *id)
 	if (!*id || strpbrk(id, " \t"))
 		return bad(p, KVT_BAD_INPUT, "expected the id of one group, or *");
 	for (int i = 0; i < c->nsections; i++)
-		if (!strcmp(c->section[i].group, id))
+		if (!strcmp(c->section[i].clause.value[0], id))
 			return bad(p, KVT_BAD_INPUT, "this group was there before");
 	if (c->nsections == MAX_CLAUSES)
 		return bad(p, KVT_BAD_INPUT, "more than 4096 groups");
 	if (!make_room((void **)&c->section, &p->room_sections, c->nsections,
 		       sizeof(*c->section)))
 		return bad(p, KVT_SYSTEM, "out of memory");
-	c->section[c->nsections++] = (struct contract_section){ p->line, id };
+	c->section[c->nsections] = (struct contract_section){ {
+		.line = p->line, .section = c->nsections, .name = "group",
+		.nvalues = 1, .value = { id } } };
+	c->nsections++;
 	return KVT_OK;
 }
 

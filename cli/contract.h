@@ -57,9 +57,9 @@ struct clause {
 	const char *value[CLAUSE_MAX_VALUES];
 };
 
+/* "group ID", as a clause that demands this group; "*": any. */
 struct contract_section {
-	int line;
-	const char *group;		/* id, or "*": every group */
+	struct clause clause;
 };
 
 struct contract {

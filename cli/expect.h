@@ -21,7 +21,7 @@ struct expect_dump {
 /* How one clause came out for the dump, or for one of its groups. */
 struct outcome {
 	const struct clause *clause;
-	const char *group;		/* id; NULL: the whole dump */
+	char group[32];			/* id; "": the whole dump */
 	bool holds;
 	char found[512], expected[512];
 };

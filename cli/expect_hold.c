@@ -498,7 +498,7 @@ bool expect_judge(struct outcome *out, const struct clause *clause,
 	if (!start(&j, clause->key, clause->name, dump, g))
 		return false;
 	if (j.f)
-		out->group = j.f->group->id;
+		snprintf(out->group, sizeof(out->group), "%s", j.f->group->id);
 	tell_expected(out);
 	if (clause->key && clause->key->type == CLAUSE_NAMES)
 		judge_names(out, &j);
@@ -526,6 +526,6 @@ void expect_value(char *out, size_t room, const struct clause_key *key,
 
 void outcome_text(char *out, size_t room, const struct outcome *o)
 {
-	snprintf(out, room, "%s%s%s is %s, expected %s", o->group ? o->group : "",
-		 o->group ? ": " : "", o->clause->name, o->found, o->expected);
+	snprintf(out, room, "%s%s%s is %s, expected %s", o->group,
+		 *o->group ? ": " : "", o->clause->name, o->found, o->expected);
 }
