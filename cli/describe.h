@@ -38,6 +38,7 @@ struct moments {
 enum { MAX_FINDINGS = 16 };
 struct finding {
 	int64_t at[KVT_NAXES];
+	bool damaged;			/* else: sound, but not what its cell says */
 	char text[200];
 };
 
