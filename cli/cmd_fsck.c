@@ -31,15 +31,24 @@ static void found(void *context, const char *name, const char *text)
 	fsck_find(context, name, fsck_at("%s", ""), "%s", text);
 }
 
+/* Bytes that are not as they must be are a finding; too little memory is none. */
+static void tell_failure(struct fsck_report *r, enum kvt_status status, const char *why,
+			 struct run *run)
+{
+	if (status == KVT_BAD_INPUT)
+		fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s", why);
+	else if (status && !interrupted)
+		complain(&cmd_fsck, "%s: %s", r->path, why);
+	run->status = worse(run->status, status);
+}
+
 static void check_data(struct fsck_report *r, struct kvt_reader *reader, const char *path,
 		       struct run *run)
 {
 	struct kvt_error why = { "" };
 	enum kvt_status status = fsck_data(r, reader, path, &run->asked->pipeline, &why);
 
-	if (status && !interrupted)
-		fsck_find(r, "data.unreadable", fsck_at("%s", ""), "%s", why.text);
-	run->status = worse(run->status, status);
+	tell_failure(r, status, why.text, run);
 }
 
 static void check_reader(struct fsck_report *r, struct kvt_reader *reader,
@@ -61,7 +70,7 @@ static void refused(struct fsck_report *r, enum kvt_status status, const char *w
 {
 	if (r->nfindings)
 		return;
-	fsck_find(r, "file.refused", fsck_at("%s", ""), "%s", why);
+	fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s", why);
 	run->status = worse(run->status, status);
 }
 
@@ -130,9 +139,7 @@ static void check_ranks(struct rank_file *files, int nfiles, struct run *run)
 		 (long long)kvt_reader_snapshot(files[0].reader)->parallel.tp_size);
 	status = fsck_ranks(&r, files, nfiles, run->asked->fast, &run->asked->pipeline,
 			    &why);
-	if (status && !interrupted)
-		fsck_find(&r, "data.unreadable", fsck_at("%s", ""), "%s", why.text);
-	run->status = worse(run->status, status);
+	tell_failure(&r, status, why.text, run);
 	if (!interrupted)
 		finish(&r, run);
 	else

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const struct fsck_rule rules[] = {
-	{ "file.refused", FSCK_ERROR, "the file cannot be read as a dump" },
+	{ "file.unreadable", FSCK_ERROR, "a file, or its data, that cannot be read" },
 	{ "group.count", FSCK_ERROR, "no group, or too many" },
 	{ "group.id", FSCK_ERROR, "a group without an id" },
 	{ "group.duplicate", FSCK_ERROR, "two groups of one id" },
@@ -58,7 +58,6 @@ static const struct fsck_rule rules[] = {
 	{ "null.out-of-pool", FSCK_ERROR, "the null block is not in the pool" },
 	{ "null.valid", FSCK_WARNING, "the null block has valid states" },
 
-	{ "data.unreadable", FSCK_ERROR, "data that cannot be read" },
 	{ "tile.damaged", FSCK_ERROR, "a checksum of a stored tile is wrong" },
 	{ "digest.cell", FSCK_ERROR, "data is not what the stored digest says" },
 	{ "null.nonzero", FSCK_WARNING, "the null block holds something" },

@@ -218,7 +218,7 @@ static bool check_valid(struct fsck_report *report, const struct kvt_snapshot *s
 		struct fsck_at at = fsck_at("group=%s,block=%lld", group->id, LL(b));
 		uint32_t valid = group->block_valid[b];
 
-		if (b == s->null_block && valid)
+		if (b == s->null_block && valid > live[b])
 			fsck_find(report, "null.valid", at, "%lu valid states, expected 0",
 				  (unsigned long)valid);
 		else if (valid < live[b])
