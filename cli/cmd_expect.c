@@ -105,85 +105,6 @@ static enum kvt_status expect_write(const struct asked *asked, char **argv, int 
 
 /* ---- check -------------------------------------------------------------- */
 
-static void add_outcome(struct expect_result *r, const struct outcome *outcome)
-{
-	if (r->noutcomes == r->room) {
-		int room = r->room ? 2 * r->room : 64;
-		struct outcome *more = realloc(r->outcome, (size_t)room * sizeof(*more));
-
-		if (!more) {
-			r->out_of_memory = true;
-			return;
-		}
-		r->outcome = more;
-		r->room = room;
-	}
-	r->outcome[r->noutcomes++] = *outcome;
-	if (!outcome->holds)
-		r->status = worse(r->status, KVT_MISMATCH);
-}
-
-static void judge(struct expect_result *r, const struct clause *clause,
-		  const struct expect_dump *dump, int g)
-{
-	struct outcome outcome;
-
-	if (expect_judge(&outcome, clause, dump, g))
-		add_outcome(r, &outcome);
-}
-
-static bool is_meant(const struct contract_section *section, const char *group)
-{
-	const char *id = section->clause.value[0];
-
-	return !strcmp(id, "*") || !strcmp(id, group);
-}
-
-/* A contract for a group that the dump lacks is broken by its first line. */
-static void judge_section(struct expect_result *r, const struct contract_section *s,
-			  const struct expect_dump *dump)
-{
-	const struct kvt_snapshot *snapshot = dump->d->snapshot;
-	struct outcome missing = { .clause = &s->clause };
-	size_t used;
-
-	for (int g = 0; g < snapshot->ngroups; g++)
-		if (is_meant(s, snapshot->group[g].id))
-			return;
-	used = (size_t)snprintf(missing.found, sizeof(missing.found), "one of");
-	for (int g = 0; g < snapshot->ngroups && used < sizeof(missing.found) - 40; g++)
-		used += (size_t)snprintf(missing.found + used,
-					 sizeof(missing.found) - used, " %s",
-					 snapshot->group[g].id);
-	snprintf(missing.expected, sizeof(missing.expected), "%.400s",
-		 s->clause.value[0]);
-	add_outcome(r, &missing);
-}
-
-static void judge_all(struct expect_result *r, const struct contract *c,
-		      const struct expect_dump *dump)
-{
-	const struct kvt_snapshot *snapshot = dump->d->snapshot;
-	int seen = 0;
-
-	for (int i = 0; i < c->nclauses; i++) {
-		const struct clause *clause = &c->clause[i];
-
-		/* groups stand where their line is, also in what is printed */
-		for (; seen <= clause->section; seen++)
-			judge_section(r, &c->section[seen], dump);
-		if (clause->section < 0) {
-			judge(r, clause, dump, -1);
-			continue;
-		}
-		for (int g = 0; g < snapshot->ngroups; g++)
-			if (is_meant(&c->section[clause->section], snapshot->group[g].id))
-				judge(r, clause, dump, g);
-	}
-	for (; seen < c->nsections; seen++)
-		judge_section(r, &c->section[seen], dump);
-}
-
 static bool wants_digest(const struct contract *c)
 {
 	for (int i = 0; i < c->nclauses; i++)
@@ -200,7 +121,7 @@ static void check_file(struct expect_result *r, const struct contract *c,
 	enum kvt_status status = open_dump(&o, r->path, wants_digest(c), asked, &err);
 
 	if (!status)
-		judge_all(r, c, &o.dump);
+		expect_contract_held(r, c, &o.dump);
 	if (!status && r->out_of_memory)
 		status = kvt_fail(&err, KVT_SYSTEM, "%s: out of memory", r->path);
 	r->status = worse(r->status, status);

@@ -129,7 +129,7 @@ enum kvt_status clause_parse(struct clause *out, char *text, struct kvt_error *e
 			out->op = ops[i].op;
 			rest = op + strlen(ops[i].text);
 		}
-	if (!rest || op == text)
+	if (!rest || op == text || *rest == '=')
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"'%.100s' is no clause, expected KEY = VALUE", text);
 	end_at(text, (size_t)(op - text));

@@ -221,7 +221,8 @@ static bool is_digest(const char *value)
 {
 	size_t n = strlen("kvd1:tokens:");
 
-	return (!strncmp(value, "kvd1:tokens:", n) || !strncmp(value, "kvd1:blocks:", n)) &&
+	return (!strncmp(value, "kvd1:tokens:", n) ||
+		!strncmp(value, "kvd1:blocks:", n)) &&
 	       strspn(value + n, "0123456789abcdef") == 32 && !value[n + 32];
 }
 
@@ -234,7 +235,8 @@ static const struct {
 	[CLAUSE_BOOL] = { is_bool, "true or false" },
 	[CLAUSE_KIND] = { is_kind, "a kind such as full_attention" },
 	[CLAUSE_DTYPE] = { is_dtype, "an element type such as bfloat16" },
-	[CLAUSE_STRIDES] = { is_strides, "axes with their strides such as L:98304 B:2048" },
+	[CLAUSE_STRIDES] = { is_strides,
+			     "axes with their strides such as L:98304 B:2048" },
 	[CLAUSE_RANGES] = { is_ranges, "numbers and ranges such as 0:5,7" },
 	[CLAUSE_PARTS] = { is_parts, "parts such as x:0+128 B:128+32@256" },
 	[CLAUSE_BACKEND] = { is_backend,
@@ -264,8 +266,9 @@ static enum kvt_status check_value(const struct clause_key *key, const char *val
 		return kvt_layout_parse(&layout, value, err);
 	if (!types[key->type].is || types[key->type].is(value)) {
 		if (key->type == CLAUSE_DIGEST && strncmp(value + 5, key->name + 7, 6))
-			return kvt_fail(err, KVT_BAD_INPUT, "%s is '%.100s', another scope",
-					key->name, value);
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s is '%.100s', another scope", key->name,
+					value);
 		return KVT_OK;
 	}
 	near = key->type == CLAUSE_BACKEND ? nearest_backend(value) : NULL;

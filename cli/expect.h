@@ -40,6 +40,25 @@ void outcome_text(char *out, size_t room, const struct outcome *outcome);
 void expect_value(char *out, size_t room, const struct clause_key *key,
 		  const struct expect_dump *dump, int g);
 
+/* ---- a contract: expect_hold.c ------------------------------------------ */
+
+/* One file against the contract. */
+struct expect_result {
+	const char *path;
+	char error[512];		/* why it could not be checked; "" */
+	enum kvt_status status;
+	int noutcomes, room;
+	struct outcome *outcome;
+	bool out_of_memory;
+};
+
+/*
+ * Adds the outcome of each clause, in the order of its lines, and of each line
+ * whose group the dump lacks.
+ */
+void expect_contract_held(struct expect_result *result, const struct contract *contract,
+			  const struct expect_dump *dump);
+
 /* ---- what takes more than a field: expect_backend.c ---------------------- */
 
 /* "": nothing is wrong; else the reasons, by commas. */
@@ -54,16 +73,6 @@ void connector_reasons(char *out, size_t room, const char *value,
 char *expect_contract(const struct expect_dump *dump, bool pool);
 
 /* ---- reports of expect check: expect_report.c ---------------------------- */
-
-/* One file against the contract. */
-struct expect_result {
-	const char *path;
-	char error[512];		/* why it could not be checked; "" */
-	enum kvt_status status;
-	int noutcomes, room;
-	struct outcome *outcome;
-	bool out_of_memory;
-};
 
 struct expect_results {
 	const char *contract;		/* path */

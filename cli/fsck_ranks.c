@@ -24,11 +24,12 @@ static void missing(struct fsck_report *r, int64_t first, int64_t end, int64_t s
 {
 	if (end - first == 1)
 		fsck_find(r, "ranks.missing", fsck_at("%s", ""),
-			  "rank %lld of %lld is in none of the files", LL(first), LL(size));
+			  "rank %lld of %lld is in none of the files", LL(first),
+			  LL(size));
 	else if (end > first)
 		fsck_find(r, "ranks.missing", fsck_at("%s", ""),
-			  "ranks %lld to %lld of %lld are in none of the files", LL(first),
-			  LL(end - 1), LL(size));
+			  "ranks %lld to %lld of %lld are in none of the files",
+			  LL(first), LL(end - 1), LL(size));
 }
 
 static bool all_there(struct fsck_report *r, struct rank_file *files, int nfiles)

@@ -74,7 +74,8 @@ static void check_null(const struct entries *e, const struct entry *entry)
 {
 	int64_t index = entry->index;
 
-	if (entry->block != e->s->null_block || index >= entries_used(e, entry->request) ||
+	if (entry->block != e->s->null_block ||
+	    index >= entries_used(e, entry->request) ||
 	    may_be_null(e, entry->request, index))
 		return;
 	fsck_find(e->report, "table.null-block", at_entry(e, entry),
@@ -175,7 +176,8 @@ static void check_spare(const struct entries *e)
 
 		if (group_of(e)->tokens_per_state > 0 && q->nblocks[e->g] > used)
 			fsck_find(e->report, "table.spare",
-				  fsck_at("group=%s,request=%.60s", group_of(e)->id, q->id),
+				  fsck_at("group=%s,request=%.60s", group_of(e)->id,
+					  q->id),
 				  "%lld blocks, but %lld tokens need only %lld",
 				  LL(q->nblocks[e->g]), LL(q->ntokens), LL(used));
 	}
@@ -192,9 +194,12 @@ static bool check_tables(struct fsck_report *report, const struct kvt_snapshot *
 		return true;
 	if (!(e.entry = calloc((size_t)e.n, sizeof(*e.entry))))
 		return false;
-	for (int64_t r = 0; r < s->nrequests; r++)
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const uint32_t *blocks = s->request[r].blocks[g];
+
 		for (int64_t i = 0; i < s->request[r].nblocks[g]; i++)
-			e.entry[at++] = (struct entry){ s->request[r].blocks[g][i], r, i };
+			e.entry[at++] = (struct entry){ blocks[i], r, i };
+	}
 	check_entries(&e);
 	check_spare(&e);
 	free(e.entry);
@@ -219,7 +224,7 @@ static bool check_valid(struct fsck_report *report, const struct kvt_snapshot *s
 		uint32_t valid = group->block_valid[b];
 
 		if (b == s->null_block && valid > live[b])
-			fsck_find(report, "null.valid", at, "%lu valid states, expected 0",
+			fsck_find(report, "null.valid", at, "%lu valid states",
 				  (unsigned long)valid);
 		else if (valid < live[b])
 			fsck_find(report, "valid.short", at,
@@ -258,7 +263,8 @@ static bool check_block_ids(struct fsck_report *report, const struct kvt_group *
 	for (int64_t i = 1; i < n; i++)
 		if (ids[i] == ids[i - 1])
 			fsck_find(report, "blocks.duplicate-id",
-				  fsck_at("group=%s", group->id), "id %llu is there twice",
+				  fsck_at("group=%s", group->id),
+				  "id %llu is there twice",
 				  (unsigned long long)ids[i]);
 	free(ids);
 	return true;

@@ -178,8 +178,9 @@ static enum kvt_status check_components(const struct kvt_group *g, struct check 
 	for (int i = 0; i < g->ncomponents; i++) {
 		const struct kvt_component *part = &g->component[i];
 
-		if (!part->name[0] || part->start < 0 || part->length < 0 || part->global_start < 0 ||
-		    part->start > width || part->length > width - part->start)
+		if (!part->name[0] || part->start < 0 || part->length < 0 ||
+		    part->global_start < 0 || part->start > width ||
+		    part->length > width - part->start)
 			return flaw(c, "parts.range",
 				    "group %s: component '%s' holds %lld "
 				    "elements from %lld of %lld",
