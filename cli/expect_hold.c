@@ -170,6 +170,10 @@ void outcome_text(char *out, size_t room, const struct outcome *o)
 {
 	snprintf(out, room, "%s%s%s is %s, expected %s", o->group,
 		 *o->group ? ": " : "", o->clause->name, o->found, o->expected);
+	/* names are a file's to choose, a terminal's state is not */
+	for (char *c = out; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
 }
 
 /* ---- a whole contract --------------------------------------------------- */

@@ -128,6 +128,13 @@ static struct fsck_finding *new_finding(struct fsck_report *r, int rule)
 	return &r->finding[r->nfindings++];
 }
 
+static void make_plain(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
 void fsck_find(struct fsck_report *r, const char *name, struct fsck_at at,
 	       const char *format, ...)
 {
@@ -142,6 +149,9 @@ void fsck_find(struct fsck_report *r, const char *name, struct fsck_at at,
 	va_start(args, format);
 	vsnprintf(f->text, sizeof(f->text), format, args);
 	va_end(args);
+	/* names are a file's to choose, a terminal's state is not */
+	make_plain(f->at);
+	make_plain(f->text);
 }
 
 void fsck_count(struct fsck_report *r, const char *name, int64_t n)

@@ -176,6 +176,16 @@ def check_manifests(tmp):
                also=() if name != "layers.duplicate-name" else ("layers.gap",))
 
 
+def check_terminal(tmp):
+    """What a file calls a request is no command to a terminal."""
+    b = Broken(tmp)
+    b.side["block_table"]["\x1b[2J"] = [39, 39]
+    b.side["num_tokens"]["\x1b[2J"] = 20
+    r = kvtool("fsck", "--fast", b.save())
+    tap.ok(r.code == 1 and "request=?[2J" in r.out and "\x1b" not in r.out + r.err,
+           "no control characters are printed", r)
+
+
 def check_all_told(tmp):
     """Two flaws that each refuse the file are both told."""
     b = Broken(tmp)
@@ -419,6 +429,7 @@ def main():
     with oracle.workdir() as tmp:
         check_manifests(tmp)
         check_all_told(tmp)
+        check_terminal(tmp)
         check_data(tmp)
         check_padding(tmp)
         check_ranks(tmp)
