@@ -142,6 +142,7 @@ def manifest_plants(tmp):
         ("entry 4 of C is entry 0", "table.repeated", "request=C,block=39",
          table("C", 4, 39), ()),
         ("another place", "table.shared", "block=20", table("C", 3, 20), ()),
+        ("the first block of A", "table.shared", "block=13", table("C", 2, 13), ()),
         ("same place, other prefix", "table.shared", "block=15",
          table("C", 2, 15), ()),
         ("not the first block", "table.shared", "block=14",
@@ -155,6 +156,7 @@ def manifest_plants(tmp):
         ("layer 3 is called 2", "layers.duplicate-name", "layer=3",
          names((3, attn % 2)), ("layers.gap",)),
         ("layer 4 is called 6", "layers.gap", "", names((4, attn % 6)), ()),
+        ("layer 4 is called 5", "layers.gap", "", names((4, attn % 5)), ()),
         ("layers 1 and 2 swapped", "layers.order", "layer=2", swap_names, ()),
         ("heads of rank 0", "tp.heads", "",
          rank(tp_size=2, tp_rank=1, total_kv_heads=8, head_start=0), ()),
@@ -263,6 +265,29 @@ def check_padding(tmp):
     b.put(padded)
     r, found = fsck(b.save())
     tap.ok("padding.nonzero" not in found, "the last byte of content is none", r)
+
+
+def check_page_offset(tmp):
+    """A group that begins inside its page: padding before it and behind."""
+    b = Broken(tmp, f"{DATA}/mla144/paged_bs16/mla_lbsc.bf16")
+    content = b.array().view(np.uint8).reshape(3 * 15, 4608)
+    pages = np.pad(content, [(0, 0), (32, 64)])
+    for key in ("file_shape", "file_axes", "npy_dtype"):
+        del b.side[key]
+    b.side.update(page_bytes=4704, page_offset=32)
+    for at, clean in ((None, True), (31, False), (32, True), (4639, True),
+                      (4640, False), (4703, False)):
+        broken = pages.copy()
+        if at is not None:
+            broken[22, at] ^= 1
+        b.put(broken.reshape(-1).view("<u2"))
+        r, found = fsck(b.save())
+        tap.equal((r.code, found), (0, {} if clean else
+                                    {"padding.nonzero": ["group=g0,layer=1,block=7"]}),
+                  f"padding.nonzero: byte {at} of a page with content from 32 to 4640")
+    for clause, code in (("=32", 0), (">=64", 1)):
+        r = kvtool("describe", "-j", "--expect", f"alignment{clause}", b.path)
+        tap.equal(r.code, code, f"blocks begin at byte 32 of pages: alignment{clause}")
 
 
 # ---- snapshots --------------------------------------------------------------
@@ -432,6 +457,7 @@ def main():
         check_terminal(tmp)
         check_data(tmp)
         check_padding(tmp)
+        check_page_offset(tmp)
         check_ranks(tmp)
         check_folder(tmp)
         if h5py:
