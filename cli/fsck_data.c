@@ -20,12 +20,25 @@ struct scanning {
 	const struct kvt_group *group;
 	int g;
 	struct cut cut;
-	uint8_t *used;			/* [B] in a table; NULL: nobody knows */
+	/* [B] 0: in no table; else 1 + the states before its first token */
+	uint32_t *used;			/* NULL: nobody knows */
 	struct fsck_report *report;
 	int64_t stale;			/* states with something in them */
 };
 
 /* ---- what a state is ---------------------------------------------------- */
+
+/* What is before the first token of all that have the block is nobody's. */
+static void use_block(struct scanning *c, const struct kvt_request *request, int64_t i)
+{
+	uint32_t *used = &c->used[request->blocks[c->g][i]], before = 0;
+
+	if (!i && c->group->tokens_per_state > 0)
+		before = (uint32_t)(kvt_request_skip(request, c->group) /
+				    c->group->tokens_per_state);
+	if (!*used || before + 1 < *used)
+		*used = before + 1;
+}
 
 static bool mark_used(struct scanning *c, const struct kvt_snapshot *s)
 {
@@ -35,10 +48,10 @@ static bool mark_used(struct scanning *c, const struct kvt_snapshot *s)
 		any |= s->request[r].nblocks[c->g] > 0;
 	if (!any)
 		return true;
-	c->used = calloc((size_t)c->group->shape.n[KVT_AXIS_B] + 1, 1);
+	c->used = calloc((size_t)c->group->shape.n[KVT_AXIS_B] + 1, sizeof(*c->used));
 	for (int64_t r = 0; c->used && r < s->nrequests; r++)
 		for (int64_t i = 0; i < s->request[r].nblocks[c->g]; i++)
-			c->used[s->request[r].blocks[c->g][i]] = 1;
+			use_block(c, &s->request[r], i);
 	return c->used != NULL;
 }
 
@@ -50,6 +63,8 @@ static enum duty duty_of(const struct scanning *c, int64_t block, int64_t state)
 
 	if (block == s->null_block)
 		return NULL_BLOCK;
+	if (c->used && c->used[block] && state < c->used[block] - 1)
+		return UNKNOWN;
 	if (group->block_valid)
 		return state < group->block_valid[block] ? LIVE : STALE;
 	if (!c->used)

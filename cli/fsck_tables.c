@@ -51,7 +51,15 @@ static int64_t entries_used(const struct entries *e, int64_t request)
 
 	if (!q->ntokens || !has_place(e, request))
 		return q->ntokens ? q->nblocks[e->g] : 0;
-	return (q->ntokens - 1) / group_of(e)->block_size + 1;
+	return (kvt_request_skip(q, group_of(e)) + q->ntokens - 1) /
+	       group_of(e)->block_size + 1;
+}
+
+/* Tables begin with the block of the first token: an entry's place in the request. */
+static int64_t place_of(const struct entries *e, const struct entry *entry)
+{
+	return e->s->request[entry->request].first_token / group_of(e)->block_size +
+	       entry->index;
 }
 
 /* ---- the null block ----------------------------------------------------- */
@@ -67,7 +75,8 @@ static bool may_be_null(const struct entries *e, int64_t request, int64_t index)
 	if (!group->window)
 		return false;
 	return !has_place(e, request) ||
-	       (index + 1) * group->block_size <= q->ntokens - group->window;
+	       (index + 1) * group->block_size <=
+	       kvt_request_skip(q, group) + q->ntokens - group->window;
 }
 
 static void check_null(const struct entries *e, const struct entry *entry)
@@ -84,10 +93,11 @@ static void check_null(const struct entries *e, const struct entry *entry)
 
 /* ---- sharing ------------------------------------------------------------ */
 
-/* How many tokens have known ids, of those in the cache. */
-static int64_t known_tokens(const struct kvt_request *q)
+/* Behind the last token in the cache whose id is known. */
+static int64_t known_end(const struct kvt_request *q)
 {
-	return q->ntokens < q->ntoken_ids ? q->ntokens : q->ntoken_ids;
+	return q->first_token +
+	       (q->ntokens < q->ntoken_ids ? q->ntokens : q->ntoken_ids);
 }
 
 static void check_tokens(const struct entries *e, const struct entry *a,
@@ -95,20 +105,24 @@ static void check_tokens(const struct entries *e, const struct entry *a,
 {
 	const struct kvt_request *p = &e->s->request[a->request];
 	const struct kvt_request *q = &e->s->request[b->request];
-	int64_t size = group_of(e)->block_size;
-	int64_t end = known_tokens(p) < known_tokens(q) ? known_tokens(p) :
-							  known_tokens(q);
+	int64_t size = group_of(e)->block_size, first = place_of(e, a) * size;
+	int64_t begin = p->first_token > q->first_token ? p->first_token :
+							  q->first_token;
+	int64_t end = known_end(p) < known_end(q) ? known_end(p) : known_end(q);
 
-	if (a->index >= end / size + 1)
-		return;
-	if (end > (a->index + 1) * size)
-		end = (a->index + 1) * size;
-	for (int64_t t = a->index * size; t < end; t++) {
-		if (p->token_ids[t] == q->token_ids[t])
+	if (begin < first)
+		begin = first;
+	if (end > first && end - first > size)
+		end = first + size;
+	for (int64_t t = begin; t < end; t++) {
+		int32_t here = q->token_ids[t - q->first_token];
+		int32_t there = p->token_ids[t - p->first_token];
+
+		if (here == there)
 			continue;
 		fsck_find(e->report, "table.shared-tokens", at_entry(e, b),
 			  "shared with request %.60s, but token %lld is %ld there and %ld here",
-			  p->id, LL(t), (long)p->token_ids[t], (long)q->token_ids[t]);
+			  p->id, LL(t), (long)there, (long)here);
 		return;
 	}
 }
@@ -126,11 +140,11 @@ static void check_pair(const struct entries *e, const struct entry *a,
 
 	if (!has_place(e, a->request) || !has_place(e, b->request))
 		return;
-	if (a->index != b->index)
+	if (place_of(e, a) != place_of(e, b))
 		fsck_find(e->report, "table.shared", at_entry(e, b),
 			  "entry %lld here, but entry %lld of request %.60s",
 			  LL(b->index), LL(a->index), other);
-	else if (a->index && p[a->index - 1] != q[b->index - 1])
+	else if (a->index && b->index && p[a->index - 1] != q[b->index - 1])
 		fsck_find(e->report, "table.shared", at_entry(e, b),
 			  "entry %lld is that of request %.60s, entry %lld before it is not",
 			  LL(b->index), other, LL(b->index - 1));

@@ -363,6 +363,32 @@ def check_snapshots(tmp):
            "head=1" in found["tile.damaged"][0], "tile.damaged: one bit", r)
 
 
+def check_later(tmp):
+    """A part that begins inside a block; its blocks still are where they were."""
+    part = f"{tmp}/later.npy"
+    kvtool("slice", "-f", "--tokens", "37:150", "-o", part, f"{NHD}.npy")
+    r, found = fsck(part)
+    tap.ok(r.code == 0 and set(found) <= {"stale.states"},
+           "tokens from 37 on are clean", r)
+    with open(part[:-3] + "json") as f:
+        side = json.load(f)
+    side["token_ids"] = {"A": list(range(113)), "B": list(range(113)), "C": [1, 2]}
+    side["block_table"]["B"][1] = side["block_table"]["A"][1]
+    side["block_table"]["B"][0] = side["block_table"]["A"][0]
+
+    def save():
+        with open(part[:-3] + "json", "w") as f:
+            json.dump(side, f)
+        return part
+    r, found = fsck("--fast", save())
+    tap.ok(r.code == 0 and set(found) == {"request.token-ids"},
+           "they may share blocks", r)
+    side["token_ids"]["B"][12] = 99
+    expect("token 49 of a part", "table.shared-tokens",
+           "request=B,block=2", "--fast", save(),
+           also=("request.token-ids",))
+
+
 # ---- ranks ------------------------------------------------------------------
 
 def check_ranks(tmp):
@@ -458,6 +484,7 @@ def main():
         check_data(tmp)
         check_padding(tmp)
         check_page_offset(tmp)
+        check_later(tmp)
         check_ranks(tmp)
         check_folder(tmp)
         if h5py:
