@@ -49,7 +49,7 @@ static enum kvt_status print_and_expect(const struct description *d,
 	struct json_out json = { NULL, false };
 	enum kvt_status status = KVT_OK;
 
-	if (options->json || options->expect.n)
+	if (options->json || options->expect.n || options->expect_layout)
 		describe_json(&json, d, options);
 	if (options->json)
 		status = json_print(&json, stream, err);

@@ -39,6 +39,7 @@ struct moments {
 enum { MAX_FINDINGS = 16 };
 struct finding {
 	int64_t at[KVT_NAXES];
+	bool damaged;			/* else: sound, but not what its cell says */
 	char text[200];
 };
 
@@ -56,6 +57,8 @@ struct group_facts {
 	struct kvt_predicates is;
 	int64_t data_bytes, layer_bytes, block_bytes;	/* block: of one layer */
 	int64_t token_bytes;		/* of all layers; 0: states are not tokens */
+	int64_t page_stride[2];		/* of L and B in the engine's pages; 0: dense */
+	int64_t alignment;		/* of where blocks begin; 0: unknown */
 	int64_t blocks_used, blocks_shared, blocks_unused; /* -1: no block tables */
 	int64_t valid_states;		/* -1: unknown */
 	bool has_cells;

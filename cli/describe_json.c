@@ -144,6 +144,7 @@ static void put_shape(struct json_out *out, json_t *o, const struct group_facts 
 	json_put_int(out, o, "data_bytes", f->data_bytes);
 	put_known(out, o, "page_bytes", g->page_bytes, g->page_bytes > 0);
 	put_known(out, o, "page_offset", g->page_offset, g->page_bytes > 0);
+	put_known(out, o, "alignment", f->alignment, f->alignment > 0);
 }
 
 static void put_blocks(struct json_out *out, json_t *o, const struct group_facts *f,
