@@ -34,6 +34,7 @@ extern const struct command
 	cmd_where,
 	cmd_slice,
 	cmd_merge,
+	cmd_reblock,
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,
