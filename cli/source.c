@@ -132,6 +132,9 @@ bool source_has_tiles(const struct source *source, int group,
 {
 	const struct source_group *map = &source->group[group];
 
+	/* of blocks made of spans, all tiles stay or none */
+	if (map->first)
+		return map->tiling.nbytes > 0;
 	return source->whole ||
 	       (axis_has_tiles(source, group, KVT_AXIS_L, map->layer, box) &&
 		axis_has_tiles(source, group, KVT_AXIS_B, map->block, box));
