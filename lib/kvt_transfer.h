@@ -162,7 +162,7 @@ enum kvt_level_kind {
 	KVT_LEVEL_PLAIN,	/* an axis: n steps of src and dst */
 	KVT_LEVEL_RANGES,	/* D of a conv state: the parts of the exchange */
 	KVT_LEVEL_BLOCK,	/* source blocks, in the order of their ids */
-	KVT_LEVEL_STATE,	/* an outer part of S, value by value */
+	KVT_LEVEL_STATE,	/* a part of S, value by value */
 	KVT_LEVEL_ENTRY,	/* entries of a block and the states in them */
 	KVT_LEVEL_PLANE,	/* keys, then values, where these lie differently */
 };
@@ -184,32 +184,35 @@ struct kvt_nest {
 	int nlevels[2];
 	struct kvt_level level[2][KVT_MAX_LEVELS];
 	int64_t src_offset[2], dst_offset[2];
-	int64_t inner;			/* bytes that are a run in any case */
-	int64_t nbytes;
+	int first_plane;		/* 1: values lie before keys */
+	int64_t inner[2];		/* bytes that are a run in any case */
+	bool taps;			/* S counts taps: a block is one state */
 };
 
 KVT_MUST_CHECK enum kvt_status
 kvt_nest_init(struct kvt_nest *out, const struct kvt_xfer *xfer,
 	      const struct kvt_pair *pair, struct kvt_error *err);
 
-/* Internal: where the walk stands in one level. */
-struct kvt_frame {
-	int64_t src, dst[2];		/* of the level's first element */
-	int64_t entry, end;		/* entries that are left to it */
-	int64_t lo, hi;			/* states of a block, as far as chosen */
-	int64_t layer, tap;
-	int plane, part;
-	/* within the level */
-	int64_t at;			/* next index, range, entry or plane */
-	int64_t state;			/* next state of the entry; -1: its first */
-	int64_t left;			/* copies of the child that are to come */
-	int64_t src_step, dst_step;
-};
-
 /* What a byte belongs to, as far as a scope asks. */
 struct kvt_mark {
 	int64_t entry, layer, tap;
 	int part;
+};
+
+/* Where a walk stands in one level; 'at' and on change with each step. */
+struct kvt_frame {
+	int64_t src, dst[2];		/* of the level; dst of keys and of values */
+	int64_t entry, end;		/* entries that are left to it */
+	int64_t lo, hi;			/* states of a block, as far as chosen */
+	struct kvt_mark mark;
+	int plane;
+	int64_t at, state;		/* next index or entry; state inside it */
+};
+
+/* Further copies of a child, each that far behind the last. */
+struct kvt_copies {
+	int64_t n, src, dst;
+	int64_t layers, taps;		/* so much further, too */
 };
 
 /*
@@ -224,11 +227,11 @@ struct kvt_ops {
 	enum kvt_scope scope;
 	struct kvt_op op;		/* next of a row of equal ones */
 	int64_t left, src_step, dst_step;
-	bool more;			/* something may follow the row */
-	int depth;
-	struct kvt_frame frame[KVT_MAX_LEVELS + 1];
 	struct kvt_op held;		/* may still grow; len 0: none */
 	struct kvt_mark mark;
+	int depth;			/* -1: there are no more rows */
+	struct kvt_frame frame[KVT_MAX_LEVELS + 1];
+	struct kvt_copies copies[KVT_MAX_LEVELS];
 };
 void kvt_ops_start(struct kvt_ops *ops, const struct kvt_nest *nest,
 		   enum kvt_scope scope);
