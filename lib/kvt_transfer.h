@@ -27,7 +27,7 @@
  *	    kvt_nest_init()	    its loops
  *	    kvt_pair_tally()	    ops, bytes, sizes and breaks, without a walk
  *	    kvt_op_next()	    the ops themselves, by ascending source offset
- *	    kvt_region_next()	    the same bytes as few strided copies
+ *	    kvt_xfer_region_next()	    the same bytes as few strided copies
  */
 #ifndef KVT_TRANSFER_H
 #define KVT_TRANSFER_H
@@ -292,18 +292,18 @@ kvt_pair_tally(struct kvt_tally *tally, struct kvt_sizes *sizes,
  * of the entries, not of offsets.  A region is an ordinary plan: a kernel runs
  * it on two allocations of ranks.
  */
-struct kvt_region {
+struct kvt_xfer_region {
 	struct kvt_plan plan;
 	int64_t entry, entries;		/* the first one, how many */
 	int part, plane;
 };
-struct kvt_regions {
+struct kvt_xfer_regions {
 	const struct kvt_nest *nest;	/* borrowed */
 	int64_t entry;
 	int part, plane;
 };
-void kvt_regions_start(struct kvt_regions *regions, const struct kvt_nest *nest);
-bool kvt_region_next(struct kvt_region *out, struct kvt_regions *regions);
+void kvt_xfer_regions_start(struct kvt_xfer_regions *regions, const struct kvt_nest *nest);
+bool kvt_xfer_region_next(struct kvt_xfer_region *out, struct kvt_xfer_regions *regions);
 
 #ifdef __cplusplus
 }
