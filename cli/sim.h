@@ -78,6 +78,10 @@ KVT_MUST_CHECK enum kvt_status
 sim_load(struct sim *out, const struct sim_args *args, struct kvt_error *err);
 void sim_free(struct sim *sim);
 
+/* Of two dumps: specs, layouts and block tables; no data is read. */
+KVT_MUST_CHECK enum kvt_status
+sim_load_files(struct sim *sim, const struct sim_args *args, struct kvt_error *err);
+
 /* One side of a group, ready to be joined with the other. */
 struct sim_end {
 	struct kvt_spec spec;		/* of any rank */

@@ -27,7 +27,7 @@
  *	    kvt_nest_init()	    its loops
  *	    kvt_pair_tally()	    ops, bytes, sizes and breaks, without a walk
  *	    kvt_op_next()	    the ops themselves, by ascending source offset
- *	    kvt_xfer_region_next()	    the same bytes as few strided copies
+ *	    kvt_xfer_region_next()  the same bytes as few strided copies
  */
 #ifndef KVT_TRANSFER_H
 #define KVT_TRANSFER_H
@@ -289,8 +289,9 @@ kvt_pair_tally(struct kvt_tally *tally, struct kvt_sizes *sizes,
 /*
  * The same bytes as strided copies: one a plane, a part and a row of entries
  * whose blocks follow each other by constant steps on both sides.  In the order
- * of the entries, not of offsets.  A region is an ordinary plan: a kernel runs
- * it on two allocations of ranks.
+ * of the entries, not of offsets.  A region is an ordinary plan, to be run on the
+ * allocations of two ranks; only where the ids of a side descend has it a loop
+ * whose stride is negative there.
  */
 struct kvt_xfer_region {
 	struct kvt_plan plan;
@@ -299,7 +300,7 @@ struct kvt_xfer_region {
 };
 struct kvt_xfer_regions {
 	const struct kvt_nest *nest;	/* borrowed */
-	int64_t entry;
+	int64_t entry, state;
 	int part, plane;
 };
 void kvt_xfer_regions_start(struct kvt_xfer_regions *regions, const struct kvt_nest *nest);

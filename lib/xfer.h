@@ -3,6 +3,8 @@
 #ifndef KVT_XFER_H
 #define KVT_XFER_H
 
+#include <stddef.h>
+
 #include "lib/kvt_transfer.h"
 
 /* One state stands for all tokens and fills its block. */
@@ -27,6 +29,17 @@ KVT_MUST_CHECK enum kvt_status
 kvt_views_disjoint(const struct kvt_views *views, struct kvt_error *err);
 
 /* ---- loops -------------------------------------------------------------- */
+
+/*
+ * What both sides hold of plane k.  H is cut to the exchange; D, the channels of
+ * a conv state, is not: its parts lie apart.
+ */
+struct kvt_both {
+	struct kvt_view src, dst;
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_nest_views(struct kvt_both *out, const struct kvt_nest *nest, int k,
+	       struct kvt_error *err);
 
 /* Where the whole nest begins. */
 struct kvt_frame kvt_frame_root(const struct kvt_nest *nest);

@@ -2,7 +2,6 @@
 /* xfer_entries.c - the entries of a block mapping, in order and checked */
 #include "lib/xfer.h"
 
-#include <stddef.h>
 
 /* ---- making ------------------------------------------------------------- */
 

@@ -90,11 +90,6 @@ enum kvt_status kvt_views_disjoint(const struct kvt_views *views,
 
 /* ---- the views of a pair ------------------------------------------------ */
 
-/* What both sides hold of plane k; the dealt axis is cut to the exchange. */
-struct both {
-	struct kvt_view src, dst;
-};
-
 static enum kvt_status cut_heads(struct kvt_view *view, int64_t begin, int64_t count,
 				 struct kvt_error *err)
 {
@@ -111,8 +106,8 @@ static enum kvt_status plane_of(struct kvt_view *out, const struct kvt_views *vi
 	return kvt_view_narrow(out, &views->view[0], KVT_AXIS_K, k, k + 1, err);
 }
 
-static enum kvt_status views_of(struct both *out, const struct kvt_nest *nest, int k,
-				struct kvt_error *err)
+enum kvt_status kvt_nest_views(struct kvt_both *out, const struct kvt_nest *nest,
+			       int k, struct kvt_error *err)
 {
 	const struct kvt_exchange_range *range = &nest->exchange.range[0];
 	enum kvt_status status;
@@ -168,7 +163,7 @@ static bool is_split(const struct kvt_view *view, enum kvt_axis axis)
 	return n > 1;
 }
 
-static enum kvt_status add_axis(struct kvt_nest *nest, int k, const struct both *v,
+static enum kvt_status add_axis(struct kvt_nest *nest, int k, const struct kvt_both *v,
 				enum kvt_axis axis, struct kvt_error *err)
 {
 	struct kvt_loop loop[2 * KVT_MAX_FACTORS];
@@ -186,7 +181,7 @@ static enum kvt_status add_axis(struct kvt_nest *nest, int k, const struct both 
 }
 
 /* The channels of a conv state; with taps outside of them each tap is a slice. */
-static enum kvt_status add_ranges(struct kvt_nest *nest, const struct both *v,
+static enum kvt_status add_ranges(struct kvt_nest *nest, const struct kvt_both *v,
 				  struct kvt_error *err)
 {
 	int64_t src = stride_of(&v->src, KVT_AXIS_D), dst = stride_of(&v->dst, KVT_AXIS_D);
@@ -205,7 +200,7 @@ static enum kvt_status add_ranges(struct kvt_nest *nest, const struct both *v,
 	return KVT_OK;
 }
 
-static void add_blocks(struct kvt_nest *nest, int k, const struct both *v)
+static void add_blocks(struct kvt_nest *nest, int k, const struct kvt_both *v)
 {
 	for (int i = 0; !nest->taps && i < v->src.nfactors; i++) {
 		const struct kvt_factor *f = &v->src.factor[i];
@@ -251,7 +246,7 @@ static enum kvt_status add_entries(struct kvt_nest *nest, int k, struct kvt_erro
 	return KVT_OK;
 }
 
-static enum kvt_status add_levels(struct kvt_nest *nest, int k, const struct both *v,
+static enum kvt_status add_levels(struct kvt_nest *nest, int k, const struct kvt_both *v,
 				  struct kvt_error *err)
 {
 	static const enum kvt_axis plain[] = { KVT_AXIS_L, KVT_AXIS_H, KVT_AXIS_K };
@@ -363,9 +358,9 @@ enum kvt_status kvt_nest_init(struct kvt_nest *out, const struct kvt_xfer *x,
 	if (nest.taps && nest.nplanes == 2)
 		return kvt_fail(err, KVT_UNSUPPORTED, "a conv state has two planes");
 	for (int k = 0; k < nest.nplanes; k++) {
-		struct both v;
+		struct kvt_both v;
 
-		if ((status = views_of(&v, &nest, k, err)) ||
+		if ((status = kvt_nest_views(&v, &nest, k, err)) ||
 		    (status = add_levels(&nest, k, &v, err)))
 			return status;
 		nest.inner[k] = v.src.shape.elem;
