@@ -40,35 +40,55 @@ static enum kvt_status check_ids(const struct kvt_block_table *table, const char
 	return status ? kvt_fail(err, status, "%s: %.400s", side, why.text) : KVT_OK;
 }
 
+static enum kvt_status add_entries(struct sim_group *g, int64_t *n,
+				   const struct sim_move *moves, int64_t nmoves,
+				   struct kvt_error *err)
+{
+	int64_t room = 0;
+	enum kvt_status status;
+
+	for (int64_t i = 0; i < nmoves; i++) {
+		if ((status = check_ids(&moves[i].src, "source", err)) ||
+		    (status = check_ids(&moves[i].dst, "destination", err)))
+			return status;
+		room += kvt_xfer_entries_most(&moves[i].src, &moves[i].dst);
+	}
+	g->entry = malloc((size_t)(room + 1) * sizeof(*g->entry));
+	if (!g->entry)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < nmoves; i++) {
+		status = kvt_xfer_entries(g->entry, n, room, &moves[i].src,
+					  &moves[i].dst, moves[i].begin, moves[i].end,
+					  err);
+		if (status)
+			return status;
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status fill(struct sim_group *g, const struct sim_end *src,
-			    const struct sim_end *dst, int64_t begin, int64_t end,
-			    struct kvt_error *err)
+			    const struct sim_end *dst, const struct sim_move *moves,
+			    int64_t nmoves, struct kvt_error *err)
 {
 	struct kvt_xfer_side from, to;
-	int64_t n = 0, room = kvt_xfer_entries_most(&src->table, &dst->table);
+	int64_t n = 0;
 	enum kvt_status status;
 
 	if ((status = end_side(&from, src, "source", err)) ||
 	    (status = end_side(&to, dst, "destination", err)) ||
-	    (status = check_ids(&src->table, "source", err)) ||
-	    (status = check_ids(&dst->table, "destination", err)))
-		return status;
-	g->entry = malloc((size_t)(room + 1) * sizeof(*g->entry));
-	if (!g->entry)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if ((status = kvt_xfer_entries(g->entry, &n, room, &src->table, &dst->table,
-				       begin, end, err)))
+	    (status = add_entries(g, &n, moves, nmoves, err)))
 		return status;
 	return kvt_xfer_init(&g->xfer, &from, &to, g->entry, n, err);
 }
 
 enum kvt_status sim_group_init(struct sim_group *out, const char *name,
 			       const struct sim_end *src, const struct sim_end *dst,
-			       int64_t begin, int64_t end, struct kvt_error *err)
+			       const struct sim_move *moves, int64_t nmoves,
+			       struct kvt_error *err)
 {
 	struct sim_group g = { .src_layout = src->layout, .dst_layout = dst->layout };
 	struct kvt_error why = { "" };
-	enum kvt_status status = fill(&g, src, dst, begin, end, &why);
+	enum kvt_status status = fill(&g, src, dst, moves, nmoves, &why);
 
 	snprintf(g.name, sizeof(g.name), "%s", name);
 	if (status) {
@@ -77,6 +97,15 @@ enum kvt_status sim_group_init(struct sim_group *out, const char *name,
 	}
 	*out = g;
 	return KVT_OK;
+}
+
+enum kvt_status sim_group_init_one(struct sim_group *out, const char *name,
+				   const struct sim_end *src, const struct sim_end *dst,
+				   int64_t begin, int64_t end, struct kvt_error *err)
+{
+	struct sim_move move = { src->table, dst->table, begin, end };
+
+	return sim_group_init(out, name, src, dst, &move, 1, err);
 }
 
 void sim_group_free(struct sim_group *group)
@@ -90,6 +119,9 @@ void sim_free(struct sim *sim)
 	for (int i = 0; i < sim->ngroups; i++)
 		sim_group_free(&sim->group[i]);
 	sim->ngroups = 0;
+	kvt_close_reader(sim->readers[0]);
+	kvt_close_reader(sim->readers[1]);
+	sim->readers[0] = sim->readers[1] = NULL;
 }
 
 /* ---- figures ------------------------------------------------------------ */

@@ -29,7 +29,7 @@ struct sim_args {
 	const char *replicas;		/* "grouped" or "modulo" */
 	const char *conv;		/* "sd" or "ds" */
 	const char *request;
-	struct kvt_hints hints;
+	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
 };
 
 #define SIM_OPTS(a) \
@@ -54,7 +54,9 @@ struct sim_args {
 	{ "replica-map", 0, OPT_STRING, &(a)->replicas, "grouped|modulo", \
 	  "which ranks hold the same heads; default grouped, as in vLLM" }, \
 	{ "request", 0, OPT_STRING, &(a)->request, "ID", \
-	  "of two dumps: the request that moves; default: all" }
+	  "of two dumps: the request that moves; default: all that both have" }, \
+	{ "mamba-groups", 0, OPT_COUNT, &(a)->mamba_groups, "N", \
+	  "of two dumps: groups of B and C in the model" }
 
 /* ---- a transfer --------------------------------------------------------- */
 
@@ -67,7 +69,8 @@ struct sim_group {
 
 struct sim {
 	const char *model;		/* borrowed; NULL */
-	int64_t tokens;
+	struct kvt_reader *readers[2];	/* of two dumps; else NULL */
+	int64_t tokens;			/* of the longest request */
 	bool whole;			/* blocks, not only valid states */
 	int ngroups;
 	struct sim_group group[KVT_MAX_GROUPS];
@@ -89,14 +92,26 @@ struct sim_end {
 	struct kvt_layout layout;
 	enum kvt_replicas replicas;
 	int64_t strides[KVT_NAXES], offset;	/* 0: as the layout has them */
-	struct kvt_block_table table;	/* ids borrowed */
+	struct kvt_block_table table;	/* of one request; ids borrowed */
 };
 
-/* Moves the states begin..end.  'out' needs sim_group_free() only on KVT_OK. */
+/* The states of one request; tables borrowed. */
+struct sim_move {
+	struct kvt_block_table src, dst;
+	int64_t begin, end;
+};
+
+/* 'out' needs sim_group_free() only on KVT_OK. */
 KVT_MUST_CHECK enum kvt_status
 sim_group_init(struct sim_group *out, const char *name, const struct sim_end *src,
-	       const struct sim_end *dst, int64_t begin, int64_t end,
+	       const struct sim_end *dst, const struct sim_move *moves, int64_t nmoves,
 	       struct kvt_error *err);
+
+/* The states begin..end of the one request that both ends have. */
+KVT_MUST_CHECK enum kvt_status
+sim_group_init_one(struct sim_group *out, const char *name, const struct sim_end *src,
+		   const struct sim_end *dst, int64_t begin, int64_t end,
+		   struct kvt_error *err);
 void sim_group_free(struct sim_group *group);
 
 /* ---- figures ------------------------------------------------------------ */
@@ -140,13 +155,29 @@ sim_ids(uint32_t **ids, int64_t *pool, const char *pattern, int64_t n,
 
 /* ---- output ------------------------------------------------------------- */
 
+/* Figures of every group under every scope. */
+struct sim_report {
+	const struct sim *sim;
+	enum kvt_scope scope;		/* whose breaks are told */
+	bool histogram;
+	struct sim_figures (*figures)[KVT_NSCOPES];	/* [ngroups] */
+};
 KVT_MUST_CHECK enum kvt_status
-sim_plan_text(const struct sim *sim, enum kvt_scope scope, bool histogram,
+sim_report_init(struct sim_report *out, const struct sim *sim, struct kvt_error *err);
+void sim_report_free(struct sim_report *report);
+
+KVT_MUST_CHECK enum kvt_status
+sim_plan_text(const struct sim_report *report, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+sim_plan_json(const struct sim_report *report, struct kvt_error *err);
+
+/*
+ * Lines "group,src_rank,dst_rank,src_off,dst_off,len"; of one pair alone the
+ * canonical list "src_off dst_off len".  'pair' is "SRC:DST" or NULL.
+ */
+KVT_MUST_CHECK enum kvt_status
+sim_print_ops(const struct sim *sim, enum kvt_scope scope, const char *pair,
 	      struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-sim_plan_json(const struct sim *sim, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-sim_print_ops(const struct sim *sim, enum kvt_scope scope, struct kvt_error *err);
 
 /* Reference cases and counts: sim_cases.c, sim_counts.c. */
 KVT_MUST_CHECK enum kvt_status sim_cases(const char *path, struct kvt_error *err);

@@ -210,7 +210,7 @@ static enum kvt_status run_case(struct small_case *c, struct kvt_error *err)
 	    (status = get_end(c, 0, &c->src, err)) ||
 	    (status = get_end(c, 1, &c->dst, err)))
 		return status;
-	if ((status = sim_group_init(&group, c->name, &c->src, &c->dst, 0, c->tokens,
+	if ((status = sim_group_init_one(&group, c->name, &c->src, &c->dst, 0, c->tokens,
 				     err)))
 		return status;
 	if (!(status = sim_figures_init(&figures, err))) {

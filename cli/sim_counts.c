@@ -202,7 +202,7 @@ static enum kvt_status run_row(const struct row *r, struct kvt_error *err)
 
 	if (!(status = make_end(&src, &ids[0], r, 0, err)) &&
 	    !(status = make_end(&dst, &ids[1], r, 1, err)) &&
-	    !(status = sim_group_init(&group, r->text[GROUP], &src, &dst, 0,
+	    !(status = sim_group_init_one(&group, r->text[GROUP], &src, &dst, 0,
 				      r->n[STATES], err))) {
 		if (!(status = sim_figures_init(&figures, err))) {
 			status = print_row(r, &group, &figures, err);

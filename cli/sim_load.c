@@ -243,7 +243,7 @@ static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *
 			end = kvt_block_map_whole(&from.table, &to.table, end);
 		from.replicas = to.replicas = said(a->replicas, "modulo") ?
 					      KVT_MODULO : KVT_GROUPED;
-		status = sim_group_init(&sim->group[sim->ngroups], g->group, &from, &to,
+		status = sim_group_init_one(&sim->group[sim->ngroups], g->group, &from, &to,
 					begin, end, err);
 		sim->ngroups += !status;
 	}
