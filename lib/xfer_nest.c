@@ -239,10 +239,12 @@ static enum kvt_status add_entries(struct kvt_nest *nest, int k, struct kvt_erro
 					"axis outside of the outer one");
 		div = l[i].div;
 	}
-	if (l[last].kind == KVT_LEVEL_STATE)
+	if (l[last].kind == KVT_LEVEL_STATE) {
 		l[last].kind = KVT_LEVEL_ENTRY;
-	else
-		insert_level(nest, k, last + 1, entry);
+		return KVT_OK;
+	}
+	entry.src = l[last].src;	/* never stepped by: it keeps the order */
+	insert_level(nest, k, last + 1, entry);
 	return KVT_OK;
 }
 
@@ -276,6 +278,28 @@ static bool same_level(const struct kvt_level *a, const struct kvt_level *b)
 }
 
 /*
+ * The destination may split an axis for keys and not for values, or the other
+ * way round: cut level 'at' of plane k as 'like' is.
+ */
+static void split_level(struct kvt_nest *nest, int k, int at,
+			const struct kvt_level *like)
+{
+	struct kvt_level *l = &nest->level[k][at], inner = *l;
+	int64_t m = like->div / l->div;
+
+	if (l->kind != KVT_LEVEL_PLAIN || l->axis != like->axis || m < 2 ||
+	    l->n != like->n * m)
+		return;
+	l->div = like->div;
+	l->n = like->n;
+	l->src *= m;
+	l->dst[0] *= m;
+	l->dst[1] *= m;
+	inner.n = m;
+	insert_level(nest, k, at + 1, inner);
+}
+
+/*
  * Levels slower than the step from keys to values are common to both, but may
  * have two destinations; the others belong to one of them.
  */
@@ -291,6 +315,10 @@ static enum kvt_status add_plane(struct kvt_nest *nest, struct kvt_error *err)
 	for (; at < nest->nlevels[0] && nest->level[0][at].src > plane.src; at++) {
 		struct kvt_level *a = &nest->level[0][at], *b = &nest->level[1][at];
 
+		if (at < nest->nlevels[1]) {
+			split_level(nest, 0, at, b);
+			split_level(nest, 1, at, a);
+		}
 		if (at >= nest->nlevels[1] || !same_level(a, b))
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"keys and values of the source interleave in "
