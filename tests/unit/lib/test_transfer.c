@@ -170,7 +170,7 @@ static void deal_conv(struct brute_case *c)
 
 	deal_state(c);
 	c->conv = true;
-	c->nparts = 3;
+	c->nparts = draw(2) ? 3 : 1;
 	c->part[0] = (struct brute_part){ 8, draw(2) + 1 };
 	c->part[1] = c->part[2] = (struct brute_part){ groups, rows };
 	c->src.n[BH] = c->dst.n[BH] = 1;
@@ -216,8 +216,8 @@ static struct kvt_spec spec_of(const struct brute_case *c, const struct brute_si
 		spec.kind = KVT_MAMBA_CONV;
 		spec.ncontent = 2;
 		spec.content[1] = s->n[BS];
-		spec.nparts = 3;
-		for (int p = 0; p < 3; p++)
+		spec.nparts = c->nparts;
+		for (int p = 0; p < c->nparts; p++)
 			spec.part[p] = (struct kvt_spec_part){ "xBC" + p,
 				c->part[p].units, c->part[p].rows, false };
 	}
@@ -332,7 +332,10 @@ static void same_regions(const struct brute_case *c, const struct kvt_nest *nest
 
 	memset(met, 0, sizeof(met));
 	kvt_xfer_regions_start(&regions, nest);
-	while (kvt_xfer_region_next(&r, &regions))
+	while (kvt_xfer_region_next(&r, &regions)) {
+		for (int i = 1; i < r.plan.nloops; i++)
+			assert_true(llabs(r.plan.dst_stride[i - 1]) >=
+				    llabs(r.plan.dst_stride[i]));
 		for (kvt_plan_walk_start(&w, &r.plan); !w.done; kvt_plan_walk_next(&w))
 			for (int64_t i = 0; i < r.plan.run; i++, n++) {
 				struct brute_byte key = { w.src + i, w.dst + i, 0, 0, 0 };
@@ -344,6 +347,7 @@ static void same_regions(const struct brute_case *c, const struct kvt_nest *nest
 						 (int)key.src, (int)key.dst);
 				met[b - bytes] = true;
 			}
+	}
 	if (n != nbytes)
 		fail_msg("%s: regions of %d bytes, not %d", describe(c), (int)n,
 			 (int)nbytes);
