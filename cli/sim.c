@@ -114,10 +114,25 @@ void sim_group_free(struct sim_group *group)
 	group->entry = NULL;
 }
 
+struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err)
+{
+	size_t n = (size_t)sim->ngroups + 1;
+	struct sim_group *group = realloc(sim->group, n * sizeof(*group));
+
+	if (!group) {
+		kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return NULL;
+	}
+	sim->group = group;
+	return &group[sim->ngroups];
+}
+
 void sim_free(struct sim *sim)
 {
 	for (int i = 0; i < sim->ngroups; i++)
 		sim_group_free(&sim->group[i]);
+	free(sim->group);
+	sim->group = NULL;
 	sim->ngroups = 0;
 	kvt_close_reader(sim->readers[0]);
 	kvt_close_reader(sim->readers[1]);

@@ -73,13 +73,16 @@ struct sim {
 	int64_t tokens;			/* of the longest request */
 	bool whole;			/* blocks, not only valid states */
 	int ngroups;
-	struct sim_group group[KVT_MAX_GROUPS];
+	struct sim_group *group;	/* owned */
 };
 
 /* KVT_MISMATCH if a destination would not be written exactly once. */
 KVT_MUST_CHECK enum kvt_status
 sim_load(struct sim *out, const struct sim_args *args, struct kvt_error *err);
 void sim_free(struct sim *sim);
+
+/* Room for one more group; NULL when out of memory.  Counts when ngroups does. */
+struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err);
 
 /* Of two dumps: specs, layouts and block tables; no data is read. */
 KVT_MUST_CHECK enum kvt_status

@@ -231,9 +231,12 @@ static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *
 {
 	uint32_t *ids[2] = { NULL, NULL };
 	int64_t tokens = tokens_of(g, sim->tokens), begin = 0, end;
+	struct sim_group *group = sim_group_new(sim, err);
 	struct sim_end from, to;
 	enum kvt_status status;
 
+	if (!group)
+		return KVT_SYSTEM;
 	if (!(status = make_end(&from, &ids[0], g, src, a, tokens, err)) &&
 	    !(status = make_end(&to, &ids[1], g, dst, a, tokens, err))) {
 		end = kvt_spec_states(&from.spec, tokens);
@@ -243,8 +246,8 @@ static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *
 			end = kvt_block_map_whole(&from.table, &to.table, end);
 		from.replicas = to.replicas = said(a->replicas, "modulo") ?
 					      KVT_MODULO : KVT_GROUPED;
-		status = sim_group_init_one(&sim->group[sim->ngroups], g->group, &from, &to,
-					begin, end, err);
+		status = sim_group_init_one(group, g->group, &from, &to, begin, end,
+					    err);
 		sim->ngroups += !status;
 	}
 	free(ids[0]);
