@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_files.c - a transfer between two dumps, by what these say of themselves */
-#include "cli/sim.h"
+#include "cli/sim_waves.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -175,121 +175,6 @@ static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 	return KVT_OK;
 }
 
-/* ---- what requests share ------------------------------------------------ */
-
-/*
- * Requests that move together.  A state that the destination shares is written
- * once, by the first.  A source state that goes to two places cannot be in one
- * transfer: the second request is left to another wave.
- */
-struct wave {
-	struct sim_move *move;
-	int64_t nmoves, room;
-	uint8_t *read;			/* bit: this source state is moved */
-};
-
-struct waves {
-	struct wave *wave;
-	int n;
-	uint8_t *written;		/* bit: this destination state is, by any */
-};
-
-static bool bit(const uint8_t *bits, int64_t i)
-{
-	return bits[i / 8] >> i % 8 & 1;
-}
-
-static void set_bit(uint8_t *bits, int64_t i)
-{
-	bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
-}
-
-static int64_t state_at(const struct kvt_block_table *t, int64_t i)
-{
-	return t->ids[i / t->states] * t->states + i % t->states;
-}
-
-static size_t states_of(const struct kvt_block_table *t)
-{
-	return (size_t)(t->pool * t->states) / 8 + 1;
-}
-
-static bool fits(const struct wave *w, const uint8_t *written, const struct sim_move *m)
-{
-	for (int64_t i = m->begin; i < m->end; i++)
-		if (!bit(written, state_at(&m->dst, i)) &&
-		    bit(w->read, state_at(&m->src, i)))
-			return false;
-	return true;
-}
-
-static enum kvt_status add_range(struct wave *w, const struct sim_move *m, int64_t begin,
-				 int64_t end, struct kvt_error *err)
-{
-	if (w->nmoves == w->room) {
-		int64_t room = 2 * w->room + 8;
-		struct sim_move *more = realloc(w->move, (size_t)room * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		w->move = more;
-		w->room = room;
-	}
-	w->move[w->nmoves] = *m;
-	w->move[w->nmoves].begin = begin;
-	w->move[w->nmoves++].end = end;
-	return KVT_OK;
-}
-
-/* What of the request is not there yet, range by range. */
-static enum kvt_status add_move(struct wave *w, uint8_t *written,
-				const struct sim_move *m, struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int64_t i = m->begin, begin; !status && i < m->end; i++) {
-		if (bit(written, state_at(&m->dst, i)))
-			continue;
-		for (begin = i; i < m->end && !bit(written, state_at(&m->dst, i)); i++) {
-			set_bit(written, state_at(&m->dst, i));
-			set_bit(w->read, state_at(&m->src, i));
-		}
-		status = add_range(w, m, begin, i, err);
-	}
-	return status;
-}
-
-static enum kvt_status add_request(struct waves *ws, const struct sim_move *m,
-				   struct kvt_error *err)
-{
-	struct wave *more;
-	int i = 0;
-
-	while (i < ws->n && !fits(&ws->wave[i], ws->written, m))
-		i++;
-	if (i < ws->n)
-		return add_move(&ws->wave[i], ws->written, m, err);
-	more = realloc(ws->wave, (size_t)(i + 1) * sizeof(*more));
-	if (!more)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	ws->wave = more;
-	more[i] = (struct wave){ .read = calloc(states_of(&m->src), 1) };
-	ws->n++;
-	if (!more[i].read)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	return add_move(&more[i], ws->written, m, err);
-}
-
-static void waves_free(struct waves *ws)
-{
-	for (int i = 0; i < ws->n; i++) {
-		free(ws->wave[i].move);
-		free(ws->wave[i].read);
-	}
-	free(ws->wave);
-	free(ws->written);
-}
-
 /* ---- one group ---------------------------------------------------------- */
 
 static bool is_moved(const struct sim_args *a, const struct kvt_snapshot *dst,
@@ -305,8 +190,6 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 	enum kvt_status status;
 	int64_t n = 0;
 
-	if (!(ws->written = calloc(states_of(&p->to->table), 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < s->nrequests; i++) {
 		const struct kvt_request *r = &s->request[i];
 		struct kvt_block_map map;
@@ -321,7 +204,7 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 		if ((status = take_move(&m, p, r, sim->whole, err)) ||
 		    (status = kvt_block_map_init(&map, &m.src, &m.dst, m.begin, m.end,
 						 err)) ||
-		    (status = add_request(ws, &m, err)))
+		    (status = waves_add(ws, &m, err)))
 			return status;
 	}
 	if (!n && p->args->request)
@@ -389,6 +272,11 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 		if (p.dst_group < 0)
 			return kvt_fail(err, KVT_BAD_INPUT, "%s has no group '%s'",
 					dst->path, g->id);
+		if (dst->snapshot->group[p.dst_group].kind != g->kind)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: the source holds %s, the destination %s",
+					g->id, kvt_kind_name(g->kind),
+					kvt_kind_name(dst->snapshot->group[p.dst_group].kind));
 		if (!(status = take_end(&from, src, g, a->mamba_groups, err)) &&
 		    !(status = take_end(&to, dst, &dst->snapshot->group[p.dst_group],
 					a->mamba_groups, err)))
