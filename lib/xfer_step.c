@@ -107,17 +107,20 @@ static int64_t place_state(int64_t *step, int64_t *row, const struct kvt_view *v
 	*step = 0;
 	for (int i = 0; i < view->nfactors; i++) {
 		const struct kvt_factor *f = &view->factor[i];
+		int64_t index = state;
 
 		if (f->axis == KVT_AXIS_B)
 			at += block * f->stride;
 		if (f->axis != KVT_AXIS_S || f->n < 2 || taps)
 			continue;
-		at += state / f->div % f->n * f->stride;
+		if (f->div > 1 || index >= f->n)	/* divisions are slow */
+			index = state / f->div % f->n;
+		at += index * f->stride;
 		if (f->div > 1)
 			continue;
 		*step = f->stride;
-		if (*row > f->n - state % f->n)
-			*row = f->n - state % f->n;
+		if (*row > f->n - index)
+			*row = f->n - index;
 	}
 	return at;
 }
