@@ -221,6 +221,11 @@ static enum kvt_status run_case(struct small_case *c, struct kvt_error *err)
 	return status;
 }
 
+static bool cannot_open(const json_error_t *why)
+{
+	return json_error_code(why) == json_error_cannot_open_file;
+}
+
 enum kvt_status sim_cases(const char *path, struct kvt_error *err)
 {
 	json_error_t why;
@@ -228,9 +233,8 @@ enum kvt_status sim_cases(const char *path, struct kvt_error *err)
 	enum kvt_status status = KVT_OK;
 
 	if (!root)
-		return kvt_fail(err, json_error_code(&why) == json_error_cannot_open_file ?
-				KVT_SYSTEM : KVT_BAD_INPUT, "%s:%d: %s", path,
-				why.line, why.text);
+		return kvt_fail(err, cannot_open(&why) ? KVT_SYSTEM : KVT_BAD_INPUT,
+				"%s:%d: %s", path, why.line, why.text);
 	cases = json_object_get(root, "cases");
 	if (!json_is_array(cases))
 		status = kvt_fail(err, KVT_BAD_INPUT, "%s: there is no list 'cases'",

@@ -208,7 +208,8 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 			return status;
 	}
 	if (!n && p->args->request)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s and %s do not both have request '%.60s'",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s and %s do not both have request '%.60s'",
 				p->src->path, p->dst->path, p->args->request);
 	return n ? KVT_OK : kvt_fail(err, KVT_BAD_INPUT,
 				     "%s and %s have no request in common",
@@ -265,6 +266,7 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 	sim->model = src->snapshot->model;
 	for (int i = 0; !status && i < src->snapshot->ngroups; i++) {
 		const struct kvt_group *g = &src->snapshot->group[i];
+		const struct kvt_group *other;
 		struct sim_end from, to;
 		struct pairing p = { src, dst, i, group_like(dst->snapshot, g), &from,
 				     &to, a };
@@ -272,14 +274,14 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 		if (p.dst_group < 0)
 			return kvt_fail(err, KVT_BAD_INPUT, "%s has no group '%s'",
 					dst->path, g->id);
-		if (dst->snapshot->group[p.dst_group].kind != g->kind)
+		other = &dst->snapshot->group[p.dst_group];
+		if (other->kind != g->kind)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: the source holds %s, the destination %s",
 					g->id, kvt_kind_name(g->kind),
-					kvt_kind_name(dst->snapshot->group[p.dst_group].kind));
+					kvt_kind_name(other->kind));
 		if (!(status = take_end(&from, src, g, a->mamba_groups, err)) &&
-		    !(status = take_end(&to, dst, &dst->snapshot->group[p.dst_group],
-					a->mamba_groups, err)))
+		    !(status = take_end(&to, dst, other, a->mamba_groups, err)))
 			status = join_groups(sim, &p, err);
 	}
 	return status;

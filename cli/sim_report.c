@@ -61,6 +61,7 @@ static const char *end_of(enum kvt_scope scope, enum kvt_axis axis)
 static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
 			enum kvt_axis axis, enum kvt_break why, int64_t n)
 {
+	const char *what = x->src.spec.nparts ? "channels" : "heads";
 	struct kvt_pair_walk walk = { 0, 0 };
 	struct kvt_pair pair;
 	int64_t moved = 0;
@@ -76,8 +77,8 @@ static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
 	if (why != KVT_BREAK_DESTINATION) {
 		printf("the source goes on with what does not move");
 		if (axis != KVT_AXIS_B && held(&x->src) > moved)
-			printf(" (%lld of its %lld %s do)", LL(moved), LL(held(&x->src)),
-			       x->src.spec.nparts ? "channels" : "heads");
+			printf(" (%lld of its %lld %s do)", LL(moved),
+			       LL(held(&x->src)), what);
 	}
 	if (why == KVT_BREAK_BOTH)
 		printf("; ");
@@ -85,7 +86,7 @@ static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
 		printf("the destination goes on elsewhere");
 		if (axis != KVT_AXIS_B && held(&x->dst) > moved)
 			printf(" (%lld of its %lld %s arrive)", LL(moved),
-			       LL(held(&x->dst)), x->dst.spec.nparts ? "channels" : "heads");
+			       LL(held(&x->dst)), what);
 	}
 	putchar('\n');
 }

@@ -303,8 +303,10 @@ struct kvt_xfer_regions {
 	int64_t entry, state;
 	int part, plane;
 };
-void kvt_xfer_regions_start(struct kvt_xfer_regions *regions, const struct kvt_nest *nest);
-bool kvt_xfer_region_next(struct kvt_xfer_region *out, struct kvt_xfer_regions *regions);
+void kvt_xfer_regions_start(struct kvt_xfer_regions *regions,
+			    const struct kvt_nest *nest);
+bool kvt_xfer_region_next(struct kvt_xfer_region *out,
+			  struct kvt_xfer_regions *regions);
 
 #ifdef __cplusplus
 }

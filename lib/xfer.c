@@ -187,7 +187,8 @@ static enum kvt_status check_sides(const struct kvt_xfer *x, struct kvt_error *e
 	if (!conv && src->n[KVT_AXIS_D] != dst->n[KVT_AXIS_D])
 		return unlike(err, "the number of elements of a head",
 			      src->n[KVT_AXIS_D], dst->n[KVT_AXIS_D]);
-	if (kvt_xfer_is_recurrent(&x->src.spec) && src->n[KVT_AXIS_S] != dst->n[KVT_AXIS_S])
+	if (kvt_xfer_is_recurrent(&x->src.spec) &&
+	    src->n[KVT_AXIS_S] != dst->n[KVT_AXIS_S])
 		return unlike(err, "the number of taps", src->n[KVT_AXIS_S],
 			      dst->n[KVT_AXIS_S]);
 	return KVT_OK;

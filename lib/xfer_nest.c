@@ -77,11 +77,9 @@ enum kvt_status kvt_views_disjoint(const struct kvt_views *views,
 {
 	struct pace pace[KVT_MAX_FACTORS];
 	int64_t reach = views->view[0].shape.elem;
-	bool disjoint;
+	int n = collect(pace, &views->view[0], -1, INT64_MAX);
 
-	disjoint = views->count == 2 ? planes_disjoint(views) :
-		   reach_over(&reach, pace, collect(pace, &views->view[0], -1, INT64_MAX));
-	if (disjoint)
+	if (views->count == 2 ? planes_disjoint(views) : reach_over(&reach, pace, n))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"strides step into what lies between: elements overlap or "
@@ -194,7 +192,8 @@ static bool taps_outside(const struct kvt_view *view)
 static enum kvt_status add_ranges(struct kvt_nest *nest, const struct kvt_both *v,
 				  struct kvt_error *err)
 {
-	int64_t src = stride_of(&v->src, KVT_AXIS_D), dst = stride_of(&v->dst, KVT_AXIS_D);
+	int64_t src = stride_of(&v->src, KVT_AXIS_D);
+	int64_t dst = stride_of(&v->dst, KVT_AXIS_D);
 	bool cut = taps_outside(&v->src) || taps_outside(&v->dst);
 
 	if (is_split(&v->src, KVT_AXIS_D) || is_split(&v->dst, KVT_AXIS_D))

@@ -12,13 +12,17 @@ void kvt_xfer_regions_start(struct kvt_xfer_regions *regions,
 static int64_t row_length(const struct kvt_xfer *x, int64_t i)
 {
 	const struct kvt_block_span *e = x->entry + i;
-	int64_t n = 1, left = x->nentries - i;
+	int64_t n = 1, left = x->nentries - i, src, dst;
 
+	if (left < 2)
+		return left;
+	src = e[1].src_block - e->src_block;
+	dst = e[1].dst_block - e->dst_block;
 	for (; n < left; n++)
 		if (e[n].count != e->count || e[n].src_state != e->src_state ||
 		    e[n].dst_state != e->dst_state ||
-		    e[n].src_block - e[n - 1].src_block != e[1].src_block - e->src_block ||
-		    e[n].dst_block - e[n - 1].dst_block != e[1].dst_block - e->dst_block)
+		    e[n].src_block - e[n - 1].src_block != src ||
+		    e[n].dst_block - e[n - 1].dst_block != dst)
 			break;
 	/* two may be the end of nothing: leave the second to the next row */
 	return n == 2 && left > 2 ? 1 : n;

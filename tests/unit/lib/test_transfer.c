@@ -270,7 +270,8 @@ static const char *describe(const struct brute_case *c)
 {
 	static char text[256];
 
-	snprintf(text, sizeof(text), "'%s' (S %d, tp %d) to '%s' (S %d, tp %d), %d states",
+	snprintf(text, sizeof(text),
+		 "'%s' (S %d, tp %d) to '%s' (S %d, tp %d), %d states",
 		 c->src.layout, (int)c->src.n[BS], c->src.ranks, c->dst.layout,
 		 (int)c->dst.n[BS], c->dst.ranks, c->tokens[0]);
 	return text;
