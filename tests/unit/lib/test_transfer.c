@@ -201,6 +201,7 @@ static void deal(struct brute_case *c)
 
 static struct kvt_spec spec_of(const struct brute_case *c, const struct brute_side *s)
 {
+	static const char *const names[] = { "x", "B", "C" };
 	struct kvt_spec spec = { .kind = KVT_FULL_ATTENTION, .block_size = s->n[BS],
 				 .total_heads = c->part[0].units, .elem = 1,
 				 .tokens_per_state = { c->state ? -1 : 1, 1 },
@@ -218,7 +219,7 @@ static struct kvt_spec spec_of(const struct brute_case *c, const struct brute_si
 		spec.content[1] = s->n[BS];
 		spec.nparts = c->nparts;
 		for (int p = 0; p < c->nparts; p++)
-			spec.part[p] = (struct kvt_spec_part){ "xBC" + p,
+			spec.part[p] = (struct kvt_spec_part){ names[p],
 				c->part[p].units, c->part[p].rows, false };
 	}
 	return spec;
