@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Beyond any deployment; tables of these sizes still fit a small machine. */
+enum { MOST_BLOCKS = 1 << 22, MOST_POOL = 1 << 26 };
+
 /* ---- one generator of pseudorandom numbers: splitmix64 ------------------- */
 
 static uint64_t draw(uint64_t *state)
@@ -210,11 +213,16 @@ enum kvt_status sim_ids(uint32_t **ids, int64_t *pool, const char *pattern, int6
 	uint32_t *v;
 	enum kvt_status status;
 
+	if (n > MOST_BLOCKS || most > MOST_POOL)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%lld blocks of a pool of %lld, expected at most %d of "
+				"%d", (long long)n, (long long)most, MOST_BLOCKS,
+				MOST_POOL);
 	if (most < n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the request has %lld blocks, the pool %lld",
 				(long long)n, (long long)most);
-	if (most > UINT32_MAX || !(v = malloc((size_t)(most + 1) * sizeof(*v))))
+	if (!(v = malloc((size_t)(most + 1) * sizeof(*v))))
 		return kvt_fail(err, KVT_SYSTEM, "no memory for %lld block ids",
 				(long long)most);
 	if ((status = fill(v, most, pattern, n, err))) {

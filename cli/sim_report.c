@@ -58,6 +58,15 @@ static const char *end_of(enum kvt_scope scope, enum kvt_axis axis)
 	return "a slice, block or layer";
 }
 
+/* The view of a conv state has taps where others have states. */
+static const char *axis_word(const struct kvt_xfer *x, enum kvt_axis axis)
+{
+	if (!x->src.spec.nparts)
+		return kvt_axis_name(axis);
+	return axis == KVT_AXIS_S ? "tap" :
+	       axis == KVT_AXIS_D ? "channel" : kvt_axis_name(axis);
+}
+
 static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
 			enum kvt_axis axis, enum kvt_break why, int64_t n)
 {
@@ -68,7 +77,7 @@ static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
 
 	if (kvt_pair_next(&pair, &walk, x))
 		moved = pair.exchange.range[0].count;
-	printf("  %14lld end at a %s: ", LL(n), kvt_axis_name(axis));
+	printf("  %14lld end at a %s: ", LL(n), axis_word(x, axis));
 	if (why == KVT_BREAK_SCOPE) {
 		printf("both sides go on, but scope %s ends with %s\n",
 		       kvt_scope_name(scope), end_of(scope, axis));
@@ -108,6 +117,11 @@ static void print_breaks(const struct kvt_xfer *x, enum kvt_scope scope,
 
 /* ---- the table ---------------------------------------------------------- */
 
+static const char *plural(int64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 static void print_side(const char *name, const struct kvt_xfer_side *side,
 		       const struct kvt_layout *layout)
 {
@@ -115,7 +129,7 @@ static void print_side(const char *name, const struct kvt_xfer_side *side,
 	bool state = side->spec.tokens_per_state.num < 0;
 
 	printf("  %-12s %s, %lld rank%s, ", name, human_layout(layout).s,
-	       LL(side->ranks), side->ranks == 1 ? "" : "s");
+	       LL(side->ranks), plural(side->ranks));
 	if (state)
 		printf("1 state a block, ");
 	else
@@ -163,12 +177,13 @@ static enum kvt_status print_group(const struct sim_report *r, int g,
 
 	if (status)
 		return status;
-	printf("\n%s: %s, %lld layers, %lld states\n", group->name,
-	       kvt_kind_name(x->src.spec.kind), LL(x->layers), LL(x->states));
+	printf("\n%s: %s, %lld layer%s, %lld state%s\n", group->name,
+	       kvt_kind_name(x->src.spec.kind), LL(x->layers), plural(x->layers),
+	       LL(x->states), plural(x->states));
 	print_side("source", &x->src, &group->src_layout);
 	print_side("destination", &x->dst, &group->dst_layout);
-	printf("  %-12s %s to %lld pairs of ranks", "moves", human_size(bytes).s,
-	       LL(f[0].pairs));
+	printf("  %-12s %s between %lld pair%s of ranks", "moves", human_size(bytes).s,
+	       LL(f[0].pairs), plural(f[0].pairs));
 	if (unique != bytes)
 		printf(", %s of it unique", human_size(unique).s);
 	printf("; every byte once\n");
