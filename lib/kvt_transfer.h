@@ -19,7 +19,7 @@
  *
  * How the parts go together, for one group:
  *
- *	kvt_xfer_views()	what a rank of each side allocates
+ *	kvt_xfer_side_init()	what a rank of each side allocates
  *	kvt_xfer_entries()	which states go where
  *	kvt_xfer_init()		both sides, checked against each other
  *	kvt_xfer_prove()	every byte arrives exactly once
@@ -45,6 +45,8 @@ enum kvt_replicas {
 	KVT_GROUPED,			/* neighbours: 0 0 1 1 */
 	KVT_MODULO,			/* every so many: 0 1 0 1 */
 };
+
+enum { KVT_MAX_RANKS = 4096 };	/* of a side: pairs are walked one by one */
 
 /* One side; its ranks all allocate alike. */
 struct kvt_xfer_side {

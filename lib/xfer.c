@@ -100,6 +100,10 @@ enum kvt_status kvt_xfer_side_init(struct kvt_xfer_side *out,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"there are %lld layers, expected at least 1",
 				(long long)layers);
+	if (ranks < 1 || ranks > KVT_MAX_RANKS)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"there are %lld ranks, expected 1 to %d",
+				(long long)ranks, KVT_MAX_RANKS);
 	if (pool < 1 || pool > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"there are %lld blocks in the pool, expected 1 to "
@@ -157,6 +161,18 @@ static enum kvt_status check_replicas(const struct kvt_xfer_side *side,
 					(long long)part[i].units, part[i].name,
 					(long long)units);
 	return KVT_OK;
+}
+
+/* A caller may have put other strides into a side. */
+static enum kvt_status check_views(const struct kvt_views *views, struct kvt_error *err)
+{
+	int64_t end;
+	enum kvt_status status;
+
+	for (int i = 0; i < views->count; i++)
+		if ((status = kvt_view_end(&end, &views->view[i], err)))
+			return status;
+	return kvt_views_disjoint(views, err);
 }
 
 static enum kvt_status check_sides(const struct kvt_xfer *x, struct kvt_error *err)
@@ -228,8 +244,8 @@ enum kvt_status kvt_xfer_init(struct kvt_xfer *out, const struct kvt_xfer_side *
 	enum kvt_status status;
 
 	if ((status = check_sides(&x, err)) ||
-	    (status = kvt_views_disjoint(&x.src.views, err)) ||
-	    (status = kvt_views_disjoint(&x.dst.views, err)) ||
+	    (status = check_views(&x.src.views, err)) ||
+	    (status = check_views(&x.dst.views, err)) ||
 	    (status = kvt_entries_sort(&x, entry, nentries, err)) ||
 	    (status = check_planar(&x, err)))
 		return status;

@@ -160,6 +160,7 @@ ops() {
 	refused 3 'heads' --spec=gqa:layers=1,heads=99999999,head-dim=8
 	refused 3 '2^63' --spec=gqa:layers=2000000000,heads=1048576,head-dim=1048576 \
 		--tokens=4000000000 --src=block-size=1048576
+	refused 3 'expected 1 to 4096' -m deepseek-r1 --src tp=2000000000
 	refused 3 'expected at most' -m llama-3.1-8b --tokens=4000000000
 	refused 3 'expected at most' -m llama-3.1-8b --src pool=4000000000
 	refused 3 'several meanings' -m llama-3.1-8b --src layout=vllm:nhd
