@@ -25,23 +25,28 @@ static const struct command *mode_of(int argc, char **argv)
 	return NULL;
 }
 
+static void print_help(void)
+{
+	puts("usage: kvtool transfer-sim [MODE] [OPTION]... [SRC DST]\n\nmodes:");
+	for (int i = 0; i < NMODES; i++)
+		printf("  %-10s %s\n", mode_name(modes[i]), modes[i]->summary);
+	printf("\nWithout a mode it is %s.  'kvtool transfer-sim MODE --help' says "
+	       "more.\n\nexamples:\n%s", mode_name(modes[0]), modes[0]->examples);
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	const struct command *mode = mode_of(argc, argv);
 
 	if (mode)
 		return mode->run(argc - 1, argv + 1, err);
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		print_help();
+		return KVT_OK;
+	}
 	if (argc == 2 && !strcmp(argv[1], "--list-modes")) {
 		for (int i = 0; i < NMODES; i++)
 			puts(mode_name(modes[i]));
-		return KVT_OK;
-	}
-	if (argc == 2 && !strcmp(argv[1], "--help")) {
-		puts("usage: kvtool transfer-sim [MODE] [OPTION]... [SRC DST]\n\nModes:");
-		for (int i = 0; i < NMODES; i++)
-			printf("  %-10s %s\n", mode_name(modes[i]), modes[i]->summary);
-		printf("\nWithout a mode it is %s.  'kvtool transfer-sim MODE --help' says more.\n"
-		       "\nexamples:\n%s", mode_name(modes[0]), modes[0]->examples);
 		return KVT_OK;
 	}
 	return modes[0]->run(argc, argv, err);
@@ -50,6 +55,6 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_transfer_sim = {
 	.name = "transfer-sim",
 	.args = "[MODE] [SRC DST]",
-	.summary = "plan, prove, run and time the transfer of a cache between deployments",
+	.summary = "plan, prove, run and time a transfer between two deployments",
 	.run = run,
 };
