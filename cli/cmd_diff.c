@@ -121,7 +121,7 @@ static enum kvt_status tell(const struct diff *d, const struct request *q,
 		diff_json(&out, d);
 		status = json_print(&out, false, err);
 		json_free(&out);
-	} else if (!d->running.quiet) {
+	} else if (!d->quiet) {
 		diff_text(d);
 	}
 	if (!status && q->heatmap)
@@ -171,9 +171,8 @@ static enum kvt_status run_parsed(struct diff *d, struct request *q, int nargs,
 	    (status = read_choices(d, q, err)))
 		return status;
 	d->running.options.threads = (int)(q->threads < 64 ? q->threads : 64);
-	d->running.options.quiet = d->running.quiet;
-	/* who wants a file of findings wants them found */
-	d->running.quiet &= !q->json && !q->heatmap;
+	d->running.options.quiet = d->quiet;
+	d->running.verdict_only = d->quiet && !q->json && !q->heatmap;
 	signals_catch();
 	return run_diff(d, q, n, names, err);
 }
@@ -214,7 +213,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_THREADS(&q.threads),
 		OPT_MEMORY(&d->running.options.mem_limit),
 		OPT_JSON(&q.json),
-		{ "quiet", 'q', OPT_FLAG, &d->running.quiet, NULL,
+		{ "quiet", 'q', OPT_FLAG, &d->quiet, NULL,
 		  "print nothing, only return a status" },
 		OPT_INPUT(&q.hints),
 		{ 0 }

@@ -179,7 +179,7 @@ struct sums {
 	double max_abs, dd, aa, bb, ab, a, b;
 };
 void sums_add(struct sums *to, const struct sums *from);
-double sums_rel_l2(const struct sums *s);	/* not finite: undefined */
+double sums_rel_l2(const struct sums *s);	/* against A; not finite: undefined */
 double sums_cosine(const struct sums *s);
 double sums_pcc(const struct sums *s);
 
@@ -224,10 +224,10 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 /* What a cell of a map has. */
 struct heat {
 	int64_t n, bad;			/* bad: outside the tolerance, or unequal */
-	double max_abs, dd, bb;
+	double max_abs, dd, aa;
 };
 
-enum { MAX_COLUMNS = 512, MAX_TOP = 100 };
+enum { MAX_COLUMNS = 256, MAX_TOP = 100 };
 
 struct result {
 	const struct pair *pair;
@@ -249,7 +249,7 @@ struct result {
 struct running {
 	struct pipeline_options options;
 	bool deep;			/* read also what digests call equal */
-	bool quiet;			/* only the verdict is wanted */
+	bool verdict_only;		/* how much they differ is not wanted */
 	int64_t top;
 };
 
@@ -270,7 +270,7 @@ struct diff {
 	struct result *result;		/* one a pair */
 	struct judging judging;
 	struct running running;
-	bool common, map, no_diagnosis;
+	bool common, map, quiet, no_diagnosis;
 };
 
 /* diff_name.c: names of what a spot or a column is. */

@@ -140,6 +140,16 @@ static void note_layers(struct lacks *lacks, const struct side side[NSIDES], int
 
 /* ---- heads and channels ------------------------------------------------- */
 
+static void note_heads(const struct pair *p, struct lacks *lacks, int side,
+		       int64_t begin, int64_t end)
+{
+	if (begin + 1 == end)
+		lacks_add(lacks, side, "head %lld of %s", LL(begin), p->group[side]->id);
+	else if (begin < end)
+		lacks_add(lacks, side, "heads %lld to %lld of %s", LL(begin), LL(end - 1),
+			  p->group[side]->id);
+}
+
 static enum kvt_status pair_heads(struct pair *p, struct lacks *lacks,
 				  struct kvt_error *err)
 {
@@ -158,12 +168,8 @@ static enum kvt_status pair_heads(struct pair *p, struct lacks *lacks,
 				LL(begin[SIDE_B]), LL(end[SIDE_B] - 1));
 	for (int s = 0; s < NSIDES; s++) {
 		p->head[s] = first - begin[s];
-		if (begin[s] < first)
-			lacks_add(lacks, s, "heads %lld to %lld of %s", LL(begin[s]),
-				  LL(first - 1), p->group[s]->id);
-		if (end[s] > last)
-			lacks_add(lacks, s, "heads %lld to %lld of %s", LL(last),
-				  LL(end[s] - 1), p->group[s]->id);
+		note_heads(p, lacks, s, begin[s], first);
+		note_heads(p, lacks, s, last, end[s]);
 	}
 	p->nheads = last - first;
 	return KVT_OK;

@@ -96,7 +96,7 @@ static void put_tolerance(struct json_out *out, json_t *o, const struct toleranc
 static void put_heat(struct json_out *out, json_t *list, const struct heat *h,
 		     int64_t layer)
 {
-	const struct sums s = { .dd = h->dd, .bb = h->bb };
+	const struct sums s = { .dd = h->dd, .aa = h->aa };
 	json_t *o = json_append_object(out, list);
 
 	json_put_int(out, o, "layer", layer);

@@ -141,10 +141,10 @@ static void automatic(struct tolerance *t, const struct judging *how,
 		r[s] = rounding_of(p->group[s]->dtype);
 		atol += r[s].absolute * scale;
 	}
-	/* from what was rounded twice to the b that rtol is taken of */
+	/* from what was rounded twice to the a that rtol is taken of */
 	if (!t->has[T_RTOL])
 		t->value[T_RTOL] = (r[SIDE_A].relative + r[SIDE_B].relative) /
-				   (1 - r[SIDE_B].relative);
+				   (1 - r[SIDE_A].relative);
 	if (!t->has[T_ATOL])
 		t->value[T_ATOL] = atol * (1 + t->value[T_RTOL]);
 	t->has[T_ATOL] = t->has[T_RTOL] = true;

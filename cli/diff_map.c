@@ -80,7 +80,7 @@ void diff_text_maps(FILE *stream, const struct diff *d)
 static void csv_row(FILE *stream, const struct result *r, const char *map, int64_t l,
 		    const char *column, const struct heat *h)
 {
-	const struct sums s = { .dd = h->dd, .bb = h->bb };
+	const struct sums s = { .dd = h->dd, .aa = h->aa };
 
 	fprintf(stream, "%s,%s,%lld,\"", r->pair->id, map, LL(layer_id(r, l)));
 	for (; *column; column++)

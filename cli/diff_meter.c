@@ -34,7 +34,7 @@ void sums_add(struct sums *to, const struct sums *from)
 
 double sums_rel_l2(const struct sums *s)
 {
-	return s->dd > 0 ? sqrt(s->dd / s->bb) : 0;
+	return s->dd > 0 ? sqrt(s->dd / s->aa) : 0;
 }
 
 static double at_most_one(double x)
@@ -193,7 +193,7 @@ static bool within(const struct meter *m, double a, double b, double error, uint
 	if (!t->has[T_ATOL] && !t->has[T_RTOL])
 		return true;
 	return isfinite(a) && isfinite(b) &&
-	       error <= t->value[T_ATOL] + t->value[T_RTOL] * fabs(b);
+	       error <= t->value[T_ATOL] + t->value[T_RTOL] * fabs(a);
 }
 
 static void add_values(struct sums *s, double a, double b)

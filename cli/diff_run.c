@@ -211,13 +211,13 @@ static void heat_add(struct heat *to, const struct sums *from)
 	if (to->max_abs < from->max_abs)
 		to->max_abs = from->max_abs;
 	to->dd += from->dd;
-	to->bb += from->bb;
+	to->aa += from->aa;
 }
 
 static void heat_merge(struct heat *to, const struct heat *from)
 {
 	heat_add(to, &(struct sums){ .n = from->n, .outside = from->bad, .dd = from->dd,
-				     .bb = from->bb, .max_abs = from->max_abs });
+				     .aa = from->aa, .max_abs = from->max_abs });
 }
 
 /* All states of a span in one layer. */
@@ -448,7 +448,7 @@ enum kvt_status pair_compare(struct result *out, const struct pair *p,
 	if (out->meter.bits && (status = scan(&c, &how->options, err)))
 		return status;
 	/* who wants just a yes or no has it; a tolerance may still forgive */
-	if (!out->equal && !(out->meter.bits && how->quiet && !out->meter.tolerance.given))
+	if (!out->equal && !(out->meter.bits && how->verdict_only && !out->meter.tolerance.given))
 		status = measure_all(&c, &how->options, err);
 	judge(out);
 	return status;
