@@ -53,6 +53,7 @@ struct kvt_window {
 					 * not known */
 	const int64_t *layer_ids;	/* [L] index in the model; NULL: 0, 1, ... */
 	const int64_t *block_ids;	/* [B] id in the pool; NULL: not known */
+	int64_t head_start;		/* of the model, for what is printed */
 	const struct kvt_layout *layout;/* of the suspect's memory */
 	int64_t page_bytes;		/* of a block of a layer in the engine */
 	int nparts;
@@ -69,16 +70,22 @@ struct kvt_window {
 
 enum { KVT_FAULT_ARGS = 3 };
 
-/* Arguments by the names of the fault's row; unused ones are 0. */
+/* Arguments in the order of the fault's row; unused ones are 0. */
 struct kvt_fault_args {
-	int64_t n[KVT_FAULT_ARGS];
+	int64_t n[KVT_FAULT_ARGS];	/* layers, blocks, heads: window indices */
 	double factor;			/* of "scale" */
+};
+
+struct kvt_fault_arg {
+	const char *name;		/* NULL: not used */
+	char axis;			/* 'L', 'B', 'H': what it counts; 0: a number */
+	const char *help;
 };
 
 struct kvt_fault {
 	const char *name;		/* "swap-heads" */
 	const char *summary;		/* one line, no period */
-	const char *arg[KVT_FAULT_ARGS];/* names of n[]; NULL: not used */
+	struct kvt_fault_arg arg[KVT_FAULT_ARGS];
 	bool has_factor;
 };
 
@@ -106,11 +113,17 @@ struct kvt_hypothesis {
 	int64_t tried;			/* sets of arguments */
 };
 
-struct kvt_diagnosis {
-	int64_t ndiffering;		/* live elements */
-	struct kvt_box where;		/* the smallest that holds them; of window
-					 * indices */
+/* What of two windows differs; only live states are looked at. */
+struct kvt_difference {
+	int64_t count, live;		/* elements that differ, and all of them */
+	struct kvt_box where;		/* the smallest that holds them */
 	int64_t first[KVT_NAXES];	/* in the window's order */
+};
+void kvt_window_compare(struct kvt_difference *out, const struct kvt_window *window,
+			const void *expected, const void *suspect);
+
+struct kvt_diagnosis {
+	struct kvt_difference difference;
 	int nhypotheses;
 	struct kvt_hypothesis hypothesis[KVT_MAX_FAULTS];
 	int nexplain;			/* how many explain everything */
@@ -134,9 +147,13 @@ kvt_diagnose(struct kvt_diagnosis *out, const struct kvt_window *window,
 	     const void *expected, const void *suspect, void *scratch,
 	     struct kvt_error *err);
 
+/* The id, in the model or the pool, that an argument counts by index. */
+int64_t kvt_fault_id(const struct kvt_fault_arg *arg, const struct kvt_window *window,
+		     int64_t index);
+
 /*
- * "heads 1 and 3", "every token one late": the arguments in words; empty if the
- * fault has none.
+ * "a=1,b=3": the arguments as ids of the model and the pool; empty if the fault
+ * has none.
  */
 struct kvt_text kvt_fault_text(const struct kvt_fault *fault,
 			       const struct kvt_fault_args *args,
@@ -144,26 +161,23 @@ struct kvt_text kvt_fault_text(const struct kvt_fault *fault,
 
 /* ---- planting ----------------------------------------------------------- */
 
-/* Where a fault strikes: window indices; other faults' parts are whole. */
+/* Where a fault strikes, and how. */
 struct kvt_strike {
 	const struct kvt_fault *fault;
 	struct kvt_fault_args args;
-	struct kvt_box box;		/* L and B count; the rest is whole */
-	uint64_t seed;
+	bool given[KVT_FAULT_ARGS];	/* arguments that are not to be chosen */
+	int64_t layer, block;		/* window indices; -1: all, or chosen */
+	uint64_t seed;			/* what is chosen follows from it */
 };
 
 /*
- * Chooses what 'strike' leaves open (arguments that are -1, box) by its seed.
- * KVT_UNSUPPORTED if the fault does not apply to such a cache, KVT_USAGE if an
- * argument is out of range.
+ * 'out' becomes 'expected' with the fault; what 'strike' left open is filled
+ * in.  The null block stays as it is.  KVT_UNSUPPORTED: the fault cannot happen
+ * to such a cache.  KVT_USAGE: an argument is out of range.  KVT_BAD_INPUT: it
+ * would change nothing that is live.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_fault_choose(struct kvt_strike *strike, const struct kvt_window *window,
-		 const void *expected, struct kvt_error *err);
-
-/* 'out' becomes 'expected' with the fault. */
-KVT_MUST_CHECK enum kvt_status
-kvt_fault_plant(void *out, const struct kvt_strike *strike,
+kvt_fault_plant(void *out, struct kvt_strike *strike,
 		const struct kvt_window *window, const void *expected,
 		struct kvt_error *err);
 
