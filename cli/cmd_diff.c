@@ -108,6 +108,10 @@ static enum kvt_status compare(struct diff *d, const struct aligning *how,
 	for (int i = 0; !status && i < d->pairs.n; i++)
 		status = pair_compare(&d->result[i], &d->pairs.pair[i], &d->judging,
 				      &d->running, err);
+	for (int i = 0; !status && !d->no_diagnosis && i < d->pairs.n; i++)
+		if (d->result[i].measured && d->result[i].differs &&
+		    d->result[i].first.set)
+			status = diagnose_result(&d->result[i], &d->running.options, err);
 	return status;
 }
 
@@ -209,6 +213,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "map", 0, OPT_FLAG, &d->map, NULL, "draw where the differences are" },
 		{ "heatmap", 0, OPT_STRING, &q.heatmap, "FILE",
 		  "write that: .svg, .csv, .json or .txt" },
+		{ "no-diagnosis", 0, OPT_FLAG, &d->no_diagnosis, NULL,
+		  "do not look for a fault that explains the difference" },
 		OPT_FORCE(&q.force),
 		OPT_THREADS(&q.threads),
 		OPT_MEMORY(&d->running.options.mem_limit),

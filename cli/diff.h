@@ -13,6 +13,7 @@
 #include "cli/joined.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
+#include "lib/kvt_diagnose.h"
 
 enum { SIDE_A, SIDE_B, NSIDES };
 
@@ -167,7 +168,11 @@ struct judging {
 /* The tolerance for a pair; KVT_BAD_INPUT if nothing can decide. */
 KVT_MUST_CHECK enum kvt_status
 judge_pair(struct tolerance *out, const struct judging *how, const struct pair *p,
-	   struct kvt_error *err);
+	   const struct scale scale[NSIDES], struct kvt_error *err);
+
+/* What rounding one number to the types of both sides can do. */
+void tolerance_of_types(double *atol, double *rtol, const struct pair *p,
+			const struct scale scale[NSIDES]);
 
 /* ---- numbers: diff_meter.c ---------------------------------------------- */
 
@@ -197,7 +202,7 @@ void spots_offer(struct spot *list, int64_t *n, int64_t room, const struct spot 
 struct meter {
 	const struct kvt_dtype *dtype[NSIDES];
 	float *table[NSIDES];		/* of types of one or two bytes */
-	double scale[NSIDES][2];
+	struct scale scale[NSIDES];
 	bool bits;			/* equal bits mean equal values */
 	bool has_ulp;
 	struct tolerance tolerance;
@@ -215,6 +220,7 @@ struct findings {
 	struct spot *top;
 	int64_t ntop, room;
 };
+double meter_value(const struct meter *m, int side, int k, const uint8_t *element);
 /* key[]: of the first element of the run. */
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
 	       const int64_t key[KVT_NAXES], struct findings *out);
@@ -244,6 +250,13 @@ struct result {
 	struct heat *by_head;		/* [nlayers][nheads] */
 	int64_t ncolumns;
 	struct heat *by_span;		/* [nlayers][ncolumns] */
+	struct diagnosis *diagnosis;	/* NULL: none was made */
+};
+
+struct diagnosis {
+	struct kvt_diagnosis found;
+	struct kvt_text args[KVT_MAX_FAULTS];	/* of each hypothesis */
+	int64_t layers, blocks;		/* that were looked at */
 };
 
 struct running {
@@ -258,6 +271,12 @@ KVT_MUST_CHECK enum kvt_status
 pair_compare(struct result *out, const struct pair *p, const struct judging *judging,
 	     const struct running *how, struct kvt_error *err);
 void result_free(struct result *result);
+
+/* diff_diagnose.c: fills result->diagnosis. */
+KVT_MUST_CHECK enum kvt_status
+diagnose_result(struct result *result, const struct pipeline_options *options,
+		struct kvt_error *err);
+
 /* The column of by_span that an ordinal is in, and where columns begin. */
 int64_t result_column(const struct result *r, int64_t ordinal);
 int64_t column_begin(const struct result *r, int64_t column);

@@ -138,6 +138,36 @@ static void put_maps(struct json_out *out, json_t *o, const struct result *r)
 	}
 }
 
+static void put_diagnosis(struct json_out *out, json_t *o, const struct diagnosis *d)
+{
+	json_t *faults;
+
+	if (!d) {
+		json_put(out, o, "diagnosis", json_null());
+		return;
+	}
+	o = json_put_object(out, o, "diagnosis");
+	json_put_text(out, o, "decided", d->found.decided ?
+					 d->found.decided->fault->name : NULL);
+	json_put_int(out, o, "layers", d->layers);
+	json_put_int(out, o, "blocks", d->blocks);
+	json_put_int(out, o, "different", d->found.difference.count);
+	faults = json_put_array(out, o, "faults");
+	for (int i = 0; i < d->found.nhypotheses; i++) {
+		const struct kvt_hypothesis *h = &d->found.hypothesis[i];
+		json_t *fault;
+
+		if (h->verdict != KVT_EXPLAINS)
+			continue;
+		fault = json_append_object(out, faults);
+		json_put_text(out, fault, "fault", h->fault->name);
+		json_put_text(out, fault, "arguments", d->args[i].s);
+		json_put_text(out, fault, "summary", h->fault->summary);
+		json_put_int(out, fault, "explained", h->explained);
+		json_put_int(out, fault, "unknown", h->unknown);
+	}
+}
+
 static void put_result(struct json_out *out, json_t *o, const struct result *r)
 {
 	const struct pair *p = r->pair;
@@ -164,6 +194,7 @@ static void put_result(struct json_out *out, json_t *o, const struct result *r)
 	for (int64_t i = 0; i < r->ntop; i++)
 		put_spot(out, json_append_object(out, list), r, &r->top[i]);
 	put_maps(out, o, r);
+	put_diagnosis(out, o, r->diagnosis);
 }
 
 /* ---- all of it ---------------------------------------------------------- */

@@ -128,30 +128,37 @@ static struct rounding rounding_of(const struct kvt_dtype *dtype)
 	return r;
 }
 
-static void automatic(struct tolerance *t, const struct judging *how,
-		      const struct pair *p)
+void tolerance_of_types(double *atol, double *rtol, const struct pair *p,
+			const struct scale scale[NSIDES])
 {
 	struct rounding r[NSIDES];
-	double atol = 0;
 
+	*atol = 0;
 	for (int s = 0; s < NSIDES; s++) {
-		const double *kv = how->scale[s].kv;
-		double scale = how->scale[s].given ? fmax(kv[0], kv[1]) : 1;
-
 		r[s] = rounding_of(p->group[s]->dtype);
-		atol += r[s].absolute * scale;
+		*atol += r[s].absolute * fmax(scale[s].kv[0], scale[s].kv[1]);
 	}
 	/* from what was rounded twice to the a that rtol is taken of */
-	if (!t->has[T_RTOL])
-		t->value[T_RTOL] = (r[SIDE_A].relative + r[SIDE_B].relative) /
-				   (1 - r[SIDE_A].relative);
+	*rtol = (r[SIDE_A].relative + r[SIDE_B].relative) / (1 - r[SIDE_A].relative);
+	*atol *= 1 + *rtol;
+}
+
+static void automatic(struct tolerance *t, const struct pair *p,
+		      const struct scale scale[NSIDES])
+{
+	double atol, rtol;
+
+	tolerance_of_types(&atol, &rtol, p, scale);
 	if (!t->has[T_ATOL])
-		t->value[T_ATOL] = atol * (1 + t->value[T_RTOL]);
+		t->value[T_ATOL] = atol;
+	if (!t->has[T_RTOL])
+		t->value[T_RTOL] = rtol;
 	t->has[T_ATOL] = t->has[T_RTOL] = true;
 }
 
 enum kvt_status judge_pair(struct tolerance *out, const struct judging *how,
-			   const struct pair *p, struct kvt_error *err)
+			   const struct pair *p, const struct scale scale[NSIDES],
+			   struct kvt_error *err)
 {
 	const struct kvt_dtype *a = p->group[SIDE_A]->dtype;
 	const struct kvt_dtype *b = p->group[SIDE_B]->dtype;
@@ -173,6 +180,6 @@ enum kvt_status judge_pair(struct tolerance *out, const struct judging *how,
 				"%s is %s in A and %s in B: ulp is for one type", p->id,
 				a->name, b->name);
 	if (out->automatic)
-		automatic(out, how, p);
+		automatic(out, p, scale);
 	return KVT_OK;
 }

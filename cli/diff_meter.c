@@ -118,7 +118,7 @@ static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
 {
 	const struct kvt_dtype *dtype = m->dtype[side];
 	const float *table = m->table[side];
-	double scale = m->scale[side][k];
+	double scale = m->scale[side].kv[k];
 
 	for (int64_t i = 0; i < n; i++, bytes += dtype->elem)
 		out[i] = scale * (dtype->elem == 1 ? (double)table[bytes[0]] :
@@ -127,20 +127,28 @@ static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
 				  kvt_dtype_decode(dtype, bytes));
 }
 
+double meter_value(const struct meter *m, int side, int k, const uint8_t *element)
+{
+	double value;
+
+	decode(m, side, k, element, 1, &value);
+	return value;
+}
+
 enum kvt_status meter_init(struct meter *m, const struct pair *p,
 			   const struct judging *how, struct kvt_error *err)
 {
 	enum kvt_status status;
 
 	*m = (struct meter){ .bits = true };
-	if ((status = judge_pair(&m->tolerance, how, p, err)))
-		return status;
 	for (int k = 0; k < 2; k++) {
 		for (int s = 0; s < NSIDES; s++)
-			m->scale[s][k] = how->scale[s].given ? how->scale[s].kv[k] : 1;
-		m->bits &= !(m->scale[SIDE_A][k] < m->scale[SIDE_B][k] ||
-			     m->scale[SIDE_A][k] > m->scale[SIDE_B][k]);
+			m->scale[s].kv[k] = how->scale[s].given ? how->scale[s].kv[k] : 1;
+		m->bits &= !(m->scale[SIDE_A].kv[k] < m->scale[SIDE_B].kv[k] ||
+			     m->scale[SIDE_A].kv[k] > m->scale[SIDE_B].kv[k]);
 	}
+	if ((status = judge_pair(&m->tolerance, how, p, m->scale, err)))
+		return status;
 	for (int s = 0; s < NSIDES; s++) {
 		m->dtype[s] = p->group[s]->dtype;
 		if (m->dtype[s]->elem <= 2 && !(m->table[s] = table_of(m->dtype[s])))

@@ -460,4 +460,5 @@ void result_free(struct result *result)
 	free(result->top);
 	free(result->by_head);
 	free(result->by_span);
+	free(result->diagnosis);
 }

@@ -63,7 +63,8 @@ static void print_extent(const struct pair *p)
 {
 	printf("%lld elements: %lld layers x %lld %s x ", LL(pair_elements(p)),
 	       LL(p->nlayers), LL(p->recurrent ? p->nspans : p->nstates),
-	       p->recurrent ? "states" : p->by_tokens ? "tokens" : "states");
+	       p->by_tokens && p->group[SIDE_A]->tokens_per_state == 1 ? "tokens" :
+									  "states");
 	if (p->nheads > 1)
 		printf("%lld heads x ", LL(p->nheads));
 	printf("%lld", LL(p->content * p->group[SIDE_A]->shape.n[KVT_AXIS_K] *
@@ -124,6 +125,31 @@ static void print_verdict(const struct result *r)
 	putchar('\n');
 }
 
+static void print_diagnosis(const struct diagnosis *d)
+{
+	const char *between = "";
+
+	printf("  fault   ");
+	if (!d->found.nexplain)
+		printf("none that is known explains this alone");
+	else if (!d->found.decided)
+		printf("not to be told apart: ");
+	for (int i = 0; i < d->found.nhypotheses; i++) {
+		const struct kvt_hypothesis *h = &d->found.hypothesis[i];
+
+		if (h->verdict != KVT_EXPLAINS)
+			continue;
+		printf("%s%s", between, h->fault->name);
+		if (d->args[i].s[0])
+			printf(" %s", d->args[i].s);
+		between = ", ";
+	}
+	if (d->found.decided)
+		printf(": %s", d->found.decided->fault->summary);
+	printf(" (%lld elements in %lld layers x %lld blocks looked at)\n",
+	       LL(d->found.difference.count), LL(d->layers), LL(d->blocks));
+}
+
 static void print_result(const struct result *r)
 {
 	print_verdict(r);
@@ -133,7 +159,7 @@ static void print_result(const struct result *r)
 	print_numbers(r);
 	if (r->differs && r->broken < NTERMS)
 		printf("  broken  %s\n", term_name(r->broken));
-	if (r->first.set) {
+	if (r->first.set && r->differs) {
 		struct coordinate c = spot_coordinate(r->pair, &r->first);
 
 		printf("  first   ");
@@ -141,7 +167,10 @@ static void print_result(const struct result *r)
 		for (int i = 0; i < NSIDES; i++)
 			print_side(r->pair, &r->first, &c, i);
 	}
-	print_worst(r);
+	if (r->differs)
+		print_worst(r);
+	if (r->diagnosis)
+		print_diagnosis(r->diagnosis);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
