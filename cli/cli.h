@@ -27,7 +27,7 @@ struct command {
 };
 
 extern const struct command cmd_describe, cmd_relayout, cmd_convert, cmd_digest,
-	cmd_where, cmd_slice, cmd_merge, cmd_mutate;
+	cmd_where, cmd_slice, cmd_merge, cmd_mutate, cmd_diff;
 
 /* The i-th command, NULL past the last one. */
 const struct command *command_at(int i);

@@ -15,7 +15,7 @@
 
 static const struct command *const commands[] = {
 	&cmd_describe, &cmd_relayout, &cmd_convert, &cmd_digest, &cmd_where,
-	&cmd_slice, &cmd_merge, &cmd_mutate,
+	&cmd_slice, &cmd_merge, &cmd_mutate, &cmd_diff,
 };
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

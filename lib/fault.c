@@ -208,6 +208,11 @@ bool fault_same(const struct kvt_window *w, const uint8_t *a, const uint8_t *b)
 	return fabs(x - y) <= w->atol + w->rtol * fabs(x);
 }
 
+static bool is_unseen(const struct kvt_window *w, int64_t block, int64_t state)
+{
+	return w->use && w->use[block * w->shape.n[KVT_AXIS_S] + state] == KVT_UNSEEN;
+}
+
 bool fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
 		 const struct kvt_fault_args *args, const int64_t at[KVT_NAXES])
 {
@@ -222,6 +227,8 @@ bool fault_value(uint8_t value[8], const struct fault_case *c, const struct faul
 		memset(value, 0, (size_t)elem);
 		return true;
 	case FROM_ELEMENT:
+		if (is_unseen(c->window, from[KVT_AXIS_B], from[KVT_AXIS_S]))
+			return false;
 		break;
 	}
 	memcpy(value, c->expected + fault_at(c->window, from), (size_t)elem);
