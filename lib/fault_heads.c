@@ -53,14 +53,15 @@ static struct kvt_range each_size(const struct fault_case *c, int arg)
 	return (struct kvt_range){ 2, 8 * c->heads + 1 };
 }
 
-/* With some numbers of ranks all heads come out right. */
+/* Ranks that share a head are a power of two; not all mix heads up. */
 static bool size_fits(const struct fault_case *c, const struct kvt_fault_args *args)
 {
-	int64_t heads = c->heads, tp = args->n[0];
+	int64_t heads = c->heads, tp = args->n[0], each = tp / heads;
 
-	if (tp > heads)
-		return tp % heads == 0 && tp / heads % heads != 1;
-	return tp < heads && heads % tp == 0;
+	if (tp < heads)
+		return heads % tp == 0;
+	return tp > heads && tp % heads == 0 && !(each & (each - 1)) &&
+	       each % heads != 1;
 }
 
 /*
