@@ -151,11 +151,10 @@ def check_planted(p, name, said, suspect, found):
             arguments[k] -= p.first_head
     differs = (c.bits != suspect) & c.live
     # a strike at one block, or one that chooses by chance, is explained instead
-    predicted = [(P, known) for n, a, P, known, _ in c.predictions
+    predicted = [P for n, a, P, _, _ in c.predictions
                  if n == said["fault"] and a == arguments and n != "zero-block"]
-    if predicted:
-        P, known = predicted[0]
-        as_asked = np.all((P == suspect) | ~(c.live & known))
+    if predicted:			# what is not known stays, or is padding
+        as_asked = np.all((predicted[0] == suspect) | ~c.live)
     elif said["fault"] == "flip-bits":
         as_asked = differs.sum() == arguments["count"] == one_bit_each(c, suspect)
     else:
