@@ -62,7 +62,8 @@ static enum kvt_status read_choices(struct diff *d, struct request *q,
 	if (q->by)
 		q->aligning.by = q->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
 	if (d->judging.exact && q->tolerance)
-		return kvt_fail(err, KVT_USAGE, "--exact and --tolerance exclude each other");
+		return kvt_fail(err, KVT_USAGE,
+				"--exact and --tolerance exclude each other");
 	if (q->tolerance &&
 	    (status = tolerance_parse(&d->judging.tolerance, q->tolerance, err)))
 		return status;
@@ -108,6 +109,7 @@ static enum kvt_status compare(struct diff *d, const struct aligning *how,
 	for (int i = 0; !status && i < d->pairs.n; i++)
 		status = pair_compare(&d->result[i], &d->pairs.pair[i], &d->judging,
 				      &d->running, err);
+	d->running.options.quiet = true;	/* the rest is short */
 	for (int i = 0; !status && !d->no_diagnosis && i < d->pairs.n; i++)
 		if (d->result[i].measured && d->result[i].differs &&
 		    d->result[i].first.set)

@@ -178,8 +178,8 @@ void tolerance_of_types(double *atol, double *rtol, const struct pair *p,
 
 struct sums {
 	int64_t n, unequal, outside;
-	int64_t nonfinite;		/* pairs with a NaN or infinity: not in what follows */
-	int64_t lost;			/* of these: not the same on both sides */
+	int64_t nonfinite;		/* pairs with a NaN or infinity, not in: */
+	int64_t lost;			/* of these, not the same on both sides */
 	uint64_t max_ulp;
 	double max_abs, dd, aa, bb, ab, a, b;
 };
@@ -191,7 +191,7 @@ double sums_pcc(const struct sums *s);
 /* An element, and how far apart the sides are. */
 struct spot {
 	bool set;
-	int64_t key[KVT_NAXES];		/* layer, ordinal, state, head, kv, dim of the pair */
+	int64_t key[KVT_NAXES];		/* in the pair; for B the ordinal of the span */
 	double value[NSIDES], error;
 	uint64_t bits[NSIDES], ulp;
 };
@@ -303,6 +303,8 @@ struct coordinate {
 	struct place place[NSIDES];
 };
 struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot);
+/* Index in the model. */
+int64_t result_layer(const struct result *r, int64_t l);
 struct human column_name(const struct result *r, int64_t column);
 
 void diff_text(const struct diff *d);

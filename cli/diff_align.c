@@ -187,7 +187,8 @@ static void pair_part(struct pair *p, const struct kvt_component *a,
 
 	for (int s = 0; s < NSIDES; s++)
 		if (c[s]->length > (last > first ? last - first : 0))
-			lacks_add(lacks, s, "channels %lld to %lld (%s) of %s, or some of them",
+			lacks_add(lacks, s,
+				  "channels %lld to %lld (%s) of %s, or some of them",
 				  LL(c[s]->global_start),
 				  LL(c[s]->global_start + c[s]->length - 1), c[s]->name,
 				  p->group[s]->id);

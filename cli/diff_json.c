@@ -106,13 +106,6 @@ static void put_heat(struct json_out *out, json_t *list, const struct heat *h,
 	json_put_real(out, o, "rel_l2", sums_rel_l2(&s));
 }
 
-static int64_t layer_id(const struct result *r, int64_t l)
-{
-	const struct spot spot = { .key = { l } };
-
-	return spot_coordinate(r->pair, &spot).layer;
-}
-
 /* Only cells that have a difference: the others are 0. */
 static void put_maps(struct json_out *out, json_t *o, const struct result *r)
 {
@@ -123,7 +116,7 @@ static void put_maps(struct json_out *out, json_t *o, const struct result *r)
 	for (int64_t i = 0; r->measured && i < r->pair->nlayers * nheads; i++) {
 		if (!r->by_head[i].bad)
 			continue;
-		put_heat(out, heads, &r->by_head[i], layer_id(r, i / nheads));
+		put_heat(out, heads, &r->by_head[i], result_layer(r, i / nheads));
 		cell = json_array_get(heads, json_array_size(heads) - 1);
 		json_put_int(out, cell, "head", r->pair->group[SIDE_A]->head_start +
 			     r->pair->head[SIDE_A] + i % nheads);
@@ -131,7 +124,7 @@ static void put_maps(struct json_out *out, json_t *o, const struct result *r)
 	for (int64_t i = 0; r->measured && i < r->pair->nlayers * r->ncolumns; i++) {
 		if (!r->by_span[i].bad)
 			continue;
-		put_heat(out, spans, &r->by_span[i], layer_id(r, i / r->ncolumns));
+		put_heat(out, spans, &r->by_span[i], result_layer(r, i / r->ncolumns));
 		cell = json_array_get(spans, json_array_size(spans) - 1);
 		json_put_text(out, cell, "position",
 			      column_name(r, i % r->ncolumns).s);

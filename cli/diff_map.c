@@ -27,13 +27,6 @@ static char shade(const struct heat *h)
 	return (char)('0' + (tenths < 1 ? 1 : tenths));
 }
 
-static int64_t layer_id(const struct result *r, int64_t l)
-{
-	const struct spot spot = { .key = { l } };
-
-	return spot_coordinate(r->pair, &spot).layer;
-}
-
 static void print_map(FILE *stream, const struct result *r, const struct heat *map,
 		      int64_t ncolumns, const char *what)
 {
@@ -42,7 +35,7 @@ static void print_map(FILE *stream, const struct result *r, const struct heat *m
 
 	fprintf(stream, "  layer x %s: . none, 1 to 9 tenths, # all\n", what);
 	for (int64_t l = 0; l < r->pair->nlayers; l++) {
-		fprintf(stream, "  %5lld  ", LL(layer_id(r, l)));
+		fprintf(stream, "  %5lld  ", LL(result_layer(r, l)));
 		for (int64_t i = 0; i < shown; i++) {
 			struct heat sum = { 0 };
 
@@ -82,7 +75,7 @@ static void csv_row(FILE *stream, const struct result *r, const char *map, int64
 {
 	const struct sums s = { .dd = h->dd, .aa = h->aa };
 
-	fprintf(stream, "%s,%s,%lld,\"", r->pair->id, map, LL(layer_id(r, l)));
+	fprintf(stream, "%s,%s,%lld,\"", r->pair->id, map, LL(result_layer(r, l)));
 	for (; *column; column++)
 		fprintf(stream, *column == '"' ? "\"\"" : "%c", *column);
 	fprintf(stream, "\",%lld,%lld,%.17g,%.17g\n", LL(h->n), LL(h->bad), h->max_abs,
@@ -152,7 +145,8 @@ enum kvt_status heatmap_check(const char *path, bool force, struct kvt_error *er
 				"--heatmap is '%.200s', expected a name that ends in .svg, .csv, .json or .txt",
 				path);
 	if (!force && !lstat(path, &st))
-		return kvt_fail(err, KVT_SYSTEM, "%.300s exists; --force replaces it", path);
+		return kvt_fail(err, KVT_SYSTEM,
+				"%.300s exists; --force replaces it", path);
 	return KVT_OK;
 }
 

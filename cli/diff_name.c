@@ -52,6 +52,13 @@ struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot)
 	return c;
 }
 
+int64_t result_layer(const struct result *r, int64_t l)
+{
+	const struct pair *p = r->pair;
+
+	return (int64_t)digest_layer_id(p->group[SIDE_A], p->layer[SIDE_A][l]);
+}
+
 /* "A:0-15": from the first token of the column on; or "block 3-4". */
 struct human column_name(const struct result *r, int64_t column)
 {
@@ -68,8 +75,10 @@ struct human column_name(const struct result *r, int64_t column)
 		int64_t x = (int64_t)digest_block_id(p->group[SIDE_A], first->block[0]);
 		int64_t y = (int64_t)digest_block_id(p->group[SIDE_A], last->block[0]);
 
-		snprintf(name.s, sizeof(name.s), x == y ? "block %lld" : "block %lld-%lld",
-			 LL(x), LL(y));
+		if (x == y)
+			snprintf(name.s, sizeof(name.s), "block %lld", LL(x));
+		else
+			snprintf(name.s, sizeof(name.s), "block %lld-%lld", LL(x), LL(y));
 		return name;
 	}
 	request = source_snapshot(&p->side[SIDE_A]->source)->request;

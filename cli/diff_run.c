@@ -3,41 +3,16 @@
  * diff_run.c - two passes over a pair: are they equal, and if not, by how much
  *
  * The first compares digests where both sides store them, then bytes, and ends
- * at the first that differ.  The second decodes every element.  Findings of a
- * box enter those of the pair in the order of the boxes, so that sums do not
- * depend on threads.
+ * at the first that differ.  The second, in diff_measure.c, decodes every element.
  */
-#include "cli/diff.h"
+#include "cli/diff_run.h"
 
-#include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct comparing {
-	struct result *out;
-	const struct pair *p;
-	struct cut cut;			/* of layers and spans */
-	bool cells;			/* both sides have digests of whole blocks */
-	int64_t state_bytes[NSIDES];	/* of one state: heads, keys and values */
-	int64_t page_bytes[NSIDES];
-	atomic_bool differs;
-	atomic_llong by_digest;
-	int64_t ntop;
-};
-
-enum { BUFFER_A, BUFFER_B, BUFFER_FOUND, BUFFER_CELLS };
-
 /* ---- boxes -------------------------------------------------------------- */
 
-/* Layers and spans of a box, and the blocks of a side that these are in. */
-struct part {
-	int64_t layer, end_layer, span, end_span;
-	struct kvt_box box[NSIDES];
-	uint8_t *bytes[NSIDES];
-};
-
-static struct part part_of(const struct comparing *c, struct worker *worker, int64_t i)
+struct part part_of(const struct comparing *c, struct worker *worker, int64_t i)
 {
 	struct kvt_box cut = cut_box(&c->cut, i);
 	struct part part = {
@@ -58,8 +33,8 @@ static struct part part_of(const struct comparing *c, struct worker *worker, int
 	return part;
 }
 
-static const uint8_t *states_at(const struct comparing *c, const struct part *part,
-				int side, int64_t layer, const struct span *span)
+const uint8_t *states_at(const struct comparing *c, const struct part *part, int side,
+			 int64_t layer, const struct span *span)
 {
 	const struct kvt_box *box = &part->box[side];
 	int64_t nblocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
@@ -70,8 +45,8 @@ static const uint8_t *states_at(const struct comparing *c, const struct part *pa
 	       span->state[side] * c->state_bytes[side];
 }
 
-static enum kvt_status read_part(struct worker *worker, const struct comparing *c,
-				 const struct part *part, struct kvt_error *err)
+enum kvt_status read_part(struct worker *worker, const struct comparing *c,
+			  const struct part *part, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -87,12 +62,7 @@ static enum kvt_status read_part(struct worker *worker, const struct comparing *
 	return status;
 }
 
-static int64_t element_bytes(const struct comparing *c)
-{
-	return c->p->group[SIDE_A]->dtype->elem;
-}
-
-static int64_t part_elements(const struct comparing *c, const struct part *part)
+int64_t part_elements(const struct comparing *c, const struct part *part)
 {
 	int64_t nstates = 0;
 
@@ -100,6 +70,20 @@ static int64_t part_elements(const struct comparing *c, const struct part *part)
 		nstates += c->p->span[i].count;
 	return nstates * (part->end_layer - part->layer) *
 	       (c->state_bytes[SIDE_A] / element_bytes(c));
+}
+
+struct work work_of(struct comparing *c, work_fn *fn, const char *label)
+{
+	int64_t pages = c->cut.layers * c->cut.blocks;
+	struct work work = { .fn = fn, .context = c, .label = label,
+			     .count = c->cut.nboxes,
+			     .total_bytes = pair_elements(c->p) * element_bytes(c) };
+
+	for (int s = 0; s < NSIDES; s++) {
+		work.buffer_bytes[s] = pages * c->page_bytes[s];
+		work_needs_source(&work, &c->p->view[s], 0, &c->cut);
+	}
+	return work;
 }
 
 /* ---- equal or not ------------------------------------------------------- */
@@ -175,131 +159,6 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 	return status;
 }
 
-/* ---- by how much -------------------------------------------------------- */
-
-/* Findings of one box, in a worker's buffer. */
-struct found {
-	struct sums *by_head;		/* [layers][nheads] */
-	struct heat *by_span;		/* [layers][spans] */
-	struct spot *first, *top;
-	struct findings findings;
-};
-
-static int64_t found_bytes(const struct comparing *c)
-{
-	return c->cut.layers * c->p->nheads * (int64_t)sizeof(struct sums) +
-	       c->cut.layers * c->cut.blocks * (int64_t)sizeof(struct heat) +
-	       (c->ntop + 1) * (int64_t)sizeof(struct spot);
-}
-
-static struct found found_init(const struct comparing *c, struct worker *worker)
-{
-	uint8_t *p = memset(worker->buffer[BUFFER_FOUND], 0, (size_t)found_bytes(c));
-	struct found f = { .by_head = (struct sums *)(void *)p };
-
-	f.by_span = (struct heat *)(void *)(f.by_head + c->cut.layers * c->p->nheads);
-	f.first = (struct spot *)(void *)(f.by_span + c->cut.layers * c->cut.blocks);
-	f.top = f.first + 1;
-	f.findings = (struct findings){ .first = f.first, .top = f.top, .room = c->ntop };
-	return f;
-}
-
-static void heat_add(struct heat *to, const struct sums *from)
-{
-	to->n += from->n;
-	to->bad += from->outside;
-	if (to->max_abs < from->max_abs)
-		to->max_abs = from->max_abs;
-	to->dd += from->dd;
-	to->aa += from->aa;
-}
-
-static void heat_merge(struct heat *to, const struct heat *from)
-{
-	heat_add(to, &(struct sums){ .n = from->n, .outside = from->bad, .dd = from->dd,
-				     .aa = from->aa, .max_abs = from->max_abs });
-}
-
-/* All states of a span in one layer. */
-static void measure_span(const struct comparing *c, struct found *f,
-			 const struct part *part, int64_t layer, const struct span *span,
-			 struct heat *heat)
-{
-	const struct pair *p = c->p;
-	const uint8_t *a = states_at(c, part, SIDE_A, layer, span);
-	const uint8_t *b = states_at(c, part, SIDE_B, layer, span);
-	int64_t nk = p->group[SIDE_A]->shape.n[KVT_AXIS_K];
-	struct sums *heads = f->by_head + (layer - part->layer) * p->nheads;
-
-	for (int64_t s = 0; s < span->count; s++)
-	for (int64_t h = 0; h < p->nheads; h++) {
-		struct sums sums = { 0 };
-
-		f->findings.sums = &sums;
-		for (int64_t k = 0; k < nk; k++) {
-			const int64_t key[KVT_NAXES] = { layer, span->ordinal, s, h, k };
-
-			meter_run(&c->out->meter, a, b, p->content, key, &f->findings);
-			a += p->content * p->group[SIDE_A]->dtype->elem;
-			b += p->content * p->group[SIDE_B]->dtype->elem;
-		}
-		sums_add(&heads[h], &sums);
-		heat_add(heat, &sums);
-	}
-}
-
-static void merge_found(struct result *out, const struct comparing *c,
-			const struct part *part, const struct found *f)
-{
-	const struct pair *p = c->p;
-	int64_t nspans = part->end_span - part->span;
-
-	for (int64_t l = part->layer; l < part->end_layer; l++) {
-		int64_t local = l - part->layer;
-
-		for (int64_t h = 0; h < p->nheads; h++) {
-			const struct sums *sums = &f->by_head[local * p->nheads + h];
-
-			sums_add(&out->sums, sums);
-			heat_add(&out->by_head[l * p->nheads + h], sums);
-		}
-		for (int64_t i = 0; i < nspans; i++) {
-			int64_t ordinal = p->span[part->span + i].ordinal;
-			int64_t column = result_column(out, ordinal);
-
-			heat_merge(&out->by_span[l * out->ncolumns + column],
-				   &f->by_span[local * nspans + i]);
-		}
-	}
-	if (f->first->set && (!out->first.set || spot_before(f->first, &out->first)))
-		out->first = *f->first;
-	for (int64_t i = 0; i < f->findings.ntop; i++)
-		spots_offer(out->top, &out->ntop, c->ntop, &f->top[i]);
-}
-
-static enum kvt_status measure_box(struct worker *worker, void *context, int64_t i,
-				   struct kvt_error *err)
-{
-	struct comparing *c = context;
-	struct part part = part_of(c, worker, i);
-	int64_t nspans = part.end_span - part.span;
-	struct found f = found_init(c, worker);
-	enum kvt_status status = read_part(worker, c, &part, err);
-
-	if (status)
-		return status;
-	for (int64_t l = part.layer; l < part.end_layer; l++)
-		for (int64_t j = 0; j < nspans; j++)
-			measure_span(c, &f, &part, l, &c->p->span[part.span + j],
-				     &f.by_span[(l - part.layer) * nspans + j]);
-	if (!pipeline_turn(worker, i))
-		return KVT_OK;
-	merge_found(c->out, c, &part, &f);
-	pipeline_unlock(worker);
-	pipeline_progress(worker, part_elements(c, &part) * element_bytes(c));
-	return KVT_OK;
-}
-
 /* ---- a pair ------------------------------------------------------------- */
 
 static const struct kvt_tiling *tiling_of(const struct source *view)
@@ -326,20 +185,6 @@ static void cut_pair(struct comparing *c, int64_t limit)
 	c->cut = cut_choose(&group, tiling_of(a), &flat_b->layout, tiling_of(b), limit);
 }
 
-static struct work work_of(struct comparing *c, work_fn *fn, const char *label)
-{
-	int64_t pages = c->cut.layers * c->cut.blocks;
-	struct work work = { .fn = fn, .context = c, .label = label,
-			     .count = c->cut.nboxes,
-			     .total_bytes = pair_elements(c->p) * element_bytes(c) };
-
-	for (int s = 0; s < NSIDES; s++) {
-		work.buffer_bytes[s] = pages * c->page_bytes[s];
-		work_needs_source(&work, &c->p->view[s], 0, &c->cut);
-	}
-	return work;
-}
-
 static enum kvt_status scan(struct comparing *c, const struct pipeline_options *options,
 			    struct kvt_error *err)
 {
@@ -355,40 +200,6 @@ static enum kvt_status scan(struct comparing *c, const struct pipeline_options *
 	c->out->equal = !status && !atomic_load(&c->differs);
 	c->out->by_digest = atomic_load(&c->by_digest);
 	return status;
-}
-
-static enum kvt_status measure_all(struct comparing *c,
-				   const struct pipeline_options *options,
-				   struct kvt_error *err)
-{
-	struct result *out = c->out;
-	int64_t nlayers = c->p->nlayers;
-	struct work work = work_of(c, measure_box, "measuring");
-	enum kvt_status status;
-
-	out->ncolumns = c->p->nspans < MAX_COLUMNS ? c->p->nspans : MAX_COLUMNS;
-	out->by_head = calloc((size_t)(nlayers * c->p->nheads), sizeof(*out->by_head));
-	out->by_span = calloc((size_t)(nlayers * out->ncolumns), sizeof(*out->by_span));
-	out->top = calloc((size_t)c->ntop + 1, sizeof(*out->top));
-	if (!out->by_head || !out->by_span || !out->top)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	work.buffer_bytes[BUFFER_FOUND] = found_bytes(c);
-	if ((status = pipeline_run(&work, options, err)))
-		return status;
-	out->measured = true;
-	out->by_digest = 0;
-	out->equal = !out->sums.unequal;
-	return KVT_OK;
-}
-
-int64_t result_column(const struct result *r, int64_t ordinal)
-{
-	return ordinal * r->ncolumns / r->pair->nspans;
-}
-
-int64_t column_begin(const struct result *r, int64_t column)
-{
-	return (column * r->pair->nspans + r->ncolumns - 1) / r->ncolumns;
 }
 
 /* Is a term of the whole pair broken?  Not a number is worse than any bound. */
@@ -430,6 +241,7 @@ enum kvt_status pair_compare(struct result *out, const struct pair *p,
 	int64_t limit = how->options.mem_limit ? how->options.mem_limit : INT64_MAX;
 	struct comparing c = { .out = out, .p = p, .ntop = how->top };
 	enum kvt_status status;
+	bool enough;
 
 	*out = (struct result){ .pair = p };
 	if ((status = meter_init(&out->meter, p, judging, err)))
@@ -448,7 +260,9 @@ enum kvt_status pair_compare(struct result *out, const struct pair *p,
 	if (out->meter.bits && (status = scan(&c, &how->options, err)))
 		return status;
 	/* who wants just a yes or no has it; a tolerance may still forgive */
-	if (!out->equal && !(out->meter.bits && how->verdict_only && !out->meter.tolerance.given))
+	enough = out->equal || (out->meter.bits && how->verdict_only &&
+				!out->meter.tolerance.given);
+	if (!enough)
 		status = measure_all(&c, &how->options, err);
 	judge(out);
 	return status;

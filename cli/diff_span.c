@@ -167,7 +167,7 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 	note_requests(p, lacks, how);
 	if (!p->nspans && !to->failed)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: no token of a request in common: A has request '%.60s', B '%.60s' (--match=A=B says which are the same)",
+				"%s: no token of a request in common: A has '%.60s', B has '%.60s' (--match=A=B pairs them)",
 				p->id, a->request[0].id, b->request[0].id);
 	return KVT_OK;
 }
@@ -230,13 +230,14 @@ static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
 				       struct kvt_error *err)
 {
 	struct pair *p = to->p;
+	int64_t sa = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
+	int64_t sb = p->group[SIDE_B]->shape.n[KVT_AXIS_S];
 	struct numbered *list[NSIDES];
 
-	if (p->group[SIDE_A]->shape.n[KVT_AXIS_S] != p->group[SIDE_B]->shape.n[KVT_AXIS_S])
+	if (sa != sb)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: blocks of %lld states in A and of %lld in B: only --by=tokens could match them",
-				p->id, LL(p->group[SIDE_A]->shape.n[KVT_AXIS_S]),
-				LL(p->group[SIDE_B]->shape.n[KVT_AXIS_S]));
+				p->id, LL(sa), LL(sb));
 	for (int s = 0; s < NSIDES; s++)
 		list[s] = blocks_of(p->group[s]);
 	if (list[SIDE_A] && list[SIDE_B])

@@ -28,7 +28,8 @@ static void escape(FILE *stream, const char *text)
 	}
 }
 
-static void text_at(FILE *stream, double x, double y, const char *anchor, const char *text)
+static void text_at(FILE *stream, double x, double y, const char *anchor,
+		    const char *text)
 {
 	fprintf(stream, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
 	escape(stream, text);
@@ -59,13 +60,6 @@ static void fill(FILE *stream, double deep)
 		fprintf(stream, "fill=\"#%02x%02x%02x\"", rgb[0], rgb[1], rgb[2]);
 }
 
-static int64_t layer_id(const struct result *r, int64_t l)
-{
-	const struct spot spot = { .key = { l } };
-
-	return spot_coordinate(r->pair, &spot).layer;
-}
-
 struct map {
 	const struct result *r;
 	const struct heat *heat;
@@ -87,18 +81,26 @@ static void column_text(char *out, size_t room, const struct map *m, int64_t col
 
 static void cells(FILE *stream, const struct map *m)
 {
+	int64_t nlayers = m->r->pair->nlayers;
 	char column[300];
 
-	for (int64_t i = 0; i < m->r->pair->nlayers * m->ncolumns; i++) {
+	fprintf(stream, "<rect x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%.2f\" "
+		"stroke=\"#888\" ", LEFT, m->y, MAP_WIDTH, (double)nlayers * m->row);
+	fill(stream, -1);
+	fprintf(stream, "/>\n");
+	for (int64_t i = 0; i < nlayers * m->ncolumns; i++) {
 		const struct heat *h = &m->heat[i];
 		int64_t l = i / m->ncolumns, c = i % m->ncolumns;
 
-		fprintf(stream, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" ",
+		if (!h->bad)
+			continue;
+		fprintf(stream,
+			"<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" ",
 			LEFT + (double)c * m->cell, m->y + (double)l * m->row, m->cell,
 			m->row);
 		fill(stream, depth(h));
 		column_text(column, sizeof(column), m, c);
-		fprintf(stream, "><title>layer %lld, ", LL(layer_id(m->r, l)));
+		fprintf(stream, "><title>layer %lld, ", LL(result_layer(m->r, l)));
 		escape(stream, column);
 		fprintf(stream, ": %lld of %lld differ, max abs %.6g</title></rect>\n",
 			LL(h->bad), LL(h->n), h->max_abs);
@@ -112,7 +114,7 @@ static void axes(FILE *stream, const struct map *m)
 	char text[300];
 
 	for (int64_t l = 0; l < nl; l += step) {
-		snprintf(text, sizeof(text), "%lld", LL(layer_id(m->r, l)));
+		snprintf(text, sizeof(text), "%lld", LL(result_layer(m->r, l)));
 		text_at(stream, LEFT - 8, m->y + ((double)l + 0.5) * m->row + 4, "end",
 			text);
 	}
@@ -124,14 +126,25 @@ static void axes(FILE *stream, const struct map *m)
 		text_at(stream, LEFT + MAP_WIDTH, bottom + 16, "end", text);
 	}
 	text_at(stream, LEFT + MAP_WIDTH / 2.0, bottom + 32, "middle",
-		m->heads ? "head" : m->r->pair->by_tokens ? "request and token" : "block");
+		m->heads ? "head" : m->r->pair->by_tokens ? "request and token" :
+							    "block");
 }
 
-/* Returns the y below it. */
-static double draw(FILE *stream, const struct map *m)
+static double row_height(const struct result *r)
+{
+	double row = 440.0 / (double)r->pair->nlayers;
+
+	return row < ROW_MOST ? row : ROW_MOST;
+}
+
+/* From y on; returns the y below it. */
+static double draw(FILE *stream, struct map *m, double y)
 {
 	char title[200];
 
+	m->y = y + TITLE - 10;
+	m->cell = (double)MAP_WIDTH / (double)m->ncolumns;
+	m->row = row_height(m->r);
 	snprintf(title, sizeof(title), "%s: share of different elements by layer and %s",
 		 m->r->pair->id, m->heads ? "head" :
 		 m->r->pair->by_tokens ? "token" : "block");
@@ -139,14 +152,6 @@ static double draw(FILE *stream, const struct map *m)
 	cells(stream, m);
 	axes(stream, m);
 	return m->y + (double)m->r->pair->nlayers * m->row + AXIS;
-}
-
-static double map_height(const struct result *r, double *row)
-{
-	*row = 440.0 / (double)r->pair->nlayers;
-	if (*row > ROW_MOST)
-		*row = ROW_MOST;
-	return *row * (double)r->pair->nlayers + TITLE + AXIS;
 }
 
 static void legend(FILE *stream, double y)
@@ -171,36 +176,36 @@ static bool drawn(const struct result *r)
 
 void diff_svg_maps(FILE *stream, const struct diff *d)
 {
-	double height = 120, y = 40, row;
+	double height = 120, y = 40;
 
-	for (int i = 0; i < d->pairs.n; i++)
-		if (drawn(&d->result[i]))
-			height += map_height(&d->result[i], &row) *
-				  (d->result[i].pair->nheads > 1 ? 2 : 1);
-	fprintf(stream, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
+	for (int i = 0; i < d->pairs.n; i++) {
+		const struct result *r = &d->result[i];
+
+		if (drawn(r))
+			height += (row_height(r) * (double)r->pair->nlayers + TITLE +
+				   AXIS) * (r->pair->nheads > 1 ? 2 : 1);
+	}
+	fprintf(stream,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
 		"viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"12\" "
 		"role=\"img\">\n<title>kvtool diff: ", LEFT + MAP_WIDTH + GAP, height,
 		LEFT + MAP_WIDTH + GAP, height);
 	escape(stream, d->side[SIDE_A].name);
 	fprintf(stream, " and ");
 	escape(stream, d->side[SIDE_B].name);
-	fprintf(stream, "</title>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n");
+	fprintf(stream, "</title>\n"
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n");
 	for (int i = 0; i < d->pairs.n; i++) {
 		const struct result *r = &d->result[i];
-		struct map m = { .r = r, .heat = r->by_head, .heads = true,
-				 .ncolumns = r->pair->nheads };
+		struct map heads = { .r = r, .heat = r->by_head, .heads = true,
+				     .ncolumns = r->pair->nheads };
+		struct map spans = { .r = r, .heat = r->by_span,
+				     .ncolumns = r->ncolumns };
 
-		if (!drawn(r))
-			continue;
-		map_height(r, &m.row);
-		for (int k = m.ncolumns > 1 ? 0 : 1; k < 2; k++) {
-			if (k)
-				m = (struct map){ .r = r, .heat = r->by_span, .row = m.row,
-						  .ncolumns = r->ncolumns };
-			m.cell = (double)MAP_WIDTH / (double)m.ncolumns;
-			m.y = y + TITLE - 10;
-			y = draw(stream, &m);
-		}
+		if (drawn(r) && heads.ncolumns > 1)
+			y = draw(stream, &heads, y);
+		if (drawn(r))
+			y = draw(stream, &spans, y);
 	}
 	if (y < 41)
 		text_at(stream, LEFT, y + 20, "start", "nothing differs");

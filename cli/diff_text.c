@@ -100,7 +100,7 @@ static void print_numbers(const struct result *r)
 	printf("rel-l2 %.6g, cosine %.9g, PCC %.9g\n", sums_rel_l2(s), sums_cosine(s),
 	       sums_pcc(s));
 	if (s->nonfinite)
-		printf("  not in these: %lld pairs with a NaN or infinity, %lld of them not the same\n",
+		printf("  without %lld pairs that are not finite, %lld of them unlike\n",
 		       LL(s->nonfinite), LL(s->lost));
 }
 
@@ -110,13 +110,11 @@ static void print_verdict(const struct result *r)
 
 	printf("%s: %s, ", r->pair->id, r->equal ? "equal" :
 	       r->differs ? "differs" : "within tolerance");
-	if (r->measured && !r->equal) {
-		printf("%lld of ", LL(r->meter.judges_elements && r->differs ?
-				      s->outside : s->unequal));
-		print_extent(r->pair);
-	} else {
-		print_extent(r->pair);
-	}
+	if (r->measured && !r->equal && r->meter.judges_elements && r->differs)
+		printf("%lld out of tolerance of ", LL(s->outside));
+	else if (r->measured && !r->equal)
+		printf("%lld unequal of ", LL(s->unequal));
+	print_extent(r->pair);
 	if (r->equal && r->by_digest == pair_elements(r->pair))
 		printf(", by digest alone (--deep reads the data)");
 	else if (r->equal && r->by_digest)
@@ -146,7 +144,7 @@ static void print_diagnosis(const struct diagnosis *d)
 	}
 	if (d->found.decided)
 		printf(": %s", d->found.decided->fault->summary);
-	printf(" (%lld elements in %lld layers x %lld blocks looked at)\n",
+	printf(" (%lld elements; %lld layers x %lld blocks looked at)\n",
 	       LL(d->found.difference.count), LL(d->layers), LL(d->blocks));
 }
 
