@@ -34,8 +34,8 @@ static enum kvt_status take_number(int64_t *out, const char *key, const char *te
 	errno = 0;
 	*out = strtoll(text, &end, 10);
 	if (errno || end == text || *end)
-		return kvt_fail(err, KVT_USAGE, "--fault: %s is '%.60s', expected a number",
-				key, text);
+		return kvt_fail(err, KVT_USAGE,
+				"--fault: %s is '%.60s', expected a number", key, text);
 	return KVT_OK;
 }
 
@@ -47,7 +47,7 @@ static enum kvt_status take_factor(double *out, const char *text, struct kvt_err
 	*out = strtod(text, &end);
 	if (errno || end == text || *end || !(*out - *out == 0) || *out == 0)
 		return kvt_fail(err, KVT_USAGE,
-				"--fault: factor is '%.60s', expected a number other than 0",
+				"--fault: factor is '%.60s', expected a number but 0",
 				text);
 	return KVT_OK;
 }
@@ -59,7 +59,8 @@ static enum kvt_status take_key(struct asked *asked, char *key, struct kvt_error
 	char *value = strchr(key, '=');
 
 	if (!value)
-		return kvt_fail(err, KVT_USAGE, "--fault: '%.60s', expected KEY=VALUE", key);
+		return kvt_fail(err, KVT_USAGE, "--fault: '%.60s', expected KEY=VALUE",
+				key);
 	*value++ = '\0';
 	for (int i = 0; i < KVT_FAULT_ARGS && fault->arg[i].name; i++)
 		if (!strcmp(key, fault->arg[i].name)) {
@@ -273,5 +274,5 @@ const struct command cmd_mutate = {
 	.run = run,
 	.examples =
 		"  kvtool mutate --fault=swap-heads,a=0,b=2 -o bad.h5 snapshot.h5\n"
-		"  kvtool mutate --fault=flip-bits,count=3 --seed=7 -o bad.h5 snapshot.h5\n",
+		"  kvtool mutate --fault=flip-bits --seed=7 -o bad.h5 snapshot.h5\n",
 };

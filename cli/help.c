@@ -49,8 +49,8 @@ static void faults(void)
 		if (f->has_factor)
 			printf("  %-16s %s\n", "factor", "what is multiplied by");
 	}
-	puts("\nAll take layer=N and block=N, which leave the rest as it is.  What is not\n"
-	     "given is chosen by --seed.  See kvtool-mutate(1).");
+	puts("\nAll take layer=N and block=N, which leave the rest as it is.\n"
+	     "What is not given is chosen by --seed.  See kvtool-mutate(1).");
 }
 
 static void layouts(void)

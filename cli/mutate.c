@@ -22,12 +22,18 @@ static enum kvt_status place_arg(int64_t *out, const struct kvt_fault_arg *arg,
 				 int64_t id, const struct kvt_window *w,
 				 struct kvt_error *err)
 {
+	const int64_t heads = w->shape.n[KVT_AXIS_H];
+
 	if (arg->axis == 'L')
 		return find_id(out, "layer", id, w->layer_ids, w->shape.n[KVT_AXIS_L],
 			       err);
 	if (arg->axis == 'B')
 		return find_id(out, "block", id, w->block_ids, w->shape.n[KVT_AXIS_B],
 			       err);
+	/* of a group without heads the fault itself says what it needs */
+	if (arg->axis == 'H' && heads > 1 &&
+	    (id < w->head_start || id - w->head_start >= heads))
+		return kvt_fail(err, KVT_USAGE, "there is no head %lld", (long long)id);
 	*out = arg->axis == 'H' ? id - w->head_start : id;
 	return KVT_OK;
 }
@@ -70,7 +76,7 @@ static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *gro
 		return status;
 	if (*nbytes > limit / 2)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s is %s, and a fault needs twice that of the %s of --mem-limit; slice the dump first, or allow more",
+				"%s is %s, and needs twice that of the %s of --mem-limit; slice the dump, or allow more",
 				group->id, human_size(*nbytes).s, human_size(limit).s);
 	return KVT_OK;
 }

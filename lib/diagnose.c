@@ -37,7 +37,7 @@ static void compare_row(struct kvt_difference *out, const struct kvt_window *w,
 		return;
 	for (int64_t d = 0; d < n; d++) {
 		at[KVT_AXIS_D] = d;
-		if (!fault_same(w, a + d * elem, b + d * elem))
+		if (!kvt_fault_same(w, a + d * elem, b + d * elem))
 			grow(out, at);
 	}
 	at[KVT_AXIS_D] = 0;
@@ -60,12 +60,12 @@ void kvt_window_compare(struct kvt_difference *out, const struct kvt_window *w,
 	if (is_empty(&w->shape))
 		return;
 	do {
-		int64_t i = fault_at(w, at);
+		int64_t i = kvt_fault_offset(w, at);
 
-		if (fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
+		if (kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
 			compare_row(out, w, (const uint8_t *)expected + i,
 				    (const uint8_t *)suspect + i, at);
-	} while (fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_K));
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_K));
 }
 
 /* ---- one hypothesis with its arguments ---------------------------------- */
@@ -88,13 +88,13 @@ static bool check_row(struct kvt_hypothesis *h, const struct search *s,
 		bool differs;
 
 		at[KVT_AXIS_D] = d;
-		i = fault_at(w, at);
-		differs = !fault_same(w, s->c.expected + i, s->c.suspect + i);
-		if (!fault_value(value, &s->c, f, &h->args, at)) {
+		i = kvt_fault_offset(w, at);
+		differs = !kvt_fault_same(w, s->c.expected + i, s->c.suspect + i);
+		if (!kvt_fault_value(value, &s->c, f, &h->args, at)) {
 			h->unknown += differs;
 			continue;
 		}
-		if (!fault_same(w, value, s->c.suspect + i))
+		if (!kvt_fault_same(w, value, s->c.suspect + i))
 			return false;
 		h->explained += differs;
 		h->matched++;
@@ -125,14 +125,14 @@ static void mark_parts(const struct search *s, const struct fault *f,
 	memset(s->part_differs, (f->part & ALL_AT_ONCE) != 0,
 	       (size_t)(n[KVT_AXIS_S] * n[KVT_AXIS_H] * n[KVT_AXIS_K]));
 	do {
-		int64_t row = fault_at(w, at);
+		int64_t row = kvt_fault_offset(w, at);
 		uint8_t *flag = part_of(s, f, at);
 
-		if (*flag || !fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
+		if (*flag || !kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
 			continue;
 		for (int64_t i = row; i < row + s->c.cell && !*flag; i += elem)
-			*flag = !fault_same(w, s->c.expected + i, s->c.suspect + i);
-	} while (fault_next(at, &w->shape, KVT_AXIS_S, KVT_AXIS_K));
+			*flag = !kvt_fault_same(w, s->c.expected + i, s->c.suspect + i);
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_S, KVT_AXIS_K));
 }
 
 static bool check_page(struct kvt_hypothesis *h, const struct search *s,
@@ -143,10 +143,10 @@ static bool check_page(struct kvt_hypothesis *h, const struct search *s,
 	mark_parts(s, f, at);
 	do {
 		if (*part_of(s, f, at) &&
-		    fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
+		    kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
 		    !check_row(h, s, f, at))
 			return false;
-	} while (fault_next(at, &w->shape, KVT_AXIS_S, KVT_AXIS_K));
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_S, KVT_AXIS_K));
 	return true;
 }
 
@@ -157,8 +157,8 @@ static bool survives_seed(const struct kvt_hypothesis *h, const struct search *s
 	const struct kvt_window *w = s->c.window;
 	uint8_t value[8];
 
-	return !fault_value(value, &s->c, f, &h->args, s->c.seed) ||
-	       fault_same(w, value, s->c.suspect + fault_at(w, s->c.seed));
+	return !kvt_fault_value(value, &s->c, f, &h->args, s->c.seed) ||
+	       kvt_fault_same(w, value, s->c.suspect + kvt_fault_offset(w, s->c.seed));
 }
 
 /* Counts of 'h' are those of these arguments afterwards. */
@@ -178,7 +178,7 @@ static bool check_args(struct kvt_hypothesis *h, const struct search *s,
 
 		if ((differs || (f->part & ALL_AT_ONCE)) && !check_page(h, s, f, at))
 			return false;
-	} while (fault_next(at, shape, KVT_AXIS_L, KVT_AXIS_B));
+	} while (kvt_fault_next(at, shape, KVT_AXIS_L, KVT_AXIS_B));
 	/* what nobody can check must not carry the verdict */
 	return h->explained > 0 && h->unknown <= h->explained;
 }
@@ -261,7 +261,7 @@ enum kvt_status kvt_diagnose_scratch(int64_t *out, const struct kvt_window *w,
 				     struct kvt_error *err)
 {
 	const int64_t *n = w->shape.n;
-	enum kvt_status status = fault_check_window(w, err);
+	enum kvt_status status = kvt_fault_check_window(w, err);
 
 	if (status)
 		return status;
@@ -275,23 +275,22 @@ enum kvt_status kvt_diagnose_scratch(int64_t *out, const struct kvt_window *w,
 static void mark_pages(struct search *s)
 {
 	const struct kvt_window *w = s->c.window;
-	const int64_t elem = w->shape.elem;
 	int64_t at[KVT_NAXES] = { 0 };
 
 	memset(s->page_differs, 0, (size_t)(w->shape.n[KVT_AXIS_L] *
 					    w->shape.n[KVT_AXIS_B]));
 	do {
-		int64_t i = fault_at(w, at), offset;
+		int64_t i = kvt_fault_offset(w, at), offset;
 
-		if (!fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) ||
-		    fault_same(w, s->c.expected + i, s->c.suspect + i))
+		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) ||
+		    kvt_fault_same(w, s->c.expected + i, s->c.suspect + i))
 			continue;
 		s->page_differs[at[KVT_AXIS_L] * w->shape.n[KVT_AXIS_B] +
 				at[KVT_AXIS_B]] = 1;
-		offset = s->c.has_memory ? kvt_views_at(&s->c.memory, at) / elem * elem : 0;
+		offset = s->c.has_memory ? kvt_views_at(&s->c.memory, at) : 0;
 		if (s->c.tail < 0 || offset < s->c.tail)
 			s->c.tail = offset;
-	} while (fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
 }
 
 static struct search start(const struct kvt_window *w, const void *expected,
@@ -301,7 +300,7 @@ static struct search start(const struct kvt_window *w, const void *expected,
 	uint8_t *free_bytes;
 	struct search s;
 
-	fault_case_init(&s.c, w, expected, suspect);
+	kvt_fault_case_init(&s.c, w, expected, suspect);
 	s.c.span = scratch;
 	free_bytes = (uint8_t *)(s.c.span + n[KVT_AXIS_L] * n[KVT_AXIS_K]);
 	s.page_differs = free_bytes;
@@ -315,7 +314,7 @@ enum kvt_status kvt_diagnose(struct kvt_diagnosis *out, const struct kvt_window 
 {
 	const struct fault *f;
 	struct search s;
-	enum kvt_status status = fault_check_window(w, err);
+	enum kvt_status status = kvt_fault_check_window(w, err);
 
 	if (status)
 		return status;
@@ -326,7 +325,7 @@ enum kvt_status kvt_diagnose(struct kvt_diagnosis *out, const struct kvt_window 
 	s = start(w, expected, suspect, scratch);
 	memcpy(s.c.seed, out->difference.first, sizeof(s.c.seed));
 	mark_pages(&s);
-	for (; (f = fault_row(out->nhypotheses)); out->nhypotheses++) {
+	for (; (f = kvt_fault_row(out->nhypotheses)); out->nhypotheses++) {
 		struct kvt_hypothesis *h = &out->hypothesis[out->nhypotheses];
 
 		test_fault(h, &s, f);

@@ -9,14 +9,14 @@
 
 /* ---- the table ---------------------------------------------------------- */
 
-const struct fault *fault_row(int i)
+const struct fault *kvt_fault_row(int i)
 {
 	static const struct {
 		const struct fault *row;
 		int n;
 	} parts[] = {
-		{ head_faults, NHEADS }, { page_faults, NPAGES },
-		{ place_faults, NPLACES }, { value_faults, NVALUES },
+		{ kvt_head_faults, NHEADS }, { kvt_page_faults, NPAGES },
+		{ kvt_place_faults, NPLACES }, { kvt_value_faults, NVALUES },
 	};
 
 	for (size_t p = 0; i >= 0 && p < sizeof(parts) / sizeof(parts[0]); p++) {
@@ -29,7 +29,7 @@ const struct fault *fault_row(int i)
 
 const struct kvt_fault *kvt_fault_at(int i)
 {
-	const struct fault *row = fault_row(i);
+	const struct fault *row = kvt_fault_row(i);
 
 	return row ? &row->says : NULL;
 }
@@ -85,15 +85,15 @@ static enum kvt_status check_parts(const struct kvt_window *w, struct kvt_error 
 		if (w->part[i].start != start || length < 1 || length > left ||
 		    (i == w->nparts - 1 && length != left))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"part %d of a row is %" PRId64 " elements from %" PRId64
-					", expected parts that fill a row in order",
-					i, length, w->part[i].start);
+					"part %d of a row is %lld elements from %lld, expected parts that fill a row in order",
+					i, (long long)length,
+					(long long)w->part[i].start);
 		start += length;
 	}
 	return KVT_OK;
 }
 
-enum kvt_status fault_check_window(const struct kvt_window *w, struct kvt_error *err)
+enum kvt_status kvt_fault_check_window(const struct kvt_window *w, struct kvt_error *err)
 {
 	const int64_t blocks = w->shape.n[KVT_AXIS_B];
 	int64_t nbytes;
@@ -109,8 +109,8 @@ enum kvt_status fault_check_window(const struct kvt_window *w, struct kvt_error 
 		if ((w->prev && w->prev[b] >= blocks) ||
 		    (w->next && w->next[b] >= blocks))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"block %" PRId64 " is beside one beyond the %" PRId64
-					" blocks", b, blocks);
+					"block %lld is beside one beyond the %lld blocks",
+					(long long)b, (long long)blocks);
 	return check_parts(w, err);
 }
 
@@ -121,7 +121,7 @@ static bool pages_are_runs(const struct kvt_window *w)
 	return p.layer_compact && p.block_compact;
 }
 
-void fault_case_init(struct fault_case *c, const struct kvt_window *w,
+void kvt_fault_case_init(struct fault_case *c, const struct kvt_window *w,
 		     const void *expected, const void *suspect)
 {
 	struct kvt_box whole = kvt_box_whole(&w->shape), page = whole;
@@ -143,7 +143,7 @@ void fault_case_init(struct fault_case *c, const struct kvt_window *w,
 		      !kvt_layout_views(&c->page, w->layout, &page, w->shape.elem, NULL);
 }
 
-int64_t fault_at(const struct kvt_window *window, const int64_t at[KVT_NAXES])
+int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_NAXES])
 {
 	int64_t i = 0;
 
@@ -152,13 +152,13 @@ int64_t fault_at(const struct kvt_window *window, const int64_t at[KVT_NAXES])
 	return i * window->shape.elem;
 }
 
-bool fault_is_live(const struct kvt_window *w, int64_t block, int64_t state)
+bool kvt_fault_is_live(const struct kvt_window *w, int64_t block, int64_t state)
 {
 	return !w->use ||
 	       w->use[block * w->shape.n[KVT_AXIS_S] + state] == KVT_LIVE;
 }
 
-bool fault_has_tokens(const struct kvt_window *window)
+bool kvt_fault_has_tokens(const struct kvt_window *window)
 {
 	switch (window->kind) {
 	case KVT_MAMBA_CONV:
@@ -170,7 +170,7 @@ bool fault_has_tokens(const struct kvt_window *window)
 	}
 }
 
-int64_t fault_block(const struct kvt_window *w, int64_t id, int64_t likely)
+int64_t kvt_fault_block(const struct kvt_window *w, int64_t id, int64_t likely)
 {
 	int64_t n = w->shape.n[KVT_AXIS_B];
 
@@ -182,7 +182,7 @@ int64_t fault_block(const struct kvt_window *w, int64_t id, int64_t likely)
 	return KVT_NOT_HERE;
 }
 
-bool fault_next(int64_t at[KVT_NAXES], const struct kvt_shape *shape,
+bool kvt_fault_next(int64_t at[KVT_NAXES], const struct kvt_shape *shape,
 		enum kvt_axis first, enum kvt_axis last)
 {
 	for (int a = last; a >= (int)first; a--) {
@@ -195,7 +195,7 @@ bool fault_next(int64_t at[KVT_NAXES], const struct kvt_shape *shape,
 
 /* ---- elements ----------------------------------------------------------- */
 
-bool fault_same(const struct kvt_window *w, const uint8_t *a, const uint8_t *b)
+bool kvt_fault_same(const struct kvt_window *w, const uint8_t *a, const uint8_t *b)
 {
 	double x, y;
 
@@ -213,7 +213,7 @@ static bool is_unseen(const struct kvt_window *w, int64_t block, int64_t state)
 	return w->use && w->use[block * w->shape.n[KVT_AXIS_S] + state] == KVT_UNSEEN;
 }
 
-bool fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
+bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
 		 const struct kvt_fault_args *args, const int64_t at[KVT_NAXES])
 {
 	const int64_t elem = c->window->shape.elem;
@@ -231,7 +231,7 @@ bool fault_value(uint8_t value[8], const struct fault_case *c, const struct faul
 			return false;
 		break;
 	}
-	memcpy(value, c->expected + fault_at(c->window, from), (size_t)elem);
+	memcpy(value, c->expected + kvt_fault_offset(c->window, from), (size_t)elem);
 	for (int64_t i = 0; f->swaps_bytes && i < elem / 2; i++) {
 		uint8_t byte = value[i];
 
@@ -239,6 +239,6 @@ bool fault_value(uint8_t value[8], const struct fault_case *c, const struct faul
 		value[elem - 1 - i] = byte;
 	}
 	if (f->says.has_factor && (args->n[0] == 2 || args->n[0] == at[KVT_AXIS_K]))
-		fault_scale(value, c->window->dtype, value, args->factor);
+		kvt_fault_scale(value, c->window->dtype, value, args->factor);
 	return true;
 }

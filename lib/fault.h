@@ -67,47 +67,47 @@ struct fault {
 	void (*explains)(struct kvt_hypothesis *out, struct fault_case *c);
 };
 
-const struct fault *fault_row(int i);	/* NULL past the last one */
+const struct fault *kvt_fault_row(int i);	/* NULL past the last one */
 
 /* Rows of the table, by the file that holds their functions. */
 enum { NHEADS = 3, NPAGES = 7, NPLACES = 5, NVALUES = 5 };
-extern const struct fault head_faults[NHEADS], page_faults[NPAGES],
-	place_faults[NPLACES], value_faults[NVALUES];
+extern const struct fault kvt_head_faults[NHEADS], kvt_page_faults[NPAGES],
+	kvt_place_faults[NPLACES], kvt_value_faults[NVALUES];
 
 /* ---- elements: fault.c -------------------------------------------------- */
 
 KVT_MUST_CHECK enum kvt_status
-fault_check_window(const struct kvt_window *window, struct kvt_error *err);
-void fault_case_init(struct fault_case *c, const struct kvt_window *window,
+kvt_fault_check_window(const struct kvt_window *window, struct kvt_error *err);
+void kvt_fault_case_init(struct fault_case *c, const struct kvt_window *window,
 		     const void *expected, const void *suspect);
 
 /* Byte offset of an element in the window. */
-int64_t fault_at(const struct kvt_window *window, const int64_t at[KVT_NAXES]);
+int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_NAXES]);
 
-bool fault_is_live(const struct kvt_window *window, int64_t block, int64_t state);
-bool fault_same(const struct kvt_window *window, const uint8_t *a, const uint8_t *b);
+bool kvt_fault_is_live(const struct kvt_window *window, int64_t block, int64_t state);
+bool kvt_fault_same(const struct kvt_window *window, const uint8_t *a, const uint8_t *b);
 
 /* What the fault makes of an element; false: nobody knows. */
-bool fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
+bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
 		 const struct kvt_fault_args *args, const int64_t at[KVT_NAXES]);
 
 /* Attention: rows of tokens, with heads and perhaps K and V. */
-bool fault_has_tokens(const struct kvt_window *window);
+bool kvt_fault_has_tokens(const struct kvt_window *window);
 
 /* The block of that id, likely there; KVT_NOT_HERE if the window lacks it. */
-int64_t fault_block(const struct kvt_window *window, int64_t id, int64_t likely);
+int64_t kvt_fault_block(const struct kvt_window *window, int64_t id, int64_t likely);
 
 /* Advance at[] within S, H, K, D below the given axis; false past the end. */
-bool fault_next(int64_t at[KVT_NAXES], const struct kvt_shape *shape,
+bool kvt_fault_next(int64_t at[KVT_NAXES], const struct kvt_shape *shape,
 		enum kvt_axis first, enum kvt_axis last);
 
 enum { MAX_FLIPS = 64 };
 
 /* The element next to 'value' * 'factor'; the type is a float with a zero. */
-void fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
+void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
 		 double factor);
-bool fault_can_scale(const struct kvt_dtype *dtype);
-void fault_explain_scale(struct kvt_hypothesis *out, struct fault_case *c);
-void fault_explain_flips(struct kvt_hypothesis *out, struct fault_case *c);
+bool kvt_fault_can_scale(const struct kvt_dtype *dtype);
+void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c);
+void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c);
 
 #endif

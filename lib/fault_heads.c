@@ -82,7 +82,7 @@ static enum fault_source modulo(const struct fault_case *c,
 	return FROM_ELEMENT;
 }
 
-const struct fault head_faults[NHEADS] = {
+const struct fault kvt_head_faults[NHEADS] = {
 	{ .says = {
 		"swap-heads", "two heads have changed places",
 		{ { "a", 'H', "one head" },

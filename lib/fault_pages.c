@@ -37,7 +37,7 @@ static struct pair turned(struct pair at, int64_t nslow, int64_t nfast, int64_t 
 
 static bool has_square(const struct fault_case *c)
 {
-	return fault_has_tokens(c->window) && c->states > 1 && c->heads > 1;
+	return kvt_fault_has_tokens(c->window) && c->states > 1 && c->heads > 1;
 }
 
 static enum fault_source turn_heads(const struct fault_case *c,
@@ -129,7 +129,7 @@ static int64_t rotary_start(const struct fault_case *c, int64_t rotary)
 
 static bool has_rotary(const struct fault_case *c)
 {
-	return fault_has_tokens(c->window) && c->dim >= 4;
+	return kvt_fault_has_tokens(c->window) && c->dim >= 4;
 }
 
 static struct kvt_range rotary_sizes(const struct fault_case *c, int arg)
@@ -191,7 +191,8 @@ static enum fault_source unpack(const struct fault_case *c,
 				const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	int64_t x = args->n[1], s = at[KVT_AXIS_S], d = at[KVT_AXIS_D];
-	int64_t address = args->n[0] ? (d / x * c->states + s) * x + d % x : s * c->dim + d;
+	int64_t pack = (d / x * c->states + s) * x + d % x, row = s * c->dim + d;
+	int64_t address = args->n[0] ? pack : row;
 
 	if (args->n[2] != 2 && args->n[2] != at[KVT_AXIS_K])
 		return FROM_ELEMENT;
@@ -274,7 +275,7 @@ static enum fault_source straddle(const struct fault_case *c,
 	return FROM_ELEMENT;
 }
 
-const struct fault page_faults[NPAGES] = {
+const struct fault kvt_page_faults[NPAGES] = {
 	{ .says = {
 		"swap-heads-states", "pages of [S,H] rows read as [H,S], or the reverse",
 		{ { "way", 0, "0: [S,H] read as [H,S]; 1: the reverse" } } },
@@ -286,14 +287,14 @@ const struct fault page_faults[NPAGES] = {
 	  .needs = "keys and values",
 	  .part = PER_STATE | PER_HEAD, .applies = has_kv, .predict = swap_kv },
 	{ .says = {
-		"split-kv", "keys and values row by row, read as two halves, or the reverse",
+		"split-kv", "alternating rows of keys and values read as halves, or back",
 		{ { "way", 0, "0: alternating read as halves; 1: the reverse" },
-		  { "rows", 0, "0: [S,H] rows; 1: [H,S] rows; 2: the states of a head" } } },
+		  { "rows", 0, "0: [S,H] rows; 1: [H,S] rows; 2: those of a head" } } },
 	  .needs = "keys and values",
 	  .applies = has_kv_rows, .range = ways_and_rows, .valid = rows_differ,
 	  .predict = split_kv },
 	{ .says = {
-		"rope-pairs", "rotary pairs as neighbours, read as halves, or the reverse",
+		"rope-pairs", "halves of rotary pairs read as neighbours, or the reverse",
 		{ { "way", 0, "0: halves read as neighbours; 1: the reverse" },
 		  { "rotary", 0, "elements that are rotated" } } },
 	  .needs = "tokens with rotated keys",
@@ -309,7 +310,7 @@ const struct fault page_faults[NPAGES] = {
 	  .valid = packing_fits, .predict = unpack },
 	{ .says = {
 		"conv-order", "conv states of [taps,channels] read the other way round",
-		{ { "way", 0, "0: [taps,channels] as [channels,taps]; 1: the reverse" } } },
+		{ { "way", 0, "0: [taps,channels] is read wrongly; 1: the reverse" } } },
 	  .needs = "a conv state",
 	  .applies = has_taps, .range = two_ways, .predict = turn_taps },
 	{ .says = {

@@ -6,7 +6,7 @@
 
 static bool has_states(const struct fault_case *c)
 {
-	return fault_has_tokens(c->window);
+	return kvt_fault_has_tokens(c->window);
 }
 
 static struct kvt_range up_to_two(const struct fault_case *c, int arg)
@@ -39,7 +39,7 @@ static enum fault_source shift_tokens(const struct fault_case *c,
 		b = beside[b];
 		s += s < 0 ? states : -states;
 	}
-	if (!fault_is_live(w, b, s))
+	if (!kvt_fault_is_live(w, b, s))
 		return FROM_OUTSIDE;
 	from[KVT_AXIS_B] = b;
 	from[KVT_AXIS_S] = s;
@@ -77,7 +77,7 @@ static enum fault_source shift_blocks(const struct fault_case *c,
 	if (args->n[1])
 		b = (by > 0 ? w->prev : w->next)[b];
 	else
-		b = fault_block(w, w->block_ids[b] - by, b - by);
+		b = kvt_fault_block(w, w->block_ids[b] - by, b - by);
 	if (b < 0)
 		return FROM_OUTSIDE;
 	from[KVT_AXIS_B] = b;
@@ -109,12 +109,12 @@ static bool can_be_stale(const struct fault_case *c, const struct kvt_fault_args
 	int64_t at[KVT_NAXES] = { [KVT_AXIS_B] = args->n[1] };
 	int64_t page = c->cell;
 
-	if (args->n[0] == args->n[1] || !fault_is_live(w, args->n[0], 0))
+	if (args->n[0] == args->n[1] || !kvt_fault_is_live(w, args->n[0], 0))
 		return false;
 	for (int a = KVT_AXIS_S; a < KVT_AXIS_D; a++)
 		page *= w->shape.n[a];
 	at[KVT_AXIS_L] = c->suspect ? c->seed[KVT_AXIS_L] : 0;
-	return !all_zero(c->expected + fault_at(w, at), page);
+	return !all_zero(c->expected + kvt_fault_offset(w, at), page);
 }
 
 static enum fault_source take_block(const struct fault_case *c,
@@ -165,7 +165,7 @@ static enum fault_source take_layer(const struct fault_case *c,
 
 static bool has_pages(const struct fault_case *c)
 {
-	return c->has_page && c->window->block_ids && fault_has_tokens(c->window);
+	return c->has_page && c->window->block_ids && kvt_fault_has_tokens(c->window);
 }
 
 /* What the engine's page says; if it says nothing, up to twice the size. */
@@ -204,7 +204,7 @@ static enum fault_source leak(const struct fault_case *c,
 	int64_t offset = kvt_views_at(&c->page, inside) +
 			 w->block_ids[at[KVT_AXIS_B]] * c->page_bytes;
 	int64_t id = offset / padded;
-	int64_t b = fault_block(w, id, id + at[KVT_AXIS_B] -
+	int64_t b = kvt_fault_block(w, id, id + at[KVT_AXIS_B] -
 				       w->block_ids[at[KVT_AXIS_B]]);
 
 	if (offset % padded >= c->page_bytes || b < 0 ||
@@ -215,7 +215,7 @@ static enum fault_source leak(const struct fault_case *c,
 	return FROM_ELEMENT;
 }
 
-const struct fault place_faults[NPLACES] = {
+const struct fault kvt_place_faults[NPLACES] = {
 	{ .says = {
 		"shift-tokens", "tokens of a request stand where their neighbours should",
 		{ { "by", 0, "places: 1 is one late, -1 one early" } } },

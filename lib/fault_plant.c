@@ -93,7 +93,7 @@ static enum kvt_status choose_block(struct kvt_strike *strike,
 		return KVT_OK;
 	for (int tries = MANY_TRIES; tries > 0; tries--) {
 		strike->block = choose(random, 0, c->window->shape.n[KVT_AXIS_B]);
-		if (fault_is_live(c->window, strike->block, 0))
+		if (kvt_fault_is_live(c->window, strike->block, 0))
 			return KVT_OK;
 	}
 	return kvt_fail(err, KVT_UNSUPPORTED, "%s needs a block in use", f->says.name);
@@ -120,9 +120,10 @@ static void plant_elements(uint8_t *out, const struct kvt_strike *strike,
 
 	do {
 		if (strikes(strike, w, at) &&
-		    fault_value(value, c, f, &strike->args, at))
-			memcpy(out + fault_at(w, at), value, (size_t)w->shape.elem);
-	} while (fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+		    kvt_fault_value(value, c, f, &strike->args, at))
+			memcpy(out + kvt_fault_offset(w, at), value,
+			       (size_t)w->shape.elem);
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
 }
 
 /* One bit of one live element that has not been hit yet; false: none found. */
@@ -137,9 +138,9 @@ static bool flip_one(uint8_t *out, const struct kvt_strike *strike,
 
 		for (int a = 0; a < KVT_NAXES; a++)
 			at[a] = choose(random, 0, w->shape.n[a]);
-		i = fault_at(w, at);
+		i = kvt_fault_offset(w, at);
 		if (!strikes(strike, w, at) ||
-		    !fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) ||
+		    !kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) ||
 		    memcmp(out + i, c->expected + i, (size_t)elem))
 			continue;
 		out[i + bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -155,7 +156,7 @@ static enum kvt_status plant_flips(uint8_t *out, const struct kvt_strike *strike
 	for (int64_t i = 0; i < strike->args.n[0]; i++)
 		if (!flip_one(out, strike, c, random))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"flip-bits: not %lld live elements to flip bits of",
+					"flip-bits: fewer than %lld live elements",
 					LL(strike->args.n[0]));
 	return KVT_OK;
 }
@@ -163,7 +164,7 @@ static enum kvt_status plant_flips(uint8_t *out, const struct kvt_strike *strike
 static enum kvt_status find_row(const struct fault **out, const struct kvt_fault *fault,
 				struct kvt_error *err)
 {
-	for (int i = 0; (*out = fault_row(i)); i++)
+	for (int i = 0; (*out = kvt_fault_row(i)); i++)
 		if (&(*out)->says == fault)
 			return KVT_OK;
 	return kvt_fail(err, KVT_USAGE, "no such fault");
@@ -172,7 +173,7 @@ static enum kvt_status find_row(const struct fault **out, const struct kvt_fault
 /* Some faults have a usual form, which is what is chosen. */
 static void choose_usual(struct kvt_strike *strike, const struct fault *f)
 {
-	if (f->explains == fault_explain_flips && !strike->given[0]) {
+	if (f->explains == kvt_explain_flips && !strike->given[0]) {
 		strike->args.n[0] = 1;
 		strike->given[0] = true;
 	}
@@ -189,11 +190,11 @@ enum kvt_status kvt_fault_plant(void *out, struct kvt_strike *strike,
 	int64_t nbytes;
 	enum kvt_status status;
 
-	if ((status = fault_check_window(w, err)) ||
+	if ((status = kvt_fault_check_window(w, err)) ||
 	    (status = kvt_shape_nbytes(&nbytes, &w->shape, err)) ||
 	    (status = find_row(&f, strike->fault, err)))
 		return status;
-	fault_case_init(&c, w, expected, NULL);
+	kvt_fault_case_init(&c, w, expected, NULL);
 	if (!nbytes || !f->applies(&c))
 		return kvt_fail(err, KVT_UNSUPPORTED, "%s needs %s", f->says.name,
 				f->needs);
@@ -203,7 +204,7 @@ enum kvt_status kvt_fault_plant(void *out, struct kvt_strike *strike,
 	    (status = choose_block(strike, &c, f, &random, err)))
 		return status;
 	memcpy(out, expected, (size_t)nbytes);
-	if (f->explains == fault_explain_flips)
+	if (f->explains == kvt_explain_flips)
 		status = plant_flips(out, strike, &c, &random, err);
 	else
 		plant_elements(out, strike, &c, f);
@@ -212,6 +213,7 @@ enum kvt_status kvt_fault_plant(void *out, struct kvt_strike *strike,
 	kvt_window_compare(&difference, w, expected, out);
 	if (!difference.count)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s would change nothing that is live here", f->says.name);
+				"%s would change nothing that is live here",
+				f->says.name);
 	return KVT_OK;
 }

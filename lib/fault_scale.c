@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fault_scale.c - constant factors and flipped bits
+ * kvt_fault_scale.c - constant factors and flipped bits
  *
  * An element that was scaled and rounded tells in which interval the factor
  * was.  One factor explains all if the intervals have a point in common, which
@@ -36,13 +36,13 @@ static uint64_t sign_bit(const struct kvt_dtype *dtype)
 	return (uint64_t)1 << (8 * dtype->elem - 1);
 }
 
-bool fault_can_scale(const struct kvt_dtype *dtype)
+bool kvt_fault_can_scale(const struct kvt_dtype *dtype)
 {
 	return dtype->is_float && value_of(dtype, 0) == 0;	/* e8m0 has no zero */
 }
 
 /* Without its sign a float is greater if its bits are; NaN is beyond all. */
-void fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
+void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
 		 double factor)
 {
 	double x = kvt_dtype_decode(dtype, value) * factor, below, above;
@@ -130,14 +130,14 @@ static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c,
 {
 	const struct kvt_window *w = c->window;
 	const int64_t *n = w->shape.n, elem = w->shape.elem;
-	int64_t row = fault_at(w, at), differ = 0;
+	int64_t row = kvt_fault_offset(w, at), differ = 0;
 	struct fault_span *span = &c->span[at[KVT_AXIS_L] * n[KVT_AXIS_K] +
 					   at[KVT_AXIS_K]];
 
 	if (!memcmp(c->expected + row, c->suspect + row, (size_t)c->cell))
 		return true;
 	for (int64_t i = row; i < row + c->cell; i += elem)
-		differ += !fault_same(w, c->expected + i, c->suspect + i);
+		differ += !kvt_fault_same(w, c->expected + i, c->suspect + i);
 	for (int64_t i = row; differ && i < row + c->cell; i += elem)
 		if (!narrow(span, w, c->expected + i, c->suspect + i))
 			return false;
@@ -204,7 +204,7 @@ static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c)
 }
 
 /* Each layer's keys and values may have a factor of their own. */
-void fault_explain_scale(struct kvt_hypothesis *out, struct fault_case *c)
+void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c)
 {
 	const int64_t *n = c->window->shape.n;
 	int64_t at[KVT_NAXES] = { 0 };
@@ -214,10 +214,10 @@ void fault_explain_scale(struct kvt_hypothesis *out, struct fault_case *c)
 	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_K]; i++)
 		c->span[i] = (struct fault_span){ -INFINITY, INFINITY, 0 };
 	do {
-		if (fault_is_live(c->window, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
+		if (kvt_fault_is_live(c->window, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
 		    !scan_row(out, c, at))
 			return;
-	} while (fault_next(at, &c->window->shape, KVT_AXIS_L, KVT_AXIS_K));
+	} while (kvt_fault_next(at, &c->window->shape, KVT_AXIS_L, KVT_AXIS_K));
 	judge_spans(out, c);
 }
 
@@ -229,7 +229,7 @@ enum { SURE_BIT = 2, SPARSE = 16 };
  * A few elements of many, each with one bit flipped.  If that is never more than
  * one of the two lowest bits, it may as well be rounding.
  */
-void fault_explain_flips(struct kvt_hypothesis *out, struct fault_case *c)
+void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c)
 {
 	const struct kvt_window *w = c->window;
 	int64_t at[KVT_NAXES] = { 0 }, live = 0;
@@ -238,20 +238,20 @@ void fault_explain_flips(struct kvt_hypothesis *out, struct fault_case *c)
 	out->verdict = KVT_REFUTED;
 	out->tried = 1;
 	do {
-		int64_t i = fault_at(w, at);
+		int64_t i = kvt_fault_offset(w, at);
 		uint64_t bits;
 
-		if (!fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
+		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
 			continue;
 		live++;
-		if (fault_same(w, c->expected + i, c->suspect + i))
+		if (kvt_fault_same(w, c->expected + i, c->suspect + i))
 			continue;
 		bits = bits_of(c->expected + i, w->dtype->elem) ^
 		       bits_of(c->suspect + i, w->dtype->elem);
 		flipped |= bits;
 		if ((bits & (bits - 1)) || ++out->explained > MAX_FLIPS)
 			return;
-	} while (fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
 	out->matched = out->explained;
 	if (out->explained > live / SPARSE || !(flipped >> SURE_BIT))
 		return;

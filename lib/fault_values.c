@@ -73,7 +73,7 @@ static struct kvt_range few(const struct fault_case *c, int arg)
 
 static bool has_reals(const struct fault_case *c)
 {
-	return fault_can_scale(c->window->dtype);
+	return kvt_fault_can_scale(c->window->dtype);
 }
 
 static struct kvt_range which_kv(const struct fault_case *c, int arg)
@@ -82,7 +82,7 @@ static struct kvt_range which_kv(const struct fault_case *c, int arg)
 	return (struct kvt_range){ c->kv == 2 ? 0 : 2, 3 };
 }
 
-const struct fault value_faults[NVALUES] = {
+const struct fault kvt_value_faults[NVALUES] = {
 	{ .says = {
 		"zero-block", "blocks are all zeros" },
 	  .needs = "data",
@@ -103,12 +103,12 @@ const struct fault value_faults[NVALUES] = {
 		{ { "count", 0, "elements that are hit" } } },
 	  .needs = "data",
 	  .applies = always, .range = few, .predict = in_place,
-	  .explains = fault_explain_flips },
+	  .explains = kvt_explain_flips },
 	{ .says = {
 		"scale", "values are multiplied by a constant",
 		{ { "kv", 0, "0: keys; 1: values; 2: both" } },
 		.has_factor = true },
 	  .needs = "elements of a floating point type",
 	  .applies = has_reals, .range = which_kv, .predict = in_place,
-	  .explains = fault_explain_scale },
+	  .explains = kvt_explain_scale },
 };

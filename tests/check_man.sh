@@ -48,6 +48,11 @@ formats_documented() {
 	[ -s "$tmp/names" ] && has_each_line man/kvtool.1 <"$tmp/names"
 }
 
+faults_documented() {
+	"$kvtool" help faults | sed -e '/^$/,$d' -e 's/^ *\([^ ]*\) .*/\1/' >"$tmp/names"
+	[ -s "$tmp/names" ] && has_each_line man/kvtool-mutate.1 <"$tmp/names"
+}
+
 # Every key that a put function names stands in kvtool-json(5).
 keys_documented() {
 	grep -ho '\(json_put\(_[a-z]*\)\?\|put_known\)(&\?out, [^,]*, "[a-z0-9_]*"' \
@@ -71,5 +76,6 @@ for command in $commands; do
 done
 ok 'kvtool-layouts(7) has every preset' layouts_documented
 ok 'kvtool(1) has every format' formats_documented
+ok 'kvtool-mutate(1) has every fault' faults_documented
 ok 'kvtool-json(5) has every key' keys_documented
 done_testing

@@ -42,9 +42,10 @@ QUICK = ("s260k/paged_bs16/packed_nhd.bf16", "s260k/paged_bs16/rocm_x.bf16",
 class Patient:
     """A group of a dump: its cache, and how to read it from a file like it."""
 
-    def __init__(self, name, path, group, cache, read, first_head):
+    def __init__(self, name, path, group, cache, read, first_head, channels=None):
         self.name, self.path, self.group = name, path, group
         self.cache, self.read, self.first_head = cache, read, first_head
+        self.channels = channels or range(cache.n[5])	# of the model
 
 
 def attention(d):
@@ -105,9 +106,11 @@ def states(d):
     heads = ssm(d.path)
     group["ssm"] = Cache(heads, "float32", "ssm", live, side["block_table"],
                          dense(heads.shape))
-    for name, read in (("conv", conv), ("ssm", ssm)):
-        yield Patient(f"{d.name} {name}", d.path, name, group[name], read,
-                      side["ssm"]["heads"][0] if name == "ssm" else 0)
+    channels = [n for part in ("x", "B", "C")
+                for n in range(*side["conv"]["global_" + part])]
+    yield Patient(f"{d.name} conv", d.path, "conv", group["conv"], conv, 0, channels)
+    yield Patient(f"{d.name} ssm", d.path, "ssm", group["ssm"], ssm,
+                  side["ssm"]["heads"][0])
 
 
 def patients():
@@ -132,6 +135,12 @@ def expected_where(p, differs):
     return where
 
 
+def one_bit_each(c, suspect):
+    """How many elements differ by one bit."""
+    bits = c.bits ^ suspect
+    return int(((bits != 0) & ((bits & (bits - 1)) == 0) & c.live).sum())
+
+
 def check_planted(p, name, said, suspect, found):
     """What was written, and what was said of it, are what the model has."""
     c = p.cache
@@ -141,15 +150,19 @@ def check_planted(p, name, said, suspect, found):
         if k in arguments:
             arguments[k] -= p.first_head
     differs = (c.bits != suspect) & c.live
-    good = [e for e in found if e[0] == said["fault"]]
-    if said["fault"] in ("flip-bits", "zero-tail", "scale"):
-        as_asked = said["fault"] == "flip-bits" or bool(good)
+    # a strike at one block, or one that chooses by chance, is explained instead
+    predicted = [P for n, a, P, _, _ in c.predictions
+                 if n == said["fault"] and a == arguments and n != "zero-block"]
+    if predicted:			# what is not known stays, or is padding
+        as_asked = np.all((predicted[0] == suspect) | ~c.live)
+    elif said["fault"] == "flip-bits":
+        as_asked = differs.sum() == arguments["count"] == one_bit_each(c, suspect)
     else:
-        as_asked = any(a == arguments for _, a in good)
+        as_asked = said["fault"] in [n for n, _ in found]
     return tap.ok(as_asked and said["changed"] == int(differs.sum()) and
                   said["where"] == expected_where(p, differs),
                   f"{name}: planted",
-                  f"{said}\nmodel says {good} {expected_where(p, differs)}")
+                  f"{said}\nmodel says {found} {expected_where(p, differs)}")
 
 
 def check_fault(p, fault, seed, tmp, table):
@@ -165,11 +178,51 @@ def check_fault(p, fault, seed, tmp, table):
     suspect = p.read(out)
     found = fault_model.explanations(p.cache, suspect)
     if check_planted(p, name, said, suspect, found):
-        judge(p, name, said, {n for n, _ in found}, out, table)
+        judge(p, name, said, {n for n, _ in found}, suspect, out,
+              table)
     return True
 
 
-def judge(p, name, said, names, out, table):
+def first_in_order(p, differs):
+    """By layer, then by request and token, then as the elements stand in a row."""
+    c = p.cache
+    layer = int(np.flatnonzero(differs.any(axis=(1, 2, 3, 4, 5)))[0])
+    states = c.n[2] if c.tokens() else 1
+    for table in c.tables.values():
+        for token in range(len(table) * states):
+            block, state = table[token // states], token % states
+            here = differs[layer, block, state:state + 1 if c.tokens() else None]
+            if here.any():
+                s, h, k, d = (int(i[0]) for i in np.nonzero(here))
+                return [layer, block, state + s, h + p.first_head, k,
+                        p.channels[d]]
+    return None
+
+
+def located(p, found, suspect):
+    """diff shows the first element, and which heads of which layers differ."""
+    c = p.cache
+    differs = (c.bits != suspect) & c.live
+    wrong = [g for g in found["groups"] if g["result"] != "equal"]
+    if [g["id"] for g in wrong] != [p.group]:
+        return False
+    f = wrong[0]["first"]
+    shown = [f["layer"], f["b"]["block"], f["b"]["state"], f["head"] or 0,
+             f["kv"] or 0, f["dim"]]
+    heads = {(m["layer"], m["head"]) for m in wrong[0]["by_head"]}
+    want = {(int(l), int(h) + p.first_head)
+            for l, h in np.argwhere(differs.any(axis=(1, 2, 4, 5)))}
+    return shown == first_in_order(p, differs) and heads == want
+
+
+def diagnosed(p, found):
+    for g in found["groups"]:
+        if g["id"] == p.group and g["diagnosis"]:
+            return g["diagnosis"]["decided"]
+    return None
+
+
+def judge(p, name, said, names, suspect, out, table):
     r = kvtool("diff", "--json", p.path, out)
     row = table[said["fault"]]
     row["planted"] += 1
@@ -177,9 +230,9 @@ def judge(p, name, said, names, out, table):
         return
     row["found"] += 1
     found = json.loads(r.out)
-    row["located"] += tap.ok(located(found, said), f"{name}: located",
+    row["located"] += tap.ok(located(p, found, suspect), f"{name}: located",
                              f"{said}\n{r.out[:3000]}")
-    diagnosis = diagnosed(found)
+    diagnosis = diagnosed(p, found)
     if names == {said["fault"]}:
         row["distinct"] += 1
         row["named"] += diagnosis == said["fault"]
@@ -188,6 +241,8 @@ def judge(p, name, said, names, out, table):
     row["wrong"] += bool(wrong)
     tap.ok(not wrong, f"{name}: no wrong name",
            f"named {diagnosis}, explained by {sorted(names)}")
+    if names == {said["fault"]} and diagnosis != said["fault"]:
+        print(f"# {name}: not named")
 
 
 # ---- all of them ------------------------------------------------------------
@@ -206,7 +261,7 @@ def print_table(table):
 def main():
     oracle.need_program_and_data()
     table = collections.defaultdict(collections.Counter)
-    seeds = range(1, 6 if FULL else 3)
+    seeds = range(1, 6 if FULL else 2)
     with oracle.workdir() as tmp:
         for p in patients():
             done = [check_fault(p, f, s, tmp, table) for f in FAULTS for s in seeds]

@@ -302,6 +302,47 @@ static void test_no_factor(void **state)
 	caches_free(&c);
 }
 
+/* As near to a factor of 1 as the tolerance: nothing is explained by that. */
+static void test_factor_of_one(void **state)
+{
+	static const uint8_t one[4] = { 0x00, 0x00, 0x80, 0x3f };
+	static const uint8_t more[4] = { 0xa4, 0x70, 0x8d, 0x3f };	/* 1.105 */
+	struct caches c;
+
+	(void)state;
+	make(&c, SSM, "float32");
+	for (int64_t i = 0; i < c.nbytes; i += 4) {
+		memcpy(c.expected + i, one, 4);
+		memcpy(c.suspect + i, more, 4);
+	}
+	assert_string_equal(caches_name(&c), "scale");
+	c.window.rtol = 0.1;
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* ---- what nobody knows -------------------------------------------------- */
+
+/* Of three pages that differ two hold padding, which may be anything. */
+static void test_mostly_unknown(void **state)
+{
+	static const int64_t n[KVT_NAXES] = { 1, 4, 2, 1, 1, 32 };
+	struct kvt_strike strike = { .fault = kvt_fault_find("padding"),
+				     .args = { .n = { 128 } }, .given = { true },
+				     .layer = -1, .block = -1 };
+	struct caches c;
+
+	(void)state;
+	caches_init(&c, KVT_MLA, "bfloat16", "LBSC", n);
+	caches_fill(&c);
+	assert_true(plant(&c, &strike));
+	assert_string_equal(caches_name(&c), "none");
+	strike.args.n[0] = 32;
+	assert_true(plant(&c, &strike));
+	assert_string_equal(caches_name(&c), "padding");
+	caches_free(&c);
+}
+
 /* ---- bits --------------------------------------------------------------- */
 
 static void test_bits(void **state)
@@ -310,6 +351,12 @@ static void test_bits(void **state)
 
 	(void)state;
 	make(&c, GQA, "bfloat16");
+	for (int i = 0; i < 64; i++)
+		c.suspect[400 + 16 * i] ^= 0x10;
+	assert_string_equal(caches_name(&c), "flip-bits");
+	c.suspect[396] ^= 0x10;		/* more than can be chance */
+	assert_string_equal(caches_name(&c), "none");
+	memcpy(c.suspect, c.expected, (size_t)c.nbytes);
 	c.suspect[400] ^= 0x10;
 	assert_string_equal(caches_name(&c), "flip-bits");
 	c.suspect[802] ^= 0x01;
@@ -321,6 +368,23 @@ static void test_bits(void **state)
 	assert_string_equal(caches_name(&c), "none");
 	for (int64_t i = 0; i < c.nbytes; i += 2)	/* all of them: no accident */
 		c.suspect[i] = c.expected[i] ^ 0x10;
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* Few are many where there are not many. */
+static void test_small(void **state)
+{
+	static const int64_t n[KVT_NAXES] = { 1, 1, 2, 1, 1, 32 };
+	struct caches c;
+
+	(void)state;
+	caches_init(&c, KVT_MLA, "bfloat16", "LBSC", n);
+	caches_fill(&c);
+	for (int i = 0; i < 4; i++)
+		c.suspect[30 * i] ^= 0x10;
+	assert_string_equal(caches_name(&c), "flip-bits");
+	c.suspect[120] ^= 0x10;
 	assert_string_equal(caches_name(&c), "none");
 	caches_free(&c);
 }
@@ -434,6 +498,8 @@ int main(void)
 		cmocka_unit_test(test_several), cmocka_unit_test(test_one_state),
 		cmocka_unit_test(test_zeros), cmocka_unit_test(test_lacking),
 		cmocka_unit_test(test_factors), cmocka_unit_test(test_no_factor),
+		cmocka_unit_test(test_factor_of_one),
+		cmocka_unit_test(test_mostly_unknown), cmocka_unit_test(test_small),
 		cmocka_unit_test(test_bits), cmocka_unit_test(test_use),
 		cmocka_unit_test(test_tolerance), cmocka_unit_test(test_text),
 		cmocka_unit_test(test_bad_window),

@@ -155,16 +155,37 @@ static void test_padding(void **state)
 	caches_free(&c);
 }
 
+/* The last token of a request has nobody behind it, whatever the slot holds. */
+static void test_last_token(void **state)
+{
+	static const int64_t n[KVT_NAXES] = { 1, 2, 2, 1, 1, 1 };
+	static const uint8_t use[4] = { 0, 0, 0, KVT_STALE }, becomes[4] = { 2, 3, 3, 4 };
+	struct kvt_strike strike = { .fault = kvt_fault_find("shift-tokens"),
+				     .args = { .n = { -1 } }, .given = { true },
+				     .layer = -1, .block = -1 };
+	struct caches c;
+
+	(void)state;
+	caches_init(&c, KVT_MLA, "uint16", "LBSC", n);
+	number(&c);
+	c.window.use = use;
+	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
+					 NULL), KVT_OK);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(c.suspect[2 * i], becomes[i]);
+	caches_free(&c);
+}
+
 /* Bytes turned round; keys alone times a factor, rounded to the nearest. */
 static void test_values(void **state)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 1, 1, 1, 2, 4 };
-	static const uint16_t before[8] = { 0x3f80, 0xc040, 0x0000, 0x3f81,
+	static const uint16_t before[8] = { 0x3f80, 0xbf83, 0x0000, 0x3f81,
 					    0x4000, 0x7f7f, 0x8000, 0x0001 };
-	/* 1.5, -4.5, 0, 1.51171875 between 1.5078125 and 1.515625: to even */
-	static const uint16_t scaled[8] = { 0x3fc0, 0xc090, 0x0000, 0x3fc2,
+	/* -1.53515625 and 1.51171875 are half way between two: to the even one */
+	static const uint16_t scaled[8] = { 0x3fc0, 0xbfc4, 0x0000, 0x3fc2,
 					    0x4000, 0x7f7f, 0x8000, 0x0001 };
-	static const uint16_t reversed[8] = { 0x803f, 0x40c0, 0x0000, 0x813f,
+	static const uint16_t reversed[8] = { 0x803f, 0x83bf, 0x0000, 0x813f,
 					      0x0040, 0x7f7f, 0x0080, 0x0100 };
 	struct kvt_strike strike = { .layer = -1, .block = -1, .given = { true },
 				     .args = { .factor = 1.5 } };
@@ -239,6 +260,9 @@ static void test_refused(void **state)
 		  KVT_USAGE, "swap-heads: a is 4, expected 0 to 3" },
 		{ "rank-map", KVT_FULL_ATTENTION, { 1, 2, 2, 6, 1, 4 }, 4, true,
 		  KVT_USAGE, "these arguments do not fit this cache" },
+		/* rank r has head r modulo 3: every fourth one is right */
+		{ "rank-map", KVT_FULL_ATTENTION, { 1, 2, 2, 3, 1, 4 }, 12, true,
+		  KVT_USAGE, "these arguments do not fit this cache" },
 		{ "swap-kv", KVT_MLA, { 1, 2, 2, 1, 1, 4 }, 0, false, KVT_UNSUPPORTED,
 		  "needs keys and values" },
 		{ "swap-heads-states", KVT_FULL_ATTENTION, { 1, 2, 1, 4, 2, 4 }, 0, false,
@@ -304,14 +328,14 @@ static void test_seed(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[NCASES + 5] = {
+	struct CMUnitTest tests[NCASES + 6] = {
 		cmocka_unit_test(test_padding), cmocka_unit_test(test_values),
 		cmocka_unit_test(test_flips), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_seed),
+		cmocka_unit_test(test_seed), cmocka_unit_test(test_last_token),
 	};
 
 	for (int i = 0; i < NCASES; i++)
-		tests[5 + i] = (struct CMUnitTest){
+		tests[6 + i] = (struct CMUnitTest){
 			.name = cases[i].fault, .test_func = test_case,
 			.initial_state = (void *)(uintptr_t)&cases[i] };
 	cmocka_set_message_output(CM_OUTPUT_TAP);
