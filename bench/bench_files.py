@@ -128,10 +128,63 @@ with h5py.File(dst, "w") as g:
     g.create_dataset("data", data=x.transpose(0, 1, 3, 2, 4, 5), chunks=(1, 8, 1, 16, 1, 128),
                      shuffle=True, compression=32015, compression_opts=(3,))
 """
+READ_BITS = """
+import h5py, numpy as np, sys
+def bits(d, first, count):
+    n = d.shape[:3] + (count,) + d.shape[4:]
+    x = np.empty(n, "u2"); sp = d.id.get_space()
+    sp.select_hyperslab((0, 0, 0, first, 0, 0), n)
+    d.id.read(h5py.h5s.create_simple(n), sp, x, mtype=d.id.get_type())
+    return x
+def write(path, x):
+    with h5py.File(path, "w") as g:
+        g.create_dataset("data", data=x, chunks=(1, 8, 16, 1, 1, 128), shuffle=True,
+                         compression=32015, compression_opts=(3,))
+"""
+ONE_RANK = READ_BITS + """
+with h5py.File(sys.argv[1]) as f:
+    d = f["groups/g0/data"]; h = d.shape[3] // 4
+    write(sys.argv[2], bits(d, h, h))
+"""
+ALL_RANKS = READ_BITS + """
+parts = []
+for path in sys.argv[2:]:
+    with h5py.File(path) as f:
+        d = f["groups/g0/data"]; parts.append(bits(d, 0, d.shape[3]))
+write(sys.argv[1], np.concatenate(parts, axis=3))
+"""
 
 
 def python(script, *args):
     return ["/usr/bin/python3", "-c", script, *args]
+
+
+def bench_ranks(at, nhd):
+    """Stored tiles of one head each: nothing is decoded but by the scripts."""
+    ranks = [at(f"rank{r}.h5") for r in range(4)]
+    for r, path in enumerate(ranks):
+        subprocess.run([KVTOOL, "slice", "-q", "--no-sync", "--tp-size=4",
+                        f"--tp-rank={r}", "-o", path, nhd], check=True)
+    one = [KVTOOL, "slice", "-q", "--tp-size=4", "--tp-rank=1", "-o"]
+    table("slice: one TP rank of 4", [
+        ("cp of the rank", ["cp", ranks[1], at("a")], at("a")),
+        ("kvtool slice", [*one, at("s.h5"), nhd], at("s.h5")),
+        ("kvtool slice --no-sync", [*one, at("t.h5"), "--no-sync", nhd], at("t.h5")),
+        ("kvtool slice --for-transfer, 1 of 4 to 2 of 8",
+         [KVTOOL, "slice", "-q", "--for-transfer", "--src-tp=4", "--src-rank=1",
+          "--dst-tp=8", "--dst-rank=2", "-o", at("u.h5"), nhd], at("u.h5")),
+        ("h5py + numpy", python(ONE_RANK, nhd, at("e.h5")), at("e.h5")),
+    ], "kvtool slice")
+    join = [KVTOOL, "merge", "-q", "-o"]
+    table("merge of 4 ranks", [
+        ("cp of the whole", ["cp", nhd, at("a")], at("a")),
+        ("cat of the ranks", ["sh", "-c", 'o=$1; shift; cat "$@" >"$o"', "-", at("b"),
+                              *ranks], at("b")),
+        ("kvtool merge", [*join, at("m.h5"), *ranks], at("m.h5")),
+        ("kvtool merge --no-sync", [*join, at("n.h5"), "--no-sync", *ranks],
+         at("n.h5")),
+        ("h5py + numpy", python(ALL_RANKS, at("e.h5"), *ranks), at("e.h5")),
+    ], "kvtool merge")
 
 
 def main():
@@ -188,6 +241,10 @@ def main():
              at("e.h5")),
         ], "kvtool relayout npy to h5")
 
+        for name in os.listdir(work):
+            if name not in ("nhd.npy", "nhd.h5"):
+                os.unlink(at(name))
+        bench_ranks(at, nhd)
         for name in os.listdir(work):
             if name not in ("nhd.npy", "nhd.h5"):
                 os.unlink(at(name))

@@ -118,7 +118,9 @@ void describe_free(struct description *d)
 
 const char *component_name(const struct kvt_group *group, int64_t k)
 {
-	if (group->shape.n[KVT_AXIS_K] < 2)
+	if (kvt_group_half(group) >= 0)
+		k = kvt_group_half(group);
+	else if (group->shape.n[KVT_AXIS_K] < 2)
 		return "content";
 	return k ? "values" : "keys";
 }

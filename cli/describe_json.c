@@ -283,6 +283,7 @@ static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
 
 		json_put_text(out, o, "id", q->id);
 		json_put_int(out, o, "tokens", q->ntokens);
+		json_put_int(out, o, "first_token", q->first_token);
 		counts = json_put_array(out, o, "blocks");
 		if (tables)
 			table = json_put_array(out, o, "block_tables");

@@ -114,6 +114,13 @@ static void print_blocks(const struct group_facts *f, int64_t null_block)
 
 static void print_components(const struct kvt_group *group)
 {
+	int half = kvt_group_half(group);
+
+	if (half >= 0) {
+		describe_label("holds");
+		printf("%s alone\n", component_name(group, half));
+		return;
+	}
 	for (int i = 0; i < group->ncomponents; i++) {
 		const struct kvt_component *c = &group->component[i];
 
@@ -243,8 +250,11 @@ static void print_requests(const struct kvt_snapshot *s, bool tables)
 		const struct kvt_request *q = &s->request[r];
 
 		describe_label(r ? "" : "requests");
-		printf("%s: %lld token%s in ", q->id ? q->id : "?",
+		printf("%s: %lld token%s", q->id ? q->id : "?",
 		       (long long)q->ntokens, plural(q->ntokens));
+		if (q->first_token)
+			printf(" from token %lld on", (long long)q->first_token);
+		fputs(" in ", stdout);
 		print_counts(q, s->ngroups);
 		for (int g = 0; tables && g < s->ngroups; g++)
 			if (q->blocks[g]) {

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/kvt_spec.h"
+
 /* Orders in which a cell is contiguous: a head's content, a channel's taps. */
 static const struct kvt_layout content_cells = {
 	.nplanes = 1,
@@ -42,7 +44,7 @@ struct summing {
 	int64_t *first_use;		/* [B + 1] into use[] */
 	struct use *use;
 	struct kvt_digest *multiplier;	/* [nrequests] */
-	int64_t *live;			/* [nrequests] states */
+	struct kvt_range *live;		/* [nrequests] states, by position */
 };
 
 /* Sums of one box, in a worker's buffer. */
@@ -93,8 +95,12 @@ static uint64_t channel_component(const struct kvt_group *group, int64_t d)
 
 static uint64_t content_component(const struct kvt_group *group, int64_t k)
 {
+	int half = kvt_group_half(group);
+
 	if (group->kind == KVT_MAMBA_SSM)
 		return KVT_COMPONENT_SSM;
+	if (half >= 0)
+		return (uint64_t)half;
 	return group->shape.n[KVT_AXIS_K] == 1 ? KVT_COMPONENT_CONTENT : (uint64_t)k;
 }
 
@@ -142,7 +148,8 @@ static void add_cell(const struct summing *sum, struct local *local,
 		int64_t position = recurrent ? j :
 				   j * group->shape.n[KVT_AXIS_S] + p->s;
 
-		if (!recurrent && position >= sum->live[r])
+		if (!recurrent && (position < sum->live[r].begin ||
+				   position >= sum->live[r].end))
 			continue;
 		cell.position = (uint64_t)position;
 		cell.state = 0;
@@ -279,20 +286,28 @@ static enum kvt_status index_uses(struct summing *sum, struct kvt_error *err)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t r = 0; r < snap->nrequests; r++) {
 		const struct kvt_request *q = &snap->request[r];
+		int64_t end = q->first_token + q->ntokens;
 
 		sum->multiplier[r] = kvt_digest_request(q->id);
-		sum->live[r] = tps > 0 ? (q->ntokens + tps - 1) / tps : 0;
+		if (tps > 0) {
+			sum->live[r].begin = q->first_token / tps;
+			sum->live[r].end = end / tps + (end % tps != 0);
+		}
 		for (int64_t j = 0; j < q->nblocks[sum->index]; j++)
 			sum->first_use[q->blocks[sum->index][j] + 2]++;
 	}
 	/* counting sort: [b + 1] is where the uses of b begin, then moves on */
 	for (int64_t b = 0; b < nb; b++)
 		sum->first_use[b + 2] += sum->first_use[b + 1];
-	for (int64_t r = 0; r < snap->nrequests; r++)
-		for (int64_t j = 0; j < snap->request[r].nblocks[sum->index]; j++) {
-			at = sum->first_use[snap->request[r].blocks[sum->index][j] + 1]++;
-			sum->use[at] = (struct use){ r, j };
+	for (int64_t r = 0; r < snap->nrequests; r++) {
+		const struct kvt_request *q = &snap->request[r];
+		int64_t first = tps > 0 ? q->first_token / sum->group->block_size : 0;
+
+		for (int64_t j = 0; j < q->nblocks[sum->index]; j++) {
+			at = sum->first_use[q->blocks[sum->index][j] + 1]++;
+			sum->use[at] = (struct use){ r, first + j };
 		}
+	}
 	return KVT_OK;
 }
 

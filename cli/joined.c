@@ -93,22 +93,28 @@ static enum kvt_status stretches_of(struct stretch *out, const char *name, int g
 }
 
 /*
- * The stretches of a part follow each other from *at on, or are the same as the
- * one before them.
+ * The stretches of a part follow each other, or are the same as the one before
+ * them.  The part after one that was left out begins anywhere.
  */
-static enum kvt_status join_part(struct source_group *map, int64_t *at,
-				 const char *name, int g,
+static enum kvt_status join_part(struct source_group *map, struct kvt_component *part,
+				 const struct kvt_component *before, int g,
 				 const struct rank_file *files, int nfiles,
 				 struct stretch *stretch, struct kvt_error *err)
 {
-	enum kvt_status status = stretches_of(stretch, name, g, files, nfiles, err);
-	int64_t end = *at;
+	enum kvt_status status;
+	int64_t begin = before ? before->global_start + before->length : 0, end;
 
-	if (status)
+	if ((status = stretches_of(stretch, part->name, g, files, nfiles, err)))
 		return status;
+	if (!part_follows(before ? before->name : NULL, part->name) &&
+	    stretch[0].begin > begin)
+		begin = stretch[0].begin;
+	end = begin;
+	part->start = before ? before->start + before->length : 0;
+	part->global_start = begin;
 	for (int i = 0; i < nfiles; i++) {
 		const struct stretch *s = &stretch[i], *last = &stretch[i ? i - 1 : 0];
-		struct source_part *part = &map->part[s->file];
+		struct source_part *to = &map->part[s->file];
 
 		if (i && s->begin == last->begin && s->length == last->length)
 			continue;
@@ -116,11 +122,13 @@ static enum kvt_status join_part(struct source_group *map, int64_t *at,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s and %s: channels of part %s end at %lld and go on at %lld",
 					files[last->file].name, files[s->file].name,
-					name, LL(end), LL(s->begin));
-		part->run[part->nruns++] = (struct source_run){ end, s->from, s->length };
+					part->name, LL(end), LL(s->begin));
+		to->run[to->nruns++] = (struct source_run){
+			part->start + end - begin, s->from, s->length,
+		};
 		end += s->length;
 	}
-	*at = end;
+	part->length = end - begin;
 	return KVT_OK;
 }
 
@@ -129,8 +137,8 @@ static enum kvt_status join_channels(struct source_group *map, struct kvt_group 
 				     struct kvt_error *err)
 {
 	struct stretch *stretch = calloc((size_t)nfiles, sizeof(*stretch));
+	const struct kvt_component *before = NULL;
 	enum kvt_status status = KVT_OK;
-	int64_t at = 0;
 
 	if (!stretch)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -139,15 +147,13 @@ static enum kvt_status join_channels(struct source_group *map, struct kvt_group 
 				  "%s: %s does not say where its parts x, B and C are",
 				  files[0].name, group->id);
 	for (int i = 0; !status && i < group->ncomponents; i++) {
-		struct kvt_component *c = &group->component[i];
-		int64_t begin = at;
-
-		status = join_part(map, &at, c->name, g, files, nfiles, stretch, err);
-		c->start = c->global_start = begin;
-		c->length = at - begin;
+		status = join_part(map, &group->component[i], before, g, files, nfiles,
+				   stretch, err);
+		before = &group->component[i];
 	}
 	free(stretch);
-	group->shape.n[KVT_AXIS_D] = at;
+	if (!status)
+		group->shape.n[KVT_AXIS_D] = before->start + before->length;
 	return status;
 }
 
@@ -183,6 +189,8 @@ static enum kvt_status join_group(struct source *out, int g,
 
 		map->part[i].reader = i;
 		map->part[i].heads = (struct source_run){ 0, 0, 1 };
+		map->part[i].kv = (struct source_run){ 0, 0,
+						       group->shape.n[KVT_AXIS_K] };
 		if (group->kind == KVT_MAMBA_CONV)
 			continue;
 		status = join_heads(&map->part[i], &before,

@@ -2,132 +2,12 @@
 /* pick.c - layers and blocks of a dump by their ids, and what follows from them */
 #include "cli/pick.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/digest_run.h"
 
 #define LL(x) ((long long)(x))
-
-/* ---- lists of numbers --------------------------------------------------- */
-
-static bool take_number(int64_t *out, const char **text)
-{
-	char *end;
-	long long n;
-
-	if (!isdigit((unsigned char)**text))
-		return false;
-	n = strtoll(*text, &end, 10);
-	*text = end;
-	if (n == INT64_MAX)	/* or beyond: strtoll() stops there */
-		return false;
-	*out = n;
-	return true;
-}
-
-enum kvt_status ranges_parse(struct ranges *out, const char *option, const char *text,
-			     struct kvt_error *err)
-{
-	const char *p = text;
-	bool ok = true;
-
-	for (out->n = 0; ok && out->n < MAX_RANGES; ) {
-		struct kvt_range *range = &out->range[out->n++];
-
-		if (!(ok = take_number(&range->begin, &p)))
-			break;
-		range->end = range->begin + 1;
-		if (*p == ':') {
-			p++;
-			ok = take_number(&range->end, &p) && range->begin < range->end;
-		}
-		if (ok && !*p)
-			return KVT_OK;
-		ok = ok && *p++ == ',';
-	}
-	return kvt_fail(err, KVT_USAGE,
-			"--%s is '%.100s', expected %s", option, text,
-			ok ? "fewer ranges" :
-			"numbers and ranges from A to before B, such as 0,4:8");
-}
-
-bool ranges_have(const struct ranges *ranges, uint64_t id)
-{
-	for (int i = 0; i < ranges->n; i++)
-		if (id >= (uint64_t)ranges->range[i].begin &&
-		    id < (uint64_t)ranges->range[i].end)
-			return true;
-	return !ranges->n;
-}
-
-/* ---- is what is named there? -------------------------------------------- */
-
-typedef uint64_t id_fn(const struct kvt_group *group, int64_t i);
-
-static int compare_ids(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-/* All ids of an axis, ascending and each once; NULL: out of memory. */
-static uint64_t *all_ids(int64_t *count, const struct kvt_snapshot *snapshot,
-			 enum kvt_axis axis, id_fn *id_of)
-{
-	int64_t n = 0, kept = 0;
-	uint64_t *ids;
-
-	for (int g = 0; g < snapshot->ngroups; g++)
-		n += snapshot->group[g].shape.n[axis];
-	if (!(ids = calloc((size_t)n + 1, sizeof(*ids))))
-		return NULL;
-	n = 0;
-	for (int g = 0; g < snapshot->ngroups; g++)
-		for (int64_t i = 0; i < snapshot->group[g].shape.n[axis]; i++)
-			ids[n++] = id_of(&snapshot->group[g], i);
-	qsort(ids, (size_t)n, sizeof(*ids), compare_ids);
-	for (int64_t i = 0; i < n; i++)
-		if (!kept || ids[kept - 1] != ids[i])
-			ids[kept++] = ids[i];
-	*count = kept;
-	return ids;
-}
-
-static enum kvt_status check_ranges(const struct kvt_snapshot *snapshot,
-				    const struct ranges *ranges, enum kvt_axis axis,
-				    id_fn *id_of, struct kvt_error *err)
-{
-	uint64_t *ids;
-	int64_t n = 0;
-	enum kvt_status status = KVT_OK;
-
-	if (!(ids = all_ids(&n, snapshot, axis, id_of)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; !status && i < ranges->n; i++) {
-		uint64_t want = (uint64_t)ranges->range[i].begin;
-		int64_t at = 0;
-
-		while (at < n && ids[at] < want)
-			at++;
-		/* ends at the first that is missing, at the latest behind the last */
-		while (at < n && ids[at] == want &&
-		       want < (uint64_t)ranges->range[i].end) {
-			want++;
-			at++;
-		}
-		if (want < (uint64_t)ranges->range[i].end)
-			status = kvt_fail(err, KVT_BAD_INPUT,
-					  "no %s %llu among the %lld from %llu to %llu",
-					  kvt_axis_name(axis), (unsigned long long)want,
-					  LL(n), (unsigned long long)(n ? ids[0] : 0),
-					  (unsigned long long)(n ? ids[n - 1] : 0));
-	}
-	free(ids);
-	return status;
-}
 
 /* ---- one group ---------------------------------------------------------- */
 
@@ -272,14 +152,17 @@ static void drop_group(struct kvt_snapshot *snapshot, int group)
 
 /* Lists for one group; it is moved to 'to' if anything of it remains. */
 static enum kvt_status pick_group(struct source *out, int *to, int from,
-				  const struct pick *pick, int64_t *null_block,
-				  struct kvt_error *err)
+				  const struct pick *pick,
+				  const struct kvt_exchange *given,
+				  int64_t *null_block, struct kvt_error *err)
 {
 	struct kvt_snapshot *snapshot = &out->snapshot;
 	struct source_group *map = &out->group[*to];
 	struct kvt_group *group = &snapshot->group[from];
-	bool *used = pick->requests.n ? used_blocks(snapshot, from) : NULL;
+	bool some = pick->requests.n || pick->tokens.n;
+	bool *used = some ? used_blocks(snapshot, from) : NULL;
 	int64_t nblocks = group->shape.n[KVT_AXIS_B], nl, nb;
+	bool wanted = pick_wants(group, pick) && (!pick->to.size || given->count);
 
 	map->from = from;
 	map->layer = list_of(&nl, group, KVT_AXIS_L, digest_layer_id, &pick->layers,
@@ -288,12 +171,12 @@ static enum kvt_status pick_group(struct source *out, int *to, int from,
 			     used);
 	map->part = calloc(1, sizeof(*map->part));
 	map->nparts = 1;
-	if ((pick->requests.n && !used) || !map->layer || !map->block || !map->part) {
+	if ((some && !used) || !map->layer || !map->block || !map->part) {
 		free(used);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	free(used);
-	if (!nl || !nb) {
+	if (!wanted || !nl || !nb) {
 		drop_group(snapshot, from);
 		free(map->layer);
 		free(map->block);
@@ -309,6 +192,7 @@ static enum kvt_status pick_group(struct source *out, int *to, int from,
 }
 
 static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
+				   const struct kvt_exchange *given,
 				   struct kvt_error *err)
 {
 	struct kvt_snapshot *snapshot = &out->snapshot;
@@ -318,7 +202,8 @@ static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
 	for (int g = 0; g < ngroups; g++) {
 		int before = kept;
 		int64_t null = -1;
-		enum kvt_status status = pick_group(out, &kept, g, pick, &null, err);
+		enum kvt_status status = pick_group(out, &kept, g, pick, &given[g],
+						    &null, err);
 
 		if (status)
 			return status;
@@ -326,29 +211,35 @@ static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
 		if (kept > before)
 			null_block = !before || null == null_block ? null : -1;
 	}
-	if (!kept)
+	if (!kept && !pick->to.size)
 		return kvt_fail(err, KVT_BAD_INPUT, "nothing of the dump remains");
 	snapshot->ngroups = kept;
 	snapshot->null_block = null_block;
 	return KVT_OK;
 }
 
+/* Along heads, channels and components. */
 static enum kvt_status pick_widths(struct source *out, const struct pick *pick,
+				   const struct kvt_exchange *given,
 				   struct kvt_error *err)
 {
+	const struct kvt_snapshot *whole = kvt_reader_snapshot(out->reader[0]);
 	struct kvt_snapshot *snapshot = &out->snapshot;
-	bool changed = false;
+	bool changed = snapshot->ngroups != whole->ngroups;
 
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		struct kvt_group *group = &snapshot->group[g];
-		int64_t h = group->shape.n[KVT_AXIS_H], d = group->shape.n[KVT_AXIS_D];
-		enum kvt_status status = pick_width(out->group[g].part, group,
-						    &snapshot->parallel, pick, err);
+		struct source_part *part = out->group[g].part;
+		struct kvt_shape before = group->shape;
+		enum kvt_status status;
 
-		if (status)
+		if ((status = pick_width(part, group, whole, pick, err)) ||
+		    (pick->to.size &&
+		     (status = pick_given(part, group, &given[out->group[g].from],
+					  err))) ||
+		    (status = pick_component(part, group, &pick->components, err)))
 			return status;
-		changed |= group->shape.n[KVT_AXIS_H] != h ||
-			   group->shape.n[KVT_AXIS_D] != d;
+		changed |= memcmp(before.n, group->shape.n, sizeof(before.n)) != 0;
 	}
 	if (changed)
 		place_in_pages(snapshot);
@@ -364,6 +255,7 @@ enum kvt_status pick_source(struct source *out, struct kvt_reader **reader,
 			    const struct pick *pick, struct kvt_error *err)
 {
 	const struct kvt_snapshot *from = kvt_reader_snapshot(*reader);
+	struct kvt_exchange given[KVT_MAX_GROUPS] = { { .count = 0 } };
 	struct kvt_snapshot *to = &out->snapshot;
 	enum kvt_status status;
 
@@ -379,9 +271,12 @@ enum kvt_status pick_source(struct source *out, struct kvt_reader **reader,
 				   err)) ||
 	    (status = check_ranges(from, &pick->blocks, KVT_AXIS_B, digest_block_id,
 				   err)) ||
+	    (status = pick_check_components(from, &pick->components, err)) ||
+	    (status = pick_exchanges(given, from, pick, err)) ||
 	    (status = pick_requests(to, &pick->requests, err)) ||
-	    (status = pick_groups(out, pick, err)) ||
-	    (status = pick_widths(out, pick, err)))
+	    (status = pick_tokens(to, pick, err)) ||
+	    (status = pick_groups(out, pick, given, err)) ||
+	    (status = pick_widths(out, pick, given, err)))
 		return status;
 	cut_requests(to, from);
 	source_seal(out);

@@ -71,14 +71,16 @@ enum kvt_status pick_requests(struct kvt_snapshot *snapshot,
 /* ---- by block ----------------------------------------------------------- */
 
 /* Tokens that this many blocks of the table's beginning hold. */
-static int64_t tokens_in(const struct kvt_group *group, int64_t nblocks, int64_t most)
+static int64_t tokens_in(const struct kvt_group *group, int64_t nblocks,
+			 const struct kvt_request *request)
 {
-	int64_t tokens;
+	int64_t skip = kvt_request_skip(request, group), tokens;
 
 	if (!group->block_size ||
 	    __builtin_mul_overflow(nblocks, group->block_size, &tokens))
-		return most;
-	return tokens < most ? tokens : most;
+		return request->ntokens;
+	tokens = tokens > skip ? tokens - skip : 0;
+	return tokens < request->ntokens ? tokens : request->ntokens;
 }
 
 void renumber_requests(struct kvt_snapshot *snapshot, int group,
@@ -98,7 +100,7 @@ void renumber_requests(struct kvt_snapshot *snapshot, int group,
 		/* what a window still holds is its end, so no beginning is enough */
 		request->nblocks[group] = g->window ? 0 : n;
 		if (!g->window)
-			request->ntokens = tokens_in(g, n, request->ntokens);
+			request->ntokens = tokens_in(g, n, request);
 	}
 }
 
@@ -110,7 +112,8 @@ static void cut_tables(const struct kvt_snapshot *snapshot, struct kvt_request *
 
 		if (!size || snapshot->group[g].window)
 			continue;
-		need = (request->ntokens + size - 1) / size;
+		need = (kvt_request_skip(request, &snapshot->group[g]) +
+			request->ntokens + size - 1) / size;
 		if (request->nblocks[g] > need)
 			request->nblocks[g] = need;
 	}

@@ -162,6 +162,7 @@ static enum kvt_status same_request(struct pair p, const struct kvt_request *a,
 	if (strcmp(a->id, b->id))
 		return unlike(&p, "the other has another request in this place");
 	if ((status = same_int(&p, "number of tokens", a->ntokens, b->ntokens)) ||
+	    (status = same_int(&p, "first token", a->first_token, b->first_token)) ||
 	    (status = same_int(&p, "number of token ids", a->ntoken_ids,
 			       b->ntoken_ids)) ||
 	    (status = same_table(&p, "token ids", a->token_ids, b->token_ids,

@@ -45,8 +45,10 @@ static const char *how(const struct group_step *step)
 
 	return !step->ntiles		? "permute" :
 	       moving == step->ntiles	? "stored tiles move undecoded" :
-	       moving			? "half of the stored tiles move undecoded" :
-					  "decode, permute, encode";
+	       !moving			? "decode, permute, encode" :
+	       step->ndirect == step->ntiles ?
+	       "half of the stored tiles move undecoded" :
+	       "some of the stored tiles move undecoded, others are cut";
 }
 
 /* ---- text --------------------------------------------------------------- */

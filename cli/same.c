@@ -97,6 +97,18 @@ static const enum kvt_axis mapped[] = {
 };
 enum { NMAPPED = sizeof(mapped) / sizeof(mapped[0]) };
 
+/* Of keys and values 'b' may hold one half only. */
+static bool same_kv(struct sharing *s, const struct kvt_group *a,
+		    const struct kvt_group *b)
+{
+	int half = kvt_group_half(b);
+
+	if (a->shape.n[KVT_AXIS_K] == b->shape.n[KVT_AXIS_K])
+		return half == kvt_group_half(a);
+	s->kv = half;
+	return half >= 0 && a->shape.n[KVT_AXIS_K] == 2;
+}
+
 enum kvt_status sharing_init(struct sharing *s, struct kvt_reader *a, int group_a,
 			     struct kvt_reader *b, int group_b, struct kvt_error *err)
 {
@@ -106,8 +118,7 @@ enum kvt_status sharing_init(struct sharing *s, struct kvt_reader *a, int group_
 
 	*s = (struct sharing){ .a = a, .b = b, .group_a = group_a, .group_b = group_b };
 	if (ga->dtype != gb->dtype ||
-	    ga->shape.n[KVT_AXIS_S] != gb->shape.n[KVT_AXIS_S] ||
-	    ga->shape.n[KVT_AXIS_K] != gb->shape.n[KVT_AXIS_K])
+	    ga->shape.n[KVT_AXIS_S] != gb->shape.n[KVT_AXIS_S] || !same_kv(s, ga, gb))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"groups %s and %s hold states of another shape or type",
 				ga->id, gb->id);
@@ -208,7 +219,7 @@ static enum kvt_status differs(const struct sharing *s, const int64_t at[KVT_NAX
 			"%s: layer %lld block %lld state %lld head %lld kv %lld dim %lld differs",
 			group->id, layer, block, LL(at[KVT_AXIS_S]),
 			LL(identity(group, KVT_AXIS_H, at[KVT_AXIS_H])),
-			LL(at[KVT_AXIS_K]), dim);
+			LL(s->kv + at[KVT_AXIS_K]), dim);
 }
 
 /* The states and heads of one block of one layer; at[] has L, B and K of 'b'. */
@@ -249,7 +260,7 @@ static enum kvt_status compare_piece(const struct comparing *c,
 	int64_t at[KVT_NAXES] = { 0 };
 	enum kvt_status status;
 
-	if (!(status = half_init(&ha, a, k, elem, err)))
+	if (!(status = half_init(&ha, a, c->s->kv + k, elem, err)))
 		status = half_init(&hb, b, k, elem, err);
 	for (int64_t l = piece->begin[0]; !status && l < piece->end[0]; l++)
 		for (int64_t i = piece->begin[1]; !status && i < piece->end[1]; i++) {
@@ -281,6 +292,7 @@ static enum kvt_status compare_box(struct worker *worker, void *context, int64_t
 		if (there.begin[KVT_AXIS_L] < 0 || there.begin[KVT_AXIS_B] < 0)
 			continue;
 		box_take(&there, KVT_AXIS_H, 0, ga->shape.n[KVT_AXIS_H]);
+		box_take(&there, KVT_AXIS_K, 0, ga->shape.n[KVT_AXIS_K]);
 		box_take(&there, KVT_AXIS_D, 0, ga->shape.n[KVT_AXIS_D]);
 		status = read_around(&a, worker, s->a, s->group_a, &there, err);
 		for (int k = 0; !status && k < gb->shape.n[KVT_AXIS_K]; k++)

@@ -16,6 +16,7 @@ struct sharing {
 	int group_a, group_b;
 	int64_t *map[KVT_NAXES];	/* of L, B, H, D; -1: 'a' lacks it */
 	int64_t shared[KVT_NAXES];	/* how many it has */
+	int kv;				/* in 'a', where 'b' has its first */
 };
 
 /* Groups of other shapes of a state share nothing: KVT_BAD_INPUT. */

@@ -55,11 +55,11 @@ bool source_has_cells(const struct source *source, int group)
 
 /* ---- which tiles are tiles of the source -------------------------------- */
 
-/* Is each tile of the list a tile of the reader, as full as it is there? */
-static bool list_keeps_tiles(const int64_t *map, int64_t count, int64_t extent,
-			     int64_t tile)
+/* Is each tile of a part of the list one of the reader, as full as it is there? */
+static bool list_keeps_tiles(const int64_t *map, int64_t begin, int64_t end,
+			     int64_t count, int64_t extent, int64_t tile)
 {
-	for (int64_t i = 0; i < count; i += tile) {
+	for (int64_t i = begin; i < end; i += tile) {
 		int64_t want = count - i < tile ? count - i : tile;
 		int64_t have = extent - map[i] < tile ? extent - map[i] : tile;
 
@@ -107,12 +107,34 @@ static bool part_keeps_tiles(const struct source *source, int g,
 	       whole_content(part, here, there) &&
 	       kvt_tiling_same_codec(own, tiling) &&
 	       kvt_layout_equal(&there->layout, &here->layout) &&
-	       list_keeps_tiles(map->layer, here->shape.n[KVT_AXIS_L],
-				there->shape.n[KVT_AXIS_L], n[KVT_AXIS_L]) &&
-	       list_keeps_tiles(map->block, here->shape.n[KVT_AXIS_B],
-				there->shape.n[KVT_AXIS_B], n[KVT_AXIS_B]) &&
 	       run_keeps_tiles(&part->heads, here->shape.n[KVT_AXIS_H],
-			       there->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]);
+			       there->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]) &&
+	       run_keeps_tiles(&part->kv, here->shape.n[KVT_AXIS_K],
+			       there->shape.n[KVT_AXIS_K], n[KVT_AXIS_K]);
+}
+
+static bool axis_has_tiles(const struct source *source, int group,
+			   enum kvt_axis axis, const int64_t *map,
+			   const struct kvt_box *box)
+{
+	const struct source_group *g = &source->group[group];
+	const struct kvt_group *here = &source->snapshot.group[group];
+	struct kvt_reader *reader = reader_of(source, &g->part[0]);
+
+	return list_keeps_tiles(map, box->begin[axis], box->end[axis],
+				here->shape.n[axis],
+				reader_group(reader, g->from)->shape.n[axis],
+				g->tiling.n[axis]);
+}
+
+bool source_has_tiles(const struct source *source, int group,
+		      const struct kvt_box *box)
+{
+	const struct source_group *map = &source->group[group];
+
+	return source->whole ||
+	       (axis_has_tiles(source, group, KVT_AXIS_L, map->layer, box) &&
+		axis_has_tiles(source, group, KVT_AXIS_B, map->block, box));
 }
 
 void source_seal(struct source *source)
@@ -158,6 +180,7 @@ enum kvt_status source_fetch_tile(const struct source *source, int group,
 	at[KVT_AXIS_L] = map->layer[begin[KVT_AXIS_L]];
 	at[KVT_AXIS_B] = map->block[begin[KVT_AXIS_B]];
 	at[KVT_AXIS_H] = head - part->heads.at + part->heads.from;
+	at[KVT_AXIS_K] = begin[KVT_AXIS_K] - part->kv.at + part->kv.from;
 	return kvt_fetch_tile(reader_of(source, part), map->from, at, out, err);
 }
 
@@ -176,6 +199,7 @@ static enum kvt_status fetch_cell_piece(const struct source *source, int group,
 	enum kvt_status status;
 
 	box_take(&there, KVT_AXIS_H, part->heads.from, part->heads.count);
+	box_take(&there, KVT_AXIS_K, part->kv.from, part->kv.count);
 	if ((status = kvt_fetch_cells(reader_of(source, part), map->from, &there,
 				      spare, err)))
 		return status;

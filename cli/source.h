@@ -21,6 +21,7 @@ struct source_run {
 struct source_part {
 	int reader;
 	struct source_run heads;
+	struct source_run kv;		/* keys, values, or both */
 	int nruns;			/* along D: one, or the parts of a conv state */
 	struct source_run run[KVT_MAX_COMPONENTS];
 };
@@ -54,8 +55,8 @@ struct source {
 struct source source_whole(struct kvt_reader **reader);
 
 /*
- * Call when snapshot and groups are filled: finds out which tiles of the
- * readers are tiles of the source.
+ * Call when snapshot and groups are filled: finds out whether heads and content
+ * leave the readers' tiles as they are.
  */
 void source_seal(struct source *source);
 
@@ -65,6 +66,12 @@ void source_free(struct source *source);
 /* As the functions of a reader, see formats/snapshot.h and cli/pipeline.h. */
 const struct kvt_snapshot *source_snapshot(const struct source *source);
 const struct kvt_tiling *source_tiling(const struct source *source, int group);
+/*
+ * Is each of those tiles in the box, by layers and blocks, one of the reader?
+ * Where a list cuts tiles or joins them it is not, and must be read.
+ */
+bool source_has_tiles(const struct source *source, int group,
+		      const struct kvt_box *box);
 bool source_has_cells(const struct source *source, int group);
 
 KVT_MUST_CHECK enum kvt_status

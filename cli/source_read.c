@@ -142,6 +142,8 @@ static enum kvt_status put_runs(const struct placed *dst, const struct placed *s
 
 	box_take(&to, KVT_AXIS_H, part->heads.at, part->heads.count);
 	box_take(&from, KVT_AXIS_H, part->heads.from, part->heads.count);
+	box_take(&to, KVT_AXIS_K, part->kv.at, part->kv.count);
+	box_take(&from, KVT_AXIS_K, part->kv.from, part->kv.count);
 	for (int i = 0; i < part->nruns; i++) {
 		const struct source_run *run = &part->run[i];
 		enum kvt_status status;
@@ -169,6 +171,7 @@ static enum kvt_status read_piece(struct worker *worker, const struct source *so
 	struct placed src;
 
 	box_take(&there, KVT_AXIS_H, part->heads.from, part->heads.count);
+	box_take(&there, KVT_AXIS_K, part->kv.from, part->kv.count);
 	box_take(&there, KVT_AXIS_D, 0, shape->n[KVT_AXIS_D]);
 	status = read_around(&src, worker, reader, map->from, &there, err);
 	while (!status && piece_next(&near))

@@ -250,17 +250,18 @@ static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
 {
 	const struct transfer *x = m->x;
 	const struct group_step *step = &x->t->step[x->group];
-	tile_fn *fn = step->direct ? same_tile : gather_tile;
+	bool direct = step->direct && source_has_tiles(x->t->source, x->group, &m->box);
 	enum kvt_status status = KVT_OK;
 
 	if (m->cells && !step->make_cells)
 		status = fetch_cells(worker, m, err);
-	if (!status && !step->direct)
+	if (!status && !direct)
 		status = source_read_box(worker, x->t->source, x->group, &m->box,
 				  m->source.bytes, err);
 	if (status)
 		return status;
-	return each_tile(worker, x->dst_tiling, &m->box, fn, m, err);
+	return each_tile(worker, x->dst_tiling, &m->box,
+			 direct ? same_tile : gather_tile, m, err);
 }
 
 static enum kvt_status flat_cells(struct worker *worker, const struct moving *m,

@@ -34,7 +34,7 @@ int64_t tiles_that_move(const struct group_step *step)
 	int64_t n = 0;
 
 	for (int i = 0; i < step->nunits; i++)
-		n += step->unit[i].moves ? step->ntiles / step->nunits : 0;
+		n += step->unit[i].moves ? step->ndirect / step->nunits : 0;
 	return n;
 }
 
@@ -56,6 +56,22 @@ static int64_t count_tiles(const struct kvt_shape *shape,
 
 	for (int a = 0; a < KVT_NAXES; a++)
 		n *= (shape->n[a] + tiling->n[a] - 1) / tiling->n[a];
+	return n;
+}
+
+/* In boxes that the source has as they are. */
+static int64_t count_direct(const struct transform *t, int group)
+{
+	const struct group_step *step = &t->step[group];
+	int64_t n = 0;
+
+	for (int64_t i = 0; step->direct && i < step->cut.nboxes; i++) {
+		struct kvt_box box = cut_box(&step->cut, i);
+		struct kvt_shape shape = kvt_box_shape(&box, 1);
+
+		if (source_has_tiles(t->source, group, &box))
+			n += count_tiles(&shape, kvt_writer_tiling(t->writer, group));
+	}
 	return n;
 }
 
@@ -95,6 +111,7 @@ static enum kvt_status plan_group(struct transform *t, int group,
 	step->nunits = dst && dst->n[KVT_AXIS_K] == 1 &&
 		       from->shape.n[KVT_AXIS_K] == 2 ? 2 : 1;
 	step->direct = same_extents(src, dst);
+	step->ndirect = count_direct(t, group);
 	for (int i = 0; i < step->nunits; i++) {
 		struct kvt_box box = unit_box(t, group, i);
 
@@ -124,8 +141,9 @@ enum kvt_status transform_plan(struct transform *t, struct kvt_error *err)
 }
 
 /*
- * Buffers: 0 source box, 1 destination box or its stored tiles, 2 cells, 3 the
- * box in the order that cells are hashed in, where no tile has room for it.
+ * Buffers: 0 source box, where tiles do not go over one by one, 1 destination box
+ * or its stored tiles, 2 cells, 3 the box in the order that cells are hashed in,
+ * where no tile has room for it.
  */
 static struct work group_work(const struct transform *t, struct transfer *ctx)
 {
@@ -138,7 +156,7 @@ static struct work group_work(const struct transform *t, struct transfer *ctx)
 
 	work_needs_source(&work, t->source, ctx->group, &step->cut);
 	work_needs_tiles(&work, ctx->dst_tiling);
-	if (!step->direct)
+	if (step->ndirect < step->ntiles || !step->ntiles)
 		work.buffer_bytes[0] = step->cut.box_bytes;
 	work.buffer_bytes[1] = step->cut.box_bytes;
 	if (ctx->dst_tiling) {

@@ -18,10 +18,11 @@ struct unit {
 /* What happens to one group; filled by transform_plan(). */
 struct group_step {
 	struct cut cut;
-	bool direct;		/* tile to tile, without a box between */
+	bool direct;		/* tile to tile, without a box between, if it has them */
 	bool make_cells;	/* the writer wants cells that the reader lacks */
 	int64_t data_bytes;
 	int64_t ntiles;		/* of the destination; 0: flat */
+	int64_t ndirect;	/* those that the source has as they are */
 	int nunits;		/* 2 where keys and values have tiles of their own */
 	struct unit unit[2];
 };

@@ -254,15 +254,17 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 	*token = 0;
 	if (infinite && !at->value[AT_TOKEN])
 		return KVT_OK;
-	if ((status = take_number(at, token, AT_TOKEN, 0, request->ntokens)))
+	if ((status = take_number(at, token, AT_TOKEN, request->first_token,
+				  request->ntokens)))
 		return status;
+	*token += request->first_token;
 	if (infinite && n == 1)
 		return KVT_OK;
 	if (!where_table_is_whole(at->w->snapshot, at->out->group, request))
 		return kvt_fail(at->err, KVT_UNSUPPORTED,
 				"--at=%.120s: the %lld blocks of request %.60s are not those of all its tokens; give block",
 				at->query, (long long)n, request->id);
-	*entry = *token / size;
+	*entry = *token / size - request->first_token / size;
 	return KVT_OK;
 }
 

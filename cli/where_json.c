@@ -90,8 +90,9 @@ static void put_element(struct json_out *out, json_t *o, const struct where *w,
 	json_put_int(out, o, "state", i[KVT_AXIS_S]);
 	json_put_int(out, o, "head", group->head_start + i[KVT_AXIS_H]);
 	json_put_int(out, o, "local_head", i[KVT_AXIS_H]);
-	json_put_text(out, o, "kv", group->shape.n[KVT_AXIS_K] < 2 ? NULL :
-		      i[KVT_AXIS_K] ? "v" : "k");
+	json_put_text(out, o, "kv", kvt_group_half(group) >= 0 ?
+		      group->component[0].name : group->shape.n[KVT_AXIS_K] < 2 ?
+		      NULL : i[KVT_AXIS_K] ? "v" : "k");
 	json_put_int(out, o, "dim", i[KVT_AXIS_D]);
 	json_put_int(out, o, "byte", p->byte);
 	put_part(out, o, group, i[KVT_AXIS_D]);

@@ -9,7 +9,8 @@ bool where_table_is_whole(const struct kvt_snapshot *s, int group,
 
 	/* of a sliding window, or of states, there may be the last ones only */
 	return size > 0 && request->ntokens > 0 &&
-	       (request->ntokens - 1) / size < request->nblocks[group];
+	       (kvt_request_skip(request, &s->group[group]) + request->ntokens - 1) /
+	       size < request->nblocks[group];
 }
 
 /* One state stands for all tokens so far: of how many, at this entry? */
@@ -33,7 +34,7 @@ static bool tenant_of(struct tenant *out, const struct kvt_snapshot *s,
 		      const struct kvt_request *request, int64_t entry)
 {
 	const struct kvt_group *group = &s->group[place->group];
-	int64_t each = group->tokens_per_state, left;
+	int64_t each = group->tokens_per_state, left, end;
 
 	*out = (struct tenant){ request, -1, -1, -1 };
 	if (each < 1) {
@@ -43,13 +44,14 @@ static bool tenant_of(struct tenant *out, const struct kvt_snapshot *s,
 	if (!where_table_is_whole(s, place->group, request))
 		return true;
 	/* blocks may be reserved for more tokens than there are */
-	if (entry > (request->ntokens - 1) / group->block_size)
+	end = kvt_request_skip(request, group) + request->ntokens;
+	if (entry > (end - 1) / group->block_size)
 		return false;
-	left = request->ntokens - entry * group->block_size;
+	left = end - entry * group->block_size;
 	left -= place->index[KVT_AXIS_S] * each;
-	if (left <= 0)
+	if (left <= 0 || left > request->ntokens)
 		return false;
-	out->token = request->ntokens - left;
+	out->token = request->first_token + request->ntokens - left;
 	out->ntokens = left < each ? left : each;
 	return true;
 }

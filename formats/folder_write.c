@@ -95,7 +95,12 @@ static enum kvt_status check(struct writing *w)
 				"%s holds requests, and this dump names none", format);
 	w->group = &s->group[0];
 	for (int64_t r = 0; r < s->nrequests; r++)
-		if (!is_whole(w, &s->request[r]))
+		if (s->request[r].first_token)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"%s holds requests from their first token on, %s begins with token %lld",
+					format, s->request[r].id,
+					(long long)s->request[r].first_token);
+		else if (!is_whole(w, &s->request[r]))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"request %s: not all of its tokens are in the dump",
 					s->request[r].id);

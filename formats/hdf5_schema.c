@@ -12,6 +12,8 @@
 
 #define SCHEMA "kvtool-kv-snapshot"
 enum { MAJOR = 1, MINOR = 0 };
+/* Requests need not begin with token 0; whoever ignores it takes wrong tokens. */
+#define FIRST_TOKEN "first_token"
 
 /* ---- tables of integers ------------------------------------------------- */
 
@@ -150,13 +152,14 @@ static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *er
 				 MOST, &n, err);
 	if (status)
 		return status;
-	/* version 1.0 knows none, so whatever is asked for is too much */
-	status = kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-			       "snapshot requires the feature '%s', "
-			       "which this program does not know",
-			       feature[0]);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		if (!status && strcmp(feature[i], FIRST_TOKEN))
+			status = kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
+					       "snapshot requires the feature '%s', "
+					       "which this program does not know",
+					       feature[i]);
 		free(feature[i]);
+	}
 	return status;
 }
 
@@ -254,12 +257,23 @@ static bool write_texts(hid_t file, const struct kvt_snapshot *snapshot)
 	return ok;
 }
 
+static bool write_features(hid_t file, const struct kvt_snapshot *snapshot)
+{
+	static const char *const feature[] = { FIRST_TOKEN };
+
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		if (snapshot->request[r].first_token)
+			return kvt_h5_put_strs(file, "required_features", feature, 1);
+	return true;
+}
+
 bool kvt_h5_write_root(hid_t file, const struct kvt_snapshot *snapshot)
 {
 	static const int64_t version[2] = { MAJOR, MINOR };
 	bool ok = kvt_h5_put_str(file, "format", SCHEMA) &&
 		  kvt_h5_put_ints(file, "format_version", KVT_H5_U32, version, 2) &&
 		  kvt_h5_put_str(file, "creator", "kvtool " KVT_VERSION) &&
+		  write_features(file, snapshot) &&
 		  write_texts(file, snapshot);
 
 	if (ok && snapshot->has_parallel) {

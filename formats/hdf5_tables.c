@@ -227,6 +227,9 @@ static enum kvt_status read_request(struct kvt_h5_in *in, hid_t parent,
 				      err)) &&
 	    !(status = kvt_h5_get_int(in, object, "num_computed_tokens",
 				      KVT_H5_U64, &request->ntokens, err)) &&
+	    (!kvt_h5_has_attr(object, "first_token") ||
+	     !(status = kvt_h5_get_int(in, object, "first_token", KVT_H5_U64,
+				       &request->first_token, err))) &&
 	    !(status = kvt_h5_get_table(in, object, "token_ids", KVT_H5_I32, -1,
 					(void **)&request->token_ids,
 					&request->ntoken_ids, err)))
@@ -305,6 +308,9 @@ static bool write_request(hid_t parent, int64_t index,
 	     kvt_h5_put_str(object, "request_id", request->id) &&
 	     kvt_h5_put_int(object, "num_computed_tokens", KVT_H5_U64,
 			    request->ntokens) &&
+	     (!request->first_token ||
+	      kvt_h5_put_int(object, "first_token", KVT_H5_U64,
+			     request->first_token)) &&
 	     (!request->token_ids ||
 	      kvt_h5_put_table(object, "token_ids", KVT_H5_I32,
 			       request->token_ids, request->ntoken_ids)) &&

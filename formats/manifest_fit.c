@@ -102,6 +102,9 @@ static enum kvt_status fit_dtype(struct kvt_group *group,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: elements are %s, but dtype is %s", array->name,
 				array->dtype->name, group->dtype->name);
+	/* pages with gaps are arrays of bytes, whatever is inside */
+	if (array->elem == 1 && kvt_group_has_gaps(group))
+		return KVT_OK;
 	if (array->elem && array->elem != group->shape.elem)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: elements have %lld bytes, but dtype %s has %d",

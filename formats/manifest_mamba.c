@@ -30,9 +30,10 @@ static enum kvt_status take_conv_parts(struct kvt_group *conv,
 {
 	static const char *const parts[][2] = {
 		{ "x", "global_x" }, { "B", "global_B" }, { "C", "global_C" },
+		{ "q", "global_q" }, { "k", "global_k" }, { "v", "global_v" },
 	};
 
-	for (int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		int64_t here[2] = { 0, 0 }, global[2];
 		enum kvt_status status;
 

@@ -114,13 +114,16 @@ static enum kvt_status collect_names(json_t *index, const struct kvt_json *in,
 static enum kvt_status take_ntokens(struct kvt_request *request,
 				    const struct kvt_json *in)
 {
-	struct kvt_json tokens, seen;
+	struct kvt_json tokens, seen, first;
 	const json_t *list = NULL;
 	int64_t n = -1;
 	enum kvt_status status;
 
 	if ((status = kvt_json_object(&tokens, in, "num_tokens")) ||
 	    (status = kvt_json_object(&seen, in, "tokens_seen")) ||
+	    (status = kvt_json_object(&first, in, "first_token")) ||
+	    (status = kvt_json_int(&request->first_token, &first, request->id, 0,
+				   KVT_MOST)) ||
 	    (status = kvt_json_int(&n, &tokens, request->id, 0, KVT_MOST)) ||
 	    (status = kvt_json_array(&list, &seen, request->id)))
 		return status;

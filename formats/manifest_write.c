@@ -171,13 +171,15 @@ static void put_block_tables(struct text *t, json_t *out, const struct kvt_snaps
 
 static void put_requests(struct text *t, json_t *out, const struct kvt_snapshot *s)
 {
-	json_t *tokens = json_object(), *ids = json_object();
+	json_t *tokens = json_object(), *ids = json_object(), *first = json_object();
 
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *request = &s->request[r];
 		json_t *list;
 
 		put_int(t, tokens, request->id, request->ntokens);
+		if (request->first_token)
+			put_int(t, first, request->id, request->first_token);
 		if (!request->token_ids)
 			continue;
 		list = json_array();
@@ -186,6 +188,10 @@ static void put_requests(struct text *t, json_t *out, const struct kvt_snapshot 
 		put(t, ids, request->id, list);
 	}
 	put(t, out, "num_tokens", tokens);
+	if (json_object_size(first))
+		put(t, out, "first_token", first);
+	else
+		json_decref(first);
 	if (json_object_size(ids))
 		put(t, out, "token_ids", ids);
 	else

@@ -59,11 +59,22 @@ struct kvt_group {
 struct kvt_request {
 	char *id;
 	int64_t ntokens;		/* tokens whose state is in the cache */
+	int64_t first_token;		/* position of the first of them; see below */
 	int32_t *token_ids;		/* NULL if unknown */
 	int64_t ntoken_ids;
 	uint32_t *blocks[KVT_MAX_GROUPS];	/* indices into B, token order */
 	int64_t nblocks[KVT_MAX_GROUPS];
 };
+
+/*
+ * Tables begin with the block that the first token is in, which need not be its
+ * first token: how many others stand before it there.
+ */
+static inline int64_t kvt_request_skip(const struct kvt_request *request,
+				       const struct kvt_group *group)
+{
+	return group->block_size ? request->first_token % group->block_size : 0;
+}
 
 struct kvt_parallel {
 	int64_t tp_size, tp_rank, pp_size, pp_rank, dp_size, dp_rank,
@@ -82,6 +93,12 @@ struct kvt_snapshot {
 	char *source_format;		/* provenance: "npy", ...; NULL */
 	char *note;			/* free text of a manifest; NULL */
 };
+
+/*
+ * Keys alone (0) or values alone (1): attention content of kv extent 1 that is
+ * one component named k or v.  -1: both, or content that is neither.
+ */
+int kvt_group_half(const struct kvt_group *group);
 
 /* An empty snapshot (sizes 1, null_block -1). */
 void kvt_snapshot_init(struct kvt_snapshot *snapshot);

@@ -209,12 +209,18 @@ static enum kvt_status check_table(const struct kvt_request *request,
 					(unsigned long)blocks[i], g->id,
 					LL(g->shape.n[KVT_AXIS_B]));
 	/* a window keeps its last blocks only, a recurrent group one state */
-	if (n > 0 && g->tokens_per_state > 0 && !g->window &&
-	    request->ntokens > 0 && (request->ntokens - 1) / g->block_size >= n)
+	if (n > 0 && g->tokens_per_state > 0 && !g->window && request->ntokens > 0 &&
+	    (kvt_request_skip(request, g) + request->ntokens - 1) / g->block_size >= n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"request %s: %lld tokens do not fit %lld blocks of %lld",
 				request->id, LL(request->ntokens), LL(n),
 				LL(g->block_size));
+	if (n > 0 && g->tokens_per_state > 0 &&
+	    request->first_token % g->tokens_per_state)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"request %s: token %lld begins no state of %lld tokens",
+				request->id, LL(request->first_token),
+				LL(g->tokens_per_state));
 	return KVT_OK;
 }
 
@@ -223,7 +229,7 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 {
 	const struct kvt_request *request = &s->request[r];
 	enum kvt_status status;
-	int64_t nblocks = 0;
+	int64_t nblocks = 0, end;
 
 	if (!request->id)
 		return kvt_fail(err, KVT_BAD_INPUT, "request %lld has no id", LL(r));
@@ -232,6 +238,12 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 		return kvt_fail(err, KVT_BAD_INPUT, "request %s: %lld tokens, %lld ids",
 				request->id, LL(request->ntokens),
 				LL(request->ntoken_ids));
+	if (request->first_token < 0 ||
+	    __builtin_add_overflow(request->first_token, request->ntokens, &end))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"request %s: %lld tokens from token %lld on",
+				request->id, LL(request->ntokens),
+				LL(request->first_token));
 	for (int g = 0; g < s->ngroups; g++) {
 		if ((status = check_table(request, &s->group[g], g, err)))
 			return status;

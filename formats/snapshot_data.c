@@ -13,6 +13,19 @@ void kvt_snapshot_init(struct kvt_snapshot *snapshot)
 	};
 }
 
+int kvt_group_half(const struct kvt_group *group)
+{
+	const struct kvt_component *c = &group->component[0];
+	bool attention = group->kind == KVT_FULL_ATTENTION ||
+			 group->kind == KVT_SLIDING_WINDOW ||
+			 group->kind == KVT_CHUNKED_LOCAL || group->kind == KVT_CROSS;
+
+	if (!attention || group->shape.n[KVT_AXIS_K] != 1 || group->ncomponents != 1 ||
+	    c->start || c->length != group->shape.n[KVT_AXIS_D])
+		return -1;
+	return !strcmp(c->name, "k") ? 0 : !strcmp(c->name, "v") ? 1 : -1;
+}
+
 /* ---- freeing ------------------------------------------------------------ */
 
 static void free_strings(char **strings, int64_t n)
@@ -167,8 +180,9 @@ static bool tables_tell(const struct kvt_snapshot *snapshot, int g)
 
 		any |= request->nblocks[g] > 0;
 		/* the tokens of a table that is too short are who knows where */
-		if (request->nblocks[g] <
-		    (request->ntokens - 1) / group->block_size + (request->ntokens > 0))
+		if (request->ntokens > 0 &&
+		    request->nblocks[g] <= (kvt_request_skip(request, group) +
+					    request->ntokens - 1) / group->block_size)
 			return false;
 	}
 	return any;
@@ -178,7 +192,8 @@ static void count_live(uint32_t *valid, const struct kvt_group *group,
 		       const struct kvt_request *request, int g)
 {
 	for (int64_t i = 0; i < request->nblocks[g]; i++) {
-		int64_t left = request->ntokens - i * group->block_size, states;
+		int64_t left = kvt_request_skip(request, group) + request->ntokens -
+			       i * group->block_size, states;
 
 		if (left <= 0)
 			break;

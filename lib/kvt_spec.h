@@ -77,6 +77,9 @@ int64_t kvt_cp_local(const struct kvt_cp *cp, int64_t global);	/* on its owner *
 /* How many tokens from 'local' on are neighbours globally, too. */
 int64_t kvt_cp_run(const struct kvt_cp *cp, int64_t local);
 
+/* How many of the first 'ntokens' tokens the rank holds. */
+int64_t kvt_cp_count(const struct kvt_cp *cp, int64_t ntokens);
+
 /* ---- specs -------------------------------------------------------------- */
 
 /* Tokens per state as a fraction; -1/1: one state stands for all tokens. */
@@ -296,6 +299,24 @@ bool kvt_move_next(struct kvt_move *out, struct kvt_move_walk *walk,
 KVT_MUST_CHECK enum kvt_status
 kvt_transfer_check(const struct kvt_transfer *transfer, struct kvt_error *err);
 
+/*
+ * The same between context parallel ranks, which hold other tokens of the same
+ * heads: positions are tokens of a rank, a move ends where a turn does.  States
+ * that stand for all tokens are on every rank and no part of this.
+ */
+struct kvt_cp_transfer {
+	int64_t src_ranks, src_interleave, dst_ranks, dst_interleave;
+	int64_t ntokens, layers;
+};
+
+struct kvt_cp_walk {
+	int64_t dst_rank, dst;
+};
+bool kvt_cp_move_next(struct kvt_move *out, struct kvt_cp_walk *walk,
+		      const struct kvt_cp_transfer *transfer);
+KVT_MUST_CHECK enum kvt_status
+kvt_cp_transfer_check(const struct kvt_cp_transfer *transfer, struct kvt_error *err);
+
 enum kvt_flaw {
 	KVT_FLAW_NONE,
 	KVT_FLAW_HOLE,			/* never written */
@@ -326,6 +347,11 @@ struct kvt_proof {
 KVT_MUST_CHECK enum kvt_status
 kvt_moves_prove(struct kvt_proof *out, const struct kvt_transfer *transfer,
 		struct kvt_move *moves, int64_t nmoves, struct kvt_error *err);
+
+/* The same for tokens, whose owners are worked out there again, too. */
+KVT_MUST_CHECK enum kvt_status
+kvt_cp_moves_prove(struct kvt_proof *out, const struct kvt_cp_transfer *transfer,
+		   struct kvt_move *moves, int64_t nmoves, struct kvt_error *err);
 
 #ifdef __cplusplus
 }

@@ -160,3 +160,15 @@ int64_t kvt_cp_run(const struct kvt_cp *cp, int64_t local)
 		return INT64_MAX - local;
 	return cp->interleave - local % cp->interleave;
 }
+
+int64_t kvt_cp_count(const struct kvt_cp *cp, int64_t ntokens)
+{
+	int64_t round = cp->size * cp->interleave;
+	int64_t rest = ntokens % round - cp->rank * cp->interleave;
+
+	if (rest < 0)
+		rest = 0;
+	if (rest > cp->interleave)
+		rest = cp->interleave;
+	return ntokens / round * cp->interleave + rest;
+}

@@ -251,3 +251,57 @@ bool kvt_move_next(struct kvt_move *out, struct kvt_move_walk *walk,
 	}
 	return false;
 }
+
+/* ---- context parallel --------------------------------------------------- */
+
+enum kvt_status kvt_cp_transfer_check(const struct kvt_cp_transfer *transfer,
+				      struct kvt_error *err)
+{
+	const struct {
+		const char *what;
+		int64_t n, least;
+	} rows[] = {
+		{ "source ranks", transfer->src_ranks, 1 },
+		{ "tokens a turn of the source", transfer->src_interleave, 1 },
+		{ "destination ranks", transfer->dst_ranks, 1 },
+		{ "tokens a turn of the destination", transfer->dst_interleave, 1 },
+		{ "tokens", transfer->ntokens, 0 },
+		{ "layers", transfer->layers, 0 },
+	};
+
+	/* so that no product of two overflows */
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].n < rows[i].least || rows[i].n > INT32_MAX)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"there are %lld %s, expected %lld to %d",
+					(long long)rows[i].n, rows[i].what,
+					(long long)rows[i].least, INT32_MAX);
+	return KVT_OK;
+}
+
+bool kvt_cp_move_next(struct kvt_move *out, struct kvt_cp_walk *walk,
+		      const struct kvt_cp_transfer *transfer)
+{
+	for (; walk->dst_rank < transfer->dst_ranks; walk->dst_rank++, walk->dst = 0) {
+		struct kvt_cp dst = { transfer->dst_ranks, walk->dst_rank,
+				      transfer->dst_interleave };
+		struct kvt_cp src = { transfer->src_ranks, 0, transfer->src_interleave };
+		int64_t left = kvt_cp_count(&dst, transfer->ntokens) - walk->dst;
+		int64_t token = kvt_cp_global(&dst, walk->dst), from;
+		int64_t there, here = kvt_cp_run(&dst, walk->dst);
+
+		if (left <= 0)
+			continue;
+		src.rank = kvt_cp_owner(&src, token);
+		from = kvt_cp_local(&src, token);
+		there = kvt_cp_run(&src, from);
+		left = left < here ? left : here;
+		*out = (struct kvt_move){
+			src.rank, dst.rank, { 0, transfer->layers }, from, walk->dst,
+			left < there ? left : there,
+		};
+		walk->dst += out->count;
+		return true;
+	}
+	return false;
+}

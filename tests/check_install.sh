@@ -23,6 +23,7 @@ kvt_program() {
 	#include <kvt/kernels.h>
 	#include <kvt/kvt.h>
 	#include <kvt/kvt_connect.h>
+	#include <kvt/kvt_link.h>
 
 	int main(void)
 	{

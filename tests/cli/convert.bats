@@ -189,3 +189,23 @@ assert said["kvtool_json"] == 1, said' "$output"
 	exec 7<&-
 	same_array out.npy "$hnd"
 }
+
+@test "convert reads an npy of pages that one group does not fill" {
+	/usr/bin/python3 -c '
+import json, numpy, sys
+src = sys.argv[1]
+m = json.load(open(src[:-4] + ".json"))
+a = numpy.load(src)
+numpy.save("in.npy", a.view("u1"))
+h, d, n = m["ssm"]["shape"]
+json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
+    "layout": "ssm", "dtype": "float32", "tokens_per_state": -1,
+    "total_kv_heads": h, "page_bytes": m["page_bytes"],
+    "page_offset": m["ssm"]["byte_offset"],
+    "sizes": {"layers": m["sizes"]["layers"], "num_blocks": m["sizes"]["num_blocks"],
+              "block_size": 64, "states": 1, "num_kv_heads": h, "content": d * n}}]},
+    open("in.json", "w"))' "$kv/mamba2g4/tp1_DS/rank0.npy"
+	run -0 kvtool convert --verify in.npy out.npy
+	run -0 kvtool slice --component ssm -o ssm.npy "$kv/mamba2g4/tp1_DS/rank0.npy"
+	[ "$(value blocks out.npy)" = "$(value blocks ssm.npy)" ]
+}

@@ -194,3 +194,95 @@ json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 	cmp 1.h5 7.h5
 	same_digest 1.h5 little.h5
 }
+
+@test "slice by tokens keeps their positions" {
+	run -0 kvtool slice --request A --tokens 100:200 -o out.h5 "$nhd"
+	run -0 kvtool describe out.h5
+	[[ $output == *"A: 100 tokens from token 100 on in 7 blocks"* ]]
+	run -0 kvtool where --at request=A,token=100,layer=0,head=0,kv=k,dim=0 out.h5
+	[[ $output == *"block=0,state=4"* ]]
+	run -2 --separate-stderr kvtool where --at request=A,token=99,layer=0,head=0,kv=k,dim=0 out.h5
+	said '100 to 199'
+	run -0 kvtool convert --verify out.h5 out.npy
+	same_digest out.h5 out.npy
+}
+
+@test "slice of tokens is no folder, which begins with the first" {
+	run -0 kvtool slice --tokens 16:32 -o out.h5 "$nhd"
+	run -4 --separate-stderr kvtool convert --format vllm-2026-07 out.h5 folder
+	one_sentence
+	said 'token 16'
+	[ ! -e folder ]
+}
+
+@test "slice of a component says what it holds" {
+	run -0 kvtool convert "$nhd" in.h5
+	run -0 kvtool slice --component v -o out.h5 in.h5
+	[[ $output == *"20 of 20 tiles moved undecoded"* ]]
+	run -0 kvtool describe --verify out.h5
+	[[ $output == *"holds     values alone"* ]]
+	run -0 kvtool where --json --at layer=1,block=2,state=3,head=1,dim=4 out.h5
+	[ "$(json "o['places'][0]['kv']" <<<"$output")" = v ]
+	run -0 kvtool slice --component ssm -o ssm.npy "$mamba"
+	run -0 kvtool describe --json ssm.npy
+	[ "$(json "[g['id'] for g in o['groups']]" <<<"$output")" = "['ssm']" ]
+}
+
+# transfer SRC_TP SRC_RANK DST_TP DST_RANK
+transfer() {
+	echo --for-transfer --src-tp "$1" --src-rank "$2" --dst-tp "$3" --dst-rank "$4"
+}
+
+@test "slice for a transfer is what one rank sends to another" {
+	run -0 kvtool convert "$nhd" in.h5
+	# shellcheck disable=SC2046	# several options
+	run -0 kvtool slice $(transfer 4 2 2 1) --verify -o out.h5 in.h5
+	[[ $output == *"10 of 10 tiles moved undecoded, verified equal" ]]
+	run -0 kvtool describe --json out.h5
+	[ "$(json "[o['groups'][0][k] for k in ('heads', 'head_start')] + [o['parallel'][k] for k in ('tp_size', 'tp_rank')]" <<<"$output")" = '[1, 2, 4, 2]' ]
+	echo mine >keep.h5
+	# shellcheck disable=SC2046	# several options
+	run -0 kvtool slice $(transfer 4 2 2 0) -f -o keep.h5 in.h5
+	[ "$output" = 'in.h5: rank 2 of 4 sends nothing to rank 0 of 2' ]
+	# shellcheck disable=SC2046	# several options
+	run -0 kvtool slice $(transfer 8 1 4 0) --json -o never.h5 in.h5
+	[ "$(json "(o['done'], o['sends'], o['output'])" <<<"$output")" = '(False, False, None)' ]
+	[ "$(cat keep.h5)" = mine ]
+	[ ! -e never.h5 ]
+}
+
+@test "slice refuses tokens, components and transfers that are not there" {
+	local row
+	local -a rows=(
+		"no token 421,0 to 420|--tokens 400:422|$nhd"
+		"no token 80,the request has,0 to 79|--request C --tokens 80|$nhd"
+		"one state stands for all tokens,conv,--component|--tokens 0:10|$mamba"
+		"component 'B',has k, v|--component B|$nhd"
+		"component 'k',x, B, C, ssm|--component k|$mamba"
+		"none that can be had alone|--component k|$mla"
+		"neither number divides|$(transfer 3 0 2 0)|$nhd"
+		"is that of rank 1 of 2,not of rank 0|$(transfer 2 0 4 0)|$rank1"
+		"rank 0 of 4 holds,2 to 3|$(transfer 4 0 2 0)|$rank1"
+		"conv,--mamba-groups|$(transfer 4 0 2 0)|$mamba"
+	)
+	for row in "${rows[@]}"; do
+		IFS='|' read -r words options file <<<"$row"
+		# shellcheck disable=SC2086	# several options
+		run -3 --separate-stderr kvtool slice $options -o out.h5 "$file"
+		one_sentence || { echo "$row: $stderr"; return 1; }
+		IFS=, read -ra words <<<"$words"
+		said "${words[@]}"
+	done
+	# shellcheck disable=SC2046	# several options
+	run -4 --separate-stderr kvtool slice $(transfer 2048 0 4 0) -o out.h5 "$nhd"
+	said 'at most 1024'
+	for row in "--tokens 1:2,4" "--tokens 3:3" "--for-transfer" "--src-tp 2 --src-rank 0" \
+		"$(transfer 2 2 4 0)" "$(transfer 2 0 4 4)" "--heads 0:1 $(transfer 2 0 4 0)" \
+		"--tp-size 2 --tp-rank 0 $(transfer 2 0 4 0)" \
+		"--for-transfer --src-tp 2 --src-rank 0 --dst-tp 2"; do
+		# shellcheck disable=SC2086	# several options
+		run -2 --separate-stderr kvtool slice $row -o out.h5 "$nhd"
+		one_sentence || { echo "$row: $stderr"; return 1; }
+	done
+	only
+}

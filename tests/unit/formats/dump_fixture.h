@@ -391,6 +391,7 @@ static inline void same_request(const struct kvt_request *a,
 {
 	same_text(a->id, b->id, "request");
 	SAME(ntokens);
+	SAME(first_token);
 	SAME(ntoken_ids);
 	same_bytes(a->token_ids, b->token_ids, 4 * a->ntoken_ids, "token ids");
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {

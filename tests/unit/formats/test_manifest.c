@@ -280,6 +280,7 @@ static void test_everything(void **state)
 	s.request[0].token_ids = calloc(2, 4);
 	s.request[0].ntoken_ids = 2;
 	s.request[0].token_ids[0] = INT32_MIN;
+	s.request[0].first_token = 1 << 20 | 5;
 	add_request(&s, "a \"quoted\" one", 0, 0, a);
 	s.request[1].nblocks[1] = 2;
 	s.request[1].blocks[1] = calloc(2, 4);

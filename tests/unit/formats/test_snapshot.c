@@ -129,6 +129,33 @@ static void minus_tokens(struct kvt_snapshot *s)
 {
 	add_request(s, "A", -1, 1, some_blocks);
 }
+static void begins_later(struct kvt_snapshot *s)
+{
+	/* blocks 6 to 8: three tokens are missing in the first */
+	add_request(s, "A", 45, 3, some_blocks);
+	s->request[0].first_token = 6 * 16 + 3;
+}
+static void begins_too_late(struct kvt_snapshot *s)
+{
+	add_request(s, "A", 35, 3, some_blocks);
+	s->request[0].first_token = 6 * 16 + 14;
+}
+static void begins_before(struct kvt_snapshot *s)
+{
+	full_request(s);
+	s->request[0].first_token = -1;
+}
+static void begins_never(struct kvt_snapshot *s)
+{
+	add_request(s, "A", 16, 3, some_blocks);
+	s->request[0].first_token = INT64_MAX - 15;
+}
+static void begins_in_state(struct kvt_snapshot *s)
+{
+	add_request(s, "A", 8, 1, some_blocks);
+	compressed(s);
+	s->request[0].first_token = 3;
+}
 static void many_layers(struct kvt_snapshot *s)
 {
 	s->group[0].shape.n[NL] = 1 << 20;
@@ -206,6 +233,14 @@ static struct check_case {
 	{ "request whose window keeps the last blocks", long_window, KVT_OK, NULL },
 	{ "block table outside the pool", foreign_block, KVT_BAD_INPUT, "entry 3 is 5" },
 	{ "negative number of tokens", minus_tokens, KVT_BAD_INPUT, "-1 tokens" },
+	{ "request that begins inside its first block", begins_later, KVT_OK, NULL },
+	{ "request that ends behind its blocks", begins_too_late, KVT_BAD_INPUT,
+	  "35 tokens do not fit 3 blocks" },
+	{ "request that begins before token 0", begins_before, KVT_BAD_INPUT,
+	  "from token -1 on" },
+	{ "request that ends behind 2^63", begins_never, KVT_BAD_INPUT, "from token 9" },
+	{ "request that begins inside a state", begins_in_state, KVT_BAD_INPUT,
+	  "token 3 begins no state of 4 tokens" },
 };
 enum { NCHECKS = sizeof(checks) / sizeof(checks[0]) };
 
@@ -270,6 +305,45 @@ static void test_live_states(void **state)
 	kvt_snapshot_free(&s);
 }
 
+/* Tokens 20 to 52 of A: the first block is counted from its beginning. */
+static void test_live_later(void **state)
+{
+	static const uint32_t a[] = { 3, 1, 2 };
+	static const uint32_t expected[] = { 0, 16, 5, 16, 0 };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make_snapshot(&s, "nhd", "bf16", false);
+	add_request(&s, "A", 33, 3, a);
+	s.request[0].first_token = 20;
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
+	kvt_snapshot_free(&s);
+}
+
+static void test_half(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_group *g = &s.group[0];
+
+	(void)state;
+	make_snapshot(&s, "nhd", "bf16", false);
+	g->ncomponents = 1;
+	g->component[0] = (struct kvt_component){ "v", 0, g->shape.n[ND], 0 };
+	assert_int_equal(kvt_group_half(g), -1);	/* it has both */
+	g->shape.n[NK] = 1;
+	assert_int_equal(kvt_group_half(g), 1);
+	g->component[0].name[0] = 'k';
+	assert_int_equal(kvt_group_half(g), 0);
+	g->component[0].length--;
+	assert_int_equal(kvt_group_half(g), -1);
+	g->component[0].length++;
+	g->kind = KVT_MLA;
+	assert_int_equal(kvt_group_half(g), -1);
+	kvt_snapshot_free(&s);
+}
+
 /* Two tokens a state: 37 tokens begin their 19th state. */
 static void test_live_compressed(void **state)
 {
@@ -306,7 +380,10 @@ static void test_live_unknown(void **state)
 static struct CMUnitTest fixed[] = {
 	{ "a copy is deep", test_copy, NULL, NULL, NULL },
 	{ "live states follow from block tables", test_live_states, NULL, NULL, NULL },
+	{ "live states of a request that begins later", test_live_later,
+	  NULL, NULL, NULL },
 	{ "live states of two tokens", test_live_compressed, NULL, NULL, NULL },
+	{ "keys or values alone say so", test_half, NULL, NULL, NULL },
 	{ "live states are not made up", test_live_unknown, NULL, NULL, NULL },
 };
 enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };

@@ -151,7 +151,8 @@ static const struct broken heads_broken[] = {
 	{ "from the neighbour", 3, { .src_rank = -1 }, false, KVT_FLAW_MISPLACED,
 	  "rank 1, layer 0, head 6 is written from another place of the model "
 	  "(from rank 2)" },
-	{ "far beyond 2^63", 1, { .src = INT64_MAX - 2 }, false, KVT_FLAW_FOREIGN, "" },
+	{ "far beyond 2^63", 1, { .src = INT64_MAX - 2 }, false, KVT_FLAW_FOREIGN,
+	  "rank 0, layer 0, head 2 is read where the source holds nothing" },
 	{ "written far beyond 2^63", 1, { .dst = INT64_MAX - 2 }, false,
 	  KVT_FLAW_SPILL, "" },
 };
