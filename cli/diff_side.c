@@ -79,7 +79,8 @@ struct source_part side_part(const struct side *side, int group, int i)
 	if (!side->source.whole)
 		return side->source.group[group].part[i];
 	n = reader_group(side->reader[0], group)->shape.n;
-	return (struct source_part){ .heads = { 0, 0, n[KVT_AXIS_H] }, .nruns = 1,
+	return (struct source_part){ .heads = { 0, 0, n[KVT_AXIS_H] },
+				     .kv = { 0, 0, n[KVT_AXIS_K] }, .nruns = 1,
 				     .run = { { 0, 0, n[KVT_AXIS_D] } } };
 }
 
@@ -106,7 +107,8 @@ static bool move_into(int64_t *index, const struct source_run *run)
 
 static bool move_into_part(int64_t index[KVT_NAXES], const struct source_part *part)
 {
-	if (!move_into(&index[KVT_AXIS_H], &part->heads))
+	if (!move_into(&index[KVT_AXIS_H], &part->heads) ||
+	    !move_into(&index[KVT_AXIS_K], &part->kv))
 		return false;
 	for (int i = 0; i < part->nruns; i++)
 		if (move_into(&index[KVT_AXIS_D], &part->run[i]))
