@@ -79,7 +79,8 @@ struct source_part side_part(const struct side *side, int group, int i)
 	if (!side->source.whole)
 		return side->source.group[group].part[i];
 	n = reader_group(side->reader[0], group)->shape.n;
-	return (struct source_part){ .heads = { 0, 0, n[KVT_AXIS_H] }, .nruns = 1,
+	return (struct source_part){ .heads = { 0, 0, n[KVT_AXIS_H] },
+				     .kv = { 0, 0, n[KVT_AXIS_K] }, .nruns = 1,
 				     .run = { { 0, 0, n[KVT_AXIS_D] } } };
 }
 
