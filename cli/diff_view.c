@@ -30,7 +30,7 @@ static struct source_run overlap(const struct source_run *run, int64_t from, int
 static bool narrow_part(struct source_part *out, const struct source_part *part,
 			const struct pair *p, int side)
 {
-	*out = (struct source_part){ .reader = part->reader };
+	*out = (struct source_part){ .reader = part->reader, .kv = part->kv };
 	out->heads = overlap(&part->heads, p->head[side], 0, p->nheads);
 	out->kv = overlap(&part->kv, p->kv[side], 0, p->nkv);
 	for (int i = 0; i < part->nruns; i++)

@@ -101,4 +101,36 @@ static inline const char *caches_name(const struct caches *c)
 	return d.decided ? d.decided->fault->name : d.nexplain ? "several" : "none";
 }
 
+/* ---- caches of each kind, all elements different ------------------------ */
+
+enum shape { GQA, MLA, CONV, SSM, NSHAPES };
+
+static inline void make(struct caches *c, enum shape shape, const char *dtype)
+{
+	static const struct {
+		enum kvt_kind kind;
+		const char *axes;
+		int64_t n[KVT_NAXES];
+	} shapes[NSHAPES] = {
+		[GQA]  = { KVT_FULL_ATTENTION, "LBSHC", { 3, 6, 4, 6, 2, 16 } },
+		[MLA]  = { KVT_MLA, "BLSC", { 2, 6, 4, 1, 1, 24 } },
+		[CONV] = { KVT_MAMBA_CONV, "LBDS", { 2, 6, 3, 1, 1, 32 } },
+		[SSM]  = { KVT_MAMBA_SSM, "LBHC", { 2, 6, 1, 6, 1, 16 } },
+	};
+
+	caches_init(c, shapes[shape].kind, dtype, shapes[shape].axes, shapes[shape].n);
+	caches_fill(c);
+	if (shape == CONV) {
+		c->window.nparts = 3;
+		c->window.part[0] = (struct kvt_row_part){ 0, 16 };
+		c->window.part[1] = (struct kvt_row_part){ 16, 8 };
+		c->window.part[2] = (struct kvt_row_part){ 24, 8 };
+	}
+}
+
+static inline bool plant(struct caches *c, struct kvt_strike *strike)
+{
+	return !kvt_fault_plant(c->suspect, strike, &c->window, c->expected, NULL);
+}
+
 #endif
