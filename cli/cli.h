@@ -26,6 +26,7 @@ struct command {
 	const char *examples;		/* lines for --help, each with its '\n' */
 };
 
+<<<<<<< HEAD
 extern const struct command
 	cmd_describe,
 	cmd_relayout,
@@ -34,6 +35,20 @@ extern const struct command
 	cmd_where,
 	cmd_slice,
 	cmd_merge,
+	cmd_expect,
+	cmd_fsck,
+	cmd_guess,
+	cmd_workers;
+=======
+extern const struct command
+	cmd_describe,
+	cmd_relayout,
+	cmd_convert,
+	cmd_digest,
+	cmd_where,
+	cmd_slice,
+	cmd_merge,
+	cmd_reblock,
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,

@@ -21,6 +21,7 @@ static const struct command *const commands[] = {
 	&cmd_where,
 	&cmd_slice,
 	&cmd_merge,
+	&cmd_reblock,
 	&cmd_expect,
 	&cmd_fsck,
 	&cmd_guess,
