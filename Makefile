@@ -186,7 +186,8 @@ fuzz-programs: $(FUZZ)
 
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
 PAGES   := $(wildcard man/*.[157])
-HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_link.h lib/kvt_transfer.h \
+HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
+	   lib/kvt_transfer.h \
 	   kernels/kernels.h
 put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
 

@@ -63,7 +63,7 @@ def write_cache(path):
 
 
 def run(command):
-    """(wall seconds, CPU seconds, peak MiB) of one process."""
+    """(wall seconds, CPU seconds, peak MiB) of one process that must succeed."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -343,6 +343,27 @@ def main():
             ("h5dump -H", ["h5dump", "-H", nhd], None),
             ("kvtool --version", [KVTOOL, "--version"], None),
         ], "kvtool describe")
+
+        hnd, plain, again = at("hnd.h5"), at("plain.h5"), at("again.h5")
+        subprocess.run([KVTOOL, "relayout", "-q", "--to=hnd", "-o", hnd, nhd], check=True)
+        for name in (plain, again):
+            subprocess.run([KVTOOL, "convert", "-q", "--uncompressed", nhd, name],
+                           check=True)
+        rows = [
+            ("kvtool diff, full depth, NHD and HND",
+             [KVTOOL, "diff", "-q", "--deep", nhd, hnd], None),
+            ("kvtool diff, by digest, NHD and HND", [KVTOOL, "diff", "-q", nhd, hnd],
+             None),
+            ("kvtool diff, full depth, one thread",
+             [KVTOOL, "diff", "-q", "--deep", "--threads=1", nhd, hnd], None),
+            ("kvtool diff, full depth, npy and HND",
+             [KVTOOL, "diff", "-q", "--deep", *described, npy, hnd], None),
+            ("cmp of two copies, uncompressed", ["cmp", plain, again], None),
+        ]
+        if shutil.which("h5diff"):
+            # it cannot compare two layouts: these are twice the same
+            rows += [("h5diff, uncompressed, NHD twice", ["h5diff", plain, again], None)]
+        table("equal snapshots", rows, "kvtool diff, full depth, NHD and HND")
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

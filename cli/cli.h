@@ -35,6 +35,8 @@ extern const struct command
 	cmd_slice,
 	cmd_merge,
 	cmd_reblock,
+	cmd_diff,
+	cmd_mutate,
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,

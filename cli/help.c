@@ -4,6 +4,7 @@
 #include "formats/libraries.h"
 #include "formats/snapshot.h"
 #include "kernels/kernels.h"
+#include "lib/kvt_diagnose.h"
 
 #include <string.h>
 
@@ -17,6 +18,7 @@ void print_usage(FILE *stream)
 		fprintf(stream, "  %-10s %s\n", c->name, c->summary);
 	fputs("\n  kvtool COMMAND --help, kvtool help COMMAND\n"
 	      "  kvtool help layouts, kvtool help formats, kvtool help dtypes\n"
+	      "  kvtool help faults\n"
 	      "  kvtool --version\n", stream);
 }
 
@@ -34,6 +36,21 @@ void print_version(void)
 		if (!kernel->runs_here || kernel->runs_here())
 			printf(" %s", kernel->name);
 	puts("\ncuda: not in this build\nhip: not in this build");
+}
+
+static void faults(void)
+{
+	const struct kvt_fault *f;
+
+	for (int i = 0; (f = kvt_fault_at(i)); i++) {
+		printf("%-18s %s\n", f->name, f->summary);
+		for (int a = 0; a < KVT_FAULT_ARGS && f->arg[a].name; a++)
+			printf("  %-16s %s\n", f->arg[a].name, f->arg[a].help);
+		if (f->has_factor)
+			printf("  %-16s %s\n", "factor", "what is multiplied by");
+	}
+	puts("\nAll take layer=N and block=N, which leave the rest as it is.\n"
+	     "What is not given is chosen by --seed.  See kvtool-mutate(1).");
 }
 
 static void layouts(void)
@@ -74,6 +91,7 @@ static const struct {
 	const char *name;
 	void (*print)(void);
 } topics[] = {
+	{ "faults", faults },
 	{ "layouts", layouts },
 	{ "formats", formats },
 	{ "dtypes", dtypes },

@@ -22,6 +22,8 @@ static const struct command *const commands[] = {
 	&cmd_slice,
 	&cmd_merge,
 	&cmd_reblock,
+	&cmd_diff,
+	&cmd_mutate,
 	&cmd_expect,
 	&cmd_fsck,
 	&cmd_guess,

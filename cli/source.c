@@ -31,8 +31,16 @@ const struct kvt_snapshot *source_snapshot(const struct source *source)
 			       &source->snapshot;
 }
 
+/* What the readers have stored of such a group is not wanted. */
+static bool is_overlaid(const struct source *source, int group)
+{
+	return source->overlay && source->overlay->group == group;
+}
+
 const struct kvt_tiling *source_tiling(const struct source *source, int group)
 {
+	if (is_overlaid(source, group))
+		return NULL;
 	if (source->whole)
 		return kvt_reader_tiling(source->reader[0], group);
 	return source->group[group].tiling.nbytes ? &source->group[group].tiling :
@@ -41,6 +49,8 @@ const struct kvt_tiling *source_tiling(const struct source *source, int group)
 
 bool source_has_cells(const struct source *source, int group)
 {
+	if (is_overlaid(source, group))
+		return false;
 	return source->whole ? kvt_reader_has_cells(source->reader[0], group) :
 			       source->group[group].has_cells;
 }

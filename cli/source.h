@@ -48,12 +48,20 @@ struct source_group {
 	struct kvt_tiling tiling;
 };
 
+/* Data of a group that stand in for the readers', all of it, in one order. */
+struct overlay {
+	int group;
+	const struct kvt_layout *layout;
+	uint8_t *bytes;
+};
+
 struct source {
 	int nreaders;
 	struct kvt_reader **reader;	/* the caller closes them */
 	bool whole;			/* one reader as it is; nothing below is used */
 	struct kvt_snapshot snapshot;
 	struct source_group group[KVT_MAX_GROUPS];
+	const struct overlay *overlay;	/* borrowed; NULL: none */
 };
 
 /* All of a reader.  '*reader' must outlive the source. */

@@ -190,14 +190,21 @@ enum kvt_status source_read_box(struct worker *worker, const struct source *sour
 				struct kvt_error *err)
 {
 	const struct source_group *map = &source->group[group];
-	struct placed dst = { NULL, *box, buf };
+	const struct overlay *overlay = source->overlay;
+	const struct kvt_group *to = &source_snapshot(source)->group[group];
+	struct placed dst = { &to->layout, *box, buf };
 	enum kvt_status status = KVT_OK;
 
+	if (overlay && overlay->group == group) {
+		struct placed all = { overlay->layout, kvt_box_whole(&to->shape),
+				      overlay->bytes };
+
+		return copy_box(&dst, &all, box, to->shape.elem, err);
+	}
 	if (source->whole)
 		return read_box(worker, source->reader[0], group, box, buf, err);
 	if (map->first)
 		return read_spans(worker, source, group, box, buf, err);
-	dst.layout = &source->snapshot.group[group].layout;
 	for (int i = 0; i < map->nparts; i++) {
 		const struct source_part *part = &map->part[i];
 		struct pieces p = pieces_of(box, map->layer, map->block,

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diff_span.c - which states are the same ones: by request and token, or by block */
+#include "cli/diff.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/digest_run.h"
+#include "lib/kvt_spec.h"
+
+#define LL(x) ((long long)(x))
+
+struct spans {
+	struct pair *p;
+	int64_t room;
+	bool failed;			/* out of memory */
+};
+
+static void add_span(struct spans *to, struct span span)
+{
+	struct pair *p = to->p;
+
+	if (p->nspans == to->room) {
+		int64_t room = to->room ? to->room * 2 : 256;
+		struct span *more = realloc(p->span, (size_t)room * sizeof(*more));
+
+		if (!more) {
+			to->failed = true;
+			return;
+		}
+		p->span = more;
+		to->room = room;
+	}
+	span.ordinal = p->nspans;
+	p->nstates += span.count;
+	p->span[p->nspans++] = span;
+}
+
+static const struct kvt_snapshot *snapshot_of(const struct pair *p, int side)
+{
+	return source_snapshot(&p->side[side]->source);
+}
+
+/* ---- by request and token ----------------------------------------------- */
+
+/* Which block of the request the first of the table is. */
+static int64_t first_block(const struct pair *p, int side, const struct kvt_request *q)
+{
+	return p->recurrent ? 0 : q->first_token / p->group[side]->tokens_per_state /
+				  p->group[side]->shape.n[KVT_AXIS_S];
+}
+
+/* States of a request that the table has, by position; its entries, if recurrent. */
+static struct kvt_range states_of(const struct pair *p, int side,
+				  const struct kvt_request *q)
+{
+	const struct kvt_group *group = p->group[side];
+	int64_t nblocks = q->nblocks[p->number[side]], each = group->tokens_per_state;
+	int64_t end = q->first_token + q->ntokens, room;
+	struct kvt_range range = { 0, nblocks };
+
+	if (p->recurrent)
+		return range;
+	room = (first_block(p, side, q) + nblocks) * group->shape.n[KVT_AXIS_S];
+	range.begin = q->first_token / each;
+	range.end = end / each + (end % each != 0);
+	if (range.end > room)
+		range.end = room;
+	return range;
+}
+
+/* Does 'text' say that 'a' of A is 'b' of B? */
+static bool says(const char *text, const char *a, const char *b)
+{
+	size_t n = strlen(a);
+
+	return !strncmp(text, a, n) && text[n] == '=' && !strcmp(text + n + 1, b);
+}
+
+/* The request of B that this one of A is; NULL: none. */
+static const struct kvt_request *partner(const struct pair *p, const struct aligning *how,
+					 const struct kvt_request *q)
+{
+	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
+
+	for (int i = 0; i < how->match.n; i++)
+		for (int64_t r = 0; r < b->nrequests; r++)
+			if (says(how->match.s[i], q->id, b->request[r].id))
+				return &b->request[r];
+	for (int64_t r = 0; r < b->nrequests; r++)
+		if (!strcmp(q->id, b->request[r].id))
+			return &b->request[r];
+	return NULL;
+}
+
+static void add_request(struct spans *to, int64_t r,
+			const struct kvt_request *const q[NSIDES], struct kvt_range range)
+{
+	const struct pair *p = to->p;
+	int64_t count;
+
+	for (int64_t i = range.begin; !to->failed && i < range.end; i += count) {
+		struct span span = { .request = r, .position = i };
+
+		count = p->recurrent ? 1 : range.end - i;
+		span.count = p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 0;
+		for (int s = 0; s < NSIDES; s++) {
+			int64_t n = p->recurrent ? 1 : p->group[s]->shape.n[KVT_AXIS_S];
+			int64_t entry = i / n - first_block(p, s, q[s]);
+
+			span.block[s] = q[s]->blocks[p->number[s]][entry];
+			span.state[s] = i % n;
+			if (count > n - i % n)
+				count = n - i % n;
+		}
+		if (!p->recurrent)
+			span.count = count;
+		add_span(to, span);
+	}
+}
+
+static void note_range(const struct pair *p, struct lacks *lacks, int side,
+		       const struct kvt_request *q, int64_t begin, int64_t end)
+{
+	int64_t each = p->recurrent ? 1 : p->group[side]->tokens_per_state;
+
+	if (begin < end)
+		lacks_add(lacks, side, "%s %lld to %lld of request %.80s in %s",
+			  p->recurrent ? "states" : "tokens", LL(begin * each),
+			  LL(end * each - 1), q->id, p->group[side]->id);
+}
+
+/* What both have; the rest is noted. */
+static struct kvt_range shared_states(const struct pair *p, struct lacks *lacks,
+				      const struct kvt_request *const q[NSIDES])
+{
+	struct kvt_range have[NSIDES], shared;
+
+	for (int s = 0; s < NSIDES; s++)
+		have[s] = states_of(p, s, q[s]);
+	shared = have[SIDE_A];
+	if (shared.begin < have[SIDE_B].begin)
+		shared.begin = have[SIDE_B].begin;
+	if (shared.end > have[SIDE_B].end)
+		shared.end = have[SIDE_B].end;
+	for (int s = 0; s < NSIDES; s++) {
+		int64_t end = shared.begin < have[s].end ? shared.begin : have[s].end;
+		int64_t begin = shared.end > have[s].begin ? shared.end : have[s].begin;
+
+		note_range(p, lacks, s, q[s], have[s].begin, end);
+		note_range(p, lacks, s, q[s], begin > end ? begin : end, have[s].end);
+	}
+	return shared;
+}
+
+static void note_requests(const struct pair *p, struct lacks *lacks,
+			  const struct aligning *how)
+{
+	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
+	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
+
+	for (int64_t r = 0; r < a->nrequests; r++)
+		if (!partner(p, how, &a->request[r]))
+			lacks_add(lacks, SIDE_A, "request %.80s in %s", a->request[r].id,
+				  p->group[SIDE_A]->id);
+	for (int64_t r = 0; r < b->nrequests; r++) {
+		bool found = false;
+
+		for (int64_t i = 0; !found && i < a->nrequests; i++)
+			found = partner(p, how, &a->request[i]) == &b->request[r];
+		if (!found)
+			lacks_add(lacks, SIDE_B, "request %.80s in %s", b->request[r].id,
+				  p->group[SIDE_B]->id);
+	}
+}
+
+static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *how,
+				       struct lacks *lacks, struct kvt_error *err)
+{
+	const struct pair *p = to->p;
+	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
+	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
+
+	if (p->recurrent && p->group[SIDE_A]->shape.n[KVT_AXIS_S] !=
+			    p->group[SIDE_B]->shape.n[KVT_AXIS_S])
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %lld taps in A and %lld in B",
+				p->id, LL(p->group[SIDE_A]->shape.n[KVT_AXIS_S]),
+				LL(p->group[SIDE_B]->shape.n[KVT_AXIS_S]));
+	for (int64_t r = 0; r < a->nrequests; r++) {
+		const struct kvt_request *q[NSIDES] = { &a->request[r] };
+
+		if ((q[SIDE_B] = partner(p, how, q[SIDE_A])))
+			add_request(to, r, q, shared_states(p, lacks, q));
+	}
+	note_requests(p, lacks, how);
+	if (!p->nspans && !to->failed)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: no token of a request in common: A has '%.60s', B has '%.60s' (--match=A=B pairs them)",
+				p->id, a->request[0].id, b->request[0].id);
+	return KVT_OK;
+}
+
+/* ---- by block ----------------------------------------------------------- */
+
+struct numbered {
+	uint64_t id;
+	int64_t index;
+};
+
+static int by_id(const void *a, const void *b)
+{
+	const struct numbered *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static struct numbered *blocks_of(const struct kvt_group *group)
+{
+	int64_t n = group->shape.n[KVT_AXIS_B];
+	struct numbered *list = calloc((size_t)n + 1, sizeof(*list));
+
+	for (int64_t i = 0; list && i < n; i++)
+		list[i] = (struct numbered){ digest_block_id(group, i), i };
+	if (list)
+		qsort(list, (size_t)n, sizeof(*list), by_id);
+	return list;
+}
+
+static void merge_blocks(struct spans *to, struct numbered *const list[NSIDES],
+			 struct lacks *lacks)
+{
+	const struct pair *p = to->p;
+	int64_t na = p->group[SIDE_A]->shape.n[KVT_AXIS_B], i = 0;
+	int64_t nb = p->group[SIDE_B]->shape.n[KVT_AXIS_B], j = 0;
+	int64_t alone[NSIDES] = { 0 };
+
+	while (!to->failed && (i < na || j < nb)) {
+		const struct numbered *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
+
+		if (i < na && j < nb && a->id == b->id) {
+			add_span(to, (struct span){
+				.block = { a->index, b->index }, .request = -1,
+				.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S] });
+			i++, j++;
+		} else if (j == nb || (i < na && a->id < b->id)) {
+			alone[SIDE_A]++, i++;
+		} else {
+			alone[SIDE_B]++, j++;
+		}
+	}
+	for (int s = 0; s < NSIDES; s++)
+		if (alone[s])
+			lacks_add(lacks, s, "%lld blocks of %s", LL(alone[s]),
+				  p->group[s]->id);
+}
+
+static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
+				       struct kvt_error *err)
+{
+	struct pair *p = to->p;
+	int64_t sa = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
+	int64_t sb = p->group[SIDE_B]->shape.n[KVT_AXIS_S];
+	struct numbered *list[NSIDES];
+
+	if (sa != sb)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: blocks of %lld states in A and of %lld in B: only --by=tokens could match them",
+				p->id, LL(sa), LL(sb));
+	for (int s = 0; s < NSIDES; s++)
+		list[s] = blocks_of(p->group[s]);
+	if (list[SIDE_A] && list[SIDE_B])
+		merge_blocks(to, list, lacks);
+	else
+		to->failed = true;
+	free(list[SIDE_A]);
+	free(list[SIDE_B]);
+	if (!p->nspans && !to->failed)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: no block in common", p->id);
+	return KVT_OK;
+}
+
+/* ---- the order of reading ----------------------------------------------- */
+
+static int in_a(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	if (x->block[SIDE_A] != y->block[SIDE_A])
+		return x->block[SIDE_A] < y->block[SIDE_A] ? -1 : 1;
+	return x->ordinal < y->ordinal ? -1 : x->ordinal > y->ordinal;
+}
+
+static int in_b(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	if (x->block[SIDE_B] != y->block[SIDE_B])
+		return x->block[SIDE_B] < y->block[SIDE_B] ? -1 : 1;
+	return x->ordinal < y->ordinal ? -1 : x->ordinal > y->ordinal;
+}
+
+static bool is_tiled(const struct pair *p, int side)
+{
+	const struct source *source = &p->side[side]->source;
+	int from = source->whole ? p->number[side] : source->group[p->number[side]].from;
+
+	return kvt_reader_tiling(source->reader[0], from) != NULL;
+}
+
+/* Tiles are decoded whole, so their blocks are taken together. */
+static bool sort_spans(struct pair *p)
+{
+	bool by_b = is_tiled(p, SIDE_B) && !is_tiled(p, SIDE_A);
+
+	qsort(p->span, (size_t)p->nspans, sizeof(*p->span), by_b ? in_b : in_a);
+	p->ordered = calloc((size_t)p->nspans + 1, sizeof(*p->ordered));
+	if (!p->ordered)
+		return false;
+	for (int64_t i = 0; i < p->nspans; i++) {
+		struct span *span = &p->span[i];
+
+		p->ordered[span->ordinal] = i;
+		for (int s = 0; s < NSIDES; s++)
+			span->at[s] = !i ? 0 : span[-1].at[s] +
+				      (span[-1].block[s] != span->block[s]);
+	}
+	return true;
+}
+
+enum kvt_status pair_spans(struct pair *p, const struct aligning *how,
+			   struct lacks *lacks, struct kvt_error *err)
+{
+	struct spans to = { .p = p };
+	enum kvt_status status;
+
+	p->by_tokens = how->by != BY_BLOCKS;
+	for (int s = 0; s < NSIDES; s++) {
+		bool tables = snapshot_of(p, s)->nrequests > 0;
+
+		if (!tables && how->by == BY_TOKENS)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s has no block tables, so its tokens have no positions",
+					p->side[s]->name);
+		p->by_tokens &= tables;
+	}
+	status = p->by_tokens ? spans_by_tokens(&to, how, lacks, err) :
+				spans_by_blocks(&to, lacks, err);
+	if (status)
+		return status;
+	if (to.failed || !sort_spans(p))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return KVT_OK;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diff_text.c - the findings for people */
+#include <math.h>
+#include <string.h>
+
+#include "cli/diff.h"
+
+#define LL(x) ((long long)(x))
+
+/* ---- one element -------------------------------------------------------- */
+
+static void print_where(const struct coordinate *c)
+{
+	printf("layer %lld", LL(c->layer));
+	if (c->layer_name)
+		printf(" (%s)", c->layer_name);
+	if (c->request)
+		printf(", request %s token %lld", c->request, LL(c->token));
+	if (c->block[SIDE_A] == c->block[SIDE_B] && c->state[SIDE_A] == c->state[SIDE_B])
+		printf(", block %lld state %lld", LL(c->block[SIDE_A]),
+		       LL(c->state[SIDE_A]));
+	else
+		printf(", block %lld state %lld in A and block %lld state %lld in B",
+		       LL(c->block[SIDE_A]), LL(c->state[SIDE_A]), LL(c->block[SIDE_B]),
+		       LL(c->state[SIDE_B]));
+	if (c->head >= 0)
+		printf(", head %lld", LL(c->head));
+	if (c->kv >= 0)
+		printf(", %s", c->kv ? "value" : "key");
+	printf(", %s %lld\n", c->head < 0 ? "channel" : "dim", LL(c->dim));
+}
+
+static void print_side(const struct pair *p, const struct spot *spot,
+		       const struct coordinate *c, int s)
+{
+	const struct place *place = &c->place[s];
+
+	printf("    %c       %.9g (0x%0*llx)", "AB"[s], spot->value[s],
+	       2 * p->group[s]->dtype->elem, (unsigned long long)spot->bits[s]);
+	if (place->offset >= 0)
+		printf(" at %s %lld of %s", place->in_memory ? "memory offset" : "offset",
+		       LL(place->offset), place->file);
+	if (place->offset >= 0 && place->buffer)
+		printf(": %s", place->buffer);
+	putchar('\n');
+}
+
+static void print_worst(const struct result *r)
+{
+	for (int64_t i = 0; i < r->ntop; i++) {
+		const struct spot *spot = &r->top[i];
+		struct coordinate c = spot_coordinate(r->pair, spot);
+
+		printf("  %s %.6g: A %.9g, B %.9g, ", i ? "       " : "worst  ",
+		       spot->error, spot->value[SIDE_A], spot->value[SIDE_B]);
+		print_where(&c);
+	}
+}
+
+/* ---- a pair ------------------------------------------------------------- */
+
+static void print_extent(const struct pair *p)
+{
+	printf("%lld elements: %lld layers x %lld %s x ", LL(pair_elements(p)),
+	       LL(p->nlayers), LL(p->recurrent ? p->nspans : p->nstates),
+	       p->by_tokens && p->group[SIDE_A]->tokens_per_state == 1 ? "tokens" :
+									  "states");
+	if (p->nheads > 1)
+		printf("%lld heads x ", LL(p->nheads));
+	printf("%lld", LL(p->content * p->nkv *
+			  (p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 1)));
+}
+
+static void print_types(const struct result *r)
+{
+	const struct tolerance *t = &r->meter.tolerance;
+	const struct kvt_dtype *const *dtype = r->meter.dtype;
+
+	if (dtype[SIDE_A] == dtype[SIDE_B])
+		printf("  types   %s\n", dtype[SIDE_A]->name);
+	else
+		printf("  types   %s in A, %s in B\n", dtype[SIDE_A]->name,
+		       dtype[SIDE_B]->name);
+	if (!t->given)
+		return;
+	printf("  allowed");
+	for (int i = 0; i < NTERMS; i++)
+		if (t->has[i])
+			printf(" %s=%.6g", term_name(i), t->value[i]);
+	putchar('\n');
+}
+
+static void print_numbers(const struct result *r)
+{
+	const struct sums *s = &r->sums;
+
+	printf("  numbers max abs %.6g, ", s->max_abs);
+	if (r->meter.has_ulp)
+		printf("max ulp %llu, ", (unsigned long long)s->max_ulp);
+	printf("rel-l2 %.6g, cosine %.9g, PCC %.9g\n", sums_rel_l2(s), sums_cosine(s),
+	       sums_pcc(s));
+	if (s->nonfinite)
+		printf("  without %lld pairs that are not finite, %lld of them unlike\n",
+		       LL(s->nonfinite), LL(s->lost));
+}
+
+static void print_verdict(const struct result *r)
+{
+	const struct sums *s = &r->sums;
+
+	printf("%s: %s, ", r->pair->id, r->equal ? "equal" :
+	       r->differs ? "differs" : "within tolerance");
+	if (r->measured && !r->equal && r->meter.judges_elements && r->differs)
+		printf("%lld out of tolerance of ", LL(s->outside));
+	else if (r->measured && !r->equal)
+		printf("%lld unequal of ", LL(s->unequal));
+	print_extent(r->pair);
+	if (r->equal && r->by_digest == pair_elements(r->pair))
+		printf(", by digest alone (--deep reads the data)");
+	else if (r->equal && r->by_digest)
+		printf(", %lld of them by digest alone (--deep reads the data)",
+		       LL(r->by_digest));
+	putchar('\n');
+}
+
+static void print_diagnosis(const struct diagnosis *d)
+{
+	const char *between = "";
+
+	printf("  fault   ");
+	if (!d->found.nexplain)
+		printf("none that is known explains this alone");
+	else if (!d->found.decided)
+		printf("not to be told apart: ");
+	for (int i = 0; i < d->found.nhypotheses; i++) {
+		const struct kvt_hypothesis *h = &d->found.hypothesis[i];
+
+		if (h->verdict != KVT_EXPLAINS)
+			continue;
+		printf("%s%s", between, h->fault->name);
+		if (d->args[i].s[0])
+			printf(" %s", d->args[i].s);
+		between = ", ";
+	}
+	if (d->found.decided)
+		printf(": %s", d->found.decided->fault->summary);
+	printf(" (%lld elements; %lld layers x %lld blocks looked at)\n",
+	       LL(d->found.difference.count), LL(d->layers), LL(d->blocks));
+}
+
+static void print_result(const struct result *r)
+{
+	print_verdict(r);
+	if (!r->measured || r->equal)
+		return;
+	print_types(r);
+	print_numbers(r);
+	if (r->differs && r->broken < NTERMS)
+		printf("  broken  %s\n", term_name(r->broken));
+	if (r->first.set && r->differs) {
+		struct coordinate c = spot_coordinate(r->pair, &r->first);
+
+		printf("  first   ");
+		print_where(&c);
+		for (int i = 0; i < NSIDES; i++)
+			print_side(r->pair, &r->first, &c, i);
+	}
+	if (r->differs)
+		print_worst(r);
+	if (r->diagnosis)
+		print_diagnosis(r->diagnosis);
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+static void print_lacks(const struct lacks *lacks)
+{
+	int room = (int)(sizeof(lacks->lack) / sizeof(lacks->lack[0]));
+
+	for (int i = 0; i < lacks->n && i < room; i++)
+		printf("only in %c: %s\n", "AB"[lacks->lack[i].side],
+		       lacks->lack[i].text);
+	if (lacks->n > room)
+		printf("and %d more that only one side has\n", lacks->n - room);
+}
+
+void diff_text(const struct diff *d)
+{
+	print_lacks(&d->pairs.lacks);
+	for (int i = 0; i < d->pairs.n; i++)
+		print_result(&d->result[i]);
+	if (d->map)
+		diff_text_maps(stdout, d);
+}

@@ -1,0 +1,237 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# diff.bats - kvtool diff: statuses, refusals and what is printed
+# (every figure: tests/oracle_diff.py)
+
+load common
+load dumps
+
+bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
+fp16=$kv/s260k/paged_bs16/packed_nhd.fp16.npy
+gqa=$kv/gqa64/paged_bs16/packed_nhd.bf16.npy
+
+# damaged [OPTION...]: nhd with keys and values of one block exchanged
+damaged() {
+	kvtool mutate -q --fault=swap-kv,layer=2,block=17 -o "${1:-bad.npy}" "$nhd"
+}
+
+@test "equal dumps: 0, and a line for each group" {
+	run -0 kvtool diff "$nhd" "$rocm"
+	[ "${#lines[@]}" = 1 ]
+	[[ $output == "g0: equal, 220480 elements: 5 layers x 689 tokens x 4 heads x 16" ]]
+	run -0 kvtool diff -q "$nhd" "$hnd"
+	[ -z "$output" ]
+}
+
+@test "different ones: 1, with the first place and the fault" {
+	damaged
+	expect 1 diff-fault diff --top=1 --map "$(basename_of "$nhd")" bad.npy
+	run -1 kvtool diff -q "$nhd" bad.npy
+	[ -z "$output" ]
+	run -1 kvtool diff --no-diagnosis --top=0 "$nhd" bad.npy
+	[[ $output != *fault* && $output != *worst* ]]
+}
+
+# a name that is the same wherever the tree lies
+basename_of() {
+	cp "$1" "${1%.npy}.json" .
+	echo "${1##*/}"
+}
+
+@test "what cannot be compared: 3, and never 0" {
+	run -3 --separate-stderr kvtool diff "$nhd" "$gqa"
+	one_sentence && said g0 "8 elements a head in A and 64 in B"
+	run -3 --separate-stderr kvtool diff "$nhd" "$mla"
+	one_sentence && said "nothing in common" full_attention mla
+	run -3 --separate-stderr kvtool diff "$nhd" "$kv/mamba2g4/tp1_DS/rank0.npy"
+	one_sentence && said "nothing in common"
+	run -3 --separate-stderr kvtool diff "$nhd" "$fp16"
+	one_sentence && said bfloat16 float16 --tolerance=auto --exact
+	run -3 --separate-stderr kvtool diff --by=blocks "$nhd" "$bs32"
+	one_sentence && said "16 states" "32"
+	run -3 --separate-stderr kvtool diff --tolerance=ulp=1 "$nhd" "$fp16"
+	one_sentence && said "ulp is for one type"
+	[ -z "$output" ]
+}
+
+@test "parts that one side lacks: 3, or what is common" {
+	kvtool slice -q --layers=1:4 -o layers.npy "$nhd"
+	run -3 --separate-stderr kvtool diff "$nhd" layers.npy
+	one_sentence && said "only A has layers 0, 4 of g0" --common
+	run -3 --separate-stderr kvtool diff layers.npy "$nhd"
+	said "only B has layers 0, 4 of g0"
+	run -0 kvtool diff --common layers.npy "$nhd"
+	[[ ${lines[0]} == "only in B: layers 0, 4 of g0 (full_attention)" ]]
+	[[ ${lines[1]} == "g0: equal, 132288 elements: 3 layers "* ]]
+	kvtool slice -q --request=B -o request.npy "$nhd"
+	run -3 --separate-stderr kvtool diff request.npy "$nhd"
+	said "only B has request A"
+	run -0 kvtool diff --common request.npy "$nhd"
+	[[ $output == *"5 layers x 188 tokens"* ]]
+	kvtool slice -q --layers=0:1 -o first.npy "$nhd"
+	run -3 --separate-stderr kvtool diff --common first.npy layers.npy
+	one_sentence && said "nothing in common" "layer 0" "layer 1"
+	kvtool slice -q --heads=0:2 -o low.npy "$nhd"
+	kvtool slice -q --heads=2:4 -o high.npy "$nhd"
+	run -3 --separate-stderr kvtool diff --common low.npy high.npy
+	one_sentence && said "heads 0 to 1" "heads 2 to 3" "none in common"
+}
+
+@test "keys alone, values alone" {
+	kvtool slice -q --component=k -o k.npy "$nhd"
+	kvtool slice -q --component=v -o v.npy "$nhd"
+	run -3 --separate-stderr kvtool diff k.npy v.npy
+	one_sentence && said "keys alone" "values alone"
+	run -3 --separate-stderr kvtool diff "$rocm" k.npy
+	one_sentence && said "only A has values of g0"
+	run -0 kvtool diff --common "$rocm" k.npy
+	run -0 kvtool diff --common v.npy "$rocm"
+	[[ $output == *"g0: equal, 110240 elements: 5 layers x 689 tokens x 4 heads x 8" ]]
+	kvtool mutate -q --fault=scale,kv=1,factor=2 -o twice.npy "$nhd"
+	run -0 kvtool diff --common twice.npy k.npy
+	run -1 kvtool diff --json --common twice.npy v.npy
+	[ "$(json 'o["groups"][0]["first"]["kv"]' <<<"$output")" = 1 ]
+	run -0 kvtool diff --common --scale-b=1,2 twice.npy v.npy
+	run -1 kvtool diff -q --common --scale-b=2,1 twice.npy v.npy
+}
+
+@test "some tokens of a request" {
+	damaged
+	kvtool slice -q --request=A --tokens=50:200 -o some.npy bad.npy
+	run -3 --separate-stderr kvtool diff "$bs32" some.npy
+	one_sentence && said "only A has tokens 0 to 49 of request A" "3 more"
+	run -1 kvtool diff --json --common "$bs32" some.npy
+	[ "$(json 'o["groups"][0]["elements"]' <<<"$output")" = 48000 ]
+	[ "$(json 'o["groups"][0]["first"]["token"]' <<<"$output")" = 64 ]
+	[ "$(json 'o["groups"][0]["diagnosis"]["decided"]' <<<"$output")" = swap-kv ]
+	kvtool slice -q --request=A --tokens=0:40 -o none.npy "$nhd"
+	run -3 --separate-stderr kvtool diff --common some.npy none.npy
+	one_sentence && said "no token"
+}
+
+@test "a side of several ranks" {
+	run -0 kvtool diff "$nhd" : "$kv"/s260k/tp4/*.safetensors
+	run -0 kvtool diff "$kv"/s260k/tp2/*.safetensors : "$kv"/s260k/tp4/*.safetensors
+	run -3 --separate-stderr kvtool diff "$nhd" : "$kv"/s260k/tp4/rank[013]*.safetensors
+	one_sentence && said "rank 2"
+	run -2 --separate-stderr kvtool diff "$nhd" "$nhd" "$nhd"
+	one_sentence && said colon
+	run -2 --separate-stderr kvtool diff "$nhd" :
+	run -2 --separate-stderr kvtool diff : "$nhd"
+	run -2 --separate-stderr kvtool diff "$nhd"
+	run -2 --separate-stderr kvtool diff
+}
+
+@test "a fault in one rank is found through all of them" {
+	local ranks=("$kv"/s260k/tp2/*.safetensors)
+	kvtool mutate -q --fault=zero-block,layer=3,block=20 -o rank1.npy "${ranks[1]}"
+	run -1 kvtool diff --json "$nhd" : "${ranks[0]}" rank1.npy
+	[ "$(json 'o["groups"][0]["first"]["head"]' <<<"$output")" = 2 ]
+	[ "$(json 'o["groups"][0]["first"]["layer"]' <<<"$output")" = 3 ]
+	[ "$(json 'o["groups"][0]["first"]["b"]["block"]' <<<"$output")" = 20 ]
+	[ "$(json 'o["groups"][0]["first"]["b"]["file"]' <<<"$output")" = rank1.npy ]
+}
+
+@test "digests answer without reading, and say so" {
+	kvtool convert -q "$nhd" a.h5
+	kvtool relayout -q --to=hnd -o b.h5 a.h5
+	run -0 kvtool diff a.h5 b.h5
+	[[ $output == *"by digest alone (--deep reads the data)" ]]
+	run -0 kvtool diff --deep a.h5 b.h5
+	[[ $output != *digest* ]]
+	damaged bad.h5
+	run -1 kvtool diff --top=0 a.h5 bad.h5
+	[[ $output == *"at memory offset "* && $output == *"fault   swap-kv"* ]]
+}
+
+@test "tolerances are read strictly" {
+	local bad
+	for bad in x atol atol= atol=x atol=-1 "atol=1,atol=2" cosine=2 "rtol= 1" \
+		"" "auto," nan=1 rtol=nan rtol=inf; do
+		run -2 --separate-stderr kvtool diff --tolerance="$bad" "$nhd" "$fp16"
+		one_sentence && said --tolerance
+	done
+	run -0 kvtool diff --tolerance=auto "$nhd" "$fp16"
+	run -0 kvtool diff --tolerance=atol=0.1,cosine=0.99,pcc=0.99,rel-l2=0.01 "$nhd" "$fp16"
+	run -1 kvtool diff --tolerance=atol=0.1,rel-l2=0.001 "$nhd" "$fp16"
+	[[ $output == *"broken  rel-l2"* ]]
+	run -1 kvtool diff --exact --top=0 "$nhd" "$fp16"
+	run -2 --separate-stderr kvtool diff --exact --tolerance=auto "$nhd" "$fp16"
+	one_sentence && said --exact --tolerance
+}
+
+@test "other options that are wrong" {
+	run -2 --separate-stderr kvtool diff --by=heads "$nhd" "$hnd"
+	one_sentence && said tokens blocks
+	run -2 --separate-stderr kvtool diff --top=101 "$nhd" "$hnd"
+	one_sentence && said 100
+	run -2 --separate-stderr kvtool diff --match=A "$nhd" "$hnd"
+	one_sentence
+	for bad in 0 -1 x 1, 1,2,3 inf; do
+		run -2 --separate-stderr kvtool diff --scale-a="$bad" "$nhd" "$fp16"
+		one_sentence && said --scale-a
+	done
+	run -2 --separate-stderr kvtool diff --heatmap=map.png "$nhd" "$hnd"
+	one_sentence && said .svg
+	small_raw a.bin
+	run -3 --separate-stderr kvtool diff --by=tokens "${small[@]}" a.bin a.bin
+	one_sentence && said "block tables"
+	run -0 kvtool diff "${small[@]}" a.bin a.bin
+	[[ $output == *"2 layers x 48 states"* ]]
+	run -5 --separate-stderr kvtool diff "$nhd" nothing.npy
+	one_sentence && said nothing.npy
+}
+
+@test "scales make up for a factor" {
+	kvtool mutate -q --fault=scale,kv=2,factor=2 -o twice.npy "$nhd"
+	run -1 kvtool diff -q "$nhd" twice.npy
+	run -0 kvtool diff --exact --scale-b=0.5 "$nhd" twice.npy
+	kvtool mutate -q --fault=scale,kv=1,factor=2 -f -o twice.npy "$nhd"
+	run -0 kvtool diff --scale-a=1,2 "$nhd" twice.npy
+	run -1 kvtool diff -q --scale-a=2 "$nhd" twice.npy
+}
+
+@test "files of maps are whole or not there" {
+	damaged
+	touch map.svg
+	run -5 --separate-stderr kvtool diff --heatmap=map.svg "$nhd" bad.npy
+	one_sentence && said map.svg --force
+	[ -z "$output" ] && [ ! -s map.svg ]
+	run -1 kvtool diff -q -f --heatmap=map.svg "$nhd" bad.npy
+	grep -q '</svg>' map.svg
+	run -5 --separate-stderr kvtool diff --heatmap=no/map.csv "$nhd" bad.npy
+	one_sentence && said no/map.csv
+	run -0 kvtool diff --heatmap=equal.svg "$nhd" "$hnd"
+	grep -q 'nothing differs' equal.svg
+	only bad.json bad.npy map.svg equal.svg
+}
+
+@test "names in a picture are text, whatever they are" {
+	damaged
+	mv bad.npy '<b>&"x.npy'
+	mv bad.json '<b>&"x.json'
+	run -1 kvtool diff -q --heatmap=map.svg "$nhd" '<b>&"x.npy'
+	/usr/bin/python3 -c 'import xml.etree.ElementTree as e
+t = e.parse("map.svg").getroot()[0].text
+assert t.endswith("<b>&\"x.npy"), t'
+}
+
+@test "findings do not depend on threads or memory" {
+	kvtool mutate -q --fault=rope-pairs -o bad.npy "$nhd"
+	kvtool diff --json --threads=1 "$bs32" bad.npy >one || [ $? = 1 ]
+	kvtool diff --json --threads=7 "$bs32" bad.npy >seven || [ $? = 1 ]
+	cmp one seven
+	kvtool diff --json --mem-limit=4M "$bs32" bad.npy >little || [ $? = 1 ]
+	[ "$(json 'o["groups"][0]["metrics"]["different"]' <one)" = \
+		"$(json 'o["groups"][0]["metrics"]["different"]' <little)" ]
+}
+
+@test "a damaged tile is reported with its file" {
+	kvtool convert -q "$nhd" a.h5
+	cp a.h5 b.h5
+	# in the middle of the data
+	printf 'XXXXXXXXXXXXXXXX' | dd of=b.h5 bs=1 seek=200000 conv=notrunc status=none
+	run -3 --separate-stderr kvtool diff --deep a.h5 b.h5
+	one_sentence && said b.h5
+}

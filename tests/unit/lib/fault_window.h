@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fault_window.h - small windows for the tests of faults and of the diagnosis */
+#ifndef KVT_TEST_FAULT_WINDOW_H
+#define KVT_TEST_FAULT_WINDOW_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/kvt_diagnose.h"
+
+/* A window with its data; both sides start out alike. */
+struct caches {
+	struct kvt_window window;
+	struct kvt_layout layout;
+	int64_t nbytes;
+	uint8_t *expected, *suspect;
+	int64_t ids[64], prev[64], next[64];
+};
+
+static inline int64_t count_elements(const struct kvt_shape *shape)
+{
+	int64_t n = 1;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		n *= shape->n[a];
+	return n;
+}
+
+/* One request in the order of the blocks, in a layout of 'axes'. */
+static inline void caches_init(struct caches *c, enum kvt_kind kind, const char *dtype,
+			       const char *axes, const int64_t n[KVT_NAXES])
+{
+	struct kvt_window *w = &c->window;
+
+	memset(c, 0, sizeof(*c));
+	w->kind = kind;
+	w->dtype = kvt_dtype_find(dtype);
+	memcpy(w->shape.n, n, sizeof(w->shape.n));
+	w->shape.elem = w->dtype->elem;
+	for (int64_t b = 0; b < n[KVT_AXIS_B]; b++) {
+		c->ids[b] = b;
+		c->prev[b] = b - 1;
+		c->next[b] = b + 1 < n[KVT_AXIS_B] ? b + 1 : KVT_NOT_THERE;
+	}
+	w->block_ids = c->ids;
+	w->prev = c->prev;
+	w->next = c->next;
+	if (kvt_layout_parse(&c->layout, axes, NULL))
+		abort();
+	w->layout = &c->layout;
+	c->nbytes = count_elements(&w->shape) * w->shape.elem;
+	c->expected = calloc(1, (size_t)c->nbytes);
+	c->suspect = calloc(1, (size_t)c->nbytes);
+	if (!c->expected || !c->suspect)
+		abort();
+}
+
+static inline void caches_free(struct caches *c)
+{
+	free(c->expected);
+	free(c->suspect);
+}
+
+/* Values that look like those of a cache: all different, no NaN, none 0. */
+static inline void caches_fill(struct caches *c)
+{
+	uint64_t state = 1;
+
+	for (int64_t i = 0; i < c->nbytes; i++) {
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		c->expected[i] = (uint8_t)(state >> 56);
+	}
+	for (int64_t i = c->window.shape.elem - 1; i < c->nbytes;
+	     i += c->window.shape.elem)		/* exponents near that of 1 */
+		c->expected[i] = (uint8_t)(0x3c | (c->expected[i] & 0x83));
+	memcpy(c->suspect, c->expected, (size_t)c->nbytes);
+}
+
+static inline enum kvt_status caches_diagnose(struct kvt_diagnosis *out,
+					      const struct caches *c)
+{
+	int64_t nbytes;
+	void *scratch;
+	enum kvt_status status;
+
+	if ((status = kvt_diagnose_scratch(&nbytes, &c->window, NULL)))
+		return status;
+	if (!(scratch = malloc((size_t)nbytes)))	/* its end is checked by ASan */
+		abort();
+	status = kvt_diagnose(out, &c->window, c->expected, c->suspect, scratch, NULL);
+	free(scratch);
+	return status;
+}
+
+static inline const char *caches_name(const struct caches *c)
+{
+	struct kvt_diagnosis d;
+
+	if (caches_diagnose(&d, c))
+		return "refused";
+	return d.decided ? d.decided->fault->name : d.nexplain ? "several" : "none";
+}
+
+/* ---- caches of each kind, all elements different ------------------------ */
+
+enum shape { GQA, MLA, CONV, SSM, NSHAPES };
+
+static inline void make(struct caches *c, enum shape shape, const char *dtype)
+{
+	static const struct {
+		enum kvt_kind kind;
+		const char *axes;
+		int64_t n[KVT_NAXES];
+	} shapes[NSHAPES] = {
+		[GQA]  = { KVT_FULL_ATTENTION, "LBSHC", { 3, 6, 4, 6, 2, 16 } },
+		[MLA]  = { KVT_MLA, "BLSC", { 2, 6, 4, 1, 1, 24 } },
+		[CONV] = { KVT_MAMBA_CONV, "LBDS", { 2, 6, 3, 1, 1, 32 } },
+		[SSM]  = { KVT_MAMBA_SSM, "LBHC", { 2, 6, 1, 6, 1, 16 } },
+	};
+
+	caches_init(c, shapes[shape].kind, dtype, shapes[shape].axes, shapes[shape].n);
+	caches_fill(c);
+	if (shape == CONV) {
+		c->window.nparts = 3;
+		c->window.part[0] = (struct kvt_row_part){ 0, 16 };
+		c->window.part[1] = (struct kvt_row_part){ 16, 8 };
+		c->window.part[2] = (struct kvt_row_part){ 24, 8 };
+	}
+}
+
+static inline bool plant(struct caches *c, struct kvt_strike *strike)
+{
+	return !kvt_fault_plant(c->suspect, strike, &c->window, c->expected, NULL);
+}
+
+#endif

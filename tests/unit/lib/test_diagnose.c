@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_diagnose.c - a fault is named if it, and it alone, explains everything */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/lib/fault_window.h"
+
+/* ---- named -------------------------------------------------------------- */
+
+/* Several faults may do the same; then none of them is named. */
+static void check_planted(const struct caches *c, const struct kvt_strike *strike)
+{
+	struct kvt_diagnosis d;
+	bool explains = false;
+
+	assert_int_equal(caches_diagnose(&d, c), KVT_OK);
+	for (int i = 0; i < d.nhypotheses; i++)
+		explains |= d.hypothesis[i].fault == strike->fault &&
+			    d.hypothesis[i].verdict == KVT_EXPLAINS;
+	if (!explains)
+		fail_msg("%s,%s is not explained", strike->fault->name,
+			 kvt_fault_text(strike->fault, &strike->args, &c->window).s);
+	if (d.nexplain != 1) {
+		assert_null(d.decided);
+		return;
+	}
+	assert_ptr_equal(d.decided->fault, strike->fault);
+	/* more than one set of arguments does the same, or a tail begins earlier */
+	if (d.decided->nargs == 1 && strcmp(strike->fault->name, "zero-tail"))
+		assert_memory_equal(d.decided->args.n, strike->args.n,
+				    sizeof(strike->args.n));
+	assert_int_equal(d.decided->explained + d.decided->unknown, d.difference.count);
+}
+
+static void test_all(void **state)
+{
+	const struct kvt_fault *fault;
+
+	(void)state;
+	for (int i = 0; (fault = kvt_fault_at(i)); i++) {
+		int planted = 0;
+
+		for (int seed = 0; seed < 4 * NSHAPES; seed++) {
+			struct kvt_strike strike = { .fault = fault, .layer = -1,
+						     .block = -1,
+						     .seed = (uint64_t)seed };
+			struct caches c;
+
+			make(&c, seed % NSHAPES, seed % 8 < 4 ? "bfloat16" : "float32");
+			/* the two lowest bits may be rounding */
+			if (plant(&c, &strike) && strcmp(fault->name, "flip-bits")) {
+				check_planted(&c, &strike);
+				planted++;
+			}
+			caches_free(&c);
+		}
+		assert_true(planted || !strcmp(fault->name, "flip-bits"));
+	}
+}
+
+/* Most faults have a name of their own here. */
+static void test_named(void **state)
+{
+	static const struct {
+		const char *fault;
+		enum shape shape;
+		int64_t arg[KVT_FAULT_ARGS];
+	} rows[] = {
+		{ "swap-heads", GQA, { 1, 4 } }, { "swap-heads", SSM, { 0, 5 } },
+		{ "copy-head", GQA, { 1, 4 } }, { "rank-map", GQA, { 3 } },
+		{ "rank-map", SSM, { 12 } }, { "swap-heads-states", GQA, { 0 } },
+		{ "swap-heads-states", GQA, { 1 } }, { "swap-kv", GQA, { 0 } },
+		{ "split-kv", GQA, { 0, 0 } }, { "split-kv", GQA, { 1, 2 } },
+		{ "rope-pairs", GQA, { 0, 16 } }, { "rope-pairs", MLA, { 1, 8 } },
+		{ "x-packing", GQA, { 0, 8, 0 } }, { "x-packing", GQA, { 1, 1, 1 } },
+		{ "conv-order", CONV, { 1 } }, { "conv-parts", CONV, { 0, 4 } },
+		{ "shift-tokens", GQA, { 1 } }, { "shift-tokens", MLA, { -1 } },
+		{ "stale-block", CONV, { 4, 1 } }, { "wrong-layer", GQA, { 1, 2 } },
+		{ "padding", GQA, { 512 } }, { "byte-order", MLA, { 0 } },
+		{ "scale", SSM, { 2 } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
+					     .given = { true, true, true },
+					     .layer = -1, .block = -1 };
+		struct caches c;
+
+		make(&c, rows[i].shape, "float16");
+		memcpy(strike.args.n, rows[i].arg, sizeof(rows[i].arg));
+		assert_true(plant(&c, &strike));
+		assert_string_equal(caches_name(&c), rows[i].fault);
+		caches_free(&c);
+	}
+}
+
+/* ---- not named ---------------------------------------------------------- */
+
+/* Two faults at once, or a fault and one more bit, are no single fault. */
+static void test_two_faults(void **state)
+{
+	const struct kvt_fault *fault;
+
+	(void)state;
+	for (int i = 0; (fault = kvt_fault_at(i)); i++) {
+		struct kvt_strike strike = { .fault = fault, .layer = -1, .block = -1,
+					     .seed = 3 };
+		struct caches c;
+
+		make(&c, strstr(fault->name, "conv") ? CONV : GQA, "bfloat16");
+		if (!plant(&c, &strike))
+			fail_msg("%s does not apply", fault->name);
+		if (strcmp(fault->name, "flip-bits")) {
+			for (int64_t at = 0; at < c.nbytes; at += c.nbytes / 7)
+				c.suspect[at | 1] ^= 0x20;
+			assert_string_equal(caches_name(&c), "none");
+		}
+		caches_free(&c);
+	}
+}
+
+static void fill(uint8_t *bytes, int64_t n, uint8_t value)
+{
+	memset(bytes, value, (size_t)n);
+}
+
+/* All heads alike: what moves heads can have changed nothing, or be anything. */
+static void test_equal_heads(void **state)
+{
+	struct kvt_strike strike = { .fault = kvt_fault_find("swap-heads"),
+				     .layer = -1, .block = -1 };
+	struct caches c;
+
+	(void)state;
+	make(&c, SSM, "float32");
+	for (int64_t row = 0; row < c.nbytes; row += 64 * 6)
+		for (int h = 1; h < 6; h++)
+			memcpy(c.expected + row + h * 64, c.expected + row, 64);
+	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
+					 NULL), KVT_BAD_INPUT);
+	memcpy(c.suspect, c.expected, (size_t)c.nbytes);
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* With two heads a copy of head 0 and a rank map for four ranks are the same. */
+static void test_several(void **state)
+{
+	static const int64_t n[KVT_NAXES] = { 1, 2, 2, 2, 2, 8 };
+	struct kvt_strike strike = { .fault = kvt_fault_find("copy-head"),
+				     .args = { .n = { 1, 0 } }, .given = { true, true },
+				     .layer = -1, .block = -1 };
+	struct kvt_diagnosis d;
+	struct caches c;
+
+	(void)state;
+	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
+	caches_fill(&c);
+	assert_true(plant(&c, &strike));
+	assert_int_equal(caches_diagnose(&d, &c), KVT_OK);
+	assert_int_equal(d.nexplain, 2);
+	assert_null(d.decided);
+	caches_free(&c);
+}
+
+/* One state a block: blocks and tokens shift alike. */
+static void test_one_state(void **state)
+{
+	static const int64_t n[KVT_NAXES] = { 1, 6, 1, 2, 2, 8 };
+	struct kvt_strike strike = { .fault = kvt_fault_find("shift-tokens"),
+				     .args = { .n = { 1 } }, .given = { true },
+				     .layer = -1, .block = -1 };
+	struct caches c;
+
+	(void)state;
+	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
+	caches_fill(&c);
+	assert_true(plant(&c, &strike));
+	assert_string_equal(caches_name(&c), "several");
+	caches_free(&c);
+}
+
+/* Zeros everywhere: zeroed blocks, a lost tail, a factor of nearly 0. */
+static void test_zeros(void **state)
+{
+	struct caches c;
+
+	(void)state;
+	make(&c, GQA, "bfloat16");
+	fill(c.suspect, c.nbytes, 0);
+	assert_string_equal(caches_name(&c), "several");
+	memcpy(c.suspect, c.expected, (size_t)c.nbytes);
+	fill(c.suspect + c.nbytes / 18 * 7, c.nbytes / 18, 0);	/* layer 1, block 1 */
+	assert_string_equal(caches_name(&c), "zero-block");
+	c.suspect[c.nbytes / 18 * 7 + 101] = 0x3f;
+	assert_string_equal(caches_name(&c), "none");
+	fill(c.expected, c.nbytes, 0);
+	fill(c.suspect, c.nbytes, 0);
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* The order of bytes needs bytes, and the tail a layout. */
+static void test_lacking(void **state)
+{
+	struct caches c;
+
+	(void)state;
+	make(&c, GQA, "bfloat16");
+	fill(c.suspect + c.nbytes / 2 + 100, c.nbytes / 2 - 100, 0);
+	assert_string_equal(caches_name(&c), "zero-tail");
+	c.window.layout = NULL;
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+
+	make(&c, MLA, "float8_e4m3fn");
+	for (int64_t i = 0; i < c.nbytes; i++)
+		c.suspect[i] = (uint8_t)~c.expected[i];
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* ---- what nobody knows -------------------------------------------------- */
+
+/* Of three pages that differ two hold padding, which may be anything. */
+static void test_mostly_unknown(void **state)
+{
+	static const int64_t n[KVT_NAXES] = { 1, 4, 2, 1, 1, 32 };
+	struct kvt_strike strike = { .fault = kvt_fault_find("padding"),
+				     .args = { .n = { 128 } }, .given = { true },
+				     .layer = -1, .block = -1 };
+	struct caches c;
+
+	(void)state;
+	caches_init(&c, KVT_MLA, "bfloat16", "LBSC", n);
+	caches_fill(&c);
+	assert_true(plant(&c, &strike));
+	assert_string_equal(caches_name(&c), "none");
+	strike.args.n[0] = 32;
+	assert_true(plant(&c, &strike));
+	assert_string_equal(caches_name(&c), "padding");
+	caches_free(&c);
+}
+
+/* ---- what is looked at -------------------------------------------------- */
+
+/* Stale states may differ; they are neither evidence nor counted. */
+static void test_use(void **state)
+{
+	uint8_t use[24] = { 0 };
+	struct kvt_strike strike = { .fault = kvt_fault_find("swap-kv"), .layer = -1,
+				     .block = -1 };
+	struct kvt_diagnosis d;
+	struct caches c;
+
+	(void)state;
+	make(&c, GQA, "bfloat16");
+	for (int s = 20; s < 24; s++)
+		use[s] = KVT_STALE;
+	c.window.use = use;
+	assert_true(plant(&c, &strike));
+	c.suspect[c.nbytes - 1] ^= 0x40;
+	assert_int_equal(caches_diagnose(&d, &c), KVT_OK);
+	assert_non_null(d.decided);
+	assert_string_equal(d.decided->fault->name, "swap-kv");
+	assert_int_equal(d.difference.live, c.nbytes / 2 / 24 * 20);
+	assert_int_equal(d.difference.where.end[KVT_AXIS_B], 5);
+	caches_free(&c);
+}
+
+/* Rounding everywhere hides a fault from equality, but not from a tolerance. */
+static void test_tolerance(void **state)
+{
+	struct kvt_strike strike = { .fault = kvt_fault_find("swap-heads"),
+				     .args = { .n = { 1, 4 } }, .given = { true, true },
+				     .layer = -1, .block = -1 };
+	struct caches c;
+
+	(void)state;
+	make(&c, GQA, "bfloat16");
+	assert_true(plant(&c, &strike));
+	for (int64_t i = 0; i < c.nbytes; i += 2)
+		c.suspect[i] ^= 1;
+	assert_string_equal(caches_name(&c), "none");
+	c.window.rtol = 0.01;
+	assert_string_equal(caches_name(&c), "swap-heads");
+	caches_free(&c);
+}
+
+/* Ids are what is printed; a window may begin anywhere. */
+static void test_text(void **state)
+{
+	static const int64_t layers[2] = { 7, 9 };
+	struct kvt_fault_args args = { .n = { 0, 1 }, .factor = 0.125 };
+	struct caches c;
+
+	(void)state;
+	make(&c, SSM, "float32");
+	c.window.layer_ids = layers;
+	c.window.head_start = 12;
+	assert_string_equal(kvt_fault_text(kvt_fault_find("wrong-layer"), &args,
+					   &c.window).s, "layer=7,from=9");
+	assert_string_equal(kvt_fault_text(kvt_fault_find("swap-heads"), &args,
+					   &c.window).s, "a=12,b=13");
+	assert_string_equal(kvt_fault_text(kvt_fault_find("scale"), &args,
+					   &c.window).s, "kv=0,factor=0.125");
+	assert_string_equal(kvt_fault_text(kvt_fault_find("swap-kv"), &args,
+					   &c.window).s, "");
+	caches_free(&c);
+}
+
+static void test_bad_window(void **state)
+{
+	static const struct {
+		int64_t start, length, prev;
+		const char *dtype, *says;
+	} rows[] = {
+		{ 0, 16, 99, "bfloat16", "beside one beyond the 6 blocks" },
+		{ 0, 16, 0, "float32", "elements of 2 bytes, expected those of float32" },
+		{ 0, 15, 0, "bfloat16", "part 0 of a row is 15 elements from 0" },
+		{ 1, 15, 0, "bfloat16", "part 0 of a row is 15 elements from 1" },
+		{ 0, 17, 0, "bfloat16", "part 0 of a row is 17 elements from 0" },
+		{ 0, INT64_MAX, 0, "bfloat16", "part 0 of a row" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_error err = { "" };
+		struct caches c;
+		int64_t nbytes;
+
+		make(&c, GQA, "bfloat16");
+		c.window.nparts = 1;
+		c.window.part[0].start = rows[i].start;
+		c.window.part[0].length = rows[i].length;
+		c.prev[3] = rows[i].prev;
+		c.window.dtype = kvt_dtype_find(rows[i].dtype);
+		assert_int_equal(kvt_diagnose_scratch(&nbytes, &c.window, &err),
+				 KVT_BAD_INPUT);
+		if (!strstr(err.text, rows[i].says))
+			fail_msg("'%s' lacks '%s'", err.text, rows[i].says);
+		caches_free(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all),
+		cmocka_unit_test(test_named),
+		cmocka_unit_test(test_two_faults),
+		cmocka_unit_test(test_equal_heads),
+		cmocka_unit_test(test_several),
+		cmocka_unit_test(test_one_state),
+		cmocka_unit_test(test_zeros),
+		cmocka_unit_test(test_lacking),
+		cmocka_unit_test(test_mostly_unknown),
+		cmocka_unit_test(test_use),
+		cmocka_unit_test(test_tolerance),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_bad_window),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("diagnose", tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_diagnose_values.c - constant factors and flipped bits, named or not */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/lib/fault_window.h"
+
+/* ---- factors ------------------------------------------------------------ */
+
+static void test_factors(void **state)
+{
+	static const double factors[] = { 0.5, 2, 0.3, 1.7, -1, 0.125, 3, 240 };
+	static const char *const types[] = { "bfloat16", "float16", "float32",
+					     "float8_e5m2" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++)
+		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+			struct kvt_strike strike = {
+				.fault = kvt_fault_find("scale"),
+				.args = { .n = { 1 }, .factor = factors[i] },
+				.given = { true }, .layer = 2, .block = -1,
+			};
+			struct kvt_diagnosis d;
+			struct caches c;
+			double found;
+
+			make(&c, GQA, types[t]);
+			assert_true(plant(&c, &strike));
+			assert_int_equal(caches_diagnose(&d, &c), KVT_OK);
+			assert_non_null(d.decided);
+			assert_string_equal(d.decided->fault->name, "scale");
+			assert_int_equal(d.decided->args.n[0], 1);
+			found = d.decided->args.factor / factors[i];
+			assert_true(found > (t == 3 ? 0.85 : 0.995) &&
+				    found < (t == 3 ? 1.15 : 1.005));
+			assert_int_equal(d.difference.where.begin[KVT_AXIS_L], 2);
+			assert_int_equal(d.difference.where.begin[KVT_AXIS_K], 1);
+			caches_free(&c);
+		}
+}
+
+/* Noise is no factor, and a few values are no evidence. */
+static void test_no_factor(void **state)
+{
+	struct caches c;
+
+	(void)state;
+	make(&c, GQA, "bfloat16");
+	for (int64_t i = 0; i < c.nbytes; i += 2)
+		c.suspect[i] = (uint8_t)(c.expected[i] ^ (i / 2 % 3 == 0 ? 3 : 0));
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* As near to a factor of 1 as the tolerance: nothing is explained by that. */
+static void test_factor_of_one(void **state)
+{
+	static const uint8_t one[4] = { 0x00, 0x00, 0x80, 0x3f };
+	static const uint8_t more[4] = { 0xa4, 0x70, 0x8d, 0x3f };	/* 1.105 */
+	struct caches c;
+
+	(void)state;
+	make(&c, SSM, "float32");
+	for (int64_t i = 0; i < c.nbytes; i += 4) {
+		memcpy(c.expected + i, one, 4);
+		memcpy(c.suspect + i, more, 4);
+	}
+	assert_string_equal(caches_name(&c), "scale");
+	c.window.rtol = 0.1;
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* ---- bits --------------------------------------------------------------- */
+
+static void test_bits(void **state)
+{
+	struct caches c;
+
+	(void)state;
+	make(&c, GQA, "bfloat16");
+	for (int i = 0; i < 64; i++)
+		c.suspect[400 + 16 * i] ^= 0x10;
+	assert_string_equal(caches_name(&c), "flip-bits");
+	c.suspect[396] ^= 0x10;		/* more than can be chance */
+	assert_string_equal(caches_name(&c), "none");
+	memcpy(c.suspect, c.expected, (size_t)c.nbytes);
+	c.suspect[400] ^= 0x10;
+	assert_string_equal(caches_name(&c), "flip-bits");
+	c.suspect[802] ^= 0x01;
+	assert_string_equal(caches_name(&c), "flip-bits");
+	c.suspect[802] ^= 0x04;		/* two bits of one element */
+	assert_string_equal(caches_name(&c), "none");
+	memcpy(c.suspect, c.expected, (size_t)c.nbytes);
+	c.suspect[400] ^= 0x02;		/* may as well be rounding */
+	assert_string_equal(caches_name(&c), "none");
+	for (int64_t i = 0; i < c.nbytes; i += 2)	/* all of them: no accident */
+		c.suspect[i] = c.expected[i] ^ 0x10;
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+/* Few are many where there are not many. */
+static void test_small(void **state)
+{
+	static const int64_t n[KVT_NAXES] = { 1, 1, 2, 1, 1, 32 };
+	struct caches c;
+
+	(void)state;
+	caches_init(&c, KVT_MLA, "bfloat16", "LBSC", n);
+	caches_fill(&c);
+	for (int i = 0; i < 4; i++)
+		c.suspect[30 * i] ^= 0x10;
+	assert_string_equal(caches_name(&c), "flip-bits");
+	c.suspect[120] ^= 0x10;
+	assert_string_equal(caches_name(&c), "none");
+	caches_free(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_factors),
+		cmocka_unit_test(test_no_factor),
+		cmocka_unit_test(test_factor_of_one),
+		cmocka_unit_test(test_bits),
+		cmocka_unit_test(test_small),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("diagnose_values", tests, NULL, NULL);
+}
