@@ -96,11 +96,15 @@ $(FORMATTEST) $(BENCH): $(B)/%: $(B)/%.o $(FORMATS) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -o $@ $^ $(MOCK) $(FLIBS)
 
+# The reader of contracts is one of cli/ that needs nothing of the rest.
+$(B)/tests/fuzz/fuzz_contract: $(call objs,cli/contract*.c cli/nearest.c)
+
 # libFuzzer brings its own main() (make fuzz); else one that reads the files named.
 FUZZMAIN := $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer,$(B)/tests/fuzz/standalone.o)
 $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) -o $@ $^ $(FLIBS)
+	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) -o $@ $(filter %.o,$^) \
+		$(LIB) $(FLIBS)
 
 $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags

@@ -26,8 +26,20 @@ struct command {
 	const char *examples;		/* lines for --help, each with its '\n' */
 };
 
-extern const struct command cmd_describe, cmd_relayout, cmd_convert, cmd_digest,
-	cmd_where, cmd_slice, cmd_merge, cmd_mutate, cmd_diff;
+extern const struct command
+	cmd_describe,
+	cmd_relayout,
+	cmd_convert,
+	cmd_digest,
+	cmd_where,
+	cmd_slice,
+	cmd_merge,
+	cmd_mutate,
+	cmd_diff,
+	cmd_expect,
+	cmd_fsck,
+	cmd_guess,
+	cmd_workers;
 
 /* The i-th command, NULL past the last one. */
 const struct command *command_at(int i);

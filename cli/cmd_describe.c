@@ -49,7 +49,7 @@ static enum kvt_status print_and_expect(const struct description *d,
 	struct json_out json = { NULL, false };
 	enum kvt_status status = KVT_OK;
 
-	if (options->json || options->expect.n)
+	if (options->json || options->expect.n || options->expect_layout)
 		describe_json(&json, d, options);
 	if (options->json)
 		status = json_print(&json, stream, err);
@@ -73,6 +73,8 @@ static enum kvt_status describe_reader(struct kvt_reader *reader, const char *pa
 	status = describe_facts(d, path, reader, err);
 	if (!status && options->verify)
 		status = describe_verify(d, options, err);
+	if (!status && options->canonical)
+		status = describe_canonical(d, options, err);
 	/* there are none of values that cannot be decoded */
 	if (!status && options->stats && !is_damaged(d))
 		status = describe_stats(d, options, err);
@@ -115,6 +117,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "show the layout as rfc: and vllm: tuples" },
 		{ "block-tables", 0, OPT_FLAG, &options.tables, NULL,
 		  "show the block table of each request" },
+		{ "canonical", 0, OPT_FLAG, &options.canonical, NULL,
+		  "show the one tensor that all layers could share, or why not" },
+		{ "canonical-layout", 0, OPT_STRING, &options.canonical_layout, "LAYOUT",
+		  "the same for another layout than the dump's" },
 		{ "expect-layout", 0, OPT_STRING, &options.expect_layout, "LAYOUT",
 		  "exit 1 unless this is the layout" },
 		{ "expect", 0, OPT_STRINGS, &options.expect, "KEY=VALUE",
@@ -133,6 +139,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 1)
 		return kvt_fail(err, KVT_USAGE, "expected a file; see kvtool "
 				"describe --help");
+	options.canonical |= options.canonical_layout != NULL;
 	options.pipeline.threads = (int)(threads < 1024 ? threads : 1024);
 	for (int i = 0; i < n; i++) {
 		struct kvt_error one = { "" };

@@ -14,7 +14,9 @@ enum by { BY_WHOLE, BY_REQUEST, BY_LAYER, BY_HEAD, BY_BLOCK };
 static const char *const by_names[] = {
 	"whole", "request", "layer", "head", "block", NULL
 };
-static const char *const scope_names[] = { "tokens", "blocks", NULL };
+static const char *const scope_names[] = {
+	[DIGEST_TOKENS] = "tokens", [DIGEST_BLOCKS] = "blocks", NULL
+};
 
 /* One line of output; rows of one key add up, whatever group they come from. */
 struct row {
@@ -113,23 +115,10 @@ static void all_rows(struct rows *rows, const struct digests *d,
 
 /* ---- output ------------------------------------------------------------- */
 
-struct value {
-	char s[64];
-};
-
-static struct value value_text(enum digest_scope scope, const struct kvt_digest *d)
-{
-	struct value v;
-
-	snprintf(v.s, sizeof(v.s), "kvd1:%s:%016" PRIx64 "%016" PRIx64,
-		 scope_names[scope], d->hi, d->lo);
-	return v;
-}
-
 static void print_row(const char *path, enum digest_scope scope, enum by by,
 		      const struct row *row)
 {
-	printf("%s  ", value_text(scope, &row->value).s);
+	printf("%s  ", digest_text(scope, &row->value).s);
 	if (by == BY_REQUEST)
 		printf("request=%s  ", row->request);
 	if (by == BY_LAYER || by == BY_HEAD)
@@ -156,7 +145,7 @@ static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
 		json_put_int(out, o, "head", (int64_t)row->head);
 	if (by == BY_BLOCK)
 		json_put_int(out, o, "block", (int64_t)row->block);
-	json_put_text(out, o, "value", value_text(scope, &row->value).s);
+	json_put_text(out, o, "value", digest_text(scope, &row->value).s);
 }
 
 /* ---- the command -------------------------------------------------------- */

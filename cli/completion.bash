@@ -34,6 +34,7 @@ _kvtool() {
 	--format | --from) list=$(_kvtool_list formats) ;;
 	--dtype) list=$(_kvtool_list dtypes) ;;
 	help) list="layouts formats dtypes $(_kvtool_words --list-commands)" ;;
+	expect) ((COMP_CWORD == 2)) && list="write check" ;;
 	*)
 		[[ $word == -* ]] && list=$(_kvtool_words "$command" --list-options)
 		;;

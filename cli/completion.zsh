@@ -27,6 +27,7 @@ _kvtool() {
 	--dtype) list=(${(f)"$(_kvtool_list dtypes)"}) ;;
 	help) list=(layouts formats dtypes
 		    ${(f)"$(kvtool --list-commands 2>/dev/null)"}) ;;
+	expect) list=(write check) ;;
 	*)
 		if [[ $PREFIX == -* ]]; then
 			list=(${(f)"$(kvtool ${words[2]} --list-options 2>/dev/null)"})

@@ -13,8 +13,9 @@
 #include "cli/pipeline.h"
 
 struct describe_options {
-	bool json, stats, verify, names, tuples, tables;
+	bool json, stats, verify, names, tuples, tables, canonical;
 	struct pipeline_options pipeline;
+	const char *canonical_layout;	/* instead of the dump's own; or NULL */
 	const char *expect_layout;
 	struct opt_strings expect;	/* KEY=VALUE */
 };
@@ -38,6 +39,7 @@ struct moments {
 enum { MAX_FINDINGS = 16 };
 struct finding {
 	int64_t at[KVT_NAXES];
+	bool damaged;			/* else: sound, but not what its cell says */
 	char text[200];
 };
 
@@ -55,6 +57,8 @@ struct group_facts {
 	struct kvt_predicates is;
 	int64_t data_bytes, layer_bytes, block_bytes;	/* block: of one layer */
 	int64_t token_bytes;		/* of all layers; 0: states are not tokens */
+	int64_t page_stride[2];		/* of L and B in the engine's pages; 0: dense */
+	int64_t alignment;		/* of where blocks begin; 0: unknown */
 	int64_t blocks_used, blocks_shared, blocks_unused; /* -1: no block tables */
 	int64_t valid_states;		/* -1: unknown */
 	bool has_cells;
@@ -68,6 +72,7 @@ struct description {
 	const struct kvt_snapshot *snapshot;
 	int64_t data_bytes, file_bytes;
 	struct group_facts group[KVT_MAX_GROUPS];
+	struct canonical_facts *canonical;	/* NULL without --canonical */
 };
 
 /* Everything that can be known without reading data.  Free it either way. */
@@ -83,6 +88,14 @@ describe_stats(struct description *d, const struct describe_options *options,
 KVT_MUST_CHECK enum kvt_status
 describe_verify(struct description *d, const struct describe_options *options,
 		struct kvt_error *err);
+
+/* One tensor for all layers: describe_canonical.c. */
+KVT_MUST_CHECK enum kvt_status
+describe_canonical(struct description *d, const struct describe_options *options,
+		   struct kvt_error *err);
+void canonical_text(const struct canonical_facts *f);
+void canonical_json(struct json_out *out, const struct canonical_facts *f);
+void canonical_free(struct canonical_facts *f);
 
 void describe_text(const struct description *d,
 		   const struct describe_options *options);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/kvt_connect.h"
+
 /* In how many requests each block is, up to 2; NULL where no request has any. */
 static enum kvt_status count_uses(uint8_t **out, const struct kvt_snapshot *s,
 				  int g, struct kvt_error *err)
@@ -84,6 +86,40 @@ static enum kvt_status group_facts(struct group_facts *f,
 	return KVT_OK;
 }
 
+/* The offset in the engine's tensor, from that of the group's first element. */
+static int64_t offset_from_first(const struct kvt_reader *reader, int g,
+				 enum kvt_axis axis)
+{
+	int64_t index[KVT_NAXES] = { 0 }, buffer, first, offset;
+
+	if (kvt_reader_locate(&buffer, &first, reader, KVT_MEMORY, g, index, NULL))
+		return 0;
+	index[axis] = 1;
+	if (kvt_reader_locate(&buffer, &offset, reader, KVT_MEMORY, g, index, NULL))
+		return 0;	/* there is just one */
+	return offset - first;
+}
+
+/* The largest power of two that divides where any block of any layer begins. */
+static void page_facts(struct group_facts *f, const struct kvt_reader *reader, int g)
+{
+	const struct kvt_group *group = f->group;
+	int64_t page = group->page_bytes ? group->page_bytes : f->block_bytes;
+	int64_t layer = offset_from_first(reader, g, KVT_AXIS_L);
+	int64_t block = offset_from_first(reader, g, KVT_AXIS_B);
+	int64_t bits = layer | block | group->page_offset;
+
+	if (page != f->block_bytes) {
+		f->page_stride[0] = layer;
+		f->page_stride[1] = block;
+	}
+	if (kvt_splits_k_and_v(&group->layout, &group->shape))
+		bits |= offset_from_first(reader, g, KVT_AXIS_K);
+	if (!bits)
+		bits = page;
+	f->alignment = bits & -bits;
+}
+
 enum kvt_status describe_facts(struct description *d, const char *path,
 			       struct kvt_reader *reader, struct kvt_error *err)
 {
@@ -100,6 +136,8 @@ enum kvt_status describe_facts(struct description *d, const char *path,
 		status = group_facts(f, &d->snapshot->group[g], err);
 		if (!status)
 			status = block_facts(f, d->snapshot, g, err);
+		if (!status)
+			page_facts(f, reader, g);
 		f->tiling = kvt_reader_tiling(reader, g);
 		f->has_cells = kvt_reader_has_cells(reader, g);
 		d->data_bytes += f->data_bytes;
@@ -113,6 +151,7 @@ void describe_free(struct description *d)
 		free(d->group[g].moments);
 		free(d->group[g].verified);
 	}
+	canonical_free(d->canonical);
 	memset(d, 0, sizeof(*d));
 }
 

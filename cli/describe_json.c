@@ -144,6 +144,7 @@ static void put_shape(struct json_out *out, json_t *o, const struct group_facts 
 	json_put_int(out, o, "data_bytes", f->data_bytes);
 	put_known(out, o, "page_bytes", g->page_bytes, g->page_bytes > 0);
 	put_known(out, o, "page_offset", g->page_offset, g->page_bytes > 0);
+	put_known(out, o, "alignment", f->alignment, f->alignment > 0);
 }
 
 static void put_blocks(struct json_out *out, json_t *o, const struct group_facts *f,
@@ -321,4 +322,6 @@ void describe_json(struct json_out *out, const struct description *d,
 	for (int g = 0; g < s->ngroups; g++)
 		put_group(out, json_append_object(out, groups), &d->group[g], options);
 	put_requests(out, s, options->tables);
+	if (d->canonical)
+		canonical_json(out, d->canonical);
 }

@@ -310,4 +310,6 @@ void describe_text(const struct description *d,
 	print_requests(s, options->tables);
 	for (int g = 0; g < s->ngroups; g++)
 		print_group(&d->group[g], d, options);
+	if (d->canonical)
+		canonical_text(d->canonical);
 }

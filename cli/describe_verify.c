@@ -33,7 +33,7 @@ struct checked {
 	struct verify_result result;
 };
 
-static void find(struct verify_result *r, const int64_t at[KVT_NAXES],
+static void find(struct verify_result *r, const int64_t at[KVT_NAXES], bool damaged,
 		 const char *text)
 {
 	struct finding *f = &r->finding[r->nfindings];
@@ -41,6 +41,7 @@ static void find(struct verify_result *r, const int64_t at[KVT_NAXES],
 	if (r->nfindings == MAX_FINDINGS)
 		return;
 	memcpy(f->at, at, sizeof(f->at));
+	f->damaged = damaged;
 	snprintf(f->text, sizeof(f->text), "%s", text);
 	r->nfindings++;
 }
@@ -109,7 +110,7 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 				    &found);
 	if (status == KVT_BAD_INPUT) {
 		c->result.damaged++;
-		find(&c->result, begin, found.text);
+		find(&c->result, begin, true, found.text);
 		mark_bad(c, &part);
 		return KVT_OK;
 	}
@@ -138,7 +139,7 @@ static enum kvt_status verify_cells(struct worker *worker, struct checked *c,
 		if (!c->bad[i] &&
 		    kvt_cell_hash(c->cells + i * nbytes, nbytes) != stored[i]) {
 			c->result.differing++;
-			find(&c->result, at, "content cell differs");
+			find(&c->result, at, false, "content cell differs");
 		}
 		i++;
 	} while (next_cell(at, &c->box));
@@ -152,7 +153,7 @@ static void add_result(struct verify_result *to, const struct verify_result *r)
 	to->cells += r->cells;
 	to->differing += r->differing;
 	for (int i = 0; i < r->nfindings; i++)
-		find(to, r->finding[i].at, r->finding[i].text);
+		find(to, r->finding[i].at, r->finding[i].damaged, r->finding[i].text);
 }
 
 /* No tiles, no checksums; at least it can be read, and cells may say more. */

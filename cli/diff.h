@@ -90,6 +90,8 @@ struct pair {
 	int nruns;
 	struct channels run[KVT_MAX_COMPONENTS];
 	int64_t content;			/* elements along D */
+	int64_t nkv, kv[NSIDES];	/* keys and values; the first of them */
+	int64_t half;			/* that is: 0 keys, 1 values, -1 neither */
 
 	bool by_tokens, recurrent;
 	int64_t nspans, nstates;
@@ -122,8 +124,7 @@ void pairs_free(struct pairs *pairs);
 
 static inline int64_t pair_elements(const struct pair *p)
 {
-	return p->nlayers * p->nstates * p->nheads *
-	       p->group[SIDE_A]->shape.n[KVT_AXIS_K] * p->content;
+	return p->nlayers * p->nstates * p->nheads * p->nkv * p->content;
 }
 
 /* diff_span.c: the states of a pair, by request and token or by block. */
@@ -205,6 +206,7 @@ struct meter {
 	struct scale scale[NSIDES];
 	bool bits;			/* equal bits mean equal values */
 	bool has_ulp;
+	int64_t first_kv;		/* of the pair, for the scale */
 	struct tolerance tolerance;
 	bool judges_elements;
 };

@@ -236,26 +236,48 @@ static enum kvt_status pair_channels(struct pair *p, struct lacks *lacks,
 	return KVT_OK;
 }
 
+/* Keys and values, or the half that one side has. */
+static enum kvt_status pair_kv(struct pair *p, struct lacks *lacks, struct kvt_error *err)
+{
+	static const char *const names[] = { "keys and values or something else",
+					     "keys alone", "values alone" };
+	int half[NSIDES];
+	int64_t n[NSIDES];
+
+	for (int s = 0; s < NSIDES; s++) {
+		half[s] = kvt_group_half(p->group[s]);
+		n[s] = p->group[s]->shape.n[KVT_AXIS_K];
+	}
+	p->nkv = n[SIDE_A] < n[SIDE_B] ? n[SIDE_A] : n[SIDE_B];
+	p->half = p->nkv == 2 ? 0 : half[SIDE_A] >= 0 ? half[SIDE_A] : half[SIDE_B];
+	if (n[SIDE_A] == n[SIDE_B] && half[SIDE_A] == half[SIDE_B])
+		return KVT_OK;
+	for (int s = 0; s < NSIDES; s++)
+		if (n[s] == 2 && half[!s] >= 0) {
+			p->kv[s] = half[!s];
+			lacks_add(lacks, s, "%s of %s", half[!s] ? "keys" : "values",
+				  p->group[s]->id);
+			return KVT_OK;
+		}
+	return kvt_fail(err, KVT_BAD_INPUT, "%s: A holds %s, B holds %s", p->id,
+			names[half[SIDE_A] + 1], names[half[SIDE_B] + 1]);
+}
+
 /* What a state is must be the same: no part of it could be left out. */
 static enum kvt_status pair_content(struct pair *p, struct lacks *lacks,
 				    struct kvt_error *err)
 {
-	static const struct {
-		enum kvt_axis axis;
-		const char *what;
-	} must[] = { { KVT_AXIS_K, "arrays (keys, values)" },
-		     { KVT_AXIS_D, "elements a head" } };
 	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
 	bool parts = a->kind == KVT_MAMBA_CONV && a->ncomponents && b->ncomponents;
+	enum kvt_status status = pair_kv(p, lacks, err);
 
-	for (int i = 0; i < 2; i++) {
-		int64_t x = a->shape.n[must[i].axis], y = b->shape.n[must[i].axis];
-
-		if (x != y && !(must[i].axis == KVT_AXIS_D && parts))
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: a state has %lld %s in A and %lld in B",
-					p->id, LL(x), must[i].what, LL(y));
-	}
+	if (status)
+		return status;
+	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a state has %lld elements a head in A and %lld in B",
+				p->id, LL(a->shape.n[KVT_AXIS_D]),
+				LL(b->shape.n[KVT_AXIS_D]));
 	if (a->tokens_per_state != b->tokens_per_state)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a state stands for %lld tokens in A and for %lld in B",

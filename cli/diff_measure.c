@@ -63,7 +63,6 @@ static void measure_span(const struct comparing *c, struct found *f,
 	const struct pair *p = c->p;
 	const uint8_t *a = states_at(c, part, SIDE_A, layer, span);
 	const uint8_t *b = states_at(c, part, SIDE_B, layer, span);
-	int64_t nk = p->group[SIDE_A]->shape.n[KVT_AXIS_K];
 	struct sums *heads = f->by_head + (layer - part->layer) * p->nheads;
 
 	for (int64_t s = 0; s < span->count; s++)
@@ -71,7 +70,7 @@ static void measure_span(const struct comparing *c, struct found *f,
 		struct sums sums = { 0 };
 
 		f->findings.sums = &sums;
-		for (int64_t k = 0; k < nk; k++) {
+		for (int64_t k = 0; k < p->nkv; k++) {
 			const int64_t key[KVT_NAXES] = { layer, span->ordinal, s, h, k };
 
 			meter_run(&c->out->meter, a, b, p->content, key, &f->findings);

@@ -140,7 +140,7 @@ enum kvt_status meter_init(struct meter *m, const struct pair *p,
 {
 	enum kvt_status status;
 
-	*m = (struct meter){ .bits = true };
+	*m = (struct meter){ .bits = true, .first_kv = p->half > 0 ? p->half : 0 };
 	for (int k = 0; k < 2; k++) {
 		for (int s = 0; s < NSIDES; s++)
 			m->scale[s].kv[k] = how->scale[s].given ? how->scale[s].kv[k] : 1;
@@ -283,7 +283,7 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 	enum { STEP = 256 };
 	double va[STEP], vb[STEP];
 	int ea = m->dtype[SIDE_A]->elem, eb = m->dtype[SIDE_B]->elem;
-	int k = (int)key[KVT_AXIS_K];
+	int k = (int)(m->first_kv + key[KVT_AXIS_K]);
 
 	out->sums->n += n;
 	for (int64_t done = 0; done < n; done += STEP) {

@@ -32,14 +32,15 @@ struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot)
 		c.token = (span->position + (p->recurrent ? 0 : spot->key[2])) * each;
 	}
 	c.head = conv ? -1 : a->head_start + p->head[SIDE_A] + spot->key[KVT_AXIS_H];
-	if (a->shape.n[KVT_AXIS_K] > 1)
-		c.kv = spot->key[KVT_AXIS_K];
+	if (p->half >= 0)
+		c.kv = p->half + spot->key[KVT_AXIS_K];
 	c.dim = channel_of(p, SIDE_A, spot->key[KVT_AXIS_D]);
 	for (int s = 0; s < NSIDES; s++) {
 		const int64_t index[KVT_NAXES] = {
 			p->layer[s][spot->key[KVT_AXIS_L]], span->block[s],
 			span->state[s] + spot->key[KVT_AXIS_S],
-			p->head[s] + spot->key[KVT_AXIS_H], spot->key[KVT_AXIS_K],
+			p->head[s] + spot->key[KVT_AXIS_H],
+			p->kv[s] + spot->key[KVT_AXIS_K],
 			channel_of(p, s, spot->key[KVT_AXIS_D]),
 		};
 

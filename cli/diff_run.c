@@ -93,7 +93,7 @@ static enum kvt_status same_cells(bool *same, struct worker *worker,
 				  const struct comparing *c, const struct part *part,
 				  struct kvt_error *err)
 {
-	int64_t row = c->p->nheads * c->p->group[SIDE_A]->shape.n[KVT_AXIS_K];
+	int64_t row = c->p->nheads * c->p->nkv;
 	int64_t room = c->cut.layers * c->cut.blocks * row, nblocks[NSIDES];
 	uint64_t *cells[NSIDES];
 	enum kvt_status status = KVT_OK;
@@ -194,8 +194,7 @@ static enum kvt_status scan(struct comparing *c, const struct pipeline_options *
 	if (c->cells)
 		work.buffer_bytes[BUFFER_CELLS] =
 			2 * c->cut.layers * c->cut.blocks * c->p->nheads *
-			c->p->group[SIDE_A]->shape.n[KVT_AXIS_K] *
-			(int64_t)sizeof(uint64_t);
+			c->p->nkv * (int64_t)sizeof(uint64_t);
 	status = pipeline_run(&work, options, err);
 	c->out->equal = !status && !atomic_load(&c->differs);
 	c->out->by_digest = atomic_load(&c->by_digest);
@@ -253,7 +252,9 @@ enum kvt_status pair_compare(struct result *out, const struct pair *p,
 				   shape->elem;
 		c.page_bytes[s] = shape->n[KVT_AXIS_S] * c.state_bytes[s];
 	}
-	c.cells = !how->deep && c.page_bytes[SIDE_A] == c.page_bytes[SIDE_B] &&
+	c.cells = !how->deep && p->nkv == p->group[SIDE_A]->shape.n[KVT_AXIS_K] &&
+		  p->nkv == p->group[SIDE_B]->shape.n[KVT_AXIS_K] &&
+		  c.page_bytes[SIDE_A] == c.page_bytes[SIDE_B] &&
 		  source_has_cells(&p->view[SIDE_A], 0) &&
 		  source_has_cells(&p->view[SIDE_B], 0);
 	cut_pair(&c, limit / 8);

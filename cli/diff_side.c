@@ -107,7 +107,8 @@ static bool move_into(int64_t *index, const struct source_run *run)
 
 static bool move_into_part(int64_t index[KVT_NAXES], const struct source_part *part)
 {
-	if (!move_into(&index[KVT_AXIS_H], &part->heads))
+	if (!move_into(&index[KVT_AXIS_H], &part->heads) ||
+	    !move_into(&index[KVT_AXIS_K], &part->kv))
 		return false;
 	for (int i = 0; i < part->nruns; i++)
 		if (move_into(&index[KVT_AXIS_D], &part->run[i]))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/digest_run.h"
+#include "lib/kvt_spec.h"
 
 #define LL(x) ((long long)(x))
 
@@ -42,17 +43,30 @@ static const struct kvt_snapshot *snapshot_of(const struct pair *p, int side)
 
 /* ---- by request and token ----------------------------------------------- */
 
-/* States of a request that the table has: entries of it, if recurrent. */
-static int64_t states_of(const struct pair *p, int side, const struct kvt_request *q)
+/* Which block of the request the first of the table is. */
+static int64_t first_block(const struct pair *p, int side, const struct kvt_request *q)
+{
+	return p->recurrent ? 0 : q->first_token / p->group[side]->tokens_per_state /
+				  p->group[side]->shape.n[KVT_AXIS_S];
+}
+
+/* States of a request that the table has, by position; its entries, if recurrent. */
+static struct kvt_range states_of(const struct pair *p, int side,
+				  const struct kvt_request *q)
 {
 	const struct kvt_group *group = p->group[side];
 	int64_t nblocks = q->nblocks[p->number[side]], each = group->tokens_per_state;
-	int64_t room = nblocks * group->shape.n[KVT_AXIS_S], live;
+	int64_t end = q->first_token + q->ntokens, room;
+	struct kvt_range range = { 0, nblocks };
 
 	if (p->recurrent)
-		return nblocks;
-	live = (q->ntokens + each - 1) / each;
-	return live < room ? live : room;
+		return range;
+	room = (first_block(p, side, q) + nblocks) * group->shape.n[KVT_AXIS_S];
+	range.begin = q->first_token / each;
+	range.end = end / each + (end % each != 0);
+	if (range.end > room)
+		range.end = room;
+	return range;
 }
 
 /* Does 'text' say that 'a' of A is 'b' of B? */
@@ -79,44 +93,64 @@ static const struct kvt_request *partner(const struct pair *p, const struct alig
 	return NULL;
 }
 
-static void add_request(struct spans *to, int64_t r, const struct kvt_request *a,
-			const struct kvt_request *b, int64_t nstates)
+static void add_request(struct spans *to, int64_t r,
+			const struct kvt_request *const q[NSIDES], struct kvt_range range)
 {
 	const struct pair *p = to->p;
-	const uint32_t *ta = a->blocks[p->number[SIDE_A]];
-	const uint32_t *tb = b->blocks[p->number[SIDE_B]];
-	int64_t sa = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
-	int64_t sb = p->group[SIDE_B]->shape.n[KVT_AXIS_S], count;
+	int64_t count;
 
-	for (int64_t i = 0; !to->failed && i < nstates; i += count) {
+	for (int64_t i = range.begin; !to->failed && i < range.end; i += count) {
 		struct span span = { .request = r, .position = i };
 
-		count = p->recurrent ? 1 : nstates - i;
-		if (!p->recurrent && count > sa - i % sa)
-			count = sa - i % sa;
-		if (!p->recurrent && count > sb - i % sb)
-			count = sb - i % sb;
-		span.block[SIDE_A] = p->recurrent ? ta[i] : ta[i / sa];
-		span.block[SIDE_B] = p->recurrent ? tb[i] : tb[i / sb];
-		span.state[SIDE_A] = p->recurrent ? 0 : i % sa;
-		span.state[SIDE_B] = p->recurrent ? 0 : i % sb;
-		span.count = p->recurrent ? sa : count;
+		count = p->recurrent ? 1 : range.end - i;
+		span.count = p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 0;
+		for (int s = 0; s < NSIDES; s++) {
+			int64_t n = p->recurrent ? 1 : p->group[s]->shape.n[KVT_AXIS_S];
+			int64_t entry = i / n - first_block(p, s, q[s]);
+
+			span.block[s] = q[s]->blocks[p->number[s]][entry];
+			span.state[s] = i % n;
+			if (count > n - i % n)
+				count = n - i % n;
+		}
+		if (!p->recurrent)
+			span.count = count;
 		add_span(to, span);
 	}
 }
 
-static void note_states(const struct pair *p, struct lacks *lacks,
-			const struct kvt_request *const q[NSIDES],
-			const int64_t n[NSIDES])
+static void note_range(const struct pair *p, struct lacks *lacks, int side,
+		       const struct kvt_request *q, int64_t begin, int64_t end)
 {
-	int side = n[SIDE_A] > n[SIDE_B] ? SIDE_A : SIDE_B;
-	int64_t each = p->recurrent ? 1 : p->group[SIDE_A]->tokens_per_state;
+	int64_t each = p->recurrent ? 1 : p->group[side]->tokens_per_state;
 
-	if (n[SIDE_A] != n[SIDE_B])
+	if (begin < end)
 		lacks_add(lacks, side, "%s %lld to %lld of request %.80s in %s",
-			  p->recurrent ? "states" : "tokens", LL(n[!side] * each),
-			  LL(p->recurrent ? n[side] - 1 : q[side]->ntokens - 1),
-			  q[side]->id, p->group[side]->id);
+			  p->recurrent ? "states" : "tokens", LL(begin * each),
+			  LL(end * each - 1), q->id, p->group[side]->id);
+}
+
+/* What both have; the rest is noted. */
+static struct kvt_range shared_states(const struct pair *p, struct lacks *lacks,
+				      const struct kvt_request *const q[NSIDES])
+{
+	struct kvt_range have[NSIDES], shared;
+
+	for (int s = 0; s < NSIDES; s++)
+		have[s] = states_of(p, s, q[s]);
+	shared = have[SIDE_A];
+	if (shared.begin < have[SIDE_B].begin)
+		shared.begin = have[SIDE_B].begin;
+	if (shared.end > have[SIDE_B].end)
+		shared.end = have[SIDE_B].end;
+	for (int s = 0; s < NSIDES; s++) {
+		int64_t end = shared.begin < have[s].end ? shared.begin : have[s].end;
+		int64_t begin = shared.end > have[s].begin ? shared.end : have[s].begin;
+
+		note_range(p, lacks, s, q[s], have[s].begin, end);
+		note_range(p, lacks, s, q[s], begin > end ? begin : end, have[s].end);
+	}
+	return shared;
 }
 
 static void note_requests(const struct pair *p, struct lacks *lacks,
@@ -154,15 +188,9 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 				LL(p->group[SIDE_B]->shape.n[KVT_AXIS_S]));
 	for (int64_t r = 0; r < a->nrequests; r++) {
 		const struct kvt_request *q[NSIDES] = { &a->request[r] };
-		int64_t n[NSIDES];
 
-		if (!(q[SIDE_B] = partner(p, how, q[SIDE_A])))
-			continue;
-		for (int s = 0; s < NSIDES; s++)
-			n[s] = states_of(p, s, q[s]);
-		note_states(p, lacks, q, n);
-		add_request(to, r, q[SIDE_A], q[SIDE_B],
-			    n[SIDE_A] < n[SIDE_B] ? n[SIDE_A] : n[SIDE_B]);
+		if ((q[SIDE_B] = partner(p, how, q[SIDE_A])))
+			add_request(to, r, q, shared_states(p, lacks, q));
 	}
 	note_requests(p, lacks, how);
 	if (!p->nspans && !to->failed)

@@ -67,7 +67,7 @@ static void print_extent(const struct pair *p)
 									  "states");
 	if (p->nheads > 1)
 		printf("%lld heads x ", LL(p->nheads));
-	printf("%lld", LL(p->content * p->group[SIDE_A]->shape.n[KVT_AXIS_K] *
+	printf("%lld", LL(p->content * p->nkv *
 			  (p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 1)));
 }
 

@@ -32,6 +32,7 @@ static bool narrow_part(struct source_part *out, const struct source_part *part,
 {
 	*out = (struct source_part){ .reader = part->reader, .kv = part->kv };
 	out->heads = overlap(&part->heads, p->head[side], 0, p->nheads);
+	out->kv = overlap(&part->kv, p->kv[side], 0, p->nkv);
 	for (int i = 0; i < part->nruns; i++)
 		for (int j = 0; j < p->nruns && out->nruns < KVT_MAX_COMPONENTS; j++) {
 			const struct channels *c = &p->run[j];
@@ -40,17 +41,29 @@ static bool narrow_part(struct source_part *out, const struct source_part *part,
 						       c->at, c->count);
 			out->nruns += out->run[out->nruns].count > 0;
 		}
-	return out->heads.count > 0 && out->nruns > 0;
+	return out->heads.count > 0 && out->kv.count > 0 && out->nruns > 0;
 }
 
-static void narrow_parts(struct source_group *map, const struct pair *p, int side)
+/* What no part brings would be compared with nothing. */
+static enum kvt_status narrow_parts(struct source_group *map, const struct pair *p,
+				    int side, struct kvt_error *err)
 {
+	int64_t left = p->nheads * p->nkv * p->content;
+
 	for (int i = 0; i < side_parts(p->side[side], p->number[side]); i++) {
 		struct source_part part = side_part(p->side[side], p->number[side], i);
 
-		if (narrow_part(&map->part[map->nparts], &part, p, side))
-			map->nparts++;
+		struct source_part *to = &map->part[map->nparts];
+
+		if (!narrow_part(to, &part, p, side))
+			continue;
+		map->nparts++;
+		for (int j = 0; j < to->nruns; j++)
+			left -= to->heads.count * to->kv.count * to->run[j].count;
 	}
+	return !left ? KVT_OK :
+		kvt_fail(err, KVT_BAD_INPUT, "%s: states of %s are %lld elements short",
+			 p->id, p->side[side]->name, (long long)left);
 }
 
 static struct kvt_group narrow_group(const struct pair *p, int side, int64_t nblocks)
@@ -61,6 +74,7 @@ static struct kvt_group narrow_group(const struct pair *p, int side, int64_t nbl
 	group.shape.n[KVT_AXIS_L] = p->nlayers;
 	group.shape.n[KVT_AXIS_B] = nblocks;
 	group.shape.n[KVT_AXIS_H] = p->nheads;
+	group.shape.n[KVT_AXIS_K] = p->nkv;
 	group.shape.n[KVT_AXIS_D] = p->content;
 	group.layer_names = NULL;
 	group.layer_ids = NULL;
@@ -76,6 +90,7 @@ static enum kvt_status make_view(struct pair *p, int side, struct kvt_error *err
 	int g = p->number[side], nparts = side_parts(from, g);
 	struct source *view = &p->view[side];
 	struct source_group *map = &view->group[0];
+	enum kvt_status status;
 
 	*view = (struct source){ .nreaders = from->nfiles, .reader = from->reader };
 	kvt_snapshot_init(&view->snapshot);
@@ -92,7 +107,8 @@ static enum kvt_status make_view(struct pair *p, int side, struct kvt_error *err
 	for (int64_t i = 0; i < p->nspans; i++)
 		map->block[p->span[i].at[side]] = side_block(from, g,
 							     p->span[i].block[side]);
-	narrow_parts(map, p, side);
+	if ((status = narrow_parts(map, p, side, err)))
+		return status;
 	source_seal(view);
 	return KVT_OK;
 }

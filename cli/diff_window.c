@@ -203,7 +203,8 @@ static void put_state(const struct extract *x, int side, uint8_t *to,
 		return;
 	}
 	for (int64_t i = 0; i < nh * nk * n; i++) {
-		float value = (float)meter_value(m, side, (int)(i / n % nk), from);
+		int k = (int)(m->first_kv + i / n % nk);
+		float value = (float)meter_value(m, side, k, from);
 
 		memcpy(to, &value, sizeof(value));
 		to += sizeof(value);
@@ -361,6 +362,7 @@ enum kvt_status extract_init(struct extract *x, const struct result *r,
 	w->shape = p->group[SIDE_B]->shape;
 	w->shape.n[KVT_AXIS_L] = p->nlayers;
 	w->shape.n[KVT_AXIS_H] = p->nheads;
+	w->shape.n[KVT_AXIS_K] = p->nkv;
 	w->shape.n[KVT_AXIS_D] = p->content;
 	w->shape.elem = w->dtype->elem;
 	choose(x);

@@ -8,6 +8,7 @@
  */
 #include "cli/digest_run.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -384,4 +385,13 @@ void digests_free(struct digests *digests)
 			free(digests->group[g].block[s]);
 		}
 	free(digests->request);
+}
+
+struct digest_value digest_text(enum digest_scope scope, const struct kvt_digest *d)
+{
+	struct digest_value v;
+
+	snprintf(v.s, sizeof(v.s), "kvd1:%s:%016" PRIx64 "%016" PRIx64,
+		 scope == DIGEST_TOKENS ? "tokens" : "blocks", d->hi, d->lo);
+	return v;
 }

@@ -33,6 +33,12 @@ digests_compute(struct digests *out, struct kvt_reader *reader,
 		const struct pipeline_options *options, struct kvt_error *err);
 void digests_free(struct digests *digests);
 
+/* "kvd1:tokens:" or "kvd1:blocks:" and 32 digits. */
+struct digest_value {
+	char s[64];
+};
+struct digest_value digest_text(enum digest_scope scope, const struct kvt_digest *d);
+
 /* The ids under which layers, blocks and heads (channels) are hashed. */
 uint64_t digest_layer_id(const struct kvt_group *group, int64_t l);
 uint64_t digest_block_id(const struct kvt_group *group, int64_t b);

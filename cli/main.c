@@ -14,8 +14,19 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&cmd_describe, &cmd_relayout, &cmd_convert, &cmd_digest, &cmd_where,
-	&cmd_slice, &cmd_merge, &cmd_mutate, &cmd_diff,
+	&cmd_describe,
+	&cmd_relayout,
+	&cmd_convert,
+	&cmd_digest,
+	&cmd_where,
+	&cmd_slice,
+	&cmd_merge,
+	&cmd_mutate,
+	&cmd_diff,
+	&cmd_expect,
+	&cmd_fsck,
+	&cmd_guess,
+	&cmd_workers,
 };
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

@@ -24,7 +24,7 @@ static const char *next_number(const char *s, const char *name)
 }
 
 /* The number behind the word layer or layers, or the only one there is. */
-static bool layer_number(int64_t *out, const char *name)
+bool kvt_layer_number(int64_t *out, const char *name)
 {
 	const char *word = strstr(name, "layer"), *found = NULL, *s;
 
@@ -59,7 +59,7 @@ enum kvt_status kvt_layers_sort(struct kvt_layer *layer, int64_t count,
 				const char *where, struct kvt_error *err)
 {
 	for (int64_t i = 0; i < count; i++)
-		if (!layer_number(&layer[i].number, layer[i].name))
+		if (!kvt_layer_number(&layer[i].number, layer[i].name))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: cannot tell the layer of '%.100s'", where,
 					layer[i].name);

@@ -346,3 +346,38 @@ enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_reader *re
 	*out = place;
 	return KVT_OK;
 }
+
+/* ---- padding ------------------------------------------------------------ */
+
+bool kvt_reader_has_padding(const struct kvt_reader *reader, int group)
+{
+	const struct kvt_flat *flat = &reader->flat[group];
+
+	if (group > 0 && shares_pages(&reader->snapshot))
+		return false;
+	return flat->npieces == 1 && flat->piece[0].file >= 0 &&
+	       in_pages(&flat->piece[0], &reader->snapshot.group[group]);
+}
+
+enum kvt_status kvt_read_padding(uint8_t *page, const struct kvt_reader *reader,
+				 int group, int64_t layer, int64_t block,
+				 struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = &reader->snapshot;
+	const int64_t index[KVT_NAXES] = { layer, block };
+	bool shared = shares_pages(s);
+	enum kvt_status status;
+	int64_t file, offset;
+
+	if ((status = kvt_reader_locate(&file, &offset, reader, KVT_FILES, group, index,
+					err)))
+		return status;
+	offset -= s->group[group].page_offset;
+	status = kvt_file_read(&reader->files.file[file], page,
+			       s->group[group].page_bytes, offset, err);
+	for (int g = 0; !status && g < s->ngroups; g++)
+		if (shared || g == group)
+			memset(page + s->group[g].page_offset, 0,
+			       (size_t)content_bytes(&s->group[g]));
+	return status;
+}

@@ -109,12 +109,15 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 }
 
 /* What holds whatever the format. */
-static enum kvt_status settle(struct kvt_reader *reader, struct kvt_error *err)
+static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints *hints,
+			      struct kvt_error *err)
 {
 	struct kvt_snapshot *snapshot = &reader->snapshot;
 	enum kvt_status status;
 	struct kvt_error why;
 
+	if (hints && hints->inspector)
+		kvt_snapshot_inspect(snapshot, hints->inspector);
 	if ((status = kvt_snapshot_check(snapshot, &why)))
 		return kvt_fail(err, status, "%s: %.400s", reader->path, why.text);
 	if ((status = kvt_snapshot_complete(snapshot, err)))
@@ -149,7 +152,7 @@ enum kvt_status kvt_open(struct kvt_reader **out, const char *path,
 	reader->format = format;
 	kvt_snapshot_init(&reader->snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
-	    (status = settle(reader, err))) {
+	    (status = settle(reader, hints, err))) {
 		kvt_close_reader(reader);
 		return status;
 	}

@@ -116,6 +116,23 @@ void kvt_snapshot_free(struct kvt_snapshot *snapshot);
 KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_check(const struct kvt_snapshot *snapshot, struct kvt_error *err);
 
+/* The same for who wants to hear of all flaws, with names (kvtool-fsck(1)). */
+struct kvt_inspector {
+	void (*found)(void *context, const char *name, const char *text);
+	void *context;
+};
+void kvt_snapshot_inspect(const struct kvt_snapshot *snapshot,
+			  const struct kvt_inspector *inspector);
+
+/*
+ * How many states of each block the requests say hold a live token, raised in
+ * 'live' [B] (zeros before; NULL: only ask).  False: their tables do not tell.
+ */
+bool kvt_snapshot_live(uint32_t *live, const struct kvt_snapshot *snapshot, int group);
+
+/* The number of a layer by its name ("model.layers.12.self_attn.attn"). */
+bool kvt_layer_number(int64_t *out, const char *name);
+
 /* ---- tiles -------------------------------------------------------------- */
 
 /*
@@ -186,6 +203,8 @@ struct kvt_hints {
 	const char *format;		/* row of the format table, or a preset of it */
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
+	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
+	const struct kvt_inspector *inspector;
 };
 
 /*
@@ -295,6 +314,16 @@ kvt_reader_at(struct kvt_place *out, const struct kvt_reader *reader,
 	      enum kvt_space space, int64_t buffer, int64_t offset,
 	      struct kvt_error *err);
 
+/*
+ * The page of a block of a layer with zeros where content of groups is: padding
+ * alone.  False: the file holds no pages with padding for this group, or they
+ * were read with an earlier group that shares them.
+ */
+bool kvt_reader_has_padding(const struct kvt_reader *reader, int group);
+KVT_MUST_CHECK enum kvt_status
+kvt_read_padding(uint8_t *page, const struct kvt_reader *reader, int group,
+		 int64_t layer, int64_t block, struct kvt_error *err);
+
 /* ---- writing ------------------------------------------------------------ */
 
 struct kvt_writer;
@@ -352,6 +381,14 @@ void kvt_close_writer(struct kvt_writer *writer);
 
 /* The manifest that kvt_commit() will write beside the output; NULL: none. */
 const char *kvt_writer_sidecar(const struct kvt_writer *writer);
+
+/*
+ * A manifest of what a reader has open, as a new file; it is KVT_SYSTEM if there
+ * is one of that name.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_write_manifest(const struct kvt_reader *reader, const char *path,
+		   struct kvt_error *err);
 
 /*
  * Path of the temporary file or folder, for a signal handler that must remove

@@ -207,6 +207,15 @@ static void count_live(uint32_t *valid, const struct kvt_group *group,
 	}
 }
 
+bool kvt_snapshot_live(uint32_t *live, const struct kvt_snapshot *snapshot, int g)
+{
+	if (!tables_tell(snapshot, g))
+		return false;
+	for (int64_t r = 0; live && r < snapshot->nrequests; r++)
+		count_live(live, &snapshot->group[g], &snapshot->request[r], g);
+	return true;
+}
+
 static bool count_all_live(struct kvt_snapshot *snapshot, int g)
 {
 	struct kvt_group *group = &snapshot->group[g];
@@ -214,14 +223,11 @@ static bool count_all_live(struct kvt_snapshot *snapshot, int g)
 
 	/* without layers there is no data, and any number of blocks */
 	if (group->block_valid || !group->shape.n[KVT_AXIS_L] ||
-	    !tables_tell(snapshot, g))
+	    !kvt_snapshot_live(NULL, snapshot, g))
 		return true;
 	group->block_valid = calloc((size_t)blocks, sizeof(*group->block_valid));
-	if (!group->block_valid)
-		return false;
-	for (int64_t r = 0; r < snapshot->nrequests; r++)
-		count_live(group->block_valid, group, &snapshot->request[r], g);
-	return true;
+	return group->block_valid &&
+	       kvt_snapshot_live(group->block_valid, snapshot, g);
 }
 
 enum kvt_status kvt_snapshot_complete(struct kvt_snapshot *snapshot,

@@ -159,6 +159,35 @@ kvt_copy_blocks_check(const struct kvt_block_table *src,
 		      const struct kvt_block_table *dst, uint8_t *seen,
 		      struct kvt_error *err);
 
+/* ---- what workers report ------------------------------------------------ */
+
+/*
+ * A request is finished when enough workers have said so, of sending and of
+ * receiving apart: vLLM's KVOutputAggregator.  It counts reports and does not
+ * ask who they come from.
+ */
+enum kvt_direction { KVT_SENDING, KVT_RECVING, KVT_NDIRECTIONS };
+const char *kvt_direction_name(enum kvt_direction d);	/* "finished_sending" */
+
+/* Of one request and direction; zeroed where nothing was reported so far. */
+struct kvt_countdown {
+	int64_t left;			/* reports that are missing; 0: none runs */
+	int64_t expected;		/* when it began */
+	int64_t rounds;			/* how often it has ended */
+};
+
+/*
+ * A report.  The first one of a round begins with 'expected' reports, and later
+ * ones keep to that.  True if it was the last one.
+ */
+bool kvt_countdown_report(struct kvt_countdown *countdown, int64_t expected);
+
+/*
+ * The count for ids that are first seen from now on.  What a worker sends along
+ * counts before its own ids, for good; 0 is nothing.
+ */
+int64_t kvt_expected_reports(int64_t now, int64_t from_worker);
+
 /* ---- one allocation for all layers -------------------------------------- */
 
 /*

@@ -125,3 +125,17 @@ load common
 	kvtool describe --stats --verify ro/packed_nhd.bf16.npy >/dev/null
 	chmod -R u+w ro
 }
+
+@test "--canonical: the tensor that all layers share, or why not" {
+	expect 0 describe-canonical describe --canonical-layout=bhlsc \
+		testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy
+	run -0 kvtool describe --canonical testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy
+	[ "${lines[-1]}" = '  canonical does not apply: blocks_not_outermost' ]
+	run -0 kvtool describe --canonical testdata/kv/mamba2g4/tp1_SD/rank0.npy
+	[[ ${lines[-1]} == *'does not apply: non_attention_group, '* ]]
+	run -0 kvtool describe --canonical --json --expect canonical.applies=true \
+		testdata/kv/s260k/paged_bs16/packed_blshc.bf16.npy
+	run -2 kvtool describe --canonical-layout=nonsense testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy
+	run -0 kvtool describe testdata/kv/s260k/paged_bs16/packed_blshc.bf16.npy
+	[[ $output != *canonical* ]]
+}

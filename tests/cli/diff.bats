@@ -78,6 +78,38 @@ basename_of() {
 	one_sentence && said "heads 0 to 1" "heads 2 to 3" "none in common"
 }
 
+@test "keys alone, values alone" {
+	kvtool slice -q --component=k -o k.npy "$nhd"
+	kvtool slice -q --component=v -o v.npy "$nhd"
+	run -3 --separate-stderr kvtool diff k.npy v.npy
+	one_sentence && said "keys alone" "values alone"
+	run -3 --separate-stderr kvtool diff "$rocm" k.npy
+	one_sentence && said "only A has values of g0"
+	run -0 kvtool diff --common "$rocm" k.npy
+	run -0 kvtool diff --common v.npy "$rocm"
+	[[ $output == *"g0: equal, 110240 elements: 5 layers x 689 tokens x 4 heads x 8" ]]
+	kvtool mutate -q --fault=scale,kv=1,factor=2 -o twice.npy "$nhd"
+	run -0 kvtool diff --common twice.npy k.npy
+	run -1 kvtool diff --json --common twice.npy v.npy
+	[ "$(json 'o["groups"][0]["first"]["kv"]' <<<"$output")" = 1 ]
+	run -0 kvtool diff --common --scale-b=1,2 twice.npy v.npy
+	run -1 kvtool diff -q --common --scale-b=2,1 twice.npy v.npy
+}
+
+@test "some tokens of a request" {
+	damaged
+	kvtool slice -q --request=A --tokens=50:200 -o some.npy bad.npy
+	run -3 --separate-stderr kvtool diff "$bs32" some.npy
+	one_sentence && said "only A has tokens 0 to 49 of request A" "3 more"
+	run -1 kvtool diff --json --common "$bs32" some.npy
+	[ "$(json 'o["groups"][0]["elements"]' <<<"$output")" = 48000 ]
+	[ "$(json 'o["groups"][0]["first"]["token"]' <<<"$output")" = 64 ]
+	[ "$(json 'o["groups"][0]["diagnosis"]["decided"]' <<<"$output")" = swap-kv ]
+	kvtool slice -q --request=A --tokens=0:40 -o none.npy "$nhd"
+	run -3 --separate-stderr kvtool diff --common some.npy none.npy
+	one_sentence && said "no token"
+}
+
 @test "a side of several ranks" {
 	run -0 kvtool diff "$nhd" : "$kv"/s260k/tp4/*.safetensors
 	run -0 kvtool diff "$kv"/s260k/tp2/*.safetensors : "$kv"/s260k/tp4/*.safetensors

@@ -168,81 +168,164 @@ static void many_blocks(struct kvt_snapshot *s)
 }
 static void empty_pool(struct kvt_snapshot *s) { s->group[0].shape.n[NB] = 0; }
 
+static void many_components(struct kvt_snapshot *s)
+{
+	s->group[0].ncomponents = KVT_MAX_COMPONENTS + 1;
+}
+static void no_table(struct kvt_snapshot *s)
+{
+	full_request(s);
+	free(s->request[0].blocks[0]);
+	s->request[0].blocks[0] = NULL;
+}
+static void no_blocks(struct kvt_snapshot *s)
+{
+	full_request(s);
+	s->request[0].nblocks[0] = 0;
+}
+static void nameless_request(struct kvt_snapshot *s)
+{
+	full_request(s);
+	free(s->request[0].id);
+	s->request[0].id = NULL;
+}
+
 static struct check_case {
 	const char *what;
 	void (*change)(struct kvt_snapshot *);
 	enum kvt_status status;
 	const char *part;
+	const char *name;		/* for an inspector */
 } checks[] = {
-	{ "no head", extent_zero, KVT_BAD_INPUT, "head extent is 0" },
+	{ "no head", extent_zero, KVT_BAD_INPUT, "head extent is 0", "group.extent" },
 	{ "a negative number of blocks", extent_negative, KVT_BAD_INPUT,
-	  "block extent is -1" },
-	{ "no blocks: an empty dump", empty_pool, KVT_OK, NULL },
-	{ "a million layers without data", many_layers, KVT_BAD_INPUT, "1048576 layers" },
-	{ "2^32 blocks without data", many_blocks, KVT_BAD_INPUT, "4294967296 blocks" },
-	{ "three of key and value", three_kv, KVT_BAD_INPUT, "kv extent is 3" },
-	{ "no element type", no_dtype, KVT_BAD_INPUT, "type ?" },
+	  "block extent is -1", "group.extent" },
+	{ "no blocks: an empty dump", empty_pool, KVT_OK, NULL, NULL },
+	{ "a million layers without data", many_layers, KVT_BAD_INPUT, "1048576 layers",
+	  "group.extent" },
+	{ "2^32 blocks without data", many_blocks, KVT_BAD_INPUT, "4294967296 blocks",
+	  "group.extent" },
+	{ "three of key and value", three_kv, KVT_BAD_INPUT, "kv extent is 3",
+	  "group.kv" },
+	{ "no element type", no_dtype, KVT_BAD_INPUT, "type ?", "group.type" },
 	{ "element of another size than its type", elem_of_other, KVT_BAD_INPUT,
-	  "4 bytes" },
-	{ "more than 2^63 bytes", huge, KVT_BAD_INPUT, "2^63" },
-	{ "half as many states as tokens", states_half, KVT_BAD_INPUT, "expected 32" },
-	{ "states that do not divide a block", states_uneven, KVT_BAD_INPUT, "3 tokens" },
-	{ "states of no tokens", states_none, KVT_BAD_INPUT, "0 tokens" },
+	  "4 bytes", "group.type" },
+	{ "more than 2^63 bytes", huge, KVT_BAD_INPUT, "2^63", "group.size" },
+	{ "half as many states as tokens", states_half, KVT_BAD_INPUT, "expected 32",
+	  "group.states" },
+	{ "states that do not divide a block", states_uneven, KVT_BAD_INPUT, "3 tokens",
+	  "group.states" },
+	{ "states of no tokens", states_none, KVT_BAD_INPUT, "0 tokens",
+	  "group.states" },
 	{ "one state for all tokens has one slot", recurrent, KVT_BAD_INPUT,
-	  "expected 1" },
-	{ "four tokens a state", compressed, KVT_OK, NULL },
-	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout" },
-	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head" },
-	{ "split that does not divide", uneven_split, KVT_BAD_INPUT, "split" },
+	  "expected 1", "group.states" },
+	{ "four tokens a state", compressed, KVT_OK, NULL, NULL },
+	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout", "layout.missing" },
+	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head",
+	  "layout.misfit" },
+	{ "split that does not divide", uneven_split, KVT_BAD_INPUT, "split",
+	  "layout.misfit" },
 	{ "heads beyond the last", heads_beyond, KVT_BAD_INPUT,
-	  "2 heads from 1 on, of 2" },
-	{ "heads beyond 2^63", heads_wrap, KVT_BAD_INPUT, "heads" },
-	{ "a model of no heads", heads_none, KVT_BAD_INPUT, "of 0 in all" },
-	{ "rank 1 of 2 with its heads", rank_1_of_2, KVT_OK, NULL },
+	  "2 heads from 1 on, of 2", "tp.heads" },
+	{ "heads beyond 2^63", heads_wrap, KVT_BAD_INPUT, "heads", "tp.heads" },
+	{ "a model of no heads", heads_none, KVT_BAD_INPUT, "of 0 in all", "tp.heads" },
+	{ "rank 1 of 2 with its heads", rank_1_of_2, KVT_OK, NULL, NULL },
 	{ "rank 1 of 2 with heads of rank 0", rank_1_with_heads_of_0, KVT_BAD_INPUT,
-	  "holds 2 to 3" },
+	  "holds 2 to 3", "tp.heads" },
 	{ "replicas are grouped: rank 5 of 8 holds head 2 of 4", replicas_grouped,
-	  KVT_OK, NULL },
+	  KVT_OK, NULL, NULL },
 	{ "replicas are not interleaved", replicas_interleaved, KVT_BAD_INPUT,
-	  "holds 2 to 2" },
+	  "holds 2 to 2", "tp.heads" },
 	{ "replicas that TP does not make", replicas_miscounted, KVT_BAD_INPUT,
-	  "expected 2" },
-	{ "rank beyond the size", rank_beyond, KVT_BAD_INPUT, "tp rank 1 of 1" },
-	{ "no pipeline stage", size_none, KVT_BAD_INPUT, "pp rank" },
-	{ "page smaller than its content", page_small, KVT_BAD_INPUT, "100 bytes" },
-	{ "page with padding", page_padded, KVT_OK, NULL },
+	  "expected 2", "tp.replication" },
+	{ "rank beyond the size", rank_beyond, KVT_BAD_INPUT, "tp rank 1 of 1",
+	  "tp.rank" },
+	{ "no pipeline stage", size_none, KVT_BAD_INPUT, "pp rank", "tp.rank" },
+	{ "page smaller than its content", page_small, KVT_BAD_INPUT, "100 bytes",
+	  "page.size" },
+	{ "page with padding", page_padded, KVT_OK, NULL, NULL },
 	{ "content that ends beyond its page", page_beyond, KVT_BAD_INPUT,
-	  "from byte 1025" },
+	  "from byte 1025", "page.size" },
 	{ "padding where a page is no run", page_in_pieces, KVT_BAD_INPUT,
-	  "not one run" },
-	{ "null block outside the pool", null_beyond, KVT_BAD_INPUT, "null block is 5" },
-	{ "null block 0", null_zero, KVT_OK, NULL },
-	{ "more live states than states", too_valid, KVT_BAD_INPUT, "block 4 has 17" },
-	{ "a layer without a name", nameless_layer, KVT_BAD_INPUT, "no name" },
-	{ "component to the end", component_fits, KVT_OK, NULL },
-	{ "component beyond the end", component_long, KVT_BAD_INPUT, "'x'" },
-	{ "component that wraps around", component_wraps, KVT_BAD_INPUT, "'x'" },
+	  "not one run", "page.split" },
+	{ "null block outside the pool", null_beyond, KVT_BAD_INPUT, "null block is 5",
+	  "null.out-of-pool" },
+	{ "null block 0", null_zero, KVT_OK, NULL, NULL },
+	{ "more live states than states", too_valid, KVT_BAD_INPUT, "block 4 has 17",
+	  "valid.capacity" },
+	{ "a layer without a name", nameless_layer, KVT_BAD_INPUT, "no name",
+	  "layers.name" },
+	{ "component to the end", component_fits, KVT_OK, NULL, NULL },
+	{ "component beyond the end", component_long, KVT_BAD_INPUT, "'x'",
+	  "parts.range" },
+	{ "component that wraps around", component_wraps, KVT_BAD_INPUT, "'x'",
+	  "parts.range" },
 	{ "two components of one name", component_twice, KVT_BAD_INPUT,
-	  "two components" },
-	{ "two groups of one name", same_ids, KVT_BAD_INPUT, "two groups" },
-	{ "no group", no_groups, KVT_BAD_INPUT, "0 groups" },
-	{ "group without a name", no_id, KVT_BAD_INPUT, "no id" },
-	{ "group without a kind", no_kind, KVT_BAD_INPUT, "no kind" },
-	{ "request that fills its blocks", full_request, KVT_OK, NULL },
-	{ "request longer than its blocks", long_request, KVT_BAD_INPUT, "49 tokens" },
-	{ "request whose window keeps the last blocks", long_window, KVT_OK, NULL },
-	{ "block table outside the pool", foreign_block, KVT_BAD_INPUT, "entry 3 is 5" },
-	{ "negative number of tokens", minus_tokens, KVT_BAD_INPUT, "-1 tokens" },
-	{ "request that begins inside its first block", begins_later, KVT_OK, NULL },
+	  "two components", "parts.duplicate" },
+	{ "two groups of one name", same_ids, KVT_BAD_INPUT, "two groups",
+	  "group.duplicate" },
+	{ "no group", no_groups, KVT_BAD_INPUT, "0 groups", "group.count" },
+	{ "group without a name", no_id, KVT_BAD_INPUT, "no id", "group.id" },
+	{ "group without a kind", no_kind, KVT_BAD_INPUT, "no kind", "group.kind" },
+	{ "request that fills its blocks", full_request, KVT_OK, NULL, NULL },
+	{ "request longer than its blocks", long_request, KVT_BAD_INPUT, "49 tokens",
+	  "table.too-short" },
+	{ "request whose window keeps the last blocks", long_window, KVT_OK, NULL, NULL },
+	{ "block table outside the pool", foreign_block, KVT_BAD_INPUT, "entry 3 is 5",
+	  "table.out-of-pool" },
+	{ "negative number of tokens", minus_tokens, KVT_BAD_INPUT, "-1 tokens",
+	  "request.tokens" },
+	{ "more components than there can be", many_components, KVT_BAD_INPUT,
+	  "9 components", "parts.count" },
+	{ "blocks of a table that is not there", no_table, KVT_BAD_INPUT,
+	  "broken block table", "table.broken" },
+	{ "tokens in no block", no_blocks, KVT_BAD_INPUT, "no block table",
+	  "table.missing" },
+	{ "request without an id", nameless_request, KVT_BAD_INPUT, "has no id",
+	  "request.id" },
+	{ "request that begins inside its first block", begins_later, KVT_OK, NULL,
+	  NULL },
 	{ "request that ends behind its blocks", begins_too_late, KVT_BAD_INPUT,
-	  "35 tokens do not fit 3 blocks" },
+	  "35 tokens do not fit 3 blocks", "table.too-short" },
 	{ "request that begins before token 0", begins_before, KVT_BAD_INPUT,
-	  "from token -1 on" },
-	{ "request that ends behind 2^63", begins_never, KVT_BAD_INPUT, "from token 9" },
+	  "from token -1 on", "request.first-token" },
+	{ "request that ends behind 2^63", begins_never, KVT_BAD_INPUT, "from token 9",
+	  "request.first-token" },
 	{ "request that begins inside a state", begins_in_state, KVT_BAD_INPUT,
-	  "token 3 begins no state of 4 tokens" },
+	  "token 3 begins no state of 4 tokens", "request.first-token" },
 };
 enum { NCHECKS = sizeof(checks) / sizeof(checks[0]) };
+
+/* What an inspector heard. */
+struct heard {
+	int count;
+	char name[32], text[512];	/* the first */
+};
+
+static void hear(void *context, const char *name, const char *text)
+{
+	struct heard *heard = context;
+
+	if (heard->count++)
+		return;
+	snprintf(heard->name, sizeof(heard->name), "%s", name);
+	snprintf(heard->text, sizeof(heard->text), "%s", text);
+}
+
+/* It hears the sentence that the check ends with, and its name. */
+static void expect_heard(const struct kvt_snapshot *s, const char *name,
+			 const struct kvt_error *err)
+{
+	struct heard heard = { .count = 0 };
+	const struct kvt_inspector inspector = { hear, &heard };
+
+	kvt_snapshot_inspect(s, &inspector);
+	assert_int_equal(heard.count, name != NULL);
+	if (name) {
+		assert_string_equal(heard.name, name);
+		assert_string_equal(heard.text, err->text);
+	}
+}
 
 static void test_check(void **state)
 {
@@ -254,6 +337,7 @@ static void test_check(void **state)
 	expect(kvt_snapshot_check(&s, &err), KVT_OK, &err, NULL);
 	c->change(&s);
 	expect(kvt_snapshot_check(&s, &err), c->status, &err, c->part);
+	expect_heard(&s, c->name, &err);
 	kvt_snapshot_free(&s);
 }
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text_file.h - small files of text, read and written whole */
+#ifndef KVTOOL_TEXT_FILE_H
+#define KVTOOL_TEXT_FILE_H
+
+#include <stddef.h>
+
+#include "lib/kvt.h"
+
+/* malloc()ed.  More than 'most' bytes are KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+text_file_read(char **out, size_t *nbytes, const char *path, size_t most,
+	       struct kvt_error *err);
+
+/* Under its name only when it is complete; an old one only with 'force'. */
+KVT_MUST_CHECK enum kvt_status
+text_file_write(const char *path, const char *text, size_t nbytes, bool force,
+		struct kvt_error *err);
+
+#endif

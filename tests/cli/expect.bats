@@ -1,0 +1,103 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# expect.bats - kvtool expect: the command line
+# (clauses, reports and malformed contracts: tests/oracle_expect.py)
+
+load common
+load dumps
+
+mamba=$kv/mamba2g4/tp2_SD/rank1.npy
+
+# refused STATUS TEXT ARG...: nothing is printed, and the sentence has TEXT
+refused() {
+	run -"$1" --separate-stderr kvtool expect "${@:3}"
+	[ -z "$output" ]
+	one_sentence
+	said "$2"
+}
+
+@test "expect write says what a dump is" {
+	expect 0 expect-nhd expect write "$nhd"
+	expect 0 expect-mamba expect write --pool "$mamba"
+}
+
+@test "expect write -o: an existing contract is replaced with -f only" {
+	kvtool expect write -o c "$nhd"
+	cmp c <(kvtool expect write "$nhd")
+	refused 5 "exists" write -o c "$hnd"
+	cmp c <(kvtool expect write "$nhd")
+	kvtool expect write -f -o c "$hnd"
+	cmp c <(kvtool expect write "$hnd")
+	only c
+}
+
+@test "expect write without a pool holds for a pool of another size" {
+	kvtool slice -q --blocks 0:40 -o small.npy "$nhd"
+	kvtool expect write -o c "$nhd"
+	kvtool expect check c small.npy
+	kvtool expect write -f --pool -o c "$nhd"
+	run -1 --separate-stderr kvtool expect check c small.npy
+	[ "${#stderr_lines[@]}" = 2 ]
+	said "blocks is 40, expected 48" "strides is L:81920"
+}
+
+@test "expect write --digest: other data breaks it" {
+	kvtool expect write --digest -o c "$hnd"
+	run -1 --separate-stderr kvtool expect check c "$kv/s260k/paged_bs32/packed_nhd.bf16.npy"
+	said "digest.blocks is kvd1:blocks:"
+	kvtool expect check c "$hnd"
+}
+
+@test "expect check: all files, the highest status wins" {
+	kvtool expect write -o c "$nhd"
+	run -1 --separate-stderr kvtool expect check c "$hnd" "$nhd"
+	[ "$output" = "$nhd: holds to c, 18 clauses" ]
+	printf 'no dump' >junk
+	run -3 --separate-stderr kvtool expect check c "$hnd" junk "$nhd"
+	said "c:11: $hnd: g0: layout is" "junk: "
+	[ "$output" = "$nhd: holds to c, 18 clauses" ]
+	run -1 --separate-stderr kvtool expect check -q c "$hnd" "$nhd"
+	[ -z "$output" ]
+}
+
+@test "expect check reads a contract from a pipe" {
+	kvtool expect check <(kvtool expect write "$nhd") "$nhd"
+}
+
+@test "a report replaces a file, and is in no other's way" {
+	echo old >r.xml
+	kvtool expect write -o c "$nhd"
+	kvtool expect check --report=junit=r.xml c "$nhd"
+	grep -q '<testsuites>' r.xml
+	kvtool expect check --report=junit=/dev/null c "$nhd"
+	[ -c /dev/null ]
+	refused 5 "cannot create" check --report=tap=none/such c "$nhd" -q
+	only c r.xml
+}
+
+@test "mistakes on the command line" {
+	refused 2 "expected write or check"
+	refused 2 "expected write or check, got chek" chek c "$nhd"
+	refused 2 "expected one file, got 2" write "$nhd" "$hnd"
+	refused 2 "a contract and files" check c
+	refused 2 "options of check" write --json "$nhd"
+	refused 2 "options of write" check -o x c "$nhd"
+	refused 2 "expected junit=FILE or tap=FILE" check --report=xunit=f c "$nhd"
+	refused 2 "expected junit=FILE or tap=FILE" check --report=junit c "$nhd"
+	refused 2 "only one of" check --json --report=tap=- c "$nhd"
+	refused 5 "none: cannot open" check none "$nhd"
+	refused 5 "cannot read" check . "$nhd"
+}
+
+@test "describe --expect takes clauses" {
+	kvtool describe -j --expect 'alignment>=2048' --expect 'block_size=16|32' \
+		--expect 'backend=FLASH_ATTN@packed' --expect g0.dtype=bf16 "$nhd" >/dev/null
+	run -1 --separate-stderr kvtool describe -j --expect 'g0.alignment>=4096' "$nhd"
+	said "g0: alignment is 2048, expected at least 4096"
+	run -2 --separate-stderr kvtool describe -j --expect backend=FLASH_ATN "$nhd"
+	said "did you mean 'FLASH_ATTN'?"
+	run -2 --separate-stderr kvtool describe -j --expect \
+		digest.tokens=kvd1:tokens:b73809ebc064eb21a0cc395e4393a5c6 "$nhd"
+	said "kvtool digest"
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# guess.bats - kvtool guess: what it prints, writes and refuses
+# (how often it is right: tests/oracle_guess.py)
+
+load common
+load dumps
+
+sizes=(--layers=5 --block-size=16 --heads=4 --head-dim=8)
+
+# raw NAME: the bytes of a dump of s260k, and nothing that describes them
+raw() {
+	array "$kv/s260k/paged_bs16/$1.npy" >dump.bin
+}
+
+@test "a layout that the data speaks for, and what to type next" {
+	raw packed_hnd.bf16
+	run -0 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
+	[[ ${lines[0]} == 'dump.bin: looks like LBHSC (hnd, '*'), bfloat16' ]]
+	[ "${lines[-1]}" = "  use        --layout=hnd --dtype=bfloat16 ${sizes[*]}" ]
+	[ -z "$stderr" ]
+	run -0 kvtool describe --layout=hnd --dtype=bfloat16 "${sizes[@]}" dump.bin
+}
+
+@test "data that does not tell: candidates, and status 3" {
+	raw packed_bhlsc.bf16
+	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
+	[[ ${lines[0]} == 'dump.bin: cannot tell; first BHLSC '* ]]
+	[[ $output == *BLHSC* && $output != *'  use '* ]]
+	one_sentence
+	said 'does not tell the first of these layouts from the next'
+}
+
+@test "noise, zeros and too little speak for nothing" {
+	head -c 491520 /dev/urandom >dump.bin
+	run -3 --separate-stderr kvtool guess --dtype=bfloat16 "${sizes[@]}" dump.bin
+	one_sentence
+	head -c 491520 /dev/zero >dump.bin
+	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
+	said 'all that was read is 0'
+	raw packed_nhd.bf16
+	head -c $((5 * 2 * 2048)) dump.bin >few.bin
+	run -3 --separate-stderr kvtool guess "${sizes[@]}" few.bin
+	said 'fewer than 4 blocks'
+}
+
+@test "bytes in the other order are seen" {
+	raw packed_nhd.bf16
+	dd if=dump.bin of=big.bin conv=swab status=none
+	run -3 --separate-stderr kvtool guess "${sizes[@]}" big.bin
+	said big-endian
+}
+
+@test "without sizes nothing is guessed" {
+	raw packed_nhd.bf16
+	run -3 --separate-stderr kvtool guess dump.bin
+	said 'give --'
+	cp "$nhd" bare.npy
+	run -3 --separate-stderr kvtool guess bare.npy
+	said 'sizes are not said'
+}
+
+@test "a dump that says its layout, and --layout, are refused" {
+	run -3 --separate-stderr kvtool guess "$nhd"
+	one_sentence
+	said 'says its layout itself: LBSHC'
+	raw packed_nhd.bf16
+	run -2 --separate-stderr kvtool guess --layout=nhd "${sizes[@]}" dump.bin
+	said 'what is to be guessed'
+	run -2 kvtool guess
+	run -2 kvtool guess --dtype=nonsense "${sizes[@]}" dump.bin
+	run -4 kvtool guess --dtype=int16 "${sizes[@]}" dump.bin
+	run -5 kvtool guess "${sizes[@]}" missing.bin
+}
+
+@test "--write-manifest says what was found, once, and nothing else does" {
+	raw packed_nhd.bf16
+	run -0 kvtool guess --write-manifest=dump.json "${sizes[@]}" dump.bin
+	run -0 kvtool describe --expect-layout=nhd --expect heads=4 dump.bin
+	cp dump.json before.json
+	rm dump.bin
+	raw packed_hnd.bf16
+	mv dump.bin other.bin
+	run -5 kvtool guess --write-manifest=dump.json "${sizes[@]}" other.bin
+	cmp dump.json before.json
+	rm dump.json
+	raw packed_bhlsc.bf16
+	run -3 kvtool guess --write-manifest=dump.json "${sizes[@]}" dump.bin
+	[ ! -e dump.json ]
+	run -3 kvtool describe dump.bin
+}
+
+@test "--json has the ranking" {
+	raw packed_nhd.bf16
+	kvtool guess --json "${sizes[@]}" dump.bin >answer
+	[ "$(json '[o[k] for k in ("told", "dtype", "why_not", "better", "elements_read",
+		"live_states")]' <answer)" = "[True, 'bfloat16', None, None, 245760, 748]" ]
+	[ "$(json 'o["candidates"][0]["layout"], o["candidates"][1]["layout"]' <answer)" = \
+		"('LBSHC', 'LBSKHD')" ]
+	[ "$(json 'o["confidence"] >= 1 and o["types"][0]["bits"] < o["types"][1]["bits"]' \
+		<answer)" = True ]
+	run -3 --separate-stderr kvtool guess --json "${sizes[@]}" <(cat dump.bin)
+}
+
+@test "a sample is bounded, and may be too small" {
+	raw packed_nhd.bf16
+	run -0 kvtool guess --sample=160k "${sizes[@]}" dump.bin
+	[[ $output == *'sample     81920 of 245760 elements'* ]]
+	run -3 --separate-stderr kvtool guess --sample=4k "${sizes[@]}" dump.bin
+	said 'give a --sample of'
+	run -2 kvtool guess --sample=5G "${sizes[@]}" dump.bin
+}

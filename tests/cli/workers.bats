@@ -1,0 +1,71 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of run
+# workers.bats - kvtool workers: what it prints and refuses
+# (the counts themselves: tests/oracle_workers.py)
+
+load common
+
+# refused STATUS TEXT LINE...: a log of these lines is refused with this text
+refused() {
+	printf '%s\n' "${@:3}" >log
+	run -"$1" --separate-stderr kvtool workers log
+	[ "${#stderr_lines[@]}" = 1 ]
+	[[ $stderr == *"$2"* ]] || { echo "missing '$2' in: $stderr"; return 1; }
+}
+
+two='{"workers": 2}'
+
+@test "requests that all have finished with" {
+	printf '%s\n' "$two" '{"step": 1, "worker": 0, "finished_recving": ["a"]}' '' \
+		'{"step": 2, "worker": 1, "finished_recving": ["a"], "invalid_block_ids": [7, 3]}' >log
+	expect 0 workers-sound workers log
+	printf '%s' "$(cat log)" >open_end
+	run -0 kvtool workers open_end
+}
+
+@test "every problem is named, and the status is 1" {
+	printf '%s\n' "$two" \
+		'{"step": 1, "worker": 0, "finished_sending": ["late", "twice", "twice"]}' \
+		'{"step": 2, "output": false}' \
+		'{"step": 2, "worker": 1, "finished_sending": ["late"], "invalid_block_ids": [5]}' \
+		'{"step": 3, "worker": 1, "finished_sending": ["twice"], "invalid_block_ids": [6]}' \
+		'{"step": 3, "aggregated": {"finished_recving": ["ghost"], "invalid_block_ids": [9]}}' >log
+	expect 1 workers-problems workers log
+	kvtool workers --json log >answer 2>/dev/null || true
+	[ "$(json '[p["problem"] for p in o["problems"]]' <answer)" = \
+		"['repeated', 'lost', 'lost', 'exceeded', 'invented', 'invented', 'lost', 'incomplete', 'incomplete']" ]
+	[ "$(json 'o["workers"], o["steps"], len(o["finished"])' <answer)" = '(2, 3, 1)' ]
+}
+
+@test "a malformed line is named by its number" {
+	refused 3 'line 2: ' "$two" '{"step": 1, '
+	refused 3 "line 2: key 'finished_sendng' has no meaning" "$two" \
+		'{"step": 1, "worker": 0, "finished_sendng": ["a"]}'
+	refused 3 'line 3: step is missing' "$two" '' '{"worker": 0}'
+	refused 3 'worker is 2, expected less than 2' "$two" '{"step": 1, "worker": 2}'
+	refused 3 'has an empty id' "$two" '{"step": 1, "worker": 0, "finished_sending": [""]}'
+	refused 3 'invalid_block_ids is -1' "$two" \
+		'{"step": 1, "worker": 0, "invalid_block_ids": [-1]}'
+	refused 3 'output is not false' "$two" '{"step": 1, "output": true}'
+	refused 3 'expected a worker' "$two" '{"step": 1}'
+}
+
+@test "lines in an order that could not have been" {
+	refused 3 'expected the number of workers first' '{"step": 1, "worker": 0}'
+	refused 3 'nothing says how many' ''
+	refused 3 'given twice' "$two" "$two"
+	refused 3 'line 3: steps are not' "$two" '{"step": 2, "worker": 0}' '{"step": 1, "worker": 0}'
+	refused 3 'line 3: workers of a step' "$two" '{"step": 1, "worker": 1}' '{"step": 1, "worker": 0}'
+	refused 3 'line 3: the absence' "$two" '{"step": 1, "worker": 0}' '{"step": 1, "output": false}'
+	refused 3 'line 3: more of a step' "$two" '{"step": 1, "aggregated": {}}' '{"step": 1, "worker": 0}'
+}
+
+@test "logs that cannot be read" {
+	run -5 kvtool workers missing
+	run -5 kvtool workers .
+	run -2 kvtool workers
+	(echo "$two"; head -c 17000000 /dev/zero | tr '\0' ' ') >long
+	run -3 --separate-stderr kvtool workers long
+	[[ $stderr == *'line 2: is longer than 16 MiB'* ]]
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_canonical.py - describe --canonical against the allocation done in numpy
+
+The buffer of all positions is made as vLLM #37885 makes it: bytes in a row, seen
+as (positions, *shape) permuted by the stride order and permuted back.  Offsets
+and strides of each layer are then those of numpy's view.  The conditions are
+asked again here, in plain words.
+"""
+import json
+import os
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import oracle
+from oracle import DATA, Tap, kvtool
+
+tap = Tap()
+ATTENTION = ("full_attention", "sliding_window", "chunked_local", "mla", "cross")
+
+
+# ---- said again -------------------------------------------------------------
+
+def page_of(g):
+    n = g["dims"]
+    page = n["S"] * n["H"] * n["K"] * n["D"] * g["itemsize"]
+    return g.get("page_bytes") or page
+
+
+def reasons(groups):
+    """All of them, in the order in which they are listed."""
+    out = set()
+    if any(g["kind"] not in ATTENTION for g in groups):
+        out.add("non_attention_group")
+    if len({page_of(g) for g in groups}) > 1:
+        out.add("page_size_differs")
+    sizes = [max((page_of(g) * g["dims"]["B"] for g in groups[:1]
+                  if i < g["dims"]["L"]), default=None)
+             for i in range(max(g["dims"]["L"] for g in groups))]
+    for i, size in enumerate(sizes):
+        if size is None:
+            sizes[i] = next(page_of(g) * g["dims"]["B"] for g in groups
+                            if i < g["dims"]["L"])
+    if len(set(sizes)) > 1:
+        out.add("tensor_size_differs")
+    before = None
+    for g in groups:
+        order = g["order"]
+        if not order:
+            out.add("no_stride_order")
+            continue
+        if "L" not in order:
+            out.add("layer_axis_missing")
+            continue
+        if order[0] != "B":
+            out.add("blocks_not_outermost")
+        place = tuple(sorted(order.replace("L", ""), key=order.index))
+        numbers = [0 if a == "L" else 1 + place.index(a) for a in order]
+        if before is not None and before != numbers:
+            out.add("stride_order_differs")
+        before = numbers
+    return out
+
+
+def layer_views(g, positions):
+    """(offset, strides) in bytes of each position, out of numpy's own view."""
+    n, order = g["dims"], g["order"].replace("C", "KD")
+    shape = [positions if a == "L" else n[a] for a in order]
+    buffer = np.empty(int(np.prod(shape)) * g["itemsize"], np.uint8)
+    cells = buffer.view(oracle.UNSIGNED[g["itemsize"]]).reshape(shape)
+    cells = np.moveaxis(cells, order.index("L"), 0)
+    rest = order.replace("L", "")
+    out = []
+    for i in range(g["dims"]["L"]):
+        layer = cells[i]
+        offset = (layer.__array_interface__["data"][0] -
+                  buffer.__array_interface__["data"][0])
+        out.append((offset, {a: s for a, s, m in
+                             zip(rest, layer.strides, layer.shape) if m > 1}))
+    return out
+
+
+# ---- checking ---------------------------------------------------------------
+
+def check(path, groups, name, *args):
+    r = kvtool("describe", "--canonical", "--json", *args, path)
+    if r.code:
+        return tap.ok(False, name, r)
+    got, want = json.loads(r.out)["canonical"], reasons(groups)
+    if not tap.equal(set(got["reasons"]), want, f"{name}: reasons") or want:
+        return tap.equal((got["applies"], got["first_reason"] in want),
+                         (not want, bool(want)), f"{name}: the first of them")
+    page, positions = page_of(groups[0]), max(g["dims"]["L"] for g in groups)
+    blocks = groups[0]["dims"]["B"]
+    tap.equal([got[k] for k in ("applies", "blocks", "page_bytes", "positions",
+                                "row_bytes", "bytes")],
+              [True, blocks, page, positions, page * positions,
+               page * positions * blocks], f"{name}: sizes")
+    for g, ref in zip(groups, got["references"]):
+        tap.equal((ref["group"], ref["tensor"], ref["row_bytes"]),
+                  (g["id"], 0, page * positions), f"{name}: {g['id']}")
+        for i, (layer, (offset, strides)) in enumerate(
+                zip(ref["layers"], layer_views(g, positions))):
+            there = {a: layer["strides"][a] for a in strides}
+            run = g["order"].startswith("BL")
+            tap.equal((layer["position"], layer["offset"], there,
+                       layer["one_run"]), (i, offset, strides, run),
+                      f"{name}: {g['id']} layer {i}")
+        tap.equal(len(ref["layers"]), g["dims"]["L"], f"{name}: layers")
+    return None
+
+
+def group_of(dump, order=None, **more):
+    return {"id": "g0", "dims": dump.dims, "itemsize": dump.itemsize,
+            "order": order, "kind": "mla" if dump.latent else "full_attention",
+            **more}
+
+
+def real_dumps():
+    orders = {**oracle.ONE_PLANE, **oracle.LATENT}
+    for d in oracle.attention_dumps():
+        check(d.path, [group_of(d, orders.get(d.layout))], d.name)
+        for layout in ("cross-nhd", "bhlsc", "kv-first-nhd"):
+            if not d.latent:
+                check(d.path, [group_of(d, orders[layout])],
+                      f"{d.name} as {layout}", f"--canonical-layout={layout}")
+    path = f"{DATA}/mamba2g4/tp1_DS/rank0.npy"
+    r = kvtool("describe", "--canonical", "--json", path)
+    got = json.loads(r.out)["canonical"] if r.code == 0 else {}
+    tap.ok("non_attention_group" in got.get("reasons", []) and
+           got["first_reason"] == "non_attention_group", "pages of Mamba", r)
+
+
+# ---- hybrid models ----------------------------------------------------------
+
+def write_hybrid(tmp, groups):
+    """A raw file of zeros with a manifest; returns its path."""
+    path = f"{tmp}/hybrid.bin"
+    nbytes = sum(page_of(g) * g["dims"]["B"] * g["dims"]["L"] for g in groups)
+    with open(path, "wb") as f:
+        f.truncate(nbytes)
+    side = {"file": "hybrid.bin", "groups": []}
+    for g in groups:
+        n = g["dims"]
+        side["groups"].append({
+            "id": g["id"], "kind": g["kind"], "layout": g["order"],
+            "dtype": "float16" if g["itemsize"] == 2 else "float32",
+            "sizes": {"layers": n["L"], "num_blocks": n["B"],
+                      "block_size": n["S"], "num_kv_heads": n["H"],
+                      "head_dim": n["D"]},
+            "layer_names": [f"{g['id']}.{i}" for i in range(n["L"])]})
+    with open(f"{tmp}/hybrid.json", "w") as f:
+        json.dump(side, f)
+    return path
+
+
+def hybrid(order, layers, blocks=10, s=(16, 16, 16), h=(4, 4, 4), kinds=None,
+           itemsize=2):
+    return [{"id": ("full", "sw", "swb")[i], "order": o, "itemsize": itemsize,
+             "kind": (kinds or ("full_attention", "sliding_window",
+                                "sliding_window"))[i],
+             "dims": {"L": layers[i], "B": blocks, "S": s[i], "H": h[i],
+                      "K": 2, "D": 8}}
+            for i, o in enumerate(order if isinstance(order, tuple)
+                                  else (order,) * len(layers))]
+
+
+HYBRIDS = {
+    "three groups, blocks then layers": hybrid("BLKSHD", (2, 2, 2)),
+    "three groups, heads before layers": hybrid("BHLKSD", (2, 2, 2)),
+    "packed": hybrid("BLSHC", (3, 2, 1)),
+    "packed, heads first": hybrid("BHLSC", (1, 5)),
+    "unequal blocks, equal pages": hybrid("BLHSC", (2, 2), s=(16, 32), h=(4, 2)),
+    "float32": hybrid("BLSHC", (4,), itemsize=4),
+    "pages differ": hybrid("BLSHC", (2, 2), h=(4, 2)),
+    "pages and tensors differ": hybrid("BLSHC", (1, 3), h=(4, 2)),
+    "orders differ": hybrid(("BLSHC", "BHLSC"), (2, 2)),
+    "layers outermost": hybrid("LBSHC", (2, 2)),
+    "one group without blocks first": hybrid(("BLSHC", "LBSHC"), (2, 2)),
+    "states of Mamba": hybrid("BLSHC", (2, 2),
+                              kinds=("full_attention", "opaque")),
+}
+
+
+def vector(tmp):
+    """The numbers of the pull request's own test."""
+    path = write_hybrid(tmp, HYBRIDS["three groups, blocks then layers"])
+    o = json.loads(kvtool("describe", "--canonical", "--json", path).out)
+    layer = o["canonical"]["references"][0]["layers"][1]
+    at = {"K": 1, "B": 3, "S": 5, "H": 2}
+    tap.equal(layer["offset"] + sum(layer["strides"][a] * i
+                                    for a, i in at.items()), 15712,
+              "full.1, block 3, V, token 5, head 2 is byte 15712")
+
+
+def main():
+    oracle.need_program_and_data()
+    real_dumps()
+    with oracle.workdir() as tmp:
+        for name, groups in HYBRIDS.items():
+            check(write_hybrid(tmp, groups), groups, name)
+        vector(tmp)
+        uneven = hybrid("BLSHC", (2, 2))
+        uneven[1]["dims"]["B"] = 7
+        r = kvtool("describe", "--canonical", write_hybrid(tmp, uneven))
+        tap.ok(r.code == 3 and "10 and 7 blocks" in r.err,
+               "groups of different pools are refused", r)
+    return tap.done()
+
+
+sys.exit(main())
