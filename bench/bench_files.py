@@ -8,7 +8,9 @@ median over the rounds; CPU and peak memory are the kernel's own accounting.
 KVT_BENCH_MIB sets the size (1024), KVT_BENCH_DIR the place of the files,
 KVT_BENCH_ROUNDS the number of rounds (3).
 """
+import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -155,6 +157,39 @@ write(sys.argv[1], np.concatenate(parts, axis=3))
 """
 
 
+REBLOCK = """
+import h5py, numpy as np, sys
+src, dst = sys.argv[1:]
+with h5py.File(src) as f, h5py.File(dst, "w") as g:
+    d = f["groups/g0/data"]
+    l, b, s, h, k, e = d.shape
+    o = g.create_dataset("data", (l, b // 4, 4 * s, h, k, e), "u2",
+                         chunks=(1, 2, 4 * s, 1, 1, e), shuffle=True,
+                         compression=32015, compression_opts=(3,))
+    x = np.empty((1,) + d.shape[1:], "u2")
+    for i in range(l):
+        sp = d.id.get_space(); sp.select_hyperslab((i, 0, 0, 0, 0, 0), x.shape)
+        d.id.read(h5py.h5s.create_simple(x.shape), sp, x, mtype=d.id.get_type())
+        o[i:i + 1] = x.reshape(1, b // 4, 4 * s, h, k, e)
+"""
+
+
+def write_tables(path, npy):
+    """Eight requests whose blocks lie scattered over the pool."""
+    ids = list(range(1, BLOCKS))
+    random.Random(5).shuffle(ids)
+    each = len(ids) // 8
+    with open(path, "w") as f:
+        json.dump({"file": os.path.basename(npy), "layout": "nhd",
+                   "dtype": "bfloat16", "null_block": 0,
+                   "sizes": {"layers": LAYERS, "num_blocks": BLOCKS,
+                             "block_size": STATES, "num_kv_heads": HEADS,
+                             "head_dim": DIM},
+                   "block_table": {str(r): ids[r * each:(r + 1) * each]
+                                   for r in range(8)},
+                   "num_tokens": {str(r): each * STATES - 5 for r in range(8)}}, f)
+
+
 def python(script, *args):
     return ["/usr/bin/python3", "-c", script, *args]
 
@@ -240,6 +275,25 @@ def main():
             ("h5py + numpy, same filters", python(FROM_NPY, npy, at("e.h5")),
              at("e.h5")),
         ], "kvtool relayout npy to h5")
+
+        write_tables(at("tables.json"), npy)
+        used = at("used.h5")
+        subprocess.run([KVTOOL, "convert", "-q", "--manifest", at("tables.json"), npy,
+                        used], check=True)
+        table("blocks of 16 to blocks of 64", [
+            ("cp", ["cp", nhd, at("a")], at("a")),
+            ("kvtool reblock, a pool (moves stored tiles)",
+             [KVTOOL, "reblock", "-q", "--block-size=64", "-o", at("c.h5"), nhd],
+             at("c.h5")),
+            ("kvtool reblock --no-sync",
+             [KVTOOL, "reblock", "-q", "--no-sync", "--block-size=64", "-o",
+              at("g.h5"), nhd], at("g.h5")),
+            ("kvtool reblock, scattered tables",
+             [KVTOOL, "reblock", "-q", "--block-size=64", "-o", at("d.h5"), used],
+             at("d.h5")),
+            ("h5py + numpy, a pool, layer by layer",
+             python(REBLOCK, nhd, at("f.h5")), at("f.h5")),
+        ], "kvtool reblock, a pool (moves stored tiles)")
 
         for name in os.listdir(work):
             if name not in ("nhd.npy", "nhd.h5"):

@@ -36,6 +36,7 @@ extern const struct command
 	cmd_merge,
 	cmd_mutate,
 	cmd_diff,
+	cmd_reblock,
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,

@@ -1,40 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_relayout.c - any layout to any layout */
-#define _GNU_SOURCE		/* memrchr */
 #include "cli/rewrite.h"
-
-#include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
-
-/*
- * "dir/kv.npy" for hnd becomes "dir/kv.hnd.npy": beside the input, told apart by
- * the layout.  A folder becomes a snapshot.
- */
-static enum kvt_status default_output(char *out, size_t room, const char *input,
-				      const char *layout, struct kvt_error *err)
-{
-	size_t n = strlen(input);
-	const char *slash, *dot;
-
-	for (const char *p = layout; *p; p++)
-		if (!isalnum((unsigned char)*p) && *p != '-')
-			return kvt_fail(err, KVT_USAGE,
-					"expected -o: no file name can be made of layout '%.60s'",
-					layout);
-	while (n > 1 && input[n - 1] == '/')
-		n--;
-	slash = memrchr(input, '/', n);
-	dot = memrchr(input, '.', n);
-	if (!dot || (slash && dot < slash) || input[n - 1] == '.')
-		dot = NULL;
-	if (snprintf(out, room, "%.*s.%s%.*s",
-		     (int)(dot ? dot - input : (long)n), input, layout,
-		     dot ? (int)(input + n - dot) : 3,
-		     dot ? dot : ".h5") >= (int)room)
-		return kvt_fail(err, KVT_USAGE, "the name of the input is too long");
-	return KVT_OK;
-}
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
@@ -63,7 +29,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if ((status = kvt_layout_parse(&layout, to, err)))
 		return status;
 	if (!r.output) {
-		status = default_output(output, sizeof(output), argv[0], to, err);
+		status = rewrite_default_output(output, sizeof(output), argv[0], to, err);
 		if (status)
 			return status;
 		r.output = output;

@@ -98,6 +98,18 @@ struct cut cut_choose(const struct kvt_group *group,
 	return cut;
 }
 
+void cut_widen(struct cut *cut, int64_t box_limit)
+{
+	int64_t nl = cut->shape.n[KVT_AXIS_L], nb = cut->shape.n[KVT_AXIS_B];
+
+	while (cut->blocks < nb && cut->box_bytes <= box_limit / 2) {
+		cut->blocks *= 2;
+		cut->box_bytes *= 2;
+	}
+	cut->nboxes = ((nl + cut->layers - 1) / cut->layers) *
+		      ((nb + cut->blocks - 1) / cut->blocks);
+}
+
 struct kvt_box cut_box(const struct cut *cut, int64_t i)
 {
 	struct kvt_box box = kvt_box_whole(&cut->shape);

@@ -248,7 +248,7 @@ static void put_spans(const struct reading *r, int64_t first, int64_t last,
 		}
 }
 
-static enum kvt_status read_spans(struct worker *worker, void *context, int64_t i,
+static enum kvt_status extract_spans(struct worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
 	const struct reading *r = context;
@@ -276,7 +276,7 @@ static enum kvt_status run_reading(struct reading *r,
 				   struct kvt_error *err)
 {
 	const struct source *view = &r->pair.view[r->side];
-	struct work work = { .fn = read_spans, .context = r };
+	struct work work = { .fn = extract_spans, .context = r };
 	struct cut cut = { .layers = r->pair.nlayers };
 	struct kvt_shape shape;
 	int64_t page;

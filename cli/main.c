@@ -23,6 +23,7 @@ static const struct command *const commands[] = {
 	&cmd_merge,
 	&cmd_mutate,
 	&cmd_diff,
+	&cmd_reblock,
 	&cmd_expect,
 	&cmd_fsck,
 	&cmd_guess,

@@ -34,6 +34,8 @@ struct cut cut_choose(const struct kvt_group *group,
 		      const struct kvt_tiling *src_tiling,
 		      const struct kvt_layout *dst_layout,
 		      const struct kvt_tiling *dst_tiling, int64_t box_limit);
+/* More blocks in a box, where each box of a scattered source reads most of it. */
+void cut_widen(struct cut *cut, int64_t box_limit);
 struct kvt_box cut_box(const struct cut *cut, int64_t i);
 
 /* Buffers of a worker; the last one belongs to source_read_box() and its like. */

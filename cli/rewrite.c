@@ -105,7 +105,9 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 
 	if (status)
 		return status;
-	status = t->source->whole ?
+	status = r->own.verify ?
+		 r->own.verify(r->own.context, again, &t->options, &why) :
+		 t->source->whole ?
 		 verify_equal(t->source->reader[0], again, &t->options, &why) :
 		 verify_source(t->source, again, &t->options, &why);
 	if (status)

@@ -4,7 +4,20 @@
 #define KVTOOL_REWRITE_H
 
 #include "cli/opt.h"
+#include "cli/json_out.h"
 #include "cli/source.h"
+
+/* What a command has of its own where all others do the same; NULL: nothing. */
+struct rewrite_own {
+	const void *context;
+	/* instead of comparing by ids of blocks */
+	enum kvt_status (*verify)(const void *context, struct kvt_reader *written,
+				  const struct pipeline_options *options,
+				  struct kvt_error *err);
+	/* more about a group: lines, keys of its object */
+	void (*print)(const void *context, int group);
+	void (*put)(const void *context, int group, struct json_out *out, json_t *o);
+};
 
 struct rewrite {
 	const char *input, *output;		/* paths; of several inputs the first */
@@ -15,6 +28,7 @@ struct rewrite {
 	struct kvt_create_options create;
 	int64_t threads, mem_limit, level, tile;
 	bool verify, dry_run, json, quiet;
+	struct rewrite_own own;
 };
 
 /* The rows that both commands have; their table begins with its own. */
@@ -47,6 +61,11 @@ KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,
 KVT_MUST_CHECK enum kvt_status
 rewrite_source(const struct rewrite *r, const struct source *source,
 	       struct kvt_error *err);
+
+/* A name beside the input: "dir/kv.npy" becomes "dir/kv.WHAT.npy". */
+KVT_MUST_CHECK enum kvt_status
+rewrite_default_output(char *out, size_t room, const char *input, const char *what,
+		       struct kvt_error *err);
 
 struct pipeline_options rewrite_pipeline(const struct rewrite *r);
 

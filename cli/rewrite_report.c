@@ -75,7 +75,7 @@ static void print_group(const struct transform *t, int g)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static void put_group(struct json_out *out, json_t *groups,
+static void put_group(struct json_out *out, json_t *groups, const struct rewrite *r,
 		      const struct transform *t, int g)
 {
 	const struct group_step *step = &t->step[g];
@@ -92,6 +92,8 @@ static void put_group(struct json_out *out, json_t *groups,
 	json_put_int(out, o, "boxes", step->cut.nboxes);
 	json_put_int(out, o, "runs_per_unit", count_runs(step));
 	json_put_int(out, o, "shortest_run_bytes", shortest_run(step));
+	if (r->own.put)
+		r->own.put(r->own.context, g, out, o);
 }
 
 static enum kvt_status print_json(const struct rewrite *r,
@@ -115,7 +117,7 @@ static enum kvt_status print_json(const struct rewrite *r,
 	json_put_int(&out, out.root, "memory_bytes", transform_memory(t));
 	groups = json_put_array(&out, out.root, "groups");
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
-		put_group(&out, groups, t, g);
+		put_group(&out, groups, r, t, g);
 	status = json_print(&out, false, err);
 	json_free(&out);
 	return status;
@@ -134,8 +136,11 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 	printf(" -> %s (%s), at most %s of buffers; nothing was written\n",
 	       r->output, kvt_writer_format(t->writer),
 	       human_size(transform_memory(t)).s);
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
+	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
 		print_group(t, g);
+		if (r->own.print)
+			r->own.print(r->own.context, g);
+	}
 	return KVT_OK;
 }
 
@@ -157,5 +162,7 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 		       (long long)tiles_that_move(&t->step[0]),
 		       (long long)t->step[0].ntiles);
 	printf("%s\n", r->verify ? ", verified equal" : "");
+	for (int g = 0; r->own.print && g < kvt_writer_snapshot(t->writer)->ngroups; g++)
+		r->own.print(r->own.context, g);
 	return KVT_OK;
 }

@@ -18,6 +18,8 @@ void source_free(struct source *source)
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		free(source->group[g].layer);
 		free(source->group[g].block);
+		free(source->group[g].first);
+		free(source->group[g].span);
 		free(source->group[g].part);
 	}
 	memset(source->group, 0, sizeof(source->group));
@@ -51,6 +53,14 @@ bool source_has_cells(const struct source *source, int group)
 		return false;
 	return source->whole ? kvt_reader_has_cells(source->reader[0], group) :
 			       source->group[group].has_cells;
+}
+
+bool source_is_scattered(const struct source *source, int group)
+{
+	const struct source_group *map = &source->group[group];
+
+	return !source->whole && map->first &&
+	       kvt_reader_tiling(reader_of(source, map->part), map->from);
 }
 
 /* ---- which tiles are tiles of the source -------------------------------- */
@@ -146,6 +156,13 @@ void source_seal(struct source *source)
 			kvt_reader_tiling(reader_of(source, &map->part[0]), map->from);
 		bool tiled = tiling != NULL;
 
+		if (map->first) {
+			/* a cell is of a block, so none of them stays */
+			tiled = spans_keep_tiles(&map->tiling, source, g);
+			if (!tiled)
+				map->tiling.nbytes = 0;
+			continue;
+		}
 		map->has_cells = true;
 		for (int p = 0; p < map->nparts; p++) {
 			const struct source_part *part = &map->part[p];
@@ -178,7 +195,8 @@ enum kvt_status source_fetch_tile(const struct source *source, int group,
 		part++;
 	memcpy(at, begin, sizeof(at));
 	at[KVT_AXIS_L] = map->layer[begin[KVT_AXIS_L]];
-	at[KVT_AXIS_B] = map->block[begin[KVT_AXIS_B]];
+	at[KVT_AXIS_B] = map->first ? map->span[map->first[begin[KVT_AXIS_B]]].block :
+				      map->block[begin[KVT_AXIS_B]];
 	at[KVT_AXIS_H] = head - part->heads.at + part->heads.from;
 	at[KVT_AXIS_K] = begin[KVT_AXIS_K] - part->kv.at + part->kv.from;
 	return kvt_fetch_tile(reader_of(source, part), map->from, at, out, err);

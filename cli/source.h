@@ -26,9 +26,22 @@ struct source_part {
 	struct source_run run[KVT_MAX_COMPONENTS];
 };
 
+/* States of a block here that follow each other in a block of the reader. */
+struct source_span {
+	uint32_t block, state;		/* in the reader */
+	uint32_t at, count;		/* in the block here */
+};
+
 struct source_group {
 	int from;			/* number of the group in the readers */
 	int64_t *layer, *block;		/* indices in the readers, ascending */
+	/*
+	 * Blocks of another size: b is span[first[b]] to before
+	 * span[first[b + 1]], by 'at', and zeros elsewhere.  One part then has
+	 * all heads, and 'layer' all layers.  NULL: 'block' says which.
+	 */
+	int64_t *first;
+	struct source_span *span;
 	int nparts;
 	struct source_part *part;
 	bool has_cells;			/* filled by source_seal() */
@@ -73,6 +86,8 @@ const struct kvt_tiling *source_tiling(const struct source *source, int group);
 bool source_has_tiles(const struct source *source, int group,
 		      const struct kvt_box *box);
 bool source_has_cells(const struct source *source, int group);
+/* Do blocks that are neighbours here come from tiles all over the reader? */
+bool source_is_scattered(const struct source *source, int group);
 
 KVT_MUST_CHECK enum kvt_status
 source_fetch_tile(const struct source *source, int group,
@@ -140,5 +155,42 @@ read_around(struct placed *out, struct worker *worker, struct kvt_reader *reader
 /* Room for read_around() of pieces of up to that many layers and blocks. */
 void work_needs_pieces(struct work *work, const struct kvt_reader *reader, int group,
 		       int64_t layers, int64_t blocks);
+
+/* ---- states of blocks: source_spans.c ----------------------------------- */
+
+/* A span and the block here that it is for. */
+struct wanted {
+	struct source_span span;
+	int64_t to;
+};
+
+/* Spans that were read together, ordered by their place in the reader. */
+struct spans_read {
+	struct placed src;
+	int64_t layers[2];		/* begin, end */
+	const struct wanted *wanted;
+	int64_t n;
+};
+typedef enum kvt_status spans_fn(void *context, const struct spans_read *read,
+				 struct kvt_error *err);
+
+/*
+ * Reads what is wanted of some layers and hands it over piece by piece; sorts
+ * 'wanted'.  'rows' bounds the states of a piece and is what room was asked for.
+ */
+KVT_MUST_CHECK enum kvt_status
+each_spans(struct worker *worker, struct kvt_reader *reader, int group,
+	   const int64_t layers[2], struct wanted *wanted, int64_t n, int64_t rows,
+	   spans_fn *fn, void *context, struct kvt_error *err);
+void work_needs_spans(struct work *work, const struct kvt_reader *reader, int group,
+		      int64_t layers, int64_t rows);
+
+/* source_read_box() of a group that has spans. */
+KVT_MUST_CHECK enum kvt_status
+read_spans(struct worker *worker, const struct source *source, int group,
+	   const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
+
+/* Is each tile of the source a tile of the reader?  'out': its extents. */
+bool spans_keep_tiles(struct kvt_tiling *out, const struct source *source, int group);
 
 #endif

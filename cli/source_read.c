@@ -127,6 +127,12 @@ void work_needs_source(struct work *work, const struct source *source, int group
 		work_needs_tiles(work, kvt_reader_tiling(source->reader[0], group));
 		return;
 	}
+	if (map->first) {
+		work_needs_spans(work, reader_of(source, map->part), map->from,
+				 cut->layers,
+				 cut->blocks * cut->shape.n[KVT_AXIS_S]);
+		return;
+	}
 	for (int p = 0; p < map->nparts; p++)
 		work_needs_pieces(work, reader_of(source, &map->part[p]), map->from,
 				  cut->layers, cut->blocks);
@@ -197,6 +203,8 @@ enum kvt_status source_read_box(struct worker *worker, const struct source *sour
 	}
 	if (source->whole)
 		return read_box(worker, source->reader[0], group, box, buf, err);
+	if (map->first)
+		return read_spans(worker, source, group, box, buf, err);
 	for (int i = 0; i < map->nparts; i++) {
 		const struct source_part *part = &map->part[i];
 		struct pieces p = pieces_of(box, map->layer, map->block,

@@ -107,6 +107,8 @@ static enum kvt_status plan_group(struct transform *t, int group,
 	if ((status = kvt_shape_nbytes(&step->data_bytes, &from->shape, err)))
 		return status;
 	step->cut = cut_choose(from, src, &to->layout, dst, limit / 4);
+	if (!src && source_is_scattered(t->source, group))
+		cut_widen(&step->cut, t->options.mem_limit ? limit / 16 : 16 << 20);
 	step->ntiles = dst ? count_tiles(&from->shape, dst) : 0;
 	step->nunits = dst && dst->n[KVT_AXIS_K] == 1 &&
 		       from->shape.n[KVT_AXIS_K] == 2 ? 2 : 1;

@@ -73,7 +73,8 @@ static bool is_split(const struct kvt_layout *layout, enum kvt_axis axis)
 /*
  * Take over the extents of another file's tiles where this shape allows it.
  * States of consecutive blocks are consecutive, so it is their number in a tile
- * that counts, however many blocks they are.
+ * that counts, however many blocks they are.  No tile holds a part of a block:
+ * a content cell, which is of all states of one, is hashed in its tile.
  */
 static void like_extents(int64_t n[KVT_NAXES], const struct kvt_group *group,
 			 const struct kvt_tiling *like)
@@ -88,13 +89,8 @@ static void like_extents(int64_t n[KVT_NAXES], const struct kvt_group *group,
 			continue;
 		n[a] = like->n[a];
 	}
-	if (states % shape[KVT_AXIS_S] == 0) {
+	if (states % shape[KVT_AXIS_S] == 0)
 		n[KVT_AXIS_B] = states / shape[KVT_AXIS_S];
-	} else if (like->n[KVT_AXIS_B] == 1 && states < shape[KVT_AXIS_S] &&
-		   !is_split(&group->layout, KVT_AXIS_S)) {
-		n[KVT_AXIS_S] = states;
-		n[KVT_AXIS_B] = 1;
-	}
 }
 
 enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,

@@ -213,6 +213,23 @@ def check_h5repack_of_data(dump, tmp):
               f"{dump.name}: kvtool reads chunks that h5repack made")
 
 
+def check_half_blocks(dump, tmp):
+    """Another program's chunks of half a block, and no cells: kvtool makes them."""
+    plain, halves, out = f"{tmp}/p.h5", f"{tmp}/halves.h5", f"{tmp}/out.h5"
+    r = oracle.kvtool("convert", "-q", "--uncompressed", dump.path, plain)
+    with h5py.File(plain, "r+") as f:
+        shape = f["groups/g0/data"].shape
+        del f["groups/g0/content_digest"]
+    chunk = "x".join(map(str, (1, 1, shape[2] // 2) + shape[3:]))
+    run("h5repack", "-l", f"groups/g0/data:CHUNK={chunk}", "-f",
+        "groups/g0/data:UD=32015,0,1,3", plain, halves)
+    r = oracle.kvtool("convert", "-q", halves, out)
+    tap.ok(r.code == 0 and np.array_equal(cells_of(out), dump.cells),
+           f"{dump.name}: chunks of half a block are converted", r)
+    r = oracle.kvtool("describe", "--verify", out)
+    tap.ok(r.code == 0, f"{dump.name}: and the cells made of them are right", r)
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
@@ -233,6 +250,7 @@ def main():
         if have("h5repack"):
             check_h5repack(dump, snap, tmp)
             check_h5repack_of_data(dump, tmp)
+            check_half_blocks(dump, tmp)
     return tap.done()
 
 

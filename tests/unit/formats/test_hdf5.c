@@ -461,6 +461,7 @@ static void tiles_like_the_source(void **state)
 		succeeds(kvt_create(&writer, path, &options, &snapshot, &err_));
 		assert_int_equal(kvt_writer_tiling(writer, 0)->n[KVT_AXIS_B],
 				 blocks[i]);
+		assert_int_equal(kvt_writer_tiling(writer, 0)->n[2], states[i]);
 		kvt_close_writer(writer);
 	}
 }

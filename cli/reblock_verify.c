@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reblock_verify.c - has each token of each request still the states it had?
+ *
+ * What is compared follows from the block tables of the two files alone, through
+ * the block map of lib/; how the one was made of the other has no part in it, nor
+ * have plans and kernels.
+ */
+#include "cli/reblock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/terms.h"
+#include "lib/kvt_connect.h"
+
+#define LL(x) ((long long)(x))
+
+struct verifying {
+	struct kvt_reader *before, *after;
+	int group;
+	struct cut cut;
+	int64_t n, room;
+	struct wanted *pair;		/* by blocks of 'after' */
+};
+
+/* ---- what is compared --------------------------------------------------- */
+
+static enum kvt_status add_pair(struct verifying *v, const struct kvt_block_span *span,
+				struct kvt_error *err)
+{
+	if (v->n == v->room) {
+		int64_t room = v->room ? 2 * v->room : 1024;
+		void *p = realloc(v->pair, (size_t)room * sizeof(*v->pair));
+
+		if (!p)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		v->pair = p;
+		v->room = room;
+	}
+	v->pair[v->n++] = (struct wanted){
+		{ (uint32_t)span->src_block, (uint32_t)span->src_state,
+		  (uint32_t)span->dst_state, (uint32_t)span->count }, span->dst_block
+	};
+	return KVT_OK;
+}
+
+static struct kvt_block_table table_of(struct kvt_reader *reader, int group,
+				       const uint32_t *ids, int64_t nids)
+{
+	const int64_t *n = reader_group(reader, group)->shape.n;
+
+	return (struct kvt_block_table){ .ids = ids, .nids = nids,
+					 .states = n[KVT_AXIS_S],
+					 .pool = n[KVT_AXIS_B] };
+}
+
+static enum kvt_status add_pairs(struct verifying *v, const struct kvt_block_table *src,
+				 const struct kvt_block_table *dst, int64_t states,
+				 struct kvt_error *err)
+{
+	int64_t null_src = kvt_reader_snapshot(v->before)->null_block;
+	int64_t null_dst = kvt_reader_snapshot(v->after)->null_block;
+	struct kvt_block_map map;
+	struct kvt_block_span span;
+	enum kvt_status status = kvt_block_map_init(&map, src, dst, 0, states, err);
+
+	while (!status && kvt_block_map_next(&map, &span))
+		/* no token has its state in a null block */
+		if (null_src < 0 || null_dst < 0 || span.src_block != null_src ||
+		    span.dst_block != null_dst)
+			status = add_pair(v, &span, err);
+	return status;
+}
+
+static const struct kvt_request *request_named(const struct kvt_snapshot *snapshot,
+					       const char *id)
+{
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		if (!strcmp(snapshot->request[r].id, id))
+			return &snapshot->request[r];
+	return NULL;
+}
+
+static enum kvt_status pair_request(struct verifying *v, const struct kvt_request *a,
+				    struct kvt_error *err)
+{
+	const struct kvt_request *b = request_named(kvt_reader_snapshot(v->after), a->id);
+	struct kvt_block_table src, dst;
+	struct kvt_error why;
+	int64_t states;
+
+	if (!a->nblocks[v->group])
+		return KVT_OK;
+	if (!b || b->ntokens != a->ntokens)
+		return kvt_fail(err, KVT_MISMATCH, "request %s: %lld tokens became %lld",
+				a->id, LL(a->ntokens), LL(b ? b->ntokens : 0));
+	states = live_states(reader_group(v->before, v->group), a, v->group);
+	src = table_of(v->before, v->group, a->blocks[v->group], a->nblocks[v->group]);
+	dst = table_of(v->after, v->group, b->blocks[v->group], b->nblocks[v->group]);
+	if (add_pairs(v, &src, &dst, states, &why))
+		return kvt_fail(err, KVT_MISMATCH, "request %s: %.400s", a->id, why.text);
+	return KVT_OK;
+}
+
+/* The pool as one request that has every block. */
+static enum kvt_status pair_pools(struct verifying *v, struct kvt_error *err)
+{
+	int64_t a = reader_group(v->before, v->group)->shape.n[KVT_AXIS_B];
+	int64_t b = reader_group(v->after, v->group)->shape.n[KVT_AXIS_B];
+	uint32_t *ids = calloc((size_t)(a > b ? a : b) + 1, sizeof(*ids));
+	struct kvt_block_table src = table_of(v->before, v->group, ids, a);
+	struct kvt_block_table dst = table_of(v->after, v->group, ids, b);
+	enum kvt_status status;
+
+	if (!ids)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < a || i < b; i++)
+		ids[i] = (uint32_t)i;
+	if ((status = add_pairs(v, &src, &dst, a * src.states, err)))
+		status = KVT_MISMATCH;
+	free(ids);
+	return status;
+}
+
+static int by_target(const void *a, const void *b)
+{
+	const struct wanted *x = a, *y = b;
+
+	return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* ---- comparing ---------------------------------------------------------- */
+
+struct half {
+	const struct placed *at;
+	struct kvt_view view;
+	struct terms terms;
+};
+
+static enum kvt_status half_init(struct half *half, const struct placed *at, int k,
+				 int64_t elem, struct kvt_error *err)
+{
+	struct kvt_views views;
+	enum kvt_status status;
+
+	half->at = at;
+	if ((status = kvt_layout_views(&views, at->layout, &at->box, elem, err)) ||
+	    (status = view_of_k(&half->view, &views, k, err)))
+		return status;
+	return terms_init(&half->terms, &half->view) ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+static const uint8_t *half_at(const struct half *half, int64_t l, int64_t b, int64_t s,
+			      int64_t h)
+{
+	const int64_t at[KVT_NAXES] = {
+		l - half->at->box.begin[KVT_AXIS_L], b - half->at->box.begin[KVT_AXIS_B],
+		s - half->at->box.begin[KVT_AXIS_S], h,
+	};
+
+	return half->at->bytes + half->view.offset + terms_offset(&half->terms, at);
+}
+
+static bool head_equal(const struct half *a, const uint8_t *pa, const struct half *b,
+		       const uint8_t *pb)
+{
+	int64_t n = a->view.shape.n[KVT_AXIS_D], elem = a->view.shape.elem;
+
+	if (a->terms.dense && b->terms.dense)
+		return !memcmp(pa, pb, (size_t)(n * elem));
+	for (int64_t d = 0; d < n; d++)
+		if (memcmp(pa + a->terms.at[KVT_AXIS_D][d],
+			   pb + b->terms.at[KVT_AXIS_D][d], (size_t)elem))
+			return false;
+	return true;
+}
+
+/* Whose token is it?  Of a pool that nobody uses, the block is all that is known. */
+static enum kvt_status differs(const struct verifying *v, int64_t block, int64_t state,
+			       int64_t layer, int64_t head, int k, struct kvt_error *err)
+{
+	const struct kvt_snapshot *after = kvt_reader_snapshot(v->after);
+	const struct kvt_group *group = &after->group[v->group];
+	int64_t size = group->shape.n[KVT_AXIS_S];
+
+	for (int64_t r = 0; r < after->nrequests; r++)
+		for (int64_t i = 0; i < after->request[r].nblocks[v->group]; i++)
+			if (after->request[r].blocks[v->group][i] == block)
+				return kvt_fail(err, KVT_MISMATCH,
+						"%s: request %s state %lld layer %lld head %lld kv %d differs",
+						group->id, after->request[r].id,
+						LL(i * size + state), LL(layer), LL(head),
+						k);
+	return kvt_fail(err, KVT_MISMATCH,
+			"%s: block %lld state %lld layer %lld head %lld kv %d differs",
+			group->id, LL(block), LL(state), LL(layer), LL(head), k);
+}
+
+struct comparing {
+	const struct verifying *v;
+	struct placed after;
+};
+
+/* One layer of one pair, keys or values. */
+static enum kvt_status compare_pair(const struct comparing *c, const struct wanted *w,
+				    const struct half *a, const struct half *b,
+				    int64_t layer, int k, struct kvt_error *err)
+{
+	int64_t heads = a->view.shape.n[KVT_AXIS_H];
+
+	for (int64_t i = 0; i < w->span.count; i++)
+		for (int64_t h = 0; h < heads; h++) {
+			int64_t to = w->span.at + i;
+
+			if (!head_equal(a, half_at(a, layer, w->span.block,
+						   w->span.state + i, h),
+					b, half_at(b, layer, w->to, to, h)))
+				return differs(c->v, w->to, to, layer, h, k, err);
+		}
+	return KVT_OK;
+}
+
+static enum kvt_status compare_k(const struct comparing *c, const struct spans_read *read,
+				 int k, struct kvt_error *err)
+{
+	int64_t elem = reader_group(c->v->before, c->v->group)->shape.elem;
+	struct half a = { 0 }, b = { 0 };
+	enum kvt_status status;
+
+	if (!(status = half_init(&a, &read->src, k, elem, err)))
+		status = half_init(&b, &c->after, k, elem, err);
+	for (int64_t l = read->layers[0]; l < read->layers[1]; l++)
+		for (int64_t i = 0; !status && i < read->n; i++)
+			status = compare_pair(c, &read->wanted[i], &a, &b, l, k, err);
+	terms_free(&a.terms);
+	terms_free(&b.terms);
+	return status;
+}
+
+static enum kvt_status compare_spans(void *context, const struct spans_read *read,
+				     struct kvt_error *err)
+{
+	const struct comparing *c = context;
+	int64_t nk = reader_group(c->v->before, c->v->group)->shape.n[KVT_AXIS_K];
+	enum kvt_status status = KVT_OK;
+
+	for (int k = 0; !status && k < nk; k++)
+		status = compare_k(c, read, k, err);
+	return status;
+}
+
+/* The first pair of a block or of one behind it. */
+static int64_t first_pair(const struct verifying *v, int64_t block)
+{
+	int64_t low = 0, high = v->n;
+
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (v->pair[middle].to < block)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
+				  struct kvt_error *err)
+{
+	const struct verifying *v = context;
+	const struct kvt_group *after = reader_group(v->after, v->group);
+	struct kvt_box box = cut_box(&v->cut, i);
+	const int64_t layers[2] = { box.begin[KVT_AXIS_L], box.end[KVT_AXIS_L] };
+	int64_t begin = first_pair(v, box.begin[KVT_AXIS_B]);
+	int64_t n = first_pair(v, box.end[KVT_AXIS_B]) - begin;
+	struct comparing c = { v, { &after->layout, box, worker->buffer[0] } };
+	struct wanted *wanted = malloc(((size_t)n + 1) * sizeof(*wanted));
+	enum kvt_status status;
+
+	if (!wanted)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	memcpy(wanted, v->pair + begin, (size_t)n * sizeof(*wanted));
+	status = n ? read_box(worker, v->after, v->group, &box, c.after.bytes, err) :
+		     KVT_OK;
+	if (!status)
+		status = each_spans(worker, v->before, v->group, layers, wanted, n,
+				    v->cut.blocks * after->shape.n[KVT_AXIS_S],
+				    compare_spans, &c, err);
+	free(wanted);
+	pipeline_progress(worker, v->cut.box_bytes);
+	return status;
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+static bool same_shape(const struct kvt_group *a, const struct kvt_group *b)
+{
+	for (int axis = 0; axis < KVT_NAXES; axis++)
+		if (axis != KVT_AXIS_B && axis != KVT_AXIS_S &&
+		    a->shape.n[axis] != b->shape.n[axis])
+			return false;
+	return a->dtype == b->dtype;
+}
+
+static enum kvt_status verify_group(struct verifying *v, const struct reblock_group *said,
+				    const struct pipeline_options *options,
+				    struct kvt_error *err)
+{
+	const struct kvt_snapshot *before = kvt_reader_snapshot(v->before);
+	const struct kvt_group *a = reader_group(v->before, v->group);
+	const struct kvt_group *b = reader_group(v->after, v->group);
+	const struct kvt_tiling *tiling = kvt_reader_tiling(v->after, v->group);
+	int64_t limit = options->mem_limit ? options->mem_limit : INT64_MAX;
+	struct work work = { .fn = verify_box, .context = v, .label = "verifying" };
+	enum kvt_status status = KVT_OK;
+
+	if (!same_shape(a, b))
+		return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ", a->id);
+	for (int64_t r = 0; !status && r < before->nrequests; r++)
+		status = pair_request(v, &before->request[r], err);
+	if (!status && said->how != REBLOCK_GATHERED && said->stale == said->stale_kept)
+		status = pair_pools(v, err);
+	if (status || !v->n)
+		return status;
+	qsort(v->pair, (size_t)v->n, sizeof(*v->pair), by_target);
+	v->cut = cut_choose(b, tiling, &a->layout, NULL, limit / 4);
+	work.count = v->cut.nboxes;
+	work.total_bytes = v->cut.nboxes * v->cut.box_bytes;
+	work.buffer_bytes[0] = v->cut.box_bytes;
+	work_needs_tiles(&work, tiling);
+	work_needs_spans(&work, v->before, v->group, v->cut.layers,
+			 v->cut.blocks * b->shape.n[KVT_AXIS_S]);
+	return pipeline_run(&work, options, err);
+}
+
+enum kvt_status reblock_verify(struct kvt_reader *before, struct kvt_reader *after,
+			       const struct reblock *reblock,
+			       const struct pipeline_options *options,
+			       struct kvt_error *err)
+{
+	int ngroups = kvt_reader_snapshot(before)->ngroups;
+	enum kvt_status status = KVT_OK;
+
+	if (kvt_reader_snapshot(after)->ngroups != ngroups)
+		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d", ngroups,
+				kvt_reader_snapshot(after)->ngroups);
+	for (int g = 0; !status && g < ngroups; g++) {
+		struct verifying v = { .before = before, .after = after, .group = g };
+
+		status = verify_group(&v, &reblock->group[g], options, err);
+		free(v.pair);
+	}
+	return status;
+}

@@ -1,0 +1,223 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# reblock.bats - kvtool reblock: options, refusals and what is left behind
+# (every byte of many pools: tests/oracle_reblock.py)
+
+load common
+load dumps
+
+mamba=$kv/mamba2g4/tp1_DS/rank0.npy
+gqa=$kv/gqa64/paged_bs16/packed_nhd.bf16.npy
+bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
+
+# tables JSON: $nhd with these tables, as in.npy; 'null' is one of them
+tables() {
+	cp "$nhd" in.npy
+	/usr/bin/python3 -c '
+import json, sys
+m = json.load(open(sys.argv[1]))
+m.update(json.loads(sys.argv[2]), file="in.npy")
+m.pop("free_blocks", None)
+json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
+}
+
+@test "reblock cuts blocks where they lie, and back" {
+	run -0 kvtool reblock --block-size 4 --verify -o small.npy "$nhd"
+	[[ $output == *"verified equal"*"48 blocks of 16 regrouped as 192 of 4"* ]]
+	same_array small.npy "$nhd"
+	run -0 kvtool reblock --block-size 16 -o back.npy small.npy
+	same_array back.npy "$nhd"
+	same_digest back.npy "$nhd"
+	[ "$(value blocks back.npy)" = "$(value blocks "$nhd")" ]
+}
+
+@test "reblock to a sibling's size gives the sibling's tokens" {
+	run -0 kvtool reblock --block-size 32 -o out.h5 "$hnd"
+	same_digest out.h5 "$bs32"
+	run -0 kvtool reblock --block-size 16 --verify -o out.npy "$bs32"
+	same_digest out.npy "$nhd"
+}
+
+@test "reblock writes beside the input if nobody says where" {
+	cp "$nhd" in.npy
+	cp "${nhd%.npy}.json" in.json
+	sed -i 's/packed_nhd.bf16.npy/in.npy/' in.json
+	run -0 kvtool reblock -q -b 24 in.npy
+	[ -z "$output" ]
+	only in.npy in.json in.bs24.npy in.bs24.json
+}
+
+@test "reblock says which blocks it leaves out and copies" {
+	run -0 kvtool reblock --json -b 24 -o out.npy "$nhd"
+	[ "$(json "[o['groups'][0][k] for k in ('how', 'from_block_size', 'to_block_size', 'from_blocks', 'to_blocks', 'unused_blocks_dropped', 'shared_states_copied', 'stale_states', 'stale_states_kept')]" <<<"$output")" = \
+		"['gathered', 16, 24, 48, 30, 5, 8, 95, 0]" ]
+	[ "$(json "o['groups'][0]['why']" <<<"$output")" = "neither of 16 and 24 divides the other" ]
+	run -0 kvtool reblock --json -b 8 -f -o out.npy "$nhd"
+	[ "$(json "[o['groups'][0][k] for k in ('how', 'why', 'stale_states_kept')]" <<<"$output")" = \
+		"['regrouped', None, 95]" ]
+}
+
+@test "reblock --dry-run writes nothing" {
+	run -0 kvtool reblock --dry-run -b 64 -o out.h5 "$nhd"
+	[[ $output == *"nothing was written"*"gathered as 13 of 64, 5 unused left out, 32 shared states copied"* ]]
+	[[ $output == *"entry 0 of request A is block 13, no multiple of 4" ]]
+	only
+}
+
+@test "reblock shares what fills whole blocks" {
+	# A and B share 32 tokens
+	run -0 kvtool reblock -b 8 --compact -o out.h5 "$nhd"
+	run -0 kvtool describe --json --block-tables out.h5
+	[ "$(json "[r['block_tables'][0][:5] for r in o['requests']][:2]" <<<"$output")" = \
+		'[[1, 2, 3, 4, 5], [1, 2, 3, 4, 54]]' ]
+	run -0 kvtool reblock -b 24 --compact -f -o out.h5 "$nhd"
+	run -0 kvtool describe --json --block-tables out.h5
+	[ "$(json "[r['block_tables'][0][:3] for r in o['requests']][:2]" <<<"$output")" = \
+		'[[1, 2, 3], [1, 19, 20]]' ]
+}
+
+@test "reblock joins blocks that the tables have in a row" {
+	tables '{"block_table": {"A": [4, 5, 6, 7, 8, 9]}, "num_tokens": {"A": 90}}'
+	run -0 kvtool reblock -b 64 --verify -o out.npy in.npy
+	[[ $output == *"48 blocks of 16 regrouped as 12 of 64, 662 stale states kept" ]]
+	same_array out.npy "$nhd"
+	run -0 kvtool describe --json --block-tables out.npy
+	[ "$(json "(o['requests'][0]['block_tables'], o['null_block'])" <<<"$output")" = '([[1, 2]], 0)' ]
+}
+
+@test "reblock gathers what does not stand in a row" {
+	local table reason
+	while IFS='|' read -r table reason; do
+		tables "{\"block_table\": {\"A\": $table}, \"num_tokens\": {\"A\": 60}}"
+		run -0 kvtool reblock -b 64 --verify -f -o out.npy in.npy
+		[[ $output == *"gathered as 2 of 64"*"$reason" ]] || { echo "$output"; return 1; }
+		same_digest out.npy in.npy
+	done <<-'END'
+		[5, 6, 7, 8]|entry 0 of request A is block 5, no multiple of 4
+		[4, 5, 7, 6]|entry 2 of request A is block 7, not the one after block 5
+		[1, 2, 3, 4]|request A has block 1, which would be one with the null block
+	END
+}
+
+@test "reblock keeps null blocks null" {
+	tables '{"block_table": {"A": [0, 0, 0, 0, 20, 21]}, "num_tokens": {"A": 90}}'
+	run -0 kvtool reblock -b 32 --verify -o out.npy in.npy
+	run -0 kvtool describe --json --block-tables out.npy
+	[ "$(json "(o['requests'][0]['block_tables'], o['null_block'])" <<<"$output")" = '([[0, 0, 1]], 0)' ]
+	same_digest out.npy in.npy
+}
+
+@test "reblock refuses a block that a request has twice" {
+	tables '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 40}}'
+	run -3 --separate-stderr kvtool reblock -b 8 -o out.npy in.npy
+	one_sentence
+	said 'request A' 'block 4' twice
+	# but not behind the last token
+	tables '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 30}}'
+	run -0 kvtool reblock -b 24 -o out.npy in.npy
+}
+
+@test "reblock refuses tables that are not in the pool or too short" {
+	tables '{"block_table": {"A": [4, 48]}, "num_tokens": {"A": 20}}'
+	run -3 --separate-stderr kvtool reblock -b 8 -o out.npy in.npy
+	one_sentence
+	tables '{"block_table": {"A": [4]}, "num_tokens": {"A": 20}}'
+	run -3 --separate-stderr kvtool reblock -b 8 -o out.npy in.npy
+	one_sentence
+	only in.npy in.json
+}
+
+@test "reblock cuts a window, and does nothing else with it" {
+	tables '{"kind": "sliding_window", "window": 32, "block_table": {"A": [4, 7, 9]}, "num_tokens": {"A": 400}}'
+	run -0 kvtool reblock -b 8 --verify -o out.npy in.npy
+	same_digest out.npy in.npy
+	run -3 --separate-stderr kvtool reblock -b 24 -f -o out.npy in.npy
+	one_sentence
+	said '3 of its 25 blocks' window
+}
+
+@test "reblock of a pool without tables needs sizes that divide" {
+	small_raw in.bin
+	local described=(--layout nhd --dtype bfloat16 --layers 2 --blocks 3
+		--page-size 16 --heads 2 --head-dim 8)
+	run -0 kvtool reblock "${described[@]}" -b 8 --verify -o out.h5 in.bin
+	[[ $output == *"3 blocks of 16 regrouped as 6 of 8" ]]
+	run -0 kvtool reblock -b 48 --verify -o out.npy out.h5
+	cmp <(array out.npy) in.bin
+	run -3 --separate-stderr kvtool reblock -b 20 -o no.npy out.h5
+	one_sentence
+	said 'by block tables only' 'neither of 8 and 20'
+	run -3 --separate-stderr kvtool reblock -b 32 -o no.npy out.h5
+	said '6 blocks are no multiple of 4'
+	run -3 --separate-stderr kvtool reblock -b 8 --compact -o no.npy out.h5
+	said 'no request has a block table'
+	run -3 --separate-stderr kvtool reblock -b 4 --stale zero -o no.npy out.h5
+	said 'no request has a block table'
+	[ ! -e no.npy ]
+}
+
+@test "reblock needs blocks of tokens" {
+	run -3 --separate-stderr kvtool reblock -b 16 -o out.npy "$mamba"
+	one_sentence
+	said 'one state for all tokens'
+	only
+}
+
+@test "reblock into a layout that can hold the blocks" {
+	run -4 --separate-stderr kvtool reblock -b 4 -o out.npy "$kv/s260k/paged_bs16/aiter_shuffle.bf16.npy"
+	one_sentence
+	said --to '4 states'
+	run -0 kvtool reblock -b 4 --to nhd --verify -o out.npy "$kv/s260k/paged_bs16/aiter_shuffle.bf16.npy"
+	same_array out.npy "$nhd"
+	run -0 kvtool reblock -b 24 --to rocm-paged --verify -f -o out.npy "$nhd"
+	same_digest out.npy "$nhd"
+	# from states in sixteens to states in eights
+	run -0 kvtool relayout --to cpu-amx -o amx.npy "$gqa"
+	run -0 kvtool reblock -b 24 --to aiter-shuffle --verify -f -o out.npy amx.npy
+	same_digest out.npy "$gqa"
+}
+
+@test "reblock into folders of vLLM's connectors, and out of them" {
+	run -0 kvtool reblock -b 16 --compact --verify --format vllm-2026-07 -o out "$nhd"
+	same_digest out "$nhd"
+	run -0 kvtool reblock -b 24 --verify -o back.h5 out
+	same_digest back.h5 "$nhd"
+}
+
+@test "reblock refuses a command line that makes no sense" {
+	local options
+	for options in "" "-b 0" "-b -1" "-b x" "-b 99999999999" "-b 1.5" "-b 8 --stale" \
+		"-b 8 --stale some" "-b 8 --to no-layout"; do
+		# shellcheck disable=SC2086	# several options
+		run -2 --separate-stderr kvtool reblock $options -o out.h5 "$nhd"
+		one_sentence || { echo "$options: $stderr"; return 1; }
+	done
+	run -2 --separate-stderr kvtool reblock -b 8 -o out.h5 "$nhd" "$hnd"
+	run -2 --separate-stderr kvtool reblock -b 8 -o out.h5
+	only
+}
+
+@test "reblock bounds its memory and does not overwrite its input" {
+	run -4 --separate-stderr kvtool reblock -b 2000000000 -o out.npy "$nhd"
+	one_sentence
+	said mem-limit
+	only
+	cp "$nhd" in.npy
+	cp "${nhd%.npy}.json" in.json
+	run -2 --separate-stderr kvtool reblock -f -b 8 -o in.npy in.npy
+	one_sentence
+	same_array in.npy "$nhd"
+}
+
+@test "reblock writes the same file with any number of threads and little memory" {
+	local n
+	run -0 kvtool convert --tile 512 "$nhd" in.h5
+	for n in 1 3 7; do
+		run -0 kvtool reblock --threads $n -b 24 -o $n.h5 in.h5
+	done
+	run -0 kvtool reblock --mem-limit 4M -b 24 -o little.h5 in.h5
+	cmp 1.h5 3.h5
+	cmp 1.h5 7.h5
+	same_digest 1.h5 little.h5
+}

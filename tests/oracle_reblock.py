@@ -1,0 +1,433 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_reblock.py - what kvtool reblock writes, against plain lists of tokens
+
+Where every state of the new pool must come from is worked out with Python lists;
+cells come from a sidecar's address map, those of the output from the axis string
+that a layout is documented with.
+"""
+import json
+import os
+import random
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import oracle
+from kvd1 import whole
+from oracle import (FULL, Tap, array_bytes, kvtool, legal, preset_offsets,
+                    safetensors_tensors)
+
+tap = Tap()
+SIZES = (1, 2, 3, 4, 5, 8, 16, 24, 32, 48, 64, 100)
+MODES = ((), ("--compact",), ("--stale", "keep"), ("--stale", "zero"),
+         ("--compact", "--stale", "keep"))
+
+
+# ---- what must come out -----------------------------------------------------
+
+class Plan:
+    """
+    rows[b] = (block, state) of each state of new block b, None where zeros are;
+    tables by request.  'size' and 'new' count states, 'live' has those of each
+    request, 'null' is a block or None.
+    """
+
+    def __init__(self, nblocks, size, tables, live, null, new, options):
+        self.nblocks, self.size, self.new = nblocks, size, new
+        self.tables, self.live, self.null = tables, live, null
+        self.stale = options[options.index("--stale") + 1] \
+            if "--stale" in options else None
+        self.regrouped = "--compact" not in options and self.in_place()
+        if self.regrouped:
+            self.regroup()
+        else:
+            self.gather()
+
+    def in_place(self):
+        if self.size % self.new == 0:
+            return True
+        if self.new % self.size:
+            return False
+        k = self.new // self.size
+        if self.nblocks % k or (self.null is not None and self.null % k):
+            return False
+        for table in self.tables.values():
+            for i in range(0, len(table), k):
+                part = table[i:i + k]
+                if part[0] % k or part != list(range(part[0], part[0] + len(part))):
+                    return False
+                if self.null is not None and part[0] == self.null:
+                    return False
+        return True
+
+    def row(self, n):
+        return n // self.size, n % self.size
+
+    def regroup(self):
+        used = {(self.null, s) for s in range(self.size)}
+        for r, table in self.tables.items():
+            used |= {(table[t // self.size], t % self.size)
+                     for t in range(self.live[r])}
+        total = self.nblocks * self.size
+        flat = [self.row(n) for n in range(total)]
+        if self.stale == "zero":
+            flat = [x if x in used else None for x in flat]
+        self.rows = [flat[n:n + self.new] for n in range(0, total, self.new)]
+        self.null_after = None if self.null is None else \
+            self.null * self.size // self.new
+        self.after = {}
+        for r, table in self.tables.items():
+            states = [b * self.size + s for b in table for s in range(self.size)]
+            self.after[r] = [n // self.new for n in states[::self.new]]
+
+    def gather(self):
+        """Token by token; a block is shared if one begins as the other does."""
+        self.null_after = None if self.null is None else 0
+        blocks = [] if self.null is None else [None]
+        self.after = {}
+        for r, table in self.tables.items():
+            held = [(b, s) for b in table for s in range(self.size)]
+            states, out = held[:self.live[r]], []
+            for n in range(0, len(states), self.new):
+                part, rest = states[n:n + self.new], held[n:n + self.new]
+                if all(b == self.null for b, _ in part):
+                    out.append(0)
+                    continue
+                found = None
+                for i, (have, _) in reversed(list(enumerate(
+                        x or ([], []) for x in blocks))):
+                    m = min(len(have), len(part))
+                    if m and have[:m] == part[:m]:
+                        found = i
+                        break
+                if found is None:
+                    found = len(blocks)
+                    blocks.append((part, rest))
+                elif len(part) > len(blocks[found][0]):
+                    blocks[found] = (part, rest)
+                out.append(found)
+            self.after[r] = out
+        self.rows = []
+        for block in blocks:
+            if block is None:
+                row = [(self.null, s) for s in range(min(self.size, self.new))]
+            else:
+                row = block[self.stale == "keep"]
+            self.rows.append(row + [None] * (self.new - len(row)))
+
+    def cells(self, cells):
+        """cells[K, L, B, S, H, D] of the new pool."""
+        K, L, _, _, H, D = cells.shape
+        out = np.zeros((K, L, len(self.rows), self.new, H, D), cells.dtype)
+        b = [[x[0] if x else 0 for x in row] for row in self.rows]
+        s = [[x[1] if x else 0 for x in row] for row in self.rows]
+        keep = np.array([[x is not None for x in row] for row in self.rows])
+        out[:] = cells[:, :, np.array(b), np.array(s)]
+        out[:, :, ~keep] = 0
+        return out
+
+
+def manifest(path):
+    with open(os.path.splitext(path)[0] + ".json") as f:
+        return json.load(f)
+
+
+def place(cells, layout, itemsize):
+    K, L, B, S, H, D = cells.shape
+    dims = {"K": K, "L": L, "B": B, "S": S, "H": H, "D": D}
+    out = np.zeros(cells.size, cells.dtype)
+    out[preset_offsets(layout, dims, itemsize)] = cells
+    return out.tobytes()
+
+
+def judge(name, r, path, plan, cells, layout, itemsize):
+    if not tap.ok(r.code == 0, f"{name}: exit 0", r):
+        return
+    want = plan.cells(cells)
+    m = manifest(path)
+    tables = {q: t for q, t in m.get("block_table", {}).items() if t}
+    expected = {q: t for q, t in plan.after.items() if t}
+    if not tap.equal((tables, m.get("null_block"), m["sizes"]["block_size"]),
+                     (expected, plan.null_after, plan.new), f"{name}: tables"):
+        return
+    raw = array_bytes(path)
+    tap.ok(raw == place(want, layout, itemsize), f"{name}: every byte of the pool", r)
+    K, L, B, S, H, D = want.shape
+    dims = {"K": K, "L": L, "B": B, "S": S, "H": H, "D": D}
+    got = np.frombuffer(raw, cells.dtype)[preset_offsets(layout, dims, itemsize)]
+    good = True
+    for q, table in plan.tables.items():
+        t = np.arange(plan.live[q])
+        # in the null block there is no token to keep
+        t = t[np.array(table, int)[t // plan.size] != plan.null]
+        old = cells[:, :, np.array(table, int)[t // plan.size], t % plan.size]
+        new = got[:, :, np.array(tables.get(q, []), int)[t // S], t % S]
+        good &= np.array_equal(old, new)
+    tap.ok(good, f"{name}: every token is what it was")
+
+
+# ---- real dumps -------------------------------------------------------------
+
+SPLIT = {"aiter-shuffle": 8, "aiter-shuffle-kv-first": 8}
+
+
+def check_dumps(dumps, tmp):
+    for n, d in enumerate(dumps):
+        digest = whole(d.path)[0]
+        for i, size in enumerate(SIZES):
+            if n % 3 and (n + i) % 2 and not FULL:
+                continue
+            modes = MODES if FULL else MODES[:1] if (n + i) % 2 else \
+                (MODES[0], MODES[1 + (n + i) // 2 % 4])
+            for options in modes:
+                name = f"{d.name} to {size} {' '.join(options)}"
+                out = f"{tmp}/out.npy"
+                r = kvtool("reblock", "-f", "--verify", "-b", size, *options, "-o",
+                           out, d.path)
+                if size % SPLIT.get(d.layout, 1):
+                    tap.equal(r.code, 4, f"{name}: refused, S is split")
+                    continue
+                plan = Plan(d.dims["B"], d.dims["S"], d.tables, d.ntokens, 0, size,
+                            options)
+                judge(name, r, out, plan, d.cells, d.layout, d.itemsize)
+                if (n + i) % 4 == 0 or FULL:
+                    tap.equal(whole(out)[0], digest, f"{name}: digest of the tokens")
+
+
+def check_siblings(dumps, tmp):
+    """The same tokens in blocks of 32, written by another program."""
+    bs16 = next(d for d in dumps if d.name == "s260k/paged_bs16/packed_nhd.bf16")
+    bs32 = next(d for d in dumps if d.folder == "paged_bs32")
+    for d, other in ((bs16, bs32), (bs32, bs16)):
+        size = other.dims["S"]
+        out = f"{tmp}/sibling.h5"
+        r = kvtool("reblock", "-f", "-b", size, "--compact", "-o", out, d.path)
+        tap.equal((r.code, whole(out)[0]), (0, whole(other.path)[0]),
+                  f"{d.name} in blocks of {size} has the digest of {other.name}")
+        kvtool("convert", "-f", out, f"{tmp}/sibling.npy")
+        tables = manifest(f"{tmp}/sibling.npy")["block_table"]
+        cells = np.frombuffer(array_bytes(f"{tmp}/sibling.npy"), d.cells.dtype)
+        dims = dict(d.dims, S=size, B=cells.size // (
+            d.nelements // d.dims["B"] // d.dims["S"] * size))
+        cells = cells[preset_offsets(d.layout, dims, d.itemsize)]
+        for q in other.tables:
+            t = np.arange(other.ntokens[q])
+            got = cells[:, :, np.array(tables[q])[t // size], t % size]
+            tap.ok(np.array_equal(got, other.tokens(other.cells, q)) and
+                   np.array_equal(got, other.canonical(q)),
+                   f"{d.name} in blocks of {size}: {q} has the bytes of {other.name}")
+
+
+# ---- random pools -----------------------------------------------------------
+
+class Random:
+    """A pool with shared prefixes, reserved blocks and a null block or none."""
+
+    def __init__(self, rng, tmp):
+        self.size = rng.choice([1, 2, 3, 4, 6, 8, 16, 32])
+        self.layout = rng.choice(["nhd", "hnd", "bhlsc", "kv-first-nhd", "lhbsc",
+                                  "blocks-first-hnd", "rocm-paged", "cpu-vec",
+                                  "cpu-amx", "cpu-neon-bf16", "aiter-shuffle"])
+        B = rng.randrange(4, 40)
+        self.null = rng.choice([0, 0, None, B - 1])
+        free = [b for b in range(B) if b != self.null]
+        if rng.random() < 0.7:
+            rng.shuffle(free)
+        self.tables, self.live = {}, {}
+        for q in "ABCDE"[:rng.randrange(1, 6)]:
+            table = []
+            if self.tables and rng.random() < 0.6:
+                other = rng.choice(sorted(self.tables))
+                table = self.tables[other][:rng.randrange(len(self.tables[other]) + 1)]
+            elif self.null is not None and rng.random() < 0.3:
+                table = [self.null] * rng.randrange(1, 5)
+            for _ in range(rng.randrange(0, 9)):
+                if free:
+                    table = table + [free.pop(0)]
+            if not table:
+                continue
+            self.tables[q] = table
+            self.live[q] = rng.randrange(1, len(table) * self.size + 1)
+        L, H = rng.randrange(1, 4), rng.randrange(1, 4)
+        self.dims = {"L": L, "B": B, "S": self.size, "H": H, "K": 2, "D": 32}
+        if not legal(self.layout, self.dims, 2):
+            self.layout = "hnd"
+        self.cells = np.random.default_rng(rng.randrange(1 << 30)).integers(
+            0, 1 << 16, (2, L, B, self.size, H, 32)).astype(np.uint16)
+        self.path = f"{tmp}/random.npy"
+        np.save(self.path, np.frombuffer(
+            place(self.cells, self.layout, 2), "<u2"))
+        side = {"file": "random.npy", "layout": self.layout, "dtype": "bfloat16",
+                "sizes": {"layers": L, "num_blocks": B, "block_size": self.size,
+                          "num_kv_heads": H, "head_dim": 32},
+                "block_table": self.tables, "num_tokens": self.live}
+        if self.null is not None:
+            side["null_block"] = self.null
+        with open(f"{tmp}/random.json", "w") as f:
+            json.dump(side, f)
+
+
+def check_random(tmp):
+    rng = random.Random(29)
+    for n in range(600 if FULL else 150):
+        d = Random(rng, tmp)
+        new = rng.choice(SIZES[:10] + (d.size, 2 * d.size, 4 * d.size))
+        options = rng.choice(MODES)
+        if not d.tables:
+            continue
+        plan = Plan(d.dims["B"], d.size, d.tables, d.live, d.null, new, options)
+        name = (f"random {n}: {d.layout} {d.size} to {new} {' '.join(options)}"
+                f"{' regrouped' if plan.regrouped else ''}")
+        out, path = f"{tmp}/r.npy", d.path
+        if n % 2:
+            path = f"{tmp}/r.h5"
+            kvtool("convert", "-f", "--tile", rng.choice(["64", "256", "1K"]),
+                   d.path, path)
+        if n % 4 == 3 and legal(d.layout, dict(d.dims, S=new), 2):
+            r = kvtool("reblock", "-f", "--json", "--verify", "-b", new, *options,
+                       "-o", f"{tmp}/r2.h5", path)
+            v = kvtool("describe", "--verify", f"{tmp}/r2.h5")
+            tap.ok(r.code == 0 and v.code == 0, f"{name}: its cells", f"{r}{v}")
+            r = kvtool("convert", "-f", f"{tmp}/r2.h5", out)
+        else:
+            r = kvtool("reblock", "-f", "--verify", "-b", new, *options, "-o", out,
+                       path, "--mem-limit", rng.choice(["256M", "8M"]))
+        if legal(d.layout, dict(d.dims, S=new), 2):
+            judge(name, r, out, plan, d.cells, d.layout, 2)
+        else:
+            tap.equal(r.code, 4, f"{name}: refused, S is split")
+
+
+# ---- groups -----------------------------------------------------------------
+
+def check_groups(tmp):
+    """Two sizes of blocks, states of 4 tokens, and states of all tokens."""
+    rng = np.random.default_rng(3)
+    tables = {"A": [5, 2, 7], "B": [5, 3], "C": [1]}
+    tokens = {"A": 41, "B": 20, "C": 16}
+    wide = {"A": [1, 2], "B": [1], "C": [3]}
+    state = {"A": [2, 6], "B": [4], "C": []}
+    spec = [("g0", "full_attention", 16, 1, 8, tables), ("big", "full_attention", 32,
+            1, 4, wide), ("few", "mla", 16, 4, 8, tables),
+            ("ssm", "mamba_ssm", 0, -1, 8, state)]
+    groups, parts, cells = [], [], {}
+    for name, kind, size, tps, B, table in spec:
+        S = size // tps if tps > 0 else 1
+        H, K = (1, 1) if kind == "mla" else (2, 2)
+        if kind == "mamba_ssm":
+            H, K = 2, 1
+        c = rng.integers(0, 1 << 16, (K, 2, B, S, H, 4)).astype(np.uint16)
+        cells[name] = (c, table, tps, S, B)
+        axes = "LBSC" if kind == "mla" else "LBSHC"
+        parts.append(place(c, axes, 2))
+        sizes = {"layers": 2, "num_blocks": B, "block_size": size or 64,
+                 "num_kv_heads": H}
+        sizes["content" if K == 1 else "head_dim"] = 4
+        groups.append({"id": name, "kind": kind, "layout": axes, "dtype": "bfloat16",
+                       "tokens_per_state": tps, "sizes": sizes,
+                       "block_table": table})
+    with open(f"{tmp}/groups.bin", "wb") as f:
+        f.write(b"".join(parts))
+    with open(f"{tmp}/groups.json", "w") as f:
+        json.dump({"file": "groups.bin", "null_block": 0, "num_tokens": tokens,
+                   "groups": groups}, f)
+    before = whole(f"{tmp}/groups.bin")[0]
+    tap.ok(before is not None, "four groups in one file",
+           kvtool("digest", f"{tmp}/groups.bin"))
+    for new in (4, 8, 16, 24, 32, 64):
+        for options in ((), ("--compact",)):
+            name = f"four groups to {new} {' '.join(options)}"
+            r = kvtool("reblock", "-f", "--verify", "-b", new, *options, "-o",
+                       f"{tmp}/out.safetensors", f"{tmp}/groups.bin")
+            if not tap.ok(r.code == 0, f"{name}: exit 0", r):
+                continue
+            tap.equal(whole(f"{tmp}/out.safetensors")[0], before, f"{name}: digest")
+            want = {}
+            for group, (c, table, tps, S, B) in cells.items():
+                live = {q: -(-tokens[q] // tps) if tps > 0 else len(t)
+                        for q, t in table.items()}
+                if tps < 0 and not options:
+                    want[group] = place(c, "LBSHC", 2)
+                    continue
+                plan = Plan(B, S, table, live, 0, new // tps if tps > 0 else 1,
+                            options)
+                want[group] = place(plan.cells(c), "LBSHC", 2)
+            got = {n: t[2] for n, t in safetensors_tensors(
+                f"{tmp}/out.safetensors").items()}
+            tap.ok(got == want, f"{name}: every byte")
+    r = kvtool("reblock", "-f", "-b", 6, "-o", f"{tmp}/never.bin",
+               f"{tmp}/groups.bin")
+    tap.ok(r.code == 3 and "states of 4" in r.err, "6 tokens are no states of 4", r)
+
+
+# ---- stored tiles -----------------------------------------------------------
+
+def check_moved(d, tmp):
+    """Tiles of 8 blocks stay what they are wherever the pool stays in place."""
+    src = f"{tmp}/tiles.h5"
+    kvtool("convert", "--tile", "2K", d.path, src)
+    one = kvtool("describe", "--json", src)
+    tap.ok(one.code == 0, "a snapshot with tiles of 8 blocks", one)
+    for size, moves in ((1, 1), (4, 1), (8, 1), (16, 1), (24, 0), (64, 0)):
+        out = f"{tmp}/moved.h5"
+        r = kvtool("reblock", "-f", "--json", "-b", size, "-o", out, src)
+        g = json.loads(r.out)["groups"][0] if r.code == 0 else {}
+        tap.equal((g.get("tiles", 0) > 0, g.get("tiles_moved")),
+                  (True, g.get("tiles") if moves else 0),
+                  f"tiles to {size}: {'all' if moves else 'none'} move")
+        r = kvtool("describe", "--verify", out)
+        tap.ok(r.code == 0, f"tiles to {size}: every cell has its checksum", r)
+        kvtool("reblock", "-f", "-b", 16, "--json", "-o", f"{tmp}/back.h5", out)
+        kvtool("convert", "-f", f"{tmp}/back.h5", f"{tmp}/back.npy")
+        if moves:
+            tap.ok(array_bytes(f"{tmp}/back.npy") == array_bytes(d.path),
+                   f"tiles to {size} and back: every byte")
+
+
+def check_ends(d, tmp):
+    """A pool that ends inside a tile of the input does not take the rest along."""
+    cases = [(list(range(8, 16)), 16, True), (list(range(8, 16)), 32, True),
+             (list(range(8, 14)), 16, False), (list(range(4, 12)), 16, False),
+             (list(range(40, 48)), 64, True), (list(range(8, 24)), 8, True)]
+    for table, size, moves in cases:
+        side = {k: v for k, v in d.side.items()
+                if k not in ("null_block", "free_blocks", "address_map")}
+        side.update(file=d.path, block_table={"A": table},
+                    num_tokens={"A": 16 * len(table)})
+        with open(f"{tmp}/ends.json", "w") as f:
+            json.dump(side, f)
+        kvtool("convert", "-f", "--tile", "2K", "--manifest", f"{tmp}/ends.json",
+               d.path, f"{tmp}/ends.h5")
+        r = kvtool("reblock", "-f", "--json", "--compact", "-b", size, "-o",
+                   f"{tmp}/ends.out.h5", f"{tmp}/ends.h5")
+        name = f"blocks {table[0]} to {table[-1]} alone, in blocks of {size}"
+        g = json.loads(r.out)["groups"][0] if r.code == 0 else {}
+        tap.equal((g.get("tiles", 0) > 0, g.get("tiles_moved")),
+                  (True, g.get("tiles") if moves else 0),
+                  f"{name}: {'all tiles' if moves else 'no tile'} moved")
+        r = kvtool("convert", "-f", f"{tmp}/ends.out.h5", f"{tmp}/ends.npy")
+        plan = Plan(d.dims["B"], 16, {"A": table}, {"A": 16 * len(table)}, None,
+                    size, ("--compact",))
+        judge(name, r, f"{tmp}/ends.npy", plan, d.cells, d.layout, d.itemsize)
+
+
+def main():
+    oracle.need_program_and_data()
+    dumps = oracle.attention_dumps()
+    first = next(d for d in dumps if d.name == "s260k/paged_bs16/packed_nhd.bf16")
+    with oracle.workdir() as tmp:
+        check_dumps(dumps, tmp)
+        check_siblings(dumps, tmp)
+        check_random(tmp)
+        check_groups(tmp)
+        check_moved(first, tmp)
+        check_ends(first, tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
