@@ -138,6 +138,7 @@ static enum kvt_status map_whole(struct source_group *map, const struct kvt_grou
 	    !all_neighbours(&map->block, group->shape.n[KVT_AXIS_B]))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	map->part->heads.count = group->shape.n[KVT_AXIS_H];
+	map->part->kv.count = group->shape.n[KVT_AXIS_K];
 	map->part->nruns = 1;
 	map->part->run[0].count = group->shape.n[KVT_AXIS_D];
 	return KVT_OK;
