@@ -187,7 +187,7 @@ fuzz-programs: $(FUZZ)
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
 PAGES   := $(wildcard man/*.[157])
 HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
-	   kernels/kernels.h
+	   lib/kvt_transfer.h kernels/kernels.h
 put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX

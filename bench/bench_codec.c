@@ -6,6 +6,10 @@
  * Times are CPU seconds of one thread, the best of several rounds.  The first
  * rows of a block are zstd alone, on planes that are shuffled already; "codec"
  * is kvt_encode() and kvt_decode() with everything that a stored tile needs.
+ *
+ * bench_codec [FOLDER]: the table, of the real dumps in that folder
+ * bench_codec --parts SNAPSHOT: CPU seconds of decoding, permuting and encoding
+ * all of it, for bench_files.py
  */
 #define ZSTD_STATIC_LINKING_ONLY	/* experimental parameters, where offered */
 #include <math.h>
@@ -18,6 +22,7 @@
 
 #include "formats/snapshot.h"
 #include "formats/zstd_frame.h"
+#include "kernels/kernels.h"
 
 enum { ELEM = 2, ROUNDS = 5 };
 static const double ROUND_SECONDS = 0.03;
@@ -305,6 +310,109 @@ static void bench(const struct data *data, int64_t tile)
 	free(b.back);
 }
 
+/* ---- the parts of a conversion ------------------------------------------ */
+
+struct parts {
+	double decode, permute, encode;	/* CPU seconds of one core */
+	int64_t nbytes;
+};
+
+/* From the group's layout to that of its tiles, a box that fits the cache. */
+static void permute(struct parts *parts, const struct kvt_group *group)
+{
+	enum { BOX = 4 << 20 };
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	int64_t page = group->shape.elem, passes;
+	struct kvt_views from, to;
+	struct kvt_layout order;
+	struct kvt_plans plans;
+	uint8_t *buf[2];
+	double start;
+
+	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
+		page *= group->shape.n[a];
+	box.end[KVT_AXIS_L] = 1;
+	if (box.end[KVT_AXIS_B] > BOX / page)
+		box.end[KVT_AXIS_B] = BOX / page + (page > BOX);
+	if (kvt_layout_parse(&order, "LHKBSD", NULL) ||
+	    kvt_layout_views(&from, &group->layout, &box, group->shape.elem, NULL) ||
+	    kvt_layout_views(&to, &order, &box, group->shape.elem, NULL) ||
+	    kvt_plans_init(&plans, &to, &from, NULL))
+		die("no plan for a box of the group");
+	for (int i = 0; i < 2; i++)
+		memset(buf[i] = aligned_alloc(64, (size_t)(from.nbytes + 63) / 64 * 64),
+		       i, (size_t)from.nbytes);
+	passes = parts->nbytes / from.nbytes + 1;
+	start = cpu_seconds();
+	for (int64_t i = 0; i < passes; i++)
+		kvt_cpu_copy_all(buf[1], buf[0], &plans);
+	parts->permute = (cpu_seconds() - start) / (double)passes *
+			 (double)parts->nbytes / (double)from.nbytes;
+	free(buf[0]);
+	free(buf[1]);
+}
+
+/* One tile, decoded and encoded again. */
+static void recode(struct parts *parts, const struct kvt_stored *stored,
+		   struct kvt_stored *again, uint8_t *tile,
+		   const struct kvt_tiling *tiling,
+		   struct kvt_codec_scratch *scratch)
+{
+	double start = cpu_seconds(), middle;
+
+	if (kvt_decode(tile, stored, tiling, scratch, NULL))
+		die("a tile is damaged");
+	middle = cpu_seconds();
+	if (kvt_encode(again, tile, tiling, scratch, NULL))
+		die("out of memory");
+	parts->decode += middle - start;
+	parts->encode += cpu_seconds() - middle;
+	parts->nbytes += tiling->nbytes;
+}
+
+/* What a conversion of group 0 of a snapshot cannot do without, on one core. */
+static void print_parts(const char *path)
+{
+	struct kvt_codec_scratch *scratch;
+	struct kvt_stored stored = { 0 }, again = { 0 };
+	const struct kvt_tiling *tiling;
+	int64_t at[KVT_NAXES] = { 0 };
+	const struct kvt_group *group;
+	struct kvt_reader *reader;
+	struct parts parts = { 0 };
+	struct kvt_error err;
+	uint8_t *tile;
+	int a;
+
+	if (kvt_open(&reader, path, NULL, &err))
+		die(err.text);
+	group = &kvt_reader_snapshot(reader)->group[0];
+	if (!(tiling = kvt_reader_tiling(reader, 0)) ||
+	    kvt_codec_scratch_new(&scratch, NULL))
+		die("group 0 has no tiles");
+	stored.capacity = again.capacity = kvt_stored_bound(tiling);
+	stored.bytes = malloc((size_t)stored.capacity);
+	again.bytes = malloc((size_t)again.capacity);
+	tile = malloc((size_t)tiling->nbytes);
+	do {
+		if (kvt_fetch_tile(reader, 0, at, &stored, &err))
+			die(err.text);
+		recode(&parts, &stored, &again, tile, tiling, scratch);
+		for (a = KVT_NAXES - 1; a >= 0; a--) {
+			if ((at[a] += tiling->n[a]) < group->shape.n[a])
+				break;
+			at[a] = 0;
+		}
+	} while (a >= 0);
+	permute(&parts, group);
+	printf("%.4f %.4f %.4f\n", parts.decode, parts.permute, parts.encode);
+	kvt_codec_scratch_free(scratch);
+	kvt_close_reader(reader);
+	free(stored.bytes);
+	free(again.bytes);
+	free(tile);
+}
+
 int main(int argc, char **argv)
 {
 	static const char folder[] = "testdata/kv";
@@ -312,6 +420,10 @@ int main(int argc, char **argv)
 	char path[2][512];
 	struct data data[3];
 
+	if (argc == 3 && !strcmp(argv[1], "--parts")) {
+		print_parts(argv[2]);
+		return 0;
+	}
 	snprintf(path[0], sizeof(path[0]),
 		 "%s/gqa64/paged_bs16/packed_hnd.bf16.npy", kv);
 	snprintf(path[1], sizeof(path[1]),

@@ -24,6 +24,8 @@ KVTOOL = os.path.join(BUILD, "kvtool")
 MIB = int(os.environ.get("KVT_BENCH_MIB", "1024"))
 ROUNDS = int(os.environ.get("KVT_BENCH_ROUNDS", "3"))
 LAYERS, STATES, HEADS, DIM = 32, 16, 8, 128
+NPY_TO_H5 = "kvtool relayout npy to h5, --no-sync"
+RECODED = "kvtool relayout h5 to rocm-paged, --no-sync"
 BLOCKS = max(8, MIB * 2**20 // (LAYERS * STATES * HEADS * 2 * DIM * 2))
 
 
@@ -79,22 +81,46 @@ def remove(path):
             os.unlink(name)
 
 
-def table(title, rows, base):
+def parts_of(snapshot):
+    """CPU seconds of one core: decompressing, permuting, compressing all of it."""
+    done = subprocess.run([os.path.join(BUILD, "bench", "bench_codec"), "--parts",
+                           snapshot], check=True, capture_output=True, text=True)
+    return [float(word) for word in done.stdout.split()]
+
+
+def print_floors(parts, copy, walls, cpus):
+    """What the parts need if they are spread over all cores, and nothing else."""
+    cores = len(os.sched_getaffinity(0))
+    decode, permute, encode = (statistics.median(p) for p in zip(*parts))
+    print(f"  CPU s of one core: decompress {decode:.2f}, permute {permute:.2f}, "
+          f"compress {encode:.2f}, cp of the snapshot {copy:.2f}")
+    for name, work in ((NPY_TO_H5, permute + encode),
+                       (RECODED, decode + permute + encode)):
+        floor = work + copy
+        print(f"  {name}: {floor:.2f} CPU s of parts, kvtool {cpus[name]:.2f}: "
+              f"{cpus[name] / floor:.2f}x; on {cores} cores {floor / cores:.2f} s, "
+              f"kvtool {walls[name]:.2f} s: {walls[name] / floor * cores:.2f}x")
+    print()
+
+
+def table(title, rows, base, each_round=lambda: None):
     """rows: (name, command, output).  Each runs ROUNDS times, interleaved."""
     seen = {name: [] for name, _, _ in rows}
     for _ in range(ROUNDS):
         for name, command, output in rows:
             remove(output)
             seen[name].append(run(command))
+        each_round()
     print(f"{title}\n  {'':44} {'wall s':>8} {'min':>7} {'CPU s':>7} "
           f"{'MiB':>6} {'x ' + base:>9}")
-    median = {n: statistics.median(r[0] for r in runs) for n, runs in seen.items()}
+    wall = {n: statistics.median(r[0] for r in runs) for n, runs in seen.items()}
+    cpu = {n: statistics.median(r[1] for r in runs) for n, runs in seen.items()}
     for name, runs in seen.items():
-        print(f"  {name:44} {median[name]:8.3f} {min(r[0] for r in runs):7.3f} "
-              f"{statistics.median(r[1] for r in runs):7.2f} "
-              f"{max(r[2] for r in runs):6.0f} {median[name] / median[base]:8.2f}x")
+        print(f"  {name:44} {wall[name]:8.3f} {min(r[0] for r in runs):7.3f} "
+              f"{cpu[name]:7.2f} {max(r[2] for r in runs):6.0f} "
+              f"{wall[name] / wall[base]:8.2f}x")
     print()
-    return median
+    return wall, cpu
 
 
 WHOLE_ARRAY = """
@@ -258,23 +284,29 @@ def main():
              at("f.h5")),
         ], "kvtool relayout (moves stored tiles)")
 
-        table("npy -> snapshot (every byte compressed)", [
+        parts = []
+        walls, cpus = table("npy -> snapshot (every byte compressed)", [
             ("cp of the npy", ["cp", npy, at("a")], at("a")),
+            ("cp of the snapshot", ["cp", nhd, at("b")], at("b")),
             ("kvtool relayout npy to h5",
              [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("c.h5"), npy],
              at("c.h5")),
             ("kvtool relayout npy to h5, one thread",
              [KVTOOL, "relayout", "-q", "--threads=1", *described, "--to=hnd", "-o",
               at("d.h5"), npy], at("d.h5")),
-            ("kvtool relayout h5 to rocm-paged (recoded)",
-             [KVTOOL, "relayout", "-q", "--to=rocm-paged", "-o", at("r.h5"), nhd],
-             at("r.h5")),
+            (NPY_TO_H5,
+             [KVTOOL, "relayout", "-q", "--no-sync", *described, "--to=hnd", "-o",
+              at("g.h5"), npy], at("g.h5")),
+            (RECODED,
+             [KVTOOL, "relayout", "-q", "--no-sync", "--to=rocm-paged", "-o",
+              at("r.h5"), nhd], at("r.h5")),
             ("kvtool relayout npy to npy",
              [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("n.npy"), npy],
              at("n.npy")),
             ("h5py + numpy, same filters", python(FROM_NPY, npy, at("e.h5")),
              at("e.h5")),
-        ], "kvtool relayout npy to h5")
+        ], "kvtool relayout npy to h5", lambda: parts.append(parts_of(nhd)))
+        print_floors(parts, cpus["cp of the snapshot"], walls, cpus)
 
         write_tables(at("tables.json"), npy)
         used = at("used.h5")

@@ -94,6 +94,19 @@ enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling
 	}
 }
 
+enum kvt_status fetch_tile(struct worker *worker, struct kvt_reader *reader,
+			   int group, const int64_t begin[KVT_NAXES],
+			   struct kvt_stored *stored, struct kvt_error *err)
+{
+	struct kvt_extent extent;
+	enum kvt_status status;
+
+	pipeline_lock(worker);
+	status = kvt_find_tile(reader, group, begin, &extent, err);
+	pipeline_unlock(worker);
+	return status ? status : kvt_load_tile(reader, &extent, stored, err);
+}
+
 struct reading {
 	struct kvt_reader *reader;
 	int group;
@@ -115,11 +128,9 @@ static enum kvt_status read_tile(struct worker *worker, void *context,
 	struct kvt_box part = box_cut(&tile.box, &group->shape);
 	enum kvt_status status;
 
-	pipeline_lock(worker);
-	status = kvt_fetch_tile(r->reader, r->group, begin, &stored, err);
-	pipeline_unlock(worker);
-	if (status || (status = kvt_decode(worker->tile, &stored, tiling,
-					   worker->scratch, err)))
+	if ((status = fetch_tile(worker, r->reader, r->group, begin, &stored, err)) ||
+	    (status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
+				 err)))
 		return status;
 	return copy_box(&whole, &tile, &part, group->shape.elem, err);
 }

@@ -40,7 +40,8 @@ extern const struct command
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,
-	cmd_workers;
+	cmd_workers,
+	cmd_transfer_sim;
 
 /* The i-th command, NULL past the last one. */
 const struct command *command_at(int i);

@@ -102,9 +102,7 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 	enum kvt_status status;
 
 	c->result.tiles++;
-	pipeline_lock(worker);
-	status = kvt_fetch_tile(v->reader, v->group, begin, &stored, &found);
-	pipeline_unlock(worker);
+	status = fetch_tile(worker, v->reader, v->group, begin, &stored, &found);
 	if (!status)
 		status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
 				    &found);

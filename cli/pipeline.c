@@ -138,6 +138,7 @@ static void *work_main(void *argument)
 		int64_t i = p->next++;
 
 		pthread_mutex_unlock(&p->lock);
+		w->passed = false;
 		if (interrupted)
 			status = kvt_fail(&err, KVT_SYSTEM, "interrupted");
 		else
@@ -146,7 +147,8 @@ static void *work_main(void *argument)
 		if (status)
 			record(p, i, status, &err);
 		/* a box may not get further ahead of a slow one than the ring holds */
-		finish(p, i);
+		if (!w->passed)
+			finish(p, i);
 		while (p->next - p->turn >= MAX_THREADS && p->failed_at < 0)
 			pthread_cond_wait(&p->turned, &p->lock);
 	}
@@ -175,6 +177,13 @@ bool pipeline_turn(struct worker *worker, int64_t i)
 		return true;
 	pthread_mutex_unlock(&p->lock);
 	return false;
+}
+
+void pipeline_pass(struct worker *worker, int64_t i)
+{
+	worker->passed = true;
+	finish(worker->pipeline, i);
+	pthread_mutex_unlock(&worker->pipeline->lock);
 }
 
 void pipeline_progress(struct worker *worker, int64_t nbytes)

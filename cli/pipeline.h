@@ -44,6 +44,7 @@ enum { NBUFFERS = 5, SOURCE_BUFFER = 4 };
 /* What one thread owns. */
 struct worker {
 	struct pipeline *pipeline;
+	bool passed;			/* the turn of the box at hand */
 	struct kvt_codec_scratch *scratch;
 	uint8_t *buffer[NBUFFERS];		/* the command's; sizes as asked for */
 	uint8_t *tile, *spare;		/* one plain tile each */
@@ -77,16 +78,18 @@ pipeline_run(const struct work *work, const struct pipeline_options *options,
 int64_t pipeline_memory(const struct work *work,
 			const struct pipeline_options *options);
 
-/* kvt_fetch_tile() and its like go between these two. */
+/* kvt_find_tile() and its like go between these two. */
 void pipeline_lock(struct worker *worker);
 void pipeline_unlock(struct worker *worker);
 
 /*
  * Waits until every box before i is through its ordered part, then enters it
  * (holding the lock); false: another box failed, give up without a message.
- * Leave with pipeline_unlock(); the turn passes on when the work_fn returns.
+ * Leave with pipeline_unlock(), and the turn passes on when the work_fn returns;
+ * or with pipeline_pass(), and it does so at once.
  */
 bool pipeline_turn(struct worker *worker, int64_t i);
+void pipeline_pass(struct worker *worker, int64_t i);
 
 void pipeline_progress(struct worker *worker, int64_t nbytes);
 
@@ -99,6 +102,12 @@ void pipeline_progress(struct worker *worker, int64_t nbytes);
 KVT_MUST_CHECK enum kvt_status
 read_box(struct worker *worker, struct kvt_reader *reader, int group,
 	 const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
+
+/* A stored tile, found under the lock and read outside it. */
+KVT_MUST_CHECK enum kvt_status
+fetch_tile(struct worker *worker, struct kvt_reader *reader, int group,
+	   const int64_t begin[KVT_NAXES], struct kvt_stored *stored,
+	   struct kvt_error *err);
 
 /* Room for read_box(): adds to tile_bytes and stored_bytes of 'work'. */
 void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling);

@@ -292,6 +292,19 @@ static void set_pages(struct kvt_snapshot *to, const struct kvt_snapshot *from)
 	}
 }
 
+/* A window need not begin where a block of the new size does. */
+static enum kvt_status starts_at_zero(const struct kvt_snapshot *from,
+				      struct kvt_error *err)
+{
+	for (int64_t r = 0; r < from->nrequests; r++)
+		if (from->request[r].first_token)
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"request '%s' begins at token %lld, only whole requests get blocks of another size",
+					from->request[r].id,
+					LL(from->request[r].first_token));
+	return KVT_OK;
+}
+
 enum kvt_status reblock_source(struct source *out, struct kvt_reader **reader,
 			       struct reblock *reblock, struct kvt_error *err)
 {
@@ -307,7 +320,8 @@ enum kvt_status reblock_source(struct source *out, struct kvt_reader **reader,
 	if (!blocks)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"every group has one state for all tokens, no group has blocks of tokens");
-	if ((status = kvt_snapshot_copy(&out->snapshot, from, err)))
+	if ((status = starts_at_zero(from, err)) ||
+	    (status = kvt_snapshot_copy(&out->snapshot, from, err)))
 		return status;
 	for (int g = 0; g < from->ngroups; g++)
 		if ((status = reblock_group(out, g, *reader, reblock, err)))

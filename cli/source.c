@@ -142,6 +142,9 @@ bool source_has_tiles(const struct source *source, int group,
 {
 	const struct source_group *map = &source->group[group];
 
+	/* of blocks made of spans, all tiles stay or none */
+	if (map->first)
+		return map->tiling.nbytes > 0;
 	return source->whole ||
 	       (axis_has_tiles(source, group, KVT_AXIS_L, map->layer, box) &&
 		axis_has_tiles(source, group, KVT_AXIS_B, map->block, box));
@@ -181,7 +184,8 @@ void source_seal(struct source *source)
 
 /* ---- stored tiles and cells --------------------------------------------- */
 
-enum kvt_status source_fetch_tile(const struct source *source, int group,
+enum kvt_status source_fetch_tile(struct worker *worker,
+				  const struct source *source, int group,
 				  const int64_t begin[KVT_NAXES],
 				  struct kvt_stored *out, struct kvt_error *err)
 {
@@ -190,7 +194,7 @@ enum kvt_status source_fetch_tile(const struct source *source, int group,
 	int64_t at[KVT_NAXES], head = begin[KVT_AXIS_H];
 
 	if (source->whole)
-		return kvt_fetch_tile(source->reader[0], group, begin, out, err);
+		return fetch_tile(worker, source->reader[0], group, begin, out, err);
 	while (head < part->heads.at || head >= part->heads.at + part->heads.count)
 		part++;
 	memcpy(at, begin, sizeof(at));
@@ -199,7 +203,7 @@ enum kvt_status source_fetch_tile(const struct source *source, int group,
 				      map->block[begin[KVT_AXIS_B]];
 	at[KVT_AXIS_H] = head - part->heads.at + part->heads.from;
 	at[KVT_AXIS_K] = begin[KVT_AXIS_K] - part->kv.at + part->kv.from;
-	return kvt_fetch_tile(reader_of(source, part), map->from, at, out, err);
+	return fetch_tile(worker, reader_of(source, part), map->from, at, out, err);
 }
 
 /* Cells of consecutive layers and blocks of one part. */

@@ -90,7 +90,7 @@ bool source_has_cells(const struct source *source, int group);
 bool source_is_scattered(const struct source *source, int group);
 
 KVT_MUST_CHECK enum kvt_status
-source_fetch_tile(const struct source *source, int group,
+source_fetch_tile(struct worker *worker, const struct source *source, int group,
 		  const int64_t begin[KVT_NAXES], struct kvt_stored *out,
 		  struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status

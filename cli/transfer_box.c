@@ -28,15 +28,10 @@ struct moving {
 	struct kvt_box box;
 	struct placed source;		/* the dense box; not used tile to tile */
 	uint64_t *cells;		/* NULL: not wanted */
-	uint8_t *filled;		/* in buffer[1] */
+	uint8_t *filled;		/* end of the tiles in buffer[1] */
+	struct waiting *waiting;	/* what they are */
+	int64_t nwaiting;
 };
-
-int64_t stored_room(const struct kvt_tiling *tiling)
-{
-	int64_t nbytes = (int64_t)sizeof(struct waiting) + kvt_stored_bound(tiling);
-
-	return (nbytes + 63) & ~(int64_t)63;
-}
 
 /* ---- cells -------------------------------------------------------------- */
 
@@ -80,7 +75,7 @@ static enum kvt_status hash_cells(const struct moving *m,
 static struct kvt_stored next_room(struct moving *m)
 {
 	return (struct kvt_stored){
-		.bytes = m->filled + sizeof(struct waiting),
+		.bytes = m->filled,
 		.capacity = kvt_stored_bound(m->x->dst_tiling),
 	};
 }
@@ -88,52 +83,58 @@ static struct kvt_stored next_room(struct moving *m)
 static void keep(struct moving *m, const int64_t begin[KVT_NAXES],
 		 const struct kvt_stored *stored)
 {
-	struct waiting waiting = { .nbytes = stored->nbytes,
-				   .filter_mask = stored->filter_mask };
-	int64_t used = (int64_t)sizeof(waiting) + stored->nbytes;
+	struct waiting *waiting = &m->waiting[m->nwaiting++];
 
-	memcpy(waiting.begin, begin, sizeof(waiting.begin));
-	memcpy(m->filled, &waiting, sizeof(waiting));
-	m->filled += (used + 63) & ~(int64_t)63;
+	memcpy(waiting->begin, begin, sizeof(waiting->begin));
+	waiting->nbytes = stored->nbytes;
+	waiting->filter_mask = stored->filter_mask;
+	m->filled += stored->nbytes;
 }
 
-static enum kvt_status store_waiting(struct worker *worker, struct moving *m,
+/* In turn: the order of these calls is that of the file. */
+static enum kvt_status place_waiting(struct worker *worker, struct moving *m,
 				     struct kvt_error *err)
 {
-	const struct transform *t = m->x->t;
+	struct kvt_writer *writer = m->x->t->writer;
+	uint8_t *at = worker->buffer[1];
 
-	for (uint8_t *p = worker->buffer[1]; p < m->filled; ) {
-		struct waiting waiting;
-		struct kvt_stored stored = { .bytes = p + sizeof(waiting) };
+	for (int64_t i = 0; i < m->nwaiting; i++) {
+		struct waiting *waiting = &m->waiting[i];
+		struct kvt_stored stored = { at, waiting->nbytes, waiting->nbytes,
+					     waiting->filter_mask };
 		enum kvt_status status;
 
-		memcpy(&waiting, p, sizeof(waiting));
-		stored.nbytes = stored.capacity = waiting.nbytes;
-		stored.filter_mask = waiting.filter_mask;
-		status = kvt_store_tile(t->writer, m->x->group, waiting.begin,
-					&stored, err);
+		status = kvt_place_tile(writer, m->x->group, waiting->begin, &stored,
+					&waiting->offset, err);
 		if (status)
 			return status;
-		p += ((int64_t)sizeof(waiting) + waiting.nbytes + 63) & ~(int64_t)63;
+		at += waiting->nbytes;
 	}
 	if (m->cells)
-		return kvt_store_cells(t->writer, m->x->group, &m->box, m->cells, err);
+		return kvt_store_cells(writer, m->x->group, &m->box, m->cells, err);
 	return KVT_OK;
 }
 
-/* ---- one tile ----------------------------------------------------------- */
-
-static enum kvt_status fetch(struct worker *worker, const struct moving *m,
-			     const int64_t begin[KVT_NAXES],
-			     struct kvt_stored *stored, struct kvt_error *err)
+/* Out of turn, and as many neighbours at once as there are. */
+static enum kvt_status write_waiting(struct worker *worker, const struct moving *m,
+				     struct kvt_error *err)
 {
-	enum kvt_status status;
+	const uint8_t *at = worker->buffer[1];
+	enum kvt_status status = KVT_OK;
 
-	pipeline_lock(worker);
-	status = source_fetch_tile(m->x->t->source, m->x->group, begin, stored, err);
-	pipeline_unlock(worker);
+	for (int64_t i = 0; i < m->nwaiting && !status; ) {
+		int64_t offset = m->waiting[i].offset, end = offset;
+
+		while (i < m->nwaiting && m->waiting[i].offset == end)
+			end += m->waiting[i++].nbytes;
+		status = kvt_write_tiles(m->x->t->writer, at, end - offset, offset,
+					 err);
+		at += end - offset;
+	}
 	return status;
 }
+
+/* ---- one tile ----------------------------------------------------------- */
 
 /* Both sides have this tile and the same bytes in it. */
 static enum kvt_status move_tile(struct worker *worker, void *context,
@@ -148,7 +149,8 @@ static enum kvt_status move_tile(struct worker *worker, void *context,
 	struct kvt_box part = box_cut(&tile.box, &x->from->shape);
 	enum kvt_status status;
 
-	if ((status = fetch(worker, m, begin, &stored, err)) ||
+	if ((status = source_fetch_tile(worker, x->t->source, x->group, begin, &stored,
+					err)) ||
 	    (status = kvt_stored_check(&stored, x->src_tiling, err)))
 		return status;
 	keep(m, begin, &stored);
@@ -193,7 +195,8 @@ static enum kvt_status recode_tile(struct worker *worker, void *context,
 				     0, 0 };
 	enum kvt_status status;
 
-	if ((status = fetch(worker, m, begin, &stored, err)) ||
+	if ((status = source_fetch_tile(worker, x->t->source, x->group, begin, &stored,
+					err)) ||
 	    (status = kvt_decode(worker->spare, &stored, x->src_tiling,
 				 worker->scratch, err)))
 		return status;
@@ -305,6 +308,7 @@ enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
 	struct moving m = {
 		.x = x, .box = cut_box(&x->t->step[x->group].cut, i),
 		.filled = worker->buffer[1],
+		.waiting = (struct waiting *)(void *)worker->buffer[3],
 		.cells = (uint64_t *)(void *)worker->buffer[2],
 	};
 	struct kvt_shape shape = kvt_box_shape(&m.box, x->from->shape.elem);
@@ -319,8 +323,12 @@ enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
 			return status;
 		if (!pipeline_turn(worker, i))
 			return KVT_OK;
-		status = store_waiting(worker, &m, err);
-		pipeline_unlock(worker);
+		if ((status = place_waiting(worker, &m, err))) {
+			pipeline_unlock(worker);
+			return status;
+		}
+		pipeline_pass(worker, i);
+		status = write_waiting(worker, &m, err);
 	} else {
 		status = fill_flat(worker, &m, err);
 	}

@@ -144,8 +144,8 @@ enum kvt_status transform_plan(struct transform *t, struct kvt_error *err)
 
 /*
  * Buffers: 0 source box, where tiles do not go over one by one, 1 destination box
- * or its stored tiles, 2 cells, 3 the box in the order that cells are hashed in,
- * where no tile has room for it.
+ * or its stored tiles, 2 cells, 3 the list of the tiles; without tiles the box in
+ * the order that cells are hashed in.
  */
 static struct work group_work(const struct transform *t, struct transfer *ctx)
 {
@@ -169,7 +169,8 @@ static struct work group_work(const struct transform *t, struct transfer *ctx)
 		box.n[KVT_AXIS_B] = step->cut.blocks;
 		if (count_tiles(&box, ctx->dst_tiling) < tiles)
 			tiles = count_tiles(&box, ctx->dst_tiling);
-		work.buffer_bytes[1] = tiles * stored_room(ctx->dst_tiling);
+		work.buffer_bytes[1] = tiles * kvt_stored_bound(ctx->dst_tiling);
+		work.buffer_bytes[3] = tiles * (int64_t)sizeof(struct waiting);
 	}
 	if (!kvt_writer_has_cells(t->writer, ctx->group))
 		return work;

@@ -174,12 +174,20 @@ enum kvt_status kvt_file_read(const struct kvt_file *file, void *buf,
 	return status;
 }
 
+/*
+ * The page cache takes a long write in pages as large as it can get, which are
+ * new memory; shorter ones reuse what was freed last.  That costs less than the
+ * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one piece a box.
+ */
+enum { WRITE_BYTES = 128 << 10 };
+
 static enum kvt_status write_all(int fd, const struct kvt_file *file,
 				 const char *buf, int64_t nbytes, int64_t offset,
 				 struct kvt_error *err)
 {
 	while (nbytes > 0) {
-		ssize_t n = pwrite(fd, buf, (size_t)nbytes, offset);
+		int64_t most = nbytes < WRITE_BYTES ? nbytes : WRITE_BYTES;
+		ssize_t n = pwrite(fd, buf, (size_t)most, offset);
 
 		if (n < 0 && errno == EINTR)
 			continue;

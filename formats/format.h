@@ -157,18 +157,18 @@ struct kvt_format {
 				  struct kvt_error *err);
 	void (*abandon)(struct kvt_writer *writer);	/* frees writer->own */
 
-	/* Tiled formats only. */
-	enum kvt_status (*fetch_tile)(struct kvt_reader *, int group,
-				      const int64_t begin[KVT_NAXES],
-				      struct kvt_stored *, struct kvt_error *);
+	/* Tiled formats only; the tiles are in file 0. */
+	enum kvt_status (*find_tile)(struct kvt_reader *, int group,
+				     const int64_t begin[KVT_NAXES],
+				     struct kvt_extent *, struct kvt_error *);
 	bool (*has_cells)(const struct kvt_reader *, int group);
 	enum kvt_status (*fetch_cells)(struct kvt_reader *, int group,
 				       const struct kvt_box *, uint64_t *,
 				       struct kvt_error *);
-	enum kvt_status (*store_tile)(struct kvt_writer *, int group,
+	enum kvt_status (*place_tile)(struct kvt_writer *, int group,
 				      const int64_t begin[KVT_NAXES],
 				      const struct kvt_stored *,
-				      struct kvt_error *);
+				      int64_t *offset, struct kvt_error *);
 	enum kvt_status (*store_cells)(struct kvt_writer *, int group,
 				       const struct kvt_box *, const uint64_t *,
 				       struct kvt_error *);

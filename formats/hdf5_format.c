@@ -7,7 +7,6 @@
  */
 #include "formats/hdf5_impl.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@ struct kvt_h5_file *kvt_h5_file_new(void)
 
 	if (!file)
 		return NULL;
-	file->file = -1;
+	file->driver = file->file = -1;
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		file->group[g].data[0] = file->group[g].data[1] =
 			file->group[g].cells = -1;
@@ -36,6 +35,7 @@ void kvt_h5_file_free(struct kvt_h5_file *file)
 	quiet = kvt_h5_quiet_begin();
 	if (file->file >= 0)
 		H5Fclose(file->file);
+	kvt_h5_drop(file->driver);
 	kvt_h5_quiet_end(&quiet);
 	free(file);
 }
@@ -79,8 +79,8 @@ static bool probe(const char *path, const uint8_t *head, int64_t nhead)
 /* ---- tiles -------------------------------------------------------------- */
 
 /* Which dataset, and where in it. */
-static hid_t find_tile(hsize_t *offset, const struct kvt_h5_group *own,
-		       const int64_t begin[KVT_NAXES])
+static hid_t dataset_of(hsize_t *offset, const struct kvt_h5_group *own,
+			const int64_t begin[KVT_NAXES])
 {
 	int plane = own->nplanes == 2 ? (int)begin[KVT_AXIS_K] : 0;
 
@@ -122,35 +122,36 @@ static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
 			(long long)begin[KVT_AXIS_K], what);
 }
 
-static enum kvt_status read_chunk(struct kvt_reader *reader, int group,
+static enum kvt_status find_chunk(struct kvt_reader *reader, int group,
 				  const int64_t begin[KVT_NAXES],
-				  struct kvt_stored *out, struct kvt_error *err)
+				  struct kvt_extent *out, struct kvt_error *err)
 {
 	const struct kvt_h5_file *own = reader->own;
-	int64_t bound = kvt_stored_bound(&reader->tiling[group]);
+	int64_t most = reader->files.file[0].nbytes;
 	hsize_t offset[KVT_MAX_PARTS], nbytes = 0;
-	hid_t data = find_tile(offset, &own->group[group], begin);
+	hid_t data = dataset_of(offset, &own->group[group], begin);
 
-	if (H5Dget_chunk_storage_size(data, offset, &nbytes) < 0)
-		return bad_tile(reader, group, begin, "unreadable index", err);
-	if (nbytes == 0)
-		return bad_tile(reader, group, begin, "missing", err);
-	/* H5Dread_chunk() is not told how much room there is */
-	if (nbytes > (hsize_t)bound ||
-	    nbytes > (hsize_t)reader->files.file[0].nbytes)
+	if (!kvt_h5_find_chunk(out, own->catch, data, offset)) {
+		if (H5Dget_chunk_storage_size(data, offset, &nbytes) < 0)
+			return bad_tile(reader, group, begin, "unreadable index",
+					err);
 		return bad_tile(reader, group, begin,
-				"larger than it can be", err);
-	assert(out->capacity >= (int64_t)nbytes);
-	if (H5Dread_chunk(data, H5P_DEFAULT, offset, &out->filter_mask,
-			  out->bytes) < 0)
-		return bad_tile(reader, group, begin, "unreadable", err);
-	out->nbytes = (int64_t)nbytes;
+				nbytes == 0 ? "missing" : "unreadable", err);
+	}
+	if (out->nbytes < 1)
+		return bad_tile(reader, group, begin, "missing", err);
+	if (out->nbytes > kvt_stored_bound(&reader->tiling[group]) ||
+	    out->nbytes > most)
+		return bad_tile(reader, group, begin, "larger than it can be",
+				err);
+	if (out->offset < 0 || out->offset > most - out->nbytes)
+		return bad_tile(reader, group, begin, "not inside the file", err);
 	return KVT_OK;
 }
 
-static enum kvt_status fetch_tile(struct kvt_reader *reader, int group,
-				  const int64_t begin[KVT_NAXES],
-				  struct kvt_stored *out, struct kvt_error *err)
+static enum kvt_status find_tile(struct kvt_reader *reader, int group,
+				 const int64_t begin[KVT_NAXES],
+				 struct kvt_extent *out, struct kvt_error *err)
 {
 	const struct kvt_h5_group *own =
 		&((const struct kvt_h5_file *)reader->own)->group[group];
@@ -163,7 +164,7 @@ static enum kvt_status fetch_tile(struct kvt_reader *reader, int group,
 		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
 				reader->path);
 	quiet = kvt_h5_quiet_begin();
-	status = read_chunk(reader, group, begin, out, err);
+	status = find_chunk(reader, group, begin, out, err);
 	kvt_h5_quiet_end(&quiet);
 	/* HDF5 then leaves the filters out without saying so in the mask */
 	if (!status && own->raw_edges[own->nplanes == 2 && begin[KVT_AXIS_K]] &&
@@ -173,9 +174,9 @@ static enum kvt_status fetch_tile(struct kvt_reader *reader, int group,
 	return status;
 }
 
-static enum kvt_status store_tile(struct kvt_writer *writer, int group,
+static enum kvt_status place_tile(struct kvt_writer *writer, int group,
 				  const int64_t begin[KVT_NAXES],
-				  const struct kvt_stored *stored,
+				  const struct kvt_stored *stored, int64_t *out,
 				  struct kvt_error *err)
 {
 	const struct kvt_h5_file *own = writer->own;
@@ -189,10 +190,9 @@ static enum kvt_status store_tile(struct kvt_writer *writer, int group,
 	    !begins_tile(tiling, &writer->snapshot.group[group].shape, begin))
 		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
 				writer->path);
-	data = find_tile(offset, &own->group[group], begin);
+	data = dataset_of(offset, &own->group[group], begin);
 	quiet = kvt_h5_quiet_begin();
-	if (H5Dwrite_chunk(data, H5P_DEFAULT, stored->filter_mask, offset,
-			   (size_t)stored->nbytes, stored->bytes) < 0)
+	if (!kvt_h5_place_chunk(out, own->catch, data, offset, stored))
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot write");
 	kvt_h5_quiet_end(&quiet);
@@ -295,9 +295,9 @@ const struct kvt_format kvt_hdf5_format = {
 	.create      = kvt_h5_create,
 	.finish      = kvt_h5_finish,
 	.abandon     = abandon,
-	.fetch_tile  = fetch_tile,
+	.find_tile   = find_tile,
 	.has_cells   = has_cells,
 	.fetch_cells = fetch_cells,
-	.store_tile  = store_tile,
+	.place_tile  = place_tile,
 	.store_cells = store_cells,
 };

@@ -234,6 +234,32 @@ kvt_h5_read_requests(struct kvt_h5_in *in, struct kvt_snapshot *snapshot,
 		     struct kvt_error *err);
 bool kvt_h5_write_requests(hid_t file, const struct kvt_snapshot *snapshot);
 
+/* ---- chunks, without their bytes (hdf5_driver.c) ------------------------ */
+
+struct kvt_h5_catch {
+	int fd;				/* HDF5's */
+	bool on;
+	int count;			/* accesses since */
+	int64_t offset, nbytes;		/* of the last one */
+};
+
+/*
+ * For H5Pset_driver().  To be dropped after the file is closed: HDF5 1.10 calls
+ * the driver once more when the file has let go of it.
+ */
+hid_t kvt_h5_driver_new(void);
+/* What it keeps for an open file; NULL: HDF5 refused. */
+struct kvt_h5_catch *kvt_h5_driver_catch(hid_t file);
+
+/*
+ * Where a chunk is; where one of that size goes, whose bytes the caller writes.
+ * False when HDF5 refused; its error stack says why.
+ */
+bool kvt_h5_find_chunk(struct kvt_extent *out, struct kvt_h5_catch *catch,
+		       hid_t data, const hsize_t *offset);
+bool kvt_h5_place_chunk(int64_t *at, struct kvt_h5_catch *catch, hid_t data,
+			const hsize_t *offset, const struct kvt_stored *stored);
+
 /* ---- an open file ------------------------------------------------------- */
 
 struct kvt_h5_group {
@@ -245,7 +271,8 @@ struct kvt_h5_group {
 };
 
 struct kvt_h5_file {
-	hid_t file;
+	hid_t driver, file;
+	struct kvt_h5_catch *catch;	/* of the driver */
 	struct kvt_h5_group group[KVT_MAX_GROUPS];
 };
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- the groups of a file ----------------------------------------------- */
 
@@ -222,15 +223,25 @@ static enum kvt_status read_file(struct kvt_reader *reader, struct kvt_h5_in *in
 	return kvt_h5_read_requests(in, &reader->snapshot, err);
 }
 
-static hid_t open_file(const char *path)
+static hid_t open_file(struct kvt_h5_file *own, const char *path)
 {
-	hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), file;
+	hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), file = -1;
 
 	/* whatever an error path leaves open goes with the file */
 	H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG);
-	file = H5Fopen(path, H5F_ACC_RDONLY, fapl);
+	if ((own->driver = kvt_h5_driver_new()) >= 0 &&
+	    H5Pset_driver(fapl, own->driver, NULL) >= 0)
+		file = H5Fopen(path, H5F_ACC_RDONLY, fapl);
 	kvt_h5_drop(fapl);
 	return file;
+}
+
+/* What HDF5 says of its file is read from ours. */
+static bool is_same(const struct kvt_file *file, int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && st.st_dev == file->dev && st.st_ino == file->ino;
 }
 
 enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
@@ -238,6 +249,7 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 {
 	struct kvt_h5_quiet quiet;
 	struct kvt_h5_in in = { .path = path };
+	struct kvt_h5_file *own;
 	enum kvt_status status;
 	int index;
 
@@ -245,18 +257,20 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 	if ((status = kvt_files_open(&reader->files, &index, path, err)))
 		return status;
 	in.nbytes = in.left = reader->files.file[index].nbytes;
-	reader->own = kvt_h5_file_new();
-	if (!reader->own)
+	reader->own = own = kvt_h5_file_new();
+	if (!own)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	quiet = kvt_h5_quiet_begin();
-	in.file = open_file(path);
-	if (in.file < 0) {
+	in.file = open_file(own, path);
+	own->file = in.file;
+	if (in.file < 0 || !(own->catch = kvt_h5_driver_catch(in.file)))
 		status = kvt_h5_failed(err, KVT_BAD_INPUT, path,
 				       "truncated or not an HDF5 file");
-	} else {
-		((struct kvt_h5_file *)reader->own)->file = in.file;
+	else if (!is_same(&reader->files.file[index], own->catch->fd))
+		status = kvt_fail(err, KVT_BAD_INPUT, "%s: replaced while in use",
+				  path);
+	else
 		status = read_file(reader, &in, err);
-	}
 	kvt_h5_quiet_end(&quiet);
 	return status ? status : kvt_h5_check_hints(reader, hints, err);
 }

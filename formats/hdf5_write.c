@@ -168,7 +168,7 @@ static bool write_all(struct kvt_writer *writer)
 	return ok;
 }
 
-/* ---- one run of bytes --------------------------------------------------- */
+/* ---- the bytes of the data ---------------------------------------------- */
 
 static enum kvt_status add_run(struct kvt_writer *writer, int index, int plane,
 			       int64_t *end, struct kvt_error *err)
@@ -199,10 +199,10 @@ static enum kvt_status add_run(struct kvt_writer *writer, int index, int plane,
 }
 
 /*
- * The data is written through a descriptor of our own: HDF5 has given it its
- * place and does not touch it again.
+ * The data is written through a descriptor of our own: HDF5 has given a run of
+ * bytes its place, or will give one to each tile, and does not touch it again.
  */
-static enum kvt_status open_runs(struct kvt_writer *writer, struct kvt_error *err)
+static enum kvt_status open_data(struct kvt_writer *writer, struct kvt_error *err)
 {
 	const char *path = writer->temporary;
 	struct kvt_file *file;
@@ -212,7 +212,8 @@ static enum kvt_status open_runs(struct kvt_writer *writer, struct kvt_error *er
 
 	for (int g = 0; g < writer->snapshot.ngroups; g++)
 		for (int p = 0; p < writer->snapshot.group[g].layout.nplanes; p++)
-			if ((status = add_run(writer, g, p, &end, err)))
+			if (!writer->tiling[g].nbytes &&
+			    (status = add_run(writer, g, p, &end, err)))
 				return status;
 	if ((status = kvt_files_open(&writer->files, &index, path, err)))
 		return status;
@@ -236,11 +237,14 @@ static enum kvt_status open_runs(struct kvt_writer *writer, struct kvt_error *er
 
 static hid_t new_file(const struct kvt_writer *writer)
 {
+	struct kvt_h5_file *own = writer->own;
 	hid_t fcpl = kvt_h5_object_plist(H5P_FILE_CREATE);
 	hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), file = -1;
 
 	/* One version of the format: what HDF5 prefers changes over time. */
-	if (H5Pset_libver_bounds(fapl, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0 &&
+	if ((own->driver = kvt_h5_driver_new()) >= 0 &&
+	    H5Pset_driver(fapl, own->driver, NULL) >= 0 &&
+	    H5Pset_libver_bounds(fapl, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0 &&
 	    H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG) >= 0 &&
 	    /* cells come in small pieces */
 	    H5Pset_sieve_buf_size(fapl, 1 << 20) >= 0 &&
@@ -285,14 +289,16 @@ enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 		return status;
 	quiet = kvt_h5_quiet_begin();
 	/* HDF5 makes no dataset with a filter that it does not know. */
-	if (H5Zregister(&kvt_zstd_filter) < 0 || (own->file = new_file(writer)) < 0)
+	if (H5Zregister(&kvt_zstd_filter) < 0 ||
+	    (own->file = new_file(writer)) < 0 ||
+	    !(own->catch = kvt_h5_driver_catch(own->file)))
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot create");
 	else if (!write_all(writer))
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot write");
-	else if (writer->options.uncompressed)
-		status = open_runs(writer, err);
+	else
+		status = open_data(writer, err);
 	kvt_h5_quiet_end(&quiet);
 	return status;
 }

@@ -9,6 +9,7 @@
  */
 #include "formats/format.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,14 +228,37 @@ enum kvt_status kvt_read_box(struct kvt_reader *reader, int group,
 			     &reader->snapshot.group[group], box, buf, err);
 }
 
+enum kvt_status kvt_find_tile(struct kvt_reader *reader, int group,
+			      const int64_t begin[KVT_NAXES],
+			      struct kvt_extent *out, struct kvt_error *err)
+{
+	if (group < 0 || group >= reader->snapshot.ngroups ||
+	    !reader->format->find_tile)
+		return no_group(err, reader->path, group);
+	return reader->format->find_tile(reader, group, begin, out, err);
+}
+
+enum kvt_status kvt_load_tile(struct kvt_reader *reader,
+			      const struct kvt_extent *extent,
+			      struct kvt_stored *out, struct kvt_error *err)
+{
+	assert(out->capacity >= extent->nbytes);
+	out->nbytes = extent->nbytes;
+	out->filter_mask = extent->filter_mask;
+	return kvt_file_read(&reader->files.file[0], out->bytes, extent->nbytes,
+			     extent->offset, err);
+}
+
 enum kvt_status kvt_fetch_tile(struct kvt_reader *reader, int group,
 			       const int64_t begin[KVT_NAXES],
 			       struct kvt_stored *out, struct kvt_error *err)
 {
-	if (group < 0 || group >= reader->snapshot.ngroups ||
-	    !reader->format->fetch_tile)
-		return no_group(err, reader->path, group);
-	return reader->format->fetch_tile(reader, group, begin, out, err);
+	struct kvt_extent extent;
+	enum kvt_status status;
+
+	if ((status = kvt_find_tile(reader, group, begin, &extent, err)))
+		return status;
+	return kvt_load_tile(reader, &extent, out, err);
 }
 
 bool kvt_reader_has_cells(const struct kvt_reader *reader, int group)

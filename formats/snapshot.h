@@ -162,6 +162,12 @@ struct kvt_stored {
 	uint32_t filter_mask;		/* bit i: stage i was skipped */
 };
 
+/* Where it lies there. */
+struct kvt_extent {
+	int64_t offset, nbytes;
+	uint32_t filter_mask;
+};
+
 /* Room that any stored form of a tile needs (bound of the encoder too). */
 int64_t kvt_stored_bound(const struct kvt_tiling *tiling);
 
@@ -236,10 +242,20 @@ kvt_read_box(struct kvt_reader *reader, int group, const struct kvt_box *box,
 	     void *buf, struct kvt_error *err);
 
 /*
- * Tiled groups: the tile that begins at begin[] (a multiple of tiling->n along
- * each axis).  One call at a time in the whole process, over all readers and
- * writers.  A missing tile is KVT_BAD_INPUT.
+ * Tiled groups: where the tile is that begins at begin[] (a multiple of
+ * tiling->n along each axis).  One call at a time in the whole process, over all
+ * readers and writers.  A missing tile, or one that is not inside the file or
+ * larger than kvt_stored_bound(), is KVT_BAD_INPUT.
  */
+KVT_MUST_CHECK enum kvt_status
+kvt_find_tile(struct kvt_reader *reader, int group,
+	      const int64_t begin[KVT_NAXES], struct kvt_extent *out,
+	      struct kvt_error *err);
+/* Reads it; may be called from many threads at once. */
+KVT_MUST_CHECK enum kvt_status
+kvt_load_tile(struct kvt_reader *reader, const struct kvt_extent *extent,
+	      struct kvt_stored *out, struct kvt_error *err);
+/* Both. */
 KVT_MUST_CHECK enum kvt_status
 kvt_fetch_tile(struct kvt_reader *reader, int group,
 	       const int64_t begin[KVT_NAXES], struct kvt_stored *out,
@@ -361,7 +377,20 @@ KVT_MUST_CHECK enum kvt_status
 kvt_write_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
 	      const void *buf, struct kvt_error *err);
 
-/* Tiled groups; one call at a time, as kvt_fetch_tile(). */
+/*
+ * Tiled groups: the file offset at which the bytes of a tile of this size must
+ * then be written.  One call at a time, as kvt_find_tile(); the file is laid out
+ * in the order of these calls.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_place_tile(struct kvt_writer *writer, int group,
+	       const int64_t begin[KVT_NAXES], const struct kvt_stored *stored,
+	       int64_t *offset, struct kvt_error *err);
+/* Writes one tile, or several neighbours; from many threads at once. */
+KVT_MUST_CHECK enum kvt_status
+kvt_write_tiles(struct kvt_writer *writer, const void *bytes, int64_t nbytes,
+		int64_t offset, struct kvt_error *err);
+/* Both. */
 KVT_MUST_CHECK enum kvt_status
 kvt_store_tile(struct kvt_writer *writer, int group,
 	       const int64_t begin[KVT_NAXES], const struct kvt_stored *stored,

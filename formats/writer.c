@@ -83,20 +83,41 @@ enum kvt_status kvt_write_box(struct kvt_writer *writer, int group,
 	return status;
 }
 
+enum kvt_status kvt_place_tile(struct kvt_writer *writer, int group,
+			       const int64_t begin[KVT_NAXES],
+			       const struct kvt_stored *stored, int64_t *offset,
+			       struct kvt_error *err)
+{
+	if (group < 0 || group >= writer->snapshot.ngroups ||
+	    !writer->format->place_tile)
+		return no_group(err, writer, group);
+	return writer->format->place_tile(writer, group, begin, stored, offset, err);
+}
+
+enum kvt_status kvt_write_tiles(struct kvt_writer *writer, const void *bytes,
+				int64_t nbytes, int64_t offset,
+				struct kvt_error *err)
+{
+	enum kvt_status status = kvt_file_write(&writer->files.file[0], bytes,
+						nbytes, offset, err);
+
+	if (!status)
+		write_behind(writer, nbytes);
+	return status;
+}
+
 enum kvt_status kvt_store_tile(struct kvt_writer *writer, int group,
 			       const int64_t begin[KVT_NAXES],
 			       const struct kvt_stored *stored,
 			       struct kvt_error *err)
 {
 	enum kvt_status status;
+	int64_t offset;
 
-	if (group < 0 || group >= writer->snapshot.ngroups ||
-	    !writer->format->store_tile)
-		return no_group(err, writer, group);
-	status = writer->format->store_tile(writer, group, begin, stored, err);
-	if (!status)
-		write_behind(writer, stored->nbytes);
-	return status;
+	status = kvt_place_tile(writer, group, begin, stored, &offset, err);
+	if (status)
+		return status;
+	return kvt_write_tiles(writer, stored->bytes, stored->nbytes, offset, err);
 }
 
 bool kvt_writer_has_cells(const struct kvt_writer *writer, int group)

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - two views of one shape become a fused strided copy */
-#include "lib/kvt.h"
+#include "lib/plan.h"
 
 #include <string.h>
-
-struct loop {
-	int64_t n, src, dst;
-};
 
 /* ---- common parts of two views ------------------------------------------ */
 
@@ -44,10 +40,10 @@ static int add_cuts(int64_t cut[], int ncuts, const struct kvt_view *view,
 }
 
 /* The loops over one axis, split where either side splits it. */
-static enum kvt_status axis_loops(struct loop *loop, int *count,
-				  const struct kvt_view *dst,
-				  const struct kvt_view *src,
-				  enum kvt_axis axis, struct kvt_error *err)
+enum kvt_status kvt_axis_loops(struct kvt_loop *loop, int *count,
+			       const struct kvt_view *dst,
+			       const struct kvt_view *src, enum kvt_axis axis,
+			       struct kvt_error *err)
 {
 	int64_t cut[2 * KVT_MAX_FACTORS], n = src->shape.n[axis];
 	int ncuts;
@@ -67,7 +63,7 @@ static enum kvt_status axis_loops(struct loop *loop, int *count,
 					(long long)next);
 		if (next == cut[i])
 			continue;
-		loop[(*count)++] = (struct loop){ next / cut[i],
+		loop[(*count)++] = (struct kvt_loop){ cut[i], next / cut[i],
 			stride_at(src, axis, cut[i]), stride_at(dst, axis, cut[i]) };
 	}
 	return KVT_OK;
@@ -75,15 +71,15 @@ static enum kvt_status axis_loops(struct loop *loop, int *count,
 
 /* ---- planning ----------------------------------------------------------- */
 
-static bool faster(const struct loop *a, const struct loop *b)
+static bool faster(const struct kvt_loop *a, const struct kvt_loop *b)
 {
 	return a->dst != b->dst ? a->dst < b->dst : a->src < b->src;
 }
 
-static void sort_fastest_first(struct loop *loop, int count)
+static void sort_fastest_first(struct kvt_loop *loop, int count)
 {
 	for (int i = 1; i < count; i++) {
-		struct loop x = loop[i];
+		struct kvt_loop x = loop[i];
 		int j = i;
 
 		for (; j > 0 && faster(&x, &loop[j - 1]); j--)
@@ -96,12 +92,12 @@ static void sort_fastest_first(struct loop *loop, int count)
  * loop[0..fused] is the answer so far.  The next loop joins the last one if it
  * continues where that one stops, on both sides.
  */
-static int fuse(struct loop *loop, int count)
+static int fuse(struct kvt_loop *loop, int count)
 {
 	int fused = 0;
 
 	for (int i = 1; i < count; i++) {
-		struct loop *last = &loop[fused];
+		struct kvt_loop *last = &loop[fused];
 
 		if (loop[i].src == last->src * last->n &&
 		    loop[i].dst == last->dst * last->n)
@@ -140,7 +136,9 @@ enum kvt_status kvt_plan_init(struct kvt_plan *out, const struct kvt_view *dst,
 		.src_offset = src->offset, .dst_offset = dst->offset,
 	};
 	/* the run, and a loop for each part of an axis on either side */
-	struct loop loop[2 * KVT_MAX_FACTORS + 1] = { { src->shape.elem, 1, 1 } };
+	struct kvt_loop loop[2 * KVT_MAX_FACTORS + 1] = {
+		{ 1, src->shape.elem, 1, 1 }
+	};
 	enum kvt_status status;
 	int count = 1, fused;
 
@@ -152,7 +150,7 @@ enum kvt_status kvt_plan_init(struct kvt_plan *out, const struct kvt_view *dst,
 			return KVT_OK;
 		}
 	for (int a = 0; a < KVT_NAXES; a++)
-		if ((status = axis_loops(loop, &count, dst, src, a, err)))
+		if ((status = kvt_axis_loops(loop, &count, dst, src, a, err)))
 			return status;
 	sort_fastest_first(loop + 1, count - 1);
 	fused = fuse(loop, count);

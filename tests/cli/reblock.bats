@@ -198,6 +198,15 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 	only
 }
 
+@test "reblock wants requests that are whole" {
+	kvtool slice --request=A --tokens=20:90 -o window.h5 "$nhd"
+	run -4 --separate-stderr kvtool reblock -b 8 -o out.h5 window.h5
+	one_sentence
+	said 'begins at token 20'
+	rm window.h5
+	only
+}
+
 @test "reblock bounds its memory and does not overwrite its input" {
 	run -4 --separate-stderr kvtool reblock -b 2000000000 -o out.npy "$nhd"
 	one_sentence

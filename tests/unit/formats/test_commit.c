@@ -199,6 +199,36 @@ static void test_full_disk_later(void **state)
 	kvt_snapshot_free(&s);
 }
 
+/* The same where tiles have a place each and are written by themselves. */
+static void test_full_disk_tiles(void **state)
+{
+	struct path p = join(*state, "a.h5");
+	struct rlimit old, limit = { 16384, 16384 };
+	static uint8_t bytes[32768];
+	struct kvt_stored stored = { bytes, sizeof(bytes), sizeof(bytes), 0 };
+	const int64_t begin[KVT_NAXES] = { 0 };
+	struct kvt_snapshot s;
+	struct kvt_writer *w;
+	struct kvt_error err;
+	int64_t offset;
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit.rlim_max = old.rlim_max;
+	expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	expect(kvt_place_tile(w, 0, begin, &stored, &offset, &err), KVT_OK, &err,
+	       NULL);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	expect(kvt_write_tiles(w, bytes, stored.nbytes, offset, &err), KVT_SYSTEM,
+	       &err, "cannot write at byte");
+	expect(kvt_commit(w, &err), KVT_SYSTEM, &err, "cannot write");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	kvt_close_writer(w);
+	assert_int_equal(count_entries(*state), 0);
+	kvt_snapshot_free(&s);
+}
+
 static void test_null(void **state)
 {
 	struct kvt_create_options options = { .format = "null" };
@@ -278,6 +308,8 @@ static const struct CMUnitTest tests[] = {
 	{ "targets that cannot be written", test_bad_targets, make_folder,
 	  remove_folder, NULL },
 	{ "a full disk at the start", test_full_disk, make_folder, remove_folder, NULL },
+	{ "a full disk in the middle of tiles", test_full_disk_tiles, make_folder,
+	  remove_folder, NULL },
 	{ "a full disk in the middle", test_full_disk_later, make_folder, remove_folder,
 	  NULL },
 	{ "null writes nothing", test_null, make_folder, remove_folder, NULL },

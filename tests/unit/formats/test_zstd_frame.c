@@ -18,7 +18,8 @@ static uint32_t next_random(uint32_t *state)
 static void fill(uint8_t *p, int64_t n, uint32_t seed)
 {
 	for (int64_t i = 0; i < n; i++)
-		p[i] = (uint8_t)next_random(&seed);
+		/* the low bits repeat after 64 KiB */
+		p[i] = (uint8_t)(next_random(&seed) >> 16);
 }
 
 /* ---- shuffle ------------------------------------------------------------ */
@@ -139,19 +140,30 @@ struct frame {
 	ZSTD_DCtx *d;
 };
 
-static int make_frame(void **state)
+/* Of two planes, one compresses. */
+static int make_plane(void **state, int plane)
 {
 	struct frame *f = calloc(1, sizeof(*f));
 
 	f->c = ZSTD_createCCtx();
 	f->d = ZSTD_createDCtx();
 	fill(f->in, N, 3);
-	/* the first plane compresses, the second does not */
 	for (int i = 0; i < N / 2; i++)
-		f->in[i] &= 0x0f;
+		f->in[plane * N / 2 + i] &= 0x0f;
 	f->n = kvt_frame_encode(f->frame, ROOM, f->in, N, 2, KVT_ZSTD_LEVEL, f->c);
 	*state = f;
 	return f->n > 0 ? 0 : -1;
+}
+
+static int make_frame(void **state)
+{
+	return make_plane(state, 0);
+}
+
+/* As floating point has it; the frame is put together then. */
+static int make_noise(void **state)
+{
+	return make_plane(state, 1);
 }
 
 static int free_frame(void **state)
@@ -175,6 +187,78 @@ static void frame_is_standard(void **state)
 	assert_true(f->n < N * 4 / 5);
 	/* bit 2 of the descriptor: a checksum follows */
 	assert_true(f->frame[4] & 4);
+}
+
+/* What follows the header of 9 bytes. */
+static void noise_is_raw(void **state)
+{
+	struct frame *f = *state;
+
+	assert_memory_equal(f->frame + 9, ((uint8_t[]){ 0, 0, 2 }), 3);
+	assert_memory_equal(f->frame + 12, f->in, N / 2);
+}
+
+/* The decoder for streams is the stricter one of zstd's. */
+static void check_stream(struct frame *f, const uint8_t *frame, int64_t nframe,
+			 const uint8_t *expected, uint8_t *out, int64_t n)
+{
+	ZSTD_inBuffer from = { frame, (size_t)nframe, 0 };
+	ZSTD_outBuffer to = { out, 0, 0 };
+
+	memset(out, 0, (size_t)n);
+	while (to.size < (size_t)n) {
+		to.size += 100000;
+		to.size = to.size < (size_t)n ? to.size : (size_t)n;
+		assert_false(ZSTD_isError(ZSTD_decompressStream(f->d, &to, &from)));
+	}
+	assert_int_equal(to.pos, n);
+	assert_memory_equal(out, expected, (size_t)n);
+}
+
+/* Planes and noise of every number, and of sizes around a block of zstd. */
+static void noise_of_any_size(void **state)
+{
+	static const int64_t size[] = { 1, 64, 4095, 4096, 4097, 131071, 131072,
+					131073, 300000 };
+	enum { MOST = 8 * 300000 };
+	uint8_t *in = malloc(MOST), *out = malloc(MOST), *frame = malloc(2 * MOST);
+	struct frame *f = *state;
+
+	for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++)
+	for (int64_t planes = 2; planes <= 8; planes *= 2)
+	for (int64_t noise = 0; noise <= planes; noise++) {
+		int64_t n = planes * size[i], got;
+
+		fill(in, n, (uint32_t)noise + 1);
+		for (int64_t j = noise * size[i]; j < n; j++)
+			in[j] &= 0x33;
+		got = kvt_frame_encode(frame, 2 * MOST, in, n, planes,
+				       KVT_ZSTD_LEVEL, f->c);
+		/* half of what is no noise goes, but for tables and headers */
+		assert_true(got > 0 && got <= noise * size[i] + 200 * planes +
+			    (planes - noise) * size[i] * 11 / 20);
+		check_stream(f, frame, got, in, out, n);
+		memset(out, 0, (size_t)n);
+		assert_int_equal(kvt_frame_decode(out, n, frame, got, f->d, NULL),
+				 KVT_OK);
+		assert_memory_equal(in, out, n);
+	}
+	free(in);
+	free(out);
+	free(frame);
+}
+
+/* The same bytes again are no noise, however evenly they are spread. */
+static void repeats_are_found(void **state)
+{
+	struct frame *f = *state;
+
+	memcpy(f->in + N / 4, f->in, N / 4);
+	f->n = kvt_frame_encode(f->frame, ROOM, f->in, N, 2, KVT_ZSTD_LEVEL, f->c);
+	assert_in_range(f->n, 1, N / 4 + N / 3 - 1);
+	assert_int_equal(kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL),
+			 KVT_OK);
+	assert_memory_equal(f->in, f->out, N);
 }
 
 static void frame_at_every_level(void **state)
@@ -259,6 +343,7 @@ static void frame_with_a_flipped_bit(void **state)
 }
 
 #define FRAME(f) cmocka_unit_test_setup_teardown(f, make_frame, free_frame)
+#define NOISE(f) { #f " after noise", f, make_noise, free_frame, NULL }
 
 int main(void)
 {
@@ -271,6 +356,14 @@ int main(void)
 		FRAME(frame_without_room),
 		FRAME(frame_that_lies),
 		FRAME(frame_with_a_flipped_bit),
+		NOISE(noise_is_raw),
+		NOISE(noise_of_any_size),
+		NOISE(repeats_are_found),
+		NOISE(frame_is_standard),
+		NOISE(frame_at_every_level),
+		NOISE(frame_without_room),
+		NOISE(frame_that_lies),
+		NOISE(frame_with_a_flipped_bit),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sha256.h - SHA-256 (FIPS 180-4), of lists of ops */
+#ifndef KVTOOL_SHA256_H
+#define KVTOOL_SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sha256 {
+	uint32_t h[8];
+	uint64_t nbytes;
+	uint8_t block[64];
+};
+
+struct sha256_text {
+	char s[65];			/* 64 lower-case digits */
+};
+
+void sha256_start(struct sha256 *s);
+void sha256_add(struct sha256 *s, const void *bytes, size_t n);
+struct sha256_text sha256_end(struct sha256 *s);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim.h - what the modes of transfer-sim share: a transfer, group by group
+ *
+ * sim_load() makes one out of what was said; every mode begins with that and
+ * ends with sim_free().
+ */
+#ifndef KVTOOL_SIM_H
+#define KVTOOL_SIM_H
+
+#include "cli/json_out.h"
+#include "cli/opt.h"
+#include "lib/kvt_transfer.h"
+
+/* ---- what was said ------------------------------------------------------ */
+
+/* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */
+struct sim_side_args {
+	const char *file;		/* NULL: none; 'text' may still add to it */
+	const char *text;		/* NULL: as the source, or the defaults */
+};
+
+struct sim_args {
+	const char *model, *spec, *dtype;
+	struct sim_side_args src, dst;
+	int64_t layers, tokens;
+	int64_t cached;			/* tokens that the destination has already */
+	const char *partial;		/* "valid" or "whole" */
+	const char *replicas;		/* "grouped" or "modulo" */
+	const char *conv;		/* "sd" or "ds" */
+	const char *request;
+	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
+};
+
+#define SIM_OPTS(a) \
+	{ "model", 'm', OPT_STRING, &(a)->model, "NAME", \
+	  "a model's caches; 'list' prints the models" }, \
+	{ "spec", 0, OPT_STRING, &(a)->spec, "KIND:KEY=N,...", \
+	  "a group of layers instead, such as gqa:layers=80,heads=8,head-dim=128" }, \
+	{ "cache-dtype", 0, OPT_STRING, &(a)->dtype, "DTYPE", \
+	  "element type of the cache, not of the weights; default: the model's" }, \
+	{ "tokens", 't', OPT_COUNT, &(a)->tokens, "N", \
+	  "length of the request; default 2048" }, \
+	{ "cached", 0, OPT_INT, &(a)->cached, "N", \
+	  "tokens in front that the destination has already" }, \
+	{ "src", 0, OPT_STRING, &(a)->src.text, "KEY=VALUE,...", \
+	  "source: layout, tp, block-size, pool, ids" }, \
+	{ "dst", 0, OPT_STRING, &(a)->dst.text, "KEY=VALUE,...", \
+	  "destination; what is not said is as in the source" }, \
+	{ "partial", 0, OPT_STRING, &(a)->partial, "valid|whole", \
+	  "of a last block in part: its valid states (default), or all of it" }, \
+	{ "conv", 0, OPT_STRING, &(a)->conv, "ds|sd", \
+	  "order of conv states: by channel, or by tap as in vLLM" }, \
+	{ "replica-map", 0, OPT_STRING, &(a)->replicas, "grouped|modulo", \
+	  "which ranks hold the same heads; default grouped, as in vLLM" }, \
+	{ "request", 0, OPT_STRING, &(a)->request, "ID", \
+	  "of two dumps: the request that moves; default: all that both have" }, \
+	{ "mamba-groups", 0, OPT_COUNT, &(a)->mamba_groups, "N", \
+	  "of two dumps: groups of B and C in the model" }
+
+/* ---- a transfer --------------------------------------------------------- */
+
+struct sim_group {
+	char name[32];
+	struct kvt_layout src_layout, dst_layout;
+	struct kvt_block_span *entry;	/* owned; of xfer */
+	struct kvt_xfer xfer;
+};
+
+struct sim {
+	const char *model;		/* borrowed; NULL */
+	struct kvt_reader *readers[2];	/* of two dumps; else NULL */
+	int64_t tokens;			/* of the longest request */
+	bool whole;			/* blocks, not only valid states */
+	int ngroups;
+	struct sim_group *group;	/* owned */
+};
+
+/* KVT_MISMATCH if a destination would not be written exactly once. */
+KVT_MUST_CHECK enum kvt_status
+sim_load(struct sim *out, const struct sim_args *args, struct kvt_error *err);
+void sim_free(struct sim *sim);
+
+/* Room for one more group; NULL when out of memory.  Counts when ngroups does. */
+struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err);
+
+/* Of two dumps: specs, layouts and block tables; no data is read. */
+KVT_MUST_CHECK enum kvt_status
+sim_load_files(struct sim *sim, const struct sim_args *args, struct kvt_error *err);
+
+/* One side of a group, ready to be joined with the other. */
+struct sim_end {
+	struct kvt_spec spec;		/* of any rank */
+	int64_t ranks, layers;
+	struct kvt_layout layout;
+	enum kvt_replicas replicas;
+	int64_t strides[KVT_NAXES], offset;	/* 0: as the layout has them */
+	struct kvt_block_table table;	/* of one request; ids borrowed */
+};
+
+/* The states of one request; tables borrowed. */
+struct sim_move {
+	struct kvt_block_table src, dst;
+	int64_t begin, end;
+};
+
+/* 'out' needs sim_group_free() only on KVT_OK. */
+KVT_MUST_CHECK enum kvt_status
+sim_group_init(struct sim_group *out, const char *name, const struct sim_end *src,
+	       const struct sim_end *dst, const struct sim_move *moves, int64_t nmoves,
+	       struct kvt_error *err);
+
+/* The states begin..end of the one request that both ends have. */
+KVT_MUST_CHECK enum kvt_status
+sim_group_init_one(struct sim_group *out, const char *name, const struct sim_end *src,
+		   const struct sim_end *dst, int64_t begin, int64_t end,
+		   struct kvt_error *err);
+void sim_group_free(struct sim_group *group);
+
+/* ---- figures ------------------------------------------------------------ */
+
+enum { SIM_SIZES = 1 << 16 };
+
+/* Of one group, or of all; over the pairs of ranks. */
+struct sim_figures {
+	int64_t pairs;
+	struct kvt_tally tally;
+	struct kvt_sizes sizes;		/* owned */
+	int64_t least, most;		/* ops of a pair */
+};
+KVT_MUST_CHECK enum kvt_status
+sim_figures_init(struct sim_figures *out, struct kvt_error *err);
+void sim_figures_free(struct sim_figures *figures);
+KVT_MUST_CHECK enum kvt_status
+sim_count(struct sim_figures *figures, const struct sim_group *group,
+	  enum kvt_scope scope, struct kvt_error *err);
+
+/* ---- models: sim_models.c ----------------------------------------------- */
+
+struct sim_model_group {
+	const char *model, *group, *spec;	/* spec: a preset of kvt_spec_make() */
+	int64_t layers;
+	struct kvt_spec_args args;
+};
+const struct sim_model_group *sim_model_at(int i);	/* NULL past the last */
+void sim_models_print(void);
+
+/* ---- block ids: sim_ids.c ----------------------------------------------- */
+
+/*
+ * "contig", "scatter", "reverse", "half", "random:SEED", "aged:SEED",
+ * "list:3:1:2", "file:PATH".  'pool' 0 is the least of the pattern's.  The
+ * caller frees 'ids'.
+ */
+KVT_MUST_CHECK enum kvt_status
+sim_ids(uint32_t **ids, int64_t *pool, const char *pattern, int64_t n,
+	struct kvt_error *err);
+
+/* ---- output ------------------------------------------------------------- */
+
+/* Figures of every group under every scope. */
+struct sim_report {
+	const struct sim *sim;
+	enum kvt_scope scope;		/* whose breaks are told */
+	bool histogram;
+	struct sim_figures (*figures)[KVT_NSCOPES];	/* [ngroups] */
+};
+KVT_MUST_CHECK enum kvt_status
+sim_report_init(struct sim_report *out, const struct sim *sim, struct kvt_error *err);
+void sim_report_free(struct sim_report *report);
+
+KVT_MUST_CHECK enum kvt_status
+sim_plan_text(const struct sim_report *report, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+sim_plan_json(const struct sim_report *report, struct kvt_error *err);
+
+/*
+ * Lines "group,src_rank,dst_rank,src_off,dst_off,len"; of one pair alone the
+ * canonical list "src_off dst_off len".  'pair' is "SRC:DST" or NULL.
+ */
+KVT_MUST_CHECK enum kvt_status
+sim_print_ops(const struct sim *sim, enum kvt_scope scope, const char *pair,
+	      struct kvt_error *err);
+
+/* Reference cases and counts: sim_cases.c, sim_counts.c. */
+KVT_MUST_CHECK enum kvt_status sim_cases(const char *path, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status sim_counts(const char *path, struct kvt_error *err);
+
+#endif

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_load.c - a transfer out of options: models, sides, block ids */
+#include "cli/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one side ----------------------------------------------------------- */
+
+/* What --src and --dst say.  Block ids are made group by group. */
+struct place {
+	const char *name;
+	struct kvt_layout layout;
+	int64_t tp, block_size, pool;
+	char ids[1024];
+};
+
+static enum kvt_status take_key(struct place *p, const char *key, const char *value,
+				struct kvt_error *err)
+{
+	const struct {
+		const char *name;
+		int64_t *out;
+	} numbers[] = {
+		{ "tp", &p->tp }, { "block-size", &p->block_size }, { "pool", &p->pool },
+	};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (strcmp(numbers[i].name, key))
+			continue;
+		if (value[strspn(value, "0123456789")] ||
+		    !size_parse(numbers[i].out, value) || *numbers[i].out < 1)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"--%s: %s is '%.40s', expected a whole number "
+					"above 0", p->name, key, value);
+		return KVT_OK;
+	}
+	if (!strcmp(key, "layout"))
+		return kvt_layout_parse(&p->layout, value, err);
+	if (!strcmp(key, "ids")) {
+		snprintf(p->ids, sizeof(p->ids), "%s", value);
+		return KVT_OK;
+	}
+	return kvt_fail(err, KVT_USAGE,
+			"--%s: there is no key '%.40s', expected layout, tp, "
+			"block-size, pool or ids", p->name, key);
+}
+
+/* "KEY=VALUE,..."; an axis tuple after rfc: or vllm: has commas of its own. */
+static enum kvt_status take_place(struct place *p, const char *text,
+				  struct kvt_error *err)
+{
+	char word[2048], *at = word;
+	enum kvt_status status = KVT_OK;
+
+	if (snprintf(word, sizeof(word), "%s", text) >= (int)sizeof(word))
+		return kvt_fail(err, KVT_USAGE, "--%s is longer than %zu characters",
+				p->name, sizeof(word) - 1);
+	while (!status && at) {
+		char *value = strchr(at, '='), *next;
+
+		if (!value)
+			return kvt_fail(err, KVT_USAGE,
+					"--%s: '%.60s', expected KEY=VALUE", p->name, at);
+		*value++ = '\0';
+		next = strchr(value, ',');
+		while (next && next[1] >= '0' && next[1] <= '9')
+			next = strchr(next + 1, ',');
+		if (next)
+			*next++ = '\0';
+		status = take_key(p, at, value, err);
+		at = next;
+	}
+	return status;
+}
+
+static enum kvt_status take_places(struct place *src, struct place *dst,
+				   const struct sim_args *a, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	*src = (struct place){ .name = "src", .tp = 1, .block_size = 16,
+			       .ids = "contig" };
+	if ((status = kvt_layout_parse(&src->layout, "hnd", err)) ||
+	    (a->src.text && (status = take_place(src, a->src.text, err))))
+		return status;
+	*dst = *src;
+	dst->name = "dst";
+	if (dst->block_size != src->block_size)
+		dst->pool = 0;
+	return a->dst.text ? take_place(dst, a->dst.text, err) : KVT_OK;
+}
+
+/* ---- --spec ------------------------------------------------------------- */
+
+#define KEY(n, m) { n, offsetof(struct sim_model_group, m) }
+static const struct {
+	const char *name;
+	size_t offset;
+} spec_keys[] = {
+	KEY("layers", layers), KEY("heads", args.heads), KEY("head-dim", args.head_dim),
+	KEY("head-dim-v", args.head_dim_v), KEY("latent", args.latent),
+	KEY("ratio", args.ratio), KEY("window", args.window), KEY("inter", args.inter),
+	KEY("groups", args.groups), KEY("state-size", args.state_size),
+	KEY("key-heads", args.key_heads), KEY("key-dim", args.key_dim),
+	KEY("kernel", args.kernel), KEY("spec-tokens", args.spec_tokens),
+};
+enum { NKEYS = sizeof(spec_keys) / sizeof(spec_keys[0]) };
+
+static enum kvt_status take_number(struct sim_model_group *g, const char *key,
+				   const char *value, struct kvt_error *err)
+{
+	int64_t n;
+
+	for (int i = 0; i < NKEYS; i++) {
+		if (strcmp(spec_keys[i].name, key))
+			continue;
+		if (value[strspn(value, "0123456789")] || !size_parse(&n, value) || n < 1)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"--spec: %s is '%.40s', expected a whole number "
+					"above 0", key, value);
+		memcpy((char *)g + spec_keys[i].offset, &n, sizeof(n));
+		return KVT_OK;
+	}
+	return kvt_fail(err, KVT_USAGE, "--spec: there is no key '%.40s'", key);
+}
+
+/* 'word' is cut up and must outlive the group. */
+static enum kvt_status take_spec(struct sim_model_group *g, char *word,
+				 struct kvt_error *err)
+{
+	char *at = strchr(word, ':');
+	enum kvt_status status = KVT_OK;
+
+	*g = (struct sim_model_group){ .group = "g0", .spec = word };
+	if (at)
+		*at++ = '\0';
+	while (!status && at) {
+		char *value = strchr(at, '='), *next;
+
+		if (!value)
+			return kvt_fail(err, KVT_USAGE,
+					"--spec: '%.60s', expected KEY=N", at);
+		*value++ = '\0';
+		if ((next = strchr(value, ',')))
+			*next++ = '\0';
+		status = take_number(g, at, value, err);
+		at = next;
+	}
+	return status;
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+/*
+ * The layout of a conv state: layers and blocks where the side's has them, then
+ * channels and taps as the engine stores them, which must be said.
+ */
+static enum kvt_status conv_layout(struct kvt_layout *out,
+				   const struct kvt_layout *layout, const char *conv,
+				   struct kvt_error *err)
+{
+	char text[8];
+	int n = 0;
+
+	if (!conv)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"conv states are stored by tap (vLLM's default) or by "
+				"channel: say --conv=sd or --conv=ds");
+	if (strcmp(conv, "sd") && strcmp(conv, "ds"))
+		return kvt_fail(err, KVT_USAGE, "--conv is '%.40s', expected sd or ds",
+				conv);
+	for (int i = 0; i < layout->plane[0].nparts; i++) {
+		enum kvt_axis axis = layout->plane[0].part[i].axis;
+
+		if (axis == KVT_AXIS_L || axis == KVT_AXIS_B)
+			text[n++] = kvt_axis_letter(axis);
+	}
+	snprintf(text + n, sizeof(text) - (size_t)n, "%s", conv[0] == 's' ? "SD" : "DS");
+	return kvt_layout_parse(out, text, err);
+}
+
+static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
+				const struct sim_model_group *g, const struct place *p,
+				const struct sim_args *a, int64_t tokens,
+				struct kvt_error *err)
+{
+	struct kvt_spec_args args = g->args;
+	struct kvt_rank one = { 1, 0 };
+	const struct kvt_dtype *dtype = NULL;
+	struct kvt_spec_size size;
+	enum kvt_status status;
+
+	if (a->dtype && !(dtype = kvt_dtype_find(a->dtype)))
+		return kvt_fail(err, KVT_USAGE, "there is no element type '%.40s'",
+				a->dtype);
+	args.block_size = p->block_size;
+	*end = (struct sim_end){ .ranks = p->tp, .layers = g->layers,
+				 .layout = p->layout };
+	if (dtype && strncmp(g->group, "ssm", 3))
+		args.elem = dtype->elem;
+	if ((status = kvt_spec_make(&end->spec, g->spec, &args, one, err)) ||
+	    (status = kvt_spec_size(&size, &end->spec, err)))
+		return status;
+	if (end->spec.kind == KVT_MAMBA_CONV &&
+	    (status = conv_layout(&end->layout, &p->layout, a->conv, err)))
+		return status;
+	end->table.states = size.num_states;
+	end->table.nids = (kvt_spec_states(&end->spec, tokens) + size.num_states - 1) /
+			  size.num_states;
+	end->table.pool = p->pool;
+	status = sim_ids(ids, &end->table.pool, p->ids, end->table.nids, err);
+	end->table.ids = *ids;
+	return status;
+}
+
+static bool said(const char *text, const char *word)
+{
+	return text && !strcmp(text, word);
+}
+
+/* A window's tokens are the last ones, in blocks of their own. */
+static int64_t tokens_of(const struct sim_model_group *g, int64_t tokens)
+{
+	return g->args.window && g->args.window < tokens ? g->args.window : tokens;
+}
+
+static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *g,
+				 const struct place *src, const struct place *dst,
+				 const struct sim_args *a, struct kvt_error *err)
+{
+	uint32_t *ids[2] = { NULL, NULL };
+	int64_t tokens = tokens_of(g, sim->tokens), begin = 0, end;
+	struct sim_group *group = sim_group_new(sim, err);
+	struct sim_end from, to;
+	enum kvt_status status;
+
+	if (!group)
+		return KVT_SYSTEM;
+	if (!(status = make_end(&from, &ids[0], g, src, a, tokens, err)) &&
+	    !(status = make_end(&to, &ids[1], g, dst, a, tokens, err))) {
+		end = kvt_spec_states(&from.spec, tokens);
+		if (from.spec.tokens_per_state.num > 0 && !g->args.window)
+			begin = a->cached / from.spec.tokens_per_state.num;
+		if (sim->whole)
+			end = kvt_block_map_whole(&from.table, &to.table, end);
+		from.replicas = to.replicas = said(a->replicas, "modulo") ?
+					      KVT_MODULO : KVT_GROUPED;
+		status = sim_group_init_one(group, g->group, &from, &to, begin, end,
+					    err);
+		sim->ngroups += !status;
+	}
+	free(ids[0]);
+	free(ids[1]);
+	return status;
+}
+
+static enum kvt_status add_model(struct sim *sim, const struct place *src,
+				 const struct place *dst, const struct sim_args *a,
+				 struct kvt_error *err)
+{
+	const struct sim_model_group *g;
+	struct nearest near;
+	enum kvt_status status;
+
+	nearest_start(&near, a->model);
+	for (int i = 0; (g = sim_model_at(i)); i++) {
+		nearest_offer(&near, g->model);
+		if (strcmp(g->model, a->model))
+			continue;
+		sim->model = g->model;
+		if ((status = add_group(sim, g, src, dst, a, err)))
+			return status;
+	}
+	if (sim->ngroups)
+		return KVT_OK;
+	if (nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean "
+				"'%s'?", a->model, nearest_found(&near));
+	return kvt_fail(err, KVT_USAGE, "there is no model '%.60s'; --model=list prints "
+			"those there are", a->model);
+}
+
+static enum kvt_status check_words(const struct sim_args *a, struct kvt_error *err)
+{
+	if (a->partial && !said(a->partial, "valid") && !said(a->partial, "whole"))
+		return kvt_fail(err, KVT_USAGE,
+				"--partial is '%.40s', expected valid or whole",
+				a->partial);
+	if (a->replicas && !said(a->replicas, "grouped") && !said(a->replicas, "modulo"))
+		return kvt_fail(err, KVT_USAGE,
+				"--replica-map is '%.40s', expected grouped or modulo",
+				a->replicas);
+	if (a->tokens > UINT32_MAX || a->cached > a->tokens)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%lld of %lld tokens are at the destination already",
+				(long long)a->cached, (long long)a->tokens);
+	return KVT_OK;
+}
+
+static enum kvt_status load_spec(struct sim *sim, const struct sim_args *a,
+				 struct kvt_error *err)
+{
+	struct sim_model_group group;
+	struct place src, dst;
+	enum kvt_status status;
+	char word[1024];
+
+	if (!a->model == !a->spec)
+		return kvt_fail(err, KVT_USAGE,
+				"expected two dumps, --model or --spec");
+	if ((status = take_places(&src, &dst, a, err)))
+		return status;
+	if (a->model)
+		return add_model(sim, &src, &dst, a, err);
+	if (snprintf(word, sizeof(word), "%s", a->spec) >= (int)sizeof(word))
+		return kvt_fail(err, KVT_USAGE, "--spec is too long");
+	if ((status = take_spec(&group, word, err)))
+		return status;
+	return add_group(sim, &group, &src, &dst, a, err);
+}
+
+/* ---- proof -------------------------------------------------------------- */
+
+static enum kvt_status prove(const struct sim_group *g, struct kvt_error *err)
+{
+	int64_t n = kvt_xfer_nmoves(&g->xfer);
+	struct kvt_move *moves = malloc((size_t)(n + 1) * sizeof(*moves));
+	struct kvt_error why = { "" };
+	struct kvt_proof proof;
+	enum kvt_status status;
+
+	if (!moves)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = kvt_xfer_prove(&proof, &g->xfer, moves, &why);
+	free(moves);
+	return status ? kvt_fail(err, status, "%s: %.400s", g->name, why.text) : KVT_OK;
+}
+
+enum kvt_status sim_load(struct sim *out, const struct sim_args *a, struct kvt_error *err)
+{
+	struct sim sim = { .tokens = a->tokens, .whole = said(a->partial, "whole") };
+	enum kvt_status status = check_words(a, err);
+
+	if (!status)
+		status = a->src.file ? sim_load_files(&sim, a, err) :
+				       load_spec(&sim, a, err);
+	for (int i = 0; !status && i < sim.ngroups; i++)
+		status = prove(&sim.group[i], err);
+	if (status)
+		sim_free(&sim);
+	else
+		*out = sim;
+	return status;
+}

@@ -1,0 +1,209 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# transfer.bats - kvtool transfer-sim: reference results, options, refusals
+# (every byte of small transfers: tests/unit/lib/test_transfer.c)
+
+load common
+load dumps
+
+golden=$root/testdata/golden
+tp4=$kv/s260k/tp4/rank0.packed_hnd.bf16.safetensors
+bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
+
+sim() { kvtool transfer-sim "$@"; }
+
+# refused STATUS TEXT ARG...: nothing is printed, and the sentence has TEXT
+refused() {
+	run -"$1" --separate-stderr kvtool transfer-sim "${@:3}"
+	[ -z "$output" ]
+	one_sentence
+	said "$2"
+}
+
+# ops SCOPE ARG...: how many there are
+ops() {
+	sim --json "${@:2}" | jq "[.groups[].scopes.$1.ops] | add"
+}
+
+@test "transfer-sim computes all reference cases" {
+	sim --cases="$golden/transfer_cases.json" | jq -S -c . >ours
+	jq -S -c '.cases[] | {name, ops, bytes, op_min, op_median, op_max, pairs}' \
+		"$golden/transfer_cases.json" >theirs
+	[ "$(wc -l <theirs)" = 102 ]
+	diff theirs ours
+}
+
+@test "transfer-sim computes all reference counts" {
+	sim --counts="$golden/transfer_counts.csv" >ours
+	[ "$(wc -l <ours)" = 401 ]
+	diff "$golden/transfer_counts.csv" ours
+}
+
+@test "transfer-sim --ops prints the canonical list, and --json its sums" {
+	local args=(--spec=gqa:layers=3,heads=4,head-dim=8 --tokens=45
+		--src=layout=nhd,tp=2,block-size=4,ids=random:7
+		--dst=layout=bhlsc,tp=4,block-size=6,ids=reverse --scope=max)
+	sim "${args[@]}" --ops >all
+	head -n 1 all | grep -qx group,src_rank,dst_rank,src_off,dst_off,len
+	for pair in 0:0 0:1 1:2 1:3; do
+		sim "${args[@]}" --ops --pair="$pair" >one
+		grep "^g0,${pair/:/,}," all | cut -d, -f4- | tr , ' ' | diff - one
+		sort -n -c one
+	done
+	sim "${args[@]}" --json >plan
+	[ "$(jq '.groups[0].scopes.max.ops' plan)" = $(($(wc -l <all) - 1)) ]
+	[ "$(jq '.groups[0].bytes' plan)" = \
+		"$(awk -F, 'NR > 1 { n += $6 } END { print n }' all)" ]
+	[ "$(jq '.groups[0].bytes' plan)" = $((3 * 45 * 4 * 2 * 8 * 2)) ]
+	jq -e '.groups[0] | ([.rank_pairs[].ops_max] | add) == .scopes.max.ops and
+		all(.scopes[]; ([.histogram[].ops] | add) == .ops and
+			([.breaks[].ops] | add) == .ops - 4)' plan
+}
+
+@test "transfer-sim sees that a whole pool is one run" {
+	[ "$(ops max -m llama-3.1-8b --src layout=nhd,pool=128)" = 1 ]
+	[ "$(ops max -m llama-3.1-8b --src layout=nhd,pool=129)" = 32 ]
+	[ "$(ops rfc -m llama-3.1-8b --src layout=nhd,pool=128)" = 4096 ]
+}
+
+@test "transfer-sim moves valid states or whole blocks" {
+	local args=(--spec=gqa:layers=2,heads=1,head-dim=1 --tokens=17)
+	[ "$(sim --json "${args[@]}" | jq '.groups[0].states')" = 17 ]
+	[ "$(sim --json --partial=whole "${args[@]}" | jq '.groups[0].states')" = 32 ]
+	[ "$(sim --json --cached=16 "${args[@]}" | jq '.groups[0].states')" = 1 ]
+}
+
+@test "transfer-sim counts replicas apart" {
+	sim --json -m qwen3-235b-a22b --src tp=4 --dst tp=8 >plan
+	jq -e '.groups[0] | .bytes == 2 * .unique_bytes' plan
+	sim --json -m deepseek-r1 --src tp=8 --dst tp=8 >plan
+	jq -e '.groups[0] | .bytes == 8 * .unique_bytes and .pairs == 8' plan
+}
+
+@test "transfer-sim deals replicas by modulo if told" {
+	sim --json -m qwen3-235b-a22b --src tp=8 --dst tp=4 --replica-map=modulo |
+		jq -c '[.groups[0].rank_pairs[] | [.src_rank, .dst_rank]]' >pairs
+	[ "$(cat pairs)" = '[[0,0],[1,1],[2,2],[3,3]]' ]
+	sim --json -m qwen3-235b-a22b --src tp=8 --dst tp=4 |
+		jq -c '[.groups[0].rank_pairs[] | [.src_rank, .dst_rank]]' >pairs
+	[ "$(cat pairs)" = '[[0,0],[2,1],[4,2],[6,3]]' ]
+}
+
+@test "transfer-sim plans every group of a hybrid model" {
+	sim --json -m nemotron-h-8b --conv=ds --dst tp=2 >plan
+	[ "$(jq -c '[.groups[] | [.group, .scopes.rfc.ops]]' plan)" = \
+		'[["attn",1024],["conv",144],["ssm",48]]' ]
+	[ "$(ops rfc -m nemotron-h-8b --conv=sd | head -n 1)" -gt 216 ]
+	refused 3 'say --conv=sd or --conv=ds' -m nemotron-h-8b
+}
+
+@test "transfer-sim knows block ids by pattern, list and age" {
+	printf '3 1\n2\n' >ids
+	sim --ops --spec=mla:layers=1,latent=1 --tokens=40 \
+		--src=pool=5,ids=file:ids --dst=pool=9,ids=list:0:4:8 >listed
+	[ "$(tail -n +2 listed | tr '\n' ' ')" = \
+		'g0,0,0,32,128,32 g0,0,0,64,256,16 g0,0,0,96,0,32 ' ]
+	sim --json -m llama-3.1-8b --src ids=aged:5,pool=999 --dst ids=aged:6 >one
+	sim --json -m llama-3.1-8b --src ids=aged:5,pool=999 --dst ids=aged:6 >two
+	cmp one two
+	local few many
+	few=$(jq '.groups[0].scopes.max.ops' one)
+	many=$(ops max -m llama-3.1-8b --src ids=random:5,pool=999 --dst ids=random:6)
+	[ "$few" -lt "$many" ]
+}
+
+@test "transfer-sim plans between dumps" {
+	sim --json "$nhd" "$hnd" >plan
+	jq -e '.groups[0] | .states == 657 and .pairs == 1' plan
+	sim --json "$tp4" "$nhd" >plan
+	jq -e '.groups[0] | .states == 657 and .pairs == 4' plan
+	# the destination shares a prefix that the source does not, and back
+	sim --json "$bs32" "$nhd" >plan
+	[ "$(jq -c '[.groups[].states]' plan)" = '[657]' ]
+	sim --json "$nhd" "$bs32" >plan
+	[ "$(jq -c '[.groups[].states]' plan)" = '[501,188]' ]
+	sim --json --request=C "$nhd" "$bs32" >plan
+	[ "$(jq -c '[.groups[].states]' plan)" = '[80]' ]
+}
+
+@test "transfer-sim takes pages from a descriptor" {
+	sim --ops --mamba-groups=4 $kv/mamba2g4/tp1_DS/rank0.npy \
+		$kv/mamba2g4/tp2_SD/rank0.npy >ops
+	# ssm of 16384 bytes lies 2304 into pages of 18688 there, 1152 of 9344 here
+	grep -q '^ssm,0,0,20992,10496,8192$' ops
+	refused 3 'say --mamba-groups' $kv/mamba2g4/tp1_DS/rank0.npy \
+		$kv/mamba2g4/tp2_SD/rank0.npy
+}
+
+@test "transfer-sim holds a plan to what is expected" {
+	sim -m llama-3.1-70b --src layout=bhlsc,tp=4 --dst tp=8 --max-ops=1024 >/dev/null
+	run -1 --separate-stderr kvtool transfer-sim -m llama-3.1-70b \
+		--src layout=nhd,tp=4 --dst tp=8 --max-ops=1024
+	said '1310720 ops, expected at most 1024'
+	run -1 --separate-stderr kvtool transfer-sim -m llama-3.1-8b --expect-ops=1
+	said 'expected 1'
+}
+
+@test "transfer-sim refuses contradictions" {
+	refused 3 'neither number divides the other' -m llama-3.1-8b --src tp=3
+	refused 3 'pool 7' -m llama-3.1-8b --src pool=7
+	refused 3 'outside the pool' --spec=mla:layers=1,latent=1 --tokens=16 \
+		--src=pool=4,ids=list:4
+	refused 3 'comes twice' --spec=mla:layers=1,latent=1 --tokens=32 --src=ids=list:1:1
+	refused 3 "'-1' is no block id" --spec=mla:layers=1,latent=1 --tokens=16 \
+		--src=ids=list:-1
+	refused 3 'the request has 2' --spec=mla:layers=1,latent=1 --tokens=32 \
+		--src=ids=list:1
+	refused 3 'expected a whole number' -m llama-3.1-8b --src tp=-4
+	refused 3 'expected a whole number' -m llama-3.1-8b --dst block-size=0
+	refused 3 'heads' --spec=gqa:layers=1,heads=99999999,head-dim=8
+	refused 3 '2^63' --spec=gqa:layers=2000000000,heads=1048576,head-dim=1048576 \
+		--tokens=4000000000 --src=block-size=1048576
+	refused 3 'expected 1 to 4096' -m deepseek-r1 --src tp=2000000000
+	refused 3 'expected at most' -m llama-3.1-8b --tokens=4000000000
+	refused 3 'expected at most' -m llama-3.1-8b --src pool=4000000000
+	refused 3 'several meanings' -m llama-3.1-8b --src layout=vllm:nhd
+	refused 3 'at the destination already' -m llama-3.1-8b --cached=4000
+	refused 3 'the source holds' "$nhd" $kv/mla144/paged_bs16/mla_lbsc.bf16.npy
+}
+
+@test "transfer-sim refuses a wrong command line" {
+	refused 2 'expected two dumps, --model or --spec'
+	refused 2 "did you mean 'llama-3.1-8b'" -m llama-3.1-8
+	refused 2 'there is no key' -m llama-3.1-8b --src color=red
+	refused 2 'expected KEY=VALUE' -m llama-3.1-8b --src hnd
+	refused 2 'expected max, rfc or layer' -m llama-3.1-8b --scope=all
+	refused 2 'got 1' "$nhd"
+	refused 2 'expected contig' -m llama-3.1-8b --src ids=random
+	refused 3 'gives nothing' -m llama-3.1-8b --ops --pair=0:3
+}
+
+@test "transfer-sim survives damaged reference files" {
+	refused 5 'nowhere' --cases=nowhere
+	refused 3 'no reference counts' --counts="$golden/README.md"
+	/usr/bin/python3 - "$golden" "$KVTOOL" <<-'END'
+		import random, subprocess, sys
+		rng = random.Random(4)
+		lines = open(sys.argv[1] + '/transfer_counts.csv').read().splitlines()
+		cases = open(sys.argv[1] + '/transfer_cases.json').read().splitlines()
+		seen = set()
+		for i in range(120):
+		    if i % 2:
+		        text = lines[0] + '\n' + rng.choice(lines[1:]) + '\n'
+		        start, option = len(lines[0]) + 1, '--counts'
+		    else:
+		        text = '{"cases": [\n' + rng.choice(cases[4:100]).rstrip(',') + ']}\n'
+		        start, option = 12, '--cases'
+		    for _ in range(rng.randrange(1, 4)):
+		        at = rng.randrange(start, len(text))
+		        text = text[:at] + rng.choice('0149-,:[]"xS') + text[at + rng.randrange(2):]
+		    open('damaged', 'w').write(text)
+		    done = subprocess.run([sys.argv[2], 'transfer-sim', option, 'damaged'],
+		                          capture_output=True, text=True)
+		    seen.add(done.returncode)
+		    assert done.returncode in (0, 3, 4), (text, done)
+		    assert (done.returncode == 0) == (done.stderr == ''), (text, done)
+		assert seen >= {0, 3}, seen
+	END
+}
