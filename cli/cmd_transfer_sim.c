@@ -1,155 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_transfer_sim.c - kvtool transfer-sim: a KV transfer, planned and played */
+/* cmd_transfer_sim.c - kvtool transfer-sim: the modes, each a command of its own */
 #include "cli/sim.h"
 
 #include <string.h>
 
-/* What plan is asked for beside the transfer itself. */
-struct plan_args {
-	const char *scope, *cases, *counts, *pair;
-	int64_t expect_ops, max_ops;	/* -1: not given */
-	bool ops, histogram, json;
+/* The first is what is meant if none is named. */
+static const struct command *const modes[] = {
+	&sim_plan,
 };
+enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 
-static enum kvt_status take_scope(enum kvt_scope *out, const char *name,
-				  struct kvt_error *err)
+/* "transfer-sim plan" is called plan. */
+static const char *mode_name(const struct command *mode)
 {
-	int scope = KVT_SCOPE_RFC;
-
-	if (name)
-		for (scope = 0; scope < KVT_NSCOPES; scope++)
-			if (!strcmp(kvt_scope_name((enum kvt_scope)scope), name))
-				break;
-	if (scope == KVT_NSCOPES)
-		return kvt_fail(err, KVT_USAGE,
-				"--scope is '%.40s', expected max, rfc or layer", name);
-	*out = (enum kvt_scope)scope;
-	return KVT_OK;
+	return strchr(mode->name, ' ') + 1;
 }
 
-static enum kvt_status check_ops(const struct sim_report *r, const struct plan_args *p,
-				 struct kvt_error *err)
+/* A file that is named like a mode is written ./plan. */
+static const struct command *mode_of(int argc, char **argv)
 {
-	int64_t ops = 0;
-
-	for (int g = 0; g < r->sim->ngroups; g++)
-		ops += r->figures[g][r->scope].tally.ops;
-	if (p->expect_ops >= 0 && ops != p->expect_ops)
-		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected %lld",
-				(long long)ops, (long long)p->expect_ops);
-	if (p->max_ops >= 0 && ops > p->max_ops)
-		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected at most %lld",
-				(long long)ops, (long long)p->max_ops);
-	return KVT_OK;
+	for (int i = 0; argc > 1 && i < NMODES; i++)
+		if (!strcmp(argv[1], mode_name(modes[i])))
+			return modes[i];
+	return NULL;
 }
 
-static enum kvt_status report(const struct sim *sim, const struct plan_args *p,
-			      enum kvt_scope scope, struct kvt_error *err)
+static void print_help(void)
 {
-	struct sim_report r;
-	enum kvt_status status = sim_report_init(&r, sim, err);
-
-	if (status)
-		return status;
-	r.scope = scope;
-	r.histogram = p->histogram;
-	status = p->json ? sim_plan_json(&r, err) : sim_plan_text(&r, err);
-	if (!status)
-		status = check_ops(&r, p, err);
-	sim_report_free(&r);
-	return status;
-}
-
-static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
-			    struct kvt_error *err)
-{
-	enum kvt_scope scope = KVT_SCOPE_RFC;
-	struct sim sim;
-	enum kvt_status status;
-
-	if (p->cases)
-		return sim_cases(p->cases, err);
-	if (p->counts)
-		return sim_counts(p->counts, err);
-	if ((status = take_scope(&scope, p->scope, err)))
-		return status;
-	if (a->model && !strcmp(a->model, "list")) {
-		sim_models_print();
-		return KVT_OK;
-	}
-	if ((status = sim_load(&sim, a, err)))
-		return status;
-	status = p->ops ? sim_print_ops(&sim, scope, p->pair, err) :
-			  report(&sim, p, scope, err);
-	sim_free(&sim);
-	return status;
-}
-
-/* [MODE] [SRC DST]; a file that is named like a mode is written ./plan. */
-static enum kvt_status take_operands(struct sim_args *a, int n, char **argv,
-				     struct kvt_error *err)
-{
-	if (n && !strcmp(argv[0], "plan")) {
-		argv++;
-		n--;
-	}
-	if (n == 2) {
-		a->src.file = argv[0];
-		a->dst.file = argv[1];
-		if (a->model || a->spec || a->src.text || a->dst.text)
-			return kvt_fail(err, KVT_USAGE,
-					"two dumps say themselves what --model, --spec, --src and --dst would");
-		return KVT_OK;
-	}
-	if (n)
-		return kvt_fail(err, KVT_USAGE, "expected no dumps or two, got %d", n);
-	return KVT_OK;
+	puts("usage: kvtool transfer-sim [MODE] [OPTION]... [SRC DST]\n\nmodes:");
+	for (int i = 0; i < NMODES; i++)
+		printf("  %-10s %s\n", mode_name(modes[i]), modes[i]->summary);
+	printf("\nWithout a mode it is %s.  'kvtool transfer-sim MODE --help' says "
+	       "more.\n\nexamples:\n%s", mode_name(modes[0]), modes[0]->examples);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args a = { .tokens = 2048 };
-	struct plan_args p = { .expect_ops = -1, .max_ops = -1 };
-	const struct opt opts[] = {
-		SIM_OPTS(&a),
-		{ "scope", 0, OPT_STRING, &p.scope, "max|rfc|layer",
-		  "what an op may cross, for the options below; default rfc" },
-		{ "ops", 0, OPT_FLAG, &p.ops, NULL,
-		  "print every op as CSV, by ascending source offset" },
-		{ "pair", 0, OPT_STRING, &p.pair, "SRC:DST",
-		  "with --ops: only of these ranks, as 'src_off dst_off len'" },
-		{ "histogram", 0, OPT_FLAG, &p.histogram, NULL,
-		  "print how many ops have what size" },
-		{ "expect-ops", 0, OPT_INT, &p.expect_ops, "N",
-		  "end with status 1 if there are not N ops" },
-		{ "max-ops", 0, OPT_INT, &p.max_ops, "N",
-		  "end with status 1 if there are more than N ops" },
-		{ "cases", 0, OPT_STRING, &p.cases, "FILE",
-		  "compute small reference cases (JSON) anew" },
-		{ "counts", 0, OPT_STRING, &p.counts, "FILE",
-		  "compute rows of reference counts (CSV) anew" },
-		OPT_JSON(&p.json),
-		{ 0 }
-	};
-	enum kvt_status status;
-	int n = opt_parse(&cmd_transfer_sim, opts, argc, argv, err);
+	const struct command *mode = mode_of(argc, argv);
 
-	if (n < 0)
-		return opt_status(n);
-	if ((status = take_operands(&a, n, argv, err)))
-		return status;
-	return plan(&a, &p, err);
+	if (mode)
+		return mode->run(argc - 1, argv + 1, err);
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		print_help();
+		return KVT_OK;
+	}
+	if (argc == 2 && !strcmp(argv[1], "--list-modes")) {
+		for (int i = 0; i < NMODES; i++)
+			puts(mode_name(modes[i]));
+		return KVT_OK;
+	}
+	return modes[0]->run(argc, argv, err);
 }
 
 const struct command cmd_transfer_sim = {
 	.name = "transfer-sim",
-	.args = "[plan] [SRC DST]",
-	.summary = "plan the transfer of a KV cache between two deployments",
+	.args = "[MODE] [SRC DST]",
+	.summary = "plan, prove, run and time a transfer between two deployments",
 	.run = run,
-	.examples =
-		"  kvtool transfer-sim --model=llama-3.1-70b --src=layout=hnd,tp=4 "
-		"--dst=tp=8\n"
-		"  kvtool transfer-sim --spec=gqa:layers=32,heads=8,head-dim=128 "
-		"--src=layout=nhd --dst=block-size=64\n"
-		"  kvtool transfer-sim prefill.h5 decode.h5\n",
 };

@@ -5,6 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- operands ------------------------------------------------------------ */
+
+enum kvt_status sim_take_dumps(struct sim_args *args, int n, char **argv,
+			       struct kvt_error *err)
+{
+	if (n == 2) {
+		args->src.file = argv[0];
+		args->dst.file = argv[1];
+		if (args->model || args->spec || args->src.text || args->dst.text)
+			return kvt_fail(err, KVT_USAGE,
+					"two dumps say themselves what --model, --spec, --src and --dst would");
+		return KVT_OK;
+	}
+	if (n)
+		return kvt_fail(err, KVT_USAGE, "expected no dumps or two, got %d", n);
+	return KVT_OK;
+}
+
 /* ---- groups ------------------------------------------------------------- */
 
 static enum kvt_status end_side(struct kvt_xfer_side *side, const struct sim_end *end,

@@ -14,6 +14,9 @@
 
 /* ---- what was said ------------------------------------------------------ */
 
+/* The modes, in the order of --help; each reads its own options. */
+extern const struct command sim_plan;
+
 /* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */
 struct sim_side_args {
 	const char *file;		/* NULL: none; 'text' may still add to it */
@@ -57,6 +60,14 @@ struct sim_args {
 	  "of two dumps: the request that moves; default: all that both have" }, \
 	{ "mamba-groups", 0, OPT_COUNT, &(a)->mamba_groups, "N", \
 	  "of two dumps: groups of B and C in the model" }
+
+/* Operands of a mode: none, or two dumps. */
+KVT_MUST_CHECK enum kvt_status
+sim_take_dumps(struct sim_args *args, int n, char **argv, struct kvt_error *err);
+
+/* The scope of this name; NULL is rfc. */
+KVT_MUST_CHECK enum kvt_status
+sim_take_scope(enum kvt_scope *out, const char *name, struct kvt_error *err);
 
 /* ---- a transfer --------------------------------------------------------- */
 

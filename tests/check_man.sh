@@ -8,7 +8,11 @@ kvtool=${KVTOOL:-build/kvtool}
 
 # --help is the same everywhere: kvtool(1) has it.
 options_of_command() {
-	"$kvtool" "$1" --list-options | grep -vx -e --help | sort
+	modes=$("$kvtool" "$1" --list-modes 2>/dev/null) || modes=
+	for mode in ${modes:-""}; do
+		# shellcheck disable=SC2086	# no mode is no word
+		"$kvtool" "$1" $mode --list-options
+	done | grep -vx -e --help | sort -u
 }
 
 # Long options of a page: "Fl -name" and "Fl n , -name", wherever they stand.
@@ -24,8 +28,11 @@ same_options() {
 
 # Short options of --help ("  -j, --json") against "Fl j" and "Fl jq" of the page.
 same_letters() {
-	"$kvtool" "$1" --help | sed -n 's/^  -\([a-zA-Z]\), .*/\1/p' |
-		grep -vx h | sort >"$tmp/command"
+	modes=$("$kvtool" "$1" --list-modes 2>/dev/null) || modes=
+	for mode in ${modes:-""}; do
+		# shellcheck disable=SC2086
+		"$kvtool" "$1" $mode --help
+	done | sed -n 's/^  -\([a-zA-Z]\), .*/\1/p' | grep -vx h | sort -u >"$tmp/command"
 	grep -o 'Fl [a-zA-Z][a-zA-Z]*' "man/kvtool-$1.1" | sed 's/Fl //' |
 		grep -o . | sort -u >"$tmp/page"
 	diff "$tmp/command" "$tmp/page"

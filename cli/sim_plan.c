@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_plan.c - kvtool transfer-sim plan: how many operations, of what size, and why */
+#include "cli/sim.h"
+
+#include <string.h>
+
+/* What plan is asked for beside the transfer itself. */
+struct plan_args {
+	const char *scope, *cases, *counts, *pair;
+	int64_t expect_ops, max_ops;	/* -1: not given */
+	bool ops, histogram, json;
+};
+
+enum kvt_status sim_take_scope(enum kvt_scope *out, const char *name,
+				  struct kvt_error *err)
+{
+	int scope = KVT_SCOPE_RFC;
+
+	if (name)
+		for (scope = 0; scope < KVT_NSCOPES; scope++)
+			if (!strcmp(kvt_scope_name((enum kvt_scope)scope), name))
+				break;
+	if (scope == KVT_NSCOPES)
+		return kvt_fail(err, KVT_USAGE,
+				"--scope is '%.40s', expected max, rfc or layer", name);
+	*out = (enum kvt_scope)scope;
+	return KVT_OK;
+}
+
+static enum kvt_status check_ops(const struct sim_report *r, const struct plan_args *p,
+				 struct kvt_error *err)
+{
+	int64_t ops = 0;
+
+	for (int g = 0; g < r->sim->ngroups; g++)
+		ops += r->figures[g][r->scope].tally.ops;
+	if (p->expect_ops >= 0 && ops != p->expect_ops)
+		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected %lld",
+				(long long)ops, (long long)p->expect_ops);
+	if (p->max_ops >= 0 && ops > p->max_ops)
+		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected at most %lld",
+				(long long)ops, (long long)p->max_ops);
+	return KVT_OK;
+}
+
+static enum kvt_status report(const struct sim *sim, const struct plan_args *p,
+			      enum kvt_scope scope, struct kvt_error *err)
+{
+	struct sim_report r;
+	enum kvt_status status = sim_report_init(&r, sim, err);
+
+	if (status)
+		return status;
+	r.scope = scope;
+	r.histogram = p->histogram;
+	status = p->json ? sim_plan_json(&r, err) : sim_plan_text(&r, err);
+	if (!status)
+		status = check_ops(&r, p, err);
+	sim_report_free(&r);
+	return status;
+}
+
+static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
+			    struct kvt_error *err)
+{
+	enum kvt_scope scope = KVT_SCOPE_RFC;
+	struct sim sim;
+	enum kvt_status status;
+
+	if (p->cases)
+		return sim_cases(p->cases, err);
+	if (p->counts)
+		return sim_counts(p->counts, err);
+	if ((status = sim_take_scope(&scope, p->scope, err)))
+		return status;
+	if (a->model && !strcmp(a->model, "list")) {
+		sim_models_print();
+		return KVT_OK;
+	}
+	if ((status = sim_load(&sim, a, err)))
+		return status;
+	status = p->ops ? sim_print_ops(&sim, scope, p->pair, err) :
+			  report(&sim, p, scope, err);
+	sim_free(&sim);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct sim_args a = { .tokens = 2048 };
+	struct plan_args p = { .expect_ops = -1, .max_ops = -1 };
+	const struct opt opts[] = {
+		SIM_OPTS(&a),
+		{ "scope", 0, OPT_STRING, &p.scope, "max|rfc|layer",
+		  "what an op may cross, for the options below; default rfc" },
+		{ "ops", 0, OPT_FLAG, &p.ops, NULL,
+		  "print every op as CSV, by ascending source offset" },
+		{ "pair", 0, OPT_STRING, &p.pair, "SRC:DST",
+		  "with --ops: only of these ranks, as 'src_off dst_off len'" },
+		{ "histogram", 0, OPT_FLAG, &p.histogram, NULL,
+		  "print how many ops have what size" },
+		{ "expect-ops", 0, OPT_INT, &p.expect_ops, "N",
+		  "end with status 1 if there are not N ops" },
+		{ "max-ops", 0, OPT_INT, &p.max_ops, "N",
+		  "end with status 1 if there are more than N ops" },
+		{ "cases", 0, OPT_STRING, &p.cases, "FILE",
+		  "compute small reference cases (JSON) anew" },
+		{ "counts", 0, OPT_STRING, &p.counts, "FILE",
+		  "compute rows of reference counts (CSV) anew" },
+		OPT_JSON(&p.json),
+		{ 0 }
+	};
+	enum kvt_status status;
+	int n = opt_parse(&sim_plan, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	if ((status = sim_take_dumps(&a, n, argv, err)))
+		return status;
+	return plan(&a, &p, err);
+}
+
+const struct command sim_plan = {
+	.name = "transfer-sim plan",
+	.args = "[SRC DST]",
+	.summary = "count the operations of a transfer, and say why there are not fewer",
+	.run = run,
+	.examples =
+		"  kvtool transfer-sim --model=llama-3.1-70b --src=layout=hnd,tp=4 "
+		"--dst=tp=8\n"
+		"  kvtool transfer-sim --spec=gqa:layers=32,heads=8,head-dim=128 "
+		"--src=layout=nhd --dst=block-size=64\n"
+		"  kvtool transfer-sim prefill.h5 decode.h5\n",
+};
