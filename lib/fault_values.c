@@ -84,29 +84,34 @@ static struct kvt_range which_kv(const struct fault_case *c, int arg)
 
 const struct fault kvt_value_faults[NVALUES] = {
 	{ .says = {
-		"zero-block", "blocks are all zeros" },
+		.name = "zero-block",
+		.summary = "blocks are all zeros" },
 	  .needs = "data",
 	  .part = PER_KV, .applies = always, .predict = zero, .one_block = true },
 	{ .says = {
-		"zero-tail", "from some place in memory on, all is zeros",
-		{ { "offset", 0, "first byte of it, in the memory of the layout" } } },
+		.name = "zero-tail",
+		.summary = "from some place in memory on, all is zeros",
+		.arg = { { "offset", 0, "its first byte in the layout's memory" } } },
 	  .needs = "a layout whose memory is one buffer",
 	  .part = ALL_AT_ONCE, .applies = has_memory, .range = where_tail_begins,
 	  .valid = whole_elements, .predict = cut_tail },
 	{ .says = {
-		"byte-order", "the bytes of each element are reversed" },
+		.name = "byte-order",
+		.summary = "the bytes of each element are reversed" },
 	  .needs = "elements of two bytes or more",
 	  .part = PER_STATE | PER_HEAD | PER_KV, .applies = has_bytes,
 	  .predict = in_place, .swaps_bytes = true },
 	{ .says = {
-		"flip-bits", "single bits are flipped",
-		{ { "count", 0, "elements that are hit" } } },
+		.name = "flip-bits",
+		.summary = "single bits are flipped",
+		.arg = { { "count", 0, "elements that are hit" } } },
 	  .needs = "data",
 	  .applies = always, .range = few, .predict = in_place,
 	  .explains = kvt_explain_flips },
 	{ .says = {
-		"scale", "values are multiplied by a constant",
-		{ { "kv", 0, "0: keys; 1: values; 2: both" } },
+		.name = "scale",
+		.summary = "values are multiplied by a constant",
+		.arg = { { "kv", 0, "0: keys; 1: values; 2: both" } },
 		.has_factor = true },
 	  .needs = "elements of a floating point type",
 	  .applies = has_reals, .range = which_kv, .predict = in_place,
