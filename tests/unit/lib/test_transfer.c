@@ -436,5 +436,6 @@ int main(void)
 		cmocka_unit_test(random_cases),
 	};
 
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
 }
