@@ -15,7 +15,7 @@ void print_usage(FILE *stream)
 	fputs("usage: kvtool COMMAND [OPTION]... FILE...\n\n"
 	      "Inspect and convert dumps of KV caches.\n\ncommands:\n", stream);
 	for (int i = 0; (c = command_at(i)); i++)
-		fprintf(stream, "  %-10s %s\n", c->name, c->summary);
+		fprintf(stream, "  %-12s %s\n", c->name, c->summary);
 	fputs("\n  kvtool COMMAND --help, kvtool help COMMAND\n"
 	      "  kvtool help layouts, kvtool help formats, kvtool help dtypes\n"
 	      "  kvtool help faults\n"
