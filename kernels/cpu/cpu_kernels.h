@@ -45,6 +45,14 @@ struct cpu_isa {
 	void (*fence)(void);
 };
 
+/* How far behind dst the last line border at or before dst + at is. */
+static inline int64_t cpu_line_end(const char *dst, int64_t at)
+{
+	int64_t over = (int64_t)(((uintptr_t)dst + (uintptr_t)at) % CPU_LINE);
+
+	return at > over ? at - over : 0;
+}
+
 /* nd * ns runs of any length, by plain stores. */
 void kvt_cpu_rows(char *dst, const char *src, const struct cpu_inner *in);
 

@@ -196,18 +196,40 @@ TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
 		memcpy(dst + at, src + at, (size_t)(run - at));		\
 }									\
 									\
+/* In three parts, which end with lines of dst: what is asked for, and then what \
+   is near, goes over to the next run, 'jump' behind the end of this one. */ \
+TARGET static void stream_long_##w(char *dst, const char *src,		\
+				   const struct cpu_inner *in, int64_t jump) \
+{									\
+	int64_t far = cpu_line_end(dst, in->run - in->ahead);		\
+	int64_t near = cpu_line_end(dst, in->run - in->near);		\
+									\
+	stream_run_##w(dst, src, far, in->ahead, in->near);		\
+	stream_run_##w(dst + far, src + far, near - far,		\
+		       in->ahead + jump, in->near);			\
+	stream_run_##w(dst + near, src + near, in->run - near,		\
+		       in->ahead + jump, in->near + jump);		\
+}									\
+									\
 TARGET static void stream_##w(char *dst, const char *src,		\
 			      const struct cpu_inner *in)		\
 {									\
+	const int64_t jump = in->d_src - in->run;			\
+									\
 	for (int64_t s = 0; s < in->ns; s++) {				\
 		for (int64_t d = 0; d < in->nd; d++) {			\
 			bool last = d + 1 == in->nd &&			\
 				    in->ahead == in->d_src;		\
+			char *to = dst + s * in->s_dst + d * in->d_dst;	\
+			const char *from = src + s * in->s_src + d * in->d_src; \
 									\
-			stream_run_##w(dst + s * in->s_dst + d * in->d_dst, \
-				       src + s * in->s_src + d * in->d_src, \
-				       in->run, last ? 0 : in->ahead,	\
-				       last ? 0 : in->near);		\
+			if (in->near != in->ahead && in->near)		\
+				stream_long_##w(to, from, in, d + 1 < in->nd ? \
+						jump : -in->ahead);	\
+			else						\
+				stream_run_##w(to, from, in->run,	\
+					       last ? 0 : in->ahead,	\
+					       last ? 0 : in->near);	\
 		}							\
 	}								\
 }
