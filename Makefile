@@ -14,6 +14,14 @@ V       ?=
 # What installs missing packages; DEPS=: leaves that to you.
 DEPS    ?= scripts/deps.sh
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+# GPU kernels: auto takes what compilers are there, 0 none, 1 insists.
+CUDA    ?= auto
+HIP     ?= auto
+NVCC    ?= $(firstword $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
+HIPCC   ?= $(firstword $(shell command -v hipcc || command -v clang++-19))
+CUDA_GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+		-gencode arch=compute_90,code=compute_90
+HIP_ARCH ?= gfx90a gfx1030 gfx1100
 
 bindir        = $(PREFIX)/bin
 libdir        = $(PREFIX)/lib
@@ -46,7 +54,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 objs     = $(patsubst %.c,$(B)/%.o,$(wildcard $(1)))
 bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
-CORE    := $(call objs,lib/*.c kernels/cpu/*.c)
+CORE    := $(call objs,lib/*.c kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
 FORMATS := $(call objs,formats/*.c)
 CLI     := $(call objs,cli/*.c)
 # The plugin is the zstd filter without the rest of formats/, as shared code.
@@ -77,6 +85,41 @@ $(TOOL): $(CLI) $(FORMATS) $(LIB)
 $(LIB): $(CORE)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
+
+# ---- device code ---------------------------------------------------------------
+
+# An image that is not built is an empty file, and the program says so when asked.
+IMAGES   := $(B)/kernels/cuda.image $(B)/kernels/hip.image
+BODY     := kernels/gpu_body.inl kernels/gpu_plan.h
+compiler  = $(if $(filter 0,$(1)),,$(or $(2),$(if $(filter 1,$(1)),$(error $(3)))))
+USE_NVCC := $(call compiler,$(CUDA),$(NVCC),CUDA=1: no nvcc in PATH or /usr/local/cuda/bin)
+USE_HIPCC := $(call compiler,$(HIP),$(HIPCC),HIP=1: no hipcc in PATH)
+CUDAFLAGS := -O3 -std=c++17 $(CUDA_GENCODE) -I. -Xcompiler -Wall -Xptxas -warn-spills \
+	     -Werror all-warnings
+HIPFLAGS := -O3 -std=c++17 $(HIP_ARCH:%=--offload-arch=%) -I. -Wall -Wextra -Werror \
+	    -nogpuinc -nogpulib -nostdinc++ \
+	    $(if $(findstring hipcc,$(HIPCC)),--genco,--offload-device-only)
+
+$(B)/kernels/cuda.image: kernels/cuda/cuda_kernels.cu $(BODY) $(B)/gpuflags
+	$(call say,$(if $(USE_NVCC),NVCC,NONE),$@)
+	$(Q)mkdir -p $(@D); $(if $(USE_NVCC),$(USE_NVCC) $(CUDAFLAGS) -fatbin -o $@ $<,: >$@)
+	@echo '$(CUDA_GENCODE)' | tr ' ,' '\n\n' | sed -n 's/^code=//p' | \
+		sed 's/compute_\([0-9]*\)\([0-9]\)/and PTX \1.\2/' | paste -sd ' ' | tr -d '\n' >$(@:image=archs)
+
+$(B)/kernels/hip.image: kernels/hip/hip_kernels.hip $(BODY) $(B)/gpuflags
+	$(call say,$(if $(USE_HIPCC),HIPCC,NONE),$@)
+	$(Q)mkdir -p $(@D); $(if $(USE_HIPCC),$(USE_HIPCC) $(HIPFLAGS) -o $@ -x hip $<,: >$@)
+	@printf '%s' '$(HIP_ARCH)' >$(@:image=archs)
+
+$(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
+	$(call say,AS,$<)
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $< \
+		-DKVT_CUDA_IMAGE='"$(B)/kernels/cuda.image"' -DKVT_CUDA_ARCHS='"$(B)/kernels/cuda.archs"' \
+		-DKVT_HIP_IMAGE='"$(B)/kernels/hip.image"' -DKVT_HIP_ARCHS='"$(B)/kernels/hip.archs"'
+
+$(B)/gpuflags: FORCE
+	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIPFLAGS)' | cmp -s - $@ || \
+		echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIPFLAGS)' >$@
 
 $(FILTER): $(PLUGIN)
 	$(call say,LD,$@)

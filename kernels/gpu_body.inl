@@ -8,6 +8,7 @@
  *   GPU_INLINE          in front of everything else
  *   GPU_THREAD          index of the thread in its block
  *   GPU_BLOCK, GPU_GRID index of the block, and how many there are
+ *   GPU_UNROLL          in front of a loop whose arrays must be registers
  *   GPU_BARRIER()       all threads of the block have come here
  *   GPU_LOAD(p)         *p of device memory
  *   GPU_STORE(p, v)     *p = v in device memory
@@ -46,7 +47,7 @@ template <int ND>
 GPU_INLINE void gpu_place(int64_t &src, int64_t &dst, uint32_t x,
 			  const gpu_dims &dims)
 {
-#pragma unroll
+	GPU_UNROLL
 	for (int i = GPU_DIMS - 1; i > GPU_DIMS - ND; i--) {
 		const uint32_t k = gpu_digit(x, dims.div[i]);
 
@@ -74,7 +75,7 @@ GPU_INLINE void gpu_spread(char *dst, const char *src, const gpu_copy &c)
 		T value[GPU_BATCH];
 		int64_t to[GPU_BATCH];
 
-#pragma unroll
+		GPU_UNROLL
 		for (int j = 0; j < GPU_BATCH; j++) {
 			uint32_t run = x + j * GPU_THREADS;
 			int64_t from = 0;
@@ -87,7 +88,7 @@ GPU_INLINE void gpu_spread(char *dst, const char *src, const gpu_copy &c)
 			gpu_place<ND>(from, to[j], run, c.dims);
 			value[j] = GPU_LOAD((const T *)(src + from));
 		}
-#pragma unroll
+		GPU_UNROLL
 		for (int j = 0; j < GPU_BATCH; j++)
 			if (x + j * GPU_THREADS < total)
 				GPU_STORE((T *)(dst + to[j]), value[j]);
@@ -103,11 +104,11 @@ GPU_INLINE void gpu_batch(char *dst, const char *src, int64_t first,
 {
 	T value[GPU_BATCH];
 
-#pragma unroll
+	GPU_UNROLL
 	for (int j = 0; j < GPU_BATCH; j++)
 		if (first + j * step < units)
 			value[j] = GPU_LOAD((const T *)src + first + j * step);
-#pragma unroll
+	GPU_UNROLL
 	for (int j = 0; j < GPU_BATCH; j++)
 		if (first + j * step < units)
 			GPU_STORE((T *)dst + first + j * step, value[j]);
@@ -139,7 +140,7 @@ GPU_INLINE void gpu_lanes(char *dst, const char *src, const gpu_copy &c,
 			uint32_t block = run;
 
 			/* the slowest loop: what the others leave */
-#pragma unroll
+			GPU_UNROLL
 			for (int i = GPU_DIMS - 1; i > GPU_DIMS - ND; i--)
 				block = gpu_quotient(block, c.dims.div[i]);
 			from = (gpu_entry(src_table, block) - block) *
@@ -196,7 +197,7 @@ GPU_INLINE void gpu_tile_read(char *stage, const char *src, const gpu_tile &t,
 		gpu_parts<R, P> value[GPU_BATCH];
 		uint32_t at[GPU_BATCH];
 
-#pragma unroll
+		GPU_UNROLL
 		for (int j = 0; j < GPU_BATCH; j++) {
 			uint32_t z = x + j * GPU_THREADS, a, d;
 
@@ -212,11 +213,11 @@ GPU_INLINE void gpu_tile_read(char *stage, const char *src, const gpu_tile &t,
 			value[j].whole = GPU_LOAD((const R *)
 				(src + GPU_SLOAD(p.src + z) + d * t.src_d + a));
 		}
-#pragma unroll
+		GPU_UNROLL
 		for (int j = 0; j < GPU_BATCH; j++) {
 			if (at[j] == UINT32_MAX)
 				continue;
-#pragma unroll
+			GPU_UNROLL
 			for (unsigned k = 0; k < sizeof(R) / sizeof(P); k++)
 				GPU_SSTORE((P *)(stage + at[j]) + k,
 					   value[j].part[k]);
@@ -244,7 +245,7 @@ GPU_INLINE void gpu_tile_write(char *dst, const char *stage, const gpu_tile &t,
 		d = b * n;
 		unit = gpu_digit(d, t.units);
 		from = z * t.tile_pitch + s * t.run + (GPU_FAULT(5) ? t.run : 0);
-#pragma unroll
+		GPU_UNROLL
 		for (unsigned k = 0; k < n; k++) {
 			value.part[k] = GPU_SLOAD((const E *)
 				(stage + from + d * t.pitch) + unit);

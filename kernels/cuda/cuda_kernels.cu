@@ -5,6 +5,7 @@
 #define GPU_THREAD	threadIdx.x
 #define GPU_BLOCK	blockIdx.x
 #define GPU_GRID	gridDim.x
+#define GPU_UNROLL	_Pragma("unroll")
 #define GPU_BARRIER()	__syncthreads()
 #define GPU_LOAD(p)	(*(p))
 #define GPU_STORE(p, v)	(*(p) = (v))

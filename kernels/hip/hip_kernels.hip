@@ -15,6 +15,7 @@
 #define GPU_THREAD	((uint32_t)__builtin_amdgcn_workitem_id_x())
 #define GPU_BLOCK	((uint32_t)__builtin_amdgcn_workgroup_id_x())
 #define GPU_GRID	((uint32_t)__builtin_amdgcn_grid_size_x() / GPU_THREADS)
+#define GPU_UNROLL	_Pragma("unroll")
 #define GPU_BARRIER()	(__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), \
 			 __builtin_amdgcn_s_barrier(), \
 			 __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
