@@ -70,7 +70,7 @@ FORMATTEST := $(call bins,tests/unit/formats/test_*.c)
 FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
 # A Python file of tests/ that can be run is a test; the others are modules.
-TESTS   := $(B)/check_kernels $(CORETEST) $(FORMATTEST) \
+TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
 	   $(shell find tests -name '*.py' -perm -u+x))
 
@@ -129,6 +129,19 @@ $(FILTER): $(PLUGIN)
 $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -o $@ $^ -lpthread -lm
+
+# The kernels on the CPU, in place of a driver's library.  Speed is what it is
+# compiled for, so that the tests stay quick.
+$(B)/gpu_executor.so: tests/gpu_executor.cpp tests/gpu_exec_driver.inl tests/gpu_executor.h \
+		$(BODY) $(B)/flags
+	$(call say,CXX,$<)
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wundef $(if $(WERROR),-Werror) -I. $(CPPFLAGS) \
+		$(CFLAGS) $(SANFLAG) -fPIC -fvisibility=hidden -shared $(LDFLAGS) -o $@ $<
+
+$(B)/check_gpu: $(call objs,tests/check_gpu.c tests/gpu_*.c tests/kernel_case.c) $(LIB) \
+		| $(B)/gpu_executor.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -lm
 
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)

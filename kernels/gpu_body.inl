@@ -175,7 +175,7 @@ GPU_INLINE void gpu_tile_place(const gpu_places &p, uint32_t i, uint32_t tile,
 	GPU_SSTORE(p.src + i, src + d * t.src_d + (int64_t)s * t.run);
 	GPU_SSTORE(p.dst + i, dst + s * t.dst_s + (int64_t)d * t.run);
 	GPU_SSTORE(p.nd + i, none ? 0 : t.nd - d < t.td ? t.nd - d : t.td);
-	GPU_SSTORE(p.ns + i, none ? 0 : t.ns - s < t.ts || GPU_FAULT(4) ?
+	GPU_SSTORE(p.ns + i, none ? 0 : t.ns - s < t.ts && !GPU_FAULT(4) ?
 					t.ns - s : t.ts);
 }
 
@@ -279,13 +279,14 @@ GPU_INLINE void gpu_tiles(char *dst, const char *src, const gpu_tile &t)
 			gpu_tile_read<gpu_unit16, P>((char *)stage, src, t, p);
 		else
 			gpu_tile_read<E, E>((char *)stage, src, t, p);
-		if (!GPU_FAULT(1) && !(GPU_FAULT(6) && GPU_THREAD == 1))
+		if (!GPU_FAULT(1))
 			GPU_BARRIER();
 		if (t.wide_out)
 			gpu_tile_write<gpu_unit16, E>(dst, (char *)stage, t, p);
 		else
 			gpu_tile_write<E, E>(dst, (char *)stage, t, p);
-		if (!GPU_FAULT(7))	/* the next tiles need the room */
+		/* the next tiles need the room */
+		if (!GPU_FAULT(7) && !(GPU_FAULT(6) && GPU_THREAD == 1))
 			GPU_BARRIER();
 	}
 }
