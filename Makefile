@@ -207,6 +207,8 @@ export KVTOOL         := $(abspath $(TOOL))
 export KVT_BUILD      := $(abspath $(B))
 export KVT_PLUGIN_DIR := $(abspath $(B)/plugin)
 export KVT_CFLAGS     := $(CFLAGS) $(SANFLAG)
+export KVT_NVCC       := $(USE_NVCC)
+export KVT_HIPCC      := $(USE_HIPCC)
 export CC CXX
 # A sanitizer ends a program with 1, which kvtool uses for "differs".
 export ASAN_OPTIONS  := exitcode=99:$(ASAN_OPTIONS)
@@ -244,7 +246,7 @@ VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
 PAGES   := $(wildcard man/*.[157])
 HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
 	   lib/kvt_transfer.h \
-	   kernels/kernels.h
+	   kernels/kernels.h kernels/kvt_device.h
 put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX

@@ -4,11 +4,13 @@
  *
  * Who includes this has defined:
  *
+ *   gpu_unit16          a type of 16 bytes that one access moves
  *   GPU_ENTRY           in front of an entry point, with its linkage
  *   GPU_INLINE          in front of everything else
  *   GPU_THREAD          index of the thread in its block
  *   GPU_BLOCK, GPU_GRID index of the block, and how many there are
  *   GPU_UNROLL          in front of a loop whose arrays must be registers
+ *   GPU_NO_UNROLL       in front of one that must stay a loop
  *   GPU_BARRIER()       all threads of the block have come here
  *   GPU_LOAD(p)         *p of device memory
  *   GPU_STORE(p, v)     *p = v in device memory
@@ -21,10 +23,6 @@
  * meet at barriers only, and all of them come there.
  */
 #include "kernels/gpu_plan.h"
-
-struct alignas(16) gpu_unit16 {
-	uint32_t word[4];
-};
 
 /* ---- index arithmetic --------------------------------------------------- */
 
@@ -171,7 +169,14 @@ GPU_INLINE void gpu_tile_place(const gpu_places &p, uint32_t i, uint32_t tile,
 
 	s = gpu_digit(tile, t.tiles_s) * t.ts;
 	d = gpu_digit(tile, t.tiles_d) * t.td;
-	gpu_place<GPU_DIMS>(src, dst, tile, t.dims);
+	/* unrolled, it would keep all of the loops in registers */
+	GPU_NO_UNROLL
+	for (int i = GPU_DIMS - 1; i >= 0; i--) {
+		const uint32_t k = gpu_digit(tile, t.dims.div[i]);
+
+		src += k * t.dims.src[i];
+		dst += k * t.dims.dst[i];
+	}
 	GPU_SSTORE(p.src + i, src + d * t.src_d + (int64_t)s * t.run);
 	GPU_SSTORE(p.dst + i, dst + s * t.dst_s + (int64_t)d * t.run);
 	GPU_SSTORE(p.nd + i, none ? 0 : t.nd - d < t.td ? t.nd - d : t.td);
@@ -225,16 +230,31 @@ GPU_INLINE void gpu_tile_read(char *stage, const char *src, const gpu_tile &t,
 	}
 }
 
-/* Rows of the destination, W at a time, each put together of units E. */
-template <typename W, typename E>
+/* Puts the k-th unit E of a P in its place; the first comes first. */
+template <typename P, typename E>
+GPU_INLINE void gpu_join(P &whole, unsigned k, const E &unit)
+{
+	if constexpr (sizeof(P) == sizeof(E))
+		whole = unit;
+	else if (k == 0)
+		whole = unit;
+	else
+		whole |= (P)unit << (8 * sizeof(E) * k);
+}
+
+/*
+ * Rows of the destination, W at a time, each put together of units E; P is in
+ * between, because not every compiler keeps an array of bytes in registers.
+ */
+template <typename W, typename P, typename E>
 GPU_INLINE void gpu_tile_write(char *dst, const char *stage, const gpu_tile &t,
 			       const gpu_places &p)
 {
 	const uint32_t total = t.per_block * t.ts * t.row_out.n;
-	const unsigned n = sizeof(W) / sizeof(E);
+	const unsigned n = sizeof(W) / sizeof(E), each = sizeof(P) / sizeof(E);
 
 	for (uint32_t x = GPU_THREAD; x < total; x += GPU_THREADS) {
-		gpu_parts<W, E> value;
+		gpu_parts<W, P> value;
 		uint32_t z = x, b, s, d, unit, from;
 
 		b = gpu_digit(z, t.row_out);
@@ -247,8 +267,9 @@ GPU_INLINE void gpu_tile_write(char *dst, const char *stage, const gpu_tile &t,
 		from = z * t.tile_pitch + s * t.run + (GPU_FAULT(5) ? t.run : 0);
 		GPU_UNROLL
 		for (unsigned k = 0; k < n; k++) {
-			value.part[k] = GPU_SLOAD((const E *)
-				(stage + from + d * t.pitch) + unit);
+			gpu_join<P, E>(value.part[k / each], k % each,
+				       GPU_SLOAD((const E *)(stage + from +
+							     d * t.pitch) + unit));
 			if (++unit == t.units.n) {
 				unit = 0;
 				d++;
@@ -282,9 +303,9 @@ GPU_INLINE void gpu_tiles(char *dst, const char *src, const gpu_tile &t)
 		if (!GPU_FAULT(1))
 			GPU_BARRIER();
 		if (t.wide_out)
-			gpu_tile_write<gpu_unit16, E>(dst, (char *)stage, t, p);
+			gpu_tile_write<gpu_unit16, P, E>(dst, (char *)stage, t, p);
 		else
-			gpu_tile_write<E, E>(dst, (char *)stage, t, p);
+			gpu_tile_write<E, E, E>(dst, (char *)stage, t, p);
 		/* the next tiles need the room */
 		if (!GPU_FAULT(7) && !(GPU_FAULT(6) && GPU_THREAD == 1))
 			GPU_BARRIER();

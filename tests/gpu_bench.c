@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM = 3, TIMES = 21, PART = 16 << 20 };
+enum { WARM = 3, TIMES = 21, PART = 16 << 20, SMALL = 256 << 10 };
 
 /* Two sets of buffers of 'nbytes', so that no cache serves a repeat. */
 struct bench {
 	struct gpu_test *t;
 	int64_t nbytes;
+	int warm, times;
 	uint8_t *src[2], *dst[2], *pinned[2];
 	struct kvt_device_run *list, *host_list;	/* of the row that has one */
 	int64_t nruns;
@@ -114,7 +115,7 @@ static double time_row(struct bench *b, const struct row *r)
 	struct kvt_error err;
 	double ms[TIMES];
 
-	for (int i = -WARM; i < TIMES; i++) {
+	for (int i = -b->warm; i < b->times; i++) {
 		enum kvt_status status;
 
 		must(kvt_device_event_record(d, b->begin, NULL, &err), &err);
@@ -126,8 +127,8 @@ static double time_row(struct bench *b, const struct row *r)
 		must(kvt_device_event_elapsed(&ms[i < 0 ? 0 : i], d, b->begin, b->end,
 					      &err), &err);
 	}
-	qsort(ms, TIMES, sizeof(ms[0]), ascending);
-	return ms[TIMES / 2];
+	qsort(ms, (size_t)b->times, sizeof(ms[0]), ascending);
+	return ms[b->times / 2];
 }
 
 /* The pieces of a list on the host, which has room for both sides. */
@@ -236,7 +237,8 @@ static void rows_of(struct bench *b, const char *pair, struct kvt_plan plan)
 /* Blocks of layers: LBSHC to BLSHC, and LBHSC to BHLSC (HND to one per head). */
 static void rows_of_layers(struct bench *b)
 {
-	const int64_t l = 32, h = 8, page = 16 * 256, blocks = b->nbytes / l / h / page;
+	const int64_t l = b->nbytes > SMALL ? 32 : 2, h = 8, page = 16 * 256;
+	const int64_t blocks = b->nbytes / l / h / page;
 	const struct kvt_plan slabs = {
 		.run = h * page, .nloops = 2, .n = { blocks, l },
 		.src_stride = { h * page, h * page * blocks },
@@ -248,8 +250,6 @@ static void rows_of_layers(struct bench *b)
 		.dst_stride = { h * page * l, page * l, page },
 	};
 
-	if (blocks < 2)
-		return;
 	rows_of(b, "LBSHC-BLSHC", slabs);
 	rows_of(b, "LBHSC-BHLSC", heads);
 }
@@ -309,7 +309,9 @@ static void bench_begin(struct bench *b, struct gpu_test *t, int64_t nbytes)
 {
 	struct kvt_error err;
 
-	*b = (struct bench){ .t = t, .nbytes = nbytes };
+	*b = (struct bench){ .t = t, .nbytes = nbytes,
+			     .warm = t->executor ? 0 : WARM,
+			     .times = t->executor ? 1 : TIMES };
 	for (int i = 0; i < 2; i++) {
 		must(kvt_device_alloc((void **)&b->src[i], t->device, nbytes, &err), &err);
 		must(kvt_device_alloc((void **)&b->dst[i], t->device, nbytes, &err), &err);
@@ -340,7 +342,7 @@ int gpu_bench(struct gpu_test *t, const char *json)
 	struct bench b;
 
 	must(kvt_device_facts(&f, t->device, &err), &err);
-	bench_begin(&b, t, t->executor ? 128 << 10 : (int64_t)2 << 30);
+	bench_begin(&b, t, t->executor ? SMALL : (int64_t)2 << 30);
 	if (json) {
 		b.json = fopen(json, "w");
 		if (!b.json)

@@ -282,12 +282,17 @@ void barrier(int where);
 
 }
 
+struct alignas(16) gpu_unit16 {
+	uint32_t word[4];
+};
+
 #define GPU_ENTRY	static
 #define GPU_INLINE	static inline
 #define GPU_THREAD	thread_now
 #define GPU_BLOCK	block_now
 #define GPU_GRID	blocks_all
 #define GPU_UNROLL
+#define GPU_NO_UNROLL
 #define GPU_BARRIER()	barrier(__LINE__)
 #define GPU_LOAD(p)	device_load(p)
 #define GPU_STORE(p, v)	device_store(p, v)

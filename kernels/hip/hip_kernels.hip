@@ -5,6 +5,11 @@
  * On the compiler's builtins, without HIP's headers and device libraries: those
  * of a release know fewer processors than its compiler does.
  */
+#include <stdint.h>
+
+/* An array of structs would go through memory, one of vectors stays in registers. */
+typedef uint32_t gpu_unit16 __attribute__((ext_vector_type(4)));
+
 #define __global__	__attribute__((global))
 #define __device__	__attribute__((device))
 #define __shared__	__attribute__((shared))
@@ -16,6 +21,7 @@
 #define GPU_BLOCK	((uint32_t)__builtin_amdgcn_workgroup_id_x())
 #define GPU_GRID	((uint32_t)__builtin_amdgcn_grid_size_x() / GPU_THREADS)
 #define GPU_UNROLL	_Pragma("unroll")
+#define GPU_NO_UNROLL _Pragma("unroll 1")
 #define GPU_BARRIER()	(__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), \
 			 __builtin_amdgcn_s_barrier(), \
 			 __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
