@@ -41,7 +41,7 @@ SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fra
 pkg     = $(shell pkg-config $(1) $(2) 2>/dev/null)
 FPKG    := hdf5-serial libzstd jansson libxxhash
 FCFLAGS := $(call pkg,--cflags,$(FPKG))
-FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -lm
+FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -ldl -lm
 CMOCKA  := $(call pkg,--libs,cmocka)
 
 ALL     := $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(SANFLAG)
@@ -141,7 +141,7 @@ $(B)/gpu_executor.so: tests/gpu_executor.cpp tests/gpu_exec_driver.inl tests/gpu
 $(B)/check_gpu: $(call objs,tests/check_gpu.c tests/gpu_*.c tests/kernel_case.c) $(LIB) \
 		| $(B)/gpu_executor.so
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -lm
+	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -ldl -lm
 
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
@@ -199,6 +199,10 @@ check-valgrind:	## unit tests and the main commands under valgrind
 demo check bench lint fuzz check-valgrind:
 	@$(DEPS) $@
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
+
+OUT     ?= $(B)/gpu-check
+gpu-check:	## on a machine with an NVIDIA GPU: check and measure the kernels, into OUT
+	@scripts/gpu_check.sh $(OUT)
 
 deps:	## install the Debian packages that building and testing need
 	@$(DEPS) check
@@ -277,7 +281,7 @@ help:	## list the targets
 
 FORCE:
 .PHONY: all demo check bench lint fuzz check-valgrind deps run-demo run-check check-core \
-	run-check-valgrind run-lint run-bench run-fuzz fuzz-programs libraries \
+	run-check-valgrind run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
 	install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -8,7 +8,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 
-build=${KVT_BUILD:-build}
+build=$(cd "${KVT_BUILD:-build}" && pwd) || exit 1
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/exec" "$tmp/stub" "$tmp/empty" "$tmp/bad"
@@ -138,5 +138,36 @@ bench() {
 		grep -q '^# 0 rows with bad bytes' "$tmp/bench.txt" &&
 		grep -q '"kernel": "kvt_list"' "$tmp/bench.json"
 }
+# The script that needs a GPU: all of it on the executor, and without a device.
+# On the executor the HIP stage compiles and the sanitizer is left out.
+gpu_check() {
+	env GPU_CHECK_BUILD="$build" GPU_CHECK_CASES=20 GPU_CHECK_BYTES=262144 "$@" \
+		scripts/gpu_check.sh "$tmp/check" >"$tmp/text" 2>&1
+}
+on_executor() {
+	gpu_check "$with" || { cat "$tmp/text"; return 1; }
+	grep -q '^CUDA against definitions  *ok, ' "$tmp/check/summary.txt" &&
+		grep -q '^HIP source on CUDA\*  *ok, ' "$tmp/check/summary.txt" &&
+		grep -q ' kvt_list .* 0$' "$tmp/check/bench.txt" &&
+		grep -q '"kernel": "kvt_list"' "$tmp/check/bench.json"
+}
+wrong_bytes() {
+	gpu_check "$with" KVT_EXEC_FAULT=2
+	[ $? = 1 ] || { cat "$tmp/text"; return 1; }
+	grep -q '^CUDA against definitions  *FAILED' "$tmp/check/summary.txt"
+}
+no_device() {
+	gpu_check "$with" KVT_EXEC_DEVICES=0
+	[ $? = 4 ] || { cat "$tmp/text"; return 1; }
+	grep -q '^a device opens  *no device: cuda: no device$' "$tmp/check/summary.txt" &&
+		grep -q '^bandwidth  *not run: no device$' "$tmp/check/summary.txt"
+}
+if [ -s "$build/kernels/cuda.image" ] && [ -n "${KVT_NVCC-}" ]; then
+	ok 'gpu-check: all stages, on the executor' on_executor
+	ok 'gpu-check: a kernel with a fault fails' wrong_bytes
+	ok 'gpu-check: says that there is no device' no_device
+else
+	skip 'gpu-check' 'no nvcc here, or CUDA=0'
+fi
 ok 'the benchmark runs on the executor, and its bytes are right' bench
 done_testing

@@ -82,18 +82,30 @@ struct row {
 	struct kvt_plan plan;
 	int64_t piece;			/* of a list; 0: it is a plan */
 	enum gpu_method method;
-	bool copy;			/* the ceiling: one copy by the driver */
+	enum { KERNEL, WITHIN, IN, OUT } copy;	/* a ceiling: by the driver */
 	double least;			/* fraction that is wanted */
 };
+
+/* What a copy from or to pinned memory has. */
+static int64_t host_part(const struct bench *b)
+{
+	return b->nbytes < PART ? b->nbytes : PART;
+}
 
 static enum kvt_status run_row(struct bench *b, const struct row *r, int set,
 			       struct kvt_error *err)
 {
 	struct kvt_device *d = b->t->device;
 
-	if (r->copy)
+	if (r->copy == WITHIN)
 		return kvt_device_copy_within(d, b->dst[set], b->src[set], b->nbytes,
 					      NULL, err);
+	if (r->copy == IN)
+		return kvt_device_copy_in(d, b->dst[set], b->pinned[set], host_part(b),
+					  NULL, err);
+	if (r->copy == OUT)
+		return kvt_device_copy_out(d, b->pinned[set], b->src[set], host_part(b),
+					   NULL, err);
 	if (r->piece)
 		return kvt_device_copy_runs(d, b->dst[set], b->src[set], b->list,
 					    b->nruns, r->piece, NULL, err);
@@ -187,13 +199,16 @@ static void print_row(struct bench *b, const struct row *r)
 {
 	const double ms = time_row(b, r), again = ms < 0 ? ms : time_row(b, r);
 	const int64_t moved = r->piece ? b->nruns * r->piece :
-			      r->copy ? b->nbytes : kvt_plan_nbytes(&r->plan);
-	const double rate = 2 * (double)moved / (ms / 1e3);
+			      r->copy == WITHIN ? b->nbytes :
+			      r->copy ? host_part(b) : kvt_plan_nbytes(&r->plan);
+	/* device memory is read and written; the host's link has one direction */
+	const int64_t traffic = r->copy > WITHIN ? moved : 2 * moved;
+	const double rate = (double)traffic / (ms / 1e3);
 	int64_t bad;
 
 	if (ms < 0)
 		return;
-	if (r->copy)
+	if (r->copy == WITHIN)
 		b->d2d = rate;
 	bad = r->copy ? 0 : check_row(b, r);
 	b->bad += bad != 0;
@@ -204,8 +219,8 @@ static void print_row(struct bench *b, const struct row *r)
 		fprintf(b->json, "%s\n    {\"run\": %lld, \"pair\": \"%s\", "
 			"\"kernel\": \"%s\", \"bytes\": %lld, \"ms\": %.6f, "
 			"\"ms_again\": %.6f, \"of_copy\": %.4f, \"wanted\": %.2f, "
-			"\"bad_bytes\": %lld}", r->copy ? "" : ",", (long long)r->run,
-			r->pair, kernel_of(b, r), (long long)(2 * moved), ms, again,
+			"\"bad_bytes\": %lld}", r->copy == WITHIN ? "" : ",", (long long)r->run,
+			r->pair, kernel_of(b, r), (long long)traffic, ms, again,
 			rate / b->d2d, r->least, (long long)bad);
 	fflush(stdout);
 }
@@ -291,11 +306,16 @@ static void all_rows(struct bench *b)
 {
 	static const int64_t runs[] = { 2, 6, 16, 32, 48, 64, 128, 256, 512, 576, 1152 };
 	static const int64_t pieces[] = { 256, 1024, 16384 };
-	const struct row ceiling = { .pair = "-", .run = b->nbytes, .copy = true };
+	static const struct row ceilings[] = {
+		{ .pair = "within", .copy = WITHIN },
+		{ .pair = "pinned in", .copy = IN },
+		{ .pair = "pinned out", .copy = OUT },
+	};
 
 	printf("%7s  %-14s %-18s %10s %8s %8s %6s %5s %8s\n", "run", "pair", "kernel",
 	       "ms", "again", "TB/s", "of d2d", "aim", "bad");
-	print_row(b, &ceiling);
+	for (int i = 0; i < 3; i++)
+		print_row(b, &ceilings[i]);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
 		rows_of(b, "NHD-HND", gpu_plan_nhd(b->nbytes / 128 / runs[i], runs[i]));
 	rows_of_layers(b);
@@ -313,10 +333,14 @@ static void bench_begin(struct bench *b, struct gpu_test *t, int64_t nbytes)
 			     .warm = t->executor ? 0 : WARM,
 			     .times = t->executor ? 1 : TIMES };
 	for (int i = 0; i < 2; i++) {
-		must(kvt_device_alloc((void **)&b->src[i], t->device, nbytes, &err), &err);
-		must(kvt_device_alloc((void **)&b->dst[i], t->device, nbytes, &err), &err);
-		must(kvt_device_pinned_alloc((void **)&b->pinned[i], t->device, PART,
-					     &err), &err);
+		void *p[3];
+
+		must(kvt_device_alloc(&p[0], t->device, nbytes, &err), &err);
+		must(kvt_device_alloc(&p[1], t->device, nbytes, &err), &err);
+		must(kvt_device_pinned_alloc(&p[2], t->device, PART, &err), &err);
+		b->src[i] = p[0];
+		b->dst[i] = p[1];
+		b->pinned[i] = p[2];
 	}
 	must(kvt_device_event_new(&b->begin, t->device, &err), &err);
 	must(kvt_device_event_new(&b->end, t->device, &err), &err);
@@ -335,14 +359,16 @@ static void bench_end(struct bench *b)
 	kvt_device_event_free(b->t->device, b->end);
 }
 
-int gpu_bench(struct gpu_test *t, const char *json)
+int gpu_bench(struct gpu_test *t, int64_t nbytes, const char *json)
 {
 	struct kvt_device_facts f;
 	struct kvt_error err;
 	struct bench b;
 
 	must(kvt_device_facts(&f, t->device, &err), &err);
-	bench_begin(&b, t, t->executor ? SMALL : (int64_t)2 << 30);
+	if (!nbytes)
+		nbytes = t->executor ? SMALL : (int64_t)2 << 30;
+	bench_begin(&b, t, nbytes);
 	if (json) {
 		b.json = fopen(json, "w");
 		if (!b.json)
@@ -393,7 +419,8 @@ void gpu_check_large(struct gpu_test *t)
 	bench_begin(&b, t, nbytes);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct row r = { .run = cases[i].run, .method = cases[i].method,
-			.plan = gpu_plan_nhd(nbytes / 128 / cases[i].run, cases[i].run) };
+			.plan = gpu_plan_nhd(nbytes / 128 / cases[i].run,
+					     cases[i].run) };
 
 		gpu_point(!check_row(&b, &r), "%s", cases[i].what);
 	}

@@ -63,7 +63,8 @@ void gpu_check_lists(struct gpu_test *t);	/* gpu_lists.c */
 void gpu_check_traffic(struct gpu_test *t);	/* gpu_gates.c, executor only */
 void gpu_check_faults(struct gpu_test *t);	/* gpu_gates.c, executor only */
 void gpu_check_large(struct gpu_test *t);	/* gpu_bench.c, GPUs only */
-int gpu_bench(struct gpu_test *t, const char *json);	/* gpu_bench.c */
+/* 'nbytes' of each buffer, 0: as is usual.  The number of rows with bad bytes. */
+int gpu_bench(struct gpu_test *t, int64_t nbytes, const char *json);
 
 /*
  * NHD to HND: four blocks of 16 states and 8 heads, or 'blocks' of them, whose

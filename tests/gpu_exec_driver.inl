@@ -3,7 +3,8 @@
  * gpu_exec_driver.inl - the executor's driver calls, under both vendors' names
  *
  * KVT_EXEC_FAIL=cuInit:34 makes a call fail with a code, KVT_EXEC_DEVICES=N
- * says how many devices there are, KVT_EXEC_MEMORY=N how many bytes each has.
+ * says how many devices there are, KVT_EXEC_MEMORY=N how many bytes each has,
+ * KVT_EXEC_FAULT=N which fault is planted.
  */
 namespace {
 
@@ -78,6 +79,7 @@ int64_t memory_all()
 
 CALL(cuInit, hipInit, (unsigned flags), (flags))
 {
+	planted = (int)setting("KVT_EXEC_FAULT", planted);
 	return flags ? (int)INVALID : 0;
 }
 

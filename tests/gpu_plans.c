@@ -223,6 +223,8 @@ static void check_edges(struct gpu_test *t)
 
 void gpu_check_plans(struct gpu_test *t)
 {
+	/* a quick look leaves out lengths, and with them kernels */
+	const int64_t step = t->cases < LONGEST ? LONGEST / t->cases : 1;
 	const int64_t blocks = t->device->blocks_max;
 	int64_t failed = 0, i;
 	bool used = true;
@@ -231,13 +233,14 @@ void gpu_check_plans(struct gpu_test *t)
 		failed += !random_case(t, i);
 	gpu_point(!failed, "%lld random plans are the definition, byte for byte",
 		  (long long)i);
-	for (i = failed = 0; i < LONGEST && failed < FAILURES; i++)
+	for (i = failed = 0; i < LONGEST && failed < FAILURES; i += step)
 		failed += !swapped(t, i + 1);
 	gpu_point(!failed, "two loops swapped, for runs of 1 to %lld bytes",
 		  (long long)i);
 	check_edges(t);
 	check_loops(t);
-	gpu_point(!runs_missing(), "no length from 1 to 1152 was left out");
+	if (step == 1)
+		gpu_point(!runs_missing(), "no length from 1 to 1152 was left out");
 	for (int m = 0; m < NMETHODS; m++)
 		printf("# %s: %lld plans\n", methods[m].name, (long long)counts.ran[m]);
 	for (int k = 0; k < GPU_blocks_16_6; k++) {
@@ -247,7 +250,8 @@ void gpu_check_plans(struct gpu_test *t)
 	}
 	for (int k = GPU_tile_16; k < GPU_list; k++)
 		used = used && counts.kernel[k];
-	gpu_point(used, "each kernel for plans was chosen at least once");
+	if (step == 1)
+		gpu_point(used, "each kernel for plans was chosen at least once");
 	t->device->blocks_max = blocks;
 	t->device->launch_max = INT_MAX;
 }
