@@ -18,6 +18,8 @@ build=${GPU_CHECK_BUILD:-$out/build}
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 cases=${GPU_CHECK_CASES:-2304}
 bytes=${GPU_CHECK_BYTES:-2147483648}
+gencode=${CUDA_GENCODE:--gencode arch=compute_80,code=sm_80
+	-gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90}
 summary=$out/summary.txt
 failed=0
 : >"$summary"
@@ -56,10 +58,9 @@ compile() {
 }
 spills() { ! grep -iE 'spill|warning' "$out/build.log"; }
 hip_image() {
+	# shellcheck disable=SC2086	# the words of gencode are meant to be split
 	"$nvcc" -O3 -std=c++17 -x cu -include tests/hip_on_cuda.h -I. -Werror all-warnings \
-		-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
-		-gencode arch=compute_90,code=compute_90 \
-		-fatbin -o "$out/hip.image" kernels/hip/hip_kernels.hip
+		$gencode -fatbin -o "$out/hip.image" kernels/hip/hip_kernels.hip
 }
 check() { "$build/check_gpu" --device=cuda --cases="$cases" "$@"; }
 sanitizer() {

@@ -26,7 +26,8 @@ says() {
 	env "$@" "$build/check_gpu" --open="$spec" >"$tmp/out" 2>"$tmp/err"
 	got=$?
 	cat "$tmp/out" "$tmp/err"
-	[ "$got" = "$status" ] && [ ! -s "$tmp/out" ] || { echo "status $got"; return 1; }
+	[ "$got" = "$status" ] || { echo "status $got"; return 1; }
+	[ ! -s "$tmp/out" ] || return 1
 	[ "$(cat "$tmp/err")" = "$text" ] || { echo "expected: $text"; return 1; }
 }
 with="LD_LIBRARY_PATH=$tmp/exec"
@@ -141,7 +142,8 @@ bench() {
 # The script that needs a GPU: all of it on the executor, and without a device.
 # On the executor the HIP stage compiles and the sanitizer is left out.
 gpu_check() {
-	env GPU_CHECK_BUILD="$build" GPU_CHECK_CASES=20 GPU_CHECK_BYTES=262144 "$@" \
+	env GPU_CHECK_BUILD="$build" GPU_CHECK_CASES=12 GPU_CHECK_BYTES=262144 \
+		CUDA_GENCODE=-arch=sm_90 "$@" \
 		scripts/gpu_check.sh "$tmp/check" >"$tmp/text" 2>&1
 }
 on_executor() {

@@ -330,8 +330,8 @@ static void bench_begin(struct bench *b, struct gpu_test *t, int64_t nbytes)
 	struct kvt_error err;
 
 	*b = (struct bench){ .t = t, .nbytes = nbytes,
-			     .warm = t->executor ? 0 : WARM,
-			     .times = t->executor ? 1 : TIMES };
+			     .warm = nbytes > SMALL ? WARM : 0,
+			     .times = nbytes > SMALL ? TIMES : 1 };
 	for (int i = 0; i < 2; i++) {
 		void *p[3];
 

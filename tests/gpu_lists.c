@@ -187,15 +187,16 @@ static bool refusals(struct gpu_test *t)
 void gpu_check_lists(struct gpu_test *t)
 {
 	const int64_t blocks = t->device->blocks_max;
+	const int rounds = t->cases < ROUNDS ? (int)t->cases : ROUNDS;
 	int failed = 0;
 
-	for (int i = 0; i < ROUNDS && failed < 5; i++)
+	for (int i = 0; i < rounds && failed < 5; i++)
 		failed += !random_blocks(t);
-	gpu_point(!failed, "%d copies through block tables", (int)ROUNDS);
+	gpu_point(!failed, "%d copies through block tables", rounds);
 	failed = 0;
-	for (int i = 0; i < ROUNDS && failed < 5; i++)
+	for (int i = 0; i < rounds && failed < 5; i++)
 		failed += !random_list(t);
-	gpu_point(!failed, "%d lists of pieces", (int)ROUNDS);
+	gpu_point(!failed, "%d lists of pieces", rounds);
 	t->device->blocks_max = blocks;
 	t->device->launch_max = INT_MAX;
 	gpu_point(two_streams(t), "two streams, an event between them");

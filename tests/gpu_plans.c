@@ -179,7 +179,7 @@ static void check_loops(struct gpu_test *t)
 	bool ok = true;
 
 	for (int nloops = 1; nloops <= 9 && ok; nloops++)
-		for (int i = 0; i < 32 && ok; i++)
+		for (int i = 0; i < 32 && i < t->cases && ok; i++)
 			ok = reversed(t, nloops, runs[i % 8]);
 	gpu_point(ok, "1 to 9 loops in reversed order");
 }
@@ -204,7 +204,7 @@ static void check_edges(struct gpu_test *t)
 	ok = gpu_buffer_new(&src, t, 100000, -1) &&
 	     gpu_buffer_new(&dst, t, 100000, POISON);
 	ok = ok && run_all(t, &dst, &src, &nothing);
-	for (int i = 0; i < 60 && ok; i++) {
+	for (int i = 0; i < 60 && i < t->cases && ok; i++) {
 		struct kvt_plan one = { .src_offset = check_below(40),
 					.dst_offset = check_below(40),
 					.run = check_below(99900) };
