@@ -240,7 +240,7 @@ run-bench: all $(B)/check_kernels $(BENCH)
 	@bench/run.sh
 
 run-fuzz:
-	@$(MAKE) --no-print-directory B=$(B)/fuzz CC=clang SAN=fuzzer-no-link,address,undefined fuzz-programs
+	@$(MAKE) --no-print-directory B=$(B)/fuzz CC=clang SAN=fuzzer-no-link,address,undefined CUDA=0 HIP=0 fuzz-programs
 	@scripts/fuzz.sh $(B)/fuzz $(notdir $(FUZZ))
 fuzz-programs: $(FUZZ)
 
