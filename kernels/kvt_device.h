@@ -156,7 +156,8 @@ kvt_device_copy_all(struct kvt_device *device, void *dst, const void *src,
  * The same with the entries of one of the plan's loops, blocks, taken through
  * tables in device memory: entry i of the loop is read as src_table[i] and
  * written as dst_table[i].  NULL: as it is.  The tables have as many entries as
- * the loop; they are not checked.  Entries of dst_table must differ.
+ * the loop; they are not checked.  Entries of dst_table must differ.  A plan of
+ * more than 6 loops is KVT_UNSUPPORTED here.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_device_copy_blocks(struct kvt_device *device, void *dst, const void *src,
