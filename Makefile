@@ -14,6 +14,14 @@ V       ?=
 # What installs missing packages; DEPS=: leaves that to you.
 DEPS    ?= scripts/deps.sh
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+# GPU kernels: auto takes what compilers are there, 0 none, 1 insists.
+CUDA    ?= auto
+HIP     ?= auto
+NVCC    ?= $(firstword $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
+HIPCC   ?= $(firstword $(shell command -v hipcc || command -v clang++-19))
+CUDA_GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+		-gencode arch=compute_90,code=compute_90
+HIP_ARCH ?= gfx90a gfx1030 gfx1100
 
 bindir        = $(PREFIX)/bin
 libdir        = $(PREFIX)/lib
@@ -33,7 +41,7 @@ SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fra
 pkg     = $(shell pkg-config $(1) $(2) 2>/dev/null)
 FPKG    := hdf5-serial libzstd jansson libxxhash
 FCFLAGS := $(call pkg,--cflags,$(FPKG))
-FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -lm
+FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -ldl -lm
 CMOCKA  := $(call pkg,--libs,cmocka)
 
 ALL     := $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(SANFLAG)
@@ -46,7 +54,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 objs     = $(patsubst %.c,$(B)/%.o,$(wildcard $(1)))
 bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
-CORE    := $(call objs,lib/*.c kernels/cpu/*.c)
+CORE    := $(call objs,lib/*.c kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
 FORMATS := $(call objs,formats/*.c)
 CLI     := $(call objs,cli/*.c)
 # The plugin is the zstd filter without the rest of formats/, as shared code.
@@ -62,7 +70,7 @@ FORMATTEST := $(call bins,tests/unit/formats/test_*.c)
 FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
 # A Python file of tests/ that can be run is a test; the others are modules.
-TESTS   := $(B)/check_kernels $(CORETEST) $(FORMATTEST) \
+TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
 	   $(shell find tests -name '*.py' -perm -u+x))
 
@@ -78,6 +86,41 @@ $(LIB): $(CORE)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
+# ---- device code ---------------------------------------------------------------
+
+# An image that is not built is an empty file, and the program says so when asked.
+IMAGES   := $(B)/kernels/cuda.image $(B)/kernels/hip.image
+BODY     := kernels/gpu_body.inl kernels/gpu_plan.h
+compiler  = $(if $(filter 0,$(1)),,$(or $(2),$(if $(filter 1,$(1)),$(error $(3)))))
+USE_NVCC := $(call compiler,$(CUDA),$(NVCC),CUDA=1: no nvcc in PATH or /usr/local/cuda/bin)
+USE_HIPCC := $(call compiler,$(HIP),$(HIPCC),HIP=1: no hipcc in PATH)
+CUDAFLAGS := -O3 -std=c++17 $(CUDA_GENCODE) -I. -Xcompiler -Wall -Xptxas -warn-spills \
+	     -Werror all-warnings
+HIPFLAGS := -O3 -std=c++17 $(HIP_ARCH:%=--offload-arch=%) -I. -Wall -Wextra -Werror \
+	    -nogpuinc -nogpulib -nostdinc++ \
+	    $(if $(findstring hipcc,$(HIPCC)),--genco,--offload-device-only)
+
+$(B)/kernels/cuda.image: kernels/cuda/cuda_kernels.cu $(BODY) $(B)/gpuflags
+	$(call say,$(if $(USE_NVCC),NVCC,NONE),$@)
+	$(Q)mkdir -p $(@D); $(if $(USE_NVCC),$(USE_NVCC) $(CUDAFLAGS) -fatbin -o $@ $<,: >$@)
+	@echo '$(CUDA_GENCODE)' | tr ' ,' '\n\n' | sed -n 's/^code=//p' | \
+		sed 's/compute_\([0-9]*\)\([0-9]\)/and PTX \1.\2/' | paste -sd ' ' | tr -d '\n' >$(@:image=archs)
+
+$(B)/kernels/hip.image: kernels/hip/hip_kernels.hip $(BODY) $(B)/gpuflags
+	$(call say,$(if $(USE_HIPCC),HIPCC,NONE),$@)
+	$(Q)mkdir -p $(@D); $(if $(USE_HIPCC),$(USE_HIPCC) $(HIPFLAGS) -o $@ -x hip $<,: >$@)
+	@printf '%s' '$(HIP_ARCH)' >$(@:image=archs)
+
+$(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
+	$(call say,AS,$<)
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $< \
+		-DKVT_CUDA_IMAGE='"$(B)/kernels/cuda.image"' -DKVT_CUDA_ARCHS='"$(B)/kernels/cuda.archs"' \
+		-DKVT_HIP_IMAGE='"$(B)/kernels/hip.image"' -DKVT_HIP_ARCHS='"$(B)/kernels/hip.archs"'
+
+$(B)/gpuflags: FORCE
+	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIPFLAGS)' | cmp -s - $@ || \
+		echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIPFLAGS)' >$@
+
 $(FILTER): $(PLUGIN)
 	$(call say,LD,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ \
@@ -86,6 +129,19 @@ $(FILTER): $(PLUGIN)
 $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -o $@ $^ -lpthread -lm
+
+# The kernels on the CPU, in place of a driver's library.  Speed is what it is
+# compiled for, so that the tests stay quick.
+$(B)/gpu_executor.so: tests/gpu_executor.cpp tests/gpu_exec_driver.inl tests/gpu_executor.h \
+		$(BODY) $(B)/flags
+	$(call say,CXX,$<)
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wundef $(if $(WERROR),-Werror) -I. $(CPPFLAGS) \
+		$(CFLAGS) $(SANFLAG) -fPIC -fvisibility=hidden -shared $(LDFLAGS) -o $@ $<
+
+$(B)/check_gpu: $(call objs,tests/check_gpu.c tests/gpu_*.c tests/kernel_case.c) $(LIB) \
+		| $(B)/gpu_executor.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -ldl -lm
 
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
@@ -144,6 +200,10 @@ demo check bench lint fuzz check-valgrind:
 	@$(DEPS) $@
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
 
+OUT     ?= $(B)/gpu-check
+gpu-check:	## on a machine with an NVIDIA GPU: check and measure the kernels, into OUT
+	@scripts/gpu_check.sh $(OUT)
+
 deps:	## install the Debian packages that building and testing need
 	@$(DEPS) check
 
@@ -151,6 +211,8 @@ export KVTOOL         := $(abspath $(TOOL))
 export KVT_BUILD      := $(abspath $(B))
 export KVT_PLUGIN_DIR := $(abspath $(B)/plugin)
 export KVT_CFLAGS     := $(CFLAGS) $(SANFLAG)
+export KVT_NVCC       := $(USE_NVCC)
+export KVT_HIPCC      := $(USE_HIPCC)
 export CC CXX
 # A sanitizer ends a program with 1, which kvtool uses for "differs".
 export ASAN_OPTIONS  := exitcode=99:$(ASAN_OPTIONS)
@@ -178,7 +240,7 @@ run-bench: all $(B)/check_kernels $(BENCH)
 	@bench/run.sh
 
 run-fuzz:
-	@$(MAKE) --no-print-directory B=$(B)/fuzz CC=clang SAN=fuzzer-no-link,address,undefined fuzz-programs
+	@$(MAKE) --no-print-directory B=$(B)/fuzz CC=clang SAN=fuzzer-no-link,address,undefined CUDA=0 HIP=0 fuzz-programs
 	@scripts/fuzz.sh $(B)/fuzz $(notdir $(FUZZ))
 fuzz-programs: $(FUZZ)
 
@@ -188,7 +250,7 @@ VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
 PAGES   := $(wildcard man/*.[157])
 HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
 	   lib/kvt_transfer.h \
-	   kernels/kernels.h
+	   kernels/kernels.h kernels/kvt_device.h
 put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
@@ -219,7 +281,7 @@ help:	## list the targets
 
 FORCE:
 .PHONY: all demo check bench lint fuzz check-valgrind deps run-demo run-check check-core \
-	run-check-valgrind run-lint run-bench run-fuzz fuzz-programs libraries \
+	run-check-valgrind run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
 	install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -4,6 +4,7 @@
 #include "formats/libraries.h"
 #include "formats/snapshot.h"
 #include "kernels/kernels.h"
+#include "kernels/kvt_device.h"
 #include "lib/kvt_diagnose.h"
 
 #include <string.h>
@@ -22,8 +23,22 @@ void print_usage(FILE *stream)
 	      "  kvtool --version\n", stream);
 }
 
+static void print_driver(const struct kvt_device_driver *driver, int i)
+{
+	struct kvt_error why;
+
+	if (!driver->built)
+		printf("%s: not in this build\n", driver->name);
+	else if (kvt_device_loadable(i, &why))
+		/* the reason begins with the name, too */
+		printf("%s (%s)\n", why.text, driver->archs);
+	else
+		printf("%s: driver found (%s)\n", driver->name, driver->archs);
+}
+
 void print_version(void)
 {
+	struct kvt_device_driver driver;
 	const struct kvt_kernel *kernel;
 	struct kvt_library l;
 
@@ -35,7 +50,9 @@ void print_version(void)
 	for (int i = 0; (kernel = kvt_cpu_kernel(i)); i++)
 		if (!kernel->runs_here || kernel->runs_here())
 			printf(" %s", kernel->name);
-	puts("\ncuda: not in this build\nhip: not in this build");
+	putchar('\n');
+	for (int i = 0; kvt_device_driver(&driver, i); i++)
+		print_driver(&driver, i);
 }
 
 static void faults(void)

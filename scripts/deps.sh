@@ -11,6 +11,8 @@ check="$build g++ libcmocka-dev bats perl mandoc hdf5-tools
 lint="$build perl mandoc shellcheck"
 fuzz="$build clang libclang-rt-14-dev"
 valgrind="$build libcmocka-dev valgrind"
+# the GPU kernels for AMD; nvcc is in no package of Debian, and used where it is
+gpu="hipcc"
 
 case ${1-} in
 demo)           need=$build ;;
@@ -19,7 +21,7 @@ bench)          need="$build hdf5-tools python3 python3-h5py python3-numpy" ;;
 lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
-ci)             need="$check $lint $fuzz $valgrind git util-linux" ;;
+ci)             need="$check $lint $fuzz $valgrind $gpu git util-linux" ;;
 *)
 	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci" >&2
 	exit 2

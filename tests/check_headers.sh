@@ -33,7 +33,7 @@ libs=$(pkg-config --cflags hdf5-serial libzstd jansson libxxhash)
 for header in lib/*.h kernels/*.h formats/*.h cli/*.h; do
 	[ -e "$header" ] && ok "$header compiles alone" alone "${CC:-cc}" c "$header" "$c $libs"
 done
-for header in lib/kvt*.h kernels/kernels.h; do
+for header in lib/kvt*.h kernels/kernels.h kernels/kvt_device.h; do
 	ok "$header compiles as C++" alone "${CXX:-c++}" cc "$header" -std=c++11
 done
 none 'every symbol of libkvt.a begins with kvt_' foreign_names "$build/libkvt.a"

@@ -23,13 +23,16 @@ kvt_program() {
 	#include <kvt/kernels.h>
 	#include <kvt/kvt.h>
 	#include <kvt/kvt_connect.h>
+	#include <kvt/kvt_device.h>
 	#include <kvt/kvt_link.h>
 
 	int main(void)
 	{
 		struct kvt_layout layout;
+		struct kvt_device *device;
 
-		if (kvt_layout_parse(&layout, "hnd", NULL) || !kvt_cpu_kernel(0))
+		if (kvt_layout_parse(&layout, "hnd", NULL) || !kvt_cpu_kernel(0) ||
+		    kvt_device_open(&device, "no such", NULL) != KVT_USAGE)
 			return 1;
 		return puts(kvt_layout_string(&layout).s) < 0;
 	}
