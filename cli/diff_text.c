@@ -9,13 +9,28 @@
 
 /* ---- one element -------------------------------------------------------- */
 
+/* Of a conv state the channel in the model, and the dim that where and mutate take. */
+static void print_dim(const struct coordinate *c)
+{
+	const int64_t dim[] = { c->place[SIDE_A].dim, c->place[SIDE_B].dim };
+
+	if (c->head >= 0)
+		printf(", dim %lld\n", LL(c->dim));
+	else if (dim[SIDE_A] == dim[SIDE_B])
+		printf(", channel %lld (dim %lld)\n", LL(c->dim), LL(dim[SIDE_A]));
+	else
+		printf(", channel %lld (dim %lld in A, %lld in B)\n", LL(c->dim),
+		       LL(dim[SIDE_A]), LL(dim[SIDE_B]));
+}
+
 static void print_where(const struct coordinate *c)
 {
 	printf("layer %lld", LL(c->layer));
 	if (c->layer_name)
 		printf(" (%s)", c->layer_name);
 	if (c->request)
-		printf(", request %s token %lld", c->request, LL(c->token));
+		printf(", request %s %s %lld", c->request,
+		       c->recurrent ? "entry" : "token", LL(c->token));
 	if (c->block[SIDE_A] == c->block[SIDE_B] && c->state[SIDE_A] == c->state[SIDE_B])
 		printf(", block %lld state %lld", LL(c->block[SIDE_A]),
 		       LL(c->state[SIDE_A]));
@@ -27,7 +42,7 @@ static void print_where(const struct coordinate *c)
 		printf(", head %lld", LL(c->head));
 	if (c->kv >= 0)
 		printf(", %s", c->kv ? "value" : "key");
-	printf(", %s %lld\n", c->head < 0 ? "channel" : "dim", LL(c->dim));
+	print_dim(c);
 }
 
 static void print_side(const struct pair *p, const struct spot *spot,
