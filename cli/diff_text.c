@@ -105,6 +105,15 @@ static void print_types(const struct result *r)
 	putchar('\n');
 }
 
+/* As digits, but for what has no value: a cosine with zeros, a ratio to them. */
+static void print_ratio(const char *name, int digits, double x)
+{
+	if (isfinite(x))
+		printf("%s %.*g", name, digits, x);
+	else
+		printf("%s undefined", name);
+}
+
 static void print_numbers(const struct result *r)
 {
 	const struct sums *s = &r->sums;
@@ -112,8 +121,10 @@ static void print_numbers(const struct result *r)
 	printf("  numbers max abs %.6g, ", s->max_abs);
 	if (r->meter.has_ulp)
 		printf("max ulp %llu, ", (unsigned long long)s->max_ulp);
-	printf("rel-l2 %.6g, cosine %.9g, PCC %.9g\n", sums_rel_l2(s), sums_cosine(s),
-	       sums_pcc(s));
+	print_ratio("rel-l2", 6, sums_rel_l2(s));
+	print_ratio(", cosine", 9, sums_cosine(s));
+	print_ratio(", PCC", 9, sums_pcc(s));
+	putchar('\n');
 	if (s->nonfinite)
 		printf("  without %lld pairs that are not finite, %lld of them unlike\n",
 		       LL(s->nonfinite), LL(s->lost));

@@ -51,6 +51,28 @@ basename_of() {
 		grep -q 'B 1, 273 in the model'
 }
 
+@test "requests that nobody has are not matched" {
+	run -3 --separate-stderr kvtool diff --match=A=Z "$nhd" "$nhd"
+	one_sentence && said "'A=Z'" "'A'"
+	run -3 --separate-stderr kvtool diff --match=Z=A "$nhd" "$nhd"
+	one_sentence && said "'Z=A'"
+	run -0 kvtool diff --match=A=A "$nhd" "$hnd"
+}
+
+@test "two sides, not three" {
+	run -2 --separate-stderr kvtool diff "$nhd" : "$nhd" : "$nhd"
+	one_sentence && said colon
+}
+
+@test "beside zeros a cosine is undefined, not -nan" {
+	kvtool mutate -q --fault=zero-tail,offset=0 -o zero.npy "$nhd"
+	run -1 kvtool diff --top=0 "$nhd" zero.npy
+	[[ $output == *"rel-l2 1, cosine undefined, PCC undefined"* ]]
+	run -1 kvtool diff --top=0 zero.npy "$nhd"
+	[[ $output == *"rel-l2 undefined, cosine undefined"* ]]
+	kvtool diff --json zero.npy "$nhd" | json 'o["groups"][0]["metrics"]["rel_l2"]' | grep -q None
+}
+
 @test "what cannot be compared: 3, and never 0" {
 	run -3 --separate-stderr kvtool diff "$nhd" "$gqa"
 	one_sentence && said g0 "8 elements a head in A and 64 in B"
