@@ -33,6 +33,9 @@ static enum kvt_status split_operands(int n[NSIDES], char **names[NSIDES], int n
 	n[SIDE_A] = colon;
 	n[SIDE_B] = nargs - colon - 1;
 	names[SIDE_B] = argv + colon + 1;
+	for (int i = colon + 1; i < nargs; i++)
+		if (!strcmp(argv[i], ":"))
+			n[SIDE_B] = 0;		/* a third side */
 	if (n[SIDE_A] > 0 && n[SIDE_B] > 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_USAGE,

@@ -31,10 +31,19 @@ static void found(void *context, const char *name, const char *text)
 	fsck_find(context, name, fsck_at("%s", ""), "%s", text);
 }
 
+/* What was said of the file, without its name: that begins the line anyway. */
+static const char *without_path(const char *why, const char *path)
+{
+	size_t n = strlen(path);
+
+	return !strncmp(why, path, n) && !strncmp(why + n, ": ", 2) ? why + n + 2 : why;
+}
+
 /* Bytes that are not as they must be are a finding; too little memory is none. */
 static void tell_failure(struct fsck_report *r, enum kvt_status status, const char *why,
 			 struct run *run)
 {
+	why = without_path(why, r->path);
 	if (status == KVT_BAD_INPUT)
 		fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s", why);
 	else if (status && !interrupted)
@@ -70,7 +79,8 @@ static void refused(struct fsck_report *r, enum kvt_status status, const char *w
 {
 	if (r->nfindings)
 		return;
-	fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s", why);
+	fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s",
+		  without_path(why, r->path));
 	run->status = worse(run->status, status);
 }
 

@@ -45,6 +45,7 @@ struct place {
 	bool in_memory;			/* tiles: offset in the engine's tensor */
 	const char *buffer;		/* NULL: there is only one */
 	int64_t offset;			/* -1: in no file, it reads as 0 */
+	int64_t dim;			/* in the file */
 };
 struct place side_place(const struct side *side, int group,
 			const int64_t index[KVT_NAXES]);
@@ -302,6 +303,7 @@ struct coordinate {
 	int64_t token;			/* or entry of the table, if recurrent; -1 */
 	int64_t block[NSIDES], state[NSIDES];	/* in the dumps */
 	int64_t head, kv, dim;		/* in the model; -1: the content has none */
+	bool recurrent;			/* token is an entry */
 	struct place place[NSIDES];
 };
 struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot);

@@ -22,7 +22,7 @@ struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot)
 	int64_t l = p->layer[SIDE_A][spot->key[KVT_AXIS_L]];
 	int64_t each = p->recurrent ? 1 : a->tokens_per_state;
 	bool conv = a->kind == KVT_MAMBA_CONV;
-	struct coordinate c = { .token = -1, .kv = -1 };
+	struct coordinate c = { .token = -1, .kv = -1, .recurrent = p->recurrent };
 
 	c.layer = (int64_t)digest_layer_id(a, l);
 	c.layer_name = a->layer_names ? a->layer_names[l] : NULL;

@@ -141,7 +141,7 @@ struct place side_place(const struct side *side, int group,
 	int r = find_reader(at, side, group, index);
 	const struct kvt_reader *reader = side->reader[r];
 	int from = side->source.whole ? group : side->source.group[group].from;
-	struct place place = { .file = side->name, .offset = -1,
+	struct place place = { .file = side->name, .offset = -1, .dim = at[KVT_AXIS_D],
 			       .in_memory = kvt_reader_tiling(reader, from) != NULL };
 	enum kvt_space space = place.in_memory ? KVT_MEMORY : KVT_FILES;
 

@@ -174,13 +174,30 @@ static void note_requests(const struct pair *p, struct lacks *lacks,
 	}
 }
 
+/* A name that is mistyped must not leave its request to the one of equal name. */
+static enum kvt_status check_match(const char *text, const struct kvt_snapshot *a,
+				   const struct kvt_snapshot *b, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < a->nrequests; i++)
+		for (int64_t k = 0; k < b->nrequests; k++)
+			if (says(text, a->request[i].id, b->request[k].id))
+				return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"--match is '%.80s', but those are no requests of A and of B: they have '%.60s' and '%.60s' first",
+			text, a->request[0].id, b->request[0].id);
+}
+
 static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *how,
 				       struct lacks *lacks, struct kvt_error *err)
 {
 	const struct pair *p = to->p;
 	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
 	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
+	enum kvt_status status;
 
+	for (int i = 0; i < how->match.n; i++)
+		if ((status = check_match(how->match.s[i], a, b, err)))
+			return status;
 	if (p->recurrent && p->group[SIDE_A]->shape.n[KVT_AXIS_S] !=
 			    p->group[SIDE_B]->shape.n[KVT_AXIS_S])
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: %lld taps in A and %lld in B",

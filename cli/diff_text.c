@@ -9,13 +9,28 @@
 
 /* ---- one element -------------------------------------------------------- */
 
+/* Of a conv state the channel in the model, and the dim that where and mutate take. */
+static void print_dim(const struct coordinate *c)
+{
+	const int64_t dim[] = { c->place[SIDE_A].dim, c->place[SIDE_B].dim };
+
+	if (c->head >= 0)
+		printf(", dim %lld\n", LL(c->dim));
+	else if (dim[SIDE_A] == dim[SIDE_B])
+		printf(", channel %lld (dim %lld)\n", LL(c->dim), LL(dim[SIDE_A]));
+	else
+		printf(", channel %lld (dim %lld in A, %lld in B)\n", LL(c->dim),
+		       LL(dim[SIDE_A]), LL(dim[SIDE_B]));
+}
+
 static void print_where(const struct coordinate *c)
 {
 	printf("layer %lld", LL(c->layer));
 	if (c->layer_name)
 		printf(" (%s)", c->layer_name);
 	if (c->request)
-		printf(", request %s token %lld", c->request, LL(c->token));
+		printf(", request %s %s %lld", c->request,
+		       c->recurrent ? "entry" : "token", LL(c->token));
 	if (c->block[SIDE_A] == c->block[SIDE_B] && c->state[SIDE_A] == c->state[SIDE_B])
 		printf(", block %lld state %lld", LL(c->block[SIDE_A]),
 		       LL(c->state[SIDE_A]));
@@ -27,7 +42,7 @@ static void print_where(const struct coordinate *c)
 		printf(", head %lld", LL(c->head));
 	if (c->kv >= 0)
 		printf(", %s", c->kv ? "value" : "key");
-	printf(", %s %lld\n", c->head < 0 ? "channel" : "dim", LL(c->dim));
+	print_dim(c);
 }
 
 static void print_side(const struct pair *p, const struct spot *spot,
@@ -90,6 +105,15 @@ static void print_types(const struct result *r)
 	putchar('\n');
 }
 
+/* As digits, but for what has no value: a cosine with zeros, a ratio to them. */
+static void print_ratio(const char *name, int digits, double x)
+{
+	if (isfinite(x))
+		printf("%s %.*g", name, digits, x);
+	else
+		printf("%s undefined", name);
+}
+
 static void print_numbers(const struct result *r)
 {
 	const struct sums *s = &r->sums;
@@ -97,8 +121,10 @@ static void print_numbers(const struct result *r)
 	printf("  numbers max abs %.6g, ", s->max_abs);
 	if (r->meter.has_ulp)
 		printf("max ulp %llu, ", (unsigned long long)s->max_ulp);
-	printf("rel-l2 %.6g, cosine %.9g, PCC %.9g\n", sums_rel_l2(s), sums_cosine(s),
-	       sums_pcc(s));
+	print_ratio("rel-l2", 6, sums_rel_l2(s));
+	print_ratio(", cosine", 9, sums_cosine(s));
+	print_ratio(", PCC", 9, sums_pcc(s));
+	putchar('\n');
 	if (s->nonfinite)
 		printf("  without %lld pairs that are not finite, %lld of them unlike\n",
 		       LL(s->nonfinite), LL(s->lost));

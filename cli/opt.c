@@ -134,6 +134,14 @@ static bool number_parse(int64_t *out, const char *text, int64_t least)
 	return true;
 }
 
+/* Nothing but digits, and yet no number of ours. */
+static bool is_large(const char *text)
+{
+	int64_t n;
+
+	return text[0] && !text[strspn(text, "0123456789")] && !size_parse(&n, text);
+}
+
 static enum kvt_status add_string(struct opt_strings *list, const struct opt *o,
 				  const char *arg, struct kvt_error *err)
 {
@@ -173,8 +181,9 @@ static enum kvt_status take(const struct opt *o, const char *arg,
 			break;
 		return KVT_OK;
 	}
-	return kvt_fail(err, KVT_USAGE, "--%s is '%.100s', expected %s", o->name,
-			arg, wanted[o->type]);
+	return kvt_fail(err, KVT_USAGE, "--%s is '%.100s', expected %s%s", o->name,
+			arg, wanted[o->type],
+			is_large(arg) ? ", less than 2^63 - 1" : "");
 }
 
 /* ---- what is printed ---------------------------------------------------- */

@@ -291,7 +291,11 @@ static enum kvt_status check_words(const struct sim_args *a, struct kvt_error *e
 		return kvt_fail(err, KVT_USAGE,
 				"--replica-map is '%.40s', expected grouped or modulo",
 				a->replicas);
-	if (a->tokens > UINT32_MAX || a->cached > a->tokens)
+	if (a->tokens > UINT32_MAX)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"--tokens is %lld, expected at most %lld",
+				(long long)a->tokens, (long long)UINT32_MAX);
+	if (a->cached > a->tokens)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld of %lld tokens are at the destination already",
 				(long long)a->cached, (long long)a->tokens);

@@ -98,7 +98,7 @@ enum kvt_status kvt_xfer_side_init(struct kvt_xfer_side *out,
 
 	if (layers < 1 || layers > INT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"there are %lld layers, expected at least 1",
+				"there are %lld layers, expected 1 to 2^31 - 1",
 				(long long)layers);
 	if (ranks < 1 || ranks > KVT_MAX_RANKS)
 		return kvt_fail(err, KVT_BAD_INPUT,

@@ -320,7 +320,8 @@ def check_mamba(work):
         first, head = o["groups"][0]["first"], conv_heads(conv)[0][c]
         tap.ok(r.code == 1 and first and
                [first[k] for k in ("layer", "request", "token", "dim", "head")] ==
-               [l, request, entry, head, None] and first["b"]["state"] == tap_,
+               [l, request, entry, head, None] and
+               [first["b"][k] for k in ("state", "dim")] == [tap_, c],
                f"channel {head} of rank {i % 2} is found", r)
 
 

@@ -39,6 +39,40 @@ basename_of() {
 	echo "${1##*/}"
 }
 
+@test "a channel by its number in the model, and by that in each dump" {
+	rank1=$kv/mamba2g4/tp4_DS/rank1.npy
+	kvtool mutate -q --fault=flip-bits -o bad.npy "$rank1"
+	run -1 kvtool diff --top=0 "$rank1" bad.npy
+	[[ $output == *"request A entry 2, block 1 state 1, channel 273 (dim 65)"* ]]
+	run -1 kvtool diff --top=0 "$kv/mamba2g4/tp1_DS/rank0.npy" : bad.npy \
+		"$kv"/mamba2g4/tp4_DS/rank[023].npy
+	[[ $output == *"channel 273 (dim 273 in A, 65 in B)"* ]]
+	kvtool where --at=group=conv,layer=0,block=1,state=1,dim=65 bad.npy |
+		grep -q 'B 1, 273 in the model'
+}
+
+@test "requests that nobody has are not matched" {
+	run -3 --separate-stderr kvtool diff --match=A=Z "$nhd" "$nhd"
+	one_sentence && said "'A=Z'" "'A'"
+	run -3 --separate-stderr kvtool diff --match=Z=A "$nhd" "$nhd"
+	one_sentence && said "'Z=A'"
+	run -0 kvtool diff --match=A=A "$nhd" "$hnd"
+}
+
+@test "two sides, not three" {
+	run -2 --separate-stderr kvtool diff "$nhd" : "$nhd" : "$nhd"
+	one_sentence && said colon
+}
+
+@test "beside zeros a cosine is undefined, not -nan" {
+	kvtool mutate -q --fault=zero-tail,offset=0 -o zero.npy "$nhd"
+	run -1 kvtool diff --top=0 "$nhd" zero.npy
+	[[ $output == *"rel-l2 1, cosine undefined, PCC undefined"* ]]
+	run -1 kvtool diff --top=0 zero.npy "$nhd"
+	[[ $output == *"rel-l2 undefined, cosine undefined"* ]]
+	kvtool diff --json zero.npy "$nhd" | json 'o["groups"][0]["metrics"]["rel_l2"]' | grep -q None
+}
+
 @test "what cannot be compared: 3, and never 0" {
 	run -3 --separate-stderr kvtool diff "$nhd" "$gqa"
 	one_sentence && said g0 "8 elements a head in A and 64 in B"

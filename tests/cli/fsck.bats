@@ -28,11 +28,11 @@ dump() {
 @test "fsck goes on behind a file that cannot be read" {
 	printf 'no dump' >junk
 	run -3 --separate-stderr kvtool fsck junk "$mla"
-	[[ ${lines[0]} == 'junk: error: file.unreadable: junk: '* ]]
+	[[ ${lines[0]} == 'junk: error: file.unreadable: in no format '* ]]
 	[ "${lines[-1]}" = "$mla: clean" ]
 	[ -z "$stderr" ]
 	run -5 --separate-stderr kvtool fsck none "$mla"
-	[[ ${lines[0]} == 'none: error: file.unreadable: none: cannot open: '* ]]
+	[[ ${lines[0]} == 'none: error: file.unreadable: cannot open: '* ]]
 	[ "${lines[-1]}" = "$mla: clean" ]
 }
 
