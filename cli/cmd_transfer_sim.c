@@ -7,6 +7,7 @@
 /* The first is what is meant if none is named. */
 static const struct command *const modes[] = {
 	&sim_plan,
+	&sim_time,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 
