@@ -69,8 +69,6 @@ static bool apart(const struct kvt_views *views)
 {
 	const struct kvt_view *v = &views->view[0];
 
-	if (views->count == 2)
-		return true;
 	for (int i = 0; i < v->nfactors && v->shape.n[KVT_AXIS_K] > 1; i++) {
 		const struct kvt_factor *f = &v->factor[i];
 
@@ -157,7 +155,8 @@ static enum kvt_status add_regions(struct kvt_posts *p, const struct kvt_xfer *x
 				   const struct kvt_exchange *ex, struct kvt_error *err)
 {
 	bool packed = p->how.stack == KVT_STACK_NIXL_PACKED;
-	bool two = apart(&x->src.views) || apart(&x->dst.views);
+	bool two = x->src.views.count == 2 || x->dst.views.count == 2 ||
+		   (!packed && (apart(&x->src.views) || apart(&x->dst.views)));
 	enum kvt_status status = KVT_OK;
 
 	p->layers = packed ? 1 : x->layers;
