@@ -8,6 +8,8 @@
 static const struct command *const modes[] = {
 	&sim_plan,
 	&sim_time,
+	&sim_replay,
+	&sim_faults,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 
