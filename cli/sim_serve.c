@@ -337,6 +337,7 @@ static void arrived(struct run *r, struct job *j)
 		return;
 	}
 	r->s->arrived_bytes += j->batch.bytes;
+	q->arrived += j->batch.bytes;
 	note_transfer(r, j);
 	drop_job(r, j);
 	free(j);

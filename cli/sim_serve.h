@@ -62,7 +62,7 @@ enum serve_end { SERVE_WAITS, SERVE_MOVES, SERVE_DONE, SERVE_FAILED, SERVE_EXPIR
 
 struct serve_request {
 	int64_t arrival, tokens, moved_tokens;	/* moved: without the prefix that is there */
-	int64_t bytes;
+	int64_t bytes, arrived;		/* to move, and of them those that are there */
 	int64_t ready, start, end;	/* all of it is ready; it moves; it does not any more */
 	int64_t first;			/* ready, of its pieces */
 	int64_t retries, retried_bytes;

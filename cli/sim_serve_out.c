@@ -279,6 +279,7 @@ static void put_requests(struct json_out *out, const struct serve_report *r)
 		json_put_int(out, o, "tokens", q->tokens);
 		json_put_int(out, o, "moved_tokens", q->moved_tokens);
 		json_put_int(out, o, "bytes", q->bytes);
+		json_put_int(out, o, "arrived_bytes", q->arrived);
 		json_put_int(out, o, "arrival_ns", q->arrival);
 		json_put_int(out, o, "first_ready_ns", q->first);
 		json_put_int(out, o, "ready_ns", q->ready);
