@@ -119,7 +119,8 @@ static void set_ends(struct run *r)
 	for (int64_t i = 0; i < n; i++) {
 		int64_t at = i;
 
-		for (; at && r->batch[r->order[at - 1]].arrived > r->batch[i].arrived; at--)
+		for (; at && r->batch[r->order[at - 1]].arrived > r->batch[i].arrived;
+		     at--)
 			r->order[at] = r->order[at - 1];
 		r->order[at] = i;
 	}
@@ -137,13 +138,16 @@ static void set_ends(struct run *r)
 static void sum_up(struct clock_times *out, const struct posts *p,
 		   const struct posts_how *how)
 {
-	int64_t *busy = calloc((size_t)later(p->src_ranks, p->dst_ranks) + 1, sizeof(*busy));
+	int64_t *busy =
+		calloc((size_t)later(p->src_ranks, p->dst_ranks) + 1, sizeof(*busy));
 
 	out->alone = true;
 	for (int64_t i = 0; i < p->n; i++) {
 		const struct clock_batch *c = &out->batch[i];
 		int64_t rank = how->push ? p->batch[i].src_rank : p->batch[i].dst_rank;
-		double off = c->closed ? (double)(c->end - c->closed) / (double)c->closed : 0;
+		double off = c->closed
+				     ? (double)(c->end - c->closed) / (double)c->closed
+				     : 0;
 
 		out->end = later(out->end, c->end);
 		out->closed = later(out->closed, c->closed);
@@ -171,7 +175,8 @@ enum kvt_status clock_run(struct clock_times *out, const struct posts *posts,
 	*out = (struct clock_times){ .batch = calloc((size_t)posts->n + 1,
 						     sizeof(*out->batch)) };
 	r.batch = out->batch;
-	status = out->batch ? run_init(&r, err) : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = out->batch ? run_init(&r, err)
+			    : kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!status) {
 		set_posts(&r);
 		run_wire(&r);

@@ -38,8 +38,8 @@ static enum kvt_status take_word(int *out, const char *text, const char *option,
 			*out = i;
 			return KVT_OK;
 		}
-		len += (size_t)snprintf(words.text + len, sizeof(words.text) - len, "%s%s",
-					i ? ", " : "", name(i));
+		len += (size_t)snprintf(words.text + len, sizeof(words.text) - len,
+					"%s%s", i ? ", " : "", name(i));
 	}
 	return text ? kvt_fail(err, KVT_USAGE, "--%s is '%.40s', expected one of %.200s",
 			       option, text, words.text) : KVT_OK;
@@ -72,8 +72,10 @@ static enum kvt_status take_posting(struct posts_how *how, const struct posts_ar
 				err)) ||
 	    (status = take_word(&coalesce, a->coalesce, "coalesce", coalesce_name,
 				KVT_NCOALESCES, err)) ||
-	    (status = take_word(&share, a->share, "share", share_name, KVT_NSHARES, err)) ||
-	    (status = take_figure(&how->copy_rate, a->copy_rate, "copy-rate", 1e9, err)))
+	    (status = take_word(&share, a->share, "share", share_name, KVT_NSHARES,
+				err)) ||
+	    (status =
+		     take_figure(&how->copy_rate, a->copy_rate, "copy-rate", 1e9, err)))
 		return status;
 	if (!a->stage != !how->copy_rate)
 		return kvt_fail(err, KVT_USAGE,
@@ -140,7 +142,8 @@ static enum kvt_status override(struct posts_how *how, const struct posts_args *
 		return status;
 	if (a->setup || a->op || a->rate || a->overlap || a->post)
 		link->quality = KVT_GIVEN;
-	if ((status = link_has_figures(link, err)) || (status = kvt_link_check(link, err)))
+	if ((status = link_has_figures(link, err)) ||
+	    (status = kvt_link_check(link, err)))
 		return status;
 	if (a->threads > 1) {
 		link->op_ps -= link->post_ps - link->post_ps / a->threads;
@@ -186,7 +189,8 @@ struct kvt_link posts_link(const struct posts_how *how, int64_t ops, int64_t byt
 	if (!how->window || !ops)
 		return link;
 	alone = (double)(kvt_link_ns(&link, ops, bytes) - link.setup_ns);
-	least = ((double)ops * (double)how->latency_ps / 1e3 + alone) / (double)how->window;
+	least = ((double)ops * (double)how->latency_ps / 1e3 + alone) /
+		(double)how->window;
 	if (least <= alone)
 		return link;
 	if (alone <= 0) {

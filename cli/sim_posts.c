@@ -30,7 +30,8 @@ static struct posts_batch *batch_of(struct posts *p, int64_t src, int64_t dst)
 		p->batch = more;
 		p->room = room;
 	}
-	memmove(&p->batch[at + 1], &p->batch[at], (size_t)(p->n - at) * sizeof(*p->batch));
+	memmove(&p->batch[at + 1], &p->batch[at],
+		(size_t)(p->n - at) * sizeof(*p->batch));
 	p->n++;
 	p->batch[at] = (struct posts_batch){ .src_rank = src, .dst_rank = dst };
 	return &p->batch[at];
@@ -138,7 +139,8 @@ static void warn_refused(const struct sim_group *g, const struct posts_how *how)
 	if (how->force && kvt_pair_next(&pair, &walk, &g->xfer) &&
 	    kvt_posts_start(&posts, &how->posting, &g->xfer, &pair, g->order, g->norder,
 			    &why))
-		fprintf(stderr, "kvtool transfer-sim: warning: %s: %s; counted as scope layer\n",
+		fprintf(stderr,
+			"kvtool transfer-sim: warning: %s: %s; counted as scope layer\n",
 			g->name, why.text);
 }
 
@@ -180,7 +182,8 @@ static void finish(struct posts *p, const struct posts_how *how)
 		struct posts_batch *b = &p->batch[i];
 
 		if (how->stage) {
-			int64_t whole = b->bytes / how->stage, rest = b->bytes % how->stage;
+			int64_t whole = b->bytes / how->stage,
+				rest = b->bytes % how->stage;
 
 			b->ops = whole * kvt_slice_count(how->stage, k->slice, 0);
 			if (rest)
@@ -219,7 +222,8 @@ enum kvt_status posts_uniform(struct posts *out, int64_t ops, int64_t size,
 	struct posts_batch *b;
 
 	if (ops > INT64_MAX / size || ops > INT64_MAX / cuts)
-		return kvt_fail(err, KVT_BAD_INPUT, "%lld operations of %lld bytes are more than 2^63 bytes",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%lld operations of %lld bytes are more than 2^63 bytes",
 				(long long)ops, (long long)size);
 	if (!(b = batch_of(&p, 0, 0)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");

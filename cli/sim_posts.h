@@ -46,13 +46,18 @@ struct posts_args {
 	  "what it goes over; 'list' prints the presets" }, \
 	{ "overlap-power", 0, OPT_STRING, &(a)->overlap, "1|2|4|inf", \
 	  "of the link: how far posting and the wire overlap" }, \
-	{ "setup", 0, OPT_STRING, &(a)->setup, "US", "of the link: microseconds a batch" }, \
-	{ "op", 0, OPT_STRING, &(a)->op, "NS", "of the link: nanoseconds an operation" }, \
-	{ "post", 0, OPT_STRING, &(a)->post, "NS", "of these: what keeps the poster busy" }, \
-	{ "rate", 0, OPT_STRING, &(a)->rate, "GB/S", "of the link: 10^9 bytes a second" }, \
+	{ "setup", 0, OPT_STRING, &(a)->setup, "US", \
+	  "of the link: microseconds a batch" }, \
+	{ "op", 0, OPT_STRING, &(a)->op, "NS", \
+	  "of the link: nanoseconds an operation" }, \
+	{ "post", 0, OPT_STRING, &(a)->post, "NS", \
+	  "of these: what keeps the poster busy" }, \
+	{ "rate", 0, OPT_STRING, &(a)->rate, "GB/S", \
+	  "of the link: 10^9 bytes a second" }, \
 	{ "latency", 0, OPT_STRING, &(a)->latency, "NS", \
 	  "until a completion is seen; counts with --window" }, \
-	{ "rails", 0, OPT_COUNT, &(a)->rails, "N", "so many of these links side by side" }, \
+	{ "rails", 0, OPT_COUNT, &(a)->rails, "N", \
+	  "so many of these links side by side" }, \
 	{ "threads", 0, OPT_COUNT, &(a)->threads, "N", "that post" }, \
 	{ "window", 0, OPT_COUNT, &(a)->window, "N", \
 	  "operations that may be outstanding; default: all" }, \
@@ -84,7 +89,7 @@ void posts_put(struct json_out *out, json_t *object, const struct posts_how *how
 
 struct posts_batch {
 	int64_t src_rank, dst_rank;
-	int64_t listed, merged;		/* descriptors, before and after the stack's merging */
+	int64_t listed, merged;		/* before and after the stack merges */
 	int64_t ops, bytes;		/* as they are posted */
 };
 

@@ -109,7 +109,8 @@ static enum kvt_status take_down(struct serve_how *how, const struct replay_args
 	at = strtod(end + 1, &end);
 	span = *end == '+' ? strtod(end + 1, &end) : -1;
 	if (*end || !(at >= 0 && at < 1e9) || !(span >= 0 && span < 1e9))
-		return kvt_fail(err, KVT_USAGE, "--nic-down is '%.40s', expected RAIL@T+D",
+		return kvt_fail(err, KVT_USAGE,
+				"--nic-down is '%.40s', expected RAIL@T+D",
 				a->nic_down);
 	how->down_at = (int64_t)(at * 1e9);
 	how->down_until = how->down_at + (int64_t)((span < 30 ? 30 : span) * 1e9);
@@ -123,8 +124,10 @@ static enum kvt_status take_how(struct serve_how *how, const struct replay_args 
 	double lease = 480, dead = -1, timeout = 4.096e-6 * 262144;
 	enum kvt_status status;
 
-	*how = (struct serve_how){ .posts = posts, .prefill = a->prefill,
-				   .concurrent = a->concurrent, .seed = (uint64_t)a->seed };
+	*how = (struct serve_how) { .posts = posts,
+				    .prefill = a->prefill,
+				    .concurrent = a->concurrent,
+				    .seed = (uint64_t)a->seed };
 	if ((status = number(&lease, a->lease, "lease", 1e9, err)) ||
 	    (status = number(&how->drop, a->drop, "drop", 1, err)) ||
 	    (status = number(&how->corrupt, a->corrupt, "corrupt", 1, err)) ||
@@ -184,8 +187,9 @@ static enum kvt_status finish(const struct serve_report *r, const struct replay_
 			got, a->slo, percent);
 }
 
-static enum kvt_status replay(const struct replay_args *a, const struct posts_how *posts,
-			      struct sizes *sizes, const struct kvt_trace *trace, bool faults,
+static enum kvt_status replay(const struct replay_args *a,
+			      const struct posts_how *posts, struct sizes *sizes,
+			      const struct kvt_trace *trace, bool faults,
 			      struct kvt_error *err)
 {
 	struct serve_how how;

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_serve.c - requests of a trace on their way over one link */
 #include "cli/sim_serve.h"
+#include "cli/sim_events.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- events ---------------------------------------------------------------- */
-
-enum kind { PIECE, POST, RETRY, EXPIRE, DOWN, UP, DEAD };
-
-/* 'serial' orders what happens at one time. */
-struct event {
-	int64_t at, serial;
-	enum kind kind;
-	int64_t request;
-	struct job *job;
-};
 
 /* One batch of a request: a piece of it, between one pair of ranks. */
 struct job {
@@ -36,8 +25,7 @@ struct run {
 	struct kvt_sim sim;
 	struct kvt_nic *nics;
 	int64_t *busy;			/* until when a rank posts */
-	struct event *heap;
-	int64_t nevents, room, serial;
+	struct events events;
 	int64_t *queue, head, tail;	/* requests that wait, by number */
 	int64_t moving;
 	struct job **jobs;		/* of each request that moves */
@@ -47,55 +35,17 @@ struct run {
 	enum kvt_status status;
 };
 
-static bool sooner(const struct event *a, const struct event *b)
-{
-	return a->at != b->at ? a->at < b->at : a->serial < b->serial;
-}
-
 static void out_of_memory(struct run *r)
 {
 	if (!r->status)
 		r->status = kvt_fail(r->err, KVT_SYSTEM, "out of memory");
 }
 
-static void push(struct run *r, int64_t at, enum kind kind, int64_t request,
+static void push(struct run *r, int64_t at, enum event_kind kind, int64_t request,
 		 struct job *job)
 {
-	struct event e = { at, r->serial++, kind, request, job };
-	int64_t i = r->nevents;
-
-	if (i == r->room) {
-		int64_t room = 2 * r->room + 64;
-		void *more = realloc(r->heap, (size_t)room * sizeof(*r->heap));
-
-		if (!more) {
-			out_of_memory(r);
-			return;
-		}
-		r->heap = more;
-		r->room = room;
-	}
-	r->nevents++;
-	for (; i && sooner(&e, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		r->heap[i] = r->heap[(i - 1) / 2];
-	r->heap[i] = e;
-}
-
-static struct event pop(struct run *r)
-{
-	struct event first = r->heap[0], last = r->heap[--r->nevents];
-	int64_t i = 0, child;
-
-	while ((child = 2 * i + 1) < r->nevents) {
-		if (child + 1 < r->nevents && sooner(&r->heap[child + 1], &r->heap[child]))
-			child++;
-		if (!sooner(&r->heap[child], &last))
-			break;
-		r->heap[i] = r->heap[child];
-		i = child;
-	}
-	r->heap[i] = last;
-	return first;
+	if (!events_push(&r->events, (struct event){ at, 0, kind, request, job }))
+		out_of_memory(r);
 }
 
 /* ---- chance --------------------------------------------------------------- */
@@ -204,7 +154,7 @@ static void add_job(struct run *r, int64_t n, int64_t pair, int64_t piece)
 		j->next->link_back = &j->next;
 	r->jobs[n] = j;
 	q->rank_left[b->dst_rank]++;
-	push(r, r->sim.now, POST, n, j);
+	push(r, r->sim.now, EVENT_POST, n, j);
 }
 
 static bool sizes_of(struct run *r, int64_t n)
@@ -275,7 +225,7 @@ static void again(struct run *r, struct job *j, int64_t after)
 		return;
 	}
 	q->retries++;
-	push(r, r->sim.now + after, RETRY, j->request, j);
+	push(r, r->sim.now + after, EVENT_POST, j->request, j);
 }
 
 static void post(struct run *r, struct job *j, int64_t at)
@@ -288,7 +238,7 @@ static void post(struct run *r, struct job *j, int64_t at)
 		return;
 	}
 	if (r->busy[rank] > at) {
-		push(r, r->busy[rank], POST, j->request, j);
+		push(r, r->busy[rank], EVENT_POST, j->request, j);
 		return;
 	}
 	j->post = at;
@@ -388,34 +338,33 @@ static void peer_dies(struct run *r)
 		j->attempt++;
 		r->s->failed_transfers++;
 		r->s->request[j->request].retries++;
-		push(r, r->sim.now + r->how->timeout_ns, RETRY, j->request, j);
+		push(r, r->sim.now + r->how->timeout_ns, EVENT_POST, j->request, j);
 	}
 }
 
 static void happen(struct run *r, const struct event *e)
 {
 	switch (e->kind) {
-	case PIECE:
+	case EVENT_PIECE:
 		piece_ready(r, e->request);
 		break;
-	case POST:
-	case RETRY:
+	case EVENT_POST:
 		if (e->job->request < 0)
 			free(e->job);
 		else
 			post(r, e->job, e->at);
 		break;
-	case EXPIRE:
+	case EVENT_EXPIRE:
 		if (r->s->request[e->request].how <= SERVE_MOVES)
 			end_request(r, e->request, SERVE_EXPIRED);
 		break;
-	case DOWN:
+	case EVENT_DOWN:
 		set_rails(r, r->how->rails - 1);
 		break;
-	case UP:
+	case EVENT_UP:
 		set_rails(r, r->how->rails);
 		break;
-	case DEAD:
+	case EVENT_DEAD:
 		peer_dies(r);
 		break;
 	}
@@ -424,8 +373,8 @@ static void happen(struct run *r, const struct event *e)
 /* Every request has an event that ends it, when its lease is over. */
 static void loop(struct run *r)
 {
-	while (!r->status && (r->nevents || r->sim.nflows)) {
-		int64_t until = r->nevents ? r->heap[0].at : INT64_MAX;
+	while (!r->status && (r->events.n || r->sim.nflows)) {
+		int64_t until = r->events.n ? r->events.heap[0].at : INT64_MAX;
 		struct kvt_flow *done = kvt_sim_next(&r->sim, until);
 		struct event e;
 
@@ -433,47 +382,14 @@ static void loop(struct run *r)
 			arrived(r, (struct job *)done);
 			continue;
 		}
-		if (!r->nevents)
+		if (!r->events.n)
 			break;
-		e = pop(r);
+		e = events_pop(&r->events);
 		happen(r, &e);
 	}
 }
 
 /* ---- the trace ------------------------------------------------------------ */
-
-/* Hash ids that were seen; 0 is free, so ids are kept plus one. */
-struct seen {
-	uint64_t *slot;
-	uint64_t mask;
-};
-
-/* True if it was there before. */
-static bool see(struct seen *seen, int64_t id)
-{
-	uint64_t key = (uint64_t)id + 1, at = key * 0x9e3779b97f4a7c15u >> 20;
-
-	for (; seen->slot[at & seen->mask]; at++)
-		if (seen->slot[at & seen->mask] == key)
-			return true;
-	seen->slot[at & seen->mask] = key;
-	return false;
-}
-
-/* Tokens of the leading blocks that earlier requests had. */
-static int64_t hits(struct seen *seen, const struct kvt_trace *t,
-		    const struct kvt_trace_row *row)
-{
-	bool leading = true;
-	int64_t tokens = 0;
-
-	for (int64_t i = 0; i < row->nhashes; i++) {
-		leading = see(seen, t->hash[row->hash + i]) && leading;
-		if (leading)
-			tokens += KVT_TRACE_BLOCK;
-	}
-	return tokens < row->tokens ? tokens : row->tokens;
-}
 
 static void add_events(struct run *r, int64_t n)
 {
@@ -486,17 +402,15 @@ static void add_events(struct run *r, int64_t n)
 						  (double)r->how->pieces + 0.5);
 		if (!i)
 			q->first = q->ready;
-		push(r, q->ready, PIECE, n, NULL);
+		push(r, q->ready, EVENT_PIECE, n, NULL);
 	}
-	push(r, q->ready + r->how->lease_ns, EXPIRE, n, NULL);
+	push(r, q->ready + r->how->lease_ns, EVENT_EXPIRE, n, NULL);
 }
 
-static void add_request(struct run *r, struct seen *seen, const struct kvt_trace *t,
+static void add_request(struct run *r, const struct kvt_trace_row *row, int64_t hit,
 			int64_t n)
 {
-	const struct kvt_trace_row *row = &t->row[n];
 	struct serve_request *q = &r->s->request[n];
-	int64_t hit = hits(seen, t, row);
 
 	*q = (struct serve_request){ .arrival = row->arrival, .tokens = row->tokens,
 				     .moved_tokens = row->tokens - hit };
@@ -517,25 +431,22 @@ static void add_request(struct run *r, struct seen *seen, const struct kvt_trace
 
 static void add_requests(struct run *r, const struct kvt_trace *t)
 {
-	struct seen seen = { NULL, 0 };
-	uint64_t slots = 64;
+	int64_t *hits = malloc((size_t)t->n * sizeof(*hits));
 
-	while (slots < 2 * (uint64_t)t->nhashes)
-		slots *= 2;
-	seen.mask = slots - 1;
-	if (!(seen.slot = calloc(slots, sizeof(*seen.slot)))) {
+	if (!hits) {
 		out_of_memory(r);
 		return;
 	}
+	r->status = kvt_trace_hits(hits, t, r->err);
 	for (int64_t n = 0; !r->status && n < t->n; n++)
-		add_request(r, &seen, t, n);
-	free(seen.slot);
+		add_request(r, &t->row[n], hits[n], n);
+	free(hits);
 	if (r->how->down_at >= 0) {
-		push(r, r->how->down_at, DOWN, 0, NULL);
-		push(r, r->how->down_until, UP, 0, NULL);
+		push(r, r->how->down_at, EVENT_DOWN, 0, NULL);
+		push(r, r->how->down_until, EVENT_UP, 0, NULL);
 	}
 	if (r->how->dead_at >= 0)
-		push(r, r->how->dead_at, DEAD, 0, NULL);
+		push(r, r->how->dead_at, EVENT_DEAD, 0, NULL);
 }
 
 /* ---- all of it ------------------------------------------------------------ */
@@ -556,8 +467,8 @@ static void run_init(struct run *r, const struct kvt_trace *t)
 	r->queue = calloc(n + 1, sizeof(*r->queue));
 	r->jobs = calloc(n + 1, sizeof(*r->jobs));
 	r->batches = calloc((size_t)r->pairs->n + 1, sizeof(*r->batches));
-	if (!s->request || !s->nic_bytes || !r->nics || !r->busy || !r->queue || !r->jobs ||
-	    !r->batches)
+	if (!s->request || !s->nic_bytes || !r->nics || !r->busy || !r->queue ||
+	    !r->jobs || !r->batches)
 		out_of_memory(r);
 	else
 		set_rails(r, r->how->rails);
@@ -565,8 +476,8 @@ static void run_init(struct run *r, const struct kvt_trace *t)
 
 static void run_free(struct run *r)
 {
-	while (r->nevents) {
-		struct event e = pop(r);
+	while (r->events.n) {
+		struct event e = events_pop(&r->events);
 
 		if (e.job && e.job->request < 0)
 			free(e.job);
@@ -581,7 +492,7 @@ static void run_free(struct run *r)
 	free(r->queue);
 	free(r->jobs);
 	free(r->batches);
-	free(r->heap);
+	events_free(&r->events);
 }
 
 enum kvt_status serve_run(struct serve *out, const struct kvt_trace *trace,

@@ -46,7 +46,7 @@ enum { SERVE_RETRIES = 9 };
 struct serve_how {
 	const struct posts_how *posts;
 	int64_t prefill;		/* tokens a second; 0: no time */
-	int64_t pieces;			/* of a request, ready one by one; 1: all at once */
+	int64_t pieces;			/* that are ready one by one; 1: all at once */
 	int64_t concurrent;		/* requests that move at once */
 	int64_t lease_ns;		/* the source keeps blocks so long */
 	/* faults */
@@ -61,15 +61,15 @@ struct serve_how {
 enum serve_end { SERVE_WAITS, SERVE_MOVES, SERVE_DONE, SERVE_FAILED, SERVE_EXPIRED };
 
 struct serve_request {
-	int64_t arrival, tokens, moved_tokens;	/* moved: without the prefix that is there */
+	int64_t arrival, tokens, moved_tokens;	/* moved: those not there */
 	int64_t bytes, arrived;		/* to move, and of them those that are there */
-	int64_t ready, start, end;	/* all of it is ready; it moves; it does not any more */
+	int64_t ready, start, end;	/* all is ready; it moves; it is over */
 	int64_t first;			/* ready, of its pieces */
 	int64_t retries, retried_bytes;
 	enum serve_end how;
 	/* internal */
 	struct kvt_countdown reports;
-	int64_t *rank_left;		/* batches by destination rank; owned while it moves */
+	int64_t *rank_left;		/* batches by rank; owned while it moves */
 	int64_t ready_pieces, started_pieces;
 };
 

@@ -181,7 +181,8 @@ static void print_failed(const struct serve_report *r)
 
 	for (int64_t i = 0; i < r->serve->n; i++) {
 		const struct serve_request *q = &r->serve->request[i];
-		int64_t blocks = (q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
+		int64_t blocks =
+			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
 
 		if (q->how == SERVE_DONE)
 			continue;
@@ -199,21 +200,24 @@ void serve_text(const struct serve_report *r)
 
 	if (sum_up(&t, r, NULL))
 		return;
-	printf("%s: %lld requests in %.3f s, %lld tokens, %.1f %% of them at the destination "
-	       "already\n", r->trace, LL(s->n), t.seconds, LL(s->tokens),
+	printf("%s: %lld requests in %.3f s, %lld tokens, "
+	       "%.1f %% of them at the destination already\n",
+	       r->trace, LL(s->n), t.seconds, LL(s->tokens),
 	       100 * per((double)s->hit_tokens, (double)s->tokens));
 	printf("  %s over %s (%s), %s, shared cards: %s, at most %lld requests at once\n",
 	       kvt_stack_name(r->how->posts->posting.stack), r->how->posts->link.name,
 	       kvt_quality_name(r->how->posts->link.quality),
 	       r->how->posts->push ? "sources push" : "destinations pull",
 	       kvt_share_name(r->how->posts->share), LL(r->how->concurrent));
-	printf("milliseconds a request %14s %10s %10s %10s\n", "p50", "p90", "p99", "mean");
+	printf("milliseconds a request %14s %10s %10s %10s\n", "p50", "p90", "p99",
+	       "mean");
 	print_spread("KV part of TTFT", &t.kv);
 	print_spread("queue wait", &t.wait);
 	printf("requests: %lld done, %lld failed, %lld expired; at most %lld at once\n",
 	       LL(t.done), LL(t.failed), LL(t.expired), LL(s->peak));
-	printf("  %s moved, %.3f GB/s over all, goodput %.3f GB/s\n", human_size(t.bytes).s,
-	       per((double)t.bytes / 1e9, t.seconds), per((double)t.good / 1e9, t.seconds));
+	printf("  %s moved, %.3f GB/s over all, goodput %.3f GB/s\n",
+	       human_size(t.bytes).s, per((double)t.bytes / 1e9, t.seconds),
+	       per((double)t.good / 1e9, t.seconds));
 	if (r->slo_ns)
 		printf("  %.2f %% with a KV part of at most %.3f ms\n",
 		       100 * serve_attainment(s, r->slo_ns), (double)r->slo_ns / 1e6);
@@ -221,9 +225,11 @@ void serve_text(const struct serve_report *r)
 	       "pinned at the source\n", 100 * t.use_mean, 100 * t.use_most, t.jain,
 	       t.pinned / 1e9);
 	if (r->faults) {
-		printf("faults: %lld transfers failed, %lld retries, %s sent again, %s given "
-		       "up on the way\n", LL(s->failed_transfers), LL(t.retries),
-		       human_size(s->retried_bytes).s, human_size(s->abandoned_bytes).s);
+		printf("faults: %lld transfers failed, %lld retries, %s sent again, "
+		       "%s given up on the way\n",
+		       LL(s->failed_transfers), LL(t.retries),
+		       human_size(s->retried_bytes).s,
+		       human_size(s->abandoned_bytes).s);
 		print_failed(r);
 	}
 	print_vllm(&t, s);
@@ -258,7 +264,8 @@ static void put_vllm(struct json_out *out, const struct sums *t, const struct se
 	json_put_real(out, o, "avg_post_time_ms", rounded(t->posting.mean / 1e3, 1e3));
 	json_put_real(out, o, "p90_post_time_ms", rounded(t->posting.p90 / 1e3, 1e3));
 	json_put_real(out, o, "avg_mb_per_transfer", rounded(per(t->mib, n), 1e3));
-	json_put_real(out, o, "throughput_mb_s", rounded(per(t->mib, t->xfer_ns / 1e9), 1e3));
+	json_put_real(out, o, "throughput_mb_s",
+		      rounded(per(t->mib, t->xfer_ns / 1e9), 1e3));
 	json_put_real(out, o, "avg_num_descriptors", rounded(per(t->descriptors, n), 10));
 	json_put_int(out, o, "num_failed_transfers", s->failed_transfers);
 	json_put_int(out, o, "num_kv_expired_reqs", t->expired);
@@ -266,12 +273,14 @@ static void put_vllm(struct json_out *out, const struct sums *t, const struct se
 
 static void put_requests(struct json_out *out, const struct serve_report *r)
 {
-	static const char *const how[] = { "waits", "moves", "done", "failed", "expired" };
+	static const char *const how[] = { "waits", "moves", "done", "failed",
+					   "expired" };
 	json_t *list = json_put_array(out, out->root, "requests");
 
 	for (int64_t i = 0; i < r->serve->n; i++) {
 		const struct serve_request *q = &r->serve->request[i];
-		int64_t blocks = (q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
+		int64_t blocks =
+			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
 		json_t *o = json_append_object(out, list), *ids;
 
 		json_put_int(out, o, "request", i);

@@ -28,11 +28,12 @@ static enum kvt_status check_ids(const struct sim_args *a, struct kvt_error *err
 	for (int i = 0; i < 2; i++) {
 		const char *ids = texts[i] ? strstr(texts[i], "ids=") : NULL;
 
-		if (ids && strncmp(ids + 4, "contig", 6) && strncmp(ids + 4, "scatter", 7) &&
-		    strncmp(ids + 4, "reverse", 7))
-			return kvt_fail(err, KVT_USAGE,
-					"ids of a trace's requests are contig, scatter or reverse, not '%.40s'",
-					ids + 4);
+		if (ids && strncmp(ids + 4, "contig", 6) &&
+		    strncmp(ids + 4, "scatter", 7) && strncmp(ids + 4, "reverse", 7))
+			return kvt_fail(
+				err, KVT_USAGE,
+				"ids of a trace's requests are contig, scatter or reverse, not '%.40s'",
+				ids + 4);
 	}
 	if (a->src.file || a->cached || (a->src.text && strstr(a->src.text, "pool=")) ||
 	    (a->dst.text && strstr(a->dst.text, "pool=")))

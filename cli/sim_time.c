@@ -19,10 +19,12 @@ static enum kvt_status take_batch(struct posts *out, const char *text,
 	char *end;
 	int64_t ops = strtoll(text, &end, 10), size;
 
-	if (end == text || *end != 'x' || ops < 1 || !size_parse(&size, end + 1) || size < 1)
-		return kvt_fail(err, KVT_USAGE,
-				"--batch is '%.40s', expected COUNTxSIZE such as 8192x8k",
-				text);
+	if (end == text || *end != 'x' || ops < 1 || !size_parse(&size, end + 1) ||
+	    size < 1)
+		return kvt_fail(
+			err, KVT_USAGE,
+			"--batch is '%.40s', expected COUNTxSIZE such as 8192x8k",
+			text);
 	return posts_uniform(out, ops, size, how, err);
 }
 

@@ -45,8 +45,9 @@ static enum kvt_status map_blocks(struct csv *c, struct kvt_error *err)
 	if (!c->where)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < g->norder; i++) {
-		c->where[i] = (struct where){ g->order[i].src_block, g->order[i].src_state,
-					      g->order[i].count, at };
+		c->where[i] =
+			(struct where) { g->order[i].src_block, g->order[i].src_state,
+					 g->order[i].count, at };
 		at += g->order[i].count;
 	}
 	qsort(c->where, (size_t)g->norder, sizeof(*c->where), by_block);

@@ -27,7 +27,8 @@ static void print_head(const struct time_report *r)
 	printf("  %-11s %s, %s: %s\n", "link", how->link.name,
 	       kvt_quality_name(how->link.quality), how->link.source);
 	printf("  %-11s %lld descriptors, %lld after merging, %lld posted\n",
-	       kvt_stack_name(how->posting.stack), LL(s->listed), LL(s->merged), LL(s->ops));
+	       kvt_stack_name(how->posting.stack), LL(s->listed), LL(s->merged),
+	       LL(s->ops));
 	if (how->stage)
 		printf("  %-11s %s copied on each side, through buffers of %s\n", "stage",
 		       human_size(s->bytes).s, human_size(how->stage).s);

@@ -108,7 +108,8 @@ static enum kvt_status take_json(struct kvt_trace *t, const struct line *line,
 	    !(status = kvt_json_int(&output, &in, "output_length", 0, UINT32_MAX))) {
 		if (ms < 0 || !row.tokens)
 			status = kvt_fail(err, KVT_BAD_INPUT, "%s: there is no '%s'",
-					  line->name, ms < 0 ? "timestamp" : "input_length");
+					  line->name,
+					  ms < 0 ? "timestamp" : "input_length");
 		row.arrival = ms * 1000000;
 	}
 	if (!status && !(status = check_order(t, line, row.arrival, err)))
@@ -236,7 +237,8 @@ static enum kvt_status add_turn(struct kvt_trace *t, struct kvt_trace_row *talk,
 
 	row.nhashes = (row.tokens + KVT_TRACE_BLOCK - 1) / KVT_TRACE_BLOCK;
 	for (int64_t i = 0; !status && i < row.nhashes; i++)
-		status = add_hash(t, i < shared ? t->hash[talk->hash + i] : (*next)++, err);
+		status = add_hash(t, i < shared ? t->hash[talk->hash + i] : (*next)++,
+				  err);
 	if (!status)
 		status = add_row(t, &row, err);
 	*talk = row;
@@ -256,7 +258,8 @@ enum kvt_status kvt_trace_make(struct kvt_trace *out, uint64_t seed, int64_t n,
 
 	for (int64_t i = 0; !status && i < n; i++) {
 		arrival += (int64_t)(draw(&seed) % 600) * 1000000;
-		status = add_turn(&t, &talk[draw(&seed) % TALKS], &next, &seed, arrival, err);
+		status = add_turn(&t, &talk[draw(&seed) % TALKS], &next, &seed, arrival,
+				  err);
 	}
 	if (status)
 		kvt_trace_free(&t);

@@ -42,6 +42,13 @@ kvt_trace_read(struct kvt_trace *out, const char *path, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 kvt_trace_make(struct kvt_trace *out, uint64_t seed, int64_t n, struct kvt_error *err);
 
+/*
+ * Tokens at the front of each of the t->n requests that earlier ones had, in a
+ * cache that keeps all: the leading blocks whose hash ids came before.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_trace_hits(int64_t *tokens, const struct kvt_trace *trace, struct kvt_error *err);
+
 void kvt_trace_free(struct kvt_trace *trace);
 
 #endif

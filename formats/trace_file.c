@@ -72,7 +72,8 @@ static enum kvt_status unpack(struct text *out, const struct text *packed,
 			 put(out, chunk, to.pos, path, err);
 	}
 	if (!status && left)
-		status = kvt_fail(err, KVT_BAD_INPUT, "%s: the zstd frame is cut off", path);
+		status = kvt_fail(err, KVT_BAD_INPUT, "%s: the zstd frame is cut off",
+				  path);
 	ZSTD_freeDStream(stream);
 	return status;
 }
@@ -96,9 +97,10 @@ enum kvt_status kvt_trace_read(struct kvt_trace *out, const char *path,
 	if (!status && is_zstd(&text))
 		status = unpack(&plain, &text, path, err);
 	if (!status)
-		status = is_zstd(&text) ?
-			 kvt_trace_parse(out, plain.n ? plain.at : "", plain.n, path, err) :
-			 kvt_trace_parse(out, text.n ? text.at : "", text.n, path, err);
+		status = is_zstd(&text) ? kvt_trace_parse(out, plain.n ? plain.at : "",
+							  plain.n, path, err)
+					: kvt_trace_parse(out, text.n ? text.at : "",
+							  text.n, path, err);
 	free(text.at);
 	free(plain.at);
 	return status;

@@ -225,9 +225,10 @@ static enum kvt_status check_full(const struct kvt_posts *p, const struct kvt_xf
 	for (int64_t i = 0; i < p->norder; i++)
 		if (p->order[i].count != kvt_xfer_block_states(&x->src) ||
 		    p->order[i].count != kvt_xfer_block_states(&x->dst))
-			return kvt_fail(err, KVT_UNSUPPORTED,
-					"full coalescing of %s is known for whole blocks of one size only; partial=whole moves whole blocks",
-					kvt_stack_name(p->how.stack));
+			return kvt_fail(
+				err, KVT_UNSUPPORTED,
+				"full coalescing of %s is known for whole blocks of one size only, as partial=whole moves them",
+				kvt_stack_name(p->how.stack));
 	return KVT_OK;
 }
 
