@@ -1,299 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_serve.c - requests of a trace on their way over one link */
-#include "cli/sim_serve.h"
-#include "cli/sim_events.h"
+#include "cli/sim_serve_run.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* One batch of a request: a piece of it, between one pair of ranks. */
-struct job {
-	struct kvt_flow flow;		/* first: a flow is its job */
-	int64_t request, pair, piece, attempt;
-	int64_t post, posting;
-	struct posts_batch batch;
-	struct kvt_link link;
-	bool moving;
-	struct job *next, **link_back;	/* of the request's */
-};
-
-struct run {
-	struct serve *s;
-	const struct serve_how *how;
-	struct sizes *sizes;
-	const struct posts *pairs;
-	struct kvt_sim sim;
-	struct kvt_nic *nics;
-	int64_t *busy;			/* until when a rank posts */
-	struct events events;
-	int64_t *queue, head, tail;	/* requests that wait, by number */
-	int64_t moving;
-	struct job **jobs;		/* of each request that moves */
-	struct posts_batch *batches;	/* room for one request's */
-	bool dead;
-	struct kvt_error *err;
-	enum kvt_status status;
-};
-
-static void out_of_memory(struct run *r)
-{
-	if (!r->status)
-		r->status = kvt_fail(r->err, KVT_SYSTEM, "out of memory");
-}
-
-static void push(struct run *r, int64_t at, enum event_kind kind, int64_t request,
-		 struct job *job)
-{
-	if (!events_push(&r->events, (struct event){ at, 0, kind, request, job }))
-		out_of_memory(r);
-}
-
-/* ---- chance --------------------------------------------------------------- */
-
-/* From 0 to below 1, by what it is about and not by when it is asked. */
-static double chance(const struct run *r, const struct job *j, uint64_t about)
-{
-	const uint64_t what[] = { (uint64_t)j->request, (uint64_t)j->pair,
-				  (uint64_t)j->piece, (uint64_t)j->attempt, about };
-	uint64_t z = r->how->seed;
-
-	for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++) {
-		z += 0x9e3779b97f4a7c15u + what[i];
-		z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-		z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-		z ^= z >> 31;
-	}
-	return (double)(z >> 11) / 9007199254740992.0;
-}
-
-/* ---- requests ------------------------------------------------------------- */
-
-static void start_pieces(struct run *r, int64_t n);
-
-static void start_next(struct run *r)
-{
-	while (r->head < r->tail && r->moving < r->how->concurrent) {
-		int64_t n = r->queue[r->head++];
-		struct serve_request *q = &r->s->request[n];
-
-		if (q->how != SERVE_WAITS)
-			continue;
-		q->how = SERVE_MOVES;
-		q->start = r->sim.now;
-		if (++r->moving > r->s->peak)
-			r->s->peak = r->moving;
-		start_pieces(r, n);
-	}
-}
-
-static void drop_job(struct run *r, struct job *j)
-{
-	*j->link_back = j->next;
-	if (j->next)
-		j->next->link_back = j->link_back;
-	/* events may still name it; the last one of them frees it */
-	j->request = -1;
-	if (j->moving) {
-		double moved = (double)j->flow.bytes - j->flow.left;
-
-		kvt_sim_cancel(&r->sim, &j->flow);
-		r->s->abandoned_bytes += (int64_t)(moved + 0.5);
-		r->s->nic_bytes[j->batch.src_rank] += moved;
-		r->s->nic_bytes[r->pairs->src_ranks + j->batch.dst_rank] += moved;
-		free(j);
-	}
-}
-
-/* It moves no more, whatever the reason. */
-static void end_request(struct run *r, int64_t n, enum serve_end how)
-{
-	struct serve_request *q = &r->s->request[n];
-
-	r->moving -= q->how == SERVE_MOVES;
-	q->how = how;
-	q->end = r->sim.now;
-	if (q->end > r->s->end)
-		r->s->end = q->end;
-	while (r->jobs[n])
-		drop_job(r, r->jobs[n]);
-	free(q->rank_left);
-	q->rank_left = NULL;
-	start_next(r);
-}
-
-static int64_t share_of(int64_t whole, int64_t part, int64_t parts)
-{
-	return whole / parts * (part + 1) + whole % parts * (part + 1) / parts -
-	       whole / parts * part - whole % parts * part / parts;
-}
-
-static void add_job(struct run *r, int64_t n, int64_t pair, int64_t piece)
-{
-	struct serve_request *q = &r->s->request[n];
-	struct job *j = calloc(1, sizeof(*j));
-	const struct posts_batch *b = &r->batches[pair];
-	int64_t parts = r->how->pieces;
-
-	if (!j) {
-		out_of_memory(r);
-		return;
-	}
-	j->request = n;
-	j->pair = pair;
-	j->piece = piece;
-	j->batch = *b;
-	j->batch.bytes = share_of(b->bytes, piece, parts);
-	j->batch.ops = share_of(b->ops, piece, parts);
-	j->batch.merged = share_of(b->merged, piece, parts);
-	if (!j->batch.ops && j->batch.bytes)
-		j->batch.ops = 1;
-	j->link = posts_link(r->how->posts, j->batch.ops, j->batch.bytes);
-	j->next = r->jobs[n];
-	j->link_back = &r->jobs[n];
-	if (j->next)
-		j->next->link_back = &j->next;
-	r->jobs[n] = j;
-	q->rank_left[b->dst_rank]++;
-	push(r, r->sim.now, EVENT_POST, n, j);
-}
-
-static bool sizes_of(struct run *r, int64_t n)
-{
-	const struct serve_request *q = &r->s->request[n];
-	int64_t bytes = 0, given = q->bytes, sum = 0;
-
-	r->status = sizes_get(r->batches, r->sizes, q->moved_tokens, r->err);
-	if (r->status)
-		return false;
-	for (int64_t i = 0; i < r->pairs->n; i++)
-		bytes += r->batches[i].bytes;
-	if (given == bytes)
-		return true;
-	/* a trace that says how many bytes: the pairs keep their parts of it */
-	for (int64_t i = 0; i < r->pairs->n; i++) {
-		struct posts_batch *b = &r->batches[i];
-
-		b->bytes = i + 1 == r->pairs->n ? given - sum :
-			   (int64_t)((double)given * ((double)b->bytes / (double)bytes));
-		sum += b->bytes;
-	}
-	return true;
-}
-
-/* Batches of the pieces that are ready and have none yet. */
-static void start_pieces(struct run *r, int64_t n)
-{
-	struct serve_request *q = &r->s->request[n];
-
-	if (r->status || !sizes_of(r, n))
-		return;
-	if (!q->rank_left) {
-		q->rank_left = calloc((size_t)r->pairs->dst_ranks, sizeof(*q->rank_left));
-		if (!q->rank_left) {
-			out_of_memory(r);
-			return;
-		}
-	}
-	for (; q->started_pieces < q->ready_pieces; q->started_pieces++)
-		for (int64_t pair = 0; pair < r->pairs->n; pair++)
-			add_job(r, n, pair, q->started_pieces);
-}
-
-/* A rank has all: it reports, and the last report ends the request. */
-static void report(struct run *r, int64_t n, int64_t rank)
-{
-	struct serve_request *q = &r->s->request[n];
-
-	if (q->rank_left[rank] || q->started_pieces < r->how->pieces)
-		return;
-	if (kvt_countdown_report(&q->reports, r->pairs->dst_ranks))
-		end_request(r, n, SERVE_DONE);
-}
-
-/* ---- batches -------------------------------------------------------------- */
-
-static void again(struct run *r, struct job *j, int64_t after)
-{
-	struct serve_request *q = &r->s->request[j->request];
-
-	r->s->failed_transfers++;
-	if (j->attempt++ >= SERVE_RETRIES) {
-		int64_t n = j->request;
-
-		end_request(r, n, SERVE_FAILED);
-		free(j);
-		return;
-	}
-	q->retries++;
-	push(r, r->sim.now + after, EVENT_POST, j->request, j);
-}
-
-static void post(struct run *r, struct job *j, int64_t at)
-{
-	int64_t rank = r->how->posts->push ? j->batch.src_rank :
-		       r->pairs->src_ranks + j->batch.dst_rank;
-
-	if (r->dead) {
-		again(r, j, r->how->timeout_ns);
-		return;
-	}
-	if (r->busy[rank] > at) {
-		push(r, r->busy[rank], EVENT_POST, j->request, j);
-		return;
-	}
-	j->post = at;
-	j->posting = kvt_link_post_ns(&j->link, j->batch.ops);
-	r->busy[rank] = at + j->posting;
-	j->flow.src = &r->nics[j->batch.src_rank];
-	j->flow.dst = &r->nics[r->pairs->src_ranks + j->batch.dst_rank];
-	j->moving = true;
-	kvt_sim_add(&r->sim, &j->flow, &j->link, j->batch.ops, j->batch.bytes);
-}
-
-static void note_transfer(struct run *r, const struct job *j)
-{
-	struct serve *s = r->s;
-
-	if (s->ntransfers == s->transfer_room) {
-		int64_t room = 2 * s->transfer_room + 256;
-		void *more = realloc(s->transfer, (size_t)room * sizeof(*s->transfer));
-
-		if (!more) {
-			out_of_memory(r);
-			return;
-		}
-		s->transfer = more;
-		s->transfer_room = room;
-	}
-	s->transfer[s->ntransfers++] = (struct serve_transfer){
-		j->flow.end - j->post, j->posting, j->batch.bytes, j->batch.merged,
-	};
-}
-
-static void arrived(struct run *r, struct job *j)
-{
-	struct serve_request *q = &r->s->request[j->request];
-	bool lost = r->how->drop > 0 && chance(r, j, 1) < r->how->drop;
-	bool wrong = r->how->corrupt > 0 && chance(r, j, 2) < r->how->corrupt;
-	int64_t n = j->request, rank = j->batch.dst_rank;
-
-	j->moving = false;
-	r->s->nic_bytes[j->batch.src_rank] += (double)j->batch.bytes;
-	r->s->nic_bytes[r->pairs->src_ranks + rank] += (double)j->batch.bytes;
-	if (lost || wrong) {
-		q->retried_bytes += j->batch.bytes;
-		r->s->retried_bytes += j->batch.bytes;
-		again(r, j, lost ? r->how->timeout_ns : 0);
-		return;
-	}
-	r->s->arrived_bytes += j->batch.bytes;
-	q->arrived += j->batch.bytes;
-	note_transfer(r, j);
-	drop_job(r, j);
-	free(j);
-	q->rank_left[rank]--;
-	report(r, n, rank);
-}
 
 /* ---- what happens --------------------------------------------------------- */
 
@@ -305,9 +14,9 @@ static void piece_ready(struct run *r, int64_t n)
 		return;
 	if (q->ready_pieces++ == 0) {
 		r->queue[r->tail++] = n;
-		start_next(r);
+		serve_start_next(r);
 	} else if (q->how == SERVE_MOVES) {
-		start_pieces(r, n);
+		serve_start_pieces(r, n);
 	}
 }
 
@@ -338,7 +47,7 @@ static void peer_dies(struct run *r)
 		j->attempt++;
 		r->s->failed_transfers++;
 		r->s->request[j->request].retries++;
-		push(r, r->sim.now + r->how->timeout_ns, EVENT_POST, j->request, j);
+		serve_push(r, r->sim.now + r->how->timeout_ns, EVENT_POST, j->request, j);
 	}
 }
 
@@ -352,11 +61,11 @@ static void happen(struct run *r, const struct event *e)
 		if (e->job->request < 0)
 			free(e->job);
 		else
-			post(r, e->job, e->at);
+			serve_post(r, e->job, e->at);
 		break;
 	case EVENT_EXPIRE:
 		if (r->s->request[e->request].how <= SERVE_MOVES)
-			end_request(r, e->request, SERVE_EXPIRED);
+			serve_end_request(r, e->request, SERVE_EXPIRED);
 		break;
 	case EVENT_DOWN:
 		set_rails(r, r->how->rails - 1);
@@ -379,7 +88,7 @@ static void loop(struct run *r)
 		struct event e;
 
 		if (done) {
-			arrived(r, (struct job *)done);
+			serve_arrived(r, (struct job *)done);
 			continue;
 		}
 		if (!r->events.n)
@@ -402,9 +111,9 @@ static void add_events(struct run *r, int64_t n)
 						  (double)r->how->pieces + 0.5);
 		if (!i)
 			q->first = q->ready;
-		push(r, q->ready, EVENT_PIECE, n, NULL);
+		serve_push(r, q->ready, EVENT_PIECE, n, NULL);
 	}
-	push(r, q->ready + r->how->lease_ns, EVENT_EXPIRE, n, NULL);
+	serve_push(r, q->ready + r->how->lease_ns, EVENT_EXPIRE, n, NULL);
 }
 
 static void add_request(struct run *r, const struct kvt_trace_row *row, int64_t hit,
@@ -434,7 +143,7 @@ static void add_requests(struct run *r, const struct kvt_trace *t)
 	int64_t *hits = malloc((size_t)t->n * sizeof(*hits));
 
 	if (!hits) {
-		out_of_memory(r);
+		serve_out_of_memory(r);
 		return;
 	}
 	r->status = kvt_trace_hits(hits, t, r->err);
@@ -442,11 +151,11 @@ static void add_requests(struct run *r, const struct kvt_trace *t)
 		add_request(r, &t->row[n], hits[n], n);
 	free(hits);
 	if (r->how->down_at >= 0) {
-		push(r, r->how->down_at, EVENT_DOWN, 0, NULL);
-		push(r, r->how->down_until, EVENT_UP, 0, NULL);
+		serve_push(r, r->how->down_at, EVENT_DOWN, 0, NULL);
+		serve_push(r, r->how->down_until, EVENT_UP, 0, NULL);
 	}
 	if (r->how->dead_at >= 0)
-		push(r, r->how->dead_at, EVENT_DEAD, 0, NULL);
+		serve_push(r, r->how->dead_at, EVENT_DEAD, 0, NULL);
 }
 
 /* ---- all of it ------------------------------------------------------------ */
@@ -469,7 +178,7 @@ static void run_init(struct run *r, const struct kvt_trace *t)
 	r->batches = calloc((size_t)r->pairs->n + 1, sizeof(*r->batches));
 	if (!s->request || !s->nic_bytes || !r->nics || !r->busy || !r->queue ||
 	    !r->jobs || !r->batches)
-		out_of_memory(r);
+		serve_out_of_memory(r);
 	else
 		set_rails(r, r->how->rails);
 }
