@@ -7,7 +7,7 @@
 load common
 load dumps
 
-model=(--spec=mla:layers=2,latent=8)
+model=('--spec=mla:layers=2,latent=8')
 
 replay() { kvtool transfer-sim replay "${model[@]}" "$@"; }
 
@@ -53,8 +53,8 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	[ "$(jq -c '[.num_requests, .tokens, .cached_tokens, .bytes]' plain)" = '[2,1200,600,19200]' ]
 	/usr/bin/zstd -q trace -o packed
 	replay --json --trace=packed | jq 'del(.trace)' | diff - <(jq 'del(.trace)' plain)
-	head -c 40 packed >cut
-	refused 3 'cut' replay "${model[@]}" --trace=cut
+	head -c 40 packed >torn
+	refused 3 'zstd' replay "${model[@]}" --trace=torn
 	printf 't,bytes,tokens\n0,1000000,16\n0.5,0,32\n' >csv
 	[ "$(replay --json --trace=csv --requests | jq -c '[.bytes, .requests[1].arrival_ns]')" = '[1000000,500000]' ]
 }

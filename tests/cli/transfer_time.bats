@@ -44,7 +44,7 @@ refused() {
 
 @test "time: larger blocks of one prompt (vLLM 50913)" {
 	# what the two measurements have in common is taken as a fixed cost
-	local args=(--spec=gqa:layers=48,heads=1,head-dim=128 -t 5008 --emulate=nixl
+	local args=('--spec=gqa:layers=48,heads=1,head-dim=128' -t 5008 --emulate=nixl
 		--setup=25000) small large
 	small=$(time_of "${args[@]}" --src block-size=16,ids=scatter)
 	large=$(time_of "${args[@]}" --src block-size=64,ids=scatter)
@@ -80,7 +80,7 @@ refused() {
 			-t $tokens --emulate=nixl)" = 101 ]
 	done
 	# reordered lists do not merge, descending ones if told
-	local args=(--spec=mla:layers=101,latent=576 -t 10300 --emulate=nixl
+	local args=('--spec=mla:layers=101,latent=576' -t 10300 --emulate=nixl
 		--src ids=reverse)
 	[ "$(request num_descriptors "${args[@]}")" = $((101 * 644)) ]
 	[ "$(request num_descriptors "${args[@]}" --merge-descending)" = 101 ]
