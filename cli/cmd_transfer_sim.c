@@ -7,6 +7,9 @@
 /* The first is what is meant if none is named. */
 static const struct command *const modes[] = {
 	&sim_plan,
+	&sim_time,
+	&sim_replay,
+	&sim_faults,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 

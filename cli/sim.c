@@ -58,6 +58,17 @@ static enum kvt_status check_ids(const struct kvt_block_table *table, const char
 	return status ? kvt_fail(err, status, "%s: %.400s", side, why.text) : KVT_OK;
 }
 
+/* Plans sort the entries; a stack posts them as they were asked for. */
+static enum kvt_status keep_order(struct sim_group *g, int64_t n, struct kvt_error *err)
+{
+	g->order = malloc((size_t)(n + 1) * sizeof(*g->order));
+	if (!g->order)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	memcpy(g->order, g->entry, (size_t)n * sizeof(*g->order));
+	g->norder = n;
+	return KVT_OK;
+}
+
 static enum kvt_status add_entries(struct sim_group *g, int64_t *n,
 				   const struct sim_move *moves, int64_t nmoves,
 				   struct kvt_error *err)
@@ -81,7 +92,7 @@ static enum kvt_status add_entries(struct sim_group *g, int64_t *n,
 		if (status)
 			return status;
 	}
-	return KVT_OK;
+	return keep_order(g, *n, err);
 }
 
 static enum kvt_status fill(struct sim_group *g, const struct sim_end *src,
@@ -104,7 +115,8 @@ enum kvt_status sim_group_init(struct sim_group *out, const char *name,
 			       const struct sim_move *moves, int64_t nmoves,
 			       struct kvt_error *err)
 {
-	struct sim_group g = { .src_layout = src->layout, .dst_layout = dst->layout };
+	struct sim_group g = { .src_layout = src->layout, .dst_layout = dst->layout,
+			       .begin = nmoves ? moves[0].begin : 0 };
 	struct kvt_error why = { "" };
 	enum kvt_status status = fill(&g, src, dst, moves, nmoves, &why);
 
@@ -129,7 +141,8 @@ enum kvt_status sim_group_init_one(struct sim_group *out, const char *name,
 void sim_group_free(struct sim_group *group)
 {
 	free(group->entry);
-	group->entry = NULL;
+	free(group->order);
+	group->entry = group->order = NULL;
 }
 
 struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err)

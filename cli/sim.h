@@ -15,7 +15,7 @@
 /* ---- what was said ------------------------------------------------------ */
 
 /* The modes, in the order of --help; each reads its own options. */
-extern const struct command sim_plan;
+extern const struct command sim_plan, sim_time, sim_replay, sim_faults;
 
 /* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */
 struct sim_side_args {
@@ -75,6 +75,8 @@ struct sim_group {
 	char name[32];
 	struct kvt_layout src_layout, dst_layout;
 	struct kvt_block_span *entry;	/* owned; of xfer */
+	struct kvt_block_span *order;	/* owned; as the requests have them */
+	int64_t norder, begin;		/* begin: first state that moves */
 	struct kvt_xfer xfer;
 };
 

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* link_file.c - a link by the name of a preset, or from a JSON file */
+#include "cli/link_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/text_file.h"
+#include "formats/json_read.h"
+
+enum { MOST_TEXT = 1 << 20 };
+
+/* ---- reading ------------------------------------------------------------ */
+
+/* A number of 0 or more as a whole one of smaller units; null is 0. */
+static enum kvt_status get_figure(int64_t *out, const struct kvt_json *in,
+				  const char *key, double unit)
+{
+	const json_t *value = json_object_get(in->object, key);
+	double x = json_number_value(value) * unit;
+
+	if (json_is_null(value))
+		return KVT_OK;
+	if (!json_is_number(value) || !(x >= 0 && x < 9e18))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: '%s' is no number of 0 or more", in->name, key);
+	*out = (int64_t)(x + 0.5);
+	return KVT_OK;
+}
+
+static enum kvt_status get_overlap(int *out, const struct kvt_json *in)
+{
+	const json_t *value = json_object_get(in->object, "overlap");
+	const char *word = json_string_value(value);
+	json_int_t k = json_integer_value(value);
+
+	if (word && !strcmp(word, "inf")) {
+		*out = KVT_OVERLAP_FULL;
+		return KVT_OK;
+	}
+	if (k != 1 && k != 2 && k != 4)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: 'overlap' is not 1, 2, 4 or \"inf\"", in->name);
+	*out = (int)k;
+	return KVT_OK;
+}
+
+static enum kvt_status get_word(char *out, size_t room, const struct kvt_json *in,
+				const char *key)
+{
+	const char *word = NULL;
+	enum kvt_status status = kvt_json_string(&word, in, key);
+
+	if (status || !word)
+		return status;
+	if (snprintf(out, room, "%s", word) >= (int)room)
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: '%s' is longer than %zu bytes",
+				in->name, key, room - 1);
+	return KVT_OK;
+}
+
+static enum kvt_status get_quality(enum kvt_quality *out, const struct kvt_json *in)
+{
+	char word[32] = "given";
+	enum kvt_status status = get_word(word, sizeof(word), in, "quality");
+	int q = 0;
+
+	while (!status && q < KVT_NQUALITIES &&
+	       strcmp(word, kvt_quality_name((enum kvt_quality)q)))
+		q++;
+	if (q == KVT_NQUALITIES)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: there is no quality '%s'", in->name, word);
+	*out = (enum kvt_quality)q;
+	return status;
+}
+
+static enum kvt_status get_figures(struct kvt_link *link, const struct kvt_json *in)
+{
+	static const char *const needed[] = { "overlap", "setup_us", "op_ns", "rate_gbps" };
+	enum kvt_status status;
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (!json_object_get(in->object, needed[i]))
+			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: there is no '%s'",
+					in->name, needed[i]);
+	if ((status = get_overlap(&link->overlap, in)) ||
+	    (status = get_figure(&link->setup_ns, in, "setup_us", 1e3)) ||
+	    (status = get_figure(&link->op_ps, in, "op_ns", 1e3)) ||
+	    (status = get_figure(&link->rate, in, "rate_gbps", 1e9)) ||
+	    (status = kvt_json_int(&link->slice, in, "slice", 0, INT64_MAX)))
+		return status;
+	link->post_ps = link->op_ps / 2;
+	if (json_object_get(in->object, "post_ns"))
+		return get_figure(&link->post_ps, in, "post_ns", 1e3);
+	return KVT_OK;
+}
+
+enum kvt_status link_parse(struct link_file *out, const char *text, size_t nbytes,
+			   const char *path, struct kvt_error *err)
+{
+	struct kvt_json in = { NULL, path, err };
+	enum kvt_status status;
+	json_t *root;
+
+	memset(out, 0, sizeof(*out));
+	out->link.name = out->name;
+	out->link.source = out->source;
+	if ((status = kvt_json_parse(&root, text, nbytes, path, err)))
+		return status;
+	in.object = root;
+	snprintf(out->name, sizeof(out->name), "%.60s", path);
+	if (!(status = get_word(out->name, sizeof(out->name), &in, "name")) &&
+	    !(status = get_word(out->source, sizeof(out->source), &in, "source")) &&
+	    !(status = get_quality(&out->link.quality, &in)) &&
+	    !(status = get_figures(&out->link, &in)))
+		status = kvt_link_check(&out->link, err);
+	json_decref(root);
+	return status;
+}
+
+static enum kvt_status read_link(struct link_file *out, const char *path,
+				 struct kvt_error *err)
+{
+	size_t nbytes;
+	char *text;
+	enum kvt_status status = text_file_read(&text, &nbytes, path, MOST_TEXT, err);
+
+	if (status)
+		return status;
+	status = link_parse(out, text, nbytes, path, err);
+	free(text);
+	return status;
+}
+
+enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_error *err)
+{
+	const struct kvt_link *preset;
+	struct nearest near;
+
+	nearest_start(&near, text);
+	for (int i = 0; (preset = kvt_link_preset(i)); i++) {
+		nearest_offer(&near, preset->name);
+		if (strcmp(preset->name, text))
+			continue;
+		memset(out, 0, sizeof(*out));
+		out->link = *preset;
+		return KVT_OK;
+	}
+	if (!access(text, F_OK) || strchr(text, '/'))
+		return read_link(out, text, err);
+	if (nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such file, "
+				"did you mean '%s'?", text, nearest_found(&near));
+	return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such file; "
+			"--link=list prints the links", text);
+}
+
+enum kvt_status link_has_figures(const struct kvt_link *link, struct kvt_error *err)
+{
+	if (link->quality != KVT_CALIBRATE)
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"link %s was never measured (%s): calibrate it where it is used, "
+			"and name the file", link->name, link->source);
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+void link_put(struct json_out *out, json_t *object, const struct kvt_link *link)
+{
+	json_put_text(out, object, "name", link->name);
+	if (link->overlap == KVT_OVERLAP_FULL)
+		json_put_text(out, object, "overlap", "inf");
+	else
+		json_put_int(out, object, "overlap", link->overlap);
+	json_put_real(out, object, "setup_us", (double)link->setup_ns / 1e3);
+	json_put_real(out, object, "op_ns", (double)link->op_ps / 1e3);
+	json_put_real(out, object, "post_ns", (double)link->post_ps / 1e3);
+	json_put_real(out, object, "rate_gbps",
+		      link->rate ? (double)link->rate / 1e9 : NAN);
+	json_put_int(out, object, "slice", link->slice);
+	json_put_text(out, object, "quality", kvt_quality_name(link->quality));
+	json_put_text(out, object, "source", link->source);
+}
+
+void link_print_presets(void)
+{
+	const struct kvt_link *link;
+
+	printf("%-22s %7s %9s %9s %9s %8s  %s\n", "link", "overlap", "setup us", "op ns",
+	       "post ns", "GB/s", "figures");
+	for (int i = 0; (link = kvt_link_preset(i)); i++) {
+		char k[8] = "inf", rate[32] = "inf";
+
+		if (link->overlap)
+			snprintf(k, sizeof(k), "%d", link->overlap);
+		if (link->rate)
+			snprintf(rate, sizeof(rate), "%.4g", (double)link->rate / 1e9);
+		printf("%-22s %7s %9.6g %9.6g %9.6g %8s  %s: %s\n", link->name, k,
+		       (double)link->setup_ns / 1e3, (double)link->op_ps / 1e3,
+		       (double)link->post_ps / 1e3, rate,
+		       kvt_quality_name(link->quality), link->source);
+	}
+}

@@ -1,0 +1,122 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash and run
+# transfer_replay.bats - kvtool transfer-sim replay and faults: traces, refusals
+# (times and figures: tests/oracle_replay.py)
+
+load common
+load dumps
+
+model=('--spec=mla:layers=2,latent=8')
+
+replay() { kvtool transfer-sim replay "${model[@]}" "$@"; }
+
+refused() {
+	run -"$1" --separate-stderr kvtool transfer-sim "${@:3}"
+	[ -z "$output" ]
+	one_sentence
+	said "$2"
+}
+
+# bad TEXT LINE...: a trace of these lines is refused, and the sentence has TEXT
+bad() {
+	local text=$1
+	shift
+	printf '%s\n' "$@" >trace
+	refused 3 "$text" replay "${model[@]}" --trace=trace
+}
+
+good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}'
+
+@test "replay: what is wrong in a trace has its line" {
+	bad 'trace:2: 1 hash_ids, expected 2' "$good" "${good/, 2\]/]}"
+	bad 'trace:3: 6 ms is before' "$good" "$good" "${good/: 7/: 6}"
+	bad "trace:2: there is no 'timestamp'" "$good" "${good/timestamp/time}"
+	bad 'trace:2:' "$good" "${good%?}"
+	bad 'trace:1:' "${good/600/-1}"
+	bad 'trace:1:' "${good/600/1e3}"
+	bad 'trace:1:' "${good/\[1/[-1}"
+	bad 'trace:1:' "${good/7/99999999999999}"
+	bad 'trace:2:' "$good" ''
+	bad 'trace:1: neither a JSON object nor the header' 'a,b,c'
+	bad "trace:3: expected 't,bytes,tokens'" t,bytes,tokens 1,2,3 1,2
+	bad 'trace:2:' t,bytes,tokens 1,2,-3
+	bad 'trace:2:' t,bytes,tokens 1,2,3,4
+	bad 'trace:2:' t,bytes,tokens nan,2,3
+	bad 'there is no request' t,bytes,tokens
+	refused 5 'nowhere' replay "${model[@]}" --trace=nowhere
+}
+
+@test "replay: a trace is plain or zstd, JSON or CSV" {
+	printf '%s\n' "$good" "${good/: 7/: 8}" >trace
+	replay --json --trace=trace >plain
+	[ "$(jq -c '[.num_requests, .tokens, .cached_tokens, .bytes]' plain)" = '[2,1200,600,19200]' ]
+	/usr/bin/zstd -q trace -o packed
+	replay --json --trace=packed | jq 'del(.trace)' | diff - <(jq 'del(.trace)' plain)
+	head -c 40 packed >torn
+	refused 3 'zstd' replay "${model[@]}" --trace=torn
+	printf 't,bytes,tokens\n0,1000000,16\n0.5,0,32\n' >csv
+	[ "$(replay --json --trace=csv --requests | jq -c '[.bytes, .requests[1].arrival_ns]')" = '[1000000,500000]' ]
+}
+
+@test "replay: a seed is a trace, and a trace is an output" {
+	replay --json --synthetic=5,300 --requests >one
+	replay --json --synthetic=5,300 --requests >two
+	cmp one two
+	replay --json --synthetic=6,300 --requests >two
+	run ! cmp -s one two
+	jq -e '.num_requests == 300 and .cached_tokens > 0 and .done == 300' one
+	kvtool transfer-sim faults "${model[@]}" --json --synthetic=5,99 --drop=0.3 --seed=1 >one
+	kvtool transfer-sim faults "${model[@]}" --json --synthetic=5,99 --drop=0.3 --seed=1 >two
+	cmp one two
+	kvtool transfer-sim faults "${model[@]}" --json --synthetic=5,99 --drop=0.3 --seed=2 >two
+	run ! cmp -s one two
+}
+
+@test "replay: an objective that is missed ends with 1" {
+	replay --synthetic=1,20 --slo=1000 >text
+	grep -q '100.00 % with a KV part' text
+	run -1 --separate-stderr kvtool transfer-sim replay "${model[@]}" --synthetic=1,20 --slo=0.001
+	said 'of the requests have a KV part of at most 0.001 ms, expected 99 %'
+	replay --synthetic=1,20 --slo=0.001 --slo-percent=0 >text
+}
+
+@test "replay: the text has the labels of vLLM, in order" {
+	replay --synthetic=1,20 | tr -d '\n' | grep -o '[A-Z][A-Za-z0-9 ]*\( ([a-zA-Z/]*)\)\?=' >labels
+	diff labels - <<-'END'
+		Num successful transfers=
+		Avg xfer time (ms)=
+		P90 xfer time (ms)=
+		Avg post time (ms)=
+		P90 post time (ms)=
+		Avg MB per transfer=
+		Throughput (MB/s)=
+		Avg number of descriptors=
+	END
+}
+
+@test "replay: long requests are as many blocks as time counts" {
+	for tokens in 1 16 47 48 49 1000; do
+		printf 't,bytes,tokens\n0,0,%s\n' $tokens >csv
+		for how in ids=scatter,block-size=16 ids=contig,block-size=16; do
+			local args=(-m gpt-oss-20b-hma --src "$how" --dst block-size=48)
+			[ "$(kvtool transfer-sim replay --json "${args[@]}" --trace=csv |
+				jq .vllm.avg_num_descriptors)" = \
+				"$(kvtool transfer-sim time --json "${args[@]}" -t $tokens |
+				jq '.request.num_descriptors + 0.0')" ]
+		done
+	done
+}
+
+@test "replay, faults: a wrong command line" {
+	refused 2 'expected --trace or --synthetic' replay -m llama-3.1-8b
+	refused 2 'expected SEED,N' replay -m llama-3.1-8b --synthetic=1
+	refused 2 'expected layers:G' replay -m llama-3.1-8b --synthetic=1,2 --overlap=4
+	refused 2 'needs --push' replay -m llama-3.1-8b --synthetic=1,2 --overlap=layers:4
+	refused 2 'contig, scatter or reverse' replay -m llama-3.1-8b --synthetic=1,2 --src ids=aged:3
+	refused 2 'RAIL@T+D' faults -m llama-3.1-8b --synthetic=1,2 --nic-down=0@3
+	refused 2 'rail below 1' faults -m llama-3.1-8b --synthetic=1,2 --nic-down=1@3+1
+	refused 2 'from 0 to 1' faults -m llama-3.1-8b --synthetic=1,2 --drop=2
+	refused 3 'one block size' replay -m llama-3.1-8b --synthetic=1,2 --emulate=mooncake --dst block-size=32
+	refused 2 'no operands' replay -m llama-3.1-8b --synthetic=1,2 a b
+}

@@ -1,0 +1,213 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Replays and faults, held against a second account of each request (TAP).
+
+Where batches do not hinder each other, the time of a request follows from the
+formula of the link and from who posts when.  Percentiles are numpy's.
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+KVTOOL = os.environ.get('KVTOOL', 'build/kvtool')
+MODEL = ['--spec=gqa:layers=4,heads=2,head-dim=8']
+ROW = 4 * 2 * 2 * 8 * 2		# bytes of a token
+count = failed = 0
+
+
+def ok(good, name, why=''):
+    global count, failed
+    count += 1
+    if not good:
+        failed += 1
+        print('# ' + str(why)[:900])
+    print('%sok %d - %s' % ('' if good else 'not ', count, name))
+
+
+def replay(*words, mode='replay'):
+    done = subprocess.run([KVTOOL, 'transfer-sim', mode, '--json', '--requests',
+                           *MODEL, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def make_trace(path, rng, n):
+    rows, at, known = [], 0, [[]]
+    for _ in range(n):
+        at += rng.choice([0, 1, 3, 40])
+        tokens = rng.randrange(1, 3000)
+        prefix = rng.choice(known)
+        want = -(-tokens // 512)
+        ids = (prefix + [rng.randrange(10 ** 9) for _ in range(want)])[:want]
+        if len(prefix) > want:
+            ids = prefix[:want]
+        known.append(ids)
+        rows.append({'timestamp': at, 'input_length': tokens, 'output_length': 1,
+                     'hash_ids': ids})
+    with open(path, 'w') as f:
+        f.writelines(json.dumps(row) + '\n' for row in rows)
+    return rows
+
+
+def moved_tokens(rows):
+    seen, out = set(), []
+    for row in rows:
+        lead = 0
+        while lead < len(row['hash_ids']) and row['hash_ids'][lead] in seen:
+            lead += 1
+        seen.update(row['hash_ids'])
+        out.append(max(0, row['input_length'] - 512 * lead))
+    return out
+
+
+# setup 20 us, 1 us an operation of which 0.4 us posting, 1 GB/s, no overlap
+LINK = ['--link=infinite', '--overlap-power=1', '--setup=20', '--op=1000', '--post=400',
+        '--rate=1', '--share=none', '--concurrent=100000']
+
+
+def alone(path, rows, prefill):
+    words = ['--trace=' + path, '--emulate=nixl', '--src=ids=scatter', *LINK]
+    if prefill:
+        words.append('--prefill-rate=%d' % prefill)
+    o = replay(*words)
+    moved = moved_tokens(rows)
+    ready = [row['timestamp'] * 10 ** 6 + (round(m * 1e9 / prefill) if prefill else 0)
+             for row, m in zip(rows, moved)]
+    free, ends, posts = 0, {}, {}
+    for i in sorted(range(len(rows)), key=lambda i: (ready[i], i)):
+        if not moved[i]:
+            ends[i] = rows[i]['timestamp'] * 10 ** 6
+            continue
+        ops = 4 * -(-moved[i] // 16)		# whole blocks, one a layer
+        posts[i] = max(ready[i], free)
+        free = posts[i] + 400 * ops
+        ends[i] = posts[i] + 20000 + 1000 * ops + ops * 16 * ROW // 4
+    got = o['requests']
+    bad = [(g, ends[i], ready[i]) for i, g in enumerate(got)
+           if g['moved_tokens'] != moved[i] or abs(g['end_ns'] - ends[i]) > 2 or
+           g['bytes'] != (-(-moved[i] // 16)) * 16 * ROW or g['outcome'] != 'done']
+    ok(not bad, 'each request alone, prefill rate %s' % prefill, bad)
+    figures(o, posts)
+
+
+def figures(o, posts):
+    rs = o['requests']
+    kv = [r['end_ns'] - r['ready_ns'] for r in rs]
+    wait = [r['start_ns'] - r['first_ready_ns'] for r in rs]
+    bad = []
+    for key, v in (('kv_ttft_ns', kv), ('queue_wait_ns', wait)):
+        for p in (50, 90, 99):
+            if abs(o[key]['p%d' % p] - np.percentile(v, p)) > 1:
+                bad.append((key, p, o[key], np.percentile(v, p)))
+        if abs(o[key]['mean'] - np.mean(v)) > 1:
+            bad.append((key, 'mean'))
+    span = (max(r['end_ns'] for r in rs) - rs[0]['arrival_ns']) / 1e9
+    total = sum(r['bytes'] for r in rs)
+    rates = np.array([r['bytes'] / (r['end_ns'] - r['start_ns']) for r in rs if r['bytes']])
+    want = {
+        'bytes': total, 'bytes_transferred': total, 'done': len(rs),
+        'cached_tokens': sum(r['tokens'] - r['moved_tokens'] for r in rs),
+        'rate_gbps': total / 1e9 / span,
+        'nic_utilisation': total / 1e9 / span,
+        'jain_fairness': rates.sum() ** 2 / (len(rates) * (rates ** 2).sum()),
+        'pinned_byte_seconds': sum(r['bytes'] * k / 1e9 for r, k in zip(rs, kv)),
+    }
+    bad += [(k, o[k], v) for k, v in want.items() if abs(o[k] - v) > 1e-9 * max(1, abs(v))]
+    if posts:
+        us = np.array([(rs[i]['end_ns'] - at) // 1000 for i, at in posts.items()])
+        mib = np.array([rs[i]['bytes'] / 2 ** 20 for i in posts])
+        log = {'num_successful_transfers': len(us), 'avg_xfer_time_ms': us.mean() / 1e3,
+               'p90_xfer_time_ms': np.percentile(us, 90) / 1e3,
+               'avg_mb_per_transfer': mib.mean(),
+               'throughput_mb_s': mib.sum() / (us.sum() / 1e6)}
+        # one microsecond where a rounded nanosecond decides
+        bad += [(k, o['vllm'][k], v) for k, v in log.items()
+                if abs(o['vllm'][k] - v) > 2e-3 * max(1, v / 1e2)]
+    ok(not bad, 'percentiles, sums, and figures as vLLM computes them', bad)
+
+
+def queue(path):
+    """One at a time over a link that knows bytes only: each waits for the last."""
+    o = replay('--trace=' + path, '--link=infinite', '--rate=0.01', '--concurrent=1',
+               '--lease=1000000')
+    free, bad = 0, []
+    for r in o['requests']:
+        start = max(r['ready_ns'], free) if r['bytes'] else r['arrival_ns']
+        end = start + r['bytes'] * 100
+        if r['bytes']:
+            free = end
+        if abs(r['start_ns'] - start) > 50 or abs(r['end_ns'] - end) > 50:
+            bad.append((r, start, end))
+    ok(not bad and o['peak_concurrency'] == 1, 'a queue of one', bad)
+
+
+def overlapped(path):
+    """The last quarter of the layers leaves when the prompt is computed."""
+    words = ['--trace=' + path, '--link=infinite', '--rate=1', '--share=none', '--push']
+    whole = replay(*words, '--prefill-rate=100000')
+    parts = replay(*words, '--prefill-rate=100000', '--overlap=layers:1')
+    bad = [(a, b) for a, b in zip(whole['requests'], parts['requests'])
+           if a['ready_ns'] != b['ready_ns'] or a['bytes'] != b['bytes'] or
+           abs((b['end_ns'] - b['ready_ns']) * 4 - (a['end_ns'] - a['ready_ns'])) > 16]
+    ok(not bad and parts['bytes_transferred'] == whole['bytes'], 'layers overlap', bad)
+
+
+def conserved(o, name):
+    rs = o['requests']
+    bad = [r for r in rs if r['outcome'] not in ('done', 'failed', 'expired') or
+           (r['outcome'] == 'done') != (r['arrived_bytes'] == r['bytes']) or
+           (r['outcome'] == 'done') == bool(r['invalid_block_ids']) or
+           r['end_ns'] < r['arrival_ns']]
+    sums = [(o[a], sum(r[b] for r in rs)) for a, b in (
+        ('bytes', 'bytes'), ('bytes_transferred', 'arrived_bytes'),
+        ('retried_bytes', 'retried_bytes'), ('retries', 'retries'))]
+    sums += [(o[k], sum(r['outcome'] == k for r in rs)) for k in ('done', 'failed', 'expired')]
+    sums.append((o['vllm']['num_kv_expired_reqs'], o['expired']))
+    ok(not bad and all(a == b for a, b in sums), name, (bad, sums))
+
+
+def faults(path):
+    words = ['--trace=' + path, '--emulate=nixl', '--src=tp=2,ids=scatter', '--dst=tp=1',
+             '--rate=2']
+    seen = set()
+    for more in (['--drop=0.1'], ['--corrupt=0.3'], ['--drop=0.8', '--timeout=0.01'],
+                 ['--peer-dead=0.3'], ['--nic-down=0@0.1+1', '--lease=20'],
+                 ['--nic-down=1@0.1+1', '--rails=2'], ['--drop=1', '--lease=3'],
+                 ['--corrupt=0.2', '--peer-dead=0.4', '--lease=5', '--push',
+                  '--prefill-rate=9000', '--overlap=layers:2']):
+        o = replay(*words, *more, '--seed=5', mode='faults')
+        conserved(o, 'nothing is lost: ' + ' '.join(more))
+        seen |= {k for k in ('done', 'failed', 'expired', 'retries', 'abandoned_bytes')
+                 if o[k]}
+        if more == ['--drop=1', '--lease=3']:
+            ok(o['done'] == sum(not r['bytes'] for r in o['requests']),
+               'nothing arrives over a link that loses all', o['done'])
+        if more == ['--corrupt=0.3']:
+            n = o['vllm']['num_successful_transfers']
+            share = o['retries'] / (n + o['retries'])
+            ok(abs(share - 0.3) < 0.09 and o['failed'] == 0, 'chance is as told', share)
+    ok(seen == {'done', 'failed', 'expired', 'retries', 'abandoned_bytes'},
+       'every outcome among them', seen)
+
+
+def main():
+    rng = random.Random(4)
+    with tempfile.TemporaryDirectory() as tmp:
+        path = os.path.join(tmp, 'trace.jsonl')
+        rows = make_trace(path, rng, 90)
+        alone(path, rows, 0)
+        alone(path, rows, 30000)
+        queue(path)
+        overlapped(path)
+        faults(path)
+    print('1..%d' % count)
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
