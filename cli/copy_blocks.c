@@ -97,8 +97,8 @@ static enum kvt_status check_same(const struct sharing *s, struct kvt_error *err
 
 	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
 		if (s->map[KVT_AXIS_L][l] < 0)
-			return kvt_fail(err, KVT_BAD_INPUT, "%s: no layer %llu on the other side",
-					base->id,
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: no layer %llu on the other side", base->id,
 					(unsigned long long)digest_layer_id(base, l));
 	for (int64_t d = 0; d < n[KVT_AXIS_D]; d++)
 		if (s->map[KVT_AXIS_D][d] != d)
