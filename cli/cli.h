@@ -35,6 +35,7 @@ extern const struct command
 	cmd_slice,
 	cmd_merge,
 	cmd_reblock,
+	cmd_copy_blocks,
 	cmd_diff,
 	cmd_mutate,
 	cmd_expect,

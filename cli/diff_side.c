@@ -4,21 +4,6 @@
 
 #include <stdlib.h>
 
-/*
- * Options that describe a file are for files that do not describe themselves:
- * the two sides need not have one layout.
- */
-static enum kvt_status open_file(struct kvt_reader **out, const char *name,
-				 const struct kvt_hints *hints, struct kvt_error *err)
-{
-	struct kvt_error why;
-	enum kvt_status status = kvt_open(out, name, NULL, &why);
-
-	if (!status || status == KVT_SYSTEM)
-		return status ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
-	return kvt_open(out, name, hints, err);
-}
-
 static enum kvt_status join(struct side *side, const struct pipeline_options *options,
 			    struct kvt_error *err)
 {
@@ -46,7 +31,7 @@ enum kvt_status side_open(struct side *side, char **names, int nfiles,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < nfiles; i++) {
 		side->file[i].name = names[i];
-		if ((status = open_file(&side->file[i].reader, names[i], hints, err)))
+		if ((status = open_as_told(&side->file[i].reader, names[i], hints, err)))
 			return status;
 	}
 	if (nfiles > 1)

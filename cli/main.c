@@ -22,6 +22,7 @@ static const struct command *const commands[] = {
 	&cmd_slice,
 	&cmd_merge,
 	&cmd_reblock,
+	&cmd_copy_blocks,
 	&cmd_diff,
 	&cmd_mutate,
 	&cmd_expect,

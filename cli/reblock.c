@@ -120,30 +120,6 @@ static enum kvt_status check_windows(const struct regroup *g, struct kvt_error *
 
 /* ---- one group ---------------------------------------------------------- */
 
-static bool all_neighbours(int64_t **out, int64_t n)
-{
-	*out = calloc((size_t)n + 1, sizeof(**out));
-	for (int64_t i = 0; *out && i < n; i++)
-		(*out)[i] = i;
-	return *out != NULL;
-}
-
-static enum kvt_status map_whole(struct source_group *map, const struct kvt_group *group,
-				 int index, struct kvt_error *err)
-{
-	map->from = index;
-	map->nparts = 1;
-	map->part = calloc(1, sizeof(*map->part));
-	if (!map->part || !all_neighbours(&map->layer, group->shape.n[KVT_AXIS_L]) ||
-	    !all_neighbours(&map->block, group->shape.n[KVT_AXIS_B]))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	map->part->heads.count = group->shape.n[KVT_AXIS_H];
-	map->part->kv.count = group->shape.n[KVT_AXIS_K];
-	map->part->nruns = 1;
-	map->part->run[0].count = group->shape.n[KVT_AXIS_D];
-	return KVT_OK;
-}
-
 /* Gives the group its new shape, and a layout that can hold it. */
 static enum kvt_status reshape(struct regroup *g, const struct reblock *reblock,
 			       struct kvt_error *err)
@@ -239,7 +215,7 @@ static enum kvt_status reblock_group(struct source *out, int index,
 	enum kvt_status status;
 
 	if ((status = set_sizes(&g, reblock, err)) ||
-	    (status = map_whole(g.map, group_before(&g), index, err)))
+	    (status = source_map_whole(g.map, group_before(&g), index, err)))
 		return status;
 	/* a state for all tokens has no other size; without tables it stays */
 	if (group_before(&g)->tokens_per_state < 1 &&

@@ -5,9 +5,55 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum kvt_status open_as_told(struct kvt_reader **out, const char *name,
+			     const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_error why;
+	enum kvt_status status = kvt_open(out, name, NULL, &why);
+
+	if (!status || status == KVT_SYSTEM)
+		return status ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
+	return kvt_open(out, name, hints, err);
+}
+
 struct source source_whole(struct kvt_reader **reader)
 {
 	return (struct source){ .nreaders = 1, .reader = reader, .whole = true };
+}
+
+static int64_t *count_up(int64_t n)
+{
+	int64_t *list = calloc((size_t)n + 1, sizeof(*list));
+
+	for (int64_t i = 0; list && i < n; i++)
+		list[i] = i;
+	return list;
+}
+
+enum kvt_status source_map_whole(struct source_group *map, const struct kvt_group *group,
+				 int index, struct kvt_error *err)
+{
+	map->from = index;
+	map->nparts = 1;
+	map->part = calloc(1, sizeof(*map->part));
+	map->layer = count_up(group->shape.n[KVT_AXIS_L]);
+	map->block = count_up(group->shape.n[KVT_AXIS_B]);
+	if (!map->part || !map->layer || !map->block)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	map->part->heads.count = group->shape.n[KVT_AXIS_H];
+	map->part->kv.count = group->shape.n[KVT_AXIS_K];
+	map->part->nruns = 1;
+	map->part->run[0].count = group->shape.n[KVT_AXIS_D];
+	return KVT_OK;
+}
+
+static void free_lists(struct source_group *map)
+{
+	free(map->layer);
+	free(map->block);
+	free(map->first);
+	free(map->span);
+	free(map->part);
 }
 
 void source_free(struct source *source)
@@ -16,11 +62,12 @@ void source_free(struct source *source)
 		return;
 	kvt_snapshot_free(&source->snapshot);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
-		free(source->group[g].layer);
-		free(source->group[g].block);
-		free(source->group[g].first);
-		free(source->group[g].span);
-		free(source->group[g].part);
+		struct source_group *graft = source->group[g].graft;
+
+		if (graft)
+			free_lists(graft);
+		free(graft);
+		free_lists(&source->group[g]);
 	}
 	memset(source->group, 0, sizeof(source->group));
 }
@@ -73,7 +120,7 @@ static bool list_keeps_tiles(const int64_t *map, int64_t begin, int64_t end,
 		int64_t want = count - i < tile ? count - i : tile;
 		int64_t have = extent - map[i] < tile ? extent - map[i] : tile;
 
-		if (map[i] % tile || want != have)
+		if (map[i] < 0 || map[i] % tile || want != have)
 			return false;
 		for (int64_t j = 1; j < want; j++)
 			if (map[i + j] != map[i] + j)
@@ -103,10 +150,10 @@ static bool whole_content(const struct source_part *part,
 }
 
 static bool part_keeps_tiles(const struct source *source, int g,
+			     const struct source_group *map,
 			     const struct source_part *part,
 			     const struct kvt_tiling *tiling)
 {
-	const struct source_group *map = &source->group[g];
 	const struct kvt_group *here = &source->snapshot.group[g];
 	struct kvt_reader *reader = reader_of(source, part);
 	const struct kvt_group *there = reader_group(reader, map->from);
@@ -124,17 +171,49 @@ static bool part_keeps_tiles(const struct source *source, int g,
 }
 
 static bool axis_has_tiles(const struct source *source, int group,
-			   enum kvt_axis axis, const int64_t *map,
+			   const struct source_group *map, enum kvt_axis axis,
 			   const struct kvt_box *box)
 {
-	const struct source_group *g = &source->group[group];
 	const struct kvt_group *here = &source->snapshot.group[group];
-	struct kvt_reader *reader = reader_of(source, &g->part[0]);
+	struct kvt_reader *reader = reader_of(source, &map->part[0]);
 
-	return list_keeps_tiles(map, box->begin[axis], box->end[axis],
+	return list_keeps_tiles(axis == KVT_AXIS_L ? map->layer : map->block,
+				box->begin[axis], box->end[axis],
 				here->shape.n[axis],
-				reader_group(reader, g->from)->shape.n[axis],
-				g->tiling.n[axis]);
+				reader_group(reader, map->from)->shape.n[axis],
+				map->tiling.n[axis]);
+}
+
+static bool map_has_tiles(const struct source *source, int group,
+			  const struct source_group *map, const struct kvt_box *box)
+{
+	return axis_has_tiles(source, group, map, KVT_AXIS_L, box) &&
+	       axis_has_tiles(source, group, map, KVT_AXIS_B, box);
+}
+
+/* Each tile is one of the reader or one of the graft's. */
+static bool both_have_tiles(const struct source *source, int group,
+			    const struct kvt_box *box)
+{
+	const struct source_group *map = &source->group[group];
+	const int64_t *block = map->graft->block;
+	int64_t end, tile = map->tiling.n[KVT_AXIS_B];
+	struct kvt_box row = *box;
+
+	for (int64_t b = box->begin[KVT_AXIS_B]; b < box->end[KVT_AXIS_B]; b = end) {
+		bool grafted = false;
+
+		end = b + tile < box->end[KVT_AXIS_B] ? b + tile :
+							box->end[KVT_AXIS_B];
+		for (int64_t i = b; i < end; i++)
+			grafted |= block[i] >= 0;
+		box_take(&row, KVT_AXIS_B, b, end - b);
+		if (grafted && !map->graft->tiling.nbytes)
+			return false;
+		if (!map_has_tiles(source, group, grafted ? map->graft : map, &row))
+			return false;
+	}
+	return true;
 }
 
 bool source_has_tiles(const struct source *source, int group,
@@ -145,40 +224,52 @@ bool source_has_tiles(const struct source *source, int group,
 	/* of blocks made of spans, all tiles stay or none */
 	if (map->first)
 		return map->tiling.nbytes > 0;
-	return source->whole ||
-	       (axis_has_tiles(source, group, KVT_AXIS_L, map->layer, box) &&
-		axis_has_tiles(source, group, KVT_AXIS_B, map->block, box));
+	if (source->whole)
+		return true;
+	return map->graft ? both_have_tiles(source, group, box) :
+			    map_has_tiles(source, group, map, box);
+}
+
+/* Also says whether the cells of all parts can stand for those of the source. */
+static bool parts_keep_tiles(const struct source *source, int g,
+			     struct source_group *map, const struct kvt_tiling *tiling)
+{
+	const struct kvt_group *here = &source->snapshot.group[g];
+	bool tiled = tiling != NULL;
+
+	map->has_cells = true;
+	for (int p = 0; p < map->nparts; p++) {
+		const struct source_part *part = &map->part[p];
+		struct kvt_reader *reader = reader_of(source, part);
+		const struct kvt_group *there = reader_group(reader, map->from);
+
+		map->has_cells &= kvt_reader_has_cells(reader, map->from) &&
+				  whole_content(part, here, there);
+		tiled = tiled && part_keeps_tiles(source, g, map, part, tiling);
+	}
+	return tiled;
 }
 
 void source_seal(struct source *source)
 {
 	for (int g = 0; g < source->snapshot.ngroups; g++) {
 		struct source_group *map = &source->group[g];
-		const struct kvt_group *here = &source->snapshot.group[g];
 		const struct kvt_tiling *tiling =
 			kvt_reader_tiling(reader_of(source, &map->part[0]), map->from);
-		bool tiled = tiling != NULL;
 
 		if (map->first) {
 			/* a cell is of a block, so none of them stays */
-			tiled = spans_keep_tiles(&map->tiling, source, g);
-			if (!tiled)
+			if (!spans_keep_tiles(&map->tiling, source, g))
 				map->tiling.nbytes = 0;
 			continue;
 		}
-		map->has_cells = true;
-		for (int p = 0; p < map->nparts; p++) {
-			const struct source_part *part = &map->part[p];
-			struct kvt_reader *reader = reader_of(source, part);
-			const struct kvt_group *there = reader_group(reader, map->from);
-
-			map->has_cells &=
-				kvt_reader_has_cells(reader, map->from) &&
-				whole_content(part, here, there);
-			tiled = tiled && part_keeps_tiles(source, g, part, tiling);
-		}
-		if (tiled)
+		if (parts_keep_tiles(source, g, map, tiling))
 			map->tiling = *tiling;
+		if (!map->graft)
+			continue;
+		if (parts_keep_tiles(source, g, map->graft, tiling))
+			map->graft->tiling = *tiling;
+		map->has_cells &= map->graft->has_cells;
 	}
 }
 
@@ -190,11 +281,14 @@ enum kvt_status source_fetch_tile(struct worker *worker,
 				  struct kvt_stored *out, struct kvt_error *err)
 {
 	const struct source_group *map = &source->group[group];
-	const struct source_part *part = map->part;
 	int64_t at[KVT_NAXES], head = begin[KVT_AXIS_H];
+	const struct source_part *part;
 
 	if (source->whole)
 		return fetch_tile(worker, source->reader[0], group, begin, out, err);
+	if (map->graft && map->graft->block[begin[KVT_AXIS_B]] >= 0)
+		map = map->graft;
+	part = map->part;
 	while (head < part->heads.at || head >= part->heads.at + part->heads.count)
 		part++;
 	memcpy(at, begin, sizeof(at));
@@ -208,11 +302,11 @@ enum kvt_status source_fetch_tile(struct worker *worker,
 
 /* Cells of consecutive layers and blocks of one part. */
 static enum kvt_status fetch_cell_piece(const struct source *source, int group,
+					const struct source_group *map,
 					const struct source_part *part,
 					const struct pieces *p, uint64_t *spare,
 					uint64_t *cells, struct kvt_error *err)
 {
-	const struct source_group *map = &source->group[group];
 	const int64_t *n = source->snapshot.group[group].shape.n;
 	const struct kvt_box *box = &p->all;
 	struct kvt_box there = piece_there(p);
@@ -253,13 +347,16 @@ enum kvt_status source_fetch_cells(const struct source *source, int group,
 			count *= box->end[a] - box->begin[a];
 	if (!(spare = malloc((size_t)count * sizeof(*spare) + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; i < map->nparts; i++) {
-		struct pieces p = pieces_of(box, map->layer, map->block, NULL);
+	for (; map; map = map->graft)
+		for (int i = 0; i < map->nparts; i++) {
+			struct pieces p = pieces_of(box, map->layer, map->block, NULL);
 
-		while (!status && piece_next(&p))
-			status = fetch_cell_piece(source, group, &map->part[i], &p,
-						  spare, cells, err);
-	}
+			while (!status && piece_next(&p))
+				if (piece_is_there(&p))
+					status = fetch_cell_piece(source, group, map,
+								  &map->part[i], &p,
+								  spare, cells, err);
+		}
 	free(spare);
 	return status;
 }

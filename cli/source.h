@@ -3,9 +3,9 @@
  * source.h - where a rewritten dump comes from: a file, a part of one, or several
  *
  * A source looks like a reader.  Behind it, layers and blocks are looked up in
- * lists, and heads and channels come from the reader that holds them.  What is
- * not wanted is not read, and a stored tile that is wanted as it is can still
- * move undecoded.
+ * lists, and heads, channels and some of the blocks come from the reader that
+ * holds them.  What is not wanted is not read, and a stored tile that is wanted
+ * as it is can still move undecoded.
  */
 #ifndef KVTOOL_SOURCE_H
 #define KVTOOL_SOURCE_H
@@ -44,6 +44,11 @@ struct source_group {
 	struct source_span *span;
 	int nparts;
 	struct source_part *part;
+	/*
+	 * Blocks that come from another dump of the same states instead: the
+	 * same again, with -1 in 'block' where they do not.  NULL: none.
+	 */
+	struct source_group *graft;
 	bool has_cells;			/* filled by source_seal() */
 	struct kvt_tiling tiling;
 };
@@ -64,8 +69,21 @@ struct source {
 	const struct overlay *overlay;	/* borrowed; NULL: none */
 };
 
+/*
+ * Options that describe a file are for files that do not describe themselves: of
+ * several inputs each may have a layout of its own.
+ */
+KVT_MUST_CHECK enum kvt_status
+open_as_told(struct kvt_reader **out, const char *name, const struct kvt_hints *hints,
+	     struct kvt_error *err);
+
 /* All of a reader.  '*reader' must outlive the source. */
 struct source source_whole(struct kvt_reader **reader);
+
+/* All of group 'index' of the first reader, for a source of several groups. */
+KVT_MUST_CHECK enum kvt_status
+source_map_whole(struct source_group *map, const struct kvt_group *group, int index,
+		 struct kvt_error *err);
 
 /*
  * Call when snapshot and groups are filled: finds out whether heads and content
@@ -136,6 +154,12 @@ struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
 bool piece_next(struct pieces *pieces);
 /* The same layers and blocks in the reader; other axes as in the box. */
 struct kvt_box piece_there(const struct pieces *pieces);
+
+static inline bool piece_is_there(const struct pieces *pieces)
+{
+	return pieces->layer[pieces->here.begin[KVT_AXIS_L]] >= 0 &&
+	       pieces->block[pieces->here.begin[KVT_AXIS_B]] >= 0;
+}
 
 static inline void box_take(struct kvt_box *box, enum kvt_axis axis, int64_t begin,
 			    int64_t count)

@@ -133,9 +133,10 @@ void work_needs_source(struct work *work, const struct source *source, int group
 				 cut->blocks * cut->shape.n[KVT_AXIS_S]);
 		return;
 	}
-	for (int p = 0; p < map->nparts; p++)
-		work_needs_pieces(work, reader_of(source, &map->part[p]), map->from,
-				  cut->layers, cut->blocks);
+	for (; map; map = map->graft)
+		for (int p = 0; p < map->nparts; p++)
+			work_needs_pieces(work, reader_of(source, &map->part[p]),
+					  map->from, cut->layers, cut->blocks);
 }
 
 /* Neighbours in both: to where they stand in the box, part by part. */
@@ -163,12 +164,12 @@ static enum kvt_status put_runs(const struct placed *dst, const struct placed *s
 }
 
 static enum kvt_status read_piece(struct worker *worker, const struct source *source,
-				  int group, const struct placed *dst,
+				  const struct source_group *map,
+				  const struct placed *dst,
 				  const struct pieces *p,
 				  const struct source_part *part,
 				  struct kvt_error *err)
 {
-	const struct source_group *map = &source->group[group];
 	struct kvt_reader *reader = reader_of(source, part);
 	const struct kvt_shape *shape = &reader_group(reader, map->from)->shape;
 	struct pieces near = pieces_of(&p->here, p->layer, p->block, NULL);
@@ -182,6 +183,26 @@ static enum kvt_status read_piece(struct worker *worker, const struct source *so
 	status = read_around(&src, worker, reader, map->from, &there, err);
 	while (!status && piece_next(&near))
 		status = put_runs(dst, &src, &near, part, shape->elem, err);
+	return status;
+}
+
+static enum kvt_status read_map(struct worker *worker, const struct source *source,
+				const struct source_group *map, const struct placed *dst,
+				struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; i < map->nparts; i++) {
+		const struct source_part *part = &map->part[i];
+		struct pieces p = pieces_of(&dst->box, map->layer, map->block,
+					    kvt_reader_tiling(reader_of(source, part),
+							      map->from));
+
+		while (!status && piece_next(&p))
+			if (piece_is_there(&p))
+				status = read_piece(worker, source, map, dst, &p, part,
+						    err);
+	}
 	return status;
 }
 
@@ -205,14 +226,8 @@ enum kvt_status source_read_box(struct worker *worker, const struct source *sour
 		return read_box(worker, source->reader[0], group, box, buf, err);
 	if (map->first)
 		return read_spans(worker, source, group, box, buf, err);
-	for (int i = 0; i < map->nparts; i++) {
-		const struct source_part *part = &map->part[i];
-		struct pieces p = pieces_of(box, map->layer, map->block,
-					    kvt_reader_tiling(reader_of(source, part),
-							      map->from));
-
-		while (!status && piece_next(&p))
-			status = read_piece(worker, source, group, &dst, &p, part, err);
-	}
+	/* what is grafted comes last, over what was there */
+	for (; !status && map; map = map->graft)
+		status = read_map(worker, source, map, &dst, err);
 	return status;
 }
