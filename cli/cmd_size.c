@@ -197,8 +197,8 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 
 		*row = (struct size_row){ .tp = d.tp, .cache_dtype = d.cache_dtype };
 		status = kvt_model_size(&row->size, &r->config.model, &d, &why);
-		if (status && (status == KVT_USAGE || i == 0 ||
-			       (a->tp && i % ndtypes == 0) || dtypes))
+		if (status && (status == KVT_USAGE || ((a->tp || i < ndtypes) &&
+						       (dtypes || i % ndtypes == 0))))
 			return kvt_fail(err, status, "tp %lld, %.40s: %.300s",
 					(long long)d.tp, d.cache_dtype, why.text);
 		snprintf(row->why_not, sizeof(row->why_not), "%.250s", why.text);
