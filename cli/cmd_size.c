@@ -101,8 +101,8 @@ static enum kvt_status take_specs(struct kvt_model_config *out,
 	enum kvt_status status = KVT_OK;
 
 	if (spec->n > KVT_MODEL_GROUPS)
-		return kvt_fail(err, KVT_USAGE, "--spec is given %d times, expected %d at "
-				"most", spec->n, KVT_MODEL_GROUPS);
+		return kvt_fail(err, KVT_USAGE, "--spec is given %d times, expected %d "
+				"at most", spec->n, KVT_MODEL_GROUPS);
 	for (int i = 0; !status && i < spec->n; i++) {
 		struct kvt_model_group *g = &config.model.group[i];
 
@@ -121,8 +121,8 @@ static enum kvt_status take_specs(struct kvt_model_config *out,
 	return status;
 }
 
-static enum kvt_status load(struct size_report *r, struct size_args *a, int n, char **argv,
-			    char words[KVT_MODEL_GROUPS][512], struct kvt_error *err)
+static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
+			    char **argv, char words[KVT_MODEL_GROUPS][512], struct kvt_error *err)
 {
 	const char *path = a->config ? a->config : n ? argv[0] : NULL;
 
@@ -187,12 +187,13 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 	    (status = take_dtypes(dtype, &ndtypes, dtypes, &r->config, err)))
 		return status;
 	for (int i = 0; i < ntp * ndtypes; i++) {
+		int64_t block_size = a->block_size ? a->block_size :
+						     r->config.block_size;
 		struct size_row *row = &r->row[r->nrows];
 		struct kvt_error why = { "" };
 		struct kvt_deployment d = {
 			.tp = tp[i / ndtypes], .cache_dtype = dtype[i % ndtypes],
-			.block_size = a->block_size ? a->block_size : r->config.block_size,
-			.apart = a->apart,
+			.block_size = block_size, .apart = a->apart,
 		};
 
 		*row = (struct size_row){ .tp = d.tp, .cache_dtype = d.cache_dtype };

@@ -57,7 +57,8 @@ static void put_group(struct json_out *out, json_t *array, const struct kvt_grou
 	json_put_int(out, group, "page_bytes", g->page);
 	json_put_int(out, group, "block_bytes", block);
 	if (g->block_size)
-		put_number(out, group, "token_bytes", (double)block / (double)g->block_size);
+		put_number(out, group, "token_bytes",
+			   (double)block / (double)g->block_size);
 	else
 		json_put(out, group, "token_bytes", json_null());
 	put_or_null(out, group, "replication", g->spec.replication, g->block_size);

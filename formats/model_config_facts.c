@@ -53,7 +53,9 @@ enum kvt_status config_get(int64_t *out, struct config *c, const char *keys)
 	}
 	next_key(key, keys);
 	for (size_t i = 0; !found && i < ndefaults; i++) {
-		if (!c->family->defaults[i].key || strcmp(c->family->defaults[i].key, key))
+		const char *name = c->family->defaults[i].key;
+
+		if (!name || strcmp(name, key))
 			continue;
 		found = c->family->defaults[i].value;
 		config_note(c, "%s is missing: %lld, as %s has it by default", key,

@@ -131,7 +131,8 @@ enum kvt_status layers_upper_window(struct config *c)
 
 	if (status || (status = config_flag(&used, c, "use_sliding_window")) || !used)
 		return status;
-	if ((status = kvt_json_int(&first, &c->in, "max_window_layers", 0, CONFIG_LAYERS)))
+	if ((status = kvt_json_int(&first, &c->in, "max_window_layers", 0,
+				   CONFIG_LAYERS)))
 		return status;
 	if (first < 0)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -219,8 +220,8 @@ enum kvt_status layers_indices(struct config *c)
 	if (status || (status = kvt_json_array(&list, &c->in, "attn_layer_indices")))
 		return status;
 	for (size_t i = 0; i < json_array_size(list); i++) {
-		if ((status = kvt_json_int_at(&at, &c->in, "attn_layer_indices", list, i, 0,
-					      c->nlayers - 1)))
+		if ((status = kvt_json_int_at(&at, &c->in, "attn_layer_indices", list, i,
+					      0, c->nlayers - 1)))
 			return status;
 		c->kind[at] = LAYER_FULL;
 	}
@@ -240,8 +241,8 @@ enum kvt_status layers_letters(struct config *c)
 		return status;
 	if (!text)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layers_block_type is missing, and %s too", c->in.name,
-				key);
+				"%s: layers_block_type is missing, and %s too",
+				c->in.name, key);
 	status = take_length(c, key, strlen(text));
 	for (size_t i = 0; !status && text[i]; i++) {
 		const char *at = strchr(letters, text[i]);
