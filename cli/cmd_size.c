@@ -122,7 +122,8 @@ static enum kvt_status take_specs(struct kvt_model_config *out,
 }
 
 static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
-			    char **argv, char words[KVT_MODEL_GROUPS][512], struct kvt_error *err)
+			    char **argv, char words[KVT_MODEL_GROUPS][512],
+			    struct kvt_error *err)
 {
 	const char *path = a->config ? a->config : n ? argv[0] : NULL;
 
