@@ -42,6 +42,7 @@ extern const struct command
 	cmd_fsck,
 	cmd_guess,
 	cmd_workers,
+	cmd_size,
 	cmd_transfer_sim;
 
 /* The i-th command, NULL past the last one. */

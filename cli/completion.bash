@@ -32,7 +32,7 @@ _kvtool() {
 	case $before in
 	--to | --layout | --expect-layout) list=$(_kvtool_list layouts) ;;
 	--format | --from) list=$(_kvtool_list formats) ;;
-	--dtype) list=$(_kvtool_list dtypes) ;;
+	--dtype | --cache-dtype | --ssm-dtype) list=$(_kvtool_list dtypes) ;;
 	help) list="layouts formats dtypes $(_kvtool_words --list-commands)" ;;
 	expect) ((COMP_CWORD == 2)) && list="write check" ;;
 	*)

@@ -24,7 +24,7 @@ _kvtool() {
 	case $option in
 	--to|--layout|--expect-layout) list=(${(f)"$(_kvtool_list layouts)"}) ;;
 	--format|--from) list=(${(f)"$(_kvtool_list formats)"}) ;;
-	--dtype) list=(${(f)"$(_kvtool_list dtypes)"}) ;;
+	--dtype | --cache-dtype | --ssm-dtype) list=(${(f)"$(_kvtool_list dtypes)"}) ;;
 	help) list=(layouts formats dtypes
 		    ${(f)"$(kvtool --list-commands 2>/dev/null)"}) ;;
 	expect) list=(write check) ;;

@@ -29,6 +29,7 @@ static const struct command *const commands[] = {
 	&cmd_fsck,
 	&cmd_guess,
 	&cmd_workers,
+	&cmd_size,
 	&cmd_transfer_sim,
 };
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -10,6 +10,7 @@
 
 #include "cli/json_out.h"
 #include "cli/opt.h"
+#include "lib/kvt_model.h"
 #include "lib/kvt_transfer.h"
 
 /* ---- what was said ------------------------------------------------------ */
@@ -37,7 +38,7 @@ struct sim_args {
 
 #define SIM_OPTS(a) \
 	{ "model", 'm', OPT_STRING, &(a)->model, "NAME", \
-	  "a model's caches; 'list' prints the models" }, \
+	  "a model's caches: a config.json, or a name of 'list'" }, \
 	{ "spec", 0, OPT_STRING, &(a)->spec, "KIND:KEY=N,...", \
 	  "a group of layers instead, such as gqa:layers=80,heads=8,head-dim=128" }, \
 	{ "cache-dtype", 0, OPT_STRING, &(a)->dtype, "DTYPE", \
@@ -156,6 +157,14 @@ struct sim_model_group {
 	struct kvt_spec_args args;
 };
 const struct sim_model_group *sim_model_at(int i);	/* NULL past the last */
+
+/* Strings of 'group' are borrowed, too. */
+static inline struct sim_model_group
+sim_model_group(const char *model, const struct kvt_model_group *group)
+{
+	return (struct sim_model_group){ model, group->name, group->spec, group->layers,
+					 group->args };
+}
 void sim_models_print(void);
 
 /* ---- block ids: sim_ids.c ----------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_load.c - a transfer out of options: models, sides, block ids */
 #include "cli/sim.h"
+#include "cli/spec_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,60 +94,15 @@ static enum kvt_status take_places(struct place *src, struct place *dst,
 
 /* ---- --spec ------------------------------------------------------------- */
 
-#define KEY(n, m) { n, offsetof(struct sim_model_group, m) }
-static const struct {
-	const char *name;
-	size_t offset;
-} spec_keys[] = {
-	KEY("layers", layers), KEY("heads", args.heads), KEY("head-dim", args.head_dim),
-	KEY("head-dim-v", args.head_dim_v), KEY("latent", args.latent),
-	KEY("ratio", args.ratio), KEY("window", args.window), KEY("inter", args.inter),
-	KEY("groups", args.groups), KEY("state-size", args.state_size),
-	KEY("key-heads", args.key_heads), KEY("key-dim", args.key_dim),
-	KEY("kernel", args.kernel), KEY("spec-tokens", args.spec_tokens),
-};
-enum { NKEYS = sizeof(spec_keys) / sizeof(spec_keys[0]) };
-
-static enum kvt_status take_number(struct sim_model_group *g, const char *key,
-				   const char *value, struct kvt_error *err)
-{
-	int64_t n;
-
-	for (int i = 0; i < NKEYS; i++) {
-		if (strcmp(spec_keys[i].name, key))
-			continue;
-		if (value[strspn(value, "0123456789")] || !size_parse(&n, value) || n < 1)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"--spec: %s is '%.40s', expected a whole number "
-					"above 0", key, value);
-		memcpy((char *)g + spec_keys[i].offset, &n, sizeof(n));
-		return KVT_OK;
-	}
-	return kvt_fail(err, KVT_USAGE, "--spec: there is no key '%.40s'", key);
-}
-
 /* 'word' is cut up and must outlive the group. */
 static enum kvt_status take_spec(struct sim_model_group *g, char *word,
 				 struct kvt_error *err)
 {
-	char *at = strchr(word, ':');
-	enum kvt_status status = KVT_OK;
+	struct kvt_model_group group;
+	enum kvt_status status = spec_parse(&group, word, err);
 
-	*g = (struct sim_model_group){ .group = "g0", .spec = word };
-	if (at)
-		*at++ = '\0';
-	while (!status && at) {
-		char *value = strchr(at, '='), *next;
-
-		if (!value)
-			return kvt_fail(err, KVT_USAGE,
-					"--spec: '%.60s', expected KEY=N", at);
-		*value++ = '\0';
-		if ((next = strchr(value, ',')))
-			*next++ = '\0';
-		status = take_number(g, at, value, err);
-		at = next;
-	}
+	if (!status)
+		*g = sim_model_group(NULL, &group);
 	return status;
 }
 
@@ -194,10 +150,11 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 	if (a->dtype && !(dtype = kvt_dtype_find(a->dtype)))
 		return kvt_fail(err, KVT_USAGE, "there is no element type '%.40s'",
 				a->dtype);
-	args.block_size = p->block_size;
+	if (!args.block_size)
+		args.block_size = p->block_size;
 	*end = (struct sim_end){ .ranks = p->tp, .layers = g->layers,
 				 .layout = p->layout };
-	if (dtype && strncmp(g->group, "ssm", 3))
+	if (dtype && !args.elem && strncmp(g->group, "ssm", 3))
 		args.elem = dtype->elem;
 	if ((status = kvt_spec_make(&end->spec, g->spec, &args, one, err)) ||
 	    (status = kvt_spec_size(&size, &end->spec, err)))
@@ -255,6 +212,25 @@ static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *
 	return status;
 }
 
+/* A name with a slash or .json in it is a config.json. */
+static enum kvt_status add_config(struct sim *sim, const struct place *src,
+				  const struct place *dst, const struct sim_args *a,
+				  struct kvt_error *err)
+{
+	const struct kvt_config_hints none = { .nset = 0 };
+	struct kvt_model_config config;
+	enum kvt_status status = config_read(&config, a->model, &none, err);
+
+	sim->model = a->model;
+	for (int i = 0; !status && i < config.model.ngroups; i++) {
+		struct sim_model_group g = sim_model_group(a->model,
+							   &config.model.group[i]);
+
+		status = add_group(sim, &g, src, dst, a, err);
+	}
+	return status;
+}
+
 static enum kvt_status add_model(struct sim *sim, const struct place *src,
 				 const struct place *dst, const struct sim_args *a,
 				 struct kvt_error *err)
@@ -263,6 +239,8 @@ static enum kvt_status add_model(struct sim *sim, const struct place *src,
 	struct nearest near;
 	enum kvt_status status;
 
+	if (strchr(a->model, '/') || strstr(a->model, ".json"))
+		return add_config(sim, src, dst, a, err);
 	nearest_start(&near, a->model);
 	for (int i = 0; (g = sim_model_at(i)); i++) {
 		nearest_offer(&near, g->model);
