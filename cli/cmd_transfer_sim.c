@@ -10,6 +10,7 @@ static const struct command *const modes[] = {
 	&sim_time,
 	&sim_replay,
 	&sim_faults,
+	&sim_page,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 
