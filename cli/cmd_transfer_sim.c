@@ -11,6 +11,8 @@ static const struct command *const modes[] = {
 	&sim_replay,
 	&sim_faults,
 	&sim_page,
+	&sim_sweep,
+	&sim_compare,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 
