@@ -13,6 +13,7 @@ static const struct command *const modes[] = {
 	&sim_page,
 	&sim_sweep,
 	&sim_compare,
+	&sim_emit,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 
