@@ -14,6 +14,7 @@ static const struct command *const modes[] = {
 	&sim_sweep,
 	&sim_compare,
 	&sim_emit,
+	&sim_calibrate,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 

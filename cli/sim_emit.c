@@ -29,42 +29,49 @@ struct pair_at {
 	const struct sim_group *group;
 	struct kvt_pair pair;
 	struct kvt_nest nest;
+	char *name;			/* the group's, as JSON */
 	bool first;
 };
+
+/* A name in quotes, to be freed; NULL when out of memory. */
+static char *json_text(const char *name)
+{
+	json_t *value = json_string(name);
+	char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+
+	json_decref(value);
+	return text ? text : strdup("\"?\"");
+}
 
 static enum kvt_status each_pair(const struct emit *e,
 				 void (*print)(const struct emit *, const struct pair_at *),
 				 struct kvt_error *err)
 {
 	struct pair_at at = { .first = true };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
 
-	for (int g = 0; g < e->sim->ngroups; g++) {
+	for (int g = 0; !status && g < e->sim->ngroups; g++) {
 		struct kvt_pair_walk walk = { 0, 0 };
 
 		at.group = &e->sim->group[g];
-		while (kvt_pair_next(&at.pair, &walk, &at.group->xfer)) {
+		if (!(at.name = json_text(at.group->name)))
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		while (!status && kvt_pair_next(&at.pair, &walk, &at.group->xfer)) {
 			status = kvt_nest_init(&at.nest, &at.group->xfer, &at.pair, err);
-			if (status)
-				return status;
-			print(e, &at);
+			if (!status)
+				print(e, &at);
 			at.first = false;
 		}
+		free(at.name);
 	}
-	return KVT_OK;
+	return status;
 }
 
-/* What begins the object of a pair; group names are the tool's or a dump's. */
+/* What begins the object of a pair. */
 static void open_pair(const struct pair_at *at)
 {
-	json_t *name = json_string(at->group->name);
-	char *text = name ? json_dumps(name, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
-
 	printf("%s{\"group\": %s, \"src_rank\": %" PRId64 ", \"dst_rank\": %" PRId64,
-	       at->first ? "" : ",\n", text ? text : "\"?\"", at->pair.src_rank,
-	       at->pair.dst_rank);
-	free(text);
-	json_decref(name);
+	       at->first ? "" : ",\n", at->name, at->pair.src_rank, at->pair.dst_rank);
 }
 
 /* ---- one entry an operation ---------------------------------------------- */
@@ -329,7 +336,7 @@ static enum kvt_status emit_yaml(const struct emit *e, struct kvt_error *err)
 {
 	(void)err;
 	printf("traffic_patterns:\n  - matrix_file: \"%s\"\n    shards: 1\n"
-	       "    mem_type: \"cuda\"\n    xfer_op: \"READ\"\n    metadata:\n"
+	       "    mem_type: \"cuda\"\n    xfer_op: \"WRITE\"\n    metadata:\n"
 	       "      isl: %" PRId64 "\n", e->matrix_file, e->sim->tokens);
 	return KVT_OK;
 }
