@@ -146,9 +146,19 @@ static void compare_lists(struct comparison *c, const char *path, json_t *a, jso
 	}
 }
 
+/* 1 and 1.0 are one number, which json_equal() does not know. */
+static bool same(const json_t *a, const json_t *b)
+{
+	if (json_is_integer(a) && json_is_integer(b))
+		return json_integer_value(a) == json_integer_value(b);
+	if (json_is_number(a) && json_is_number(b))
+		return json_number_value(a) == json_number_value(b);
+	return json_equal(a, b);
+}
+
 static void compare(struct comparison *c, const char *path, json_t *a, json_t *b, int depth)
 {
-	if (json_equal(a, b))
+	if (same(a, b))
 		return;
 	if (depth < MOST_DEPTH && json_is_object(a) && json_is_object(b))
 		compare_objects(c, path, a, b, depth);
