@@ -83,7 +83,8 @@ static const char *const style[] = {
 	"padding:18px 20px;margin-top:18px}\n",
 	".facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));",
 	"gap:14px;margin:18px 0 0;padding:0;list-style:none}",
-	".facts li{background:var(--card);border:1px solid var(--line);border-radius:10px;",
+	".facts li{background:var(--card);border:1px solid var(--line);"
+	"border-radius:10px;",
 	"padding:12px 16px}.facts b{display:block;font-size:1.35rem;",
 	"font-variant-numeric:tabular-nums;line-height:1.3}\n",
 	".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(440px,1fr));",
@@ -92,8 +93,10 @@ static const char *const style[] = {
 	"font:11px system-ui,'Segoe UI',Helvetica,Arial,sans-serif}",
 	"svg text.on{fill:var(--ink)}\n",
 	"table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}",
-	"th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--line)}",
-	"th{font-weight:600;color:var(--dim);white-space:nowrap}td.n,th.n{text-align:right}\n",
+	"th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid "
+	"var(--line)}",
+	"th{font-weight:600;color:var(--dim);"
+	"white-space:nowrap}td.n,th.n{text-align:right}\n",
 	".k{display:inline-block;width:.8em;height:.8em;border-radius:2px;",
 	"margin:0 .35em 0 0}.k+span{margin-right:1.2em}\n",
 	".r{fill:var(--rest)}.p{fill:var(--accent)}.w{fill:var(--warm)}",
@@ -123,7 +126,8 @@ void html_end(FILE *f)
 void svg_begin(FILE *f, const char *id, int width, int height, const char *title,
 	       const char *description)
 {
-	fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-t %s-d\">\n"
+	fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-t "
+			"%s-d\">\n"
 		"<title id=\"%s-t\">", width, height, id, id, id);
 	html_text(f, title);
 	fprintf(f, "</title>\n<desc id=\"%s-d\">", id);

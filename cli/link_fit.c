@@ -156,8 +156,10 @@ static struct point best_of(const struct problem *pr)
 	for (int s = 0; s < 3; s++)
 		for (int o = 0; o < 3; o++)
 			for (int v = 0; v < 2; v++) {
-				double start[DIM] = { log(us * part[s]), log(op * part[o]),
-						      log(speed * over[v]) };
+				double start[DIM] = {
+					log(us * part[s]), log(op * part[o]),
+					log(speed * over[v]),
+				};
 				struct point p = search(pr, start);
 
 				if (p.error < best.error)

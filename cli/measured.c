@@ -15,7 +15,7 @@ enum role { SIZE, COUNT, VALUE, NROLES };
 static const struct table {
 	const char *name;
 	const char *heading[NROLES];	/* COUNT may be NULL: one operation */
-	double unit;			/* bytes a second if VALUE is a rate, else 0: us */
+	double unit;			/* bytes a second of VALUE; 0: it is us */
 	bool csv;			/* SIZE is of the batch, not of an operation */
 	bool threads;			/* a row is of one thread's batch */
 } tables[] = {
@@ -164,8 +164,9 @@ static enum kvt_status take_row(struct reader *r, const char *line)
 	if (t->threads)
 		v[COUNT] *= (double)r->threads;
 	size = t->csv ? v[SIZE] : v[SIZE] * v[COUNT];
-	return add(r, t->name, v[COUNT], size, t->unit > 0 ? size / t->unit / v[VALUE] * 1e6 :
-		   v[VALUE], 0);
+	if (t->unit > 0)
+		v[VALUE] = size / t->unit / v[VALUE] * 1e6;
+	return add(r, t->name, v[COUNT], size, v[VALUE], 0);
 }
 
 /* ---- ucx_perftest -------------------------------------------------------- */
@@ -277,7 +278,9 @@ enum kvt_status measured_parse(struct measured *out, const char *text, size_t nb
 		text = next ? next + 1 : end;
 	}
 	if (!status && !out->n)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: there is nothing in it that a known "
-				"benchmark prints; a CSV has a line with n,bytes,us", path);
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: there is nothing in it that a "
+				"known "
+				"benchmark prints; a CSV has a line with "
+				"n,bytes,us", path);
 	return status;
 }

@@ -72,7 +72,8 @@ static enum kvt_status fit(struct calibration *c, const struct calibrate_args *a
 	struct measured *m = c->in;
 
 	if (m->n < FEWEST_ROWS)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: %d measurement%s, and a fit of three "
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %d measurement%s, and a fit of "
+				"three "
 				"figures needs at least %d", c->path, m->n,
 				m->n == 1 ? "" : "s", FEWEST_ROWS);
 	link_fit(&c->link, m->row, m->n, overlap);
@@ -97,13 +98,15 @@ static void print_text(const struct calibration *c)
 
 	if (l->overlap)
 		snprintf(k, sizeof(k), "%d", l->overlap);
-	printf("%s: %d measurements, %s\n\n%8s %12s %16s %14s %14s %8s\n", c->path, c->in->n,
+	printf("%s: %d measurements, %s\n\n%8s %12s %16s %14s %14s "
+			"%8s\n", c->path, c->in->n,
 	       c->in->format, "line", "ops", "bytes", "us", "fitted us", "off by");
 	for (int i = 0; i < c->in->n; i++) {
 		const struct measured_row *r = &c->in->row[i];
 		double off = link_residual(l, r);
 
-		printf("%8" PRId64 " %12.0f %16.0f %14.6g %14.6g %+7.1f%%\n", r->line, r->n,
+		printf("%8" PRId64 " %12.0f %16.0f %14.6g %14.6g "
+				"%+7.1f%%\n", r->line, r->n,
 		       r->bytes, r->us, r->us * (1 + off), 100 * off);
 	}
 	printf("\noverlap %s, setup %.4g us, operation %.4g ns, %.4g GB/s\n", k,
@@ -112,7 +115,8 @@ static void print_text(const struct calibration *c)
 	       100 * c->fit.most);
 	if (c->held.mean >= 0)
 		printf("fitted to every other row it predicts the rest within %.1f%% on "
-		       "average, %.1f%% at most\n", 100 * c->held.mean, 100 * c->held.most);
+		       "average, %.1f%% at "
+		       "most\n", 100 * c->held.mean, 100 * c->held.most);
 	if (c->same_n)
 		puts("all batches have as many operations: what is setup and what the "
 		     "operations cost rests on the overlap alone");
@@ -204,7 +208,8 @@ static enum kvt_status calibrate(struct calibration *c, const struct calibrate_a
 		if (names[i] && !strcmp(names[i], a->overlap))
 			overlap = i;
 	if (a->overlap && overlap < 0)
-		return kvt_fail(err, KVT_USAGE, "--overlap is '%.40s', expected 1, 2, 4 or inf",
+		return kvt_fail(err, KVT_USAGE, "--overlap is '%.40s', expected 1, 2, 4 "
+				"or inf",
 				a->overlap);
 	if ((status = read_file(c, a, err)) || (status = fit(c, a, overlap, err)))
 		return status;
@@ -213,7 +218,8 @@ static enum kvt_status calibrate(struct calibration *c, const struct calibrate_a
 	else if ((status = print_json(c, err)))
 		return status;
 	if (c->fit.most * 100 > (double)a->tolerance)
-		return kvt_fail(err, KVT_MISMATCH, "%s: a time is %.1f%% off, more than %lld%%; "
+		return kvt_fail(err, KVT_MISMATCH, "%s: a time is %.1f%% off, more than "
+				"%lld%%; "
 				"no link was written", c->path, 100 * c->fit.most,
 				(long long)a->tolerance);
 	return a->output ? write_link(c, a, err) : KVT_OK;
@@ -261,5 +267,6 @@ const struct command sim_calibrate = {
 	.examples =
 		"  nixlbench --max_batch_size=1024 >bench.log\n"
 		"  kvtool transfer-sim calibrate bench.log -o rack7.json\n"
-		"  kvtool transfer-sim sweep -m llama-3.1-70b --tps=4:8 --link=rack7.json\n",
+		"  kvtool transfer-sim sweep -m llama-3.1-70b --tps=4:8 "
+		"--link=rack7.json\n",
 };

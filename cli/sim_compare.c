@@ -64,6 +64,7 @@ static void identity_text(char *out, size_t room, const json_t *value)
 
 static void report(struct comparison *c, const char *path, json_t *a, json_t *b)
 {
+	size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15);
 	char *from, *to;
 
 	c->differences++;
@@ -75,10 +76,8 @@ static void report(struct comparison *c, const char *path, json_t *a, json_t *b)
 		json_put(&c->out, o, "new", b ? json_incref(b) : json_null());
 		return;
 	}
-	from = a ? json_dumps(a, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)) :
-		   NULL;
-	to = b ? json_dumps(b, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)) :
-		 NULL;
+	from = a ? json_dumps(a, flags) : NULL;
+	to = b ? json_dumps(b, flags) : NULL;
 	printf("%s: %s -> %s", path, from ? from : "nothing", to ? to : "nothing");
 	if (json_is_number(a) && json_is_number(b) && json_number_value(a) != 0)
 		printf(" (%.4g times)", json_number_value(b) / json_number_value(a));
@@ -87,7 +86,8 @@ static void report(struct comparison *c, const char *path, json_t *a, json_t *b)
 	free(to);
 }
 
-static void compare(struct comparison *c, const char *path, json_t *a, json_t *b, int depth);
+static void compare(struct comparison *c, const char *path, json_t *a, json_t *b,
+		    int depth);
 
 static void compare_objects(struct comparison *c, const char *path, json_t *a, json_t *b,
 			    int depth)
@@ -156,7 +156,8 @@ static bool same(const json_t *a, const json_t *b)
 	return json_equal(a, b);
 }
 
-static void compare(struct comparison *c, const char *path, json_t *a, json_t *b, int depth)
+static void compare(struct comparison *c, const char *path, json_t *a, json_t *b,
+		    int depth)
 {
 	if (same(a, b))
 		return;
@@ -181,7 +182,8 @@ static enum kvt_status load(json_t **out, const char *path, struct kvt_error *er
 	if (!status && !json_is_array(json_object_get(*out, "rows")) &&
 	    !json_is_array(json_object_get(*out, "groups"))) {
 		json_decref(*out);
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: no result of 'transfer-sim plan' or "
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: no result of 'transfer-sim "
+				"plan' or "
 				"'sweep' with --json", path);
 	}
 	return status;

@@ -37,14 +37,17 @@ struct pair_at {
 static char *json_text(const char *name)
 {
 	json_t *value = json_string(name);
-	char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+	char *text = NULL;
 
+	if (value)
+		text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
 	json_decref(value);
 	return text ? text : strdup("\"?\"");
 }
 
 static enum kvt_status each_pair(const struct emit *e,
-				 void (*print)(const struct emit *, const struct pair_at *),
+				 void (*print)(const struct emit *,
+					       const struct pair_at *),
 				 struct kvt_error *err)
 {
 	struct pair_at at = { .first = true };
@@ -288,7 +291,8 @@ static enum kvt_status emit_nixlbench(const struct emit *e, struct kvt_error *er
 	if (most && most->ops) {
 		size = most->bytes / most->ops;
 		odd = most->bytes % most->ops;
-		printf("# rank %" PRId64 " to %" PRId64 ", the pair with most operations: %"
+		printf("# rank %" PRId64 " to %" PRId64 ", the pair with most "
+				"operations: %"
 		       PRId64 " of %s%" PRId64 " bytes\n", most->src_rank, most->dst_rank,
 		       most->ops, odd ? "on average " : "", size);
 		printf("backend = \"UCX\"\nop_type = \"READ\"\nscheme = \"pairwise\"\n"
@@ -375,8 +379,10 @@ static enum kvt_status emit(const struct sim_args *s, const struct emit_args *a,
 	while (f < NFORMATS && strcmp(formats[f].name, a->format))
 		f++;
 	if (f == NFORMATS)
-		return kvt_fail(err, KVT_USAGE, "--format is '%.40s', expected csv, jsonl, "
-				"nixl, nixl-strided, regions, nixlbench, kvbench-matrix or "
+		return kvt_fail(err, KVT_USAGE, "--format is '%.40s', expected csv, "
+				"jsonl, "
+				"nixl, nixl-strided, regions, nixlbench, kvbench-matrix "
+				"or "
 				"kvbench-yaml", a->format);
 	if ((status = check_name(a->matrix_file, err)) ||
 	    (status = sim_take_scope(&e.scope, a->scope, err)) ||

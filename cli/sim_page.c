@@ -47,7 +47,8 @@ static void put_head(FILE *f, const struct page *p)
 		fputs(", ", f);
 		html_text(f, p->sim->model);
 	}
-	fprintf(f, "</h1>\n<p class=\"dim\">%s tokens, %s; scope %s; all figures are sums "
+	fprintf(f, "</h1>\n<p class=\"dim\">%s tokens, %s; scope %s; all figures are "
+			"sums "
 		"over the ranks; every byte arrives exactly once</p>\n",
 		human_count(p->sim->tokens).s,
 		p->sim->whole ? "whole blocks" : "valid states only",
@@ -72,11 +73,13 @@ static void put_link(FILE *f, const struct page *p)
 		snprintf(rate, sizeof(rate), "%.4g", (double)l->rate / 1e9);
 	if (l->overlap)
 		snprintf(k, sizeof(k), "%d", l->overlap);
-	fputs("<table style=\"margin-top:14px\">\n<tr><th>link</th><th class=\"n\">setup us</th>"
+	fputs("<table style=\"margin-top:14px\">\n<tr><th>link</th><th "
+			"class=\"n\">setup us</th>"
 	      "<th class=\"n\">us an operation</th><th class=\"n\">GB/s</th>"
 	      "<th class=\"n\">overlap</th><th>figures</th></tr>\n<tr><td>", f);
 	html_text(f, l->name);
-	fprintf(f, "</td><td class=\"n\">%.6g</td><td class=\"n\">%.6g</td><td class=\"n\">"
+	fprintf(f, "</td><td class=\"n\">%.6g</td><td class=\"n\">%.6g</td><td "
+			"class=\"n\">"
 		"%s</td><td class=\"n\">%s</td><td>%s: ", (double)l->setup_ns / 1e3,
 		(double)l->op_ps / 1e6, rate, k, kvt_quality_name(l->quality));
 	html_text(f, l->source);
@@ -127,7 +130,8 @@ static enum kvt_status put_maps(FILE *f, const struct page *p, int g,
 	if ((status = block_maps_init(&maps, group, &pair, p->scope, err)))
 		return status;
 	fprintf(f, "<p class=\"dim\">Rank %" PRId64 " to rank %" PRId64 ", by ascending "
-		"address; one colour an operation on both sides, ten in turn; grey is not "
+		"address; one colour an operation on both sides, ten in turn; grey is "
+		"not "
 		"moved between these two.</p>\n<div class=\"two\">\n", pair.src_rank,
 		pair.dst_rank);
 	for (int s = 0; s < 2; s++) {
@@ -161,7 +165,8 @@ static enum kvt_status put_group(FILE *f, const struct page *p, int g,
 		status = put_maps(f, p, g, err);
 	}
 	if (!status) {
-		fputs("<h3 style=\"margin-top:18px\">Sizes of operations: <span class=\"k\" "
+		fputs("<h3 style=\"margin-top:18px\">Sizes of operations: <span "
+				"class=\"k\" "
 		      "style=\"background:var(--accent)\"></span><span>operations</span>"
 		      "<span class=\"k\" style=\"background:var(--warm)\"></span>"
 		      "<span>bytes</span></h3>\n", f);
@@ -185,7 +190,8 @@ static enum kvt_status put_page(FILE *f, const struct page *p, struct kvt_error 
 	fputs("<section class=\"card\">\n<h2>Between ranks</h2>\n", f);
 	html_matrix(f, &p->pairs);
 	fputs("</section>\n<section class=\"card\">\n<h2>Time: <span class=\"k\" "
-	      "style=\"background:var(--accent)\"></span><span>the destination posts</span>"
+	      "style=\"background:var(--accent)\"></span><span>the destination "
+	      "posts</span>"
 	      "<span class=\"k\" style=\"background:var(--warm)\"></span>"
 	      "<span>bytes on the card</span></h2>\n", f);
 	html_timeline(f, &p->pairs);
@@ -253,7 +259,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "what an op may cross; default rfc" },
 		OPT_LINK(&a.link),
 		{ "html", 0, OPT_STRING, &a.html, "FILE",
-		  "write a page that needs nothing else: block maps, ranks, sizes, time" },
+		  "write a page that needs nothing else: block maps, ranks, sizes, "
+		  "time" },
 		{ "trace-out", 0, OPT_STRING, &a.trace, "FILE",
 		  "write a trace for Perfetto or chrome://tracing" },
 		{ "trace-max", 0, OPT_COUNT, &a.trace_max, "N",

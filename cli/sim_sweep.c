@@ -182,8 +182,9 @@ struct axes {
 	struct items layouts, block_sizes, tps, scopes;
 };
 
-static enum kvt_status try_layouts(struct sweep *s, struct choice *c, const struct axes *x,
-				   const struct sweep_args *a, struct kvt_error *err)
+static enum kvt_status try_layouts(struct sweep *s, struct choice *c,
+				   const struct axes *x, const struct sweep_args *a,
+				   struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -217,6 +218,11 @@ static enum kvt_status try_all(struct sweep *s, const struct axes *x,
 	return status;
 }
 
+static bool slower(const struct sweep_row *a, const struct sweep_row *b)
+{
+	return a->ns > b->ns || (a->ns == b->ns && a->ops > b->ops);
+}
+
 /* By time; what is equally fast by ops, then as it was tried. */
 static void rank_rows(struct sweep *s)
 {
@@ -224,8 +230,7 @@ static void rank_rows(struct sweep *s)
 		struct sweep_row r = s->row[i];
 		int64_t at = i;
 
-		for (; at && (s->row[at - 1].ns > r.ns ||
-			      (s->row[at - 1].ns == r.ns && s->row[at - 1].ops > r.ops)); at--)
+		for (; at && slower(&s->row[at - 1], &r); at--)
 			s->row[at] = s->row[at - 1];
 		s->row[at] = r;
 	}
@@ -307,9 +312,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return KVT_OK;
 	}
 	if (n)
-		return kvt_fail(err, KVT_USAGE, "a sweep takes --model or --spec, no dumps");
+		return kvt_fail(err, KVT_USAGE, "a sweep takes --model or --spec, no "
+				"dumps");
 	if (!a.stage != !a.copy_rate)
-		return kvt_fail(err, KVT_USAGE, "--stage and --copy-rate go together: a copy "
+		return kvt_fail(err, KVT_USAGE, "--stage and --copy-rate go together: a "
+				"copy "
 				"costs what it costs on your machine");
 	if ((status = link_take(&link, a.link, err)) ||
 	    (status = link_has_figures(&link.link, err)))
@@ -320,7 +327,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command sim_sweep = {
 	.name = "transfer-sim sweep",
 	.args = "",
-	.summary = "rank layouts, block sizes and TP by time, and say what breaks the others",
+	.summary = "rank layouts, block sizes and TP by time, and say what breaks the "
+			"others",
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim sweep -m llama-3.1-70b --tps=4:8\n"

@@ -163,7 +163,7 @@ static void put_batch(struct trace *t, const struct sim_batch *b, int64_t src_la
 		put_slice(t, dst, 0, post, posted, ops, bytes);
 		put_slice(t, src_pid(b), src_lane, from, to, ops, bytes);
 		put_slice(t, dst, dst_lane, from, to, ops, bytes);
-		/* nothing is on the wire before it was posted, however little that costs */
+		/* nothing is on the wire before it was posted */
 		put_arrow(t, "s", dst, 0, post, *id);
 		put_arrow(t, "t", src_pid(b), src_lane, from > post ? from : post, *id);
 		put_arrow(t, "f", dst, dst_lane, to > post ? to : post, (*id)++);
@@ -254,7 +254,8 @@ enum kvt_status sim_trace_write(FILE *f, const struct sim_pairs *p, int64_t most
 	l.first = malloc((size_t)(p->src_ranks + p->dst_ranks + 1) * sizeof(*l.first));
 	if (changes && l.lane && l.first) {
 		fprintf(f, "{\"displayTimeUnit\":\"ns\",\"otherData\":{"
-			"\"ops\":%" PRId64 ",\"bytes\":%" PRId64 ",\"duration_ns\":%" PRId64
+			"\"ops\":%" PRId64 ",\"bytes\":%" PRId64
+			",\"duration_ns\":%" PRId64
 			"},\n\"traceEvents\":[", p->ops, p->bytes,
 			p->duration);
 		put_all(&t, &l, changes);

@@ -230,12 +230,14 @@ static void say_cause(struct sentence *s, const struct sweep *sweep,
 		snprintf(words, sizeof(words), " a run ends with each %s",
 			 kvt_axis_name(b->axis));
 	else if (cause == SWEEP_TP)
-		snprintf(words, sizeof(words), " (a run ends at a %s: %lld of %lld %s of a "
+		snprintf(words, sizeof(words), " (a run ends at a %s: %lld of %lld %s "
+				"of a "
 			 "%s rank move)", kvt_axis_name(b->axis), (long long)b->part,
 			 (long long)b->of, b->channels ? "channels" : "heads",
 			 b->at_source ? "source" : "destination");
 	else if (cause == SWEEP_BLOCKS)
-		snprintf(words, sizeof(words), " (a run ends at a %s: %lld of %lld states "
+		snprintf(words, sizeof(words), " (a run ends at a %s: %lld of %lld "
+				"states "
 			 "of a %s block go together)", kvt_axis_name(b->axis),
 			 (long long)b->part, (long long)b->of,
 			 b->at_source ? "source" : "destination");
@@ -273,7 +275,8 @@ void sweep_sentence(char *out, size_t room, const struct sweep *sweep)
 	if (nothing_survives(sweep))
 		say(&s, "; where both differ no layout here keeps its runs whole");
 	if (!s.n)
-		say(&s, sweep->n > 1 ? "all are equally fast" : "there is nothing to compare");
+		say(&s, sweep->n > 1 ? "all are equally fast" : "there is nothing to "
+				"compare");
 	if (out[0] >= 'a' && out[0] <= 'z')
 		out[0] = (char)(out[0] - 'a' + 'A');
 	say(&s, ".");
