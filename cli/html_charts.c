@@ -69,8 +69,8 @@ static void grid_cell(FILE *f, const struct grid *g, int64_t y, int64_t x, int s
 static void grid_labels(FILE *f, const struct grid *g, int size)
 {
 	fprintf(f, "<text x=\"70\" y=\"14\">destination rank%s</text>\n"
-		"<text x=\"0\" y=\"34\">source</text>\n", g->bundle[1] > 1 ? "s "
-		"from" : "");
+		"<text x=\"0\" y=\"34\">source</text>\n",
+		g->bundle[1] > 1 ? "s from" : "");
 	for (int64_t x = 0; x < g->n[1]; x++)
 		fprintf(f, "<text x=\"%d\" y=\"34\" text-anchor=\"middle\">%" PRId64
 			"</text>\n", 70 + (int)x * size + size / 2, x * g->bundle[1]);
@@ -204,8 +204,8 @@ void html_timeline(FILE *f, const struct sim_pairs *p)
 		fprintf(f, "<text x=\"100\" y=\"%d\" text-anchor=\"end\">rank %" PRId64
 			" to %" PRId64 "</text>\n", top + 12, b->src_rank, b->dst_rank);
 		draw_bar(f, "p", top, 6, b->post, b->posted, p->duration, "posting");
-		draw_bar(f, "w", top + 7, 9, b->begin, b->end, p->duration, "on the "
-				"card");
+		draw_bar(f, "w", top + 7, 9, b->begin, b->end, p->duration,
+			 "on the card");
 	}
 	svg_end(f);
 	if (p->n > n)
