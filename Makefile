@@ -162,6 +162,10 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
 	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) -o $@ $(filter %.o,$^) \
 		$(LIB) $(FLIBS)
 
+# Texts that only the program reads.
+$(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o link_fit.o \
+	measured.o nearest.o text_file.o)
+
 $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)

@@ -10,6 +10,11 @@ static const struct command *const modes[] = {
 	&sim_time,
 	&sim_replay,
 	&sim_faults,
+	&sim_page,
+	&sim_sweep,
+	&sim_compare,
+	&sim_emit,
+	&sim_calibrate,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 

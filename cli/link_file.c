@@ -58,7 +58,8 @@ static enum kvt_status get_word(char *out, size_t room, const struct kvt_json *i
 	if (status || !word)
 		return status;
 	if (snprintf(out, room, "%s", word) >= (int)room)
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: '%s' is longer than %zu bytes",
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: '%s' is longer than %zu "
+				"bytes",
 				in->name, key, room - 1);
 	return KVT_OK;
 }
@@ -81,7 +82,9 @@ static enum kvt_status get_quality(enum kvt_quality *out, const struct kvt_json 
 
 static enum kvt_status get_figures(struct kvt_link *link, const struct kvt_json *in)
 {
-	static const char *const needed[] = { "overlap", "setup_us", "op_ns", "rate_gbps" };
+	static const char *const needed[] = {
+		"overlap", "setup_us", "op_ns", "rate_gbps",
+	};
 	enum kvt_status status;
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
@@ -154,7 +157,8 @@ enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_er
 	if (!access(text, F_OK) || strchr(text, '/'))
 		return read_link(out, text, err);
 	if (nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such file, "
+		return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such "
+				"file, "
 				"did you mean '%s'?", text, nearest_found(&near));
 	return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such file; "
 			"--link=list prints the links", text);

@@ -41,6 +41,11 @@ link_parse(struct link_file *out, const char *text, size_t nbytes, const char *p
 /* The fields above, into 'object'. */
 void link_put(struct json_out *out, json_t *object, const struct kvt_link *link);
 
+/* For option tables; the variable begins with the default. */
+#define OPT_LINK(p)    { "link", 0, OPT_STRING, p, "NAME|FILE", \
+			 "the link; 'list' prints the presets; default cx7-400g-verbs" }
+#define LINK_DEFAULT   "cx7-400g-verbs"
+
 /* What --link=list prints. */
 void link_print_presets(void);
 

@@ -22,6 +22,7 @@ lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
 ci)             need="$check $lint $fuzz $valgrind $gpu git util-linux" ;;
+ci)             need="$check $lint $fuzz $valgrind git util-linux chromium" ;;
 *)
 	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci" >&2
 	exit 2

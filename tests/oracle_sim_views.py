@@ -1,0 +1,471 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_sim_views.py - what transfer-sim emit and report write, read by others
+
+Each list that emit prints is turned into the bytes it moves, and these are held
+against a walk over every byte from the definitions.  The page and the trace of
+report are read with Python's parsers; the page is drawn by a browser where one
+is installed.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+sys.dont_write_bytecode = True
+
+from oracle import Tap, kvtool, workdir
+
+tap = Tap()
+AXES = {"nhd": "LBSHC", "hnd": "LBHSC", "blshc": "BLSHC", "bhlsc": "BHLSC",
+        "lhbsc": "LHBSC", "blhsc": "BLHSC"}
+
+
+# ---- every byte, from the definitions -----------------------------------------
+
+class Side:
+    def __init__(self, layout, tp, block, ids, pool, layers, heads, content):
+        self.layout, self.tp, self.block, self.ids, self.pool = \
+            layout, tp, block, ids, pool
+        held = max(heads // tp, 1)
+        self.first = [r * heads // tp for r in range(tp)]
+        self.held = held
+        extent = {"L": layers, "B": pool, "S": block, "H": held, "C": content}
+        self.stride, step = {}, 1
+        for axis in reversed(AXES[layout]):
+            self.stride[axis] = step
+            step *= extent[axis]
+
+    def at(self, layer, token, head, byte):
+        s = self.stride
+        return (layer * s["L"] + self.ids[token // self.block] * s["B"]
+                + token % self.block * s["S"] + head * s["H"] + byte * s["C"])
+
+    def text(self):
+        return (f"layout={self.layout},tp={self.tp},block-size={self.block},"
+                f"pool={self.pool},ids=list:{':'.join(map(str, self.ids))}")
+
+
+def owner(src, dst, rank, head):
+    """The source rank that gives a head to a destination rank."""
+    if dst.tp >= src.tp:
+        return rank * src.tp // dst.tp
+    q = src.tp // dst.tp
+    for r in range(rank * q, rank * q + q):
+        if src.first[r] <= head < src.first[r] + src.held:
+            return r
+    raise AssertionError("nobody has it")
+
+
+def walk(src, dst, layers, tokens, content):
+    moves = {}
+    for rank in range(dst.tp):
+        for head in range(dst.first[rank], dst.first[rank] + dst.held):
+            giver = owner(src, dst, rank, head)
+            pair = moves.setdefault((giver, rank), {})
+            for layer in range(layers):
+                for token in range(tokens):
+                    for byte in range(content):
+                        pair[src.at(layer, token, head - src.first[giver], byte)] = \
+                            dst.at(layer, token, head - dst.first[rank], byte)
+    return moves
+
+
+def random_case(rng):
+    heads, hd = rng.choice([1, 2, 4]), rng.choice([1, 2])
+    layers, tokens = rng.randint(1, 3), rng.randint(1, 20)
+    sides = []
+    for _ in range(2):
+        block = rng.randint(1, 7)
+        n = -(-tokens // block)
+        pool = n + rng.randint(0, 4)
+        sides.append(Side(rng.choice(sorted(AXES)), rng.choice([1, 2, 4]), block,
+                          rng.sample(range(pool), n), pool, layers, heads, 4 * hd))
+    args = [f"--spec=gqa:layers={layers},heads={heads},head-dim={hd}",
+            f"--tokens={tokens}", f"--src={sides[0].text()}", f"--dst={sides[1].text()}"]
+    return args, sides, walk(*sides, layers, tokens, 4 * hd)
+
+
+# ---- readers -------------------------------------------------------------------
+
+class Moves(dict):
+    """Bytes of each pair; one that is written twice is noticed."""
+
+    def add(self, pair, src, dst, n):
+        mine = self.setdefault(pair, {})
+        for i in range(n):
+            assert src + i not in mine, "a byte is read twice"
+            mine[src + i] = dst + i
+
+
+def read_csv(text):
+    moves = Moves()
+    for line in text.splitlines()[1:]:
+        _, s, d, src, dst, n = line.split(",")
+        moves.add((int(s), int(d)), int(src), int(dst), int(n))
+    return moves
+
+
+def read_jsonl(text):
+    moves = Moves()
+    for line in text.splitlines():
+        o = json.loads(line)
+        moves.add((o["src_rank"], o["dst_rank"]), o["src_off"], o["dst_off"], o["len"])
+    return moves
+
+
+def flatten(columns, rows):
+    for row in rows:
+        d = dict(zip(columns, row))
+        assert d.get("stride", 1) > 0 and d.get("count", 1) > 0, "no stride is below 1"
+        for i in range(d.get("count", 1)):
+            yield d["addr"] + i * d.get("stride", 0), d["len"], d["dev"]
+
+
+def read_lists(text):
+    moves, o = Moves(), json.loads(text)
+    for pair in o["pairs"]:
+        src = list(flatten(o["columns"], pair["src"]))
+        dst = list(flatten(o["columns"], pair["dst"]))
+        assert len(src) == len(dst), "lists of different length"
+        for (a, n, sdev), (b, m, ddev) in zip(src, dst):
+            assert n == m and sdev == pair["src_rank"] and ddev == pair["dst_rank"]
+            moves.add((sdev, ddev), a, b, n)
+    return moves
+
+
+def read_regions(text):
+    moves = Moves()
+    for pair in json.loads(text)["pairs"]:
+        for r in pair["regions"]:
+            places = [(r["src_off"], r["dst_off"])]
+            for n, ss, ds in r["loops"]:
+                places = [(a + i * ss, b + i * ds) for a, b in places for i in range(n)]
+            for a, b in places:
+                moves.add((pair["src_rank"], pair["dst_rank"]), a, b, r["run"])
+    return moves
+
+
+READERS = {"csv": read_csv, "jsonl": read_jsonl, "nixl": read_lists,
+           "nixl-strided": read_lists, "regions": read_regions}
+
+
+def emit_test():
+    rng = random.Random(4)
+    bad = dict.fromkeys(READERS, "")
+    matrix = ""
+    for _ in range(40):
+        args, sides, want = random_case(rng)
+        scope = rng.choice(["max", "rfc", "layer"])
+        for name, reader in READERS.items():
+            r = kvtool("transfer-sim", "emit", *args, f"--format={name}",
+                       f"--scope={scope}")
+            try:
+                if r.code != 0 or reader(r.out) != want:
+                    bad[name] = bad[name] or f"{' '.join(args)}\n{r.err}"
+            except (AssertionError, ValueError, KeyError) as why:
+                bad[name] = bad[name] or f"{' '.join(args)}\n{why!r}"
+        r = kvtool("transfer-sim", "emit", *args, "--format=kvbench-matrix")
+        rows = [[int(x) for x in line.split()] for line in r.out.splitlines()]
+        n = sides[0].tp + sides[1].tp
+        full = [[len(want.get((y, x - sides[0].tp), ())) for x in range(n)]
+                for y in range(n)]
+        if rows != full:
+            matrix = " ".join(args)
+    for name in READERS:
+        tap.ok(not bad[name], f"emit: {name} moves the bytes that it should, 40 cases",
+               bad[name])
+    tap.ok(not matrix, "emit: the matrix has the bytes of each pair, 40 cases", matrix)
+
+
+def bench_test():
+    args = ["--spec=gqa:layers=3,heads=4,head-dim=8", "--tokens=32",
+            "--src=layout=nhd,tp=2", "--dst=tp=4"]
+    r = kvtool("transfer-sim", "emit", *args, "--format=nixlbench")
+    keys = dict(re.match(r"(\w+) = (.*)", line).groups()
+                for line in r.out.splitlines() if not line.startswith("#"))
+    # a head of a state is 2 x 8 elements of 2 bytes; 3 layers of 32 states a pair
+    tap.equal([keys["start_block_size"], keys["max_block_size"], keys["start_batch_size"],
+               keys["max_batch_size"], keys["total_buffer_size"], keys["backend"]],
+              ["32", "32", "96", "96", str(32 * 96), '"UCX"'],
+              "emit: nixlbench has the size and the number of the operations")
+    r = kvtool("transfer-sim", "emit", *args, "--format=kvbench-yaml",
+               "--matrix-file=m/x.txt")
+    tap.ok('matrix_file: "m/x.txt"' in r.out and "isl: 32" in r.out,
+           "emit: the YAML names its matrix", r)
+
+
+# ---- the page ------------------------------------------------------------------
+
+VOID = {"meta", "rect", "line"}
+
+
+class Page(HTMLParser):
+    """Collects what a test asks for, and what no page may have."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.problems, self.ids, self.rects = [], [], set(), []
+        self.map, self.text = None, text
+        self.feed(text)
+        self.close()
+        if self.open:
+            self.problems.append(f"left open: {self.open}")
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        for key, value in attrs.items():
+            if key in ("src", "href", "xlink:href") or "url(" in (value or ""):
+                self.problems.append(f"<{tag}> asks for {value}")
+            if key.startswith("on"):
+                self.problems.append(f"<{tag}> has a script")
+        if tag in ("script", "link", "iframe", "img"):
+            self.problems.append(f"<{tag}>")
+        if "id" in attrs:
+            if attrs["id"] in self.ids:
+                self.problems.append(f"id {attrs['id']} twice")
+            self.ids.add(attrs["id"])
+        if tag == "svg":
+            self.map = attrs.get("aria-labelledby", "").split("-t")[0]
+            for name in attrs.get("aria-labelledby", "none").split():
+                self.problems += [] if name.endswith(("-t", "-d")) else [name]
+        if tag == "rect" and "data-op" in attrs:
+            self.rects.append((self.map, int(attrs["data-at"]), int(attrs["data-n"]),
+                               int(attrs["data-op"])))
+        if tag not in VOID or (tag == "rect"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if self.open and self.open[-1] == tag and tag == "rect":
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}> where nothing of it is open")
+
+
+def pictures(text):
+    for svg in re.findall(r"<svg.*?</svg>", text, re.S):
+        root = ElementTree.fromstring(svg)
+        yield root, root.findtext("title"), root.findtext("desc")
+
+
+def check_page(text):
+    page = Page(text)
+    why = list(page.problems)
+    for root, title, desc in pictures(text):
+        if not title or not desc or root.get("role") != "img":
+            why.append("a picture without a title, a description or a role")
+        for rect in root.iter("rect"):
+            if any(float(rect.get(k)) < 0 for k in ("x", "y", "width", "height")):
+                why.append("a rectangle of negative size")
+    if "http" in text:
+        why.append("it speaks of the network")
+    return page, why
+
+
+def map_test(folder):
+    """Each coloured piece lies in the operation that it names, and none is missing."""
+    rng, bad, pieces, whole = random.Random(7), "", 0, 0
+    for i in range(12):
+        args, sides, want = random_case(rng)
+        scope = rng.choice(["max", "rfc", "layer"])
+        path = os.path.join(folder, f"map{i}.html")
+        r = kvtool("transfer-sim", "report", *args, f"--scope={scope}", f"--html={path}")
+        pair = min(want, key=lambda p: (p[1], p[0]))
+        ops = [line.split(",") for line in
+               kvtool("transfer-sim", "emit", *args, f"--scope={scope}").out.splitlines()]
+        ops = [tuple(map(int, o[3:])) for o in ops[1:] if (int(o[1]), int(o[2])) == pair]
+        with open(path) as f:
+            page, why = check_page(f.read())
+        if r.code or why:
+            bad = bad or f"{' '.join(args)}\n{r.err}{why}"
+        block = min(sides[0].ids)
+        moved = {0: set(), 1: set()}
+        for name, at, n, op in page.rects:
+            side = int(name[-1])
+            start = ops[op][side] if op >= 0 else None
+            if op >= 0 and not start <= at <= at + n <= start + ops[op][2]:
+                bad = bad or f"{' '.join(args)}\npiece {at}+{n} is not in {ops[op]}"
+            if op >= 0:
+                moved[side] |= set(range(at, at + n))
+            pieces += 1
+        inside = {a for a in want[pair] if in_block(sides[0], a, block)}
+        shown = re.findall(r">([0-9,]+) of ([0-9,]+) rows", page.text)[0]
+        if not moved[0] <= inside or (shown[0] == shown[1] and moved[0] != inside):
+            bad = bad or (f"{' '.join(args)}\n{len(moved[0])} bytes, of the block "
+                          f"{len(inside)} move")
+        whole += shown[0] == shown[1]
+    tap.ok(not bad and pieces > 100 and whole > 3,
+           f"report: block maps name the operation of each byte, {pieces} pieces", bad)
+
+
+def in_block(side, address, block):
+    order = AXES[side.layout]
+    for axis in order[:order.index("B")]:
+        address %= side.stride[axis]
+    return address // side.stride["B"] == block
+
+
+def size_test(folder):
+    path = os.path.join(folder, "large.html")
+    r = kvtool("transfer-sim", "report", "-m", "llama-3.1-405b", "-t", "131072",
+               "--src=layout=nhd,tp=8,ids=random:1", "--dst=tp=4,block-size=48",
+               f"--html={path}")
+    with open(path) as f:
+        text = f.read()
+    _, why = check_page(text)
+    tap.ok(r.code == 0 and len(text) < 2000000 and not why,
+           f"report: 63 GiB make a page of {len(text) >> 10} KiB", f"{r}{why}")
+    path = os.path.join(folder, "ranks.html")
+    r = kvtool("transfer-sim", "report", "-m", "deepseek-r1", "--dst=tp=200",
+               f"--html={path}")
+    with open(path) as f:
+        text = f.read()
+    page, why = check_page(text)
+    tap.ok(r.code == 0 and len(text) < 2000000 and not why and "ranks-t" in page.ids
+           and "ranks from" in text, "report: 200 ranks are bundled", f"{r}{why}")
+
+
+def screenshot_test(folder):
+    browser = shutil.which("chromium")
+    if not browser:
+        tap.ok(True, "report: drawn by a browser # SKIP chromium is not installed")
+        return
+    html, png = os.path.join(folder, "shot.html"), os.path.join(folder, "shot.png")
+    kvtool("transfer-sim", "report", "-m", "llama-3.1-70b", "--src=layout=nhd,tp=4",
+           "--dst=tp=8", f"--html={html}")
+    with tempfile.TemporaryDirectory() as home:
+        p = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu",
+                            "--hide-scrollbars", "--window-size=1180,1600",
+                            "--enable-logging=stderr", f"--user-data-dir={home}",
+                            f"--screenshot={png}", f"file://{html}"], timeout=60,
+                           capture_output=True, env={**os.environ, "HOME": home})
+    log = p.stderr.decode(errors="replace")
+    console = [line for line in log.splitlines() if ":CONSOLE" in line]
+    colours = png_colours(png) if os.path.exists(png) else set()
+    # the ten colours of operations, grey, ink: a page that failed has a handful
+    tap.ok(len(colours) > 12 and not console and (0x3b, 0x78, 0xe0) in colours,
+           "report: drawn by a browser", f"{len(colours)} colours\n{console}\n{log[-500:]}")
+
+
+def png_colours(path):
+    """The colours of an image of 8 bits a channel."""
+    with open(path, "rb") as f:
+        data = f.read()
+    at, packed, size = 8, b"", None
+    while at < len(data):
+        n, kind = struct.unpack(">I4s", data[at:at + 8])
+        body = data[at + 8:at + 8 + n]
+        if kind == b"IHDR":
+            size = struct.unpack(">IIBB", body[:10])
+        if kind == b"IDAT":
+            packed += body
+        at += n + 12
+    width, height, _, mode = size
+    step = 4 if mode == 6 else 3
+    raw, line, above, colours = zlib.decompress(packed), width * step, None, set()
+    above = bytearray(line)
+    for y in range(height):
+        filt = raw[y * (line + 1)]
+        row = bytearray(raw[y * (line + 1) + 1:(y + 1) * (line + 1)])
+        unfilter(filt, row, above, step)
+        for x in range(0, line, 7 * step):
+            colours.add(tuple(row[x:x + 3]))
+        above = row
+    return colours
+
+
+def unfilter(filt, row, above, step):
+    if filt == 0:
+        return
+    for i in range(len(row)):
+        left = row[i - step] if i >= step else 0
+        up, corner = above[i], above[i - step] if i >= step else 0
+        if filt == 1:
+            add = left
+        elif filt == 2:
+            add = up
+        elif filt == 3:
+            add = (left + up) // 2
+        else:
+            p = left + up - corner
+            add = min((abs(p - left), 0, left), (abs(p - up), 1, up),
+                      (abs(p - corner), 2, corner))[2]
+        row[i] = (row[i] + add) & 255
+
+
+# ---- the trace -----------------------------------------------------------------
+
+def check_trace(trace, duration):
+    why, threads, flows = [], {}, {}
+    named = {(e["pid"], e["tid"]) for e in trace if e["name"] == "thread_name"}
+    for e in trace:
+        if e["ph"] == "X":
+            threads.setdefault((e["pid"], e["tid"]), []).append(
+                (e["ts"], e["ts"] + e["dur"], e["args"]["bytes"], e["args"]["ops"]))
+        if e["ph"] in "stf":
+            flows.setdefault(e["id"], []).append((e["ts"], e["ph"]))
+        if not 0 <= e["ts"] <= duration + .001:
+            why.append(f"an event outside of the transfer: {e}")
+    for where, slices in threads.items():
+        slices.sort()
+        if where not in named:
+            why.append(f"thread {where} has no name")
+        for a, b in zip(slices, slices[1:]):
+            if a[1] > b[0] + .0015:
+                why.append(f"slices overlap on {where}: {a} {b}")
+    for steps in flows.values():
+        if [p for _, p in steps] != ["s", "t", "f"] or steps != sorted(
+                steps, key=lambda s: s[0]):
+            why.append(f"an arrow goes {steps}")
+    return why, threads
+
+
+def trace_test(folder):
+    for name, args, most in [
+            ("few", ["--spec=gqa:layers=2,heads=4,head-dim=8", "-t", "40",
+                     "--src=layout=nhd,tp=4", "--dst=tp=2"], 20000),
+            ("many", ["-m", "llama-3.1-8b", "--src=layout=nhd,tp=8", "--dst=tp=2",
+                      "--link=vllm-nixl-rc"], 100)]:
+        path = os.path.join(folder, name)
+        r = kvtool("transfer-sim", "report", *args, f"--trace-out={path}",
+                   f"--trace-max={most}")
+        with open(path) as f:
+            o = json.load(f)
+        why, threads = check_trace(o["traceEvents"], o["otherData"]["duration_ns"] / 1000)
+        plan = json.loads(kvtool("transfer-sim", *(a for a in args if "--link" not in a),
+                                 "--json").out)
+        want = (sum(g["bytes"] for g in plan["groups"]),
+                sum(g["scopes"]["rfc"]["ops"] for g in plan["groups"]))
+        src = {g["src"]["ranks"] for g in plan["groups"]}.pop()
+        kinds = {"posted": lambda p, t: p >= src and t == 0, "sent": lambda p, t: p < src,
+                 "received": lambda p, t: p >= src and t > 0}
+        for kind, mine in kinds.items():
+            slices = [s for (p, t), all in threads.items() if mine(p, t) for s in all]
+            if (sum(s[2] for s in slices), sum(s[3] for s in slices)) != want:
+                why.append(f"not all is {kind}")
+            if len(slices) > most + 64:
+                why.append(f"{len(slices)} slices are {kind}")
+        tap.ok(r.code == 0 and not why, f"report: a trace of {name} operations",
+               "\n".join(why) + r.err)
+
+
+emit_test()
+bench_test()
+with workdir() as folder:
+    map_test(folder)
+    size_test(folder)
+    screenshot_test(folder)
+    trace_test(folder)
+sys.exit(tap.done())
