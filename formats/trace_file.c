@@ -19,6 +19,8 @@ struct text {
 static enum kvt_status put(struct text *t, const char *data, size_t n, const char *path,
 			   struct kvt_error *err)
 {
+	if (!n)		/* nowhere to copy it to, perhaps */
+		return KVT_OK;
 	if (n > most - t->n)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: more than 1 GiB of text", path);
 	if (t->n + n > t->room) {

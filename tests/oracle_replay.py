@@ -46,6 +46,8 @@ def make_trace(path, rng, n):
         ids = (prefix + [rng.randrange(10 ** 9) for _ in range(want)])[:want]
         if len(prefix) > want:
             ids = prefix[:want]
+        if rng.random() < 0.2:		# a hit behind a miss is none
+            ids = [rng.randrange(10 ** 9)] + ids[1:]
         known.append(ids)
         rows.append({'timestamp': at, 'input_length': tokens, 'output_length': 1,
                      'hash_ids': ids})
