@@ -17,12 +17,18 @@ options_of_command() {
 
 # Long options of a page: "Fl -name" and "Fl n , -name", wherever they stand.
 options_of_page() {
-	grep 'Fl ' "$1" | grep -o ' -[a-z][a-z-]*' | sed 's/ -/--/' | sort -u
+	grep -h 'Fl ' "$@" | grep -o ' -[a-z][a-z-]*' | sed 's/ -/--/' | sort -u
+}
+
+# Pages of modes that have one of their own.
+modes_of() {
+	[ "$1" != transfer-sim ] || ls man/kvtool-transfer-sim-*.1
 }
 
 same_options() {
 	options_of_command "$1" >"$tmp/command"
-	options_of_page "man/kvtool-$1.1" >"$tmp/page"
+	# shellcheck disable=SC2046	# several pages
+	options_of_page "man/kvtool-$1.1" $(modes_of "$1") >"$tmp/page"
 	[ -s "$tmp/command" ] && diff "$tmp/command" "$tmp/page"
 }
 
@@ -33,7 +39,8 @@ same_letters() {
 		# shellcheck disable=SC2086
 		"$kvtool" "$1" $mode --help
 	done | sed -n 's/^  -\([a-zA-Z]\), .*/\1/p' | grep -vx h | sort -u >"$tmp/command"
-	grep -o 'Fl [a-zA-Z][a-zA-Z]*' "man/kvtool-$1.1" | sed 's/Fl //' |
+	# shellcheck disable=SC2046
+	grep -oh 'Fl [a-zA-Z][a-zA-Z]*' "man/kvtool-$1.1" $(modes_of "$1") | sed 's/Fl //' |
 		grep -o . | sort -u >"$tmp/page"
 	diff "$tmp/command" "$tmp/page"
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-oracle_size.py - kvtool size against the published numbers and a second reading
+oracle_size.py - kvtool size against known numbers and a second reading
 
-First the golden numbers: bytes per token, pages of each family over TP sizes,
-and the block sizes that vLLM printed for hybrids.  Then configs drawn at random,
+First known numbers: bytes per token, pages of each family over TP sizes, and
+block sizes of hybrids.  Then configs drawn at random,
 whose layers are walked one by one here, with every byte counted from shapes.
 """
 import json
@@ -97,7 +97,10 @@ for model, cache, block, dtype, pages in PAGES:
     tap.equal({r["tp"]: group(r, cache)["page_bytes"] for r in out["sizes"]}, pages,
               f"{model}: pages of {cache}")
 
-# ---- blocks of hybrids, as vLLM's log has them -------------------------------
+# ---- blocks of hybrids --------------------------------------------------------
+
+# 672 tokens is vLLM issue 24280's, 4176 and its padding of a log of vLLM; the
+# others, and the other paddings, are the rule worked out by hand, not published.
 
 # model, options: tokens of a block, padding of a state's page in per cent
 BLOCKS = [
