@@ -15,14 +15,22 @@ options_of_command() {
 	done | grep -vx -e --help | sort -u
 }
 
+# The page of a command, and those of its modes that have one.
+pages_of() {
+	cat "man/kvtool-$1.1"
+	for page in "man/kvtool-$1"-*.1; do
+		[ ! -f "$page" ] || cat "$page"
+	done
+}
+
 # Long options of a page: "Fl -name" and "Fl n , -name", wherever they stand.
 options_of_page() {
-	grep 'Fl ' "$1" | grep -o ' -[a-z][a-z-]*' | sed 's/ -/--/' | sort -u
+	pages_of "$1" | grep 'Fl ' | grep -o ' -[a-z][a-z-]*' | sed 's/ -/--/' | sort -u
 }
 
 same_options() {
 	options_of_command "$1" >"$tmp/command"
-	options_of_page "man/kvtool-$1.1" >"$tmp/page"
+	options_of_page "$1" >"$tmp/page"
 	[ -s "$tmp/command" ] && diff "$tmp/command" "$tmp/page"
 }
 
@@ -33,7 +41,7 @@ same_letters() {
 		# shellcheck disable=SC2086
 		"$kvtool" "$1" $mode --help
 	done | sed -n 's/^  -\([a-zA-Z]\), .*/\1/p' | grep -vx h | sort -u >"$tmp/command"
-	grep -o 'Fl [a-zA-Z][a-zA-Z]*' "man/kvtool-$1.1" | sed 's/Fl //' |
+	pages_of "$1" | grep -o 'Fl [a-zA-Z][a-zA-Z]*' | sed 's/Fl //' |
 		grep -o . | sort -u >"$tmp/page"
 	diff "$tmp/command" "$tmp/page"
 }
