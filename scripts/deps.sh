@@ -21,8 +21,7 @@ bench)          need="$build hdf5-tools python3 python3-h5py python3-numpy" ;;
 lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
-ci)             need="$check $lint $fuzz $valgrind $gpu git util-linux" ;;
-ci)             need="$check $lint $fuzz $valgrind git util-linux chromium" ;;
+ci)             need="$check $lint $fuzz $valgrind $gpu git util-linux chromium" ;;
 *)
 	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci" >&2
 	exit 2
