@@ -76,6 +76,7 @@ sim_take_scope(enum kvt_scope *out, const char *name, struct kvt_error *err);
 struct sim_group {
 	char name[32];
 	struct kvt_layout src_layout, dst_layout;
+	int src_group, dst_group;	/* of two dumps: their numbers there */
 	struct kvt_block_span *entry;	/* owned; of xfer */
 	struct kvt_block_span *order;	/* owned; as the requests have them */
 	int64_t norder, begin;		/* begin: first state that moves */
@@ -102,6 +103,38 @@ struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err);
 /* Of two dumps: specs, layouts and block tables; no data is read. */
 KVT_MUST_CHECK enum kvt_status
 sim_load_files(struct sim *sim, const struct sim_args *args, struct kvt_error *err);
+
+/* The same of what any rank of either side says; names are for messages. */
+struct sim_dumps {
+	const char *src_name, *dst_name;
+	const struct kvt_snapshot *src, *dst;
+};
+KVT_MUST_CHECK enum kvt_status
+sim_load_dumps(struct sim *out, const struct sim_dumps *dumps,
+	       const struct sim_args *args, struct kvt_error *err);
+
+/* The part of it that is not checked yet. */
+KVT_MUST_CHECK enum kvt_status
+sim_join_dumps(struct sim *sim, const struct sim_dumps *dumps,
+	       const struct sim_args *args, struct kvt_error *err);
+
+/* What --src and --dst say; what they do not say stays as it was. */
+struct sim_place {
+	const char *name;		/* of the option */
+	struct kvt_layout layout;
+	int64_t tp, block_size, pool;
+	char ids[1024];
+};
+KVT_MUST_CHECK enum kvt_status
+sim_take_place(struct sim_place *place, const char *text, struct kvt_error *err);
+
+/*
+ * The layout of a conv state: layers and blocks where 'layout' has them, then
+ * channels and taps as the engine stores them: "sd" or "ds", which must be said.
+ */
+KVT_MUST_CHECK enum kvt_status
+sim_conv_layout(struct kvt_layout *out, const struct kvt_layout *layout,
+		const char *conv, struct kvt_error *err);
 
 /* One side of a group, ready to be joined with the other. */
 struct sim_end {
