@@ -16,7 +16,7 @@
 /* ---- what was said ------------------------------------------------------ */
 
 /* The modes, in the order of --help; each reads its own options. */
-extern const struct command sim_plan, sim_time, sim_replay, sim_faults,
+extern const struct command sim_plan, sim_exec, sim_wire, sim_time, sim_replay, sim_faults,
 	sim_page, sim_sweep, sim_compare, sim_calibrate, sim_emit;
 
 /* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */
@@ -35,6 +35,7 @@ struct sim_args {
 	const char *conv;		/* "sd" or "ds" */
 	const char *request;
 	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
+	bool all_states;		/* of recurrent groups, not only the last one */
 };
 
 #define SIM_OPTS(a) \

@@ -174,6 +174,10 @@ static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 			m->end = kvt_block_map_whole(&m->src, &m->dst, m->end);
 		return KVT_OK;
 	}
+	if (p->args->all_states && m->src.nids == m->dst.nids) {
+		m->end = m->src.nids;
+		return KVT_OK;
+	}
 	if ((status = kvt_block_table_last(&m->src, &m->src, 1, err)) ||
 	    (status = kvt_block_table_last(&m->dst, &m->dst, 1, err)))
 		return status;

@@ -125,7 +125,8 @@ enum kvt_status sim_conv_layout(struct kvt_layout *out,
 }
 
 static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
-				const struct sim_model_group *g, const struct sim_place *p,
+				const struct sim_model_group *g,
+				const struct sim_place *p,
 				const struct sim_args *a, int64_t tokens,
 				struct kvt_error *err)
 {
