@@ -7,6 +7,8 @@
 /* The first is what is meant if none is named. */
 static const struct command *const modes[] = {
 	&sim_plan,
+	&sim_exec,
+	&sim_wire,
 	&sim_time,
 	&sim_replay,
 	&sim_faults,

@@ -16,7 +16,7 @@
 /* ---- what was said ------------------------------------------------------ */
 
 /* The modes, in the order of --help; each reads its own options. */
-extern const struct command sim_plan, sim_time, sim_replay, sim_faults,
+extern const struct command sim_plan, sim_exec, sim_wire, sim_time, sim_replay, sim_faults,
 	sim_page, sim_sweep, sim_compare, sim_calibrate, sim_emit;
 
 /* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */
@@ -35,6 +35,7 @@ struct sim_args {
 	const char *conv;		/* "sd" or "ds" */
 	const char *request;
 	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
+	bool all_states;		/* of recurrent groups, not only the last one */
 };
 
 #define SIM_OPTS(a) \
@@ -76,6 +77,7 @@ sim_take_scope(enum kvt_scope *out, const char *name, struct kvt_error *err);
 struct sim_group {
 	char name[32];
 	struct kvt_layout src_layout, dst_layout;
+	int src_group, dst_group;	/* of two dumps: their numbers there */
 	struct kvt_block_span *entry;	/* owned; of xfer */
 	struct kvt_block_span *order;	/* owned; as the requests have them */
 	int64_t norder, begin;		/* begin: first state that moves */
@@ -102,6 +104,38 @@ struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err);
 /* Of two dumps: specs, layouts and block tables; no data is read. */
 KVT_MUST_CHECK enum kvt_status
 sim_load_files(struct sim *sim, const struct sim_args *args, struct kvt_error *err);
+
+/* The same of what any rank of either side says; names are for messages. */
+struct sim_dumps {
+	const char *src_name, *dst_name;
+	const struct kvt_snapshot *src, *dst;
+};
+KVT_MUST_CHECK enum kvt_status
+sim_load_dumps(struct sim *out, const struct sim_dumps *dumps,
+	       const struct sim_args *args, struct kvt_error *err);
+
+/* The part of it that is not checked yet. */
+KVT_MUST_CHECK enum kvt_status
+sim_join_dumps(struct sim *sim, const struct sim_dumps *dumps,
+	       const struct sim_args *args, struct kvt_error *err);
+
+/* What --src and --dst say; what they do not say stays as it was. */
+struct sim_place {
+	const char *name;		/* of the option */
+	struct kvt_layout layout;
+	int64_t tp, block_size, pool;
+	char ids[1024];
+};
+KVT_MUST_CHECK enum kvt_status
+sim_take_place(struct sim_place *place, const char *text, struct kvt_error *err);
+
+/*
+ * The layout of a conv state: layers and blocks where 'layout' has them, then
+ * channels and taps as the engine stores them: "sd" or "ds", which must be said.
+ */
+KVT_MUST_CHECK enum kvt_status
+sim_conv_layout(struct kvt_layout *out, const struct kvt_layout *layout,
+		const char *conv, struct kvt_error *err);
 
 /* One side of a group, ready to be joined with the other. */
 struct sim_end {

@@ -7,7 +7,6 @@
 
 struct file_side {
 	const char *path;
-	struct kvt_reader *reader;
 	const struct kvt_snapshot *snapshot;
 };
 
@@ -154,18 +153,29 @@ static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 				 struct kvt_error *err)
 {
 	const struct kvt_request *other = request_of(p->dst->snapshot, r->id);
-	bool state = p->from->spec.tokens_per_state.num < 0;
-	int64_t last;
+	int64_t per = p->from->spec.tokens_per_state.num, last;
 	enum kvt_status status;
 
 	*m = (struct sim_move){ table_of(r, p->src_group, &p->from->table),
 				table_of(other, p->dst_group, &p->to->table), 0,
-				kvt_spec_states(&p->from->spec, r->ntokens) };
-	if (!state) {
+				kvt_spec_states(&p->from->spec,
+						r->first_token + r->ntokens) };
+	if (r->first_token != other->first_token)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"request '%.60s' begins with token %lld in %s and %lld in %s",
+				r->id, (long long)r->first_token, p->src->path,
+				(long long)other->first_token, p->dst->path);
+	if (per > 0) {
+		m->src.first = r->first_token / per / m->src.states * m->src.states;
+		m->dst.first = r->first_token / per / m->dst.states * m->dst.states;
 		last = p->args->cached < r->ntokens ? p->args->cached : r->ntokens;
-		m->begin = last / p->from->spec.tokens_per_state.num;
+		m->begin = (r->first_token + last) / per;
 		if (whole)
 			m->end = kvt_block_map_whole(&m->src, &m->dst, m->end);
+		return KVT_OK;
+	}
+	if (p->args->all_states && m->src.nids == m->dst.nids) {
+		m->end = m->src.nids;
 		return KVT_OK;
 	}
 	if ((status = kvt_block_table_last(&m->src, &m->src, 1, err)) ||
@@ -237,7 +247,11 @@ static enum kvt_status join_groups(struct sim *sim, const struct pairing *p,
 			snprintf(name, sizeof(name), "%s", id);
 		status = sim_group_init(group, name, p->from, p->to, ws.wave[i].move,
 					ws.wave[i].nmoves, err);
-		sim->ngroups += !status;
+		if (status)
+			break;
+		group->src_group = p->src_group;
+		group->dst_group = p->dst_group;
+		sim->ngroups++;
 	}
 	waves_free(&ws);
 	return status;
@@ -287,21 +301,26 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 	return status;
 }
 
+enum kvt_status sim_join_dumps(struct sim *sim, const struct sim_dumps *dumps,
+			       const struct sim_args *a, struct kvt_error *err)
+{
+	struct file_side src = { dumps->src_name, dumps->src };
+	struct file_side dst = { dumps->dst_name, dumps->dst };
+
+	sim->tokens = 0;
+	return load(sim, &src, &dst, a, err);
+}
+
 enum kvt_status sim_load_files(struct sim *sim, const struct sim_args *a,
 			       struct kvt_error *err)
 {
-	struct file_side src = { .path = a->src.file }, dst = { .path = a->dst.file };
+	struct sim_dumps dumps = { .src_name = a->src.file, .dst_name = a->dst.file };
 	enum kvt_status status;
 
-	sim->tokens = 0;
-	if ((status = kvt_open(&src.reader, src.path, NULL, err)))
+	if ((status = kvt_open(&sim->readers[0], dumps.src_name, NULL, err)) ||
+	    (status = kvt_open(&sim->readers[1], dumps.dst_name, NULL, err)))
 		return status;
-	if (!(status = kvt_open(&dst.reader, dst.path, NULL, err))) {
-		src.snapshot = kvt_reader_snapshot(src.reader);
-		dst.snapshot = kvt_reader_snapshot(dst.reader);
-		status = load(sim, &src, &dst, a, err);
-	}
-	sim->readers[0] = src.reader;
-	sim->readers[1] = dst.reader;
-	return status;
+	dumps.src = kvt_reader_snapshot(sim->readers[0]);
+	dumps.dst = kvt_reader_snapshot(sim->readers[1]);
+	return sim_join_dumps(sim, &dumps, a, err);
 }

@@ -8,15 +8,7 @@
 
 /* ---- one side ----------------------------------------------------------- */
 
-/* What --src and --dst say.  Block ids are made group by group. */
-struct place {
-	const char *name;
-	struct kvt_layout layout;
-	int64_t tp, block_size, pool;
-	char ids[1024];
-};
-
-static enum kvt_status take_key(struct place *p, const char *key, const char *value,
+static enum kvt_status take_key(struct sim_place *p, const char *key, const char *value,
 				struct kvt_error *err)
 {
 	const struct {
@@ -48,8 +40,8 @@ static enum kvt_status take_key(struct place *p, const char *key, const char *va
 }
 
 /* "KEY=VALUE,..."; an axis tuple after rfc: or vllm: has commas of its own. */
-static enum kvt_status take_place(struct place *p, const char *text,
-				  struct kvt_error *err)
+enum kvt_status sim_take_place(struct sim_place *p, const char *text,
+			       struct kvt_error *err)
 {
 	char word[2048], *at = word;
 	enum kvt_status status = KVT_OK;
@@ -75,21 +67,21 @@ static enum kvt_status take_place(struct place *p, const char *text,
 	return status;
 }
 
-static enum kvt_status take_places(struct place *src, struct place *dst,
+static enum kvt_status take_places(struct sim_place *src, struct sim_place *dst,
 				   const struct sim_args *a, struct kvt_error *err)
 {
 	enum kvt_status status;
 
-	*src = (struct place){ .name = "src", .tp = 1, .block_size = 16,
+	*src = (struct sim_place){ .name = "src", .tp = 1, .block_size = 16,
 			       .ids = "contig" };
 	if ((status = kvt_layout_parse(&src->layout, "hnd", err)) ||
-	    (a->src.text && (status = take_place(src, a->src.text, err))))
+	    (a->src.text && (status = sim_take_place(src, a->src.text, err))))
 		return status;
 	*dst = *src;
 	dst->name = "dst";
 	if (dst->block_size != src->block_size)
 		dst->pool = 0;
-	return a->dst.text ? take_place(dst, a->dst.text, err) : KVT_OK;
+	return a->dst.text ? sim_take_place(dst, a->dst.text, err) : KVT_OK;
 }
 
 /* ---- --spec ------------------------------------------------------------- */
@@ -108,13 +100,9 @@ static enum kvt_status take_spec(struct sim_model_group *g, char *word,
 
 /* ---- groups ------------------------------------------------------------- */
 
-/*
- * The layout of a conv state: layers and blocks where the side's has them, then
- * channels and taps as the engine stores them, which must be said.
- */
-static enum kvt_status conv_layout(struct kvt_layout *out,
-				   const struct kvt_layout *layout, const char *conv,
-				   struct kvt_error *err)
+enum kvt_status sim_conv_layout(struct kvt_layout *out,
+				const struct kvt_layout *layout, const char *conv,
+				struct kvt_error *err)
 {
 	char text[8];
 	int n = 0;
@@ -137,7 +125,8 @@ static enum kvt_status conv_layout(struct kvt_layout *out,
 }
 
 static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
-				const struct sim_model_group *g, const struct place *p,
+				const struct sim_model_group *g,
+				const struct sim_place *p,
 				const struct sim_args *a, int64_t tokens,
 				struct kvt_error *err)
 {
@@ -160,7 +149,7 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 	    (status = kvt_spec_size(&size, &end->spec, err)))
 		return status;
 	if (end->spec.kind == KVT_MAMBA_CONV &&
-	    (status = conv_layout(&end->layout, &p->layout, a->conv, err)))
+	    (status = sim_conv_layout(&end->layout, &p->layout, a->conv, err)))
 		return status;
 	end->table.states = size.num_states;
 	end->table.nids = (kvt_spec_states(&end->spec, tokens) + size.num_states - 1) /
@@ -183,7 +172,7 @@ static int64_t tokens_of(const struct sim_model_group *g, int64_t tokens)
 }
 
 static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *g,
-				 const struct place *src, const struct place *dst,
+				 const struct sim_place *src, const struct sim_place *dst,
 				 const struct sim_args *a, struct kvt_error *err)
 {
 	uint32_t *ids[2] = { NULL, NULL };
@@ -213,8 +202,8 @@ static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *
 }
 
 /* A name with a slash or .json in it is a config.json. */
-static enum kvt_status add_config(struct sim *sim, const struct place *src,
-				  const struct place *dst, const struct sim_args *a,
+static enum kvt_status add_config(struct sim *sim, const struct sim_place *src,
+				  const struct sim_place *dst, const struct sim_args *a,
 				  struct kvt_error *err)
 {
 	const struct kvt_config_hints none = { .nset = 0 };
@@ -231,8 +220,8 @@ static enum kvt_status add_config(struct sim *sim, const struct place *src,
 	return status;
 }
 
-static enum kvt_status add_model(struct sim *sim, const struct place *src,
-				 const struct place *dst, const struct sim_args *a,
+static enum kvt_status add_model(struct sim *sim, const struct sim_place *src,
+				 const struct sim_place *dst, const struct sim_args *a,
 				 struct kvt_error *err)
 {
 	const struct sim_model_group *g;
@@ -284,7 +273,7 @@ static enum kvt_status load_spec(struct sim *sim, const struct sim_args *a,
 				 struct kvt_error *err)
 {
 	struct sim_model_group group;
-	struct place src, dst;
+	struct sim_place src, dst;
 	enum kvt_status status;
 	char word[1024];
 
@@ -319,6 +308,18 @@ static enum kvt_status prove(const struct sim_group *g, struct kvt_error *err)
 	return status ? kvt_fail(err, status, "%s: %.400s", g->name, why.text) : KVT_OK;
 }
 
+static enum kvt_status finish(struct sim *out, struct sim *sim, enum kvt_status status,
+			      struct kvt_error *err)
+{
+	for (int i = 0; !status && i < sim->ngroups; i++)
+		status = prove(&sim->group[i], err);
+	if (status)
+		sim_free(sim);
+	else
+		*out = *sim;
+	return status;
+}
+
 enum kvt_status sim_load(struct sim *out, const struct sim_args *a, struct kvt_error *err)
 {
 	struct sim sim = { .tokens = a->tokens, .whole = said(a->partial, "whole") };
@@ -327,11 +328,16 @@ enum kvt_status sim_load(struct sim *out, const struct sim_args *a, struct kvt_e
 	if (!status)
 		status = a->src.file ? sim_load_files(&sim, a, err) :
 				       load_spec(&sim, a, err);
-	for (int i = 0; !status && i < sim.ngroups; i++)
-		status = prove(&sim.group[i], err);
-	if (status)
-		sim_free(&sim);
-	else
-		*out = sim;
-	return status;
+	return finish(out, &sim, status, err);
+}
+
+enum kvt_status sim_load_dumps(struct sim *out, const struct sim_dumps *dumps,
+			       const struct sim_args *a, struct kvt_error *err)
+{
+	struct sim sim = { .whole = said(a->partial, "whole") };
+	enum kvt_status status = check_words(a, err);
+
+	if (!status)
+		status = sim_join_dumps(&sim, dumps, a, err);
+	return finish(out, &sim, status, err);
 }

@@ -16,6 +16,7 @@ static void set_bit(uint8_t *bits, int64_t i)
 
 static int64_t state_at(const struct kvt_block_table *t, int64_t i)
 {
+	i -= t->first;
 	return t->ids[i / t->states] * t->states + i % t->states;
 }
 

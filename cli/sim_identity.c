@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_identity.c - which states, heads and channels of two sides are the same ones */
+#include "cli/sim_verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- which states belong together ------------------------------------ */
+
+static enum kvt_status add_pair(struct verifying *v, const struct wanted *w,
+				struct kvt_error *err)
+{
+	int64_t states = group_of(v)->shape.n[KVT_AXIS_S];
+
+	if (v->n == v->room) {
+		int64_t room = v->room ? 2 * v->room : 1024;
+		void *p = realloc(v->pair, (size_t)room * sizeof(*v->pair));
+
+		if (!p)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		v->pair = p;
+		v->room = room;
+	}
+	v->pair[v->n++] = *w;
+	memset(v->arrived + w->to * states + w->span.at, 1, w->span.count);
+	return KVT_OK;
+}
+
+/* One table, and the state of the request that it begins with. */
+struct table {
+	const uint32_t *blocks;
+	int64_t n, states, first;
+};
+
+static struct table table_of(const struct kvt_request *r, const struct kvt_group *g,
+			     int index)
+{
+	int64_t states = g->shape.n[KVT_AXIS_S];
+
+	return (struct table){ r->blocks[index], r->nblocks[index], states,
+			       r->first_token / g->block_size * states };
+}
+
+static enum kvt_status pair_states(struct verifying *v, const struct table *a,
+				   const struct table *b, int64_t begin, int64_t end,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = begin, n; !status && i < end; i += n) {
+		int64_t x = i - a->first, y = i - b->first;
+		struct wanted w;
+
+		if (x / a->states >= a->n || y / b->states >= b->n)
+			return kvt_fail(err, KVT_MISMATCH, "%s: state %lld has no block",
+					group_of(v)->id, LL(i));
+		n = a->states - x % a->states;
+		n = n < b->states - y % b->states ? n : b->states - y % b->states;
+		n = n < end - i ? n : end - i;
+		w = (struct wanted){
+			{ a->blocks[x / a->states], (uint32_t)(x % a->states),
+			  (uint32_t)(y % b->states), (uint32_t)n },
+			b->blocks[y / b->states],
+		};
+		status = add_pair(v, &w, err);
+	}
+	return status;
+}
+
+/* A block of a recurrent group is one state; engines move the last one. */
+static enum kvt_status pair_blocks(struct verifying *v, const struct kvt_request *a,
+				 const struct kvt_request *b, struct kvt_error *err)
+{
+	int64_t n = a->nblocks[v->src_group], m = b->nblocks[v->group];
+	struct wanted w = { .span.count = (uint32_t)group_of(v)->shape.n[KVT_AXIS_S] };
+
+	bool all = v->sides->all_states && n == m;
+	enum kvt_status status = KVT_OK;
+
+	if (!n || !m)
+		return KVT_OK;
+	for (int64_t i = all ? 0 : n - 1; !status && i < n; i++) {
+		w.span.block = a->blocks[v->src_group][i];
+		w.to = b->blocks[v->group][all ? i : m - 1];
+		status = add_pair(v, &w, err);
+	}
+	return status;
+}
+
+static enum kvt_status pair_request(struct verifying *v, const struct kvt_request *a,
+				    const struct kvt_request *b, struct kvt_error *err)
+{
+	const struct kvt_group *to = group_of(v);
+	const struct kvt_group *from = &side_rank(&v->sides->src, 0)->group[v->src_group];
+	int64_t per = to->tokens_per_state, end = a->first_token + a->ntokens;
+	int64_t cached = v->sides->cached < a->ntokens ? v->sides->cached : a->ntokens;
+	struct table src, dst;
+
+	if (per < 0)
+		return pair_blocks(v, a, b, err);
+	src = table_of(a, from, v->src_group);
+	dst = table_of(b, to, v->group);
+	end = end / per + (end % per != 0);
+	if (v->sides->whole) {
+		int64_t room = dst.first + dst.n * dst.states;
+
+		end = src.first + (end - src.first + src.states - 1) / src.states *
+				  src.states;
+		end = end < room ? end : room;
+	}
+	return pair_states(v, &src, &dst, (a->first_token + cached) / per, end, err);
+}
+
+const struct kvt_request *request_named(const struct kvt_snapshot *s, const char *id)
+{
+	for (int64_t r = 0; r < s->nrequests; r++)
+		if (!strcmp(s->request[r].id, id))
+			return &s->request[r];
+	return NULL;
+}
+
+bool is_moved(const struct sides *sides, const char *id)
+{
+	return !sides->request || !strcmp(sides->request, id);
+}
+
+enum kvt_status pair_requests(struct verifying *v, struct kvt_error *err)
+{
+	const struct kvt_snapshot *src = side_rank(&v->sides->src, 0);
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < src->nrequests; i++) {
+		const struct kvt_request *a = &src->request[i], *b;
+
+		b = request_named(kvt_reader_snapshot(v->after), a->id);
+		if (b && is_moved(v->sides, a->id))
+			status = pair_request(v, a, b, err);
+	}
+	return status;
+}
+
+/* ---- which heads and channels ---------------------------------------- */
+
+static const struct kvt_component *part_at(const struct kvt_group *g, int64_t d)
+{
+	for (int i = 0; i < g->ncomponents; i++)
+		if (d >= g->component[i].start &&
+		    d < g->component[i].start + g->component[i].length)
+			return &g->component[i];
+	return NULL;
+}
+
+int64_t channel_in(const struct kvt_group *b, const struct kvt_group *a, int64_t d)
+{
+	const struct kvt_component *x = part_at(a, d);
+	int64_t global = x ? x->global_start + d - x->start : -1;
+
+	for (int i = 0; x && i < b->ncomponents; i++) {
+		const struct kvt_component *y = &b->component[i];
+
+		if (!strcmp(x->name, y->name) && global >= y->global_start &&
+		    global < y->global_start + y->length)
+			return y->start + global - y->global_start;
+	}
+	return -1;
+}
+
+enum kvt_status find_owners(struct verifying *v, struct kvt_error *err)
+{
+	const struct kvt_group *g = group_of(v);
+	int64_t n = g->shape.n[is_conv(v) ? KVT_AXIS_D : KVT_AXIS_H];
+
+	v->owner = calloc((size_t)n + 1, sizeof(*v->owner));
+	if (!v->owner)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < n; i++) {
+		int64_t at = -1;
+		int r = 0;
+
+		for (; r < v->sides->src.n; r++) {
+			const struct kvt_group *s =
+				&side_rank(&v->sides->src, r)->group[v->src_group];
+
+			at = is_conv(v) ? channel_in(s, g, i) :
+					  g->head_start + i - s->head_start;
+			if (at >= 0 && at < s->shape.n[is_conv(v) ? KVT_AXIS_D :
+								    KVT_AXIS_H])
+				break;
+		}
+		if (r == v->sides->src.n)
+			return kvt_fail(err, KVT_MISMATCH,
+					"%s: rank %d has %s %lld, which no rank of the source has",
+					g->id, v->rank, is_conv(v) ? "channel" : "head",
+					LL(digest_head_id(g, i)));
+		v->owner[i] = (struct owner){ r, at };
+	}
+	return KVT_OK;
+}

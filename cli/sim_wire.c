@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_wire.c - kvtool transfer-sim wire: the same between two processes over TCP */
+#include "cli/sim_pull.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/signals.h"
+
+struct wire_args {
+	struct exec_args exec;
+	const char *listen, *connect, *transport;
+	int64_t timeout;		/* seconds */
+	int n;				/* operands */
+	char **argv;
+};
+
+static int timeout_ms(const struct wire_args *a)
+{
+	return (int)(a->timeout < 86400 ? a->timeout : 86400) * 1000;
+}
+
+/* ---- the two ends ---------------------------------------------------- */
+
+static enum kvt_status send_from(const struct wire_args *a, const char *where,
+				 struct kvt_error *err)
+{
+	struct wire wire = { .fd = -1 };
+	struct sides sides;
+	enum kvt_status status = sides_open(&sides, &a->exec, a->n, a->argv, err);
+
+	if (status)
+		return status;
+	if (!(status = wire_connect(&wire, where, timeout_ms(a), err)) &&
+	    ((status = wire_greet(&wire, &sides, err)) ||
+	     (status = wire_serve(&wire, &sides, &a->exec, err))))
+		wire_give_up(&wire, status, err);
+	wire_close(&wire);
+	sides_free(&sides);
+	return status;
+}
+
+static enum kvt_status receive(struct wire *wire, const struct sides *sides,
+			       const struct wire_args *a, struct kvt_error *err)
+{
+	struct verified verified = { .bytes = 0 };
+	struct exec_args args = a->exec;
+	struct carried carried;
+	enum kvt_status status;
+
+	args.threads = 1;		/* one connection, one box at a time */
+	if ((status = wire_greet(wire, sides, err)) ||
+	    (status = carry_out(&carried, sides, &args, wire_pull, wire, err))) {
+		wire_give_up(wire, status, err);
+		return status;
+	}
+	/* the outputs are there: whether the source hears of it does not matter */
+	if (wire_send(wire, WIRE_BYE, NULL, 0, NULL, 0, NULL))
+		wire_close(wire);
+	if ((status = sides_verify(&verified, sides, &a->exec, err)))
+		return status;
+	return exec_report(sides, &a->exec, &carried, &verified, err);
+}
+
+static enum kvt_status receive_at(const struct wire_args *a, int fd,
+				  struct kvt_error *err)
+{
+	struct wire wire = { .fd = -1 };
+	struct sides sides;
+	enum kvt_status status = sides_open(&sides, &a->exec, a->n, a->argv, err);
+
+	if (status)
+		return status;
+	if (!(status = wire_accept(&wire, fd, timeout_ms(a), err)))
+		status = receive(&wire, &sides, a, err);
+	wire_close(&wire);
+	sides_free(&sides);
+	return status;
+}
+
+/* ---- one command, two processes -------------------------------------- */
+
+/* Its sentence goes over the wire; one that cannot is the parent's own. */
+static void be_source(const struct wire_args *a, int port)
+{
+	struct kvt_error err = { "" };
+	char where[32];
+
+	snprintf(where, sizeof(where), "127.0.0.1:%d", port);
+	_exit(send_from(a, where, &err));
+}
+
+static enum kvt_status both(const struct wire_args *a, int fd, int port,
+			    struct kvt_error *err)
+{
+	enum kvt_status status;
+	pid_t child;
+
+	fflush(NULL);
+	if ((child = fork()) < 0)
+		return kvt_fail(err, KVT_SYSTEM, "cannot start a second process");
+	if (!child) {
+		close(fd);
+		be_source(a, port);
+	}
+	status = receive_at(a, fd, err);
+	if (status)
+		kill(child, SIGTERM);
+	while (waitpid(child, NULL, 0) < 0 && !interrupted)
+		;
+	return status;
+}
+
+static enum kvt_status wire(const struct wire_args *a, struct kvt_error *err)
+{
+	enum kvt_status status;
+	int fd, port;
+
+	signals_catch();
+	if (a->connect)
+		return send_from(a, a->connect, err);
+	status = wire_listen(&fd, &port, a->listen ? a->listen : "127.0.0.1:0", err);
+	if (status)
+		return status;
+	if (a->listen && !a->exec.quiet)
+		fprintf(stderr, "waiting at port %d\n", port);
+	status = a->listen ? receive_at(a, fd, err) : both(a, fd, port, err);
+	close(fd);
+	return status;
+}
+
+/* ---- the mode -------------------------------------------------------- */
+
+static enum kvt_status check(const struct wire_args *a, struct kvt_error *err)
+{
+	if (a->transport && !strcmp(a->transport, "ucx"))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"transport ucx is not in this build, expected tcp");
+	if (a->transport && strcmp(a->transport, "tcp"))
+		return kvt_fail(err, KVT_USAGE,
+				"--transport is '%.40s', expected tcp or ucx",
+				a->transport);
+	if (a->listen && a->connect)
+		return kvt_fail(err, KVT_USAGE,
+				"--listen receives and --connect sends, expected one of them");
+	if (!a->connect && !a->exec.output)
+		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
+	return KVT_OK;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct wire_args a = {
+		.exec = { .corrupt = -1, .sim.tokens = UINT32_MAX }, .timeout = 10,
+	};
+	const struct opt opts[] = {
+		EXEC_OPTS(&a.exec),
+		{ "listen", 0, OPT_STRING, &a.listen, "HOST:PORT",
+		  "be the destination alone, and wait there for the source" },
+		{ "connect", 0, OPT_STRING, &a.connect, "HOST:PORT",
+		  "be the source alone, of a destination that listens there" },
+		{ "timeout", 0, OPT_COUNT, &a.timeout, "SECONDS",
+		  "give up when nothing arrives for so long; default 10" },
+		{ "transport", 0, OPT_STRING, &a.transport, "tcp|ucx",
+		  "default tcp; ucx is not in this build" },
+		{ 0 }
+	};
+	enum kvt_status status;
+
+	a.n = opt_parse(&sim_wire, opts, argc, argv, err);
+	a.argv = argv;
+	if (a.n < 0)
+		return opt_status(a.n);
+	if ((status = check(&a, err)))
+		return status;
+	return wire(&a, err);
+}
+
+const struct command sim_wire = {
+	.name = "transfer-sim wire",
+	.args = "-o OUT SRC... [DST...]",
+	.summary = "the same between two processes over TCP",
+	.run = run,
+	.examples =
+		"  kvtool transfer-sim wire -o out.h5 prefill.h5 decode.h5\n"
+		"  kvtool transfer-sim wire --listen=127.0.0.1:7000 -o out.h5 "
+		"prefill.h5 decode.h5 &\n"
+		"  kvtool transfer-sim wire --connect=127.0.0.1:7000 "
+		"prefill.h5 decode.h5\n",
+};
