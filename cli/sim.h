@@ -16,8 +16,8 @@
 /* ---- what was said ------------------------------------------------------ */
 
 /* The modes, in the order of --help; each reads its own options. */
-extern const struct command sim_plan, sim_exec, sim_wire, sim_time, sim_replay, sim_faults,
-	sim_page, sim_sweep, sim_compare, sim_calibrate, sim_emit;
+extern const struct command sim_plan, sim_exec, sim_wire, sim_time, sim_replay,
+	sim_faults, sim_page, sim_sweep, sim_compare, sim_calibrate, sim_emit;
 
 /* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */
 struct sim_side_args {
