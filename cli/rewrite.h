@@ -41,6 +41,8 @@ struct rewrite {
 	  "do not wait for the disk: a power cut may lose the output" }, \
 	{ "uncompressed", 0, OPT_FLAG, &(r)->create.uncompressed, NULL, \
 	  "hdf5: one contiguous, mappable array a group" }, \
+	{ "no-digest", 0, OPT_FLAG, &(r)->create.no_digest, NULL, \
+	  "hdf5: store no digest of the content" }, \
 	{ "level", 0, OPT_COUNT, &(r)->level, "N", \
 	  "hdf5: zstd level, 1 to 19" }, \
 	{ "tile", 0, OPT_SIZE, &(r)->tile, "SIZE", \

@@ -112,7 +112,7 @@ static hid_t new_cells(hid_t object, const struct kvt_group *group)
 
 static bool write_group(struct kvt_h5_group *own, hid_t parent,
 			const struct kvt_group *group,
-			const struct kvt_tiling *tiling)
+			const struct kvt_tiling *tiling, bool digest)
 {
 	hid_t object = kvt_h5_new_group(parent, group->id);
 	bool ok = object >= 0 && kvt_h5_write_group(object, group);
@@ -125,10 +125,9 @@ static bool write_group(struct kvt_h5_group *own, hid_t parent,
 		ok = own->data[p] >= 0 &&
 		     write_axes(own->data[p], group, &own->axes[p]);
 	}
-	if (ok) {
-		own->cells = new_cells(object, group);
-		ok = own->cells >= 0 && kvt_h5_write_tables(object, group);
-	}
+	if (ok && digest)
+		ok = (own->cells = new_cells(object, group)) >= 0;
+	ok = ok && kvt_h5_write_tables(object, group);
 	kvt_h5_drop(object);
 	return ok;
 }
@@ -149,7 +148,8 @@ static bool write_groups(struct kvt_writer *writer, hid_t parent)
 	for (int g = 0; g < snapshot->ngroups && ok; g++)
 		ok = write_group(&own->group[g], parent, &snapshot->group[g],
 				 writer->tiling[g].nbytes ?
-				 &writer->tiling[g] : NULL);
+				 &writer->tiling[g] : NULL,
+				 !writer->options.no_digest);
 	return ok;
 }
 

@@ -350,6 +350,7 @@ struct kvt_create_options {
 	bool force;			/* an existing file may be replaced */
 	bool no_sync;			/* faster, but a power cut may lose it */
 	bool uncompressed;		/* hdf5: no filters, contiguous */
+	bool no_digest;			/* hdf5: without content cells */
 	int level;			/* zstd; 0: default */
 	int64_t tile_bytes;		/* hdf5: least bytes of a tile; 0: default */
 	/* keep these tile extents if they fit, so that tiles can move; may be NULL */

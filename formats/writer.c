@@ -123,7 +123,7 @@ enum kvt_status kvt_store_tile(struct kvt_writer *writer, int group,
 bool kvt_writer_has_cells(const struct kvt_writer *writer, int group)
 {
 	return group >= 0 && group < writer->snapshot.ngroups &&
-	       writer->format->store_cells;
+	       writer->format->store_cells && !writer->options.no_digest;
 }
 
 enum kvt_status kvt_store_cells(struct kvt_writer *writer, int group,
