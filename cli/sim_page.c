@@ -93,8 +93,8 @@ static const char *why_text(int why)
 	static const char *const text[] = {
 		[KVT_BREAK_SOURCE] = "the source goes on with what does not move",
 		[KVT_BREAK_DESTINATION] = "the destination goes on elsewhere",
-		[KVT_BREAK_BOTH] = "the source goes on with what does not move, the "
-				   "destination elsewhere",
+		[KVT_BREAK_BOTH] =
+			"the source goes on with what does not move, the destination elsewhere",
 		[KVT_BREAK_SCOPE] = "both go on, but the scope ends",
 	};
 
