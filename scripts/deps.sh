@@ -21,9 +21,11 @@ bench)          need="$build hdf5-tools python3 python3-h5py python3-numpy" ;;
 lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
-ci)             need="$check $lint $fuzz $valgrind $gpu git util-linux chromium" ;;
+ci)             need="$check $lint $fuzz $valgrind git util-linux" ;;
+# what single tests use and say so if it is not there
+ci-more)        need="$gpu chromium" ;;
 *)
-	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci" >&2
+	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci|ci-more" >&2
 	exit 2
 	;;
 esac
