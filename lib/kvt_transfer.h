@@ -46,7 +46,8 @@ enum kvt_replicas {
 	KVT_MODULO,			/* every so many: 0 1 0 1 */
 };
 
-enum { KVT_MAX_RANKS = 4096 };	/* of a side: pairs are walked one by one */
+/* Of a side.  Pairs are walked one by one, and so may layers be. */
+enum { KVT_MAX_RANKS = 4096, KVT_MAX_XFER_LAYERS = 65536 };
 
 /* One side; its ranks all allocate alike. */
 struct kvt_xfer_side {

@@ -96,10 +96,10 @@ enum kvt_status kvt_xfer_side_init(struct kvt_xfer_side *out,
 	struct kvt_box box;
 	enum kvt_status status;
 
-	if (layers < 1 || layers > INT32_MAX)
+	if (layers < 1 || layers > KVT_MAX_XFER_LAYERS)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"there are %lld layers, expected 1 to 2^31 - 1",
-				(long long)layers);
+				"there are %lld layers, expected 1 to %d",
+				(long long)layers, KVT_MAX_XFER_LAYERS);
 	if (ranks < 1 || ranks > KVT_MAX_RANKS)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"there are %lld ranks, expected 1 to %d",

@@ -158,9 +158,11 @@ ops() {
 	refused 3 'expected a whole number' -m llama-3.1-8b --src tp=-4
 	refused 3 'expected a whole number' -m llama-3.1-8b --dst block-size=0
 	refused 3 '--tokens is 9999999999999' -m llama-3.1-8b --tokens=9999999999999
-	refused 3 'expected 1 to 2^31' --spec=mla:layers=999999999999,latent=8
+	refused 3 'expected 1 to 65536' --spec=mla:layers=999999999999,latent=8
+	refused 3 'expected 1 to 65536' --spec=gqa:layers=250000000,heads=1,head-dim=8 \
+		--src=layout=nhd --dst=layout=rocm-paged
 	refused 3 'heads' --spec=gqa:layers=1,heads=99999999,head-dim=8
-	refused 3 '2^63' --spec=gqa:layers=2000000000,heads=1048576,head-dim=1048576 \
+	refused 3 '2^63' --spec=gqa:layers=65536,heads=1048576,head-dim=1048576 \
 		--tokens=4000000000 --src=block-size=1048576
 	refused 3 'expected 1 to 4096' -m deepseek-r1 --src tp=2000000000
 	refused 3 'expected at most' -m llama-3.1-8b --tokens=4000000000
