@@ -8,43 +8,27 @@
  */
 #include "cli/copy_blocks.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/digest_run.h"
+#include "cli/numbered.h"
 #include "lib/kvt_connect.h"
 
 #define LL(x) ((long long)(x))
 
 /* ---- the command line --------------------------------------------------- */
 
-static bool take_id(int64_t *out, const char **text)
-{
-	char *end;
-	long long n;
-
-	if (!isdigit((unsigned char)**text))
-		return false;
-	n = strtoll(*text, &end, 10);
-	*text = end;
-	if (n == INT64_MAX)	/* or beyond: strtoll() stops there */
-		return false;
-	*out = n;
-	return true;
-}
-
 /* "7" or "3-9", both ends of which belong to it. */
 static bool take_ids(int64_t *first, int64_t *count, const char **text)
 {
 	int64_t last;
 
-	if (!take_id(first, text))
+	if (!number_take(first, text))
 		return false;
 	last = *first;
 	if (**text == '-') {
 		++*text;
-		if (!take_id(&last, text) || last < *first)
+		if (!number_take(&last, text) || last < *first)
 			return false;
 	}
 	*count = last - *first + 1;
@@ -91,56 +75,37 @@ enum kvt_status block_runs_parse(struct copy_blocks *copy, const char *text,
 
 /* ---- ids of a pool ------------------------------------------------------ */
 
-struct known {
-	uint64_t id;
-	uint32_t index;
-};
-
 struct pool {
 	const struct kvt_group *group;
 	const char *name;
-	struct known *known;		/* ascending; NULL: an id is an index */
+	struct numbered *known;		/* ascending; NULL: an id is an index */
 };
-
-static int by_id(const void *a, const void *b)
-{
-	const struct known *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
 
 static bool pool_init(struct pool *pool)
 {
-	int64_t n = pool->group->shape.n[KVT_AXIS_B];
-
 	if (!pool->group->block_ids)
 		return true;
-	if (!(pool->known = calloc((size_t)n + 1, sizeof(*pool->known))))
-		return false;
-	for (int64_t i = 0; i < n; i++)
-		pool->known[i] = (struct known){ pool->group->block_ids[i], (uint32_t)i };
-	qsort(pool->known, (size_t)n, sizeof(*pool->known), by_id);
-	return true;
+	pool->known = numbered_of(pool->group, KVT_AXIS_B);
+	return pool->known;
 }
 
 static enum kvt_status pool_index(uint32_t *out, const struct pool *pool, int64_t id,
 				  struct kvt_error *err)
 {
 	int64_t n = pool->group->shape.n[KVT_AXIS_B];
-	struct known want = { (uint64_t)id, 0 };
-	const struct known *found;
+	const struct numbered *found;
 
 	if (!pool->known && id < n) {
 		*out = (uint32_t)id;
 		return KVT_OK;
 	}
 	found = !pool->known ? NULL :
-		bsearch(&want, pool->known, (size_t)n, sizeof(want), by_id);
+		numbered_find(pool->known, n, (uint64_t)id);
 	if (!found)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.150s: %s has no block %lld among its %lld",
 				pool->name, pool->group->id, LL(id), LL(n));
-	*out = found->index;
+	*out = (uint32_t)found->index;
 	return KVT_OK;
 }
 

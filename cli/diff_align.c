@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/digest_run.h"
+#include "cli/numbered.h"
 
 #define LL(x) ((long long)(x))
 
@@ -28,31 +29,6 @@ void lacks_add(struct lacks *lacks, int side, const char *format, ...)
 
 /* ---- layers ------------------------------------------------------------- */
 
-struct numbered {
-	uint64_t id;
-	int64_t index;
-};
-
-static int by_id(const void *a, const void *b)
-{
-	const struct numbered *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
-/* The layers of a group in the order of the model; NULL: out of memory. */
-static struct numbered *layers_of(const struct kvt_group *group)
-{
-	int64_t n = group->shape.n[KVT_AXIS_L];
-	struct numbered *list = calloc((size_t)n + 1, sizeof(*list));
-
-	for (int64_t i = 0; list && i < n; i++)
-		list[i] = (struct numbered){ digest_layer_id(group, i), i };
-	if (list)
-		qsort(list, (size_t)n, sizeof(*list), by_id);
-	return list;
-}
-
 static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
 {
 	int64_t n[NSIDES], i = 0, j = 0;
@@ -61,7 +37,7 @@ static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
 
 	for (int s = 0; s < NSIDES; s++) {
 		n[s] = p->group[s]->shape.n[KVT_AXIS_L];
-		list[s] = layers_of(p->group[s]);
+		list[s] = numbered_of(p->group[s], KVT_AXIS_L);
 		p->layer[s] = calloc((size_t)n[s] + 1, sizeof(*p->layer[s]));
 		ok &= list[s] && p->layer[s];
 	}
@@ -96,7 +72,7 @@ static bool has_layer(const struct kvt_snapshot *s, enum kvt_kind kind, uint64_t
 static bool list_missing(char text[96], const struct kvt_group *group,
 			 const struct kvt_snapshot *other, struct kvt_error *err)
 {
-	struct numbered *list = layers_of(group);
+	struct numbered *list = numbered_of(group, KVT_AXIS_L);
 	int64_t n = group->shape.n[KVT_AXIS_L], begin = -1;
 	int used = 0;
 

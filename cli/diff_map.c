@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff_map.c - where the differences are: as text, as CSV, and into files */
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/diff.h"
+#include "cli/text_file.h"
 
 #define LL(x) ((long long)(x))
 
@@ -150,43 +149,22 @@ enum kvt_status heatmap_check(const char *path, bool force, struct kvt_error *er
 	return KVT_OK;
 }
 
-static enum kvt_status failed(struct kvt_error *err, const char *path)
-{
-	return kvt_fail(err, KVT_SYSTEM, "%.300s: %s", path, strerror(errno));
-}
-
-/* Under its own name it is complete. */
 enum kvt_status heatmap_write(const char *path, bool force, const struct diff *d,
 			      struct kvt_error *err)
 {
-	size_t room = strlen(path) + sizeof(".XXXXXX");
-	char *temporary = malloc(room);
 	enum kvt_status status = KVT_OK;
-	mode_t mask = umask(0);
-	FILE *stream = NULL;
-	int fd;
+	char *text = NULL;
+	size_t nbytes = 0;
+	FILE *stream = open_memstream(&text, &nbytes);
+	bool bad = !stream;
 
-	umask(mask);
-	if (!temporary)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	snprintf(temporary, room, "%s.XXXXXX", path);
-	if ((fd = mkstemp(temporary)) < 0 || fchmod(fd, 0666 & ~mask) ||
-	    !(stream = fdopen(fd, "w"))) {
-		status = failed(err, path);
-	} else {
+	if (stream) {
 		kinds[kind_of(path)].write(stream, d);
-		if (fflush(stream) || ferror(stream) || fsync(fd))
-			status = failed(err, path);
-		else if (!ftell(stream) && kind_of(path) == 2)
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		bad = ferror(stream);
+		bad |= fclose(stream) || !nbytes;
 	}
-	if (stream ? fclose(stream) : fd >= 0 && close(fd))
-		status = status ? status : failed(err, path);
-	/* link() does not replace what appeared meanwhile */
-	if (!status && (force ? rename(temporary, path) : link(temporary, path)))
-		status = failed(err, path);
-	if (fd >= 0 && (status || !force))
-		unlink(temporary);
-	free(temporary);
+	status = bad ? kvt_fail(err, KVT_SYSTEM, "out of memory") :
+		       text_file_write(path, text, nbytes, force, err);
+	free(text);
 	return status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/digest_run.h"
+#include "cli/numbered.h"
 #include "lib/kvt_spec.h"
 
 #define LL(x) ((long long)(x))
@@ -219,30 +220,6 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 
 /* ---- by block ----------------------------------------------------------- */
 
-struct numbered {
-	uint64_t id;
-	int64_t index;
-};
-
-static int by_id(const void *a, const void *b)
-{
-	const struct numbered *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static struct numbered *blocks_of(const struct kvt_group *group)
-{
-	int64_t n = group->shape.n[KVT_AXIS_B];
-	struct numbered *list = calloc((size_t)n + 1, sizeof(*list));
-
-	for (int64_t i = 0; list && i < n; i++)
-		list[i] = (struct numbered){ digest_block_id(group, i), i };
-	if (list)
-		qsort(list, (size_t)n, sizeof(*list), by_id);
-	return list;
-}
-
 static void merge_blocks(struct spans *to, struct numbered *const list[NSIDES],
 			 struct lacks *lacks)
 {
@@ -284,7 +261,7 @@ static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
 				"%s: blocks of %lld states in A and of %lld in B: only --by=tokens could match them",
 				p->id, LL(sa), LL(sb));
 	for (int s = 0; s < NSIDES; s++)
-		list[s] = blocks_of(p->group[s]);
+		list[s] = numbered_of(p->group[s], KVT_AXIS_B);
 	if (list[SIDE_A] && list[SIDE_B])
 		merge_blocks(to, list, lacks);
 	else

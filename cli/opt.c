@@ -103,25 +103,37 @@ static void table_fill(struct table *t, const struct opt *opts)
 
 /* ---- values ------------------------------------------------------------- */
 
+bool number_take(int64_t *out, const char **text)
+{
+	char *end;
+	long long n;
+
+	if (!isdigit((unsigned char)**text))
+		return false;
+	n = strtoll(*text, &end, 10);
+	*text = end;
+	/* strtoll() stops at its greatest value: not what the text says */
+	if (n == INT64_MAX)
+		return false;
+	*out = n;
+	return true;
+}
+
 bool size_parse(int64_t *out, const char *text)
 {
 	static const char units[] = "kmgt";
 	const char *unit;
-	char *end;
-	long long n;
-	int64_t factor = 1;
+	int64_t n, factor = 1;
 
-	if (!isdigit((unsigned char)*text))
+	if (!number_take(&n, &text))
 		return false;
-	n = strtoll(text, &end, 10);
-	if (*end) {
-		unit = strchr(units, tolower((unsigned char)*end));
-		if (!unit || end[1])
+	if (*text) {
+		unit = strchr(units, tolower((unsigned char)*text));
+		if (!unit || text[1])
 			return false;
 		factor = (int64_t)1 << 10 * (unit - units + 1);
 	}
-	/* strtoll() stops at its greatest value: not what the text says */
-	return n != INT64_MAX && !__builtin_mul_overflow(n, factor, out);
+	return !__builtin_mul_overflow(n, factor, out);
 }
 
 static bool number_parse(int64_t *out, const char *text, int64_t least)

@@ -70,6 +70,12 @@ static inline enum kvt_status opt_status(int parsed)
 }
 
 /*
+ * The digits at *text, which is moved behind them.  False if there are none, or
+ * if their number does not fit.
+ */
+bool number_take(int64_t *out, const char **text);
+
+/*
  * A number with an optional k, M, G or T (powers of 1024).  False if it is no
  * such number or does not fit.
  */

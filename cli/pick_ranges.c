@@ -2,27 +2,11 @@
 /* pick_ranges.c - lists of numbers, and whether a dump has what they name */
 #include "cli/pick.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 
 #define LL(x) ((long long)(x))
 
 /* ---- lists of numbers --------------------------------------------------- */
-
-static bool take_number(int64_t *out, const char **text)
-{
-	char *end;
-	long long n;
-
-	if (!isdigit((unsigned char)**text))
-		return false;
-	n = strtoll(*text, &end, 10);
-	*text = end;
-	if (n == INT64_MAX)	/* or beyond: strtoll() stops there */
-		return false;
-	*out = n;
-	return true;
-}
 
 enum kvt_status ranges_parse(struct ranges *out, const char *option, const char *text,
 			     struct kvt_error *err)
@@ -33,12 +17,12 @@ enum kvt_status ranges_parse(struct ranges *out, const char *option, const char 
 	for (out->n = 0; ok && out->n < MAX_RANGES; ) {
 		struct kvt_range *range = &out->range[out->n++];
 
-		if (!(ok = take_number(&range->begin, &p)))
+		if (!(ok = number_take(&range->begin, &p)))
 			break;
 		range->end = range->begin + 1;
 		if (*p == ':') {
 			p++;
-			ok = take_number(&range->end, &p) && range->begin < range->end;
+			ok = number_take(&range->end, &p) && range->begin < range->end;
 		}
 		if (ok && !*p)
 			return KVT_OK;

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/terms.h"
+#include "cli/half.h"
+#include "cli/wanted.h"
 #include "lib/kvt_connect.h"
 
 #define LL(x) ((long long)(x))
@@ -20,30 +21,10 @@ struct verifying {
 	struct kvt_reader *before, *after;
 	int group;
 	struct cut cut;
-	int64_t n, room;
-	struct wanted *pair;		/* by blocks of 'after' */
+	struct wanted_list pairs;	/* by blocks of 'after' */
 };
 
 /* ---- what is compared --------------------------------------------------- */
-
-static enum kvt_status add_pair(struct verifying *v, const struct kvt_block_span *span,
-				struct kvt_error *err)
-{
-	if (v->n == v->room) {
-		int64_t room = v->room ? 2 * v->room : 1024;
-		void *p = realloc(v->pair, (size_t)room * sizeof(*v->pair));
-
-		if (!p)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		v->pair = p;
-		v->room = room;
-	}
-	v->pair[v->n++] = (struct wanted){
-		{ (uint32_t)span->src_block, (uint32_t)span->src_state,
-		  (uint32_t)span->dst_state, (uint32_t)span->count }, span->dst_block
-	};
-	return KVT_OK;
-}
 
 static struct kvt_block_table table_of(struct kvt_reader *reader, int group,
 				       const uint32_t *ids, int64_t nids)
@@ -65,11 +46,18 @@ static enum kvt_status add_pairs(struct verifying *v, const struct kvt_block_tab
 	struct kvt_block_span span;
 	enum kvt_status status = kvt_block_map_init(&map, src, dst, 0, states, err);
 
-	while (!status && kvt_block_map_next(&map, &span))
+	while (!status && kvt_block_map_next(&map, &span)) {
+		const struct wanted w = {
+			{ (uint32_t)span.src_block, (uint32_t)span.src_state,
+			  (uint32_t)span.dst_state, (uint32_t)span.count },
+			span.dst_block
+		};
+
 		/* no token has its state in a null block */
 		if (null_src < 0 || null_dst < 0 || span.src_block != null_src ||
 		    span.dst_block != null_dst)
-			status = add_pair(v, &span, err);
+			status = wanted_add(&v->pairs, &w, err);
+	}
 	return status;
 }
 
@@ -123,45 +111,7 @@ static enum kvt_status pair_pools(struct verifying *v, struct kvt_error *err)
 	return status;
 }
 
-static int by_target(const void *a, const void *b)
-{
-	const struct wanted *x = a, *y = b;
-
-	return x->to < y->to ? -1 : x->to > y->to;
-}
-
 /* ---- comparing ---------------------------------------------------------- */
-
-struct half {
-	const struct placed *at;
-	struct kvt_view view;
-	struct terms terms;
-};
-
-static enum kvt_status half_init(struct half *half, const struct placed *at, int k,
-				 int64_t elem, struct kvt_error *err)
-{
-	struct kvt_views views;
-	enum kvt_status status;
-
-	half->at = at;
-	if ((status = kvt_layout_views(&views, at->layout, &at->box, elem, err)) ||
-	    (status = view_of_k(&half->view, &views, k, err)))
-		return status;
-	return terms_init(&half->terms, &half->view) ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory");
-}
-
-static const uint8_t *half_at(const struct half *half, int64_t l, int64_t b, int64_t s,
-			      int64_t h)
-{
-	const int64_t at[KVT_NAXES] = {
-		l - half->at->box.begin[KVT_AXIS_L], b - half->at->box.begin[KVT_AXIS_B],
-		s - half->at->box.begin[KVT_AXIS_S], h,
-	};
-
-	return half->at->bytes + half->view.offset + terms_offset(&half->terms, at);
-}
 
 static bool head_equal(const struct half *a, const uint8_t *pa, const struct half *b,
 		       const uint8_t *pb)
@@ -178,24 +128,26 @@ static bool head_equal(const struct half *a, const uint8_t *pa, const struct hal
 }
 
 /* Whose token is it?  Of a pool that nobody uses, the block is all that is known. */
-static enum kvt_status differs(const struct verifying *v, int64_t block, int64_t state,
-			       int64_t layer, int64_t head, int k, struct kvt_error *err)
+static enum kvt_status differs(const struct verifying *v,
+			       const int64_t at[KVT_NAXES], int k,
+			       struct kvt_error *err)
 {
 	const struct kvt_snapshot *after = kvt_reader_snapshot(v->after);
 	const struct kvt_group *group = &after->group[v->group];
-	int64_t size = group->shape.n[KVT_AXIS_S];
+	int64_t size = group->shape.n[KVT_AXIS_S], state = at[KVT_AXIS_S];
 
 	for (int64_t r = 0; r < after->nrequests; r++)
 		for (int64_t i = 0; i < after->request[r].nblocks[v->group]; i++)
-			if (after->request[r].blocks[v->group][i] == block)
+			if (after->request[r].blocks[v->group][i] == at[KVT_AXIS_B])
 				return kvt_fail(err, KVT_MISMATCH,
 						"%s: request %s state %lld layer %lld head %lld kv %d differs",
 						group->id, after->request[r].id,
-						LL(i * size + state), LL(layer), LL(head),
-						k);
+						LL(i * size + state), LL(at[KVT_AXIS_L]),
+						LL(at[KVT_AXIS_H]), k);
 	return kvt_fail(err, KVT_MISMATCH,
 			"%s: block %lld state %lld layer %lld head %lld kv %d differs",
-			group->id, LL(block), LL(state), LL(layer), LL(head), k);
+			group->id, LL(at[KVT_AXIS_B]), LL(state), LL(at[KVT_AXIS_L]),
+			LL(at[KVT_AXIS_H]), k);
 }
 
 struct comparing {
@@ -212,12 +164,15 @@ static enum kvt_status compare_pair(const struct comparing *c, const struct want
 
 	for (int64_t i = 0; i < w->span.count; i++)
 		for (int64_t h = 0; h < heads; h++) {
-			int64_t to = w->span.at + i;
+			const int64_t from[KVT_NAXES] = {
+				layer, w->span.block, w->span.state + i, h,
+			};
+			const int64_t to[KVT_NAXES] = {
+				layer, w->to, w->span.at + i, h,
+			};
 
-			if (!head_equal(a, half_at(a, layer, w->span.block,
-						   w->span.state + i, h),
-					b, half_at(b, layer, w->to, to, h)))
-				return differs(c->v, w->to, to, layer, h, k, err);
+			if (!head_equal(a, half_at(a, from), b, half_at(b, to)))
+				return differs(c->v, to, k, err);
 		}
 	return KVT_OK;
 }
@@ -251,22 +206,6 @@ static enum kvt_status compare_spans(void *context, const struct spans_read *rea
 	return status;
 }
 
-/* The first pair of a block or of one behind it. */
-static int64_t first_pair(const struct verifying *v, int64_t block)
-{
-	int64_t low = 0, high = v->n;
-
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-
-		if (v->pair[middle].to < block)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
@@ -274,15 +213,13 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 	const struct kvt_group *after = reader_group(v->after, v->group);
 	struct kvt_box box = cut_box(&v->cut, i);
 	const int64_t layers[2] = { box.begin[KVT_AXIS_L], box.end[KVT_AXIS_L] };
-	int64_t begin = first_pair(v, box.begin[KVT_AXIS_B]);
-	int64_t n = first_pair(v, box.end[KVT_AXIS_B]) - begin;
 	struct comparing c = { v, { &after->layout, box, worker->buffer[0] } };
-	struct wanted *wanted = malloc(((size_t)n + 1) * sizeof(*wanted));
+	int64_t n;
+	struct wanted *wanted = wanted_of(&n, &v->pairs, &box);
 	enum kvt_status status;
 
 	if (!wanted)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	memcpy(wanted, v->pair + begin, (size_t)n * sizeof(*wanted));
 	status = n ? read_box(worker, v->after, v->group, &box, c.after.bytes, err) :
 		     KVT_OK;
 	if (!status)
@@ -323,9 +260,9 @@ static enum kvt_status verify_group(struct verifying *v, const struct reblock_gr
 		status = pair_request(v, &before->request[r], err);
 	if (!status && said->how != REBLOCK_GATHERED && said->stale == said->stale_kept)
 		status = pair_pools(v, err);
-	if (status || !v->n)
+	if (status || !v->pairs.n)
 		return status;
-	qsort(v->pair, (size_t)v->n, sizeof(*v->pair), by_target);
+	wanted_sort(&v->pairs);
 	v->cut = cut_choose(b, tiling, &a->layout, NULL, limit / 4);
 	work.count = v->cut.nboxes;
 	work.total_bytes = v->cut.nboxes * v->cut.box_bytes;
@@ -351,7 +288,7 @@ enum kvt_status reblock_verify(struct kvt_reader *before, struct kvt_reader *aft
 		struct verifying v = { .before = before, .after = after, .group = g };
 
 		status = verify_group(&v, &reblock->group[g], options, err);
-		free(v.pair);
+		wanted_free(&v.pairs);
 	}
 	return status;
 }

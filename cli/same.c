@@ -6,23 +6,12 @@
 #include <string.h>
 
 #include "cli/digest_run.h"
-#include "cli/terms.h"
+#include "cli/half.h"
+#include "cli/numbered.h"
 
 #define LL(x) ((long long)(x))
 
 /* ---- who is who --------------------------------------------------------- */
-
-struct known {
-	uint64_t id;
-	int64_t index;
-};
-
-static int by_id(const void *a, const void *b)
-{
-	const struct known *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
 
 /* What the index of an axis is in the model or in the engine's pool. */
 static uint64_t identity(const struct kvt_group *group, enum kvt_axis axis, int64_t i)
@@ -62,7 +51,7 @@ static enum kvt_status map_axis(struct sharing *s, enum kvt_axis axis,
 	const struct kvt_group *a = reader_group(s->a, s->group_a);
 	const struct kvt_group *b = reader_group(s->b, s->group_b);
 	int64_t na = a->shape.n[axis], nb = b->shape.n[axis];
-	struct known *known = calloc((size_t)na + 1, sizeof(*known));
+	struct numbered *known = calloc((size_t)na + 1, sizeof(*known));
 	int64_t *map = calloc((size_t)nb + 1, sizeof(*map));
 
 	s->map[axis] = map;
@@ -78,12 +67,11 @@ static enum kvt_status map_axis(struct sharing *s, enum kvt_axis axis,
 		return KVT_OK;
 	}
 	for (int64_t i = 0; i < na; i++)
-		known[i] = (struct known){ identity(a, axis, i), i };
-	qsort(known, (size_t)na, sizeof(*known), by_id);
+		known[i] = (struct numbered){ identity(a, axis, i), i };
+	numbered_sort(known, na);
 	for (int64_t i = 0; i < nb; i++) {
-		struct known want = { identity(b, axis, i), 0 };
-		const struct known *found = bsearch(&want, known, (size_t)na,
-						    sizeof(*known), by_id);
+		const struct numbered *found =
+			numbered_find(known, na, identity(b, axis, i));
 
 		map[i] = found ? found->index : -1;
 		s->shared[axis] += found != NULL;
@@ -151,39 +139,6 @@ struct comparing {
 	struct cut cut;
 	bool same_content;	/* along D both have the same, in order */
 };
-
-/* What was read of either side, and the addresses of its keys or values. */
-struct half {
-	const struct placed *at;
-	struct kvt_view view;
-	struct terms terms;
-};
-
-static enum kvt_status half_init(struct half *half, const struct placed *at, int k,
-				 int64_t elem, struct kvt_error *err)
-{
-	struct kvt_views views;
-	enum kvt_status status;
-
-	half->at = at;
-	if ((status = kvt_layout_views(&views, at->layout, &at->box, elem, err)) ||
-	    (status = view_of_k(&half->view, &views, k, err)))
-		return status;
-	if (!terms_init(&half->terms, &half->view))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	return KVT_OK;
-}
-
-/* Where the head at 'index' of the file begins. */
-static const uint8_t *half_at(const struct half *half, const int64_t index[KVT_NAXES])
-{
-	int64_t at[KVT_NAXES];
-
-	for (int a = 0; a < KVT_NAXES; a++)
-		at[a] = index[a] - half->at->box.begin[a];
-	at[KVT_AXIS_K] = 0;
-	return half->at->bytes + half->view.offset + terms_offset(&half->terms, at);
-}
 
 /* First element along D that differs; -1: none. */
 static int64_t head_differs(const struct comparing *c, const struct half *a,

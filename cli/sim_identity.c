@@ -13,17 +13,10 @@ static enum kvt_status add_pair(struct verifying *v, const struct wanted *w,
 				struct kvt_error *err)
 {
 	int64_t states = group_of(v)->shape.n[KVT_AXIS_S];
+	enum kvt_status status = wanted_add(&v->pairs, w, err);
 
-	if (v->n == v->room) {
-		int64_t room = v->room ? 2 * v->room : 1024;
-		void *p = realloc(v->pair, (size_t)room * sizeof(*v->pair));
-
-		if (!p)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		v->pair = p;
-		v->room = room;
-	}
-	v->pair[v->n++] = *w;
+	if (status)
+		return status;
 	memset(v->arrived + w->to * states + w->span.at, 1, w->span.count);
 	return KVT_OK;
 }

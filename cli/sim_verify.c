@@ -12,32 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/terms.h"
+#include "cli/half.h"
 
 #define LL(x) ((long long)(x))
 
 /* ---- addresses ------------------------------------------------------- */
-
-/* What was read of a side, and the addresses of its keys or values. */
-struct half {
-	const struct placed *at;
-	struct kvt_view view;
-	struct terms terms;
-};
-
-static enum kvt_status half_init(struct half *half, const struct placed *at, int k,
-				 int64_t elem, struct kvt_error *err)
-{
-	struct kvt_views views;
-	enum kvt_status status;
-
-	half->at = at;
-	if ((status = kvt_layout_views(&views, at->layout, &at->box, elem, err)) ||
-	    (status = view_of_k(&half->view, &views, k, err)))
-		return status;
-	return terms_init(&half->terms, &half->view) ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory");
-}
 
 /* An element, by what it is in the file. */
 struct spot {
@@ -46,14 +25,9 @@ struct spot {
 
 static const uint8_t *spot_at(const struct half *half, const struct spot *p)
 {
-	const int64_t *begin = half->at->box.begin;
-	const int64_t at[KVT_NAXES] = {
-		p->l - begin[KVT_AXIS_L], p->b - begin[KVT_AXIS_B],
-		p->s - begin[KVT_AXIS_S], p->h,
-	};
+	const int64_t index[KVT_NAXES] = { p->l, p->b, p->s, p->h };
 
-	return half->at->bytes + half->view.offset + terms_offset(&half->terms, at) +
-	       half->terms.at[KVT_AXIS_D][p->d];
+	return half_at(half, index) + half->terms.at[KVT_AXIS_D][p->d];
 }
 
 /* ---- saying what is wrong -------------------------------------------- */
@@ -280,38 +254,20 @@ static enum kvt_status compare_untouched(struct worker *worker, struct comparing
 
 /* ---- boxes ----------------------------------------------------------- */
 
-/* The first pair of a block or of one behind it. */
-static int64_t first_pair(const struct verifying *v, int64_t block)
-{
-	int64_t low = 0, high = v->n;
-
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-
-		if (v->pair[middle].to < block)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
 	struct verifying *v = context;
 	struct kvt_box box = cut_box(&v->cut, i);
 	const int64_t layers[2] = { box.begin[KVT_AXIS_L], box.end[KVT_AXIS_L] };
-	int64_t begin = first_pair(v, box.begin[KVT_AXIS_B]), untouched = 0;
-	int64_t n = first_pair(v, box.end[KVT_AXIS_B]) - begin;
+	int64_t n, untouched = 0;
 	struct placed after = { &group_of(v)->layout, box, worker->buffer[0] };
 	struct comparing c = { v, 0, after, 0 };
-	struct wanted *wanted = malloc(((size_t)n + 1) * sizeof(*wanted));
+	struct wanted *wanted = wanted_of(&n, &v->pairs, &box);
 	enum kvt_status status;
 
 	if (!wanted)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	memcpy(wanted, v->pair + begin, (size_t)n * sizeof(*wanted));
 	status = read_box(worker, v->after, v->group, &box, c.after.bytes, err);
 	for (; n && !status && c.src_rank < v->sides->src.n; c.src_rank++)
 		status = each_spans(worker, v->sides->src.file[c.src_rank].reader,
@@ -329,13 +285,6 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 	return status;
 }
 
-static int by_target(const void *a, const void *b)
-{
-	const struct wanted *x = a, *y = b;
-
-	return x->to < y->to ? -1 : x->to > y->to;
-}
-
 static enum kvt_status verify_boxes(struct verifying *v,
 				    const struct pipeline_options *options,
 				    struct kvt_error *err)
@@ -345,7 +294,7 @@ static enum kvt_status verify_boxes(struct verifying *v,
 	int64_t limit = options->mem_limit ? options->mem_limit : INT64_MAX;
 	struct work work = { .fn = verify_box, .context = v, .label = "verifying" };
 
-	qsort(v->pair, (size_t)v->n, sizeof(*v->pair), by_target);
+	wanted_sort(&v->pairs);
 	v->cut = cut_choose(g, tiling, NULL, NULL, limit / 8);
 	work.count = v->cut.nboxes;
 	work.total_bytes = v->cut.nboxes * v->cut.box_bytes;
@@ -378,7 +327,7 @@ static enum kvt_status verify_group(struct verified *out, struct verifying *v,
 		status = verify_boxes(v, options, err);
 	out->bytes += v->bytes;
 	out->untouched += v->untouched;
-	free(v->pair);
+	wanted_free(&v->pairs);
 	free(v->arrived);
 	free(v->owner);
 	return status;

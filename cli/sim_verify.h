@@ -4,6 +4,7 @@
 #define KVTOOL_SIM_VERIFY_H
 
 #include "cli/sim_sides.h"
+#include "cli/wanted.h"
 
 /* The rank of the source that a head or channel is compared with, and where. */
 struct owner {
@@ -16,8 +17,7 @@ struct verifying {
 	struct kvt_reader *after;
 	int rank, group, src_group;
 	struct cut cut;
-	int64_t n, room;
-	struct wanted *pair;		/* by blocks of 'after' */
+	struct wanted_list pairs;	/* by blocks of 'after' */
 	uint8_t *arrived;		/* [B * S] */
 	struct owner *owner;		/* of heads, or of channels of a conv state */
 	int64_t bytes, untouched;

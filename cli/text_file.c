@@ -95,9 +95,10 @@ enum kvt_status text_file_write(const char *path, const char *text, size_t nbyte
 	sprintf(temporary, "%s.tmp-%ld", path, (long)getpid());
 	status = write_and_close(open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC |
 				      O_NOFOLLOW, 0666), path, text, nbytes, err);
-	if (!status && rename(temporary, path))
+	/* link() does not replace what appeared meanwhile */
+	if (!status && (force ? rename(temporary, path) : link(temporary, path)))
 		status = failed(err, path, "create");
-	if (status)
+	if (status || !force)
 		unlink(temporary);
 	free(temporary);
 	return status;
