@@ -11,7 +11,14 @@
 
 #include "kernels/kernels.h"
 
-enum { CPU_LINE = 64 };
+enum { CPU_LINE = 64, CPU_PAGE = 4096 };
+
+/* In what order 'stream' takes the lines of runs. */
+enum cpu_turns {
+	CPU_BY_RUN,			/* one run after the other */
+	CPU_BY_FOUR,			/* four runs in turn, line by line */
+	CPU_BY_PAGES,			/* the pages of a run in turn, line by line */
+};
 
 /*
  * Two inner loops and the runs in them, as one leaf call sees them.
@@ -25,6 +32,7 @@ struct cpu_inner {
 	int64_t nd, d_src, d_dst;	/* the loop that is fastest in dst */
 	int64_t ns, s_src, s_dst;	/* the one that is fastest in src */
 	int64_t ahead, near;
+	enum cpu_turns by;
 };
 
 typedef void cpu_leaf(char *dst, const char *src, const struct cpu_inner *in);
@@ -44,14 +52,6 @@ struct cpu_isa {
 	/* Orders what went around the caches before anything that follows. */
 	void (*fence)(void);
 };
-
-/* How far behind dst the last line border at or before dst + at is. */
-static inline int64_t cpu_line_end(const char *dst, int64_t at)
-{
-	int64_t over = (int64_t)(((uintptr_t)dst + (uintptr_t)at) % CPU_LINE);
-
-	return at > over ? at - over : 0;
-}
 
 /* nd * ns runs of any length, by plain stores. */
 void kvt_cpu_rows(char *dst, const char *src, const struct cpu_inner *in);

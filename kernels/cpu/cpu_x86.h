@@ -166,6 +166,8 @@ static inline void ask(const char *src, int64_t rows, int64_t every,
 
 /* ---- streaming ---------------------------------------------------------- */
 
+enum { MOST_ROWS = 4 };
+
 #define COPY_LINE(w)							\
 	do {								\
 		VEC_##w v[64 / (w)];					\
@@ -176,7 +178,7 @@ static inline void ask(const char *src, int64_t rows, int64_t every,
 			PAST_##w(dst + at + i * (w), v[i]);		\
 	} while (0)
 
-/* The last row knows no next one, so it asks for itself: that costs nothing. */
+/* Asks for its own lines 'ahead' and 'near': 0 costs nothing. */
 #define STREAM(w)							\
 TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
 				  int64_t ahead, int64_t near)		\
@@ -196,43 +198,70 @@ TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
 		memcpy(dst + at, src + at, (size_t)(run - at));		\
 }									\
 									\
-/* In three parts, which end with lines of dst: what is asked for, and then what \
-   is near, goes over to the next run, 'jump' behind the end of this one. */ \
-TARGET static void stream_long_##w(char *dst, const char *src,		\
-				   const struct cpu_inner *in, int64_t jump) \
+/* Lines of 'rows' rows in turn: dst begins with a line, 'row' is of whole ones. */ \
+TARGET static inline void stream_turns_##w(char *dst, const char *src,	\
+		int rows, int64_t row, int64_t d_dst, int64_t d_src,	\
+		int64_t ahead)						\
 {									\
-	int64_t far = cpu_line_end(dst, in->run - in->ahead);		\
-	int64_t near = cpu_line_end(dst, in->run - in->near);		\
+	for (int64_t at = 0; at < row; at += 64) {			\
+		VEC_##w v[MOST_ROWS][64 / (w)];				\
 									\
-	stream_run_##w(dst, src, far, in->ahead, in->near);		\
-	stream_run_##w(dst + far, src + far, near - far,		\
-		       in->ahead + jump, in->near);			\
-	stream_run_##w(dst + near, src + near, in->run - near,		\
-		       in->ahead + jump, in->near + jump);		\
+		for (int r = 0; r < rows; r++) {			\
+			const char *from = src + r * d_src + at;	\
+									\
+			_mm_prefetch(from + ahead, _MM_HINT_T0);	\
+			for (int i = 0; i < 64 / (w); i++)		\
+				v[r][i] = ANY_##w(from + i * (w));	\
+		}							\
+		for (int r = 0; r < rows; r++)				\
+			for (int i = 0; i < 64 / (w); i++)		\
+				PAST_##w(dst + r * d_dst + at + i * (w), \
+					 v[r][i]);			\
+	}								\
+}									\
+									\
+TARGET static void stream_pages_##w(char *dst, const char *src, int64_t run) \
+{									\
+	int64_t at = -(uintptr_t)dst % 64;				\
+									\
+	memcpy(dst, src, (size_t)at);					\
+	for (; run - at >= 4 * CPU_PAGE; at += 4 * CPU_PAGE)		\
+		stream_turns_##w(dst + at, src + at, 4, CPU_PAGE,	\
+				 CPU_PAGE, CPU_PAGE, 0);		\
+	for (; run - at >= 2 * CPU_PAGE; at += 2 * CPU_PAGE)		\
+		stream_turns_##w(dst + at, src + at, 2, CPU_PAGE,	\
+				 CPU_PAGE, CPU_PAGE, 0);		\
+	stream_run_##w(dst + at, src + at, run - at, 0, 0);		\
 }									\
 									\
 TARGET static void stream_##w(char *dst, const char *src,		\
 			      const struct cpu_inner *in)		\
 {									\
-	const int64_t jump = in->d_src - in->run;			\
-									\
 	for (int64_t s = 0; s < in->ns; s++) {				\
-		for (int64_t d = 0; d < in->nd; d++) {			\
+		char *to = dst + s * in->s_dst;				\
+		const char *from = src + s * in->s_src;			\
+		int64_t d = 0;						\
+									\
+		for (; in->by == CPU_BY_FOUR && in->nd - d >= 4; d += 4) \
+			stream_turns_##w(to + d * in->d_dst,		\
+					 from + d * in->d_src, 4, in->run, \
+					 in->d_dst, in->d_src, in->ahead); \
+		for (; d < in->nd; d++) {				\
 			bool last = d + 1 == in->nd &&			\
 				    in->ahead == in->d_src;		\
-			char *to = dst + s * in->s_dst + d * in->d_dst;	\
-			const char *from = src + s * in->s_src + d * in->d_src; \
 									\
-			if (in->near != in->ahead && in->near)		\
-				stream_long_##w(to, from, in, d + 1 < in->nd ? \
-						jump : -in->ahead);	\
+			if (in->by == CPU_BY_PAGES)			\
+				stream_pages_##w(to + d * in->d_dst,	\
+						 from + d * in->d_src,	\
+						 in->run);		\
 			else						\
-				stream_run_##w(to, from, in->run,	\
+				stream_run_##w(to + d * in->d_dst,	\
+					       from + d * in->d_src, in->run, \
 					       last ? 0 : in->ahead,	\
 					       last ? 0 : in->near);	\
 		}							\
 	}								\
-}
+}									\
 
 static void fence(void)
 {
