@@ -48,8 +48,8 @@ static int loop_at(const struct kvt_plan *plan, int64_t extent)
 	return -1;
 }
 
-/* n[] becomes the loops of one block of at most about BLOCK bytes. */
-static void shape_block(int64_t n[], const struct kvt_plan *plan)
+/* Of at most about BLOCK bytes. */
+void kvt_cpu_shape_block(int64_t n[], const struct kvt_plan *plan)
 {
 	int64_t extent = plan->run, bytes = plan->run;
 	int i;
@@ -86,30 +86,23 @@ static void shape_block(int64_t n[], const struct kvt_plan *plan)
 
 /* ---- walking ------------------------------------------------------------ */
 
-/* All blocks of a plan in destination order; 'box' is the current one. */
-struct block_walk {
-	const struct kvt_plan *plan;
-	int64_t step[KVT_MAX_LOOPS], at[KVT_MAX_LOOPS];
-	struct kvt_plan box;
-	bool done;
-};
-
-static void block_clip(struct block_walk *walk, int i)
+static void clip(struct cpu_walk *walk, int i)
 {
 	int64_t left = walk->plan->n[i] - walk->at[i];
 
 	walk->box.n[i] = left < walk->step[i] ? left : walk->step[i];
 }
 
-static void block_start(struct block_walk *walk, const struct kvt_plan *plan)
+void kvt_cpu_walk_start(struct cpu_walk *walk, const struct kvt_plan *plan,
+			const int64_t step[])
 {
-	*walk = (struct block_walk){ .plan = plan, .box = *plan };
-	shape_block(walk->step, plan);
+	*walk = (struct cpu_walk){ .plan = plan, .box = *plan };
+	memcpy(walk->step, step, sizeof(walk->step));
 	for (int i = 0; i < plan->nloops; i++)
-		block_clip(walk, i);
+		clip(walk, i);
 }
 
-static void block_next(struct block_walk *walk)
+void kvt_cpu_walk_next(struct cpu_walk *walk)
 {
 	for (int i = walk->plan->nloops - 1; i >= 0; i--) {
 		int64_t n = walk->box.n[i];
@@ -118,31 +111,18 @@ static void block_next(struct block_walk *walk)
 		walk->box.src_offset += n * walk->plan->src_stride[i];
 		walk->box.dst_offset += n * walk->plan->dst_stride[i];
 		if (walk->at[i] < walk->plan->n[i]) {
-			block_clip(walk, i);
+			clip(walk, i);
 			return;
 		}
 		walk->box.src_offset -= walk->at[i] * walk->plan->src_stride[i];
 		walk->box.dst_offset -= walk->at[i] * walk->plan->dst_stride[i];
 		walk->at[i] = 0;
-		block_clip(walk, i);
+		clip(walk, i);
 	}
 	walk->done = true;
 }
 
 /* ---- blocks ------------------------------------------------------------- */
-
-/*
- * What is done per block.  A line written around the caches must be written
- * whole and at once, or it costs a read as well.  Tiles that fill lines go out
- * from registers.  Anything else is put together in a small buffer first.
- */
-struct passes {
-	const struct cpu_isa *isa;
-	bool stream, aligned;		/* given; what follows comes per shape: */
-	bool ready, staged;
-	int64_t n[KVT_MAX_LOOPS];	/* of the blocks that all this is for */
-	struct cpu_nest gather, flush;
-};
 
 /* Do whole tiles fill whole lines?  Half a line is one if its half follows. */
 static bool fills_lines(const struct cpu_nest *nest)
@@ -156,7 +136,7 @@ static bool fills_lines(const struct cpu_nest *nest)
 }
 
 /* The buffer holds the block densely; rows of it are rows of dst. */
-static void stage_init(struct passes *p, const struct kvt_plan *box)
+static void stage_init(struct cpu_passes *p, const struct kvt_plan *box)
 {
 	struct kvt_plan in = *box, out = *box;
 	int64_t bytes = box->run;
@@ -173,7 +153,7 @@ static void stage_init(struct passes *p, const struct kvt_plan *box)
 	p->flush.leaf = p->isa->stream;
 }
 
-static void passes_init(struct passes *p, const struct kvt_plan *box)
+static void passes_init(struct cpu_passes *p, const struct kvt_plan *box)
 {
 	if (p->ready && !memcmp(p->n, box->n, sizeof(p->n)))
 		return;
@@ -192,27 +172,32 @@ static void passes_init(struct passes *p, const struct kvt_plan *box)
 	stage_init(p, box);
 }
 
+/* Rows ask for nothing themselves. */
+static void ask_for(struct cpu_ask *ask, const struct kvt_plan *box)
+{
+	for (int64_t i = kvt_plan_nbytes(box) / CPU_LINE; ask && i > 0; i--)
+		cpu_ask_line(ask);
+}
+
 void kvt_cpu_copy_in_blocks(char *dst, const char *src,
-			    const struct kvt_plan *plan,
-			    const struct cpu_isa *isa, bool stream,
-			    bool aligned)
+			    const struct kvt_plan *plan, const int64_t step[],
+			    struct cpu_passes *p)
 {
 	_Alignas(CPU_LINE) char stage[STAGE_MAX];
-	struct passes p = { .isa = isa, .stream = stream, .aligned = aligned };
-	struct block_walk walk;
+	struct cpu_walk walk;
 
-	for (block_start(&walk, plan); !walk.done;) {
+	for (kvt_cpu_walk_start(&walk, plan, step); !walk.done;
+	     kvt_cpu_walk_next(&walk)) {
 		const char *from = src + walk.box.src_offset;
 		char *to = dst + walk.box.dst_offset;
 
-		passes_init(&p, &walk.box);
-		block_next(&walk);
-		p.gather.in.ahead = 0;
-		if (stream && !walk.done)
-			p.gather.in.ahead = src + walk.box.src_offset - from;
-		kvt_cpu_nest_run(p.staged ? stage : to, from, &p.gather);
-		if (p.staged)
-			kvt_cpu_nest_run(to, stage, &p.flush);
+		passes_init(p, &walk.box);
+		p->gather.in.ask = p->ask;
+		if (p->gather.leaf == kvt_cpu_rows)
+			ask_for(p->ask, &walk.box);
+		kvt_cpu_nest_run(p->staged ? stage : to, from, &p->gather);
+		if (p->staged)
+			kvt_cpu_nest_run(to, stage, &p->flush);
 	}
 }
 
@@ -220,19 +205,22 @@ bool kvt_cpu_blocks_have_lines(const struct kvt_plan *plan)
 {
 	int64_t n[KVT_MAX_LOOPS];
 
-	shape_block(n, plan);
+	kvt_cpu_shape_block(n, plan);
 	return row_bytes(plan, n) >= CPU_LINE;
 }
 
 void kvt_cpu_copy_blocks(void *dst, const void *src,
 			 const struct kvt_plan *plan, const struct cpu_isa *isa)
 {
+	struct cpu_passes passes = { .isa = isa };
 	struct cpu_nest nest;
+	int64_t step[KVT_MAX_LOOPS];
 
 	if (plan->run == 0)
 		return;
 	if (plan->run < CPU_LINE) {
-		kvt_cpu_copy_in_blocks(dst, src, plan, isa, false, false);
+		kvt_cpu_shape_block(step, plan);
+		kvt_cpu_copy_in_blocks(dst, src, plan, step, &passes);
 		return;
 	}
 	kvt_cpu_nest_init(&nest, plan, isa);

@@ -13,26 +13,35 @@
 
 enum { CPU_LINE = 64, CPU_PAGE = 4096 };
 
-/* In what order 'stream' takes the lines of runs. */
-enum cpu_turns {
-	CPU_BY_RUN,			/* one run after the other */
-	CPU_BY_FOUR,			/* four runs in turn, line by line */
-	CPU_BY_PAGES,			/* the pages of a run in turn, line by line */
+/*
+ * Asks memory for lines that are read later: one line each of 'rows' rows that
+ * are 'step' apart, then the next line of each.  Memory fetches ahead by page:
+ * several pages in turn keep it busy.  Whoever copies a line asks for one.
+ */
+struct cpu_ask {
+	const char *at, *end;		/* the next line; behind the rows */
+	int64_t step, back;		/* to the next row; to the first one again */
 };
+
+static inline void cpu_ask_line(struct cpu_ask *ask)
+{
+	__builtin_prefetch(ask->at, 0, 2);
+	ask->at += ask->step;
+	if (ask->at >= ask->end)
+		ask->at -= ask->back;
+}
 
 /*
  * Two inner loops and the runs in them, as one leaf call sees them.
  *
- * 'ahead' and 'near' say how far behind what is read now, in bytes, something
- * lies that will be read soon; 0 if that is not known.  A leaf asks for it
- * while it works: asking for a whole block at once leaves memory idle later.
+ * A leaf asks for what is read later while it works, a line a line: asking for
+ * a whole block at once leaves memory idle later.
  */
 struct cpu_inner {
 	int64_t run;
 	int64_t nd, d_src, d_dst;	/* the loop that is fastest in dst */
 	int64_t ns, s_src, s_dst;	/* the one that is fastest in src */
-	int64_t ahead, near;
-	enum cpu_turns by;
+	struct cpu_ask *ask;		/* NULL: all is at hand */
 };
 
 typedef void cpu_leaf(char *dst, const char *src, const struct cpu_inner *in);
@@ -86,17 +95,45 @@ void kvt_cpu_nest_run(char *dst, const char *src, const struct cpu_nest *nest);
 /* Index into the tiles of an instruction set; 5: there is none. */
 int kvt_cpu_log2(int64_t run);
 
+/* All blocks of a plan in destination order; 'box' is the current one. */
+struct cpu_walk {
+	const struct kvt_plan *plan;
+	int64_t step[KVT_MAX_LOOPS], at[KVT_MAX_LOOPS];
+	struct kvt_plan box;
+	bool done;
+};
+
+/* step[]: entries of each loop that a block has, where so many are left. */
+void kvt_cpu_walk_start(struct cpu_walk *walk, const struct kvt_plan *plan,
+			const int64_t step[]);
+void kvt_cpu_walk_next(struct cpu_walk *walk);
+
+/* n[] becomes the loops of one block that fits the first-level cache. */
+void kvt_cpu_shape_block(int64_t n[], const struct kvt_plan *plan);
+
 /* Does a block of this plan write whole lines? */
 bool kvt_cpu_blocks_have_lines(const struct kvt_plan *plan);
 
 /*
- * Block by block, around the caches if 'stream'; 'aligned' says that each row
- * of dst begins with a line.
+ * What is done per block.  A line written around the caches must be written
+ * whole and at once, or it costs a read as well.  Tiles that fill lines go out
+ * from registers.  Anything else is put together in a small buffer first.
  */
+struct cpu_passes {
+	const struct cpu_isa *isa;
+	bool stream;			/* around the caches */
+	bool aligned;			/* each row of dst begins with a line */
+	struct cpu_ask *ask;		/* NULL: for nothing */
+	/* given up to here; the rest comes per shape of a block */
+	bool ready, staged;
+	int64_t n[KVT_MAX_LOOPS];	/* of the blocks that all this is for */
+	struct cpu_nest gather, flush;
+};
+
+/* Block by block; 'step' as kvt_cpu_shape_block() gave it. */
 void kvt_cpu_copy_in_blocks(char *dst, const char *src,
-			    const struct kvt_plan *plan,
-			    const struct cpu_isa *isa, bool stream,
-			    bool aligned);
+			    const struct kvt_plan *plan, const int64_t step[],
+			    struct cpu_passes *passes);
 
 /* The reference: one memcpy() per run. */
 void kvt_cpu_copy_ref(void *dst, const void *src, const struct kvt_plan *plan);

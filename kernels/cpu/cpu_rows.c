@@ -45,10 +45,8 @@ static void rows_over_64(char *dst, const char *src, const struct cpu_inner *in)
 	const int64_t last = in->run - 64;
 
 	for (int64_t d = 0; d < in->nd; d++) {
-		for (int64_t i = 0; i < last; i += 64) {
-			__builtin_prefetch(src + i + in->ahead);
+		for (int64_t i = 0; i < last; i += 64)
 			memcpy(dst + i, src + i, 64);
-		}
 		memcpy(dst + last, src + last, 64);
 		dst += in->d_dst;
 		src += in->d_src;

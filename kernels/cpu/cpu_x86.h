@@ -101,8 +101,7 @@
 
 /*
  * Whole tiles along destination rows, then the columns that are left, then the
- * rows: those by the next narrower tile.  Each source line that will be wanted
- * is asked for once, also where several rows share one.
+ * rows: those by the next narrower tile.  A tile reads 16 bytes of each row.
  */
 #define TILE(name, put, w, bits, columns, narrower)			\
 TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
@@ -110,8 +109,6 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 {									\
 	enum { N = columns, ROWS = (w) / 16 * N, ELEM = (bits) / 8 };	\
 	const int64_t nd = in->nd / ROWS * ROWS, ns = in->ns / N * N;	\
-	const bool dense = in->d_src > 0 && in->d_src < 64;		\
-	const int64_t rows_per_line = dense ? 64 / in->d_src : 1;	\
 	struct cpu_inner rest = *in;					\
 									\
 	for (int64_t s = 0; s < ns; s += N) {				\
@@ -120,9 +117,8 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 			char *to = dst + d * ELEM + s * in->s_dst;	\
 			VEC_##w x[N], y[N];				\
 									\
-			if (in->ahead && s * ELEM % 64 == 0)		\
-				ask(from + in->ahead, ROWS, rows_per_line, \
-				    in->d_src);				\
+			for (int i = 0; in->ask && i < ROWS; i += 4)	\
+				cpu_ask_line(in->ask);			\
 			EACH_##columns(GET, w)				\
 			TRANSPOSE_##columns(w, bits, x, y)		\
 			EACH_##columns(put, w)				\
@@ -136,13 +132,6 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 	rest.ns = in->ns;						\
 	if (rest.nd)							\
 		narrower(dst + nd * ELEM, src + nd * in->d_src, &rest);	\
-}
-
-static inline void ask(const char *src, int64_t rows, int64_t every,
-		       int64_t step)
-{
-	for (int64_t r = 0; r < rows; r += every)
-		_mm_prefetch(src + r * step, _MM_HINT_T0);
 }
 
 #define TILES(w, n8, n16, n32, n64, n128)				\
@@ -166,8 +155,6 @@ static inline void ask(const char *src, int64_t rows, int64_t every,
 
 /* ---- streaming ---------------------------------------------------------- */
 
-enum { MOST_ROWS = 4 };
-
 #define COPY_LINE(w)							\
 	do {								\
 		VEC_##w v[64 / (w)];					\
@@ -178,11 +165,12 @@ enum { MOST_ROWS = 4 };
 			PAST_##w(dst + at + i * (w), v[i]);		\
 	} while (0)
 
-/* Asks for its own lines 'ahead' and 'near': 0 costs nothing. */
 #define STREAM(w)							\
 TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
-				  int64_t ahead, int64_t near)		\
+				  struct cpu_ask *shared)		\
 {									\
+	struct cpu_ask ask = shared ? *shared :				\
+				      (struct cpu_ask){ src, src + 1, 0, 0 }; \
 	int64_t at = -(uintptr_t)dst % 64;				\
 									\
 	if (at) {							\
@@ -190,78 +178,24 @@ TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
 		memcpy(dst, src, (size_t)at);				\
 	}								\
 	for (; run - at >= 64; at += 64) {				\
-		_mm_prefetch(src + at + ahead, _MM_HINT_T1);		\
-		_mm_prefetch(src + at + near, _MM_HINT_T0);		\
+		cpu_ask_line(&ask);					\
 		COPY_LINE(w);						\
 	}								\
 	if (at < run)							\
 		memcpy(dst + at, src + at, (size_t)(run - at));		\
-}									\
-									\
-/* Lines of 'rows' rows in turn: dst begins with a line, 'row' is of whole ones. */ \
-TARGET static inline void stream_turns_##w(char *dst, const char *src,	\
-		int rows, int64_t row, int64_t d_dst, int64_t d_src,	\
-		int64_t ahead)						\
-{									\
-	for (int64_t at = 0; at < row; at += 64) {			\
-		VEC_##w v[MOST_ROWS][64 / (w)];				\
-									\
-		for (int r = 0; r < rows; r++) {			\
-			const char *from = src + r * d_src + at;	\
-									\
-			_mm_prefetch(from + ahead, _MM_HINT_T0);	\
-			for (int i = 0; i < 64 / (w); i++)		\
-				v[r][i] = ANY_##w(from + i * (w));	\
-		}							\
-		for (int r = 0; r < rows; r++)				\
-			for (int i = 0; i < 64 / (w); i++)		\
-				PAST_##w(dst + r * d_dst + at + i * (w), \
-					 v[r][i]);			\
-	}								\
-}									\
-									\
-TARGET static void stream_pages_##w(char *dst, const char *src, int64_t run) \
-{									\
-	int64_t at = -(uintptr_t)dst % 64;				\
-									\
-	memcpy(dst, src, (size_t)at);					\
-	for (; run - at >= 4 * CPU_PAGE; at += 4 * CPU_PAGE)		\
-		stream_turns_##w(dst + at, src + at, 4, CPU_PAGE,	\
-				 CPU_PAGE, CPU_PAGE, 0);		\
-	for (; run - at >= 2 * CPU_PAGE; at += 2 * CPU_PAGE)		\
-		stream_turns_##w(dst + at, src + at, 2, CPU_PAGE,	\
-				 CPU_PAGE, CPU_PAGE, 0);		\
-	stream_run_##w(dst + at, src + at, run - at, 0, 0);		\
+	if (shared)							\
+		*shared = ask;						\
 }									\
 									\
 TARGET static void stream_##w(char *dst, const char *src,		\
 			      const struct cpu_inner *in)		\
 {									\
-	for (int64_t s = 0; s < in->ns; s++) {				\
-		char *to = dst + s * in->s_dst;				\
-		const char *from = src + s * in->s_src;			\
-		int64_t d = 0;						\
-									\
-		for (; in->by == CPU_BY_FOUR && in->nd - d >= 4; d += 4) \
-			stream_turns_##w(to + d * in->d_dst,		\
-					 from + d * in->d_src, 4, in->run, \
-					 in->d_dst, in->d_src, in->ahead); \
-		for (; d < in->nd; d++) {				\
-			bool last = d + 1 == in->nd &&			\
-				    in->ahead == in->d_src;		\
-									\
-			if (in->by == CPU_BY_PAGES)			\
-				stream_pages_##w(to + d * in->d_dst,	\
-						 from + d * in->d_src,	\
-						 in->run);		\
-			else						\
-				stream_run_##w(to + d * in->d_dst,	\
-					       from + d * in->d_src, in->run, \
-					       last ? 0 : in->ahead,	\
-					       last ? 0 : in->near);	\
-		}							\
-	}								\
-}									\
+	for (int64_t s = 0; s < in->ns; s++)				\
+		for (int64_t d = 0; d < in->nd; d++)			\
+			stream_run_##w(dst + s * in->s_dst + d * in->d_dst, \
+				       src + s * in->s_src + d * in->d_src, \
+				       in->run, in->ask);		\
+}
 
 static void fence(void)
 {
