@@ -27,6 +27,7 @@ bindir        = $(PREFIX)/bin
 libdir        = $(PREFIX)/lib
 includedir    = $(PREFIX)/include
 mandir        = $(PREFIX)/share/man
+modelsdir     = $(PREFIX)/share/kvtool/models
 bashcompdir   = $(PREFIX)/share/bash-completion/completions
 zshcompdir    = $(PREFIX)/share/zsh/site-functions
 HDF5_PLUGIN_DIR ?= $(libdir)/kvtool/hdf5-plugin
@@ -76,7 +77,7 @@ TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 
 # ---- build -------------------------------------------------------------------
 
-all: $(TOOL) $(LIB) $(FILTER)	## build the program, the library and the HDF5 plugin
+all: $(TOOL) $(LIB) $(FILTER) $(B)/models	## build the program, the library and the HDF5 plugin
 
 $(TOOL): $(CLI) $(FORMATS) $(LIB)
 	$(call say,LD,$@)
@@ -172,6 +173,14 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<
 
+# Where models will lie; the program also looks beside itself.
+$(B)/cli/models.o: ALL += -DKVT_MODELS_DIR='"$(modelsdir)"'
+$(B)/cli/models.o: $(B)/prefix
+$(B)/prefix: FORCE
+	@mkdir -p $(@D); echo '$(modelsdir)' | cmp -s - $@ || echo '$(modelsdir)' >$@
+$(B)/models:
+	@mkdir -p $(@D); ln -s $(CURDIR)/models $@
+
 # The plugin is loaded into other programs: no sanitizer, and one symbol to see.
 $(B)/pic/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
@@ -253,6 +262,7 @@ fuzz-programs: $(FUZZ)
 
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
 PAGES   := $(wildcard man/*.[157])
+MODELS  := $(wildcard models/*.json)
 HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
 	   lib/kvt_model.h lib/kvt_stack.h lib/kvt_transfer.h \
 	   kernels/kernels.h kernels/kvt_device.h
@@ -270,12 +280,14 @@ install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
 	$(call put,644,cli/completion.bash,$(bashcompdir)/kvtool)
 	$(call put,644,cli/completion.zsh,$(zshcompdir)/_kvtool)
 	for p in $(PAGES); do $(call put,644,$$p,$(mandir)/man$${p##*.}/$${p##*/}) || exit 1; done
+	for m in $(MODELS); do $(call put,644,$$m,$(modelsdir)/$${m##*/}) || exit 1; done
 
 uninstall:	## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
 		$(libdir)/libkvt.a $(libdir)/pkgconfig/kvt.pc \
 		$(addprefix $(includedir)/kvt/,$(notdir $(HEADERS))) \
 		$(bashcompdir)/kvtool $(zshcompdir)/_kvtool \
+		$(addprefix $(modelsdir)/,$(notdir $(MODELS))) \
 		$(foreach p,$(PAGES),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
 
 clean:	## remove what was built

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_size.c - kvtool size: the caches that a model needs, and what they take */
 #include "cli/size.h"
+#include "cli/models.h"
 #include "cli/opt.h"
-#include "cli/spec_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct size_args {
-	const char *config, *tp, *cache_dtype;
+	const char *config, *model, *models, *tp, *cache_dtype;
 	struct kvt_config_hints hints;
 	struct opt_strings set, spec;
 	int64_t block_size, memory, requests, tokens;
@@ -87,58 +87,50 @@ static enum kvt_status take_dtypes(const char *dtype[SIZE_CHOICES], int *n, char
 
 /* ---- caches ------------------------------------------------------------- */
 
-/* Names of groups that are given by hand. */
-static const char *const hand[KVT_MODEL_GROUPS] = {
-	"g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7", "g8", "g9", "g10", "g11", "g12",
-	"g13", "g14", "g15",
-};
-
 static enum kvt_status take_specs(struct kvt_model_config *out,
-				  char words[KVT_MODEL_GROUPS][512],
 				  const struct opt_strings *spec, struct kvt_error *err)
 {
 	struct kvt_model_config config = { .block_size = 16 };
-	enum kvt_status status = KVT_OK;
 
 	if (spec->n > KVT_MODEL_GROUPS)
 		return kvt_fail(err, KVT_USAGE, "--spec is given %d times, expected %d "
 				"at most", spec->n, KVT_MODEL_GROUPS);
-	for (int i = 0; !status && i < spec->n; i++) {
+	for (int i = 0; i < spec->n; i++) {
 		struct kvt_model_group *g = &config.model.group[i];
+		struct kvt_error why = { "" };
+		enum kvt_status status = kvt_model_group_parse(g, spec->s[i], &why);
 
-		if (snprintf(words[i], sizeof(words[i]), "%s", spec->s[i]) >=
-		    (int)sizeof(words[i]))
-			return kvt_fail(err, KVT_USAGE, "--spec is too long");
-		status = spec_parse(g, words[i], err);
-		g->name = hand[i];
+		if (status)
+			return kvt_fail(err, status, "--spec: %.400s", why.text);
+		snprintf(g->name, sizeof(g->name), "g%d", i);
 		if (!g->layers)
 			g->layers = 1;
 		config.layers += g->layers;
 		config.model.ngroups++;
 	}
-	if (!status)
-		*out = config;
-	return status;
+	*out = config;
+	return KVT_OK;
 }
 
 static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
-			    char **argv, char words[KVT_MODEL_GROUPS][512],
-			    struct kvt_error *err)
+			    char **argv, struct kvt_error *err)
 {
-	const char *path = a->config ? a->config : n ? argv[0] : NULL;
+	const char *path = a->config ? a->config : a->model ? a->model :
+			   n ? argv[0] : NULL;
+	int nfiles = n + !!a->config + !!a->model;
 
-	if (n > 1 || (n && a->config))
-		return kvt_fail(err, KVT_USAGE, "expected one config.json, got %d",
-				n + !!a->config);
+	if (nfiles > 1)
+		return kvt_fail(err, KVT_USAGE, "expected one model, got %d", nfiles);
 	if (!path == !a->spec.n)
-		return kvt_fail(err, KVT_USAGE, "expected a config.json or --spec%s",
-				path ? ", not both" : "");
+		return kvt_fail(err, KVT_USAGE, "expected a config.json, --model or "
+				"--spec%s", path ? ", and only one of them" : "");
 	if (!path)
-		return take_specs(&r->config, words, &a->spec, err);
+		return take_specs(&r->config, &a->spec, err);
 	r->path = path;
 	a->hints.nset = a->set.n;
 	a->hints.set = a->set.s;
-	return config_read(&r->config, path, &a->hints, err);
+	return a->model ? model_read(&r->config, path, a->models, &a->hints, err) :
+			  model_read_file(&r->config, path, &a->hints, err);
 }
 
 /* ---- sums --------------------------------------------------------------- */
@@ -233,9 +225,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct size_report r = { .path = NULL };
 	struct size_args a = { .requests = 1 };
-	char words[KVT_MODEL_GROUPS][512];
 	const struct opt opts[] = {
 		{ "config", 0, OPT_STRING, &a.config, "FILE", "the model's config.json" },
+		{ "model", 'm', OPT_STRING, &a.model, "NAME",
+		  "a model of 'list' instead" },
+		OPT_MODELS(&a.models),
 		{ "as", 0, OPT_STRING, &a.hints.family, "FAMILY",
 		  "read it by the rules of this model_type" },
 		{ "set", 0, OPT_STRINGS, &a.set, "KEY=VALUE",
@@ -272,7 +266,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	r.memory = a.memory;
 	r.requests = a.requests;
 	r.tokens = a.tokens;
-	if ((status = load(&r, &a, n, argv, words, err)))
+	if (a.model && !strcmp(a.model, "list"))
+		return models_print(a.models, err);
+	if ((status = load(&r, &a, n, argv, err)))
 		return status;
 	if (!(r.row = calloc(SIZE_ROWS, sizeof(*r.row))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -288,6 +284,7 @@ const struct command cmd_size = {
 	.run     = run,
 	.examples =
 		"  kvtool size --config config.json\n"
+		"  kvtool size --model=llama-3.1-70b --tp=8\n"
 		"  kvtool size --tp=8 --cache-dtype=fp8 --memory=40G config.json\n"
 		"  kvtool size --spec gqa:layers=80,heads=8,head-dim=128 "
 		"--cache-dtype=bfloat16\n",

@@ -13,7 +13,7 @@ enum kvt_status sim_take_dumps(struct sim_args *args, int n, char **argv,
 	if (n == 2) {
 		args->src.file = argv[0];
 		args->dst.file = argv[1];
-		if (args->model || args->spec || args->src.text || args->dst.text)
+		if (args->model || args->spec.n || args->src.text || args->dst.text)
 			return kvt_fail(err, KVT_USAGE,
 					"two dumps say themselves what --model, --spec, --src and --dst would");
 		return KVT_OK;

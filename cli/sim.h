@@ -9,8 +9,8 @@
 #define KVTOOL_SIM_H
 
 #include "cli/json_out.h"
+#include "cli/models.h"
 #include "cli/opt.h"
-#include "lib/kvt_model.h"
 #include "lib/kvt_transfer.h"
 
 /* ---- what was said ------------------------------------------------------ */
@@ -26,7 +26,8 @@ struct sim_side_args {
 };
 
 struct sim_args {
-	const char *model, *spec, *dtype;
+	const char *model, *models, *dtype;
+	struct opt_strings spec;
 	struct sim_side_args src, dst;
 	int64_t layers, tokens;
 	int64_t cached;			/* tokens that the destination has already */
@@ -41,10 +42,11 @@ struct sim_args {
 #define SIM_OPTS(a) \
 	{ "model", 'm', OPT_STRING, &(a)->model, "NAME", \
 	  "a model's caches: a config.json, or a name of 'list'" }, \
-	{ "spec", 0, OPT_STRING, &(a)->spec, "KIND:KEY=N,...", \
+	OPT_MODELS(&(a)->models), \
+	{ "spec", 0, OPT_STRINGS, &(a)->spec, "KIND:KEY=N,...", \
 	  "a group of layers instead, such as gqa:layers=80,heads=8,head-dim=128" }, \
 	{ "cache-dtype", 0, OPT_STRING, &(a)->dtype, "DTYPE", \
-	  "element type of the cache, not of the weights; default: the model's" }, \
+	  "type of the cache, not of the weights; default: the model's" }, \
 	{ "tokens", 't', OPT_COUNT, &(a)->tokens, "N", \
 	  "length of the request; default 2048" }, \
 	{ "cached", 0, OPT_INT, &(a)->cached, "N", \
@@ -183,24 +185,6 @@ void sim_figures_free(struct sim_figures *figures);
 KVT_MUST_CHECK enum kvt_status
 sim_count(struct sim_figures *figures, const struct sim_group *group,
 	  enum kvt_scope scope, struct kvt_error *err);
-
-/* ---- models: sim_models.c ----------------------------------------------- */
-
-struct sim_model_group {
-	const char *model, *group, *spec;	/* spec: a preset of kvt_spec_make() */
-	int64_t layers;
-	struct kvt_spec_args args;
-};
-const struct sim_model_group *sim_model_at(int i);	/* NULL past the last */
-
-/* Strings of 'group' are borrowed, too. */
-static inline struct sim_model_group
-sim_model_group(const char *model, const struct kvt_model_group *group)
-{
-	return (struct sim_model_group){ model, group->name, group->spec, group->layers,
-					 group->args };
-}
-void sim_models_print(void);
 
 /* ---- block ids: sim_ids.c ----------------------------------------------- */
 

@@ -85,13 +85,18 @@ static enum kvt_status conv_layout(struct kvt_layout *out, const char *name, boo
 static enum kvt_status conv_spec(struct kvt_spec *spec, const struct row *r,
 				 struct kvt_error *err)
 {
-	const struct sim_model_group *g;
+	const struct kvt_config_hints none = { .nset = 0 };
 	struct kvt_rank one = { 1, 0 };
+	struct kvt_model_config config;
+	enum kvt_status status = model_read(&config, r->text[MODEL], NULL, &none, err);
 
-	for (int i = 0; (g = sim_model_at(i)); i++)
-		if (!strcmp(g->model, r->text[MODEL]) && !strcmp(g->group, "conv"))
+	for (int i = 0; !status && i < config.model.ngroups; i++) {
+		const struct kvt_model_group *g = &config.model.group[i];
+
+		if (!strcmp(g->name, "conv"))
 			return kvt_spec_make(spec, g->spec, &g->args, one, err);
-	return wrong("this model has no conv states", err);
+	}
+	return status ? status : wrong("this model has no conv states", err);
 }
 
 static enum kvt_status make_spec(struct kvt_spec *spec, const struct row *r,

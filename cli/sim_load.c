@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_load.c - a transfer out of options: models, sides, block ids */
 #include "cli/sim.h"
-#include "cli/spec_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,20 +83,6 @@ static enum kvt_status take_places(struct sim_place *src, struct sim_place *dst,
 	return a->dst.text ? sim_take_place(dst, a->dst.text, err) : KVT_OK;
 }
 
-/* ---- --spec ------------------------------------------------------------- */
-
-/* 'word' is cut up and must outlive the group. */
-static enum kvt_status take_spec(struct sim_model_group *g, char *word,
-				 struct kvt_error *err)
-{
-	struct kvt_model_group group;
-	enum kvt_status status = spec_parse(&group, word, err);
-
-	if (!status)
-		*g = sim_model_group(NULL, &group);
-	return status;
-}
-
 /* ---- groups ------------------------------------------------------------- */
 
 enum kvt_status sim_conv_layout(struct kvt_layout *out,
@@ -125,27 +110,23 @@ enum kvt_status sim_conv_layout(struct kvt_layout *out,
 }
 
 static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
-				const struct sim_model_group *g,
+				const struct kvt_model_group *model,
 				const struct sim_place *p,
 				const struct sim_args *a, int64_t tokens,
 				struct kvt_error *err)
 {
-	struct kvt_spec_args args = g->args;
+	struct kvt_model_group g = *model;
 	struct kvt_rank one = { 1, 0 };
-	const struct kvt_dtype *dtype = NULL;
 	struct kvt_spec_size size;
 	enum kvt_status status;
 
-	if (a->dtype && !(dtype = kvt_dtype_find(a->dtype)))
-		return kvt_fail(err, KVT_USAGE, "there is no element type '%.40s'",
-				a->dtype);
-	if (!args.block_size)
-		args.block_size = p->block_size;
-	*end = (struct sim_end){ .ranks = p->tp, .layers = g->layers,
+	if (a->dtype && (status = kvt_model_cached_as(&g, model, a->dtype, err)))
+		return status;
+	if (!g.args.block_size)
+		g.args.block_size = p->block_size;
+	*end = (struct sim_end){ .ranks = p->tp, .layers = g.layers,
 				 .layout = p->layout };
-	if (dtype && !args.elem && strncmp(g->group, "ssm", 3))
-		args.elem = dtype->elem;
-	if ((status = kvt_spec_make(&end->spec, g->spec, &args, one, err)) ||
+	if ((status = kvt_spec_make(&end->spec, g.spec, &g.args, one, err)) ||
 	    (status = kvt_spec_size(&size, &end->spec, err)))
 		return status;
 	if (end->spec.kind == KVT_MAMBA_CONV &&
@@ -166,12 +147,12 @@ static bool said(const char *text, const char *word)
 }
 
 /* A window's tokens are the last ones, in blocks of their own. */
-static int64_t tokens_of(const struct sim_model_group *g, int64_t tokens)
+static int64_t tokens_of(const struct kvt_model_group *g, int64_t tokens)
 {
 	return g->args.window && g->args.window < tokens ? g->args.window : tokens;
 }
 
-static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *g,
+static enum kvt_status add_group(struct sim *sim, const struct kvt_model_group *g,
 				 const struct sim_place *src, const struct sim_place *dst,
 				 const struct sim_args *a, struct kvt_error *err)
 {
@@ -192,7 +173,7 @@ static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *
 			end = kvt_block_map_whole(&from.table, &to.table, end);
 		from.replicas = to.replicas = said(a->replicas, "modulo") ?
 					      KVT_MODULO : KVT_GROUPED;
-		status = sim_group_init_one(group, g->group, &from, &to, begin, end,
+		status = sim_group_init_one(group, g->name, &from, &to, begin, end,
 					    err);
 		sim->ngroups += !status;
 	}
@@ -201,51 +182,36 @@ static enum kvt_status add_group(struct sim *sim, const struct sim_model_group *
 	return status;
 }
 
-/* A name with a slash or .json in it is a config.json. */
-static enum kvt_status add_config(struct sim *sim, const struct sim_place *src,
-				  const struct sim_place *dst, const struct sim_args *a,
-				  struct kvt_error *err)
-{
-	const struct kvt_config_hints none = { .nset = 0 };
-	struct kvt_model_config config;
-	enum kvt_status status = config_read(&config, a->model, &none, err);
-
-	sim->model = a->model;
-	for (int i = 0; !status && i < config.model.ngroups; i++) {
-		struct sim_model_group g = sim_model_group(a->model,
-							   &config.model.group[i]);
-
-		status = add_group(sim, &g, src, dst, a, err);
-	}
-	return status;
-}
-
 static enum kvt_status add_model(struct sim *sim, const struct sim_place *src,
 				 const struct sim_place *dst, const struct sim_args *a,
 				 struct kvt_error *err)
 {
-	const struct sim_model_group *g;
-	struct nearest near;
-	enum kvt_status status;
+	const struct kvt_config_hints none = { .nset = 0 };
+	struct kvt_model_config config;
+	enum kvt_status status = model_read(&config, a->model, a->models, &none, err);
 
-	if (strchr(a->model, '/') || strstr(a->model, ".json"))
-		return add_config(sim, src, dst, a, err);
-	nearest_start(&near, a->model);
-	for (int i = 0; (g = sim_model_at(i)); i++) {
-		nearest_offer(&near, g->model);
-		if (strcmp(g->model, a->model))
-			continue;
-		sim->model = g->model;
-		if ((status = add_group(sim, g, src, dst, a, err)))
-			return status;
+	sim->model = a->model;
+	for (int i = 0; !status && i < config.model.ngroups; i++)
+		status = add_group(sim, &config.model.group[i], src, dst, a, err);
+	return status;
+}
+
+static enum kvt_status add_specs(struct sim *sim, const struct sim_place *src,
+				 const struct sim_place *dst, const struct sim_args *a,
+				 struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < a->spec.n; i++) {
+		struct kvt_error why = { "" };
+		struct kvt_model_group g;
+
+		if ((status = kvt_model_group_parse(&g, a->spec.s[i], &why)))
+			return kvt_fail(err, status, "--spec: %.400s", why.text);
+		snprintf(g.name, sizeof(g.name), "g%d", i);
+		status = add_group(sim, &g, src, dst, a, err);
 	}
-	if (sim->ngroups)
-		return KVT_OK;
-	if (nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean "
-				"'%s'?", a->model, nearest_found(&near));
-	return kvt_fail(err, KVT_USAGE, "there is no model '%.60s'; --model=list prints "
-			"those there are", a->model);
+	return status;
 }
 
 static enum kvt_status check_words(const struct sim_args *a, struct kvt_error *err)
@@ -272,23 +238,17 @@ static enum kvt_status check_words(const struct sim_args *a, struct kvt_error *e
 static enum kvt_status load_spec(struct sim *sim, const struct sim_args *a,
 				 struct kvt_error *err)
 {
-	struct sim_model_group group;
 	struct sim_place src, dst;
 	enum kvt_status status;
-	char word[1024];
 
-	if (!a->model == !a->spec)
+	if (!a->model == !a->spec.n)
 		return kvt_fail(err, KVT_USAGE,
 				"expected two dumps, --model or --spec");
 	if ((status = take_places(&src, &dst, a, err)))
 		return status;
 	if (a->model)
 		return add_model(sim, &src, &dst, a, err);
-	if (snprintf(word, sizeof(word), "%s", a->spec) >= (int)sizeof(word))
-		return kvt_fail(err, KVT_USAGE, "--spec is too long");
-	if ((status = take_spec(&group, word, err)))
-		return status;
-	return add_group(sim, &group, &src, &dst, a, err);
+	return add_specs(sim, &src, &dst, a, err);
 }
 
 /* ---- proof -------------------------------------------------------------- */

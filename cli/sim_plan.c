@@ -73,10 +73,8 @@ static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
 		return sim_counts(p->counts, err);
 	if ((status = sim_take_scope(&scope, p->scope, err)))
 		return status;
-	if (a->model && !strcmp(a->model, "list")) {
-		sim_models_print();
-		return KVT_OK;
-	}
+	if (a->model && !strcmp(a->model, "list"))
+		return models_print(a->models, err);
 	if ((status = sim_load(&sim, a, err)))
 		return status;
 	status = p->ops ? sim_print_ops(&sim, scope, p->pair, err) :

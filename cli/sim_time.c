@@ -88,7 +88,7 @@ static enum kvt_status run_batch(const struct time_args *a, const struct posts_h
 	struct posts posts = { 0 };
 	enum kvt_status status;
 
-	if (a->sim.model || a->sim.spec || a->sim.src.file || a->csv)
+	if (a->sim.model || a->sim.spec.n || a->sim.src.file || a->csv)
 		return kvt_fail(err, KVT_USAGE,
 				"--batch says itself what is posted: no model, spec, dumps or --csv");
 	if (!(status = take_batch(&posts, a->batch, how, err)))

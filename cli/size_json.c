@@ -2,7 +2,6 @@
 /* size_json.c - the caches of a model for programs, see kvtool-json(5) */
 #include "cli/size.h"
 #include "cli/json_out.h"
-#include "cli/spec_text.h"
 
 /* Whole numbers stay whole. */
 static void put_number(struct json_out *out, json_t *object, const char *key, double x)
@@ -28,10 +27,12 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 	json_t *array;
 
 	json_put_text(out, out->root, "config", r->path);
-	json_put_text(out, out->root, "family", r->path ? r->config.family : NULL);
+	json_put_text(out, out->root, "family",
+		      r->config.family[0] ? r->config.family : NULL);
 	json_put_int(out, out->root, "layers", r->config.layers);
 	json_put_text(out, out->root, "dtype",
 		      r->config.dtype ? r->config.dtype->name : NULL);
+	json_put_int(out, out->root, "block_size", r->config.block_size);
 	array = json_put_array(out, out->root, "notes");
 	for (int i = 0; i < r->config.nnotes; i++)
 		json_append_text(out, array, r->config.note[i]);
@@ -40,7 +41,8 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 		json_t *group = json_append_object(out, array);
 
 		json_put_text(out, group, "name", model->group[i].name);
-		json_put_text(out, group, "spec", spec_text(&model->group[i]).s);
+		json_put_text(out, group, "spec",
+			      kvt_model_group_text(&model->group[i]).s);
 		json_put_int(out, group, "layers", model->group[i].layers);
 	}
 }
@@ -51,7 +53,7 @@ static void put_group(struct json_out *out, json_t *array, const struct kvt_grou
 	int64_t block = g->page * g->group.layers;
 
 	json_put_text(out, group, "name", g->group.name);
-	json_put_text(out, group, "spec", spec_text(&g->group).s);
+	json_put_text(out, group, "spec", kvt_model_group_text(&g->group).s);
 	put_or_null(out, group, "block_size", g->block_size, g->block_size);
 	json_put_int(out, group, "unpadded_bytes", g->unpadded);
 	json_put_int(out, group, "page_bytes", g->page);

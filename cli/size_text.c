@@ -2,7 +2,6 @@
 /* size_text.c - the caches of a model for people */
 #include "cli/size.h"
 #include "cli/cli.h"
-#include "cli/spec_text.h"
 
 #define LL(x) ((long long)(x))
 
@@ -20,14 +19,14 @@ static void print_caches(const struct size_report *r)
 	const struct kvt_model *model = &r->config.model;
 
 	if (r->path)
-		printf("%s: %s, %lld layers, %s\n", r->path, r->config.family,
-		       LL(r->config.layers),
+		printf("%s: %s%s%lld layers, %s\n", r->path, r->config.family,
+		       r->config.family[0] ? ", " : "", LL(r->config.layers),
 		       r->config.dtype ? r->config.dtype->name : "no type given");
 	for (int i = 0; i < r->config.nnotes; i++)
 		printf("  note: %s\n", r->config.note[i]);
 	for (int i = 0; i < model->ngroups; i++)
 		printf("  %-19s %s\n", model->group[i].name,
-		       spec_text(&model->group[i]).s);
+		       kvt_model_group_text(&model->group[i]).s);
 }
 
 /* What a group of a request takes: by the token, up to so much, or once. */

@@ -222,13 +222,28 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	return KVT_OK;
 }
 
+static enum kvt_status read_root(struct config *c, json_t *root, const char *name,
+				 struct kvt_error *err)
+{
+	struct kvt_json outer = { root, name, err };
+	const json_t *groups = NULL;
+	enum kvt_status status = kvt_json_array(&groups, &outer, "groups");
+
+	if (status)
+		return status;
+	if (groups && !json_object_get(root, "model_type"))
+		return config_list(c->out, &outer, groups, c->hints);
+	if ((status = set_facts(root, c->hints, err)))
+		return status;
+	return read_config(c, &outer);
+}
+
 enum kvt_status kvt_model_config_parse(struct kvt_model_config *out, const char *text,
 				       size_t nbytes, const char *name,
 				       const struct kvt_config_hints *hints,
 				       struct kvt_error *err)
 {
 	struct kvt_model_config config = { .block_size = 16 };
-	struct kvt_json outer = { NULL, name, err };
 	struct config *c = calloc(1, sizeof(*c));
 	json_t *root = NULL;
 	enum kvt_status status;
@@ -237,11 +252,8 @@ enum kvt_status kvt_model_config_parse(struct kvt_model_config *out, const char 
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	c->hints = hints;
 	c->out = &config;
-	if (!(status = kvt_json_parse(&root, text, nbytes, name, err)) &&
-	    !(status = set_facts(root, hints, err))) {
-		outer.object = root;
-		status = read_config(c, &outer);
-	}
+	if (!(status = kvt_json_parse(&root, text, nbytes, name, err)))
+		status = read_root(c, root, name, err);
 	json_decref(root);
 	free(c);
 	if (!status)

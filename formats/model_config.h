@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_config.h - the caches of a model, out of its Hugging Face config.json */
+/* model_config.h - the caches of a model, out of its config.json or a list of them */
 #ifndef KVT_MODEL_CONFIG_H
 #define KVT_MODEL_CONFIG_H
 
@@ -19,7 +19,7 @@ enum { KVT_CONFIG_NOTES = 8 };
 
 struct kvt_model_config {
 	struct kvt_model model;
-	char family[64];
+	char family[64];		/* "": a list that does not say */
 	int64_t layers;			/* in all, with those that cache nothing */
 	int64_t block_size;		/* what engines use if nobody says */
 	const struct kvt_dtype *dtype;	/* of the weights; NULL: not said */
@@ -28,6 +28,8 @@ struct kvt_model_config {
 };
 
 /*
+ * 'text' is a Hugging Face config.json, or has "groups" of "name" and "spec" as
+ * 'kvtool size --json' prints them.
  * KVT_UNSUPPORTED: a model_type without rules, or numbers that no engine's
  * cache is known for; KVT_BAD_INPUT: malformed, contradictory or incomplete.
  * 'name' is for messages.

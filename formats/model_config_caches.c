@@ -2,17 +2,21 @@
 /* model_config_caches.c - what attention layers of a config.json cache */
 #include "formats/model_config_impl.h"
 
+#include <stdio.h>
+
 #define LL(x) ((long long)(x))
 
 void config_add(struct config *c, const char *name, const char *spec, int64_t layers,
 		const struct kvt_spec_args *args)
 {
 	struct kvt_model *model = &c->out->model;
+	struct kvt_model_group *g = &model->group[model->ngroups];
 
-	if (layers && model->ngroups < KVT_MODEL_GROUPS)
-		model->group[model->ngroups++] = (struct kvt_model_group){
-			.name = name, .spec = spec, .layers = layers, .args = *args,
-		};
+	if (!layers || model->ngroups == KVT_MODEL_GROUPS)
+		return;
+	*g = (struct kvt_model_group){ .spec = spec, .layers = layers, .args = *args };
+	snprintf(g->name, sizeof(g->name), "%s", name);
+	model->ngroups++;
 }
 
 /* ---- keys and values of heads ------------------------------------------- */

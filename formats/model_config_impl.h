@@ -64,6 +64,11 @@ config_need(int64_t *out, struct config *c, const char *keys);
 KVT_MUST_CHECK enum kvt_status
 config_flag(bool *out, struct config *c, const char *key);
 
+/* A file that lists caches instead: model_list.c. */
+KVT_MUST_CHECK enum kvt_status
+config_list(struct kvt_model_config *out, const struct kvt_json *in, const json_t *groups,
+	    const struct kvt_config_hints *hints);
+
 void config_note(struct config *c, const char *format, ...) KVT_PRINTF(2, 3);
 
 /* ---- layers: model_config_layers.c -------------------------------------- */

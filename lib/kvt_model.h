@@ -17,8 +17,8 @@ extern "C" {
 
 /* Layers that cache the same. */
 struct kvt_model_group {
-	const char *name;		/* "full", "conv" */
-	const char *spec;		/* a preset of kvt_spec_make() */
+	char name[32];			/* "full", "conv" */
+	const char *spec;		/* a preset of kvt_spec_make(); never freed */
 	int64_t layers;
 	/*
 	 * A block size of 0 is the deployment's; an element of 0 bytes is the
@@ -26,6 +26,18 @@ struct kvt_model_group {
 	 */
 	struct kvt_spec_args args;
 };
+
+/*
+ * The group, named g0, that "gqa:layers=80,heads=8,head-dim=128" says, and the
+ * words for a group.  What is not said is 0, also the layers.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_group_parse(struct kvt_model_group *out, const char *text,
+		      struct kvt_error *err);
+struct kvt_group_text {
+	char s[512];
+};
+struct kvt_group_text kvt_model_group_text(const struct kvt_model_group *group);
 
 enum { KVT_MODEL_GROUPS = 16 };
 

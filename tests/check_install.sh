@@ -59,12 +59,21 @@ pages() {
 	done
 }
 
+# From an empty folder: nothing of the source is near.
+models() {
+	for model in models/*.json; do
+		cmp "$model" "$usr/share/kvtool/$model" || return 1
+	done
+	(cd "$tmp" && "$usr/bin/kvtool" size -m llama-3.1-70b --tp=1 >/dev/null)
+}
+
 nothing_left() { [ -z "$(find "$root" -type f)" ]; }
 
 ok 'installs'                                 run_make install
 ok 'the installed program tells its version'  same_version
 ok 'every page is there'                      pages
 ok 'the HDF5 plugin is there'                 test -s "$usr/lib/kvtool/hdf5-plugin/libh5kvtzstd.so"
+ok 'the models are there, and are found'       models
 ok 'bash finds completion'                    test -s "$usr/share/bash-completion/completions/kvtool"
 ok 'zsh finds completion'                     test -s "$usr/share/zsh/site-functions/_kvtool"
 ok 'a program builds against kvt.pc'          kvt_program

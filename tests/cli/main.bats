@@ -152,6 +152,11 @@ complete_words() {
 	[ "$(complete_words help dig)" = digest ]
 }
 
+@test "bash completes models" {
+	[ "$(complete_words size -m qwen3-8)" = qwen3-8b ]
+	[ "$(complete_words transfer-sim --model = qwen3-8)" = qwen3-8b ]
+}
+
 @test "bash completes layouts" {
 	[[ $(complete_words relayout --to cross-h) == *cross-hnd* ]]
 	[[ $(complete_words relayout --to = cross-h) == *cross-hnd* ]]

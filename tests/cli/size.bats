@@ -73,6 +73,22 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	done
 }
 
+@test "transfer-sim takes all specs of a model at once, and types of a cache" {
+	local args=(--tokens=300 --conv=ds --dst tp=2)
+	local specs=(--spec gqa:layers=4,heads=8,head-dim=128
+		--spec mamba1-conv:layers=28,inter=8192,kernel=4
+		--spec mamba1-ssm:layers=28,inter=8192,state-size=16)
+	kvtool transfer-sim --json "${args[@]}" -m jamba-v0.1 >model
+	kvtool transfer-sim --json "${args[@]}" "${specs[@]}" >specs
+	[ "$(json '[g["group"] for g in o["groups"]]' <specs)" = "['g0', 'g1', 'g2']" ]
+	cmp <(sed -e '/"model"/d' -e '/"group"/d' model) <(sed -e '/"model"/d' -e '/"group"/d' specs)
+	# half the bytes of keys and values, and all of the states
+	kvtool transfer-sim --json "${args[@]}" "${specs[@]}" --cache-dtype=fp8 >fp8
+	bytes='[g["bytes"] for g in o["groups"]]'
+	[ "$(json "(lambda b: [b[0] // 2] + b[1:])($bytes)" <specs)" = "$(json "$bytes" <fp8)" ]
+	run -2 kvtool transfer-sim "${args[@]}" "${specs[@]}" --cache-dtype=float7
+}
+
 @test "transfer-sim takes a config.json as a model" {
 	kvtool transfer-sim --json -m testdata/config/llama-3.1-70b.json --dst tp=8 >config
 	kvtool transfer-sim --json -m llama-3.1-70b --dst tp=8 >preset
@@ -80,6 +96,58 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	sed -e 's/"model": .*/"model": "",/' -e 's/"group": "[a-z]*"/"group": ""/' preset >b
 	cmp a b
 	run -5 kvtool transfer-sim -m missing/config.json
+}
+
+@test "models by name" {
+	run -0 kvtool size -m list
+	# every file, and not one that is not there
+	diff <(printf '%s\n' "${lines[@]}" | cut -d ' ' -f 1 | sort -u) \
+		<(cd "$root/models" && printf '%s\n' *.json | sed 's/\.json$//' | sort)
+	[ "${#lines[@]}" -gt 20 ]
+	kvtool size --json --tp=4 -m qwen3-next-80b-a3b >named
+	kvtool size --json --tp=4 testdata/config/qwen3-next.json >config
+	[ "$(json 'o["sizes"][0]["token_bytes"]' <named)" = 12288 ]
+	for key in token_bytes state_bytes block_size unique_token_bytes; do
+		[ "$(json "o['sizes'][0]['$key']" <named)" = "$(json "o['sizes'][0]['$key']" <config)" ]
+	done
+	run -2 kvtool size -m qwen3-nex-80b-a3b
+	[[ $output == *"did you mean 'qwen3-next-80b-a3b'?"* ]]
+	run -5 kvtool size -m missing/model.json
+	run -5 kvtool size -m llama-3.1-8b --models=missing
+	[[ $output == *"missing: no folder of models is there"* ]]
+	run -2 kvtool size -m llama-3.1-8b testdata/config/llama-3.1-8b.json
+	run -2 kvtool size -m llama-3.1-8b --set head_dim=64
+}
+
+@test "what --json prints is a model" {
+	mkdir mine
+	for config in gpt-oss-20b deepseek-v3.2 nemotron-h-8b; do
+		kvtool size --json --tp=1,8 --tokens=9999 testdata/config/$config.json >mine/$config.json
+		kvtool size --json --tp=1,8 --tokens=9999 -m $config --models=mine >again
+		for key in dtype layers block_size groups sizes family; do
+			[ "$(json "o['$key']" <again)" = "$(json "o['$key']" <mine/$config.json)" ]
+		done
+		[ "$(kvtool size -m list --models=mine | grep -c "^$config ")" = \
+			"$(json 'len(o["groups"])' <again)" ]
+	done
+	kvtool transfer-sim --json -m gpt-oss-20b --models=mine >plan
+	[ "$(json '[g["group"] for g in o["groups"]]' <plan)" = "['full', 'window']" ]
+}
+
+@test "lists of caches that are none" {
+	local fine='"name": "a", "spec": "gqa:layers=1,heads=2,head-dim=8"'
+	refused 3 'groups has 0 caches' '{"groups": []}'
+	refused 3 'groups[0] is no object' '{"groups": ["gqa"]}'
+	refused 3 'groups[1] needs a name' "{\"groups\": [{$fine}, {\"name\": \"b\"}]}"
+	refused 3 "groups[0]: there is no spec 'gqx'" '{"groups": [{"name": "a", "spec": "gqx"}]}'
+	refused 3 "groups[0]: there is no key 'dim'" '{"groups": [{"name": "a", "spec": "gqa:dim=1"}]}'
+	refused 3 "heads is '-1'" '{"groups": [{"name": "a", "spec": "gqa:layers=1,heads=-1"}]}'
+	refused 3 "expected KEY=N" '{"groups": [{"name": "a", "spec": "gqa:layers"}]}'
+	refused 3 'groups[0] has 0 layers' '{"groups": [{"name": "a", "spec": "gqa:heads=1"}]}'
+	refused 3 "dtype is 'float7'" "{\"groups\": [{$fine}], \"dtype\": \"float7\"}"
+	refused 3 'groups is a string' '{"groups": "x"}'
+	refused 3 'give --cache-dtype' "{\"groups\": [{$fine}]}"
+	refused 2 'is no config.json' "{\"groups\": [{$fine}]}" --as=llama
 }
 
 @test "types of a cache" {

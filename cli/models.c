@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * models.c - where models are, and reading one
+ *
+ * A program that is run from where it was built, or was moved together with what
+ * was installed beside it, finds them as well as one in its final place.
+ */
+#include "cli/models.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/text_file.h"
+
+static const char ending[] = ".json";
+
+/* ---- the folder --------------------------------------------------------- */
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* The program's folder with 'below' after it, if that is a folder. */
+static bool beside_program(char out[static PATH_MAX], const char *below)
+{
+	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	char *slash;
+
+	if (n < 0)
+		return false;
+	out[n] = '\0';
+	if (!(slash = strrchr(out, '/')) ||
+	    (size_t)(slash + 1 - out) + strlen(below) >= PATH_MAX)
+		return false;
+	strcpy(slash + 1, below);
+	return is_folder(out);
+}
+
+static enum kvt_status find_folder(char out[static PATH_MAX], const char *told,
+				   struct kvt_error *err)
+{
+	if (!told && (beside_program(out, "models") ||
+		      beside_program(out, "../share/kvtool/models")))
+		return KVT_OK;
+	snprintf(out, PATH_MAX, "%s", told ? told : KVT_MODELS_DIR);
+	if (!is_folder(out))
+		return kvt_fail(err, KVT_SYSTEM,
+				"%.400s: no folder of models is there%s", out,
+				told ? "" : ", nor beside the program; --models=DIR says "
+				"where one is");
+	return KVT_OK;
+}
+
+static int is_model(const struct dirent *entry)
+{
+	size_t n = strlen(entry->d_name);
+
+	return n >= sizeof(ending) &&
+	       !strcmp(entry->d_name + n + 1 - sizeof(ending), ending);
+}
+
+/* Names without their ending; free each, and the list. */
+static enum kvt_status list(struct dirent ***names, int *n, const char *folder,
+			    struct kvt_error *err)
+{
+	*n = scandir(folder, names, is_model, alphasort);
+	if (*n < 0)
+		return kvt_fail(err, KVT_SYSTEM, "%.400s: cannot read the folder: %s",
+				folder, strerror(errno));
+	for (int i = 0; i < *n; i++)
+		*strrchr((*names)[i]->d_name, '.') = '\0';
+	return KVT_OK;
+}
+
+static void list_free(struct dirent **names, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+}
+
+/* ---- one model ---------------------------------------------------------- */
+
+enum kvt_status model_read_file(struct kvt_model_config *out, const char *path,
+				const struct kvt_config_hints *hints,
+				struct kvt_error *err)
+{
+	enum { MOST = 16 << 20 };
+	enum kvt_status status;
+	size_t nbytes;
+	char *text;
+
+	if ((status = text_file_read(&text, &nbytes, path, MOST, err)))
+		return status;
+	status = kvt_model_config_parse(out, text, nbytes, path, hints, err);
+	free(text);
+	return status;
+}
+
+static enum kvt_status read_named(struct kvt_model_config *out, const char *folder,
+				  const char *name, const struct kvt_config_hints *hints,
+				  struct kvt_error *err)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s%s", folder, name, ending) >=
+	    (int)sizeof(path))
+		return kvt_fail(err, KVT_USAGE, "the name of a model is too long");
+	return model_read_file(out, path, hints, err);
+}
+
+static enum kvt_status no_such(const char *name, const char *folder,
+			       struct kvt_error *err)
+{
+	struct dirent **names;
+	struct nearest near;
+	enum kvt_status status;
+	int n;
+
+	if ((status = list(&names, &n, folder, err)))
+		return status;
+	nearest_start(&near, name);
+	for (int i = 0; i < n; i++)
+		nearest_offer(&near, names[i]->d_name);
+	if (nearest_found(&near))
+		kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean '%s'?",
+			 name, nearest_found(&near));
+	else
+		kvt_fail(err, KVT_USAGE, "there is no model '%.60s'; --model=list prints "
+			 "those there are", name);
+	list_free(names, n);
+	return KVT_USAGE;
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	return snprintf(path, sizeof(path), "%s/%s%s", folder, name, ending) <
+	       (int)sizeof(path) && !stat(path, &st);
+}
+
+enum kvt_status model_read(struct kvt_model_config *out, const char *name,
+			   const char *folder, const struct kvt_config_hints *hints,
+			   struct kvt_error *err)
+{
+	char path[PATH_MAX];
+	enum kvt_status status;
+
+	if (strchr(name, '/') || strstr(name, ending))
+		return model_read_file(out, name, hints, err);
+	if ((status = find_folder(path, folder, err)))
+		return status;
+	if (!is_there(path, name))
+		return no_such(name, path, err);
+	return read_named(out, path, name, hints, err);
+}
+
+/* ---- all ---------------------------------------------------------------- */
+
+static enum kvt_status print(const char *folder, const char *name, struct kvt_error *err)
+{
+	const struct kvt_config_hints none = { .nset = 0 };
+	struct kvt_model_config config;
+	enum kvt_status status = read_named(&config, folder, name, &none, err);
+
+	for (int i = 0; !status && i < config.model.ngroups; i++)
+		printf("%-20s %-8s %s\n", name, config.model.group[i].name,
+		       kvt_model_group_text(&config.model.group[i]).s);
+	return status;
+}
+
+enum kvt_status models_print(const char *folder, struct kvt_error *err)
+{
+	char path[PATH_MAX];
+	struct dirent **names;
+	enum kvt_status status;
+	int n;
+
+	if ((status = find_folder(path, folder, err)) ||
+	    (status = list(&names, &n, path, err)))
+		return status;
+	for (int i = 0; !status && i < n; i++)
+		status = print(path, names[i]->d_name, err);
+	list_free(names, n);
+	return status;
+}
