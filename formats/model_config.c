@@ -14,15 +14,34 @@
 		     .attention = caches_gqa }
 #define QWEN3(name) { .type = name, .layers = layers_upper_window, \
 		      .attention = caches_gqa, .defaults = { { "head_dim", 128 } } }
+#define GEMMA2(name) { .type = name, .layers = layers_alternate, \
+		       .attention = caches_gqa, \
+		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
+				     { "sliding_window", 4096 } } }
 #define GEMMA3(name) { .type = name, .layers = layers_pattern, .attention = caches_gqa, \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
 				     { "sliding_window_pattern", 6 } } }
+#define GEMMA3N(name) { .type = name, .layers = layers_pattern, .attention = caches_gqa, \
+		        .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 2 }, \
+				      { "sliding_window_pattern", 5 }, \
+				      { "sliding_window", 512 }, \
+				      { "num_kv_shared_layers", 15 } } }
+#define PATTERN4(name) { .type = name, .layers = layers_pattern, \
+			 .attention = caches_gqa, \
+			 .defaults = { { "sliding_window_pattern", 4 }, \
+				       { "sliding_window", 4096 } } }
 #define LLAMA4(name) { .type = name, .layers = layers_chunk, .attention = caches_gqa, \
 		       .defaults = { { "no_rope_layer_interval", 4 } } }
 #define MLA(name, rule) { .type = name, .layers = rule, .attention = caches_mla, \
 			  .defaults = { { "kv_lora_rank", 512 }, \
 					{ "qk_rope_head_dim", 64 }, \
 					{ "index_head_dim", 128 } } }
+#define SHORT_CONV(name) { .type = name, .layers = layers_full_indices, \
+			   .attention = caches_gqa, .state = states_short_conv, \
+			   .defaults = { { "num_key_value_heads", 8 }, \
+					 { "conv_L_cache", 3 } } }
+#define LIGHTNING(name) { .type = name, .layers = layers_type_list, \
+			  .attention = caches_gqa, .state = states_lightning }
 #define GDN(name) { .type = name, .layers = layers_interval, .attention = caches_gqa, \
 		    .state = states_gdn, \
 		    .defaults = { { "head_dim", 256 }, \
@@ -31,13 +50,18 @@
 static const struct config_family families[] = {
 	PLAIN("llama"), PLAIN("granite"), WINDOW("mistral"), WINDOW("mixtral"),
 	QWEN("qwen2"), QWEN("qwen2_moe"), QWEN3("qwen3"), QWEN3("qwen3_moe"),
-	GEMMA3("gemma3"), GEMMA3("gemma3_text"),
+	PLAIN("glm4_moe"), GEMMA2("gemma2"), GEMMA3("gemma3"), GEMMA3("gemma3_text"),
+	GEMMA3N("gemma3n"), GEMMA3N("gemma3n_text"), PATTERN4("cohere2"),
+	PATTERN4("olmo3"),
 	{ .type = "gpt_oss", .layers = layers_alternate, .attention = caches_gqa,
 	  .defaults = { { "head_dim", 64 }, { "num_key_value_heads", 8 },
 			{ "sliding_window", 128 } } },
 	LLAMA4("llama4"), LLAMA4("llama4_text"),
 	MLA("deepseek_v2", layers_full), MLA("deepseek_v3", layers_full),
 	MLA("kimi_k2", layers_full), MLA("deepseek_v32", layers_sparse),
+	{ .type = "kimi_linear", .layers = layers_kda, .attention = caches_mla,
+	  .state = states_kda,
+	  .defaults = { { "kv_lora_rank", 512 }, { "qk_rope_head_dim", 64 } } },
 	{ .type = "deepseek_v4", .layers = layers_ratios, .attention = caches_v4,
 	  .defaults = { { "head_dim", 512 }, { "num_key_value_heads", 1 },
 			{ "sliding_window", 128 }, { "index_head_dim", 128 } } },
@@ -56,6 +80,8 @@ static const struct config_family families[] = {
 	  .state = states_falcon },
 	GDN("qwen3_next"), GDN("qwen3_5"), GDN("qwen3_5_text"), GDN("qwen3_5_moe"),
 	GDN("qwen3_5_moe_text"),
+	SHORT_CONV("lfm2"), SHORT_CONV("lfm2_moe"),
+	LIGHTNING("minimax"), LIGHTNING("minimax_text_01"),
 };
 enum { NFAMILIES = sizeof(families) / sizeof(families[0]) };
 

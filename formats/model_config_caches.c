@@ -21,23 +21,13 @@ void config_add(struct config *c, const char *name, const char *spec, int64_t la
 
 /* ---- keys and values of heads ------------------------------------------- */
 
-static enum kvt_status heads_of(struct kvt_spec_args *args, struct config *c)
+enum kvt_status config_head_dim(int64_t *out, struct config *c)
 {
 	int64_t heads = 0, hidden = 0;
 	enum kvt_status status;
 
-	if ((status = config_get(&args->heads, c, "num_key_value_heads")) ||
-	    (status = config_get(&args->head_dim, c, "head_dim|attention_head_dim")) ||
-	    (status = config_get(&args->head_dim_v, c, "v_head_dim")))
+	if ((status = config_get(out, c, "head_dim|attention_head_dim")) || *out)
 		return status;
-	if (!args->heads) {
-		if ((status = config_need(&args->heads, c, "num_attention_heads")))
-			return status;
-		config_note(c, "num_key_value_heads is missing: %lld, one for each "
-			    "query head", LL(args->heads));
-	}
-	if (args->head_dim)
-		return KVT_OK;
 	if ((status = config_need(&heads, c, "num_attention_heads")) ||
 	    (status = config_need(&hidden, c, "hidden_size")))
 		return status;
@@ -46,10 +36,26 @@ static enum kvt_status heads_of(struct kvt_spec_args *args, struct config *c)
 				"%s: head_dim is missing, and hidden_size %lld is no "
 				"multiple of num_attention_heads %lld", c->in.name,
 				LL(hidden), LL(heads));
-	args->head_dim = hidden / heads;
+	*out = hidden / heads;
 	config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
-		    LL(args->head_dim));
+		    LL(*out));
 	return KVT_OK;
+}
+
+static enum kvt_status heads_of(struct kvt_spec_args *args, struct config *c)
+{
+	enum kvt_status status;
+
+	if ((status = config_get(&args->heads, c, "num_key_value_heads")) ||
+	    (status = config_get(&args->head_dim_v, c, "v_head_dim")))
+		return status;
+	if (!args->heads) {
+		if ((status = config_need(&args->heads, c, "num_attention_heads")))
+			return status;
+		config_note(c, "num_key_value_heads is missing: %lld, one for each "
+			    "query head", LL(args->heads));
+	}
+	return config_head_dim(&args->head_dim, c);
 }
 
 static enum kvt_status check_window(struct config *c)
@@ -127,6 +133,31 @@ enum kvt_status caches_mla(struct config *c)
 
 /* ---- DeepSeek V4 -------------------------------------------------------- */
 
+/* compress_rates, and the part of a head that is rotated. */
+static enum kvt_status check_v4_rates(struct config *c)
+{
+	const json_t *rotated = json_object_get(c->in.object, "partial_rotary_factor");
+	struct kvt_json rates;
+	int64_t four = 4, heavy = 128;
+	enum kvt_status status;
+
+	if ((status = kvt_json_object(&rates, &c->in, "compress_rates")) ||
+	    (status = kvt_json_int(&four, &rates, "compressed_sparse_attention", 1,
+				   1 << 20)) ||
+	    (status = kvt_json_int(&heavy, &rates, "heavily_compressed_attention", 1,
+				   1 << 20)))
+		return status;
+	if (four != 4 || heavy != 128)
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: compress_rates are %lld and %lld, expected 4 and 128",
+				c->in.name, LL(four), LL(heavy));
+	if (json_is_number(rotated) && json_number_value(rotated) * 512 != 64)
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: partial_rotary_factor is %g, expected 0.125",
+				c->in.name, json_number_value(rotated));
+	return KVT_OK;
+}
+
 static enum kvt_status check_v4(struct config *c)
 {
 	static const struct {
@@ -138,9 +169,9 @@ static enum kvt_status check_v4(struct config *c)
 		{ "index_head_dim", 128, true }, { "qk_rope_head_dim", 64, false },
 		{ "compress_rate_csa", 4, false }, { "compress_rate_hca", 128, false },
 	};
-	enum kvt_status status;
+	enum kvt_status status = check_v4_rates(c);
 
-	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+	for (size_t i = 0; !status && i < sizeof(facts) / sizeof(facts[0]); i++) {
 		int64_t n = facts[i].value;
 
 		if ((status = facts[i].needed ? config_need(&n, c, facts[i].key) :
@@ -151,7 +182,7 @@ static enum kvt_status check_v4(struct config *c)
 					"%s: %s is %lld, expected %lld", c->in.name,
 					facts[i].key, LL(n), LL(facts[i].value));
 	}
-	return KVT_OK;
+	return status;
 }
 
 /*

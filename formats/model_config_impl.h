@@ -60,6 +60,9 @@ config_get(int64_t *out, struct config *c, const char *keys);
 KVT_MUST_CHECK enum kvt_status
 config_need(int64_t *out, struct config *c, const char *keys);
 
+/* head_dim, or what is left of hidden_size for each query head. */
+KVT_MUST_CHECK enum kvt_status config_head_dim(int64_t *out, struct config *c);
+
 /* An absent key leaves *out as it is. */
 KVT_MUST_CHECK enum kvt_status
 config_flag(bool *out, struct config *c, const char *key);
@@ -71,14 +74,17 @@ config_list(struct kvt_model_config *out, const struct kvt_json *in, const json_
 
 void config_note(struct config *c, const char *format, ...) KVT_PRINTF(2, 3);
 
-/* ---- layers: model_config_layers.c -------------------------------------- */
+/* ---- layers: model_config_layers.c, model_config_lists.c ----------------- */
 
 /* Fills in kind, count and nlayers. */
 KVT_MUST_CHECK enum kvt_status config_layers(struct config *c);
+/* Is num_hidden_layers there? */
+KVT_MUST_CHECK enum kvt_status config_need_layers(struct config *c);
 
 config_step layers_full, layers_window, layers_upper_window, layers_pattern,
 	    layers_alternate, layers_chunk, layers_period, layers_indices, layers_state,
-	    layers_letters, layers_interval, layers_both, layers_sparse, layers_ratios;
+	    layers_letters, layers_interval, layers_both, layers_sparse, layers_ratios,
+	    layers_kda, layers_full_indices, layers_type_list;
 
 /* ---- caches: model_config_caches.c, model_config_states.c ---------------- */
 
@@ -88,6 +94,6 @@ void config_add(struct config *c, const char *name, const char *spec, int64_t la
 
 config_step caches_gqa, caches_mla, caches_v4;
 config_step states_mamba1, states_mamba2, states_nemotron, states_bamba, states_falcon,
-	    states_gdn;
+	    states_gdn, states_kda, states_short_conv, states_lightning;
 
 #endif

@@ -15,7 +15,7 @@ static const struct {
 } words[] = {
 	{ "full", LAYER_FULL }, { "attention", LAYER_FULL },
 	{ "sliding", LAYER_WINDOW }, { "chunked", LAYER_CHUNK },
-	{ "linear", LAYER_STATE }, { "mamba", LAYER_STATE },
+	{ "linear", LAYER_STATE }, { "mamba", LAYER_STATE }, { "conv", LAYER_STATE },
 	{ "deepseek_sparse", LAYER_SPARSE }, { "compressed_sparse", LAYER_C4 },
 	{ "heavily_compressed", LAYER_C128 },
 	{ "mlp", LAYER_NONE }, { "moe", LAYER_NONE },
@@ -74,7 +74,7 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 
 /* ---- rules of families -------------------------------------------------- */
 
-static enum kvt_status need_layers(struct config *c)
+enum kvt_status config_need_layers(struct config *c)
 {
 	if (!c->nlayers)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -85,7 +85,7 @@ static enum kvt_status need_layers(struct config *c)
 
 static enum kvt_status all(struct config *c, enum layer_kind kind)
 {
-	enum kvt_status status = need_layers(c);
+	enum kvt_status status = config_need_layers(c);
 
 	memset(c->kind, (int)kind, (size_t)c->nlayers);
 	return status;
@@ -178,7 +178,7 @@ enum kvt_status layers_alternate(struct config *c)
 /* no_rope_layers: 1 where a layer has rotary positions, and chunks with them. */
 enum kvt_status layers_chunk(struct config *c)
 {
-	enum kvt_status status = need_layers(c);
+	enum kvt_status status = config_need_layers(c);
 	const json_t *list = NULL;
 	int64_t rope;
 
@@ -256,43 +256,23 @@ enum kvt_status layers_letters(struct config *c)
 	return status;
 }
 
-/* compress_ratios: 0 is a layer with nothing but a window. */
-enum kvt_status layers_ratios(struct config *c)
-{
-	const char key[] = "compress_ratios";
-	const json_t *list = NULL;
-	enum kvt_status status;
-	int64_t ratio;
-
-	if ((status = kvt_json_array(&list, &c->in, key)))
-		return status;
-	if (!list)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layer_types is missing, and %s too", c->in.name, key);
-	status = take_length(c, key, json_array_size(list));
-	for (size_t i = 0; !status && i < json_array_size(list); i++) {
-		if ((status = kvt_json_int_at(&ratio, &c->in, key, list, i, 0, 128)))
-			return status;
-		if (ratio && ratio != 4 && ratio != 128)
-			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: %s: layer %zu has %lld, expected 0, 4 or 128",
-					c->in.name, key, i, LL(ratio));
-		c->kind[i] = !ratio ? LAYER_WINDOW : ratio == 4 ? LAYER_C4 : LAYER_C128;
-	}
-	return status;
-}
-
 /* ---- all of it ---------------------------------------------------------- */
 
 /* Layers at the end that read what an earlier one caches. */
 static enum kvt_status drop_shared(struct config *c)
 {
-	int64_t shared = 0;
-	enum kvt_status status = kvt_json_int(&shared, &c->in, "num_kv_shared_layers", 0,
-					      c->nlayers - 1);
+	const char key[] = "num_kv_shared_layers";
+	int64_t shared = -1;
+	enum kvt_status status = kvt_json_int(&shared, &c->in, key, 0, c->nlayers - 1);
 
-	if (status || !shared)
+	if (!status && shared < 0)
+		status = config_get(&shared, c, key);
+	if (status || shared < 1)
 		return status;
+	if (shared >= c->nlayers)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s is %lld, of %lld layers", c->in.name, key,
+				LL(shared), LL(c->nlayers));
 	memset(c->kind + c->nlayers - shared, LAYER_NONE, (size_t)shared);
 	config_note(c, "the last %lld layers read the caches of others and have none",
 		    LL(shared));

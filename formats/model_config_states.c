@@ -26,13 +26,20 @@ static enum kvt_status elem_of(int64_t *out, struct config *c, const char *name,
 	return KVT_OK;
 }
 
+/* Of a family whose states have one type, whatever the file says. */
+static enum kvt_status fixed_elem(int64_t *out, struct config *c, const char *name)
+{
+	return elem_of(out, c, c->hints->ssm_dtype ? c->hints->ssm_dtype : name,
+		       "the type of states");
+}
+
 static enum kvt_status ssm_elem(int64_t *out, struct config *c)
 {
 	const char *old = NULL, *name = NULL;
 	enum kvt_status status;
 
 	if (c->hints->ssm_dtype)
-		return elem_of(out, c, c->hints->ssm_dtype, "the type of states");
+		return fixed_elem(out, c, NULL);
 	if ((status = kvt_json_string(&name, &c->in, "mamba_ssm_cache_dtype")) ||
 	    (status = kvt_json_string(&old, &c->in, "mamba_ssm_dtype")))
 		return status;
@@ -49,19 +56,26 @@ static enum kvt_status ssm_elem(int64_t *out, struct config *c)
 	return KVT_OK;
 }
 
-static enum kvt_status add_states(struct config *c, const char *conv, const char *ssm,
-				  struct kvt_spec_args *args)
+/* 'args' have the element of the SSM state. */
+static void add_both(struct config *c, const char *conv, const char *ssm,
+		     const struct kvt_spec_args *args)
 {
 	int64_t layers = c->count[LAYER_STATE] + c->count[LAYER_BOTH];
-	enum kvt_status status = ssm_elem(&args->elem, c);
 	struct kvt_spec_args taps = *args;
 
-	if (status)
-		return status;
 	taps.elem = c->out->dtype ? c->out->dtype->elem : 2;
 	config_add(c, "conv", conv, layers, &taps);
 	config_add(c, "ssm", ssm, layers, args);
-	return KVT_OK;
+}
+
+static enum kvt_status add_states(struct config *c, const char *conv, const char *ssm,
+				  struct kvt_spec_args *args)
+{
+	enum kvt_status status = ssm_elem(&args->elem, c);
+
+	if (!status)
+		add_both(c, conv, ssm, args);
+	return status;
 }
 
 /* ---- Mamba-1: channels -------------------------------------------------- */
@@ -199,4 +213,62 @@ enum kvt_status states_gdn(struct config *c)
 	    (status = config_need(&args.kernel, c, "linear_conv_kernel_dim")))
 		return status;
 	return add_states(c, "gdn-conv", "gdn-ssm", &args);
+}
+
+/* ---- Kimi delta attention ----------------------------------------------- */
+
+static enum kvt_status kda_args(struct kvt_spec_args *args, struct config *c)
+{
+	enum kvt_status status;
+
+	if ((status = config_need(&args->heads, c, "num_heads")) ||
+	    (status = config_need(&args->head_dim, c, "head_dim")))
+		return status;
+	return config_need(&args->kernel, c, "short_conv_kernel_size");
+}
+
+/* Its facts stand in an object of their own; its states are float32. */
+enum kvt_status states_kda(struct config *c)
+{
+	const struct kvt_json outer = c->in;
+	struct kvt_spec_args args = { .heads = 0 };
+	enum kvt_status status = kvt_json_object(&c->in, &outer, "linear_attn_config");
+
+	if (!status)
+		status = kda_args(&args, c);
+	c->in = outer;
+	if (status || (status = fixed_elem(&args.elem, c, "float32")))
+		return status;
+	add_both(c, "kda-conv", "kda-ssm", &args);
+	return KVT_OK;
+}
+
+/* ---- short convolutions, lightning attention ---------------------------- */
+
+/* As wide as the model, unless conv_dim says otherwise; no other state. */
+enum kvt_status states_short_conv(struct config *c)
+{
+	struct kvt_spec_args args = { .elem = c->out->dtype ? c->out->dtype->elem : 2 };
+	enum kvt_status status;
+
+	if ((status = config_get(&args.inter, c, "conv_dim")) ||
+	    (!args.inter && (status = config_need(&args.inter, c, "hidden_size"))) ||
+	    (status = config_need(&args.kernel, c, "conv_L_cache")))
+		return status;
+	config_add(c, "conv", "short-conv", c->count[LAYER_STATE], &args);
+	return KVT_OK;
+}
+
+/* A matrix for each query head, of the model's own type in vLLM. */
+enum kvt_status states_lightning(struct config *c)
+{
+	struct kvt_spec_args args = { .heads = 0 };
+	enum kvt_status status;
+
+	if ((status = config_need(&args.heads, c, "num_attention_heads")) ||
+	    (status = config_head_dim(&args.head_dim, c)) ||
+	    (status = fixed_elem(&args.elem, c, "auto")))
+		return status;
+	config_add(c, "ssm", "linear-attention", c->count[LAYER_STATE], &args);
+	return KVT_OK;
 }

@@ -82,8 +82,8 @@ struct kvt_model_size {
 
 /*
  * What the model takes on one of 'tp' ranks.  Where states and tokens share
- * pages, a block gets as many more tokens, 16 at a time, as its page needs to
- * hold a state, and the padding of the state is counted with its last group.
+ * pages, a block gets as many more tokens, 16 at a time (64 with latents), as its
+ * page needs to hold a state, and the padding is counted with the last of a state.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_model_size(struct kvt_model_size *out, const struct kvt_model *model,

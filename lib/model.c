@@ -226,6 +226,15 @@ static int64_t token_bytes(const struct kvt_model_size *size)
 	return least;
 }
 
+/* Kernels want blocks of a multiple of 16 tokens; those of latents, of 64. */
+static int64_t block_step(const struct kvt_model_size *size)
+{
+	for (int i = 0; i < size->ngroups; i++)
+		if (size->group[i].spec.kind == KVT_MLA)
+			return 64;
+	return 16;
+}
+
 /* The padding of a state layer belongs to its last state. */
 static void pad_states(struct kvt_model_size *size)
 {
@@ -250,10 +259,9 @@ static void pad_states(struct kvt_model_size *size)
 enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_model *model,
 			       const struct kvt_deployment *d, struct kvt_error *err)
 {
-	enum { STEP = 16 };
 	struct kvt_model_size size;
 	enum kvt_status status;
-	int64_t token, tokens;
+	int64_t token, tokens, step;
 
 	if (model->ngroups < 1 || model->ngroups > KVT_MODEL_GROUPS || d->tp < 1 ||
 	    d->tp > 1 << 20 || d->block_size < 1 || d->block_size > 1 << 20)
@@ -264,7 +272,8 @@ enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_mode
 		return status;
 	token = token_bytes(&size);
 	if (!d->apart && size.state_page && token) {
-		tokens = (size.state_page + token * STEP - 1) / (token * STEP) * STEP;
+		step = block_step(&size);
+		tokens = (size.state_page + token * step - 1) / (token * step) * step;
 		if (tokens > d->block_size &&
 		    (status = size_groups(&size, model, d, tokens, err)))
 			return status;

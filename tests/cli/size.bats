@@ -219,9 +219,38 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		'hybrid_override_pattern="M*"' 'layers_block_type=["attention", "mamba"]')"
 }
 
+@test "lists of layers that contradict themselves" {
+	local kda='"head_dim": 8, "num_heads": 2, "short_conv_kernel_size": 4'
+	refused 3 'layer 2 is listed twice' "$(with 'model_type="kimi_linear"' \
+		"linear_attn_config={$kda, \"full_attn_layers\": [2], \"kda_layers\": [1, 2]}")"
+	refused 3 'layer 1 is in neither kda_layers nor full_attn_layers' \
+		"$(with 'model_type="kimi_linear"' \
+		"linear_attn_config={$kda, \"full_attn_layers\": [2], \"kda_layers\": []}")"
+	refused 3 'kda_layers is 0, expected 1 to 2' "$(with 'model_type="kimi_linear"' \
+		"linear_attn_config={$kda, \"kda_layers\": [0]}")"
+	refused 3 'layer 1 is in neither' "$(with 'model_type="kimi_linear"')"
+	refused 3 'num_heads is missing' "$(with 'model_type="kimi_linear"' \
+		'linear_attn_config={"kda_layers": [1]}')"
+	refused 3 'layer 1 is listed twice' "$(with 'model_type="lfm2"' 'full_attn_idxs=[1, 1]')"
+	refused 3 'full_attn_idxs is 2, expected 0 to 1' "$(with 'model_type="lfm2"' 'full_attn_idxs=[2]')"
+	refused 3 'attn_type_list has 4 layers, but num_hidden_layers is 2' \
+		"$(with 'model_type="minimax"' 'attn_type_list=[0, 1, 0, 1]')"
+	refused 3 'attn_type_list is 2, expected 0 to 1' "$(with 'model_type="minimax"' 'attn_type_list=[2, 1]')"
+	refused 3 'num_kv_shared_layers is 15, of 2 layers' "$(with 'model_type="gemma3n_text"')"
+	# the layer that drafts tokens is in the list, but not counted
+	with 'model_type="deepseek_v4"' num_key_value_heads=1 head_dim=512 \
+		'compress_ratios=[4, 128, 0]' >config.json
+	kvtool size --json --tp=1 config.json >answer
+	[ "$(json '[g["layers"] for g in o["groups"]]' <answer)" = '[2, 1, 1, 1, 1, 1, 1]' ]
+}
+
 @test "numbers that no cache is known for" {
 	refused 4 'index_head_dim is 64' "$(with 'model_type="deepseek_v32"' index_head_dim=64)"
 	refused 4 'layer 1 has 8' "$(with 'model_type="deepseek_v4"' 'compress_ratios=[4, 8]')"
+	refused 4 'compress_rates are 8 and 128' "$(with 'model_type="deepseek_v4"' \
+		'compress_rates={"compressed_sparse_attention": 8}')"
+	refused 4 'partial_rotary_factor is 0.5' "$(with 'model_type="deepseek_v4"' \
+		partial_rotary_factor=0.5)"
 	refused 4 'head_dim is 256' "$(with 'model_type="deepseek_v4"' head_dim=256 \
 		num_key_value_heads=1 'compress_ratios=[4, 0]')"
 }

@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+golden_size.py - kvtool size against known numbers, each with where it is from
+
+A number is either published, and then its place is named, or follows from the shapes
+of a cache: then its place is the product, which is worked out here, too.
+"""
+import json
+import os
+import sys
+
+sys.dont_write_bytecode = True
+
+from oracle import Tap, bail, kvtool
+
+tap = Tap()
+
+
+def size(model, *args):
+    """By TP the row of the first type; of testdata/config, or of specs, with a colon."""
+    what = [f"--spec={s}" for s in model.split()] if ":" in model else \
+        [os.path.abspath(f"testdata/config/{model}.json")]
+    r = kvtool("size", "--json", *what, *args)
+    if r.code:
+        bail(f"{model}: {r}")
+    rows = {}
+    for row in json.loads(r.out)["sizes"]:
+        rows.setdefault(row["tp"], row)
+    return rows
+
+
+def group(row, name):
+    return next(g for g in row["groups"] if g["name"] == name)
+
+
+def check(place, found, number, what):
+    """A place that is a product must make the number; others name a publication."""
+    if place[0].isdigit():
+        tap.equal(eval(place), number, f"{what}: {place}")
+    tap.equal(found, number, f"{what} is {number}")
+
+
+# ---- bytes per token ----------------------------------------------------------
+
+# model, TP, type: bytes on a rank, on all ranks, of heads once each; in windows; place
+TOKENS = [
+    ("llama-3.1-8b", 1, "bfloat16", (131072, 131072, 131072), 0, "32 * 8 * 2 * 128 * 2"),
+    ("llama-3.1-70b", 1, "bfloat16", (327680, 327680, 327680), 0, "80 * 8 * 2 * 128 * 2"),
+    ("qwen3-8b", 1, "bfloat16", (147456, 147456, 147456), 0, "36 * 8 * 2 * 128 * 2"),
+    ("qwen3-30b-a3b", 1, "bfloat16", (98304, 98304, 98304), 0, "48 * 4 * 2 * 128 * 2"),
+    ("qwen3-235b-a22b", 8, "bfloat16", (48128, 385024, 192512), 0, "94 * 1 * 2 * 128 * 2"),
+    ("gpt-oss-20b", 1, "bfloat16", (24576, 24576, 24576), 24576, "12 * 8 * 2 * 64 * 2"),
+    ("deepseek-v3", 1, "bfloat16", (70272, 70272, 70272), 0, "61 * 576 * 2"),
+    ("deepseek-v3", 8, "bfloat16", (70272, 8 * 70272, 70272), 0, "61 * 576 * 2"),
+    ("deepseek-v3", 1, "fp8_ds_mla", (40016, 40016, 40016), 0, "61 * 656"),
+    ("qwen3-next", 1, "bfloat16", (24576, 24576, 24576), 0, "12 * 2 * 2 * 256 * 2"),
+    ("kimi-linear-48b", 1, "bfloat16", (8064, 8064, 8064), 0, "7 * 576 * 2"),
+    ("gemma-3n", 1, "bfloat16", (8192, 8192, 8192), 32768, "4 * 2 * 2 * 256 * 2"),
+    ("gemma-2", 1, "bfloat16", (53248, 53248, 53248), 53248, "13 * 4 * 2 * 256 * 2"),
+    ("gemma-3-4b", 1, "bfloat16", (20480, 20480, 20480), 118784, "5 * 4 * 2 * 256 * 2"),
+    ("cohere2", 8, "float16", (5120, 40960, 40960), 15360, "10 * 1 * 2 * 128 * 2"),
+]
+for model, tp, dtype, numbers, window, place in TOKENS:
+    row = size(model, f"--tp={tp}", f"--cache-dtype={dtype}")[tp]
+    what = f"{model}, tp {tp}, {dtype}: bytes of a token"
+    check(place, row["token_bytes"], numbers[0], what)
+    tap.equal((row["all_ranks_token_bytes"], row["unique_token_bytes"],
+               row["window_token_bytes"]), (*numbers[1:], window),
+              f"{what} on all ranks, once each, in windows")
+
+# ---- pages --------------------------------------------------------------------
+
+FOUR = (1, 2, 8, 16)
+# model, cache, tokens of a block, type: page by TP; place of the first
+PAGES = [
+    ("llama-3.1-8b", "full", 16, "auto", {1: 65536, 2: 32768, 8: 8192, 16: 8192},
+     "16 * 8 * 2 * 128 * 2"),
+    ("qwen3-235b-a22b", "full", 16, "auto", {1: 32768, 2: 16384, 8: 8192, 16: 8192},
+     "16 * 4 * 2 * 128 * 2"),
+    ("gpt-oss-20b", "full", 16, "auto", {1: 32768, 2: 16384, 8: 4096, 16: 4096},
+     "16 * 8 * 2 * 64 * 2"),
+    ("gpt-oss-20b", "window", 16, "auto", {1: 32768, 2: 16384, 8: 4096, 16: 4096},
+     "16 * 8 * 2 * 64 * 2"),
+    ("deepseek-v3", "mla", 64, "auto", dict.fromkeys(FOUR, 73728), "64 * 576 * 2"),
+    ("deepseek-v3.2", "mla", 64, "fp8_ds_mla", dict.fromkeys(FOUR, 41984),
+     "64 * (512 + 4 * 4 + 64 * 2)"),
+    ("deepseek-v3.2", "indexer", 64, "auto", dict.fromkeys(FOUR, 8448), "64 * (128 + 4)"),
+    ("deepseek-v4", "c4a", 256, "fp8_ds_mla", dict.fromkeys(FOUR, 37440),
+     "vllm#50276: pages at 37,440 * i"),
+    ("deepseek-v4", "c4a", 256, "fp8_ds_mla", {1: 37440}, "65 * 576"),
+    ("deepseek-v4", "c128a", 256, "fp8_ds_mla", dict.fromkeys(FOUR, 1728), "3 * 576"),
+    ("deepseek-v4", "swa", 256, "fp8_ds_mla", {1: 37440}, "65 * 576"),
+    ("deepseek-v4", "swa", 256, "bfloat16", {1: 65536}, "64 * 512 * 2"),
+    ("deepseek-v4", "c4a", 256, "bfloat16", {1: 65536}, "64 * 512 * 2"),
+    ("deepseek-v4", "c128a", 256, "bfloat16", {1: 2048}, "2 * 512 * 2"),
+    ("deepseek-v4", "compressor-c4", 256, "bfloat16", {1: 32832}, "57 * 576"),
+    ("deepseek-v4", "compressor-c128", 256, "bfloat16", {1: 32832}, "57 * 576"),
+    ("deepseek-v4", "indexer", 256, "bfloat16", {1: 8640}, "15 * 576"),
+    ("deepseek-v4", "indexer-compressor", 256, "bfloat16", {1: 8640}, "15 * 576"),
+    ("nemotron-h-8b", "conv", 16, "auto",
+     {1: 61440, 2: 30720, 4: 15360, 8: 7680, 16: 4608}, "(8192 + 2 * 8 * 128) * 3 * 2"),
+    ("nemotron-h-8b", "ssm", 16, "auto", {1: 4194304, 4: 1048576, 8: 524288},
+     "128 * 64 * 128 * 4"),
+    ("mamba2", "conv", 16, "auto", {1: 61440, 2: 30720, 4: 15360, 8: 7680, 16: 4608},
+     "10240 * 3 * 2"),
+    ("mamba2", "ssm", 16, "auto", {1: 4194304, 4: 1048576, 8: 524288},
+     "128 * 64 * 128 * 4"),
+    ("bamba-9b", "conv", 16, "auto", {1: 52224, 2: 27648, 4: 15360, 8: 9216, 16: 6144},
+     "(8192 + 2 * 256) * 3 * 2"),
+    ("bamba-9b", "ssm", 16, "auto", {1: 8388608, 4: 2097152, 8: 1048576},
+     "128 * 64 * 256 * 4"),
+    ("falcon-h1", "conv", 16, "auto", {1: 9216, 2: 6144, 4: 4608, 8: 3840, 16: 3456},
+     "(1024 + 2 * 256) * 3 * 2"),
+    ("falcon-h1", "ssm", 16, "auto", {1: 1048576, 2: 524288, 4: 262144, 8: 131072,
+                                      16: 65536}, "128 * 8 * 256 * 4"),
+    ("qwen3-next", "conv", 16, "auto", {1: 49152, 2: 24576, 4: 12288, 8: 6144},
+     "(2 * 16 * 128 + 32 * 128) * 3 * 2"),
+    ("qwen3-next", "ssm", 16, "auto", {1: 2097152, 2: 1048576, 4: 524288, 8: 262144},
+     "32 * 128 * 128 * 4"),
+    ("qwen3.5", "ssm", 16, "auto", {8: 262144}, "vllm-ascend#7393: ssm_block_page_size"),
+    ("jamba", "conv", 16, "auto", {1: 49152, 4: 12288, 8: 6144}, "8192 * 3 * 2"),
+    ("jamba", "ssm", 16, "auto", {1: 524288, 4: 131072, 8: 65536}, "8192 * 16 * 4"),
+    ("kimi-linear-48b", "conv", 64, "auto", {1: 73728, 4: 18432}, "3 * 32 * 128 * 3 * 2"),
+    ("kimi-linear-48b", "ssm", 64, "auto", {1: 2097152, 4: 524288}, "32 * 128 * 128 * 4"),
+    ("lfm2", "conv", 16, "auto", {1: 10240, 8: 1280}, "2560 * 2 * 2"),
+    ("minimax", "ssm", 16, "auto", {1: 2097152, 8: 262144}, "64 * 128 * 128 * 2"),
+    # rows of other types: (D + a float32 scale) twice a head, a byte for 16 of nvfp4
+    ("llama-3.1-8b", "full", 16, "int8_per_token_head", {1: 33792}, "16 * 8 * 2 * (128 + 4)"),
+    ("llama-3.1-8b", "full", 16, "fp8_per_token_head", {1: 33792}, "16 * 8 * 2 * (128 + 4)"),
+    ("llama-3.1-8b", "full", 16, "int4_per_token_head", {1: 17408}, "16 * 8 * 2 * (64 + 4)"),
+    ("llama-3.1-8b", "full", 16, "nvfp4", {1: 18432}, "16 * 8 * 2 * (64 + 8)"),
+    ("llama-3.1-8b", "full", 16, "fp8", {1: 32768}, "16 * 8 * 2 * 128"),
+    # small ones by hand: inter 8 as 4 heads of 2, groups of 2, 3 taps
+    ("mamba2-conv:heads=4,head-dim=2,groups=2,state-size=2,kernel=4", "g0", 16, "float16",
+     {1: 96, 2: 48}, "16 * 3 * 2"),
+    ("mamba2-ssm:heads=4,head-dim=2,state-size=2", "g0", 16, "float16", {1: 64, 2: 32},
+     "4 * 2 * 2 * 4"),
+    ("mamba2-conv:heads=4,head-dim=2,groups=1,state-size=2,kernel=4", "g0", 16, "float16",
+     {1: 72, 2: 48}, "12 * 3 * 2"),
+    ("gdn-conv:heads=4,head-dim=2,key-heads=2,key-dim=2,kernel=4", "g0", 16, "float16",
+     {1: 96, 2: 48}, "(2 * 4 + 8) * 3 * 2"),
+    ("mamba1-conv:inter=8,kernel=4", "g0", 16, "float16", {1: 48, 2: 24}, "8 * 3 * 2"),
+    ("mamba1-ssm:inter=8,state-size=2", "g0", 16, "float16", {1: 64, 2: 32}, "8 * 2 * 4"),
+    ("gqa:heads=4,head-dim=8", "g0", 16, "float16", {1: 2048},
+     "vllm#37885: its test's page of 16 tokens, 4 heads of 8"),
+    ("gqa:heads=4,head-dim=2", "g0", 4, "float16", {1: 128, 2: 64},
+     "vllm#48414: canonical 128, local 64"),
+    ("gqa:heads=2,head-dim=2", "g0", 4, "float16", {1: 64, 4: 32},
+     "vllm#48414: canonical 64, local 32"),
+    ("gqa:heads=8,head-dim=128", "g0", 16, "float16", {4: 16384}, "16 * 2 * 2 * 128 * 2"),
+    ("fp8-ds-mla:layers=1", "g0", 64, "float16", {1: 41984}, "64 * 656"),
+]
+for model, cache, block, dtype, pages, place in PAGES:
+    dtype = [] if ":" in model and dtype == "auto" else [f"--cache-dtype={dtype}"]
+    rows = size(model, "--apart", f"--block-size={block}", *dtype,
+                "--tp=" + ",".join(map(str, pages)))
+    found = {tp: group(row, cache)["page_bytes"] for tp, row in rows.items()}
+    first = next(iter(pages))
+    check(place, found[first], pages[first], f"{model}: page of {cache}, tp {first}")
+    tap.equal(found, pages, f"{model}: pages of {cache} over TP")
+
+# cache of DeepSeek V4: a block before it is padded; place
+UNPADDED = [
+    ("c4a", 37376, "64 * (448 + 64 * 2 + 8)"), ("c128a", 1168, "2 * 584"),
+    ("swa", 37376, "64 * 584"), ("indexer", 8448, "64 * (128 + 4)"),
+    ("compressor-c4", 32768, "4 * 2 * 2 * 512 * 4"),
+    ("compressor-c128", 32768, "8 * 2 * 512 * 4"),
+    ("indexer-compressor", 8192, "4 * 2 * 2 * 128 * 4"),
+]
+row = size("deepseek-v4", "--cache-dtype=fp8_ds_mla", "--tp=1")[1]
+for cache, number, place in UNPADDED:
+    check(place, group(row, cache)["unpadded_bytes"], number, f"deepseek-v4: {cache}")
+row = size("dsv4-c4a:layers=4,block-size=256", "--cache-dtype=fp8_ds_mla", "--tp=1")[1]
+check("vllm#50276: block stride", group(row, "g0")["block_bytes"], 149760,
+      "four layers of dsv4-c4a")
+
+# ---- channels of conv states on a rank ----------------------------------------
+
+# of x, B, C or q, k, v: a rank's rows, from class-default configs with 3 taps
+CONV = [
+    ("nemotron-h-8b", {1: 10240, 2: 5120, 4: 2560, 8: 1280, 16: 768}),
+    ("bamba-9b", {1: 8704, 2: 4608, 4: 2560, 8: 1536, 16: 1024}),
+    ("falcon-h1", {1: 1536, 2: 1024, 4: 768, 8: 640, 16: 576}),
+    ("qwen3-next", {1: 8192, 2: 4096, 4: 2048, 8: 1024}),
+]
+for model, channels in CONV:
+    rows = size(model, "--apart", "--cache-dtype=auto", "--tp=" + ",".join(map(str, channels)))
+    tap.equal({tp: group(row, "conv")["page_bytes"] // (3 * 2) for tp, row in rows.items()},
+              channels, f"{model}: channels of the conv state over TP")
+
+# ---- blocks of hybrids --------------------------------------------------------
+
+BY_HAND = "by hand: as many tokens as a page of states needs, 16 at a time, 64 of latents"
+# model, options: tokens of a block, padding of a state's page in per cent; place
+BLOCKS = [
+    ("nemotron-nano-9b-v2", ("--ssm-dtype=auto", "--tp=1"), 672, "2.13",
+     "vllm#24280: 672 tokens"),
+    ("nemotron-3-nano", ("--cache-dtype=fp8", "--tp=1"), 4176, "0.19",
+     "a log of vLLM: 4176 tokens and 0.19 %"),
+    ("qwen3.5", ("--tp=4",), 528, "0.76", "vllm#37467: 528 tokens and 0.76 %"),
+    ("qwen3.5", ("--tp=1",), 1056, "0.76", BY_HAND),
+    ("qwen3.5", ("--tp=2",), 1056, "0.76", BY_HAND),
+    ("qwen3-next", ("--ssm-dtype=bfloat16", "--tp=1"), 544, "1.49", BY_HAND),
+    ("qwen3-next", ("--ssm-dtype=bfloat16", "--tp=4"), 272, "1.49", BY_HAND),
+    ("kimi-linear-48b", ("--tp=1",), 1920, "1.89", BY_HAND),
+]
+for model, options, tokens, padding, place in BLOCKS:
+    row = next(iter(size(model, *options).values()))
+    state = sum(g["unpadded_bytes"] for g in row["groups"] if g["block_size"] is None)
+    percent = "%.2f" % (100 * (row["state_page_bytes"] - state) / state)
+    tap.equal((row["block_size"], percent), (tokens, padding),
+              f"{model} {' '.join(options)}: {place}")
+sys.exit(tap.done())
