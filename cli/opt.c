@@ -35,6 +35,8 @@ static const struct {
 	     "description of the dump, kvtool-manifest(5)"),
 	HINT("from", OPT_STRING, format, "FORMAT",
 	     "format, if not to be found out from the content"),
+	HINT("spec", OPT_STRING, spec, "SPEC",
+	     "what is cached, as kvtool-size(1) prints it"),
 	HINT("layout", OPT_STRING, layout, "LAYOUT",
 	     "memory order: a name or axes, kvtool-layouts(7)"),
 	HINT("dtype", OPT_STRING, dtype, "DTYPE",

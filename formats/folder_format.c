@@ -372,11 +372,13 @@ static enum kvt_status open_folder(struct kvt_folder *o)
 static enum kvt_status folder_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
+	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ .manifest = NULL };
 	struct kvt_folder o = { .reader = reader, .path = path, .err = err,
-			     .hints = hints ? hints : &none };
-	enum kvt_status status = open_folder(&o);
+			     .hints = &told };
+	enum kvt_status status = kvt_hints_take_spec(&told, NULL, err);
 
+	if (!status)
+		status = open_folder(&o);
 	kvt_names_free(&o.requests);
 	kvt_names_free(&o.layers);
 	free(o.layer);

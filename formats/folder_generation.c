@@ -160,7 +160,7 @@ enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
 		if (heads < 1)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: tokens have %lld elements in an unknown "
-					"number of heads; give --heads",
+					"number of heads; give --heads or --spec",
 					o->path, (long long)shape[2]);
 		if (shape[2] % heads)
 			return kvt_fail(o->err, KVT_BAD_INPUT,

@@ -123,6 +123,19 @@ struct kvt_writer {
 	void *own;
 };
 
+/*
+ * Fills in the numbers that 'spec' has and are not given otherwise; of a rank's
+ * share, where the rank is known.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_hints_take_spec(struct kvt_hints *hints, const struct kvt_parallel *parallel,
+		    struct kvt_error *err);
+
+/* KVT_BAD_INPUT if no group is what the hints' spec says; one is enough. */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_check_dump(const struct kvt_snapshot *snapshot, const struct kvt_hints *hints,
+		    const char *path, struct kvt_error *err);
+
 struct kvt_format {
 	struct kvt_format_info info;
 	const char *const *endings;	/* ".h5", ...; NULL-terminated; NULL: none */

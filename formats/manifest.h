@@ -30,6 +30,12 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_hints(struct kvt_manifest *out, const struct kvt_hints *hints,
 		   const char *name, struct kvt_error *err);
 
+/* What hints->spec says of kind, window, pages and parts, as far as nothing does. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_spec(struct kvt_group *group, const struct kvt_hints *hints,
+		  const struct kvt_parallel *parallel, const char *name,
+		  struct kvt_error *err);
+
 /* Far above anything real, and small enough that sums of two do not overflow. */
 #define KVT_MOST INT64_C(0x3fffffffffffffff)
 

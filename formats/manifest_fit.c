@@ -152,8 +152,10 @@ static enum kvt_status derive_open(struct kvt_group *group,
 	if (nopen > 1 || kvt_shape_nbytes(&nbytes, &shape, NULL) || !nbytes ||
 	    array->nbytes % nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the number of %ss is not known; give %s",
-				array->name, kvt_axis_name(open), option_of(open, group));
+				"%s: the number of %ss is not known; give %s%s",
+				array->name, kvt_axis_name(open), option_of(open, group),
+				open == KVT_AXIS_B || open == KVT_AXIS_S ? "" :
+				" or --spec");
 	group->shape.n[open] = array->nbytes / nbytes;
 	return KVT_OK;
 }

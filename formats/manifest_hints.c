@@ -86,7 +86,8 @@ static enum kvt_status hint_sizes(struct kvt_group *group,
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].n &&
 		    (status = kvt_manifest_extent(group, rows[i].axis, rows[i].n,
-						  rows[i].what, name, err)))
+						  hints->spec ? "--spec" : rows[i].what,
+						  name, err)))
 			return status;
 	if ((hints->head_dim || hints->content) &&
 	    (status = kvt_manifest_extent(group, KVT_AXIS_K, hints->content ? 1 : 2,
@@ -102,13 +103,27 @@ static enum kvt_status hint_sizes(struct kvt_group *group,
 	return KVT_OK;
 }
 
+static enum kvt_status hint_group(struct kvt_manifest *out, const struct kvt_hints *hints,
+				  const char *name, struct kvt_error *err)
+{
+	struct kvt_group *group = &out->snapshot.group[0];
+	const struct kvt_parallel *parallel = &out->snapshot.parallel;
+	struct kvt_hints told = *hints;
+	enum kvt_status status;
+
+	if ((status = kvt_hints_take_spec(&told, parallel, err)) ||
+	    (hints->dtype && (status = hint_dtype(group, hints->dtype, name, err))) ||
+	    (status = hint_sizes(group, &told, name, err)) ||
+	    (hints->spec &&
+	     (status = kvt_manifest_spec(group, hints, parallel, name, err))))
+		return status;
+	return hints->layout ? hint_layout(out, hints->layout, name, err) : KVT_OK;
+}
+
 enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
 				   const struct kvt_hints *hints, const char *name,
 				   struct kvt_error *err)
 {
-	struct kvt_group *group = &out->snapshot.group[0];
-	enum kvt_status status = KVT_OK;
-
 	if (!hints)
 		return KVT_OK;
 	if (hints->skip && out->skip && hints->skip != out->skip)
@@ -126,11 +141,5 @@ enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
 					name, out->snapshot.ngroups);
 		return KVT_OK;
 	}
-	if (hints->dtype)
-		status = hint_dtype(group, hints->dtype, name, err);
-	if (!status)
-		status = hint_sizes(group, hints, name, err);
-	if (!status && hints->layout)
-		status = hint_layout(out, hints->layout, name, err);
-	return status;
+	return hint_group(out, hints, name, err);
 }

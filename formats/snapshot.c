@@ -153,7 +153,8 @@ enum kvt_status kvt_open(struct kvt_reader **out, const char *path,
 	reader->format = format;
 	kvt_snapshot_init(&reader->snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
-	    (status = settle(reader, hints, err))) {
+	    (status = settle(reader, hints, err)) ||
+	    (status = kvt_spec_check_dump(&reader->snapshot, hints, path, err))) {
 		kvt_close_reader(reader);
 		return status;
 	}

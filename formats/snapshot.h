@@ -207,6 +207,7 @@ struct kvt_hints {
 	const char *layout;
 	const char *dtype;
 	const char *format;		/* row of the format table, or a preset of it */
+	const char *spec;		/* see kvt_model_group_parse() */
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
