@@ -122,7 +122,8 @@ static enum kvt_status read_tile(struct worker *worker, void *context,
 	const struct kvt_group *group =
 		&kvt_reader_snapshot(r->reader)->group[r->group];
 	const struct kvt_tiling *tiling = kvt_reader_tiling(r->reader, r->group);
-	struct kvt_stored stored = { worker->stored, kvt_stored_bound(tiling), 0, 0 };
+	struct kvt_stored stored = { .bytes = worker->stored,
+				     .capacity = kvt_stored_bound(tiling) };
 	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
 	struct placed whole = { &group->layout, *r->box, r->buf };
 	struct kvt_box part = box_cut(&tile.box, &group->shape);

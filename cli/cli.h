@@ -55,6 +55,10 @@ const struct command *command_at(int i);
 void complain(const struct command *command, const char *format, ...)
 	KVT_PRINTF(2, 3);
 
+/* "path: why", but once only: many a reason names the file already. */
+enum kvt_status fail_about(struct kvt_error *err, enum kvt_status status,
+			   const char *path, const struct kvt_error *why);
+
 /* The higher of two statuses: what several inputs together end with. */
 static inline enum kvt_status worse(enum kvt_status a, enum kvt_status b)
 {

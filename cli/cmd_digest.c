@@ -214,7 +214,7 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 	}
 	status = digests_compute(&digests, reader, &q->options, &why);
 	if (status)
-		kvt_fail(err, status, "%s: %s", path, why.text);
+		fail_about(err, status, path, &why);
 	else
 		status = tell(q, path, &digests, err);
 	digests_free(&digests);

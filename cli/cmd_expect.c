@@ -43,7 +43,7 @@ static enum kvt_status compute_digests(struct opened *o, const char *path,
 			o->dump.digest[s] = o->text[s].s;
 	}
 	digests_free(&digests);
-	return status ? kvt_fail(err, status, "%s: %.400s", path, why.text) : KVT_OK;
+	return status ? fail_about(err, status, path, &why) : KVT_OK;
 }
 
 /* Close it either way. */

@@ -207,7 +207,7 @@ static enum kvt_status mutate(const struct rewrite *r, const struct asked *asked
 	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
 		return status;
 	if ((status = plant(&planted, reader, asked, r, &why))) {
-		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
+		fail_about(err, status, r->input, &why);
 	} else {
 		source.overlay = &planted.overlay;
 		quiet.quiet = true;	/* what is said comes from here */

@@ -94,7 +94,8 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 	const struct verifying *v = c->v;
 	const struct kvt_group *group = group_of(v);
 	const struct kvt_tiling *tiling = kvt_reader_tiling(v->reader, v->group);
-	struct kvt_stored stored = { worker->stored, kvt_stored_bound(tiling), 0, 0 };
+	struct kvt_stored stored = { .bytes = worker->stored,
+				     .capacity = kvt_stored_bound(tiling) };
 	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
 	struct placed cells = { &cell_layout, c->box, c->cells };
 	struct kvt_box part = box_cut(&tile.box, &group->shape);
@@ -103,6 +104,7 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 
 	c->result.tiles++;
 	status = fetch_tile(worker, v->reader, v->group, begin, &stored, &found);
+	stored.path = NULL;	/* whoever tells it names the file */
 	if (!status)
 		status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
 				    &found);

@@ -56,8 +56,7 @@ enum kvt_status read_part(struct worker *worker, const struct comparing *c,
 		status = source_read_box(worker, &c->p->view[s], 0, &part->box[s],
 					 part->bytes[s], &why);
 		if (status)
-			kvt_fail(err, status, "%.200s: %.280s", c->p->side[s]->name,
-				 why.text);
+			fail_about(err, status, c->p->side[s]->name, &why);
 	}
 	return status;
 }

@@ -63,6 +63,16 @@ void complain(const struct command *command, const char *format, ...)
 		fprintf(stderr, "kvtool: %s\n", text);
 }
 
+enum kvt_status fail_about(struct kvt_error *err, enum kvt_status status,
+			   const char *path, const struct kvt_error *why)
+{
+	size_t n = strlen(path);
+
+	if (!strncmp(why->text, path, n) && !strncmp(why->text + n, ": ", 2))
+		return kvt_fail(err, status, "%s", why->text);
+	return kvt_fail(err, status, "%s: %.400s", path, why->text);
+}
+
 /*
  * A file opened while 0, 1 or 2 is closed would take its number, and our
  * output would go into it.  The stand-ins fail when used the usual way.

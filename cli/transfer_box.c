@@ -100,8 +100,9 @@ static enum kvt_status place_waiting(struct worker *worker, struct moving *m,
 
 	for (int64_t i = 0; i < m->nwaiting; i++) {
 		struct waiting *waiting = &m->waiting[i];
-		struct kvt_stored stored = { at, waiting->nbytes, waiting->nbytes,
-					     waiting->filter_mask };
+		struct kvt_stored stored = { .bytes = at, .capacity = waiting->nbytes,
+					     .nbytes = waiting->nbytes,
+					     .filter_mask = waiting->filter_mask };
 		enum kvt_status status;
 
 		status = kvt_place_tile(writer, m->x->group, waiting->begin, &stored,
@@ -191,8 +192,8 @@ static enum kvt_status recode_tile(struct worker *worker, void *context,
 {
 	struct moving *m = context;
 	const struct transfer *x = m->x;
-	struct kvt_stored stored = { worker->stored, kvt_stored_bound(x->src_tiling),
-				     0, 0 };
+	struct kvt_stored stored = { .bytes = worker->stored,
+				     .capacity = kvt_stored_bound(x->src_tiling) };
 	enum kvt_status status;
 
 	if ((status = source_fetch_tile(worker, x->t->source, x->group, begin, &stored,

@@ -159,19 +159,29 @@ static enum kvt_status check_stored(int64_t *nbytes,
 	return KVT_OK;
 }
 
+/* Which of several files it is that is wrong. */
+static enum kvt_status name_file(enum kvt_status status, const struct kvt_stored *stored,
+				 const struct kvt_error *why, struct kvt_error *err)
+{
+	if (!status)
+		return KVT_OK;
+	return kvt_fail(err, status, "%s%s%.300s", stored->path ? stored->path : "",
+			stored->path ? ": " : "", why->text);
+}
+
 enum kvt_status kvt_stored_check(const struct kvt_stored *stored,
 				 const struct kvt_tiling *tiling,
 				 struct kvt_error *err)
 {
+	struct kvt_error why = { "" };
 	int64_t nbytes;
 
-	return check_stored(&nbytes, stored, tiling, err);
+	return name_file(check_stored(&nbytes, stored, tiling, &why), stored, &why, err);
 }
 
-enum kvt_status kvt_decode(void *tile, const struct kvt_stored *stored,
-			   const struct kvt_tiling *tiling,
-			   struct kvt_codec_scratch *scratch,
-			   struct kvt_error *err)
+static enum kvt_status decode(void *tile, const struct kvt_stored *stored,
+			      const struct kvt_tiling *tiling,
+			      struct kvt_codec_scratch *scratch, struct kvt_error *err)
 {
 	struct stages s = stages_of(tiling);
 	bool shuffled = s.shuffle & ~stored->filter_mask;
@@ -197,6 +207,15 @@ enum kvt_status kvt_decode(void *tile, const struct kvt_stored *stored,
 	else if (!framed)
 		memcpy(tile, plain, (size_t)nbytes);
 	return KVT_OK;
+}
+
+enum kvt_status kvt_decode(void *tile, const struct kvt_stored *stored,
+			   const struct kvt_tiling *tiling,
+			   struct kvt_codec_scratch *scratch, struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+
+	return name_file(decode(tile, stored, tiling, scratch, &why), stored, &why, err);
 }
 
 /* ---- encode ------------------------------------------------------------- */

@@ -246,6 +246,7 @@ enum kvt_status kvt_load_tile(struct kvt_reader *reader,
 	assert(out->capacity >= extent->nbytes);
 	out->nbytes = extent->nbytes;
 	out->filter_mask = extent->filter_mask;
+	out->path = reader->path;
 	return kvt_file_read(&reader->files.file[0], out->bytes, extent->nbytes,
 			     extent->offset, err);
 }

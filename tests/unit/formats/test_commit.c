@@ -205,7 +205,8 @@ static void test_full_disk_tiles(void **state)
 	struct path p = join(*state, "a.h5");
 	struct rlimit old, limit = { 16384, 16384 };
 	static uint8_t bytes[32768];
-	struct kvt_stored stored = { bytes, sizeof(bytes), sizeof(bytes), 0 };
+	struct kvt_stored stored = { .bytes = bytes, .capacity = sizeof(bytes),
+				     .nbytes = sizeof(bytes) };
 	const int64_t begin[KVT_NAXES] = { 0 };
 	struct kvt_snapshot s;
 	struct kvt_writer *w;
