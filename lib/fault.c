@@ -205,6 +205,9 @@ bool kvt_fault_same(const struct kvt_window *w, const uint8_t *a, const uint8_t 
 		return false;
 	x = kvt_dtype_decode(w->dtype, a);
 	y = kvt_dtype_decode(w->dtype, b);
+	/* within no distance of anything, nor is a share of infinity one */
+	if (!isfinite(x) || !isfinite(y))
+		return x == y || (isnan(x) && isnan(y));
 	return fabs(x - y) <= w->atol + w->rtol * fabs(x);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_diagnose_values.c - constant factors and flipped bits, named or not */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,6 +76,31 @@ static void test_factor_of_one(void **state)
 	caches_free(&c);
 }
 
+/* A share of infinity is everything: it must not swallow a difference. */
+static void test_not_finite(void **state)
+{
+	static const float pairs[][2] = {
+		{ (float)INFINITY, 5 }, { 5, (float)INFINITY }, { (float)NAN, 5 },
+		{ 5, (float)NAN }, { (float)INFINITY, -(float)INFINITY },
+		{ (float)INFINITY, (float)NAN },
+		/* and these are the same */
+		{ (float)INFINITY, (float)INFINITY }, { (float)NAN, -(float)NAN },
+	};
+	struct kvt_difference d;
+	struct caches c;
+
+	(void)state;
+	make(&c, SSM, "float32");
+	c.window.rtol = 0.1;
+	for (size_t i = 0; i < 8; i++) {
+		memcpy(c.expected + 4 * i, &pairs[i][0], 4);
+		memcpy(c.suspect + 4 * i, &pairs[i][1], 4);
+	}
+	kvt_window_compare(&d, &c.window, c.expected, c.suspect);
+	assert_int_equal(d.count, 6);
+	caches_free(&c);
+}
+
 /* ---- bits --------------------------------------------------------------- */
 
 static void test_bits(void **state)
@@ -127,6 +153,7 @@ int main(void)
 		cmocka_unit_test(test_factors),
 		cmocka_unit_test(test_no_factor),
 		cmocka_unit_test(test_factor_of_one),
+		cmocka_unit_test(test_not_finite),
 		cmocka_unit_test(test_bits),
 		cmocka_unit_test(test_small),
 	};
