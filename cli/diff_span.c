@@ -78,6 +78,18 @@ static bool says(const char *text, const char *a, const char *b)
 	return !strncmp(text, a, n) && text[n] == '=' && !strcmp(text + n + 1, b);
 }
 
+/* Is the request of B, by what was said, another one of A than that of its name? */
+static bool is_promised(const struct pair *p, const struct aligning *how, const char *id)
+{
+	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
+
+	for (int i = 0; i < how->match.n; i++)
+		for (int64_t r = 0; r < a->nrequests; r++)
+			if (says(how->match.s[i], a->request[r].id, id))
+				return true;
+	return false;
+}
+
 /* The request of B that this one of A is; NULL: none. */
 static const struct kvt_request *partner(const struct pair *p, const struct aligning *how,
 					 const struct kvt_request *q)
@@ -90,7 +102,7 @@ static const struct kvt_request *partner(const struct pair *p, const struct alig
 				return &b->request[r];
 	for (int64_t r = 0; r < b->nrequests; r++)
 		if (!strcmp(q->id, b->request[r].id))
-			return &b->request[r];
+			return is_promised(p, how, q->id) ? NULL : &b->request[r];
 	return NULL;
 }
 
@@ -176,16 +188,41 @@ static void note_requests(const struct pair *p, struct lacks *lacks,
 }
 
 /* A name that is mistyped must not leave its request to the one of equal name. */
-static enum kvt_status check_match(const char *text, const struct kvt_snapshot *a,
+static enum kvt_status check_match(int64_t said[NSIDES], const char *text,
+				   const struct kvt_snapshot *a,
 				   const struct kvt_snapshot *b, struct kvt_error *err)
 {
 	for (int64_t i = 0; i < a->nrequests; i++)
 		for (int64_t k = 0; k < b->nrequests; k++)
-			if (says(text, a->request[i].id, b->request[k].id))
+			if (says(text, a->request[i].id, b->request[k].id)) {
+				said[SIDE_A] = i;
+				said[SIDE_B] = k;
 				return KVT_OK;
+			}
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"--match is '%.80s', but those are no requests of A and of B: they have '%.60s' and '%.60s' first",
 			text, a->request[0].id, b->request[0].id);
+}
+
+/* Each is one other, or some would be compared twice. */
+static enum kvt_status check_matches(const struct opt_strings *match,
+				     const struct kvt_snapshot *a,
+				     const struct kvt_snapshot *b, struct kvt_error *err)
+{
+	int64_t said[sizeof(match->s) / sizeof(match->s[0])][NSIDES];
+	enum kvt_status status;
+
+	for (int i = 0; i < match->n; i++) {
+		if ((status = check_match(said[i], match->s[i], a, b, err)))
+			return status;
+		for (int j = 0; j < i; j++)
+			if (said[i][SIDE_A] == said[j][SIDE_A] ||
+			    said[i][SIDE_B] == said[j][SIDE_B])
+				return kvt_fail(err, KVT_USAGE,
+						"--match is '%.80s' and '%.80s': a request can be one other only",
+						match->s[j], match->s[i]);
+	}
+	return KVT_OK;
 }
 
 static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *how,
@@ -196,9 +233,8 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
 	enum kvt_status status;
 
-	for (int i = 0; i < how->match.n; i++)
-		if ((status = check_match(how->match.s[i], a, b, err)))
-			return status;
+	if ((status = check_matches(&how->match, a, b, err)))
+		return status;
 	if (p->recurrent && p->group[SIDE_A]->shape.n[KVT_AXIS_S] !=
 			    p->group[SIDE_B]->shape.n[KVT_AXIS_S])
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: %lld taps in A and %lld in B",

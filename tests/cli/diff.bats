@@ -51,6 +51,20 @@ basename_of() {
 		grep -q 'B 1, 273 in the model'
 }
 
+@test "a request that is matched is not compared again by its name" {
+	# of A and of B the first 188 tokens, and C; not B with B as well
+	run -1 kvtool diff --match=A=B --common --top=0 "$nhd" "$nhd"
+	[[ $output == *"only in A: request B in g0"* ]]
+	[[ $output == *"only in B: request A in g0"* ]]
+	[[ $output == *"5 layers x 268 tokens"* ]]
+	run -1 kvtool diff --match=A=B --match=B=A --common --top=0 "$nhd" "$nhd"
+	[[ $output == *"5 layers x 456 tokens"* ]]
+	run -2 --separate-stderr kvtool diff --match=A=B --match=C=B "$nhd" "$nhd"
+	one_sentence
+	said 'A=B' 'C=B'
+	run -2 --separate-stderr kvtool diff --match=A=B --match=A=C "$nhd" "$nhd"
+}
+
 @test "requests that nobody has are not matched" {
 	run -3 --separate-stderr kvtool diff --match=A=Z "$nhd" "$nhd"
 	one_sentence && said "'A=Z'" "'A'"
