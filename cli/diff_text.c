@@ -154,7 +154,10 @@ static void print_diagnosis(const struct diagnosis *d)
 	const char *between = "";
 
 	printf("  fault   ");
-	if (!d->found.nexplain)
+	/* nothing differs by more than values of the two types must */
+	if (!d->found.difference.count)
+		printf("none is needed: rounding alone makes such differences");
+	else if (!d->found.nexplain)
 		printf("none that is known explains this alone");
 	else if (!d->found.decided)
 		printf("not to be told apart: ");

@@ -65,6 +65,12 @@ basename_of() {
 	run -2 --separate-stderr kvtool diff --match=A=B --match=A=C "$nhd" "$nhd"
 }
 
+@test "two types that only rounding keeps apart need no fault" {
+	run -1 kvtool diff --exact --top=0 "$nhd" "${nhd/bf16/fp16}"
+	[[ $output == *"fault   none is needed: rounding alone"*"(0 elements;"* ]]
+	[[ $output != *"explains"* ]]
+}
+
 @test "requests that nobody has are not matched" {
 	run -3 --separate-stderr kvtool diff --match=A=Z "$nhd" "$nhd"
 	one_sentence && said "'A=Z'" "'A'"
