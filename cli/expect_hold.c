@@ -169,7 +169,8 @@ void expect_value(char *out, size_t room, const struct clause_key *key,
 void outcome_text(char *out, size_t room, const struct outcome *o)
 {
 	snprintf(out, room, "%s%s%s is %s, expected %s", o->group,
-		 *o->group ? ": " : "", o->clause->name, o->found, o->expected);
+		 *o->group ? ": " : "", o->clause->name, *o->found ? o->found : "empty",
+		 *o->expected ? o->expected : "empty");
 	/* names are a file's to choose, a terminal's state is not */
 	for (char *c = out; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)

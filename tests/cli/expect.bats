@@ -22,6 +22,11 @@ refused() {
 	expect 0 expect-mamba expect write --pool "$mamba"
 }
 
+@test "what a dump has none of is said to be empty" {
+	kvtool expect write "$nhd" | sed '/^layers =/a parts = x:0+32' >c
+	refused 1 'g0: parts is empty, expected x:0+32' check c "$nhd"
+}
+
 @test "expect write -o: an existing contract is replaced with -f only" {
 	kvtool expect write -o c "$nhd"
 	cmp c <(kvtool expect write "$nhd")
