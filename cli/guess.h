@@ -99,11 +99,12 @@ enum { GUESS_MAX_TYPES = 16, GUESS_MAX_CANDIDATES = 64 };
 #define GUESS_GAIN_STATES 3.0		/* the same, times live states */
 #define GUESS_LEAST_KINSHIP 4.0		/* spreads */
 #define GUESS_LEAST_TYPE 0.1		/* bits a byte */
-enum { GUESS_LEAST_BLOCKS = 4 };
+enum { GUESS_LEAST_BLOCKS = 4, GUESS_LEAST_ELEMENTS = 64 };
 
 struct guess_type {
 	const struct kvt_dtype *dtype;
 	bool swapped;
+	int64_t elements;		/* that were looked at */
 	double bits, unit;
 };
 

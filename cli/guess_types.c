@@ -54,7 +54,8 @@ static enum kvt_status weigh_type(struct guess *g, bool *fits,
 	for (int swapped = 0; !status && swapped <= (dtype->elem > 1); swapped++) {
 		struct guess_type *t = &g->type[g->ntypes++];
 
-		*t = (struct guess_type){ .dtype = dtype, .swapped = swapped };
+		*t = (struct guess_type){ .dtype = dtype, .swapped = swapped,
+					  .elements = nbytes / dtype->elem };
 		t->bits = guess_type_bits(&t->unit, dtype, swapped, bytes, nbytes);
 	}
 	free(bytes);
@@ -101,7 +102,10 @@ void guess_judge_types(struct guess *g)
 {
 	double lead = g->ntypes > 1 ? g->type[1].bits - g->type[0].bits : INFINITY;
 
-	if (isinf(g->type[0].bits)) {
+	if (g->type[0].elements < GUESS_LEAST_ELEMENTS) {
+		guess_say(g, "fewer than 64 elements were read, too few to tell anything by");
+		g->confidence = 0;
+	} else if (isinf(g->type[0].bits)) {
 		guess_say(g, "all that was read is 0");
 		g->confidence = 0;
 	} else if (g->type[0].swapped) {

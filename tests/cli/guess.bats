@@ -103,6 +103,22 @@ raw() {
 	run -3 --separate-stderr kvtool guess --json "${sizes[@]}" <(cat dump.bin)
 }
 
+@test "a few elements tell nothing" {
+	raw packed_hnd.bf16
+	local n
+	for n in 1 2 4 8 63; do
+		head -c $((2 * n)) dump.bin >few.bin
+		run -3 --separate-stderr kvtool guess --layers=1 --block-size=1 --heads=1 \
+			--content=1 few.bin
+		one_sentence
+		said few.bin
+		[[ $stderr != *swapped* && $stderr != *"give --dtype"* ]]
+		run -3 --separate-stderr kvtool guess --layers=1 --block-size=1 --heads=1 \
+			--content=1 --dtype=bfloat16 few.bin
+		said 'few.bin: fewer than 64 elements were read'
+	done
+}
+
 @test "a sample is bounded, and may be too small" {
 	raw packed_nhd.bf16
 	run -0 kvtool guess --sample=160k "${sizes[@]}" dump.bin
