@@ -113,14 +113,18 @@ static double describe(const char *kvtool, const char *path, long *peak)
 int main(int argc, char **argv)
 {
 	const char *kvtool = getenv("KVTOOL");
-	char path[] = "/tmp/kvt-describe-XXXXXX.h5";
+	const char *folder = getenv("TMPDIR");
+	char path[512];
 	struct kvt_error err = { "" };
 	struct stat st = { 0 };
 	double ms[RUNS];
-	int fd = mkstemps(path, 3);
 	long peak = 0;
+	int fd;
 
 	(void)argc, (void)argv;
+	snprintf(path, sizeof(path), "%.400s/kvt-describe-XXXXXX.h5",
+		 folder && *folder ? folder : "/tmp");
+	fd = mkstemps(path, 3);
 	if (fd < 0 || close(fd) || make(path, &err)) {
 		fprintf(stderr, "bench_describe: %s\n", err.text);
 		return 1;

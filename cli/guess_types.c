@@ -103,7 +103,8 @@ void guess_judge_types(struct guess *g)
 	double lead = g->ntypes > 1 ? g->type[1].bits - g->type[0].bits : INFINITY;
 
 	if (g->type[0].elements < GUESS_LEAST_ELEMENTS) {
-		guess_say(g, "fewer than 64 elements were read, too few to tell anything by");
+		guess_say(g, "fewer than 64 elements were read, too few to tell "
+			     "anything by");
 		g->confidence = 0;
 	} else if (isinf(g->type[0].bits)) {
 		guess_say(g, "all that was read is 0");

@@ -160,7 +160,7 @@ struct kvt_stored {
 	int64_t capacity;
 	int64_t nbytes;
 	uint32_t filter_mask;		/* bit i: stage i was skipped */
-	const char *path;		/* for messages; set by kvt_load_tile(), or NULL */
+	const char *path;		/* for messages; kvt_load_tile() sets it */
 };
 
 /* Where it lies there. */

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "formats/snapshot.h"
+#include "tests/temporary.h"
 
 /* The bits of the element at index[], low bytes first. */
 static inline uint64_t sample_element(int group, const int64_t index[KVT_NAXES])

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "formats/snapshot.h"
+#include "tests/temporary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__lsan_default_suppressions(void);
@@ -104,7 +105,7 @@ static void read_all(struct kvt_reader *reader)
 }
 
 /* libhdf5 asks for the real name of a file: an unnamed one would not do. */
-static char path[] = "/dev/shm/kvt-fuzz-XXXXXX";
+static char path[TEMPORARY_NAME];
 static int fd = -1;
 
 static void remove_file(void)
@@ -115,6 +116,7 @@ static void remove_file(void)
 static void write_file(const uint8_t *data, size_t size)
 {
 	if (fd < 0) {
+		temporary_name(path, "/dev/shm", "kvt-fuzz-XXXXXX");
 		fd = mkstemp(path);
 		atexit(remove_file);
 	}

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "formats/format.h"
+#include "tests/temporary.h"
 
 enum { NL = KVT_AXIS_L, NB = KVT_AXIS_B, NS = KVT_AXIS_S, NH = KVT_AXIS_H,
        NK = KVT_AXIS_K, ND = KVT_AXIS_D };
@@ -43,8 +44,9 @@ static inline struct path join(const char *folder, const char *name)
 /* Makes a folder for one test; the path is stored in *state. */
 static inline int make_folder(void **state)
 {
-	char name[] = "/tmp/kvtool-test-XXXXXX";
+	char name[TEMPORARY_NAME];
 
+	temporary_name(name, "/tmp", "kvtool-test-XXXXXX");
 	if (!mkdtemp(name))
 		return -1;
 	*state = strdup(name);

@@ -8,13 +8,13 @@
 
 #include "tests/sample.h"
 
-static char path[64], other[64];
+static char path[TEMPORARY_NAME], other[TEMPORARY_NAME];
 
 static int make_names(void **state)
 {
 	(void)state;
-	snprintf(path, sizeof(path), "/tmp/kvt-hdf5-%ld.h5", (long)getpid());
-	snprintf(other, sizeof(other), "/tmp/kvt-hdf5-%ld-b.h5", (long)getpid());
+	temporary_file(path, "hdf5");
+	temporary_file(other, "hdf5-b");
 	return 0;
 }
 
@@ -470,7 +470,7 @@ static void the_same_file_again(void **state)
 {
 	struct kvt_create_options options = { .force = true };
 	struct kvt_snapshot snapshot;
-	char command[200];
+	char command[2 * TEMPORARY_NAME + 16];
 
 	(void)state;
 	full_snapshot(&snapshot);

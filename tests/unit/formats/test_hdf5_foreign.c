@@ -14,13 +14,14 @@
 
 #include "formats/zstd_filter.h"
 #include "tests/damage.h"
+#include "tests/temporary.h"
 
-static char path[64];
+static char path[TEMPORARY_NAME];
 
 static int make_names(void **state)
 {
 	(void)state;
-	snprintf(path, sizeof(path), "/tmp/kvt-foreign-%ld.h5", (long)getpid());
+	temporary_file(path, "foreign");
 	H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	H5Zregister(&kvt_zstd_filter);
 	return 0;

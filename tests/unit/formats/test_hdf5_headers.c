@@ -10,13 +10,14 @@
 #include <cmocka.h>
 
 #include "tests/damage.h"
+#include "tests/temporary.h"
 
-static char path[64];
+static char path[TEMPORARY_NAME];
 
 static int make_names(void **state)
 {
 	(void)state;
-	snprintf(path, sizeof(path), "/tmp/kvt-headers-%ld.h5", (long)getpid());
+	temporary_file(path, "headers");
 	H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	return 0;
 }
