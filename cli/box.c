@@ -66,6 +66,13 @@ enum kvt_status copy_box(const struct placed *dst, const struct placed *src,
 	return copy_part(dst, part, src, part, elem, err);
 }
 
+/* The tile that the box begins in. */
+static int64_t first_tile(const struct kvt_tiling *tiling, const struct kvt_box *box,
+			  int axis)
+{
+	return box->begin[axis] - box->begin[axis] % tiling->n[axis];
+}
+
 enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling,
 			  const struct kvt_box *box, tile_fn *fn, void *context,
 			  struct kvt_error *err)
@@ -75,7 +82,7 @@ enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling
 	for (int a = 0; a < KVT_NAXES; a++) {
 		if (box->begin[a] >= box->end[a])
 			return KVT_OK;
-		at[a] = box->begin[a];
+		at[a] = first_tile(tiling, box, a);
 	}
 	for (;;) {
 		enum kvt_status status = fn(worker, context, at, err);
@@ -87,7 +94,7 @@ enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling
 			at[a] += tiling->n[a];
 			if (at[a] < box->end[a])
 				break;
-			at[a] = box->begin[a];
+			at[a] = first_tile(tiling, box, a);
 		}
 		if (a < 0)
 			return KVT_OK;
@@ -105,6 +112,20 @@ enum kvt_status fetch_tile(struct worker *worker, struct kvt_reader *reader,
 	status = kvt_find_tile(reader, group, begin, &extent, err);
 	pipeline_unlock(worker);
 	return status ? status : kvt_load_tile(reader, &extent, stored, err);
+}
+
+/* What of a tile is in a box that need not end where tiles do. */
+static struct kvt_box box_shared(const struct kvt_box *a, const struct kvt_box *b)
+{
+	struct kvt_box out = *a;
+
+	for (int i = 0; i < KVT_NAXES; i++) {
+		if (out.begin[i] < b->begin[i])
+			out.begin[i] = b->begin[i];
+		if (out.end[i] > b->end[i])
+			out.end[i] = b->end[i];
+	}
+	return out;
 }
 
 struct reading {
@@ -126,7 +147,7 @@ static enum kvt_status read_tile(struct worker *worker, void *context,
 				     .capacity = kvt_stored_bound(tiling) };
 	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
 	struct placed whole = { &group->layout, *r->box, r->buf };
-	struct kvt_box part = box_cut(&tile.box, &group->shape);
+	struct kvt_box part = box_shared(&tile.box, r->box);
 	enum kvt_status status;
 
 	if ((status = fetch_tile(worker, r->reader, r->group, begin, &stored, err)) ||

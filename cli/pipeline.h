@@ -97,7 +97,8 @@ void pipeline_progress(struct worker *worker, int64_t nbytes);
 
 /*
  * Fill 'buf' with the dense box of the group's layout, whatever the file: flat
- * groups are read, tiles fetched, decoded and put in place.
+ * groups are read, tiles fetched, decoded and put in place, those at its ends in
+ * part.
  */
 KVT_MUST_CHECK enum kvt_status
 read_box(struct worker *worker, struct kvt_reader *reader, int group,
@@ -112,7 +113,7 @@ fetch_tile(struct worker *worker, struct kvt_reader *reader, int group,
 /* Room for read_box(): adds to tile_bytes and stored_bytes of 'work'. */
 void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling);
 
-/* Calls fn for each tile that begins inside the box, in index order. */
+/* Calls fn for each tile that the box has a part of, in index order. */
 typedef enum kvt_status tile_fn(struct worker *worker, void *context,
 				const int64_t begin[KVT_NAXES],
 				struct kvt_error *err);

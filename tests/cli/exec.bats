@@ -33,6 +33,28 @@ refused() {
 	same_digest pieces.h5 one.h5
 }
 
+@test "transfer-sim exec begins and ends inside the tiles of snapshots" {
+	# 16 MiB, so that tiles hold some of the blocks, and boxes others
+	truncate -s 16M zeros.bin
+	local told=(--layout=nhd --dtype=bfloat16 --layers=4 --heads=8 --head-dim=128)
+	cat >zeros.json <<-'JSON'
+	{"block_size": 16, "block_table": {"A": [9, 3, 44, 45, 46, 47, 12, 60],
+	 "B": [20, 21, 22, 23, 24, 25, 26]}, "num_tokens": {"A": 123, "B": 105}}
+	JSON
+	kvtool convert -q --tokens-per-block=16 "${told[@]}" zeros.bin src.h5
+	kvtool relayout -q --to=bhlsc --tile=100k -o dst.h5 src.h5
+	kvtool mutate -q --fault=flip-bits -o noise.h5 src.h5
+	local limit from to
+	for from in src noise dst; do
+		for to in src dst; do
+			for limit in 8M 64M; do
+				exec_ -f --mem-limit=$limit -o out.h5 $from.h5 $to.h5
+			done
+		done
+	done
+	exec_ -f --request=B -o out.h5 noise.h5 dst.h5
+}
+
 @test "transfer-sim exec moves one request, a prefix less, or whole blocks" {
 	exec_ --dst=ids=reverse -o all.npy "$nhd"
 	exec_ --json --request=C -o c.npy "$nhd" all.npy >report
