@@ -206,10 +206,11 @@ static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 	const struct kvt_snapshot *s = &manifest->snapshot;
 	bool paged = kvt_snapshot_has_pages(s);
 	int64_t dense, pages = -1;
+	struct kvt_error why = { "" };
 	enum kvt_status status;
 
-	if ((status = kvt_snapshot_file_bytes(&dense, s, false, err)))
-		return status;
+	if ((status = kvt_snapshot_file_bytes(&dense, s, false, &why)))
+		return kvt_fail(err, status, "%s: %.400s", array->name, why.text);
 	/* groups with different pages can only be dense */
 	if (paged && kvt_snapshot_file_bytes(&pages, s, true, NULL))
 		paged = false;
