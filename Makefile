@@ -264,7 +264,7 @@ VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
 PAGES   := $(wildcard man/*.[157])
 MODELS  := $(wildcard models/*.json)
 HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
-	   lib/kvt_model.h lib/kvt_stack.h lib/kvt_transfer.h \
+	   lib/kvt_content.h lib/kvt_model.h lib/kvt_stack.h lib/kvt_transfer.h \
 	   kernels/kernels.h kernels/kvt_device.h
 put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
 

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_content.c - packed contents: names, sizes, which bytes are what, numbers
+ *
+ * Expected numbers come from loops that know each form by itself, as engines
+ * document it, with values that are exact in every type.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/kvt_content.h"
+#include "lib/kvt_spec.h"
+
+enum { MOST = 64 * 584 };
+
+static struct kvt_shape shape_of(int64_t s, int64_t h, int64_t k, int64_t d)
+{
+	return (struct kvt_shape){ { 2, 3, s, h, k, d }, 1 };
+}
+
+static struct kvt_packing packing_of(const char *name, struct kvt_shape shape,
+				     int64_t tokens)
+{
+	struct kvt_packing packing;
+	struct kvt_content content;
+	struct kvt_error err = { "" };
+
+	if (!kvt_content_find(&content, name))
+		fail_msg("%s is not known", name);
+	if (kvt_packing_init(&packing, &content, &shape, tokens, &err))
+		fail_msg("%s: %s", name, err.text);
+	return packing;
+}
+
+/* ---- names -------------------------------------------------------------- */
+
+static void test_names(void **state)
+{
+	static const struct {
+		const char *given, *is;		/* NULL: not found */
+	} rows[] = {
+		{ "fp8-ds-mla", "fp8-ds-mla" }, { "FP8_DS_MLA", "fp8-ds-mla" },
+		{ "fp8_ds_mla/e4m3fn", "fp8-ds-mla" },
+		{ "fp8-ds-mla/E4M3FNUZ", "fp8-ds-mla/e4m3fnuz" },
+		{ "indexer", "indexer" }, { "indexer/e4m3fn", "indexer/e4m3fn" },
+		{ "indexer/", NULL }, { "indexer/e4m3", NULL }, { "indexer/e8m0", NULL },
+		{ "indexe", NULL }, { "indexers", NULL }, { "", NULL },
+		{ "int8-per-token-head/e4m3fn", NULL }, { "/e4m3fn", NULL },
+		{ "dsv4_swa/e5m2fnuz", "dsv4-swa/e5m2fnuz" },
+	};
+	struct kvt_content content, none = { NULL, NULL };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		bool found = kvt_content_find(&content, rows[i].given);
+
+		if (found != (rows[i].is != NULL))
+			fail_msg("'%s' is%s found", rows[i].given, found ? "" : " not");
+		if (found)
+			assert_string_equal(kvt_content_name(&content).s, rows[i].is);
+	}
+	assert_string_equal(kvt_content_name(&none).s, "");
+	assert_int_equal(kvt_content_row(&none), 0);
+}
+
+/* The name of a type is that of a spec, and both say the same of it. */
+static void test_specs(void **state)
+{
+	const struct kvt_content_type *type;
+	int n = 0;
+
+	(void)state;
+	for (; (type = kvt_content_type_at(n)); n++) {
+		struct kvt_spec_args args = { .block_size = 256, .heads = 2,
+					      .head_dim = 64, .latent = 512 };
+		struct kvt_content content;
+		struct kvt_error err = { "" };
+		struct kvt_spec spec;
+
+		assert_true(kvt_content_find(&content, type->name));
+		assert_ptr_equal(content.type, type);
+		if (kvt_spec_make(&spec, type->name, &args, (struct kvt_rank){ 1, 0 },
+				  &err))
+			fail_msg("%s", err.text);
+		assert_int_equal(spec.planar, type->planar);
+		assert_int_equal(spec.tokens_per_state.num, type->ratio);
+		/* a page of planes of all heads has no heads to deal out */
+		assert_int_equal(spec.kind == type->kind, strcmp(type->name, "nvfp4") != 0);
+		if (kvt_content_row(&content))
+			assert_int_equal(spec.state_content_size,
+					 kvt_content_row(&content));
+	}
+	assert_int_equal(n, 15);
+}
+
+/* ---- every byte --------------------------------------------------------- */
+
+struct form {
+	const char *name;
+	int64_t s, h, k, d, tokens;
+	int64_t rows, row_values;
+};
+
+static struct form forms[] = {
+	{ "fp8-ds-mla", 64, 1, 1, 656, 1, 1, 576 },
+	{ "indexer/e4m3fn", 1, 1, 1, 64 * 132, 64, 64, 128 },
+	{ "indexer", 1, 1, 1, 64 * 132, 64, 64, 0 },
+	{ "dsv4-indexer/e4m3fn", 1, 1, 1, 64 * 132, 256, 64, 128 },
+	{ "dsv4-c4a/e4m3fn", 1, 1, 1, 64 * 584, 256, 64, 512 },
+	{ "dsv4-c128a/e4m3fnuz", 1, 1, 1, 2 * 584, 256, 2, 512 },
+	{ "dsv4-swa/e4m3fn", 1, 1, 1, 64 * 584, 64, 64, 512 },
+	{ "int8-per-token-head", 16, 4, 2, 132, 1, 1, 128 },
+	{ "fp8-per-token-head/e5m2", 16, 4, 2, 12, 1, 1, 8 },
+	{ "int8-per-token-head", 16, 4, 1, 5, 1, 1, 1 },
+	{ "int4-per-token-head", 16, 4, 2, 68, 1, 1, 0 },
+	{ "mla-per-token-head", 16, 1, 1, 1160, 1, 1, 0 },
+	{ "nvfp4", 1, 1, 1, 2304, 16, 16, 0 },
+	{ "turboquant-k8v4", 16, 4, 1, 196, 1, 1, 0 },
+	{ "turboquant-4bit-nc", 16, 4, 1, 134, 1, 1, 0 },
+	{ "turboquant-k3v4-nc", 16, 4, 1, 118, 1, 1, 0 },
+	{ "turboquant-3bit-nc", 16, 4, 1, 102, 1, 1, 0 },
+};
+
+/* Each byte belongs to one element of one field, and nothing overlaps. */
+static void test_bytes(void **state)
+{
+	const struct form *f = *state;
+	struct kvt_packing p = packing_of(f->name, shape_of(f->s, f->h, f->k, f->d),
+					  f->tokens);
+	int64_t bytes = 0;
+
+	assert_int_equal(p.rows, f->rows);
+	assert_int_equal(p.row_values, f->row_values);
+	assert_int_equal(p.nbytes, f->d);
+	for (int i = 0; i < p.nfields; i++)
+		bytes += p.rows * p.field[i].count * p.field[i].dtype->elem;
+	assert_int_equal(bytes, f->d);
+	for (int64_t b = 0; b < f->d; b++) {
+		struct kvt_packed_place place;
+		const struct kvt_field *field;
+		int64_t begin;
+
+		if (!kvt_packing_find(&place, &p, b))
+			fail_msg("byte %lld is nothing", (long long)b);
+		field = &p.field[place.field];
+		begin = field->at + place.row * field->stride +
+			place.element * field->dtype->elem;
+		assert_true(begin <= b && b < begin + field->dtype->elem);
+		assert_true(place.row < p.rows && place.element < field->count);
+	}
+	for (int64_t v = 0; v < kvt_packing_values(&p); v++) {
+		struct kvt_packed_place place;
+
+		assert_true(kvt_packing_find(&place, &p, kvt_packing_at(&p, v)));
+		assert_int_equal(p.field[place.field].role, KVT_FIELD_VALUES);
+		assert_int_equal(place.row, v / p.row_values);
+	}
+}
+
+/* ---- numbers ------------------------------------------------------------ */
+
+static void put_float(uint8_t *to, float value)
+{
+	memcpy(to, &value, sizeof(value));
+}
+
+/* bfloat16 of a number that has no more digits */
+static void put_bf16(uint8_t *to, float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	to[0] = (uint8_t)(bits >> 16);
+	to[1] = (uint8_t)(bits >> 24);
+}
+
+/* 1, 1.125, ... 1.875 and their negatives, in e4m3fn. */
+static double fp8_number(int64_t i)
+{
+	return (i % 16 < 8 ? 1 : -1) * (1 + (double)(i % 8) / 8);
+}
+static uint8_t fp8_bits(int64_t i)
+{
+	return (uint8_t)((i % 16 < 8 ? 0x38 : 0xb8) + i % 8);
+}
+
+static void check_numbers(const struct kvt_packing *p, const uint8_t *bytes,
+			  const double *expected)
+{
+	int64_t n = kvt_packing_values(p);
+	double *out = malloc(((size_t)n + 1) * sizeof(*out));
+
+	/* from any number on, of any count */
+	for (int64_t first = 0; first < n; first += 1 + first / 3)
+		for (int64_t count = 0; count <= n - first; count += 1 + count * 2) {
+			out[count] = 12345;
+			kvt_packing_decode(out, p, bytes, first, count);
+			for (int64_t i = 0; i < count; i++)
+				if (out[i] != expected[first + i])
+					fail_msg("number %lld is %g, expected %g",
+						 (long long)(first + i), out[i],
+						 expected[first + i]);
+			assert_true(out[count] == 12345);
+		}
+	free(out);
+}
+
+static void test_ds_mla(void **state)
+{
+	struct kvt_packing p = packing_of("fp8-ds-mla", shape_of(64, 1, 1, 656), 1);
+	uint8_t row[656];
+	double expected[576];
+
+	(void)state;
+	for (int i = 0; i < 512; i++) {
+		row[i] = fp8_bits(i);
+		expected[i] = fp8_number(i) * (i / 128 + 3);
+	}
+	for (int i = 0; i < 4; i++)
+		put_float(row + 512 + 4 * i, (float)(i + 3));
+	for (int i = 0; i < 64; i++) {
+		put_bf16(row + 528 + 2 * i, (float)(i - 30) / 4);
+		expected[512 + i] = (double)(i - 30) / 4;
+	}
+	check_numbers(&p, row, expected);
+}
+
+static void test_indexer(void **state)
+{
+	struct kvt_packing p = packing_of("indexer/e4m3fn",
+					  shape_of(1, 1, 1, 16 * 132), 16);
+	uint8_t page[16 * 132];
+	double expected[16 * 128];
+
+	(void)state;
+	for (int t = 0; t < 16; t++) {
+		for (int d = 0; d < 128; d++) {
+			page[t * 128 + d] = fp8_bits(t + d);
+			expected[t * 128 + d] = fp8_number(t + d) * (t + 0.5);
+		}
+		put_float(page + 16 * 128 + 4 * t, (float)t + 0.5f);
+	}
+	check_numbers(&p, page, expected);
+}
+
+static void test_dsv4(void **state)
+{
+	struct kvt_packing p = packing_of("dsv4-c4a/e4m3fn",
+					  shape_of(1, 1, 1, 64 * 584), 256);
+	uint8_t *page = calloc(MOST, 1);
+	double *expected = calloc(64 * 512, sizeof(*expected));
+
+	(void)state;
+	for (int t = 0; t < 64; t++) {
+		for (int d = 0; d < 448; d++) {
+			page[t * 576 + d] = fp8_bits(t * 3 + d);
+			expected[t * 512 + d] = fp8_number(t * 3 + d) *
+						(double)(1 << (d / 64 + t % 4));
+		}
+		for (int d = 0; d < 64; d++) {
+			put_bf16(page + t * 576 + 448 + 2 * d, (float)(t - d));
+			expected[t * 512 + 448 + d] = t - d;
+		}
+		for (int i = 0; i < 7; i++)
+			page[64 * 576 + t * 8 + i] = (uint8_t)(127 + i + t % 4);
+		page[64 * 576 + t * 8 + 7] = 0xff;	/* is no scale */
+	}
+	check_numbers(&p, page, expected);
+	free(page);
+	free(expected);
+}
+
+static void test_per_token_head(void **state)
+{
+	struct kvt_packing int8 = packing_of("int8-per-token-head",
+					     shape_of(16, 4, 2, 34), 1);
+	struct kvt_packing fp8 = packing_of("fp8-per-token-head/e4m3fn",
+					    shape_of(16, 4, 2, 34), 1);
+	uint8_t row[34];
+	double expected[30];
+
+	(void)state;
+	for (int d = 0; d < 30; d++) {
+		row[d] = (uint8_t)(d * 8 - 128);
+		expected[d] = (d * 8 - 128) * 0.25;
+	}
+	put_float(row + 30, 0.25f);	/* at no multiple of 4 */
+	check_numbers(&int8, row, expected);
+	for (int d = 0; d < 30; d++) {
+		row[d] = fp8_bits(d);
+		expected[d] = fp8_number(d) * 0.25;
+	}
+	check_numbers(&fp8, row, expected);
+}
+
+static void test_readable(void **state)
+{
+	static const struct {
+		const char *name;
+		int64_t d, tokens;
+		enum kvt_status status;
+	} rows[] = {
+		{ "fp8-ds-mla", 656, 1, KVT_OK },
+		{ "indexer", 132, 1, KVT_BAD_INPUT },
+		{ "indexer/e5m2", 132, 1, KVT_OK },
+		{ "dsv4-swa", 584, 1, KVT_BAD_INPUT },
+		{ "fp8-per-token-head", 68, 1, KVT_BAD_INPUT },
+		{ "int8-per-token-head", 68, 1, KVT_OK },
+		{ "int4-per-token-head", 68, 1, KVT_UNSUPPORTED },
+		{ "mla-per-token-head", 1160, 1, KVT_UNSUPPORTED },
+		{ "nvfp4", 144, 1, KVT_UNSUPPORTED },
+		{ "turboquant-3bit-nc", 102, 1, KVT_UNSUPPORTED },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_packing p = packing_of(rows[i].name,
+						  shape_of(1, 1, 1, rows[i].d),
+						  rows[i].tokens);
+
+		assert_int_equal(kvt_packing_readable(&p, NULL), rows[i].status);
+		assert_int_equal(p.row_values > 0, !rows[i].status);
+	}
+}
+
+/* ---- refusals ----------------------------------------------------------- */
+
+struct refusal {
+	const char *what, *name;
+	struct kvt_shape shape;
+	int64_t tokens;
+	const char *says;
+};
+
+#define SHAPE(s, h, k, d, e) { { 2, 3, s, h, k, d }, e }
+static struct refusal refusals[] = {
+	{ "a byte too few", "fp8-ds-mla", SHAPE(64, 1, 1, 655, 1), 1,
+	  "1 rows of fp8-ds-mla have 655 bytes, expected 656 each" },
+	{ "two rows", "fp8-ds-mla", SHAPE(64, 1, 1, 1312, 1), 1, "expected 656 each" },
+	{ "heads of a latent", "fp8-ds-mla", SHAPE(64, 2, 1, 656, 1), 1, "has no heads" },
+	{ "keys apart from values", "fp8-ds-mla", SHAPE(64, 1, 2, 656, 1), 1,
+	  "keys and values are apart" },
+	{ "elements of two bytes", "fp8-ds-mla", SHAPE(64, 1, 1, 656, 2), 1, "is bytes" },
+	{ "rows as states", "indexer", SHAPE(64, 1, 1, 132, 1), 1,
+	  "one page of planes, so one state, not 64" },
+	{ "a page of 63 rows", "indexer", SHAPE(1, 1, 1, 63 * 132, 1), 64,
+	  "64 rows of indexer have 8316 bytes, expected 132 each" },
+	{ "a byte behind the page", "indexer", SHAPE(1, 1, 1, 64 * 132 + 1, 1), 64,
+	  "expected 132 each" },
+	{ "tokens that make no row", "dsv4-c4a", SHAPE(1, 1, 1, 584, 1), 6,
+	  "holds 6 tokens, expected a multiple of 4" },
+	{ "no tokens", "indexer", SHAPE(1, 1, 1, 132, 1), 0, "holds 0 tokens" },
+	{ "one state for all", "indexer", SHAPE(1, 1, 1, 132, 1), -1, "holds -1 tokens" },
+	{ "a scale alone", "int8-per-token-head", SHAPE(16, 4, 2, 4, 1), 1,
+	  "have 4 bytes, expected at least 5 each" },
+	{ "an odd slot", "turboquant-k8v4", SHAPE(16, 4, 1, 195, 1), 1, "in steps of 2" },
+	{ "no multiple of 18", "nvfp4", SHAPE(1, 1, 1, 16 * 143, 1), 16, "in steps of 18" },
+};
+
+static void test_refusal(void **state)
+{
+	const struct refusal *r = *state;
+	struct kvt_content content;
+	struct kvt_packing packing;
+	struct kvt_error err = { "" };
+
+	assert_true(kvt_content_find(&content, r->name));
+	assert_int_equal(kvt_packing_init(&packing, &content, &r->shape, r->tokens, &err),
+			 KVT_BAD_INPUT);
+	if (!strstr(err.text, r->says))
+		fail_msg("'%s' does not say '%s'", err.text, r->says);
+}
+
+static void test_layouts(void **state)
+{
+	static const struct {
+		const char *layout;
+		int64_t s, h, k, d;
+		bool keeps;
+	} rows[] = {
+		{ "nhd", 16, 4, 2, 132, true }, { "hnd", 16, 4, 2, 132, true },
+		{ "kv-first-nhd", 16, 4, 2, 132, true },
+		{ "hicache-page-head", 16, 4, 2, 132, true },
+		{ "sglang-pool", 16, 4, 2, 132, true },
+		{ "K:LBHSD V:L B H S/8 S%8 D", 16, 4, 2, 132, true },
+		{ "rocm-paged", 16, 4, 2, 144, false },
+		{ "aiter-shuffle", 16, 4, 2, 144, false },
+		{ "cpu-vec", 16, 4, 2, 132, false },
+		{ "cpu-vec", 1, 4, 2, 132, true },	/* nothing is inside */
+		{ "L B H D/x S x", 1, 4, 1, 656, false },
+		{ "LBDS", 64, 1, 1, 656, false }, { "mla", 64, 1, 1, 656, true },
+	};
+	struct kvt_content content, none = { NULL, NULL };
+
+	(void)state;
+	assert_true(kvt_content_find(&content, "int8-per-token-head"));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_shape shape = shape_of(rows[i].s, rows[i].h, rows[i].k,
+						  rows[i].d);
+		struct kvt_layout layout;
+
+		assert_int_equal(kvt_layout_parse(&layout, rows[i].layout, NULL), KVT_OK);
+		if (kvt_content_keeps(&content, &layout, &shape, NULL) !=
+		    (rows[i].keeps ? KVT_OK : KVT_UNSUPPORTED))
+			fail_msg("%s", rows[i].layout);
+		assert_int_equal(kvt_content_keeps(&none, &layout, &shape, NULL), KVT_OK);
+	}
+}
+
+int main(void)
+{
+	enum { NFORMS = sizeof(forms) / sizeof(forms[0]),
+	       NREFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
+	const struct CMUnitTest fixed[] = {
+		cmocka_unit_test(test_names), cmocka_unit_test(test_specs),
+		cmocka_unit_test(test_ds_mla), cmocka_unit_test(test_indexer),
+		cmocka_unit_test(test_dsv4), cmocka_unit_test(test_per_token_head),
+		cmocka_unit_test(test_readable), cmocka_unit_test(test_layouts),
+	};
+	enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
+	struct CMUnitTest tests[NFIXED + NFORMS + NREFUSALS];
+	int n = 0;
+
+	for (int i = 0; i < NFIXED; i++)
+		tests[n++] = fixed[i];
+	for (int i = 0; i < NFORMS; i++)
+		tests[n++] = (struct CMUnitTest){ forms[i].name, test_bytes, NULL, NULL,
+						  &forms[i] };
+	for (int i = 0; i < NREFUSALS; i++)
+		tests[n++] = (struct CMUnitTest){ refusals[i].what, test_refusal, NULL,
+						  NULL, &refusals[i] };
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("content", tests, NULL, NULL);
+}
