@@ -118,11 +118,11 @@ static enum kvt_status same_layers(int64_t **out, struct kvt_reader *readers[NCO
 	enum kvt_status status;
 	struct sharing s;
 
-	if (base->dtype != from->dtype)
+	if (!kvt_group_same_type(base, from))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: dtype is %s in %.150s, %s in %.150s", base->id,
-				from->dtype->name, copy->name[COPY_FROM],
-				base->dtype->name, copy->name[COPY_BASE]);
+				kvt_group_type(from).s, copy->name[COPY_FROM],
+				kvt_group_type(base).s, copy->name[COPY_BASE]);
 	if ((status = check_numbers(pair, copy, err)) ||
 	    (status = check_ranks(pair, err)) ||
 	    (status = sharing_init(&s, readers[COPY_FROM], pair->group[COPY_FROM],

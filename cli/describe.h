@@ -102,6 +102,7 @@ void describe_text(const struct description *d,
 /* Shared by the text: a line's first word, and the picture of the memory. */
 void describe_label(const char *text);
 void describe_memory(const struct group_facts *f);
+void describe_packing(const struct kvt_group *group);
 
 void describe_json(struct json_out *out, const struct description *d,
 		   const struct describe_options *options);

@@ -147,6 +147,31 @@ static void put_shape(struct json_out *out, json_t *o, const struct group_facts 
 	put_known(out, o, "alignment", f->alignment, f->alignment > 0);
 }
 
+static void put_fields(struct json_out *out, json_t *group, const struct kvt_group *g)
+{
+	struct kvt_packing packing;
+	json_t *list;
+
+	if (!g->content.type)
+		return;
+	packing = kvt_group_packing(g);
+	json_put_int(out, group, "rows", packing.rows);
+	json_put_int(out, group, "row_values", packing.row_values);
+	list = json_put_array(out, group, "fields");
+	for (int i = 0; i < packing.nfields; i++) {
+		const struct kvt_field *field = &packing.field[i];
+		json_t *o = json_append_object(out, list);
+
+		json_put_text(out, o, "name", field->name);
+		json_put_text(out, o, "dtype", field->dtype->name);
+		json_put_int(out, o, "count", field->count);
+		json_put_int(out, o, "offset", field->at);
+		json_put_int(out, o, "stride", field->stride);
+		json_put_text(out, o, "scale", field->scale < 0 ? NULL :
+			      packing.field[field->scale].name);
+	}
+}
+
 static void put_blocks(struct json_out *out, json_t *o, const struct group_facts *f,
 		       bool tables)
 {
@@ -237,6 +262,8 @@ static void put_group(struct json_out *out, json_t *o, const struct group_facts 
 	json_put_text(out, o, "id", g->id);
 	json_put_text(out, o, "kind", kvt_kind_name(g->kind));
 	json_put_text(out, o, "dtype", g->dtype->name);
+	json_put_text(out, o, "content_type",
+		      g->content.type ? kvt_content_name(&g->content).s : NULL);
 	json_put_int(out, o, "element_bytes", g->shape.elem);
 	put_layout(out, o, &g->layout);
 	put_shape(out, o, f);
@@ -245,6 +272,7 @@ static void put_group(struct json_out *out, json_t *o, const struct group_facts 
 	put_tiling(out, o, f->tiling);
 	json_put_bool(out, o, "content_cells", f->has_cells);
 	put_components(out, o, g);
+	put_fields(out, o, g);
 	put_blocks(out, o, f, options->tables);
 	put_layers(out, o, g);
 	if (f->moments)

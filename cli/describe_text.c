@@ -199,7 +199,9 @@ static void print_group(const struct group_facts *f, const struct description *d
 	const struct kvt_group *group = f->group;
 
 	printf("\n  %-10s%s, %s\n", group->id, kvt_kind_name(group->kind),
-	       group->dtype->name);
+	       kvt_group_type(group).s);
+	if (group->content.type)
+		describe_packing(group);
 	describe_label("layout");
 	puts(human_layout(&group->layout).s);
 	describe_memory(f);

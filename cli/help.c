@@ -19,7 +19,7 @@ void print_usage(FILE *stream)
 		fprintf(stream, "  %-12s %s\n", c->name, c->summary);
 	fputs("\n  kvtool COMMAND --help, kvtool help COMMAND\n"
 	      "  kvtool help layouts, kvtool help formats, kvtool help dtypes\n"
-	      "  kvtool help faults\n"
+	      "  kvtool help contents, kvtool help faults\n"
 	      "  kvtool --version\n", stream);
 }
 
@@ -104,6 +104,16 @@ static void dtypes(void)
 		       d->safetensors ? d->safetensors : "-", d->npy);
 }
 
+static void contents(void)
+{
+	const struct kvt_content_type *type;
+
+	for (int i = 0; (type = kvt_content_type_at(i)); i++)
+		printf("%-20s %s\n", type->name, type->what);
+	puts("\nA name may end in /e4m3fn, /e4m3fnuz, /e5m2 or /e5m2fnuz, which says "
+	     "what its fp8\nis.  See kvtool-content(7).");
+}
+
 static const struct {
 	const char *name;
 	void (*print)(void);
@@ -112,6 +122,7 @@ static const struct {
 	{ "layouts", layouts },
 	{ "formats", formats },
 	{ "dtypes", dtypes },
+	{ "contents", contents },
 };
 
 bool print_topic(const char *name)

@@ -41,6 +41,8 @@ static const struct {
 	     "memory order: a name or axes, kvtool-layouts(7)"),
 	HINT("dtype", OPT_STRING, dtype, "DTYPE",
 	     "element type, such as bfloat16"),
+	HINT("content-type", OPT_STRING, content_type, "NAME",
+	     "what the bytes are, kvtool-content(7): fp8-ds-mla"),
 	HINT("layers", OPT_COUNT, layers, "N", "number of layers"),
 	HINT("blocks", OPT_COUNT, blocks, "N", "number of blocks in a layer"),
 	HINT("block-size", OPT_COUNT, block_size, "N", "tokens in a block"),

@@ -143,7 +143,7 @@ static enum kvt_status same_group(struct pair p, const struct kvt_group *a,
 		return unlike(&p, "the other has another group in this place");
 	if (a->kind != b->kind)
 		return unlike(&p, "kind");
-	if (a->dtype != b->dtype)
+	if (!kvt_group_same_type(a, b))
 		return unlike(&p, "element type");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if ((status = same_int(&p, rows[i].what, rows[i].a, rows[i].b)))

@@ -160,6 +160,11 @@ static enum kvt_status set_sizes(struct regroup *g, const struct reblock *rebloc
 	if (!group->shape.n[KVT_AXIS_L])
 		/* then its blocks may be any number, with no bytes behind them */
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers", group->id);
+	if (group->content.type && group->content.type->planar &&
+	    reblock->block_size != group->block_size)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: a block of %s is one page of planes, which only moves whole",
+				group->id, group->content.type->name);
 	if (tps > 0 && reblock->block_size % tps)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: blocks of %lld tokens cannot hold states of %lld tokens",

@@ -43,6 +43,9 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s",
 					group->id, kvt_layout_string(layout).s,
 					why.text);
+		if (kvt_content_keeps(&group->content, layout, &group->shape, &why))
+			return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", group->id,
+					why.text);
 		group->layout = *layout;
 		if (!kvt_layout_predicates(layout, &group->shape).block_compact)
 			group->page_bytes = group->page_offset = 0;

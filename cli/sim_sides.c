@@ -98,10 +98,10 @@ static enum kvt_status check_groups(const struct sides *sides, struct kvt_error 
 		if (!b)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"the destination has no group '%s'", a->id);
-		if (a->dtype != b->dtype)
+		if (!kvt_group_same_type(a, b))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: the source holds %s, the destination %s",
-					a->id, a->dtype->name, b->dtype->name);
+					a->id, kvt_group_type(a).s, kvt_group_type(b).s);
 		for (int64_t l = 0; l < a->shape.n[KVT_AXIS_L] &&
 				    l < b->shape.n[KVT_AXIS_L]; l++)
 			if (digest_layer_id(a, l) != digest_layer_id(b, l))

@@ -234,7 +234,9 @@ static enum kvt_status describe(struct kvt_folder *o)
 				.dtype = o->hints->dtype, .layers = o->hints->layers,
 				.blocks = o->hints->blocks, .heads = o->hints->heads,
 				.head_dim = o->hints->head_dim,
-				.content = o->hints->content }, o->path, o->err)))
+				.content = o->hints->content,
+				.content_type = o->hints->content_type },
+				o->path, o->err)))
 		return status;
 	if (group->shape.elem != t->dtype->elem)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: elements are %s, not %s",

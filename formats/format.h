@@ -262,6 +262,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis, int64_t n,
 		    const char *what, const char *name, struct kvt_error *err);
 
+/* The content type that a user names, or of one its fp8. */
+KVT_MUST_CHECK enum kvt_status
+kvt_group_hint_content(struct kvt_group *group, const char *text, const char *name,
+		       struct kvt_error *err);
+
 /* Text of a manifest for a snapshot, malloc()ed; NULL when out of memory. */
 char *kvt_manifest_text(const struct kvt_snapshot *snapshot, const char *file,
 			const char *file_dtype, int rank,

@@ -57,7 +57,23 @@ static enum kvt_status check_names(const char *path,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_h5_check_hints(const struct kvt_reader *reader,
+/* The one thing that a snapshot of another program may not say. */
+static enum kvt_status hint_content(struct kvt_reader *reader,
+				    const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_snapshot *snapshot = &reader->snapshot;
+
+	if (!hints->content_type)
+		return KVT_OK;
+	if (snapshot->ngroups > 1)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %d groups, and one content type cannot be meant for all",
+				reader->path, snapshot->ngroups);
+	return kvt_group_hint_content(&snapshot->group[0], hints->content_type,
+				      reader->path, err);
+}
+
+enum kvt_status kvt_h5_check_hints(struct kvt_reader *reader,
 				   const struct kvt_hints *hints,
 				   struct kvt_error *err)
 {
@@ -79,5 +95,5 @@ enum kvt_status kvt_h5_check_hints(const struct kvt_reader *reader,
 					  hints, err)))
 			return status;
 	}
-	return KVT_OK;
+	return hint_content(reader, hints, err);
 }

@@ -289,7 +289,7 @@ int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
 
 /* Does the file say what the user said?  'hints' may be NULL. */
 KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_hints(const struct kvt_reader *reader,
+kvt_h5_check_hints(struct kvt_reader *reader,
 		   const struct kvt_hints *hints, struct kvt_error *err);
 
 /* The data of a group: layout, shape, and how it is stored. */

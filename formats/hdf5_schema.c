@@ -321,13 +321,27 @@ static enum kvt_status read_dtype(struct kvt_h5_in *in, hid_t object,
 	return status;
 }
 
+static enum kvt_status read_content_type(struct kvt_h5_in *in, hid_t object,
+					 struct kvt_group *group, struct kvt_error *err)
+{
+	char *name = NULL;
+	enum kvt_status status = read_optional(in, object, "content_type", &name, err);
+
+	if (!status && name && !kvt_content_find(&group->content, name))
+		status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
+				       "content_type '%.60s' is not known", name);
+	free(name);
+	return status;
+}
+
 enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 				  struct kvt_group *group, struct kvt_error *err)
 {
 	enum kvt_status status;
 
 	if ((status = read_kind(in, object, group, err)) ||
-	    (status = read_dtype(in, object, group, err)))
+	    (status = read_dtype(in, object, group, err)) ||
+	    (status = read_content_type(in, object, group, err)))
 		return status;
 	return read_fields(in, object, group_fields, NGROUP, group, err);
 }
@@ -400,10 +414,11 @@ enum kvt_status kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
 
 static bool write_content(hid_t object, const struct kvt_group *group)
 {
-	static const char *const kv[] = { "kv", "dim" };
-	const char *only = group->kind == KVT_MLA ? "latent" :
+	const char *only = group->content.type ? "byte" :
+			   group->kind == KVT_MLA ? "latent" :
 			   group->kind == KVT_MAMBA_CONV ? "channel" :
 			   group->kind == KVT_OPAQUE ? "byte" : "dim";
+	const char *kv[] = { "kv", only };
 	int64_t shape[2] = { 2, group->shape.n[KVT_AXIS_D] };
 	bool both = group->shape.n[KVT_AXIS_K] == 2;
 
@@ -420,6 +435,9 @@ bool kvt_h5_write_group(hid_t object, const struct kvt_group *group)
 
 	return kvt_h5_put_str(object, "kind", kvt_kind_name(group->kind)) &&
 	       kvt_h5_put_str(object, "dtype", group->dtype->name) &&
+	       (!group->content.type ||
+		kvt_h5_put_str(object, "content_type",
+			       kvt_content_name(&group->content).s)) &&
 	       kvt_h5_put_str(object, "axes", axes.s) &&
 	       write_fields(object, group_fields, NGROUP, group) &&
 	       kvt_h5_put_int(object, "num_heads", KVT_H5_U64,

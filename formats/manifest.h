@@ -46,6 +46,8 @@ kvt_take_extent(struct kvt_group *group, enum kvt_axis axis,
 KVT_MUST_CHECK enum kvt_status
 kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
+kvt_take_content_type(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
 kvt_take_components(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
 kvt_take_tables(struct kvt_group *group, const struct kvt_json *in);
@@ -53,6 +55,12 @@ KVT_MUST_CHECK enum kvt_status
 kvt_add_component(struct kvt_group *group, const char *name,
 			   int64_t start, int64_t length, int64_t global,
 			   const struct kvt_json *in);
+
+/* Sizes and type that follow from a content type, where nobody gave others. */
+void kvt_content_defaults(struct kvt_group *group);
+/* Makes one state of a block whose rows lie in planes, if it is not one yet. */
+KVT_MUST_CHECK enum kvt_status
+kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *err);
 
 /* What manifest_fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
 

@@ -167,22 +167,25 @@ static enum kvt_status fit_single(struct kvt_group *group,
 {
 	enum kvt_status status;
 
+	kvt_content_defaults(group);
 	/* what is there counts before what may follow: H of MLA, say */
 	if ((status = kvt_fit_shape(group, array, err)) ||
 	    (status = fit_dtype(group, array, err)) ||
 	    (status = settle_group(group, array->name, err)) ||
 	    (status = derive_open(group, array, err)) ||
-	    (status = settle_states(group, array->name, err)))
+	    (status = settle_states(group, array->name, err)) ||
+	    (status = kvt_fit_axes(group, array, err)))
 		return status;
-	return kvt_fit_axes(group, array, err);
+	return kvt_content_fold(group, array->name, err);
 }
 
 static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name,
 				       struct kvt_error *err)
 {
-	enum kvt_status status = settle_group(group, name, err);
+	enum kvt_status status;
 
-	if (status)
+	kvt_content_defaults(group);
+	if ((status = settle_group(group, name, err)))
 		return status;
 	if (!group->dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -193,7 +196,7 @@ static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: %s extent of group %s is not given", name,
 					kvt_axis_name(a), group->id);
-	return KVT_OK;
+	return kvt_content_fold(group, name, err);
 }
 
 /*

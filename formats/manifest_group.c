@@ -251,6 +251,7 @@ enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *g
 		strcpy(group->id, id);
 	if ((status = take_kind(group, in)) ||
 	    (status = kvt_take_dtype(group, in)) ||
+	    (status = kvt_take_content_type(group, in)) ||
 	    (status = take_layout(group, in)) ||
 	    (status = take_sizes(group, in)) ||
 	    (status = take_numbers(group, in)) ||

@@ -113,6 +113,8 @@ static enum kvt_status hint_group(struct kvt_manifest *out, const struct kvt_hin
 
 	if ((status = kvt_hints_take_spec(&told, parallel, err)) ||
 	    (hints->dtype && (status = hint_dtype(group, hints->dtype, name, err))) ||
+	    (hints->content_type &&
+	     (status = kvt_group_hint_content(group, hints->content_type, name, err))) ||
 	    (status = hint_sizes(group, &told, name, err)) ||
 	    (hints->spec &&
 	     (status = kvt_manifest_spec(group, hints, parallel, name, err))))
@@ -133,9 +135,9 @@ enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
 	if (hints->skip)
 		out->skip = hints->skip;
 	if (out->snapshot.ngroups > 1) {
-		if (hints->layout || hints->dtype || hints->layers || hints->blocks ||
-		    hints->block_size || hints->heads || hints->head_dim ||
-		    hints->content)
+		if (hints->layout || hints->dtype || hints->content_type ||
+		    hints->layers || hints->blocks || hints->block_size ||
+		    hints->heads || hints->head_dim || hints->content)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: describes %d groups, and one layout, type or size cannot be meant for all",
 					name, out->snapshot.ngroups);

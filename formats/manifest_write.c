@@ -124,6 +124,8 @@ static void put_group(struct text *t, json_t *out, const struct kvt_group *group
 	put_string(t, out, "kind", kvt_kind_name(group->kind));
 	put_string(t, out, "layout", kvt_layout_string(&group->layout).s);
 	put_string(t, out, "dtype", group->dtype->name);
+	if (group->content.type)
+		put_string(t, out, "content_type", kvt_content_name(&group->content).s);
 	put(t, out, "sizes", sizes_of(t, group));
 	put_int(t, out, "tokens_per_state", group->tokens_per_state);
 	put_int(t, out, "total_kv_heads", group->total_heads);

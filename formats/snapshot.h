@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt_content.h"
 
 /* ---- what a file says about itself -------------------------------------- */
 
@@ -36,6 +36,7 @@ struct kvt_group {
 	char id[32];			/* "g0", "conv", "ssm" */
 	enum kvt_kind kind;
 	const struct kvt_dtype *dtype;
+	struct kvt_content content;	/* dtype is uint8 if it has a type */
 	struct kvt_layout layout;
 	struct kvt_shape shape;		/* L B S H K D on this rank */
 	int64_t block_size;		/* tokens a block */
@@ -99,6 +100,12 @@ struct kvt_snapshot {
  * one component named k or v.  -1: both, or content that is neither.
  */
 int kvt_group_half(const struct kvt_group *group);
+
+/* What the elements are: the type of the content, or of each element. */
+struct kvt_text kvt_group_type(const struct kvt_group *group);
+bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b);
+/* Of a group with a content type that passed kvt_snapshot_check(). */
+struct kvt_packing kvt_group_packing(const struct kvt_group *group);
 
 /* An empty snapshot (sizes 1, null_block -1). */
 void kvt_snapshot_init(struct kvt_snapshot *snapshot);
@@ -207,6 +214,7 @@ struct kvt_hints {
 	const char *manifest;		/* path */
 	const char *layout;
 	const char *dtype;
+	const char *content_type;	/* kvt_content_find() */
 	const char *format;		/* row of the format table, or a preset of it */
 	const char *spec;		/* see kvt_model_group_parse() */
 	int64_t layers, blocks, block_size, heads, head_dim, content;

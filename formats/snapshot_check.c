@@ -195,6 +195,31 @@ static enum kvt_status check_components(const struct kvt_group *g, struct check 
 	return KVT_OK;
 }
 
+/* Rows are whole, and in one piece. */
+static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
+{
+	const struct kvt_content_type *type = g->content.type;
+	struct kvt_packing packing;
+	struct kvt_error why;
+
+	if (!type)
+		return KVT_OK;
+	if (strcmp(g->dtype->name, "uint8"))
+		return flaw(c, "content.type",
+			    "group %s: dtype is %s, expected uint8 for %s", g->id,
+			    g->dtype->name, type->name);
+	if (type->pairs && g->shape.n[KVT_AXIS_K] == 1 && kvt_group_half(g) < 0)
+		return flaw(c, "content.row",
+			    "group %s: keys and values of %s are rows of their own: their size is head_dim, no content",
+			    g->id, type->name);
+	if (kvt_packing_init(&packing, &g->content, &g->shape, g->tokens_per_state,
+			     &why))
+		return flaw(c, "content.row", "group %s: %s", g->id, why.text);
+	if (kvt_content_keeps(&g->content, &g->layout, &g->shape, &why))
+		return flaw(c, "content.torn", "group %s: %s", g->id, why.text);
+	return KVT_OK;
+}
+
 static enum kvt_status check_tables(const struct kvt_group *g, struct check *c)
 {
 	enum kvt_status status = KVT_OK;
@@ -330,7 +355,8 @@ static enum kvt_status check_group(const struct kvt_snapshot *s, int index,
 	if ((status = check_extents(g, c)) ||
 	    (status = check_layout(g, c)) ||
 	    (status = check_heads(g, &s->parallel, c)) ||
-	    (status = check_components(g, c)))
+	    (status = check_components(g, c)) ||
+	    (status = check_content(g, c)))
 		return status;
 	return check_tables(g, c);
 }

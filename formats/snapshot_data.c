@@ -2,6 +2,8 @@
 /* snapshot_data.c - struct kvt_snapshot: copies, and what follows from its fields */
 #include "formats/format.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,30 @@ int kvt_group_half(const struct kvt_group *group)
 	    c->start || c->length != group->shape.n[KVT_AXIS_D])
 		return -1;
 	return !strcmp(c->name, "k") ? 0 : !strcmp(c->name, "v") ? 1 : -1;
+}
+
+struct kvt_text kvt_group_type(const struct kvt_group *group)
+{
+	struct kvt_text text = kvt_content_name(&group->content);
+
+	if (!group->content.type)
+		snprintf(text.s, sizeof(text.s), "%s", group->dtype->name);
+	return text;
+}
+
+bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return a->dtype == b->dtype && kvt_content_equal(&a->content, &b->content);
+}
+
+struct kvt_packing kvt_group_packing(const struct kvt_group *group)
+{
+	struct kvt_packing packing = { .nbytes = 0 };
+
+	if (kvt_packing_init(&packing, &group->content, &group->shape,
+			     group->tokens_per_state, NULL))
+		assert(!"the group was checked");
+	return packing;
 }
 
 /* ---- freeing ------------------------------------------------------------ */

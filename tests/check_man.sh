@@ -57,6 +57,11 @@ layouts_documented() {
 	[ -s "$tmp/names" ] && has_each_line man/kvtool-layouts.7 <"$tmp/names"
 }
 
+contents_documented() {
+	"$kvtool" help contents | sed -e '/^$/,$d' -e 's/ .*//' >"$tmp/names"
+	[ -s "$tmp/names" ] && has_each_line man/kvtool-content.7 <"$tmp/names"
+}
+
 formats_documented() {
 	"$kvtool" help formats | sed -e 1d -e 's/ .*//' >"$tmp/names"
 	[ -s "$tmp/names" ] && has_each_line man/kvtool.1 <"$tmp/names"
@@ -90,6 +95,7 @@ for command in $commands; do
 	ok "the page of $command has its short options" same_letters "$command"
 done
 ok 'kvtool-layouts(7) has every preset' layouts_documented
+ok 'kvtool-content(7) has every content type' contents_documented
 ok 'kvtool(1) has every format' formats_documented
 ok 'kvtool-mutate(1) has every fault' faults_documented
 ok 'kvtool-json(5) has every key' keys_documented
