@@ -75,6 +75,8 @@ static enum kvt_status describe_reader(struct kvt_reader *reader, const char *pa
 		status = describe_verify(d, options, err);
 	if (!status && options->canonical)
 		status = describe_canonical(d, options, err);
+	if (!status && options->peek.n && !is_damaged(d))
+		status = describe_peek(d, options, err);
 	/* there are none of values that cannot be decoded */
 	if (!status && options->stats && !is_damaged(d))
 		status = describe_stats(d, options, err);
@@ -109,6 +111,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_JSON(&options.json),
 		{ "stats", 0, OPT_FLAG, &options.stats, NULL,
 		  "read the data: min, max, mean, std, NaN of each head" },
+		{ "peek", 0, OPT_STRINGS, &options.peek, "KEY=VALUE,...",
+		  "show the first numbers of a place: layer=3,request=A,token=69" },
 		{ "verify", 0, OPT_FLAG, &options.verify, NULL,
 		  "read the data: check every checksum and content cell" },
 		{ "names", 0, OPT_FLAG, &options.names, NULL,
@@ -166,5 +170,6 @@ const struct command cmd_describe = {
 		"  kvtool describe --layout=nhd --dtype=bfloat16 --block-size=16 "
 		"dump.npy\n"
 		"  kvtool describe --expect-layout=hnd --expect heads=4 dump.h5\n"
-		"  kvtool describe --verify --json dump.h5\n",
+		"  kvtool describe --verify --json dump.h5\n"
+		"  kvtool describe --peek=layer=3,request=A,token=69 dump.h5\n",
 };

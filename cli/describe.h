@@ -18,6 +18,7 @@ struct describe_options {
 	const char *canonical_layout;	/* instead of the dump's own; or NULL */
 	const char *expect_layout;
 	struct opt_strings expect;	/* KEY=VALUE */
+	struct opt_strings peek;	/* places */
 };
 
 /* The largest box that --mem-limit leaves room for, with what goes with it. */
@@ -73,6 +74,7 @@ struct description {
 	int64_t data_bytes, file_bytes;
 	struct group_facts group[KVT_MAX_GROUPS];
 	struct canonical_facts *canonical;	/* NULL without --canonical */
+	struct peeks *peeks;		/* NULL without --peek */
 };
 
 /* Everything that can be known without reading data.  Free it either way. */
@@ -96,6 +98,14 @@ describe_canonical(struct description *d, const struct describe_options *options
 void canonical_text(const struct canonical_facts *f);
 void canonical_json(struct json_out *out, const struct canonical_facts *f);
 void canonical_free(struct canonical_facts *f);
+
+/* The numbers of some places: describe_peek.c. */
+KVT_MUST_CHECK enum kvt_status
+describe_peek(struct description *d, const struct describe_options *options,
+	      struct kvt_error *err);
+void peeks_text(const struct peeks *peeks);
+void peeks_json(struct json_out *out, const struct peeks *peeks);
+void peeks_free(struct peeks *peeks);	/* NULL is fine */
 
 void describe_text(const struct description *d,
 		   const struct describe_options *options);

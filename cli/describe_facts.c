@@ -152,6 +152,7 @@ void describe_free(struct description *d)
 		free(d->group[g].verified);
 	}
 	canonical_free(d->canonical);
+	peeks_free(d->peeks);
 	memset(d, 0, sizeof(*d));
 }
 

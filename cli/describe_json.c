@@ -352,4 +352,6 @@ void describe_json(struct json_out *out, const struct description *d,
 	put_requests(out, s, options->tables);
 	if (d->canonical)
 		canonical_json(out, d->canonical);
+	if (d->peeks)
+		peeks_json(out, d->peeks);
 }

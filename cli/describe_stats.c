@@ -17,21 +17,38 @@ struct summing {
 	struct kvt_reader *reader;
 	int group;
 	struct cut cut;
+	struct kvt_packing packing;	/* of content with a type */
+	int64_t values;			/* numbers in a state */
 	struct moments *sum;		/* [L][H][K] */
 };
 
 static const struct moments nothing = { .min = NAN, .max = NAN, .mean = NAN };
 
+/* The numbers of a (layer, block, head, kv). */
+static void decode_cell(double *out, const struct summing *s,
+			const struct kvt_group *group, const uint8_t *bytes)
+{
+	for (int64_t i = 0; i < group->shape.n[KVT_AXIS_S]; i++) {
+		if (group->content.type)
+			kvt_packing_decode(out, &s->packing, bytes, 0, s->values);
+		else
+			for (int64_t v = 0; v < s->values; v++)
+				out[v] = kvt_dtype_decode(group->dtype, bytes +
+							  v * group->shape.elem);
+		bytes += group->shape.n[KVT_AXIS_D] * group->shape.elem;
+		out += s->values;
+	}
+}
+
 /* Two passes: the squared distances then lose nothing to a large mean. */
-static struct moments cell_moments(const uint8_t *bytes, int64_t n,
-				   const struct kvt_dtype *dtype)
+static struct moments cell_moments(const double *value, int64_t n)
 {
 	struct moments m = nothing;
 	bool zero = true;
 	double sum = 0;
 
 	for (int64_t i = 0; i < n; i++) {
-		double x = kvt_dtype_decode(dtype, bytes + i * dtype->elem);
+		double x = value[i];
 
 		zero &= x == 0;
 		m.nan += isnan(x) != 0;
@@ -47,7 +64,7 @@ static struct moments cell_moments(const uint8_t *bytes, int64_t n,
 	if (m.finite)
 		m.mean = sum / (double)m.finite;
 	for (int64_t i = 0; i < n && m.max > m.min; i++) {
-		double x = kvt_dtype_decode(dtype, bytes + i * dtype->elem);
+		double x = value[i];
 
 		if (isfinite(x))
 			m.squares += (x - m.mean) * (x - m.mean);
@@ -84,12 +101,13 @@ static void add_moments(struct moments *to, const struct moments *m)
 
 /* Moments of each (layer, head, kv) of the box, from its cells in order. */
 static void box_moments(struct moments *sum, const struct summing *s,
-			const struct kvt_box *box, const uint8_t *cells)
+			const struct kvt_box *box, const uint8_t *cells,
+			double *scratch)
 {
 	const struct kvt_group *group = &kvt_reader_snapshot(s->reader)->group[s->group];
 	const int64_t *n = group->shape.n;
 	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
-	int64_t values = n[KVT_AXIS_S] * n[KVT_AXIS_D];
+	int64_t bytes = n[KVT_AXIS_S] * n[KVT_AXIS_D] * group->shape.elem;
 	int64_t layers = box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L];
 	int64_t blocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
 
@@ -98,11 +116,12 @@ static void box_moments(struct moments *sum, const struct summing *s,
 	for (int64_t l = 0; l < layers; l++)
 		for (int64_t b = 0; b < blocks; b++)
 			for (int64_t h = 0; h < heads; h++) {
-				struct moments m = cell_moments(cells, values,
-								group->dtype);
+				struct moments m;
 
+				decode_cell(scratch, s, group, cells);
+				m = cell_moments(scratch, n[KVT_AXIS_S] * s->values);
 				add_moments(&sum[l * heads + h], &m);
-				cells += values * group->shape.elem;
+				cells += bytes;
 			}
 }
 
@@ -122,7 +141,7 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 	if ((status = read_box(worker, s->reader, s->group, &box, from.bytes, err)) ||
 	    (status = copy_box(&cells, &from, &box, group->shape.elem, err)))
 		return status;
-	box_moments(mine, s, &box, cells.bytes);
+	box_moments(mine, s, &box, cells.bytes, (double *)worker->buffer[3]);
 	pipeline_progress(worker, s->cut.box_bytes);
 	if (!pipeline_turn(worker, i))
 		return KVT_OK;
@@ -130,6 +149,30 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 	for (int64_t h = 0; h < layers * heads; h++)
 		add_moments(&all[h], &mine[h]);
 	pipeline_unlock(worker);
+	return KVT_OK;
+}
+
+/* What the numbers of a state are, if it has any that can be read. */
+static enum kvt_status choose_values(struct summing *s, const struct description *d,
+				     struct kvt_error *err)
+{
+	const struct kvt_group *group = &d->snapshot->group[s->group];
+	enum kvt_status status;
+	struct kvt_error why;
+
+	s->values = group->shape.n[KVT_AXIS_D];
+	if (group->content.type) {
+		s->packing = kvt_group_packing(group);
+		s->values = kvt_packing_values(&s->packing);
+		if ((status = kvt_packing_readable(&s->packing, &why)))
+			return kvt_fail(err, status, "%s: %s: %s", d->path, group->id,
+					why.text);
+		return KVT_OK;
+	}
+	if (!group->dtype->is_float)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s: elements of type %s "
+				"have no values; say which with --dtype", d->path,
+				group->id, group->dtype->name);
 	return KVT_OK;
 }
 
@@ -144,10 +187,10 @@ static enum kvt_status stats_group(struct description *d, int g,
 	struct work work = { .fn = sum_box, .context = &s, .label = "statistics",
 			     .total_bytes = f->data_bytes };
 
-	if (!f->group->dtype->is_float)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s: elements of type %s "
-				"have no values; say which with --dtype", d->path,
-				f->group->id, f->group->dtype->name);
+	enum kvt_status status = choose_values(&s, d, err);
+
+	if (status)
+		return status;
 	f->moments = calloc((size_t)(n[KVT_AXIS_L] * heads + 1), sizeof(*f->moments));
 	if (!f->moments)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -158,6 +201,7 @@ static enum kvt_status stats_group(struct description *d, int g,
 	work.count = f->data_bytes ? s.cut.nboxes : 0;
 	work.buffer_bytes[0] = work.buffer_bytes[1] = s.cut.box_bytes;
 	work.buffer_bytes[2] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
+	work.buffer_bytes[3] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
 	work_needs_tiles(&work, f->tiling);
 	return pipeline_run(&work, &options->pipeline, err);
 }

@@ -314,4 +314,6 @@ void describe_text(const struct description *d,
 		print_group(&d->group[g], d, options);
 	if (d->canonical)
 		canonical_text(d->canonical);
+	if (d->peeks)
+		peeks_text(d->peeks);
 }

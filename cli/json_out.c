@@ -90,6 +90,11 @@ void json_append_int(struct json_out *out, json_t *array, int64_t n)
 	json_append(out, array, json_integer(n));
 }
 
+void json_append_real(struct json_out *out, json_t *array, double x)
+{
+	json_append(out, array, isfinite(x) ? json_real(x) : json_null());
+}
+
 void json_append_text(struct json_out *out, json_t *array, const char *text)
 {
 	json_append(out, array, text_value(text));

@@ -42,6 +42,8 @@ json_t *json_put_array(struct json_out *out, json_t *object, const char *key);
 /* The same in an array. */
 json_t *json_append_object(struct json_out *out, json_t *array);
 void json_append_int(struct json_out *out, json_t *array, int64_t n);
+/* null if it is not finite */
+void json_append_real(struct json_out *out, json_t *array, double x);
 void json_append_text(struct json_out *out, json_t *array, const char *text);
 
 /*

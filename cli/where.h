@@ -37,6 +37,19 @@ KVT_MUST_CHECK enum kvt_status
 where_parse_at(struct kvt_place *out, const struct where *w, const char *text,
 	       struct kvt_error *err);
 
+/* Elements that follow each other; index[D] is the first one in each field. */
+struct where_run {
+	struct kvt_place place;
+	int64_t row;			/* of a page of planes; 0 */
+	int64_t count;
+};
+enum { WHERE_MOST = 4096 };
+
+/* The same keys but byte; what is missing is the first.  Also row and count. */
+KVT_MUST_CHECK enum kvt_status
+where_parse_run(struct where_run *out, const struct where *w, const char *text,
+		struct kvt_error *err);
+
 /* ---- who lives there: where_tenant.c ------------------------------------ */
 
 enum holding { HOLDS_UNKNOWN, HOLDS_LIVE, HOLDS_STALE, HOLDS_NULL };

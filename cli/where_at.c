@@ -9,7 +9,7 @@
 
 enum key {
 	AT_GROUP, AT_LAYER, AT_BLOCK, AT_BLOCK_ID, AT_REQUEST, AT_TOKEN, AT_STATE,
-	AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, NKEYS
+	AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW, AT_COUNT, NKEYS
 };
 
 static const char *const key_names[NKEYS] = {
@@ -17,16 +17,19 @@ static const char *const key_names[NKEYS] = {
 	[AT_BLOCK_ID] = "block_id", [AT_REQUEST] = "request", [AT_TOKEN] = "token",
 	[AT_STATE] = "state", [AT_HEAD] = "head", [AT_LOCAL_HEAD] = "local_head",
 	[AT_KV] = "kv", [AT_DIM] = "dim", [AT_BYTE] = "byte",
+	[AT_ROW] = "row", [AT_COUNT] = "count",
 };
 
 /* A coordinate while it is read. */
 struct at {
 	const struct where *w;
-	const char *query;
+	char asked[140];		/* "--at=layer=3,...", for messages */
 	char text[512];			/* what the values point into */
 	const char *value[NKEYS];	/* NULL: not given */
 	const struct kvt_group *group;
 	struct kvt_place *out;
+	struct where_run *run;		/* NULL: an element is asked for */
+	int64_t token;			/* if it is given */
 	struct kvt_error *err;
 };
 
@@ -49,10 +52,16 @@ bool where_number(int64_t *out, const char *text)
 
 static enum kvt_status wrong(const struct at *at, const char *what)
 {
-	return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s", at->query, what);
+	return kvt_fail(at->err, KVT_USAGE, "%s: %s", at->asked, what);
 }
 
 /* ---- keys --------------------------------------------------------------- */
+
+/* Elements have bytes, runs of them have a length. */
+static bool is_key(const struct at *at, int key)
+{
+	return at->run ? key != AT_BYTE : key != AT_ROW && key != AT_COUNT;
+}
 
 static enum kvt_status unknown_key(const struct at *at, const char *name)
 {
@@ -60,13 +69,14 @@ static enum kvt_status unknown_key(const struct at *at, const char *name)
 
 	nearest_start(&near, name);
 	for (int i = 0; i < NKEYS; i++)
-		nearest_offer(&near, key_names[i]);
+		if (is_key(at, i))
+			nearest_offer(&near, key_names[i]);
 	if (nearest_found(&near))
 		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: unknown '%.60s', did you mean '%s'?",
-				at->query, name, nearest_found(&near));
+				"%s: unknown '%.60s', did you mean '%s'?",
+				at->asked, name, nearest_found(&near));
 	return kvt_fail(at->err, KVT_USAGE,
-			"--at=%.120s: unknown '%.60s'; see kvtool-where(1)", at->query,
+			"%s: unknown '%.60s'; see kvtool-where(1)", at->asked,
 			name);
 }
 
@@ -77,24 +87,24 @@ static enum kvt_status take_word(struct at *at, char *word)
 
 	if (!value || value == word || !value[1])
 		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: '%.60s' is not KEY=VALUE", at->query, word);
+				"%s: '%.60s' is not KEY=VALUE", at->asked, word);
 	*value++ = '\0';
-	while (key < NKEYS && strcmp(word, key_names[key]))
+	while (key < NKEYS && (!is_key(at, key) || strcmp(word, key_names[key])))
 		key++;
 	if (key == NKEYS)
 		return unknown_key(at, word);
 	if (at->value[key])
-		return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: %s is given twice",
-				at->query, word);
+		return kvt_fail(at->err, KVT_USAGE, "%s: %s is given twice",
+				at->asked, word);
 	at->value[key] = value;
 	return KVT_OK;
 }
 
-static enum kvt_status take_words(struct at *at)
+static enum kvt_status take_words(struct at *at, const char *query)
 {
 	char *word = at->text;
 
-	if (snprintf(at->text, sizeof(at->text), "%s", at->query) >=
+	if (snprintf(at->text, sizeof(at->text), "%s", query) >=
 	    (int)sizeof(at->text))
 		return wrong(at, "too long");
 	while (word) {
@@ -117,10 +127,10 @@ static enum kvt_status out_of_range(const struct at *at, enum key key,
 {
 	if (!count)
 		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: %s is %.60s, there is none", at->query,
+				"%s: %s is %.60s, there is none", at->asked,
 				key_names[key], is);
 	return kvt_fail(at->err, KVT_USAGE,
-			"--at=%.120s: %s is %.60s, expected %lld to %lld", at->query,
+			"%s: %s is %.60s, expected %lld to %lld", at->asked,
 			key_names[key], is, (long long)first,
 			(long long)(first + count - 1));
 }
@@ -133,14 +143,14 @@ static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
 	int64_t n;
 
 	*out = 0;
-	if (!value && count == 1)
+	if (!value && (count == 1 || (at->run && count > 0)))
 		return KVT_OK;
 	if (!value)
 		return out_of_range(at, key, "missing", first, count);
 	if (!where_number(&n, value))
 		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: %s is '%.60s', expected a whole number",
-				at->query, key_names[key], value);
+				"%s: %s is '%.60s', expected a whole number",
+				at->asked, key_names[key], value);
 	if (n < first || n - first >= count)
 		return out_of_range(at, key, value, first, count);
 	*out = n - first;
@@ -155,14 +165,14 @@ static enum kvt_status take_group(struct at *at)
 
 	if (!id && s->ngroups > 1)
 		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: group is missing, there are %d such as %s",
-				at->query, s->ngroups, s->group[0].id);
+				"%s: group is missing, there are %d such as %s",
+				at->asked, s->ngroups, s->group[0].id);
 	while (id && g < s->ngroups && strcmp(id, s->group[g].id))
 		g++;
 	if (g == s->ngroups)
 		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: there is no group '%.60s', the first is %s",
-				at->query, id, s->group[0].id);
+				"%s: there is no group '%.60s', the first is %s",
+				at->asked, id, s->group[0].id);
 	at->out->group = g;
 	at->group = &s->group[g];
 	return KVT_OK;
@@ -179,6 +189,8 @@ static enum kvt_status take_kv(struct at *at)
 		return KVT_OK;
 	if (at->group->shape.n[KVT_AXIS_K] == 1)
 		return wrong(at, "kv is given, but the content is not keys and values");
+	if (!value && at->run)
+		return KVT_OK;
 	if (!value)
 		return wrong(at, "kv is missing, expected k or v");
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
@@ -187,8 +199,8 @@ static enum kvt_status take_kv(struct at *at)
 				at->out->index[KVT_AXIS_K] = k;
 				return KVT_OK;
 			}
-	return kvt_fail(at->err, KVT_USAGE, "--at=%.120s: kv is '%.60s', expected k or v",
-			at->query, value);
+	return kvt_fail(at->err, KVT_USAGE, "%s: kv is '%.60s', expected k or v",
+			at->asked, value);
 }
 
 static enum kvt_status take_head(struct at *at)
@@ -217,7 +229,7 @@ static enum kvt_status take_block_id(struct at *at)
 		b++;
 	if (b == group->shape.n[KVT_AXIS_B])
 		return kvt_fail(at->err, KVT_USAGE,
-				"--at=%.120s: no block of group %s has id %lld", at->query,
+				"%s: no block of group %s has id %lld", at->asked,
 				group->id, (long long)id);
 	at->out->index[KVT_AXIS_B] = b;
 	return KVT_OK;
@@ -234,12 +246,12 @@ static enum kvt_status find_request(const struct at *at,
 			if ((*out)->nblocks[at->out->group])
 				return KVT_OK;
 			return kvt_fail(at->err, KVT_USAGE,
-					"--at=%.120s: request %.60s has no blocks in group %s",
-					at->query, (*out)->id, at->group->id);
+					"%s: request %.60s has no blocks in group %s",
+					at->asked, (*out)->id, at->group->id);
 		}
 	return kvt_fail(at->err, KVT_USAGE,
-			"--at=%.120s: there is no request '%.60s', the dump has %lld",
-			at->query, at->value[AT_REQUEST], (long long)s->nrequests);
+			"%s: there is no request '%.60s', the dump has %lld",
+			at->asked, at->value[AT_REQUEST], (long long)s->nrequests);
 }
 
 /* The entry of the table that holds a token; without one, the last. */
@@ -262,8 +274,8 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 		return KVT_OK;
 	if (!where_table_is_whole(at->w->snapshot, at->out->group, request))
 		return kvt_fail(at->err, KVT_UNSUPPORTED,
-				"--at=%.120s: the %lld blocks of request %.60s are not those of all its tokens; give block",
-				at->query, (long long)n, request->id);
+				"%s: the %lld blocks of request %.60s are not those of all its tokens; give block",
+				at->asked, (long long)n, request->id);
 	*entry = *token / size - request->first_token / size;
 	return KVT_OK;
 }
@@ -277,6 +289,7 @@ static enum kvt_status take_token(struct at *at)
 	if ((status = find_request(at, &request)) ||
 	    (status = find_entry(at, request, &entry, &token)))
 		return status;
+	at->token = token;
 	at->out->index[KVT_AXIS_B] = request->blocks[at->out->group][entry];
 	if (at->group->tokens_per_state < 1)
 		return KVT_OK;
@@ -313,20 +326,32 @@ static enum kvt_status take_block(struct at *at)
 	return take_number(at, &at->out->index[KVT_AXIS_S], AT_STATE, 0, n[KVT_AXIS_S]);
 }
 
+/* All but dim. */
+static enum kvt_status take_place(struct at *at, const char *query)
+{
+	enum kvt_status status;
+
+	at->out->region = KVT_ELEMENT;
+	snprintf(at->asked, sizeof(at->asked), "--%s=%.120s", at->run ? "peek" : "at",
+		 query);
+	if ((status = take_words(at, query)) ||
+	    (status = take_group(at)) ||
+	    (status = take_number(at, &at->out->index[KVT_AXIS_L], AT_LAYER, 0,
+				  at->group->shape.n[KVT_AXIS_L])) ||
+	    (status = take_block(at)) ||
+	    (status = take_head(at)))
+		return status;
+	return take_kv(at);
+}
+
 enum kvt_status where_parse_at(struct kvt_place *out, const struct where *w,
 			       const char *text, struct kvt_error *err)
 {
 	struct kvt_place place = { .region = KVT_ELEMENT };
-	struct at at = { .w = w, .query = text, .out = &place, .err = err };
+	struct at at = { .w = w, .out = &place, .err = err };
 	enum kvt_status status;
 
-	if ((status = take_words(&at)) ||
-	    (status = take_group(&at)) ||
-	    (status = take_number(&at, &place.index[KVT_AXIS_L], AT_LAYER, 0,
-				  at.group->shape.n[KVT_AXIS_L])) ||
-	    (status = take_block(&at)) ||
-	    (status = take_head(&at)) ||
-	    (status = take_kv(&at)) ||
+	if ((status = take_place(&at, text)) ||
 	    (status = take_number(&at, &place.index[KVT_AXIS_D], AT_DIM, 0,
 				  at.group->shape.n[KVT_AXIS_D])) ||
 	    (at.value[AT_BYTE] &&
@@ -334,5 +359,47 @@ enum kvt_status where_parse_at(struct kvt_place *out, const struct where *w,
 				   at.group->shape.elem))))
 		return status;
 	*out = place;
+	return KVT_OK;
+}
+
+/* The row of a page of planes: as given, or that of the token. */
+static enum kvt_status take_row(struct at *at, const struct kvt_packing *packing)
+{
+	const struct kvt_content_type *type = packing->content.type;
+
+	if (at->value[AT_ROW] && at->value[AT_TOKEN])
+		return wrong(at, "row and token are given, expected one");
+	if (!at->value[AT_TOKEN] || !type->planar)
+		return take_number(at, &at->run->row, AT_ROW, 0, packing->rows);
+	at->run->row = at->token % at->group->tokens_per_state / type->ratio;
+	return KVT_OK;
+}
+
+enum kvt_status where_parse_run(struct where_run *out, const struct where *w,
+				const char *text, struct kvt_error *err)
+{
+	struct where_run run = { .count = 8 };
+	struct at at = { .w = w, .out = &run.place, .run = &run,
+			 .err = err };
+	enum kvt_status status = take_place(&at, text);
+	int64_t most;
+
+	if (status)
+		return status;
+	most = at.group->shape.n[KVT_AXIS_D];
+	if (at.group->content.type) {
+		struct kvt_packing packing = kvt_group_packing(at.group);
+
+		most = packing.row_values ? packing.row_values : packing.nbytes;
+		status = take_row(&at, &packing);
+	} else if (at.value[AT_ROW]) {
+		return wrong(&at, "row is given, but the content is no page of rows");
+	}
+	if (status ||
+	    (status = take_number(&at, &run.place.index[KVT_AXIS_D], AT_DIM, 0, most)) ||
+	    (at.value[AT_COUNT] &&
+	     (status = take_number(&at, &run.count, AT_COUNT, 0, WHERE_MOST + 1))))
+		return status;
+	*out = run;
 	return KVT_OK;
 }

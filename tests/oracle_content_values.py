@@ -1,0 +1,189 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_content_values.py - the numbers of packed contents, against numpy
+
+content_model.py reads every number from the documented bytes; --stats and --peek
+must see the same ones, in any layout and format.
+"""
+import json
+import math
+import random
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import content_model as model
+from oracle import Tap, kvtool, need_program_and_data, workdir
+from oracle_content import Packed
+
+tap = Tap()
+
+
+def near(a, b):
+    return a is not None and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-300)
+
+
+def same(got, want):
+    """What JSON says of numbers: 15 digits."""
+    return len(got) == len(want) and \
+        all(g is not None and math.isclose(g, w, rel_tol=1e-14) for g, w in zip(got, want))
+
+
+def same_runs(got, want):
+    return [g[:2] for g in got] == [w[:2] for w in want] and \
+        all(same(g[2], w[2]) for g, w in zip(got, want))
+
+
+def said(path, *options):
+    r = kvtool("describe", "--json", *options, path)
+    return (json.loads(r.out) if r.code == 0 else None), r
+
+
+# ---- statistics -------------------------------------------------------------
+
+def check_stats(name, d, path):
+    """d.values are [K, L, B, S, H, numbers]."""
+    out, r = said(path, "--stats")
+    if not tap.ok(out, f"{name}: has statistics", r):
+        return
+    rows = iter(out["groups"][0]["stats"])
+    good = True
+    for l in range(d.L):
+        for h in range(d.H):
+            for k in range(d.K):
+                v, row = d.values[k, l, :, :, h], next(rows)
+                for key, want in (("min", v.min()), ("max", v.max()),
+                                  ("mean", v.mean()), ("std", v.std())):
+                    good &= near(row[key], want)
+                good &= row["nan"] == 0 and row["inf"] == 0
+    tap.ok(good, f"{name}: each head has numpy's", out["groups"][0]["stats"][:2])
+
+
+# ---- places -----------------------------------------------------------------
+
+def check_peek(name, d, path, rng, rows=1):
+    """Some places at once; what the first number is follows from dim."""
+    asked, want = [], []
+    for _ in range(12):
+        at = [rng.randrange(n) for n in (d.K, d.L, d.B, d.S, d.H)]
+        row, fields = rng.randrange(rows), d.fields
+        dim, count = rng.randrange(sum(fields.values())), rng.randrange(1, 40)
+        numbers = d.values[tuple(at)].reshape(rows, -1)[row]
+        begin, runs = 0, []
+        for field, n in fields.items():
+            if dim < n:
+                runs.append((field, dim, numbers[begin + dim:begin + n][:count].tolist()))
+            begin += n
+        text = f"layer={at[1]},block={at[2]},state={at[3]},head={at[4]},dim={dim}"
+        text += f",count={count}" + (f",row={row}" if rows > 1 else "")
+        text += ",kv=" + "kv"[at[0]] if d.K == 2 else ""
+        asked.append(f"--peek={text}")
+        want.append(runs)
+    out, r = said(path, *asked)
+    if not tap.ok(out, f"{name}: can be looked into", r):
+        return
+    got = [[(f["name"], f["first"], f["values"]) for f in p["fields"]
+            if f["name"] in d.fields] for p in out["peeks"]]
+    tap.ok(len(got) == len(want) and all(map(same_runs, got, want)) and
+           all(p["raw"] is None for p in out["peeks"]),
+           f"{name}: 12 places hold numpy's numbers", f"{got}\n{want}"[:900])
+
+
+def check_missing(d, path):
+    """What is not said is the first; a token is found by its request."""
+    out, r = said(path, "--peek=layer=1")
+    tap.ok(out and same(out["peeks"][0]["fields"][0]["values"],
+                        d.values[0, 1, 0, 0, 0, :8]), "the first of all but the layer", r)
+    for text, says in (("dim=576", "expected 0 to 575"), ("row=1", "row is 1"),
+                       ("count=5000", "expected 0 to 4096"), ("byte=1", "unknown 'byte'"),
+                       ("layer", "is not KEY=VALUE"), ("kv=k", "not keys and values")):
+        r = kvtool("describe", f"--peek={text}", path)
+        tap.ok(r.code == 2 and says in r.err, f"--peek={text} is refused", r)
+
+
+def check_tokens(tmp):
+    """The row of a page of planes that holds a token of a request."""
+    rng = np.random.default_rng(8)
+    d = Packed("dsv4-c4a/e4m3fn", *model.dsv4(rng, 1, 5, 8, "e4m3fn"),
+               tokens_per_state=32, block_table={"A": [3, 1, 4]}, num_tokens={"A": 90},
+               kind="mla")
+    d.said["sizes"] = {"layers": 1, "num_blocks": 5, "block_size": 32,
+                       "num_kv_heads": 1, "content": d.D}
+    path, good = d.write(f"{tmp}/tokens.npy", "mla"), True
+    for token in (0, 3, 4, 31, 32, 45, 89):
+        out, r = said(path, f"--peek=request=A,token={token},count=3")
+        block, row = [3, 1, 4][token // 32], token % 32 // 4
+        peek = out["peeks"][0] if out else {"block": r}
+        good &= (peek["block"], peek["row"]) == (block, row) and \
+            same(peek["fields"][0]["values"], d.values[0, block, row, :3])
+    tap.ok(good, "a token is in a row of a page", r)
+
+
+# ---- what cannot be read ----------------------------------------------------
+
+def check_unreadable(tmp):
+    rng = np.random.default_rng(9)
+    rows = (("int4-per-token-head", 2, 12, 4, "of a byte comes first"),
+            ("turboquant-3bit-nc", 1, 102, 4, "is packed is not documented"),
+            ("nvfp4", 1, 144 * 16, 1, "of a byte comes first"))
+    for name, K, D, H, says in rows[:2]:
+        d = Packed(name, *model.opaque(rng, K, 1, 2, 16, H, D), kind="full_attention")
+        path = d.write(f"{tmp}/raw.npy", "nhd")
+        r = kvtool("describe", "--stats", path)
+        tap.ok(r.code == 4 and "cannot be read" in r.err, f"{name}: no statistics", r)
+        out, r = said(path, "--peek=block=1,head=2,state=3,count=4")
+        want = d.cells[0, 0, 1, 3, 2, :4].tolist()
+        tap.ok(out and out["peeks"][0]["fields"][0]["values"] == want and
+               "cannot be read" in out["peeks"][0]["raw"], f"{name}: but its bytes", r)
+    d = Packed("fp8-per-token-head", *model.opaque(rng, 2, 1, 2, 16, 2, 12),
+               kind="full_attention")
+    r = kvtool("describe", "--stats", d.write(f"{tmp}/which.npy", "nhd"))
+    tap.ok(r.code == 3 and "does not say which fp8" in r.err, "fp8 of no flavour", r)
+
+
+def main():
+    need_program_and_data()
+    rng, draw = np.random.default_rng(30), random.Random(30)
+    with workdir() as tmp:
+        made = [("fp8-ds-mla", model.ds_mla(rng, 2, 3, 16, "e4m3fn"), "mla", 1,
+                 {"nope": 512, "rope": 64}),
+                ("fp8-ds-mla/e5m2fnuz", model.ds_mla(rng, 2, 3, 16, "e5m2fnuz"), "mla", 1,
+                 {"nope": 512, "rope": 64}),
+                ("int8-per-token-head",
+                 model.per_token_head(rng, 2, 3, 16, 2, 30, "int8"), "hnd", 1,
+                 {"values": 30})]
+        made += [(f"fp8-per-token-head/{f}",
+                  model.per_token_head(rng, 1, 3, 16, 2, 13, f), "bhlsc", 1,
+                  {"values": 13}) for f in model.FP8]
+        for name, (cells, values), layout, rows, fields in made:
+            d = Packed(name, cells, values, kind="mla" if layout == "mla" else
+                       "full_attention")
+            d.fields = fields
+            path = d.write(f"{tmp}/d.npy", layout)
+            kvtool("convert", "-f", "-q", path, f"{tmp}/d.h5")
+            for p in (path, f"{tmp}/d.h5"):
+                check_stats(f"{name} {p[-4:]}", d, p)
+                check_peek(f"{name} {p[-4:]}", d, p, draw)
+            if name == "fp8-ds-mla":
+                check_missing(d, path)
+        for name, make, fields in (
+                ("indexer/e4m3fnuz", model.indexer, {"values": 128}),
+                ("dsv4-swa/e4m3fn", model.dsv4, {"nope": 448, "rope": 64})):
+            cells, values = make(rng, 2, 3, 16, name.split("/")[1])
+            d = Packed(name, cells, values.reshape(1, 2, 3, 1, 1, -1))
+            d.fields = fields
+            np.save(f"{tmp}/rows.npy", cells.reshape(2, 3, 16, -1))
+            kvtool("convert", "-f", "-q", "--layout=mla", f"--content-type={name}",
+                   "--block-size=16", f"{tmp}/rows.npy", f"{tmp}/d.h5")
+            check_stats(name, d, f"{tmp}/d.h5")
+            check_peek(name, d, f"{tmp}/d.h5", draw, rows=16)
+        check_tokens(tmp)
+        check_unreadable(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
