@@ -80,6 +80,7 @@ static enum kvt_status read_choices(struct diff *d, struct request *q,
 				(long long)d->running.top, MAX_TOP);
 	if ((status = check_matches(&q->aligning.match, err)))
 		return status;
+	q->aligning.numbers = d->judging.exact || d->judging.tolerance.given;
 	return q->heatmap ? heatmap_check(q->heatmap, q->force, err) : KVT_OK;
 }
 
@@ -115,7 +116,7 @@ static enum kvt_status compare(struct diff *d, const struct aligning *how,
 	d->running.options.quiet = true;	/* the rest is short */
 	for (int i = 0; !status && !d->no_diagnosis && i < d->pairs.n; i++)
 		if (d->result[i].measured && d->result[i].differs &&
-		    d->result[i].first.set)
+		    d->result[i].first.set && !d->pairs.pair[i].decoded)
 			status = diagnose_result(&d->result[i], &d->running.options, err);
 	return status;
 }

@@ -90,7 +90,10 @@ struct pair {
 	int64_t nheads, head[NSIDES];		/* the first of them */
 	int nruns;
 	struct channels run[KVT_MAX_COMPONENTS];
-	int64_t content;			/* elements along D */
+	int64_t content;			/* elements along D, or numbers */
+	int64_t stored[NSIDES];		/* elements along D of the dumps */
+	bool decoded;			/* packed content is compared as numbers */
+	struct kvt_packing packing[NSIDES];	/* of a side that is packed */
 	int64_t nkv, kv[NSIDES];	/* keys and values; the first of them */
 	int64_t half;			/* that is: 0 keys, 1 values, -1 neither */
 
@@ -104,6 +107,7 @@ struct pair {
 enum diff_by { BY_AUTO, BY_TOKENS, BY_BLOCKS };
 
 struct aligning {
+	bool numbers;			/* not bytes, where that is a choice */
 	enum diff_by by;
 	struct opt_strings match;	/* "A=B": requests of different names */
 };
@@ -210,6 +214,10 @@ struct meter {
 	int64_t first_kv;		/* of the pair, for the scale */
 	struct tolerance tolerance;
 	bool judges_elements;
+	/* packed content: NULL is a side that is not */
+	bool decoded;
+	const struct kvt_packing *packing[NSIDES];
+	bool rounding;			/* the tolerance is how each number was rounded */
 };
 KVT_MUST_CHECK enum kvt_status
 meter_init(struct meter *m, const struct pair *p, const struct judging *how,

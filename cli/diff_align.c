@@ -239,17 +239,51 @@ static enum kvt_status pair_kv(struct pair *p, struct lacks *lacks, struct kvt_e
 			names[half[SIDE_A] + 1], names[half[SIDE_B] + 1]);
 }
 
+/*
+ * Packed content is compared byte for byte with its like, unless numbers are
+ * wanted; with anything else only numbers can be compared.
+ */
+static enum kvt_status pair_packed(struct pair *p, const struct aligning *how,
+				   struct kvt_error *err)
+{
+	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+	int64_t n[NSIDES];
+
+	p->decoded = (a->content.type || b->content.type) &&
+		     (how->numbers || !kvt_content_equal(&a->content, &b->content));
+	for (int s = 0; s < NSIDES; s++) {
+		const struct kvt_group *g = p->group[s];
+		enum kvt_status status;
+		struct kvt_error why;
+
+		n[s] = p->stored[s] = g->shape.n[KVT_AXIS_D];
+		if (!p->decoded || !g->content.type)
+			continue;
+		p->packing[s] = kvt_group_packing(g);
+		n[s] = kvt_packing_values(&p->packing[s]);
+		if ((status = kvt_packing_readable(&p->packing[s], &why)))
+			return kvt_fail(err, status, "%s of %c: %s", g->id, "AB"[s],
+					why.text);
+	}
+	if (p->decoded && n[SIDE_A] != n[SIDE_B])
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a state has %lld numbers a head in A and %lld in B",
+				p->id, LL(n[SIDE_A]), LL(n[SIDE_B]));
+	p->content = n[SIDE_A];
+	return KVT_OK;
+}
+
 /* What a state is must be the same: no part of it could be left out. */
-static enum kvt_status pair_content(struct pair *p, struct lacks *lacks,
-				    struct kvt_error *err)
+static enum kvt_status pair_content(struct pair *p, const struct aligning *how,
+				    struct lacks *lacks, struct kvt_error *err)
 {
 	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
 	bool parts = a->kind == KVT_MAMBA_CONV && a->ncomponents && b->ncomponents;
-	enum kvt_status status = pair_kv(p, lacks, err);
+	enum kvt_status status;
 
-	if (status)
+	if ((status = pair_kv(p, lacks, err)) || (status = pair_packed(p, how, err)))
 		return status;
-	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts)
+	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts && !p->decoded)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a state has %lld elements a head in A and %lld in B",
 				p->id, LL(a->shape.n[KVT_AXIS_D]),
@@ -258,11 +292,15 @@ static enum kvt_status pair_content(struct pair *p, struct lacks *lacks,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a state stands for %lld tokens in A and for %lld in B",
 				p->id, LL(a->tokens_per_state), LL(b->tokens_per_state));
-	if (parts)
-		return pair_channels(p, lacks, err);
 	p->nruns = 1;
-	p->content = p->run[0].count = a->shape.n[KVT_AXIS_D];
-	return KVT_OK;
+	p->run[0].count = p->content;
+	if (!parts)
+		return KVT_OK;
+	p->nruns = 0;
+	p->content = 0;
+	status = pair_channels(p, lacks, err);
+	p->stored[SIDE_A] = p->stored[SIDE_B] = p->content;
+	return status;
 }
 
 /* ---- groups ------------------------------------------------------------- */
@@ -283,7 +321,7 @@ static enum kvt_status pair_init(struct pair *p, const struct aligning *how,
 	enum kvt_status status;
 
 	p->recurrent = p->group[SIDE_A]->tokens_per_state < 0;
-	if ((status = pair_content(p, lacks, err)) ||
+	if ((status = pair_content(p, how, lacks, err)) ||
 	    (status = pair_heads(p, lacks, err)) ||
 	    (status = pair_spans(p, how, lacks, err)))
 		return status;

@@ -169,8 +169,9 @@ static void put_result(struct json_out *out, json_t *o, const struct result *r)
 
 	json_put_text(out, o, "id", p->id);
 	json_put_text(out, o, "kind", kvt_kind_name(p->group[SIDE_A]->kind));
-	json_put_text(out, o, "dtype_a", p->group[SIDE_A]->dtype->name);
-	json_put_text(out, o, "dtype_b", p->group[SIDE_B]->dtype->name);
+	json_put_text(out, o, "dtype_a", kvt_group_type(p->group[SIDE_A]).s);
+	json_put_text(out, o, "dtype_b", kvt_group_type(p->group[SIDE_B]).s);
+	json_put_bool(out, o, "rounding", r->meter.rounding);
 	json_put_text(out, o, "result", r->equal ? "equal" :
 		      r->differs ? "differs" : "within");
 	json_put_text(out, o, "broken", r->broken < NTERMS && r->differs ?

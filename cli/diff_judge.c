@@ -160,26 +160,29 @@ enum kvt_status judge_pair(struct tolerance *out, const struct judging *how,
 			   const struct pair *p, const struct scale scale[NSIDES],
 			   struct kvt_error *err)
 {
-	const struct kvt_dtype *a = p->group[SIDE_A]->dtype;
-	const struct kvt_dtype *b = p->group[SIDE_B]->dtype;
+	struct kvt_text a = kvt_group_type(p->group[SIDE_A]);
+	struct kvt_text b = kvt_group_type(p->group[SIDE_B]);
+	bool same = kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
 
 	*out = how->tolerance;
-	if (a != b && !how->exact && !out->given)
+	if (!same && !how->exact && !out->given)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s is %s in A and %s in B: --tolerance=auto allows for rounding, --exact wants equal values",
-				p->id, a->name, b->name);
+				p->id, a.s, b.s);
 	/* numbers of so few bits are hardly ever stored unscaled */
-	for (int s = 0; a != b && s < NSIDES; s++)
-		if (p->group[s]->dtype->elem == 1 && !how->scale[s].given)
+	for (int s = 0; !same && s < NSIDES; s++)
+		if (p->group[s]->dtype->elem == 1 && !p->group[s]->content.type &&
+		    !how->scale[s].given)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s is %s in %s, and the dump has no scale: say --scale-%c, 1 if there is none",
 					p->id, p->group[s]->dtype->name, s ? "B" : "A",
 					s ? 'b' : 'a');
-	if (a != b && out->has[T_ULP])
+	if ((!same || p->decoded) && out->has[T_ULP])
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s is %s in A and %s in B: ulp is for one type", p->id,
-				a->name, b->name);
-	if (out->automatic)
+				a.s, b.s);
+	/* of packed numbers it depends on the scale of each: meter_run() */
+	if (out->automatic && !p->decoded)
 		automatic(out, p, scale);
 	return KVT_OK;
 }

@@ -74,8 +74,8 @@ static void measure_span(const struct comparing *c, struct found *f,
 			const int64_t key[KVT_NAXES] = { layer, span->ordinal, s, h, k };
 
 			meter_run(&c->out->meter, a, b, p->content, key, &f->findings);
-			a += p->content * p->group[SIDE_A]->dtype->elem;
-			b += p->content * p->group[SIDE_B]->dtype->elem;
+			a += p->stored[SIDE_A] * p->group[SIDE_A]->dtype->elem;
+			b += p->stored[SIDE_B] * p->group[SIDE_B]->dtype->elem;
 		}
 		sums_add(&heads[h], &sums);
 		heat_add(heat, &sums);

@@ -113,13 +113,21 @@ static float *table_of(const struct kvt_dtype *dtype)
 	return table;
 }
 
+/* Elements from 'first' on of the state at 'bytes'. */
 static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
-		   int64_t n, double *out)
+		   int64_t first, int64_t n, double *out)
 {
 	const struct kvt_dtype *dtype = m->dtype[side];
 	const float *table = m->table[side];
 	double scale = m->scale[side].kv[k];
 
+	if (m->packing[side]) {
+		kvt_packing_decode(out, m->packing[side], bytes, first, n);
+		for (int64_t i = 0; i < n; i++)
+			out[i] *= scale;
+		return;
+	}
+	bytes += first * dtype->elem;
 	for (int64_t i = 0; i < n; i++, bytes += dtype->elem)
 		out[i] = scale * (dtype->elem == 1 ? (double)table[bytes[0]] :
 				  dtype->elem == 2 ?
@@ -127,11 +135,28 @@ static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
 				  kvt_dtype_decode(dtype, bytes));
 }
 
+/* Adds how far these may be from what was rounded to them. */
+static void add_rounding(const struct meter *m, int side, int k, const uint8_t *bytes,
+			 int64_t first, int64_t n, const double *value, double *slack)
+{
+	enum { STEP = 256 };
+	double scale = m->scale[side].kv[k], here[STEP];
+
+	if (m->packing[side])
+		kvt_packing_rounding(here, m->packing[side], bytes, first, n);
+	else
+		for (int64_t i = 0; i < n; i++)
+			here[i] = kvt_dtype_rounding(m->dtype[side], value[i] / scale);
+	/* an engine may have divided by the scale in float32 before it rounded */
+	for (int64_t i = 0; i < n; i++)
+		slack[i] += here[i] * scale * (1 + 0x1p-16);
+}
+
 double meter_value(const struct meter *m, int side, int k, const uint8_t *element)
 {
 	double value;
 
-	decode(m, side, k, element, 1, &value);
+	decode(m, side, k, element, 0, 1, &value);
 	return value;
 }
 
@@ -140,7 +165,9 @@ enum kvt_status meter_init(struct meter *m, const struct pair *p,
 {
 	enum kvt_status status;
 
-	*m = (struct meter){ .bits = true, .first_kv = p->half > 0 ? p->half : 0 };
+	*m = (struct meter){ .bits = true, .first_kv = p->half > 0 ? p->half : 0,
+			     .decoded = p->decoded,
+			     .rounding = p->decoded && how->tolerance.automatic };
 	for (int k = 0; k < 2; k++) {
 		for (int s = 0; s < NSIDES; s++)
 			m->scale[s].kv[k] = how->scale[s].given ? how->scale[s].kv[k] : 1;
@@ -151,11 +178,13 @@ enum kvt_status meter_init(struct meter *m, const struct pair *p,
 		return status;
 	for (int s = 0; s < NSIDES; s++) {
 		m->dtype[s] = p->group[s]->dtype;
+		m->packing[s] = p->packing[s].nfields ? &p->packing[s] : NULL;
 		if (m->dtype[s]->elem <= 2 && !(m->table[s] = table_of(m->dtype[s])))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
-	m->bits &= m->dtype[SIDE_A] == m->dtype[SIDE_B];
+	m->bits &= kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
 	m->has_ulp = m->bits && m->dtype[SIDE_A]->is_float;
+	m->judges_elements = m->rounding;
 	for (int t = T_ATOL; t <= T_ULP; t++)
 		m->judges_elements |= m->tolerance.has[t];
 	return KVT_OK;
@@ -190,7 +219,8 @@ static uint64_t ulps_between(const struct kvt_dtype *dtype, uint64_t a, uint64_t
 }
 
 /* NaN is NaN, whatever its bits; infinities are near to themselves only. */
-static bool within(const struct meter *m, double a, double b, double error, uint64_t ulp)
+static bool within(const struct meter *m, double a, double b, double slack, double error,
+		   uint64_t ulp)
 {
 	const struct tolerance *t = &m->tolerance;
 
@@ -198,10 +228,10 @@ static bool within(const struct meter *m, double a, double b, double error, uint
 		return true;
 	if (t->has[T_ULP] && (isnan(a) || isnan(b) || (double)ulp > t->value[T_ULP]))
 		return false;
-	if (!t->has[T_ATOL] && !t->has[T_RTOL])
+	if (!t->has[T_ATOL] && !t->has[T_RTOL] && !m->rounding)
 		return true;
 	return isfinite(a) && isfinite(b) &&
-	       error <= t->value[T_ATOL] + t->value[T_RTOL] * fabs(a);
+	       error <= slack + t->value[T_ATOL] + t->value[T_RTOL] * fabs(a);
 }
 
 static void add_values(struct sums *s, double a, double b)
@@ -214,21 +244,38 @@ static void add_values(struct sums *s, double a, double b)
 	s->b += b;
 }
 
+/* Of element d of a state; of a packed one without its scale. */
+static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *state,
+			    int64_t d)
+{
+	const struct kvt_packing *packing = m->packing[side];
+	struct kvt_packed_place at;
+	int64_t byte;
+
+	if (!packing)
+		return bits_of(m->dtype[side], state + d * m->dtype[side]->elem);
+	byte = kvt_packing_at(packing, d);
+	if (!kvt_packing_find(&at, packing, byte))
+		return 0;
+	return bits_of(packing->field[at.field].dtype, state + byte);
+}
+
 /* Two elements that are not known to be equal. */
 static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
-		    double a, double b, struct spot *spot, struct findings *out)
+		    double a, double b, double slack, struct spot *spot,
+		    struct findings *out)
 {
 	struct sums *s = out->sums;
 	bool finite = isfinite(a) && isfinite(b), same, bad;
 
-	spot->bits[SIDE_A] = bits_of(m->dtype[SIDE_A], ea);
-	spot->bits[SIDE_B] = bits_of(m->dtype[SIDE_B], eb);
+	spot->bits[SIDE_A] = stored_bits(m, SIDE_A, ea, spot->key[KVT_AXIS_D]);
+	spot->bits[SIDE_B] = stored_bits(m, SIDE_B, eb, spot->key[KVT_AXIS_D]);
 	spot->error = finite ? fabs(a - b) :
 		      (isnan(a) && isnan(b)) || a == b ? 0 : (double)INFINITY;
 	spot->ulp = m->has_ulp && !isnan(a) && !isnan(b) ?
 		    ulps_between(m->dtype[SIDE_A], spot->bits[SIDE_A],
 				 spot->bits[SIDE_B]) : 0;
-	same = m->bits ? spot->bits[SIDE_A] == spot->bits[SIDE_B] :
+	same = m->bits && !m->decoded ? spot->bits[SIDE_A] == spot->bits[SIDE_B] :
 			 a == b || (isnan(a) && isnan(b));
 	if (finite)
 		add_values(s, a, b);
@@ -239,7 +286,8 @@ static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 		s->max_abs = spot->error;
 	if (s->max_ulp < spot->ulp)
 		s->max_ulp = spot->ulp;
-	bad = m->judges_elements ? !within(m, a, b, spot->error, spot->ulp) : !same;
+	bad = m->judges_elements ? !within(m, a, b, slack, spot->error, spot->ulp) :
+				   !same;
 	s->outside += bad;
 	if (!bad)
 		return;
@@ -277,31 +325,46 @@ static void add_equal(struct sums *s, const double *a, int64_t n)
 	s->ab += square;
 }
 
+/* Are these elements stored as the same bytes? */
+static bool same_bytes(const struct meter *m, const uint8_t *a, const uint8_t *b,
+		       int64_t first, int64_t n)
+{
+	int elem = m->dtype[SIDE_A]->elem;
+
+	/* equal numbers of a row may have other scales */
+	if (m->packing[SIDE_A])
+		return m->bits && !memcmp(a, b, (size_t)m->packing[SIDE_A]->nbytes);
+	return m->bits && !memcmp(a + first * elem, b + first * elem, (size_t)(n * elem));
+}
+
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
 	       const int64_t key[KVT_NAXES], struct findings *out)
 {
 	enum { STEP = 256 };
-	double va[STEP], vb[STEP];
-	int ea = m->dtype[SIDE_A]->elem, eb = m->dtype[SIDE_B]->elem;
+	double va[STEP], vb[STEP], slack[STEP] = { 0 };
 	int k = (int)(m->first_kv + key[KVT_AXIS_K]);
 
 	out->sums->n += n;
 	for (int64_t done = 0; done < n; done += STEP) {
 		int64_t count = n - done < STEP ? n - done : STEP;
-		const uint8_t *pa = a + done * ea, *pb = b + done * eb;
 
-		decode(m, SIDE_A, k, pa, count, va);
-		if (m->bits && !memcmp(pa, pb, (size_t)(count * ea))) {
+		decode(m, SIDE_A, k, a, done, count, va);
+		if (same_bytes(m, a, b, done, count)) {
 			add_equal(out->sums, va, count);
 			continue;
 		}
-		decode(m, SIDE_B, k, pb, count, vb);
+		decode(m, SIDE_B, k, b, done, count, vb);
+		if (m->rounding) {
+			memset(slack, 0, sizeof(slack));
+			add_rounding(m, SIDE_A, k, a, done, count, va, slack);
+			add_rounding(m, SIDE_B, k, b, done, count, vb, slack);
+		}
 		for (int64_t i = 0; i < count; i++) {
 			struct spot spot = { .set = false };
 
 			memcpy(spot.key, key, sizeof(spot.key));
 			spot.key[KVT_AXIS_D] = done + i;
-			measure(m, pa + i * ea, pb + i * eb, va[i], vb[i], &spot, out);
+			measure(m, a, b, va[i], vb[i], slack[i], &spot, out);
 		}
 	}
 }

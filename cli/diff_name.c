@@ -15,6 +15,16 @@ static int64_t channel_of(const struct pair *p, int side, int64_t d)
 	return d;
 }
 
+/* Where along D of the side element d of the pair is stored. */
+static int64_t stored_at(const struct pair *p, int side, int64_t d)
+{
+	const struct kvt_packing *packing = &p->packing[side];
+
+	if (p->decoded)
+		return packing->nfields ? kvt_packing_at(packing, d) : d;
+	return channel_of(p, side, d);
+}
+
 struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot)
 {
 	const struct kvt_group *a = p->group[SIDE_A];
@@ -41,7 +51,7 @@ struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot)
 			span->state[s] + spot->key[KVT_AXIS_S],
 			p->head[s] + spot->key[KVT_AXIS_H],
 			p->kv[s] + spot->key[KVT_AXIS_K],
-			channel_of(p, s, spot->key[KVT_AXIS_D]),
+			stored_at(p, s, spot->key[KVT_AXIS_D]),
 		};
 
 		c.block[s] = index[KVT_AXIS_B];

@@ -67,8 +67,7 @@ int64_t part_elements(const struct comparing *c, const struct part *part)
 
 	for (int64_t i = part->span; i < part->end_span; i++)
 		nstates += c->p->span[i].count;
-	return nstates * (part->end_layer - part->layer) *
-	       (c->state_bytes[SIDE_A] / element_bytes(c));
+	return nstates * (part->end_layer - part->layer) * c->state_elements;
 }
 
 struct work work_of(struct comparing *c, work_fn *fn, const char *label)
@@ -223,7 +222,8 @@ static void judge(struct result *out)
 
 	out->broken = NTERMS;
 	/* what is finite on one side only is in no sum, and never near */
-	out->differs = (!out->equal && !t->given) || out->sums.lost;
+	out->differs = (!out->equal && !t->given) || out->sums.lost ||
+		       (out->meter.rounding && out->sums.outside);
 	for (int i = 0; !out->equal && i < NTERMS; i++)
 		if (t->has[i] && broken(i, t, &out->sums)) {
 			out->differs = true;
@@ -247,7 +247,7 @@ enum kvt_status pair_compare(struct result *out, const struct pair *p,
 	for (int s = 0; s < NSIDES; s++) {
 		const struct kvt_shape *shape = &p->view[s].snapshot.group[0].shape;
 
-		c.state_bytes[s] = p->nheads * shape->n[KVT_AXIS_K] * p->content *
+		c.state_bytes[s] = p->nheads * shape->n[KVT_AXIS_K] * p->stored[s] *
 				   shape->elem;
 		c.page_bytes[s] = shape->n[KVT_AXIS_S] * c.state_bytes[s];
 	}
@@ -256,11 +256,13 @@ enum kvt_status pair_compare(struct result *out, const struct pair *p,
 		  c.page_bytes[SIDE_A] == c.page_bytes[SIDE_B] &&
 		  source_has_cells(&p->view[SIDE_A], 0) &&
 		  source_has_cells(&p->view[SIDE_B], 0);
+	c.state_elements = p->nheads * p->view[SIDE_A].snapshot.group[0]
+						.shape.n[KVT_AXIS_K] * p->content;
 	cut_pair(&c, limit / 8);
 	if (out->meter.bits && (status = scan(&c, &how->options, err)))
 		return status;
 	/* who wants just a yes or no has it; a tolerance may still forgive */
-	enough = out->equal || (out->meter.bits && how->verdict_only &&
+	enough = out->equal || (out->meter.bits && how->verdict_only && !p->decoded &&
 				!out->meter.tolerance.given);
 	if (!enough)
 		status = measure_all(&c, &how->options, err);

@@ -14,6 +14,7 @@ struct comparing {
 	bool cells;			/* both sides have digests of whole blocks */
 	int64_t state_bytes[NSIDES];	/* of one state: heads, keys and values */
 	int64_t page_bytes[NSIDES];
+	int64_t state_elements;
 	atomic_bool differs;
 	atomic_llong by_digest;
 	int64_t ntop;

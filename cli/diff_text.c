@@ -89,16 +89,16 @@ static void print_extent(const struct pair *p)
 static void print_types(const struct result *r)
 {
 	const struct tolerance *t = &r->meter.tolerance;
-	const struct kvt_dtype *const *dtype = r->meter.dtype;
+	const struct kvt_group *const *group = r->pair->group;
 
-	if (dtype[SIDE_A] == dtype[SIDE_B])
-		printf("  types   %s\n", dtype[SIDE_A]->name);
+	if (kvt_group_same_type(group[SIDE_A], group[SIDE_B]))
+		printf("  types   %s\n", kvt_group_type(group[SIDE_A]).s);
 	else
-		printf("  types   %s in A, %s in B\n", dtype[SIDE_A]->name,
-		       dtype[SIDE_B]->name);
+		printf("  types   %s in A, %s in B\n", kvt_group_type(group[SIDE_A]).s,
+		       kvt_group_type(group[SIDE_B]).s);
 	if (!t->given)
 		return;
-	printf("  allowed");
+	printf("  allowed%s", r->meter.rounding ? " the rounding of each number" : "");
 	for (int i = 0; i < NTERMS; i++)
 		if (t->has[i])
 			printf(" %s=%.6g", term_name(i), t->value[i]);

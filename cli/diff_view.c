@@ -36,9 +36,10 @@ static bool narrow_part(struct source_part *out, const struct source_part *part,
 	for (int i = 0; i < part->nruns; i++)
 		for (int j = 0; j < p->nruns && out->nruns < KVT_MAX_COMPONENTS; j++) {
 			const struct channels *c = &p->run[j];
+			int64_t count = p->decoded ? p->stored[side] : c->count;
 
 			out->run[out->nruns] = overlap(&part->run[i], c->from[side],
-						       c->at, c->count);
+						       c->at, count);
 			out->nruns += out->run[out->nruns].count > 0;
 		}
 	return out->heads.count > 0 && out->kv.count > 0 && out->nruns > 0;
@@ -48,7 +49,7 @@ static bool narrow_part(struct source_part *out, const struct source_part *part,
 static enum kvt_status narrow_parts(struct source_group *map, const struct pair *p,
 				    int side, struct kvt_error *err)
 {
-	int64_t left = p->nheads * p->nkv * p->content;
+	int64_t left = p->nheads * p->nkv * p->stored[side];
 
 	for (int i = 0; i < side_parts(p->side[side], p->number[side]); i++) {
 		struct source_part part = side_part(p->side[side], p->number[side], i);
@@ -75,7 +76,7 @@ static struct kvt_group narrow_group(const struct pair *p, int side, int64_t nbl
 	group.shape.n[KVT_AXIS_B] = nblocks;
 	group.shape.n[KVT_AXIS_H] = p->nheads;
 	group.shape.n[KVT_AXIS_K] = p->nkv;
-	group.shape.n[KVT_AXIS_D] = p->content;
+	group.shape.n[KVT_AXIS_D] = p->stored[side];
 	group.layer_names = NULL;
 	group.layer_ids = NULL;
 	group.block_ids = NULL;

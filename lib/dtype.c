@@ -86,7 +86,10 @@ static const struct real {
 	int mantissa, exponent, bias;	/* bits, bits, value */
 	double least;			/* the smallest value above 0 */
 } reals[NTYPES] = {
+	[F32]      = { IEEE, 23, 8, 127, 0x1p-149 },
 	[F16]      = { IEEE, 10, 5, 15, 0x1p-24 },
+	[BF16]     = { IEEE,  7, 8, 127, 0x1p-133 },
+	[F64]      = { IEEE, 52, 11, 1023, 0x1p-1074 },
 	[E4M3FN]   = { FN,    3, 4, 7,  0x1p-9 },
 	[E4M3FNUZ] = { FNUZ,  3, 4, 8,  0x1p-10 },
 	[E5M2]     = { IEEE,  2, 5, 15, 0x1p-16 },
@@ -171,4 +174,21 @@ double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element)
 	default:
 		return decode_real(&reals[dtype->index], bits);
 	}
+}
+
+double kvt_dtype_rounding(const struct kvt_dtype *dtype, double value)
+{
+	const struct real *real = &reals[dtype->index];
+	double gap;
+	int exponent;
+
+	if (!isfinite(value))
+		return 0;
+	if (dtype->index == E8M0)	/* powers of two: the one above is the farther */
+		return fabs(value) / 2;
+	if (!real->mantissa)
+		return 0.5;
+	frexp(value, &exponent);
+	gap = value < 0 || value > 0 ? ldexp(1, exponent - 1 - real->mantissa) : 0;
+	return (gap > real->least ? gap : real->least) / 2;
 }

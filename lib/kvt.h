@@ -132,6 +132,12 @@ const struct kvt_dtype *kvt_dtype_at(int i);	/* NULL past the last one */
  */
 double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element);
 
+/*
+ * Half the gap between two neighbours of the type near 'value': no number that
+ * was rounded to the value is farther from it.  0 for what is not finite.
+ */
+double kvt_dtype_rounding(const struct kvt_dtype *dtype, double value);
+
 /* ---- orders and layouts ------------------------------------------------- */
 
 /*

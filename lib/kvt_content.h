@@ -105,6 +105,10 @@ static inline int64_t kvt_packing_values(const struct kvt_packing *packing)
 void kvt_packing_decode(double *out, const struct kvt_packing *packing,
 			const void *bytes, int64_t first, int64_t count);
 
+/* How far each of them may be from what was rounded to it (kvt_dtype_rounding()). */
+void kvt_packing_rounding(double *out, const struct kvt_packing *packing,
+			  const void *bytes, int64_t first, int64_t count);
+
 /* The byte at which the number begins. */
 int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value);
 

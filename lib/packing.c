@@ -2,10 +2,11 @@
 /* packing.c - the numbers of a packed content, by the fields that content.c made */
 #include "lib/kvt_content.h"
 
+#include <math.h>
 #include <stddef.h>
 
-/* Numbers of one field and row. */
-static void decode_field(double *out, const struct kvt_packing *packing,
+/* Numbers of one field and row, or how they were rounded. */
+static void decode_field(double *out, bool rounding, const struct kvt_packing *packing,
 			 const struct kvt_field *field, const unsigned char *bytes,
 			 int64_t row, int64_t first, int64_t count)
 {
@@ -22,15 +23,19 @@ static void decode_field(double *out, const struct kvt_packing *packing,
 
 		out[i] = kvt_dtype_decode(field->dtype,
 					  from + (first + i) * field->dtype->elem);
+		if (rounding)
+			out[i] = kvt_dtype_rounding(field->dtype, out[i]);
 		if (scales)
 			out[i] *= kvt_dtype_decode(scales->dtype, bytes + scales->at +
 						   row * scales->stride +
 						   at * scales->dtype->elem);
+		if (rounding)
+			out[i] = fabs(out[i]);
 	}
 }
 
-void kvt_packing_decode(double *out, const struct kvt_packing *packing,
-			const void *bytes, int64_t first, int64_t count)
+static void decode(double *out, bool rounding, const struct kvt_packing *packing,
+		   const void *bytes, int64_t first, int64_t count)
 {
 	while (count > 0) {
 		int64_t row = first / packing->row_values, done = 0;
@@ -48,7 +53,8 @@ void kvt_packing_decode(double *out, const struct kvt_packing *packing,
 			}
 			n = field->count - left < count - done ? field->count - left :
 								 count - done;
-			decode_field(out + done, packing, field, bytes, row, left, n);
+			decode_field(out + done, rounding, packing, field, bytes, row,
+				     left, n);
 			done += n;
 			left = 0;
 		}
@@ -56,6 +62,18 @@ void kvt_packing_decode(double *out, const struct kvt_packing *packing,
 		first += done;
 		count -= done;
 	}
+}
+
+void kvt_packing_decode(double *out, const struct kvt_packing *packing,
+			const void *bytes, int64_t first, int64_t count)
+{
+	decode(out, false, packing, bytes, first, count);
+}
+
+void kvt_packing_rounding(double *out, const struct kvt_packing *packing,
+			  const void *bytes, int64_t first, int64_t count)
+{
+	decode(out, true, packing, bytes, first, count);
 }
 
 int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value)

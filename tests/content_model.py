@@ -107,3 +107,41 @@ def dsv4(rng, L, B, rows, flavour):
     values = FP8[flavour](q).reshape(L, B, rows, 7, 64) * factor[..., None]
     return page([np.concatenate([q, rope], -1), scale], L, B), \
         np.concatenate([values.reshape(L, B, rows, 448), bf16(rope)], -1)
+
+
+# ---- quantising -------------------------------------------------------------
+
+def nearest(values, flavour):
+    """The bytes whose numbers are nearest to these."""
+    table = FP8[flavour](np.arange(256, dtype=np.uint8))
+    finite = np.flatnonzero(np.isfinite(table))
+    finite = finite[np.argsort(table[finite], kind="stable")]
+    numbers = table[finite]
+    i = np.clip(np.searchsorted(numbers, values), 1, len(numbers) - 1)
+    below = values - numbers[i - 1] < numbers[i] - values
+    return finite[np.where(below, i - 1, i)].astype(np.uint8)
+
+
+def to_bf16(values):
+    """The bits of bfloat16 nearest to these, ties to even."""
+    bits = values.astype("<f4").view("<u4")
+    return ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype("<u2")
+
+
+def quantised_ds_mla(values, flavour):
+    """Rows of 656 bytes for rows of 576 numbers, a scale for the largest of 128."""
+    n = values.shape[:-1]
+    groups = values[..., :512].reshape(n + (4, 128))
+    top = FP8[flavour](np.uint8([0x7b]))[0]
+    scale = (np.abs(groups).max(-1) / top).astype("<f4")
+    q = nearest(groups / scale[..., None].astype(float), flavour)
+    rope = to_bf16(values[..., 512:])
+    return np.concatenate([q.reshape(n + (512,)), scale.view(np.uint8),
+                           rope.view(np.uint8)], -1)
+
+
+def quantised_int8(values):
+    """A row of D bytes and a scale for each of D numbers."""
+    scale = (np.abs(values).max(-1, keepdims=True) / 127).astype("<f4")
+    q = np.clip(np.rint(values / scale), -127, 127).astype(np.int8)
+    return np.concatenate([q.view(np.uint8), scale.view(np.uint8)], -1)

@@ -4,7 +4,7 @@
 oracle_content_values.py - the numbers of packed contents, against numpy
 
 content_model.py reads every number from the documented bytes; --stats and --peek
-must see the same ones, in any layout and format.
+must see the same ones, in any layout and format, and diff must compare them.
 """
 import json
 import math
@@ -18,6 +18,7 @@ import numpy as np
 import content_model as model
 from oracle import Tap, kvtool, need_program_and_data, workdir
 from oracle_content import Packed
+from oracle_slice import place
 
 tap = Tap()
 
@@ -144,6 +145,111 @@ def check_unreadable(tmp):
     tap.ok(r.code == 3 and "does not say which fp8" in r.err, "fp8 of no flavour", r)
 
 
+# ---- differences ------------------------------------------------------------
+
+def write_bf16(path, values, layout):
+    """values[K, L, B, S, H, D] as a dump of bfloat16; returns what it holds."""
+    bits = model.to_bf16(values)
+    K, L, B, S, H, D = values.shape
+    np.save(path, np.frombuffer(place(bits, layout, 2), "<u2"))
+    with open(path[:-4] + ".json", "w") as f:
+        json.dump({"layout": layout, "dtype": "bfloat16", "sizes": {
+            "layers": L, "num_blocks": B, "block_size": S, "num_kv_heads": H,
+            "head_dim" if K == 2 else "content": D},
+            "kind": "full_attention" if K == 2 else "mla"}, f)
+    return model.bf16(bits.view(np.uint8)).reshape(values.shape)
+
+
+def compared(a, b, *options):
+    r = kvtool("diff", "--json", *options, a, b)
+    return (json.loads(r.out)["groups"][0] if r.out.startswith("{") else None), r
+
+
+def check_metrics(name, a, b, va, vb):
+    """Every number of both, as float64."""
+    out, r = compared(a, b, "--exact")
+    if not tap.ok(out and r.code == 1, f"{name}: differ exactly", r):
+        return
+    d = va - vb
+    want = {"different": int((va != vb).sum()), "max_abs": np.abs(d).max(),
+            "rel_l2": math.sqrt((d * d).sum() / (va * va).sum())}
+    got = out["metrics"]
+    tap.ok(out["elements"] == va.size and got["different"] == want["different"] and
+           near(got["max_abs"], want["max_abs"]) and near(got["rel_l2"], want["rel_l2"]),
+           f"{name}: by as much as numpy says", f"{got}\n{want}"[:700])
+
+
+def check_rounding(name, d, path, other, at, byte):
+    """What was rounded once is within; a scale that is off is found."""
+    r = kvtool("diff", "--tolerance=auto", path, other)
+    tap.ok(r.code == 0, f"{name}: within its rounding", r)
+    r = kvtool("diff", path, other)
+    tap.ok(r.code == 3 and "--tolerance=auto" in r.err, f"{name}: or says how to", r)
+    cells = d.cells.copy()
+    cells[at][byte:byte + 4] = (model.f32(cells[at][byte:byte + 4]) * 1.5) \
+        .astype("<f4").view(np.uint8)
+    bad = d.write(path[:-4] + ".bad.npy", "mla" if d.K == 1 else "hnd", cells)
+    out, r = compared(bad, other, "--tolerance=auto")
+    where = out["first"] if out and r.code == 1 else None
+    tap.ok(where and (where["layer"], where["a"]["block"], where["a"]["state"]) ==
+           (at[1], at[2], at[3]), f"{name}: a wrong scale is found", r)
+    r = kvtool("diff", "--quiet", path, bad)
+    tap.ok(r.code == 1, f"{name}: also by its bytes", r)
+
+
+def check_diff(tmp):
+    rng = np.random.default_rng(31)
+    t = rng.standard_normal((1, 2, 3, 16, 1, 576)) * rng.uniform(0.1, 9, (1, 2, 3, 16, 1, 1))
+    vb = write_bf16(f"{tmp}/mla.npy", t, "mla")
+    for flavour in ("e4m3fn", "e5m2fnuz"):
+        name = f"fp8-ds-mla/{flavour}"
+        cells = model.quantised_ds_mla(t, flavour)
+        n = cells.shape[:-1]
+        va = model.FP8[flavour](cells[..., :512]).reshape(n + (4, 128)) * \
+            model.f32(cells[..., 512:528]).reshape(n + (4, 1))
+        va = np.concatenate([va.reshape(n + (512,)),
+                             model.bf16(cells[..., 528:].copy()).reshape(n + (64,))], -1)
+        d = Packed(name, cells, va, kind="mla")
+        path = d.write(f"{tmp}/ds.npy", "mla-cross")
+        check_metrics(name, path, f"{tmp}/mla.npy", va, vb)
+        check_rounding(name, d, path, f"{tmp}/mla.npy", (0, 1, 2, 7, 0), 516)
+    t = rng.standard_normal((2, 2, 3, 16, 4, 24))
+    vb = write_bf16(f"{tmp}/gqa.npy", t, "nhd")
+    cells = model.quantised_int8(t)
+    va = cells[..., :24].view(np.int8) * model.f32(cells[..., 24:].copy())
+    d = Packed("int8-per-token-head", cells, va, kind="full_attention")
+    path = d.write(f"{tmp}/int8.npy", "kv-first-nhd")
+    check_metrics("int8", path, f"{tmp}/gqa.npy", va, vb)
+    check_rounding("int8", d, path, f"{tmp}/gqa.npy", (1, 0, 1, 3, 2), 24)
+
+
+def check_same_numbers(tmp):
+    """Twice the scale and half the numbers: other bytes, equal to --exact."""
+    rng = np.random.default_rng(32)
+    cells, _ = model.ds_mla(rng, 1, 2, 16, "e4m3fn")
+    a = Packed("fp8-ds-mla", cells, None, kind="mla")
+    # numbers that stay normal when halved
+    cells[..., :512] = rng.integers(0x10, 0x7e, cells[..., :512].shape)
+    twice = cells.copy()
+    twice[..., :512] -= 8
+    twice[..., 512:528] = (model.f32(cells[..., 512:528]) * 2).astype("<f4") \
+        .view(np.uint8)
+    a.write(f"{tmp}/once.npy", "mla")
+    a.write(f"{tmp}/twice.npy", "mla", twice)
+    r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/twice.npy")
+    tap.ok(r.code == 0, "other bytes, equal numbers: --exact", r)
+    r = kvtool("diff", f"{tmp}/once.npy", f"{tmp}/twice.npy")
+    tap.ok(r.code == 1, "other bytes, equal numbers: bytes differ", r)
+    r = kvtool("diff", f"{tmp}/once.npy", f"{tmp}/once.npy")
+    tap.ok(r.code == 0, "equal bytes", r)
+    d = Packed("turboquant-k8v4", cells, None, kind="mla")
+    d.write(f"{tmp}/slots.npy", "mla")
+    r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/slots.npy")
+    tap.ok(r.code == 4 and "cannot be read" in r.err, "nobody knows these numbers", r)
+    r = kvtool("diff", f"{tmp}/slots.npy", f"{tmp}/slots.npy")
+    tap.ok(r.code == 0, "but that their bytes are equal", r)
+
+
 def main():
     need_program_and_data()
     rng, draw = np.random.default_rng(30), random.Random(30)
@@ -181,6 +287,8 @@ def main():
             check_stats(name, d, f"{tmp}/d.h5")
             check_peek(name, d, f"{tmp}/d.h5", draw, rows=16)
         check_tokens(tmp)
+        check_diff(tmp)
+        check_same_numbers(tmp)
         check_unreadable(tmp)
     return tap.done()
 

@@ -192,6 +192,31 @@ static uint8_t fp8_bits(int64_t i)
 	return (uint8_t)((i % 16 < 8 ? 0x38 : 0xb8) + i % 8);
 }
 
+/* Half a step of the type, times the scale. */
+static void test_rounding(void **state)
+{
+	struct kvt_packing ds = packing_of("fp8-ds-mla", shape_of(64, 1, 1, 656), 1);
+	struct kvt_packing int8 = packing_of("int8-per-token-head",
+					     shape_of(16, 4, 2, 34), 1);
+	uint8_t row[656] = { 0x38, 0x38, 1, 0xf8 };	/* 1, 1, least, -256 */
+	double out[4];
+
+	(void)state;
+	put_float(row + 512, 8);
+	put_float(row + 516, -2);
+	row[129] = 0xb8;
+	put_bf16(row + 528, 1);
+	kvt_packing_rounding(out, &ds, row, 1, 3);
+	assert_true(out[0] == 8 / 16. && out[1] == 8 * 0x1p-10 && out[2] == 8 * 16.);
+	kvt_packing_rounding(out, &ds, row, 129, 1);
+	assert_true(out[0] == 2 / 16.);
+	kvt_packing_rounding(out, &ds, row, 512, 1);
+	assert_true(out[0] == 0x1p-8);
+	put_float(row + 30, 0.25f);
+	kvt_packing_rounding(out, &int8, row, 28, 2);
+	assert_true(out[0] == 0.125 && out[1] == 0.125);
+}
+
 static void check_numbers(const struct kvt_packing *p, const uint8_t *bytes,
 			  const double *expected)
 {
@@ -425,6 +450,7 @@ int main(void)
 		cmocka_unit_test(test_names), cmocka_unit_test(test_specs),
 		cmocka_unit_test(test_ds_mla), cmocka_unit_test(test_indexer),
 		cmocka_unit_test(test_dsv4), cmocka_unit_test(test_per_token_head),
+		cmocka_unit_test(test_rounding),
 		cmocka_unit_test(test_readable), cmocka_unit_test(test_layouts),
 	};
 	enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };

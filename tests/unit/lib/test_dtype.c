@@ -157,6 +157,45 @@ static void test_table(void **state)
 	assert_null(kvt_dtype_at(-1));
 }
 
+/* ---- rounding ----------------------------------------------------------- */
+
+/* Half of the way to the next number, for each one that has a next. */
+static void test_rounding(void **state)
+{
+	static const char *const floats[] = {
+		"float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz",
+		"float8_e5m2", "float8_e5m2fnuz", "float8_e8m0",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++) {
+		const struct kvt_dtype *dtype = kvt_dtype_find(floats[i]);
+		unsigned count = dtype->elem == 1 ? 0x7f : 0x7fff;
+
+		for (unsigned bits = 0; bits < count; bits++) {
+			const unsigned char a[2] = { (unsigned char)bits,
+						     (unsigned char)(bits >> 8) };
+			const unsigned char b[2] = { (unsigned char)(bits + 1),
+						     (unsigned char)((bits + 1) >> 8) };
+			double x = kvt_dtype_decode(dtype, a);
+			double next = kvt_dtype_decode(dtype, b);
+
+			if (!isfinite(next))
+				break;
+			if (kvt_dtype_rounding(dtype, x) != (next - x) / 2 ||
+			    kvt_dtype_rounding(dtype, -x) != (next - x) / 2)
+				fail_msg("%s: %a at %a, expected %a", floats[i],
+					 kvt_dtype_rounding(dtype, x), x, (next - x) / 2);
+		}
+	}
+	assert_true(kvt_dtype_rounding(kvt_dtype_find("float32"), 1) == 0x1p-24);
+	assert_true(kvt_dtype_rounding(kvt_dtype_find("float64"), -3) == 0x1p-52);
+	assert_true(kvt_dtype_rounding(kvt_dtype_find("float64"), 0) == 0);
+	assert_true(kvt_dtype_rounding(kvt_dtype_find("int8"), 7) == 0.5);
+	assert_true(kvt_dtype_rounding(kvt_dtype_find("float32"), NAN) == 0);
+	assert_true(kvt_dtype_rounding(kvt_dtype_find("float16"), -INFINITY) == 0);
+}
+
 /* ---- kinds -------------------------------------------------------------- */
 
 static void test_kinds(void **state)
@@ -175,7 +214,9 @@ static void test_kinds(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[NVALUES + NNAMES + 2] = {
+	struct CMUnitTest tests[NVALUES + NNAMES + 3] = {
+		{ .name = "rounding is half of the way to the next number",
+		  .test_func = test_rounding },
 		{ .name = "every row of the table is found by its names",
 		  .test_func = test_table },
 		{ .name = "kinds are found by their names",
@@ -183,10 +224,10 @@ int main(void)
 	};
 
 	for (int i = 0; i < NVALUES; i++)
-		tests[2 + i] = (struct CMUnitTest){ .name = values[i].what,
+		tests[3 + i] = (struct CMUnitTest){ .name = values[i].what,
 			.test_func = test_value, .initial_state = &values[i] };
 	for (int i = 0; i < NNAMES; i++)
-		tests[2 + NVALUES + i] = (struct CMUnitTest){ .name = names[i].what,
+		tests[3 + NVALUES + i] = (struct CMUnitTest){ .name = names[i].what,
 			.test_func = test_name, .initial_state = &names[i] };
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("dtype", tests, NULL, NULL);
