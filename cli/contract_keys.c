@@ -26,6 +26,7 @@ static const struct clause_key keys[] = {
 	{ "kind", CLAUSE_KIND, true, "kind" },
 	{ "layout", CLAUSE_LAYOUT, true, NULL },
 	{ "dtype", CLAUSE_DTYPE, true, "dtype" },
+	{ "content_type", CLAUSE_TEXT, true, "content_type" },
 	{ "strides", CLAUSE_STRIDES, true, NULL },
 	{ "strides.keys", CLAUSE_STRIDES, true, NULL },
 	{ "strides.values", CLAUSE_STRIDES, true, NULL },

@@ -27,6 +27,36 @@ static const char *cache_dtype(const struct kvt_dtype *dtype)
 	return dtype->name;
 }
 
+/* Packed rows: vLLM's names have underscores. */
+static const char *packed_dtype(const struct kvt_group *group)
+{
+	static const char *const names[] = {
+		"fp8_ds_mla", "int8_per_token_head", "fp8_per_token_head",
+		"int4_per_token_head", "nvfp4", "turboquant_k8v4", "turboquant_4bit_nc",
+		"turboquant_k3v4_nc", "turboquant_3bit_nc",
+	};
+	struct kvt_content content;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (kvt_content_find(&content, names[i]) &&
+		    content.type == group->content.type)
+			return names[i];
+	return "uint8";
+}
+
+/* Numbers of a head, where the bytes tell. */
+static int64_t head_size(const struct kvt_group *group)
+{
+	int64_t d = group->shape.n[KVT_AXIS_D];
+
+	if (!group->content.type)
+		return d;
+	if (!strcmp(group->content.type->name, "int4-per-token-head"))
+		return 2 * (d - 4);
+	return group->content.type->pairs ? d - 4 :
+	       kvt_group_packing(group).row_values;
+}
+
 static bool is_attention(const struct kvt_group *group)
 {
 	return group->kind == KVT_FULL_ATTENTION || group->kind == KVT_SLIDING_WINDOW ||
@@ -36,15 +66,18 @@ static bool is_attention(const struct kvt_group *group)
 
 static struct kvt_backend_config config_of(const struct kvt_group *group)
 {
-	const char *cache = cache_dtype(group->dtype);
+	const char *cache = group->content.type ? packed_dtype(group) :
+						  cache_dtype(group->dtype);
 
 	return (struct kvt_backend_config){
-		.head_size = group->shape.n[KVT_AXIS_D],
+		.head_size = head_size(group),
 		/* of a quantised cache the type of the model is not known */
 		.dtype = strcmp(cache, "auto") ? NULL : group->dtype->name,
 		.cache_dtype = cache,
 		.block_size = group->block_size,
 		.mla = group->kind == KVT_MLA,
+		/* these rows are made for attention to some of them only */
+		.sparse = !strcmp(cache, "fp8_ds_mla"),
 		.sliding_window = group->window > 0,
 	};
 }

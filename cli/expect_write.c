@@ -159,6 +159,8 @@ static void put_group(const struct writing *w, int g)
 	put_key(w, "layout", g);
 	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++)
 		put_key(w, first[i], g);
+	if (group->content.type)
+		put_key(w, "content_type", g);
 	put_key(w, group->shape.n[KVT_AXIS_K] > 1 ? "head_dim" : "dim", g);
 	fputs(w->pool ? "" : "# ", w->out);
 	put_key(w, "blocks", g);

@@ -35,6 +35,8 @@ static enum kvt_status lay_out(struct kvt_group *g, const struct sim_place *p,
 	if (kvt_layout_views(&views, &layout, &whole, g->shape.elem, &why))
 		return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s", g->id,
 				kvt_layout_string(&layout).s, why.text);
+	if (kvt_content_keeps(&g->content, &layout, &g->shape, &why))
+		return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", g->id, why.text);
 	g->layout = layout;
 	if (!kvt_layout_predicates(&layout, &g->shape).block_compact)
 		g->page_bytes = g->page_offset = 0;

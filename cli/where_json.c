@@ -72,6 +72,19 @@ static void put_part(struct json_out *out, json_t *o, const struct kvt_group *gr
 	put_known(out, o, "global_dim", c ? c->global_start + dim - c->start : 0, c);
 }
 
+/* The same of packed content, whose parts are fields. */
+static void put_field(struct json_out *out, json_t *o, const struct kvt_group *group,
+		      int64_t byte)
+{
+	struct kvt_packing packing = kvt_group_packing(group);
+	struct kvt_packed_place at = { 0, 0, 0 };
+	bool found = kvt_packing_find(&at, &packing, byte);
+
+	json_put_text(out, o, "part", found ? packing.field[at.field].name : NULL);
+	put_known(out, o, "part_dim", at.element, found);
+	put_known(out, o, "row", at.row, found);
+}
+
 static void put_element(struct json_out *out, json_t *o, const struct where *w,
 			const struct kvt_place *p)
 {
@@ -95,7 +108,10 @@ static void put_element(struct json_out *out, json_t *o, const struct where *w,
 		      NULL : i[KVT_AXIS_K] ? "v" : "k");
 	json_put_int(out, o, "dim", i[KVT_AXIS_D]);
 	json_put_int(out, o, "byte", p->byte);
-	put_part(out, o, group, i[KVT_AXIS_D]);
+	if (group->content.type)
+		put_field(out, o, group, i[KVT_AXIS_D]);
+	else
+		put_part(out, o, group, i[KVT_AXIS_D]);
 	put_tenants(out, o, w, p);
 	put_tile(out, o, w, p);
 }

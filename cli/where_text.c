@@ -83,6 +83,24 @@ static void print_coordinate(const struct where *w, const struct kvt_place *p)
 	putchar('\n');
 }
 
+/* "; rope 3 of row 5 (bfloat16, byte 1)" */
+static void print_packed(const struct kvt_group *group, int64_t byte)
+{
+	struct kvt_packing packing = kvt_group_packing(group);
+	struct kvt_packed_place at;
+	const struct kvt_field *f;
+	int64_t begin;
+
+	if (!kvt_packing_find(&at, &packing, byte))
+		return;
+	f = &packing.field[at.field];
+	begin = f->at + at.row * f->stride + at.element * f->dtype->elem;
+	printf("; %s %lld", f->name, (long long)at.element);
+	if (packing.rows > 1)
+		printf(" of row %lld", (long long)at.row);
+	printf(" (%s, byte %lld)", f->dtype->name, (long long)(byte - begin));
+}
+
 static void print_element(const struct where *w, const struct kvt_place *p)
 {
 	const struct kvt_group *group = &w->snapshot->group[p->group];
@@ -94,6 +112,8 @@ static void print_element(const struct where *w, const struct kvt_place *p)
 	       (long long)group->shape.elem);
 	if (c)
 		printf("; %s %lld", c->name, (long long)(dim - c->start));
+	if (group->content.type)
+		print_packed(group, dim);
 	if (c && c->global_start != c->start)
 		printf(", %lld in the model",
 		       (long long)(c->global_start + dim - c->start));

@@ -167,6 +167,55 @@ def check_page(d, tokens, rows, row, tmp):
     tap.ok(r.code == 4 and "tear apart" in r.err, f"{name}: states outside blocks", r)
 
 
+# ---- planes as groups of a page ---------------------------------------------
+
+def plane(name, part, dtype, width, at, page, sizes, layout):
+    return {"id": name, "kind": "full_attention", "dtype": dtype, "layout": layout,
+            "sizes": {**sizes, "content": width}, "page_bytes": page,
+            "page_offset": at, "content": [[part, width]]}
+
+
+def swizzled(scales):
+    """The order of tensor cores: [S/4][E][S%4]."""
+    L, B, H, S, E = scales.shape
+    return scales.reshape(L, B, H, S // 4, 4, E).transpose(0, 1, 2, 3, 5, 4)
+
+
+def check_nvfp4(rng, tmp):
+    """Data and scales of keys, then of values, whose scales are swizzled."""
+    L, B, S, H, D = 2, 4, 16, 2, 64
+    E, widths = D // 16, (D // 2, D // 16, D // 2, D // 16)
+    planes = [rng.integers(0, 256, (L, B, H, S, w), dtype=np.uint8) for w in widths]
+    ends = np.cumsum([H * S * w for w in widths])
+    page = int(ends[-1])
+    stored = planes[:3] + [swizzled(planes[3])]
+    np.save(f"{tmp}/nv.npy", np.concatenate([p.reshape(L, B, -1) for p in stored], -1))
+    sizes = {"layers": L, "num_blocks": B, "block_size": S, "num_kv_heads": H}
+    names = (("k-data", "k", "uint8"), ("k-scales", "k", "float8_e4m3fn"),
+             ("v-data", "v", "uint8"), ("v-scales", "v", "float8_e4m3fn"))
+    groups = [plane(*n, w, int(e) - H * S * w, page, sizes, "hnd")
+              for n, w, e in zip(names, widths, ends)]
+    groups[3]["layout"] = "L B H S/4 D S%4"
+    with open(f"{tmp}/nv.json", "w") as f:
+        json.dump({"groups": groups}, f)
+
+    def holds(name, r, path, want):
+        if tap.ok(r.code == 0, f"nvfp4: {name}", r):
+            got = safetensors_tensors(path)
+            tap.ok(all(got[n[0]][2] == w.tobytes() for n, w in zip(names, want)),
+                   f"nvfp4: {name}: every plane")
+
+    out = f"{tmp}/nv.safetensors"
+    r = kvtool("relayout", "-f", "--verify", "--to=hnd", "-o", out, f"{tmp}/nv.npy")
+    holds("scales in order", r, out, planes)
+    r = kvtool("slice", "-f", "--tp-size=2", "--tp-rank=1", "-o", out, f"{tmp}/nv.npy")
+    holds("a head", r, out, [np.ascontiguousarray(p[:, :, 1:]) for p in stored])
+    r = kvtool("reblock", "-f", "--verify", "--block-size=32", "-o", out, f"{tmp}/nv.npy")
+    wide = [p.reshape(L, B // 2, 2, H, S, -1).transpose(0, 1, 3, 2, 4, 5)
+            .reshape(L, B // 2, H, 2 * S, -1) for p in planes]
+    holds("blocks of 32", r, out, wide[:3] + [swizzled(wide[3])])
+
+
 # ---- refusals ---------------------------------------------------------------
 
 def check_refusals(d, tmp):
@@ -209,6 +258,35 @@ def check_refusals(d, tmp):
                f"{tmp}/other.npy", path)
     tap.ok(r.code == 3 and "turboquant-k8v4" in r.err,
            "refused: blocks of another content", r)
+
+
+def check_meaning(d, tmp):
+    """What other commands make of it."""
+    path = d.write(f"{tmp}/rows.npy", "mla")
+    header = os.path.getsize(path) - d.cells.size
+    for byte, says in ((0, "nope 0 (float8_e4m3fn, byte 0)"),
+                       (519, "scales 1 (float32, byte 3)"),
+                       (655, "rope 63 (bfloat16, byte 1)")):
+        r = kvtool("where", f"--offset={header + 5 * 656 + byte}", path)
+        tap.ok(r.code == 0 and says in r.out, f"byte {byte} of a row is {says}", r)
+    r = kvtool("expect", "write", path)
+    tap.ok("content_type = fp8-ds-mla\n" in r.out and
+           "backend = FLASHMLA_SPARSE | FLASHINFER_MLA_SPARSE_SM120\n" in r.out,
+           "a contract names it, and who writes it", r)
+    r = kvtool("describe", "--expect", "content_type=indexer", path)
+    tap.ok(r.code == 1, "an expectation that does not hold", r)
+    r = kvtool("describe", "--dtype=fp8_ds_mla", path)
+    tap.ok(r.code == 2 and "--content-type=fp8-ds-mla" in r.err, "it is no dtype", r)
+    side = manifest(path)
+    with open(f"{tmp}/rows.json", "w") as f:
+        json.dump({**side, "block_table": {"A": [1, 0]}, "num_tokens": {"A": 100}}, f)
+    r = kvtool("transfer-sim", "exec", "-f", "--dst=tp=1,layout=L B H D/x S x", "-o",
+               f"{tmp}/x.h5", path)
+    tap.ok(r.code == 4 and "would tear the rows" in r.err, "a transfer tears nothing", r)
+    r = kvtool("transfer-sim", "exec", "-f", "--dst=tp=1,layout=mla-cross", "-o",
+               f"{tmp}/x.h5", path)
+    tap.ok(r.code == 0 and said_of(f"{tmp}/x.h5")["content_type"] == d.content,
+           "a transfer keeps the content", r)
 
 
 def check_snapshot(d, tmp):
@@ -264,7 +342,9 @@ def main():
         check_page(p, 64, 16, 584, tmp)
         p = Packed("nvfp4", *model.opaque(rng, 1, 2, 4, 1, 1, 16 * 144))
         check_page(p, 16, 16, 144, tmp)
+        check_nvfp4(rng, tmp)
         check_refusals(ds, tmp)
+        check_meaning(ds, tmp)
         check_snapshot(ds, tmp)
     return tap.done()
 

@@ -139,6 +139,7 @@ CLAUSES = {
                # one head: NHD and HND are the same bytes
                (RANK, "g0", "= nhd", "= blshc")],
     "dtype": [(NHD, "g0", "= bf16", "= float16"), (PAGES, "ssm", "= float32", "= bf16")],
+    "content_type": [(NHD, "g0", "= null", "= fp8-ds-mla")],
     "strides": [(NHD, "g0", "= B:2048 D:2", "= B:2048 D:4"),
                 (NHD, "g0", "= L:98304", "= H:512"),
                 (PAGES, "conv", "= L:56064 B:9344", "= B:1152"),
