@@ -330,18 +330,17 @@ enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,
 
 /* ---- layouts ------------------------------------------------------------ */
 
+/* Anything behind D is inside a row, be it another part of D. */
 static bool tears(const struct kvt_order *order, const struct kvt_shape *shape)
 {
 	bool behind = false;
 
 	for (int i = 0; i < order->nparts; i++) {
-		const struct kvt_part *part = &order->part[i];
+		enum kvt_axis axis = order->part[i].axis;
 
-		if (part->axis == KVT_AXIS_D && part->kind != KVT_WHOLE)
+		if (behind && shape->n[axis] > 1)
 			return true;
-		if (behind && shape->n[part->axis] > 1)
-			return true;
-		behind |= part->axis == KVT_AXIS_D;
+		behind |= axis == KVT_AXIS_D;
 	}
 	return false;
 }

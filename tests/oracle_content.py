@@ -123,6 +123,11 @@ def check_parts(d, tmp):
         tap.ok(r.code == 0, f"{d.content}: rank {rank} of 2", r)
     r = kvtool("merge", "-f", "--verify", "-o", out, *ranks)
     moved(f"{d.content}: ranks joined", r, out, place(d.cells, "nhd", 1), d.content)
+    other = Packed("int4-per-token-head", d.cells, None, **d.said)
+    kvtool("slice", "-f", "--tp-size=2", "--tp-rank=1", "-o", ranks[1],
+           other.write(f"{tmp}/other.npy", "nhd"))
+    r = kvtool("merge", "-f", "-o", out, *ranks)
+    tap.ok(r.code == 3 and "element type" in r.err, f"{d.content}: or are no ranks", r)
 
 
 def check_formats(d, layout, tmp):
