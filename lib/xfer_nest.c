@@ -266,6 +266,18 @@ static enum kvt_status add_plane(struct kvt_nest *nest, struct kvt_error *err)
 
 /* ---- the nest ----------------------------------------------------------- */
 
+/* A loop of one step is none; where a plane is chosen both planes have it. */
+static void drop_single(struct kvt_nest *nest, int k)
+{
+	struct kvt_level *l = nest->level[k];
+	int n = 0;
+
+	for (int i = 0; i < nest->nlevels[k]; i++)
+		if (l[i].kind != KVT_LEVEL_PLAIN || l[i].n > 1)
+			l[n++] = l[i];
+	nest->nlevels[k] = n;
+}
+
 /* Loops that continue the innermost run on both sides make it longer. */
 static void fuse_inner(struct kvt_nest *nest, int k)
 {
@@ -331,6 +343,7 @@ enum kvt_status kvt_nest_init(struct kvt_nest *out, const struct kvt_xfer *x,
 	if (nest.nplanes == 2 && (status = add_plane(&nest, err)))
 		return status;
 	for (int k = 0; k < nest.nplanes; k++) {
+		drop_single(&nest, k);
 		fuse_inner(&nest, k);
 		if ((status = check_order(&nest, k, err)))
 			return status;

@@ -49,23 +49,56 @@ void kvt_ops_start(struct kvt_ops *ops, const struct kvt_nest *nest,
 		ops->depth = -1;
 }
 
+static void shift(struct kvt_mark *mark, const struct kvt_copies *by, int64_t n)
+{
+	mark->layer += by->layers * n;
+	mark->tap += by->taps * n;
+}
+
 /*
- * A row that is one run becomes one op.  Returns the mark of its last byte,
- * 'first' being that of its first.
+ * Does the op go on in the next copy?  'last' is the mark of its last byte,
+ * 'first' that of its first.
+ */
+static bool goes_on(const struct kvt_ops *ops, const struct kvt_copies *by,
+		    const struct kvt_mark *first, const struct kvt_mark *last)
+{
+	struct kvt_mark next = *first;
+
+	if (by->src != ops->op.len || by->dst != ops->op.len)
+		return false;
+	shift(&next, by, 1);
+	return kvt_may_join(ops->scope, last, &next);
+}
+
+/*
+ * A row that is one run becomes one op, and copies of it that follow each other
+ * become part of it.  A copy that is as long as the step to the next one has
+ * nothing else in it, so that no loop inside needs to be finished.  Returns the
+ * mark of the last byte, 'first' being that of the first.
  */
 static struct kvt_mark close_row(struct kvt_ops *ops, const struct kvt_mark *first)
 {
-	const struct kvt_copies *by = &ops->copies[ops->depth];
-	struct kvt_mark last = *first, next = *first;
+	struct kvt_copies row = { ops->left, ops->src_step, ops->dst_step,
+				  ops->copies[ops->depth].layers,
+				  ops->copies[ops->depth].taps };
+	struct kvt_mark last = *first;
 
-	next.layer += by->layers;
-	next.tap += by->taps;
-	last.layer += by->layers * (ops->left - 1);
-	last.tap += by->taps * (ops->left - 1);
-	if (ops->left > 1 && ops->src_step == ops->op.len &&
-	    ops->dst_step == ops->op.len && kvt_may_join(ops->scope, first, &next)) {
-		ops->op.len *= ops->left;
+	if (row.n > 1 && goes_on(ops, &row, first, &last)) {
+		ops->op.len *= row.n;
 		ops->left = 1;
+	}
+	shift(&last, &row, row.n - 1);
+	for (int d = ops->depth - 1; ops->left == 1 && d >= 0; d--) {
+		struct kvt_copies *by = &ops->copies[d];
+
+		if (!by->n)
+			continue;
+		if (!goes_on(ops, by, first, &last))
+			break;
+		ops->op.len *= by->n + 1;
+		shift(&last, by, by->n);
+		by->n = 0;
+		ops->depth = d;
 	}
 	return last;
 }
