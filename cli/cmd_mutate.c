@@ -52,33 +52,49 @@ static enum kvt_status take_factor(double *out, const char *text, struct kvt_err
 	return KVT_OK;
 }
 
+/* Sets *given, unless it is so already. */
+static enum kvt_status give(bool *given, const char *key, struct kvt_error *err)
+{
+	if (*given)
+		return kvt_fail(err, KVT_USAGE, "--fault: %s is given twice", key);
+	*given = true;
+	return KVT_OK;
+}
+
 /* key=value; the arguments of the fault, then those that all have. */
 static enum kvt_status take_key(struct asked *asked, char *key, struct kvt_error *err)
 {
 	const struct kvt_fault *fault = asked->fault;
 	char *value = strchr(key, '=');
+	bool factor = asked->factor != 0, *given = NULL;
+	int64_t *out = NULL;
+	enum kvt_status status;
 
 	if (!value)
 		return kvt_fail(err, KVT_USAGE, "--fault: '%.60s', expected KEY=VALUE",
 				key);
 	*value++ = '\0';
-	for (int i = 0; i < KVT_FAULT_ARGS && fault->arg[i].name; i++)
+	for (int i = 0; !given && i < KVT_FAULT_ARGS && fault->arg[i].name; i++)
 		if (!strcmp(key, fault->arg[i].name)) {
-			asked->given[i] = true;
-			return take_number(&asked->arg[i], key, value, err);
+			given = &asked->given[i];
+			out = &asked->arg[i];
 		}
-	if (fault->has_factor && !strcmp(key, "factor"))
-		return take_factor(&asked->factor, value, err);
-	if (!strcmp(key, "layer")) {
-		asked->has_layer = true;
-		return take_number(&asked->layer, key, value, err);
+	if (!given && fault->has_factor && !strcmp(key, "factor")) {
+		given = &factor;
+	} else if (!given && !strcmp(key, "layer")) {
+		given = &asked->has_layer;
+		out = &asked->layer;
+	} else if (!given && !strcmp(key, "block")) {
+		given = &asked->has_block;
+		out = &asked->block;
 	}
-	if (!strcmp(key, "block")) {
-		asked->has_block = true;
-		return take_number(&asked->block, key, value, err);
-	}
-	return kvt_fail(err, KVT_USAGE, "%s has no '%.60s'; see kvtool help faults",
-			fault->name, key);
+	if (!given)
+		return kvt_fail(err, KVT_USAGE, "%s has no '%.60s'; see kvtool help faults",
+				fault->name, key);
+	if ((status = give(given, key, err)))
+		return status;
+	return out ? take_number(out, key, value, err) :
+		     take_factor(&asked->factor, value, err);
 }
 
 static enum kvt_status take_fault(struct asked *asked, const char *text,

@@ -335,6 +335,16 @@ static void getopt_fill(struct getopt_table *g, const struct table *t)
 					     LIST };
 }
 
+enum kvt_status opt_exclude(struct opt_said one, const struct opt_said *others,
+			    struct kvt_error *err)
+{
+	for (; one.given && others->name; others++)
+		if (others->given)
+			return kvt_fail(err, KVT_USAGE, "--%s and --%s exclude each other",
+					one.name, others->name);
+	return KVT_OK;
+}
+
 int opt_parse(const struct command *command, const struct opt *opts,
 	      int argc, char **argv, struct kvt_error *err)
 {

@@ -69,6 +69,16 @@ static inline enum kvt_status opt_status(int parsed)
 	return parsed == OPT_WRONG ? KVT_USAGE : KVT_OK;
 }
 
+/* What was said of an option that does not go with every other. */
+struct opt_said {
+	bool given;
+	const char *name;	/* NULL ends the list */
+};
+
+/* Refuses (KVT_USAGE) any of 'others' if 'one' was given, too. */
+KVT_MUST_CHECK enum kvt_status
+opt_exclude(struct opt_said one, const struct opt_said *others, struct kvt_error *err);
+
 /*
  * The digits at *text, which is moved behind them.  False if there are none, or
  * if their number does not fit.

@@ -7,20 +7,47 @@
 
 /* ---- operands ------------------------------------------------------------ */
 
-enum kvt_status sim_take_dumps(struct sim_args *args, int n, char **argv,
+enum { DEFAULT_TOKENS = 2048 };
+
+static enum kvt_status none_of(const struct opt_said *said, const char *why,
 			       struct kvt_error *err)
 {
-	if (n == 2) {
-		args->src.file = argv[0];
-		args->dst.file = argv[1];
-		if (args->model || args->spec.n || args->src.text || args->dst.text)
-			return kvt_fail(err, KVT_USAGE,
-					"two dumps say themselves what --model, --spec, --src and --dst would");
-		return KVT_OK;
-	}
-	if (n)
-		return kvt_fail(err, KVT_USAGE, "expected no dumps or two, got %d", n);
+	for (; said->name; said++)
+		if (said->given)
+			return kvt_fail(err, KVT_USAGE, "--%s %s", said->name, why);
 	return KVT_OK;
+}
+
+enum kvt_replicas sim_replicas(const struct sim_args *a)
+{
+	return a->replicas && !strcmp(a->replicas, "modulo") ? KVT_MODULO : KVT_GROUPED;
+}
+
+enum kvt_status sim_take_dumps(struct sim_args *a, int n, char **argv,
+			       struct kvt_error *err)
+{
+	const struct opt_said made[] = {
+		{ a->model, "model" }, { a->spec.n, "spec" },
+		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
+		{ a->src.text, "src" }, { a->dst.text, "dst" }, { a->conv, "conv" },
+		{ 0 }
+	};
+	const struct opt_said dumped[] = {
+		{ a->request, "request" }, { a->mamba_groups, "mamba-groups" }, { 0 }
+	};
+
+	if (n && n != 2)
+		return kvt_fail(err, KVT_USAGE, "expected no dumps or two, got %d", n);
+	if (n) {
+		a->src.file = argv[0];
+		a->dst.file = argv[1];
+		return none_of(made, "is what two dumps say themselves", err);
+	}
+	if (a->model && a->spec.n)
+		return kvt_fail(err, KVT_USAGE, "--model and --spec exclude each other");
+	if (!a->tokens)
+		a->tokens = DEFAULT_TOKENS;
+	return none_of(dumped, "is of two dumps", err);
 }
 
 /* ---- groups ------------------------------------------------------------- */

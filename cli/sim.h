@@ -29,7 +29,7 @@ struct sim_args {
 	const char *model, *models, *dtype;
 	struct opt_strings spec;
 	struct sim_side_args src, dst;
-	int64_t layers, tokens;
+	int64_t tokens;			/* 0: not said */
 	int64_t cached;			/* tokens that the destination has already */
 	const char *partial;		/* "valid" or "whole" */
 	const char *replicas;		/* "grouped" or "modulo" */
@@ -66,9 +66,15 @@ struct sim_args {
 	{ "mamba-groups", 0, OPT_COUNT, &(a)->mamba_groups, "N", \
 	  "of two dumps: groups of B and C in the model" }
 
-/* Operands of a mode: none, or two dumps. */
+/*
+ * Operands of a mode: none, or two dumps.  Refuses options that would not count,
+ * and puts in what was not said.
+ */
 KVT_MUST_CHECK enum kvt_status
 sim_take_dumps(struct sim_args *args, int n, char **argv, struct kvt_error *err);
+
+/* What --replica-map says. */
+enum kvt_replicas sim_replicas(const struct sim_args *args);
 
 /* The scope of this name; NULL is rfc. */
 KVT_MUST_CHECK enum kvt_status
@@ -89,7 +95,7 @@ struct sim_group {
 struct sim {
 	const char *model;		/* borrowed; NULL */
 	struct kvt_reader *readers[2];	/* of two dumps; else NULL */
-	int64_t tokens;			/* of the longest request */
+	int64_t requests, tokens;	/* how many move; of all of them */
 	bool whole;			/* blocks, not only valid states */
 	int ngroups;
 	struct sim_group *group;	/* owned */
@@ -128,6 +134,7 @@ struct sim_place {
 	int64_t tp, block_size, pool;
 	char ids[1024];
 };
+/* A key that comes twice is refused (KVT_USAGE). */
 KVT_MUST_CHECK enum kvt_status
 sim_take_place(struct sim_place *place, const char *text, struct kvt_error *err);
 

@@ -396,7 +396,7 @@ static enum kvt_status emit(const struct sim_args *s, const struct emit_args *a,
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args s = { .tokens = 2048 };
+	struct sim_args s = { 0 };
 	struct emit_args a = { .format = "csv", .matrix_file = "matrix.txt" };
 	const struct opt opts[] = {
 		SIM_OPTS(&s),

@@ -198,7 +198,6 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 {
 	const struct kvt_snapshot *s = p->src->snapshot;
 	enum kvt_status status;
-	int64_t n = 0;
 
 	for (int64_t i = 0; i < s->nrequests; i++) {
 		const struct kvt_request *r = &s->request[i];
@@ -207,9 +206,6 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 
 		if (!is_moved(p->args, p->dst->snapshot, r))
 			continue;
-		n++;
-		if (r->ntokens > sim->tokens)
-			sim->tokens = r->ntokens;
 		/* the map is not walked here: it says whether the tables suffice */
 		if ((status = take_move(&m, p, r, sim->whole, err)) ||
 		    (status = kvt_block_map_init(&map, &m.src, &m.dst, m.begin, m.end,
@@ -217,13 +213,7 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 		    (status = waves_add(ws, &m, err)))
 			return status;
 	}
-	if (!n && p->args->request)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s and %s do not both have request '%.60s'",
-				p->src->path, p->dst->path, p->args->request);
-	return n ? KVT_OK : kvt_fail(err, KVT_BAD_INPUT,
-				     "%s and %s have no request in common",
-				     p->src->path, p->dst->path);
+	return KVT_OK;
 }
 
 static enum kvt_status join_groups(struct sim *sim, const struct pairing *p,
@@ -267,12 +257,37 @@ static int group_like(const struct kvt_snapshot *s, const struct kvt_group *g)
 	return -1;
 }
 
+static enum kvt_status count_requests(struct sim *sim, const struct file_side *src,
+				      const struct file_side *dst,
+				      const struct sim_args *a, struct kvt_error *err)
+{
+	sim->requests = sim->tokens = 0;
+	for (int64_t i = 0; i < src->snapshot->nrequests; i++) {
+		const struct kvt_request *r = &src->snapshot->request[i];
+
+		if (!is_moved(a, dst->snapshot, r))
+			continue;
+		sim->requests++;
+		sim->tokens += r->ntokens;
+	}
+	if (sim->requests)
+		return KVT_OK;
+	if (a->request)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s and %s do not both have request '%.60s'",
+				src->path, dst->path, a->request);
+	return kvt_fail(err, KVT_BAD_INPUT, "%s and %s have no request in common",
+			src->path, dst->path);
+}
+
 static enum kvt_status load(struct sim *sim, const struct file_side *src,
 			    const struct file_side *dst, const struct sim_args *a,
 			    struct kvt_error *err)
 {
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status = count_requests(sim, src, dst, a, err);
 
+	if (status)
+		return status;
 	if (src->snapshot->ngroups != dst->snapshot->ngroups)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has %d groups, %s has %d",
 				src->path, src->snapshot->ngroups, dst->path,
@@ -295,8 +310,10 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 					g->id, kvt_kind_name(g->kind),
 					kvt_kind_name(other->kind));
 		if (!(status = take_end(&from, src, g, a->mamba_groups, err)) &&
-		    !(status = take_end(&to, dst, other, a->mamba_groups, err)))
+		    !(status = take_end(&to, dst, other, a->mamba_groups, err))) {
+			from.replicas = to.replicas = sim_replicas(a);
 			status = join_groups(sim, &p, err);
+		}
 	}
 	return status;
 }
@@ -307,7 +324,6 @@ enum kvt_status sim_join_dumps(struct sim *sim, const struct sim_dumps *dumps,
 	struct file_side src = { dumps->src_name, dumps->src };
 	struct file_side dst = { dumps->dst_name, dumps->dst };
 
-	sim->tokens = 0;
 	return load(sim, &src, &dst, a, err);
 }
 

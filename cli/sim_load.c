@@ -7,35 +7,53 @@
 
 /* ---- one side ----------------------------------------------------------- */
 
-static enum kvt_status take_key(struct sim_place *p, const char *key, const char *value,
+enum { KEY_LAYOUT, KEY_IDS, KEY_TP, KEY_BLOCK_SIZE, KEY_POOL, NKEYS };
+
+static enum kvt_status take_number(int64_t *out, const struct sim_place *p,
+				   const char *key, const char *value,
+				   struct kvt_error *err)
+{
+	if (value[strspn(value, "0123456789")] || !size_parse(out, value) || *out < 1)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"--%s: %s is '%.40s', expected a whole number above 0",
+				p->name, key, value);
+	return KVT_OK;
+}
+
+static enum kvt_status take_ids(struct sim_place *p, const char *value,
 				struct kvt_error *err)
 {
-	const struct {
-		const char *name;
-		int64_t *out;
-	} numbers[] = {
-		{ "tp", &p->tp }, { "block-size", &p->block_size }, { "pool", &p->pool },
-	};
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		if (strcmp(numbers[i].name, key))
-			continue;
-		if (value[strspn(value, "0123456789")] ||
-		    !size_parse(numbers[i].out, value) || *numbers[i].out < 1)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"--%s: %s is '%.40s', expected a whole number "
-					"above 0", p->name, key, value);
+	if (snprintf(p->ids, sizeof(p->ids), "%s", value) < (int)sizeof(p->ids))
 		return KVT_OK;
-	}
-	if (!strcmp(key, "layout"))
-		return kvt_layout_parse(&p->layout, value, err);
-	if (!strcmp(key, "ids")) {
-		snprintf(p->ids, sizeof(p->ids), "%s", value);
-		return KVT_OK;
-	}
 	return kvt_fail(err, KVT_USAGE,
-			"--%s: there is no key '%.40s', expected layout, tp, "
-			"block-size, pool or ids", p->name, key);
+			"--%s: ids are longer than %zu characters: write them to a file",
+			p->name, sizeof(p->ids) - 1);
+}
+
+/* 'seen' are the keys so far, bit by bit. */
+static enum kvt_status take_key(struct sim_place *p, unsigned *seen, const char *key,
+				const char *value, struct kvt_error *err)
+{
+	static const char *const names[NKEYS] = {
+		"layout", "ids", "tp", "block-size", "pool",
+	};
+	int64_t *numbers[] = { &p->tp, &p->block_size, &p->pool };
+	int k = 0;
+
+	while (k < NKEYS && strcmp(names[k], key))
+		k++;
+	if (k == NKEYS)
+		return kvt_fail(err, KVT_USAGE,
+				"--%s: there is no key '%.40s', expected layout, tp, block-size, pool or ids",
+				p->name, key);
+	if (*seen & 1u << k)
+		return kvt_fail(err, KVT_USAGE, "--%s: %s is given twice", p->name, key);
+	*seen |= 1u << k;
+	if (k == KEY_LAYOUT)
+		return kvt_layout_parse(&p->layout, value, err);
+	if (k == KEY_IDS)
+		return take_ids(p, value, err);
+	return take_number(numbers[k - KEY_TP], p, key, value, err);
 }
 
 /* "KEY=VALUE,..."; an axis tuple after rfc: or vllm: has commas of its own. */
@@ -44,6 +62,7 @@ enum kvt_status sim_take_place(struct sim_place *p, const char *text,
 {
 	char word[2048], *at = word;
 	enum kvt_status status = KVT_OK;
+	unsigned seen = 0;
 
 	if (snprintf(word, sizeof(word), "%s", text) >= (int)sizeof(word))
 		return kvt_fail(err, KVT_USAGE, "--%s is longer than %zu characters",
@@ -60,7 +79,7 @@ enum kvt_status sim_take_place(struct sim_place *p, const char *text,
 			next = strchr(next + 1, ',');
 		if (next)
 			*next++ = '\0';
-		status = take_key(p, at, value, err);
+		status = take_key(p, &seen, at, value, err);
 		at = next;
 	}
 	return status;
@@ -171,8 +190,7 @@ static enum kvt_status add_group(struct sim *sim, const struct kvt_model_group *
 			begin = a->cached / from.spec.tokens_per_state.num;
 		if (sim->whole)
 			end = kvt_block_map_whole(&from.table, &to.table, end);
-		from.replicas = to.replicas = said(a->replicas, "modulo") ?
-					      KVT_MODULO : KVT_GROUPED;
+		from.replicas = to.replicas = sim_replicas(a);
 		status = sim_group_init_one(group, g->name, &from, &to, begin, end,
 					    err);
 		sim->ngroups += !status;
@@ -228,7 +246,7 @@ static enum kvt_status check_words(const struct sim_args *a, struct kvt_error *e
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"--tokens is %lld, expected at most %lld",
 				(long long)a->tokens, (long long)UINT32_MAX);
-	if (a->cached > a->tokens)
+	if (!a->src.file && a->cached > a->tokens)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld of %lld tokens are at the destination already",
 				(long long)a->cached, (long long)a->tokens);
@@ -282,7 +300,8 @@ static enum kvt_status finish(struct sim *out, struct sim *sim, enum kvt_status 
 
 enum kvt_status sim_load(struct sim *out, const struct sim_args *a, struct kvt_error *err)
 {
-	struct sim sim = { .tokens = a->tokens, .whole = said(a->partial, "whole") };
+	struct sim sim = { .requests = 1, .tokens = a->tokens,
+			   .whole = said(a->partial, "whole") };
 	enum kvt_status status = check_words(a, err);
 
 	if (!status)

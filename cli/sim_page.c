@@ -251,7 +251,7 @@ static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args s = { .tokens = 2048 };
+	struct sim_args s = { 0 };
 	struct page_args a = { .link = LINK_DEFAULT, .trace_max = 20000 };
 	const struct opt opts[] = {
 		SIM_OPTS(&s),

@@ -60,6 +60,45 @@ static enum kvt_status report(const struct sim *sim, const struct plan_args *p,
 	return status;
 }
 
+/* Reference files say all there is to say. */
+static enum kvt_status check_reference(const struct plan_args *p,
+				       const struct sim_args *a, int n,
+				       struct kvt_error *err)
+{
+	const char *name = p->cases ? "cases" : "counts";
+	const struct opt_said others[] = {
+		{ p->cases && p->counts, "counts" }, { p->ops, "ops" },
+		{ p->json, "json" }, { p->histogram, "histogram" },
+		{ p->expect_ops >= 0, "expect-ops" }, { p->max_ops >= 0, "max-ops" },
+		{ p->scope, "scope" }, { a->model, "model" }, { a->spec.n, "spec" },
+		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
+		{ a->cached, "cached" }, { a->src.text, "src" }, { a->dst.text, "dst" },
+		{ a->partial, "partial" }, { a->conv, "conv" },
+		{ a->replicas, "replica-map" }, { a->request, "request" },
+		{ a->mamba_groups, "mamba-groups" }, { 0 }
+	};
+
+	if (!p->cases && !p->counts)
+		return KVT_OK;
+	if (n)
+		return kvt_fail(err, KVT_USAGE, "--%s takes no dumps", name);
+	return opt_exclude((struct opt_said){ true, name }, others, err);
+}
+
+/* What would not count is refused. */
+static enum kvt_status check_said(const struct plan_args *p, struct kvt_error *err)
+{
+	const struct opt_said figures[] = {
+		{ p->json, "json" }, { p->histogram, "histogram" },
+		{ p->expect_ops >= 0, "expect-ops" }, { p->max_ops >= 0, "max-ops" },
+		{ 0 }
+	};
+
+	if (p->pair && !p->ops)
+		return kvt_fail(err, KVT_USAGE, "--pair needs --ops");
+	return opt_exclude((struct opt_said){ p->ops, "ops" }, figures, err);
+}
+
 static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
 			    struct kvt_error *err)
 {
@@ -85,7 +124,7 @@ static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args a = { .tokens = 2048 };
+	struct sim_args a = { 0 };
 	struct plan_args p = { .expect_ops = -1, .max_ops = -1 };
 	const struct opt opts[] = {
 		SIM_OPTS(&a),
@@ -113,7 +152,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if ((status = sim_take_dumps(&a, n, argv, err)))
+	if ((status = check_said(&p, err)) ||
+	    (status = check_reference(&p, &a, n, err)) ||
+	    (status = sim_take_dumps(&a, n, argv, err)))
 		return status;
 	return plan(&a, &p, err);
 }

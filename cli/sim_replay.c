@@ -214,7 +214,19 @@ static enum kvt_status replay(const struct replay_args *a,
 	return status;
 }
 
-static enum kvt_status start(const struct replay_args *a, bool faults,
+static enum kvt_status check_said(struct replay_args *a, struct kvt_error *err)
+{
+	if (a->sim.tokens)
+		return kvt_fail(err, KVT_USAGE,
+				"--tokens is of one request: a trace has the lengths of its own");
+	if (a->requests && !a->json)
+		return kvt_fail(err, KVT_USAGE, "--requests needs --json");
+	if (a->slo_percent && !a->slo)
+		return kvt_fail(err, KVT_USAGE, "--slo-percent needs --slo");
+	return sim_take_dumps(&a->sim, 0, NULL, err);
+}
+
+static enum kvt_status start(struct replay_args *a, bool faults,
 			     struct kvt_error *err)
 {
 	struct posts_how posts;
@@ -226,7 +238,8 @@ static enum kvt_status start(const struct replay_args *a, bool faults,
 		link_print_presets();
 		return KVT_OK;
 	}
-	if ((status = posts_take(&posts, &a->posts, err)) ||
+	if ((status = check_said(a, err)) ||
+	    (status = posts_take(&posts, &a->posts, err)) ||
 	    (status = take_trace(&trace, a, err)))
 		return status;
 	if (!(status = sizes_init(&sizes, &a->sim, &posts, err)))
@@ -243,7 +256,7 @@ static enum kvt_status no_operands(int n, struct kvt_error *err)
 
 static enum kvt_status run_replay(int argc, char **argv, struct kvt_error *err)
 {
-	struct replay_args a = { .sim.tokens = 1, .concurrent = 64 };
+	struct replay_args a = { .concurrent = 64 };
 	const struct opt opts[] = {
 		REPLAY_OPTS(&a),
 		OPT_JSON(&a.json),
@@ -260,7 +273,7 @@ static enum kvt_status run_replay(int argc, char **argv, struct kvt_error *err)
 
 static enum kvt_status run_faults(int argc, char **argv, struct kvt_error *err)
 {
-	struct replay_args a = { .sim.tokens = 1, .concurrent = 64 };
+	struct replay_args a = { .concurrent = 64 };
 	const struct opt opts[] = {
 		REPLAY_OPTS(&a),
 		{ "drop", 0, OPT_STRING, &a.drop, "P",

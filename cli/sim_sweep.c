@@ -250,6 +250,31 @@ static void rank_rows(struct sweep *s)
 	}
 }
 
+/* What a list goes through is not for --src and --dst to say. */
+static enum kvt_status check_side(const char *option, const char *text,
+				  const struct axes *x, struct kvt_error *err)
+{
+	const struct {
+		const char *key, *list;
+		const struct items *items;
+	} lists[] = {
+		{ "layout=", "layouts", &x->layouts },
+		{ "block-size=", "block-sizes", &x->block_sizes },
+		{ "tp=", "tps", &x->tps },
+	};
+
+	for (size_t i = 0; text && i < sizeof(lists) / sizeof(lists[0]); i++) {
+		const char *at = strstr(text, lists[i].key);
+
+		if (lists[i].items->n && at && (at == text || at[-1] == ','))
+			return kvt_fail(err, KVT_USAGE,
+					"--%s says %.*s, which --%s goes through", option,
+					(int)strlen(lists[i].key) - 1, lists[i].key,
+					lists[i].list);
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *a,
 			     const struct kvt_link *link, struct kvt_error *err)
 {
@@ -260,7 +285,9 @@ static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *
 	if ((status = take_items(&x.layouts, "layouts", a->layouts, err)) ||
 	    (status = take_items(&x.block_sizes, "block-sizes", a->block_sizes, err)) ||
 	    (status = take_items(&x.tps, "tps", a->tps, err)) ||
-	    (status = take_items(&x.scopes, "scopes", a->scopes, err)))
+	    (status = take_items(&x.scopes, "scopes", a->scopes, err)) ||
+	    (status = check_side("src", s->src.text, &x, err)) ||
+	    (status = check_side("dst", s->dst.text, &x, err)))
 		return status;
 	if (!(status = try_all(&out, &x, a, err))) {
 		rank_rows(&out);
@@ -277,7 +304,7 @@ static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args s = { .tokens = 2048 };
+	struct sim_args s = { 0 };
 	struct sweep_args a = { .layouts = "nhd,hnd,blshc,bhlsc,lhbsc,blhsc",
 				.scopes = "rfc", .link = LINK_DEFAULT };
 	const struct opt opts[] = {
@@ -314,6 +341,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n)
 		return kvt_fail(err, KVT_USAGE, "a sweep takes --model or --spec, no "
 				"dumps");
+	if ((status = sim_take_dumps(&s, 0, argv, err)) ||
+	    (status = opt_exclude((struct opt_said){ a.csv, "csv" },
+				  (struct opt_said[]){ { a.json, "json" }, { 0 } },
+				  err)))
+		return status;
 	if (!a.stage != !a.copy_rate)
 		return kvt_fail(err, KVT_USAGE, "--stage and --copy-rate go together: a "
 				"copy "

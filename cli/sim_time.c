@@ -88,18 +88,38 @@ static enum kvt_status run_batch(const struct time_args *a, const struct posts_h
 	struct posts posts = { 0 };
 	enum kvt_status status;
 
-	if (a->sim.model || a->sim.spec.n || a->sim.src.file || a->csv)
-		return kvt_fail(err, KVT_USAGE,
-				"--batch says itself what is posted: no model, spec, dumps or --csv");
+	if (a->sim.src.file)
+		return kvt_fail(err, KVT_USAGE, "--batch takes no dumps");
 	if (!(status = take_batch(&posts, a->batch, how, err)))
 		status = run_posts(&none, &posts, how, a, err);
 	posts_free(&posts);
 	return status;
 }
 
+static enum kvt_status check_said(const struct time_args *a, struct kvt_error *err)
+{
+	const struct opt_said tables[] = {
+		{ a->json, "json" }, { a->closed_form, "closed-form" }, { 0 }
+	};
+	const struct opt_said sides[] = {
+		{ a->csv, "csv" }, { a->sim.model, "model" }, { a->sim.spec.n, "spec" },
+		{ a->sim.dtype, "cache-dtype" }, { a->sim.tokens, "tokens" },
+		{ a->sim.cached, "cached" }, { a->sim.src.text, "src" },
+		{ a->sim.dst.text, "dst" }, { a->sim.partial, "partial" },
+		{ a->sim.conv, "conv" }, { a->sim.replicas, "replica-map" },
+		{ a->sim.request, "request" }, { a->sim.mamba_groups, "mamba-groups" },
+		{ 0 }
+	};
+	enum kvt_status status = opt_exclude((struct opt_said){ a->csv, "csv" }, tables,
+					     err);
+
+	return status ? status :
+	       opt_exclude((struct opt_said){ a->batch, "batch" }, sides, err);
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct time_args a = { .sim.tokens = 2048 };
+	struct time_args a = { 0 };
 	const struct opt opts[] = {
 		SIM_OPTS(&a.sim),
 		POSTS_OPTS(&a.posts),
@@ -121,7 +141,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		link_print_presets();
 		return KVT_OK;
 	}
-	if ((status = sim_take_dumps(&a.sim, n, argv, err)) ||
+	if ((status = check_said(&a, err)) ||
+	    (status = sim_take_dumps(&a.sim, n, argv, err)) ||
 	    (status = posts_take(&how, &a.posts, err)))
 		return status;
 	return a.batch ? run_batch(&a, &how, err) : run_sim(&a, &how, err);

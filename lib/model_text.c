@@ -35,8 +35,10 @@ static bool take_word(char word[static WORD], const char **at, const char *ends)
 	return true;
 }
 
-static enum kvt_status take_number(struct kvt_model_group *g, const char *key,
-				   const char *value, struct kvt_error *err)
+/* 'seen' are the keys so far, bit by bit. */
+static enum kvt_status take_number(struct kvt_model_group *g, unsigned *seen,
+				   const char *key, const char *value,
+				   struct kvt_error *err)
 {
 	enum { DIGITS = 18 };	/* as many fit */
 	int64_t n = strtoll(value, NULL, 10);
@@ -44,6 +46,9 @@ static enum kvt_status take_number(struct kvt_model_group *g, const char *key,
 	for (int i = 0; i < NKEYS; i++) {
 		if (strcmp(keys[i].name, key))
 			continue;
+		if (*seen & 1u << i)
+			return kvt_fail(err, KVT_USAGE, "%s is given twice", key);
+		*seen |= 1u << i;
 		if (value[strspn(value, "0123456789")] || strlen(value) > DIGITS || n < 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s is '%s', expected a whole number above 0",
@@ -71,6 +76,7 @@ enum kvt_status kvt_model_group_parse(struct kvt_model_group *out, const char *t
 	char key[WORD], value[WORD];
 	const char *at = text;
 	enum kvt_status status;
+	unsigned seen = 0;
 
 	if (!take_word(key, &at, ":") || !(g.spec = find_spec(key)))
 		return kvt_fail(err, KVT_USAGE, "there is no spec '%.60s'", text);
@@ -80,7 +86,7 @@ enum kvt_status kvt_model_group_parse(struct kvt_model_group *out, const char *t
 		if (!take_word(key, &at, "=,") || *at++ != '=' ||
 		    !take_word(value, &at, ","))
 			return kvt_fail(err, KVT_USAGE, "'%.60s', expected KEY=N", word);
-		if ((status = take_number(&g, key, value, err)))
+		if ((status = take_number(&g, &seen, key, value, err)))
 			return status;
 	}
 	*out = g;

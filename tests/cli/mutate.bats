@@ -91,12 +91,15 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 	for fault in swap-head 'swap-heads,c=1' 'swap-heads,a' 'swap-heads,a=x' \
 		'swap-heads,a=1,b=1' 'swap-heads,a=9' 'scale,factor=0' 'scale,factor=nan' \
 		'swap-kv,layer=9' 'swap-kv,block=99' 'stale-block,block=99' 'shift-tokens,by=0' \
-		'swap-heads,a=99999999999999999999' '' ,; do
+		'swap-heads,a=99999999999999999999' '' , 'swap-heads,a=1,b=0,a=2' \
+		'swap-kv,layer=1,layer=2' 'scale,factor=2,factor=3'; do
 		run -2 --separate-stderr kvtool mutate -n --fault="$fault" "$nhd"
 		[ -n "$stderr" ]
 	done
 	run -2 --separate-stderr kvtool mutate -n --fault=swap-head "$nhd"
 	said "did you mean 'swap-heads'"
+	run -2 --separate-stderr kvtool mutate -n --fault=swap-kv,block=1,block=1 "$nhd"
+	said 'block is given twice'
 	run -2 --separate-stderr kvtool mutate -n "$nhd"
 	said 'expected --fault'
 	run -2 --separate-stderr kvtool mutate --fault=swap-kv "$nhd"

@@ -125,6 +125,8 @@ ops() {
 	[ "$(jq -c '[.groups[].states]' plan)" = '[501,188]' ]
 	sim --json --request=C "$nhd" "$bs32" >plan
 	[ "$(jq -c '[.groups[].states]' plan)" = '[80]' ]
+	# what is at the destination counts by request, however long these are
+	[ "$(sim --json --cached=100 "$nhd" "$hnd" | jq '.groups[0].states')" = 409 ]
 }
 
 @test "transfer-sim takes pages from a descriptor" {
@@ -180,7 +182,45 @@ ops() {
 	refused 2 'expected max, rfc or layer' -m llama-3.1-8b --scope=all
 	refused 2 'got 1' "$nhd"
 	refused 2 'expected contig' -m llama-3.1-8b --src ids=random
+	refused 2 'write them to a file' -m llama-3.1-8b \
+		--src "ids=list$(printf ':%d' {1..400})"
 	refused 3 'gives nothing' -m llama-3.1-8b --ops --pair=0:3
+}
+
+@test "transfer-sim refuses options that would not count" {
+	local text row
+	while IFS='|' read -r text row; do
+		eval "refused 2 '$text' $row" || { echo "$row: $output $stderr"; return 1; }
+	done <<-'END'
+		--ops and --json exclude|-m llama-3.1-8b --ops --json
+		--ops and --histogram exclude|-m llama-3.1-8b --ops --histogram
+		--ops and --max-ops exclude|-m llama-3.1-8b --ops --max-ops=1
+		--pair needs --ops|-m llama-3.1-8b --pair=0:0
+		--model and --spec exclude|-m llama-3.1-8b --spec=mla:layers=1,latent=1
+		--request is of two dumps|-m llama-3.1-8b --request=A
+		--mamba-groups is of two dumps|-m llama-3.1-8b --mamba-groups=1
+		--tokens is what two dumps|"$nhd" "$hnd" --tokens=9
+		--cache-dtype is what two dumps|"$nhd" "$hnd" --cache-dtype=float32
+		--src is what two dumps|"$nhd" "$hnd" --src=tp=2
+		--cases and --counts exclude|--cases=x --counts=x
+		--cases and --tokens exclude|--cases=x --tokens=1
+		--counts takes no dumps|--counts=x "$nhd" "$hnd"
+		--src: tp is given twice|-m llama-3.1-8b --src=tp=1,tp=2
+		--dst: ids is given twice|-m llama-3.1-8b --dst=ids=contig,tp=1,ids=reverse
+		--spec: layers is given twice|--spec=mla:layers=1,latent=1,layers=2
+		--csv and --json exclude|time -m llama-3.1-8b --csv --json
+		--csv and --closed-form exclude|time -m llama-3.1-8b --csv --closed-form
+		--batch and --tokens exclude|time --batch=8x1k --tokens=3
+		--batch takes no dumps|time --batch=8x1k "$nhd" "$hnd"
+		--csv and --json exclude|sweep -m llama-3.1-8b --csv --json
+		--src says layout, which --layouts|sweep -m llama-3.1-8b --src=tp=2,layout=nhd
+		--dst says tp, which --tps|sweep -m llama-3.1-8b --tps=2 --dst=tp=4
+		--request is of two dumps|sweep -m llama-3.1-8b --request=A
+		--tokens is of one request|replay -m llama-3.1-8b --synthetic=1,2 --tokens=4
+		--requests needs --json|replay -m llama-3.1-8b --synthetic=1,2 --requests
+		--slo-percent needs --slo|replay -m llama-3.1-8b --synthetic=1,2 --slo-percent=9
+		--request is of two dumps|emit -m llama-3.1-8b --request=A
+	END
 }
 
 @test "transfer-sim survives damaged reference files" {
