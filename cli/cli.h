@@ -74,6 +74,12 @@ struct human {
 /* "480 KiB", "1.5 GiB"; exact below 1 KiB. */
 struct human human_size(int64_t nbytes);
 
+/* Behind a word that is counted: "1 block", "2 blocks". */
+static inline const char *plural(int64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* "LBHSC (hnd, lbhnc)": the axis string and every name it has. */
 struct human human_layout(const struct kvt_layout *layout);
 

@@ -16,10 +16,11 @@ static void print_group(const void *context, int group)
 {
 	const struct told *told = context;
 	const struct kvt_group *g = reader_group(told->reader[COPY_BASE], group);
+	int64_t n = g->shape.n[KVT_AXIS_B];
 
-	printf("%s: %lld of %lld blocks from %s\n", g->id,
-	       (long long)told->copy.group[group].count,
-	       (long long)g->shape.n[KVT_AXIS_B], told->copy.name[COPY_FROM]);
+	printf("%s: %lld of %lld block%s from %s\n", g->id,
+	       (long long)told->copy.group[group].count, (long long)n, plural(n),
+	       told->copy.name[COPY_FROM]);
 }
 
 static void put_group(const void *context, int group, struct json_out *out, json_t *o)

@@ -145,7 +145,7 @@ static void say(const struct expect_results *results, const struct expect_result
 		complain(&cmd_expect, "%s", r->error);
 	else if (!r->status && !quiet)
 		printf("%s: holds to %s, %d clause%s\n", r->path, results->contract,
-		       r->noutcomes, r->noutcomes == 1 ? "" : "s");
+		       r->noutcomes, plural(r->noutcomes));
 }
 
 /* ---- reports ------------------------------------------------------------ */

@@ -26,7 +26,7 @@ static void on_finished(void *arg, int64_t step, enum kvt_direction direction,
 	if (!s->out) {
 		printf("step %-6lld  %s  %s: %lld report%s since step %lld\n",
 		       LL(step), kvt_direction_name(direction), id, LL(reports),
-		       reports == 1 ? "" : "s", LL(since));
+		       plural(reports), LL(since));
 		return;
 	}
 	o = json_append_object(s->out, s->finished);
@@ -76,10 +76,11 @@ static void on_problem(void *arg, enum workers_problem problem, int64_t step,
 static void print_totals(const struct sink *s, const struct workers_totals *t)
 {
 	if (!s->out) {
-		printf("%s: %lld workers, %lld steps: %lld finished, "
-		       "%lld invalid blocks, %lld problems\n",
-		       s->path, LL(t->workers), LL(t->steps), LL(t->finished),
-		       LL(t->invalid), LL(t->problems));
+		printf("%s: %lld worker%s, %lld step%s: %lld finished, "
+		       "%lld invalid block%s, %lld problem%s\n",
+		       s->path, LL(t->workers), plural(t->workers), LL(t->steps),
+		       plural(t->steps), LL(t->finished), LL(t->invalid),
+		       plural(t->invalid), LL(t->problems), plural(t->problems));
 		return;
 	}
 	json_put_int(s->out, s->out->root, "workers", t->workers);

@@ -219,10 +219,11 @@ void canonical_text(const struct canonical_facts *f)
 	putchar('\n');
 	describe_label("canonical");
 	if (!f->verdict.reasons) {
-		printf("one tensor of %lld blocks x %lld B, %s; "
-		       "a row is %lld layers of %lld B\n",
-		       (long long)f->whole.nblocks, (long long)f->whole.row,
-		       human_size(f->whole.nbytes).s, (long long)f->whole.npositions,
+		printf("one tensor of %lld block%s x %lld B, %s; "
+		       "a row is %lld layer%s of %lld B\n",
+		       (long long)f->whole.nblocks, plural(f->whole.nblocks),
+		       (long long)f->whole.row, human_size(f->whole.nbytes).s,
+		       (long long)f->whole.npositions, plural(f->whole.npositions),
 		       (long long)f->whole.page);
 		for (int64_t i = 0; i < f->whole.npositions; i++)
 			print_position(f, i);

@@ -5,11 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *plural(int64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 /* ---- groups ------------------------------------------------------------- */
 
 static void print_tuples(const struct kvt_layout *layout)
@@ -102,13 +97,16 @@ static void print_blocks(const struct group_facts *f, int64_t null_block)
 		printf(", block %lld null", (long long)null_block);
 	putchar('\n');
 	if (f->valid_states >= 0) {
+		int64_t states = nblocks * group->shape.n[KVT_AXIS_S];
+
 		describe_label("valid");
-		printf("%lld of %lld states\n", (long long)f->valid_states,
-		       (long long)(nblocks * group->shape.n[KVT_AXIS_S]));
+		printf("%lld of %lld state%s\n", (long long)f->valid_states,
+		       (long long)states, plural(states));
 	}
 	if (group->window) {
 		describe_label("window");
-		printf("%lld tokens\n", (long long)group->window);
+		printf("%lld token%s\n", (long long)group->window,
+		       plural(group->window));
 	}
 }
 

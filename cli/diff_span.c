@@ -280,8 +280,8 @@ static void merge_blocks(struct spans *to, struct numbered *const list[NSIDES],
 	}
 	for (int s = 0; s < NSIDES; s++)
 		if (alone[s])
-			lacks_add(lacks, s, "%lld blocks of %s", LL(alone[s]),
-				  p->group[s]->id);
+			lacks_add(lacks, s, "%lld block%s of %s", LL(alone[s]),
+				  plural(alone[s]), p->group[s]->id);
 }
 
 static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,

@@ -76,10 +76,13 @@ static void print_worst(const struct result *r)
 
 static void print_extent(const struct pair *p)
 {
-	printf("%lld elements: %lld layers x %lld %s x ", LL(pair_elements(p)),
-	       LL(p->nlayers), LL(p->recurrent ? p->nspans : p->nstates),
-	       p->by_tokens && p->group[SIDE_A]->tokens_per_state == 1 ? "tokens" :
-									  "states");
+	int64_t n = pair_elements(p), states = p->recurrent ? p->nspans : p->nstates;
+
+	printf("%lld element%s: %lld layer%s x %lld %s%s x ", LL(n), plural(n),
+	       LL(p->nlayers), plural(p->nlayers), LL(states),
+	       p->by_tokens && p->group[SIDE_A]->tokens_per_state == 1 ? "token" :
+									  "state",
+	       plural(states));
 	if (p->nheads > 1)
 		printf("%lld heads x ", LL(p->nheads));
 	printf("%lld", LL(p->content * p->nkv *
@@ -126,8 +129,8 @@ static void print_numbers(const struct result *r)
 	print_ratio(", PCC", 9, sums_pcc(s));
 	putchar('\n');
 	if (s->nonfinite)
-		printf("  without %lld pairs that are not finite, %lld of them unlike\n",
-		       LL(s->nonfinite), LL(s->lost));
+		printf("  without %lld pair%s not finite, %lld of them unlike\n",
+		       LL(s->nonfinite), plural(s->nonfinite), LL(s->lost));
 }
 
 static void print_verdict(const struct result *r)
@@ -173,8 +176,9 @@ static void print_diagnosis(const struct diagnosis *d)
 	}
 	if (d->found.decided)
 		printf(": %s", d->found.decided->fault->summary);
-	printf(" (%lld elements; %lld layers x %lld blocks looked at)\n",
-	       LL(d->found.difference.count), LL(d->layers), LL(d->blocks));
+	printf(" (%lld element%s; %lld layer%s x %lld block%s looked at)\n",
+	       LL(d->found.difference.count), plural(d->found.difference.count),
+	       LL(d->layers), plural(d->layers), LL(d->blocks), plural(d->blocks));
 }
 
 static void print_result(const struct result *r)

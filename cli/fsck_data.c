@@ -183,8 +183,8 @@ static enum kvt_status scan_group(struct fsck_report *r, struct kvt_reader *read
 	free(c.used);
 	if (!status && c.stale)
 		fsck_find(r, "stale.states", fsck_at("group=%s", c.group->id),
-			  "%lld states, counted in each layer, hold something but no live token",
-			  LL(c.stale));
+			  "%lld state%s, counted in each layer, hold%s something but no live token",
+			  LL(c.stale), plural(c.stale), c.stale == 1 ? "s" : "");
 	return status;
 }
 

@@ -191,7 +191,7 @@ static void print_totals(const struct fsck_report *r)
 		if (!r->total[s])
 			continue;
 		printf("%s%lld %s%s", before, (long long)r->total[s], severities[s],
-		       r->total[s] == 1 ? "" : "s");
+		       plural(r->total[s]));
 		before = ", ";
 	}
 	puts(*before ? "" : "clean");

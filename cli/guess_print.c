@@ -85,9 +85,9 @@ void guess_text(const struct guess *g)
 	       human_layout(&c->layout).s, c->group.dtype->name);
 	printf("  confidence %.2f, expected 1 or more\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
-	printf("  sample     %lld of %lld elements, %lld states in use\n",
+	printf("  sample     %lld of %lld elements, %lld state%s in use\n",
 	       (long long)g->sample.read, (long long)g->sample.of,
-	       (long long)c->is.live_slots);
+	       (long long)c->is.live_slots, plural(c->is.live_slots));
 	print_types(g);
 	printf("  %-10s %7s %8s  %7s\n", "", "gain", "kinship", "against");
 	for (int i = 0; i < g->ncandidates && c[i].same < 0; i++) {

@@ -51,11 +51,11 @@ static void grid_cell(FILE *f, const struct grid *g, int64_t y, int64_t x, int s
 		return;
 	}
 	fprintf(f, " class=\"m\" fill-opacity=\"%.2f\"><title>from %s %" PRId64 " to %s %"
-		PRId64 ": %s in %s operations</title></rect>\n",
+		PRId64 ": %s in %s operation%s</title></rect>\n",
 		.2 + .5 * (double)bytes / (double)g->most,
 		g->bundle[0] > 1 ? "ranks from" : "rank", y * g->bundle[0],
 		g->bundle[1] > 1 ? "ranks from" : "rank", x * g->bundle[1],
-		human_size(bytes).s, human_count(ops).s);
+		human_size(bytes).s, human_count(ops).s, plural(ops));
 	if (size < 76)
 		return;
 	fprintf(f, "<text class=\"on\" x=\"%d\" y=\"%d\" "
@@ -117,8 +117,8 @@ static void size_row(FILE *f, int at, int exponent, const struct bin *b,
 		at + 14, human_size((int64_t)1 << exponent).s,
 		exponent < 62 ? human_size((int64_t)1 << (exponent + 1)).s : "8 EiB");
 	fprintf(f, "<rect class=\"p\" x=\"160\" y=\"%d\" width=\"%.1f\" height=\"9\" "
-		"rx=\"2\"><title>%s operations</title></rect>\n", at, 1 + 640 * ops,
-		human_count(b->ops).s);
+		"rx=\"2\"><title>%s operation%s</title></rect>\n", at, 1 + 640 * ops,
+		human_count(b->ops).s, plural(b->ops));
 	fprintf(f, "<rect class=\"w\" x=\"160\" y=\"%d\" width=\"%.1f\" height=\"9\" "
 		"rx=\"2\"><title>%s</title></rect>\n", at + 10, 1 + 640 * bytes,
 		human_size(b->bytes).s);

@@ -64,11 +64,12 @@ static void print_group(const struct transform *t, int g)
 	printf("  how        %s\n", how(step));
 	if (step->ntiles)
 		printf("  tiles      %lld\n", (long long)step->ntiles);
-	printf("  boxes      %lld of up to %lld layers x %lld blocks, %s\n",
+	printf("  boxes      %lld of up to %lld layer%s x %lld block%s, %s\n",
 	       (long long)step->cut.nboxes, (long long)step->cut.layers,
-	       (long long)step->cut.blocks, human_size(step->cut.box_bytes).s);
-	printf("  copy       %lld runs of %lld bytes or more in a %s, each byte once\n",
-	       (long long)count_runs(step),
+	       plural(step->cut.layers), (long long)step->cut.blocks,
+	       plural(step->cut.blocks), human_size(step->cut.box_bytes).s);
+	printf("  copy       %lld run%s of %lld bytes or more in a %s, each byte once\n",
+	       (long long)count_runs(step), plural(count_runs(step)),
 	       (long long)shortest_run(step),
 	       !step->ntiles ? "box" : step->nunits == 2 ? "pair of tiles" : "tile");
 }
@@ -158,9 +159,9 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 	printf("%s: %s, %s of data", r->output,
 	       human_layout(&to_group(t, 0)->layout).s, human_size(nbytes).s);
 	if (tiles_that_move(&t->step[0]))
-		printf(", %lld of %lld tiles moved undecoded",
+		printf(", %lld of %lld tile%s moved undecoded",
 		       (long long)tiles_that_move(&t->step[0]),
-		       (long long)t->step[0].ntiles);
+		       (long long)t->step[0].ntiles, plural(t->step[0].ntiles));
 	printf("%s\n", r->verify ? ", verified equal" : "");
 	for (int g = 0; r->own.print && g < kvt_writer_snapshot(t->writer)->ngroups; g++)
 		r->own.print(r->own.context, g);

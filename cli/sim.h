@@ -206,6 +206,9 @@ sim_ids(uint32_t **ids, int64_t *pool, const char *pattern, int64_t n,
 
 /* ---- output ------------------------------------------------------------- */
 
+/* "2048 tokens", "3 requests of 689 tokens" */
+struct human human_requests(const struct sim *sim);
+
 /* Figures of every group under every scope. */
 struct sim_report {
 	const struct sim *sim;

@@ -75,7 +75,7 @@ static enum kvt_status fit(struct calibration *c, const struct calibrate_args *a
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: %d measurement%s, and a fit of "
 				"three "
 				"figures needs at least %d", c->path, m->n,
-				m->n == 1 ? "" : "s", FEWEST_ROWS);
+				plural(m->n), FEWEST_ROWS);
 	link_fit(&c->link, m->row, m->n, overlap);
 	c->link.post_ps = post_ps(m, c->link.op_ps);
 	c->link.name = a->name ? a->name : "calibrated";

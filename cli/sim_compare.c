@@ -229,8 +229,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		status = json_print(&c.out, false, err);
 	json_free(&c.out);
 	if (!status && c.differences)
-		status = kvt_fail(err, KVT_MISMATCH, "%lld values differ",
-				  (long long)c.differences);
+		status = kvt_fail(err, KVT_MISMATCH, "%lld %s",
+				  (long long)c.differences, c.differences == 1 ?
+				  "value differs" : "values differ");
 	return status;
 }
 

@@ -152,6 +152,7 @@ enum kvt_status sim_plan_json(const struct sim_report *r, struct kvt_error *err)
 
 	json_start(&out);
 	json_put_text(&out, out.root, "model", r->sim->model);
+	json_put_int(&out, out.root, "requests", r->sim->requests);
 	json_put_int(&out, out.root, "tokens", r->sim->tokens);
 	json_put_text(&out, out.root, "partial", r->sim->whole ? "whole" : "valid");
 	list = json_put_array(&out, out.root, "groups");

@@ -47,10 +47,10 @@ static void put_head(FILE *f, const struct page *p)
 		fputs(", ", f);
 		html_text(f, p->sim->model);
 	}
-	fprintf(f, "</h1>\n<p class=\"dim\">%s tokens, %s; scope %s; all figures are "
+	fprintf(f, "</h1>\n<p class=\"dim\">%s, %s; scope %s; all figures are "
 			"sums "
 		"over the ranks; every byte arrives exactly once</p>\n",
-		human_count(p->sim->tokens).s,
+		human_requests(p->sim).s,
 		p->sim->whole ? "whole blocks" : "valid states only",
 		kvt_scope_name(p->scope));
 	fputs("<ul class=\"facts\">\n", f);
@@ -158,10 +158,10 @@ static enum kvt_status put_group(FILE *f, const struct page *p, int g,
 	if (!(status = sim_count(&figures, group, p->scope, err))) {
 		fputs("<section class=\"card\">\n<h2>", f);
 		html_text(f, group->name);
-		fprintf(f, ": %s, %s layers, %s operations</h2>\n",
+		fprintf(f, ": %s, %s layer%s, %s operation%s</h2>\n",
 			kvt_kind_name(group->xfer.src.spec.kind),
-			human_count(group->xfer.layers).s,
-			human_count(figures.tally.ops).s);
+			human_count(group->xfer.layers).s, plural(group->xfer.layers),
+			human_count(figures.tally.ops).s, plural(figures.tally.ops));
 		status = put_maps(f, p, g, err);
 	}
 	if (!status) {

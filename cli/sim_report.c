@@ -8,6 +8,20 @@
 
 #define LL(x) ((long long)(x))
 
+/* ---- words -------------------------------------------------------------- */
+
+struct human human_requests(const struct sim *sim)
+{
+	struct human out;
+	int n = 0;
+
+	if (sim->requests != 1)
+		n = snprintf(out.s, sizeof(out.s), "%lld requests of ", LL(sim->requests));
+	snprintf(out.s + n, sizeof(out.s) - (size_t)n, "%lld token%s", LL(sim->tokens),
+		 plural(sim->tokens));
+	return out;
+}
+
 /* ---- counting ----------------------------------------------------------- */
 
 void sim_report_free(struct sim_report *r)
@@ -117,11 +131,6 @@ static void print_breaks(const struct kvt_xfer *x, enum kvt_scope scope,
 
 /* ---- the table ---------------------------------------------------------- */
 
-static const char *plural(int64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 static void print_side(const char *name, const struct kvt_xfer_side *side,
 		       const struct kvt_layout *layout)
 {
@@ -133,7 +142,8 @@ static void print_side(const char *name, const struct kvt_xfer_side *side,
 	if (state)
 		printf("1 state a block, ");
 	else
-		printf("%lld states a block, ", LL(shape->n[KVT_AXIS_S]));
+		printf("%lld state%s a block, ", LL(shape->n[KVT_AXIS_S]),
+		       plural(shape->n[KVT_AXIS_S]));
 	printf("pool of %lld\n", LL(shape->n[KVT_AXIS_B]));
 }
 
@@ -207,8 +217,8 @@ enum kvt_status sim_plan_text(const struct sim_report *r, struct kvt_error *err)
 	const struct sim *sim = r->sim;
 	enum kvt_status status = KVT_OK;
 
-	printf("%s: %lld tokens, %s; figures are sums over all ranks\n",
-	       sim->model ? sim->model : "transfer", LL(sim->tokens),
+	printf("%s: %s, %s; figures are sums over all ranks\n",
+	       sim->model ? sim->model : "transfer", human_requests(sim).s,
 	       sim->whole ? "whole blocks" : "valid states only");
 	for (int g = 0; !status && g < sim->ngroups; g++)
 		status = print_group(r, g, err);

@@ -186,9 +186,10 @@ static void print_failed(const struct serve_report *r)
 
 		if (q->how == SERVE_DONE)
 			continue;
-		printf("  request %lld %s after %.3f ms, %lld retries: invalid block ids "
+		printf("  request %lld %s after %.3f ms, %lld %s: invalid block ids "
 		       "0 to %lld%s\n", LL(i), q->how == SERVE_FAILED ? "failed" : "expired",
-		       (double)kv_part(q) / 1e6, LL(q->retries), LL((blocks - 1) * step),
+		       (double)kv_part(q) / 1e6, LL(q->retries),
+		       q->retries == 1 ? "retry" : "retries", LL((blocks - 1) * step),
 		       r->scattered ? ", every second one" : "");
 	}
 }
@@ -200,15 +201,17 @@ void serve_text(const struct serve_report *r)
 
 	if (sum_up(&t, r, NULL))
 		return;
-	printf("%s: %lld requests in %.3f s, %lld tokens, "
+	printf("%s: %lld request%s in %.3f s, %lld token%s, "
 	       "%.1f %% of them at the destination already\n",
-	       r->trace, LL(s->n), t.seconds, LL(s->tokens),
+	       r->trace, LL(s->n), plural(s->n), t.seconds, LL(s->tokens),
+	       plural(s->tokens),
 	       100 * per((double)s->hit_tokens, (double)s->tokens));
-	printf("  %s over %s (%s), %s, shared cards: %s, at most %lld requests at once\n",
+	printf("  %s over %s (%s), %s, shared cards: %s, at most %lld request%s at once\n",
 	       kvt_stack_name(r->how->posts->posting.stack), r->how->posts->link.name,
 	       kvt_quality_name(r->how->posts->link.quality),
 	       r->how->posts->push ? "sources push" : "destinations pull",
-	       kvt_share_name(r->how->posts->share), LL(r->how->concurrent));
+	       kvt_share_name(r->how->posts->share), LL(r->how->concurrent),
+	       plural(r->how->concurrent));
 	printf("milliseconds a request %14s %10s %10s %10s\n", "p50", "p90", "p99",
 	       "mean");
 	print_spread("KV part of TTFT", &t.kv);
@@ -225,9 +228,10 @@ void serve_text(const struct serve_report *r)
 	       "pinned at the source\n", 100 * t.use_mean, 100 * t.use_most, t.jain,
 	       t.pinned / 1e9);
 	if (r->faults) {
-		printf("faults: %lld transfers failed, %lld retries, %s sent again, "
+		printf("faults: %lld transfer%s failed, %lld %s, %s sent again, "
 		       "%s given up on the way\n",
-		       LL(s->failed_transfers), LL(t.retries),
+		       LL(s->failed_transfers), plural(s->failed_transfers),
+		       LL(t.retries), t.retries == 1 ? "retry" : "retries",
 		       human_size(s->retried_bytes).s,
 		       human_size(s->abandoned_bytes).s);
 		print_failed(r);

@@ -20,14 +20,15 @@ static void print_head(const struct time_report *r)
 	const struct posts_how *how = r->how;
 	const struct posts_batch *s = &r->posts->sum;
 
-	printf("%s: %s to %lld pairs of ranks, %s, shared cards: %s\n", what_of(r),
-	       human_size(s->bytes).s, LL(r->posts->n),
+	printf("%s: %s to %lld pair%s of ranks, %s, shared cards: %s\n", what_of(r),
+	       human_size(s->bytes).s, LL(r->posts->n), plural(r->posts->n),
 	       how->push ? "sources push" : "destinations pull",
 	       kvt_share_name(how->share));
 	printf("  %-11s %s, %s: %s\n", "link", how->link.name,
 	       kvt_quality_name(how->link.quality), how->link.source);
-	printf("  %-11s %lld descriptors, %lld after merging, %lld posted\n",
-	       kvt_stack_name(how->posting.stack), LL(s->listed), LL(s->merged),
+	printf("  %-11s %lld descriptor%s, %lld after merging, %lld posted\n",
+	       kvt_stack_name(how->posting.stack), LL(s->listed),
+	       plural(s->listed), LL(s->merged),
 	       LL(s->ops));
 	if (how->stage)
 		printf("  %-11s %s copied on each side, through buffers of %s\n", "stage",

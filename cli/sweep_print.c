@@ -43,8 +43,8 @@ void sweep_text(const struct sweep *s)
 
 	if (s->args->model)
 		printf("%s: ", s->args->model);
-	printf("%" PRId64 " tokens on %s (%s); sums over all ranks; * is not beaten in "
-	       "ops, time and copies\n\n", s->tokens, s->link->name,
+	printf("%" PRId64 " token%s on %s (%s); sums over all ranks; * is not beaten in "
+	       "ops, time and copies\n\n", s->tokens, plural(s->tokens), s->link->name,
 	       kvt_quality_name(s->link->quality));
 	printf("%-15s %7s %7s %-7s %12s %10s %10s %8s   %s\n", "layout", "block", "tp",
 	       "scope", "ops", "bytes", "time", "of best", "ends at");

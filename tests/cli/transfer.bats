@@ -125,6 +125,10 @@ ops() {
 	[ "$(jq -c '[.groups[].states]' plan)" = '[501,188]' ]
 	sim --json --request=C "$nhd" "$bs32" >plan
 	[ "$(jq -c '[.groups[].states]' plan)" = '[80]' ]
+	sim "$nhd" "$bs32" | grep -qx \
+		'stories260K: 3 requests of 689 tokens, valid states only; figures are sums over all ranks'
+	sim --request=C "$nhd" "$bs32" | grep -q '^stories260K: 80 tokens, '
+	sim --json "$nhd" "$bs32" | jq -e '.requests == 3 and .tokens == 689'
 	# what is at the destination counts by request, however long these are
 	[ "$(sim --json --cached=100 "$nhd" "$hnd" | jq '.groups[0].states')" = 409 ]
 }
