@@ -89,8 +89,9 @@ static enum kvt_status take_key(struct asked *asked, char *key, struct kvt_error
 		out = &asked->block;
 	}
 	if (!given)
-		return kvt_fail(err, KVT_USAGE, "%s has no '%.60s'; see kvtool help faults",
-				fault->name, key);
+		return kvt_fail(err, KVT_USAGE,
+				"%s has no '%.60s'; see kvtool help faults", fault->name,
+				key);
 	if ((status = give(given, key, err)))
 		return status;
 	return out ? take_number(out, key, value, err) :

@@ -100,6 +100,16 @@ void json_append_text(struct json_out *out, json_t *array, const char *text)
 	json_append(out, array, text_value(text));
 }
 
+char *json_quoted(const char *text)
+{
+	json_t *value = json_string(text);
+	char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) :
+			       strdup("\"?\"");
+
+	json_decref(value);
+	return quoted;
+}
+
 enum kvt_status json_print(const struct json_out *out, bool one_line,
 			   struct kvt_error *err)
 {

@@ -46,6 +46,9 @@ void json_append_int(struct json_out *out, json_t *array, int64_t n);
 void json_append_real(struct json_out *out, json_t *array, double x);
 void json_append_text(struct json_out *out, json_t *array, const char *text);
 
+/* A text in quotes, to be freed; NULL when out of memory. */
+char *json_quoted(const char *text);
+
 /*
  * Print on standard output: indented, or as one line of a stream.  Write
  * errors are left for the end of main() to find.

@@ -340,8 +340,9 @@ enum kvt_status opt_exclude(struct opt_said one, const struct opt_said *others,
 {
 	for (; one.given && others->name; others++)
 		if (others->given)
-			return kvt_fail(err, KVT_USAGE, "--%s and --%s exclude each other",
-					one.name, others->name);
+			return kvt_fail(err, KVT_USAGE,
+					"--%s and --%s exclude each other", one.name,
+					others->name);
 	return KVT_OK;
 }
 

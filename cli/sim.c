@@ -96,6 +96,15 @@ static enum kvt_status keep_order(struct sim_group *g, int64_t n, struct kvt_err
 	return KVT_OK;
 }
 
+/* Which states of its request the entries from..n are. */
+static void number_states(struct sim_group *g, int64_t from, int64_t n, int64_t begin)
+{
+	for (int64_t i = from; i < n; i++) {
+		g->state[i] = begin;
+		begin += g->entry[i].count;
+	}
+}
+
 static enum kvt_status add_entries(struct sim_group *g, int64_t *n,
 				   const struct sim_move *moves, int64_t nmoves,
 				   struct kvt_error *err)
@@ -110,14 +119,18 @@ static enum kvt_status add_entries(struct sim_group *g, int64_t *n,
 		room += kvt_xfer_entries_most(&moves[i].src, &moves[i].dst);
 	}
 	g->entry = malloc((size_t)(room + 1) * sizeof(*g->entry));
-	if (!g->entry)
+	g->state = malloc((size_t)(room + 1) * sizeof(*g->state));
+	if (!g->entry || !g->state)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < nmoves; i++) {
+		int64_t from = *n;
+
 		status = kvt_xfer_entries(g->entry, n, room, &moves[i].src,
 					  &moves[i].dst, moves[i].begin, moves[i].end,
 					  err);
 		if (status)
 			return status;
+		number_states(g, from, *n, moves[i].begin);
 	}
 	return keep_order(g, *n, err);
 }
@@ -142,8 +155,7 @@ enum kvt_status sim_group_init(struct sim_group *out, const char *name,
 			       const struct sim_move *moves, int64_t nmoves,
 			       struct kvt_error *err)
 {
-	struct sim_group g = { .src_layout = src->layout, .dst_layout = dst->layout,
-			       .begin = nmoves ? moves[0].begin : 0 };
+	struct sim_group g = { .src_layout = src->layout, .dst_layout = dst->layout };
 	struct kvt_error why = { "" };
 	enum kvt_status status = fill(&g, src, dst, moves, nmoves, &why);
 
@@ -169,7 +181,9 @@ void sim_group_free(struct sim_group *group)
 {
 	free(group->entry);
 	free(group->order);
+	free(group->state);
 	group->entry = group->order = NULL;
+	group->state = NULL;
 }
 
 struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err)

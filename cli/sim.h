@@ -88,7 +88,8 @@ struct sim_group {
 	int src_group, dst_group;	/* of two dumps: their numbers there */
 	struct kvt_block_span *entry;	/* owned; of xfer */
 	struct kvt_block_span *order;	/* owned; as the requests have them */
-	int64_t norder, begin;		/* begin: first state that moves */
+	int64_t *state;			/* owned; of its request, where each begins */
+	int64_t norder;
 	struct kvt_xfer xfer;
 };
 
@@ -226,11 +227,11 @@ KVT_MUST_CHECK enum kvt_status
 sim_plan_json(const struct sim_report *report, struct kvt_error *err);
 
 /*
- * Lines "group,src_rank,dst_rank,src_off,dst_off,len"; of one pair alone the
- * canonical list "src_off dst_off len".  'pair' is "SRC:DST" or NULL.
+ * One line an op, as CSV or as a JSON object; of one pair and group alone it is
+ * the canonical list "src_off dst_off len".  'pair' is "SRC:DST" or NULL.
  */
 KVT_MUST_CHECK enum kvt_status
-sim_print_ops(const struct sim *sim, enum kvt_scope scope, const char *pair,
+sim_print_ops(const struct sim *sim, enum kvt_scope scope, bool json, const char *pair,
 	      struct kvt_error *err);
 
 /* Reference cases and counts: sim_cases.c, sim_counts.c. */

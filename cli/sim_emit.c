@@ -33,18 +33,6 @@ struct pair_at {
 	bool first;
 };
 
-/* A name in quotes, to be freed; NULL when out of memory. */
-static char *json_text(const char *name)
-{
-	json_t *value = json_string(name);
-	char *text = NULL;
-
-	if (value)
-		text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-	json_decref(value);
-	return text ? text : strdup("\"?\"");
-}
-
 static enum kvt_status each_pair(const struct emit *e,
 				 void (*print)(const struct emit *,
 					       const struct pair_at *),
@@ -57,7 +45,7 @@ static enum kvt_status each_pair(const struct emit *e,
 		struct kvt_pair_walk walk = { 0, 0 };
 
 		at.group = &e->sim->group[g];
-		if (!(at.name = json_text(at.group->name)))
+		if (!(at.name = json_quoted(at.group->name)))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 		while (!status && kvt_pair_next(&at.pair, &walk, &at.group->xfer)) {
 			status = kvt_nest_init(&at.nest, &at.group->xfer, &at.pair, err);
@@ -79,42 +67,14 @@ static void open_pair(const struct pair_at *at)
 
 /* ---- one entry an operation ---------------------------------------------- */
 
-static void print_csv(const struct emit *e, const struct pair_at *at)
-{
-	struct kvt_ops ops;
-	struct kvt_op op;
-
-	kvt_ops_start(&ops, &at->nest, e->scope);
-	while (kvt_op_next(&op, &ops))
-		printf("%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "\n",
-		       at->group->name, at->pair.src_rank, at->pair.dst_rank, op.src,
-		       op.dst, op.len);
-}
-
 static enum kvt_status emit_csv(const struct emit *e, struct kvt_error *err)
 {
-	puts("group,src_rank,dst_rank,src_off,dst_off,len");
-	return each_pair(e, print_csv, err);
-}
-
-static void print_jsonl(const struct emit *e, const struct pair_at *at)
-{
-	struct pair_at line = *at;
-	struct kvt_ops ops;
-	struct kvt_op op;
-
-	line.first = true;
-	kvt_ops_start(&ops, &at->nest, e->scope);
-	while (kvt_op_next(&op, &ops)) {
-		open_pair(&line);
-		printf(", \"src_off\": %" PRId64 ", \"dst_off\": %" PRId64 ", \"len\": %"
-		       PRId64 "}\n", op.src, op.dst, op.len);
-	}
+	return sim_print_ops(e->sim, e->scope, false, NULL, err);
 }
 
 static enum kvt_status emit_jsonl(const struct emit *e, struct kvt_error *err)
 {
-	return each_pair(e, print_jsonl, err);
+	return sim_print_ops(e->sim, e->scope, true, NULL, err);
 }
 
 /* ---- descriptor lists ---------------------------------------------------- */

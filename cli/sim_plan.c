@@ -116,7 +116,7 @@ static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
 		return models_print(a->models, err);
 	if ((status = sim_load(&sim, a, err)))
 		return status;
-	status = p->ops ? sim_print_ops(&sim, scope, p->pair, err) :
+	status = p->ops ? sim_print_ops(&sim, scope, false, p->pair, err) :
 			  report(&sim, p, scope, err);
 	sim_free(&sim);
 	return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_report.c - the figures of a plan, as a table or as its ops */
+/* sim_report.c - the figures of a plan as a table */
 #include "cli/sim.h"
 
 #include <inttypes.h>
@@ -16,7 +16,8 @@ struct human human_requests(const struct sim *sim)
 	int n = 0;
 
 	if (sim->requests != 1)
-		n = snprintf(out.s, sizeof(out.s), "%lld requests of ", LL(sim->requests));
+		n = snprintf(out.s, sizeof(out.s), "%lld requests of ",
+			     LL(sim->requests));
 	snprintf(out.s + n, sizeof(out.s) - (size_t)n, "%lld token%s", LL(sim->tokens),
 		 plural(sim->tokens));
 	return out;
@@ -223,69 +224,4 @@ enum kvt_status sim_plan_text(const struct sim_report *r, struct kvt_error *err)
 	for (int g = 0; !status && g < sim->ngroups; g++)
 		status = print_group(r, g, err);
 	return status;
-}
-
-/* ---- ops ---------------------------------------------------------------- */
-
-static bool pair_parse(int64_t *src, int64_t *dst, const char *text)
-{
-	char *end;
-
-	*src = strtoll(text, &end, 10);
-	if (end == text || *end != ':')
-		return false;
-	text = end + 1;
-	*dst = strtoll(text, &end, 10);
-	return end != text && !*end;
-}
-
-static void print_pair(const struct sim_group *g, const struct kvt_pair *pair,
-		       const struct kvt_nest *nest, enum kvt_scope scope, bool alone)
-{
-	struct kvt_ops ops;
-	struct kvt_op op;
-
-	kvt_ops_start(&ops, nest, scope);
-	while (kvt_op_next(&op, &ops) && !ferror(stdout)) {
-		if (alone)
-			printf("%" PRId64 " %" PRId64 " %" PRId64 "\n", op.src, op.dst,
-			       op.len);
-		else
-			printf("%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%"
-			       PRId64 "\n", g->name, pair->src_rank, pair->dst_rank,
-			       op.src, op.dst, op.len);
-	}
-}
-
-enum kvt_status sim_print_ops(const struct sim *sim, enum kvt_scope scope,
-			      const char *only, struct kvt_error *err)
-{
-	int64_t src = -1, dst = -1, printed = 0;
-	enum kvt_status status;
-
-	if (only && !pair_parse(&src, &dst, only))
-		return kvt_fail(err, KVT_USAGE, "--pair is '%.40s', expected SRC:DST",
-				only);
-	if (!only)
-		puts("group,src_rank,dst_rank,src_off,dst_off,len");
-	for (int g = 0; g < sim->ngroups; g++) {
-		struct kvt_pair_walk walk = { 0, 0 };
-		struct kvt_pair pair;
-		struct kvt_nest nest;
-
-		while (kvt_pair_next(&pair, &walk, &sim->group[g].xfer)) {
-			if (only && (pair.src_rank != src || pair.dst_rank != dst))
-				continue;
-			status = kvt_nest_init(&nest, &sim->group[g].xfer, &pair, err);
-			if (status)
-				return status;
-			print_pair(&sim->group[g], &pair, &nest, scope,
-				   only && sim->ngroups == 1);
-			printed++;
-		}
-	}
-	if (only && !printed)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"rank %lld gives nothing to rank %lld", LL(src), LL(dst));
-	return KVT_OK;
 }

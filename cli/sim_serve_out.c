@@ -206,7 +206,8 @@ void serve_text(const struct serve_report *r)
 	       r->trace, LL(s->n), plural(s->n), t.seconds, LL(s->tokens),
 	       plural(s->tokens),
 	       100 * per((double)s->hit_tokens, (double)s->tokens));
-	printf("  %s over %s (%s), %s, shared cards: %s, at most %lld request%s at once\n",
+	printf("  %s over %s (%s), %s, shared cards: %s, at most %lld request%s at "
+	       "once\n",
 	       kvt_stack_name(r->how->posts->posting.stack), r->how->posts->link.name,
 	       kvt_quality_name(r->how->posts->link.quality),
 	       r->how->posts->push ? "sources push" : "destinations pull",

@@ -7,6 +7,7 @@ A destination is filled with poison, receives, and must then hold the model's ow
 capture where its tables and the address map of its sidecar say, and poison
 everywhere else.  KVT_FULL=1 tries all pairs of layout, TP and block size.
 """
+import csv
 import json
 import os
 import random
@@ -225,11 +226,12 @@ def corrupted(folder):
     src, dst = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy", \
         f"{DATA}/s260k/paged_bs16/packed_hnd.bf16.npy"
     side = Dump("s260k", dst[:-4] + ".json")
-    ops = kvtool("transfer-sim", "plan", "--ops", src, dst).out.splitlines()[1:]
+    ops = list(csv.DictReader(kvtool("transfer-sim", "plan", "--ops", src,
+                                     dst).out.splitlines()))
     rng = random.Random(7)
     for n in [0, len(ops) - 1] + rng.sample(range(len(ops)), 6):
         k, l, b, s, h, d = (int(i[0]) for i in np.nonzero(
-            side.offsets == int(ops[n].split(",")[4]) // 2))
+            side.offsets == int(ops[n]["dst_off"]) // 2))
         r = kvtool("transfer-sim", "exec", "--force", "--no-sync", "-o",
                    f"{folder}/bad.npy", f"--corrupt-op={n}", src, dst)
         tokens = {q: t.index(b) * 16 + s for q, t in side.tables.items()

@@ -45,16 +45,16 @@ ops() {
 		--src=layout=nhd,tp=2,block-size=4,ids=random:7
 		--dst=layout=bhlsc,tp=4,block-size=6,ids=reverse --scope=max)
 	sim "${args[@]}" --ops >all
-	head -n 1 all | grep -qx group,src_rank,dst_rank,src_off,dst_off,len
+	head -n 1 all | grep -qx pair,src_rank,dst_rank,group,slice,layer0,layers,token0,tokens,head0,heads,src_off,dst_off,len
 	for pair in 0:0 0:1 1:2 1:3; do
 		sim "${args[@]}" --ops --pair="$pair" >one
-		grep "^g0,${pair/:/,}," all | cut -d, -f4- | tr , ' ' | diff - one
+		grep "^[0-9]*,${pair/:/,},g0,head," all | cut -d, -f12- | tr , ' ' | diff - one
 		sort -n -c one
 	done
 	sim "${args[@]}" --json >plan
 	[ "$(jq '.groups[0].scopes.max.ops' plan)" = $(($(wc -l <all) - 1)) ]
 	[ "$(jq '.groups[0].bytes' plan)" = \
-		"$(awk -F, 'NR > 1 { n += $6 } END { print n }' all)" ]
+		"$(awk -F, 'NR > 1 { n += $14 } END { print n }' all)" ]
 	[ "$(jq '.groups[0].bytes' plan)" = $((3 * 45 * 4 * 2 * 8 * 2)) ]
 	jq -e '.groups[0] | ([.rank_pairs[].ops_max] | add) == .scopes.max.ops and
 		all(.scopes[]; ([.histogram[].ops] | add) == .ops and
@@ -102,8 +102,8 @@ ops() {
 	printf '3 1\n2\n' >ids
 	sim --ops --spec=mla:layers=1,latent=1 --tokens=40 \
 		--src=pool=5,ids=file:ids --dst=pool=9,ids=list:0:4:8 >listed
-	[ "$(tail -n +2 listed | tr '\n' ' ')" = \
-		'g0,0,0,32,128,32 g0,0,0,64,256,16 g0,0,0,96,0,32 ' ]
+	[ "$(tail -n +2 listed | cut -d, -f8,9,12- | tr '\n' ' ')" = \
+		'16,16,32,128,32 32,8,64,256,16 0,16,96,0,32 ' ]
 	sim --json -m llama-3.1-8b --src ids=aged:5,pool=999 --dst ids=aged:6 >one
 	sim --json -m llama-3.1-8b --src ids=aged:5,pool=999 --dst ids=aged:6 >two
 	cmp one two
@@ -137,7 +137,7 @@ ops() {
 	sim --ops --mamba-groups=4 $kv/mamba2g4/tp1_DS/rank0.npy \
 		$kv/mamba2g4/tp2_SD/rank0.npy >ops
 	# ssm of 16384 bytes lies 2304 into pages of 18688 there, 1152 of 9344 here
-	grep -q '^ssm,0,0,20992,10496,8192$' ops
+	grep -q '^0,0,0,ssm,head,.*,20992,10496,8192$' ops
 	refused 3 'say --mamba-groups' $kv/mamba2g4/tp1_DS/rank0.npy \
 		$kv/mamba2g4/tp2_SD/rank0.npy
 }

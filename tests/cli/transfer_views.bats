@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
 # transfer_views.bats - transfer-sim sweep, compare, calibrate; refusals of these,
-# of emit and of report (what those write: tests/oracle_sim_views.py)
+# of emit and of report (what those write: tests/oracle_sim_emit.py, oracle_sim_views.py)
 
 load common
 load dumps
