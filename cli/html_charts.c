@@ -10,7 +10,7 @@
 enum {
 	MOST_RANKS = 64,		/* rows and columns of the matrix */
 	MOST_BARS = 64,			/* of the timeline */
-	WIDTH = 1040,
+	WIDTH = PICTURE_WIDTH,
 };
 
 /* ---- ranks by ranks ------------------------------------------------------ */
@@ -80,17 +80,18 @@ static void grid_labels(FILE *f, const struct grid *g, int size)
 			g->bundle[0] > 1 ? "from " : "", y * g->bundle[0]);
 }
 
-void html_matrix(FILE *f, const struct sim_pairs *p)
+int svg_matrix(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
 {
 	struct grid *g = calloc(1, sizeof(*g));
-	int size;
+	int size, height;
 
 	if (!g)
-		return;
+		return 0;
 	fill_grid(g, p);
 	size = (WIDTH - 70) / (int)g->n[1];
 	size = size > 88 ? 88 : size;
-	svg_begin(f, "ranks", WIDTH, 44 + size * (int)g->n[0], "Bytes between ranks",
+	height = 44 + size * (int)g->n[0];
+	svg_begin(f, at, "ranks", WIDTH, height, "Bytes between ranks",
 		  "A row for each source rank, a column for each destination rank; the "
 		  "darker, the more bytes");
 	grid_labels(f, g, size);
@@ -99,6 +100,7 @@ void html_matrix(FILE *f, const struct sim_pairs *p)
 			grid_cell(f, g, y, x, size);
 	svg_end(f);
 	free(g);
+	return height;
 }
 
 /* ---- sizes --------------------------------------------------------------- */
@@ -127,7 +129,8 @@ static void size_row(FILE *f, int at, int exponent, const struct bin *b,
 		human_size(b->bytes).s);
 }
 
-void html_sizes(FILE *f, const struct kvt_sizes *sizes)
+int svg_sizes(FILE *f, const struct svg_place *at, const char *id,
+	      const struct kvt_sizes *sizes)
 {
 	struct bin bins[64] = { { 0, 0 } }, sum = { 0, 0 };
 	int rows = 0, row = 0;
@@ -142,13 +145,14 @@ void html_sizes(FILE *f, const struct kvt_sizes *sizes)
 		sum.ops += c->count;
 		sum.bytes += c->count * c->size;
 	}
-	svg_begin(f, "sizes", WIDTH, 28 * rows + 4, "Sizes of operations",
+	svg_begin(f, at, id, WIDTH, 28 * rows + 4, "Sizes of operations",
 		  "Two bars for each power of two: how many operations are of that size, "
 		  "and how many bytes are in them");
 	for (int i = 0; i < 63; i++)
 		if (bins[i].ops)
 			size_row(f, 4 + 28 * row++, i, &bins[i], &sum);
 	svg_end(f);
+	return 28 * rows + 4;
 }
 
 /* ---- timeline ------------------------------------------------------------ */
@@ -189,11 +193,11 @@ static void draw_bar(FILE *f, const char *kind, int top, int height, int64_t fro
 	fprintf(f, "from %s on</title></rect>\n", from ? human_time(from).s : "0");
 }
 
-void html_timeline(FILE *f, const struct sim_pairs *p)
+int svg_timeline(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
 {
 	int n = p->n < MOST_BARS ? (int)p->n : MOST_BARS, bottom = 22 + 22 * n;
 
-	svg_begin(f, "time", WIDTH, bottom + 4, "Timeline",
+	svg_begin(f, at, "time", WIDTH, bottom + 4, "Timeline",
 		  "Two bars for each pair of ranks: when the destination posts the "
 		  "operations, and when the card moves the bytes");
 	draw_ticks(f, p->duration, bottom);
@@ -208,7 +212,13 @@ void html_timeline(FILE *f, const struct sim_pairs *p)
 			 "on the card");
 	}
 	svg_end(f);
-	if (p->n > n)
-		fprintf(f, "<p class=\"dim\">The first %d of %s pairs of ranks.</p>\n", n,
-			human_count(p->n).s);
+	return bottom + 4;
+}
+
+void html_timeline(FILE *f, const struct sim_pairs *p)
+{
+	svg_timeline(f, NULL, p);
+	if (p->n > MOST_BARS)
+		fprintf(f, "<p class=\"dim\">The first %d of %s pairs of ranks.</p>\n",
+			MOST_BARS, human_count(p->n).s);
 }

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 
 enum {
-	WIDTH = 520, LEFT = 92, RIGHT = 4, ROW = 11, TOP = 4,
+	WIDTH = MAP_WIDTH, LEFT = 92, RIGHT = 4, ROW = 11, TOP = 4,
 	/* finer pieces of a row cannot be seen, and make the file large */
 	MOST_PIECES = 64,
 };
@@ -95,30 +95,46 @@ static void draw_row(FILE *f, const struct block_map *m, int64_t row)
 	}
 }
 
+struct human map_title(const struct block_map *m, const char *name, const char *layout)
+{
+	struct human out;
+
+	snprintf(out.s, sizeof(out.s), "Block %" PRId64 " of the %s, %.160s", m->block,
+		 name, layout);
+	return out;
+}
+
+int svg_map(FILE *f, const struct svg_place *at, const struct block_map *m,
+	    const char *id, const char *name)
+{
+	int height = (int)(2 * TOP + m->rows * ROW);
+	char title[128], about[512];
+
+	snprintf(title, sizeof(title), "Byte map of %s block %" PRId64, name, m->block);
+	snprintf(about, sizeof(about), "%" PRId64 " of %" PRId64 " rows of %s each, by "
+		 "ascending address; one colour an operation, grey is not moved", m->rows,
+		 m->all_rows, human_size(m->columns * m->cell).s);
+	svg_begin(f, at, id, WIDTH, height, title, about);
+	for (int64_t row = 0; row < m->rows; row++) {
+		row_label(f, m, row);
+		draw_row(f, m, row);
+	}
+	svg_end(f);
+	return height;
+}
+
 void html_map(FILE *f, const struct block_map *m, const char *id, const char *name,
 	      const char *layout)
 {
-	char title[128], about[512];
-
-	fprintf(f, "<figure style=\"margin:0\">\n<h3>Block %" PRId64 " of the %s, ",
-		m->block, name);
-	html_text(f, layout);
+	fputs("<figure style=\"margin:0\">\n<h3>", f);
+	html_text(f, map_title(m, name, layout).s);
 	fputs("</h3>\n", f);
 	if (!m->cells) {
 		fputs("<p class=\"dim\">A block has too many pieces to draw.</p>\n"
 		      "</figure>\n", f);
 		return;
 	}
-	snprintf(title, sizeof(title), "Byte map of %s block %" PRId64, name, m->block);
-	snprintf(about, sizeof(about), "%" PRId64 " of %" PRId64 " rows of %s each, by "
-		 "ascending address; one colour an operation, grey is not moved", m->rows,
-		 m->all_rows, human_size(m->columns * m->cell).s);
-	svg_begin(f, id, WIDTH, (int)(2 * TOP + m->rows * ROW), title, about);
-	for (int64_t row = 0; row < m->rows; row++) {
-		row_label(f, m, row);
-		draw_row(f, m, row);
-	}
-	svg_end(f);
+	svg_map(f, NULL, m, id, name);
 	fprintf(f, "<figcaption class=\"dim\">%s of %s rows, %s each</figcaption>\n"
 		"</figure>\n", human_count(m->rows).s, human_count(m->all_rows).s,
 		human_size(m->columns * m->cell).s);

@@ -6,24 +6,14 @@
 
 #include "cli/html.h"
 #include "cli/link_file.h"
-#include "cli/sim.h"
-#include "cli/sim_pairs.h"
+#include "cli/sim_page.h"
 #include "cli/sim_trace.h"
 #include "cli/text_file.h"
 
 struct page_args {
-	const char *scope, *link, *html, *trace;
+	const char *scope, *link, *html, *svg, *trace;
 	int64_t trace_max;
 	bool force;
-};
-
-/* What both pictures show. */
-struct page {
-	const struct sim *sim;
-	enum kvt_scope scope;
-	const struct kvt_link *link;
-	struct sim_pairs pairs;
-	int64_t trace_max;
 };
 
 /* ---- the head ------------------------------------------------------------ */
@@ -151,6 +141,7 @@ static enum kvt_status put_group(FILE *f, const struct page *p, int g,
 {
 	const struct sim_group *group = &p->sim->group[g];
 	struct sim_figures figures;
+	char id[32];
 	enum kvt_status status = sim_figures_init(&figures, err);
 
 	if (status)
@@ -170,7 +161,8 @@ static enum kvt_status put_group(FILE *f, const struct page *p, int g,
 		      "style=\"background:var(--accent)\"></span><span>operations</span>"
 		      "<span class=\"k\" style=\"background:var(--warm)\"></span>"
 		      "<span>bytes</span></h3>\n", f);
-		html_sizes(f, &figures.sizes);
+		snprintf(id, sizeof(id), "sizes%d", g);
+		svg_sizes(f, NULL, id, &figures.sizes);
 		fputs("<h3 style=\"margin-top:18px\">Why they end</h3>\n", f);
 		put_breaks(f, &figures.tally);
 		fputs("</section>\n", f);
@@ -188,7 +180,7 @@ static enum kvt_status put_page(FILE *f, const struct page *p, struct kvt_error 
 	for (int g = 0; !status && g < p->sim->ngroups; g++)
 		status = put_group(f, p, g, err);
 	fputs("<section class=\"card\">\n<h2>Between ranks</h2>\n", f);
-	html_matrix(f, &p->pairs);
+	svg_matrix(f, NULL, &p->pairs);
 	fputs("</section>\n<section class=\"card\">\n<h2>Time: <span class=\"k\" "
 	      "style=\"background:var(--accent)\"></span><span>the destination "
 	      "posts</span>"
@@ -235,7 +227,8 @@ static enum kvt_status write_file(const char *path, const struct page *p, bool f
 static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 			      const struct kvt_link *link, struct kvt_error *err)
 {
-	struct page p = { .sim = sim, .link = link, .trace_max = a->trace_max };
+	struct page p = { .sim = sim, .link = link,
+			  .trace_max = a->trace_max ? a->trace_max : 20000 };
 	enum kvt_status status;
 
 	if ((status = sim_take_scope(&p.scope, a->scope, err)) ||
@@ -243,6 +236,8 @@ static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 		return status;
 	if (!(status = sim_pairs_time(&p.pairs, link, err)) && a->html)
 		status = write_file(a->html, &p, a->force, put_page, err);
+	if (!status && a->svg)
+		status = write_file(a->svg, &p, a->force, put_svg, err);
 	if (!status && a->trace)
 		status = write_file(a->trace, &p, a->force, put_trace, err);
 	sim_pairs_free(&p.pairs);
@@ -252,7 +247,7 @@ static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct sim_args s = { 0 };
-	struct page_args a = { .link = LINK_DEFAULT, .trace_max = 20000 };
+	struct page_args a = { .link = LINK_DEFAULT };
 	const struct opt opts[] = {
 		SIM_OPTS(&s),
 		{ "scope", 0, OPT_STRING, &a.scope, "max|rfc|layer",
@@ -261,6 +256,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "html", 0, OPT_STRING, &a.html, "FILE",
 		  "write a page that needs nothing else: block maps, ranks, sizes, "
 		  "time" },
+		{ "svg", 0, OPT_STRING, &a.svg, "FILE",
+		  "write the same pictures as one SVG" },
 		{ "trace-out", 0, OPT_STRING, &a.trace, "FILE",
 		  "write a trace for Perfetto or chrome://tracing" },
 		{ "trace-max", 0, OPT_COUNT, &a.trace_max, "N",
@@ -279,9 +276,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		link_print_presets();
 		return KVT_OK;
 	}
-	if (!a.html && !a.trace)
+	if (!a.html && !a.svg && !a.trace)
 		return kvt_fail(err, KVT_USAGE,
-				"nothing to write: say --html or --trace-out");
+				"nothing to write: say --html, --svg or --trace-out");
+	if (a.trace_max && !a.trace)
+		return kvt_fail(err, KVT_USAGE, "--trace-max needs --trace-out");
 	if ((status = sim_take_dumps(&s, n, argv, err)) ||
 	    (status = link_take(&link, a.link, err)) ||
 	    (status = link_has_figures(&link.link, err)) ||

@@ -97,6 +97,51 @@ def check_page(text):
     return page, why
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def check_svg(text, page):
+    """The picture alone has what the page has, and its parts do not overlap."""
+    root, why = ElementTree.fromstring(text), []
+    rects, ids, parts = [], [], []
+    for picture in root.findall(SVG + "svg"):
+        name = picture.get("aria-labelledby").split("-t")[0]
+        box = [int(picture.get(k)) for k in ("x", "y", "width", "height")]
+        parts.append(box)
+        if picture.get("viewBox") != f"0 0 {box[2]} {box[3]}":
+            why.append(f"{name} is scaled")
+        rects += [(name, *(int(r.get(k)) for k in ("data-at", "data-n", "data-op")))
+                  for r in picture.iter(SVG + "rect") if r.get("data-op")]
+    for e in root.iter():
+        ids.append(e.get("id"))
+        if e.tag in (SVG + "script", SVG + "image") or any("href" in k for k in e.attrib):
+            why.append(f"it has a {e.tag}")
+    width, height = int(root.get("width")), int(root.get("height"))
+    for a in parts:
+        if a[0] + a[2] > width or a[1] + a[3] > height:
+            why.append(f"{a} is outside of {width} x {height}")
+        why += [f"{a} lies over {b}" for b in parts if a is not b and
+                a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and
+                a[1] < b[1] + b[3] and b[1] < a[1] + a[3]]
+    ids = [i for i in ids if i]
+    if rects != page.rects or len(set(ids)) != len(ids) or set(ids) != page.ids:
+        why.append("it has not the pictures of the page")
+    if text.count("http") != 1:
+        why.append("it speaks of the network")
+    return why
+
+
+def svg_test(folder):
+    html, svg = (os.path.join(folder, f"hybrid.{k}") for k in ("html", "svg"))
+    r = kvtool("transfer-sim", "report", "-m", "nemotron-h-8b", "--conv=ds", "-t", "100",
+               "--src=layout=nhd,tp=2", "--dst=tp=4", f"--html={html}", f"--svg={svg}")
+    with open(html) as f, open(svg) as g:
+        page, why = check_page(f.read())
+        why += check_svg(g.read(), page)
+    tap.ok(r.code == 0 and not why and len(page.rects) > 100,
+           "report: groups of a hybrid model, as a page and as a picture", f"{r}{why}")
+
+
 def map_test(folder):
     """Each coloured piece lies in the operation that it names, and none is missing."""
     rng, bad, pieces, whole = random.Random(7), "", 0, 0
@@ -104,13 +149,15 @@ def map_test(folder):
         args, sides, want = random_case(rng)
         scope = rng.choice(["max", "rfc", "layer"])
         path = os.path.join(folder, f"map{i}.html")
-        r = kvtool("transfer-sim", "report", *args, f"--scope={scope}", f"--html={path}")
+        r = kvtool("transfer-sim", "report", *args, f"--scope={scope}", f"--html={path}",
+                   f"--svg={path}.svg")
         pair = min(want, key=lambda p: (p[1], p[0]))
         ops = csv_ops(kvtool("transfer-sim", "emit", *args, f"--scope={scope}").out)
         ops = [(o["src_off"], o["dst_off"], o["len"]) for o in ops
                if (o["src_rank"], o["dst_rank"]) == pair]
-        with open(path) as f:
+        with open(path) as f, open(path + ".svg") as g:
             page, why = check_page(f.read())
+            why += check_svg(g.read(), page)
         if r.code or why:
             bad = bad or f"{' '.join(args)}\n{r.err}{why}"
         block = min(sides[0].ids)
@@ -160,14 +207,14 @@ def size_test(folder):
            and "ranks from" in text, "report: 200 ranks are bundled", f"{r}{why}")
 
 
-def screenshot_test(folder):
+def screenshot_test(folder, kind):
     browser = shutil.which("chromium")
     if not browser:
-        tap.ok(True, "report: drawn by a browser # SKIP chromium is not installed")
+        tap.ok(True, f"report: {kind} drawn by a browser # SKIP chromium is not installed")
         return
-    html, png = os.path.join(folder, "shot.html"), os.path.join(folder, "shot.png")
+    html, png = os.path.join(folder, f"shot.{kind}"), os.path.join(folder, f"{kind}.png")
     kvtool("transfer-sim", "report", "-m", "llama-3.1-70b", "--src=layout=nhd,tp=4",
-           "--dst=tp=8", f"--html={html}")
+           "--dst=tp=8", f"--{kind}={html}")
     with tempfile.TemporaryDirectory() as home:
         p = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu",
                             "--hide-scrollbars", "--window-size=1180,1600",
@@ -179,7 +226,7 @@ def screenshot_test(folder):
     colours = png_colours(png) if os.path.exists(png) else set()
     # the ten colours of operations, grey, ink: a page that failed has a handful
     tap.ok(len(colours) > 12 and not console and (0x3b, 0x78, 0xe0) in colours,
-           "report: drawn by a browser", f"{len(colours)} colours\n{console}\n{log[-500:]}")
+           f"report: {kind} drawn by a browser", f"{len(colours)} colours\n{console}\n{log[-500:]}")
 
 
 def png_colours(path):
@@ -286,7 +333,9 @@ def trace_test(folder):
 
 with workdir() as folder:
     map_test(folder)
+    svg_test(folder)
     size_test(folder)
-    screenshot_test(folder)
+    screenshot_test(folder, "html")
+    screenshot_test(folder, "svg")
     trace_test(folder)
 sys.exit(tap.done())

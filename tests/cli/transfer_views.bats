@@ -207,6 +207,7 @@ figures() {
 
 @test "transfer-sim report and emit refuse what they cannot do" {
 	refused 2 'nothing to write' report -m llama-3.1-8b
+	refused 2 'needs --trace-out' report -m llama-3.1-8b --svg=a.svg --trace-max=9
 	refused 2 "expected csv, jsonl" emit -m llama-3.1-8b --format=toml
 	refused 2 'not ASCII' emit -m llama-3.1-8b --format=kvbench-yaml --matrix-file='a"b'
 	sim report -m llama-3.1-8b --html=a.html
