@@ -20,7 +20,7 @@ struct comparison {
 /* What tells the objects of a list apart; their order does not count then. */
 static const char *const identity[] = {
 	"group", "name", "src_layout", "dst_layout", "src_block_size", "dst_block_size",
-	"src_tp", "dst_tp", "scope", "stage_bytes", "src_rank", "dst_rank", "axis",
+	"src_tp", "dst_tp", "scope", "sge", "stage_bytes", "src_rank", "dst_rank", "axis",
 	"because", "from_bytes",
 };
 

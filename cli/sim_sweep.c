@@ -4,14 +4,13 @@
 #include <string.h>
 
 #include "cli/link_file.h"
-#include "cli/sim_pairs.h"
 #include "cli/sweep.h"
 
 enum { MOST_ITEMS = 32, MOST_TEXT = 2048 };
 
 struct sweep_args {
-	const char *layouts, *block_sizes, *tps, *scopes, *link;
-	int64_t stage, copy_rate;
+	const char *layouts, *block_sizes, *tps, *scopes, *sges, *link;
+	struct sweep_stage stage;
 	bool cross, json, csv;
 };
 
@@ -44,7 +43,9 @@ static enum kvt_status take_items(struct items *out, const char *name, const cha
 /* What one row says of its sides beside --src and --dst; NULL: nothing. */
 struct choice {
 	const char *layout[2], *block_size, *tp;
-	enum kvt_scope scope;
+	enum kvt_stack stack;
+	int64_t sge;
+	bool first;			/* of the stacks and gathers of a deployment */
 };
 
 /* "A:B" is A of the source and B of the destination, "A" is of both. */
@@ -68,80 +69,13 @@ static void fill_row(struct sweep_row *r, const struct sim *sim, const struct ch
 	const struct kvt_xfer_side *side[2] = { &g->xfer.src, &g->xfer.dst };
 	const struct kvt_layout *layout[2] = { &g->src_layout, &g->dst_layout };
 
-	*r = (struct sweep_row){ .scope = c->scope };
+	*r = (struct sweep_row){ .stack = c->stack, .sge = c->sge };
 	for (int s = 0; s < 2; s++) {
 		snprintf(r->layout[s], sizeof(r->layout[s]), "%.60s",
 			 c->layout[s] ? c->layout[s] : kvt_layout_string(layout[s]).s);
 		r->block_size[s] = side[s]->spec.block_size;
 		r->tp[s] = side[s]->ranks;
 	}
-}
-
-static enum kvt_status add_row(struct sweep *s, const struct sweep_row *r,
-			       struct kvt_error *err)
-{
-	if (s->n == s->room) {
-		int64_t room = s->room ? 2 * s->room : 32;
-		void *more = realloc(s->row, (size_t)room * sizeof(*s->row));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		s->row = more;
-		s->room = room;
-	}
-	s->row[s->n++] = *r;
-	return KVT_OK;
-}
-
-/* The longest that a rank copies: into its buffers, and out of them. */
-static int64_t copy_ns(const struct sim_pairs *p, int64_t rate)
-{
-	int64_t *sum = calloc((size_t)(p->src_ranks + p->dst_ranks) + 1, sizeof(*sum));
-	int64_t most[2] = { 0, 0 };
-
-	if (!sum)
-		return -1;
-	for (int64_t i = 0; i < p->n; i++) {
-		sum[p->batch[i].src_rank] += p->batch[i].bytes;
-		sum[p->src_ranks + p->batch[i].dst_rank] += p->batch[i].bytes;
-	}
-	for (int64_t i = 0; i < p->src_ranks + p->dst_ranks; i++)
-		if (sum[i] > most[i >= p->src_ranks])
-			most[i >= p->src_ranks] = sum[i];
-	free(sum);
-	return (int64_t)((double)(most[0] + most[1]) / (double)rate + .5);
-}
-
-static enum kvt_status time_rows(struct sweep *s, const struct sim *sim,
-				 struct sweep_row *r, const struct sweep_args *a,
-				 struct kvt_error *err)
-{
-	struct sim_pairs p;
-	enum kvt_status status = sim_pairs_count(&p, sim, r->scope, s->link, err);
-	int64_t copies = 0;
-
-	if (status)
-		return status;
-	status = sim_pairs_time(&p, s->link, err);
-	r->ops = p.ops;
-	r->bytes = p.bytes;
-	r->ns = p.duration;
-	if (!status)
-		status = add_row(s, r, err);
-	if (!status && a->stage) {
-		sim_pairs_stage(&p, a->stage, s->link);
-		status = sim_pairs_time(&p, s->link, err);
-		if ((copies = copy_ns(&p, a->copy_rate)) < 0)
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-		r->stage = a->stage;
-		r->ops = p.ops;
-		r->copied = 2 * p.bytes;
-		r->ns = p.duration + copies;
-		if (!status)
-			status = add_row(s, r, err);
-	}
-	sim_pairs_free(&p);
-	return status;
 }
 
 static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
@@ -169,8 +103,9 @@ static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
 	if ((status = sim_load(&sim, &args, err)))
 		return status;
 	fill_row(&row, &sim, c);
-	if (!(status = sweep_why(&row.why, &sim, c->scope, err)))
-		status = time_rows(s, &sim, &row, a, err);
+	if (!(status = sweep_why(&row.why, &sim, sweep_scope(c->stack), err)) &&
+	    !(status = sweep_posts(s, &sim, &row, err)) && c->first && a->stage.size)
+		status = sweep_staged(s, &sim, &row, &a->stage, err);
 	s->tokens = sim.tokens;
 	sim_free(&sim);
 	return status;
@@ -179,7 +114,7 @@ static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
 /* ---- all of them --------------------------------------------------------- */
 
 struct axes {
-	struct items layouts, block_sizes, tps, scopes;
+	struct items layouts, block_sizes, tps, scopes, sges;
 };
 
 static enum kvt_status try_layouts(struct sweep *s, struct choice *c,
@@ -199,27 +134,49 @@ static enum kvt_status try_layouts(struct sweep *s, struct choice *c,
 	return status;
 }
 
-static enum kvt_status try_all(struct sweep *s, const struct axes *x,
-			       const struct sweep_args *a, struct kvt_error *err)
+/* Whose operations, and how many pieces one may gather. */
+static enum kvt_status try_stacks(struct sweep *s, struct choice *c,
+				  const struct axes *x, const struct sweep_args *a,
+				  struct kvt_error *err)
 {
-	struct choice c;
 	enum kvt_status status = KVT_OK;
 
-	for (int b = 0; !status && b < x->block_sizes.n + !x->block_sizes.n; b++)
-		for (int t = 0; !status && t < x->tps.n + !x->tps.n; t++)
-			for (int o = 0; !status && o < x->scopes.n; o++) {
-				c.block_size = x->block_sizes.n ?
-					       x->block_sizes.word[b] : NULL;
-				c.tp = x->tps.n ? x->tps.word[t] : NULL;
-				if (!(status = sim_take_scope(&c.scope,
-							      x->scopes.word[o], err)))
-					status = try_layouts(s, &c, x, a, err);
-			}
+	for (int o = 0; !status && o < x->scopes.n; o++)
+		for (int g = 0; !status && g < x->sges.n; g++) {
+			if (!kvt_stack_find(&c->stack, x->scopes.word[o]))
+				return kvt_fail(err, KVT_USAGE,
+						"--scopes has '%.40s', expected layer, rfc, max, nixl, nixl-packed or mooncake",
+						x->scopes.word[o]);
+			if (!size_parse(&c->sge, x->sges.word[g]) || c->sge < 1)
+				return kvt_fail(err, KVT_USAGE,
+						"--sges has '%.40s', expected a whole number above 0",
+						x->sges.word[g]);
+			c->first = !o && !g;
+			status = try_layouts(s, c, x, a, err);
+		}
 	return status;
 }
 
+static enum kvt_status try_all(struct sweep *s, const struct axes *x,
+			       const struct sweep_args *a, struct kvt_error *err)
+{
+	struct choice c = { .block_size = NULL };
+	enum kvt_status status = KVT_OK;
+
+	for (int b = 0; !status && b < x->block_sizes.n + !x->block_sizes.n; b++)
+		for (int t = 0; !status && t < x->tps.n + !x->tps.n; t++) {
+			c.block_size = x->block_sizes.n ? x->block_sizes.word[b] : NULL;
+			c.tp = x->tps.n ? x->tps.word[t] : NULL;
+			status = try_stacks(s, &c, x, a, err);
+		}
+	return status;
+}
+
+/* What a stack refuses comes last. */
 static bool slower(const struct sweep_row *a, const struct sweep_row *b)
 {
+	if (!a->refused[0] != !b->refused[0])
+		return a->refused[0];
 	return a->ns > b->ns || (a->ns == b->ns && a->ops > b->ops);
 }
 
@@ -236,12 +193,12 @@ static void rank_rows(struct sweep *s)
 	}
 	for (int64_t i = 0; i < s->n; i++) {
 		const struct sweep_row *r = &s->row[i];
-		bool beaten = false;
+		bool beaten = r->refused[0];
 
 		for (int64_t j = 0; j < s->n; j++) {
 			const struct sweep_row *o = &s->row[j];
 
-			beaten |= o->ops <= r->ops && o->ns <= r->ns &&
+			beaten |= !o->refused[0] && o->ops <= r->ops && o->ns <= r->ns &&
 				  o->copied <= r->copied &&
 				  (o->ops < r->ops || o->ns < r->ns ||
 				   o->copied < r->copied);
@@ -286,6 +243,7 @@ static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *
 	    (status = take_items(&x.block_sizes, "block-sizes", a->block_sizes, err)) ||
 	    (status = take_items(&x.tps, "tps", a->tps, err)) ||
 	    (status = take_items(&x.scopes, "scopes", a->scopes, err)) ||
+	    (status = take_items(&x.sges, "sges", a->sges, err)) ||
 	    (status = check_side("src", s->src.text, &x, err)) ||
 	    (status = check_side("dst", s->dst.text, &x, err)))
 		return status;
@@ -306,7 +264,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct sim_args s = { 0 };
 	struct sweep_args a = { .layouts = "nhd,hnd,blshc,bhlsc,lhbsc,blhsc",
-				.scopes = "rfc", .link = LINK_DEFAULT };
+				.scopes = "rfc", .sges = "1", .link = LINK_DEFAULT };
 	const struct opt opts[] = {
 		SIM_OPTS(&s),
 		{ "layouts", 0, OPT_STRING, &a.layouts, "NAME,...",
@@ -318,10 +276,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "tps", 0, OPT_STRING, &a.tps, "N|N:N,...",
 		  "tensor parallel sizes, in the same way" },
 		{ "scopes", 0, OPT_STRING, &a.scopes, "NAME,...",
-		  "how far operations are joined: layer, rfc, max; default rfc" },
-		{ "stage", 0, OPT_SIZE, &a.stage, "SIZE",
+		  "whose operations: layer, rfc (default), max, nixl, nixl-packed, "
+		  "mooncake" },
+		{ "sges", 0, OPT_STRING, &a.sges, "N,...",
+		  "pieces that an operation may gather; default 1" },
+		{ "stage", 0, OPT_SIZE, &a.stage.size, "SIZE",
 		  "try each also through buffers of this size on both sides" },
-		{ "copy-rate", 0, OPT_COUNT, &a.copy_rate, "GB/s",
+		{ "copy-rate", 0, OPT_COUNT, &a.stage.copy_rate, "GB/s",
 		  "how fast a rank gathers into such a buffer, or scatters out of it" },
 		OPT_LINK(&a.link),
 		{ "csv", 0, OPT_FLAG, &a.csv, NULL, "print CSV" },
@@ -346,7 +307,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				  (struct opt_said[]){ { a.json, "json" }, { 0 } },
 				  err)))
 		return status;
-	if (!a.stage != !a.copy_rate)
+	if (!a.stage.size != !a.stage.copy_rate)
 		return kvt_fail(err, KVT_USAGE, "--stage and --copy-rate go together: a "
 				"copy "
 				"costs what it costs on your machine");

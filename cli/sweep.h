@@ -5,6 +5,7 @@
 
 #include "cli/sim.h"
 #include "lib/kvt_link.h"
+#include "lib/kvt_stack.h"
 
 /* What most runs of a row end with. */
 enum sweep_cause {
@@ -29,8 +30,10 @@ struct sweep_break {
 struct sweep_row {
 	char layout[2][64];		/* of the sides */
 	int64_t block_size[2], tp[2];
-	enum kvt_scope scope;
+	enum kvt_stack stack;		/* whose operations */
+	int64_t sge;			/* pieces that one may gather; 1: one */
 	int64_t stage;			/* bytes of a buffer; 0: none */
+	char refused[208];		/* why the stack does not do it; or "" */
 	int64_t ops, bytes, copied, ns;
 	bool pareto;			/* no other has less of ops, time and copies */
 	struct sweep_break why;
@@ -43,6 +46,22 @@ struct sweep {
 	int64_t n, room;
 	struct sweep_row *row;		/* owned; the best first */
 };
+
+/* Adds a row: what its stack posts, or why that refuses.  Fills in 'row'. */
+KVT_MUST_CHECK enum kvt_status
+sweep_posts(struct sweep *sweep, const struct sim *sim, struct sweep_row *row,
+	    struct kvt_error *err);
+
+/* Adds the same deployment with buffers on both sides. */
+struct sweep_stage {
+	int64_t size, copy_rate;	/* bytes; 10^9 of them a second */
+};
+KVT_MUST_CHECK enum kvt_status
+sweep_staged(struct sweep *sweep, const struct sim *sim, const struct sweep_row *row,
+	     const struct sweep_stage *stage, struct kvt_error *err);
+
+/* The scope that comes next to what a stack posts. */
+enum kvt_scope sweep_scope(enum kvt_stack stack);
 
 /* The reason of most breaks, over all groups. */
 KVT_MUST_CHECK enum kvt_status

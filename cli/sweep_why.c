@@ -165,7 +165,8 @@ static bool loses(const struct sweep *sweep, int64_t i, enum sweep_cause cause)
 {
 	const struct sweep_row *r = &sweep->row[i];
 
-	return r->why.cause == cause && !r->stage && r->ns != sweep->row[0].ns;
+	return r->why.cause == cause && !r->stage && !r->refused[0] &&
+	       r->ns != sweep->row[0].ns;
 }
 
 /* What is broken inside a block has been named; where it ends is no news then. */
@@ -256,7 +257,7 @@ static bool nothing_survives(const struct sweep *sweep)
 		const struct sweep_row *r = &sweep->row[i];
 
 		if (r->tp[0] == r->tp[1] || r->block_size[0] == r->block_size[1] ||
-		    r->stage)
+		    r->stage || r->refused[0])
 			continue;
 		if (r->why.cause > SWEEP_ORDER)
 			return false;
@@ -274,7 +275,9 @@ void sweep_sentence(char *out, size_t room, const struct sweep *sweep)
 		say_cause(&s, sweep, (enum sweep_cause)c);
 	if (nothing_survives(sweep))
 		say(&s, "; where both differ no layout here keeps its runs whole");
-	if (!s.n)
+	if (sweep->row[0].refused[0])
+		say(&s, "all are refused");
+	else if (!s.n)
 		say(&s, sweep->n > 1 ? "all are equally fast" : "there is nothing to "
 				"compare");
 	if (out[0] >= 'a' && out[0] <= 'z')

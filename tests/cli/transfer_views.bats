@@ -77,6 +77,32 @@ refused() {
 	refused 2 'go together' sweep -m llama-3.1-8b --stage=4M
 }
 
+@test "transfer-sim sweep posts what time posts" {
+	local args=(-m llama-3.1-8b -t 300 --src ids=scatter) row
+	sim sweep "${args[@]}" --tps=2,2:4 --layouts=nhd,hnd,blshc --sges=1,4 --json \
+		--scopes=rfc,max,nixl,nixl-packed,mooncake --link=vllm-nixl-rc >out
+	[ "$(jq '.rows | length' out)" = 60 ]
+	jq -r '.rows[] | [.src_layout, .src_tp, .dst_tp, .scope, .sge, .ops, .time_ns,
+		.refused // "-"] | @tsv' out >rows
+	while IFS=$'\t' read -r layout src dst stack sge ops ns why; do
+		row=("${args[@]}" --src "layout=$layout,tp=$src,ids=scatter" --dst "tp=$dst"
+			--emulate="$stack" --sge="$sge" --link=vllm-nixl-rc)
+		if [ "$why" = - ]; then
+			sim time --json "${row[@]}" </dev/null | jq -e ".request.posted_ops == $ops and
+				(.request.transfer_duration_ns - $ns | fabs) <= $ns / 100" >/dev/null
+		else
+			refused 3 "$why" time "${row[@]}" </dev/null
+		fi || { echo "${row[@]}: $ops $why"; return 1; }
+	done < <(awk 'NR % 3 == 1' rows)
+	grep -q 'heads must be contiguous' rows
+	# what is refused comes last, and beats nothing
+	jq -e '[.rows[] | .refused != null] | . == sort' out
+	jq -e '.rows | all(.[]; .refused == null or (.pareto | not))' out
+	sim sweep -m llama-3.1-8b --scopes=mooncake --layouts=nhd --tps=1:2 | grep -qx 'All are refused\.'
+	refused 2 "--scopes has 'all'" sweep -m llama-3.1-8b --scopes=rfc,all
+	refused 2 "--sges has '0'" sweep -m llama-3.1-8b --sges=0
+}
+
 @test "transfer-sim compare says what differs" {
 	sim sweep -m llama-3.1-8b --tps=4:8 --json >a
 	sim sweep -m llama-3.1-8b --tps=4:8 --layouts=hnd,nhd --json --tokens=1024 >b
@@ -84,8 +110,8 @@ refused() {
 	[ -z "$output" ]
 	run -1 --separate-stderr sim compare a b
 	[[ $output == *'tokens: 2048 -> 1024 (0.5 times)'* ]]
-	[[ $output == *'rows[nhd nhd 16 16 4 8 rfc 0].ops: 524288 -> 262144 (0.5 times)'* ]]
-	[[ $output == *'rows[bhlsc bhlsc 16 16 4 8 rfc 0]: {'*' -> nothing'* ]]
+	[[ $output == *'rows[nhd nhd 16 16 4 8 rfc 1 0].ops: 524288 -> 262144 (0.5 times)'* ]]
+	[[ $output == *'rows[bhlsc bhlsc 16 16 4 8 rfc 1 0]: {'*' -> nothing'* ]]
 	n=$(wc -l <<<"$output")
 	said "$n values differ"
 	run -1 --separate-stderr sim compare --json a b
