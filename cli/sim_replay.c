@@ -24,7 +24,7 @@ struct replay_args {
 	SIM_OPTS(&(a)->sim), \
 	POSTS_OPTS(&(a)->posts), \
 	{ "trace", 0, OPT_STRING, &(a)->trace, "FILE", \
-	  "requests: Mooncake's JSON lines or CSV t,bytes,tokens; plain or zstd" }, \
+	  "requests: of Mooncake, FlexKV, a log of vLLM, or CSV; plain or zstd" }, \
 	{ "synthetic", 0, OPT_STRING, &(a)->synthetic, "SEED,N", \
 	  "make up N requests instead" }, \
 	{ "prefill-rate", 0, OPT_COUNT, &(a)->prefill, "TOKENS", \
@@ -145,17 +145,43 @@ static enum kvt_status take_how(struct serve_how *how, const struct replay_args 
 	return KVT_OK;
 }
 
-static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_args *a,
-				  struct kvt_error *err)
+/* What a log of transfers needs to become requests. */
+static enum kvt_status find_unit(struct kvt_trace_unit *out, struct sizes *sizes,
+				 struct kvt_error *err)
 {
+	struct posts_batch *one, *two;
+	const struct posts *pairs;
+	int64_t more = 0;
+	enum kvt_status status = sizes_pairs(&pairs, sizes, err);
+
+	if (status)
+		return status;
+	one = calloc((size_t)pairs->n * 2 + 1, sizeof(*one));
+	if (!one)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	two = one + pairs->n;
+	if (!(status = sizes_get(one, sizes, sizes->unit, err)) &&
+	    !(status = sizes_get(two, sizes, 2 * sizes->unit, err)))
+		for (int64_t i = 0; i < pairs->n; i++)
+			more += two[i].bytes - one[i].bytes;
+	free(one);
+	*out = (struct kvt_trace_unit){ pairs->n, more / sizes->unit };
+	return status;
+}
+
+static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_args *a,
+				  struct sizes *sizes, struct kvt_error *err)
+{
+	struct kvt_trace_unit unit;
 	unsigned long long seed;
+	enum kvt_status status;
 	char *end;
 	int64_t n;
 
-	if (!a->trace == !a->synthetic)
-		return kvt_fail(err, KVT_USAGE, "expected --trace or --synthetic");
-	if (a->trace)
-		return kvt_trace_read(out, a->trace, err);
+	if (a->trace) {
+		status = find_unit(&unit, sizes, err);
+		return status ? status : kvt_trace_read(out, a->trace, &unit, err);
+	}
 	seed = strtoull(a->synthetic, &end, 10);
 	if (end == a->synthetic || *end != ',' || !size_parse(&n, end + 1) || n < 1 ||
 	    n > 10000000)
@@ -219,6 +245,8 @@ static enum kvt_status check_said(struct replay_args *a, struct kvt_error *err)
 	if (a->sim.tokens)
 		return kvt_fail(err, KVT_USAGE,
 				"--tokens is of one request: a trace has the lengths of its own");
+	if (!a->trace == !a->synthetic)
+		return kvt_fail(err, KVT_USAGE, "expected --trace or --synthetic");
 	if (a->requests && !a->json)
 		return kvt_fail(err, KVT_USAGE, "--requests needs --json");
 	if (a->slo_percent && !a->slo)
@@ -240,12 +268,13 @@ static enum kvt_status start(struct replay_args *a, bool faults,
 	}
 	if ((status = check_said(a, err)) ||
 	    (status = posts_take(&posts, &a->posts, err)) ||
-	    (status = take_trace(&trace, a, err)))
+	    (status = sizes_init(&sizes, &a->sim, &posts, err)))
 		return status;
-	if (!(status = sizes_init(&sizes, &a->sim, &posts, err)))
+	if (!(status = take_trace(&trace, a, &sizes, err))) {
 		status = replay(a, &posts, &sizes, &trace, faults, err);
+		kvt_trace_free(&trace);
+	}
 	sizes_free(&sizes);
-	kvt_trace_free(&trace);
 	return status;
 }
 

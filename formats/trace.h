@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.h - requests over time: Mooncake's JSON lines, or CSV */
+/* trace.h - requests over time, as several projects write them down */
 #ifndef KVT_TRACE_H
 #define KVT_TRACE_H
 
@@ -14,6 +14,7 @@ struct kvt_trace_row {
 	int64_t arrival;		/* ns */
 	int64_t tokens;			/* of the prompt */
 	int64_t bytes;			/* to move; -1: as many as the tokens have */
+	int64_t cached;			/* tokens that are there; -1: by its hash ids */
 	int64_t hash, nhashes;		/* of kvt_trace.hash: one each of its blocks */
 };
 
@@ -25,18 +26,35 @@ struct kvt_trace {
 };
 
 /*
- * Text that begins with '{' is JSON lines: {"timestamp": ms, "input_length": n,
- * "output_length": n, "hash_ids": [one a block of 512 tokens]}; else it is CSV with
- * the header "t,bytes,tokens", t in milliseconds.  What is wrong in a line is
- * KVT_BAD_INPUT, and the sentence has its number.
+ * What a log of vLLM does not say: how many of its transfers are one request, and
+ * how many bytes a token has in all of these.
+ */
+struct kvt_trace_unit {
+	int64_t pairs, token_bytes;	/* 1 or more; 0: none that grow */
+};
+
+/*
+ * Text that begins with '{' is JSON lines, by the first of them
+ *
+ *	Mooncake: {"timestamp": ms, "input_length": n, "output_length": n,
+ *	    "hash_ids": [one a block of 512 tokens]}
+ *	FlexKV: {"timestamp": "2026-11-21T10:00:00.5", "event_type": "request",
+ *	    "data": {...}}, of which requests GET, and GET_MATCH once its task is
+ *	    launched, load tokens: one for each of their slots
+ *
+ * Else it is CSV with the header "t,bytes,tokens", t in milliseconds, or a log of
+ * vLLM: each line "KV Transfer metrics:" are transfers since the one before it.
+ * What is wrong in a line is KVT_BAD_INPUT, and the sentence has its number.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_trace_parse(struct kvt_trace *out, const char *text, size_t nbytes,
-		const char *name, struct kvt_error *err);
+		const struct kvt_trace_unit *unit, const char *name,
+		struct kvt_error *err);
 
 /* The same of a file, which may be compressed by zstd. */
 KVT_MUST_CHECK enum kvt_status
-kvt_trace_read(struct kvt_trace *out, const char *path, struct kvt_error *err);
+kvt_trace_read(struct kvt_trace *out, const char *path,
+	       const struct kvt_trace_unit *unit, struct kvt_error *err);
 
 /* n requests of conversations that go on; the same for a seed everywhere. */
 KVT_MUST_CHECK enum kvt_status

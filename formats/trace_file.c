@@ -86,7 +86,7 @@ static bool is_zstd(const struct text *t)
 }
 
 enum kvt_status kvt_trace_read(struct kvt_trace *out, const char *path,
-			       struct kvt_error *err)
+			       const struct kvt_trace_unit *unit, struct kvt_error *err)
 {
 	struct text text = { 0 }, plain = { 0 };
 	FILE *file = fopen(path, "rb");
@@ -99,10 +99,11 @@ enum kvt_status kvt_trace_read(struct kvt_trace *out, const char *path,
 	if (!status && is_zstd(&text))
 		status = unpack(&plain, &text, path, err);
 	if (!status)
-		status = is_zstd(&text) ? kvt_trace_parse(out, plain.n ? plain.at : "",
-							  plain.n, path, err)
-					: kvt_trace_parse(out, text.n ? text.at : "",
-							  text.n, path, err);
+		status = is_zstd(&text) ?
+			 kvt_trace_parse(out, plain.n ? plain.at : "", plain.n, unit,
+					 path, err) :
+			 kvt_trace_parse(out, text.n ? text.at : "", text.n, unit, path,
+					 err);
 	free(text.at);
 	free(plain.at);
 	return status;

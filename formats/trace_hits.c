@@ -33,6 +33,8 @@ static int64_t hits(struct seen *seen, const struct kvt_trace *t,
 		if (leading)
 			tokens += KVT_TRACE_BLOCK;
 	}
+	if (row->cached >= 0)
+		return row->cached;
 	/* the last block need not be full */
 	return tokens < row->tokens ? tokens : row->tokens;
 }

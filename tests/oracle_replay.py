@@ -5,6 +5,7 @@
 Where batches do not hinder each other, the time of a request follows from the
 formula of the link and from who posts when.  Percentiles are numpy's.
 """
+import datetime
 import json
 import os
 import random
@@ -197,6 +198,74 @@ def faults(path):
        'every outcome among them', seen)
 
 
+def flexkv(path, rng):
+    """Events as its tracer writes them; what is loaded, and when, by Python's dates."""
+    at, lines, want, open_tasks = datetime.datetime(2027, 12, 31, 23, 40), [], [], {}
+    first = None
+
+    def event(kind, data):
+        lines.append({'timestamp': at.isoformat(), 'event_type': kind,
+                      'component': 'KVManager', 'data': data})
+
+    def load(tokens, slots):
+        nonlocal first
+        first = first or at
+        want.append((tokens, slots, (at - first) // datetime.timedelta(microseconds=1)))
+
+    event('config', {'model_config': {'num_layers': 4}})
+    for task in range(300):
+        at += datetime.timedelta(microseconds=rng.choice([0, 1, 500000, 10 ** 6, 10 ** 7]))
+        kind = rng.choice(['GET', 'PUT', 'GET_MATCH', 'PUT_MATCH'])
+        tokens = rng.randint(1, 40)
+        slots = rng.randint(0, tokens)
+        event('request', {'request_type': kind, 'request_id': task, 'dp_client_id': 0,
+                          'token_ids': [rng.randint(0, 9) for _ in range(tokens)],
+                          'slot_mapping': list(range(slots)), 'token_mask': None})
+        if kind == 'GET':
+            load(tokens, slots)
+        elif kind.endswith('MATCH'):
+            open_tasks[task] = kind, tokens
+        if open_tasks and rng.random() < 0.3:
+            chosen = rng.sample(sorted(open_tasks), min(2, len(open_tasks)))
+            mine = [list(range(rng.randint(0, open_tasks[i][1]))) for i in chosen]
+            event('launch_tasks', {'task_ids': chosen + [10 ** 6],
+                                   'slot_mappings': mine + [[1]]})
+            for i, m in zip(chosen, mine):
+                if open_tasks[i][0] == 'GET_MATCH' and m:
+                    load(open_tasks[i][1], len(m))
+        event('wait', {'wait_type': 'wait', 'task_ids': [task], 'timeout': None})
+    with open(path, 'w') as f:
+        f.writelines(json.dumps(x, separators=(',', ':')) + '\n' for x in lines)
+    o = replay('--trace', path, '--concurrent=9999')
+    got = [(r['tokens'], r['moved_tokens'], r['arrival_ns']) for r in o['requests']]
+    ok(got == [(t, s, 1000 * us) for t, s, us in want] and len(got) > 100,
+       'the loads of a FlexKV trace', f'{got[:3]} {want[:3]}')
+
+
+def vllm_log(path, rng):
+    """Two engines that log every ten seconds; a request is two transfers."""
+    lines, want, left, at = [], [], 0, datetime.datetime(2028, 2, 28, 23, 58, 50)
+    for i in range(40):
+        for engine in range(2):
+            n, mib = rng.choice([0, 1, 2, 7]), rng.randint(1, 64) / 64
+            lines.append(f'(EngineCore_DP{engine} pid=7) INFO {at:%m-%d %H:%M:%S} '
+                         f'[metrics.py:103] KV Transfer metrics: Num successful transfers='
+                         f'{n}, Avg xfer time (ms)=0.312, Avg MB per transfer={mib}\n')
+            lines.append(f'INFO {at:%m-%d %H:%M:%S} [loggers.py] Engine 00{engine}: idle\n')
+            left += n
+            for k in range(left // 2):
+                want.append((i * 10 ** 10 + 10 ** 10 * k // (left // 2),
+                             int(mib * 2 ** 21), max(1, round(mib * 2 ** 21 / ROW))))
+            left %= 2
+        at += datetime.timedelta(seconds=10)
+    with open(path, 'w') as f:
+        f.writelines(lines)
+    o = replay('--trace', path, '--dst=tp=2', '--concurrent=9999')
+    got = [(r['arrival_ns'], r['bytes'], r['tokens']) for r in o['requests']]
+    ok(got == sorted(want) and len(got) > 60, 'the transfers of a log of vLLM',
+       f'{got[:4]} {sorted(want)[:4]}')
+
+
 def main():
     rng = random.Random(4)
     with tempfile.TemporaryDirectory() as tmp:
@@ -207,6 +276,8 @@ def main():
         queue(path)
         overlapped(path)
         faults(path)
+        flexkv(path, rng)
+        vllm_log(path, rng)
     print('1..%d' % count)
     return 1 if failed else 0
 

@@ -44,6 +44,24 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	bad 'trace:2:' t,bytes,tokens 1,2,3,4
 	bad 'trace:2:' t,bytes,tokens nan,2,3
 	bad 'there is no request' t,bytes,tokens
+	local event='{"timestamp": "2026-11-20T10:00:00", "event_type": "wait", "data": {}}'
+	bad 'there is no request' "$event"
+	bad "trace:2: expected an 'event_type'" "$event" "${event/T10/T24}"
+	bad "trace:2: expected an 'event_type'" "$event" "${event/event_type/type}"
+	bad "trace:2: there is no 'token_ids'" "$event" "${event/wait/request}"
+	local get='"request_type": "GET", "request_id": 1, "token_ids": [1, 2], "slot_mapping": [1]'
+	get=${event/{\}/{$get\}} get=${get/wait/request}
+	bad 'trace:2: slots for 3 tokens' "$get" "${get/: \[1\]/: [1, 2, 3]}"
+	bad 'trace:3: 0 ms is before' "$get" "${get/:00\"/:05\"}" "$get"
+	bad 'trace:2: a request without tokens' "$get" "${get/: \[1, 2\]/: []}"
+	bad "trace:2: request_id is -1" "$get" "${get/: 1,/: -1,}"
+	local log='INFO 11-20 10:00:00 KV Transfer metrics: Num successful transfers=4, Avg MB per transfer=2.0'
+	bad 'trace:2: no time such as' "$log" "${log/ 10:00:00/}"
+	bad 'trace:2: it is of before' "$log" "${log/ 10:/ 09:}"
+	bad 'trace:2: transfers without' "$log" "${log/=2.0/=-1}"
+	bad 'trace:2: 4 transfers of 1e+300 MB are too many' "$log" "${log/=2.0/=1e300}"
+	bad 'trace:2: 1e+18 transfers' "$log" "${log/=4,/=1e18,}"
+	bad 'there is no request' "${log/=4/=0}"
 	refused 5 'nowhere' replay "${model[@]}" --trace=nowhere
 }
 
