@@ -99,6 +99,14 @@ static void aged(uint32_t *v, int64_t pool, uint64_t seed)
 
 /* ---- lists -------------------------------------------------------------- */
 
+/* Of what stands there, as far as a message shows it. */
+static int word_length(const char *text)
+{
+	size_t n = strcspn(text, ": \t\r\n");
+
+	return n < 40 ? (int)n : 40;
+}
+
 static enum kvt_status parse_list(uint32_t *v, int64_t n, const char *text,
 				  const char *what, struct kvt_error *err)
 {
@@ -117,7 +125,8 @@ static enum kvt_status parse_list(uint32_t *v, int64_t n, const char *text,
 		id = strtoull(p, &end, 10);
 		if (!isdigit((unsigned char)*p) || errno || id > UINT32_MAX)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: '%.40s' is no block id", what, p);
+					"%s: '%.*s' is no block id", what,
+					word_length(p), p);
 		if (count < n)
 			v[count] = (uint32_t)id;
 		p = end;

@@ -42,6 +42,14 @@ refused() {
 		"$(request transfer_duration_ns --batch=70x1068k --link=vllm-mooncake)")" 2.5 5
 }
 
+@test "time: 128k tokens in small descriptors (vLLM 53825)" {
+	# 1.8 us a descriptor were derived from it, of which 0.4 us are on the wire
+	local out
+	out=$(time_of --batch=32000x16k --link=vllm-mooncake --op=1400)
+	near "$(jq '.request | .bytes_transferred / .transfer_duration_ns' <<<"$out")" 9 5
+	near "$(jq '.request | .transfer_duration_ns / .posted_ops' <<<"$out")" 1800 5
+}
+
 @test "time: larger blocks of one prompt (vLLM 50913)" {
 	# what the two measurements have in common is taken as a fixed cost
 	local args=('--spec=gqa:layers=48,heads=1,head-dim=128' -t 5008 --emulate=nixl
