@@ -266,21 +266,51 @@ static bool nothing_survives(const struct sweep *sweep)
 	return both > 0;
 }
 
+/* Why the first row is first; nothing if no other is slower. */
+static void say_winner(struct sentence *s, const struct sweep *sweep)
+{
+	const struct sweep_row *best = &sweep->row[0];
+	bool slower = false;
+	char name[160], words[1024];
+
+	for (int64_t i = 1; i < sweep->n; i++)
+		slower |= sweep->row[i].refused[0] || sweep->row[i].ns > best->ns;
+	if (!slower || best->refused[0])
+		return;
+	name_of(name, sizeof(name), best);
+	snprintf(words, sizeof(words), "%s%s is fastest: %s operation%s, ", name,
+		 best->stage ? " through buffers" : "", human_count(best->ops).s,
+		 plural(best->ops));
+	say(s, words);
+	if (best->stage)
+		snprintf(words, sizeof(words), "as large as the buffers");
+	else if (best->why.cause == SWEEP_WHOLE)
+		snprintf(words, sizeof(words), "one for each pair of ranks");
+	else
+		snprintf(words, sizeof(words), "most of which end at a %s",
+			 kvt_axis_name(best->why.axis));
+	say(s, words);
+}
+
 void sweep_sentence(char *out, size_t room, const struct sweep *sweep)
 {
-	struct sentence s = { out, room, 0 };
+	char why[1536] = "";
+	struct sentence s = { out, room, 0 }, losers = { why, sizeof(why), 0 };
 
 	out[0] = '\0';
+	say_winner(&s, sweep);
 	for (int c = 0; c < SWEEP_NCAUSES; c++)
-		say_cause(&s, sweep, (enum sweep_cause)c);
+		say_cause(&losers, sweep, (enum sweep_cause)c);
 	if (nothing_survives(sweep))
-		say(&s, "; where both differ no layout here keeps its runs whole");
+		say(&losers, "; where both differ no layout here keeps its runs whole");
 	if (sweep->row[0].refused[0])
-		say(&s, "all are refused");
-	else if (!s.n)
-		say(&s, sweep->n > 1 ? "all are equally fast" : "there is nothing to "
-				"compare");
-	if (out[0] >= 'a' && out[0] <= 'z')
-		out[0] = (char)(out[0] - 'a' + 'A');
+		say(&losers, "all are refused");
+	else if (!losers.n && !s.n)
+		say(&losers, sweep->n > 1 ? "all are equally fast" :
+					    "there is nothing to compare");
+	if (why[0] >= 'a' && why[0] <= 'z')
+		why[0] = (char)(why[0] - 'a' + 'A');
+	say(&s, s.n && losers.n ? ". " : "");
+	say(&s, why);
 	say(&s, ".");
 }
