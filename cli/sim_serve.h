@@ -111,6 +111,9 @@ void serve_text(const struct serve_report *report);
 KVT_MUST_CHECK enum kvt_status
 serve_json(const struct serve_report *report, struct kvt_error *err);
 
+/* "metrics", as vLLM gives them to Prometheus: sim_serve_prom.c */
+void serve_put_metrics(struct json_out *out, json_t *object, const struct serve *serve);
+
 /* The share of the requests that are done, with their KV part in time. */
 double serve_attainment(const struct serve *serve, int64_t slo_ns);
 

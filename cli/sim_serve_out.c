@@ -274,6 +274,7 @@ static void put_vllm(struct json_out *out, const struct sums *t, const struct se
 	json_put_real(out, o, "avg_num_descriptors", rounded(per(t->descriptors, n), 10));
 	json_put_int(out, o, "num_failed_transfers", s->failed_transfers);
 	json_put_int(out, o, "num_kv_expired_reqs", t->expired);
+	serve_put_metrics(out, o, s);
 }
 
 static void put_requests(struct json_out *out, const struct serve_report *r)

@@ -134,6 +134,39 @@ def figures(o, posts):
     ok(not bad, 'percentiles, sums, and figures as vLLM computes them', bad)
 
 
+BOUNDS = {'xfer_time_seconds': [.005, .01, .025, .05, .075, .1, .2, .3, .5, .75, 1, 5],
+          'bytes_transferred': [2 ** i for i in range(11, 35, 2)],
+          'num_descriptors': [10, 20, 30, 50, 75, 100, 200, 400, 1000, 2000, 4000, 10000,
+                              20000, 50000]}
+BOUNDS['post_time_seconds'] = [.001] + BOUNDS['xfer_time_seconds']
+
+
+def metrics(path):
+    """Histograms over one batch a request, on a link that is slow and exact."""
+    o = replay('--trace', path, '--link=infinite', '--op=700000', '--post=300000',
+               '--rate=0.001', '--overlap-power=1', '--concurrent=1')
+    rs = [r for r in o['requests'] if r['bytes']]
+    o = o['vllm']
+    got = {m['name'].removeprefix('vllm:nixl_'): m for m in o['metrics']}
+    bad = [k for k, v in BOUNDS.items() if [b['le'] for b in got[k]['buckets']] != v]
+    values = {'xfer_time_seconds': [(r['end_ns'] - r['start_ns']) // 1000 / 1e6 for r in rs],
+              'bytes_transferred': [r['bytes'] for r in rs]}
+    for k, v in values.items():
+        want = [sum(x <= b for x in v) for b in BOUNDS[k]]
+        if ([b['count'] for b in got[k]['buckets']] != want or got[k]['count'] != len(rs)
+                or abs(got[k]['sum'] - sum(v)) > 1e-6 * sum(v)):
+            bad.append((k, got[k], want))
+    for k, factor in (('num_descriptors', 1), ('post_time_seconds', 3e-4)):
+        n = round(got['num_descriptors']['sum'])
+        if abs(got[k]['sum'] - n * factor) > 1e-3 * n * factor or not n:
+            bad.append((k, got[k]))
+        if got[k]['buckets'][-1]['count'] > len(rs) or not got[k]['buckets'][-1]['count']:
+            bad.append((k, got[k]))
+    if got['num_failed_transfers']['count'] or got['num_kv_expired_reqs']['count']:
+        bad.append('failed')
+    ok(not bad and rs, 'the histograms of vLLM', bad)
+
+
 def queue(path):
     """One at a time over a link that knows bytes only: each waits for the last."""
     o = replay('--trace=' + path, '--link=infinite', '--rate=0.01', '--concurrent=1',
@@ -273,6 +306,7 @@ def main():
         rows = make_trace(path, rng, 90)
         alone(path, rows, 0)
         alone(path, rows, 30000)
+        metrics(path)
         queue(path)
         overlapped(path)
         faults(path)
