@@ -37,6 +37,7 @@ struct sim_args {
 	const char *request;
 	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
 	bool all_states;		/* of recurrent groups, not only the last one */
+	const char *layout;		/* of both sides, instead of theirs; or NULL */
 };
 
 #define SIM_OPTS(a) \
@@ -215,11 +216,16 @@ struct sim_report {
 	const struct sim *sim;
 	enum kvt_scope scope;		/* whose breaks are told */
 	bool histogram;
+	const char *best_layout;	/* if both sides had it; NULL: not known */
+	int64_t best_ops;		/* under 'scope', of all groups */
 	struct sim_figures (*figures)[KVT_NSCOPES];	/* [ngroups] */
 };
 KVT_MUST_CHECK enum kvt_status
 sim_report_init(struct sim_report *out, const struct sim *sim, struct kvt_error *err);
 void sim_report_free(struct sim_report *report);
+
+/* Of all groups, under its scope. */
+int64_t sim_report_ops(const struct sim_report *report);
 
 KVT_MUST_CHECK enum kvt_status
 sim_plan_text(const struct sim_report *report, struct kvt_error *err);

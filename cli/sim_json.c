@@ -144,6 +144,15 @@ static enum kvt_status put_group(struct json_out *out, json_t *list,
 	return put_pairs(out, o, group, err);
 }
 
+static void put_best(struct json_out *out, const struct sim_report *r)
+{
+	json_t *o = json_put_object(out, out->root, "best_layout");
+
+	json_put_text(out, o, "layout", r->best_layout);
+	json_put_text(out, o, "scope", kvt_scope_name(r->scope));
+	json_put_int(out, o, "ops", r->best_ops);
+}
+
 enum kvt_status sim_plan_json(const struct sim_report *r, struct kvt_error *err)
 {
 	struct json_out out;
@@ -155,6 +164,8 @@ enum kvt_status sim_plan_json(const struct sim_report *r, struct kvt_error *err)
 	json_put_int(&out, out.root, "requests", r->sim->requests);
 	json_put_int(&out, out.root, "tokens", r->sim->tokens);
 	json_put_text(&out, out.root, "partial", r->sim->whole ? "whole" : "valid");
+	if (r->best_layout)
+		put_best(&out, r);
 	list = json_put_array(&out, out.root, "groups");
 	for (int g = 0; !status && g < r->sim->ngroups; g++)
 		status = put_group(&out, list, r, g, err);

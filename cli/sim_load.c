@@ -264,6 +264,11 @@ static enum kvt_status load_spec(struct sim *sim, const struct sim_args *a,
 				"expected two dumps, --model or --spec");
 	if ((status = take_places(&src, &dst, a, err)))
 		return status;
+	if (a->layout) {
+		if ((status = kvt_layout_parse(&src.layout, a->layout, err)))
+			return status;
+		dst.layout = src.layout;
+	}
 	if (a->model)
 		return add_model(sim, &src, &dst, a, err);
 	return add_specs(sim, &src, &dst, a, err);

@@ -27,13 +27,56 @@ enum kvt_status sim_take_scope(enum kvt_scope *out, const char *name,
 	return KVT_OK;
 }
 
+static enum kvt_status count_all(int64_t *ops, const struct sim_args *a,
+				 enum kvt_scope scope, struct kvt_error *err)
+{
+	struct sim_figures f;
+	struct sim sim;
+	enum kvt_status status = sim_load(&sim, a, err);
+
+	if (status)
+		return status;
+	if (!(status = sim_figures_init(&f, err))) {
+		for (int g = 0; !status && g < sim.ngroups; g++)
+			status = sim_count(&f, &sim.group[g], scope, err);
+		*ops = f.tally.ops;
+		sim_figures_free(&f);
+	}
+	sim_free(&sim);
+	return status;
+}
+
+/* The layout that would have the fewest ops, all else being as it is. */
+static enum kvt_status find_best(struct sim_report *r, const struct sim_args *a,
+				 struct kvt_error *err)
+{
+	static const char *const names[] = {
+		"hnd", "nhd", "blshc", "bhlsc", "lhbsc", "blhsc",
+	};
+	struct sim_args like = *a;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int64_t ops;
+		enum kvt_status status;
+
+		like.layout = names[i];
+		status = count_all(&ops, &like, r->scope, err);
+		if (status == KVT_SYSTEM)
+			return status;
+		/* one that cannot be had here is not the best */
+		if (!status && (!r->best_layout || ops < r->best_ops)) {
+			r->best_layout = names[i];
+			r->best_ops = ops;
+		}
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status check_ops(const struct sim_report *r, const struct plan_args *p,
 				 struct kvt_error *err)
 {
-	int64_t ops = 0;
+	int64_t ops = sim_report_ops(r);
 
-	for (int g = 0; g < r->sim->ngroups; g++)
-		ops += r->figures[g][r->scope].tally.ops;
 	if (p->expect_ops >= 0 && ops != p->expect_ops)
 		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected %lld",
 				(long long)ops, (long long)p->expect_ops);
@@ -43,8 +86,9 @@ static enum kvt_status check_ops(const struct sim_report *r, const struct plan_a
 	return KVT_OK;
 }
 
-static enum kvt_status report(const struct sim *sim, const struct plan_args *p,
-			      enum kvt_scope scope, struct kvt_error *err)
+static enum kvt_status report(const struct sim *sim, const struct sim_args *a,
+			      const struct plan_args *p, enum kvt_scope scope,
+			      struct kvt_error *err)
 {
 	struct sim_report r;
 	enum kvt_status status = sim_report_init(&r, sim, err);
@@ -53,7 +97,10 @@ static enum kvt_status report(const struct sim *sim, const struct plan_args *p,
 		return status;
 	r.scope = scope;
 	r.histogram = p->histogram;
-	status = p->json ? sim_plan_json(&r, err) : sim_plan_text(&r, err);
+	if (!a->src.file)
+		status = find_best(&r, a, err);
+	if (!status)
+		status = p->json ? sim_plan_json(&r, err) : sim_plan_text(&r, err);
 	if (!status)
 		status = check_ops(&r, p, err);
 	sim_report_free(&r);
@@ -117,7 +164,7 @@ static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
 	if ((status = sim_load(&sim, a, err)))
 		return status;
 	status = p->ops ? sim_print_ops(&sim, scope, false, p->pair, err) :
-			  report(&sim, p, scope, err);
+			  report(&sim, a, p, scope, err);
 	sim_free(&sim);
 	return status;
 }

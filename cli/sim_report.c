@@ -55,6 +55,15 @@ enum kvt_status sim_report_init(struct sim_report *out, const struct sim *sim,
 	return status;
 }
 
+int64_t sim_report_ops(const struct sim_report *r)
+{
+	int64_t ops = 0;
+
+	for (int g = 0; g < r->sim->ngroups; g++)
+		ops += r->figures[g][r->scope].tally.ops;
+	return ops;
+}
+
 /* ---- why ---------------------------------------------------------------- */
 
 /* How many heads (or channels) a rank of a side holds. */
@@ -213,6 +222,22 @@ static enum kvt_status print_group(const struct sim_report *r, int g,
 	return KVT_OK;
 }
 
+static void print_best(const struct sim_report *r)
+{
+	int64_t ops = sim_report_ops(r);
+
+	if (!r->best_layout || !ops)
+		return;
+	if (r->best_ops >= ops)
+		printf("\nno layout on both sides has fewer ops, scope %s\n",
+		       kvt_scope_name(r->scope));
+	else
+		printf("\n%s on both sides would have %lld op%s, %.4g times fewer, "
+		       "scope %s\n",
+		       r->best_layout, LL(r->best_ops), plural(r->best_ops),
+		       (double)ops / (double)r->best_ops, kvt_scope_name(r->scope));
+}
+
 enum kvt_status sim_plan_text(const struct sim_report *r, struct kvt_error *err)
 {
 	const struct sim *sim = r->sim;
@@ -223,5 +248,7 @@ enum kvt_status sim_plan_text(const struct sim_report *r, struct kvt_error *err)
 	       sim->whole ? "whole blocks" : "valid states only");
 	for (int g = 0; !status && g < sim->ngroups; g++)
 		status = print_group(r, g, err);
+	if (!status)
+		print_best(r);
 	return status;
 }

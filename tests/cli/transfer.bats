@@ -151,6 +151,22 @@ ops() {
 	said 'expected 1'
 }
 
+@test "transfer-sim says which layout would have fewer operations" {
+	local args=(-m llama-3.1-70b --dst tp=8) least layout
+	sim "${args[@]}" --src layout=hnd,tp=4 >text
+	grep -qx 'bhlsc on both sides would have 1024 ops, 80 times fewer, scope rfc' text
+	sim "${args[@]}" --src layout=bhlsc,tp=4 | grep -qx 'no layout on both sides has fewer ops, scope rfc'
+	for scope in max rfc layer; do
+		sim "${args[@]}" --src tp=4,block-size=48 --json --scope=$scope >plan
+		layout=$(jq -r .best_layout.layout plan) least=$(jq .best_layout.ops plan)
+		[ "$(ops $scope "${args[@]}" --src "tp=4,block-size=48,layout=$layout")" = "$least" ]
+		for layout in nhd hnd blshc bhlsc lhbsc blhsc; do
+			[ "$(ops $scope "${args[@]}" --src "tp=4,block-size=48,layout=$layout")" -ge "$least" ]
+		done
+	done
+	sim "$nhd" "$hnd" --json | jq -e 'has("best_layout") | not'
+}
+
 @test "transfer-sim refuses contradictions" {
 	refused 3 'neither number divides the other' -m llama-3.1-8b --src tp=3
 	refused 3 'pool 7' -m llama-3.1-8b --src pool=7
