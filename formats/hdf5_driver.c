@@ -18,12 +18,16 @@ struct driver {
 	struct kvt_h5_catch catch;
 };
 
-/* The first raw bytes while somebody asks are what he asks for. */
-static bool caught(struct driver *driver, H5FD_mem_t type, haddr_t addr, size_t n)
+/*
+ * Raw bytes to or from the buffer of who asks.  Others may move meanwhile: what
+ * falls out of the cache of metadata is written, and strings count as raw bytes.
+ */
+static bool caught(struct driver *driver, H5FD_mem_t type, haddr_t addr, size_t n,
+		   const void *buf)
 {
 	struct kvt_h5_catch *catch = &driver->catch;
 
-	if (!catch->on || type != H5FD_MEM_DRAW)
+	if (type != H5FD_MEM_DRAW || !catch->wanted || buf != catch->wanted)
 		return false;
 	catch->count++;
 	catch->offset = (int64_t)addr;
@@ -68,7 +72,7 @@ static herr_t driver_read(H5FD_t *file, H5FD_mem_t type, hid_t dxpl, haddr_t add
 {
 	struct driver *driver = (struct driver *)file;
 
-	return caught(driver, type, addr, n) ? 0 :
+	return caught(driver, type, addr, n, buf) ? 0 :
 	       H5FDread(driver->below, type, dxpl, addr, n, buf);
 }
 
@@ -77,7 +81,7 @@ static herr_t driver_write(H5FD_t *file, H5FD_mem_t type, hid_t dxpl, haddr_t ad
 {
 	struct driver *driver = (struct driver *)file;
 
-	return caught(driver, type, addr, n) ? 0 :
+	return caught(driver, type, addr, n, buf) ? 0 :
 	       H5FDwrite(driver->below, type, dxpl, addr, n, buf);
 }
 
@@ -182,10 +186,10 @@ bool kvt_h5_find_chunk(struct kvt_extent *out, struct kvt_h5_catch *catch,
 	bool ok;
 
 	catch->count = 0;
-	catch->on = true;
+	catch->wanted = &unused;
 	ok = H5Dread_chunk(data, H5P_DEFAULT, offset, &out->filter_mask,
 			   &unused) >= 0 && catch->count == 1;
-	catch->on = false;
+	catch->wanted = NULL;
 	out->offset = catch->offset;
 	out->nbytes = catch->nbytes;
 	return ok;
@@ -197,11 +201,11 @@ bool kvt_h5_place_chunk(int64_t *at, struct kvt_h5_catch *catch, hid_t data,
 	bool ok;
 
 	catch->count = 0;
-	catch->on = true;
+	catch->wanted = stored->bytes;
 	ok = H5Dwrite_chunk(data, H5P_DEFAULT, stored->filter_mask, offset,
 			    (size_t)stored->nbytes, stored->bytes) >= 0 &&
 	     catch->count == 1 && catch->nbytes == stored->nbytes;
-	catch->on = false;
+	catch->wanted = NULL;
 	*at = catch->offset;
 	return ok;
 }

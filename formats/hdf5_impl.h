@@ -238,7 +238,7 @@ bool kvt_h5_write_requests(hid_t file, const struct kvt_snapshot *snapshot);
 
 struct kvt_h5_catch {
 	int fd;				/* HDF5's */
-	bool on;
+	const void *wanted;		/* the buffer of the access to catch; or NULL */
 	int count;			/* accesses since */
 	int64_t offset, nbytes;		/* of the last one */
 };
