@@ -12,14 +12,6 @@ struct transfer {
 	const struct kvt_tiling *src_tiling, *dst_tiling;	/* NULL: flat */
 };
 
-/* A stored tile, in the box's buffer until it is the box's turn to write. */
-struct waiting {
-	int64_t begin[KVT_NAXES];
-	int64_t nbytes;
-	uint32_t filter_mask;
-	int64_t offset;			/* in the file, once placed */
-};
-
 /* A work_fn; the context is a struct transfer. */
 enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
 			     struct kvt_error *err);

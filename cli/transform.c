@@ -154,29 +154,16 @@ static struct work group_work(const struct transform *t, struct transfer *ctx)
 		.fn = transfer_box, .context = ctx, .count = step->cut.nboxes,
 		.total_bytes = step->data_bytes,
 	};
-	int64_t pages = step->cut.layers * step->cut.blocks;
+	struct put_room room = put_room(t->writer, ctx->group, &step->cut);
 
 	work_needs_source(&work, t->source, ctx->group, &step->cut);
 	work_needs_tiles(&work, ctx->dst_tiling);
 	if (step->ndirect < step->ntiles || !step->ntiles)
 		work.buffer_bytes[0] = step->cut.box_bytes;
-	work.buffer_bytes[1] = step->cut.box_bytes;
-	if (ctx->dst_tiling) {
-		int64_t tiles = count_tiles(&step->cut.shape, ctx->dst_tiling);
-		struct kvt_shape box = step->cut.shape;
-
-		box.n[KVT_AXIS_L] = step->cut.layers;
-		box.n[KVT_AXIS_B] = step->cut.blocks;
-		if (count_tiles(&box, ctx->dst_tiling) < tiles)
-			tiles = count_tiles(&box, ctx->dst_tiling);
-		work.buffer_bytes[1] = tiles * kvt_stored_bound(ctx->dst_tiling);
-		work.buffer_bytes[3] = tiles * (int64_t)sizeof(struct waiting);
-	}
-	if (!kvt_writer_has_cells(t->writer, ctx->group))
-		return work;
-	work.buffer_bytes[2] = pages * step->cut.shape.n[KVT_AXIS_H] *
-			       step->cut.shape.n[KVT_AXIS_K] * 8;
-	if (!ctx->dst_tiling)
+	work.buffer_bytes[1] = ctx->dst_tiling ? room.stored : step->cut.box_bytes;
+	work.buffer_bytes[2] = room.cells;
+	work.buffer_bytes[3] = room.waiting;
+	if (room.cells && !ctx->dst_tiling)
 		work.buffer_bytes[3] = step->cut.box_bytes;
 	return work;
 }

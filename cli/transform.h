@@ -7,6 +7,7 @@
 #ifndef KVTOOL_TRANSFORM_H
 #define KVTOOL_TRANSFORM_H
 
+#include "cli/put_box.h"
 #include "cli/source.h"
 
 /* What happens to a tile, or to a box where the destination is flat. */
@@ -62,11 +63,5 @@ transform_run(struct transform *t, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 verify_equal(struct kvt_reader *a, struct kvt_reader *b,
 	     const struct pipeline_options *options, struct kvt_error *err);
-
-/*
- * The layout that keys, values and states are hashed in: state outer, then
- * content, so that each (layer, block, head, kv) is one run.
- */
-extern const struct kvt_layout cell_layout;
 
 #endif
