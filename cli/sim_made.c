@@ -89,6 +89,25 @@ static enum kvt_status cut_blocks(struct kvt_group *g, int64_t size,
 	return KVT_OK;
 }
 
+/*
+ * What a pool has if nobody says: the blocks that the ids reach, and at least one
+ * in sixteen that nothing goes to, where a stray write shows.
+ */
+static enum kvt_status choose_pool(int64_t *pool, uint32_t **ids, const char *pattern,
+				   int64_t n, struct kvt_error *err)
+{
+	bool spread = !strcmp(pattern, "scatter") || !strncmp(pattern, "list:", 5) ||
+		      !strncmp(pattern, "file:", 5);
+	int64_t most = n + n / 16 + 1, drawn = spread ? 0 : most;
+	enum kvt_status status = sim_ids(ids, &drawn, pattern, n, err);
+
+	*pool = most;
+	for (int64_t i = 0; !status && i < n; i++)
+		if ((*ids)[i] >= *pool)
+			*pool = (int64_t)(*ids)[i] + 1;
+	return status;
+}
+
 /* Requests share no blocks: each has its own part of the ids. */
 static enum kvt_status place_group(struct kvt_snapshot *s, int index,
 				   const struct sim_place *p, const char *conv,
@@ -105,7 +124,9 @@ static enum kvt_status place_group(struct kvt_snapshot *s, int index,
 		return status;
 	for (int64_t i = 0; i < s->nrequests; i++)
 		total += blocks_of(&s->request[i], g, index);
-	if ((status = sim_ids(&ids, &pool, p->ids, total, &why)))
+	status = pool ? sim_ids(&ids, &pool, p->ids, total, &why) :
+			choose_pool(&pool, &ids, p->ids, total, &why);
+	if (status)
 		return kvt_fail(err, status, "%s: %.400s", g->id, why.text);
 	for (int64_t i = 0; !status && i < total; i++)
 		if (ids[i] >= pool)

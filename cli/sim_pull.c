@@ -155,10 +155,10 @@ static enum kvt_status take_pair(struct wire *wire, const struct kvt_pair *pair,
 	return status;
 }
 
-static enum kvt_status ask(struct wire *wire, const struct carry_box *box,
+static enum kvt_status ask(struct wire *wire, const struct carry_box *box, int rank,
 			   struct kvt_error *err)
 {
-	const struct wire_ask ask = { box->part, box->rank,
+	const struct wire_ask ask = { box->part, rank,
 				      { box->layers[0], box->layers[1] },
 				      { box->blocks[0], box->blocks[1] } };
 	uint8_t bytes[WIRE_ASK_BYTES];
@@ -167,31 +167,42 @@ static enum kvt_status ask(struct wire *wire, const struct carry_box *box,
 	return wire_send(wire, WIRE_ASK, bytes, sizeof(bytes), NULL, 0, err);
 }
 
+/* The box of one rank; 'dst' is where that begins. */
+static enum kvt_status pull_rank(struct wire *wire, const struct carry_box *box,
+				 const struct sim_window *w, int rank, uint8_t *dst,
+				 int64_t *moved, struct kvt_error *err)
+{
+	struct kvt_pair_walk walk = { 0, 0 };
+	enum kvt_status status = ask(wire, box, rank, err);
+	struct wire_head head;
+	struct kvt_pair pair;
+	struct kvt_nest nest;
+
+	while (!status && kvt_pair_next(&pair, &walk, &w->xfer))
+		if (pair.dst_rank == rank &&
+		    !(status = kvt_nest_init(&nest, &w->xfer, &pair, err)))
+			status = take_pair(wire, &pair, &nest, dst, moved, err);
+	if (status || (status = wire_receive(wire, &head, err)))
+		return status;
+	return head.type == WIRE_END ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT, "the peer sent more ops than the plan has");
+}
+
 enum kvt_status wire_pull(void *context, struct worker *worker,
 			  const struct carry_box *box, uint8_t *dst, int64_t *moved,
 			  struct kvt_error *err)
 {
-	struct kvt_pair_walk walk = { 0, 0 };
-	struct wire *wire = context;
 	struct sim_window w;
-	struct wire_head head;
-	struct kvt_pair pair;
-	struct kvt_nest nest;
 	enum kvt_status status = window_of(&w, box, err);
 
 	(void)worker;
 	if (status)
 		return status;
-	status = ask(wire, box, err);
-	while (!status && kvt_pair_next(&pair, &walk, &w.xfer))
-		if (pair.dst_rank == box->rank &&
-		    !(status = kvt_nest_init(&nest, &w.xfer, &pair, err)))
-			status = take_pair(wire, &pair, &nest, dst, moved, err);
+	for (int r = 0; !status && r < box->sides->dst.n; r++)
+		status = pull_rank(context, box, &w, r, dst + r * box->rank_bytes, moved,
+				   err);
 	window_done(&w);
-	if (status || (status = wire_receive(wire, &head, err)))
-		return status;
-	return head.type == WIRE_END ? KVT_OK :
-	       kvt_fail(err, KVT_BAD_INPUT, "the peer sent more ops than the plan has");
+	return status;
 }
 
 /* ---- the source ------------------------------------------------------ */
@@ -255,10 +266,12 @@ static int64_t window_bytes(const struct carry_box *box, const struct sim_window
 	return nbytes * w->nblocks;
 }
 
-static enum kvt_status take_ask(struct carry_box *box, const struct serving *s,
-				int64_t length, struct kvt_error *err)
+static enum kvt_status take_ask(struct carry_box *box, int *rank,
+				const struct serving *s, int64_t length,
+				struct kvt_error *err)
 {
 	const struct sim *sim = &s->sides->sim;
+	struct kvt_box asked = { .begin = { 0 } };
 	const int64_t *n;
 	struct wire_ask a;
 	enum kvt_status status = wire_ask_take(&a, s->wire->payload, length, err);
@@ -276,14 +289,18 @@ static enum kvt_status take_ask(struct carry_box *box, const struct serving *s,
 				"the peer asks for layers %lld to %lld of blocks %lld to %lld",
 				LL(a.layers[0]), LL(a.layers[1]), LL(a.blocks[0]),
 				LL(a.blocks[1]));
-	*box = carry_box_at(s->sides, (int)a.part, (int)a.rank, a.layers, a.blocks);
+	box_take(&asked, KVT_AXIS_L, a.layers[0], a.layers[1] - a.layers[0]);
+	box_take(&asked, KVT_AXIS_B, a.blocks[0], a.blocks[1] - a.blocks[0]);
+	*box = carry_box_of(s->sides, (int)a.part, &asked);
+	*rank = (int)a.rank;
 	return box->nspans ? KVT_OK :
 	       kvt_fail(err, KVT_BAD_INPUT,
 			"the peer asks for blocks that nothing goes to");
 }
 
 static enum kvt_status give_box(struct worker *worker, const struct serving *s,
-				const struct carry_box *box, struct kvt_error *err)
+				const struct carry_box *box, int rank,
+				struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
 	struct sim_window w;
@@ -297,7 +314,7 @@ static enum kvt_status give_box(struct worker *worker, const struct serving *s,
 		status = kvt_fail(err, KVT_UNSUPPORTED,
 				  "the peer asks for more at once than --mem-limit allows");
 	while (!status && kvt_pair_next(&pair, &walk, &w.xfer))
-		if (pair.dst_rank == box->rank &&
+		if (pair.dst_rank == rank &&
 		    !(status = kvt_nest_init(&nest, &w.xfer, &pair, err)) &&
 		    !(status = read_window(worker, box, &w, (int)pair.src_rank,
 					   worker->buffer[1], err)))
@@ -314,11 +331,12 @@ static enum kvt_status serve(struct worker *worker, void *context, int64_t i,
 	enum kvt_status status;
 	struct wire_head head;
 	struct carry_box box;
+	int rank = 0;
 
 	(void)i;
 	while (!(status = wire_receive(s->wire, &head, err)) && head.type == WIRE_ASK)
-		if ((status = take_ask(&box, s, head.length, err)) ||
-		    (status = give_box(worker, s, &box, err)))
+		if ((status = take_ask(&box, &rank, s, head.length, err)) ||
+		    (status = give_box(worker, s, &box, rank, err)))
 			return status;
 	if (status || head.type == WIRE_BYE)
 		return status;
@@ -327,36 +345,33 @@ static enum kvt_status serve(struct worker *worker, void *context, int64_t i,
 			(int)head.type, (int)WIRE_ASK);
 }
 
+/*
+ * What the destination will ask for depends on what it writes: there is room for
+ * as much as it may want of a source with the same limit.
+ */
+static void needs_of(struct work *work, const struct sides *sides, int64_t room)
+{
+	work->buffer_bytes[1] = work->buffer_bytes[SOURCE_BUFFER] = room;
+	for (int r = 0; r < sides->src.n; r++)
+		for (int g = 0; g < side_rank(&sides->src, r)->ngroups; g++)
+			work_needs_pieces(work, sides->src.file[r].reader, g, 1, 1);
+}
+
 enum kvt_status wire_serve(struct wire *wire, const struct sides *sides,
 			   const struct exec_args *args, struct kvt_error *err)
 {
 	struct pipeline_options options = exec_pipeline(args);
-	struct work most = { .fn = serve };
 	struct serving s = { .wire = wire, .sides = sides,
+			     .room = carry_window_room(args->mem_limit),
 			     .frame = malloc(sizeof(*s.frame)) };
-	enum kvt_status status = KVT_OK;
+	struct work work = { .fn = serve, .context = &s, .count = 1 };
+	enum kvt_status status;
 
 	if (!s.frame)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int r = 0; !status && r < sides->dst.n; r++)
-		for (int g = 0; !status && g < side_rank(&sides->dst, r)->ngroups; g++) {
-			struct cut cut;
-			struct work work = most;
-
-			status = carry_cut(&cut, &work, sides, r, g, args->mem_limit,
-					   err);
-			for (int b = 0; b < NBUFFERS; b++)
-				if (work.buffer_bytes[b] > most.buffer_bytes[b])
-					most.buffer_bytes[b] = work.buffer_bytes[b];
-			most.tile_bytes = work.tile_bytes;
-			most.stored_bytes = work.stored_bytes;
-		}
-	most.context = &s;
-	most.count = 1;
+	needs_of(&work, sides, s.room);
 	options.quiet = true;
-	s.room = most.buffer_bytes[1];
-	if (!status)
-		status = pipeline_run(&most, &options, err);
+	status = pipeline_run(&work, &options, err);
 	free(s.frame);
 	return status;
 }

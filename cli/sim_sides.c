@@ -113,6 +113,29 @@ static enum kvt_status check_groups(const struct sides *sides, struct kvt_error 
 	return KVT_OK;
 }
 
+/* A plan is of one rank of each side: the others must be laid out as that is. */
+static enum kvt_status check_ranks(const struct side *side, struct kvt_error *err)
+{
+	const struct kvt_snapshot *a = side_rank(side, 0);
+
+	for (int r = 1; r < side->n; r++)
+		for (int g = 0; g < a->ngroups; g++) {
+			const struct kvt_group *x = &a->group[g];
+			const struct kvt_group *y = &side_rank(side, r)->group[g];
+
+			if (memcmp(&x->shape, &y->shape, sizeof(x->shape)) ||
+			    !kvt_layout_equal(&x->layout, &y->layout))
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"%s: rank %d is %s of %lld heads, rank 0 %s of %lld",
+						x->id, r,
+						kvt_layout_string(&y->layout).s,
+						LL(y->shape.n[KVT_AXIS_H]),
+						kvt_layout_string(&x->layout).s,
+						LL(x->shape.n[KVT_AXIS_H]));
+		}
+	return KVT_OK;
+}
+
 /* ---- entries by destination ------------------------------------------ */
 
 static int by_target(const void *a, const void *b)
@@ -158,16 +181,18 @@ static int64_t first_entry(const struct sides *sides, int part, int64_t block)
 	return low;
 }
 
-struct carry_box carry_box_at(const struct sides *sides, int part, int rank,
-			      const int64_t layers[2], const int64_t blocks[2])
+struct carry_box carry_box_of(const struct sides *sides, int part,
+			      const struct kvt_box *box)
 {
-	int64_t first = first_entry(sides, part, blocks[0]);
+	const int64_t *begin = box->begin, *end = box->end;
+	int64_t first = first_entry(sides, part, begin[KVT_AXIS_B]);
 
 	return (struct carry_box){
-		.sides = sides, .part = part, .rank = rank,
-		.layers = { layers[0], layers[1] }, .blocks = { blocks[0], blocks[1] },
+		.sides = sides, .part = part,
+		.layers = { begin[KVT_AXIS_L], end[KVT_AXIS_L] },
+		.blocks = { begin[KVT_AXIS_B], end[KVT_AXIS_B] },
 		.span = sides->span[part] + first,
-		.nspans = first_entry(sides, part, blocks[1]) - first,
+		.nspans = first_entry(sides, part, end[KVT_AXIS_B]) - first,
 	};
 }
 
@@ -193,7 +218,9 @@ static enum kvt_status load(struct sides *sides, const struct exec_args *args, i
 		return status;
 	status = args->sim.dst.text ? make_destination(sides, &args->sim, err) :
 		 open_side(&sides->dst, n - nsrc, argv + nsrc, err);
-	if (status || (status = check_groups(sides, err)))
+	if (status || (status = check_ranks(&sides->src, err)) ||
+	    (status = check_ranks(&sides->dst, err)) ||
+	    (status = check_groups(sides, err)))
 		return status;
 	dumps.dst_name = args->sim.dst.text ? "the destination" : argv[nsrc];
 	dumps.src = side_rank(&sides->src, 0);

@@ -64,23 +64,30 @@ output_name(char *out, size_t room, const char *pattern, int rank, int nranks,
 
 /* ---- carrying it out: sim_carry.c --------------------------------------- */
 
-/* Blocks of one box of one rank, and the part of a transfer that writes there. */
+/* Blocks of one box of all ranks, and the part of a transfer that writes there. */
 struct carry_box {
 	const struct sides *sides;
 	int part;			/* group of sides->sim */
-	int rank;			/* of the destination */
 	int64_t layers[2], blocks[2];	/* of the destination: begin, end */
 	const struct kvt_block_span *span;	/* by destination block */
 	int64_t nspans;
+	int64_t rank_bytes;		/* from the box of one rank to the next */
 };
 
-struct carry_box carry_box_at(const struct sides *sides, int part, int rank,
-			      const int64_t layers[2], const int64_t blocks[2]);
+struct carry_box carry_box_of(const struct sides *sides, int part,
+			      const struct kvt_box *box);
 
-/* How a group of a rank is cut into boxes, and the room that reading them takes. */
+/*
+ * How a group is cut into boxes, and the room that reading them takes: about a
+ * cache's size for all ranks, less where a thread's share of the memory would not
+ * hold the blocks they come from.  'tiling' is of what is written: sim_cut.c.
+ */
 KVT_MUST_CHECK enum kvt_status
-carry_cut(struct cut *cut, struct work *work, const struct sides *sides, int rank,
-	  int group, int64_t mem_limit, struct kvt_error *err);
+carry_cut(struct cut *cut, struct work *work, const struct sides *sides, int group,
+	  const struct kvt_tiling *tiling, int64_t mem_limit, struct kvt_error *err);
+
+/* The most that the blocks of a box take on one rank of the source. */
+int64_t carry_window_room(int64_t mem_limit);
 
 /*
  * The same as a transfer of its own: only those layers, destination blocks from
@@ -102,8 +109,9 @@ read_window(struct worker *worker, const struct carry_box *box,
 	    struct kvt_error *err);
 
 /*
- * How bytes get from a window of the source into a box; '*moved' grows by the
- * bytes written.  worker->buffer[1] has room for a window.
+ * How bytes get from a window of the source into the boxes of all ranks, which
+ * are dense and follow each other; '*moved' grows by the bytes written.
+ * worker->buffer[1] has room for a window.
  */
 typedef enum kvt_status carry_fn(void *context, struct worker *worker,
 				 const struct carry_box *box, uint8_t *dst,
@@ -161,6 +169,8 @@ sides_verify(struct verified *out, const struct sides *sides,
 	  "of recurrent groups every block of a table, not only the last" }, \
 	{ "corrupt-op", 0, OPT_INT, &(a)->corrupt, "N", \
 	  "spoil one byte of op N (from 0, scope rfc), to see it found" }, \
+	{ "uncompressed", 0, OPT_FLAG, &(a)->create.uncompressed, NULL, \
+	  "hdf5: one contiguous, mappable array a group" }, \
 	{ "no-sync", 0, OPT_FLAG, &(a)->create.no_sync, NULL, \
 	  "do not wait for the disk: a power cut may lose the output" }, \
 	OPT_FORCE(&(a)->create.force), \

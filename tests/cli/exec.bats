@@ -28,6 +28,16 @@ refused() {
 		-o new.h5 pieces.h5
 	same_digest "$nhd" new.h5
 	kvtool fsck -q new.h5
+	# in pieces of its own, whatever the number of threads, or as one array
+	for n in 1 3; do
+		exec_ --threads=$n --dst=tp=2,ids=random:4 -o "t$n.%r.h5" pieces.h5
+	done
+	cmp t1.0.h5 t3.0.h5
+	cmp t1.1.h5 t3.1.h5
+	h5dump -pH -d /groups/g0/data t1.0.h5 | grep -q CHUNKED
+	exec_ --uncompressed --dst=ids=random:4 -o one.h5 pieces.h5
+	h5dump -pH -d /groups/g0/data one.h5 | grep -q CONTIGUOUS
+	rm one.h5
 	# a destination in pieces, of which some stay
 	exec_ --request=C -o one.h5 "$bs32" pieces.h5
 	same_digest pieces.h5 one.h5
@@ -101,6 +111,9 @@ refused() {
 	refused 3 'float16' exec -o new.h5 "$nhd" $kv/s260k/paged_bs16/packed_nhd.fp16.npy
 	refused 3 "no group" exec -o new.h5 "$nhd" "$sd"
 	refused 3 'neither number divides' exec -o 'new%r.h5' --dst=tp=3 "$nhd"
+	rank0=$kv/s260k/tp2/rank0.packed_nhd.bf16.safetensors
+	kvtool relayout -q --to=hnd -o ../hnd1.safetensors "$rank1"
+	refused 3 'rank 1 is' exec -o new.h5 --dst=tp=1 "$rank0" ../hnd1.safetensors
 	refused 3 'outside the pool' exec -o new.h5 --dst=pool=45,ids=scatter "$nhd"
 	refused 4 'cannot be' exec -o new.h5 --dst=layout=aiter-shuffle,block-size=3 "$nhd"
 	refused 4 'more than --mem-limit' exec -o new.h5 --mem-limit=1k --dst=tp=1 "$nhd"
