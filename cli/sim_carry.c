@@ -328,7 +328,7 @@ static enum kvt_status check_bytes(const struct sides *sides, int64_t moved,
 			LL(moved), LL(want));
 }
 
-static double now(void)
+double seconds_now(void)
 {
 	struct timespec t;
 
@@ -363,7 +363,7 @@ enum kvt_status carry_out(struct carried *out, const struct sides *sides,
 	struct carrying c = { .sides = sides, .writer = writer, .spoiled = &spoiled,
 			      .fn = fn, .context = context };
 	enum kvt_status status;
-	double start = now();
+	double start = seconds_now();
 
 	*out = (struct carried){ .bytes = 0 };
 	if (!writer)
@@ -374,6 +374,6 @@ enum kvt_status carry_out(struct carried *out, const struct sides *sides,
 	for (int r = 0; r < sides->dst.n; r++)
 		kvt_close_writer(writer[r]);
 	free(writer);
-	out->seconds = now() - start;
+	out->seconds = seconds_now() - start;
 	return status;
 }

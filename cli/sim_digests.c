@@ -46,19 +46,19 @@ static enum kvt_status sum_rank(struct kvt_digest *sum, struct kvt_reader *reade
 	return status;
 }
 
-static enum kvt_status sum_side(struct kvt_digest *sum, struct kvt_reader *const *reader,
-				int n, const struct pipeline_options *options,
+static enum kvt_status sum_side(struct kvt_digest *sum, const struct side *side,
+				const struct pipeline_options *options,
 				struct kvt_error *err)
 {
-	const struct kvt_snapshot **ranks = calloc((size_t)n, sizeof(*ranks));
+	const struct kvt_snapshot **ranks = calloc((size_t)side->n, sizeof(*ranks));
 	enum kvt_status status = KVT_OK;
 
 	if (!ranks)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int r = 0; r < n; r++)
-		ranks[r] = kvt_reader_snapshot(reader[r]);
-	for (int r = 0; !status && r < n; r++)
-		status = sum_rank(sum, reader[r], ranks, r, options, err);
+	for (int r = 0; r < side->n; r++)
+		ranks[r] = side_rank(side, r);
+	for (int r = 0; !status && r < side->n; r++)
+		status = sum_rank(sum, side->file[r].reader, ranks, r, options, err);
 	free(ranks);
 	return status;
 }
@@ -88,21 +88,14 @@ bool same_requests(const struct sides *sides)
 }
 
 enum kvt_status compare_digests(struct verified *out, const struct sides *sides,
-				struct kvt_reader **again,
-				const struct exec_args *args, struct kvt_error *err)
+				const struct side *after, const struct exec_args *args,
+				struct kvt_error *err)
 {
 	struct pipeline_options options = exec_pipeline(args);
-	struct kvt_reader **src = calloc((size_t)sides->src.n, sizeof(*src));
 	enum kvt_status status;
 
-	if (!src)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int r = 0; r < sides->src.n; r++)
-		src[r] = sides->src.file[r].reader;
-	if (!(status = sum_side(&out->digest[0], src, sides->src.n, &options, err)))
-		status = sum_side(&out->digest[1], again, sides->dst.n, &options, err);
-	free(src);
-	if (status)
+	if ((status = sum_side(&out->digest[0], &sides->src, &options, err)) ||
+	    (status = sum_side(&out->digest[1], after, &options, err)))
 		return status;
 	out->has_digest = true;
 	if (memcmp(&out->digest[0], &out->digest[1], sizeof(out->digest[0])))

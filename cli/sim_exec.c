@@ -39,6 +39,7 @@ static enum kvt_status print_json(const struct sides *sides, const struct exec_a
 	json_put_int(&out, out.root, "memory_bytes", c->memory);
 	json_put_int(&out, out.root, "bytes", c->bytes);
 	json_put_real(&out, out.root, "seconds", c->seconds);
+	json_put_real(&out, out.root, "verify_seconds", v->seconds);
 	json_put_int(&out, out.root, "bytes_compared", v->bytes);
 	json_put_int(&out, out.root, "bytes_untouched", v->untouched);
 	json_put_text(&out, out.root, "digest",

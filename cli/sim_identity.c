@@ -12,7 +12,7 @@
 static enum kvt_status add_pair(struct verifying *v, const struct wanted *w,
 				struct kvt_error *err)
 {
-	int64_t states = group_of(v)->shape.n[KVT_AXIS_S];
+	int64_t states = group_of(v, 0)->shape.n[KVT_AXIS_S];
 	enum kvt_status status = wanted_add(&v->pairs, w, err);
 
 	if (status)
@@ -48,7 +48,7 @@ static enum kvt_status pair_states(struct verifying *v, const struct table *a,
 
 		if (x / a->states >= a->n || y / b->states >= b->n)
 			return kvt_fail(err, KVT_MISMATCH, "%s: state %lld has no block",
-					group_of(v)->id, LL(i));
+					group_of(v, 0)->id, LL(i));
 		n = a->states - x % a->states;
 		n = n < b->states - y % b->states ? n : b->states - y % b->states;
 		n = n < end - i ? n : end - i;
@@ -67,7 +67,7 @@ static enum kvt_status pair_blocks(struct verifying *v, const struct kvt_request
 				 const struct kvt_request *b, struct kvt_error *err)
 {
 	int64_t n = a->nblocks[v->src_group], m = b->nblocks[v->group];
-	struct wanted w = { .span.count = (uint32_t)group_of(v)->shape.n[KVT_AXIS_S] };
+	struct wanted w = { .span.count = (uint32_t)group_of(v, 0)->shape.n[KVT_AXIS_S] };
 
 	bool all = v->sides->all_states && n == m;
 	enum kvt_status status = KVT_OK;
@@ -85,7 +85,7 @@ static enum kvt_status pair_blocks(struct verifying *v, const struct kvt_request
 static enum kvt_status pair_request(struct verifying *v, const struct kvt_request *a,
 				    const struct kvt_request *b, struct kvt_error *err)
 {
-	const struct kvt_group *to = group_of(v);
+	const struct kvt_group *to = group_of(v, 0);
 	const struct kvt_group *from = &side_rank(&v->sides->src, 0)->group[v->src_group];
 	int64_t per = to->tokens_per_state, end = a->first_token + a->ntokens;
 	int64_t cached = v->sides->cached < a->ntokens ? v->sides->cached : a->ntokens;
@@ -127,7 +127,7 @@ enum kvt_status pair_requests(struct verifying *v, struct kvt_error *err)
 	for (int64_t i = 0; !status && i < src->nrequests; i++) {
 		const struct kvt_request *a = &src->request[i], *b;
 
-		b = request_named(kvt_reader_snapshot(v->after), a->id);
+		b = request_named(side_rank(v->after, 0), a->id);
 		if (b && is_moved(v->sides, a->id))
 			status = pair_request(v, a, b, err);
 	}
@@ -160,34 +160,40 @@ int64_t channel_in(const struct kvt_group *b, const struct kvt_group *a, int64_t
 	return -1;
 }
 
+static enum kvt_status find_owner(struct owner *out, const struct verifying *v, int rank,
+				  int64_t i, struct kvt_error *err)
+{
+	const struct kvt_group *g = group_of(v, rank);
+	enum kvt_axis axis = is_conv(v) ? KVT_AXIS_D : KVT_AXIS_H;
+
+	for (int r = 0; r < v->sides->src.n; r++) {
+		const struct kvt_group *s =
+			&side_rank(&v->sides->src, r)->group[v->src_group];
+		int64_t at = is_conv(v) ? channel_in(s, g, i) :
+					  g->head_start + i - s->head_start;
+
+		if (at < 0 || at >= s->shape.n[axis])
+			continue;
+		*out = (struct owner){ r, at };
+		return KVT_OK;
+	}
+	return kvt_fail(err, KVT_MISMATCH,
+			"%s: rank %d has %s %lld, which no rank of the source has",
+			g->id, rank, is_conv(v) ? "channel" : "head",
+			LL(digest_head_id(g, i)));
+}
+
 enum kvt_status find_owners(struct verifying *v, struct kvt_error *err)
 {
-	const struct kvt_group *g = group_of(v);
-	int64_t n = g->shape.n[is_conv(v) ? KVT_AXIS_D : KVT_AXIS_H];
+	int ranks = v->after->n;
+	enum kvt_status status = KVT_OK;
 
-	v->owner = calloc((size_t)n + 1, sizeof(*v->owner));
+	v->nowners = group_of(v, 0)->shape.n[is_conv(v) ? KVT_AXIS_D : KVT_AXIS_H];
+	v->owner = calloc((size_t)(ranks * v->nowners) + 1, sizeof(*v->owner));
 	if (!v->owner)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int64_t i = 0; i < n; i++) {
-		int64_t at = -1;
-		int r = 0;
-
-		for (; r < v->sides->src.n; r++) {
-			const struct kvt_group *s =
-				&side_rank(&v->sides->src, r)->group[v->src_group];
-
-			at = is_conv(v) ? channel_in(s, g, i) :
-					  g->head_start + i - s->head_start;
-			if (at >= 0 && at < s->shape.n[is_conv(v) ? KVT_AXIS_D :
-								    KVT_AXIS_H])
-				break;
-		}
-		if (r == v->sides->src.n)
-			return kvt_fail(err, KVT_MISMATCH,
-					"%s: rank %d has %s %lld, which no rank of the source has",
-					g->id, v->rank, is_conv(v) ? "channel" : "head",
-					LL(digest_head_id(g, i)));
-		v->owner[i] = (struct owner){ r, at };
-	}
-	return KVT_OK;
+	for (int r = 0; r < ranks; r++)
+		for (int64_t i = 0; !status && i < v->nowners; i++)
+			status = find_owner(&v->owner[r * v->nowners + i], v, r, i, err);
+	return status;
 }

@@ -7,9 +7,32 @@
 
 #define LL(x) ((long long)(x))
 
+/* A plan is of one rank of each side: the others must be laid out as that is. */
+static enum kvt_status check_alike(const struct side *side, struct kvt_error *err)
+{
+	const struct kvt_snapshot *a = side_rank(side, 0);
+
+	for (int r = 1; r < side->n; r++)
+		for (int g = 0; g < a->ngroups; g++) {
+			const struct kvt_group *x = &a->group[g];
+			const struct kvt_group *y = &side_rank(side, r)->group[g];
+
+			if (memcmp(&x->shape, &y->shape, sizeof(x->shape)) ||
+			    !kvt_layout_equal(&x->layout, &y->layout))
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"%s: rank %d is %s of %lld heads, rank 0 %s of %lld",
+						x->id, r,
+						kvt_layout_string(&y->layout).s,
+						LL(y->shape.n[KVT_AXIS_H]),
+						kvt_layout_string(&x->layout).s,
+						LL(x->shape.n[KVT_AXIS_H]));
+		}
+	return KVT_OK;
+}
+
 /* ---- operands -------------------------------------------------------- */
 
-static void side_free(struct side *side)
+void ranks_free(struct side *side)
 {
 	for (int i = 0; side->file && i < side->n; i++)
 		kvt_close_reader(side->file[i].reader);
@@ -27,8 +50,8 @@ void sides_free(struct sides *sides)
 	free(sides->span);
 	sides->span = NULL;
 	sim_free(&sides->sim);
-	side_free(&sides->src);
-	side_free(&sides->dst);
+	ranks_free(&sides->src);
+	ranks_free(&sides->dst);
 }
 
 const struct kvt_snapshot *side_rank(const struct side *side, int rank)
@@ -37,8 +60,7 @@ const struct kvt_snapshot *side_rank(const struct side *side, int rank)
 			    kvt_reader_snapshot(side->file[rank].reader);
 }
 
-static enum kvt_status open_side(struct side *side, int n, char **names,
-				 struct kvt_error *err)
+enum kvt_status ranks_open(struct side *side, int n, char **names, struct kvt_error *err)
 {
 	enum kvt_status status;
 
@@ -51,7 +73,9 @@ static enum kvt_status open_side(struct side *side, int n, char **names,
 		if ((status = kvt_open(&side->file[i].reader, names[i], NULL, err)))
 			return status;
 	}
-	return rank_files_check(side->file, n, err);
+	if ((status = rank_files_check(side->file, n, err)))
+		return status;
+	return check_alike(side, err);
 }
 
 /* The first file says how many of the operands are the source. */
@@ -110,29 +134,6 @@ static enum kvt_status check_groups(const struct sides *sides, struct kvt_error 
 						a->id, LL(digest_layer_id(a, l)),
 						LL(digest_layer_id(b, l)));
 	}
-	return KVT_OK;
-}
-
-/* A plan is of one rank of each side: the others must be laid out as that is. */
-static enum kvt_status check_ranks(const struct side *side, struct kvt_error *err)
-{
-	const struct kvt_snapshot *a = side_rank(side, 0);
-
-	for (int r = 1; r < side->n; r++)
-		for (int g = 0; g < a->ngroups; g++) {
-			const struct kvt_group *x = &a->group[g];
-			const struct kvt_group *y = &side_rank(side, r)->group[g];
-
-			if (memcmp(&x->shape, &y->shape, sizeof(x->shape)) ||
-			    !kvt_layout_equal(&x->layout, &y->layout))
-				return kvt_fail(err, KVT_BAD_INPUT,
-						"%s: rank %d is %s of %lld heads, rank 0 %s of %lld",
-						x->id, r,
-						kvt_layout_string(&y->layout).s,
-						LL(y->shape.n[KVT_AXIS_H]),
-						kvt_layout_string(&x->layout).s,
-						LL(x->shape.n[KVT_AXIS_H]));
-		}
 	return KVT_OK;
 }
 
@@ -214,13 +215,11 @@ static enum kvt_status load(struct sides *sides, const struct exec_args *args, i
 	if (!args->sim.dst.text && nsrc == n)
 		return kvt_fail(err, KVT_USAGE,
 				"expected the dumps of a destination, or --dst");
-	if ((status = open_side(&sides->src, nsrc, argv, err)))
+	if ((status = ranks_open(&sides->src, nsrc, argv, err)))
 		return status;
 	status = args->sim.dst.text ? make_destination(sides, &args->sim, err) :
-		 open_side(&sides->dst, n - nsrc, argv + nsrc, err);
-	if (status || (status = check_ranks(&sides->src, err)) ||
-	    (status = check_ranks(&sides->dst, err)) ||
-	    (status = check_groups(sides, err)))
+		 ranks_open(&sides->dst, n - nsrc, argv + nsrc, err);
+	if (status || (status = check_groups(sides, err)))
 		return status;
 	dumps.dst_name = args->sim.dst.text ? "the destination" : argv[nsrc];
 	dumps.src = side_rank(&sides->src, 0);

@@ -49,6 +49,11 @@ sides_open(struct sides *out, const struct exec_args *args, int n, char **argv,
 	   struct kvt_error *err);
 void sides_free(struct sides *sides);
 
+/* All ranks of a side that exists; free it even if this fails. */
+KVT_MUST_CHECK enum kvt_status
+ranks_open(struct side *side, int n, char **names, struct kvt_error *err);
+void ranks_free(struct side *side);
+
 /* What a rank holds, according to its file or as it will be. */
 const struct kvt_snapshot *side_rank(const struct side *side, int rank);
 
@@ -125,6 +130,8 @@ struct carried {
 	double seconds;			/* reading, moving and writing */
 };
 
+double seconds_now(void);		/* of a clock that never jumps */
+
 /* Writes and commits the outputs of all ranks; all of them or none. */
 KVT_MUST_CHECK enum kvt_status
 carry_out(struct carried *out, const struct sides *sides, const struct exec_args *args,
@@ -136,6 +143,7 @@ struct verified {
 	int64_t bytes, untouched;	/* compared with the source; as before */
 	bool has_digest;		/* both sides hold just the same requests */
 	struct kvt_digest digest[2];	/* tokens, of each side */
+	double seconds;			/* reading and comparing */
 };
 
 /*

@@ -36,8 +36,8 @@ static const uint8_t *spot_at(const struct half *half, const struct spot *p)
 static const struct kvt_request *find_token(int64_t *token, const struct verifying *v,
 					    const struct spot *p)
 {
-	const struct kvt_snapshot *s = kvt_reader_snapshot(v->after);
-	const struct kvt_group *g = group_of(v);
+	const struct kvt_snapshot *s = side_rank(v->after, 0);
+	const struct kvt_group *g = group_of(v, 0);
 
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *q = &s->request[r];
@@ -65,11 +65,11 @@ static int64_t first_byte(const uint8_t *a, const uint8_t *b, int64_t n)
 	return i;
 }
 
-static enum kvt_status differs(const struct verifying *v, const struct spot *p, int k,
-			       const uint8_t *is, const uint8_t *was,
+static enum kvt_status differs(const struct verifying *v, int rank, const struct spot *p,
+			       int k, const uint8_t *is, const uint8_t *was,
 			       struct kvt_error *err)
 {
-	const struct kvt_group *g = group_of(v);
+	const struct kvt_group *g = group_of(v, rank);
 	int64_t elem = g->shape.elem, token = 0, byte = first_byte(is, was, elem);
 	const struct kvt_request *q = find_token(&token, v, p);
 	const char *id = q ? q->id : "?";
@@ -77,27 +77,27 @@ static enum kvt_status differs(const struct verifying *v, const struct spot *p, 
 	if (is_conv(v))
 		return kvt_fail(err, KVT_MISMATCH,
 				"%s: rank %d: request %s layer %lld tap %lld channel %lld byte %lld is 0x%02x, expected 0x%02x",
-				g->id, v->rank, id, LL(digest_layer_id(g, p->l)),
+				g->id, rank, id, LL(digest_layer_id(g, p->l)),
 				LL(p->s), LL(digest_head_id(g, p->d)), LL(byte),
 				is[byte], was[byte]);
 	return kvt_fail(err, KVT_MISMATCH,
 			"%s: rank %d: request %s layer %lld token %lld head %lld byte %lld is 0x%02x, expected 0x%02x",
-			g->id, v->rank, id, LL(digest_layer_id(g, p->l)), LL(token),
+			g->id, rank, id, LL(digest_layer_id(g, p->l)), LL(token),
 			LL(g->head_start + p->h),
 			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
 			was[byte]);
 }
 
-static enum kvt_status touched(const struct verifying *v, const struct spot *p, int k,
-			       const uint8_t *is, const uint8_t *was,
+static enum kvt_status touched(const struct verifying *v, int rank, const struct spot *p,
+			       int k, const uint8_t *is, const uint8_t *was,
 			       struct kvt_error *err)
 {
-	const struct kvt_group *g = group_of(v);
+	const struct kvt_group *g = group_of(v, rank);
 	int64_t elem = g->shape.elem, byte = first_byte(is, was, elem);
 
 	return kvt_fail(err, KVT_MISMATCH,
 			"%s: rank %d: layer %lld block %lld state %lld head %lld byte %lld is 0x%02x, but was 0x%02x",
-			g->id, v->rank, LL(digest_layer_id(g, p->l)), LL(p->b), LL(p->s),
+			g->id, rank, LL(digest_layer_id(g, p->l)), LL(p->b), LL(p->s),
 			LL(g->head_start + p->h),
 			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
 			was[byte]);
@@ -105,80 +105,92 @@ static enum kvt_status touched(const struct verifying *v, const struct spot *p, 
 
 /* ---- what arrived ---------------------------------------------------- */
 
+/* One box of all ranks, as it is now. */
 struct comparing {
 	struct verifying *v;
-	int src_rank;
-	struct placed after;
-	int64_t bytes;
+	int src_rank, nk;
+	struct placed *after;		/* [ranks] */
+	struct half *half;		/* [ranks][nk] */
+	int64_t bytes, untouched;
 };
 
-/* Head 'there' of the source against head p->h: all of D. */
+/* All of D at 'p' of a rank, which begins at y, and at x of the source. */
 static enum kvt_status compare_head(struct comparing *c, const struct half *a,
-				    struct spot from, const struct half *b, struct spot p,
-				    int k, struct kvt_error *err)
+				    const uint8_t *x, const struct half *b,
+				    const uint8_t *y, int rank, struct spot p, int k,
+				    struct kvt_error *err)
 {
 	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
 
 	c->bytes += n * elem;
-	if (a->terms.dense && b->terms.dense &&
-	    !memcmp(spot_at(a, &from), spot_at(b, &p), (size_t)(n * elem)))
+	if (a->terms.dense && b->terms.dense && !memcmp(x, y, (size_t)(n * elem)))
 		return KVT_OK;
-	for (; p.d < n; p.d++, from.d++)
-		if (memcmp(spot_at(a, &from), spot_at(b, &p), (size_t)elem))
-			return differs(c->v, &p, k, spot_at(b, &p), spot_at(a, &from),
-				       err);
+	for (; p.d < n; p.d++) {
+		const uint8_t *was = x + a->terms.at[KVT_AXIS_D][p.d];
+		const uint8_t *is = y + b->terms.at[KVT_AXIS_D][p.d];
+
+		if (memcmp(is, was, (size_t)elem))
+			return differs(c->v, rank, &p, k, is, was, err);
+	}
+	return KVT_OK;
+}
+
+/* The same of a conv state: the channels that this rank of the source gives. */
+static enum kvt_status compare_channels(struct comparing *c, const struct half *a,
+					const uint8_t *x, const struct half *b,
+					const uint8_t *y, int rank, struct spot p, int k,
+					struct kvt_error *err)
+{
+	const struct owner *owner = c->v->owner + rank * c->v->nowners;
+	int64_t elem = b->view.shape.elem;
+
+	for (; p.d < c->v->nowners; p.d++) {
+		const uint8_t *was = x + a->terms.at[KVT_AXIS_D][owner[p.d].index];
+		const uint8_t *is = y + b->terms.at[KVT_AXIS_D][p.d];
+
+		if (owner[p.d].rank != c->src_rank)
+			continue;
+		c->bytes += elem;
+		if (memcmp(is, was, (size_t)elem))
+			return differs(c->v, rank, &p, k, is, was, err);
+	}
 	return KVT_OK;
 }
 
 /* One state of one layer: the heads, or channels, that this rank gives. */
 static enum kvt_status compare_state(struct comparing *c, const struct half *a,
-				     struct spot from, const struct half *b,
-				     struct spot p, int k, struct kvt_error *err)
+				     const struct spot *from, int rank, struct spot p,
+				     int k, struct kvt_error *err)
 {
-	const struct owner *owner = c->v->owner;
-	int64_t elem = b->view.shape.elem;
+	const struct owner *owner = c->v->owner + rank * c->v->nowners;
+	const struct half *b = &c->half[rank * c->nk + k];
+	const uint8_t *x = spot_at(a, from), *y = spot_at(b, &p);
 	enum kvt_status status = KVT_OK;
 
-	for (; !is_conv(c->v) && !status && p.h < b->view.shape.n[KVT_AXIS_H]; p.h++) {
-		from.h = owner[p.h].index;
+	if (is_conv(c->v))
+		return compare_channels(c, a, x, b, y, rank, p, k, err);
+	for (; !status && p.h < c->v->nowners; p.h++)
 		if (owner[p.h].rank == c->src_rank)
-			status = compare_head(c, a, from, b, p, k, err);
-	}
-	for (; is_conv(c->v) && p.d < b->view.shape.n[KVT_AXIS_D]; p.d++) {
-		if (owner[p.d].rank != c->src_rank)
-			continue;
-		from.d = owner[p.d].index;
-		c->bytes += elem;
-		if (memcmp(spot_at(a, &from), spot_at(b, &p), (size_t)elem))
-			return differs(c->v, &p, k, spot_at(b, &p), spot_at(a, &from),
-				       err);
-	}
+			status = compare_head(c, a,
+					      x + a->terms.at[KVT_AXIS_H][owner[p.h].index],
+					      b, y + b->terms.at[KVT_AXIS_H][p.h], rank,
+					      p, k, err);
 	return status;
 }
 
-static enum kvt_status compare_k(struct comparing *c, const struct spans_read *read,
-				 int k, struct kvt_error *err)
+static enum kvt_status compare_span(struct comparing *c, const struct half *a,
+				    const struct wanted *w, int64_t l, int k,
+				    struct kvt_error *err)
 {
-	int64_t elem = group_of(c->v)->shape.elem;
-	struct half a = { 0 }, b = { 0 };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
 
-	if (!(status = half_init(&a, &read->src, k, elem, err)))
-		status = half_init(&b, &c->after, k, elem, err);
-	for (int64_t l = read->layers[0]; !status && l < read->layers[1]; l++)
-		for (int64_t i = 0; !status && i < read->n; i++) {
-			const struct wanted *w = &read->wanted[i];
+	for (int r = 0; !status && r < c->v->after->n; r++)
+		for (int64_t s = 0; !status && s < w->span.count; s++) {
+			struct spot from = { l, w->span.block, w->span.state + s, 0, 0 };
+			struct spot to = { l, w->to, w->span.at + s, 0, 0 };
 
-			for (int64_t s = 0; !status && s < w->span.count; s++) {
-				struct spot from = { l, w->span.block,
-						     w->span.state + s, 0, 0 };
-				struct spot to = { l, w->to, w->span.at + s, 0, 0 };
-
-				status = compare_state(c, &a, from, &b, to, k, err);
-			}
+			status = compare_state(c, a, &from, r, to, k, err);
 		}
-	terms_free(&a.terms);
-	terms_free(&b.terms);
 	return status;
 }
 
@@ -186,57 +198,79 @@ static enum kvt_status compare_spans(void *context, const struct spans_read *rea
 				     struct kvt_error *err)
 {
 	struct comparing *c = context;
-	int64_t nk = group_of(c->v)->shape.n[KVT_AXIS_K];
+	int64_t elem = group_of(c->v, 0)->shape.elem;
 	enum kvt_status status = KVT_OK;
 
-	for (int k = 0; !status && k < nk; k++)
-		status = compare_k(c, read, k, err);
+	for (int k = 0; !status && k < c->nk; k++) {
+		struct half a = { 0 };
+
+		status = half_init(&a, &read->src, k, elem, err);
+		for (int64_t l = read->layers[0]; !status && l < read->layers[1]; l++)
+			for (int64_t i = 0; !status && i < read->n; i++)
+				status = compare_span(c, &a, &read->wanted[i], l, k, err);
+		terms_free(&a.terms);
+	}
 	return status;
 }
 
 /* ---- what did not ---------------------------------------------------- */
 
-static enum kvt_status compare_rest(struct comparing *c, const uint8_t *before, int k,
-				    int64_t *bytes, struct kvt_error *err)
+/* Are all bytes the first one?  'was' NULL: they should be, and that 'fill'. */
+static bool unchanged(const uint8_t *is, const uint8_t *was, uint8_t fill, int64_t n)
 {
-	const struct verifying *v = c->v;
-	const struct kvt_box *box = &c->after.box;
-	int64_t elem = group_of(v)->shape.elem;
-	const int64_t *n;
-	struct half b = { 0 };
-	enum kvt_status status = half_init(&b, &c->after, k, elem, err);
+	if (was)
+		return !memcmp(is, was, (size_t)n);
+	return is[0] == fill && !memcmp(is, is + 1, (size_t)n - 1);
+}
+
+/* The head at 'p' of a rank, and what was there: NULL is all fill. */
+static enum kvt_status compare_old(const struct comparing *c, int rank, struct spot p,
+				   int k, const uint8_t *before, struct kvt_error *err)
+{
+	const struct half *b = &c->half[rank * c->nk + k];
+	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
+	const uint8_t *head = spot_at(b, &p), fill = c->v->sides->fill;
 	uint8_t filled[16];
 
-	memset(filled, v->sides->fill, sizeof(filled));
-	n = b.view.shape.n;
+	if (before)
+		before += head - c->after[rank].bytes;
+	if (b->terms.dense && unchanged(head, before, fill, n * elem))
+		return KVT_OK;
+	memset(filled, fill, sizeof(filled));
+	for (; p.d < n; p.d++) {
+		int64_t at = b->terms.at[KVT_AXIS_D][p.d];
+
+		if (!unchanged(head + at, before ? before + at : NULL, fill, elem))
+			return touched(c->v, rank, &p, k, head + at,
+				       before ? before + at : filled, err);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status compare_rest(struct comparing *c, int rank, const uint8_t *before,
+				    int k, struct kvt_error *err)
+{
+	const struct kvt_box *box = &c->after[rank].box;
+	const int64_t *n = c->half[rank * c->nk + k].view.shape.n;
+	int64_t elem = group_of(c->v, 0)->shape.elem;
+	enum kvt_status status = KVT_OK;
+
 	for (int64_t i = 0; !status && i < n[0] * n[1] * n[KVT_AXIS_S]; i++) {
 		struct spot p = { box->begin[0] + i / n[KVT_AXIS_S] / n[1],
 				  box->begin[1] + i / n[KVT_AXIS_S] % n[1],
 				  i % n[KVT_AXIS_S], 0, 0 };
 
-		if (v->arrived[p.b * n[KVT_AXIS_S] + p.s])
+		if (c->v->arrived[p.b * n[KVT_AXIS_S] + p.s])
 			continue;
-		for (int64_t j = 0; j < n[KVT_AXIS_H] * n[KVT_AXIS_D]; j++) {
-			const uint8_t *is, *was = filled;
-
-			p.h = j / n[KVT_AXIS_D];
-			p.d = j % n[KVT_AXIS_D];
-			is = spot_at(&b, &p);
-			if (before)
-				was = before + (is - c->after.bytes);
-			if (memcmp(is, was, (size_t)elem)) {
-				status = touched(v, &p, k, is, was, err);
-				break;
-			}
-		}
-		*bytes += n[KVT_AXIS_H] * n[KVT_AXIS_D] * elem;
+		for (; !status && p.h < n[KVT_AXIS_H]; p.h++)
+			status = compare_old(c, rank, p, k, before, err);
+		c->untouched += n[KVT_AXIS_H] * n[KVT_AXIS_D] * elem;
 	}
-	terms_free(&b.terms);
 	return status;
 }
 
 static enum kvt_status compare_untouched(struct worker *worker, struct comparing *c,
-					 int64_t *bytes, struct kvt_error *err)
+					 int rank, struct kvt_error *err)
 {
 	const struct verifying *v = c->v;
 	const uint8_t *before = NULL;
@@ -244,44 +278,82 @@ static enum kvt_status compare_untouched(struct worker *worker, struct comparing
 
 	if (!v->sides->dst.made) {
 		before = worker->buffer[1];
-		status = read_box(worker, v->sides->dst.file[v->rank].reader, v->group,
-				  &c->after.box, worker->buffer[1], err);
+		status = read_box(worker, v->sides->dst.file[rank].reader, v->group,
+				  &c->after[rank].box, worker->buffer[1], err);
 	}
-	for (int k = 0; !status && k < group_of(v)->shape.n[KVT_AXIS_K]; k++)
-		status = compare_rest(c, before, k, bytes, err);
+	for (int k = 0; !status && k < c->nk; k++)
+		status = compare_rest(c, rank, before, k, err);
 	return status;
 }
 
 /* ---- boxes ----------------------------------------------------------- */
+
+/* What all ranks have there now, behind each other in memory. */
+static enum kvt_status read_after(struct worker *worker, struct comparing *c,
+				  const struct kvt_box *box, struct kvt_error *err)
+{
+	const struct verifying *v = c->v;
+	int64_t elem = group_of(v, 0)->shape.elem;
+	enum kvt_status status = KVT_OK;
+
+	c->after = calloc((size_t)v->after->n, sizeof(*c->after));
+	c->half = calloc((size_t)(v->after->n * c->nk) + 1, sizeof(*c->half));
+	if (!c->after || !c->half)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; !status && r < v->after->n; r++) {
+		c->after[r] = (struct placed){
+			&group_of(v, r)->layout, *box,
+			worker->buffer[0] + r * v->cut.box_bytes,
+		};
+		status = read_box(worker, v->after->file[r].reader, v->group, box,
+				  c->after[r].bytes, err);
+		for (int k = 0; !status && k < c->nk; k++)
+			status = half_init(&c->half[r * c->nk + k], &c->after[r], k,
+					   elem, err);
+	}
+	return status;
+}
+
+static enum kvt_status compare_box(struct worker *worker, struct comparing *c,
+				   const struct kvt_box *box, struct kvt_error *err)
+{
+	const struct verifying *v = c->v;
+	const int64_t layers[2] = { box->begin[KVT_AXIS_L], box->end[KVT_AXIS_L] };
+	int64_t n, rows = v->cut.blocks * group_of(v, 0)->shape.n[KVT_AXIS_S];
+	struct wanted *wanted = wanted_of(&n, &v->pairs, box);
+	enum kvt_status status = KVT_OK;
+
+	if (!wanted)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (; n && !status && c->src_rank < v->sides->src.n; c->src_rank++)
+		status = each_spans(worker, v->sides->src.file[c->src_rank].reader,
+				    v->src_group, layers, wanted, n, rows, compare_spans,
+				    c, err);
+	free(wanted);
+	for (int r = 0; !status && r < v->after->n; r++)
+		status = compare_untouched(worker, c, r, err);
+	return status;
+}
 
 static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
 	struct verifying *v = context;
 	struct kvt_box box = cut_box(&v->cut, i);
-	const int64_t layers[2] = { box.begin[KVT_AXIS_L], box.end[KVT_AXIS_L] };
-	int64_t n, untouched = 0;
-	struct placed after = { &group_of(v)->layout, box, worker->buffer[0] };
-	struct comparing c = { v, 0, after, 0 };
-	struct wanted *wanted = wanted_of(&n, &v->pairs, &box);
-	enum kvt_status status;
+	struct comparing c = { .v = v, .nk = (int)group_of(v, 0)->shape.n[KVT_AXIS_K] };
+	enum kvt_status status = read_after(worker, &c, &box, err);
 
-	if (!wanted)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	status = read_box(worker, v->after, v->group, &box, c.after.bytes, err);
-	for (; n && !status && c.src_rank < v->sides->src.n; c.src_rank++)
-		status = each_spans(worker, v->sides->src.file[c.src_rank].reader,
-				    v->src_group, layers, wanted, n,
-				    v->cut.blocks * group_of(v)->shape.n[KVT_AXIS_S],
-				    compare_spans, &c, err);
 	if (!status)
-		status = compare_untouched(worker, &c, &untouched, err);
-	free(wanted);
+		status = compare_box(worker, &c, &box, err);
+	for (int h = 0; c.half && h < v->after->n * c.nk; h++)
+		terms_free(&c.half[h].terms);
+	free(c.half);
+	free(c.after);
 	pipeline_lock(worker);
 	v->bytes += c.bytes;
-	v->untouched += untouched;
+	v->untouched += c.untouched;
 	pipeline_unlock(worker);
-	pipeline_progress(worker, v->cut.box_bytes);
+	pipeline_progress(worker, v->cut.box_bytes * v->after->n);
 	return status;
 }
 
@@ -289,23 +361,25 @@ static enum kvt_status verify_boxes(struct verifying *v,
 				    const struct pipeline_options *options,
 				    struct kvt_error *err)
 {
-	const struct kvt_group *g = group_of(v);
-	const struct kvt_tiling *tiling = kvt_reader_tiling(v->after, v->group);
-	int64_t limit = options->mem_limit ? options->mem_limit : INT64_MAX;
+	int64_t states = group_of(v, 0)->shape.n[KVT_AXIS_S];
 	struct work work = { .fn = verify_box, .context = v, .label = "verifying" };
+	enum kvt_status status;
 
 	wanted_sort(&v->pairs);
-	v->cut = cut_choose(g, tiling, NULL, NULL, limit / 8);
-	work.count = v->cut.nboxes;
-	work.total_bytes = v->cut.nboxes * v->cut.box_bytes;
-	work.buffer_bytes[0] = work.buffer_bytes[1] = v->cut.box_bytes;
-	work_needs_tiles(&work, tiling);
-	if (!v->sides->dst.made)
-		work_needs_tiles(&work, kvt_reader_tiling(
-			v->sides->dst.file[v->rank].reader, v->group));
+	status = carry_cut(&v->cut, &work, v->sides, v->group,
+			   kvt_reader_tiling(v->after->file[0].reader, v->group),
+			   options->mem_limit, err);
+	if (status)
+		return status;
+	work.total_bytes = v->cut.nboxes * v->cut.box_bytes * v->after->n;
+	work.buffer_bytes[0] = v->after->n * v->cut.box_bytes;
+	work.buffer_bytes[1] = v->cut.box_bytes;
+	for (int r = 0; r < v->after->n; r++)
+		work_needs_tiles(&work, kvt_reader_tiling(v->after->file[r].reader,
+							  v->group));
 	for (int r = 0; r < v->sides->src.n; r++)
 		work_needs_spans(&work, v->sides->src.file[r].reader, v->src_group,
-				 v->cut.layers, v->cut.blocks * g->shape.n[KVT_AXIS_S]);
+				 v->cut.layers, v->cut.blocks * states);
 	return work.total_bytes ? pipeline_run(&work, options, err) : KVT_OK;
 }
 
@@ -314,7 +388,7 @@ static enum kvt_status verify_group(struct verified *out, struct verifying *v,
 				    struct kvt_error *err)
 {
 	const struct kvt_snapshot *src = side_rank(&v->sides->src, 0);
-	const struct kvt_group *g = group_of(v);
+	const struct kvt_group *g = group_of(v, 0);
 	enum kvt_status status;
 
 	while (strcmp(src->group[v->src_group].id, g->id))
@@ -335,44 +409,46 @@ static enum kvt_status verify_group(struct verified *out, struct verifying *v,
 
 /* ---- all of it ------------------------------------------------------- */
 
-static enum kvt_status verify_all(struct verified *out, const struct sides *sides,
-				  struct kvt_reader **again, const struct exec_args *args,
-				  struct kvt_error *err)
+/* The outputs, as they lie on the disk now. */
+static enum kvt_status open_outputs(struct side *after, const struct sides *sides,
+				    const struct exec_args *args, struct kvt_error *err)
 {
-	struct kvt_hints hints = { .format = args->create.format };
-	struct pipeline_options options = exec_pipeline(args);
-	enum kvt_status status = KVT_OK;
+	int n = sides->dst.n;
+	char (*names)[4096] = calloc((size_t)n, sizeof(*names));
+	char **name = calloc((size_t)n, sizeof(*name));
+	enum kvt_status status = names && name ? KVT_OK :
+				 kvt_fail(err, KVT_SYSTEM, "out of memory");
 
-	for (int r = 0; !status && r < sides->dst.n; r++) {
-		char name[4096];
-
-		if ((status = output_name(name, sizeof(name), args->output, r,
-					  sides->dst.n, err)) ||
-		    (status = kvt_open(&again[r], name, &hints, err)))
-			break;
-		for (int g = 0; !status && g < side_rank(&sides->dst, r)->ngroups; g++) {
-			struct verifying v = { .sides = sides, .after = again[r],
-					       .rank = r, .group = g };
-
-			status = verify_group(out, &v, &options, err);
-		}
+	for (int r = 0; !status && r < n; r++) {
+		name[r] = names[r];
+		status = output_name(names[r], sizeof(*names), args->output, r, n, err);
 	}
+	if (!status)
+		status = ranks_open(after, n, name, err);
+	for (int r = 0; after->file && r < n; r++)
+		after->file[r].name = args->output;	/* the names end here */
+	free(names);
+	free(name);
 	return status;
 }
 
 enum kvt_status sides_verify(struct verified *out, const struct sides *sides,
 			     const struct exec_args *args, struct kvt_error *err)
 {
-	struct kvt_reader **again = calloc((size_t)sides->dst.n, sizeof(*again));
-	enum kvt_status status;
+	struct pipeline_options options = exec_pipeline(args);
+	struct side after = { .n = 0 };
+	enum kvt_status status = open_outputs(&after, sides, args, err);
+	double start = seconds_now();
 
 	*out = (struct verified){ .bytes = 0 };
-	if (!again)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!(status = verify_all(out, sides, again, args, err)) && same_requests(sides))
-		status = compare_digests(out, sides, again, args, err);
-	for (int r = 0; r < sides->dst.n; r++)
-		kvt_close_reader(again[r]);
-	free(again);
+	for (int g = 0; !status && g < side_rank(&after, 0)->ngroups; g++) {
+		struct verifying v = { .sides = sides, .after = &after, .group = g };
+
+		status = verify_group(out, &v, &options, err);
+	}
+	if (!status && same_requests(sides))
+		status = compare_digests(out, sides, &after, args, err);
+	ranks_free(&after);
+	out->seconds = seconds_now() - start;
 	return status;
 }

@@ -12,25 +12,27 @@ struct owner {
 	int64_t index;
 };
 
+/* One group of all ranks. */
 struct verifying {
 	const struct sides *sides;
-	struct kvt_reader *after;
-	int rank, group, src_group;
+	const struct side *after;
+	int group, src_group;
 	struct cut cut;
 	struct wanted_list pairs;	/* by blocks of 'after' */
 	uint8_t *arrived;		/* [B * S] */
-	struct owner *owner;		/* of heads, or of channels of a conv state */
+	struct owner *owner;		/* of heads, or of channels of a conv state: */
+	int64_t nowners;		/* so many of each rank */
 	int64_t bytes, untouched;
 };
 
-static inline const struct kvt_group *group_of(const struct verifying *v)
+static inline const struct kvt_group *group_of(const struct verifying *v, int rank)
 {
-	return reader_group(v->after, v->group);
+	return &side_rank(v->after, rank)->group[v->group];
 }
 
 static inline bool is_conv(const struct verifying *v)
 {
-	return group_of(v)->kind == KVT_MAMBA_CONV;
+	return group_of(v, 0)->kind == KVT_MAMBA_CONV;
 }
 
 /* Which states and heads belong together: sim_identity.c. */
@@ -47,7 +49,7 @@ int64_t channel_in(const struct kvt_group *b, const struct kvt_group *a, int64_t
 bool same_requests(const struct sides *sides);
 KVT_MUST_CHECK enum kvt_status
 compare_digests(struct verified *out, const struct sides *sides,
-		struct kvt_reader **again, const struct exec_args *args,
+		const struct side *after, const struct exec_args *args,
 		struct kvt_error *err);
 
 #endif
