@@ -248,6 +248,40 @@ def bench_ranks(at, nhd):
     ], "kvtool merge")
 
 
+def bench_exec(at, npy):
+    """One request that has every block, into another layout and TP size."""
+    source, tables = at("source.npy"), at("source.json")
+    os.link(npy, source)
+    with open(tables, "w") as f:
+        json.dump({"file": "source.npy", "layout": "nhd", "dtype": "bfloat16",
+                   "sizes": {"layers": LAYERS, "num_blocks": BLOCKS,
+                             "block_size": STATES, "num_kv_heads": HEADS,
+                             "head_dim": DIM},
+                   "block_table": {"A": list(range(BLOCKS))},
+                   "num_tokens": {"A": BLOCKS * STATES}}, f)
+    packed = at("source.h5")
+    subprocess.run([KVTOOL, "convert", "-q", source, packed], check=True)
+    run = [KVTOOL, "transfer-sim", "exec", "-q", "-f", "--no-sync", "-o"]
+    relayout = [KVTOOL, "relayout", "-q", "-f", "--no-sync", "--verify", "--to=hnd", "-o"]
+    dst = "--dst=layout=hnd,ids=random:1"
+    tp4 = "--dst=layout=hnd,tp=4,block-size=64"
+    table("transfer-sim exec, every byte moved, written and verified", [
+        ("cp of the npy", ["cp", source, at("a")], at("a")),
+        ("kvtool relayout --verify npy to npy", [*relayout, at("n.npy"), source],
+         at("n.npy")),
+        ("exec npy to npy", [*run, at("x.npy"), dst, source],
+         at("x.npy")),
+        ("exec npy to 4 ranks, blocks of 64",
+         [*run, at("y%r.npy"), tp4, source], at("y0.npy")),
+        ("kvtool relayout --verify h5 to h5", [*relayout, at("n.h5"), packed],
+         at("n.h5")),
+        ("exec h5 to h5", [*run, at("x.h5"), dst, packed],
+         at("x.h5")),
+        ("exec h5 to 4 ranks, blocks of 64", [*run, at("y%r.h5"), tp4, packed],
+         at("y0.h5")),
+    ], "kvtool relayout --verify npy to npy")
+
+
 def main():
     base = os.environ.get("KVT_BENCH_DIR")
     work = tempfile.mkdtemp(prefix="kvt-bench-", dir=base)
@@ -334,6 +368,10 @@ def main():
             if name not in ("nhd.npy", "nhd.h5"):
                 os.unlink(at(name))
         bench_ranks(at, nhd)
+        for name in os.listdir(work):
+            if name not in ("nhd.npy", "nhd.h5"):
+                os.unlink(at(name))
+        bench_exec(at, npy)
         for name in os.listdir(work):
             if name not in ("nhd.npy", "nhd.h5"):
                 os.unlink(at(name))

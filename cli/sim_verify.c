@@ -18,89 +18,11 @@
 
 /* ---- addresses ------------------------------------------------------- */
 
-/* An element, by what it is in the file. */
-struct spot {
-	int64_t l, b, s, h, d;
-};
-
 static const uint8_t *spot_at(const struct half *half, const struct spot *p)
 {
 	const int64_t index[KVT_NAXES] = { p->l, p->b, p->s, p->h };
 
 	return half_at(half, index) + half->terms.at[KVT_AXIS_D][p->d];
-}
-
-/* ---- saying what is wrong -------------------------------------------- */
-
-/* Whose state is it?  Any request that has the block will do. */
-static const struct kvt_request *find_token(int64_t *token, const struct verifying *v,
-					    const struct spot *p)
-{
-	const struct kvt_snapshot *s = side_rank(v->after, 0);
-	const struct kvt_group *g = group_of(v, 0);
-
-	for (int64_t r = 0; r < s->nrequests; r++) {
-		const struct kvt_request *q = &s->request[r];
-
-		if (!is_moved(v->sides, q->id) ||
-		    !request_named(side_rank(&v->sides->src, 0), q->id))
-			continue;
-		for (int64_t i = 0; i < q->nblocks[v->group]; i++)
-			if (q->blocks[v->group][i] == p->b) {
-				*token = g->tokens_per_state < 0 ? i :
-					 (q->first_token / g->block_size + i) *
-					 g->block_size + p->s * g->tokens_per_state;
-				return q;
-			}
-	}
-	return NULL;
-}
-
-static int64_t first_byte(const uint8_t *a, const uint8_t *b, int64_t n)
-{
-	int64_t i = 0;
-
-	while (i < n - 1 && a[i] == b[i])
-		i++;
-	return i;
-}
-
-static enum kvt_status differs(const struct verifying *v, int rank, const struct spot *p,
-			       int k, const uint8_t *is, const uint8_t *was,
-			       struct kvt_error *err)
-{
-	const struct kvt_group *g = group_of(v, rank);
-	int64_t elem = g->shape.elem, token = 0, byte = first_byte(is, was, elem);
-	const struct kvt_request *q = find_token(&token, v, p);
-	const char *id = q ? q->id : "?";
-
-	if (is_conv(v))
-		return kvt_fail(err, KVT_MISMATCH,
-				"%s: rank %d: request %s layer %lld tap %lld channel %lld byte %lld is 0x%02x, expected 0x%02x",
-				g->id, rank, id, LL(digest_layer_id(g, p->l)),
-				LL(p->s), LL(digest_head_id(g, p->d)), LL(byte),
-				is[byte], was[byte]);
-	return kvt_fail(err, KVT_MISMATCH,
-			"%s: rank %d: request %s layer %lld token %lld head %lld byte %lld is 0x%02x, expected 0x%02x",
-			g->id, rank, id, LL(digest_layer_id(g, p->l)), LL(token),
-			LL(g->head_start + p->h),
-			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
-			was[byte]);
-}
-
-static enum kvt_status touched(const struct verifying *v, int rank, const struct spot *p,
-			       int k, const uint8_t *is, const uint8_t *was,
-			       struct kvt_error *err)
-{
-	const struct kvt_group *g = group_of(v, rank);
-	int64_t elem = g->shape.elem, byte = first_byte(is, was, elem);
-
-	return kvt_fail(err, KVT_MISMATCH,
-			"%s: rank %d: layer %lld block %lld state %lld head %lld byte %lld is 0x%02x, but was 0x%02x",
-			g->id, rank, LL(digest_layer_id(g, p->l)), LL(p->b), LL(p->s),
-			LL(g->head_start + p->h),
-			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
-			was[byte]);
 }
 
 /* ---- what arrived ---------------------------------------------------- */
@@ -130,7 +52,7 @@ static enum kvt_status compare_head(struct comparing *c, const struct half *a,
 		const uint8_t *is = y + b->terms.at[KVT_AXIS_D][p.d];
 
 		if (memcmp(is, was, (size_t)elem))
-			return differs(c->v, rank, &p, k, is, was, err);
+			return spot_differs(c->v, rank, &p, k, is, was, err);
 	}
 	return KVT_OK;
 }
@@ -152,7 +74,7 @@ static enum kvt_status compare_channels(struct comparing *c, const struct half *
 			continue;
 		c->bytes += elem;
 		if (memcmp(is, was, (size_t)elem))
-			return differs(c->v, rank, &p, k, is, was, err);
+			return spot_differs(c->v, rank, &p, k, is, was, err);
 	}
 	return KVT_OK;
 }
@@ -169,12 +91,14 @@ static enum kvt_status compare_state(struct comparing *c, const struct half *a,
 
 	if (is_conv(c->v))
 		return compare_channels(c, a, x, b, y, rank, p, k, err);
-	for (; !status && p.h < c->v->nowners; p.h++)
+	for (; !status && p.h < c->v->nowners; p.h++) {
+		const int64_t *there = &a->terms.at[KVT_AXIS_H][owner[p.h].index];
+
 		if (owner[p.h].rank == c->src_rank)
-			status = compare_head(c, a,
-					      x + a->terms.at[KVT_AXIS_H][owner[p.h].index],
-					      b, y + b->terms.at[KVT_AXIS_H][p.h], rank,
+			status = compare_head(c, a, x + *there, b,
+					      y + b->terms.at[KVT_AXIS_H][p.h], rank,
 					      p, k, err);
+	}
 	return status;
 }
 
@@ -241,7 +165,7 @@ static enum kvt_status compare_old(const struct comparing *c, int rank, struct s
 		int64_t at = b->terms.at[KVT_AXIS_D][p.d];
 
 		if (!unchanged(head + at, before ? before + at : NULL, fill, elem))
-			return touched(c->v, rank, &p, k, head + at,
+			return spot_touched(c->v, rank, &p, k, head + at,
 				       before ? before + at : filled, err);
 	}
 	return KVT_OK;

@@ -45,6 +45,19 @@ bool is_moved(const struct sides *sides, const char *id);
 /* The channel of 'b' that is channel d of 'a'; -1: none. */
 int64_t channel_in(const struct kvt_group *b, const struct kvt_group *a, int64_t d);
 
+/* An element, by what it is in the file. */
+struct spot {
+	int64_t l, b, s, h, d;
+};
+
+/* KVT_MISMATCH: not what the source has, or what was there: sim_spot.c. */
+enum kvt_status spot_differs(const struct verifying *v, int rank, const struct spot *p,
+			     int k, const uint8_t *is, const uint8_t *was,
+			     struct kvt_error *err);
+enum kvt_status spot_touched(const struct verifying *v, int rank, const struct spot *p,
+			     int k, const uint8_t *is, const uint8_t *was,
+			     struct kvt_error *err);
+
 /* Digests, where both sides have the same requests: sim_digests.c. */
 bool same_requests(const struct sides *sides);
 KVT_MUST_CHECK enum kvt_status
