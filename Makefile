@@ -23,6 +23,10 @@ CUDA_GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,cod
 		-gencode arch=compute_90,code=compute_90
 HIP_ARCH ?= gfx90a gfx1030 gfx1100
 
+# UCX for transfer-sim wire: auto takes its headers if they are there, 0 not, 1
+# insists; its library is opened when it is asked for.
+UCX     ?= auto
+
 bindir        = $(PREFIX)/bin
 libdir        = $(PREFIX)/lib
 includedir    = $(PREFIX)/include
@@ -41,7 +45,9 @@ SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fra
 
 pkg     = $(shell pkg-config $(1) $(2) 2>/dev/null)
 FPKG    := hdf5-serial libzstd jansson libxxhash
-FCFLAGS := $(call pkg,--cflags,$(FPKG))
+USE_UCX := $(if $(filter 0,$(UCX)),0,$(if $(filter 1,$(UCX)),1,$(shell \
+	   pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)))
+FCFLAGS := $(call pkg,--cflags,$(FPKG)) -DKVT_UCX=$(USE_UCX)
 FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -ldl -lm
 CMOCKA  := $(call pkg,--libs,cmocka)
 

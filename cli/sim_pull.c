@@ -64,7 +64,8 @@ enum kvt_status wire_greet(struct wire *wire, const struct sides *sides,
 	    (status = wire_receive(wire, &head, err)))
 		return status;
 	if (head.type != WIRE_HELLO)
-		return kvt_fail(err, KVT_BAD_INPUT, "the peer did not greet");
+		return kvt_fail(err, KVT_BAD_INPUT, head.type == WIRE_ADDRESS ?
+				"the peer uses transport ucx" : "the peer did not greet");
 	if (wire_take(wire->payload, 8) != mine)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the peer plans another transfer: its dumps or options differ");

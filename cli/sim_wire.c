@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_wire.c - kvtool transfer-sim wire: the same between two processes over TCP */
+/* sim_wire.c - kvtool transfer-sim wire: the same between two processes */
 #include "cli/sim_pull.h"
 
 #include <signal.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/signals.h"
+#include "cli/wire_ucx.h"
 
 struct wire_args {
 	struct exec_args exec;
@@ -23,6 +24,19 @@ static int timeout_ms(const struct wire_args *a)
 	return (int)(a->timeout < 86400 ? a->timeout : 86400) * 1000;
 }
 
+static bool over_ucx(const struct wire_args *a)
+{
+	return a->transport && !strcmp(a->transport, "ucx");
+}
+
+static enum kvt_status greet(struct wire *wire, const struct sides *sides,
+			     const struct wire_args *a, struct kvt_error *err)
+{
+	enum kvt_status status = over_ucx(a) ? wire_use_ucx(wire, err) : KVT_OK;
+
+	return status ? status : wire_greet(wire, sides, err);
+}
+
 /* ---- the two ends ---------------------------------------------------- */
 
 static enum kvt_status send_from(const struct wire_args *a, const char *where,
@@ -35,7 +49,7 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 	if (status)
 		return status;
 	if (!(status = wire_connect(&wire, where, timeout_ms(a), err)) &&
-	    ((status = wire_greet(&wire, &sides, err)) ||
+	    ((status = greet(&wire, &sides, a, err)) ||
 	     (status = wire_serve(&wire, &sides, &a->exec, err))))
 		wire_give_up(&wire, status, err);
 	wire_close(&wire);
@@ -52,7 +66,7 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 	enum kvt_status status;
 
 	args.threads = 1;		/* one connection, one box at a time */
-	if ((status = wire_greet(wire, sides, err)) ||
+	if ((status = greet(wire, sides, a, err)) ||
 	    (status = carry_out(&carried, sides, &args, wire_pull, wire, err))) {
 		wire_give_up(wire, status, err);
 		return status;
@@ -136,10 +150,7 @@ static enum kvt_status wire(const struct wire_args *a, struct kvt_error *err)
 
 static enum kvt_status check(const struct wire_args *a, struct kvt_error *err)
 {
-	if (a->transport && !strcmp(a->transport, "ucx"))
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"transport ucx is not in this build, expected tcp");
-	if (a->transport && strcmp(a->transport, "tcp"))
+	if (a->transport && strcmp(a->transport, "tcp") && !over_ucx(a))
 		return kvt_fail(err, KVT_USAGE,
 				"--transport is '%.40s', expected tcp or ucx",
 				a->transport);
@@ -148,7 +159,7 @@ static enum kvt_status check(const struct wire_args *a, struct kvt_error *err)
 				"--listen receives and --connect sends, expected one of them");
 	if (!a->connect && !a->exec.output)
 		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	return KVT_OK;
+	return over_ucx(a) ? wire_ucx_built(err) : KVT_OK;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
@@ -165,7 +176,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "timeout", 0, OPT_COUNT, &a.timeout, "SECONDS",
 		  "give up when nothing arrives for so long; default 10" },
 		{ "transport", 0, OPT_STRING, &a.transport, "tcp|ucx",
-		  "default tcp; ucx is not in this build" },
+		  "how bytes go: default tcp; ucx needs libucx0" },
 		{ 0 }
 	};
 	enum kvt_status status;
@@ -182,7 +193,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command sim_wire = {
 	.name = "transfer-sim wire",
 	.args = "-o OUT SRC... [DST...]",
-	.summary = "the same between two processes over TCP",
+	.summary = "the same between two processes over TCP or UCX",
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim wire -o out.h5 prefill.h5 decode.h5\n"

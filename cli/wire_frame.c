@@ -18,6 +18,7 @@ static const struct {
 	[WIRE_END] = { 0, 0 },
 	[WIRE_FAIL] = { 4, 512 },
 	[WIRE_BYE] = { 0, 0 },
+	[WIRE_ADDRESS] = { 1, WIRE_MOST_ADDRESS },
 };
 
 void wire_put(uint8_t *bytes, int nbytes, uint64_t value)

@@ -19,6 +19,7 @@ enum wire_type {
 	WIRE_END,			/* source: those were all */
 	WIRE_FAIL,			/* either: status and sentence */
 	WIRE_BYE,			/* destination: all is well */
+	WIRE_ADDRESS,			/* both, for UCX: where a worker is reached */
 	WIRE_NTYPES
 };
 
@@ -27,6 +28,7 @@ enum {
 	WIRE_PIECE = 1 << 20,		/* bytes of a frame; longer ops are cut */
 	WIRE_OP = 24,			/* source offset, destination offset, length */
 	WIRE_MOST_OPS = 4096,		/* of a frame */
+	WIRE_MOST_ADDRESS = 1 << 16,
 	WIRE_MOST = 8 + WIRE_MOST_OPS * WIRE_OP + WIRE_PIECE,
 };
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/signals.h"
+#include "cli/wire_ucx.h"
 
 #define LL(x) ((long long)(x))
 
@@ -118,6 +119,7 @@ static enum kvt_status start(struct wire *out, int fd, int timeout_ms,
 
 void wire_close(struct wire *wire)
 {
+	wire_ucx_close(wire->ucx);
 	if (wire->fd >= 0)
 		close(wire->fd);
 	free(wire->payload);
@@ -185,6 +187,8 @@ static enum kvt_status send_all(struct wire *wire, const uint8_t *bytes, int64_t
 {
 	enum kvt_status status;
 
+	if (wire->ucx)
+		return wire_ucx_send(wire->ucx, bytes, n, err);
 	while (n > 0) {
 		ssize_t sent = send(wire->fd, bytes, (size_t)n, MSG_NOSIGNAL);
 
@@ -208,6 +212,8 @@ static enum kvt_status receive_all(struct wire *wire, uint8_t *bytes, int64_t n,
 	int64_t left = n;
 	enum kvt_status status;
 
+	if (wire->ucx)
+		return wire_ucx_receive(wire->ucx, bytes, n, err);
 	while (left > 0) {
 		ssize_t got = recv(wire->fd, bytes, (size_t)left, 0);
 
@@ -270,4 +276,42 @@ void wire_give_up(struct wire *wire, enum kvt_status status, const struct kvt_er
 	if (wire_send(wire, WIRE_FAIL, code, 4, why->text, (int64_t)(n < 500 ? n : 500),
 		      &err))
 		return;
+}
+
+/* ---- UCX ------------------------------------------------------------- */
+
+static enum kvt_status swap_addresses(struct wire *wire, struct wire_ucx *ucx,
+				      const void *address, int64_t nbytes,
+				      struct kvt_error *err)
+{
+	struct wire_head head;
+	enum kvt_status status;
+
+	if (nbytes > WIRE_MOST_ADDRESS)
+		return kvt_fail(err, KVT_UNSUPPORTED, "ucx: an address of %lld bytes",
+				LL(nbytes));
+	if ((status = wire_send(wire, WIRE_ADDRESS, address, nbytes, NULL, 0, err)) ||
+	    (status = wire_receive(wire, &head, err)))
+		return status;
+	if (head.type != WIRE_ADDRESS)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the peer does not use transport ucx");
+	return wire_ucx_connect(ucx, wire->payload, err);
+}
+
+enum kvt_status wire_use_ucx(struct wire *wire, struct kvt_error *err)
+{
+	struct wire_ucx *ucx;
+	const void *address;
+	int64_t nbytes;
+	enum kvt_status status = wire_ucx_open(&ucx, &address, &nbytes, wire->fd,
+					       wire->timeout_ms, err);
+
+	if (status)
+		return status;
+	if ((status = swap_addresses(wire, ucx, address, nbytes, err)))
+		wire_ucx_close(ucx);
+	else
+		wire->ucx = ucx;
+	return status;
 }

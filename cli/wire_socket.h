@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire_socket.h - frames over TCP, with a deadline for every step */
+/* wire_socket.h - frames over TCP or UCX, with a deadline for every step */
 #ifndef KVTOOL_WIRE_SOCKET_H
 #define KVTOOL_WIRE_SOCKET_H
 
@@ -9,6 +9,7 @@ struct wire {
 	int fd;				/* -1: not connected */
 	int timeout_ms;			/* without a single byte */
 	uint8_t *payload;		/* [WIRE_MOST]; owned */
+	struct wire_ucx *ucx;		/* owned; NULL: frames go over TCP */
 };
 
 /* HOST:PORT; port 0 is any.  'port' becomes the one that was taken. */
@@ -21,6 +22,8 @@ wire_accept(struct wire *out, int fd, int timeout_ms, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 wire_connect(struct wire *out, const char *where, int timeout_ms, struct kvt_error *err);
 void wire_close(struct wire *wire);
+/* Both sides of a connection: from now on its frames go over UCX. */
+KVT_MUST_CHECK enum kvt_status wire_use_ucx(struct wire *wire, struct kvt_error *err);
 
 /* A payload in two parts, either of which may be empty. */
 KVT_MUST_CHECK enum kvt_status

@@ -23,7 +23,7 @@ fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
 ci)             need="$check $lint $fuzz $valgrind git util-linux" ;;
 # what single tests use and say so if it is not there
-ci-more)        need="$gpu chromium" ;;
+ci-more)        need="$gpu chromium libucx-dev" ;;
 *)
 	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci|ci-more" >&2
 	exit 2
