@@ -197,6 +197,8 @@ sim_count(struct sim_figures *figures, const struct sim_group *group,
 
 /* ---- block ids: sim_ids.c ----------------------------------------------- */
 
+enum { SIM_MOST_POOL = 1 << 26 };
+
 /*
  * "contig", "scatter", "reverse", "half", "random:SEED", "aged:SEED",
  * "list:3:1:2", "file:PATH".  'pool' 0 is the least of the pattern's.  The

@@ -69,9 +69,10 @@ enum kvt_status exec_report(const struct sides *sides, const struct exec_args *a
 		return print_json(sides, args, c, v, err);
 	if (args->quiet)
 		return KVT_OK;
-	printf("%d rank%s to %d, %lld pairs, %lld box%s\n", sides->src.n,
+	printf("%d rank%s to %d, %lld pair%s, %lld box%s\n", sides->src.n,
 	       sides->src.n == 1 ? "" : "s", sides->dst.n, LL(count_pairs(sides)),
-	       LL(c->boxes), c->boxes == 1 ? "" : "es");
+	       count_pairs(sides) == 1 ? "" : "s", LL(c->boxes),
+	       c->boxes == 1 ? "" : "es");
 	if (args->dry_run) {
 		printf("at most %s of buffers; nothing was written\n",
 		       human_size(c->memory).s);

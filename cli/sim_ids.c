@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Beyond any deployment; tables of these sizes still fit a small machine. */
-enum { MOST_BLOCKS = 1 << 22, MOST_POOL = 1 << 26 };
+enum { MOST_BLOCKS = 1 << 22 };
 
 /* ---- one generator of pseudorandom numbers: splitmix64 ------------------- */
 
@@ -222,11 +222,11 @@ enum kvt_status sim_ids(uint32_t **ids, int64_t *pool, const char *pattern, int6
 	uint32_t *v;
 	enum kvt_status status;
 
-	if (n > MOST_BLOCKS || most > MOST_POOL)
+	if (n > MOST_BLOCKS || most > SIM_MOST_POOL)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld blocks of a pool of %lld, expected at most %d of "
 				"%d", (long long)n, (long long)most, MOST_BLOCKS,
-				MOST_POOL);
+				SIM_MOST_POOL);
 	if (most < n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the request has %lld blocks, the pool %lld",

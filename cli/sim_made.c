@@ -105,6 +105,35 @@ static enum kvt_status choose_pool(int64_t *pool, uint32_t **ids, const char *pa
 	for (int64_t i = 0; !status && i < n; i++)
 		if ((*ids)[i] >= *pool)
 			*pool = (int64_t)(*ids)[i] + 1;
+	if (status || *pool <= SIM_MOST_POOL)
+		return status;
+	free(*ids);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"block id %lld is outside any pool, which has at most %d", LL(*pool - 1),
+			SIM_MOST_POOL);
+}
+
+/* Inside the pool, and each once: no two requests share a new block. */
+static enum kvt_status check_ids(const uint32_t *ids, int64_t n, int64_t pool,
+				 const char *group, struct kvt_error *err)
+{
+	bool *taken = calloc((size_t)pool + 1, sizeof(*taken));
+	enum kvt_status status = taken ? KVT_OK :
+				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+
+	for (int64_t i = 0; !status && i < n; i++) {
+		if (ids[i] >= pool)
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: block id %lld is outside the pool of %lld",
+					  group, LL(ids[i]), LL(pool));
+		else if (taken[ids[i]])
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: block id %lld comes twice", group,
+					  LL(ids[i]));
+		else
+			taken[ids[i]] = true;
+	}
+	free(taken);
 	return status;
 }
 
@@ -128,11 +157,7 @@ static enum kvt_status place_group(struct kvt_snapshot *s, int index,
 			choose_pool(&pool, &ids, p->ids, total, &why);
 	if (status)
 		return kvt_fail(err, status, "%s: %.400s", g->id, why.text);
-	for (int64_t i = 0; !status && i < total; i++)
-		if (ids[i] >= pool)
-			status = kvt_fail(err, KVT_BAD_INPUT,
-					  "%s: block id %lld is outside the pool of %lld",
-					  g->id, LL(ids[i]), LL(pool));
+	status = check_ids(ids, total, pool, g->id, err);
 	g->shape.n[KVT_AXIS_B] = pool;
 	free(g->block_ids);
 	free(g->block_valid);

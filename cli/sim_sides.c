@@ -137,6 +137,25 @@ static enum kvt_status check_groups(const struct sides *sides, struct kvt_error 
 	return KVT_OK;
 }
 
+/* A request has as many tokens on both sides, or one of them is wrong. */
+static enum kvt_status check_requests(const struct sides *sides, struct kvt_error *err)
+{
+	const struct kvt_snapshot *src = side_rank(&sides->src, 0);
+	const struct kvt_snapshot *dst = side_rank(&sides->dst, 0);
+
+	for (int64_t i = 0; i < src->nrequests; i++)
+		for (int64_t j = 0; j < dst->nrequests; j++) {
+			const struct kvt_request *a = &src->request[i];
+			const struct kvt_request *b = &dst->request[j];
+
+			if (!strcmp(a->id, b->id) && a->ntokens != b->ntokens)
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"request '%.60s' has %lld tokens in the source and %lld in the destination",
+						a->id, LL(a->ntokens), LL(b->ntokens));
+		}
+	return KVT_OK;
+}
+
 /* ---- entries by destination ------------------------------------------ */
 
 static int by_target(const void *a, const void *b)
@@ -224,7 +243,8 @@ static enum kvt_status load(struct sides *sides, const struct exec_args *args, i
 	dumps.dst_name = args->sim.dst.text ? "the destination" : argv[nsrc];
 	dumps.src = side_rank(&sides->src, 0);
 	dumps.dst = side_rank(&sides->dst, 0);
-	if ((status = sim_load_dumps(&sides->sim, &dumps, &args->sim, err)))
+	if ((status = sim_load_dumps(&sides->sim, &dumps, &args->sim, err)) ||
+	    (status = check_requests(sides, err)))
 		return status;
 	return sort_spans(sides, err);
 }

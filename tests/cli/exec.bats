@@ -123,3 +123,76 @@ refused() {
 	one_sentence
 	only r1.h5
 }
+
+# sides TEXT ARG...: exec and wire end with 3 and one sentence, and leave nothing
+sides() {
+	for mode in exec wire; do
+		run -3 --separate-stderr kvtool transfer-sim $mode -o 'new%r.npy' "${@:2}"
+		[ -z "$output" ]
+		one_sentence
+		said "$1"
+		only
+	done
+}
+
+@test "transfer-sim exec and wire refuse a new side that cannot be" {
+	for tp in 0 -1 1.5 9223372036854775808; do
+		sides 'expected a whole number' --dst=tp=$tp "$nhd"
+	done
+	sides 'at most 4096' --dst=tp=99999999 "$nhd"
+	sides 'neither number divides' --dst=tp=3 "$nhd"
+	sides 'expected a whole number' --dst=block-size=-16 "$nhd"
+	sides 'cannot hold' --dst=block-size=99999999999 "$nhd"
+	sides 'expected a whole number' --dst=pool=-1 "$nhd"
+	sides 'expected at most' --dst=pool=999999999999 "$nhd"
+	sides 'has 44 blocks, the pool 43' --dst=pool=43 "$nhd"
+	sides 'is no block id' --dst=ids=list:-1 "$nhd"
+	sides 'there are 2 block ids' --dst=ids=list:1:2 "$nhd"
+	sides 'comes twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
+	sides 'outside the pool of 44' --dst="pool=44,ids=list:$(seq -s: 1 44)" "$nhd"
+	sides 'outside any pool' --dst="ids=list:$(seq -s: 0 42):4294967295" "$nhd"
+	sides "request 'Z'" --dst=tp=1 --request=Z "$nhd"
+}
+
+# table NAME=VALUE...: ../m.npy is $nhd with these in the manifest
+table() {
+	cp "$nhd" ../m.npy
+	/usr/bin/python3 - "${nhd%.npy}.json" "$@" >../m.json <<-'END'
+		import json, sys
+		m = json.load(open(sys.argv[1]))
+		m["file"] = "m.npy"
+		for change in sys.argv[2:]:
+		    exec(f"m{change}")
+		print(json.dumps(m))
+	END
+}
+
+@test "transfer-sim exec and wire refuse tables and sides that contradict" {
+	local A="['block_table']['A']" other=$bs32
+	for both in "$other ../m.npy" "../m.npy $other"; do
+		read -ra both <<<"$both"
+		table "$A[3] = 48"
+		sides 'block table entry 3 is 48' "${both[@]}"
+		table "$A[3] = m$A[2]"
+		sides 'comes twice' "${both[@]}"
+		table "$A[3] = -1"
+		sides 'A is -1' "${both[@]}"
+		table "$A[3] = 2**40"
+		sides 'expected 0 to 4294967295' "${both[@]}"
+		table "$A[26:] = []"
+		sides '421 tokens do not fit' "${both[@]}"
+		table "['num_tokens']['A'] = 2**50"
+		sides 'do not fit 27 blocks' "${both[@]}"
+		table "['num_tokens']['A'] = -5"
+		sides 'A is -5' "${both[@]}"
+		table "['num_tokens']['A'] = 420"
+		sides 'tokens in the source and' "${both[@]}"
+		table ".pop('block_table')" ".pop('num_tokens')"
+		sides 'no request in common' "${both[@]}"
+		table "['sizes']['num_blocks'] = 10**12"
+		sides 'for the block extent' "${both[@]}"
+	done
+	sides 'the source holds full_attention' "$nhd" "$mla"
+	sides 'both rank 0' "$nhd" "$hnd" "$hnd"
+	sides 'none of the files is rank 1' "$nhd" $kv/s260k/tp2/rank0*.safetensors
+}
