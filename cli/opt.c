@@ -55,6 +55,8 @@ static const struct {
 	HINT("content", OPT_COUNT, content, "N",
 	     "elements of a state that is not keys and values"),
 	HINT("skip", OPT_INT, skip, "BYTES", "bytes before the data"),
+	HINT("set", OPT_FACTS, facts, "KEY=VALUE",
+	     "what one format alone asks for, kvtool-formats(7)"),
 };
 enum { NHINTS = sizeof(hint_rows) / sizeof(hint_rows[0]) };
 
@@ -158,15 +160,20 @@ static bool is_large(const char *text)
 	return text[0] && !text[strspn(text, "0123456789")] && !size_parse(&n, text);
 }
 
-static enum kvt_status add_string(struct opt_strings *list, const struct opt *o,
-				  const char *arg, struct kvt_error *err)
+static enum kvt_status add_string(int *n, const char **list, size_t most,
+				  const struct opt *o, const char *arg,
+				  struct kvt_error *err)
 {
-	if (list->n == (int)(sizeof(list->s) / sizeof(list->s[0])))
+	if (*n == (int)most)
 		return kvt_fail(err, KVT_USAGE, "--%s given more than %d times",
-				o->name, list->n);
-	list->s[list->n++] = arg;
+				o->name, *n);
+	list[(*n)++] = arg;
 	return KVT_OK;
 }
+
+#define ADD_STRING(list, o, arg, err) \
+	add_string(&(list)->n, (list)->s, sizeof((list)->s) / sizeof((list)->s[0]), \
+		   o, arg, err)
 
 static enum kvt_status take(const struct opt *o, const char *arg,
 			    struct kvt_error *err)
@@ -186,7 +193,9 @@ static enum kvt_status take(const struct opt *o, const char *arg,
 		*(const char **)o->value = arg;
 		return KVT_OK;
 	case OPT_STRINGS:
-		return add_string(o->value, o, arg, err);
+		return ADD_STRING((struct opt_strings *)o->value, o, arg, err);
+	case OPT_FACTS:
+		return ADD_STRING((struct kvt_facts *)o->value, o, arg, err);
 	case OPT_SIZE:
 		if (!size_parse(&n, arg) || n < 1)
 			break;

@@ -71,6 +71,18 @@ enum kvt_status kvt_files_open(struct kvt_files *files, int *index,
 	return add(files, index, fd, path, err);
 }
 
+enum kvt_status kvt_files_list(struct kvt_files *files, int *index,
+			       const struct kvt_file *file, struct kvt_error *err)
+{
+	enum kvt_status status = grow(files, err);
+
+	if (status)
+		return status;
+	*index = (int)files->count;
+	files->file[files->count++] = *file;
+	return KVT_OK;
+}
+
 enum kvt_status kvt_files_create(struct kvt_files *files, int *index,
 				 const char *path, int64_t nbytes,
 				 struct kvt_error *err)

@@ -51,6 +51,10 @@ struct kvt_files {
 KVT_MUST_CHECK enum kvt_status
 kvt_files_open(struct kvt_files *files, int *index, const char *path,
 	       struct kvt_error *err);
+/* Lists a file that is known already, parked; takes its path. */
+KVT_MUST_CHECK enum kvt_status
+kvt_files_list(struct kvt_files *files, int *index, const struct kvt_file *file,
+	       struct kvt_error *err);
 /* Creates a file of 'nbytes' zeros for writing; it must not exist. */
 KVT_MUST_CHECK enum kvt_status
 kvt_files_create(struct kvt_files *files, int *index, const char *path,
@@ -140,6 +144,7 @@ struct kvt_format {
 	struct kvt_format_info info;
 	const char *const *endings;	/* ".h5", ...; NULL-terminated; NULL: none */
 	const char *const *presets;	/* other names for it; NULL: none */
+	const char *const *facts;	/* keys of hints->facts it asks; NULL: none */
 	bool directory;			/* writes a folder */
 	bool sidecar;			/* writes a manifest beside the file */
 	bool nowhere;			/* writes no file at all */
@@ -194,6 +199,22 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 const struct kvt_format *kvt_format_at(int i);
 /* By its name or a preset's; NULL if there is none. */
 const struct kvt_format *kvt_format_find(const char *name);
+
+/* ---- facts that one format alone asks for ------------------------------- */
+
+/*
+ * The value that the user gave for a key; NULL if none.  A format lists all
+ * keys it asks for, in kvt_format.facts, so that kvt_open() can refuse others.
+ */
+const char *kvt_fact(const struct kvt_hints *hints, const char *key);
+/* A whole number in [min, max]; without the key *out stays as it is. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fact_int(int64_t *out, const struct kvt_hints *hints, const char *key,
+	     int64_t min, int64_t max, struct kvt_error *err);
+/* KVT_USAGE: no KEY=VALUE, a key that the format does not know, or one twice. */
+KVT_MUST_CHECK enum kvt_status
+kvt_facts_check(const struct kvt_hints *hints, const struct kvt_format *format,
+		struct kvt_error *err);
 
 /* ---- snapshots ---------------------------------------------------------- */
 

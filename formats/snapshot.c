@@ -143,7 +143,8 @@ enum kvt_status kvt_open(struct kvt_reader **out, const char *path,
 	struct kvt_reader *reader;
 	enum kvt_status status;
 
-	if ((status = choose_format(&format, path, hints, err)))
+	if ((status = choose_format(&format, path, hints, err)) ||
+	    (status = kvt_facts_check(hints, format, err)))
 		return status;
 	reader = calloc(1, sizeof(*reader));
 	if (!reader || !(reader->path = strdup(path))) {

@@ -209,6 +209,12 @@ kvt_stored_check(const struct kvt_stored *stored,
 
 struct kvt_reader;
 
+/* "KEY=VALUE" each: what one format alone may have to be told. */
+struct kvt_facts {
+	int n;
+	const char *s[16];
+};
+
 /* What the user knows and the file may not.  All fields optional (NULL, 0). */
 struct kvt_hints {
 	const char *manifest;		/* path */
@@ -219,6 +225,7 @@ struct kvt_hints {
 	const char *spec;		/* see kvt_model_group_parse() */
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
+	struct kvt_facts facts;		/* keys that the format does not know: refused */
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
 	const struct kvt_inspector *inspector;
 };

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tree.h - the files below a folder: dumps that are many of them begin here */
+#ifndef KVT_TREE_H
+#define KVT_TREE_H
+
+#include "formats/format.h"
+
+struct kvt_tree_file {
+	char *name;			/* below the folder: "a/b/c.bin"; owned */
+	int64_t nbytes;			/* when it was seen */
+	dev_t dev;
+	ino_t ino;
+};
+
+struct kvt_tree {
+	const char *path;		/* of the folder; borrowed */
+	int64_t count;
+	struct kvt_tree_file *file;	/* owned; sorted by name, bytes compared */
+	int64_t name_bytes;		/* of all names */
+};
+
+/*
+ * All regular files below 'path', at any depth.  Hidden files and folders and
+ * temporary files (kvt_tree_skips()) are left out.  A symbolic link, and
+ * whatever else is neither file nor folder, is KVT_BAD_INPUT: it is not
+ * followed, and to leave it out would lose data without a word.  So are more
+ * entries, longer names and deeper folders than any dump has.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tree_walk(struct kvt_tree *out, const char *path, struct kvt_error *err);
+void kvt_tree_free(struct kvt_tree *tree);
+
+/* Names of files that are hidden, or that a writer has not finished. */
+bool kvt_tree_skips(const char *name);
+
+/*
+ * Lists file 'i' among those of a reader, parked: nothing is opened.  Whoever
+ * reads it finds out if it is no longer the file that was seen.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tree_list(struct kvt_files *files, int *index, const struct kvt_tree *tree,
+	      int64_t i, struct kvt_error *err);
+
+/*
+ * For probes: do files of a folder look like what 'like' knows?  It is asked
+ * for names below 'path', in no order, until it says yes, a few hundred entries
+ * have been seen, or there are no more.  Nothing is refused.
+ */
+bool kvt_tree_has(const char *path, bool (*like)(const char *name));
+
+/*
+ * All of a small text file, malloc()ed with a NUL behind it; KVT_BAD_INPUT if it
+ * has more than 'most' bytes.  It is listed among the files of the reader.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tree_text(char **out, size_t *nbytes, struct kvt_files *files, const char *path,
+	      int64_t most, struct kvt_error *err);
+
+#endif
