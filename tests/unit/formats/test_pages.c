@@ -202,9 +202,10 @@ static void test_tokens(void **state)
 			nbytes = put_axes(buf, cases[c].axes, g, &box, tokens[f]);
 			file = open_file(r, *state, (int)c * 10 + f, buf, nbytes, 7, 0);
 			expect(kvt_pages_add_tokens(r, 0, file, block, tokens[f] + 1, 7,
-						    &err), KVT_BAD_INPUT, &err, "expected");
-			expect(kvt_pages_add_tokens(r, 0, file, block, tokens[f], 7, &err),
-			       KVT_OK, &err, NULL);
+						    &err), KVT_BAD_INPUT, &err,
+			       "expected");
+			expect(kvt_pages_add_tokens(r, 0, file, block, tokens[f], 7,
+						    &err), KVT_OK, &err, NULL);
 			block += blocks;
 		}
 		seal(r);
@@ -267,7 +268,8 @@ static void test_fit(void **state)
 				.heads = 2, .head_dim = 8, .blocks = 99 }, NULL },
 		{ "BLSHKD", 3072, { .layers = 3 },
 		  "give --dtype, --block-size, --heads, --head-dim (one" },
-		{ NULL, 3072, { .layers = 3, .block_size = 16, .heads = 2, .head_dim = 8 },
+		{ NULL, 3072, { .layers = 3, .block_size = 16, .heads = 2,
+				.head_dim = 8 },
 		  "give --layout, --dtype" },
 		{ "BLSC", 3072, { .dtype = "bf16", .layers = 3 },
 		  "give --block-size, --content (one" },

@@ -137,7 +137,8 @@ static void test_facts(void **state)
 		{ { 2, { "rank=1", "ranks=2" } }, NULL },
 		{ { 1, { "rank" } }, "'rank' is not KEY=VALUE" },
 		{ { 1, { "=1" } }, "not KEY=VALUE" },
-		{ { 1, { "ran=1" } }, "no fact that some asks for; those are rank, ranks" },
+		{ { 1, { "ran=1" } },
+		  "no fact that some asks for; those are rank, ranks" },
 		{ { 1, { "rankss=1" } }, "no fact" },
 		{ { 2, { "rank=1", "rank=1" } }, "rank is given twice" },
 	};
