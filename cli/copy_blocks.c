@@ -191,6 +191,9 @@ enum kvt_status copy_source(struct source *out, struct kvt_reader *readers[NCOPY
 		if ((status = graft_group(out, g, copy, err)))
 			return status;
 		total += copy->group[g].count;
+		/* the name of a block is of its content */
+		if (copy->group[g].count)
+			kvt_group_drop_names(&out->snapshot.group[g]);
 	}
 	if (!total)
 		return kvt_fail(err, KVT_BAD_INPUT, "no block is to be copied");

@@ -193,6 +193,11 @@ static void put_blocks(struct json_out *out, json_t *o, const struct group_facts
 		for (int64_t b = 0; b < nblocks; b++)
 			json_append_int(out, list, g->block_valid[b]);
 	}
+	if (tables && g->block_names) {
+		list = json_put_array(out, o, "block_names");
+		for (int64_t b = 0; b < nblocks; b++)
+			json_append_text(out, list, g->block_names[b]);
+	}
 }
 
 static void put_layers(struct json_out *out, json_t *o, const struct kvt_group *g)

@@ -81,6 +81,7 @@ static struct kvt_group narrow_group(const struct pair *p, int side, int64_t nbl
 	group.layer_ids = NULL;
 	group.block_ids = NULL;
 	group.block_valid = NULL;
+	group.block_names = NULL;
 	return group;
 }
 

@@ -28,6 +28,7 @@ enum kvt_status guess_open(struct kvt_reader **out, struct guess_candidate *c,
 				       .same = -1 };
 	c->group.layer_names = NULL;
 	c->group.layer_ids = NULL;
+	c->group.block_names = NULL;
 	c->group.block_ids = NULL;
 	c->group.block_valid = NULL;
 	box = kvt_box_whole(&group->shape);

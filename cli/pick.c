@@ -90,6 +90,7 @@ static bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t co
 	for (int64_t i = 0; group->block_ids && i < count; i++)
 		group->block_ids[i] = group->block_ids[list[i]];
 	keep_u32(group->block_valid, list, count);
+	keep_names(group->block_names, n, list, count);
 	group->shape.n[KVT_AXIS_B] = count;
 	return true;
 }
@@ -142,6 +143,7 @@ static void drop_group(struct kvt_snapshot *snapshot, int group)
 	free(g->layer_ids);
 	free(g->block_ids);
 	free(g->block_valid);
+	kvt_group_drop_names(g);
 	memset(g, 0, sizeof(*g));
 	for (int64_t r = 0; r < snapshot->nrequests; r++) {
 		free(snapshot->request[r].blocks[group]);

@@ -119,6 +119,11 @@ static enum kvt_status same_tables(const struct pair *p, const struct kvt_group 
 	    (status = same_table(p, "block ids", a->block_ids, b->block_ids, blocks,
 				 sizeof(*a->block_ids))))
 		return status;
+	if (!a->block_names != !b->block_names)
+		return unlike(p, "names of blocks");
+	for (int64_t i = 0; a->block_names && i < blocks; i++)
+		if (strcmp(a->block_names[i], b->block_names[i]))
+			return unlike(p, "names of blocks");
 	return same_table(p, "live states of blocks", a->block_valid, b->block_valid,
 			  blocks, sizeof(*a->block_valid));
 }

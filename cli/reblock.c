@@ -129,6 +129,7 @@ static enum kvt_status reshape(struct regroup *g, const struct reblock *reblock,
 	struct kvt_views views;
 	struct kvt_error why;
 
+	kvt_group_drop_names(group);
 	group->shape.n[KVT_AXIS_B] = g->said->blocks_after;
 	group->shape.n[KVT_AXIS_S] = g->states;
 	/* counted anew where the tables tell */

@@ -162,7 +162,9 @@ enum kvt_status kvt_h5_read_tables(struct kvt_h5_in *in, hid_t object,
 				       err)) ||
 	    (status = kvt_h5_get_table(in, object, "block_valid", KVT_H5_U32,
 				       blocks, (void **)&group->block_valid, &n,
-				       err)))
+				       err)) ||
+	    (status = kvt_h5_get_str_table(in, object, "block_names", blocks,
+					   &group->block_names, &n, err)))
 		return status;
 	return read_components(in, object, group, err);
 }
@@ -185,6 +187,10 @@ bool kvt_h5_write_tables(hid_t object, const struct kvt_group *group)
 	       (!group->block_valid ||
 		kvt_h5_put_table(object, "block_valid", KVT_H5_U32,
 				 group->block_valid, blocks)) &&
+	       (!group->block_names ||
+		kvt_h5_put_str_table(object, "block_names",
+				     (const char *const *)group->block_names,
+				     blocks)) &&
 	       write_components(object, group);
 }
 

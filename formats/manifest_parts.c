@@ -84,6 +84,7 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 				  enum kvt_axis axis, const struct kvt_json *in,
 				  const char *key, size_t elem)
 {
+	bool text = strstr(key, "_names") != NULL;
 	const json_t *list = NULL;
 	enum kvt_status status;
 	size_t n;
@@ -100,7 +101,7 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 		const char *s;
 		int64_t v = 0;
 
-		if (axis == KVT_AXIS_L && elem == sizeof(char *)) {
+		if (text) {
 			status = kvt_json_string_at(&s, in, key, list, i);
 			if (!status && !(((char **)*out)[i] = strdup(s)))
 				status = kvt_fail(in->err, KVT_SYSTEM,
@@ -119,7 +120,7 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 
 enum kvt_status kvt_take_tables(struct kvt_group *group, const struct kvt_json *in)
 {
-	void *names = NULL, *layers = NULL, *ids = NULL, *valid = NULL;
+	void *names = NULL, *layers = NULL, *ids = NULL, *valid = NULL, *stored = NULL;
 	enum kvt_status status;
 
 	(void)((status = take_table(&names, group, KVT_AXIS_L, in, "layer_names",
@@ -129,12 +130,15 @@ enum kvt_status kvt_take_tables(struct kvt_group *group, const struct kvt_json *
 	       (status = take_table(&ids, group, KVT_AXIS_B, in, "block_ids",
 				    sizeof(uint64_t))) ||
 	       (status = take_table(&valid, group, KVT_AXIS_B, in, "block_valid",
-				    sizeof(uint32_t))));
+				    sizeof(uint32_t))) ||
+	       (status = take_table(&stored, group, KVT_AXIS_B, in, "block_names",
+				    sizeof(char *))));
 	/* also on failure: the snapshot frees them */
 	group->layer_names = names;
 	group->layer_ids = layers;
 	group->block_ids = ids;
 	group->block_valid = valid;
+	group->block_names = stored;
 	return status;
 }
 

@@ -115,6 +115,8 @@ static void put_tables(struct text *t, json_t *out, const struct kvt_group *grou
 	}
 	if (group->block_valid)
 		put(t, out, "block_valid", u32_of(t, group->block_valid, blocks));
+	if (group->block_names)
+		put(t, out, "block_names", strings_of(t, group->block_names, blocks));
 }
 
 static void put_group(struct text *t, json_t *out, const struct kvt_group *group)

@@ -55,6 +55,7 @@ struct kvt_group {
 	uint32_t  *layer_ids;		/* [L] index in the model */
 	uint64_t  *block_ids;		/* [B] id in the engine's pool */
 	uint32_t  *block_valid;		/* [B] states that hold a live token */
+	char     **block_names;		/* [B] what a store calls it: a hash, ... */
 };
 
 struct kvt_request {
@@ -109,6 +110,8 @@ struct kvt_packing kvt_group_packing(const struct kvt_group *group);
 
 /* An empty snapshot (sizes 1, null_block -1). */
 void kvt_snapshot_init(struct kvt_snapshot *snapshot);
+/* Forgets block_names; before the number of blocks changes. */
+void kvt_group_drop_names(struct kvt_group *group);
 /* Deep copy; on failure 'out' is empty. */
 KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,

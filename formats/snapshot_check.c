@@ -228,6 +228,10 @@ static enum kvt_status check_tables(const struct kvt_group *g, struct check *c)
 		if (!g->layer_names[i])
 			return flaw(c, "layers.name",
 				    "group %s: layer %lld has no name", g->id, LL(i));
+	for (int64_t i = 0; g->block_names && i < g->shape.n[KVT_AXIS_B]; i++)
+		if (!g->block_names[i])
+			return flaw(c, "blocks.name",
+				    "group %s: block %lld has no name", g->id, LL(i));
 	for (int64_t i = 0; g->block_valid && i < g->shape.n[KVT_AXIS_B]; i++) {
 		if (g->block_valid[i] <= g->shape.n[KVT_AXIS_S])
 			continue;

@@ -61,6 +61,12 @@ static void free_strings(char **strings, int64_t n)
 	free(strings);
 }
 
+void kvt_group_drop_names(struct kvt_group *group)
+{
+	free_strings(group->block_names, group->shape.n[KVT_AXIS_B]);
+	group->block_names = NULL;
+}
+
 void kvt_snapshot_free(struct kvt_snapshot *snapshot)
 {
 	for (int g = 0; g < snapshot->ngroups; g++) {
@@ -70,6 +76,7 @@ void kvt_snapshot_free(struct kvt_snapshot *snapshot)
 		free(group->layer_ids);
 		free(group->block_ids);
 		free(group->block_valid);
+		kvt_group_drop_names(group);
 	}
 	for (int64_t r = 0; r < snapshot->nrequests; r++) {
 		struct kvt_request *request = &snapshot->request[r];
@@ -133,6 +140,7 @@ static void copy_group(struct kvt_group *out, const struct kvt_group *in, bool *
 	out->block_ids = copy_table(in->block_ids, blocks, sizeof(*in->block_ids), ok);
 	out->block_valid = copy_table(in->block_valid, blocks,
 				      sizeof(*in->block_valid), ok);
+	out->block_names = copy_strings(in->block_names, blocks, ok);
 }
 
 static void copy_request(struct kvt_request *out, const struct kvt_request *in,

@@ -386,6 +386,9 @@ static inline void same_group(const struct kvt_group *a, const struct kvt_group 
 	same_bytes(a->layer_ids, b->layer_ids, 4 * a->shape.n[NL], "layer ids");
 	same_bytes(a->block_ids, b->block_ids, 8 * a->shape.n[NB], "block ids");
 	same_bytes(a->block_valid, b->block_valid, 4 * a->shape.n[NB], "block valid");
+	assert_int_equal(!a->block_names, !b->block_names);
+	for (int64_t i = 0; a->block_names && i < a->shape.n[NB]; i++)
+		same_text(a->block_names[i], b->block_names[i], "block name");
 }
 
 static inline void same_request(const struct kvt_request *a,

@@ -131,21 +131,14 @@ static void same_group(const struct kvt_group *a, const struct kvt_group *b)
 			    offsetof(struct kvt_group, ncomponents) -
 			    offsetof(struct kvt_group, block_size));
 	assert_int_equal(a->ncomponents, b->ncomponents);
-	for (int i = 0; i < a->ncomponents; i++) {
-		const struct kvt_component *p = &a->component[i];
-		const struct kvt_component *q = &b->component[i];
-
-		assert_string_equal(p->name, q->name);
-		assert_int_equal(p->start, q->start);
-		assert_int_equal(p->length, q->length);
-		assert_int_equal(p->global_start, q->global_start);
-	}
+	assert_memory_equal(a->component, b->component, sizeof(a->component));
 	for (int64_t i = 0; a->layer_names && i < layers; i++)
 		assert_string_equal(a->layer_names[i], b->layer_names[i]);
 	same_table(a->layer_ids, b->layer_ids, layers, sizeof(*a->layer_ids));
 	same_table(a->block_ids, b->block_ids, blocks, sizeof(*a->block_ids));
-	same_table(a->block_valid, b->block_valid, blocks,
-		   sizeof(*a->block_valid));
+	same_table(a->block_valid, b->block_valid, blocks, sizeof(*a->block_valid));
+	for (int64_t i = 0; a->block_names && i < blocks; i++)
+		assert_string_equal(a->block_names[i], b->block_names[i]);
 }
 
 static void same_request(const struct kvt_request *a,
@@ -154,8 +147,7 @@ static void same_request(const struct kvt_request *a,
 	same_string(a->id, b->id);
 	assert_int_equal(a->ntokens, b->ntokens);
 	assert_int_equal(a->ntoken_ids, b->ntoken_ids);
-	same_table(a->token_ids, b->token_ids, a->ntoken_ids,
-		   sizeof(*a->token_ids));
+	same_table(a->token_ids, b->token_ids, a->ntoken_ids, sizeof(*a->token_ids));
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		assert_int_equal(a->nblocks[g], b->nblocks[g]);
 		same_table(a->blocks[g], b->blocks[g], a->nblocks[g],
@@ -291,20 +283,28 @@ static void *table_of(size_t n, size_t elem)
 	return p;
 }
 
+static char **names_of(size_t n)
+{
+	char **names = calloc(n, sizeof(*names));
+
+	for (size_t i = 0; i < n; i++) {
+		names[i] = malloc(48);
+		snprintf(names[i], 48, "model.layers.%zu.\xc3\xa9", i);
+	}
+	return names;
+}
+
 static void fill_group(struct kvt_group *group)
 {
 	size_t layers = (size_t)group->shape.n[KVT_AXIS_L];
 	size_t blocks = (size_t)group->shape.n[KVT_AXIS_B];
 
-	group->layer_names = calloc(layers, sizeof(char *));
-	for (size_t i = 0; i < layers; i++) {
-		group->layer_names[i] = malloc(48);
-		snprintf(group->layer_names[i], 48, "model.layers.%zu.\xc3\xa9", i);
-	}
+	group->layer_names = names_of(layers);
 	group->layer_ids = table_of(layers, sizeof(uint32_t));
 	group->block_ids = table_of(blocks, sizeof(uint64_t));
 	group->block_ids[0] = UINT64_MAX;
 	group->block_valid = table_of(blocks, sizeof(uint32_t));
+	group->block_names = names_of(blocks);
 }
 
 static void fill_request(struct kvt_request *request, const char *id, int64_t n)

@@ -97,6 +97,8 @@ static struct parse_case {
 	{ "names of fewer layers", "{" BASE ", \"layer_names\": [\"a\", \"b\"]}",
 	  BASE_BYTES,
 	  KVT_BAD_INPUT, "layer_names says 2" },
+	{ "names of fewer blocks", "{" BASE ", \"block_names\": [\"a\", \"b\"]}",
+	  BASE_BYTES, KVT_BAD_INPUT, "block_names says 2" },
 	{ "a layer's name that is a number",
 	  "{" BASE ", \"layer_names\": [\"a\", \"b\", 3]}",
 	  BASE_BYTES, KVT_BAD_INPUT, "an integer" },
@@ -266,6 +268,9 @@ static void test_everything(void **state)
 			group->block_ids[i] = ((uint64_t)1 << 40) - i * i;
 		group->block_valid = calloc(5, 4);
 		group->block_valid[3] = 9;
+		group->block_names = calloc(5, sizeof(char *));
+		for (int i = 0; i < 5; i++)
+			group->block_names[i] = strdup(i == 2 ? "\"\\" : "0a1b");
 	}
 	s.group[0].window = 32;
 	s.group[0].total_heads = 8;

@@ -358,6 +358,9 @@ static void test_copy(void **state)
 	s.group[0].block_ids = calloc(5, sizeof(uint64_t));
 	s.group[0].block_ids[1] = 99;
 	s.group[0].layer_ids = calloc(3, sizeof(uint32_t));
+	s.group[0].block_names = calloc(5, sizeof(char *));
+	for (int i = 0; i < 5; i++)
+		s.group[0].block_names[i] = strdup(i % 2 ? "odd" : "");
 	s.model = strdup("m");
 	s.note = strdup("n");
 	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
