@@ -41,6 +41,7 @@ extern const struct command
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,
+	cmd_import,
 	cmd_workers,
 	cmd_size,
 	cmd_transfer_sim;

@@ -28,6 +28,7 @@ static const struct command *const commands[] = {
 	&cmd_expect,
 	&cmd_fsck,
 	&cmd_guess,
+	&cmd_import,
 	&cmd_workers,
 	&cmd_size,
 	&cmd_transfer_sim,

@@ -4,7 +4,7 @@
  *
  * Nothing that a case says about its result is read.
  */
-#include "cli/sha256.h"
+#include "formats/sha256.h"
 #include "cli/sim.h"
 
 #include <inttypes.h>

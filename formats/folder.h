@@ -5,6 +5,7 @@
 
 #include "formats/layer_names.h"
 #include "formats/safetensors_header.h"
+#include "formats/tree.h"
 
 /*
  * vLLM's disk connector has stored a layer of a request in three shapes, as its
@@ -38,9 +39,6 @@ void kvt_names_free(struct kvt_names *names);
 KVT_MUST_CHECK enum kvt_status
 kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *folders,
 		const char *path, struct kvt_error *err);
-
-/* "a/b.c", malloc()ed; NULL when out of memory. */
-char *kvt_path_join(const char *folder, const char *name, const char *ending);
 
 /* ---- reading ------------------------------------------------------------ */
 

@@ -20,16 +20,6 @@ void kvt_names_free(struct kvt_names *names)
 	*names = (struct kvt_names){ 0 };
 }
 
-char *kvt_path_join(const char *folder, const char *name, const char *suffix)
-{
-	size_t n = strlen(folder) + strlen(name) + strlen(suffix) + 2;
-	char *out = malloc(n);
-
-	if (out)
-		snprintf(out, n, "%s/%s%s", folder, name, suffix);
-	return out;
-}
-
 static enum kvt_status add(struct kvt_names *names, const char *name, size_t length,
 			   const char *path, struct kvt_error *err)
 {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "formats/safetensors_header.h"
+#include "formats/store.h"
 
 struct writing {
 	struct kvt_writer *writer;
@@ -26,30 +27,17 @@ struct writing {
 
 /* ---- what can be written ------------------------------------------------ */
 
-/* Names come from dumps of others: none may leave the folder. */
-static bool safe_name(const char *name)
-{
-	size_t n = strlen(name);
-
-	if (!n || n > 200 || *name == '.' || *name == '-')
-		return false;
-	for (; *name; name++)
-		if (*name == '/' || (unsigned char)*name < ' ' || *name == 0x7f)
-			return false;
-	return true;
-}
-
 static enum kvt_status check_names(const struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
 
 	for (int64_t r = 0; r < s->nrequests; r++)
-		if (!safe_name(s->request[r].id))
+		if (!kvt_name_is_safe(s->request[r].id))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"request %lld cannot be the name of a folder",
 					(long long)r);
 	for (int64_t l = 0; l < w->group->shape.n[KVT_AXIS_L]; l++)
-		if (!safe_name(w->group->layer_names[l]))
+		if (!kvt_name_is_safe(w->group->layer_names[l]))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"layer %lld cannot be the name of a file",
 					(long long)l);

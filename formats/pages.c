@@ -23,7 +23,8 @@ static void lacks(struct missing *m, const char *option)
 				    m->count++ ? ", " : "", option);
 }
 
-static void look_for(struct missing *m, const struct kvt_group *group, bool has_layout)
+static void look_for(struct missing *m, const struct kvt_group *group, bool has_layout,
+		     int64_t ranks)
 {
 	const int64_t *n = group->shape.n;
 	bool opaque = has_layout && kvt_group_opaque(group);
@@ -42,6 +43,8 @@ static void look_for(struct missing *m, const struct kvt_group *group, bool has_
 		lacks(m, "--layout");
 	if (!group->dtype)
 		lacks(m, "--dtype");
+	if (ranks > 1 && group->total_heads < 0 && !opaque)
+		lacks(m, "--set total-heads");
 	for (size_t i = 0; i < sizeof(extents) / sizeof(extents[0]); i++)
 		if (extents[i].open) {
 			lacks(m, extents[i].option);
@@ -50,16 +53,34 @@ static void look_for(struct missing *m, const struct kvt_group *group, bool has_
 }
 
 static enum kvt_status refuse_missing(const struct kvt_group *group, bool has_layout,
-				      const char *name, struct kvt_error *err)
+				      int64_t ranks, bool sized, const char *name,
+				      struct kvt_error *err)
 {
 	struct missing m = { .used = 0 };
 
-	look_for(&m, group, has_layout);
-	if (!m.count || (m.count == 1 && m.open == 1))
+	look_for(&m, group, has_layout, ranks);
+	if (!m.count || (sized && m.count == 1 && m.open == 1))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.200s: its bytes do not say what they are; give %s%s", name,
-			m.text, m.open ? " (one number of these may be left out)" : "");
+			m.text, sized && m.open ?
+			" (one number of these may be left out)" : "");
+}
+
+/* Bytes of a group whose extents are all given or follow from its kind. */
+static enum kvt_status given_bytes(int64_t *out, const struct kvt_group *group,
+				   struct kvt_error *err)
+{
+	struct kvt_shape shape = group->shape;
+	int64_t tokens = group->tokens_per_state > 1 ? group->tokens_per_state : 1;
+
+	if (shape.n[KVT_AXIS_S] < 0)
+		shape.n[KVT_AXIS_S] = group->block_size / tokens;
+	if (shape.n[KVT_AXIS_K] < 0)
+		shape.n[KVT_AXIS_K] = kvt_group_opaque(group) ? 1 : 2;
+	if (shape.n[KVT_AXIS_H] < 0)
+		shape.n[KVT_AXIS_H] = 1;
+	return kvt_shape_nbytes(out, &shape, err);
 }
 
 /* ---- one file ----------------------------------------------------------- */
@@ -69,7 +90,7 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 			      const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_manifest m = { .has_layout = group->layout.nplanes > 0 };
-	const struct kvt_array array = { .name = known->name, .nbytes = known->nbytes };
+	struct kvt_array array = { .name = known->name, .nbytes = known->nbytes };
 	struct kvt_hints h = hints ? *hints : (struct kvt_hints){ 0 };
 	struct kvt_group *fitted = &m.snapshot.group[0];
 	enum kvt_status status;
@@ -80,6 +101,9 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 	if (known->parallel)
 		m.snapshot.parallel = *known->parallel;
 	h.skip = 0;
+	/* content that is no key and value has one head, if nobody says more */
+	if (h.content && !h.heads && fitted->kind == KVT_NKINDS)
+		fitted->kind = KVT_MLA;
 	if (m.has_layout)
 		h.layout = NULL;
 	if (known->counted == KVT_AXIS_L)
@@ -87,7 +111,12 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 	if (known->counted == KVT_AXIS_B)
 		h.blocks = 0;
 	if ((status = kvt_manifest_hints(&m, &h, known->name, err)) ||
-	    (status = refuse_missing(fitted, m.has_layout, known->name, err)) ||
+	    (status = kvt_fact_int(&fitted->total_heads, hints, "total-heads", 1, 1 << 20,
+				   err)) ||
+	    (status = refuse_missing(fitted, m.has_layout, m.snapshot.parallel.tp_size,
+				     known->nbytes >= 0, known->name, err)) ||
+	    (known->nbytes < 0 &&
+	     (status = given_bytes(&array.nbytes, fitted, err))) ||
 	    (status = kvt_manifest_fit(&m, &array, err)))
 		return status;
 	*group = *fitted;
@@ -123,11 +152,11 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 
-enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
-				const struct kvt_box *box, int64_t offset,
-				struct kvt_error *err)
+enum kvt_status kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
+				 const struct kvt_box *box, int file, int64_t offset,
+				 struct kvt_error *err)
 {
-	struct kvt_group part = reader->snapshot.group[group];
+	struct kvt_group part = *group;
 	struct kvt_piece piece;
 	struct kvt_box whole;
 	enum kvt_status status;
@@ -138,7 +167,15 @@ enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
 				     file, offset, err)))
 		return status;
 	piece.box = *box;
-	return kvt_flat_add(&reader->flat[group], &piece, err);
+	return kvt_flat_add(flat, &piece, err);
+}
+
+enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
+				const struct kvt_box *box, int64_t offset,
+				struct kvt_error *err)
+{
+	return kvt_piece_of_box(&reader->flat[group], &reader->snapshot.group[group], box,
+				file, offset, err);
 }
 
 enum kvt_status kvt_pages_add(struct kvt_reader *reader, int group, int file,

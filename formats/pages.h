@@ -19,7 +19,9 @@
  * only.  hints->layout counts only for a group without a layout.  A single open
  * extent follows from 'nbytes' if that divides; of several, or without a layout
  * or an element type, it is KVT_BAD_INPUT, and the sentence lists all options
- * that would say it.  'nbytes' is of the data of that file and must be exact.
+ * that would say it.  'nbytes' is of the data of that file and must be exact; -1
+ * if the file does not tell what one holds, and then nothing may be open.
+ * Formats of ranks list the fact total-heads.
  */
 struct kvt_pages_known {
 	const char *name;		/* of the file, for messages */
@@ -47,6 +49,12 @@ KVT_MUST_CHECK enum kvt_status
 kvt_pages_add(struct kvt_reader *reader, int group, int file,
 	      const struct kvt_box *box, int64_t skip, int64_t pad,
 	      struct kvt_error *err);
+
+/* A dense array (or pages) of 'box' alone at 'offset': for readers and writers. */
+KVT_MUST_CHECK enum kvt_status
+kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
+		 const struct kvt_box *box, int file, int64_t offset,
+		 struct kvt_error *err);
 
 /* The same somewhere in a file that holds more, from byte 'offset' on. */
 KVT_MUST_CHECK enum kvt_status

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sha256.c - SHA-256 (FIPS 180-4) */
-#include "cli/sha256.h"
+#include "formats/sha256.h"
 
 #include <stdio.h>
 #include <string.h>

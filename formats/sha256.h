@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sha256.h - SHA-256 (FIPS 180-4), of lists of ops */
-#ifndef KVTOOL_SHA256_H
-#define KVTOOL_SHA256_H
+#ifndef KVT_SHA256_H
+#define KVT_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>

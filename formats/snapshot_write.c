@@ -257,7 +257,9 @@ static enum kvt_status sync_path(const char *path, struct kvt_error *err)
 	return status;
 }
 
-/* A folder of ours holds files and one level of folders. */
+/* Folders of ours are no deeper than that. */
+enum { MAX_DEPTH = 4 };
+
 static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -307,7 +309,7 @@ static enum kvt_status sync_parent(const char *path, struct kvt_error *err)
 static enum kvt_status sync_all(const struct kvt_writer *w, struct kvt_error *err)
 {
 	enum kvt_status status = w->format->directory ?
-		sync_folder(w->temporary, 1, err) : sync_path(w->temporary, err);
+		sync_folder(w->temporary, MAX_DEPTH, err) : sync_path(w->temporary, err);
 
 	if (!status && w->sidecar)
 		status = sync_path(w->sidecar_temporary, err);
@@ -375,12 +377,14 @@ static void remove_folder(const struct kvt_writer *w)
 	for (int64_t i = 0; i < w->files.count; i++)
 		unlink(w->files.file[i].path);
 	for (int64_t i = 0; i < w->files.count; i++) {
-		char *slash = strrchr(w->files.file[i].path, '/');
+		char *path = w->files.file[i].path, *slash = strrchr(path, '/');
 
-		if (slash) {
+		/* up to the folder itself; those that hold more stay for now */
+		while (slash && (size_t)(slash - path) > strlen(w->temporary)) {
 			*slash = 0;
-			rmdir(w->files.file[i].path);
-			*slash = '/';
+			if (rmdir(path))
+				break;
+			slash = strrchr(path, '/');
 		}
 	}
 	rmdir(w->temporary);

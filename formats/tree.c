@@ -182,18 +182,26 @@ bool kvt_tree_has(const char *path, bool (*like)(const char *name))
 
 /* ---- files -------------------------------------------------------------- */
 
+char *kvt_path_join(const char *folder, const char *name, const char *suffix)
+{
+	size_t n = strlen(folder) + strlen(name) + strlen(suffix) + 2;
+	char *out = malloc(n);
+
+	if (out)
+		snprintf(out, n, "%s/%s%s", folder, name, suffix);
+	return out;
+}
+
 enum kvt_status kvt_tree_list(struct kvt_files *files, int *index,
 			      const struct kvt_tree *tree, int64_t i,
 			      struct kvt_error *err)
 {
 	const struct kvt_tree_file *file = &tree->file[i];
-	size_t n = strlen(tree->path) + strlen(file->name) + 2;
-	char *path = malloc(n);
+	char *path = kvt_path_join(tree->path, file->name, "");
 	enum kvt_status status;
 
 	if (!path)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", tree->path);
-	snprintf(path, n, "%s/%s", tree->path, file->name);
 	status = kvt_files_list(files, index, &(struct kvt_file){
 				.fd = -1, .nbytes = file->nbytes, .dev = file->dev,
 				.ino = file->ino, .path = path }, err);

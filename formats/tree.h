@@ -30,6 +30,9 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tree_walk(struct kvt_tree *out, const char *path, struct kvt_error *err);
 void kvt_tree_free(struct kvt_tree *tree);
 
+/* "a/b.c", malloc()ed; NULL when out of memory. */
+char *kvt_path_join(const char *folder, const char *name, const char *ending);
+
 /* Names of files that are hidden, or that a writer has not finished. */
 bool kvt_tree_skips(const char *name);
 

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store.c - choosing the files of one cache among those of several */
+#include "formats/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names -------------------------------------------------------------- */
+
+bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text)
+{
+	return strlen(text) == part->n && !memcmp(part->s, text, part->n);
+}
+
+char *kvt_part_copy(const struct kvt_part_of_name *part)
+{
+	return strndup(part->s, part->n);
+}
+
+bool kvt_name_is_safe(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (!n || n > 200 || *name == '.' || *name == '-')
+		return false;
+	for (; *name; name++)
+		if (*name == '/' || (unsigned char)*name < ' ' || *name == 0x7f)
+			return false;
+	return true;
+}
+
+enum kvt_status kvt_names_new(struct kvt_group *group, struct kvt_error *err)
+{
+	int64_t n = group->shape.n[KVT_AXIS_B];
+
+	group->block_names = calloc((size_t)n + 1, sizeof(*group->block_names));
+	return group->block_names ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "out of memory for %lld names", (long long)n);
+}
+
+/* ---- one among several -------------------------------------------------- */
+
+enum kvt_status kvt_choose(bool *skip, struct kvt_choice *choice,
+			   const struct kvt_part_of_name *here, const char *path,
+			   struct kvt_error *err)
+{
+	const struct kvt_part_of_name *first = &choice->first;
+
+	*skip = choice->asked && !kvt_part_equal(here, choice->asked);
+	if (*skip)
+		return KVT_OK;
+	if (!choice->any) {
+		choice->first = *here;
+		choice->any = true;
+	}
+	if (first->n == here->n && !memcmp(first->s, here->s, here->n))
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%.160s: holds %s '%.*s' and '%.*s', which are no one cache; give --set %s=%.*s or another",
+			path, choice->what, (int)first->n, first->s, (int)here->n,
+			here->s, choice->key, (int)first->n, first->s);
+}
+
+enum kvt_status kvt_chosen(const struct kvt_choice *choice, const char *path,
+			   struct kvt_error *err)
+{
+	if (!choice->asked || choice->any)
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT, "%.200s: holds no %s '%.100s'", path,
+			choice->key, choice->asked);
+}
+
+/* ---- layouts ------------------------------------------------------------ */
+
+struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool layers)
+{
+	static const struct kvt_part block = { .axis = KVT_AXIS_B, .kind = KVT_WHOLE };
+	static const struct kvt_part layer = { .axis = KVT_AXIS_L, .kind = KVT_WHOLE };
+	struct kvt_layout out = { .nplanes = in->nplanes };
+
+	for (int p = 0; p < in->nplanes; p++) {
+		const struct kvt_order *from = &in->plane[p];
+		struct kvt_order *to = &out.plane[p];
+		bool has_layers = false;
+
+		for (int i = 0; i < from->nparts; i++)
+			has_layers |= from->part[i].axis == KVT_AXIS_L;
+		to->part[to->nparts++] = block;
+		if (layers || !has_layers)
+			to->part[to->nparts++] = layer;
+		for (int i = 0; i < from->nparts && to->nparts < KVT_MAX_PARTS; i++)
+			if (from->part[i].axis != KVT_AXIS_B &&
+			    (from->part[i].axis != KVT_AXIS_L || !layers))
+				to->part[to->nparts++] = from->part[i];
+	}
+	return out;
+}
+
+enum kvt_status kvt_store_layout(struct kvt_layout *out, const struct kvt_hints *hints,
+				 bool layers, struct kvt_error *err)
+{
+	struct kvt_layout asked;
+	enum kvt_status status;
+
+	*out = (struct kvt_layout){ .nplanes = 0 };
+	if (!hints || !hints->layout)
+		return KVT_OK;
+	if ((status = kvt_layout_parse(&asked, hints->layout, err)))
+		return status;
+	*out = kvt_layout_blocks_first(&asked, layers);
+	return KVT_OK;
+}

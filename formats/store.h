@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.h - folders where an engine keeps pages of KV cache, a file each
+ *
+ * What the formats of such folders share: a table of the files that belong to
+ * one cache of one rank, chosen among others by what the user says.
+ */
+#ifndef KVT_STORE_H
+#define KVT_STORE_H
+
+#include "formats/pages.h"
+#include "formats/tree.h"
+
+/* A part of a file's name; not terminated. */
+struct kvt_part_of_name {
+	const char *s;
+	size_t n;
+};
+bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text);
+
+/*
+ * One more value of something that all files must share, such as a rank: the
+ * first is kept, another one is KVT_BAD_INPUT, and the sentence says which
+ * --set would choose.  'asked' is what the user said: then only that counts, and
+ * *skip is true for others.
+ */
+struct kvt_choice {
+	const char *key, *what;		/* "rank", "ranks" */
+	const char *asked;		/* NULL: nothing */
+	struct kvt_part_of_name first;
+	bool any;
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_choose(bool *skip, struct kvt_choice *choice, const struct kvt_part_of_name *here,
+	   const char *path, struct kvt_error *err);
+/* After all files: KVT_BAD_INPUT if what was asked for is in none. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chosen(const struct kvt_choice *choice, const char *path, struct kvt_error *err);
+
+/* A copy of a part; NULL when out of memory. */
+char *kvt_part_copy(const struct kvt_part_of_name *part);
+
+/* The same axes with blocks outermost, then layers if 'layers'. */
+struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool layers);
+/* hints->layout so; without that *out has no planes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_layout(struct kvt_layout *out, const struct kvt_hints *hints, bool layers,
+		 struct kvt_error *err);
+
+/* Names come from dumps of others: may this be one in a folder of ours? */
+bool kvt_name_is_safe(const char *name);
+
+/* Room for the names of all blocks of a group, all NULL. */
+KVT_MUST_CHECK enum kvt_status
+kvt_names_new(struct kvt_group *group, struct kvt_error *err);
+
+#endif

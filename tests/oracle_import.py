@@ -1,0 +1,257 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_import.py - folders of engines' stores against writers and readers made
+from their descriptions (TAP)
+
+What is imported has the digest of the dump that the folder was made of; what is
+exported is the folder again, byte for byte; what is converted and exported says
+the same to a reader that knows the description alone.
+"""
+import os
+import sys
+
+import numpy as np
+
+import oracle
+import store_trees as st
+
+tap = oracle.Tap()
+DUMP = oracle.Dump("s260k", f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.json")
+LATENT = oracle.Dump("mla144", f"{oracle.DATA}/mla144/paged_bs16/mla_lbsc.bf16.json")
+MODEL = "org/stories-260K"
+
+
+def digest(*args):
+    run = oracle.kvtool("digest", "-q", "--scope=blocks", *args)
+    return run.out.split()[0] if run.code == 0 and run.out else str(run)
+
+
+WANT = {d.model: digest(d.path) for d in (DUMP, LATENT)}
+
+
+def geometry(dump, layout, heads=None):
+    out = [f"--layout={layout}", "--dtype=bf16", f"--block-size={dump.dims['S']}"]
+    if dump.latent:
+        return out + [f"--content={dump.dims['D']}"]
+    return out + [f"--heads={heads or dump.dims['H']}", f"--head-dim={dump.dims['D']}"]
+
+
+def says(run, code, *parts):
+    lines = run.err.splitlines()
+    return run.code == code and len(lines) == 1 and all(p in run.err for p in parts)
+
+
+def round_trip(name, folder, dump, args, form, work):
+    """Read where it lies, imported, exported."""
+    snapshot, back = os.path.join(work, "s.h5"), os.path.join(work, "back")
+    tap.equal(digest(*args, folder), WANT[dump.model], f"{name}: digest")
+    run = oracle.kvtool("import", "-q", "--no-sync", *args, "-o", snapshot, folder)
+    tap.ok(run.code == 0 and digest(snapshot) == WANT[dump.model],
+           f"{name}: imported", run)
+    run = oracle.kvtool("convert", "-q", "--no-sync", f"--format={form}", snapshot, back)
+    tap.ok(run.code == 0 and st.tree(back) == st.tree(folder),
+           f"{name}: exported again", run)
+
+
+# ---- HiCache ------------------------------------------------------------------
+
+def hicache(layout, dump):
+    rank = "" if dump.latent else "_0_1"
+    with oracle.workdir() as work:
+        folder = os.path.join(work, "in")
+        st.write_hicache(folder, dump.cells, layout, MODEL, rank)
+        round_trip(f"hicache {layout}", folder, dump, geometry(dump, layout), "hicache",
+                   work)
+
+
+def hicache_relayout():
+    with oracle.workdir() as work:
+        folder, out = os.path.join(work, "in"), os.path.join(work, "out")
+        st.write_hicache(folder, DUMP.cells, "hicache-layer-first", MODEL)
+        run = oracle.kvtool("relayout", "-q", "--no-sync", "--to=hicache-page-head",
+                            "--format=hicache", *geometry(DUMP, "hicache-layer-first"),
+                            "-o", out, folder)
+        tap.ok(run.code == 0 and
+               np.array_equal(st.read_hicache(out, DUMP.dims, "hicache-page-head",
+                                              MODEL.replace("/", "-")), DUMP.cells),
+               "hicache: relayout to another of its layouts", run)
+
+
+def hicache_ranks():
+    """Four ranks in one folder to two in another."""
+    with oracle.workdir() as work:
+        folder = os.path.join(work, "in")
+        for r in range(4):
+            st.write_hicache(folder, DUMP.cells[:, :, :, :, r:r + 1],
+                             "hicache-page-first", MODEL, f"_{r}_4")
+        said = geometry(DUMP, "hicache-page-first", 1) + ["--set=total-heads=4"]
+        run = oracle.kvtool("import", *said, "-o", work + "/x.h5", folder)
+        tap.ok(says(run, 3, "ranks '0_4' and '1_4'", "--set rank="),
+               "hicache: ranks in one folder are a conflict", run)
+        for r in range(4):
+            oracle.kvtool("import", "-q", "--no-sync", *said, f"--set=rank={r}_4", "-o",
+                          f"{work}/r{r}.h5", folder)
+        run = oracle.kvtool("merge", "-q", "--no-sync", "-o", work + "/all.h5",
+                            *[f"{work}/r{r}.h5" for r in range(4)])
+        tap.ok(run.code == 0 and digest(work + "/all.h5") == WANT[DUMP.model],
+               "hicache: its ranks merge", run)
+        for r in range(2):
+            one, out = f"{work}/half{r}.h5", f"{work}/half{r}"
+            oracle.kvtool("slice", "-q", "--no-sync", "--tp-size=2", f"--tp-rank={r}",
+                          "-o", one, work + "/all.h5")
+            run = oracle.kvtool("convert", "-q", "--no-sync", "--format=hicache", one,
+                                out)
+            dims = dict(DUMP.dims, H=2)
+            tap.ok(run.code == 0 and
+                   np.array_equal(st.read_hicache(out, dims, "hicache-page-first",
+                                                  MODEL.replace("/", "-"), f"_{r}_2"),
+                                  DUMP.cells[:, :, :, :, 2 * r:2 * r + 2]),
+                   f"hicache: rank {r} of 2 exported", run)
+
+
+def hicache_pools():
+    with oracle.workdir() as work:
+        folder = os.path.join(work, "in")
+        st.write_hicache(folder, DUMP.cells, "hicache-page-first", MODEL)
+        st.write_hicache(folder, DUMP.cells[:, :2, :7], "hicache-page-first", MODEL,
+                         pool=".draft_swa")
+        said = geometry(DUMP, "hicache-page-first")
+        run = oracle.kvtool("describe", *said, folder)
+        tap.ok(says(run, 3, "pools 'kv' and 'draft_swa'") or
+               says(run, 3, "pools 'draft_swa' and 'kv'"),
+               "hicache: pools in one folder are a conflict", run)
+        tap.equal(digest(*said, "--set=pool=kv", folder), WANT[DUMP.model],
+                  "hicache: the pool of keys and values")
+        back = os.path.join(work, "back")
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--format=hicache", *said,
+                            "--set=pool=draft_swa", folder, back)
+        mine = {n: b for n, b in st.tree(folder).items() if ".draft_swa_" in n}
+        tap.ok(run.code == 0 and st.tree(back) == mine, "hicache: another pool", run)
+
+
+# ---- the offload tree -----------------------------------------------------------
+
+NAMES = [f"model.layers.{i}.self_attn.attn" for i in range(5)]
+ORDERS = {"nhd": "SHKD", "hnd": "HSKD", "blocks-first-nhd": "KSHD", "BLKHSD": "KHSD"}
+
+
+def offload(name, layout, dump=DUMP, per_file=1, pad=0, later=False, names=None):
+    order = "SD" if dump.latent else ORDERS[layout]
+    config = st.offload_config([(16, names or NAMES[:dump.dims["L"]])],
+                               blocks_per_file=per_file)
+    if later:
+        config = dict(st.renamed(config), parallel_agnostic=False,
+                      canonical_format="v1-" + ("nhd" if order[0] == "S" else "hnd"))
+    with oracle.workdir() as work:
+        root = os.path.join(work, "in")
+        st.write_offload(root, config, dump.cells, order, pad=pad)
+        said = [a for a in geometry(dump, layout)
+                if "dtype" not in a and "block-size" not in a]
+        if pad:
+            step = st.ordered(dump.cells[:, :1, :1], order)
+            said += [f"--set=block-bytes={len(step) + pad}"] if per_file > 1 else []
+            tap.equal(digest(*said, root), WANT[dump.model], f"offload {name}: digest")
+            return
+        round_trip(f"offload {name}", root, dump, said, "offload", work)
+
+
+def offload_ranks():
+    """Two ranks to four, as an engine of four would look for them."""
+    with oracle.workdir() as work:
+        root = os.path.join(work, "in")
+        config = st.offload_config([(16, NAMES)], tp=2)
+        for r in range(2):
+            st.write_offload(root, config, DUMP.cells[:, :, :, :, 2 * r:2 * r + 2],
+                             "SHKD", rank=r)
+        said = ["--layout=nhd", "--heads=2", "--head-dim=8", "--set=total-heads=4"]
+        run = oracle.kvtool("describe", *said, root)
+        tap.ok(says(run, 3, "ranks '", "--set rank="),
+               "offload: ranks in one tree are a conflict", run)
+        base = os.path.join(root, st.offload_base(config))
+        for r in range(2):
+            run = oracle.kvtool("import", "-q", "--no-sync", *said, "-o",
+                                f"{work}/{r}.h5", f"{base}_r{r}")
+            tap.ok(run.code == 0, f"offload: the folder of rank {r}", run)
+        run = oracle.kvtool("merge", "-q", "--no-sync", "-o", work + "/all.h5",
+                            work + "/0.h5", work + "/1.h5")
+        tap.ok(run.code == 0 and digest(work + "/all.h5") == WANT[DUMP.model],
+               "offload: its ranks merge", run)
+        oracle.kvtool("slice", "-q", "--no-sync", "--tp-size=4", "--tp-rank=3", "-o",
+                      work + "/3.h5", work + "/all.h5")
+        run = oracle.kvtool("relayout", "-q", "--no-sync", "--to=hnd",
+                            "--format=offload", "-o", work + "/out", work + "/3.h5")
+        config["tp_size"] = 4
+        tap.ok(run.code == 0 and
+               np.array_equal(st.read_offload(work + "/out", config,
+                                              dict(DUMP.dims, H=1), "HSKD", rank=3),
+                              DUMP.cells[:, :, :, :, 3:]),
+               "offload: rank 3 of 4 in another layout", run)
+
+
+def offload_groups():
+    with oracle.workdir() as work:
+        root, back = os.path.join(work, "in"), os.path.join(work, "back")
+        config = st.offload_config([(16, NAMES[:2]), (16, NAMES[2:])])
+        st.write_offload(root, config, DUMP.cells[:, :2], "SHKD")
+        st.write_offload(root, config, DUMP.cells[:, 2:, :11], "SHKD", group=1)
+        said = ["--layout=nhd", "--heads=4"]
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--format=offload", *said, root,
+                            back)
+        tap.ok(run.code == 0 and st.tree(back) == st.tree(root),
+               "offload: two groups there and back", run)
+        run = oracle.kvtool("convert", "-q", "--no-sync", *said, "--set=group=1", root,
+                            work + "/one.npy")
+        tap.ok(run.code == 0 and
+               np.array_equal(np.load(work + "/one.npy").reshape(-1),
+                              np.frombuffer(st.ordered(DUMP.cells[:, 2:, :11],
+                                                       "BLSHKD"), np.uint16)),
+               "offload: one group of two", run)
+
+
+def offload_wrong():
+    with oracle.workdir() as work:
+        root = os.path.join(work, "in")
+        config = st.offload_config([(16, NAMES)])
+        st.write_offload(root, config, DUMP.cells, "SHKD")
+        run = oracle.kvtool("describe", root)
+        tap.ok(says(run, 3, "give --layout, --heads, --head-dim"),
+               "offload: the sentence lists what is missing", run)
+        other = st.offload_config([(16, NAMES)], model="other/model")
+        st.write_offload(root, other, DUMP.cells[:, :, :2], "SHKD")
+        said = ["--layout=nhd", "--heads=4"]
+        run = oracle.kvtool("describe", *said, root)
+        tap.ok(says(run, 3, "caches '", "--set cache="),
+               "offload: two caches in one root", run)
+        tap.equal(digest(*said, "--set=cache=" + st.offload_base(config), root),
+                  WANT[DUMP.model], "offload: one cache of two")
+        path = os.path.join(root, st.offload_base(config), "config.json")
+        st.put(path, st.get(path).replace(b"16", b"32"))
+        run = oracle.kvtool("describe", *said, os.path.dirname(path))
+        tap.ok(says(run, 3, "its digest is"), "offload: a config that was changed", run)
+
+
+def main():
+    oracle.need_program_and_data()
+    for layout in st.HICACHE:
+        hicache(layout, LATENT if layout in ("mla", "BSLC") else DUMP)
+    hicache_relayout()
+    hicache_ranks()
+    hicache_pools()
+    for layout in ORDERS:
+        offload(layout, layout)
+    offload("latent", "mla", LATENT)
+    offload("files of 4", "nhd", per_file=4)
+    offload("files of 7, a tail", "hnd", per_file=7)
+    offload("later keys", "hnd", later=True)
+    offload("a name beyond ASCII", "nhd", names=["layers.%d.\u00e9\u20ac" % i for i in range(5)])
+    offload("longer rows", "nhd", pad=64)
+    offload("longer rows of 4", "nhd", per_file=4, pad=64)
+    offload_ranks()
+    offload_groups()
+    offload_wrong()
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
