@@ -8,6 +8,7 @@ What is imported has the digest of the dump that the folder was made of; what is
 exported is the folder again, byte for byte; what is converted and exported says
 the same to a reader that knows the description alone.
 """
+import json
 import os
 import sys
 
@@ -231,6 +232,121 @@ def offload_wrong():
         tap.ok(says(run, 3, "its digest is"), "offload: a config that was changed", run)
 
 
+# ---- TensorRT-LLM, FlexKV, KVBM -------------------------------------------------
+
+def trtllm():
+    for dump in (DUMP, LATENT):
+        said = [a for a in geometry(dump, "") if "layout" not in a]
+        with oracle.workdir() as work:
+            st.write_trtllm(work + "/in", dump.cells, range(dump.dims["B"]))
+            tap.equal(digest(*said, work + "/in"), WANT[dump.model],
+                      f"trtllm: {dump.model}")
+    with oracle.workdir() as work:
+        ids = [3, 11, 200, 7, 40]
+        said = [a for a in geometry(DUMP, "") if "layout" not in a]
+        st.write_trtllm(work + "/in", DUMP.cells[:, :, :5], ids)
+        st.write_trtllm(work + "/in", DUMP.cells[:, :, :5], ids, pool=1)
+        run = oracle.kvtool("describe", *said, work + "/in")
+        tap.ok(says(run, 3, "pools '", "--set pool="), "trtllm: two pools", run)
+        run = oracle.kvtool("convert", "-q", "--no-sync", *said, "--set=pool=1",
+                            work + "/in", work + "/a.npy")
+        want = DUMP.cells[:, :, np.argsort(ids)]
+        with open(work + "/a.json", encoding="ascii") as f:
+            side = f.read()
+        tap.ok(run.code == 0 and "200" in side and
+               np.load(work + "/a.npy").tobytes() == st.ordered(want, "BLKHSD"),
+               "trtllm: blocks by their ids", run)
+
+
+FLEXKV = {"flexkv:LAYERFIRST": "LKBSHD", "flexkv:BLOCKFIRST": "BLKSHD",
+          "flexkv:LAYERBLOCK": "LBKSHD"}
+
+
+def flexkv():
+    for layout, axes in FLEXKV.items():
+        for devices, files, turn, mixed in ((1, 1, 1, False), (1, 4, 1, False),
+                                            (1, 4, 1, True), (2, 3, 4, False),
+                                            (3, 2, 2, True)):
+            said = geometry(DUMP, layout) + [f"--layers={DUMP.dims['L']}"]
+            if devices > 1:
+                said.append(f"--set=round-robin={turn}")
+            if files > 1:
+                said.append("--set=placement=" + ("interleaved" if mixed else
+                                                  "consecutive"))
+            with oracle.workdir() as work:
+                st.write_flexkv(work, DUMP.cells, axes, devices, files, turn, mixed)
+                tap.equal(digest(*said, work), WANT[DUMP.model],
+                          f"{layout}: {devices} devices, {files} files, {said[-1]}")
+    with oracle.workdir() as work:
+        st.write_flexkv(work, DUMP.cells, "LKBSHD", 2, 2)
+        said = geometry(DUMP, "flexkv:LAYERFIRST") + ["--layers=5"]
+        run = oracle.kvtool("describe", *said, work)
+        tap.ok(says(run, 3, "2 devices; give --set round-robin"),
+               "flexkv: asks for round-robin", run)
+        run = oracle.kvtool("describe", *said, "--set=round-robin=1", work)
+        tap.ok(says(run, 3, "2 files on a device; give --set placement="),
+               "flexkv: asks for the placement", run)
+        os.remove(work + "/disk1/flexkv_ssdcache_12ab_1_0.bin")
+        run = oracle.kvtool("describe", *said, "--set=round-robin=1", work)
+        tap.ok(says(run, 3, "has 3 files of 2 devices"), "flexkv: a file is missing", run)
+
+
+KVBM = {"OperationalNHD": "BLKSHD", "OperationalHND": "BLKHSD", "UniversalTP": "BHLKSD",
+        "Universal": "BHLKSD", "UniversalPP": "BLHKSD"}
+
+
+def kvbm_case(name, dump, kind, write, *more, want=None, **descriptor):
+    """write(folder, path) makes files; a folder is read if it makes one."""
+    with oracle.workdir() as work:
+        path, side = os.path.join(work, "tier"), os.path.join(work, "d.json")
+        write(path)
+        st.put(side, json.dumps(st.kvbm_descriptor(dump.dims, kind, **descriptor))
+               .encode())
+        args = ["--from=kvbm", f"--manifest={side}", "--dtype=bf16", *more, path]
+        if want is None:
+            tap.equal(digest(*args), WANT[dump.model], f"kvbm {name}")
+        else:
+            run = oracle.kvtool("describe", *args)
+            tap.ok(says(run, *want), f"kvbm {name}", run)
+
+
+def kvbm():
+    def whole(axes, dump=DUMP, extra=0):
+        return lambda path: st.put(path, st.ordered(dump.cells, axes) + bytes(extra))
+
+    def apart(axes):
+        def write(path):
+            for l in range(DUMP.dims["L"]):
+                st.put(f"{path}/layer_{l}.bin", st.ordered(DUMP.cells[:, l:l + 1], axes))
+        return write
+
+    for name, axes in KVBM.items():
+        kvbm_case(name, DUMP, name, whole(axes))
+    custom = {"Custom": ["Page", "Head", "Outer", "Layer"]}
+    kvbm_case("custom order", DUMP, custom, whole("BSHKLD"))
+    kvbm_case("latent", LATENT, "OperationalNHD", whole("BLSD", LATENT))
+    kvbm_case("heads said", DUMP, "OperationalHND", whole("BLKHSD"), "--heads=4",
+              heads=False)
+    kvbm_case("unknown order said", DUMP, "Unknown", whole("BLKHSD"),
+              "--layout=kvbm:OperationalHND")
+    kvbm_case("layers apart", DUMP, ("BlockIsFirstDim", "OperationalNHD"),
+              apart("BKSHD"))
+    kvbm_case("layers apart, blocks second", DUMP,
+              ("BlockIsSecondDim", "OperationalHND"), apart("KBHSD"))
+    kvbm_case("aligned", DUMP, "OperationalNHD", whole("BLKSHD", extra=4096 - 491520 % 4096
+                                                      if 491520 % 4096 else 32768),
+              alignment=4096, size=491520 + (4096 - 491520 % 4096
+                                             if 491520 % 4096 else 32768))
+    kvbm_case("no heads", DUMP, "OperationalNHD", whole("BLKSHD"), heads=False,
+              want=(3, "32 elements in an unknown number of heads; give --heads"))
+    kvbm_case("unknown order", DUMP, "Unknown", whole("BLKSHD"),
+              want=(3, "give --layout"))
+    kvbm_case("a byte more", DUMP, "OperationalNHD", whole("BLKSHD", extra=1),
+              want=(3, "has 491521 bytes, expected 491520"))
+    kvbm_case("another type", DUMP, "OperationalNHD", whole("BLKSHD"), itemsize=4,
+              want=(3, "elements have 4 bytes, but dtype bfloat16 has 2"))
+
+
 def main():
     oracle.need_program_and_data()
     for layout in st.HICACHE:
@@ -250,6 +366,9 @@ def main():
     offload_ranks()
     offload_groups()
     offload_wrong()
+    trtllm()
+    flexkv()
+    kvbm()
     return tap.done()
 
 

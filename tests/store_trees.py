@@ -163,3 +163,57 @@ def read_offload(root, config, dims, order, rank=0, group=0, dtype=np.uint16):
                                 dtype) for l in range(dims["L"])]
             blocks.append(np.concatenate(layers, axis=1))
     return np.concatenate(blocks, axis=2)
+
+
+# ---- TensorRT-LLM ---------------------------------------------------------------
+
+def write_trtllm(path, cells, ids, pool=0):
+    axes = "LSD" if cells.shape[0] == 1 else "LKHSD"
+    for b, i in enumerate(ids):
+        put(os.path.join(path, f"block_{i}_pool_{pool}.bin"),
+            ordered(cells[:, :, b:b + 1], axes))
+
+
+# ---- FlexKV -----------------------------------------------------------------------
+
+def write_flexkv(path, cells, axes, devices=1, files=1, round_robin=1,
+                 interleaved=False, prefix="flexkv_ssdcache_12ab"):
+    """Block by block, as the engine computes where one goes."""
+    total = cells.shape[2]
+    slots = total // devices // files
+    k, l, _, s, h, d = cells.shape
+    pools = {(dev, f): np.zeros((k, l, slots, s, h, d), cells.dtype)
+             for dev in range(devices) for f in range(files)}
+    for b in range(total):
+        dev = b // round_robin % devices
+        there = b // round_robin // devices * round_robin + b % round_robin
+        if interleaved:
+            f, slot = there % files, there // files
+        else:
+            f, slot = there // slots, there % slots
+        pools[dev, f][:, :, slot] = cells[:, :, b]
+    for (dev, f), pool in pools.items():
+        put(os.path.join(path, f"disk{dev}", f"{prefix}_{dev}_{f}.bin"),
+            ordered(pool, axes))
+
+
+# ---- Dynamo KVBM --------------------------------------------------------------------
+
+def kvbm_descriptor(dims, kind, itemsize=2, heads=True, alignment=1, size=None):
+    """kind: a name of FullyContiguous, or (block_dim, name) of LayerSeparate."""
+    if isinstance(kind, tuple):
+        details = {"LayerSeparate": {"block_dim": kind[0], "kv_block_layout": kind[1]}}
+    else:
+        details = {"FullyContiguous": {"block_format": "Operational",
+                                       "kv_block_layout": kind}}
+    return {
+        "version": 1,
+        "layout_config": {
+            "num_blocks": dims["B"], "num_layers": dims["L"], "outer_dim": dims["K"],
+            "page_size": dims["S"], "inner_dim": dims["H"] * dims["D"],
+            "alignment": alignment, "dtype_width_bytes": itemsize,
+            "num_heads": dims["H"] if heads else None},
+        "location": "System",
+        "nixl_metadata": {"agent_name": "a", "mem_type": "Dram", "device_id": 0},
+        "memory_descriptors": [{"addr": 4096, "size": size or 0}],
+        "layout_type_details": details}
