@@ -15,7 +15,8 @@
 
 static void inside(const struct kvt_part_of_name *part, const char *text, size_t n)
 {
-	assert(part->s >= text && part->n <= n && (size_t)(part->s - text) <= n - part->n);
+	assert(part->s >= text && part->n <= n);
+	assert((size_t)(part->s - text) <= n - part->n);
 }
 
 static void hicache(const char *text)
@@ -78,7 +79,8 @@ static void descriptor(const char *text, size_t n)
 
 	if (kvt_kvbm_parse(&kvbm, text, n, "fuzz", NULL))
 		return;
-	assert(kvbm.blocks > 0 && kvbm.layers > 0 && kvbm.inner > 0 && kvbm.alignment > 0);
+	assert(kvbm.blocks > 0 && kvbm.layers > 0 && kvbm.inner > 0);
+	assert(kvbm.alignment > 0);
 	assert(!kvbm.axes[0] || !kvt_layout_parse(&layout, kvbm.axes, NULL));
 }
 
