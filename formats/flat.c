@@ -8,98 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- pieces ------------------------------------------------------------- */
-
-enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piece,
-			     struct kvt_error *err)
-{
-	int64_t n = flat->npieces;
-
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		struct kvt_piece *more = realloc(flat->piece,
-				(size_t)(n ? 2 * n : 1) * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM,
-					"out of memory for %lld pieces", (long long)n);
-		flat->piece = more;
-	}
-	flat->piece[flat->npieces++] = *piece;
-	return KVT_OK;
-}
-
-void kvt_flat_free(struct kvt_flat *flat)
-{
-	free(flat->piece);
-	*flat = (struct kvt_flat){ 0 };
-}
-
-static enum kvt_status check_piece(const struct kvt_piece *piece,
-				   const struct kvt_files *files,
-				   const struct kvt_group *group,
-				   struct kvt_error *err)
-{
-	const struct kvt_file *file;
-
-	for (int a = 0; a < KVT_NAXES; a++)
-		if (piece->box.begin[a] < 0 || piece->box.end[a] < piece->box.begin[a] ||
-		    piece->box.end[a] > group->shape.n[a])
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"a piece holds %s %lld:%lld, the group has %lld",
-					kvt_axis_name(a),
-					(long long)piece->box.begin[a],
-					(long long)piece->box.end[a],
-					(long long)group->shape.n[a]);
-	if (piece->file < 0)
-		return KVT_OK;
-	file = &files->file[piece->file];
-	for (int i = 0; i < piece->views.count; i++) {
-		int64_t end;
-		enum kvt_status status = kvt_view_end(&end, &piece->views.view[i], err);
-
-		if (status)
-			return status;
-		if (end > file->nbytes)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: has %lld bytes, data would end at byte %lld",
-					file->path, (long long)file->nbytes,
-					(long long)end);
-	}
-	return KVT_OK;
-}
-
-static int by_begin(const void *a, const void *b)
-{
-	const struct kvt_piece *p = a, *q = b;
-
-	for (int i = 0; i < KVT_NAXES; i++)
-		if (p->box.begin[i] != q->box.begin[i])
-			return p->box.begin[i] < q->box.begin[i] ? -1 : 1;
-	return 0;
-}
-
-enum kvt_status kvt_flat_seal(struct kvt_flat *flat, const struct kvt_files *files,
-			      const struct kvt_group *group, struct kvt_error *err)
-{
-	for (int64_t i = 0; i < flat->npieces; i++) {
-		const struct kvt_piece *piece = &flat->piece[i];
-		enum kvt_status status = check_piece(piece, files, group, err);
-
-		if (status)
-			return status;
-		for (int a = 0; a < 2; a++) {
-			int64_t n = piece->box.end[a] - piece->box.begin[a];
-
-			if (n > flat->span[a])
-				flat->span[a] = n;
-		}
-	}
-	if (flat->npieces)
-		qsort(flat->piece, (size_t)flat->npieces, sizeof(*flat->piece), by_begin);
-	return KVT_OK;
-}
-
 /* ---- finding the pieces of a box ---------------------------------------- */
 
 /* First piece from 'from' on that begins at (layer, block) or later. */
@@ -110,7 +18,7 @@ static int64_t lower_bound(const struct kvt_flat *flat, int64_t from,
 
 	while (from < to) {
 		int64_t mid = from + (to - from) / 2;
-		const int64_t *begin = flat->piece[mid].box.begin;
+		const int64_t *begin = flat->placed[mid].box.begin;
 
 		if (begin[KVT_AXIS_L] < layer ||
 		    (begin[KVT_AXIS_L] == layer && begin[KVT_AXIS_B] < block))
@@ -132,7 +40,7 @@ static int64_t next_candidate(const struct kvt_flat *flat, int64_t at,
 	int64_t first = box->begin[KVT_AXIS_B] - flat->span[1] + 1;
 
 	while (at < flat->npieces) {
-		const int64_t *begin = flat->piece[at].box.begin;
+		const int64_t *begin = flat->placed[at].box.begin;
 
 		if (begin[KVT_AXIS_L] >= box->end[KVT_AXIS_L])
 			break;
@@ -380,13 +288,15 @@ static enum kvt_status move_box(struct move *move, const struct kvt_flat *flat,
 		return status;
 	at = next_candidate(flat, lower_bound(flat, 0, first, INT64_MIN), box);
 	for (; at < flat->npieces; at = next_candidate(flat, at + 1, box)) {
-		const struct kvt_piece *piece = &flat->piece[at];
+		const struct kvt_placed *placed = &flat->placed[at];
+		struct kvt_piece piece;
 
-		if (!intersect(&common, &piece->box, box) ||
-		    (piece->file < 0 && move->write))
+		if (!intersect(&common, &placed->box, box) ||
+		    (placed->file < 0 && move->write))
 			continue;
-		move->file = piece->file < 0 ? NULL : &files->file[piece->file];
-		status = move_piece(move, piece, &dense, box, &common, err);
+		piece = kvt_flat_piece(flat, at);
+		move->file = piece.file < 0 ? NULL : &files->file[piece.file];
+		status = move_piece(move, &piece, &dense, box, &common, err);
 		if (status)
 			break;
 	}

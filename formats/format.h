@@ -24,11 +24,27 @@ struct kvt_piece {
 	struct kvt_views views;
 };
 
+/*
+ * A dump of a file a block has as many pieces as blocks, and their views differ
+ * in where they begin: so views are kept apart, and few of them.
+ */
+struct kvt_placed {
+	int file;
+	int32_t views;			/* index */
+	int64_t offset;			/* behind the views' own */
+	struct kvt_box box;
+};
+
 struct kvt_flat {
 	int64_t npieces;		/* 0: the group is tiled */
-	struct kvt_piece *piece;	/* owned */
+	struct kvt_placed *placed;	/* owned */
+	int32_t nviews;
+	struct kvt_views *views;	/* owned */
 	int64_t span[2];		/* most layers, most blocks in one piece */
 };
+
+/* The i-th piece as it was added. */
+struct kvt_piece kvt_flat_piece(const struct kvt_flat *flat, int64_t i);
 
 struct kvt_file {
 	int fd;				/* -1: parked, opened for each access */

@@ -108,7 +108,7 @@ static enum kvt_status only_file(int64_t *out, const struct kvt_reader *reader,
 
 	for (int g = 0; g < reader->snapshot.ngroups; g++)
 		for (int64_t i = 0; i < reader->flat[g].npieces; i++) {
-			int64_t file = reader->flat[g].piece[i].file;
+			int64_t file = reader->flat[g].placed[i].file;
 
 			if (found >= 0 && file >= 0 && file != found)
 				return several_files(reader, found, err);
@@ -123,7 +123,7 @@ static bool file_has_data(const struct kvt_reader *reader, int64_t file)
 {
 	for (int g = 0; g < reader->snapshot.ngroups; g++)
 		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
-			if (reader->flat[g].piece[i].file == file)
+			if (reader->flat[g].placed[i].file == file)
 				return true;
 	return false;
 }
@@ -202,8 +202,9 @@ enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 	}
 	flat = &reader->flat[group];
 	for (int64_t i = 0; i < flat->npieces; i++)
-		if (holds(&flat->piece[i].box, index)) {
-			place_in(buffer, offset, &flat->piece[i], index);
+		if (holds(&flat->placed[i].box, index)) {
+			piece = kvt_flat_piece(flat, i);
+			place_in(buffer, offset, &piece, index);
 			return KVT_OK;
 		}
 	return kvt_fail(err, KVT_UNSUPPORTED,
@@ -291,9 +292,12 @@ static void look_in_file(struct kvt_place *out, const struct kvt_reader *reader,
 {
 	for (int g = 0; g < reader->snapshot.ngroups; g++)
 		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
-			if (reader->flat[g].piece[i].file == file)
-				look(out, &reader->flat[g].piece[i],
-				     &reader->snapshot.group[g], g, offset);
+			if (reader->flat[g].placed[i].file == file) {
+				struct kvt_piece piece = kvt_flat_piece(&reader->flat[g],
+									i);
+
+				look(out, &piece, &reader->snapshot.group[g], g, offset);
+			}
 }
 
 static enum kvt_status look_in_tensor(struct kvt_place *out,
@@ -352,11 +356,14 @@ enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_reader *re
 bool kvt_reader_has_padding(const struct kvt_reader *reader, int group)
 {
 	const struct kvt_flat *flat = &reader->flat[group];
+	struct kvt_piece piece;
 
 	if (group > 0 && shares_pages(&reader->snapshot))
 		return false;
-	return flat->npieces == 1 && flat->piece[0].file >= 0 &&
-	       in_pages(&flat->piece[0], &reader->snapshot.group[group]);
+	if (flat->npieces != 1 || flat->placed[0].file < 0)
+		return false;
+	piece = kvt_flat_piece(flat, 0);
+	return in_pages(&piece, &reader->snapshot.group[group]);
 }
 
 enum kvt_status kvt_read_padding(uint8_t *page, const struct kvt_reader *reader,

@@ -371,10 +371,14 @@ static void test_seal(void **state)
 {
 	const struct seal_case *c = *state;
 	struct kvt_error err = { "" };
+	struct kvt_piece piece;
 	struct array a;
 
 	open_array(&a, "nhd", true);
-	c->change(&a.flat.piece[0]);
+	piece = kvt_flat_piece(&a.flat, 0);
+	c->change(&piece);
+	kvt_flat_free(&a.flat);
+	expect(kvt_flat_add(&a.flat, &piece, &err), KVT_OK, &err, NULL);
 	expect(kvt_flat_seal(&a.flat, &a.files, &a.snapshot.group[0], &err),
 	       KVT_BAD_INPUT, &err, c->part);
 	close_array(&a);

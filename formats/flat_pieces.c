@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flat_pieces.c - the pieces of flat groups: kept in little room, checked, sorted */
+#include "formats/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The difference of all offsets, if that is all that differs. */
+static bool same_views(int64_t *delta, const struct kvt_views *a,
+		       const struct kvt_views *b)
+{
+	if (a->count != b->count || a->first_k != b->first_k || a->nbytes != b->nbytes)
+		return false;
+	*delta = 0;
+	for (int i = 0; i < a->count; i++) {
+		const struct kvt_view *x = &a->view[i], *y = &b->view[i];
+		int64_t here;
+
+		if (__builtin_sub_overflow(y->offset, x->offset, &here) ||
+		    (i && here != *delta) || x->nfactors != y->nfactors ||
+		    memcmp(&x->shape, &y->shape, sizeof(x->shape)))
+			return false;
+		*delta = here;
+		for (int j = 0; j < x->nfactors; j++) {
+			const struct kvt_factor *f = &x->factor[j], *g = &y->factor[j];
+
+			if (f->axis != g->axis || f->div != g->div || f->n != g->n ||
+			    f->stride != g->stride)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Views that are there already, of the last few, or one more. */
+static enum kvt_status share_views(struct kvt_placed *out, struct kvt_flat *flat,
+				   const struct kvt_views *views, struct kvt_error *err)
+{
+	int32_t n = flat->nviews;
+	enum { LAST = 4 };
+
+	for (out->views = n - 1; out->views >= 0 && out->views >= n - LAST; out->views--)
+		if (same_views(&out->offset, &flat->views[out->views], views))
+			return KVT_OK;
+	/* full whenever the count is a power of two */
+	if (!(n & (n - 1))) {
+		struct kvt_views *more = n > INT32_MAX / 2 ? NULL :
+			realloc(flat->views, (size_t)(n ? 2 * n : 1) * sizeof(*more));
+
+		if (!more)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory for %d views", n);
+		flat->views = more;
+	}
+	out->views = flat->nviews++;
+	out->offset = 0;
+	flat->views[n] = *views;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piece,
+			     struct kvt_error *err)
+{
+	struct kvt_placed placed = { .file = piece->file, .box = piece->box };
+	int64_t n = flat->npieces;
+	enum kvt_status status;
+
+	/* full whenever the count is a power of two */
+	if (!(n & (n - 1))) {
+		struct kvt_placed *more = realloc(flat->placed,
+				(size_t)(n ? 2 * n : 1) * sizeof(*more));
+
+		if (!more)
+			return kvt_fail(err, KVT_SYSTEM,
+					"out of memory for %lld pieces", (long long)n);
+		flat->placed = more;
+	}
+	if ((status = share_views(&placed, flat, &piece->views, err)))
+		return status;
+	flat->placed[flat->npieces++] = placed;
+	return KVT_OK;
+}
+
+struct kvt_piece kvt_flat_piece(const struct kvt_flat *flat, int64_t i)
+{
+	const struct kvt_placed *placed = &flat->placed[i];
+	struct kvt_piece out = { placed->file, placed->box, flat->views[placed->views] };
+
+	for (int v = 0; v < out.views.count; v++)
+		out.views.view[v].offset += placed->offset;
+	return out;
+}
+
+void kvt_flat_free(struct kvt_flat *flat)
+{
+	free(flat->placed);
+	free(flat->views);
+	*flat = (struct kvt_flat){ 0 };
+}
+
+static enum kvt_status check_piece(const struct kvt_piece *piece,
+				   const struct kvt_files *files,
+				   const struct kvt_group *group,
+				   struct kvt_error *err)
+{
+	const struct kvt_file *file;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (piece->box.begin[a] < 0 || piece->box.end[a] < piece->box.begin[a] ||
+		    piece->box.end[a] > group->shape.n[a])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"a piece holds %s %lld:%lld, the group has %lld",
+					kvt_axis_name(a),
+					(long long)piece->box.begin[a],
+					(long long)piece->box.end[a],
+					(long long)group->shape.n[a]);
+	if (piece->file < 0)
+		return KVT_OK;
+	file = &files->file[piece->file];
+	for (int i = 0; i < piece->views.count; i++) {
+		int64_t end;
+		enum kvt_status status = kvt_view_end(&end, &piece->views.view[i], err);
+
+		if (status)
+			return status;
+		if (end > file->nbytes)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: has %lld bytes, data would end at byte %lld",
+					file->path, (long long)file->nbytes,
+					(long long)end);
+	}
+	return KVT_OK;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct kvt_placed *p = a, *q = b;
+
+	for (int i = 0; i < KVT_NAXES; i++)
+		if (p->box.begin[i] != q->box.begin[i])
+			return p->box.begin[i] < q->box.begin[i] ? -1 : 1;
+	return 0;
+}
+
+enum kvt_status kvt_flat_seal(struct kvt_flat *flat, const struct kvt_files *files,
+			      const struct kvt_group *group, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < flat->npieces; i++) {
+		const struct kvt_piece piece = kvt_flat_piece(flat, i);
+		enum kvt_status status = check_piece(&piece, files, group, err);
+
+		if (status)
+			return status;
+		for (int a = 0; a < 2; a++) {
+			int64_t n = piece.box.end[a] - piece.box.begin[a];
+
+			if (n > flat->span[a])
+				flat->span[a] = n;
+		}
+	}
+	if (flat->npieces)
+		qsort(flat->placed, (size_t)flat->npieces, sizeof(*flat->placed),
+		      by_begin);
+	return KVT_OK;
+}
