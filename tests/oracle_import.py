@@ -50,7 +50,8 @@ def round_trip(name, folder, dump, args, form, work):
     run = oracle.kvtool("import", "-q", "--no-sync", *args, "-o", snapshot, folder)
     tap.ok(run.code == 0 and digest(snapshot) == WANT[dump.model],
            f"{name}: imported", run)
-    run = oracle.kvtool("convert", "-q", "--no-sync", f"--format={form}", snapshot, back)
+    run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", f"--format={form}",
+                        snapshot, back)
     tap.ok(run.code == 0 and st.tree(back) == st.tree(folder),
            f"{name}: exported again", run)
 
@@ -180,7 +181,7 @@ def offload_ranks():
                "offload: its ranks merge", run)
         oracle.kvtool("slice", "-q", "--no-sync", "--tp-size=4", "--tp-rank=3", "-o",
                       work + "/3.h5", work + "/all.h5")
-        run = oracle.kvtool("relayout", "-q", "--no-sync", "--to=hnd",
+        run = oracle.kvtool("relayout", "-q", "--no-sync", "--verify", "--to=hnd",
                             "--format=offload", "-o", work + "/out", work + "/3.h5")
         config["tp_size"] = 4
         tap.ok(run.code == 0 and
