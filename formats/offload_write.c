@@ -317,6 +317,10 @@ static enum kvt_status create_file(struct writing *w, int g, int64_t first, int6
 					  w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);
+	for (int i = 0; file < 0 && i < 2; i++) {
+		*strrchr(path, '/') = '\0';
+		rmdir(path);
+	}
 	free(path);
 	return status;
 }
@@ -368,6 +372,9 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 		status = make_folders(&w);
 	for (int g = 0; !status && g < writer->snapshot.ngroups; g++)
 		status = create_files(&w, g);
+	/* if it is empty: no file leads to it */
+	if (status && w.folder)
+		rmdir(w.folder);
 	json_decref(w.config);
 	free(w.folder);
 	return status;
