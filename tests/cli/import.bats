@@ -137,5 +137,5 @@ ${hash}2_org-m_0_1.bin" ]
 	sed "s/\"g0\"/\"g1\"/; s/${hash}2/${hash}2:1/" a.json >b.json
 	run -4 --separate-stderr kvtool convert --format=offload b.bin pages
 	said "expected the hash of its file"
-	! compgen -G 'pages*'
+	[ -z "$(compgen -G 'pages*')" ]
 }
