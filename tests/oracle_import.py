@@ -191,6 +191,37 @@ def offload_ranks():
                "offload: rank 3 of 4 in another layout", run)
 
 
+def offload_replicas():
+    """Latent content is the same on all ranks, which then merge into it."""
+    with oracle.workdir() as work:
+        root = os.path.join(work, "in")
+        config = st.offload_config([(16, NAMES[:3])], tp=2)
+        for r in range(2):
+            st.write_offload(root, config, LATENT.cells, "SD", rank=r)
+            run = oracle.kvtool("import", "-q", "--no-sync", "--layout=mla",
+                                "--content=144", f"--set=rank={r}", "-o",
+                                f"{work}/{r}.h5", root)
+            tap.ok(run.code == 0, f"offload: rank {r} of latent content", run)
+        run = oracle.kvtool("merge", "-q", "--no-sync", "-o", work + "/all.h5",
+                            work + "/0.h5", work + "/1.h5")
+        tap.ok(run.code == 0 and digest(work + "/all.h5") == WANT[LATENT.model],
+               "offload: ranks of latent content merge", run)
+
+
+def offload_no_groups():
+    """The tier that keeps whole blocks does not say which layers they have."""
+    with oracle.workdir() as work:
+        root = os.path.join(work, "in")
+        config = dict(st.offload_config([(16, NAMES)], dtype="auto"),
+                      kv_cache_groups=[])
+        st.write_offload(root, config, DUMP.cells, "SHKD")
+        run = oracle.kvtool("describe", "--layout=nhd", "--heads=4", root)
+        tap.ok(says(run, 3, "give --dtype, --layers, --block-size, --head-dim"),
+               "offload: no groups, so layers are asked for", run)
+        round_trip("offload without groups", root, DUMP,
+                   geometry(DUMP, "nhd") + ["--layers=5"], "offload", work)
+
+
 def offload_groups():
     with oracle.workdir() as work:
         root, back = os.path.join(work, "in"), os.path.join(work, "back")
@@ -365,6 +396,8 @@ def main():
     offload("longer rows", "nhd", pad=64)
     offload("longer rows of 4", "nhd", per_file=4, pad=64)
     offload_ranks()
+    offload_replicas()
+    offload_no_groups()
     offload_groups()
     offload_wrong()
     trtllm()
