@@ -190,7 +190,7 @@ static enum kvt_status split_texts(struct kvt_h5_in *in, hid_t object,
 		if (!out[i])
 			status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory",
 					  in->path);
-		else if (!kvt_h5_is_text(out[i]))
+		else if (!kvt_is_text(out[i]))
 			status = kvt_h5_bad(in, object, err,
 					    "attribute %s is not UTF-8", name);
 	}

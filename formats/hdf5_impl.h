@@ -162,9 +162,6 @@ hid_t kvt_h5_new_group(hid_t parent, const char *name);
 /* The type of 'dtype' in a file, to be dropped; negative on failure. */
 hid_t kvt_h5_element_type(const struct kvt_dtype *dtype);
 
-/* Is 's' UTF-8? */
-bool kvt_h5_is_text(const char *s);
-
 /* ---- axes and tiles (hdf5_axes.c, hdf5_tiling.c) ------------------------ */
 
 /* The dimensions of one dataset, slowest first: a plane's order without K. */

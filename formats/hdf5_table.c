@@ -202,7 +202,7 @@ static enum kvt_status split_texts(struct kvt_h5_in *in, hid_t dataset,
 		if (!out[i])
 			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory",
 					in->path);
-		if (!kvt_h5_is_text(out[i]))
+		if (!kvt_is_text(out[i]))
 			return kvt_h5_bad(in, dataset, err,
 					  "string %lld is not UTF-8",
 					  (long long)i);

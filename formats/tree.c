@@ -90,6 +90,14 @@ static enum kvt_status look(struct walk *w, int folder, const char *entry,
 	return add(w, &st);
 }
 
+static bool is_plain(const char *name)
+{
+	for (const char *c = name; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return false;
+	return kvt_is_text(name);
+}
+
 static enum kvt_status enter(struct walk *w, int folder, const char *entry,
 			     size_t length, int depth)
 {
@@ -97,6 +105,9 @@ static enum kvt_status enter(struct walk *w, int folder, const char *entry,
 
 	if (++w->entries > (w->like ? PROBE_ENTRIES : MAX_ENTRIES))
 		return refuse(w, KVT_BAD_INPUT, "more entries than any dump has");
+	/* what follows may print it, and put it into JSON */
+	if (!is_plain(entry))
+		return refuse(w, KVT_BAD_INPUT, "holds a name that is no plain text");
 	if (length + n + 2 > sizeof(w->name))
 		return refuse(w, KVT_BAD_INPUT, "a path longer than any dump has");
 	if (length)

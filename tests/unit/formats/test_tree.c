@@ -81,6 +81,13 @@ static void test_refused(void **state)
 	assert_int_equal(symlink("..", join(*state, "up").s), 0);
 	refuse(*state, KVT_BAD_INPUT, "/up: is neither");
 	assert_int_equal(unlink(join(*state, "up").s), 0);
+	for (int i = 0; i < 3; i++) {
+		static const char *const odd[] = { "a\nb", "\xff", "\x7f.bin" };
+
+		put(*state, odd[i]);
+		refuse(*state, KVT_BAD_INPUT, ": holds a name that is no plain text");
+		assert_int_equal(unlink(join(*state, odd[i]).s), 0);
+	}
 	for (int i = 0; i < 13; i++)
 		strcat(deep, "d/");
 	strcat(deep, "f");
