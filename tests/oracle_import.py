@@ -18,6 +18,7 @@ import oracle
 import store_trees as st
 
 tap = oracle.Tap()
+oracle.need_program_and_data()
 DUMP = oracle.Dump("s260k", f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.json")
 LATENT = oracle.Dump("mla144", f"{oracle.DATA}/mla144/paged_bs16/mla_lbsc.bf16.json")
 MODEL = "org/stories-260K"
@@ -380,7 +381,6 @@ def kvbm():
 
 
 def main():
-    oracle.need_program_and_data()
     for layout in st.HICACHE:
         hicache(layout, LATENT if layout in ("mla", "BSLC") else DUMP)
     hicache_relayout()
