@@ -384,7 +384,39 @@ static void test_seal(void **state)
 	close_array(&a);
 }
 
+/* Pieces that differ by one offset share views, and come back as they were. */
+static void test_shared_views(void **state)
+{
+	static const int64_t shift[][2] = { { 0, 0 }, { 16, 16 }, { 8, 24 }, { 0, 24 } };
+	struct kvt_flat flat = { 0 };
+	struct kvt_piece piece = { .file = 0 };
+	struct kvt_error err = { "" };
+	struct kvt_snapshot s;
+
+	(void)state;
+	make_snapshot(&s, "K:LBSHD V:LBSHD", "bf16", false);
+	piece.box = kvt_box_whole(&s.group[0].shape);
+	for (int i = 0; i < 4; i++) {
+		expect(kvt_layout_views(&piece.views, &s.group[0].layout, &piece.box, 2,
+					&err), KVT_OK, &err, NULL);
+		for (int v = 0; v < 2; v++)
+			piece.views.view[v].offset += shift[i][v];
+		expect(kvt_flat_add(&flat, &piece, &err), KVT_OK, &err, NULL);
+	}
+	assert_int_equal(flat.nviews, 3);
+	for (int i = 0; i < 4; i++) {
+		struct kvt_piece back = kvt_flat_piece(&flat, i);
+
+		assert_int_equal(back.views.view[0].offset, shift[i][0]);
+		assert_int_equal(back.views.view[1].offset, 3 * 5 * 16 * 2 * 8 * 2 +
+				 shift[i][1]);
+	}
+	kvt_flat_free(&flat);
+	kvt_snapshot_free(&s);
+}
+
 static const struct CMUnitTest fixed[] = {
+	{ "views that pieces share", test_shared_views, NULL, NULL, NULL },
 	{ "boxes outside the group", test_outside, NULL, NULL, NULL },
 	{ "batches larger than the buffer", test_batches, NULL, NULL, NULL },
 	{ "every box of many pieces", test_pieces, NULL, NULL, NULL },
