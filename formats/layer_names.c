@@ -63,6 +63,12 @@ enum kvt_status kvt_layers_sort(struct kvt_layer *layer, int64_t count,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: cannot tell the layer of '%.100s'", where,
 					layer[i].name);
+	return kvt_layers_order(layer, count, where, err);
+}
+
+enum kvt_status kvt_layers_order(struct kvt_layer *layer, int64_t count,
+				 const char *where, struct kvt_error *err)
+{
 	qsort(layer, (size_t)count, sizeof(*layer), by_number);
 	for (int64_t i = 1; i < count; i++) {
 		int64_t last = layer[i - 1].number;

@@ -20,6 +20,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_layers_sort(struct kvt_layer *layer, int64_t count, const char *where,
 		struct kvt_error *err);
 
+/* The same for layers whose numbers are known. */
+KVT_MUST_CHECK enum kvt_status
+kvt_layers_order(struct kvt_layer *layer, int64_t count, const char *where,
+		 struct kvt_error *err);
+
 /* Names and numbers of sorted layers as the tables of a group. */
 KVT_MUST_CHECK enum kvt_status
 kvt_layers_tables(struct kvt_group *group, const struct kvt_layer *layer,

@@ -23,48 +23,6 @@ static const struct {
 };
 enum { NTYPES = sizeof(types) / sizeof(types[0]) };
 
-void kvt_tensors_free(struct kvt_tensors *tensors)
-{
-	for (int64_t i = 0; i < tensors->count; i++)
-		free(tensors->tensor[i].name);
-	free(tensors->tensor);
-	free(tensors->by_name);
-	free(tensors->manifest);
-	*tensors = (struct kvt_tensors){ 0 };
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const struct kvt_tensor *const *s = a, *const *t = b;
-
-	return strcmp((*s)->name, (*t)->name);
-}
-
-const struct kvt_tensor *kvt_tensors_find(const struct kvt_tensors *tensors,
-					  const char *name)
-{
-	const struct kvt_tensor key = { .name = (char *)name }, *p = &key;
-	const struct kvt_tensor **found;
-
-	if (!tensors->count)
-		return NULL;
-	found = bsearch(&p, tensors->by_name, (size_t)tensors->count,
-			sizeof(*tensors->by_name), by_name);
-	return found ? *found : NULL;
-}
-
-struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *name)
-{
-	struct kvt_array array = {
-		.name = name, .rank = tensor->rank, .dtype = tensor->dtype,
-		.elem = tensor->dtype ? tensor->dtype->elem : 0,
-		.nbytes = tensor->end - tensor->begin,
-	};
-
-	memcpy(array.shape, tensor->shape, sizeof(array.shape));
-	return array;
-}
-
 /* ---- one tensor --------------------------------------------------------- */
 
 static enum kvt_status take_type(struct kvt_tensor *out, int *bits,
@@ -98,7 +56,7 @@ static enum kvt_status take_shape(struct kvt_tensor *out, const struct kvt_json 
 
 	if (status)
 		return status;
-	if (!shape || json_array_size(shape) > KVT_SAFETENSORS_MAX_RANK)
+	if (!shape || json_array_size(shape) > KVT_TENSOR_MAX_RANK)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has %s", in->name, out->name,
 				shape ? "more than 32 axes" : "no shape");
@@ -255,13 +213,7 @@ static enum kvt_status take_header(struct kvt_tensors *out, int64_t ndata,
 	}
 	if ((status = check_places(out, ndata, in->name, in->err)))
 		return status;
-	out->by_name = calloc(n ? n : 1, sizeof(*out->by_name));
-	if (!out->by_name)
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
-	for (int64_t i = 0; i < out->count; i++)
-		out->by_name[i] = &out->tensor[i];
-	qsort(out->by_name, (size_t)out->count, sizeof(*out->by_name), by_name);
-	return KVT_OK;
+	return kvt_tensors_index(out, in->name, in->err);
 }
 
 enum kvt_status kvt_tensors_parse(struct kvt_tensors *out, const char *text,
