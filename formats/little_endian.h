@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* little_endian.h - numbers out of bytes that need not be aligned */
+#ifndef KVT_LITTLE_ENDIAN_H
+#define KVT_LITTLE_ENDIAN_H
+
+#include <stdint.h>
+
+static inline uint64_t kvt_le(const uint8_t *p, int nbytes)
+{
+	uint64_t n = 0;
+
+	for (int i = nbytes; i-- > 0;)
+		n = n << 8 | p[i];
+	return n;
+}
+
+static inline uint32_t kvt_le32(const uint8_t *p) { return (uint32_t)kvt_le(p, 4); }
+static inline uint64_t kvt_le64(const uint8_t *p) { return kvt_le(p, 8); }
+
+#endif
