@@ -210,7 +210,7 @@ struct kvt_format {
 
 extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_npy_format, kvt_raw_format, kvt_folder_format, kvt_null_format,
-	kvt_npz_format, kvt_torch_format, kvt_cache_format,
+	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_llama_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
 	kvt_kvbm_format;
 

@@ -1,0 +1,94 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# foreign.bats - files of torch, numpy and llama.cpp on the command line
+# (what is in them: tests/oracle_foreign.py, tests/oracle_llama.py)
+
+load common
+load dumps
+
+# make CODE: runs Python with the writers of foreign_files.py at hand
+make() {
+	PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/tests /usr/bin/python3 -c "
+import numpy as np
+from foreign_files import *
+def save(name, data):
+    open(name, 'wb').write(data)
+$1"
+}
+
+refused() {
+	local want=$1
+	shift
+	run --separate-stderr "$@"
+	[ "$status" = "$want" ] || { echo "exit $status, expected $want: $stderr"; return 1; }
+	one_sentence || { echo "not one sentence: $stderr"; return 1; }
+}
+
+@test "a pickle is not run" {
+	make "save('evil.pt', zip_bytes({'a/data.pkl':
+b'\x80\x02cposix\nsystem\nX\x0a\x00\x00\x00touch ownedq\x00\x85R.'}, late=True))"
+	refused 4 kvtool describe evil.pt
+	said posix.system
+	[ ! -e owned ]
+	make "import pickle; save('plain.pt', pickle.dumps({'a': 1}, 2))"
+	refused 3 kvtool describe plain.pt
+}
+
+@test "what numpy compressed, what torch wrote long ago" {
+	/usr/bin/python3 -c "
+import numpy; numpy.savez_compressed('c.npz', a=numpy.zeros(4))
+numpy.savez('o.npz', a=numpy.array([{}], dtype=object))
+open('old.pt', 'wb').write(bytes.fromhex('80028a0a6cfc9c46f9206aa8501971'))"
+	refused 4 kvtool describe c.npz
+	said savez
+	refused 4 kvtool describe o.npz
+	refused 4 kvtool describe old.pt
+	said 1.6
+	printf 'PK\5\6%018d' 0 | tr 0 '\0' >empty.zip
+	refused 4 kvtool describe empty.zip
+}
+
+@test "numpy's own npz" {
+	/usr/bin/python3 -c "
+import numpy, sys
+a = numpy.load(sys.argv[1])
+numpy.savez('l.npz', **{f'layers.{i}': a[i] for i in range(len(a))})" "$nhd"
+	run -0 kvtool digest --scope=blocks --layout=nhd --dtype=bf16 --block-size=16 \
+		--heads=4 --head-dim=8 l.npz
+	[ "${output%% *}" = "$(value blocks "$nhd")" ]
+	refused 3 kvtool digest l.npz
+	refused 3 kvtool digest --layout=nhd --block-size=16 --heads=4 --head-dim=8 l.npz
+	said --dtype
+}
+
+@test "names of tensors" {
+	make "a = np.zeros((1, 2, 5, 4), np.float32)
+save('n.safetensors', safetensors_bytes({f'a{l}{x}': ('F32', a) for l in (0, 1) for x in 'pq'}))"
+	refused 3 kvtool describe --from transformers n.safetensors
+	said layer a0p
+	kvtool describe --from transformers --set 'names=a{l}p,a{l}q' n.safetensors
+	refused 3 kvtool describe --from transformers --set 'names=a{l}p,a{l}r' n.safetensors
+	refused 3 kvtool describe --from transformers --set 'names=b{l}p,b{l}q' n.safetensors
+	refused 3 kvtool describe --from transformers --set 'names=a{l}p' n.safetensors
+	refused 2 kvtool describe --from transformers --set 'names=a{l}{l}' n.safetensors
+	refused 2 kvtool describe --from transformers --set 'names=a' n.safetensors
+	refused 2 kvtool describe --from transformers --set 'names=a{l},b{l},c{l}' n.safetensors
+	refused 2 kvtool describe --from transformers --set 'padding=up' \
+		--set 'names=a{l}p,a{l}q' n.safetensors
+	refused 2 kvtool describe --from transformers --set 'nams=x' n.safetensors
+}
+
+@test "a state of llama.cpp becomes a snapshot" {
+	make "rows = [[bytes(range(16))] * 20] * 2
+save('slot.bin', ggsq_bytes(memory_bytes([Cells([(t, [0]) for t in range(20)], rows, rows)])))"
+	refused 3 kvtool convert slot.bin slot.h5
+	said --heads
+	[ ! -e slot.h5 ]
+	kvtool convert --verify --heads=2 slot.bin slot.h5
+	[ "$(value tokens slot.h5)" = "$(value tokens slot.bin --heads=2)" ]
+	run -0 kvtool describe slot.h5
+	[[ $output == *"20 tokens in 2 blocks"* ]]
+	head -c 100 slot.bin >cut.bin
+	refused 3 kvtool describe --heads=2 cut.bin
+}

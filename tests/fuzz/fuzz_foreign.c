@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_foreign.c - a byte that chooses, then any bytes as a file of another
+ * program: llama.cpp, npz, torch, a cache in any of these, or a pickle alone
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/pickle.h"
+#include "formats/snapshot.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MOST_BYTES = 1 << 20 };
+
+static const struct kvt_hints choices[] = {
+	{ .format = "llama", .heads = 2 },
+	{ .format = "npz", .layout = "nhd", .dtype = "bf16" },
+	{ .format = "torch", .layout = "hnd", .head_dim = 4 },
+	{ .format = "transformers" },
+	{ .format = "llama" },
+};
+enum { NCHOICES = sizeof(choices) / sizeof(choices[0]) };
+
+/* What was accepted can be read, all of it. */
+static void read_groups(struct kvt_reader *reader)
+{
+	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
+	struct kvt_error err;
+
+	for (int g = 0; g < s->ngroups; g++) {
+		struct kvt_box box = kvt_box_whole(&s->group[g].shape);
+		int64_t nbytes;
+		void *buf;
+
+		if (kvt_shape_nbytes(&nbytes, &s->group[g].shape, &err))
+			abort();
+		if (nbytes > MOST_BYTES)
+			continue;
+		buf = malloc((size_t)nbytes + 1);
+		if (kvt_read_box(reader, g, &box, buf, &err))
+			abort();
+		free(buf);
+	}
+}
+
+static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *hints)
+{
+	static FILE *file;
+	struct kvt_error err = { "" };
+	struct kvt_reader *reader;
+	char path[40];
+
+	if (!file && !(file = tmpfile()))
+		abort();
+	/* it has no name any more, but is still there */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(file));
+	if (ftruncate(fileno(file), 0) ||
+	    pwrite(fileno(file), data, size, 0) != (ssize_t)size)
+		abort();
+	if (!kvt_open(&reader, path, hints, &err)) {
+		read_groups(reader);
+		kvt_close_reader(reader);
+	} else if (!err.text[0]) {
+		abort();
+	}
+}
+
+static void try_pickle(const uint8_t *data, size_t size)
+{
+	struct kvt_error err = { "" };
+	struct kvt_pickle pickle;
+	struct kvt_pickle_tensor t;
+
+	if (kvt_pickle_read(&pickle, data, (int64_t)size, "x", &err)) {
+		if (!err.text[0])
+			abort();
+		return;
+	}
+	for (int32_t i = 0; i < pickle.count; i++)
+		if (pickle.node[i].kind == KVT_PICKLE_TENSOR &&
+		    !kvt_pickle_tensor(&t, &pickle, i, "x", &err) &&
+		    (t.offset < 0 || t.size < 0 || t.offset > t.nbytes))
+			abort();
+	kvt_pickle_free(&pickle);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (!size)
+		return 0;
+	if (data[0] % (NCHOICES + 1) == NCHOICES)
+		try_pickle(data + 1, size - 1);
+	else
+		try_file(data + 1, size - 1, &choices[data[0] % (NCHOICES + 1)]);
+	return 0;
+}

@@ -1,0 +1,309 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_llama.py - state files of llama.cpp have the digest of the cache they were
+made of, in every way that builds have written them
+"""
+import json
+import random
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import oracle
+from foreign_files import (BF16, F16, F32, Q8_0, Cells, ggsn_bytes, ggsq_bytes,
+                           memory_bytes, recurrent_bytes, sequence_bytes)
+from kvd1 import whole
+from oracle import Dump, Tap, kvtool
+
+tap = Tap()
+
+
+def source(model, name):
+    return Dump(model, f"{oracle.DATA}/{model}/paged_bs16/{name}.json")
+
+
+def write(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+def by_request(path, *options):
+    r = kvtool("digest", "--scope=tokens", "--by=request", *options, path)
+    lines = [line.split()[0] for line in r.out.splitlines()]
+    return lines if r.code == 0 and lines else str(r)
+
+
+def rows(a):
+    """[L, T, ...] -> [L][T] bytes"""
+    return [[t.tobytes() for t in layer] for layer in a]
+
+
+def stream(dump, requests, order=None, **how):
+    """The tokens of some requests in one stream; tokens in common are one cell."""
+    cells, k, v, place = [], [], [], {}
+    for number, r in requests:
+        tokens = dump.tokens(dump.cells, r)
+        block = dump.tables[r]
+        for t in range(dump.ntokens[r]):
+            where = block[t // dump.dims["S"]], t % dump.dims["S"]
+            if where in place:
+                cells[place[where]][1].append(number)
+                continue
+            place[where] = len(cells)
+            cells.append((t, [number]))
+            k.append(tokens[0, :, t])
+            v.append(tokens[-1, :, t])
+    if order == "shuffled":
+        new = list(range(len(cells)))
+        random.Random(5).shuffle(new)
+        cells, k, v = ([x[i] for i in new] for x in (cells, k, v))
+    k, v = (rows(np.stack(x, axis=1)) for x in (k, v))
+    return Cells(cells, k, None if dump.latent else v, **how)
+
+
+def check_readings(tmp):
+    """Every version, and whatever else a build may have done."""
+    dump = source("s260k", "packed_nhd.bf16")
+    want = by_request(dump.path)
+    all_of = list(enumerate(dump.tables))
+    one = [stream(dump, all_of)]
+    turned = [stream(dump, all_of, elem=2)]
+    each = [stream(dump, [pair]) for pair in all_of]
+    extra = {n: [stream(dump, all_of, extra=n)] for n in (8, 12)}
+    cases = {
+        "version 9": ggsn_bytes(memory_bytes(one), tokens=range(30)),
+        "version 9, values transposed": ggsn_bytes(memory_bytes(turned)),
+        "version 9, cells shuffled": ggsn_bytes(memory_bytes(
+            [stream(dump, all_of, order="shuffled")])),
+        "version 9, shuffled and transposed": ggsn_bytes(memory_bytes(
+            [stream(dump, all_of, order="shuffled", elem=2)])),
+        "version 9, a stream a sequence": ggsn_bytes(memory_bytes(
+            [*each, Cells([], [], [])])),
+        "version 9, two numbers more a cell": ggsn_bytes(memory_bytes(extra[8])),
+        "version 9 without streams": ggsn_bytes(memory_bytes(one, False)),
+        "version 9 with outputs": ggsn_bytes(memory_bytes(one, False), outputs=3),
+        "version 9 with no outputs": ggsn_bytes(memory_bytes(one), outputs=0),
+        "version 10": ggsn_bytes(memory_bytes(one), version=10),
+        "version 10, three numbers more": ggsn_bytes(memory_bytes(extra[12]),
+                                                     version=10),
+        "ggsq 2": ggsq_bytes(memory_bytes(one), tokens=[1, 2, 3]),
+        "ggsq 3": ggsq_bytes(memory_bytes(extra[12]), version=3),
+        "a sequence out of memory": sequence_bytes(memory_bytes(turned)),
+    }
+    for name, data in cases.items():
+        path = write(f"{tmp}/state.bin", data)
+        tap.equal(by_request(path, "--heads=4"), want, name)
+    tap.equal(by_request(path, "--head-dim=8", "--block-size=7"), want,
+              "heads by their width, blocks of 7")
+    return cases
+
+
+def check_transposed(tmp):
+    """What is said of the layout is where the bytes are."""
+    dump = source("s260k", "packed_nhd.bf16")
+    path = write(f"{tmp}/state.bin", ggsn_bytes(memory_bytes(
+        [stream(dump, [(0, "A")], elem=2)])))
+    for kv, letter in enumerate("kv"):
+        at = f"request=0,token=69,layer=3,head=2,kv={letter},dim=4"
+        r = kvtool("where", "--json", f"--at={at}", "--heads=4", path)
+        want = int(dump.tokens(dump.cells, "A")[kv, 3, 69, 2, 4])
+        offset = json.loads(r.out)["places"][0]["offset"] if r.code == 0 else -2
+        with open(path, "rb") as f:
+            f.seek(max(offset, 0))
+            got = int.from_bytes(f.read(2), "little")
+        tap.equal(got, want, f"transposed: the byte of {at}")
+    for to in "nhd", "hnd", "rocm-paged":
+        r = kvtool("relayout", "-f", "--verify", f"--to={to}", "--heads=4", "-o",
+                   f"{tmp}/out.h5", path)
+        tap.ok(r.code == 0 and by_request(f"{tmp}/out.h5") == by_request(
+            path, "--heads=4"), f"transposed: relayout to {to}", r)
+
+
+def check_latent(tmp):
+    dump = source("mla144", "mla_lbsc.bf16")
+    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
+        [stream(dump, list(enumerate(dump.tables)))])))
+    tap.equal(by_request(path), by_request(dump.path), "latent rows, no values")
+
+
+def made_up(shape, seed):
+    return np.random.default_rng(seed).integers(0, 1 << 16, shape, np.uint16)
+
+
+def snapshot_of(path, tmp, *options):
+    """Groups and requests as a safetensors header of kvtool's has them."""
+    r = kvtool("convert", "-f", *options, path, f"{tmp}/out.safetensors")
+    if r.code:
+        return None, r
+    with open(f"{tmp}/out.safetensors", "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    tensors = oracle.safetensors_tensors(f"{tmp}/out.safetensors")
+    return (json.loads(header["__metadata__"]["kvtool"]), tensors), r
+
+
+def check_window(tmp):
+    """Two caches, the second with the last tokens of other layers only."""
+    L, T, H, D, W = 2, 53, 2, 8, 21
+    full = [made_up((L, T, H * D), s) for s in (1, 2)]
+    some = [made_up((L + 1, W, H * D), s) for s in (3, 4)]
+    cells = [(t, [0]) for t in range(T)]
+    memory = b"".join(memory_bytes([Cells(c, rows(k), rows(v), (F16, F16))])
+                      for c, (k, v) in ((cells, full), (cells[-W:], some)))
+    path = write(f"{tmp}/state.bin", ggsn_bytes(memory))
+    found, r = snapshot_of(path, tmp, "--heads=2")
+    if not tap.ok(found, "two caches are two groups", r):
+        return
+    manifest, tensors = found
+    groups = {g.get("id", "g0"): g for g in manifest["groups"]}
+    tap.equal((groups["g1"]["kind"], groups["g1"]["window"]),
+              ("sliding_window", W), "the second one has a window")
+    for name, arrays, first in ("g0", full, 0), ("g1", some, T - W):
+        _, shape, raw = tensors[name]
+        a = np.frombuffer(raw, np.uint16).reshape(shape)     # L K B H? S D
+        table = np.array(groups[name]["block_table"]["0"])
+        order = manifest["groups"][0]["layout"]
+        t = np.arange(first, T)
+        a = a.reshape(a.shape[0], 2, -1, 16, H, D)
+        got = a[:, :, table[t // 16], t % 16]                # L K T H D
+        want = np.stack(arrays, axis=1).reshape(got.shape)
+        tap.ok(np.array_equal(got, want), f"rows of {name} ({order})")
+    r = kvtool("fsck", "--heads=2", path)
+    tap.ok(r.code == 0, "fsck finds nothing", r)
+
+
+def check_quantised(tmp):
+    """Blocks of 34 bytes for 32 elements, two heads of 64: 68 bytes a head."""
+    L, T, H, n = 2, 32, 2, 68
+    k, v = (made_up((L, T, H * n // 2), s).view(np.uint8) for s in (7, 8))
+    cells = [(t, [0]) for t in range(T)]
+    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
+        [Cells(cells, rows(k), rows(v), (Q8_0, Q8_0))])))
+    plain = np.stack([k, v]).reshape(2, L, 2, 16, H, n).transpose(1, 2, 3, 4, 0, 5)
+    write(f"{tmp}/plain.bin", np.ascontiguousarray(plain).tobytes())
+    same = whole(f"{tmp}/plain.bin", "--layout=nhd", "--dtype=uint8", "--layers=2",
+                 "--blocks=2", "--block-size=16", "--heads=2", f"--head-dim={n}")
+    tap.equal(whole(path, "--heads=2")[1], same[1], "quantised rows are bytes")
+    r = kvtool("describe", "--heads=4", path)
+    tap.ok(r.code == 0, "a head is a block", r)
+    r = kvtool("describe", "--heads=8", path)
+    tap.ok(r.code == 4 and "q8_0" in r.err, "heads that tear blocks apart", r)
+
+    values = made_up((L, T, 64), 9)
+    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
+        [Cells(cells, rows(k), rows(values), (Q8_0, F16))])))
+    found, r = snapshot_of(path, tmp, "--heads=2")
+    if tap.ok(found, "keys and values of different types", r):
+        manifest, tensors = found
+        tap.equal([g["id"] for g in manifest["groups"]], ["g0.k", "g0.v"],
+                  "they are groups of their own")
+        tap.ok(tensors["g0.k"][2] == k.tobytes() and
+               tensors["g0.v"][2] == values.tobytes(), "and have their bytes")
+
+
+def check_states(tmp):
+    """Recurrent layers, alone and beside a cache; of more layers than have any."""
+    L, T = 3, 20
+    k, v = (made_up((2, T, 16), s) for s in (1, 2))
+    cells = [(t, [7]) for t in range(T)]
+    r, s = (np.random.default_rng(n).standard_normal((L, 2, 5 + n), np.float32)
+            for n in (1, 2))
+    states = recurrent_bytes([(19, [7]), (4, [3])], r, s, layers=9)
+    memory = memory_bytes([Cells(cells, rows(k), rows(v), (F16, F16))])
+    for what, data, options in (("alone", states, ()),
+                                ("beside a cache", memory + states, ("--heads=2",))):
+        path = write(f"{tmp}/state.bin", ggsn_bytes(data, version=10))
+        found, why = snapshot_of(path, tmp, *options)
+        if not tap.ok(found, f"states {what}", why):
+            continue
+        manifest, tensors = found
+        tap.ok(tensors["r"][2] == r.tobytes() and tensors["s"][2] == s.tobytes(),
+               f"states {what}: their bytes")
+        tables = manifest["groups"][-1]["block_table"]
+        want = {"3": [1], "7": [0]} if what == "alone" else {"7": [0]}
+        tap.equal((tables, manifest["num_tokens"]["7"]), (want, T),
+                  f"states {what}: requests")
+    none = np.zeros((L, 2, 0), np.float32)
+    path = write(f"{tmp}/state.bin", ggsn_bytes(recurrent_bytes(
+        [(19, [7]), (4, [3])], r, none), version=10))
+    q = kvtool("fsck", path)
+    d = kvtool("describe", path)
+    tap.ok(q.code == 0 and d.out.count("opaque") == 1,
+           "convolution states without others", d)
+
+
+def check_tokens(tmp):
+    dump = source("s260k", "packed_nhd.bf16")
+    memory = memory_bytes([stream(dump, [(0, "C")])])
+    n = dump.ntokens["C"]
+    for what, tokens, known in (("ids", range(n), True), ("too few", range(n - 1), False),
+                                ("a blob", [0x31415926 + i for i in range(n)], False)):
+        path = write(f"{tmp}/state.bin", ggsq_bytes(memory, tokens=list(tokens)))
+        found, r = snapshot_of(path, tmp, "--heads=4")
+        ids = found and found[0].get("token_ids", {}).get("0")
+        tap.ok(found and bool(ids) == known and (not known or ids == list(tokens)),
+               f"numbers stored with the state: {what}", r)
+
+
+def check_refusals(tmp):
+    small = made_up((2, 3, 8), 1)
+    cells = [(t, [0]) for t in range(3)]
+    good = Cells(cells, rows(small), rows(small))
+
+    def state(memory, **how):
+        return ggsn_bytes(memory, **how)
+
+    uneven = Cells(cells, rows(small)[:1] + rows(small[1:, :, :4]), rows(small))
+    for what, data, status, part in (
+            ("version 8", state(memory_bytes([good]), version=8), 4, "version 8"),
+            ("version 11", state(memory_bytes([good]), version=11), 4, "9 or 10"),
+            ("ggsq 4", ggsq_bytes(memory_bytes([good]), version=4), 4, "2 or 3"),
+            ("states, or a cache of one token", state(recurrent_bytes()), 3,
+             "can be read as"),
+            ("states of different widths", state(recurrent_bytes(
+                r=[np.zeros((1, n), np.float32) for n in (2, 3)]), version=10), 4,
+             "differ"),
+            ("a sequence with a window only", state(memory_bytes([good]) + memory_bytes(
+                [Cells([(2, [0]), (2, [1])], rows(small[:, :2]), rows(small[:, :2]))])),
+             4, "sequences"),
+            ("layers of different widths", state(memory_bytes([uneven])), 4, "differ"),
+            ("an unknown type", state(memory_bytes(
+                [Cells(cells, rows(small), rows(small), (99, 99))])), 4, "99"),
+            ("no cells", state(memory_bytes([Cells([], [], [])])), 3, "cells"),
+            ("nothing", state(b""), 3, "ends"),
+            ("a byte more", state(memory_bytes([good]) + b"x"), 3, "ends"),
+            ("a window over other tokens", state(
+                memory_bytes([good]) + memory_bytes(
+                    [Cells([(0, [0])], rows(small[:, :1]), rows(small[:, :1]))])),
+             4, "positions")):
+        path = write(f"{tmp}/state.bin", data)
+        r = kvtool("describe", "--heads=2", path)
+        tap.ok(r.code == status and part in r.err and r.err.count("\n") == 1,
+               f"refused: {what}", r)
+    path = write(f"{tmp}/state.bin", state(memory_bytes([good])))
+    for options, status, part in (((), 3, "--heads"), (("--heads=3",), 3, "3 heads"),
+                                  (("--heads=2", "--head-dim=5"), 3, "5"),
+                                  (("--heads=2", "--layout=nhd"), 2, "--heads")):
+        r = kvtool("describe", *options, path)
+        tap.ok(r.code == status and part in r.err, f"options {options}", r)
+
+
+def main():
+    oracle.need_program_and_data()
+    with oracle.workdir() as tmp:
+        check_readings(tmp)
+        check_transposed(tmp)
+        check_latent(tmp)
+        check_window(tmp)
+        check_quantised(tmp)
+        check_states(tmp)
+        check_tokens(tmp)
+        check_refusals(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
