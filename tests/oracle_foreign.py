@@ -56,6 +56,11 @@ def check_blocks(tmp):
     sidecar(path, dump)
     tap.equal(whole(path, "--layout=nhd", "--dtype=bf16", *heads), want,
               "npz: an array for each layer")
+    named = {f"at{i}end": a for i, a in enumerate(nhd)} | {"more": np.zeros(3)}
+    path = write(f"{tmp}/n.npz", npz_bytes(named))
+    sidecar(path, dump)
+    tap.equal(whole(path, "--layout=nhd", "--dtype=bf16", *heads, "--set",
+                    "names=at{l}end"), want, "npz: names that are told")
     path = write(f"{tmp}/one.npz", npz_bytes({"kv": nhd}))
     sidecar(path, dump)
     tap.equal(whole(path, "--layout=nhd", "--dtype=bf16"), want, "npz: one array")

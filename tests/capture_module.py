@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+capture_module.py - what contrib/kvtool_capture.py writes of arrays in memory is
+the cache that they are, whatever their axes and strides
+"""
+import ast
+import os
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "contrib"))
+
+import numpy as np
+
+import kvtool_capture
+import oracle
+from kvd1 import whole
+from oracle import Dump, Tap, kvtool
+
+tap = Tap()
+
+
+def source(model, name="packed_nhd.bf16"):
+    return Dump(model, f"{oracle.DATA}/{model}/paged_bs16/{name}.json")
+
+
+def told(dump):
+    return dict(block_tables=dump.tables, num_tokens=dump.ntokens, dtype="bfloat16",
+                null_block=dump.side["null_block"], model=dump.side["model"])
+
+
+def layers(dump, memory, axes):
+    """
+    One array a layer: in memory its axes are in one order, and they are indexed
+    in another one, as engines do it.
+    """
+    out = {}
+    for name, cells in zip(dump.side["layer_names"], dump.cells.swapaxes(0, 1)):
+        held = np.ascontiguousarray(cells.transpose(["KBSHD".index(a) for a in memory]))
+        out[name] = held.transpose([memory.index(a) for a in axes])
+    return out
+
+
+def check_strides(tmp):
+    dump = source("s260k")
+    want = whole(dump.path)
+    for memory, axes in (("BSHKD", "BSHKD"), ("BSHKD", "BHSKD"), ("BHSKD", "BHSKD"),
+                         ("BHSKD", "BSHKD"), ("KBSHD", "KBHSD"), ("BKHSD", "KBSHD"),
+                         ("HBSKD", "BSHKD")):
+        path = f"{tmp}/{memory}.{axes}.safetensors"
+        kvtool_capture.capture(path, layers(dump, memory, axes), axes.replace("S", "N"),
+                               **told(dump))
+        tap.equal(whole(path), want, f"memory {memory}, indexed as {axes}")
+        r = kvtool("describe", f"--expect-layout=L{memory}", path)
+        tap.ok(r.code == 0, f"the layout is L{memory}", r)
+
+
+def check_content(tmp):
+    dump = source("gqa64")
+    nhd = layers(dump, "BSHKD", "BHSKD")
+    flat = {n: np.lib.stride_tricks.as_strided(
+        a, a.shape[:3] + (2 * a.shape[4],), a.strides[:3] + (2,)) for n, a in nhd.items()}
+    path = f"{tmp}/c.safetensors"
+    kvtool_capture.capture(path, flat, "BHNC", **told(dump))
+    tap.equal(whole(path), whole(dump.path), "keys and values as one content")
+    dump = source("mla144", "mla_lbsc.bf16")
+    latent = {n: c[0, :, :, None, 0].swapaxes(1, 2)
+              for n, c in zip(dump.side["layer_names"], dump.cells.swapaxes(0, 1))}
+    kvtool_capture.capture(path, latent, "BHNC", latent=True, **told(dump))
+    tap.equal(whole(path), whole(dump.path), "latent content with one head")
+
+
+def check_used(tmp):
+    """Only the blocks of tables: the tokens are the same, the file is smaller."""
+    dump = source("s260k")
+    path = f"{tmp}/used.safetensors"
+    more = told(dump)
+    more["block_tables"] = {"C": dump.tables["C"]}
+    more["num_tokens"] = {"C": dump.ntokens["C"]}
+    kvtool_capture.capture(path, layers(dump, "BSHKD", "BSHKD"), "BSHKD", blocks="used",
+                           **more)
+    kvtool("slice", "-f", "--request=C", "-o", f"{tmp}/C.h5", dump.path)
+    tap.equal(whole(path), whole(f"{tmp}/C.h5"), "the blocks of one request")
+    tap.ok(os.path.getsize(path) < os.path.getsize(dump.path) / 5, "and no others")
+
+
+def check_groups(tmp):
+    """Layers of two shapes are two groups with tables of their own."""
+    dump = source("s260k")
+    all_of = layers(dump, "BSHKD", "BSHKD")
+    names = list(all_of)
+    for n in names[3:]:
+        all_of[n] = np.ascontiguousarray(all_of[n][:30, :, :2])
+    more = told(dump)
+    more["block_tables"] = {"C": [dump.tables["C"], [1, 2, 3, 4, 5]]}
+    more["num_tokens"] = {"C": dump.ntokens["C"]}
+    path = f"{tmp}/two.safetensors"
+    kvtool_capture.capture(path, all_of, "BSHKD", **more)
+    r = kvtool("convert", "-f", "--verify", path, f"{tmp}/again.safetensors")
+    want = np.stack([all_of[n] for n in names[3:]])
+    tap.ok(r.code == 0 and oracle.safetensors_tensors(f"{tmp}/again.safetensors")["g1"][2]
+           == want.tobytes(), "two groups", r)
+    r = kvtool("fsck", path)
+    tap.ok(r.code == 0, "fsck finds nothing", r)
+
+
+def check_ranks(tmp):
+    """Each rank captures its heads; merged they are the whole."""
+    dump = source("s260k")
+    paths = []
+    for rank in range(2):
+        mine = {n: a[:, :, 2 * rank:2 * rank + 2] for n, a in
+                layers(dump, "BSHKD", "BSHKD").items()}
+        paths.append(f"{tmp}/rank{rank}.safetensors")
+        kvtool_capture.capture(paths[-1], mine, "BSHKD", total_kv_heads=4,
+                               parallel={"tp_size": 2, "tp_rank": rank}, **told(dump))
+    r = kvtool("merge", "-f", "-o", f"{tmp}/all.h5", *paths)
+    tap.ok(r.code == 0 and whole(f"{tmp}/all.h5") == whole(dump.path),
+           "two ranks merge into the whole", r)
+
+
+def check_torch(tmp):
+    """Where torch is, and there is time for it: KVT_FULL=1."""
+    if not oracle.FULL:
+        return
+    import torch
+    dump = source("s260k")
+    tensors = {n: torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+               for n, a in layers(dump, "BSHKD", "BSHKD").items()}
+    strided = {n: t.permute(0, 2, 1, 3, 4) for n, t in tensors.items()}
+    more = told(dump)
+    del more["dtype"]
+    for blocks in "all", "used":
+        path = f"{tmp}/torch.safetensors"
+        kvtool_capture.capture(path, strided, "BHNKD", blocks=blocks, **more)
+        tap.equal(whole(path)[0], whole(dump.path)[0], f"torch tensors, blocks {blocks}")
+
+
+def refused(tmp, what, *args, **more):
+    path = f"{tmp}/no.safetensors"
+    try:
+        kvtool_capture.capture(path, *args, **more)
+        said = "nothing"
+    except ValueError as e:
+        said = str(e)
+    left = [n for n in os.listdir(tmp) if n.startswith("no.")]
+    tap.ok(said != "nothing" and not left, f"refused: {what}", f"{said} {left}")
+
+
+def check_refusals(tmp):
+    a = {"layers.0": np.zeros((2, 4, 1, 6), np.float16)}
+    refused(tmp, "too few axes", a, "BSH")
+    refused(tmp, "an axis twice", a, "BSSC")
+    refused(tmp, "a letter that is none", a, "BSHX")
+    refused(tmp, "content and its parts", a, "BKDC")
+    refused(tmp, "no blocks", a, "SHKD")
+    refused(tmp, "content of odd size", {"layers.0": a["layers.0"][..., :5]}, "BSHC")
+    refused(tmp, "no layers", {}, "BSHC")
+    refused(tmp, "an element type", {"layers.0": a["layers.0"].astype(complex)}, "BSHC")
+    refused(tmp, "tables for other groups", a, "BSHC", block_tables={"A": [[0], [1]]})
+
+
+def main():
+    oracle.need_program_and_data()
+    with open(os.path.join(HERE, "..", "contrib", "vllm_capture_connector.py")) as f:
+        tap.ok(ast.parse(f.read()).body, "the example for vLLM is Python")
+    with oracle.workdir() as tmp:
+        check_strides(tmp)
+        check_content(tmp)
+        check_used(tmp)
+        check_groups(tmp)
+        check_ranks(tmp)
+        check_torch(tmp)
+        check_refusals(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
