@@ -201,6 +201,9 @@ enum kvt_status kvt_lmcache_key_parse(struct kvt_lmcache_key *out, char *text,
 	enum kvt_status status;
 	char *rest = text, *second;
 
+	for (const char *s = text; *s; s++)
+		if ((unsigned char)*s < ' ' || *s == 0x7f)
+			return refuse(err, "name", "", "printable characters");
 	/* '@' itself is encoded by GDS only: elsewhere '%' belongs to a tag */
 	if (!strchr(text, '@') && !decode_percent(text))
 		return refuse(err, "name", text, "percent-encoded characters");

@@ -229,9 +229,10 @@ static int64_t stride_of(const struct kvt_view *view, enum kvt_axis axis)
 
 /* All tokens as blocks of one state: their strides are those of the array. */
 static enum kvt_status token_views(struct kvt_views *out, const struct kvt_group *group,
-				   int64_t tokens, struct kvt_error *err)
+				   const struct kvt_box *where, int64_t tokens,
+				   struct kvt_error *err)
 {
-	struct kvt_shape shape = group->shape;
+	struct kvt_shape shape = kvt_box_shape(where, group->shape.elem);
 	struct kvt_box box;
 
 	if (!joins_tokens(&group->layout))
@@ -281,38 +282,51 @@ static enum kvt_status add_tokens(struct kvt_reader *reader, int g, int file,
 	return status ? status : kvt_flat_add(&reader->flat[g], &piece, err);
 }
 
+enum kvt_status kvt_pages_place_tokens(struct kvt_reader *reader, int g, int file,
+				       const struct kvt_box *where, int64_t tokens,
+				       int64_t offset, struct kvt_error *err)
+{
+	const struct kvt_group *group = &reader->snapshot.group[g];
+	int64_t states = group->shape.n[KVT_AXIS_S];
+	int64_t full = states > 0 ? tokens / states : 0;
+	int64_t rest = states > 0 ? tokens % states : 0;
+	struct kvt_piece zeros = { .file = -1 };
+	struct kvt_box box = *where;
+	struct kvt_views views;
+	enum kvt_status status;
+
+	if ((status = token_views(&views, group, where, tokens, err)))
+		return status;
+	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + full;
+	if (full && (status = add_tokens(reader, g, file, &box, &views, 0, offset, err)))
+		return status;
+	if (!rest)
+		return KVT_OK;
+	box.begin[KVT_AXIS_B] += full;
+	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + 1;
+	zeros.box = box;
+	box.end[KVT_AXIS_S] = zeros.box.begin[KVT_AXIS_S] = rest;
+	if ((status = add_tokens(reader, g, file, &box, &views, full * states, offset,
+				 err)))
+		return status;
+	return kvt_flat_add(&reader->flat[g], &zeros, err);
+}
+
 enum kvt_status kvt_pages_add_tokens(struct kvt_reader *reader, int g, int file,
 				     int64_t block, int64_t tokens, int64_t skip,
 				     struct kvt_error *err)
 {
 	const struct kvt_group *group = &reader->snapshot.group[g];
-	int64_t states = group->shape.n[KVT_AXIS_S], nbytes;
-	int64_t full = states > 0 ? tokens / states : 0;
-	int64_t rest = states > 0 ? tokens % states : 0;
 	struct kvt_box box = kvt_box_whole(&group->shape);
-	struct kvt_views views;
-	struct kvt_piece zeros = { .file = -1 };
 	enum kvt_status status;
+	int64_t nbytes;
 
 	if ((status = kvt_pages_token_bytes(&nbytes, group, tokens, err)) ||
 	    (status = kvt_pages_expect(&reader->files.file[file], skip, nbytes, 0,
-				       err)) ||
-	    (status = token_views(&views, group, tokens, err)))
+				       err)))
 		return status;
 	box.begin[KVT_AXIS_B] = block;
-	box.end[KVT_AXIS_B] = block + full;
-	if (full && (status = add_tokens(reader, g, file, &box, &views, 0, skip, err)))
-		return status;
-	if (!rest)
-		return KVT_OK;
-	box.begin[KVT_AXIS_B] = block + full;
-	box.end[KVT_AXIS_B] = block + full + 1;
-	zeros.box = box;
-	box.end[KVT_AXIS_S] = zeros.box.begin[KVT_AXIS_S] = rest;
-	if ((status = add_tokens(reader, g, file, &box, &views, full * states, skip,
-				 err)))
-		return status;
-	return kvt_flat_add(&reader->flat[g], &zeros, err);
+	return kvt_pages_place_tokens(reader, g, file, &box, tokens, skip, err);
 }
 
 /* ---- tables ------------------------------------------------------------- */

@@ -70,6 +70,15 @@ KVT_MUST_CHECK enum kvt_status
 kvt_pages_add_tokens(struct kvt_reader *reader, int group, int file, int64_t block,
 		     int64_t tokens, int64_t skip, struct kvt_error *err);
 
+/*
+ * The same somewhere in a file that holds more, from byte 'offset' on: the layers
+ * of 'where', from its first block on.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_place_tokens(struct kvt_reader *reader, int group, int file,
+		       const struct kvt_box *where, int64_t tokens, int64_t offset,
+		       struct kvt_error *err);
+
 /* Bytes of such an array. */
 KVT_MUST_CHECK enum kvt_status
 kvt_pages_token_bytes(int64_t *out, const struct kvt_group *group, int64_t tokens,
