@@ -18,8 +18,8 @@ struct kvt_chunk {
 	const char *id;			/* borrowed */
 	int64_t layer;			/* the only one in it; -1: all are */
 	int file;			/* of the reader */
-	int64_t offset;			/* there; arrays of all groups in turn */
-	int64_t tokens;
+	int64_t offset, nbytes;		/* there; arrays of all groups in turn */
+	int64_t tokens;			/* -1: what 'nbytes' make */
 };
 
 /* All chunks of an id: one, or one a layer. */
@@ -59,6 +59,8 @@ kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *chunks,
 const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *chunks);
 void kvt_chunks_free(struct kvt_chunks *chunks);
 
+/* ---- groups of chunks: chunk_group.c --------------------------------------- */
+
 /*
  * The layout of an array of tokens, B S where the text has S ("KLSHD"), or both;
  * KVT_BAD_INPUT if there is no such place in it.  'layers': each array is one,
@@ -67,5 +69,36 @@ void kvt_chunks_free(struct kvt_chunks *chunks);
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_layout(struct kvt_layout *out, const char *text, bool layers,
 		  struct kvt_error *err);
+/* The layout that the user says; KVT_BAD_INPUT if the group has another one. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
+			const struct kvt_hints *hints, const char *name,
+			struct kvt_error *err);
+/* The type of arrays of 'said' (or NULL): integers may carry another one. */
+const struct kvt_dtype *kvt_chunks_dtype(const struct kvt_dtype *said,
+					 const struct kvt_hints *hints);
+/*
+ * Extents out of what the user says alone, for chunks without a header; 'layers'
+ * as from kvt_chunks_sort().  KVT_BAD_INPUT lists the options that are missing.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_said(struct kvt_group *group, int64_t layers, const struct kvt_hints *hints,
+		const char *name, struct kvt_error *err);
+/* Heads and their size in 'width' elements of a token. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_heads(struct kvt_group *group, int64_t width, const struct kvt_hints *hints,
+		 const char *name, struct kvt_error *err);
+/*
+ * A group with layout, type and extents but for B and S becomes a group that only
+ * lacks those; whatever else the user says must not deny it.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_finish(struct kvt_group *group, const struct kvt_parallel *parallel,
+		  const struct kvt_hints *hints, const char *name,
+		  struct kvt_error *err);
+/* Tokens of chunks that do not say how many they hold. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_files *files,
+		 const struct kvt_group *group, struct kvt_error *err);
 
 #endif

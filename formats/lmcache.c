@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/pages.h"
-
 #define LL(x) ((long long)(x))
 
 const char *const kvt_lmcache_facts[] = {
@@ -195,7 +193,7 @@ static enum kvt_status check_header(const struct kvt_lmcache *o,
 static enum kvt_status take_part(struct kvt_lmcache *o, const struct kvt_lmcache_part *part)
 {
 	struct kvt_chunk chunk = { part->key.hash, part->key.layer, part->file,
-				   part->offset, -1 };
+				   part->offset, part->nbytes, -1 };
 	struct kvt_lmcache_header h = { .data = 0 };
 	bool found, first = !o->chunks.count;
 	enum kvt_status status = read_header(o, &found, &h, part);
@@ -219,30 +217,7 @@ static enum kvt_status take_part(struct kvt_lmcache *o, const struct kvt_lmcache
 	return kvt_chunks_add(&o->chunks, &chunk, o->err);
 }
 
-/* ---- without headers ----------------------------------------------------------- */
-
-/* The size makes the tokens; parts and chunks still have one order. */
-static enum kvt_status count_tokens(struct kvt_lmcache *o, const struct kvt_group *group)
-{
-	struct kvt_group one = *group;
-	enum kvt_status status;
-	int64_t token;
-
-	if (o->part[0].key.layer >= 0)
-		one.shape.n[KVT_AXIS_L] = 1;
-	if ((status = kvt_pages_token_bytes(&token, &one, 1, o->err)))
-		return status;
-	for (int64_t i = 0; i < o->count; i++) {
-		int64_t nbytes = o->part[i].nbytes;
-
-		if (!nbytes || nbytes % token)
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: has %lld bytes, which are no tokens of %lld",
-					path_of(o, &o->part[i]), LL(nbytes), LL(token));
-		o->chunks.chunk[i].tokens = nbytes / token;
-	}
-	return KVT_OK;
-}
+/* ---- all of it ------------------------------------------------------------------ */
 
 static int64_t count_layers(const struct kvt_lmcache *o)
 {
@@ -267,7 +242,8 @@ enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 		if ((status = take_part(o, &o->part[i])))
 			return status;
 	if ((status = kvt_lmcache_groups(o, count_layers(o))) ||
-	    (!o->headers && (status = count_tokens(o, &s->group[0]))) ||
+	    (status = kvt_chunks_count(&o->chunks, &o->reader->files, &s->group[0],
+				       o->err)) ||
 	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
 		return status;
 	if (!(s->model = strdup(o->part[0].key.model)))

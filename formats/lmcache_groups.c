@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/manifest.h"
-#include "formats/pages.h"
 
 #define LL(x) ((long long)(x))
 
@@ -14,25 +13,7 @@ static const char *first_path(const struct kvt_lmcache *o)
 	return o->reader->files.file[o->part[0].file].path;
 }
 
-/* ---- which layout ------------------------------------------------------------ */
-
-static enum kvt_status asked_layout(const struct kvt_lmcache *o, struct kvt_group *group)
-{
-	struct kvt_layout asked;
-	enum kvt_status status;
-
-	if (!o->hints->layout)
-		return KVT_OK;
-	if ((status = kvt_chunks_layout(&asked, o->hints->layout,
-					o->part[0].key.layer >= 0, o->err)))
-		return status;
-	if (group->layout.nplanes && !kvt_layout_equal(&asked, &group->layout))
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: layout is %s, not %s as was asked for",
-				first_path(o), kvt_layout_string(&group->layout).s,
-				kvt_layout_string(&asked).s);
-	group->layout = asked;
-	return KVT_OK;
-}
+/* ---- without a header ---------------------------------------------------------- */
 
 /*
  * A chunk of all layers is KV_2LTD or, if that is what the user says of the
@@ -54,105 +35,41 @@ static enum kvt_status guess_layout(const struct kvt_lmcache *o, struct kvt_grou
 			kvt_lmcache_axes(KVT_LMCACHE_T2D));
 }
 
-/* ---- without a header ---------------------------------------------------------- */
-
-static enum kvt_status need_hints(const struct kvt_lmcache *o, const struct kvt_group *group,
-				  int64_t layers)
-{
-	const struct kvt_hints *h = o->hints;
-	bool latent = kvt_group_opaque(group);
-	const struct {
-		const char *option;
-		bool missing;
-	} rows[] = {
-		{ "--dtype", !group->dtype },
-		{ "--layers", layers < 0 && !h->layers },
-		{ "--content", latent && !h->content },
-		{ "--heads", !latent && !h->heads },
-		{ "--head-dim (or --content, for MLA)", !latent && !h->head_dim },
-	};
-	char list[128] = "";
-	size_t used = 0;
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].missing)
-			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
-						 used ? ", " : "", rows[i].option);
-	if (!used)
-		return KVT_OK;
-	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: has no header that says its shape; give %s", first_path(o), list);
-}
-
 static enum kvt_status bare_group(struct kvt_lmcache *o, struct kvt_group *group,
 				  int64_t layers)
 {
-	const struct kvt_hints *h = o->hints;
 	enum kvt_status status;
 
-	group->dtype = o->part[0].key.dtype;
-	if (h->dtype && (!group->dtype || !group->dtype->is_float)) {
-		const struct kvt_dtype *said = kvt_dtype_find(h->dtype);
-
-		/* bytes may carry what the key has no name for */
-		if (said && (!group->dtype || said->elem == group->dtype->elem))
-			group->dtype = said;
-	}
-	if ((status = asked_layout(o, group)) || (status = guess_layout(o, group)) ||
-	    (status = need_hints(o, group, layers)))
+	group->dtype = kvt_chunks_dtype(o->part[0].key.dtype, o->hints);
+	if ((status = kvt_chunks_asked_layout(group, layers >= 0, o->hints, first_path(o),
+					      o->err)) ||
+	    (status = guess_layout(o, group)))
 		return status;
-	group->shape.n[KVT_AXIS_L] = layers < 0 ? h->layers : layers;
-	group->shape.n[KVT_AXIS_K] = h->content ? 1 : 2;
-	group->shape.n[KVT_AXIS_H] = h->content ? 1 : h->heads;
-	group->shape.n[KVT_AXIS_D] = h->content ? h->content : h->head_dim;
-	return KVT_OK;
+	return kvt_chunks_said(group, layers, o->hints, first_path(o), o->err);
 }
 
 /* ---- with one ---------------------------------------------------------------------- */
-
-static enum kvt_status split_heads(const struct kvt_lmcache *o, struct kvt_group *group,
-				   int64_t width)
-{
-	int64_t heads = o->hints->heads;
-
-	if (!heads && o->hints->head_dim && width % o->hints->head_dim == 0)
-		heads = width / o->hints->head_dim;
-	if (!heads)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements in an unknown number of heads; give --heads",
-				first_path(o), LL(width));
-	if (width % heads)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements, which are not %lld heads",
-				first_path(o), LL(width), LL(heads));
-	group->shape.n[KVT_AXIS_H] = heads;
-	group->shape.n[KVT_AXIS_D] = width / heads;
-	return KVT_OK;
-}
 
 static enum kvt_status said_group(struct kvt_lmcache *o, struct kvt_group *group,
 				  const struct kvt_lmcache_array *array, int64_t layers)
 {
 	bool latent = o->header.fmt == KVT_LMCACHE_MLA;
-	const struct kvt_dtype *said;
 	enum kvt_status status;
 
 	if ((status = kvt_layout_parse(&group->layout, kvt_lmcache_axes(o->header.fmt),
 				       o->err)) ||
-	    (status = asked_layout(o, group)))
+	    (status = kvt_chunks_asked_layout(group, layers >= 0, o->hints, first_path(o),
+					      o->err)))
 		return status;
 	if (layers >= 0 && array->layers != 1)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has one layer by its name and %lld by its header",
 				first_path(o), LL(array->layers));
-	group->dtype = array->dtype;
-	said = o->hints->dtype ? kvt_dtype_find(o->hints->dtype) : NULL;
-	if (said && !group->dtype->is_float && said->elem == group->dtype->elem)
-		group->dtype = said;
+	group->dtype = kvt_chunks_dtype(array->dtype, o->hints);
 	group->shape.n[KVT_AXIS_L] = layers < 0 ? array->layers : layers;
 	group->shape.n[KVT_AXIS_K] = latent ? 1 : 2;
 	if (!latent)
-		return split_heads(o, group, array->width);
+		return kvt_chunks_heads(group, array->width, o->hints, first_path(o), o->err);
 	group->shape.n[KVT_AXIS_H] = 1;
 	group->shape.n[KVT_AXIS_D] = array->width;
 	return KVT_OK;
@@ -189,26 +106,20 @@ static enum kvt_status share_heads(struct kvt_lmcache *o, struct kvt_group *grou
 	return KVT_OK;
 }
 
-/* What the user says beyond what was needed must not deny what is known. */
 static enum kvt_status finish(struct kvt_lmcache *o, struct kvt_group *group)
 {
 	struct kvt_hints hints = *o->hints;
-	struct kvt_pages_known known = { .name = first_path(o), .counted = KVT_NAXES,
-					 .parallel = &o->reader->snapshot.parallel };
-	enum kvt_status status;
+	enum kvt_status status = share_heads(o, group);
 
-	group->shape.elem = group->dtype->elem;
-	group->shape.n[KVT_AXIS_B] = group->shape.n[KVT_AXIS_S] = 1;
-	hints.blocks = hints.block_size = 0;
+	if (status)
+		return status;
+	/* layers of one of several arrays are not those of the model */
 	if (o->header.narrays > 1)
 		hints.layers = 0;
-	if ((status = share_heads(o, group)) ||
-	    (status = kvt_shape_nbytes(&known.nbytes, &group->shape, o->err)) ||
-	    (status = kvt_pages_fit(group, &known, &hints, o->err)))
-		return status;
-	group->kind = group->shape.n[KVT_AXIS_K] == 1 ? KVT_MLA : KVT_FULL_ATTENTION;
-	group->tokens_per_state = 1;
-	return KVT_OK;
+	if (group->shape.n[KVT_AXIS_K] == 1)
+		group->kind = KVT_MLA;
+	return kvt_chunks_finish(group, &o->reader->snapshot.parallel, &hints, first_path(o),
+				 o->err);
 }
 
 enum kvt_status kvt_lmcache_groups(struct kvt_lmcache *o, int64_t layers)
