@@ -212,7 +212,7 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_npy_format, kvt_raw_format, kvt_folder_format, kvt_null_format,
 	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_llama_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
-	kvt_kvbm_format, kvt_lmcache_format;
+	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format;
 
 /* The i-th format of the table, NULL past the last one. */
 const struct kvt_format *kvt_format_at(int i);

@@ -10,6 +10,7 @@ struct kvt_value {
 	char *key;			/* owned */
 	int file;			/* of a reader */
 	int64_t offset, nbytes;
+	uint64_t seq;			/* of two with one key the greater counts */
 };
 
 struct kvt_values {

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mooncake.h - a Mooncake store while it is opened */
+#ifndef KVT_MOONCAKE_H
+#define KVT_MOONCAKE_H
+
+#include "formats/chunks.h"
+#include "formats/mooncake_store.h"
+#include "formats/mooncake_tensor.h"
+#include "formats/tree.h"
+
+struct kvt_mooncake {
+	struct kvt_reader *reader;
+	const char *path;
+	const struct kvt_hints *hints;
+	struct kvt_error *err;
+	struct kvt_values values;
+	struct kvt_mooncake_tensor tensor;	/* the first, if they are tensors */
+	struct kvt_chunks chunks;
+};
+
+/* Lists the values of all files of a folder. */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tree *tree);
+
+/* kv_cache.meta and kv_cache.data, files 'meta' and 'data' of the tree. */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree, int64_t meta,
+		     int64_t data);
+
+/* The group of the first tensor, and its rank. */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *group, const char *name);
+/* Tokens of a tensor, by the layout that the user gave. */
+int64_t kvt_mooncake_tokens(const struct kvt_mooncake_tensor *tensor,
+			    const struct kvt_group *group);
+/* The axis of this kind; NULL if there is none. */
+const struct kvt_mooncake_axis *kvt_mooncake_axis(const struct kvt_mooncake_tensor *t,
+						  int kind);
+
+#endif

@@ -1,0 +1,497 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_stores.py - chunks that LMCache and Mooncake wrote, against the cache they
+were made from, and stores that lie
+
+store_files.py writes them from the descriptions of their formats, with values of
+real dumps.  With a list of what follows what they have the digest of the dump;
+without one, each chunk is looked at by itself.
+"""
+import json
+import os
+import shutil
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import store_files as sf
+from kvd1 import whole
+from oracle import DATA, Dump, Tap, kvtool, need_program_and_data, workdir
+
+tap = Tap()
+
+
+def dump(model, name):
+    d = Dump(model, f"{DATA}/{model}/{name}.json")
+    with open(f"{DATA}/{model}/canonical/requests.json") as f:
+        d.ids = json.load(f)["token_ids"]
+    d.requests = {r: d.tokens(d.cells, r) for r in d.tables}
+    return d
+
+
+def same_tokens(name, path, options, want):
+    got = whole(path, *options)
+    tap.ok(want and got[0] == want, name,
+           f"got {got[0]} want {want}\n{kvtool('digest', *options, path)}")
+
+
+def refused(name, status, words, *args):
+    r = kvtool(*args)
+    lines = r.err.splitlines()
+    tap.ok(r.code == status and len(lines) == 1 and
+           all(w in r.err for w in words) and not lines[0].endswith("."),
+           name, r)
+
+
+# ---- LMCache ----------------------------------------------------------------
+
+GEOMETRY = ["--layers", "5", "--head-dim", "8"]
+
+
+def lmcache_round_trips(top, d, want):
+    heads = ["--heads", "4"]
+    cases = [("fs", 1, 32, "zeros", heads), ("fs", 2, 64, "zeros", heads),
+             ("fs", 2, 64, "ones", heads), ("fs", 3, 64, "zeros", heads),
+             ("fs", 3, 64, "ones", ["--head-dim", "8"]),
+             ("gds", 1, 256, "", heads), ("weka", 3, 256, "", heads),
+             ("disk", 1, 64, "", heads + GEOMETRY),
+             ("disk", 3, 64, "", heads + GEOMETRY[2:] + ["--layout", "KSHD"]),
+             ("disk", 2, 64, "", heads + GEOMETRY + ["--layout", "LBSKHD"]),
+             ("fs-bare", 1, 64, "", heads + GEOMETRY)]
+    for i, (backend, fmt, size, pad, options) in enumerate(cases):
+        name = f"{top}/{i}"
+        order = sf.lmcache_dump(name, backend, d.requests, d.ids, size,
+                                d.dtype, fmt, pad=pad)
+        sf.write_order(name + ".order", order)
+        for block in [], ["--block-size", "16"]:
+            same_tokens(f"{backend}, format {fmt}, chunks of {size}, "
+                        f"{pad or 'no padding'}{' as blocks of 16' * bool(block)}",
+                        name, options + block + ["--set", f"order={name}.order"],
+                        want)
+
+
+def lmcache_l2(top, d, want):
+    order = sf.l2_dump(f"{top}/l2", d.requests, d.ids, 64, salt="s")
+    sf.write_order(f"{top}/l2.order", order)
+    same_tokens("L2 adapter", f"{top}/l2",
+                ["--heads", "4", "--dtype", "bf16", *GEOMETRY,
+                 "--set", f"order={top}/l2.order"], want)
+
+
+def lmcache_latent(top):
+    d = dump("mla144", "paged_bs16/mla_lbsc.bf16")
+    want = whole(d.path)[0]
+    for i, (backend, options) in enumerate([
+            ("fs", []), ("gds", []),
+            ("disk", ["--layers", "3", "--content", "144"])]):
+        name = f"{top}/mla{i}"
+        order = sf.lmcache_dump(name, backend, d.requests, d.ids, 32, d.dtype, 6)
+        sf.write_order(name + ".order", order)
+        same_tokens(f"MLA, {backend}", name,
+                    options + ["--set", f"order={name}.order"], want)
+
+
+def lmcache_ranks(top, want):
+    """One folder of two workers, each of which is chosen, and joined again."""
+    for worker in 0, 1:
+        d = dump("s260k", f"tp2/rank{worker}.packed_nhd.bf16")
+        order = sf.lmcache_dump(f"{top}/tp2", "fs", d.requests, d.ids, 64,
+                                d.dtype, 1, world=2, worker=worker)
+    sf.write_order(f"{top}/tp2.order", order)
+    said = ["--heads", "2", "--set", "total-heads=4",
+            "--set", f"order={top}/tp2.order"]
+    refused("two workers are a conflict", 3, ["worker '0'", "worker '1'",
+            "--set worker="], "describe", *said, f"{top}/tp2")
+    for worker in 0, 1:
+        r = kvtool("convert", "--no-sync", *said, "--set", f"worker={worker}",
+                   f"{top}/tp2", f"{top}/rank{worker}.h5")
+        tap.ok(r.code == 0, f"worker {worker} is chosen", r)
+    r = kvtool("merge", "--no-sync", "-o", f"{top}/whole.h5",
+               f"{top}/rank0.h5", f"{top}/rank1.h5")
+    tap.ok(r.code == 0, "workers are merged", r)
+    same_tokens("merged workers are the cache", f"{top}/whole.h5", [], want)
+    refused("heads of the model are asked for", 3, ["--set total-heads=N"],
+            "describe", "--heads", "2", "--set", "worker=0", f"{top}/tp2")
+    refused("workers that share nothing", 3, ["do not share 6"], "describe",
+            "--heads", "2", "--set", "worker=0", "--set", "total-heads=6",
+            f"{top}/tp2")
+    refused("no such worker", 3, ["none of its"], "describe", "--heads", "2",
+            "--set", "worker=7", f"{top}/tp2")
+
+
+def each_chunk_alone(top, d):
+    """Values of each chunk, as blocks that are named by it."""
+    name = f"{top}/alone"
+    sf.lmcache_dump(name, "fs", d.requests, d.ids, 32, d.dtype, 1)
+    chunks = {}
+    for request, cells in d.requests.items():
+        for chunk, first, end in sf.chunk_ids(d.ids[request], cells.shape[2], 32):
+            chunks[chunk] = cells[:, :, first:end]
+    r = kvtool("convert", "--no-sync", "--heads", "4", name, f"{top}/alone.npy")
+    tap.ok(r.code == 0, "chunks without a list are converted", r)
+    side = json.load(open(f"{top}/alone.json"))
+    array = np.load(f"{top}/alone.npy").view(np.uint16)
+    tap.equal(sorted(chunks), sorted(side["block_table"]),
+              "each chunk is a request")
+    tap.equal({c: a.shape[2] for c, a in chunks.items()}, side["num_tokens"],
+              "of as many tokens")
+    good = True
+    for chunk, cells in chunks.items():
+        b, = side["block_table"][chunk]
+        good &= side["block_names"][b] == chunk
+        good &= np.array_equal(array[:, :, b, :cells.shape[2]], cells)
+        good &= not array[:, :, b, cells.shape[2]:].any()
+    tap.ok(good, "and holds its values, and zeros behind them")
+
+
+def lmcache_several_arrays(top):
+    """A chunk of two arrays of unlike width, as hybrid models have."""
+    rng = np.random.default_rng(7)
+    a = rng.integers(0, 1 << 16, (2, 3, 8, 4, 8), dtype=np.uint16)
+    b = rng.integers(0, 1 << 16, (2, 2, 8, 2, 8), dtype=np.uint16)
+    for backend in "fs", "gds":
+        for first in 0, 4:
+            part = [x[:, :, first:first + 4] for x in (a, b)]
+            shapes = [sf.lmcache_array(x, 1)[1] for x in part]
+            key = sf.lmcache_key("m", 1, 0, f"{first + 160:x}", "bfloat16")
+            sf.lmcache_file(f"{top}/two-{backend}", backend, key,
+                            f"{first + 1600:x}", part, 1, ["bfloat16"] * 2, shapes)
+        r = kvtool("convert", "--no-sync", "-f", "--head-dim", "8",
+                   f"{top}/two-{backend}", f"{top}/two.safetensors")
+        got = sf_arrays(f"{top}/two.safetensors") if r.code == 0 else {}
+        tap.ok(all(np.array_equal(got.get(g), x.reshape(x.shape[:2] + (2, 4) +
+                                                        x.shape[3:]))
+                   for g, x in (("g0", a), ("g1", b))),
+               f"two arrays in a chunk, {backend}", r)
+
+
+def sf_arrays(path):
+    with open(path, "rb") as f:
+        raw = f.read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    out = {}
+    for name, t in json.loads(raw[8:8 + n]).items():
+        if name != "__metadata__":
+            begin, end = t["data_offsets"]
+            out[name.split(".")[0]] = np.frombuffer(
+                raw[8 + n + begin:8 + n + end], np.uint16).reshape(t["shape"])
+    return out
+
+
+# ---- LMCache folders that lie --------------------------------------------------
+
+def lmcache_lies(top, d):
+    name = f"{top}/lies"
+    one = {"C": d.requests["C"]}
+    order = sf.lmcache_dump(f"{top}/good", "fs", one, d.ids, 32, d.dtype, 1)
+    sf.lmcache_dump(f"{top}/good-gds", "gds", one, d.ids, 32, d.dtype, 1)
+    sf.lmcache_dump(f"{top}/good-layers", "fs", one, d.ids, 32, d.dtype, 3)
+
+    def lie(what, status, words, change, good="good", options=()):
+        shutil.rmtree(name, ignore_errors=True)
+        shutil.copytree(f"{top}/{good}", name)
+        files = sorted(os.path.join(at, f) for at, _, fs in os.walk(name)
+                       for f in fs)
+        change(files)
+        refused(what, status, words, "describe", "--from", "lmcache", "--heads",
+                "4", *options, name)
+
+    def patch(path, at, data):
+        with open(path, "r+b") as f:
+            f.seek(at)
+            f.write(data)
+
+    def rename(path, old, new):
+        os.rename(path, path.replace(old, new))
+
+    lie("one byte more", 3, ["header"], lambda f: open(f[1], "ab").write(b"x"))
+    lie("one byte less", 3, ["header"], lambda f: os.truncate(f[1], 28))
+    lie("an empty file", 3, ["header"], lambda f: os.truncate(f[1], 0))
+    lie("another format", 3, ["differs"], lambda f: patch(
+        f[1], 4, struct.pack("<6i", 6, 3, 1, 10, os.path.getsize(f[1]) // 640, 32)))
+    lie("a format of later", 4, ["format 9"], lambda f: patch(f[0], 4, b"\x09"))
+    lie("a type that the name denies", 3, ["float16 in the header"],
+        lambda f: patch(f[0], 8, b"\x01"))
+    lie("a type that another name has", 3, ["dtype 'bfloat16'", "--set dtype"],
+        lambda f: rename(f[1], "@bfloat16", "@half"))
+    lie("two models", 3, ["model 'org-model'", "'other'"],
+        lambda f: rename(f[0], "org-model", "other"))
+    lie("two tags", 3, ["tags"], lambda f: rename(f[0], ".data", "@a%b.data"))
+    lie("two backends", 3, ["backend"], lambda f: rename(f[0], ".data", ".pt"))
+    lie("a name without a key", 3, ["no LMCache key"],
+        lambda f: rename(f[0], "@1@0@", "@1@"))
+    lie("a stranger", 3, ["no file of LMCache"],
+        lambda f: open(name + "/notes.txt", "w").close())
+    lie("a link", 3, ["links are not followed"],
+        lambda f: (os.rename(f[0], f"{top}/away"),
+                   os.symlink(f"{top}/away", f[0])))
+    lie("nothing", 3, ["holds no chunk"], lambda f: [os.unlink(x) for x in f])
+    lie("a layout that is denied", 3, ["KLBSHD", "not"], lambda f: None,
+        options=["--layout", "LKSHD"])
+    lie("heads that do not divide", 3, ["32 elements", "3 heads"],
+        lambda f: None, options=["--heads", "3"])
+    lie("layers that are denied", 3, ["--layers"], lambda f: None,
+        options=["--layers", "6"])
+    lie("a key of facts that is none", 2, ["colour"], lambda f: None,
+        options=["--set", "colour=red"])
+    lie("a layer that is missing", 3, ["layer 3, expected layer 2"],
+        lambda f: os.unlink(f[2]), "good-layers")
+    lie("a last layer that is missing", 3, ["layers"],
+        lambda f: os.unlink(f[4]), "good-layers")
+    lie("a layer twice", 3, ["twice"],
+        lambda f: os.makedirs(name + "/b") or shutil.copy(f[2], name + "/b"),
+        "good-layers")
+    lie("a .metadata that is not the header", 3, ["is not how"],
+        lambda f: patch(f[1], 100, b"x"), "good-gds")
+    lie("a .metadata alone", 3, ["beside it"], lambda f: os.unlink(f[0]),
+        "good-gds")
+    lie("a GDS header cut", 3, ["header"], lambda f: (
+        os.unlink(f[1]), os.truncate(f[0], 4095)), "good-gds")
+
+    def listed(what, words, text):
+        with open(f"{top}/list", "w") as f:
+            f.write(text)
+        refused(what, 3, words, "describe", "--heads", "4", "--set",
+                f"order={top}/list", f"{top}/good")
+
+    listed("a chunk that is not there", ["list:2: chunk abc"], "\nC abc\n")
+    listed("a request without chunks", ["has no chunk"], "C\n")
+    listed("a list of nothing", ["names no request"], "# nothing\n")
+    listed("a request twice", ["comes twice"],
+           f"C {order['C'][0]}\nC {order['C'][1]}\n")
+    listed("a short chunk before others", ["16 tokens", "--block-size"],
+           f"C {order['C'][2]} {order['C'][1]}\n")
+    refused("nothing that says a shape", 3, ["--layers", "--heads", "--head-dim",
+            "--content"], "describe", disk_file(top, d))
+    r = kvtool("describe", "--heads", "4",
+               f"{top}/good/{os.listdir(top + '/good')[0]}")
+    tap.ok(r.code == 0 and "lmcache" in r.out, "a chunk by itself is read", r)
+
+
+def disk_file(top, d):
+    sf.lmcache_dump(f"{top}/bare", "disk", {"C": d.requests["C"]}, d.ids, 32,
+                    d.dtype, 1)
+    return f"{top}/bare"
+
+
+# ---- Mooncake -------------------------------------------------------------------
+
+def objects(d, size, make, name=lambda chunk: f"kv/{chunk}"):
+    values, order = {}, {}
+    for request, cells in d.requests.items():
+        order[request] = []
+        for chunk, first, end in sf.chunk_ids(d.ids[request], cells.shape[2], size):
+            order[request].append(name(chunk))
+            values[name(chunk)] = make(cells[:, :, first:end])
+    return values, order
+
+
+def mooncake_round_trips(top, d, want):
+    def tensor(cells):
+        return sf.tensor_object(cells, d.dtype)
+
+    def token_first(cells):
+        return sf.tensor_object(cells.transpose(2, 1, 0, 3, 4), d.dtype,
+                                shape=[cells.shape[2], 5, 2, 32], gap=bytes(80))
+
+    layout = ["--layout", "KLSHD"]
+    said = ["--heads", "4", "--head-dim", "8", "--layers", "5", "--dtype", "bf16"]
+    cases = [("one key a file", sf.file_per_key, tensor, layout),
+             ("buckets", sf.buckets, tensor, layout),
+             ("records", lambda f, v: sf.offset_store(f, v, crc=False), tensor,
+              layout),
+             ("tensors of another order", sf.buckets, token_first,
+              ["--layout", "SLKHD", "--heads", "4"]),
+             ("padded buckets of bytes", lambda f, v: sf.buckets(f, v, padded=True),
+              sf.raw, layout + said)]
+    for i, (what, store, make, options) in enumerate(cases):
+        values, order = objects(d, 64, make)
+        store(f"{top}/m{i}", values)
+        sf.write_order(f"{top}/m{i}.order", order)
+        for block in [], ["--block-size", "16"]:
+            same_tokens(f"Mooncake: {what}{' as blocks of 16' * bool(block)}",
+                        f"{top}/m{i}",
+                        options + block + ["--set", f"order={top}/m{i}.order"], want)
+
+
+def mooncake_of_lmcache(top, d, want):
+    values, order = objects(
+        d, 64, lambda c: sf.fs_header([sf.raw(c)], 1, [d.dtype],
+                                      [sf.lmcache_array(c, 1)[1]]) + sf.raw(c),
+        lambda chunk: sf.lmcache_key("org/model", 1, 0, chunk, d.dtype))
+    sf.buckets(f"{top}/lm", values)
+    sf.write_order(f"{top}/lm.order", {r: [k.split("@")[3] for k in keys]
+                                       for r, keys in order.items()})
+    same_tokens("Mooncake: chunks of LMCache", f"{top}/lm",
+                ["--heads", "4", "--set", f"order={top}/lm.order"], want)
+
+
+def mooncake_records(top, d):
+    """Checksums, and records that a checkpoint is not of."""
+    one = {"C": d.requests["C"][:, :1, :32]}
+    values = {f"k{i}": sf.tensor_object(one["C"] + i, d.dtype) for i in range(3)}
+    sf.offset_store(f"{top}/crc", values, later={"k2"})
+    r = kvtool("digest", "--layout", "KLSHD", "--by", "request", "--scope",
+               "tokens", f"{top}/crc")
+    sf.offset_store(f"{top}/two", {k: values[k] for k in ("k0", "k1")}, crc=False)
+    s = kvtool("digest", "--layout", "KLSHD", "--by", "request", "--scope",
+               "tokens", f"{top}/two")
+    tap.ok(r.code == 0 and r.out.count("\n") == 2 and
+           r.out.replace("/crc", "/two") == s.out,
+           "Mooncake: records with checksums, without those of later", f"{r}\n{s}")
+    with open(f"{top}/crc/kv_cache.data", "r+b") as f:
+        f.seek(8192 + 4096 + 400)
+        f.write(b"x")
+    refused("a byte of a record", 3, ["key k0", "checksum"], "describe", "--layout",
+            "KLSHD", f"{top}/crc")
+
+
+def mooncake_ranks(top, want):
+    d = dump("s260k", "paged_bs16/packed_nhd.bf16")
+    values, order = {}, {}
+    for rank in 0, 1:
+        some, order = objects(
+            d, 64, lambda c, r=rank: sf.tensor_object(
+                c[:, :, :, 2 * r:2 * r + 2], d.dtype, axes=[(1, r, 2, 3)],
+                whole=c.shape), lambda chunk, r=rank: f"{chunk}_tp_{r}")
+        values.update(some)
+    sf.buckets(f"{top}/tp", values)
+    sf.write_order(f"{top}/tp.order", {r: [k[:-5] for k in keys]
+                                       for r, keys in order.items()})
+    said = ["--layout", "KLSHD", "--set", f"order={top}/tp.order"]
+    refused("two TP ranks are a conflict", 3, ["ranks 0 and 1", "--set tp-rank="],
+            "describe", *said, f"{top}/tp")
+    for rank in 0, 1:
+        kvtool("convert", "--no-sync", "-f", *said, "--set", f"tp-rank={rank}",
+               f"{top}/tp", f"{top}/tp{rank}.h5")
+    r = kvtool("merge", "--no-sync", "-f", "-o", f"{top}/tp.h5", f"{top}/tp0.h5",
+               f"{top}/tp1.h5")
+    tap.ok(r.code == 0, "Mooncake: TP shards are merged", r)
+    same_tokens("Mooncake: and are the cache", f"{top}/tp.h5", [], want)
+
+
+def mooncake_stages(top, d):
+    """PP shards say which layers they are."""
+    cells = d.requests["C"][:, :4]
+    for rank in 0, 1:
+        sf.buckets(f"{top}/pp{rank}", {"c": sf.tensor_object(
+            cells[:, 2 * rank:2 * rank + 2], d.dtype, axes=[(3, rank, 2, 1)],
+            whole=cells.shape)})
+    r = kvtool("convert", "--no-sync", "--layout", "KLSHD", f"{top}/pp1",
+               f"{top}/pp1.npy")
+    side = json.load(open(f"{top}/pp1.json")) if r.code == 0 else {}
+    tap.equal((side.get("pp_size"), side.get("pp_rank"), side.get("layer_ids")),
+              (2, 1, [2, 3]), "Mooncake: a PP shard has its layers")
+
+
+def mooncake_lies(top, d):
+    good = {f"k{i}": sf.tensor_object(d.requests["C"][:, :, 32 * i:32 * i + 32],
+                                      d.dtype) for i in range(2)}
+    name = f"{top}/lie"
+    layout = ["--layout", "KLSHD"]
+
+    def lie(what, status, words, store, options=layout):
+        shutil.rmtree(name, ignore_errors=True)
+        store(name)
+        refused(what, status, words, "describe", "--from", "mooncake", *options, name)
+
+    def changed(values, key, at, data):
+        v = bytearray(values[key])
+        v[at:at + len(data)] = data
+        return {**values, key: bytes(v)}
+
+    def cut(store, path, n):
+        def make(folder):
+            store(folder, good)
+            path_ = f"{folder}/{path}"
+            os.truncate(path_, os.path.getsize(path_) + n)
+        return make
+
+    def without(store, path):
+        def make(folder):
+            store(folder, good)
+            os.unlink(f"{folder}/{path}")
+        return make
+
+    lie("no layout", 3, ["2 x 5 x 32 x 4 x 8", "--layout"],
+        lambda f: sf.buckets(f, good), [])
+    lie("a layout of other axes", 3, ["5 axes", "LBSC has"],
+        lambda f: sf.buckets(f, good), ["--layout", "LBSC"])
+    lie("a layout without tokens", 3, ["no axis of tokens"],
+        lambda f: sf.buckets(f, good), ["--layout", "KLHD"])
+    lie("a layout that makes 5 of keys and values", 3, ["expected 2"],
+        lambda f: sf.buckets(f, good), ["--layout", "LKSHD"])
+    lie("bytes beside tensors", 3, ["no tensor", "--set keys="],
+        lambda f: sf.buckets(f, {**good, "other": b"0123456789"}))
+    lie("tensors of two types", 3, ["differs", "--set keys="],
+        lambda f: sf.buckets(f, changed(good, "k1", 8, b"\x0b")))
+    lie("a tensor that lies of its size", 3, ["data size"],
+        lambda f: sf.buckets(f, changed(good, "k0", 32, b"\x01")))
+    lie("a version of later", 4, ["version 2"],
+        lambda f: sf.buckets(f, changed(good, "k0", 4, b"\x02")))
+    lie("keys that begin otherwise", 3, ["begins with 'x'"],
+        lambda f: sf.buckets(f, good), layout + ["--set", "keys=x"])
+    lie("a shard of experts", 4, ["kind 2"], lambda f: sf.buckets(f, {
+        "k": sf.tensor_object(d.requests["C"], d.dtype, axes=[(2, 0, 2, 3)])}))
+    lie("TP that divides elements", 4, ["TP shard"], lambda f: sf.buckets(f, {
+        "k": sf.tensor_object(d.requests["C"], d.dtype, axes=[(1, 0, 2, 4)],
+                              whole=(2, 5, 80, 4, 16))}))
+    lie("a bucket cut", 3, ["bytes"], cut(sf.buckets, "1000.bucket", -1))
+    lie("a bucket with one byte more", 3, ["bytes"], cut(sf.buckets, "1000.bucket", 1))
+    lie("a bucket's meta cut", 3, ["1000.meta"], cut(sf.buckets, "1000.meta", -1))
+    lie("a bucket without meta", 3, ["no .meta"], without(sf.buckets, "1000.meta"))
+    lie("a meta without bucket", 3, ["no .bucket"], without(sf.buckets, "1000.bucket"))
+    lie("data without meta", 3, ["no kv_cache.meta"],
+        without(sf.offset_store, "kv_cache.meta"))
+    lie("meta without data", 3, ["no kv_cache.data"],
+        without(sf.offset_store, "kv_cache.data"))
+    lie("data cut", 3, ["range of data"], cut(sf.offset_store, "kv_cache.data", -8192))
+    lie("no store", 3, ["holds no value"], os.makedirs)
+
+    def other_key(folder):
+        sf.buckets(folder, good)
+        with open(f"{folder}/1000.bucket", "r+b") as f:
+            f.write(b"x")
+    lie("another key in the bucket", 3, ["key k0"], other_key)
+
+    def twice(folder):
+        sf.buckets(folder, good)
+        shutil.copy(f"{folder}/1000.bucket", f"{folder}/1.bucket")
+        shutil.copy(f"{folder}/1000.meta", f"{folder}/1.meta")
+    lie("a key in two buckets", 3, ["comes twice"], twice)
+    lie("a version of the store", 4, ["version 2"], lambda f: (
+        sf.write(f"{f}/kv_cache.data", bytes(4096)),
+        sf.write(f"{f}/kv_cache.meta", sf.checkpoint([], 1, 4096, [], version=2))))
+    sf.write(f"{top}/one.tensor", good["k0"])
+    r = kvtool("describe", *layout, f"{top}/one.tensor")
+    tap.ok(r.code == 0 and "one.tensor: 32 tokens" in r.out,
+           "a tensor object by itself is read", r)
+
+
+def main():
+    need_program_and_data()
+    d = dump("s260k", "paged_bs16/packed_nhd.bf16")
+    want = whole(d.path)[0]
+    with workdir() as top:
+        lmcache_round_trips(top, d, want)
+        lmcache_l2(top, d, want)
+        lmcache_latent(top)
+        lmcache_ranks(top, want)
+        each_chunk_alone(top, d)
+        lmcache_several_arrays(top)
+        lmcache_lies(top, d)
+        mooncake_round_trips(top, d, want)
+        mooncake_of_lmcache(top, d, want)
+        mooncake_records(top, d)
+        mooncake_ranks(top, want)
+        mooncake_stages(top, d)
+        mooncake_lies(top, d)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
