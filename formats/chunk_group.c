@@ -9,7 +9,7 @@
 
 #define LL(x) ((long long)(x))
 
-/* ---- layouts ----------------------------------------------------------------- */
+/* ---- layouts ------------------------------------------------------------- */
 
 static int find_axis(const struct kvt_order *order, enum kvt_axis axis)
 {
@@ -77,12 +77,13 @@ enum kvt_status kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
 	return KVT_OK;
 }
 
-/* ---- what the user says ------------------------------------------------------- */
+/* ---- what the user says -------------------------------------------------- */
 
 const struct kvt_dtype *kvt_chunks_dtype(const struct kvt_dtype *said,
 					 const struct kvt_hints *hints)
 {
-	const struct kvt_dtype *asked = hints->dtype ? kvt_dtype_find(hints->dtype) : NULL;
+	const struct kvt_dtype *asked = hints->dtype ? kvt_dtype_find(hints->dtype) :
+						       NULL;
 
 	if (asked && (!said || (!said->is_float && said->elem == asked->elem)))
 		return asked;

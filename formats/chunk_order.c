@@ -41,7 +41,7 @@ static enum kvt_status each_alone(struct kvt_chunk_order *order,
 	return status;
 }
 
-/* ---- the user's list ---------------------------------------------------------- */
+/* ---- the user's list ----------------------------------------------------- */
 
 static int64_t find_run(const struct kvt_chunks *c, const char *id)
 {
@@ -108,13 +108,14 @@ static enum kvt_status take_line(struct kvt_chunk_order *order, int64_t *used, c
 	while ((word = next_word(&line))) {
 		list->run[list->count] = find_run(c, word);
 		if (list->run[list->count++] < 0)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s:%lld: chunk %.80s of request %.80s is not in %s",
-					path, (long long)number, word, list->request, c->where);
+			return kvt_fail(
+				err, KVT_BAD_INPUT,
+				"%s:%lld: chunk %.80s of request %.80s is not in %s",
+				path, (long long)number, word, list->request, c->where);
 	}
 	if (!list->count)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s:%lld: request %.80s has no chunk", path,
-				(long long)number, list->request);
+		return kvt_fail(err, KVT_BAD_INPUT, "%s:%lld: request %.80s has no chunk",
+				path, (long long)number, list->request);
 	*used += list->count;
 	order->count++;
 	return KVT_OK;
@@ -143,19 +144,21 @@ static enum kvt_status check_names(const struct kvt_chunk_order *order, const ch
 	qsort(by_name, (size_t)order->count, sizeof(*by_name), by_request);
 	for (int64_t i = 1; !status && i < order->count; i++)
 		if (!strcmp(by_name[i]->request, by_name[i - 1]->request))
-			status = kvt_fail(err, KVT_BAD_INPUT, "%s: request %.80s comes twice",
-					  path, by_name[i]->request);
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: request %.80s comes twice", path,
+					  by_name[i]->request);
 	free(by_name);
 	return status;
 }
 
-static enum kvt_status take_list(struct kvt_chunk_order *order, const struct kvt_chunks *c,
-				 const char *path, struct kvt_error *err)
+static enum kvt_status take_list(struct kvt_chunk_order *order,
+				 const struct kvt_chunks *c, const char *path,
+				 struct kvt_error *err)
 {
 	int64_t used = 0, number = 0;
 	char *line = order->text, *end;
-	enum kvt_status status = reserve(order, count_lines(line), count_words(line), path,
-					 err);
+	enum kvt_status status = reserve(order, count_lines(line), count_words(line),
+					 path, err);
 
 	for (; !status && line; line = end) {
 		if ((end = strchr(line, '\n')))
@@ -177,7 +180,8 @@ enum kvt_status kvt_chunk_order_load(struct kvt_chunk_order *out,
 	*out = (struct kvt_chunk_order){ 0 };
 	if (!path)
 		return each_alone(out, c, err);
-	if ((status = kvt_tree_text(&out->text, &nbytes, &reader->files, path, MAX_LIST, err)))
+	if ((status = kvt_tree_text(&out->text, &nbytes, &reader->files, path, MAX_LIST,
+				    err)))
 		return status;
 	if (strlen(out->text) != nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds a NUL character", path);

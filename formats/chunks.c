@@ -50,7 +50,7 @@ const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *c)
 	return longest;
 }
 
-/* ---- runs ----------------------------------------------------------------- */
+/* ---- runs ---------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -73,22 +73,25 @@ static enum kvt_status check_run(const struct kvt_chunks *c,
 			return kvt_fail(err, KVT_BAD_INPUT, "%s: has chunk %.80s twice",
 					c->where, chunk->id);
 		if (chunk->layer != expected)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: chunk %.80s has layer %lld, expected layer %lld",
-					c->where, chunk->id, LL(chunk->layer), LL(expected));
+			return kvt_fail(
+				err, KVT_BAD_INPUT,
+				"%s: chunk %.80s has layer %lld, expected layer %lld",
+				c->where, chunk->id, LL(chunk->layer), LL(expected));
 		if (chunk->tokens != first->tokens)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: chunk %.80s has %lld tokens in layer %lld, %lld in the first",
-					c->where, chunk->id, LL(chunk->tokens), LL(chunk->layer),
-					LL(first->tokens));
+			return kvt_fail(
+				err, KVT_BAD_INPUT,
+				"%s: chunk %.80s has %lld tokens in layer %lld, %lld in the first",
+				c->where, chunk->id, LL(chunk->tokens), LL(chunk->layer),
+				LL(first->tokens));
 	}
 	if (run->count != c->run[0].count ||
 	    (first->layer < 0) != (c->chunk[0].layer < 0))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: chunk %.80s has %lld layers by themselves, chunk %.80s %lld",
-				c->where, c->chunk[0].id,
-				LL(c->chunk[0].layer < 0 ? 0 : c->run[0].count), first->id,
-				LL(first->layer < 0 ? 0 : run->count));
+		return kvt_fail(
+			err, KVT_BAD_INPUT,
+			"%s: chunk %.80s has %lld layers by themselves, chunk %.80s %lld",
+			c->where, c->chunk[0].id,
+			LL(c->chunk[0].layer < 0 ? 0 : c->run[0].count), first->id,
+			LL(first->layer < 0 ? 0 : run->count));
 	return KVT_OK;
 }
 
@@ -114,7 +117,7 @@ enum kvt_status kvt_chunks_sort(struct kvt_chunks *c, int64_t *layers,
 	return KVT_OK;
 }
 
-/* ---- blocks ----------------------------------------------------------------- */
+/* ---- blocks -------------------------------------------------------------- */
 
 static int64_t blocks_of(int64_t tokens, int64_t block_size)
 {
@@ -167,7 +170,8 @@ static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chu
 			}
 			box.begin[KVT_AXIS_B] = run->block;
 			if ((status = kvt_pages_place_tokens(reader, g, chunk->file, &box,
-							     chunk->tokens, offset, err)) ||
+							     chunk->tokens, offset,
+							     err)) ||
 			    (status = kvt_pages_token_bytes(&nbytes, &part, chunk->tokens,
 							    err)))
 				return status;
@@ -184,8 +188,8 @@ static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks 
 	enum kvt_status status;
 
 	if (nblocks > UINT32_MAX)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: has %lld blocks, too many", c->where,
-				LL(nblocks));
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: has %lld blocks, too many",
+				c->where, LL(nblocks));
 	for (int g = 0; g < reader->snapshot.ngroups; g++) {
 		struct kvt_group *group = &reader->snapshot.group[g];
 
@@ -198,7 +202,7 @@ static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks 
 	return KVT_OK;
 }
 
-/* ---- requests ----------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
 static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request *request,
 				  const struct kvt_chunks *c,
@@ -229,21 +233,24 @@ static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_c
 				   const struct kvt_chunk_list *list, int64_t block_size,
 				   struct kvt_error *err)
 {
-	struct kvt_request *request = &reader->snapshot.request[reader->snapshot.nrequests];
+	struct kvt_snapshot *s = &reader->snapshot;
+	struct kvt_request *request = &s->request[s->nrequests];
 
 	for (int64_t i = 0; i < list->count; i++) {
 		const struct kvt_chunk *chunk = &c->chunk[c->run[list->run[i]].first];
 
 		if (i + 1 < list->count && chunk->tokens % block_size)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: chunk %.80s of request %.80s has %lld tokens, which fill no blocks of %lld, and others follow; give another --block-size",
-					c->where, chunk->id, list->request, LL(chunk->tokens),
-					LL(block_size));
+			return kvt_fail(
+				err, KVT_BAD_INPUT,
+				"%s: chunk %.80s inside request %.80s has %lld tokens, no multiple of --block-size %lld",
+				c->where, chunk->id, list->request, LL(chunk->tokens),
+				LL(block_size));
 		if (__builtin_add_overflow(request->ntokens, chunk->tokens,
 					   &request->ntokens))
-			return kvt_fail(err, KVT_BAD_INPUT, "%s: too many tokens", c->where);
+			return kvt_fail(err, KVT_BAD_INPUT, "%s: too many tokens",
+					c->where);
 	}
-	reader->snapshot.nrequests++;
+	s->nrequests++;
 	if (!(request->id = strdup(list->request)))
 		return no_memory(c, err);
 	return set_tables(reader, request, c, list, block_size, err);
@@ -273,8 +280,8 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 {
 	int64_t block_size = hints->block_size > 0 ? hints->block_size :
 			     kvt_chunks_longest(c)->tokens;
-	enum kvt_status status = size_groups(reader, c, number_blocks(c, order, block_size),
-					     block_size, hints, err);
+	enum kvt_status status = size_groups(
+		reader, c, number_blocks(c, order, block_size), block_size, hints, err);
 
 	if (status)
 		return status;

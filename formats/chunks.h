@@ -59,7 +59,7 @@ kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *chunks,
 const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *chunks);
 void kvt_chunks_free(struct kvt_chunks *chunks);
 
-/* ---- groups of chunks: chunk_group.c --------------------------------------- */
+/* ---- groups of chunks: chunk_group.c ------------------------------------- */
 
 /*
  * The layout of an array of tokens, B S where the text has S ("KLSHD"), or both;

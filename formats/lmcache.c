@@ -12,9 +12,10 @@ const char *const kvt_lmcache_facts[] = {
 	KVT_CHUNKS_ORDER, NULL,
 };
 
-/* ---- parts ---------------------------------------------------------------- */
+/* ---- parts --------------------------------------------------------------- */
 
-static const char *path_of(const struct kvt_lmcache *o, const struct kvt_lmcache_part *part)
+static const char *path_of(const struct kvt_lmcache *o,
+			   const struct kvt_lmcache_part *part)
 {
 	return o->reader->files.file[part->file].path;
 }
@@ -53,7 +54,7 @@ void kvt_lmcache_free(struct kvt_lmcache *o)
 	*o = (struct kvt_lmcache){ .reader = o->reader };
 }
 
-/* ---- which of them --------------------------------------------------------- */
+/* ---- which of them ------------------------------------------------------- */
 
 /* What a key says under the name of a fact; "" if it does not. */
 static const char *field_text(char out[32], int field, const struct kvt_lmcache_key *key)
@@ -81,7 +82,8 @@ static bool is_wanted(const struct kvt_lmcache *o, const struct kvt_lmcache_key 
 {
 	for (int f = 0; f < NFIELDS; f++) {
 		const char *want = kvt_fact(o->hints, kvt_lmcache_facts[f]);
-		const struct kvt_dtype *dtype = want && f == 3 ? kvt_dtype_find(want) : NULL;
+		const struct kvt_dtype *dtype = want && f == 3 ? kvt_dtype_find(want) :
+								 NULL;
 		char text[32];
 
 		if (dtype)
@@ -103,10 +105,11 @@ static enum kvt_status check_alike(const struct kvt_lmcache *o,
 		const char *y = field_text(b, f, &part->key);
 
 		if (strcmp(x, y))
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.120s: holds chunks of %s '%.60s' and of %s '%.60s'; choose with --set %s=%.60s",
-					o->path, kvt_lmcache_facts[f], x, kvt_lmcache_facts[f], y,
-					kvt_lmcache_facts[f], x);
+			return kvt_fail(
+				o->err, KVT_BAD_INPUT,
+				"%.120s: holds chunks of %s '%.60s' and of %s '%.60s'; choose with --set %s=%.60s",
+				o->path, kvt_lmcache_facts[f], x, kvt_lmcache_facts[f], y,
+				kvt_lmcache_facts[f], x);
 	}
 	if (part->backend != first->backend)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -139,7 +142,7 @@ enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o)
 	return status;
 }
 
-/* ---- headers ----------------------------------------------------------------- */
+/* ---- headers ------------------------------------------------------------- */
 
 static enum kvt_status read_header(struct kvt_lmcache *o, bool *found,
 				   struct kvt_lmcache_header *h,
@@ -160,8 +163,8 @@ static enum kvt_status read_header(struct kvt_lmcache *o, bool *found,
 				    part->offset, o->err)))
 		return status;
 	if (gds)
-		return kvt_lmcache_gds_parse(h, head, nhead, part->nbytes, path_of(o, part),
-					     o->err);
+		return kvt_lmcache_gds_parse(h, head, nhead, part->nbytes,
+					     path_of(o, part), o->err);
 	return kvt_lmcache_fs_parse(h, found, head, nhead, part->nbytes, path_of(o, part),
 				    o->err);
 }
@@ -190,7 +193,8 @@ static enum kvt_status check_header(const struct kvt_lmcache *o,
 	return KVT_OK;
 }
 
-static enum kvt_status take_part(struct kvt_lmcache *o, const struct kvt_lmcache_part *part)
+static enum kvt_status take_part(struct kvt_lmcache *o,
+				 const struct kvt_lmcache_part *part)
 {
 	struct kvt_chunk chunk = { part->key.hash, part->key.layer, part->file,
 				   part->offset, part->nbytes, -1 };
@@ -217,7 +221,7 @@ static enum kvt_status take_part(struct kvt_lmcache *o, const struct kvt_lmcache
 	return kvt_chunks_add(&o->chunks, &chunk, o->err);
 }
 
-/* ---- all of it ------------------------------------------------------------------ */
+/* ---- all of it ----------------------------------------------------------- */
 
 static int64_t count_layers(const struct kvt_lmcache *o)
 {

@@ -40,7 +40,7 @@ kvt_lmcache_add(struct kvt_lmcache *o, char *text, const struct kvt_lmcache_part
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o);
 void kvt_lmcache_free(struct kvt_lmcache *o);
 
-/* ---- its steps ------------------------------------------------------------- */
+/* ---- its steps ----------------------------------------------------------- */
 
 /* Drops what the user did not ask for; the rest must be of one cache and rank. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o);

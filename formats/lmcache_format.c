@@ -42,7 +42,7 @@ static bool lmcache_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return kvt_tree_has(path, is_name);
 }
 
-/* ---- folders --------------------------------------------------------------- */
+/* ---- folders ------------------------------------------------------------- */
 
 /* GDS names a file that is not finished NAME.tmp and eight digits. */
 static bool is_unfinished(const char *name)
@@ -73,7 +73,8 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 
 	if (!data)
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-	file = bsearch(data, tree->file, (size_t)tree->count, sizeof(*tree->file), by_name);
+	file = bsearch(data, tree->file, (size_t)tree->count, sizeof(*tree->file),
+		       by_name);
 	free(data);
 	if (!file || tree->file[i].nbytes != N || file->nbytes < N)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -92,7 +93,8 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 	return KVT_OK;
 }
 
-static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *tree, int64_t i)
+static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *tree,
+				 int64_t i)
 {
 	const char *name = base_name(tree->file[i].name);
 	struct kvt_lmcache_part part = { .nbytes = tree->file[i].nbytes };
@@ -103,8 +105,8 @@ static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *t
 	if (is_unfinished(name))
 		return KVT_OK;
 	if (!kvt_lmcache_backend(&part.backend, &stem, name))
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: is no file of LMCache", o->path,
-				tree->file[i].name);
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: is no file of LMCache",
+				o->path, tree->file[i].name);
 	if (part.backend == KVT_LMCACHE_TWIN)
 		return check_twin(o, tree, i);
 	if ((status = kvt_tree_list(&o->reader->files, &part.file, tree, i, o->err)))
@@ -127,7 +129,7 @@ static enum kvt_status take_folder(struct kvt_lmcache *o)
 	return status;
 }
 
-/* ---- the format ---------------------------------------------------------------- */
+/* ---- the format ---------------------------------------------------------- */
 
 static enum kvt_status take_single(struct kvt_lmcache *o)
 {
@@ -163,7 +165,8 @@ static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: a dump of LMCache takes no %s", path,
 				o.hints->manifest ? "manifest" : "--skip");
-	status = !stat(path, &st) && S_ISDIR(st.st_mode) ? take_folder(&o) : take_single(&o);
+	status = !stat(path, &st) && S_ISDIR(st.st_mode) ? take_folder(&o) :
+							   take_single(&o);
 	if (!status)
 		status = kvt_lmcache_open(&o);
 	kvt_lmcache_free(&o);
@@ -171,7 +174,8 @@ static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 }
 
 const struct kvt_format kvt_lmcache_format = {
-	.info = { "lmcache", "chunks of LMCache: local disk, FS, GDS, second level", true, false },
+	.info = { "lmcache", "chunks of LMCache: local disk, FS, GDS, second level", true,
+		  false },
 	.facts = kvt_lmcache_facts,
 	.probe = lmcache_probe,
 	.open = lmcache_open,

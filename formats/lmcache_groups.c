@@ -13,7 +13,7 @@ static const char *first_path(const struct kvt_lmcache *o)
 	return o->reader->files.file[o->part[0].file].path;
 }
 
-/* ---- without a header ---------------------------------------------------------- */
+/* ---- without a header ---------------------------------------------------- */
 
 /*
  * A chunk of all layers is KV_2LTD or, if that is what the user says of the
@@ -27,8 +27,8 @@ static enum kvt_status guess_layout(const struct kvt_lmcache *o, struct kvt_grou
 		return kvt_layout_parse(&group->layout, kvt_lmcache_axes(KVT_LMCACHE_MLA),
 					o->err);
 	if (o->part[0].key.layer < 0)
-		return kvt_layout_parse(&group->layout, kvt_lmcache_axes(KVT_LMCACHE_2LTD),
-					o->err);
+		return kvt_layout_parse(&group->layout,
+					kvt_lmcache_axes(KVT_LMCACHE_2LTD), o->err);
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: a layer without a header may be [2, tokens, heads] or [tokens, 2, heads]; give --layout %s or %s",
 			first_path(o), kvt_lmcache_axes(KVT_LMCACHE_2TD),
@@ -48,7 +48,7 @@ static enum kvt_status bare_group(struct kvt_lmcache *o, struct kvt_group *group
 	return kvt_chunks_said(group, layers, o->hints, first_path(o), o->err);
 }
 
-/* ---- with one ---------------------------------------------------------------------- */
+/* ---- with one ------------------------------------------------------------ */
 
 static enum kvt_status said_group(struct kvt_lmcache *o, struct kvt_group *group,
 				  const struct kvt_lmcache_array *array, int64_t layers)
@@ -69,13 +69,14 @@ static enum kvt_status said_group(struct kvt_lmcache *o, struct kvt_group *group
 	group->shape.n[KVT_AXIS_L] = layers < 0 ? array->layers : layers;
 	group->shape.n[KVT_AXIS_K] = latent ? 1 : 2;
 	if (!latent)
-		return kvt_chunks_heads(group, array->width, o->hints, first_path(o), o->err);
+		return kvt_chunks_heads(group, array->width, o->hints, first_path(o),
+					o->err);
 	group->shape.n[KVT_AXIS_H] = 1;
 	group->shape.n[KVT_AXIS_D] = array->width;
 	return KVT_OK;
 }
 
-/* ---- ranks --------------------------------------------------------------------------- */
+/* ---- ranks --------------------------------------------------------------- */
 
 /*
  * A key counts workers, which share heads, or layers, or hold copies: how many
@@ -84,10 +85,12 @@ static enum kvt_status said_group(struct kvt_lmcache *o, struct kvt_group *group
 static enum kvt_status share_heads(struct kvt_lmcache *o, struct kvt_group *group)
 {
 	struct kvt_parallel *parallel = &o->reader->snapshot.parallel;
-	int64_t heads = group->shape.n[KVT_AXIS_H], world = o->part[0].key.world, total = -1;
+	int64_t heads = group->shape.n[KVT_AXIS_H], total = -1;
+	int64_t world = o->part[0].key.world;
 	enum kvt_status status;
 
-	if ((status = kvt_fact_int(&total, o->hints, "total-heads", 1, INT32_MAX, o->err)))
+	if ((status = kvt_fact_int(&total, o->hints, "total-heads", 1, INT32_MAX,
+				   o->err)))
 		return status;
 	if (kvt_group_opaque(group) || world == 1)
 		return KVT_OK;
@@ -118,8 +121,8 @@ static enum kvt_status finish(struct kvt_lmcache *o, struct kvt_group *group)
 		hints.layers = 0;
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
-	return kvt_chunks_finish(group, &o->reader->snapshot.parallel, &hints, first_path(o),
-				 o->err);
+	return kvt_chunks_finish(group, &o->reader->snapshot.parallel, &hints,
+				 first_path(o), o->err);
 }
 
 enum kvt_status kvt_lmcache_groups(struct kvt_lmcache *o, int64_t layers)

@@ -202,7 +202,7 @@ enum kvt_status kvt_lmcache_fs_parse(struct kvt_lmcache_header *out, bool *found
 	return KVT_OK;
 }
 
-/* ---- GDS and Weka --------------------------------------------------------- */
+/* ---- GDS and Weka -------------------------------------------------------- */
 
 enum { GDS_TEXT = KVT_LMCACHE_GDS_HEADER - 8 };
 
@@ -219,7 +219,8 @@ static enum kvt_status gds_dtype(const struct kvt_dtype **out, const char *text,
 {
 	*out = text ? kvt_dtype_find(text) : NULL;
 	if (text && !*out)
-		return kvt_fail(err, KVT_UNSUPPORTED, "%s: elements of '%.40s'", name, text);
+		return kvt_fail(err, KVT_UNSUPPORTED, "%s: elements of '%.40s'", name,
+				text);
 	if (!text)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: dtype is missing", name);
 	return KVT_OK;
@@ -258,11 +259,12 @@ static enum kvt_status gds_arrays(struct kvt_lmcache_header *h, const struct kvt
 		const char *dtype = NULL;
 
 		if (!json_is_array(json_array_get(shapes, i)))
-			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: shapes[%zu] is no array",
-					in->name, i);
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: shapes[%zu] is no array", in->name, i);
 		if ((status = kvt_json_string_at(&dtype, in, "dtypes", dtypes, i)) ||
 		    (status = gds_dtype(&said.dtype, dtype, in->name, in->err)) ||
-		    (status = gds_shape(&said, in, "shapes", json_array_get(shapes, i))) ||
+		    (status = gds_shape(&said, in, "shapes",
+					json_array_get(shapes, i))) ||
 		    (status = take_array(h, &said, in->name, in->err)))
 			return status;
 	}

@@ -32,7 +32,7 @@ bool kvt_lmcache_backend(enum kvt_lmcache_backend *out, size_t *stem, const char
 	return false;
 }
 
-/* ---- parts -------------------------------------------------------------- */
+/* ---- parts --------------------------------------------------------------- */
 
 static int hex_value(char c)
 {
@@ -117,7 +117,7 @@ static bool are_tags(const char *s)
 	return true;
 }
 
-/* ---- keys --------------------------------------------------------------- */
+/* ---- keys ---------------------------------------------------------------- */
 
 static enum kvt_status refuse(struct kvt_error *err, const char *what,
 			      const char *value, const char *expected)
@@ -182,7 +182,8 @@ static enum kvt_status engine_key(struct kvt_lmcache_key *out, char *world, char
 	if (!dtype || !(out->dtype = kvt_dtype_find(dtype)))
 		return refuse(err, "dtype", dtype, "an element type");
 	out->tags = dtype + strlen(dtype);
-	if (rest && isdigit((unsigned char)*rest) && !memchr(rest, '%', strcspn(rest, "@"))) {
+	if (rest && isdigit((unsigned char)*rest) &&
+	    !memchr(rest, '%', strcspn(rest, "@"))) {
 		layer = next_part(&rest);
 		if (!number(&out->layer, layer, 10, INT32_MAX))
 			return refuse(err, "layer", layer, "a number");

@@ -54,7 +54,7 @@ static enum kvt_status take_meta(struct meta *m, struct kvt_pb *pb)
 	}
 }
 
-/* ---- the allocator ------------------------------------------------------------ */
+/* ---- the allocator ------------------------------------------------------- */
 
 static enum kvt_status take_node(struct kvt_mooncake_extent *out, const uint8_t *state,
 				 const uint8_t *node, int64_t ndata,
@@ -84,10 +84,12 @@ static enum kvt_status check_apart(const struct kvt_mooncake_checkpoint *c,
 				   const struct kvt_pb *pb)
 {
 	for (int64_t i = 1; i < c->count; i++)
-		if (c->extent[i].offset - c->extent[i - 1].offset < c->extent[i - 1].nbytes)
+		if (c->extent[i].offset - c->extent[i - 1].offset <
+		    c->extent[i - 1].nbytes)
 			return kvt_fail(pb->err, KVT_BAD_INPUT,
-					"%s: ranges of data at %lld and %lld overlap", pb->name,
-					LL(c->extent[i - 1].offset), LL(c->extent[i].offset));
+					"%s: ranges of data at %lld and %lld overlap",
+					pb->name, LL(c->extent[i - 1].offset),
+					LL(c->extent[i].offset));
 	return KVT_OK;
 }
 

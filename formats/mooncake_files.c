@@ -67,14 +67,14 @@ static int64_t beside(const struct kvt_tree *tree, const char *name, const char 
 	if (text) {
 		memcpy(text, name, stem);
 		strcpy(text + stem, other);
-		found = bsearch(text, tree->file, (size_t)tree->count, sizeof(*tree->file),
-				by_name);
+		found = bsearch(text, tree->file, (size_t)tree->count,
+				sizeof(*tree->file), by_name);
 	}
 	free(text);
 	return found ? found - tree->file : -1;
 }
 
-/* ---- one key a file ----------------------------------------------------------- */
+/* ---- one key a file ------------------------------------------------------ */
 
 static enum kvt_status take_entry(struct kvt_mooncake *o, const struct kvt_tree *tree,
 				  int64_t i)
@@ -92,7 +92,7 @@ static enum kvt_status take_entry(struct kvt_mooncake *o, const struct kvt_tree 
 					file_at(o, file)->path, o->err);
 }
 
-/* ---- buckets -------------------------------------------------------------------- */
+/* ---- buckets ------------------------------------------------------------- */
 
 /* The key stands before each value once more. */
 static enum kvt_status check_keys(struct kvt_mooncake *o, int64_t first)
@@ -110,7 +110,8 @@ static enum kvt_status check_keys(struct kvt_mooncake *o, int64_t first)
 		if (memcmp(text, v->key, (size_t)n))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: byte %lld is not where key %.80s stands",
-					file_at(o, v->file)->path, LL(v->offset - n), v->key);
+					file_at(o, v->file)->path, LL(v->offset - n),
+					v->key);
 	}
 	return KVT_OK;
 }
@@ -138,7 +139,7 @@ static enum kvt_status take_bucket(struct kvt_mooncake *o, const struct kvt_tree
 	return status ? status : check_keys(o, first);
 }
 
-/* ---- records -------------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------- */
 
 static enum kvt_status check_sum(const struct kvt_file *file,
 				 const struct kvt_mooncake_record *r, const uint8_t *head,
@@ -165,7 +166,8 @@ static enum kvt_status check_sum(const struct kvt_file *file,
 }
 
 static enum kvt_status take_record(struct kvt_mooncake *o, int data,
-				   const struct kvt_mooncake_extent *extent, uint64_t next)
+				   const struct kvt_mooncake_extent *extent,
+				   uint64_t next)
 {
 	const struct kvt_file *file = file_at(o, data);
 	uint8_t head[KVT_MOONCAKE_RECORD];
@@ -183,7 +185,8 @@ static enum kvt_status take_record(struct kvt_mooncake *o, int data,
 	/* written after the checkpoint, in a place that another one had */
 	if (r.seq >= next)
 		return KVT_OK;
-	if ((status = kvt_file_read(file, key, r.key, extent->offset + sizeof(head), o->err)))
+	if ((status = kvt_file_read(file, key, r.key, extent->offset + sizeof(head),
+				    o->err)))
 		return status;
 	key[r.key] = '\0';
 	if (r.has_crc && (status = check_sum(file, &r, head, key, o->err)))
@@ -205,8 +208,8 @@ enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tr
 	int file, index = -1;
 
 	if (meta < 0 || data < 0)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: has no %s beside it", o->path,
-				tree->file[meta < 0 ? data : meta].name,
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: has no %s beside it",
+				o->path, tree->file[meta < 0 ? data : meta].name,
 				meta < 0 ? "kv_cache.meta" : "kv_cache.data");
 	if ((status = read_whole(o, &bytes, &nbytes, &file, tree, meta, MAX_CHECKPOINT)))
 		return status;
@@ -226,7 +229,7 @@ enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tr
 	return status;
 }
 
-/* ---- folders -------------------------------------------------------------------- */
+/* ---- folders ------------------------------------------------------------- */
 
 static enum kvt_status take_buckets(struct kvt_mooncake *o, const struct kvt_tree *tree)
 {
@@ -236,7 +239,8 @@ static enum kvt_status take_buckets(struct kvt_mooncake *o, const struct kvt_tre
 		const char *name = tree->file[i].name;
 
 		if (ends_in(name, ".meta"))
-			status = take_bucket(o, tree, i, beside(tree, name, ".meta", ".bucket"));
+			status = take_bucket(o, tree, i,
+					     beside(tree, name, ".meta", ".bucket"));
 		else if (!ends_in(name, ".bucket"))
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
 					  "%s/%s: is no file of a store of buckets", o->path, name);

@@ -24,7 +24,7 @@ static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value 
 	return o->reader->files.file[v->file].path;
 }
 
-/* ---- which values ------------------------------------------------------------ */
+/* ---- which values -------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -90,7 +90,7 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	return KVT_OK;
 }
 
-/* ---- chunks of LMCache ---------------------------------------------------------- */
+/* ---- chunks of LMCache --------------------------------------------------- */
 
 static bool is_lmcache_key(const char *key)
 {
@@ -110,12 +110,15 @@ static enum kvt_status open_lmcache(struct kvt_mooncake *o)
 
 	for (int64_t i = 0; !status && i < o->values.count; i++) {
 		const struct kvt_value *v = &o->values.value[i];
-		struct kvt_lmcache_part part = { .backend = KVT_LMCACHE_FS, .file = v->file,
-						 .offset = v->offset, .nbytes = v->nbytes };
+		struct kvt_lmcache_part part = { .backend = KVT_LMCACHE_FS,
+						 .file = v->file,
+						 .offset = v->offset,
+						 .nbytes = v->nbytes };
 		char *text = strdup(v->key);
 
 		status = text ? kvt_lmcache_add(&l, text, &part) :
-				kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+				kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+					 o->path);
 	}
 	if (!status)
 		status = kvt_lmcache_open(&l);
@@ -123,7 +126,7 @@ static enum kvt_status open_lmcache(struct kvt_mooncake *o)
 	return status;
 }
 
-/* ---- tensors -------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------- */
 
 static int64_t tp_rank(const struct kvt_mooncake_tensor *t)
 {
@@ -135,7 +138,8 @@ static int64_t tp_rank(const struct kvt_mooncake_tensor *t)
 /* All say the same, but for the number of tokens. */
 static enum kvt_status check_alike(const struct kvt_mooncake *o,
 				   const struct kvt_mooncake_tensor *t,
-				   const struct kvt_group *group, const struct kvt_value *v)
+				   const struct kvt_group *group,
+				   const struct kvt_value *v)
 {
 	const struct kvt_mooncake_tensor *first = &o->tensor;
 	bool alike = t->dtype == first->dtype && t->rank == first->rank &&
@@ -176,8 +180,8 @@ static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_t
 {
 	int64_t nhead = v->nbytes < KVT_MOONCAKE_HEADER ? v->nbytes : KVT_MOONCAKE_HEADER;
 	uint8_t head[KVT_MOONCAKE_HEADER];
-	enum kvt_status status = kvt_file_read(&o->reader->files.file[v->file], head, nhead,
-					       v->offset, o->err);
+	enum kvt_status status = kvt_file_read(&o->reader->files.file[v->file], head,
+					       nhead, v->offset, o->err);
 
 	if (status)
 		return status;
@@ -235,13 +239,14 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 			return status;
 	}
 	if (!o->chunks.count)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no tensor of TP rank %lld",
-				o->path, LL(asked));
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: holds no tensor of TP rank %lld", o->path,
+				LL(asked));
 	return kvt_chunks_finish(group, &o->reader->snapshot.parallel, o->hints, o->path,
 				 o->err);
 }
 
-/* ---- bytes ------------------------------------------------------------------------- */
+/* ---- bytes --------------------------------------------------------------- */
 
 static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *group)
 {
@@ -249,7 +254,8 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 
 	group->dtype = kvt_chunks_dtype(NULL, o->hints);
 	if ((status = kvt_chunks_asked_layout(group, false, o->hints, o->path, o->err)) ||
-	    (status = kvt_chunks_said(group, -1, o->hints, o->values.value[0].key, o->err)))
+	    (status = kvt_chunks_said(group, -1, o->hints, o->values.value[0].key,
+				      o->err)))
 		return status;
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
@@ -266,7 +272,7 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 	return kvt_chunks_count(&o->chunks, &o->reader->files, group, o->err);
 }
 
-/* ---- the format ---------------------------------------------------------------------- */
+/* ---- the format ---------------------------------------------------------- */
 
 static enum kvt_status open_chunks(struct kvt_mooncake *o)
 {
@@ -330,9 +336,10 @@ static enum kvt_status mooncake_open(struct kvt_reader *reader, const char *path
 	enum kvt_status status;
 
 	if (o.hints->manifest || o.hints->skip)
-		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a Mooncake store takes no %s", path,
-				o.hints->manifest ? "manifest" : "--skip");
-	if (!(status = collect(&o)) && !(status = drop_old(&o)) && !(status = select_keys(&o)))
+		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a Mooncake store takes no %s",
+				path, o.hints->manifest ? "manifest" : "--skip");
+	if (!(status = collect(&o)) && !(status = drop_old(&o)) &&
+	    !(status = select_keys(&o)))
 		status = is_lmcache_key(o.values.value[0].key) ? open_lmcache(&o) :
 								open_chunks(&o);
 	kvt_values_free(&o.values);
@@ -363,8 +370,8 @@ static bool mooncake_probe(const char *path, const uint8_t *head, int64_t nhead)
 }
 
 const struct kvt_format kvt_mooncake_format = {
-	.info = { "mooncake", "stores of Mooncake: one key a file, buckets, records", true,
-		  false },
+	.info = { "mooncake", "stores of Mooncake: one key a file, buckets, records",
+		  true, false },
 	.facts = facts,
 	.probe = mooncake_probe,
 	.open = mooncake_open,

@@ -44,7 +44,7 @@ int64_t kvt_mooncake_tokens(const struct kvt_mooncake_tensor *t,
 	return 0;
 }
 
-/* ---- extents --------------------------------------------------------------------- */
+/* ---- extents ------------------------------------------------------------- */
 
 /* The last extent is heads of elements, or keys and values of them. */
 static enum kvt_status split_last(struct kvt_mooncake *o, struct kvt_group *group,
@@ -75,18 +75,21 @@ static enum kvt_status take_extents(struct kvt_mooncake *o, struct kvt_group *gr
 	struct axes axes = axes_of(&group->layout);
 	int last = axes.count - 1;
 	bool joined = t->rank == last && last > 0 && axes.axis[last] == KVT_AXIS_D &&
-		      (axes.axis[last - 1] == KVT_AXIS_H || axes.axis[last - 1] == KVT_AXIS_K);
+		      (axes.axis[last - 1] == KVT_AXIS_H ||
+		       axes.axis[last - 1] == KVT_AXIS_K);
 
 	if (t->rank != axes.count && !joined)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensors have %d axes, layout %s has %d of a run of tokens",
-				name, t->rank, kvt_layout_string(&group->layout).s, axes.count);
+		return kvt_fail(
+			o->err, KVT_BAD_INPUT,
+			"%s: tensors have %d axes, layout %s has %d of a run of tokens",
+			name, t->rank, kvt_layout_string(&group->layout).s, axes.count);
 	for (int i = 0; i < KVT_NAXES; i++)
 		group->shape.n[i] = 1;
 	for (int i = 0; i < t->rank; i++)
 		group->shape.n[axes.axis[i]] = t->local[i];
 	if (joined)
-		return split_last(o, group, axes.axis[last - 1], t->local[last - 1], name);
+		return split_last(o, group, axes.axis[last - 1], t->local[last - 1],
+				  name);
 	if (group->shape.n[KVT_AXIS_K] != 2 && group->shape.n[KVT_AXIS_K] != 1)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: layout %s makes %lld of keys and values, expected 2", name,
@@ -95,7 +98,7 @@ static enum kvt_status take_extents(struct kvt_mooncake *o, struct kvt_group *gr
 	return KVT_OK;
 }
 
-/* ---- shards ------------------------------------------------------------------------ */
+/* ---- shards -------------------------------------------------------------- */
 
 static enum kvt_status odd_shard(struct kvt_mooncake *o, const char *what, int dim,
 				 const char *name)
@@ -113,8 +116,8 @@ static bool even_share(int64_t *whole, const struct kvt_mooncake *o,
 	const struct kvt_mooncake_tensor *t = &o->tensor;
 	struct axes axes = axes_of(&group->layout);
 
-	if (axis->dim < 0 || axes.axis[axis->dim] != kind ||
-	    t->local[axis->dim] < 1 || t->whole[axis->dim] / axis->count != t->local[axis->dim] ||
+	if (axis->dim < 0 || axes.axis[axis->dim] != kind || t->local[axis->dim] < 1 ||
+	    t->whole[axis->dim] / axis->count != t->local[axis->dim] ||
 	    t->whole[axis->dim] % axis->count)
 		return false;
 	*whole = group->shape.n[kind] * axis->count;
@@ -141,7 +144,8 @@ static enum kvt_status share_heads(struct kvt_mooncake *o, struct kvt_group *gro
 }
 
 static enum kvt_status share_layers(struct kvt_mooncake *o, struct kvt_group *group,
-				    const struct kvt_mooncake_axis *axis, const char *name)
+				    const struct kvt_mooncake_axis *axis,
+				    const char *name)
 {
 	struct kvt_parallel *p = &o->reader->snapshot.parallel;
 	int64_t whole, n = group->shape.n[KVT_AXIS_L];
@@ -208,7 +212,8 @@ enum kvt_status kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *gro
 				"%s: a tensor of %s does not say which axis is which; give --layout, such as KLSHD",
 				name, print_shape(t).s);
 	group->dtype = kvt_chunks_dtype(t->dtype, o->hints);
-	if ((status = kvt_chunks_layout(&group->layout, o->hints->layout, false, o->err)) ||
+	if ((status = kvt_chunks_layout(&group->layout, o->hints->layout, false,
+					o->err)) ||
 	    (status = take_extents(o, group, name)))
 		return status;
 	if (kvt_layout_latent(&group->layout))

@@ -12,7 +12,7 @@
 
 enum { ALIGNED = 4096 };		/* of values, and of whole buckets */
 
-/* ---- values --------------------------------------------------------------- */
+/* ---- values -------------------------------------------------------------- */
 
 static bool is_text(const uint8_t *s, int64_t n)
 {
@@ -56,7 +56,7 @@ void kvt_values_free(struct kvt_values *values)
 	*values = (struct kvt_values){ 0 };
 }
 
-/* ---- one key a file --------------------------------------------------------- */
+/* ---- one key a file ------------------------------------------------------ */
 
 static enum kvt_status odd_field(const struct kvt_pb *pb, const struct kvt_pb_field *f)
 {
@@ -78,22 +78,26 @@ enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *
 	if ((status = kvt_pb_next(&pb, &key, &more)))
 		return status;
 	if (!more || key.number != 1 || !key.is_bytes)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: does not begin with a key", name);
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: does not begin with a key",
+				name);
 	if ((status = kvt_pb_begin(&pb, &value, &more)))
 		return status;
 	if (!more || value.number != 2 || !value.is_bytes)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: has no value behind the key", name);
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: has no value behind the key",
+				name);
 	offset = value.bytes - head;
 	if (value.value != (uint64_t)(nbytes - offset))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: the value has %llu bytes, but %lld are left", name,
 				(unsigned long long)value.value, LL(nbytes - offset));
 	return kvt_values_add(out, key.bytes, (int64_t)key.value,
-			      &(struct kvt_value){ .file = file, .offset = offset,
-						   .nbytes = nbytes - offset }, name, err);
+			      &(struct kvt_value){ .file = file,
+						   .offset = offset,
+						   .nbytes = nbytes - offset },
+			      name, err);
 }
 
-/* ---- buckets ---------------------------------------------------------------- */
+/* ---- buckets ------------------------------------------------------------- */
 
 /* A bucket's message while it is read; keys and places are two lists in it. */
 struct bucket {
@@ -136,7 +140,8 @@ static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
 				   int64_t first, const struct kvt_pb_field *f)
 {
 	struct kvt_value place = { .file = -1 }, *value;
-	struct kvt_pb pb = kvt_pb_open(f->bytes, (int64_t)f->value, b->pb.name, b->pb.err);
+	struct kvt_pb pb = kvt_pb_open(f->bytes, (int64_t)f->value, b->pb.name,
+				       b->pb.err);
 	enum kvt_status status;
 	int64_t nkey = 0, end;
 
@@ -148,10 +153,11 @@ static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
 	value = &out->value[first + b->nplaces];
 	if (nkey != (int64_t)strlen(value->key) || place.offset != b->end ||
 	    __builtin_add_overflow(place.offset + nkey, place.nbytes, &end))
-		return kvt_fail(pb.err, KVT_BAD_INPUT,
-				"%s: value %lld is said to be at %lld behind a key of %lld bytes, expected at %lld behind %zu",
-				pb.name, LL(b->nplaces), LL(place.offset), LL(nkey), LL(b->end),
-				strlen(value->key));
+		return kvt_fail(
+			pb.err, KVT_BAD_INPUT,
+			"%s: value %lld is said to be at %lld behind a key of %lld bytes, expected at %lld behind %zu",
+			pb.name, LL(b->nplaces), LL(place.offset), LL(nkey), LL(b->end),
+			strlen(value->key));
 	value->offset = place.offset + nkey;
 	value->nbytes = place.nbytes;
 	b->end = end;
@@ -212,7 +218,7 @@ enum kvt_status kvt_mooncake_bucket_parse(struct kvt_values *out, const void *me
 	return KVT_OK;
 }
 
-/* ---- records ------------------------------------------------------------------ */
+/* ---- records ------------------------------------------------------------- */
 
 enum kvt_status kvt_mooncake_record_parse(struct kvt_mooncake_record *out,
 					  const uint8_t head[KVT_MOONCAKE_RECORD],

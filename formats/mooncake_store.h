@@ -25,8 +25,8 @@ kvt_values_add(struct kvt_values *values, const void *key, int64_t nkey,
 void kvt_values_free(struct kvt_values *values);
 
 enum {
-	KVT_MOONCAKE_KEY = 4096,	/* bytes of a key, at most */
-	KVT_MOONCAKE_HEAD = KVT_MOONCAKE_KEY + 32,	/* what may stand before a value */
+	KVT_MOONCAKE_KEY = 4096,		   /* bytes of a key, at most */
+	KVT_MOONCAKE_HEAD = KVT_MOONCAKE_KEY + 32, /* what may stand before a value */
 };
 
 /*
@@ -48,7 +48,7 @@ kvt_mooncake_bucket_parse(struct kvt_values *out, const void *meta, int64_t nmet
 			  int64_t nbytes, int file, const char *name,
 			  struct kvt_error *err);
 
-/* ---- kv_cache.meta and kv_cache.data ------------------------------------ */
+/* ---- kv_cache.meta and kv_cache.data ------------------------------------- */
 
 /* A range of kv_cache.data that is in use. */
 struct kvt_mooncake_extent {

@@ -156,9 +156,11 @@ enum kvt_status kvt_mooncake_tensor_parse(struct kvt_mooncake_tensor *out,
 				"%s: has %lld bytes, the header of a tensor %d", name,
 				LL(nbytes), KVT_MOONCAKE_HEADER);
 	if (!kvt_mooncake_is_tensor(head, nhead))
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: magic is 0x%08x, expected 0x%08x",
-				name, (unsigned)kvt_le32(head), (unsigned)MAGIC);
-	if (kvt_le(head + VERSION, 2) != 1 || kvt_le(head + SIZE, 2) != KVT_MOONCAKE_HEADER)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: magic is 0x%08x, expected 0x%08x", name,
+				(unsigned)kvt_le32(head), (unsigned)MAGIC);
+	if (kvt_le(head + VERSION, 2) != 1 ||
+	    kvt_le(head + SIZE, 2) != KVT_MOONCAKE_HEADER)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: tensor of version %d with a header of %d bytes, expected 1 and %d",
 				name, (int)kvt_le(head + VERSION, 2),

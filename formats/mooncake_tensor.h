@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mooncake_tensor.h - tensor objects, the values of a Mooncake store that say what they are */
+/* mooncake_tensor.h - tensor objects, values of a Mooncake store with a header */
 #ifndef KVT_MOONCAKE_TENSOR_H
 #define KVT_MOONCAKE_TENSOR_H
 

@@ -65,7 +65,8 @@ static enum kvt_status try_gds(const uint8_t *s, int64_t n, int64_t more)
 	memcpy(head, "\xf8\x0f\0\0\0\0\0", 8);
 	memcpy(head + 8, s, n < KVT_LMCACHE_GDS_HEADER - 8 ? (size_t)n :
 							     sizeof(head) - 8);
-	status = kvt_lmcache_gds_parse(&h, head, sizeof(head), sizeof(head) + more, "x", &err);
+	status = kvt_lmcache_gds_parse(&h, head, sizeof(head), sizeof(head) + more, "x",
+				       &err);
 	if (!status)
 		check_header(&h, sizeof(head) + more);
 	return status;
@@ -113,7 +114,8 @@ static enum kvt_status try_entry(const uint8_t *s, int64_t n, int64_t more)
 static enum kvt_status try_bucket(const uint8_t *s, int64_t n, int64_t more)
 {
 	struct kvt_values values = { 0 };
-	enum kvt_status status = kvt_mooncake_bucket_parse(&values, s, n, more, 0, "x", &err);
+	enum kvt_status status = kvt_mooncake_bucket_parse(&values, s, n, more, 0, "x",
+							   &err);
 
 	if (!status)
 		check_values(&values, more);
@@ -164,7 +166,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 3)
 		return 0;
 	err.text[0] = '\0';
-	if (tries[data[0] % NTRIES](data + 3, (int64_t)size - 3, data[1] | data[2] << 8) &&
+	if (tries[data[0] % NTRIES](data + 3, (int64_t)size - 3,
+				    data[1] | data[2] << 8) &&
 	    !err.text[0])
 		abort();
 	return 0;
