@@ -135,7 +135,7 @@ enum kvt_status kvt_chunks_heads(struct kvt_group *group, int64_t width,
 		heads = width / hints->head_dim;
 	if (!heads)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements in an unknown number of heads; give --heads",
+				"%s: tokens have %lld elements in an unknown number of heads; give --heads or --head-dim",
 				name, LL(width));
 	if (width % heads)
 		return kvt_fail(err, KVT_BAD_INPUT,

@@ -69,17 +69,17 @@ enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *
 					 int64_t nhead, int64_t nbytes, int file,
 					 const char *name, struct kvt_error *err)
 {
-	struct kvt_pb pb = kvt_pb_open(head, nhead, name, err);
+	struct kvt_pb pb = kvt_pb_open(head, nhead, name, NULL);
 	struct kvt_pb_field key, value;
 	enum kvt_status status;
 	int64_t offset;
 	bool more;
 
-	if ((status = kvt_pb_next(&pb, &key, &more)))
-		return status;
-	if (!more || key.number != 1 || !key.is_bytes)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: does not begin with a key",
+	if (kvt_pb_next(&pb, &key, &more) || !more || key.number != 1 || !key.is_bytes)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: is no value of a Mooncake store: it does not begin with a key",
 				name);
+	pb.err = err;
 	if ((status = kvt_pb_begin(&pb, &value, &more)))
 		return status;
 	if (!more || value.number != 2 || !value.is_bytes)
