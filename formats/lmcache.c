@@ -56,7 +56,10 @@ void kvt_lmcache_free(struct kvt_lmcache *o)
 
 /* ---- which of them ------------------------------------------------------- */
 
-/* What a key says under the name of a fact; "" if it does not. */
+/*
+ * What a key says under the name of a fact, by its place in kvt_lmcache_facts: the
+ * first six choose.  "" if it does not.
+ */
 static const char *field_text(char out[32], int field, const struct kvt_lmcache_key *key)
 {
 	const int64_t number = field == 1 ? key->world : field == 2 ? key->worker :

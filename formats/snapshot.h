@@ -234,9 +234,10 @@ struct kvt_hints {
 };
 
 /*
- * kvt_open() finds the format by content, never by name.  Everything that can
- * be known to be wrong without reading the data is refused here.  'hints' may
- * be NULL.  A hint that contradicts the file is KVT_BAD_INPUT.
+ * kvt_open() finds the format by content; by names only that of a folder, and of
+ * files whose name is a key.  Everything that can be known to be wrong without
+ * reading the data is refused here.  'hints' may be NULL.  A hint that contradicts
+ * the file is KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_open(struct kvt_reader **out, const char *path,
