@@ -208,6 +208,8 @@ enum kvt_status kvt_lmcache_key_parse(struct kvt_lmcache_key *out, char *text,
 	/* '@' itself is encoded by GDS only: elsewhere '%' belongs to a tag */
 	if (!strchr(text, '@') && !decode_percent(text))
 		return refuse(err, "name", text, "percent-encoded characters");
+	if (!kvt_is_text(text))
+		return refuse(err, "name", "", "UTF-8");
 	key.model = next_part(&rest);
 	if (!*key.model || !rest)
 		return refuse(err, "name", text, "MODEL@WORLD@WORKER@HASH@DTYPE");

@@ -43,6 +43,11 @@ enum kvt_status kvt_values_add(struct kvt_values *values, const void *key, int64
 	}
 	if (!(copy = strndup(key, (size_t)nkey)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+	if (!kvt_is_text(copy)) {
+		free(copy);
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: key %lld is not UTF-8", name,
+				LL(n));
+	}
 	values->value[values->count] = *value;
 	values->value[values->count++].key = copy;
 	return KVT_OK;

@@ -45,6 +45,7 @@ static struct key_case {
 	{ "a cut percent code", "a%2", "percent", KVT_BAD_INPUT },
 	{ "an encoded NUL", "a%00%401%400%40ff%40half", "percent", KVT_BAD_INPUT },
 	{ "a control character", "m\n@1@0@ff@half", "printable", KVT_BAD_INPUT },
+	{ "no UTF-8", "a%ff%401%400%40ff%40half", "UTF-8", KVT_BAD_INPUT },
 	{ "L2 ranks of 7 digits", "m@0x1000100@0@00ab", "ranks", KVT_BAD_INPUT },
 	{ "an L2 world of none", "m@0x00000000@0@00ab", "worker 0 of 0", KVT_BAD_INPUT },
 	{ "an L2 key without a hash", "m@0x01000100@0", "hash", KVT_BAD_INPUT },

@@ -205,6 +205,7 @@ static struct lie {
 	{ "tensor: no shards", 0, 188, 4, 0, KVT_BAD_INPUT, "shard count" },
 	{ "tensor: split dimension", 0, 192, 4, 5, KVT_BAD_INPUT, "split" },
 	{ "entry: key of 0", 1, 1, 1, 0, KVT_BAD_INPUT, NULL },
+	{ "entry: key that is no UTF-8", 1, 2, 1, 0xff, KVT_BAD_INPUT, "UTF-8" },
 	{ "entry: key beyond the end", 1, 1, 1, 127, KVT_BAD_INPUT, "key" },
 	{ "entry: value of less", 1, 6, 1, 9, KVT_BAD_INPUT, "9 bytes" },
 	{ "entry: value of more", 1, 6, 1, 11, KVT_BAD_INPUT, "11 bytes" },
