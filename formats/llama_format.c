@@ -105,6 +105,10 @@ static enum kvt_status take_width(struct kvt_group *group, const struct llama_op
 	if (!latent && (status = take_heads(&heads, o, type, elems)))
 		return status;
 	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
+	/* rows that must not be torn apart; latent ones have no heads to be cut into */
+	if (!type->dtype && !latent && !kvt_content_find(&group->content, type->name))
+		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of %s",
+				o->reader->path, type->name);
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_H] = heads;
 	group->shape.n[KVT_AXIS_D] = rows->nbytes / heads / group->shape.elem;

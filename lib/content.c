@@ -58,6 +58,7 @@ struct recipe {
 	.field = { OTHER("bytes", 0, 0, 0) }, .unreadable = why
 
 #define NIBBLES "which number of a byte comes first is not documented"
+#define GGML "blocks of ggml are not decoded here"
 #define SLOTS "how the numbers of a slot are packed is not documented"
 
 static const struct recipe recipes[] = {
@@ -91,6 +92,18 @@ static const struct recipe recipes[] = {
 	{ { "nvfp4", "4 bits, fp8 scales of 16, perhaps swizzled; planes",
 	    KVT_OPAQUE, 1, true, false },
 	  BYTES(18, NIBBLES) },
+	{ { "q4_0", "llama.cpp: 18 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(18, GGML) },
+	{ { "q4_1", "llama.cpp: 20 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(20, GGML) },
+	{ { "q5_0", "llama.cpp: 22 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(22, GGML) },
+	{ { "q5_1", "llama.cpp: 24 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(24, GGML) },
+	{ { "q8_0", "llama.cpp: 34 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(34, GGML) },
+	{ { "iq4_nl", "llama.cpp: 18 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(18, GGML) },
 	{ { "turboquant-k8v4", "slots of fp8 keys, 4-bit values",
 	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, SLOTS) },
 	{ { "turboquant-4bit-nc", "slots of 4-bit keys and values",

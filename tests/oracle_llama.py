@@ -188,7 +188,17 @@ def check_quantised(tmp):
                  "--blocks=2", "--block-size=16", "--heads=2", f"--head-dim={n}")
     tap.equal(whole(path, "--heads=2")[1], same[1], "quantised rows are bytes")
     r = kvtool("describe", "--heads=4", path)
-    tap.ok(r.code == 0, "a head is a block", r)
+    tap.ok(r.code == 0 and "q8_0" in r.out, "a head is a block", r)
+    r = kvtool("relayout", "-f", "--verify", "--heads=2", "--to=hnd", "-o",
+               f"{tmp}/out.h5", path)
+    tap.ok(r.code == 0, "quantised rows move", r)
+    r = kvtool("relayout", "-f", "--heads=2", "--to=L B K H D S", "-o", f"{tmp}/out.h5",
+               path)
+    tap.ok(r.code == 4 and "tear" in r.err, "but not apart", r)
+    latent = write(f"{tmp}/latent.bin", ggsq_bytes(memory_bytes(
+        [Cells(cells, rows(k), None, (Q8_0, Q8_0))])))
+    r = kvtool("fsck", latent)
+    tap.ok(r.code == 0, "quantised latent rows", r)
     r = kvtool("describe", "--heads=8", path)
     tap.ok(r.code == 4 and "q8_0" in r.err, "heads that tear blocks apart", r)
 
