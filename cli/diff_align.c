@@ -257,6 +257,10 @@ static enum kvt_status pair_packed(struct pair *p, const struct aligning *how,
 		struct kvt_error why;
 
 		n[s] = p->stored[s] = g->shape.n[KVT_AXIS_D];
+		if (p->decoded && !g->content.type && !g->dtype->is_float)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s is %s in A and %s in B: give --content-type, if that is both",
+					p->id, kvt_group_type(a).s, kvt_group_type(b).s);
 		if (!p->decoded || !g->content.type)
 			continue;
 		p->packing[s] = kvt_group_packing(g);

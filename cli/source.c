@@ -5,14 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A file may say all but what its bytes are, or which fp8. */
+static bool lacks_content(const struct kvt_reader *reader, const struct kvt_hints *hints)
+{
+	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
+	const struct kvt_content *is = &s->group[0].content;
+	struct kvt_content told;
+
+	if (!hints->content_type || s->ngroups > 1 ||
+	    !kvt_content_find(&told, hints->content_type))
+		return false;
+	return is->type ? is->type == told.type && !is->fp8 && told.fp8 :
+			  !strcmp(s->group[0].dtype->name, "uint8");
+}
+
 enum kvt_status open_as_told(struct kvt_reader **out, const char *name,
 			     const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_error why;
 	enum kvt_status status = kvt_open(out, name, NULL, &why);
 
-	if (!status || status == KVT_SYSTEM)
-		return status ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
+	if (status == KVT_SYSTEM)
+		return kvt_fail(err, status, "%s", why.text);
+	if (!status && !lacks_content(*out, hints))
+		return KVT_OK;
+	if (!status)
+		kvt_close_reader(*out);
 	return kvt_open(out, name, hints, err);
 }
 

@@ -13,6 +13,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
+import h5py
 import numpy as np
 
 import content_model as model
@@ -242,6 +243,14 @@ def check_same_numbers(tmp):
     tap.ok(r.code == 1, "other bytes, equal numbers: bytes differ", r)
     r = kvtool("diff", f"{tmp}/once.npy", f"{tmp}/once.npy")
     tap.ok(r.code == 0, "equal bytes", r)
+    bare = f"{tmp}/bare.h5"
+    kvtool("convert", "-f", "-q", f"{tmp}/twice.npy", bare)
+    with h5py.File(bare, "a") as f:
+        del f["groups/g0"].attrs["content_type"]
+    r = kvtool("diff", "--exact", f"{tmp}/once.npy", bare)
+    tap.ok(r.code == 3 and "give --content-type" in r.err, "numbers and bytes", r)
+    r = kvtool("diff", "--exact", "--content-type=fp8-ds-mla", f"{tmp}/once.npy", bare)
+    tap.ok(r.code == 0, "bytes that are told to be numbers", r)
     d = Packed("turboquant-k8v4", cells, None, kind="mla")
     d.write(f"{tmp}/slots.npy", "mla")
     r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/slots.npy")
