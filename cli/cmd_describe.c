@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_describe.c - kvtool describe: what a dump is, and is it as expected */
 #include "cli/describe.h"
+#include "cli/diff.h"
 
 #include <stdlib.h>
 
@@ -102,10 +103,22 @@ static enum kvt_status describe_file(const char *path, const struct kvt_hints *h
 	return status;
 }
 
+static enum kvt_status take_scale(struct describe_options *options, const char *text,
+				  struct kvt_error *err)
+{
+	struct scale scale = { .given = false };
+	enum kvt_status status = text ? scale_parse(&scale, "scale", text, err) : KVT_OK;
+
+	for (int k = 0; !status && k < 2; k++)
+		options->scale[k] = scale.given ? scale.kv[k] : 1;
+	return status;
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct describe_options options = { .json = false };
 	struct kvt_hints hints = { .manifest = NULL };
+	const char *scale = NULL;
 	int64_t threads = 0;
 	const struct opt opts[] = {
 		OPT_JSON(&options.json),
@@ -113,6 +126,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "read the data: min, max, mean, std, NaN of each head" },
 		{ "peek", 0, OPT_STRINGS, &options.peek, "KEY=VALUE,...",
 		  "show the first numbers of a place: layer=3,request=A,token=69" },
+		{ "scale", 0, OPT_STRING, &scale, "X[,Y]",
+		  "what the numbers of --stats and --peek are times; keys, values" },
 		{ "verify", 0, OPT_FLAG, &options.verify, NULL,
 		  "read the data: check every checksum and content cell" },
 		{ "names", 0, OPT_FLAG, &options.names, NULL,
@@ -143,6 +158,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 1)
 		return kvt_fail(err, KVT_USAGE, "expected a file; see kvtool "
 				"describe --help");
+	if ((status = take_scale(&options, scale, err)))
+		return status;
 	options.canonical |= options.canonical_layout != NULL;
 	options.pipeline.threads = (int)(threads < 1024 ? threads : 1024);
 	for (int i = 0; i < n; i++) {

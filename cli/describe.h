@@ -19,6 +19,7 @@ struct describe_options {
 	const char *expect_layout;
 	struct opt_strings expect;	/* KEY=VALUE */
 	struct opt_strings peek;	/* places */
+	double scale[2];		/* what keys and values are times; 0: 1 */
 };
 
 /* The largest box that --mem-limit leaves room for, with what goes with it. */
@@ -27,6 +28,16 @@ static inline int64_t box_limit(const struct describe_options *options)
 	int64_t limit = options->pipeline.mem_limit;
 
 	return limit ? limit / 4 : INT64_MAX;
+}
+
+/* Of content at K index k of a group: what its numbers are times. */
+static inline double scale_of(const struct describe_options *options,
+			      const struct kvt_group *group, int64_t k)
+{
+	int half = kvt_group_half(group);
+	double scale = options->scale[half >= 0 ? half : k];
+
+	return scale > 0 ? scale : 1;
 }
 
 /* Values of one (layer, head, kv), over all blocks and states. */

@@ -115,7 +115,7 @@ static int64_t first_scale(const struct kvt_packing *packing, int field, int64_t
 	return first;
 }
 
-static void peek_packed(struct peek *peek, const uint8_t *bytes)
+static void peek_packed(struct peek *peek, const uint8_t *bytes, double scale)
 {
 	struct kvt_packing packing = kvt_group_packing(peek->group);
 	int64_t first = peek->run.place.index[KVT_AXIS_D], row = peek->run.row;
@@ -131,15 +131,16 @@ static void peek_packed(struct peek *peek, const uint8_t *bytes)
 		if (g && number && g->value)
 			kvt_packing_decode(g->value, &packing, bytes, before + g->first,
 					   g->count);
-		else if (g)
+		for (int64_t v = 0; g && number && g->value && v < g->count; v++)
+			g->value[v] *= scale;
+		if (g && !number)
 			elements(g, f->dtype, bytes + f->at + row * f->stride);
 		before += number ? f->count : 0;
 	}
 }
 
 static enum kvt_status take_peek(struct peek *peek, const struct description *d,
-				 const char *text,
-				 const struct pipeline_options *options,
+				 const char *text, const struct describe_options *options,
 				 struct kvt_error *err)
 {
 	struct where w = { .path = d->path, .reader = d->reader,
@@ -148,20 +149,24 @@ static enum kvt_status take_peek(struct peek *peek, const struct description *d,
 	const struct kvt_shape *shape;
 	struct glance *g = NULL;
 	uint8_t *bytes;
+	double scale;
 
 	if (status)
 		return status;
 	peek->group = &d->snapshot->group[peek->run.place.group];
 	shape = &peek->group->shape;
+	scale = scale_of(options, peek->group, peek->run.place.index[KVT_AXIS_K]);
 	if (!(bytes = malloc((size_t)(shape->n[KVT_AXIS_D] * shape->elem) + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!(status = read_place(bytes, d, peek, options, err))) {
+	if (!(status = read_place(bytes, d, peek, &options->pipeline, err))) {
 		if (peek->group->content.type)
-			peek_packed(peek, bytes);
+			peek_packed(peek, bytes, scale);
 		else if ((g = add_glance(peek, "values", peek->group->dtype->name,
 					 peek->run.place.index[KVT_AXIS_D],
 					 shape->n[KVT_AXIS_D])))
 			elements(g, peek->group->dtype, bytes);
+		for (int64_t v = 0; g && g->value && v < g->count; v++)
+			g->value[v] *= scale;
 	}
 	free(bytes);
 	for (int i = 0; i < peek->nglances; i++)
@@ -182,7 +187,7 @@ enum kvt_status describe_peek(struct description *d,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; !status && i < options->peek.n; i++)
 		status = take_peek(&d->peeks->peek[d->peeks->n++], d, options->peek.s[i],
-				   &options->pipeline, err);
+				   options, err);
 	return status;
 }
 

@@ -19,6 +19,7 @@ struct summing {
 	struct cut cut;
 	struct kvt_packing packing;	/* of content with a type */
 	int64_t values;			/* numbers in a state */
+	const struct describe_options *options;
 	struct moments *sum;		/* [L][H][K] */
 };
 
@@ -26,8 +27,10 @@ static const struct moments nothing = { .min = NAN, .max = NAN, .mean = NAN };
 
 /* The numbers of a (layer, block, head, kv). */
 static void decode_cell(double *out, const struct summing *s,
-			const struct kvt_group *group, const uint8_t *bytes)
+			const struct kvt_group *group, int64_t k, const uint8_t *bytes)
 {
+	double scale = scale_of(s->options, group, k);
+
 	for (int64_t i = 0; i < group->shape.n[KVT_AXIS_S]; i++) {
 		if (group->content.type)
 			kvt_packing_decode(out, &s->packing, bytes, 0, s->values);
@@ -35,6 +38,8 @@ static void decode_cell(double *out, const struct summing *s,
 			for (int64_t v = 0; v < s->values; v++)
 				out[v] = kvt_dtype_decode(group->dtype, bytes +
 							  v * group->shape.elem);
+		for (int64_t v = 0; v < s->values; v++)
+			out[v] *= scale;
 		bytes += group->shape.n[KVT_AXIS_D] * group->shape.elem;
 		out += s->values;
 	}
@@ -118,7 +123,7 @@ static void box_moments(struct moments *sum, const struct summing *s,
 			for (int64_t h = 0; h < heads; h++) {
 				struct moments m;
 
-				decode_cell(scratch, s, group, cells);
+				decode_cell(scratch, s, group, h % n[KVT_AXIS_K], cells);
 				m = cell_moments(scratch, n[KVT_AXIS_S] * s->values);
 				add_moments(&sum[l * heads + h], &m);
 				cells += bytes;
@@ -183,7 +188,7 @@ static enum kvt_status stats_group(struct description *d, int g,
 	struct group_facts *f = &d->group[g];
 	const int64_t *n = f->group->shape.n;
 	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
-	struct summing s = { .reader = d->reader, .group = g };
+	struct summing s = { .reader = d->reader, .group = g, .options = options };
 	struct work work = { .fn = sum_box, .context = &s, .label = "statistics",
 			     .total_bytes = f->data_bytes };
 

@@ -37,7 +37,8 @@ class Packed:
         K, L, B, S, H, D = cells.shape
         np.save(path, np.frombuffer(place(cells, layout, 1), np.uint8))
         side = {"file": os.path.basename(path), "layout": layout,
-                "content_type": self.content, "tokens_per_state": 1,
+                **({"content_type": self.content} if self.content else {}),
+                "tokens_per_state": 1,
                 "sizes": {"layers": L, "num_blocks": B, "block_size": S,
                           "num_kv_heads": H, "head_dim" if K == 2 else "content": D},
                 **self.said}

@@ -46,9 +46,9 @@ def said(path, *options):
 
 # ---- statistics -------------------------------------------------------------
 
-def check_stats(name, d, path):
+def check_stats(name, d, path, *options):
     """d.values are [K, L, B, S, H, numbers]."""
-    out, r = said(path, "--stats")
+    out, r = said(path, "--stats", *options)
     if not tap.ok(out, f"{name}: has statistics", r):
         return
     rows = iter(out["groups"][0]["stats"])
@@ -66,7 +66,7 @@ def check_stats(name, d, path):
 
 # ---- places -----------------------------------------------------------------
 
-def check_peek(name, d, path, rng, rows=1):
+def check_peek(name, d, path, rng, rows=1, *options):
     """Some places at once; what the first number is follows from dim."""
     asked, want = [], []
     for _ in range(12):
@@ -84,7 +84,7 @@ def check_peek(name, d, path, rng, rows=1):
         text += ",kv=" + "kv"[at[0]] if d.K == 2 else ""
         asked.append(f"--peek={text}")
         want.append(runs)
-    out, r = said(path, *asked)
+    out, r = said(path, *asked, *options)
     if not tap.ok(out, f"{name}: can be looked into", r):
         return
     got = [[(f["name"], f["first"], f["values"]) for f in p["fields"]
@@ -122,6 +122,25 @@ def check_tokens(tmp):
         good &= (peek["block"], peek["row"]) == (block, row) and \
             same(peek["fields"][0]["values"], d.values[0, block, row, :3])
     tap.ok(good, "a token is in a row of a page", r)
+
+
+def check_scale(tmp):
+    """fp8 of one scale for keys and one for values, given by the user."""
+    rng = np.random.default_rng(33)
+    cells = model.some_fp8(rng, (2, 2, 3, 16, 2, 8))
+    d = Packed("", cells, model.FP8["e4m3fnuz"](cells) *
+               np.reshape([0.5, 0.0625], (2, 1, 1, 1, 1, 1)),
+               dtype="float8_e4m3fnuz", kind="full_attention")
+    d.fields = {"values": 8}
+    path = d.write(f"{tmp}/fp8.npy", "hnd")
+    check_stats("--scale", d, path, "--scale=0.5,0.0625")
+    check_peek("--scale", d, path, random.Random(1), 1, "--scale=0.5,0.0625")
+    kvtool("slice", "-f", "--component=v", "-o", f"{tmp}/half.npy", path)
+    half = Packed("", cells[1:], d.values[1:])
+    check_stats("--scale, values alone", half, f"{tmp}/half.npy", "--scale=0.5,0.0625")
+    for text in ("0", "1,2,3", "x"):
+        r = kvtool("describe", f"--scale={text}", path)
+        tap.ok(r.code == 2 and "--scale is" in r.err, f"--scale={text} is refused", r)
 
 
 # ---- what cannot be read ----------------------------------------------------
@@ -298,6 +317,7 @@ def main():
         check_tokens(tmp)
         check_diff(tmp)
         check_same_numbers(tmp)
+        check_scale(tmp)
         check_unreadable(tmp)
     return tap.done()
 
