@@ -206,7 +206,8 @@ static enum kvt_status stats_group(struct description *d, int g,
 	work.count = f->data_bytes ? s.cut.nboxes : 0;
 	work.buffer_bytes[0] = work.buffer_bytes[1] = s.cut.box_bytes;
 	work.buffer_bytes[2] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
-	work.buffer_bytes[3] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
+	if (f->data_bytes)	/* else extents may be anything */
+		work.buffer_bytes[3] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
 	work_needs_tiles(&work, f->tiling);
 	return pipeline_run(&work, &options->pipeline, err);
 }

@@ -113,6 +113,8 @@ static float *table_of(const struct kvt_dtype *dtype)
 	return table;
 }
 
+enum { STEP = 256 };	/* elements that are decoded at once */
+
 /* Elements from 'first' on of the state at 'bytes'. */
 static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
 		   int64_t first, int64_t n, double *out)
@@ -139,7 +141,6 @@ static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
 static void add_rounding(const struct meter *m, int side, int k, const uint8_t *bytes,
 			 int64_t first, int64_t n, const double *value, double *slack)
 {
-	enum { STEP = 256 };
 	double scale = m->scale[side].kv[k], here[STEP];
 
 	if (m->packing[side])
@@ -340,7 +341,6 @@ static bool same_bytes(const struct meter *m, const uint8_t *a, const uint8_t *b
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
 	       const int64_t key[KVT_NAXES], struct findings *out)
 {
-	enum { STEP = 256 };
 	double va[STEP], vb[STEP], slack[STEP] = { 0 };
 	int k = (int)(m->first_kv + key[KVT_AXIS_K]);
 
