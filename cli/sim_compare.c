@@ -195,7 +195,10 @@ static enum kvt_status compare_files(struct comparison *c, char **path,
 	json_t *a = NULL, *b = NULL;
 	enum kvt_status status = load(&a, path[0], err);
 
-	if (!status && !(status = load(&b, path[1], err))) {
+	/* what could not be loaded is freed already */
+	if (status)
+		return status;
+	if (!(status = load(&b, path[1], err))) {
 		if (!json_object_get(a, "rows") != !json_object_get(b, "rows"))
 			status = kvt_fail(err, KVT_BAD_INPUT,
 					  "%s and %s: one is a sweep, one is a plan",
