@@ -5,6 +5,7 @@
 
 #include "cli/diff.h"
 #include "cli/signals.h"
+#include "cli/text_file.h"
 
 struct request {
 	struct kvt_hints hints;
@@ -178,7 +179,8 @@ static enum kvt_status run_parsed(struct diff *d, struct request *q, int nargs,
 	int n[NSIDES];
 
 	if ((status = split_operands(n, names, nargs, argv, err)) ||
-	    (status = read_choices(d, q, err)))
+	    (status = read_choices(d, q, err)) ||
+	    (q->heatmap && (status = text_file_refuse(q->heatmap, argv, nargs, err))))
 		return status;
 	d->running.options.threads = (int)(q->threads < 64 ? q->threads : 64);
 	d->running.options.quiet = d->quiet;

@@ -90,6 +90,8 @@ static enum kvt_status expect_write(const struct asked *asked, char **argv, int 
 	if (asked->json || asked->github || asked->reports.n)
 		return kvt_fail(err, KVT_USAGE,
 				"write: --json, --github and --report are options of check");
+	if (asked->output && (status = text_file_refuse(asked->output, argv, n, err)))
+		return status;
 	status = open_dump(&o, argv[0], asked->digest, asked, err);
 	if (!status && !(text = expect_contract(&o.dump, asked->pool)))
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -160,9 +162,11 @@ static const char *report_file(char format[16], const char *report)
 }
 
 /* Only one thing can be all of standard output. */
-static enum kvt_status check_reports(const struct asked *asked, struct kvt_error *err)
+static enum kvt_status check_reports(const struct asked *asked, char **argv, int n,
+				     struct kvt_error *err)
 {
 	int on_stdout = asked->json + asked->github;
+	enum kvt_status status;
 
 	for (int i = 0; i < asked->reports.n; i++) {
 		const char *file;
@@ -173,6 +177,8 @@ static enum kvt_status check_reports(const struct asked *asked, struct kvt_error
 			return kvt_fail(err, KVT_USAGE,
 					"--report is '%.100s', expected junit=FILE or tap=FILE",
 					asked->reports.s[i]);
+		if ((status = text_file_refuse(file, argv, n, err)))
+			return status;
 		on_stdout += !strcmp(file, "-");
 	}
 	if (on_stdout > 1)
@@ -270,7 +276,7 @@ static enum kvt_status expect_check(const struct asked *asked, char **argv, int 
 	if (asked->output || asked->digest || asked->pool || asked->force)
 		return kvt_fail(err, KVT_USAGE,
 				"check: --output, --digest, --pool and --force are options of write");
-	if ((status = check_reports(asked, err)))
+	if ((status = check_reports(asked, argv, n, err)))
 		return status;
 	if (!(r.file = calloc((size_t)r.nfiles, sizeof(*r.file))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");

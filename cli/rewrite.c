@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/rewrite_report.h"
 #include "cli/same.h"
@@ -58,19 +57,14 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 	return KVT_OK;
 }
 
-/* Whatever --force allows, no file of the input is replaced. */
 static enum kvt_status refuse_input(const char *path, const struct source *source,
 				    struct kvt_error *err)
 {
-	struct stat st;
+	enum kvt_status status = KVT_OK;
 
-	if (!path || stat(path, &st))
-		return KVT_OK;
-	for (int i = 0; i < source->nreaders; i++)
-		if (kvt_reader_has_file(source->reader[i], st.st_dev, st.st_ino))
-			return kvt_fail(err, KVT_USAGE, "%s belongs to the input",
-					path);
-	return KVT_OK;
+	for (int i = 0; !status && path && i < source->nreaders; i++)
+		status = refuse_own_file(path, source->reader[i], err);
+	return status;
 }
 
 static enum kvt_status create(const struct rewrite *r, struct transform *t,

@@ -252,6 +252,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n != 1)
 		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", n);
 	c.path = argv[0];
+	if (a.output && (status = text_file_refuse(a.output, argv, n, err)))
+		return status;
 	if (!(c.in = malloc(sizeof(*c.in))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	status = calibrate(&c, &a, err);

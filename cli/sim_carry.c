@@ -295,6 +295,20 @@ static enum kvt_status find_op(struct spoiled *out, const struct sim *sim, int64
 					 LL(n), LL(n - left));
 }
 
+/* Of neither side: the destination is read again while this is written. */
+static enum kvt_status refuse_sides(const char *name, const struct sides *sides,
+				    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < sides->src.n; i++)
+		if (sides->src.file[i].reader)
+			status = refuse_own_file(name, sides->src.file[i].reader, err);
+	for (int i = 0; !status && !sides->dst.made && i < sides->dst.n; i++)
+		status = refuse_own_file(name, sides->dst.file[i].reader, err);
+	return status;
+}
+
 static enum kvt_status open_output(struct kvt_writer **out, const struct sides *sides,
 				   const struct exec_args *args, int rank,
 				   struct kvt_error *err)
@@ -303,7 +317,8 @@ static enum kvt_status open_output(struct kvt_writer **out, const struct sides *
 	char name[4096];
 
 	if ((status = output_name(name, sizeof(name), args->output, rank, sides->dst.n,
-				  err)))
+				  err)) ||
+	    (status = refuse_sides(name, sides, err)))
 		return status;
 	return kvt_create(out, name, &args->create, side_rank(&sides->dst, rank), err);
 }

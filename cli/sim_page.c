@@ -282,6 +282,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (a.trace_max && !a.trace)
 		return kvt_fail(err, KVT_USAGE, "--trace-max needs --trace-out");
 	if ((status = sim_take_dumps(&s, n, argv, err)) ||
+	    (a.html && (status = text_file_refuse(a.html, argv, n, err))) ||
+	    (a.trace && (status = text_file_refuse(a.trace, argv, n, err))) ||
 	    (status = link_take(&link, a.link, err)) ||
 	    (status = link_has_figures(&link.link, err)) ||
 	    (status = sim_load(&sim, &s, err)))

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A file may say all but what its bytes are, or which fp8. */
 static bool lacks_content(const struct kvt_reader *reader, const struct kvt_hints *hints)
@@ -32,6 +33,16 @@ enum kvt_status open_as_told(struct kvt_reader **out, const char *name,
 	if (!status)
 		kvt_close_reader(*out);
 	return kvt_open(out, name, hints, err);
+}
+
+enum kvt_status refuse_own_file(const char *path, const struct kvt_reader *reader,
+				struct kvt_error *err)
+{
+	struct stat st;
+
+	if (!stat(path, &st) && kvt_reader_has_file(reader, st.st_dev, st.st_ino))
+		return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
+	return KVT_OK;
 }
 
 struct source source_whole(struct kvt_reader **reader)

@@ -77,6 +77,10 @@ KVT_MUST_CHECK enum kvt_status
 open_as_told(struct kvt_reader **out, const char *name, const struct kvt_hints *hints,
 	     struct kvt_error *err);
 
+/* Whatever --force allows: KVT_USAGE if 'path' is a file of this input. */
+KVT_MUST_CHECK enum kvt_status
+refuse_own_file(const char *path, const struct kvt_reader *reader, struct kvt_error *err);
+
 /* All of a reader.  '*reader' must outlive the source. */
 struct source source_whole(struct kvt_reader **reader);
 

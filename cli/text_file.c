@@ -46,6 +46,20 @@ enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
 	return KVT_OK;
 }
 
+enum kvt_status text_file_refuse(const char *path, char *const *inputs, int n,
+				 struct kvt_error *err)
+{
+	struct stat out, in;
+
+	if (stat(path, &out))
+		return KVT_OK;
+	for (int i = 0; i < n; i++)
+		if (!stat(inputs[i], &in) && in.st_dev == out.st_dev &&
+		    in.st_ino == out.st_ino)
+			return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
+	return KVT_OK;
+}
+
 static enum kvt_status write_all(int fd, const char *path, const char *text,
 				 size_t nbytes, struct kvt_error *err)
 {

@@ -12,6 +12,10 @@ KVT_MUST_CHECK enum kvt_status
 text_file_read(char **out, size_t *nbytes, const char *path, size_t most,
 	       struct kvt_error *err);
 
+/* KVT_USAGE if 'path' is one of these files, whatever --force allows. */
+KVT_MUST_CHECK enum kvt_status
+text_file_refuse(const char *path, char *const *inputs, int n, struct kvt_error *err);
+
 /* Under its name only when it is complete; an old one only with 'force'. */
 KVT_MUST_CHECK enum kvt_status
 text_file_write(const char *path, const char *text, size_t nbytes, bool force,

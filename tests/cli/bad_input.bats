@@ -232,14 +232,6 @@ refused() {
 	refused 5 kvtool convert "$nhd" /proc/out.h5
 }
 
-# small_disk SIZE: a file system of that size at ./disk, or the test is skipped
-small_disk() {
-	mkdir disk
-	[ "$(id -u)" = 0 ] || skip "only root may mount a small file system"
-	mount -t tmpfs -o "size=$1" kvt-test disk 2>/dev/null ||
-		skip "this machine does not let root mount tmpfs"
-}
-
 teardown() {
 	! mountpoint -q disk || umount disk
 }
@@ -283,30 +275,6 @@ teardown() {
 }
 
 # ---- interruption -----------------------------------------------------------
-
-# interrupt SIGNAL COMMAND...: sends it once a temporary file is there; prints
-# how the program ended.  (A shell starts background jobs with SIGINT ignored.)
-interrupt() {
-	/usr/bin/python3 - "$@" <<-'PYTHON'
-	import glob, os, signal, subprocess, sys, time
-	number = getattr(signal, sys.argv[1])
-	p = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL,
-	                     stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-	end = time.time() + 20
-	while time.time() < end and p.poll() is None and not glob.glob("*.tmp-*"):
-	    time.sleep(0.002)
-	time.sleep(0.02)
-	if p.poll() is not None:
-	    sys.exit("ended by itself: %d" % p.returncode)
-	p.send_signal(number)
-	try:
-	    p.wait(20)
-	except subprocess.TimeoutExpired:
-	    p.kill()
-	    sys.exit("does not end")
-	print("by signal" if p.returncode == -number else "exit %d" % p.returncode)
-	PYTHON
-}
 
 # 768 MiB of zeros that take no room
 large=(--layout nhd --dtype bfloat16 --layers 24 --block-size 16 --heads 8

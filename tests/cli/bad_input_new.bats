@@ -95,12 +95,21 @@ each_row() {
 	[ $n -gt 11 ]
 }
 
-# What the rows need besides.
-need() {
+# What the rows need besides; made once.
+setup_file() {
+	cd "$BATS_FILE_TMPDIR" || return 1
 	kvtool convert -q "$nhd" ok.h5
 	kvtool relayout -q --to=hnd -o other.h5 "$nhd"
 	kvtool expect write --digest -o digest.kvc ok.h5
+	kvtool mutate -q --fault=flip-bits -o bad.h5 ok.h5
 	kvtool transfer-sim --json -m llama-3.1-8b >plan.json
+	kvtool transfer-sim --json -m llama-3.1-8b --tokens=99 >plan2.json
+	tail -c +129 "$hnd" >bare.bin
+	cp "$root/testdata/measured/nixlbench.log" bench.csv
+}
+
+need() {
+	cp "$BATS_FILE_TMPDIR"/*.{h5,kvc,json,bin,csv} .
 }
 
 # bad STATUS COMMAND...: refused with the name of $in
@@ -182,7 +191,9 @@ bad() {
 	}
 	each_row openers odd
 	in=/dev/zero
-	each_row openers odd
+	odd reblock --block-size=32 -o out.h5 $in
+	odd diff ok.h5 $in
+	odd guess $in
 }
 
 @test "sizes that no file can have" {
@@ -270,13 +281,6 @@ each_out() {
 	[ $n -gt 5 ]
 }
 
-need_more() {
-	need
-	kvtool mutate -q --fault=flip-bits -o bad.h5 ok.h5
-	tail -c +129 "$hnd" >bare.bin
-	cp "$root/testdata/measured/nixlbench.log" bench.csv
-}
-
 full() {
 	run --separate-stderr kvtool "$@"
 	[ "$status" = 5 ] || { echo "$*: exit $status: $stderr"; return 1; }
@@ -284,7 +288,7 @@ full() {
 }
 
 @test "a folder that is none, or cannot be written to" {
-	need_more
+	need
 	out=missing/out.h5
 	each_out writers full
 	each_out text_writers full
@@ -295,4 +299,193 @@ full() {
 	out=folder.h5
 	each_out writers full
 	[ -z "$(find . -name '*.tmp-*')" ]
+}
+
+teardown() {
+	! mountpoint -q disk || umount disk
+}
+
+@test "a read-only file system" {
+	need
+	small_disk 1M
+	mount -o remount,ro disk
+	out=disk/out.h5
+	each_out writers full
+	out=disk/out.txt
+	each_out text_writers full
+}
+
+@test "a disk that fills up" {
+	need
+	small_disk 64k
+	local ending
+	for ending in h5 npy safetensors; do
+		out=disk/out.$ending
+		each_out writers full
+		[ -z "$(ls -A disk)" ] || { ls -A disk; return 1; }
+	done
+	# of text: nothing is free but the name
+	dd if=/dev/zero of=disk/rest bs=4k status=none 2>/dev/null || true
+	out=disk/out.txt
+	each_out text_writers full
+	[ "$(ls -A disk)" = rest ]
+}
+
+@test "a disk that fills up leaves the old file" {
+	need
+	small_disk 64k
+	echo mine >disk/old.npy
+	old() {
+		full "$1" -f "${@:2}"
+		[ "$(cat disk/old.npy)" = mine ]
+		[ "$(ls -A disk)" = old.npy ] || { ls -A disk; return 1; }
+	}
+	old_mode() {
+		if [ "$1" = transfer-sim ]; then
+			full "$1" "$2" -f "${@:3}"
+			[ "$(cat disk/old.npy)" = mine ] && [ "$(ls -A disk)" = old.npy ]
+		else
+			old "$@"
+		fi
+	}
+	out=disk/old.npy
+	each_out writers old_mode
+}
+
+@test "an output that is there already is kept" {
+	need
+	echo mine >out.npy
+	out=out.npy
+	kept() {
+		full "$@"
+		[ "$(cat out.npy)" = mine ]
+	}
+	each_out writers kept
+	mv out.npy out.svg
+	cp out.svg out
+	out=out
+	kept_text() {
+		[ "$1 $2" != "expect check" ] || return 0	# reports are replaced
+		full "$@"
+		[ "$(cat out)" = mine ] && [ "$(cat out.svg)" = mine ]
+	}
+	each_out text_writers kept_text
+}
+
+@test "the input is never the output" {
+	need
+	cp ok.h5 in.h5
+	cp other.h5 base.h5
+	ln in.h5 hard.h5
+	ln -s in.h5 symbolic.h5
+	never() {
+		run --separate-stderr kvtool "$@"
+		[ "$status" = 2 ] && one_sentence || { echo "$*: exit $status: $stderr"; return 1; }
+		cmp in.h5 ok.h5 && cmp base.h5 other.h5
+	}
+	local name
+	for name in in.h5 ./in.h5 hard.h5 symbolic.h5; do
+		never reblock -f --block-size=32 -o $name in.h5
+		never mutate -f --fault=flip-bits -o $name in.h5
+		never copy-blocks -f --blocks=1:2 -o $name in.h5 base.h5
+		never copy-blocks -f --blocks=1:2 -o $name base.h5 in.h5
+		never transfer-sim exec -f -o $name in.h5 base.h5
+		never transfer-sim exec -f -o $name base.h5 in.h5
+		never transfer-sim wire -f -o $name base.h5 in.h5
+		never diff -f --heatmap=$name in.h5 base.h5
+		never expect write -f -o $name in.h5
+		never expect check --report=tap=$name digest.kvc in.h5
+		never transfer-sim report -f --html=$name in.h5 base.h5
+	done
+	cp bare.bin raw.bin
+	run --separate-stderr kvtool guess --layers=5 --block-size=16 --heads=4 --head-dim=8 \
+		--write-manifest=raw.bin raw.bin
+	[ "$status" != 0 ] && cmp bare.bin raw.bin
+	cp digest.kvc contract
+	run --separate-stderr kvtool expect check --report=tap=contract contract ok.h5
+	[ "$status" = 2 ] && cmp digest.kvc contract
+	cp bench.csv bench
+	run --separate-stderr kvtool transfer-sim calibrate -f -o bench bench
+	[ "$status" = 2 ] && cmp bench.csv bench
+}
+
+# ---- standard output --------------------------------------------------------
+
+# A row: a command that prints more than a line.
+printers() {
+	cat <<-'ROWS'
+	describe --canonical ok.h5
+	diff ok.h5 bad.h5
+	diff --json ok.h5 bad.h5
+	mutate --json --dry-run --fault=flip-bits -o out.npy ok.h5
+	reblock --dry-run --block-size=32 -o out.npy ok.h5
+	expect write ok.h5
+	expect check digest.kvc ok.h5
+	fsck --list
+	fsck ok.h5
+	guess --layers=5 --block-size=16 --heads=4 --head-dim=8 bare.bin
+	workers log
+	size -m llama-3.1-8b
+	size --json -m llama-3.1-8b
+	size -m list
+	transfer-sim -m llama-3.1-8b
+	transfer-sim --ops -m llama-3.1-8b
+	transfer-sim time -m llama-3.1-8b
+	transfer-sim sweep -m llama-3.1-8b
+	transfer-sim emit --format=nixl -m llama-3.1-8b
+	transfer-sim compare plan.json plan2.json
+	transfer-sim calibrate bench.csv
+	transfer-sim exec --dry-run -o out.npy ok.h5 other.h5
+	ROWS
+}
+
+@test "a full standard output is an error" {
+	need
+	echo '{"workers": 1}' >log
+	in=
+	out_full() {
+		run --separate-stderr bash -c '"$@" >/dev/full' - "$KVTOOL" "$@"
+		# a comparison also says what it found
+		[[ $status = 5 && ${stderr_lines[-1]} == *": writing standard output: "* ]] ||
+			{ echo "$*: exit $status: $stderr"; return 1; }
+	}
+	each_row printers out_full
+}
+
+@test "a reader that goes away ends it without a word" {
+	need
+	echo '{"workers": 1}' >log
+	in=
+	gone() {
+		# the pipe has no reader from the start
+		run --separate-stderr bash -c 'set -o pipefail; { sleep 0.05; exec "$@"; } | :' \
+			- "$KVTOOL" "$@"
+		[ "$status" = 141 ] && [ -z "$stderr" ] ||
+			{ echo "$*: exit $status: $stderr"; return 1; }
+	}
+	each_row printers gone
+}
+
+# ---- interruption -----------------------------------------------------------
+
+@test "an interrupted run leaves nothing behind and dies by the signal" {
+	truncate -s 384M large.bin
+	/usr/bin/python3 -c 'import json
+print(json.dumps({"layout": "nhd", "dtype": "bfloat16", "num_tokens": {"A": 511 * 16},
+    "sizes": {"layers": 12, "block_size": 16, "num_kv_heads": 8, "head_dim": 128},
+    "block_table": {"A": list(range(511, 0, -1))}}))' >large.json
+	local row
+	while read -r row; do
+		read -ra words <<<"$row"
+		run interrupt SIGINT "$KVTOOL" "${words[@]}"
+		[ "$output" = "by signal" ] || { echo "$row: $output"; return 1; }
+		only large.bin large.json
+	done <<-'ROWS'
+	reblock --mem-limit=64M --block-size=32 -o out.npy large.bin
+	reblock --mem-limit=64M --block-size=24 --level=19 -o out.h5 large.bin
+	copy-blocks --mem-limit=64M --blocks=1:2 -o out.npy large.bin large.bin
+	mutate --mem-limit=1G --fault=flip-bits -o out.npy large.bin
+	transfer-sim exec --mem-limit=64M --dst=tp=1,layout=hnd -o out.npy large.bin
+	transfer-sim wire --mem-limit=64M --dst=tp=1,layout=hnd -o out.npy large.bin
+	ROWS
 }
