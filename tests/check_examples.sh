@@ -5,7 +5,8 @@
 # Each literal block of an EXAMPLES section, and each "console" block of the
 # README, runs in one shell, in a fresh copy of testdata/.  A line "$ command" is
 # run; the lines after it are what it prints, on both streams.  Without such lines
-# its output is not compared, but it must succeed.
+# its output is not compared, but it must succeed.  "$ cat FILE" makes the file that
+# it shows.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/tap.sh
@@ -30,6 +31,11 @@ blocks() {
 finish_command() {
 	local command=$1 expected=$2 printed status
 	[ -n "$command" ] || return 0
+	# "cat FILE" of what is not there shows what to put into it
+	if [[ $command == 'cat '[a-z]* && ! -e ${command#cat } ]]; then
+		printf '%s' "$expected" >"${command#cat }"
+		return
+	fi
 	# not in a subshell, or cd would not last
 	eval "$command" >"$tmp/printed" 2>&1
 	status=$?
@@ -65,8 +71,8 @@ for page in README.md man/*.[157]; do
 	rm -f "$tmp"/block.*
 	blocks "$page" | awk -v out="$tmp/block." '/^@$/ { n++; next } { print > (out n) }'
 	for block in "$tmp"/block.*; do
-		# a block without commands shows a file, not a session
-		grep -q '^\$ ' "$block" 2>/dev/null || continue
+		[ -e "$block" ] || continue
+		grep -q '^\$ ' "$block" || { ok "$page: a block without a command" false; continue; }
 		rm -rf "$tmp/scratch"
 		mkdir "$tmp/scratch"
 		cp -R testdata "$tmp/scratch/" || exit 1

@@ -39,6 +39,10 @@ paths()  { written | xargs -r grep -nHE '/(wor[k]|roo[t]|hom[e])/'; true; }
 modes()  { find tests scripts .ci \( -name 'check_*.sh' -o -name '*.bats' -o -path '.ci/run' \) \
 		-type f ! -perm -u+x; }
 
+# 'a && b' and '! a' end no test where a, or all of it, is false
+masked() { written -name '*.bats' | xargs -r grep -nHE \
+		'^[[:space:]]+(\[ |one_sentence|cmp |grep |diff |said |only |same_)[^|]* && [^|]*$|^[[:space:]]+! [^|]*$'; true; }
+
 # planted RULE FILE TEXT: the rule must object to a tree that holds just this
 planted() {
 	tree=$(mktemp -d) || return 1
@@ -65,6 +69,7 @@ none 'no two sources have one name'                  twice
 none 'nothing is left to do'                         marks
 none 'no paths of the machine it was written on'     paths
 none 'test scripts can be run'                       modes
+none 'no test passes over what fails in it'          masked
 
 ok 'finds a Cyrillic letter'     planted ascii   lib/a.c 'int \320\260;\n'
 ok 'finds a carriage return'     planted ascii   lib/a.c 'int a;\r\n'
@@ -77,4 +82,6 @@ ok 'finds a name used twice'     planted twice   lib/a.c 'int a;\n'
 ok 'finds something left to do'  planted marks   lib/a.c '/* TO''DO */\n'
 ok 'finds a path'                planted paths   lib/a.c '"/wo''rk/a"\n'
 ok 'finds a script without x'    planted modes   tests/check_a.sh 'true\n'
+ok 'finds a masked failure'      planted masked  tests/a.bats '\t[ a = b ] && cmp c d\n'
+ok 'finds a negated command'     planted masked  tests/a.bats '\t! grep -q a b\n'
 done_testing

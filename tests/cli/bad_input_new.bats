@@ -343,7 +343,7 @@ teardown() {
 	old_mode() {
 		if [ "$1" = transfer-sim ]; then
 			full "$1" "$2" -f "${@:3}"
-			[ "$(cat disk/old.npy)" = mine ] && [ "$(ls -A disk)" = old.npy ]
+			[[ $(cat disk/old.npy) = mine && $(ls -A disk) = old.npy ]]
 		else
 			old "$@"
 		fi
@@ -367,7 +367,7 @@ teardown() {
 	kept_text() {
 		[ "$1 $2" != "expect check" ] || return 0	# reports are replaced
 		full "$@"
-		[ "$(cat out)" = mine ] && [ "$(cat out.svg)" = mine ]
+		[[ $(cat out) = mine && $(cat out.svg) = mine ]]
 	}
 	each_out text_writers kept_text
 }
@@ -381,7 +381,8 @@ teardown() {
 	never() {
 		run --separate-stderr kvtool "$@"
 		[ "$status" = 2 ] && one_sentence || { echo "$*: exit $status: $stderr"; return 1; }
-		cmp in.h5 ok.h5 && cmp base.h5 other.h5
+		cmp in.h5 ok.h5
+		cmp base.h5 other.h5
 	}
 	local name
 	for name in in.h5 ./in.h5 hard.h5 symbolic.h5; do
@@ -400,13 +401,16 @@ teardown() {
 	cp bare.bin raw.bin
 	run --separate-stderr kvtool guess --layers=5 --block-size=16 --heads=4 --head-dim=8 \
 		--write-manifest=raw.bin raw.bin
-	[ "$status" != 0 ] && cmp bare.bin raw.bin
+	[ "$status" != 0 ]
+	cmp bare.bin raw.bin
 	cp digest.kvc contract
 	run --separate-stderr kvtool expect check --report=tap=contract contract ok.h5
-	[ "$status" = 2 ] && cmp digest.kvc contract
+	[ "$status" = 2 ]
+	cmp digest.kvc contract
 	cp bench.csv bench
 	run --separate-stderr kvtool transfer-sim calibrate -f -o bench bench
-	[ "$status" = 2 ] && cmp bench.csv bench
+	[ "$status" = 2 ]
+	cmp bench.csv bench
 }
 
 # ---- standard output --------------------------------------------------------

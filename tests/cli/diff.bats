@@ -73,15 +73,18 @@ basename_of() {
 
 @test "requests that nobody has are not matched" {
 	run -3 --separate-stderr kvtool diff --match=A=Z "$nhd" "$nhd"
-	one_sentence && said "'A=Z'" "'A'"
+	one_sentence
+	said "'A=Z'" "'A'"
 	run -3 --separate-stderr kvtool diff --match=Z=A "$nhd" "$nhd"
-	one_sentence && said "'Z=A'"
+	one_sentence
+	said "'Z=A'"
 	run -0 kvtool diff --match=A=A "$nhd" "$hnd"
 }
 
 @test "two sides, not three" {
 	run -2 --separate-stderr kvtool diff "$nhd" : "$nhd" : "$nhd"
-	one_sentence && said colon
+	one_sentence
+	said colon
 }
 
 @test "beside zeros a cosine is undefined, not -nan" {
@@ -95,24 +98,31 @@ basename_of() {
 
 @test "what cannot be compared: 3, and never 0" {
 	run -3 --separate-stderr kvtool diff "$nhd" "$gqa"
-	one_sentence && said g0 "8 elements a head in A and 64 in B"
+	one_sentence
+	said g0 "8 elements a head in A and 64 in B"
 	run -3 --separate-stderr kvtool diff "$nhd" "$mla"
-	one_sentence && said "nothing in common" full_attention mla
+	one_sentence
+	said "nothing in common" full_attention mla
 	run -3 --separate-stderr kvtool diff "$nhd" "$kv/mamba2g4/tp1_DS/rank0.npy"
-	one_sentence && said "nothing in common"
+	one_sentence
+	said "nothing in common"
 	run -3 --separate-stderr kvtool diff "$nhd" "$fp16"
-	one_sentence && said bfloat16 float16 --tolerance=auto --exact
+	one_sentence
+	said bfloat16 float16 --tolerance=auto --exact
 	run -3 --separate-stderr kvtool diff --by=blocks "$nhd" "$bs32"
-	one_sentence && said "16 states" "32"
+	one_sentence
+	said "16 states" "32"
 	run -3 --separate-stderr kvtool diff --tolerance=ulp=1 "$nhd" "$fp16"
-	one_sentence && said "ulp is for one type"
+	one_sentence
+	said "ulp is for one type"
 	[ -z "$output" ]
 }
 
 @test "parts that one side lacks: 3, or what is common" {
 	kvtool slice -q --layers=1:4 -o layers.npy "$nhd"
 	run -3 --separate-stderr kvtool diff "$nhd" layers.npy
-	one_sentence && said "only A has layers 0, 4 of g0" --common
+	one_sentence
+	said "only A has layers 0, 4 of g0" --common
 	run -3 --separate-stderr kvtool diff layers.npy "$nhd"
 	said "only B has layers 0, 4 of g0"
 	run -0 kvtool diff --common layers.npy "$nhd"
@@ -125,20 +135,24 @@ basename_of() {
 	[[ $output == *"5 layers x 188 tokens"* ]]
 	kvtool slice -q --layers=0:1 -o first.npy "$nhd"
 	run -3 --separate-stderr kvtool diff --common first.npy layers.npy
-	one_sentence && said "nothing in common" "layer 0" "layer 1"
+	one_sentence
+	said "nothing in common" "layer 0" "layer 1"
 	kvtool slice -q --heads=0:2 -o low.npy "$nhd"
 	kvtool slice -q --heads=2:4 -o high.npy "$nhd"
 	run -3 --separate-stderr kvtool diff --common low.npy high.npy
-	one_sentence && said "heads 0 to 1" "heads 2 to 3" "none in common"
+	one_sentence
+	said "heads 0 to 1" "heads 2 to 3" "none in common"
 }
 
 @test "keys alone, values alone" {
 	kvtool slice -q --component=k -o k.npy "$nhd"
 	kvtool slice -q --component=v -o v.npy "$nhd"
 	run -3 --separate-stderr kvtool diff k.npy v.npy
-	one_sentence && said "keys alone" "values alone"
+	one_sentence
+	said "keys alone" "values alone"
 	run -3 --separate-stderr kvtool diff "$rocm" k.npy
-	one_sentence && said "only A has values of g0"
+	one_sentence
+	said "only A has values of g0"
 	run -0 kvtool diff --common "$rocm" k.npy
 	run -0 kvtool diff --common v.npy "$rocm"
 	[[ $output == *"g0: equal, 110240 elements: 5 layers x 689 tokens x 4 heads x 8" ]]
@@ -154,23 +168,27 @@ basename_of() {
 	damaged
 	kvtool slice -q --request=A --tokens=50:200 -o some.npy bad.npy
 	run -3 --separate-stderr kvtool diff "$bs32" some.npy
-	one_sentence && said "only A has tokens 0 to 49 of request A" "3 more"
+	one_sentence
+	said "only A has tokens 0 to 49 of request A" "3 more"
 	run -1 kvtool diff --json --common "$bs32" some.npy
 	[ "$(json 'o["groups"][0]["elements"]' <<<"$output")" = 48000 ]
 	[ "$(json 'o["groups"][0]["first"]["token"]' <<<"$output")" = 64 ]
 	[ "$(json 'o["groups"][0]["diagnosis"]["decided"]' <<<"$output")" = swap-kv ]
 	kvtool slice -q --request=A --tokens=0:40 -o none.npy "$nhd"
 	run -3 --separate-stderr kvtool diff --common some.npy none.npy
-	one_sentence && said "no token"
+	one_sentence
+	said "no token"
 }
 
 @test "a side of several ranks" {
 	run -0 kvtool diff "$nhd" : "$kv"/s260k/tp4/*.safetensors
 	run -0 kvtool diff "$kv"/s260k/tp2/*.safetensors : "$kv"/s260k/tp4/*.safetensors
 	run -3 --separate-stderr kvtool diff "$nhd" : "$kv"/s260k/tp4/rank[013]*.safetensors
-	one_sentence && said "rank 2"
+	one_sentence
+	said "rank 2"
 	run -2 --separate-stderr kvtool diff "$nhd" "$nhd" "$nhd"
-	one_sentence && said colon
+	one_sentence
+	said colon
 	run -2 --separate-stderr kvtool diff "$nhd" :
 	run -2 --separate-stderr kvtool diff : "$nhd"
 	run -2 --separate-stderr kvtool diff "$nhd"
@@ -204,7 +222,8 @@ basename_of() {
 	for bad in x atol atol= atol=x atol=-1 "atol=1,atol=2" cosine=2 "rtol= 1" \
 		"" "auto," nan=1 rtol=nan rtol=inf; do
 		run -2 --separate-stderr kvtool diff --tolerance="$bad" "$nhd" "$fp16"
-		one_sentence && said --tolerance
+		one_sentence
+		said --tolerance
 	done
 	run -0 kvtool diff --tolerance=auto "$nhd" "$fp16"
 	run -0 kvtool diff --tolerance=atol=0.1,cosine=0.99,pcc=0.99,rel-l2=0.01 "$nhd" "$fp16"
@@ -212,29 +231,36 @@ basename_of() {
 	[[ $output == *"broken  rel-l2"* ]]
 	run -1 kvtool diff --exact --top=0 "$nhd" "$fp16"
 	run -2 --separate-stderr kvtool diff --exact --tolerance=auto "$nhd" "$fp16"
-	one_sentence && said --exact --tolerance
+	one_sentence
+	said --exact --tolerance
 }
 
 @test "other options that are wrong" {
 	run -2 --separate-stderr kvtool diff --by=heads "$nhd" "$hnd"
-	one_sentence && said tokens blocks
+	one_sentence
+	said tokens blocks
 	run -2 --separate-stderr kvtool diff --top=101 "$nhd" "$hnd"
-	one_sentence && said 100
+	one_sentence
+	said 100
 	run -2 --separate-stderr kvtool diff --match=A "$nhd" "$hnd"
 	one_sentence
 	for bad in 0 -1 x 1, 1,2,3 inf; do
 		run -2 --separate-stderr kvtool diff --scale-a="$bad" "$nhd" "$fp16"
-		one_sentence && said --scale-a
+		one_sentence
+		said --scale-a
 	done
 	run -2 --separate-stderr kvtool diff --heatmap=map.png "$nhd" "$hnd"
-	one_sentence && said .svg
+	one_sentence
+	said .svg
 	small_raw a.bin
 	run -3 --separate-stderr kvtool diff --by=tokens "${small[@]}" a.bin a.bin
-	one_sentence && said "block tables"
+	one_sentence
+	said "block tables"
 	run -0 kvtool diff "${small[@]}" a.bin a.bin
 	[[ $output == *"2 layers x 48 states"* ]]
 	run -5 --separate-stderr kvtool diff "$nhd" nothing.npy
-	one_sentence && said nothing.npy
+	one_sentence
+	said nothing.npy
 }
 
 @test "scales make up for a factor" {
@@ -250,12 +276,14 @@ basename_of() {
 	damaged
 	touch map.svg
 	run -5 --separate-stderr kvtool diff --heatmap=map.svg "$nhd" bad.npy
-	one_sentence && said map.svg --force
-	[ -z "$output" ] && [ ! -s map.svg ]
+	one_sentence
+	said map.svg --force
+	[[ -z $output && ! -s map.svg ]]
 	run -1 kvtool diff -q -f --heatmap=map.svg "$nhd" bad.npy
 	grep -q '</svg>' map.svg
 	run -5 --separate-stderr kvtool diff --heatmap=no/map.csv "$nhd" bad.npy
-	one_sentence && said no/map.csv
+	one_sentence
+	said no/map.csv
 	run -0 kvtool diff --heatmap=equal.svg "$nhd" "$hnd"
 	grep -q 'nothing differs' equal.svg
 	only bad.json bad.npy map.svg equal.svg
@@ -287,5 +315,6 @@ assert t.endswith("<b>&\"x.npy"), t'
 	# in the middle of the data
 	printf 'XXXXXXXXXXXXXXXX' | dd of=b.h5 bs=1 seek=200000 conv=notrunc status=none
 	run -3 --separate-stderr kvtool diff --deep a.h5 b.h5
-	one_sentence && said b.h5
+	one_sentence
+	said b.h5
 }

@@ -51,6 +51,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	for config in testdata/config/*.json; do
 		kvtool size --json --tp=1,2 --block-size=256 --cache-dtype=auto "$config" >answer
 		json '"\n".join(g["spec"] for g in o["groups"] + o["sizes"][1]["groups"])' <answer >specs
+		[ -s specs ]
 		while read -r spec; do
 			kvtool size --tp=1 --cache-dtype=bfloat16 --spec "$spec" >/dev/null
 			kvtool transfer-sim --conv=ds --partial=whole --tokens=300 --src tp=1,block-size=256 \

@@ -16,6 +16,7 @@ bare() {
 
 @test "every command but workers takes --spec" {
 	local command without=
+	[ "$(kvtool --list-commands | wc -l)" -gt 16 ]
 	for command in $(kvtool --list-commands); do
 		kvtool "$command" --list-options >options
 		grep -qx -e --spec options || without+=" $command"

@@ -19,8 +19,8 @@ declare -gA modes=(
 
 # refused TEXT MODE ARG...: nothing is written or printed
 refused() {
-	run -3 --separate-stderr kvtool transfer-sim "${@:2}" </dev/null &&
-		[ -z "$output" ] && one_sentence && said "$1" && [ ! -e out.svg ]
+	run -3 --separate-stderr kvtool transfer-sim "${@:2}" </dev/null && one_sentence &&
+		[[ -z $output && ! -e out.svg ]] && said "$1"
 }
 
 # each TEXT MODES ARG...: in these modes, or in all but those behind a '-'
