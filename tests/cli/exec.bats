@@ -56,7 +56,7 @@ refused() {
 	local limit from to
 	for from in src noise dst; do
 		for to in src dst; do
-			for limit in 8M 64M; do
+			for limit in 12M 64M; do
 				exec_ -f --mem-limit=$limit -o out.h5 $from.h5 $to.h5
 			done
 		done
