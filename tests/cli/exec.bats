@@ -64,6 +64,28 @@ refused() {
 	exec_ -f --request=B -o out.h5 noise.h5 dst.h5
 }
 
+@test "transfer-sim exec reads pieces that its boxes cut" {
+	head -c 4M /dev/urandom >raw.bin
+	cat >raw.json <<-END
+		{"file": "raw.bin", "layout": "nhd", "dtype": "bfloat16",
+		 "sizes": {"layers": 2, "num_blocks": 64, "block_size": 16,
+		           "num_kv_heads": 4, "head_dim": 128},
+		 "block_table": {"A": [$(seq -s, 0 63)]}, "num_tokens": {"A": 1024}}
+	END
+	kvtool convert -q --no-sync raw.bin pieces.h5
+	for tile in 4k 64k; do
+		exec_ --mem-limit=8M --dst=layout=hnd,tp=2,block-size=32,ids=random:1 \
+			-o 'rank%r.h5' pieces.h5
+		kvtool merge -q --no-sync -o new.h5 rank0.h5 rank1.h5
+		same_digest raw.bin new.h5
+		# into one that has pieces of another size than what is written
+		kvtool relayout -q --no-sync --tile=$tile --to=bhlsc -o old.h5 raw.bin
+		exec_ -f --mem-limit=8M -o new.h5 pieces.h5 old.h5
+		same_digest raw.bin new.h5
+		rm rank?.h5 new.h5 old.h5
+	done
+}
+
 @test "transfer-sim exec moves one request, a prefix less, or whole blocks" {
 	exec_ --dst=ids=reverse -o all.npy "$nhd"
 	exec_ --json --request=C -o c.npy "$nhd" all.npy >report
