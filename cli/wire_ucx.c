@@ -35,6 +35,9 @@ struct wire_ucx {
 	ucp_address_t *address;
 	ucp_ep_h ep;
 	size_t received;		/* by the request that is under way */
+	ucs_status_t broken;		/* why the connection is; UCS_OK: it is not */
+	bool unguarded;			/* errors are not told */
+	bool stuck;			/* something was given up */
 	int fd, timeout_ms;
 };
 
@@ -151,14 +154,35 @@ enum kvt_status wire_ucx_open(struct wire_ucx **out, const void **address,
 	return KVT_OK;
 }
 
+static void note_broken(void *user_data, ucp_ep_h ep, ucs_status_t why)
+{
+	struct wire_ucx *u = user_data;
+
+	(void)ep;
+	u->broken = why;
+}
+
+/*
+ * A handler, without which an error ends the process, is to be had only over
+ * what notices that a peer is gone; shared memory alone does not.
+ */
 enum kvt_status wire_ucx_connect(struct wire_ucx *u, const void *address,
 				 struct kvt_error *err)
 {
-	const ucp_ep_params_t params = {
-		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, .address = address,
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = address, .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = { note_broken, u },
 	};
 	ucs_status_t got = u->call.ucp_ep_create(u->worker, &params, &u->ep);
 
+	if (got == UCS_ERR_UNREACHABLE) {
+		params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+		got = u->call.ucp_ep_create(u->worker, &params, &u->ep);
+		u->unguarded = true;
+	}
 	if (got == UCS_OK)
 		return KVT_OK;
 	u->ep = NULL;
@@ -213,6 +237,8 @@ static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
 		look(u, &idle);
 		if (interrupted)
 			status = kvt_fail(err, KVT_SYSTEM, "interrupted");
+		else if (u->broken != UCS_OK)
+			status = refused(u, "the peer is gone", u->broken, err);
 		else if (now_ms() >= until)
 			status = gone ?
 				 kvt_fail(err, KVT_SYSTEM, "the peer is gone") :
@@ -224,6 +250,7 @@ static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
 		if (status)
 			break;
 	}
+	u->stuck |= status != KVT_OK;
 	if (status)
 		u->call.ucp_request_cancel(u->worker, request);
 	else if (got != UCS_OK)
@@ -234,12 +261,19 @@ static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
 
 void wire_ucx_close(struct wire_ucx *u)
 {
-	const ucp_request_param_t flush = { .op_attr_mask = 0 };
+	static const ucp_request_param_t flush = { .op_attr_mask = 0 };
+	static const ucp_request_param_t force = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+		.flags = UCP_EP_CLOSE_FLAG_FORCE,
+	};
+	const ucp_request_param_t *how;
 
 	if (!u)
 		return;
+	how = (u->stuck || u->broken != UCS_OK) && !u->unguarded ? &force : &flush;
+	u->broken = UCS_OK;
 	/* whether the rest arrives is not asked: who waits for it has a timeout */
-	if (u->ep && finish(u, u->call.ucp_ep_close_nbx(u->ep, &flush), CLOSE_MS,
+	if (u->ep && finish(u, u->call.ucp_ep_close_nbx(u->ep, how), CLOSE_MS,
 			    "closing", NULL))
 		u->ep = NULL;
 	if (u->address)
