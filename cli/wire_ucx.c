@@ -259,23 +259,44 @@ static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
 	return status;
 }
 
-void wire_ucx_close(struct wire_ucx *u)
+/*
+ * Until the peer has read what was sent, or is gone: it shuts its half of the TCP
+ * connection then, as we do here.
+ */
+static void linger(const struct wire_ucx *u)
+{
+	int64_t until = now_ms() + CLOSE_MS;
+	int idle = 0;
+
+	shutdown(u->fd, SHUT_WR);
+	while (!peer_is_gone(u) && now_ms() < until && !interrupted)
+		look(u, &idle);
+}
+
+static void close_endpoint(struct wire_ucx *u)
 {
 	static const ucp_request_param_t flush = { .op_attr_mask = 0 };
 	static const ucp_request_param_t force = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
 		.flags = UCP_EP_CLOSE_FLAG_FORCE,
 	};
-	const ucp_request_param_t *how;
+	bool bad = u->stuck || u->broken != UCS_OK;
 
-	if (!u)
-		return;
-	how = (u->stuck || u->broken != UCS_OK) && !u->unguarded ? &force : &flush;
+	if (!bad)
+		linger(u);
 	u->broken = UCS_OK;
 	/* whether the rest arrives is not asked: who waits for it has a timeout */
-	if (u->ep && finish(u, u->call.ucp_ep_close_nbx(u->ep, how), CLOSE_MS,
-			    "closing", NULL))
+	if (finish(u, u->call.ucp_ep_close_nbx(u->ep, bad && !u->unguarded ? &force :
+					       &flush), CLOSE_MS, "closing", NULL))
 		u->ep = NULL;
+}
+
+void wire_ucx_close(struct wire_ucx *u)
+{
+	if (!u)
+		return;
+	if (u->ep)
+		close_endpoint(u);
 	if (u->address)
 		u->call.ucp_worker_release_address(u->worker, u->address);
 	if (u->worker)

@@ -223,7 +223,7 @@ s.sendall(h + o.recv(struct.unpack("<IIQ", h)[2], socket.MSG_WAITALL))
 h = s.recv(16, socket.MSG_WAITALL); s.recv(struct.unpack("<IIQ", h)[2], socket.MSG_WAITALL)
 '"$then" 3>&- &
 		wait "$pid" || status=$?
-		[ "$status" = 5 ]
+		[ "$status" = 5 ] || { echo "status $status"; cat err; return 1; }
 		[[ $then == s.close* ]] || grep 'nothing for 1000 ms' err
 		kill "$other" || true
 		wait "$other" || true
