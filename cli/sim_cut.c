@@ -79,12 +79,15 @@ int64_t carry_window_room(int64_t mem_limit)
 	return limit_of(mem_limit) / 4;
 }
 
-/* The window, as much again where it is read in pieces, and the box of all ranks. */
+/*
+ * The window, as much again where it is read in pieces, and the box of all ranks,
+ * as much again where it is written in pieces.
+ */
 static bool fits(const struct sides *sides, int group, const struct cut *cut,
 		 const struct spread *s, int64_t limit)
 {
-	return 2 * window_bytes(sides, group, cut->layers, s->blocks) +
-	       sides->dst.n * cut->box_bytes <= limit / 2;
+	return window_bytes(sides, group, cut->layers, s->blocks) +
+	       sides->dst.n * cut->box_bytes <= limit / 4;
 }
 
 /*
