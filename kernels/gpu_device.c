@@ -258,40 +258,40 @@ void kvt_device_pinned_free(struct kvt_device *d, void *address)
 		d->driver.pinned_free(address);
 }
 
-enum kvt_status kvt_device_copy_in(struct kvt_device *d, void *dst,
-				   const void *host, int64_t nbytes,
-				   void *stream, struct kvt_error *err)
+/* The driver's calls for the three directions have one shape. */
+static enum kvt_status copy(struct kvt_device *d,
+			    int (*call)(void *to, const void *from, size_t n,
+					void *stream),
+			    void *dst, const void *src, int64_t nbytes,
+			    void *stream, struct kvt_error *err)
 {
 	int code;
 
 	if (nbytes <= 0)
 		return KVT_OK;
-	code = CALL(d, copy_in, dst, host, (size_t)nbytes, stream);
-	return done(d, code, err);
+	code = enter(d);
+	return done(d, code ? code : call(dst, src, (size_t)nbytes, stream), err);
+}
+
+enum kvt_status kvt_device_copy_in(struct kvt_device *d, void *dst,
+				   const void *host, int64_t nbytes,
+				   void *stream, struct kvt_error *err)
+{
+	return copy(d, d->driver.copy_in, dst, host, nbytes, stream, err);
 }
 
 enum kvt_status kvt_device_copy_out(struct kvt_device *d, void *host,
 				    const void *src, int64_t nbytes,
 				    void *stream, struct kvt_error *err)
 {
-	int code;
-
-	if (nbytes <= 0)
-		return KVT_OK;
-	code = CALL(d, copy_out, host, src, (size_t)nbytes, stream);
-	return done(d, code, err);
+	return copy(d, d->driver.copy_out, host, src, nbytes, stream, err);
 }
 
 enum kvt_status kvt_device_copy_within(struct kvt_device *d, void *dst,
 				       const void *src, int64_t nbytes,
 				       void *stream, struct kvt_error *err)
 {
-	int code;
-
-	if (nbytes <= 0)
-		return KVT_OK;
-	code = CALL(d, copy_within, dst, src, (size_t)nbytes, stream);
-	return done(d, code, err);
+	return copy(d, d->driver.copy_within, dst, src, nbytes, stream, err);
 }
 
 enum kvt_status kvt_device_fill(struct kvt_device *d, void *dst, uint8_t byte,
@@ -308,8 +308,11 @@ enum kvt_status kvt_device_fill(struct kvt_device *d, void *dst, uint8_t byte,
 
 /* ---- streams and events ------------------------------------------------- */
 
-/* One that does not wait for the default stream: 1 in both drivers. */
-enum { NON_BLOCKING = 1 };
+/*
+ * 1 in both drivers: a stream that does not wait for the default one, and an
+ * event whose waiters sleep and leave the processor to others.
+ */
+enum { NON_BLOCKING = 1, SLEEP = 1 };
 
 enum kvt_status kvt_device_stream_new(void **out, struct kvt_device *d,
 				      struct kvt_error *err)
@@ -336,7 +339,7 @@ enum kvt_status kvt_device_wait(struct kvt_device *d, void *stream,
 enum kvt_status kvt_device_event_new(void **out, struct kvt_device *d,
 				     struct kvt_error *err)
 {
-	int code = CALL(d, event_new, out, 0);
+	int code = CALL(d, event_new, out, SLEEP);
 
 	return done(d, code, err);
 }
@@ -359,6 +362,14 @@ enum kvt_status kvt_device_stream_wait_event(struct kvt_device *d, void *stream,
 					     void *event, struct kvt_error *err)
 {
 	int code = CALL(d, stream_wait_event, stream, event, 0);
+
+	return done(d, code, err);
+}
+
+enum kvt_status kvt_device_event_wait(struct kvt_device *d, void *event,
+				      struct kvt_error *err)
+{
+	int code = CALL(d, event_wait, event);
 
 	return done(d, code, err);
 }

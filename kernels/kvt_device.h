@@ -17,7 +17,8 @@
  *   - The context is the device's primary one, as the vendor's runtime and the
  *     frameworks on top of it use.  Each call makes it current on the calling
  *     thread and leaves it so.
- *   - A handle belongs to one thread at a time.
+ *   - Threads may share a handle, for nothing in it changes once it is open; what
+ *     must happen before what is said by streams and events.
  *   - What fails before any data is touched is KVT_UNSUPPORTED: there is no such
  *     device, or it cannot run this build.  What fails later is KVT_SYSTEM: the
  *     device failed, or its memory is full (then *nothing* of that allocation is
@@ -131,6 +132,9 @@ kvt_device_event_record(struct kvt_device *device, void *event, void *stream,
 KVT_MUST_CHECK enum kvt_status
 kvt_device_stream_wait_event(struct kvt_device *device, void *stream, void *event,
 			     struct kvt_error *err);
+/* Until the host may rely on what came before the event; sleeps meanwhile. */
+KVT_MUST_CHECK enum kvt_status
+kvt_device_event_wait(struct kvt_device *device, void *event, struct kvt_error *err);
 /* Waits for 'end'. */
 KVT_MUST_CHECK enum kvt_status
 kvt_device_event_elapsed(double *milliseconds, struct kvt_device *device,
