@@ -166,6 +166,9 @@ static enum kvt_status done(const struct kvt_device *d, int code,
 /* The call that follows where entering went well. */
 #define CALL(d, slot, ...)	\
 	(code = enter(d), code ? code : (d)->driver.slot(__VA_ARGS__))
+/* One that is tried on a dead device, too: it may still let go of the host's memory. */
+#define FREE(d, slot, what)	\
+	((what) ? ((void)enter(d), (void)(d)->driver.slot(what)) : (void)0)
 
 enum kvt_status kvt_device_facts(struct kvt_device_facts *out,
 				 struct kvt_device *d, struct kvt_error *err)
@@ -229,8 +232,7 @@ enum kvt_status kvt_device_alloc(void **out, struct kvt_device *d,
 
 void kvt_device_free(struct kvt_device *d, void *address)
 {
-	if (address && !enter(d))
-		d->driver.free(address);
+	FREE(d, free, address);
 }
 
 enum kvt_status kvt_device_pinned_alloc(void **out, struct kvt_device *d,
@@ -254,8 +256,7 @@ enum kvt_status kvt_device_pinned_alloc(void **out, struct kvt_device *d,
 
 void kvt_device_pinned_free(struct kvt_device *d, void *address)
 {
-	if (address && !enter(d))
-		d->driver.pinned_free(address);
+	FREE(d, pinned_free, address);
 }
 
 /* The driver's calls for the three directions have one shape. */
@@ -324,8 +325,7 @@ enum kvt_status kvt_device_stream_new(void **out, struct kvt_device *d,
 
 void kvt_device_stream_free(struct kvt_device *d, void *stream)
 {
-	if (stream && !enter(d))
-		d->driver.stream_free(stream);
+	FREE(d, stream_free, stream);
 }
 
 enum kvt_status kvt_device_wait(struct kvt_device *d, void *stream,
@@ -346,8 +346,7 @@ enum kvt_status kvt_device_event_new(void **out, struct kvt_device *d,
 
 void kvt_device_event_free(struct kvt_device *d, void *event)
 {
-	if (event && !enter(d))
-		d->driver.event_free(event);
+	FREE(d, event_free, event);
 }
 
 enum kvt_status kvt_device_event_record(struct kvt_device *d, void *event,

@@ -2,14 +2,17 @@
 /*
  * gpu_exec_driver.inl - the executor's driver calls, under both vendors' names
  *
- * KVT_EXEC_FAIL=cuInit:34 makes a call fail with a code, KVT_EXEC_DEVICES=N
- * says how many devices there are, KVT_EXEC_MEMORY=N how many bytes each has,
- * KVT_EXEC_FAULT=N which fault is planted.
+ * KVT_EXEC_FAIL=cuInit:34 makes a call fail with a code, cuLaunchKernel:700:5 the
+ * sixth one, KVT_EXEC_DEVICES=N says how many devices there are, KVT_EXEC_MEMORY=N
+ * how many bytes each has, KVT_EXEC_PINNED=N how many the host may pin,
+ * KVT_EXEC_FAULT=N which fault is planted, and KVT_EXEC_FLIP=1 that what comes back
+ * is wrong.
  */
 namespace {
 
-std::set<void *> handles;		/* streams and events */
-int64_t memory_used;
+std::recursive_mutex one_call;		/* at a time */
+int64_t memory_used, pinned_used;
+std::map<void *, size_t> pinned;
 
 int64_t setting(const char *name, int64_t otherwise)
 {
@@ -21,26 +24,15 @@ int64_t setting(const char *name, int64_t otherwise)
 /* The code that this call must fail with; 0: none. */
 int injected(const char *call)
 {
+	static int calls;
 	const char *text = std::getenv("KVT_EXEC_FAIL");
 	const size_t n = std::strlen(call);
+	int code = 0, good = 0;
 
-	if (!text || std::strncmp(text, call, n) || text[n] != ':')
+	if (!text || std::strncmp(text, call, n) ||
+	    std::sscanf(text + n, ":%d:%d", &code, &good) < 1)
 		return 0;
-	return std::atoi(text + n + 1);
-}
-
-void *new_handle()
-{
-	void *handle = std::malloc(8);
-
-	if (handle)
-		handles.insert(handle);
-	return handle;
-}
-
-bool known(void *handle)
-{
-	return !handle || handles.count(handle);
+	return calls++ < good ? 0 : code;
 }
 
 bool ours(const void *p, size_t n)
@@ -50,7 +42,7 @@ bool ours(const void *p, size_t n)
 
 int use(void *stream)
 {
-	return sticky ? sticky : known(stream) ? 0 : INVALID;
+	return sticky ? sticky : streams.count(stream) ? 0 : INVALID;
 }
 
 int64_t memory_all()
@@ -66,12 +58,14 @@ int64_t memory_all()
 	extern "C" __attribute__((visibility("default")))		\
 	int cuda parameters						\
 	{								\
+		std::lock_guard<std::recursive_mutex> lock(one_call);	\
 		const int code = injected(#cuda);			\
 		return code ? code : exec_##cuda arguments;		\
 	}								\
 	extern "C" __attribute__((visibility("default")))		\
 	int hip parameters						\
 	{								\
+		std::lock_guard<std::recursive_mutex> lock(one_call);	\
 		const int code = injected(#hip);			\
 		return code ? code : exec_##cuda arguments;		\
 	}								\
@@ -99,7 +93,7 @@ CALL(cuDevicePrimaryCtxRetain, hipDevicePrimaryCtxRetain,
      (void **context, int handle), (context, handle))
 {
 	(void)handle;
-	*context = &handles;
+	*context = &allocations;
 	return 0;
 }
 
@@ -111,7 +105,7 @@ CALL(cuDevicePrimaryCtxRelease_v2, hipDevicePrimaryCtxRelease, (int handle), (ha
 
 CALL(cuCtxSetCurrent, hipCtxSetCurrent, (void *context), (context))
 {
-	return sticky ? sticky : context == &handles ? 0 : INVALID;
+	return sticky ? sticky : context == &allocations ? 0 : INVALID;
 }
 
 /* Of the exact size, so that AddressSanitizer guards both ends as well. */
@@ -136,6 +130,7 @@ CALL(cuMemFree_v2, hipFree, (void *address), (address))
 
 	if (found == allocations.end())
 		return INVALID;
+	finish();
 	memory_used -= (int64_t)found->second;
 	allocations.erase(found);
 	last_begin = last_end = 0;
@@ -148,7 +143,7 @@ CALL(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync,
 {
 	if (use(stream) || !ours(dst, n))
 		return sticky ? sticky : INVALID;
-	std::memcpy(dst, host, n);
+	later(stream, [=] { return std::memcpy(dst, host, n) != nullptr; });
 	return 0;
 }
 
@@ -157,7 +152,11 @@ CALL(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync,
 {
 	if (use(stream) || !ours(src, n))
 		return sticky ? sticky : INVALID;
-	std::memcpy(host, src, n);
+	later(stream, [=] {
+		std::memcpy(host, src, n);
+		*(uint8_t *)host ^= (uint8_t)setting("KVT_EXEC_FLIP", 0);
+		return true;
+	});
 	return 0;
 }
 
@@ -166,7 +165,7 @@ CALL(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync,
 {
 	if (use(stream) || !ours(src, n) || !ours(dst, n))
 		return sticky ? sticky : INVALID;
-	std::memcpy(dst, src, n);
+	later(stream, [=] { return std::memcpy(dst, src, n) != nullptr; });
 	return 0;
 }
 
@@ -175,7 +174,7 @@ CALL(cuMemsetD8Async, hipMemsetD8Async,
 {
 	if (use(stream) || !ours(dst, n))
 		return sticky ? sticky : INVALID;
-	std::memset(dst, byte, n);
+	later(stream, [=] { return std::memset(dst, byte, n) != nullptr; });
 	return 0;
 }
 
@@ -204,7 +203,7 @@ CALL(cuModuleGetFunction, hipModuleGetFunction,
 	return NOT_FOUND;
 }
 
-/* What a kernel does wrong is told by the call that follows, as by a device. */
+/* What a kernel does wrong is told by a call that follows, as by a device. */
 CALL(cuLaunchKernel, hipModuleLaunchKernel,
      (void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
       unsigned by, unsigned bz, unsigned shared, void *stream, void **args,
@@ -216,7 +215,11 @@ CALL(cuLaunchKernel, hipModuleLaunchKernel,
 	if (gx < 1 || gx > 0x7fffffff || gy != 1 || gz != 1 || bx < 1 ||
 	    bx > MOST_THREADS || by != 1 || bz != 1)
 		return INVALID;
-	run_kernel((const kernel *)function, gx, bx, args);
+	const kernel *k = (const kernel *)function;
+	later(stream, [=, thread = k->bind(args)] {
+		run_kernel(k, gx, bx, thread);
+		return true;
+	});
 	return 0;
 }
 
@@ -261,12 +264,23 @@ CALL(cuMemHostAlloc, hipHostMalloc, (void **host, size_t n, unsigned flags),
      (host, n, flags))
 {
 	(void)flags;
+	if ((int64_t)n > setting("KVT_EXEC_PINNED", INT64_MAX) - pinned_used)
+		return NO_MEMORY;
 	*host = std::malloc(n);
-	return *host ? 0 : NO_MEMORY;
+	if (!*host)
+		return NO_MEMORY;
+	pinned_used += (int64_t)n;
+	pinned[*host] = n;
+	return 0;
 }
 
 CALL(cuMemFreeHost, hipHostFree, (void *host), (host))
 {
+	if (!pinned.count(host))
+		return INVALID;
+	finish();
+	pinned_used -= (int64_t)pinned[host];
+	pinned.erase(host);
 	std::free(host);
 	return 0;
 }
@@ -275,70 +289,95 @@ CALL(cuStreamCreate, hipStreamCreateWithFlags, (void **stream, unsigned flags),
      (stream, flags))
 {
 	(void)flags;
-	*stream = new_handle();
-	return *stream ? sticky : NO_MEMORY;
+	*stream = std::malloc(1);
+	if (!*stream)
+		return NO_MEMORY;
+	streams[*stream] = {};
+	return sticky;
 }
 
 CALL(cuStreamDestroy_v2, hipStreamDestroy, (void *stream), (stream))
 {
-	if (!handles.erase(stream))
+	if (!stream || !streams.count(stream))
 		return INVALID;
+	finish();
+	streams.erase(stream);
 	std::free(stream);
 	return 0;
 }
 
 CALL(cuStreamSynchronize, hipStreamSynchronize, (void *stream), (stream))
 {
-	return use(stream);
+	const int code = use(stream);
+
+	return code ? code : run_until([=] { return streams[stream].empty(); });
 }
 
 CALL(cuStreamWaitEvent, hipStreamWaitEvent,
-     (void *stream, void *event, unsigned flags), (stream, event, flags))
+     (void *stream, void *handle, unsigned flags), (stream, handle, flags))
 {
-	(void)flags;
-	return event && known(event) ? use(stream) : INVALID;
-}
+	event *e = (event *)handle;
 
-CALL(cuEventCreate, hipEventCreateWithFlags, (void **event, unsigned flags),
-     (event, flags))
-{
 	(void)flags;
-	*event = new_handle();
-	return *event ? sticky : NO_MEMORY;
-}
-
-CALL(cuEventDestroy_v2, hipEventDestroy, (void *event), (event))
-{
-	if (!handles.erase(event))
-		return INVALID;
-	std::free(event);
+	if (use(stream) || !events.count(e))
+		return sticky ? sticky : INVALID;
+	later(stream, [e, asked = e->asked] { return e->done >= asked; });
 	return 0;
 }
 
-CALL(cuEventRecord, hipEventRecord, (void *event, void *stream), (event, stream))
+CALL(cuEventCreate, hipEventCreateWithFlags, (void **handle, unsigned flags),
+     (handle, flags))
 {
-	const auto now = std::chrono::steady_clock::now().time_since_epoch();
-	const double ms = std::chrono::duration<double, std::milli>(now).count();
+	event *e = new event{};
 
-	if (!event || !known(event))
-		return INVALID;
-	std::memcpy(event, &ms, sizeof(ms));
-	return use(stream);
+	(void)flags;
+	events.insert(e);
+	*handle = e;
+	return sticky;
 }
 
-CALL(cuEventSynchronize, hipEventSynchronize, (void *event), (event))
+CALL(cuEventDestroy_v2, hipEventDestroy, (void *handle), (handle))
 {
-	return event && known(event) ? sticky : INVALID;
+	event *e = (event *)handle;
+
+	if (!events.count(e))
+		return INVALID;
+	finish();
+	events.erase(e);
+	delete e;
+	return 0;
+}
+
+CALL(cuEventRecord, hipEventRecord, (void *handle, void *stream), (handle, stream))
+{
+	event *e = (event *)handle;
+
+	if (use(stream) || !events.count(e))
+		return sticky ? sticky : INVALID;
+	e->asked++;
+	later(stream, [e, asked = e->asked] {
+		const auto now = std::chrono::steady_clock::now().time_since_epoch();
+
+		e->ms = std::chrono::duration<double, std::milli>(now).count();
+		e->done = asked;
+		return true;
+	});
+	return 0;
+}
+
+CALL(cuEventSynchronize, hipEventSynchronize, (void *handle), (handle))
+{
+	event *e = (event *)handle;
+
+	if (!events.count(e))
+		return INVALID;
+	return run_until([e, asked = e->asked] { return e->done >= asked; });
 }
 
 CALL(cuEventElapsedTime, hipEventElapsedTime, (float *ms, void *begin, void *end),
      (ms, begin, end))
 {
-	double from, to;
-
-	std::memcpy(&from, begin, sizeof(from));
-	std::memcpy(&to, end, sizeof(to));
-	*ms = (float)(to - from);
+	*ms = (float)(((event *)end)->ms - ((event *)begin)->ms);
 	return sticky;
 }
 
@@ -365,27 +404,32 @@ EXPORT const char *hipGetErrorName(int code)
 
 EXPORT void kvt_exec_seed(uint64_t seed)
 {
+	finish();
 	state = seed;
 }
 
 EXPORT void kvt_exec_fault(int n)
 {
+	finish();
 	planted = n;
 }
 
 EXPORT const char *kvt_exec_trouble()
 {
+	finish();
 	return trouble;
 }
 
 EXPORT void kvt_exec_reset()
 {
+	finish();
 	sticky = 0;
 	trouble[0] = '\0';
 }
 
 EXPORT void kvt_exec_count(int on)
 {
+	finish();
 	counting = on;
 	traffic[0] = traffic[1] = {};
 }
@@ -393,6 +437,7 @@ EXPORT void kvt_exec_count(int on)
 EXPORT void kvt_exec_read(struct kvt_exec_traffic *loads,
 			  struct kvt_exec_traffic *stores)
 {
+	finish();
 	*loads = traffic[0];
 	*stores = traffic[1];
 }

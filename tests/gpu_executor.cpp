@@ -13,9 +13,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -312,9 +316,12 @@ namespace {
 
 /* ---- fibers ------------------------------------------------------------- */
 
+/* A thread of a launch, with parameters of its own. */
+typedef std::function<void()> body;
+
 struct kernel {
 	const char *name;
-	void (*run)(void **args);
+	body (*bind)(void **args);
 	bool barriers;
 };
 
@@ -328,8 +335,7 @@ struct fiber {
 
 fiber pool[MOST_THREADS];
 ucontext_t scheduler;
-const kernel *running;
-void **running_args;
+const body *running;
 int fiber_code;
 
 /* AddressSanitizer must know which stack is in use. */
@@ -357,7 +363,7 @@ void fiber_main()
 	__sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
 #endif
 	try {
-		running->run(running_args);
+		(*running)();
 	} catch (const fault &x) {
 		fiber_code = x.code;
 	}
@@ -427,7 +433,7 @@ bool run_round(unsigned nthreads)
 	return arrived > 0;
 }
 
-void run_block(const kernel *k, unsigned nthreads, void **args)
+void run_block(const kernel *k, unsigned nthreads, const body &thread)
 {
 	block_began = ++epoch;
 	shared_bytes = 0;
@@ -435,8 +441,7 @@ void run_block(const kernel *k, unsigned nthreads, void **args)
 	for (shared_array &a : shared_arrays)
 		std::memset(a.bytes, SHARED_POISON, a.size);
 	fibers = k->barriers;
-	running = k;
-	running_args = args;
+	running = &thread;
 	fiber_code = 0;
 	if (fibers) {
 		for (unsigned i = 0; i < nthreads; i++)
@@ -446,7 +451,7 @@ void run_block(const kernel *k, unsigned nthreads, void **args)
 	} else {
 		for (unsigned i : shuffled(nthreads)) {
 			thread_now = i;
-			k->run(args);
+			thread();
 		}
 	}
 	if (counting)
@@ -455,57 +460,61 @@ void run_block(const kernel *k, unsigned nthreads, void **args)
 
 /* ---- the table of kernels ----------------------------------------------- */
 
-/* Calls an entry point with what its parameters point to. */
+/* An entry point with what its parameters point to now; it runs later. */
 template <typename... A> struct caller {
 	template <void (*entry)(A...), size_t... i>
-	static void call(void **args, std::index_sequence<i...>)
+	static body copied(void **args, std::index_sequence<i...>)
 	{
-		entry(*(A *)args[i]...);
+		return [all = std::make_tuple(*(A *)args[i]...)] {
+			std::apply(entry, all);
+		};
 	}
-	template <void (*entry)(A...)> static void run(void **args)
+	template <void (*entry)(A...)> static body bind(void **args)
 	{
 		static_assert((sizeof(A) + ...) <= 4096, "parameters of a launch");
-		call<entry>(args, std::index_sequence_for<A...>());
+		return copied<entry>(args, std::index_sequence_for<A...>());
 	}
 };
 
 #define COPY(name, type, nd) { "kvt_" #name,				\
-	caller<char *, const char *, gpu_copy>::run<kvt_##name>, false },
+	caller<char *, const char *, gpu_copy>::bind<kvt_##name>, false },
 #define BLOCKS(name, type, nd) { "kvt_" #name,				\
 	caller<char *, const char *, gpu_copy, const int32_t *,		\
-	       const int32_t *>::run<kvt_##name>, false },
+	       const int32_t *>::bind<kvt_##name>, false },
 #define TILE(name, type, nd) { "kvt_" #name,				\
-	caller<char *, const char *, gpu_tile>::run<kvt_##name>, true },
+	caller<char *, const char *, gpu_tile>::bind<kvt_##name>, true },
 #define LIST(name, type, nd) { "kvt_" #name,				\
 	caller<char *, const char *, gpu_list, const gpu_run *>::	\
-	run<kvt_##name>, false },
+	bind<kvt_##name>, false },
 #define NAIVE(name, type, nd) { "kvt_" #name,				\
-	caller<char *, const char *, gpu_naive>::run<kvt_##name>, false },
+	caller<char *, const char *, gpu_naive>::bind<kvt_##name>, false },
 const kernel kernels[] = {
 	GPU_SPREAD_KERNELS(COPY) GPU_LANES_KERNELS(COPY)
 	GPU_BLOCKS_KERNELS(BLOCKS) GPU_TILE_KERNELS(TILE)
 	GPU_LIST_KERNELS(LIST) GPU_NAIVE_KERNELS(NAIVE)
 };
 
-void run_kernel(const kernel *k, unsigned nblocks, unsigned nthreads, void **args)
+void run_kernel(const kernel *k, unsigned nblocks, unsigned nthreads,
+		const body &thread)
 {
-	/* arrays of another kernel have other sizes */
-	for (shared_array &a : shared_arrays)
-		std::free(a.bytes);
-	shared_arrays.clear();
 	blocks_all = nblocks;
 	try {
 		for (unsigned i : shuffled(nblocks)) {
 			block_now = i;
-			run_block(k, nthreads, args);
+			run_block(k, nthreads, thread);
 		}
 	} catch (const fault &x) {
 		sticky = x.code;
 		for (int kind = 0; kind < 2; kind++)
 			accesses[kind].clear();
 	}
+	/* arrays of another kernel have other sizes */
+	for (shared_array &a : shared_arrays)
+		std::free(a.bytes);
+	shared_arrays.clear();
 }
 
 }
 
+#include "tests/gpu_exec_streams.inl"
 #include "tests/gpu_exec_driver.inl"

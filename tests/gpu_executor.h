@@ -3,8 +3,8 @@
  * gpu_executor.h - the CPU executor, beside the driver's calls that it offers
  *
  * A shared object that a test loads in place of libcuda.so.1 or libamdhip64.so.
- * Kernels run on the calling thread when they are launched; what is wrong with
- * them is kept, as a device keeps it, until kvt_exec_reset().
+ * Kernels run on the thread that waits for them; what is wrong with them is kept,
+ * as a device keeps it, until kvt_exec_reset().
  */
 #ifndef GPU_EXECUTOR_H
 #define GPU_EXECUTOR_H

@@ -15,8 +15,10 @@ static bool to_device(struct gpu_buffer *b, struct gpu_test *t)
 {
 	struct kvt_error err = { "" };
 
+	/* what is expected is written over it afterwards */
 	return gpu_good(kvt_device_copy_in(t->device, b->device, b->host, size_of(b),
-					   NULL, &err), &err);
+					   NULL, &err), &err) &&
+	       gpu_good(kvt_device_wait(t->device, NULL, &err), &err);
 }
 
 /*
