@@ -77,6 +77,7 @@ FORMATTEST := $(call bins,tests/unit/formats/test_*.c)
 FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
 # A Python file of tests/ that can be run is a test; the others are modules.
+STANDIN := $(B)/tests/kvtool_standin
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
 	   $(shell find tests -name '*.py' -perm -u+x))
@@ -139,7 +140,7 @@ $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 
 # The kernels on the CPU, in place of a driver's library.  Speed is what it is
 # compiled for, so that the tests stay quick.
-$(B)/gpu_executor.so: tests/gpu_executor.cpp tests/gpu_exec_driver.inl tests/gpu_executor.h \
+$(B)/gpu_executor.so: tests/gpu_executor.cpp $(wildcard tests/gpu_exec_*.inl) tests/gpu_executor.h \
 		$(BODY) $(B)/flags
 	$(call say,CXX,$<)
 	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wundef $(if $(WERROR),-Werror) -I. $(CPPFLAGS) \
@@ -149,6 +150,18 @@ $(B)/check_gpu: $(call objs,tests/check_gpu.c tests/gpu_*.c tests/kernel_case.c)
 		| $(B)/gpu_executor.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -ldl -lm
+
+# The program with device code that only the executor takes: what --device does is
+# tested with or without nvcc.
+$(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
+	$(call say,AS,$@)
+	$(Q)mkdir -p $(@D) && printf executor | tee $(@:.o=.archs) >$(@:.o=.image)
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $< $(foreach v,CUDA HIP,\
+		-DKVT_$v_IMAGE='"$(@:.o=.image)"' -DKVT_$v_ARCHS='"$(@:.o=.archs)"')
+
+$(STANDIN): $(CLI) $(FORMATS) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -o $@ $^ $(FLIBS)
 
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
@@ -242,7 +255,7 @@ export LSAN_OPTIONS  := suppressions=$(CURDIR)/tests/lsan.supp:print_suppression
 run-demo: all
 	@scripts/demo.sh $(B)/demo
 
-run-check: all $(TESTS) $(FUZZ)
+run-check: all $(TESTS) $(FUZZ) $(STANDIN)
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "cli/device.h"
 
 struct kvt_box tile_box(const struct kvt_tiling *tiling,
 			const int64_t begin[KVT_NAXES])
@@ -39,31 +39,34 @@ struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *out
 	return box;
 }
 
-enum kvt_status copy_part(const struct placed *dst, const struct kvt_box *to,
-			  const struct placed *src, const struct kvt_box *from,
-			  int64_t elem, struct kvt_error *err)
+enum kvt_status copy_part(struct worker *worker, const struct placed *dst,
+			  const struct kvt_box *to, const struct placed *src,
+			  const struct kvt_box *from, int64_t elem,
+			  struct kvt_error *err)
 {
 	struct kvt_box in_dst = box_inside(to, &dst->box);
 	struct kvt_box in_src = box_inside(from, &src->box);
 	struct kvt_views d, s;
 	struct kvt_plans plans;
 	enum kvt_status status;
+	int64_t nbytes;
 
 	if ((status = kvt_layout_views(&d, dst->layout, &dst->box, elem, err)) ||
-	    (status = kvt_layout_views(&s, src->layout, &src->box, elem, err)) ||
-	    (status = kvt_views_narrow(&d, &d, &in_dst, err)) ||
+	    (status = kvt_layout_views(&s, src->layout, &src->box, elem, err)))
+		return status;
+	nbytes = d.nbytes;
+	if ((status = kvt_views_narrow(&d, &d, &in_dst, err)) ||
 	    (status = kvt_views_narrow(&s, &s, &in_src, err)) ||
 	    (status = kvt_plans_init(&plans, &d, &s, err)))
 		return status;
-	kvt_cpu_copy_all(dst->bytes, src->bytes, &plans);
-	return KVT_OK;
+	return plans_run(worker, dst->bytes, nbytes, src->bytes, &plans, err);
 }
 
-enum kvt_status copy_box(const struct placed *dst, const struct placed *src,
-			 const struct kvt_box *part, int64_t elem,
-			 struct kvt_error *err)
+enum kvt_status copy_box(struct worker *worker, const struct placed *dst,
+			 const struct placed *src, const struct kvt_box *part,
+			 int64_t elem, struct kvt_error *err)
 {
-	return copy_part(dst, part, src, part, elem, err);
+	return copy_part(worker, dst, part, src, part, elem, err);
 }
 
 /* The tile that the box begins in. */
@@ -154,7 +157,7 @@ static enum kvt_status read_tile(struct worker *worker, void *context,
 	    (status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
 				 err)))
 		return status;
-	return copy_box(&whole, &tile, &part, group->shape.elem, err);
+	return copy_box(worker, &whole, &tile, &part, group->shape.elem, err);
 }
 
 enum kvt_status read_box(struct worker *worker, struct kvt_reader *reader,

@@ -3,13 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/device.h"
 #include "cli/diff.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
 
 struct request {
 	struct kvt_hints hints;
-	const char *by, *tolerance, *scale[NSIDES], *heatmap;
+	const char *by, *tolerance, *scale[NSIDES], *heatmap, *device;
 	struct aligning aligning;
 	int64_t threads;
 	bool json, force;
@@ -168,6 +169,7 @@ static void diff_free(struct diff *d)
 	pairs_free(&d->pairs);
 	for (int s = 0; s < NSIDES; s++)
 		side_close(&d->side[s]);
+	device_close(d->running.options.device);
 	free(d);
 }
 
@@ -180,7 +182,8 @@ static enum kvt_status run_parsed(struct diff *d, struct request *q, int nargs,
 
 	if ((status = split_operands(n, names, nargs, argv, err)) ||
 	    (status = read_choices(d, q, err)) ||
-	    (q->heatmap && (status = text_file_refuse(q->heatmap, argv, nargs, err))))
+	    (q->heatmap && (status = text_file_refuse(q->heatmap, argv, nargs, err))) ||
+	    (status = device_open(&d->running.options.device, q->device, err)))
 		return status;
 	d->running.options.threads = (int)(q->threads < 64 ? q->threads : 64);
 	d->running.options.quiet = d->quiet;
@@ -226,6 +229,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_FORCE(&q.force),
 		OPT_THREADS(&q.threads),
 		OPT_MEMORY(&d->running.options.mem_limit),
+		OPT_DEVICE(&q.device),
 		OPT_JSON(&q.json),
 		{ "quiet", 'q', OPT_FLAG, &d->quiet, NULL,
 		  "print nothing, only return a status" },

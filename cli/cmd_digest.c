@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/device.h"
 #include "cli/digest_run.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
@@ -176,8 +177,10 @@ static enum kvt_status tell_scope(const struct request *q, const char *path,
 	return rows.failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
 }
 
+/* 'before' is what the device had written before this file. */
 static enum kvt_status tell(const struct request *q, const char *path,
-			    const struct digests *d, struct kvt_error *err)
+			    const struct digests *d, int64_t before,
+			    struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct json_out out;
@@ -185,6 +188,9 @@ static enum kvt_status tell(const struct request *q, const char *path,
 
 	json_start(&out);
 	json_put_text(&out, out.root, "file", path);
+	json_put_text(&out, out.root, "device", device_spec(q->options.device));
+	json_put_int(&out, out.root, "device_bytes",
+		     device_bytes(q->options.device) - before);
 	list = json_put_array(&out, out.root, "digests");
 	for (int s = 0; !status && s < DIGEST_NSCOPES; s++)
 		if (q->scope[s] && (s != DIGEST_TOKENS || d->has_tokens))
@@ -201,6 +207,7 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 	struct kvt_reader *reader;
 	struct digests digests;
 	struct kvt_error why = { "" };
+	int64_t before = device_bytes(q->options.device);
 	enum kvt_status status = kvt_open(&reader, path, &q->hints, err);
 
 	if (status)
@@ -216,7 +223,7 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 	if (status)
 		fail_about(err, status, path, &why);
 	else
-		status = tell(q, path, &digests, err);
+		status = tell(q, path, &digests, before, err);
 	digests_free(&digests);
 	kvt_close_reader(reader);
 	return status;
@@ -256,7 +263,7 @@ static enum kvt_status read_choices(struct request *q, const char *scope,
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct request q = { 0 };
-	const char *scope = NULL, *by = NULL;
+	const char *scope = NULL, *by = NULL, *device = NULL;
 	int64_t threads = 0;
 	const struct opt opts[] = {
 		{ "scope", 0, OPT_STRING, &scope, "SCOPE",
@@ -265,6 +272,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "whole, request, layer, head or block; default: whole" },
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&q.options.mem_limit),
+		OPT_DEVICE(&device),
 		OPT_JSON(&q.json),
 		OPT_QUIET(&q.options.quiet),
 		OPT_INPUT(&q.hints),
@@ -277,7 +285,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if (nargs < 1)
 		return kvt_fail(err, KVT_USAGE, "expected a file");
-	if ((status = read_choices(&q, scope, by, err)))
+	if ((status = read_choices(&q, scope, by, err)) ||
+	    (status = device_open(&q.options.device, device, err)))
 		return status;
 	q.several = nargs > 1;
 	q.options.threads = (int)(threads < 64 ? threads : 64);
@@ -288,6 +297,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		worst = worse(worst, status);
 		err->text[0] = '\0';
 	}
+	device_close(q.options.device);
 	return worst;
 }
 

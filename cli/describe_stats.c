@@ -144,7 +144,7 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 	enum kvt_status status;
 
 	if ((status = read_box(worker, s->reader, s->group, &box, from.bytes, err)) ||
-	    (status = copy_box(&cells, &from, &box, group->shape.elem, err)))
+	    (status = copy_box(worker, &cells, &from, &box, group->shape.elem, err)))
 		return status;
 	box_moments(mine, s, &box, cells.bytes, (double *)worker->buffer[3]);
 	pipeline_progress(worker, s->cut.box_bytes);

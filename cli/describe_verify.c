@@ -116,7 +116,7 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 	}
 	if (status)
 		return kvt_fail(err, status, "%s", found.text);
-	return copy_box(&cells, &tile, &part, group->shape.elem, err);
+	return copy_box(worker, &cells, &tile, &part, group->shape.elem, err);
 }
 
 static enum kvt_status verify_cells(struct worker *worker, struct checked *c,
@@ -168,7 +168,7 @@ static enum kvt_status read_flat(struct worker *worker, struct checked *c,
 
 	if (status || !c->v->has_cells)
 		return status;
-	return copy_box(&cells, &from, &c->box, group->shape.elem, err);
+	return copy_box(worker, &cells, &from, &c->box, group->shape.elem, err);
 }
 
 static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,

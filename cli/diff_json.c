@@ -2,6 +2,7 @@
 /* diff_json.c - the findings for programs; kvtool-json(5) has the keys */
 #include <string.h>
 
+#include "cli/device.h"
 #include "cli/diff.h"
 
 #define LL(x) ((long long)(x))
@@ -212,6 +213,9 @@ void diff_json(struct json_out *out, const struct diff *d)
 	}
 	json_put_text(out, out->root, "result", differs ? "differs" :
 						equal ? "equal" : "within");
+	json_put_text(out, out->root, "device", device_spec(d->running.options.device));
+	json_put_int(out, out->root, "device_bytes",
+		     device_bytes(d->running.options.device));
 	list = json_put_array(out, out->root, "only_one_side");
 	for (int i = 0; i < d->pairs.lacks.n && i < room; i++) {
 		json_t *o = json_append_object(out, list);

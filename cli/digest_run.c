@@ -254,7 +254,8 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 
 	if ((status = read_box(worker, sum->out->reader, sum->index, &box,
 			       source.bytes, err)) ||
-	    (status = copy_box(&sorted, &source, &box, group->shape.elem, err)))
+	    (status = copy_box(worker, &sorted, &source, &box, group->shape.elem,
+			       err)))
 		return status;
 	for (p.l = box.begin[KVT_AXIS_L]; p.l < box.end[KVT_AXIS_L]; p.l++)
 		for (p.b = box.begin[KVT_AXIS_B]; p.b < box.end[KVT_AXIS_B]; p.b++) {

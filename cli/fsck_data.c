@@ -145,7 +145,7 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 	enum kvt_status status;
 
 	if ((status = read_box(worker, c->reader, c->g, &box, from.bytes, err)) ||
-	    (status = copy_box(&to, &from, &box, c->group->shape.elem, err)))
+	    (status = copy_box(worker, &to, &from, &box, c->group->shape.elem, err)))
 		return status;
 	pipeline_progress(worker, c->cut.box_bytes);
 	if (!pipeline_turn(worker, i))

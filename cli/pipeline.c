@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/device.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 
@@ -24,6 +25,7 @@ struct pipeline {
 	int64_t turn;			/* box whose ordered part is next */
 	bool *done;			/* ring of finished boxes, by index */
 	int nworkers;
+	struct device *device;		/* NULL: the CPU */
 	int64_t failed_at;		/* -1: none */
 	enum kvt_status status;
 	struct kvt_error err;
@@ -66,42 +68,58 @@ int64_t pipeline_memory(const struct work *work,
 
 /* ---- workers ------------------------------------------------------------ */
 
+static void release(const struct worker *w, uint8_t *bytes)
+{
+	if (w->device)
+		device_unpin(w->device, bytes);
+	else
+		free(bytes);
+}
+
 static void worker_free(struct worker *w)
 {
 	kvt_codec_scratch_free(w->scratch);
 	for (int i = 0; i < NBUFFERS; i++)
-		free(w->buffer[i]);
-	free(w->tile);
-	free(w->spare);
+		release(w, w->buffer[i]);
+	release(w, w->tile);
+	release(w, w->spare);
 	free(w->stored);
+	memset(w, 0, sizeof(*w));
 }
 
-static bool allocate(uint8_t **out, int64_t nbytes)
+static enum kvt_status allocate(uint8_t **out, struct device *device, int64_t nbytes,
+				struct kvt_error *err)
 {
 	void *p = NULL;
 
+	if (!nbytes)
+		return KVT_OK;
+	if (device)
+		return device_pin(out, device, nbytes, err);
 	/* whole cache lines: streaming stores then need no prologue */
-	if (nbytes && posix_memalign(&p, 64, (size_t)nbytes))
-		return false;
+	if (posix_memalign(&p, 64, (size_t)nbytes))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory: %lld bytes",
+				(long long)nbytes);
 	*out = p;
-	return true;
+	return KVT_OK;
 }
 
 static enum kvt_status worker_init(struct worker *w, struct pipeline *p,
 				   struct kvt_error *err)
 {
 	const struct work *work = p->work;
-	bool ok = allocate(&w->tile, work->tile_bytes) &&
-		  allocate(&w->spare, work->tile_bytes) &&
-		  allocate(&w->stored, work->stored_bytes);
+	enum kvt_status status;
 
 	w->pipeline = p;
-	for (int i = 0; ok && i < NBUFFERS; i++)
-		ok = allocate(&w->buffer[i], work->buffer_bytes[i]);
-	if (!ok)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory: %lld bytes a thread",
-				(long long)worker_bytes(work));
-	return kvt_codec_scratch_new(&w->scratch, err);
+	w->device = p->device;
+	if ((status = allocate(&w->tile, w->device, work->tile_bytes, err)) ||
+	    (status = allocate(&w->spare, w->device, work->tile_bytes, err)) ||
+	    (status = allocate(&w->stored, NULL, work->stored_bytes, err)))
+		return status;
+	for (int i = 0; !status && i < NBUFFERS; i++)
+		status = allocate(&w->buffer[i], w->device, work->buffer_bytes[i],
+				  err);
+	return status ? status : kvt_codec_scratch_new(&w->scratch, err);
 }
 
 /* The lowest failing box wins, so that the message does not depend on timing. */
@@ -195,17 +213,51 @@ void pipeline_progress(struct worker *worker, int64_t nbytes)
 
 /* ---- running ------------------------------------------------------------ */
 
+/* What a copy of the device reads or writes at most. */
+static int64_t largest_buffer(const struct work *work)
+{
+	int64_t most = work->tile_bytes;
+
+	for (int i = 0; i < NBUFFERS; i++)
+		if (work->buffer_bytes[i] > most)
+			most = work->buffer_bytes[i];
+	return most;
+}
+
+static enum kvt_status workers_init(struct pipeline *p, struct worker *w,
+				    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	if (p->device)
+		status = device_reserve(p->device, p->nworkers,
+					largest_buffer(p->work), err);
+	for (int i = 0; !status && i < p->nworkers; i++)
+		status = worker_init(&w[i], p, err);
+	return status;
+}
+
+static void workers_free(const struct pipeline *p, struct worker *w)
+{
+	for (int i = 0; i < p->nworkers; i++)
+		worker_free(&w[i]);
+}
+
 /* The calling thread is a worker too: with one thread none is started. */
 static enum kvt_status run_workers(struct pipeline *p, struct worker *w,
 				   struct kvt_error *err)
 {
 	pthread_t thread[MAX_THREADS];
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status = workers_init(p, w, err);
 	int started = 0;
 
-	for (int i = 0; i < p->nworkers; i++)
-		if ((status = worker_init(&w[i], p, err)))
-			return status;
+	if (status && p->device && device_gives_up(p->device, err)) {
+		workers_free(p, w);
+		p->device = NULL;
+		status = workers_init(p, w, err);
+	}
+	if (status)
+		return status;
 	for (int i = 1; i < p->nworkers; i++) {
 		if (pthread_create(&thread[started], NULL, work_main, &w[i]))
 			break;		/* fewer threads do the same work */
@@ -228,7 +280,9 @@ enum kvt_status pipeline_run(const struct work *work,
 {
 	struct worker workers[MAX_THREADS] = { 0 };
 	bool done[MAX_THREADS * 2] = { false };
-	struct pipeline p = { .work = work, .failed_at = -1, .done = done };
+	struct pipeline p = { .work = work, .failed_at = -1, .done = done,
+			      .device = device_works(options->device) ?
+					options->device : NULL };
 	enum kvt_status status;
 
 	if (!work->count)
@@ -244,8 +298,7 @@ enum kvt_status pipeline_run(const struct work *work,
 		progress_start(work->label, work->total_bytes);
 	status = run_workers(&p, workers, err);
 	progress_end();
-	for (int i = 0; i < p.nworkers; i++)
-		worker_free(&workers[i]);
+	workers_free(&p, workers);
 	pthread_cond_destroy(&p.turned);
 	pthread_mutex_destroy(&p.lock);
 	return status;

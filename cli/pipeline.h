@@ -11,10 +11,14 @@
 
 #include "formats/snapshot.h"
 
+struct device;
+struct slot;
+
 struct pipeline_options {
 	int threads;			/* 0: one a processor, at most 16 */
 	int64_t mem_limit;		/* bytes; 0: the default, 256 MiB */
 	bool quiet;			/* no progress line */
+	struct device *device;		/* NULL: the CPU permutes; see device.h */
 };
 
 /* How a group is cut: boxes of 'layers' x 'blocks', in L-major order. */
@@ -49,6 +53,8 @@ struct worker {
 	uint8_t *buffer[NBUFFERS];		/* the command's; sizes as asked for */
 	uint8_t *tile, *spare;		/* one plain tile each */
 	uint8_t *stored;		/* one stored tile */
+	struct device *device;		/* NULL: the CPU */
+	struct slot *slot;		/* of the device, while it is held */
 };
 
 /* Does box i.  Called in any order by any worker. */
@@ -132,7 +138,7 @@ struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *out
 
 /*
  * Copy the part they share from the dense box 'src' of one layout to the dense
- * box 'dst' of another.
+ * box 'dst' of another.  'worker' may have a device for that; NULL: it has none.
  */
 struct placed {
 	const struct kvt_layout *layout;
@@ -140,12 +146,12 @@ struct placed {
 	uint8_t *bytes;
 };
 KVT_MUST_CHECK enum kvt_status
-copy_box(const struct placed *dst, const struct placed *src,
+copy_box(struct worker *worker, const struct placed *dst, const struct placed *src,
 	 const struct kvt_box *part, int64_t elem, struct kvt_error *err);
 
 /* The same where the part has other indices in the source: 'from'. */
 KVT_MUST_CHECK enum kvt_status
-copy_part(const struct placed *dst, const struct kvt_box *to,
+copy_part(struct worker *worker, const struct placed *dst, const struct kvt_box *to,
 	  const struct placed *src, const struct kvt_box *from, int64_t elem,
 	  struct kvt_error *err);
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cli/device.h"
 #include "formats/digest.h"
 
 const struct kvt_layout cell_layout = {
@@ -62,14 +63,15 @@ static uint64_t *cell_at(const struct put *put, const int64_t at[KVT_NAXES])
 			    n[KVT_AXIS_K] + at[KVT_AXIS_K];
 }
 
-enum kvt_status put_hash(const struct put *put, const struct placed *piece,
-			  const struct kvt_box *part, uint8_t *spare,
-			  struct kvt_error *err)
+enum kvt_status put_hash(struct worker *worker, const struct put *put,
+			 const struct placed *piece, const struct kvt_box *part,
+			 uint8_t *spare, struct kvt_error *err)
 {
 	const struct kvt_shape *shape = &group_of(put)->shape;
 	const int64_t cell = shape->n[KVT_AXIS_S] * shape->n[KVT_AXIS_D] * shape->elem;
 	struct placed canonical = { &cell_layout, *part, spare };
-	enum kvt_status status = copy_box(&canonical, piece, part, shape->elem, err);
+	enum kvt_status status = copy_box(worker, &canonical, piece, part, shape->elem,
+					  err);
 	int64_t at[KVT_NAXES] = { 0 };
 
 	if (status)
@@ -120,8 +122,8 @@ enum kvt_status put_tile(struct worker *worker, struct put *put,
 	if (status)
 		return status;
 	put_keep(put, begin, &stored);
-	return put->make_cells ? put_hash(put, &tile, &part, worker->spare, err) :
-				 KVT_OK;
+	return put->make_cells ?
+	       put_hash(worker, put, &tile, &part, worker->spare, err) : KVT_OK;
 }
 
 struct gathering {
@@ -142,23 +144,39 @@ static enum kvt_status gather_tile(struct worker *worker, void *context,
 
 	if (memcmp(&part, &tile.box, sizeof(part)))	/* padding is zeros */
 		memset(worker->tile, 0, (size_t)tiling->nbytes);
-	status = copy_box(&tile, g->from, &part, to->shape.elem, err);
+	status = copy_box(worker, &tile, g->from, &part, to->shape.elem, err);
 	return status ? status : put_tile(worker, g->put, begin, err);
 }
 
 /* ---- boxes -------------------------------------------------------------- */
 
+/* A device that there is gets the box once for all of them. */
+static enum kvt_status put_tiles(struct worker *worker, struct put *put,
+				 const struct placed *from, struct kvt_error *err)
+{
+	struct kvt_shape shape = kvt_box_shape(&from->box, group_of(put)->shape.elem);
+	struct gathering gathering = { put, from };
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
+	    (status = device_hold(worker, from->bytes, nbytes, err)))
+		return status;
+	status = each_tile(worker, tiling_of(put), &put->box, gather_tile, &gathering,
+			   err);
+	device_drop(worker);
+	return status;
+}
+
 enum kvt_status put_dense(struct worker *worker, struct put *put,
 			  const struct placed *from, struct kvt_error *err)
 {
-	struct gathering gathering = { put, from };
 	enum kvt_status status;
 
 	if (tiling_of(put))
-		return each_tile(worker, tiling_of(put), &put->box, gather_tile,
-				 &gathering, err);
+		return put_tiles(worker, put, from, err);
 	if (put->cells && put->make_cells &&
-	    (status = put_hash(put, from, &put->box, put->sorted, err)))
+	    (status = put_hash(worker, put, from, &put->box, put->sorted, err)))
 		return status;
 	return kvt_write_box(put->writer, put->group, &put->box, from->bytes, err);
 }

@@ -53,8 +53,8 @@ void put_keep(struct put *put, const int64_t begin[KVT_NAXES],
 	      const struct kvt_stored *stored);
 /* Hashes the cells of a piece that holds all of S and D; 'spare' has its size. */
 KVT_MUST_CHECK enum kvt_status
-put_hash(const struct put *put, const struct placed *piece, const struct kvt_box *part,
-	  uint8_t *spare, struct kvt_error *err);
+put_hash(struct worker *worker, const struct put *put, const struct placed *piece,
+	 const struct kvt_box *part, uint8_t *spare, struct kvt_error *err);
 /* The tile at 'begin', whose plain bytes worker->tile has; uses worker->spare. */
 KVT_MUST_CHECK enum kvt_status
 put_tile(struct worker *worker, struct put *put, const int64_t begin[KVT_NAXES],

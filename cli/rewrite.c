@@ -116,11 +116,15 @@ static enum kvt_status open_as_written(struct kvt_reader **out, const struct rew
 	return kvt_open(out, r->output, &hints, err);
 }
 
-/* What was written is opened anew: nothing cached may stand in for it. */
+/*
+ * What was written is opened anew: nothing cached may stand in for it, and what
+ * the device has done is not judged by the device.
+ */
 static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 			      struct kvt_error *err)
 {
 	struct kvt_hints hints = { .format = r->create.format };
+	struct pipeline_options options = t->options;
 	struct kvt_reader *again;
 	enum kvt_status status = kvt_open(&again, r->output, &hints, err);
 	struct kvt_error why = { "" };
@@ -130,11 +134,12 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 		status = KVT_OK;
 	if (status)
 		return status;
+	options.device = NULL;
 	status = r->own.verify ?
-		 r->own.verify(r->own.context, again, &t->options, &why) :
+		 r->own.verify(r->own.context, again, &options, &why) :
 		 t->source->whole ?
-		 verify_equal(t->source->reader[0], again, &t->options, &why) :
-		 verify_source(t->source, again, &t->options, &why);
+		 verify_equal(t->source->reader[0], again, &options, &why) :
+		 verify_source(t->source, again, &options, &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
 	kvt_close_reader(again);
@@ -176,11 +181,13 @@ enum kvt_status rewrite_source(const struct rewrite *r, const struct source *sou
 	struct transform t = { .source = source, .options = rewrite_pipeline(r) };
 	enum kvt_status status;
 
-	if (!(status = refuse_input(r->output, source, err)) &&
+	if (!(status = device_open(&t.options.device, r->device, err)) &&
+	    !(status = refuse_input(r->output, source, err)) &&
 	    !(status = create(r, &t, err)) &&
 	    !(status = refuse_input(kvt_writer_sidecar(t.writer), source, err)))
 		status = carry_out(r, &t, err);
 	kvt_close_writer(t.writer);
+	device_close(t.options.device);
 	return status;
 }
 

@@ -3,6 +3,7 @@
 #ifndef KVTOOL_REWRITE_H
 #define KVTOOL_REWRITE_H
 
+#include "cli/device.h"
 #include "cli/opt.h"
 #include "cli/json_out.h"
 #include "cli/source.h"
@@ -26,6 +27,7 @@ struct rewrite {
 	const struct kvt_layout *layout;	/* NULL: keep each group's own */
 	struct kvt_hints hints;
 	struct kvt_create_options create;
+	const char *device;			/* what --device says, or NULL */
 	int64_t threads, mem_limit, level, tile;
 	bool verify, dry_run, json, quiet;
 	struct rewrite_own own;
@@ -51,6 +53,7 @@ struct rewrite {
 	OPT_DRY_RUN(&(r)->dry_run), \
 	OPT_THREADS(&(r)->threads), \
 	OPT_MEMORY(&(r)->mem_limit), \
+	OPT_DEVICE(&(r)->device), \
 	OPT_JSON(&(r)->json), \
 	OPT_QUIET(&(r)->quiet), \
 	OPT_INPUT(&(r)->hints)

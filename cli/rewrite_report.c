@@ -116,6 +116,8 @@ static enum kvt_status print_json(const struct rewrite *r,
 	json_put_bool(&out, out.root, "done", done);
 	json_put_bool(&out, out.root, "verified", done && r->verify);
 	json_put_int(&out, out.root, "memory_bytes", transform_memory(t));
+	json_put_text(&out, out.root, "device", device_spec(t->options.device));
+	json_put_int(&out, out.root, "device_bytes", device_bytes(t->options.device));
 	groups = json_put_array(&out, out.root, "groups");
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
 		put_group(&out, groups, r, t, g);
@@ -162,6 +164,10 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 		printf(", %lld of %lld tile%s moved undecoded",
 		       (long long)tiles_that_move(&t->step[0]),
 		       (long long)t->step[0].ntiles, plural(t->step[0].ntiles));
+	if (device_works(t->options.device))
+		printf(", %s copied on %s",
+		       human_size(device_bytes(t->options.device)).s,
+		       device_spec(t->options.device));
 	printf("%s\n", r->verify ? ", verified equal" : "");
 	for (int g = 0; r->own.print && g < kvt_writer_snapshot(t->writer)->ngroups; g++)
 		r->own.print(r->own.context, g);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/device.h"
 #include "cli/signals.h"
 #include "cli/put_box.h"
 #include "kernels/kernels.h"
@@ -34,17 +35,36 @@ struct carrying {
 
 /* ---- copying on this machine ----------------------------------------- */
 
-static void run_pair(uint8_t *dst, const uint8_t *src, const struct kvt_nest *nest,
-		     int64_t *moved)
+/* To 'at' of the boxes of all ranks, which the device has if there is one. */
+static enum kvt_status run_pair(struct worker *worker, uint8_t *dst, int64_t at,
+				const struct kvt_nest *nest, int64_t *moved,
+				struct kvt_error *err)
 {
 	struct kvt_xfer_region region;
 	struct kvt_xfer_regions regions;
+	enum kvt_status status = KVT_OK;
 
 	kvt_xfer_regions_start(&regions, nest);
-	while (kvt_xfer_region_next(&region, &regions)) {
-		kvt_cpu_copy(dst, src, &region.plan);
+	while (!status && kvt_xfer_region_next(&region, &regions)) {
+		region.plan.dst_offset += at;
+		if (worker->slot)
+			status = device_plan(worker, &region.plan, err);
+		else
+			kvt_cpu_copy(dst, worker->buffer[1], &region.plan);
 		*moved += kvt_plan_nbytes(&region.plan);
 	}
+	return status;
+}
+
+static enum kvt_status load_window(struct worker *worker, const struct carry_box *box,
+				   const struct sim_window *w, int src_rank,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = read_window(worker, box, w, src_rank,
+					     worker->buffer[1], err);
+
+	return status || !worker->slot ? status :
+	       device_source(worker, worker->buffer[1], w->xfer.src.views.nbytes, err);
 }
 
 /* What one rank of the source has for all ranks of the destination. */
@@ -62,28 +82,33 @@ static enum kvt_status copy_rank(struct worker *worker, const struct carry_box *
 		if (pair.src_rank != src_rank)
 			continue;
 		if (!read)
-			status = read_window(worker, box, w, src_rank, worker->buffer[1],
-					     err);
+			status = load_window(worker, box, w, src_rank, err);
 		read = true;
 		if (!status && !(status = kvt_nest_init(&nest, &w->xfer, &pair, err)))
-			run_pair(dst + pair.dst_rank * box->rank_bytes,
-				 worker->buffer[1], &nest, moved);
+			status = run_pair(worker, dst, pair.dst_rank * box->rank_bytes,
+					  &nest, moved, err);
 	}
-	return status;
+	return !status && read && worker->slot ? device_source_done(worker, err) :
+						 status;
 }
 
 enum kvt_status carry_copy(void *context, struct worker *worker,
 			   const struct carry_box *box, uint8_t *dst, int64_t *moved,
 			   struct kvt_error *err)
 {
+	const int64_t nbytes = box->sides->dst.n * box->rank_bytes;
 	struct sim_window w;
 	enum kvt_status status = window_of(&w, box, err);
 
 	(void)context;
 	if (status)
 		return status;
+	if (worker->device)
+		status = device_begin(worker, dst, nbytes, err);
 	for (int r = 0; !status && r < box->sides->src.n; r++)
 		status = copy_rank(worker, box, &w, r, dst, moved, err);
+	if (worker->slot)
+		status = device_end(worker, dst, nbytes, status, err);
 	window_done(&w);
 	return status;
 }
@@ -240,6 +265,7 @@ static enum kvt_status carry_group(struct carried *out, struct carrying *c,
 	enum kvt_status status;
 	int64_t memory;
 
+	options.device = args->device;
 	c->moved = 0;
 	if ((status = kvt_shape_nbytes(&work.total_bytes, &g->shape, err)) ||
 	    (status = carry_cut(&c->cut, &work, c->sides, c->group,

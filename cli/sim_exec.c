@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_exec.c - kvtool transfer-sim exec: carry a plan out on real dumps, and check it */
+#include "cli/device.h"
 #include "cli/sim_sides.h"
 
 #define LL(x) ((long long)(x))
@@ -38,6 +39,8 @@ static enum kvt_status print_json(const struct sides *sides, const struct exec_a
 	json_put_int(&out, out.root, "boxes", c->boxes);
 	json_put_int(&out, out.root, "memory_bytes", c->memory);
 	json_put_int(&out, out.root, "bytes", c->bytes);
+	json_put_text(&out, out.root, "device", device_spec(args->device));
+	json_put_int(&out, out.root, "device_bytes", device_bytes(args->device));
 	json_put_real(&out, out.root, "seconds", c->seconds);
 	json_put_real(&out, out.root, "verify_seconds", v->seconds);
 	json_put_int(&out, out.root, "bytes_compared", v->bytes);
@@ -78,7 +81,11 @@ enum kvt_status exec_report(const struct sides *sides, const struct exec_args *a
 		       human_size(c->memory).s);
 		return KVT_OK;
 	}
-	printf("moved      %s\n", human_size(c->bytes).s);
+	printf("moved      %s", human_size(c->bytes).s);
+	if (device_works(args->device))
+		printf(", %s copied on %s", human_size(device_bytes(args->device)).s,
+		       device_spec(args->device));
+	putchar('\n');
 	printf("compared   %s with the source, %s as before; all equal\n",
 	       human_size(v->bytes).s, human_size(v->untouched).s);
 	if (v->has_digest)
@@ -109,9 +116,12 @@ static enum kvt_status exec(const struct exec_args *args, int n, char **argv,
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct exec_args a = { .corrupt = -1, .sim.tokens = UINT32_MAX };
+	const char *device = NULL;
+	enum kvt_status status;
 	const struct opt opts[] = {
 		EXEC_OPTS(&a),
 		OPT_DRY_RUN(&a.dry_run),
+		OPT_DEVICE(&device),
 		{ 0 }
 	};
 	int n = opt_parse(&sim_exec, opts, argc, argv, err);
@@ -120,7 +130,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	if (!a.output)
 		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	return exec(&a, n, argv, err);
+	if ((status = device_open(&a.device, device, err)))
+		return status;
+	status = exec(&a, n, argv, err);
+	device_close(a.device);
+	return status;
 }
 
 const struct command sim_exec = {

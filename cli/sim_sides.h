@@ -37,6 +37,7 @@ struct exec_args {
 	const char *output;		/* "%r" becomes the rank */
 	int64_t fill, corrupt;		/* op to corrupt; -1: none */
 	int64_t threads, mem_limit;
+	struct device *device;		/* that copies; verifying does without */
 	bool json, quiet, dry_run;
 };
 

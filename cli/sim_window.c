@@ -130,9 +130,10 @@ static int64_t row_of(const struct sim_window *w, int64_t first,
 }
 
 /* The blocks first.. of the window, each from where it is in what was read. */
-static enum kvt_status put_row(const struct placed *to, const struct placed *from,
-			       const struct sim_window *w, const struct kvt_box *row,
-			       int64_t elem, struct kvt_error *err)
+static enum kvt_status put_row(struct worker *worker, const struct placed *to,
+			       const struct placed *from, const struct sim_window *w,
+			       const struct kvt_box *row, int64_t elem,
+			       struct kvt_error *err)
 {
 	int64_t end = row->end[KVT_AXIS_B];
 	enum kvt_status status = KVT_OK;
@@ -145,7 +146,7 @@ static enum kvt_status put_row(const struct placed *to, const struct placed *fro
 			run = end - i;
 		box_take(&here, KVT_AXIS_B, i, run);
 		box_take(&there, KVT_AXIS_B, w->block[i], run);
-		status = copy_part(to, &here, from, &there, elem, err);
+		status = copy_part(worker, to, &here, from, &there, elem, err);
 	}
 	return status;
 }
@@ -170,7 +171,7 @@ static enum kvt_status read_layers(struct worker *worker, struct kvt_reader *rea
 		there = box_of(shape, layers, w->block[i], last + 1 - w->block[i]);
 		status = read_around(&from, worker, reader, group, &there, err);
 		if (!status)
-			status = put_row(to, &from, w, &row, shape->elem, err);
+			status = put_row(worker, to, &from, w, &row, shape->elem, err);
 	}
 	return status;
 }

@@ -140,8 +140,8 @@ void work_needs_source(struct work *work, const struct source *source, int group
 }
 
 /* Neighbours in both: to where they stand in the box, part by part. */
-static enum kvt_status put_runs(const struct placed *dst, const struct placed *src,
-				const struct pieces *p,
+static enum kvt_status put_runs(struct worker *worker, const struct placed *dst,
+				const struct placed *src, const struct pieces *p,
 				const struct source_part *part, int64_t elem,
 				struct kvt_error *err)
 {
@@ -157,7 +157,7 @@ static enum kvt_status put_runs(const struct placed *dst, const struct placed *s
 
 		box_take(&to, KVT_AXIS_D, run->at, run->count);
 		box_take(&from, KVT_AXIS_D, run->from, run->count);
-		if ((status = copy_part(dst, &to, src, &from, elem, err)))
+		if ((status = copy_part(worker, dst, &to, src, &from, elem, err)))
 			return status;
 	}
 	return KVT_OK;
@@ -182,7 +182,7 @@ static enum kvt_status read_piece(struct worker *worker, const struct source *so
 	box_take(&there, KVT_AXIS_D, 0, shape->n[KVT_AXIS_D]);
 	status = read_around(&src, worker, reader, map->from, &there, err);
 	while (!status && piece_next(&near))
-		status = put_runs(dst, &src, &near, part, shape->elem, err);
+		status = put_runs(worker, dst, &src, &near, part, shape->elem, err);
 	return status;
 }
 
@@ -220,7 +220,7 @@ enum kvt_status source_read_box(struct worker *worker, const struct source *sour
 		struct placed all = { overlay->layout, kvt_box_whole(&to->shape),
 				      overlay->bytes };
 
-		return copy_box(&dst, &all, box, to->shape.elem, err);
+		return copy_box(worker, &dst, &all, box, to->shape.elem, err);
 	}
 	if (source->whole)
 		return read_box(worker, source->reader[0], group, box, buf, err);

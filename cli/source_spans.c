@@ -144,6 +144,7 @@ void work_needs_spans(struct work *work, const struct kvt_reader *reader, int gr
 /* ---- a box of the source ------------------------------------------------ */
 
 struct filling {
+	struct worker *worker;
 	struct placed dst;
 	int64_t elem;
 };
@@ -184,7 +185,8 @@ static enum kvt_status put_span(const struct filling *f, const struct spans_read
 		count = copy_end(f->dst.layout, f->elem, at, count);
 		box_take(&to, KVT_AXIS_S, at, count);
 		box_take(&from, KVT_AXIS_S, state, count);
-		if ((status = copy_part(&f->dst, &to, &read->src, &from, f->elem, err)))
+		if ((status = copy_part(f->worker, &f->dst, &to, &read->src, &from,
+					f->elem, err)))
 			return status;
 	}
 	return KVT_OK;
@@ -209,7 +211,8 @@ enum kvt_status read_spans(struct worker *worker, const struct source *source,
 	int64_t states = here->shape.n[KVT_AXIS_S], filled = 0, n = 0;
 	int64_t begin = box->begin[KVT_AXIS_B], end = box->end[KVT_AXIS_B];
 	const int64_t layers[2] = { box->begin[KVT_AXIS_L], box->end[KVT_AXIS_L] };
-	struct filling filling = { { &here->layout, *box, buf }, here->shape.elem };
+	struct filling filling = { worker, { &here->layout, *box, buf },
+				   here->shape.elem };
 	int64_t room = map->first[end] - map->first[begin];
 	struct wanted *wanted = malloc(((size_t)room + 1) * sizeof(*wanted));
 	struct kvt_shape shape = kvt_box_shape(box, here->shape.elem);

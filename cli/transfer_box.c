@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "cli/device.h"
 
 /* The box at hand. */
 struct moving {
@@ -38,7 +38,7 @@ static enum kvt_status move_tile(struct worker *worker, void *context,
 	if ((status = kvt_decode(worker->tile, &stored, x->src_tiling,
 				 worker->scratch, err)))
 		return status;
-	return put_hash(&m->put, &tile, &part, worker->spare, err);
+	return put_hash(worker, &m->put, &tile, &part, worker->spare, err);
 }
 
 /* The same tile on both sides, in another order inside. */
@@ -57,9 +57,9 @@ static enum kvt_status recode_tile(struct worker *worker, void *context,
 	    (status = kvt_decode(worker->spare, &stored, x->src_tiling,
 				 worker->scratch, err)))
 		return status;
-	kvt_cpu_copy_all(worker->tile, worker->spare,
-			 &unit_at(&x->t->step[x->group], begin)->plans);
-	return put_tile(worker, &m->put, begin, err);
+	status = plans_run(worker, worker->tile, x->dst_tiling->nbytes, worker->spare,
+			   &unit_at(&x->t->step[x->group], begin)->plans, err);
+	return status ? status : put_tile(worker, &m->put, begin, err);
 }
 
 static enum kvt_status same_tile(struct worker *worker, void *context,
@@ -113,7 +113,7 @@ static enum kvt_status fill_flat(struct worker *worker, struct moving *m,
 
 	if ((status = source_read_box(worker, x->t->source, x->group, &m->put.box,
 			       m->source.bytes, err)) ||
-	    (status = copy_box(&target, &m->source, &m->put.box,
+	    (status = copy_box(worker, &target, &m->source, &m->put.box,
 			       x->from->shape.elem, err)))
 		return status;
 	return put_dense(worker, &m->put, &target, err);

@@ -176,7 +176,8 @@ static enum kvt_status read_part(struct worker *worker, void *context, int64_t i
 	enum kvt_status status = read_box(worker, r->reader, r->group, &box,
 					  part.bytes, err);
 
-	return status ? status : copy_box(&r->all, &part, &box, g->shape.elem, err);
+	return status ? status :
+	       copy_box(worker, &r->all, &part, &box, g->shape.elem, err);
 }
 
 enum kvt_status window_read(uint8_t *out, struct kvt_reader *reader, int group,

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - opening a GPU, and slots of its memory for the workers of a pipeline */
+#include "cli/device_slots.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* ---- opening ------------------------------------------------------------ */
+
+static enum kvt_status open_streams(struct device *d, struct kvt_error *err)
+{
+	struct kvt_device_facts facts;
+	enum kvt_status status = kvt_device_facts(&facts, d->gpu, err);
+
+	memcpy(d->spec, facts.spec, sizeof(d->spec));
+	for (int i = 0; !status && i < NSTREAMS; i++)
+		status = kvt_device_stream_new(&d->stream[i], d->gpu, err);
+	return status;
+}
+
+static void say_no_gpu(const struct kvt_error *why)
+{
+	complain(NULL, "--device=auto: the CPU works, for there is no GPU (%s)",
+		 why->text);
+}
+
+enum kvt_status device_open(struct device **out, const char *spec, struct kvt_error *err)
+{
+	const bool automatic = spec && !strcmp(spec, "auto");
+	struct kvt_device *gpu;
+	enum kvt_status status;
+
+	*out = NULL;
+	if (!spec || !strcmp(spec, "cpu"))
+		return KVT_OK;
+	status = kvt_device_open(&gpu, spec, err);
+	if (status == KVT_USAGE)
+		return kvt_fail(err, KVT_USAGE, "--device is '%.100s', expected cpu, "
+				"cuda, cuda:N, hip, hip:N or auto", spec);
+	if (status && automatic) {
+		say_no_gpu(err);
+		return KVT_OK;
+	}
+	if (status)
+		return status;
+	*out = calloc(1, sizeof(**out));
+	if (!*out) {
+		kvt_device_close(gpu);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	(*out)->gpu = gpu;
+	(*out)->automatic = automatic;
+	pthread_mutex_init(&(*out)->lock, NULL);
+	pthread_cond_init(&(*out)->given, NULL);
+	if ((status = open_streams(*out, err))) {
+		device_close(*out);
+		*out = NULL;
+	}
+	return status;
+}
+
+static void free_slot(struct device *d, struct slot *s)
+{
+	for (int i = 0; i < NAREAS; i++)
+		kvt_device_free(d->gpu, s->area[i]);
+	for (int i = 0; i < NSTREAMS; i++)
+		kvt_device_event_free(d->gpu, s->after[i]);
+	memset(s, 0, sizeof(*s));
+}
+
+static void free_slots(struct device *d)
+{
+	while (d->nslots)
+		free_slot(d, &d->slot[--d->nslots]);
+	d->free = NULL;
+}
+
+void device_close(struct device *d)
+{
+	if (!d)
+		return;
+	free_slots(d);
+	for (int i = 0; i < NSTREAMS; i++)
+		kvt_device_stream_free(d->gpu, d->stream[i]);
+	kvt_device_close(d->gpu);
+	pthread_cond_destroy(&d->given);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+bool device_works(const struct device *d)
+{
+	return d && !d->gone;
+}
+
+const char *device_spec(const struct device *d)
+{
+	return device_works(d) ? d->spec : "cpu";
+}
+
+int64_t device_bytes(const struct device *d)
+{
+	return d ? d->nbytes : 0;
+}
+
+bool device_gives_up(struct device *d, const struct kvt_error *why)
+{
+	if (!d->automatic)
+		return false;
+	say_no_gpu(why);
+	free_slots(d);
+	d->gone = true;
+	return true;
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+static enum kvt_status make_slot(struct device *d, struct slot *s, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < NAREAS; i++)
+		status = kvt_device_alloc(&s->area[i], d->gpu, d->room, err);
+	for (int i = 0; !status && i < NSTREAMS; i++)
+		status = kvt_device_event_new(&s->after[i], d->gpu, err);
+	return status;
+}
+
+/* No data was touched: a device that is too small is no device. */
+static enum kvt_status too_small(enum kvt_status status)
+{
+	return status == KVT_SYSTEM ? KVT_UNSUPPORTED : status;
+}
+
+enum kvt_status device_reserve(struct device *d, int n, int64_t room,
+			       struct kvt_error *err)
+{
+	enum kvt_status status;
+	struct kvt_error why;
+
+	if (room < 1 || (n <= d->nslots && room <= d->room))
+		return KVT_OK;
+	free_slots(d);
+	d->room = room;
+	if ((status = make_slot(d, &d->slot[0], err))) {
+		free_slot(d, &d->slot[0]);
+		return too_small(status);
+	}
+	for (d->nslots = 1; d->nslots < n && d->nslots < MOST_SLOTS; d->nslots++)
+		if (make_slot(d, &d->slot[d->nslots], &why)) {
+			free_slot(d, &d->slot[d->nslots]);
+			break;
+		}
+	for (int i = 0; i < d->nslots; i++) {
+		d->slot[i].next = d->free;
+		d->free = &d->slot[i];
+	}
+	return KVT_OK;
+}
+
+enum kvt_status device_pin(uint8_t **out, struct device *d, int64_t nbytes,
+			   struct kvt_error *err)
+{
+	void *p;
+	enum kvt_status status = kvt_device_pinned_alloc(&p, d->gpu, nbytes, err);
+
+	if (!status)
+		*out = p;
+	return too_small(status);
+}
+
+void device_unpin(struct device *d, uint8_t *bytes)
+{
+	kvt_device_pinned_free(d->gpu, bytes);
+}
+
+struct slot *slot_take(struct device *d)
+{
+	struct slot *s;
+
+	pthread_mutex_lock(&d->lock);
+	while (!d->free)
+		pthread_cond_wait(&d->given, &d->lock);
+	s = d->free;
+	d->free = s->next;
+	pthread_mutex_unlock(&d->lock);
+	return s;
+}
+
+void slot_give(struct device *d, struct slot *s)
+{
+	s->held = NULL;
+	pthread_mutex_lock(&d->lock);
+	s->next = d->free;
+	d->free = s;
+	pthread_cond_signal(&d->given);
+	pthread_mutex_unlock(&d->lock);
+}
