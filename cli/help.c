@@ -25,15 +25,14 @@ void print_usage(FILE *stream)
 
 static void print_driver(const struct kvt_device_driver *driver, int i)
 {
-	struct kvt_error why;
+	const char *node = kvt_device_node(i);
 
 	if (!driver->built)
 		printf("%s: not in this build\n", driver->name);
-	else if (kvt_device_loadable(i, &why))
-		/* the reason begins with the name, too */
-		printf("%s (%s)\n", why.text, driver->archs);
+	else if (node)
+		printf("%s: %s, %s is here\n", driver->name, driver->archs, node);
 	else
-		printf("%s: driver found (%s)\n", driver->name, driver->archs);
+		printf("%s: %s, no device here\n", driver->name, driver->archs);
 }
 
 void print_version(void)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 extern const unsigned char kvt_cuda_image[], kvt_cuda_image_end[];
 extern const unsigned char kvt_hip_image[], kvt_hip_image_end[];
@@ -65,6 +66,7 @@ static const struct gpu_vendor cuda = {
 	},
 	.error_name = "cuGetErrorName",
 	.visible = { "CUDA_VISIBLE_DEVICES" },
+	.node = { "/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg" },
 	.attribute = { [GPU_MAJOR] = 75, [GPU_MINOR] = 76,
 		       [GPU_MULTIPROCESSORS] = 16, [GPU_WARP] = 10,
 		       [GPU_L2] = 38 },
@@ -113,6 +115,7 @@ static const struct gpu_vendor hip = {
 	},
 	.error_name = "hipGetErrorName", .error_returned = true,
 	.visible = { "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES" },
+	.node = { "/dev/kfd", "/dev/dxg" },
 	.attribute = { [GPU_MAJOR] = 23, [GPU_MINOR] = 61,
 		       [GPU_MULTIPROCESSORS] = 63, [GPU_WARP] = 87,
 		       [GPU_L2] = 19 },
@@ -191,16 +194,14 @@ bool kvt_device_driver(struct kvt_device_driver *out, int i)
 	return true;
 }
 
-enum kvt_status kvt_device_loadable(int i, struct kvt_error *err)
+const char *kvt_device_node(int i)
 {
-	struct kvt_device probe = { .vendor = kvt_gpu_vendor(i) };
-	enum kvt_status status;
+	const struct gpu_vendor *v = kvt_gpu_vendor(i);
 
-	if (!probe.vendor)
-		return kvt_fail(err, KVT_USAGE, "there is no driver %d", i);
-	status = kvt_gpu_load(&probe, err);
-	kvt_gpu_unload(&probe);
-	return status;
+	for (int n = 0; v && n < GPU_NODES && v->node[n]; n++)
+		if (!access(v->node[n], F_OK))
+			return v->node[n];
+	return NULL;
 }
 
 /* ---- codes -------------------------------------------------------------- */

@@ -74,6 +74,8 @@ enum gpu_attribute {
 	GPU_NATTRIBUTES
 };
 
+enum { GPU_NODES = 3 };
+
 struct gpu_vendor {
 	const char *name;			/* "cuda" */
 	const char *driver, *compiler;		/* "NVIDIA", "nvcc" */
@@ -83,6 +85,8 @@ struct gpu_vendor {
 	const char *error_name;
 	bool error_returned;			/* or through a second argument */
 	const char *visible[3];			/* variables that hide devices */
+	/* of a server's driver, of an embedded one, under Windows */
+	const char *node[GPU_NODES];
 	int attribute[GPU_NATTRIBUTES];
 	void (*version)(char *text, size_t size, int number);
 	const unsigned char *image, *image_end;

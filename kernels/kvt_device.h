@@ -48,12 +48,12 @@ struct kvt_device_driver {
 bool kvt_device_driver(struct kvt_device_driver *out, int i);
 
 /*
- * Is the i-th driver's library here?  Opens and closes it and asks it nothing,
- * so a library without a device passes.  Else KVT_UNSUPPORTED, and 'err' says
- * what is missing.
+ * Has the kernel of this machine a node for devices of the i-th driver?  Opens
+ * nothing, for a library of a vendor takes up to 20 ms to load: where there is a
+ * node the device may still not be usable, where there is none it is not.  NULL:
+ * none, else its path.
  */
-KVT_MUST_CHECK enum kvt_status
-kvt_device_loadable(int i, struct kvt_error *err);
+const char *kvt_device_node(int i);
 
 /* ---- devices ------------------------------------------------------------ */
 

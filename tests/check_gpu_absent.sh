@@ -124,15 +124,36 @@ ok 'a device that is none' says 2 \
 
 # ---- the program --------------------------------------------------------------
 
-version() { LD_LIBRARY_PATH=$1 "${KVTOOL:-$build/kvtool}" --version; }
-tells() { version "$1" >"$tmp/out" && cat "$tmp/out" && grep -qxE "$2" "$tmp/out"; }
-if [ -s "$build/kernels/cuda.image" ]; then
-	ok '--version: a driver is there' tells "$tmp/exec" "cuda: driver found \($(archs cuda)\)"
-	ok '--version: the driver is too old' tells "$tmp/empty" \
-		"cuda: driver too old: no cuDeviceGetCount \($(archs cuda)\)"
-else
-	ok '--version: without kernels' tells "$tmp/exec" 'cuda: not in this build'
-fi
+kvtool=${KVTOOL:-$build/kvtool}
+# tells NAME NODE: what --version says of a driver
+tells() {
+	"$kvtool" --version >"$tmp/out" || return 1
+	cat "$tmp/out"
+	if [ ! -s "$build/kernels/$1.image" ]; then
+		grep -qx "$1: not in this build" "$tmp/out"
+	elif [ -e "$2" ]; then
+		grep -qxF "$1: $(archs "$1"), $2 is here" "$tmp/out"
+	else
+		grep -qE "^$1: $(archs "$1"), (/dev/.* is|no device) here\$" "$tmp/out"
+	fi
+}
+ok '--version: CUDA' tells cuda /dev/nvidiactl
+ok '--version: HIP' tells hip /dev/kfd
+# A library that says so when it is loaded: AMD's alone takes longer than all the rest.
+cat >"$tmp/loud.c" <<'C'
+#include <unistd.h>
+__attribute__((constructor)) static void say(void) { (void)!write(2, "loaded\n", 7); }
+C
+loads_nothing() {
+	for name in libcuda.so.1 libamdhip64.so.7; do
+		"${CC:-cc}" -shared -fPIC -o "$tmp/bad/$name" "$tmp/loud.c" || return 1
+	done
+	LD_LIBRARY_PATH=$tmp/bad "$kvtool" --version 2>"$tmp/err"
+	[ ! -s "$tmp/err" ] || return 1
+	LD_LIBRARY_PATH=$tmp/bad "$build/check_gpu" --open='cuda!0' 2>"$tmp/err"
+	grep -q '^loaded$' "$tmp/err"
+}
+ok '--version loads no library of a vendor' loads_nothing
 
 bench() {
 	"$build/check_gpu" --bench --json="$tmp/bench.json" >"$tmp/bench.txt" &&
