@@ -44,7 +44,8 @@ extern const struct command
 	cmd_import,
 	cmd_workers,
 	cmd_size,
-	cmd_transfer_sim;
+	cmd_transfer_sim,
+	cmd_bench;
 
 /* The i-th command, NULL past the last one. */
 const struct command *command_at(int i);

@@ -100,6 +100,11 @@ const char *device_spec(const struct device *d)
 	return device_works(d) ? d->spec : "cpu";
 }
 
+struct kvt_device *device_gpu(const struct device *d)
+{
+	return d->gpu;
+}
+
 int64_t device_bytes(const struct device *d)
 {
 	return d ? d->nbytes : 0;

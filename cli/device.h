@@ -29,6 +29,9 @@ void device_close(struct device *device);	/* NULL is allowed */
 const char *device_spec(const struct device *device);
 int64_t device_bytes(const struct device *device);
 
+struct kvt_device;
+struct kvt_device *device_gpu(const struct device *device);
+
 /* ---- the pipeline's part ------------------------------------------------ */
 
 /* NULL, or "auto" gave up: the CPU works. */

@@ -32,6 +32,7 @@ static const struct command *const commands[] = {
 	&cmd_workers,
 	&cmd_size,
 	&cmd_transfer_sim,
+	&cmd_bench,
 };
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

@@ -79,7 +79,8 @@ keys_documented() {
 	[ "$(wc -l <"$tmp/names")" -gt 50 ] || return 1
 	while read -r key; do
 		grep -qw "$key" man/kvtool-json.5 man/kvtool-transfer.5 man/kvtool-diff.1 \
-			man/kvtool-mutate.1 man/kvtool-content.7 || echo "$key"
+			man/kvtool-mutate.1 man/kvtool-content.7 \
+			man/kvtool-bench.1 || echo "$key"
 	done <"$tmp/names" >"$tmp/missing"
 	[ ! -s "$tmp/missing" ] || { cat "$tmp/missing"; return 1; }
 }
