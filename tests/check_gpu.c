@@ -247,6 +247,7 @@ static void run_tests(struct gpu_test *t)
 	check_specs();
 	gpu_check_plans(t);
 	gpu_check_layouts(t);
+	gpu_check_reblock(t);
 	gpu_check_lists(t);
 	if (t->executor) {
 		check_limits(t);
