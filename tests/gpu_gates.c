@@ -133,7 +133,7 @@ static const struct planted {
 	{ 6, "a barrier that one thread leaves out", GPU_TILE, 4, 6,
 	  "different barriers|not every thread" },
 	{ 7, "no barrier before the next tiles", GPU_TILE, 64, 64,
-	  "no barrier between a read and a write" },
+	  "no barrier between a read and a write|no barrier between a write and a read" },
 	{ 8, "a list's pieces taken as aligned", GPU_BEST, -1, 8, "misaligned" },
 };
 enum { NPLANTED = sizeof(planted) / sizeof(planted[0]) };
@@ -157,7 +157,8 @@ static enum kvt_status copy_list(void **list, struct gpu_test *t, void *dst,
 					      { 128, 128, 16 } };
 
 	if (kvt_device_alloc(list, t->device, sizeof(run), err) ||
-	    kvt_device_copy_in(t->device, *list, run, sizeof(run), NULL, err))
+	    kvt_device_copy_in(t->device, *list, run, sizeof(run), NULL, err) ||
+	    kvt_device_wait(t->device, NULL, err))
 		return KVT_SYSTEM;
 	return kvt_device_copy_runs(t->device, dst, src, *list, 3, 64, NULL, err);
 }

@@ -30,7 +30,8 @@ static void *copy_of(struct gpu_test *t, const void *host, size_t n)
 	void *device;
 
 	if (kvt_device_alloc(&device, t->device, (int64_t)n, &err) ||
-	    kvt_device_copy_in(t->device, device, host, (int64_t)n, NULL, &err))
+	    kvt_device_copy_in(t->device, device, host, (int64_t)n, NULL, &err) ||
+	    kvt_device_wait(t->device, NULL, &err))
 		check_bail_out(err.text);
 	return device;
 }

@@ -50,7 +50,8 @@ static bool pool_new(struct pool *p, struct gpu_test *t, const char *layout, int
 		block[j] = x;
 	}
 	return gpu_good(kvt_layout_parse(&p->layout, layout, &err), &err) &&
-	       gpu_good(kvt_layout_views(&p->views, &p->layout, &box, ELEM, &err), &err) &&
+	       gpu_good(kvt_layout_views(&p->views, &p->layout, &box, ELEM, &err),
+			&err) &&
 	       gpu_buffer_new(&p->bytes, t, p->views.nbytes, poison);
 }
 
@@ -163,7 +164,7 @@ static int64_t list_runs(struct kvt_device_run *list, const struct kvt_plans *pl
 static bool by_list(struct gpu_test *t, const struct pool *dst, const struct pool *src)
 {
 	struct kvt_device_run *host = malloc(MOST_RUNS * sizeof(*host));
-	const int64_t nbytes = MOST_RUNS * (int64_t)sizeof(*host);
+	const int64_t each = (int64_t)sizeof(*host);
 	struct kvt_error err = { "" };
 	struct kvt_plans plans;
 	void *list = NULL;
@@ -174,12 +175,12 @@ static bool by_list(struct gpu_test *t, const struct pool *dst, const struct poo
 		ok = plan_of(&plans, dst, src, token);
 		n += ok ? list_runs(host + n, &plans) : 0;
 	}
-	ok = ok && gpu_good(kvt_device_alloc(&list, t->device, nbytes, &err), &err) &&
-	     gpu_good(kvt_device_copy_in(t->device, list, host, n * (int64_t)sizeof(*host),
-					 NULL, &err), &err) &&
+	ok = ok && gpu_good(kvt_device_alloc(&list, t->device, n * each, &err), &err) &&
+	     gpu_good(kvt_device_copy_in(t->device, list, host, n * each, NULL, &err),
+		      &err) &&
 	     gpu_good(kvt_device_copy_runs(t->device, gpu_at(&dst->bytes),
-					   gpu_at(&src->bytes), list, n, host[0].len, NULL,
-					   &err), &err) &&
+					   gpu_at(&src->bytes), list, n, host[0].len,
+					   NULL, &err), &err) &&
 	     gpu_good(kvt_device_wait(t->device, NULL, &err), &err);
 	kvt_device_free(t->device, list);
 	free(host);
