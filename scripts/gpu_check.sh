@@ -5,7 +5,8 @@
 # Needs make, gcc, g++ and nvcc.  Builds here, for a binary of another machine
 # may not start.  A stage that fails does not stop the next; logs, a table and
 # JSON go to DIR.  Clocks, power and modes of the card are left as they are.
-# Exit status: 0, 1 if a stage failed, 4 if there is no device.
+# Exit status: 0, 1 if a stage failed, 4 if there is no device (make itself then
+# ends with 2).
 #
 # For the script's own test: GPU_CHECK_BUILD=DIR takes what is built there,
 # GPU_CHECK_CASES and GPU_CHECK_BYTES make the work small.
@@ -73,6 +74,8 @@ stage 'build' build.log compile || { note 'the rest' 'needs the build'; exit 1; 
 stage 'no warning, no spill' spills.log spills
 stage 'kernels on the executor' executor.log \
 	"$build/check_gpu" --executor="$build/gpu_executor.so" --cases="$cases"
+rm -f "$out/hip.image"
+stage 'HIP source built for CUDA' hip_build.log hip_image || rm -f "$out/hip.image"
 stage 'a device opens' open.log "$build/check_gpu" --open=cuda
 device=$?
 
@@ -85,7 +88,7 @@ if [ $device = 0 ]; then
 			note "compute-sanitizer $tool" 'skipped: not here'
 		fi
 	done
-	stage 'HIP source built for CUDA' hip_build.log hip_image &&
+	[ ! -s "$out/hip.image" ] ||
 		stage 'HIP source on CUDA*' hip.log check --small --image="$out/hip.image"
 	stage 'bandwidth' bench.txt "$build/check_gpu" --device=cuda --bench \
 		--bytes="$bytes" --json="$out/bench.json"

@@ -249,6 +249,7 @@ static void run_tests(struct gpu_test *t)
 	gpu_check_layouts(t);
 	gpu_check_reblock(t);
 	gpu_check_lists(t);
+	gpu_check_stream(t, options.small);
 	if (t->executor) {
 		check_limits(t);
 		gpu_check_traffic(t);

@@ -61,6 +61,7 @@ static inline uint8_t *gpu_expect(const struct gpu_buffer *b)
 void gpu_check_plans(struct gpu_test *t);	/* gpu_plans.c */
 void gpu_check_layouts(struct gpu_test *t);	/* gpu_layouts.c */
 void gpu_check_reblock(struct gpu_test *t);	/* gpu_reblock.c */
+void gpu_check_stream(struct gpu_test *t, bool small);	/* gpu_stream.c */
 void gpu_check_lists(struct gpu_test *t);	/* gpu_lists.c */
 void gpu_check_traffic(struct gpu_test *t);	/* gpu_gates.c, executor only */
 void gpu_check_faults(struct gpu_test *t);	/* gpu_gates.c, executor only */
