@@ -26,38 +26,47 @@ static void say_no_gpu(const struct kvt_error *why)
 		 why->text);
 }
 
+/* No data was touched: a device that cannot do this is no device. */
+static enum kvt_status unusable(enum kvt_status status)
+{
+	return status == KVT_SYSTEM ? KVT_UNSUPPORTED : status;
+}
+
+static enum kvt_status open_gpu(struct device *d, const char *spec,
+				struct kvt_error *err)
+{
+	enum kvt_status status = kvt_device_open(&d->gpu, spec, err);
+
+	if (status == KVT_USAGE)
+		return kvt_fail(err, KVT_USAGE, "--device is '%.100s', expected cpu, "
+				"cuda, cuda:N, hip, hip:N or auto", spec);
+	return unusable(status ? status : open_streams(d, err));
+}
+
 enum kvt_status device_open(struct device **out, const char *spec, struct kvt_error *err)
 {
-	const bool automatic = spec && !strcmp(spec, "auto");
-	struct kvt_device *gpu;
 	enum kvt_status status;
+	struct device *d;
 
 	*out = NULL;
 	if (!spec || !strcmp(spec, "cpu"))
 		return KVT_OK;
-	status = kvt_device_open(&gpu, spec, err);
-	if (status == KVT_USAGE)
-		return kvt_fail(err, KVT_USAGE, "--device is '%.100s', expected cpu, "
-				"cuda, cuda:N, hip, hip:N or auto", spec);
-	if (status && automatic) {
-		say_no_gpu(err);
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	d->automatic = !strcmp(spec, "auto");
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->given, NULL);
+	status = open_gpu(d, spec, err);
+	if (!status) {
+		*out = d;
 		return KVT_OK;
 	}
-	if (status)
-		return status;
-	*out = calloc(1, sizeof(**out));
-	if (!*out) {
-		kvt_device_close(gpu);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (d->automatic) {
+		say_no_gpu(err);
+		status = KVT_OK;
 	}
-	(*out)->gpu = gpu;
-	(*out)->automatic = automatic;
-	pthread_mutex_init(&(*out)->lock, NULL);
-	pthread_cond_init(&(*out)->given, NULL);
-	if ((status = open_streams(*out, err))) {
-		device_close(*out);
-		*out = NULL;
-	}
+	device_close(d);
 	return status;
 }
 
@@ -133,12 +142,6 @@ static enum kvt_status make_slot(struct device *d, struct slot *s, struct kvt_er
 	return status;
 }
 
-/* No data was touched: a device that is too small is no device. */
-static enum kvt_status too_small(enum kvt_status status)
-{
-	return status == KVT_SYSTEM ? KVT_UNSUPPORTED : status;
-}
-
 enum kvt_status device_reserve(struct device *d, int n, int64_t room,
 			       struct kvt_error *err)
 {
@@ -151,7 +154,7 @@ enum kvt_status device_reserve(struct device *d, int n, int64_t room,
 	d->room = room;
 	if ((status = make_slot(d, &d->slot[0], err))) {
 		free_slot(d, &d->slot[0]);
-		return too_small(status);
+		return unusable(status);
 	}
 	for (d->nslots = 1; d->nslots < n && d->nslots < MOST_SLOTS; d->nslots++)
 		if (make_slot(d, &d->slot[d->nslots], &why)) {
@@ -173,7 +176,7 @@ enum kvt_status device_pin(uint8_t **out, struct device *d, int64_t nbytes,
 
 	if (!status)
 		*out = p;
-	return too_small(status);
+	return unusable(status);
 }
 
 void device_unpin(struct device *d, uint8_t *bytes)
