@@ -1,3 +1,4 @@
+#!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # bench.bats - kvtool bench: that it runs and checks; never how fast it is
 

@@ -1,3 +1,4 @@
+#!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # device.bats - --device, on the executor that stands in for a GPU
 #
