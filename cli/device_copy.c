@@ -130,21 +130,28 @@ static enum kvt_status run_on(struct device *d, struct slot *s, uint8_t *dst,
 	return drain(d, status);
 }
 
+/* Is it worth the way, and is there room? */
+static bool goes_over(int64_t span[2], const struct device *d, const struct slot *s,
+		      int64_t nbytes, const uint8_t *src, const struct kvt_plans *plans)
+{
+	const int64_t moved = plans_nbytes(plans);
+
+	if (!moved || moved < nbytes / 4 || nbytes > d->room)
+		return false;
+	span_of(span, plans);
+	return span[1] - span[0] <= d->room || is_held(s, src, span[1]);
+}
+
 enum kvt_status plans_run(struct worker *worker, uint8_t *dst, int64_t nbytes,
 			  const uint8_t *src, const struct kvt_plans *plans,
 			  struct kvt_error *err)
 {
 	struct device *d = worker ? worker->device : NULL;
-	const int64_t moved = plans_nbytes(plans);
 	struct slot *s;
 	enum kvt_status status;
 	int64_t span[2];
 
-	if (!moved)
-		return KVT_OK;
-	span_of(span, plans);
-	if (!device_works(d) || moved < nbytes / 4 || nbytes > d->room ||
-	    (span[1] - span[0] > d->room && !is_held(worker->slot, src, span[1]))) {
+	if (!d || !goes_over(span, d, worker->slot, nbytes, src, plans)) {
 		kvt_cpu_copy_all(dst, src, plans);
 		return KVT_OK;
 	}

@@ -66,6 +66,7 @@ refused() {
 	same h5 relayout --to=rocm-paged hnd.h5
 	same npy relayout --to=blshc hnd.h5
 	same h5 relayout --to=nhd --uncompressed hnd.h5
+	same h5 relayout --to=hnd --uncompressed $data/packed_nhd.bf16.npy
 	gpu relayout --device=cuda --json --to=nhd -o moved.h5 hnd.h5 >json
 	[ "$(json 'o["device"], o["device_bytes"]' <json)" = "('cuda:0', 0)" ]
 }
