@@ -49,7 +49,7 @@ refused() {
 		$data/packed_nhd.bf16.npy
 	[ -z "$output" ]
 	[ "$stderr" = "kvtool relayout: $text" ]
-	! compgen -G '*out*'
+	[ -z "$(compgen -G '*out*')" ]
 }
 
 @test "every layout, both vendors" {
@@ -218,10 +218,10 @@ refused() {
 	run -5 --separate-stderr gpu relayout --threads=2 --device=cuda --to=hnd -o out.npy \
 		"${dump[@]}"
 	[ "$stderr" = "kvtool relayout: cuda: device failed: EXECUTOR_ERROR_700" ]
-	! compgen -G '*out*'
+	[ -z "$(compgen -G '*out*')" ]
 	run -5 gpu transfer-sim exec -q --device=cuda --dst=layout=hnd,block-size=32 -o out.h5 \
 		$data/packed_nhd.bf16.npy
-	! compgen -G '*out*'
+	[ -z "$(compgen -G '*out*')" ]
 	run -5 gpu digest --device=cuda "${dump[@]}"
 }
 
@@ -230,7 +230,7 @@ refused() {
 		--to=rocm-paged -o out.h5 $data/packed_nhd.bf16.npy
 	# behind what AddressSanitizer has to say about fibers
 	[[ $stderr == *"kvtool relayout: cuda: device failed: EXECUTOR_ERROR_719" ]]
-	! compgen -G '*out*'
+	[ -z "$(compgen -G '*out*')" ]
 	KVT_EXEC_FLIP=1 run -1 --separate-stderr gpu relayout --device=cuda \
 		--verify --to=hnd -o out.npy $data/packed_nhd.bf16.npy
 	[[ $stderr == "kvtool relayout: out.npy: "* ]]
