@@ -55,6 +55,19 @@ static enum kvt_status take_groups(struct kvt_model_config *out,
 	return status;
 }
 
+/* A layer may have several caches, a cache no layers that there are not. */
+static enum kvt_status check_layers(const struct kvt_model_config *c,
+				    const struct kvt_json *in)
+{
+	for (int i = 0; i < c->model.ngroups; i++)
+		if (c->model.group[i].layers > c->layers)
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: groups[%d] has %lld layers, the model has %lld",
+					in->name, i, (long long)c->model.group[i].layers,
+					(long long)c->layers);
+	return KVT_OK;
+}
+
 enum kvt_status config_list(struct kvt_model_config *out, const struct kvt_json *in,
 			    const json_t *groups, const struct kvt_config_hints *hints)
 {
@@ -67,6 +80,7 @@ enum kvt_status config_list(struct kvt_model_config *out, const struct kvt_json 
 				"--ssm-dtype say nothing of it", in->name);
 	if ((status = take_groups(out, in, groups)) ||
 	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||
+	    (status = check_layers(out, in)) ||
 	    (status = kvt_json_int(&out->block_size, in, "block_size", 1, 1 << 20)) ||
 	    (status = kvt_json_string(&family, in, "family")) ||
 	    (status = kvt_json_string(&dtype, in, "dtype")))

@@ -138,6 +138,8 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 @test "lists of caches that are none" {
 	local fine='"name": "a", "spec": "gqa:layers=1,heads=2,head-dim=8"'
 	refused 3 'groups has 0 caches' '{"groups": []}'
+	refused 3 'groups[0] has 464 layers, the model has 52' \
+		'{"layers": 52, "groups": [{"name": "a", "spec": "gqa:layers=464,heads=1,head-dim=8"}]}'
 	refused 3 'groups[0] is no object' '{"groups": ["gqa"]}'
 	refused 3 'groups[1] needs a name' "{\"groups\": [{$fine}, {\"name\": \"b\"}]}"
 	refused 3 "groups[0]: there is no spec 'gqx'" '{"groups": [{"name": "a", "spec": "gqx"}]}'
