@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # fuzz.sh DIR TARGET...: runs each libFuzzer program DIR/tests/fuzz/TARGET for
 # FUZZ_SECONDS, FUZZ_JOBS of them at a time.  What it finds, and what it learned,
-# stays under DIR.
+# stays under DIR.  With FUZZ_SEED it tries the same inputs each time.
 set -u
 
 seconds=${FUZZ_SECONDS:-60}
@@ -16,8 +16,8 @@ one() {
 	log=$dir/$name.log
 	[ -d "$seeds" ] || { echo "$1: no corpus in $seeds"; return 1; }
 	mkdir -p "$dir/corpus/$name" "$dir/found"
-	"$dir/tests/fuzz/$1" -max_total_time="$seconds" -timeout=10 \
-		-rss_limit_mb=1024 -print_final_stats=1 \
+	"$dir/tests/fuzz/$1" -max_total_time="$seconds" -seed="${FUZZ_SEED:-0}" \
+		-timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
 		-artifact_prefix="$dir/found/$name-" \
 		"$dir/corpus/$name" "$seeds" >"$log" 2>&1
 	status=$?
