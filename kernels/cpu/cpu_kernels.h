@@ -2,8 +2,8 @@
 /*
  * cpu_kernels.h - what the CPU kernels share; nobody else includes it
  *
- * A kernel walks a plan block by block.  A block is a nest: two inner loops,
- * which a leaf function runs without looking left or right, and the loops
+ * A kernel walks a plan block by block.  A block is a nest: three inner
+ * loops, which a leaf function runs without looking left or right, and the loops
  * around them.  Only leaves depend on the instruction set.
  */
 #ifndef CPU_KERNELS_H
@@ -21,18 +21,23 @@ enum { CPU_LINE = 64, CPU_PAGE = 4096 };
 struct cpu_ask {
 	const char *at, *end;		/* the next line; behind the rows */
 	int64_t step, back;		/* to the next row; to the first one again */
+	bool near;			/* into the first-level cache */
 };
 
 static inline void cpu_ask_line(struct cpu_ask *ask)
 {
-	__builtin_prefetch(ask->at, 0, 2);
+	if (ask->near)
+		__builtin_prefetch(ask->at, 0, 3);
+	else
+		__builtin_prefetch(ask->at, 0, 2);
 	ask->at += ask->step;
 	if (ask->at >= ask->end)
 		ask->at -= ask->back;
 }
 
 /*
- * Two inner loops and the runs in them, as one leaf call sees them.
+ * The inner loops and the runs in them, as one leaf call sees them: a call for
+ * each few lines costs as much as what it does.
  *
  * A leaf asks for what is read later while it works, a line a line: asking for
  * a whole block at once leaves memory idle later.
@@ -41,6 +46,7 @@ struct cpu_inner {
 	int64_t run;
 	int64_t nd, d_src, d_dst;	/* the loop that is fastest in dst */
 	int64_t ns, s_src, s_dst;	/* the one that is fastest in src */
+	int64_t nb, b_src, b_dst;	/* the one around them */
 	struct cpu_ask *ask;		/* NULL: all is at hand */
 };
 

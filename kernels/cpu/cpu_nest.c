@@ -27,7 +27,7 @@ void kvt_cpu_nest_init(struct cpu_nest *nest, const struct kvt_plan *box,
 	const int log2 = kvt_cpu_log2(box->run);
 
 	*nest = (struct cpu_nest){
-		.in = { .run = box->run, .nd = 1, .ns = 1 }, .leaf = kvt_cpu_rows,
+		.in = { .run = box->run, .nd = 1, .ns = 1, .nb = 1 }, .leaf = kvt_cpu_rows,
 	};
 	if (last >= 0) {
 		nest->in.nd = box->n[last];
@@ -51,21 +51,23 @@ void kvt_cpu_nest_init(struct cpu_nest *nest, const struct kvt_plan *box,
 		nest->src[nest->nloops] = box->src_stride[i];
 		nest->dst[nest->nloops++] = box->dst_stride[i];
 	}
-	if (!nest->nloops)
-		nest->n[nest->nloops++] = 1;
+	if (nest->nloops) {
+		const int b = --nest->nloops;
+
+		nest->in.nb = nest->n[b];
+		nest->in.b_src = nest->src[b];
+		nest->in.b_dst = nest->dst[b];
+	}
 }
 
 void kvt_cpu_nest_run(char *dst, const char *src, const struct cpu_nest *nest)
 {
-	const int inner = nest->nloops - 1;
 	int64_t at[KVT_MAX_LOOPS] = { 0 };
 	int i;
 
 	do {
-		for (int64_t k = 0; k < nest->n[inner]; k++)
-			nest->leaf(dst + k * nest->dst[inner],
-				   src + k * nest->src[inner], &nest->in);
-		for (i = inner - 1; i >= 0; i--) {
+		nest->leaf(dst, src, &nest->in);
+		for (i = nest->nloops - 1; i >= 0; i--) {
 			dst += nest->dst[i];
 			src += nest->src[i];
 			if (++at[i] < nest->n[i])

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 enum {
-	SHARES_PER_THREAD = 8,
+	SHARES_PER_THREAD = 32,	/* the last one leaves others idle */
 	SMALLEST_SHARE    = 256 << 10,
 };
 

@@ -82,8 +82,10 @@ void kvt_cpu_rows(char *dst, const char *src, const struct cpu_inner *in)
 
 	while (in->run < by_length[i].from || in->run > by_length[i].to)
 		i++;
-	for (int64_t s = 0; s < in->ns; s++)
-		by_length[i].rows(dst + s * in->s_dst, src + s * in->s_src, in);
+	for (int64_t b = 0; b < in->nb; b++)
+		for (int64_t s = 0; s < in->ns; s++)
+			by_length[i].rows(dst + b * in->b_dst + s * in->s_dst,
+					  src + b * in->b_src + s * in->s_src, in);
 }
 
 /* ---- the tile of last resort -------------------------------------------- */
@@ -95,6 +97,7 @@ void kvt_cpu_tile_rest(char *dst, const char *src, const struct cpu_inner *in)
 		.run = in->run, .nd = in->ns, .d_src = in->s_src,
 		.d_dst = in->s_dst, .ns = in->nd, .s_src = in->d_src,
 		.s_dst = in->d_dst,
+		.nb = in->nb, .b_src = in->b_src, .b_dst = in->b_dst,
 	};
 
 	kvt_cpu_rows(dst, src, &row);

@@ -64,6 +64,7 @@ static int next_loop(const struct kvt_plan *plan, int64_t extent)
 struct slab {
 	int64_t n[KVT_MAX_LOOPS];
 	int64_t rows, step;
+	bool near;			/* short runs: a line is read piece by piece */
 };
 
 /*
@@ -73,7 +74,7 @@ struct slab {
 static struct slab choose_slab(const struct kvt_plan *plan)
 {
 	const int64_t large = slab_bytes(plan);
-	struct slab slab = { .step = CPU_PAGE };
+	struct slab slab = { .step = CPU_PAGE, .near = plan->run < MEDIUM_RUN };
 	int64_t extent = plan->run;
 	int i;
 
@@ -105,6 +106,7 @@ static void ask_from(struct cpu_ask *ask, const char *at, const struct slab *sla
 	ask->end = at + slab->rows * slab->step;
 	ask->step = slab->step;
 	ask->back = slab->rows * slab->step - CPU_LINE;
+	ask->near = slab->near;
 }
 
 /* ---- one slab ----------------------------------------------------------- */

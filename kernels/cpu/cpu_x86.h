@@ -102,6 +102,8 @@
 /*
  * Whole tiles along destination rows, then the columns that are left, then the
  * rows: those by the next narrower tile.  A tile reads 16 bytes of each row.
+ * Strides stay in memory on purpose: in variables, their multiples are computed
+ * ahead and spilled, which is slower.
  */
 #define TILE(name, put, w, bits, columns, narrower)			\
 TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
@@ -109,29 +111,49 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 {									\
 	enum { N = columns, ROWS = (w) / 16 * N, ELEM = (bits) / 8 };	\
 	const int64_t nd = in->nd / ROWS * ROWS, ns = in->ns / N * N;	\
-	struct cpu_inner rest = *in;					\
+	struct cpu_ask *shared = in->ask;				\
+	struct cpu_ask ask = { 0 };					\
 									\
-	for (int64_t s = 0; s < ns; s += N) {				\
-		for (int64_t d = 0; d < nd; d += ROWS) {		\
-			const char *from = src + d * in->d_src + s * ELEM; \
-			char *to = dst + d * ELEM + s * in->s_dst;	\
-			VEC_##w x[N], y[N];				\
+	if (shared)							\
+		ask = *shared;						\
+	for (int64_t b = 0; b < in->nb; b++) {				\
+		const char *column = src + b * in->b_src;		\
+		char *row = dst + b * in->b_dst;			\
 									\
-			for (int i = 0; in->ask && i < ROWS; i += 4)	\
-				cpu_ask_line(in->ask);			\
-			EACH_##columns(GET, w)				\
-			TRANSPOSE_##columns(w, bits, x, y)		\
-			EACH_##columns(put, w)				\
+		for (int64_t s = 0; s < ns; s += N) {			\
+			const char *from = column;			\
+			char *to = row;					\
+									\
+			for (int64_t d = 0; d < nd; d += ROWS) {	\
+				VEC_##w x[N], y[N];			\
+									\
+				for (int i = 0; shared && i < ROWS; i += 4) \
+					cpu_ask_line(&ask);		\
+				EACH_##columns(GET, w)			\
+				TRANSPOSE_##columns(w, bits, x, y)	\
+				EACH_##columns(put, w)			\
+				from += ROWS * in->d_src;		\
+				to += ROWS * ELEM;			\
+			}						\
+			column += N * ELEM;				\
+			row += N * in->s_dst;				\
 		}							\
 	}								\
-	rest.nd = nd;							\
-	rest.ns = in->ns - ns;						\
-	if (rest.nd && rest.ns)						\
+	if (shared)							\
+		*shared = ask;						\
+	if (nd && ns < in->ns) {					\
+		struct cpu_inner rest = *in;				\
+									\
+		rest.nd = nd;						\
+		rest.ns = in->ns - ns;					\
 		kvt_cpu_tile_rest(dst + ns * in->s_dst, src + ns * ELEM, &rest); \
-	rest.nd = in->nd - nd;						\
-	rest.ns = in->ns;						\
-	if (rest.nd)							\
+	}								\
+	if (nd < in->nd) {						\
+		struct cpu_inner rest = *in;				\
+									\
+		rest.nd = in->nd - nd;					\
 		narrower(dst + nd * ELEM, src + nd * in->d_src, &rest);	\
+	}								\
 }
 
 #define TILES(w, n8, n16, n32, n64, n128)				\
@@ -166,11 +188,9 @@ TARGET static void name##_##w##_##bits(char *dst, const char *src,	\
 	} while (0)
 
 #define STREAM(w)							\
-TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
-				  struct cpu_ask *shared)		\
+TARGET __attribute__((always_inline)) static inline void		\
+stream_run_##w(char *dst, const char *src, int64_t run, struct cpu_ask *ask) \
 {									\
-	struct cpu_ask ask = shared ? *shared :				\
-				      (struct cpu_ask){ src, src + 1, 0, 0 }; \
 	int64_t at = -(uintptr_t)dst % 64;				\
 									\
 	if (at) {							\
@@ -178,24 +198,34 @@ TARGET static void stream_run_##w(char *dst, const char *src, int64_t run, \
 		memcpy(dst, src, (size_t)at);				\
 	}								\
 	for (; run - at >= 64; at += 64) {				\
-		cpu_ask_line(&ask);					\
+		cpu_ask_line(ask);					\
 		COPY_LINE(w);						\
 	}								\
 	if (at < run)							\
 		memcpy(dst + at, src + at, (size_t)(run - at));		\
-	if (shared)							\
-		*shared = ask;						\
 }									\
 									\
 TARGET static void stream_##w(char *dst, const char *src,		\
 			      const struct cpu_inner *in)		\
 {									\
-	for (int64_t s = 0; s < in->ns; s++)				\
-		for (int64_t d = 0; d < in->nd; d++)			\
-			stream_run_##w(dst + s * in->s_dst + d * in->d_dst, \
-				       src + s * in->s_src + d * in->d_src, \
-				       in->run, in->ask);		\
-}
+	const struct cpu_inner n = *in;					\
+	struct cpu_ask ask = { src, src + 1, 0, 0, false };		\
+									\
+	if (n.ask)							\
+		ask = *n.ask;						\
+	for (int64_t b = 0; b < n.nb; b++) {				\
+		for (int64_t s = 0; s < n.ns; s++) {			\
+			char *to = dst + b * n.b_dst + s * n.s_dst;	\
+			const char *from = src + b * n.b_src + s * n.s_src; \
+									\
+			for (int64_t d = 0; d < n.nd; d++)		\
+				stream_run_##w(to + d * n.d_dst,	\
+					       from + d * n.d_src, n.run, &ask); \
+		}							\
+	}								\
+	if (n.ask)							\
+		*n.ask = ask;						\
+}									\
 
 static void fence(void)
 {
