@@ -82,24 +82,13 @@ enum kvt_status kvt_npz_read(struct kvt_tensors *out, const struct kvt_file *fil
 static enum kvt_status npz_open(struct kvt_reader *reader, const char *path,
 				const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_tensors tensors;
-	enum kvt_status status;
-	int file;
-
-	if ((status = kvt_files_open(&reader->files, &file, path, err)) ||
-	    (status = kvt_npz_read(&tensors, &reader->files.file[file], err)))
-		return status;
-	status = kvt_tensors_open(reader, &tensors, file, hints,
-				  kvt_fact(hints, "names"), err);
-	kvt_tensors_free(&tensors);
-	return status;
+	return kvt_tensors_open(reader, path, hints, kvt_npz_read, err);
 }
 
-static const char *const facts[] = { "names", NULL };
 
 const struct kvt_format kvt_npz_format = {
 	.info = { "npz", "numpy arrays in a zip archive, not compressed", true, false },
-	.facts = facts,
+	.facts = kvt_tensors_facts,
 	.probe = npz_probe,
 	.open = npz_open,
 };

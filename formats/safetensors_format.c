@@ -19,27 +19,16 @@ static enum kvt_status safetensors_open(struct kvt_reader *reader, const char *p
 					const struct kvt_hints *hints,
 					struct kvt_error *err)
 {
-	struct kvt_tensors tensors;
-	enum kvt_status status;
-	int file;
-
-	if ((status = kvt_files_open(&reader->files, &file, path, err)) ||
-	    (status = kvt_tensors_read(&tensors, &reader->files.file[file], err)))
-		return status;
-	status = kvt_tensors_open(reader, &tensors, file, hints,
-				  kvt_fact(hints, "names"), err);
-	kvt_tensors_free(&tensors);
-	return status;
+	return kvt_tensors_open(reader, path, hints, kvt_tensors_read, err);
 }
 
-static const char *const facts[] = { "names", NULL };
 static const char *const endings[] = { ".safetensors", NULL };
 
 const struct kvt_format kvt_safetensors_format = {
 	.info = { "safetensors", "tensors with a JSON header that describes them",
 		  true, true },
 	.endings = endings,
-	.facts = facts,
+	.facts = kvt_tensors_facts,
 	.probe = safetensors_probe,
 	.open = safetensors_open,
 	.create = kvt_safetensors_create,

@@ -78,14 +78,22 @@ kvt_tensors_layers(struct kvt_layer **out, int64_t *count, bool *apart,
 		   const struct kvt_tensors *tensors, const char *names,
 		   const char *path, struct kvt_error *err);
 
+/* One of the readers above. */
+typedef enum kvt_status kvt_tensors_fn(struct kvt_tensors *out,
+				       const struct kvt_file *file,
+				       struct kvt_error *err);
+
 /*
- * Fills the reader from tensors in its file 'file': one tensor for all layers,
- * keys and values in a tensor each, a tensor (or such a pair) for each layer, or
- * one for each group of a manifest.
+ * Fills the reader from the tensors that 'read' finds in a file: one tensor for
+ * all layers, keys and values in a tensor each, a tensor (or such a pair) for
+ * each layer, or one for each group of a manifest.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_tensors_open(struct kvt_reader *reader, const struct kvt_tensors *tensors, int file,
-		 const struct kvt_hints *hints, const char *names,
+kvt_tensors_open(struct kvt_reader *reader, const char *path,
+		 const struct kvt_hints *hints, kvt_tensors_fn *read,
 		 struct kvt_error *err);
+
+/* What it takes from the hints; ends with NULL. */
+extern const char *const kvt_tensors_facts[];
 
 #endif

@@ -334,19 +334,25 @@ static enum kvt_status load_manifest(struct opening *o, const struct kvt_hints *
 	return kvt_manifest_load(&o->manifest, &found, path, hints, o->err);
 }
 
-enum kvt_status kvt_tensors_open(struct kvt_reader *reader,
-				 const struct kvt_tensors *tensors, int file,
-				 const struct kvt_hints *hints, const char *names,
-				 struct kvt_error *err)
+enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
+				 const struct kvt_hints *hints,
+				 kvt_tensors_fn *read, struct kvt_error *err)
 {
-	struct opening o = { .reader = reader, .tensors = tensors, .file = file,
-			     .names = names, .err = err };
-	enum kvt_status status = load_manifest(&o, hints);
+	struct kvt_tensors tensors;
+	struct opening o = { .reader = reader, .tensors = &tensors, .err = err,
+			     .names = kvt_fact(hints, "names") };
+	enum kvt_status status;
 
-	if (status)
+	if ((status = kvt_files_open(&reader->files, &o.file, path, err)) ||
+	    (status = read(&tensors, &reader->files.file[o.file], err)))
 		return status;
-	if (!(status = open_tensors(&o)))
-		status = kvt_manifest_adopt(reader, &o.manifest, err);
-	kvt_manifest_free(&o.manifest);
+	if (!(status = load_manifest(&o, hints))) {
+		if (!(status = open_tensors(&o)))
+			status = kvt_manifest_adopt(reader, &o.manifest, err);
+		kvt_manifest_free(&o.manifest);
+	}
+	kvt_tensors_free(&tensors);
 	return status;
 }
+
+const char *const kvt_tensors_facts[] = { "names", NULL };

@@ -255,6 +255,22 @@ static enum kvt_status read_pickle(struct walk *w, const struct kvt_zip_member *
 	return status;
 }
 
+static enum kvt_status refuse_legacy(const struct kvt_file *file, struct kvt_error *err)
+{
+	uint8_t head[sizeof(legacy)];
+	enum kvt_status status;
+
+	if (file->nbytes < (int64_t)sizeof(head))
+		return KVT_OK;
+	if ((status = kvt_file_read(file, head, sizeof(head), 0, err)))
+		return status;
+	if (is_legacy(head, sizeof(head)))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: written in torch's format before 1.6; load and save it again",
+				file->path);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *file,
 			       struct kvt_error *err)
 {
@@ -264,7 +280,8 @@ enum kvt_status kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *f
 	struct kvt_zip zip;
 
 	*out = (struct kvt_tensors){ 0 };
-	if ((status = kvt_zip_read(&zip, file, err)))
+	if ((status = refuse_legacy(file, err)) ||
+	    (status = kvt_zip_read(&zip, file, err)))
 		return status;
 	w.zip = &zip;
 	if (!(status = find_pickle(&data, &w)) && !(status = check_byte_order(&w)) &&
@@ -279,36 +296,14 @@ enum kvt_status kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *f
 static enum kvt_status torch_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_tensors tensors;
-	enum kvt_status status;
-	uint8_t head[sizeof(legacy)];
-	int file;
-
-	if ((status = kvt_files_open(&reader->files, &file, path, err)))
-		return status;
-	if (reader->files.file[file].nbytes >= (int64_t)sizeof(head)) {
-		if ((status = kvt_file_read(&reader->files.file[file], head, sizeof(head),
-					    0, err)))
-			return status;
-		if (is_legacy(head, sizeof(head)))
-			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s: written in torch's format before 1.6; load and save it again",
-					path);
-	}
-	if ((status = kvt_torch_read(&tensors, &reader->files.file[file], err)))
-		return status;
-	status = kvt_tensors_open(reader, &tensors, file, hints,
-				  kvt_fact(hints, "names"), err);
-	kvt_tensors_free(&tensors);
-	return status;
+	return kvt_tensors_open(reader, path, hints, kvt_torch_read, err);
 }
 
-static const char *const facts[] = { "names", NULL };
 
 const struct kvt_format kvt_torch_format = {
 	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples", true,
 		  false },
-	.facts = facts,
+	.facts = kvt_tensors_facts,
 	.probe = torch_probe,
 	.open = torch_open,
 };
