@@ -33,7 +33,8 @@ struct pair_at {
 	bool first;
 };
 
-static enum kvt_status each_pair(const struct emit *e,
+/* An object of what stands in front of the pairs, and them. */
+static enum kvt_status each_pair(const struct emit *e, const char *legend,
 				 void (*print)(const struct emit *,
 					       const struct pair_at *),
 				 struct kvt_error *err)
@@ -41,6 +42,7 @@ static enum kvt_status each_pair(const struct emit *e,
 	struct pair_at at = { .first = true };
 	enum kvt_status status = KVT_OK;
 
+	printf("{%s,\n\"pairs\": [\n", legend);
 	for (int g = 0; !status && g < e->sim->ngroups; g++) {
 		struct kvt_pair_walk walk = { 0, 0 };
 
@@ -55,6 +57,7 @@ static enum kvt_status each_pair(const struct emit *e,
 		}
 		free(at.name);
 	}
+	puts("\n]}");
 	return status;
 }
 
@@ -106,12 +109,8 @@ static void print_nixl(const struct emit *e, const struct pair_at *at)
 
 static enum kvt_status emit_nixl(const struct emit *e, struct kvt_error *err)
 {
-	enum kvt_status status;
-
-	puts("{\"columns\": [\"addr\", \"len\", \"dev\"],\n\"pairs\": [");
-	status = each_pair(e, print_nixl, err);
-	puts("\n]}");
-	return status;
+	return each_pair(e, "\"columns\": [\"addr\", \"len\", \"dev\"]",
+			 print_nixl, err);
 }
 
 /* Operations of one size that step evenly on both sides. */
@@ -181,13 +180,8 @@ static void print_strided(const struct emit *e, const struct pair_at *at)
 
 static enum kvt_status emit_strided(const struct emit *e, struct kvt_error *err)
 {
-	enum kvt_status status;
-
-	puts("{\"columns\": [\"addr\", \"len\", \"dev\", \"stride\", \"count\"],\n"
-	     "\"pairs\": [");
-	status = each_pair(e, print_strided, err);
-	puts("\n]}");
-	return status;
+	return each_pair(e, "\"columns\": [\"addr\", \"len\", \"dev\", \"stride\", \"count\"]",
+			 print_strided, err);
 }
 
 /* ---- regions ------------------------------------------------------------- */
@@ -217,12 +211,8 @@ static void print_regions(const struct emit *e, const struct pair_at *at)
 
 static enum kvt_status emit_regions(const struct emit *e, struct kvt_error *err)
 {
-	enum kvt_status status;
-
-	puts("{\"loop\": [\"count\", \"src_stride\", \"dst_stride\"],\n\"pairs\": [");
-	status = each_pair(e, print_regions, err);
-	puts("\n]}");
-	return status;
+	return each_pair(e, "\"loop\": [\"count\", \"src_stride\", \"dst_stride\"]",
+			 print_regions, err);
 }
 
 /* ---- benchmarks ---------------------------------------------------------- */
