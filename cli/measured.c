@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/trace.h"
+
 enum { MOST_LINE = 1024, MOST_CELLS = 24 };
 
 /* What a column means, by its heading. */
@@ -209,31 +211,18 @@ static enum kvt_status take_final(struct reader *r, const char *line)
 
 /* ---- vLLM ---------------------------------------------------------------- */
 
-/* The number behind "name="; false if there is none. */
-static bool field(double *out, const char *line, const char *name)
-{
-	const char *at = strstr(line, name);
-	char *end;
-
-	if (!at || at[strlen(name)] != '=')
-		return false;
-	at += strlen(name) + 1;
-	*out = strtod(at, &end);
-	return end != at && isfinite(*out);
-}
-
 /* A line without descriptors, or of an interval without transfers, tells nothing. */
 static enum kvt_status take_metrics(struct reader *r, const char *line)
 {
 	double transfers, ms, post = 0, mib, descriptors;
 
-	if (!field(&transfers, line, "Num successful transfers") || transfers < 1 ||
-	    !field(&descriptors, line, "Avg number of descriptors"))
+	if (!kvt_log_field(&transfers, line, "Num successful transfers") || transfers < 1 ||
+	    !kvt_log_field(&descriptors, line, "Avg number of descriptors"))
 		return KVT_OK;
-	if (!field(&ms, line, "Avg xfer time (ms)") ||
-	    !field(&mib, line, "Avg MB per transfer"))
+	if (!kvt_log_field(&ms, line, "Avg xfer time (ms)") ||
+	    !kvt_log_field(&mib, line, "Avg MB per transfer"))
 		return wrong(r, "a line of KV transfer metrics without time or MB");
-	field(&post, line, "Avg post time (ms)");
+	kvt_log_field(&post, line, "Avg post time (ms)");
 	return add(r, "vLLM", descriptors, mib * 1048576, ms * 1e3, post * 1e3);
 }
 

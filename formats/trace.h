@@ -56,6 +56,9 @@ KVT_MUST_CHECK enum kvt_status
 kvt_trace_read(struct kvt_trace *out, const char *path,
 	       const struct kvt_trace_unit *unit, struct kvt_error *err);
 
+/* The number of "name=number" in a line of vLLM's log; false: it has none. */
+bool kvt_log_field(double *out, const char *line, const char *name);
+
 /* n requests of conversations that go on; the same for a seed everywhere. */
 KVT_MUST_CHECK enum kvt_status
 kvt_trace_make(struct kvt_trace *out, uint64_t seed, int64_t n, struct kvt_error *err);

@@ -64,7 +64,7 @@ static bool parse_time(int64_t *ns, const char *text)
 }
 
 /* The number behind "name="; false if there is none. */
-static bool field(double *out, const char *line, const char *name)
+bool kvt_log_field(double *out, const char *line, const char *name)
 {
 	const char *at = strstr(line, name);
 	char *end;
@@ -134,7 +134,7 @@ static enum kvt_status take_transfers(struct kvt_trace *trace, struct trace_log 
 	double mib, bytes;
 	enum kvt_status status;
 
-	if (!field(&mib, metrics, "Avg MB per transfer") || !(mib > 0))
+	if (!kvt_log_field(&mib, metrics, "Avg MB per transfer") || !(mib > 0))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: transfers without 'Avg MB per transfer'", line->name);
 	bytes = mib * 1048576 * (double)unit->pairs;
@@ -168,7 +168,7 @@ enum kvt_status trace_take_vllm(struct kvt_trace *trace, struct trace_log *log,
 	memcpy(metrics, at, n);
 	metrics[n] = '\0';
 	timed = find_time(&ns, line->text, nhead);
-	any = field(&transfers, metrics, "Num successful transfers") && transfers >= 1;
+	any = kvt_log_field(&transfers, metrics, "Num successful transfers") && transfers >= 1;
 	if (any && !timed)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: no time such as 11-20 10:00:00 is before the metrics",
