@@ -61,14 +61,20 @@ static bool parse_name(struct pool_file *out, struct kvt_part_of_name *prefix,
 	return true;
 }
 
+static bool find_prefix(struct kvt_part_of_name *prefix, const char *name)
+{
+	struct pool_file file;
+
+	return parse_name(&file, prefix, name);
+}
+
 static bool is_pool(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	struct kvt_part_of_name prefix;
-	struct pool_file file;
 
 	return !strncmp(name, "flexkv_", 7) && strstr(name, "ssdcache") &&
-	       parse_name(&file, &prefix, path);
+	       find_prefix(&prefix, path);
 }
 
 static bool flexkv_probe(const char *path, const uint8_t *head, int64_t nhead)
@@ -121,25 +127,16 @@ static enum kvt_status choose_files(struct opening *o)
 	enum kvt_status status;
 
 	cache.asked = kvt_fact(o->hints, "cache");
-	for (int64_t i = 0; i < o->tree.count; i++) {
-		const char *name = o->tree.file[i].name;
-		struct pool_file file = { .at = i };
-		struct kvt_part_of_name prefix;
-		bool skip;
-
-		if (!parse_name(&file, &prefix, name))
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.200s: is no file of FlexKV, expected PREFIX_DEVICE_FILE.bin",
-					o->path, name);
-		if ((status = kvt_choose(&skip, &cache, &prefix, o->path, o->err)))
-			return status;
-		if (!skip)
-			o->file[o->count++] = file;
-	}
-	if ((status = kvt_chosen(&cache, o->path, o->err)))
+	if ((status = kvt_store_keep(&o->tree, &cache, find_prefix,
+				     "no file of FlexKV, expected PREFIX_DEVICE_FILE.bin",
+				     o->err)))
 		return status;
-	if (!o->count)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no files", o->path);
+	for (; o->count < o->tree.count; o->count++) {
+		struct kvt_part_of_name prefix;
+
+		o->file[o->count].at = o->count;
+		parse_name(&o->file[o->count], &prefix, o->tree.file[o->count].name);
+	}
 	return check_grid(o);
 }
 

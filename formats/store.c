@@ -70,6 +70,42 @@ enum kvt_status kvt_chosen(const struct kvt_choice *choice, const char *path,
 			choice->key, choice->asked);
 }
 
+enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
+			       kvt_part_fn *part, const char *expected,
+			       struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	int64_t kept = 0, i;
+
+	for (i = 0; i < tree->count; i++) {
+		struct kvt_tree_file *file = &tree->file[i];
+		struct kvt_part_of_name here;
+		bool skip;
+
+		if (!part(&here, file->name))
+			status = kvt_fail(err, KVT_BAD_INPUT, "%.200s/%.200s: is %s",
+					  tree->path, file->name, expected);
+		else
+			status = kvt_choose(&skip, choice, &here, tree->path, err);
+		if (status)
+			break;
+		/* a name that is dropped is freed with the others */
+		if (!skip && kept++ != i) {
+			struct kvt_tree_file dropped = tree->file[kept - 1];
+
+			tree->file[kept - 1] = *file;
+			*file = dropped;
+		}
+	}
+	if (status || (status = kvt_chosen(choice, tree->path, err)))
+		return status;
+	if (!kept)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds no files", tree->path);
+	while (tree->count > kept)
+		free(tree->file[--tree->count].name);
+	return KVT_OK;
+}
+
 /* ---- layouts ------------------------------------------------------------ */
 
 struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool layers)

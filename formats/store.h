@@ -37,6 +37,16 @@ kvt_choose(bool *skip, struct kvt_choice *choice, const struct kvt_part_of_name 
 KVT_MUST_CHECK enum kvt_status
 kvt_chosen(const struct kvt_choice *choice, const char *path, struct kvt_error *err);
 
+/*
+ * Keeps those files of the tree that have the choice's value: 'part' finds it in
+ * a name, or says that no file of this store is called so; 'expected' tells the
+ * user how they are.  KVT_BAD_INPUT if none is left.
+ */
+typedef bool kvt_part_fn(struct kvt_part_of_name *out, const char *name);
+KVT_MUST_CHECK enum kvt_status
+kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice, kvt_part_fn *part,
+	       const char *expected, struct kvt_error *err);
+
 /* A copy of a part; NULL when out of memory. */
 char *kvt_part_copy(const struct kvt_part_of_name *part);
 

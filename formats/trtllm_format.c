@@ -49,12 +49,18 @@ static bool parse_name(int64_t *id, struct kvt_part_of_name *pool, const char *n
 	return !strcmp(q, ".bin");
 }
 
+static bool find_pool(struct kvt_part_of_name *pool, const char *name)
+{
+	int64_t id;
+
+	return parse_name(&id, pool, name);
+}
+
 static bool is_block(const char *name)
 {
 	struct kvt_part_of_name pool;
-	int64_t id;
 
-	return parse_name(&id, &pool, name);
+	return find_pool(&pool, name);
 }
 
 static bool trtllm_probe(const char *path, const uint8_t *head, int64_t nhead)
@@ -78,25 +84,16 @@ static enum kvt_status choose_files(struct opening *o)
 	enum kvt_status status;
 
 	pool.asked = kvt_fact(o->hints, "pool");
-	for (int64_t i = 0; i < o->tree.count; i++) {
-		const char *name = o->tree.file[i].name;
-		struct kvt_part_of_name part;
-		struct block_file file = { .at = i };
-		bool skip;
-
-		if (!parse_name(&file.id, &part, name))
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.200s: is no block of TensorRT-LLM, expected block_ID_pool_POOL.bin",
-					o->path, name);
-		if ((status = kvt_choose(&skip, &pool, &part, o->path, o->err)))
-			return status;
-		if (!skip)
-			o->file[o->count++] = file;
-	}
-	if ((status = kvt_chosen(&pool, o->path, o->err)))
+	if ((status = kvt_store_keep(&o->tree, &pool, find_pool,
+				     "no block of TensorRT-LLM, expected block_ID_pool_POOL.bin",
+				     o->err)))
 		return status;
-	if (!o->count)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no blocks", o->path);
+	for (; o->count < o->tree.count; o->count++) {
+		struct kvt_part_of_name part;
+
+		o->file[o->count].at = o->count;
+		parse_name(&o->file[o->count].id, &part, o->tree.file[o->count].name);
+	}
 	qsort(o->file, (size_t)o->count, sizeof(*o->file), by_id);
 	return KVT_OK;
 }
