@@ -216,7 +216,8 @@ static enum kvt_status take_metrics(struct reader *r, const char *line)
 {
 	double transfers, ms, post = 0, mib, descriptors;
 
-	if (!kvt_log_field(&transfers, line, "Num successful transfers") || transfers < 1 ||
+	if (!kvt_log_field(&transfers, line, "Num successful transfers") ||
+	    transfers < 1 ||
 	    !kvt_log_field(&descriptors, line, "Avg number of descriptors"))
 		return KVT_OK;
 	if (!kvt_log_field(&ms, line, "Avg xfer time (ms)") ||

@@ -180,8 +180,9 @@ static void print_strided(const struct emit *e, const struct pair_at *at)
 
 static enum kvt_status emit_strided(const struct emit *e, struct kvt_error *err)
 {
-	return each_pair(e, "\"columns\": [\"addr\", \"len\", \"dev\", \"stride\", \"count\"]",
-			 print_strided, err);
+	return each_pair(e,
+			 "\"columns\": [\"addr\", \"len\", \"dev\", \"stride\", "
+			 "\"count\"]", print_strided, err);
 }
 
 /* ---- regions ------------------------------------------------------------- */

@@ -168,7 +168,8 @@ enum kvt_status trace_take_vllm(struct kvt_trace *trace, struct trace_log *log,
 	memcpy(metrics, at, n);
 	metrics[n] = '\0';
 	timed = find_time(&ns, line->text, nhead);
-	any = kvt_log_field(&transfers, metrics, "Num successful transfers") && transfers >= 1;
+	any = kvt_log_field(&transfers, metrics, "Num successful transfers") &&
+	      transfers >= 1;
 	if (any && !timed)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: no time such as 11-20 10:00:00 is before the metrics",

@@ -292,7 +292,7 @@ int kernel_bench(const struct bench_options *options)
 	if (options->kernel)
 		work.kernel = kernel_named(options->kernel);
 	if (!options->json) {
-		printf("# GB/s: median, best; ratio to the first column, median of the rounds\n");
+		printf("# GB/s: median, best; ratio to the first column in its round\n");
 		printf("%-18s %8s", "case", "run");
 		for (int i = 0; i < NCONTENDERS; i++)
 			if (enters(options, &contenders[i]))

@@ -27,7 +27,8 @@ void kvt_cpu_nest_init(struct cpu_nest *nest, const struct kvt_plan *box,
 	const int log2 = kvt_cpu_log2(box->run);
 
 	*nest = (struct cpu_nest){
-		.in = { .run = box->run, .nd = 1, .ns = 1, .nb = 1 }, .leaf = kvt_cpu_rows,
+		.in = { .run = box->run, .nd = 1, .ns = 1, .nb = 1 },
+		.leaf = kvt_cpu_rows,
 	};
 	if (last >= 0) {
 		nest->in.nd = box->n[last];
