@@ -21,8 +21,19 @@ ends() {
 	[ "$status" = "$wanted" ] || { echo "exit status $status"; return 1; }
 }
 
-for program in $(find "${KVT_BUILD:-build}/tests/unit" -name 'test_*' -perm -u+x | sort); do
-	ok "$program" ends 0 "$program"
+# The unit tests run side by side, and are reported in order.
+programs=$(find "${KVT_BUILD:-build}/tests/unit" -name 'test_*' -perm -u+x | sort)
+# shellcheck disable=SC2016	# the inner shell expands them
+printf '%s\n' "$programs" | xargs -P "${JOBS:-$(nproc)}" -I {} sh -c '
+	valgrind -q --error-exitcode=99 --leak-check=full \
+		--errors-for-leak-kinds=definite "$1" >"$2/${1##*/}.log" 2>&1
+	echo $? >"$2/${1##*/}.status"' - {} "$tmp"
+
+passed() {
+	[ "$(cat "$tmp/$1.status")" = 0 ] || { cat "$tmp/$1.log"; return 1; }
+}
+for program in $programs; do
+	ok "$program" passed "${program##*/}"
 done
 printf 'no dump' >"$tmp/bad.npy"
 head -c 3000 $dump >"$tmp/short.npy"
