@@ -85,7 +85,6 @@ static enum kvt_status npz_open(struct kvt_reader *reader, const char *path,
 	return kvt_tensors_open(reader, path, hints, kvt_npz_read, err);
 }
 
-
 const struct kvt_format kvt_npz_format = {
 	.info = { "npz", "numpy arrays in a zip archive, not compressed", true, false },
 	.facts = kvt_tensors_facts,

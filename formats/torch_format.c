@@ -299,7 +299,6 @@ static enum kvt_status torch_open(struct kvt_reader *reader, const char *path,
 	return kvt_tensors_open(reader, path, hints, kvt_torch_read, err);
 }
 
-
 const struct kvt_format kvt_torch_format = {
 	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples", true,
 		  false },

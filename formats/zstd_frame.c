@@ -44,9 +44,7 @@ enum want {
  *
  * Half of that time went into the low bytes, which are noise: a Huffman code for
  * them is made, tried and thrown away.  What is left is the code of the high
- * bytes, at 1.1 to 1.3 GB/s of them: 48 % writing it, 28 % counting.  An encoder
- * of our own for blocks without matches, with BMI2 as fast, with AVX-512 VBMI 1.2
- * times, was not worth what it was: 450 lines.
+ * bytes, at 1.1 to 1.3 GB/s of them: 48 % writing it, 28 % counting.
  */
 static void set_parameters(ZSTD_CCtx *context, int level, enum want want)
 {
