@@ -154,6 +154,12 @@ $(B)/check_gpu: $(call objs,tests/check_gpu.c tests/gpu_*.c tests/kernel_case.c)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -ldl -lm
 
+# What makes calls of the program fail, for tests that preload it: no sanitizer, and
+# none of the program's macros, which rename calls.
+$(B)/fault_shim.so: tests/fault_shim.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 $(WARN) $(CFLAGS) -fPIC -shared -o $@ $< -ldl -lpthread
+
 # The program with device code that only the executor takes: what --device does is
 # tested with or without nvcc.
 $(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
@@ -258,7 +264,7 @@ export LSAN_OPTIONS  := suppressions=$(CURDIR)/tests/lsan.supp:print_suppression
 run-demo: all
 	@scripts/demo.sh $(B)/demo
 
-run-check: all $(TESTS) $(FUZZ) $(STANDIN)
+run-check: all $(TESTS) $(FUZZ) $(STANDIN) $(B)/fault_shim.so
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler

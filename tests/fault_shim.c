@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fault_shim.c - a library to preload: makes a call of a program fail
+ *
+ *   FAULT_CALL=pwrite     which call; nothing fails without it
+ *   FAULT_NTH=3           the third one (1)
+ *   FAULT_EFFECT=ENOSPC   what happens: an errno's name; or short (half of the
+ *                         bytes), eof (none of them), flip (one bit of the bytes
+ *                         is another one), kill (the process dies, by SIGKILL)
+ *   FAULT_ON=1            and all that follow
+ *   FAULT_PATH=PART       only calls that name a path, or a descriptor of one, with
+ *                         this in it; calls about none are not counted then
+ *   FAULT_REPORT=FILE     takes "CALL COUNT" lines at exit, "hits COUNT", and where
+ *                         the program crashed: "died LIBRARY"
+ *
+ * Calls that libc makes inside itself do not come here: fopen() is a call of its
+ * own, and what stdio writes are fwrite, fflush and fclose.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define CALLS(X) \
+	X(write) X(pwrite) X(writev) X(pwritev) X(read) X(pread) X(open) X(openat) \
+	X(fstat) X(stat) X(mmap) X(malloc) X(calloc) X(realloc) X(ftruncate) \
+	X(fsync) X(fdatasync) X(close) X(mkdir) X(rmdir) X(link) X(rename) \
+	X(unlink) X(opendir) X(fopen) X(fwrite) X(fflush) X(fclose) \
+	X(pthread_create)
+
+enum call {
+#define X(name) CALL_##name,
+	CALLS(X)
+#undef X
+	NCALLS
+};
+
+static const char *const names[] = {
+#define X(name) #name,
+	CALLS(X)
+#undef X
+};
+
+static const struct {
+	const char *name;
+	int number;
+} errors[] = {
+	{ "ENOSPC", ENOSPC }, { "EIO", EIO }, { "EINTR", EINTR }, { "ENOMEM", ENOMEM },
+	{ "EACCES", EACCES }, { "EMFILE", EMFILE }, { "EAGAIN", EAGAIN },
+	{ "EXDEV", EXDEV }, { "EPERM", EPERM }, { "EINVAL", EINVAL }, { "ENOSYS", ENOSYS },
+};
+
+enum effect { ERROR, SHORT, END, FLIP, KILL };
+
+static struct {
+	bool ready, on;
+	int call;			/* -1: none fails */
+	long nth;
+	enum effect effect;
+	int error;
+	const char *path;
+	char report[4096];
+} fault = { .call = -1 };
+static atomic_long count[NCALLS], hits;
+
+/* The next definition of a function, which is the real one. */
+#define REAL(result, name, ...) \
+	static result (*real)(__VA_ARGS__); \
+	if (!real) \
+		*(void **)&real = dlsym(RTLD_NEXT, #name)
+
+/* ---- when --------------------------------------------------------------- */
+
+static bool about(const char *path)
+{
+	return !fault.path || (path && strstr(path, fault.path));
+}
+
+static bool about_fd(int fd)
+{
+	char link[64], path[4096];
+	ssize_t n;
+
+	if (!fault.path)
+		return true;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0)
+		return false;
+	path[n] = 0;
+	return strstr(path, fault.path) != NULL;
+}
+
+/* Is this call to go wrong?  Sets errno, in case that is how. */
+static bool hit(enum call call, bool counts)
+{
+	long n;
+
+	if (!fault.ready || !counts)
+		return false;
+	n = atomic_fetch_add(&count[call], 1) + 1;
+	if (fault.call != (int)call || n < fault.nth || (n > fault.nth && !fault.on))
+		return false;
+	atomic_fetch_add(&hits, 1);
+	if (fault.effect == KILL)
+		raise(SIGKILL);
+	errno = fault.error;
+	return true;
+}
+
+/* ---- what is told at the end -------------------------------------------- */
+
+static void report(const char *died)
+{
+	char text[2048];
+	int n = 0, fd;
+
+	if (!fault.report[0])
+		return;
+	fault.ready = false;
+	for (int i = 0; i < NCALLS; i++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "%s %ld\n", names[i],
+			      atomic_load(&count[i]));
+	n += snprintf(text + n, sizeof(text) - (size_t)n, "hits %ld\n", atomic_load(&hits));
+	if (died)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "died %.200s\n", died);
+	fd = open(fault.report, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+	if (fd >= 0 && write(fd, text, (size_t)n) < 0)
+		_exit(125);
+	fault.report[0] = 0;
+}
+
+/* Says in whose code it was, libc and this library aside, and dies all the same. */
+static void on_crash(int sig)
+{
+	const char *who = "?";
+	Dl_info own, info;
+	void *frame[64];
+	int n = backtrace(frame, 64);
+
+	signal(sig, SIG_DFL);
+	if (!dladdr((void *)&fault, &own))
+		own.dli_fname = "";
+	for (int i = 0; i < n; i++)
+		if (dladdr(frame[i], &info) && info.dli_fname &&
+		    strcmp(info.dli_fname, own.dli_fname) &&
+		    !strstr(info.dli_fname, "/libc.so")) {
+			who = info.dli_fname;
+			break;
+		}
+	report(who);
+	raise(sig);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *call = getenv("FAULT_CALL"), *nth = getenv("FAULT_NTH");
+	const char *effect = getenv("FAULT_EFFECT"), *file = getenv("FAULT_REPORT");
+	void *warm[4];
+
+	if (file)
+		snprintf(fault.report, sizeof(fault.report), "%s", file);
+	fault.path = getenv("FAULT_PATH");
+	fault.on = getenv("FAULT_ON") != NULL;
+	fault.nth = nth ? atol(nth) : 1;
+	for (int i = 0; call && i < NCALLS; i++)
+		if (!strcmp(call, names[i]))
+			fault.call = i;
+	if (call && fault.call < 0) {
+		fprintf(stderr, "fault_shim: no call '%s'\n", call);
+		_exit(125);
+	}
+	if (!effect)
+		effect = "EIO";
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (!strcmp(effect, errors[i].name))
+			fault.error = errors[i].number;
+	fault.effect = !strcmp(effect, "short") ? SHORT : !strcmp(effect, "eof") ? END :
+		       !strcmp(effect, "flip") ? FLIP : !strcmp(effect, "kill") ? KILL :
+		       ERROR;
+	if (fault.effect == ERROR && !fault.error) {
+		fprintf(stderr, "fault_shim: no effect '%s'\n", effect);
+		_exit(125);
+	}
+	/* the first one allocates, which no handler may */
+	(void)backtrace(warm, 4);
+	if (file) {
+		signal(SIGSEGV, on_crash);
+		signal(SIGABRT, on_crash);
+		signal(SIGBUS, on_crash);
+	}
+	fault.ready = true;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	report(NULL);
+}
+
+/* ---- bytes in and out --------------------------------------------------- */
+
+/* A copy with one bit of its middle byte changed; leaked, as few are made. */
+static const void *flipped(const void *bytes, size_t n)
+{
+	bool ready = fault.ready;
+	uint8_t *copy;
+
+	fault.ready = false;
+	copy = malloc(n);
+	fault.ready = ready;
+	if (!copy)
+		_exit(125);
+	memcpy(copy, bytes, n);
+	copy[n / 2] ^= 0x10;
+	return copy;
+}
+
+static size_t part(size_t n)
+{
+	return n > 1 ? n / 2 : n;
+}
+
+#define OUT(call) \
+	if (hit(CALL_##call, about_fd(fd)) && n > 0) { \
+		if (fault.effect == ERROR) \
+			return -1; \
+		if (fault.effect == END) \
+			return 0; \
+		if (fault.effect == SHORT) \
+			n = part(n); \
+		else \
+			bytes = flipped(bytes, n); \
+	}
+
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+	REAL(ssize_t, write, int, const void *, size_t);
+	OUT(write)
+	return real(fd, bytes, n);
+}
+
+#define PWRITE(name) \
+ssize_t name(int fd, const void *bytes, size_t n, off_t at) \
+{ \
+	REAL(ssize_t, name, int, const void *, size_t, off_t); \
+	OUT(pwrite) \
+	return real(fd, bytes, n, at); \
+}
+PWRITE(pwrite)
+PWRITE(pwrite64)
+
+#define IN(call) \
+	bool wrong = hit(CALL_##call, about_fd(fd)) && n > 0; \
+	ssize_t got; \
+	if (wrong && fault.effect == ERROR) \
+		return -1; \
+	if (wrong && fault.effect == END) \
+		return 0; \
+	if (wrong && fault.effect == SHORT) \
+		n = part(n);
+
+#define FLIPPED_IN \
+	if (wrong && fault.effect == FLIP && got > 0) \
+		((uint8_t *)bytes)[got / 2] ^= 0x10; \
+	return got;
+
+ssize_t read(int fd, void *bytes, size_t n)
+{
+	REAL(ssize_t, read, int, void *, size_t);
+	IN(read)
+	got = real(fd, bytes, n);
+	FLIPPED_IN
+}
+
+#define PREAD(name) \
+ssize_t name(int fd, void *bytes, size_t n, off_t at) \
+{ \
+	REAL(ssize_t, name, int, void *, size_t, off_t); \
+	IN(pread) \
+	got = real(fd, bytes, n, at); \
+	FLIPPED_IN \
+}
+PREAD(pread)
+PREAD(pread64)
+
+/* A short one moves the first vector alone. */
+ssize_t writev(int fd, const struct iovec *v, int n)
+{
+	REAL(ssize_t, writev, int, const struct iovec *, int);
+	if (hit(CALL_writev, about_fd(fd))) {
+		if (fault.effect == ERROR)
+			return -1;
+		if (fault.effect == END)
+			return 0;
+		n = 1;
+	}
+	return real(fd, v, n);
+}
+
+#define PWRITEV(name) \
+ssize_t name(int fd, const struct iovec *v, int n, off_t at) \
+{ \
+	REAL(ssize_t, name, int, const struct iovec *, int, off_t); \
+	if (hit(CALL_pwritev, about_fd(fd))) { \
+		if (fault.effect == ERROR) \
+			return -1; \
+		if (fault.effect == END) \
+			return 0; \
+		n = 1; \
+	} \
+	return real(fd, v, n, at); \
+}
+PWRITEV(pwritev)
+PWRITEV(pwritev64)
+
+/* ---- calls that work or fail -------------------------------------------- */
+
+#define FAILS(result, wrong, call, name, parameters, arguments, counts) \
+result name parameters \
+{ \
+	static result (*real) parameters; \
+	if (!real) \
+		*(void **)&real = dlsym(RTLD_NEXT, #name); \
+	if (hit(CALL_##call, counts)) \
+		return wrong; \
+	return real arguments; \
+}
+
+FAILS(int, -1, ftruncate, ftruncate, (int fd, off_t n), (fd, n), about_fd(fd))
+FAILS(int, -1, ftruncate, ftruncate64, (int fd, off64_t n), (fd, n), about_fd(fd))
+FAILS(int, -1, fsync, fsync, (int fd), (fd), about_fd(fd))
+FAILS(int, -1, fdatasync, fdatasync, (int fd), (fd), about_fd(fd))
+FAILS(int, -1, fstat, fstat, (int fd, struct stat *st), (fd, st), about_fd(fd))
+FAILS(int, -1, fstat, fstat64, (int fd, struct stat64 *st), (fd, st), about_fd(fd))
+FAILS(int, -1, stat, stat, (const char *path, struct stat *st), (path, st), about(path))
+FAILS(int, -1, stat, stat64, (const char *path, struct stat64 *st), (path, st), about(path))
+FAILS(int, -1, stat, lstat, (const char *path, struct stat *st), (path, st), about(path))
+FAILS(int, -1, stat, lstat64, (const char *path, struct stat64 *st), (path, st),
+      about(path))
+FAILS(int, -1, mkdir, mkdir, (const char *path, mode_t mode), (path, mode), about(path))
+FAILS(int, -1, rmdir, rmdir, (const char *path), (path), about(path))
+FAILS(int, -1, link, link, (const char *from, const char *to), (from, to), about(to))
+FAILS(int, -1, rename, rename, (const char *from, const char *to), (from, to), about(to))
+FAILS(int, -1, rename, renameat2,
+      (int d, const char *from, int e, const char *to, unsigned flags),
+      (d, from, e, to, flags), about(to))
+FAILS(int, -1, unlink, unlink, (const char *path), (path), about(path))
+FAILS(DIR *, NULL, opendir, opendir, (const char *path), (path), about(path))
+FAILS(DIR *, NULL, opendir, fdopendir, (int fd), (fd), about_fd(fd))
+FAILS(FILE *, NULL, fopen, fopen, (const char *path, const char *mode), (path, mode),
+      about(path))
+FAILS(FILE *, NULL, fopen, fopen64, (const char *path, const char *mode), (path, mode),
+      about(path))
+FAILS(size_t, 0, fwrite, fwrite, (const void *p, size_t size, size_t n, FILE *f),
+      (p, size, n, f), !fault.path)
+FAILS(void *, MAP_FAILED, mmap, mmap,
+      (void *p, size_t n, int protect, int flags, int fd, off_t at),
+      (p, n, protect, flags, fd, at), fd < 0 ? !fault.path : about_fd(fd))
+FAILS(void *, MAP_FAILED, mmap, mmap64,
+      (void *p, size_t n, int protect, int flags, int fd, off64_t at),
+      (p, n, protect, flags, fd, at), fd < 0 ? !fault.path : about_fd(fd))
+FAILS(int, fault.error, pthread_create, pthread_create,
+      (pthread_t *thread, const pthread_attr_t *with, void *(*fn)(void *), void *own),
+      (thread, with, fn, own), !fault.path)
+
+#define OPEN(call, name) \
+int name(const char *path, int flags, ...) \
+{ \
+	REAL(int, name, const char *, int, ...); \
+	va_list args; \
+	mode_t mode; \
+	va_start(args, flags); \
+	mode = va_arg(args, mode_t); \
+	va_end(args); \
+	return hit(CALL_##call, about(path)) ? -1 : real(path, flags, mode); \
+}
+OPEN(open, open)
+OPEN(open, open64)
+
+#define OPENAT(name) \
+int name(int at, const char *path, int flags, ...) \
+{ \
+	REAL(int, name, int, const char *, int, ...); \
+	va_list args; \
+	mode_t mode; \
+	va_start(args, flags); \
+	mode = va_arg(args, mode_t); \
+	va_end(args); \
+	return hit(CALL_openat, about(path)) ? -1 : real(at, path, flags, mode); \
+}
+OPENAT(openat)
+OPENAT(openat64)
+
+/* What a failed close() or fclose() leaves behind is closed all the same. */
+int close(int fd)
+{
+	REAL(int, close, int);
+	bool counts = about_fd(fd);
+	int result = real(fd);
+
+	return hit(CALL_close, counts) ? -1 : result;
+}
+
+int fclose(FILE *file)
+{
+	REAL(int, fclose, FILE *);
+	int result = real(file);
+
+	return hit(CALL_fclose, !fault.path) ? EOF : result;
+}
+
+int fflush(FILE *file)
+{
+	REAL(int, fflush, FILE *);
+	int result = real(file);
+
+	return hit(CALL_fflush, !fault.path) ? EOF : result;
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+/* dlsym() allocates, so the real ones are asked for by the names libc has. */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+
+void *malloc(size_t n)
+{
+	return hit(CALL_malloc, !fault.path) ? NULL : __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+	return hit(CALL_calloc, !fault.path) ? NULL : __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+	return hit(CALL_realloc, !fault.path) ? NULL : __libc_realloc(p, n);
+}
+
+int posix_memalign(void **out, size_t alignment, size_t n)
+{
+	if (hit(CALL_malloc, !fault.path))
+		return ENOMEM;
+	*out = __libc_memalign(alignment, n);
+	return *out ? 0 : ENOMEM;
+}
