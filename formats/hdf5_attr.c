@@ -7,6 +7,7 @@
  */
 #include "formats/hdf5_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,9 +45,26 @@ static void close_attr(const struct attr *attr)
 	kvt_h5_drop(attr->id);
 }
 
-bool kvt_h5_has_attr(hid_t object, const char *name)
+/* Keeps the first time that HDF5 could not tell. */
+static bool is_there(htri_t answer, struct kvt_h5_in *in, const char *name)
 {
-	return H5Aexists(object, name) > 0;
+	if (answer < 0 && !in->status) {
+		char what[80];
+
+		snprintf(what, sizeof(what), "cannot look for %.40s", name);
+		in->status = kvt_h5_failed(&in->err, KVT_BAD_INPUT, in->path, what);
+	}
+	return answer > 0;
+}
+
+bool kvt_h5_has_attr(struct kvt_h5_in *in, hid_t object, const char *name)
+{
+	return is_there(H5Aexists(object, name), in, name);
+}
+
+bool kvt_h5_has_link(struct kvt_h5_in *in, hid_t parent, const char *name)
+{
+	return is_there(H5Lexists(parent, name, H5P_DEFAULT), in, name);
 }
 
 static bool measure(struct attr *attr)
@@ -68,7 +86,7 @@ static enum kvt_status open_attr(struct attr *out, struct kvt_h5_in *in,
 {
 	struct attr attr = { .id = -1, .type = -1 };
 
-	if (!kvt_h5_has_attr(object, name))
+	if (!kvt_h5_has_attr(in, object, name))
 		return kvt_h5_bad(in, object, err, "attribute %s is missing",
 				  name);
 	attr.id = H5Aopen(object, name, H5P_DEFAULT);

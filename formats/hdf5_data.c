@@ -35,7 +35,7 @@ static enum kvt_status read_layout(struct kvt_h5_in *in, hid_t object,
 	enum kvt_status status;
 	hid_t data;
 
-	if (kvt_h5_has_attr(object, "axes"))
+	if (kvt_h5_has_attr(in, object, "axes"))
 		return parse_layout(in, object, out, err);
 	if ((status = kvt_h5_need(in, object, "data", H5I_DATASET, &data, err)))
 		return status;
@@ -54,7 +54,7 @@ static enum kvt_status check_planes(struct kvt_h5_in *in, hid_t object,
 	bool same;
 	int n = 0;
 
-	if (!kvt_h5_has_attr(object, "planes"))
+	if (!kvt_h5_has_attr(in, object, "planes"))
 		return KVT_OK;
 	status = kvt_h5_get_strs(in, object, "planes", name, MOST, &n, err);
 	if (status)
@@ -158,7 +158,7 @@ static enum kvt_status check_tuple(struct kvt_h5_in *in, hid_t data,
 	bool same, vllm;
 	char *name = NULL;
 
-	if (!kvt_h5_has_attr(data, "stride_order"))
+	if (!kvt_h5_has_attr(in, data, "stride_order"))
 		return KVT_OK;
 	if ((status = kvt_h5_get_ints(in, data, "stride_order", KVT_H5_U32,
 				      order, 5, &n, err)) ||

@@ -28,7 +28,9 @@ struct kvt_h5_quiet kvt_h5_quiet_begin(void)
 	 */
 	H5dont_atexit();
 	H5Eget_auto2(H5E_DEFAULT, &quiet.function, &quiet.data);
-	H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+	/* without memory its first call fails, and it would print for ever */
+	if (H5Eset_auto2(H5E_DEFAULT, NULL, NULL) < 0)
+		H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	return quiet;
 }
 
@@ -100,6 +102,18 @@ enum kvt_status kvt_h5_failed(struct kvt_error *err, enum kvt_status status,
 			reason.text);
 }
 
+enum kvt_status kvt_h5_check_fault(const struct kvt_h5_fault *fault, const char *path,
+				   struct kvt_error *err)
+{
+	if (!fault->what)
+		return KVT_OK;
+	if (!fault->error)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: the file has become shorter",
+				path);
+	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, fault->what,
+			strerror(fault->error));
+}
+
 /* ---- complaints --------------------------------------------------------- */
 
 static enum kvt_status complain(const struct kvt_h5_in *in, hid_t object,
@@ -107,7 +121,11 @@ static enum kvt_status complain(const struct kvt_h5_in *in, hid_t object,
 				const char *format, va_list args)
 {
 	char name[128] = "", text[320];
+	enum kvt_status broken;
 
+	/* what could not be read is no fault of the file */
+	if (in->fault && (broken = kvt_h5_check_fault(in->fault, in->path, err)))
+		return broken;
 	vsnprintf(text, sizeof(text), format, args);
 	if (object >= 0)
 		H5Iget_name(object, name, sizeof(name));
@@ -120,12 +138,13 @@ static enum kvt_status complain(const struct kvt_h5_in *in, hid_t object,
 enum kvt_status kvt_h5_bad(const struct kvt_h5_in *in, hid_t object,
 			   struct kvt_error *err, const char *format, ...)
 {
+	enum kvt_status status;
 	va_list args;
 
 	va_start(args, format);
-	complain(in, object, KVT_BAD_INPUT, err, format, args);
+	status = complain(in, object, KVT_BAD_INPUT, err, format, args);
 	va_end(args);
-	return KVT_BAD_INPUT;
+	return status;
 }
 
 enum kvt_status kvt_h5_refuse(const struct kvt_h5_in *in, hid_t object,
@@ -135,7 +154,7 @@ enum kvt_status kvt_h5_refuse(const struct kvt_h5_in *in, hid_t object,
 	va_list args;
 
 	va_start(args, format);
-	complain(in, object, status, err, format, args);
+	status = complain(in, object, status, err, format, args);
 	va_end(args);
 	return status;
 }

@@ -132,6 +132,8 @@ static enum kvt_status find_chunk(struct kvt_reader *reader, int group,
 	hid_t data = dataset_of(offset, &own->group[group], begin);
 
 	if (!kvt_h5_find_chunk(out, own->catch, data, offset)) {
+		if (own->fault.what)
+			return kvt_h5_check_fault(&own->fault, reader->path, err);
 		if (H5Dget_chunk_storage_size(data, offset, &nbytes) < 0)
 			return bad_tile(reader, group, begin, "unreadable index",
 					err);
@@ -196,7 +198,7 @@ static enum kvt_status place_tile(struct kvt_writer *writer, int group,
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot write");
 	kvt_h5_quiet_end(&quiet);
-	return status;
+	return status ? status : kvt_h5_check_fault(&own->fault, writer->temporary, err);
 }
 
 /* ---- cells -------------------------------------------------------------- */
@@ -262,7 +264,8 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 				   const uint64_t *in, struct kvt_error *err)
 {
 	const struct kvt_group *info = &writer->snapshot.group[group];
-	hid_t cells = ((struct kvt_h5_file *)writer->own)->group[group].cells;
+	const struct kvt_h5_file *own = writer->own;
+	hid_t cells = own->group[group].cells;
 	hid_t memory = -1, file = -1;
 	struct kvt_h5_quiet quiet;
 	enum kvt_status status = KVT_OK;
@@ -279,7 +282,7 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 	kvt_h5_drop(file);
 	kvt_h5_drop(memory);
 	kvt_h5_quiet_end(&quiet);
-	return status;
+	return status ? status : kvt_h5_check_fault(&own->fault, writer->temporary, err);
 }
 
 /* ---- the row ------------------------------------------------------------ */

@@ -44,6 +44,10 @@ enum kvt_status kvt_h5_failed(struct kvt_error *err, enum kvt_status status,
 
 struct kvt_h5_in {
 	const char *path;
+	const struct kvt_h5_fault *fault;
+	/* what HDF5 could not tell was not taken for absent: KVT_OK, or why not */
+	enum kvt_status status;
+	struct kvt_error err;
 	hid_t file;
 	int64_t nbytes;			/* of the file */
 	int64_t left;			/* see kvt_h5_spend() */
@@ -86,7 +90,12 @@ char *kvt_h5_take_text(const char *raw, size_t nbytes);
 /* Copies, each padded to '*nbytes'; to be freed, NULL: out of memory. */
 char *kvt_h5_join_texts(const char *const *value, int64_t n, size_t *nbytes);
 
-bool kvt_h5_has_attr(hid_t object, const char *name);
+/*
+ * Is there an attribute, or a link, of this name?  If HDF5 cannot tell, the answer
+ * is no and in->status is set, which kvt_h5_open() looks at before it believes.
+ */
+bool kvt_h5_has_attr(struct kvt_h5_in *in, hid_t object, const char *name);
+bool kvt_h5_has_link(struct kvt_h5_in *in, hid_t parent, const char *name);
 
 /* These require the attribute.  Strings are malloc()ed. */
 KVT_MUST_CHECK enum kvt_status
@@ -233,7 +242,14 @@ bool kvt_h5_write_requests(hid_t file, const struct kvt_snapshot *snapshot);
 
 /* ---- chunks, without their bytes (hdf5_driver.c) ------------------------ */
 
+/* The first call of the system that failed, or fell short, under HDF5. */
+struct kvt_h5_fault {
+	const char *what;		/* NULL: none did */
+	int error;			/* errno; 0: the file has become shorter */
+};
+
 struct kvt_h5_catch {
+	struct kvt_h5_fault *fault;
 	int fd;				/* HDF5's */
 	const void *wanted;		/* the buffer of the access to catch; or NULL */
 	int count;			/* accesses since */
@@ -245,8 +261,16 @@ struct kvt_h5_catch {
  * the driver once more when the file has let go of it.
  */
 hid_t kvt_h5_driver_new(void);
-/* What it keeps for an open file; NULL: HDF5 refused. */
-struct kvt_h5_catch *kvt_h5_driver_catch(hid_t file);
+/*
+ * What it keeps for an open file; NULL: HDF5 refused.  Errors go to 'fault', which
+ * outlives the file, so that those of closing it are heard of.
+ */
+struct kvt_h5_catch *kvt_h5_driver_catch(hid_t file, struct kvt_h5_fault *fault);
+
+/* KVT_OK if there was none. */
+KVT_MUST_CHECK enum kvt_status
+kvt_h5_check_fault(const struct kvt_h5_fault *fault, const char *path,
+		   struct kvt_error *err);
 
 /*
  * Where a chunk is; where one of that size goes, whose bytes the caller writes.
@@ -269,6 +293,7 @@ struct kvt_h5_group {
 
 struct kvt_h5_file {
 	hid_t driver, file;
+	struct kvt_h5_fault fault;	/* under it */
 	struct kvt_h5_catch *catch;	/* of the driver */
 	struct kvt_h5_group group[KVT_MAX_GROUPS];
 };

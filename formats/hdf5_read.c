@@ -2,6 +2,7 @@
 /* hdf5_read.c - opens a snapshot: the file, its groups, its cells */
 #include "formats/hdf5_impl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,7 +38,7 @@ static enum kvt_status take_order(struct kvt_h5_in *in, hid_t parent,
 	enum kvt_status status;
 	int n = 0;
 
-	if (!kvt_h5_has_attr(parent, "ids"))
+	if (!kvt_h5_has_attr(in, parent, "ids"))
 		return KVT_OK;
 	status = kvt_h5_get_strs(in, parent, "ids", id, KVT_MAX_GROUPS, &n, err);
 	if (status)
@@ -87,9 +88,9 @@ static enum kvt_status match_cells(struct kvt_h5_in *in, hid_t cells,
 	enum kvt_status status;
 
 	status = kvt_h5_get_str(in, cells, "algorithm", &algorithm, err);
-	if (!status && kvt_h5_has_attr(cells, "seed"))
+	if (!status && kvt_h5_has_attr(in, cells, "seed"))
 		status = kvt_h5_get_int(in, cells, "seed", KVT_H5_U64, &seed, err);
-	if (!status && kvt_h5_has_attr(cells, "unit_states"))
+	if (!status && kvt_h5_has_attr(in, cells, "unit_states"))
 		status = kvt_h5_get_int(in, cells, "unit_states", KVT_H5_U64,
 					&unit, err);
 	*match = !status && !strcmp(algorithm, "xxh64") && seed == 0 &&
@@ -164,7 +165,7 @@ static enum kvt_status read_groups(struct kvt_reader *reader,
 
 	if ((status = list_groups(in, parent, &listing, err)))
 		return status;
-	if (kvt_h5_has_attr(parent, "null_block") &&
+	if (kvt_h5_has_attr(in, parent, "null_block") &&
 	    (status = kvt_h5_get_int(in, parent, "null_block", KVT_H5_I64,
 				     &snapshot->null_block, err)))
 		return status;
@@ -223,6 +224,19 @@ static enum kvt_status read_file(struct kvt_reader *reader, struct kvt_h5_in *in
 	return kvt_h5_read_requests(in, &reader->snapshot, err);
 }
 
+/* Whatever was said of the file is worth nothing if some of it could not be read. */
+static enum kvt_status read_all(struct kvt_reader *reader, struct kvt_h5_in *in,
+				struct kvt_error *err)
+{
+	enum kvt_status status = read_file(reader, in, err), broken;
+
+	if ((broken = kvt_h5_check_fault(in->fault, in->path, err)))
+		return broken;
+	if (!status && in->status)
+		return kvt_fail(err, in->status, "%s", in->err.text);
+	return status;
+}
+
 static hid_t open_file(struct kvt_h5_file *own, const char *path)
 {
 	hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), file = -1;
@@ -237,11 +251,18 @@ static hid_t open_file(struct kvt_h5_file *own, const char *path)
 }
 
 /* What HDF5 says of its file is read from ours. */
-static bool is_same(const struct kvt_file *file, int fd)
+static enum kvt_status check_same(const struct kvt_file *file, int fd,
+				  struct kvt_error *err)
 {
 	struct stat st;
 
-	return !fstat(fd, &st) && st.st_dev == file->dev && st.st_ino == file->ino;
+	if (fstat(fd, &st))
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot stat: %s", file->path,
+				strerror(errno));
+	if (st.st_dev != file->dev || st.st_ino != file->ino)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: replaced while in use",
+				file->path);
+	return KVT_OK;
 }
 
 enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
@@ -261,16 +282,14 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 	if (!own)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	quiet = kvt_h5_quiet_begin();
+	in.fault = &own->fault;
 	in.file = open_file(own, path);
 	own->file = in.file;
-	if (in.file < 0 || !(own->catch = kvt_h5_driver_catch(in.file)))
+	if (in.file < 0 || !(own->catch = kvt_h5_driver_catch(in.file, &own->fault)))
 		status = kvt_h5_failed(err, KVT_BAD_INPUT, path,
 				       "truncated or not an HDF5 file");
-	else if (!is_same(&reader->files.file[index], own->catch->fd))
-		status = kvt_fail(err, KVT_BAD_INPUT, "%s: replaced while in use",
-				  path);
-	else
-		status = read_file(reader, &in, err);
+	else if (!(status = check_same(&reader->files.file[index], own->catch->fd, err)))
+		status = read_all(reader, &in, err);
 	kvt_h5_quiet_end(&quiet);
 	return status ? status : kvt_h5_check_hints(reader, hints, err);
 }

@@ -62,7 +62,7 @@ static enum kvt_status read_fields(struct kvt_h5_in *in, hid_t object,
 		int64_t value = field[i].absent;
 		enum kvt_status status = KVT_OK;
 
-		if (field[i].required || kvt_h5_has_attr(object, field[i].name))
+		if (field[i].required || kvt_h5_has_attr(in, object, field[i].name))
 			status = kvt_h5_get_int(in, object, field[i].name,
 						field[i].type, &value, err);
 		if (status)
@@ -92,7 +92,7 @@ static enum kvt_status read_optional(struct kvt_h5_in *in, hid_t object,
 				     const char *name, char **out,
 				     struct kvt_error *err)
 {
-	if (object < 0 || !kvt_h5_has_attr(object, name))
+	if (object < 0 || !kvt_h5_has_attr(in, object, name))
 		return KVT_OK;
 	return kvt_h5_get_str(in, object, name, out, err);
 }
@@ -104,7 +104,7 @@ static enum kvt_status check_format(struct kvt_h5_in *in, struct kvt_error *err)
 	enum kvt_status status;
 	char *format = NULL;
 
-	if (!kvt_h5_has_attr(in->file, "format"))
+	if (!kvt_h5_has_attr(in, in->file, "format"))
 		return kvt_h5_bad(in, -1, err, "HDF5, but no kvtool snapshot: "
 				  "attribute format is missing");
 	if ((status = kvt_h5_get_str(in, in->file, "format", &format, err)))
@@ -146,7 +146,7 @@ static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *er
 	enum kvt_status status;
 	int n = 0;
 
-	if (!kvt_h5_has_attr(in->file, "required_features"))
+	if (!kvt_h5_has_attr(in, in->file, "required_features"))
 		return KVT_OK;
 	status = kvt_h5_get_strs(in, in->file, "required_features", feature,
 				 MOST, &n, err);
@@ -168,7 +168,7 @@ static enum kvt_status check_complete(struct kvt_h5_in *in, struct kvt_error *er
 	int64_t complete = 0;
 	enum kvt_status status = KVT_OK;
 
-	if (kvt_h5_has_attr(in->file, "complete"))
+	if (kvt_h5_has_attr(in, in->file, "complete"))
 		status = kvt_h5_get_int(in, in->file, "complete", KVT_H5_U8,
 					&complete, err);
 	if (!status && complete != 1)

@@ -58,7 +58,7 @@ enum kvt_status kvt_h5_child(struct kvt_h5_in *in, hid_t parent,
 	H5L_info_t link;
 
 	*out = -1;
-	if (H5Lexists(parent, name, H5P_DEFAULT) <= 0)
+	if (!kvt_h5_has_link(in, parent, name))
 		return KVT_OK;
 	if (H5Lget_info(parent, name, &link, H5P_DEFAULT) < 0 ||
 	    link.type != H5L_TYPE_HARD)

@@ -41,7 +41,7 @@ static enum kvt_status read_columns(struct kvt_h5_in *in, hid_t object,
 {
 	int64_t start[KVT_MAX_COMPONENTS], length[KVT_MAX_COMPONENTS];
 	int64_t global[KVT_MAX_COMPONENTS];
-	bool sharded = H5Lexists(object, "global_start", H5P_DEFAULT) > 0;
+	bool sharded = kvt_h5_has_link(in, object, "global_start");
 	enum kvt_status status;
 
 	if ((status = read_column(in, object, "start", n, start, err)) ||
@@ -85,7 +85,7 @@ static enum kvt_status read_components(struct kvt_h5_in *in, hid_t parent,
 	if (status || object < 0)
 		return status;
 	/* Fields of mixed types have offsets instead; they are no ranges. */
-	if (H5Lexists(object, "start", H5P_DEFAULT) > 0) {
+	if (kvt_h5_has_link(in, object, "start")) {
 		status = kvt_h5_get_str_table(in, object, "name", -1, &name, &n,
 					      err);
 		if (!status && n > KVT_MAX_COMPONENTS)
@@ -233,7 +233,7 @@ static enum kvt_status read_request(struct kvt_h5_in *in, hid_t parent,
 				      err)) &&
 	    !(status = kvt_h5_get_int(in, object, "num_computed_tokens",
 				      KVT_H5_U64, &request->ntokens, err)) &&
-	    (!kvt_h5_has_attr(object, "first_token") ||
+	    (!kvt_h5_has_attr(in, object, "first_token") ||
 	     !(status = kvt_h5_get_int(in, object, "first_token", KVT_H5_U64,
 				       &request->first_token, err))) &&
 	    !(status = kvt_h5_get_table(in, object, "token_ids", KVT_H5_I32, -1,

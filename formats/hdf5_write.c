@@ -291,40 +291,57 @@ enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 	/* HDF5 makes no dataset with a filter that it does not know. */
 	if (H5Zregister(&kvt_zstd_filter) < 0 ||
 	    (own->file = new_file(writer)) < 0 ||
-	    !(own->catch = kvt_h5_driver_catch(own->file)))
+	    !(own->catch = kvt_h5_driver_catch(own->file, &own->fault)))
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot create");
 	else if (!write_all(writer))
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot write");
-	else
+	else if (!(status = kvt_h5_check_fault(&own->fault, writer->temporary, err)))
 		status = open_data(writer, err);
 	kvt_h5_quiet_end(&quiet);
 	return status;
+}
+
+/* What was written is read before it gets a name: it must prove itself. */
+static enum kvt_status open_again(const char *path, struct kvt_error *err)
+{
+	const struct kvt_hints hints = { .format = "hdf5" };
+	struct kvt_error why = { "" };
+	struct kvt_reader *reader;
+	enum kvt_status status = kvt_open(&reader, path, &hints, &why);
+
+	if (status)
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot be read again: %.300s", path,
+				why.text);
+	kvt_close_reader(reader);
+	return KVT_OK;
 }
 
 enum kvt_status kvt_h5_finish(struct kvt_writer *writer, struct kvt_error *err)
 {
 	struct kvt_h5_quiet quiet = kvt_h5_quiet_begin();
 	struct kvt_h5_file *own = writer->own;
+	const char *path = writer->temporary;
 	enum kvt_status status = KVT_OK;
 	hid_t file = own->file;
 
 	/*
-	 * The flush reports what the closing of datasets could not; the mark
-	 * comes after it, and closing the file writes that.
+	 * The mark comes after all else, and closing the file writes it.  The driver
+	 * alone knows what could not be written.
 	 */
-	if (H5Fflush(file, H5F_SCOPE_LOCAL) < 0 ||
-	    !kvt_h5_put_int(file, "complete", KVT_H5_U8, 1)) {
-		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
-				       "cannot write");
-	} else {
+	if (H5Fflush(file, H5F_SCOPE_LOCAL) < 0)
+		status = kvt_h5_failed(err, KVT_SYSTEM, path, "cannot write");
+	else if (!(status = kvt_h5_check_fault(&own->fault, path, err)) &&
+		 !kvt_h5_put_int(file, "complete", KVT_H5_U8, 1))
+		status = kvt_h5_failed(err, KVT_SYSTEM, path, "cannot write");
+	if (!status) {
 		own->file = -1;
 		if (H5Fclose(file) < 0)
-			status = kvt_h5_failed(err, KVT_SYSTEM,
-					       writer->temporary,
-					       "cannot write");
+			status = kvt_h5_failed(err, KVT_SYSTEM, path, "cannot write");
+		else
+			status = kvt_h5_check_fault(&own->fault, path, err);
 	}
 	kvt_h5_quiet_end(&quiet);
-	return status;
+	return status ? status : open_again(path, err);
 }
