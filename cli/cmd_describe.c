@@ -81,6 +81,8 @@ static enum kvt_status describe_reader(struct kvt_reader *reader, const char *pa
 	/* there are none of values that cannot be decoded */
 	if (!status && options->stats && !is_damaged(d))
 		status = describe_stats(d, options, err);
+	if (!status && (options->verify || options->stats))
+		status = kvt_reader_unchanged(reader, err);
 	if (!status)
 		status = print_and_expect(d, options, stream, err);
 	status = worse(status, complain_findings(d));

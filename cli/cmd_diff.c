@@ -120,6 +120,8 @@ static enum kvt_status compare(struct diff *d, const struct aligning *how,
 		if (d->result[i].measured && d->result[i].differs &&
 		    d->result[i].first.set && !d->pairs.pair[i].decoded)
 			status = diagnose_result(&d->result[i], &d->running.options, err);
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = side_unchanged(&d->side[s], err);
 	return status;
 }
 

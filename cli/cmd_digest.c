@@ -220,6 +220,8 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 				path);
 	}
 	status = digests_compute(&digests, reader, &q->options, &why);
+	if (!status)
+		status = kvt_reader_unchanged(reader, &why);
 	if (status)
 		fail_about(err, status, path, &why);
 	else

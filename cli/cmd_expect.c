@@ -187,27 +187,47 @@ static enum kvt_status check_reports(const struct asked *asked, char **argv, int
 	return KVT_OK;
 }
 
-static enum kvt_status write_report(const char *report, const struct expect_results *r,
-				    struct kvt_error *err)
+/* Into memory; 'out->path' stays NULL for what goes to standard output. */
+static enum kvt_status make_report(struct text_output *out, const char *report,
+				   const struct expect_results *r, struct kvt_error *err)
 {
-	char format[16], *text = NULL;
+	char format[16];
 	const char *file = report_file(format, report);
-	enum kvt_status status;
-	size_t nbytes = 0;
 	FILE *stream;
+	bool bad;
 
 	if (!strcmp(file, "-")) {
 		expect_report(stdout, format, r);
 		return KVT_OK;
 	}
-	if (!(stream = open_memstream(&text, &nbytes)))
+	out->path = file;
+	if (!(stream = open_memstream(&out->text, &out->nbytes)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
 	expect_report(stream, format, r);
-	if (fclose(stream))
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
-	else
-		status = text_file_write(file, text, nbytes, true, err);
-	free(text);
+	bad = ferror(stream);
+	return fclose(stream) || bad ?
+	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file) : KVT_OK;
+}
+
+static enum kvt_status write_reports(const struct opt_strings *reports,
+				     const struct expect_results *r,
+				     struct kvt_error *err)
+{
+	struct text_output *out = calloc((size_t)reports->n + 1, sizeof(*out));
+	enum kvt_status status = KVT_OK;
+	int n = 0;
+
+	if (!out)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < reports->n && !status; i++) {
+		status = make_report(&out[n], reports->s[i], r, err);
+		n += out[n].path != NULL;
+	}
+	if (!status)
+		status = text_files_write(out, n, true, err);
+	for (int i = 0; i < n; i++)
+		free(out[i].text);
+	free(out);
 	return status;
 }
 
@@ -224,9 +244,7 @@ static enum kvt_status tell(const struct asked *asked, const struct expect_resul
 		status = json_print(&json, false, err);
 		json_free(&json);
 	}
-	for (int i = 0; !status && i < asked->reports.n; i++)
-		status = write_report(asked->reports.s[i], r, err);
-	return status;
+	return status ? status : write_reports(&asked->reports, r, err);
 }
 
 static enum kvt_status read_contract(struct contract *out, const char *path,

@@ -4,9 +4,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/joined.h"
 #include "cli/signals.h"
+#include "formats/stage.h"
 
 struct asked {
 	struct kvt_hints hints;
@@ -77,7 +79,7 @@ static void check_reader(struct fsck_report *r, struct kvt_reader *reader,
 static void refused(struct fsck_report *r, enum kvt_status status, const char *why,
 		    struct run *run)
 {
-	if (r->nfindings)
+	if (r->total[FSCK_ERROR])
 		return;
 	fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s",
 		  without_path(why, r->path));
@@ -99,6 +101,22 @@ static void finish(struct fsck_report *r, struct run *run)
 	free(r->finding);
 }
 
+static void found_leftover(void *context, const char *left)
+{
+	fsck_find(context, "file.leftover", fsck_at("%s", ""),
+		  "%s was left by a run that was killed, unless it still runs", left);
+}
+
+/* In a folder, and beside what is looked at. */
+static void find_leftovers(struct fsck_report *r, const char *path)
+{
+	struct stat st;
+
+	if (!stat(path, &st) && S_ISDIR(st.st_mode))
+		kvt_stage_leftovers(path, NULL, found_leftover, r);
+	kvt_stage_leftovers(NULL, path, found_leftover, r);
+}
+
 static void check_file(const char *path, struct run *run)
 {
 	struct fsck_report r = { .nfindings = 0 };
@@ -109,6 +127,7 @@ static void check_file(const char *path, struct run *run)
 	enum kvt_status status;
 
 	snprintf(r.path, sizeof(r.path), "%s", path);
+	find_leftovers(&r, path);
 	hints.inspector = &inspector;
 	status = kvt_open(&reader, path, &hints, &why);
 	if (status) {

@@ -31,6 +31,9 @@ KVT_MUST_CHECK enum kvt_status
 side_open(struct side *side, char **names, int nfiles, const struct kvt_hints *hints,
 	  const struct pipeline_options *options, struct kvt_error *err);
 void side_close(struct side *side);
+/* KVT_BAD_INPUT if a file changed while it was read. */
+KVT_MUST_CHECK enum kvt_status
+side_unchanged(const struct side *side, struct kvt_error *err);
 
 /* What one reader gives to a group of the side, also where it is all of it. */
 int side_parts(const struct side *side, int group);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff_diagnose.c - which known fault makes B of A? */
+#include "cli/cli.h"
 #include "cli/diff_window.h"
 
 #include <stdlib.h>
@@ -51,6 +52,7 @@ enum kvt_status diagnose_result(struct result *r, const struct pipeline_options 
 	if (!status || status == KVT_SYSTEM)
 		return status;
 	/* what was compared is sound, whatever is wrong with the rest of the pool */
+	complain(&cmd_diff, "no diagnosis: %.400s", err->text);
 	free(d);
 	r->diagnosis = NULL;
 	if (err)

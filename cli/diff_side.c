@@ -41,6 +41,15 @@ enum kvt_status side_open(struct side *side, char **names, int nfiles,
 	return KVT_OK;
 }
 
+enum kvt_status side_unchanged(const struct side *side, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < side->nfiles; i++)
+		status = kvt_reader_unchanged(side->file[i].reader, err);
+	return status;
+}
+
 void side_close(struct side *side)
 {
 	source_free(&side->source);

@@ -272,6 +272,8 @@ enum kvt_status fsck_data(struct fsck_report *r, struct kvt_reader *reader,
 		if (!status)
 			status = check_padding(r, reader, g, err);
 	}
+	if (!status)
+		status = kvt_reader_unchanged(reader, err);
 	describe_free(d);
 	free(d);
 	return status;

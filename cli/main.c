@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -110,6 +111,7 @@ static int finish(const struct command *command, enum kvt_status status,
 	if (status && err->text[0])
 		complain(command, "%s", err->text);
 	if (finish_output(&output)) {
+		signals_die();		/* a reader that went away is no error */
 		fprintf(stderr, "kvtool%s%s: %s\n", command ? " " : "",
 			command ? command->name : "", output.text);
 		return worse(status, KVT_SYSTEM);
@@ -192,22 +194,42 @@ static const struct {
 };
 enum { NWORDS = sizeof(words) / sizeof(words[0]) };
 
+/* HDF5 1.10 ends the process, with -1, where it has no memory for an id. */
+static bool leaving;
+
+static void on_exit_of_others(void)
+{
+	static const char text[] = "kvtool: out of memory in HDF5\n";
+
+	if (leaving)
+		return;
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(KVT_SYSTEM);
+}
+
+static int leave(enum kvt_status status)
+{
+	leaving = true;
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct kvt_error err = { "" };
 	const struct command *command;
 
+	atexit(on_exit_of_others);
 	occupy_standard_streams();
 	signals_ignore_limits();
 	if (argc < 2) {
 		print_usage(stderr);
-		return KVT_USAGE;
+		return leave(KVT_USAGE);
 	}
 	for (int i = 0; i < NWORDS; i++)
 		if (!strcmp(argv[1], words[i].word))
-			return finish(NULL, words[i].run(argv[2], &err), &err);
+			return leave(finish(NULL, words[i].run(argv[2], &err), &err));
 	command = command_find(argv[1]);
 	if (!command)
-		return finish(NULL, unknown_word(argv[1], &err), &err);
-	return finish(command, command->run(argc - 1, argv + 1, &err), &err);
+		return leave(finish(NULL, unknown_word(argv[1], &err), &err));
+	return leave(finish(command, command->run(argc - 1, argv + 1, &err), &err));
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/leftovers.h"
 #include "cli/rewrite_report.h"
 #include "cli/same.h"
 #include "cli/signals.h"
@@ -67,6 +68,17 @@ static enum kvt_status refuse_input(const char *path, const struct source *sourc
 	return status;
 }
 
+/* Of a source that changed meanwhile there may be parts of two. */
+static enum kvt_status source_unchanged(const struct source *source,
+					struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < source->nreaders; i++)
+		status = kvt_reader_unchanged(source->reader[i], err);
+	return status;
+}
+
 static enum kvt_status create(const struct rewrite *r, struct transform *t,
 			      struct kvt_error *err)
 {
@@ -93,9 +105,10 @@ static enum kvt_status create(const struct rewrite *r, struct transform *t,
 
 /* Bytes without a header need to be told what they are, and so did the writer. */
 static enum kvt_status open_as_written(struct kvt_reader **out, const struct rewrite *r,
-				       const struct kvt_snapshot *written,
+				       const struct kvt_writer *writer,
 				       struct kvt_error *err)
 {
+	const struct kvt_snapshot *written = kvt_writer_snapshot(writer);
 	const struct kvt_group *group = &written->group[0];
 	bool halves = group->shape.n[KVT_AXIS_K] == 2;
 	struct kvt_text layout = kvt_layout_string(&group->layout);
@@ -113,12 +126,12 @@ static enum kvt_status open_as_written(struct kvt_reader **out, const struct rew
 			 (long long)group->total_heads);
 		hints.facts = (struct kvt_facts){ 1, { heads } };
 	}
-	return kvt_open(out, r->output, &hints, err);
+	return kvt_open(out, kvt_writer_staged(writer), &hints, err);
 }
 
 /*
- * What was written is opened anew: nothing cached may stand in for it, and what
- * the device has done is not judged by the device.
+ * What was written is opened anew, before it has its name: nothing cached may stand
+ * in for it, and what the device has done is not judged by the device.
  */
 static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 			      struct kvt_error *err)
@@ -126,11 +139,11 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	struct kvt_hints hints = { .format = r->create.format };
 	struct pipeline_options options = t->options;
 	struct kvt_reader *again;
-	enum kvt_status status = kvt_open(&again, r->output, &hints, err);
+	enum kvt_status status = kvt_open(&again, kvt_writer_staged(t->writer), &hints,
+					  err);
 	struct kvt_error why = { "" };
 
-	if (status == KVT_BAD_INPUT &&
-	    !open_as_written(&again, r, kvt_writer_snapshot(t->writer), &why))
+	if (status == KVT_BAD_INPUT && !open_as_written(&again, r, t->writer, &why))
 		status = KVT_OK;
 	if (status)
 		return status;
@@ -143,6 +156,17 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
 	kvt_close_reader(again);
+	return status;
+}
+
+enum kvt_status publish(struct kvt_writer *const *writers, int n, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (!signals_hold())
+		return kvt_fail(err, KVT_SYSTEM, "interrupted");
+	status = kvt_publish(writers, n, err);
+	signals_release(!status);
 	return status;
 }
 
@@ -161,8 +185,10 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 				"--verify needs a format that can be read, not %s",
 				info->name);
 	if ((status = transform_run(t, err)) ||
-	    (status = kvt_commit(t->writer, err)) ||
-	    (r->verify && (status = verify(r, t, err))))
+	    (status = kvt_finish(t->writer, err)) ||
+	    (r->verify && (status = verify(r, t, err))) ||
+	    (status = source_unchanged(t->source, err)) ||
+	    (status = publish(&t->writer, 1, err)))
 		return status;
 	return report_done(r, t, err);
 }
@@ -181,6 +207,9 @@ enum kvt_status rewrite_source(const struct rewrite *r, const struct source *sou
 	struct transform t = { .source = source, .options = rewrite_pipeline(r) };
 	enum kvt_status status;
 
+	signals_catch_all();
+	if (r->output)
+		tell_leftovers(r->output);
 	if (!(status = device_open(&t.options.device, r->device, err)) &&
 	    !(status = refuse_input(r->output, source, err)) &&
 	    !(status = create(r, &t, err)) &&

@@ -72,6 +72,10 @@ KVT_MUST_CHECK enum kvt_status
 rewrite_default_output(char *out, size_t room, const char *input, const char *what,
 		       struct kvt_error *err);
 
+/* kvt_publish(), if no signal came before it; one that comes later ends nothing. */
+KVT_MUST_CHECK enum kvt_status
+publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);
+
 struct pipeline_options rewrite_pipeline(const struct rewrite *r);
 
 #endif

@@ -2,6 +2,7 @@
 /* signals.c - a flag for the pipeline, and a death by the right signal */
 #include "cli/signals.h"
 
+#include <pthread.h>
 #include <stddef.h>
 
 volatile sig_atomic_t interrupted;
@@ -11,9 +12,10 @@ static void on_signal(int sig)
 	interrupted = sig;
 }
 
-void signals_catch(void)
+static bool published;
+
+static void catch(const int *list, int n)
 {
-	static const int caught[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction old, new = { .sa_handler = on_signal };
 
 	/*
@@ -22,9 +24,53 @@ void signals_catch(void)
 	 */
 	new.sa_flags = (int)(SA_RESTART | SA_RESETHAND);
 	sigemptyset(&new.sa_mask);
-	for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
-		if (!sigaction(caught[i], NULL, &old) && old.sa_handler != SIG_IGN)
-			sigaction(caught[i], &new, NULL);
+	for (int i = 0; i < n; i++)
+		if (!sigaction(list[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(list[i], &new, NULL);
+}
+
+/* The first three end a command, the others would leave its stage behind. */
+static const int caught[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+enum { NENDING = 3, NCAUGHT = sizeof(caught) / sizeof(caught[0]) };
+
+void signals_catch(void)
+{
+	catch(caught, NENDING);
+}
+
+void signals_catch_all(void)
+{
+	catch(caught, NCAUGHT);
+}
+
+static void mask(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (int i = 0; i < NCAUGHT; i++)
+		sigaddset(&set, caught[i]);
+	pthread_sigmask(how, &set, NULL);
+}
+
+bool signals_hold(void)
+{
+	mask(SIG_BLOCK);
+	if (!interrupted)
+		return true;
+	mask(SIG_UNBLOCK);
+	return false;
+}
+
+void signals_release(bool done)
+{
+	struct sigaction old;
+
+	published |= done;
+	mask(SIG_UNBLOCK);
+	/* there is nothing left to remove: a reader that has gone ends us as usual */
+	if (!sigaction(SIGPIPE, NULL, &old) && old.sa_handler == on_signal)
+		signal(SIGPIPE, SIG_DFL);
 }
 
 /* A write beyond the limit on file sizes then fails, and is cleaned up after. */
@@ -37,7 +83,7 @@ void signals_die(void)
 {
 	int sig = interrupted;
 
-	if (!sig)
+	if (!sig || published)
 		return;
 	signal(sig, SIG_DFL);
 	raise(sig);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "cli/device.h"
+#include "cli/leftovers.h"
 #include "cli/signals.h"
 #include "cli/put_box.h"
 #include "kernels/kernels.h"
@@ -346,6 +347,7 @@ static enum kvt_status open_output(struct kvt_writer **out, const struct sides *
 				  err)) ||
 	    (status = refuse_sides(name, sides, err)))
 		return status;
+	tell_leftovers(name);
 	return kvt_create(out, name, &args->create, side_rank(&sides->dst, rank), err);
 }
 
@@ -391,7 +393,7 @@ static enum kvt_status carry_all(struct carried *out, struct carrying *c,
 	if (!status && !args->dry_run)
 		status = check_bytes(c->sides, out->bytes, err);
 	for (int r = 0; !status && !args->dry_run && r < n; r++)
-		status = kvt_commit(c->writer[r], err);
+		status = kvt_finish(c->writer[r], err);
 	return status;
 }
 
@@ -399,22 +401,26 @@ enum kvt_status carry_out(struct carried *out, const struct sides *sides,
 			  const struct exec_args *args, carry_fn *fn, void *context,
 			  struct kvt_error *err)
 {
-	struct kvt_writer **writer = calloc((size_t)sides->dst.n, sizeof(*writer));
 	struct spoiled spoiled;
-	struct carrying c = { .sides = sides, .writer = writer, .spoiled = &spoiled,
-			      .fn = fn, .context = context };
+	struct carrying c = { .sides = sides, .spoiled = &spoiled, .fn = fn,
+			      .context = context };
 	enum kvt_status status;
 	double start = seconds_now();
 
-	*out = (struct carried){ .bytes = 0 };
-	if (!writer)
+	*out = (struct carried){ .n = sides->dst.n };
+	out->writer = c.writer = calloc((size_t)out->n, sizeof(*out->writer));
+	if (!out->writer)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	signals_catch();
+	signals_catch_all();
 	if (!(status = find_op(&spoiled, &sides->sim, args->corrupt, err)))
 		status = carry_all(out, &c, args, err);
-	for (int r = 0; r < sides->dst.n; r++)
-		kvt_close_writer(writer[r]);
-	free(writer);
 	out->seconds = seconds_now() - start;
 	return status;
+}
+
+void carried_free(struct carried *carried)
+{
+	for (int r = 0; carried->writer && r < carried->n; r++)
+		kvt_close_writer(carried->writer[r]);
+	free(carried->writer);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_exec.c - kvtool transfer-sim exec: carry a plan out on real dumps, and check it */
 #include "cli/device.h"
+#include "cli/rewrite.h"
 #include "cli/sim_sides.h"
 
 #define LL(x) ((long long)(x))
@@ -106,9 +107,14 @@ static enum kvt_status exec(const struct exec_args *args, int n, char **argv,
 
 	if (status)
 		return status;
-	if (!(status = carry_out(&carried, &sides, args, carry_copy, NULL, err)) &&
-	    (args->dry_run || !(status = sides_verify(&verified, &sides, args, err))))
+	status = carry_out(&carried, &sides, args, carry_copy, NULL, err);
+	if (!status && !args->dry_run &&
+	    !(status = sides_verify(&verified, &sides, &carried, args, err)) &&
+	    !(status = sides_unchanged(&sides, err)))
+		status = publish(carried.writer, carried.n, err);
+	if (!status)
 		status = exec_report(&sides, args, &carried, &verified, err);
+	carried_free(&carried);
 	sides_free(&sides);
 	return status;
 }

@@ -200,27 +200,22 @@ static enum kvt_status put_trace(FILE *f, const struct page *p, struct kvt_error
 	return sim_trace_write(f, &p->pairs, p->trace_max, err);
 }
 
-/* In memory first: both are small, and a file appears only when it is complete. */
-static enum kvt_status write_file(const char *path, const struct page *p, bool force,
-				  enum kvt_status (*put)(FILE *, const struct page *,
-							 struct kvt_error *),
-				  struct kvt_error *err)
+/* In memory first: they are small, and files appear only when all are complete. */
+static enum kvt_status put_file(struct text_output *out, const struct page *p,
+				enum kvt_status (*put)(FILE *, const struct page *,
+						       struct kvt_error *),
+				struct kvt_error *err)
 {
-	char *text = NULL;
-	size_t nbytes = 0;
-	FILE *f = open_memstream(&text, &nbytes);
+	FILE *f = open_memstream(&out->text, &out->nbytes);
 	enum kvt_status status;
 	bool bad;
 
 	if (!f)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", out->path);
 	status = put(f, p, err);
 	bad = ferror(f);
 	if ((fclose(f) || bad) && !status)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	if (!status)
-		status = text_file_write(path, text, nbytes, force, err);
-	free(text);
+		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", out->path);
 	return status;
 }
 
@@ -229,17 +224,28 @@ static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 {
 	struct page p = { .sim = sim, .link = link,
 			  .trace_max = a->trace_max ? a->trace_max : 20000 };
+	const char *const paths[] = { a->html, a->svg, a->trace };
+	static enum kvt_status (*const puts[])(FILE *, const struct page *,
+					       struct kvt_error *) = {
+		put_page, put_svg, put_trace,
+	};
+	struct text_output out[3] = { { .path = NULL } };
 	enum kvt_status status;
+	int n = 0;
 
 	if ((status = sim_take_scope(&p.scope, a->scope, err)) ||
 	    (status = sim_pairs_count(&p.pairs, sim, p.scope, link, err)))
 		return status;
-	if (!(status = sim_pairs_time(&p.pairs, link, err)) && a->html)
-		status = write_file(a->html, &p, a->force, put_page, err);
-	if (!status && a->svg)
-		status = write_file(a->svg, &p, a->force, put_svg, err);
-	if (!status && a->trace)
-		status = write_file(a->trace, &p, a->force, put_trace, err);
+	status = sim_pairs_time(&p.pairs, link, err);
+	for (int i = 0; i < 3 && !status; i++)
+		if (paths[i]) {
+			out[n].path = paths[i];
+			status = put_file(&out[n++], &p, puts[i], err);
+		}
+	if (!status)
+		status = text_files_write(out, n, a->force, err);
+	for (int i = 0; i < n; i++)
+		free(out[i].text);
 	sim_pairs_free(&p.pairs);
 	return status;
 }

@@ -32,6 +32,19 @@ static enum kvt_status check_alike(const struct side *side, struct kvt_error *er
 
 /* ---- operands -------------------------------------------------------- */
 
+enum kvt_status sides_unchanged(const struct sides *sides, struct kvt_error *err)
+{
+	const struct side *side[] = { &sides->src, &sides->dst };
+	enum kvt_status status = KVT_OK;
+
+	for (int s = 0; s < 2; s++)
+		for (int i = 0; !status && side[s]->file && i < side[s]->n; i++)
+			if (side[s]->file[i].reader)
+				status = kvt_reader_unchanged(side[s]->file[i].reader,
+							      err);
+	return status;
+}
+
 void ranks_free(struct side *side)
 {
 	for (int i = 0; side->file && i < side->n; i++)

@@ -54,6 +54,9 @@ void sides_free(struct sides *sides);
 KVT_MUST_CHECK enum kvt_status
 ranks_open(struct side *side, int n, char **names, struct kvt_error *err);
 void ranks_free(struct side *side);
+/* KVT_BAD_INPUT if a file of either side changed while it was read. */
+KVT_MUST_CHECK enum kvt_status
+sides_unchanged(const struct sides *sides, struct kvt_error *err);
 
 /* What a rank holds, according to its file or as it will be. */
 const struct kvt_snapshot *side_rank(const struct side *side, int rank);
@@ -127,16 +130,22 @@ typedef enum kvt_status carry_fn(void *context, struct worker *worker,
 carry_fn carry_copy;
 
 struct carried {
+	int n;
+	struct kvt_writer **writer;	/* one a rank */
 	int64_t bytes, boxes, memory;
 	double seconds;			/* reading, moving and writing */
 };
 
 double seconds_now(void);		/* of a clock that never jumps */
 
-/* Writes and commits the outputs of all ranks; all of them or none. */
+/*
+ * Writes the outputs of all ranks and completes them; the caller verifies and
+ * publishes them.  Also after a failure carried_free() removes what has no name.
+ */
 KVT_MUST_CHECK enum kvt_status
 carry_out(struct carried *out, const struct sides *sides, const struct exec_args *args,
 	  carry_fn *fn, void *context, struct kvt_error *err);
+void carried_free(struct carried *carried);
 
 /* ---- was it right?  sim_verify.c ---------------------------------------- */
 
@@ -148,12 +157,14 @@ struct verified {
 };
 
 /*
- * Reads the outputs again.  Where each element comes from follows from tables,
- * heads and layouts of both files alone.  KVT_MISMATCH says what differs.
+ * Reads the outputs again, where they are staged.  Where each element comes from
+ * follows from tables, heads and layouts of both files alone.  KVT_MISMATCH says what
+ * differs.
  */
 KVT_MUST_CHECK enum kvt_status
 sides_verify(struct verified *out, const struct sides *sides,
-	     const struct exec_args *args, struct kvt_error *err);
+	     const struct carried *carried, const struct exec_args *args,
+	     struct kvt_error *err);
 
 /* ---- telling ------------------------------------------------------------ */
 

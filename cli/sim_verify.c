@@ -334,34 +334,30 @@ static enum kvt_status verify_group(struct verified *out, struct verifying *v,
 /* ---- all of it ------------------------------------------------------- */
 
 /* The outputs, as they lie on the disk now. */
-static enum kvt_status open_outputs(struct side *after, const struct sides *sides,
+static enum kvt_status open_outputs(struct side *after, const struct carried *carried,
 				    const struct exec_args *args, struct kvt_error *err)
 {
-	int n = sides->dst.n;
-	char (*names)[4096] = calloc((size_t)n, sizeof(*names));
-	char **name = calloc((size_t)n, sizeof(*name));
-	enum kvt_status status = names && name ? KVT_OK :
-				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+	char **name = calloc((size_t)carried->n, sizeof(*name));
+	enum kvt_status status;
 
-	for (int r = 0; !status && r < n; r++) {
-		name[r] = names[r];
-		status = output_name(names[r], sizeof(*names), args->output, r, n, err);
-	}
-	if (!status)
-		status = ranks_open(after, n, name, err);
-	for (int r = 0; after->file && r < n; r++)
+	if (!name)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; r < carried->n; r++)
+		name[r] = (char *)(uintptr_t)kvt_writer_staged(carried->writer[r]);
+	status = ranks_open(after, carried->n, name, err);
+	for (int r = 0; after->file && r < carried->n; r++)
 		after->file[r].name = args->output;	/* the names end here */
-	free(names);
 	free(name);
 	return status;
 }
 
 enum kvt_status sides_verify(struct verified *out, const struct sides *sides,
-			     const struct exec_args *args, struct kvt_error *err)
+			     const struct carried *carried, const struct exec_args *args,
+			     struct kvt_error *err)
 {
 	struct pipeline_options options = exec_pipeline(args);
 	struct side after = { .n = 0 };
-	enum kvt_status status = open_outputs(&after, sides, args, err);
+	enum kvt_status status = open_outputs(&after, carried, args, err);
 	double start = seconds_now();
 
 	*out = (struct verified){ .bytes = 0 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_wire.c - kvtool transfer-sim wire: the same between two processes */
+#include "cli/rewrite.h"
 #include "cli/sim_pull.h"
 
 #include <signal.h>
@@ -62,21 +63,25 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 {
 	struct verified verified = { .bytes = 0 };
 	struct exec_args args = a->exec;
-	struct carried carried;
+	struct carried carried = { .n = 0 };
 	enum kvt_status status;
 
 	args.threads = 1;		/* one connection, one box at a time */
 	if ((status = greet(wire, sides, a, err)) ||
 	    (status = carry_out(&carried, sides, &args, wire_pull, wire, err))) {
 		wire_give_up(wire, status, err);
+		carried_free(&carried);
 		return status;
 	}
-	/* the outputs are there: whether the source hears of it does not matter */
+	/* the outputs are complete: whether the source hears of it does not matter */
 	if (wire_send(wire, WIRE_BYE, NULL, 0, NULL, 0, NULL))
 		wire_close(wire);
-	if ((status = sides_verify(&verified, sides, &a->exec, err)))
-		return status;
-	return exec_report(sides, &a->exec, &carried, &verified, err);
+	if (!(status = sides_verify(&verified, sides, &carried, &a->exec, err)) &&
+	    !(status = sides_unchanged(sides, err)) &&
+	    !(status = publish(carried.writer, carried.n, err)))
+		status = exec_report(sides, &a->exec, &carried, &verified, err);
+	carried_free(&carried);
+	return status;
 }
 
 static enum kvt_status receive_at(const struct wire_args *a, int fd,

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_file.c - reading and writing contracts and reports */
 #include "cli/text_file.h"
+#include "cli/leftovers.h"
+#include "cli/signals.h"
+#include "formats/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +72,9 @@ static enum kvt_status write_all(int fd, const char *path, const char *text,
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0)
+		if (n == 0)
+			errno = EIO;
+		if (n <= 0)
 			return failed(err, path, "write");
 		text += n;
 		nbytes -= (size_t)n;
@@ -78,42 +84,86 @@ static enum kvt_status write_all(int fd, const char *path, const char *text,
 	       failed(err, path, "write") : KVT_OK;
 }
 
-static enum kvt_status write_and_close(int fd, const char *path, const char *text,
-				       size_t nbytes, struct kvt_error *err)
+static enum kvt_status write_and_close(int fd, const struct text_output *out,
+				       struct kvt_error *err)
 {
 	enum kvt_status status;
 
 	if (fd < 0)
-		return failed(err, path, "create");
-	status = write_all(fd, path, text, nbytes, err);
+		return failed(err, out->path, "create");
+	status = write_all(fd, out->path, out->text, out->nbytes, err);
 	if (close(fd) && !status)
-		status = failed(err, path, "write");
+		status = failed(err, out->path, "write");
+	return status;
+}
+
+/* Is it something to write to as it is? */
+static bool is_stream(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static enum kvt_status stage(struct kvt_stage *out, const struct text_output *text,
+			     bool force, struct kvt_error *err)
+{
+	const char *file;
+	enum kvt_status status = kvt_stage_check(text->path, false, force, "text", err);
+
+	tell_leftovers(text->path);
+	if (status ||
+	    (status = kvt_stage_open(out, text->path, NULL, false, force, err)))
+		return status;
+	file = out->file[0].file;
+	return write_and_close(open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC |
+				    O_NOFOLLOW, 0666), text, err);
+}
+
+static enum kvt_status publish(struct kvt_stage *const *stages, int n,
+			       struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (!signals_hold())
+		return kvt_fail(err, KVT_SYSTEM, "interrupted");
+	status = kvt_stage_publish(stages, n, true, err);
+	signals_release(!status);
+	return status;
+}
+
+enum kvt_status text_files_write(const struct text_output *out, int n, bool force,
+				 struct kvt_error *err)
+{
+	struct kvt_stage *stages = calloc((size_t)n + 1, sizeof(*stages));
+	struct kvt_stage **staged = calloc((size_t)n + 1, sizeof(*staged));
+	enum kvt_status status = KVT_OK;
+	int nstaged = 0;
+
+	if (!stages || !staged)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n && !status; i++)
+		if (!is_stream(out[i].path)) {
+			staged[nstaged] = &stages[nstaged];
+			status = stage(staged[nstaged++], &out[i], force, err);
+		}
+	for (int i = 0; i < n && !status; i++)
+		if (is_stream(out[i].path))
+			status = write_and_close(open(out[i].path, O_WRONLY | O_CLOEXEC),
+						 &out[i], err);
+	if (!status && nstaged)
+		status = publish(staged, nstaged, err);
+	for (int i = 0; i < nstaged; i++)
+		kvt_stage_close(staged[i]);
+	free(stages);
+	free(staged);
 	return status;
 }
 
 enum kvt_status text_file_write(const char *path, const char *text, size_t nbytes,
 				bool force, struct kvt_error *err)
 {
-	char *temporary;
-	enum kvt_status status;
-	struct stat st;
-	bool exists = !stat(path, &st);
+	const struct text_output out = { path, (char *)(uintptr_t)text, nbytes };
 
-	if (exists && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return write_and_close(open(path, O_WRONLY | O_CLOEXEC), path, text,
-				       nbytes, err);
-	if (exists && !force)
-		return kvt_fail(err, KVT_SYSTEM, "%s: exists; --force replaces it", path);
-	if (!(temporary = malloc(strlen(path) + 32)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	sprintf(temporary, "%s.tmp-%ld", path, (long)getpid());
-	status = write_and_close(open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC |
-				      O_NOFOLLOW, 0666), path, text, nbytes, err);
-	/* link() does not replace what appeared meanwhile */
-	if (!status && (force ? rename(temporary, path) : link(temporary, path)))
-		status = failed(err, path, "create");
-	if (status || !force)
-		unlink(temporary);
-	free(temporary);
-	return status;
+	return text_files_write(&out, 1, force, err);
 }

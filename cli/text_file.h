@@ -16,7 +16,21 @@ text_file_read(char **out, size_t *nbytes, const char *path, size_t most,
 KVT_MUST_CHECK enum kvt_status
 text_file_refuse(const char *path, char *const *inputs, int n, struct kvt_error *err);
 
-/* Under its name only when it is complete; an old one only with 'force'. */
+/* A text to be written; owned, NULL until it was made. */
+struct text_output {
+	const char *path;
+	char *text;
+	size_t nbytes;
+};
+
+/*
+ * Under their names only when all of them are complete, or none; old ones are
+ * replaced only with 'force'.  What is no regular file, a pipe say, is written to.
+ */
+KVT_MUST_CHECK enum kvt_status
+text_files_write(const struct text_output *out, int n, bool force, struct kvt_error *err);
+
+/* One of them. */
 KVT_MUST_CHECK enum kvt_status
 text_file_write(const char *path, const char *text, size_t nbytes, bool force,
 		struct kvt_error *err);

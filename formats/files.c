@@ -51,12 +51,27 @@ static enum kvt_status add(struct kvt_files *files, int *index, int fd,
 			*index = (int)files->count;
 			files->file[files->count++] = (struct kvt_file){
 				.fd = fd, .nbytes = st.st_size, .dev = st.st_dev,
-				.ino = st.st_ino, .path = copy };
+				.ino = st.st_ino, .changed = st.st_mtim,
+				.path = copy };
 			return KVT_OK;
 		}
 		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	}
 	close(fd);
+	return status;
+}
+
+enum kvt_status kvt_files_finish(struct kvt_files *files, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; i < files->count; i++) {
+		struct kvt_file *file = &files->file[i];
+
+		if (file->fd >= 0 && close(file->fd) && !status)
+			status = system_error(err, file->path, "write");
+		file->fd = -1;
+	}
 	return status;
 }
 
@@ -88,17 +103,20 @@ enum kvt_status kvt_files_create(struct kvt_files *files, int *index,
 				 struct kvt_error *err)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	enum kvt_status status;
 
 	if (fd < 0)
 		return system_error(err, path, "create");
 	if (ftruncate(fd, nbytes)) {
-		enum kvt_status status = system_error(err, path, "set the size of");
-
+		status = system_error(err, path, "set the size of");
 		close(fd);
-		unlink(path);
-		return status;
+	} else {
+		status = add(files, index, fd, path, err);
 	}
-	return add(files, index, fd, path, err);
+	/* who does not have it listed could not remove it either */
+	if (status)
+		unlink(path);
+	return status;
 }
 
 void kvt_files_park(struct kvt_files *files, int index)
@@ -119,6 +137,28 @@ void kvt_files_close(struct kvt_files *files)
 	}
 	free(files->file);
 	*files = (struct kvt_files){ 0 };
+}
+
+enum kvt_status kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < files->count; i++) {
+		const struct kvt_file *file = &files->file[i];
+		struct stat st;
+
+		if (file->fd >= 0 ? fstat(file->fd, &st) : stat(file->path, &st))
+			return system_error(err, file->path, "stat");
+		if (st.st_size != file->nbytes)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: had %lld bytes and has %lld: it changed while it was read",
+					file->path, (long long)file->nbytes,
+					(long long)st.st_size);
+		if (st.st_ino != file->ino || st.st_dev != file->dev ||
+		    st.st_mtim.tv_sec != file->changed.tv_sec ||
+		    st.st_mtim.tv_nsec != file->changed.tv_nsec)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: changed while it was read", file->path);
+	}
+	return KVT_OK;
 }
 
 /* ---- reading and writing ------------------------------------------------ */

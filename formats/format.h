@@ -9,7 +9,10 @@
 #ifndef KVT_FORMAT_H
 #define KVT_FORMAT_H
 
+#include <time.h>
+
 #include "formats/snapshot.h"
+#include "formats/stage.h"
 
 /* ---- flat groups -------------------------------------------------------- */
 
@@ -51,6 +54,7 @@ struct kvt_file {
 	int64_t nbytes;			/* at open */
 	dev_t dev;
 	ino_t ino;
+	struct timespec changed;	/* at open, too */
 	char *path;
 };
 
@@ -82,6 +86,16 @@ kvt_files_create(struct kvt_files *files, int *index, const char *path,
  */
 void kvt_files_park(struct kvt_files *files, int index);
 void kvt_files_close(struct kvt_files *files);
+/*
+ * Gives all descriptors of written files back and hears of writes that failed
+ * only then; the files stay listed.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_files_finish(struct kvt_files *files, struct kvt_error *err);
+
+/* KVT_BAD_INPUT if one of the files is not as it was when it was opened. */
+KVT_MUST_CHECK enum kvt_status
+kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err);
 
 /* pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status
@@ -128,11 +142,12 @@ struct kvt_reader {
 
 struct kvt_writer {
 	const struct kvt_format *format;
-	char *path;			/* final name */
-	char *temporary;		/* beside it; NULL once committed */
+	char *path;			/* final name; owned, as is 'sidecar' */
 	char *sidecar;			/* manifest beside a data file; NULL: none */
-	char *sidecar_temporary;
-	bool force, committed;
+	/* where both are written until they get these names; the stage's */
+	const char *temporary, *sidecar_temporary;
+	struct kvt_stage stage;
+	bool finished, published;
 	struct kvt_create_options options;
 	struct kvt_snapshot snapshot;	/* a copy */
 	int behind;			/* fd of the temporary file, for hints; or -1 */
@@ -184,7 +199,7 @@ struct kvt_format {
 	enum kvt_status (*create)(struct kvt_writer *writer,
 				  struct kvt_error *err);
 	/*
-	 * Everything but fsync and rename, which snapshot.c does; creates
+	 * Everything but fsync and rename, which snapshot_write.c does; creates
 	 * writer->sidecar_temporary if the format has a sidecar.
 	 */
 	enum kvt_status (*finish)(struct kvt_writer *writer,

@@ -212,6 +212,12 @@ bool kvt_reader_has_file(const struct kvt_reader *reader, dev_t dev, ino_t ino)
 	return false;
 }
 
+enum kvt_status kvt_reader_unchanged(const struct kvt_reader *reader,
+				     struct kvt_error *err)
+{
+	return kvt_files_unchanged(&reader->files, err);
+}
+
 const struct kvt_tiling *kvt_reader_tiling(const struct kvt_reader *reader, int group)
 {
 	return reader->tiling[group].nbytes ? &reader->tiling[group] : NULL;

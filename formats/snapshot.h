@@ -251,6 +251,13 @@ int64_t kvt_reader_file_bytes(const struct kvt_reader *reader);
 /* Is this file (by device and inode) part of what the reader has open? */
 bool kvt_reader_has_file(const struct kvt_reader *reader, dev_t dev, ino_t ino);
 
+/*
+ * KVT_BAD_INPUT if a file of the dump has changed since it was opened, by its size
+ * and time: asked after the data was read, before anybody believes it.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_unchanged(const struct kvt_reader *reader, struct kvt_error *err);
+
 /* NULL if the group is flat. */
 const struct kvt_tiling *kvt_reader_tiling(const struct kvt_reader *reader, int group);
 
@@ -379,9 +386,9 @@ struct kvt_create_options {
 };
 
 /*
- * kvt_create() writes beside 'path'; the file (or folder) takes that name only
- * in kvt_commit().  'info' is copied.  An existing 'path' without force is
- * KVT_SYSTEM.
+ * kvt_create() writes in a folder beside 'path', PATH.tmp-PID; the file (or folder)
+ * takes its name only in kvt_publish().  'info' is copied.  An existing 'path'
+ * without force is KVT_SYSTEM.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_create(struct kvt_writer **out, const char *path,
@@ -423,11 +430,23 @@ KVT_MUST_CHECK enum kvt_status
 kvt_store_cells(struct kvt_writer *writer, int group, const struct kvt_box *box,
 		const uint64_t *cells, struct kvt_error *err);
 
-/* Makes the file durable and gives it its name. */
+/*
+ * Completes the output and makes it durable, where it is: kvt_writer_staged() can
+ * be opened and verified then, and nothing can be written any more.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_finish(struct kvt_writer *writer, struct kvt_error *err);
+/*
+ * Gives n finished outputs their names, all of them or none: whatever fails, the
+ * old files are there as they were.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);
+/* Both, for one. */
 KVT_MUST_CHECK enum kvt_status
 kvt_commit(struct kvt_writer *writer, struct kvt_error *err);
 
-/* Without a commit before it, leaves nothing behind.  NULL is fine. */
+/* Leaves nothing that was not published.  NULL is fine. */
 void kvt_close_writer(struct kvt_writer *writer);
 
 /* The manifest that kvt_commit() will write beside the output; NULL: none. */
@@ -441,11 +460,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_write_manifest(const struct kvt_reader *reader, const char *path,
 		   struct kvt_error *err);
 
-/*
- * Path of the temporary file or folder, for a signal handler that must remove
- * it; "" if there is none.
- */
-const char *kvt_writer_temporary(const struct kvt_writer *writer);
+/* Where the output is until it is published; "" after that, or if it is nowhere. */
+const char *kvt_writer_staged(const struct kvt_writer *writer);
 
 /* ---- formats ------------------------------------------------------------ */
 

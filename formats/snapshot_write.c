@@ -2,12 +2,13 @@
 /*
  * snapshot_write.c - writing a dump so that its name never shows half of one
  *
- * Everything is written under a temporary name in the same folder, made
- * durable, and only then given its own name.  Whatever goes wrong before that
- * leaves nothing behind and the old file as it was.
+ * Everything is written in a stage (stage.h), made durable, and only then given
+ * its own name.  Whatever goes wrong before that leaves nothing behind and the old
+ * file as it was.
  */
 #include "formats/format.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -86,16 +87,10 @@ static char *sidecar_name(const char *path)
 static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
 				    struct kvt_error *err)
 {
-	char suffix[32];
-
-	snprintf(suffix, sizeof(suffix), ".tmp-%ld", (long)getpid());
 	w->path = name_plus(path, "");
-	w->temporary = name_plus(path, suffix);
-	if (w->path && w->format->sidecar) {
+	if (w->path && w->format->sidecar)
 		w->sidecar = sidecar_name(w->path);
-		w->sidecar_temporary = w->sidecar ? name_plus(w->sidecar, suffix) : NULL;
-	}
-	if (!w->path || !w->temporary || (w->format->sidecar && !w->sidecar_temporary))
+	if (!w->path || (w->format->sidecar && !w->sidecar))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	if (w->sidecar && !strcmp(w->sidecar, w->path))
 		return kvt_fail(err, KVT_USAGE,
@@ -104,59 +99,6 @@ static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
 }
 
 /* ---- what may be written ------------------------------------------------ */
-
-static bool empty_folder(const char *path)
-{
-	DIR *dir = opendir(path);
-	bool empty = dir != NULL;
-	struct dirent *entry;
-
-	while (dir && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-			empty = false;
-	if (dir)
-		closedir(dir);
-	return empty;
-}
-
-/* Is 'path' free, or may what is there be replaced? */
-static enum kvt_status check_target(const struct kvt_writer *w, const char *path,
-				    struct kvt_error *err)
-{
-	struct stat st;
-
-	if (stat(path, &st)) {
-		if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-			return system_error(err, path, "stat");
-		if (lstat(path, &st))
-			return KVT_OK;
-	}
-	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: not a regular file, and %s needs one", path,
-				w->format->info.name);
-	if (!w->force)
-		return kvt_fail(err, KVT_SYSTEM,
-				"%s: exists; --force replaces it", path);
-	if (S_ISDIR(st.st_mode) && !(w->format->directory && empty_folder(path)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path,
-				w->format->directory ?
-				"is a folder with something in it, which is never replaced" :
-				"is a folder");
-	if (!S_ISDIR(st.st_mode) && w->format->directory)
-		return kvt_fail(err, KVT_SYSTEM, "%s: is not a folder", path);
-	return KVT_OK;
-}
-
-/* Left by somebody else, or being written: not ours to touch. */
-static enum kvt_status check_unused(const char *path, struct kvt_error *err)
-{
-	struct stat st;
-
-	if (lstat(path, &st))
-		return KVT_OK;
-	return kvt_fail(err, KVT_SYSTEM, "%s: temporary file exists", path);
-}
 
 /* Streams under names of files: even where they lead to a file, it is open. */
 static bool is_stream(const char *path)
@@ -173,12 +115,24 @@ static enum kvt_status check_targets(const struct kvt_writer *w, struct kvt_erro
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s needs a seekable file, not standard output",
 				w->format->info.name);
-	if ((status = check_target(w, w->path, err)) ||
-	    (status = check_unused(w->temporary, err)))
+	status = kvt_stage_check(w->path, w->format->directory, w->options.force,
+				 w->format->info.name, err);
+	if (!status && w->sidecar)
+		status = kvt_stage_check(w->sidecar, false, w->options.force,
+					 w->format->info.name, err);
+	return status;
+}
+
+static enum kvt_status open_stage(struct kvt_writer *w, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_stage_open(&w->stage, w->path, w->sidecar,
+						w->format->directory,
+						w->options.force, err);
+
+	if (status)
 		return status;
-	if (w->sidecar && ((status = check_target(w, w->sidecar, err)) ||
-			   (status = check_unused(w->sidecar_temporary, err))))
-		return status;
+	w->temporary = w->stage.file[0].file;
+	w->sidecar_temporary = w->stage.file[1].file;
 	return KVT_OK;
 }
 
@@ -192,16 +146,10 @@ static enum kvt_status start(struct kvt_writer *w, const char *path,
 	if ((status = kvt_snapshot_copy(&w->snapshot, info, err)) ||
 	    (status = kvt_snapshot_complete(&w->snapshot, err)))
 		return status;
-	if (!w->format->nowhere) {
-		if ((status = choose_names(w, path, err)))
-			return status;
-		if ((status = check_targets(w, err))) {
-			/* what has these names is not ours to remove */
-			free(w->temporary);
-			w->temporary = NULL;
-			return status;
-		}
-	}
+	if (!w->format->nowhere && ((status = choose_names(w, path, err)) ||
+				    (status = check_targets(w, err)) ||
+				    (status = open_stage(w, err))))
+		return status;
 	if ((status = w->format->create(w, err)))
 		return status;
 	for (int g = 0; g < w->snapshot.ngroups; g++)
@@ -229,7 +177,6 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	writer->format = format;
 	writer->options = *options;
-	writer->force = options->force;
 	writer->behind = -1;
 	kvt_snapshot_init(&writer->snapshot);
 	if ((status = start(writer, path, info, err))) {
@@ -243,19 +190,6 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 }
 
 /* ---- making durable ----------------------------------------------------- */
-
-static enum kvt_status sync_path(const char *path, struct kvt_error *err)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	enum kvt_status status = KVT_OK;
-
-	if (fd < 0)
-		return system_error(err, path, "open");
-	if (fsync(fd))
-		status = system_error(err, path, "write to disk");
-	close(fd);
-	return status;
-}
 
 /* Folders of ours are no deeper than that. */
 enum { MAX_DEPTH = 4 };
@@ -283,90 +217,68 @@ static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error
 		else if (S_ISDIR(st.st_mode) && depth > 0)
 			status = sync_folder(name, depth - 1, err);
 		else if (S_ISREG(st.st_mode))
-			status = sync_path(name, err);
+			status = kvt_sync_path(name, err);
 		free(name);
 	}
 	closedir(dir);
-	return status ? status : sync_path(path, err);
-}
-
-static enum kvt_status sync_parent(const char *path, struct kvt_error *err)
-{
-	const char *slash = strrchr(path, '/');
-	enum kvt_status status;
-	char *parent;
-
-	if (!slash)
-		return sync_path(".", err);
-	parent = strndup(path, slash == path ? 1 : (size_t)(slash - path));
-	if (!parent)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	status = sync_path(parent, err);
-	free(parent);
-	return status;
+	return status ? status : kvt_sync_path(path, err);
 }
 
 static enum kvt_status sync_all(const struct kvt_writer *w, struct kvt_error *err)
 {
 	enum kvt_status status = w->format->directory ?
-		sync_folder(w->temporary, MAX_DEPTH, err) : sync_path(w->temporary, err);
+		sync_folder(w->temporary, MAX_DEPTH, err) :
+		kvt_sync_path(w->temporary, err);
 
 	if (!status && w->sidecar)
-		status = sync_path(w->sidecar_temporary, err);
+		status = kvt_sync_path(w->sidecar_temporary, err);
 	return status;
 }
 
-/* ---- giving the name ---------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------ */
 
-/*
- * rename() replaces what is there, so without force the name is made by
- * link(), which does not: somebody may have created it since kvt_create().
- */
-static enum kvt_status publish(const struct kvt_writer *w, const char *from,
-			       const char *to, struct kvt_error *err)
+enum kvt_status kvt_finish(struct kvt_writer *writer, struct kvt_error *err)
 {
-	if (!w->force && !w->format->directory) {
-		if (!link(from, to)) {
-			unlink(from);
-			return KVT_OK;
-		}
-		if (errno == EEXIST)
-			return kvt_fail(err, KVT_SYSTEM,
-					"%s: created by somebody else meanwhile", to);
-		/* no hard links on this file system: take the small risk */
-	}
-	if (rename(from, to))
-		return system_error(err, to, "give the file this name");
-	return KVT_OK;
+	enum kvt_status status = writer->format->finish(writer, err);
+
+	if (!status)
+		status = kvt_files_finish(&writer->files, err);
+	if (!status && !writer->format->nowhere && !writer->options.no_sync)
+		status = sync_all(writer, err);
+	writer->finished = !status;
+	return status;
 }
 
-/* Both names or none, as far as two renames can be one. */
-static enum kvt_status publish_all(struct kvt_writer *w, struct kvt_error *err)
+enum kvt_status kvt_publish(struct kvt_writer *const *writers, int n,
+			    struct kvt_error *err)
 {
+	struct kvt_stage **stages = calloc((size_t)n + 1, sizeof(struct kvt_stage *));
 	enum kvt_status status;
+	bool sync = false;
+	int nstages = 0;
 
-	if (w->sidecar && (status = publish(w, w->sidecar_temporary, w->sidecar, err)))
-		return status;
-	status = publish(w, w->temporary, w->path, err);
-	if (status && w->sidecar && !w->force)
-		unlink(w->sidecar);
+	if (!stages)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++) {
+		assert(writers[i]->finished);
+		if (writers[i]->format->nowhere)
+			continue;
+		stages[nstages++] = &writers[i]->stage;
+		sync |= !writers[i]->options.no_sync;
+	}
+	status = kvt_stage_publish(stages, nstages, sync, err);
+	for (int i = 0; i < n; i++)
+		writers[i]->published = writers[i]->format->nowhere ? !status :
+			writers[i]->stage.file[0].state == KVT_DONE;
+	free(stages);
 	return status;
 }
 
 enum kvt_status kvt_commit(struct kvt_writer *writer, struct kvt_error *err)
 {
-	enum kvt_status status = writer->format->finish(writer, err);
+	enum kvt_status status = kvt_finish(writer, err);
 
-	if (writer->format->nowhere) {
-		writer->committed = !status;
-		return status;
-	}
-	if (!status && !writer->options.no_sync)
-		status = sync_all(writer, err);
-	if (status || (status = publish_all(writer, err)))
-		return status;
-	writer->committed = true;
-	return writer->options.no_sync ? KVT_OK : sync_parent(writer->path, err);
+	return status ? status : kvt_publish(&writer, 1, err);
 }
 
 /* ---- closing ------------------------------------------------------------ */
@@ -387,19 +299,6 @@ static void remove_folder(const struct kvt_writer *w)
 			slash = strrchr(path, '/');
 		}
 	}
-	rmdir(w->temporary);
-}
-
-static void remove_temporaries(const struct kvt_writer *w)
-{
-	if (!w->temporary)
-		return;
-	if (w->format->directory)
-		remove_folder(w);
-	else
-		unlink(w->temporary);
-	if (w->sidecar_temporary)
-		unlink(w->sidecar_temporary);
 }
 
 void kvt_close_writer(struct kvt_writer *writer)
@@ -408,8 +307,9 @@ void kvt_close_writer(struct kvt_writer *writer)
 		return;
 	if (writer->format->abandon)
 		writer->format->abandon(writer);
-	if (!writer->committed)
-		remove_temporaries(writer);
+	if (writer->temporary && writer->format->directory && !writer->published)
+		remove_folder(writer);
+	kvt_stage_close(&writer->stage);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		kvt_flat_free(&writer->flat[g]);
 	kvt_files_close(&writer->files);
@@ -417,8 +317,6 @@ void kvt_close_writer(struct kvt_writer *writer)
 		close(writer->behind);
 	kvt_snapshot_free(&writer->snapshot);
 	free(writer->path);
-	free(writer->temporary);
 	free(writer->sidecar);
-	free(writer->sidecar_temporary);
 	free(writer);
 }

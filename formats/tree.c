@@ -64,7 +64,7 @@ static enum kvt_status add(struct walk *w, const struct stat *st)
 	if (!(name = strdup(w->name)))
 		return refuse(w, KVT_SYSTEM, "out of memory");
 	t->file[t->count++] = (struct kvt_tree_file){ name, st->st_size, st->st_dev,
-						      st->st_ino };
+						      st->st_ino, st->st_mtim };
 	return KVT_OK;
 }
 
@@ -215,7 +215,8 @@ enum kvt_status kvt_tree_list(struct kvt_files *files, int *index,
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", tree->path);
 	status = kvt_files_list(files, index, &(struct kvt_file){
 				.fd = -1, .nbytes = file->nbytes, .dev = file->dev,
-				.ino = file->ino, .path = path }, err);
+				.ino = file->ino, .changed = file->changed,
+				.path = path }, err);
 	if (status)
 		free(path);
 	return status;

@@ -10,6 +10,7 @@ struct kvt_tree_file {
 	int64_t nbytes;			/* when it was seen */
 	dev_t dev;
 	ino_t ino;
+	struct timespec changed;
 };
 
 struct kvt_tree {

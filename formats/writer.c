@@ -6,9 +6,9 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 
-const char *kvt_writer_temporary(const struct kvt_writer *writer)
+const char *kvt_writer_staged(const struct kvt_writer *writer)
 {
-	return writer->temporary && !writer->committed ? writer->temporary : "";
+	return writer->temporary && !writer->published ? writer->temporary : "";
 }
 
 const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer)

@@ -118,7 +118,7 @@ refused() {
 	run -1 --separate-stderr kvtool transfer-sim exec --no-sync --corrupt-op=5 \
 		--mamba-groups=4 -o 'm%r.npy' "$sd" $kv/mamba2g4/tp2_SD/*.npy
 	said 'conv' 'tap' 'channel'
-	rm r0.h5 r1.h5 m0.npy m1.npy m0.json m1.json
+	only		# what is wrong gets no name
 	refused 3 'there are' exec --corrupt-op=999999 --dst=tp=1 -o new.h5 "$nhd"
 }
 

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leftovers.c - what runs that were killed left beside an output */
+#include "cli/leftovers.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/stage.h"
+
+static void tell(void *context, const char *left)
+{
+	long pid = atol(strrchr(left, '.') + strlen(".tmp-"));
+
+	(void)context;
+	if (pid > 0 && kill((pid_t)pid, 0) && errno == ESRCH)
+		fprintf(stderr, "kvtool: %s: left by a run that was killed; remove it\n",
+			left);
+}
+
+void tell_leftovers(const char *path)
+{
+	kvt_stage_leftovers(NULL, path, tell, NULL);
+}
