@@ -194,7 +194,7 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
 
 # Texts that only the program reads.
 $(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o link_fit.o \
-	measured.o nearest.o text_file.o)
+	measured.o leftovers.o nearest.o signals.o text_file.o)
 
 $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
@@ -238,7 +238,8 @@ bench:	## measure kernels, codecs and files
 lint:	## pages, scripts, layers, style
 fuzz:	## run each fuzzer for FUZZ_SECONDS (60)
 check-valgrind:	## unit tests and the main commands under valgrind
-demo check bench lint fuzz check-valgrind:
+check-faults:	## make each call of the system fail, for FAULT_SECONDS (0: every case)
+demo check bench lint fuzz check-valgrind check-faults:
 	@$(DEPS) $@
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
 
@@ -273,6 +274,10 @@ check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kern
 
 run-check-valgrind: all $(CORETEST) $(FORMATTEST)
 	@perl tests/harness.pl scripts/valgrind.sh
+
+FAULT_SECONDS ?= 0
+run-check-faults: $(TOOL) $(B)/fault_shim.so
+	@python3 tests/check_faults.py --seconds=$(FAULT_SECONDS)
 
 run-lint: $(LIB)
 	@perl tests/harness.pl -j $(JOBS) scripts/lint.sh tests/check_layers.sh \
@@ -325,8 +330,8 @@ help:	## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 FORCE:
-.PHONY: all demo check bench lint fuzz check-valgrind deps run-demo run-check check-core \
-	run-check-valgrind run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
+.PHONY: all demo check bench lint fuzz check-valgrind check-faults deps run-demo run-check check-core \
+	run-check-valgrind run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
 	install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -11,6 +11,7 @@ check="$build g++ libcmocka-dev bats perl mandoc hdf5-tools
 lint="$build perl mandoc shellcheck"
 fuzz="$build clang libclang-rt-14-dev"
 valgrind="$build libcmocka-dev valgrind"
+faults="$build python3"
 # the GPU kernels for AMD; nvcc is in no package of Debian, and used where it is
 gpu="hipcc"
 
@@ -21,11 +22,12 @@ bench)          need="$build hdf5-tools python3 python3-h5py python3-numpy" ;;
 lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
+check-faults)   need=$faults ;;
 ci)             need="$check $lint $fuzz $valgrind git util-linux" ;;
 # what single tests use and say so if it is not there
 ci-more)        need="$gpu chromium libucx-dev" ;;
 *)
-	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|ci|ci-more" >&2
+	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|ci|ci-more" >&2
 	exit 2
 	;;
 esac

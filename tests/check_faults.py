@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+check_faults.py [--seconds N] [--stride N] [--list] [NAME...]: what the program does
+when a call of the system fails or falls short
+
+Each command of COMMANDS is run once to count its calls, and then again and again:
+the n-th call of a kind fails, alone or with all that follow, for n from 1 to the
+last one (of allocations every STRIDE-th).  --seconds takes a random sample, with one
+seed, for about so long.  Right is
+
+  - status 0, and files and standard output as without the fault; or
+  - another status and one sentence, old outputs as they were, and nothing else.
+
+A process that is killed must leave each name with an old or a new file; where a dump
+has two files of which one is old, opening it must be refused.  Deaths inside libhdf5
+when an allocation fails are counted apart: what they leave is what the next run
+names.  Not for sanitizers, which want to be loaded first.
+"""
+import argparse
+import collections
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+KVTOOL = os.environ["KVTOOL"]
+SHIM = os.path.join(os.environ["KVT_BUILD"], "fault_shim.so")
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testdata", "kv")
+S260K = os.path.join(DATA, "s260k")
+
+# ---- commands ---------------------------------------------------------------
+
+# name: inputs, outputs that are there before, the command
+COMMANDS = {
+    "npy-to-h5": ("in.npy in.json", "", "convert in.npy out.h5"),
+    "npy-to-h5-flat": ("in.npy in.json", "", "convert --uncompressed in.npy out.h5"),
+    "h5-to-npy": ("in.h5", "", "convert in.h5 out.npy"),
+    "h5-to-safetensors": ("in.h5", "", "convert --verify in.h5 out.safetensors"),
+    "relayout-over-pair": ("in.npy in.json", "out.npy out.json",
+                           "relayout -f --verify --to=bhlsc -o out.npy in.npy"),
+    "relayout-over-h5": ("in.h5", "out.h5", "relayout -f --to=hnd -o out.h5 in.h5"),
+    "relayout-no-sync": ("in.h5", "", "relayout --no-sync --to=bhlsc -o out.npy in.h5"),
+    "reblock": ("in.npy in.json", "", "reblock --verify --block-size=32 -o out.h5 in.npy"),
+    "slice": ("in.h5", "out.npy out.json",
+              "slice -f --request=C --tokens=10:40 -o out.npy in.h5"),
+    "merge": ("r0.h5 r1.h5", "", "merge --verify -o out.npy r0.h5 r1.h5"),
+    "copy-blocks": ("in.h5", "", "copy-blocks --blocks=39:40 -o out.h5 in.h5 in.h5"),
+    "mutate": ("in.h5", "", "mutate --fault=swap-heads,a=0,b=2,layer=1 -o out.h5 in.h5"),
+    "digest": ("in.h5", "", "digest in.h5"),
+    "digest-npy": ("in.npy in.json", "", "digest in.npy"),
+    "diff": ("in.npy in.json in.h5", "", "diff --deep in.npy in.h5"),
+    "diff-heatmap": ("in.h5 bad.h5", "", "diff --heatmap=map.csv in.h5 bad.h5"),
+    "fsck": ("in.h5", "", "fsck in.h5"),
+    "describe": ("in.h5", "", "describe --json --verify in.h5"),
+    "import": ("connector/", "", "import -o out.h5 connector"),
+    "to-connector": ("in.h5", "", "convert --format=vllm-2026-07 in.h5 out"),
+    "to-hicache": ("named.h5", "", "convert --format=hicache named.h5 out"),
+    "exec-ranks": ("in.h5", "out0.h5 out1.h5",
+                   "transfer-sim exec -f --dst=tp=2,layout=hnd,block-size=32 "
+                   "-o out%r.h5 in.h5"),
+    "exec-pairs": ("in.npy in.json", "", "transfer-sim exec --dst=tp=2,layout=hnd "
+                   "-o out%r.npy in.npy"),
+    "report": ("", "out.html", "transfer-sim report -f --model=llama-3.1-8b "
+               "--tokens=32 --src=layout=hnd,tp=2 --dst=tp=4 --html=out.html "
+               "--trace-out=out.json"),
+    "expect-write": ("in.h5", "out.kvc", "expect write -f --digest -o out.kvc in.h5"),
+    "expect-check": ("in.h5 c.kvc", "", "expect check --report=junit=out.xml "
+                     "--report=tap=out.tap c.kvc in.h5"),
+}
+
+ERRORS = {
+    "write": "ENOSPC EIO EINTR short eof", "pwrite": "ENOSPC EIO EINTR short eof",
+    "writev": "ENOSPC EIO short eof", "pwritev": "ENOSPC EIO short eof",
+    "read": "EIO EINTR short eof", "pread": "EIO EINTR short eof",
+    "open": "EACCES EMFILE", "openat": "EACCES EMFILE", "fstat": "EIO", "stat": "EIO",
+    "mmap": "ENOMEM", "malloc": "ENOMEM", "calloc": "ENOMEM", "realloc": "ENOMEM",
+    "ftruncate": "ENOSPC EIO EINTR", "fsync": "EIO ENOSPC", "fdatasync": "EIO",
+    "close": "EIO EINTR", "mkdir": "ENOSPC EACCES", "rmdir": "EIO", "link": "EIO EPERM",
+    "rename": "EIO ENOSPC EINVAL EXDEV", "unlink": "EIO", "opendir": "EMFILE",
+    "fopen": "EACCES EMFILE", "fwrite": "ENOSPC", "fflush": "ENOSPC",
+    "fclose": "ENOSPC", "pthread_create": "EAGAIN",
+}
+KILLS = ("pwrite", "write", "ftruncate", "fsync", "rename", "unlink", "mkdir", "rmdir",
+         "close")
+ALLOCATIONS = ("malloc", "calloc", "realloc")
+# what is told when the outputs have their names already
+AFTERWARDS = ("fwrite", "fflush", "fclose", "write", "unlink", "rmdir", "malloc",
+              "calloc", "realloc", "close")
+
+# ---- files ------------------------------------------------------------------
+
+
+def kvtool(*words, cwd):
+    subprocess.run([KVTOOL, *words], cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+
+
+def make_inputs(folder):
+    """Every input once: 10 to 100 KB each, with requests, tables and tiles."""
+    nhd = os.path.join(S260K, "paged_bs16", "packed_nhd.bf16.npy")
+    kvtool("slice", "-q", "--layers=0:2", "--request=C", "-o", "in.npy", nhd, cwd=folder)
+    kvtool("convert", "-q", "in.npy", "in.h5", cwd=folder)
+    kvtool("mutate", "-q", "--fault=swap-kv,layer=1,block=39", "-o", "bad.h5", "in.h5",
+           cwd=folder)
+    for r in range(2):
+        kvtool("slice", "-q", "--tp-size=2", "--tp-rank=%d" % r, "-o", "r%d.h5" % r, "in.h5", cwd=folder)
+    kvtool("expect", "write", "-o", "c.kvc", "in.h5", cwd=folder)
+    shutil.copytree(os.path.join(S260K, "connector", "example_2026_07"),
+                    os.path.join(folder, "connector"))
+    make_named(folder)
+    for name in ("out.npy", "out.json", "out.h5", "out0.h5", "out1.h5", "out.html",
+                 "out.kvc"):
+        path = os.path.join(folder, name)
+        if name == "out.npy":
+            kvtool("relayout", "-q", "--to=hnd", "-o", "out.npy", "in.npy", cwd=folder)
+        elif not os.path.exists(path):
+            if name.endswith(".h5"):
+                shutil.copy(os.path.join(folder, "bad.h5"), path)
+            else:
+                with open(path, "w") as f:
+                    f.write("old\n")
+
+
+def make_named(folder):
+    """A dump whose blocks have names, which is what a store needs."""
+    with open(os.path.join(folder, "named.bin"), "wb") as f:
+        f.write(random.Random(1).randbytes(768))
+    with open(os.path.join(folder, "named.json"), "w") as f:
+        json.dump({"layout": "hicache-page-first", "dtype": "bf16", "model": "org/m",
+                   "sizes": {"layers": 2, "num_blocks": 3, "block_size": 4,
+                             "num_kv_heads": 2, "head_dim": 4},
+                   "block_names": ["%032x" % n for n in range(3)]}, f)
+    kvtool("convert", "-q", "named.bin", "named.h5", cwd=folder)
+
+
+def tree(folder):
+    found = {}
+    for at, folders, files in os.walk(folder):
+        for name in folders:
+            found[os.path.relpath(os.path.join(at, name), folder) + "/"] = "folder"
+        for name in files:
+            path = os.path.join(at, name)
+            with open(path, "rb") as f:
+                found[os.path.relpath(path, folder)] = hashlib.md5(f.read()).hexdigest()
+    return found
+
+
+class Place:
+    """A folder of its own for one thread, filled anew for each run."""
+
+    def __init__(self, inputs, parent):
+        self.inputs = inputs
+        self.path = tempfile.mkdtemp(dir=parent)
+        self.report = os.path.join(parent, os.path.basename(self.path) + ".report")
+
+    def fill(self, command):
+        for name in os.listdir(self.path):
+            path = os.path.join(self.path, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        for name in (command[0] + " " + command[1]).split():
+            source = os.path.join(self.inputs, name.rstrip("/"))
+            target = os.path.join(self.path, name.rstrip("/"))
+            if name.endswith("/"):
+                shutil.copytree(source, target)
+            else:
+                shutil.copy(source, target)
+
+    def run(self, words, fault=None):
+        env = dict(os.environ, LC_ALL="C", LD_PRELOAD=SHIM, FAULT_REPORT=self.report,
+                   SOURCE_DATE_EPOCH="0")
+        if fault:
+            env.update(FAULT_CALL=fault[0], FAULT_NTH=str(fault[1]),
+                       FAULT_EFFECT=fault[2])
+            if fault[3]:
+                env["FAULT_ON"] = "1"
+        if os.path.exists(self.report):
+            os.unlink(self.report)
+        try:
+            p = subprocess.run([KVTOOL, *words.split()], cwd=self.path, env=env,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, timeout=60)
+        except subprocess.TimeoutExpired:
+            return None, b"", b""
+        return p.returncode, p.stdout, p.stderr
+
+    def told(self):
+        found = {}
+        if os.path.exists(self.report):
+            with open(self.report) as f:
+                found = dict(line.split(None, 1) for line in f if " " in line)
+        return {k: v.strip() for k, v in found.items()}
+
+# ---- one case ---------------------------------------------------------------
+
+
+class Baseline:
+    def __init__(self, place, name):
+        self.name, self.command = name, COMMANDS[name]
+        place.fill(self.command)
+        self.before = tree(place.path)
+        self.status, self.out, err = place.run(self.command[2])
+        self.counts = {k: int(v) for k, v in place.told().items() if v.isdigit()}
+        self.after = tree(place.path)
+        if self.status not in (0, 1):
+            sys.exit("check_faults: %s: status %s: %s" %
+                     (name, self.status, err.decode(errors="replace")))
+        self.changed = [n for n in self.after if self.before.get(n) != self.after[n]]
+
+
+def is_leftover(name):
+    return ".tmp-" in name
+
+
+def old_or_new(base, after):
+    """Which of the outputs are old, new, or neither."""
+    found = set()
+    for name in base.changed:
+        now = after.get(name)
+        found.add("new" if now == base.after[name] else
+                  "old" if now == base.before.get(name) else "half")
+    return found
+
+
+def after_failure(base, fault, after, err):
+    wrong = []
+    # fsck says on standard output what it finds; expect, in its reports, too
+    if not err.strip() and base.name != "fsck":
+        wrong.append("says nothing")
+    elif len(err.strip().splitlines()) > 2 and b"HDF5-DIAG" not in err:
+        wrong.append("says more than a sentence")
+    for name, value in base.before.items():
+        if name not in base.changed and after.get(name) != value:
+            wrong.append("input changed: " + name)
+    stray = [n for n in after if n not in base.before and n not in base.after]
+    # who cannot remove anything can only say so
+    if fault[0] in ("unlink", "rmdir") and fault[3] and b".tmp-" in err:
+        stray = []
+    if stray:
+        wrong.append("stray " + " ".join(sorted(stray)[:3]))
+    state = old_or_new(base, after)
+    if base.name == "expect-check" and not any(base.before.get(n) for n in base.changed):
+        state.discard("half")
+    if "half" in state or len(state) > 1:
+        wrong.append("torn: " + " ".join(sorted(state)))
+    elif state == {"new"} and fault[0] not in AFTERWARDS:
+        wrong.append("failed, but the outputs are new")
+    return wrong
+
+
+def after_kill(base, place, after):
+    """Old or new under each name; and of a dump with two files not one of each."""
+    wrong = []
+    for name in base.changed:
+        if name.endswith("/") or is_leftover(name):
+            continue
+        if after.get(name) not in (base.after[name], base.before.get(name)):
+            wrong.append("half a file: " + name)
+    state = old_or_new(base, after)
+    pairs = [n for n in base.changed if n.endswith(".npy")]
+    for name in pairs:
+        side = name[:-4] + ".json"
+        kinds = {"new" if after.get(n) == base.after.get(n) else "old"
+                 for n in (name, side)}
+        if len(kinds) > 1 and name in after and side in after and len(state) > 1:
+            p = subprocess.run([KVTOOL, "describe", name], cwd=place.path,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            if p.returncode == 0:
+                wrong.append("a mixed pair is read")
+    return wrong
+
+
+def named_by_next_run(base, place):
+    """A folder that is left is named by the next run, which works."""
+    for name in base.changed:
+        path = os.path.join(place.path, name)
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif os.path.exists(path):
+            os.unlink(path)
+    status, _, err = place.run(base.command[2])
+    if status != base.status:
+        return ["the next run ends with %s" % status]
+    if b"left by a run" not in err:
+        return ["the next run does not name what was left"]
+    return []
+
+
+def judge(base, place, fault, result):
+    status, out, err = result
+    after = tree(place.path)
+    if status is None:
+        return "hang", ["hangs"]
+    if fault[2] == "kill":
+        if status != -9:
+            return "right", []
+        wrong = after_kill(base, place, after)
+        if any(is_leftover(n) for n in after) and not wrong:
+            wrong = named_by_next_run(base, place)
+        return ("killed", []) if not wrong else ("torn", wrong)
+    died = place.told().get("died", "")
+    if status < 0 or status > 5 or died:
+        wrong = after_kill(base, place, after)
+        if fault[0] in ALLOCATIONS and "hdf5" in died:
+            if any(is_leftover(n) for n in after) and not wrong:
+                wrong = named_by_next_run(base, place)
+            return ("in libhdf5", []) if not wrong else ("torn", wrong)
+        return "death", ["dies with %d in %s" % (status, died)]
+    # the verdict of a diff stands without its diagnosis
+    if status == 1 and after == base.after and b"no diagnosis" in err:
+        return "right", []
+    if status == base.status:
+        if after != base.after:
+            return "wrong", ["status %d, but files differ: %s" % (status, " ".join(
+                sorted(n for n in set(after) | set(base.after)
+                       if after.get(n) != base.after.get(n))[:4]))]
+        if out != base.out:
+            return "wrong", ["status %d, but another output" % status]
+        return "right", []
+    wrong = after_failure(base, fault, after, err)
+    if not wrong:
+        return "right", []
+    kind = "stray" if any(w.startswith("stray") for w in wrong) else \
+        "torn" if any("torn" in w or "input" in w for w in wrong) else "wrong"
+    return kind, wrong
+
+# ---- all of them ------------------------------------------------------------
+
+
+def cases_of(base, stride):
+    for call, effects in ERRORS.items():
+        step = stride if call in ALLOCATIONS else 1
+        for n in range(1, base.counts.get(call, 0) + 1, step):
+            for effect in effects.split():
+                yield (call, n, effect, False)
+                # a call that is interrupted for ever is no fault of anybody
+                if effect not in ("EINTR", "short"):
+                    yield (call, n, effect, True)
+    if base.changed:
+        for call in KILLS:
+            for n in range(1, base.counts.get(call, 0) + 1):
+                yield (call, n, "kill", False)
+
+
+def worker(queue, bases, place, lock, totals, failures, until):
+    while True:
+        with lock:
+            if not queue or (until and time.monotonic() > until):
+                return
+            name, fault = queue.pop()
+        base = bases[name]
+        place.fill(base.command)
+        result = place.run(base.command[2], fault)
+        kind, wrong = judge(base, place, fault, result)
+        with lock:
+            totals[name][kind] += 1
+            if wrong:
+                text = "%s: %s %d %s%s: status %s: %s: %s" % (
+                    name, fault[0], fault[1], fault[2], " and on" if fault[3] else "",
+                    result[0], "; ".join(wrong),
+                    result[2].decode(errors="replace").strip()[-200:])
+                failures.append(text)
+                print("not ok: " + text, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--stride", type=int, default=7)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    parent = tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    try:
+        return run(args, parent)
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)
+
+
+def run(args, parent):
+    inputs = os.path.join(parent, "inputs")
+    os.mkdir(inputs)
+    make_inputs(inputs)
+    places = [Place(inputs, parent) for _ in range(args.jobs)]
+    names = args.names or list(COMMANDS)
+    bases = {name: Baseline(places[0], name) for name in names}
+    queue = [(name, fault) for name in names
+             for fault in cases_of(bases[name], args.stride)]
+    if args.list:
+        for name in names:
+            print(name, sum(n == name for n, _ in queue), "cases,",
+                  json.dumps({k: v for k, v in bases[name].counts.items() if v}))
+        return 0
+    random.Random(1).shuffle(queue)
+    every = len(queue)
+    totals = collections.defaultdict(collections.Counter)
+    failures, lock = [], threading.Lock()
+    until = time.monotonic() + args.seconds if args.seconds else 0
+    threads = [threading.Thread(target=worker, args=(
+        queue, bases, place, lock, totals, failures, until)) for place in places]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    kinds = ("right", "killed", "in libhdf5", "wrong", "torn", "stray", "death", "hang")
+    print("%-20s" % "command" + "".join("%11s" % k for k in kinds))
+    total = collections.Counter()
+    for name in names:
+        total.update(totals[name])
+        print("%-20s" % name + "".join("%11d" % totals[name][k] for k in kinds))
+    print("%-20s" % "all" + "".join("%11d" % total[k] for k in kinds))
+    done = sum(total.values())
+    print("# %d of %d cases, allocations by %d" % (done, every, args.stride))
+    print("%d passed, %d failed" % (done - len(failures), len(failures)))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
