@@ -140,6 +140,7 @@ enum kvt_status text_files_write(const struct text_output *out, int n, bool forc
 	enum kvt_status status = KVT_OK;
 	int nstaged = 0;
 
+	signals_catch_all();
 	if (!stages || !staged)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < n && !status; i++)

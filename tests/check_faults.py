@@ -12,7 +12,8 @@ seed, for about so long.  Right is
   - another status and one sentence, old outputs as they were, and nothing else.
 
 A process that is killed must leave each name with an old or a new file; where a dump
-has two files of which one is old, opening it must be refused.  Deaths inside libhdf5
+has two files of which one is old, opening it must be refused.  One that is told to
+end leaves all as it was, or goes on to status 0 if the outputs have their names.  Deaths inside libhdf5
 when an allocation fails are counted apart: what they leave is what the next run
 names.  Not for sanitizers, which want to be loaded first.
 """
@@ -302,6 +303,10 @@ def judge(base, place, fault, result):
         if any(is_leftover(n) for n in after) and not wrong:
             wrong = named_by_next_run(base, place)
         return ("killed", []) if not wrong else ("torn", wrong)
+    if fault[2] == "TERM" and status == -15:
+        wrong = [n for n in set(after) | set(base.before)
+                 if after.get(n) != base.before.get(n)]
+        return ("killed", []) if not wrong else ("torn", ["left " + " ".join(wrong)])
     died = place.told().get("died", "")
     if status < 0 or status > 5 or died:
         wrong = after_kill(base, place, after)
@@ -344,6 +349,7 @@ def cases_of(base, stride):
         for call in KILLS:
             for n in range(1, base.counts.get(call, 0) + 1):
                 yield (call, n, "kill", False)
+                yield (call, n, "TERM", False)
 
 
 def worker(queue, bases, place, lock, totals, failures, until):

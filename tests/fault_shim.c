@@ -6,7 +6,8 @@
  *   FAULT_NTH=3           the third one (1)
  *   FAULT_EFFECT=ENOSPC   what happens: an errno's name; or short (half of the
  *                         bytes), eof (none of them), flip (one bit of the bytes
- *                         is another one), kill (the process dies, by SIGKILL)
+ *                         is another one), kill (the process dies, by SIGKILL),
+ *                         TERM (it gets that signal, and the call works)
  *   FAULT_ON=1            and all that follow
  *   FAULT_PATH=PART       only calls that name a path, or a descriptor of one, with
  *                         this in it; calls about none are not counted then
@@ -66,7 +67,7 @@ static const struct {
 	{ "ENOSYS", ENOSYS },
 };
 
-enum effect { ERROR, SHORT, END, FLIP, KILL };
+enum effect { ERROR, SHORT, END, FLIP, KILL, TERM };
 
 static struct {
 	bool ready, on;
@@ -120,6 +121,10 @@ static bool hit(enum call call, bool counts)
 	atomic_fetch_add(&hits, 1);
 	if (fault.effect == KILL)
 		raise(SIGKILL);
+	if (fault.effect == TERM) {
+		raise(SIGTERM);
+		return false;
+	}
 	errno = fault.error;
 	return true;
 }
@@ -194,7 +199,7 @@ __attribute__((constructor)) static void begin(void)
 			fault.error = errors[i].number;
 	fault.effect = !strcmp(effect, "short") ? SHORT : !strcmp(effect, "eof") ? END :
 		       !strcmp(effect, "flip") ? FLIP : !strcmp(effect, "kill") ? KILL :
-		       ERROR;
+		       !strcmp(effect, "TERM") ? TERM : ERROR;
 	if (fault.effect == ERROR && !fault.error) {
 		fprintf(stderr, "fault_shim: no effect '%s'\n", effect);
 		_exit(125);
