@@ -2,6 +2,25 @@
 /* describe_json.c - the same facts as one object; its keys are in kvtool-json(5) */
 #include "cli/describe.h"
 
+static void put_manifest(struct json_out *out, const struct kvt_reader *reader)
+{
+	static const char *const proofs[] = {
+		[KVT_PROOF_NONE] = "none", [KVT_PROOF_SIZE] = "size",
+		[KVT_PROOF_SAMPLES] = "samples", [KVT_PROOF_HEADER] = "header",
+		[KVT_PROOF_FAILED] = "failed",
+	};
+	enum kvt_manifest_proof proof = kvt_reader_proof(reader);
+	json_t *manifest;
+
+	if (proof == KVT_PROOF_NO_MANIFEST) {
+		json_put(out, out->root, "manifest", json_null());
+		return;
+	}
+	manifest = json_put_object(out, out->root, "manifest");
+	json_put_text(out, manifest, "file", kvt_reader_manifest(reader));
+	json_put_text(out, manifest, "proof", proofs[proof]);
+}
+
 static void put_known(struct json_out *out, json_t *object, const char *key,
 		      int64_t n, bool known)
 {
@@ -347,6 +366,7 @@ void describe_json(struct json_out *out, const struct description *d,
 	json_put_int(out, out->root, "file_bytes", d->file_bytes);
 	json_put_int(out, out->root, "data_bytes", d->data_bytes);
 	json_put_real(out, out->root, "ratio", compression_ratio(d));
+	put_manifest(out, d->reader);
 	json_put_text(out, out->root, "model", s->model);
 	json_put_text(out, out->root, "source_format", s->source_format);
 	put_parallel(out, s);

@@ -284,6 +284,22 @@ static void print_parallel(const struct kvt_parallel *p)
 	putchar('\n');
 }
 
+static void print_manifest(const struct kvt_reader *reader)
+{
+	static const char *const proofs[] = {
+		[KVT_PROOF_NONE] = "proves nothing about the data",
+		[KVT_PROOF_SIZE] = "of a file of this size",
+		[KVT_PROOF_SAMPLES] = "of a file of this size and checksum",
+		[KVT_PROOF_FAILED] = "of other data, and trusted all the same",
+	};
+	const char *path = kvt_reader_manifest(reader);
+
+	if (!path)
+		return;
+	describe_label("manifest");
+	printf("%s: %s\n", path, proofs[kvt_reader_proof(reader)]);
+}
+
 void describe_text(const struct description *d,
 		   const struct describe_options *options)
 {
@@ -297,6 +313,7 @@ void describe_text(const struct description *d,
 			break;
 		}
 	putchar('\n');
+	print_manifest(d->reader);
 	if (s->model) {
 		describe_label("model");
 		puts(s->model);

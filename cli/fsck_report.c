@@ -10,6 +10,7 @@
 static const struct fsck_rule rules[] = {
 	{ "file.unreadable", FSCK_ERROR, "a file, or its data, that cannot be read" },
 	{ "file.leftover", FSCK_WARNING, "what a run that was killed left of an output" },
+	{ "manifest.mismatch", FSCK_ERROR, "a manifest of other data than this" },
 	{ "group.count", FSCK_ERROR, "no group, or too many" },
 	{ "group.id", FSCK_ERROR, "a group without an id" },
 	{ "group.duplicate", FSCK_ERROR, "two groups of one id" },

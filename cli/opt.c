@@ -33,6 +33,8 @@ static const struct {
 } hint_rows[] = {
 	HINT("manifest", OPT_STRING, manifest, "FILE",
 	     "description of the dump, kvtool-manifest(5)"),
+	HINT("trust-manifest", OPT_FLAG, trust_manifest, NULL,
+	     "take the manifest although the data was changed"),
 	HINT("from", OPT_STRING, format, "FORMAT",
 	     "format, if not to be found out from the content"),
 	HINT("spec", OPT_STRING, spec, "SPEC",

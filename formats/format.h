@@ -134,6 +134,8 @@ struct kvt_reader {
 	const struct kvt_format *format;
 	char *path;
 	struct kvt_snapshot snapshot;
+	char *manifest;			/* path; NULL: none, or in the file itself */
+	enum kvt_manifest_proof proof;
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* where flat is empty */
@@ -264,6 +266,17 @@ kvt_snapshot_complete(struct kvt_snapshot *snapshot, struct kvt_error *err);
 
 /* ---- manifests ---------------------------------------------------------- */
 
+/* What a manifest holds to know its file by; -1: not given. */
+struct kvt_file_sum {
+	int64_t nbytes;
+	int64_t crc32;			/* of samples, see manifest_proof.c */
+};
+
+/* The sum of a file as it is now; reads 4 MiB of it at most. */
+KVT_MUST_CHECK enum kvt_status
+kvt_file_sum(struct kvt_file_sum *out, const struct kvt_file *file,
+	     struct kvt_error *err);
+
 /*
  * A manifest (kvtool-manifest(5)) in a form the flat formats share: the
  * snapshot it describes and what it says of the file.  Extents that nothing
@@ -279,17 +292,26 @@ struct kvt_manifest {
 	char npy_dtype[16];		/* what numpy calls the elements; "" likewise */
 	char *path;			/* of the manifest; NULL: none was read */
 	bool pages;			/* the file holds pages, not dense arrays */
+	struct kvt_file_sum sum;	/* of the data file, as far as it says */
+	enum kvt_manifest_proof proof;		/* what the file has made of that */
+	bool passed_over;		/* one beside the file is of another file */
 };
 
 /*
- * The manifest for 'path': hints->manifest, or the file's name with its last
- * ending replaced by .json, or with .json appended, or nothing ('found' false).
+ * The manifest for a data file: hints->manifest, or one of the two names of
+ * kvt_manifest_name() beside it, or nothing ('found' false).  One that is not
+ * of this file is KVT_BAD_INPUT, unless hints->trust_manifest.
  * Hints fill what the manifest leaves open; a contradiction is KVT_BAD_INPUT.
  * Also with no manifest at all, hints alone may describe the dump.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_load(struct kvt_manifest *out, bool *found, const char *path,
+kvt_manifest_load(struct kvt_manifest *out, bool *found, const struct kvt_file *data,
 		  const struct kvt_hints *hints, struct kvt_error *err);
+/*
+ * Where it may lie: 0 is the name that kvtool writes (kv.npy: kv.json, kv.bin:
+ * kv.bin.json), 1 the other one.  malloc()ed; NULL when out of memory.
+ */
+char *kvt_manifest_name(const char *path, int which);
 /* The same from text; 'name' is for messages. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_parse(struct kvt_manifest *out, const char *text, size_t nbytes,
@@ -325,16 +347,32 @@ KVT_MUST_CHECK enum kvt_status
 kvt_group_hint_content(struct kvt_group *group, const char *text, const char *name,
 		       struct kvt_error *err);
 
+/* The data file, as far as its manifest is to say something of it. */
+struct kvt_data_file {
+	const char *name;		/* without folders; or NULL */
+	const struct kvt_file_sum *sum;	/* or NULL */
+	const char *npy_dtype;		/* or NULL */
+	int rank;			/* 0: no shape */
+	const int64_t *shape;
+};
+
 /* Text of a manifest for a snapshot, malloc()ed; NULL when out of memory. */
-char *kvt_manifest_text(const struct kvt_snapshot *snapshot, const char *file,
-			const char *file_dtype, int rank,
-			const int64_t *file_shape);
+char *kvt_manifest_text(const struct kvt_snapshot *snapshot,
+			const struct kvt_data_file *file);
+/* Nothing is known yet. */
+void kvt_manifest_init(struct kvt_manifest *manifest);
 void kvt_manifest_free(struct kvt_manifest *manifest);
 
-/* The same, written to writer->sidecar_temporary. */
+/*
+ * The same, written to writer->sidecar_temporary.  The data must be complete:
+ * its sum is taken from the file, which is the writer's first.
+ */
 KVT_MUST_CHECK enum kvt_status
-kvt_sidecar_write(struct kvt_writer *writer, const char *file_dtype, int rank,
-		  const int64_t *file_shape, struct kvt_error *err);
+kvt_sidecar_write(struct kvt_writer *writer, const char *npy_dtype, int rank,
+		  const int64_t *shape, struct kvt_error *err);
+/* KVT_SYSTEM if 'sidecar' is the manifest of another file, which lies beside it. */
+KVT_MUST_CHECK enum kvt_status
+kvt_sidecar_check(const char *sidecar, const char *path, struct kvt_error *err);
 
 /*
  * Hands a manifest's snapshot to the reader and lists the manifest among its

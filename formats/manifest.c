@@ -3,19 +3,13 @@
  * manifest.c - what a dump means, from the JSON beside it and from the user
  *
  * Most dumps are bytes whose shape lives elsewhere.  Here everything that is
- * said about one is collected, and nothing is guessed; manifest_fit.c compares
- * it with the file.
+ * said about one is collected, and nothing is guessed; manifest_proof.c asks
+ * whether it is said of this file, and manifest_fit.c compares it with the file.
  */
 #include "formats/manifest.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#define LL(x) ((long long)(x))
-
-enum { MAX_MANIFEST = 16 * 1024 * 1024 };
 
 /* ---- the top level ------------------------------------------------------ */
 
@@ -53,7 +47,8 @@ static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json
 	if ((status = kvt_json_string(&file, in, "file")) ||
 	    (status = kvt_json_string(&dtype, in, "npy_dtype")) ||
 	    (status = kvt_json_array(&shape, in, "file_shape")) ||
-	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST)))
+	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST)) ||
+	    (status = kvt_take_sum(&out->sum, in)))
 		return status;
 	if ((file && strlen(file) >= sizeof(out->file)) ||
 	    (dtype && strlen(dtype) >= sizeof(out->npy_dtype)))
@@ -130,7 +125,13 @@ static enum kvt_status take_manifest(struct kvt_manifest *out,
 	return kvt_manifest_requests(s, in, groups);
 }
 
-/* ---- parsing and loading ------------------------------------------------ */
+/* ---- parsing ------------------------------------------------------------ */
+
+void kvt_manifest_init(struct kvt_manifest *manifest)
+{
+	*manifest = (struct kvt_manifest){ .sum = { -1, -1 } };
+	kvt_snapshot_init(&manifest->snapshot);
+}
 
 void kvt_manifest_free(struct kvt_manifest *manifest)
 {
@@ -148,8 +149,7 @@ enum kvt_status kvt_manifest_parse(struct kvt_manifest *out, const char *text,
 	enum kvt_status status;
 	json_t *json;
 
-	*out = (struct kvt_manifest){ .rank = 0 };
-	kvt_snapshot_init(&out->snapshot);
+	kvt_manifest_init(out);
 	if ((status = kvt_json_parse(&json, text, nbytes, name, err)))
 		return status;
 	in.object = json;
@@ -158,115 +158,5 @@ enum kvt_status kvt_manifest_parse(struct kvt_manifest *out, const char *text,
 	json_decref(json);
 	if (status)
 		kvt_manifest_free(out);
-	return status;
-}
-
-/* The path of the manifest, which need not exist; NULL: out of memory. */
-static char *beside(const char *path, bool append)
-{
-	const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
-	size_t stem = strlen(path);
-	char *out;
-
-	if (!append && dot && dot > (slash ? slash + 1 : path))
-		stem = (size_t)(dot - path);
-	if (!(out = malloc(stem + sizeof(".json"))))
-		return NULL;
-	memcpy(out, path, stem);
-	strcpy(out + stem, ".json");
-	return out;
-}
-
-/* *out is NULL if there is none. */
-static enum kvt_status find_manifest(char **out, const char *path,
-				     const struct kvt_hints *hints,
-				     struct kvt_error *err)
-{
-	struct stat st;
-
-	*out = NULL;
-	if (hints && hints->manifest) {
-		if (!(*out = strdup(hints->manifest)))
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-		return KVT_OK;
-	}
-	for (int append = 0; append < 2; append++) {
-		char *name = beside(path, append);
-
-		if (!name)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-		if (!stat(name, &st) && strcmp(name, path)) {
-			*out = name;
-			return KVT_OK;
-		}
-		free(name);
-	}
-	return KVT_OK;
-}
-
-/* malloc()ed; the text is not terminated. */
-static enum kvt_status read_text(char **text, int64_t *nbytes, const char *path,
-				 struct kvt_error *err)
-{
-	struct kvt_files files = { 0 };
-	enum kvt_status status;
-	int index;
-
-	if ((status = kvt_files_open(&files, &index, path, err)))
-		return status;
-	*text = NULL;
-	*nbytes = files.file[index].nbytes;
-	if (*nbytes > MAX_MANIFEST)
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: %lld bytes are too many for a manifest, at most %d",
-				  path, LL(*nbytes), MAX_MANIFEST);
-	else if (!(*text = malloc((size_t)*nbytes + 1)))
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	else
-		status = kvt_file_read(&files.file[index], *text, *nbytes, 0, err);
-	kvt_files_close(&files);
-	if (status) {
-		free(*text);
-		*text = NULL;
-	}
-	return status;
-}
-
-/* Nothing but hints. */
-static enum kvt_status hints_alone(struct kvt_manifest *out, const char *path,
-				   const struct kvt_hints *hints,
-				   struct kvt_error *err)
-{
-	struct kvt_group *group;
-	enum kvt_status status;
-
-	*out = (struct kvt_manifest){ .rank = 0 };
-	kvt_snapshot_init(&out->snapshot);
-	if ((status = kvt_manifest_add_group(&group, &out->snapshot, "g0", path, err)) ||
-	    (status = kvt_manifest_hints(out, hints, path, err)))
-		kvt_manifest_free(out);
-	return status;
-}
-
-enum kvt_status kvt_manifest_load(struct kvt_manifest *out, bool *found,
-				  const char *path, const struct kvt_hints *hints,
-				  struct kvt_error *err)
-{
-	int64_t nbytes = 0;
-	char *name, *text = NULL;
-	enum kvt_status status = find_manifest(&name, path, hints, err);
-
-	if (status)
-		return status;
-	*found = name != NULL;
-	if (!name)
-		return hints_alone(out, path, hints, err);
-	if (!(status = read_text(&text, &nbytes, name, err)))
-		status = kvt_manifest_parse(out, text, (size_t)nbytes, name, hints, err);
-	free(text);
-	if (status)
-		free(name);
-	else
-		out->path = name;
 	return status;
 }

@@ -14,6 +14,26 @@ kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_json *in);
 
+/* What it says of its file. */
+KVT_MUST_CHECK enum kvt_status
+kvt_take_sum(struct kvt_file_sum *out, const struct kvt_json *in);
+/*
+ * Holds a manifest against the file beside it, or that it was named for in
+ * hints->manifest: sets ->proof, or refuses it with KVT_BAD_INPUT.  'own' is
+ * false for the manifest of another file, which lies beside it, too.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_prove(struct kvt_manifest *manifest, bool *own,
+		   const struct kvt_file *data, const struct kvt_hints *hints,
+		   struct kvt_error *err);
+/* The same question before a manifest is replaced: is it of another file there? */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_of_other(bool *out, const struct kvt_manifest *manifest, const char *path,
+		      struct kvt_error *err);
+/* Reads one as it is, without hints; takes 'name', which becomes its path. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_read(struct kvt_manifest *out, char *name, struct kvt_error *err);
+
 /* Requests and their tables; 'groups' is the array of group objects or NULL. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_requests(struct kvt_snapshot *out, const struct kvt_json *in,

@@ -162,17 +162,19 @@ static void list_presets(char *list, size_t size, const struct kvt_group *group,
 enum kvt_status kvt_fit_presets(const struct kvt_manifest *manifest,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
-	char list[240];
+	const char *aside = manifest->passed_over ?
+			    " (the one beside it is of another file)" : "";
+	char list[200];
 
 	if (!array->rank)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%.160s: nothing says how its %lld bytes are laid out; give --layout or --manifest",
-				array->name, LL(array->nbytes));
+				"%.160s: nothing says how its %lld bytes are laid out; give --layout or --manifest%s",
+				array->name, LL(array->nbytes), aside);
 	list_presets(list, sizeof(list), &manifest->snapshot.group[0], array);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.100s: shape %.60s fits %s; give --layout or --manifest",
+			"%.100s: shape %.60s fits %s; give --layout or --manifest%s",
 			array->name, print_shape(array->rank, array->shape).s,
-			list[0] ? list : "no layout with a name");
+			list[0] ? list : "no layout with a name", aside);
 }
 
 /* ---- what is given ------------------------------------------------------- */

@@ -216,16 +216,19 @@ static void put_parallel(struct text *t, json_t *out, const struct kvt_parallel 
 	put_int(t, out, "dcp_rank", p->dcp_rank);
 }
 
-static void put_file(struct text *t, json_t *out, const char *file,
-		     const char *file_dtype, int rank, const int64_t *file_shape)
+static void put_file(struct text *t, json_t *out, const struct kvt_data_file *file)
 {
 	json_t *shape = json_array();
 
-	put_string(t, out, "file", file);
-	put_string(t, out, "npy_dtype", file_dtype);
-	for (int i = 0; i < rank; i++)
-		append(t, shape, json_integer(file_shape[i]));
-	if (rank)
+	put_string(t, out, "file", file->name);
+	if (file->sum) {
+		put_int(t, out, "file_bytes", file->sum->nbytes);
+		put_int(t, out, "sample_crc32", file->sum->crc32);
+	}
+	put_string(t, out, "npy_dtype", file->npy_dtype);
+	for (int i = 0; i < file->rank; i++)
+		append(t, shape, json_integer(file->shape[i]));
+	if (file->rank)
 		put(t, out, "file_shape", shape);
 	else
 		json_decref(shape);
@@ -262,14 +265,14 @@ static void put_snapshot(struct text *t, json_t *out, const struct kvt_snapshot 
 	put(t, out, "groups", groups);
 }
 
-char *kvt_manifest_text(const struct kvt_snapshot *snapshot, const char *file,
-			const char *file_dtype, int rank, const int64_t *file_shape)
+char *kvt_manifest_text(const struct kvt_snapshot *snapshot,
+			const struct kvt_data_file *file)
 {
 	struct text t = { true };
 	json_t *out = json_object();
 	char *text = NULL;
 
-	put_file(&t, out, file, file_dtype, rank, file_shape);
+	put_file(&t, out, file);
 	put_snapshot(&t, out, snapshot);
 	if (t.ok)
 		text = json_dumps(out, JSON_COMPACT);

@@ -83,7 +83,8 @@ static enum kvt_status npy_open(struct kvt_reader *reader, const char *path,
 
 	if ((status = kvt_files_open(&reader->files, &index, path, err)) ||
 	    (status = read_header(&header, &reader->files.file[index], err)) ||
-	    (status = kvt_manifest_load(&manifest, &found, path, hints, err)))
+	    (status = kvt_manifest_load(&manifest, &found, &reader->files.file[index],
+					hints, err)))
 		return status;
 	status = fit(reader, &manifest, &header, index, err);
 	kvt_manifest_free(&manifest);

@@ -16,16 +16,13 @@ static bool raw_probe(const char *path, const uint8_t *head, int64_t nhead)
 }
 
 static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manifest,
-			   const char *path, struct kvt_error *err)
+			   int index, struct kvt_error *err)
 {
-	int64_t skip = manifest->skip, size;
+	int64_t skip = manifest->skip, size = reader->files.file[index].nbytes;
+	const char *path = reader->path;
 	struct kvt_array array = { .name = path };
 	enum kvt_status status;
-	int index;
 
-	if ((status = kvt_files_open(&reader->files, &index, path, err)))
-		return status;
-	size = reader->files.file[index].nbytes;
 	if (skip > size)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes, but data would begin at byte %lld",
@@ -44,15 +41,19 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 	struct kvt_manifest manifest;
 	enum kvt_status status;
 	bool found;
+	int index;
 
-	if ((status = kvt_manifest_load(&manifest, &found, path, hints, err)))
+	if ((status = kvt_files_open(&reader->files, &index, path, err)) ||
+	    (status = kvt_manifest_load(&manifest, &found, &reader->files.file[index],
+					hints, err)))
 		return status;
 	if (!found && !manifest.has_layout)
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: in no format that is recognised; for raw bytes give --layout and sizes, or --manifest",
-				  path);
+				  "%s: in no format that is recognised; for raw bytes give --layout and sizes, or --manifest%s",
+				  path, manifest.passed_over ?
+				  " (the one beside it is of another file)" : "");
 	else
-		status = fit(reader, &manifest, path, err);
+		status = fit(reader, &manifest, index, err);
 	kvt_manifest_free(&manifest);
 	return status;
 }

@@ -94,7 +94,7 @@ static enum kvt_status print_header(char **head, int64_t *nhead,
 				    const struct part *part, int count,
 				    const struct kvt_snapshot *s, struct kvt_error *err)
 {
-	char *manifest = kvt_manifest_text(s, NULL, NULL, 0, NULL);
+	char *manifest = kvt_manifest_text(s, &(struct kvt_data_file){ .rank = 0 });
 	struct kvt_tensor tensor[MAX_PARTS];
 	struct kvt_tensors tensors = { .count = count, .tensor = tensor };
 	enum kvt_status status;

@@ -1,25 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sidecar.c - manifests as files: beside what is written, part of what is read */
-#include "formats/format.h"
+#include "formats/manifest.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *file_dtype,
-				  int rank, const int64_t *file_shape,
-				  struct kvt_error *err)
+static const char *base_of(const char *path)
 {
-	const char *slash = strrchr(writer->path, '/');
-	char *text = kvt_manifest_text(&writer->snapshot,
-				       slash ? slash + 1 : writer->path, file_dtype,
-				       rank, file_shape);
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* ---- beside what is written --------------------------------------------- */
+
+enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *npy_dtype,
+				  int rank, const int64_t *shape, struct kvt_error *err)
+{
+	struct kvt_file_sum sum;
+	const struct kvt_data_file file = {
+		.name = base_of(writer->path), .sum = &sum, .npy_dtype = npy_dtype,
+		.rank = rank, .shape = shape,
+	};
 	enum kvt_status status;
 	size_t nbytes;
+	char *text;
 	int index;
 
-	if (!text)
+	/* of what is in the file, not of what was meant to be there */
+	if ((status = kvt_file_sum(&sum, &writer->files.file[0], err)))
+		return status;
+	if (!(text = kvt_manifest_text(&writer->snapshot, &file)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a manifest",
 				writer->path);
 	nbytes = strlen(text);
@@ -31,6 +45,33 @@ enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *file_dt
 	free(text);
 	return status;
 }
+
+enum kvt_status kvt_sidecar_check(const char *sidecar, const char *path,
+				  struct kvt_error *err)
+{
+	struct kvt_manifest manifest;
+	enum kvt_status status;
+	struct stat st;
+	char *name;
+	bool other;
+
+	if (stat(sidecar, &st))
+		return KVT_OK;
+	if (!(name = strdup(sidecar)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	/* what is no manifest is nobody's */
+	if ((status = kvt_manifest_read(&manifest, name, err)))
+		return status == KVT_BAD_INPUT ? KVT_OK : status;
+	status = kvt_manifest_of_other(&other, &manifest, path, err);
+	if (!status && other)
+		status = kvt_fail(err, KVT_SYSTEM,
+				  "%s: is the manifest of %.200s, which lies beside it; give the output another name",
+				  sidecar, manifest.file);
+	kvt_manifest_free(&manifest);
+	return status;
+}
+
+/* ---- of what was read --------------------------------------------------- */
 
 static enum kvt_status write_new(const char *path, const char *text,
 				 struct kvt_error *err)
@@ -53,12 +94,19 @@ static enum kvt_status write_new(const char *path, const char *text,
 enum kvt_status kvt_write_manifest(const struct kvt_reader *reader, const char *path,
 				   struct kvt_error *err)
 {
-	const char *slash = strrchr(reader->path, '/');
-	char *text = kvt_manifest_text(&reader->snapshot,
-				       slash ? slash + 1 : reader->path, NULL, 0, NULL);
+	struct kvt_data_file file = { .name = base_of(reader->path) };
+	const struct kvt_file *data = reader->files.file;
+	struct kvt_file_sum sum;
 	enum kvt_status status;
+	char *text;
 
-	if (!text)
+	/* of a dump of many files none can stand for all */
+	if (reader->files.count && !strcmp(data->path, reader->path)) {
+		if ((status = kvt_file_sum(&sum, data, err)))
+			return status;
+		file.sum = &sum;
+	}
+	if (!(text = kvt_manifest_text(&reader->snapshot, &file)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a manifest", path);
 	status = write_new(path, text, err);
 	free(text);
@@ -75,8 +123,11 @@ enum kvt_status kvt_manifest_adopt(struct kvt_reader *reader,
 	kvt_snapshot_free(&reader->snapshot);
 	reader->snapshot = manifest->snapshot;
 	kvt_snapshot_init(&manifest->snapshot);
-	if (manifest->path)
-		status = kvt_files_open(&reader->files, &index, manifest->path, err);
+	reader->proof = manifest->proof;
+	reader->manifest = manifest->path;
+	manifest->path = NULL;
+	if (reader->manifest)
+		status = kvt_files_open(&reader->files, &index, reader->manifest, err);
 	kvt_manifest_free(manifest);
 	return status;
 }

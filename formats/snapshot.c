@@ -179,6 +179,7 @@ void kvt_close_reader(struct kvt_reader *reader)
 		kvt_flat_free(&reader->flat[g]);
 	kvt_files_close(&reader->files);
 	kvt_snapshot_free(&reader->snapshot);
+	free(reader->manifest);
 	free(reader->path);
 	free(reader);
 }
@@ -202,6 +203,16 @@ int64_t kvt_reader_file_bytes(const struct kvt_reader *reader)
 	for (int64_t i = 0; i < reader->files.count; i++)
 		nbytes += reader->files.file[i].nbytes;
 	return nbytes;
+}
+
+enum kvt_manifest_proof kvt_reader_proof(const struct kvt_reader *reader)
+{
+	return reader->proof;
+}
+
+const char *kvt_reader_manifest(const struct kvt_reader *reader)
+{
+	return reader->manifest;
 }
 
 bool kvt_reader_has_file(const struct kvt_reader *reader, dev_t dev, ino_t ino)

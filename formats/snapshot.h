@@ -229,6 +229,7 @@ struct kvt_hints {
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
 	struct kvt_facts facts;		/* keys that the format does not know: refused */
+	bool trust_manifest;		/* also where its checksum is not the data's */
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
 	const struct kvt_inspector *inspector;
 };
@@ -248,6 +249,19 @@ const struct kvt_snapshot *kvt_reader_snapshot(const struct kvt_reader *reader);
 const char *kvt_reader_format(const struct kvt_reader *reader);	/* "hdf5" */
 /* Bytes of all files of the dump, metadata included. */
 int64_t kvt_reader_file_bytes(const struct kvt_reader *reader);
+
+/* What ties the manifest that was read to the data; see kvtool-manifest(5). */
+enum kvt_manifest_proof {
+	KVT_PROOF_NO_MANIFEST,
+	KVT_PROOF_NONE,			/* it holds nothing to know its file by */
+	KVT_PROOF_SIZE,
+	KVT_PROOF_SAMPLES,		/* size and a checksum of samples */
+	KVT_PROOF_HEADER,		/* it is in the file itself */
+	KVT_PROOF_FAILED,		/* the data is not what it was written for */
+};
+enum kvt_manifest_proof kvt_reader_proof(const struct kvt_reader *reader);
+/* Path of that manifest; NULL if there is none, or none outside the file. */
+const char *kvt_reader_manifest(const struct kvt_reader *reader);
 /* Is this file (by device and inode) part of what the reader has open? */
 bool kvt_reader_has_file(const struct kvt_reader *reader, dev_t dev, ino_t ino);
 

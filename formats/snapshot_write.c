@@ -73,28 +73,18 @@ static char *name_plus(const char *path, const char *suffix)
 	return out;
 }
 
-static char *sidecar_name(const char *path)
-{
-	const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
-	char *out = name_plus(path, ".json");
-
-	/* a dot that begins the name begins no ending */
-	if (out && dot && dot > (slash ? slash + 1 : path))
-		strcpy(out + (dot - path), ".json");
-	return out;
-}
-
 static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
 				    struct kvt_error *err)
 {
 	w->path = name_plus(path, "");
 	if (w->path && w->format->sidecar)
-		w->sidecar = sidecar_name(w->path);
+		w->sidecar = kvt_manifest_name(w->path, 0);
 	if (!w->path || (w->format->sidecar && !w->sidecar))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	if (w->sidecar && !strcmp(w->sidecar, w->path))
+	if (w->sidecar && ends_with(w->path, ".json"))
 		return kvt_fail(err, KVT_USAGE,
-				"%s: its manifest would have the same name", path);
+				"%s: names that end in .json are those of manifests",
+				path);
 	return KVT_OK;
 }
 
@@ -120,6 +110,8 @@ static enum kvt_status check_targets(const struct kvt_writer *w, struct kvt_erro
 	if (!status && w->sidecar)
 		status = kvt_stage_check(w->sidecar, false, w->options.force,
 					 w->format->info.name, err);
+	if (!status && w->sidecar)
+		status = kvt_sidecar_check(w->sidecar, w->path, err);
 	return status;
 }
 

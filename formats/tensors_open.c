@@ -324,14 +324,18 @@ static enum kvt_status open_tensors(struct opening *o)
 
 static enum kvt_status load_manifest(struct opening *o, const struct kvt_hints *hints)
 {
-	const char *path = o->reader->path;
+	enum kvt_status status;
 	bool found;
 
-	if (o->tensors->manifest && !(hints && hints->manifest))
-		return kvt_manifest_parse(&o->manifest, o->tensors->manifest,
-					  strlen(o->tensors->manifest), path, hints,
-					  o->err);
-	return kvt_manifest_load(&o->manifest, &found, path, hints, o->err);
+	if (!o->tensors->manifest || (hints && hints->manifest))
+		return kvt_manifest_load(&o->manifest, &found,
+					 &o->reader->files.file[o->file], hints, o->err);
+	status = kvt_manifest_parse(&o->manifest, o->tensors->manifest,
+				    strlen(o->tensors->manifest), o->reader->path, hints,
+				    o->err);
+	/* one file, whose tensors fill it to the byte */
+	o->manifest.proof = KVT_PROOF_HEADER;
+	return status;
 }
 
 enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,

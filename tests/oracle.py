@@ -51,6 +51,15 @@ def bail(why):
     sys.exit(1)
 
 
+def copy_manifest(dump, copy):
+    """The manifest beside a dump, which has no checksum, for a copy of the dump."""
+    with open(os.path.splitext(dump)[0] + ".json") as f:
+        side = json.load(f)
+    side["file"] = os.path.basename(copy)
+    with open(os.path.splitext(copy)[0] + ".json", "w") as f:
+        json.dump(side, f)
+
+
 def need_program_and_data():
     if not os.access(KVTOOL, os.X_OK):
         bail(f"{KVTOOL}: no such program")

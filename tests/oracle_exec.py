@@ -11,7 +11,6 @@ import csv
 import json
 import os
 import random
-import shutil
 import sys
 
 sys.dont_write_bytecode = True
@@ -56,8 +55,7 @@ def poisoned(path, folder):
     raw[len(raw) - n:] = bytes([POISON]) * n
     with open(out, "wb") as f:
         f.write(raw)
-    shutil.copy(os.path.splitext(path)[0] + ".json",
-                os.path.splitext(out)[0] + ".json")
+    oracle.copy_manifest(path, out)
     return out
 
 

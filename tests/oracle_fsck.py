@@ -422,8 +422,9 @@ def check_ranks(tmp):
     bits = np.load(shares[5])
     bits.reshape(-1)[20000] ^= 1
     np.save(shares[5], bits)
-    expect("one bit of rank 5", "ranks.replicas", "", *shares)
-    r, found = fsck("--fast", *shares)
+    expect("one bit of rank 5", "manifest.mismatch", "", shares[5])
+    expect("one bit of rank 5, trusted", "ranks.replicas", "", "--trust-manifest", *shares)
+    r, found = fsck("--fast", "--trust-manifest", *shares)
     tap.ok(r.code == 0 and not found, "--fast compares no replicas", r)
 
     opaque = []

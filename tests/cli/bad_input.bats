@@ -55,8 +55,7 @@ refused() {
 	local n size
 	kvtool convert "$mla" whole.h5 >/dev/null
 	kvtool convert "$mla" whole.safetensors >/dev/null
-	cp "$mla" whole.npy
-	cp "${mla%.npy}.json" whole.json
+	copy_dump "$mla" whole.npy
 	cp "${mla%.npy}.json" cut.json
 	for f in h5 safetensors npy; do
 		size=$(stat -c %s whole.$f)
@@ -164,8 +163,7 @@ refused() {
 # ---- output -----------------------------------------------------------------
 
 @test "the input is never the output" {
-	cp "$nhd" in.npy
-	cp "${nhd%.npy}.json" in.json
+	copy_dump "$nhd" in.npy
 	ln -s in.npy symbolic.npy
 	ln in.npy hard.npy
 	mkdir folder
@@ -184,16 +182,22 @@ refused() {
 }
 
 @test "the manifest of the input is never the output" {
-	cp "$nhd" in.npy
-	cp "${nhd%.npy}.json" in.json
-	run --separate-stderr kvtool convert -f in.npy in.bin
-	[ "$status" != 0 ]
+	copy_dump "$nhd" in.npy
+	cp in.json before
+	run -5 --separate-stderr kvtool convert -f --format raw in.npy in
 	one_sentence
-	cmp in.json "${nhd%.npy}.json"
-	run --separate-stderr kvtool convert -f --format hdf5 in.npy in.json
-	[ "$status" != 0 ]
-	cmp in.json "${nhd%.npy}.json"
-	only in.npy in.json
+	said in.json 'manifest of in.npy'
+	run -5 --separate-stderr kvtool convert -f --format raw "$hnd" in
+	run -2 --separate-stderr kvtool convert -f --format hdf5 in.npy in.json
+	cp in.json other.json
+	sed -i '/"file":/d' other.json
+	run -2 --separate-stderr kvtool convert -f --manifest other.json in.npy other.npy
+	one_sentence
+	said other.json
+	cmp in.json before
+	# a name of its own is no reason to refuse
+	run -0 kvtool convert in.npy in.bin
+	only in.npy in.json in.bin in.bin.json before other.json
 }
 
 @test "a layer of a connector folder is never the output" {

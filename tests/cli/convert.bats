@@ -57,10 +57,10 @@ load dumps
 @test "convert writes a manifest beside raw bytes and .npy" {
 	run -0 kvtool convert "$rocm" a.npy
 	run -0 kvtool convert "$rocm" b.bin
-	only a.npy a.json b.bin b.json
+	only a.npy a.json b.bin b.bin.json
 	/usr/bin/python3 -c '
 import json
-for name in "a.json", "b.json":
+for name in "a.json", "b.bin.json":
     assert isinstance(json.load(open(name)), dict)'
 	cmp <(array a.npy) b.bin
 }

@@ -26,6 +26,12 @@ random.seed(4)
 sys.stdout.buffer.write(bytes(random.randrange(256) for _ in range(6144)))' >"$1"
 }
 
+# copy_dump FILE.npy NAME.npy: the array and its manifest, which names the copy
+copy_dump() {
+	cp "$1" "$2" &&
+		sed "s|\"file\": \"[^\"]*\"|\"file\": \"${2##*/}\"|" "${1%.npy}.json" >"${2%.npy}.json"
+}
+
 # array FILE: the bytes of the one array that a .npy holds
 array() {
 	/usr/bin/python3 -c '

@@ -40,8 +40,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 }
 
 @test "reblock writes beside the input if nobody says where" {
-	cp "$nhd" in.npy
-	cp "${nhd%.npy}.json" in.json
+	copy_dump "$nhd" in.npy
 	sed -i 's/packed_nhd.bf16.npy/in.npy/' in.json
 	run -0 kvtool reblock -q -b 24 in.npy
 	[ -z "$output" ]
@@ -238,8 +237,7 @@ with open("in.h5", "r+b") as f:
 	one_sentence
 	said mem-limit
 	only
-	cp "$nhd" in.npy
-	cp "${nhd%.npy}.json" in.json
+	copy_dump "$nhd" in.npy
 	run -2 --separate-stderr kvtool reblock -f -b 8 -o in.npy in.npy
 	one_sentence
 	same_array in.npy "$nhd"

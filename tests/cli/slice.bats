@@ -167,12 +167,11 @@ json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 }
 
 @test "slice does not write over its input" {
-	cp "$nhd" in.npy
-	cp "${nhd%.npy}.json" in.json
+	copy_dump "$nhd" in.npy
 	run -2 --separate-stderr kvtool slice -f --layers 0 -o in.npy in.npy
 	one_sentence
 	same_array in.npy "$nhd"
-	run -2 --separate-stderr kvtool slice -f --layers 0 --format raw -o in.bin in.npy
+	run -5 --separate-stderr kvtool slice -f --layers 0 --format raw -o in in.npy
 	one_sentence
 	said in.json
 }

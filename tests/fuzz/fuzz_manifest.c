@@ -46,7 +46,8 @@ static char *rewrite(const char *text, size_t size, int64_t *nbytes)
 	if (!kvt_manifest_fit(&m, &array, &err) &&
 	    !kvt_snapshot_check(&m.snapshot, &err) &&
 	    !kvt_snapshot_complete(&m.snapshot, &err)) {
-		out = kvt_manifest_text(&m.snapshot, "data", NULL, 0, NULL);
+		out = kvt_manifest_text(&m.snapshot,
+					&(struct kvt_data_file){ .name = "data" });
 		if (!out)
 			abort();
 	} else if (!err.text[0]) {

@@ -226,7 +226,7 @@ static void test_parse(void **state)
 /* The text of a snapshot makes the same snapshot. */
 static void same_again(const struct kvt_snapshot *s, int64_t nbytes)
 {
-	char *text = kvt_manifest_text(s, "data", NULL, 0, NULL);
+	char *text = kvt_manifest_text(s, &(struct kvt_data_file){ .name = "data" });
 	struct kvt_error err = { "" };
 	struct kvt_manifest m;
 

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_manifest_proof.c - a manifest and its file: what damage tells them apart */
+#include "formats/crc32.h"
+#include "tests/unit/formats/dump_fixture.h"
+
+#include <fcntl.h>
+
+/* ---- the checksum ------------------------------------------------------- */
+
+/* By its definition, a bit at a time. */
+static uint32_t crc_by_bits(uint32_t crc, const uint8_t *p, size_t n)
+{
+	crc = ~crc;
+	while (n--) {
+		crc ^= *p++;
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
+	}
+	return ~crc;
+}
+
+static void test_crc32(void **state)
+{
+	uint8_t bytes[100];
+	struct kvt_crc32 crc;
+
+	(void)state;
+	kvt_crc32_init(&crc);
+	assert_int_equal(kvt_crc32_value(&crc), 0);
+	kvt_crc32_add(&crc, "123456789", 9);
+	assert_int_equal(kvt_crc32_value(&crc), 0xcbf43926u);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * i * 7 + 3);
+	for (size_t n = 0; n <= sizeof(bytes); n++)
+		for (size_t cut = 0; cut <= n; cut++) {
+			kvt_crc32_init(&crc);
+			kvt_crc32_add(&crc, bytes, cut);
+			kvt_crc32_add(&crc, bytes + cut, n - cut);
+			assert_int_equal(kvt_crc32_value(&crc), crc_by_bits(0, bytes, n));
+		}
+}
+
+/* ---- samples ------------------------------------------------------------ */
+
+enum { PAGE = 4096, LARGE = 64 << 20 };
+
+static struct kvt_file_sum sum_of(const char *path)
+{
+	struct kvt_files files = { .count = 0 };
+	struct kvt_file_sum sum;
+	struct kvt_error err;
+	int index;
+
+	expect(kvt_files_open(&files, &index, path, &err), KVT_OK, &err, NULL);
+	expect(kvt_file_sum(&sum, &files.file[index], &err), KVT_OK, &err, NULL);
+	kvt_files_close(&files);
+	return sum;
+}
+
+static void poke(const char *path, int64_t at, uint8_t bits)
+{
+	int fd = open(path, O_RDWR);
+	uint8_t byte;
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &byte, 1, at), 1);
+	byte ^= bits;
+	assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+	close(fd);
+}
+
+/* Up to 4 MiB every byte counts; a byte more, and it is samples. */
+static void test_whole(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 7, PAGE - 1, PAGE, PAGE + 1, 100000,
+					(4 << 20) - 1, 4 << 20 };
+	struct path p = join(*state, "f");
+	uint8_t *bytes = malloc(4 << 20);
+
+	for (size_t i = 0; i < 4 << 20; i++)
+		bytes[i] = (uint8_t)(i * 2654435761u >> 24);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct kvt_file_sum sum;
+
+		write_file(p.s, bytes, sizes[i]);
+		sum = sum_of(p.s);
+		assert_int_equal(sum.nbytes, sizes[i]);
+		assert_int_equal(sum.crc32, crc_by_bits(0, bytes, sizes[i]));
+	}
+	free(bytes);
+}
+
+/* A run of 1/512 of a file cannot hide between two samples, wherever it begins. */
+static void test_runs(void **state)
+{
+	enum { RUN = LARGE / 512 };
+	struct path p = join(*state, "f");
+	uint8_t *run = malloc(RUN), *zeros = calloc(1, RUN);
+	struct kvt_file_sum before;
+	uint64_t random = 88172645463325252u;
+	int fd;
+
+	memset(run, 0x5a, RUN);
+	write_file(p.s, "", 0);
+	assert_int_equal(truncate(p.s, LARGE), 0);
+	before = sum_of(p.s);
+	assert_int_equal(before.nbytes, LARGE);
+	fd = open(p.s, O_RDWR);
+	for (int i = 0; i < 60; i++) {
+		int64_t at = i == 0 ? 0 : i == 1 ? LARGE - RUN :
+			     (int64_t)(random % (LARGE - RUN));
+
+		assert_int_equal(pwrite(fd, run, RUN, at), RUN);
+		assert_int_not_equal(sum_of(p.s).crc32, before.crc32);
+		assert_int_equal(pwrite(fd, zeros, RUN, at), RUN);
+		random ^= random << 13;
+		random ^= random >> 7;
+		random ^= random << 17;
+	}
+	assert_int_equal(sum_of(p.s).crc32, before.crc32);
+	close(fd);
+	free(run);
+	free(zeros);
+}
+
+/* The first and the last byte are always sampled; a size is no size of another. */
+static void test_ends(void **state)
+{
+	struct path p = join(*state, "f");
+	struct kvt_file_sum before;
+
+	write_file(p.s, "", 0);
+	for (int64_t size = (4 << 20) + 1; size < LARGE; size = size * 3 + 11) {
+		assert_int_equal(truncate(p.s, size), 0);
+		before = sum_of(p.s);
+		assert_int_equal(before.nbytes, size);
+		for (int end = 0; end < 2; end++) {
+			poke(p.s, end ? size - 1 : 0, 1);
+			assert_int_not_equal(sum_of(p.s).crc32, before.crc32);
+			poke(p.s, end ? size - 1 : 0, 1);
+		}
+	}
+}
+
+/* ---- pairs -------------------------------------------------------------- */
+
+struct pair {
+	const char *data, *side;
+};
+
+static struct pair pairs[] = { { "a.npy", "a.json" }, { "a.bin", "a.bin.json" } };
+
+static enum kvt_status try_open(const char *path, bool trust, struct kvt_error *err)
+{
+	struct kvt_hints hints = { .trust_manifest = trust };
+	struct kvt_reader *reader;
+	enum kvt_status status = kvt_open(&reader, path, &hints, err);
+
+	if (!status)
+		kvt_close_reader(reader);
+	return status;
+}
+
+static void write_pair(const char *folder, const struct pair *pair, const char *layout)
+{
+	const struct kvt_create_options options = { .force = true, .no_sync = true };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	make_snapshot(&s, layout, "bf16", false);
+	expect(write_dump(join(folder, pair->data).s, &options, &s, &err), KVT_OK, &err,
+	       NULL);
+	kvt_snapshot_free(&s);
+}
+
+/* No flipped bit of the data, no cut and no addition is read. */
+static void test_damage(void **state)
+{
+	const struct pair *pair = *state;
+	struct kvt_error err;
+	void *folder = NULL;
+	uint8_t *bytes;
+	size_t n, head;
+	struct path p;
+
+	assert_int_equal(make_folder(&folder), 0);
+	write_pair(folder, pair, "nhd");
+	p = join(folder, pair->data);
+	bytes = read_file(p.s, &n);
+	head = n % 1024;
+	for (size_t i = 0; i < n; i++) {
+		enum kvt_status status;
+
+		poke(p.s, (int64_t)i, (uint8_t)(1 << i % 8));
+		status = try_open(p.s, false, &err);
+		/* of a header the reader of npy may say that it is of another kind */
+		if (status != KVT_UNSUPPORTED || i >= head)
+			expect(status, KVT_BAD_INPUT, &err, NULL);
+		poke(p.s, (int64_t)i, (uint8_t)(1 << i % 8));
+	}
+	expect(try_open(p.s, false, &err), KVT_OK, &err, NULL);
+	for (size_t i = 0; i < n; i += 97) {
+		write_file(p.s, bytes, i);
+		expect(try_open(p.s, false, &err), KVT_BAD_INPUT, &err, NULL);
+	}
+	write_file(p.s, bytes, n + 1);
+	expect(try_open(p.s, false, &err), KVT_BAD_INPUT, &err, NULL);
+	/* what was changed on purpose is read when that is said */
+	bytes[n - 1] ^= 1;
+	write_file(p.s, bytes, n);
+	expect(try_open(p.s, false, &err), KVT_BAD_INPUT, &err, "--trust-manifest");
+	expect(try_open(p.s, true, &err), KVT_OK, &err, NULL);
+	free(bytes);
+	remove_folder(&folder);
+}
+
+/*
+ * Each half of a new pair beside the other half of the old one, as a run leaves
+ * them that was killed between two names: the size is the same, the layout is not.
+ */
+static void test_halves(void **state)
+{
+	static const char *const layouts[] = { "nhd", "hnd", "bhlsc", "blshc" };
+	const struct pair *pair = *state;
+	void *folder = NULL;
+	uint8_t *data[4], *side[4];
+	size_t ndata[4], nside[4];
+	struct kvt_error err;
+
+	assert_int_equal(make_folder(&folder), 0);
+	for (int i = 0; i < 4; i++) {
+		write_pair(folder, pair, layouts[i]);
+		data[i] = read_file(join(folder, pair->data).s, &ndata[i]);
+		side[i] = read_file(join(folder, pair->side).s, &nside[i]);
+	}
+	for (int i = 0; i < 4; i++)
+		for (int j = 0; j < 4; j++) {
+			struct path p = join(folder, pair->data);
+
+			write_file(p.s, data[i], ndata[i]);
+			write_file(join(folder, pair->side).s, side[j], nside[j]);
+			expect(try_open(p.s, false, &err),
+			       i == j ? KVT_OK : KVT_BAD_INPUT, &err, NULL);
+		}
+	for (int i = 0; i < 4; i++) {
+		free(data[i]);
+		free(side[i]);
+	}
+	remove_folder(&folder);
+}
+
+/* As it lies in the folder that a pair is written in before it gets its name. */
+static void test_staged(void **state)
+{
+	const struct pair *pair = *state;
+	struct path from, to, staging;
+	struct kvt_error err;
+	void *folder = NULL;
+
+	assert_int_equal(make_folder(&folder), 0);
+	write_pair(folder, pair, "nhd");
+	staging = join(folder, "a.tmp-123");
+	assert_int_equal(mkdir(staging.s, 0700), 0);
+	for (int i = 0; i < 2; i++) {
+		from = join(folder, i ? pair->side : pair->data);
+		to = join(staging.s, i ? pair->side : pair->data);
+		assert_int_equal(rename(from.s, to.s), 0);
+	}
+	expect(try_open(join(staging.s, pair->data).s, false, &err), KVT_OK, &err, NULL);
+	remove_folder(&folder);
+}
+
+static const struct CMUnitTest tests[] = {
+	{ "CRC-32", test_crc32, NULL, NULL, NULL },
+	{ "a small file counts as a whole", test_whole, make_folder, remove_folder,
+	  NULL },
+	{ "no long run hides in a large one", test_runs, make_folder, remove_folder,
+	  NULL },
+	{ "both ends are sampled", test_ends, make_folder, remove_folder, NULL },
+	{ "damaged npy", test_damage, NULL, NULL, &pairs[0] },
+	{ "damaged raw", test_damage, NULL, NULL, &pairs[1] },
+	{ "halves of two npy pairs", test_halves, NULL, NULL, &pairs[0] },
+	{ "halves of two raw pairs", test_halves, NULL, NULL, &pairs[1] },
+	{ "an npy pair in a folder of its own", test_staged, NULL, NULL, &pairs[0] },
+	{ "a raw pair in a folder of its own", test_staged, NULL, NULL, &pairs[1] },
+};
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("manifest_proof", tests, NULL, NULL);
+}
