@@ -18,10 +18,18 @@ manifest of kvtool-manifest(5) in its header: it describes itself.
 
 Bytes are written in the order in which they lie in memory: a tensor whose axes
 are permuted is not rearranged, and the layout in the file says so.
+
+Who writes an array (numpy.save) and a manifest beside it puts file_proof() of the
+array into the manifest, so that kvtool uses it for these data and for no other:
+
+    numpy.save("kv.npy", array)
+    with open("kv.json", "w") as f:
+        json.dump({**manifest, **kvtool_capture.file_proof("kv.npy")}, f)
 """
 import json
 import os
 import struct
+import zlib
 
 # Letters of kvtool: layer, block, state (a token of a block), head, key or value,
 # element, content (keys and values together).  vLLM calls states N.
@@ -147,6 +155,22 @@ def _write(path, header, layers, blocks):
         if os.path.exists(temporary):
             os.remove(temporary)
         raise
+
+
+def file_proof(path):
+    """What a manifest says of its file: name, size and a checksum of samples."""
+    page, pages, crc = 4096, 1024, 0
+    with open(path, "rb") as f:
+        size = f.seek(0, os.SEEK_END)
+        step = size // pages
+        places = range(0, size, page)
+        if size > page * pages:
+            places = [(i * step + i * 2654435761 % 2 ** 32 % step) // page * page
+                      for i in range(pages - 1)] + [size - page]
+        for place in places:
+            f.seek(place)
+            crc = zlib.crc32(f.read(page), crc)
+    return {"file": os.path.basename(path), "file_bytes": size, "sample_crc32": crc}
 
 
 def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,

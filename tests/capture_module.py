@@ -5,6 +5,7 @@ capture_module.py - what contrib/kvtool_capture.py writes of arrays in memory is
 the cache that they are, whatever their axes and strides
 """
 import ast
+import json
 import os
 import sys
 
@@ -121,6 +122,27 @@ def check_ranks(tmp):
            "two ranks merge into the whole", r)
 
 
+def check_proof(tmp):
+    """A manifest of one's own with file_proof() is proven; of other data it is not."""
+    dump = source("s260k")
+    side = {k: v for k, v in dump.side.items() if k != "file"}
+    for name in "own.npy", "own.bin":
+        path = f"{tmp}/{name}"
+        beside = path[:-4] + ".json" if name == "own.npy" else path + ".json"
+        array = np.load(dump.path)
+        for data in array, array[::-1]:
+            np.save(path, data) if name == "own.npy" else data.tofile(path)
+            if data is array:
+                with open(beside, "w") as f:
+                    json.dump({**side, **kvtool_capture.file_proof(path)}, f)
+            r = kvtool("describe", "--json", path)
+            if data is array:
+                tap.ok(r.code == 0 and json.loads(r.out)["manifest"]["proof"] ==
+                       "samples", f"file_proof() of {name}", r)
+            else:
+                tap.ok(r.code == 3 and "sample" in r.err, f"{name} of other data", r)
+
+
 def check_torch(tmp):
     """Where torch is, and there is time for it: KVT_FULL=1."""
     if not oracle.FULL:
@@ -172,6 +194,7 @@ def main():
         check_used(tmp)
         check_groups(tmp)
         check_ranks(tmp)
+        check_proof(tmp)
         check_torch(tmp)
         check_refusals(tmp)
     return tap.done()

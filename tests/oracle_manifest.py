@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_manifest.py - the checksum in manifests, said a second time
+
+The rule is that of kvtool-manifest(5).  Here it is written in numpy; the page and
+the capture module have it in plain Python: all four must say the same number.
+"""
+import json
+import os
+import random
+import re
+import sys
+import zlib
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "contrib"))
+
+import numpy as np
+
+import kvtool_capture
+import oracle
+from oracle import Tap, kvtool
+
+tap = Tap()
+MIB = 1 << 20
+
+
+def places(size):
+    """Where pages are read, and how long they are."""
+    if size <= 4 * MIB:
+        return [(0, size)]
+    i = np.arange(1023, dtype=object)
+    step = size // 1024
+    scattered = np.array([int(x) & 0xffffffff for x in i * 0x9e3779b1], dtype=object)
+    at = i * step + scattered % step
+    return [(int(x) & ~4095, 4096) for x in at] + [(size - 4096, 4096)]
+
+
+def proof(path):
+    size = os.path.getsize(path)
+    with open(path, "rb") as f:
+        read = b"".join((f.seek(at), f.read(n))[1] for at, n in places(size))
+    return {"file": os.path.basename(path), "file_bytes": size,
+            "sample_crc32": zlib.crc32(read)}
+
+
+def from_page():
+    """The function that kvtool-manifest(5) shows."""
+    with open(os.path.join(HERE, "..", "man", "kvtool-manifest.5")) as f:
+        text = re.search(r"^import os, zlib\n.*?(?=^\.Ed)", f.read(), re.M | re.S)[0]
+    space = {}
+    exec(text.replace("\\e", "\\"), space)
+    return space["sample_crc32"]
+
+
+def describes(size):
+    """A manifest for that many bytes."""
+    return {"layout": "mla", "dtype": "uint8",
+            "sizes": {"layers": 1, "num_blocks": 1, "block_size": 1, "content": size}}
+
+
+def write_manifest(path, *parts):
+    with open(path + ".json", "w") as f:
+        json.dump({k: v for part in parts for k, v in part.items()}, f)
+
+
+def sparse(path, size, rng):
+    """Data here and there, on samples and between them."""
+    with open(path, "wb") as f:
+        f.truncate(size)
+        spots = rng.sample(places(size), min(40, len(places(size))))
+        for at, n in spots + [(0, 1), (size - 1, 1), (rng.randrange(size), 1)]:
+            at += rng.randrange(n)
+            f.seek(at)
+            f.write(rng.randbytes(min(64, size - at)))
+
+
+def check_sizes(tmp, page):
+    rng = random.Random(12)
+    for size in (1, 4095, 4096, 4097, 100001, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1,
+                 4 * MIB + 4096, 12345678, 3 << 30, (100 << 30) + 77, (5 << 40) + 4095):
+        path = f"{tmp}/f.bin"
+        sparse(path, size, rng)
+        want = proof(path)
+        tap.equal(kvtool_capture.file_proof(path), want, f"{size} bytes: the module")
+        tap.equal(page(path), want["sample_crc32"], f"{size} bytes: the page")
+        write_manifest(path, describes(size), want)
+        r = kvtool("describe", "--json", path)
+        tap.ok(r.code == 0 and json.loads(r.out)["manifest"]["proof"] == "samples",
+               f"{size} bytes: kvtool", r)
+        other = {**want, "sample_crc32": want["sample_crc32"] ^ 1 << rng.randrange(32)}
+        write_manifest(path, describes(size), other)
+        r = kvtool("describe", path)
+        tap.ok(r.code == 3 and str(want["sample_crc32"]) in r.err and
+               str(other["sample_crc32"]) in r.err, f"{size} bytes: another number", r)
+
+
+def check_written(tmp):
+    """What kvtool writes beside arrays of any size, in each of their formats."""
+    rng = np.random.default_rng(5)
+    for size in (1, 5000, 4 * MIB - 200, 4 * MIB, 4 * MIB + 8, 9 * MIB + 1):
+        path = f"{tmp}/in.bin"
+        rng.integers(0, 256, size, np.uint8).tofile(path)
+        write_manifest(path, describes(size))
+        for name, side in ("out.npy", "out.json"), ("out.bin", "out.bin.json"):
+            r = kvtool("convert", "-f", "--no-sync", path, f"{tmp}/{name}")
+            with open(f"{tmp}/{side}") as f:
+                said = json.load(f)
+            want = proof(f"{tmp}/{name}")
+            tap.equal((r.code, {k: said.get(k) for k in want}), (0, want),
+                      f"{size} bytes as {name}")
+
+
+def check_older(tmp):
+    """Another state of the same cache, of the same size, is told apart."""
+    rng, path = random.Random(3), f"{tmp}/big.bin"
+    size = 24 * MIB
+    np.random.default_rng(6).integers(0, 256, size, np.uint8).tofile(path)
+    write_manifest(path, describes(size), proof(path))
+    for i in range(20):
+        # what a run of 1/400 of the file held before
+        at, n = rng.randrange(size - size // 400), size // 400
+        with open(path, "r+b") as f:
+            f.seek(at)
+            held = f.read(n)
+            f.seek(at)
+            f.write(bytes(b ^ 255 for b in held))
+            f.flush()
+            r = kvtool("describe", path)
+            f.seek(at)
+            f.write(held)
+        tap.ok(r.code == 3 and "big.bin.json" in r.err, f"other bytes {at} to {at + n}", r)
+    tap.ok(kvtool("describe", path).code == 0, "the same bytes again")
+
+
+def main():
+    oracle.need_program_and_data()
+    with oracle.workdir() as tmp:
+        check_sizes(tmp, from_page())
+        check_written(tmp)
+        check_older(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
