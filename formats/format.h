@@ -136,6 +136,7 @@ struct kvt_reader {
 	struct kvt_snapshot snapshot;
 	char *manifest;			/* path; NULL: none, or in the file itself */
 	enum kvt_manifest_proof proof;
+	int64_t skip;			/* bytes before the data, as was said */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* where flat is empty */
@@ -352,6 +353,7 @@ struct kvt_data_file {
 	const char *name;		/* without folders; or NULL */
 	const struct kvt_file_sum *sum;	/* or NULL */
 	const char *npy_dtype;		/* or NULL */
+	int64_t skip;
 	int rank;			/* 0: no shape */
 	const int64_t *shape;
 };

@@ -226,6 +226,8 @@ static void put_file(struct text *t, json_t *out, const struct kvt_data_file *fi
 		put_int(t, out, "sample_crc32", file->sum->crc32);
 	}
 	put_string(t, out, "npy_dtype", file->npy_dtype);
+	if (file->skip)
+		put_int(t, out, "skip", file->skip);
 	for (int i = 0; i < file->rank; i++)
 		append(t, shape, json_integer(file->shape[i]));
 	if (file->rank)

@@ -94,7 +94,9 @@ static enum kvt_status write_new(const char *path, const char *text,
 enum kvt_status kvt_write_manifest(const struct kvt_reader *reader, const char *path,
 				   struct kvt_error *err)
 {
-	struct kvt_data_file file = { .name = base_of(reader->path) };
+	struct kvt_data_file file = {
+		.name = base_of(reader->path), .skip = reader->skip,
+	};
 	const struct kvt_file *data = reader->files.file;
 	struct kvt_file_sum sum;
 	enum kvt_status status;
@@ -124,6 +126,7 @@ enum kvt_status kvt_manifest_adopt(struct kvt_reader *reader,
 	reader->snapshot = manifest->snapshot;
 	kvt_snapshot_init(&manifest->snapshot);
 	reader->proof = manifest->proof;
+	reader->skip = manifest->skip;
 	reader->manifest = manifest->path;
 	manifest->path = NULL;
 	if (reader->manifest)

@@ -52,6 +52,16 @@ raw() {
 	said big-endian
 }
 
+@test "a manifest that was written describes its file, bytes before the data too" {
+	raw packed_nhd.bf16
+	{ head -c 100 /dev/zero; cat dump.bin; } >later.bin
+	kvtool guess "${sizes[@]}" --dtype=bfloat16 --write-manifest=dump.bin.json dump.bin >out
+	kvtool guess "${sizes[@]}" --dtype=bfloat16 --skip=100 --write-manifest=later.json \
+		later.bin >out
+	run -0 kvtool diff dump.bin later.bin
+	[ "$(kvtool describe --json later.bin | jq -r .manifest.proof)" = samples ]
+}
+
 @test "without sizes nothing is guessed" {
 	raw packed_nhd.bf16
 	run -3 --separate-stderr kvtool guess dump.bin
