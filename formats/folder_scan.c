@@ -93,7 +93,7 @@ enum kvt_status kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *fol
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s", path,
 				strerror(errno));
 	while (!status && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
+		if (entry->d_name[0] != '.' && !kvt_stage_is_one(entry->d_name))
 			status = look(tensors, folders, path, entry->d_name, err);
 	closedir(dir);
 	if (status) {

@@ -410,7 +410,7 @@ void kvt_stage_close(struct kvt_stage *stage)
 /* ---- what killed runs left ---------------------------------------------- */
 
 /* "NAME.tmp-123" or "NAME.tmp-123-4". */
-static bool is_leftover(const char *entry, const char *name)
+static bool is_of(const char *entry, const char *name)
 {
 	const char *at = NULL, *next = entry;
 
@@ -423,6 +423,11 @@ static bool is_leftover(const char *entry, const char *name)
 		return false;
 	at += sizeof(suffix) - 1;
 	return *at >= '1' && *at <= '9' && !at[strspn(at, "0123456789-")];
+}
+
+bool kvt_stage_is_one(const char *entry)
+{
+	return is_of(entry, NULL);
 }
 
 void kvt_stage_leftovers(const char *folder, const char *path,
@@ -438,7 +443,7 @@ void kvt_stage_leftovers(const char *folder, const char *path,
 	while (dir && (entry = readdir(dir))) {
 		char *left;
 
-		if (is_leftover(entry->d_name, name) &&
+		if (is_of(entry->d_name, name) &&
 		    (left = joined(parent, entry->d_name, ""))) {
 			fn(context, left);
 			free(left);

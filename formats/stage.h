@@ -74,6 +74,9 @@ void kvt_stage_close(struct kvt_stage *stage);
 KVT_MUST_CHECK enum kvt_status
 kvt_sync_path(const char *path, struct kvt_error *err);
 
+/* Is this the name of a stage's folder?  It belongs to no dump. */
+bool kvt_stage_is_one(const char *entry);
+
 /*
  * What runs that were killed left for an output at 'path', or with 'path' NULL for
  * any in 'folder': calls fn with the path of each.  Nothing is removed: it may

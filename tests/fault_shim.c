@@ -80,6 +80,10 @@ static struct {
 } fault = { .call = -1 };
 static atomic_long count[NCALLS], hits;
 
+/* dlsym() allocates, so the real ones are asked for by the names libc has. */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+
 /* The next definition of a function, which is the real one. */
 #define REAL(result, name, ...) \
 	static result (*real)(__VA_ARGS__); \
@@ -147,7 +151,7 @@ static void report(const char *died)
 	if (died)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "died %.200s\n", died);
 	fd = open(fault.report, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-	if (fd >= 0 && write(fd, text, (size_t)n) < 0)
+	if (fd < 0 || write(fd, text, (size_t)n) < 0)
 		_exit(125);
 	fault.report[0] = 0;
 }
@@ -231,12 +235,8 @@ __attribute__((destructor)) static void end(void)
 /* A copy with one bit of its middle byte changed; leaked, as few are made. */
 static const void *flipped(const void *bytes, size_t n)
 {
-	bool ready = fault.ready;
-	uint8_t *copy;
+	uint8_t *copy = __libc_malloc(n);
 
-	fault.ready = false;
-	copy = malloc(n);
-	fault.ready = ready;
 	if (!copy)
 		_exit(125);
 	memcpy(copy, bytes, n);
@@ -473,10 +473,6 @@ void exit(int status)
 }
 
 /* ---- memory ------------------------------------------------------------- */
-
-/* dlsym() allocates, so the real ones are asked for by the names libc has. */
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
 
 void *malloc(size_t n)
 {

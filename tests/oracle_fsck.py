@@ -454,6 +454,10 @@ def check_real_dumps():
 def check_folder(tmp):
     folder = f"{tmp}/folder"
     shutil.copytree(f"{DATA}/s260k/connector/example_2026_07", folder)
+    for left in (f"{folder}/out.h5.tmp-4711", f"{folder}.tmp-4711"):
+        os.mkdir(left)
+        expect("left inside a folder, or beside it", "file.leftover", "", folder)
+        os.rmdir(left)
     request = sorted(os.listdir(folder))[0]
     os.unlink(f"{folder}/{request}/model.layers.2.self_attn.attn.safetensors")
     expect("a layer of a request is gone", "file.unreadable", "", folder)
