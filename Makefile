@@ -194,7 +194,7 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
 
 # Texts that only the program reads.
 $(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o link_fit.o \
-	measured.o leftovers.o nearest.o signals.o text_file.o)
+	measured.o leftovers.o nearest.o plain.o signals.o text_file.o)
 
 $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags

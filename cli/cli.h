@@ -61,6 +61,17 @@ void complain(const struct command *command, const char *format, ...)
 enum kvt_status fail_about(struct kvt_error *err, enum kvt_status status,
 			   const char *path, const struct kvt_error *why);
 
+/* ---- what is printed for people: plain.c -------------------------------- */
+
+/*
+ * printf() and fprintf(), with strings made plain: see kvt_plain_next() in
+ * lib/kvt.h.  No file of cli/ prints in another way, except those that write a
+ * format with an escape of its own (tests/check_layers.sh lists them).  Conversions
+ * are %d %i %u %x %X %o %e %f %g %c %s, lengths l, ll, j, z.
+ */
+void plainf(const char *format, ...) KVT_PRINTF(1, 2);
+void fplainf(FILE *out, const char *format, ...) KVT_PRINTF(2, 3);
+
 /* The higher of two statuses: what several inputs together end with. */
 static inline enum kvt_status worse(enum kvt_status a, enum kvt_status b)
 {

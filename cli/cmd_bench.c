@@ -76,18 +76,18 @@ static enum kvt_status tell_json(const struct request *q,
 static void print_head(const struct request *q, const struct kvt_device_facts *facts)
 {
 	if (facts->name[0])
-		printf("%s: %s, driver %s", facts->spec, facts->name, facts->driver);
+		plainf("%s: %s, driver %s", facts->spec, facts->name, facts->driver);
 	else
-		printf("cpu, one thread");
-	printf("; %s a case, median of %d; GB/s read and written\n\n",
+		plainf("cpu, one thread");
+	plainf("; %s a case, median of %d; GB/s read and written\n\n",
 	       human_size(q->bench.nbytes).s, q->bench.rounds);
-	printf("%-10s %7s  %-30s %8s %8s %8s %8s %8s\n", "case", "run", "kernel", "GB/s",
+	plainf("%-10s %7s  %-30s %8s %8s %8s %8s %8s\n", "case", "run", "kernel", "GB/s",
 	       "copy", "of copy", "naive", "x naive");
 }
 
 static void print_result(const struct bench_result *r)
 {
-	printf("%-10s %7lld  %-30s %8.2f %8.2f %8.2f %8.2f %8.1f\n", r->what->name,
+	plainf("%-10s %7lld  %-30s %8.2f %8.2f %8.2f %8.2f %8.1f\n", r->what->name,
 	       (long long)r->run, r->kernel, rate(r, BENCH_BEST) / 1e9,
 	       rate(r, BENCH_COPY) / 1e9, rate(r, BENCH_BEST) / rate(r, BENCH_COPY),
 	       rate(r, BENCH_NAIVE) / 1e9, rate(r, BENCH_BEST) / rate(r, BENCH_NAIVE));

@@ -18,7 +18,7 @@ static void print_group(const void *context, int group)
 	const struct kvt_group *g = reader_group(told->reader[COPY_BASE], group);
 	int64_t n = g->shape.n[KVT_AXIS_B];
 
-	printf("%s: %lld of %lld block%s from %s\n", g->id,
+	plainf("%s: %lld of %lld block%s from %s\n", g->id,
 	       (long long)told->copy.group[group].count, (long long)n, plural(n),
 	       told->copy.name[COPY_FROM]);
 }

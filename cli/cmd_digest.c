@@ -116,19 +116,62 @@ static void all_rows(struct rows *rows, const struct digests *d,
 
 /* ---- output ------------------------------------------------------------- */
 
+/*
+ * As sha256sum(1) does it: a line that begins with a backslash has names in which
+ * a backslash is \\, and what is not plain is as plainf() has it.  Blanks of a
+ * request are \x20 there, since two of them end it.
+ */
+static int name_next(char piece[KVT_PLAIN_MAX], const char *s, const char *end,
+		     bool blanks)
+{
+	int n = kvt_plain_next(piece, s, end);
+
+	if (*s == '\\' || (*s == ' ' && !blanks))
+		strcpy(piece, *s == ' ' ? "\\x20" : "\\\\");
+	return n;
+}
+
+static bool is_plain(const char *name, bool blanks)
+{
+	const char *end = name + strlen(name);
+	char piece[KVT_PLAIN_MAX] = "";
+
+	while (name < end && *piece != '\\')
+		name += name_next(piece, name, end, blanks);
+	return *piece != '\\';
+}
+
+static void print_name(const char *name, bool blanks)
+{
+	const char *end = name + strlen(name);
+	char piece[KVT_PLAIN_MAX];
+
+	while (name < end) {
+		name += name_next(piece, name, end, blanks);
+		plainf("%s", piece);
+	}
+}
+
 static void print_row(const char *path, enum digest_scope scope, enum by by,
 		      const struct row *row)
 {
-	printf("%s  ", digest_text(scope, &row->value).s);
-	if (by == BY_REQUEST)
-		printf("request=%s  ", row->request);
+	bool plain = is_plain(path, true) &&
+		     (by != BY_REQUEST || is_plain(row->request, false));
+
+	plainf("%s%s  ", plain ? "" : "\\", digest_text(scope, &row->value).s);
+	if (by == BY_REQUEST) {
+		plainf("request=");
+		print_name(row->request, false);
+		plainf("  ");
+	}
 	if (by == BY_LAYER || by == BY_HEAD)
-		printf("layer=%" PRIu64 "%s", row->layer, by == BY_LAYER ? "  " : " ");
+		plainf("layer=%" PRIu64 "%s", row->layer, by == BY_LAYER ? "  " : " ");
 	if (by == BY_HEAD)
-		printf("head=%" PRIu64 "  ", row->head);
+		plainf("head=%" PRIu64 "  ", row->head);
 	if (by == BY_BLOCK)
-		printf("block=%" PRIu64 "  ", row->block);
-	printf("%s\n", path);
+		plainf("block=%" PRIu64 "  ", row->block);
+	print_name(path, true);
+	putchar('\n');
 }
 
 static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,

@@ -146,7 +146,7 @@ static void say(const struct expect_results *results, const struct expect_result
 	if (*r->error)
 		complain(&cmd_expect, "%s", r->error);
 	else if (!r->status && !quiet)
-		printf("%s: holds to %s, %d clause%s\n", r->path, results->contract,
+		plainf("%s: holds to %s, %d clause%s\n", r->path, results->contract,
 		       r->noutcomes, plural(r->noutcomes));
 }
 

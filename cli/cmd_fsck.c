@@ -206,7 +206,7 @@ static void list_rules(void)
 	const struct fsck_rule *rule;
 
 	for (int i = 0; (rule = fsck_rule_at(i)); i++)
-		printf("%-22s %-8s %s\n", rule->name, severities[rule->severity],
+		plainf("%-22s %-8s %s\n", rule->name, severities[rule->severity],
 		       rule->meaning);
 }
 

@@ -185,9 +185,9 @@ static void print_span(const char *what, const int64_t *ids, int64_t start,
 	int64_t last = ids ? ids[end - 1] : start + end - 1;
 
 	if (first == last)
-		printf(", %s %" PRId64, what, first);
+		plainf(", %s %" PRId64, what, first);
 	else
-		printf(", %ss %" PRId64 " to %" PRId64, what, first, last);
+		plainf(", %ss %" PRId64 " to %" PRId64, what, first, last);
 }
 
 static void print_text(const struct rewrite *r, const struct planted *p)
@@ -196,7 +196,7 @@ static void print_text(const struct rewrite *r, const struct planted *p)
 	const struct kvt_box *box = &p->difference.where;
 	struct kvt_text args = kvt_fault_text(p->strike.fault, &p->strike.args, w);
 
-	printf("%s: %s%s%s: %" PRId64 " of %" PRId64 " live elements of %s",
+	plainf("%s: %s%s%s: %" PRId64 " of %" PRId64 " live elements of %s",
 	       r->dry_run ? r->input : r->output, p->strike.fault->name,
 	       args.s[0] ? "," : "", args.s, p->difference.count, p->difference.live,
 	       p->id);

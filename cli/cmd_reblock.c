@@ -26,26 +26,26 @@ static void print_group(const void *context, int group)
 	const char *id = reader_group(told->reader, group)->id;
 
 	if (!g->size_before) {
-		printf("%s: %lld block%s of one state %s as %lld\n", id,
+		plainf("%s: %lld block%s of one state %s as %lld\n", id,
 		       LL(g->blocks_before), plural(g->blocks_before),
 		       how_names[g->how], LL(g->blocks_after));
 		return;
 	}
-	printf("%s: %lld block%s of %lld %s as %lld of %lld", id, LL(g->blocks_before),
+	plainf("%s: %lld block%s of %lld %s as %lld of %lld", id, LL(g->blocks_before),
 	       plural(g->blocks_before), LL(g->size_before), how_names[g->how],
 	       LL(g->blocks_after), LL(told->reblock.block_size));
 	if (g->dropped)
-		printf(", %lld unused left out", LL(g->dropped));
+		plainf(", %lld unused left out", LL(g->dropped));
 	if (g->copied)
-		printf(", %lld shared state%s copied", LL(g->copied),
+		plainf(", %lld shared state%s copied", LL(g->copied),
 		       plural(g->copied));
 	if (g->stale_kept)
-		printf(", %lld stale state%s kept", LL(g->stale_kept),
+		plainf(", %lld stale state%s kept", LL(g->stale_kept),
 		       plural(g->stale_kept));
 	else if (g->stale)
-		printf(", %lld stale state%s %s", LL(g->stale), plural(g->stale),
+		plainf(", %lld stale state%s %s", LL(g->stale), plural(g->stale),
 		       g->how == REBLOCK_GATHERED ? "left out" : "zeroed");
-	printf("%s%s\n", g->why.text[0] ? ": " : "", g->why.text);
+	plainf("%s%s\n", g->why.text[0] ? ": " : "", g->why.text);
 }
 
 static void put_group(const void *context, int group, struct json_out *out, json_t *o)

@@ -99,7 +99,7 @@ static enum kvt_status report_nothing(const struct rewrite *r, const struct pick
 	if (r->quiet)
 		return KVT_OK;
 	if (!r->json) {
-		printf("%s: rank %lld of %lld sends nothing to rank %lld of %lld\n",
+		plainf("%s: rank %lld of %lld sends nothing to rank %lld of %lld\n",
 		       r->input, (long long)pick->rank.index,
 		       (long long)pick->rank.size, (long long)pick->to.index,
 		       (long long)pick->to.size);

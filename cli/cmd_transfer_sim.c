@@ -39,9 +39,10 @@ static void print_help(void)
 {
 	puts("usage: kvtool transfer-sim [MODE] [OPTION]... [SRC DST]\n\nmodes:");
 	for (int i = 0; i < NMODES; i++)
-		printf("  %-10s %s\n", mode_name(modes[i]), modes[i]->summary);
-	printf("\nWithout a mode it is %s.  'kvtool transfer-sim MODE --help' says "
-	       "more.\n\nexamples:\n%s", mode_name(modes[0]), modes[0]->examples);
+		plainf("  %-10s %s\n", mode_name(modes[i]), modes[i]->summary);
+	plainf("\nWithout a mode it is %s.  'kvtool transfer-sim MODE --help' says "
+	       "more.\n\nexamples:\n", mode_name(modes[0]));
+	fputs(modes[0]->examples, stdout);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
@@ -56,7 +57,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	}
 	if (argc == 2 && !strcmp(argv[1], "--list-modes")) {
 		for (int i = 0; i < NMODES; i++)
-			puts(mode_name(modes[i]));
+			plainf("%s\n", mode_name(modes[i]));
 		return KVT_OK;
 	}
 	return modes[0]->run(argc, argv, err);

@@ -24,7 +24,7 @@ static void on_finished(void *arg, int64_t step, enum kvt_direction direction,
 	json_t *o;
 
 	if (!s->out) {
-		printf("step %-6lld  %s  %s: %lld report%s since step %lld\n",
+		plainf("step %-6lld  %s  %s: %lld report%s since step %lld\n",
 		       LL(step), kvt_direction_name(direction), id, LL(reports),
 		       plural(reports), LL(since));
 		return;
@@ -43,7 +43,7 @@ static void on_invalid(void *arg, int64_t step, int64_t block)
 	json_t *o;
 
 	if (!s->out) {
-		printf("step %-6lld  invalid block %lld\n", LL(step), LL(block));
+		plainf("step %-6lld  invalid block %lld\n", LL(step), LL(block));
 		return;
 	}
 	o = json_append_object(s->out, s->invalid);
@@ -76,7 +76,7 @@ static void on_problem(void *arg, enum workers_problem problem, int64_t step,
 static void print_totals(const struct sink *s, const struct workers_totals *t)
 {
 	if (!s->out) {
-		printf("%s: %lld worker%s, %lld step%s: %lld finished, "
+		plainf("%s: %lld worker%s, %lld step%s: %lld finished, "
 		       "%lld invalid block%s, %lld problem%s\n",
 		       s->path, LL(t->workers), plural(t->workers), LL(t->steps),
 		       plural(t->steps), LL(t->finished), LL(t->invalid),

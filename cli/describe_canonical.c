@@ -198,13 +198,13 @@ static void print_position(const struct canonical_facts *f, int64_t i)
 			p = place_of(f, g, i);
 	describe_label("");
 	if (p.known)
-		printf("byte %lld%s: ", (long long)p.offset,
+		plainf("byte %lld%s: ", (long long)p.offset,
 		       p.one_run ? "" : ", in pieces");
 	else
-		printf("in pieces: ");
+		plainf("in pieces: ");
 	for (int g = 0; g < s->ngroups; g++)
 		if (i < s->group[g].shape.n[KVT_AXIS_L]) {
-			printf("%s%s %s", comma, s->group[g].id,
+			plainf("%s%s %s", comma, s->group[g].id,
 			       s->group[g].layer_names ? s->group[g].layer_names[i] :
 			       "?");
 			comma = ", ";
@@ -219,7 +219,7 @@ void canonical_text(const struct canonical_facts *f)
 	putchar('\n');
 	describe_label("canonical");
 	if (!f->verdict.reasons) {
-		printf("one tensor of %lld block%s x %lld B, %s; "
+		plainf("one tensor of %lld block%s x %lld B, %s; "
 		       "a row is %lld layer%s of %lld B\n",
 		       (long long)f->whole.nblocks, plural(f->whole.nblocks),
 		       (long long)f->whole.row, human_size(f->whole.nbytes).s,
@@ -229,10 +229,10 @@ void canonical_text(const struct canonical_facts *f)
 			print_position(f, i);
 		return;
 	}
-	printf("does not apply: ");
+	plainf("does not apply: ");
 	for (int i = 0; i < KVT_NCANONICAL_REASONS; i++)
 		if (f->verdict.reasons >> i & 1) {
-			printf("%s%s", comma, kvt_canonical_reason_name(i));
+			plainf("%s%s", comma, kvt_canonical_reason_name(i));
 			comma = ", ";
 		}
 	putchar('\n');

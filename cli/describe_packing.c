@@ -14,18 +14,18 @@ void describe_packing(const struct kvt_group *group)
 
 	describe_label(planar ? "page" : "row");
 	if (planar)
-		printf("%lld rows; ", (long long)packing.rows);
+		plainf("%lld rows; ", (long long)packing.rows);
 	for (int i = 0; i < packing.nfields; i++) {
 		const struct kvt_field *field = &packing.field[i];
 
-		printf("%s%s %lld x %s", i ? ", " : "", field->name,
+		plainf("%s%s %lld x %s", i ? ", " : "", field->name,
 		       (long long)field->count, field->dtype->name);
 		if (planar)
-			printf(" from %lld", (long long)field->at);
+			plainf(" from %lld", (long long)field->at);
 	}
 	putchar('\n');
 	if (kvt_packing_readable(&packing, &why)) {
 		describe_label("");
-		puts(why.text);
+		plainf("%s\n", why.text);
 	}
 }

@@ -214,25 +214,25 @@ void peeks_text(const struct peeks *peeks)
 		const struct peek *p = &peeks->peek[i];
 		const int64_t *at = p->run.place.index;
 
-		printf("\n  %-10slayer %lld, block %lld, state %lld, head %lld, %s",
+		plainf("\n  %-10slayer %lld, block %lld, state %lld, head %lld, %s",
 		       p->group->id, (long long)at[KVT_AXIS_L], (long long)at[KVT_AXIS_B],
 		       (long long)at[KVT_AXIS_S],
 		       (long long)(p->group->head_start + at[KVT_AXIS_H]),
 		       component_name(p->group, at[KVT_AXIS_K]));
 		if (is_page(p))
-			printf(", row %lld", (long long)p->run.row);
+			plainf(", row %lld", (long long)p->run.row);
 		puts(p->raw.text[0] ? ", as bytes:" : "");
 		if (p->raw.text[0]) {
 			describe_label("");
-			puts(p->raw.text);
+			plainf("%s\n", p->raw.text);
 		}
 		for (int j = 0; j < p->nglances; j++) {
 			const struct glance *g = &p->glance[j];
 
 			describe_label(g->name);
-			printf("%s from %lld:", g->dtype, (long long)g->first);
+			plainf("%s from %lld:", g->dtype, (long long)g->first);
 			for (int64_t v = 0; v < g->count; v++)
-				printf(" %.7g", g->value[v]);
+				plainf(" %.7g", g->value[v]);
 			putchar('\n');
 		}
 	}

@@ -17,7 +17,7 @@ struct picture {
 
 void describe_label(const char *text)
 {
-	printf("  %-10s", text);
+	plainf("  %-10s", text);
 }
 
 static void add_column(struct picture *p, const char *axis, const char *stride)
@@ -98,11 +98,11 @@ void describe_memory(const struct group_facts *f)
 		trim(p.strides);
 		describe_label(layout->nplanes == 1 ? "memory" :
 			       plane ? "values" : "keys");
-		puts(p.axes);
+		plainf("%s\n", p.axes);
 		describe_label("strides");
-		printf("%s", p.strides);
+		plainf("%s", p.strides);
 		if (view->offset)
-			printf("   from byte %lld", (long long)view->offset);
+			plainf("   from byte %lld", (long long)view->offset);
 		putchar('\n');
 	}
 }

@@ -16,7 +16,7 @@ static void print_tuples(const struct kvt_layout *layout)
 	for (int c = KVT_RFC; c <= KVT_VLLM; c++) {
 		if (!kvt_layout_tuple(order, layout, (enum kvt_convention)c))
 			continue;
-		printf("%s%s:%d,%d,%d,%d,%d", printed++ ? "  " : "", name[c],
+		plainf("%s%s:%d,%d,%d,%d,%d", printed++ ? "  " : "", name[c],
 		       order[0], order[1], order[2], order[3], order[4]);
 	}
 	puts(printed ? "" : "none: not five axes with the content in one piece");
@@ -40,7 +40,7 @@ static void print_predicates(const struct kvt_predicates *is, bool holds)
 	describe_label(holds ? "is" : "is not");
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].holds == holds)
-			printf("%s%s", printed++ ? ", " : "", all[i].name);
+			plainf("%s%s", printed++ ? ", " : "", all[i].name);
 	puts(printed ? "" : "-");
 }
 
@@ -52,12 +52,12 @@ static void print_heads(const struct kvt_group *group)
 		return;
 	describe_label("heads");
 	if (heads == group->total_heads)
-		printf("%lld", (long long)heads);
+		plainf("%lld", (long long)heads);
 	else
-		printf("%lld of %lld, from head %lld", (long long)heads,
+		plainf("%lld of %lld, from head %lld", (long long)heads,
 		       (long long)group->total_heads, (long long)group->head_start);
 	if (group->replication > 1)
-		printf(", the same on %lld ranks", (long long)group->replication);
+		plainf(", the same on %lld ranks", (long long)group->replication);
 	putchar('\n');
 }
 
@@ -67,14 +67,14 @@ static void print_sizes(const struct group_facts *f)
 
 	describe_label("size");
 	if (f->token_bytes)
-		printf("%s a token, ", human_size(f->token_bytes).s);
-	printf("%s a block, ", human_size(f->block_bytes).s);
-	printf("%s a layer, ", human_size(f->layer_bytes).s);
-	printf("%s in all\n", human_size(f->data_bytes).s);
+		plainf("%s a token, ", human_size(f->token_bytes).s);
+	plainf("%s a block, ", human_size(f->block_bytes).s);
+	plainf("%s a layer, ", human_size(f->layer_bytes).s);
+	plainf("%s in all\n", human_size(f->data_bytes).s);
 	if (!group->page_bytes || group->page_bytes == f->block_bytes)
 		return;
 	describe_label("page");
-	printf("%lld bytes in the engine: %lld of this group from byte %lld\n",
+	plainf("%lld bytes in the engine: %lld of this group from byte %lld\n",
 	       (long long)group->page_bytes, (long long)f->block_bytes,
 	       (long long)group->page_offset);
 }
@@ -85,27 +85,27 @@ static void print_blocks(const struct group_facts *f, int64_t null_block)
 	int64_t nblocks = group->shape.n[KVT_AXIS_B];
 
 	describe_label("blocks");
-	printf("%lld", (long long)nblocks);
+	plainf("%lld", (long long)nblocks);
 	if (group->block_size)
-		printf(" of %lld token%s", (long long)group->block_size,
+		plainf(" of %lld token%s", (long long)group->block_size,
 		       plural(group->block_size));
 	if (f->blocks_used >= 0)
-		printf(": %lld in use (%lld shared), %lld unused",
+		plainf(": %lld in use (%lld shared), %lld unused",
 		       (long long)f->blocks_used, (long long)f->blocks_shared,
 		       (long long)f->blocks_unused);
 	if (null_block >= 0)
-		printf(", block %lld null", (long long)null_block);
+		plainf(", block %lld null", (long long)null_block);
 	putchar('\n');
 	if (f->valid_states >= 0) {
 		int64_t states = nblocks * group->shape.n[KVT_AXIS_S];
 
 		describe_label("valid");
-		printf("%lld of %lld state%s\n", (long long)f->valid_states,
+		plainf("%lld of %lld state%s\n", (long long)f->valid_states,
 		       (long long)states, plural(states));
 	}
 	if (group->window) {
 		describe_label("window");
-		printf("%lld token%s\n", (long long)group->window,
+		plainf("%lld token%s\n", (long long)group->window,
 		       plural(group->window));
 	}
 }
@@ -116,17 +116,17 @@ static void print_components(const struct kvt_group *group)
 
 	if (half >= 0) {
 		describe_label("holds");
-		printf("%s alone\n", component_name(group, half));
+		plainf("%s alone\n", component_name(group, half));
 		return;
 	}
 	for (int i = 0; i < group->ncomponents; i++) {
 		const struct kvt_component *c = &group->component[i];
 
 		describe_label(i ? "" : "parts");
-		printf("%s: %lld from %lld", c->name, (long long)c->length,
+		plainf("%s: %lld from %lld", c->name, (long long)c->length,
 		       (long long)c->start);
 		if (c->global_start != c->start)
-			printf(", %lld in the model", (long long)c->global_start);
+			plainf(", %lld in the model", (long long)c->global_start);
 		putchar('\n');
 	}
 }
@@ -139,9 +139,9 @@ static void print_tiling(const struct group_facts *f)
 		return;
 	describe_label("tiles");
 	for (int a = 0; a < KVT_NAXES; a++)
-		printf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a),
+		plainf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a),
 		       (long long)t->n[a]);
-	printf(", %s%s%s%s%s\n", human_size(t->nbytes).s, t->shuffle ? ", shuffle" : "",
+	plainf(", %s%s%s%s%s\n", human_size(t->nbytes).s, t->shuffle ? ", shuffle" : "",
 	       t->zstd ? ", zstd" : "", t->fletcher32 ? ", fletcher32" : "",
 	       f->has_cells ? "; content cells stored" : "");
 }
@@ -151,8 +151,8 @@ static void print_names(const struct kvt_group *group)
 	for (int64_t l = 0; group->layer_names && l < group->shape.n[KVT_AXIS_L]; l++) {
 		describe_label(l ? "" : "layers");
 		if (group->layer_ids)
-			printf("%lld ", (long long)group->layer_ids[l]);
-		puts(group->layer_names[l]);
+			plainf("%lld ", (long long)group->layer_ids[l]);
+		plainf("%s\n", group->layer_names[l]);
 	}
 }
 
@@ -162,12 +162,12 @@ static void print_verified(const struct group_facts *f)
 
 	describe_label("verified");
 	if (v->tiles)
-		printf("%lld tile%s, %lld damaged", (long long)v->tiles,
+		plainf("%lld tile%s, %lld damaged", (long long)v->tiles,
 		       plural(v->tiles), (long long)v->damaged);
 	else
-		printf("read in full; this format has no checksums");
+		plainf("read in full; this format has no checksums");
 	if (f->has_cells)
-		printf("%s %lld content cells, %lld differ", v->tiles ? ";" : ", but",
+		plainf("%s %lld content cells, %lld differ", v->tiles ? ";" : ", but",
 		       (long long)v->cells, (long long)v->differing);
 	putchar('\n');
 }
@@ -177,12 +177,12 @@ static void print_moments(const struct group_facts *f)
 	const int64_t *n = f->group->shape.n;
 	const struct moments *m = f->moments;
 
-	printf("\n  %5s %5s %-7s %12s %12s %12s %12s %8s %8s %8s\n", "layer",
+	plainf("\n  %5s %5s %-7s %12s %12s %12s %12s %8s %8s %8s\n", "layer",
 	       "head", "", "min", "max", "mean", "std", "nan", "inf", "zeroed");
 	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
 		for (int64_t h = 0; h < n[KVT_AXIS_H]; h++)
 			for (int64_t k = 0; k < n[KVT_AXIS_K]; k++, m++)
-				printf("  %5lld %5lld %-7s %12.5g %12.5g %12.5g "
+				plainf("  %5lld %5lld %-7s %12.5g %12.5g %12.5g "
 				       "%12.5g %8lld %8lld %8lld\n", (long long)l,
 				       (long long)(f->group->head_start + h),
 				       component_name(f->group, k), m->min, m->max,
@@ -196,12 +196,12 @@ static void print_group(const struct group_facts *f, const struct description *d
 {
 	const struct kvt_group *group = f->group;
 
-	printf("\n  %-10s%s, %s\n", group->id, kvt_kind_name(group->kind),
+	plainf("\n  %-10s%s, %s\n", group->id, kvt_kind_name(group->kind),
 	       kvt_group_type(group).s);
 	if (group->content.type)
 		describe_packing(group);
 	describe_label("layout");
-	puts(human_layout(&group->layout).s);
+	plainf("%s\n", human_layout(&group->layout).s);
 	describe_memory(f);
 	if (options->tuples)
 		print_tuples(&group->layout);
@@ -226,8 +226,8 @@ static void print_table(const uint32_t *blocks, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		if (i % 12 == 0 && i)
-			printf("\n%*s", 14, "");
-		printf("%s%u", i % 12 ? " " : "", blocks[i]);
+			plainf("\n%*s", 14, "");
+		plainf("%s%u", i % 12 ? " " : "", blocks[i]);
 	}
 	putchar('\n');
 }
@@ -240,8 +240,8 @@ static void print_counts(const struct kvt_request *q, int ngroups)
 	for (int g = 1; g < ngroups; g++)
 		same &= q->nblocks[g] == q->nblocks[0];
 	for (int g = 0; g < (same ? 1 : ngroups); g++)
-		printf("%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
-	printf(" block%s\n", plural(same ? q->nblocks[0] : 2));
+		plainf("%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
+	plainf(" block%s\n", plural(same ? q->nblocks[0] : 2));
 }
 
 static void print_requests(const struct kvt_snapshot *s, bool tables)
@@ -250,15 +250,15 @@ static void print_requests(const struct kvt_snapshot *s, bool tables)
 		const struct kvt_request *q = &s->request[r];
 
 		describe_label(r ? "" : "requests");
-		printf("%s: %lld token%s", q->id ? q->id : "?",
+		plainf("%s: %lld token%s", q->id ? q->id : "?",
 		       (long long)q->ntokens, plural(q->ntokens));
 		if (q->first_token)
-			printf(" from token %lld on", (long long)q->first_token);
+			plainf(" from token %lld on", (long long)q->first_token);
 		fputs(" in ", stdout);
 		print_counts(q, s->ngroups);
 		for (int g = 0; tables && g < s->ngroups; g++)
 			if (q->blocks[g]) {
-				printf("%*s", 14, "");
+				plainf("%*s", 14, "");
 				print_table(q->blocks[g], q->nblocks[g]);
 			}
 	}
@@ -278,7 +278,7 @@ static void print_parallel(const struct kvt_parallel *p)
 	describe_label("rank");
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].size > 1 || i == 0)
-			printf("%s%s %lld of %lld", printed++ ? ", " : "",
+			plainf("%s%s %lld of %lld", printed++ ? ", " : "",
 			       all[i].name, (long long)all[i].rank,
 			       (long long)all[i].size);
 	putchar('\n');
@@ -305,22 +305,22 @@ void describe_text(const struct description *d,
 {
 	const struct kvt_snapshot *s = d->snapshot;
 
-	printf("%s: %s, %s", d->path, kvt_reader_format(d->reader),
+	plainf("%s: %s, %s", d->path, kvt_reader_format(d->reader),
 	       human_size(d->file_bytes).s);
 	for (int g = 0; g < s->ngroups; g++)
 		if (d->group[g].tiling && d->group[g].tiling->zstd) {
-			printf(", ratio %.2f", compression_ratio(d));
+			plainf(", ratio %.2f", compression_ratio(d));
 			break;
 		}
 	putchar('\n');
 	print_manifest(d->reader);
 	if (s->model) {
 		describe_label("model");
-		puts(s->model);
+		plainf("%s\n", s->model);
 	}
 	if (s->source_format && strcmp(s->source_format, kvt_reader_format(d->reader))) {
 		describe_label("made from");
-		puts(s->source_format);
+		plainf("%s\n", s->source_format);
 	}
 	if (s->has_parallel)
 		print_parallel(&s->parallel);

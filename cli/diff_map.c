@@ -32,9 +32,9 @@ static void print_map(FILE *stream, const struct result *r, const struct heat *m
 	enum { WIDTH = 64 };
 	int64_t shown = ncolumns < WIDTH ? ncolumns : WIDTH;
 
-	fprintf(stream, "  layer x %s: . none, 1 to 9 tenths, # all\n", what);
+	fplainf(stream, "  layer x %s: . none, 1 to 9 tenths, # all\n", what);
 	for (int64_t l = 0; l < r->pair->nlayers; l++) {
-		fprintf(stream, "  %5lld  ", LL(result_layer(r, l)));
+		fplainf(stream, "  %5lld  ", LL(result_layer(r, l)));
 		for (int64_t i = 0; i < shown; i++) {
 			struct heat sum = { 0 };
 
@@ -57,7 +57,7 @@ void diff_text_maps(FILE *stream, const struct diff *d)
 
 		if (!r->measured || r->equal)
 			continue;
-		fprintf(stream, "%s\n", r->pair->id);
+		fplainf(stream, "%s\n", r->pair->id);
 		if (r->pair->nheads > 1)
 			print_map(stream, r, r->by_head, r->pair->nheads, "head");
 		snprintf(what, sizeof(what), "%s, from %s to %s",
@@ -74,16 +74,20 @@ static void csv_row(FILE *stream, const struct result *r, const char *map, int64
 {
 	const struct sums s = { .dd = h->dd, .aa = h->aa };
 
-	fprintf(stream, "%s,%s,%lld,\"", r->pair->id, map, LL(result_layer(r, l)));
-	for (; *column; column++)
-		fprintf(stream, *column == '"' ? "\"\"" : "%c", *column);
-	fprintf(stream, "\",%lld,%lld,%.17g,%.17g\n", LL(h->n), LL(h->bad), h->max_abs,
+	fplainf(stream, "%s,%s,%lld,\"", r->pair->id, map, LL(result_layer(r, l)));
+	while (*column) {
+		int n = (int)strcspn(column, "\"");
+
+		fplainf(stream, "%.*s%s", n, column, column[n] ? "\"\"" : "");
+		column += n + !!column[n];
+	}
+	fplainf(stream, "\",%lld,%lld,%.17g,%.17g\n", LL(h->n), LL(h->bad), h->max_abs,
 		sums_rel_l2(&s));
 }
 
 void diff_csv_maps(FILE *stream, const struct diff *d)
 {
-	fprintf(stream, "group,map,layer,column,compared,different,max_abs,rel_l2\n");
+	fplainf(stream, "group,map,layer,column,compared,different,max_abs,rel_l2\n");
 	for (int i = 0; i < d->pairs.n; i++) {
 		const struct result *r = &d->result[i];
 		const struct pair *p = r->pair;

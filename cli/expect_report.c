@@ -36,21 +36,21 @@ struct escape {
 /* Other control characters, and bytes that are no UTF-8, become '?'. */
 static void put_escaped(FILE *out, const char *text, const struct escape *escapes)
 {
-	json_t *utf8 = json_string(text);
+	const char *end = text + strlen(text);
+	char piece[KVT_PLAIN_MAX];
 
-	for (const char *s = text; *s; s++) {
+	while (text < end) {
 		const struct escape *e = escapes;
+		const char *s = text;
 
+		text += kvt_plain_next(piece, s, end);
 		while (e->c && e->c != *s)
 			e++;
 		if (e->c)
 			fputs(e->text, out);
-		else if ((unsigned char)*s < ' ' || *s == 0x7f || (!utf8 && *s & 0x80))
-			putc('?', out);
 		else
-			putc(*s, out);
+			fputs(strncmp(piece, s, strlen(piece)) ? "?" : piece, out);
 	}
-	json_decref(utf8);
 }
 
 static const struct escape xml[] = {

@@ -17,15 +17,19 @@ struct writing {
 static bool put(const struct writing *w, const char *key, const char *op,
 		const char *value)
 {
-	char quoted[1200];
+	char quoted[1200], piece[KVT_PLAIN_MAX];
 
-	for (const char *s = value; *s; s++)
-		if ((unsigned char)*s < ' ')
+	for (const char *s = value, *end = s + strlen(s); s < end;) {
+		int n = kvt_plain_next(piece, s, end);
+
+		if (strncmp(piece, s, strlen(piece)))
 			return false;
+		s += n;
+	}
 	if (!*value || !strcmp(value, "null") || strlen(value) > 500)
 		return false;
 	clause_quote(quoted, sizeof(quoted), value);
-	fprintf(w->out, "%s %s %s\n", key, op, quoted);
+	fplainf(w->out, "%s %s %s\n", key, op, quoted);
 	return true;
 }
 
@@ -125,7 +129,7 @@ static void suggest_backends(const struct writing *w, const struct kvt_group *gr
 	for (int i = 0; (b = kvt_backend_at(i)); i++) {
 		backend_reasons(why, sizeof(why), key, kvt_backend_name(b), group);
 		if (!*why)
-			fprintf(w->out, "%s%s", found++ ? " | " : "# backend = ",
+			fplainf(w->out, "%s%s", found++ ? " | " : "# backend = ",
 				kvt_backend_name(b));
 	}
 	if (found)
@@ -135,7 +139,7 @@ static void suggest_backends(const struct writing *w, const struct kvt_group *gr
 
 		connector_reasons(why, sizeof(why), value, group);
 		if (!*why && group->shape.n[KVT_AXIS_K] > 1) {
-			fprintf(w->out, "# connector = %s\n", value);
+			fplainf(w->out, "# connector = %s\n", value);
 			return;
 		}
 	}
@@ -155,7 +159,7 @@ static void put_group(const struct writing *w, int g)
 	const struct group_facts *f = &w->dump->d->group[g];
 	const struct kvt_group *group = f->group;
 
-	fprintf(w->out, "\ngroup %s\n# %s\n", group->id, human_layout(&group->layout).s);
+	fplainf(w->out, "\ngroup %s\n# %s\n", group->id, human_layout(&group->layout).s);
 	put_key(w, "layout", g);
 	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++)
 		put_key(w, first[i], g);
@@ -168,7 +172,7 @@ static void put_group(const struct writing *w, int g)
 	put_strides(w, "strides.keys", g);
 	put_strides(w, "strides.values", g);
 	if (f->alignment)
-		fprintf(w->out, "alignment >= %lld\n", (long long)f->alignment);
+		fplainf(w->out, "alignment >= %lld\n", (long long)f->alignment);
 	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++)
 		put_key(w, last[i], g);
 	put_names(w, group);

@@ -178,7 +178,7 @@ static void print_more(const struct fsck_report *r)
 		for (int k = 0; k < r->nfindings; k++)
 			left -= r->finding[k].rule == i;
 		if (left > 0)
-			printf("%s: %s: %s: and %lld more\n", r->path,
+			plainf("%s: %s: %s: and %lld more\n", r->path,
 			       severities[rules[i].severity], rules[i].name,
 			       (long long)left);
 	}
@@ -188,11 +188,11 @@ static void print_totals(const struct fsck_report *r)
 {
 	const char *before = "";
 
-	printf("%s: ", r->path);
+	plainf("%s: ", r->path);
 	for (int s = FSCK_ERROR; s >= FSCK_NOTE; s--) {
 		if (!r->total[s])
 			continue;
-		printf("%s%lld %s%s", before, (long long)r->total[s], severities[s],
+		plainf("%s%lld %s%s", before, (long long)r->total[s], severities[s],
 		       plural(r->total[s]));
 		before = ", ";
 	}
@@ -204,7 +204,7 @@ void fsck_text(const struct fsck_report *r)
 	for (int i = 0; i < r->nfindings; i++) {
 		const struct fsck_finding *f = &r->finding[i];
 
-		printf("%s: %s: %s: %s%s%s\n", r->path,
+		plainf("%s: %s: %s: %s%s%s\n", r->path,
 		       severities[rules[f->rule].severity], rules[f->rule].name, f->at,
 		       *f->at ? ": " : "", f->text);
 	}

@@ -46,20 +46,20 @@ static void print_candidate(const struct guess *g, int i)
 	const struct guess_candidate *c = &g->candidate[i];
 	const int64_t *n = c->group.shape.n;
 
-	printf("  %-10s %7.4f %8.1f  ", i ? "next" : "first", c->is.gain, c->is.kinship);
+	plainf("  %-10s %7.4f %8.1f  ", i ? "next" : "first", c->is.gain, c->is.kinship);
 	if (i)
-		printf("%7.2f  ", c->evidence);
+		plainf("%7.2f  ", c->evidence);
 	else
-		printf("%7s  ", "");
-	printf("%s", human_layout(&c->layout).s);
+		plainf("%7s  ", "");
+	plainf("%s", human_layout(&c->layout).s);
 	if (memcmp(n, g->candidate[0].group.shape.n, sizeof(c->group.shape.n)))
-		printf(" L %lld B %lld S %lld H %lld D %lld", (long long)n[0],
+		plainf(" L %lld B %lld S %lld H %lld D %lld", (long long)n[0],
 		       (long long)n[1], (long long)n[2], (long long)n[3],
 		       (long long)n[5]);
 	putchar('\n');
 	for (int j = 0; j < g->ncandidates; j++)
 		if (g->candidate[j].same == i)
-			printf("  %-10s %7s %8s  %7s  %s\n", "", "", "", "same as",
+			plainf("  %-10s %7s %8s  %7s  %s\n", "", "", "", "same as",
 			       human_layout(&g->candidate[j].layout).s);
 }
 
@@ -67,11 +67,11 @@ static void print_types(const struct guess *g)
 {
 	if (g->ntypes < 3)
 		return;
-	printf("  %-10s ", "types");
+	plainf("  %-10s ", "types");
 	for (int i = 0; i < g->ntypes && i < 3; i++)
-		printf("%s%s%s %.2f", i ? ", " : "", g->type[i].dtype->name,
+		plainf("%s%s%s %.2f", i ? ", " : "", g->type[i].dtype->name,
 		       g->type[i].swapped ? " big-endian" : "", g->type[i].bits);
-	printf(" bits a byte\n");
+	plainf(" bits a byte\n");
 }
 
 void guess_text(const struct guess *g)
@@ -80,16 +80,16 @@ void guess_text(const struct guess *g)
 	struct arguments a = arguments_of(g, c);
 	int others = 0;
 
-	printf("%s: %s %s, %s\n", g->sample.path,
+	plainf("%s: %s %s, %s\n", g->sample.path,
 	       g->why_not[0] ? "cannot tell; first" : "looks like",
 	       human_layout(&c->layout).s, c->group.dtype->name);
-	printf("  confidence %.2f, expected 1 or more\n",
+	plainf("  confidence %.2f, expected 1 or more\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
-	printf("  sample     %lld of %lld elements, %lld state%s in use\n",
+	plainf("  sample     %lld of %lld elements, %lld state%s in use\n",
 	       (long long)g->sample.read, (long long)g->sample.of,
 	       (long long)c->is.live_slots, plural(c->is.live_slots));
 	print_types(g);
-	printf("  %-10s %7s %8s  %7s\n", "", "gain", "kinship", "against");
+	plainf("  %-10s %7s %8s  %7s\n", "", "gain", "kinship", "against");
 	for (int i = 0; i < g->ncandidates && c[i].same < 0; i++) {
 		if (i < SHOWN)
 			print_candidate(g, i);
@@ -97,14 +97,14 @@ void guess_text(const struct guess *g)
 			others++;
 	}
 	if (others)
-		printf("  and        %d more\n", others);
+		plainf("  and        %d more\n", others);
 	if (g->has_better)
-		printf("  better     %s\n", kvt_layout_string(&g->better).s);
+		plainf("  better     %s\n", kvt_layout_string(&g->better).s);
 	if (g->why_not[0])
 		return;
-	printf("  %-10s", "use");
+	plainf("  %-10s", "use");
 	for (int i = 0; i < a.n; i++)
-		printf(" %s", a.s[i]);
+		plainf(" %s", a.s[i]);
 	putchar('\n');
 }
 

@@ -100,14 +100,36 @@ void json_append_text(struct json_out *out, json_t *array, const char *text)
 	json_append(out, array, text_value(text));
 }
 
+/* jansson leaves DEL as it is. */
+static int write_ascii(const char *text, size_t n, void *stream)
+{
+	for (size_t i = 0; i < n; i++)
+		if (text[i] == 0x7f)
+			fputs("\\u007f", stream);
+		else
+			putc(text[i], stream);
+	return 0;
+}
+
+/* Nothing in it acts on a terminal. */
+static int dump(const json_t *value, FILE *stream, size_t flags)
+{
+	return json_dump_callback(value, write_ascii, stream, flags | JSON_ENSURE_ASCII);
+}
+
 char *json_quoted(const char *text)
 {
-	json_t *value = json_string(text);
-	char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) :
-			       strdup("\"?\"");
+	json_t *value = text_value(text);
+	char *quoted = NULL;
+	size_t n;
+	FILE *stream = open_memstream(&quoted, &n);
+	bool ok = value && stream && !dump(value, stream, JSON_ENCODE_ANY);
 
 	json_decref(value);
-	return quoted;
+	if (stream && !fclose(stream) && ok)
+		return quoted;
+	free(quoted);
+	return NULL;
 }
 
 enum kvt_status json_print(const struct json_out *out, bool one_line,
@@ -119,7 +141,7 @@ enum kvt_status json_print(const struct json_out *out, bool one_line,
 
 	if (out->failed)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!json_dumpf(out->root, stdout, flags))
+	if (!dump(out->root, stdout, flags))
 		putchar('\n');
 	return KVT_OK;
 }

@@ -46,12 +46,12 @@ void json_append_int(struct json_out *out, json_t *array, int64_t n);
 void json_append_real(struct json_out *out, json_t *array, double x);
 void json_append_text(struct json_out *out, json_t *array, const char *text);
 
-/* A text in quotes, to be freed; NULL when out of memory. */
+/* A text in quotes, ASCII only, to be freed; NULL when out of memory. */
 char *json_quoted(const char *text);
 
 /*
- * Print on standard output: indented, or as one line of a stream.  Write
- * errors are left for the end of main() to find.
+ * Print on standard output: indented, or as one line of a stream; in ASCII, the
+ * rest as \uXXXX.  Write errors are left for the end of main() to find.
  */
 KVT_MUST_CHECK enum kvt_status
 json_print(const struct json_out *out, bool one_line, struct kvt_error *err);

@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "formats/stage.h"
 
 static void tell(void *context, const char *left)
@@ -16,7 +16,7 @@ static void tell(void *context, const char *left)
 
 	(void)context;
 	if (pid > 0 && kill((pid_t)pid, 0) && errno == ESRCH)
-		fprintf(stderr, "kvtool: %s: left by a run that was killed; remove it\n",
+		fplainf(stderr, "kvtool: %s: left by a run that was killed; remove it\n",
 			left);
 }
 

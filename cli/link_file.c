@@ -196,7 +196,7 @@ void link_print_presets(void)
 {
 	const struct kvt_link *link;
 
-	printf("%-22s %7s %9s %9s %9s %8s  %s\n", "link", "overlap", "setup us", "op ns",
+	plainf("%-22s %7s %9s %9s %9s %8s  %s\n", "link", "overlap", "setup us", "op ns",
 	       "post ns", "GB/s", "figures");
 	for (int i = 0; (link = kvt_link_preset(i)); i++) {
 		char k[8] = "inf", rate[32] = "inf";
@@ -205,7 +205,7 @@ void link_print_presets(void)
 			snprintf(k, sizeof(k), "%d", link->overlap);
 		if (link->rate)
 			snprintf(rate, sizeof(rate), "%.4g", (double)link->rate / 1e9);
-		printf("%-22s %7s %9.6g %9.6g %9.6g %8s  %s: %s\n", link->name, k,
+		plainf("%-22s %7s %9.6g %9.6g %9.6g %8s  %s: %s\n", link->name, k,
 		       (double)link->setup_ns / 1e3, (double)link->op_ps / 1e3,
 		       (double)link->post_ps / 1e3, rate,
 		       kvt_quality_name(link->quality), link->source);

@@ -61,9 +61,9 @@ void complain(const struct command *command, const char *format, ...)
 	/* what was printed so far comes first where both go to one terminal */
 	fflush(stdout);
 	if (command)
-		fprintf(stderr, "kvtool %s: %s\n", command->name, text);
+		fplainf(stderr, "kvtool %s: %s\n", command->name, text);
 	else
-		fprintf(stderr, "kvtool: %s\n", text);
+		fplainf(stderr, "kvtool: %s\n", text);
 }
 
 enum kvt_status fail_about(struct kvt_error *err, enum kvt_status status,
@@ -112,7 +112,7 @@ static int finish(const struct command *command, enum kvt_status status,
 		complain(command, "%s", err->text);
 	if (finish_output(&output)) {
 		signals_die();		/* a reader that went away is no error */
-		fprintf(stderr, "kvtool%s%s: %s\n", command ? " " : "",
+		fplainf(stderr, "kvtool%s%s: %s\n", command ? " " : "",
 			command ? command->name : "", output.text);
 		return worse(status, KVT_SYSTEM);
 	}
@@ -168,7 +168,7 @@ static enum kvt_status list_commands(const char *arg, struct kvt_error *err)
 	(void)arg;
 	(void)err;
 	for (int i = 0; i < NCOMMANDS; i++)
-		puts(commands[i]->name);
+		plainf("%s\n", commands[i]->name);
 	return KVT_OK;
 }
 

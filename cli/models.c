@@ -175,7 +175,7 @@ static enum kvt_status print(const char *folder, const char *name, struct kvt_er
 	enum kvt_status status = read_named(&config, folder, name, &none, err);
 
 	for (int i = 0; !status && i < config.model.ngroups; i++)
-		printf("%-20s %-8s %s\n", name, config.model.group[i].name,
+		plainf("%-20s %-8s %s\n", name, config.model.group[i].name,
 		       kvt_model_group_text(&config.model.group[i]).s);
 	return status;
 }

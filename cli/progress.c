@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress.c - percentage, rate and time left, for people */
 #include "cli/progress.h"
+#include "cli/cli.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static void draw(int64_t t)
 
 	if (rate > 0 && line.done < line.total)
 		left = (int64_t)((double)(line.total - line.done) / rate + 0.5);
-	fprintf(stderr, "\r%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left\033[K",
+	fplainf(stderr, "\r%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left\033[K",
 		line.label, part < 1 ? part * 100 : 100.0, rate / 1e6,
 		(long long)(left / 60), (long long)(left % 60));
 	fflush(stderr);

@@ -57,18 +57,18 @@ static void print_group(const struct transform *t, int g)
 {
 	const struct group_step *step = &t->step[g];
 
-	printf("%s: %s -> %s\n", from_group(t, g)->id,
+	plainf("%s: %s -> %s\n", from_group(t, g)->id,
 	       human_layout(&from_group(t, g)->layout).s,
 	       human_layout(&to_group(t, g)->layout).s);
-	printf("  data       %s\n", human_size(step->data_bytes).s);
-	printf("  how        %s\n", how(step));
+	plainf("  data       %s\n", human_size(step->data_bytes).s);
+	plainf("  how        %s\n", how(step));
 	if (step->ntiles)
-		printf("  tiles      %lld\n", (long long)step->ntiles);
-	printf("  boxes      %lld of up to %lld layer%s x %lld block%s, %s\n",
+		plainf("  tiles      %lld\n", (long long)step->ntiles);
+	plainf("  boxes      %lld of up to %lld layer%s x %lld block%s, %s\n",
 	       (long long)step->cut.nboxes, (long long)step->cut.layers,
 	       plural(step->cut.layers), (long long)step->cut.blocks,
 	       plural(step->cut.blocks), human_size(step->cut.box_bytes).s);
-	printf("  copy       %lld run%s of %lld bytes or more in a %s, each byte once\n",
+	plainf("  copy       %lld run%s of %lld bytes or more in a %s, each byte once\n",
 	       (long long)count_runs(step), plural(count_runs(step)),
 	       (long long)shortest_run(step),
 	       !step->ntiles ? "box" : step->nunits == 2 ? "pair of tiles" : "tile");
@@ -133,10 +133,10 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 {
 	if (r->json)
 		return print_json(r, t, false, err);
-	printf("%s", r->input);
+	plainf("%s", r->input);
 	if (r->nmore)
-		printf(" and %d more", r->nmore);
-	printf(" -> %s (%s), at most %s of buffers; nothing was written\n",
+		plainf(" and %d more", r->nmore);
+	plainf(" -> %s (%s), at most %s of buffers; nothing was written\n",
 	       r->output, kvt_writer_format(t->writer),
 	       human_size(transform_memory(t)).s);
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
@@ -158,17 +158,17 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 		return KVT_OK;
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
 		nbytes += t->step[g].data_bytes;
-	printf("%s: %s, %s of data", r->output,
+	plainf("%s: %s, %s of data", r->output,
 	       human_layout(&to_group(t, 0)->layout).s, human_size(nbytes).s);
 	if (tiles_that_move(&t->step[0]))
-		printf(", %lld of %lld tile%s moved undecoded",
+		plainf(", %lld of %lld tile%s moved undecoded",
 		       (long long)tiles_that_move(&t->step[0]),
 		       (long long)t->step[0].ntiles, plural(t->step[0].ntiles));
 	if (device_works(t->options.device))
-		printf(", %s copied on %s",
+		plainf(", %s copied on %s",
 		       human_size(device_bytes(t->options.device)).s,
 		       device_spec(t->options.device));
-	printf("%s\n", r->verify ? ", verified equal" : "");
+	plainf("%s\n", r->verify ? ", verified equal" : "");
 	for (int g = 0; r->own.print && g < kvt_writer_snapshot(t->writer)->ngroups; g++)
 		r->own.print(r->own.context, g);
 	return KVT_OK;

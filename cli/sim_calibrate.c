@@ -98,23 +98,23 @@ static void print_text(const struct calibration *c)
 
 	if (l->overlap)
 		snprintf(k, sizeof(k), "%d", l->overlap);
-	printf("%s: %d measurements, %s\n\n%8s %12s %16s %14s %14s "
+	plainf("%s: %d measurements, %s\n\n%8s %12s %16s %14s %14s "
 			"%8s\n", c->path, c->in->n,
 	       c->in->format, "line", "ops", "bytes", "us", "fitted us", "off by");
 	for (int i = 0; i < c->in->n; i++) {
 		const struct measured_row *r = &c->in->row[i];
 		double off = link_residual(l, r);
 
-		printf("%8" PRId64 " %12.0f %16.0f %14.6g %14.6g "
+		plainf("%8" PRId64 " %12.0f %16.0f %14.6g %14.6g "
 				"%+7.1f%%\n", r->line, r->n,
 		       r->bytes, r->us, r->us * (1 + off), 100 * off);
 	}
-	printf("\noverlap %s, setup %.4g us, operation %.4g ns, %.4g GB/s\n", k,
+	plainf("\noverlap %s, setup %.4g us, operation %.4g ns, %.4g GB/s\n", k,
 	       (double)l->setup_ns / 1e3, (double)l->op_ps / 1e3, (double)l->rate / 1e9);
-	printf("off by %.1f%% on average, %.1f%% at most\n", 100 * c->fit.mean,
+	plainf("off by %.1f%% on average, %.1f%% at most\n", 100 * c->fit.mean,
 	       100 * c->fit.most);
 	if (c->held.mean >= 0)
-		printf("fitted to every other row it predicts the rest within %.1f%% on "
+		plainf("fitted to every other row it predicts the rest within %.1f%% on "
 		       "average, %.1f%% at "
 		       "most\n", 100 * c->held.mean, 100 * c->held.most);
 	if (c->same_n)

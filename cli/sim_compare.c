@@ -78,9 +78,9 @@ static void report(struct comparison *c, const char *path, json_t *a, json_t *b)
 	}
 	from = a ? json_dumps(a, flags) : NULL;
 	to = b ? json_dumps(b, flags) : NULL;
-	printf("%s: %s -> %s", path, from ? from : "nothing", to ? to : "nothing");
+	plainf("%s: %s -> %s", path, from ? from : "nothing", to ? to : "nothing");
 	if (json_is_number(a) && json_is_number(b) && json_number_value(a) != 0)
-		printf(" (%.4g times)", json_number_value(b) / json_number_value(a));
+		plainf(" (%.4g times)", json_number_value(b) / json_number_value(a));
 	putchar('\n');
 	free(from);
 	free(to);

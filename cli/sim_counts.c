@@ -182,15 +182,15 @@ static enum kvt_status print_row(const struct row *r, const struct sim_group *g,
 	}
 	if (!status) {
 		for (int i = 0; i < NINPUTS; i++)
-			printf("%s,", r->text[i]);
-		printf("%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+			plainf("%s,", r->text[i]);
+		plainf("%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
 		       ",%" PRId64 ",", f->pairs, ops, f->tally.bytes,
 		       kvt_sizes_at(&f->sizes, 0), kvt_sizes_at(&f->sizes, (ops - 1) / 2),
 		       kvt_sizes_at(&f->sizes, ops - 1));
 		qsort(each, (size_t)f->pairs, sizeof(*each), ascending);
 		for (int64_t i = 0; i < f->pairs; i++)
 			if (!i || each[i] != each[i - 1])
-				printf("%s%" PRId64, i ? "/" : "", each[i]);
+				plainf("%s%" PRId64, i ? "/" : "", each[i]);
 		putchar('\n');
 	}
 	free(each);
@@ -230,7 +230,7 @@ static enum kvt_status run_line(char *line, int number, struct kvt_error *err)
 	if (number == 1) {
 		if (strncmp(line, header, sizeof(header) - 1))
 			return wrong("these are no reference counts", err);
-		puts(header);
+		plainf("%s\n", header);
 		return KVT_OK;
 	}
 	if ((status = parse_row(&row, line, err)))

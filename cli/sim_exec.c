@@ -73,24 +73,24 @@ enum kvt_status exec_report(const struct sides *sides, const struct exec_args *a
 		return print_json(sides, args, c, v, err);
 	if (args->quiet)
 		return KVT_OK;
-	printf("%d rank%s to %d, %lld pair%s, %lld box%s\n", sides->src.n,
+	plainf("%d rank%s to %d, %lld pair%s, %lld box%s\n", sides->src.n,
 	       sides->src.n == 1 ? "" : "s", sides->dst.n, LL(count_pairs(sides)),
 	       count_pairs(sides) == 1 ? "" : "s", LL(c->boxes),
 	       c->boxes == 1 ? "" : "es");
 	if (args->dry_run) {
-		printf("at most %s of buffers; nothing was written\n",
+		plainf("at most %s of buffers; nothing was written\n",
 		       human_size(c->memory).s);
 		return KVT_OK;
 	}
-	printf("moved      %s", human_size(c->bytes).s);
+	plainf("moved      %s", human_size(c->bytes).s);
 	if (device_works(args->device))
-		printf(", %s copied on %s", human_size(device_bytes(args->device)).s,
+		plainf(", %s copied on %s", human_size(device_bytes(args->device)).s,
 		       device_spec(args->device));
 	putchar('\n');
-	printf("compared   %s with the source, %s as before; all equal\n",
+	plainf("compared   %s with the source, %s as before; all equal\n",
 	       human_size(v->bytes).s, human_size(v->untouched).s);
 	if (v->has_digest)
-		printf("digest     %s on both sides\n",
+		plainf("digest     %s on both sides\n",
 		       digest_text(DIGEST_TOKENS, &v->digest[1]).s);
 	return KVT_OK;
 }

@@ -33,10 +33,10 @@ static void print_csv(int64_t number, const struct op_places *places,
 {
 	struct op_where where = op_where(places, pair, op);
 
-	printf("%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,", number, pair->src_rank,
+	plainf("%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,", number, pair->src_rank,
 	       pair->dst_rank, places->group->name);
 	op_where_print(&where);
-	printf(",%" PRId64 ",%" PRId64 ",%" PRId64 "\n", op->src, op->dst, op->len);
+	plainf(",%" PRId64 ",%" PRId64 ",%" PRId64 "\n", op->src, op->dst, op->len);
 }
 
 static void print_json(int64_t number, const char *name, const struct op_places *places,
@@ -44,13 +44,13 @@ static void print_json(int64_t number, const char *name, const struct op_places 
 {
 	struct op_where w = op_where(places, pair, op);
 
-	printf("{\"pair\": %" PRId64 ", \"src_rank\": %" PRId64 ", \"dst_rank\": %" PRId64
+	plainf("{\"pair\": %" PRId64 ", \"src_rank\": %" PRId64 ", \"dst_rank\": %" PRId64
 	       ", \"group\": %s", number, pair->src_rank, pair->dst_rank, name);
-	printf(", \"slice\": \"%s\", \"layer0\": %" PRId64 ", \"layers\": %" PRId64
+	plainf(", \"slice\": \"%s\", \"layer0\": %" PRId64 ", \"layers\": %" PRId64
 	       ", \"token0\": %" PRId64 ", \"tokens\": %" PRId64 ", \"head0\": %" PRId64
 	       ", \"heads\": %" PRId64, w.slice, w.layer, w.layers, w.state, w.states,
 	       w.head, w.heads);
-	printf(", \"src_off\": %" PRId64 ", \"dst_off\": %" PRId64 ", \"len\": %" PRId64
+	plainf(", \"src_off\": %" PRId64 ", \"dst_off\": %" PRId64 ", \"len\": %" PRId64
 	       "}\n", op->src, op->dst, op->len);
 }
 
@@ -72,7 +72,7 @@ static enum kvt_status print_pair(struct listing *l, const struct op_places *pla
 		else if (l->src < 0 || l->sim->ngroups > 1)
 			print_csv(number, places, pair, &op);
 		else
-			printf("%" PRId64 " %" PRId64 " %" PRId64 "\n", op.src, op.dst,
+			plainf("%" PRId64 " %" PRId64 " %" PRId64 "\n", op.src, op.dst,
 			       op.len);
 	}
 	l->printed++;

@@ -139,7 +139,7 @@ static void warn_refused(const struct sim_group *g, const struct posts_how *how)
 	if (how->force && kvt_pair_next(&pair, &walk, &g->xfer) &&
 	    kvt_posts_start(&posts, &how->posting, &g->xfer, &pair, g->order, g->norder,
 			    &why))
-		fprintf(stderr,
+		fplainf(stderr,
 			"kvtool transfer-sim: warning: %s: %s; counted as scope layer\n",
 			g->name, why.text);
 }

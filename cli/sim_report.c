@@ -101,24 +101,24 @@ static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
 
 	if (kvt_pair_next(&pair, &walk, x))
 		moved = pair.exchange.range[0].count;
-	printf("  %14lld end at a %s: ", LL(n), axis_word(x, axis));
+	plainf("  %14lld end at a %s: ", LL(n), axis_word(x, axis));
 	if (why == KVT_BREAK_SCOPE) {
-		printf("both sides go on, but scope %s ends with %s\n",
+		plainf("both sides go on, but scope %s ends with %s\n",
 		       kvt_scope_name(scope), end_of(scope, axis));
 		return;
 	}
 	if (why != KVT_BREAK_DESTINATION) {
-		printf("the source goes on with what does not move");
+		plainf("the source goes on with what does not move");
 		if (axis != KVT_AXIS_B && held(&x->src) > moved)
-			printf(" (%lld of its %lld %s do)", LL(moved),
+			plainf(" (%lld of its %lld %s do)", LL(moved),
 			       LL(held(&x->src)), what);
 	}
 	if (why == KVT_BREAK_BOTH)
-		printf("; ");
+		plainf("; ");
 	if (why != KVT_BREAK_SOURCE) {
-		printf("the destination goes on elsewhere");
+		plainf("the destination goes on elsewhere");
 		if (axis != KVT_AXIS_B && held(&x->dst) > moved)
-			printf(" (%lld of its %lld %s arrive)", LL(moved),
+			plainf(" (%lld of its %lld %s arrive)", LL(moved),
 			       LL(held(&x->dst)), what);
 	}
 	putchar('\n');
@@ -147,14 +147,14 @@ static void print_side(const char *name, const struct kvt_xfer_side *side,
 	const struct kvt_shape *shape = &side->views.view[0].shape;
 	bool state = side->spec.tokens_per_state.num < 0;
 
-	printf("  %-12s %s, %lld rank%s, ", name, human_layout(layout).s,
+	plainf("  %-12s %s, %lld rank%s, ", name, human_layout(layout).s,
 	       LL(side->ranks), plural(side->ranks));
 	if (state)
-		printf("1 state a block, ");
+		plainf("1 state a block, ");
 	else
-		printf("%lld state%s a block, ", LL(shape->n[KVT_AXIS_S]),
+		plainf("%lld state%s a block, ", LL(shape->n[KVT_AXIS_S]),
 		       plural(shape->n[KVT_AXIS_S]));
-	printf("pool of %lld\n", LL(shape->n[KVT_AXIS_B]));
+	plainf("pool of %lld\n", LL(shape->n[KVT_AXIS_B]));
 }
 
 static void print_sizes(const struct kvt_sizes *sizes)
@@ -166,7 +166,7 @@ static void print_sizes(const struct kvt_sizes *sizes)
 			sizes->bin[i].count;
 	for (int i = 0; i < 63; i++)
 		if (bins[i])
-			printf("  %14lld of %s to below %s\n", LL(bins[i]),
+			plainf("  %14lld of %s to below %s\n", LL(bins[i]),
 			       human_size((int64_t)1 << i).s,
 			       i < 62 ? human_size((int64_t)1 << (i + 1)).s : "8 EiB");
 }
@@ -176,14 +176,14 @@ static void print_scope(const struct sim_figures *f, const struct sim_figures *m
 {
 	int64_t ops = f->tally.ops;
 
-	printf("  %-6s %14lld %14lld %10s %10s %10s", kvt_scope_name(scope), LL(ops),
+	plainf("  %-6s %14lld %14lld %10s %10s %10s", kvt_scope_name(scope), LL(ops),
 	       LL(f->most), human_size(kvt_sizes_at(&f->sizes, 0)).s,
 	       human_size(kvt_sizes_at(&f->sizes, (ops - 1) / 2)).s,
 	       human_size(kvt_sizes_at(&f->sizes, ops - 1)).s);
 	if (scope == KVT_SCOPE_MAX)
-		printf(" %9s\n", "1");
+		plainf(" %9s\n", "1");
 	else
-		printf(" %9.3g\n", (double)ops / (double)max->tally.ops);
+		plainf(" %9.3g\n", (double)ops / (double)max->tally.ops);
 }
 
 static enum kvt_status print_group(const struct sim_report *r, int g,
@@ -197,27 +197,27 @@ static enum kvt_status print_group(const struct sim_report *r, int g,
 
 	if (status)
 		return status;
-	printf("\n%s: %s, %lld layer%s, %lld state%s\n", group->name,
+	plainf("\n%s: %s, %lld layer%s, %lld state%s\n", group->name,
 	       kvt_kind_name(x->src.spec.kind), LL(x->layers), plural(x->layers),
 	       LL(x->states), plural(x->states));
 	print_side("source", &x->src, &group->src_layout);
 	print_side("destination", &x->dst, &group->dst_layout);
-	printf("  %-12s %s between %lld pair%s of ranks", "moves", human_size(bytes).s,
+	plainf("  %-12s %s between %lld pair%s of ranks", "moves", human_size(bytes).s,
 	       LL(f[0].pairs), plural(f[0].pairs));
 	if (unique != bytes)
-		printf(", %s of it unique", human_size(unique).s);
-	printf("; every byte once\n");
+		plainf(", %s of it unique", human_size(unique).s);
+	plainf("; every byte once\n");
 	if (!bytes)
 		return KVT_OK;
-	printf("  %-6s %14s %14s %10s %10s %10s %9s\n", "scope", "ops", "of a pair",
+	plainf("  %-6s %14s %14s %10s %10s %10s %9s\n", "scope", "ops", "of a pair",
 	       "smallest", "median", "largest", "of max");
 	for (int s = 0; s < KVT_NSCOPES; s++)
 		print_scope(&f[s], &f[KVT_SCOPE_MAX], (enum kvt_scope)s);
 	if (r->histogram) {
-		printf("  sizes of ops, scope %s:\n", kvt_scope_name(r->scope));
+		plainf("  sizes of ops, scope %s:\n", kvt_scope_name(r->scope));
 		print_sizes(&f[r->scope].sizes);
 	}
-	printf("  why they end, scope %s:\n", kvt_scope_name(r->scope));
+	plainf("  why they end, scope %s:\n", kvt_scope_name(r->scope));
 	print_breaks(x, r->scope, &f[r->scope].tally);
 	return KVT_OK;
 }
@@ -229,10 +229,10 @@ static void print_best(const struct sim_report *r)
 	if (!r->best_layout || !ops)
 		return;
 	if (r->best_ops >= ops)
-		printf("\nno layout on both sides has fewer ops, scope %s\n",
+		plainf("\nno layout on both sides has fewer ops, scope %s\n",
 		       kvt_scope_name(r->scope));
 	else
-		printf("\n%s on both sides would have %lld op%s, %.4g times fewer, "
+		plainf("\n%s on both sides would have %lld op%s, %.4g times fewer, "
 		       "scope %s\n",
 		       r->best_layout, LL(r->best_ops), plural(r->best_ops),
 		       (double)ops / (double)r->best_ops, kvt_scope_name(r->scope));
@@ -243,7 +243,7 @@ enum kvt_status sim_plan_text(const struct sim_report *r, struct kvt_error *err)
 	const struct sim *sim = r->sim;
 	enum kvt_status status = KVT_OK;
 
-	printf("%s: %s, %s; figures are sums over all ranks\n",
+	plainf("%s: %s, %s; figures are sums over all ranks\n",
 	       sim->model ? sim->model : "transfer", human_requests(sim).s,
 	       sim->whole ? "whole blocks" : "valid states only");
 	for (int g = 0; !status && g < sim->ngroups; g++)

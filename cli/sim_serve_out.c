@@ -156,7 +156,7 @@ static double per(double x, double y)
 
 static void print_spread(const char *name, const struct spread *s)
 {
-	printf("  %-24s %10.3f %10.3f %10.3f %10.3f\n", name, s->p50 / 1e6, s->p90 / 1e6,
+	plainf("  %-24s %10.3f %10.3f %10.3f %10.3f\n", name, s->p50 / 1e6, s->p90 / 1e6,
 	       s->p99 / 1e6, s->mean / 1e6);
 }
 
@@ -165,7 +165,7 @@ static void print_vllm(const struct sums *t, const struct serve *s)
 {
 	double n = (double)s->ntransfers;
 
-	printf("transfers of a rank, as vLLM logs them:\n"
+	plainf("transfers of a rank, as vLLM logs them:\n"
 	       "  Num successful transfers=%lld, Avg xfer time (ms)=%.3f, "
 	       "P90 xfer time (ms)=%.3f,\n  Avg post time (ms)=%.3f, P90 post time (ms)=%.3f, "
 	       "Avg MB per transfer=%.3f,\n  Throughput (MB/s)=%.3f, "
@@ -186,7 +186,7 @@ static void print_failed(const struct serve_report *r)
 
 		if (q->how == SERVE_DONE)
 			continue;
-		printf("  request %lld %s after %.3f ms, %lld %s: invalid block ids "
+		plainf("  request %lld %s after %.3f ms, %lld %s: invalid block ids "
 		       "0 to %lld%s\n", LL(i), q->how == SERVE_FAILED ? "failed" : "expired",
 		       (double)kv_part(q) / 1e6, LL(q->retries),
 		       q->retries == 1 ? "retry" : "retries", LL((blocks - 1) * step),
@@ -201,35 +201,35 @@ void serve_text(const struct serve_report *r)
 
 	if (sum_up(&t, r, NULL))
 		return;
-	printf("%s: %lld request%s in %.3f s, %lld token%s, "
+	plainf("%s: %lld request%s in %.3f s, %lld token%s, "
 	       "%.1f %% of them at the destination already\n",
 	       r->trace, LL(s->n), plural(s->n), t.seconds, LL(s->tokens),
 	       plural(s->tokens),
 	       100 * per((double)s->hit_tokens, (double)s->tokens));
-	printf("  %s over %s (%s), %s, shared cards: %s, at most %lld request%s at "
+	plainf("  %s over %s (%s), %s, shared cards: %s, at most %lld request%s at "
 	       "once\n",
 	       kvt_stack_name(r->how->posts->posting.stack), r->how->posts->link.name,
 	       kvt_quality_name(r->how->posts->link.quality),
 	       r->how->posts->push ? "sources push" : "destinations pull",
 	       kvt_share_name(r->how->posts->share), LL(r->how->concurrent),
 	       plural(r->how->concurrent));
-	printf("milliseconds a request %14s %10s %10s %10s\n", "p50", "p90", "p99",
+	plainf("milliseconds a request %14s %10s %10s %10s\n", "p50", "p90", "p99",
 	       "mean");
 	print_spread("KV part of TTFT", &t.kv);
 	print_spread("queue wait", &t.wait);
-	printf("requests: %lld done, %lld failed, %lld expired; at most %lld at once\n",
+	plainf("requests: %lld done, %lld failed, %lld expired; at most %lld at once\n",
 	       LL(t.done), LL(t.failed), LL(t.expired), LL(s->peak));
-	printf("  %s moved, %.3f GB/s over all, goodput %.3f GB/s\n",
+	plainf("  %s moved, %.3f GB/s over all, goodput %.3f GB/s\n",
 	       human_size(t.bytes).s, per((double)t.bytes / 1e9, t.seconds),
 	       per((double)t.good / 1e9, t.seconds));
 	if (r->slo_ns)
-		printf("  %.2f %% with a KV part of at most %.3f ms\n",
+		plainf("  %.2f %% with a KV part of at most %.3f ms\n",
 		       100 * serve_attainment(s, r->slo_ns), (double)r->slo_ns / 1e6);
-	printf("  cards %.2f %% busy (the busiest %.2f %%), Jain index %.4f, %.3f GB x s "
+	plainf("  cards %.2f %% busy (the busiest %.2f %%), Jain index %.4f, %.3f GB x s "
 	       "pinned at the source\n", 100 * t.use_mean, 100 * t.use_most, t.jain,
 	       t.pinned / 1e9);
 	if (r->faults) {
-		printf("faults: %lld transfer%s failed, %lld %s, %s sent again, "
+		plainf("faults: %lld transfer%s failed, %lld %s, %s sent again, "
 		       "%s given up on the way\n",
 		       LL(s->failed_transfers), plural(s->failed_transfers),
 		       LL(t.retries), t.retries == 1 ? "retry" : "retries",

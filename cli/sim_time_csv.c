@@ -48,10 +48,10 @@ static void print_op(struct csv *c, const struct kvt_op *op)
 	end = b->begin + (int64_t)(c->done * span + 0.5);
 	post = b->post + (int64_t)((double)(b->posted - b->post) * (double)++c->posted /
 				   (double)c->report->posts->batch[c->n].ops);
-	printf("%lld,%lld,%lld,%s,", LL(c->n), LL(c->pair.src_rank), LL(c->pair.dst_rank),
+	plainf("%lld,%lld,%lld,%s,", LL(c->n), LL(c->pair.src_rank), LL(c->pair.dst_rank),
 	       c->group->name);
 	op_where_print(&where);
-	printf(",%lld,%lld,%lld,%lld,%lld,%lld\n", LL(op->src), LL(op->dst), LL(op->len),
+	plainf(",%lld,%lld,%lld,%lld,%lld,%lld\n", LL(op->src), LL(op->dst), LL(op->len),
 	       LL(post), LL(start), LL(end > b->arrived ? b->arrived : end));
 }
 

@@ -20,18 +20,18 @@ static void print_head(const struct time_report *r)
 	const struct posts_how *how = r->how;
 	const struct posts_batch *s = &r->posts->sum;
 
-	printf("%s: %s to %lld pair%s of ranks, %s, shared cards: %s\n", what_of(r),
+	plainf("%s: %s to %lld pair%s of ranks, %s, shared cards: %s\n", what_of(r),
 	       human_size(s->bytes).s, LL(r->posts->n), plural(r->posts->n),
 	       how->push ? "sources push" : "destinations pull",
 	       kvt_share_name(how->share));
-	printf("  %-11s %s, %s: %s\n", "link", how->link.name,
+	plainf("  %-11s %s, %s: %s\n", "link", how->link.name,
 	       kvt_quality_name(how->link.quality), how->link.source);
-	printf("  %-11s %lld descriptor%s, %lld after merging, %lld posted\n",
+	plainf("  %-11s %lld descriptor%s, %lld after merging, %lld posted\n",
 	       kvt_stack_name(how->posting.stack), LL(s->listed),
 	       plural(s->listed), LL(s->merged),
 	       LL(s->ops));
 	if (how->stage)
-		printf("  %-11s %s copied on each side, through buffers of %s\n", "stage",
+		plainf("  %-11s %s copied on each side, through buffers of %s\n", "stage",
 		       human_size(s->bytes).s, human_size(how->stage).s);
 }
 
@@ -41,25 +41,25 @@ void time_text(const struct time_report *r)
 	const struct posts_batch *s = &r->posts->sum;
 
 	print_head(r);
-	printf("  microseconds, a pair of ranks:\n");
-	printf("  %4s %4s %10s %10s %11s %11s %11s", "src", "dst", "ops", "bytes",
+	plainf("  microseconds, a pair of ranks:\n");
+	plainf("  %4s %4s %10s %10s %11s %11s %11s", "src", "dst", "ops", "bytes",
 	       "posted", "on wire", "done");
 	puts(r->closed_form ? " closed form" : "");
 	for (int64_t i = 0; i < r->posts->n; i++) {
 		const struct posts_batch *b = &r->posts->batch[i];
 		const struct clock_batch *c = &t->batch[i];
 
-		printf("  %4lld %4lld %10lld %10s %11.3f %11.3f %11.3f", LL(b->src_rank),
+		plainf("  %4lld %4lld %10lld %10s %11.3f %11.3f %11.3f", LL(b->src_rank),
 		       LL(b->dst_rank), LL(b->ops), human_size(b->bytes).s, US(c->posted),
 		       US(c->begin), US(c->end));
 		if (r->closed_form)
-			printf(" %11.3f", US(c->closed));
+			plainf(" %11.3f", US(c->closed));
 		putchar('\n');
 	}
-	printf("request: done after %.3f us, %.3f GB/s; posting %.3f us\n", US(t->end),
+	plainf("request: done after %.3f us, %.3f GB/s; posting %.3f us\n", US(t->end),
 	       rate_of(s->bytes, t->end), US(t->posting));
 	if (r->closed_form)
-		printf("closed form of the longest batch: %.3f us%s\n", US(t->closed),
+		plainf("closed form of the longest batch: %.3f us%s\n", US(t->closed),
 		       t->alone ? ", no contention" : "; batches share ranks");
 }
 

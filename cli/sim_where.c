@@ -244,6 +244,6 @@ struct op_where op_where(const struct op_places *p, const struct kvt_pair *pair,
 
 void op_where_print(const struct op_where *w)
 {
-	printf("%s,%lld,%lld,%lld,%lld,%lld,%lld", w->slice, LL(w->layer), LL(w->layers),
+	plainf("%s,%lld,%lld,%lld,%lld,%lld,%lld", w->slice, LL(w->layer), LL(w->layers),
 	       LL(w->state), LL(w->states), LL(w->head), LL(w->heads));
 }

@@ -145,7 +145,7 @@ static enum kvt_status wire(const struct wire_args *a, struct kvt_error *err)
 	if (status)
 		return status;
 	if (a->listen && !a->exec.quiet)
-		fprintf(stderr, "waiting at port %d\n", port);
+		fplainf(stderr, "waiting at port %d\n", port);
 	status = a->listen ? receive_at(a, fd, err) : both(a, fd, port, err);
 	close(fd);
 	return status;

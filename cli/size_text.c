@@ -19,13 +19,13 @@ static void print_caches(const struct size_report *r)
 	const struct kvt_model *model = &r->config.model;
 
 	if (r->path)
-		printf("%s: %s%s%lld layers, %s\n", r->path, r->config.family,
+		plainf("%s: %s%s%lld layers, %s\n", r->path, r->config.family,
 		       r->config.family[0] ? ", " : "", LL(r->config.layers),
 		       r->config.dtype ? r->config.dtype->name : "no type given");
 	for (int i = 0; i < r->config.nnotes; i++)
-		printf("  note: %s\n", r->config.note[i]);
+		plainf("  note: %s\n", r->config.note[i]);
 	for (int i = 0; i < model->ngroups; i++)
-		printf("  %-19s %s\n", model->group[i].name,
+		plainf("  %-19s %s\n", model->group[i].name,
 		       kvt_model_group_text(&model->group[i]).s);
 }
 
@@ -34,18 +34,18 @@ static void print_group(const struct kvt_group_size *g)
 {
 	int64_t block = g->page * g->group.layers;
 
-	printf("  %-19s %6lld %6s %12lld %12lld %12s", g->group.name, LL(g->group.layers),
+	plainf("  %-19s %6lld %6s %12lld %12lld %12s", g->group.name, LL(g->group.layers),
 	       g->block_size ? number((double)g->block_size).s : "-", LL(g->page),
 	       LL(block),
 	       g->block_size ? number((double)block / (double)g->block_size).s : "-");
 	if (g->block_size && g->spec.replication > 1)
-		printf("  on %lld ranks", LL(g->spec.replication));
+		plainf("  on %lld ranks", LL(g->spec.replication));
 	if (g->most_blocks)
-		printf("  %lld blocks at most", LL(g->most_blocks));
+		plainf("  %lld blocks at most", LL(g->most_blocks));
 	if (!g->block_size)
-		printf("  once");
+		plainf("  once");
 	if (g->page != g->unpadded)
-		printf("  %lld padding", LL(g->page - g->unpadded));
+		plainf("  %lld padding", LL(g->page - g->unpadded));
 	putchar('\n');
 }
 
@@ -53,8 +53,8 @@ static void print_groups(const struct size_report *r)
 {
 	const struct size_row *row = &r->row[0];
 
-	printf("\ntp %lld, %s, on each rank:\n", LL(row->tp), row->cache_dtype);
-	printf("  %-19s %6s %6s %12s %12s %12s\n", "CACHE", "LAYERS", "TOKENS",
+	plainf("\ntp %lld, %s, on each rank:\n", LL(row->tp), row->cache_dtype);
+	plainf("  %-19s %6s %6s %12s %12s %12s\n", "CACHE", "LAYERS", "TOKENS",
 	       "A PAGE", "A BLOCK", "A TOKEN");
 	for (int i = 0; i < row->size.ngroups; i++)
 		print_group(&row->size.group[i]);
@@ -64,20 +64,20 @@ static void print_row(const struct size_report *r, const struct size_row *row)
 {
 	struct size_sums sums = size_sums(row);
 
-	printf("%4lld  %-19s", LL(row->tp), row->cache_dtype);
+	plainf("%4lld  %-19s", LL(row->tp), row->cache_dtype);
 	if (row->why_not[0]) {
-		printf(" %s\n", row->why_not);
+		plainf(" %s\n", row->why_not);
 		return;
 	}
-	printf(" %6lld %10s %11s %11s %12lld", LL(row->size.block_size),
+	plainf(" %6lld %10s %11s %11s %12lld", LL(row->size.block_size),
 	       number(sums.token).s, number(sums.all_ranks).s, number(sums.unique).s,
 	       LL(sums.windows + sums.states));
 	if (r->tokens)
-		printf(" %14lld", LL(kvt_model_request(&row->size, r->tokens)));
+		plainf(" %14lld", LL(kvt_model_request(&row->size, r->tokens)));
 	if (r->memory) {
 		int64_t fit = size_fit(r, row);
 
-		printf(" %11s", fit < 0 ? "none" : fit == KVT_ANY_TOKENS ? "any" :
+		plainf(" %11s", fit < 0 ? "none" : fit == KVT_ANY_TOKENS ? "any" :
 				number((double)fit).s);
 	}
 	putchar('\n');
@@ -87,18 +87,18 @@ void size_text(const struct size_report *r)
 {
 	print_caches(r);
 	print_groups(r);
-	printf("\n%4s  %-19s %6s %10s %11s %11s %12s", "TP", "CACHE", "BLOCK", "A TOKEN",
+	plainf("\n%4s  %-19s %6s %10s %11s %11s %12s", "TP", "CACHE", "BLOCK", "A TOKEN",
 	       "ALL RANKS", "ONCE EACH", "FIXED");
 	if (r->tokens)
-		printf(" %14s", "A REQUEST");
+		plainf(" %14s", "A REQUEST");
 	if (r->memory)
-		printf(" %11s", "FIT");
+		plainf(" %11s", "FIT");
 	putchar('\n');
 	for (int i = 0; i < r->nrows; i++)
 		print_row(r, &r->row[i]);
 	puts("\nBytes on one rank.  A TOKEN is what every further token takes; FIXED is "
 	     "what\nwindows and states of a request take at most.");
 	if (r->memory)
-		printf("FIT: tokens of each of %lld requests in %s.\n", LL(r->requests),
+		plainf("FIT: tokens of each of %lld requests in %s.\n", LL(r->requests),
 		       human_size(r->memory).s);
 }

@@ -54,13 +54,13 @@ static struct human stack(const struct sweep_row *r)
 
 static void print_row(const struct sweep *s, const struct sweep_row *r, int width)
 {
-	printf("%-15s %7s %7s %-*s ", layouts(r).s,
+	plainf("%-15s %7s %7s %-*s ", layouts(r).s,
 	       both(r->block_size[0], r->block_size[1]).s, both(r->tp[0], r->tp[1]).s,
 	       width, stack(r).s);
 	if (r->refused[0])
-		printf("%12s %10s %10s %8s   %s\n", "-", "-", "-", "-", r->refused);
+		plainf("%12s %10s %10s %8s   %s\n", "-", "-", "-", "-", r->refused);
 	else
-		printf("%12" PRId64 " %10s %10s %8.3g %s %s\n", r->ops,
+		plainf("%12" PRId64 " %10s %10s %8.3g %s %s\n", r->ops,
 		       human_size(r->bytes).s, human_time(r->ns).s, times_best(s, r),
 		       r->pareto ? "*" : " ", r->stage ? "buffer" :
 		       r->why.ops ? kvt_axis_name(r->why.axis) : "nothing");
@@ -72,19 +72,19 @@ void sweep_text(const struct sweep *s)
 	int width = 7;
 
 	if (s->args->model)
-		printf("%s: ", s->args->model);
-	printf("%" PRId64 " token%s on %s (%s); sums over all ranks; * is not beaten in "
+		plainf("%s: ", s->args->model);
+	plainf("%" PRId64 " token%s on %s (%s); sums over all ranks; * is not beaten in "
 	       "ops, time and copies\n\n", s->tokens, plural(s->tokens), s->link->name,
 	       kvt_quality_name(s->link->quality));
 	for (int64_t i = 0; i < s->n; i++)
 		if ((int)strlen(stack(&s->row[i]).s) > width)
 			width = (int)strlen(stack(&s->row[i]).s);
-	printf("%-15s %7s %7s %-*s %12s %10s %10s %8s   %s\n", "layout", "block", "tp",
+	plainf("%-15s %7s %7s %-*s %12s %10s %10s %8s   %s\n", "layout", "block", "tp",
 	       width, "scope", "ops", "bytes", "time", "of best", "ends at");
 	for (int64_t i = 0; i < s->n; i++)
 		print_row(s, &s->row[i], width);
 	sweep_sentence(words, sizeof(words), s);
-	printf("\n%s\n", words);
+	plainf("\n%s\n", words);
 }
 
 void sweep_csv(const struct sweep *s)
@@ -94,7 +94,7 @@ void sweep_csv(const struct sweep *s)
 	for (int64_t i = 0; i < s->n; i++) {
 		const struct sweep_row *r = &s->row[i];
 
-		printf("%s,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,%" PRId64
+		plainf("%s,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,%" PRId64
 		       ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%d,%s,%s,%" PRId64 ",\"%s\"\n",
 		       r->layout[0], r->layout[1], r->block_size[0], r->block_size[1],
 		       r->tp[0], r->tp[1], kvt_stack_name(r->stack), r->stage, r->ops,

@@ -55,7 +55,7 @@ static void print_offset(const struct where *w, enum kvt_space space,
 		return;
 	}
 	name = kvt_reader_buffer_name(w->reader, space, buffer);
-	printf("%s%s%lld (0x%llx)\n", name ? name : "", name ? ":" : "",
+	plainf("%s%s%lld (0x%llx)\n", name ? name : "", name ? ":" : "",
 	       (long long)offset, (unsigned long long)offset);
 }
 
@@ -67,19 +67,19 @@ static void print_coordinate(const struct where *w, const struct kvt_place *p)
 
 	describe_label("at");
 	if (w->snapshot->ngroups > 1)
-		printf("group=%s,", group->id);
-	printf("layer=%lld,block=%lld", (long long)p->index[KVT_AXIS_L],
+		plainf("group=%s,", group->id);
+	plainf("layer=%lld,block=%lld", (long long)p->index[KVT_AXIS_L],
 	       (long long)p->index[KVT_AXIS_B]);
 	if (n[KVT_AXIS_S] > 1)
-		printf(",state=%lld", (long long)p->index[KVT_AXIS_S]);
+		plainf(",state=%lld", (long long)p->index[KVT_AXIS_S]);
 	if (group->total_heads > 1 || n[KVT_AXIS_H] > 1)
-		printf(",head=%lld", (long long)(group->head_start +
+		plainf(",head=%lld", (long long)(group->head_start +
 						 p->index[KVT_AXIS_H]));
 	if (n[KVT_AXIS_K] > 1)
-		printf(",kv=%c", p->index[KVT_AXIS_K] ? 'v' : 'k');
-	printf(",dim=%lld", (long long)p->index[KVT_AXIS_D]);
+		plainf(",kv=%c", p->index[KVT_AXIS_K] ? 'v' : 'k');
+	plainf(",dim=%lld", (long long)p->index[KVT_AXIS_D]);
 	if (p->byte)
-		printf(",byte=%lld", (long long)p->byte);
+		plainf(",byte=%lld", (long long)p->byte);
 	putchar('\n');
 }
 
@@ -95,10 +95,10 @@ static void print_packed(const struct kvt_group *group, int64_t byte)
 		return;
 	f = &packing.field[at.field];
 	begin = f->at + at.row * f->stride + at.element * f->dtype->elem;
-	printf("; %s %lld", f->name, (long long)at.element);
+	plainf("; %s %lld", f->name, (long long)at.element);
 	if (packing.rows > 1)
-		printf(" of row %lld", (long long)at.row);
-	printf(" (%s, byte %lld)", f->dtype->name, (long long)(byte - begin));
+		plainf(" of row %lld", (long long)at.row);
+	plainf(" (%s, byte %lld)", f->dtype->name, (long long)(byte - begin));
 }
 
 static void print_element(const struct where *w, const struct kvt_place *p)
@@ -108,41 +108,41 @@ static void print_element(const struct where *w, const struct kvt_place *p)
 	const struct kvt_component *c = where_part(group, dim);
 
 	describe_label("element");
-	printf("%s, byte %lld of %lld", group->dtype->name, (long long)p->byte,
+	plainf("%s, byte %lld of %lld", group->dtype->name, (long long)p->byte,
 	       (long long)group->shape.elem);
 	if (c)
-		printf("; %s %lld", c->name, (long long)(dim - c->start));
+		plainf("; %s %lld", c->name, (long long)(dim - c->start));
 	if (group->content.type)
 		print_packed(group, dim);
 	if (c && c->global_start != c->start)
-		printf(", %lld in the model",
+		plainf(", %lld in the model",
 		       (long long)(c->global_start + dim - c->start));
 	putchar('\n');
 	if (group->layer_names) {
 		describe_label("layer");
-		puts(group->layer_names[p->index[KVT_AXIS_L]]);
+		plainf("%s\n", group->layer_names[p->index[KVT_AXIS_L]]);
 	}
 	if (group->block_ids) {
 		describe_label("block");
-		printf("id %llu\n",
+		plainf("id %llu\n",
 		       (unsigned long long)group->block_ids[p->index[KVT_AXIS_B]]);
 	}
 	if (group->head_start) {
 		describe_label("head");
-		printf("%lld on this rank\n", (long long)p->index[KVT_AXIS_H]);
+		plainf("%lld on this rank\n", (long long)p->index[KVT_AXIS_H]);
 	}
 }
 
 static void print_tenant(const struct tenant *t, bool infinite)
 {
-	printf(" %s", t->request->id);
+	plainf(" %s", t->request->id);
 	if (infinite && t->seen >= 0)
-		printf(" after %lld tokens", (long long)t->seen);
+		plainf(" after %lld tokens", (long long)t->seen);
 	else if (t->token >= 0 && t->ntokens > 1)
-		printf(" tokens %lld to %lld", (long long)t->token,
+		plainf(" tokens %lld to %lld", (long long)t->token,
 		       (long long)(t->token + t->ntokens - 1));
 	else if (t->token >= 0)
-		printf(" token %lld", (long long)t->token);
+		plainf(" token %lld", (long long)t->token);
 }
 
 static void print_tenants(const struct where *w, const struct kvt_place *p)
@@ -158,7 +158,7 @@ static void print_tenants(const struct where *w, const struct kvt_place *p)
 	int printed = 0;
 
 	describe_label("holds");
-	fputs(text[holding], stdout);
+	plainf("%s", text[holding]);
 	while (holding != HOLDS_NULL && where_next_tenant(&t, &at, w->snapshot, p)) {
 		putchar(printed++ ? ',' : ':');
 		print_tenant(&t, infinite);
@@ -174,9 +174,9 @@ static void print_tile(const struct where *w, const struct kvt_place *p)
 		return;
 	describe_label("tile");
 	for (int a = 0; a < KVT_NAXES; a++)
-		printf("%s%c %lld", a ? " " : "", kvt_axis_letter((enum kvt_axis)a),
+		plainf("%s%c %lld", a ? " " : "", kvt_axis_letter((enum kvt_axis)a),
 		       (long long)tile.begin[a]);
-	printf(", byte %lld of %lld when decoded\n", (long long)tile.byte,
+	plainf(", byte %lld of %lld when decoded\n", (long long)tile.byte,
 	       (long long)tile.nbytes);
 }
 
@@ -184,13 +184,13 @@ static void print_region(const struct where *w, const struct kvt_place *p)
 {
 	describe_label("is");
 	if (p->region == KVT_HEADER)
-		printf("header of the file: data begins at byte %lld\n",
+		plainf("header of the file: data begins at byte %lld\n",
 		       (long long)p->begin);
 	else if (p->region == KVT_BEYOND)
-		printf("beyond the data, which ends at byte %lld\n",
+		plainf("beyond the data, which ends at byte %lld\n",
 		       (long long)p->end);
 	else if (p->region == KVT_PADDING)
-		printf("padding of a page: layer %lld, block %lld, byte %lld of %lld\n",
+		plainf("padding of a page: layer %lld, block %lld, byte %lld of %lld\n",
 		       (long long)p->index[KVT_AXIS_L], (long long)p->index[KVT_AXIS_B],
 		       (long long)p->byte,
 		       (long long)w->snapshot->group[p->group].page_bytes);
@@ -200,7 +200,7 @@ static void print_region(const struct where *w, const struct kvt_place *p)
 
 void where_text(const struct where *w, const struct answer *a)
 {
-	printf("%s: %s %s\n", w->path, a->option, a->query);
+	plainf("%s: %s %s\n", w->path, a->option, a->query);
 	if (a->in_files)
 		print_offset(w, KVT_FILES, a->file, a->file_offset);
 	if (a->in_memory)

@@ -237,9 +237,6 @@ const struct kvt_format *kvt_format_at(int i);
 /* By its name or a preset's; NULL if there is none. */
 const struct kvt_format *kvt_format_find(const char *name);
 
-/* Is 's' UTF-8? */
-bool kvt_is_text(const char *s);
-
 /* ---- facts that one format alone asks for ------------------------------- */
 
 /*

@@ -55,16 +55,35 @@ enum kvt_status {
 };
 
 struct kvt_error {
-	char text[512];		/* one sentence, no trailing newline or period */
+	char text[512];		/* one line: a sentence without newline or period */
 };
 
 /*
  * kvt_fail() records why and returns 'status', so that an error is raised in
  * one line: return kvt_fail(err, KVT_BAD_INPUT, "...").  Call it where the
- * cause is known; callers further up pass the status on unchanged.
+ * cause is known; callers further up pass the status on unchanged.  Names in the
+ * sentence may be any bytes: it is stored as kvt_plain_next() writes it.
  */
 enum kvt_status kvt_fail(struct kvt_error *err, enum kvt_status status,
 			 const char *format, ...) KVT_PRINTF(3, 4);
+
+/* ---- text --------------------------------------------------------------- */
+
+/* Is 's' UTF-8? */
+bool kvt_is_text(const char *s);
+
+/*
+ * Names come from files, and may be made to move the cursor of a terminal or to
+ * look like further lines.  So people are shown one character at a time: as it is,
+ * or, where it is a control character (C0, DEL, C1, of direction, a separator of
+ * lines) or no UTF-8, as \n, \r, \t or its bytes, \x1b.  A backslash stays as it
+ * is, so that what was escaped once is not escaped again.
+ *
+ * Writes the character at 's', below 'end', and a NUL; returns how many bytes of
+ * 's' it took, 1 to 4.
+ */
+#define KVT_PLAIN_MAX 17
+int kvt_plain_next(char out[KVT_PLAIN_MAX], const char *s, const char *end);
 
 /* ---- axes and shapes ---------------------------------------------------- */
 

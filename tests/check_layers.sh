@@ -54,6 +54,13 @@ formats_includes() { includes formats | only '"' | not '"(lib|formats)/'; }
 formats_calls()    { calls formats "v?printf|puts|putchar|perror|$stop|getenv"; }
 formats_streams()  { code formats '\b(stdin|stdout|stderr)\b'; }
 rooted()           { includes lib kernels formats cli | only '"' | not '"(lib|kernels|formats|cli)/'; }
+# Names of files and from files may hold anything; plainf() makes them plain.  These
+# write the program's own words, or a format that has an escape of its own.
+own="plain|opt|help|json_out|html(_map|_charts)?|sim_(page|svg|trace|emit)|diff_svg|expect_report"
+cli_prints()       { calls cli 'v?f?printf' | not "^cli/($own)\.c:"; }
+# what is left of a literal here is nothing, and of a choice of two '? :'
+cli_puts()         { code cli '(?<![\w.>])f?puts\s*\(\s*[a-z(*]' | not '\? *:' |
+		not "^cli/($own)\.c:|fputs\(text, stdout\)|fputs\(.*->examples, stdout\)"; }
 libraries()        { includes lib kernels cli | only '<(hdf5|H5\w*|zstd\w*|xxhash)\.h>'; }
 json()             { includes lib kernels | only '<jansson\.h>'; }
 
@@ -92,6 +99,8 @@ none 'kernels/ prints, exits and opens nothing'  kernels_calls
 none 'formats/ includes lib/ and itself only'    formats_includes
 none 'formats/ neither prints nor exits, and asks no environment' formats_calls
 none 'formats/ knows no standard stream'         formats_streams
+none 'cli/ prints through plainf()'               cli_prints
+none 'cli/ puts no strings that may be foreign'  cli_puts
 none 'includes are written from the root'        rooted
 none 'HDF5, zstd and xxHash stay in formats/'    libraries
 none 'jansson stays in formats/ and cli/'        json
@@ -107,10 +116,16 @@ ok 'finds fopen in kernels/'       planted kernels_calls kernels/a.c 'x = fopen(
 ok 'finds a kernel in formats/'    planted formats_includes formats/a.c '#include "kernels/kernels.h"'
 ok 'finds getenv in formats/'      planted formats_calls formats/a.c 'if (getenv("X"))'
 ok 'finds stderr in formats/'      planted formats_streams formats/a.c 'fprintf(stderr, "x");'
+ok 'finds printf in cli/'          planted cli_prints cli/a.c '	printf("%s", model);'
+ok 'finds fprintf in cli/'         planted cli_prints cli/a.c '	fprintf(stderr, "%s", path);'
+ok 'finds a name that is put'      planted cli_puts cli/a.c '	puts(s->model);'
+ok 'finds a name that is fput'     planted cli_puts cli/a.c '	fputs(path, stderr);'
 ok 'finds an include beside'       planted rooted cli/a.c '#include "opt.h"'
 ok 'finds zstd in cli/'            planted libraries cli/a.c '#include <zstd.h>'
 ok 'finds jansson in lib/'         planted json lib/a.c '#include <jansson.h>'
 ok 'leaves snprintf alone'         innocent lib_calls lib/a.c 'snprintf(b, n, "exit(1)");'
+ok 'leaves plainf alone'           innocent cli_prints cli/a.c 'plainf("%s", snprintf(b, n, "x"));'
+ok 'leaves literals alone'         innocent cli_puts cli/a.c 'puts(a ? "x" : "y"); puts("x" Y);'
 ok 'leaves comments alone'         innocent lib_calls lib/a.c '/* never printf() */'
 ok 'leaves members alone'          innocent formats_calls formats/a.c 'f->abort(w); w.exit(1);'
 ok 'leaves names of files alone'   innocent formats_streams formats/a.c 's = "/dev/stdout";'
