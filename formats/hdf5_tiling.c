@@ -34,6 +34,22 @@ static int64_t doubled(int64_t unit, int64_t least)
 }
 
 /*
+ * A tile larger than all blocks of a head holds nothing more, but takes memory
+ * of that size.  The default is the same for all dumps, so that tiles can move.
+ */
+static int64_t clamp(int64_t asked, const struct kvt_group *group)
+{
+	const int64_t *n = group->shape.n;
+	int64_t most = n[KVT_AXIS_B] * n[KVT_AXIS_S] * n[KVT_AXIS_D] * group->shape.elem;
+
+	if (most < KVT_TILE_BYTES)
+		most = KVT_TILE_BYTES;
+	if (most > MAX_TILE)
+		most = MAX_TILE;
+	return asked < most ? asked : most;
+}
+
+/*
  * One layer, one head, K and V apart: then only B, S and D vary inside a tile,
  * and its bytes are the same in most layouts.  The block axis may be cut
  * anywhere, as the dataset may grow to whole tiles; the others may not.
@@ -113,7 +129,7 @@ enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,
 		return kvt_fail(err, KVT_USAGE,
 				"zstd level is %d, expected 1 to %d",
 				tiling.level, ZSTD_maxCLevel());
-	plain_extents(tiling.n, group, least < MAX_TILE ? least : MAX_TILE);
+	plain_extents(tiling.n, group, clamp(least, group));
 	if (options->like)
 		like_extents(tiling.n, group, options->like);
 	memcpy(shape.n, tiling.n, sizeof(shape.n));

@@ -407,6 +407,7 @@ static void tile_extents(void **state)
 	} rows[] = {
 		{ 16, 128, 0, 8 }, { 64, 128, 0, 2 }, { 128, 128, 0, 1 },
 		{ 256, 128, 0, 1 }, { 16, 128, 65536, 16 }, { 16, 96, 0, 16 },
+		{ 16, 128, 1 << 30, 32 },	/* no more than 30 blocks need */
 	};
 	struct kvt_snapshot snapshot;
 
@@ -415,7 +416,7 @@ static void tile_extents(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kvt_create_options options = {
 			.tile_bytes = rows[i].tile_bytes, .force = true };
-		int64_t n[] = { 1, 3, rows[i].states, 2, 2, rows[i].dim };
+		int64_t n[] = { 1, 30, rows[i].states, 2, 2, rows[i].dim };
 		const struct kvt_tiling *tiling;
 		struct kvt_writer *writer;
 
@@ -495,6 +496,5 @@ int main(void)
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("hdf5", tests, make_names,
-					   remove_files);
+	return cmocka_run_group_tests_name("hdf5", tests, make_names, remove_files);
 }
