@@ -183,7 +183,7 @@ $(FORMATTEST) $(BENCH): $(B)/%: $(B)/%.o $(FORMATS) $(LIB)
 
 # The reader of contracts is one of cli/ that needs nothing of the rest.
 $(B)/tests/fuzz/fuzz_contract: $(call objs,cli/contract*.c cli/nearest.c)
-$(B)/tests/fuzz/fuzz_wire: $(call objs,cli/wire_frame.c)
+$(B)/tests/fuzz/fuzz_wire: $(call objs,cli/wire_frame.c cli/wire_meet.c)
 
 # libFuzzer brings its own main() (make fuzz); else one that reads the files named.
 FUZZMAIN := $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer,$(B)/tests/fuzz/standalone.o)

@@ -44,6 +44,7 @@ static enum kvt_status print_json(const struct sides *sides, const struct exec_a
 	json_put_int(&out, out.root, "device_bytes", device_bytes(args->device));
 	json_put_real(&out, out.root, "seconds", c->seconds);
 	json_put_real(&out, out.root, "verify_seconds", v->seconds);
+	json_put_int(&out, out.root, "strangers", c->strangers);
 	json_put_int(&out, out.root, "bytes_compared", v->bytes);
 	json_put_int(&out, out.root, "bytes_untouched", v->untouched);
 	json_put_text(&out, out.root, "digest",

@@ -133,6 +133,7 @@ struct carried {
 	int n;
 	struct kvt_writer **writer;	/* one a rank */
 	int64_t bytes, boxes, memory;
+	int64_t strangers;		/* of wire: connections that were turned away */
 	double seconds;			/* reading, moving and writing */
 };
 

@@ -14,15 +14,21 @@
 
 struct wire_args {
 	struct exec_args exec;
-	const char *listen, *connect, *transport;
-	int64_t timeout;		/* seconds */
+	const char *listen, *connect, *transport, *secret_file;
+	int64_t timeout, deadline;	/* seconds; of a frame, of all */
+	struct wire_limits limits;
+	struct wire_secret secret;
 	int n;				/* operands */
 	char **argv;
 };
 
-static int timeout_ms(const struct wire_args *a)
+static void set_limits(struct wire_args *a)
 {
-	return (int)(a->timeout < 86400 ? a->timeout : 86400) * 1000;
+	const int64_t day = 86400, century = 36525 * day;
+
+	a->limits.frame_ms = (int)(a->timeout < day ? a->timeout : day) * 1000;
+	a->limits.end_ms = wire_now_ms() +
+			   (a->deadline < century ? a->deadline : century) * 1000;
 }
 
 static bool over_ucx(const struct wire_args *a)
@@ -49,9 +55,10 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 
 	if (status)
 		return status;
-	if (!(status = wire_connect(&wire, where, timeout_ms(a), err)) &&
-	    ((status = greet(&wire, &sides, a, err)) ||
-	     (status = wire_serve(&wire, &sides, &a->exec, err))))
+	if (!(status = wire_connect(&wire, where, &a->limits, &a->secret, err)) &&
+	    !(status = greet(&wire, &sides, a, err)))
+		status = wire_serve(&wire, &sides, &a->exec, err);
+	if (status)
 		wire_give_up(&wire, status, err);
 	wire_close(&wire);
 	sides_free(&sides);
@@ -59,7 +66,8 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 }
 
 static enum kvt_status receive(struct wire *wire, const struct sides *sides,
-			       const struct wire_args *a, struct kvt_error *err)
+			       const struct wire_args *a, int64_t strangers,
+			       struct kvt_error *err)
 {
 	struct verified verified = { .bytes = 0 };
 	struct exec_args args = a->exec;
@@ -76,6 +84,7 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 	/* the outputs are complete: whether the source hears of it does not matter */
 	if (wire_send(wire, WIRE_BYE, NULL, 0, NULL, 0, NULL))
 		wire_close(wire);
+	carried.strangers = strangers;
 	if (!(status = sides_verify(&verified, sides, &carried, &a->exec, err)) &&
 	    !(status = sides_unchanged(sides, err)) &&
 	    !(status = publish(carried.writer, carried.n, err)))
@@ -84,18 +93,29 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 	return status;
 }
 
+/* Whether all goes well or not: somebody was there who should not be. */
+static void tell_strangers(const struct wire_strangers *s)
+{
+	if (s->n)
+		complain(&cmd_transfer_sim,
+			 "%lld connection%s turned away, the last one: %s",
+			 (long long)s->n, s->n == 1 ? " was" : "s were", s->last.text);
+}
+
 static enum kvt_status receive_at(const struct wire_args *a, int fd,
 				  struct kvt_error *err)
 {
 	struct wire wire = { .fd = -1 };
+	struct wire_strangers strangers = { .n = 0 };
 	struct sides sides;
 	enum kvt_status status = sides_open(&sides, &a->exec, a->n, a->argv, err);
 
 	if (status)
 		return status;
-	if (!(status = wire_accept(&wire, fd, timeout_ms(a), err)))
-		status = receive(&wire, &sides, a, err);
+	if (!(status = wire_accept(&wire, &strangers, fd, &a->limits, &a->secret, err)))
+		status = receive(&wire, &sides, a, strangers.n, err);
 	wire_close(&wire);
+	tell_strangers(&strangers);
 	sides_free(&sides);
 	return status;
 }
@@ -133,16 +153,29 @@ static enum kvt_status both(const struct wire_args *a, int fd, int port,
 	return status;
 }
 
-static enum kvt_status wire(const struct wire_args *a, struct kvt_error *err)
+/* The second process that we start ourselves is known by a secret, too. */
+static enum kvt_status get_secret(struct wire_args *a, struct kvt_error *err)
 {
-	enum kvt_status status;
+	if (a->secret_file)
+		return wire_secret_read(&a->secret, a->secret_file, err);
+	return a->listen || a->connect ? KVT_OK : wire_secret_make(&a->secret, err);
+}
+
+static enum kvt_status wire(struct wire_args *a, struct kvt_error *err)
+{
+	const char *here = a->listen ? a->listen : "127.0.0.1:0";
+	enum kvt_status status = get_secret(a, err);
 	int fd, port;
 
-	signals_catch();
-	if (a->connect)
-		return send_from(a, a->connect, err);
-	status = wire_listen(&fd, &port, a->listen ? a->listen : "127.0.0.1:0", err);
 	if (status)
+		return status;
+	signals_catch();
+	set_limits(a);
+	if (a->connect) {
+		status = wire_check_address(a->connect, false, &a->secret, err);
+		return status ? status : send_from(a, a->connect, err);
+	}
+	if ((status = wire_listen(&fd, &port, here, &a->secret, err)))
 		return status;
 	if (a->listen && !a->exec.quiet)
 		fplainf(stderr, "waiting at port %d\n", port);
@@ -170,7 +203,8 @@ static enum kvt_status check(const struct wire_args *a, struct kvt_error *err)
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct wire_args a = {
-		.exec = { .corrupt = -1, .sim.tokens = UINT32_MAX }, .timeout = 10,
+		.exec = { .corrupt = -1, .sim.tokens = UINT32_MAX },
+		.timeout = 10, .deadline = 3600,
 	};
 	const struct opt opts[] = {
 		EXEC_OPTS(&a.exec),
@@ -179,7 +213,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "connect", 0, OPT_STRING, &a.connect, "HOST:PORT",
 		  "be the source alone, of a destination that listens there" },
 		{ "timeout", 0, OPT_COUNT, &a.timeout, "SECONDS",
-		  "give up when nothing arrives for so long; default 10" },
+		  "give up when one frame takes so long; default 10" },
+		{ "deadline", 0, OPT_COUNT, &a.deadline, "SECONDS",
+		  "give up when all of it takes so long; default 3600" },
+		{ "secret-file", 0, OPT_STRING, &a.secret_file, "FILE",
+		  "what both sides must know; needed off the loopback interface" },
 		{ "transport", 0, OPT_STRING, &a.transport, "tcp|ucx",
 		  "how bytes go: default tcp; ucx needs libucx0" },
 		{ 0 }

@@ -6,7 +6,8 @@
 
 #define LL(x) ((long long)(x))
 
-static const uint8_t magic[4] = { 'K', 'V', 'T', '1' };
+static const uint8_t magic[4] = { 'K', 'V', 'T', '0' + WIRE_VERSION };
+static const uint8_t old_magic[4] = { 'K', 'V', 'T', '1' };
 
 /* Lengths that a payload of each type can have. */
 static const struct {
@@ -19,6 +20,8 @@ static const struct {
 	[WIRE_FAIL] = { 4, 512 },
 	[WIRE_BYE] = { 0, 0 },
 	[WIRE_ADDRESS] = { 1, WIRE_MOST_ADDRESS },
+	[WIRE_NONCE] = { WIRE_NONCE_BYTES, WIRE_NONCE_BYTES },
+	[WIRE_PROOF] = { WIRE_PROOF_BYTES, WIRE_PROOF_BYTES },
 };
 
 void wire_put(uint8_t *bytes, int nbytes, uint64_t value)
@@ -45,11 +48,27 @@ void wire_head_put(uint8_t bytes[WIRE_HEAD], enum wire_type type, int64_t length
 	wire_put(bytes + 8, 8, (uint64_t)length);
 }
 
+void wire_head_put_old(uint8_t bytes[WIRE_HEAD], enum wire_type type, int64_t length)
+{
+	wire_head_put(bytes, type, length);
+	memcpy(bytes, old_magic, sizeof(old_magic));
+}
+
+bool wire_head_is_old(const uint8_t bytes[WIRE_HEAD])
+{
+	return !memcmp(bytes, old_magic, sizeof(old_magic));
+}
+
 enum kvt_status wire_head_take(struct wire_head *out, const uint8_t bytes[WIRE_HEAD],
 			       struct kvt_error *err)
 {
 	uint64_t type = wire_take(bytes + 4, 4), length = wire_take(bytes + 8, 8);
 
+	if (!memcmp(bytes, magic, 3) && bytes[3] != magic[3] && bytes[3] >= '0' &&
+	    bytes[3] <= '9')
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the peer speaks version %c of the protocol, expected %d: it is another kvtool",
+				bytes[3], WIRE_VERSION);
 	if (memcmp(bytes, magic, sizeof(magic)))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the peer does not speak this protocol");

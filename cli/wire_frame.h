@@ -20,11 +20,16 @@ enum wire_type {
 	WIRE_FAIL,			/* either: status and sentence */
 	WIRE_BYE,			/* destination: all is well */
 	WIRE_ADDRESS,			/* both, for UCX: where a worker is reached */
+	WIRE_NONCE,			/* both, first of all: wire_meet.h */
+	WIRE_PROOF,
 	WIRE_NTYPES
 };
 
 enum {
+	WIRE_VERSION = 2,
 	WIRE_HEAD = 16,
+	WIRE_NONCE_BYTES = 1 + 32,	/* is there a secret? the nonce */
+	WIRE_PROOF_BYTES = 32,
 	WIRE_PIECE = 1 << 20,		/* bytes of a frame; longer ops are cut */
 	WIRE_OP = 24,			/* source offset, destination offset, length */
 	WIRE_MOST_OPS = 4096,		/* of a frame */
@@ -37,6 +42,9 @@ struct wire_head {
 	int64_t length;
 };
 void wire_head_put(uint8_t bytes[WIRE_HEAD], enum wire_type type, int64_t length);
+/* The same as a peer of version 1 reads it, who can only be told why not. */
+void wire_head_put_old(uint8_t bytes[WIRE_HEAD], enum wire_type type, int64_t length);
+bool wire_head_is_old(const uint8_t bytes[WIRE_HEAD]);
 KVT_MUST_CHECK enum kvt_status
 wire_head_take(struct wire_head *out, const uint8_t bytes[WIRE_HEAD],
 	       struct kvt_error *err);

@@ -13,6 +13,7 @@
 #include <ucp/api/ucp.h>
 
 #include "cli/signals.h"
+#include "cli/wire_socket.h"
 
 #define LL(x) ((long long)(x))
 
@@ -38,7 +39,7 @@ struct wire_ucx {
 	ucs_status_t broken;		/* why the connection is; UCS_OK: it is not */
 	bool unguarded;			/* errors are not told */
 	bool stuck;			/* something was given up */
-	int fd, timeout_ms;
+	int fd;
 };
 
 enum {
@@ -125,8 +126,7 @@ enum kvt_status wire_ucx_built(struct kvt_error *err)
 }
 
 enum kvt_status wire_ucx_open(struct wire_ucx **out, const void **address,
-			      int64_t *nbytes, int fd, int timeout_ms,
-			      struct kvt_error *err)
+			      int64_t *nbytes, int fd, struct kvt_error *err)
 {
 	struct wire_ucx *u = calloc(1, sizeof(*u));
 	enum kvt_status status;
@@ -136,7 +136,6 @@ enum kvt_status wire_ucx_open(struct wire_ucx **out, const void **address,
 	if (!u)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	u->fd = fd;
-	u->timeout_ms = timeout_ms;
 	if (!(status = load(u, err))) {
 		got = make_worker(u);
 		if (got == UCS_OK)
@@ -191,14 +190,6 @@ enum kvt_status wire_ucx_connect(struct wire_ucx *u, const void *address,
 
 /* ---- waiting --------------------------------------------------------- */
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static bool peer_is_gone(const struct wire_ucx *u)
 {
 	char c;
@@ -221,9 +212,8 @@ static void look(const struct wire_ucx *u, int *idle)
 
 /* Until the request is through; then, or when it cannot be waited for, it is freed. */
 static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
-			      int timeout_ms, const char *doing, struct kvt_error *err)
+			      int64_t until, const char *doing, struct kvt_error *err)
 {
-	int64_t until = now_ms() + timeout_ms;
 	enum kvt_status status = KVT_OK;
 	bool gone = false;
 	ucs_status_t got;
@@ -239,14 +229,14 @@ static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
 			status = kvt_fail(err, KVT_SYSTEM, "interrupted");
 		else if (u->broken != UCS_OK)
 			status = refused(u, "the peer is gone", u->broken, err);
-		else if (now_ms() >= until)
+		else if (wire_now_ms() >= until)
 			status = gone ?
 				 kvt_fail(err, KVT_SYSTEM, "the peer is gone") :
-				 kvt_fail(err, KVT_SYSTEM, "%s: nothing for %d ms", doing,
-					  timeout_ms);
+				 kvt_fail(err, KVT_SYSTEM, "%s: not through in time: "
+					  "--timeout, --deadline", doing);
 		else if (!gone && idle >= BUSY && (gone = peer_is_gone(u)) &&
-			 now_ms() + GRACE_MS < until)
-			until = now_ms() + GRACE_MS;
+			 wire_now_ms() + GRACE_MS < until)
+			until = wire_now_ms() + GRACE_MS;
 		if (status)
 			break;
 	}
@@ -265,11 +255,11 @@ static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
  */
 static void linger(const struct wire_ucx *u)
 {
-	int64_t until = now_ms() + CLOSE_MS;
+	int64_t until = wire_now_ms() + CLOSE_MS;
 	int idle = 0;
 
 	shutdown(u->fd, SHUT_WR);
-	while (!peer_is_gone(u) && now_ms() < until && !interrupted)
+	while (!peer_is_gone(u) && wire_now_ms() < until && !interrupted)
 		look(u, &idle);
 }
 
@@ -287,7 +277,8 @@ static void close_endpoint(struct wire_ucx *u)
 	u->broken = UCS_OK;
 	/* whether the rest arrives is not asked: who waits for it has a timeout */
 	if (finish(u, u->call.ucp_ep_close_nbx(u->ep, bad && !u->unguarded ? &force :
-					       &flush), CLOSE_MS, "closing", NULL))
+					       &flush),
+		   wire_now_ms() + CLOSE_MS, "closing", NULL))
 		u->ep = NULL;
 }
 
@@ -310,7 +301,7 @@ void wire_ucx_close(struct wire_ucx *u)
 /* ---- bytes ----------------------------------------------------------- */
 
 enum kvt_status wire_ucx_send(struct wire_ucx *u, const void *bytes, int64_t n,
-			      struct kvt_error *err)
+			      int64_t until, struct kvt_error *err)
 {
 	const ucp_request_param_t plain = { .op_attr_mask = 0 };
 	const uint8_t *at = bytes;
@@ -320,7 +311,7 @@ enum kvt_status wire_ucx_send(struct wire_ucx *u, const void *bytes, int64_t n,
 		piece = n < PIECE ? n : PIECE;
 		status = finish(u, u->call.ucp_stream_send_nbx(u->ep, at, (size_t)piece,
 							       &plain),
-				u->timeout_ms, "sending to the peer", err);
+				until, "sending to the peer", err);
 	}
 	return status;
 }
@@ -335,7 +326,7 @@ static void note_received(void *request, ucs_status_t status, size_t length,
 }
 
 enum kvt_status wire_ucx_receive(struct wire_ucx *u, void *bytes, int64_t n,
-				 struct kvt_error *err)
+				 int64_t until, struct kvt_error *err)
 {
 	const ucp_request_param_t note = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
@@ -351,7 +342,7 @@ enum kvt_status wire_ucx_receive(struct wire_ucx *u, void *bytes, int64_t n,
 		u->received = 0;
 		request = u->call.ucp_stream_recv_nbx(u->ep, at, (size_t)n, &at_once,
 						      &note);
-		status = finish(u, request, u->timeout_ms, "waiting for the peer", err);
+		status = finish(u, request, until, "waiting for the peer", err);
 		if (status)
 			return status;
 		if (!request)
@@ -374,14 +365,12 @@ enum kvt_status wire_ucx_built(struct kvt_error *err)
 }
 
 enum kvt_status wire_ucx_open(struct wire_ucx **out, const void **address,
-			      int64_t *nbytes, int fd, int timeout_ms,
-			      struct kvt_error *err)
+			      int64_t *nbytes, int fd, struct kvt_error *err)
 {
 	(void)out;
 	(void)address;
 	(void)nbytes;
 	(void)fd;
-	(void)timeout_ms;
 	return wire_ucx_built(err);
 }
 
@@ -399,20 +388,22 @@ void wire_ucx_close(struct wire_ucx *u)
 }
 
 enum kvt_status wire_ucx_send(struct wire_ucx *u, const void *bytes, int64_t n,
-			      struct kvt_error *err)
+			      int64_t until, struct kvt_error *err)
 {
 	(void)u;
 	(void)bytes;
 	(void)n;
+	(void)until;
 	return wire_ucx_built(err);
 }
 
 enum kvt_status wire_ucx_receive(struct wire_ucx *u, void *bytes, int64_t n,
-				 struct kvt_error *err)
+				 int64_t until, struct kvt_error *err)
 {
 	(void)u;
 	(void)bytes;
 	(void)n;
+	(void)until;
 	return wire_ucx_built(err);
 }
 

@@ -21,17 +21,19 @@ KVT_MUST_CHECK enum kvt_status wire_ucx_built(struct kvt_error *err);
  */
 KVT_MUST_CHECK enum kvt_status
 wire_ucx_open(struct wire_ucx **out, const void **address, int64_t *nbytes, int fd,
-	      int timeout_ms, struct kvt_error *err);
+	      struct kvt_error *err);
 /* To the peer with that address, which libucp believes. */
 KVT_MUST_CHECK enum kvt_status
 wire_ucx_connect(struct wire_ucx *u, const void *address, struct kvt_error *err);
 /* Waits, for at most a second, until what was sent is on its way.  NULL is fine. */
 void wire_ucx_close(struct wire_ucx *u);
 
-/* All n bytes, or KVT_SYSTEM when nothing moves for the time that was given. */
+/* All n bytes, or KVT_SYSTEM when they are not through in time, by wire_now_ms(). */
 KVT_MUST_CHECK enum kvt_status
-wire_ucx_send(struct wire_ucx *u, const void *bytes, int64_t n, struct kvt_error *err);
+wire_ucx_send(struct wire_ucx *u, const void *bytes, int64_t n, int64_t until,
+	      struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
-wire_ucx_receive(struct wire_ucx *u, void *bytes, int64_t n, struct kvt_error *err);
+wire_ucx_receive(struct wire_ucx *u, void *bytes, int64_t n, int64_t until,
+		 struct kvt_error *err);
 
 #endif

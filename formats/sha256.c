@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.c - SHA-256 (FIPS 180-4) */
+/* sha256.c - SHA-256 (FIPS 180-4) and HMAC (RFC 2104) */
 #include "formats/sha256.h"
 
 #include <stdio.h>
@@ -81,18 +81,64 @@ void sha256_add(struct sha256 *s, const void *bytes, size_t n)
 	}
 }
 
-struct sha256_text sha256_end(struct sha256 *s)
+static void finish(struct sha256 *s)
 {
 	static const uint8_t pad[64] = { 0x80 };
 	uint64_t nbits = s->nbytes * 8;
 	uint8_t length[8];
-	struct sha256_text text;
 
 	for (int i = 0; i < 8; i++)
 		length[i] = (uint8_t)(nbits >> (56 - 8 * i));
 	sha256_add(s, pad, (size_t)((119 - s->nbytes % 64) % 64 + 1));
 	sha256_add(s, length, 8);
+}
+
+struct sha256_text sha256_end(struct sha256 *s)
+{
+	struct sha256_text text;
+
+	finish(s);
 	for (int i = 0; i < 8; i++)
 		snprintf(text.s + 8 * i, 9, "%08x", s->h[i]);
 	return text;
+}
+
+void sha256_end_bytes(uint8_t out[SHA256_BYTES], struct sha256 *s)
+{
+	finish(s);
+	for (int i = 0; i < SHA256_BYTES; i++)
+		out[i] = (uint8_t)(s->h[i / 4] >> (24 - i % 4 * 8));
+}
+
+/* ---- HMAC ------------------------------------------------------------ */
+
+static void start_keyed(struct sha256 *s, const uint8_t key[64], uint8_t pad)
+{
+	uint8_t block[64];
+
+	for (int i = 0; i < 64; i++)
+		block[i] = key[i] ^ pad;
+	sha256_start(s);
+	sha256_add(s, block, sizeof(block));
+}
+
+void hmac_sha256(uint8_t out[SHA256_BYTES], const void *key, size_t nkey,
+		 const void *bytes, size_t n)
+{
+	uint8_t block[64] = { 0 };
+	struct sha256 s;
+
+	if (nkey > sizeof(block)) {
+		sha256_start(&s);
+		sha256_add(&s, key, nkey);
+		sha256_end_bytes(block, &s);
+	} else {
+		memcpy(block, key, nkey);
+	}
+	start_keyed(&s, block, 0x36);
+	sha256_add(&s, bytes, n);
+	sha256_end_bytes(out, &s);
+	start_keyed(&s, block, 0x5c);
+	sha256_add(&s, out, SHA256_BYTES);
+	sha256_end_bytes(out, &s);
 }

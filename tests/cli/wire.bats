@@ -48,11 +48,7 @@ listening() {
 
 # peer PYTHON: connects to the port and does that with the socket s
 peer() {
-	/usr/bin/python3 -c '
-import socket, struct, sys, time
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-def frame(t, p=b""): return b"KVT1" + struct.pack("<IQ", t, len(p)) + p
-exec(sys.argv[2])' "$port" "$1"
+	/usr/bin/python3 "$root/tests/wire_peer.py" "$port" "$1"
 }
 
 # ended STATUS TEXT: the destination has, with one sentence, and left nothing
@@ -82,13 +78,7 @@ ended() {
 }
 
 @test "transfer-sim wire survives peers that lie, fall silent or die" {
-	local hello='s.sendall(s.recv(24, socket.MSG_WAITALL)); s.recv(64);'
-	listening -o w.npy "$nhd" "$bs32"
-	peer 's.sendall(b"GET / HTTP/1.1\r\n\r\n"); time.sleep(.2)'
-	ended 3 'does not speak this protocol'
-	listening -o w.npy "$nhd" "$bs32"
-	peer 's.sendall(b"KVT1" + struct.pack("<IQ", 3, 1 << 60)); time.sleep(.2)'
-	ended 3 'expected 33 to'
+	local hello='meet(s); back(s); s.recv(64);'
 	listening -o w.npy "$nhd" "$bs32"
 	peer "$hello"'s.sendall(frame(3, struct.pack("<IIqqq", 0, 1, 0, 1 << 40, 4) + b"abcd"))
 time.sleep(.2)'
@@ -104,15 +94,16 @@ time.sleep(.2)'
 	ended 5 'the peer is gone'
 	listening --timeout=1 -o w.npy "$nhd" "$bs32"
 	peer "$hello"'time.sleep(1.5)' 3>&- &
-	ended 5 'nothing for 1000 ms'
+	ended 5 'not through after 1000 ms: --timeout'
 	listening --timeout=1 -o w.npy "$nhd" "$bs32"
 	ended 5 'waiting for the source'
 }
 
 @test "transfer-sim wire serves no peer that asks for what is not there" {
-	/usr/bin/python3 - "$KVTOOL" "$nhd" "$bs32" <<-'END'
-		import socket, struct, subprocess, sys
-		def frame(t, p=b""): return b"KVT1" + struct.pack("<IQ", t, len(p)) + p
+	/usr/bin/python3 - "$root/tests" "$KVTOOL" "$nhd" "$bs32" <<-'END'
+		import sys
+		sys.path.insert(0, sys.argv.pop(1))
+		from wire_peer import *
 		asks = [((9, 0, 0, 1, 0, 1), 3), ((0, 4, 0, 1, 0, 1), 3),
 		        ((0, 0, 0, 9, 0, 1), 3), ((0, 0, 0, 1, 1, 1), 3),
 		        ((0, 0, 0, 1, 0, 1 << 30), 3), ((0, 0, 0, 1, 0, 1 << 60), 3)]
@@ -122,7 +113,8 @@ time.sleep(.2)'
 		                          f"--connect=127.0.0.1:{server.getsockname()[1]}",
 		                          *sys.argv[2:]], stderr=subprocess.PIPE, text=True)
 		    s, _ = server.accept()
-		    s.sendall(s.recv(24, socket.MSG_WAITALL))
+		    heard(s)
+		    back(s)
 		    s.sendall(frame(2, struct.pack("<6Q", *ask)))
 		    said = p.communicate(timeout=20)[1]
 		    assert p.returncode == status and "the peer asks" in said, (ask, p.returncode, said)
@@ -135,6 +127,158 @@ time.sleep(.2)'
 	refused 2 'expected one of them' wire --connect=a:1 --listen=b:2 "$nhd" "$hnd"
 	refused 5 'refused' wire --timeout=1 --connect=127.0.0.1:1 "$nhd" "$hnd"
 	refused 3 'expected all of them' wire -o w.h5 "$rank1" --dst=tp=1
+}
+
+# ---- strangers, secrets and deadlines -----------------------------------------
+
+# strangers N: the destination said that it turned away so many
+strangers() {
+	grep -q "^kvtool transfer-sim: $1 connection.* turned away" err || { cat err; return 1; }
+	sed -i '/turned away/d' err
+}
+
+@test "transfer-sim wire turns strangers away and goes on listening" {
+	listening --json --timeout=60 -o w.npy "$nhd" "$bs32"
+	peer '
+def stranger(first):
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    s.sendall(first)
+    return s
+def answer(s):
+    return s.makefile("rb").read()
+silent = [stranger(b""), stranger(b"KVT2"), stranger(frame(NONCE, bytes(33))[:40])]
+assert answer(stranger(b"GET / HTTP/1.1\r\n\r\n")) == b""
+assert b"frame of type 1" in answer(stranger(frame(HELLO, bytes(8))))
+assert answer(stranger(frame(OPS, b""))) == b""
+assert b"has a secret" in answer(stranger(frame(NONCE, bytes([1] * 33))))
+# one of version 1 hears of it in its own words
+old = answer(stranger(b"KVT1" + struct.pack("<IQQ", 1, 8, 0)))
+assert old[:8] == b"KVT1" + struct.pack("<I", 5) and b"version 1" in old, old
+# more than are heard at once: the oldest are gone, and nobody else
+many = [stranger(b"K") for i in range(20)]
+assert answer(silent[0]) == b""
+p = subprocess.run(["'"$KVTOOL"'", "transfer-sim", "wire", "--connect=127.0.0.1:" + sys.argv[1],
+                    "'"$nhd"'", "'"$bs32"'"])
+assert p.returncode == 0'
+	wait "$pid"
+	strangers 29
+	[ "$(json 'o["strangers"]' <out)" = 29 ]
+	same_digest "$nhd" w.npy
+	listening --timeout=1 -o x.npy "$nhd" "$bs32"
+	peer 'drip(s, frame(NONCE, bytes(33)))'
+	strangers 1
+	rm -f w.*
+	ended 5 'it did not come in 1000 ms: --timeout'
+}
+
+@test "transfer-sim wire moves with the secret, and only with it" {
+	(umask 077; echo 'one secret' >one; printf 'one secret' >same; echo 'another' >other)
+	listening --timeout=60 --secret-file=one -o w.npy "$nhd" "$bs32"
+	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
+		--secret-file=other "$nhd" "$bs32"
+	said 'another secret'
+	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
+		"$nhd" "$bs32"
+	said 'a secret is asked for'
+	# neither the listener's proof nor one of another meeting is a source's
+	peer '
+for name, late in ((b"listener", b""), (b"source", b"another nonce")):
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    s.sendall(frame(NONCE, bytes([1] * 33)))
+    nonce = take(s)[1][1:]
+    s.sendall(frame(PROOF, proof(b"one secret", b"kvtool wire 2: " + name,
+                                 late.ljust(32) if late else nonce, bytes([1] * 32))))
+    kind, why = take(s)
+    assert kind == FAIL and b"another secret" in why, (kind, why)'
+	wire --connect=127.0.0.1:"$port" --secret-file=same "$nhd" "$bs32"
+	wait "$pid"
+	strangers 5
+	same_digest "$nhd" w.npy
+	# the meeting as Python has it, and a peer that then plans something else
+	listening --secret-file=one -f -o w.npy "$nhd" "$bs32"
+	peer 'meet(s, b"one secret"); take(s); s.sendall(frame(HELLO, bytes(8))); s.recv(99)'
+	rm -f w.* one same other
+	ended 3 'plans another transfer'
+}
+
+@test "transfer-sim wire sends nothing to a listener that only reflects" {
+	(umask 077; echo 'one secret' >one)
+	/usr/bin/python3 - "$root/tests" "$KVTOOL" "$nhd" "$bs32" <<-'END'
+		import sys
+		sys.path.insert(0, sys.argv.pop(1))
+		from wire_peer import *
+		for nonces in ("own", "same"):
+		    server = socket.create_server(("127.0.0.1", 0))
+		    p = subprocess.Popen([sys.argv[1], "transfer-sim", "wire", "--secret-file=one",
+		                          f"--connect=127.0.0.1:{server.getsockname()[1]}",
+		                          *sys.argv[2:]], stderr=subprocess.PIPE, text=True)
+		    s, _ = server.accept()
+		    kind, nonce = take(s)
+		    s.sendall(frame(kind, nonce if nonces == "same" else b"\1" + os.urandom(32)))
+		    kind, reply = take(s)
+		    assert kind == PROOF
+		    s.sendall(frame(kind, reply))
+		    said = p.communicate(timeout=60)[1]
+		    assert p.returncode == 3 and "another secret" in said, (p.returncode, said)
+	END
+}
+
+@test "transfer-sim wire demands a secret off the loopback interface" {
+	refused 2 '--secret-file' wire --listen=0.0.0.0:0 -o w.h5 "$nhd" "$hnd"
+	refused 2 '--secret-file' wire --listen='[::]:0' -o w.h5 "$nhd" "$hnd"
+	refused 2 '--secret-file' wire --connect=192.0.2.1:7000 "$nhd" "$hnd"
+	(umask 077; head -c 32 /dev/urandom >ours)
+	listening --listen=0.0.0.0:0 --secret-file=ours -o w.npy "$nhd" "$bs32"
+	wire --connect=127.0.0.1:"$port" --secret-file=ours "$nhd" "$bs32"
+	wait "$pid"
+	same_digest "$nhd" w.npy
+}
+
+@test "transfer-sim wire refuses a secret that is none" {
+	(umask 077; : >empty; echo >line; head -c 4097 /dev/zero >long; head -c 4096 /dev/zero >most)
+	echo open >open
+	chmod 640 open
+	for file in empty line; do
+		run -3 --separate-stderr kvtool transfer-sim wire --secret-file=$file -o w.h5 \
+			"$nhd" "$hnd"
+		said "$file: empty"
+	done
+	run -3 --separate-stderr kvtool transfer-sim wire --secret-file=long -o w.h5 "$nhd" "$hnd"
+	said 'more than 4096 bytes'
+	run -3 --separate-stderr kvtool transfer-sim wire --secret-file=open -o w.h5 "$nhd" "$hnd"
+	said 'mode 0640' 'chmod 600'
+	run -5 --separate-stderr kvtool transfer-sim wire --secret-file=none -o w.h5 "$nhd" "$hnd"
+	said 'none: No such file'
+	only empty line long most open
+	wire --secret-file=most -o w.h5 "$nhd" "$hnd"
+	wire -f --secret-file=<(echo piped) -o w.h5 "$nhd" "$hnd"
+}
+
+@test "transfer-sim wire has deadlines that no byte moves" {
+	local hello='meet(s); take(s);'
+	listening --timeout=1 -o w.npy "$nhd" "$bs32"
+	peer "$hello"'drip(s, frame(HELLO, bytes(8)))'
+	ended 5 'not through after 1000 ms: --timeout'
+	listening --timeout=600 --deadline=1 -o w.npy "$nhd" "$bs32"
+	peer "$hello"'drip(s, frame(HELLO, bytes(8)))'
+	ended 5 'the whole transfer is over: --deadline'
+	# the source, which waits for a question, and one to whom nobody listens
+	/usr/bin/python3 - "$root/tests" "$KVTOOL" "$nhd" "$bs32" <<-'END'
+		import sys
+		sys.path.insert(0, sys.argv.pop(1))
+		from wire_peer import *
+		for option, what in (("--timeout=1", "--timeout"), ("--deadline=1", "--deadline")):
+		    server = socket.create_server(("127.0.0.1", 0))
+		    p = subprocess.Popen([sys.argv[1], "transfer-sim", "wire", option,
+		                          f"--connect=127.0.0.1:{server.getsockname()[1]}",
+		                          *sys.argv[2:]], stderr=subprocess.PIPE, text=True)
+		    s, _ = server.accept()
+		    heard(s)
+		    back(s)
+		    drip(s, frame(ASK, bytes(48)))
+		    said = p.communicate(timeout=60)[1]
+		    assert p.returncode == 5 and what in said, (p.returncode, said)
+	END
 }
 
 # ---- UCX ---------------------------------------------------------------------
@@ -207,8 +351,7 @@ needs_ucx() {
 	needs_ucx
 	# its own address: what it says comes back to it
 	listening --transport=ucx -o w.npy "$nhd" "$bs32"
-	peer 'h = s.recv(16, socket.MSG_WAITALL)
-n = struct.unpack("<IIQ", h)[2]; s.sendall(h + s.recv(n, socket.MSG_WAITALL)); s.recv(9)'
+	peer 'meet(s); back(s); s.recv(9)'
 	ended 3 'bytes early'
 	# the address of one that does not listen there, and then the end of TCP, too
 	for then in 'time.sleep(3)' 's.close()'; do
@@ -218,13 +361,12 @@ n = struct.unpack("<IIQ", h)[2]; s.sendall(h + s.recv(n, socket.MSG_WAITALL)); s
 		local other=$pid at=$port
 		listening --timeout=1 --transport=ucx -o w.npy "$nhd" "$bs32"
 		peer 'o = socket.create_connection(("127.0.0.1", '"$at"'))
-h = o.recv(16, socket.MSG_WAITALL)
-s.sendall(h + o.recv(struct.unpack("<IIQ", h)[2], socket.MSG_WAITALL))
-h = s.recv(16, socket.MSG_WAITALL); s.recv(struct.unpack("<IIQ", h)[2], socket.MSG_WAITALL)
+meet(o); meet(s)
+s.sendall(frame(*take(o))); take(s)
 '"$then" 3>&- &
 		wait "$pid" || status=$?
 		[ "$status" = 5 ] || { echo "status $status"; cat err; return 1; }
-		[[ $then == s.close* ]] || grep 'nothing for 1000 ms' err
+		[[ $then == s.close* ]] || grep -e '--timeout' err
 		kill "$other" || true
 		wait "$other" || true
 		rm -f out err other.*

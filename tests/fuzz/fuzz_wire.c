@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/wire_frame.h"
+#include "cli/wire_meet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -54,10 +54,24 @@ static void use_ops(const uint8_t *payload, int64_t length)
 		abort();
 }
 
-static void use(const struct wire_head *head, const uint8_t *payload)
+/* Nobody guesses a nonce or a proof: a meeting with a secret never comes about. */
+static void use_meeting(struct wire_meeting *m, const struct wire_head *head,
+			const uint8_t *payload)
 {
 	struct kvt_error err = { "" };
 
+	if (wire_meeting_take(m, head, payload, &err) && !err.text[0])
+		abort();
+	if (m->done)
+		abort();
+}
+
+static void use(struct wire_meeting *m, const struct wire_head *head,
+		const uint8_t *payload)
+{
+	struct kvt_error err = { "" };
+
+	use_meeting(m, head, payload);
 	if (head->type == WIRE_ASK)
 		use_ask(payload, head->length);
 	if (head->type == WIRE_OPS)
@@ -69,6 +83,12 @@ static void use(const struct wire_head *head, const uint8_t *payload)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static struct wire_secret secret;
+	struct wire_meeting meeting;
+
+	if (wire_secret_make(&secret, NULL) ||
+	    wire_meeting_start(&meeting, &secret, size % 2, NULL))
+		return 0;
 	while (size >= WIRE_HEAD) {
 		struct kvt_error err = { "" };
 		struct wire_head head;
@@ -89,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (!(payload = malloc((size_t)head.length + 1)))
 			return 0;
 		memcpy(payload, data, (size_t)head.length);
-		use(&head, payload);
+		use(&meeting, &head, payload);
 		free(payload);
 		data += head.length;
 		size -= (size_t)head.length;
