@@ -31,7 +31,8 @@ bindir        = $(PREFIX)/bin
 libdir        = $(PREFIX)/lib
 includedir    = $(PREFIX)/include
 mandir        = $(PREFIX)/share/man
-modelsdir     = $(PREFIX)/share/kvtool/models
+# as the program looks for it, from where it lies itself
+modelsdir     = $(bindir)/../share/kvtool/models
 bashcompdir   = $(PREFIX)/share/bash-completion/completions
 zshcompdir    = $(PREFIX)/share/zsh/site-functions
 HDF5_PLUGIN_DIR ?= $(libdir)/kvtool/hdf5-plugin
@@ -87,15 +88,19 @@ TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 
 # ---- build -------------------------------------------------------------------
 
+# A program or library appears whole, under its name, once it is made: what still
+# runs the old one is not disturbed.
+new      = -o $@.new $(1) && mv -f $@.new $@
+
 all: $(TOOL) $(LIB) $(FILTER) $(B)/models	## build the program, the library and the HDF5 plugin
 
 $(TOOL): $(CLI) $(FORMATS) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $^ $(FLIBS)
+	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
 $(LIB): $(CORE)
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@.new && ar rcs $@.new $^ && mv -f $@.new $@
 
 # ---- device code ---------------------------------------------------------------
 
@@ -134,12 +139,12 @@ $(B)/gpuflags: FORCE
 
 $(FILTER): $(PLUGIN)
 	$(call say,LD,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ \
-		$(call pkg,--libs,libzstd hdf5-serial)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared \
+		$(call new,$^ $(call pkg,--libs,libzstd hdf5-serial))
 
 $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $^ -lpthread -lm
+	$(Q)$(CC) $(LINK) $(call new,$^ -lpthread -lm)
 
 # The kernels on the CPU, in place of a driver's library.  Speed is what it is
 # compiled for, so that the tests stay quick.
@@ -147,18 +152,18 @@ $(B)/gpu_executor.so: tests/gpu_executor.cpp $(wildcard tests/gpu_exec_*.inl) te
 		$(BODY) $(B)/flags
 	$(call say,CXX,$<)
 	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wundef $(if $(WERROR),-Werror) -I. $(CPPFLAGS) \
-		$(CFLAGS) $(SANFLAG) -fPIC -fvisibility=hidden -shared $(LDFLAGS) -o $@ $<
+		$(CFLAGS) $(SANFLAG) -fPIC -fvisibility=hidden -shared $(LDFLAGS) $(call new,$<)
 
 $(B)/check_gpu: $(call objs,tests/check_gpu.c tests/gpu_*.c tests/kernel_case.c) $(LIB) \
 		| $(B)/gpu_executor.so
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $(filter %.o %.a,$^) -ldl -lm
+	$(Q)$(CC) $(LINK) $(call new,$(filter %.o %.a,$^) -ldl -lm)
 
 # What makes calls of the program fail, for tests that preload it: no sanitizer, and
 # none of the program's macros, which rename calls.
 $(B)/fault_shim.so: tests/fault_shim.c
 	$(call say,CC,$<)
-	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 $(WARN) $(CFLAGS) -fPIC -shared -o $@ $< -ldl -lpthread
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 $(WARN) $(CFLAGS) -fPIC -shared $(call new,$< -ldl -lpthread)
 
 # The program with device code that only the executor takes: what --device does is
 # tested with or without nvcc.
@@ -170,16 +175,16 @@ $(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
 
 $(STANDIN): $(CLI) $(FORMATS) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $^ $(FLIBS)
+	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $^ $(CMOCKA) -lm
+	$(Q)$(CC) $(LINK) $(call new,$^ $(CMOCKA) -lm)
 
 $(FORMATTEST): MOCK := $(CMOCKA)
 $(FORMATTEST) $(BENCH): $(B)/%: $(B)/%.o $(FORMATS) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -o $@ $^ $(MOCK) $(FLIBS)
+	$(Q)$(CC) $(LINK) $(call new,$^ $(MOCK) $(FLIBS))
 
 # The reader of contracts is one of cli/ that needs nothing of the rest.
 $(B)/tests/fuzz/fuzz_contract: $(call objs,cli/contract*.c cli/nearest.c)
@@ -189,8 +194,8 @@ $(B)/tests/fuzz/fuzz_wire: $(call objs,cli/wire_frame.c cli/wire_meet.c)
 FUZZMAIN := $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer,$(B)/tests/fuzz/standalone.o)
 $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) -o $@ $(filter %.o,$^) \
-		$(LIB) $(FLIBS)
+	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) \
+		$(call new,$(filter %.o,$^) $(LIB) $(FLIBS))
 
 # Texts that only the program reads.
 $(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o link_fit.o \
@@ -201,13 +206,9 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<
 
-# Where models will lie; the program also looks beside itself.
-$(B)/cli/models.o: ALL += -DKVT_MODELS_DIR='"$(modelsdir)"'
-$(B)/cli/models.o: $(B)/prefix
-$(B)/prefix: FORCE
-	@mkdir -p $(@D); echo '$(modelsdir)' | cmp -s - $@ || echo '$(modelsdir)' >$@
+# Beside the program, as if it were installed.
 $(B)/models:
-	@mkdir -p $(@D); ln -s $(CURDIR)/models $@
+	@mkdir -p $(@D); ln -s '$(CURDIR)/models' $@
 
 # The plugin is loaded into other programs: no sanitizer, and one symbol to see.
 $(B)/pic/%.o: %.c $(B)/flags
@@ -299,29 +300,34 @@ MODELS  := $(wildcard models/*.json)
 HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
 	   lib/kvt_content.h lib/kvt_model.h lib/kvt_stack.h lib/kvt_transfer.h \
 	   kernels/kernels.h kernels/kvt_device.h
-put      = install -D -m $(1) $(2) $(DESTDIR)$(3)
+put      = install -D -m $(1) $(2) "$(DESTDIR)$(3)"
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
+	@$(MAKE) --no-print-directory install-built
+
+# Only reads what was built: nothing in it depends on where it will lie.
+install-built:
 	$(call put,755,$(TOOL),$(bindir)/kvtool)
 	$(call put,755,$(FILTER),$(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)))
 	$(call put,644,$(LIB),$(libdir)/libkvt.a)
 	for h in $(HEADERS); do $(call put,644,$$h,$(includedir)/kvt/$${h##*/}) || exit 1; done
-	cd $(DESTDIR)$(includedir)/kvt && sed -i 's|"lib/\(kvt.*\.h\)"|"\1"|' $(notdir $(HEADERS))
+	cd "$(DESTDIR)$(includedir)/kvt" && sed -i 's|"lib/\(kvt.*\.h\)"|"\1"|' $(notdir $(HEADERS))
 	$(call put,644,lib/kvt.pc.in,$(libdir)/pkgconfig/kvt.pc)
 	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|' \
-		$(DESTDIR)$(libdir)/pkgconfig/kvt.pc
+		"$(DESTDIR)$(libdir)/pkgconfig/kvt.pc"
 	$(call put,644,cli/completion.bash,$(bashcompdir)/kvtool)
 	$(call put,644,cli/completion.zsh,$(zshcompdir)/_kvtool)
 	for p in $(PAGES); do $(call put,644,$$p,$(mandir)/man$${p##*.}/$${p##*/}) || exit 1; done
 	for m in $(MODELS); do $(call put,644,$$m,$(modelsdir)/$${m##*/}) || exit 1; done
 
 uninstall:	## remove what install put there
-	rm -f $(addprefix $(DESTDIR),$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
+	rm -f $(foreach f,$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
 		$(libdir)/libkvt.a $(libdir)/pkgconfig/kvt.pc \
 		$(addprefix $(includedir)/kvt/,$(notdir $(HEADERS))) \
 		$(bashcompdir)/kvtool $(zshcompdir)/_kvtool \
 		$(addprefix $(modelsdir)/,$(notdir $(MODELS))) \
-		$(foreach p,$(PAGES),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
+		$(foreach p,$(PAGES),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))), \
+		"$(DESTDIR)$f")
 
 clean:	## remove what was built
 	rm -rf $(B)
@@ -330,9 +336,9 @@ help:	## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 FORCE:
-.PHONY: all demo check bench lint fuzz check-valgrind check-faults deps run-demo run-check check-core \
-	run-check-valgrind run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
-	install uninstall clean help FORCE
+.PHONY: all demo check bench lint fuzz check-valgrind check-faults deps run-demo run-check \
+	check-core run-check-valgrind run-check-faults run-lint run-bench run-fuzz fuzz-programs \
+	libraries gpu-check install install-built uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

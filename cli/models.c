@@ -2,8 +2,8 @@
 /*
  * models.c - where models are, and reading one
  *
- * A program that is run from where it was built, or was moved together with what
- * was installed beside it, finds them as well as one in its final place.
+ * They are looked for from where the program lies, so that one that was built, one
+ * that was installed and one that was moved with what lay beside it find them.
  */
 #include "cli/models.h"
 
@@ -51,12 +51,15 @@ static enum kvt_status find_folder(char out[static PATH_MAX], const char *told,
 	if (!told && (beside_program(out, "models") ||
 		      beside_program(out, "../share/kvtool/models")))
 		return KVT_OK;
-	snprintf(out, PATH_MAX, "%s", told ? told : KVT_MODELS_DIR);
-	if (!is_folder(out))
+	if (!told)
 		return kvt_fail(err, KVT_SYSTEM,
-				"%.400s: no folder of models is there%s", out,
-				told ? "" : ", nor beside the program; --models=DIR says "
+				"models and ../share/kvtool/models: no folder of models "
+				"is there, seen from the program; --models=DIR says "
 				"where one is");
+	snprintf(out, PATH_MAX, "%s", told);
+	if (!is_folder(out))
+		return kvt_fail(err, KVT_SYSTEM, "%.400s: no folder of models is there",
+				out);
 	return KVT_OK;
 }
 

@@ -10,7 +10,7 @@
 
 /*
  * A name with a slash or .json in it is a file, any other that of a file in
- * 'folder'; NULL: the one beside the program, or where it was installed.
+ * 'folder'; NULL: the folder beside the program.
  */
 KVT_MUST_CHECK enum kvt_status
 model_read(struct kvt_model_config *out, const char *name, const char *folder,
