@@ -244,6 +244,10 @@ demo check bench lint fuzz check-valgrind check-faults:
 	@$(DEPS) $@
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
 
+check-fresh:	## as root: what README says first, in a bare Debian 12
+	@$(DEPS) $@
+	@scripts/fresh_root.sh 'make demo' 'make check'
+
 OUT     ?= $(B)/gpu-check
 gpu-check:	## on a machine with an NVIDIA GPU: check and measure the kernels, into OUT
 	@scripts/gpu_check.sh $(OUT)
@@ -336,9 +340,9 @@ help:	## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 FORCE:
-.PHONY: all demo check bench lint fuzz check-valgrind check-faults deps run-demo run-check \
-	check-core run-check-valgrind run-check-faults run-lint run-bench run-fuzz fuzz-programs \
-	libraries gpu-check install install-built uninstall clean help FORCE
+.PHONY: all demo check bench lint fuzz check-valgrind check-faults check-fresh deps run-demo \
+	run-check check-core run-check-valgrind run-check-faults run-lint run-bench run-fuzz \
+	fuzz-programs libraries gpu-check install install-built uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

@@ -6,12 +6,13 @@
 set -eu
 
 build="gcc libc6-dev pkg-config libhdf5-dev libzstd-dev libjansson-dev libxxhash-dev"
-check="$build g++ libcmocka-dev bats perl mandoc hdf5-tools
+check="$build g++ libcmocka-dev libucx-dev bats jq perl mandoc hdf5-tools zstd
 	python3 python3-h5py python3-numpy python3-xxhash"
 lint="$build perl mandoc shellcheck"
 fuzz="$build clang libclang-rt-14-dev"
 valgrind="$build libcmocka-dev valgrind"
 faults="$build python3"
+fresh="debootstrap git ca-certificates"
 # the GPU kernels for AMD; nvcc is in no package of Debian, and used where it is
 gpu="hipcc"
 
@@ -23,11 +24,12 @@ lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
 check-faults)   need=$faults ;;
-ci)             need="$check $lint $fuzz $valgrind git util-linux" ;;
+check-fresh)    need=$fresh ;;
+ci)             need="$check $lint $fuzz $valgrind $fresh util-linux" ;;
 # what single tests use and say so if it is not there
-ci-more)        need="$gpu chromium libucx-dev" ;;
+ci-more)        need="$gpu chromium" ;;
 *)
-	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|ci|ci-more" >&2
+	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-fresh|ci|ci-more" >&2
 	exit 2
 	;;
 esac

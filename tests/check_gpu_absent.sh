@@ -101,7 +101,7 @@ if [ -n "$stub" ]; then
 		'cuda: no device: libcuda.so.1 is the toolkit stub' 'cuda!0' \
 		"LD_LIBRARY_PATH=$tmp/stub"
 else
-	skip "the toolkit's stub as the library" 'no CUDA toolkit here'
+	skip "the toolkit's stub as the library" 'this needs the stub library of the CUDA toolkit'
 fi
 if "$build/check_gpu" --open='cuda!0' 2>/dev/null; then
 	skip 'no library' 'there is an NVIDIA driver here'
@@ -190,7 +190,7 @@ if [ -s "$build/kernels/cuda.image" ] && [ -n "${KVT_NVCC-}" ]; then
 	ok 'gpu-check: a kernel with a fault fails' wrong_bytes
 	ok 'gpu-check: says that there is no device' no_device
 else
-	skip 'gpu-check' 'no nvcc here, or CUDA=0'
+	skip 'gpu-check' 'this needs nvcc of the CUDA toolkit, and not CUDA=0'
 fi
 ok 'the benchmark runs on the executor, and its bytes are right' bench
 done_testing

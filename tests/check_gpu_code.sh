@@ -57,10 +57,10 @@ if [ -n "${KVT_NVCC-}" ]; then
 	if command -v cuobjdump >/dev/null; then
 		ok 'SASS: 16-byte accesses, nothing local' sass
 	else
-		skip 'SASS: 16-byte accesses, nothing local' 'no cuobjdump here'
+		skip 'SASS: 16-byte accesses, nothing local' 'this needs cuobjdump of the CUDA toolkit'
 	fi
 else
-	skip 'code for NVIDIA' 'no nvcc here, or CUDA=0'
+	skip 'code for NVIDIA' 'this needs nvcc of the CUDA toolkit, and not CUDA=0'
 fi
 
 # ---- AMD ----------------------------------------------------------------------
@@ -97,6 +97,6 @@ if [ -n "${KVT_HIPCC-}" ] && [ -n "$readelf" ] && [ -n "$objdump" ]; then
 		ok "$arch: stores of 16 bytes" each_has "$tmp/$arch.s" 'global_store_(dwordx4|b128)'
 	done
 else
-	skip 'code for AMD' 'no hipcc, llvm-readelf or llvm-objdump here, or HIP=0'
+	skip 'code for AMD' 'this needs the package hipcc, and not HIP=0'
 fi
 done_testing

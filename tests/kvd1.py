@@ -18,7 +18,7 @@ from oracle import kvtool
 try:
     import xxhash
 except ImportError:
-    print("1..0 # SKIP python3-xxhash is not installed")
+    print("1..0 # SKIP this needs the package python3-xxhash")
     sys.exit(0)
 
 KEY, VALUE, CONTENT, CONV_X, CONV_B, CONV_C, SSM = range(7)

@@ -494,7 +494,7 @@ def main():
         if h5py:
             check_snapshots(tmp)
         else:
-            tap.ok(True, "snapshots # SKIP h5py is not installed")
+            tap.ok(True, "snapshots # SKIP this needs the package python3-h5py")
     if h5py:
         check_names()
     return tap.done()

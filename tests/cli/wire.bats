@@ -287,7 +287,7 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 needs_ucx() {
 	run --separate-stderr kvtool transfer-sim wire --transport=ucx --connect=7000 \
 		"$nhd" "$hnd"
-	[ "$status" != 4 ] || skip "built without libucx-dev"
+	[ "$status" != 4 ] || skip "built without UCX: this needs the package libucx-dev"
 	[ "$status" = 2 ]
 	export UCX_TLS=tcp,self,sm
 }

@@ -24,7 +24,7 @@ import numpy as np                                          # noqa: E402
 try:
     import h5py                                             # noqa: E402
 except ImportError:
-    print("1..0 # SKIP h5py is not installed")
+    print("1..0 # SKIP this needs the package python3-h5py")
     sys.exit(0)
 
 tap = oracle.Tap()
@@ -159,7 +159,7 @@ def check_without_plugin(snap):
 def have(tool):
     if shutil.which(tool):
         return True
-    tap.ok(True, f"{tool} # SKIP it is not installed")
+    tap.ok(True, f"{tool} # SKIP this needs the package hdf5-tools")
     return False
 
 
