@@ -461,9 +461,7 @@ printers() {
 	echo '{"workers": 1}' >log
 	in=
 	gone() {
-		# the pipe has no reader from the start
-		run --separate-stderr bash -c 'set -o pipefail; { sleep 0.05; exec "$@"; } | :' \
-			- "$KVTOOL" "$@"
+		run --separate-stderr no_reader "$KVTOOL" "$@"
 		[ "$status" = 141 ] && [ -z "$stderr" ] ||
 			{ echo "$*: exit $status: $stderr"; return 1; }
 	}

@@ -26,6 +26,9 @@ kvtool() {
 	${WRAPPER:-} "$KVTOOL" "$@"
 }
 
+# A copy that can be written, even of what lies in a tree that cannot.
+cp() { command cp --no-preserve=mode "$@"; }
+
 # expect STATUS NAME ARG...: the exit status, and stdout and stderr as the files
 # of that name in expect/ have them; without a file, nothing may be printed.
 # BLESS=1 writes the files anew.
@@ -52,4 +55,52 @@ json() {
 	/usr/bin/python3 -c 'import json, sys
 o = json.load(sys.stdin)
 print(eval(sys.argv[1]))' "$1"
+}
+
+# no_reader COMMAND...: with a pipe as standard output that nobody reads any more.
+# Who called this may have SIGPIPE ignored; kvtool would keep that.
+no_reader() {
+	# shellcheck disable=SC2016	# the inner shell expands it
+	bash -c 'mkfifo unread && exec 8<>unread 9>unread 8<&- && rm unread &&
+		exec env --default-signal=PIPE "$@" >&9 9>&-' - "$@"
+}
+
+# interrupt SIGNAL COMMAND...: sends it while a temporary file is there; prints how
+# the program ended.  It is stopped meanwhile, and on one processor with what watches
+# it, so that it cannot get far between the first sight of that file and the stop.
+interrupt() {
+	/usr/bin/python3 - "$@" <<-'PYTHON'
+	import glob, os, signal, subprocess, sys, time
+
+	number = getattr(signal, sys.argv[1])
+
+	def child():
+	    # a shell in the background has it ignored, and kvtool would keep that
+	    signal.signal(number, signal.SIG_DFL)
+
+	os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+	p = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL, preexec_fn=child,
+	                     stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+	end = time.monotonic() + 60
+	while not glob.glob("*.tmp-*"):
+	    if p.poll() is not None:
+	        sys.exit("ended by itself before a temporary file was seen: %d" % p.returncode)
+	    if time.monotonic() > end:
+	        p.kill()
+	        sys.exit("no temporary file in a minute")
+	    time.sleep(0.001)
+	p.send_signal(signal.SIGSTOP)
+	state = os.waitid(os.P_PID, p.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+	if state.si_code != os.CLD_STOPPED or not glob.glob("*.tmp-*"):
+	    p.kill()
+	    sys.exit("was done before it could be stopped")
+	p.send_signal(number)
+	p.send_signal(signal.SIGCONT)
+	try:
+	    p.wait(60)
+	except subprocess.TimeoutExpired:
+	    p.kill()
+	    sys.exit("does not end")
+	print("by signal" if p.returncode == -number else "exit %d" % p.returncode)
+	PYTHON
 }

@@ -82,27 +82,3 @@ small_disk() {
 	mount -t tmpfs -o "size=$1" kvt-test disk 2>/dev/null ||
 		skip "this machine does not let root mount tmpfs"
 }
-
-# interrupt SIGNAL COMMAND...: sends it once a temporary file is there; prints
-# how the program ended.  (A shell starts background jobs with SIGINT ignored.)
-interrupt() {
-	/usr/bin/python3 - "$@" <<-'PYTHON'
-	import glob, os, signal, subprocess, sys, time
-	number = getattr(signal, sys.argv[1])
-	p = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL,
-	                     stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-	end = time.time() + 20
-	while time.time() < end and p.poll() is None and not glob.glob("*.tmp-*"):
-	    time.sleep(0.002)
-	time.sleep(0.02)
-	if p.poll() is not None:
-	    sys.exit("ended by itself: %d" % p.returncode)
-	p.send_signal(number)
-	try:
-	    p.wait(20)
-	except subprocess.TimeoutExpired:
-	    p.kill()
-	    sys.exit("does not end")
-	print("by signal" if p.returncode == -number else "exit %d" % p.returncode)
-	PYTHON
-}
