@@ -240,7 +240,8 @@ lint:	## pages, scripts, layers, style
 fuzz:	## run each fuzzer for FUZZ_SECONDS (60)
 check-valgrind:	## unit tests and the main commands under valgrind
 check-faults:	## make each call of the system fail, for FAULT_SECONDS (0: every case)
-demo check bench lint fuzz check-valgrind check-faults:
+check-environments:	## what drives the program, in a read-only tree with a space, as nobody
+demo check bench lint fuzz check-valgrind check-environments check-faults:
 	@$(DEPS) $@
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
 
@@ -265,7 +266,7 @@ export CC CXX
 # A sanitizer ends a program with 1, which kvtool uses for "differs".
 export ASAN_OPTIONS  := exitcode=99:$(ASAN_OPTIONS)
 export UBSAN_OPTIONS := exitcode=99:print_stacktrace=1:$(UBSAN_OPTIONS)
-export LSAN_OPTIONS  := suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0:$(LSAN_OPTIONS)
+export LSAN_OPTIONS  := suppressions='$(CURDIR)/tests/lsan.supp':print_suppressions=0:$(LSAN_OPTIONS)
 
 run-demo: all
 	@scripts/demo.sh $(B)/demo
@@ -283,6 +284,12 @@ run-check-valgrind: all $(CORETEST) $(FORMATTEST)
 FAULT_SECONDS ?= 0
 run-check-faults: $(TOOL) $(B)/fault_shim.so
 	@python3 tests/check_faults.py --seconds=$(FAULT_SECONDS)
+
+# What looks at the sources has nothing to tell there.
+DRIVERS := $(sort $(wildcard tests/cli/*.bats) \
+	   $(filter-out tests/check_style.sh tests/check_headers.sh, $(wildcard tests/check_*.sh)))
+run-check-environments: all $(TESTS) $(FUZZ) $(STANDIN) $(B)/fault_shim.so
+	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
 
 run-lint: $(LIB)
 	@perl tests/harness.pl -j $(JOBS) scripts/lint.sh tests/check_layers.sh \
@@ -340,9 +347,10 @@ help:	## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 FORCE:
-.PHONY: all demo check bench lint fuzz check-valgrind check-faults check-fresh deps run-demo \
-	run-check check-core run-check-valgrind run-check-faults run-lint run-bench run-fuzz \
-	fuzz-programs libraries gpu-check install install-built uninstall clean help FORCE
+.PHONY: all demo check bench lint fuzz check-valgrind check-environments check-faults \
+	check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
+	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
+	install install-built uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

@@ -6,6 +6,7 @@
 set -eu
 
 build="gcc libc6-dev pkg-config libhdf5-dev libzstd-dev libjansson-dev libxxhash-dev"
+# Tests run /usr/bin/python3, which finds these packages; another one in PATH would not.
 check="$build g++ libcmocka-dev libucx-dev bats jq perl mandoc hdf5-tools zstd
 	python3 python3-h5py python3-numpy python3-xxhash"
 lint="$build perl mandoc shellcheck"
@@ -18,7 +19,7 @@ gpu="hipcc"
 
 case ${1-} in
 demo)           need=$build ;;
-check)          need=$check ;;
+check | check-environments) need=$check ;;
 bench)          need="$build hdf5-tools python3 python3-h5py python3-numpy" ;;
 lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;

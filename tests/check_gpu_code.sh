@@ -75,7 +75,8 @@ amd() {
 	*hipcc*) only=--genco ;;
 	*) only=--offload-device-only ;;
 	esac
-	"$KVT_HIPCC" -O3 -std=c++17 -I. -nogpuinc -nogpulib -nostdinc++ "$only" \
+	# it leaves temporary files
+	TMPDIR=$tmp "$KVT_HIPCC" -O3 -std=c++17 -I. -nogpuinc -nogpulib -nostdinc++ "$only" \
 		--no-gpu-bundle-output --offload-arch="$1" -o "$tmp/$1.o" \
 		-x hip kernels/hip/hip_kernels.hip &&
 		"$readelf" -n "$tmp/$1.o" >"$tmp/$1.notes" &&

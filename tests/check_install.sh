@@ -9,13 +9,16 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 root=$tmp/root
 usr=$root/opt/kvtool
+# from here: make takes no name with a space, and the tree may lie in a folder that has one
+build=${KVT_BUILD:-build}
+build=${build#"$(pwd -P)"/}
 
 # Nothing is built here: other tests run what was.  Variables of the make that runs
 # this count here, too, but not its job server.
 MAKEFLAGS=$(printf '%s' "${MAKEFLAGS-}" | sed 's/--jobserver-[^ ]*//g; s/ -j[0-9]*//g')
 export MAKEFLAGS
 run_make() {
-	"${MAKE:-make}" -s "$1" B="${KVT_BUILD:-build}" DESTDIR="$root" PREFIX=/opt/kvtool
+	"${MAKE:-make}" -s "$1" B="$build" DESTDIR="$root" PREFIX=/opt/kvtool
 }
 
 kvt_program() {
@@ -71,7 +74,7 @@ models() {
 
 # Others run the program that was built meanwhile.
 nothing_built() {
-	find "${KVT_BUILD:-build}"/kvtool "${KVT_BUILD:-build}"/libkvt.a -newer "$tmp/start"
+	find "$build/kvtool" "$build/libkvt.a" -newer "$tmp/start"
 }
 
 nothing_left() { [ -z "$(find "$root" -type f)" ]; }

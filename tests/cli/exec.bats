@@ -116,7 +116,7 @@ refused() {
 		--dst=tp=2,layout=hnd -o 'r%r.h5' "$nhd"
 	said 'request' 'layer 0' 'head' 'expected 0x'
 	run -1 --separate-stderr kvtool transfer-sim exec --no-sync --corrupt-op=5 \
-		--mamba-groups=4 -o 'm%r.npy' "$sd" $kv/mamba2g4/tp2_SD/*.npy
+		--mamba-groups=4 -o 'm%r.npy' "$sd" "$kv"/mamba2g4/tp2_SD/*.npy
 	said 'conv' 'tap' 'channel'
 	only		# what is wrong gets no name
 	refused 3 'there are' exec --corrupt-op=999999 --dst=tp=1 -o new.h5 "$nhd"
@@ -129,7 +129,7 @@ refused() {
 	refused 2 'or --dst' exec -o new.h5 "$nhd"
 	refused 2 'one already' exec -o new.h5 --dst=tp=2 "$nhd" "$hnd"
 	refused 2 'expected a byte' exec -o new.h5 --fill=256 --dst=tp=1 "$nhd"
-	refused 3 'float16' exec -o new.h5 "$nhd" $kv/s260k/paged_bs16/packed_nhd.fp16.npy
+	refused 3 'float16' exec -o new.h5 "$nhd" "$kv/s260k/paged_bs16/packed_nhd.fp16.npy"
 	refused 3 "no group" exec -o new.h5 "$nhd" "$sd"
 	refused 3 'neither number divides' exec -o 'new%r.h5' --dst=tp=3 "$nhd"
 	rank0=$kv/s260k/tp2/rank0.packed_nhd.bf16.safetensors
@@ -190,9 +190,10 @@ table() {
 }
 
 @test "transfer-sim exec and wire refuse tables and sides that contradict" {
-	local A="['block_table']['A']" other=$bs32
-	for both in "$other ../m.npy" "../m.npy $other"; do
-		read -ra both <<<"$both"
+	local A="['block_table']['A']" swapped
+	for swapped in '' yes; do
+		local both=("$bs32" ../m.npy)
+		[ -z "$swapped" ] || both=(../m.npy "$bs32")
 		table "$A[3] = 48"
 		sides 'block table entry 3 is 48' "${both[@]}"
 		table "$A[3] = m$A[2]"
@@ -216,5 +217,5 @@ table() {
 	done
 	sides 'the source holds full_attention' "$nhd" "$mla"
 	sides 'both rank 0' "$nhd" "$hnd" "$hnd"
-	sides 'none of the files is rank 1' "$nhd" $kv/s260k/tp2/rank0*.safetensors
+	sides 'none of the files is rank 1' "$nhd" "$kv"/s260k/tp2/rank0*.safetensors
 }

@@ -134,12 +134,12 @@ ops() {
 }
 
 @test "transfer-sim takes pages from a descriptor" {
-	sim --ops --mamba-groups=4 $kv/mamba2g4/tp1_DS/rank0.npy \
-		$kv/mamba2g4/tp2_SD/rank0.npy >ops
+	sim --ops --mamba-groups=4 "$kv/mamba2g4/tp1_DS/rank0.npy" \
+		"$kv/mamba2g4/tp2_SD/rank0.npy" >ops
 	# ssm of 16384 bytes lies 2304 into pages of 18688 there, 1152 of 9344 here
 	grep -q '^0,0,0,ssm,head,.*,20992,10496,8192$' ops
-	refused 3 'say --mamba-groups' $kv/mamba2g4/tp1_DS/rank0.npy \
-		$kv/mamba2g4/tp2_SD/rank0.npy
+	refused 3 'say --mamba-groups' "$kv/mamba2g4/tp1_DS/rank0.npy" \
+		"$kv/mamba2g4/tp2_SD/rank0.npy"
 }
 
 @test "transfer-sim holds a plan to what is expected" {
@@ -191,7 +191,7 @@ ops() {
 	refused 3 'expected at most' -m llama-3.1-8b --src pool=4000000000
 	refused 3 'several meanings' -m llama-3.1-8b --src layout=vllm:nhd
 	refused 3 'at the destination already' -m llama-3.1-8b --cached=4000
-	refused 3 'the source holds' "$nhd" $kv/mla144/paged_bs16/mla_lbsc.bf16.npy
+	refused 3 'the source holds' "$nhd" "$kv/mla144/paged_bs16/mla_lbsc.bf16.npy"
 }
 
 @test "transfer-sim refuses a wrong command line" {

@@ -26,7 +26,7 @@ refused() {
 	wire --dst=tp=2,ids=random:9,block-size=32 --fill=33 -o 'w%r.h5' "$nhd"
 	cmp e0.h5 w0.h5
 	cmp e1.h5 w1.h5
-	wire --all-states --mamba-groups=4 -o m.npy $kv/mamba2g4/tp4_DS/*.npy "$sd"
+	wire --all-states --mamba-groups=4 -o m.npy "$kv"/mamba2g4/tp4_DS/*.npy "$sd"
 	same_digest "$sd" m.npy
 	run -1 --separate-stderr kvtool transfer-sim wire --no-sync --corrupt-op=7 \
 		-o bad.h5 "$nhd" "$bs32"
@@ -316,7 +316,7 @@ needs_ucx() {
 		cmp t1.h5 u1.h5
 	done
 	wire --transport=ucx --all-states --mamba-groups=4 -o m.npy \
-		$kv/mamba2g4/tp4_DS/*.npy "$sd"
+		"$kv"/mamba2g4/tp4_DS/*.npy "$sd"
 	same_digest "$sd" m.npy
 	run -1 --separate-stderr kvtool transfer-sim wire --no-sync --transport=ucx \
 		--corrupt-op=7 -o bad.h5 "$nhd" "$bs32"
