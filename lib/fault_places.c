@@ -199,6 +199,7 @@ static enum fault_source leak(const struct fault_case *c,
 			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	const struct kvt_window *w = c->window;
+	/* the views are of one page, where any index of L and B is the same place */
 	const int64_t inside[KVT_NAXES] = { 0, 0, at[2], at[3], at[4], at[5] };
 	int64_t padded = c->page_bytes + args->n[0];
 	int64_t offset = kvt_views_at(&c->page, inside) +

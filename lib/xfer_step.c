@@ -159,6 +159,7 @@ static bool step_entry(struct kvt_frame *child, struct kvt_copies *copies,
 			break;
 	}
 	row = left.end - left.begin;
+	/* of a plane that is chosen both turns find the same; dst[1] is not read then */
 	for (int i = 0; i < nest->nplanes; i++) {
 		int k = f->plane < 0 ? i : f->plane;
 

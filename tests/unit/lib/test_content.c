@@ -86,6 +86,8 @@ static void test_specs(void **state)
 
 		assert_true(kvt_content_find(&content, type->name));
 		assert_ptr_equal(content.type, type);
+		/* only a page of planes has rows of several tokens */
+		assert_in_range(type->ratio, 1, type->planar ? 128 : 1);
 		/* no engine that a spec is for has the blocks of ggml */
 		if (!strncmp(type->what, "llama.cpp", 9))
 			continue;

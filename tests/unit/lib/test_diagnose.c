@@ -123,6 +123,42 @@ static void test_two_faults(void **state)
 	}
 }
 
+/* One element more anywhere, be it the first of a page that no fault has hit. */
+static void test_one_more(void **state)
+{
+	static const struct {
+		const char *fault;
+		int64_t arg[KVT_FAULT_ARGS];
+	} rows[] = {
+		{ "swap-heads", { 1, 4 } }, { "swap-kv", { 0 } },
+		{ "wrong-layer", { 0, 1 } }, { "rope-pairs", { 0, 16 } },
+	};
+	struct caches c;
+
+	(void)state;
+	make(&c, GQA, "bfloat16");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
+					     .given = { true, true, true },
+					     .layer = 0, .block = -1 };
+
+		memcpy(strike.args.n, rows[i].arg, sizeof(rows[i].arg));
+		assert_true(plant(&c, &strike));
+		assert_string_equal(caches_name(&c), rows[i].fault);
+		for (int page = 0; page < 18; page++) {
+			int64_t at = c.nbytes / 18 * page;
+			uint8_t was = c.suspect[at];
+
+			c.suspect[at] ^= 0x55;
+			if (strcmp(caches_name(&c), "none"))
+				fail_msg("%s, page %d: %s", rows[i].fault, page,
+					 caches_name(&c));
+			c.suspect[at] = was;
+		}
+	}
+	caches_free(&c);
+}
+
 static void fill(uint8_t *bytes, int64_t n, uint8_t value)
 {
 	memset(bytes, value, (size_t)n);
@@ -353,6 +389,7 @@ int main(void)
 		cmocka_unit_test(test_all),
 		cmocka_unit_test(test_named),
 		cmocka_unit_test(test_two_faults),
+		cmocka_unit_test(test_one_more),
 		cmocka_unit_test(test_equal_heads),
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_one_state),
