@@ -309,6 +309,24 @@ static enum kvt_status verify_reader(const struct sharing *s, bool *seen[KVT_NAX
 	return sharing_compare(s, "verifying", options, err);
 }
 
+/* What is in its place is what was to be written there, not other layers of it. */
+static enum kvt_status check_places(const struct kvt_group *wanted,
+				    const struct kvt_group *group, struct kvt_error *err)
+{
+	for (int i = 0; i < NMAPPED; i++)
+		for (int64_t j = 0; j < group->shape.n[mapped[i]]; j++) {
+			uint64_t is = identity(group, mapped[i], j);
+			uint64_t should = identity(wanted, mapped[i], j);
+
+			if (is != should)
+				return kvt_fail(err, KVT_MISMATCH,
+						"%s: %s %lld is in the place of %lld",
+						group->id, kvt_axis_name(mapped[i]),
+						LL(is), LL(should));
+		}
+	return KVT_OK;
+}
+
 static enum kvt_status check_seen(const struct kvt_group *group,
 				  bool *const seen[KVT_NAXES], struct kvt_error *err)
 {
@@ -369,7 +387,9 @@ enum kvt_status verify_source(const struct source *source, struct kvt_reader *wr
 		if (memcmp(n, group->shape.n, sizeof(group->shape.n)))
 			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ",
 					group->id);
-		status = verify_group(source, written, g, options, err);
+		status = check_places(&source->snapshot.group[g], group, err);
+		if (!status)
+			status = verify_group(source, written, g, options, err);
 	}
 	return status;
 }

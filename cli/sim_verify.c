@@ -351,6 +351,63 @@ static enum kvt_status open_outputs(struct side *after, const struct carried *ca
 	return status;
 }
 
+/* Does a rank hold what was to be written: these groups, of this shape? */
+static enum kvt_status check_groups(const struct kvt_snapshot *is,
+				    const struct kvt_snapshot *wanted, int rank,
+				    struct kvt_error *err)
+{
+	if (is->ngroups != wanted->ngroups)
+		return kvt_fail(err, KVT_MISMATCH, "rank %d: %d groups became %d", rank,
+				wanted->ngroups, is->ngroups);
+	for (int g = 0; g < is->ngroups; g++) {
+		const struct kvt_group *a = &wanted->group[g], *b = &is->group[g];
+
+		if (strcmp(a->id, b->id))
+			return kvt_fail(err, KVT_MISMATCH,
+					"rank %d: group %s is in the place of %s", rank,
+					b->id, a->id);
+		if (memcmp(&a->shape, &b->shape, sizeof(a->shape)))
+			return kvt_fail(err, KVT_MISMATCH, "%s: rank %d: shapes differ",
+					a->id, rank);
+	}
+	return KVT_OK;
+}
+
+/* And these requests?  Those that are missing would go unseen. */
+static enum kvt_status check_requests(const struct kvt_snapshot *is,
+				      const struct kvt_snapshot *wanted, int rank,
+				      struct kvt_error *err)
+{
+	for (int64_t i = 0; i < wanted->nrequests; i++) {
+		const struct kvt_request *a = &wanted->request[i];
+		const struct kvt_request *b = request_named(is, a->id);
+
+		if (!b || a->ntokens != b->ntokens || a->first_token != b->first_token)
+			return kvt_fail(err, KVT_MISMATCH,
+					"rank %d: request %s: %lld tokens from %lld "
+					"became %lld from %lld", rank, a->id,
+					LL(a->ntokens), LL(a->first_token),
+					LL(b ? b->ntokens : 0),
+					LL(b ? b->first_token : 0));
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status check_outputs(const struct side *after, const struct sides *sides,
+				     struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int r = 0; !status && r < after->n; r++) {
+		const struct kvt_snapshot *is = side_rank(after, r);
+		const struct kvt_snapshot *wanted = side_rank(&sides->dst, r);
+
+		if (!(status = check_groups(is, wanted, r, err)))
+			status = check_requests(is, wanted, r, err);
+	}
+	return status;
+}
+
 enum kvt_status sides_verify(struct verified *out, const struct sides *sides,
 			     const struct carried *carried, const struct exec_args *args,
 			     struct kvt_error *err)
@@ -361,6 +418,8 @@ enum kvt_status sides_verify(struct verified *out, const struct sides *sides,
 	double start = seconds_now();
 
 	*out = (struct verified){ .bytes = 0 };
+	if (!status)
+		status = check_outputs(&after, sides, err);
 	for (int g = 0; !status && g < side_rank(&after, 0)->ngroups; g++) {
 		struct verifying v = { .sides = sides, .after = &after, .group = g };
 
