@@ -7,10 +7,12 @@
  *   FAULT_EFFECT=ENOSPC   what happens: an errno's name; or short (half of the
  *                         bytes), eof (none of them), flip (one bit of the bytes
  *                         is another one), kill (the process dies, by SIGKILL),
- *                         TERM (it gets that signal, and the call works)
+ *                         TERM (it gets that signal, and the call works),
+ *                         other (FAULT_OTHER is opened in its place, for reading)
  *   FAULT_ON=1            and all that follow
  *   FAULT_PATH=PART       only calls that name a path, or a descriptor of one, with
- *                         this in it; calls about none are not counted then
+ *                         this in it, or, "PART$", at its end; calls about none
+ *                         are not counted then
  *   FAULT_REPORT=FILE     takes "CALL COUNT" lines at exit, "hits COUNT", and where
  *                         the program crashed: "died LIBRARY"
  *
@@ -67,7 +69,7 @@ static const struct {
 	{ "ENOSYS", ENOSYS },
 };
 
-enum effect { ERROR, SHORT, END, FLIP, KILL, TERM };
+enum effect { ERROR, SHORT, END, FLIP, KILL, TERM, OTHER };
 
 static struct {
 	bool ready, on;
@@ -75,7 +77,7 @@ static struct {
 	long nth;
 	enum effect effect;
 	int error;
-	const char *path;
+	const char *path, *other;
 	char report[4096];
 } fault = { .call = -1 };
 static atomic_long count[NCALLS], hits;
@@ -94,7 +96,13 @@ extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
 
 static bool about(const char *path)
 {
-	return !fault.path || (path && strstr(path, fault.path));
+	size_t n = fault.path ? strlen(fault.path) : 0, m = path ? strlen(path) : 0;
+
+	if (!n || !path)
+		return !n;
+	if (fault.path[n - 1] != '$')
+		return strstr(path, fault.path) != NULL;
+	return m >= n - 1 && !strncmp(path + m - (n - 1), fault.path, n - 1);
 }
 
 static bool about_fd(int fd)
@@ -109,7 +117,7 @@ static bool about_fd(int fd)
 	if (n < 0)
 		return false;
 	path[n] = 0;
-	return strstr(path, fault.path) != NULL;
+	return about(path);
 }
 
 /* Is this call to go wrong?  Sets errno, in case that is how. */
@@ -187,6 +195,7 @@ __attribute__((constructor)) static void begin(void)
 	if (file)
 		snprintf(fault.report, sizeof(fault.report), "%s", file);
 	fault.path = getenv("FAULT_PATH");
+	fault.other = getenv("FAULT_OTHER");
 	fault.on = getenv("FAULT_ON") != NULL;
 	fault.nth = nth ? atol(nth) : 1;
 	for (int i = 0; call && i < NCALLS; i++)
@@ -203,7 +212,8 @@ __attribute__((constructor)) static void begin(void)
 			fault.error = errors[i].number;
 	fault.effect = !strcmp(effect, "short") ? SHORT : !strcmp(effect, "eof") ? END :
 		       !strcmp(effect, "flip") ? FLIP : !strcmp(effect, "kill") ? KILL :
-		       !strcmp(effect, "TERM") ? TERM : ERROR;
+		       !strcmp(effect, "TERM") ? TERM :
+		       !strcmp(effect, "other") && fault.other ? OTHER : ERROR;
 	if (fault.effect == ERROR && !fault.error) {
 		fprintf(stderr, "fault_shim: no effect '%s'\n", effect);
 		_exit(125);
@@ -308,34 +318,23 @@ PREAD(pread)
 PREAD(pread64)
 
 /* A short one moves the first vector alone. */
-ssize_t writev(int fd, const struct iovec *v, int n)
-{
-	REAL(ssize_t, writev, int, const struct iovec *, int);
-	if (hit(CALL_writev, about_fd(fd))) {
-		if (fault.effect == ERROR)
-			return -1;
-		if (fault.effect == END)
-			return 0;
-		n = 1;
-	}
-	return real(fd, v, n);
-}
-
-#define PWRITEV(name) \
-ssize_t name(int fd, const struct iovec *v, int n, off_t at) \
+#define WRITEV(call, name, offset, at) \
+ssize_t name(int fd, const struct iovec *v, int n offset) \
 { \
-	REAL(ssize_t, name, int, const struct iovec *, int, off_t); \
-	if (hit(CALL_pwritev, about_fd(fd))) { \
+	REAL(ssize_t, name, int, const struct iovec *, int offset); \
+	if (hit(CALL_##call, about_fd(fd))) { \
 		if (fault.effect == ERROR) \
 			return -1; \
 		if (fault.effect == END) \
 			return 0; \
 		n = 1; \
 	} \
-	return real(fd, v, n, at); \
+	return real(fd, v, n at); \
 }
-PWRITEV(pwritev)
-PWRITEV(pwritev64)
+#define COMMA ,
+WRITEV(writev, writev, , )
+WRITEV(pwritev, pwritev, COMMA off_t offset, COMMA offset)
+WRITEV(pwritev, pwritev64, COMMA off_t offset, COMMA offset)
 
 /* ---- calls that work or fail -------------------------------------------- */
 
@@ -386,33 +385,31 @@ FAILS(int, fault.error, pthread_create, pthread_create,
       (pthread_t *thread, const pthread_attr_t *with, void *(*fn)(void *), void *own),
       (thread, with, fn, own), !fault.path)
 
-#define OPEN(call, name) \
-int name(const char *path, int flags, ...) \
-{ \
-	REAL(int, name, const char *, int, ...); \
-	va_list args; \
-	mode_t mode; \
-	va_start(args, flags); \
-	mode = va_arg(args, mode_t); \
-	va_end(args); \
-	return hit(CALL_##call, about(path)) ? -1 : real(path, flags, mode); \
+/* Which file is it to be?  NULL: none, and errno says why. */
+static const char *opened(enum call call, const char *path, int flags)
+{
+	if (fault.effect != OTHER)
+		return hit(call, about(path)) ? NULL : path;
+	return hit(call, about(path) && (flags & O_ACCMODE) == O_RDONLY) ? fault.other :
+									   path;
 }
-OPEN(open, open)
-OPEN(open, open64)
 
-#define OPENAT(name) \
-int name(int at, const char *path, int flags, ...) \
+#define OPEN(call, name, folder, at) \
+int name(folder const char *path, int flags, ...) \
 { \
-	REAL(int, name, int, const char *, int, ...); \
+	REAL(int, name, folder const char *, int, ...); \
 	va_list args; \
 	mode_t mode; \
 	va_start(args, flags); \
 	mode = va_arg(args, mode_t); \
 	va_end(args); \
-	return hit(CALL_openat, about(path)) ? -1 : real(at, path, flags, mode); \
+	path = opened(CALL_##call, path, flags); \
+	return path ? real(at path, flags, mode) : -1; \
 }
-OPENAT(openat)
-OPENAT(openat64)
+OPEN(open, open, , )
+OPEN(open, open64, , )
+OPEN(openat, openat, int at COMMA, at COMMA)
+OPEN(openat, openat64, int at COMMA, at COMMA)
 
 /* What a failed close() or fclose() leaves behind is closed all the same. */
 int close(int fd)

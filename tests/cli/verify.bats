@@ -1,0 +1,212 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# verify.bats - what verifies finds a bit that is wrong, and says where it is
+# (tests/fault_shim.c makes one wrong, or puts another file in the place of one)
+
+load common
+load dumps
+
+shim=${KVT_BUILD:-$root/build}/fault_shim.so
+gqa=$kv/gqa64/paged_bs16/packed_nhd.bf16.npy
+sd=$kv/mamba2g4/tp1_SD/rank0.npy
+bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
+fp16=$kv/s260k/paged_bs16/packed_nhd.fp16.npy
+rank0=$kv/s260k/tp2/rank0.packed_nhd.bf16.safetensors
+
+# with_shim ARG...: kvtool with the shim before it
+with_shim() {
+	[ -e "$shim" ] || { echo "no $shim: make it"; return 99; }
+	LD_PRELOAD=$shim kvtool "$@"
+}
+
+no_sanitizer() {
+	[[ ${KVT_CFLAGS:-} != *-fsanitize* ]] ||
+		skip "a sanitizer lets no other library be loaded before it"
+}
+
+# calls CALL PART ARG...: how many such calls kvtool ARG... makes on a file that has
+# PART in its path, or at its end (PART$)
+calls() {
+	FAULT_PATH=$2 FAULT_REPORT=$PWD/calls with_shim "${@:3}" >/dev/null || return
+	sed -n "s/^$1 //p" calls
+	rm calls
+}
+
+# flip NTH CALL PART ARG...: the same, with one bit of the NTH of them wrong
+flip() {
+	FAULT_CALL=$2 FAULT_NTH=$1 FAULT_EFFECT=flip FAULT_PATH=$3 with_shim "${@:4}"
+}
+
+# matches REGEX: standard error is one sentence with it, and nothing else was said
+matches() {
+	echo "expected '$1' in: $output $stderr"
+	one_sentence
+	[ -z "$output" ]
+	[[ $stderr =~ $1 ]]
+}
+
+# finds_write PART REGEX ARG...: a wrong bit in any write ends with a status that
+# says so, and one in the last is a difference
+finds_write() {
+	local n
+	n=$(calls pwrite "$1" "${@:3}")
+	echo "$n writes: ${*:3}"
+	[ "$n" -ge 2 ]
+	for nth in $(seq "$n"); do
+		run --separate-stderr flip "$nth" pwrite "$1" "${@:3}"
+		[[ $status == [13] ]] || { echo "write $nth: status $status"; return 1; }
+		matches ''
+	done
+	[ "$status" = 1 ]
+	matches "$2"
+}
+
+# finds_read PART REGEX ARG...: so is one in the last that is read of it again
+finds_read() {
+	local n
+	n=$(calls pread "$1" "${@:3}")
+	echo "$n reads: ${*:3}"
+	[ "$n" -ge 2 ]
+	run -1 --separate-stderr flip "$n" pread "$1" "${@:3}"
+	matches "$2"
+}
+
+finds() {
+	finds_write "$@"
+	finds_read "$@"
+}
+
+# finds_other FILE REGEX ARG...: new.h5 is what FILE is once it is read again
+finds_other() {
+	rm -f new.h5
+	FAULT_CALL=open FAULT_ON=1 FAULT_EFFECT=other FAULT_PATH='/new.h5$' FAULT_OTHER=$1 \
+		run -1 --separate-stderr with_shim "${@:3}"
+	matches "$2"
+}
+
+element='g0: layer [0-9]+ block [0-9]+ state [0-9]+ head [0-9]+ kv [01] dim [0-9]+ differs'
+
+@test "relayout, convert and import --verify find a wrong bit" {
+	no_sanitizer
+	finds '/new.npy$' "relayout: new.npy: $element" \
+		relayout -f --no-sync --to=hnd --verify -o new.npy "$nhd"
+	finds '/new.npy$' "$element" relayout -f --no-sync --to=rocm-paged --verify \
+		-o new.npy "$nhd"
+	kvtool convert -q "$mla" mla.h5
+	finds '/new.npy$' "$element" convert -f --no-sync --verify mla.h5 new.npy
+	finds '/new.safetensors$' "$element" convert -f --no-sync --verify "$nhd" \
+		new.safetensors
+	finds_read '/new.h5$' "$element" convert -f --no-sync --verify --uncompressed \
+		--no-digest "$nhd" new.h5
+	finds '/new.npy$' "$element" import -f --no-sync --to=hnd --verify -o new.npy "$nhd"
+}
+
+@test "slice and merge --verify find a wrong bit" {
+	no_sanitizer
+	finds '/new.npy$' "slice: new.npy: $element" slice -f --no-sync --request=A \
+		--tokens=37:300 --verify -o new.npy "$nhd"
+	# each input is held against the part of the output that it gave
+	finds_write '/new.npy$' "merge: new.npy: $element" merge -f --no-sync --verify \
+		-o new.npy "$rank0" "$rank1"
+	run -1 --separate-stderr flip 2 pwrite '/new.npy$' merge -f --no-sync --verify \
+		-o new.npy $kv/mamba2g4/tp2_SD/rank?.npy
+	matches 'merge: new.npy: conv: layer . block . tap . channel [0-9]+ differs'
+}
+
+@test "reblock and copy-blocks --verify find a wrong bit" {
+	no_sanitizer
+	finds '/new.npy$' 'reblock: new.npy: g0: request [ABC] state [0-9]+ layer . head . kv . differs' \
+		reblock -f --no-sync -b 24 --verify -o new.npy "$nhd"
+	# all of a pool that was only regrouped, blocks of nobody and the null block too
+	finds_read '/new.npy$' 'reblock: new.npy: g0: block 0 state 0 layer 2 head 0 kv 0 differs' \
+		reblock -f --no-sync -b 8 --verify -o new.npy "$gqa"
+	finds_write '/new.npy$' differs reblock -f --no-sync -b 8 --verify -o new.npy "$gqa"
+	finds '/new.npy$' "copy-blocks: new.npy: not as in .*: $element" \
+		copy-blocks -f --no-sync --request=A --verify -o new.npy "$hnd" "$nhd"
+}
+
+@test "transfer-sim exec finds a wrong bit in what it wrote, moved or not" {
+	no_sanitizer
+	exec=(transfer-sim exec -f --no-sync -o new.npy)
+	finds_write '/new.npy$' 'g0: rank 0: request C layer 4 token [0-9]+ head 0 byte 0 is 0x[0-9a-f]+, expected 0x' \
+		"${exec[@]}" --dst=ids=random:4 "$nhd"
+	# all is read twice: for the comparison, and for the digest
+	finds_read '/new.npy$' 'digest is kvd1:tokens:.*, that of the source is kvd1:tokens:' \
+		"${exec[@]}" --dst=ids=random:4 "$nhd"
+	# request A of a pool that keeps what it has of others
+	run -1 --separate-stderr flip 2 pwrite '/new.npy$' "${exec[@]}" --request=A "$nhd" "$hnd"
+	matches 'g0: rank 0: layer 0 block [0-9]+ state . head 0 byte 0 is 0x[0-9a-f]+, but was 0x'
+	finds '/new.npy$' 'rank 0: request A layer [0-9]' "${exec[@]}" --request=A "$nhd" "$hnd"
+	# new memory is filled with one byte
+	run -1 --separate-stderr flip 3 pwrite '/new.npy$' "${exec[@]}" --request=A \
+		--fill=90 --dst=pool=200 "$nhd"
+	matches 'but was 0x5a'
+	run -1 --separate-stderr flip 2 pwrite '/new.npy$' "${exec[@]}" --mamba-groups=4 \
+		--dst=ids=random:1 "$sd"
+	matches 'conv: rank 0: layer 0 block 0 state 1 head 0 byte [0-9]+ is 0x10, but was 0x00'
+}
+
+@test "describe --verify and fsck find a wrong bit of what they read" {
+	no_sanitizer
+	kvtool convert -q "$nhd" tiles.h5
+	kvtool convert -q --uncompressed "$nhd" flat.h5
+	# the content cells of one group come last, and its data before them
+	last=$(calls pread tiles.h5 describe --verify tiles.h5)
+	run -1 --separate-stderr flip "$last" pread tiles.h5 describe --verify tiles.h5
+	[[ $output == *"40 tiles, 0 damaged; 1920 content cells, 1 differ"* ]]
+	said 'tiles.h5: g0: layer 2 block 24 head 0 keys: content cell differs'
+	run -3 --separate-stderr flip $((last - 1)) pread tiles.h5 describe --verify tiles.h5
+	[[ $output == *"40 tiles, 1 damaged; 1872 content cells, 0 differ"* ]]
+	said 'tiles.h5: g0: layer 4 block 0 head 3 values: stored tile is damaged: Fletcher-32'
+	last=$(calls pread flat.h5 describe --verify flat.h5)
+	for nth in $((last - 1)) "$last"; do
+		run -1 --separate-stderr flip "$nth" pread flat.h5 describe --verify flat.h5
+		said 'flat.h5: g0: layer 2 block 24 head 0 keys: content cell differs'
+		run -1 flip "$nth" pread flat.h5 fsck flat.h5
+		[[ $output == *"digest.cell: group=g0,layer=2,block=24,head=0,kv=k"* ]]
+	done
+}
+
+@test "--verify is of what was asked for, not of what the file says" {
+	no_sanitizer
+	kvtool convert -q "$bs32" bs32.h5
+	kvtool convert -q "$sd" two.h5
+	kvtool convert -q "$fp16" fp16.h5
+	kvtool slice -q --layers=2:4 -o layers.h5 "$nhd"
+	kvtool slice -q --heads=2:4 -o heads.h5 "$nhd"
+	kvtool slice -q --request=A -o a.h5 "$nhd"
+
+	relayout=(relayout --no-sync --to=hnd --verify -o new.h5 "$nhd")
+	finds_other two.h5 'relayout: new.h5: 1 groups became 2' "${relayout[@]}"
+	finds_other bs32.h5 'relayout: new.h5: g0: shapes differ' "${relayout[@]}"
+	finds_other fp16.h5 "$element" "${relayout[@]}"
+
+	slice=(slice --no-sync --verify -o new.h5 "$nhd")
+	finds_other two.h5 'slice: new.h5: 1 groups became 2' "${slice[@]}" --layers=0:2
+	finds_other bs32.h5 'g0: shapes differ' "${slice[@]}" --layers=0:2
+	finds_other layers.h5 'g0: layer 2 is in the place of 0' "${slice[@]}" --layers=0:2
+	finds_other heads.h5 'g0: head 2 is in the place of 0' "${slice[@]}" --heads=0:2
+
+	reblock=(reblock --no-sync -b 8 --verify -o new.h5 "$nhd")
+	finds_other two.h5 'reblock: new.h5: 1 groups became 2' "${reblock[@]}"
+	finds_other fp16.h5 'g0: shapes differ' "${reblock[@]}"
+	finds_other a.h5 'request B: 188 tokens became 0' "${reblock[@]}"
+
+	copy=(copy-blocks --no-sync --request=A --verify -o new.h5 "$hnd" "$nhd")
+	finds_other two.h5 'copy-blocks: new.h5: 1 groups became 2' "${copy[@]}"
+	finds_other bs32.h5 'g0: shapes differ' "${copy[@]}"
+}
+
+@test "transfer-sim exec is of what was asked for, not of what the files say" {
+	no_sanitizer
+	exec=(transfer-sim exec --no-sync -o new.h5 "$nhd" "$hnd")
+	kvtool convert -q "$sd" two.h5
+	kvtool convert -q "$bs32" bs32.h5
+	kvtool convert -q "$nhd" less.npy
+	sed -i 's/"A":/"Z":/g' less.json
+	kvtool convert -q less.npy less.h5
+	finds_other two.h5 'transfer-sim: rank 0: 1 groups became 2' "${exec[@]}"
+	finds_other bs32.h5 'g0: rank 0: shapes differ' "${exec[@]}"
+	finds_other less.h5 'rank 0: request A: 421 tokens from 0 became 0 from 0' "${exec[@]}"
+}
