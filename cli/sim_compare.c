@@ -12,7 +12,7 @@ enum { MOST_BYTES = 64 << 20, MOST_DEPTH = 16, MOST_PATH = 512 };
 
 struct comparison {
 	int64_t differences;
-	bool json;
+	bool json, no_memory;
 	struct json_out out;
 	json_t *list;
 };
@@ -107,45 +107,6 @@ static void compare_objects(struct comparison *c, const char *path, json_t *a, j
 	}
 }
 
-/* The value of a list that is this one: by its identity, or at its place. */
-static json_t *partner(const json_t *list, const json_t *value, size_t at)
-{
-	if (!has_identity(value))
-		return json_array_get(list, at);
-	/* lists are mostly in one order: look there first */
-	if (same_identity(json_array_get(list, at), value))
-		return json_array_get(list, at);
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (same_identity(json_array_get(list, i), value))
-			return json_array_get(list, i);
-	return NULL;
-}
-
-static void compare_lists(struct comparison *c, const char *path, json_t *a, json_t *b,
-			  int depth)
-{
-	char inner[MOST_PATH], name[256];
-
-	for (int side = 0; side < 2; side++) {
-		json_t *mine = side ? b : a, *other = side ? a : b;
-
-		for (size_t i = 0; i < json_array_size(mine); i++) {
-			json_t *value = json_array_get(mine, i);
-			json_t *match = partner(other, value, i);
-
-			if (side && match)
-				continue;
-			if (has_identity(value))
-				identity_text(name, sizeof(name), value);
-			else
-				snprintf(name, sizeof(name), "%zu", i);
-			snprintf(inner, sizeof(inner), "%s[%s]", path, name);
-			compare(c, inner, side ? NULL : value, side ? value : match,
-				depth + 1);
-		}
-	}
-}
-
 /* 1 and 1.0 are one number, which json_equal() does not know. */
 static bool same(const json_t *a, const json_t *b)
 {
@@ -154,6 +115,73 @@ static bool same(const json_t *a, const json_t *b)
 	if (json_is_number(a) && json_is_number(b))
 		return json_number_value(a) == json_number_value(b);
 	return json_equal(a, b);
+}
+
+/*
+ * Which value of a list is this one, of those that are no other's?  By its identity,
+ * or at its place; of several that have it an equal one.  -1: none.
+ */
+static int64_t partner(const json_t *list, const bool *taken, const json_t *value,
+		       size_t at)
+{
+	size_t n = json_array_size(list);
+	int64_t found = -1;
+
+	if (!has_identity(value))
+		return at < n && !taken[at] && !has_identity(json_array_get(list, at)) ?
+		       (int64_t)at : -1;
+	/* lists are mostly in one order: look there first */
+	if (at < n && !taken[at] && same(json_array_get(list, at), value))
+		return (int64_t)at;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *other = json_array_get(list, i);
+
+		if (taken[i] || !same_identity(other, value))
+			continue;
+		if (same(other, value))
+			return (int64_t)i;
+		if (found < 0 || i == at)
+			found = (int64_t)i;
+	}
+	return found;
+}
+
+static void compare_value(struct comparison *c, const char *path, const json_t *value,
+			  size_t i, json_t *a, json_t *b, int depth)
+{
+	char inner[MOST_PATH], name[256];
+
+	if (has_identity(value))
+		identity_text(name, sizeof(name), value);
+	else
+		snprintf(name, sizeof(name), "%zu", i);
+	snprintf(inner, sizeof(inner), "%s[%s]", path, name);
+	compare(c, inner, a, b, depth + 1);
+}
+
+static void compare_lists(struct comparison *c, const char *path, json_t *a, json_t *b,
+			  int depth)
+{
+	bool *taken = calloc(json_array_size(b) + 1, sizeof(*taken));
+
+	if (!taken) {
+		c->no_memory = true;
+		return;
+	}
+	for (size_t i = 0; i < json_array_size(a); i++) {
+		json_t *value = json_array_get(a, i);
+		int64_t j = partner(b, taken, value, i);
+
+		if (j >= 0)
+			taken[j] = true;
+		compare_value(c, path, value, i, value,
+			      j < 0 ? NULL : json_array_get(b, (size_t)j), depth);
+	}
+	for (size_t j = 0; j < json_array_size(b); j++)
+		if (!taken[j])
+			compare_value(c, path, json_array_get(b, j), j, NULL,
+				      json_array_get(b, j), depth);
+	free(taken);
 }
 
 static void compare(struct comparison *c, const char *path, json_t *a, json_t *b,
@@ -205,6 +233,8 @@ static enum kvt_status compare_files(struct comparison *c, char **path,
 					  path[0], path[1]);
 		else
 			compare(c, "", a, b, 0);
+		if (c->no_memory)
+			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 		json_decref(b);
 	}
 	json_decref(a);

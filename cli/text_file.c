@@ -14,10 +14,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { FIRST_ROOM = 1 << 16 };
+
 static enum kvt_status failed(struct kvt_error *err, const char *path, const char *what)
 {
 	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
 			strerror(errno));
+}
+
+/* Also from a pipe, so the size is not known before.  NULL: errno says why. */
+static char *read_all(FILE *file, size_t most, size_t *nbytes)
+{
+	size_t room = most < FIRST_ROOM ? most : FIRST_ROOM, n = 0;
+	char *text = malloc(room + 1), *more;
+
+	/* there is room for one more, which says that there is too much */
+	while (text && (n += fread(text + n, 1, room + 1 - n, file)) == room + 1 &&
+	       room < most) {
+		room = room < most / 2 ? 2 * room : most;
+		if (!(more = realloc(text, room + 1)))
+			free(text);
+		text = more;
+	}
+	*nbytes = n;
+	return text;
 }
 
 enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
@@ -29,9 +49,7 @@ enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
 
 	if (!file)
 		return failed(err, path, "open");
-	/* also from a pipe, so the size is not known before */
-	text = malloc(most + 1);
-	n = text ? fread(text, 1, most + 1, file) : 0;
+	text = read_all(file, most, &n);
 	if (!text || ferror(file)) {
 		enum kvt_status status = failed(err, path, "read");
 

@@ -119,6 +119,17 @@ refused() {
 	# the order of rows is no difference
 	jq '.rows |= reverse' a >c
 	run -0 sim compare a c
+	# but how many there are is, be they alike
+	jq '.rows |= . + [.[0]]' a >c
+	for pair in 'a c' 'c a'; do
+		# shellcheck disable=SC2086 # two names
+		run -1 --separate-stderr sim compare $pair
+		[[ $output == 'rows['*nothing* ]]
+		said '1 value differs'
+	done
+	jq '.rows |= . + [.[0] | .ops += 1]' a >c
+	jq '.rows |= [.[0] | .ops += 1] + .' a >d
+	run -0 sim compare c d
 	sim -m llama-3.1-8b --json >plan
 	sim -m llama-3.1-8b --src=layout=nhd --dst=layout=hnd --json >plan2
 	run -1 --separate-stderr sim compare plan plan2
