@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,8 +35,19 @@ static bool can_draw(void)
 	return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb");
 }
 
+/* What fits on one line: more would wrap, and be left behind. */
+static int columns(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || size.ws_col < 2)
+		return 79;
+	return size.ws_col - 1;
+}
+
 static void draw(int64_t t)
 {
+	char text[160];
 	double seconds = (double)(t - line.began) / 1e9;
 	double rate = seconds > 0 ? (double)line.done / seconds : 0;
 	double part = (double)line.done / (double)line.total;
@@ -43,9 +55,10 @@ static void draw(int64_t t)
 
 	if (rate > 0 && line.done < line.total)
 		left = (int64_t)((double)(line.total - line.done) / rate + 0.5);
-	fplainf(stderr, "\r%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left\033[K",
-		line.label, part < 1 ? part * 100 : 100.0, rate / 1e6,
-		(long long)(left / 60), (long long)(left % 60));
+	snprintf(text, sizeof(text), "%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left",
+		 line.label, part < 1 ? part * 100 : 100.0, rate / 1e6,
+		 (long long)(left / 60), (long long)(left % 60));
+	fplainf(stderr, "\r%.*s\033[K", columns(), text);
 	fflush(stderr);
 	line.drawn = t;
 	line.on_screen = true;

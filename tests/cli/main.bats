@@ -150,3 +150,90 @@ complete_words() {
 	[[ $(complete_words relayout --to cross-h) == *cross-hnd* ]]
 	[[ $(complete_words relayout --to = cross-h) == *cross-hnd* ]]
 }
+
+@test "what a newcomer forgets or mistypes is told" {
+	# said STATUS TEXT ARG...
+	told() {
+		run -"$1" --separate-stderr kvtool "${@:3}"
+		[ -z "$output" ]
+		[ "${#stderr_lines[@]}" = 1 ]
+		[[ $stderr == *"$2"* ]] || { echo "no '$2' in: $stderr"; return 1; }
+	}
+	mkdir -p tree/m_abc
+	told 3 'holds no folder with a config.json, which an offload tree has' \
+		describe --from=offload tree
+	told 2 'expected an input and an output, got 1 operands' convert a.npy
+	told 2 'expected an input and an output, got 3 operands' convert a.npy b.h5 c.h5
+	told 2 'expected a file; see kvtool describe --help' describe
+	told 2 'expected one file, got 0' mutate --fault=zero-block
+	told 2 'expected one file, got 2' mutate --fault=zero-block a.npy b.npy
+	told 2 "there is no link 'rack7' and no such file; --link=list prints" \
+		transfer-sim time -m llama-3.1-8b --link=rack7
+	told 2 "did you mean 'cx7-400g-verbs'?" \
+		transfer-sim time -m llama-3.1-8b --link=cx7-400g-verb
+	told 3 "no request 'second' among the 3 of this dump" \
+		slice --request=second -o out.npy "$data/packed_nhd.bf16.npy"
+	told 3 "no request 'a', did you mean 'A'?" \
+		slice --request=a -o out.npy "$data/packed_nhd.bf16.npy"
+	[ ! -e out.npy ]
+}
+
+@test "every command has --help, on standard output" {
+	for name in $(kvtool --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'); do
+		run -0 --separate-stderr kvtool "$name" --help
+		[[ ${lines[0]} == "usage: kvtool $name "* ]]
+		[ -z "$stderr" ]
+	done
+	[ "$name" ]
+}
+
+# on_terminal COLUMNS ARG...: what kvtool ARG... shows on a terminal so wide
+on_terminal() {
+	/usr/bin/python3 - "$1" "$KVTOOL" "${@:2}" <<-'PYTHON'
+	import fcntl, os, pty, struct, sys, termios
+	pid, fd = pty.fork()
+	if pid == 0:
+	    size = struct.pack("HHHH", 25, int(sys.argv[1]), 0, 0)
+	    fcntl.ioctl(2, termios.TIOCSWINSZ, size)
+	    os.execv(sys.argv[2], sys.argv[2:])
+	shown = b""
+	try:
+	    while True:
+	        chunk = os.read(fd, 65536)
+	        if not chunk:
+	            break
+	        shown += chunk
+	except OSError:
+	    pass
+	sys.stdout.buffer.write(shown)
+	sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+	PYTHON
+}
+
+@test "progress is for terminals, on one line, and gone in the end" {
+	# work that takes several drawings on a fast machine, too
+	truncate -s 192M zeros.bin
+	work=(describe --stats --threads=1 --layout=nhd --dtype=bf16 --layers=8
+		--block-size=16 --heads=8 --head-dim=128 zeros.bin)
+	TERM=xterm on_terminal 80 "${work[@]}" >wide
+	TERM=xterm NO_COLOR=1 on_terminal 20 "${work[@]}" >narrow
+	/usr/bin/python3 - wide 79 narrow 19 <<-'PYTHON'
+	import re, sys
+	for name, width in zip(sys.argv[1::2], sys.argv[2::2]):
+	    shown = open(name, "rb").read()
+	    lines = re.findall(rb"\r([^\r\n\x1b]*)\x1b\[K", shown)
+	    assert len(lines) > 1 and lines[-1] == b"", (name, lines)
+	    full = [b"%s" % l for l in lines[:-1]]
+	    assert all(0 < len(l) <= int(width) for l in full), (name, lines)
+	    if name == "wide":
+	        for l in full:
+	            assert re.fullmatch(rb"[a-z ]+ +\d+%  \d+ MB/s  \d+:\d\d left", l), l
+	        part = [int(re.search(rb"(\d+)%", l)[1]) for l in full]
+	        assert part == sorted(part) and part[-1] <= 100, part
+	    # nothing is left of it before what is printed
+	    assert b"left" not in shown[shown.rindex(b"\x1b[K"):], name
+	PYTHON
+	TERM=dumb on_terminal 80 "${work[@]}" >dumb
+	TERM=xterm on_terminal 80 "${work[@]}" --quiet >quiet
+	run -1 grep -c $'\033' dumb quiet
+}
