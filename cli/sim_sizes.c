@@ -126,16 +126,6 @@ enum kvt_status sizes_pairs(const struct posts **out, struct sizes *s,
 	return exact(out, s, 1, err);
 }
 
-/* Through buffers, operations follow from all bytes of the batch. */
-static void stage(struct posts_batch *b, const struct posts_how *how)
-{
-	int64_t slice = how->posting.slice;
-	int64_t whole = b->bytes / how->stage, rest = b->bytes % how->stage;
-
-	b->ops = whole * kvt_slice_count(how->stage, slice, 0) +
-		 (rest ? kvt_slice_count(rest, slice, 0) : 0);
-}
-
 enum kvt_status sizes_get(struct posts_batch *out, struct sizes *s, int64_t tokens,
 			  struct kvt_error *err)
 {
@@ -155,8 +145,6 @@ enum kvt_status sizes_get(struct posts_batch *out, struct sizes *s, int64_t toke
 		out[i].merged += more * (b->merged - a->merged);
 		out[i].ops += more * (b->ops - a->ops);
 		out[i].bytes += more * (b->bytes - a->bytes);
-		if (s->how->stage)
-			stage(&out[i], s->how);
 	}
 	return KVT_OK;
 }
