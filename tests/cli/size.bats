@@ -295,3 +295,22 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	run -0 kvtool size --tp=1 --cache-dtype=auto --memory=40G testdata/config/mamba2.json
 	[[ $output == *' any'* ]]
 }
+
+@test "windows of all layers, and chunks of those that have positions" {
+	with 'model_type="mistral"' sliding_window=32 >config.json
+	run -0 kvtool size --tp=1 config.json
+	[[ $output == *" sliding-window:layers=2,heads=2,head-dim=16,window=32"* ]]
+	for none in null '"absent"'; do
+		with 'model_type="mistral"' sliding_window="$none" >config.json
+		run -0 kvtool size --tp=1 config.json
+		[[ $output == *" gqa:layers=2,heads=2,head-dim=16"* ]]
+	done
+	scout=('model_type="llama4_text"' num_hidden_layers=4 attention_chunk_size=32)
+	with "${scout[@]}" 'no_rope_layers=[1,1,0,1]' >config.json
+	run -0 kvtool size --tp=1 config.json
+	[[ $output == *" gqa:layers=1,"*" chunked-local:layers=3,heads=2,head-dim=16,window=32"* ]]
+	refused 3 'no_rope_layers has 3 layers, but num_hidden_layers is 4' \
+		"$(with "${scout[@]}" 'no_rope_layers=[1,1,0]')"
+	refused 3 'no_rope_layers is 2, expected 0 to 1' \
+		"$(with "${scout[@]}" 'no_rope_layers=[1,1,0,2]')"
+}

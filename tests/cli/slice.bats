@@ -285,3 +285,22 @@ transfer() {
 	done
 	only
 }
+
+@test "slice --for-transfer hands opaque content to the same rank, or not at all" {
+	head -c 6144 /dev/urandom >page.bin
+	cat >page.json <<-END
+		{"kind": "opaque", "layout": "LBSHC", "dtype": "uint8", "tp_size": 2, "tp_rank": 0,
+		 "total_kv_heads": 2, "sizes": {"layers": 2, "num_blocks": 3, "block_size": 1,
+		                                "num_kv_heads": 1, "content": 1024}}
+	END
+	for_rank() {
+		kvtool slice -q --no-sync --for-transfer --src-tp=2 --src-rank=0 "$@" page.bin
+	}
+	for_rank --dst-tp=2 --dst-rank=0 -o same.bin
+	cmp page.bin same.bin
+	for_rank --dst-tp=2 --dst-rank=1 -o other.bin
+	[ ! -s other.bin ]
+	run -4 --separate-stderr for_rank --dst-tp=4 --dst-rank=1 -o third.bin
+	said 'nobody knows how opaque content is dealt to ranks'
+	[ ! -e third.bin ]
+}

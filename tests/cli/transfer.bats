@@ -271,3 +271,9 @@ ops() {
 		assert seen >= {0, 3}, seen
 	END
 }
+
+@test "transfer-sim plan --histogram counts sizes by powers of two" {
+	run -0 kvtool transfer-sim plan --histogram -m llama-3.1-8b --src=layout=nhd \
+		--dst=layout=hnd
+	[[ $output == *"sizes of ops, scope rfc:"*"524288 of 512 B to below 1 KiB"* ]]
+}

@@ -153,6 +153,17 @@ refits() {
 	[ "$(grep -c 'no link' out)" = 0 ]
 }
 
+@test "transfer-sim calibrate writes where its figures are from" {
+	sim calibrate "$measured/fd-a.csv" --source='a shelf, in May' --name=shelf \
+		--output=shelf.json
+	[ "$(jq -r '.name, .source' shelf.json)" = "shelf
+a shelf, in May" ]
+	run -5 --separate-stderr sim calibrate "$measured/fd-a.csv" --output=shelf.json
+	said shelf.json
+	sim calibrate "$measured/fd-a.csv" --force --output=shelf.json
+	[ "$(jq -r .source shelf.json)" != 'a shelf, in May' ]
+}
+
 @test "transfer-sim calibrate refits the five published tables" {
 	refits fd-a 2 16 54 24 81
 	refits lm-a inf 0.4 1.2 2 3

@@ -234,3 +234,22 @@ for path in glob.glob("one/*.safetensors"):
 	[ "${lines[6]}" = '  holds     unknown' ]
 	[ "${lines[10]}" = '  at        layer=1,block=0,state=0,head=0,kv=k,dim=0' ]
 }
+
+@test "where finds a block by its id, and says which field a byte is of" {
+	kvtool slice -q --no-sync --blocks=39:41 -o part.h5 "$nhd"
+	run -0 kvtool where --at=block_id=40,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+	[[ $output == *"layer=0,block=1,state=0"*"id 40"*"C token 16"* ]]
+	refused 2 "no block of group g0 has id 1" \
+		--at=block_id=1,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+	refused 2 "block_id is given, but the dump has no ids" \
+		--at=block_id=1,layer=0,state=0,head=0,kv=k,dim=0 "$nhd"
+	# 512 fp8 numbers, 4 float32 scales, 64 bfloat16 numbers
+	head -c $((2 * 3 * 64 * 656)) /dev/zero >ds.bin
+	for row in '511 nope 511' '520 scales 2' '655 rope 63'; do
+		read -r dim part number <<<"$row"
+		kvtool where --json --layout=LBSC --content-type=fp8-ds-mla --layers=2 \
+			--blocks=3 --block-size=64 --at=layer=1,block=2,state=3,dim="$dim" ds.bin >answer
+		[ "$(jq -c '.places[0] | [.part, .part_dim, .row]' answer)" = \
+			"[\"$part\",$number,0]" ]
+	done
+}
