@@ -79,6 +79,7 @@ FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
 # A Python file of tests/ that can be run is a test; the others are modules.
 STANDIN := $(B)/tests/kvtool_standin
+LOSSY   := $(B)/tests/kvtool_lossy
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 SOURCES := $(addprefix tests/check_,headers.sh install.sh layers.sh style.sh)
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
@@ -177,6 +178,11 @@ $(STANDIN): $(CLI) $(FORMATS) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_exec
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
+# The program with a walk of its plans that loses something.
+$(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_walk.o $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_xfer_region_next -o $@ $^ $(FLIBS)
+
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(CMOCKA) -lm)
@@ -273,7 +279,7 @@ export LSAN_OPTIONS  := suppressions='$(CURDIR)/tests/lsan.supp':print_suppressi
 run-demo: all
 	@scripts/demo.sh $(B)/demo
 
-run-check: all $(TESTS) $(FUZZ) $(STANDIN) $(B)/fault_shim.so
+run-check: all $(TESTS) $(FUZZ) $(STANDIN) $(LOSSY) $(B)/fault_shim.so
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler

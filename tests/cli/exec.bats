@@ -122,6 +122,14 @@ refused() {
 	refused 3 'there are' exec --corrupt-op=999999 --dst=tp=1 -o new.h5 "$nhd"
 }
 
+@test "transfer-sim exec finds a plan that loses something" {
+	KVTOOL=${KVT_BUILD:-$root/build}/tests/kvtool_lossy
+	for to in tp=1 tp=2,layout=hnd block-size=24,ids=random:1; do
+		refused 1 ' bytes were moved, expected ' exec --dst=$to -o 'new%r.h5' "$nhd"
+	done
+	refused 1 '417280 bytes were moved, expected 420480' exec -o new.npy "$nhd" "$hnd"
+}
+
 @test "transfer-sim exec leaves nothing behind when it cannot" {
 	refused 3 'expected all of them' exec -o new.h5 "$rank1" --dst=tp=1
 	refused 2 'expected %r' exec -o new.h5 --dst=tp=2 "$nhd"
