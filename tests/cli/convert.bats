@@ -236,3 +236,61 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 	run -0 kvtool describe less.h5
 	[[ $output == *', 256 KiB, shuffle'* ]]
 }
+
+@test "what all writers take, each of them takes" {
+	small_raw in.bin
+	kvtool convert -q "${small[@]}" in.bin in.h5
+	kvtool slice -q --tp-size=2 --tp-rank=0 -o r0.h5 in.h5
+	kvtool slice -q --tp-size=2 --tp-rank=1 -o r1.h5 in.h5
+	whole=$(value blocks in.h5)
+	for command in 'merge -o out.h5 r0.h5 r1.h5' 'import -o out.h5 in.h5' \
+		'slice --blocks=0:3 -o out.h5 in.h5' 'relayout --to=nhd -o out.h5 in.h5' \
+		'reblock -b 16 -o out.h5 in.h5'; do
+		read -ra command <<<"$command"
+		# shows OPTION FILTER: with it the output is the same cache, and FILTER holds
+		shows() {
+			run -0 kvtool "${command[@]}" --no-sync -f "$1"
+			[ "$(value blocks out.h5)" = "$whole" ]
+			kvtool describe --json out.h5 | jq -e "$2" >/dev/null
+		}
+		shows --level=19 '.groups[0].tiling.zstd'
+		shows --uncompressed '.groups[0].tiling == null'
+		shows --no-digest '.groups[0].content_cells == false'
+		shows --tile=1k '.groups[0].content_cells'
+		shows --threads=3 '.groups[0].content_cells'
+		shows --mem-limit=64M '.groups[0].content_cells'
+		shows --device=cpu '.groups[0].content_cells'
+		shows --quiet '.groups[0].content_cells'
+		[ -z "$output" ]
+		run -5 --separate-stderr kvtool "${command[@]}"
+		said 'out.h5: exists; --force replaces it'
+		run -2 --separate-stderr kvtool "${command[@]}" -f --level=20
+		said '--level is 20, expected 1 to 19'
+		run -4 --separate-stderr kvtool "${command[@]}" -f --mem-limit=1k
+		said 'more than --mem-limit allows'
+		[ "$(value blocks out.h5)" = "$whole" ]
+	done
+}
+
+@test "what says what the input is, each reader takes" {
+	small_raw in.bin
+	printf 'a header' | cat - in.bin >behind.bin
+	kvtool convert -q "${small[@]}" in.bin in.h5
+	whole=$(value blocks in.h5)
+	for size in block-size page-size tokens-per-block; do
+		told=(--skip=8 --from=raw --layout=nhd --dtype=bf16 --layers=2 --blocks=3
+			"--$size=16" --heads=2 --head-dim=8)
+		[ "$(value blocks behind.bin "${told[@]}")" = "$whole" ]
+		run -0 kvtool where "${told[@]}" --at=layer=0,block=0,state=0,head=0,kv=k,dim=0 \
+			behind.bin
+		[[ $output == *" 8 (0x8)"* ]]
+		kvtool mutate -q --no-sync --format=npy --fault=swap-kv "${told[@]}" -f \
+			-o bad.npy behind.bin
+		run -1 kvtool diff -q "${told[@]}" behind.bin bad.npy
+	done
+	run -0 kvtool where --spec=gqa:layers=2,heads=2,head-dim=8 --layout=nhd --block-size=16 \
+		--skip=8 --dtype=bf16 --offset=8 behind.bin
+	[[ $output == *"layer=0,block=0,state=0,head=0,kv=k,dim=0"* ]]
+	run -2 --separate-stderr kvtool where "${told[@]}" --set=rank=0_1 --offset=8 behind.bin
+	one_sentence
+}
