@@ -113,6 +113,34 @@ static struct parse_case {
 	{ "rank with heads of another", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1,"
 	  " \"total_kv_heads\": 4, \"head_start\": 0}", BASE_BYTES, KVT_BAD_INPUT,
 	  "holds 2 to 3" },
+	{ "an id of a block twice", "{" BASE ", \"block_ids\": [7, 8, 9, 8, 6]}",
+	  BASE_BYTES, KVT_BAD_INPUT, "block_ids holds 8 twice" },
+	{ "a table with a block that is not in block_ids", "{" BASE ", \"block_ids\":"
+	  " [7, 8, 9, 5, 6], \"block_table\": {\"A\": [4]}, \"num_tokens\": {\"A\": 1}}",
+	  BASE_BYTES, KVT_BAD_INPUT, "request A: block 4 is not in block_ids" },
+	{ "tokens that are no object", "{" BASE ", \"num_tokens\": [1]}", BASE_BYTES,
+	  KVT_BAD_INPUT, "num_tokens is an array" },
+	{ "tables of a group that are no object", "{" BASE ", \"block_table\": 3}",
+	  BASE_BYTES, KVT_BAD_INPUT, "block_table is" },
+	{ "a number of tokens that is text", "{" BASE ", \"num_tokens\": {\"A\": \"1\"}}",
+	  BASE_BYTES, KVT_BAD_INPUT, "A is" },
+	{ "ids of tokens that are no list", "{" BASE ", \"num_tokens\": {\"A\": 1},"
+	  " \"token_ids\": {\"A\": 1}}", BASE_BYTES, KVT_BAD_INPUT, "A is" },
+	{ "an id of a token beyond 32 bits", "{" BASE ", \"num_tokens\": {\"A\": 1},"
+	  " \"token_ids\": {\"A\": [2147483648]}}", BASE_BYTES, KVT_BAD_INPUT,
+	  "2147483648" },
+	{ "ids of tokens of a request that is nowhere else",
+	  "{" BASE ", \"token_ids\": {\"A\": [1]}}", BASE_BYTES, KVT_BAD_INPUT,
+	  "num_tokens lacks request A" },
+	{ "a first token before the first", "{" BASE ", \"num_tokens\": {\"A\": 1},"
+	  " \"first_token\": {\"A\": -1}}", BASE_BYTES, KVT_BAD_INPUT, "A is -1" },
+	{ "tokens seen that are no list", "{" BASE ", \"tokens_seen\": {\"A\": 4}}",
+	  BASE_BYTES, KVT_BAD_INPUT, "A is" },
+	{ "tokens seen that are text", "{" BASE ", \"tokens_seen\": {\"A\": [\"x\"]}}",
+	  BASE_BYTES, KVT_BAD_INPUT, "A" },
+	{ "states of two intervals", "{" BASE ", \"tokens_seen\": {\"A\": [4, 8],"
+	  " \"B\": [5, 9]}}", BASE_BYTES, KVT_BAD_INPUT,
+	  "tokens_seen begins with 4 and with 5" },
 	{ "a table without its tokens", "{" BASE ", \"block_table\": {\"A\": [1]}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "num_tokens lacks request A" },
 	{ "a table outside the pool", "{" BASE ", \"block_table\": {\"A\": [5]},"
