@@ -14,6 +14,8 @@
 #include "formats/snapshot.h"
 #include "formats/stage.h"
 
+struct kvt_proof;
+
 /* ---- flat groups -------------------------------------------------------- */
 
 /*
@@ -56,6 +58,7 @@ struct kvt_file {
 	ino_t ino;
 	struct timespec changed;	/* at open, too */
 	char *path;
+	struct kvt_proof *proof;	/* what is read is held against it; or NULL */
 };
 
 struct kvt_files {
@@ -97,7 +100,10 @@ kvt_files_finish(struct kvt_files *files, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err);
 
-/* pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT. */
+/*
+ * pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT, and so are
+ * bytes that are not those of the file's proof (formats/proof.h).
+ */
 KVT_MUST_CHECK enum kvt_status
 kvt_file_read(const struct kvt_file *file, void *buf, int64_t nbytes,
 	      int64_t offset, struct kvt_error *err);
@@ -140,6 +146,7 @@ struct kvt_reader {
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* where flat is empty */
+	struct kvt_proven proven;
 	void *own;			/* the format's */
 };
 

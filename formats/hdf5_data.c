@@ -221,6 +221,7 @@ static enum kvt_status add_run(struct kvt_reader *reader, int index, int plane,
 			       struct kvt_h5_in *in, hid_t data,
 			       struct kvt_error *err)
 {
+	struct kvt_h5_file *own = reader->own;
 	const struct kvt_group *group = &reader->snapshot.group[index];
 	struct kvt_piece piece = { .box = kvt_box_whole(&group->shape) };
 	enum kvt_status status;
@@ -247,6 +248,8 @@ static enum kvt_status add_run(struct kvt_reader *reader, int index, int plane,
 		return kvt_h5_bad(in, data, err, "data is not inside the file");
 	for (int i = 0; i < piece.views.count; i++)
 		piece.views.view[i].offset += (int64_t)at;
+	own->group[index].at[plane] = (int64_t)at;
+	own->group[index].nbytes[plane] = piece.views.nbytes;
 	return kvt_flat_add(&reader->flat[index], &piece, err);
 }
 
@@ -342,6 +345,8 @@ enum kvt_status kvt_h5_read_data(struct kvt_reader *reader, int index,
 				     H5I_DATASET, data, err);
 		if (!status)
 			status = read_plane(reader, index, p, in, *data, err);
+		if (!status)
+			status = kvt_h5_read_sums(reader, index, p, in, object, err);
 		if (status)
 			return status;
 	}

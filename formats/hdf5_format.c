@@ -37,6 +37,11 @@ void kvt_h5_file_free(struct kvt_h5_file *file)
 		H5Fclose(file->file);
 	kvt_h5_drop(file->driver);
 	kvt_h5_quiet_end(&quiet);
+	kvt_proof_free(&file->proof);
+	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
+		free(file->group[g].sum[0]);
+		free(file->group[g].sum[1]);
+	}
 	free(file);
 }
 
@@ -248,6 +253,10 @@ static enum kvt_status fetch_cells(struct kvt_reader *reader, int group,
 		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
 				reader->path);
 	quiet = kvt_h5_quiet_begin();
+	if ((status = kvt_h5_check_cells(reader, group, err))) {
+		kvt_h5_quiet_end(&quiet);
+		return status;
+	}
 	if (!select_cells(&memory, &file, cells, info, box) ||
 	    H5Dread(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,
 		    H5P_DEFAULT, out) < 0)
@@ -264,7 +273,7 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 				   const uint64_t *in, struct kvt_error *err)
 {
 	const struct kvt_group *info = &writer->snapshot.group[group];
-	const struct kvt_h5_file *own = writer->own;
+	struct kvt_h5_file *own = writer->own;
 	hid_t cells = own->group[group].cells;
 	hid_t memory = -1, file = -1;
 	struct kvt_h5_quiet quiet;
@@ -273,6 +282,7 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 	if (!is_inside(box, &info->shape))
 		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
 				writer->path);
+	kvt_h5_note_cells(&own->group[group], info, box, in);
 	quiet = kvt_h5_quiet_begin();
 	if (!select_cells(&memory, &file, cells, info, box) ||
 	    H5Dwrite(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,

@@ -12,7 +12,7 @@
 
 #include <hdf5.h>
 
-#include "formats/format.h"
+#include "formats/proof.h"
 
 /*
  * Releases any kind of id and leaves the error stack as it is; a failed id
@@ -51,6 +51,7 @@ struct kvt_h5_in {
 	hid_t file;
 	int64_t nbytes;			/* of the file */
 	int64_t left;			/* see kvt_h5_spend() */
+	int64_t version[2];		/* of the schema, once the root is read */
 };
 
 /* "PATH: OBJECT: ..." as KVT_BAD_INPUT, or as the status given. */
@@ -219,6 +220,8 @@ bool kvt_h5_set_filters(hid_t dcpl, const struct kvt_tiling *tiling);
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_read_root(struct kvt_h5_in *in, struct kvt_snapshot *snapshot,
 		 struct kvt_error *err);
+/* The version that new files have. */
+void kvt_h5_version(int64_t version[2]);
 bool kvt_h5_write_root(hid_t file, const struct kvt_snapshot *snapshot);
 
 /* Everything of a group but its data and tables; 'group->shape' is not set. */
@@ -288,6 +291,11 @@ struct kvt_h5_group {
 	struct kvt_h5_axes axes[2];
 	hid_t data[2];
 	hid_t cells;			/* content_digest; negative: none */
+	uint64_t cells_sum;		/* its checksum; of a writer, so far */
+	bool cells_checked;
+	int64_t at[2], nbytes[2];	/* of data that is one run */
+	uint64_t *sum[2];		/* of its pieces; NULL: none; owned */
+	int64_t nsums[2];
 	bool raw_edges[2];		/* cut tiles at the end have no filters */
 };
 
@@ -295,6 +303,8 @@ struct kvt_h5_file {
 	hid_t driver, file;
 	struct kvt_h5_fault fault;	/* under it */
 	struct kvt_h5_catch *catch;	/* of the driver */
+	int64_t version[2];		/* of the schema */
+	struct kvt_proof proof;		/* of data that is one run */
 	struct kvt_h5_group group[KVT_MAX_GROUPS];
 };
 
@@ -318,6 +328,30 @@ kvt_h5_check_hints(struct kvt_reader *reader,
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_read_data(struct kvt_reader *reader, int index, struct kvt_h5_in *in,
 		 hid_t object, struct kvt_error *err);
+
+/* ---- checksums (hdf5_proof.c) ------------------------------------------- */
+
+/* Does a file of this version have them? */
+bool kvt_h5_has_proof(const struct kvt_h5_in *in);
+/* Those of the data of a plane, if it has any. */
+KVT_MUST_CHECK enum kvt_status
+kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
+		 struct kvt_h5_in *in, hid_t object, struct kvt_error *err);
+/* When all else was read: is it what was written? */
+KVT_MUST_CHECK enum kvt_status
+kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in,
+		   struct kvt_error *err);
+/* The same of content_digest, which is read when it is asked for. */
+KVT_MUST_CHECK enum kvt_status
+kvt_h5_check_cells(struct kvt_reader *reader, int index, struct kvt_error *err);
+
+/* Of data that is one run, of cells, and of all when they are written. */
+KVT_MUST_CHECK enum kvt_status
+kvt_h5_new_sums(struct kvt_h5_file *own, int index, int plane, struct kvt_error *err);
+void kvt_h5_note_cells(struct kvt_h5_group *own, const struct kvt_group *group,
+		       const struct kvt_box *box, const uint64_t *cells);
+KVT_MUST_CHECK enum kvt_status
+kvt_h5_write_proof(struct kvt_writer *writer, struct kvt_error *err);
 
 /* The functions of the format's row; hdf5_format.c has the calls on tiles. */
 enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,

@@ -219,9 +219,9 @@ static enum kvt_status read_file(struct kvt_reader *reader, struct kvt_h5_in *in
 		return status;
 	status = read_groups(reader, in, parent, err);
 	kvt_h5_drop(parent);
-	if (status)
+	if (status || (status = kvt_h5_read_requests(in, &reader->snapshot, err)))
 		return status;
-	return kvt_h5_read_requests(in, &reader->snapshot, err);
+	return kvt_h5_check_proof(reader, in, err);
 }
 
 /* Whatever was said of the file is worth nothing if some of it could not be read. */

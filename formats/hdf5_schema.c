@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define SCHEMA "kvtool-kv-snapshot"
-enum { MAJOR = 1, MINOR = 0 };
+enum { MAJOR = 1, MINOR = 1 };
 /* Requests need not begin with token 0; whoever ignores it takes wrong tokens. */
 #define FIRST_TOKEN "first_token"
 
@@ -136,6 +136,8 @@ static enum kvt_status check_version(struct kvt_h5_in *in, struct kvt_error *err
 				     "this program reads up to %d.%d",
 				     (long long)version[0],
 				     (long long)version[1], MAJOR, MINOR);
+	in->version[0] = version[0];
+	in->version[1] = version[1];
 	return KVT_OK;
 }
 
@@ -265,6 +267,12 @@ static bool write_features(hid_t file, const struct kvt_snapshot *snapshot)
 		if (snapshot->request[r].first_token)
 			return kvt_h5_put_strs(file, "required_features", feature, 1);
 	return true;
+}
+
+void kvt_h5_version(int64_t version[2])
+{
+	version[0] = MAJOR;
+	version[1] = MINOR;
 }
 
 bool kvt_h5_write_root(hid_t file, const struct kvt_snapshot *snapshot)

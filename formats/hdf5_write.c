@@ -175,7 +175,8 @@ static enum kvt_status add_run(struct kvt_writer *writer, int index, int plane,
 {
 	const struct kvt_group *group = &writer->snapshot.group[index];
 	struct kvt_piece piece = { .box = kvt_box_whole(&group->shape) };
-	hid_t data = ((struct kvt_h5_file *)writer->own)->group[index].data[plane];
+	struct kvt_h5_file *own = writer->own;
+	hid_t data = own->group[index].data[plane];
 	enum kvt_status status;
 	haddr_t at;
 
@@ -195,6 +196,10 @@ static enum kvt_status add_run(struct kvt_writer *writer, int index, int plane,
 		piece.views.view[i].offset += (int64_t)at;
 	if (*end < (int64_t)at + piece.views.nbytes)
 		*end = (int64_t)at + piece.views.nbytes;
+	own->group[index].at[plane] = (int64_t)at;
+	own->group[index].nbytes[plane] = piece.views.nbytes;
+	if ((status = kvt_h5_new_sums(own, index, plane, err)))
+		return status;
 	return kvt_flat_add(&writer->flat[index], &piece, err);
 }
 
@@ -224,6 +229,7 @@ static enum kvt_status open_data(struct kvt_writer *writer, struct kvt_error *er
 	file = &writer->files.file[index];
 	close(file->fd);
 	file->fd = fd;
+	file->proof = &((struct kvt_h5_file *)writer->own)->proof;
 	if (file->nbytes < end) {
 		file->nbytes = end;
 		if (ftruncate(fd, end))
@@ -330,10 +336,11 @@ enum kvt_status kvt_h5_finish(struct kvt_writer *writer, struct kvt_error *err)
 	 * The mark comes after all else, and closing the file writes it.  The driver
 	 * alone knows what could not be written.
 	 */
-	if (H5Fflush(file, H5F_SCOPE_LOCAL) < 0)
+	if (!(status = kvt_h5_write_proof(writer, err)) &&
+	    H5Fflush(file, H5F_SCOPE_LOCAL) < 0)
 		status = kvt_h5_failed(err, KVT_SYSTEM, path, "cannot write");
-	else if (!(status = kvt_h5_check_fault(&own->fault, path, err)) &&
-		 !kvt_h5_put_int(file, "complete", KVT_H5_U8, 1))
+	if (!status && !(status = kvt_h5_check_fault(&own->fault, path, err)) &&
+	    !kvt_h5_put_int(file, "complete", KVT_H5_U8, 1))
 		status = kvt_h5_failed(err, KVT_SYSTEM, path, "cannot write");
 	if (!status) {
 		own->file = -1;

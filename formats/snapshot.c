@@ -229,6 +229,11 @@ enum kvt_status kvt_reader_unchanged(const struct kvt_reader *reader,
 	return kvt_files_unchanged(&reader->files, err);
 }
 
+const struct kvt_proven *kvt_reader_proven(const struct kvt_reader *reader)
+{
+	return &reader->proven;
+}
+
 const struct kvt_tiling *kvt_reader_tiling(const struct kvt_reader *reader, int group)
 {
 	return reader->tiling[group].nbytes ? &reader->tiling[group] : NULL;

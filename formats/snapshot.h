@@ -272,6 +272,15 @@ bool kvt_reader_has_file(const struct kvt_reader *reader, dev_t dev, ino_t ino);
 KVT_MUST_CHECK enum kvt_status
 kvt_reader_unchanged(const struct kvt_reader *reader, struct kvt_error *err);
 
+/* What is held against checksums of the dump; those of tiles: see their tiling. */
+struct kvt_proven {
+	bool can_be;			/* the format has such checksums */
+	bool tables;			/* and whatever else is said of the data */
+	bool cells[KVT_MAX_GROUPS];	/* kvt_fetch_cells() refuses damaged ones */
+	bool flat[KVT_MAX_GROUPS];	/* so does kvt_read_box() */
+};
+const struct kvt_proven *kvt_reader_proven(const struct kvt_reader *reader);
+
 /* NULL if the group is flat. */
 const struct kvt_tiling *kvt_reader_tiling(const struct kvt_reader *reader, int group);
 

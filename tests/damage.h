@@ -92,6 +92,13 @@ static inline void drop_attr(hid_t file, const char *object, const char *name)
 	H5Oclose(at);
 }
 
+/* Makes of it what a program of version 1.0 wrote, so that it may be changed. */
+static inline void unprove(hid_t file)
+{
+	put(file, "/", "format_version", H5T_STD_U32LE, 2, (uint32_t[]){ 1, 0 });
+	drop_attr(file, "/", "tables_checksum");
+}
+
 /* A table in the place of another; chunk 0: contiguous. */
 static inline void put_table(hid_t file, const char *name, hid_t type, hsize_t n,
 		      hsize_t chunk, const void *value)
