@@ -73,7 +73,8 @@ struct group_facts {
 	int64_t alignment;		/* of where blocks begin; 0: unknown */
 	int64_t blocks_used, blocks_shared, blocks_unused; /* -1: no block tables */
 	int64_t valid_states;		/* -1: unknown */
-	bool has_cells;
+	bool has_cells, cells_proven;
+	const char *checksum;		/* of the data; NULL: it has none */
 	struct moments *moments;	/* [L][H][K]; NULL without --stats */
 	struct verify_result *verified;	/* NULL without --verify */
 };

@@ -120,6 +120,16 @@ static void page_facts(struct group_facts *f, const struct kvt_reader *reader, i
 	f->alignment = bits & -bits;
 }
 
+/* The checksum that stored data has, the one that sees most. */
+static const char *checksum_of(const struct kvt_reader *reader, int g)
+{
+	const struct kvt_tiling *tiling = kvt_reader_tiling(reader, g);
+
+	if (!tiling)
+		return kvt_reader_proven(reader)->flat[g] ? "xxh3" : NULL;
+	return tiling->fletcher32 ? "fletcher32" : tiling->zstd ? "zstd" : NULL;
+}
+
 enum kvt_status describe_facts(struct description *d, const char *path,
 			       struct kvt_reader *reader, struct kvt_error *err)
 {
@@ -140,6 +150,8 @@ enum kvt_status describe_facts(struct description *d, const char *path,
 			page_facts(f, reader, g);
 		f->tiling = kvt_reader_tiling(reader, g);
 		f->has_cells = kvt_reader_has_cells(reader, g);
+		f->cells_proven = kvt_reader_proven(reader)->cells[g];
+		f->checksum = checksum_of(reader, g);
 		d->data_bytes += f->data_bytes;
 	}
 	return status;

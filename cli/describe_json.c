@@ -294,7 +294,9 @@ static void put_group(struct json_out *out, json_t *o, const struct group_facts 
 	put_memory(out, o, f);
 	put_predicates(out, o, &f->is);
 	put_tiling(out, o, f->tiling);
+	json_put_text(out, o, "checksum", f->checksum);
 	json_put_bool(out, o, "content_cells", f->has_cells);
+	json_put_bool(out, o, "content_cells_proven", f->cells_proven);
 	put_components(out, o, g);
 	put_fields(out, o, g);
 	put_blocks(out, o, f, options->tables);
@@ -369,6 +371,8 @@ void describe_json(struct json_out *out, const struct description *d,
 	put_manifest(out, d->reader);
 	json_put_text(out, out->root, "model", s->model);
 	json_put_text(out, out->root, "source_format", s->source_format);
+	json_put_bool(out, out->root, "tables_proven",
+		      kvt_reader_proven(d->reader)->tables);
 	put_parallel(out, s);
 	put_known(out, out->root, "null_block", s->null_block, s->null_block >= 0);
 	groups = json_put_array(out, out->root, "groups");

@@ -146,6 +146,19 @@ static void print_tiling(const struct group_facts *f)
 	       f->has_cells ? "; content cells stored" : "");
 }
 
+/* What of a snapshot its own checksums prove; other formats have none. */
+static void print_proven(const struct group_facts *f, const struct kvt_reader *reader)
+{
+	if (!kvt_reader_proven(reader)->can_be)
+		return;
+	describe_label("proven");
+	plainf("tables: %s; data: %s", kvt_reader_proven(reader)->tables ? "xxh3" :
+	       "not proven, version 1.0", f->checksum ? f->checksum : "no checksum");
+	if (f->has_cells)
+		plainf("; content cells: %s", f->cells_proven ? "xxh3" : "not proven");
+	putchar('\n');
+}
+
 static void print_names(const struct kvt_group *group)
 {
 	for (int64_t l = 0; group->layer_names && l < group->shape.n[KVT_AXIS_L]; l++) {
@@ -164,10 +177,14 @@ static void print_verified(const struct group_facts *f)
 	if (v->tiles)
 		plainf("%lld tile%s, %lld damaged", (long long)v->tiles,
 		       plural(v->tiles), (long long)v->damaged);
+	else if (f->checksum)
+		plainf("read in full, %lld block%s damaged", (long long)v->damaged,
+		       plural(v->damaged));
 	else
-		plainf("read in full; this format has no checksums");
+		plainf("read in full; it has no checksums");
 	if (f->has_cells)
-		plainf("%s %lld content cells, %lld differ", v->tiles ? ";" : ", but",
+		plainf("%s %lld content cells, %lld differ",
+		       v->tiles || f->checksum ? ";" : ", but",
 		       (long long)v->cells, (long long)v->differing);
 	putchar('\n');
 }
@@ -212,6 +229,7 @@ static void print_group(const struct group_facts *f, const struct description *d
 	print_blocks(f, d->snapshot->null_block);
 	print_components(group);
 	print_tiling(f);
+	print_proven(f, d->reader);
 	if (options->names)
 		print_names(group);
 	if (f->verified)
@@ -297,7 +315,7 @@ static void print_manifest(const struct kvt_reader *reader)
 	if (!path)
 		return;
 	describe_label("manifest");
-	printf("%s: %s\n", path, proofs[kvt_reader_proof(reader)]);
+	plainf("%s: %s\n", path, proofs[kvt_reader_proof(reader)]);
 }
 
 void describe_text(const struct description *d,

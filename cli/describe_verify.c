@@ -3,8 +3,9 @@
  * describe_verify.c - is every byte of a dump what was written?
  *
  * Every tile is decoded, which checks its Fletcher-32, its frame and the frame's
- * checksum.  Where the file has content cells, they are computed again from what
- * was decoded.  A damaged tile does not end the search for others.
+ * checksum; of a run of bytes, its pieces have checksums.  Where the file has content
+ * cells, they are computed again from what was decoded.  A damaged tile does not end
+ * the search for others.
  */
 #include "cli/describe.h"
 
@@ -17,6 +18,7 @@
 
 struct verifying {
 	struct kvt_reader *reader;
+	const char *path;
 	int group;
 	struct cut cut;
 	int64_t box_cells;		/* (layer, block, head, kv) of a full box */
@@ -156,19 +158,60 @@ static void add_result(struct verify_result *to, const struct verify_result *r)
 		find(to, r->finding[i].at, r->finding[i].damaged, r->finding[i].text);
 }
 
-/* No tiles, no checksums; at least it can be read, and cells may say more. */
-static enum kvt_status read_flat(struct worker *worker, struct checked *c,
-				 struct kvt_error *err)
+static enum kvt_status read_part(struct worker *worker, struct checked *c,
+				 const struct kvt_box *part, struct kvt_error *err)
 {
 	const struct kvt_group *group = group_of(c->v);
-	struct placed from = { &group->layout, c->box, worker->buffer[3] };
+	struct placed from = { &group->layout, *part, worker->buffer[3] };
 	struct placed cells = { &cell_layout, c->box, c->cells };
-	enum kvt_status status = kvt_read_box(c->v->reader, c->v->group, &c->box,
+	enum kvt_status status = kvt_read_box(c->v->reader, c->v->group, part,
 					      from.bytes, err);
 
 	if (status || !c->v->has_cells)
 		return status;
-	return copy_box(worker, &cells, &from, &c->box, group->shape.elem, err);
+	return copy_box(worker, &cells, &from, part, group->shape.elem, err);
+}
+
+/* Whoever tells it names the file. */
+static const char *without_path(const char *text, const char *path)
+{
+	size_t n = strlen(path);
+
+	return !strncmp(text, path, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 :
+									text;
+}
+
+/*
+ * No tiles: it can be read, or is refused for its checksums, and cells may say
+ * more.  Where something is damaged, it is sought block by block.
+ */
+static enum kvt_status read_flat(struct worker *worker, struct checked *c,
+				 struct kvt_error *err)
+{
+	struct kvt_error found = { "" };
+	enum kvt_status status = read_part(worker, c, &c->box, &found);
+	struct kvt_box part = c->box;
+
+	if (!status)
+		return KVT_OK;
+	if (status != KVT_BAD_INPUT ||
+	    !kvt_reader_proven(c->v->reader)->flat[c->v->group])
+		return kvt_fail(err, status, "%s", found.text);
+	for (int64_t l = c->box.begin[0]; l < c->box.end[0]; l++)
+		for (int64_t b = c->box.begin[1]; b < c->box.end[1]; b++) {
+			part.begin[0] = l, part.end[0] = l + 1;
+			part.begin[1] = b, part.end[1] = b + 1;
+			status = read_part(worker, c, &part, &found);
+			if (status == KVT_BAD_INPUT) {
+				c->result.damaged++;
+				find(&c->result, part.begin, true,
+				     without_path(found.text, c->v->path));
+				mark_bad(c, &part);
+			} else if (status) {
+				return kvt_fail(err, status, "%s", found.text);
+			}
+		}
+	return KVT_OK;
 }
 
 static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
@@ -202,7 +245,7 @@ static enum kvt_status verify_group(struct description *d, int g,
 				    struct kvt_error *err)
 {
 	struct group_facts *f = &d->group[g];
-	struct verifying v = { .reader = d->reader, .group = g };
+	struct verifying v = { .reader = d->reader, .path = d->path, .group = g };
 	struct work work = { .fn = verify_box, .context = &v, .label = "verifying",
 			     .total_bytes = f->data_bytes };
 

@@ -255,7 +255,7 @@ struct result {
 	bool equal;			/* element for element */
 	bool differs;			/* the verdict */
 	enum term broken;		/* the term that decided, or NTERMS */
-	int64_t by_digest;		/* elements that were not read */
+	int64_t by_digest;		/* elements that were not decoded */
 	bool measured;
 	struct sums sums;
 	struct spot first;

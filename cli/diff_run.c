@@ -3,7 +3,9 @@
  * diff_run.c - two passes over a pair: are they equal, and if not, by how much
  *
  * The first compares digests where both sides store them, then bytes, and ends
- * at the first that differ.  The second, in diff_measure.c, decodes every element.
+ * at the first that differ.  A digest says what was written; what is there now, the
+ * checksums of the tiles do, which are read for that.  The second, in
+ * diff_measure.c, decodes every element.
  */
 #include "cli/diff_run.h"
 
@@ -123,6 +125,23 @@ static enum kvt_status same_cells(bool *same, struct worker *worker,
 	return status;
 }
 
+/* Are the tiles of both sides those that the digests are of? */
+static enum kvt_status check_tiles(struct worker *worker, const struct comparing *c,
+				   const struct part *part, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int s = 0; !status && s < NSIDES; s++) {
+		struct kvt_error why = { "" };
+
+		status = source_check_tiles(worker, &c->p->view[s], 0, &part->box[s],
+					    &why);
+		if (status)
+			fail_about(err, status, c->p->side[s]->name, &why);
+	}
+	return status;
+}
+
 static bool same_bytes(const struct comparing *c, const struct part *part)
 {
 	for (int64_t l = part->layer; l < part->end_layer; l++)
@@ -149,6 +168,8 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 		return KVT_OK;
 	if (c->cells && (status = same_cells(&same, worker, c, &part, err)))
 		return status;
+	if (same && (status = check_tiles(worker, c, &part, err)))
+		return status;
 	if (same)
 		atomic_fetch_add(&c->by_digest, part_elements(c, &part));
 	else if (!(status = read_part(worker, c, &part, err)) && !same_bytes(c, &part))
@@ -163,6 +184,15 @@ static const struct kvt_tiling *tiling_of(const struct source *view)
 {
 	return kvt_reader_tiling(reader_of(view, &view->group[0].part[0]),
 				 view->group[0].from);
+}
+
+/* Do digests say what is there: do both they and the tiles have checksums? */
+static bool has_proven_cells(const struct source *view)
+{
+	const struct kvt_tiling *tiling = tiling_of(view);
+
+	return source_has_cells(view, 0) && source_cells_proven(view, 0) && tiling &&
+	       tiling->fletcher32;
 }
 
 static void cut_pair(struct comparing *c, int64_t limit)
@@ -254,8 +284,8 @@ enum kvt_status pair_compare(struct result *out, const struct pair *p,
 	c.cells = !how->deep && p->nkv == p->group[SIDE_A]->shape.n[KVT_AXIS_K] &&
 		  p->nkv == p->group[SIDE_B]->shape.n[KVT_AXIS_K] &&
 		  c.page_bytes[SIDE_A] == c.page_bytes[SIDE_B] &&
-		  source_has_cells(&p->view[SIDE_A], 0) &&
-		  source_has_cells(&p->view[SIDE_B], 0);
+		  has_proven_cells(&p->view[SIDE_A]) &&
+		  has_proven_cells(&p->view[SIDE_B]);
 	c.state_elements = p->nheads * p->view[SIDE_A].snapshot.group[0]
 						.shape.n[KVT_AXIS_K] * p->content;
 	cut_pair(&c, limit / 8);

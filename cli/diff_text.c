@@ -145,9 +145,9 @@ static void print_verdict(const struct result *r)
 		plainf("%lld unequal of ", LL(s->unequal));
 	print_extent(r->pair);
 	if (r->equal && r->by_digest == pair_elements(r->pair))
-		plainf(", by digest alone (--deep reads the data)");
+		plainf(", by digest and checksum (--deep decodes the data)");
 	else if (r->equal && r->by_digest)
-		plainf(", %lld of them by digest alone (--deep reads the data)",
+		plainf(", %lld of them by digest and checksum (--deep decodes the data)",
 		       LL(r->by_digest));
 	putchar('\n');
 }

@@ -64,7 +64,7 @@ static const struct fsck_rule rules[] = {
 	{ "null.out-of-pool", FSCK_ERROR, "the null block is not in the pool" },
 	{ "null.valid", FSCK_WARNING, "the null block has valid states" },
 
-	{ "tile.damaged", FSCK_ERROR, "a checksum of a stored tile is wrong" },
+	{ "tile.damaged", FSCK_ERROR, "a checksum of stored data is wrong" },
 	{ "digest.cell", FSCK_ERROR, "data is not what the stored digest says" },
 	{ "null.nonzero", FSCK_WARNING, "the null block holds something" },
 	{ "live.zero", FSCK_WARNING, "a live state is all zeros" },

@@ -131,6 +131,12 @@ bool source_has_cells(const struct source *source, int group)
 			       source->group[group].has_cells;
 }
 
+bool source_cells_proven(const struct source *source, int group)
+{
+	return source->whole ? kvt_reader_proven(source->reader[0])->cells[group] :
+			       source->group[group].cells_proven;
+}
+
 bool source_is_scattered(const struct source *source, int group)
 {
 	const struct source_group *map = &source->group[group];
@@ -266,7 +272,7 @@ static bool parts_keep_tiles(const struct source *source, int g,
 	const struct kvt_group *here = &source->snapshot.group[g];
 	bool tiled = tiling != NULL;
 
-	map->has_cells = true;
+	map->has_cells = map->cells_proven = true;
 	for (int p = 0; p < map->nparts; p++) {
 		const struct source_part *part = &map->part[p];
 		struct kvt_reader *reader = reader_of(source, part);
@@ -274,6 +280,7 @@ static bool parts_keep_tiles(const struct source *source, int g,
 
 		map->has_cells &= kvt_reader_has_cells(reader, map->from) &&
 				  whole_content(part, here, there);
+		map->cells_proven &= kvt_reader_proven(reader)->cells[map->from];
 		tiled = tiled && part_keeps_tiles(source, g, map, part, tiling);
 	}
 	return tiled;
@@ -299,6 +306,7 @@ void source_seal(struct source *source)
 		if (parts_keep_tiles(source, g, map->graft, tiling))
 			map->graft->tiling = *tiling;
 		map->has_cells &= map->graft->has_cells;
+		map->cells_proven &= map->graft->cells_proven;
 	}
 }
 

@@ -49,7 +49,7 @@ struct source_group {
 	 * same again, with -1 in 'block' where they do not.  NULL: none.
 	 */
 	struct source_group *graft;
-	bool has_cells;			/* filled by source_seal() */
+	bool has_cells, cells_proven;	/* filled by source_seal() */
 	struct kvt_tiling tiling;
 };
 
@@ -108,6 +108,8 @@ const struct kvt_tiling *source_tiling(const struct source *source, int group);
 bool source_has_tiles(const struct source *source, int group,
 		      const struct kvt_box *box);
 bool source_has_cells(const struct source *source, int group);
+/* Are they those that were stored?  Others must be made again, not copied. */
+bool source_cells_proven(const struct source *source, int group);
 /* Do blocks that are neighbours here come from tiles all over the reader? */
 bool source_is_scattered(const struct source *source, int group);
 
@@ -124,6 +126,14 @@ source_fetch_cells(const struct source *source, int group,
 KVT_MUST_CHECK enum kvt_status
 source_read_box(struct worker *worker, const struct source *source, int group,
 		const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
+
+/*
+ * The checksums of the tiles that a box needs, which are not decoded; all readers
+ * have tiles.
+ */
+KVT_MUST_CHECK enum kvt_status
+source_check_tiles(struct worker *worker, const struct source *source, int group,
+		   const struct kvt_box *box, struct kvt_error *err);
 
 /* Room for source_read_box() of boxes of this cut. */
 void work_needs_source(struct work *work, const struct source *source, int group,

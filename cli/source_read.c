@@ -231,3 +231,54 @@ enum kvt_status source_read_box(struct worker *worker, const struct source *sour
 		status = read_map(worker, source, map, &dst, err);
 	return status;
 }
+
+/* ---- tiles as they are stored ------------------------------------------- */
+
+struct checking {
+	struct kvt_reader *reader;
+	int group;
+};
+
+static enum kvt_status check_tile(struct worker *worker, void *context,
+				  const int64_t begin[KVT_NAXES],
+				  struct kvt_error *err)
+{
+	const struct checking *c = context;
+	const struct kvt_tiling *tiling = kvt_reader_tiling(c->reader, c->group);
+	struct kvt_stored stored = { .bytes = worker->stored,
+				     .capacity = kvt_stored_bound(tiling) };
+	enum kvt_status status = fetch_tile(worker, c->reader, c->group, begin, &stored,
+					    err);
+
+	return status ? status : kvt_stored_check(&stored, tiling, err);
+}
+
+enum kvt_status source_check_tiles(struct worker *worker, const struct source *source,
+				   int group, const struct kvt_box *box,
+				   struct kvt_error *err)
+{
+	const struct source_group *map = &source->group[group];
+	enum kvt_status status = KVT_OK;
+
+	for (; map; map = map->graft)
+		for (int i = 0; i < map->nparts; i++) {
+			const struct source_part *part = &map->part[i];
+			struct checking c = { reader_of(source, part), map->from };
+			const struct kvt_tiling *tiling = kvt_reader_tiling(c.reader,
+									    c.group);
+			struct pieces p = pieces_of(box, map->layer, map->block, tiling);
+
+			while (!status && piece_next(&p)) {
+				struct kvt_box there = piece_there(&p);
+
+				box_take(&there, KVT_AXIS_H, part->heads.from,
+					 part->heads.count);
+				box_take(&there, KVT_AXIS_K, part->kv.from,
+					 part->kv.count);
+				if (piece_is_there(&p))
+					status = each_tile(worker, tiling, &there,
+							   check_tile, &c, err);
+			}
+		}
+	return status;
+}

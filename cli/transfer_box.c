@@ -2,6 +2,7 @@
 /* transfer_box.c - one box from one dump to another */
 #include "cli/transfer_box.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/device.h"
@@ -90,6 +91,50 @@ static enum kvt_status fetch_cells(struct worker *worker, const struct moving *m
 	return status;
 }
 
+static enum kvt_status cells_differ(const struct moving *m, int64_t i,
+				    struct kvt_error *err)
+{
+	const struct kvt_group *group = m->x->from;
+	const int64_t *n = group->shape.n, *begin = m->put.box.begin;
+	int64_t nb = m->put.box.end[KVT_AXIS_B] - begin[KVT_AXIS_B];
+	int64_t head = i / n[KVT_AXIS_K] % n[KVT_AXIS_H];
+	int64_t page = i / n[KVT_AXIS_K] / n[KVT_AXIS_H];
+
+	return kvt_fail(err, KVT_BAD_INPUT, "group %s: layer %lld block %lld head %lld "
+			"kv %lld is not what content_digest of the input says; kvtool fsck "
+			"lists all that differ", group->id,
+			(long long)(begin[KVT_AXIS_L] + page / nb),
+			(long long)(begin[KVT_AXIS_B] + page % nb), (long long)head,
+			(long long)(i % n[KVT_AXIS_K]));
+}
+
+/* What was hashed, against cells of the source that have no checksum. */
+static enum kvt_status hold_cells(struct worker *worker, const struct moving *m,
+				  struct kvt_error *err)
+{
+	const struct transfer *x = m->x;
+	const struct kvt_box *box = &m->put.box;
+	const int64_t *n = x->from->shape.n;
+	int64_t count = (box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L]) *
+			(box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B]) *
+			n[KVT_AXIS_H] * n[KVT_AXIS_K];
+	enum kvt_status status;
+	uint64_t *cells;
+
+	if (!x->t->step[x->group].hold_cells)
+		return KVT_OK;
+	if (!(cells = malloc((size_t)count * sizeof(*cells) + 1)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	pipeline_lock(worker);
+	status = source_fetch_cells(x->t->source, x->group, box, cells, err);
+	pipeline_unlock(worker);
+	for (int64_t i = 0; !status && i < count; i++)
+		if (cells[i] != m->put.cells[i])
+			status = cells_differ(m, i, err);
+	free(cells);
+	return status;
+}
+
 static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
 				  struct kvt_error *err)
 {
@@ -152,6 +197,7 @@ enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
 	    (status = fetch_cells(worker, &m, err)) ||
 	    (status = (x->dst_tiling ? fill_tiles : fill_flat)(worker, &m, err)) ||
+	    (status = hold_cells(worker, &m, err)) ||
 	    (status = put_finish(worker, &m.put, 1, i, err)))
 		return status;
 	pipeline_progress(worker, nbytes);

@@ -125,7 +125,9 @@ static enum kvt_status plan_group(struct transform *t, int group,
 				      is_one_run(&step->unit[i].plans, dst->nbytes);
 	}
 	step->make_cells = kvt_writer_has_cells(t->writer, group) &&
-			   !source_has_cells(t->source, group);
+			   !(source_has_cells(t->source, group) &&
+			     source_cells_proven(t->source, group));
+	step->hold_cells = step->make_cells && source_has_cells(t->source, group);
 	return KVT_OK;
 }
 

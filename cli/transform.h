@@ -20,7 +20,8 @@ struct unit {
 struct group_step {
 	struct cut cut;
 	bool direct;		/* tile to tile, without a box between, if it has them */
-	bool make_cells;	/* the writer wants cells that the reader lacks */
+	bool make_cells;	/* the writer wants cells that the reader lacks... */
+	bool hold_cells;	/* ... or has, but without a proof */
 	int64_t data_bytes;
 	int64_t ntiles;		/* of the destination; 0: flat */
 	int64_t ndirect;	/* those that the source has as they are */

@@ -205,16 +205,29 @@ basename_of() {
 	[ "$(json 'o["groups"][0]["first"]["b"]["file"]' <<<"$output")" = rank1.npy ]
 }
 
-@test "digests answer without reading, and say so" {
+@test "digests and checksums answer without decoding, and say so" {
 	kvtool convert -q "$nhd" a.h5
 	kvtool relayout -q --to=hnd -o b.h5 a.h5
 	run -0 kvtool diff a.h5 b.h5
-	[[ $output == *"by digest alone (--deep reads the data)" ]]
+	[[ $output == *"by digest and checksum (--deep decodes the data)" ]]
 	run -0 kvtool diff --deep a.h5 b.h5
 	[[ $output != *digest* ]]
 	damaged bad.h5
 	run -1 kvtool diff --top=0 a.h5 bad.h5
 	[[ $output == *"at memory offset "* && $output == *"fault   swap-kv"* ]]
+}
+
+@test "a digest is not believed of data that is damaged since" {
+	local option
+	for option in "" --uncompressed; do
+		kvtool convert -q -f $option "$nhd" a.h5
+		cp a.h5 b.h5
+		printf 'XXXXXXXXXXXXXXXX' | dd of=b.h5 bs=1 seek=200000 conv=notrunc status=none
+		run -3 --separate-stderr kvtool diff a.h5 b.h5
+		one_sentence
+		said b.h5
+		said damaged
+	done
 }
 
 @test "tolerances are read strictly" {
