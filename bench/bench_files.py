@@ -6,7 +6,9 @@ Every command runs as a process of its own, warm cache, in turns (A B C A B C
 ...), so that a slow minute of the machine hits all of them.  Figures are the
 median over the rounds; CPU and peak memory are the kernel's own accounting.
 KVT_BENCH_MIB sets the size (1024), KVT_BENCH_DIR the place of the files,
-KVT_BENCH_ROUNDS the number of rounds (3).
+KVT_BENCH_ROUNDS the number of rounds (3).  KVT_BENCH_OLD, a kvtool of another
+version, takes turns in what checksums cost; "checksums" as the only argument asks for
+that alone.
 """
 import json
 import os
@@ -282,6 +284,30 @@ def bench_exec(at, npy):
     ], "kvtool relayout --verify npy to npy")
 
 
+def bench_checksums(at, npy):
+    """What it costs to hold what is read against checksums, and to make them."""
+    described = ["--layout=nhd", "--dtype=bfloat16"]
+    rows = []
+    for tool, mark in ((os.environ.get("KVT_BENCH_OLD"), "old "), (KVTOOL, "")):
+        if not tool:
+            continue
+        packed, plain = at(f"{mark.strip()}packed.h5"), at(f"{mark.strip()}plain.h5")
+        for path, how in ((packed, []), (plain, ["--uncompressed"])):
+            subprocess.run([tool, "convert", "-q", *how, *described, npy, path],
+                           check=True)
+        write = [tool, "relayout", "-q", "--no-sync", "--to=hnd", "-o", at("o.h5")]
+        rows += [
+            (f"{mark}relayout, stored tiles", [*write, packed], at("o.h5")),
+            (f"{mark}relayout, uncompressed", [*write, "--uncompressed", plain],
+             at("o.h5")),
+            (f"{mark}digest, compressed", [tool, "digest", "-q", packed], None),
+            (f"{mark}digest, uncompressed", [tool, "digest", "-q", plain], None),
+        ]
+    # what is compared stands together
+    rows.sort(key=lambda row: row[0].removeprefix("old "))
+    table("checksums of what is read and written", rows, "digest, compressed")
+
+
 def main():
     base = os.environ.get("KVT_BENCH_DIR")
     work = tempfile.mkdtemp(prefix="kvt-bench-", dir=base)
@@ -293,6 +319,9 @@ def main():
     try:
         npy, nhd = at("nhd.npy"), at("nhd.h5")
         make_cache(npy)
+        bench_checksums(at, npy)
+        if sys.argv[1:] == ["checksums"]:
+            return
         described = ["--layout=nhd", "--dtype=bfloat16"]
         subprocess.run([KVTOOL, "convert", "-q", *described, npy, nhd], check=True)
         raw, packed = os.path.getsize(npy), os.path.getsize(nhd)

@@ -290,8 +290,9 @@ def flips(victim, n, rng):
             if i % 2:
                 b, e = rng.choice(inside)
                 at = rng.randrange(b, e)
-            elif any(b <= at < e for b, e in inside):
-                continue
+            elif any(b <= at < e for b, e in inside) or \
+                    (i % 4 == 0 and not victim.bytes[at]):
+                continue    # every other one of these is a byte in use, no gap
             break
         data, bit = bytearray(victim.bytes), rng.randrange(8)
         data[at] ^= 1 << bit
