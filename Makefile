@@ -204,7 +204,7 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
 		$(call new,$(filter %.o,$^) $(LIB) $(FLIBS))
 
 # Texts that only the program reads.
-$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o nearest.o opt.o \
+$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o nearest.o opt.o plain.o \
 	signals.o sim_compare.o text_file.o)
 $(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o link_fit.o \
 	measured.o leftovers.o nearest.o plain.o signals.o text_file.o)
