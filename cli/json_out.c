@@ -141,8 +141,9 @@ enum kvt_status json_print(const struct json_out *out, bool one_line,
 
 	if (out->failed)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!dump(out->root, stdout, flags))
-		putchar('\n');
+	if (dump(out->root, stdout, flags))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	putchar('\n');
 	return KVT_OK;
 }
 

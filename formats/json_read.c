@@ -2,6 +2,7 @@
 /* json_read.c - typed access to JSON that somebody else wrote */
 #include "formats/json_read.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,41 @@ static bool too_deep(const char *text, size_t nbytes)
 	return false;
 }
 
+/*
+ * jansson 2.14 loses a character where its buffer cannot grow, and parses on: so
+ * its memory comes from here.  Objects are freed by free() either way.
+ */
+static _Thread_local bool starved;
+
+static void *allocate(size_t nbytes)
+{
+	void *p = malloc(nbytes);
+
+	starved |= !p;
+	return p;
+}
+
+static void use_allocate(void)
+{
+	json_set_alloc_funcs(allocate, free);
+}
+
+json_t *kvt_json_load(const char *text, size_t nbytes, size_t flags, json_error_t *why)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	json_t *json;
+
+	pthread_once(&once, use_allocate);
+	starved = false;
+	json = json_loadb(text, nbytes, flags | JSON_REJECT_DUPLICATES, why);
+	if (!starved)
+		return json;
+	json_decref(json);
+	if (why)
+		why->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_out_of_memory;
+	return NULL;
+}
+
 enum kvt_status kvt_json_parse(json_t **out, const char *text, size_t nbytes,
 			       const char *name, struct kvt_error *err)
 {
@@ -43,7 +79,7 @@ enum kvt_status kvt_json_parse(json_t **out, const char *text, size_t nbytes,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: JSON is nested deeper than %d levels", name,
 				MAX_DEPTH);
-	json = json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, &why);
+	json = kvt_json_load(text, nbytes, 0, &why);
 	if (!json && json_error_code(&why) == json_error_out_of_memory)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
 	if (!json)

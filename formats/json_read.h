@@ -7,6 +7,9 @@
 
 #include "lib/kvt.h"
 
+/* json_loadb() without duplicate keys, and NULL where memory was short in between. */
+json_t *kvt_json_load(const char *text, size_t nbytes, size_t flags, json_error_t *why);
+
 /*
  * Parses exactly 'nbytes' of text into an object.  Malformed text, duplicate
  * keys and nesting beyond 64 levels are KVT_BAD_INPUT.  'name' is for messages

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_config.c - which rules a config.json is read by */
+#include "formats/json_read.h"
 #include "formats/model_config_impl.h"
 
 #include <stdio.h>
@@ -177,7 +178,7 @@ static enum kvt_status set_fact(json_t *object, const char *text, struct kvt_err
 		return kvt_fail(err, KVT_USAGE, "--set is '%.60s', expected KEY=VALUE",
 				text);
 	snprintf(key, sizeof(key), "%.*s", (int)(at - text), text);
-	value = json_loads(at + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+	value = kvt_json_load(at + 1, strlen(at + 1), JSON_DECODE_ANY, NULL);
 	if (!value)
 		value = json_string(at + 1);
 	if (!value || json_object_set_new(object, key, value))
