@@ -172,7 +172,7 @@ class Place:
                 shutil.copy(source, target)
 
     def run(self, words, fault=None):
-        env = dict(os.environ, LC_ALL="C", LD_PRELOAD=SHIM, FAULT_REPORT=self.report,
+        env = dict(os.environ, LC_ALL="C", LD_PRELOAD="../shim.so", FAULT_REPORT=self.report,
                    SOURCE_DATE_EPOCH="0")
         if fault:
             env.update(FAULT_CALL=fault[0], FAULT_NTH=str(fault[1]),
@@ -392,6 +392,8 @@ def run(args, parent):
     inputs = os.path.join(parent, "inputs")
     os.mkdir(inputs)
     make_inputs(inputs)
+    # the loader takes a blank in a name for its end
+    shutil.copy(SHIM, os.path.join(parent, "shim.so"))
     places = [Place(inputs, parent) for _ in range(args.jobs)]
     names = args.names or list(COMMANDS)
     bases = {name: Baseline(places[0], name) for name in names}

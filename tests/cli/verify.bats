@@ -16,8 +16,9 @@ rank0=$kv/s260k/tp2/rank0.packed_nhd.bf16.safetensors
 
 # with_shim ARG...: kvtool with the shim before it
 with_shim() {
-	[ -e "$shim" ] || { echo "no $shim: make it"; return 99; }
-	LD_PRELOAD=$shim kvtool "$@"
+	# the loader takes a blank in a name for its end
+	[ -e shim.so ] || cp "$shim" shim.so || { echo "no $shim: make it"; return 99; }
+	LD_PRELOAD=./shim.so kvtool "$@"
 }
 
 no_sanitizer() {
@@ -110,7 +111,7 @@ element='g0: layer [0-9]+ block [0-9]+ state [0-9]+ head [0-9]+ kv [01] dim [0-9
 	finds_write '/new.npy$' "merge: new.npy: $element" merge -f --no-sync --verify \
 		-o new.npy "$rank0" "$rank1"
 	run -1 --separate-stderr flip 2 pwrite '/new.npy$' merge -f --no-sync --verify \
-		-o new.npy $kv/mamba2g4/tp2_SD/rank?.npy
+		-o new.npy "$kv"/mamba2g4/tp2_SD/rank?.npy
 	matches 'merge: new.npy: conv: layer . block . tap . channel [0-9]+ differs'
 }
 
