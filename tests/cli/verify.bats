@@ -98,8 +98,11 @@ element='g0: layer [0-9]+ block [0-9]+ state [0-9]+ head [0-9]+ kv [01] dim [0-9
 	finds '/new.npy$' "$element" convert -f --no-sync --verify mla.h5 new.npy
 	finds '/new.safetensors$' "$element" convert -f --no-sync --verify "$nhd" \
 		new.safetensors
-	finds_read '/new.h5$' "$element" convert -f --no-sync --verify --uncompressed \
-		--no-digest "$nhd" new.h5
+	# a snapshot finds it by itself, even without tiles and hashes
+	convert=(convert -f --no-sync --verify --uncompressed --no-digest "$nhd" new.h5)
+	run -3 --separate-stderr flip "$(calls pread '/new.h5$' "${convert[@]}")" pread \
+		'/new.h5$' "${convert[@]}"
+	matches 'convert: new.h5: .*data is damaged between bytes [0-9]+ and [0-9]+'
 	finds '/new.npy$' "$element" import -f --no-sync --to=hnd --verify -o new.npy "$nhd"
 }
 
@@ -148,25 +151,37 @@ element='g0: layer [0-9]+ block [0-9]+ state [0-9]+ head [0-9]+ kv [01] dim [0-9
 	matches 'conv: rank 0: layer 0 block 0 state 1 head 0 byte [0-9]+ is 0x10, but was 0x00'
 }
 
+# last_reads FILE COMMAND...: what kvtool COMMAND FILE says, on both streams, and its
+# status, for a wrong bit in each of the last reads: those are of data and hashes
+last_reads() {
+	local last nth
+	last=$(calls pread "$1" "${@:2}" "$1")
+	for nth in $(seq $((last - 45)) "$last"); do
+		run flip "$nth" pread "$1" "${@:2}" "$1"
+		printf '%s\nstatus %d\n' "$output" "$status"
+	done
+}
+
 @test "describe --verify and fsck find a wrong bit of what they read" {
 	no_sanitizer
 	kvtool convert -q "$nhd" tiles.h5
 	kvtool convert -q --uncompressed "$nhd" flat.h5
-	# the content cells of one group come last, and its data before them
-	last=$(calls pread tiles.h5 describe --verify tiles.h5)
-	run -1 --separate-stderr flip "$last" pread tiles.h5 describe --verify tiles.h5
-	[[ $output == *"40 tiles, 0 damaged; 1920 content cells, 1 differ"* ]]
-	said 'tiles.h5: g0: layer 2 block 24 head 0 keys: content cell differs'
-	run -3 --separate-stderr flip $((last - 1)) pread tiles.h5 describe --verify tiles.h5
-	[[ $output == *"40 tiles, 1 damaged; 1872 content cells, 0 differ"* ]]
-	said 'tiles.h5: g0: layer 4 block 0 head 3 values: stored tile is damaged: Fletcher-32'
-	last=$(calls pread flat.h5 describe --verify flat.h5)
-	for nth in $((last - 1)) "$last"; do
-		run -1 --separate-stderr flip "$nth" pread flat.h5 describe --verify flat.h5
-		said 'flat.h5: g0: layer 2 block 24 head 0 keys: content cell differs'
-		run -1 flip "$nth" pread flat.h5 fsck flat.h5
-		[[ $output == *"digest.cell: group=g0,layer=2,block=24,head=0,kv=k"* ]]
-	done
+	last_reads tiles.h5 describe --verify >said
+	grep -q '40 tiles, 0 damaged; 1920 content cells, 1 differ' said
+	grep -A1 'tiles.h5: g0: layer 2 block 24 head 0 keys: content cell differs' said |
+		grep -qx 'status 1'
+	grep -q '40 tiles, 1 damaged; 1872 content cells, 0 differ' said
+	grep -A1 'tiles.h5: g0: layer 4 block 0 head 3 values: stored tile is damaged' said |
+		grep -qx 'status 3'
+	last_reads flat.h5 describe --verify >said
+	grep -A1 'flat.h5: g0: layer 2 block 24 head 0 keys: content cell differs' said |
+		grep -qx 'status 1'
+	grep -qx 'status 3' said
+	last_reads tiles.h5 fsck >said
+	grep -q 'error: tile.damaged: group=g0,layer=4,block=0,head=3,kv=v' said
+	last_reads flat.h5 fsck >said
+	grep -q 'error: digest.cell: group=g0,layer=2,block=24,head=0,kv=k' said
+	grep -q 'error: file.unreadable: group g0: content_digest is damaged' said
 }
 
 @test "--verify is of what was asked for, not of what the file says" {
