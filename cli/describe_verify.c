@@ -188,15 +188,16 @@ static const char *without_path(const char *text, const char *path)
 static enum kvt_status read_flat(struct worker *worker, struct checked *c,
 				 struct kvt_error *err)
 {
-	struct kvt_error found = { "" };
-	enum kvt_status status = read_part(worker, c, &c->box, &found);
+	struct kvt_error found = { "" }, first = { "" };
+	enum kvt_status status = read_part(worker, c, &c->box, &first);
+	const int64_t before = c->result.damaged;
 	struct kvt_box part = c->box;
 
 	if (!status)
 		return KVT_OK;
 	if (status != KVT_BAD_INPUT ||
 	    !kvt_reader_proven(c->v->reader)->flat[c->v->group])
-		return kvt_fail(err, status, "%s", found.text);
+		return kvt_fail(err, status, "%s", first.text);
 	for (int64_t l = c->box.begin[0]; l < c->box.end[0]; l++)
 		for (int64_t b = c->box.begin[1]; b < c->box.end[1]; b++) {
 			part.begin[0] = l, part.end[0] = l + 1;
@@ -211,7 +212,9 @@ static enum kvt_status read_flat(struct worker *worker, struct checked *c,
 				return kvt_fail(err, status, "%s", found.text);
 			}
 		}
-	return KVT_OK;
+	/* bytes that are right the second time are no reason to trust them */
+	return c->result.damaged > before ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT, "%s", first.text);
 }
 
 static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
