@@ -215,6 +215,8 @@ enum kvt_status rewrite_source(const struct rewrite *r, const struct source *sou
 	    !(status = create(r, &t, err)) &&
 	    !(status = refuse_input(kvt_writer_sidecar(t.writer), source, err)))
 		status = carry_out(r, &t, err);
+	if (status)
+		kvt_writer_retell(t.writer, err);
 	kvt_close_writer(t.writer);
 	device_close(t.options.device);
 	return status;

@@ -115,6 +115,8 @@ static enum kvt_status exec(const struct exec_args *args, int n, char **argv,
 		status = publish(carried.writer, carried.n, err);
 	if (!status)
 		status = exec_report(&sides, args, &carried, &verified, err);
+	for (int r = 0; status && carried.writer && r < carried.n; r++)
+		kvt_writer_retell(carried.writer[r], err);
 	carried_free(&carried);
 	sides_free(&sides);
 	return status;

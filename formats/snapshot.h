@@ -472,6 +472,9 @@ kvt_commit(struct kvt_writer *writer, struct kvt_error *err);
 /* Leaves nothing that was not published.  NULL is fine. */
 void kvt_close_writer(struct kvt_writer *writer);
 
+/* In a sentence about an output that is not published: the name that it will have. */
+void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err);
+
 /* The manifest that kvt_commit() will write beside the output; NULL: none. */
 const char *kvt_writer_sidecar(const struct kvt_writer *writer);
 

@@ -172,6 +172,7 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	writer->behind = -1;
 	kvt_snapshot_init(&writer->snapshot);
 	if ((status = start(writer, path, info, err))) {
+		kvt_stage_retell(&writer->stage, err);
 		kvt_close_writer(writer);
 		return status;
 	}
@@ -291,6 +292,12 @@ static void remove_folder(const struct kvt_writer *w)
 			slash = strrchr(path, '/');
 		}
 	}
+}
+
+void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err)
+{
+	if (writer && !writer->published)
+		kvt_stage_retell(&writer->stage, err);
 }
 
 void kvt_close_writer(struct kvt_writer *writer)

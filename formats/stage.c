@@ -407,6 +407,20 @@ void kvt_stage_close(struct kvt_stage *stage)
 	*stage = (struct kvt_stage){ .folder = NULL };
 }
 
+void kvt_stage_retell(const struct kvt_stage *stage, struct kvt_error *err)
+{
+	const char *name = stage->folder ? last_part(stage->folder) : NULL;
+	char *at = err && name ? strstr(err->text, stage->folder) : NULL;
+	size_t n = name ? strlen(name) : 0;
+
+	for (; at; at = strstr(at + 1, stage->folder)) {
+		char *from = at + (name - stage->folder);
+
+		if (from[n] == '/')
+			memmove(from, from + n + 1, strlen(from + n + 1) + 1);
+	}
+}
+
 /* ---- what killed runs left ---------------------------------------------- */
 
 /* "NAME.tmp-123" or "NAME.tmp-123-4". */

@@ -70,6 +70,9 @@ kvt_stage_publish(struct kvt_stage *const *stages, int n, bool sync,
  */
 void kvt_stage_close(struct kvt_stage *stage);
 
+/* In a sentence about a file of the stage: the name that it will have. */
+void kvt_stage_retell(const struct kvt_stage *stage, struct kvt_error *err);
+
 /* Syncs a file or folder that is there. */
 KVT_MUST_CHECK enum kvt_status
 kvt_sync_path(const char *path, struct kvt_error *err);
