@@ -194,19 +194,17 @@ static enum kvt_status make_report(struct text_output *out, const char *report,
 	char format[16];
 	const char *file = report_file(format, report);
 	FILE *stream;
-	bool bad;
 
 	if (!strcmp(file, "-")) {
 		expect_report(stdout, format, r);
 		return KVT_OK;
 	}
 	out->path = file;
-	if (!(stream = open_memstream(&out->text, &out->nbytes)))
+	if (!(stream = text_output_open(out)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
 	expect_report(stream, format, r);
-	bad = ferror(stream);
-	return fclose(stream) || bad ?
-	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file) : KVT_OK;
+	return text_output_close(stream) ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
 }
 
 static enum kvt_status write_reports(const struct opt_strings *reports,

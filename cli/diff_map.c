@@ -157,18 +157,16 @@ enum kvt_status heatmap_write(const char *path, bool force, const struct diff *d
 			      struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
-	char *text = NULL;
-	size_t nbytes = 0;
-	FILE *stream = open_memstream(&text, &nbytes);
+	struct text_output out = { .path = path };
+	FILE *stream = text_output_open(&out);
 	bool bad = !stream;
 
 	if (stream) {
 		kinds[kind_of(path)].write(stream, d);
-		bad = ferror(stream);
-		bad |= fclose(stream) || !nbytes;
+		bad = !text_output_close(stream) || !out.nbytes;
 	}
 	status = bad ? kvt_fail(err, KVT_SYSTEM, "out of memory") :
-		       text_file_write(path, text, nbytes, force, err);
-	free(text);
+		       text_files_write(&out, 1, force, err);
+	free(out.text);
 	return status;
 }

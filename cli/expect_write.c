@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* expect_write.c - the contract that a dump holds to */
 #include "cli/expect.h"
+#include "cli/text_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -207,18 +208,15 @@ static void put_dump(const struct writing *w)
 char *expect_contract(const struct expect_dump *dump, bool pool)
 {
 	struct writing w = { .dump = dump, .pool = pool };
-	char *text = NULL;
-	size_t nbytes;
-	bool ok;
+	struct text_output out = { .path = NULL };
 
-	if (!(w.out = open_memstream(&text, &nbytes)))
+	if (!(w.out = text_output_open(&out)))
 		return NULL;
 	put_dump(&w);
 	for (int g = 0; g < dump->d->snapshot->ngroups; g++)
 		put_group(&w, g);
-	ok = !ferror(w.out);
-	if (!fclose(w.out) && ok)
-		return text;
-	free(text);
+	if (text_output_close(w.out))
+		return out.text;
+	free(out.text);
 	return NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_calibrate.c - kvtool transfer-sim calibrate: a link from what was measured */
 #include <inttypes.h>
+#include "formats/json_read.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +173,7 @@ static enum kvt_status write_link(const struct calibration *c,
 	json_start(&out);
 	link_put(&out, out.root, &c->link);
 	text = out.failed ? NULL :
-	       json_dumps(out.root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+	       kvt_json_dump(out.root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 	json_free(&out);
 	if (!text)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");

@@ -206,15 +206,13 @@ static enum kvt_status put_file(struct text_output *out, const struct page *p,
 						       struct kvt_error *),
 				struct kvt_error *err)
 {
-	FILE *f = open_memstream(&out->text, &out->nbytes);
+	FILE *f = text_output_open(out);
 	enum kvt_status status;
-	bool bad;
 
 	if (!f)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", out->path);
 	status = put(f, p, err);
-	bad = ferror(f);
-	if ((fclose(f) || bad) && !status)
+	if (!text_output_close(f) && !status)
 		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", out->path);
 	return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_file.c - reading and writing contracts and reports */
+#define _GNU_SOURCE		/* fopencookie */
 #include "cli/text_file.h"
 #include "cli/leftovers.h"
 #include "cli/signals.h"
@@ -113,6 +114,32 @@ static enum kvt_status write_and_close(int fd, const struct text_output *out,
 	if (close(fd) && !status)
 		status = failed(err, out->path, "write");
 	return status;
+}
+
+static ssize_t take(void *cookie, const char *bytes, size_t n)
+{
+	struct text_output *out = cookie;
+	char *more = realloc(out->text, out->nbytes + n + 1);
+
+	if (!more)
+		return 0;
+	memcpy(more + out->nbytes, bytes, n);
+	out->text = more;
+	out->nbytes += n;
+	more[out->nbytes] = '\0';
+	return (ssize_t)n;
+}
+
+FILE *text_output_open(struct text_output *out)
+{
+	return fopencookie(out, "w", (cookie_io_functions_t){ .write = take });
+}
+
+bool text_output_close(FILE *stream)
+{
+	bool bad = ferror(stream);
+
+	return !fclose(stream) && !bad;
 }
 
 /* Is it something to write to as it is? */

@@ -4,6 +4,7 @@
 #define KVTOOL_TEXT_FILE_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "lib/kvt.h"
 
@@ -22,6 +23,13 @@ struct text_output {
 	char *text;
 	size_t nbytes;
 };
+
+/*
+ * A stream that makes the text; unlike open_memstream()'s it remembers that memory
+ * was short.  False from text_output_close() if that, or anything else, failed.
+ */
+FILE *text_output_open(struct text_output *out);
+bool text_output_close(FILE *stream);
 
 /*
  * Under their names only when all of them are complete, or none; old ones are

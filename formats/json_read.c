@@ -35,8 +35,8 @@ static bool too_deep(const char *text, size_t nbytes)
 }
 
 /*
- * jansson 2.14 loses a character where its buffer cannot grow, and parses on: so
- * its memory comes from here.  Objects are freed by free() either way.
+ * jansson 2.14 loses a character where its buffer cannot grow, and parses or prints
+ * on: so its memory comes from here.  Objects are freed by free() either way.
  */
 static _Thread_local bool starved;
 
@@ -53,13 +53,31 @@ static void use_allocate(void)
 	json_set_alloc_funcs(allocate, free);
 }
 
-json_t *kvt_json_load(const char *text, size_t nbytes, size_t flags, json_error_t *why)
+static void begin(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	json_t *json;
 
 	pthread_once(&once, use_allocate);
 	starved = false;
+}
+
+char *kvt_json_dump(const json_t *json, size_t flags)
+{
+	char *text;
+
+	begin();
+	text = json_dumps(json, flags);
+	if (!starved)
+		return text;
+	free(text);
+	return NULL;
+}
+
+json_t *kvt_json_load(const char *text, size_t nbytes, size_t flags, json_error_t *why)
+{
+	json_t *json;
+
+	begin();
 	json = json_loadb(text, nbytes, flags | JSON_REJECT_DUPLICATES, why);
 	if (!starved)
 		return json;

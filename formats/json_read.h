@@ -10,6 +10,9 @@
 /* json_loadb() without duplicate keys, and NULL where memory was short in between. */
 json_t *kvt_json_load(const char *text, size_t nbytes, size_t flags, json_error_t *why);
 
+/* json_dumps(), and NULL where memory was short in between; to be freed. */
+char *kvt_json_dump(const json_t *json, size_t flags);
+
 /*
  * Parses exactly 'nbytes' of text into an object.  Malformed text, duplicate
  * keys and nesting beyond 64 levels are KVT_BAD_INPUT.  'name' is for messages

@@ -7,6 +7,7 @@
  * could derive them.
  */
 #include "formats/format.h"
+#include "formats/json_read.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -277,7 +278,7 @@ char *kvt_manifest_text(const struct kvt_snapshot *snapshot,
 	put_file(&t, out, file);
 	put_snapshot(&t, out, snapshot);
 	if (t.ok)
-		text = json_dumps(out, JSON_COMPACT);
+		text = kvt_json_dump(out, JSON_COMPACT);
 	json_decref(out);
 	return text;
 }

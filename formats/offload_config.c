@@ -126,7 +126,7 @@ void kvt_offload_free(struct kvt_offload_config *config)
 
 char *kvt_offload_text(const json_t *config, size_t flags)
 {
-	char *text = json_dumps(config, flags | JSON_ENSURE_ASCII);
+	char *text = kvt_json_dump(config, flags | JSON_ENSURE_ASCII);
 
 	for (char *c = text; c && *c; c++) {
 		if (*c != '\\')

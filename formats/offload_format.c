@@ -8,6 +8,7 @@
  * last ones of it.
  */
 #include <stdlib.h>
+#include "formats/json_read.h"
 #include <string.h>
 #include <sys/stat.h>
 
@@ -343,7 +344,7 @@ static enum kvt_status set_rank(struct kvt_offload *o)
 static enum kvt_status keep_config(struct kvt_offload *o)
 {
 	struct kvt_snapshot *s = &o->reader->snapshot;
-	char *text = json_dumps(o->config.json, JSON_COMPACT);
+	char *text = kvt_json_dump(o->config.json, JSON_COMPACT);
 	size_t n = text ? strlen(text) + sizeof(KVT_OFFLOAD_NOTE) : 0;
 
 	s->model = strdup(o->config.model);

@@ -307,7 +307,7 @@ static char *print_json(struct kvt_tensors *tensors, const char *manifest)
 		ok &= !json_object_set_new(json, tensors->tensor[i].name,
 					   tensor_entry(&tensors->tensor[i]));
 	if (ok)
-		text = json_dumps(json, JSON_COMPACT);
+		text = kvt_json_dump(json, JSON_COMPACT);
 	json_decref(json);
 	return text;
 }
