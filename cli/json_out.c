@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json_out.c - small helpers over jansson that remember a failure */
 #include "cli/json_out.h"
+#include "cli/text_file.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -120,15 +121,14 @@ static int dump(const json_t *value, FILE *stream, size_t flags)
 char *json_quoted(const char *text)
 {
 	json_t *value = text_value(text);
-	char *quoted = NULL;
-	size_t n;
-	FILE *stream = open_memstream(&quoted, &n);
+	struct text_output quoted = { .path = NULL };
+	FILE *stream = text_output_open(&quoted);
 	bool ok = value && stream && !dump(value, stream, JSON_ENCODE_ANY);
 
 	json_decref(value);
-	if (stream && !fclose(stream) && ok)
-		return quoted;
-	free(quoted);
+	if (stream && text_output_close(stream) && ok)
+		return quoted.text;
+	free(quoted.text);
 	return NULL;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/html.h"
+#include "cli/text_file.h"
 #include "cli/sim_page.h"
 
 enum { MARGIN = 24, GAP = 20, HEADING = 26 };
@@ -143,23 +144,20 @@ static enum kvt_status put_body(struct sheet *s, const struct page *p,
 /* How high it is must be said first. */
 enum kvt_status put_svg(FILE *f, const struct page *p, struct kvt_error *err)
 {
-	char *body = NULL;
-	size_t nbytes = 0;
-	struct sheet s = { .f = open_memstream(&body, &nbytes) };
+	struct text_output body = { .path = NULL };
+	struct sheet s = { .f = text_output_open(&body) };
 	enum kvt_status status;
-	bool bad;
 
 	if (!s.f)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	status = put_body(&s, p, err);
-	bad = ferror(s.f);
-	if ((fclose(s.f) || bad) && !status)
+	if (!text_output_close(s.f) && !status)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!status) {
 		svg_document_begin(f, PICTURE_WIDTH + 2 * MARGIN, s.y, "KV transfer");
-		fwrite(body, 1, nbytes, f);
+		fwrite(body.text, 1, body.nbytes, f);
 		svg_end(f);
 	}
-	free(body);
+	free(body.text);
 	return status;
 }

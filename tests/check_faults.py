@@ -211,6 +211,23 @@ class Baseline:
             sys.exit("check_faults: %s: status %s: %s" %
                      (name, self.status, err.decode(errors="replace")))
         self.changed = [n for n in self.after if self.before.get(n) != self.after[n]]
+        self.snapshots = [n for n in self.changed if n.endswith(".h5")]
+        for file in self.snapshots:
+            shutil.copy(os.path.join(place.path, file), self.kept(place, file))
+
+    def kept(self, place, file):
+        return os.path.join(place.inputs, "kept-" + self.name + "-" + file)
+
+    def same_cache(self, place, after):
+        """Are all files as they should be, but for how a snapshot stores its tiles?
+        One that finds no memory to compress a tile stores it as it is."""
+        differ = [n for n in set(after) | set(self.after)
+                  if after.get(n) != self.after.get(n)]
+        return all(n in self.snapshots and n in after and not subprocess.run(
+            [KVTOOL, "diff", "-q", "--deep", n, self.kept(place, n)], cwd=place.path,
+            stderr=subprocess.DEVNULL).returncode and not subprocess.run(
+            [KVTOOL, "fsck", "-q", n], cwd=place.path, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL).returncode for n in differ)
 
 
 def is_leftover(name):
@@ -319,7 +336,8 @@ def judge(base, place, fault, result):
     if status == 1 and after == base.after and b"no diagnosis" in err:
         return "right", []
     if status == base.status:
-        if after != base.after:
+        if after != base.after and not (fault[0] in ALLOCATIONS and
+                                        base.same_cache(place, after)):
             return "wrong", ["status %d, but files differ: %s" % (status, " ".join(
                 sorted(n for n in set(after) | set(base.after)
                        if after.get(n) != base.after.get(n))[:4]))]
