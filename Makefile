@@ -45,7 +45,7 @@ WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes \
 SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 
 pkg     = $(shell pkg-config $(1) $(2) 2>/dev/null)
-FPKG    := hdf5-serial libzstd jansson libxxhash
+FPKG    := hdf5-serial libzstd jansson libxxhash zlib
 USE_UCX := $(if $(filter 0,$(UCX)),0,$(if $(filter 1,$(UCX)),1,$(shell \
 	   pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)))
 FCFLAGS := $(call pkg,--cflags,$(FPKG)) -DKVT_UCX=$(USE_UCX)

@@ -50,7 +50,7 @@ static bool take_number(int64_t *out, const char *begin, const char **end)
 static bool parse_name(struct pool_file *out, struct kvt_part_of_name *prefix,
 		       const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *name = kvt_path_base(path);
 	size_t n = strlen(name);
 	const char *end = name + n - 4;
 
@@ -70,7 +70,7 @@ static bool find_prefix(struct kvt_part_of_name *prefix, const char *name)
 
 static bool is_pool(const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *name = kvt_path_base(path);
 	struct kvt_part_of_name prefix;
 
 	return !strncmp(name, "flexkv_", 7) && strstr(name, "ssdcache") &&

@@ -8,6 +8,7 @@
 #include <hdf5.h>
 #include <jansson.h>
 #include <xxhash.h>
+#include <zlib.h>
 #include <zstd.h>
 
 static void hdf5(struct kvt_library *l)
@@ -44,6 +45,11 @@ static void xxhash(struct kvt_library *l)
 	from_number(l, XXH_versionNumber());
 }
 
+static void zlib(struct kvt_library *l)
+{
+	sscanf(zlibVersion(), "%d.%d.%d", &l->major, &l->minor, &l->patch);
+}
+
 static const struct {
 	const char *name;
 	void (*ask)(struct kvt_library *);
@@ -52,6 +58,7 @@ static const struct {
 	{ "zstd", zstd },
 	{ "jansson", jansson },
 	{ "xxHash", xxhash },
+	{ "zlib", zlib },
 };
 
 bool kvt_library_at(struct kvt_library *out, int i)

@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
-#include "formats/crc32.h"
+#include "formats/tree.h"
 
 #define LL(x) ((long long)(x))
 
@@ -64,19 +65,18 @@ enum kvt_status kvt_file_sum(struct kvt_file_sum *out, const struct kvt_file *fi
 			     struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
-	struct kvt_crc32 crc;
+	uLong crc = crc32(0, NULL, 0);
 	uint8_t page[PAGE];
 
-	kvt_crc32_init(&crc);
 	announce(file);
 	for (int64_t i = 0; !status && i < sample_count(file->nbytes); i++) {
 		int64_t at = sample_at(file->nbytes, i), left = file->nbytes - at;
 		int64_t n = left < PAGE ? left : PAGE;
 
 		if (!(status = kvt_file_read(file, page, n, at, err)))
-			kvt_crc32_add(&crc, page, (size_t)n);
+			crc = crc32(crc, page, (uInt)n);
 	}
-	*out = (struct kvt_file_sum){ file->nbytes, kvt_crc32_value(&crc) };
+	*out = (struct kvt_file_sum){ file->nbytes, (int64_t)crc };
 	return status;
 }
 
@@ -92,19 +92,12 @@ enum kvt_status kvt_take_sum(struct kvt_file_sum *out, const struct kvt_json *in
 	return kvt_json_int(&out->crc32, in, "sample_crc32", 0, UINT32_MAX);
 }
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* Does the file that the manifest names lie beside the manifest? */
 static enum kvt_status names_neighbour(bool *out, const struct kvt_manifest *m,
 				       struct kvt_error *err)
 {
-	size_t folder = (size_t)(base_of(m->path) - m->path);
-	const char *name = base_of(m->file);
+	size_t folder = (size_t)(kvt_path_base(m->path) - m->path);
+	const char *name = kvt_path_base(m->file);
 	char *path = malloc(folder + strlen(name) + 1);
 	struct stat st;
 
@@ -119,7 +112,7 @@ static enum kvt_status names_neighbour(bool *out, const struct kvt_manifest *m,
 
 static bool names_other(const struct kvt_manifest *m, const char *path)
 {
-	return m->file[0] && strcmp(base_of(m->file), base_of(path));
+	return m->file[0] && strcmp(kvt_path_base(m->file), kvt_path_base(path));
 }
 
 enum kvt_status kvt_manifest_of_other(bool *out, const struct kvt_manifest *manifest,
@@ -156,17 +149,17 @@ static enum kvt_status refuse_sum(const struct kvt_manifest *m,
 				  const struct kvt_file *data,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
-	const char *file = m->file[0] ? base_of(m->file) : "a file";
+	const char *file = m->file[0] ? kvt_path_base(m->file) : "a file";
 	char why[400], facts[240];
 
 	if (m->sum.nbytes >= 0 && m->sum.nbytes != is->nbytes)
 		snprintf(facts, sizeof(facts),
 			 "has %lld bytes, but manifest %.80s was written for %.60s with %lld bytes",
-			 LL(is->nbytes), base_of(m->path), file, LL(m->sum.nbytes));
+			 LL(is->nbytes), kvt_path_base(m->path), file, LL(m->sum.nbytes));
 	else
 		snprintf(facts, sizeof(facts),
 			 "samples have CRC-32 %lld, but manifest %.80s was written for %.60s with %lld",
-			 LL(is->crc32), base_of(m->path), file, LL(m->sum.crc32));
+			 LL(is->crc32), kvt_path_base(m->path), file, LL(m->sum.crc32));
 	snprintf(why, sizeof(why),
 		 "%s; give its own by --manifest, or say that this data is meant: kvtool convert --trust-manifest",
 		 facts);
@@ -181,7 +174,7 @@ static enum kvt_status refuse_name(const struct kvt_manifest *m,
 
 	snprintf(why, sizeof(why),
 		 "manifest %.80s is of %.80s and has no checksum; if this is the same data: kvtool convert --trust-manifest",
-		 base_of(m->path), base_of(m->file));
+		 kvt_path_base(m->path), kvt_path_base(m->file));
 	return refuse(data, hints, why, err);
 }
 

@@ -253,7 +253,7 @@ static enum kvt_status take_buckets(struct kvt_mooncake *o, const struct kvt_tre
 /* Buckets have numbers; whatever else ends so may be a key. */
 static bool is_bucket_meta(const char *name)
 {
-	const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+	const char *base = kvt_path_base(name);
 	size_t digits = strspn(base, "0123456789");
 
 	return digits && !strcmp(base + digits, ".meta");

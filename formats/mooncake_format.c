@@ -300,7 +300,7 @@ static enum kvt_status open_chunks(struct kvt_mooncake *o)
 /* A tensor object by itself is a value, named by its file. */
 static enum kvt_status take_single(struct kvt_mooncake *o)
 {
-	const char *slash = strrchr(o->path, '/'), *name = slash ? slash + 1 : o->path;
+	const char *name = kvt_path_base(o->path);
 	struct kvt_value value = { .offset = 0 };
 	enum kvt_status status = kvt_files_open(&o->reader->files, &value.file, o->path,
 						o->err);
@@ -357,7 +357,7 @@ static bool is_hashed(const char *name, const char *slash)
 
 static bool is_name(const char *name)
 {
-	const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+	const char *slash = strrchr(name, '/'), *base = kvt_path_base(name);
 	size_t n = strlen(base);
 
 	return !strcmp(base, "kv_cache.meta") || is_hashed(name, slash) ||

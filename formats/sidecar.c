@@ -8,12 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
+#include "formats/tree.h"
 
 /* ---- beside what is written --------------------------------------------- */
 
@@ -22,7 +17,7 @@ enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *npy_dty
 {
 	struct kvt_file_sum sum;
 	const struct kvt_data_file file = {
-		.name = base_of(writer->path), .sum = &sum, .npy_dtype = npy_dtype,
+		.name = kvt_path_base(writer->path), .sum = &sum, .npy_dtype = npy_dtype,
 		.rank = rank, .shape = shape,
 	};
 	enum kvt_status status;
@@ -95,7 +90,7 @@ enum kvt_status kvt_write_manifest(const struct kvt_reader *reader, const char *
 				   struct kvt_error *err)
 {
 	struct kvt_data_file file = {
-		.name = base_of(reader->path), .skip = reader->skip,
+		.name = kvt_path_base(reader->path), .skip = reader->skip,
 	};
 	const struct kvt_file *data = reader->files.file;
 	struct kvt_file_sum sum;

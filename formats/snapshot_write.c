@@ -58,25 +58,19 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 			path);
 }
 
-/* The name without trailing slashes, then 'suffix'. */
-static char *name_plus(const char *path, const char *suffix)
+static char *without_last_slashes(const char *path)
 {
-	size_t n = strlen(path), m = strlen(suffix);
-	char *out = malloc(n + m + 1);
+	size_t n = strlen(path);
 
 	while (n > 1 && path[n - 1] == '/')
 		n--;
-	if (!out)
-		return NULL;
-	memcpy(out, path, n);
-	memcpy(out + n, suffix, m + 1);
-	return out;
+	return strndup(path, n);
 }
 
 static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
 				    struct kvt_error *err)
 {
-	w->path = name_plus(path, "");
+	w->path = without_last_slashes(path);
 	if (w->path && w->format->sidecar)
 		w->sidecar = kvt_manifest_name(w->path, 0);
 	if (!w->path || (w->format->sidecar && !w->sidecar))

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/tree.h"
+
 static const char suffix[] = ".tmp-";
 
 static enum kvt_status system_error(struct kvt_error *err, const char *path,
@@ -21,21 +23,14 @@ static enum kvt_status system_error(struct kvt_error *err, const char *path,
 			strerror(errno));
 }
 
-static const char *last_part(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* ---- opening ------------------------------------------------------------ */
 
-static char *joined(const char *a, const char *between, const char *b)
+static char *with_end(const char *path, const char *end)
 {
-	char *out = malloc(strlen(a) + strlen(between) + strlen(b) + 1);
+	char *out = malloc(strlen(path) + strlen(end) + 1);
 
 	if (out)
-		sprintf(out, "%s%s%s", a, between, b);
+		sprintf(out, "%s%s", path, end);
 	return out;
 }
 
@@ -53,7 +48,7 @@ static enum kvt_status make_folder(struct kvt_stage *stage, const char *path,
 
 		snprintf(end, sizeof(end), i ? "%s%ld-%d" : "%s%ld", suffix,
 			 (long)getpid(), i);
-		if (!(folder = joined(path, end, "")))
+		if (!(folder = with_end(path, end)))
 			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 		if (!mkdir(folder, 0777)) {
 			stage->folder = folder;
@@ -75,7 +70,7 @@ static enum kvt_status add(struct kvt_stage *stage, const char *path, bool folde
 
 	*f = (struct kvt_staged){
 		.path = strdup(path), .folder = folder,
-		.file = joined(stage->folder, "/", last_part(path)),
+		.file = kvt_path_join(stage->folder, kvt_path_base(path), ""),
 	};
 	stage->n++;
 	return f->path && f->file ? KVT_OK :
@@ -151,7 +146,8 @@ enum kvt_status kvt_sync_path(const char *path, struct kvt_error *err)
 
 	if (fd < 0)
 		return system_error(err, path, "open");
-	if (fsync(fd))
+	/* EINVAL: there are file systems that cannot sync a folder, and need not */
+	if (fsync(fd) && errno != EINVAL)
 		status = system_error(err, path, "write to disk");
 	if (close(fd) && !status)
 		status = system_error(err, path, "write to disk");
@@ -176,9 +172,9 @@ static enum kvt_status sync_parent(const char *path, struct kvt_error *err)
 
 static bool same_parent(const char *a, const char *b)
 {
-	size_t n = (size_t)(last_part(a) - a);
+	size_t n = (size_t)(kvt_path_base(a) - a);
 
-	return n == (size_t)(last_part(b) - b) && !memcmp(a, b, n);
+	return n == (size_t)(kvt_path_base(b) - b) && !memcmp(a, b, n);
 }
 
 /* ---- giving names ------------------------------------------------------- */
@@ -235,7 +231,7 @@ static enum kvt_status name_folder(struct kvt_staged *f, struct kvt_error *err)
 /* Under two names for a moment, or under none where there are no hard links. */
 static enum kvt_status set_aside(struct kvt_staged *f, struct kvt_error *err)
 {
-	char *old = joined(f->file, ".old", "");
+	char *old = with_end(f->file, ".old");
 	enum kvt_status status = KVT_OK;
 
 	if (!old)
@@ -298,7 +294,7 @@ static void take_back(struct kvt_staged *f)
 			return;
 		break;
 	case KVT_SET_ASIDE:
-		if (!(old = joined(f->file, ".old", "")))
+		if (!(old = with_end(f->file, ".old")))
 			return;
 		if (rename(f->path, f->file) || rename(old, f->path)) {
 			free(old);
@@ -320,7 +316,7 @@ static enum kvt_status forget_old(struct kvt_staged *f, struct kvt_error *err)
 	char *old = NULL;
 	enum kvt_status status = KVT_OK;
 
-	if (aside && !(old = joined(f->file, ".old", "")))
+	if (aside && !(old = with_end(f->file, ".old")))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", f->path);
 	if ((aside || f->state == KVT_EXCHANGED) && unlink(aside ? old : f->file) &&
 	    unlink(aside ? old : f->file))
@@ -409,7 +405,7 @@ void kvt_stage_close(struct kvt_stage *stage)
 
 void kvt_stage_retell(const struct kvt_stage *stage, struct kvt_error *err)
 {
-	const char *name = stage->folder ? last_part(stage->folder) : NULL;
+	const char *name = stage->folder ? kvt_path_base(stage->folder) : NULL;
 	char *at = err && name ? strstr(err->text, stage->folder) : NULL;
 	size_t n = name ? strlen(name) : 0;
 
@@ -447,10 +443,10 @@ bool kvt_stage_is_one(const char *entry)
 void kvt_stage_leftovers(const char *folder, const char *path,
 			 void (*fn)(void *context, const char *left), void *context)
 {
-	const char *name = path ? last_part(path) : NULL;
-	char *parent = path ? strndup(path, (size_t)(name - path)) :
-			      joined(folder, folder[strlen(folder) - 1] == '/' ? "" : "/",
-				     "");
+	const char *name = path ? kvt_path_base(path) : NULL;
+	size_t n = path ? (size_t)(name - path) : strlen(folder);
+	bool ends = !n || (path ? path : folder)[n - 1] == '/';
+	char *parent = path ? strndup(path, n) : with_end(folder, ends ? "" : "/");
 	DIR *dir = parent ? opendir(*parent ? parent : ".") : NULL;
 	struct dirent *entry;
 
@@ -458,7 +454,7 @@ void kvt_stage_leftovers(const char *folder, const char *path,
 		char *left;
 
 		if (is_of(entry->d_name, name) &&
-		    (left = joined(parent, entry->d_name, ""))) {
+		    (left = with_end(parent, entry->d_name))) {
 			fn(context, left);
 			free(left);
 		}

@@ -193,6 +193,13 @@ bool kvt_tree_has(const char *path, bool (*like)(const char *name))
 
 /* ---- files -------------------------------------------------------------- */
 
+const char *kvt_path_base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 char *kvt_path_join(const char *folder, const char *name, const char *suffix)
 {
 	size_t n = strlen(folder) + strlen(name) + strlen(suffix) + 2;

@@ -32,6 +32,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tree_walk(struct kvt_tree *out, const char *path, struct kvt_error *err);
 void kvt_tree_free(struct kvt_tree *tree);
 
+/* What follows the last slash, or all of it. */
+const char *kvt_path_base(const char *path);
 /* "a/b.c", malloc()ed; NULL when out of memory. */
 char *kvt_path_join(const char *folder, const char *name, const char *ending);
 

@@ -5,7 +5,8 @@
 # shellcheck disable=SC2086	# the lists of names are meant to be split
 set -eu
 
-build="gcc libc6-dev pkg-config libhdf5-dev libzstd-dev libjansson-dev libxxhash-dev"
+build="gcc libc6-dev pkg-config libhdf5-dev libzstd-dev libjansson-dev libxxhash-dev
+	zlib1g-dev"
 # Tests run /usr/bin/python3, which finds these packages; another one in PATH would not.
 check="$build g++ libcmocka-dev libucx-dev bats jq perl mandoc hdf5-tools zstd
 	python3 python3-h5py python3-numpy python3-xxhash"

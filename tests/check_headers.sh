@@ -29,7 +29,7 @@ finds_foreign_name() {
 }
 
 c='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE'
-libs=$(pkg-config --cflags hdf5-serial libzstd jansson libxxhash)
+libs=$(pkg-config --cflags hdf5-serial libzstd jansson libxxhash zlib)
 for header in lib/*.h kernels/*.h formats/*.h cli/*.h; do
 	[ -e "$header" ] && ok "$header compiles alone" alone "${CC:-cc}" c "$header" "$c $libs"
 done

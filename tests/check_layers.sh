@@ -61,7 +61,7 @@ cli_prints()       { calls cli 'v?f?printf' | not "^cli/($own)\.c:"; }
 # what is left of a literal here is nothing, and of a choice of two '? :'
 cli_puts()         { code cli '(?<![\w.>])f?puts\s*\(\s*[a-z(*]' | not '\? *:' |
 		not "^cli/($own)\.c:|fputs\(text, stdout\)|fputs\(.*->examples, stdout\)"; }
-libraries()        { includes lib kernels cli | only '<(hdf5|H5\w*|zstd\w*|xxhash)\.h>'; }
+libraries()        { includes lib kernels cli | only '<(hdf5|H5\w*|zstd\w*|xxhash|zlib)\.h>'; }
 json()             { includes lib kernels | only '<jansson\.h>'; }
 
 # A writable object in lib/ would be global state.  Compiled here, plainly, for
@@ -102,7 +102,7 @@ none 'formats/ knows no standard stream'         formats_streams
 none 'cli/ prints through plainf()'               cli_prints
 none 'cli/ puts no strings that may be foreign'  cli_puts
 none 'includes are written from the root'        rooted
-none 'HDF5, zstd and xxHash stay in formats/'    libraries
+none 'HDF5, zstd, xxHash and zlib stay in formats/'    libraries
 none 'jansson stays in formats/ and cli/'        json
 
 ok 'finds a format in lib/'        planted lib_includes lib/a.c '#include "formats/snapshot.h"'

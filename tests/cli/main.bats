@@ -42,7 +42,7 @@ load common
 @test "--version names libraries, filter and kernels" {
 	run -0 --separate-stderr kvtool --version
 	[[ ${lines[0]} =~ ^kvtool\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
-	for what in HDF5 zstd jansson xxHash; do
+	for what in HDF5 zstd jansson xxHash zlib; do
 		[[ $output =~ $what\ +[0-9]+\.[0-9] ]]
 	done
 	[[ $output == *"filter 32015"* ]]

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "formats/pickle.h"
-#include "formats/snapshot.h"
+#include "tests/fuzz/read_groups.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -23,28 +23,6 @@ static const struct kvt_hints choices[] = {
 	{ .format = "llama" },
 };
 enum { NCHOICES = sizeof(choices) / sizeof(choices[0]) };
-
-/* What was accepted can be read, all of it. */
-static void read_groups(struct kvt_reader *reader)
-{
-	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
-	struct kvt_error err;
-
-	for (int g = 0; g < s->ngroups; g++) {
-		struct kvt_box box = kvt_box_whole(&s->group[g].shape);
-		int64_t nbytes;
-		void *buf;
-
-		if (kvt_shape_nbytes(&nbytes, &s->group[g].shape, &err))
-			abort();
-		if (nbytes > MOST_BYTES)
-			continue;
-		buf = malloc((size_t)nbytes + 1);
-		if (kvt_read_box(reader, g, &box, buf, &err))
-			abort();
-		free(buf);
-	}
-}
 
 static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *hints)
 {
@@ -61,7 +39,7 @@ static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *h
 	    pwrite(fileno(file), data, size, 0) != (ssize_t)size)
 		abort();
 	if (!kvt_open(&reader, path, hints, &err)) {
-		read_groups(reader);
+		read_groups(reader, MOST_BYTES);
 		kvt_close_reader(reader);
 	} else if (!err.text[0]) {
 		abort();

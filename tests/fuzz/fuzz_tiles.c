@@ -15,7 +15,7 @@
 
 #include "formats/digest.h"
 #include "formats/snapshot.h"
-#include "tests/temporary.h"
+#include "tests/sample.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__lsan_default_suppressions(void);
@@ -31,6 +31,7 @@ enum { L = 2, B = 3, S = 4, H = 2, K = 2, D = 4, ELEM = 2,
 
 /* A cell is a run in this layout, and cells are in the order of their hashes. */
 static const char layout[] = "L B H K S D";
+static const struct kvt_shape shape = { { L, B, S, H, K, D }, ELEM };
 
 struct sample {
 	struct kvt_create_options options;
@@ -59,31 +60,6 @@ static void must(bool ok)
 }
 
 /* ---- the samples -------------------------------------------------------- */
-
-static struct kvt_box tile_at(const struct kvt_tiling *tiling,
-			      const int64_t begin[KVT_NAXES])
-{
-	struct kvt_box box;
-
-	for (int a = 0; a < KVT_NAXES; a++) {
-		box.begin[a] = begin[a];
-		box.end[a] = begin[a] + tiling->n[a];
-	}
-	return box;
-}
-
-static bool next_tile(int64_t begin[KVT_NAXES], const struct kvt_tiling *tiling)
-{
-	static const int64_t n[KVT_NAXES] = { L, B, S, H, K, D };
-
-	for (int a = KVT_NAXES - 1; a >= 0; a--) {
-		begin[a] += tiling->n[a];
-		if (begin[a] < n[a])
-			return true;
-		begin[a] = 0;
-	}
-	return false;
-}
 
 /* Cells of a tile in its own order: those of the whole, with its extents. */
 static int64_t cell_of(const struct kvt_box *box, int i)
@@ -118,7 +94,7 @@ static void write_tiles(struct kvt_writer *w, const struct kvt_tiling *tiling)
 	stored.bytes = malloc((size_t)stored.capacity);
 	must(tile && stored.bytes && !kvt_codec_scratch_new(&scratch, NULL));
 	do {
-		struct kvt_box box = tile_at(tiling, begin);
+		struct kvt_box box = sample_tile_box(tiling, begin);
 
 		for (int i = 0; i < tiling->nbytes / CELL; i++)
 			if (is_there(&box, i))
@@ -126,7 +102,7 @@ static void write_tiles(struct kvt_writer *w, const struct kvt_tiling *tiling)
 				       written + cell_of(&box, i) * CELL, CELL);
 		must(!kvt_encode(&stored, tile, tiling, scratch, NULL) &&
 		     !kvt_store_tile(w, 0, begin, &stored, NULL));
-	} while (next_tile(begin, tiling));
+	} while (sample_next_tile(begin, tiling, &shape));
 	kvt_codec_scratch_free(scratch);
 	free(stored.bytes);
 	free(tile);
@@ -178,7 +154,7 @@ static void find_parts(struct sample *s)
 		do {
 			must(!kvt_find_tile(reader, 0, begin, &s->part[s->nparts++],
 					    NULL));
-		} while (next_tile(begin, tiling));
+		} while (sample_next_tile(begin, tiling, &shape));
 	}
 	kvt_close_reader(reader);
 }
@@ -220,7 +196,7 @@ static void begin(void)
 	*g = (struct kvt_group){ .id = "g0", .kind = KVT_FULL_ATTENTION, .block_size = S,
 				 .dtype = kvt_dtype_find("bfloat16"), .total_heads = H,
 				 .tokens_per_state = 1, .replication = 1,
-				 .shape = { { L, B, S, H, K, D }, ELEM } };
+				 .shape = shape };
 	must(!kvt_layout_parse(&g->layout, layout, NULL));
 	for (int i = 0; i < NSAMPLES; i++) {
 		write_sample(&samples[i], &snapshot);
@@ -277,7 +253,7 @@ static int check_tiles(struct kvt_reader *reader, const struct kvt_tiling *tilin
 	stored.bytes = malloc((size_t)stored.capacity);
 	must(tile && stored.bytes && !kvt_codec_scratch_new(&scratch, NULL));
 	do {
-		struct kvt_box box = tile_at(tiling, begin);
+		struct kvt_box box = sample_tile_box(tiling, begin);
 		struct kvt_error err = { "" };
 
 		if (kvt_fetch_tile(reader, 0, begin, &stored, &err) ||
@@ -290,7 +266,7 @@ static int check_tiles(struct kvt_reader *reader, const struct kvt_tiling *tilin
 			if (is_there(&box, i))
 				n += passes(tile + i * CELL, is[cell_of(&box, i)],
 					    cell_of(&box, i));
-	} while (next_tile(begin, tiling));
+	} while (sample_next_tile(begin, tiling, &shape));
 	kvt_codec_scratch_free(scratch);
 	free(stored.bytes);
 	free(tile);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/snapshot.h"
+#include "tests/fuzz/read_groups.h"
 #include "tests/temporary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -116,31 +116,6 @@ static void unpack(const uint8_t *at, const uint8_t *end)
 	}
 }
 
-/* ---- reading it --------------------------------------------------------- */
-
-static void read_groups(struct kvt_reader *reader)
-{
-	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
-	struct kvt_error err;
-
-	if (kvt_snapshot_check(s, &err))
-		abort();
-	for (int g = 0; g < s->ngroups; g++) {
-		struct kvt_box box = kvt_box_whole(&s->group[g].shape);
-		int64_t nbytes;
-		void *buf;
-
-		if (kvt_shape_nbytes(&nbytes, &s->group[g].shape, &err))
-			abort();
-		if (nbytes > MOST_BYTES || kvt_reader_tiling(reader, g))
-			continue;
-		buf = malloc((size_t)nbytes + 1);
-		if (kvt_read_box(reader, g, &box, buf, &err))
-			abort();
-		free(buf);
-	}
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct kvt_error err = { "" };
@@ -158,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	unpack(data + 1, data + size);
 	if (!kvt_open(&reader, root, &choices[data[0] % NCHOICES], &err)) {
-		read_groups(reader);
+		read_groups(reader, MOST_BYTES);
 		kvt_close_reader(reader);
 	} else if (!err.text[0]) {
 		abort();

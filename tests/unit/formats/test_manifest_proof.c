@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_manifest_proof.c - a manifest and its file: what damage tells them apart */
-#include "formats/crc32.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 #include <fcntl.h>
@@ -17,27 +16,6 @@ static uint32_t crc_by_bits(uint32_t crc, const uint8_t *p, size_t n)
 			crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
 	}
 	return ~crc;
-}
-
-static void test_crc32(void **state)
-{
-	uint8_t bytes[100];
-	struct kvt_crc32 crc;
-
-	(void)state;
-	kvt_crc32_init(&crc);
-	assert_int_equal(kvt_crc32_value(&crc), 0);
-	kvt_crc32_add(&crc, "123456789", 9);
-	assert_int_equal(kvt_crc32_value(&crc), 0xcbf43926u);
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)(i * i * 7 + 3);
-	for (size_t n = 0; n <= sizeof(bytes); n++)
-		for (size_t cut = 0; cut <= n; cut++) {
-			kvt_crc32_init(&crc);
-			kvt_crc32_add(&crc, bytes, cut);
-			kvt_crc32_add(&crc, bytes + cut, n - cut);
-			assert_int_equal(kvt_crc32_value(&crc), crc_by_bits(0, bytes, n));
-		}
 }
 
 /* ---- samples ------------------------------------------------------------ */
@@ -271,7 +249,6 @@ static void test_staged(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	{ "CRC-32", test_crc32, NULL, NULL, NULL },
 	{ "a small file counts as a whole", test_whole, make_folder, remove_folder,
 	  NULL },
 	{ "no long run hides in a large one", test_runs, make_folder, remove_folder,
