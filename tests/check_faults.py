@@ -13,9 +13,9 @@ seed, for about so long.  Right is
 
 A process that is killed must leave each name with an old or a new file; where a dump
 has two files of which one is old, opening it must be refused.  One that is told to
-end leaves all as it was, or goes on to status 0 if the outputs have their names.  Deaths inside libhdf5
-when an allocation fails are counted apart: what they leave is what the next run
-names.  Not for sanitizers, which want to be loaded first.
+end leaves all as it was, or goes on to status 0 if the outputs have their names.
+Deaths by an allocation that libhdf5 asked for are counted apart, be they in it or
+later, by a heap that it broke: what they leave is what the next run names.  Not for sanitizers, which want to be loaded first.
 """
 import argparse
 import collections
@@ -324,10 +324,13 @@ def judge(base, place, fault, result):
         wrong = [n for n in set(after) | set(base.before)
                  if after.get(n) != base.before.get(n)]
         return ("killed", []) if not wrong else ("torn", ["left " + " ".join(wrong)])
-    died = place.told().get("died", "")
+    told = place.told()
+    died = told.get("died", "")
     if status < 0 or status > 5 or died:
         wrong = after_kill(base, place, after)
-        if fault[0] in ALLOCATIONS and "hdf5" in died:
+        # what it breaks of the heap when its own memory fails may kill later callers
+        if fault[0] in ALLOCATIONS and ("hdf5" in died or
+                                        "hdf5" in told.get("failed", "")):
             if any(is_leftover(n) for n in after) and not wrong:
                 wrong = named_by_next_run(base, place)
             return ("in libhdf5", []) if not wrong else ("torn", wrong)

@@ -13,8 +13,9 @@
  *   FAULT_PATH=PART       only calls that name a path, or a descriptor of one, with
  *                         this in it, or, "PART$", at its end; calls about none
  *                         are not counted then
- *   FAULT_REPORT=FILE     takes "CALL COUNT" lines at exit, "hits COUNT", and where
- *                         the program crashed: "died LIBRARY"
+ *   FAULT_REPORT=FILE     takes "CALL COUNT" lines at exit, "hits COUNT", whose first
+ *                         allocation failed, "failed LIBRARY", and where the
+ *                         program crashed, "died LIBRARY"
  *
  * Calls that libc makes inside itself do not come here: fopen() is a call of its
  * own, and what stdio writes are fwrite, fflush and fclose.
@@ -81,6 +82,7 @@ static struct {
 	char report[4096];
 } fault = { .call = -1 };
 static atomic_long count[NCALLS], hits;
+static void *_Atomic asked;		/* who wanted the first memory that failed */
 
 /* dlsym() allocates, so the real ones are asked for by the names libc has. */
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
@@ -141,11 +143,23 @@ static bool hit(enum call call, bool counts)
 	return true;
 }
 
+/* Is this allocation to fail, which 'caller' asked for? */
+static bool hit_memory(enum call call, void *caller)
+{
+	void *none = NULL;
+
+	if (!hit(call, !fault.path))
+		return false;
+	atomic_compare_exchange_strong(&asked, &none, caller);
+	return true;
+}
+
 /* ---- what is told at the end -------------------------------------------- */
 
 static void report(const char *died)
 {
 	char text[2048];
+	Dl_info failed;
 	int n = 0, fd;
 
 	if (!fault.report[0])
@@ -156,6 +170,9 @@ static void report(const char *died)
 			      atomic_load(&count[i]));
 	n += snprintf(text + n, sizeof(text) - (size_t)n, "hits %ld\n",
 		      atomic_load(&hits));
+	if (asked && dladdr(asked, &failed) && failed.dli_fname)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "failed %.200s\n",
+			      failed.dli_fname);
 	if (died)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "died %.200s\n", died);
 	fd = open(fault.report, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -471,24 +488,26 @@ void exit(int status)
 
 /* ---- memory ------------------------------------------------------------- */
 
+#define CALLER __builtin_return_address(0)
+
 void *malloc(size_t n)
 {
-	return hit(CALL_malloc, !fault.path) ? NULL : __libc_malloc(n);
+	return hit_memory(CALL_malloc, CALLER) ? NULL : __libc_malloc(n);
 }
 
 void *calloc(size_t n, size_t size)
 {
-	return hit(CALL_calloc, !fault.path) ? NULL : __libc_calloc(n, size);
+	return hit_memory(CALL_calloc, CALLER) ? NULL : __libc_calloc(n, size);
 }
 
 void *realloc(void *p, size_t n)
 {
-	return hit(CALL_realloc, !fault.path) ? NULL : __libc_realloc(p, n);
+	return hit_memory(CALL_realloc, CALLER) ? NULL : __libc_realloc(p, n);
 }
 
 int posix_memalign(void **out, size_t alignment, size_t n)
 {
-	if (hit(CALL_malloc, !fault.path))
+	if (hit_memory(CALL_malloc, CALLER))
 		return ENOMEM;
 	*out = __libc_memalign(alignment, n);
 	return *out ? 0 : ENOMEM;
