@@ -76,20 +76,43 @@ static int64_t beside(const struct kvt_tree *tree, const char *name, const char 
 
 /* ---- one key a file ------------------------------------------------------ */
 
-static enum kvt_status take_entry(struct kvt_mooncake *o, const struct kvt_tree *tree,
-				  int64_t i)
+/*
+ * A file is a message of its key and value, or the value alone: then only its
+ * name, in which several characters have become bars, is left of the key.  A
+ * store is one or the other.
+ */
+static enum kvt_status take_file(struct kvt_mooncake *o, bool *entries,
+				 const struct kvt_tree *tree, int64_t i)
 {
 	uint8_t head[KVT_MOONCAKE_HEAD];
 	int64_t nbytes = tree->file[i].nbytes;
 	int64_t nhead = nbytes < KVT_MOONCAKE_HEAD ? nbytes : KVT_MOONCAKE_HEAD;
+	const char *base = kvt_path_base(tree->file[i].name), *path;
 	enum kvt_status status;
+	bool entry;
 	int file;
 
 	if ((status = kvt_tree_list(&o->reader->files, &file, tree, i, o->err)) ||
 	    (status = kvt_file_read(file_at(o, file), head, nhead, 0, o->err)))
 		return status;
-	return kvt_mooncake_entry_parse(&o->values, head, nhead, nbytes, file,
-					file_at(o, file)->path, o->err);
+	path = file_at(o, file)->path;
+	entry = kvt_mooncake_is_entry(head, nhead, nbytes, base);
+	if (!i)
+		*entries = entry;
+	if (entry != *entries)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: %s with its key, unlike %s: files of two stores", path,
+				entry ? "begins" : "does not begin", tree->file[0].name);
+	if (entry)
+		return kvt_mooncake_entry_parse(&o->values, head, nhead, nbytes, file,
+						path, o->err);
+	if ((status = kvt_values_add(&o->values, base, (int64_t)strlen(base),
+				     &(struct kvt_value){ .file = file,
+							  .nbytes = nbytes },
+				     path, o->err)))
+		return status;
+	o->values.value[o->values.count - 1].tenant = "";
+	return KVT_OK;
 }
 
 /* ---- buckets ------------------------------------------------------------- */
@@ -101,17 +124,17 @@ static enum kvt_status check_keys(struct kvt_mooncake *o, int64_t first)
 
 	for (int64_t i = first; i < o->values.count; i++) {
 		const struct kvt_value *v = &o->values.value[i];
-		int64_t n = (int64_t)strlen(v->key);
+		int64_t n = v->ntext;
 		enum kvt_status status = kvt_file_read(file_at(o, v->file), text, n,
 						       v->offset - n, o->err);
 
 		if (status)
 			return status;
-		if (memcmp(text, v->key, (size_t)n))
+		if (memcmp(text, v->text, (size_t)n))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: byte %lld is not where key %.80s stands",
 					file_at(o, v->file)->path, LL(v->offset - n),
-					v->key);
+					kvt_value_shown(v));
 	}
 	return KVT_OK;
 }
@@ -141,60 +164,90 @@ static enum kvt_status take_bucket(struct kvt_mooncake *o, const struct kvt_tree
 
 /* ---- records ------------------------------------------------------------- */
 
+/* 'head': the header and the key. */
 static enum kvt_status check_sum(const struct kvt_file *file,
 				 const struct kvt_mooncake_record *r, const uint8_t *head,
-				 const char *key, struct kvt_error *err)
+				 const struct kvt_value *value, struct kvt_error *err)
 {
-	uint32_t crc = kvt_crc32c(kvt_crc32c(0, head, 20), key, (size_t)r->key);
+	uint32_t crc = kvt_crc32c(kvt_crc32c(0, head, 20), head + KVT_MOONCAKE_RECORD,
+				  (size_t)r->key);
 	uint8_t *bytes = malloc(READ_BYTES);
 	enum kvt_status status = KVT_OK;
 	int64_t n;
 
 	if (!bytes)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
-	for (int64_t at = 0; !status && at < r->nbytes; at += n) {
-		n = r->nbytes - at < READ_BYTES ? r->nbytes - at : READ_BYTES;
-		if (!(status = kvt_file_read(file, bytes, n, r->value + at, err)))
+	for (int64_t done = 0; !status && done < r->nbytes; done += n) {
+		n = r->nbytes - done < READ_BYTES ? r->nbytes - done : READ_BYTES;
+		if (!(status = kvt_file_read(file, bytes, n, r->value + done, err)))
 			crc = kvt_crc32c(crc, bytes, (size_t)n);
 	}
 	free(bytes);
 	if (!status && crc != r->crc)
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "%s: record of key %.80s: checksum is 0x%08x, expected 0x%08x",
-				  file->path, key, (unsigned)crc, (unsigned)r->crc);
+				  file->path, kvt_value_shown(value), (unsigned)crc,
+				  (unsigned)r->crc);
 	return status;
+}
+
+/* Between key and value, which begins at the next multiple of 4096, are zeros. */
+static enum kvt_status check_gap(const struct kvt_file *file, const uint8_t *gap,
+				 int64_t ngap, int64_t at, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < ngap; i++)
+		if (gap[i])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: record at %lld: byte %lld before the value is 0x%02x, expected 0",
+					file->path, LL(at), LL(ngap - i), gap[i]);
+	return KVT_OK;
 }
 
 static enum kvt_status take_record(struct kvt_mooncake *o, int data,
 				   const struct kvt_mooncake_extent *extent,
 				   uint64_t next)
 {
+	enum { KEY = KVT_MOONCAKE_RECORD };
 	const struct kvt_file *file = file_at(o, data);
-	uint8_t head[KVT_MOONCAKE_RECORD];
-	char key[KVT_MOONCAKE_KEY + 1];
+	uint8_t head[KEY + KVT_MOONCAKE_KEY + KVT_MOONCAKE_ALIGNED];
+	int64_t at = extent->offset, ngap;
 	struct kvt_mooncake_record r;
 	enum kvt_status status;
 
-	if (extent->nbytes < KVT_MOONCAKE_RECORD)
+	if (extent->nbytes < KEY)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: range of %lld bytes at %lld holds no record", file->path,
-				LL(extent->nbytes), LL(extent->offset));
-	if ((status = kvt_file_read(file, head, sizeof(head), extent->offset, o->err)) ||
+				LL(extent->nbytes), LL(at));
+	if ((status = kvt_file_read(file, head, KEY, at, o->err)) ||
 	    (status = kvt_mooncake_record_parse(&r, head, extent, file->path, o->err)))
 		return status;
 	/* written after the checkpoint, in a place that another one had */
 	if (r.seq >= next)
 		return KVT_OK;
-	if ((status = kvt_file_read(file, key, r.key, extent->offset + sizeof(head),
-				    o->err)))
+	ngap = r.value - at - KEY - r.key;
+	if ((status = kvt_file_read(file, head + KEY, r.value - at - KEY, at + KEY,
+				    o->err)) ||
+	    (status = check_gap(file, head + KEY + r.key, ngap, at, o->err)) ||
+	    (status = kvt_values_add(&o->values, head + KEY, r.key,
+				     &(struct kvt_value){ .file = data,
+							  .offset = r.value,
+							  .nbytes = r.nbytes,
+							  .seq = r.seq },
+				     file->path, o->err)))
 		return status;
-	key[r.key] = '\0';
-	if (r.has_crc && (status = check_sum(file, &r, head, key, o->err)))
-		return status;
-	return kvt_values_add(&o->values, key, r.key,
-			      &(struct kvt_value){ .file = data, .offset = r.value,
-						   .nbytes = r.nbytes, .seq = r.seq },
-			      file->path, o->err);
+	return !r.has_crc ? KVT_OK :
+	       check_sum(file, &r, head, &o->values.value[o->values.count - 1], o->err);
+}
+
+/* What the offset allocator keeps in memory unless it is told to persist it. */
+static enum kvt_status lacks_half(const struct kvt_mooncake *o, bool meta)
+{
+	return meta ? kvt_fail(o->err, KVT_UNSUPPORTED,
+			       "%s/kv_cache.data: has no kv_cache.meta, which says where its records are; "
+			       "let the store write one, MOONCAKE_OFFSET_PERSIST_MODE=strict",
+			       o->path) :
+		      kvt_fail(o->err, KVT_BAD_INPUT,
+			       "%s/kv_cache.meta: has no kv_cache.data beside it", o->path);
 }
 
 enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
@@ -208,9 +261,7 @@ enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tr
 	int file, index = -1;
 
 	if (meta < 0 || data < 0)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: has no %s beside it",
-				o->path, tree->file[meta < 0 ? data : meta].name,
-				meta < 0 ? "kv_cache.meta" : "kv_cache.data");
+		return lacks_half(o, meta < 0);
 	if ((status = read_whole(o, &bytes, &nbytes, &file, tree, meta, MAX_CHECKPOINT)))
 		return status;
 	/* one file that all reads are of stays open */
@@ -263,7 +314,7 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 {
 	int64_t meta = -1, data = -1;
 	enum kvt_status status = KVT_OK;
-	bool bucket = false;
+	bool bucket = false, entries = false;
 
 	for (int64_t i = 0; i < tree->count; i++) {
 		const char *name = tree->file[i].name;
@@ -284,6 +335,6 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 	if (bucket)
 		return take_buckets(o, tree);
 	for (int64_t i = 0; !status && i < tree->count; i++)
-		status = take_entry(o, tree, i);
+		status = take_file(o, &entries, tree, i);
 	return status;
 }

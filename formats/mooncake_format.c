@@ -10,13 +10,14 @@
 #include "formats/lmcache.h"
 #include "formats/manifest.h"
 #include "formats/mooncake.h"
+#include "formats/store.h"
 
 #define LL(x) ((long long)(x))
 
 /* Those of LMCache first: its chunks may be what is in a store. */
 static const char *const facts[] = {
 	"model", "world", "worker", "dtype", "tags", "group", "total-heads",
-	KVT_CHUNKS_ORDER, "keys", "tp-rank", NULL,
+	KVT_CHUNKS_ORDER, "tenant", "keys", "tp-rank", NULL,
 };
 
 static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value *v)
@@ -29,8 +30,10 @@ static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value 
 static int by_key(const void *a, const void *b)
 {
 	const struct kvt_value *x = a, *y = b;
-	int order = strcmp(x->key, y->key);
+	int order = strcmp(x->tenant, y->tenant);
 
+	if (!order)
+		order = strcmp(x->key, y->key);
 	/* the newest of a key first */
 	return order ? order : x->seq > y->seq ? -1 : x->seq < y->seq;
 }
@@ -46,14 +49,15 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
 	for (int64_t i = 0; i < v->count; i++) {
 		struct kvt_value *value = &v->value[i];
 
-		if (!n || strcmp(value->key, v->value[n - 1].key)) {
+		if (!n || strcmp(value->tenant, v->value[n - 1].tenant) ||
+		    strcmp(value->key, v->value[n - 1].key)) {
 			v->value[n++] = *value;
 			continue;
 		}
 		if (value->seq == v->value[n - 1].seq) {
 			enum kvt_status status = kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: key %.100s comes twice", path_of(o, value),
-					value->key);
+					kvt_value_shown(value));
 
 			/* those behind it would be lost */
 			memmove(&v->value[n], value,
@@ -61,36 +65,65 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
 			v->count -= i - n;
 			return status;
 		}
-		free(value->key);
+		free(value->text);
 	}
 	v->count = n;
 	return KVT_OK;
 }
 
+/*
+ * Tenants may use the same keys for different caches: one of them is read.  Those
+ * that have no such key do not matter.
+ */
 static enum kvt_status select_keys(struct kvt_mooncake *o)
 {
+	struct kvt_choice tenant = { .key = "tenant", .what = "keys of tenants" };
 	const char *prefix = kvt_fact(o->hints, "keys");
 	int64_t n = 0, all = o->values.count;
+	enum kvt_status status = KVT_OK;
 
+	tenant.asked = kvt_fact(o->hints, "tenant");
+	if (tenant.asked && all && !*o->values.value[0].tenant)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: its files are values alone and say no tenant; "
+				"leave out --set tenant",
+				o->path);
 	for (int64_t i = 0; i < all; i++) {
 		struct kvt_value *value = &o->values.value[i];
+		struct kvt_part_of_name here = { value->tenant, strlen(value->tenant) };
+		bool skip = prefix && strncmp(value->key, prefix, strlen(prefix));
 
-		if (prefix && strncmp(value->key, prefix, strlen(prefix)))
-			free(value->key);
+		if (!skip && !status)
+			status = kvt_choose(&skip, &tenant, &here, o->path, o->err);
+		if (skip)
+			free(value->text);
 		else
 			o->values.value[n++] = *value;
 	}
 	o->values.count = n;
-	if (!n && prefix)
+	if (status)
+		return status;
+	if (all && !n && prefix)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: none of its %lld keys begins with '%.100s'", o->path,
-				LL(all), prefix);
+				"%.120s: none of its %lld keys %s%.60s%sbegins with '%.60s'",
+				o->path, LL(all), tenant.asked ? "is of tenant '" : "",
+				tenant.asked ? tenant.asked : "",
+				tenant.asked ? "' and " : "", prefix);
+	if ((status = kvt_chosen(&tenant, o->path, o->err)))
+		return status;
 	if (!n)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no value", o->path);
+	for (int64_t i = 0; i < n; i++)
+		if (!kvt_value_has_text(&o->values.value[i]))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: a key of %lld bytes is no printable text, and requests "
+					"are named by keys; leave it out, --set keys=PREFIX",
+					path_of(o, &o->values.value[i]),
+					LL(o->values.value[i].ntext));
 	return KVT_OK;
 }
 
-/* ---- chunks of LMCache --------------------------------------------------- */
+/* ---- what values are ----------------------------------------------------- */
 
 static bool is_lmcache_key(const char *key)
 {
@@ -101,6 +134,49 @@ static bool is_lmcache_key(const char *key)
 	free(text);
 	return good;
 }
+
+enum kind { CHUNK, TENSOR, BYTES };
+
+static enum kvt_status find_kind(enum kind *out, const struct kvt_mooncake *o,
+				 const struct kvt_value *v)
+{
+	uint8_t magic[4] = { 0 };
+	enum kvt_status status = KVT_OK;
+
+	*out = CHUNK;
+	if (is_lmcache_key(v->key))
+		return KVT_OK;
+	if (v->nbytes >= (int64_t)sizeof(magic))
+		status = kvt_file_read(&o->reader->files.file[v->file], magic,
+				       sizeof(magic), v->offset, o->err);
+	*out = kvt_mooncake_is_tensor(magic, sizeof(magic)) ? TENSOR : BYTES;
+	return status;
+}
+
+/* One reading fits all values, or none is taken. */
+static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
+{
+	static const char *const names[] = {
+		"a chunk of LMCache", "a tensor", "no tensor and no chunk of LMCache",
+	};
+	enum kvt_status status = find_kind(out, o, &o->values.value[0]);
+
+	for (int64_t i = 1; !status && i < o->values.count; i++) {
+		const struct kvt_value *v = &o->values.value[i];
+		enum kind here;
+
+		if ((status = find_kind(&here, o, v)))
+			break;
+		if (here != *out)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%.160s: value of %.100s is %s, unlike that of %.100s; choose with --set keys=PREFIX",
+					path_of(o, v), v->key, names[here],
+					o->values.value[0].key);
+	}
+	return status;
+}
+
+/* ---- chunks of LMCache --------------------------------------------------- */
 
 static enum kvt_status open_lmcache(struct kvt_mooncake *o)
 {
@@ -183,13 +259,8 @@ static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_t
 	enum kvt_status status = kvt_file_read(&o->reader->files.file[v->file], head,
 					       nhead, v->offset, o->err);
 
-	if (status)
-		return status;
-	if (!kvt_mooncake_is_tensor(head, nhead))
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: value of %.100s is no tensor, unlike that of %.100s; choose with --set keys=PREFIX",
-				path_of(o, v), v->key, o->values.value[0].key);
-	return kvt_mooncake_tensor_parse(t, head, nhead, v->nbytes, v->key, o->err);
+	return status ? status : kvt_mooncake_tensor_parse(t, head, nhead, v->nbytes,
+							   v->key, o->err);
 }
 
 /* The rank that the user wants, or that all have: -1 at first. */
@@ -274,25 +345,17 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 
 /* ---- the format ---------------------------------------------------------- */
 
-static enum kvt_status open_chunks(struct kvt_mooncake *o)
+static enum kvt_status open_chunks(struct kvt_mooncake *o, enum kind kind)
 {
-	const struct kvt_value *first = &o->values.value[0];
 	struct kvt_group *group;
-	uint8_t magic[4] = { 0 };
 	enum kvt_status status;
 	int64_t layers;
 
 	o->chunks.where = o->path;
-	if (first->nbytes >= 4 &&
-	    (status = kvt_file_read(&o->reader->files.file[first->file], magic, 4,
-				    first->offset, o->err)))
-		return status;
 	if ((status = kvt_manifest_add_group(&group, &o->reader->snapshot, "g0", o->path,
-					     o->err)))
-		return status;
-	status = kvt_mooncake_is_tensor(magic, 4) ? take_tensors(o, group) :
-						    take_bytes(o, group);
-	if (status || (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
+					     o->err)) ||
+	    (status = kind == TENSOR ? take_tensors(o, group) : take_bytes(o, group)) ||
+	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
 		return status;
 	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);
 }
@@ -334,14 +397,14 @@ static enum kvt_status mooncake_open(struct kvt_reader *reader, const char *path
 	struct kvt_mooncake o = { .reader = reader, .path = path, .err = err,
 				  .hints = hints ? hints : &none };
 	enum kvt_status status;
+	enum kind kind;
 
 	if (o.hints->manifest || o.hints->skip)
 		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a Mooncake store takes no %s",
 				path, o.hints->manifest ? "manifest" : "--skip");
 	if (!(status = collect(&o)) && !(status = drop_old(&o)) &&
-	    !(status = select_keys(&o)))
-		status = is_lmcache_key(o.values.value[0].key) ? open_lmcache(&o) :
-								open_chunks(&o);
+	    !(status = select_keys(&o)) && !(status = same_kind(&kind, &o)))
+		status = kind == CHUNK ? open_lmcache(&o) : open_chunks(&o, kind);
 	kvt_values_free(&o.values);
 	kvt_chunks_free(&o.chunks);
 	return status;
@@ -360,7 +423,8 @@ static bool is_name(const char *name)
 	const char *slash = strrchr(name, '/'), *base = kvt_path_base(name);
 	size_t n = strlen(base);
 
-	return !strcmp(base, "kv_cache.meta") || is_hashed(name, slash) ||
+	return !strcmp(base, "kv_cache.meta") || !strcmp(base, "kv_cache.data") ||
+	       is_hashed(name, slash) ||
 	       (n > 7 && !strcmp(base + n - 7, ".bucket"));
 }
 

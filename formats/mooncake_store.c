@@ -10,30 +10,63 @@
 
 #define LL(x) ((long long)(x))
 
-enum { ALIGNED = 4096 };		/* of values, and of whole buckets */
+enum { ALIGNED = KVT_MOONCAKE_ALIGNED };
 
 /* ---- values -------------------------------------------------------------- */
 
-static bool is_text(const uint8_t *s, int64_t n)
+static bool is_text(const char *s)
 {
-	for (int64_t i = 0; i < n; i++)
-		if (s[i] < ' ' || s[i] == 0x7f)
+	for (const char *c = s; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			return false;
-	return n > 0;
+	return *s && kvt_is_text(s);
 }
 
-enum kvt_status kvt_values_add(struct kvt_values *values, const void *key, int64_t nkey,
+bool kvt_value_has_text(const struct kvt_value *value)
+{
+	return is_text(value->key);
+}
+
+const char *kvt_value_shown(const struct kvt_value *value)
+{
+	return kvt_value_has_text(value) ? value->key : "(no text)";
+}
+
+/* Tenant and key of a name, which the value takes. */
+static enum kvt_status take_name(struct kvt_value *out, char *text, int64_t ntext,
+				 int64_t number, const char *name, struct kvt_error *err)
+{
+	size_t first = strlen(text);
+	bool tenant = (int64_t)first < ntext;
+
+	out->text = text;
+	out->ntext = ntext;
+	out->tenant = tenant ? text : "default";
+	out->key = tenant ? text + first + 1 : text;
+	if (!*out->key || out->key + strlen(out->key) != text + ntext)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: name %lld of %lld bytes is neither KEY nor TENANT NUL KEY",
+				name, LL(number), LL(ntext));
+	if (!is_text(out->tenant) || *out->tenant == '_')
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: name %lld begins with %zu bytes that can be no tenant",
+				name, LL(number), first);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_values_add(struct kvt_values *values, const void *text, int64_t ntext,
 			       const struct kvt_value *value, const char *name,
 			       struct kvt_error *err)
 {
 	int64_t n = values->count;
 	struct kvt_value *more;
+	enum kvt_status status;
 	char *copy;
 
-	if (nkey > KVT_MOONCAKE_KEY || !is_text(key, nkey))
+	if (ntext < 1 || ntext > KVT_MOONCAKE_KEY)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: key %lld has %lld bytes, expected 1 to %d of text", name,
-				LL(n), LL(nkey), KVT_MOONCAKE_KEY);
+				"%s: key %lld has %lld bytes, expected 1 to %d", name, LL(n),
+				LL(ntext), KVT_MOONCAKE_KEY);
 	/* full whenever the count is a power of two */
 	if (!(n & (n - 1))) {
 		more = realloc(values->value, (size_t)(n ? 2 * n : 1) * sizeof(*more));
@@ -41,22 +74,22 @@ enum kvt_status kvt_values_add(struct kvt_values *values, const void *key, int64
 			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
 		values->value = more;
 	}
-	if (!(copy = strndup(key, (size_t)nkey)))
+	if (!(copy = malloc((size_t)ntext + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
-	if (!kvt_is_text(copy)) {
+	memcpy(copy, text, (size_t)ntext);
+	copy[ntext] = '\0';
+	values->value[n] = *value;
+	if ((status = take_name(&values->value[n], copy, ntext, n, name, err)))
 		free(copy);
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: key %lld is not UTF-8", name,
-				LL(n));
-	}
-	values->value[values->count] = *value;
-	values->value[values->count++].key = copy;
-	return KVT_OK;
+	else
+		values->count++;
+	return status;
 }
 
 void kvt_values_free(struct kvt_values *values)
 {
 	for (int64_t i = 0; i < values->count; i++)
-		free(values->value[i].key);
+		free(values->value[i].text);
 	free(values->value);
 	*values = (struct kvt_values){ 0 };
 }
@@ -68,6 +101,36 @@ static enum kvt_status odd_field(const struct kvt_pb *pb, const struct kvt_pb_fi
 	return kvt_fail(pb->err, KVT_BAD_INPUT,
 			"%s: field %u of the message comes twice, or is not expected",
 			pb->name, (unsigned)f->number);
+}
+
+/* Is that what a key becomes as the name of a file? */
+static bool makes_name(const struct kvt_pb_field *key, const char *base)
+{
+	if (strlen(base) != key->value)
+		return false;
+	for (uint64_t i = 0; i < key->value; i++) {
+		char c = (char)key->bytes[i];
+
+		/* the NUL behind a tenant is among them */
+		if (base[i] != (!c || strchr("/\\:*?\"<>|", c) ? '_' : c))
+			return false;
+	}
+	return true;
+}
+
+bool kvt_mooncake_is_entry(const uint8_t *head, int64_t nhead, int64_t nbytes,
+			   const char *base)
+{
+	struct kvt_pb pb = kvt_pb_open(head, nhead, base, NULL);
+	struct kvt_pb_field key, value;
+	bool more;
+
+	if (kvt_pb_next(&pb, &key, &more) || !more || key.number != 1 || !key.is_bytes)
+		return false;
+	if (makes_name(&key, base))
+		return true;
+	return !kvt_pb_begin(&pb, &value, &more) && more && value.number == 2 &&
+	       value.is_bytes && value.value == (uint64_t)(nbytes - (value.bytes - head));
 }
 
 enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *head,
@@ -156,13 +219,13 @@ static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
 		return kvt_fail(pb.err, KVT_BAD_INPUT, "%s: has more places than keys",
 				pb.name);
 	value = &out->value[first + b->nplaces];
-	if (nkey != (int64_t)strlen(value->key) || place.offset != b->end ||
+	if (nkey != value->ntext || place.offset != b->end ||
 	    __builtin_add_overflow(place.offset + nkey, place.nbytes, &end))
 		return kvt_fail(
 			pb.err, KVT_BAD_INPUT,
-			"%s: value %lld is said to be at %lld behind a key of %lld bytes, expected at %lld behind %zu",
+			"%s: value %lld is said to be at %lld behind a key of %lld bytes, expected at %lld behind %lld",
 			pb.name, LL(b->nplaces), LL(place.offset), LL(nkey), LL(b->end),
-			strlen(value->key));
+			LL(value->ntext));
 	value->offset = place.offset + nkey;
 	value->nbytes = place.nbytes;
 	b->end = end;
@@ -242,6 +305,11 @@ enum kvt_status kvt_mooncake_record_parse(struct kvt_mooncake_record *out,
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: the record at %lld has flags 0x%x, of which only 1 is known",
 				name, LL(at), (unsigned)flags);
+	/* written as 0 where nothing is counted */
+	if (!r.has_crc && r.crc)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: the record at %lld has no flag and checksum 0x%08x, expected 0",
+				name, LL(at), (unsigned)r.crc);
 	if (r.key < 1 || r.key > KVT_MOONCAKE_KEY)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: the record at %lld has a key of %lld bytes, expected 1 to %d",

@@ -5,9 +5,15 @@
 
 #include "formats/format.h"
 
-/* A value, and where it is. */
+/*
+ * A value, and where it is.  What the store calls it is TENANT NUL KEY; a name
+ * without a NUL is a key of the tenant "default".
+ */
 struct kvt_value {
-	char *key;			/* owned */
+	char *text;			/* owned: that name, terminated */
+	int64_t ntext;			/* bytes of it, the NUL among them */
+	const char *tenant;		/* "": the store does not say */
+	char *key;			/* in 'text' */
 	int file;			/* of a reader */
 	int64_t offset, nbytes;
 	uint64_t seq;			/* of two with one key the greater counts */
@@ -18,16 +24,31 @@ struct kvt_values {
 	struct kvt_value *value;	/* owned */
 };
 
-/* Appends one, with a copy of the key, which must be printable text. */
+/*
+ * Appends one, with a copy of its name, whose tenant must be printable text.  The
+ * key may hold any other bytes.
+ */
 KVT_MUST_CHECK enum kvt_status
-kvt_values_add(struct kvt_values *values, const void *key, int64_t nkey,
+kvt_values_add(struct kvt_values *values, const void *text, int64_t ntext,
 	       const struct kvt_value *value, const char *name, struct kvt_error *err);
+/* Is the key printable?  And itself, or a word for one that is not. */
+bool kvt_value_has_text(const struct kvt_value *value);
+const char *kvt_value_shown(const struct kvt_value *value);
 void kvt_values_free(struct kvt_values *values);
 
 enum {
 	KVT_MOONCAKE_KEY = 4096,		   /* bytes of a key, at most */
 	KVT_MOONCAKE_HEAD = KVT_MOONCAKE_KEY + 32, /* what may stand before a value */
+	KVT_MOONCAKE_ALIGNED = 4096,	/* values in records, and whole buckets, are */
 };
+
+/*
+ * Is a file of 'nbytes' bytes called 'base' a message of a key and a value?  It
+ * explains the file to the byte, or begins with the key that makes the file's
+ * name: characters that file systems may refuse become bars there.
+ */
+bool kvt_mooncake_is_entry(const uint8_t *head, int64_t nhead, int64_t nbytes,
+			   const char *base);
 
 /*
  * One key a file: a message of the key and the value.  Out of the first 'nhead'

@@ -151,6 +151,11 @@ def write_order(path, order):
 
 # ---- Mooncake ---------------------------------------------------------------
 
+def stored(key):
+    """What the store calls a key."""
+    return b"default\0" + key.encode()
+
+
 def tensor_object(array, dtype, shape=None, axes=(), whole=None, gap=b""):
     """axes: (kind, rank, count, split dimension)."""
     shape = list(array.shape if shape is None else shape)
@@ -189,17 +194,18 @@ def text(field, s):
 def file_per_key(folder, values):
     for key, value in values.items():
         h = hashlib.md5(key.encode()).digest()
-        safe = "".join("_" if c in '/\\:*?"<>|' else c for c in key)
+        safe = "".join("_" if c in '\0/\\:*?"<>|' else c
+                       for c in stored(key).decode())
         write(f"{folder}/{chr(97 + h[0] % 16)}/{chr(97 + h[1] % 16)}/{safe}",
-              text(1, key.encode()), text(2, value))
+              text(1, stored(key)), text(2, value))
 
 
 def bucket_meta(values):
     places, at = [], 0
     for key, value in values.items():
-        places.append((at, len(key.encode()), len(value)))
-        at += len(key.encode()) + len(value)
-    out = number(1, at) + b"".join(text(2, k.encode()) for k in values)
+        places.append((at, len(stored(key)), len(value)))
+        at += len(stored(key)) + len(value)
+    out = number(1, at) + b"".join(text(2, stored(k)) for k in values)
     for place in places:
         out += text(3, b"".join(number(i + 1, n) for i, n in enumerate(place)))
     return out
@@ -209,7 +215,7 @@ def buckets(folder, values, each=3, padded=False):
     names = list(values)
     for i in range(0, len(names), each):
         some = {k: values[k] for k in names[i:i + each]}
-        body = b"".join(k.encode() + v for k, v in some.items())
+        body = b"".join(stored(k) + v for k, v in some.items())
         if padded:
             body += bytes(-len(body) % 4096)
         write(f"{folder}/{1000 + i}.bucket", body)
@@ -226,7 +232,7 @@ def crc32c(data, crc=0):
 
 
 def record(key, value, seq, crc=True):
-    key = key.encode()
+    key = stored(key)
     prefix = struct.pack("<IIQI", len(key), len(value), seq, int(crc))
     total = crc32c(prefix + key + value) if crc else 0
     head = prefix + struct.pack("<I", total) + key
@@ -244,7 +250,7 @@ def checkpoint(nodes, seq, capacity, keys, version=3, spare=4):
     state += struct.pack(f"<{len(table)}I", *range(len(table)))
     out = number(1, version) + text(2, state) + number(3, seq)
     for i, key in enumerate(keys):
-        out += text(4, number(1, i) + text(2, key.encode()))
+        out += text(4, number(1, i) + text(2, stored(key)))
     return out
 
 

@@ -67,8 +67,7 @@ static void make_record(struct bytes *b)
 	put(b, 3, 4);
 	put(b, 100, 4);
 	put(b, 6, 8);
-	put(b, 1, 4);
-	put(b, 0, 4);
+	put_zeros(b, 8);
 }
 
 static void make_entry(struct bytes *b)
@@ -205,7 +204,8 @@ static struct lie {
 	{ "tensor: no shards", 0, 188, 4, 0, KVT_BAD_INPUT, "shard count" },
 	{ "tensor: split dimension", 0, 192, 4, 5, KVT_BAD_INPUT, "split" },
 	{ "entry: key of 0", 1, 1, 1, 0, KVT_BAD_INPUT, NULL },
-	{ "entry: key that is no UTF-8", 1, 2, 1, 0xff, KVT_BAD_INPUT, "UTF-8" },
+	{ "entry: a NUL and no tenant", 1, 2, 1, 0, KVT_BAD_INPUT, "tenant" },
+	{ "entry: a NUL and no key", 1, 4, 1, 0, KVT_BAD_INPUT, "TENANT NUL KEY" },
 	{ "entry: key beyond the end", 1, 1, 1, 127, KVT_BAD_INPUT, "key" },
 	{ "entry: value of less", 1, 6, 1, 9, KVT_BAD_INPUT, "9 bytes" },
 	{ "entry: value of more", 1, 6, 1, 11, KVT_BAD_INPUT, "11 bytes" },
@@ -231,6 +231,7 @@ static struct lie {
 	{ "record: key without end", 4, 0, 4, UINT32_MAX, KVT_BAD_INPUT, "key" },
 	{ "record: value of more", 4, 4, 4, 101, KVT_BAD_INPUT, "set aside" },
 	{ "record: value without end", 4, 4, 4, UINT32_MAX, KVT_BAD_INPUT, "set aside" },
+	{ "record: a checksum without the flag", 4, 20, 4, 1, KVT_BAD_INPUT, "flag" },
 	{ "record: flags of later", 4, 16, 4, 3, KVT_UNSUPPORTED, "flags" },
 };
 enum { NLIES = sizeof(lies) / sizeof(lies[0]) };
@@ -285,6 +286,66 @@ static void test_bucket(void **state)
 		assert_int_equal(values.value[1].file, 5);
 	}
 	kvt_values_free(&values);
+}
+
+/* What a store calls a value: TENANT NUL KEY, or a key of the tenant "default". */
+static void test_names(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t n;
+		const char *tenant, *key, *part;
+		bool is_text;
+	} rows[] = {
+		{ "k", 1, "default", "k", NULL, true },
+		{ "default\0k", 9, "default", "k", NULL, true },
+		{ "team a\0a/b:c", 12, "team a", "a/b:c", NULL, true },
+		{ "t\0a\tb", 5, "t", "a\tb", NULL, false },
+		{ "t\0\xff", 3, "t", "\xff", NULL, false },
+		{ "t\0a\0b", 5, NULL, NULL, "TENANT NUL KEY", false },
+		{ "t\0", 2, NULL, NULL, "TENANT NUL KEY", false },
+		{ "\0k", 2, NULL, NULL, "can be no tenant", false },
+		{ "_t\0k", 4, NULL, NULL, "can be no tenant", false },
+		{ "t\n\0k", 4, NULL, NULL, "can be no tenant", false },
+		{ "", 0, NULL, NULL, "0 bytes", false },
+	};
+	struct kvt_error err = { "" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_values values = { 0 };
+
+		expect(kvt_values_add(&values, rows[i].text, rows[i].n,
+				      &(struct kvt_value){ .file = 1 }, "x", &err),
+		       rows[i].key ? KVT_OK : KVT_BAD_INPUT, &err, rows[i].part);
+		assert_int_equal(values.count, rows[i].key ? 1 : 0);
+		if (rows[i].key) {
+			assert_string_equal(values.value[0].tenant, rows[i].tenant);
+			assert_string_equal(values.value[0].key, rows[i].key);
+			assert_int_equal(values.value[0].ntext, rows[i].n);
+			assert_int_equal(kvt_value_has_text(&values.value[0]),
+					 rows[i].is_text);
+		}
+		kvt_values_free(&values);
+	}
+}
+
+/* A file is an entry by its size, or by its name where it was cut. */
+static void test_is_entry(void **state)
+{
+	static const uint8_t odd[] = { 10, 5, 't', 0, 'a', '/', '?', 0x12, 9, 'v' };
+	struct bytes b;
+
+	(void)state;
+	make_entry(&b);
+	assert_true(kvt_mooncake_is_entry(b.s, (int64_t)b.n, (int64_t)b.n, "other"));
+	assert_false(kvt_mooncake_is_entry(b.s, (int64_t)b.n, (int64_t)b.n + 1, "other"));
+	assert_true(kvt_mooncake_is_entry(b.s, (int64_t)b.n, (int64_t)b.n + 1, "key"));
+	assert_true(kvt_mooncake_is_entry(odd, sizeof(odd), sizeof(odd), "t_a__"));
+	assert_false(kvt_mooncake_is_entry(odd, sizeof(odd), sizeof(odd), "t_a_?"));
+	assert_false(kvt_mooncake_is_entry(odd, sizeof(odd), sizeof(odd), "t_a_"));
+	assert_false(kvt_mooncake_is_entry(odd, 4, sizeof(odd), "t_a__"));
+	assert_false(kvt_mooncake_is_entry(odd, 0, 0, "t_a__"));
 }
 
 /* A place that is not where the one before it ends. */
@@ -393,6 +454,8 @@ int main(void)
 	add_test("a tensor's fields", test_tensor, NULL);
 	add_test("a checkpoint's ranges", test_checkpoint, NULL);
 	add_test("buckets with places that are none", test_odd_buckets, NULL);
+	add_test("names of values, with and without a tenant", test_names, NULL);
+	add_test("files that begin with their key", test_is_entry, NULL);
 	add_test("CRC-32C", test_crc, NULL);
 	return run_made_tests("parsers of Mooncake");
 }
