@@ -5,10 +5,17 @@
 
 #include "formats/store.h"
 
-/* <hash>[.<pool>]_<model>[_<rank>].bin */
+/*
+ * <hash>[.<pool>]_<model>[_<rank>].bin
+ *
+ * With decode context parallelism a page of 'page' tokens is dealt out: token t is
+ * row t / dcp_size of the file of rank t % dcp_size.  Ranks of it are TP ranks
+ * modulo dcp_size; of those that share one the first writes.
+ */
 struct kvt_hicache_name {
 	struct kvt_part_of_name hash, pool, model, rank;	/* without dots, bars */
 	int64_t tp_size, tp_rank, pp_size, pp_rank, cp_size, cp_rank;
+	int64_t dcp_size, dcp_rank, page;	/* page: 0 where dcp_size is 1 */
 };
 
 /* False: no such name.  The parts lie in 'name'. */

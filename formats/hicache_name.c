@@ -2,9 +2,11 @@
 /*
  * hicache_name.c - what the name of a HiCache page says
  *
- * Ranks stand behind the model: rank and size of TP, then size and rank of PP,
- * each pair only where it is needed.  A model's name may hold bars and numbers
- * too, so a pair counts only if it can be one: the rank below the size.
+ * Ranks stand behind the model: rank and size of TP, size and rank of PP, rank
+ * and size of prefill context parallelism, TP size with rank, size and page of
+ * decode context parallelism, each only where it is needed.  A model's name may
+ * hold bars and numbers too, so a part counts only if it can be one: the rank
+ * below the size.
  */
 #include "formats/hicache.h"
 
@@ -50,8 +52,27 @@ static bool take_pair(int64_t pair[2], const char *begin, const char **end,
 	return true;
 }
 
+/* "_tp4_dcp1_2_page32" before *end. */
+static bool take_dcp(struct kvt_hicache_name *out, const char *begin, const char **end)
+{
+	const char *p = *end;
+	int64_t page, pair[2], tp;
+
+	if (!take_number(&page, begin, &p, "_page") ||
+	    !take_pair(pair, begin, &p, "_dcp") || !take_number(&tp, begin, &p, "_tp") ||
+	    pair[0] >= pair[1] || tp < 1 || tp % pair[1] || page < 1 || page % pair[1])
+		return false;
+	out->dcp_rank = out->tp_rank = pair[0];
+	out->dcp_size = pair[1];
+	out->tp_size = tp;
+	out->page = page;
+	*end = p;
+	return true;
+}
+
 static void take_ranks(struct kvt_hicache_name *out, const char *begin, const char **end)
 {
+	bool dcp = take_dcp(out, begin, end);
 	const char *p = *end;
 	int64_t pair[2];
 
@@ -68,7 +89,9 @@ static void take_ranks(struct kvt_hicache_name *out, const char *begin, const ch
 		*end = p;
 	}
 	p = *end;
-	if (take_pair(pair, begin, &p, "_") && pair[0] < pair[1]) {
+	if (take_pair(pair, begin, &p, "_") && pair[0] < pair[1] &&
+	    (!dcp || (pair[1] == out->tp_size &&
+		      pair[0] % out->dcp_size == out->dcp_rank))) {
 		out->tp_rank = pair[0];
 		out->tp_size = pair[1];
 		*end = p;
@@ -78,10 +101,15 @@ static void take_ranks(struct kvt_hicache_name *out, const char *begin, const ch
 /* Pools that have bars in their names; a bar ends that of any other. */
 static size_t pool_length(const char *s)
 {
+	/* of two that begin alike the longer one first */
 	static const char *const pools[] = {
-		"deepseek_v4_c4_indexer_state", "deepseek_v4_c4_indexer",
-		"deepseek_v4_c4_state", "deepseek_v4_c128_state", "deepseek_v4_c128",
-		"deepseek_v4_c4", "draft_indexer", "draft_swa",
+		"deepseek_v4_c1_indexer_scale", "deepseek_v4_c1_indexer",
+		"deepseek_v4_c1", "deepseek_v4_c2_indexer_scale",
+		"deepseek_v4_c2_indexer", "deepseek_v4_c2",
+		"deepseek_v4_c4_indexer_scale", "deepseek_v4_c4_indexer_state",
+		"deepseek_v4_c4_indexer", "deepseek_v4_c4_state", "deepseek_v4_c4_rope",
+		"deepseek_v4_c4", "deepseek_v4_c128_state", "deepseek_v4_c128_rope",
+		"deepseek_v4_c128", "draft_indexer", "draft_swa", "auxiliary_swa",
 	};
 
 	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]); i++)
@@ -96,7 +124,8 @@ bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name)
 	size_t n = strlen(name), m = sizeof(ending) - 1;
 	const char *end = name + n - m, *p = name, *ranks;
 
-	*out = (struct kvt_hicache_name){ .tp_size = 1, .pp_size = 1, .cp_size = 1 };
+	*out = (struct kvt_hicache_name){ .tp_size = 1, .pp_size = 1, .cp_size = 1,
+					  .dcp_size = 1 };
 	if (n <= m || strcmp(end, ending))
 		return false;
 	while (is_hex(*p))

@@ -53,18 +53,29 @@ static enum kvt_status name_model(struct writing *w)
 	return KVT_OK;
 }
 
+/*
+ * Only MLA is cut by DCP, whose ranks are TP ranks modulo its size; names of MLA
+ * that have no such TP size came from prefill context parallelism.
+ */
 static void name_rank(struct writing *w)
 {
 	const struct kvt_parallel *p = &w->writer->snapshot.parallel;
+	bool mla = w->group->kind == KVT_MLA;
 	size_t used = 0, room = sizeof(w->rank);
 
-	if (w->group->kind != KVT_MLA)
+	if (!mla)
 		used += (size_t)snprintf(w->rank, room, "_%d_%d", (int)p->tp_rank,
 					 (int)p->tp_size);
 	if (p->pp_size > 1)
 		used += (size_t)snprintf(w->rank + used, room - used, "_%d_%d",
 					 (int)p->pp_size, (int)p->pp_rank);
-	if (p->dcp_size > 1)
+	if (p->dcp_size < 2)
+		return;
+	if (mla && p->tp_size % p->dcp_size == 0)
+		snprintf(w->rank + used, room - used, "_tp%d_dcp%d_%d_page%lld",
+			 (int)p->tp_size, (int)p->dcp_rank, (int)p->dcp_size,
+			 (long long)(w->group->shape.n[KVT_AXIS_S] * p->dcp_size));
+	else
 		snprintf(w->rank + used, room - used, "_cp%d_%d", (int)p->dcp_rank,
 			 (int)p->dcp_size);
 }

@@ -17,7 +17,8 @@ static void test_hicache(void **state)
 {
 	static const struct {
 		const char *name, *pool, *model, *rank;
-		int n[6];		/* tp rank, size, pp rank, size, cp rank, size */
+		/* rank and size of TP, PP, CP and DCP, page of DCP; 0: no DCP */
+		int n[9];
 	} cases[] = {
 		{ HASH "_m_0_1.bin", "kv", "m", "0_1", { 0, 1, 0, 1, 0, 1 } },
 		{ HASH "_org-m_3_8.bin", "kv", "org-m", "3_8", { 3, 8, 0, 1, 0, 1 } },
@@ -33,6 +34,25 @@ static void test_hicache(void **state)
 		{ HASH ".draft_swa_m_0_1.bin", "draft_swa", "m", "0_1",
 		  { 0, 1, 0, 1, 0, 1 } },
 		{ HASH ".deepseek_v4_c4_indexer_m.bin", "deepseek_v4_c4_indexer", "m", "",
+		  { 0, 1, 0, 1, 0, 1 } },
+		{ HASH ".deepseek_v4_c2_indexer_scale_m.bin",
+		  "deepseek_v4_c2_indexer_scale", "m", "", { 0, 1, 0, 1, 0, 1 } },
+		{ HASH ".deepseek_v4_c128_rope_m.bin", "deepseek_v4_c128_rope", "m", "",
+		  { 0, 1, 0, 1, 0, 1 } },
+		{ HASH ".auxiliary_swa_m_0_1.bin", "auxiliary_swa", "m", "0_1",
+		  { 0, 1, 0, 1, 0, 1 } },
+		{ HASH "_m_tp4_dcp1_2_page64.bin", "kv", "m", "tp4_dcp1_2_page64",
+		  { 1, 4, 0, 1, 0, 1, 1, 2, 64 } },
+		{ HASH "_m_2_1_cp0_2_tp2_dcp0_2_page32.bin", "kv", "m",
+		  "2_1_cp0_2_tp2_dcp0_2_page32", { 0, 2, 1, 2, 0, 2, 0, 2, 32 } },
+		{ HASH ".mamba_m_3_4_tp4_dcp1_2_page64.bin", "mamba", "m",
+		  "3_4_tp4_dcp1_2_page64", { 3, 4, 0, 1, 0, 1, 1, 2, 64 } },
+		/* a rank beyond the size, a size that TP or the page is no multiple of */
+		{ HASH "_m_tp2_dcp2_2_page32.bin", "kv", "m_tp2_dcp2_2_page32", "",
+		  { 0, 1, 0, 1, 0, 1 } },
+		{ HASH "_m_tp3_dcp0_2_page32.bin", "kv", "m_tp3_dcp0_2_page32", "",
+		  { 0, 1, 0, 1, 0, 1 } },
+		{ HASH "_m_tp2_dcp0_2_page33.bin", "kv", "m_tp2_dcp0_2_page33", "",
 		  { 0, 1, 0, 1, 0, 1 } },
 	};
 	static const char *const others[] = {
@@ -58,6 +78,9 @@ static void test_hicache(void **state)
 		assert_int_equal(got.pp_size, cases[i].n[3]);
 		assert_int_equal(got.cp_rank, cases[i].n[4]);
 		assert_int_equal(got.cp_size, cases[i].n[5]);
+		assert_int_equal(got.dcp_rank, cases[i].n[6]);
+		assert_int_equal(got.dcp_size, cases[i].n[7] ? cases[i].n[7] : 1);
+		assert_int_equal(got.page, cases[i].n[8]);
 	}
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		struct kvt_hicache_name got;
