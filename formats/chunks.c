@@ -280,10 +280,14 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 {
 	int64_t block_size = hints->block_size > 0 ? hints->block_size :
 			     kvt_chunks_longest(c)->tokens;
-	enum kvt_status status = size_groups(
-		reader, c, number_blocks(c, order, block_size), block_size, hints, err);
+	enum kvt_status status;
 
-	if (status)
+	if (kvt_chunks_longest(c)->tokens < 1)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: none of its %lld chunks holds a token", c->where,
+				LL(c->nruns));
+	if ((status = size_groups(reader, c, number_blocks(c, order, block_size),
+				  block_size, hints, err)))
 		return status;
 	reader->snapshot.request = calloc((size_t)order->count + 1,
 					  sizeof(*reader->snapshot.request));

@@ -60,7 +60,8 @@ static bool take_dcp(struct kvt_hicache_name *out, const char *begin, const char
 
 	if (!take_number(&page, begin, &p, "_page") ||
 	    !take_pair(pair, begin, &p, "_dcp") || !take_number(&tp, begin, &p, "_tp") ||
-	    pair[0] >= pair[1] || tp < 1 || tp % pair[1] || page < 1 || page % pair[1])
+	    pair[1] < 2 || pair[0] >= pair[1] || tp < 1 || tp % pair[1] || page < 1 ||
+	    page % pair[1])
 		return false;
 	out->dcp_rank = out->tp_rank = pair[0];
 	out->dcp_size = pair[1];

@@ -18,6 +18,13 @@ struct kvt_mooncake {
 	struct kvt_chunks chunks;
 };
 
+/*
+ * File 'index' of the reader, called 'base': a message of its key and value, or the
+ * value alone, whose name is then what is left of the key.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_value(struct kvt_mooncake *o, bool *entry, int index, const char *base);
+
 /* Lists the values of all files of a folder. */
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tree *tree);

@@ -76,42 +76,52 @@ static int64_t beside(const struct kvt_tree *tree, const char *name, const char 
 
 /* ---- one key a file ------------------------------------------------------ */
 
-/*
- * A file is a message of its key and value, or the value alone: then only its
- * name, in which several characters have become bars, is left of the key.  A
- * store is one or the other.
- */
-static enum kvt_status take_file(struct kvt_mooncake *o, bool *entries,
-				 const struct kvt_tree *tree, int64_t i)
+enum kvt_status kvt_mooncake_value(struct kvt_mooncake *o, bool *entry, int index,
+				   const char *base)
 {
-	uint8_t head[KVT_MOONCAKE_HEAD];
-	int64_t nbytes = tree->file[i].nbytes;
+	const struct kvt_file *file = file_at(o, index);
+	int64_t nbytes = file->nbytes;
 	int64_t nhead = nbytes < KVT_MOONCAKE_HEAD ? nbytes : KVT_MOONCAKE_HEAD;
-	const char *base = kvt_path_base(tree->file[i].name), *path;
+	uint8_t head[KVT_MOONCAKE_HEAD];
 	enum kvt_status status;
-	bool entry;
-	int file;
 
-	if ((status = kvt_tree_list(&o->reader->files, &file, tree, i, o->err)) ||
-	    (status = kvt_file_read(file_at(o, file), head, nhead, 0, o->err)))
+	if ((status = kvt_file_read(file, head, nhead, 0, o->err)))
 		return status;
-	path = file_at(o, file)->path;
-	entry = kvt_mooncake_is_entry(head, nhead, nbytes, base);
-	if (!i)
-		*entries = entry;
-	if (entry != *entries)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: %s with its key, unlike %s: files of two stores", path,
-				entry ? "begins" : "does not begin", tree->file[0].name);
-	if (entry)
-		return kvt_mooncake_entry_parse(&o->values, head, nhead, nbytes, file,
-						path, o->err);
+	*entry = kvt_mooncake_is_entry(head, nhead, nbytes, base);
+	if (*entry)
+		return kvt_mooncake_entry_parse(&o->values, head, nhead, nbytes, index,
+						file->path, o->err);
 	if ((status = kvt_values_add(&o->values, base, (int64_t)strlen(base),
-				     &(struct kvt_value){ .file = file,
+				     &(struct kvt_value){ .file = index,
 							  .nbytes = nbytes },
-				     path, o->err)))
+				     file->path, o->err)))
 		return status;
 	o->values.value[o->values.count - 1].tenant = "";
+	return KVT_OK;
+}
+
+/* A store has keys in its files, or values alone. */
+static enum kvt_status take_files(struct kvt_mooncake *o, const struct kvt_tree *tree)
+{
+	bool first = false, entry;
+	enum kvt_status status;
+	int file;
+
+	for (int64_t i = 0; i < tree->count; i++) {
+		const char *base = kvt_path_base(tree->file[i].name);
+
+		if ((status = kvt_tree_list(&o->reader->files, &file, tree, i, o->err)) ||
+		    (status = kvt_mooncake_value(o, &entry, file, base)))
+			return status;
+		if (!i)
+			first = entry;
+		if (entry != first)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: %s with its key, unlike %s: files of two stores",
+					file_at(o, file)->path,
+					entry ? "begins" : "does not begin",
+					tree->file[0].name);
+	}
 	return KVT_OK;
 }
 
@@ -313,8 +323,7 @@ static bool is_bucket_meta(const char *name)
 enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tree *tree)
 {
 	int64_t meta = -1, data = -1;
-	enum kvt_status status = KVT_OK;
-	bool bucket = false, entries = false;
+	bool bucket = false;
 
 	for (int64_t i = 0; i < tree->count; i++) {
 		const char *name = tree->file[i].name;
@@ -332,9 +341,5 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 					o->path);
 		return kvt_mooncake_records(o, tree, meta, data);
 	}
-	if (bucket)
-		return take_buckets(o, tree);
-	for (int64_t i = 0; !status && i < tree->count; i++)
-		status = take_file(o, &entries, tree, i);
-	return status;
+	return bucket ? take_buckets(o, tree) : take_files(o, tree);
 }

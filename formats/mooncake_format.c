@@ -360,19 +360,22 @@ static enum kvt_status open_chunks(struct kvt_mooncake *o, enum kind kind)
 	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);
 }
 
-/* A tensor object by itself is a value, named by its file. */
+/* A value by itself; what only a folder explains is none. */
 static enum kvt_status take_single(struct kvt_mooncake *o)
 {
-	const char *name = kvt_path_base(o->path);
-	struct kvt_value value = { .offset = 0 };
-	enum kvt_status status = kvt_files_open(&o->reader->files, &value.file, o->path,
-						o->err);
+	const char *name = kvt_path_base(o->path), *ending = strrchr(name, '.');
+	enum kvt_status status;
+	bool entry;
+	int file;
 
-	if (status)
+	if (!strncmp(name, "kv_cache.", 9) || (ending && (!strcmp(ending, ".bucket") ||
+							  !strcmp(ending, ".meta"))))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: is one of two files of a store; give their folder",
+				o->path);
+	if ((status = kvt_files_open(&o->reader->files, &file, o->path, o->err)))
 		return status;
-	value.nbytes = o->reader->files.file[value.file].nbytes;
-	return kvt_values_add(&o->values, name, (int64_t)strlen(name), &value, o->path,
-			      o->err);
+	return kvt_mooncake_value(o, &entry, file, name);
 }
 
 static enum kvt_status collect(struct kvt_mooncake *o)

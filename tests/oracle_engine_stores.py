@@ -7,7 +7,7 @@ testdata/engines has their files as they were; the values are those of the
 recorded caches in testdata/kv, rounded to bfloat16.  Each block that kvtool
 reads is compared with them element by element: the tables beside the samples,
 or keys that say it, tell which tokens a block must hold.  KVT_ENGINES is another
-folder of such samples, of which only those that are there are read.
+folder of such samples of LMCache and SGLang; those that are not there are left out.
 """
 import json
 import os
@@ -194,6 +194,7 @@ def mooncake(top):
     mooncake_values_alone(top)
     mooncake_without_crc(top)
     mooncake_odd_keys(top)
+    mooncake_single(top)
     mooncake_lies(top)
 
 
@@ -237,6 +238,21 @@ def mooncake_odd_keys(top):
         tap.ok(isinstance(got, dict) and list(got) == [key], f"Mooncake: key {key!a}",
                got)
         compare("Mooncake: and its value", got, lambda k: ("s260k", "B", 0), 1)
+
+
+def mooncake_single(top):
+    """One file of a store is not the bytes of a value."""
+    path = sample("mooncake/file_per_key")
+    if not path:
+        return
+    at, = [f"{at}/{f}" for at, _, fs in os.walk(path) for f in fs
+           if f == "default_x y"]
+    got, _ = blocks(top, at, ["--from", "mooncake"] + BYTES)
+    tap.ok(isinstance(got, dict) and list(got) == ["x y"],
+           "Mooncake: a file with its key by itself", got)
+    for name in "bucket/7353983590401.bucket", "offset/kv_cache.data":
+        refused(f"Mooncake: {name} without its folder", 3, ["give their folder"],
+                "describe", "--from", "mooncake", *BYTES, f"{ENGINES}/mooncake/{name}")
 
 
 def patch(path, at, data):

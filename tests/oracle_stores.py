@@ -433,6 +433,8 @@ def mooncake_lies(top, d):
         lambda f: sf.buckets(f, changed(good, "k0", 32, b"\x01")))
     lie("a version of later", 4, ["version 2"],
         lambda f: sf.buckets(f, changed(good, "k0", 4, b"\x02")))
+    lie("tensors without a token", 3, ["holds a token"], lambda f: sf.buckets(f, {
+        "k": sf.tensor_object(d.requests["C"][:, :, :0], d.dtype)}))
     lie("keys that begin otherwise", 3, ["begins with 'x'"],
         lambda f: sf.buckets(f, good), layout + ["--set", "keys=x"])
     lie("a shard of experts", 4, ["kind 2"], lambda f: sf.buckets(f, {

@@ -93,7 +93,8 @@ static enum kvt_status try_tensor(const uint8_t *s, int64_t n, int64_t more)
 static void check_values(struct kvt_values *values, int64_t nbytes)
 {
 	for (int64_t i = 0; i < values->count; i++)
-		if (!values->value[i].key[0] || values->value[i].offset < 0 ||
+		if (!values->value[i].key[0] || !values->value[i].tenant[0] ||
+		    values->value[i].offset < 0 ||
 		    values->value[i].nbytes < 0 ||
 		    values->value[i].nbytes > nbytes - values->value[i].offset)
 			abort();
@@ -107,6 +108,9 @@ static enum kvt_status try_entry(const uint8_t *s, int64_t n, int64_t more)
 
 	if (!status)
 		check_values(&values, n + more);
+	/* the name need not be the key's: then all bytes are explained */
+	if (!status && !kvt_mooncake_is_entry(s, n, n + more, ""))
+		abort();
 	kvt_values_free(&values);
 	return status;
 }

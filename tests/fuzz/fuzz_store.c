@@ -30,7 +30,9 @@ static void hicache(const char *text)
 	inside(&name.model, text, n);
 	inside(&name.rank, text, n);
 	assert(name.tp_rank < name.tp_size && name.pp_rank < name.pp_size &&
-	       name.cp_rank < name.cp_size);
+	       name.cp_rank < name.cp_size && name.dcp_rank < name.dcp_size);
+	assert(name.dcp_size > 1 ? name.page > 0 && name.page % name.dcp_size == 0 :
+				   !name.page);
 	sum = name.hash.n + 1 + name.model.n + strlen(".bin");
 	if (name.rank.n)
 		sum += 1 + name.rank.n;
