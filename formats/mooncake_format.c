@@ -319,10 +319,32 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 
 /* ---- bytes --------------------------------------------------------------- */
 
+/*
+ * SGLang puts the keys of a page under HASH_RANK_k and its values under HASH_RANK_v:
+ * either has the size of a page of half as many tokens.
+ */
+static enum kvt_status check_halves(const struct kvt_mooncake *o)
+{
+	for (int64_t i = 1; i < o->values.count; i++) {
+		const char *a = o->values.value[i - 1].key, *b = o->values.value[i].key;
+		size_t n = strlen(a);
+
+		if (n > 2 && n == strlen(b) && !memcmp(a, b, n - 2) &&
+		    !strcmp(a + n - 2, "_k") && !strcmp(b + n - 2, "_v"))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%.60s: %.70s and %.70s are keys and values apart, as "
+					"SGLang puts them, which are not read",
+					o->path, a, b);
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *group)
 {
 	enum kvt_status status;
 
+	if ((status = check_halves(o)))
+		return status;
 	group->dtype = kvt_chunks_dtype(NULL, o->hints);
 	if ((status = kvt_chunks_asked_layout(group, false, o->hints, o->path, o->err)) ||
 	    (status = kvt_chunks_said(group, -1, o->hints, o->values.value[0].key,

@@ -280,6 +280,9 @@ def disk_file(top, d):
 
 # ---- Mooncake -------------------------------------------------------------------
 
+SAID = ["--heads", "4", *GEOMETRY, "--dtype", "bf16"]
+
+
 def objects(d, size, make, name=lambda chunk: f"kv/{chunk}"):
     values, order = {}, {}
     for request, cells in d.requests.items():
@@ -299,7 +302,6 @@ def mooncake_round_trips(top, d, want):
                                 shape=[cells.shape[2], 5, 2, 32], gap=bytes(80))
 
     layout = ["--layout", "KLSHD"]
-    said = ["--heads", "4", "--head-dim", "8", "--layers", "5", "--dtype", "bf16"]
     cases = [("one key a file", sf.file_per_key, tensor, layout),
              ("buckets", sf.buckets, tensor, layout),
              ("records", lambda f, v: sf.offset_store(f, v, crc=False), tensor,
@@ -307,7 +309,7 @@ def mooncake_round_trips(top, d, want):
              ("tensors of another order", sf.buckets, token_first,
               ["--layout", "SLKHD", "--heads", "4"]),
              ("padded buckets of bytes", lambda f, v: sf.buckets(f, v, padded=True),
-              sf.raw, layout + said)]
+              sf.raw, layout + SAID)]
     for i, (what, store, make, options) in enumerate(cases):
         values, order = objects(d, 64, make)
         store(f"{top}/m{i}", values)
@@ -433,6 +435,10 @@ def mooncake_lies(top, d):
         lambda f: sf.buckets(f, changed(good, "k0", 32, b"\x01")))
     lie("a version of later", 4, ["version 2"],
         lambda f: sf.buckets(f, changed(good, "k0", 4, b"\x02")))
+    halves = {f"{'5d85' * 16}_0_{h}": sf.raw(d.requests["C"][i])
+              for i, h in enumerate("kv")}
+    lie("keys and values apart", 4, ["_0_k", "_0_v", "SGLang"],
+        lambda f: sf.buckets(f, halves), layout + SAID)
     lie("tensors without a token", 3, ["holds a token"], lambda f: sf.buckets(f, {
         "k": sf.tensor_object(d.requests["C"][:, :, :0], d.dtype)}))
     lie("keys that begin otherwise", 3, ["begins with 'x'"],
