@@ -126,6 +126,7 @@ static enum kvt_status open_as_written(struct kvt_reader **out, const struct rew
 			 (long long)group->total_heads);
 		hints.facts = (struct kvt_facts){ 1, { heads } };
 	}
+	kvt_writer_hints(writer, &hints);
 	return kvt_open(out, kvt_writer_staged(writer), &hints, err);
 }
 

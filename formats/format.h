@@ -161,6 +161,10 @@ struct kvt_writer {
 	struct kvt_create_options options;
 	struct kvt_snapshot snapshot;	/* a copy */
 	int behind;			/* fd of the temporary file, for hints; or -1 */
+	/* what somebody who reads it has to say; the format's create() fills it */
+	struct kvt_facts facts;
+	char fact[4][48];		/* of 'facts' */
+	const char *preset;		/* NULL: none */
 	_Atomic int64_t written;	/* bytes of data, by all threads */
 	struct kvt_files files;
 	struct kvt_flat flat[KVT_MAX_GROUPS];

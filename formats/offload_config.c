@@ -73,11 +73,29 @@ static enum kvt_status take_groups(struct kvt_offload_config *out,
 	return status;
 }
 
+/* true, false, or as it was without the key. */
+static enum kvt_status take_bool(bool *out, bool *said, const struct kvt_json *in,
+				 const char *key)
+{
+	const json_t *value = json_object_get(in->object, key);
+
+	*said = value != NULL;
+	if (!value)
+		return KVT_OK;
+	if (!json_is_boolean(value))
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is neither true nor false",
+				in->name, key);
+	*out = json_is_true(value);
+	return KVT_OK;
+}
+
 static enum kvt_status take_config(struct kvt_offload_config *out,
 				   const struct kvt_json *in)
 {
 	enum kvt_status status;
+	bool said;
 
+	out->older_keys = json_object_get(in->object, "gpu_blocks_per_file") != NULL;
 	if ((status = kvt_json_string(&out->model, in, "model_name")) ||
 	    (status = kvt_json_string(&out->dtype, in, "dtype")) ||
 	    (status = kvt_json_string(&out->canonical, in, "canonical_format")) ||
@@ -87,6 +105,9 @@ static enum kvt_status take_config(struct kvt_offload_config *out,
 	    (status = kvt_json_int(&out->pp_size, in, "pp_size", 1, MAX_RANKS)) ||
 	    (status = kvt_json_int(&out->pcp_size, in, "pcp_size", 1, MAX_RANKS)) ||
 	    (status = kvt_json_int(&out->dcp_size, in, "dcp_size", 1, MAX_RANKS)) ||
+	    (status = take_bool(&out->agnostic, &out->says_agnostic, in,
+				"parallel_agnostic")) ||
+	    (status = take_bool(&out->replicated, &said, in, "replicated_layout")) ||
 	    (status = take_groups(out, in)))
 		return status;
 	if (!out->model || !out->blocks_per_file)

@@ -188,6 +188,7 @@ static enum kvt_status look_for_rank(struct kvt_offload *o, struct kvt_choice *c
 	if (!(rank = rank_of(name, &n)) || n != strlen(base) ||
 	    strncmp(name, base, n))
 		return KVT_OK;
+	o->other_ranks |= strcmp(rank, "0") != 0;
 	if (!(path = kvt_path_join(folder, name, "")))
 		return no_memory(o);
 	return offer(o, choice, found, path, path + strlen(path) - strlen(rank));
@@ -225,4 +226,41 @@ enum kvt_status kvt_offload_find(struct kvt_offload *o)
 	    (status = read_config(o)))
 		return status;
 	return find_rank(o, rank);
+}
+
+/* ---- the writer --------------------------------------------------------- */
+
+/* Rows are whole pages of the machine; vLLM writes all of them as rank 0. */
+static bool only_llmd(const struct kvt_offload *o)
+{
+	bool odd = o->other_ranks;
+
+	for (int64_t i = 0; !odd && i < o->tree.count; i++)
+		odd = o->tree.file[i].nbytes % 4096 != 0;
+	return odd;
+}
+
+/* One block of one rank: nothing that could be in another order. */
+static bool same_either_way(const struct kvt_offload *o)
+{
+	const struct kvt_offload_config *c = &o->config;
+
+	return c->blocks_per_file == 1 && c->tp_size * c->pp_size == 1 &&
+	       (o->hints->heads == 1 || o->hints->content);
+}
+
+enum kvt_status kvt_offload_find_writer(struct kvt_offload *o)
+{
+	const char *said = o->hints->format;
+
+	o->rows = said && !strcmp(said, KVT_OFFLOAD_VLLM);
+	if (o->rows || (said && !strcmp(said, KVT_OFFLOAD_LLMD)))
+		return KVT_OK;
+	o->rows = !o->config.older_keys;
+	if (o->rows || only_llmd(o) || same_either_way(o))
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: llm-d and vLLM until 0.26 wrote such names and such a config, and "
+			"not the same bytes; give --from=" KVT_OFFLOAD_LLMD " or --from="
+			KVT_OFFLOAD_VLLM, o->base);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * offload_write.c - the tree that vLLM's file-system offloading reads
+ * offload_write.c - trees that vLLM's file-system tier and llm-d read
  *
  * A dump that came from such a tree still has its config (in its note) and the
  * names of its blocks; what the dump says itself, such as ranks and layers,
- * replaces that part of the config, and the digest follows.
+ * replaces that part of the config, and the digest follows.  Whose tree it was
+ * decides what a file holds, unless the format that was asked for does.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ struct writing {
 	struct kvt_error *err;
 	json_t *config;
 	bool old;			/* keys of the first generation */
+	bool rows;			/* files of vLLM's tier; else of llm-d */
+	struct kvt_offload_row row;
 	int64_t per_file;
 	char *folder;			/* of the rank */
 };
@@ -89,9 +92,8 @@ static json_t *group_object(const struct writing *w, const struct kvt_group *gro
 static bool new_config(struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
-	const char *format = w->writer->options.format;
 
-	w->old = format && !strcmp(format, "llmd");
+	w->old = !w->rows;
 	w->config = json_object();
 	return w->config && set_text(w->config, "model_name", s->model) &&
 	       set_int(w->config, w->old ? "hash_block_size" : "tokens_per_hash",
@@ -103,9 +105,20 @@ static bool new_config(struct writing *w)
 	       set_text(w->config, "inference_engine", "vllm");
 }
 
-static enum kvt_status take_note(struct writing *w)
+/*
+ * vLLM gives trees of all TP one name where the order of ranks is that of heads:
+ * then a config does not have this key.
+ */
+static bool set_agnostic(struct writing *w)
 {
-	const char *text = w->writer->snapshot.note + strlen(KVT_OFFLOAD_NOTE);
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+
+	return (s->ngroups == 1 && s->group[0].kind == KVT_FULL_ATTENTION) ||
+	       !json_object_set_new(w->config, "parallel_agnostic", json_false());
+}
+
+static enum kvt_status take_note(struct writing *w, const char *text)
+{
 	struct kvt_offload_config config;
 	enum kvt_status status;
 
@@ -113,49 +126,135 @@ static enum kvt_status take_note(struct writing *w)
 		return status;
 	w->config = config.json;
 	w->per_file = config.blocks_per_file;
-	w->old = json_object_get(w->config, "gpu_blocks_per_file") != NULL;
+	w->old = config.older_keys;
 	return KVT_OK;
 }
 
-/* What the dump says is what the tree has to say. */
-static enum kvt_status set_config(struct writing *w)
+static bool set_ranks(struct writing *w)
+{
+	const struct kvt_parallel *p = &w->writer->snapshot.parallel;
+
+	return set_int(w->config, "tp_size", p->tp_size) &&
+	       set_int(w->config, "pp_size", p->pp_size) &&
+	       set_int(w->config, "dcp_size", p->dcp_size);
+}
+
+/* A config lists groups that are not in this dump, too: those stay. */
+static bool set_group(struct writing *w, json_t *list, int g)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
-	const struct kvt_parallel *p = &s->parallel;
-	json_t *groups = json_array();
-	bool ok = groups && set_int(w->config, "tp_size", p->tp_size) &&
-		  set_int(w->config, "pp_size", p->pp_size) &&
-		  set_int(w->config, "dcp_size", p->dcp_size);
+	size_t number = (size_t)atoi(s->group[g].id + 1), n = json_array_size(list);
+	json_t *o = group_object(w, &s->group[g]);
 
-	for (int g = 0; ok && g < s->ngroups; g++) {
-		json_t *o = group_object(w, &s->group[g]);
+	if (!o)
+		return false;
+	/* names have the numbers of the engine's groups, which may leave some out */
+	if (n && number >= n)
+		number = (size_t)g;
+	return number < n ? !json_array_set_new(list, number, o) :
+			    !json_array_append_new(list, o);
+}
 
-		ok = o && !json_array_append_new(groups, o);
-	}
+/* What the dump says is what the tree has to say. */
+static enum kvt_status set_config(struct writing *w, bool is_new)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+	json_t *list = json_object_get(w->config, "kv_cache_groups");
+	/* ranks whose rows these are may have been other ones */
+	bool ok = (w->rows && !is_new) || set_ranks(w);
+
 	/* an empty list says nothing, and a tree that had one keeps it */
-	if (ok && json_array_size(json_object_get(w->config, "kv_cache_groups")) == 0 &&
-	    json_object_get(w->config, "kv_cache_groups"))
-		json_decref(groups);
-	else if (ok)
-		ok = !json_object_set_new(w->config, "kv_cache_groups", groups);
-	else
-		json_decref(groups);
+	if (ok && list && !json_array_size(list))
+		return KVT_OK;
+	if (ok && !list) {
+		list = json_array();
+		ok = !json_object_set_new(w->config, "kv_cache_groups", list);
+	}
+	if (ok && !w->rows)
+		ok = !json_array_clear(list);
+	for (int g = 0; ok && g < s->ngroups; g++)
+		ok = set_group(w, list, g);
 	return ok ? KVT_OK : no_memory(w);
 }
 
+/* Whose files: by the name of the format, or else those that the dump came from. */
 static enum kvt_status make_config(struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const char *format = w->writer->options.format, *text;
+	bool vllm = format && !strcmp(format, KVT_OFFLOAD_VLLM);
+	bool llmd = format && !strcmp(format, KVT_OFFLOAD_LLMD), was_row = false;
+	bool came = kvt_offload_read_note(&text, &w->row, &was_row, s->note);
 	enum kvt_status status = KVT_OK;
 
-	if (s->note && !strncmp(s->note, KVT_OFFLOAD_NOTE, strlen(KVT_OFFLOAD_NOTE)))
-		status = take_note(w);
+	w->rows = vllm || (!llmd && (!came || was_row));
+	came = came && w->rows == was_row;
+	if (!came)
+		w->row = (struct kvt_offload_row){ .ranks = 1 };
+	if (came)
+		status = take_note(w, text);
 	else if (!s->model)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"an offload tree is called after the model, and this dump names none");
-	else if (w->per_file = most_slots(s), !new_config(w))
+	else if (w->per_file = most_slots(s), !new_config(w) ||
+		 (w->rows && !set_agnostic(w)))
 		return no_memory(w);
-	return status ? status : set_config(w);
+	return status ? status : set_config(w, !came);
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+static int64_t most_layers(const struct writing *w)
+{
+	const json_t *list = json_object_get(w->config, "kv_cache_groups");
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+	int64_t most = 1;
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *names = json_object_get(json_array_get(list, i),
+						      "layer_names");
+
+		if ((int64_t)json_array_size(names) > most)
+			most = (int64_t)json_array_size(names);
+	}
+	for (int g = 0; g < s->ngroups; g++)
+		if (s->group[g].shape.n[KVT_AXIS_L] > most)
+			most = s->group[g].shape.n[KVT_AXIS_L];
+	return most;
+}
+
+static enum kvt_status check_rows(struct writing *w)
+{
+	struct kvt_snapshot *s = &w->writer->snapshot;
+	const char *canonical = json_string_value(json_object_get(w->config,
+								  "canonical_format"));
+	struct kvt_offload_row first = { .ranks = 0 };
+	enum kvt_status status;
+
+	if (s->parallel.tp_size * s->parallel.pp_size * s->parallel.dcp_size > 1)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"vLLM's tier keeps the cells of all ranks in one file, and this dump "
+				"is of one rank: merge them first, or write --format="
+				KVT_OFFLOAD_LLMD);
+	w->row.canonical = canonical != NULL;
+	w->row.per_file = w->per_file;
+	w->row.layers = most_layers(w);
+	for (int g = 0; g < s->ngroups; g++) {
+		struct kvt_group *group = &s->group[g];
+
+		if ((status = kvt_offload_row_layout(&group->layout, w->err)) ||
+		    (status = kvt_offload_check_canonical(canonical, group, "output",
+							  w->err)) ||
+		    (status = kvt_offload_row_measure(&w->row, group, group->id, w->err)))
+			return status;
+		if (g && w->row.rank_bytes != first.rank_bytes)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"groups %s and %s have blocks of unlike size, which rows of "
+					"vLLM's tier cannot hold", s->group[0].id, group->id);
+		first = w->row;
+		group->page_bytes = group->page_offset = 0;
+	}
+	return KVT_OK;
 }
 
 /* ---- folders ------------------------------------------------------------ */
@@ -170,7 +269,8 @@ static enum kvt_status make_folder(const struct writing *w, const char *path)
 
 static enum kvt_status write_config(struct writing *w, const char *folder)
 {
-	char *text = kvt_offload_text(w->config, JSON_INDENT(2));
+	char *text = kvt_offload_text(w->config, JSON_INDENT(2) |
+						 (w->rows ? JSON_SORT_KEYS : 0));
 	char *path = kvt_path_join(folder, "config", ".json");
 	enum kvt_status status = text && path ? KVT_OK : no_memory(w);
 	struct kvt_files *files = &w->writer->files;
@@ -228,9 +328,10 @@ static enum kvt_status bad_names(const struct writing *w, const struct kvt_group
 {
 	return kvt_fail(w->err, KVT_UNSUPPORTED,
 			"group %s: block %lld is called '%.80s', expected the hash of its file "
-			"and, in files of several blocks, :SLOT up to %lld",
+			"and, in files of several blocks, :SLOT up to %lld%s",
 			group->id, (long long)block, group->block_names[block],
-			(long long)w->per_file - 1);
+			(long long)w->per_file - 1,
+			w->rows && w->per_file > 1 ? ", all of them" : "");
 }
 
 /* Blocks from 'first' on that share a file: they end with its last slot. */
@@ -246,7 +347,8 @@ static enum kvt_status count_run(const struct writing *w, const struct kvt_group
 	else if (!strchr(names[first], ':'))
 		slot = -1;
 	*out = w->per_file - slot;
-	if (slot < 0 || *out < 1 || first + *out > group->shape.n[KVT_AXIS_B])
+	/* vLLM stores no part of a row */
+	if (slot < 0 || *out < 1 || (w->rows && slot) || first + *out > group->shape.n[KVT_AXIS_B])
 		return bad_names(w, group, first);
 	for (; n < *out; n++)
 		if (slot_of(names[first + n], &next) != slot + n || next != length ||
@@ -289,32 +391,42 @@ static enum kvt_status make_path(const struct writing *w, const struct kvt_group
 	return KVT_OK;
 }
 
+/* Bytes of a file of llm-d: blocks, layers, rows. */
+static enum kvt_status llmd_bytes(int64_t *out, const struct writing *w,
+				  const struct kvt_group *group, const struct kvt_box *box)
+{
+	struct kvt_shape shape = kvt_box_shape(box, group->shape.elem);
+	int64_t pages = shape.n[KVT_AXIS_B] * shape.n[KVT_AXIS_L];
+
+	if (!kvt_group_has_gaps(group))
+		return kvt_shape_nbytes(out, &shape, w->err);
+	if (__builtin_mul_overflow(pages, group->page_bytes, out))
+		return kvt_fail(w->err, KVT_UNSUPPORTED, "group %s: pages are too large",
+				group->id);
+	return KVT_OK;
+}
+
 static enum kvt_status create_file(struct writing *w, int g, int64_t first, int64_t n)
 {
 	const struct kvt_group *group = &w->writer->snapshot.group[g];
 	struct kvt_files *files = &w->writer->files;
+	struct kvt_flat *flat = &w->writer->flat[g];
 	struct kvt_box box = kvt_box_whole(&group->shape);
-	struct kvt_shape shape;
+	int64_t nbytes = w->row.nbytes;
 	enum kvt_status status;
-	int64_t nbytes;
-	int file = -1;
 	char *path = NULL;
+	int file = -1;
 
 	box.begin[KVT_AXIS_B] = first;
 	box.end[KVT_AXIS_B] = first + n;
-	shape = kvt_box_shape(&box, group->shape.elem);
-	if ((status = kvt_shape_nbytes(&nbytes, &shape, w->err)))
-		return status;
-	if (kvt_group_has_gaps(group) &&
-	    (__builtin_mul_overflow(n * group->shape.n[KVT_AXIS_L], group->page_bytes,
-				    &nbytes)))
-		return kvt_fail(w->err, KVT_UNSUPPORTED, "group %s: pages are too large",
-				group->id);
-	if ((status = make_path(w, group, first, &path)))
+	if ((!w->rows && (status = llmd_bytes(&nbytes, w, group, &box))) ||
+	    (status = make_path(w, group, first, &path)))
 		return status;
 	if (!(status = kvt_files_create(files, &file, path, nbytes, w->err)))
-		status = kvt_piece_of_box(&w->writer->flat[g], group, &box, file, 0,
-					  w->err);
+		status = w->rows ?
+			 kvt_offload_row_place(flat, &w->row, group, first, file, true,
+					       w->err) :
+			 kvt_piece_of_box(flat, group, &box, file, 0, w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);
 	for (int i = 0; file < 0 && i < 2; i++) {
@@ -339,22 +451,66 @@ static enum kvt_status create_files(struct writing *w, int g)
 
 /* ---- the format --------------------------------------------------------- */
 
+static void add_fact(struct kvt_writer *writer, const char *key, int64_t n)
+{
+	char *text = writer->fact[writer->facts.n];
+
+	snprintf(text, sizeof(writer->fact[0]), "%s=%lld", key, (long long)n);
+	writer->facts.s[writer->facts.n++] = text;
+}
+
+/* A tree does not say what its rows are like. */
+static void tell_reader(struct writing *w)
+{
+	if (w->old)
+		w->writer->preset = w->rows ? KVT_OFFLOAD_VLLM : KVT_OFFLOAD_LLMD;
+	if (!w->rows)
+		return;
+	add_fact(w->writer, "tp-size", w->row.ranks);
+	if (w->row.page)
+		add_fact(w->writer, "block-bytes", w->row.page);
+	if (w->row.align)
+		add_fact(w->writer, "row-align", w->row.align);
+}
+
+/* Groups are called by the number that folders have. */
+static bool is_number(const char *id)
+{
+	size_t n = strlen(id);
+
+	return n > 1 && n < 4 && id[0] == 'g' && strspn(id + 1, "0123456789") == n - 1 &&
+	       (id[1] != '0' || n == 2);
+}
+
 static enum kvt_status check(const struct writing *w)
 {
-	struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->snapshot;
 
 	for (int g = 0; g < s->ngroups; g++) {
-		struct kvt_group *group = &s->group[g];
-		char id[16];
+		const struct kvt_group *group = &s->group[g];
 
-		snprintf(id, sizeof(id), "g%d", g);
-		if (strcmp(group->id, id))
+		if (!is_number(group->id))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"group %s: groups of an offload tree are g0, g1, ...",
 					group->id);
 		if (!group->block_names)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"an offload tree finds blocks by their names, and those of group %s have none",
+					group->id);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status check_llmd(struct writing *w)
+{
+	struct kvt_snapshot *s = &w->writer->snapshot;
+
+	for (int g = 0; g < s->ngroups; g++) {
+		struct kvt_group *group = &s->group[g];
+
+		if (atoi(group->id + 1) != g)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"group %s: groups of an offload tree are g0, g1, ...",
 					group->id);
 		group->layout = kvt_layout_blocks_first(&group->layout, true);
 		if (group->page_offset)
@@ -368,10 +524,12 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 	struct writing w = { .writer = writer, .err = err };
 	enum kvt_status status;
 
-	if (!(status = check(&w)) && !(status = make_config(&w)))
+	if (!(status = check(&w)) && !(status = make_config(&w)) &&
+	    !(status = w.rows ? check_rows(&w) : check_llmd(&w)))
 		status = make_folders(&w);
 	for (int g = 0; !status && g < writer->snapshot.ngroups; g++)
 		status = create_files(&w, g);
+	tell_reader(&w);
 	/* if it is empty: no file leads to it */
 	if (status && w.folder)
 		rmdir(w.folder);

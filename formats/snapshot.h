@@ -475,6 +475,12 @@ void kvt_close_writer(struct kvt_writer *writer);
 /* In a sentence about an output that is not published: the name that it will have. */
 void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err);
 
+/*
+ * What the output does not say itself: adds facts, and a format if its files are
+ * those of several, to hints that describe its groups.
+ */
+void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints *hints);
+
 /* The manifest that kvt_commit() will write beside the output; NULL: none. */
 const char *kvt_writer_sidecar(const struct kvt_writer *writer);
 

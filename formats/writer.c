@@ -16,6 +16,14 @@ const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer)
 	return &writer->snapshot;
 }
 
+void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints *hints)
+{
+	for (int i = 0; i < writer->facts.n; i++)
+		hints->facts.s[hints->facts.n++] = writer->facts.s[i];
+	if (writer->preset)
+		hints->format = writer->preset;
+}
+
 const char *kvt_writer_sidecar(const struct kvt_writer *writer)
 {
 	return writer->sidecar;
