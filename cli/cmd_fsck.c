@@ -62,12 +62,29 @@ static void check_data(struct fsck_report *r, struct kvt_reader *reader, const c
 	tell_failure(r, status, why.text, run);
 }
 
+static void look_at(struct fsck_report *r, const struct kvt_reader *reader, bool data)
+{
+	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
+
+	r->looked = (struct fsck_looked){
+		.files = kvt_reader_files(reader),
+		.bytes = kvt_reader_file_bytes(reader),
+		.groups = s->ngroups,
+		.data = data,
+		.checks = kvt_reader_checks(reader),
+		.unlisted = kvt_reader_unlisted(reader),
+	};
+	for (int g = 0; g < s->ngroups; g++)
+		r->looked.blocks += s->group[g].shape.n[KVT_AXIS_B];
+}
+
 static void check_reader(struct fsck_report *r, struct kvt_reader *reader,
 			 const char *path, struct run *run)
 {
 	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
 
 	snprintf(r->format, sizeof(r->format), "%s", kvt_reader_format(reader));
+	look_at(r, reader, !run->asked->fast);
 	if (!fsck_tables(r, s) || !fsck_layers(r, s))
 		r->out_of_memory = true;
 	fsck_rank(r, s);

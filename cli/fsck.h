@@ -19,12 +19,21 @@ struct fsck_rule {
 };
 const struct fsck_rule *fsck_rule_at(int i);	/* NULL past the last */
 
-enum { FSCK_NRULES = 64, FSCK_MOST = 16 };	/* kept of one rule; others are counted */
+enum { FSCK_NRULES = 96, FSCK_MOST = 16 };	/* kept of one rule; others are counted */
 
 struct fsck_finding {
 	int rule;			/* number of it */
 	char at[160];			/* "group=g0,block=3", as where takes it */
 	char text[420];
+};
+
+/* What was looked at; files 0: it could not be opened. */
+struct fsck_looked {
+	int64_t files, bytes, blocks;
+	int groups;
+	bool data;			/* was read */
+	const char *checks;		/* of the format; or NULL */
+	bool unlisted;			/* nothing says which files there should be */
 };
 
 /* Of one file, or of several ranks together. */
@@ -36,6 +45,7 @@ struct fsck_report {
 	int64_t count[FSCK_NRULES];
 	int64_t total[FSCK_NSEVERITIES];
 	bool out_of_memory;
+	struct fsck_looked looked;
 };
 
 /* Where a finding is; "" for all of the dump. */

@@ -70,6 +70,7 @@ static const struct fsck_rule rules[] = {
 	{ "live.zero", FSCK_WARNING, "a live state is all zeros" },
 	{ "stale.states", FSCK_NOTE, "states that no request holds are not zero" },
 	{ "padding.nonzero", FSCK_WARNING, "the padding of a page holds something" },
+	{ "row.tail", FSCK_ERROR, "what is behind the cells of a row is not zero" },
 
 	{ "ranks.missing", FSCK_ERROR, "a rank is in none of the files" },
 	{ "ranks.duplicate", FSCK_ERROR, "two files are of one rank" },
@@ -199,6 +200,21 @@ static void print_totals(const struct fsck_report *r)
 	puts(*before ? "" : "clean");
 }
 
+/* Of files that nothing lists "clean" alone would say too much. */
+static void print_looked(const struct fsck_report *r)
+{
+	const struct fsck_looked *l = &r->looked;
+
+	if (!l->unlisted)
+		return;
+	plainf("%s: looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables%s\n",
+	       r->path, (long long)l->files, plural(l->files), human_size(l->bytes).s,
+	       l->groups, plural(l->groups), (long long)l->blocks, plural(l->blocks),
+	       l->checks ? l->checks : "names, lengths", l->data ? ", all data" : "");
+	plainf("%s: no index lists the files: one that is missing is not noticed\n",
+	       r->path);
+}
+
 void fsck_text(const struct fsck_report *r)
 {
 	for (int i = 0; i < r->nfindings; i++) {
@@ -209,7 +225,27 @@ void fsck_text(const struct fsck_report *r)
 		       *f->at ? ": " : "", f->text);
 	}
 	print_more(r);
+	print_looked(r);
 	print_totals(r);
+}
+
+/* null of a set of ranks, and of what was refused */
+static void put_looked(struct json_out *out, json_t *o, const struct fsck_looked *l)
+{
+	json_t *looked;
+
+	if (!l->files) {
+		json_put(out, o, "looked_at", json_null());
+		return;
+	}
+	looked = json_put_object(out, o, "looked_at");
+	json_put_int(out, looked, "files", l->files);
+	json_put_int(out, looked, "bytes", l->bytes);
+	json_put_int(out, looked, "groups", l->groups);
+	json_put_int(out, looked, "blocks", l->blocks);
+	json_put(out, looked, "data", json_boolean(l->data));
+	json_put_text(out, looked, "checks", l->checks);
+	json_put(out, looked, "missing_files_noticed", json_boolean(!l->unlisted));
 }
 
 void fsck_json(struct json_out *out, json_t *list, const struct fsck_report *r)
@@ -221,6 +257,7 @@ void fsck_json(struct json_out *out, json_t *list, const struct fsck_report *r)
 	json_put_int(out, o, "errors", r->total[FSCK_ERROR]);
 	json_put_int(out, o, "warnings", r->total[FSCK_WARNING]);
 	json_put_int(out, o, "notes", r->total[FSCK_NOTE]);
+	put_looked(out, o, &r->looked);
 	counts = json_put_object(out, o, "counts");
 	for (int i = 0; i < NRULES; i++)
 		if (r->count[i])

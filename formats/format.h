@@ -147,6 +147,7 @@ struct kvt_reader {
 	struct kvt_flat flat[KVT_MAX_GROUPS];
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* where flat is empty */
 	struct kvt_proven proven;
+	const char *checks;		/* what was held against what; or NULL */
 	void *own;			/* the format's */
 };
 
@@ -193,6 +194,7 @@ struct kvt_format {
 	bool directory;			/* writes a folder */
 	bool sidecar;			/* writes a manifest beside the file */
 	bool nowhere;			/* writes no file at all */
+	bool unlisted;			/* nothing says which files there should be */
 
 	/*
 	 * Does this look like the format?  'head' holds the first nhead bytes of

@@ -260,7 +260,42 @@ enum kvt_status kvt_offload_find_writer(struct kvt_offload *o)
 	if (o->rows || only_llmd(o) || same_either_way(o))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: llm-d and vLLM until 0.26 wrote such names and such a config, and "
+			"%s: llm-d and vLLM until 0.25 wrote such names and such a config, and "
 			"not the same bytes; give --from=" KVT_OFFLOAD_LLMD " or --from="
 			KVT_OFFLOAD_VLLM, o->base);
+}
+
+/* ---- leftovers ---------------------------------------------------------- */
+
+/* What vLLM's tier leaves of a write that did not end, or of a probe. */
+static bool is_leftover(const char *name)
+{
+	const char *base = kvt_path_base(name), *tail = strrchr(base, '_');
+	size_t digits = tail ? strspn(tail + 1, "0123456789") : 0;
+
+	return !strncmp(base, ".o_direct_probe_", 16) ||
+	       (digits && !strcmp(tail + 1 + digits, ".tmp"));
+}
+
+static void tell_leftover(void *context, const char *name)
+{
+	const struct kvt_inspector *inspector = context;
+	char text[400];
+
+	if (!is_leftover(name))
+		return;
+	snprintf(text, sizeof(text),
+		 "%.300s was left by a writer that did not end, unless it still runs", name);
+	inspector->found(inspector->context, "file.leftover", text);
+}
+
+void kvt_offload_tell_leftovers(const struct kvt_offload *o)
+{
+	struct kvt_inspector inspector;
+
+	if (!o->hints->inspector)
+		return;
+	inspector = *o->hints->inspector;
+	kvt_tree_each_skipped(o->base, tell_leftover, &inspector);
+	kvt_tree_each_skipped(o->folder, tell_leftover, &inspector);
 }

@@ -246,8 +246,11 @@ static enum kvt_status open_tree(struct kvt_offload *o)
 	kind = o->rows ? &kvt_offload_rows : &kvt_offload_llmd;
 	if ((status = describe(o, kind)) || (status = keep_config(o)))
 		return status;
+	o->reader->checks = kind->checks;
 	for (int g = 0; !status && g < o->reader->snapshot.ngroups; g++)
 		status = kind->add(o, g);
+	if (!status)
+		kvt_offload_tell_leftovers(o);
 	return status;
 }
 
@@ -278,6 +281,7 @@ const struct kvt_format kvt_offload_format = {
 	.presets = presets,
 	.facts = facts,
 	.directory = true,
+	.unlisted = true,
 	.probe = offload_probe,
 	.open = offload_open,
 	.create = kvt_offload_create,

@@ -35,6 +35,9 @@ KVT_MUST_CHECK enum kvt_status kvt_offload_find(struct kvt_offload *o);
 /* Who wrote it: fills rows; after the tree was walked. */
 KVT_MUST_CHECK enum kvt_status kvt_offload_find_writer(struct kvt_offload *o);
 
+/* To hints->inspector, if there is one. */
+void kvt_offload_tell_leftovers(const struct kvt_offload *o);
+
 /* The number of the group that file 'i' of the tree is of. */
 int kvt_offload_group_of(const struct kvt_offload *o, int64_t i);
 /* Bytes of a block of a layer, without padding. */
@@ -49,6 +52,7 @@ kvt_offload_name_blocks(struct kvt_offload *o, char **names, int64_t file, int64
  * the files say of a group; ready: after all groups; add: blocks and pieces.
  */
 struct kvt_offload_kind {
+	const char *checks;		/* for kvt_reader_checks() */
 	enum kvt_status (*start)(struct kvt_offload *o);
 	enum kvt_status (*fit)(struct kvt_offload *o, struct kvt_group *group,
 			       const struct kvt_offload_files *files);

@@ -167,5 +167,6 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 }
 
 const struct kvt_offload_kind kvt_offload_llmd = {
+	.checks = "digest of the config, names, lengths",
 	.start = set_rank, .fit = fit_group, .ready = same_rows, .add = add_files,
 };

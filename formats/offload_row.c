@@ -67,7 +67,7 @@ enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_err
 	if (!fits)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"layout %s has no rows: of vLLM's tier they begin with LB (layers "
-				"outermost) or with B (blocks outermost)",
+				"outermost) or with B (blocks outermost), as vllm:LBNHC does",
 				kvt_layout_string(layout).s);
 	*layout = out;
 	return KVT_OK;

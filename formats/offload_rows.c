@@ -282,5 +282,7 @@ static enum kvt_status ready(struct kvt_offload *o)
 }
 
 const struct kvt_offload_kind kvt_offload_rows = {
+	.checks = "digest of the config, names, lengths of rows, zeros behind cells, "
+		  "copies of heads",
 	.start = start, .fit = fit, .ready = ready, .add = add_files,
 };

@@ -462,8 +462,10 @@ static void add_fact(struct kvt_writer *writer, const char *key, int64_t n)
 /* A tree does not say what its rows are like. */
 static void tell_reader(struct writing *w)
 {
-	if (w->old)
-		w->writer->preset = w->rows ? KVT_OFFLOAD_VLLM : KVT_OFFLOAD_LLMD;
+	if (!w->rows)
+		w->writer->preset = KVT_OFFLOAD_LLMD;
+	else if (w->old)
+		w->writer->preset = KVT_OFFLOAD_VLLM;
 	if (!w->rows)
 		return;
 	add_fact(w->writer, "tp-size", w->row.ranks);

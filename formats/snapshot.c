@@ -205,6 +205,21 @@ int64_t kvt_reader_file_bytes(const struct kvt_reader *reader)
 	return nbytes;
 }
 
+int64_t kvt_reader_files(const struct kvt_reader *reader)
+{
+	return reader->files.count;
+}
+
+const char *kvt_reader_checks(const struct kvt_reader *reader)
+{
+	return reader->checks;
+}
+
+bool kvt_reader_unlisted(const struct kvt_reader *reader)
+{
+	return reader->format->unlisted;
+}
+
 enum kvt_manifest_proof kvt_reader_proof(const struct kvt_reader *reader)
 {
 	return reader->proof;

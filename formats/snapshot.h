@@ -250,6 +250,16 @@ const char *kvt_reader_format(const struct kvt_reader *reader);	/* "hdf5" */
 /* Bytes of all files of the dump, metadata included. */
 int64_t kvt_reader_file_bytes(const struct kvt_reader *reader);
 
+/* Files of the dump, metadata included. */
+int64_t kvt_reader_files(const struct kvt_reader *reader);
+/*
+ * What the format has held against what, for a person to read ("lengths, names");
+ * NULL: it does not say.
+ */
+const char *kvt_reader_checks(const struct kvt_reader *reader);
+/* Are these files that nothing lists, so that nobody misses one? */
+bool kvt_reader_unlisted(const struct kvt_reader *reader);
+
 /* What ties the manifest that was read to the data; see kvtool-manifest(5). */
 enum kvt_manifest_proof {
 	KVT_PROOF_NO_MANIFEST,

@@ -21,7 +21,9 @@ enum {
 /* One walk: the path so far, and what it is for. */
 struct walk {
 	struct kvt_tree *tree;
-	bool (*like)(const char *name);	/* NULL: collect */
+	bool (*like)(const char *name);	/* NULL: collect, or .. */
+	void (*skipped)(void *context, const char *name);
+	void *context;
 	bool found;
 	int64_t entries;
 	char name[MAX_PATH];
@@ -80,6 +82,11 @@ static enum kvt_status look(struct walk *w, int folder, const char *entry,
 		return refuse(w, KVT_SYSTEM, strerror(errno));
 	if (S_ISDIR(st.st_mode))
 		return descend(w, folder, entry, length, depth + 1);
+	if (w->skipped) {
+		if (kvt_tree_skips(kvt_path_base(w->name)))
+			w->skipped(w->context, w->name);
+		return KVT_OK;
+	}
 	if (w->like) {
 		w->found = S_ISREG(st.st_mode) && w->like(w->name);
 		return KVT_OK;
@@ -116,6 +123,11 @@ static enum kvt_status enter(struct walk *w, int folder, const char *entry,
 	return look(w, folder, entry, length + n, depth);
 }
 
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
 /* Takes 'fd'; 'length' is of the path below the folder that is walked. */
 static enum kvt_status scan(struct walk *w, int fd, size_t length, int depth)
 {
@@ -132,7 +144,7 @@ static enum kvt_status scan(struct walk *w, int fd, size_t length, int depth)
 	}
 	while (!status && !w->found && (entry = readdir(dir))) {
 		w->name[length] = '\0';
-		if (!kvt_tree_skips(entry->d_name))
+		if (w->skipped ? !is_dots(entry->d_name) : !kvt_tree_skips(entry->d_name))
 			status = enter(w, fd, entry->d_name, length, depth);
 	}
 	closedir(dir);
@@ -189,6 +201,15 @@ bool kvt_tree_has(const char *path, bool (*like)(const char *name))
 	if (scan(&w, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0, 0))
 		return false;
 	return w.found;
+}
+
+void kvt_tree_each_skipped(const char *path,
+			   void (*fn)(void *context, const char *name), void *context)
+{
+	struct kvt_tree tree = { .path = path };
+	struct walk w = { .tree = &tree, .skipped = fn, .context = context };
+
+	(void)!scan(&w, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0, 0);
 }
 
 /* ---- files -------------------------------------------------------------- */

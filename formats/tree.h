@@ -41,6 +41,13 @@ char *kvt_path_join(const char *folder, const char *name, const char *ending);
 bool kvt_tree_skips(const char *name);
 
 /*
+ * Files that are passed over, with their names below 'path': hidden and temporary
+ * ones.  What cannot be read is left out.
+ */
+void kvt_tree_each_skipped(const char *path,
+			   void (*fn)(void *context, const char *name), void *context);
+
+/*
  * Lists file 'i' among those of a reader, parked: nothing is opened.  Whoever
  * reads it finds out if it is no longer the file that was seen.
  */
