@@ -83,8 +83,8 @@ static enum kvt_status take_bool(bool *out, bool *said, const struct kvt_json *i
 	if (!value)
 		return KVT_OK;
 	if (!json_is_boolean(value))
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is neither true nor false",
-				in->name, key);
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: %s is neither true nor false", in->name, key);
 	*out = json_is_true(value);
 	return KVT_OK;
 }

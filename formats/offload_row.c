@@ -77,7 +77,8 @@ enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_err
  * Families of layouts, by the order of states and heads in a page: only pages that
  * are one run can be canonical, wherever their layout has layers and blocks.
  */
-enum kvt_status kvt_offload_check_canonical(const char *said, const struct kvt_group *group,
+enum kvt_status kvt_offload_check_canonical(const char *said,
+					    const struct kvt_group *group,
 					    const char *name, struct kvt_error *err)
 {
 	static const struct {
@@ -207,9 +208,11 @@ static void spread(struct kvt_views *views, const struct kvt_offload_row *row,
 	}
 }
 
-static enum kvt_status place_rank(struct kvt_flat *flat, const struct kvt_offload_row *row,
-				  const struct kvt_group *group, const struct kvt_box *box,
-				  int file, int64_t offset, struct kvt_error *err)
+static enum kvt_status place_rank(struct kvt_flat *flat,
+				  const struct kvt_offload_row *row,
+				  const struct kvt_group *group,
+				  const struct kvt_box *box, int file, int64_t offset,
+				  struct kvt_error *err)
 {
 	struct kvt_group part = *group;
 	struct kvt_piece piece;

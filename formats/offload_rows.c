@@ -71,8 +71,8 @@ static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group 
 		o->row.ranks = c->tp_size;
 		if (!said || said == c->tp_size)
 			return KVT_OK;
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: tp_size is %lld, not %lld as was said",
-				o->base, LL(c->tp_size), LL(said));
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tp_size is %lld, not %lld as was said", o->base, LL(c->tp_size), LL(said));
 	}
 	if (!said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -248,8 +248,8 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 	int64_t files = o->of[number].count, block = 0, seen = 0, step;
 	enum kvt_status status;
 
-	if ((status = kvt_pages_count(group, KVT_AXIS_B, files * o->row.per_file, o->hints,
-				      o->path, o->err)) ||
+	if ((status = kvt_pages_count(group, KVT_AXIS_B, files * o->row.per_file,
+				      o->hints, o->path, o->err)) ||
 	    (status = kvt_names_new(group, o->err)))
 		return status;
 	/* whoever wants to hear of all flaws waits for all files */

@@ -348,7 +348,8 @@ static enum kvt_status count_run(const struct writing *w, const struct kvt_group
 		slot = -1;
 	*out = w->per_file - slot;
 	/* vLLM stores no part of a row */
-	if (slot < 0 || *out < 1 || (w->rows && slot) || first + *out > group->shape.n[KVT_AXIS_B])
+	if (slot < 0 || *out < 1 || (w->rows && slot) ||
+	    first + *out > group->shape.n[KVT_AXIS_B])
 		return bad_names(w, group, first);
 	for (; n < *out; n++)
 		if (slot_of(names[first + n], &next) != slot + n || next != length ||
@@ -393,7 +394,8 @@ static enum kvt_status make_path(const struct writing *w, const struct kvt_group
 
 /* Bytes of a file of llm-d: blocks, layers, rows. */
 static enum kvt_status llmd_bytes(int64_t *out, const struct writing *w,
-				  const struct kvt_group *group, const struct kvt_box *box)
+				  const struct kvt_group *group,
+				  const struct kvt_box *box)
 {
 	struct kvt_shape shape = kvt_box_shape(box, group->shape.elem);
 	int64_t pages = shape.n[KVT_AXIS_B] * shape.n[KVT_AXIS_L];

@@ -139,7 +139,8 @@ NAMES = [f"model.layers.{i}.self_attn.attn" for i in range(5)]
 ORDERS = {"nhd": "SHKD", "hnd": "HSKD", "blocks-first-nhd": "KSHD", "BLKHSD": "KHSD"}
 
 
-def offload(name, layout, dump=DUMP, per_file=1, pad=0, later=False, names=None):
+def offload(name, layout, dump=DUMP, per_file=1, pad=0, later=False, names=None,
+            llmd=False):
     order = "SD" if dump.latent else ORDERS[layout]
     config = st.offload_config([(16, names or NAMES[:dump.dims["L"]])],
                                blocks_per_file=per_file)
@@ -151,6 +152,7 @@ def offload(name, layout, dump=DUMP, per_file=1, pad=0, later=False, names=None)
         st.write_offload(root, config, dump.cells, order, pad=pad)
         said = [a for a in geometry(dump, layout)
                 if "dtype" not in a and "block-size" not in a]
+        said += ["--from=llmd"] if llmd else []
         if pad:
             step = st.ordered(dump.cells[:, :1, :1], order)
             said += [f"--set=block-bytes={len(step) + pad}"] if per_file > 1 else []
@@ -389,9 +391,9 @@ def main():
     for layout in ORDERS:
         offload(layout, layout)
     offload("latent", "mla", LATENT)
-    offload("files of 4", "nhd", per_file=4)
+    offload("files of 4", "nhd", per_file=4, llmd=True)
     offload("files of 7, a tail", "hnd", per_file=7)
-    offload("later keys", "hnd", later=True)
+    offload("later keys", "hnd", later=True, llmd=True)
     offload("a name beyond ASCII", "nhd", names=["layers.%d.\u00e9\u20ac" % i for i in range(5)])
     offload("longer rows", "nhd", pad=64)
     offload("longer rows of 4", "nhd", per_file=4, pad=64)

@@ -165,6 +165,44 @@ def read_offload(root, config, dims, order, rank=0, group=0, dtype=np.uint16):
     return np.concatenate(blocks, axis=2)
 
 
+# ---- rows of vLLM's file-system tier ----------------------------------------------
+
+def rank_bytes(cells, order, heads, layers, per_file, block_bytes=0, junk=0):
+    """
+    What one rank's tensors hold of the blocks of a file: axes 'order', which
+    begin with LB or with B, as far as this group goes; 'junk' is the rest of what
+    the largest group has, and of blocks that are longer than they need be.
+    """
+    mine = cells[..., heads[0]:heads[1], :]
+    page = len(ordered(mine[:, :1, :1], order.replace("L", "").replace("B", "")))
+    step = block_bytes or page
+    if order.startswith("LB"):
+        pages = [ordered(mine[:, l:l + 1, b:b + 1], order[2:]).ljust(step, junk)
+                 for l in range(mine.shape[1]) for b in range(per_file)]
+        return b"".join(pages).ljust(layers * per_file * step, junk)
+    return b"".join(ordered(mine[:, :, b:b + 1], order[1:]).ljust(layers * step, junk)
+                    for b in range(per_file))
+
+
+def write_rows(root, config, cells, order, ranks=1, group=0, layers=0, canonical=False,
+               block_bytes=0, align=4096, junk=b"\xee", latent=False):
+    """'layers': of the largest group."""
+    put(os.path.join(root, offload_base(config), "config.json"),
+        json.dumps(config, indent=2, sort_keys=True).encode())
+    n, heads = blocks_per_file(config), cells.shape[4]
+    each = heads if latent else max(1, heads // ranks)
+    for at in range(0, cells.shape[2], n):
+        some, row = cells[:, :, at:at + n], b""
+        for r in range(1 if canonical else ranks):
+            first = 0 if canonical or latent else r * heads // ranks
+            row += rank_bytes(some, order, (first, heads if canonical else first + each),
+                              layers or cells.shape[1], n, block_bytes, junk)
+        if canonical and not latent and ranks > heads:
+            row = row.ljust(len(row) * (ranks // heads), b"\0")
+        put(offload_file(root, config, 0, group, block_name(at)),
+            row.ljust(-len(row) % align + len(row), b"\0"))
+
+
 # ---- TensorRT-LLM ---------------------------------------------------------------
 
 def write_trtllm(path, cells, ids, pool=0):

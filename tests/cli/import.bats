@@ -135,7 +135,9 @@ ${hash}2_org-m_0_1.bin" ]
 	run -4 --separate-stderr kvtool convert --format=hicache b.bin pages
 	said "names none"
 	sed "s/\"g0\"/\"g1\"/; s/${hash}2/${hash}2:1/" a.json >b.json
-	run -4 --separate-stderr kvtool convert --format=offload b.bin pages
+	run -4 --separate-stderr kvtool convert --format=llmd b.bin pages
 	said "expected the hash of its file"
+	run -4 --separate-stderr kvtool convert --format=offload b.bin pages
+	said "layout KBSLHD has no rows"
 	[ -z "$(compgen -G 'pages*')" ]
 }

@@ -1,0 +1,494 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_offload.py - rows of vLLM's file-system tier against what the engine put in
+
+Trees that vLLM wrote are read and held against the keys and values that the
+engine was given; trees of kinds that no sample has are made from their
+description in store_trees.py.  Written again, a tree has the same bytes.
+"""
+import glob
+import json
+import os
+import shutil
+import sys
+
+import numpy as np
+
+import oracle
+import store_trees as st
+
+tap = oracle.Tap()
+oracle.need_program_and_data()
+ENGINES = os.environ.get("KVT_ENGINES", os.path.join(oracle.DATA, "../engines/vllm"))
+
+
+def says(run, code, *parts):
+    lines = run.err.splitlines()
+    return run.code == code and len(lines) == 1 and all(p in run.err for p in parts)
+
+
+# ---- what kvtool reads ----------------------------------------------------------
+
+def read(said, root, work, to="nhd"):
+    """{group: (array, names of blocks, of layers)}, or the run that failed."""
+    out = os.path.join(work, "out")
+    shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out)
+    run = oracle.kvtool("relayout", "-q", "--no-sync", "--format=safetensors",
+                        f"--to={to}", *said, "-o", out + "/x.safetensors", root)
+    if run.code:
+        return run
+    with open(out + "/x.safetensors", "rb") as f:
+        raw = f.read()
+    n = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:8 + n])
+    manifest = json.loads(header["__metadata__"]["kvtool"])
+    groups = {}
+    for group in manifest.get("groups", [manifest]):
+        name = group.get("id", "g0")
+        entry = header[name if name in header else "kv_cache"]
+        begin, end = entry["data_offsets"]
+        size = {"F32": "<f4", "BF16": "<u2", "F16": "<u2", "U8": "u1"}[entry["dtype"]]
+        array = np.frombuffer(raw[8 + n + begin:8 + n + end], size)
+        array = array.reshape(entry["shape"])
+        groups[name] = (array, group["block_names"], group["layer_names"])
+    return groups
+
+
+def by_name(groups):
+    return {g: {name: array[:, b] for b, name in enumerate(names)}
+            for g, (array, names, _) in groups.items()}
+
+
+# ---- trees that vLLM wrote ------------------------------------------------------
+
+SAMPLES = {
+    "offload_tp1_vec_bs32":
+        ("cpu-vec", "--heads=4", "--head-dim=32", "--set=tp-size=1"),
+    "offload_tp2_vec_bs32":
+        ("cpu-vec", "--heads=4", "--head-dim=32", "--set=tp-size=2"),
+    "offload_tp1_vec_bs32_chunk2":
+        ("cpu-vec", "--heads=4", "--head-dim=32", "--set=tp-size=1"),
+    "offload_tp2_canonical": ("cpu-vec", "--heads=4", "--head-dim=32"),
+    "offload_tp1_amx_canonical": ("cpu-amx", "--heads=4", "--head-dim=32"),
+    "offload_tp1_pad_mqa80":
+        ("cpu-vec", "--heads=1", "--head-dim=80", "--set=tp-size=1"),
+    "offload_tp2_mqa80": ("cpu-vec", "--heads=1", "--head-dim=80"),
+    "offload_gemma3_bs32": ("cpu-vec", "--heads=2", "--head-dim=32"),
+}
+
+
+def equal_to_oracle(folder, groups):
+    """All blocks of order.json, and how many that were."""
+    with open(folder + "/order.json") as f:
+        order = json.load(f)["order"]
+    found, count = by_name(groups), 0
+    for key, names in order.items():
+        prompt, group = key.rsplit("_", 1)
+        want = np.load(f"{folder}/oracle_{prompt}_{group}.npy")
+        size = want.shape[1] // len(names)
+        per_file = max(int(n.split(":")[1]) for names in order.values()
+                       for n in names if n) + 1
+        for i, name in enumerate(names):
+            if name is None:
+                continue
+            mine = found[group][name if per_file > 1 else name.split(":")[0]]
+            block = want[:, i * size:(i + 1) * size]
+            if not np.array_equal(mine.reshape(block.shape).view(np.uint8),
+                                  np.ascontiguousarray(block).view(np.uint8)):
+                return f"{key} block {i} differs", count
+            count += 1
+    return None, count
+
+
+def sample(name, layout, *said):
+    folder = os.path.join(ENGINES, name)
+    root = folder + "/root"
+    said = [f"--layout={layout}", *said]
+    with oracle.workdir() as work:
+        groups = read(said, root, work)
+        if isinstance(groups, oracle.Result):
+            tap.ok(False, f"{name}: read", groups)
+            return
+        why, count = equal_to_oracle(folder, groups)
+        tap.ok(not why and count, f"{name}: {count} blocks equal to the oracle", why)
+        again = os.path.join(work, "again")
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "--format=offload",
+                            *said, root, again)
+        tap.ok(run.code == 0 and st.tree(again) == st.tree(root),
+               f"{name}: written again, byte for byte", run)
+        run = oracle.kvtool("convert", "-q", "--no-sync", *said, root, work + "/s.h5")
+        shutil.rmtree(again, ignore_errors=True)
+        back = oracle.kvtool("convert", "-q", "--no-sync", "--format=offload",
+                             work + "/s.h5", again)
+        tap.ok(back.code == 0 and st.tree(again) == st.tree(root),
+               f"{name}: and by way of a snapshot", f"{run}\n{back}")
+        run = oracle.kvtool("fsck", *said, root)
+        tap.ok(run.code == 0 and "looked at" in run.out and "no index" in run.out,
+               f"{name}: fsck", run)
+        agnostic = [a for a in said if "tp-size" in a]
+        if agnostic:
+            said.remove(agnostic[0])
+            run = oracle.kvtool("describe", *said, root)
+            tap.ok(says(run, 3, "--set tp-size=N"), f"{name}: TP is asked for", run)
+
+
+def latents():
+    """No oracle of the engine: the file is layer, token, content."""
+    root = os.path.join(ENGINES, "offload_mla_bf16_bs32/root")
+    said = ["--layout=mla", "--content=576"]
+    with oracle.workdir() as work:
+        found = by_name(read(said, root, work, "mla"))["g0"]
+        good = bool(found)
+        for path in glob.glob(root + "/*/*/*/*.bin"):
+            mine = found.pop(os.path.basename(path)[:-4])
+            good = good and np.array_equal(
+                mine.reshape(-1), np.fromfile(path, np.uint16)[:mine.size])
+        tap.ok(good and not found, "offload_mla_bf16_bs32: every element")
+        again = os.path.join(work, "again")
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "--format=offload",
+                            *said, root, again)
+        tap.ok(run.code == 0 and st.tree(again) == st.tree(root),
+               "offload_mla_bf16_bs32: written again, byte for byte", run)
+
+
+# ---- trees made from their description ------------------------------------------
+
+RNG = np.random.default_rng(7)
+NAMES = [f"model.layers.{i}.self_attn.attn" for i in range(16)]
+PAGES = {"LBNHC": "LBSHKD", "LBHNC": "LBHSKD", "BLNHC": "BLSHKD", "BLHNC": "BLHSKD",
+         "BHLNC": "BHLSKD"}
+
+
+def cells(layers, blocks, heads=4, states=16, dim=24, kv=2):
+    shape = (kv, layers, blocks, states, heads, dim)
+    return RNG.integers(1, 1 << 16, shape, dtype=np.uint16)
+
+
+def config(groups, per_file=1, **more):
+    """'groups': lists of layers."""
+    out = st.renamed(st.offload_config(
+        [(16, [NAMES[i] for i in layers]) for layers in groups],
+        blocks_per_file=per_file))
+    out.update(more)
+    return out
+
+
+def geometry(layout, heads=4, dim=24):
+    return [f"--layout=vllm:{layout}", f"--heads={heads}", f"--head-dim={dim}"]
+
+
+def same(groups, want):
+    """'want': {group id: cells}"""
+    if isinstance(groups, oracle.Result):
+        return False
+    for g, c in want.items():
+        array, names, _ = groups[g]
+        mine = array.reshape(c.shape[1], c.shape[2], c.shape[3], c.shape[4], c.shape[0],
+                             c.shape[5])
+        if len(names) != c.shape[2] or \
+                not np.array_equal(mine, c.transpose(1, 2, 3, 4, 0, 5)):
+            return False
+    return set(groups) == set(want)
+
+
+def check(name, root, said, want, work, again=True, to="nhd"):
+    groups = read(said, root, work, to)
+    tap.ok(same(groups, want), name, groups)
+    if not again:
+        return
+    out = os.path.join(work, "again")
+    run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "--format=offload",
+                        *said, root, out)
+    tap.ok(run.code == 0 and st.tree(out) == st.tree(root), f"{name}: written again", run)
+
+
+def layouts_and_ranks():
+    for layout, order in PAGES.items():
+        for tp, per_file in ((1, 1), (2, 4), (4, 2)):
+            c = cells(3, 8)
+            conf = config([range(3)], per_file)
+            with oracle.workdir() as work:
+                st.write_rows(work + "/t", conf, c, order, tp)
+                check(f"{layout}, TP {tp}, {per_file} blocks a file", work + "/t",
+                      geometry(layout) + [f"--set=tp-size={tp}"], {"g0": c}, work)
+
+
+def unequal_groups():
+    """Groups begin at one place; what a smaller one leaves over is stale."""
+    members = [[0, 4, 8], [1, 2, 3], [5, 6]]
+    for layout in ("LBNHC", "BLHNC", "BHLNC"):
+        for tp, per_file in ((1, 1), (2, 2)):
+            conf = config(members, per_file, parallel_agnostic=False, tp_size=tp)
+            with oracle.workdir() as work:
+                want = {}
+                for g, layers in enumerate(members):
+                    c = want[f"g{g}"] = cells(len(layers), 2 * (g + 1))
+                    st.write_rows(work + "/t", conf, c, PAGES[layout], tp, group=g,
+                                  layers=3)
+                said = geometry(layout)
+                check(f"three groups, {layout}, TP {tp}", work + "/t", said, want, work,
+                      again=False)
+                one = read([*said, "--set=group=2"], work + "/t", work)
+                tap.ok(same(one, {"g2": want["g2"]}),
+                       f"the smallest group alone, {layout}, TP {tp}", one)
+                oracle.kvtool("convert", "-q", "--no-sync", "--format=offload", *said,
+                              work + "/t", work + "/u")
+                groups = read(said, work + "/u", work)
+                tap.ok(same(groups, want), f"written and read, {layout}, TP {tp}", groups)
+
+
+def group_numbers():
+    """Groups that are not stored are in no config, but count."""
+    conf = config([[0, 2], [1, 3]], parallel_agnostic=False)
+    with oracle.workdir() as work:
+        a, b = cells(2, 2), cells(2, 3)
+        st.write_rows(work + "/t", conf, a, PAGES["LBNHC"], group=1)
+        st.write_rows(work + "/t", conf, b, PAGES["LBNHC"], group=3)
+        check("groups 1 and 3 of a config of two", work + "/t", geometry("LBNHC"),
+              {"g1": a, "g3": b}, work)
+        groups = read(geometry("LBNHC"), work + "/t", work)
+        tap.equal([g[2] for g in groups.values()],
+                  [[NAMES[0], NAMES[2]], [NAMES[1], NAMES[3]]], "and of their layers")
+        st.write_rows(work + "/t", conf, b, PAGES["LBNHC"], group=4)
+        run = oracle.kvtool("describe", *geometry("LBNHC"), work + "/t")
+        tap.ok(says(run, 3, "3 groups", "lists 2"), "three of a config of two", run)
+
+
+def replicas():
+    for tp in (4, 8):
+        c = cells(2, 3, heads=2)
+        conf = config([range(2)], parallel_agnostic=False, tp_size=tp)
+        with oracle.workdir() as work:
+            st.write_rows(work + "/t", conf, c, PAGES["LBHNC"], tp)
+            said = geometry("LBHNC", heads=2)
+            check(f"2 heads in {tp} ranks", work + "/t", said, {"g0": c}, work)
+            path = glob.glob(work + "/t/*_r0/*/*/*.bin")[0]
+            with open(path, "r+b") as f:
+                f.seek(3 * 2 * 16 * 48 * 2 // 2 + 5)
+                f.write(b"\x00\x00\x00\x00\x00")
+            run = oracle.kvtool("fsck", *said, work + "/t")
+            tap.ok(run.code == 1 and "ranks.replicas" in run.out,
+                   f"copies that differ, TP {tp}", run)
+    c = cells(2, 3, heads=1, kv=1, dim=40)
+    conf = config([range(2)], parallel_agnostic=False, tp_size=2)
+    with oracle.workdir() as work:
+        st.write_rows(work + "/t", conf, c, "LBSD", 2, latent=True)
+        check("two copies of latents", work + "/t", ["--layout=mla", "--content=40"],
+              {"g0": c}, work, to="mla")
+    conf = config([range(2)], replicated_layout=True, parallel_agnostic=False)
+    with oracle.workdir() as work:
+        st.write_rows(work + "/t", conf, c, "LBSD", 1, latent=True)
+        check("one copy of latents", work + "/t", ["--layout=mla", "--content=40"],
+              {"g0": c}, work, to="mla")
+
+
+def canonical():
+    for layout, family in (("LBNHC", "nhd"), ("LBHNC", "hnd")):
+        conf = config([[0, 2], [1]], 2, canonical_format="v1-" + family)
+        with oracle.workdir() as work:
+            want = {"g0": cells(2, 4), "g1": cells(1, 2)}
+            for g in range(2):
+                st.write_rows(work + "/t", conf, want[f"g{g}"], PAGES[layout], 2, group=g,
+                              layers=2, canonical=True, junk=b"\0")
+            check(f"canonical {family}, two groups", work + "/t", geometry(layout), want,
+                  work)
+            other = "LBHNC" if layout == "LBNHC" else "LBNHC"
+            run = oracle.kvtool("describe", *geometry(other), work + "/t")
+            tap.ok(says(run, 3, "canonical_format"), f"{family} is not {other}", run)
+        conf = config([range(2)], canonical_format="v1-" + family)
+        with oracle.workdir() as work:
+            c = cells(2, 3, heads=2)
+            st.write_rows(work + "/t", conf, c, PAGES[layout], 8, canonical=True)
+            said = geometry(layout, heads=2)
+            run = oracle.kvtool("describe", *said, work + "/t")
+            tap.ok(says(run, 3, "bytes, expected", "tp-size"),
+                   f"canonical {family} of 8 ranks: room for copies is asked for", run)
+            check(f"canonical {family}, 2 heads of 8 ranks", work + "/t",
+                  said + ["--set=tp-size=8"], {"g0": c}, work)
+
+
+def padding():
+    c, conf = cells(3, 4), config([range(3)], 2)
+    page = 16 * 2 * 48 * 2
+    with oracle.workdir() as work:
+        st.write_rows(work + "/t", conf, c, PAGES["LBNHC"], 2, block_bytes=page + 96)
+        said = geometry("LBNHC") + ["--set=tp-size=2"]
+        run = oracle.kvtool("describe", *said, work + "/t")
+        tap.ok(says(run, 3, "has", "expected", "block-bytes"),
+               "pages that are longer are not read without a word", run)
+        check("padded pages", work + "/t", said + [f"--set=block-bytes={page + 96}"],
+              {"g0": c}, work, again=False)
+    with oracle.workdir() as work:
+        st.write_rows(work + "/t", conf, c, PAGES["LBNHC"], 2, align=65536)
+        check("pages of 64 KiB of the machine", work + "/t",
+              said + ["--set=row-align=65536"], {"g0": c}, work)
+
+
+# ---- what is refused ------------------------------------------------------------
+
+def refused():
+    c, conf = cells(3, 4), config([range(3)], 2)
+    with oracle.workdir() as work:
+        root = work + "/t"
+        st.write_rows(root, conf, c, PAGES["LBNHC"], 2)
+        good = geometry("LBNHC") + ["--set=tp-size=2"]
+        for name, said, parts in (
+                ("without TP", geometry("LBNHC"), ["--set tp-size=N"]),
+                ("half the heads", geometry("LBNHC", heads=2) + good[-1:],
+                 ["36864 bytes, expected 20480", "2 ranks x 3 layers x 2 blocks of 1536"]),
+                ("twice the heads", geometry("LBNHC", heads=8) + good[-1:],
+                 ["36864 bytes, expected 73728"]),
+                ("half the dimension", geometry("LBNHC", dim=12) + good[-1:],
+                 ["36864 bytes, expected 20480"]),
+                ("3 ranks of 4 heads", geometry("LBNHC") + ["--set=tp-size=3"],
+                 ["4 heads are not cut into 3 ranks"]),
+                ("8 ranks of 4 heads", geometry("LBNHC") + ["--set=tp-size=8"],
+                 ["4 heads are not cut into 8 ranks"])):
+            for command in ("describe", "fsck"):
+                run = oracle.kvtool(command, *said, root)
+                tap.ok(run.code == 3 and all(p in run.err + run.out for p in parts),
+                       f"{command}: {name}", run)
+        run = oracle.kvtool("describe", "--layout=hicache-layer-first", *good[1:], root)
+        tap.ok(says(run, 4, "has no rows"), "a layout that no row can have", run)
+        path = sorted(glob.glob(root + "/*_r0/*/*/*.bin"))[0]
+        os.truncate(path, 32768)
+        run = oracle.kvtool("describe", *good, root)
+        tap.ok(says(run, 3, "32768 bytes, expected 36864"), "a file that was cut", run)
+    with oracle.workdir() as work:
+        # 3 layers x 16 x 4 x 46 x 2 = 17664 bytes and zeros up to 20480
+        c = cells(3, 2, dim=23)
+        st.write_rows(work + "/t", config([range(3)]), c, PAGES["LBNHC"])
+        tp = "--set=tp-size=1"
+        run = oracle.kvtool("describe", *geometry("LBNHC", dim=22), tp, work + "/t")
+        tap.ok(says(run, 3, "are not zeros"), "less than what is stored, in one length",
+               run)
+        run = oracle.kvtool("fsck", *geometry("LBNHC", dim=22), tp, work + "/t")
+        tap.ok(run.code == 1 and run.out.count("row.tail") == 2, "fsck names all files",
+               run)
+    for name, more, parts, code in (
+            ("pipeline ranks", {"pp_size": 2, "parallel_agnostic": False},
+             "pp_size is 2", 4),
+            ("context ranks", {"dcp_size": 2, "tp_size": 2, "parallel_agnostic": False},
+             "dcp_size 2", 4),
+            ("canonical, not for every TP",
+             {"canonical_format": "v1-nhd", "tp_size": 2, "parallel_agnostic": False},
+             "not for every TP", 4),
+            ("another family", {"canonical_format": "v2-nhd"}, "v2-nhd", 4),
+            ("no truth", {"parallel_agnostic": 1}, "neither true nor false", 3),
+            ("another TP", {"tp_size": 2, "parallel_agnostic": False},
+             "tp_size is 2, not 1", 3)):
+        with oracle.workdir() as work:
+            conf = config([range(3)], **more)
+            st.write_rows(work + "/t", conf, cells(3, 1), PAGES["LBNHC"])
+            run = oracle.kvtool("describe", *geometry("LBNHC"), "--set=tp-size=1",
+                                work + "/t")
+            tap.ok(says(run, code, parts), name, run)
+
+
+def writers():
+    """Older keys are llm-d's and vLLM's: the bytes differ, so one has to say."""
+    conf = st.offload_config([(16, NAMES[:4])], blocks_per_file=2)
+    c = cells(4, 4, dim=32)
+    with oracle.workdir() as work:
+        root = work + "/t"
+        st.write_offload(root, conf, c, "SHKD")
+        said = geometry("LBNHC", dim=32)
+        run = oracle.kvtool("describe", *said, root)
+        tap.ok(says(run, 3, "--from=llmd", "--from=vllm-offload"),
+               "older keys: the writer is asked for", run)
+        groups = read([*said, "--from=llmd"], root, work)
+        tap.ok(same(groups, {"g0": c}), "older keys: llm-d", groups)
+    with oracle.workdir() as work:
+        root = work + "/t"
+        st.write_rows(root, conf, c, PAGES["LBNHC"], 2)
+        check("older keys: vLLM until 0.25", root,
+              said + ["--from=vllm-offload", "--set=tp-size=2"], {"g0": c}, work)
+        os.rename(glob.glob(root + "/*_r0")[0],
+                  glob.glob(root + "/*_r0")[0][:-1] + "1")
+        run = oracle.kvtool("describe", *said, "--from=vllm-offload", root)
+        tap.ok(says(run, 3, "is of rank 1"), "rows of another rank", run)
+    conf = config([range(2)])
+    with oracle.workdir() as work:
+        c = cells(2, 2)
+        st.write_rows(work + "/t", conf, c, PAGES["LBNHC"])
+        oracle.kvtool("convert", "-q", "--no-sync", *geometry("LBNHC"),
+                      "--set=tp-size=1", work + "/t", work + "/s.h5")
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "--format=llmd",
+                            work + "/s.h5", work + "/l")
+        old = st.offload_config([(16, NAMES[:2])])
+        tap.ok(run.code == 0 and
+               np.array_equal(st.read_offload(work + "/l", old,
+                                              dict(zip(st.AXES, c.shape)), "SHKD"), c),
+               "rows become a tree of llm-d", run)
+        oracle.kvtool("slice", "-q", "--no-sync", "--tp-size=2", "--tp-rank=0", "-o",
+                      work + "/r.h5", work + "/s.h5")
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--format=offload",
+                            work + "/r.h5", work + "/x")
+        tap.ok(says(run, 4, "merge them first"), "one rank makes no row", run)
+        run = oracle.kvtool("relayout", "-q", "--no-sync", "--to=KLBSHD",
+                            "--format=offload", "-o", work + "/x", work + "/s.h5")
+        tap.ok(says(run, 4, "has no rows"), "a layout without rows is not written", run)
+
+
+def parts_of_chunks():
+    conf = config([range(2)], 4)
+    with oracle.workdir() as work:
+        st.write_rows(work + "/t", conf, cells(2, 8), PAGES["LBNHC"])
+        said = geometry("LBNHC") + ["--set=tp-size=1"]
+        oracle.kvtool("convert", "-q", "--no-sync", *said, work + "/t", work + "/s.h5")
+        oracle.kvtool("slice", "-q", "--no-sync", "--blocks=4:8", "-o", work + "/a.h5",
+                      work + "/s.h5")
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--format=offload",
+                            work + "/a.h5", work + "/a")
+        whole = {n: b for n, b in st.tree(work + "/t").items()
+                 if st.block_name(4) in n or n.endswith(".json")}
+        tap.ok(run.code == 0 and st.tree(work + "/a") == whole, "one file of two", run)
+        oracle.kvtool("slice", "-q", "--no-sync", "--blocks=5:8", "-o", work + "/b.h5",
+                      work + "/s.h5")
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--format=offload",
+                            work + "/b.h5", work + "/b")
+        tap.ok(says(run, 4, "all of them"), "a part of a row is not written", run)
+
+
+def leftovers():
+    conf = config([range(2)])
+    with oracle.workdir() as work:
+        st.write_rows(work + "/t", conf, cells(2, 2), PAGES["LBNHC"])
+        path = glob.glob(work + "/t/*_r0/*/*/*.bin")[0]
+        base = work + "/t/" + st.offload_base(conf)
+        for name in (path + "_123456789.tmp", base + "/.o_direct_probe_7.tmp"):
+            st.put(name, b"")
+        run = oracle.kvtool("fsck", *geometry("LBNHC"), "--set=tp-size=1", work + "/t")
+        tap.ok(run.code == 0 and run.out.count("file.leftover") == 2 and
+               "_123456789.tmp" in run.out and ".o_direct_probe_7.tmp" in run.out,
+               "leftovers are named", run)
+        run = oracle.kvtool("fsck", "--json", *geometry("LBNHC"), "--set=tp-size=1",
+                            work + "/t")
+        looked = json.loads(run.out)["files"][0]["looked_at"]
+        size = sum(len(b) for b in st.tree(work + "/t").values())
+        tap.equal((looked["files"], looked["bytes"], looked["groups"], looked["blocks"],
+                   looked["data"], looked["missing_files_noticed"]),
+                  (3, size, 1, 2, True, False), "fsck says what it looked at")
+
+
+def main():
+    for name, said in SAMPLES.items():
+        sample(name, *said)
+    latents()
+    layouts_and_ranks()
+    unequal_groups()
+    group_numbers()
+    replicas()
+    canonical()
+    padding()
+    refused()
+    writers()
+    parts_of_chunks()
+    leftovers()
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
