@@ -60,13 +60,28 @@ struct kvt_folder {
 	struct kvt_layer *layer;	/* the same in the order of the model */
 	struct kvt_source *source;	/* [request][layer] */
 	const struct kvt_generation *generation;
+	struct kvt_layout layout;	/* of the group */
+	bool packed;			/* rows of blocks, see kvt_folder_choose() */
 	int64_t block_size;
 };
 
 const struct kvt_source *kvt_source_of(const struct kvt_folder *o, int64_t r, int64_t l);
 
-/* By what the user says, or by shapes that allow only one reading. */
+/*
+ * By what the user says, or by shapes that allow only one reading: fills
+ * generation, layout and packed.
+ *
+ * The connector of vllm-2026-07 takes [T, H, 2*D] out of a view [B, H, S, 2*D] of
+ * the engine's memory.  Where backends keep a token's key and value there, the
+ * rows are those of tokens.  The CPU backend keeps other things in the same bytes
+ * (kvtool-layouts(7), cpu-vec): then a row is some part of a packed block.  Files
+ * do not tell which, so the layout is asked for.
+ */
 KVT_MUST_CHECK enum kvt_status kvt_folder_choose(struct kvt_folder *o);
+/* Views of packed blocks become those of their rows; KVT_UNSUPPORTED if torn. */
+KVT_MUST_CHECK enum kvt_status
+kvt_folder_rows(const struct kvt_folder *o, struct kvt_views *views,
+		const struct kvt_group *group);
 
 /* Known once the generation is. */
 int kvt_folder_token_axis(const struct kvt_folder *o);

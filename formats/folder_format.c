@@ -16,8 +16,6 @@
 #include "formats/manifest.h"
 #include "formats/safetensors_header.h"
 
-enum { DEFAULT_BLOCK_SIZE = 16 };
-
 /* ---- files -------------------------------------------------------------- */
 
 static enum kvt_status read_source(struct kvt_folder *o, struct kvt_source *out,
@@ -217,8 +215,7 @@ static enum kvt_status describe(struct kvt_folder *o)
 	kvt_snapshot_init(&manifest.snapshot);
 	if ((status = kvt_manifest_add_group(&group, &manifest.snapshot, "g0", o->path,
 					     o->err)) ||
-	    (status = kvt_layout_parse(&group->layout, o->generation->layout, o->err)) ||
-	    (status = kvt_folder_width(o, group)) ||
+	    (group->layout = o->layout, status = kvt_folder_width(o, group)) ||
 	    (status = take_blocks(o, group)))
 		return status;
 	if (!t->dtype)
@@ -289,14 +286,16 @@ static enum kvt_status add_piece(struct kvt_folder *o, const struct kvt_source *
 	if (!source)
 		return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
 	if ((status = kvt_layout_views(&piece.views, &group->layout, box,
-				       group->shape.elem, o->err)))
+				       group->shape.elem, o->err)) ||
+	    (o->packed && (status = kvt_folder_rows(o, &piece.views, group))))
 		return status;
 	if (kvt_folder_token_axis(o))
 		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K,
 				    source->tensor.shape[1] * width);
 	else
 		width *= group->shape.n[KVT_AXIS_K];
-	piece.views.view[0].offset += source->data + token * width;
+	for (int i = 0; i < piece.views.count; i++)
+		piece.views.view[i].offset += source->data + token * width;
 	return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
 }
 
@@ -359,8 +358,7 @@ static enum kvt_status open_folder(struct kvt_folder *o)
 	if (o->hints->manifest)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: a connector folder takes no manifest", o->path);
-	o->block_size = o->hints->block_size > 0 ? o->hints->block_size :
-						   DEFAULT_BLOCK_SIZE;
+	o->block_size = o->hints->block_size > 0 ? o->hints->block_size : 0;
 	if ((status = list_requests(o, &single)) ||
 	    (status = read_requests(o, single)) ||
 	    (status = kvt_folder_choose(o)) ||

@@ -52,6 +52,19 @@ int64_t kvt_folder_nblocks(const struct kvt_folder *o, int64_t r)
 
 /* ---- which generation --------------------------------------------------- */
 
+/* A block of heads, each of them keys before values, both in any order. */
+static bool is_packed(const struct kvt_layout *layout)
+{
+	static const enum kvt_axis head[] = { KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H,
+					      KVT_AXIS_K };
+	bool is = layout->nplanes == 2;
+
+	for (int p = 0; is && p < 2; p++)
+		for (int i = 0; is && i < 4; i++)
+			is = layout->plane[p].part[i].axis == head[i];
+	return is;
+}
+
 static enum kvt_status asked_generation(struct kvt_folder *o)
 {
 	const char *names[2] = { o->hints->format, o->hints->layout };
@@ -61,7 +74,9 @@ static enum kvt_status asked_generation(struct kvt_folder *o)
 	for (int i = 0; i < 2 && !o->generation; i++)
 		if (names[i])
 			o->generation = kvt_generation_find(names[i]);
-	if (!o->hints->layout || kvt_generation_find(o->hints->layout))
+	if (o->hints->layout && kvt_generation_find(o->hints->layout))
+		return kvt_layout_parse(&o->layout, o->generation->layout, o->err);
+	if (!o->hints->layout)
 		return KVT_OK;
 	if ((status = kvt_layout_parse(&asked, o->hints->layout, o->err)))
 		return status;
@@ -72,6 +87,14 @@ static enum kvt_status asked_generation(struct kvt_folder *o)
 		if (o->generation && o->generation != &generations[i])
 			break;
 		o->generation = &generations[i];
+		o->layout = asked;
+		return KVT_OK;
+	}
+	if (is_packed(&asked) &&
+	    (!o->generation || o->generation == &generations[VLLM_2026_07])) {
+		o->generation = &generations[VLLM_2026_07];
+		o->layout = asked;
+		o->packed = true;
 		return KVT_OK;
 	}
 	return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -96,7 +119,7 @@ static enum kvt_status guess_rank3(struct kvt_folder *o)
 
 		all2 &= shape[0] == 2;
 		vary |= shape[1] != first[1];
-		whole &= shape[1] % o->block_size == 0;
+		whole &= o->block_size && shape[1] % o->block_size == 0;
 	}
 	if (all2 && (vary || (whole && 2 % o->block_size))) {
 		o->generation = &generations[VLLM_2025];
@@ -114,6 +137,28 @@ static enum kvt_status guess_rank3(struct kvt_folder *o)
 				"or two heads; give --from vllm-2026-07 or --heads 2",
 				o->path, (long long)first[0], (long long)first[2]);
 	o->generation = &generations[VLLM_2026_07];
+	return KVT_OK;
+}
+
+/* What the files leave open of a generation. */
+static enum kvt_status ask(const struct kvt_folder *o)
+{
+	if (o->generation == &generations[VLLM_2026_07] && !o->layout.nplanes)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: rows of %s are keys and values of tokens, or, of a CPU engine, "
+				"parts of packed blocks; give --layout nhd, or cpu-vec, cpu-amx",
+				o->path, o->generation->shape);
+	if (!o->block_size)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: does not say how many tokens the engine has in a block; give "
+				"--block-size", o->path);
+	for (int64_t r = 0; o->packed && r < o->requests.count; r++)
+		if (kvt_folder_ntokens(o, r) % o->block_size)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: %s has %lld tokens, which are no packed blocks of %lld",
+					o->path, o->requests.name[r],
+					(long long)kvt_folder_ntokens(o, r),
+					(long long)o->block_size);
 	return KVT_OK;
 }
 
@@ -136,6 +181,61 @@ enum kvt_status kvt_folder_choose(struct kvt_folder *o)
 				o->generation ? o->generation->rank : 3,
 				o->generation ? " for " : "",
 				o->generation ? o->generation->preset : "");
+	if ((status = ask(o)))
+		return status;
+	return o->packed ? KVT_OK :
+	       kvt_layout_parse(&o->layout, o->generation->layout, o->err);
+}
+
+/* ---- packed blocks ------------------------------------------------------ */
+
+/*
+ * The bytes of a head are cut into rows of 'row' bytes, and rows of the heads take
+ * turns: byte p of head h is at p / row * (heads * row) + h * row + p % row.  Axes
+ * that step from below a row to beyond it are split there.
+ */
+static bool cut_rows(struct kvt_view *view, int64_t row, int64_t heads)
+{
+	for (int i = 0; i < view->nfactors; i++) {
+		struct kvt_factor *f = &view->factor[i], *outer;
+		int64_t inner = f->stride ? row / f->stride : 0;
+
+		if (f->axis == KVT_AXIS_B || f->axis == KVT_AXIS_L || f->n == 1)
+			continue;
+		if (f->axis == KVT_AXIS_H) {
+			f->stride = row;
+		} else if (f->stride % row == 0) {
+			f->stride *= heads;
+		} else if (f->stride * f->n > row) {
+			if (row % f->stride || f->n % inner ||
+			    view->nfactors == KVT_MAX_FACTORS)
+				return false;
+			memmove(f + 1, f, (size_t)(view->nfactors++ - i) * sizeof(*f));
+			outer = f++;
+			outer->n /= inner;
+			outer->div *= inner;
+			outer->stride = row * heads;
+			f->n = inner;
+			i++;
+		}
+	}
+	return view->offset % row == 0;
+}
+
+enum kvt_status kvt_folder_rows(const struct kvt_folder *o, struct kvt_views *views,
+				const struct kvt_group *group)
+{
+	const int64_t *n = group->shape.n;
+	int64_t row = 2 * n[KVT_AXIS_D] * group->shape.elem;
+
+	for (int i = 0; i < views->count; i++) {
+		if (!cut_rows(&views->view[i], row, n[KVT_AXIS_H]))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%s: rows of %lld bytes cut layout %s where kvtool cannot follow",
+					o->path, (long long)row,
+					kvt_layout_string(&group->layout).s);
+		views->view[i].offset *= n[KVT_AXIS_H];
+	}
 	return KVT_OK;
 }
 

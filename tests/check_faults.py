@@ -59,7 +59,7 @@ COMMANDS = {
     "diff-heatmap": ("in.h5 bad.h5", "", "diff --heatmap=map.csv in.h5 bad.h5"),
     "fsck": ("in.h5", "", "fsck in.h5"),
     "describe": ("in.h5", "", "describe --json --verify in.h5"),
-    "import": ("connector/", "", "import -o out.h5 connector"),
+    "import": ("connector/", "", "import --layout=nhd --block-size=16 -o out.h5 connector"),
     "to-connector": ("in.h5", "", "convert --format=vllm-2026-07 in.h5 out"),
     "to-hicache": ("named.h5", "", "convert --format=hicache named.h5 out"),
     "exec-ranks": ("in.h5", "out0.h5 out1.h5",

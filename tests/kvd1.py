@@ -268,7 +268,11 @@ def connector_pool(top, model):
     pool = Pool(attention_content(cells), head, component, live)
     pool.names = {f: r["request"] for f, r in side["requests"].items()}
     # [2, T, H*D] does not show H, and T, 2, X may be 2 heads or K and V
-    pool.hints = ["--heads", str(heads)] if heads else []
+    pool.hints = ["--heads", str(heads), "--block-size=16"] if heads else \
+        ["--block-size=16"]
+    # [T, H, 2*D] may be rows of packed blocks
+    if top.endswith("2026_07"):
+        pool.hints.append("--layout=nhd")
     return pool
 
 

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as xml
 
 sys.dont_write_bytecode = True
@@ -30,6 +31,8 @@ HND = f"{DATA}/s260k/paged_bs16/packed_hnd.bf16.npy"
 ROCM = f"{DATA}/s260k/paged_bs16/rocm_x.bf16.npy"
 MLA = f"{DATA}/mla144/paged_bs16/mla_lbsc.bf16.npy"
 PAGES = f"{DATA}/mamba2g4/tp2_SD/rank1.npy"
+WORK = tempfile.TemporaryDirectory()
+FOLDER = f"{WORK.name}/folder.h5"	# of a connector
 RANK = f"{DATA}/s260k/tp4/rank1.packed_hnd.bf16.safetensors"
 
 
@@ -121,7 +124,7 @@ CLAUSES = {
     "groups": [(PAGES, None, "= conv   ssm", "= ssm conv"),
                (NHD, None, "= g0", "= g0 g1")],
     "null_block": [(NHD, None, "= 0", "= null"),
-                   (f"{DATA}/s260k/connector/example_2026_07", None, "= null", "= 0")],
+                   (FOLDER, None, "= null", "= 0")],
     "tp_size": [(RANK, None, "= 4", "= 2"), (NHD, None, "= 1", ">= 2")],
     "tp_rank": [(RANK, None, "<= 1", "!= 0 | 1"), (PAGES, None, "= 1", "= 0")],
     "pp_size": [(NHD, None, "= 1", "= 2")], "pp_rank": [(NHD, None, "= 0", "= 1")],
@@ -175,9 +178,9 @@ CLAUSES = {
                      "= model.layers.*.attention"), (PAGES, "*", "= *.mixer", "= *mix"),
                     (NHD, "g0", "= *.0.* | *.1.* | *.2.* | *.3.* | *.4.*",
                      "= *.0.* | *.1.* | *.2.* | *.3.*")],
-    "layer_ids": [(f"{DATA}/s260k/connector/example_2026_07", "g0", "= 0:5", "= 0:4,5"),
-                  (f"{DATA}/s260k/connector/example_2026_07", "g0", "= 0,1,2:5",
-                   "= 0:6"), (f"{DATA}/s260k/connector/example_2026_07", "g0",
+    "layer_ids": [(FOLDER, "g0", "= 0:5", "= 0:4,5"),
+                  (FOLDER, "g0", "= 0,1,2:5",
+                   "= 0:6"), (FOLDER, "g0",
                               "!= 0:4", "= 1:5,0")],
     "parts": [(PAGES, "conv", "= x:0+128@128 B:128+32@288  C:160+32@352",
                "= x:0+128 B:128+32@288 C:160+32@352")],
@@ -400,6 +403,8 @@ def check_groups(contract):
 
 def main():
     oracle.need_program_and_data()
+    kvtool("import", "-q", "--no-sync", "--layout=nhd", "--block-size=16", "-o", FOLDER,
+           f"{DATA}/s260k/connector/example_2026_07")
     with oracle.workdir() as tmp:
         contract = Contract(tmp)
         for d in oracle.attention_dumps():

@@ -439,6 +439,9 @@ def check_ranks(tmp):
 
 # ---- all of it --------------------------------------------------------------
 
+TOKENS = "--layout=nhd", "--block-size=16"
+
+
 def check_real_dumps():
     for d in oracle.attention_dumps():
         r, found = fsck(d.path)
@@ -447,7 +450,7 @@ def check_real_dumps():
         r, found = fsck(side[:-4] + "npy")
         tap.ok(r.code == 0 and not found, f"{os.path.relpath(side, DATA)} is clean", r)
     folder = f"{DATA}/s260k/connector/example_2026_07"
-    r, found = fsck(folder)
+    r, found = fsck(*TOKENS, folder)
     tap.ok(r.code == 0 and not found, "a connector folder is clean", r)
 
 
@@ -456,7 +459,8 @@ def check_folder(tmp):
     shutil.copytree(f"{DATA}/s260k/connector/example_2026_07", folder)
     for left in (f"{folder}/out.h5.tmp-4711", f"{folder}.tmp-4711"):
         os.mkdir(left)
-        expect("left inside a folder, or beside it", "file.leftover", "", folder)
+        expect("left inside a folder, or beside it", "file.leftover", "", *TOKENS,
+               folder)
         os.rmdir(left)
     request = sorted(os.listdir(folder))[0]
     os.unlink(f"{folder}/{request}/model.layers.2.self_attn.attn.safetensors")
@@ -466,7 +470,8 @@ def check_folder(tmp):
 def check_names():
     """Each finding there is was planted, here or in the tests that are named."""
     here, there = os.path.dirname(os.path.abspath(__file__)), set()
-    for name in ("unit/formats/test_snapshot.c", "oracle_content.py"):
+    for name in ("unit/formats/test_snapshot.c", "oracle_content.py",
+                 "oracle_offload.py"):
         with open(f"{here}/{name}") as f:
             there |= set(re.findall(r'[" ]([a-z]+\.[a-z-]+)"', f.read()))
     missing = set(SEVERITY) - planted - there

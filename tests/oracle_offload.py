@@ -5,7 +5,8 @@ oracle_offload.py - rows of vLLM's file-system tier against what the engine put 
 
 Trees that vLLM wrote are read and held against the keys and values that the
 engine was given; trees of kinds that no sample has are made from their
-description in store_trees.py.  Written again, a tree has the same bytes.
+description in store_trees.py.  Written again, a tree has the same bytes.  So is
+what the ExampleConnector of a CPU engine wrote, which has no index either.
 """
 import glob
 import json
@@ -20,6 +21,7 @@ import store_trees as st
 
 tap = oracle.Tap()
 oracle.need_program_and_data()
+RNG = np.random.default_rng(7)
 ENGINES = os.environ.get("KVT_ENGINES", os.path.join(oracle.DATA, "../engines/vllm"))
 
 
@@ -153,9 +155,85 @@ def latents():
                "offload_mla_bf16_bs32: written again, byte for byte", run)
 
 
+# ---- the ExampleConnector of a CPU engine ---------------------------------------
+
+def example():
+    """Two blocks of 32 of a request; rows are of the packed block."""
+    root = os.path.join(ENGINES, "example_vec_bs32/root")
+    want = np.load(os.path.join(ENGINES, "example_vec_bs32/oracle_0.npy"))[:, :64]
+    request = "f762fcf564a3e667c593ce4fe36b33a9"
+    with oracle.workdir() as work:
+        run = oracle.kvtool("describe", root)
+        tap.ok(says(run, 3, "--layout nhd, or cpu-vec"), "rows of what is asked for", run)
+        run = oracle.kvtool("describe", "--from=vllm-2026-07", "--block-size=32", root)
+        tap.ok(says(run, 3, "--layout nhd, or cpu-vec"), "a generation does not say it",
+               run)
+        run = oracle.kvtool("describe", "--layout=cpu-vec", root)
+        tap.ok(says(run, 3, "--block-size"), "and no block size is assumed", run)
+        run = oracle.kvtool("relayout", "-q", "--no-sync", "--verify", "--to=nhd",
+                            "--layout=cpu-vec", "--block-size=32", "-o", work + "/x.npy",
+                            f"{root}/{request}")
+        tap.ok(run.code == 0 and
+               np.array_equal(np.load(work + "/x.npy").reshape(want.shape), want),
+               "example_vec_bs32: equal to the oracle", run)
+        run = oracle.kvtool("fsck", "--layout=cpu-vec", "--block-size=32", root)
+        tap.ok(run.code == 0, "example_vec_bs32: fsck", run)
+
+
+def packed_rows():
+    """Other packings and sizes, whose rows begin and end inside of their tiles."""
+    for layout, shapes in (("cpu-vec", ((32, 32), (32, 80), (64, 16), (16, 64))),
+                           ("cpu-amx", ((32, 32), (32, 64), (64, 128)))):
+        keys, values, _ = oracle.TWO_PLANES[layout]
+        for states, dim in shapes:
+            c = RNG.integers(1, 1 << 16, (2, 3, 2, states, 3, dim), dtype=np.uint16)
+            with oracle.workdir() as work:
+                for l in range(3):
+                    rows = b"".join(packed_block(c[:, l, b], keys, values)
+                                    for b in range(2))
+                    put_tensor(f"{work}/t/r/layers.{l}.safetensors",
+                               (2 * states, 3, 2 * dim), rows)
+                run = oracle.kvtool("relayout", "-q", "--no-sync", "--to=LBSHKD",
+                                    f"--layout={layout}", f"--block-size={states}", "-o",
+                                    work + "/x.npy", work + "/t")
+                tap.ok(run.code == 0 and
+                       np.array_equal(np.load(work + "/x.npy").reshape(
+                           3, 2, states, 3, 2, dim), c.transpose(1, 2, 3, 4, 0, 5)),
+                       f"rows of {layout}, {states} states of {dim}", run)
+
+
+def packed_block(cells, keys, values):
+    """[K, S, H, D] of one block in the backend's order, cut into rows of 2 D."""
+    _, states, heads, dim = cells.shape
+    page = []
+    for h in range(heads):
+        for k, order in ((0, keys), (1, values)):
+            page.append(split_order(cells[k, :, h], order))
+    page = np.concatenate(page).reshape(heads, states, 2 * dim)
+    return np.ascontiguousarray(page.transpose(1, 0, 2)).tobytes()
+
+
+def split_order(array, order):
+    """[S, D] in an order such as "L B H S/16 D/2 S%16 D%2"."""
+    parts = [p for p in order.split() if p[0] in "SD"]
+    size = {"S": array.shape[0], "D": array.shape[1]}
+    inner = {p[0]: int(p[2:]) for p in parts if "%" in p}
+    s, d = inner.get("S", 1), inner.get("D", 1)
+    cut = array.reshape(size["S"] // s, s, size["D"] // d, d)
+    place = {"S": 0, "D": 2, "S/": 0, "S%": 1, "D/": 2, "D%": 3}
+    axes = [place[p[:2]] for p in parts]
+    axes += [a for a in range(4) if a not in axes]
+    return cut.transpose(axes).reshape(-1)
+
+
+def put_tensor(path, shape, raw):
+    head = json.dumps({"kv_cache": {"dtype": "BF16", "shape": shape,
+                                    "data_offsets": [0, len(raw)]}}).encode()
+    st.put(path, len(head).to_bytes(8, "little") + head + raw)
+
+
 # ---- trees made from their description ------------------------------------------
 
-RNG = np.random.default_rng(7)
 NAMES = [f"model.layers.{i}.self_attn.attn" for i in range(16)]
 PAGES = {"LBNHC": "LBSHKD", "LBHNC": "LBHSKD", "BLNHC": "BLSHKD", "BLHNC": "BLHSKD",
          "BHLNC": "BHLSKD"}
@@ -477,6 +555,8 @@ def main():
     for name, said in SAMPLES.items():
         sample(name, *said)
     latents()
+    example()
+    packed_rows()
     layouts_and_ranks()
     unequal_groups()
     group_numbers()

@@ -310,7 +310,8 @@ def check_folder(path, shape, heads, width, latent):
                                    "seen": None}],
                      "offset": data_begin(f"{path}/{file}") +
                      2 * SHAPES[shape](k, t, h, d, ntokens, heads, width)})
-    hints = [] if latent else [f"--heads={heads}"]
+    hints = ["--block-size=16"] + ([] if latent else [f"--heads={heads}"])
+    hints += ["--layout=nhd"] if shape == "example_2026_07" else []
     r, got = where(path, *hints, *options)
     same(r, got, want, f"{name}: file and byte of a token")
     r, got = where(path, *hints, *(f"--offset={w['file']}:{w['offset']}"

@@ -77,7 +77,7 @@ refused() {
 @test "a connector folder without one of its layers" {
 	cp -r "$kv/s260k/connector/example_2026_07" folder
 	rm folder/436478e796c7d5a9bb24960c7d0da0ce/model.layers.3.self_attn.attn.safetensors
-	refused 3 kvtool convert folder out.h5
+	refused 3 kvtool convert --layout=nhd --block-size=16 folder out.h5
 	said 436478e796c7d5a9bb24960c7d0da0ce
 }
 
@@ -85,7 +85,7 @@ refused() {
 	cp -r "$kv/s260k/connector/example_2026_07" folder
 	local f=folder/436478e796c7d5a9bb24960c7d0da0ce/model.layers.3.self_attn.attn.safetensors
 	truncate -s 9000 "$f"
-	refused 3 kvtool convert folder out.h5
+	refused 3 kvtool convert --layout=nhd --block-size=16 folder out.h5
 	said model.layers.3
 }
 
@@ -93,7 +93,7 @@ refused() {
 	cp -r "$kv/s260k/connector/example_2026_07" folder
 	cp folder/2a3cf51fa70dd631a21aee95bb0133fb/model.layers.3.self_attn.attn.safetensors \
 		folder/436478e796c7d5a9bb24960c7d0da0ce/
-	refused 3 kvtool convert folder out.h5
+	refused 3 kvtool convert --layout=nhd --block-size=16 folder out.h5
 }
 
 @test "a manifest of another dump" {
@@ -205,7 +205,7 @@ refused() {
 	local f
 	f=$(find folder -name '*layers.1*' | head -n 1)
 	cp "$f" before
-	run --separate-stderr kvtool convert -f folder "$f"
+	run --separate-stderr kvtool convert -f --block-size=16 folder "$f"
 	[ "$status" = 2 ]
 	one_sentence
 	cmp "$f" before

@@ -90,9 +90,11 @@ for name in "a.json", "b.bin.json":
 }
 
 @test "convert makes a snapshot of a connector folder" {
-	local top want
+	local top want layout
 	for top in "$kv"/s260k/connector/*; do
-		run -0 kvtool convert --heads 4 "$top" out.h5
+		layout=()
+		[[ $top != *2026_07 ]] || layout=(--layout=nhd)
+		run -0 kvtool convert --heads 4 --block-size=16 "${layout[@]}" "$top" out.h5
 		want=${want:-$(value tokens out.h5)}
 		[ -n "$want" ]
 		[ "$(value tokens out.h5)" = "$want" ]
@@ -101,13 +103,23 @@ for name in "a.json", "b.bin.json":
 }
 
 @test "convert asks for heads where a connector folder does not show them" {
-	run -3 --separate-stderr kvtool convert "$kv/s260k/connector/shared_storage_2025" out.h5
+	run -3 --separate-stderr kvtool convert --block-size=16 \
+		"$kv/s260k/connector/shared_storage_2025" out.h5
 	one_sentence
 	said --heads
 	run -3 --separate-stderr kvtool convert "$kv/gqa64/connector/example_2026_07" out.h5
 	one_sentence
 	said "64 x 2 x 128" --from --heads
-	run -0 kvtool convert --heads 2 "$kv/gqa64/connector/example_2026_07" out.h5
+	run -3 --separate-stderr kvtool convert --heads 2 \
+		"$kv/gqa64/connector/example_2026_07" out.h5
+	one_sentence
+	said '--layout nhd, or cpu-vec'
+	run -3 --separate-stderr kvtool convert --heads 2 --layout=nhd \
+		"$kv/gqa64/connector/example_2026_07" out.h5
+	one_sentence
+	said '--block-size'
+	run -0 kvtool convert --heads 2 --layout=nhd --block-size=16 \
+		"$kv/gqa64/connector/example_2026_07" out.h5
 }
 
 @test "convert keeps the rank of a dump" {

@@ -151,13 +151,13 @@ bare() {
 
 @test "a spec tells a connector folder how many heads it has" {
 	local folder=$kv/s260k/connector/shared_storage_2025
-	run -3 --separate-stderr kvtool digest --from=vllm-2025 "$folder"
+	run -3 --separate-stderr kvtool digest --from=vllm-2025 --block-size=16 "$folder"
 	said 'give --heads or --spec'
-	kvtool digest --from=vllm-2025 --heads=4 "$folder" >heads
-	kvtool digest --from=vllm-2025 --spec $spec "$folder" >spec
+	kvtool digest --from=vllm-2025 --block-size=16 --heads=4 "$folder" >heads
+	kvtool digest --from=vllm-2025 --block-size=16 --spec $spec "$folder" >spec
 	cmp heads spec
 	# slice has another use for --heads
-	run -3 --separate-stderr kvtool slice --heads=1 -o part.npy "$folder"
+	run -3 --separate-stderr kvtool slice --heads=1 --block-size=16 -o part.npy "$folder"
 	said '--spec'
-	run -0 kvtool slice --heads=1 -o part.npy --spec $spec "$folder"
+	run -0 kvtool slice --heads=1 --block-size=16 -o part.npy --spec $spec "$folder"
 }

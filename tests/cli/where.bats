@@ -10,6 +10,7 @@ load dumps
 mamba=$kv/mamba2g4/tp2_SD/rank1.npy
 tp4=$kv/s260k/tp4/rank1.packed_hnd.bf16.safetensors
 folder=$kv/s260k/connector/example_2026_07
+tokens=(--layout=nhd --block-size=16)
 file=436478e796c7d5a9bb24960c7d0da0ce/model.layers.3.self_attn.attn.safetensors
 
 # refused STATUS TEXT ARG...: nothing is printed, and the sentence has TEXT
@@ -51,8 +52,8 @@ refused() {
 		at=$(kvtool where --offset=$offset "$nhd" | sed -n 's/^  at  *//p')
 		[ "$(kvtool where --at="$at" "$nhd" | sed -n 's/^  file  *\([0-9]*\) .*/\1/p')" = $offset ]
 	done
-	at=$(kvtool where --offset=$file:777 "$folder" | sed -n 's/^  at  *//p')
-	kvtool where --at="$at" "$folder" | grep -q "^  file  *$file:777 "
+	at=$(kvtool where "${tokens[@]}" --offset=$file:777 "$folder" | sed -n 's/^  at  *//p')
+	kvtool where "${tokens[@]}" --at="$at" "$folder" | grep -q "^  file  *$file:777 "
 }
 
 @test "the header of a file, and what is beyond the data" {
@@ -124,14 +125,14 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 }
 
 @test "folders: the file is part of the offset" {
-	run -0 kvtool where --offset=$file:1000 "$folder"
+	run -0 kvtool where "${tokens[@]}" --offset=$file:1000 "$folder"
 	[ "${lines[1]}" = "  file      $file:1000 (0x3e8)" ]
 	[[ $output == *'layer     model.layers.3.self_attn.attn'* ]]
 	[[ $output == *"holds     live: ${file%/*} token "* ]]
-	run -0 kvtool where --offset=$file:3 "$folder"
+	run -0 kvtool where "${tokens[@]}" --offset=$file:3 "$folder"
 	[[ $output == *'header of the file'* ]]
-	refused 2 'several files' --offset=1000 "$folder"
-	refused 2 "has no file 'layout.json'" --offset=layout.json:0 "$folder"
+	refused 2 'several files' "${tokens[@]}" --offset=1000 "$folder"
+	refused 2 "has no file 'layout.json'" "${tokens[@]}" --offset=layout.json:0 "$folder"
 }
 
 @test "what a folder does not store reads as zeros" {
@@ -151,7 +152,7 @@ for path in glob.glob("one/*.safetensors"):
     text = json.dumps(head).encode()
     open(path, "wb").write(struct.pack("<Q", len(text)) + text +
                            raw[8 + n:8 + n + size])'
-	run -0 kvtool where --at=layer=0,block=1,state=0,head=0,kv=k,dim=0 \
+	run -0 kvtool where "${tokens[@]}" --at=layer=0,block=1,state=0,head=0,kv=k,dim=0 \
 		--at=layer=0,block=1,state=1,head=0,kv=k,dim=0 one
 	[[ ${lines[1]} == '  file      model.layers.0.self_attn.attn.safetensors:'* ]]
 	[ "${lines[5]}" = '  layer     model.layers.0.self_attn.attn' ]

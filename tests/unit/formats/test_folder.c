@@ -45,24 +45,24 @@ static struct real_case {
 } reals[] = {
 	{ "keys first", "testdata/kv/s260k/connector/shared_storage_2025", "s260k",
 	  "LKBSHD",
-	  { .heads = 4 }, { 5, 41, 16, 4, 2, 8 },
+	  { .heads = 4, .block_size = 16 }, { 5, 41, 16, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
 	{ "keys and values apart", "testdata/kv/s260k/connector/example_2026_05", "s260k",
-	  "LBSKHD", { 0 }, { 5, 41, 16, 4, 2, 8 },
+	  "LBSKHD", { .block_size = 16 }, { 5, 41, 16, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
 	{ "packed", "testdata/kv/s260k/connector/example_2026_07", "s260k", "LBSHC",
-	  { 0 },
+	  { .layout = "nhd", .block_size = 16 },
 	  { 5, 41, 16, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
 	{ "packed, as blocks of 64", "testdata/kv/s260k/connector/example_2026_07",
 	  "s260k",
-	  "LBSHC", { .block_size = 64 }, { 5, 11, 64, 4, 2, 8 },
+	  "LBSHC", { .layout = "nhd", .block_size = 64 }, { 5, 11, 64, 4, 2, 8 },
 	  { { "2954a22378714c64c09915a037978a7d", 'C', 64, 80 },
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
@@ -73,22 +73,25 @@ static struct real_case {
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
 	{ "two heads, said by --heads", "testdata/kv/gqa64/connector/example_2026_07",
-	  "gqa64", "LBSHC", { .heads = 2 }, { 4, 6, 16, 2, 2, 64 },
+	  "gqa64", "LBSHC", { .layout = "nhd", .heads = 2, .block_size = 16 }, { 4, 6, 16, 2, 2, 64 },
 	  { { "cffa1a3a57a0e9cbaefc8e2aafb8020f", 'A', 64, 69 },
 	    { "f5f6aa44165d4511d8b459858ddab606", 'B', 32, 48 } } },
 	{ "two heads, said by the generation",
 	  "testdata/kv/gqa64/connector/example_2026_07",
-	  "gqa64", "LBSHC", { .format = "vllm-2026-07" }, { 4, 6, 16, 2, 2, 64 },
+	  "gqa64", "LBSHC",
+	  { .format = "vllm-2026-07", .layout = "nhd", .block_size = 16 },
+	  { 4, 6, 16, 2, 2, 64 },
 	  { { "cffa1a3a57a0e9cbaefc8e2aafb8020f", 'A', 64, 69 },
 	    { "f5f6aa44165d4511d8b459858ddab606", 'B', 32, 48 } } },
-	{ "latent", "testdata/kv/mla144/connector", "mla144", "LBSC", { 0 },
+	{ "latent", "testdata/kv/mla144/connector", "mla144", "LBSC",
+	  { .block_size = 16 },
 	  { 3, 11, 16, 1, 1, 144 },
 	  { { "63d5f71b850e89421ed74343834b4145", 'A', 128, 133 },
 	    { "a15631b89694b9688c10db1cebef0551", 'B', 48, 64 } } },
 	{ "one request by itself",
 	  "testdata/kv/mla144/connector/a15631b89694b9688c10db1cebef0551", "mla144",
 	  "LBSC",
-	  { 0 }, { 3, 3, 16, 1, 1, 144 },
+	  { .block_size = 16 }, { 3, 3, 16, 1, 1, 144 },
 	  { { "a15631b89694b9688c10db1cebef0551", 'B', 48, 64 } } },
 };
 enum { NREALS = sizeof(reals) / sizeof(reals[0]) };
@@ -210,10 +213,11 @@ static struct wrong_case {
 } wrongs[] = {
 	{ "two layers", { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
 			  { "a", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
-	  { 0 }, KVT_OK, NULL },
+	  { .layout = "nhd" }, KVT_OK, NULL },
 	{ "the first layer need not be 0",
 	  { { "a", "l.7.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "a", "l.8.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 }, KVT_OK,
+	    { "a", "l.8.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
+	  { .layout = "nhd" }, KVT_OK,
 	      NULL },
 	{ "nothing", { { NULL, NULL, 0, { 0 }, NULL, NULL } }, { 0 }, KVT_BAD_INPUT,
 	  "neither layers" },
@@ -236,17 +240,20 @@ static struct wrong_case {
 	  "has layer file l.1.safetensors" },
 	{ "layers of unlike length",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "a", "l.1.safetensors", 3, { 32, 4, 8 }, NULL, NULL } }, { 0 },
+	    { "a", "l.1.safetensors", 3, { 32, 4, 8 }, NULL, NULL } },
+	  { .layout = "nhd" },
 	      KVT_BAD_INPUT,
 	  "l.1.safetensors: differs" },
 	{ "requests with unlike heads",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "b", "l.0.safetensors", 3, { 16, 3, 8 }, NULL, NULL } }, { 0 },
+	    { "b", "l.0.safetensors", 3, { 16, 3, 8 }, NULL, NULL } },
+	  { .layout = "nhd" },
 	      KVT_BAD_INPUT,
 	  "differs" },
 	{ "layers of unlike types",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL },
-	    { "a", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, "F16" } }, { 0 },
+	    { "a", "l.1.safetensors", 3, { 16, 4, 8 }, NULL, "F16" } },
+	  { .layout = "nhd" },
 	      KVT_BAD_INPUT,
 	  "differs" },
 	{ "a tensor of another name",
@@ -282,7 +289,7 @@ static struct wrong_case {
 	  KVT_BAD_INPUT, "3 heads" },
 	{ "two tokens, as was said",
 	  { { "a", "l.0.safetensors", 3, { 2, 17, 8 }, NULL, NULL } },
-	  { .format = "vllm-2026-07" }, KVT_OK, NULL },
+	  { .format = "vllm-2026-07", .layout = "nhd" }, KVT_OK, NULL },
 	{ "a generation as layout",
 	  { { "a", "l.0.safetensors", 3, { 16, 2, 8 }, NULL, NULL } },
 	  { .layout = "vllm-2026-07" }, KVT_OK, NULL },
@@ -303,21 +310,34 @@ static struct wrong_case {
 	{ "one axis", { { "a", "l.0.safetensors", 1, { 16 }, NULL, NULL } }, { 0 },
 	  KVT_BAD_INPUT, "1 axes" },
 	{ "content that is no pair",
-	  { { "a", "l.0.safetensors", 3, { 16, 4, 7 }, NULL, NULL } }, { 0 },
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 7 }, NULL, NULL } }, { .layout = "nhd" },
 	    KVT_BAD_INPUT,
 	  "7 elements" },
 	{ "a type that contradicts",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
-	    { .dtype = "fp16" },
+	    { .dtype = "fp16", .layout = "nhd" },
 	  KVT_BAD_INPUT, "not float16" },
 	{ "integers that carry another type",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, "U16" } },
-	    { .dtype = "fp16" },
+	    { .dtype = "fp16", .layout = "nhd" },
 	  KVT_OK, NULL },
 	{ "fewer heads than said",
-	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { .heads = 8 },
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { .layout = "nhd", .heads = 8 },
 	  KVT_BAD_INPUT, "--heads says 8" },
-	{ "no tokens", { { "a", "l.0.safetensors", 3, { 0, 4, 8 }, NULL, NULL } }, { 0 },
+	{ "tokens, or packed blocks",
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 },
+	    KVT_BAD_INPUT, "give --layout nhd, or cpu-vec" },
+	{ "no size of a block",
+	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
+	  { .layout = "nhd", .block_size = -1 }, KVT_BAD_INPUT, "--block-size" },
+	{ "packed blocks that are not whole",
+	  { { "a", "l.0.safetensors", 3, { 17, 4, 8 }, NULL, NULL } },
+	  { .layout = "cpu-vec" }, KVT_BAD_INPUT, "no packed blocks" },
+	{ "packed rows that cannot be followed",
+	  { { "a", "l.0.safetensors", 3, { 15, 4, 8 }, NULL, NULL } },
+	  { .layout = "cpu-vec", .block_size = 15 }, KVT_UNSUPPORTED, "cut layout" },
+	{ "no tokens", { { "a", "l.0.safetensors", 3, { 0, 4, 8 }, NULL, NULL } },
+	  { .layout = "nhd" },
 	  KVT_OK, NULL },
 };
 enum { NWRONGS = sizeof(wrongs) / sizeof(wrongs[0]) };
@@ -326,16 +346,19 @@ static void test_wrong(void **state)
 {
 	const struct wrong_case *c = *state;
 	struct kvt_error err = { "" };
+	struct kvt_hints hints = c->hints;
 	struct kvt_reader *reader;
 	void *folder = NULL;
 
+	/* said in all cases but one */
+	hints.block_size = hints.block_size ? hints.block_size : 16;
 	assert_int_equal(make_folder(&folder), 0);
 	for (int i = 0; i < 4 && c->file[i].request; i++)
 		put_tensor(folder, c->file[i].request, c->file[i].layer,
 			   c->file[i].name ? c->file[i].name : "kv_cache",
 			   c->file[i].type ? c->file[i].type : "BF16", c->file[i].rank,
 			   c->file[i].shape);
-	expect(kvt_open(&reader, folder, &c->hints, &err), c->status, &err, c->part);
+	expect(kvt_open(&reader, folder, &hints, &err), c->status, &err, c->part);
 	if (!c->status)
 		kvt_close_reader(reader);
 	remove_folder(&folder);
@@ -345,6 +368,7 @@ static void test_wrong(void **state)
 static void test_link(void **state)
 {
 	const int64_t shape[] = { 16, 4, 8 };
+	const struct kvt_hints hints = { .layout = "nhd", .block_size = 16 };
 	struct path inside = join(*state, "dump/a/l.1.safetensors"), dump, target;
 	struct kvt_error err = { "" };
 	struct kvt_reader *reader;
@@ -355,14 +379,14 @@ static void test_link(void **state)
 	put_tensor(dump.s, "a", "l.0.safetensors", "kv_cache", "BF16", 3, shape);
 	put_tensor(*state, "b", "l.1.safetensors", "kv_cache", "BF16", 3, shape);
 	assert_int_equal(symlink(target.s, inside.s), 0);
-	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_open(&reader, dump.s, &hints, &err), KVT_BAD_INPUT, &err,
 	       "not followed");
 	unlink(inside.s);
 	assert_int_equal(mkfifo(inside.s, 0600), 0);
-	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_open(&reader, dump.s, &hints, &err), KVT_BAD_INPUT, &err,
 	       "regular file");
 	unlink(inside.s);
-	expect(kvt_open(&reader, dump.s, NULL, &err), KVT_OK, &err, NULL);
+	expect(kvt_open(&reader, dump.s, &hints, &err), KVT_OK, &err, NULL);
 	kvt_close_reader(reader);
 }
 
@@ -382,7 +406,9 @@ static void test_many(void **state)
 			snprintf(layer, sizeof(layer), "l.%d.safetensors", l);
 			put_tensor(*state, request, layer, "kv_cache", "BF16", 3, shape);
 		}
-	expect(kvt_open(&reader, *state, NULL, &err), KVT_OK, &err, NULL);
+	expect(kvt_open(&reader, *state,
+			&(struct kvt_hints){ .layout = "nhd", .block_size = 16 }, &err),
+	       KVT_OK, &err, NULL);
 	assert_int_equal(reader->files.count, 120);
 	for (int i = 0; i < 120; i++)
 		nopen += reader->files.file[i].fd >= 0;

@@ -36,7 +36,9 @@ static void test_write(void **state)
 		expect(kvt_commit(w, &err), KVT_OK, &err, NULL);
 		kvt_close_writer(w);
 		kvt_snapshot_free(&info);
-		expect(kvt_open(&reader, p.s, &(struct kvt_hints){.heads = 4}, &err),
+		expect(kvt_open(&reader, p.s, &(struct kvt_hints){
+				.heads = 4, .block_size = 16,
+				.layout = formats[f] }, &err),
 		       KVT_OK, &err, NULL);
 		assert_int_equal(kvt_reader_snapshot(reader)->nrequests, 3);
 		for (int r = 0; r < 3; r++) {
@@ -96,7 +98,8 @@ static void test_write_partial(void **state)
 	add_request(&s, "B", 17, 2, b);
 	s.group[0].layer_names = NULL;
 	expect(write_dump(p.s, &options, &s, &err), KVT_OK, &err, NULL);
-	expect(kvt_open(&reader, p.s, &(struct kvt_hints){.heads = 2}, &err), KVT_OK,
+	expect(kvt_open(&reader, p.s, &(struct kvt_hints){
+			.heads = 2, .block_size = 16, .layout = "nhd" }, &err), KVT_OK,
 	       &err, NULL);
 	assert_memory_equal(kvt_reader_snapshot(reader)->group[0].shape.n,
 			    ((int64_t[]){ 3, 5, 16, 2, 2, 8 }), 48);
