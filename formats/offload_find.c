@@ -240,15 +240,6 @@ static bool only_llmd(const struct kvt_offload *o)
 	return odd;
 }
 
-/* One block of one rank: nothing that could be in another order. */
-static bool same_either_way(const struct kvt_offload *o)
-{
-	const struct kvt_offload_config *c = &o->config;
-
-	return c->blocks_per_file == 1 && c->tp_size * c->pp_size == 1 &&
-	       (o->hints->heads == 1 || o->hints->content);
-}
-
 enum kvt_status kvt_offload_find_writer(struct kvt_offload *o)
 {
 	const char *said = o->hints->format;
@@ -257,7 +248,7 @@ enum kvt_status kvt_offload_find_writer(struct kvt_offload *o)
 	if (o->rows || (said && !strcmp(said, KVT_OFFLOAD_LLMD)))
 		return KVT_OK;
 	o->rows = !o->config.older_keys;
-	if (o->rows || only_llmd(o) || same_either_way(o))
+	if (o->rows || only_llmd(o))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: llm-d and vLLM until 0.25 wrote such names and such a config, and "

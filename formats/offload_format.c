@@ -213,7 +213,8 @@ static enum kvt_status keep_config(struct kvt_offload *o)
 	       kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 }
 
-static enum kvt_status describe(struct kvt_offload *o, const struct kvt_offload_kind *kind)
+static enum kvt_status describe(struct kvt_offload *o,
+				const struct kvt_offload_kind *kind)
 {
 	int64_t asked = -1;
 	enum kvt_status status;

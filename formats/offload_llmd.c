@@ -36,12 +36,12 @@ static enum kvt_status set_rank(struct kvt_offload *o)
 
 /* ---- a group ------------------------------------------------------------ */
 
-/* Bytes of a block of a layer: what it needs, or what the files show. */
+/* Bytes of a block of a layer: what it needs, or what the user says. */
 static enum kvt_status find_row(struct kvt_offload *o, struct kvt_group *group,
 				const struct kvt_offload_files *files)
 {
 	int64_t per_file = o->config.blocks_per_file, most = (int64_t)1 << 40;
-	int64_t layers = group->shape.n[KVT_AXIS_L], row, given = 0;
+	int64_t layers = group->shape.n[KVT_AXIS_L], row, all, given = 0;
 	enum kvt_status status;
 
 	if ((status = kvt_offload_page(&row, group, o->err)) ||
@@ -51,12 +51,16 @@ static enum kvt_status find_row(struct kvt_offload *o, struct kvt_group *group,
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: blocks of %lld bytes are none of a cache", o->folder,
 				LL(row));
-	if (!given && files->largest % (row * layers) == 0 &&
-	    files->largest / (row * layers) <= per_file)
-		return KVT_OK;
-	if (!given && per_file == 1 && files->largest % layers == 0)
-		given = files->largest / layers;
-	if (given < row)
+	all = row * layers;
+	/* fewer blocks than a range may as well be longer ones */
+	if (!given && files->largest % all == 0 && files->largest / all < per_file)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: no file has all %lld blocks of its range, so lengths do not "
+				"tell those of blocks; give --set block-bytes=%lld if no block of a "
+				"layer is longer than it needs", o->folder, LL(per_file),
+				LL(row));
+	if (given ? given < row :
+	    files->largest % all || files->largest / all > per_file)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%.200s/%.120s: has %lld bytes, expected 1 to %lld blocks of %lld layers "
 				"of %lld bytes each; if rows are longer, give --set block-bytes",

@@ -24,6 +24,7 @@ struct writing {
 	json_t *config;
 	bool old;			/* keys of the first generation */
 	bool rows;			/* files of vLLM's tier; else of llm-d */
+	bool is_new;			/* the dump came from no such tree */
 	struct kvt_offload_row row;
 	int64_t per_file;
 	char *folder;			/* of the rank */
@@ -156,12 +157,12 @@ static bool set_group(struct writing *w, json_t *list, int g)
 }
 
 /* What the dump says is what the tree has to say. */
-static enum kvt_status set_config(struct writing *w, bool is_new)
+static enum kvt_status set_config(struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
 	json_t *list = json_object_get(w->config, "kv_cache_groups");
 	/* ranks whose rows these are may have been other ones */
-	bool ok = (w->rows && !is_new) || set_ranks(w);
+	bool ok = (w->rows && !w->is_new) || set_ranks(w);
 
 	/* an empty list says nothing, and a tree that had one keeps it */
 	if (ok && list && !json_array_size(list))
@@ -189,6 +190,7 @@ static enum kvt_status make_config(struct writing *w)
 
 	w->rows = vllm || (!llmd && (!came || was_row));
 	came = came && w->rows == was_row;
+	w->is_new = !came;
 	if (!came)
 		w->row = (struct kvt_offload_row){ .ranks = 1 };
 	if (came)
@@ -199,7 +201,7 @@ static enum kvt_status make_config(struct writing *w)
 	else if (w->per_file = most_slots(s), !new_config(w) ||
 		 (w->rows && !set_agnostic(w)))
 		return no_memory(w);
-	return status ? status : set_config(w, !came);
+	return status ? status : set_config(w);
 }
 
 /* ---- rows --------------------------------------------------------------- */
@@ -236,6 +238,11 @@ static enum kvt_status check_rows(struct writing *w)
 				"vLLM's tier keeps the cells of all ranks in one file, and this dump "
 				"is of one rank: merge them first, or write --format="
 				KVT_OFFLOAD_LLMD);
+	/* what an engine's own pages have beside their content, its rows have, too */
+	for (int g = 0; w->is_new && g < s->ngroups; g++)
+		if (s->group[g].page_bytes > w->row.page && !s->group[g].page_offset &&
+		    kvt_group_has_gaps(&s->group[g]))
+			w->row.page = s->group[g].page_bytes;
 	w->row.canonical = canonical != NULL;
 	w->row.per_file = w->per_file;
 	w->row.layers = most_layers(w);

@@ -155,7 +155,10 @@ def offload(name, layout, dump=DUMP, per_file=1, pad=0, later=False, names=None,
         said += ["--from=llmd"] if llmd else []
         if pad:
             step = st.ordered(dump.cells[:, :1, :1], order)
-            said += [f"--set=block-bytes={len(step) + pad}"] if per_file > 1 else []
+            run = oracle.kvtool("describe", *said, root)
+            tap.ok(says(run, 3, "bytes, expected", "--set block-bytes"),
+                   f"offload {name}: not read in part", run)
+            said += [f"--set=block-bytes={len(step) + pad}"]
             tap.equal(digest(*said, root), WANT[dump.model], f"offload {name}: digest")
             return
         round_trip(f"offload {name}", root, dump, said, "offload", work)

@@ -479,6 +479,21 @@ def writers():
         groups = read([*said, "--from=llmd"], root, work)
         tap.ok(same(groups, {"g0": c}), "older keys: llm-d", groups)
     with oracle.workdir() as work:
+        few = st.offload_config([(16, NAMES[:2])], blocks_per_file=4)
+        f = cells(2, 3)
+        st.write_offload(work + "/t", few, f, "SHKD")
+        run = oracle.kvtool("describe", "--from=llmd", *geometry("LBNHC"), work + "/t")
+        tap.ok(says(run, 3, "no file has all 4 blocks", "--set block-bytes=6144"),
+               "llm-d: beginnings of ranges that are missing, or longer blocks", run)
+        groups = read(["--from=llmd", *geometry("LBNHC"), "--set=block-bytes=6144"],
+                      work + "/t", work)
+        tap.ok(same(groups, {"g0": f}), "llm-d: the last blocks of a range", groups)
+        for heads in (2, 8):
+            run = oracle.kvtool("fsck", "--from=llmd", *geometry("LBNHC", heads=heads),
+                                "--set=block-bytes=6144" if heads == 8 else "-q",
+                                work + "/t")
+            tap.ok(run.code == 3, f"llm-d: fsck, {heads} heads of 4", run)
+    with oracle.workdir() as work:
         root = work + "/t"
         st.write_rows(root, conf, c, PAGES["LBNHC"], 2)
         check("older keys: vLLM until 0.25", root,
