@@ -6,6 +6,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct rewrite r = { 0 };
 	const struct opt opts[] = {
+		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
+		  "offload: rows of N tensor parallel ranks" },
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};

@@ -9,7 +9,7 @@
 #include "formats/json_read.h"
 #include "formats/sha256.h"
 
-enum { MAX_BLOCKS_PER_FILE = 1 << 20, MAX_RANKS = 1 << 16, MIN_HASH = 6 };
+enum { MAX_BLOCKS_PER_FILE = 1 << 20, MIN_HASH = 6 };
 
 /* ---- the config --------------------------------------------------------- */
 
@@ -92,6 +92,7 @@ static enum kvt_status take_bool(bool *out, bool *said, const struct kvt_json *i
 static enum kvt_status take_config(struct kvt_offload_config *out,
 				   const struct kvt_json *in)
 {
+	const int64_t most = KVT_OFFLOAD_MOST_RANKS;
 	enum kvt_status status;
 	bool said;
 
@@ -101,10 +102,10 @@ static enum kvt_status take_config(struct kvt_offload_config *out,
 	    (status = kvt_json_string(&out->canonical, in, "canonical_format")) ||
 	    (status = take_either(&out->blocks_per_file, in, "gpu_blocks_per_file",
 				  "blocks_per_file", MAX_BLOCKS_PER_FILE)) ||
-	    (status = kvt_json_int(&out->tp_size, in, "tp_size", 1, MAX_RANKS)) ||
-	    (status = kvt_json_int(&out->pp_size, in, "pp_size", 1, MAX_RANKS)) ||
-	    (status = kvt_json_int(&out->pcp_size, in, "pcp_size", 1, MAX_RANKS)) ||
-	    (status = kvt_json_int(&out->dcp_size, in, "dcp_size", 1, MAX_RANKS)) ||
+	    (status = kvt_json_int(&out->tp_size, in, "tp_size", 1, most)) ||
+	    (status = kvt_json_int(&out->pp_size, in, "pp_size", 1, most)) ||
+	    (status = kvt_json_int(&out->pcp_size, in, "pcp_size", 1, most)) ||
+	    (status = kvt_json_int(&out->dcp_size, in, "dcp_size", 1, most)) ||
 	    (status = take_bool(&out->agnostic, &out->says_agnostic, in,
 				"parallel_agnostic")) ||
 	    (status = take_bool(&out->replicated, &said, in, "replicated_layout")) ||

@@ -15,7 +15,6 @@
 #define LL(x) ((long long)(x))
 
 enum {
-	MOST_RANKS = 1 << 16,
 	SAMPLE = 16,			/* files looked into at open */
 	CHUNK = 64 * 1024,
 };
@@ -58,7 +57,8 @@ static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group 
 	int64_t said = 0, heads = group->shape.n[KVT_AXIS_H];
 	enum kvt_status status;
 
-	if ((status = kvt_fact_int(&said, o->hints, "tp-size", 1, MOST_RANKS, o->err)))
+	if ((status = kvt_fact_int(&said, o->hints, "tp-size", 1, KVT_OFFLOAD_MOST_RANKS,
+				   o->err)))
 		return status;
 	o->row.ranks = 1;
 	if (c->replicated)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "formats/json_read.h"
+#include "formats/manifest.h"
 #include "formats/offload.h"
 
 enum { OPEN_FILES = 16 };
@@ -225,6 +226,45 @@ static int64_t most_layers(const struct writing *w)
 	return most;
 }
 
+/* Latents are the same on all ranks, of which vLLM stores one copy, and says so. */
+static bool set_copies(struct writing *w, int64_t ranks)
+{
+	static const char *const keys[] = { "parallel_agnostic", "replicated_layout" };
+	bool several = ranks > 1;
+
+	w->row.ranks = 1;
+	json_object_del(w->config, keys[!several]);
+	return set_int(w->config, "tp_size", 1) &&
+	       !json_object_set_new(w->config, keys[several], json_boolean(several));
+}
+
+/*
+ * Rows for another number of ranks.  A config that is not the same for all of them
+ * has the number, and so has one from here on whose ranks share heads.
+ */
+static enum kvt_status set_row_ranks(struct writing *w)
+{
+	const struct kvt_group *group = &w->writer->snapshot.group[0];
+	int64_t ranks = w->writer->options.row_ranks;
+	bool ok = true;
+
+	if (!ranks)
+		return KVT_OK;
+	if (ranks > KVT_OFFLOAD_MOST_RANKS)
+		return kvt_fail(w->err, KVT_UNSUPPORTED, "%lld ranks are more than %d",
+				(long long)ranks, KVT_OFFLOAD_MOST_RANKS);
+	w->row.ranks = ranks;
+	if (kvt_group_opaque(group) && !w->row.canonical)
+		return set_copies(w, ranks) ? KVT_OK : no_memory(w);
+	if (w->row.canonical)
+		return KVT_OK;
+	if (group->shape.n[KVT_AXIS_H] % ranks)
+		ok = !json_object_set_new(w->config, "parallel_agnostic", json_false());
+	if (ok && json_object_get(w->config, "parallel_agnostic"))
+		ok = set_int(w->config, "tp_size", ranks);
+	return ok ? KVT_OK : no_memory(w);
+}
+
 static enum kvt_status check_rows(struct writing *w)
 {
 	struct kvt_snapshot *s = &w->writer->snapshot;
@@ -246,6 +286,8 @@ static enum kvt_status check_rows(struct writing *w)
 	w->row.canonical = canonical != NULL;
 	w->row.per_file = w->per_file;
 	w->row.layers = most_layers(w);
+	if ((status = set_row_ranks(w)))
+		return status;
 	for (int g = 0; g < s->ngroups; g++) {
 		struct kvt_group *group = &s->group[g];
 
@@ -535,7 +577,10 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 	struct writing w = { .writer = writer, .err = err };
 	enum kvt_status status;
 
-	if (!(status = check(&w)) && !(status = make_config(&w)) &&
+	if (!(status = check(&w)) && !(status = make_config(&w)) && !w.rows &&
+	    writer->options.row_ranks)
+		status = kvt_fail(err, KVT_USAGE, "llm-d has no rows of ranks");
+	if (!status &&
 	    !(status = w.rows ? check_rows(&w) : check_llmd(&w)))
 		status = make_folders(&w);
 	for (int g = 0; !status && g < writer->snapshot.ngroups; g++)

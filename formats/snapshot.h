@@ -414,6 +414,7 @@ struct kvt_create_options {
 	bool no_digest;			/* hdf5: without content cells */
 	int level;			/* zstd; 0: default */
 	int64_t tile_bytes;		/* hdf5: least bytes of a tile; 0: default */
+	int64_t row_ranks;		/* offload: of a row; 0: as the input */
 	/* keep these tile extents if they fit, so that tiles can move; may be NULL */
 	const struct kvt_tiling *like;
 };

@@ -159,6 +159,9 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	if ((status = choose_format(&format, path, options->format, err)) ||
 	    (status = kvt_snapshot_check(info, err)))
 		return status;
+	if (options->row_ranks && format != &kvt_offload_format)
+		return kvt_fail(err, KVT_USAGE, "%s has no rows of ranks",
+				format->info.name);
 	if (!(writer = calloc(1, sizeof(*writer))))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	writer->format = format;

@@ -525,6 +525,43 @@ def writers():
         tap.ok(says(run, 4, "has no rows"), "a layout without rows is not written", run)
 
 
+def other_ranks():
+    """A tree for another TP is what vLLM would have written with that."""
+    with oracle.workdir() as work:
+        for heads, tp, more in ((4, 2, {}), (4, 4, {}), (2, 4, {"parallel_agnostic": False,
+                                                                "tp_size": 4})):
+            c = cells(3, 4, heads=heads)
+            a, b, got = (f"{work}/{n}{heads}{tp}" for n in ("a", "b", "c"))
+            st.write_rows(a, config([range(3)], 2), c, PAGES["LBHNC"], 1)
+            st.write_rows(b, config([range(3)], 2, **more), c, PAGES["LBHNC"], tp)
+            run = oracle.kvtool("convert", "-q", "--no-sync", "--verify",
+                                "--format=offload", f"--row-ranks={tp}",
+                                *geometry("LBHNC", heads=heads), "--set=tp-size=1", a, got)
+            tap.ok(run.code == 0 and st.tree(got) == st.tree(b),
+                   f"{heads} heads of one rank become rows of {tp}", run)
+        run = oracle.kvtool("convert", "--row-ranks=3", "--format=offload",
+                            *geometry("LBHNC", heads=heads), "--set=tp-size=1", a,
+                            work + "/x")
+        tap.ok(says(run, 3, "cannot be those of 3 ranks"), "3 ranks of 2 heads", run)
+        c = cells(2, 3, heads=1, kv=1, dim=40)
+        pair = (config([range(2)], parallel_agnostic=False),
+                config([range(2)], replicated_layout=True))
+        for i, conf in enumerate(pair):
+            st.write_rows(f"{work}/m{i}", conf, c, "LBSD", latent=True)
+        for i in range(2):
+            run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "-f",
+                                "--format=offload", f"--row-ranks={1 if i else 2}",
+                                "--layout=mla", "--content=40", f"{work}/m{i}",
+                                f"{work}/n{i}")
+            tap.ok(run.code == 0 and st.tree(f"{work}/n{i}") == st.tree(f"{work}/m{1 - i}"),
+                   f"latents for {1 if i else 2} ranks", run)
+        for form in ("llmd", "hdf5"):
+            run = oracle.kvtool("convert", "--row-ranks=2", f"--format={form}",
+                                *geometry("LBHNC", heads=heads), "--set=tp-size=1", a,
+                                work + "/x")
+            tap.ok(says(run, 2, "no rows of ranks"), f"{form} has no rows", run)
+
+
 def parts_of_chunks():
     conf = config([range(2)], 4)
     with oracle.workdir() as work:
@@ -580,6 +617,7 @@ def main():
     padding()
     refused()
     writers()
+    other_ranks()
     parts_of_chunks()
     leftovers()
     return tap.done()
