@@ -215,9 +215,10 @@ static enum kvt_status describe(struct kvt_folder *o)
 	kvt_snapshot_init(&manifest.snapshot);
 	if ((status = kvt_manifest_add_group(&group, &manifest.snapshot, "g0", o->path,
 					     o->err)) ||
-	    (group->layout = o->layout, status = kvt_folder_width(o, group)) ||
+	    (status = kvt_folder_width(o, group)) ||
 	    (status = take_blocks(o, group)))
 		return status;
+	group->layout = o->layout;
 	if (!t->dtype)
 		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: elements of %s", o->path,
 				t->type);

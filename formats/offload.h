@@ -53,7 +53,8 @@ bool kvt_offload_name(struct kvt_part_of_name *hash, int *group, const char *nam
 /* Layers of the largest group, at least 'layers'. */
 int64_t kvt_offload_most_layers(const struct kvt_offload_config *config, int64_t layers);
 
-enum { KVT_OFFLOAD_MOST_RANKS = 1 << 16 };
+enum { KVT_OFFLOAD_MOST_RANKS = 1 << 16, KVT_OFFLOAD_MOST_ALIGN = 1 << 30 };
+#define KVT_OFFLOAD_MOST_PAGE (INT64_C(1) << 40)
 
 /* ---- rows --------------------------------------------------------------- */
 

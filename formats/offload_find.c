@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * offload_find.c - which config and which rank of an offload tree are meant
+ * offload_find.c - which config and which rank of an offload tree are meant, who
+ * wrote it, and what else lies there
  *
  * The path may be the root, the folder of the config or that of a rank.
  */

@@ -270,8 +270,8 @@ char *kvt_offload_note(const struct kvt_offload_config *config,
 	return note;
 }
 
-/* A number of at most 15 digits and what follows it. */
-static bool take_number(int64_t *out, const char **at, const char *after)
+/* A number and what follows it. */
+static bool take_number(int64_t *out, int64_t most, const char **at, const char *after)
 {
 	size_t digits = strspn(*at, "0123456789");
 
@@ -279,7 +279,7 @@ static bool take_number(int64_t *out, const char **at, const char *after)
 		return false;
 	*out = strtoll(*at, NULL, 10);
 	*at += digits + strlen(after);
-	return true;
+	return *out <= most;
 }
 
 bool kvt_offload_read_note(const char **config, struct kvt_offload_row *row,
@@ -289,9 +289,12 @@ bool kvt_offload_read_note(const char **config, struct kvt_offload_row *row,
 				    strlen(KVT_OFFLOAD_ROW_NOTE));
 	if (*has_row) {
 		*config = note + strlen(KVT_OFFLOAD_ROW_NOTE);
-		return take_number(&row->ranks, config, " ranks, page ") &&
-		       take_number(&row->page, config, ", align ") &&
-		       take_number(&row->align, config, ", ") && row->ranks;
+		return take_number(&row->ranks, KVT_OFFLOAD_MOST_RANKS, config,
+				   " ranks, page ") &&
+		       take_number(&row->page, KVT_OFFLOAD_MOST_PAGE, config,
+				   ", align ") &&
+		       take_number(&row->align, KVT_OFFLOAD_MOST_ALIGN, config, ", ") &&
+		       row->ranks;
 	}
 	*config = note ? note + strlen(KVT_OFFLOAD_NOTE) : NULL;
 	return note && !strncmp(note, KVT_OFFLOAD_NOTE, strlen(KVT_OFFLOAD_NOTE));

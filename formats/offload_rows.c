@@ -128,9 +128,9 @@ static enum kvt_status fit(struct kvt_offload *o, struct kvt_group *group,
 	if ((status = kvt_offload_fit(o, group, -1)) ||
 	    (status = find_ranks(o, group)) ||
 	    (status = kvt_fact_int(&row->page, o->hints, "block-bytes", 1,
-				   (int64_t)1 << 40, o->err)) ||
-	    (status = kvt_fact_int(&row->align, o->hints, "row-align", 1, 1 << 30,
-				   o->err)))
+				   KVT_OFFLOAD_MOST_PAGE, o->err)) ||
+	    (status = kvt_fact_int(&row->align, o->hints, "row-align", 1,
+				   KVT_OFFLOAD_MOST_ALIGN, o->err)))
 		return status;
 	row->layers = kvt_offload_most_layers(&o->config, group->shape.n[KVT_AXIS_L]);
 	if ((status = kvt_offload_row_measure(row, group, o->folder, o->err)))

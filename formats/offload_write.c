@@ -253,6 +253,9 @@ static enum kvt_status set_row_ranks(struct writing *w)
 	if (ranks > KVT_OFFLOAD_MOST_RANKS)
 		return kvt_fail(w->err, KVT_UNSUPPORTED, "%lld ranks are more than %d",
 				(long long)ranks, KVT_OFFLOAD_MOST_RANKS);
+	/* padding was that of a rank's pages, which are other ones now */
+	if (ranks != w->row.ranks)
+		w->row.page = 0;
 	w->row.ranks = ranks;
 	if (kvt_group_opaque(group) && !w->row.canonical)
 		return set_copies(w, ranks) ? KVT_OK : no_memory(w);

@@ -36,6 +36,11 @@ static const struct kvt_hints choices[] = {
 	  .facts = { 2, { "rank=0_2", "total-heads=4" } } },
 	{ .format = "trtllm", SMALL, .facts = { 1, { "pool=0" } } },
 	{ .layers = 0 },
+	{ .format = "vllm-offload", .layout = "hnd", .heads = 2, .head_dim = 4,
+	  .facts = { 1, { "tp-size=2" } } },
+	{ .format = "vllm-offload", .layout = "bhlsc", .heads = 2, .head_dim = 4,
+	  .facts = { 2, { "tp-size=4", "row-align=64" } } },
+	{ .layout = "cpu-amx", .block_size = 32 },
 };
 enum { NCHOICES = sizeof(choices) / sizeof(choices[0]) };
 
