@@ -19,7 +19,19 @@ static enum kvt_status set_rank(struct kvt_offload *o)
 {
 	struct kvt_parallel *p = &o->reader->snapshot.parallel;
 	const struct kvt_offload_config *c = &o->config;
+	int64_t said = c->tp_size;
+	enum kvt_status status;
 
+	if ((status = kvt_fact_int(&said, o->hints, "tp-size", 1, KVT_OFFLOAD_MOST_RANKS,
+				   o->err)))
+		return status;
+	if (said != c->tp_size)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tp_size is %lld, not %lld as was said", o->base,
+				LL(c->tp_size), LL(said));
+	if (kvt_fact(o->hints, "row-align"))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: is of llm-d, whose files have no row-align", o->base);
 	if (o->rank >= c->tp_size * c->pp_size)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: rank %lld of a config with %lld", o->folder, LL(o->rank),

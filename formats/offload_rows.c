@@ -87,6 +87,21 @@ static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group 
 	return KVT_OK;
 }
 
+/* Rows have the heads of all ranks. */
+static enum kvt_status check_heads(const struct kvt_offload *o,
+				   const struct kvt_group *group)
+{
+	int64_t heads = group->shape.n[KVT_AXIS_H], said = heads;
+	enum kvt_status status;
+
+	status = kvt_fact_int(&said, o->hints, "total-heads", 1, 1 << 20, o->err);
+	if (status || said == heads)
+		return status;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: its rows have the heads of all ranks, so --heads is that of the model: "
+			"%lld, or %lld", o->base, LL(heads), LL(said));
+}
+
 /* ---- sizes -------------------------------------------------------------- */
 
 static enum kvt_status wrong_size(const struct kvt_offload *o, const char *name,
@@ -126,7 +141,7 @@ static enum kvt_status fit(struct kvt_offload *o, struct kvt_group *group,
 	     (status = kvt_offload_row_layout(&group->layout, o->err))))
 		return status;
 	if ((status = kvt_offload_fit(o, group, -1)) ||
-	    (status = find_ranks(o, group)) ||
+	    (status = check_heads(o, group)) || (status = find_ranks(o, group)) ||
 	    (status = kvt_fact_int(&row->page, o->hints, "block-bytes", 1,
 				   KVT_OFFLOAD_MOST_PAGE, o->err)) ||
 	    (status = kvt_fact_int(&row->align, o->hints, "row-align", 1,

@@ -420,6 +420,8 @@ def refused():
                  ["36864 bytes, expected 73728"]),
                 ("half the dimension", geometry("LBNHC", dim=12) + good[-1:],
                  ["36864 bytes, expected 20480"]),
+                ("a share of the heads", good + ["--set=total-heads=8"],
+                 ["the heads of all ranks"]),
                 ("3 ranks of 4 heads", geometry("LBNHC") + ["--set=tp-size=3"],
                  ["4 heads are not cut into 3 ranks"]),
                 ("8 ranks of 4 heads", geometry("LBNHC") + ["--set=tp-size=8"],
@@ -476,6 +478,10 @@ def writers():
         run = oracle.kvtool("describe", *said, root)
         tap.ok(says(run, 3, "--from=llmd", "--from=vllm-offload"),
                "older keys: the writer is asked for", run)
+        for fact, part in (("tp-size=2", "tp_size is 1, not 2"),
+                           ("row-align=4096", "no row-align")):
+            run = oracle.kvtool("describe", *said, "--from=llmd", f"--set={fact}", root)
+            tap.ok(says(run, 3, part), f"llm-d: {fact}", run)
         groups = read([*said, "--from=llmd"], root, work)
         tap.ok(same(groups, {"g0": c}), "older keys: llm-d", groups)
     with oracle.workdir() as work:

@@ -90,6 +90,43 @@ static void test_hicache(void **state)
 	}
 }
 
+/* A note travels with a dump, which anybody may have written. */
+static void test_notes(void **state)
+{
+	static const struct {
+		const char *note;
+		bool is, has_row;
+	} rows[] = {
+		{ "offload config: {}", true, false },
+		{ "offload rows: 2 ranks, page 0, align 0, {}", true, true },
+		{ "offload rows: 65536 ranks, page 1099511627776, align 1073741824, {}",
+		  true, true },
+		{ "offload rows: 0 ranks, page 0, align 0, {}", false, true },
+		{ "offload rows: 65537 ranks, page 0, align 0, {}", false, true },
+		{ "offload rows: 2 ranks, page 1099511627777, align 0, {}", false, true },
+		{ "offload rows: 2 ranks, page 0, align 1073741825, {}", false, true },
+		{ "offload rows: 2 ranks, page -1, align 0, {}", false, true },
+		{ "offload rows: 9999999999999999 ranks, page 0, align 0, {}", false,
+		  true },
+		{ "offload rows: 2 ranks", false, true },
+		{ "offload rows: ", false, true },
+		{ "by hand", false, false },
+	};
+	struct kvt_offload_row row;
+	const char *config;
+	bool has_row;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (kvt_offload_read_note(&config, &row, &has_row, rows[i].note) !=
+		    rows[i].is || has_row != rows[i].has_row)
+			fail_msg("%s", rows[i].note);
+		if (rows[i].is)
+			assert_string_equal(config, "{}");
+	}
+	assert_false(kvt_offload_read_note(&config, &row, &has_row, NULL));
+}
+
 static void test_offload(void **state)
 {
 	static const char *const others[] = {
@@ -164,6 +201,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hicache), cmocka_unit_test(test_offload),
+		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_digest), cmocka_unit_test(test_blocks_first),
 	};
 
