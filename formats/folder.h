@@ -78,10 +78,18 @@ const struct kvt_source *kvt_source_of(const struct kvt_folder *o, int64_t r, in
  * do not tell which, so the layout is asked for.
  */
 KVT_MUST_CHECK enum kvt_status kvt_folder_choose(struct kvt_folder *o);
-/* Views of packed blocks become those of their rows; KVT_UNSUPPORTED if torn. */
+
+/* ---- packed blocks ------------------------------------------------------ */
+
+/* Does a CPU backend keep blocks in this layout? */
+bool kvt_folder_packs(const struct kvt_layout *layout);
+/*
+ * Views of packed blocks become those of their rows in a file of vllm-2026-07;
+ * KVT_UNSUPPORTED if those begin or end where kvtool cannot follow.
+ */
 KVT_MUST_CHECK enum kvt_status
-kvt_folder_rows(const struct kvt_folder *o, struct kvt_views *views,
-		const struct kvt_group *group);
+kvt_folder_rows(struct kvt_views *views, const struct kvt_group *group,
+		const char *name, struct kvt_error *err);
 
 /* Known once the generation is. */
 int kvt_folder_token_axis(const struct kvt_folder *o);

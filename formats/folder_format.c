@@ -288,7 +288,8 @@ static enum kvt_status add_piece(struct kvt_folder *o, const struct kvt_source *
 		return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
 	if ((status = kvt_layout_views(&piece.views, &group->layout, box,
 				       group->shape.elem, o->err)) ||
-	    (o->packed && (status = kvt_folder_rows(o, &piece.views, group))))
+	    (o->packed && (status = kvt_folder_rows(&piece.views, group, o->path,
+						    o->err))))
 		return status;
 	if (kvt_folder_token_axis(o))
 		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K,

@@ -53,7 +53,7 @@ int64_t kvt_folder_nblocks(const struct kvt_folder *o, int64_t r)
 /* ---- which generation --------------------------------------------------- */
 
 /* A block of heads, each of them keys before values, both in any order. */
-static bool is_packed(const struct kvt_layout *layout)
+bool kvt_folder_packs(const struct kvt_layout *layout)
 {
 	static const enum kvt_axis head[] = { KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H,
 					      KVT_AXIS_K };
@@ -90,7 +90,7 @@ static enum kvt_status asked_generation(struct kvt_folder *o)
 		o->layout = asked;
 		return KVT_OK;
 	}
-	if (is_packed(&asked) &&
+	if (kvt_folder_packs(&asked) &&
 	    (!o->generation || o->generation == &generations[VLLM_2026_07])) {
 		o->generation = &generations[VLLM_2026_07];
 		o->layout = asked;
@@ -222,17 +222,17 @@ static bool cut_rows(struct kvt_view *view, int64_t row, int64_t heads)
 	return view->offset % row == 0;
 }
 
-enum kvt_status kvt_folder_rows(const struct kvt_folder *o, struct kvt_views *views,
-				const struct kvt_group *group)
+enum kvt_status kvt_folder_rows(struct kvt_views *views, const struct kvt_group *group,
+				const char *name, struct kvt_error *err)
 {
 	const int64_t *n = group->shape.n;
 	int64_t row = 2 * n[KVT_AXIS_D] * group->shape.elem;
 
 	for (int i = 0; i < views->count; i++) {
 		if (!cut_rows(&views->view[i], row, n[KVT_AXIS_H]))
-			return kvt_fail(o->err, KVT_UNSUPPORTED,
+			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%s: rows of %lld bytes cut layout %s where kvtool cannot follow",
-					o->path, (long long)row,
+					name, (long long)row,
 					kvt_layout_string(&group->layout).s);
 		views->view[i].offset *= n[KVT_AXIS_H];
 	}

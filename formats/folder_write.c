@@ -22,6 +22,7 @@ struct writing {
 	const struct kvt_group *group;
 	const struct kvt_generation *generation;
 	struct kvt_layout layout;	/* of the files */
+	bool packed;			/* of whose blocks they have rows */
 	struct kvt_error *err;
 };
 
@@ -124,13 +125,16 @@ static enum kvt_status add_piece(struct writing *w, int file, int64_t data,
 	enum kvt_status status;
 
 	if ((status = kvt_layout_views(&piece.views, &w->layout, box,
-				       w->group->shape.elem, w->err)))
+				       w->group->shape.elem, w->err)) ||
+	    (w->packed && (status = kvt_folder_rows(&piece.views, w->group, "output",
+						    w->err))))
 		return status;
 	if (w->generation == kvt_generation_at(0))
 		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K, tokens * width);
 	else
 		width *= n[KVT_AXIS_K];
-	piece.views.view[0].offset += data + token * width;
+	for (int i = 0; i < piece.views.count; i++)
+		piece.views.view[i].offset += data + token * width;
 	return kvt_flat_add(&w->writer->flat[0], &piece, w->err);
 }
 
@@ -210,13 +214,34 @@ static enum kvt_status create_request(struct writing *w,
 	return status;
 }
 
+/* The connector of a CPU engine reads and writes rows of whole packed blocks. */
+static enum kvt_status choose_layout(struct writing *w)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+	int64_t size = w->group->block_size;
+
+	w->packed = w->generation == kvt_generation_find("vllm-2026-07") &&
+		    kvt_folder_packs(&w->group->layout);
+	if (!w->packed)
+		return kvt_layout_parse(&w->layout, w->generation->layout, w->err);
+	w->layout = w->group->layout;
+	for (int64_t r = 0; r < s->nrequests; r++)
+		if (s->request[r].ntokens % size)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"request %s has %lld tokens, and of packed blocks of %lld only "
+					"whole ones can be stored; relayout --to=nhd first",
+					s->request[r].id,
+					(long long)s->request[r].ntokens,
+					(long long)size);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_folder_create(struct kvt_writer *writer, struct kvt_error *err)
 {
 	struct writing w = { .writer = writer, .err = err };
 	enum kvt_status status;
 
-	if ((status = check(&w)) ||
-	    (status = kvt_layout_parse(&w.layout, w.generation->layout, err)) ||
+	if ((status = check(&w)) || (status = choose_layout(&w)) ||
 	    (status = make_folder(writer->temporary, err)))
 		return status;
 	for (int64_t r = 0; !status && r < writer->snapshot.nrequests; r++)

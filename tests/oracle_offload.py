@@ -176,8 +176,21 @@ def example():
         tap.ok(run.code == 0 and
                np.array_equal(np.load(work + "/x.npy").reshape(want.shape), want),
                "example_vec_bs32: equal to the oracle", run)
+        run = oracle.kvtool("convert", "-q", "--no-sync", "--verify",
+                            "--format=vllm-2026-07", "--layout=cpu-vec",
+                            "--block-size=32", root, work + "/again")
+        names = sorted(st.tree(root))
+        ours = st.tree(work + "/again") if run.code == 0 else {}
+        tap.ok(sorted(ours) == names and
+               all(data_of(ours[n]) == data_of(st.tree(root)[n]) for n in names),
+               "example_vec_bs32: written again", run)
         run = oracle.kvtool("fsck", "--layout=cpu-vec", "--block-size=32", root)
         tap.ok(run.code == 0, "example_vec_bs32: fsck", run)
+
+
+def data_of(raw):
+    """The bytes behind the header of a safetensors file."""
+    return raw[8 + int.from_bytes(raw[:8], "little"):]
 
 
 def packed_rows():

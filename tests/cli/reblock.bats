@@ -179,8 +179,9 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 
 @test "reblock into folders of vLLM's connectors, and out of them" {
 	run -0 kvtool reblock -b 16 --compact --verify --format vllm-2026-07 -o out "$nhd"
-	same_digest out "$nhd"
-	run -0 kvtool reblock -b 24 --verify -o back.h5 out
+	kvtool import -q --layout=nhd --block-size=16 -o in.h5 out
+	same_digest in.h5 "$nhd"
+	run -0 kvtool reblock -b 24 --verify -o back.h5 in.h5
 	same_digest back.h5 "$nhd"
 }
 
