@@ -146,8 +146,9 @@ static enum kvt_status ask(const struct kvt_folder *o)
 	if (o->generation == &generations[VLLM_2026_07] && !o->layout.nplanes)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: rows of %s are keys and values of tokens, or, of a CPU engine, "
-				"parts of packed blocks; give --layout nhd, or cpu-vec, cpu-amx",
-				o->path, o->generation->shape);
+				"parts of packed blocks; give --layout nhd, or cpu-vec, cpu-amx%s",
+				o->path, o->generation->shape,
+				o->block_size ? "" : ", and --block-size");
 	if (!o->block_size)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: does not say how many tokens the engine has in a block; give "
