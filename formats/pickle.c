@@ -244,6 +244,13 @@ static enum kvt_status integer(struct machine *m, int nbytes)
 	return push_kind(m, KVT_PICKLE_INT, value);
 }
 
+/* No cache is made of these; they may stand beside one. */
+static enum kvt_status real(struct machine *m)
+{
+	return take(m, 8) ? push_kind(m, KVT_PICKLE_NONE, 0) :
+			    malformed(m, "a number that is cut off");
+}
+
 /* A line of text, without its end. */
 static bool line(const char **text, int *n, struct machine *m)
 {
@@ -267,7 +274,7 @@ static enum kvt_status global(struct machine *m)
 	found = kvt_pickle_name(module, nmodule, what, nwhat);
 	if (found < 0)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle calls for %.*s.%.*s; only dicts, lists and tuples of tensors are read",
+				"%s: pickle calls for %.*s.%.*s, which is not run; save tensors in dicts and lists, of a cache [(l.keys, l.values) for l in cache.layers]",
 				m->name, nmodule, module, nwhat, what);
 	return push_new(m, &(struct kvt_pickle_node){ .kind = KVT_PICKLE_GLOBAL,
 						      .global = found });
@@ -301,37 +308,123 @@ static enum kvt_status storage(struct machine *m)
 	return push_new(m, &made);
 }
 
+static bool is_text(const struct kvt_pickle_node *n, const char *wanted)
+{
+	return n->kind == KVT_PICKLE_STRING && (size_t)n->ntext == strlen(wanted) &&
+	       !memcmp(n->text, wanted, strlen(wanted));
+}
+
+/* Attributes of a tensor that torch.compile() was told to leave where it is. */
+static bool is_static(const struct machine *m, const struct kvt_pickle_node *attributes)
+{
+	const struct kvt_pickle_items *items = &attributes->items;
+
+	for (int32_t i = 0; attributes->kind == KVT_PICKLE_DICT && i < items->count;
+	     i += 2)
+		if (is_text(&m->out->node[items->node[i]], "_dynamo_static_input_type"))
+			return true;
+	return false;
+}
+
+/* 'arguments' is a tuple of the tree. */
+static enum kvt_status make_tensor(struct machine *m, int global,
+				   const struct kvt_pickle_node *arguments, bool fixed)
+{
+	struct kvt_pickle_node made = { .kind = KVT_PICKLE_TENSOR, .global = global,
+					.number = fixed };
+	int32_t n = kvt_pickle_arguments(global);
+	enum kvt_status status;
+
+	if (arguments->items.count != n)
+		return kvt_fail(m->err, KVT_UNSUPPORTED,
+				"%s: pickle: call with %d arguments, expected %d", m->name,
+				arguments->items.count, n);
+	made.items.count = made.items.room = n;
+	if (!(made.items.node = malloc((size_t)n * sizeof(*made.items.node))))
+		return no_memory(m);
+	memcpy(made.items.node, arguments->items.node,
+	       (size_t)n * sizeof(*made.items.node));
+	if ((status = push_new(m, &made)) && !owned(m, &made.items))
+		free(made.items.node);
+	return status;
+}
+
+/* (function, type, its arguments, attributes) */
+static enum kvt_status retype(struct machine *m, const struct kvt_pickle_node *arguments)
+{
+	const struct kvt_pickle_node *entry[4];
+
+	for (int i = 0; i < 4; i++)
+		entry[i] = &m->out->node[arguments->items.node[i]];
+	if (entry[0]->kind != KVT_PICKLE_GLOBAL ||
+	    kvt_pickle_call(entry[0]->global) != KVT_CALL_TENSOR ||
+	    entry[1]->kind != KVT_PICKLE_GLOBAL || entry[2]->kind != KVT_PICKLE_TUPLE)
+		return malformed(m, "a tensor of the wrong arguments");
+	return make_tensor(m, entry[0]->global, entry[2], is_static(m, entry[3]));
+}
+
 static enum kvt_status call(struct machine *m)
 {
-	struct kvt_pickle_node made = { .kind = KVT_PICKLE_TENSOR };
 	const struct kvt_pickle_node *function, *args;
-	enum kvt_status status;
-	int nargs;
+	enum kvt_pickle_call made;
+	int n;
 
 	if (m->depth < 2 || !top_is(m, KVT_PICKLE_TUPLE))
 		return malformed(m, "a call without arguments");
 	args = top(m);
 	function = &m->out->node[m->stack[m->depth - 2]];
-	nargs = function->kind == KVT_PICKLE_GLOBAL ?
-		kvt_pickle_arguments(function->global) : -1;
-	if (nargs < 0)
+	made = function->kind == KVT_PICKLE_GLOBAL ? kvt_pickle_call(function->global) :
+						     KVT_CALL_NONE;
+	if (made == KVT_CALL_NONE)
 		return malformed(m, "a call of what is no function");
-	if (args->items.count != nargs)
+	n = kvt_pickle_arguments(function->global);
+	if (n >= 0 && args->items.count != n)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
 				"%s: pickle: call with %d arguments, expected %d", m->name,
-				args->items.count, nargs);
+				args->items.count, n);
 	m->depth -= 2;
-	if (!nargs)
-		return push_kind(m, KVT_PICKLE_DICT, 0);
-	made.global = function->global;
-	made.items.count = made.items.room = nargs;
-	if (!(made.items.node = malloc((size_t)nargs * sizeof(*made.items.node))))
-		return no_memory(m);
-	memcpy(made.items.node, args->items.node,
-	       (size_t)nargs * sizeof(*made.items.node));
-	if ((status = push_new(m, &made)) && !owned(m, &made.items))
-		free(made.items.node);
-	return status;
+	switch (made) {
+	case KVT_CALL_TENSOR: return make_tensor(m, function->global, args, false);
+	case KVT_CALL_RETYPE: return retype(m, args);
+	case KVT_CALL_DICT:   return push_kind(m, KVT_PICKLE_DICT, 0);
+	default:	      return push_kind(m, KVT_PICKLE_NONE, 0);
+	}
+}
+
+/* ---- objects ------------------------------------------------------------ */
+
+/* Of a class that is known; what its constructor would do is not done. */
+static enum kvt_status object(struct machine *m)
+{
+	const struct kvt_pickle_node *class;
+	int32_t global;
+
+	if (m->depth < 2 || !top_is(m, KVT_PICKLE_TUPLE))
+		return malformed(m, "an object without arguments");
+	class = &m->out->node[m->stack[m->depth - 2]];
+	if (class->kind != KVT_PICKLE_GLOBAL || !kvt_pickle_class(class->global) ||
+	    top(m)->items.count)
+		return malformed(m, "an object of no class");
+	global = class->global;
+	m->depth -= 2;
+	return push_new(m, &(struct kvt_pickle_node){ .kind = KVT_PICKLE_OBJECT,
+						      .global = global });
+}
+
+/* Gives an object its attributes. */
+static enum kvt_status build(struct machine *m)
+{
+	struct kvt_pickle_node *into;
+
+	if (m->depth < 2 || !top_is(m, KVT_PICKLE_DICT))
+		return malformed(m, "attributes that are no dict");
+	into = &m->out->node[m->stack[m->depth - 2]];
+	if (into->kind != KVT_PICKLE_OBJECT || into->items.count)
+		return kvt_fail(m->err, KVT_UNSUPPORTED,
+				"%s: pickle: attributes of what is no cache of transformers, before byte %lld",
+				m->name, (long long)(m->at - m->begin));
+	m->depth--;
+	return add_item(m, &into->items, m->stack[m->depth]);
 }
 
 /* ---- instructions ------------------------------------------------------- */
@@ -390,6 +483,7 @@ static enum kvt_status execute(struct machine *m, uint8_t op)
 	case 'M':  return integer(m, 2);
 	case 'J':  return integer(m, 4);
 	case 0x8a: return long_integer(m);
+	case 'G':  return real(m);
 	case 'X':  return string(m);
 	case 'c':  return global(m);
 	case 'q':  return memo(m, 1, put);
@@ -398,6 +492,8 @@ static enum kvt_status execute(struct machine *m, uint8_t op)
 	case 'j':  return memo(m, 4, get);
 	case 'Q':  return storage(m);
 	case 'R':  return call(m);
+	case 0x81: return object(m);
+	case 'b':  return build(m);
 	case '.':  return stop(m);
 	}
 	return kvt_fail(m->err, KVT_UNSUPPORTED,

@@ -3,8 +3,9 @@
  * pickle.h - what torch.save() writes of tensors, read without executing a thing
  *
  * A pickle is a program.  This reads the few instructions that build dicts,
- * lists, tuples and strings, and recognises the calls that make a tensor of a
- * storage by their names; any other name or instruction is KVT_UNSUPPORTED.
+ * lists, tuples and strings, and recognises by their names the calls that make a
+ * tensor of a storage, and the classes of a cache of transformers, whose objects
+ * are their attributes; any other name or instruction is KVT_UNSUPPORTED.
  */
 #ifndef KVT_PICKLE_H
 #define KVT_PICKLE_H
@@ -13,12 +14,16 @@
 
 enum kvt_pickle_kind {
 	KVT_PICKLE_NONE, KVT_PICKLE_BOOL, KVT_PICKLE_INT, KVT_PICKLE_STRING,
-	KVT_PICKLE_TUPLE, KVT_PICKLE_LIST, KVT_PICKLE_DICT,
+	KVT_PICKLE_TUPLE, KVT_PICKLE_LIST, KVT_PICKLE_DICT, KVT_PICKLE_OBJECT,
 	KVT_PICKLE_STORAGE, KVT_PICKLE_TENSOR,
-	KVT_PICKLE_GLOBAL, KVT_PICKLE_MARK,	/* never in a finished tree */
+	KVT_PICKLE_GLOBAL,		/* a class or an element type by itself */
+	KVT_PICKLE_MARK,		/* never in a finished tree */
 };
 
-/* Entries of a tuple or list, or keys and values of a dict in turn. */
+/*
+ * Entries of a tuple or list, or keys and values of a dict in turn; of an object
+ * its dict, once it has one.
+ */
 struct kvt_pickle_items {
 	int32_t count, room;
 	int32_t *node;			/* owned */
@@ -26,10 +31,12 @@ struct kvt_pickle_items {
 
 struct kvt_pickle_node {
 	enum kvt_pickle_kind kind;
-	int64_t number;			/* bool, int; elements of a storage */
+	int64_t number;			/* bool, int; elements of a storage;
+					   tensor: torch calls its place static */
 	const char *text;		/* string, or key of a storage; not terminated */
 	int32_t ntext;
-	int32_t global;			/* what is called; element type of a storage */
+	int32_t global;			/* what is called; class of an object;
+					   element type of a storage */
 	struct kvt_pickle_items items;	/* of a tensor: its arguments */
 };
 

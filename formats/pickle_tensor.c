@@ -7,37 +7,71 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-enum kind { FUNCTION, STORAGE, TYPE };
+enum kind { CALL, STORAGE, TYPE, CLASS, PLAIN };
+
+enum {
+	CACHE = KVT_CLASS_CACHE, LAYER = KVT_CLASS_LAYER, FIXED = KVT_CLASS_FIXED,
+	WINDOW = KVT_CLASS_WINDOW, ANY = -1,
+};
+
+#define CACHE_UTILS "transformers.cache_utils"
 
 /*
  * All there is.  Types that had no storage of their own when torch gave up on
- * those are stored as bytes, and a third kind of call names the type.
+ * those are stored as bytes, and a third kind of call names the type.  Classes
+ * are those of transformers 4.36 to 5.23 that hold keys and values as they are.
  */
 static const struct {
 	const char *module, *what;
 	enum kind kind;
-	int n;				/* arguments, or bytes of an element */
+	int n;				/* arguments, bytes of an element, or flags */
 	const char *dtype;
+	enum kvt_pickle_call call;
 } names[] = {
-	{ "torch._utils", "_rebuild_tensor_v2", FUNCTION, 6, NULL },
-	{ "torch._utils", "_rebuild_tensor_v3", FUNCTION, 7, NULL },
-	{ "collections", "OrderedDict", FUNCTION, 0, NULL },
-	{ "torch", "FloatStorage", STORAGE, 4, "float32" },
-	{ "torch", "HalfStorage", STORAGE, 2, "float16" },
-	{ "torch", "BFloat16Storage", STORAGE, 2, "bfloat16" },
-	{ "torch", "DoubleStorage", STORAGE, 8, "float64" },
-	{ "torch", "ByteStorage", STORAGE, 1, "uint8" },
-	{ "torch", "CharStorage", STORAGE, 1, "int8" },
-	{ "torch", "BoolStorage", STORAGE, 1, NULL },
-	{ "torch", "ShortStorage", STORAGE, 2, "int16" },
-	{ "torch", "IntStorage", STORAGE, 4, "int32" },
-	{ "torch", "LongStorage", STORAGE, 8, "int64" },
-	{ "torch.storage", "UntypedStorage", STORAGE, 1, "uint8" },
-	{ "torch", "float8_e4m3fn", TYPE, 1, "float8_e4m3fn" },
-	{ "torch", "float8_e5m2", TYPE, 1, "float8_e5m2" },
-	{ "torch", "float8_e4m3fnuz", TYPE, 1, "float8_e4m3fnuz" },
-	{ "torch", "float8_e5m2fnuz", TYPE, 1, "float8_e5m2fnuz" },
-	{ "torch", "float8_e8m0fnu", TYPE, 1, "float8_e8m0" },
+	{ "torch._utils", "_rebuild_tensor_v2", CALL, 6, NULL, KVT_CALL_TENSOR },
+	{ "torch._utils", "_rebuild_tensor_v3", CALL, 7, NULL, KVT_CALL_TENSOR },
+	{ "torch._tensor", "_rebuild_from_type_v2", CALL, 4, NULL, KVT_CALL_RETYPE },
+	{ "collections", "OrderedDict", CALL, 0, NULL, KVT_CALL_DICT },
+	{ "torch", "device", CALL, ANY, NULL, KVT_CALL_IGNORED },
+	{ "__builtin__", "set", CALL, 1, NULL, KVT_CALL_IGNORED },
+	{ "torch", "FloatStorage", STORAGE, 4, "float32", 0 },
+	{ "torch", "HalfStorage", STORAGE, 2, "float16", 0 },
+	{ "torch", "BFloat16Storage", STORAGE, 2, "bfloat16", 0 },
+	{ "torch", "DoubleStorage", STORAGE, 8, "float64", 0 },
+	{ "torch", "ByteStorage", STORAGE, 1, "uint8", 0 },
+	{ "torch", "CharStorage", STORAGE, 1, "int8", 0 },
+	{ "torch", "BoolStorage", STORAGE, 1, NULL, 0 },
+	{ "torch", "ShortStorage", STORAGE, 2, "int16", 0 },
+	{ "torch", "IntStorage", STORAGE, 4, "int32", 0 },
+	{ "torch", "LongStorage", STORAGE, 8, "int64", 0 },
+	{ "torch.storage", "UntypedStorage", STORAGE, 1, "uint8", 0 },
+	{ "torch", "float8_e4m3fn", TYPE, 1, "float8_e4m3fn", 0 },
+	{ "torch", "float8_e5m2", TYPE, 1, "float8_e5m2", 0 },
+	{ "torch", "float8_e4m3fnuz", TYPE, 1, "float8_e4m3fnuz", 0 },
+	{ "torch", "float8_e5m2fnuz", TYPE, 1, "float8_e5m2fnuz", 0 },
+	{ "torch", "float8_e8m0fnu", TYPE, 1, "float8_e8m0", 0 },
+	{ "torch", "float32", TYPE, 4, "float32", 0 },
+	{ "torch", "float16", TYPE, 2, "float16", 0 },
+	{ "torch", "bfloat16", TYPE, 2, "bfloat16", 0 },
+	{ "torch", "float64", TYPE, 8, "float64", 0 },
+	{ "torch", "Tensor", PLAIN, 0, NULL, 0 },
+	{ CACHE_UTILS, "DynamicLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "DynamicSlidingWindowLayer", CLASS, LAYER | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "StaticLayer", CLASS, LAYER | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "StaticSlidingWindowLayer", CLASS, LAYER | FIXED | WINDOW,
+	  NULL, 0 },
+	{ CACHE_UTILS, "SlidingWindowLayer", CLASS, LAYER | FIXED | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "ChunkedSlidingLayer", CLASS, LAYER | FIXED | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "DummyLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "DynamicCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "OffloadedCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "EncoderDecoderCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "StaticCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "OffloadedStaticCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "HybridCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "HybridChunkedCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "OffloadedHybridCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "SlidingWindowCache", CLASS, CACHE | FIXED | WINDOW, NULL, 0 },
 };
 enum { NNAMES = sizeof(names) / sizeof(names[0]) };
 
@@ -55,9 +89,19 @@ int kvt_pickle_name(const char *module, int nmodule, const char *what, int nwhat
 	return -1;
 }
 
+enum kvt_pickle_call kvt_pickle_call(int name)
+{
+	return names[name].call;
+}
+
 int kvt_pickle_arguments(int name)
 {
-	return names[name].kind == FUNCTION ? names[name].n : -1;
+	return names[name].n;
+}
+
+int kvt_pickle_class(int name)
+{
+	return names[name].kind == CLASS ? names[name].n : 0;
 }
 
 int64_t kvt_pickle_storage_elem(int name)

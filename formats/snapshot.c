@@ -23,7 +23,7 @@ static const struct kvt_format *const formats[] = {
 	/* names of files are keys; some look like safetensors and are not */
 	&kvt_lmcache_format, &kvt_mooncake_format,
 	&kvt_safetensors_format,
-	&kvt_llama_format, &kvt_npz_format, &kvt_torch_format, &kvt_cache_format,
+	&kvt_llama_format, &kvt_npz_format, &kvt_cache_format, &kvt_torch_format,
 	&kvt_offload_format, &kvt_hicache_format, &kvt_trtllm_format,
 	&kvt_flexkv_format, &kvt_kvbm_format,
 	&kvt_folder_format, &kvt_raw_format, &kvt_null_format,

@@ -8,45 +8,44 @@
 
 /* ---- what people call them ---------------------------------------------- */
 
-/* Beginnings or endings that tell the keys of a pair from its values. */
+/* Words that tell the keys of a pair from its values, the last one in a name. */
 static const struct {
 	const char *keys, *values;
-	bool first;
 } pairs[] = {
-	{ ".k", ".v", false },
-	{ "_k", "_v", false },
-	{ ".key", ".value", false },
-	{ "_key", "_value", false },
-	{ ".keys", ".values", false },
-	{ ".k_cache", ".v_cache", false },
-	{ ".key_cache", ".value_cache", false },
-	{ "k.", "v.", true },
-	{ "k_", "v_", true },
-	{ "key.", "value.", true },
-	{ "key_", "value_", true },
-	{ "keys.", "values.", true },
-	{ "keys_", "values_", true },
-	{ "k_cache.", "v_cache.", true },
-	{ "key_cache.", "value_cache.", true },
+	{ "k", "v" }, { "K", "V" },
+	{ "key", "value" }, { "keys", "values" },
+	{ "k_cache", "v_cache" }, { "key_cache", "value_cache" },
 };
-enum { NPAIRS = sizeof(pairs) / sizeof(pairs[0]) };
+enum { NPAIRS = sizeof(pairs) / sizeof(pairs[0]), MAX_NAMES = 4096 };
+
+/* Where names are divided into words. */
+static bool is_divided(char c)
+{
+	return !c || c == '.' || c == '_';
+}
+
+static const char *last_word(const char *name, const char *word)
+{
+	const char *found = NULL, *at;
+	size_t n = strlen(word);
+
+	for (at = strstr(name, word); at; at = strstr(at + 1, word))
+		if ((at == name || is_divided(at[-1])) && is_divided(at[n]))
+			found = at;
+	return found;
+}
 
 static const struct kvt_tensor *find_paired(const struct kvt_tensors *tensors,
 					    const char *name, int i)
 {
-	size_t n = strlen(name), m = strlen(pairs[i].keys);
-	size_t at = pairs[i].first || n < m ? 0 : n - m;
-	const struct kvt_tensor *found;
-	char *other;
+	const char *word = last_word(name, pairs[i].keys);
+	char other[MAX_NAMES + 16];
 
-	if (n <= m || strncmp(name + at, pairs[i].keys, m))
+	if (!word || strlen(name) > MAX_NAMES)
 		return NULL;
-	if (!(other = malloc(n + strlen(pairs[i].values) + 1)))
-		return NULL;
-	sprintf(other, "%.*s%s%s", (int)at, name, pairs[i].values, name + at + m);
-	found = kvt_tensors_find(tensors, other);
-	free(other);
-	return found;
+	snprintf(other, sizeof(other), "%.*s%s%s", (int)(word - name), name,
+		 pairs[i].values, word + strlen(pairs[i].keys));
+	return kvt_tensors_find(tensors, other);
 }
 
 /* ---- what the user calls them ------------------------------------------- */
@@ -57,7 +56,7 @@ struct pattern {
 	size_t nbefore, nafter;
 };
 
-enum { PATTERNS = 2, MAX_NAMES = 4096 };
+enum { PATTERNS = 2 };
 
 /* One pattern, or one for keys and one for values. */
 static enum kvt_status read_patterns(struct pattern out[PATTERNS], int *count,
@@ -179,7 +178,13 @@ static enum kvt_status list_all(struct kvt_layer *layer, int64_t *count, bool *a
 				"%s: %lld tensors are not %lld pairs of keys and values; "
 				"give --set names=KEYS,VALUES", path, (long long)tensors->count,
 				(long long)npairs);
-	return kvt_layers_sort(layer, *count, path, err);
+	for (int64_t i = 0; i < *count; i++)
+		if (!kvt_layer_number(&layer[i].number, layer[i].name))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: cannot tell the layer of '%.100s'; "
+					"give --set names=KEYS,VALUES, with {l} for the layer",
+					path, layer[i].name);
+	return kvt_layers_order(layer, *count, path, err);
 }
 
 enum kvt_status kvt_tensors_layers(struct kvt_layer **out, int64_t *count, bool *apart,

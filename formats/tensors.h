@@ -11,6 +11,15 @@
 
 enum { KVT_TENSOR_MAX_RANK = 32 };
 
+/* What a file says of the tokens in a tensor that an engine's object held. */
+struct kvt_held {
+	bool told;		/* its class is known; otherwise only 'fixed' counts */
+	bool fixed;		/* slots are there before their tokens are */
+	bool sliding;		/* of tokens that passed a window none is kept */
+	int64_t window;		/* in tokens; 0: not said */
+	int64_t seen;		/* tokens that the layer was given; -1: not said */
+};
+
 struct kvt_tensor {
 	char *name;
 	const struct kvt_dtype *dtype;	/* NULL: only bits, or none of ours */
@@ -25,6 +34,7 @@ struct kvt_tensor {
 	 */
 	bool strided;
 	int64_t stride[KVT_TENSOR_MAX_RANK];
+	struct kvt_held held;
 };
 
 struct kvt_tensors {
@@ -33,6 +43,7 @@ struct kvt_tensors {
 	const struct kvt_tensor **by_name;	/* owned; sorted; NULL: written */
 	int64_t data;			/* offset of the data in the file */
 	char *manifest;			/* what kvtool wrote about them; or NULL */
+	int ncaches;			/* objects of transformers they come from */
 };
 
 void kvt_tensors_free(struct kvt_tensors *tensors);
@@ -53,7 +64,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tensor_check_type(const struct kvt_tensor *tensor, const char *path,
 		      struct kvt_error *err);
 
-/* The arrays of numpy.savez(), and the tensors of torch.save(), in an open file. */
+/*
+ * The arrays of numpy.savez(), and the tensors of torch.save(), in an open file.
+ * Where torch saved caches as objects there are only the tensors of these; a layer
+ * that holds nothing has tensors of no elements.
+ */
 KVT_MUST_CHECK enum kvt_status
 kvt_npz_read(struct kvt_tensors *out, const struct kvt_file *file, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status

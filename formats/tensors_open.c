@@ -298,6 +298,30 @@ static enum kvt_status open_layers(struct opening *o)
 
 /* ---- which arrangement -------------------------------------------------- */
 
+/*
+ * Keys and values in tensors of four axes, or of five for all layers: as likely as
+ * blocks of an engine those of a cache as transformers has it.
+ */
+static bool is_like_cache(const struct kvt_tensors *tensors, const char *names)
+{
+	for (int64_t i = 0; i < tensors->count; i++) {
+		const struct kvt_tensor *t = &tensors->tensor[i];
+
+		if (kvt_tensors_partner(tensors, t->name, names) &&
+		    (t->rank == 4 || t->rank == 5))
+			return true;
+	}
+	return false;
+}
+
+/* Where neither manifest nor user said what the axes are. */
+static enum kvt_status refuse_axes(const struct opening *o)
+{
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: nothing says what the axes of %.100s are; give --from=transformers for [batch, heads, tokens, elements], or --layout or --manifest for blocks",
+			o->reader->path, o->tensors->tensor[0].name);
+}
+
 static enum kvt_status open_tensors(struct opening *o)
 {
 	const struct kvt_tensor *first = o->tensors->tensor, *values = NULL;
@@ -308,6 +332,8 @@ static enum kvt_status open_tensors(struct opening *o)
 				o->reader->path);
 	if (o->manifest.snapshot.ngroups > 1)
 		return open_groups(o);
+	if (!o->manifest.has_layout && is_like_cache(o->tensors, o->names))
+		return refuse_axes(o);
 	if (o->names)
 		return open_layers(o);
 	if (count == 1)
