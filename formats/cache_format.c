@@ -59,13 +59,14 @@ static enum kvt_status add_zeros(struct cache_opening *o, int g, int64_t block,
 static enum kvt_status add_half(struct cache_opening *o, const struct cache_layer *l,
 				int kv, int64_t row, const struct span *span)
 {
-	bool apart = l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
+	bool apart = cache_is_apart(l);
 	int g = l->group + (apart && kv), k = apart ? 0 : kv;
 	const struct kvt_group *group = &o->reader->snapshot.group[g];
 	const struct cache_half *h = &l->half[kv];
-	struct kvt_token_run run = { .file = o->file, .layers = { l->place, l->place + 1 },
-				     .kv = { k, k + 1 }, .block = span->block,
-				     .token = span->skip, .count = span->count };
+	struct kvt_token_run run = { .file = o->file, .kv = { k, k + 1 },
+				     .layers = { l->place, l->place + 1 },
+				     .block = span->block, .token = span->skip,
+				     .count = span->count };
 
 	run.stride[KVT_AXIS_S] = h->stride[CACHE_TOKENS];
 	run.stride[KVT_AXIS_H] = h->stride[CACHE_HEADS];
@@ -111,7 +112,8 @@ static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
 	span->count = o->row[r].end - span->slot;
 	passed = skip / size < request->nblocks[g] ? skip / size : request->nblocks[g];
 	for (int64_t i = 0; i < request->nblocks[g]; i++)
-		request->blocks[g][i] = i < passed ? 0 : (uint32_t)(*nblocks + i - passed);
+		request->blocks[g][i] =
+			i < passed ? 0 : (uint32_t)(*nblocks + i - passed);
 	span->block = *nblocks;
 	span->skip = skip - passed * size;
 	*nblocks += request->nblocks[g] - passed;

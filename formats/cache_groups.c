@@ -16,11 +16,6 @@ static const struct cache_half *keys_of(const struct cache_layer *l)
 	return &l->half[0];
 }
 
-static bool is_apart(const struct cache_layer *l)
-{
-	return l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
-}
-
 static bool is_alike(const struct cache_layer *a, const struct cache_layer *b)
 {
 	for (int i = 0; i < 2; i++)
@@ -101,14 +96,18 @@ static enum kvt_status add_groups(struct cache_opening *o, struct kvt_snapshot *
 		while (j < i && !is_alike(l, &o->layer[j]))
 			j++;
 		l->group = j < i ? o->layer[j].group : s->ngroups;
-		if (j == i && !(status = add_group(o, s, l, kinds, is_apart(l) ? 0 : -1)) &&
-		    is_apart(l))
-			status = add_group(o, s, l, kinds, 1);
-		kinds += j == i;
+		if (j == i) {
+			bool apart = cache_is_apart(l);
+
+			status = add_group(o, s, l, kinds, apart ? 0 : -1);
+			if (!status && apart)
+				status = add_group(o, s, l, kinds, 1);
+			kinds++;
+		}
 		if (status)
 			return status;
 		l->place = s->group[l->group].shape.n[KVT_AXIS_L]++;
-		if (is_apart(l))
+		if (cache_is_apart(l))
 			s->group[l->group + 1].shape.n[KVT_AXIS_L]++;
 	}
 	return status;
@@ -126,7 +125,7 @@ static enum kvt_status add_tables(struct cache_opening *o, struct kvt_group *gro
 	for (int64_t i = 0; i < o->nlayers; i++) {
 		const struct cache_layer *l = &o->layer[i];
 
-		if (l->group == g || (is_apart(l) && l->group + 1 == g))
+		if (l->group == g || (cache_is_apart(l) && l->group + 1 == g))
 			layer[l->place] = (struct kvt_layer){ l->name, l->number, i };
 	}
 	status = kvt_layers_tables(group, layer, n, o->reader->path, o->err);

@@ -191,13 +191,19 @@ enum kvt_status cache_layers(struct cache_opening *o)
 
 	if (o->tensors.ncaches > 1 && !kvt_fact(o->hints, "names"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: holds %d caches, the first one with %.100s; choose one by --set names=KEYS,VALUES, with {l} for the layer",
+				"%s: holds %d caches, the first one with %.100s; "
+				"give --set names=KEYS,VALUES, with {l} for the layer",
 				o->reader->path, o->tensors.ncaches,
 				o->tensors.count ? o->tensors.tensor[0].name : "nothing");
 	if ((status = find_stack(&keys, &values, o)))
 		return status;
-	status = keys ? add_stack(o, keys, values) : add_list(o);
-	if (!status)
-		o->nrows = o->layer[0].half[0].shape[CACHE_BATCH];
-	return status;
+	if ((status = keys ? add_stack(o, keys, values) : add_list(o)))
+		return status;
+	o->nrows = o->layer[0].half[0].shape[CACHE_BATCH];
+	/* rows without tokens take no bytes */
+	if (o->nrows > o->reader->files.file[o->file].nbytes)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: a batch of %lld rows without data",
+				o->reader->path, LL(o->nrows));
+	return KVT_OK;
 }

@@ -32,6 +32,12 @@ struct cache_layer {
 	int64_t place;			/* among the layers of that group */
 };
 
+/* Keys and values that differ in width are groups of their own. */
+static inline bool cache_is_apart(const struct cache_layer *l)
+{
+	return l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
+}
+
 /* The slots that are tokens of a row. */
 struct cache_row {
 	int64_t begin, end;

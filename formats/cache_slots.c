@@ -85,7 +85,8 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 		return KVT_OK;
 	if (!window)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s holds %lld tokens and others %lld; give --set window=N, the model's sliding window",
+				"%s: tensor %.100s holds %lld tokens and others %lld; "
+				"give --set window=N, the model's sliding window",
 				o->reader->path, l->name, LL(slots), LL(most));
 	if (slots == window || (slots == window - 1 && !l->held.fixed)) {
 		l->held.sliding = true;
@@ -93,9 +94,10 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 		l->held.window = window;
 	} else if (slots != most) {
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s holds %lld tokens, but a window of %lld keeps %lld, or %lld in a static cache, and others hold %lld",
-				o->reader->path, l->name, LL(slots), LL(window),
-				LL(window - 1), LL(window), LL(most));
+				"%s: tensor %.100s holds %lld tokens and others %lld, but "
+				"a window of %lld keeps %lld, or %lld in a static cache",
+				o->reader->path, l->name, LL(slots), LL(most),
+				LL(window), LL(window - 1), LL(window));
 	}
 	return KVT_OK;
 }
@@ -219,12 +221,14 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 		o->seen = largest(tokens);
 	if (o->seen < 0 && !tokens)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: how many of the %lld slots of %.100s are filled is not in the file; give --set slots=N",
+				"%s: how many of the %lld slots of %.100s are filled "
+				"is not in the file; give --set slots=N",
 				o->reader->path, LL(slots_of(&o->layer[0])),
 				o->layer[0].name);
 	if (o->seen < 0)
 		return kvt_fail(o->err, left ? KVT_BAD_INPUT : KVT_USAGE,
-				left ? "%s: tokens=%.60s with padding on the left ends at a slot that is not in the file; give --set slots=N, too" :
+				left ? "%s: where tokens=%.60s with padding=left end "
+				       "is not in the file; give --set slots=N, too" :
 				       "%s: tokens is '%.60s', expected numbers",
 				o->reader->path, tokens);
 	return KVT_OK;
@@ -286,7 +290,8 @@ static enum kvt_status check_row(const struct cache_opening *o, int64_t r)
 			need = row->begin;
 		if (l->held.sliding && need < row->end && l->first > need)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: %.100s holds slots %lld to %lld, but the window of row %lld begins at %lld; is its padding on the left?",
+					"%s: %.100s holds slots %lld to %lld, but the window of row "
+					"%lld begins at %lld; give --set padding=left",
 					o->reader->path, l->name, LL(l->first),
 					LL(o->seen - 1), LL(r), LL(need));
 	}
@@ -297,11 +302,6 @@ static enum kvt_status take_rows(struct cache_opening *o, bool left)
 {
 	enum kvt_status status;
 
-	/* rows without tokens take no bytes */
-	if (o->nrows > o->reader->files.file[o->file].nbytes)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a batch of %lld rows without data",
-				o->reader->path, LL(o->nrows));
 	if (!(o->row = calloc((size_t)o->nrows + 1, sizeof(*o->row))))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
 	status = take_tokens(o, left);
@@ -321,7 +321,9 @@ enum kvt_status cache_slots(struct cache_opening *o)
 				"padding is '%.40s', expected left or right", padding);
 	if (o->nrows > 1 && !kvt_fact(o->hints, "tokens"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: which of the %lld slots of %lld rows are padding is not in the file; give --set tokens=N, or N,N for each row, and padding=left where it comes first",
+				"%s: which of the %lld slots of %lld rows are padding is "
+				"not in the file; give --set tokens=N or N,N..., "
+				"and padding=left where it comes first",
 				o->reader->path, LL(most_slots(o)), LL(o->nrows));
 	if ((status = settle_windows(o)) || (status = take_seen(o, left)))
 		return status;

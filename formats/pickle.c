@@ -274,7 +274,8 @@ static enum kvt_status global(struct machine *m)
 	found = kvt_pickle_name(module, nmodule, what, nwhat);
 	if (found < 0)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle calls for %.*s.%.*s, which is not run; save tensors in dicts and lists, of a cache [(l.keys, l.values) for l in cache.layers]",
+				"%s: pickle calls for %.*s.%.*s, which is not run; "
+				"save [(l.keys, l.values) for l in cache.layers]",
 				m->name, nmodule, module, nwhat, what);
 	return push_new(m, &(struct kvt_pickle_node){ .kind = KVT_PICKLE_GLOBAL,
 						      .global = found });

@@ -298,19 +298,12 @@ static enum kvt_status open_layers(struct opening *o)
 
 /* ---- which arrangement -------------------------------------------------- */
 
-/*
- * Keys and values in tensors of four axes, or of five for all layers: as likely as
- * blocks of an engine those of a cache as transformers has it.
- */
-static bool is_like_cache(const struct kvt_tensors *tensors, const char *names)
+/* As likely as blocks of an engine these are a cache as transformers has it. */
+static bool is_like_cache(const struct kvt_tensors *tensors)
 {
-	for (int64_t i = 0; i < tensors->count; i++) {
-		const struct kvt_tensor *t = &tensors->tensor[i];
-
-		if (kvt_tensors_partner(tensors, t->name, names) &&
-		    (t->rank == 4 || t->rank == 5))
-			return true;
-	}
+	for (int64_t i = 0; i < tensors->count; i++)
+		if (tensors->tensor[i].rank == 4 || tensors->tensor[i].rank == 5)
+			return tensors->count > 1;
 	return false;
 }
 
@@ -318,7 +311,9 @@ static bool is_like_cache(const struct kvt_tensors *tensors, const char *names)
 static enum kvt_status refuse_axes(const struct opening *o)
 {
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: nothing says what the axes of %.100s are; give --from=transformers for [batch, heads, tokens, elements], or --layout or --manifest for blocks",
+			"%s: nothing says what the axes of %.100s are; "
+			"give --from=transformers for [batch, heads, tokens, elements], "
+			"or --layout or --manifest for blocks",
 			o->reader->path, o->tensors->tensor[0].name);
 }
 
@@ -332,7 +327,7 @@ static enum kvt_status open_tensors(struct opening *o)
 				o->reader->path);
 	if (o->manifest.snapshot.ngroups > 1)
 		return open_groups(o);
-	if (!o->manifest.has_layout && is_like_cache(o->tensors, o->names))
+	if (!o->manifest.has_layout && is_like_cache(o->tensors))
 		return refuse_axes(o);
 	if (o->names)
 		return open_layers(o);

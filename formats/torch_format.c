@@ -37,7 +37,8 @@ static bool ends_with(const char *name, const char *ending)
 	return n > m && !strcmp(name + n - m, ending);
 }
 
-static enum kvt_status find_pickle(const struct kvt_zip_member **out, struct torch_walk *w)
+static enum kvt_status find_pickle(const struct kvt_zip_member **out,
+				   struct torch_walk *w)
 {
 	*out = NULL;
 	for (int64_t i = 0; i < w->zip->count; i++) {
