@@ -64,6 +64,13 @@ class Tensor:
         self.stride = [s // bits.itemsize for s in view.strides]
 
 
+class Object:
+    """Of a class of transformers.cache_utils, or of the module given."""
+
+    def __init__(self, name, attributes, module="transformers.cache_utils"):
+        self.name, self.attributes, self.module = name, attributes, module
+
+
 class Pickler:
     def __init__(self):
         self.storages = {}
@@ -71,6 +78,8 @@ class Pickler:
     def number(self, n):
         if n < 256:
             return b"K" + struct.pack("<B", n)
+        if n >= 1 << 31:
+            return b"\x8a\x08" + struct.pack("<q", n)
         return b"J" + struct.pack("<i", n)
 
     def text(self, s):
@@ -93,6 +102,11 @@ class Pickler:
     def any(self, o):
         if isinstance(o, Tensor):
             return self.tensor(o)
+        if isinstance(o, Object):
+            return f"c{o.module}\n{o.name}\n".encode() + b")\x81" + \
+                self.any(o.attributes) + b"b"
+        if o is None:
+            return b"N"
         if isinstance(o, dict):
             return b"}(" + b"".join(self.any(k) + self.any(v)
                                     for k, v in o.items()) + b"u"

@@ -22,6 +22,8 @@ try:
 except ImportError:
     print("1..0 # SKIP this needs the package python3-h5py")
     sys.exit(0)
+from foreign_files import (Object, Tensor, npz_bytes, safetensors_bytes,  # noqa: E402
+                           torch_bytes)
 from oracle import Tap, kvtool                              # noqa: E402
 
 tap = Tap()
@@ -162,11 +164,193 @@ def check_row(f, groups, r, row, options):
     return wrong
 
 
+# ---- what a file does not say -----------------------------------------------
+
+def tensor(*shape):
+    n = int(np.prod(shape))
+    return Tensor("FloatStorage", np.arange(1, n + 1, dtype=np.float32).reshape(shape))
+
+
+def number(n):
+    return Tensor("LongStorage", np.array(n, np.int64))
+
+
+def layer(name, slots, rows=1, **more):
+    return Object(name, {"keys": tensor(rows, 2, slots, 4),
+                         "values": tensor(rows, 2, slots, 4), **more})
+
+
+def cache(*layers, name="DynamicCache"):
+    return Object(name, {"layers": list(layers), "offloading": 0})
+
+
+def static(slots, seen, rows=1):
+    return layer("StaticLayer", slots, rows, cumulative_length=number(seen))
+
+
+def sliding(slots, seen, window):
+    return layer("DynamicSlidingWindowLayer", slots, cumulative_length=seen,
+                 sliding_window=window)
+
+
+def rolled(slots, seen):
+    return layer("StaticSlidingWindowLayer", slots, cumulative_length=number(0),
+                 cumulative_length_int=seen)
+
+
+NOTHING = Object("DynamicLayer", {"keys": None, "values": None})
+
+# what, object, options, status, a part of what is said on stdout or stderr
+OBJECTS = [
+    ("rows", cache(layer("DynamicLayer", 5, 2)), [], 3, "--set tokens="),
+    ("rows that are told", cache(layer("DynamicLayer", 5, 2)), ["tokens=5,3"], 0,
+     "3 tokens"),
+    ("a static layer", cache(static(8, 5)), [], 0, "5 tokens"),
+    ("one without a number", cache(layer("StaticLayer", 8)), [], 3, "--set slots="),
+    ("one that is told", cache(layer("StaticLayer", 8)), ["slots=6"], 0, "6 tokens"),
+    ("one that is told otherwise", cache(static(8, 5)), ["slots=6"], 3, "5 slots"),
+    ("one with more tokens than slots", cache(static(8, 9)), [], 3, "8 slots"),
+    ("layers that disagree", cache(static(8, 5), static(8, 6)), [], 3, "given 5 tokens"),
+    ("layers of unlike lengths", cache(layer("DynamicLayer", 5),
+                                       layer("DynamicLayer", 4)), [], 3, "given 5"),
+    ("padding of a static cache on the left",
+     cache(layer("StaticLayer", 8, 2)), ["tokens=5,3", "padding=left"], 3, "--set slots="),
+    ("a window", cache(sliding(3, 9, 4), layer("DynamicLayer", 9)), [], 0, "9 tokens"),
+    ("a window that lost tokens", cache(sliding(2, 9, 4), layer("DynamicLayer", 9)), [],
+     3, "begins at 6"),
+    ("a window of nothing", cache(sliding(3, 9, 0), layer("DynamicLayer", 9)), [], 3,
+     "window of 0"),
+    ("a window that holds more than there was", cache(sliding(5, 4, 8)), [], 3,
+     "5 slots"),
+    ("a window that the user tells", cache(sliding(3, 9, 4)), ["window=4"], 2,
+     "the file says"),
+    ("windows and no other layer", cache(sliding(3, 9, 4)), [], 0, "from token 6 on"),
+    ("2^62 tokens", cache(sliding(3, 1 << 62, 4)), [], 3, "at most"),
+    ("a window that moved on", cache(rolled(4, 9), static(16, 9)), [], 0, "9 tokens"),
+    ("a window that is not full", cache(rolled(4, 3), static(16, 3)), [], 0, "3 tokens"),
+    ("layers that hold nothing", cache(NOTHING, layer("DynamicLayer", 5), NOTHING), [],
+     0, "L 1"),
+    ("no layer that holds anything", cache(NOTHING), [], 3, "holds nothing"),
+    ("two caches", {"a": cache(layer("DynamicLayer", 5)),
+                    "b": cache(layer("DynamicLayer", 6))}, [], 3, "holds 2 caches"),
+    ("one of two caches", {"a": cache(layer("DynamicLayer", 5)),
+                           "b": cache(layer("DynamicLayer", 6))},
+     ["names=b.layers.{l}.keys,b.layers.{l}.values"], 0, "6 tokens"),
+    ("keys without values", cache(Object("DynamicLayer", {"keys": tensor(1, 2, 5, 4),
+                                                          "values": None})), [], 4,
+     "nothing"),
+    ("an older cache", Object("DynamicCache", {"key_cache": [tensor(1, 2, 5, 4)],
+                                               "value_cache": [tensor(1, 2, 5, 4)]}),
+     [], 0, "5 tokens"),
+    ("an older hybrid cache",
+     Object("HybridCache", {"key_cache": [tensor(1, 2, n, 4) for n in (4, 9)],
+                            "value_cache": [tensor(1, 2, n, 4) for n in (4, 9)]}),
+     ["slots=7"], 0, "4 tokens"),
+    ("a quantised layer", cache(Object("QuantoQuantizedLayer", {})), [], 4, "l.keys"),
+    ("states of linear attention", cache(Object("LinearAttentionLayer", {})), [], 4,
+     "l.keys"),
+    ("a class of another module", Object("DynamicCache", {}, "evil"), [], 4,
+     "evil.DynamicCache"),
+    ("a model's output", Object("CausalLMOutputWithPast", {},
+                                "transformers.modeling_outputs"), [], 4,
+     "save [(l.keys, l.values) for l in cache.layers]"),
+]
+
+
+def run(path, data, what, options, status, part, asked=True):
+    with open(path, "wb") as f:
+        f.write(data)
+    told = [f"--set={o}" for o in options]
+    r = kvtool("describe", *([FROM] if asked else []), *told, path)
+    tap.ok(r.code == status and part in r.out + r.err and
+           r.err.count("\n") == (status != 0), what, r)
+
+
+def check_objects(tmp):
+    for what, o, options, status, part in OBJECTS:
+        run(f"{tmp}/o.pt", torch_bytes(o), f"objects: {what}", options, status, part,
+            asked=False)
+    r = kvtool("describe", "--from=torch", f"{HERE}/transformers/5.23.0/static.pt")
+    tap.ok(r.code == 3 and FROM in r.err, "an object is no blocks of an engine", r)
+
+
+# A class of the tree, an object in itself, and calls with the wrong arguments.
+PICKLES = [
+    ("a class by itself", b"ctransformers.cache_utils\nDynamicCache\n.", 3),
+    ("an object without attributes", b"ctransformers.cache_utils\nDynamicCache\n)\x81.",
+     3),
+    ("an object of arguments", b"ctransformers.cache_utils\nDynamicCache\nK\1\x85\x81.",
+     3),
+    ("attributes twice", b"ctransformers.cache_utils\nDynamicCache\n)\x81}b}b.", 4),
+    ("attributes of a list", b"ctransformers.cache_utils\nDynamicCache\n0]}b.", 4),
+    ("a cache in itself", b"ctransformers.cache_utils\nDynamicCache\n)\x81q\0}"
+     b"X\6\0\0\0layersh\0sb.", 4),
+    ("a tensor of another type", b"ctorch._tensor\n_rebuild_from_type_v2\n("
+     b"ctransformers.cache_utils\nDynamicCache\nctorch\nTensor\n)}tR.", 3),
+    ("a tensor of no arguments", b"ctorch._tensor\n_rebuild_from_type_v2\n("
+     b"ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n)}tR.", 4),
+    ("a number cut off", b"G\0\0\0.", 3),
+]
+
+
+def check_pickles(tmp):
+    for what, code, status in PICKLES:
+        run(f"{tmp}/p.pt", torch_bytes({}, **{"cache_data.pkl": b"\x80\2" + code}),
+            f"pickles: {what}", [], status, "")
+
+
+def check_plain(tmp):
+    """Tensors by themselves."""
+    def f32(*shape):
+        return "F32", tensor(*shape).bits
+
+    def file(data, *rest, **named):
+        run(f"{tmp}/t", data, *rest, **named)
+
+    pair = {"keys": f32(3, 1, 2, 5, 4), "values": f32(3, 1, 2, 5, 4)}
+    stack = safetensors_bytes(pair)
+    mask = safetensors_bytes({**pair, "mask": f32(5)})
+    file(stack, "stacked", [], 0, "L 3")
+    file(mask, "stacked, and more", [], 3, "--set names=")
+    file(mask, "stacked, and names", ["names=keys,values"], 0, "L 3")
+    file(mask, "stacked, and wrong names", ["names=keys,value"], 3, "keys,value")
+    for k, v in ("K", "V"), ("k", "v"), ("key_cache", "value_cache"), \
+            ("past_keys", "past_values"):
+        file(safetensors_bytes({k: pair["keys"], v: pair["values"]}),
+             f"stacked as {k} and {v}", [], 0, "L 3")
+    file(safetensors_bytes({"keys": f32(3, 1, 2, 5, 4), "values": f32(2, 1, 2, 5, 4)}),
+         "stacks of unlike heights", [], 3, "3 and 2 layers")
+    filled = tensor(1, 2, 8, 4).bits
+    filled[:, :, 5:] = 0
+    one = safetensors_bytes({"layers.0.keys": ("F32", filled),
+                             "layers.0.values": ("F32", filled)})
+    file(one, "zeros at the end", [], 3, "--set slots=")
+    file(one, "zeros at the end, and slots", ["slots=5"], 0, "5 tokens")
+    file(one, "zeros at the end, and tokens", ["tokens=5"], 0, "5 tokens")
+    file(one, "what holds it is not named", [], 3, FROM, asked=False)
+    two = {f"layers.{l}.{x}": f32(1, 2, n, 4) for l, n in ((0, 4), (1, 9)) for x in
+           ("keys", "values")}
+    file(safetensors_bytes(two), "a window", [], 3, "--set window=")
+    file(safetensors_bytes(two), "a window that is told", ["window=5"], 0, "9 tokens")
+    file(safetensors_bytes(two), "of a static cache", ["window=4"], 3, "--set slots=")
+    file(safetensors_bytes(two), "and slots", ["window=4", "slots=7"], 0, "7 tokens")
+    file(safetensors_bytes(two), "another window", ["window=7"], 3, "window of 7")
+    file(npz_bytes({k: v[1] for k, v in two.items()}), "npz: a window", ["window=5"], 0,
+         "9 tokens")
+    file(torch_bytes([[tensor(1, 2, 5, 4), tensor(1, 2, 5, 4)]]), "lists in lists", [],
+         3, "--set names=")
+    file(torch_bytes([(None, None), (tensor(1, 2, 5, 4), tensor(1, 2, 5, 4))]),
+         "a layer of None", [], 0, "L 1")
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
         for sample in SAMPLES:
             check(*sample, tmp)
+        check_objects(tmp)
+        check_pickles(tmp)
+        check_plain(tmp)
     return tap.done()
 
 
