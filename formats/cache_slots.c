@@ -102,9 +102,9 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 	return KVT_OK;
 }
 
-/* Layers of a class. */
+/* Layers of a class; 'window' is the user's, or 0. */
 static enum kvt_status settle_window(struct cache_opening *o, struct cache_layer *l,
-				     int64_t most)
+				     int64_t most, int64_t window)
 {
 	int64_t slots = slots_of(l);
 
@@ -117,6 +117,12 @@ static enum kvt_status settle_window(struct cache_opening *o, struct cache_layer
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has a window of %lld tokens",
 				o->reader->path, l->name, LL(l->held.window));
+	/* a static cache may have fewer slots than the window */
+	if (l->held.sliding && window && window != l->held.window &&
+	    !(l->held.fixed && slots == most && slots < window))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has a window of %lld tokens, not %lld as was said",
+				o->reader->path, l->name, LL(l->held.window), LL(window));
 	return KVT_OK;
 }
 
@@ -132,12 +138,8 @@ static enum kvt_status settle_windows(struct cache_opening *o)
 	for (int64_t i = 0; i < o->nlayers; i++) {
 		struct cache_layer *l = &o->layer[i];
 
-		if (l->held.told && window)
-			return kvt_fail(o->err, KVT_USAGE,
-					"window is for tensors by themselves; of %.100s the file says it",
-					l->name);
 		if (l->held.told)
-			status = settle_window(o, l, most);
+			status = settle_window(o, l, most, window);
 		else if (!(status = tell_window(o, l, most, window)) && !i &&
 			 !l->held.sliding && !l->held.fixed)
 			status = find_empty(&l->held.fixed, o, l);

@@ -222,9 +222,12 @@ OBJECTS = [
      "window of 0"),
     ("a window that holds more than there was", cache(sliding(5, 4, 8)), [], 3,
      "5 slots"),
-    ("a window that the user tells", cache(sliding(3, 9, 4)), ["window=4"], 2,
-     "the file says"),
+    ("a window that the user tells", cache(sliding(3, 9, 4)), ["window=4"], 0,
+     "from token 6 on"),
+    ("a window that the user tells otherwise", cache(sliding(3, 9, 4)), ["window=5"], 3,
+     "window of 4"),
     ("windows and no other layer", cache(sliding(3, 9, 4)), [], 0, "from token 6 on"),
+    ("two windows", cache(sliding(3, 3, 4), sliding(3, 3, 8)), [], 0, "g1 "),
     ("2^62 tokens", cache(sliding(3, 1 << 62, 4)), [], 3, "at most"),
     ("a window that moved on", cache(rolled(4, 9), static(16, 9)), [], 0, "9 tokens"),
     ("a window that is not full", cache(rolled(4, 3), static(16, 3)), [], 0, "3 tokens"),
@@ -270,6 +273,10 @@ def check_objects(tmp):
     for what, o, options, status, part in OBJECTS:
         run(f"{tmp}/o.pt", torch_bytes(o), f"objects: {what}", options, status, part,
             asked=False)
+    # 8 slots, which torch.compile() was told of: not the 8 tokens of a window of 9
+    r = kvtool("describe", FROM, "--set=window=9", "--set=slots=19",
+               f"{HERE}/transformers/5.23.0/static_pairs.pt")
+    tap.ok(r.code == 3 and "window of 9" in r.err, "a static cache keeps a window", r)
     r = kvtool("describe", "--from=torch", f"{HERE}/transformers/5.23.0/static.pt")
     tap.ok(r.code == 3 and FROM in r.err, "an object is no blocks of an engine", r)
 

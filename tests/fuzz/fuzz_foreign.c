@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_foreign.c - a byte that chooses, then any bytes as a file of another
- * program: llama.cpp, npz, torch, a cache in any of these, or a pickle alone
+ * program: llama.cpp, npz, torch, a cache in any of these, or a pickle alone; from
+ * a chosen byte on the user has told what a file need not say
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,11 @@ static const struct kvt_hints choices[] = {
 	{ .format = "llama" },
 };
 enum { NCHOICES = sizeof(choices) / sizeof(choices[0]) };
+
+enum { TOLD = 2 * (NCHOICES + 1) };
+
+static const struct kvt_facts told = { 4, { "tokens=9,6", "padding=left", "slots=9",
+					    "window=4" } };
 
 static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *hints)
 {
@@ -67,11 +73,17 @@ static void try_pickle(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct kvt_hints hints;
+
 	if (!size)
 		return 0;
-	if (data[0] % (NCHOICES + 1) == NCHOICES)
+	if (data[0] % (NCHOICES + 1) == NCHOICES) {
 		try_pickle(data + 1, size - 1);
-	else
-		try_file(data + 1, size - 1, &choices[data[0] % (NCHOICES + 1)]);
+		return 0;
+	}
+	hints = choices[data[0] % (NCHOICES + 1)];
+	if (data[0] >= TOLD && hints.format && !strcmp(hints.format, "transformers"))
+		hints.facts = told;
+	try_file(data + 1, size - 1, &hints);
 	return 0;
 }
