@@ -195,6 +195,10 @@ enum kvt_status cache_layers(struct cache_opening *o)
 				"give --set names=KEYS,VALUES, with {l} for the layer",
 				o->reader->path, o->tensors.ncaches,
 				o->tensors.count ? o->tensors.tensor[0].name : "nothing");
+	if (o->tensors.count == 1)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has tensor %.100s alone; keys and values are read from tensors of their own",
+				o->reader->path, o->tensors.tensor[0].name);
 	if ((status = find_stack(&keys, &values, o)))
 		return status;
 	if ((status = keys ? add_stack(o, keys, values) : add_list(o)))

@@ -327,6 +327,11 @@ def check_plain(tmp):
              f"stacked as {k} and {v}", [], 0, "L 3")
     file(safetensors_bytes({"keys": f32(3, 1, 2, 5, 4), "values": f32(2, 1, 2, 5, 4)}),
          "stacks of unlike heights", [], 3, "3 and 2 layers")
+    file(torch_bytes((tensor(3, 1, 2, 5, 4), tensor(3, 1, 2, 5, 4))),
+         "stacked in a tuple", [], 3, "--set names=")
+    file(torch_bytes((tensor(3, 1, 2, 5, 4), tensor(3, 1, 2, 5, 4))),
+         "stacked in a tuple, and names", ["names=0,1"], 0, "L 3")
+    file(torch_bytes(tensor(3, 2, 1, 2, 5, 4)), "one tensor", [], 3, "of their own")
     filled = tensor(1, 2, 8, 4).bits
     filled[:, :, 5:] = 0
     one = safetensors_bytes({"layers.0.keys": ("F32", filled),
