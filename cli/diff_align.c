@@ -332,6 +332,13 @@ static enum kvt_status pair_init(struct pair *p, const struct aligning *how,
 	return pair_views(p, err);
 }
 
+/* One holds keys alone and the other values, in dumps where both are apart. */
+static bool is_other_half(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return kvt_group_half(a) >= 0 && kvt_group_half(b) >= 0 &&
+	       kvt_group_half(a) != kvt_group_half(b);
+}
+
 /* Groups of one kind that share a layer. */
 static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES],
 				int ga, int gb, const struct aligning *how,
@@ -346,7 +353,8 @@ static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES
 		p->number[s] = s ? gb : ga;
 		p->group[s] = &source_snapshot(&side[s].source)->group[p->number[s]];
 	}
-	if (p->group[SIDE_A]->kind != p->group[SIDE_B]->kind)
+	if (p->group[SIDE_A]->kind != p->group[SIDE_B]->kind ||
+	    is_other_half(p->group[SIDE_A], p->group[SIDE_B]))
 		return KVT_OK;
 	snprintf(p->id, sizeof(p->id), "%s", p->group[SIDE_A]->id);
 	if (strcmp(p->group[SIDE_A]->id, p->group[SIDE_B]->id))
@@ -370,6 +378,11 @@ static enum kvt_status nothing(const struct side side[NSIDES], struct kvt_error 
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"nothing in common: %s of A is %s, %s of B is %s", a->id,
 				kvt_kind_name(a->kind), b->id, kvt_kind_name(b->kind));
+	if (is_other_half(a, b))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nothing in common: A holds %s alone, B holds %s alone",
+				kvt_group_half(a) ? "values" : "keys",
+				kvt_group_half(b) ? "values" : "keys");
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"nothing in common: layer %lld is the first of A, layer %lld of B",
 			LL(digest_layer_id(a, 0)), LL(digest_layer_id(b, 0)));

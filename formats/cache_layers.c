@@ -195,7 +195,7 @@ enum kvt_status cache_layers(struct cache_opening *o)
 				"give --set names=KEYS,VALUES, with {l} for the layer",
 				o->reader->path, o->tensors.ncaches,
 				o->tensors.count ? o->tensors.tensor[0].name : "nothing");
-	if (o->tensors.count == 1)
+	if (o->tensors.count == 1 && o->tensors.tensor[0].rank > CACHE_RANK)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has tensor %.100s alone; keys and values are read from tensors of their own",
 				o->reader->path, o->tensors.tensor[0].name);

@@ -144,6 +144,14 @@ def check(path, options, windows, names, tmp):
               f"{path}: every layer once")
 
 
+def check_itself():
+    """Keys and values that are groups of their own are compared with their like."""
+    latent = f"{HERE}/transformers/4.57.6/latent.pt"
+    r = kvtool("diff", latent, latent)
+    tap.ok(r.code == 0 and "g0.k: equal" in r.out and "g0.v: equal" in r.out,
+           "halves of unlike widths equal themselves", r)
+
+
 def check_row(f, groups, r, row, options):
     """row[L, T, H, 2, D], padding included where it stands on the left"""
     request, wrong = f["requests"][str(r)], []
@@ -360,6 +368,7 @@ def main():
     with oracle.workdir() as tmp:
         for sample in SAMPLES:
             check(*sample, tmp)
+        check_itself()
         check_objects(tmp)
         check_pickles(tmp)
         check_plain(tmp)
