@@ -153,15 +153,16 @@ static enum kvt_status open_groups(struct opening *o)
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
 	for (int g = 0; g < s->ngroups; g++) {
+		bool apart = kvt_layout_apart(&s->group[g].layout);
 		const struct kvt_tensor *t, *values = NULL;
 		char name[40];
 		int64_t nbytes;
 
-		snprintf(name, sizeof(name), "%s%s", s->group[g].id,
-			 kvt_layout_apart(&s->group[g].layout) ? ".k" : "");
-		if ((t = kvt_tensors_find(o->tensors, name)))
+		snprintf(name, sizeof(name), "%s%s", s->group[g].id, apart ? ".k" : "");
+		/* a group of keys alone may be called g0.k, and has no other half */
+		if ((t = kvt_tensors_find(o->tensors, name)) && apart)
 			values = kvt_tensors_partner(o->tensors, name, o->names);
-		if (!t || (kvt_layout_apart(&s->group[g].layout) && !values))
+		if (!t || (apart && !values))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: no tensor '%s' for group %s", o->reader->path,
 					name, s->group[g].id);

@@ -144,12 +144,15 @@ def check(path, options, windows, names, tmp):
               f"{path}: every layer once")
 
 
-def check_itself():
+def check_itself(tmp):
     """Keys and values that are groups of their own are compared with their like."""
     latent = f"{HERE}/transformers/4.57.6/latent.pt"
     r = kvtool("diff", latent, latent)
     tap.ok(r.code == 0 and "g0.k: equal" in r.out and "g0.v: equal" in r.out,
            "halves of unlike widths equal themselves", r)
+    kvtool("convert", latent, f"{tmp}/halves.safetensors")
+    r = kvtool("diff", latent, f"{tmp}/halves.safetensors")
+    tap.ok(r.code == 0, "and what is written of them to safetensors", r)
 
 
 def check_row(f, groups, r, row, options):
@@ -368,7 +371,7 @@ def main():
     with oracle.workdir() as tmp:
         for sample in SAMPLES:
             check(*sample, tmp)
-        check_itself()
+        check_itself(tmp)
         check_objects(tmp)
         check_pickles(tmp)
         check_plain(tmp)
