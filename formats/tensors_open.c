@@ -299,12 +299,15 @@ static enum kvt_status open_layers(struct opening *o)
 
 /* ---- which arrangement -------------------------------------------------- */
 
-/* As likely as blocks of an engine these are a cache as transformers has it. */
-static bool is_like_cache(const struct kvt_tensors *tensors)
+/* Keys and values apart: as likely as blocks a cache as transformers has it. */
+static bool is_like_cache(const struct opening *o)
 {
-	for (int64_t i = 0; i < tensors->count; i++)
-		if (tensors->tensor[i].rank == 4 || tensors->tensor[i].rank == 5)
-			return tensors->count > 1;
+	for (int64_t i = 0; i < o->tensors->count; i++) {
+		const struct kvt_tensor *t = &o->tensors->tensor[i];
+
+		if ((t->rank == 4 || t->rank == 5) && partner(o, t))
+			return true;
+	}
 	return false;
 }
 
@@ -328,7 +331,7 @@ static enum kvt_status open_tensors(struct opening *o)
 				o->reader->path);
 	if (o->manifest.snapshot.ngroups > 1)
 		return open_groups(o);
-	if (!o->manifest.has_layout && is_like_cache(o->tensors))
+	if (!o->manifest.has_layout && is_like_cache(o))
 		return refuse_axes(o);
 	if (o->names)
 		return open_layers(o);
