@@ -264,6 +264,25 @@ static bool line(const char **text, int *n, struct machine *m)
 	return true;
 }
 
+/* What to save instead of an object; the last one is for all others. */
+static const char *advice(const char *name, int n)
+{
+	static const struct {
+		const char *part, *text;
+	} rows[] = {
+		{ "Quant", "its keys are not plain: save what its update() returns" },
+		{ "LinearAttention", "it has no keys: save the layers without it" },
+		{ "", "save [(l.keys, l.values) for l in cache.layers]" },
+	};
+	char text[MAX_NAME + 1];
+	size_t i = 0;
+
+	snprintf(text, sizeof(text), "%.*s", n, name);
+	while (!strstr(text, rows[i].part))
+		i++;
+	return rows[i].text;
+}
+
 static enum kvt_status global(struct machine *m)
 {
 	const char *module, *what;
@@ -274,9 +293,9 @@ static enum kvt_status global(struct machine *m)
 	found = kvt_pickle_name(module, nmodule, what, nwhat);
 	if (found < 0)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle calls for %.*s.%.*s, which is not run; "
-				"save [(l.keys, l.values) for l in cache.layers]",
-				m->name, nmodule, module, nwhat, what);
+				"%s: pickle calls for %.*s.%.*s, which is not run; %s",
+				m->name, nmodule, module, nwhat, what,
+				advice(what, nwhat));
 	return push_new(m, &(struct kvt_pickle_node){ .kind = KVT_PICKLE_GLOBAL,
 						      .global = found });
 }
