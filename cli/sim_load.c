@@ -128,6 +128,17 @@ enum kvt_status sim_conv_layout(struct kvt_layout *out,
 	return kvt_layout_parse(out, text, err);
 }
 
+/* What live tokens there are, in blocks of their own. */
+static int64_t tokens_of(const struct kvt_spec *spec, int64_t tokens)
+{
+	const struct kvt_retention keep = { .kind = spec->kind, .window = spec->window };
+	struct kvt_range dead = { 0, 0 };
+
+	if (spec->tokens_per_state.num > 0)
+		dead = kvt_dead_tokens(&keep, tokens);
+	return tokens - (dead.end - dead.begin);
+}
+
 static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 				const struct kvt_model_group *model,
 				const struct sim_place *p,
@@ -148,9 +159,13 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 	if ((status = kvt_spec_make(&end->spec, g.spec, &g.args, one, err)) ||
 	    (status = kvt_spec_size(&size, &end->spec, err)))
 		return status;
+	/* a quantised form of a group is what the group is */
+	if (!kvt_spec_kind(&end->spec.kind, model->spec))
+		return kvt_fail(err, KVT_USAGE, "there is no spec '%s'", model->spec);
 	if (end->spec.kind == KVT_MAMBA_CONV &&
 	    (status = sim_conv_layout(&end->layout, &p->layout, a->conv, err)))
 		return status;
+	tokens = tokens_of(&end->spec, tokens);
 	end->table.states = size.num_states;
 	end->table.nids = (kvt_spec_states(&end->spec, tokens) + size.num_states - 1) /
 			  size.num_states;
@@ -165,18 +180,12 @@ static bool said(const char *text, const char *word)
 	return text && !strcmp(text, word);
 }
 
-/* A window's tokens are the last ones, in blocks of their own. */
-static int64_t tokens_of(const struct kvt_model_group *g, int64_t tokens)
-{
-	return g->args.window && g->args.window < tokens ? g->args.window : tokens;
-}
-
 static enum kvt_status add_group(struct sim *sim, const struct kvt_model_group *g,
 				 const struct sim_place *src, const struct sim_place *dst,
 				 const struct sim_args *a, struct kvt_error *err)
 {
 	uint32_t *ids[2] = { NULL, NULL };
-	int64_t tokens = tokens_of(g, sim->tokens), begin = 0, end;
+	int64_t tokens = sim->tokens, begin = 0, end;
 	struct sim_group *group = sim_group_new(sim, err);
 	struct sim_end from, to;
 	enum kvt_status status;
@@ -185,7 +194,7 @@ static enum kvt_status add_group(struct sim *sim, const struct kvt_model_group *
 		return KVT_SYSTEM;
 	if (!(status = make_end(&from, &ids[0], g, src, a, tokens, err)) &&
 	    !(status = make_end(&to, &ids[1], g, dst, a, tokens, err))) {
-		end = kvt_spec_states(&from.spec, tokens);
+		end = kvt_spec_states(&from.spec, tokens_of(&from.spec, tokens));
 		if (from.spec.tokens_per_state.num > 0 && !g->args.window)
 			begin = a->cached / from.spec.tokens_per_state.num;
 		if (sim->whole)

@@ -42,7 +42,7 @@ static enum kvt_status check_ids(const struct sim_args *a, struct kvt_error *err
 	return KVT_OK;
 }
 
-/* Tokens after which both sides are at the start of a block, windows full. */
+/* Tokens after which both sides begin a block, and a chunk, with windows full. */
 static enum kvt_status find_unit(struct sizes *s, struct kvt_error *err)
 {
 	struct sim_args one = *s->args;
@@ -56,6 +56,7 @@ static enum kvt_status find_unit(struct sizes *s, struct kvt_error *err)
 	s->states = 1;
 	for (int g = 0; g < sim.ngroups; g++) {
 		const struct kvt_xfer *x = &sim.group[g].xfer;
+		bool chunks = x->src.spec.kind == KVT_CHUNKED_LOCAL;
 
 		if (x->src.spec.tokens_per_state.num < 0)
 			continue;
@@ -64,6 +65,9 @@ static enum kvt_status find_unit(struct sizes *s, struct kvt_error *err)
 		s->states = x->dst.spec.block_size;
 		if (x->src.spec.window > window)
 			window = x->src.spec.window;
+		/* what is left of a chunk comes again with every one */
+		if (chunks && window <= UNIT_MOST && unit <= UNIT_MOST)
+			unit = common_multiple(unit, x->src.spec.window);
 		if (unit > UNIT_MOST || window > UNIT_MOST)
 			break;
 	}

@@ -13,6 +13,7 @@ static const char *const names[KVT_NKINDS] = {
 	[KVT_MAMBA_SSM]      = "mamba_ssm",
 	[KVT_CROSS]          = "cross",
 	[KVT_OPAQUE]         = "opaque",
+	[KVT_RSWA]           = "rswa",
 };
 
 const char *kvt_kind_name(enum kvt_kind kind)

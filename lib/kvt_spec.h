@@ -22,10 +22,6 @@ struct kvt_rank {
 	int64_t size, index;
 };
 
-struct kvt_range {
-	int64_t begin, end;		/* half open; empty if equal */
-};
-
 /*
  * Units (heads, groups of channels) are dealt to ranks in order.  With more
  * ranks than units, neighbours hold the same one: ranks 0 and 1 of 8 hold head
@@ -119,7 +115,7 @@ struct kvt_spec {
 
 	int64_t page_size_padded;	/* 0: not given */
 	int64_t alignment;		/* of a page; 0 or 1: none */
-	int64_t window;			/* tokens that matter; never moves a byte */
+	int64_t window;			/* tokens that matter: kvt_dead_tokens() */
 
 	/*
 	 * KVT_MAMBA_CONV: content is { channels on this rank, taps }, and these
@@ -148,6 +144,8 @@ struct kvt_spec_args {
 struct kvt_spec_preset {
 	const char *name, *summary;
 };
+/* What it makes; false: there is no such preset. */
+bool kvt_spec_kind(enum kvt_kind *out, const char *preset);
 const struct kvt_spec_preset *kvt_spec_preset_at(int i);  /* NULL past the last */
 
 /* The spec of one rank.  An unknown name is KVT_USAGE. */

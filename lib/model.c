@@ -133,19 +133,13 @@ static bool is_state(const struct kvt_spec *spec)
 	return spec->kind == KVT_MAMBA_CONV || spec->kind == KVT_MAMBA_SSM;
 }
 
-/*
- * A window of w tokens touches the most blocks when it begins with the last
- * token of one; a chunk begins where a block does if it is whole blocks long.
- */
+/* 'group' is the model's: a form of its cache has lost what a chunk is. */
 static int64_t window_blocks(const struct kvt_model_group *group, int64_t block_size)
 {
-	int64_t w = group->args.window;
+	struct kvt_retention keep = { .window = group->args.window };
 
-	if (!w)
-		return 0;
-	if (!strcmp(group->spec, "chunked-local") && w % block_size == 0)
-		return w / block_size;
-	return (w - 1 + block_size - 1) / block_size + 1;
+	return kvt_spec_kind(&keep.kind, group->spec) ?
+	       kvt_most_blocks(&keep, block_size) : 0;
 }
 
 /* Sums over all groups, and a page made longer, must fit as well. */
@@ -161,7 +155,6 @@ static enum kvt_status check_room(const struct kvt_group_size *g, struct kvt_err
 	return KVT_OK;
 }
 
-/* 'group' is the model's: a form of its cache has lost what a chunk is. */
 static enum kvt_status size_group(struct kvt_group_size *out,
 				  const struct kvt_model_group *group,
 				  const struct kvt_deployment *d, int64_t block_size,

@@ -332,6 +332,23 @@ const struct kvt_spec_preset *kvt_spec_preset_at(int i)
 	return i >= 0 && i < NRECIPES ? &recipes[i].preset : NULL;
 }
 
+static const struct recipe *recipe_of(const char *preset)
+{
+	for (int i = 0; i < NRECIPES; i++)
+		if (!strcmp(recipes[i].preset.name, preset))
+			return &recipes[i];
+	return NULL;
+}
+
+bool kvt_spec_kind(enum kvt_kind *out, const char *preset)
+{
+	const struct recipe *recipe = recipe_of(preset);
+
+	if (recipe)
+		*out = recipe->kind;
+	return recipe != NULL;
+}
+
 /* A ratio of 0 is not the recipe's to say; -1 is one of states a token. */
 static struct kvt_ratio states_of(const struct recipe *recipe,
 				  const struct kvt_spec_args *args)
@@ -347,13 +364,10 @@ enum kvt_status kvt_spec_make(struct kvt_spec *out, const char *preset,
 			      const struct kvt_spec_args *args,
 			      struct kvt_rank rank, struct kvt_error *err)
 {
-	const struct recipe *recipe = NULL;
+	const struct recipe *recipe = recipe_of(preset);
 	struct kvt_spec spec;
 	enum kvt_status status;
 
-	for (int i = 0; i < NRECIPES && !recipe; i++)
-		if (!strcmp(recipes[i].preset.name, preset))
-			recipe = &recipes[i];
 	if (!recipe)
 		return kvt_fail(err, KVT_USAGE, "there is no spec '%s'", preset);
 	if ((status = check_args(recipe, args, err)))

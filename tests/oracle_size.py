@@ -155,8 +155,8 @@ def plan_of(c, tp, block, elem):
             plan.tokens.append((token * block, block, most))
         if w == "chunked":
             most = max((s + c["attention_chunk_size"] - 1) // block - s // block + 1
-                       for s in (range(block) if c["attention_chunk_size"] % block
-                                 else [0]))
+                       for s in range(0, block * c["attention_chunk_size"],
+                                      c["attention_chunk_size"]))
             plan.tokens.append((token * block, block, most))
         if w in ("linear", "mamba", "both"):
             plan.states.append(state)

@@ -126,6 +126,41 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	done
 }
 
+@test "replay: of a chunk moves what is not full" {
+	local chunks=(--spec=gqa:layers=1,heads=2,head-dim=8
+		--spec=chunked-local:layers=3,heads=2,head-dim=8,window=96)
+	moves() {
+		kvtool transfer-sim --json "${chunks[@]}" -t "$1" | jq -c '[.groups[].states]'
+	}
+	[ "$(moves 95)" = '[95,95]' ]
+	[ "$(moves 96)" = '[96,0]' ]
+	[ "$(moves 97)" = '[97,1]' ]
+	[ "$(moves 8191)" = '[8191,31]' ]
+	for tokens in 95 96 97 191 192 193 1000 8191; do
+		printf 't,bytes,tokens\n0,0,%s\n' $tokens >csv
+		[ "$(kvtool transfer-sim replay --json "${chunks[@]}" --trace=csv |
+			jq .vllm.avg_num_descriptors)" = \
+			"$(kvtool transfer-sim time --json "${chunks[@]}" -t $tokens |
+			jq '.request.num_descriptors + 0.0')" ]
+	done
+}
+
+@test "transfer-sim: of a window the next token needs all but one" {
+	states() {
+		kvtool transfer-sim --json "--spec=$1:layers=1,heads=2,head-dim=8,window=$2" -t "$3" |
+			jq .groups[0].states
+	}
+	[ "$(states sliding-window 128 127)" = 127 ]
+	[ "$(states sliding-window 128 128)" = 127 ]
+	[ "$(states sliding-window 128 8193)" = 127 ]
+	[ "$(states sliding-window 1 50)" = 0 ]
+	[ "$(states chunked-local 8192 8192)" = 0 ]
+	# a quantised form of a group is still what the group is
+	[ "$(kvtool transfer-sim --json --cache-dtype=int8_per_token_head \
+		--spec=chunked-local:layers=1,heads=2,head-dim=8,window=8 -t 15 |
+		jq .groups[0].states)" = 7 ]
+}
+
 @test "replay, faults: a wrong command line" {
 	refused 2 'expected --trace or --synthetic' replay -m llama-3.1-8b
 	refused 2 'expected SEED,N' replay -m llama-3.1-8b --synthetic=1

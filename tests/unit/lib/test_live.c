@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_live.c - dead tokens, against what the managers of vLLM 0.32 answered */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lib/kvt.h"
+
+#define SLIDING(w, e) { .kind = KVT_SLIDING_WINDOW, .window = w, .retained = e }
+#define CHUNKS(c) { .kind = KVT_CHUNKED_LOCAL, .window = c }
+#define RSWA(w, p) { .kind = KVT_RSWA, .window = w, .prompt = p }
+
+enum { NCOUNTS = 12 };
+static const int64_t computed[NCOUNTS] = { 0, 1, 7, 8, 9, 16, 127, 128, 129, 8191, 8192,
+					   8193 };
+static const struct {
+	struct kvt_retention keep;
+	int64_t dead[NCOUNTS];
+} rows[] = {
+	{ SLIDING(4, 0), { 0, 0, 4, 5, 6, 13, 124, 125, 126, 8188, 8189, 8190 } },
+	{ SLIDING(128, 0), { 0, 0, 0, 0, 0, 0, 0, 1, 2, 8064, 8065, 8066 } },
+	{ SLIDING(128, 3), { 0, 0, 0, 0, 0, 0, 0, 0, 0, 8061, 8062, 8063 } },
+	{ CHUNKS(8), { 0, 0, 0, 8, 8, 16, 120, 128, 128, 8184, 8192, 8192 } },
+	{ CHUNKS(8192), { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8192, 8192 } },
+	{ { .kind = KVT_MAMBA_SSM },
+	  { 0, 0, 6, 7, 8, 15, 126, 127, 128, 8190, 8191, 8192 } },
+	{ { .kind = KVT_MLA, .window = 4 },
+	  { 0, 0, 4, 5, 6, 13, 124, 125, 126, 8188, 8189, 8190 } },
+	/* a window of full attention frees nothing; an unknown one says nothing */
+	{ { .kind = KVT_FULL_ATTENTION, .window = 128 }, { 0 } },
+	{ { .kind = KVT_CROSS }, { 0 } },
+	{ { .kind = KVT_MLA }, { 0 } },
+	{ SLIDING(0, 0), { 0 } },
+	{ CHUNKS(0), { 0 } },
+};
+
+static void test_dead(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (int n = 0; n < NCOUNTS; n++) {
+			struct kvt_range dead = kvt_dead_tokens(&rows[i].keep,
+								computed[n]);
+
+			assert_int_equal(dead.begin, 0);
+			assert_int_equal(dead.end, rows[i].dead[n]);
+		}
+}
+
+/* Between the end of the prompt and the window. */
+static void test_gap(void **state)
+{
+	static const struct {
+		struct kvt_retention keep;
+		int64_t n, begin, end;
+	} gaps[] = {
+		{ RSWA(8, 6), 13, 0, 0 },  { RSWA(8, 6), 14, 0, 0 },
+		{ RSWA(8, 6), 16, 6, 8 },  { RSWA(8, 6), 20, 6, 12 },
+		{ RSWA(8, 6), 32, 6, 24 }, { RSWA(8, 40), 32, 0, 0 },
+		{ RSWA(8, 0), 32, 0, 0 },  { RSWA(0, 6), 32, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++) {
+		struct kvt_range dead = kvt_dead_tokens(&gaps[i].keep, gaps[i].n);
+
+		assert_int_equal(dead.begin, gaps[i].begin);
+		assert_int_equal(dead.end, gaps[i].end);
+	}
+}
+
+/* Numbers that a file may have: no sum of them overflows. */
+static void test_extremes(void **state)
+{
+	const struct kvt_retention all[] = {
+		SLIDING(INT64_MAX, INT64_MAX), SLIDING(1, INT64_MAX),
+		CHUNKS(INT64_MAX - 1), RSWA(INT64_MAX, INT64_MAX),
+	};
+	const struct kvt_retention least = SLIDING(1, 0);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		assert_int_equal(kvt_dead_tokens(&all[i], INT64_MAX - 2).end, 0);
+	assert_int_equal(kvt_dead_tokens(&least, INT64_MAX).end, INT64_MAX);
+}
+
+static void test_forgets(void **state)
+{
+	const struct kvt_retention yes[] = { SLIDING(0, 0), CHUNKS(8), RSWA(8, 0),
+					     { .kind = KVT_MLA, .window = 128 },
+					     { .kind = KVT_OPAQUE, .window = 8 } };
+	const struct kvt_retention no[] = { { .kind = KVT_FULL_ATTENTION, .window = 8 },
+					    { .kind = KVT_MLA }, { .kind = KVT_CROSS },
+					    { .kind = KVT_MAMBA_CONV },
+					    { .kind = KVT_OPAQUE } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
+		assert_true(kvt_retention_forgets(&yes[i]));
+	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+		assert_false(kvt_retention_forgets(&no[i]));
+}
+
+/* By trying every request length: live tokens, in blocks counted one by one. */
+static int64_t count_blocks(const struct kvt_retention *keep, int64_t size)
+{
+	int64_t most = 0;
+
+	for (int64_t n = 1; n < 400; n++) {
+		/* what n - 1 tokens leave alive is there while the next is computed */
+		int64_t first = kvt_dead_tokens(keep, n - 1).end;
+		int64_t blocks = (n - 1) / size - first / size + 1;
+
+		most = blocks > most ? blocks : most;
+	}
+	return most;
+}
+
+static void test_most_blocks(void **state)
+{
+	static const int64_t sizes[] = { 1, 2, 3, 4, 5, 8, 16 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (int64_t w = 1; w < 40; w++) {
+			const struct kvt_retention sliding = SLIDING(w, 0);
+			const struct kvt_retention more = SLIDING(w, 3);
+			const struct kvt_retention chunks = CHUNKS(w);
+
+			assert_int_equal(kvt_most_blocks(&sliding, sizes[i]),
+					 count_blocks(&sliding, sizes[i]));
+			assert_int_equal(kvt_most_blocks(&more, sizes[i]),
+					 count_blocks(&more, sizes[i]));
+			assert_int_equal(kvt_most_blocks(&chunks, sizes[i]),
+					 count_blocks(&chunks, sizes[i]));
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_gap),
+		cmocka_unit_test(test_extremes),
+		cmocka_unit_test(test_forgets),
+		cmocka_unit_test(test_most_blocks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
