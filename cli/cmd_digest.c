@@ -23,6 +23,7 @@ static const char *const scope_names[] = {
 struct row {
 	const char *request;		/* by request */
 	uint64_t layer, head, block;
+	enum digest_version version;
 	struct kvt_digest value;
 };
 
@@ -59,6 +60,13 @@ static int compare_rows(const void *a, const void *b)
 	return x->block < y->block ? -1 : x->block > y->block;
 }
 
+static void add_to_row(struct row *to, const struct row *row)
+{
+	kvt_digest_add(&to->value, &row->value);
+	if (to->version < row->version)
+		to->version = row->version;
+}
+
 static void add_equal_rows(struct rows *rows)
 {
 	int64_t kept = 0;
@@ -70,7 +78,7 @@ static void add_equal_rows(struct rows *rows)
 		if (compare_rows(&rows->row[kept], &rows->row[i]))
 			rows->row[++kept] = rows->row[i];
 		else
-			kvt_digest_add(&rows->row[kept].value, &rows->row[i].value);
+			add_to_row(&rows->row[kept], &rows->row[i]);
 	rows->n = kept + 1;
 }
 
@@ -85,13 +93,15 @@ static void group_rows(struct rows *rows, const struct digests *d, int g,
 	if (by == BY_BLOCK) {
 		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++)
 			add_row(rows, (struct row){ .value = sums->block[scope][b],
-				.block = digest_block_id(group, b) });
+				.block = digest_block_id(group, b),
+				.version = sums->version });
 		return;
 	}
 	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
 		for (int64_t h = 0; h < sums->nheads; h++)
 			add_row(rows, (struct row){
 				.value = sums->head[scope][l * sums->nheads + h],
+				.version = sums->version,
 				.layer = digest_layer_id(group, l),
 				.head = by == BY_HEAD ? digest_head_id(group, h) : 0 });
 }
@@ -102,10 +112,12 @@ static void all_rows(struct rows *rows, const struct digests *d,
 	const struct kvt_snapshot *snap = kvt_reader_snapshot(d->reader);
 
 	if (by == BY_WHOLE) {
-		add_row(rows, (struct row){ .value = d->whole[scope] });
+		add_row(rows, (struct row){ .value = d->whole[scope],
+					    .version = d->version });
 	} else if (by == BY_REQUEST) {
 		for (int64_t r = 0; scope == DIGEST_TOKENS && r < snap->nrequests; r++)
 			add_row(rows, (struct row){ .request = snap->request[r].id,
+						    .version = digests_of_request(d, r),
 						    .value = d->request[r] });
 	} else {
 		for (int g = 0; g < snap->ngroups; g++)
@@ -158,7 +170,8 @@ static void print_row(const char *path, enum digest_scope scope, enum by by,
 	bool plain = is_plain(path, true) &&
 		     (by != BY_REQUEST || is_plain(row->request, false));
 
-	plainf("%s%s  ", plain ? "" : "\\", digest_text(scope, &row->value).s);
+	plainf("%s%s  ", plain ? "" : "\\",
+	       digest_text(scope, row->version, &row->value).s);
 	if (by == BY_REQUEST) {
 		plainf("request=");
 		print_name(row->request, false);
@@ -189,7 +202,8 @@ static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
 		json_put_int(out, o, "head", (int64_t)row->head);
 	if (by == BY_BLOCK)
 		json_put_int(out, o, "block", (int64_t)row->block);
-	json_put_text(out, o, "value", digest_text(scope, &row->value).s);
+	json_put_text(out, o, "value",
+		      digest_text(scope, row->version, &row->value).s);
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -199,6 +213,7 @@ struct request {
 	struct pipeline_options options;
 	bool scope[DIGEST_NSCOPES];
 	bool scope_named, json, several;
+	enum digest_version version;
 	enum by by;
 };
 
@@ -262,7 +277,7 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 				"%s: tokens have no positions: the dump has no block tables",
 				path);
 	}
-	status = digests_compute(&digests, reader, &q->options, &why);
+	status = digests_compute(&digests, reader, q->version, &q->options, &why);
 	if (!status)
 		status = kvt_reader_unchanged(reader, &why);
 	if (status)
@@ -309,12 +324,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct request q = { 0 };
 	const char *scope = NULL, *by = NULL, *device = NULL;
-	int64_t threads = 0;
+	int64_t threads = 0, kvd = 0;
 	const struct opt opts[] = {
 		{ "scope", 0, OPT_STRING, &scope, "SCOPE",
 		  "tokens (of requests) or blocks (of the pool); default: both" },
 		{ "by", 0, OPT_STRING, &by, "PART",
 		  "whole, request, layer, head or block; default: whole" },
+		{ "kvd", 0, OPT_COUNT, &kvd, "N",
+		  "1: as kvtool had it before null blocks and windows counted for nothing" },
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&q.options.mem_limit),
 		OPT_DEVICE(&device),
@@ -330,6 +347,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if (nargs < 1)
 		return kvt_fail(err, KVT_USAGE, "expected a file");
+	if (kvd > 2)
+		return kvt_fail(err, KVT_USAGE, "--kvd is %lld, expected 1 or 2",
+				(long long)kvd);
+	q.version = kvd == 1 ? DIGEST_KVD1 : DIGEST_NEWEST;
 	if ((status = read_choices(&q, scope, by, err)) ||
 	    (status = device_open(&q.options.device, device, err)))
 		return status;

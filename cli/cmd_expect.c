@@ -25,23 +25,42 @@ struct opened {
 	struct kvt_reader *reader;
 	struct description *d;
 	struct json_out json;
-	struct digest_value text[DIGEST_NSCOPES];
+	struct digest_value text[DIGEST_NSCOPES], kvd1;
 	struct expect_dump dump;
 };
+
+/* Contracts may have digests of before version 2, which are what they were. */
+static enum kvt_status compute_kvd1(struct opened *o, const struct asked *asked,
+				    struct kvt_error *err)
+{
+	struct digests digests;
+	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_KVD1,
+						 &asked->pipeline, err);
+
+	if (!status) {
+		o->kvd1 = digest_text(DIGEST_TOKENS, DIGEST_KVD1,
+				      &digests.whole[DIGEST_TOKENS]);
+		o->dump.kvd1 = o->kvd1.s;
+	}
+	digests_free(&digests);
+	return status;
+}
 
 static enum kvt_status compute_digests(struct opened *o, const char *path,
 				       const struct asked *asked, struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
 	struct digests digests;
-	enum kvt_status status = digests_compute(&digests, o->reader, &asked->pipeline,
-						 &why);
+	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_NEWEST,
+						 &asked->pipeline, &why);
 
 	for (int s = 0; !status && s < DIGEST_NSCOPES; s++) {
-		o->text[s] = digest_text(s, &digests.whole[s]);
+		o->text[s] = digest_text(s, digests.version, &digests.whole[s]);
 		if (s != DIGEST_TOKENS || digests.has_tokens)
 			o->dump.digest[s] = o->text[s].s;
 	}
+	if (!status && digests.has_tokens && digests.version != DIGEST_KVD1)
+		status = compute_kvd1(o, asked, &why);
 	digests_free(&digests);
 	return status ? fail_about(err, status, path, &why) : KVT_OK;
 }

@@ -223,6 +223,7 @@ static bool is_digest(const char *value)
 	size_t n = strlen("kvd1:tokens:");
 
 	return (!strncmp(value, "kvd1:tokens:", n) ||
+		!strncmp(value, "kvd2:tokens:", n) ||
 		!strncmp(value, "kvd1:blocks:", n)) &&
 	       strspn(value + n, "0123456789abcdef") == 32 && !value[n + 32];
 }

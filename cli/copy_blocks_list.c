@@ -235,7 +235,8 @@ static enum kvt_status add_request(struct listing *l, const char *id,
 		bool null[NCOPY];
 
 		for (int s = 0; s < NCOPY; s++)
-			null[s] = blocks[s][i] == l->pair->snapshot[s]->null_block;
+			null[s] = blocks[s][i] == kvt_null_block(l->pair->snapshot[s],
+								 l->pair->group[s]);
 		if (null[COPY_FROM] != null[COPY_BASE])
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"request %.60s: block %lld of its table of %s is the null block in %.100s only",

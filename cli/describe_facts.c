@@ -8,6 +8,13 @@
 
 #include "lib/kvt_connect.h"
 
+/* The null block and what holds none but dead tokens are in nobody's use. */
+static bool is_used(const struct kvt_table *t, int64_t entry)
+{
+	return t->blocks[entry] != t->null_block &&
+	       (kvt_entry_needed(t, entry) || kvt_entry_is_spare(t, entry));
+}
+
 /* In how many requests each block is, up to 2; NULL where no request has any. */
 static enum kvt_status count_uses(uint8_t **out, const struct kvt_snapshot *s,
 				  int g, struct kvt_error *err)
@@ -24,12 +31,15 @@ static enum kvt_status count_uses(uint8_t **out, const struct kvt_snapshot *s,
 	uses = calloc((size_t)nblocks, 1);
 	if (!uses)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int64_t r = 0; r < s->nrequests; r++)
-		for (int64_t i = 0; i < s->request[r].nblocks[g]; i++) {
-			uint8_t *use = &uses[s->request[r].blocks[g][i]];
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_table t = kvt_table_of(s, g, &s->request[r]);
 
-			*use += *use < 2;
+		for (int64_t i = 0; i < t.nblocks; i++) {
+			uint8_t *use = &uses[t.blocks[i]];
+
+			*use += *use < 2 && is_used(&t, i);
 		}
+	}
 	*out = uses;
 	return KVT_OK;
 }
@@ -56,7 +66,7 @@ static enum kvt_status block_facts(struct group_facts *f,
 	for (int64_t b = 0; b < nblocks; b++) {
 		f->blocks_used += uses[b] > 0;
 		f->blocks_shared += uses[b] > 1;
-		f->blocks_unused += !uses[b] && b != s->null_block;
+		f->blocks_unused += !uses[b] && b != kvt_null_block(s, g);
 	}
 	free(uses);
 	return KVT_OK;

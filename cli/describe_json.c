@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe_json.c - the same facts as one object; its keys are in kvtool-json(5) */
 #include "cli/describe.h"
+#include "cli/digest_run.h"
 
 static void put_manifest(struct json_out *out, const struct kvt_reader *reader)
 {
@@ -157,6 +158,8 @@ static void put_shape(struct json_out *out, json_t *o, const struct group_facts 
 	json_put_int(out, o, "head_start", g->head_start);
 	json_put_int(out, o, "replication", g->replication);
 	put_known(out, o, "window", g->window, g->window > 0);
+	put_known(out, o, "retained_tokens", g->retained, g->retained > 0);
+	json_put_text(out, o, "pool", g->pool[0] ? g->pool : NULL);
 	put_known(out, o, "bytes_per_token", f->token_bytes, f->token_bytes > 0);
 	json_put_int(out, o, "bytes_per_block", f->block_bytes);
 	json_put_int(out, o, "bytes_per_layer", f->layer_bytes);
@@ -356,6 +359,17 @@ static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
 	}
 }
 
+/* By its id in the pool: groups may number their blocks apart. */
+static json_t *put_null(struct json_out *out, json_t *group, const struct kvt_snapshot *s,
+			int g)
+{
+	int64_t null = kvt_null_block(s, g);
+
+	put_known(out, group, "null_block", null < 0 ? 0 :
+		  (int64_t)digest_block_id(&s->group[g], null), null >= 0);
+	return group;
+}
+
 void describe_json(struct json_out *out, const struct description *d,
 		   const struct describe_options *options)
 {
@@ -374,10 +388,12 @@ void describe_json(struct json_out *out, const struct description *d,
 	json_put_bool(out, out->root, "tables_proven",
 		      kvt_reader_proven(d->reader)->tables);
 	put_parallel(out, s);
-	put_known(out, out->root, "null_block", s->null_block, s->null_block >= 0);
+	put_known(out, out->root, "null_block", s->null_block,
+		  s->null_block >= 0 && !s->group[0].has_null);
 	groups = json_put_array(out, out->root, "groups");
 	for (int g = 0; g < s->ngroups; g++)
-		put_group(out, json_append_object(out, groups), &d->group[g], options);
+		put_group(out, put_null(out, json_append_object(out, groups), s, g),
+			  &d->group[g], options);
 	put_requests(out, s, options->tables);
 	if (d->canonical)
 		canonical_json(out, d->canonical);

@@ -79,6 +79,22 @@ static void print_sizes(const struct group_facts *f)
 	       (long long)group->page_offset);
 }
 
+static void print_window(const struct kvt_group *group)
+{
+	if (group->window) {
+		describe_label(group->kind == KVT_CHUNKED_LOCAL ? "chunk" : "window");
+		plainf("%lld token%s", (long long)group->window, plural(group->window));
+		if (group->retained)
+			plainf(", and %lld that are kept besides",
+			       (long long)group->retained);
+		putchar('\n');
+	}
+	if (group->pool[0]) {
+		describe_label("pool");
+		plainf("%s\n", group->pool);
+	}
+}
+
 static void print_blocks(const struct group_facts *f, int64_t null_block)
 {
 	const struct kvt_group *group = f->group;
@@ -103,11 +119,7 @@ static void print_blocks(const struct group_facts *f, int64_t null_block)
 		plainf("%lld of %lld state%s\n", (long long)f->valid_states,
 		       (long long)states, plural(states));
 	}
-	if (group->window) {
-		describe_label("window");
-		plainf("%lld token%s\n", (long long)group->window,
-		       plural(group->window));
-	}
+	print_window(group);
 }
 
 static void print_components(const struct kvt_group *group)
@@ -226,7 +238,7 @@ static void print_group(const struct group_facts *f, const struct description *d
 	print_predicates(&f->is, false);
 	print_heads(group);
 	print_sizes(f);
-	print_blocks(f, d->snapshot->null_block);
+	print_blocks(f, kvt_null_block(d->snapshot, (int)(f - d->group)));
 	print_components(group);
 	print_tiling(f);
 	print_proven(f, d->reader);

@@ -44,32 +44,6 @@ static const struct kvt_snapshot *snapshot_of(const struct pair *p, int side)
 
 /* ---- by request and token ----------------------------------------------- */
 
-/* Which block of the request the first of the table is. */
-static int64_t first_block(const struct pair *p, int side, const struct kvt_request *q)
-{
-	return p->recurrent ? 0 : q->first_token / p->group[side]->tokens_per_state /
-				  p->group[side]->shape.n[KVT_AXIS_S];
-}
-
-/* States of a request that the table has, by position; its entries, if recurrent. */
-static struct kvt_range states_of(const struct pair *p, int side,
-				  const struct kvt_request *q)
-{
-	const struct kvt_group *group = p->group[side];
-	int64_t nblocks = q->nblocks[p->number[side]], each = group->tokens_per_state;
-	int64_t end = q->first_token + q->ntokens, room;
-	struct kvt_range range = { 0, nblocks };
-
-	if (p->recurrent)
-		return range;
-	room = (first_block(p, side, q) + nblocks) * group->shape.n[KVT_AXIS_S];
-	range.begin = q->first_token / each;
-	range.end = end / each + (end % each != 0);
-	if (range.end > room)
-		range.end = room;
-	return range;
-}
-
 /* Does 'text' say that 'a' of A is 'b' of B? */
 static bool says(const char *text, const char *a, const char *b)
 {
@@ -106,64 +80,67 @@ static const struct kvt_request *partner(const struct pair *p, const struct alig
 	return NULL;
 }
 
-static void add_request(struct spans *to, int64_t r,
-			const struct kvt_request *const q[NSIDES], struct kvt_range range)
-{
-	const struct pair *p = to->p;
-	int64_t count;
+/* Of states that only one side has, the run that is being walked. */
+struct alone {
+	int64_t begin, end;
+};
 
-	for (int64_t i = range.begin; !to->failed && i < range.end; i += count) {
-		struct span span = { .request = r, .position = i };
-
-		count = p->recurrent ? 1 : range.end - i;
-		span.count = p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 0;
-		for (int s = 0; s < NSIDES; s++) {
-			int64_t n = p->recurrent ? 1 : p->group[s]->shape.n[KVT_AXIS_S];
-			int64_t entry = i / n - first_block(p, s, q[s]);
-
-			span.block[s] = q[s]->blocks[p->number[s]][entry];
-			span.state[s] = i % n;
-			if (count > n - i % n)
-				count = n - i % n;
-		}
-		if (!p->recurrent)
-			span.count = count;
-		add_span(to, span);
-	}
-}
-
-static void note_range(const struct pair *p, struct lacks *lacks, int side,
-		       const struct kvt_request *q, int64_t begin, int64_t end)
+static void note_alone(const struct pair *p, struct lacks *lacks, int side,
+		       const struct kvt_request *q, struct alone *alone)
 {
 	int64_t each = p->recurrent ? 1 : p->group[side]->tokens_per_state;
 
-	if (begin < end)
+	if (alone->begin < alone->end)
 		lacks_add(lacks, side, "%s %lld to %lld of request %.80s in %s",
-			  p->recurrent ? "states" : "tokens", LL(begin * each),
-			  LL(end * each - 1), q->id, p->group[side]->id);
+			  p->recurrent ? "states" : "tokens", LL(alone->begin * each),
+			  LL(alone->end * each - 1), q->id, p->group[side]->id);
+	alone->begin = alone->end;
 }
 
-/* What both have; the rest is noted. */
-static struct kvt_range shared_states(const struct pair *p, struct lacks *lacks,
-				      const struct kvt_request *const q[NSIDES])
+static void add_stretch(struct spans *to, int64_t r, int64_t at, int64_t end,
+			const struct kvt_stretch has[NSIDES])
 {
-	struct kvt_range have[NSIDES], shared;
+	const struct pair *p = to->p;
+	struct span span = { .request = r, .position = at, .count = end - at };
+
+	if (p->recurrent)
+		span.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
+	for (int s = 0; s < NSIDES; s++) {
+		span.block[s] = has[s].block;
+		span.state[s] = has[s].state;
+	}
+	add_span(to, span);
+}
+
+/* What is live on both sides is compared; what only one has is noted. */
+static void add_request(struct spans *to, int64_t r, struct lacks *lacks,
+			const struct kvt_request *const q[NSIDES])
+{
+	const struct pair *p = to->p;
+	struct alone alone[NSIDES] = { { 0, 0 } };
+	struct kvt_table table[NSIDES];
+	struct kvt_stretch has[NSIDES];
 
 	for (int s = 0; s < NSIDES; s++)
-		have[s] = states_of(p, s, q[s]);
-	shared = have[SIDE_A];
-	if (shared.begin < have[SIDE_B].begin)
-		shared.begin = have[SIDE_B].begin;
-	if (shared.end > have[SIDE_B].end)
-		shared.end = have[SIDE_B].end;
-	for (int s = 0; s < NSIDES; s++) {
-		int64_t end = shared.begin < have[s].end ? shared.begin : have[s].end;
-		int64_t begin = shared.end > have[s].begin ? shared.end : have[s].begin;
-
-		note_range(p, lacks, s, q[s], have[s].begin, end);
-		note_range(p, lacks, s, q[s], begin > end ? begin : end, have[s].end);
+		table[s] = kvt_table_of(snapshot_of(p, s), p->number[s], q[s]);
+	for (int64_t at = 0, end; !to->failed && at < INT64_MAX; at = end) {
+		for (int s = 0; s < NSIDES; s++)
+			has[s] = kvt_table_at(&table[s], at);
+		end = has[SIDE_A].end < has[SIDE_B].end ? has[SIDE_A].end :
+							  has[SIDE_B].end;
+		if (has[SIDE_A].live && has[SIDE_B].live)
+			add_stretch(to, r, at, end, has);
+		for (int s = 0; s < NSIDES; s++) {
+			if (has[s].live && !has[!s].live && alone[s].end == at) {
+				alone[s].end = end;
+				continue;
+			}
+			note_alone(p, lacks, s, q[s], &alone[s]);
+			alone[s] = (struct alone){ end, end };
+			if (has[s].live && !has[!s].live)
+				alone[s].begin = at;
+		}
 	}
-	return shared;
 }
 
 static void note_requests(const struct pair *p, struct lacks *lacks,
@@ -244,7 +221,7 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 		const struct kvt_request *q[NSIDES] = { &a->request[r] };
 
 		if ((q[SIDE_B] = partner(p, how, q[SIDE_A])))
-			add_request(to, r, q, shared_states(p, lacks, q));
+			add_request(to, r, lacks, q);
 	}
 	note_requests(p, lacks, how);
 	if (!p->nspans && !to->failed)

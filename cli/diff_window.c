@@ -73,7 +73,8 @@ static int64_t inside(const struct extract *x, int64_t block)
 static void make_use(struct extract *x)
 {
 	const struct pair *p = x->p;
-	int64_t null = source_snapshot(&p->side[SIDE_B]->source)->null_block;
+	int64_t null = kvt_null_block(source_snapshot(&p->side[SIDE_B]->source),
+				      p->number[SIDE_B]);
 	int64_t states = x->window.shape.n[KVT_AXIS_S];
 
 	memset(x->use, x->same_pool ? KVT_STALE : KVT_UNSEEN,

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/kvt_spec.h"
-
 /* Orders in which a cell is contiguous: a head's content, a channel's taps. */
 static const struct kvt_layout content_cells = {
 	.nplanes = 1,
@@ -45,7 +43,7 @@ struct summing {
 	int64_t *first_use;		/* [B + 1] into use[] */
 	struct use *use;
 	struct kvt_digest *multiplier;	/* [nrequests] */
-	struct kvt_range *live;		/* [nrequests] states, by position */
+	struct kvt_table *table;	/* [nrequests] */
 };
 
 /* Sums of one box, in a worker's buffer. */
@@ -149,8 +147,8 @@ static void add_cell(const struct summing *sum, struct local *local,
 		int64_t position = recurrent ? j :
 				   j * group->shape.n[KVT_AXIS_S] + p->s;
 
-		if (!recurrent && (position < sum->live[r].begin ||
-				   position >= sum->live[r].end))
+		if (p->b == sum->table[r].null_block ||
+		    !kvt_table_needs(&sum->table[r], position))
 			continue;
 		cell.position = (uint64_t)position;
 		cell.state = 0;
@@ -276,25 +274,22 @@ static enum kvt_status index_uses(struct summing *sum, struct kvt_error *err)
 {
 	const struct kvt_snapshot *snap = kvt_reader_snapshot(sum->out->reader);
 	int64_t nb = sum->group->shape.n[KVT_AXIS_B], total = 0, at;
-	int64_t tps = sum->group->tokens_per_state;
 
 	for (int64_t r = 0; r < snap->nrequests; r++)
 		total += snap->request[r].nblocks[sum->index];
 	sum->first_use = calloc((size_t)nb + 2, sizeof(*sum->first_use));
 	sum->use = calloc((size_t)total + 1, sizeof(*sum->use));
 	sum->multiplier = calloc((size_t)snap->nrequests + 1, sizeof(*sum->multiplier));
-	sum->live = calloc((size_t)snap->nrequests + 1, sizeof(*sum->live));
-	if (!sum->first_use || !sum->use || !sum->multiplier || !sum->live)
+	sum->table = calloc((size_t)snap->nrequests + 1, sizeof(*sum->table));
+	if (!sum->first_use || !sum->use || !sum->multiplier || !sum->table)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t r = 0; r < snap->nrequests; r++) {
 		const struct kvt_request *q = &snap->request[r];
-		int64_t end = q->first_token + q->ntokens;
 
 		sum->multiplier[r] = kvt_digest_request(q->id);
-		if (tps > 0) {
-			sum->live[r].begin = q->first_token / tps;
-			sum->live[r].end = end / tps + (end % tps != 0);
-		}
+		sum->table[r] = sum->out->group[sum->index].version == DIGEST_KVD1 ?
+				kvt_table_named(snap, sum->index, q) :
+				kvt_table_of(snap, sum->index, q);
 		for (int64_t j = 0; j < q->nblocks[sum->index]; j++)
 			sum->first_use[q->blocks[sum->index][j] + 2]++;
 	}
@@ -303,11 +298,10 @@ static enum kvt_status index_uses(struct summing *sum, struct kvt_error *err)
 		sum->first_use[b + 2] += sum->first_use[b + 1];
 	for (int64_t r = 0; r < snap->nrequests; r++) {
 		const struct kvt_request *q = &snap->request[r];
-		int64_t first = tps > 0 ? q->first_token / sum->group->block_size : 0;
 
 		for (int64_t j = 0; j < q->nblocks[sum->index]; j++) {
 			at = sum->first_use[q->blocks[sum->index][j] + 1]++;
-			sum->use[at] = (struct use){ r, first + j };
+			sum->use[at] = (struct use){ r, sum->table[r].first + j };
 		}
 	}
 	return KVT_OK;
@@ -354,14 +348,24 @@ static enum kvt_status sum_group(struct summing *sum,
 	return pipeline_run(&work, options, err);
 }
 
+/* The older one where it says the same. */
+static enum digest_version version_of(const struct kvt_snapshot *snap, int g,
+				      enum digest_version asked)
+{
+	return asked != DIGEST_KVD1 && kvt_group_forgets(snap, g) ? DIGEST_KVD2 :
+								    DIGEST_KVD1;
+}
+
 enum kvt_status digests_compute(struct digests *out, struct kvt_reader *reader,
+				enum digest_version asked,
 				const struct pipeline_options *options,
 				struct kvt_error *err)
 {
 	const struct kvt_snapshot *snap = kvt_reader_snapshot(reader);
 	enum kvt_status status = KVT_OK;
 
-	*out = (struct digests){ .reader = reader, .has_tokens = snap->nrequests > 0 };
+	*out = (struct digests){ .reader = reader, .has_tokens = snap->nrequests > 0,
+				 .version = DIGEST_KVD1 };
 	out->request = calloc((size_t)snap->nrequests + 1, sizeof(*out->request));
 	if (!out->request)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -369,11 +373,14 @@ enum kvt_status digests_compute(struct digests *out, struct kvt_reader *reader,
 		struct summing sum = { .out = out, .index = g,
 				       .group = &snap->group[g] };
 
+		out->group[g].version = version_of(snap, g, asked);
+		if (out->version < out->group[g].version)
+			out->version = out->group[g].version;
 		status = sum_group(&sum, options, err);
 		free(sum.first_use);
 		free(sum.use);
 		free(sum.multiplier);
-		free(sum.live);
+		free(sum.table);
 	}
 	return status;
 }
@@ -388,11 +395,26 @@ void digests_free(struct digests *digests)
 	free(digests->request);
 }
 
-struct digest_value digest_text(enum digest_scope scope, const struct kvt_digest *d)
+enum digest_version digests_of_request(const struct digests *digests, int64_t request)
 {
+	const struct kvt_snapshot *snap = kvt_reader_snapshot(digests->reader);
+	enum digest_version version = DIGEST_KVD1;
+
+	for (int g = 0; g < snap->ngroups; g++)
+		if (snap->request[request].nblocks[g] &&
+		    version < digests->group[g].version)
+			version = digests->group[g].version;
+	return version;
+}
+
+struct digest_value digest_text(enum digest_scope scope, enum digest_version version,
+				const struct kvt_digest *d)
+{
+	bool tokens = scope == DIGEST_TOKENS;
 	struct digest_value v;
 
-	snprintf(v.s, sizeof(v.s), "kvd1:%s:%016" PRIx64 "%016" PRIx64,
-		 scope == DIGEST_TOKENS ? "tokens" : "blocks", d->hi, d->lo);
+	snprintf(v.s, sizeof(v.s), "kvd%d:%s:%016" PRIx64 "%016" PRIx64,
+		 tokens && version == DIGEST_KVD2 ? 2 : 1, tokens ? "tokens" : "blocks",
+		 d->hi, d->lo);
 	return v;
 }

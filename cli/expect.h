@@ -16,6 +16,7 @@ struct expect_dump {
 	const struct description *d;
 	const json_t *json;
 	const char *digest[2];		/* of tokens, of blocks; NULL: not computed */
+	const char *kvd1;		/* of tokens, if digest[0] is a later version */
 };
 
 /* How one clause came out for the dump, or for one of its groups. */

@@ -60,8 +60,8 @@ static int64_t head_size(const struct kvt_group *group)
 static bool is_attention(const struct kvt_group *group)
 {
 	return group->kind == KVT_FULL_ATTENTION || group->kind == KVT_SLIDING_WINDOW ||
-	       group->kind == KVT_CHUNKED_LOCAL || group->kind == KVT_CROSS ||
-	       group->kind == KVT_MLA;
+	       group->kind == KVT_CHUNKED_LOCAL || group->kind == KVT_RSWA ||
+	       group->kind == KVT_CROSS || group->kind == KVT_MLA;
 }
 
 static struct kvt_backend_config config_of(const struct kvt_group *group)

@@ -98,8 +98,10 @@ static bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t co
 /* Where each block went, and the null block with it. */
 static enum kvt_status renumber(struct kvt_snapshot *snapshot, int group,
 				int64_t nblocks, const int64_t *list,
-				int64_t *null_block, struct kvt_error *err)
+				struct kvt_error *err)
 {
+	int64_t null = kvt_null_block(snapshot, group);
+
 	int64_t *inverse = malloc(((size_t)nblocks + 1) * sizeof(*inverse));
 	int64_t count = snapshot->group[group].shape.n[KVT_AXIS_B];
 
@@ -109,7 +111,7 @@ static enum kvt_status renumber(struct kvt_snapshot *snapshot, int group,
 		inverse[i] = -1;
 	for (int64_t i = 0; i < count; i++)
 		inverse[list[i]] = i;
-	*null_block = snapshot->null_block < 0 ? -1 : inverse[snapshot->null_block];
+	kvt_set_null(snapshot, group, null < 0 ? -1 : inverse[null]);
 	renumber_requests(snapshot, group, inverse);
 	free(inverse);
 	return KVT_OK;
@@ -155,8 +157,7 @@ static void drop_group(struct kvt_snapshot *snapshot, int group)
 /* Lists for one group; it is moved to 'to' if anything of it remains. */
 static enum kvt_status pick_group(struct source *out, int *to, int from,
 				  const struct pick *pick,
-				  const struct kvt_exchange *given,
-				  int64_t *null_block, struct kvt_error *err)
+				  const struct kvt_exchange *given, struct kvt_error *err)
 {
 	struct kvt_snapshot *snapshot = &out->snapshot;
 	struct source_group *map = &out->group[*to];
@@ -190,7 +191,7 @@ static enum kvt_status pick_group(struct source *out, int *to, int from,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	move_group(snapshot, *to, from);
 	group = &snapshot->group[(*to)++];
-	return renumber(snapshot, *to - 1, nblocks, map->block, null_block, err);
+	return renumber(snapshot, *to - 1, nblocks, map->block, err);
 }
 
 static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
@@ -199,24 +200,19 @@ static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
 {
 	struct kvt_snapshot *snapshot = &out->snapshot;
 	int ngroups = snapshot->ngroups, kept = 0;
-	int64_t null_block = -1;
 
 	for (int g = 0; g < ngroups; g++) {
-		int before = kept;
-		int64_t null = -1;
-		enum kvt_status status = pick_group(out, &kept, g, pick, &given[g],
-						    &null, err);
+		enum kvt_status status = pick_group(out, &kept, g, pick, &given[g], err);
 
 		if (status)
 			return status;
-		/* one number for all groups, or none */
-		if (kept > before)
-			null_block = !before || null == null_block ? null : -1;
 	}
 	if (!kept && !pick->to.size)
 		return kvt_fail(err, KVT_BAD_INPUT, "nothing of the dump remains");
 	snapshot->ngroups = kept;
-	snapshot->null_block = null_block;
+	snapshot->null_block = -1;
+	if (kept)
+		kvt_share_null(snapshot);
 	return KVT_OK;
 }
 

@@ -62,23 +62,53 @@ static enum kvt_status check_cut(const struct kvt_group *g,
 	return KVT_OK;
 }
 
-/* The entries of a table that hold tokens to keep. */
+/* Where it is known what is needed, is it there?  Else, is nothing missing? */
+static bool has_all(const struct kvt_snapshot *snapshot, int group,
+		    const struct kvt_request *q)
+{
+	const struct kvt_table t = kvt_table_of(snapshot, group, q);
+	const struct kvt_retention keep = kvt_group_retention(t.group, q);
+	int64_t first = q->first_token / t.group->tokens_per_state;
+	struct kvt_stretch s;
+
+	if (!t.group->window && !kvt_retention_forgets(&keep))
+		return true;
+	if (first < t.states.begin &&
+	    (first < t.dead.begin || t.dead.end < t.states.begin))
+		return false;
+	for (int64_t at = t.states.begin; at < t.states.end; at = s.end) {
+		s = kvt_table_at(&t, at);
+		if (!s.live && kvt_table_needs(&t, at))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The entries of a table that hold tokens to keep.  The group loses the table if it
+ * no longer has a token that the shorter request would still need.
+ */
 static void cut_table(const struct kvt_snapshot *snapshot, int group,
 		      struct kvt_request *q, const struct kvt_range *keep)
 {
-	const struct kvt_group *g = &snapshot->group[group];
-	int64_t size = g->block_size, table = q->first_token / size;
-	int64_t begin = keep->begin / size - table;
-	int64_t end = (keep->end - 1) / size - table + 1;
+	const struct kvt_table t = kvt_table_of(snapshot, group, q);
+	int64_t size = t.group->block_size;
+	int64_t begin = keep->begin / size - t.first;
+	int64_t end = (keep->end - 1) / size - t.first + 1;
 	uint32_t *blocks = q->blocks[group];
-	bool lost = end > q->nblocks[group];	/* of a window, the last ones only */
+	struct kvt_request shorter = *q;
 
-	for (int64_t i = begin; g->window && !lost && i < end; i++)
-		lost = blocks[i] == snapshot->null_block;
-	q->nblocks[group] = lost ? 0 : end - begin;
-	if (!lost)
-		memmove(blocks, blocks + begin,
-			(size_t)(end - begin) * sizeof(*blocks));
+	q->nblocks[group] = 0;
+	if (begin < 0)
+		begin = 0;	/* of a window, the last ones only */
+	if (end > t.nblocks || begin >= end)
+		return;
+	memmove(blocks, blocks + begin, (size_t)(end - begin) * sizeof(*blocks));
+	shorter.first_token = keep->begin;
+	shorter.ntokens = keep->end - keep->begin;
+	shorter.nblocks[group] = end - begin;
+	if (has_all(snapshot, group, &shorter))
+		q->nblocks[group] = end - begin;
 }
 
 static void cut_token_ids(struct kvt_request *q, const struct kvt_range *keep)

@@ -139,6 +139,7 @@ static enum kvt_status same_group(struct pair p, const struct kvt_group *a,
 		{ "tokens per state", a->tokens_per_state, b->tokens_per_state },
 		{ "number of heads in the model", a->total_heads, b->total_heads },
 		{ "window", a->window, b->window },
+		{ "retained tokens", a->retained, b->retained },
 		{ "number of parts", a->ncomponents, b->ncomponents },
 	};
 	enum kvt_status status;
@@ -192,7 +193,6 @@ static enum kvt_status same_dump(struct pair p)
 	} rows[] = {
 		{ "number of groups", a->ngroups, b->ngroups },
 		{ "number of requests", a->nrequests, b->nrequests },
-		{ "null block", a->null_block, b->null_block },
 		{ "pp size", x->pp_size, y->pp_size },
 		{ "pp rank", x->pp_rank, y->pp_rank },
 		{ "dp size", x->dp_size, y->dp_size },
@@ -208,7 +208,9 @@ static enum kvt_status same_dump(struct pair p)
 	if (strcmp(a->model ? a->model : "", b->model ? b->model : ""))
 		return unlike(&p, "model");
 	for (int g = 0; g < a->ngroups; g++)
-		if ((status = same_group(p, &a->group[g], &b->group[g])))
+		if ((status = same_group(p, &a->group[g], &b->group[g])) ||
+		    (status = same_int(&p, "null block", kvt_null_block(a, g),
+				       kvt_null_block(b, g))))
 			return status;
 	for (int64_t r = 0; r < a->nrequests; r++)
 		if ((status = same_request(p, &a->request[r], &b->request[r],

@@ -61,7 +61,7 @@ static enum kvt_status count_live(struct regroup *g, const struct kvt_request *r
 		uint32_t b = blocks[i];
 		uint64_t id = digest_block_id(group_before(g), b);
 
-		if ((int64_t)b == g->from->null_block)
+		if ((int64_t)b == kvt_null_block(g->from, g->index))
 			continue;
 		if (seen[b] == mark)
 			return kvt_fail(err, KVT_BAD_INPUT,
@@ -92,7 +92,7 @@ static enum kvt_status find_live(struct regroup *g, struct kvt_error *err)
 		status = count_live(g, &g->from->request[r], seen, r + 1, err);
 	free(seen);
 	for (int64_t b = 0; !status && b < nblocks; b++)
-		if (b != g->from->null_block)
+		if (b != kvt_null_block(g->from, g->index))
 			g->said->stale += g->size - g->live[b];
 	return status;
 }
@@ -236,28 +236,24 @@ static enum kvt_status reblock_group(struct source *out, int index,
 
 /* ---- all of them -------------------------------------------------------- */
 
-/* One number must do for all groups; the null block of an unknown pool is lost. */
+/* The null block of an unknown pool is lost. */
 static void set_null(struct kvt_snapshot *to, const struct kvt_snapshot *from,
 		     const struct reblock *reblock)
 {
-	int64_t null = from->null_block;
-
-	for (int g = 0; null >= 0 && g < to->ngroups; g++) {
+	for (int g = 0; g < to->ngroups; g++) {
 		const struct reblock_group *said = &reblock->group[g];
 		int64_t size = from->group[g].shape.n[KVT_AXIS_S];
 		int64_t states = to->group[g].shape.n[KVT_AXIS_S];
-		int64_t now = said->how == REBLOCK_GATHERED ? 0 :
-			      from->null_block * size / states;
+		int64_t null = kvt_null_block(from, g);
 		bool tables = false;
 
 		for (int64_t r = 0; r < from->nrequests; r++)
 			tables |= from->request[r].nblocks[g] > 0;
-		if ((g && now != to->null_block) || (states > size && !tables))
-			null = -1;
-		to->null_block = now;
+		if (null >= 0)
+			null = said->how == REBLOCK_GATHERED ? 0 : null * size / states;
+		kvt_set_null(to, g, states > size && !tables ? -1 : null);
 	}
-	if (null < 0)
-		to->null_block = -1;
+	kvt_share_null(to);
 }
 
 /* Pages are dense now, also those that other groups share with a new one. */

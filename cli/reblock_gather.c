@@ -203,7 +203,7 @@ static enum kvt_status fill_owners(struct gathering *x, struct kvt_error *err)
 
 enum kvt_status gather(struct regroup *g, struct kvt_error *err)
 {
-	struct gathering x = { .g = g, .null = g->from->null_block };
+	struct gathering x = { .g = g, .null = kvt_null_block(g->from, g->index) };
 	struct kvt_group *group = &g->to->group[g->index];
 	enum kvt_status status;
 	int64_t n;
@@ -228,6 +228,7 @@ enum kvt_status gather(struct regroup *g, struct kvt_error *err)
 	free(x.bucket);
 	free(group->block_ids);
 	group->block_ids = NULL;
+	group->pool[0] = '\0';		/* of the new numbers this group has them all */
 	g->said->how = REBLOCK_GATHERED;
 	g->said->blocks_after = x.nowners;
 	return status;

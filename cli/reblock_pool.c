@@ -39,7 +39,7 @@ static enum kvt_status check_entry(const struct regroup *g, int64_t k,
 				   struct kvt_error *why)
 {
 	const uint32_t *blocks = request->blocks[g->index];
-	int64_t null = g->from->null_block, b = blocks[i];
+	int64_t null = kvt_null_block(g->from, g->index), b = blocks[i];
 	unsigned long long id = digest_block_id(group_before(g), b);
 
 	if (null >= 0 && b / k == null / k)
@@ -62,7 +62,7 @@ static enum kvt_status check_entry(const struct regroup *g, int64_t k,
 static enum kvt_status check_tables(const struct regroup *g, int64_t k,
 				    struct kvt_error *why)
 {
-	int64_t null = g->from->null_block;
+	int64_t null = kvt_null_block(g->from, g->index);
 
 	for (int64_t r = 0; r < g->from->nrequests; r++) {
 		const struct kvt_request *request = &g->from->request[r];
@@ -98,7 +98,7 @@ static enum kvt_status add_rows(struct regroup *g, int64_t block, int64_t state,
 {
 	int64_t end = state + count;
 
-	if (g->live && !g->keep_stale && block != g->from->null_block &&
+	if (g->live && !g->keep_stale && block != kvt_null_block(g->from, g->index) &&
 	    end > g->live[block])
 		end = g->live[block];
 	if (end <= state)
@@ -135,7 +135,7 @@ static enum kvt_status cut_table(struct regroup *g, struct kvt_request *request,
 				 struct kvt_error *err)
 {
 	int64_t had = request->nblocks[g->index], n, parts = g->size / g->states;
-	int64_t k = g->states / g->size;
+	int64_t k = g->states / g->size, null = kvt_null_block(g->from, g->index);
 	uint32_t *old = request->blocks[g->index], *blocks;
 
 	if (!had)
@@ -147,9 +147,11 @@ static enum kvt_status cut_table(struct regroup *g, struct kvt_request *request,
 	n = parts ? had * parts : (had - 1) / k + 1;
 	if (!(blocks = malloc((size_t)n * sizeof(*blocks))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	/* the null block is one block still: its first part */
 	for (int64_t i = 0; i < n; i++)
-		blocks[i] = (uint32_t)(parts ? old[i / parts] * parts + i % parts :
-					       old[i * k] / k);
+		blocks[i] = (uint32_t)(!parts ? old[i * k] / k :
+				       old[i / parts] == null ? null * parts :
+				       old[i / parts] * parts + i % parts);
 	free(old);
 	request->blocks[g->index] = blocks;
 	request->nblocks[g->index] = n;

@@ -40,8 +40,8 @@ static enum kvt_status add_pairs(struct verifying *v, const struct kvt_block_tab
 				 const struct kvt_block_table *dst, int64_t states,
 				 bool of_request, struct kvt_error *err)
 {
-	int64_t null_src = kvt_reader_snapshot(v->before)->null_block;
-	int64_t null_dst = kvt_reader_snapshot(v->after)->null_block;
+	int64_t null_src = kvt_null_block(kvt_reader_snapshot(v->before), v->group);
+	int64_t null_dst = kvt_null_block(kvt_reader_snapshot(v->after), v->group);
 	struct kvt_block_map map;
 	struct kvt_block_span span;
 	enum kvt_status status = kvt_block_map_init(&map, src, dst, 0, states, err);

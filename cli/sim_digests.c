@@ -21,14 +21,16 @@ static bool is_first(const struct kvt_snapshot *const *ranks, int rank, int g, i
 	return true;
 }
 
-static enum kvt_status sum_rank(struct kvt_digest *sum, struct kvt_reader *reader,
+static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *version,
+				struct kvt_reader *reader,
 				const struct kvt_snapshot *const *ranks, int rank,
 				const struct pipeline_options *options,
 				struct kvt_error *err)
 {
 	struct digests d;
-	enum kvt_status status = digests_compute(&d, reader, options, err);
+	enum kvt_status status = digests_compute(&d, reader, DIGEST_NEWEST, options, err);
 
+	*version = d.version;
 	for (int g = 0; !status && g < ranks[rank]->ngroups; g++) {
 		const struct digest_group *dg = &d.group[g];
 
@@ -46,7 +48,8 @@ static enum kvt_status sum_rank(struct kvt_digest *sum, struct kvt_reader *reade
 	return status;
 }
 
-static enum kvt_status sum_side(struct kvt_digest *sum, const struct side *side,
+static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *version,
+				const struct side *side,
 				const struct pipeline_options *options,
 				struct kvt_error *err)
 {
@@ -58,7 +61,8 @@ static enum kvt_status sum_side(struct kvt_digest *sum, const struct side *side,
 	for (int r = 0; r < side->n; r++)
 		ranks[r] = side_rank(side, r);
 	for (int r = 0; !status && r < side->n; r++)
-		status = sum_rank(sum, side->file[r].reader, ranks, r, options, err);
+		status = sum_rank(sum, version, side->file[r].reader, ranks, r,
+				  options, err);
 	free(ranks);
 	return status;
 }
@@ -92,16 +96,18 @@ enum kvt_status compare_digests(struct verified *out, const struct sides *sides,
 				struct kvt_error *err)
 {
 	struct pipeline_options options = exec_pipeline(args);
+	enum digest_version version = DIGEST_KVD1;
 	enum kvt_status status;
 
-	if ((status = sum_side(&out->digest[0], &sides->src, &options, err)) ||
-	    (status = sum_side(&out->digest[1], after, &options, err)))
+	if ((status = sum_side(&out->digest[0], &version, &sides->src, &options, err)) ||
+	    (status = sum_side(&out->digest[1], &version, after, &options, err)))
 		return status;
 	out->has_digest = true;
+	out->version = version;
 	if (memcmp(&out->digest[0], &out->digest[1], sizeof(out->digest[0])))
 		return kvt_fail(err, KVT_MISMATCH,
 				"digest is %s, that of the source is %s",
-				digest_text(DIGEST_TOKENS, &out->digest[1]).s,
-				digest_text(DIGEST_TOKENS, &out->digest[0]).s);
+				digest_text(DIGEST_TOKENS, version, &out->digest[1]).s,
+				digest_text(DIGEST_TOKENS, version, &out->digest[0]).s);
 	return KVT_OK;
 }

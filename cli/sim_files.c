@@ -148,9 +148,17 @@ struct pairing {
 	const struct sim_args *args;
 };
 
+static int64_t first_state(const struct file_side *side, int g,
+			   const struct kvt_request *r)
+{
+	const struct kvt_table t = kvt_table_of(side->snapshot, g, r);
+
+	return t.first * t.each;
+}
+
+/* The whole of a request; of tokens waves_of() takes what of it is live. */
 static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
-				 const struct kvt_request *r, bool whole,
-				 struct kvt_error *err)
+				 const struct kvt_request *r, struct kvt_error *err)
 {
 	const struct kvt_request *other = request_of(p->dst->snapshot, r->id);
 	int64_t per = p->from->spec.tokens_per_state.num, last;
@@ -166,12 +174,10 @@ static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 				r->id, (long long)r->first_token, p->src->path,
 				(long long)other->first_token, p->dst->path);
 	if (per > 0) {
-		m->src.first = r->first_token / per / m->src.states * m->src.states;
-		m->dst.first = r->first_token / per / m->dst.states * m->dst.states;
+		m->src.first = first_state(p->src, p->src_group, r);
+		m->dst.first = first_state(p->dst, p->dst_group, other);
 		last = p->args->cached < r->ntokens ? p->args->cached : r->ntokens;
 		m->begin = (r->first_token + last) / per;
-		if (whole)
-			m->end = kvt_block_map_whole(&m->src, &m->dst, m->end);
 		return KVT_OK;
 	}
 	if (p->args->all_states && m->src.nids == m->dst.nids) {
@@ -193,6 +199,71 @@ static bool is_moved(const struct sim_args *a, const struct kvt_snapshot *dst,
 	return (!a->request || !strcmp(a->request, r->id)) && request_of(dst, r->id);
 }
 
+/* The map is not walked here: it says whether the tables suffice. */
+static enum kvt_status add_move(struct waves *ws, const struct sim_move *m,
+				struct kvt_error *err)
+{
+	struct kvt_block_map map;
+	enum kvt_status status = kvt_block_map_init(&map, &m->src, &m->dst, m->begin,
+						    m->end, err);
+
+	return status ? status : waves_add(ws, m, err);
+}
+
+/* The entries that states begin to end are in: others may be the null block. */
+static void trim(struct kvt_block_table *t, int64_t begin, int64_t end)
+{
+	int64_t skip = (begin - t->first) / t->states;
+	int64_t last = (end - 1 - t->first) / t->states;
+
+	if (begin < t->first || last >= t->nids)
+		return;		/* does not suffice: refused with its reason */
+	t->ids += skip;
+	t->nids = last + 1 - skip;
+	t->first += skip * t->states;
+}
+
+/* A token that is needed, but is in the null block, cannot be moved. */
+static enum kvt_status check_nulls(const struct kvt_table *t, const struct pairing *p,
+				   const struct kvt_request *r, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < t->nblocks; i++)
+		if (t->blocks[i] == t->null_block && !kvt_entry_is_spare(t, i) &&
+		    !kvt_entry_may_be_null(t, i, r))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: %s: entry %lld of request '%.60s' is the null block, but its tokens are needed",
+					p->src->path, t->group->id, (long long)i, r->id);
+	return KVT_OK;
+}
+
+/* What of a request is live; with a gap, as R-SWA leaves one, it is two ranges. */
+static enum kvt_status add_live(struct waves *ws, const struct sim_move *all,
+				const struct pairing *p, const struct kvt_request *r,
+				bool whole, struct kvt_error *err)
+{
+	const struct kvt_table t = kvt_table_of(p->src->snapshot, p->src_group, r);
+	enum kvt_status status = check_nulls(&t, p, r, err);
+	struct kvt_range live;
+
+	if (t.states.end < all->end)
+		return add_move(ws, all, err);		/* refused with its reason */
+	for (int64_t at = all->begin; !status; at = live.end) {
+		struct sim_move m = *all;
+
+		live = kvt_table_next(&t, at);
+		if (live.begin == live.end)
+			break;
+		m.begin = live.begin;
+		m.end = live.end;
+		if (whole && m.end == all->end)
+			m.end = kvt_block_map_whole(&m.src, &m.dst, m.end);
+		trim(&m.src, m.begin, m.end);
+		trim(&m.dst, m.begin, m.end);
+		status = add_move(ws, &m, err);
+	}
+	return status;
+}
+
 static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 				     const struct pairing *p, struct kvt_error *err)
 {
@@ -201,16 +272,14 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 
 	for (int64_t i = 0; i < s->nrequests; i++) {
 		const struct kvt_request *r = &s->request[i];
-		struct kvt_block_map map;
 		struct sim_move m;
 
 		if (!is_moved(p->args, p->dst->snapshot, r))
 			continue;
-		/* the map is not walked here: it says whether the tables suffice */
-		if ((status = take_move(&m, p, r, sim->whole, err)) ||
-		    (status = kvt_block_map_init(&map, &m.src, &m.dst, m.begin, m.end,
-						 err)) ||
-		    (status = waves_add(ws, &m, err)))
+		if ((status = take_move(&m, p, r, err)) ||
+		    (status = p->from->spec.tokens_per_state.num > 0 ?
+			      add_live(ws, &m, p, r, sim->whole, err) :
+			      add_move(ws, &m, err)))
 			return status;
 	}
 	return KVT_OK;

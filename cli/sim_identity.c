@@ -27,13 +27,9 @@ struct table {
 	int64_t n, states, first;
 };
 
-static struct table table_of(const struct kvt_request *r, const struct kvt_group *g,
-			     int index)
+static struct table table_of(const struct kvt_table *t)
 {
-	int64_t states = g->shape.n[KVT_AXIS_S];
-
-	return (struct table){ r->blocks[index], r->nblocks[index], states,
-			       r->first_token / g->block_size * states };
+	return (struct table){ t->blocks, t->nblocks, t->each, t->first * t->each };
 }
 
 static enum kvt_status pair_states(struct verifying *v, const struct table *a,
@@ -85,25 +81,31 @@ static enum kvt_status pair_blocks(struct verifying *v, const struct kvt_request
 static enum kvt_status pair_request(struct verifying *v, const struct kvt_request *a,
 				    const struct kvt_request *b, struct kvt_error *err)
 {
-	const struct kvt_group *to = group_of(v, 0);
-	const struct kvt_group *from = &side_rank(&v->sides->src, 0)->group[v->src_group];
-	int64_t per = to->tokens_per_state, end = a->first_token + a->ntokens;
+	const struct kvt_table from = kvt_table_of(side_rank(&v->sides->src, 0),
+						   v->src_group, a);
+	const struct kvt_table to = kvt_table_of(side_rank(v->after, 0), v->group, b);
+	int64_t per = to.group->tokens_per_state, end;
 	int64_t cached = v->sides->cached < a->ntokens ? v->sides->cached : a->ntokens;
-	struct table src, dst;
+	const struct table src = table_of(&from), dst = table_of(&to);
+	int64_t room = dst.first + dst.n * dst.states;
+	enum kvt_status status = KVT_OK;
+	struct kvt_range live;
 
 	if (per < 0)
 		return pair_blocks(v, a, b, err);
-	src = table_of(a, from, v->src_group);
-	dst = table_of(b, to, v->group);
-	end = end / per + (end % per != 0);
-	if (v->sides->whole) {
-		int64_t room = dst.first + dst.n * dst.states;
-
-		end = src.first + (end - src.first + src.states - 1) / src.states *
-				  src.states;
-		end = end < room ? end : room;
+	for (int64_t at = (a->first_token + cached) / per; !status; at = live.end) {
+		live = kvt_table_next(&from, at);
+		end = live.end;
+		if (live.begin == end)
+			break;
+		if (v->sides->whole && end == from.states.end) {
+			end = src.first + (end - src.first + src.states - 1) /
+					  src.states * src.states;
+			end = end < room ? end : room;
+		}
+		status = pair_states(v, &src, &dst, live.begin, end, err);
 	}
-	return pair_states(v, &src, &dst, (a->first_token + cached) / per, end, err);
+	return status;
 }
 
 const struct kvt_request *request_named(const struct kvt_snapshot *s, const char *id)

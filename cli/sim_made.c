@@ -161,6 +161,7 @@ static enum kvt_status place_group(struct kvt_snapshot *s, int index,
 	g->shape.n[KVT_AXIS_B] = pool;
 	free(g->block_ids);
 	free(g->block_valid);
+	g->pool[0] = '\0';		/* each group gets numbers of its own */
 	g->block_ids = NULL;
 	g->block_valid = NULL;
 	if (!status)
@@ -191,7 +192,10 @@ static enum kvt_status make_rank(struct kvt_snapshot *out, const struct kvt_snap
 	out->parallel.tp_size = rank.size;
 	out->parallel.tp_rank = rank.index;
 	out->has_parallel = true;
-	out->null_block = -1;
+	/* every entry has a block of its own, whatever the source has there */
+	for (int g = 0; g < out->ngroups; g++)
+		kvt_set_null(out, g, -1);
+	kvt_share_null(out);
 	place_in_pages(out);
 	return kvt_snapshot_check(out, err);
 }

@@ -9,6 +9,7 @@
 #define KVTOOL_SIM_SIDES_H
 
 #include "cli/digest_run.h"
+#include "cli/digest_run.h"
 #include "cli/joined.h"
 #include "cli/sim.h"
 
@@ -152,6 +153,7 @@ void carried_free(struct carried *carried);
 
 struct verified {
 	int64_t bytes, untouched;	/* compared with the source; as before */
+	enum digest_version version;	/* of them */
 	bool has_digest;		/* both sides hold just the same requests */
 	struct kvt_digest digest[2];	/* tokens, of each side */
 	double seconds;			/* reading and comparing */

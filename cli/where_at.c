@@ -259,6 +259,7 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 				  int64_t *entry, int64_t *token)
 {
 	int64_t n = request->nblocks[at->out->group], size = at->group->block_size;
+	const struct kvt_table t = kvt_table_of(at->w->snapshot, at->out->group, request);
 	bool infinite = at->group->tokens_per_state < 1;
 	enum kvt_status status;
 
@@ -272,11 +273,12 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 	*token += request->first_token;
 	if (infinite && n == 1)
 		return KVT_OK;
-	if (!where_table_is_whole(at->w->snapshot, at->out->group, request))
+	*entry = *token / size - t.first;
+	if (infinite ? !where_table_is_whole(at->w->snapshot, at->out->group, request) :
+	    *entry < 0 || *entry >= n)
 		return kvt_fail(at->err, KVT_UNSUPPORTED,
 				"%s: the %lld blocks of request %.60s are not those of all its tokens; give block",
 				at->asked, (long long)n, request->id);
-	*entry = *token / size - request->first_token / size;
 	return KVT_OK;
 }
 

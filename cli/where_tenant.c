@@ -34,24 +34,23 @@ static bool tenant_of(struct tenant *out, const struct kvt_snapshot *s,
 		      const struct kvt_request *request, int64_t entry)
 {
 	const struct kvt_group *group = &s->group[place->group];
-	int64_t each = group->tokens_per_state, left, end;
+	const struct kvt_table t = kvt_table_of(s, place->group, request);
+	int64_t each = group->tokens_per_state, left, end, at;
 
 	*out = (struct tenant){ request, -1, -1, -1 };
 	if (each < 1) {
 		out->seen = seen_at(s, place->group, request, entry);
 		return true;
 	}
-	if (!where_table_is_whole(s, place->group, request))
-		return true;
 	/* blocks may be reserved for more tokens than there are */
-	end = kvt_request_skip(request, group) + request->ntokens;
-	if (entry > (end - 1) / group->block_size)
+	if (kvt_entry_is_spare(&t, entry))
 		return false;
-	left = end - entry * group->block_size;
-	left -= place->index[KVT_AXIS_S] * each;
-	if (left <= 0 || left > request->ntokens)
+	end = request->first_token + request->ntokens;
+	at = ((t.first + entry) * t.each + place->index[KVT_AXIS_S]) * each;
+	left = end - at;
+	if (left <= 0 || at < request->first_token)
 		return false;
-	out->token = request->first_token + request->ntokens - left;
+	out->token = at;
 	out->ntokens = left < each ? left : each;
 	return true;
 }
@@ -75,6 +74,25 @@ bool where_next_tenant(struct tenant *out, struct tenancy *at,
 	return false;
 }
 
+/* Tables say it all: what none of them needs is stale, though one may name it. */
+static enum holding forgetful_holds(const struct kvt_snapshot *s,
+				    const struct kvt_place *place)
+{
+	int64_t block = place->index[KVT_AXIS_B], state = place->index[KVT_AXIS_S];
+	bool any = false;
+
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_table t = kvt_table_of(s, place->group, &s->request[r]);
+
+		any |= t.nblocks > 0;
+		for (int64_t i = 0; i < t.nblocks; i++)
+			if (t.blocks[i] == block &&
+			    kvt_table_needs(&t, (t.first + i) * t.each + state))
+				return HOLDS_LIVE;
+	}
+	return any ? HOLDS_STALE : HOLDS_UNKNOWN;
+}
+
 enum holding where_holds(const struct kvt_snapshot *s, const struct kvt_place *place)
 {
 	const struct kvt_group *group = &s->group[place->group];
@@ -83,8 +101,10 @@ enum holding where_holds(const struct kvt_snapshot *s, const struct kvt_place *p
 	bool unsure = true;
 	struct tenant t;
 
-	if (block == s->null_block)
+	if (block == kvt_null_block(s, place->group))
 		return HOLDS_NULL;
+	if (kvt_group_forgets(s, place->group) && group->tokens_per_state > 0)
+		return forgetful_holds(s, place);
 	for (int64_t r = 0; r < s->nrequests; r++)
 		unsure &= !s->request[r].nblocks[place->group];
 	while (where_next_tenant(&t, &at, s, place)) {

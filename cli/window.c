@@ -38,20 +38,36 @@ static int64_t live_states(const struct kvt_snapshot *snapshot, int group,
 	return g->shape.n[KVT_AXIS_S];
 }
 
+/* Where a group lets go of tokens a count of states says too little. */
+static bool find_live(bool **out, const struct kvt_snapshot *snapshot, int group)
+{
+	*out = NULL;
+	if (!snapshot->nrequests || !kvt_group_forgets(snapshot, group))
+		return true;
+	*out = kvt_live_states(snapshot, group);
+	return *out != NULL;
+}
+
 static uint8_t *make_use(const struct kvt_snapshot *snapshot, int group)
 {
 	const int64_t *n = snapshot->group[group].shape.n;
-	int64_t states = n[KVT_AXIS_S];
+	int64_t states = n[KVT_AXIS_S], null = kvt_null_block(snapshot, group);
 	uint8_t *use = malloc((size_t)(n[KVT_AXIS_B] * states) + 1);
+	bool *live;
 
+	if (!find_live(&live, snapshot, group)) {
+		free(use);
+		return NULL;
+	}
 	for (int64_t b = 0; use && b < n[KVT_AXIS_B]; b++) {
-		int64_t live = live_states(snapshot, group, b);
+		int64_t count = live ? 0 : live_states(snapshot, group, b);
 
 		for (int64_t s = 0; s < states; s++)
-			use[b * states + s] =
-				b == snapshot->null_block ? KVT_NULL_BLOCK :
-				s < live ? KVT_LIVE : KVT_STALE;
+			use[b * states + s] = b == null ? KVT_NULL_BLOCK :
+				s < count || (live && live[b * states + s]) ? KVT_LIVE :
+				KVT_STALE;
 	}
+	free(live);
 	return use;
 }
 

@@ -65,6 +65,7 @@ static bool hash_tables(uint64_t *out, const struct kvt_snapshot *snapshot,
 		hash_data(hash, own, g);
 	}
 	kvt_hash_requests(hash, snapshot);
+	kvt_hash_liveness(hash, snapshot);
 	*out = kvt_hash_end(hash);
 	return true;
 }

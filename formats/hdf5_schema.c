@@ -5,6 +5,7 @@
  * Integers are rows of tables that reading and writing share.
  */
 #include "formats/hdf5_impl.h"
+#include "formats/snapshot_hash.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 enum { MAJOR = 1, MINOR = 1 };
 /* Requests need not begin with token 0; whoever ignores it takes wrong tokens. */
 #define FIRST_TOKEN "first_token"
+/* Nor need groups have one null block, or windows be all that is kept. */
+#define LIVENESS "liveness"
 
 /* ---- tables of integers ------------------------------------------------- */
 
@@ -35,6 +38,7 @@ static const struct field group_fields[] = {
 	{ "page_size_bytes",  KVT_H5_U64, GROUP(page_bytes),       false, 0 },
 	{ "page_offset",      KVT_H5_U64, GROUP(page_offset),      false, 0 },
 	{ "window",           KVT_H5_I64, GROUP(window),           false, 0 },
+	{ "retained_tokens",  KVT_H5_I64, GROUP(retained),         false, 0 },
 };
 
 #define RANK(f) offsetof(struct kvt_parallel, f)
@@ -155,7 +159,8 @@ static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *er
 	if (status)
 		return status;
 	for (int i = 0; i < n; i++) {
-		if (!status && strcmp(feature[i], FIRST_TOKEN))
+		if (!status && strcmp(feature[i], FIRST_TOKEN) &&
+		    strcmp(feature[i], LIVENESS))
 			status = kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
 					       "snapshot requires the feature '%s', "
 					       "which this program does not know",
@@ -261,12 +266,17 @@ static bool write_texts(hid_t file, const struct kvt_snapshot *snapshot)
 
 static bool write_features(hid_t file, const struct kvt_snapshot *snapshot)
 {
-	static const char *const feature[] = { FIRST_TOKEN };
+	const char *feature[2];
+	bool later = false;
+	int n = 0;
 
 	for (int64_t r = 0; r < snapshot->nrequests; r++)
-		if (snapshot->request[r].first_token)
-			return kvt_h5_put_strs(file, "required_features", feature, 1);
-	return true;
+		later |= snapshot->request[r].first_token != 0;
+	if (later)
+		feature[n++] = FIRST_TOKEN;
+	if (kvt_says_liveness(snapshot))
+		feature[n++] = LIVENESS;
+	return !n || kvt_h5_put_strs(file, "required_features", feature, n);
 }
 
 void kvt_h5_version(int64_t version[2])
@@ -342,6 +352,29 @@ static enum kvt_status read_content_type(struct kvt_h5_in *in, hid_t object,
 	return status;
 }
 
+/* Its own null block, and with whom it shares its blocks. */
+static enum kvt_status read_pool(struct kvt_h5_in *in, hid_t object,
+				 struct kvt_group *group, struct kvt_error *err)
+{
+	char *name = NULL;
+	enum kvt_status status = KVT_OK;
+
+	group->has_null = kvt_h5_has_attr(in, object, "null_block");
+	if (group->has_null)
+		status = kvt_h5_get_int(in, object, "null_block", KVT_H5_I64,
+					&group->null_block, err);
+	if (!status)
+		status = read_optional(in, object, "pool", &name, err);
+	if (!status && name && strlen(name) >= sizeof(group->pool))
+		status = kvt_h5_bad(in, object, err,
+				    "the name of its pool has more than %zu bytes",
+				    sizeof(group->pool) - 1);
+	if (!status && name)
+		strcpy(group->pool, name);
+	free(name);
+	return status;
+}
+
 enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 				  struct kvt_group *group, struct kvt_error *err)
 {
@@ -351,7 +384,9 @@ enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 	    (status = read_dtype(in, object, group, err)) ||
 	    (status = read_content_type(in, object, group, err)))
 		return status;
-	return read_fields(in, object, group_fields, NGROUP, group, err);
+	if ((status = read_fields(in, object, group_fields, NGROUP, group, err)))
+		return status;
+	return read_pool(in, object, group, err);
 }
 
 static int64_t state_bytes(const struct kvt_group *group)
@@ -448,6 +483,9 @@ bool kvt_h5_write_group(hid_t object, const struct kvt_group *group)
 			       kvt_content_name(&group->content).s)) &&
 	       kvt_h5_put_str(object, "axes", axes.s) &&
 	       write_fields(object, group_fields, NGROUP, group) &&
+	       (!group->has_null || kvt_h5_put_int(object, "null_block", KVT_H5_I64,
+						   group->null_block)) &&
+	       (!group->pool[0] || kvt_h5_put_str(object, "pool", group->pool)) &&
 	       kvt_h5_put_int(object, "num_heads", KVT_H5_U64,
 			      group->shape.n[KVT_AXIS_H]) &&
 	       kvt_h5_put_int(object, "state_content_size", KVT_H5_U64,

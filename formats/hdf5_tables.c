@@ -236,6 +236,9 @@ static enum kvt_status read_request(struct kvt_h5_in *in, hid_t parent,
 	    (!kvt_h5_has_attr(in, object, "first_token") ||
 	     !(status = kvt_h5_get_int(in, object, "first_token", KVT_H5_U64,
 				       &request->first_token, err))) &&
+	    (!kvt_h5_has_attr(in, object, "prompt_tokens") ||
+	     !(status = kvt_h5_get_int(in, object, "prompt_tokens", KVT_H5_U64,
+				       &request->prompt_tokens, err))) &&
 	    !(status = kvt_h5_get_table(in, object, "token_ids", KVT_H5_I32, -1,
 					(void **)&request->token_ids,
 					&request->ntoken_ids, err)))
@@ -317,6 +320,9 @@ static bool write_request(hid_t parent, int64_t index,
 	     (!request->first_token ||
 	      kvt_h5_put_int(object, "first_token", KVT_H5_U64,
 			     request->first_token)) &&
+	     (!request->prompt_tokens ||
+	      kvt_h5_put_int(object, "prompt_tokens", KVT_H5_U64,
+			     request->prompt_tokens)) &&
 	     (!request->token_ids ||
 	      kvt_h5_put_table(object, "token_ids", KVT_H5_I32,
 			       request->token_ids, request->ntoken_ids)) &&

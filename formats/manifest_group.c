@@ -216,6 +216,7 @@ static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_js
 		{ "page_bytes",       &group->page_bytes,        0 },
 		{ "page_offset",      &group->page_offset,       0 },
 		{ "window",           &group->window,            0 },
+		{ "retained_tokens",  &group->retained,          0 },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -235,21 +236,31 @@ static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_js
 
 /* ---- a group ------------------------------------------------------------ */
 
+/* The name of something, in a field of 'room' bytes. */
+static enum kvt_status take_name(char *out, size_t room, const struct kvt_json *in,
+				 const char *key, const char *what)
+{
+	const char *name = NULL;
+	enum kvt_status status = kvt_json_string(&name, in, key);
+
+	if (status || !name)
+		return status;
+	if (!*name || strlen(name) >= room)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: %s '%.40s' has not 1 to %zu characters",
+				in->name, what, name, room - 1);
+	strcpy(out, name);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
 				   const struct kvt_json *in)
 {
-	const char *id = NULL;
 	enum kvt_status status;
 
-	if ((status = kvt_json_string(&id, in, "id")))
-		return status;
-	if (id && (!*id || strlen(id) >= sizeof(group->id)))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: group id '%.40s' has not 1 to %zu characters",
-				in->name, id, sizeof(group->id) - 1);
-	if (id)
-		strcpy(group->id, id);
-	if ((status = take_kind(group, in)) ||
+	if ((status = take_name(group->id, sizeof(group->id), in, "id", "group id")) ||
+	    (status = take_name(group->pool, sizeof(group->pool), in, "pool", "pool")) ||
+	    (status = take_kind(group, in)) ||
 	    (status = kvt_take_dtype(group, in)) ||
 	    (status = kvt_take_content_type(group, in)) ||
 	    (status = take_layout(group, in)) ||

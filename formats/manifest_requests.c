@@ -114,7 +114,7 @@ static enum kvt_status collect_names(json_t *index, const struct kvt_json *in,
 static enum kvt_status take_ntokens(struct kvt_request *request,
 				    const struct kvt_json *in)
 {
-	struct kvt_json tokens, seen, first;
+	struct kvt_json tokens, seen, first, prompt;
 	const json_t *list = NULL;
 	int64_t n = -1;
 	enum kvt_status status;
@@ -122,7 +122,10 @@ static enum kvt_status take_ntokens(struct kvt_request *request,
 	if ((status = kvt_json_object(&tokens, in, "num_tokens")) ||
 	    (status = kvt_json_object(&seen, in, "tokens_seen")) ||
 	    (status = kvt_json_object(&first, in, "first_token")) ||
+	    (status = kvt_json_object(&prompt, in, "prompt_tokens")) ||
 	    (status = kvt_json_int(&request->first_token, &first, request->id, 0,
+				   KVT_MOST)) ||
+	    (status = kvt_json_int(&request->prompt_tokens, &prompt, request->id, 0,
 				   KVT_MOST)) ||
 	    (status = kvt_json_int(&n, &tokens, request->id, 0, KVT_MOST)) ||
 	    (status = kvt_json_array(&list, &seen, request->id)))
@@ -242,16 +245,29 @@ static enum kvt_status take_names(struct kvt_snapshot *out, json_t *index,
 	return KVT_OK;
 }
 
-static enum kvt_status take_null_block(struct kvt_snapshot *out,
-				       const struct kvt_json *in,
+/*
+ * Its own one must be among its blocks.  One that is said for all groups is that of
+ * those which have it: where only used blocks were kept, a group may have used none.
+ */
+static enum kvt_status take_null_block(struct kvt_snapshot *out, int g,
+				       const struct kvt_json *in, const json_t *groups,
 				       const struct ids *ids)
 {
-	int64_t id = -1;
-	enum kvt_status status = kvt_json_int(&id, in, "null_block", -1, KVT_MOST);
+	struct kvt_json object = { json_array_get(groups, (size_t)g), in->name, in->err };
+	int64_t all = -1, own = -2, index;
+	enum kvt_status status;
 
-	if (!status && id >= 0)
-		out->null_block = find_id(ids, id);
-	return status;
+	if ((status = kvt_json_int(&all, in, "null_block", -1, KVT_MOST)) ||
+	    (status = kvt_json_int(&own, &object, "null_block", -1, KVT_MOST)))
+		return status;
+	if (own > -2)
+		all = own;
+	index = all < 0 ? -1 : find_id(ids, all);
+	kvt_set_null(out, g, index);
+	return own < 0 || index >= 0 ? KVT_OK :
+	       kvt_fail(in->err, KVT_BAD_INPUT,
+			"%s: group %s: null block %lld is not in block_ids", in->name,
+			out->group[g].id, LL(own));
 }
 
 /*
@@ -303,8 +319,10 @@ enum kvt_status kvt_manifest_requests(struct kvt_snapshot *out,
 
 		(void)((status = read_ids(&ids, &out->group[g], in)) ||
 		       (status = take_tables(out, g, in, groups, &ids)) ||
-		       (status = g ? KVT_OK : take_null_block(out, in, &ids)));
+		       (status = take_null_block(out, g, in, groups, &ids)));
 		free(ids.id);
 	}
+	if (!status && out->ngroups)
+		kvt_share_null(out);
 	return status;
 }

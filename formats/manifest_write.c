@@ -120,6 +120,23 @@ static void put_tables(struct text *t, json_t *out, const struct kvt_group *grou
 		put(t, out, "block_names", strings_of(t, group->block_names, blocks));
 }
 
+/* Blocks by their id in the engine's pool, where the snapshot knows it. */
+static int64_t id_of(const struct kvt_group *group, int64_t index)
+{
+	return group->block_ids ? (int64_t)group->block_ids[index] : index;
+}
+
+/* What is live, beside the tables. */
+static void put_retention(struct text *t, json_t *out, const struct kvt_group *group)
+{
+	if (group->window)
+		put_int(t, out, "window", group->window);
+	if (group->retained)
+		put_int(t, out, "retained_tokens", group->retained);
+	if (group->pool[0])
+		put_string(t, out, "pool", group->pool);
+}
+
 static void put_group(struct text *t, json_t *out, const struct kvt_group *group)
 {
 	if (strcmp(group->id, "g0"))
@@ -139,20 +156,13 @@ static void put_group(struct text *t, json_t *out, const struct kvt_group *group
 		put_int(t, out, "page_bytes", group->page_bytes);
 		put_int(t, out, "page_offset", group->page_offset);
 	}
-	if (group->window)
-		put_int(t, out, "window", group->window);
+	put_retention(t, out, group);
 	if (group->ncomponents)
 		put(t, out, "content", components_of(t, group));
 	put_tables(t, out, group);
 }
 
 /* ---- requests ----------------------------------------------------------- */
-
-/* Blocks by their id in the engine's pool, where the snapshot knows it. */
-static int64_t id_of(const struct kvt_group *group, int64_t index)
-{
-	return group->block_ids ? (int64_t)group->block_ids[index] : index;
-}
 
 static void put_block_tables(struct text *t, json_t *out, const struct kvt_snapshot *s,
 			     int g)
@@ -174,9 +184,19 @@ static void put_block_tables(struct text *t, json_t *out, const struct kvt_snaps
 	put(t, out, "block_table", tables);
 }
 
+/* Takes 'object', which is left out if it is empty. */
+static void put_some(struct text *t, json_t *out, const char *key, json_t *object)
+{
+	if (json_object_size(object))
+		put(t, out, key, object);
+	else
+		json_decref(object);
+}
+
 static void put_requests(struct text *t, json_t *out, const struct kvt_snapshot *s)
 {
 	json_t *tokens = json_object(), *ids = json_object(), *first = json_object();
+	json_t *prompt = json_object();
 
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *request = &s->request[r];
@@ -185,6 +205,8 @@ static void put_requests(struct text *t, json_t *out, const struct kvt_snapshot 
 		put_int(t, tokens, request->id, request->ntokens);
 		if (request->first_token)
 			put_int(t, first, request->id, request->first_token);
+		if (request->prompt_tokens)
+			put_int(t, prompt, request->id, request->prompt_tokens);
 		if (!request->token_ids)
 			continue;
 		list = json_array();
@@ -193,14 +215,9 @@ static void put_requests(struct text *t, json_t *out, const struct kvt_snapshot 
 		put(t, ids, request->id, list);
 	}
 	put(t, out, "num_tokens", tokens);
-	if (json_object_size(first))
-		put(t, out, "first_token", first);
-	else
-		json_decref(first);
-	if (json_object_size(ids))
-		put(t, out, "token_ids", ids);
-	else
-		json_decref(ids);
+	put_some(t, out, "first_token", first);
+	put_some(t, out, "prompt_tokens", prompt);
+	put_some(t, out, "token_ids", ids);
 }
 
 /* ---- the whole ---------------------------------------------------------- */
@@ -237,6 +254,22 @@ static void put_file(struct text *t, json_t *out, const struct kvt_data_file *fi
 		json_decref(shape);
 }
 
+static int64_t null_id(const struct kvt_snapshot *s, int g)
+{
+	int64_t block = kvt_null_block(s, g);
+
+	return block < 0 ? -1 : id_of(&s->group[g], block);
+}
+
+/* Said once, it is looked up among the blocks of each group. */
+static bool has_one_null(const struct kvt_snapshot *s)
+{
+	for (int g = 1; g < s->ngroups; g++)
+		if (null_id(s, g) != null_id(s, 0))
+			return false;
+	return true;
+}
+
 static void put_snapshot(struct text *t, json_t *out, const struct kvt_snapshot *s)
 {
 	json_t *groups;
@@ -246,8 +279,8 @@ static void put_snapshot(struct text *t, json_t *out, const struct kvt_snapshot 
 	put_string(t, out, "note", s->note);
 	if (s->has_parallel)
 		put_parallel(t, out, &s->parallel);
-	if (s->null_block >= 0)
-		put_int(t, out, "null_block", id_of(&s->group[0], s->null_block));
+	if (has_one_null(s) && null_id(s, 0) >= 0)
+		put_int(t, out, "null_block", null_id(s, 0));
 	if (s->nrequests)
 		put_requests(t, out, s);
 	if (s->ngroups == 1) {
@@ -261,6 +294,8 @@ static void put_snapshot(struct text *t, json_t *out, const struct kvt_snapshot 
 		json_t *group = json_object();
 
 		put_group(t, group, &s->group[g]);
+		if (!has_one_null(s))
+			put_int(t, group, "null_block", null_id(s, g));
 		if (s->nrequests)
 			put_block_tables(t, group, s, g);
 		append(t, groups, group);

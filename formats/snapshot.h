@@ -17,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "lib/kvt_content.h"
@@ -46,7 +47,11 @@ struct kvt_group {
 	int64_t replication;		/* ranks that hold the same heads; 1 */
 	int64_t page_bytes;		/* a block of a layer in the engine; 0: dense */
 	int64_t page_offset;		/* of this group's content inside that page */
-	int64_t window;			/* sliding window in tokens; 0: none */
+	int64_t window;			/* or chunk, in tokens; 0: none, or unknown */
+	int64_t retained;		/* tokens kept besides a sliding window */
+	bool has_null;			/* it has a null block of its own: */
+	int64_t null_block;		/* index into B; -1: none */
+	char pool[32];			/* groups of one name share blocks; "": alone */
 	int ncomponents;
 	struct kvt_component component[KVT_MAX_COMPONENTS];
 
@@ -62,6 +67,7 @@ struct kvt_request {
 	char *id;
 	int64_t ntokens;		/* tokens whose state is in the cache */
 	int64_t first_token;		/* position of the first of them; see below */
+	int64_t prompt_tokens;		/* of its tokens, the prompt's; 0: unknown */
 	int32_t *token_ids;		/* NULL if unknown */
 	int64_t ntoken_ids;
 	uint32_t *blocks[KVT_MAX_GROUPS];	/* indices into B, token order */
@@ -90,11 +96,35 @@ struct kvt_snapshot {
 	struct kvt_request *request;
 	struct kvt_parallel parallel;
 	bool has_parallel;		/* the file says so itself */
-	int64_t null_block;		/* index into B; -1: none or unknown */
+	int64_t null_block;		/* index into B of each; -1: none or unknown */
 	char *model;			/* name; NULL if unknown */
 	char *source_format;		/* provenance: "npy", ...; NULL */
 	char *note;			/* free text of a manifest; NULL */
 };
+
+/* The block of a group that holds no token, whoever's table has it; -1: none. */
+static inline int64_t kvt_null_block(const struct kvt_snapshot *snapshot, int group)
+{
+	return snapshot->group[group].has_null ? snapshot->group[group].null_block :
+						 snapshot->null_block;
+}
+
+static inline void kvt_set_null(struct kvt_snapshot *snapshot, int group, int64_t block)
+{
+	snapshot->group[group].has_null = true;
+	snapshot->group[group].null_block = block;
+}
+/* After all were set: says it once where it is the same for all. */
+void kvt_share_null(struct kvt_snapshot *snapshot);
+
+/*
+ * Do blocks of these groups that have one id lie in the same memory?  Each block
+ * belongs to one of them at a time.
+ */
+static inline bool kvt_groups_share(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return a->pool[0] && !strcmp(a->pool, b->pool);
+}
 
 /*
  * Keys alone (0) or values alone (1): attention content of kv extent 1 that is
@@ -139,6 +169,73 @@ void kvt_snapshot_inspect(const struct kvt_snapshot *snapshot,
  * 'live' [B] (zeros before; NULL: only ask).  False: their tables do not tell.
  */
 bool kvt_snapshot_live(uint32_t *live, const struct kvt_snapshot *snapshot, int group);
+
+/*
+ * ---- which states of a request are needed ----------------------------------
+ *
+ * Everything that asks whether a state is live asks here: digest, diff, describe,
+ * fsck, where, slice and transfers.  States count from token 0 of the request; of a
+ * recurrent group each entry of the table is one.
+ */
+struct kvt_table {
+	const struct kvt_group *group;
+	const uint32_t *blocks;		/* of the snapshot */
+	int64_t nblocks;
+	int64_t each;			/* states a block; 1 if recurrent */
+	int64_t first;			/* entry 0 is this block of the request */
+	int64_t null_block;
+	struct kvt_range states;	/* that have a token, and an entry */
+	struct kvt_range dead;		/* of them, what is needed no more */
+};
+/*
+ * A table that is shorter than the request is the end of one, if there may be such.
+ * States of several tokens are dead when all these are.  Older states of a recurrent
+ * group are for others that begin alike: those let go of are in the null block.
+ */
+struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
+			      const struct kvt_request *request);
+
+/* All states that it names are live here, null blocks and dead ones, too. */
+struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
+				 const struct kvt_request *request);
+
+/* Neighbours in one block that are all live, or all not. */
+struct kvt_stretch {
+	int64_t begin, end;
+	bool live;
+	int64_t block, state;		/* where the first one is; -1: nowhere */
+};
+/* The one that begins with state 'at'; INT64_MAX ends one that nothing follows. */
+struct kvt_stretch kvt_table_at(const struct kvt_table *table, int64_t at);
+/* Is it needed, wherever it is?  Of what is in the null block nothing is live. */
+static inline bool kvt_table_needs(const struct kvt_table *t, int64_t at)
+{
+	return at >= t->states.begin && at < t->states.end &&
+	       (at < t->dead.begin || at >= t->dead.end);
+}
+/* The next states from 'at' on that are live, over blocks; empty: none is left. */
+struct kvt_range kvt_table_next(const struct kvt_table *table, int64_t at);
+
+/* Does an entry stand for live states, wherever they would be?  Then it is no null. */
+bool kvt_entry_needed(const struct kvt_table *table, int64_t entry);
+/* Can the null block stand there?  It can where nobody knows what is needed. */
+bool kvt_entry_may_be_null(const struct kvt_table *table, int64_t entry,
+			   const struct kvt_request *request);
+/* Does it stand for no token yet? */
+bool kvt_entry_is_spare(const struct kvt_table *table, int64_t entry);
+
+/* May tables of the group be the end of one, without what a window has passed? */
+bool kvt_table_may_end(const struct kvt_group *group);
+
+struct kvt_retention kvt_group_retention(const struct kvt_group *group,
+					 const struct kvt_request *request);
+/* Do its live states differ from all states that its tables name? */
+bool kvt_group_forgets(const struct kvt_snapshot *snapshot, int group);
+/*
+ * The states of each block that live tokens of requests are in: true in live[B][S].
+ * NULL if memory is out.
+ */
+bool *kvt_live_states(const struct kvt_snapshot *snapshot, int group);
 
 /* The number of a layer by its name ("model.layers.12.self_attn.attn"). */
 bool kvt_layer_number(int64_t *out, const char *name);

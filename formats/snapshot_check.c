@@ -88,9 +88,10 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 			    "group %s: %lld states a block, expected %lld (block size %lld, %lld tokens a state)",
 			    g->id, LL(g->shape.n[KVT_AXIS_S]), LL(states),
 			    LL(g->block_size), LL(g->tokens_per_state));
-	if (g->block_size < 0 || g->window < 0)
+	if (g->block_size < 0 || g->window < 0 || g->retained < 0)
 		return flaw(c, "group.states",
-			    "group %s: negative block size or window", g->id);
+			    "group %s: negative block size, window or retained tokens",
+			    g->id);
 	return KVT_OK;
 }
 
@@ -268,7 +269,8 @@ static enum kvt_status check_table(const struct kvt_request *request,
 			return status;
 	}
 	/* a window keeps its last blocks only, a recurrent group one state */
-	if (n > 0 && g->tokens_per_state > 0 && !g->window && request->ntokens > 0 &&
+	if (n > 0 && g->tokens_per_state > 0 && !kvt_table_may_end(g) &&
+	    request->ntokens > 0 &&
 	    (kvt_request_skip(request, g) + request->ntokens - 1) / g->block_size >= n)
 		return flaw(c, "table.too-short",
 			    "request %s: %lld tokens do not fit %lld blocks of %lld",
@@ -297,12 +299,12 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 		return flaw(c, "request.tokens", "request %s: %lld tokens, %lld ids",
 			    request->id, LL(request->ntokens),
 			    LL(request->ntoken_ids));
-	if (request->first_token < 0 ||
+	if (request->first_token < 0 || request->prompt_tokens < 0 ||
 	    __builtin_add_overflow(request->first_token, request->ntokens, &end))
 		return flaw(c, "request.first-token",
-			    "request %s: %lld tokens from token %lld on",
+			    "request %s: %lld tokens from token %lld on, %lld of the prompt",
 			    request->id, LL(request->ntokens),
-			    LL(request->first_token));
+			    LL(request->first_token), LL(request->prompt_tokens));
 	for (int g = 0; g < s->ngroups; g++) {
 		enum kvt_status one = check_table(request, &s->group[g], g, c);
 
@@ -342,6 +344,7 @@ static enum kvt_status check_group(const struct kvt_snapshot *s, int index,
 				   struct check *c)
 {
 	const struct kvt_group *g = &s->group[index];
+	int64_t null = kvt_null_block(s, index);
 	enum kvt_status status;
 
 	if (!g->id[0] || !memchr(g->id, 0, sizeof(g->id)))
@@ -351,11 +354,13 @@ static enum kvt_status check_group(const struct kvt_snapshot *s, int index,
 			return flaw(c, "group.duplicate", "two groups named %s", g->id);
 	if ((unsigned)g->kind >= KVT_NKINDS)
 		return flaw(c, "group.kind", "group %s has no kind", g->id);
-	if (s->null_block < -1 || (s->null_block >= 0 &&
-				   s->null_block >= g->shape.n[KVT_AXIS_B]))
+	if (null < -1 || (null >= 0 && null >= g->shape.n[KVT_AXIS_B]))
 		return flaw(c, "null.out-of-pool",
-			    "null block is %lld, group %s has %lld blocks",
-			    LL(s->null_block), g->id, LL(g->shape.n[KVT_AXIS_B]));
+			    "null block is %lld, group %s has %lld blocks", LL(null),
+			    g->id, LL(g->shape.n[KVT_AXIS_B]));
+	if (!memchr(g->pool, 0, sizeof(g->pool)))
+		return flaw(c, "group.id", "group %s: the name of its pool has no end",
+			    g->id);
 	if ((status = check_extents(g, c)) ||
 	    (status = check_layout(g, c)) ||
 	    (status = check_heads(g, &s->parallel, c)) ||

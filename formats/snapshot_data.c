@@ -20,7 +20,8 @@ int kvt_group_half(const struct kvt_group *group)
 	const struct kvt_component *c = &group->component[0];
 	bool attention = group->kind == KVT_FULL_ATTENTION ||
 			 group->kind == KVT_SLIDING_WINDOW ||
-			 group->kind == KVT_CHUNKED_LOCAL || group->kind == KVT_CROSS;
+			 group->kind == KVT_CHUNKED_LOCAL ||
+			 group->kind == KVT_RSWA || group->kind == KVT_CROSS;
 
 	if (!attention || group->shape.n[KVT_AXIS_K] != 1 || group->ncomponents != 1 ||
 	    c->start || c->length != group->shape.n[KVT_AXIS_D])
@@ -201,13 +202,27 @@ static bool name_layers(struct kvt_group *group)
 	return group->layer_names != NULL;
 }
 
+void kvt_share_null(struct kvt_snapshot *snapshot)
+{
+	int64_t first = snapshot->group[0].null_block;
+
+	for (int g = 1; g < snapshot->ngroups; g++)
+		if (snapshot->group[g].null_block != first)
+			return;
+	for (int g = 0; g < snapshot->ngroups; g++)
+		snapshot->group[g].has_null = false;
+	snapshot->null_block = first;
+}
+
 /* Do the tables of requests account for all tokens of this group? */
 static bool tables_tell(const struct kvt_snapshot *snapshot, int g)
 {
 	const struct kvt_group *group = &snapshot->group[g];
+	const struct kvt_retention keep = { .kind = group->kind };
 	bool any = false;
 
-	if (group->tokens_per_state < 1 || group->window > 0)
+	if (group->tokens_per_state < 1 || group->window > 0 ||
+	    kvt_retention_forgets(&keep))
 		return false;
 	for (int64_t r = 0; r < snapshot->nrequests; r++) {
 		const struct kvt_request *request = &snapshot->request[r];
@@ -223,7 +238,7 @@ static bool tables_tell(const struct kvt_snapshot *snapshot, int g)
 }
 
 static void count_live(uint32_t *valid, const struct kvt_group *group,
-		       const struct kvt_request *request, int g)
+		       const struct kvt_request *request, int g, int64_t null)
 {
 	for (int64_t i = 0; i < request->nblocks[g]; i++) {
 		int64_t left = kvt_request_skip(request, group) + request->ntokens -
@@ -231,6 +246,8 @@ static void count_live(uint32_t *valid, const struct kvt_group *group,
 
 		if (left <= 0)
 			break;
+		if (request->blocks[g][i] == null)
+			continue;
 		if (left > group->block_size)
 			left = group->block_size;
 		/* a started state counts: it has a token in it */
@@ -246,7 +263,8 @@ bool kvt_snapshot_live(uint32_t *live, const struct kvt_snapshot *snapshot, int 
 	if (!tables_tell(snapshot, g))
 		return false;
 	for (int64_t r = 0; live && r < snapshot->nrequests; r++)
-		count_live(live, &snapshot->group[g], &snapshot->request[r], g);
+		count_live(live, &snapshot->group[g], &snapshot->request[r], g,
+			   kvt_null_block(snapshot, g));
 	return true;
 }
 

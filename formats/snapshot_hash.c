@@ -101,6 +101,35 @@ void kvt_hash_root(struct kvt_hash *hash, const struct kvt_snapshot *snapshot)
 	kvt_hash_number(hash, snapshot->ngroups);
 }
 
+bool kvt_says_liveness(const struct kvt_snapshot *snapshot)
+{
+	bool says = false;
+
+	for (int g = 0; g < snapshot->ngroups; g++)
+		says |= snapshot->group[g].has_null || snapshot->group[g].retained ||
+			snapshot->group[g].pool[0];
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		says |= snapshot->request[r].prompt_tokens != 0;
+	return says;
+}
+
+void kvt_hash_liveness(struct kvt_hash *hash, const struct kvt_snapshot *snapshot)
+{
+	if (!kvt_says_liveness(snapshot))
+		return;
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		const struct kvt_group *group = &snapshot->group[g];
+
+		kvt_hash_number(hash, group->has_null);
+		if (group->has_null)
+			kvt_hash_number(hash, group->null_block);
+		kvt_hash_number(hash, group->retained);
+		kvt_hash_optional(hash, group->pool[0] ? group->pool : NULL);
+	}
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		kvt_hash_number(hash, snapshot->request[r].prompt_tokens);
+}
+
 void kvt_hash_group(struct kvt_hash *hash, const struct kvt_group *group)
 {
 	const int64_t layers = group->shape.n[KVT_AXIS_L];

@@ -27,6 +27,13 @@ void kvt_hash_group(struct kvt_hash *hash, const struct kvt_group *group);
 void kvt_hash_requests(struct kvt_hash *hash, const struct kvt_snapshot *snapshot);
 
 /*
+ * Null blocks and pools of groups, retained tokens, prompts: the feature "liveness",
+ * which is hashed only where there is any of it, as files of old have none.
+ */
+bool kvt_says_liveness(const struct kvt_snapshot *snapshot);
+void kvt_hash_liveness(struct kvt_hash *hash, const struct kvt_snapshot *snapshot);
+
+/*
  * What a list of content cells adds to the checksum of their table: cell i is
  * number 'first' + i of it.
  */

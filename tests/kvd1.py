@@ -278,7 +278,7 @@ def connector_pool(top, model):
 
 # ---- what the program says --------------------------------------------------
 
-LINE = re.compile(r"(kvd1:(\w+):[0-9a-f]{32})  (?:([^/]*=[^/]*)  )?(.*)")
+LINE = re.compile(r"(kvd[12]:(\w+):[0-9a-f]{32})  (?:([^/]*=[^/]*)  )?(.*)")
 
 
 def printed(path, *options):

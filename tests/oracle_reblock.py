@@ -82,7 +82,9 @@ class Plan:
         self.after = {}
         for r, table in self.tables.items():
             states = [b * self.size + s for b in table for s in range(self.size)]
-            self.after[r] = [n // self.new for n in states[::self.new]]
+            # the null block is one block still, the first that it became
+            self.after[r] = [self.null_after if n // self.size == self.null else
+                             n // self.new for n in states[::self.new]]
 
     def gather(self):
         """Token by token; a block is shared if one begins as the other does."""

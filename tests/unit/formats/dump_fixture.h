@@ -373,6 +373,11 @@ static inline void same_group(const struct kvt_group *a, const struct kvt_group 
 	SAME(page_bytes);
 	SAME(page_offset);
 	SAME(window);
+	SAME(retained);
+	SAME(has_null);
+	if (a->has_null)
+		SAME(null_block);
+	assert_string_equal(a->pool, b->pool);
 	SAME(ncomponents);
 	for (int i = 0; i < a->ncomponents; i++) {
 		same_text(a->component[i].name, b->component[i].name, "component");
@@ -397,6 +402,7 @@ static inline void same_request(const struct kvt_request *a,
 	same_text(a->id, b->id, "request");
 	SAME(ntokens);
 	SAME(first_token);
+	SAME(prompt_tokens);
 	SAME(ntoken_ids);
 	same_bytes(a->token_ids, b->token_ids, 4 * a->ntoken_ids, "token ids");
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {

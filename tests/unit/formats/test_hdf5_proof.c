@@ -66,6 +66,14 @@ static void request_other(hid_t f) { put_str(f, "/requests/0", "request_id", "s"
 static void request_gone(hid_t f) { H5Ldelete(f, "/requests", H5P_DEFAULT); }
 static void heads_other(hid_t f) { put_int(f, G0, "total_num_heads", H5T_STD_U64LE, 4); }
 static void window_new(hid_t f) { put_int(f, G0, "window", H5T_STD_I64LE, 16); }
+static void retained_new(hid_t f) { put_int(f, G0, "retained_tokens", H5T_STD_I64LE, 3); }
+static void null_new(hid_t f) { put_int(f, G0, "null_block", H5T_STD_I64LE, 1); }
+static void pool_new(hid_t f) { put_str(f, G0, "pool", "p"); }
+static void prompt_new(hid_t f)
+{
+	put_int(f, "/requests/0", "prompt_tokens", H5T_STD_U64LE, 2);
+}
+
 static void cells_gone(hid_t f) { H5Ldelete(f, G0 "/content_digest", H5P_DEFAULT); }
 
 static void cells_sum_other(hid_t f)
@@ -96,6 +104,10 @@ static const struct row {
 	{ "request_gone", request_gone, "tables or attributes are damaged" },
 	{ "heads_other", heads_other, "tables or attributes are damaged" },
 	{ "window_new", window_new, "tables or attributes are damaged" },
+	{ "retained_new", retained_new, "tables or attributes are damaged" },
+	{ "null_new", null_new, "tables or attributes are damaged" },
+	{ "pool_new", pool_new, "tables or attributes are damaged" },
+	{ "prompt_new", prompt_new, "tables or attributes are damaged" },
 	{ "cells_gone", cells_gone, "tables or attributes are damaged" },
 	{ "cells_sum_other", cells_sum_other, "tables or attributes are damaged" },
 	{ "sum_missing", sum_missing, "attribute tables_checksum is missing, which "
