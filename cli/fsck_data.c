@@ -22,6 +22,8 @@ struct scanning {
 	struct cut cut;
 	/* [B] 0: in no table; else 1 + the states before its first token */
 	uint32_t *used;			/* NULL: nobody knows */
+	bool *live;			/* [B][S] of a group that forgets; else NULL */
+	bool overlaid;			/* what is stale may be of another group */
 	struct fsck_report *report;
 	int64_t stale;			/* states with something in them */
 };
@@ -55,16 +57,39 @@ static bool mark_used(struct scanning *c, const struct kvt_snapshot *s)
 	return c->used != NULL;
 }
 
-/* Of a recurrent group, or a window, it is the block that counts. */
+/* Each leaves its own bytes in a block that another one gets. */
+static bool is_overlaid(const struct kvt_snapshot *s, int g)
+{
+	for (int i = 0; i < s->ngroups; i++)
+		if (i != g && kvt_groups_share(&s->group[i], &s->group[g]))
+			return true;
+	return false;
+}
+
+static bool mark_live(struct scanning *c, const struct kvt_snapshot *s)
+{
+	if (c->group->tokens_per_state < 1 || !c->used || !kvt_group_forgets(s, c->g))
+		return true;
+	c->live = kvt_live_states(s, c->g);
+	return c->live != NULL;
+}
+
+/*
+ * Of a recurrent group it is the block that counts.  What a window has passed is
+ * left as it was.
+ */
 static enum duty duty_of(const struct scanning *c, int64_t block, int64_t state)
 {
 	const struct kvt_snapshot *s = kvt_reader_snapshot(c->reader);
 	const struct kvt_group *group = c->group;
 
-	if (block == s->null_block)
+	if (block == kvt_null_block(s, c->g))
 		return NULL_BLOCK;
 	if (c->used && c->used[block] && state < c->used[block] - 1)
 		return UNKNOWN;
+	if (c->live && c->used[block])
+		return c->live[block * group->shape.n[KVT_AXIS_S] + state] ? LIVE :
+									   UNKNOWN;
 	if (group->block_valid)
 		return state < group->block_valid[block] ? LIVE : STALE;
 	if (!c->used)
@@ -113,7 +138,7 @@ static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t stat
 				  "holds a live token, but is all zeros");
 		break;
 	case STALE:
-		c->stale += !zero;
+		c->stale += !zero && !c->overlaid;
 		break;
 	default:
 		break;
@@ -159,6 +184,12 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 	return KVT_OK;
 }
 
+static void forget(struct scanning *c)
+{
+	free(c->used);
+	free(c->live);
+}
+
 static enum kvt_status scan_group(struct fsck_report *r, struct kvt_reader *reader, int g,
 				  const struct pipeline_options *options,
 				  struct kvt_error *err)
@@ -171,8 +202,11 @@ static enum kvt_status scan_group(struct fsck_report *r, struct kvt_reader *read
 	int64_t limit = options->mem_limit ? options->mem_limit / 4 : INT64_MAX;
 	enum kvt_status status;
 
-	if (!mark_used(&c, s))
+	if (!mark_used(&c, s) || !mark_live(&c, s)) {
+		forget(&c);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	c.overlaid = is_overlaid(s, g);
 	c.cut = cut_choose(c.group, tiling, NULL, NULL, limit);
 	work.count = c.group->shape.n[KVT_AXIS_L] && c.group->shape.n[KVT_AXIS_B] ?
 		     c.cut.nboxes : 0;
@@ -180,7 +214,7 @@ static enum kvt_status scan_group(struct fsck_report *r, struct kvt_reader *read
 	work.buffer_bytes[0] = work.buffer_bytes[1] = c.cut.box_bytes;
 	work_needs_tiles(&work, tiling);
 	status = pipeline_run(&work, options, err);
-	free(c.used);
+	forget(&c);
 	if (!status && c.stale)
 		fsck_find(r, "stale.states", fsck_at("group=%s", c.group->id),
 			  "%lld state%s, counted in each layer, hold%s something but no live token",

@@ -98,9 +98,29 @@ static bool check_twice(struct fsck_report *r, const struct kvt_group *group)
 
 /* ---- all groups --------------------------------------------------------- */
 
+/* Ids are written by who knows which layers there are; names come with these. */
+static bool has_ids(const struct kvt_snapshot *s)
+{
+	for (int g = 0; g < s->ngroups; g++)
+		if (!s->group[g].layer_ids)
+			return false;
+	return true;
+}
+
+static void find_gap(struct fsck_report *r, const char *rule, int64_t first, int64_t last)
+{
+	if (first == last)
+		fsck_find(r, rule, fsck_at("%s", ""), "layer %lld is in no group",
+			  LL(first));
+	else if (first < last)
+		fsck_find(r, rule, fsck_at("%s", ""),
+			  "layers %lld to %lld are in no group", LL(first), LL(last));
+}
+
 /* The layers of a hybrid model are dealt to groups: only together they have none. */
 static bool check_gaps(struct fsck_report *r, const struct kvt_snapshot *s)
 {
+	const char *rule = has_ids(s) ? "layers.chosen" : "layers.gap";
 	struct named *layer;
 	int64_t n = 0, at = 0;
 	bool known = true;
@@ -113,17 +133,8 @@ static bool check_gaps(struct fsck_report *r, const struct kvt_snapshot *s)
 		for (int64_t l = 0; known && l < s->group[g].shape.n[KVT_AXIS_L]; l++)
 			known = number_of(&layer[at++].number, &s->group[g], l);
 	qsort(layer, (size_t)n, sizeof(*layer), by_number);
-	for (int64_t i = 1; known && i < n; i++) {
-		int64_t before = layer[i - 1].number, number = layer[i].number;
-
-		if (number == before + 2)
-			fsck_find(r, "layers.gap", fsck_at("%s", ""),
-				  "layer %lld is in no group", LL(before + 1));
-		else if (number > before + 2)
-			fsck_find(r, "layers.gap", fsck_at("%s", ""),
-				  "layers %lld to %lld are in no group", LL(before + 1),
-				  LL(number - 1));
-	}
+	for (int64_t i = 1; known && i < n; i++)
+		find_gap(r, rule, layer[i - 1].number + 1, layer[i].number - 1);
 	free(layer);
 	return true;
 }

@@ -42,6 +42,7 @@ static const struct fsck_rule rules[] = {
 	{ "layers.name-id", FSCK_WARNING, "the number in a name is not the layer's id" },
 	{ "layers.order", FSCK_WARNING, "layers are not in the order of the model" },
 	{ "layers.gap", FSCK_WARNING, "a layer between others is in no group" },
+	{ "layers.chosen", FSCK_NOTE, "ids of layers leave some between them out" },
 
 	{ "blocks.duplicate-id", FSCK_ERROR, "two blocks of one id in the pool" },
 	{ "request.id", FSCK_ERROR, "a request without an id" },
@@ -66,7 +67,7 @@ static const struct fsck_rule rules[] = {
 
 	{ "tile.damaged", FSCK_ERROR, "a checksum of stored data is wrong" },
 	{ "digest.cell", FSCK_ERROR, "data is not what the stored digest says" },
-	{ "null.nonzero", FSCK_WARNING, "the null block holds something" },
+	{ "null.nonzero", FSCK_NOTE, "the null block holds something" },
 	{ "live.zero", FSCK_WARNING, "a live state is all zeros" },
 	{ "stale.states", FSCK_NOTE, "states that no request holds are not zero" },
 	{ "padding.nonzero", FSCK_WARNING, "the padding of a page holds something" },

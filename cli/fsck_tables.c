@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/digest_run.h"
 #include "cli/where.h"
 
 #define LL(x) ((long long)(x))
@@ -22,6 +23,7 @@ struct entry {
 struct entries {
 	const struct kvt_snapshot *s;
 	int g;
+	struct kvt_table *table;	/* [nrequests] */
 	int64_t n;
 	struct entry *entry;
 	struct fsck_report *report;
@@ -41,51 +43,48 @@ static struct fsck_at at_entry(const struct entries *e, const struct entry *entr
 /* Is it known which tokens an entry stands for? */
 static bool has_place(const struct entries *e, int64_t request)
 {
-	return where_table_is_whole(e->s, e->g, &e->s->request[request]);
+	return group_of(e)->tokens_per_state > 0 ||
+	       where_table_is_whole(e->s, e->g, &e->s->request[request]);
 }
 
 /* Entries that have tokens; the others were reserved for later ones. */
 static int64_t entries_used(const struct entries *e, int64_t request)
 {
 	const struct kvt_request *q = &e->s->request[request];
+	int64_t blocks;
 
-	if (!q->ntokens || !has_place(e, request))
+	if (!q->ntokens || !where_table_is_whole(e->s, e->g, q))
 		return q->ntokens ? q->nblocks[e->g] : 0;
-	return (kvt_request_skip(q, group_of(e)) + q->ntokens - 1) /
-	       group_of(e)->block_size + 1;
+	blocks = (q->first_token + q->ntokens - 1) / group_of(e)->block_size + 1;
+	return blocks - q->first_token / group_of(e)->block_size;
 }
 
-/* Tables begin with the block of the first token: an entry's place in the request. */
+/* An entry's place in the request, which its table need not begin with. */
 static int64_t place_of(const struct entries *e, const struct entry *entry)
 {
-	return e->s->request[entry->request].first_token / group_of(e)->block_size +
-	       entry->index;
+	const struct kvt_request *q = &e->s->request[entry->request];
+
+	if (group_of(e)->tokens_per_state > 0)
+		return e->table[entry->request].first + entry->index;
+	return q->first_token / group_of(e)->block_size + entry->index;
+}
+
+static int64_t null_of(const struct entries *e)
+{
+	return kvt_null_block(e->s, e->g);
 }
 
 /* ---- the null block ----------------------------------------------------- */
-
-/* Engines put it where a window has passed, or a state was not kept. */
-static bool may_be_null(const struct entries *e, int64_t request, int64_t index)
-{
-	const struct kvt_group *group = group_of(e);
-	const struct kvt_request *q = &e->s->request[request];
-
-	if (group->tokens_per_state < 1)
-		return index + 1 < entries_used(e, request);
-	if (!group->window)
-		return false;
-	return !has_place(e, request) ||
-	       (index + 1) * group->block_size <=
-	       kvt_request_skip(q, group) + q->ntokens - group->window;
-}
 
 static void check_null(const struct entries *e, const struct entry *entry)
 {
 	int64_t index = entry->index;
 
-	if (entry->block != e->s->null_block ||
+	/* engines put it where a window has passed, or a state was not kept */
+	if (entry->block != null_of(e) ||
 	    index >= entries_used(e, entry->request) ||
-	    may_be_null(e, entry->request, index))
+	    kvt_entry_may_be_null(&e->table[entry->request], index,
+				  &e->s->request[entry->request]))
 		return;
 	fsck_find(e->report, "table.null-block", at_entry(e, entry),
 		  "entry %lld of the table is the null block", LL(index));
@@ -129,7 +128,8 @@ static void check_tokens(const struct entries *e, const struct entry *a,
 
 /*
  * A shared block is a common prefix.  The block before it is shared as well, and
- * is checked where its own entries stand, so one look back is enough.
+ * is checked where its own entries stand, so one look back is enough; but for one
+ * of the two a window may have passed it.
  */
 static void check_pair(const struct entries *e, const struct entry *a,
 		       const struct entry *b)
@@ -137,6 +137,9 @@ static void check_pair(const struct entries *e, const struct entry *a,
 	const uint32_t *p = e->s->request[a->request].blocks[e->g];
 	const uint32_t *q = e->s->request[b->request].blocks[e->g];
 	const char *other = e->s->request[a->request].id;
+	int64_t null = null_of(e);
+	bool passed = a->index && b->index && (p[a->index - 1] == null ||
+					       q[b->index - 1] == null);
 
 	if (!has_place(e, a->request) || !has_place(e, b->request))
 		return;
@@ -144,7 +147,7 @@ static void check_pair(const struct entries *e, const struct entry *a,
 		fsck_find(e->report, "table.shared", at_entry(e, b),
 			  "entry %lld here, but entry %lld of request %.60s",
 			  LL(b->index), LL(a->index), other);
-	else if (a->index && b->index && p[a->index - 1] != q[b->index - 1])
+	else if (a->index && b->index && !passed && p[a->index - 1] != q[b->index - 1])
 		fsck_find(e->report, "table.shared", at_entry(e, b),
 			  "entry %lld is that of request %.60s, entry %lld before it is not",
 			  LL(b->index), other, LL(b->index - 1));
@@ -171,7 +174,7 @@ static void check_entries(struct entries *e)
 	for (int64_t i = 1; i < e->n; i++) {
 		const struct entry *a = &e->entry[i - 1], *b = &e->entry[i];
 
-		if (a->block != b->block || a->block == e->s->null_block)
+		if (a->block != b->block || a->block == null_of(e))
 			continue;
 		if (a->request == b->request)
 			fsck_find(e->report, "table.repeated", at_entry(e, b),
@@ -206,17 +209,108 @@ static bool check_tables(struct fsck_report *report, const struct kvt_snapshot *
 		e.n += s->request[r].nblocks[g];
 	if (!e.n)
 		return true;
-	if (!(e.entry = calloc((size_t)e.n, sizeof(*e.entry))))
+	e.entry = calloc((size_t)e.n, sizeof(*e.entry));
+	e.table = calloc((size_t)s->nrequests, sizeof(*e.table));
+	if (!e.entry || !e.table) {
+		free(e.entry);
+		free(e.table);
 		return false;
+	}
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const uint32_t *blocks = s->request[r].blocks[g];
 
+		e.table[r] = kvt_table_of(s, g, &s->request[r]);
 		for (int64_t i = 0; i < s->request[r].nblocks[g]; i++)
 			e.entry[at++] = (struct entry){ blocks[i], r, i };
 	}
 	check_entries(&e);
 	check_spare(&e);
 	free(e.entry);
+	free(e.table);
+	return true;
+}
+
+/* ---- pools of several groups -------------------------------------------- */
+
+/* Who has the block of an id, in the pool of several groups. */
+struct holder {
+	uint64_t id;
+	int g;
+	int64_t request, index;
+};
+
+static int by_holder(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	if (x->g != y->g)
+		return x->g - y->g;
+	if (x->request != y->request)
+		return x->request < y->request ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* What tables of a group name; a block that no token is in yet is taken, too. */
+static int64_t list_holders(struct holder *out, const struct kvt_snapshot *s, int g)
+{
+	int64_t null = kvt_null_block(s, g), n = 0;
+
+	for (int64_t r = 0; r < s->nrequests; r++)
+		for (int64_t i = 0; i < s->request[r].nblocks[g]; i++) {
+			uint32_t block = s->request[r].blocks[g][i];
+
+			if (block == null)
+				continue;
+			if (out)
+				out[n] = (struct holder){
+					digest_block_id(&s->group[g], block), g, r, i };
+			n++;
+		}
+	return n;
+}
+
+static void check_holders(struct fsck_report *report, const struct kvt_snapshot *s,
+			  const struct holder *holder, int64_t n)
+{
+	for (int64_t i = 1; i < n; i++) {
+		const struct holder *a = &holder[i - 1], *b = &holder[i];
+
+		if (a->id != b->id || a->g == b->g)
+			continue;
+		fsck_find(report, "table.shared",
+			  fsck_at("group=%s,request=%.60s,block=%llu",
+				  s->group[b->g].id, s->request[b->request].id,
+				  (unsigned long long)b->id),
+			  "entry %lld here, but entry %lld of request %.60s in group %s of the same pool",
+			  LL(b->index), LL(a->index), s->request[a->request].id,
+			  s->group[a->g].id);
+	}
+}
+
+/* A block belongs to one group at a time.  'g': the first of its pool. */
+static bool check_pool(struct fsck_report *report, const struct kvt_snapshot *s, int g)
+{
+	struct holder *holder;
+	int64_t n = 0, at = 0;
+
+	for (int i = 0; i < g; i++)
+		if (kvt_groups_share(&s->group[i], &s->group[g]))
+			return true;
+	for (int i = g; i < s->ngroups; i++)
+		if (kvt_groups_share(&s->group[i], &s->group[g]))
+			n += list_holders(NULL, s, i);
+	if (!n)
+		return true;
+	if (!(holder = calloc((size_t)n, sizeof(*holder))))
+		return false;
+	for (int i = g; i < s->ngroups; i++)
+		if (kvt_groups_share(&s->group[i], &s->group[g]))
+			at += list_holders(holder + at, s, i);
+	qsort(holder, (size_t)n, sizeof(*holder), by_holder);
+	check_holders(report, s, holder, n);
+	free(holder);
 	return true;
 }
 
@@ -237,7 +331,7 @@ static bool check_valid(struct fsck_report *report, const struct kvt_snapshot *s
 		struct fsck_at at = fsck_at("group=%s,block=%lld", group->id, LL(b));
 		uint32_t valid = group->block_valid[b];
 
-		if (b == s->null_block && valid > live[b])
+		if (b == kvt_null_block(s, g) && valid > live[b])
 			fsck_find(report, "null.valid", at, "%lu valid states",
 				  (unsigned long)valid);
 		else if (valid < live[b])
@@ -321,6 +415,7 @@ bool fsck_tables(struct fsck_report *report, const struct kvt_snapshot *s)
 
 	for (int g = 0; ok && g < s->ngroups; g++)
 		ok = check_block_ids(report, &s->group[g]) &&
-		     check_tables(report, s, g) && check_valid(report, s, g);
+		     check_tables(report, s, g) && check_pool(report, s, g) &&
+		     check_valid(report, s, g);
 	return ok;
 }
