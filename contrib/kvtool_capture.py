@@ -127,6 +127,36 @@ def _tables(block_tables, index, ngroups):
     return out
 
 
+def _group_numbers(names, groups):
+    """{layer name: which of the engine's groups it is in}"""
+    if groups is None:
+        return dict.fromkeys(names, 0)
+    number = {name: i for i, group in enumerate(groups) for name in group["layers"]}
+    for name in names:
+        if name not in number:
+            raise ValueError(f"{name} is in none of the groups")
+    return number
+
+
+def _pools(made):
+    """A name for groups that lie in the same memory, or None, for each group."""
+    starts = [{_address(layer.tensor) for layer in layers} for layers in made]
+    names = [None] * len(made)
+    for i, mine in enumerate(starts):
+        for j in range(i):
+            if mine & starts[j]:
+                names[j] = names[j] or f"pool{j}"
+                names[i] = names[j]
+                break
+    return names
+
+
+def _address(tensor):
+    if hasattr(tensor, "data_ptr"):
+        return tensor.data_ptr()
+    return tensor.__array_interface__["data"][0]
+
+
 def _group(layers, tables, blocks, index):
     first = layers[0]
     nblocks = first.n["B"] if blocks is None else len(blocks)
@@ -175,7 +205,8 @@ def file_proof(path):
 
 def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
             token_ids=None, blocks="all", dtype=None, latent=False, model=None,
-            null_block=None, parallel=None, total_kv_heads=None, note=None):
+            null_block=None, parallel=None, total_kv_heads=None, note=None,
+            groups=None, prompt_tokens=None):
     """
     kv_caches: {layer name: tensor}, torch or numpy, in the order of the model.
     axes: letters of the tensors' axes as they are indexed, such as "BHNC" or
@@ -186,29 +217,47 @@ def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
     blocks: "all" of the pool, or those that tables "use".
     dtype: of arrays whose type numpy has no name for ("bfloat16").
     latent: the content is no key and value (MLA); True, or a function of the name.
+    groups: [{"layers": [names], ...}]: how the engine groups its layers, with what it
+        knows of each, by the keys of kvtool-manifest(5): kind, window,
+        retained_tokens, null_block, pool.  Groups whose layers lie in the same memory
+        are in one pool, also if nobody says so.
+    null_block: id of the block that stands where a window has passed.  Take the tables
+        of the scheduler: the worker's keep ids of blocks that others have since.
+    prompt_tokens: {request: number}, for groups of kind "rswa".
     parallel: {"tp_size": 2, "tp_rank": 0, ...}, and then total_kv_heads.
     """
     tables, made, found = block_tables or {}, [], {}
+    of_group = _group_numbers(kv_caches, groups)
     for name, tensor in kv_caches.items():
         letters = axes(name, tensor) if callable(axes) else \
             axes[name] if isinstance(axes, dict) else axes
         layer = _Layer(name, tensor, letters, dtype,
                        latent(name) if callable(latent) else latent)
-        if layer.kind() not in found:
-            found[layer.kind()] = len(made)
+        key = layer.kind() + (of_group[name],)
+        if key not in found:
+            found[key] = len(made)
             made.append([])
-        made[found[layer.kind()]].append(layer)
+        made[found[key]].append(layer)
     if not made:
         raise ValueError("no layers to capture")
     if blocks not in ("all", "used"):
         raise ValueError(f"blocks is {blocks!r}, expected 'all' or 'used'")
-    groups, wanted, tensors, at = [], [], {}, 0
+    said, wanted, tensors, at = [], [], {}, 0
+    # in the order of the engine's groups, which is that of its tables
+    made.sort(key=lambda layers: of_group[layers[0].name])
+    pools = _pools(made)
     for i, layers in enumerate(made):
-        own = _tables(tables, i, len(made))
+        number = of_group[layers[0].name]
+        own = _tables(tables, number, len(groups)) if groups else \
+            _tables(tables, i, len(made))
         ids = None
         if blocks == "used":
             ids = sorted({b for table in own.values() for b in table})
         group = _group(layers, own, ids, i)
+        if pools[i] is not None:
+            group["pool"] = pools[i]
+        if groups:
+            group.update({k: v for k, v in groups[number].items() if k != "layers"})
         if total_kv_heads is not None:
             group["total_kv_heads"] = total_kv_heads
         first = layers[0]
@@ -221,14 +270,11 @@ def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
         tensors[group["id"]] = {"dtype": _TYPES[first.dtype], "shape": shape,
                                 "data_offsets": [at, at + size]}
         at += size
-        groups.append(group)
+        said.append(group)
         wanted.append(ids)
     manifest = {"model": model, "note": note, "null_block": null_block,
                 "num_tokens": num_tokens, "token_ids": token_ids,
-                **(parallel or {}), "groups": groups}
+                "prompt_tokens": prompt_tokens, **(parallel or {}), "groups": said}
     manifest = {k: v for k, v in manifest.items() if v is not None}
-    if blocks == "used" and null_block is not None and \
-            any(null_block not in ids for ids in wanted):
-        del manifest["null_block"]
     header = {"__metadata__": {"kvtool": json.dumps(manifest)}, **tensors}
     _write(path, header, made, wanted)

@@ -107,6 +107,34 @@ def check_groups(tmp):
     tap.ok(r.code == 0, "fsck finds nothing", r)
 
 
+def check_hybrid(tmp):
+    """Groups of an engine that overlay one pool, with the scheduler's tables."""
+    pool = np.random.default_rng(4).integers(1, 0x7f00, (2, 9, 4, 2, 2, 3)).astype("<u2")
+    caches = {f"layers.{i}": pool[i // 2] for i in range(4)}
+    groups = [{"layers": ["layers.0", "layers.2"], "kind": "sliding_window", "window": 5},
+              {"layers": ["layers.1", "layers.3"], "kind": "full_attention"}]
+    path = f"{tmp}/hybrid.safetensors"
+    for blocks in "all", "used":
+        kvtool_capture.capture(path, caches, "BSHKD", blocks=blocks, dtype="bfloat16",
+                               groups=groups, null_block=0, num_tokens={"A": 14},
+                               block_tables={"A": [[0, 0, 3, 4], [5, 6, 7, 8]]})
+        r = kvtool("fsck", "--json", path)
+        found = {f["name"] for f in json.loads(r.out)["files"][0]["findings"]}
+        tap.ok(r.code == 0 and found <= {"null.nonzero"},
+               f"hybrid, blocks {blocks}: nothing stale, shared or repeated", r)
+        said = json.loads(kvtool("describe", "--json", path).out)["groups"]
+        tap.equal([(g["kind"], g["window"], g["pool"], g["layers"]) for g in said],
+                  [("sliding_window", 5, "pool0", 2), ("full_attention", None, "pool0", 2)],
+                  f"hybrid, blocks {blocks}: its groups")
+    kvtool_capture.capture(path, caches, "BSHKD", dtype="bfloat16", groups=groups,
+                           null_block=0, num_tokens={"A": 14},
+                           block_tables={"A": [[0, 0, 3, 4], [5, 6, 7, 3]]})
+    r = kvtool("fsck", path)
+    tap.ok(r.code == 1 and "table.shared" in r.out, "hybrid: a block of both groups", r)
+    refused(tmp, "a layer in no group", caches, "BSHKD", dtype="bfloat16",
+            groups=groups[:1])
+
+
 def check_ranks(tmp):
     """Each rank captures its heads; merged they are the whole."""
     dump = source("s260k")
@@ -193,6 +221,7 @@ def main():
         check_content(tmp)
         check_used(tmp)
         check_groups(tmp)
+        check_hybrid(tmp)
         check_ranks(tmp)
         check_proof(tmp)
         check_torch(tmp)
