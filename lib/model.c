@@ -49,7 +49,7 @@ static bool is_one_of(const char *name, const char *const *names)
 static bool is_gqa(const char *spec)
 {
 	static const char *const names[] = { "gqa", "sliding-window", "chunked-local",
-					     "cross", "compressed", NULL };
+					     "rswa", "cross", "compressed", NULL };
 
 	return is_one_of(spec, names);
 }

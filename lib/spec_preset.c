@@ -255,6 +255,8 @@ static const struct recipe recipes[] = {
 	  ATTENTION(dense, KVT_SLIDING_WINDOW, WINDOW, 1) },
 	{ { "chunked-local", "gqa within chunks of tokens" },
 	  ATTENTION(dense, KVT_CHUNKED_LOCAL, WINDOW, 1) },
+	{ { "rswa", "gqa of which the prompt and the last tokens matter" },
+	  ATTENTION(dense, KVT_RSWA, WINDOW, 1) },
 	{ { "cross", "cross attention; pooled: 'ratio' states a token" },
 	  ATTENTION(dense, KVT_CROSS, 0, -1) },
 	{ { "compressed", "gqa of 'ratio' tokens a state (the RFC's DeepSeek V4)" },

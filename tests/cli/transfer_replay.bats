@@ -155,6 +155,8 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	[ "$(states sliding-window 128 8193)" = 127 ]
 	[ "$(states sliding-window 1 50)" = 0 ]
 	[ "$(states chunked-local 8192 8192)" = 0 ]
+	# after its prompt an R-SWA request has all of it
+	[ "$(states rswa 8 50)" = 50 ]
 	# a quantised form of a group is still what the group is
 	[ "$(kvtool transfer-sim --json --cache-dtype=int8_per_token_head \
 		--spec=chunked-local:layers=1,heads=2,head-dim=8,window=8 -t 15 |

@@ -77,6 +77,8 @@ static struct row rows[] = {
 	  { 1, 1 }, 16, { 2, 64 }, 256, { 32768, 8192 }, BY_HEAD, { 0 } },
 	{ "chunked local", "chunked-local", WINDOW(8192), KVT_CHUNKED_LOCAL, 8,
 	  { 1, 1 }, 16, { 2, 64 }, 256, { 32768, 8192 }, BY_HEAD, { 0 } },
+	{ "R-SWA", "rswa", WINDOW(1024), KVT_RSWA, 8, { 1, 1 }, 16, { 2, 64 }, 256,
+	  { 32768, 8192 }, BY_HEAD, { 0 } },
 	{ "cross attention, pooled", "cross",
 	  { .block_size = 16, .heads = 4, .head_dim = 64, .ratio = 2 }, KVT_CROSS, 4,
 	  { 1, 2 }, 32, { 2, 64 }, 256, { 32768, 8192 }, BY_HEAD, { 0 } },
