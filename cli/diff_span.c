@@ -209,6 +209,7 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
 	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
 	enum kvt_status status;
+	bool matched = false;
 
 	if ((status = check_matches(&how->match, a, b, err)))
 		return status;
@@ -220,11 +221,14 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 	for (int64_t r = 0; r < a->nrequests; r++) {
 		const struct kvt_request *q[NSIDES] = { &a->request[r] };
 
-		if ((q[SIDE_B] = partner(p, how, q[SIDE_A])))
-			add_request(to, r, lacks, q);
+		if (!(q[SIDE_B] = partner(p, how, q[SIDE_A])))
+			continue;
+		add_request(to, r, lacks, q);
+		matched = true;
 	}
 	note_requests(p, lacks, how);
-	if (!p->nspans && !to->failed)
+	/* that neither needs a token of it any more is equal, too */
+	if (!p->nspans && !to->failed && (!matched || lacks->n))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: no token of a request in common: A has '%.60s', B has '%.60s' (--match=A=B pairs them)",
 				p->id, a->request[0].id, b->request[0].id);

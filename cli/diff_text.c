@@ -144,7 +144,7 @@ static void print_verdict(const struct result *r)
 	else if (r->measured && !r->equal)
 		plainf("%lld unequal of ", LL(s->unequal));
 	print_extent(r->pair);
-	if (r->equal && r->by_digest == pair_elements(r->pair))
+	if (r->equal && r->by_digest && r->by_digest == pair_elements(r->pair))
 		plainf(", by digest and checksum (--deep decodes the data)");
 	else if (r->equal && r->by_digest)
 		plainf(", %lld of them by digest and checksum (--deep decodes the data)",

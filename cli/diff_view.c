@@ -88,7 +88,7 @@ static struct kvt_group narrow_group(const struct pair *p, int side, int64_t nbl
 static enum kvt_status make_view(struct pair *p, int side, struct kvt_error *err)
 {
 	const struct side *from = p->side[side];
-	int64_t nblocks = p->span[p->nspans - 1].at[side] + 1;
+	int64_t nblocks = p->nspans ? p->span[p->nspans - 1].at[side] + 1 : 0;
 	int g = p->number[side], nparts = side_parts(from, g);
 	struct source *view = &p->view[side];
 	struct source_group *map = &view->group[0];
@@ -100,7 +100,7 @@ static enum kvt_status make_view(struct pair *p, int side, struct kvt_error *err
 	view->snapshot.group[0] = narrow_group(p, side, nblocks);
 	map->from = from->source.whole ? g : from->source.group[g].from;
 	map->layer = calloc((size_t)p->nlayers, sizeof(*map->layer));
-	map->block = calloc((size_t)nblocks, sizeof(*map->block));
+	map->block = calloc((size_t)nblocks + 1, sizeof(*map->block));
 	map->part = calloc((size_t)nparts, sizeof(*map->part));
 	if (!map->layer || !map->block || !map->part)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
