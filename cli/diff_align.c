@@ -29,13 +29,57 @@ void lacks_add(struct lacks *lacks, int side, const char *format, ...)
 
 /* ---- layers ------------------------------------------------------------- */
 
+static bool has_layer(const struct kvt_group *group, uint64_t id)
+{
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
+		if (digest_layer_id(group, l) == id)
+			return true;
+	return false;
+}
+
+/* One holds keys alone and the other values, in dumps where both are apart. */
+static bool is_other_half(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return kvt_group_half(a) >= 0 && kvt_group_half(b) >= 0 &&
+	       kvt_group_half(a) != kvt_group_half(b);
+}
+
+static bool alike(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return a->kind == b->kind && !is_other_half(a, b);
+}
+
+/* Has 's' a group of this name that has the layer and is like 'group'? */
+static bool has_namesake(const struct kvt_snapshot *s, const char *name,
+			 const struct kvt_group *group, uint64_t id)
+{
+	for (int g = 0; g < s->ngroups; g++)
+		if (!strcmp(s->group[g].id, name))
+			return alike(&s->group[g], group) && has_layer(&s->group[g], id);
+	return false;
+}
+
+/*
+ * Is a layer that both groups have the same one?  Several groups of one kind may
+ * have a layer, two kinds of states say; those of one name belong together then.
+ */
+static bool same_layer(const struct kvt_snapshot *const in[NSIDES],
+		       const struct kvt_group *a, const struct kvt_group *b, uint64_t id)
+{
+	return alike(a, b) &&
+	       (!strcmp(a->id, b->id) || (!has_namesake(in[SIDE_B], a->id, a, id) &&
+					  !has_namesake(in[SIDE_A], b->id, b, id)));
+}
+
 static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
 {
+	const struct kvt_snapshot *in[NSIDES];
 	int64_t n[NSIDES], i = 0, j = 0;
 	struct numbered *list[NSIDES];
 	bool ok = true;
 
 	for (int s = 0; s < NSIDES; s++) {
+		in[s] = source_snapshot(&p->side[s]->source);
 		n[s] = p->group[s]->shape.n[KVT_AXIS_L];
 		list[s] = numbered_of(p->group[s], KVT_AXIS_L);
 		p->layer[s] = calloc((size_t)n[s] + 1, sizeof(*p->layer[s]));
@@ -45,7 +89,8 @@ static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
 	while (ok && i < n[SIDE_A] && j < n[SIDE_B]) {
 		const struct numbered *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
 
-		if (a->id == b->id) {
+		if (a->id == b->id &&
+		    same_layer(in, p->group[SIDE_A], p->group[SIDE_B], a->id)) {
 			p->layer[SIDE_A][p->nlayers] = a->index;
 			p->layer[SIDE_B][p->nlayers++] = b->index;
 		}
@@ -57,20 +102,23 @@ static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
 	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
 }
 
-/* Is the layer in a group of that kind on the other side? */
-static bool has_layer(const struct kvt_snapshot *s, enum kvt_kind kind, uint64_t id)
+/* Is a layer of a group of side 's' compared with one of the other side? */
+static bool is_shared(const struct kvt_snapshot *const in[NSIDES], int s,
+		      const struct kvt_group *group, uint64_t id)
 {
-	for (int g = 0; g < s->ngroups; g++)
-		for (int64_t l = 0; l < s->group[g].shape.n[KVT_AXIS_L]; l++)
-			if (s->group[g].kind == kind &&
-			    digest_layer_id(&s->group[g], l) == id)
-				return true;
+	for (int g = 0; g < in[!s]->ngroups; g++) {
+		const struct kvt_group *other = &in[!s]->group[g];
+
+		if (has_layer(other, id) &&
+		    same_layer(in, s ? other : group, s ? group : other, id))
+			return true;
+	}
 	return false;
 }
 
 /* "3, 5-7", no longer than the buffer; false if there are none. */
-static bool list_missing(char text[96], const struct kvt_group *group,
-			 const struct kvt_snapshot *other, struct kvt_error *err)
+static bool list_missing(char text[96], const struct kvt_snapshot *const in[NSIDES],
+			 int s, const struct kvt_group *group, struct kvt_error *err)
 {
 	struct numbered *list = numbered_of(group, KVT_AXIS_L);
 	int64_t n = group->shape.n[KVT_AXIS_L], begin = -1;
@@ -82,7 +130,7 @@ static bool list_missing(char text[96], const struct kvt_group *group,
 	}
 	text[0] = '\0';
 	for (int64_t i = 0; i <= n; i++) {
-		bool gone = i < n && !has_layer(other, group->kind, list[i].id);
+		bool gone = i < n && !is_shared(in, s, group, list[i].id);
 
 		if (gone && begin < 0)
 			begin = i;
@@ -104,14 +152,17 @@ static bool list_missing(char text[96], const struct kvt_group *group,
 static void note_layers(struct lacks *lacks, const struct side side[NSIDES], int s,
 			struct kvt_error *err)
 {
-	const struct kvt_snapshot *own = source_snapshot(&side[s].source);
-	const struct kvt_snapshot *other = source_snapshot(&side[!s].source);
+	const struct kvt_snapshot *in[NSIDES] = {
+		source_snapshot(&side[SIDE_A].source),
+		source_snapshot(&side[SIDE_B].source),
+	};
 	char text[96];
 
-	for (int g = 0; g < own->ngroups; g++)
-		if (list_missing(text, &own->group[g], other, err))
+	for (int g = 0; g < in[s]->ngroups; g++)
+		if (list_missing(text, in, s, &in[s]->group[g], err))
 			lacks_add(lacks, s, "layers %s of %s (%s)", text,
-				  own->group[g].id, kvt_kind_name(own->group[g].kind));
+				  in[s]->group[g].id,
+				  kvt_kind_name(in[s]->group[g].kind));
 }
 
 /* ---- heads and channels ------------------------------------------------- */
@@ -332,13 +383,6 @@ static enum kvt_status pair_init(struct pair *p, const struct aligning *how,
 	return pair_views(p, err);
 }
 
-/* One holds keys alone and the other values, in dumps where both are apart. */
-static bool is_other_half(const struct kvt_group *a, const struct kvt_group *b)
-{
-	return kvt_group_half(a) >= 0 && kvt_group_half(b) >= 0 &&
-	       kvt_group_half(a) != kvt_group_half(b);
-}
-
 /* Groups of one kind that share a layer. */
 static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES],
 				int ga, int gb, const struct aligning *how,
@@ -353,8 +397,7 @@ static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES
 		p->number[s] = s ? gb : ga;
 		p->group[s] = &source_snapshot(&side[s].source)->group[p->number[s]];
 	}
-	if (p->group[SIDE_A]->kind != p->group[SIDE_B]->kind ||
-	    is_other_half(p->group[SIDE_A], p->group[SIDE_B]))
+	if (!alike(p->group[SIDE_A], p->group[SIDE_B]))
 		return KVT_OK;
 	snprintf(p->id, sizeof(p->id), "%s", p->group[SIDE_A]->id);
 	if (strcmp(p->group[SIDE_A]->id, p->group[SIDE_B]->id))
@@ -373,7 +416,6 @@ static enum kvt_status nothing(const struct side side[NSIDES], struct kvt_error 
 {
 	const struct kvt_group *a = &source_snapshot(&side[SIDE_A].source)->group[0];
 	const struct kvt_group *b = &source_snapshot(&side[SIDE_B].source)->group[0];
-
 	if (a->kind != b->kind)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"nothing in common: %s of A is %s, %s of B is %s", a->id,
@@ -396,6 +438,9 @@ enum kvt_status pairs_find(struct pairs *out, const struct side side[NSIDES],
 	struct kvt_error memory = { "" };
 	enum kvt_status status = KVT_OK;
 
+	if (!na != !nb)
+		return kvt_fail(err, KVT_BAD_INPUT, "nothing in common: %c is empty",
+				"AB"[!nb]);
 	out->pair = calloc((size_t)na * (size_t)nb + 1, sizeof(*out->pair));
 	if (!out->pair)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -406,7 +451,7 @@ enum kvt_status pairs_find(struct pairs *out, const struct side side[NSIDES],
 	for (int a = 0; !status && a < na; a++)
 		for (int b = 0; !status && b < nb; b++)
 			status = try_pair(out, side, a, b, how, err);
-	if (!status && !out->n)
+	if (!status && !out->n && na)
 		status = nothing(side, err);
 	return status;
 }
