@@ -330,6 +330,21 @@ static void put_parallel(struct json_out *out, const struct kvt_snapshot *s)
 	json_put_int(out, o, "dcp_rank", p->dcp_rank);
 }
 
+static void put_holes(struct json_out *out, json_t *to, const struct kvt_snapshot *s,
+		      const struct kvt_request *q)
+{
+	json_t *list = json_put_array(out, to, "holes");
+
+	for (int64_t i = 0; i < q->nholes; i++) {
+		const struct kvt_hole *h = &q->hole[i];
+		json_t *o = json_append_object(out, list);
+
+		json_put_text(out, o, "group", s->group[h->group].id);
+		json_put_int(out, o, "begin", h->begin);
+		json_put_int(out, o, "end", h->end);
+	}
+}
+
 static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
 			 bool tables)
 {
@@ -342,6 +357,7 @@ static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
 		json_put_text(out, o, "id", q->id);
 		json_put_int(out, o, "tokens", q->ntokens);
 		json_put_int(out, o, "first_token", q->first_token);
+		put_holes(out, o, s, q);
 		counts = json_put_array(out, o, "blocks");
 		if (tables)
 			table = json_put_array(out, o, "block_tables");

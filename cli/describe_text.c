@@ -225,8 +225,9 @@ static void print_group(const struct group_facts *f, const struct description *d
 {
 	const struct kvt_group *group = f->group;
 
-	plainf("\n  %-10s%s, %s\n", group->id, kvt_kind_name(group->kind),
-	       kvt_group_type(group).s);
+	plainf("\n  %-10s%s%s, %s\n", group->id, kvt_kind_name(group->kind),
+	       group->kind == KVT_SLIDING_WINDOW && !group->window ?
+	       " of unknown length" : "", kvt_group_type(group).s);
 	if (group->content.type)
 		describe_packing(group);
 	describe_label("layout");
@@ -274,6 +275,29 @@ static void print_counts(const struct kvt_request *q, int ngroups)
 	plainf(" block%s\n", plural(same ? q->nblocks[0] : 2));
 }
 
+enum { MOST_HOLES = 8 };			/* of a group in one line */
+
+/* Positions without a state, a line a group. */
+static void print_holes(const struct kvt_snapshot *s, const struct kvt_request *q)
+{
+	for (int64_t i = 0, n = 0; i < q->nholes; i++) {
+		const struct kvt_hole *h = &q->hole[i];
+
+		n = i && h[-1].group == h->group ? n + 1 : 0;
+		if (!n)
+			plainf("%s%*s%lld missing in %s: tokens", i ? "\n" : "", 14, "",
+			       (long long)kvt_request_missing(q, (int)h->group),
+			       s->group[h->group].id);
+		if (n < MOST_HOLES)
+			plainf("%s%lld to %lld", n ? ", " : " ", (long long)h->begin,
+			       (long long)h->end - 1);
+		else if (n == MOST_HOLES)
+			plainf(", ...");
+	}
+	if (q->nholes)
+		putchar('\n');
+}
+
 static void print_requests(const struct kvt_snapshot *s, bool tables)
 {
 	for (int64_t r = 0; r < s->nrequests; r++) {
@@ -286,6 +310,7 @@ static void print_requests(const struct kvt_snapshot *s, bool tables)
 			plainf(" from token %lld on", (long long)q->first_token);
 		fputs(" in ", stdout);
 		print_counts(q, s->ngroups);
+		print_holes(s, q);
 		for (int g = 0; tables && g < s->ngroups; g++)
 			if (q->blocks[g]) {
 				plainf("%*s", 14, "");
@@ -355,6 +380,10 @@ void describe_text(const struct description *d,
 	if (s->has_parallel)
 		print_parallel(&s->parallel);
 	print_requests(s, options->tables);
+	if (!s->ngroups) {
+		describe_label("holds");
+		plainf("nothing: no tokens of any request\n");
+	}
 	for (int g = 0; g < s->ngroups; g++)
 		print_group(&d->group[g], d, options);
 	if (d->canonical)

@@ -364,8 +364,8 @@ enum kvt_status digests_compute(struct digests *out, struct kvt_reader *reader,
 	const struct kvt_snapshot *snap = kvt_reader_snapshot(reader);
 	enum kvt_status status = KVT_OK;
 
-	*out = (struct digests){ .reader = reader, .has_tokens = snap->nrequests > 0,
-				 .version = DIGEST_KVD1 };
+	*out = (struct digests){ .reader = reader, .version = DIGEST_KVD1,
+				 .has_tokens = snap->nrequests > 0 || !snap->ngroups };
 	out->request = calloc((size_t)snap->nrequests + 1, sizeof(*out->request));
 	if (!out->request)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");

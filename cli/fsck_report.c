@@ -49,6 +49,8 @@ static const struct fsck_rule rules[] = {
 	{ "request.duplicate", FSCK_ERROR, "two requests of one id" },
 	{ "request.tokens", FSCK_ERROR, "a number of tokens that cannot be" },
 	{ "request.first-token", FSCK_ERROR, "a first token that cannot be" },
+	{ "request.holes", FSCK_ERROR, "missing tokens that a request does not have" },
+	{ "request.missing", FSCK_NOTE, "tokens of a request have no state" },
 	{ "request.token-ids", FSCK_WARNING, "fewer token ids than tokens" },
 	{ "table.broken", FSCK_ERROR, "a block table that is none" },
 	{ "table.missing", FSCK_ERROR, "a request with tokens, but no block table" },

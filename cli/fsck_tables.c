@@ -74,6 +74,30 @@ static int64_t null_of(const struct entries *e)
 	return kvt_null_block(e->s, e->g);
 }
 
+/* Positions of the request that an entry stands for. */
+static struct kvt_range positions_of(const struct entries *e, int64_t request,
+				     int64_t index)
+{
+	const struct kvt_request *q = &e->s->request[request];
+	int64_t size = group_of(e)->block_size, end = q->first_token + q->ntokens;
+	struct kvt_range out;
+
+	out.begin = (q->first_token / size + index) * size;
+	out.end = out.begin + size < end ? out.begin + size : end;
+	if (out.begin < q->first_token)
+		out.begin = q->first_token;
+	return out;
+}
+
+static bool has_hole(const struct entries *e, int64_t request, int64_t index)
+{
+	struct kvt_range all = positions_of(e, request, index);
+	struct kvt_range live = kvt_request_live(&e->s->request[request], e->g, all.begin,
+						 all.end);
+
+	return live.begin != all.begin || live.end != all.end;
+}
+
 /* ---- the null block ----------------------------------------------------- */
 
 static void check_null(const struct entries *e, const struct entry *entry)
@@ -147,7 +171,9 @@ static void check_pair(const struct entries *e, const struct entry *a,
 		fsck_find(e->report, "table.shared", at_entry(e, b),
 			  "entry %lld here, but entry %lld of request %.60s",
 			  LL(b->index), LL(a->index), other);
-	else if (a->index && b->index && !passed && p[a->index - 1] != q[b->index - 1])
+	else if (a->index && b->index && !passed && p[a->index - 1] != q[b->index - 1] &&
+		 !has_hole(e, a->request, a->index - 1) &&
+		 !has_hole(e, b->request, b->index - 1))
 		fsck_find(e->report, "table.shared", at_entry(e, b),
 			  "entry %lld is that of request %.60s, entry %lld before it is not",
 			  LL(b->index), other, LL(b->index - 1));
@@ -383,6 +409,23 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static void check_missing(struct fsck_report *report, const struct kvt_snapshot *s,
+			  const struct kvt_request *q)
+{
+	for (int64_t i = 0; i < q->nholes; i++) {
+		const struct kvt_hole *h = &q->hole[i];
+		const struct kvt_group *group = &s->group[h->group];
+
+		/* that is what a window is for */
+		if (group->kind == KVT_SLIDING_WINDOW && h->begin == q->first_token)
+			continue;
+		fsck_find(report, "request.missing",
+			  fsck_at("group=%s,request=%.60s", group->id, q->id),
+			  "tokens %lld to %lld have no state", LL(h->begin),
+			  LL(h->end - 1));
+	}
+}
+
 static bool check_requests(struct fsck_report *report, const struct kvt_snapshot *s)
 {
 	size_t n = (size_t)s->nrequests;
@@ -394,6 +437,7 @@ static bool check_requests(struct fsck_report *report, const struct kvt_snapshot
 		const struct kvt_request *q = &s->request[r];
 
 		ids[r] = q->id;
+		check_missing(report, s, q);
 		if (q->token_ids && q->ntoken_ids < q->ntokens)
 			fsck_find(report, "request.token-ids",
 				  fsck_at("request=%.60s", q->id),

@@ -133,7 +133,20 @@ static void move_group(struct kvt_snapshot *snapshot, int to, int from)
 		request->nblocks[to] = request->nblocks[from];
 		request->blocks[from] = NULL;
 		request->nblocks[from] = 0;
+		for (int64_t i = 0; i < request->nholes; i++)
+			if (request->hole[i].group == from)
+				request->hole[i].group = to;
 	}
+}
+
+static void drop_holes(struct kvt_request *request, int group)
+{
+	int64_t kept = 0;
+
+	for (int64_t i = 0; i < request->nholes; i++)
+		if (request->hole[i].group != group)
+			request->hole[kept++] = request->hole[i];
+	request->nholes = kept;
 }
 
 static void drop_group(struct kvt_snapshot *snapshot, int group)
@@ -150,6 +163,7 @@ static void drop_group(struct kvt_snapshot *snapshot, int group)
 	for (int64_t r = 0; r < snapshot->nrequests; r++) {
 		free(snapshot->request[r].blocks[group]);
 		snapshot->request[r].blocks[group] = NULL;
+		drop_holes(&snapshot->request[r], group);
 		snapshot->request[r].nblocks[group] = 0;
 	}
 }

@@ -9,6 +9,7 @@ static void free_request(struct kvt_request *request)
 {
 	free(request->id);
 	free(request->token_ids);
+	free(request->hole);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		free(request->blocks[g]);
 }
@@ -119,6 +120,8 @@ static void cut_tables(const struct kvt_snapshot *snapshot, struct kvt_request *
 	}
 	if (request->ntoken_ids > request->ntokens)
 		request->ntoken_ids = request->ntokens;
+	kvt_request_cut_holes(request, request->first_token,
+			      request->first_token + request->ntokens);
 }
 
 void cut_requests(struct kvt_snapshot *snapshot, const struct kvt_snapshot *before)

@@ -147,6 +147,7 @@ static enum kvt_status cut_request(const struct kvt_snapshot *snapshot,
 		if (group->tokens_per_state > 0)
 			cut_table(snapshot, g, q, &keep);
 	}
+	kvt_request_cut_holes(q, keep.begin, keep.end);
 	cut_token_ids(q, &keep);
 	q->first_token = keep.begin;
 	q->ntokens = keep.end - keep.begin;
@@ -186,7 +187,7 @@ enum kvt_status pick_tokens(struct kvt_snapshot *snapshot, const struct pick *pi
 		} else {
 			/* without blocks it is left out in the end */
 			memset(q->nblocks, 0, sizeof(q->nblocks));
-			q->ntokens = q->ntoken_ids = 0;
+			q->ntokens = q->ntoken_ids = q->nholes = 0;
 		}
 	}
 	forget_live(snapshot);

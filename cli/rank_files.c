@@ -172,7 +172,10 @@ static enum kvt_status same_request(struct pair p, const struct kvt_request *a,
 	    (status = same_int(&p, "number of token ids", a->ntoken_ids,
 			       b->ntoken_ids)) ||
 	    (status = same_table(&p, "token ids", a->token_ids, b->token_ids,
-				 a->ntoken_ids, sizeof(*a->token_ids))))
+				 a->ntoken_ids, sizeof(*a->token_ids))) ||
+	    (status = same_int(&p, "number of holes", a->nholes, b->nholes)) ||
+	    (status = same_table(&p, "holes", a->hole, b->hole, a->nholes,
+				 sizeof(*a->hole))))
 		return status;
 	for (int g = 0; g < ngroups; g++)
 		if ((status = same_int(&p, "number of blocks", a->nblocks[g],

@@ -156,6 +156,31 @@ static int64_t first_state(const struct file_side *side, int g,
 	return t.first * t.each;
 }
 
+/* A token that one side lacks would be said to be there, or to be missing. */
+static enum kvt_status same_holes(const struct pairing *p, const struct kvt_request *a,
+				  const struct kvt_request *b, struct kvt_error *err)
+{
+	int64_t at = a->first_token, end = at + a->ntokens;
+
+	while ((a->nholes || b->nholes) && at < end) {
+		struct kvt_range x = kvt_request_live(a, p->src_group, at, end);
+		struct kvt_range y = kvt_request_live(b, p->dst_group, at, end);
+		bool in_src = x.begin > y.begin || (x.begin == y.begin && x.end < y.end);
+
+		if (x.begin != y.begin || x.end != y.end)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"request '%.60s' has no state of token %lld in %s, and one in %s",
+					a->id,
+					(long long)(x.begin != y.begin ?
+						    (x.begin < y.begin ? x : y).begin :
+						    (x.end < y.end ? x : y).end),
+					(in_src ? p->src : p->dst)->path,
+					(in_src ? p->dst : p->src)->path);
+		at = x.end;
+	}
+	return KVT_OK;
+}
+
 /* The whole of a request; of tokens waves_of() takes what of it is live. */
 static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 				 const struct kvt_request *r, struct kvt_error *err)
@@ -173,6 +198,8 @@ static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 				"request '%.60s' begins with token %lld in %s and %lld in %s",
 				r->id, (long long)r->first_token, p->src->path,
 				(long long)other->first_token, p->dst->path);
+	if ((status = same_holes(p, r, other, err)))
+		return status;
 	if (per > 0) {
 		m->src.first = first_state(p->src, p->src_group, r);
 		m->dst.first = first_state(p->dst, p->dst_group, other);

@@ -89,7 +89,7 @@ static enum kvt_status check(struct writing *w)
 					"%s holds requests from their first token on, %s begins with token %lld",
 					format, s->request[r].id,
 					(long long)s->request[r].first_token);
-		else if (!is_whole(w, &s->request[r]))
+		else if (s->request[r].nholes || !is_whole(w, &s->request[r]))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"request %s: not all of its tokens are in the dump",
 					s->request[r].id);

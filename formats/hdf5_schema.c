@@ -13,10 +13,12 @@
 
 #define SCHEMA "kvtool-kv-snapshot"
 enum { MAJOR = 1, MINOR = 1 };
-/* Requests need not begin with token 0; whoever ignores it takes wrong tokens. */
-#define FIRST_TOKEN "first_token"
-/* Nor need groups have one null block, or windows be all that is kept. */
-#define LIVENESS "liveness"
+/*
+ * Whoever ignores these takes wrong tokens: requests behind token 0, null blocks of
+ * groups and windows that are not all that is kept, requests that lack tokens.
+ */
+static const char *const features[] = { "first_token", "liveness", "holes" };
+enum { FIRST_TOKEN, LIVENESS, HOLES, NFEATURES };
 
 /* ---- tables of integers ------------------------------------------------- */
 
@@ -145,6 +147,14 @@ static enum kvt_status check_version(struct kvt_h5_in *in, struct kvt_error *err
 	return KVT_OK;
 }
 
+static bool is_known(const char *feature)
+{
+	for (int i = 0; i < NFEATURES; i++)
+		if (!strcmp(feature, features[i]))
+			return true;
+	return false;
+}
+
 static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *err)
 {
 	enum { MOST = 32 };
@@ -159,8 +169,7 @@ static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *er
 	if (status)
 		return status;
 	for (int i = 0; i < n; i++) {
-		if (!status && strcmp(feature[i], FIRST_TOKEN) &&
-		    strcmp(feature[i], LIVENESS))
+		if (!status && !is_known(feature[i]))
 			status = kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
 					       "snapshot requires the feature '%s', "
 					       "which this program does not know",
@@ -266,17 +275,18 @@ static bool write_texts(hid_t file, const struct kvt_snapshot *snapshot)
 
 static bool write_features(hid_t file, const struct kvt_snapshot *snapshot)
 {
-	const char *feature[2];
-	bool later = false;
+	bool used[NFEATURES] = { [LIVENESS] = kvt_says_liveness(snapshot) };
+	const char *list[NFEATURES];
 	int n = 0;
 
-	for (int64_t r = 0; r < snapshot->nrequests; r++)
-		later |= snapshot->request[r].first_token != 0;
-	if (later)
-		feature[n++] = FIRST_TOKEN;
-	if (kvt_says_liveness(snapshot))
-		feature[n++] = LIVENESS;
-	return !n || kvt_h5_put_strs(file, "required_features", feature, n);
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		used[FIRST_TOKEN] |= snapshot->request[r].first_token != 0;
+		used[HOLES] |= snapshot->request[r].nholes != 0;
+	}
+	for (int i = 0; i < NFEATURES; i++)
+		if (used[i])
+			list[n++] = features[i];
+	return !n || kvt_h5_put_strs(file, "required_features", list, n);
 }
 
 void kvt_h5_version(int64_t version[2])

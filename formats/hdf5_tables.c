@@ -216,6 +216,46 @@ static enum kvt_status read_blocks(struct kvt_h5_in *in, hid_t object,
 	return status;
 }
 
+/* Pairs of numbers: where a hole begins and where it ends. */
+static enum kvt_status read_holes_of(struct kvt_h5_in *in, hid_t tables, int g,
+				     const struct kvt_group *group,
+				     struct kvt_request *request, struct kvt_error *err)
+{
+	uint64_t *pairs = NULL;
+	int64_t n = 0;
+	enum kvt_status status;
+
+	status = kvt_h5_get_table(in, tables, group->id, KVT_H5_U64, -1,
+				  (void **)&pairs, &n, err);
+	if (!status && n % 2)
+		status = kvt_h5_bad(in, tables, err, "half a hole");
+	for (int64_t i = 0; !status && i < n; i += 2) {
+		if (pairs[i] > INT64_MAX || pairs[i + 1] > INT64_MAX)
+			status = kvt_h5_bad(in, tables, err, "a hole of 2^63 tokens");
+		else if (!kvt_request_add_hole(request, g, (int64_t)pairs[i],
+					       (int64_t)pairs[i + 1]))
+			status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+	}
+	free(pairs);
+	return status;
+}
+
+static enum kvt_status read_holes(struct kvt_h5_in *in, hid_t object,
+				  const struct kvt_snapshot *snapshot,
+				  struct kvt_request *request, struct kvt_error *err)
+{
+	enum kvt_status status;
+	hid_t tables;
+
+	status = kvt_h5_child(in, object, "holes", H5I_GROUP, &tables, err);
+	if (status || tables < 0)
+		return status;
+	for (int g = 0; g < snapshot->ngroups && !status; g++)
+		status = read_holes_of(in, tables, g, &snapshot->group[g], request, err);
+	kvt_h5_drop(tables);
+	return status;
+}
+
 static enum kvt_status read_request(struct kvt_h5_in *in, hid_t parent,
 				    int64_t index,
 				    const struct kvt_snapshot *snapshot,
@@ -241,8 +281,9 @@ static enum kvt_status read_request(struct kvt_h5_in *in, hid_t parent,
 				       &request->prompt_tokens, err))) &&
 	    !(status = kvt_h5_get_table(in, object, "token_ids", KVT_H5_I32, -1,
 					(void **)&request->token_ids,
-					&request->ntoken_ids, err)))
-		status = read_blocks(in, object, snapshot, request, err);
+					&request->ntoken_ids, err)) &&
+	    !(status = read_blocks(in, object, snapshot, request, err)))
+		status = read_holes(in, object, snapshot, request, err);
 	kvt_h5_drop(object);
 	return status;
 }
@@ -303,6 +344,39 @@ static bool write_blocks(hid_t object, const struct kvt_snapshot *snapshot,
 	return ok;
 }
 
+static bool write_holes_of(hid_t tables, const char *id,
+			   const struct kvt_request *request, int g)
+{
+	uint64_t *pairs = calloc((size_t)request->nholes, 2 * sizeof(*pairs));
+	int64_t n = 0;
+	bool ok;
+
+	for (int64_t i = 0; pairs && i < request->nholes; i++)
+		if (request->hole[i].group == g) {
+			pairs[n++] = (uint64_t)request->hole[i].begin;
+			pairs[n++] = (uint64_t)request->hole[i].end;
+		}
+	ok = pairs && (!n || kvt_h5_put_table(tables, id, KVT_H5_U64, pairs, n));
+	free(pairs);
+	return ok;
+}
+
+static bool write_holes(hid_t object, const struct kvt_snapshot *snapshot,
+			const struct kvt_request *request)
+{
+	hid_t tables;
+	bool ok;
+
+	if (!request->nholes)
+		return true;
+	tables = kvt_h5_new_group(object, "holes");
+	ok = tables >= 0;
+	for (int g = 0; g < snapshot->ngroups && ok; g++)
+		ok = write_holes_of(tables, snapshot->group[g].id, request, g);
+	kvt_h5_drop(tables);
+	return ok;
+}
+
 static bool write_request(hid_t parent, int64_t index,
 			  const struct kvt_snapshot *snapshot)
 {
@@ -326,7 +400,8 @@ static bool write_request(hid_t parent, int64_t index,
 	     (!request->token_ids ||
 	      kvt_h5_put_table(object, "token_ids", KVT_H5_I32,
 			       request->token_ids, request->ntoken_ids)) &&
-	     write_blocks(object, snapshot, request);
+	     write_blocks(object, snapshot, request) &&
+	     write_holes(object, snapshot, request);
 	kvt_h5_drop(object);
 	return ok;
 }

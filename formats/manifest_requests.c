@@ -204,6 +204,45 @@ static enum kvt_status take_table(struct kvt_request *request, int g,
 	return KVT_OK;
 }
 
+static enum kvt_status take_holes_of(struct kvt_request *request, int g,
+				     const struct kvt_json *holes)
+{
+	const json_t *list = NULL;
+	enum kvt_status status = kvt_json_array(&list, holes, request->id);
+
+	for (size_t i = 0; !status && list && i < json_array_size(list); i++) {
+		const json_t *pair = json_array_get(list, i);
+		int64_t at[2] = { 0, 0 };
+
+		if (json_array_size(pair) != 2)
+			return kvt_fail(holes->err, KVT_BAD_INPUT,
+					"%s: holes of request %.64s are no pairs of positions",
+					holes->name, request->id);
+		for (size_t k = 0; !status && k < 2; k++)
+			status = kvt_json_int_at(&at[k], holes, request->id, pair, k, 0,
+						 KVT_MOST);
+		if (!status && !kvt_request_add_hole(request, g, at[0], at[1]))
+			status = kvt_fail(holes->err, KVT_SYSTEM, "%s: out of memory",
+					  holes->name);
+	}
+	return status;
+}
+
+/* Positions that requests lack, of a group or of all of them. */
+static enum kvt_status take_holes(struct kvt_snapshot *out, int g,
+				  const struct kvt_json *in, const json_t *groups)
+{
+	struct kvt_json object = { json_array_get(groups, (size_t)g), in->name, in->err };
+	struct kvt_json holes;
+	enum kvt_status status = kvt_json_object(&holes, &object, "holes");
+
+	if (!status && !holes.object && out->group[g].tokens_per_state >= 0)
+		status = kvt_json_object(&holes, in, "holes");
+	for (int64_t r = 0; !status && r < out->nrequests; r++)
+		status = take_holes_of(&out->request[r], g, &holes);
+	return status;
+}
+
 /* The tables of a group: its own, or those that hold for all groups. */
 static enum kvt_status take_tables(struct kvt_snapshot *out, int g,
 				   const struct kvt_json *in, const json_t *groups,
@@ -319,6 +358,7 @@ enum kvt_status kvt_manifest_requests(struct kvt_snapshot *out,
 
 		(void)((status = read_ids(&ids, &out->group[g], in)) ||
 		       (status = take_tables(out, g, in, groups, &ids)) ||
+		       (status = take_holes(out, g, in, groups)) ||
 		       (status = take_null_block(out, g, in, groups, &ids)));
 		free(ids.id);
 	}

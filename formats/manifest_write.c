@@ -164,6 +164,31 @@ static void put_group(struct text *t, json_t *out, const struct kvt_group *group
 
 /* ---- requests ----------------------------------------------------------- */
 
+/* [[begin, end], ...] of the requests that lack positions in this group. */
+static void put_holes(struct text *t, json_t *out, const struct kvt_snapshot *s, int g)
+{
+	json_t *all = json_object();
+
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_request *request = &s->request[r];
+		json_t *list;
+
+		if (!kvt_request_missing(request, g))
+			continue;
+		list = json_array();
+		for (int64_t i = 0; i < request->nholes; i++)
+			if (request->hole[i].group == g)
+				append(t, list, json_pack("[II]",
+					(json_int_t)request->hole[i].begin,
+					(json_int_t)request->hole[i].end));
+		put(t, all, request->id, list);
+	}
+	if (json_object_size(all))
+		put(t, out, "holes", all);
+	else
+		json_decref(all);
+}
+
 static void put_block_tables(struct text *t, json_t *out, const struct kvt_snapshot *s,
 			     int g)
 {
@@ -182,6 +207,7 @@ static void put_block_tables(struct text *t, json_t *out, const struct kvt_snaps
 		put(t, tables, request->id, list);
 	}
 	put(t, out, "block_table", tables);
+	put_holes(t, out, s, g);
 }
 
 /* Takes 'object', which is left out if it is empty. */

@@ -52,7 +52,8 @@ struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
 				 const struct kvt_request *request)
 {
 	struct kvt_table t = {
-		.group = &snapshot->group[group], .blocks = request->blocks[group],
+		.group = &snapshot->group[group], .request = request, .number = group,
+		.blocks = request->blocks[group],
 		.nblocks = request->nblocks[group], .each = 1, .null_block = -1,
 	};
 
@@ -89,6 +90,31 @@ struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
 	return t;
 }
 
+bool kvt_table_lacks(const struct kvt_table *t, int64_t at)
+{
+	int64_t per = t->group->tokens_per_state;
+	struct kvt_range live;
+
+	if (!t->request->nholes || per < 1)
+		return false;
+	live = kvt_request_live(t->request, t->number, at * per, (at + 1) * per);
+	return live.begin == live.end;
+}
+
+/* States from 'at' on that are all in holes, or all not, end before 'end'. */
+static int64_t end_of_hole(const struct kvt_table *t, int64_t at, int64_t end)
+{
+	int64_t per = t->group->tokens_per_state;
+	struct kvt_range live;
+
+	if (!t->request->nholes || per < 1)
+		return end;
+	live = kvt_request_live(t->request, t->number, at * per, end * per);
+	if (live.begin / per > at)
+		return live.begin / per;
+	return least(end, divide_up(live.end, per));
+}
+
 struct kvt_stretch kvt_table_at(const struct kvt_table *t, int64_t at)
 {
 	struct kvt_stretch s = { .begin = at, .end = t->states.begin, .block = -1,
@@ -109,6 +135,7 @@ struct kvt_stretch kvt_table_at(const struct kvt_table *t, int64_t at)
 		s.end = least(s.end, t->dead.begin);
 	else if (at < t->dead.end)
 		s.end = least(s.end, t->dead.end);
+	s.end = end_of_hole(t, at, s.end);
 	return s;
 }
 
@@ -146,10 +173,12 @@ bool kvt_entry_may_be_null(const struct kvt_table *t, int64_t entry,
 	const struct kvt_retention keep = kvt_group_retention(t->group, request);
 	bool known = keep.window && (keep.kind != KVT_RSWA || keep.prompt);
 
+	if (!kvt_entry_needed(t, entry))
+		return true;
 	/* the newest is needed in any case */
-	if (t->group->tokens_per_state < 1 || (kvt_retention_forgets(&keep) && !known))
-		return times(t->first + entry + 1, t->each) < t->states.end;
-	return !kvt_entry_needed(t, entry);
+	return (t->group->tokens_per_state < 1 ||
+		(kvt_retention_forgets(&keep) && !known)) &&
+	       times(t->first + entry + 1, t->each) < t->states.end;
 }
 
 bool kvt_entry_is_spare(const struct kvt_table *t, int64_t entry)
@@ -176,6 +205,9 @@ bool kvt_group_forgets(const struct kvt_snapshot *snapshot, int group)
 	const struct kvt_retention keep =
 		kvt_group_retention(&snapshot->group[group], &nobody);
 
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		if (kvt_request_missing(&snapshot->request[r], group))
+			return true;
 	return kvt_retention_forgets(&keep) || names_null(snapshot, group);
 }
 

@@ -63,15 +63,26 @@ struct kvt_group {
 	char     **block_names;		/* [B] what a store calls it: a hash, ... */
 };
 
+/*
+ * Positions [begin, end) of a request that have no state in a group: an engine
+ * has removed them, or a cache with a window has passed them.  Their slots stay,
+ * so that a token is where its position says, and count for nothing.
+ */
+struct kvt_hole {
+	int64_t group, begin, end;
+};
+
 struct kvt_request {
 	char *id;
-	int64_t ntokens;		/* tokens whose state is in the cache */
+	int64_t ntokens;		/* tokens in the cache, those in holes too */
 	int64_t first_token;		/* position of the first of them; see below */
 	int64_t prompt_tokens;		/* of its tokens, the prompt's; 0: unknown */
 	int32_t *token_ids;		/* NULL if unknown */
 	int64_t ntoken_ids;
 	uint32_t *blocks[KVT_MAX_GROUPS];	/* indices into B, token order */
 	int64_t nblocks[KVT_MAX_GROUPS];
+	int64_t nholes;
+	struct kvt_hole *hole;		/* by group and position, not touching */
 };
 
 /*
@@ -83,6 +94,20 @@ static inline int64_t kvt_request_skip(const struct kvt_request *request,
 {
 	return group->block_size ? request->first_token % group->block_size : 0;
 }
+
+/*
+ * The first run of positions in [begin, end), of those from the first token on, that
+ * are in no hole of the group; empty at 'end' if there is none.
+ */
+struct kvt_range kvt_request_live(const struct kvt_request *request, int group,
+				  int64_t begin, int64_t end);
+/* How many of the request's tokens the group has no state of. */
+int64_t kvt_request_missing(const struct kvt_request *request, int group);
+/* Of positions [begin, end) only. */
+void kvt_request_cut_holes(struct kvt_request *request, int64_t begin, int64_t end);
+/* Appends one; those of a group must come in order.  False: out of memory. */
+KVT_MUST_CHECK bool kvt_request_add_hole(struct kvt_request *request, int group,
+					 int64_t begin, int64_t end);
 
 struct kvt_parallel {
 	int64_t tp_size, tp_rank, pp_size, pp_rank, dp_size, dp_rank,
@@ -179,6 +204,8 @@ bool kvt_snapshot_live(uint32_t *live, const struct kvt_snapshot *snapshot, int 
  */
 struct kvt_table {
 	const struct kvt_group *group;
+	const struct kvt_request *request;	/* whose holes count */
+	int number;			/* of the group */
 	const uint32_t *blocks;		/* of the snapshot */
 	int64_t nblocks;
 	int64_t each;			/* states a block; 1 if recurrent */
@@ -207,11 +234,13 @@ struct kvt_stretch {
 };
 /* The one that begins with state 'at'; INT64_MAX ends one that nothing follows. */
 struct kvt_stretch kvt_table_at(const struct kvt_table *table, int64_t at);
+/* Are all tokens of the state in holes of the request? */
+bool kvt_table_lacks(const struct kvt_table *table, int64_t at);
 /* Is it needed, wherever it is?  Of what is in the null block nothing is live. */
 static inline bool kvt_table_needs(const struct kvt_table *t, int64_t at)
 {
 	return at >= t->states.begin && at < t->states.end &&
-	       (at < t->dead.begin || at >= t->dead.end);
+	       (at < t->dead.begin || at >= t->dead.end) && !kvt_table_lacks(t, at);
 }
 /* The next states from 'at' on that are live, over blocks; empty: none is left. */
 struct kvt_range kvt_table_next(const struct kvt_table *table, int64_t at);
@@ -326,6 +355,7 @@ struct kvt_hints {
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
 	struct kvt_facts facts;		/* keys that the format does not know: refused */
+	bool empty;			/* a state of nothing is opened, too */
 	bool trust_manifest;		/* also where its checksum is not the data's */
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
 	const struct kvt_inspector *inspector;

@@ -285,6 +285,27 @@ static enum kvt_status check_table(const struct kvt_request *request,
 	return status;
 }
 
+static enum kvt_status check_holes(const struct kvt_snapshot *s,
+				   const struct kvt_request *request, struct check *c)
+{
+	int64_t end = request->first_token + request->ntokens;
+
+	for (int64_t i = 0; i < request->nholes; i++) {
+		const struct kvt_hole *h = &request->hole[i], *last = i ? h - 1 : NULL;
+
+		if (h->group < 0 || h->group >= s->ngroups ||
+		    s->group[h->group].tokens_per_state < 1 || h->begin >= h->end ||
+		    h->begin < request->first_token || h->end > end ||
+		    (last && (last->group > h->group || (last->group == h->group &&
+							 last->end >= h->begin))))
+			return flaw(c, "request.holes",
+				    "request %s: hole %lld, tokens %lld to %lld, is none of tokens %lld to %lld in order",
+				    request->id, LL(i), LL(h->begin), LL(h->end - 1),
+				    LL(request->first_token), LL(end - 1));
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 				     struct check *c)
 {
@@ -305,6 +326,8 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 			    "request %s: %lld tokens from token %lld on, %lld of the prompt",
 			    request->id, LL(request->ntokens),
 			    LL(request->first_token), LL(request->prompt_tokens));
+	if ((status = check_holes(s, request, c)) && !c->inspector)
+		return status;
 	for (int g = 0; g < s->ngroups; g++) {
 		enum kvt_status one = check_table(request, &s->group[g], g, c);
 

@@ -84,6 +84,7 @@ void kvt_snapshot_free(struct kvt_snapshot *snapshot)
 
 		free(request->id);
 		free(request->token_ids);
+		free(request->hole);
 		for (int g = 0; g < KVT_MAX_GROUPS; g++)
 			free(request->blocks[g]);
 	}
@@ -151,6 +152,7 @@ static void copy_request(struct kvt_request *out, const struct kvt_request *in,
 	out->id = copy_string(in->id, ok);
 	out->token_ids = copy_table(in->token_ids, in->ntoken_ids,
 				    sizeof(*in->token_ids), ok);
+	out->hole = copy_table(in->hole, in->nholes, sizeof(*in->hole), ok);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		out->blocks[g] = copy_table(in->blocks[g], in->nblocks[g],
 					    sizeof(*in->blocks[g]), ok);
@@ -181,6 +183,81 @@ enum kvt_status kvt_snapshot_copy(struct kvt_snapshot *out,
 		return KVT_OK;
 	kvt_snapshot_free(out);
 	return kvt_fail(err, KVT_SYSTEM, "out of memory for a snapshot's tables");
+}
+
+/* ---- holes -------------------------------------------------------------- */
+
+struct kvt_range kvt_request_live(const struct kvt_request *request, int group,
+				  int64_t begin, int64_t end)
+{
+	struct kvt_range out = { begin, end };
+	int64_t from = 0, to = request->nholes;
+
+	if (out.begin < request->first_token)
+		out.begin = request->first_token < end ? request->first_token : end;
+
+	/* the first hole of the group that ends behind 'begin' */
+	while (from < to) {
+		int64_t i = from + (to - from) / 2;
+		const struct kvt_hole *h = &request->hole[i];
+
+		if (h->group < group || (h->group == group && h->end <= out.begin))
+			from = i + 1;
+		else
+			to = i;
+	}
+	for (; from < request->nholes && request->hole[from].group == group; from++) {
+		const struct kvt_hole *h = &request->hole[from];
+
+		if (h->begin > out.begin) {
+			out.end = h->begin < end ? h->begin : end;
+			break;
+		}
+		out.begin = h->end < end ? h->end : end;
+	}
+	return out;
+}
+
+int64_t kvt_request_missing(const struct kvt_request *request, int group)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < request->nholes; i++)
+		if (request->hole[i].group == group)
+			n += request->hole[i].end - request->hole[i].begin;
+	return n;
+}
+
+void kvt_request_cut_holes(struct kvt_request *request, int64_t begin, int64_t end)
+{
+	int64_t kept = 0;
+
+	for (int64_t i = 0; i < request->nholes; i++) {
+		struct kvt_hole h = request->hole[i];
+
+		h.begin = h.begin > begin ? h.begin : begin;
+		h.end = h.end < end ? h.end : end;
+		if (h.begin < h.end)
+			request->hole[kept++] = h;
+	}
+	request->nholes = kept;
+}
+
+bool kvt_request_add_hole(struct kvt_request *request, int group, int64_t begin,
+			  int64_t end)
+{
+	size_t n = (size_t)request->nholes;
+	struct kvt_hole *more;
+
+	/* room doubles at powers of two */
+	if (!(n & (n - 1))) {
+		more = realloc(request->hole, (n ? 2 * n : 1) * sizeof(*more));
+		if (!more)
+			return false;
+		request->hole = more;
+	}
+	request->hole[request->nholes++] = (struct kvt_hole){ group, begin, end };
+	return true;
 }
 
 /* ---- what follows ------------------------------------------------------- */
@@ -237,6 +314,24 @@ static bool tables_tell(const struct kvt_snapshot *snapshot, int g)
 	return any;
 }
 
+/* Behind the last of the first 'n' slots of an entry that is in no hole. */
+static int64_t live_end(const struct kvt_request *request, int g,
+			const struct kvt_group *group, int64_t entry, int64_t n)
+{
+	int64_t first = (request->first_token / group->block_size + entry) *
+			group->block_size, last = 0;
+	struct kvt_range run = { 0, first };
+
+	if (!request->nholes)
+		return n;
+	while (run.end < first + n) {
+		run = kvt_request_live(request, g, run.end, first + n);
+		if (run.begin < run.end)
+			last = run.end - first;
+	}
+	return last;
+}
+
 static void count_live(uint32_t *valid, const struct kvt_group *group,
 		       const struct kvt_request *request, int g, int64_t null)
 {
@@ -250,6 +345,9 @@ static void count_live(uint32_t *valid, const struct kvt_group *group,
 			continue;
 		if (left > group->block_size)
 			left = group->block_size;
+		left = live_end(request, g, group, i, left);
+		if (!left)
+			continue;
 		/* a started state counts: it has a token in it */
 		states = (left - 1) / group->tokens_per_state + 1;
 		/* a shared block is as full as its fullest reader says */

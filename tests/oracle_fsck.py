@@ -119,6 +119,9 @@ def manifest_plants(tmp):
             side["num_tokens"][request] = n
         return change
 
+    def holes(request, begin, end):
+        return lambda side: side.update(holes={request: [[begin, end]]})
+
     def token_ids(side):
         side["token_ids"] = {"A": list(range(421)), "B": list(range(188))}
         side["token_ids"]["B"][17] = 99
@@ -148,6 +151,9 @@ def manifest_plants(tmp):
         ("not the first block", "table.shared", "block=14",
          lambda s: (table("B", 0, 12)(s), table("B", 2, 13)(s)), ()),
         ("token 17", "table.shared-tokens", "block=14", token_ids, ()),
+        ("C lacks tokens 3 and 4", "request.missing", "group=g0,request=C",
+         holes("C", 3, 5), ()),
+        ("C lacks token 80", "request.holes", "", holes("C", 79, 81), ()),
         ("C", "request.token-ids", "request=C", few_ids, ()),
         ("C has no table", "table.missing", "", lose_table, ()),
         ("81 tokens in 5 blocks", "table.too-short", "", tokens("C", 81), ()),

@@ -405,6 +405,8 @@ static inline void same_request(const struct kvt_request *a,
 	SAME(prompt_tokens);
 	SAME(ntoken_ids);
 	same_bytes(a->token_ids, b->token_ids, 4 * a->ntoken_ids, "token ids");
+	SAME(nholes);
+	same_bytes(a->hole, b->hole, (int64_t)sizeof(*a->hole) * a->nholes, "holes");
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		SAME(nblocks[g]);
 		same_bytes(a->blocks[g], b->blocks[g], 4 * a->nblocks[g], "block table");

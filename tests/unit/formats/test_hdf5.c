@@ -370,6 +370,9 @@ static void full_snapshot(struct kvt_snapshot *snapshot)
 
 		snprintf(id, sizeof(id), "req %d", r);
 		fill_request(&snapshot->request[r], id, 30 + r);
+		for (int i = 0; i < r % 4; i++)
+			assert_true(kvt_request_add_hole(&snapshot->request[r], 0, 7 * i,
+							 7 * i + 1 + r % 5));
 	}
 }
 

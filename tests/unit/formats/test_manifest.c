@@ -134,6 +134,15 @@ static struct parse_case {
 	  "num_tokens lacks request A" },
 	{ "a first token before the first", "{" BASE ", \"num_tokens\": {\"A\": 1},"
 	  " \"first_token\": {\"A\": -1}}", BASE_BYTES, KVT_BAD_INPUT, "A is -1" },
+	{ "holes that are no pairs", "{" BASE ", \"num_tokens\": {\"A\": 9},"
+	  " \"holes\": {\"A\": [[1, 2], 3]}}", BASE_BYTES, KVT_BAD_INPUT, "no pairs" },
+	{ "holes that are text", "{" BASE ", \"num_tokens\": {\"A\": 9},"
+	  " \"holes\": {\"A\": \"1\"}}", BASE_BYTES, KVT_BAD_INPUT, "A is" },
+	{ "a hole before the first token", "{" BASE ", \"num_tokens\": {\"A\": 9},"
+	  " \"holes\": {\"A\": [[-1, 2]]}}", BASE_BYTES, KVT_BAD_INPUT, "A" },
+	{ "a hole behind the last token", "{" BASE ", \"num_tokens\": {\"A\": 9},"
+	  " \"block_table\": {\"A\": [0]}, \"holes\": {\"A\": [[8, 10]]}}", BASE_BYTES,
+	  KVT_BAD_INPUT, "tokens 8 to 9" },
 	{ "tokens seen that are no list", "{" BASE ", \"tokens_seen\": {\"A\": 4}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "A is" },
 	{ "tokens seen that are text", "{" BASE ", \"tokens_seen\": {\"A\": [\"x\"]}}",
@@ -314,6 +323,8 @@ static void test_everything(void **state)
 	s.request[0].ntoken_ids = 2;
 	s.request[0].token_ids[0] = INT32_MIN;
 	s.request[0].first_token = 1 << 20 | 5;
+	assert_true(kvt_request_add_hole(&s.request[0], 0, 1 << 20 | 6, 1 << 20 | 7));
+	assert_true(kvt_request_add_hole(&s.request[0], 0, 1 << 20 | 9, 1 << 20 | 45));
 	add_request(&s, "a \"quoted\" one", 0, 0, a);
 	s.request[1].nblocks[1] = 2;
 	s.request[1].blocks[1] = calloc(2, 4);

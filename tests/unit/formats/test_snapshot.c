@@ -156,6 +156,23 @@ static void begins_in_state(struct kvt_snapshot *s)
 	compressed(s);
 	s->request[0].first_token = 3;
 }
+static void holes(struct kvt_snapshot *s, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+	begins_later(s);
+	assert_true(kvt_request_add_hole(&s->request[0], 0, a, b));
+	assert_true(kvt_request_add_hole(&s->request[0], 0, c, d));
+}
+static void has_holes(struct kvt_snapshot *s) { holes(s, 99, 100, 101, 144); }
+static void holes_touch(struct kvt_snapshot *s) { holes(s, 99, 101, 101, 144); }
+static void holes_mixed(struct kvt_snapshot *s) { holes(s, 101, 144, 99, 100); }
+static void hole_empty(struct kvt_snapshot *s) { holes(s, 99, 100, 110, 110); }
+static void hole_before(struct kvt_snapshot *s) { holes(s, 98, 100, 110, 111); }
+static void hole_behind(struct kvt_snapshot *s) { holes(s, 99, 100, 110, 145); }
+static void hole_nowhere(struct kvt_snapshot *s)
+{
+	has_holes(s);
+	s->request[0].hole[1].group = 1;
+}
 static void many_layers(struct kvt_snapshot *s)
 {
 	s->group[0].shape.n[NL] = 1 << 20;
@@ -291,6 +308,19 @@ static struct check_case {
 	  "from token -1 on", "request.first-token" },
 	{ "request that ends behind 2^63", begins_never, KVT_BAD_INPUT, "from token 9",
 	  "request.first-token" },
+	{ "request with holes", has_holes, KVT_OK, NULL, NULL },
+	{ "holes that touch", holes_touch, KVT_BAD_INPUT, "hole 1",
+	  "request.holes" },
+	{ "holes that are in no order", holes_mixed, KVT_BAD_INPUT, "hole 1",
+	  "request.holes" },
+	{ "hole of nothing", hole_empty, KVT_BAD_INPUT, "hole 1",
+	  "request.holes" },
+	{ "hole before the first token", hole_before, KVT_BAD_INPUT, "tokens 98 to 99",
+	  "request.holes" },
+	{ "hole behind the last token", hole_behind, KVT_BAD_INPUT, "tokens 110 to 144",
+	  "request.holes" },
+	{ "hole of a group that is none", hole_nowhere, KVT_BAD_INPUT, "hole 1",
+	  "request.holes" },
 	{ "request that begins inside a state", begins_in_state, KVT_BAD_INPUT,
 	  "token 3 begins no state of 4 tokens", "request.first-token" },
 };
@@ -409,6 +439,55 @@ static void test_live_later(void **state)
 	kvt_snapshot_free(&s);
 }
 
+/* Runs between holes, from every token to every other one. */
+static void test_holes(void **state)
+{
+	static const struct kvt_hole list[] = { { 0, 0, 64 }, { 1, 7, 9 }, { 1, 20, 50 },
+						{ 2, 1, 2 } };
+	struct kvt_request q = { .first_token = 5, .ntokens = 45 };
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_true(kvt_request_add_hole(&q, (int)list[i].group, list[i].begin,
+						 list[i].end));
+	assert_int_equal(kvt_request_missing(&q, 1), 32);
+	for (int64_t begin = 0; begin < 60; begin++)
+		for (int64_t end = begin; end < 60; end++) {
+			struct kvt_range got = kvt_request_live(&q, 1, begin, end);
+			bool live[60];
+			int64_t at = begin;
+
+			for (int64_t t = 0; t < 60; t++)
+				live[t] = (t >= 5 && t < 7) || (t >= 9 && t < 20) ||
+					  t >= 50;
+			while (at < end && !live[at])
+				at++;
+			assert_int_equal(got.begin, at);
+			while (at < end && live[at])
+				at++;
+			assert_int_equal(got.end, at);
+		}
+	free(q.hole);
+}
+
+/* Of A 0 to 3 and 14 to 36 are missing: the last states of block 3, all of block 1. */
+static void test_live_holes(void **state)
+{
+	static const uint32_t a[] = { 3, 1, 2 };
+	static const uint32_t expected[] = { 0, 0, 8, 14, 0 };
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make_snapshot(&s, "nhd", "bf16", false);
+	add_request(&s, "A", 40, 3, a);
+	assert_true(kvt_request_add_hole(&s.request[0], 0, 0, 4));
+	assert_true(kvt_request_add_hole(&s.request[0], 0, 14, 37));
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
+	kvt_snapshot_free(&s);
+}
+
 static void test_half(void **state)
 {
 	struct kvt_snapshot s;
@@ -470,6 +549,8 @@ static struct CMUnitTest fixed[] = {
 	{ "live states of a request that begins later", test_live_later,
 	  NULL, NULL, NULL },
 	{ "live states of two tokens", test_live_compressed, NULL, NULL, NULL },
+	{ "runs of tokens between holes", test_holes, NULL, NULL, NULL },
+	{ "live states between holes", test_live_holes, NULL, NULL, NULL },
 	{ "keys or values alone say so", test_half, NULL, NULL, NULL },
 	{ "live states are not made up", test_live_unknown, NULL, NULL, NULL },
 };
