@@ -162,6 +162,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"describe --help");
 	if ((status = take_scale(&options, scale, err)))
 		return status;
+	hints.empty = !options.peek.n;
 	options.canonical |= options.canonical_layout != NULL;
 	options.pipeline.threads = (int)(threads < 1024 ? threads : 1024);
 	for (int i = 0; i < n; i++) {

@@ -109,7 +109,7 @@ static enum kvt_status compare(struct diff *d, const struct aligning *how,
 		return status;
 	if (d->pairs.lacks.n && !d->common)
 		return partial(&d->pairs.lacks, err);
-	d->result = calloc((size_t)d->pairs.n, sizeof(*d->result));
+	d->result = calloc((size_t)d->pairs.n + 1, sizeof(*d->result));
 	if (!d->result)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; !status && i < d->pairs.n; i++)
@@ -196,7 +196,7 @@ static enum kvt_status run_parsed(struct diff *d, struct request *q, int nargs,
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct request q = { 0 };
+	struct request q = { .hints.empty = true };
 	struct diff *d = calloc(1, sizeof(*d));
 	enum kvt_status status;
 	int nargs;

@@ -271,6 +271,7 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 	if (status)
 		return status;
 	if (q->scope_named && q->scope[DIGEST_TOKENS] &&
+	    kvt_reader_snapshot(reader)->ngroups &&
 	    !kvt_reader_snapshot(reader)->nrequests) {
 		kvt_close_reader(reader);
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -322,7 +323,7 @@ static enum kvt_status read_choices(struct request *q, const char *scope,
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct request q = { 0 };
+	struct request q = { .hints.empty = true };
 	const char *scope = NULL, *by = NULL, *device = NULL;
 	int64_t threads = 0, kvd = 0;
 	const struct opt opts[] = {

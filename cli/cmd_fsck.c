@@ -146,6 +146,7 @@ static void check_file(const char *path, struct run *run)
 	snprintf(r.path, sizeof(r.path), "%s", path);
 	find_leftovers(&r, path);
 	hints.inspector = &inspector;
+	hints.empty = true;
 	status = kvt_open(&reader, path, &hints, &why);
 	if (status) {
 		refused(&r, status, why.text, run);

@@ -220,6 +220,8 @@ static void print_lacks(const struct lacks *lacks)
 void diff_text(const struct diff *d)
 {
 	print_lacks(&d->pairs.lacks);
+	if (!d->pairs.n)
+		plainf("equal: both are empty\n");
 	for (int i = 0; i < d->pairs.n; i++)
 		print_result(&d->result[i]);
 	if (d->map)

@@ -142,6 +142,7 @@ struct kvt_reader {
 	struct kvt_snapshot snapshot;
 	char *manifest;			/* path; NULL: none, or in the file itself */
 	enum kvt_manifest_proof proof;
+	bool empty;			/* sound, and there is nothing in it */
 	int64_t skip;			/* bytes before the data, as was said */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];

@@ -123,9 +123,13 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 	enum kvt_status status;
 	struct kvt_error why;
 
-	if (hints && hints->inspector)
+	if (reader->empty && !(hints && hints->empty))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: is an empty state: it holds no tokens of any request",
+				reader->path);
+	if (hints && hints->inspector && !reader->empty)
 		kvt_snapshot_inspect(snapshot, hints->inspector);
-	if ((status = kvt_snapshot_check(snapshot, &why)))
+	if (!reader->empty && (status = kvt_snapshot_check(snapshot, &why)))
 		return kvt_fail(err, status, "%s: %.400s", reader->path, why.text);
 	if ((status = kvt_snapshot_complete(snapshot, err)))
 		return status;
