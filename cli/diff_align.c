@@ -416,6 +416,7 @@ static enum kvt_status nothing(const struct side side[NSIDES], struct kvt_error 
 {
 	const struct kvt_group *a = &source_snapshot(&side[SIDE_A].source)->group[0];
 	const struct kvt_group *b = &source_snapshot(&side[SIDE_B].source)->group[0];
+
 	if (a->kind != b->kind)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"nothing in common: %s of A is %s, %s of B is %s", a->id,

@@ -52,23 +52,31 @@ bool llama_skip(struct llama_cursor *c, int64_t n, int64_t size)
 
 /* ---- a cache ------------------------------------------------------------ */
 
+static void add_member(struct llama_members *out, struct kvt_llama_member member)
+{
+	if (out->member)
+		out->member[out->count] = member;
+	out->count++;
+}
+
 static bool read_cell(struct llama_cursor *c, uint32_t stream, int64_t cell,
 		      struct llama_members *out)
 {
+	struct kvt_llama_member member = { KVT_LLAMA_OWN, 0, stream, (uint32_t)cell };
 	int64_t position, n, sequence;
 
 	if (!llama_count(&position, c, INT32_MAX) ||
 	    !llama_count(&n, c, KVT_LLAMA_SEQUENCES) ||
 	    !llama_skip(c, 1, c->extra))
 		return false;
+	member.position = (int32_t)position;
+	if (!n && !c->whole)
+		add_member(out, member);
 	for (int64_t i = 0; i < n; i++) {
 		if (!llama_count(&sequence, c, KVT_LLAMA_SEQUENCES))
 			return false;
-		if (out->member)
-			out->member[out->count] = (struct kvt_llama_member){
-				(int32_t)sequence, (int32_t)position, stream,
-				(uint32_t)cell };
-		out->count++;
+		member.sequence = (int32_t)sequence;
+		add_member(out, member);
 	}
 	return true;
 }
@@ -171,30 +179,34 @@ bool llama_outputs(struct llama_cursor *c)
 
 /*
  * A cell of a recurrent memory is all there is of a sequence: none has two.  That,
- * and the type, is what tells them from the cells of an older cache.
+ * and the type, is what tells them from the cells of an older cache.  In a file of
+ * one sequence they do not name it.
  */
 static bool read_states(struct llama_cursor *c, struct kvt_llama_states *out)
 {
 	bool seen[KVT_LLAMA_SEQUENCES + 1] = { false };
-	int64_t position, n, sequence;
+	struct llama_members members = { out->member, 0 };
 
-	out->nmembers = 0;
 	for (int64_t i = 0; i < out->ncells; i++) {
-		if (!llama_count(&position, c, UINT32_MAX) ||
-		    !llama_count(&n, c, KVT_LLAMA_SEQUENCES))
+		struct kvt_llama_member member = { KVT_LLAMA_OWN, 0, 0, (uint32_t)i };
+		int64_t position, n, sequence;
+
+		if (!llama_count(&position, c, INT32_MAX) ||
+		    !llama_count(&n, c, KVT_LLAMA_SEQUENCES) || (!n && c->whole))
 			return false;
+		member.position = (int32_t)position;
+		if (!n)
+			add_member(&members, member);
 		for (int64_t j = 0; j < n; j++) {
 			if (!llama_count(&sequence, c, KVT_LLAMA_SEQUENCES) ||
 			    seen[sequence])
 				return false;
 			seen[sequence] = true;
-			if (out->member)
-				out->member[out->nmembers] = (struct kvt_llama_member){
-					(int32_t)sequence, (int32_t)position, 0,
-					(uint32_t)i };
-			out->nmembers++;
+			member.sequence = (int32_t)sequence;
+			add_member(&members, member);
 		}
 	}
+	out->nmembers = members.count;
 	return true;
 }
 
@@ -204,7 +216,7 @@ bool llama_recurrent(struct llama_cursor *c, struct kvt_llama_states *out)
 	struct kvt_llama_rows *rows;
 	uint64_t nbytes;
 
-	if (!llama_count(&out->ncells, c, KVT_LLAMA_SEQUENCES) || !out->ncells ||
+	if (!llama_count(&out->ncells, c, KVT_LLAMA_SEQUENCES) ||
 	    !read_states(c, out) || !llama_count(&transposed, c, 0) ||
 	    !llama_count(&layers, c, MAX_LAYERS))
 		return false;

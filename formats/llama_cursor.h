@@ -17,6 +17,7 @@ struct llama_cursor {
 	enum kvt_status status;		/* the file could not be read */
 	struct kvt_error *err;
 
+	bool whole;			/* of all sequences: cells name theirs */
 	bool streams;			/* there is a number of streams */
 	int extra;			/* bytes a cell has besides */
 };
@@ -26,6 +27,9 @@ bool llama_take(uint64_t *out, struct llama_cursor *c, int n);
 /* A number of 32 bits up to 'most'. */
 bool llama_count(int64_t *out, struct llama_cursor *c, int64_t most);
 bool llama_skip(struct llama_cursor *c, int64_t n, int64_t size);
+
+/* In a file of one sequence cells need not say which that is. */
+enum { KVT_LLAMA_OWN = -1 };
 
 /* Where members go; NULL: they are only counted. */
 struct llama_members {

@@ -36,9 +36,6 @@ static enum kvt_status check_streams(const struct llama_opening *o,
 {
 	const struct kvt_llama_stream *first = stream_of(cache);
 
-	if (!first || !first->nlayers)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: a cache without %s",
-				o->reader->path, first ? "layers" : "cells");
 	for (int64_t i = 0; i < cache->nstreams; i++) {
 		const struct kvt_llama_stream *s = &cache->stream[i];
 
@@ -64,7 +61,7 @@ static enum kvt_status take_heads(int64_t *out, const struct llama_opening *o,
 		*out = elems / h->head_dim;
 	if (!*out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rows of %lld elements have heads, and how many is not in the file; give --heads",
+				"%s: rows of %lld elements have heads, how many is not in the file; give --heads or --head-dim",
 				o->reader->path, LL(elems));
 	if (elems % *out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -72,7 +69,7 @@ static enum kvt_status take_heads(int64_t *out, const struct llama_opening *o,
 				o->reader->path, LL(elems), LL(*out));
 	if (elems / *out % type->elems)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: heads of %lld elements would tear apart blocks of %d of %s",
+				"%s: heads of %lld elements would tear apart blocks of %d of %s; --heads=1 keeps rows whole",
 				o->reader->path, LL(elems / *out), type->elems,
 				type->name);
 	if (h->head_dim && h->head_dim != elems / *out)
@@ -127,6 +124,12 @@ static const char *layout_of(const struct kvt_llama_stream *s, int kv)
 	return turned && kv == 1 ? "L B H D S" : "L B S H D";
 }
 
+/* The second cache is that of layers with a window; a single one may be, too. */
+static bool has_window(const struct llama_opening *o, int cache)
+{
+	return cache || (o->window && o->state.ncaches == 1);
+}
+
 static enum kvt_status add_group(struct llama_opening *o, int cache, int kv)
 {
 	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
@@ -143,7 +146,10 @@ static enum kvt_status add_group(struct llama_opening *o, int cache, int kv)
 	    (status = take_width(group, o, kv == 1 ? &s->v : &s->k, latent)) ||
 	    (status = kvt_layout_parse(&group->layout, layout_of(s, kv), o->err)))
 		return status;
-	group->kind = latent ? KVT_MLA : cache ? KVT_SLIDING_WINDOW : KVT_FULL_ATTENTION;
+	group->kind = latent ? KVT_MLA : has_window(o, cache) ? KVT_SLIDING_WINDOW :
+								KVT_FULL_ATTENTION;
+	if (has_window(o, cache))
+		group->window = o->window;
 	group->tokens_per_state = 1;
 	if ((status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
 		return status;
@@ -192,6 +198,24 @@ static enum kvt_status add_states(struct llama_opening *o, int which)
 					 o->err);
 }
 
+/* Cells, but no rows of them, are no dump; neither is an empty one. */
+static enum kvt_status check_groups(const struct llama_opening *o)
+{
+	int64_t ncells = o->state.states.nmembers;
+
+	for (int i = 0; i < o->state.ncaches; i++)
+		ncells += o->state.cache[i].nmembers;
+	if (o->window && o->state.ncaches == 0)
+		return kvt_fail(o->err, KVT_USAGE,
+				"%s: window=%lld, but it has recurrent states only",
+				o->reader->path, LL(o->window));
+	o->reader->empty = !o->reader->snapshot.ngroups && !ncells;
+	if (o->reader->snapshot.ngroups || !ncells)
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT, "%s: %lld cells, but no layers",
+			o->reader->path, LL(ncells));
+}
+
 static enum kvt_status add_groups(struct llama_opening *o)
 {
 	enum kvt_status status = KVT_OK;
@@ -200,9 +224,12 @@ static enum kvt_status add_groups(struct llama_opening *o)
 		const struct kvt_llama_stream *s;
 		bool apart;
 
+		s = stream_of(&o->state.cache[i]);
+		/* of layers with a window only, the other cache has cells and no rows */
+		if (!s || !s->nlayers)
+			continue;
 		if ((status = check_streams(o, &o->state.cache[i])))
 			return status;
-		s = stream_of(&o->state.cache[i]);
 		apart = s->has_values && (s->k.type != s->v.type ||
 					  s->k.nbytes != s->v.nbytes);
 		status = add_group(o, i, apart ? 0 : -1);
@@ -211,7 +238,7 @@ static enum kvt_status add_groups(struct llama_opening *o)
 	}
 	for (int which = 0; !status && o->state.states.ncells && which < 2; which++)
 		status = add_states(o, which);
-	return status;
+	return status ? status : check_groups(o);
 }
 
 /* ---- the format --------------------------------------------------------- */
@@ -223,9 +250,28 @@ static enum kvt_status check_hints(const struct llama_opening *o)
 	if (h && (h->layout || h->dtype || h->content || h->blocks || h->skip ||
 		  h->manifest))
 		return kvt_fail(o->err, KVT_USAGE,
-				"%s: a state file of llama.cpp takes --heads, --head-dim and --block-size only",
+				"%s: a state file of llama.cpp takes --heads, --head-dim, --block-size and --set only",
 				o->reader->path);
 	return KVT_OK;
+}
+
+static enum kvt_status take_facts(struct llama_opening *o, struct kvt_llama_asked *asked)
+{
+	const char *memory = kvt_fact(o->hints, "memory");
+	int m = 0;
+
+	*asked = (struct kvt_llama_asked){
+		.memory = KVT_LLAMA_UNKNOWN, .bare = o->hints && o->hints->format };
+	while (memory && m < KVT_LLAMA_MEMORIES &&
+	       strcmp(memory, kvt_llama_memory_names[m]))
+		m++;
+	if (memory && m == KVT_LLAMA_MEMORIES)
+		return kvt_fail(o->err, KVT_USAGE,
+				"--set memory=%.60s, expected attention, recurrent or hybrid",
+				memory);
+	if (memory)
+		asked->memory = (enum kvt_llama_memory)m;
+	return kvt_fact_int(&o->window, o->hints, "window", 1, INT32_MAX, o->err);
 }
 
 static enum kvt_status name_source(struct llama_opening *o)
@@ -251,10 +297,13 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct llama_opening o = { .reader = reader, .hints = hints, .err = err };
+	struct kvt_llama_asked asked;
 	enum kvt_status status;
 
-	if ((status = kvt_files_open(&reader->files, &o.file, path, err)) ||
-	    (status = kvt_llama_parse(&o.state, &reader->files.file[o.file], err)))
+	if ((status = take_facts(&o, &asked)) ||
+	    (status = kvt_files_open(&reader->files, &o.file, path, err)) ||
+	    (status = kvt_llama_parse(&o.state, &reader->files.file[o.file], &asked,
+				      err)))
 		return status;
 	(void)((status = check_hints(&o)) || (status = add_groups(&o)) ||
 	       (status = llama_requests(&o)) || (status = name_source(&o)));
@@ -263,10 +312,12 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 }
 
 static const char *const presets[] = { "llama.cpp", NULL };
+static const char *const facts[] = { "memory", "window", NULL };
 
 const struct kvt_format kvt_llama_format = {
 	.info = { "llama", "state files of llama.cpp", true, false },
 	.presets = presets,
+	.facts = facts,
 	.probe = llama_probe,
 	.open = llama_open,
 };

@@ -26,8 +26,9 @@ static const struct {
 	{ GGSQ, 2, "ggsq", true, { 0, 8, -1 } },
 	{ GGSQ, 3, "ggsq", false, { 0, 8, 12 } },
 	{ SEQUENCE, 0, "sequence", false, { 0, 8, 12 } },
+	{ 0, 0, "sequence", true, { 0, 8, -1 } },	/* the memory alone */
 };
-enum { NVERSIONS = sizeof(versions) / sizeof(versions[0]) };
+enum { BARE = sizeof(versions) / sizeof(versions[0]) - 1 };
 
 const struct kvt_ggml_type *kvt_ggml_type(int id)
 {
@@ -51,18 +52,24 @@ const struct kvt_ggml_type *kvt_ggml_type(int id)
 struct reading {
 	bool streams, outputs, recurrent;
 	int extra, ncaches;
+	int64_t cells;			/* in the last cache */
 	bool values[KVT_LLAMA_CACHES];
 };
 
 struct search {
 	struct llama_cursor cursor;
-	int found;
-	struct reading now, first, second;
+	/* of each memory: how many, and the first two of them */
+	int found[KVT_LLAMA_MEMORIES];
+	struct reading now, first[KVT_LLAMA_MEMORIES], second[KVT_LLAMA_MEMORIES];
 };
 
 static void found(struct search *s)
 {
-	*(s->found++ ? &s->second : &s->first) = s->now;
+	enum kvt_llama_memory memory = !s->now.recurrent ? KVT_LLAMA_ATTENTION :
+				       s->now.ncaches ? KVT_LLAMA_HYBRID :
+							KVT_LLAMA_RECURRENT;
+
+	(s->found[memory]++ ? s->second : s->first)[memory] = s->now;
 }
 
 static void try_rest(struct search *s, int64_t at, bool any_cell);
@@ -71,6 +78,7 @@ static void try_rest(struct search *s, int64_t at, bool any_cell);
 static void try_cache(struct search *s, int64_t at, bool any_cell)
 {
 	struct llama_cursor *c = &s->cursor;
+	int64_t cells = s->now.cells;
 	int ncaches = s->now.ncaches;
 
 	for (int values = 1; values >= 0 && ncaches < KVT_LLAMA_CACHES; values--) {
@@ -83,10 +91,15 @@ static void try_cache(struct search *s, int64_t at, bool any_cell)
 		    !llama_streams(c, n, values, &asked, NULL, &members) ||
 		    (!values && !asked))
 			continue;
+		/* layers with a window have no token that the others do not have */
+		if (ncaches && members.count && !cells)
+			continue;
+		s->now.cells = members.count;
 		s->now.values[ncaches] = values;
 		s->now.ncaches = ncaches + 1;
 		try_rest(s, c->at, any_cell || asked);
 		s->now.ncaches = ncaches;
+		s->now.cells = cells;
 	}
 }
 
@@ -174,10 +187,8 @@ static enum kvt_status keep_cache(struct kvt_llama_cache *out, struct llama_curs
 	c->at = at;
 	out->nmembers = members.count;
 	members = (struct llama_members){ out->member, 0 };
-	if (!llama_streams(c, n, values, &asked, out->stream, &members))
-		return KVT_BAD_INPUT;
-	qsort(out->member, (size_t)out->nmembers, sizeof(*out->member), by_member);
-	return KVT_OK;
+	return llama_streams(c, n, values, &asked, out->stream, &members) ?
+	       KVT_OK : KVT_BAD_INPUT;
 }
 
 static enum kvt_status keep_states(struct kvt_llama_states *out, struct llama_cursor *c)
@@ -190,34 +201,60 @@ static enum kvt_status keep_states(struct kvt_llama_states *out, struct llama_cu
 	if (!out->member)
 		return KVT_SYSTEM;
 	c->at = at;
-	if (!llama_recurrent(c, out))
-		return KVT_BAD_INPUT;
-	qsort(out->member, (size_t)out->nmembers, sizeof(*out->member), by_member);
-	return KVT_OK;
+	return llama_recurrent(c, out) ? KVT_OK : KVT_BAD_INPUT;
 }
 
-static enum kvt_status keep(struct kvt_llama_state *out, struct search *s, int64_t at)
+static enum kvt_status keep(struct kvt_llama_state *out, struct search *s,
+			    const struct reading *r, int64_t at)
 {
 	struct llama_cursor *c = &s->cursor;
 	enum kvt_status status = KVT_OK;
 
-	c->extra = s->first.extra;
-	c->streams = s->first.streams;
+	c->extra = r->extra;
+	c->streams = r->streams;
 	c->at = at;
-	if (s->first.outputs && !llama_outputs(c))
+	if (r->outputs && !llama_outputs(c))
 		status = KVT_BAD_INPUT;
-	for (int i = 0; !status && i < s->first.ncaches; i++) {
+	for (int i = 0; !status && i < r->ncaches; i++) {
 		out->ncaches = i + 1;
-		status = keep_cache(&out->cache[i], c, s->first.values[i]);
+		status = keep_cache(&out->cache[i], c, r->values[i]);
 	}
-	out->extra = s->first.extra;
-	if (!status && s->first.recurrent)
+	out->extra = r->extra;
+	if (!status && r->recurrent)
 		status = keep_states(&out->states, c);
 	if (!status)
 		return KVT_OK;
 	return kvt_fail(c->err, status, "%s: %s", c->file->path,
 			status == KVT_SYSTEM ? "out of memory" :
 			"changed while it was read");
+}
+
+/* ---- which one ---------------------------------------------------------- */
+
+const char *const kvt_llama_memory_names[] = {
+	[KVT_LLAMA_ATTENTION] = "attention", [KVT_LLAMA_RECURRENT] = "recurrent",
+	[KVT_LLAMA_HYBRID] = "hybrid", NULL
+};
+
+/* Of these architectures it is known; a cell alone may look like either. */
+static enum kvt_llama_memory memory_of(const char *arch)
+{
+	static const struct {
+		const char *arch;
+		enum kvt_llama_memory memory;
+	} rows[] = {
+		{ "mamba", KVT_LLAMA_RECURRENT },     { "mamba2", KVT_LLAMA_RECURRENT },
+		{ "rwkv6", KVT_LLAMA_RECURRENT },     { "rwkv7", KVT_LLAMA_RECURRENT },
+		{ "rwkv6qwen2", KVT_LLAMA_RECURRENT }, { "arwkv7", KVT_LLAMA_RECURRENT },
+		{ "jamba", KVT_LLAMA_HYBRID },        { "lfm2", KVT_LLAMA_HYBRID },
+		{ "falcon-h1", KVT_LLAMA_HYBRID },    { "plamo2", KVT_LLAMA_HYBRID },
+		{ "granitehybrid", KVT_LLAMA_HYBRID }, { "nemotron_h", KVT_LLAMA_HYBRID },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(rows[i].arch, arch))
+			return rows[i].memory;
+	return KVT_LLAMA_UNKNOWN;
 }
 
 static const char *describe(char text[120], const struct reading *r)
@@ -230,24 +267,104 @@ static const char *describe(char text[120], const struct reading *r)
 	return text;
 }
 
+static enum kvt_status ambiguous(const struct search *s, enum kvt_llama_memory memory)
+{
+	const struct reading *r[2] = { NULL, NULL };
+	char a[120], b[120], choice[64] = "";
+
+	if (memory != KVT_LLAMA_UNKNOWN && s->found[memory] > 1) {
+		r[0] = &s->first[memory];
+		r[1] = &s->second[memory];
+	}
+	for (int m = 0; m < KVT_LLAMA_MEMORIES && !r[1]; m++)
+		if (s->found[m]) {
+			r[r[0] != NULL] = &s->first[m];
+			snprintf(choice + strlen(choice), 32, "%s%s",
+				 r[1] ? " or memory=" : "; give --set memory=",
+				 kvt_llama_memory_names[m]);
+		}
+	return kvt_fail(s->cursor.err, KVT_BAD_INPUT, "%s: can be read as %s and as %s%s",
+			s->cursor.file->path, describe(a, r[0]), describe(b, r[1]),
+			choice);
+}
+
+/* The only reading; of the memory that was asked, or that the model has, if several. */
 static enum kvt_status choose(struct kvt_llama_state *out, struct search *s, int version,
-			      int64_t at)
+			      int64_t at, enum kvt_llama_memory memory)
 {
 	struct llama_cursor *c = &s->cursor;
-	char a[120], b[120];
+	int all = 0, last = 0;
 
 	try_all(s, version, at);
 	if (c->status)
 		return c->status;
-	if (!s->found)
+	for (int m = 0; m < KVT_LLAMA_MEMORIES; m++) {
+		all += s->found[m];
+		last = s->found[m] ? m : last;
+	}
+	if (memory != KVT_LLAMA_UNKNOWN ? !s->found[memory] : !all)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: no reading of %s version %d ends with the file", c->file->path,
-				out->kind, out->version);
-	if (s->found > 1)
-		return kvt_fail(c->err, KVT_BAD_INPUT, "%s: can be read as %s and as %s",
-				c->file->path, describe(a, &s->first),
-				describe(b, &s->second));
-	return keep(out, s, at);
+				"%s: no reading of %s version %d%s%s ends with the file",
+				c->file->path, out->kind, out->version,
+				memory != KVT_LLAMA_UNKNOWN ? " with memory=" : "",
+				memory != KVT_LLAMA_UNKNOWN ?
+				kvt_llama_memory_names[memory] : "");
+	if (memory == KVT_LLAMA_UNKNOWN && all > 1)
+		memory = memory_of(out->arch);
+	else if (memory == KVT_LLAMA_UNKNOWN)
+		memory = (enum kvt_llama_memory)last;
+	if (memory == KVT_LLAMA_UNKNOWN || s->found[memory] != 1)
+		return ambiguous(s, all == s->found[last] ?
+				    (enum kvt_llama_memory)last : memory);
+	return keep(out, s, &s->first[memory], at);
+}
+
+/* ---- whose cells -------------------------------------------------------- */
+
+/*
+ * In a file of one sequence some cells name it and some do not: they are all of
+ * it.  Where none does, it has the number that the file began with, or 0.
+ */
+static void own_cells(struct kvt_llama_member *member, int64_t n, int32_t owner)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (member[i].sequence == KVT_LLAMA_OWN)
+			member[i].sequence = owner;
+	if (n)
+		qsort(member, (size_t)n, sizeof(*member), by_member);
+}
+
+static enum kvt_status own(struct kvt_llama_state *s, int32_t owner,
+			   const struct llama_cursor *c)
+{
+	const struct kvt_llama_member *named = NULL, *other = NULL;
+	bool anonymous = false;
+
+	for (int i = 0; i <= s->ncaches; i++) {
+		const struct kvt_llama_member *m = i < s->ncaches ? s->cache[i].member :
+								    s->states.member;
+		int64_t n = i < s->ncaches ? s->cache[i].nmembers : s->states.nmembers;
+
+		for (int64_t k = 0; k < n; k++) {
+			if (m[k].sequence == KVT_LLAMA_OWN)
+				anonymous = true;
+			else if (!named)
+				named = &m[k];
+			else if (m[k].sequence != named->sequence)
+				other = &m[k];
+		}
+	}
+	if (anonymous && other)
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: cells of sequences %ld and %ld, and some that name none",
+				c->file->path, (long)named->sequence,
+				(long)other->sequence);
+	if (named)
+		owner = named->sequence;
+	for (int i = 0; i < s->ncaches; i++)
+		own_cells(s->cache[i].member, s->cache[i].nmembers, owner);
+	own_cells(s->states.member, s->states.nmembers, owner);
+	return KVT_OK;
 }
 
 /* ---- the beginning ------------------------------------------------------ */
@@ -275,14 +392,20 @@ static enum kvt_status cut_off(const struct llama_cursor *c)
 			c->file->path, (long long)c->at);
 }
 
-static enum kvt_status find_version(int *out, struct llama_cursor *c)
+static enum kvt_status find_version(int *out, struct llama_cursor *c, bool bare)
 {
 	uint64_t magic, version = 0;
 
-	if (!llama_take(&magic, c, 4) ||
-	    (magic != SEQUENCE && !llama_take(&version, c, 4)))
+	if (!llama_take(&magic, c, 4))
 		return cut_off(c);
-	for (*out = 0; *out < NVERSIONS; ++*out)
+	if (bare && magic != GGSN && magic != GGSQ && magic != SEQUENCE) {
+		c->at = 0;
+		*out = BARE;
+		return KVT_OK;
+	}
+	if (magic != SEQUENCE && !llama_take(&version, c, 4))
+		return cut_off(c);
+	for (*out = 0; *out < BARE; ++*out)
 		if (versions[*out].magic == magic &&
 		    versions[*out].version == (int64_t)version)
 			return KVT_OK;
@@ -295,30 +418,35 @@ static enum kvt_status find_version(int *out, struct llama_cursor *c)
 			magic == GGSN ? "9 or 10" : "2 or 3");
 }
 
-static enum kvt_status parse(struct kvt_llama_state *out, struct search *s)
+static enum kvt_status parse(struct kvt_llama_state *out, struct search *s,
+			     const struct kvt_llama_asked *asked)
 {
 	struct llama_cursor *c = &s->cursor;
 	enum kvt_status status;
-	uint64_t sequence;
+	int64_t owner = 0;
 	int version;
 
-	if ((status = find_version(&version, c)))
+	if ((status = find_version(&version, c, asked->bare)))
 		return status;
 	out->kind = versions[version].kind;
 	out->version = versions[version].version;
+	out->whole = c->whole = versions[version].magic == GGSN;
 	if (versions[version].magic == SEQUENCE) {
-		if (!llama_take(&sequence, c, 4))
+		if (!llama_count(&owner, c, KVT_LLAMA_SEQUENCES))
 			return cut_off(c);
-	} else if (!llama_count(&out->ntokens, c, INT32_MAX) ||
-		   (out->tokens_at = c->at, !llama_skip(c, out->ntokens, 4))) {
+	} else if (version != BARE &&
+		   (!llama_count(&out->ntokens, c, INT32_MAX) ||
+		    (out->tokens_at = c->at, !llama_skip(c, out->ntokens, 4)))) {
 		return cut_off(c);
 	}
-	if (versions[version].magic == GGSN && !take_arch(out->arch, c))
+	if (out->whole && !take_arch(out->arch, c))
 		return cut_off(c);
-	return choose(out, s, version, c->at);
+	status = choose(out, s, version, c->at, asked->memory);
+	return status ? status : own(out, (int32_t)owner, c);
 }
 
 enum kvt_status kvt_llama_parse(struct kvt_llama_state *out, const struct kvt_file *file,
+				const struct kvt_llama_asked *asked,
 				struct kvt_error *err)
 {
 	struct search s = { .cursor = { .file = file, .err = err } };
@@ -327,7 +455,7 @@ enum kvt_status kvt_llama_parse(struct kvt_llama_state *out, const struct kvt_fi
 	*out = (struct kvt_llama_state){ 0 };
 	if (!(s.cursor.window = malloc(KVT_LLAMA_WINDOW)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
-	status = parse(out, &s);
+	status = parse(out, &s, asked);
 	free(s.cursor.window);
 	if (status)
 		kvt_llama_free(out);

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/llama_cursor.h"
 #include "formats/little_endian.h"
 
-enum { MAX_TOKEN_ID = 1 << 20 };
+/* A table grows with positions, and a few cells may be far apart. */
+enum { MAX_TOKEN_ID = 1 << 20, MAX_ENTRIES = 1 << 22 };
 
 static enum kvt_status no_memory(const struct llama_opening *o)
 {
@@ -19,208 +21,165 @@ static enum kvt_status no_memory(const struct llama_opening *o)
 
 /* ---- sequences ---------------------------------------------------------- */
 
-/* The cells of one sequence in a cache, by position. */
-struct sequence {
-	const struct kvt_llama_member *member;
-	int64_t count;
-	bool dense;			/* positions follow each other */
-};
-
-static struct sequence find_sequence(const struct kvt_llama_cache *cache, int32_t number)
+/* Members of a sequence, which stand together. */
+static struct llama_sequence find(const struct kvt_llama_member *member, int64_t n,
+				  int32_t number)
 {
-	struct sequence out = { cache->member, 0, true };
-	int64_t i = 0, from = 0, to = cache->nmembers;
+	struct llama_sequence out = { member, 0, false };
+	int64_t from = 0, to = n;
 
 	while (from < to) {
-		i = from + (to - from) / 2;
-		if (cache->member[i].sequence < number)
+		int64_t i = from + (to - from) / 2;
+
+		if (member[i].sequence < number)
 			from = i + 1;
 		else
 			to = i;
 	}
-	out.member += from;
-	while (from + out.count < cache->nmembers &&
-	       out.member[out.count].sequence == number) {
-		if (out.count)
-			out.dense &= out.member[out.count].position ==
-				     out.member[out.count - 1].position + 1;
+	if (n)
+		out.member += from;
+	while (from + out.count < n && out.member[out.count].sequence == number) {
+		out.counted |= out.count && out.member[out.count].position ==
+					    out.member[out.count - 1].position;
 		out.count++;
 	}
 	return out;
 }
 
-/* One run of neighbours, of keys, values or both. */
-static enum kvt_status add_rows(struct llama_opening *o, int g, int kv,
-				const struct kvt_llama_member *m,
-				struct kvt_token_run run)
+static struct llama_sequence find_tokens(const struct llama_opening *o, int cache,
+					 int32_t number)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
-	const struct kvt_llama_stream *s =
-		&o->state.cache[o->part[g].cache].stream[m->stream];
-	const struct kvt_llama_rows *rows = kv ? &s->v : &s->k;
-	int64_t elem = group->shape.elem;
+	const struct kvt_llama_cache *c = &o->state.cache[cache];
 
-	run.file = o->file;
-	run.stride[KVT_AXIS_L] = rows->step;
-	run.stride[KVT_AXIS_S] = rows->elem ? rows->elem : rows->nbytes;
-	run.stride[KVT_AXIS_D] = rows->elem ? rows->elem * s->ncells : elem;
-	run.stride[KVT_AXIS_H] = run.stride[KVT_AXIS_D] * group->shape.n[KVT_AXIS_D];
-	run.offset = rows->at + (int64_t)m->cell * run.stride[KVT_AXIS_S];
-	run.kv[0] = group->shape.n[KVT_AXIS_K] == 2 ? kv : 0;
-	run.kv[1] = run.kv[0] + 1;
-	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+	return find(c->member, c->nmembers, number);
 }
 
-static enum kvt_status add_zeros(struct llama_opening *o, int g, int64_t block,
-				 int64_t token, int64_t count)
+static struct llama_sequence find_states(const struct llama_opening *o, int32_t number)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
-	struct kvt_token_run run = {
-		.file = -1, .layers = { 0, group->shape.n[KVT_AXIS_L] },
-		.kv = { 0, group->shape.n[KVT_AXIS_K] }, .block = block, .token = token,
-		.count = count };
-
-	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+	return find(o->state.states.member, o->state.states.nmembers, number);
 }
 
-/* All of a sequence; its first token stands 'skip' tokens behind 'block'. */
-static enum kvt_status add_sequence(struct llama_opening *o, int g,
-				    const struct sequence *q, int64_t block, int64_t skip)
+/* A sequence in all caches, and the positions from its first to its last. */
+struct all {
+	struct llama_sequence in[KVT_LLAMA_CACHES];
+	int64_t begin, end;
+};
+
+static bool same_positions(const struct llama_sequence *a, const struct llama_sequence *b)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
-	int64_t size = group->block_size, end = skip + q->count, n;
-	int only = o->part[g].kv;
-	enum kvt_status status = add_zeros(o, g, block, 0, skip);
+	if (a->count != b->count)
+		return false;
+	for (int64_t i = 0; i < a->count; i++)
+		if (a->member[i].position != b->member[i].position)
+			return false;
+	return true;
+}
 
-	for (int64_t i = 0; !status && i < q->count; i += n) {
-		const struct kvt_llama_member *m = &q->member[i];
-		struct kvt_token_run run = { .block = block, .token = skip + i,
-			.layers = { 0, group->shape.n[KVT_AXIS_L] } };
+/* Without tokens in any cache a sequence is as long as its states say. */
+static enum kvt_status find_all(struct all *out, const struct llama_opening *o,
+				int32_t number)
+{
+	struct llama_sequence states = find_states(o, number);
+	bool counted = false;
 
-		for (n = 1; i + n < q->count && m[n].stream == m->stream &&
-			    m[n].cell == m->cell + n; n++)
-			;
-		run.count = n;
-		for (int kv = 0; !status && kv < 2; kv++)
-			if (only < 0 ? kv < group->shape.n[KVT_AXIS_K] : kv == only)
-				status = add_rows(o, g, kv, m, run);
+	*out = (struct all){ .begin = INT64_MAX };
+	for (int i = 0; i < o->state.ncaches; i++) {
+		out->in[i] = find_tokens(o, i, number);
+		counted |= out->in[i].counted;
 	}
-	return status ? status : add_zeros(o, g, block, end, (size - end % size) % size);
+	for (int i = 0; i < o->state.ncaches; i++) {
+		struct llama_sequence *q = &out->in[i];
+
+		if (counted && !same_positions(q, &out->in[0]))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%s: positions of sequence %ld repeat, and its caches hold different ones",
+					o->reader->path, (long)number);
+		q->counted = counted;
+		if (q->count && llama_position(q, 0) < out->begin)
+			out->begin = llama_position(q, 0);
+		if (q->count && llama_position(q, q->count - 1) >= out->end)
+			out->end = llama_position(q, q->count - 1) + 1;
+	}
+	if (!out->end) {
+		out->begin = 0;
+		out->end = states.count ?
+			   (int64_t)states.member[states.count - 1].position + 1 : 0;
+	}
+	return KVT_OK;
+}
+
+static int64_t entries_of(const struct all *all, int64_t size)
+{
+	return (all->end - 1) / size - all->begin / size + 1;
+}
+
+/* Entries of the table that have a token in this cache. */
+static int64_t entries_held(const struct llama_sequence *q, int64_t size)
+{
+	int64_t held = 0, last = -1;
+
+	for (int64_t i = 0; i < q->count; i++) {
+		held += llama_position(q, i) / size != last;
+		last = llama_position(q, i) / size;
+	}
+	return held;
 }
 
 /* ---- requests ----------------------------------------------------------- */
 
-/* A cache with a window has the last tokens of what the other one has. */
-static enum kvt_status match(int64_t *first, const struct llama_opening *o,
-			     const struct sequence *all, const struct sequence *some)
-{
-	*first = all->count - some->count;
-	if (some->count && *first >= 0 && (all->dense || !*first) &&
-	    some->dense == all->dense &&
-	    some->member[0].position == all->member[*first].position &&
-	    some->member[some->count - 1].position ==
-	    all->member[all->count - 1].position)
-		return KVT_OK;
-	return kvt_fail(o->err, KVT_UNSUPPORTED,
-			"%s: sequence %ld: one cache has other positions than the other one",
-			o->reader->path, (long)all->member[0].sequence);
-}
-
-/* A table of blocks of a group's own, where its cache has tokens of the request. */
-static enum kvt_status add_table(struct llama_opening *o, struct kvt_request *request,
-				 int g, const struct sequence *all,
-				 const struct sequence *q, int64_t *nblocks)
-{
-	struct kvt_group *group = &o->reader->snapshot.group[g];
-	int64_t size = group->block_size, first, passed, skip;
-	int64_t n = request->first_token % size + request->ntokens;
-	enum kvt_status status;
-
-	if ((status = match(&first, o, all, q)))
-		return status;
-	n = n / size + (n % size != 0);
-	skip = request->first_token % size + first;
-	passed = skip / size;
-	if (!(request->blocks[g] = calloc((size_t)n + 1, sizeof(uint32_t))))
-		return no_memory(o);
-	request->nblocks[g] = n;
-	/* what a window has passed is in the null block */
-	for (int64_t i = passed; i < n; i++)
-		request->blocks[g][i] = (uint32_t)(*nblocks + i - passed);
-	if (o->part[g].cache && group->window < q->count)
-		group->window = q->count;
-	/* the extent follows when all are counted, and is not asked before */
-	status = add_sequence(o, g, q, *nblocks, skip % size);
-	*nblocks += n - passed;
-	return status;
-}
-
-static struct sequence find_state(const struct llama_opening *o, int32_t number)
-{
-	const struct kvt_llama_states *states = &o->state.states;
-	const struct kvt_llama_cache as_cache = { .nmembers = states->nmembers,
-						  .member = states->member };
-
-	return find_sequence(&as_cache, number);
-}
-
-/* The state of a sequence is a block, that of its cell. */
+/* States of a sequence are blocks, those of its cells. */
 static enum kvt_status add_state(struct llama_opening *o, struct kvt_request *request,
 				 int g, int32_t number)
 {
-	const struct sequence q = find_state(o, number);
+	const struct llama_sequence q = find_states(o, number);
 
 	if (!q.count)
 		return KVT_OK;
-	if (!(request->blocks[g] = calloc(1, sizeof(uint32_t))))
+	request->blocks[g] = calloc((size_t)q.count, sizeof(uint32_t));
+	if (!request->blocks[g])
 		return no_memory(o);
-	request->blocks[g][0] = q.member[0].cell + (o->reader->snapshot.null_block == 0);
-	request->nblocks[g] = 1;
+	request->nblocks[g] = q.count;
+	for (int64_t i = 0; i < q.count; i++)
+		request->blocks[g][i] = q.member[i].cell +
+					(o->reader->snapshot.null_block == 0);
 	return KVT_OK;
 }
 
-/* The numbers stored beside the state may be anything, and are ids only if they fit. */
-static enum kvt_status take_tokens(struct llama_opening *o)
+/* What the window needs must be there, as far as another cache has it. */
+static enum kvt_status check_window(const struct llama_opening *o, int g,
+				    const struct kvt_request *request,
+				    const struct all *all)
 {
-	struct kvt_request *request = o->reader->snapshot.request;
-	int64_t n = o->state.ntokens;
-	enum kvt_status status;
-	uint8_t *bytes;
+	const struct kvt_group *group = &o->reader->snapshot.group[g];
+	int64_t end = request->first_token + request->ntokens;
+	int64_t begin = end - group->window;
+	struct kvt_range live;
+	bool lacks = false;
 
-	if (o->reader->snapshot.nrequests != 1 || n < request->ntokens || !n ||
-	    request->first_token)
+	if (!group->window)
 		return KVT_OK;
-	n = request->ntokens;
-	bytes = malloc((size_t)n * 4);
-	request->token_ids = malloc((size_t)n * sizeof(*request->token_ids));
-	if (!bytes || !request->token_ids)
-		status = kvt_fail(o->err, KVT_SYSTEM,
-				  "%s: out of memory", o->reader->path);
-	else
-		status = kvt_file_read(&o->reader->files.file[o->file], bytes, n * 4,
-				       o->state.tokens_at, o->err);
-	for (int64_t i = 0; !status && i < n; i++) {
-		request->token_ids[i] = (int32_t)kvt_le32(bytes + 4 * i);
-		if (request->token_ids[i] < 0 || request->token_ids[i] >= MAX_TOKEN_ID)
-			break;
-		request->ntoken_ids = i + 1;
-	}
-	free(bytes);
-	if (request->ntoken_ids != n) {
-		request->ntoken_ids = 0;
-		free(request->token_ids);
-		request->token_ids = NULL;
-	}
-	return status;
+	if (begin < request->first_token)
+		begin = request->first_token;
+	live = kvt_request_live(request, g, begin, end);
+	for (int i = 0; i < o->state.ncaches; i++)
+		for (int64_t k = 0; k < all->in[i].count; k++)
+			lacks |= llama_position(&all->in[i], k) >= begin &&
+				 llama_position(&all->in[i], k) < live.begin;
+	if (!lacks)
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: window=%lld needs token %lld of sequence %s, but its cache begins with token %lld",
+			o->reader->path, (long long)group->window, (long long)begin,
+			request->id, (long long)live.begin);
 }
 
 static enum kvt_status add_request(struct llama_opening *o, int32_t number,
-				   int64_t nblocks[KVT_MAX_GROUPS])
+				   struct llama_blocks *blocks)
 {
 	struct kvt_snapshot *s = &o->reader->snapshot;
-	struct sequence all[KVT_LLAMA_CACHES] = { { 0 } };
-	enum kvt_status status = KVT_OK;
 	struct kvt_request *request;
+	enum kvt_status status;
+	struct all all;
 	char id[16];
 
 	request = realloc(s->request, (size_t)(s->nrequests + 1) * sizeof(*request));
@@ -228,21 +187,22 @@ static enum kvt_status add_request(struct llama_opening *o, int32_t number,
 		return no_memory(o);
 	s->request = request;
 	request += s->nrequests++;
-	for (int i = 0; i < o->state.ncaches; i++)
-		all[i] = find_sequence(&o->state.cache[i], number);
 	snprintf(id, sizeof(id), "%ld", (long)number);
-	*request = (struct kvt_request){ .id = strdup(id), .ntokens = all[0].count };
-	if (!o->state.ncaches)
-		request->ntokens = (int64_t)find_state(o, number).member->position + 1;
-	else if (all[0].dense)
-		request->first_token = all[0].member[0].position;
-	o->nmembers += all[1].count;
+	*request = (struct kvt_request){ .id = strdup(id) };
 	if (!request->id)
 		return no_memory(o);
-	for (int g = 0; !status && g < s->ngroups; g++)
-		status = o->part[g].cache < 0 ? add_state(o, request, g, number) :
-			 add_table(o, request, g, &all[0], &all[o->part[g].cache],
-				   &nblocks[g]);
+	if ((status = find_all(&all, o, number)))
+		return status;
+	request->first_token = all.begin;
+	request->ntokens = all.end - all.begin;
+	for (int g = 0; !status && g < s->ngroups; g++) {
+		int cache = o->part[g].cache;
+
+		if (cache < 0)
+			status = add_state(o, request, g, number);
+		else if (!(status = llama_table(&blocks[g], request, &all.in[cache])))
+			status = check_window(o, g, request, &all);
+	}
 	return status;
 }
 
@@ -271,47 +231,140 @@ static enum kvt_status add_states(struct llama_opening *o, int g)
 	return kvt_flat_add(&o->reader->flat[g], &piece, o->err);
 }
 
-/* The sequences of the first cache, or of states where there is no other. */
-static enum kvt_status add_sequences(struct llama_opening *o,
-				     int64_t nblocks[KVT_MAX_GROUPS])
-{
-	const struct kvt_llama_cache *cache = &o->state.cache[0];
-	const struct kvt_llama_member *m = o->state.ncaches ? cache->member :
-							      o->state.states.member;
-	int64_t n = o->state.ncaches ? cache->nmembers : o->state.states.nmembers;
-	enum kvt_status status = KVT_OK;
+/* ---- all sequences ------------------------------------------------------ */
 
-	for (int64_t i = 0; !status && i < n; i++)
-		if (!i || m[i].sequence != m[i - 1].sequence)
-			status = add_request(o, m[i].sequence, nblocks);
-	if (!status && o->state.ncaches > 1 && o->nmembers != o->state.cache[1].nmembers)
-		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: one cache has other sequences than the other one",
-				o->reader->path);
-	return status;
+/* Those of any cache or of states. */
+static void find_numbers(bool seen[], const struct llama_opening *o)
+{
+	const struct kvt_llama_state *s = &o->state;
+
+	for (int i = 0; i < s->ncaches; i++)
+		for (int64_t k = 0; k < s->cache[i].nmembers; k++)
+			seen[s->cache[i].member[k].sequence] = true;
+	for (int64_t k = 0; k < s->states.nmembers; k++)
+		seen[s->states.member[k].sequence] = true;
 }
 
-enum kvt_status llama_requests(struct llama_opening *o)
+/* Is there an entry of which a group has no token?  Those need a null block. */
+static enum kvt_status find_gaps(struct llama_opening *o, const bool *seen)
 {
 	struct kvt_snapshot *s = &o->reader->snapshot;
-	int64_t nblocks[KVT_MAX_GROUPS] = { 0 };
 	enum kvt_status status;
 
-	/* groups with a window need a block for what it has passed */
-	if (o->state.ncaches > 1) {
-		s->null_block = 0;
-		for (int g = 0; g < s->ngroups; g++)
-			nblocks[g] = 1;
+	for (int32_t number = 0; number <= KVT_LLAMA_SEQUENCES; number++) {
+		struct all all;
+
+		if (!seen[number])
+			continue;
+		if ((status = find_all(&all, o, number)))
+			return status;
+		for (int g = 0; g < s->ngroups; g++) {
+			int64_t size = s->group[g].block_size, held;
+
+			if (o->part[g].cache < 0)
+				continue;
+			held = entries_held(&all.in[o->part[g].cache], size);
+			if (entries_of(&all, size) > MAX_ENTRIES &&
+			    entries_of(&all, size) / 64 > held)
+				return kvt_fail(o->err, KVT_UNSUPPORTED,
+						"%s: sequence %ld has %lld tokens of %lld positions: too few for a table",
+						o->reader->path, (long)number,
+						(long long)all.in[o->part[g].cache].count,
+						(long long)(all.end - all.begin));
+			if (held < entries_of(&all, size))
+				s->null_block = 0;
+		}
 	}
-	status = add_sequences(o, nblocks);
+	return KVT_OK;
+}
+
+static enum kvt_status add_sequences(struct llama_opening *o, const bool *seen)
+{
+	struct llama_blocks blocks[KVT_MAX_GROUPS] = { { 0 } };
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < s->ngroups; g++)
+		if (o->part[g].cache >= 0)
+			status = llama_blocks_init(&blocks[g], o, g);
+	for (int32_t number = 0; !status && number <= KVT_LLAMA_SEQUENCES; number++)
+		if (seen[number])
+			status = add_request(o, number, blocks);
+	/* the extent follows when all are counted, and is not asked before */
 	for (int g = 0; !status && g < s->ngroups; g++) {
 		if (o->part[g].cache < 0) {
 			status = add_states(o, g);
 			continue;
 		}
-		s->group[g].shape.n[KVT_AXIS_B] = nblocks[g];
+		s->group[g].shape.n[KVT_AXIS_B] = blocks[g].n;
 		if (s->null_block == 0)
-			status = add_zeros(o, g, 0, 0, s->group[g].block_size);
+			status = llama_zeros(o, g, 0, 0, s->group[g].block_size);
 	}
-	return status ? status : take_tokens(o);
+	for (int g = 0; g < s->ngroups; g++)
+		llama_blocks_free(&blocks[g]);
+	return status;
+}
+
+/* ---- token ids ---------------------------------------------------------- */
+
+static enum kvt_status read_ids(struct kvt_request *request,
+				const struct llama_opening *o)
+{
+	int64_t n = request->ntokens;
+	uint8_t *bytes = malloc((size_t)n * 4);
+	enum kvt_status status;
+
+	request->token_ids = malloc((size_t)n * sizeof(*request->token_ids));
+	if (!bytes || !request->token_ids) {
+		free(bytes);
+		return no_memory(o);
+	}
+	status = kvt_file_read(&o->reader->files.file[o->file], bytes, n * 4,
+			       o->state.tokens_at + 4 * request->first_token, o->err);
+	for (int64_t i = 0; !status && i < n; i++) {
+		request->token_ids[i] = (int32_t)kvt_le32(bytes + 4 * i);
+		if (request->token_ids[i] < 0 || request->token_ids[i] >= MAX_TOKEN_ID)
+			break;
+		request->ntoken_ids = i + 1;
+	}
+	free(bytes);
+	return status;
+}
+
+/*
+ * The numbers stored beside the state may be anything.  They are ids only if there
+ * is one for each position: after a shift a list is longer, and nobody knows which
+ * tokens are gone.
+ */
+static enum kvt_status take_tokens(struct llama_opening *o)
+{
+	struct kvt_request *request = o->reader->snapshot.request;
+	enum kvt_status status;
+	struct all all;
+
+	if (o->reader->snapshot.nrequests != 1 || !request->ntokens ||
+	    o->state.ntokens != request->first_token + request->ntokens)
+		return KVT_OK;
+	if ((status = find_all(&all, o, (int32_t)atoi(request->id))))
+		return status;
+	if (all.in[0].counted)
+		return KVT_OK;
+	status = read_ids(request, o);
+	if (request->ntoken_ids != request->ntokens) {
+		request->ntoken_ids = 0;
+		free(request->token_ids);
+		request->token_ids = NULL;
+	}
+	return status;
+}
+
+enum kvt_status llama_requests(struct llama_opening *o)
+{
+	bool seen[KVT_LLAMA_SEQUENCES + 1] = { false };
+	enum kvt_status status;
+
+	find_numbers(seen, o);
+	(void)((status = find_gaps(o, seen)) || (status = add_sequences(o, seen)) ||
+	       (status = take_tokens(o)));
+	return status;
 }

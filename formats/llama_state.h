@@ -46,7 +46,7 @@ struct kvt_llama_cache {
  * The first of these are convolution states where there are any.
  */
 struct kvt_llama_states {
-	int64_t ncells, nlayers, nmembers;	/* no cells: there are none */
+	int64_t ncells, nlayers, nmembers;	/* no cells: nothing is in them */
 	struct kvt_llama_member *member;	/* owned; as above */
 	struct kvt_llama_rows row[2];
 };
@@ -59,9 +59,26 @@ struct kvt_llama_state {
 	int64_t ntokens, tokens_at;	/* what the program stored with it */
 	char arch[64];			/* of the model; "" if unknown */
 	int extra;			/* bytes that a cell has besides */
+	bool whole;			/* of all sequences, not of one */
 	int ncaches;
 	struct kvt_llama_cache cache[KVT_LLAMA_CACHES];
 	struct kvt_llama_states states;
+};
+
+/* What a model keeps: rows of tokens, states of recurrent layers, or both. */
+enum kvt_llama_memory {
+	KVT_LLAMA_ATTENTION, KVT_LLAMA_RECURRENT, KVT_LLAMA_HYBRID, KVT_LLAMA_UNKNOWN,
+	KVT_LLAMA_MEMORIES = KVT_LLAMA_UNKNOWN
+};
+extern const char *const kvt_llama_memory_names[];	/* the first three */
+
+/*
+ * What of it the file is to be, where the user says; and a file that begins with
+ * the memory itself, as older programs got it for a sequence, is read if 'bare'.
+ */
+struct kvt_llama_asked {
+	enum kvt_llama_memory memory;
+	bool bare;
 };
 
 /*
@@ -71,7 +88,7 @@ struct kvt_llama_state {
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_llama_parse(struct kvt_llama_state *out, const struct kvt_file *file,
-		struct kvt_error *err);
+		const struct kvt_llama_asked *asked, struct kvt_error *err);
 void kvt_llama_free(struct kvt_llama_state *state);
 
 /* Do the first bytes of a file look like one? */

@@ -138,6 +138,12 @@ def tables_checksum(f):
         t.table(r, "token_ids")
         for i in ids:
             t.table(r["block_table"], i)
+        for i in ids:
+            pairs = r["holes"][i][()] if i in r.get("holes", {}) else []
+            for begin, end in zip(pairs[::2], pairs[1::2]):
+                t.text(i.encode())
+                t.number(begin)
+                t.number(end)
     return xxhash.xxh3_64_intdigest(bytes(t.bytes))
 
 
@@ -182,7 +188,10 @@ def check_others(tmp, source):
         json.dump(manifest, f)
     named = ["--manifest", f"{tmp}/named.json", source]
     path = f"{tmp}/other.h5"
-    for command in [[f"{oracle.DATA}/{name}"] for name in OTHERS] + [named]:
+    engines = f"{os.path.dirname(oracle.DATA)}/engines/llama.cpp"
+    holes = [["--heads=2", f"{engines}/gemma2.fa0_u0.s1.ggsq"],
+             ["--heads=4", f"{engines}/s260k.hole.ggsn"]]
+    for command in [[f"{oracle.DATA}/{name}"] for name in OTHERS] + holes + [named]:
         for options in ([], ["--uncompressed"]):
             r = kvtool("convert", "-q", "-f", "--no-sync", *options, *command, path)
             if tap.ok(r.code == 0, "made " + " ".join(options), r):
