@@ -12,13 +12,15 @@
 int64_t live_states(const struct kvt_group *group, const struct kvt_request *request,
 		    int index)
 {
-	int64_t tps = group->tokens_per_state, states;
-	int64_t held = request->nblocks[index] * group->shape.n[KVT_AXIS_S];
+	int64_t tps = group->tokens_per_state, size = group->shape.n[KVT_AXIS_S];
+	int64_t had = request->nblocks[index], states, need;
 
-	if (tps < 1)
-		return held;
+	if (tps < 1 || !had)
+		return had * size;
 	states = request->ntokens / tps + (request->ntokens % tps != 0);
-	return states < held ? states : held;
+	need = states / size + (states % size != 0);
+	/* what a window lost was in front */
+	return need > had ? states - (need - had) * size : states;
 }
 
 enum kvt_status add_span(struct regroup *g, struct source_span span,

@@ -33,6 +33,19 @@ static enum kvt_status check_pool(const struct regroup *g, int64_t k,
 	return KVT_OK;
 }
 
+/*
+ * Entries that the tokens of a request need.  More were allocated ahead; fewer are
+ * left by a window, whose table holds the last ones.
+ */
+static int64_t needed(const struct regroup *g, const struct kvt_request *request,
+		      int64_t states)
+{
+	int64_t tps = group_before(g)->tokens_per_state;
+	int64_t n = request->ntokens / tps + (request->ntokens % tps != 0);
+
+	return n / states + (n % states != 0);
+}
+
 /* Every k entries of a table must be one larger block, in order. */
 static enum kvt_status check_entry(const struct regroup *g, int64_t k,
 				   const struct kvt_request *request, int64_t i,
@@ -66,8 +79,14 @@ static enum kvt_status check_tables(const struct regroup *g, int64_t k,
 
 	for (int64_t r = 0; r < g->from->nrequests; r++) {
 		const struct kvt_request *request = &g->from->request[r];
+		int64_t n = request->nblocks[g->index];
+		int64_t lost = needed(g, request, g->size) - n;
 
-		for (int64_t i = 0; i < request->nblocks[g->index]; i++)
+		if (n && lost > 0 && lost % k)
+			return kvt_fail(why, KVT_BAD_INPUT,
+					"the table of request %s begins with its block %lld, no multiple of %lld",
+					request->id, LL(lost), LL(k));
+		for (int64_t i = 0; i < n; i++)
 			if (check_entry(g, k, request, i, why))
 				return KVT_BAD_INPUT;
 	}
@@ -130,7 +149,23 @@ static enum kvt_status cut_pool(struct regroup *g, int64_t nblocks,
 	return KVT_OK;
 }
 
-/* Entry i of the new table: a block of k, or the (i % k)th part of one. */
+/* Of 'n' entries of new blocks, those behind the last token. */
+static int64_t spare(const struct regroup *g, const struct kvt_request *request,
+		     int64_t n)
+{
+	int64_t had = request->nblocks[g->index], end = needed(g, request, g->states);
+	int64_t lost = needed(g, request, g->size) - had;
+
+	/* what a window lost in front counts, too */
+	if (lost > 0)
+		n += lost * g->size / g->states;
+	return n > end ? n - end : 0;
+}
+
+/*
+ * Entry i of the new table: a block of k, or the (i % k)th part of one.  It ends
+ * with the last token, or there would be more entries each time.
+ */
 static enum kvt_status cut_table(struct regroup *g, struct kvt_request *request,
 				 struct kvt_error *err)
 {
@@ -145,7 +180,9 @@ static enum kvt_status cut_table(struct regroup *g, struct kvt_request *request,
 				"request %s: %lld blocks become more than %d",
 				request->id, LL(had), MAX_ENTRIES);
 	n = parts ? had * parts : (had - 1) / k + 1;
-	if (!(blocks = malloc((size_t)n * sizeof(*blocks))))
+	if (g->size != g->states)
+		n -= spare(g, request, n);
+	if (!(blocks = malloc(((size_t)n + 1) * sizeof(*blocks))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	/* the null block is one block still: its first part */
 	for (int64_t i = 0; i < n; i++)

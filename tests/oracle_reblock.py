@@ -82,6 +82,8 @@ class Plan:
         self.after = {}
         for r, table in self.tables.items():
             states = [b * self.size + s for b in table for s in range(self.size)]
+            if self.new != self.size:  # nothing behind the last token
+                states = states[:self.live[r]]
             # the null block is one block still, the first that it became
             self.after[r] = [self.null_after if n // self.size == self.null else
                              n // self.new for n in states[::self.new]]
@@ -304,6 +306,76 @@ def check_random(tmp):
             tap.equal(r.code, 4, f"{name}: refused, S is split")
 
 
+# ---- chains -----------------------------------------------------------------
+
+def tokens_of(path, size, live, lost=None):
+    """The tokens of each request, and how many entries its table has."""
+    m, out = manifest(path), {}
+    n = m["sizes"]
+    dims = {"L": n["layers"], "B": n["num_blocks"], "S": size,
+            "H": n["num_kv_heads"], "K": 2, "D": n["head_dim"]}
+    cells = np.frombuffer(array_bytes(path), np.uint16)[
+        preset_offsets("nhd", dims, 2)]
+    for q, table in m.get("block_table", {}).items():
+        first = (lost or {}).get(q, 0)
+        t = np.arange(first, live[q])
+        at = (t - first) // size
+        out[q] = len(table), cells[:, :, np.array(table, int)[at], t % size]
+    return out
+
+
+def check_chains(tmp):
+    """However blocks were cut before: ceil(tokens / size) entries, the same tokens."""
+    rng = random.Random(31)
+    for n in range(60 if FULL else 25):
+        d = Random(rng, tmp)
+        while d.layout != "nhd" or d.null is not None or not d.tables:
+            d = Random(rng, tmp)
+        chain = [d.size * rng.choice([1, 2, 4, 8]) // rng.choice([1, 2, 4]) or 1
+                 for _ in range(rng.randrange(2, 6))] + [d.size]
+        want = {q: c for q, (_, c) in tokens_of(d.path, d.size, d.live).items()}
+        here, good, cut = d.path, True, False
+        for i, size in enumerate(chain):
+            out = f"{tmp}/chain{i % 2}.npy"
+            r = kvtool("reblock", "-f", "-b", size, *rng.choice(MODES[:2]), "-o", out,
+                       here)
+            cut |= size != d.size
+            got = tokens_of(out, size, d.live) if r.code == 0 else {}
+            good &= set(got) == set(want) and all(
+                (not cut or k == -(-d.live[q] // size)) and np.array_equal(c, want[q])
+                for q, (k, c) in got.items())
+            here = out
+        tap.ok(good, f"chain {n}: {d.size} to {' '.join(map(str, chain))}", r)
+
+
+def check_windows(tmp):
+    """The last blocks alone: they must begin where a larger block does."""
+    dims = {"L": 2, "B": 8, "S": 4, "H": 2, "K": 2, "D": 8}
+    cells = np.random.default_rng(5).integers(0, 1 << 16, (2, 2, 8, 4, 2, 8))
+    np.save(f"{tmp}/w.npy", np.frombuffer(
+        place(cells.astype(np.uint16), "nhd", 2), "<u2"))
+    for tokens, table, new, code in ((20, [2, 3, 4, 5], 8, 3), (20, [2, 3, 4], 8, 0),
+                                     (20, [2, 3, 4, 5], 2, 0), (18, [5, 1, 7], 1, 0),
+                                     (20, [4, 5], 16, 3), (21, [4, 5], 16, 0)):
+        with open(f"{tmp}/w.json", "w") as f:
+            json.dump({"file": "w.npy", "layout": "nhd", "dtype": "bfloat16",
+                       "kind": "sliding_window", "window": 8,
+                       "sizes": {"layers": 2, "num_blocks": 8, "block_size": 4,
+                                 "num_kv_heads": 2, "head_dim": 8},
+                       "block_table": {"A": table}, "num_tokens": {"A": tokens}}, f)
+        r = kvtool("reblock", "-f", "--verify", "-b", new, "-o", f"{tmp}/w2.npy",
+                   f"{tmp}/w.npy")
+        name = f"a window of {tokens} tokens, {len(table)} blocks left, to {new}"
+        tap.ok(r.code == code, f"{name}: status {code}", r)
+        if r.code or code:
+            continue
+        lost = {"A": (-(-tokens // 4) - len(table)) * 4}
+        want = tokens_of(f"{tmp}/w.npy", 4, {"A": tokens}, lost)["A"]
+        got = tokens_of(f"{tmp}/w2.npy", new, {"A": tokens}, lost)["A"]
+        tap.ok(np.array_equal(got[1], want[1]), f"{name}: its tokens", r)
+        tap.equal(got[0], -(-tokens // new) - lost["A"] // new, f"{name}: entries")
+
+
 # ---- groups -----------------------------------------------------------------
 
 def check_groups(tmp):
@@ -425,6 +497,8 @@ def main():
         check_dumps(dumps, tmp)
         check_siblings(dumps, tmp)
         check_random(tmp)
+        check_chains(tmp)
+        check_windows(tmp)
         check_groups(tmp)
         check_moved(first, tmp)
         check_ends(first, tmp)
