@@ -49,29 +49,48 @@ static struct kvt_spec spec_of(const struct kvt_group *group)
 	return spec;
 }
 
-/* The order of a backend that has this layout; none if it is no order of axes. */
+/* As vLLM numbers the axes of a layer, whatever their order in memory. */
+static int axis_number(const char *letters, enum kvt_axis axis)
+{
+	return axis == KVT_AXIS_L ? 0 :
+	       1 + (int)(strchr(letters, kvt_axis_letter(axis)) - letters);
+}
+
+/* The stride order of a cache that has this layout; none if it is no such. */
 static void order_of(struct kvt_backend_order *out, char letters[KVT_NAXES + 1],
 		     const struct kvt_layout *layout)
 {
+	static const enum kvt_axis logical[] = { KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_S,
+						 KVT_AXIS_K, KVT_AXIS_D };
 	const struct kvt_order *order = &layout->plane[0];
+	unsigned there = 0;
 	int n = 0;
 
 	*out = (struct kvt_backend_order){ .name = "dump", .shape = letters };
 	letters[0] = '\0';
 	if (layout->nplanes != 1 || order->nparts > KVT_NAXES)
 		return;
-	for (int i = 0; i < order->nparts; i++)
+	for (int i = 0; i < order->nparts; i++) {
 		if (order->part[i].kind != KVT_WHOLE)
 			return;
-	for (int i = 0; i < order->nparts; i++) {
-		enum kvt_axis axis = order->part[i].axis;
-
-		out->order[i] = axis == KVT_AXIS_L ? 0 : n + 1;
-		if (axis != KVT_AXIS_L)
-			letters[n++] = kvt_axis_letter(axis);
+		there |= 1u << order->part[i].axis;
 	}
+	for (size_t i = 0; i < sizeof(logical) / sizeof(logical[0]); i++)
+		if (there >> logical[i] & 1)
+			letters[n++] = kvt_axis_letter(logical[i]);
 	letters[n] = '\0';
+	for (int i = 0; i < order->nparts; i++)
+		out->order[i] = axis_number(letters, order->part[i].axis);
 	out->norder = order->nparts;
+}
+
+/* Of one head and the like a layout has several names: that of the first group. */
+static const struct kvt_layout *layout_of(const struct kvt_snapshot *s, int g)
+{
+	const struct kvt_layout *first = &s->group[0].layout;
+
+	return kvt_layout_agree(first, &s->group[g].layout, &s->group[g].shape) ?
+	       first : &s->group[g].layout;
 }
 
 /* Tensor i holds layer i of each group that has so many. */
@@ -120,7 +139,7 @@ static enum kvt_status ask(struct canonical_facts *f, const struct kvt_layout *a
 	for (int g = 0; g < s->ngroups; g++) {
 		f->spec[g] = spec_of(&s->group[g]);
 		order_of(&f->backend[g], f->letters[g],
-			 asked ? asked : &s->group[g].layout);
+			 asked ? asked : layout_of(s, g));
 		f->group[g] = (struct kvt_canonical_group){
 			.spec = &f->spec[g], .nbackends = 1,
 			.backend = &f->backend[g] };

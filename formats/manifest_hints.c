@@ -4,27 +4,6 @@
 
 #define LL(x) ((long long)(x))
 
-/* Do both layouts put every element of this shape in the same place? */
-static bool same_bytes(const struct kvt_layout *a, const struct kvt_layout *b,
-		       const struct kvt_shape *shape)
-{
-	struct kvt_box box = kvt_box_whole(shape);
-	struct kvt_views va, vb;
-	struct kvt_plans plans;
-
-	if (kvt_layout_equal(a, b))
-		return true;
-	if (shape->elem < 1 || kvt_layout_views(&va, a, &box, shape->elem, NULL) ||
-	    kvt_layout_views(&vb, b, &box, shape->elem, NULL) ||
-	    kvt_plans_init(&plans, &va, &vb, NULL))
-		return false;
-	for (int i = 0; i < plans.count; i++)
-		if (plans.plan[i].nloops || plans.plan[i].src_offset !=
-					    plans.plan[i].dst_offset)
-			return false;
-	return true;
-}
-
 static enum kvt_status hint_layout(struct kvt_manifest *out, const char *text,
 				   const char *name, struct kvt_error *err)
 {
@@ -36,7 +15,7 @@ static enum kvt_status hint_layout(struct kvt_manifest *out, const char *text,
 		return status;
 	if (!out->has_layout)
 		group->layout = layout;
-	else if (!same_bytes(&layout, &group->layout, &group->shape))
+	else if (!kvt_layout_agree(&layout, &group->layout, &group->shape))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: layout is %s, not %s as was asked for", name,
 				kvt_layout_string(&group->layout).s,

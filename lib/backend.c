@@ -303,63 +303,28 @@ const struct kvt_backend_layout *kvt_backend_layout_at(int i)
 	return i >= 0 && i < NLAYOUTS ? &layouts[i] : NULL;
 }
 
-/* Loops of one round go nowhere, so they are left out. */
-static int moving(struct kvt_factor out[KVT_MAX_FACTORS], const struct kvt_view *view)
+static bool fits(const struct kvt_layout *layout, const struct kvt_shape *shape)
 {
-	int n = 0;
+	struct kvt_box whole = kvt_box_whole(shape);
+	struct kvt_views views;
 
-	for (int i = 0; i < view->nfactors; i++)
-		if (view->factor[i].n > 1)
-			out[n++] = view->factor[i];
-	return n;
-}
-
-static bool same_bytes(const struct kvt_views *a, const struct kvt_views *b)
-{
-	struct kvt_factor x[KVT_MAX_FACTORS], y[KVT_MAX_FACTORS];
-
-	if (a->count != b->count)
-		return false;
-	for (int i = 0; i < a->count; i++) {
-		int n = moving(x, &a->view[i]);
-
-		if (a->view[i].offset != b->view[i].offset ||
-		    n != moving(y, &b->view[i]))
-			return false;
-		for (int j = 0; j < n; j++)
-			if (x[j].axis != y[j].axis || x[j].div != y[j].div ||
-			    x[j].n != y[j].n || x[j].stride != y[j].stride)
-				return false;
-	}
-	return true;
-}
-
-static bool views_of(struct kvt_views *out, const struct kvt_layout *layout,
-		     const struct kvt_shape *shape)
-{
-	struct kvt_box box = kvt_box_whole(shape);
-
-	return !kvt_layout_views(out, layout, &box, shape->elem, NULL);
+	return !kvt_layout_views(&views, layout, &whole, shape->elem, NULL);
 }
 
 unsigned kvt_backend_wrote(const struct kvt_backend *backend,
 			   const struct kvt_layout *layout,
 			   const struct kvt_shape *shape)
 {
-	struct kvt_views mine, other;
 	unsigned eras = 0;
 
-	if (!views_of(&mine, layout, shape))
-		return 0;
-
-	for (int i = 0; i < NLAYOUTS; i++) {
+	for (int i = 0; fits(layout, shape) && i < NLAYOUTS; i++) {
 		struct kvt_layout theirs;
 
 		if (strcmp(layouts[i].backend, backend->name) &&
 		    (!backend->mla || strcmp(layouts[i].backend, "MLA")))
 			continue;
 		if (!kvt_layout_parse(&theirs, layouts[i].layout, NULL) &&
-		    views_of(&other, &theirs, shape) && same_bytes(&mine, &other))
+		    kvt_layout_agree(layout, &theirs, shape))
 			eras |= layouts[i].eras;
 	}
 	return eras;

@@ -71,10 +71,11 @@ static void ask_groups(struct kvt_canonical_verdict *verdict,
 			object(verdict, KVT_TENSOR_SIZE_DIFFERS);
 }
 
+/* Numbers mean axes of the shape: of another shape they mean others. */
 static bool same_order(const struct kvt_backend_order *a,
 		       const struct kvt_backend_order *b)
 {
-	return a->norder == b->norder &&
+	return a->norder == b->norder && !strcmp(a->shape, b->shape) &&
 	       !memcmp(a->order, b->order, (size_t)a->norder * sizeof(a->order[0]));
 }
 

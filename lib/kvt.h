@@ -228,6 +228,13 @@ const struct kvt_preset *kvt_preset_at(int i);	/* NULL past the last */
 
 bool kvt_layout_equal(const struct kvt_layout *a, const struct kvt_layout *b);
 
+/*
+ * Do both put every byte of this shape in the same place?  Axes of extent 1 stand
+ * anywhere: with one head LBSHC and LBHSC agree.
+ */
+bool kvt_layout_agree(const struct kvt_layout *a, const struct kvt_layout *b,
+		      const struct kvt_shape *shape);
+
 enum kvt_convention {
 	KVT_RFC,		/* semantic [L,B,S,H,C] */
 	KVT_VLLM,		/* semantic [L,B,H,N,C] (vLLM #51718) */

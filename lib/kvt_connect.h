@@ -199,7 +199,7 @@ int64_t kvt_expected_reports(int64_t now, int64_t from_worker);
 /* What a backend says of its cache of one layer. */
 struct kvt_backend_order {
 	const char *name;
-	const char *shape;		/* letters of its axes: "KBSHD", "BHSC" */
+	const char *shape;		/* its axes, as it numbers them: "BHSC" */
 	int norder;			/* 0: it defines none with layers */
 	int order[KVT_NAXES + 1];	/* with layers; L is axis 0 of it */
 };

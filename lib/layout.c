@@ -334,6 +334,31 @@ bool kvt_layout_equal(const struct kvt_layout *a, const struct kvt_layout *b)
 	return true;
 }
 
+bool kvt_layout_agree(const struct kvt_layout *a, const struct kvt_layout *b,
+		      const struct kvt_shape *shape)
+{
+	struct kvt_box whole = kvt_box_whole(shape);
+	struct kvt_views va, vb;
+	struct kvt_plans plans;
+
+	if (kvt_layout_equal(a, b))
+		return true;
+	if (shape->elem < 1 || kvt_layout_views(&va, a, &whole, shape->elem, NULL) ||
+	    kvt_layout_views(&vb, b, &whole, shape->elem, NULL) ||
+	    kvt_plans_init(&plans, &va, &vb, NULL))
+		return false;
+	for (int i = 0; i < plans.count; i++) {
+		const struct kvt_plan *p = &plans.plan[i];
+
+		if (p->src_offset != p->dst_offset)
+			return false;
+		for (int k = 0; k < p->nloops; k++)
+			if (p->src_stride[k] != p->dst_stride[k])
+				return false;
+	}
+	return true;
+}
+
 const char *kvt_layout_name(const struct kvt_layout *layout, int i)
 {
 	const struct kvt_preset *preset;

@@ -58,12 +58,16 @@ def reasons(groups):
             continue
         if order[0] != "B":
             out.add("blocks_not_outermost")
-        place = tuple(sorted(order.replace("L", ""), key=order.index))
-        numbers = [0 if a == "L" else 1 + place.index(a) for a in order]
-        if before is not None and before != numbers:
+        if before is not None and not fits(order, before, g):
             out.add("stride_order_differs")
-        before = numbers
+        before = before or order
     return out
+
+
+def fits(order, first, g):
+    """Is the first group's stride order this one's, too?  Axes of 1 are nowhere."""
+    return [a for a in order.replace("C", "KD") if g["dims"][a] > 1] == \
+        [a for a in first.replace("C", "KD") if g["dims"][a] > 1]
 
 
 def layer_views(g, positions):
@@ -147,7 +151,7 @@ def write_hybrid(tmp, groups):
     for g in groups:
         n = g["dims"]
         side["groups"].append({
-            "id": g["id"], "kind": g["kind"], "layout": g["order"],
+            "id": g["id"], "kind": g["kind"], "layout": g["layout"],
             "dtype": "float16" if g["itemsize"] == 2 else "float32",
             "sizes": {"layers": n["L"], "num_blocks": n["B"],
                       "block_size": n["S"], "num_kv_heads": n["H"],
@@ -160,7 +164,8 @@ def write_hybrid(tmp, groups):
 
 def hybrid(order, layers, blocks=10, s=(16, 16, 16), h=(4, 4, 4), kinds=None,
            itemsize=2):
-    return [{"id": ("full", "sw", "swb")[i], "order": o, "itemsize": itemsize,
+    return [{"id": ("full", "sw", "swb")[i], "layout": o, "itemsize": itemsize,
+             "order": o.replace("N", "S"),
              "kind": (kinds or ("full_attention", "sliding_window",
                                 "sliding_window"))[i],
              "dims": {"L": layers[i], "B": blocks, "S": s[i], "H": h[i],
@@ -179,6 +184,12 @@ HYBRIDS = {
     "pages differ": hybrid("BLSHC", (2, 2), h=(4, 2)),
     "pages and tensors differ": hybrid("BLSHC", (1, 3), h=(4, 2)),
     "orders differ": hybrid(("BLSHC", "BHLSC"), (2, 2)),
+    "states or heads first": hybrid(("BLSHC", "BLHSC"), (2, 2)),
+    "vLLM's names of them": hybrid(("BLNHC", "BLHNC"), (2, 2)),
+    "one order by two names": hybrid(("BLHNC", "BLHSC"), (2, 2)),
+    "keys and values apart in one": hybrid(("BLSHC", "BLKSHD"), (2, 2)),
+    "one head, whatever the name": hybrid(("BLSHC", "BLHSC"), (2, 2), h=(1, 1)),
+    "the last of three": hybrid(("BLHSC", "BLHSC", "BLSHC"), (1, 1, 1)),
     "layers outermost": hybrid("LBSHC", (2, 2)),
     "one group without blocks first": hybrid(("BLSHC", "LBSHC"), (2, 2)),
     "states of Mamba": hybrid("BLSHC", (2, 2),

@@ -171,6 +171,11 @@ static void other_order(struct example *e)
 {
 	e->backend[2] = heads_first;
 }
+/* the same numbers, of other axes */
+static void other_shape(struct example *e)
+{
+	e->backend[2].shape = "KBHSD";
+}
 static void states_outermost(struct example *e)
 {
 	for (int i = 0; i < 3; i++)
@@ -234,6 +239,8 @@ static const struct {
 	{ no_pages, BIT(KVT_PAGE_SIZE_DIFFERS), KVT_PAGE_SIZE_DIFFERS,
 	  "page_size_differs" },
 	{ other_order, BIT(KVT_STRIDE_ORDER_DIFFERS), KVT_STRIDE_ORDER_DIFFERS,
+	  "stride_order_differs" },
+	{ other_shape, BIT(KVT_STRIDE_ORDER_DIFFERS), KVT_STRIDE_ORDER_DIFFERS,
 	  "stride_order_differs" },
 	{ no_backend, BIT(KVT_NO_BACKEND), KVT_NO_BACKEND, "no_backend" },
 	/* backend by backend: the first one's reason, though it has a later number */

@@ -314,6 +314,25 @@ static void test_equal(void **state)
 	assert_false(kvt_layout_equal(&split8, &splitx));
 }
 
+/* Axes: L B S H K D. */
+static void test_agree(void **state)
+{
+	static const struct kvt_shape many = { { 2, 3, 4, 2, 2, 8 }, 2 };
+	static const struct kvt_shape one_head = { { 2, 3, 4, 1, 2, 8 }, 2 };
+	struct kvt_layout nhd, hnd, split8, splitx;
+
+	(void)state;
+	assert_int_equal(kvt_layout_parse(&nhd, "NHD", NULL), KVT_OK);
+	assert_int_equal(kvt_layout_parse(&hnd, "HND", NULL), KVT_OK);
+	assert_int_equal(kvt_layout_parse(&split8, "LBKHD/8SD%8", NULL), KVT_OK);
+	assert_int_equal(kvt_layout_parse(&splitx, "LBKHDSx", NULL), KVT_OK);
+	assert_true(kvt_layout_agree(&nhd, &nhd, &many));
+	assert_false(kvt_layout_agree(&nhd, &hnd, &many));
+	assert_true(kvt_layout_agree(&nhd, &hnd, &one_head));
+	assert_true(kvt_layout_agree(&split8, &splitx, &many));
+	assert_false(kvt_layout_agree(&split8, &nhd, &one_head));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest fixed[] = {
@@ -327,6 +346,8 @@ int main(void)
 		  .test_func = test_names },
 		{ .name = "layouts are equal if their orders are",
 		  .test_func = test_equal },
+		{ .name = "layouts agree if the bytes of a shape do",
+		  .test_func = test_agree },
 	};
 	enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
 	struct CMUnitTest tests[NFIXED + NREADS + NREFUSALS + NTUPLES];
