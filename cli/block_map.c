@@ -251,6 +251,10 @@ enum kvt_status block_maps_init(struct block_maps *out, const struct sim_group *
 		run = other;
 	maps.side[0].block = x->entry[0].src_block;
 	maps.side[1].block = x->entry[0].dst_block;
+	maps.side[0].id = group->src_ids ? group->src_ids[maps.side[0].block] :
+					   (uint64_t)maps.side[0].block;
+	maps.side[1].id = group->dst_ids ? group->dst_ids[maps.side[1].block] :
+					   (uint64_t)maps.side[1].block;
 	if (!(status = kvt_nest_init(&nest, x, pair, err)) &&
 	    !(status = make_map(&maps.side[0], &x->src, x->layers, run, err)) &&
 	    !(status = make_map(&maps.side[1], &x->dst, x->layers, run, err))) {

@@ -20,6 +20,7 @@ struct map_cell {
 
 struct block_map {
 	int64_t block, layers;		/* shown */
+	uint64_t id;			/* of the block in its pool */
 	int64_t cell;			/* bytes */
 	int64_t columns, rows, all_rows;	/* cells of a row; rows shown */
 	enum kvt_axis axis;		/* along which rows differ first */

@@ -24,9 +24,11 @@ static enum kvt_status complain_findings(const struct description *d)
 		for (int i = 0; v && i < v->nfindings; i++) {
 			const int64_t *at = v->finding[i].at;
 
-			complain(&cmd_describe, "%s: %s: layer %lld block %lld head "
+			complain(&cmd_describe, "%s: %s: layer %lld block %llu head "
 				 "%lld %s: %s", d->path, f->group->id,
-				 (long long)at[KVT_AXIS_L], (long long)at[KVT_AXIS_B],
+				 (long long)at[KVT_AXIS_L],
+				 (unsigned long long)kvt_block_id(f->group,
+								  at[KVT_AXIS_B]),
 				 (long long)(f->group->head_start + at[KVT_AXIS_H]),
 				 component_name(f->group, at[KVT_AXIS_K]),
 				 v->finding[i].text);

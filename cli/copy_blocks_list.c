@@ -239,7 +239,7 @@ static enum kvt_status add_request(struct listing *l, const char *id,
 								 l->pair->group[s]);
 		if (null[COPY_FROM] != null[COPY_BASE])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"request %.60s: block %lld of its table of %s is the null block in %.100s only",
+					"request %.60s: entry %lld of its table of %s is the null block in %.100s only",
 					id, LL(i), copy_group_of(l->pair, 0)->id,
 					l->copy->name[null[COPY_FROM] ? COPY_FROM :
 							COPY_BASE]);
@@ -251,10 +251,25 @@ static enum kvt_status add_request(struct listing *l, const char *id,
 
 /* ---- all of it ---------------------------------------------------------- */
 
+/* The first destination that comes again. */
+static uint64_t repeated_id(const struct listing *l)
+{
+	const struct kvt_group *group = copy_group_of(l->pair, COPY_BASE);
+
+	memset(l->seen, 0, (size_t)l->room / 8 + 1);
+	for (int64_t i = 0; i < l->n; i++) {
+		uint8_t *byte = &l->seen[l->dst[i] / 8], bit = 1u << l->dst[i] % 8;
+
+		if (*byte & bit)
+			return kvt_block_id(group, l->dst[i]);
+		*byte |= bit;
+	}
+	return 0;
+}
+
 static enum kvt_status check(const struct listing *l, struct kvt_error *err)
 {
 	struct kvt_block_table table[NCOPY];
-	struct kvt_error why;
 	enum kvt_status status;
 
 	for (int s = 0; s < NCOPY; s++) {
@@ -265,14 +280,14 @@ static enum kvt_status check(const struct listing *l, struct kvt_error *err)
 			.states = n[KVT_AXIS_S], .pool = n[KVT_AXIS_B],
 		};
 	}
+	/* all are in their pools, and it speaks of positions */
 	status = kvt_copy_blocks_check(&table[COPY_FROM], &table[COPY_BASE], l->seen,
-				       &why);
+				       NULL);
 	if (!status)
 		return KVT_OK;
-	return kvt_fail(err, status, "%.150s: %s: %.200s%s", l->copy->name[COPY_BASE],
-			copy_group_of(l->pair, COPY_BASE)->id, why.text,
-			copy_group_of(l->pair, COPY_BASE)->block_ids ?
-			", counted from the first of the file" : "");
+	return kvt_fail(err, status, "%.150s: %s: block id %llu comes twice",
+			l->copy->name[COPY_BASE], copy_group_of(l->pair, COPY_BASE)->id,
+			(unsigned long long)repeated_id(l));
 }
 
 static enum kvt_status fill(struct listing *l, struct kvt_error *err)

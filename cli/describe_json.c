@@ -272,7 +272,9 @@ static void put_verified(struct json_out *out, json_t *o, const struct group_fac
 		json_t *row = json_append_object(out, list);
 
 		json_put_int(out, row, "layer", at[KVT_AXIS_L]);
-		json_put_int(out, row, "block", at[KVT_AXIS_B]);
+		json_put_int(out, row, "block",
+			     (int64_t)kvt_block_id(f->group, at[KVT_AXIS_B]));
+		json_put_int(out, row, "position", at[KVT_AXIS_B]);
 		json_put_int(out, row, "head",
 			     f->group->head_start + at[KVT_AXIS_H]);
 		json_put_text(out, row, "component",
@@ -369,7 +371,8 @@ static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
 				continue;
 			row = json_array();
 			for (int64_t i = 0; i < q->nblocks[g]; i++)
-				json_append_int(out, row, q->blocks[g][i]);
+				json_append_int(out, row, (int64_t)kvt_block_id(
+					&s->group[g], q->blocks[g][i]));
 			json_append(out, table, row);
 		}
 	}
@@ -404,7 +407,8 @@ void describe_json(struct json_out *out, const struct description *d,
 	json_put_bool(out, out->root, "tables_proven",
 		      kvt_reader_proven(d->reader)->tables);
 	put_parallel(out, s);
-	put_known(out, out->root, "null_block", s->null_block,
+	put_known(out, out->root, "null_block", s->null_block < 0 ? 0 :
+		  (int64_t)kvt_block_id(&s->group[0], s->null_block),
 		  s->null_block >= 0 && !s->group[0].has_null);
 	groups = json_put_array(out, out->root, "groups");
 	for (int g = 0; g < s->ngroups; g++)

@@ -214,8 +214,9 @@ void peeks_text(const struct peeks *peeks)
 		const struct peek *p = &peeks->peek[i];
 		const int64_t *at = p->run.place.index;
 
-		plainf("\n  %-10slayer %lld, block %lld, state %lld, head %lld, %s",
-		       p->group->id, (long long)at[KVT_AXIS_L], (long long)at[KVT_AXIS_B],
+		plainf("\n  %-10slayer %lld, block %llu, state %lld, head %lld, %s",
+		       p->group->id, (long long)at[KVT_AXIS_L],
+		       (unsigned long long)kvt_block_id(p->group, at[KVT_AXIS_B]),
 		       (long long)at[KVT_AXIS_S],
 		       (long long)(p->group->head_start + at[KVT_AXIS_H]),
 		       component_name(p->group, at[KVT_AXIS_K]));
@@ -261,7 +262,9 @@ void peeks_json(struct json_out *out, const struct peeks *peeks)
 
 		json_put_text(out, o, "group", p->group->id);
 		json_put_int(out, o, "layer", at[KVT_AXIS_L]);
-		json_put_int(out, o, "block", at[KVT_AXIS_B]);
+		json_put_int(out, o, "block",
+			     (int64_t)kvt_block_id(p->group, at[KVT_AXIS_B]));
+		json_put_int(out, o, "position", at[KVT_AXIS_B]);
 		json_put_int(out, o, "state", at[KVT_AXIS_S]);
 		json_put_int(out, o, "head", p->group->head_start + at[KVT_AXIS_H]);
 		json_put_text(out, o, "component",

@@ -110,7 +110,8 @@ static void print_blocks(const struct group_facts *f, int64_t null_block)
 		       (long long)f->blocks_used, (long long)f->blocks_shared,
 		       (long long)f->blocks_unused);
 	if (null_block >= 0)
-		plainf(", block %lld null", (long long)null_block);
+		plainf(", block %llu null",
+		       (unsigned long long)kvt_block_id(group, null_block));
 	putchar('\n');
 	if (f->valid_states >= 0) {
 		int64_t states = nblocks * group->shape.n[KVT_AXIS_S];
@@ -253,12 +254,13 @@ static void print_group(const struct group_facts *f, const struct description *d
 
 /* ---- the whole file ----------------------------------------------------- */
 
-static void print_table(const uint32_t *blocks, int64_t n)
+static void print_table(const struct kvt_group *group, const uint32_t *blocks, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		if (i % 12 == 0 && i)
 			plainf("\n%*s", 14, "");
-		plainf("%s%u", i % 12 ? " " : "", blocks[i]);
+		plainf("%s%llu", i % 12 ? " " : "",
+		       (unsigned long long)kvt_block_id(group, blocks[i]));
 	}
 	putchar('\n');
 }
@@ -314,7 +316,7 @@ static void print_requests(const struct kvt_snapshot *s, bool tables)
 		for (int g = 0; tables && g < s->ngroups; g++)
 			if (q->blocks[g]) {
 				plainf("%*s", 14, "");
-				print_table(q->blocks[g], q->nblocks[g]);
+				print_table(&s->group[g], q->blocks[g], q->nblocks[g]);
 			}
 	}
 }

@@ -312,7 +312,8 @@ struct coordinate {
 	const char *layer_name;		/* NULL: none */
 	const char *request;		/* NULL: by blocks */
 	int64_t token;			/* or entry of the table, if recurrent; -1 */
-	int64_t block[NSIDES], state[NSIDES];	/* in the dumps */
+	int64_t block[NSIDES];		/* ids in the pools */
+	int64_t position[NSIDES], state[NSIDES];	/* in the dumps */
 	int64_t head, kv, dim;		/* in the model; -1: the content has none */
 	bool recurrent;			/* token is an entry */
 	struct place place[NSIDES];

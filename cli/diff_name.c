@@ -54,7 +54,8 @@ struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot)
 			stored_at(p, s, spot->key[KVT_AXIS_D]),
 		};
 
-		c.block[s] = index[KVT_AXIS_B];
+		c.block[s] = (int64_t)digest_block_id(p->group[s], index[KVT_AXIS_B]);
+		c.position[s] = index[KVT_AXIS_B];
 		c.state[s] = index[KVT_AXIS_S];
 		c.place[s] = side_place(p->side[s], p->number[s], index);
 	}

@@ -60,7 +60,7 @@ uint64_t digest_layer_id(const struct kvt_group *group, int64_t l)
 
 uint64_t digest_block_id(const struct kvt_group *group, int64_t b)
 {
-	return group->block_ids ? group->block_ids[b] : (uint64_t)b;
+	return kvt_block_id(group, b);
 }
 
 /* ---- coordinates -------------------------------------------------------- */

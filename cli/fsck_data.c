@@ -15,6 +15,11 @@
 /* What a state is to be: live ones hold something, the others should not. */
 enum duty { UNKNOWN, LIVE, STALE, NULL_BLOCK };
 
+static unsigned long long id_of(const struct kvt_group *group, int64_t block)
+{
+	return kvt_block_id(group, block);
+}
+
 struct scanning {
 	struct kvt_reader *reader;
 	const struct kvt_group *group;
@@ -123,8 +128,9 @@ static bool state_is_zero(const struct scanning *c, const uint8_t *page, int64_t
 static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t state,
 		  bool zero)
 {
-	struct fsck_at at = fsck_at("group=%s,layer=%lld,block=%lld,state=%lld",
-				    c->group->id, LL(layer), LL(block), LL(state));
+	struct fsck_at at = fsck_at("group=%s,layer=%lld,block=%llu,state=%lld",
+				    c->group->id, LL(layer), id_of(c->group, block),
+				    LL(state));
 
 	switch (duty_of(c, block, state)) {
 	case NULL_BLOCK:
@@ -251,8 +257,8 @@ static enum kvt_status check_padding(struct fsck_report *r, struct kvt_reader *r
 			at = status ? -1 : first_nonzero(page, group->page_bytes);
 			if (at >= 0)
 				fsck_find(r, "padding.nonzero",
-					  fsck_at("group=%s,layer=%lld,block=%lld",
-						  group->id, LL(l), LL(b)),
+					  fsck_at("group=%s,layer=%lld,block=%llu",
+						  group->id, LL(l), id_of(group, b)),
 					  "byte %lld of the page is 0x%02x", LL(at),
 					  page[at]);
 		}
@@ -273,9 +279,9 @@ static void tell_verified(struct fsck_report *r, const struct group_facts *f)
 		damaged += one->damaged;
 		differing += !one->damaged;
 		fsck_find(r, one->damaged ? "tile.damaged" : "digest.cell",
-			  fsck_at("group=%s,layer=%lld,block=%lld,head=%lld,kv=%s",
+			  fsck_at("group=%s,layer=%lld,block=%llu,head=%lld,kv=%s",
 				  f->group->id, LL(one->at[KVT_AXIS_L]),
-				  LL(one->at[KVT_AXIS_B]),
+				  id_of(f->group, one->at[KVT_AXIS_B]),
 				  LL(f->group->head_start + one->at[KVT_AXIS_H]),
 				  one->at[KVT_AXIS_K] ? "v" : "k"),
 			  "%s", one->damaged ? one->text :

@@ -36,8 +36,11 @@ static const struct kvt_group *group_of(const struct entries *e)
 
 static struct fsck_at at_entry(const struct entries *e, const struct entry *entry)
 {
-	return fsck_at("group=%s,request=%.60s,block=%lu", group_of(e)->id,
-		       e->s->request[entry->request].id, (unsigned long)entry->block);
+	const struct kvt_group *group = group_of(e);
+
+	return fsck_at("group=%s,request=%.60s,block=%llu", group->id,
+		       e->s->request[entry->request].id,
+		       (unsigned long long)kvt_block_id(group, entry->block));
 }
 
 /* Is it known which tokens an entry stands for? */
@@ -354,7 +357,8 @@ static bool check_valid(struct fsck_report *report, const struct kvt_snapshot *s
 		return false;
 	kvt_snapshot_live(live, s, g);
 	for (int64_t b = 0; b < nblocks; b++) {
-		struct fsck_at at = fsck_at("group=%s,block=%lld", group->id, LL(b));
+		struct fsck_at at = fsck_at("group=%s,block=%llu", group->id,
+					    (unsigned long long)kvt_block_id(group, b));
 		uint32_t valid = group->block_valid[b];
 
 		if (b == kvt_null_block(s, g) && valid > live[b])

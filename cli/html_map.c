@@ -99,7 +99,7 @@ struct human map_title(const struct block_map *m, const char *name, const char *
 {
 	struct human out;
 
-	snprintf(out.s, sizeof(out.s), "Block %" PRId64 " of the %s, %.160s", m->block,
+	snprintf(out.s, sizeof(out.s), "Block %" PRIu64 " of the %s, %.160s", m->id,
 		 name, layout);
 	return out;
 }
@@ -110,7 +110,7 @@ int svg_map(FILE *f, const struct svg_place *at, const struct block_map *m,
 	int height = (int)(2 * TOP + m->rows * ROW);
 	char title[128], about[512];
 
-	snprintf(title, sizeof(title), "Byte map of %s block %" PRId64, name, m->block);
+	snprintf(title, sizeof(title), "Byte map of %s block %" PRIu64, name, m->id);
 	snprintf(about, sizeof(about), "%" PRId64 " of %" PRId64 " rows of %s each, by "
 		 "ascending address; one colour an operation, grey is not moved", m->rows,
 		 m->all_rows, human_size(m->columns * m->cell).s);

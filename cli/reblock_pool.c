@@ -90,9 +90,10 @@ static enum kvt_status check_tables(const struct regroup *g, int64_t k,
 			if (check_entry(g, k, request, i, why))
 				return KVT_BAD_INPUT;
 	}
-	return null >= 0 && null % k ?
-	       kvt_fail(why, KVT_BAD_INPUT, "block %lld is the null block", LL(null)) :
-	       KVT_OK;
+	if (null < 0 || null % k == 0)
+		return KVT_OK;
+	return kvt_fail(why, KVT_BAD_INPUT, "block %llu is the null block",
+			(unsigned long long)digest_block_id(group_before(g), null));
 }
 
 enum kvt_status can_regroup(const struct regroup *g, struct kvt_error *why)

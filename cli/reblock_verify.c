@@ -145,9 +145,10 @@ static enum kvt_status differs(const struct verifying *v,
 						LL(i * size + state), LL(at[KVT_AXIS_L]),
 						LL(at[KVT_AXIS_H]), k);
 	return kvt_fail(err, KVT_MISMATCH,
-			"%s: block %lld state %lld layer %lld head %lld kv %d differs",
-			group->id, LL(at[KVT_AXIS_B]), LL(state), LL(at[KVT_AXIS_L]),
-			LL(at[KVT_AXIS_H]), k);
+			"%s: block %llu state %lld layer %lld head %lld kv %d differs",
+			group->id,
+			(unsigned long long)kvt_block_id(group, at[KVT_AXIS_B]),
+			LL(state), LL(at[KVT_AXIS_L]), LL(at[KVT_AXIS_H]), k);
 }
 
 struct comparing {

@@ -87,6 +87,7 @@ struct sim_group {
 	char name[32];
 	struct kvt_layout src_layout, dst_layout;
 	int src_group, dst_group;	/* of two dumps: their numbers there */
+	const uint64_t *src_ids, *dst_ids;	/* of blocks; NULL: positions are */
 	struct kvt_block_span *entry;	/* owned; of xfer */
 	struct kvt_block_span *order;	/* owned; as the requests have them */
 	int64_t *state;			/* owned; of its request, where each begins */

@@ -315,7 +315,10 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 static enum kvt_status join_groups(struct sim *sim, const struct pairing *p,
 				   struct kvt_error *err)
 {
-	const char *id = p->src->snapshot->group[p->src_group].id;
+	const struct kvt_group *from = &p->src->snapshot->group[p->src_group];
+	const struct kvt_group *to = &p->dst->snapshot->group[p->dst_group];
+	struct kvt_error why = { "" };
+	const char *id = from->id;
 	struct waves ws = { .n = 0 };
 	enum kvt_status status = take_requests(&ws, sim, p, err);
 
@@ -332,11 +335,18 @@ static enum kvt_status join_groups(struct sim *sim, const struct pairing *p,
 		else
 			snprintf(name, sizeof(name), "%s", id);
 		status = sim_group_init(group, name, p->from, p->to, ws.wave[i].move,
-					ws.wave[i].nmoves, err);
-		if (status)
+					ws.wave[i].nmoves, &why);
+		if (status) {
+			/* plans know positions only */
+			kvt_fail(err, status, "%.460s%s", why.text,
+				 from->block_ids || to->block_ids ?
+				 "; blocks are positions in the dump here" : "");
 			break;
+		}
 		group->src_group = p->src_group;
 		group->dst_group = p->dst_group;
+		group->src_ids = from->block_ids;
+		group->dst_ids = to->block_ids;
 		sim->ngroups++;
 	}
 	waves_free(&ws);

@@ -68,8 +68,9 @@ enum kvt_status spot_touched(const struct verifying *v, int rank, const struct s
 	int64_t elem = g->shape.elem, byte = first_byte(is, was, elem);
 
 	return kvt_fail(err, KVT_MISMATCH,
-			"%s: rank %d: layer %lld block %lld state %lld head %lld byte %lld is 0x%02x, but was 0x%02x",
-			g->id, rank, LL(digest_layer_id(g, p->l)), LL(p->b), LL(p->s),
+			"%s: rank %d: layer %lld block %llu state %lld head %lld byte %lld is 0x%02x, but was 0x%02x",
+			g->id, rank, LL(digest_layer_id(g, p->l)),
+			(unsigned long long)digest_block_id(g, p->b), LL(p->s),
 			LL(g->head_start + p->h),
 			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
 			was[byte]);

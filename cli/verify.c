@@ -68,9 +68,10 @@ static enum kvt_status compare_views(const struct comparing *c,
 	if (i < 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_MISMATCH,
-			"%s: layer %lld block %lld state %lld head %lld kv %lld dim %lld differs",
+			"%s: layer %lld block %llu state %lld head %lld kv %lld dim %lld differs",
 			group->id, (long long)(box->begin[KVT_AXIS_L] + at[KVT_AXIS_L]),
-			(long long)(box->begin[KVT_AXIS_B] + at[KVT_AXIS_B]),
+			(unsigned long long)kvt_block_id(
+				group, box->begin[KVT_AXIS_B] + at[KVT_AXIS_B]),
 			(long long)at[KVT_AXIS_S], (long long)at[KVT_AXIS_H],
 			(long long)(k + at[KVT_AXIS_K]), (long long)i);
 }

@@ -8,16 +8,16 @@
 #include <string.h>
 
 enum key {
-	AT_GROUP, AT_LAYER, AT_BLOCK, AT_BLOCK_ID, AT_REQUEST, AT_TOKEN, AT_STATE,
-	AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW, AT_COUNT, NKEYS
+	AT_GROUP, AT_LAYER, AT_BLOCK, AT_BLOCK_ID, AT_POSITION, AT_REQUEST, AT_TOKEN,
+	AT_STATE, AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW, AT_COUNT, NKEYS
 };
 
 static const char *const key_names[NKEYS] = {
 	[AT_GROUP] = "group", [AT_LAYER] = "layer", [AT_BLOCK] = "block",
-	[AT_BLOCK_ID] = "block_id", [AT_REQUEST] = "request", [AT_TOKEN] = "token",
-	[AT_STATE] = "state", [AT_HEAD] = "head", [AT_LOCAL_HEAD] = "local_head",
-	[AT_KV] = "kv", [AT_DIM] = "dim", [AT_BYTE] = "byte",
-	[AT_ROW] = "row", [AT_COUNT] = "count",
+	[AT_BLOCK_ID] = "block_id", [AT_POSITION] = "position",
+	[AT_REQUEST] = "request", [AT_TOKEN] = "token", [AT_STATE] = "state",
+	[AT_HEAD] = "head", [AT_LOCAL_HEAD] = "local_head", [AT_KV] = "kv",
+	[AT_DIM] = "dim", [AT_BYTE] = "byte", [AT_ROW] = "row", [AT_COUNT] = "count",
 };
 
 /* A coordinate while it is read. */
@@ -216,23 +216,34 @@ static enum kvt_status take_head(struct at *at)
 
 /* ---- blocks, and what else leads to them -------------------------------- */
 
-static enum kvt_status take_block_id(struct at *at)
+/* By the id in the pool, which is the position where the dump lists no ids. */
+static enum kvt_status take_id(struct at *at, enum key key)
 {
 	const struct kvt_group *group = at->group;
-	int64_t id, b = 0;
+	int64_t n = group->shape.n[KVT_AXIS_B], id, b = 0;
 
-	if (!group->block_ids)
-		return wrong(at, "block_id is given, but the dump has no ids of blocks");
-	if (!where_number(&id, at->value[AT_BLOCK_ID]))
-		return wrong(at, "block_id is no whole number");
-	while (b < group->shape.n[KVT_AXIS_B] && group->block_ids[b] != (uint64_t)id)
+	if (!group->block_ids || !at->value[key])
+		return take_number(at, &at->out->index[KVT_AXIS_B], key, 0, n);
+	if (!where_number(&id, at->value[key]))
+		return kvt_fail(at->err, KVT_USAGE,
+				"%s: %s is '%.60s', expected a whole number", at->asked,
+				key_names[key], at->value[key]);
+	while (b < n && group->block_ids[b] != (uint64_t)id)
 		b++;
-	if (b == group->shape.n[KVT_AXIS_B])
+	if (b == n)
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: no block of group %s has id %lld", at->asked,
 				group->id, (long long)id);
 	at->out->index[KVT_AXIS_B] = b;
 	return KVT_OK;
+}
+
+static enum kvt_status take_pool_block(struct at *at)
+{
+	if (at->value[AT_POSITION])
+		return take_number(at, &at->out->index[KVT_AXIS_B], AT_POSITION, 0,
+				   at->group->shape.n[KVT_AXIS_B]);
+	return take_id(at, at->value[AT_BLOCK_ID] ? AT_BLOCK_ID : AT_BLOCK);
 }
 
 static enum kvt_status find_request(const struct at *at,
@@ -306,11 +317,11 @@ static enum kvt_status take_block(struct at *at)
 {
 	const int64_t *n = at->group->shape.n;
 	int ways = !!at->value[AT_BLOCK] + !!at->value[AT_BLOCK_ID] +
-		   !!at->value[AT_REQUEST];
+		   !!at->value[AT_POSITION] + !!at->value[AT_REQUEST];
 	enum kvt_status status;
 
 	if (ways > 1)
-		return wrong(at, "expected one of block, block_id and request");
+		return wrong(at, "expected one of block, position and request");
 	if (at->value[AT_TOKEN] && !at->value[AT_REQUEST])
 		return wrong(at, "token is given without its request");
 	if (at->value[AT_REQUEST]) {
@@ -318,11 +329,7 @@ static enum kvt_status take_block(struct at *at)
 			return status;
 		if (at->group->tokens_per_state > 0)
 			return KVT_OK;
-	} else if (at->value[AT_BLOCK_ID]) {
-		if ((status = take_block_id(at)))
-			return status;
-	} else if ((status = take_number(at, &at->out->index[KVT_AXIS_B], AT_BLOCK, 0,
-					 n[KVT_AXIS_B]))) {
+	} else if ((status = take_pool_block(at))) {
 		return status;
 	}
 	return take_number(at, &at->out->index[KVT_AXIS_S], AT_STATE, 0, n[KVT_AXIS_S]);

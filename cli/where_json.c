@@ -62,6 +62,17 @@ static void put_tile(struct json_out *out, json_t *o, const struct where *w,
 	json_put_int(out, object, "bytes", tile.nbytes);
 }
 
+/* The id in the pool, and where the dump has it. */
+static void put_block(struct json_out *out, json_t *o, const struct kvt_group *group,
+		      int64_t b)
+{
+	int64_t id = (int64_t)kvt_block_id(group, b);
+
+	json_put_int(out, o, "block", id);
+	put_known(out, o, "block_id", id, group->block_ids);
+	json_put_int(out, o, "position", b);
+}
+
 static void put_part(struct json_out *out, json_t *o, const struct kvt_group *group,
 		     int64_t dim)
 {
@@ -97,9 +108,7 @@ static void put_element(struct json_out *out, json_t *o, const struct where *w,
 		      group->layer_names[i[KVT_AXIS_L]] : NULL);
 	put_known(out, o, "layer_id", group->layer_ids ?
 		  group->layer_ids[i[KVT_AXIS_L]] : 0, group->layer_ids);
-	json_put_int(out, o, "block", i[KVT_AXIS_B]);
-	put_known(out, o, "block_id", group->block_ids ?
-		  (int64_t)group->block_ids[i[KVT_AXIS_B]] : 0, group->block_ids);
+	put_block(out, o, group, i[KVT_AXIS_B]);
 	json_put_int(out, o, "state", i[KVT_AXIS_S]);
 	json_put_int(out, o, "head", group->head_start + i[KVT_AXIS_H]);
 	json_put_int(out, o, "local_head", i[KVT_AXIS_H]);
@@ -119,9 +128,11 @@ static void put_element(struct json_out *out, json_t *o, const struct where *w,
 static void put_page(struct json_out *out, json_t *o, const struct where *w,
 		     const struct kvt_place *p)
 {
-	json_put_text(out, o, "group", w->snapshot->group[p->group].id);
+	const struct kvt_group *group = &w->snapshot->group[p->group];
+
+	json_put_text(out, o, "group", group->id);
 	json_put_int(out, o, "layer", p->index[KVT_AXIS_L]);
-	json_put_int(out, o, "block", p->index[KVT_AXIS_B]);
+	put_block(out, o, group, p->index[KVT_AXIS_B]);
 	json_put_int(out, o, "page_byte", p->byte);
 }
 

@@ -68,8 +68,8 @@ static void print_coordinate(const struct where *w, const struct kvt_place *p)
 	describe_label("at");
 	if (w->snapshot->ngroups > 1)
 		plainf("group=%s,", group->id);
-	plainf("layer=%lld,block=%lld", (long long)p->index[KVT_AXIS_L],
-	       (long long)p->index[KVT_AXIS_B]);
+	plainf("layer=%lld,block=%llu", (long long)p->index[KVT_AXIS_L],
+	       (unsigned long long)kvt_block_id(group, p->index[KVT_AXIS_B]));
 	if (n[KVT_AXIS_S] > 1)
 		plainf(",state=%lld", (long long)p->index[KVT_AXIS_S]);
 	if (group->total_heads > 1 || n[KVT_AXIS_H] > 1)
@@ -124,8 +124,7 @@ static void print_element(const struct where *w, const struct kvt_place *p)
 	}
 	if (group->block_ids) {
 		describe_label("block");
-		plainf("id %llu\n",
-		       (unsigned long long)group->block_ids[p->index[KVT_AXIS_B]]);
+		plainf("position %lld in the dump\n", (long long)p->index[KVT_AXIS_B]);
 	}
 	if (group->head_start) {
 		describe_label("head");

@@ -118,11 +118,13 @@ static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
 				const int64_t begin[KVT_NAXES], const char *what,
 				struct kvt_error *err)
 {
+	const struct kvt_group *g = &reader->snapshot.group[group];
+
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: group %s: tile at layer %lld, block %lld, "
-			"state %lld, head %lld, kv %lld: %s", reader->path,
-			reader->snapshot.group[group].id,
-			(long long)begin[KVT_AXIS_L], (long long)begin[KVT_AXIS_B],
+			"%s: group %s: tile at layer %lld, block %llu, "
+			"state %lld, head %lld, kv %lld: %s", reader->path, g->id,
+			(long long)begin[KVT_AXIS_L],
+			(unsigned long long)kvt_block_id(g, begin[KVT_AXIS_B]),
 			(long long)begin[KVT_AXIS_S], (long long)begin[KVT_AXIS_H],
 			(long long)begin[KVT_AXIS_K], what);
 }

@@ -93,8 +93,9 @@ static enum kvt_status name_page(char name[MAX_NAME + 1], const struct writing *
 	    !kvt_hicache_parse(&parsed, name) || !kvt_part_equal(&parsed.hash, hash) ||
 	    !kvt_part_equal(&parsed.model, w->model))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"block %lld is called '%.80s' of model '%.80s', from which hicache can make no name of a file",
-				(long long)block, hash, w->model);
+				"block %llu is called '%.80s' of model '%.80s', from which hicache can make no name of a file",
+				(unsigned long long)kvt_block_id(w->group, block), hash,
+				w->model);
 	return KVT_OK;
 }
 

@@ -379,9 +379,10 @@ static enum kvt_status bad_names(const struct writing *w, const struct kvt_group
 				 int64_t block)
 {
 	return kvt_fail(w->err, KVT_UNSUPPORTED,
-			"group %s: block %lld is called '%.80s', expected the hash of its file "
+			"group %s: block %llu is called '%.80s', expected the hash of its file "
 			"and, in files of several blocks, :SLOT up to %lld%s",
-			group->id, (long long)block, group->block_names[block],
+			group->id, (unsigned long long)kvt_block_id(group, block),
+			group->block_names[block],
 			(long long)w->per_file - 1,
 			w->rows && w->per_file > 1 ? ", all of them" : "");
 }

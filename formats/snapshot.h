@@ -163,6 +163,16 @@ bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b);
 /* Of a group with a content type that passed kvt_snapshot_check(). */
 struct kvt_packing kvt_group_packing(const struct kvt_group *group);
 
+/*
+ * What people know a block by: its id in the engine's pool.  Tables of requests
+ * and everything else in memory have its position in the dump, 'b', which is the
+ * id only where the dump lists none.
+ */
+static inline uint64_t kvt_block_id(const struct kvt_group *group, int64_t b)
+{
+	return group->block_ids ? group->block_ids[b] : (uint64_t)b;
+}
+
 /* An empty snapshot (sizes 1, null_block -1). */
 void kvt_snapshot_init(struct kvt_snapshot *snapshot);
 /* Forgets block_names; before the number of blocks changes. */

@@ -232,13 +232,15 @@ static enum kvt_status check_tables(const struct kvt_group *g, struct check *c)
 	for (int64_t i = 0; g->block_names && i < g->shape.n[KVT_AXIS_B]; i++)
 		if (!g->block_names[i])
 			return flaw(c, "blocks.name",
-				    "group %s: block %lld has no name", g->id, LL(i));
+				    "group %s: block %llu has no name", g->id,
+				    (unsigned long long)kvt_block_id(g, i));
 	for (int64_t i = 0; g->block_valid && i < g->shape.n[KVT_AXIS_B]; i++) {
 		if (g->block_valid[i] <= g->shape.n[KVT_AXIS_S])
 			continue;
 		status = flaw(c, "valid.capacity",
-			      "group %s: block %lld has %lu live states of %lld",
-			      g->id, LL(i), (unsigned long)g->block_valid[i],
+			      "group %s: block %llu has %lu live states of %lld", g->id,
+			      (unsigned long long)kvt_block_id(g, i),
+			      (unsigned long)g->block_valid[i],
 			      LL(g->shape.n[KVT_AXIS_S]));
 		if (!c->inspector)
 			break;
@@ -262,7 +264,7 @@ static enum kvt_status check_table(const struct kvt_request *request,
 		if (blocks[i] < g->shape.n[KVT_AXIS_B])
 			continue;
 		status = flaw(c, "table.out-of-pool",
-			      "request %s: block table entry %lld is %lu, group %s has %lld blocks",
+			      "request %s: block table entry %lld is position %lu, group %s has %lld blocks",
 			      request->id, LL(i), (unsigned long)blocks[i], g->id,
 			      LL(g->shape.n[KVT_AXIS_B]));
 		if (!c->inspector)
@@ -379,8 +381,8 @@ static enum kvt_status check_group(const struct kvt_snapshot *s, int index,
 		return flaw(c, "group.kind", "group %s has no kind", g->id);
 	if (null < -1 || (null >= 0 && null >= g->shape.n[KVT_AXIS_B]))
 		return flaw(c, "null.out-of-pool",
-			    "null block is %lld, group %s has %lld blocks", LL(null),
-			    g->id, LL(g->shape.n[KVT_AXIS_B]));
+			    "null block is at position %lld, group %s has %lld blocks",
+			    LL(null), g->id, LL(g->shape.n[KVT_AXIS_B]));
 	if (!memchr(g->pool, 0, sizeof(g->pool)))
 		return flaw(c, "group.id", "group %s: the name of its pool has no end",
 			    g->id);

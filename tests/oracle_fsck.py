@@ -393,7 +393,7 @@ def check_later(tmp):
            "they may share blocks", r)
     side["token_ids"]["B"][12] = 99
     expect("token 49 of a part", "table.shared-tokens",
-           "request=B,block=2", "--fast", save(),
+           f"request=B,block={side['block_table']['B'][1]}", "--fast", save(),
            also=("request.token-ids",))
 
 

@@ -153,8 +153,8 @@ refused() {
 	kvtool slice -q --request C --tokens 16:80 -o late.npy "$nhd"
 	refused 3 'request C' 'block 1 on' -- --request C late.npy in.npy
 	with '{"block_table": {"C": [0, 40, 41, 43, 46]}, "num_tokens": {"C": 80}}'
-	refused 3 'request C' 'block 0' 'null block' in.npy -- --request C in.npy "$rocm"
-	refused 3 'request C' 'block 0' 'null block' in.npy -- --request C "$rocm" in.npy
+	refused 3 'request C' 'entry 0' 'null block' in.npy -- --request C in.npy "$rocm"
+	refused 3 'request C' 'entry 0' 'null block' in.npy -- --request C "$rocm" in.npy
 	run -0 kvtool copy-blocks --request C -o same.npy in.npy in.npy
 	[[ $output == *"g0: 4 of 48 blocks"* ]]
 	with '{"block_table": {"C": [1, 2, 3, 4, 1]}, "num_tokens": {"C": 80}}'

@@ -203,7 +203,7 @@ table() {
 		local both=("$bs32" ../m.npy)
 		[ -z "$swapped" ] || both=(../m.npy "$bs32")
 		table "$A[3] = 48"
-		sides 'block table entry 3 is 48' "${both[@]}"
+		sides 'block table entry 3 is position 48' "${both[@]}"
 		table "$A[3] = m$A[2]"
 		sides 'comes twice' "${both[@]}"
 		table "$A[3] = -1"

@@ -262,12 +262,12 @@ with open("in.h5", "r+b") as f:
 	[[ $output == *"2 blocks of 16 regrouped as 4 of 8"* ]]
 	for id in 78 79 80 81; do
 		kvtool where --json --at=layer=0,block_id=$id,state=0,head=0,kv=k,dim=0 small.h5 |
-			grep -q "\"block\": $((id - 78)),"
+			grep -q "\"position\": $((id - 78)),"
 	done
 	# back again they are one block each, and 39 and 40 no block of 32
 	kvtool reblock -q --no-sync -b 16 --verify -o back.h5 small.h5
 	run -0 kvtool where --at=layer=0,block_id=40,state=0,head=0,kv=k,dim=0 back.h5
-	[[ $output == *"block=1,"*"id 40"* ]]
+	[[ $output == *"block=40,"*"position 1 in"* ]]
 	run -0 kvtool reblock --no-sync -b 32 --verify -o large.h5 part.h5
 	[[ $output == *"gathered as 1 of 32: block 39 stands where 38 would be"* ]]
 }

@@ -190,7 +190,7 @@ for path in glob.glob("one/*.safetensors"):
 	refused 2 "there is no group 'g1'" --at=$all,group=g1 "$nhd"
 	refused 2 'group is missing' --at=$all "$mamba"
 	refused 2 'kv is given' --at=layer=0,block=1,state=0,kv=k,dim=0 "$mla"
-	refused 2 'has no ids of blocks' --at=layer=0,block_id=3,state=0 "$nhd"
+	refused 2 'block_id is 48, expected 0 to 47' --at=layer=0,block_id=48,state=0 "$nhd"
 	refused 2 'too long' --at="$all,group=$(printf '%0600d' 0)" "$nhd"
 }
 
@@ -239,11 +239,19 @@ for path in glob.glob("one/*.safetensors"):
 @test "where finds a block by its id, and says which field a byte is of" {
 	kvtool slice -q --no-sync --blocks=39:41 -o part.h5 "$nhd"
 	run -0 kvtool where --at=block_id=40,layer=0,state=0,head=0,kv=k,dim=0 part.h5
-	[[ $output == *"layer=0,block=1,state=0"*"id 40"*"C token 16"* ]]
+	[[ $output == *"layer=0,block=40,state=0"*"position 1 in the dump"*"C token 16"* ]]
+	run -0 kvtool where --at=block=40,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+	[[ $output == *"position 1 in the dump"* ]]
+	run -0 kvtool where --at=position=1,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+	[[ $output == *"layer=0,block=40,state=0"* ]]
+	refused 2 "no block of group g0 has id 1" \
+		--at=block=1,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+	refused 2 'position is 2, expected 0 to 1' \
+		--at=position=2,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+	refused 2 'expected one of block, position and request' \
+		--at=position=1,block=40,layer=0,state=0,head=0,kv=k,dim=0 part.h5
 	refused 2 "no block of group g0 has id 1" \
 		--at=block_id=1,layer=0,state=0,head=0,kv=k,dim=0 part.h5
-	refused 2 "block_id is given, but the dump has no ids" \
-		--at=block_id=1,layer=0,state=0,head=0,kv=k,dim=0 "$nhd"
 	# 512 fp8 numbers, 4 float32 scales, 64 bfloat16 numbers
 	head -c $((2 * 3 * 64 * 656)) /dev/zero >ds.bin
 	for row in '511 nope 511' '520 scales 2' '655 rope 63'; do

@@ -307,7 +307,7 @@ static const struct row {
 	{ "ids_chunked", ids_chunked, 3, "chunked" },
 	{ "ids_not_there", ids_not_there, 3, "0 bytes in the file" },
 	{ "valid_above", valid_above, 3, "99 live states" },
-	{ "block_outside", block_outside, 3, "block table entry 4 is 99" },
+	{ "block_outside", block_outside, 3, "block table entry 4 is position 99" },
 	{ "tokens_everywhere", tokens_everywhere, 3, "0 bytes in the file" },
 	{ "cells_short", cells_short, 3, "extents are not those" },
 	{ "names_not_utf8", names_not_utf8, 3, "string 1 is not UTF-8" },

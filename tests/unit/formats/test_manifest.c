@@ -153,7 +153,7 @@ static struct parse_case {
 	{ "a table without its tokens", "{" BASE ", \"block_table\": {\"A\": [1]}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "num_tokens lacks request A" },
 	{ "a table outside the pool", "{" BASE ", \"block_table\": {\"A\": [5]},"
-	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "entry 0 is 5" },
+	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "entry 0 is position 5" },
 	{ "a table entry beyond 2^32",
 	  "{" BASE ", \"block_table\": {\"A\": [4294967296]},"
 	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "4294967296" },
@@ -169,7 +169,7 @@ static struct parse_case {
 	{ "a block id twice", "{" BASE ", \"block_ids\": [9, 8, 7, 9, 5]}", BASE_BYTES,
 	  KVT_BAD_INPUT, "9 twice" },
 	{ "a null block outside the pool", "{" BASE ", \"null_block\": 5}", BASE_BYTES,
-	  KVT_BAD_INPUT, "null block is 5" },
+	  KVT_BAD_INPUT, "null block is at position 5" },
 	{ "an unknown kind", "{" BASE ", \"kind\": \"quantum\"}", BASE_BYTES,
 	  KVT_UNSUPPORTED,
 	  "quantum" },
