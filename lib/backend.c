@@ -330,6 +330,17 @@ unsigned kvt_backend_wrote(const struct kvt_backend *backend,
 	return eras;
 }
 
+/* Heads of a block follow each other, in it or in its keys and in its values. */
+static bool heads_first(const struct kvt_layout *layout, const struct kvt_shape *shape)
+{
+	struct kvt_shape half = *shape;
+
+	half.n[KVT_AXIS_K] = 1;
+	return kvt_layout_predicates(layout, shape).block_contiguous ||
+	       (layout->nplanes == 1 &&
+		kvt_layout_predicates(layout, &half).block_contiguous);
+}
+
 unsigned kvt_connector_unmet(const struct kvt_layout *layout,
 			     const struct kvt_shape *shape, bool unequal_tp)
 {
@@ -340,7 +351,7 @@ unsigned kvt_connector_unmet(const struct kvt_layout *layout,
 	if (kvt_splits_k_and_v(layout, shape))
 		unmet |= KVT_NEED_K_WITH_V;
 	/* one head is a run anywhere; the predicate leaves it out */
-	if (unequal_tp && !kvt_layout_predicates(layout, shape).block_contiguous)
+	if (unequal_tp && !heads_first(layout, shape))
 		unmet |= KVT_NEED_HEADS_FIRST;
 	if (shape->n[KVT_AXIS_S] % 16)
 		unmet |= KVT_NEED_BLOCK_SIZE;

@@ -19,7 +19,8 @@ extern "C" {
 /*
  * The first three are of vLLM's connectors.  Their regions are the layers of a
  * group (two a layer where keys and values lie apart; one of each part of a conv
- * state), or all layers at once where a block holds them all ("nixl-packed").
+ * state), or all layers at once where a block holds them all: always of
+ * "nixl-packed", of "nixl" where the block of a layer is not [heads][states].
  * The others are the scopes, whose list is that of kvt_op_next().
  */
 enum kvt_stack {
@@ -76,6 +77,7 @@ struct kvt_posts {
 	const struct kvt_block_span *order;
 	int64_t norder, at, layer, layers, chunk;
 	int nregions, region;
+	bool packed;		/* a region is a block of all layers */
 	struct kvt_post_region regions[KVT_MAX_POST_REGIONS];
 	struct kvt_nest nest;
 	struct kvt_ops walk;

@@ -64,19 +64,18 @@ static int64_t stride_of(const struct kvt_view *view, enum kvt_axis axis)
 	return 0;
 }
 
-/* Do keys and values of a block lie apart? */
+/* Do keys and values of a layer's block have regions of their own? */
 static bool apart(const struct kvt_views *views)
 {
 	const struct kvt_view *v = &views->view[0];
+	bool inside = false;		/* are heads or states outside of K? */
 
-	for (int i = 0; i < v->nfactors && v->shape.n[KVT_AXIS_K] > 1; i++) {
-		const struct kvt_factor *f = &v->factor[i];
-
-		if ((f->axis == KVT_AXIS_S || f->axis == KVT_AXIS_H) && f->n > 1 &&
-		    f->stride < stride_of(v, KVT_AXIS_K))
-			return true;
-	}
-	return false;
+	if (views->count == 2 || v->shape.n[KVT_AXIS_K] < 2)
+		return views->count == 2;
+	for (int i = 0; i < v->nfactors && v->factor[i].axis != KVT_AXIS_K; i++)
+		inside |= v->factor[i].axis == KVT_AXIS_S ||
+			  v->factor[i].axis == KVT_AXIS_H;
+	return !inside;
 }
 
 static enum kvt_status narrow(struct kvt_view *v, enum kvt_axis axis, int64_t begin,
@@ -85,86 +84,169 @@ static enum kvt_status narrow(struct kvt_view *v, enum kvt_axis axis, int64_t be
 	return kvt_view_narrow(v, v, axis, begin, begin + count, err);
 }
 
-/* Of one block: the plane k (-1: both), and where the pair's part of it begins. */
-static enum kvt_status block_of(struct kvt_view *out, const struct kvt_xfer_side *side,
-				int k, bool packed, enum kvt_axis axis, int64_t from,
-				int64_t count, struct kvt_error *err)
+/* What a descriptor is to hold of a block: a layer or all, keys, values or both. */
+struct wanted {
+	bool packed;			/* all layers */
+	int k;				/* 0 keys, 1 values, -1 both */
+	enum kvt_axis axis;
+	int64_t from, count;		/* along it; 0: all */
+};
+
+/* The same as bytes of the first block; both planes, where there are two. */
+struct piece {
+	int n;
+	struct kvt_view view[2];
+};
+
+static enum kvt_status piece_of(struct piece *out, const struct kvt_xfer_side *side,
+				const struct wanted *w, struct kvt_error *err)
 {
-	struct kvt_view v = side->views.view[side->views.count == 2 && k > 0];
+	const struct kvt_views *all = &side->views;
 	enum kvt_status status;
 
-	if ((!packed && (status = narrow(&v, KVT_AXIS_L, 0, 1, err))) ||
-	    (status = narrow(&v, KVT_AXIS_B, 0, 1, err)) ||
-	    (k >= 0 && side->views.count == 1 &&
-	     (status = narrow(&v, KVT_AXIS_K, k, 1, err))) ||
-	    (count && (status = narrow(&v, axis, from, count, err))))
-		return status;
-	*out = v;
+	*out = (struct piece){ .n = 0 };
+	for (int i = 0; i < all->count; i++) {
+		struct kvt_view v = all->view[i];
+
+		if (all->count == 2 && w->k >= 0 && w->k != i)
+			continue;
+		if ((!w->packed && (status = narrow(&v, KVT_AXIS_L, 0, 1, err))) ||
+		    (status = narrow(&v, KVT_AXIS_B, 0, 1, err)) ||
+		    (w->k >= 0 && all->count == 1 &&
+		     (status = narrow(&v, KVT_AXIS_K, w->k, 1, err))) ||
+		    (w->count && (status = narrow(&v, w->axis, w->from, w->count, err))))
+			return status;
+		out->view[out->n++] = v;
+	}
 	return KVT_OK;
+}
+
+/* Views do not overlap, so what fills the bytes from its first to its last is a run. */
+static bool is_run(const struct piece *p, int64_t *begin, int64_t *len)
+{
+	int64_t end = 0;
+
+	*begin = INT64_MAX;
+	*len = 0;
+	for (int i = 0; i < p->n; i++) {
+		const struct kvt_view *v = &p->view[i];
+		int64_t n = v->shape.elem, last = v->offset + n;
+
+		for (int k = 0; k < v->nfactors; k++) {
+			n *= v->factor[k].n;
+			last += (v->factor[k].n - 1) * v->factor[k].stride;
+		}
+		*begin = v->offset < *begin ? v->offset : *begin;
+		end = last > end ? last : end;
+		*len += n;
+	}
+	return end - *begin == *len;
+}
+
+/* Is every byte as far behind the first on both sides? */
+static bool same_bytes(const struct piece *src, const struct piece *dst)
+{
+	int64_t ahead = 0;
+
+	for (int i = 0; i < src->n && src->n == dst->n; i++) {
+		struct kvt_plan plan;
+
+		if (kvt_plan_init(&plan, &dst->view[i], &src->view[i], NULL))
+			return false;
+		for (int k = 0; k < plan.nloops; k++)
+			if (plan.src_stride[k] != plan.dst_stride[k])
+				return false;
+		if (i && plan.dst_offset - plan.src_offset != ahead)
+			return false;
+		ahead = plan.dst_offset - plan.src_offset;
+	}
+	return src->n == dst->n;
+}
+
+static int64_t count_runs(const struct piece *p)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < p->n; i++) {
+		struct kvt_plan plan;
+
+		n += kvt_plan_init(&plan, &p->view[i], &p->view[i], NULL) ? 1 :
+		     kvt_plan_nruns(&plan);
+	}
+	return n;
 }
 
 /* Both are one run, and the same one unless a receiver permutes it later. */
-static enum kvt_status check_runs(const struct kvt_view *src, const struct kvt_view *dst,
-				  bool permuted, int64_t *len, struct kvt_error *err)
+static enum kvt_status check_runs(struct kvt_post_region *r, const struct piece *src,
+				  const struct piece *dst, bool permuted,
+				  struct kvt_error *err)
 {
-	struct kvt_plan from, to;
+	int64_t whole;
+	bool from = is_run(src, &r->src, &r->len), to = is_run(dst, &r->dst, &whole);
+
+	if (from && to && (permuted || same_bytes(src, dst)))
+		return KVT_OK;
+	if (from && to)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"both sides must have one layout: the bytes of a block are in another order");
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"heads must be contiguous: what moves of a block is %lld runs, not one (layout hnd would do)",
+			(long long)count_runs(from ? dst : src));
+}
+
+static enum kvt_status add_region(struct kvt_posts *p, const struct kvt_xfer *x,
+				  const struct wanted *src_part,
+				  const struct wanted *dst_part, struct kvt_error *err)
+{
+	struct kvt_post_region *r = &p->regions[p->nregions];
+	struct piece src, dst;
 	enum kvt_status status;
 
-	status = permuted ? kvt_plan_init(&from, src, src, err) :
-			    kvt_plan_init(&from, dst, src, err);
-	if (status || (status = kvt_plan_init(&to, dst, dst, err)))
+	if ((status = piece_of(&src, &x->src, src_part, err)) ||
+	    (status = piece_of(&dst, &x->dst, dst_part, err)) ||
+	    (status = check_runs(r, &src, &dst, p->chunk > 0, err)))
 		return status;
-	if (from.nloops || to.nloops)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"heads must be contiguous: what moves of a block is %lld runs, not one (layout hnd would do)",
-				(long long)(from.nloops ? kvt_plan_nruns(&from) :
-							  kvt_plan_nruns(&to)));
-	*len = from.run;
+	r->src_layer = p->packed ? 0 : stride_of(&x->src.views.view[0], KVT_AXIS_L);
+	r->dst_layer = p->packed ? 0 : stride_of(&x->dst.views.view[0], KVT_AXIS_L);
+	r->src_block = stride_of(&src.view[0], KVT_AXIS_B);
+	r->dst_block = stride_of(&dst.view[0], KVT_AXIS_B);
+	p->nregions++;
 	return KVT_OK;
 }
 
-static enum kvt_status add_region(struct kvt_posts *p, const struct kvt_xfer *x, int k,
-				  enum kvt_axis axis,
-				  const struct kvt_exchange_range *range,
-				  struct kvt_error *err)
+/* Do both planes, of keys and of values, fill one region together? */
+static bool joined(const struct kvt_xfer_side *side, const struct wanted *w)
 {
-	struct kvt_post_region *r = &p->regions[p->nregions];
-	bool packed = p->how.stack == KVT_STACK_NIXL_PACKED;
-	struct kvt_view src, dst;
-	enum kvt_status status;
+	struct piece piece;
+	int64_t begin, len;
 
-	if ((status = block_of(&src, &x->src, k, packed, axis, range ? range->src : 0,
-			       range ? range->count : 0, err)) ||
-	    (status = block_of(&dst, &x->dst, k, packed, axis, range ? range->dst : 0,
-			       range ? range->count : 0, err)) ||
-	    (status = check_runs(&src, &dst, p->chunk > 0, &r->len, err)))
-		return status;
-	r->src = src.offset;
-	r->dst = dst.offset;
-	r->src_layer = packed ? 0 : stride_of(&x->src.views.view[0], KVT_AXIS_L);
-	r->dst_layer = packed ? 0 : stride_of(&x->dst.views.view[0], KVT_AXIS_L);
-	r->src_block = stride_of(&x->src.views.view[k > 0 &&
-				 x->src.views.count == 2], KVT_AXIS_B);
-	r->dst_block = stride_of(&x->dst.views.view[k > 0 && x->dst.views.count == 2],
-				 KVT_AXIS_B);
-	p->nregions++;
-	return KVT_OK;
+	return side->views.count == 2 && !piece_of(&piece, side, w, NULL) &&
+	       is_run(&piece, &begin, &len);
 }
 
 static enum kvt_status add_regions(struct kvt_posts *p, const struct kvt_xfer *x,
 				   const struct kvt_exchange *ex, struct kvt_error *err)
 {
-	bool packed = p->how.stack == KVT_STACK_NIXL_PACKED;
-	bool two = x->src.views.count == 2 || x->dst.views.count == 2 ||
-		   (!packed && (apart(&x->src.views) || apart(&x->dst.views)));
+	const struct wanted all = { .packed = p->packed, .k = -1, .axis = ex->axis };
+	bool two = (!p->packed || x->src.views.count == 2 || x->dst.views.count == 2) &&
+		   (apart(&x->src.views) || apart(&x->dst.views)) &&
+		   (p->chunk || !joined(&x->src, &all) || !joined(&x->dst, &all));
 	enum kvt_status status = KVT_OK;
 
-	p->layers = packed ? 1 : x->layers;
-	if (packed && !two)
-		return add_region(p, x, -1, ex->axis, NULL, err);
+	p->layers = p->packed ? 1 : x->layers;
+	if (p->packed && !two)
+		return add_region(p, x, &all, &all, err);
 	for (int k = two ? 0 : -1; !status && k < (two ? 2 : 0); k++)
-		for (int i = 0; !status && i < ex->count; i++)
-			status = add_region(p, x, k, ex->axis, &ex->range[i], err);
+		for (int i = 0; !status && i < ex->count; i++) {
+			const struct kvt_exchange_range *e = &ex->range[i];
+			struct wanted src = all, dst = all;
+
+			src.k = dst.k = k;
+			src.count = dst.count = e->count;
+			src.from = e->src;
+			dst.from = e->dst;
+			status = add_region(p, x, &src, &dst, err);
+		}
 	return status;
 }
 
@@ -194,6 +276,109 @@ static enum kvt_status check_blocks(struct kvt_posts *p, const struct kvt_xfer *
 	return KVT_OK;
 }
 
+/* Connectors pair ranks by dividing. */
+static enum kvt_status check_ranks(const struct kvt_xfer *x, struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+	int64_t ratio;
+	enum kvt_status status = kvt_tp_ratio(&ratio, x->dst.ranks, x->src.ranks, &why);
+
+	return status ? kvt_fail(err, status, "%.400s, as the destination reads",
+				 why.text) : KVT_OK;
+}
+
+/* ---- nixl ------------------------------------------------------------------ */
+
+/*
+ * What the handshake of vLLM 0.32 asserts (_validate_remote_agent_handshake) and
+ * how a layer becomes a region (register_kv_caches).  The destination is local.
+ */
+
+static bool outside(const struct kvt_view *v, enum kvt_axis a, enum kvt_axis b)
+{
+	return stride_of(v, a) > stride_of(v, b);
+}
+
+/* Axes that both sides have several of stand in one order. */
+static bool same_order(const struct kvt_xfer *x)
+{
+	static const enum kvt_axis axes[] = { KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H,
+					      KVT_AXIS_S, KVT_AXIS_K };
+	const struct kvt_view *a = &x->src.views.view[0], *b = &x->dst.views.view[0];
+	unsigned several = 0;
+
+	for (int i = 0; i < 5; i++)
+		several |= (unsigned)(a->shape.n[axes[i]] > 1 &&
+				      b->shape.n[axes[i]] > 1) << i;
+	for (int i = 0; i < 5; i++)
+		for (int j = 0; j < i; j++)
+			if (several >> i & several >> j & 1 &&
+			    outside(a, axes[i], axes[j]) != outside(b, axes[i], axes[j]))
+				return false;
+	return x->src.views.count == x->dst.views.count;
+}
+
+/* Where blocks are outermost, a page that is not [heads][states] goes with its row. */
+static bool needs_row(const struct kvt_xfer_side *side, int64_t layers)
+{
+	const struct kvt_view *v = &side->views.view[0];
+	bool split = apart(&side->views);
+	const struct wanted page = { .k = split ? 0 : -1 };
+	struct piece piece;
+	int64_t begin, len;
+
+	if (layers < 2 || !outside(v, KVT_AXIS_B, KVT_AXIS_L) ||
+	    piece_of(&piece, side, &page, NULL))
+		return false;
+	if (!is_run(&piece, &begin, &len))
+		return true;
+	return !split && v->shape.n[KVT_AXIS_H] > 1 && v->shape.n[KVT_AXIS_S] > 1 &&
+	       outside(v, KVT_AXIS_S, KVT_AXIS_H);
+}
+
+static enum kvt_status check_heads(const struct kvt_posts *p, const struct kvt_xfer *x,
+				   struct kvt_error *err)
+{
+	bool fewer = x->dst.ranks < x->src.ranks;
+
+	if (fewer && x->src.ranks > x->src.spec.total_heads)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nixl: %lld ranks hold %lld heads, some twice: fewer ranks, %lld, do not read that",
+				(long long)x->src.ranks,
+				(long long)x->src.spec.total_heads,
+				(long long)x->dst.ranks);
+	if (fewer && p->chunk)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nixl: blocks of %lld and of %lld states must have one size where %lld ranks read from %lld",
+				(long long)kvt_xfer_block_states(&x->src),
+				(long long)kvt_xfer_block_states(&x->dst),
+				(long long)x->dst.ranks, (long long)x->src.ranks);
+	return KVT_OK;
+}
+
+static enum kvt_status check_nixl(struct kvt_posts *p, const struct kvt_xfer *x,
+				  struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	/* a latent is on every rank, and states of Mamba are dealt by parts */
+	if (x->src.spec.kind == KVT_MLA || kvt_xfer_is_recurrent(&x->src.spec))
+		return KVT_OK;
+	if ((status = check_heads(p, x, err)))
+		return status;
+	if (!same_order(x))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nixl: both sides must have one layout");
+	p->packed = needs_row(&x->src, x->layers) || needs_row(&x->dst, x->layers);
+	if (p->packed && x->src.ranks != x->dst.ranks)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nixl: heads must be contiguous: a block is one region of all layers (layout hnd would do)");
+	if (p->packed && p->chunk)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nixl: a block is one region of all layers, which blocks of another size do not make");
+	return KVT_OK;
+}
+
 static enum kvt_status check_packed(const struct kvt_xfer *x, struct kvt_error *err)
 {
 	const struct kvt_view *v[2] = { &x->src.views.view[0], &x->dst.views.view[0] };
@@ -211,7 +396,8 @@ static enum kvt_status start_regions(struct kvt_posts *p, const struct kvt_xfer 
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
-	if ((status = check_blocks(p, x, err)))
+	if ((status = check_blocks(p, x, err)) ||
+	    (p->how.stack == KVT_STACK_NIXL && (status = check_nixl(p, x, err))))
 		return status;
 	status = add_regions(p, x, &pair->exchange, &why);
 	return status ? kvt_fail(err, status, "%s: %.400s", kvt_stack_name(p->how.stack),
@@ -251,9 +437,14 @@ enum kvt_status kvt_posts_start(struct kvt_posts *posts, const struct kvt_postin
 				struct kvt_error *err)
 {
 	struct kvt_posts *p = posts;
+	struct kvt_error why = { "" };
 	enum kvt_status status;
 
-	*p = (struct kvt_posts){ .how = *how, .order = order, .norder = norder };
+	*p = (struct kvt_posts){ .how = *how, .order = order, .norder = norder,
+				 .packed = how->stack == KVT_STACK_NIXL_PACKED };
+	if (stacks[how->stack].regions && (status = check_ranks(xfer, &why)))
+		return kvt_fail(err, status, "%s: %.400s", kvt_stack_name(how->stack),
+				why.text);
 	if (stacks[how->stack].regions && how->coalesce == KVT_COALESCE_FULL &&
 	    (status = check_full(p, xfer, err)))
 		return status;

@@ -158,6 +158,32 @@ refused() {
 	refused 3 "the reader's must be a multiple" -m llama-3.1-8b --src block-size=64 \
 		--dst block-size=16 --emulate=nixl
 	refused 3 'one block size' -m llama-3.1-8b --dst block-size=64 --emulate=mooncake
+	# fewer ranks read heads that are held twice, or of blocks of another size
+	refused 3 '16 ranks hold 8 heads, some twice' -m llama-3.1-8b --src tp=16 --dst tp=8 \
+		--emulate=nixl
+	refused 3 'must have one size where 1 ranks read from 2' -m llama-3.1-8b --src tp=2 \
+		--dst tp=1,block-size=32 --emulate=nixl
+	run -0 kvtool transfer-sim time -m llama-3.1-8b --src tp=1 --dst tp=2,block-size=32 \
+		--emulate=nixl
+	run -0 kvtool transfer-sim time --spec=mla:layers=2,latent=8 --src tp=4 \
+		--dst tp=2,block-size=32 --emulate=nixl
+	# ranks that do not divide: heads would do, vLLM asserts
+	for stack in nixl nixl-packed mooncake; do
+		refused 3 'TP size 3 is not a multiple of the remote one, 2' \
+			--spec=gqa:layers=2,heads=6,head-dim=8 --src tp=2,layout=BLHSC \
+			--dst tp=3 --emulate=$stack
+	done
+	refused 3 'neither number divides the other' --spec=gqa:layers=2,heads=6,head-dim=8 \
+		--src tp=4 --emulate=nixl
+	# where the row of a block is one region
+	refused 3 'heads must be contiguous: a block is one region of all layers' -m llama-3.1-8b \
+		--src layout=bhlsc --dst tp=2 --emulate=nixl
+	refused 3 'which blocks of another size do not make' -m llama-3.1-8b \
+		--src layout=blshc --dst block-size=32 --emulate=nixl
+	refused 3 'both sides must have one layout' -m llama-3.1-8b --src layout=hnd \
+		--dst layout=blhsc --emulate=nixl
+	[ "$(request num_descriptors -m llama-3.1-8b --src layout=bhlsc,ids=scatter \
+		--dst ids=scatter --emulate=nixl)" = 128 ]
 	refused 3 'not together' -m llama-3.1-8b --emulate=nixl-packed
 	refused 3 'was never measured' -m llama-3.1-8b --link=tcp-25g
 	run -0 --separate-stderr kvtool transfer-sim time --json -m llama-3.1-70b \
