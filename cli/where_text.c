@@ -189,8 +189,9 @@ static void print_region(const struct where *w, const struct kvt_place *p)
 		plainf("beyond the data, which ends at byte %lld\n",
 		       (long long)p->end);
 	else if (p->region == KVT_PADDING)
-		plainf("padding of a page: layer %lld, block %lld, byte %lld of %lld\n",
-		       (long long)p->index[KVT_AXIS_L], (long long)p->index[KVT_AXIS_B],
+		plainf("padding of a page: layer %lld, block %llu, byte %lld of %lld\n",
+		       (long long)p->index[KVT_AXIS_L], (unsigned long long)kvt_block_id(
+			       &w->snapshot->group[p->group], p->index[KVT_AXIS_B]),
 		       (long long)p->byte,
 		       (long long)w->snapshot->group[p->group].page_bytes);
 	else
