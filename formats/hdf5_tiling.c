@@ -89,8 +89,9 @@ static bool is_split(const struct kvt_layout *layout, enum kvt_axis axis)
 /*
  * Take over the extents of another file's tiles where this shape allows it.
  * States of consecutive blocks are consecutive, so it is their number in a tile
- * that counts, however many blocks they are.  No tile holds a part of a block:
- * a content cell, which is of all states of one, is hashed in its tile.
+ * that counts, however many blocks they are.  No tile holds a part of a block or
+ * of a state's content: a content cell is hashed in its tile.  Tiles of another
+ * width, such as those of another group, are no example.
  */
 static void like_extents(int64_t n[KVT_NAXES], const struct kvt_group *group,
 			 const struct kvt_tiling *like)
@@ -98,6 +99,8 @@ static void like_extents(int64_t n[KVT_NAXES], const struct kvt_group *group,
 	const int64_t *shape = group->shape.n;
 	int64_t states = like->n[KVT_AXIS_B] * like->n[KVT_AXIS_S];
 
+	if (like->n[KVT_AXIS_D] != shape[KVT_AXIS_D])
+		return;
 	for (int a = 0; a < KVT_NAXES; a++) {
 		if (a == KVT_AXIS_B || a == KVT_AXIS_S || like->n[a] > shape[a] ||
 		    (a == KVT_AXIS_K && group->layout.nplanes == 2) ||
