@@ -28,6 +28,26 @@ struct writing {
 
 /* ---- what can be written ------------------------------------------------ */
 
+/* Layers are the files of a folder, and the reader misses one between others. */
+static enum kvt_status check_layers(const struct writing *w)
+{
+	const char *format = w->writer->options.format;
+	int64_t n = w->group->shape.n[KVT_AXIS_L];
+	struct kvt_layer *layer;
+	enum kvt_status status = kvt_store_check_layers(w->group, format, w->err);
+
+	if (status)
+		return status;
+	if (!(layer = calloc((size_t)n + 1, sizeof(*layer))))
+		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+	for (int64_t l = 0; l < n; l++)
+		layer[l] = (struct kvt_layer){ w->group->layer_names[l], -1, l };
+	if (kvt_layers_sort(layer, n, format, w->err))
+		status = KVT_UNSUPPORTED;
+	free(layer);
+	return status;
+}
+
 static enum kvt_status check_names(const struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
@@ -61,7 +81,9 @@ static bool is_whole(const struct writing *w, const struct kvt_request *request)
 static enum kvt_status check(struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_parallel alone = { .tp_size = 1 };
 	const char *format = w->writer->options.format;
+	enum kvt_status status;
 	bool mla;
 
 	w->generation = format ? kvt_generation_find(format) : NULL;
@@ -93,7 +115,10 @@ static enum kvt_status check(struct writing *w)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"request %s: not all of its tokens are in the dump",
 					s->request[r].id);
-	return check_names(w);
+	if ((status = kvt_store_check_group(w->group, &alone, mla, format, w->err)) ||
+	    (status = check_names(w)))
+		return status;
+	return check_layers(w);
 }
 
 /* ---- one file ----------------------------------------------------------- */

@@ -101,10 +101,26 @@ static enum kvt_status name_page(char name[MAX_NAME + 1], const struct writing *
 
 /* ---- what can be written ------------------------------------------------ */
 
+/* Pages say nothing of layers, which are counted from 0 on then. */
+static enum kvt_status check_layers(const struct writing *w)
+{
+	const uint32_t *ids = w->group->layer_ids;
+
+	for (int64_t l = 0; ids && l < w->group->shape.n[KVT_AXIS_L]; l++)
+		if (ids[l] != l && w->writer->snapshot.parallel.pp_size < 2)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"hicache counts layers from 0 on, and number %lld of this dump is layer %u "
+					"of the model; write another format",
+					(long long)l, ids[l]);
+	return KVT_OK;
+}
+
 static enum kvt_status check(struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->snapshot;
 	struct kvt_group *group = w->group = &w->writer->snapshot.group[0];
+	bool mla = group->shape.n[KVT_AXIS_K] == 1;
+	enum kvt_status status;
 
 	if (s->ngroups != 1)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
@@ -118,6 +134,10 @@ static enum kvt_status check(struct writing *w)
 	if (!group->block_names)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"hicache finds pages by their names, and blocks of this dump have none");
+	if ((status = kvt_store_check_group(group, &s->parallel, mla, "hicache",
+					    w->err)) ||
+	    (status = check_layers(w)))
+		return status;
 	if (strcmp(group->id, "g0"))
 		snprintf(w->pool, sizeof(w->pool), ".%s", group->id);
 	name_rank(w);

@@ -146,3 +146,64 @@ enum kvt_status kvt_store_layout(struct kvt_layout *out, const struct kvt_hints 
 	*out = kvt_layout_blocks_first(&asked, layers);
 	return KVT_OK;
 }
+
+/* ---- what files without a word say ---------------------------------------- */
+
+enum kvt_status kvt_store_check_kv(const struct kvt_group *group, const char *format,
+				   struct kvt_error *err)
+{
+	int half = kvt_group_half(group);
+
+	return half < 0 ? KVT_OK :
+	       kvt_fail(err, KVT_UNSUPPORTED,
+			"%s holds keys and values, and %s has %s alone", format,
+			group->id, half ? "values" : "keys");
+}
+
+enum kvt_status kvt_store_check_heads(const struct kvt_group *group,
+				      const struct kvt_parallel *parallel,
+				      const char *format, struct kvt_error *err)
+{
+	int64_t n = group->shape.n[KVT_AXIS_H], total = group->total_heads;
+	int64_t share = total > parallel->tp_size ? total / parallel->tp_size : 1;
+	int64_t first = parallel->tp_rank * total / parallel->tp_size;
+
+	if (n == share && group->head_start == first)
+		return KVT_OK;
+	return kvt_fail(err, KVT_UNSUPPORTED,
+			"%s cannot say which heads it holds, and this dump has heads %lld to %lld of %lld, "
+			"not %lld to %lld; merge the ranks first, or write another format",
+			format, (long long)group->head_start,
+			(long long)(group->head_start + n - 1), (long long)total,
+			(long long)first, (long long)(first + share - 1));
+}
+
+enum kvt_status kvt_store_check_group(const struct kvt_group *group,
+				      const struct kvt_parallel *parallel, bool mla,
+				      const char *format, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_store_check_kv(group, format, err);
+
+	if (status)
+		return status;
+	if (group->kind != (mla ? KVT_MLA : KVT_FULL_ATTENTION))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s is read as %s, and %s is %s; write another format",
+				format, kvt_kind_name(mla ? KVT_MLA : KVT_FULL_ATTENTION),
+				group->id, kvt_kind_name(group->kind));
+	return kvt_store_check_heads(group, parallel, format, err);
+}
+
+enum kvt_status kvt_store_check_layers(const struct kvt_group *group, const char *format,
+				       struct kvt_error *err)
+{
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++) {
+		int64_t id = group->layer_ids ? (int64_t)group->layer_ids[l] : l, number;
+
+		if (!kvt_layer_number(&number, group->layer_names[l]) || number != id)
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"%s knows a layer by the number in its name, and '%.100s' is layer %lld",
+					format, group->layer_names[l], (long long)id);
+	}
+	return KVT_OK;
+}

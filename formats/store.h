@@ -60,6 +60,33 @@ kvt_store_layout(struct kvt_layout *out, const struct kvt_hints *hints, bool lay
 /* Names come from dumps of others: may this be one in a folder of ours? */
 bool kvt_name_is_safe(const char *name);
 
+/*
+ * What a group may not be where files without a header say nothing of it and it
+ * would come back as something else; 'format' is for messages.  First:
+ * KVT_UNSUPPORTED for keys alone or values alone, which look like latents.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_kv(const struct kvt_group *group, const char *format,
+		   struct kvt_error *err);
+
+/* KVT_UNSUPPORTED unless the heads are those that TP deals to the rank. */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_heads(const struct kvt_group *group, const struct kvt_parallel *parallel,
+		      const char *format, struct kvt_error *err);
+
+/* Both, and KVT_UNSUPPORTED unless the kind is full attention, or MLA if 'mla'. */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_group(const struct kvt_group *group, const struct kvt_parallel *parallel,
+		      bool mla, const char *format, struct kvt_error *err);
+
+/*
+ * KVT_UNSUPPORTED unless each layer's name has the number that the layer has in the
+ * model: where files keep names alone.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_layers(const struct kvt_group *group, const char *format,
+		       struct kvt_error *err);
+
 /* Room for the names of all blocks of a group, all NULL. */
 KVT_MUST_CHECK enum kvt_status
 kvt_names_new(struct kvt_group *group, struct kvt_error *err);
