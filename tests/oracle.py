@@ -76,10 +76,10 @@ class Result:
                 f"{self.out[-400:]}{self.err[-400:]}")
 
 
-def kvtool(*args):
+def kvtool(*args, folder=None):
     args = [str(a) for a in args]
     try:
-        p = subprocess.run([KVTOOL] + args, stdin=subprocess.DEVNULL,
+        p = subprocess.run([KVTOOL] + args, stdin=subprocess.DEVNULL, cwd=folder,
                            capture_output=True, timeout=120)
     except subprocess.TimeoutExpired:
         return Result(args, "timeout", "", "")
