@@ -33,7 +33,9 @@ from random_dumps import Dump
 tap = Tap()
 ENGINES = os.path.abspath(f"{DATA}/../engines")
 OWN = ("h5", "npy", "bin", "safetensors")
-FOLDERS = ("vllm-2025", "vllm-2026-05", "vllm-2026-07", "vllm-mla")
+# Generations of vLLM's folders, and what each has to be told beside its heads.
+FOLDERS = {"vllm-2025": [], "vllm-2026-05": [], "vllm-2026-07": ["--layout=nhd"],
+           "vllm-mla": []}
 STEPS = ("read", "formats", "folders", "cuts", "layouts", "blocks")
 
 # What a file may say otherwise than the dump it was made of: how and where it is
@@ -79,12 +81,12 @@ def made_dumps():
             for d in below:
                 path = os.path.join(folder, d)
                 if any(os.path.isdir(f"{path}/{r}") for r in os.listdir(path)):
-                    options = ["--heads=4"] if "2025" in d else ["--from=vllm-2026-07"] \
-                        if "gqa64" in path else []
-                    yield Case(os.path.relpath(path, DATA), path, options)
+                    said = ["--heads=4"] if "2025" in d else \
+                        ["--from=vllm-2026-07", "--layout=nhd"] if "2026_07" in d else []
+                    yield Case(os.path.relpath(path, DATA), path, ["--block-size=16", *said])
             if any(f.endswith(".safetensors") for d in below
                    for f in os.listdir(f"{folder}/{d}")):
-                yield Case(os.path.relpath(folder, DATA), folder)
+                yield Case(os.path.relpath(folder, DATA), folder, ["--block-size=16"])
 
 
 def drawn_dumps(folder, numbers):
@@ -306,10 +308,10 @@ class Walk:
         """Folders of engines, which keep the tokens or the blocks."""
         g = self.about["groups"][0]
         packed = [f"--content-type={g['content_type']}"] if g["content_type"] else []
-        for name in FOLDERS:
+        for name, said in FOLDERS.items():
             out = self.write(name, "convert", f"--format={name}", self.base)
             if out:
-                self.same(out, f"--from={name}", f"--block-size={g['block_size']}",
+                self.same(out, f"--from={name}", f"--block-size={g['block_size']}", *said,
                           *([] if name == "vllm-mla" else [f"--heads={g['heads']}"]),
                           *packed, scopes=("tokens",))
         for name in "hicache", "offload", "llmd":
