@@ -27,6 +27,8 @@ import zlib
 sys.dont_write_bytecode = True
 
 import oracle
+import store_trees as st
+from foreign_files import Tensor, npz_bytes, torch_bytes
 from oracle import DATA, FULL, Tap, kvtool
 from random_dumps import Dump
 
@@ -87,6 +89,29 @@ def made_dumps():
             if any(f.endswith(".safetensors") for d in below
                    for f in os.listdir(f"{folder}/{d}")):
                 yield Case(os.path.relpath(folder, DATA), folder, ["--block-size=16"])
+
+
+def foreign_dumps(folder):
+    """The cache of testdata as other programs keep it, where no sample does."""
+    dump = oracle.Dump("s260k", f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.json")
+    shape = ["--dtype=bf16", "--block-size=16", "--heads=4", "--head-dim=8"]
+    st.write_trtllm(f"{folder}/trtllm", dump.cells, range(48))
+    yield Case("trtllm", f"{folder}/trtllm", shape)
+    st.write_flexkv(f"{folder}/flexkv", dump.cells, "BLKSHD", 2, 3, 4)
+    yield Case("flexkv", f"{folder}/flexkv",
+               [*shape, "--layers=5", "--layout=flexkv:BLOCKFIRST", "--set=round-robin=4",
+                "--set=placement=consecutive"])
+    st.put(f"{folder}/kvbm.raw", st.ordered(dump.cells, "BHLKSD"))
+    st.put(f"{folder}/kvbm.json",
+           json.dumps(st.kvbm_descriptor(dump.dims, "UniversalTP")).encode())
+    yield Case("kvbm", f"{folder}/kvbm.raw", ["--from=kvbm", "--dtype=bf16",
+                                              f"--manifest={folder}/kvbm.json"])
+    layers = dump.cells.transpose(1, 2, 3, 4, 0, 5)         # L B S H K D
+    st.put(f"{folder}/a.npz", npz_bytes({f"layer.{i}": a for i, a in enumerate(layers)}))
+    yield Case("npz", f"{folder}/a.npz", ["--layout=nhd", *shape])
+    st.put(f"{folder}/a.pt", torch_bytes([Tensor("BFloat16Storage", a.reshape(48, 16, 4, 16))
+                                          for a in layers]))
+    yield Case("torch", f"{folder}/a.pt", ["--layout=nhd", *shape])
 
 
 def drawn_dumps(folder, numbers):
@@ -353,7 +378,6 @@ class Walk:
                 if out:
                     self.same(out, scopes=scopes.get(what))
         self.join("ranks", [["--tp-size=2", f"--tp-rank={r}"] for r in (0, 1)])
-        self.join("halves", [["--component=k"], ["--component=v"]])
 
     def join(self, what, parts):
         outs = [self.write(f"{what}{i}.h5", "slice", *part, self.base)
@@ -480,6 +504,7 @@ def cases_of(args, folder):
         return
     if not args.list:
         yield from made_dumps()
+        yield from foreign_dumps(folder)
         yield from drawn_dumps(folder, range(300 if FULL else 45))
     if args.list or os.path.exists(path):
         yield from listed_dumps(os.path.abspath(args.root), path)
