@@ -272,6 +272,7 @@ static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
 	int64_t sa = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
 	int64_t sb = p->group[SIDE_B]->shape.n[KVT_AXIS_S];
 	struct numbered *list[NSIDES];
+	const int before = lacks->n;
 
 	if (sa != sb)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -285,7 +286,7 @@ static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
 		to->failed = true;
 	free(list[SIDE_A]);
 	free(list[SIDE_B]);
-	if (!p->nspans && !to->failed)
+	if (!p->nspans && !to->failed && lacks->n > before)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: no block in common", p->id);
 	return KVT_OK;
 }
@@ -338,6 +339,16 @@ static bool sort_spans(struct pair *p)
 	return true;
 }
 
+static bool has_tokens(const struct pair *p, int side)
+{
+	const struct kvt_snapshot *s = snapshot_of(p, side);
+
+	for (int64_t r = 0; r < s->nrequests; r++)
+		if (s->request[r].ntokens)
+			return true;
+	return false;
+}
+
 enum kvt_status pair_spans(struct pair *p, const struct aligning *how,
 			   struct lacks *lacks, struct kvt_error *err)
 {
@@ -354,6 +365,9 @@ enum kvt_status pair_spans(struct pair *p, const struct aligning *how,
 					p->side[s]->name);
 		p->by_tokens &= tables;
 	}
+	/* requests that have nothing are no reason to look at nothing */
+	if (how->by == BY_AUTO && !has_tokens(p, SIDE_A) && !has_tokens(p, SIDE_B))
+		p->by_tokens = false;
 	status = p->by_tokens ? spans_by_tokens(&to, how, lacks, err) :
 				spans_by_blocks(&to, lacks, err);
 	if (status)

@@ -372,11 +372,13 @@ class Walk:
                  "tokens": [f"--tokens={least}:{most}"],
                  "requests": requests}
         scopes = {"tokens": ("tokens",), "requests": ("tokens",)}
-        for what, cut in whole.items():
-            if what in self.case.some(list(whole), 3) and (cut and most or what not in scopes):
-                out = self.write(f"{what}.h5", "slice", *cut, self.base)
-                if out:
-                    self.same(out, scopes=scopes.get(what))
+        for what in self.case.some(list(whole), 3):
+            cut = whole[what]
+            if not (cut and most if what in scopes else cut[0].split("=")[1]):
+                continue                    # there is none
+            out = self.write(f"{what}.h5", "slice", *cut, self.base)
+            if out:
+                self.same(out, scopes=scopes.get(what))
         self.join("ranks", [["--tp-size=2", f"--tp-rank={r}"] for r in (0, 1)])
 
     def join(self, what, parts):

@@ -331,3 +331,34 @@ assert t.endswith("<b>&\"x.npy"), t'
 	one_sentence
 	said b.h5
 }
+
+@test "diff of nothing with nothing is no difference" {
+	dump() {	# name, blocks, tables
+		head -c $(($2 * 16)) /dev/urandom >"$1.bin"
+		cat >"$1.bin.json" <<-END
+			{"layout": "nhd", "dtype": "uint8", $3
+			 "sizes": {"layers": 1, "num_blocks": $2, "block_size": 4,
+			           "num_kv_heads": 1, "head_dim": 2}}
+		END
+	}
+	dump none 0 ''
+	dump idle 2 '"block_table": {"A": []}, "num_tokens": {"A": 0},'
+	dump busy 2 '"block_table": {"A": [1]}, "num_tokens": {"A": 3},'
+	run -0 kvtool diff none.bin none.bin
+	[[ $output == 'g0: equal, 0 elements'* ]]
+	run -0 kvtool diff --by=tokens idle.bin idle.bin
+	[[ $output == 'g0: equal, 0 elements'* ]]
+	# blocks that no request has are something
+	run -0 kvtool diff idle.bin idle.bin
+	[[ $output == 'g0: equal, 32 elements'* ]]
+	run -3 kvtool diff idle.bin busy.bin
+	run -3 kvtool diff none.bin busy.bin
+}
+
+@test "diff of equal dumps has an empty heat map of text" {
+	kvtool convert -q --no-sync "$kv/s260k/paged_bs16/packed_nhd.bf16.npy" a.h5
+	for kind in txt csv json svg; do
+		kvtool diff -q --heatmap="map.$kind" a.h5 a.h5
+		[ -e "map.$kind" ]
+	done
+}
