@@ -163,7 +163,7 @@ enum kvt_status heatmap_write(const char *path, bool force, const struct diff *d
 
 	if (stream) {
 		kinds[kind_of(path)].write(stream, d);
-		bad = !text_output_close(stream) || !out.nbytes;
+		bad = !text_output_close(stream);
 	}
 	status = bad ? kvt_fail(err, KVT_SYSTEM, "out of memory") :
 		       text_files_write(&out, 1, force, err);
