@@ -90,6 +90,14 @@ static enum kvt_status number_groups(struct kvt_offload *o)
 
 /* ---- a group ------------------------------------------------------------ */
 
+static bool has_number(const uint32_t *ids, int64_t n, int64_t number)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (ids[i] == number)
+			return true;
+	return false;
+}
+
 enum kvt_status kvt_offload_page(int64_t *out, const struct kvt_group *group,
 				 struct kvt_error *err)
 {
@@ -102,7 +110,7 @@ enum kvt_status kvt_offload_page(int64_t *out, const struct kvt_group *group,
 static enum kvt_status take_layers(struct kvt_offload *o, struct kvt_group *group,
 				   const struct kvt_offload_group *from)
 {
-	int64_t n = from->nlayers, number, last = -1;
+	int64_t n = from->nlayers, number;
 	bool numbered = true;
 
 	group->shape.n[KVT_AXIS_L] = n;
@@ -116,9 +124,11 @@ static enum kvt_status take_layers(struct kvt_offload *o, struct kvt_group *grou
 
 		if (!(group->layer_names[i] = strdup(name)))
 			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-		numbered = numbered && kvt_layer_number(&number, name) && number > last;
+		/* vLLM lists them in the order of its memory */
+		numbered = numbered && kvt_layer_number(&number, name) &&
+			   !has_number(group->layer_ids, i, number);
 		if (numbered)
-			group->layer_ids[i] = (uint32_t)(last = number);
+			group->layer_ids[i] = (uint32_t)number;
 	}
 	if (!numbered) {
 		free(group->layer_ids);

@@ -545,6 +545,7 @@ static enum kvt_status check(const struct writing *w)
 
 	for (int g = 0; g < s->ngroups; g++) {
 		const struct kvt_group *group = &s->group[g];
+		enum kvt_status status;
 
 		if (!is_number(group->id))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
@@ -554,6 +555,11 @@ static enum kvt_status check(const struct writing *w)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"an offload tree finds blocks by their names, and those of group %s have none",
 					group->id);
+		if ((status = kvt_store_check_kv(group, "an offload tree", w->err)) ||
+		    (status = kvt_store_check_heads(group, &s->parallel,
+						    "an offload tree", w->err)) ||
+		    (status = kvt_store_check_layers(group, "an offload tree", w->err)))
+			return status;
 	}
 	return KVT_OK;
 }
