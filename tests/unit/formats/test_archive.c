@@ -311,6 +311,7 @@ static void test_changed_archive(void **state)
 #define SIZE "K\2K\3K\4\x87"
 #define STRIDE "K\x0cK\4K\1\x87"
 #define WHOLE TENSOR("K\0", SIZE, STRIDE)
+#define CACHE "ctransformers.cache_utils\nDynamicCache\n"
 #define TEXT(s) s, sizeof(s) - 1
 
 static struct pickle_case {
@@ -330,6 +331,7 @@ static struct pickle_case {
 	{ "a long integer", TEXT(P "\x8a\5\0\0\0\0\1."), 0, "int" },
 	{ "strides swapped", TEXT(P TENSOR("K\0", SIZE, "K\4K\x08K\1\x87") "."), 0,
 	  "strided" },
+	{ "a cache of transformers", TEXT(P CACHE ")\x81}b."), 0, "object" },
 	{ "a part of a storage", TEXT(P TENSOR("K\x0c", "K\1K\3K\4\x87", STRIDE) "."), 0,
 	  "tensor" },
 
@@ -342,9 +344,13 @@ static struct pickle_case {
 	{ "a name that only begins as one of ours", TEXT(P "ctorch\nHalfStorageX\n."),
 	  KVT_UNSUPPORTED, "HalfStorageX" },
 	{ "an instance", TEXT(P "(icposix\nsystem\n."), KVT_UNSUPPORTED, "0x69" },
-	{ "a new object", TEXT(P "ccollections\nOrderedDict\n)\x81."), KVT_UNSUPPORTED,
-	  "0x81" },
-	{ "a state", TEXT(P "}}b."), KVT_UNSUPPORTED, "0x62" },
+	{ "an object of no class", TEXT(P "ccollections\nOrderedDict\n)\x81."),
+	  KVT_BAD_INPUT, "an object of no class" },
+	{ "an object with arguments", TEXT(P CACHE "K\1\x85\x81."), KVT_BAD_INPUT,
+	  "an object of no class" },
+	{ "attributes of a dict", TEXT(P "}}b."), KVT_UNSUPPORTED, "attributes of" },
+	{ "attributes twice", TEXT(P CACHE ")\x81}b}b."), KVT_UNSUPPORTED,
+	  "attributes of" },
 	{ "an extension", TEXT(P "\x82\1."), KVT_UNSUPPORTED, "0x82" },
 	{ "a name off the stack", TEXT(P "X\1\0\0\0aX\1\0\0\0b\x93."), KVT_UNSUPPORTED,
 	  "0x93" },
@@ -406,7 +412,8 @@ static enum kvt_status read_all(char kind[16], const void *bytes, size_t n,
 				struct kvt_error *err)
 {
 	static const char *const kinds[] = { "none", "bool", "int", "string", "tuple",
-					     "list", "dict", "storage", "tensor" };
+					     "list", "dict", "object", "storage",
+					     "tensor", "global", "mark" };
 	/* its own room, so that reading beyond it is seen */
 	uint8_t *copy = malloc(n + !n);
 	struct kvt_pickle_tensor t;
