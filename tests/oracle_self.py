@@ -36,8 +36,7 @@ tap = Tap()
 ENGINES = os.path.abspath(f"{DATA}/../engines")
 OWN = ("h5", "npy", "bin", "safetensors")
 # Generations of vLLM's folders, and what each has to be told beside its heads.
-FOLDERS = {"vllm-2025": [], "vllm-2026-05": [], "vllm-2026-07": ["--layout=nhd"],
-           "vllm-mla": []}
+FOLDERS = {"vllm-2025": [], "vllm-2026-05": [], "vllm-2026-07": [], "vllm-mla": []}
 STEPS = ("read", "formats", "folders", "cuts", "layouts", "blocks")
 
 # What a file may say otherwise than the dump it was made of: how and where it is
@@ -336,6 +335,9 @@ class Walk:
         for name, said in FOLDERS.items():
             out = self.write(name, "convert", f"--format={name}", self.base)
             if out:
+                if name == "vllm-2026-07":      # of a CPU engine: rows of packed blocks
+                    cpu = [n for n in g["layout_names"] if n in ("cpu-vec", "cpu-amx")]
+                    said = [f"--layout={cpu[0] if cpu else 'nhd'}"]
                 self.same(out, f"--from={name}", f"--block-size={g['block_size']}", *said,
                           *([] if name == "vllm-mla" else [f"--heads={g['heads']}"]),
                           *packed, scopes=("tokens",))
