@@ -23,9 +23,13 @@ static bool lacks_content(const struct kvt_reader *reader, const struct kvt_hint
 enum kvt_status open_as_told(struct kvt_reader **out, const char *name,
 			     const struct kvt_hints *hints, struct kvt_error *err)
 {
+	struct kvt_hints facts = { .facts = hints->facts };
 	struct kvt_error why;
-	enum kvt_status status = kvt_open(out, name, NULL, &why);
+	enum kvt_status status = kvt_open(out, name, &facts, &why);
 
+	/* facts of the other input's format */
+	if (status == KVT_USAGE && hints->facts.n)
+		status = kvt_open(out, name, NULL, &why);
 	if (status == KVT_SYSTEM)
 		return kvt_fail(err, status, "%s", why.text);
 	if (!status && !lacks_content(*out, hints))

@@ -71,7 +71,8 @@ struct source {
 
 /*
  * Options that describe a file are for files that do not describe themselves: of
- * several inputs each may have a layout of its own.
+ * several inputs each may have a layout of its own.  Facts say which part of a file
+ * is meant, and in what order: they count for each whose format knows them.
  */
 KVT_MUST_CHECK enum kvt_status
 open_as_told(struct kvt_reader **out, const char *name, const struct kvt_hints *hints,

@@ -362,3 +362,15 @@ assert t.endswith("<b>&\"x.npy"), t'
 		[ -e "map.$kind" ]
 	done
 }
+
+@test "diff takes what --set says for each side whose format knows it" {
+	local chunks=$root/testdata/engines/lmcache/fs_meta_mla
+
+	echo "A 20b01bccd391499a -5bb1487eac7d7b74" >order
+	kvtool convert -q --no-sync --set=order=order "$chunks" a.h5
+	run -0 kvtool diff --set=order=order a.h5 "$chunks"
+	run -0 kvtool diff --set=order=order "$chunks" a.h5
+	# the requests of a store without an order are others
+	run -3 kvtool diff --by=tokens a.h5 "$chunks"
+	run -5 kvtool diff --set=order=nowhere a.h5 "$chunks"
+}
