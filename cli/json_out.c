@@ -10,7 +10,7 @@
 void json_start(struct json_out *out)
 {
 	*out = (struct json_out){ .root = json_object() };
-	json_put_int(out, out->root, "kvtool_json", 1);
+	json_put_int(out, out->root, "kvtool_json", 2);
 }
 
 void json_put(struct json_out *out, json_t *object, const char *key, json_t *value)

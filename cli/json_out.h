@@ -13,7 +13,7 @@
 #include "lib/kvt.h"
 
 /*
- * An object that begins with "kvtool_json": 1.  NULL when out of memory, as
+ * An object that begins with "kvtool_json": 2.  NULL when out of memory, as
  * with everything from jansson; putting NULL somewhere is noticed by
  * json_print() through 'failed'.
  */

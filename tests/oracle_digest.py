@@ -69,7 +69,7 @@ def check_json(name, path, pool):
                 got.setdefault(row["scope"], {})[label] = row["value"]
                 if row["by"] != by:
                     raise ValueError(f"by {row['by']}, expected {by}")
-            if said["kvtool_json"] != 1 or said["file"] != path:
+            if said["kvtool_json"] != 2 or said["file"] != path:
                 raise ValueError("kvtool_json or file is wrong")
         except (ValueError, KeyError, IndexError) as e:
             tap.ok(False, f"{name}: --json --by {by}", f"{e!r}\n{r}")

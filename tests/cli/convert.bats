@@ -189,7 +189,7 @@ for name in "a.json", "b.bin.json":
 	/usr/bin/python3 -c '
 import json, sys
 said = json.loads(sys.argv[1])
-assert said["kvtool_json"] == 1, said' "$output"
+assert said["kvtool_json"] == 2, said' "$output"
 }
 
 @test "convert replaces a file at once: readers see the old or the new" {

@@ -35,7 +35,7 @@ load common
 @test "describe --json is one object; several are one a line" {
 	kvtool describe --json $data/packed_nhd.bf16.npy >one
 	[ "$(head -2 one)" = '{
-  "kvtool_json": 1,' ]
+  "kvtool_json": 2,' ]
 	[ "$(json 'o["groups"][0]["layout"]' <one)" = LBSHC ]
 	kvtool describe --json $data/packed_nhd.bf16.npy $data/packed_hnd.bf16.npy >two
 	[ "$(wc -l <two)" = 2 ]

@@ -80,7 +80,7 @@ load dumps
 	/usr/bin/python3 -c '
 import json, sys
 said = json.loads(sys.argv[1])
-assert said["kvtool_json"] == 1 and said["file"] == sys.argv[2], said
+assert said["kvtool_json"] == 2 and said["file"] == sys.argv[2], said
 assert [d["request"] for d in said["digests"] if d["by"] == "request"
         and d["scope"] == "tokens"] == ["A", "B", "C"], said' "$output" "$nhd"
 }

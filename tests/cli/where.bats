@@ -44,7 +44,7 @@ refused() {
 		"holds", "requests", "tile")]' <answer)" = "['offset', '330104', 'element', \
 330104, 329976, 3, 17, 1, 3, 'v', 4, 0, 'live', [{'id': 'A', 'token': 65, 'tokens': 1, \
 'seen': None}], None]" ]
-	[ "$(json 'o["kvtool_json"], o["places"][1]["holds"]' <answer)" = "(1, 'null')" ]
+	[ "$(json 'o["kvtool_json"], o["places"][1]["holds"]' <answer)" = "(2, 'null')" ]
 }
 
 @test "where takes what it printed" {
