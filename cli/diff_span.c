@@ -324,7 +324,8 @@ static bool sort_spans(struct pair *p)
 {
 	bool by_b = is_tiled(p, SIDE_B) && !is_tiled(p, SIDE_A);
 
-	qsort(p->span, (size_t)p->nspans, sizeof(*p->span), by_b ? in_b : in_a);
+	if (p->nspans)
+		qsort(p->span, (size_t)p->nspans, sizeof(*p->span), by_b ? in_b : in_a);
 	p->ordered = calloc((size_t)p->nspans + 1, sizeof(*p->ordered));
 	if (!p->ordered)
 		return false;
