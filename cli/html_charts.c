@@ -82,11 +82,9 @@ static void grid_labels(FILE *f, const struct grid *g, int size)
 
 int svg_matrix(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
 {
-	struct grid *g = calloc(1, sizeof(*g));
+	struct grid grid = { .bundle = { 0 } }, *g = &grid;
 	int size, height;
 
-	if (!g)
-		return 0;
 	fill_grid(g, p);
 	size = (WIDTH - 70) / (int)g->n[1];
 	size = size > 88 ? 88 : size;
@@ -99,7 +97,6 @@ int svg_matrix(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
 		for (int64_t x = 0; x < g->n[1]; x++)
 			grid_cell(f, g, y, x, size);
 	svg_end(f);
-	free(g);
 	return height;
 }
 
