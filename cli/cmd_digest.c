@@ -93,7 +93,7 @@ static void group_rows(struct rows *rows, const struct digests *d, int g,
 	if (by == BY_BLOCK) {
 		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++)
 			add_row(rows, (struct row){ .value = sums->block[scope][b],
-				.block = digest_block_id(group, b),
+				.block = kvt_block_id(group, b),
 				.version = sums->version });
 		return;
 	}

@@ -8,20 +8,9 @@
  */
 enum { BOX_BYTES = 4 << 20 };
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t r = a % b;
-
-		a = b;
-		b = r;
-	}
-	return a;
-}
-
 static int64_t lcm(int64_t a, int64_t b)
 {
-	return a / gcd(a, b) * b;
+	return a / kvt_gcd(a, b) * b;
 }
 
 /* Does B stand before L, so that layers of a block are neighbours? */

@@ -385,7 +385,7 @@ static json_t *put_null(struct json_out *out, json_t *group, const struct kvt_sn
 	int64_t null = kvt_null_block(s, g);
 
 	put_known(out, group, "null_block", null < 0 ? 0 :
-		  (int64_t)digest_block_id(&s->group[g], null), null >= 0);
+		  (int64_t)kvt_block_id(&s->group[g], null), null >= 0);
 	return group;
 }
 

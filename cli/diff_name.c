@@ -54,7 +54,7 @@ struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot)
 			stored_at(p, s, spot->key[KVT_AXIS_D]),
 		};
 
-		c.block[s] = (int64_t)digest_block_id(p->group[s], index[KVT_AXIS_B]);
+		c.block[s] = (int64_t)kvt_block_id(p->group[s], index[KVT_AXIS_B]);
 		c.position[s] = index[KVT_AXIS_B];
 		c.state[s] = index[KVT_AXIS_S];
 		c.place[s] = side_place(p->side[s], p->number[s], index);
@@ -84,8 +84,8 @@ struct human column_name(const struct result *r, int64_t column)
 	struct human name;
 
 	if (first->request < 0) {
-		int64_t x = (int64_t)digest_block_id(p->group[SIDE_A], first->block[0]);
-		int64_t y = (int64_t)digest_block_id(p->group[SIDE_A], last->block[0]);
+		int64_t x = (int64_t)kvt_block_id(p->group[SIDE_A], first->block[0]);
+		int64_t y = (int64_t)kvt_block_id(p->group[SIDE_A], last->block[0]);
 
 		if (x == y)
 			snprintf(name.s, sizeof(name.s), "block %lld", LL(x));

@@ -27,7 +27,7 @@ static bool is_same_pool(const struct pair *p)
 	    a->shape.n[KVT_AXIS_B] != b->shape.n[KVT_AXIS_B])
 		return false;
 	for (int64_t i = 0; i < a->shape.n[KVT_AXIS_B]; i++)
-		if (digest_block_id(a, i) != digest_block_id(b, i))
+		if (kvt_block_id(a, i) != kvt_block_id(b, i))
 			return false;
 	for (int64_t i = 0; i < p->nspans; i++)
 		if (p->span[i].block[SIDE_A] != p->span[i].block[SIDE_B])
@@ -175,7 +175,7 @@ static void set_facts(struct extract *x)
 	for (int64_t l = 0; l < w->shape.n[KVT_AXIS_L]; l++)
 		x->layer_ids[l] = result_layer(x->r, x->layer + l);
 	for (int64_t i = 0; i < w->shape.n[KVT_AXIS_B]; i++)
-		x->block_ids[i] = (int64_t)digest_block_id(b, x->block + i);
+		x->block_ids[i] = (int64_t)kvt_block_id(b, x->block + i);
 	w->use = x->use;
 	w->layer_ids = x->layer_ids;
 	w->block_ids = x->block_ids;

@@ -58,11 +58,6 @@ uint64_t digest_layer_id(const struct kvt_group *group, int64_t l)
 	return group->layer_ids ? group->layer_ids[l] : (uint64_t)l;
 }
 
-uint64_t digest_block_id(const struct kvt_group *group, int64_t b)
-{
-	return kvt_block_id(group, b);
-}
-
 /* ---- coordinates -------------------------------------------------------- */
 
 /* The part of a conv state that a channel belongs to; NULL if none is known. */
@@ -131,7 +126,7 @@ static void add_cell(const struct summing *sum, struct local *local,
 	struct kvt_digest content = kvt_digest_content(bytes, nbytes), hash;
 	struct kvt_cell cell = {
 		.layer = digest_layer_id(group, p->l),
-		.position = digest_block_id(group, p->b),
+		.position = kvt_block_id(group, p->b),
 		.state = recurrent ? 0 : (uint64_t)p->s,
 		.head = digest_head_id(group, p->head), .component = p->component,
 	};

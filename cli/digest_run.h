@@ -56,9 +56,8 @@ struct digest_value {
 struct digest_value digest_text(enum digest_scope scope, enum digest_version version,
 				const struct kvt_digest *d);
 
-/* The ids under which layers, blocks and heads (channels) are hashed. */
+/* The ids under which layers and heads (channels) are hashed. */
 uint64_t digest_layer_id(const struct kvt_group *group, int64_t l);
-uint64_t digest_block_id(const struct kvt_group *group, int64_t b);
 uint64_t digest_head_id(const struct kvt_group *group, int64_t h);
 
 #endif

@@ -85,7 +85,7 @@ static struct kvt_range positions_of(const struct entries *e, int64_t request,
 	int64_t size = group_of(e)->block_size, end = q->first_token + q->ntokens;
 	struct kvt_range out;
 
-	out.begin = (q->first_token / size + index) * size;
+	out.begin = (e->table[request].first + index) * size;
 	out.end = out.begin + size < end ? out.begin + size : end;
 	if (out.begin < q->first_token)
 		out.begin = q->first_token;
@@ -294,7 +294,7 @@ static int64_t list_holders(struct holder *out, const struct kvt_snapshot *s, in
 				continue;
 			if (out)
 				out[n] = (struct holder){
-					digest_block_id(&s->group[g], block), g, r, i };
+					kvt_block_id(&s->group[g], block), g, r, i };
 			n++;
 		}
 	return n;

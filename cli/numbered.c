@@ -33,7 +33,7 @@ struct numbered *numbered_of(const struct kvt_group *group, enum kvt_axis axis)
 	for (int64_t i = 0; list && i < n; i++)
 		list[i] = (struct numbered){ axis == KVT_AXIS_L ?
 					     digest_layer_id(group, i) :
-					     digest_block_id(group, i), i };
+					     kvt_block_id(group, i), i };
 	if (list)
 		numbered_sort(list, n);
 	return list;

@@ -184,7 +184,7 @@ static enum kvt_status pick_group(struct source *out, int *to, int from,
 	map->from = from;
 	map->layer = list_of(&nl, group, KVT_AXIS_L, digest_layer_id, &pick->layers,
 			     NULL);
-	map->block = list_of(&nb, group, KVT_AXIS_B, digest_block_id, &pick->blocks,
+	map->block = list_of(&nb, group, KVT_AXIS_B, kvt_block_id, &pick->blocks,
 			     used);
 	map->part = calloc(1, sizeof(*map->part));
 	map->nparts = 1;
@@ -281,7 +281,7 @@ enum kvt_status pick_source(struct source *out, struct kvt_reader **reader,
 	if ((status = kvt_snapshot_copy(to, from, err)) ||
 	    (status = check_ranges(from, &pick->layers, KVT_AXIS_L, digest_layer_id,
 				   err)) ||
-	    (status = check_ranges(from, &pick->blocks, KVT_AXIS_B, digest_block_id,
+	    (status = check_ranges(from, &pick->blocks, KVT_AXIS_B, kvt_block_id,
 				   err)) ||
 	    (status = pick_check_components(from, &pick->components, err)) ||
 	    (status = pick_exchanges(given, from, pick, err)) ||

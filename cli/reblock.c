@@ -61,7 +61,7 @@ static enum kvt_status count_live(struct regroup *g, const struct kvt_request *r
 
 	for (int64_t i = 0; (left = states - i * g->size) > 0; i++) {
 		uint32_t b = blocks[i];
-		uint64_t id = digest_block_id(group_before(g), b);
+		uint64_t id = kvt_block_id(group_before(g), b);
 
 		if ((int64_t)b == kvt_null_block(g->from, g->index))
 			continue;

@@ -21,13 +21,13 @@ static enum kvt_status check_pool(const struct regroup *g, int64_t k,
 		return kvt_fail(why, KVT_BAD_INPUT,
 				"%lld blocks are no multiple of %lld", LL(nblocks), LL(k));
 	for (int64_t b = 0; b < nblocks; b++) {
-		uint64_t first = digest_block_id(group, b - b % k);
+		uint64_t first = kvt_block_id(group, b - b % k);
 		uint64_t want = first + (uint64_t)(b % k);
 
-		if (first % (uint64_t)k || digest_block_id(group, b) != want)
+		if (first % (uint64_t)k || kvt_block_id(group, b) != want)
 			return kvt_fail(why, KVT_BAD_INPUT,
 					"block %llu stands where %llu would be",
-					(unsigned long long)digest_block_id(group, b),
+					(unsigned long long)kvt_block_id(group, b),
 					(unsigned long long)(want - first % (uint64_t)k));
 	}
 	return KVT_OK;
@@ -53,7 +53,7 @@ static enum kvt_status check_entry(const struct regroup *g, int64_t k,
 {
 	const uint32_t *blocks = request->blocks[g->index];
 	int64_t null = kvt_null_block(g->from, g->index), b = blocks[i];
-	unsigned long long id = digest_block_id(group_before(g), b);
+	unsigned long long id = kvt_block_id(group_before(g), b);
 
 	if (null >= 0 && b / k == null / k)
 		return kvt_fail(why, KVT_BAD_INPUT,
@@ -67,7 +67,7 @@ static enum kvt_status check_entry(const struct regroup *g, int64_t k,
 		return kvt_fail(why, KVT_BAD_INPUT,
 				"entry %lld of request %s is block %llu, not the one after block %llu",
 				LL(i), request->id, id,
-				(unsigned long long)digest_block_id(group_before(g),
+				(unsigned long long)kvt_block_id(group_before(g),
 								    blocks[i - 1]));
 	return KVT_OK;
 }
@@ -93,7 +93,7 @@ static enum kvt_status check_tables(const struct regroup *g, int64_t k,
 	if (null < 0 || null % k == 0)
 		return KVT_OK;
 	return kvt_fail(why, KVT_BAD_INPUT, "block %llu is the null block",
-			(unsigned long long)digest_block_id(group_before(g), null));
+			(unsigned long long)kvt_block_id(group_before(g), null));
 }
 
 enum kvt_status can_regroup(const struct regroup *g, struct kvt_error *why)

@@ -20,7 +20,7 @@ static uint64_t identity(const struct kvt_group *group, enum kvt_axis axis, int6
 	case KVT_AXIS_L:
 		return digest_layer_id(group, i);
 	case KVT_AXIS_B:
-		return digest_block_id(group, i);
+		return kvt_block_id(group, i);
 	case KVT_AXIS_H:
 		return (uint64_t)(group->head_start + i);
 	default:

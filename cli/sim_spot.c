@@ -70,7 +70,7 @@ enum kvt_status spot_touched(const struct verifying *v, int rank, const struct s
 	return kvt_fail(err, KVT_MISMATCH,
 			"%s: rank %d: layer %lld block %llu state %lld head %lld byte %lld is 0x%02x, but was 0x%02x",
 			g->id, rank, LL(digest_layer_id(g, p->l)),
-			(unsigned long long)digest_block_id(g, p->b), LL(p->s),
+			(unsigned long long)kvt_block_id(g, p->b), LL(p->s),
 			LL(g->head_start + p->h),
 			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
 			was[byte]);

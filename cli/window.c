@@ -119,7 +119,7 @@ static int64_t *block_ids(const struct kvt_group *g)
 	int64_t *ids = malloc((size_t)g->shape.n[KVT_AXIS_B] * sizeof(*ids) + 1);
 
 	for (int64_t b = 0; ids && b < g->shape.n[KVT_AXIS_B]; b++)
-		ids[b] = g->block_ids ? (int64_t)g->block_ids[b] : b;
+		ids[b] = (int64_t)kvt_block_id(g, b);
 	return ids;
 }
 

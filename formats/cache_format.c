@@ -43,18 +43,6 @@ struct span {
 	int64_t slot, count;		/* of the tokens */
 };
 
-static enum kvt_status add_zeros(struct cache_opening *o, int g, int64_t block,
-				 int64_t token, int64_t count)
-{
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
-	struct kvt_token_run run = { .file = -1, .block = block, .token = token,
-				     .layers = { 0, group->shape.n[KVT_AXIS_L] },
-				     .kv = { 0, group->shape.n[KVT_AXIS_K] },
-				     .count = count };
-
-	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
-}
-
 /* Keys or values of a layer for one row. */
 static enum kvt_status add_half(struct cache_opening *o, const struct cache_layer *l,
 				int kv, int64_t row, const struct span *span)
@@ -119,9 +107,9 @@ static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
 	*nblocks += request->nblocks[g] - passed;
 	/* the extent follows when all are counted, and is not asked before */
 	end = span->skip + span->count;
-	if ((status = add_zeros(o, g, span->block, 0, span->skip)))
-		return status;
-	return add_zeros(o, g, span->block, end, (size - end % size) % size);
+	status = kvt_token_zeros(o->reader, g, span->block, 0, span->skip, o->err);
+	return status ? status : kvt_token_zeros(o->reader, g, span->block, end,
+						 (size - end % size) % size, o->err);
 }
 
 static enum kvt_status add_request(struct cache_opening *o, int64_t r,
@@ -161,7 +149,8 @@ static enum kvt_status add_requests(struct cache_opening *o)
 	for (int g = 0; !status && g < s->ngroups; g++) {
 		s->group[g].shape.n[KVT_AXIS_B] = nblocks[g];
 		if (s->null_block == 0)
-			status = add_zeros(o, g, 0, 0, s->group[g].block_size);
+			status = kvt_token_zeros(o->reader, g, 0, 0,
+						 s->group[g].block_size, o->err);
 	}
 	return status;
 }

@@ -54,18 +54,6 @@ static enum kvt_status add_rows(struct llama_opening *o, int g, int kv,
 	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
 }
 
-enum kvt_status llama_zeros(struct llama_opening *o, int g, int64_t block, int64_t token,
-			    int64_t count)
-{
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
-	struct kvt_token_run run = {
-		.file = -1, .layers = { 0, group->shape.n[KVT_AXIS_L] },
-		.kv = { 0, group->shape.n[KVT_AXIS_K] }, .block = block, .token = token,
-		.count = count };
-
-	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
-}
-
 /* Tokens whose slots and cells both follow each other, over blocks as well. */
 struct run {
 	const struct kvt_llama_member *member;	/* the first */
@@ -165,12 +153,14 @@ static enum kvt_status add_block(struct llama_blocks *b, struct run *r,
 	for (int64_t i = 0; !status && i < e->count; i++, next = slot + 1) {
 		slot = llama_position(q, at + i) - shift;
 		if (slot > next)
-			status = llama_zeros(b->o, b->g, b->n, next, slot - next);
+			status = kvt_token_zeros(b->o->reader, b->g, b->n, next,
+						 slot - next, b->o->err);
 		if (!status)
 			status = add_token(b, r, &e->member[i], b->n * size + slot);
 	}
 	if (!status && next < size)
-		status = llama_zeros(b->o, b->g, b->n, next, size - next);
+		status = kvt_token_zeros(b->o->reader, b->g, b->n, next, size - next,
+					 b->o->err);
 	return status ? status : offer(b, e, (uint32_t)b->n++);
 }
 

@@ -67,8 +67,4 @@ KVT_MUST_CHECK enum kvt_status
 llama_table(struct llama_blocks *b, struct kvt_request *request,
 	    const struct llama_sequence *q);
 
-/* Slots of a block that are nowhere in the file. */
-KVT_MUST_CHECK enum kvt_status
-llama_zeros(struct llama_opening *o, int g, int64_t block, int64_t token, int64_t count);
-
 #endif

@@ -145,7 +145,7 @@ static enum kvt_status add_state(struct llama_opening *o, struct kvt_request *re
 	return KVT_OK;
 }
 
-/* What the window needs must be there, as far as another cache has it. */
+/* The engine keeps all of a window: what another cache has of it must be there. */
 static enum kvt_status check_window(const struct llama_opening *o, int g,
 				    const struct kvt_request *request,
 				    const struct all *all)
@@ -298,7 +298,8 @@ static enum kvt_status add_sequences(struct llama_opening *o, const bool *seen)
 		}
 		s->group[g].shape.n[KVT_AXIS_B] = blocks[g].n;
 		if (s->null_block == 0)
-			status = llama_zeros(o, g, 0, 0, s->group[g].block_size);
+			status = kvt_token_zeros(o->reader, g, 0, 0,
+						 s->group[g].block_size, o->err);
 	}
 	for (int g = 0; g < s->ngroups; g++)
 		llama_blocks_free(&blocks[g]);

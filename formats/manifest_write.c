@@ -120,10 +120,9 @@ static void put_tables(struct text *t, json_t *out, const struct kvt_group *grou
 		put(t, out, "block_names", strings_of(t, group->block_names, blocks));
 }
 
-/* Blocks by their id in the engine's pool, where the snapshot knows it. */
 static int64_t id_of(const struct kvt_group *group, int64_t index)
 {
-	return group->block_ids ? (int64_t)group->block_ids[index] : index;
+	return (int64_t)kvt_block_id(group, index);
 }
 
 /* What is live, beside the tables. */

@@ -214,17 +214,12 @@ static enum kvt_status place_rank(struct kvt_flat *flat,
 				  const struct kvt_box *box, int file, int64_t offset,
 				  struct kvt_error *err)
 {
-	struct kvt_group part = *group;
 	struct kvt_piece piece;
-	struct kvt_box whole;
-	enum kvt_status status;
+	enum kvt_status status = kvt_box_piece(&piece, group, box, file, offset, err);
 
-	part.shape = kvt_box_shape(box, group->shape.elem);
-	whole = kvt_box_whole(&part.shape);
-	if ((status = kvt_piece_init(&piece, &part, &whole, false, file, offset, err)))
+	if (status)
 		return status;
 	spread(&piece.views, row, group);
-	piece.box = *box;
 	return kvt_flat_add(flat, &piece, err);
 }
 

@@ -152,22 +152,30 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 
+enum kvt_status kvt_box_piece(struct kvt_piece *out, const struct kvt_group *group,
+			      const struct kvt_box *box, int file, int64_t offset,
+			      struct kvt_error *err)
+{
+	struct kvt_group part = *group;
+	enum kvt_status status;
+	struct kvt_box whole;
+
+	part.shape = kvt_box_shape(box, part.shape.elem);
+	whole = kvt_box_whole(&part.shape);
+	status = kvt_piece_init(out, &part, &whole, kvt_group_has_gaps(&part), file,
+				offset, err);
+	out->box = *box;
+	return status;
+}
+
 enum kvt_status kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
 				 const struct kvt_box *box, int file, int64_t offset,
 				 struct kvt_error *err)
 {
-	struct kvt_group part = *group;
 	struct kvt_piece piece;
-	struct kvt_box whole;
-	enum kvt_status status;
+	enum kvt_status status = kvt_box_piece(&piece, group, box, file, offset, err);
 
-	part.shape = kvt_box_shape(box, part.shape.elem);
-	whole = kvt_box_whole(&part.shape);
-	if ((status = kvt_piece_init(&piece, &part, &whole, kvt_group_has_gaps(&part),
-				     file, offset, err)))
-		return status;
-	piece.box = *box;
-	return kvt_flat_add(flat, &piece, err);
+	return status ? status : kvt_flat_add(flat, &piece, err);
 }
 
 enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,

@@ -81,6 +81,18 @@ enum kvt_status kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group 
 	return status;
 }
 
+enum kvt_status kvt_token_zeros(struct kvt_reader *reader, int g, int64_t block,
+				int64_t token, int64_t count, struct kvt_error *err)
+{
+	const struct kvt_group *group = &reader->snapshot.group[g];
+	struct kvt_token_run run = { .file = -1, .block = block, .token = token,
+				     .layers = { 0, group->shape.n[KVT_AXIS_L] },
+				     .kv = { 0, group->shape.n[KVT_AXIS_K] },
+				     .count = count };
+
+	return kvt_token_run_add(&reader->flat[g], group, &run, err);
+}
+
 enum kvt_status kvt_token_request(struct kvt_snapshot *snapshot, const char *id,
 				  int64_t ntokens, int64_t first,
 				  int64_t nblocks[KVT_MAX_GROUPS], struct kvt_error *err)

@@ -33,6 +33,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group *group,
 		  const struct kvt_token_run *run, struct kvt_error *err);
 
+/* Zeros for tokens of group 'g' that are nowhere, from 'token' of a block on. */
+KVT_MUST_CHECK enum kvt_status
+kvt_token_zeros(struct kvt_reader *reader, int g, int64_t block, int64_t token,
+		int64_t count, struct kvt_error *err);
+
 /*
  * The next request of a snapshot: 'ntokens' tokens from position 'first' on, in
  * blocks of their own in every group.  'nblocks' counts those of each group, and

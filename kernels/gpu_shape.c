@@ -2,17 +2,6 @@
 /* gpu_shape.c - the arguments of a kernel, from a plan */
 #include "kernels/gpu_host.h"
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t r = a % b;
-
-		a = b;
-		b = r;
-	}
-	return a;
-}
-
 void kvt_gpu_div_init(struct gpu_div *div, uint32_t n)
 {
 	uint32_t shift = 0;
@@ -90,7 +79,7 @@ static int64_t whole_steps(int64_t n, int64_t all, int64_t step)
 static bool shape_tile(int64_t *td, int64_t *ts, int64_t nd, int64_t ns,
 		       int64_t run, int64_t pad, int64_t line)
 {
-	const int64_t step = line / gcd(line, run), room = GPU_TILE_BYTES;
+	const int64_t step = line / kvt_gcd(line, run), room = GPU_TILE_BYTES;
 	int64_t side = 1;
 
 	while ((side + 1) * (side + 1) * run <= room)

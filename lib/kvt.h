@@ -451,6 +451,18 @@ struct kvt_range {
 	int64_t begin, end;		/* half open; empty if equal */
 };
 
+/* Greatest common divisor of numbers that are not negative; of 0 and b it is b. */
+static inline int64_t kvt_gcd(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 /* ---- what a request still needs ------------------------------------------ */
 
 /*

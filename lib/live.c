@@ -41,17 +41,6 @@ struct kvt_range kvt_dead_tokens(const struct kvt_retention *keep, int64_t compu
 	return (struct kvt_range){ 0, less(less(computed, w - 1), keep->retained) };
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /* Tokens that begin 'before' tokens ahead of the end of a block. */
 static int64_t blocks_from(int64_t before, int64_t tokens, int64_t block_size)
 {
@@ -68,7 +57,7 @@ int64_t kvt_most_blocks(const struct kvt_retention *keep, int64_t block_size)
 		return 0;
 	/* chunks begin at its multiples: only so near to the end of a block */
 	if (keep->kind == KVT_CHUNKED_LOCAL)
-		return blocks_from(common_divisor(w, block_size), w, block_size);
+		return blocks_from(kvt_gcd(w, block_size), w, block_size);
 	/* one more is computed before the first of them is let go of */
 	return blocks_from(1, w + keep->retained, block_size);
 }
