@@ -306,14 +306,26 @@ needs_ucx() {
 	only libucp.so.0
 }
 
+# same_over TRANSPORTS: UCX moves over these what lies in t0.h5 and t1.h5
+same_over() {
+	UCX_TLS=$1 wire -f --transport=ucx --dst=tp=2,ids=random:9,block-size=32 \
+		--fill=33 -o 'u%r.h5' "$nhd"
+	cmp t0.h5 u0.h5
+	cmp t1.h5 u1.h5
+}
+
+@test "transfer-sim wire --transport=ucx moves over TCP alone" {
+	needs_ucx
+	[ -e /sys/class/net ] || skip "this needs /sys, where UCX looks for networks"
+	wire --dst=tp=2,ids=random:9,block-size=32 --fill=33 -o 't%r.h5' "$nhd"
+	same_over tcp,self
+}
+
 @test "transfer-sim wire --transport=ucx moves what TCP moves" {
 	needs_ucx
 	wire --dst=tp=2,ids=random:9,block-size=32 --fill=33 -o 't%r.h5' "$nhd"
-	for tls in tcp,self sm,self tcp,self,sm; do
-		UCX_TLS=$tls wire -f --transport=ucx --dst=tp=2,ids=random:9,block-size=32 \
-			--fill=33 -o 'u%r.h5' "$nhd"
-		cmp t0.h5 u0.h5
-		cmp t1.h5 u1.h5
+	for tls in sm,self tcp,self,sm; do
+		same_over "$tls"
 	done
 	wire --transport=ucx --all-states --mamba-groups=4 -o m.npy \
 		"$kv"/mamba2g4/tp4_DS/*.npy "$sd"
