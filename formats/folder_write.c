@@ -8,11 +8,8 @@
  */
 #include "formats/folder.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "formats/safetensors_header.h"
 #include "formats/store.h"
@@ -216,13 +213,6 @@ static enum kvt_status create_file(struct writing *w, int64_t l, const char *fol
 
 /* ---- all of them -------------------------------------------------------- */
 
-static enum kvt_status make_folder(const char *path, struct kvt_error *err)
-{
-	if (!mkdir(path, 0777))
-		return KVT_OK;
-	return kvt_fail(err, KVT_SYSTEM, "%s: cannot create: %s", path, strerror(errno));
-}
-
 static enum kvt_status create_request(struct writing *w,
 				      const struct kvt_request *request)
 {
@@ -231,10 +221,9 @@ static enum kvt_status create_request(struct writing *w,
 
 	if (!folder)
 		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
-	status = make_folder(folder, w->err);
+	status = kvt_writer_folder(w->writer, folder, w->err);
 	for (int64_t l = 0; !status && l < w->group->shape.n[KVT_AXIS_L]; l++)
-		if ((status = create_file(w, l, folder, request)) && l == 0)
-			rmdir(folder);	/* empty, so no file leads to it */
+		status = create_file(w, l, folder, request);
 	free(folder);
 	return status;
 }
@@ -267,7 +256,7 @@ enum kvt_status kvt_folder_create(struct kvt_writer *writer, struct kvt_error *e
 	enum kvt_status status;
 
 	if ((status = check(&w)) || (status = choose_layout(&w)) ||
-	    (status = make_folder(writer->temporary, err)))
+	    (status = kvt_writer_folder(writer, writer->temporary, err)))
 		return status;
 	for (int64_t r = 0; !status && r < writer->snapshot.nrequests; r++)
 		status = create_request(&w, &writer->snapshot.request[r]);

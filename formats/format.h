@@ -169,10 +169,19 @@ struct kvt_writer {
 	const char *preset;		/* NULL: none */
 	_Atomic int64_t written;	/* bytes of data, by all threads */
 	struct kvt_files files;
+	char **folder;			/* owned: where they are, as it was made */
+	int64_t nfolders;
 	struct kvt_flat flat[KVT_MAX_GROUPS];
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];
 	void *own;
 };
+
+/*
+ * Makes a folder of a writer's output, its own ('temporary') or one below it, unless
+ * it has been made; goes away with the writer if nothing is published.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_writer_folder(struct kvt_writer *writer, const char *path, struct kvt_error *err);
 
 /*
  * Fills in the numbers that 'spec' has and are not given otherwise; of a rank's

@@ -7,10 +7,8 @@
  */
 #include "formats/hicache.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { OPEN_FILES = 16, MAX_NAME = 255 };
 
@@ -180,9 +178,7 @@ enum kvt_status kvt_hicache_create(struct kvt_writer *writer, struct kvt_error *
 		return status;
 	w.group->layout = kvt_layout_blocks_first(&w.group->layout, false);
 	w.group->page_bytes = w.group->page_offset = 0;
-	if (mkdir(writer->temporary, 0777))
-		return kvt_fail(err, KVT_SYSTEM, "%s: cannot create: %s",
-				writer->temporary, strerror(errno));
+	status = kvt_writer_folder(writer, writer->temporary, err);
 	for (int64_t b = 0; !status && b < w.group->shape.n[KVT_AXIS_B]; b++)
 		status = create_page(&w, b);
 	return status;

@@ -7,11 +7,8 @@
  * replaces that part of the config, and the digest follows.  Whose tree it was
  * decides what a file holds, unless the format that was asked for does.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "formats/json_read.h"
 #include "formats/manifest.h"
@@ -311,14 +308,6 @@ static enum kvt_status check_rows(struct writing *w)
 
 /* ---- folders ------------------------------------------------------------ */
 
-static enum kvt_status make_folder(const struct writing *w, const char *path)
-{
-	if (!mkdir(path, 0777) || errno == EEXIST)
-		return KVT_OK;
-	return kvt_fail(w->err, KVT_SYSTEM, "%s: cannot create: %s", path,
-			strerror(errno));
-}
-
 static enum kvt_status write_config(struct writing *w, const char *folder)
 {
 	char *text = kvt_offload_text(w->config, JSON_INDENT(2) |
@@ -365,10 +354,10 @@ static enum kvt_status make_folders(struct writing *w)
 	w->folder = kvt_path_join(w->writer->temporary, name, rank);
 	if (!folder || !w->folder)
 		status = no_memory(w);
-	else if (!(status = make_folder(w, w->writer->temporary)) &&
-		 !(status = make_folder(w, folder)) &&
+	else if (!(status = kvt_writer_folder(w->writer, w->writer->temporary, w->err)) &&
+		 !(status = kvt_writer_folder(w->writer, folder, w->err)) &&
 		 !(status = write_config(w, folder)))
-		status = make_folder(w, w->folder);
+		status = kvt_writer_folder(w->writer, w->folder, w->err);
 	free(folder);
 	return status;
 }
@@ -435,7 +424,7 @@ static enum kvt_status make_path(const struct writing *w, const struct kvt_group
 
 		n = (size_t)(slash - path);
 		*slash = '\0';
-		if ((status = make_folder(w, path))) {
+		if ((status = kvt_writer_folder(w->writer, path, w->err))) {
 			free(path);
 			return status;
 		}
@@ -484,10 +473,6 @@ static enum kvt_status create_file(struct writing *w, int g, int64_t first, int6
 			 kvt_piece_of_box(flat, group, &box, file, 0, w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);
-	for (int i = 0; file < 0 && i < 2; i++) {
-		*strrchr(path, '/') = '\0';
-		rmdir(path);
-	}
 	free(path);
 	return status;
 }
@@ -596,9 +581,6 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 	for (int g = 0; !status && g < writer->snapshot.ngroups; g++)
 		status = create_files(&w, g);
 	tell_reader(&w);
-	/* if it is empty: no file leads to it */
-	if (status && w.folder)
-		rmdir(w.folder);
 	json_decref(w.config);
 	free(w.folder);
 	return status;

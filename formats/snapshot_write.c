@@ -273,22 +273,36 @@ enum kvt_status kvt_commit(struct kvt_writer *writer, struct kvt_error *err)
 
 /* ---- closing ------------------------------------------------------------ */
 
+enum kvt_status kvt_writer_folder(struct kvt_writer *w, const char *path,
+				  struct kvt_error *err)
+{
+	size_t n = (size_t)w->nfolders;
+	char **more, *own;
+
+	/* room doubles at powers of two; nothing is made that nobody remembers */
+	if (!(n & (n - 1))) {
+		if (!(more = realloc(w->folder, (n ? 2 * n : 1) * sizeof(*more))))
+			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		w->folder = more;
+	}
+	if (!(own = strdup(path)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	if (!mkdir(path, 0777)) {
+		w->folder[w->nfolders++] = own;
+		return KVT_OK;
+	}
+	free(own);
+	return errno == EEXIST ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "%s: cannot create: %s", path, strerror(errno));
+}
+
 /* Only what this writer made, so that a mistake cannot empty somebody's folder. */
-static void remove_folder(const struct kvt_writer *w)
+static void remove_folders(const struct kvt_writer *w)
 {
 	for (int64_t i = 0; i < w->files.count; i++)
 		unlink(w->files.file[i].path);
-	for (int64_t i = 0; i < w->files.count; i++) {
-		char *path = w->files.file[i].path, *slash = strrchr(path, '/');
-
-		/* up to the folder itself; those that hold more stay for now */
-		while (slash && (size_t)(slash - path) > strlen(w->temporary)) {
-			*slash = 0;
-			if (rmdir(path))
-				break;
-			slash = strrchr(path, '/');
-		}
-	}
+	for (int64_t i = w->nfolders - 1; i >= 0; i--)
+		rmdir(w->folder[i]);
 }
 
 void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err)
@@ -304,7 +318,10 @@ void kvt_close_writer(struct kvt_writer *writer)
 	if (writer->format->abandon)
 		writer->format->abandon(writer);
 	if (writer->temporary && writer->format->directory && !writer->published)
-		remove_folder(writer);
+		remove_folders(writer);
+	for (int64_t i = 0; i < writer->nfolders; i++)
+		free(writer->folder[i]);
+	free(writer->folder);
 	kvt_stage_close(&writer->stage);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		kvt_flat_free(&writer->flat[g]);

@@ -62,6 +62,10 @@ COMMANDS = {
     "import": ("connector/", "", "import --layout=nhd --block-size=16 -o out.h5 connector"),
     "to-connector": ("in.h5", "", "convert --format=vllm-2026-07 in.h5 out"),
     "to-hicache": ("named.h5", "", "convert --format=hicache named.h5 out"),
+    "to-offload": ("rows/", "", "convert --format=offload --row-ranks=2 --layout=cpu-vec "
+                   "--heads=4 --head-dim=32 --set=tp-size=1 rows out"),
+    "from-llama": ("holes.ggsn", "", "convert --heads=4 holes.ggsn out.h5"),
+    "from-torch": ("cache.pt", "", "convert cache.pt out.h5"),
     "exec-ranks": ("in.h5", "out0.h5 out1.h5",
                    "transfer-sim exec -f --dst=tp=2,layout=hnd,block-size=32 "
                    "-o out%r.h5 in.h5"),
@@ -113,6 +117,13 @@ def make_inputs(folder):
     kvtool("expect", "write", "-o", "c.kvc", "in.h5", cwd=folder)
     shutil.copytree(os.path.join(S260K, "connector", "example_2026_07"),
                     os.path.join(folder, "connector"))
+    engines = os.path.join(S260K, "..", "..", "engines")
+    shutil.copytree(os.path.join(engines, "vllm", "offload_tp1_vec_bs32", "root"),
+                    os.path.join(folder, "rows"))
+    shutil.copy(os.path.join(engines, "llama.cpp", "s260k.hole.ggsn"),
+                os.path.join(folder, "holes.ggsn"))
+    shutil.copy(os.path.join(engines, "transformers", "5.23.0", "dynamic.pt"),
+                os.path.join(folder, "cache.pt"))
     make_named(folder)
     for name in ("out.npy", "out.json", "out.h5", "out0.h5", "out1.h5", "out.html",
                  "out.kvc"):
