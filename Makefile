@@ -62,14 +62,17 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 objs     = $(patsubst %.c,$(B)/%.o,$(wildcard $(1)))
 bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
-CORE    := $(call objs,lib/*.c kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
-FORMATS := $(call objs,formats/*.c)
-CLI     := $(call objs,cli/*.c)
+# Rooms of lib/: pure ones, which need a C compiler only, and the engine.
+PURE    := base layout model transfer fault
+CORE    := $(call objs,$(PURE:%=lib/%/*.c) kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
+FORMATS := $(filter-out %/hdf5/plugin.o,$(call objs,formats/*.c formats/*/*.c))
+CLI     := $(call objs,cli/*.c cli/*/*.c cli/cmd/transfer/*.c)
 # The plugin is the zstd filter without the rest of formats/, as shared code.
-PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,formats/zstd_frame.c formats/zstd_filter.c \
-	   $(wildcard formats/plugin/*.c) lib/error.c)
+PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,lib/tile/zstd_frame.c formats/hdf5/zstd_filter.c \
+	   formats/hdf5/plugin.c lib/base/error.c)
 
 LIB     := $(B)/libkvt.a
+ENGINE  := $(B)/engine.a
 TOOL    := $(B)/kvtool
 FILTER  := $(B)/plugin/libh5kvtzstd.so
 # The tests beside lib/ need no format; the others link formats/ too.
@@ -95,11 +98,13 @@ new      = -o $@.new $(1) && mv -f $@.new $@
 
 all: $(TOOL) $(LIB) $(FILTER) $(B)/models	## build the program, the library and the HDF5 plugin
 
-$(TOOL): $(CLI) $(FORMATS) $(LIB)
+$(TOOL): $(CLI) $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
 $(LIB): $(CORE)
+$(ENGINE): $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
+$(LIB) $(ENGINE):
 	$(call say,AR,$@)
 	$(Q)rm -f $@.new && ar rcs $@.new $^ && mv -f $@.new $@
 
@@ -174,12 +179,12 @@ $(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $< $(foreach v,CUDA HIP,\
 		-DKVT_$v_IMAGE='"$(@:.o=.image)"' -DKVT_$v_ARCHS='"$(@:.o=.archs)"')
 
-$(STANDIN): $(CLI) $(FORMATS) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
+$(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
 # The program with a walk of its plans that loses something.
-$(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_walk.o $(LIB)
+$(LOSSY): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/lossy_walk.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_xfer_region_next -o $@ $^ $(FLIBS)
 
@@ -188,28 +193,28 @@ $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(CMOCKA) -lm)
 
 $(FORMATTEST): MOCK := $(CMOCKA)
-$(FORMATTEST) $(BENCH): $(B)/%: $(B)/%.o $(FORMATS) $(LIB)
+$(FORMATTEST) $(BENCH): $(B)/%: $(B)/%.o $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(MOCK) $(FLIBS))
 
 # The reader of contracts is one of cli/ that needs nothing of the rest.
-$(B)/tests/fuzz/fuzz_contract: $(call objs,cli/contract*.c cli/nearest.c)
-$(B)/tests/fuzz/fuzz_wire: $(call objs,cli/wire_frame.c cli/wire_meet.c)
+$(B)/tests/fuzz/fuzz_contract: $(call objs,cli/expect/contract.c cli/expect/keys.c)
+$(B)/tests/fuzz/fuzz_wire: $(call objs,cli/wire/frame.c cli/wire/meet.c)
 
 # libFuzzer brings its own main() (make fuzz); else one that reads the files named.
 FUZZMAIN := $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer,$(B)/tests/fuzz/standalone.o)
-$(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(LIB)
+$(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) \
-		$(call new,$(filter %.o,$^) $(LIB) $(FLIBS))
+		$(call new,$(filter %.o,$^) $(ENGINE) $(LIB) $(FLIBS))
 
 # Texts that only the program reads.
-$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o nearest.o opt.o plain.o \
-	signals.o sim_compare.o text_file.o)
-$(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o link_fit.o \
-	measured.o leftovers.o nearest.o plain.o signals.o text_file.o)
+$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o opt.o plain.o \
+	signals.o cmd/transfer/compare.o text_file.o)
+$(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o \
+	leftovers.o plain.o signals.o text_file.o)
 
-$(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
+$(B)/lib/tile/%.o $(B)/lib/dump/%.o $(B)/lib/ops/%.o $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<
@@ -313,12 +318,12 @@ fuzz-programs: $(FUZZ)
 
 # ---- install -------------------------------------------------------------------
 
-VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
+VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt/kvt.h)
 PAGES   := $(wildcard man/*.[157])
 MODELS  := $(wildcard models/*.json)
-HEADERS := lib/kvt.h lib/kvt_spec.h lib/kvt_connect.h lib/kvt_diagnose.h lib/kvt_link.h \
-	   lib/kvt_content.h lib/kvt_model.h lib/kvt_stack.h lib/kvt_transfer.h \
-	   kernels/kernels.h kernels/kvt_device.h
+HEADERS := lib/kvt/kvt.h lib/kvt/spec.h lib/kvt/connect.h lib/kvt/fault.h lib/kvt/link.h \
+	   lib/kvt/content.h lib/kvt/model.h lib/kvt/stack.h lib/kvt/transfer.h \
+	   lib/kvt/kernels.h lib/kvt/device.h
 put      = install -D -m $(1) $(2) "$(DESTDIR)$(3)"
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
@@ -330,7 +335,7 @@ install-built:
 	$(call put,755,$(FILTER),$(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)))
 	$(call put,644,$(LIB),$(libdir)/libkvt.a)
 	for h in $(HEADERS); do $(call put,644,$$h,$(includedir)/kvt/$${h##*/}) || exit 1; done
-	cd "$(DESTDIR)$(includedir)/kvt" && sed -i 's|"lib/\(kvt.*\.h\)"|"\1"|' $(notdir $(HEADERS))
+	cd "$(DESTDIR)$(includedir)/kvt" && sed -i 's|"lib/kvt/\(.*\.h\)"|"\1"|' $(notdir $(HEADERS))
 	$(call put,644,lib/kvt.pc.in,$(libdir)/pkgconfig/kvt.pc)
 	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|' \
 		"$(DESTDIR)$(libdir)/pkgconfig/kvt.pc"

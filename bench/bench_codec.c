@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_codec.c - how small and how fast tiles get, by tile size and by the
- * parameters of zstd; the table in formats/zstd_frame.c is from here
+ * parameters of zstd; the table in lib/tile/zstd_frame.c is from here
  *
  * Times are CPU seconds of one thread, the best of several rounds.  The first
  * rows of a block are zstd alone, on planes that are shuffled already; "codec"
@@ -20,9 +20,9 @@
 
 #include <zstd.h>
 
-#include "formats/snapshot.h"
-#include "formats/zstd_frame.h"
-#include "kernels/kernels.h"
+#include "lib/kvt/kernels.h"
+#include "lib/kvt/snapshot.h"
+#include "lib/tile/zstd_frame.h"
 
 enum { ELEM = 2, ROUNDS = 5 };
 static const double ROUND_SECONDS = 0.03;
@@ -104,7 +104,7 @@ static int64_t keep_live(uint8_t *bytes, const struct kvt_group *group)
 static struct data real(const char *name, const char *path)
 {
 	const struct kvt_group *group;
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_layout order;
 	struct kvt_views from, to;
 	struct kvt_plans plans;
@@ -116,7 +116,7 @@ static struct data real(const char *name, const char *path)
 
 	if (kvt_open(&reader, path, NULL, &err))
 		die(err.text);
-	group = &kvt_reader_snapshot(reader)->group[0];
+	group = &kvt_dump_snapshot(reader)->group[0];
 	box = kvt_box_whole(&group->shape);
 	if (group->shape.elem != ELEM ||
 	    kvt_layout_parse(&order, "LHKBSD", &err) ||
@@ -134,7 +134,7 @@ static struct data real(const char *name, const char *path)
 		       (size_t)plans.plan[0].run);
 	kept = keep_live(out, group);
 	free(raw);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	return (struct data){ name, out, kept };
 }
 
@@ -378,7 +378,7 @@ static void print_parts(const char *path)
 	const struct kvt_tiling *tiling;
 	int64_t at[KVT_NAXES] = { 0 };
 	const struct kvt_group *group;
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct parts parts = { 0 };
 	struct kvt_error err;
 	uint8_t *tile;
@@ -386,8 +386,8 @@ static void print_parts(const char *path)
 
 	if (kvt_open(&reader, path, NULL, &err))
 		die(err.text);
-	group = &kvt_reader_snapshot(reader)->group[0];
-	if (!(tiling = kvt_reader_tiling(reader, 0)) ||
+	group = &kvt_dump_snapshot(reader)->group[0];
+	if (!(tiling = kvt_dump_tiling(reader, 0)) ||
 	    kvt_codec_scratch_new(&scratch, NULL))
 		die("group 0 has no tiles");
 	stored.capacity = again.capacity = kvt_stored_bound(tiling);
@@ -407,7 +407,7 @@ static void print_parts(const char *path)
 	permute(&parts, group);
 	printf("%.4f %.4f %.4f\n", parts.decode, parts.permute, parts.encode);
 	kvt_codec_scratch_free(scratch);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	free(stored.bytes);
 	free(again.bytes);
 	free(tile);

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "lib/kvt_transfer.h"
+#include "lib/kvt/transfer.h"
 
 enum { LAYERS = 80, HEADS = 8, DIM = 128, TOKENS = 131072, BLOCK = 16,
        BLOCKS = TOKENS / BLOCK, POOL = 2 * BLOCKS + 3 };

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 struct command {
 	const char *name;
@@ -57,15 +57,11 @@ const struct command *command_at(int i);
 void complain(const struct command *command, const char *format, ...)
 	KVT_PRINTF(2, 3);
 
-/* "path: why", but once only: many a reason names the file already. */
-enum kvt_status fail_about(struct kvt_error *err, enum kvt_status status,
-			   const char *path, const struct kvt_error *why);
-
 /* ---- what is printed for people: plain.c -------------------------------- */
 
 /*
  * printf() and fprintf(), with strings made plain: see kvt_plain_next() in
- * lib/kvt.h.  No file of cli/ prints in another way, except those that write a
+ * lib/kvt/kvt.h.  No file of cli/ prints in another way, except those that write a
  * format with an escape of its own (tests/check_layers.sh lists them).  Conversions
  * are %d %i %u %x %X %o %e %f %g %c %s, lengths l, ll, j, z.
  */
@@ -95,20 +91,6 @@ static inline const char *plural(int64_t n)
 
 /* "LBHSC (hnd, lbhnc)": the axis string and every name it has. */
 struct human human_layout(const struct kvt_layout *layout);
-
-/* Processors this process may run on; at least 1. */
-int usable_cpus(void);
-
-/* ---- a mistyped word and what it is nearest to: nearest.c --------------- */
-
-struct nearest {
-	const char *word, *best;
-	int distance;
-};
-void nearest_start(struct nearest *n, const char *word);
-void nearest_offer(struct nearest *n, const char *candidate);
-/* NULL if nothing offered is near enough to be meant. */
-const char *nearest_found(const struct nearest *n);
 
 /* ---- help that is not a command's: help.c ------------------------------- */
 

@@ -2,10 +2,10 @@
 /* help.c - texts that belong to no command */
 #include "cli/cli.h"
 #include "formats/libraries.h"
-#include "formats/snapshot.h"
-#include "kernels/kernels.h"
-#include "kernels/kvt_device.h"
-#include "lib/kvt_diagnose.h"
+#include "lib/kvt/device.h"
+#include "lib/kvt/fault.h"
+#include "lib/kvt/kernels.h"
+#include "lib/kvt/snapshot.h"
 
 #include <string.h>
 

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* human.c - sizes, layouts and processors as people count them */
-#define _GNU_SOURCE		/* CPU_COUNT, sched_getaffinity */
+/* human.c - sizes and layouts as people count them */
 #include "cli/cli.h"
 
-#include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
 struct human human_size(int64_t nbytes)
 {
@@ -39,16 +36,4 @@ struct human human_layout(const struct kvt_layout *layout)
 	if (kvt_layout_name(layout, 0))
 		strcpy(out.s + n, ")");
 	return out;
-}
-
-int usable_cpus(void)
-{
-	cpu_set_t set;
-	long n;
-
-	/* a container or taskset may allow fewer than there are */
-	if (!sched_getaffinity(0, sizeof(set), &set))
-		return CPU_COUNT(&set);
-	n = sysconf(_SC_NPROCESSORS_ONLN);
-	return n > 0 ? (int)n : 1;
 }

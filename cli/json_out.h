@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 /*
  * An object that begins with "kvtool_json": 2.  NULL when out of memory, as

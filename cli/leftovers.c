@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "formats/stage.h"
+#include "formats/file/stage.h"
 
 static void tell(void *context, const char *left)
 {

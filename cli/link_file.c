@@ -10,7 +10,8 @@
 
 #include "cli/cli.h"
 #include "cli/text_file.h"
-#include "formats/json_read.h"
+#include "formats/parse/json.h"
+#include "lib/base/nearest.h"
 
 enum { MOST_TEXT = 1 << 20 };
 
@@ -143,11 +144,11 @@ static enum kvt_status read_link(struct link_file *out, const char *path,
 enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_error *err)
 {
 	const struct kvt_link *preset;
-	struct nearest near;
+	struct kvt_nearest near;
 
-	nearest_start(&near, text);
+	kvt_nearest_start(&near, text);
 	for (int i = 0; (preset = kvt_link_preset(i)); i++) {
-		nearest_offer(&near, preset->name);
+		kvt_nearest_offer(&near, preset->name);
 		if (strcmp(preset->name, text))
 			continue;
 		memset(out, 0, sizeof(*out));
@@ -156,10 +157,10 @@ enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_er
 	}
 	if (!access(text, F_OK) || strchr(text, '/'))
 		return read_link(out, text, err);
-	if (nearest_found(&near))
+	if (kvt_nearest_found(&near))
 		return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such "
 				"file, "
-				"did you mean '%s'?", text, nearest_found(&near));
+				"did you mean '%s'?", text, kvt_nearest_found(&near));
 	return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such file; "
 			"--link=list prints the links", text);
 }

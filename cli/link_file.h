@@ -14,7 +14,7 @@
 #define KVTOOL_LINK_FILE_H
 
 #include "cli/json_out.h"
-#include "lib/kvt_link.h"
+#include "lib/kvt/link.h"
 
 /* Where a link and its words live; it is not to be copied. */
 struct link_file {

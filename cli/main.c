@@ -6,10 +6,10 @@
  */
 #include "cli/cli.h"
 #include "cli/signals.h"
+#include "lib/base/nearest.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,32 +48,6 @@ static const struct command *command_find(const char *name)
 		if (!strcmp(name, commands[i]->name))
 			return commands[i];
 	return NULL;
-}
-
-void complain(const struct command *command, const char *format, ...)
-{
-	char text[sizeof(((struct kvt_error *)0)->text)];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	/* what was printed so far comes first where both go to one terminal */
-	fflush(stdout);
-	if (command)
-		fplainf(stderr, "kvtool %s: %s\n", command->name, text);
-	else
-		fplainf(stderr, "kvtool: %s\n", text);
-}
-
-enum kvt_status fail_about(struct kvt_error *err, enum kvt_status status,
-			   const char *path, const struct kvt_error *why)
-{
-	size_t n = strlen(path);
-
-	if (!strncmp(why->text, path, n) && !strncmp(why->text + n, ": ", 2))
-		return kvt_fail(err, status, "%s", why->text);
-	return kvt_fail(err, status, "%s: %.400s", path, why->text);
 }
 
 /*
@@ -121,17 +95,17 @@ static int finish(const struct command *command, enum kvt_status status,
 
 static enum kvt_status unknown_word(const char *word, struct kvt_error *err)
 {
-	struct nearest near;
+	struct kvt_nearest near;
 
 	if (word[0] == '-')
 		return kvt_fail(err, KVT_USAGE, "unknown option '%.100s'; see "
 				"kvtool --help", word);
-	nearest_start(&near, word);
+	kvt_nearest_start(&near, word);
 	for (int i = 0; i < NCOMMANDS; i++)
-		nearest_offer(&near, commands[i]->name);
-	if (nearest_found(&near))
+		kvt_nearest_offer(&near, commands[i]->name);
+	if (kvt_nearest_found(&near))
 		return kvt_fail(err, KVT_USAGE, "unknown command '%.100s', did "
-				"you mean '%s'?", word, nearest_found(&near));
+				"you mean '%s'?", word, kvt_nearest_found(&near));
 	return kvt_fail(err, KVT_USAGE, "unknown command '%.100s'; see kvtool "
 			"--help", word);
 }

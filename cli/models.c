@@ -17,6 +17,7 @@
 
 #include "cli/cli.h"
 #include "cli/text_file.h"
+#include "lib/base/nearest.h"
 
 static const char ending[] = ".json";
 
@@ -125,18 +126,18 @@ static enum kvt_status no_such(const char *name, const char *folder,
 			       struct kvt_error *err)
 {
 	struct dirent **names;
-	struct nearest near;
+	struct kvt_nearest near;
 	enum kvt_status status;
 	int n;
 
 	if ((status = list(&names, &n, folder, err)))
 		return status;
-	nearest_start(&near, name);
+	kvt_nearest_start(&near, name);
 	for (int i = 0; i < n; i++)
-		nearest_offer(&near, names[i]->d_name);
-	if (nearest_found(&near))
+		kvt_nearest_offer(&near, names[i]->d_name);
+	if (kvt_nearest_found(&near))
 		kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean '%s'?",
-			 name, nearest_found(&near));
+			 name, kvt_nearest_found(&near));
 	else
 		kvt_fail(err, KVT_USAGE, "there is no model '%.60s'; --model=list prints "
 			 "those there are", name);

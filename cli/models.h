@@ -3,7 +3,7 @@
 #ifndef KVTOOL_MODELS_H
 #define KVTOOL_MODELS_H
 
-#include "formats/model_config.h"
+#include "formats/model/config.h"
 
 #define OPT_MODELS(p) { "models", 0, OPT_STRING, p, "DIR", \
 			"folder of the models; default: what was installed" }

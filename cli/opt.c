@@ -6,6 +6,7 @@
  * A later option can break it, so the pages promise full names only.
  */
 #include "cli/opt.h"
+#include "lib/base/nearest.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -262,7 +263,7 @@ static void list_options(const struct table *t)
 static void unknown(const struct command *command, const struct table *t,
 		    const char *text, struct kvt_error *err)
 {
-	struct nearest near;
+	struct kvt_nearest near;
 	char name[64];
 
 	if (strncmp(text, "--", 2)) {
@@ -271,7 +272,7 @@ static void unknown(const struct command *command, const struct table *t,
 		return;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 2, "="), text + 2);
-	nearest_start(&near, name);
+	kvt_nearest_start(&near, name);
 	for (int i = 0; i < t->n; i++) {
 		if (!strncmp(t->row[i].name, name, strlen(name))) {
 			kvt_fail(err, KVT_USAGE, "'--%s' is short for several "
@@ -279,11 +280,11 @@ static void unknown(const struct command *command, const struct table *t,
 				 command->name);
 			return;
 		}
-		nearest_offer(&near, t->row[i].name);
+		kvt_nearest_offer(&near, t->row[i].name);
 	}
-	if (nearest_found(&near))
+	if (kvt_nearest_found(&near))
 		kvt_fail(err, KVT_USAGE, "unknown option '--%s', did you mean "
-			 "'--%s'?", name, nearest_found(&near));
+			 "'--%s'?", name, kvt_nearest_found(&near));
 	else
 		kvt_fail(err, KVT_USAGE, "unknown option '--%s'; see kvtool %s "
 			 "--help", name, command->name);

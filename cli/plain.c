@@ -199,3 +199,21 @@ void fplainf(FILE *out, const char *format, ...)
 	print(out, format, &args);
 	va_end(args.list);
 }
+
+/* ---- on standard error ---------------------------------------------------- */
+
+void complain(const struct command *command, const char *format, ...)
+{
+	char text[sizeof(((struct kvt_error *)0)->text)];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	/* what was printed so far comes first where both go to one terminal */
+	fflush(stdout);
+	if (command)
+		fplainf(stderr, "kvtool %s: %s\n", command->name, text);
+	else
+		fplainf(stderr, "kvtool: %s\n", text);
+}

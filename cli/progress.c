@@ -2,8 +2,8 @@
 /* progress.c - percentage, rate and time left, for people */
 #include "cli/progress.h"
 #include "cli/cli.h"
+#include "cli/signals.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void draw(int64_t t)
 	line.on_screen = true;
 }
 
-void progress_start(const char *label, int64_t total_bytes)
+static void start(const char *label, int64_t total_bytes)
 {
 	line.wanted = total_bytes > 0 && can_draw();
 	line.label = label;
@@ -74,22 +74,51 @@ void progress_start(const char *label, int64_t total_bytes)
 	line.began = line.drawn = line.wanted ? now() : 0;
 }
 
-void progress_add(int64_t nbytes)
-{
-	int64_t t;
-
-	if (!line.wanted)
-		return;
-	line.done += nbytes;
-	t = now();
-	if (t - line.drawn >= INTERVAL)
-		draw(t);
-}
-
-void progress_end(void)
+static void stop(void)
 {
 	if (line.on_screen)
 		fputs("\r\033[K", stderr);
 	line.on_screen = false;
 	line.wanted = false;
+}
+
+static void progress(void *context, const char *what, int64_t done, int64_t total)
+{
+	int64_t t;
+
+	(void)context;
+	if (!what) {
+		stop();
+		return;
+	}
+	if (!done)
+		start(what, total);
+	if (!line.wanted)
+		return;
+	line.done = done;
+	t = now();
+	if (t - line.drawn >= INTERVAL)
+		draw(t);
+}
+
+static bool cancelled(void *context)
+{
+	(void)context;
+	return interrupted;
+}
+
+static void warn(void *context, const char *text)
+{
+	complain(context, "%s", text);
+}
+
+struct kvt_run run_watched(int64_t threads, int64_t memory, bool quiet)
+{
+	return (struct kvt_run){
+		.threads = (int)(threads < 64 ? threads : 64),
+		.memory = memory,
+		.cancelled = cancelled,
+		.progress = quiet ? NULL : progress,
+		.warn = warn,
+	};
 }

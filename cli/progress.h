@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * progress.h - one line on standard error while people wait
+ * progress.h - a run that people watch: one line on standard error while they wait
  *
  * Shown only on a terminal that can rewrite a line, drawn at most ten times a
- * second, and gone at the end.  There is one, as there is one standard error;
- * callers hold the pipeline's lock or are alone.
+ * second, and gone at the end.  There is one, as there is one standard error.
  */
 #ifndef KVT_PROGRESS_H
 #define KVT_PROGRESS_H
 
-#include <stdint.h>
+#include "lib/kvt/run.h"
 
-/* Not with -q: then do not start, and the other two do nothing. */
-void progress_start(const char *label, int64_t total_bytes);
-void progress_add(int64_t nbytes);
-/* Removes the line. */
-void progress_end(void);
+/*
+ * What --threads, --mem-limit and -q say (0, 0, false: nothing).  Signals end the
+ * run, warnings go to standard error as complain(context, ...) does.
+ */
+struct kvt_run run_watched(int64_t threads, int64_t memory, bool quiet);
 
 #endif

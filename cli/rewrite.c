@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "cli/leftovers.h"
-#include "cli/rewrite_report.h"
-#include "cli/same.h"
+#include "cli/print/rewrite.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
-#include "cli/transform.h"
+#include "lib/ops/compare/same.h"
+#include "lib/ops/write/plan.h"
 
 static bool takes_layout(enum kvt_kind kind, const struct kvt_layout *layout)
 {
@@ -75,7 +76,7 @@ static enum kvt_status source_unchanged(const struct source *source,
 	enum kvt_status status = KVT_OK;
 
 	for (int i = 0; !status && i < source->nreaders; i++)
-		status = kvt_reader_unchanged(source->reader[i], err);
+		status = kvt_dump_unchanged(source->reader[i], err);
 	return status;
 }
 
@@ -92,7 +93,7 @@ static enum kvt_status create(const struct rewrite *r, struct transform *t,
 	options.level = (int)r->level;
 	options.tile_bytes = r->tile;
 	options.like = r->tile ? NULL :
-		       kvt_reader_tiling(t->source->reader[0], 0);
+		       kvt_dump_tiling(t->source->reader[0], 0);
 	if ((status = kvt_snapshot_copy(&to, source_snapshot(t->source), err)))
 		return status;
 	if (r->layout)
@@ -104,7 +105,7 @@ static enum kvt_status create(const struct rewrite *r, struct transform *t,
 }
 
 /* Bytes without a header need to be told what they are, and so did the writer. */
-static enum kvt_status open_as_written(struct kvt_reader **out, const struct rewrite *r,
+static enum kvt_status open_as_written(struct kvt_dump **out, const struct rewrite *r,
 				       const struct kvt_writer *writer,
 				       struct kvt_error *err)
 {
@@ -138,8 +139,8 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 			      struct kvt_error *err)
 {
 	struct kvt_hints hints = { .format = r->create.format };
-	struct pipeline_options options = t->options;
-	struct kvt_reader *again;
+	struct kvt_run run = t->run;
+	struct kvt_dump *again;
 	enum kvt_status status = kvt_open(&again, kvt_writer_staged(t->writer), &hints,
 					  err);
 	struct kvt_error why = { "" };
@@ -148,15 +149,15 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 		status = KVT_OK;
 	if (status)
 		return status;
-	options.device = NULL;
+	run.device = NULL;
 	status = r->own.verify ?
-		 r->own.verify(r->own.context, again, &options, &why) :
+		 r->own.verify(r->own.context, again, &run, &why) :
 		 t->source->whole ?
-		 verify_equal(t->source->reader[0], again, &options, &why) :
-		 verify_source(t->source, again, &options, &why);
+		 verify_equal(t->source->reader[0], again, &run, &why) :
+		 verify_source(t->source, again, &run, &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
-	kvt_close_reader(again);
+	kvt_dump_close(again);
 	return status;
 }
 
@@ -194,24 +195,21 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 	return report_done(r, t, err);
 }
 
-struct pipeline_options rewrite_pipeline(const struct rewrite *r)
+struct kvt_run rewrite_run(const struct rewrite *r)
 {
-	return (struct pipeline_options){
-		.threads = (int)(r->threads < 64 ? r->threads : 64),
-		.mem_limit = r->mem_limit, .quiet = r->quiet,
-	};
+	return run_watched(r->threads, r->memory, r->quiet);
 }
 
 enum kvt_status rewrite_source(const struct rewrite *r, const struct source *source,
 			       struct kvt_error *err)
 {
-	struct transform t = { .source = source, .options = rewrite_pipeline(r) };
+	struct transform t = { .source = source, .run = rewrite_run(r) };
 	enum kvt_status status;
 
 	signals_catch_all();
 	if (r->output)
 		tell_leftovers(r->output);
-	if (!(status = device_open(&t.options.device, r->device, err)) &&
+	if (!(status = kvt_device_pool_new(&t.run.device, r->device, &t.run, err)) &&
 	    !(status = refuse_input(r->output, source, err)) &&
 	    !(status = create(r, &t, err)) &&
 	    !(status = refuse_input(kvt_writer_sidecar(t.writer), source, err)))
@@ -219,13 +217,13 @@ enum kvt_status rewrite_source(const struct rewrite *r, const struct source *sou
 	if (status)
 		kvt_writer_retell(t.writer, err);
 	kvt_close_writer(t.writer);
-	device_close(t.options.device);
+	kvt_device_pool_free(t.run.device);
 	return status;
 }
 
 enum kvt_status rewrite(const struct rewrite *r, struct kvt_error *err)
 {
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct source source = source_whole(&reader);
 	enum kvt_status status;
 
@@ -233,6 +231,6 @@ enum kvt_status rewrite(const struct rewrite *r, struct kvt_error *err)
 	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
 		return status;
 	status = rewrite_source(r, &source, err);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	return status;
 }

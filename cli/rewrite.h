@@ -3,17 +3,17 @@
 #ifndef KVTOOL_REWRITE_H
 #define KVTOOL_REWRITE_H
 
-#include "cli/device.h"
-#include "cli/opt.h"
 #include "cli/json_out.h"
-#include "cli/source.h"
+#include "cli/opt.h"
+#include "lib/dump/device.h"
+#include "lib/dump/map.h"
 
 /* What a command has of its own where all others do the same; NULL: nothing. */
 struct rewrite_own {
 	const void *context;
 	/* instead of comparing by ids of blocks */
-	enum kvt_status (*verify)(const void *context, struct kvt_reader *written,
-				  const struct pipeline_options *options,
+	enum kvt_status (*verify)(const void *context, struct kvt_dump *written,
+				  const struct kvt_run *run,
 				  struct kvt_error *err);
 	/* more about a group: lines, keys of its object */
 	void (*print)(const void *context, int group);
@@ -28,7 +28,7 @@ struct rewrite {
 	struct kvt_hints hints;
 	struct kvt_create_options create;
 	const char *device;			/* what --device says, or NULL */
-	int64_t threads, mem_limit, level, tile;
+	int64_t threads, memory, level, tile;
 	bool verify, dry_run, json, quiet;
 	struct rewrite_own own;
 };
@@ -52,7 +52,7 @@ struct rewrite {
 	OPT_FORCE(&(r)->create.force), \
 	OPT_DRY_RUN(&(r)->dry_run), \
 	OPT_THREADS(&(r)->threads), \
-	OPT_MEMORY(&(r)->mem_limit), \
+	OPT_MEMORY(&(r)->memory), \
 	OPT_DEVICE(&(r)->device), \
 	OPT_JSON(&(r)->json), \
 	OPT_QUIET(&(r)->quiet), \
@@ -76,6 +76,6 @@ rewrite_default_output(char *out, size_t room, const char *input, const char *wh
 KVT_MUST_CHECK enum kvt_status
 publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);
 
-struct pipeline_options rewrite_pipeline(const struct rewrite *r);
+struct kvt_run rewrite_run(const struct rewrite *r);
 
 #endif

@@ -4,7 +4,7 @@
 #include "cli/text_file.h"
 #include "cli/leftovers.h"
 #include "cli/signals.h"
-#include "formats/stage.h"
+#include "formats/file/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>

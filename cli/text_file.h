@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 /* malloc()ed.  More than 'most' bytes are KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status

@@ -11,8 +11,8 @@
 
 #include <time.h>
 
-#include "formats/snapshot.h"
-#include "formats/stage.h"
+#include "formats/file/stage.h"
+#include "lib/kvt/snapshot.h"
 
 struct kvt_proof;
 
@@ -102,7 +102,7 @@ kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err);
 
 /*
  * pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT, and so are
- * bytes that are not those of the file's proof (formats/proof.h).
+ * bytes that are not those of the file's proof (formats/file/proof.h).
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_file_read(const struct kvt_file *file, void *buf, int64_t nbytes,
@@ -136,7 +136,7 @@ kvt_flat_write(const struct kvt_flat *flat, const struct kvt_files *files,
 
 /* ---- readers, writers, formats ------------------------------------------ */
 
-struct kvt_reader {
+struct kvt_dump {
 	const struct kvt_format *format;
 	char *path;
 	struct kvt_snapshot snapshot;
@@ -213,10 +213,10 @@ struct kvt_format {
 	bool (*probe)(const char *path, const uint8_t *head, int64_t nhead);
 
 	/* Fills reader->snapshot and the flats or tilings.  NULL: write only. */
-	enum kvt_status (*open)(struct kvt_reader *reader, const char *path,
+	enum kvt_status (*open)(struct kvt_dump *reader, const char *path,
 				const struct kvt_hints *hints,
 				struct kvt_error *err);
-	void (*close)(struct kvt_reader *reader);	/* frees reader->own */
+	void (*close)(struct kvt_dump *reader);	/* frees reader->own */
 
 	/*
 	 * Creates writer->temporary (already chosen) and fills the flats or
@@ -233,11 +233,11 @@ struct kvt_format {
 	void (*abandon)(struct kvt_writer *writer);	/* frees writer->own */
 
 	/* Tiled formats only; the tiles are in file 0. */
-	enum kvt_status (*find_tile)(struct kvt_reader *, int group,
+	enum kvt_status (*find_tile)(struct kvt_dump *, int group,
 				     const int64_t begin[KVT_NAXES],
 				     struct kvt_extent *, struct kvt_error *);
-	bool (*has_cells)(const struct kvt_reader *, int group);
-	enum kvt_status (*fetch_cells)(struct kvt_reader *, int group,
+	bool (*has_cells)(const struct kvt_dump *, int group);
+	enum kvt_status (*fetch_cells)(struct kvt_dump *, int group,
 				       const struct kvt_box *, uint64_t *,
 				       struct kvt_error *);
 	enum kvt_status (*place_tile)(struct kvt_writer *, int group,
@@ -275,15 +275,6 @@ kvt_fact_int(int64_t *out, const struct kvt_hints *hints, const char *key,
 KVT_MUST_CHECK enum kvt_status
 kvt_facts_check(const struct kvt_hints *hints, const struct kvt_format *format,
 		struct kvt_error *err);
-
-/* ---- snapshots ---------------------------------------------------------- */
-
-/*
- * Fills what follows from the rest: names of layers, and how many states of a
- * block are live where requests say so.
- */
-KVT_MUST_CHECK enum kvt_status
-kvt_snapshot_complete(struct kvt_snapshot *snapshot, struct kvt_error *err);
 
 /* ---- manifests ---------------------------------------------------------- */
 
@@ -401,7 +392,7 @@ kvt_sidecar_check(const char *sidecar, const char *path, struct kvt_error *err);
  * files.  The manifest is left empty.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_adopt(struct kvt_reader *reader, struct kvt_manifest *manifest,
+kvt_manifest_adopt(struct kvt_dump *reader, struct kvt_manifest *manifest,
 		   struct kvt_error *err);
 
 /* ---- groups in arrays --------------------------------------------------- */

@@ -10,7 +10,7 @@
 #define GPU_HOST_H
 
 #include "kernels/gpu_plan.h"
-#include "kernels/kvt_device.h"
+#include "lib/kvt/device.h"
 
 /* Calls of a driver: X(slot, arguments).  Each returns a code, 0 for success. */
 #define GPU_CALLS(X)							\

@@ -30,10 +30,10 @@ finds_foreign_name() {
 
 c='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE'
 libs=$(pkg-config --cflags hdf5-serial libzstd jansson libxxhash zlib)
-for header in lib/*.h kernels/*.h formats/*.h cli/*.h; do
-	[ -e "$header" ] && ok "$header compiles alone" alone "${CC:-cc}" c "$header" "$c $libs"
+for header in $(find lib kernels formats cli -name '*.h' | sort); do
+	ok "$header compiles alone" alone "${CC:-cc}" c "$header" "$c $libs"
 done
-for header in lib/kvt*.h kernels/kernels.h kernels/kvt_device.h; do
+for header in lib/kvt/*.h; do
 	ok "$header compiles as C++" alone "${CXX:-c++}" cc "$header" -std=c++11
 done
 none 'every symbol of libkvt.a begins with kvt_' foreign_names "$build/libkvt.a"

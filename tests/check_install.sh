@@ -26,9 +26,9 @@ kvt_program() {
 	#include <stdio.h>
 	#include <kvt/kernels.h>
 	#include <kvt/kvt.h>
-	#include <kvt/kvt_connect.h>
-	#include <kvt/kvt_device.h>
-	#include <kvt/kvt_link.h>
+	#include <kvt/connect.h>
+	#include <kvt/device.h>
+	#include <kvt/link.h>
 
 	int main(void)
 	{
@@ -51,7 +51,7 @@ kvt_program() {
 }
 
 same_version() {
-	version=$(sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt.h)
+	version=$(sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt/kvt.h)
 	[ -n "$version" ] &&
 		"$usr/bin/kvtool" --version | grep -qF "kvtool $version" &&
 		[ "$(PKG_CONFIG_PATH="$usr/lib/pkgconfig" pkg-config --modversion kvt)" = "$version" ]

@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_layers.sh - who may include whom, and what a layer may not call
+# check_layers.sh - who may include whom, and what a room may not call
 #
-# lib/ is pure; kernels/ and formats/ know lib/ and themselves; only cli/ prints,
-# exits and reads the environment.  Each rule is also run on lines that break it,
-# because a grep that finds nothing may be a grep that cannot find.
+#	pure rooms of lib/  <-  { lib/tile, kernels }  <-  lib/dump  <-  { formats, lib/ops }  <-  cli
+#
+# Only cli/ prints, exits, handles signals and reads the environment.  Each rule is
+# also run on lines that break it, because a grep that finds nothing may be a grep
+# that cannot find.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -45,32 +47,74 @@ calls() { code "$1" "(?<![\\w.>])(?:$2)\\s*\\("; }
 not() { grep -vE "$1"; true; }
 only() { grep -E "$1"; true; }
 
-lib_includes()     { includes lib | not "\"lib/|<($libc)\\.h>"; }
-lib_calls()        { calls lib "$print|$stop|$memory|$files|getenv|pthread_\\w+"; }
-kernels_includes() { includes kernels | not "\"(lib|kernels)/|<($libc|$system)\\.h>"; }
+pure='lib/(kvt|base|layout|model|transfer|fault)/'
+engine='lib/(tile|dump|ops)/'
+
+# What each room may include besides itself.
+# being taken apart: these still print, or know what they should be handed
+mixed='lib/ops/(fault/plant|where/where|guess/guess|workers/workers|diff/diff|check/check)\.h'
+mixed="$mixed|lib/ops/(describe/(facts|stats)|check/integrity)\.c|lib/dump/(graft\.[ch]|merge\.c|slice\.h)"
+mixed="$mixed|lib/ops/transfer/(posts|transfer|replay)\.h"
+arrows() {
+	includes lib kernels formats cli | not "^($mixed):" | perl -ne '
+		my %may = (
+			"lib/kvt" => "", "pure" => "lib/kvt", "lib/tile" => "lib/kvt pure",
+			"kernels" => "lib/kvt pure", "lib/dump" => "lib/kvt pure lib/tile kernels",
+			"formats" => "lib/kvt pure lib/tile lib/dump",
+			"lib/ops" => "lib/kvt pure lib/tile kernels lib/dump",
+			"cli" => "lib/kvt pure lib/tile kernels lib/dump formats lib/ops");
+		sub room {
+			local $_ = shift;
+			return "pure" if m{^lib/(?:base|layout|model|transfer|fault)/};
+			return m{^(lib/[a-z]+|[a-z]+)/} ? $1 : "";
+		}
+		m{^([^:]+):\d+:\s*#\s*include\s+"([^"]+)"} or next;
+		my ($from, $to) = (room($1), room($2));
+		print unless $from eq $to || grep { $_ eq $to } split / /, $may{$from} // "";'
+}
+
+pure_includes()    { includes lib | only "^$pure" | not "\"$pure|<($libc|sys/types)\.h>"; }
+pure_calls()       { calls lib "$print|$stop|$memory|$files|getenv|pthread_\\w+" | only "^$pure"; }
+kernels_includes() { includes kernels | not "\"(lib|kernels)/|<($libc|$system)\.h>"; }
 # which variable hides devices is part of a message, and of nothing else
 kernels_calls()    { calls kernels "$print|$stop|$files|getenv" | not '^kernels/gpu_device\.c:.*getenv'; }
-formats_includes() { includes formats | only '"' | not '"(lib|formats)/'; }
+engine_calls()     { calls lib "v?f?printf|puts|putchar|perror|$stop|getenv|signal|sigaction" | only "^$engine"; }
+engine_streams()   { code lib '\b(stdin|stdout|stderr)\b'; }
+threads()          { includes lib formats cli | only '<pthread\.h>' | not '^lib/dump/|^formats/(hdf5/|parse/json\.c)|^cli/signals\.c'; }
 formats_calls()    { calls formats "v?printf|puts|putchar|perror|$stop|getenv"; }
 formats_streams()  { code formats '\b(stdin|stdout|stderr)\b'; }
+# Rooms of formats/: parse, file, manifest, store, then the formats themselves.  Of
+# these one knows another where one's file holds the other's.
+formats_rooms() {
+	includes formats | perl -ne '
+		m{^formats/(\w+)/[^:]*:\d+:\s*#\s*include\s+"formats/(\w+)/} && $1 ne $2 or next;
+		my %below = (parse => "", file => "parse", manifest => "parse|file", store => "parse|file|manifest",
+			     mooncake => "parse|file|manifest|store|lmcache",
+			     vllm => "parse|file|manifest|store|tensor");
+		my $below = $below{$1} // "parse|file|manifest|store";
+		print unless $2 =~ /^(?:$below)$/;'
+}
 rooted()           { includes lib kernels formats cli | only '"' | not '"(lib|kernels|formats|cli)/'; }
 # Names of files and from files may hold anything; plainf() makes them plain.  These
 # write the program's own words, or a format that has an escape of its own.
-own="plain|opt|help|json_out|html(_map|_charts)?|sim_(page|svg|trace|emit)|diff_svg|expect_report"
+own="plain|opt|help|json_out|print/(html(_map|_charts)?|transfer_(svg|trace)|diff_svg)"
+own="$own|cmd/transfer/(report|emit)|expect/report"
 cli_prints()       { calls cli 'v?f?printf' | not "^cli/($own)\.c:"; }
 # what is left of a literal here is nothing, and of a choice of two '? :'
 cli_puts()         { code cli '(?<![\w.>])f?puts\s*\(\s*[a-z(*]' | not '\? *:' |
 		not "^cli/($own)\.c:|fputs\(text, stdout\)|fputs\(.*->examples, stdout\)"; }
-libraries()        { includes lib kernels cli | only '<(hdf5|H5\w*|zstd\w*|xxhash|zlib)\.h>'; }
+libraries()        { includes lib kernels cli | only '<(hdf5|H5\w*|zstd\w*|xxhash|zlib)\.h>' | not '^lib/tile/.*<(zstd|xxhash)'; }
 json()             { includes lib kernels | only '<jansson\.h>'; }
 
 # A writable object in lib/ would be global state.  Compiled here, plainly, for
 # sanitizers add objects of their own.
 lib_state() {
 	objects=$(mktemp -d) || return 1
-	for file in lib/*.c; do
-		"${CC:-cc}" -std=c11 -D_POSIX_C_SOURCE=200809L -I. -fno-pie -c \
-			-o "$objects/$(basename "$file" .c).o" "$file" || return 1
+	for file in $(find lib -name '*.c'); do
+		# shellcheck disable=SC2046	# flags are meant to be split
+		"${CC:-cc}" -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -fno-pie -c \
+			$(pkg-config --cflags libxxhash libzstd jansson) \
+			-o "$objects/$(echo "${file%.c}" | tr / -).o" "$file" || return 1
 	done
 	(cd "$objects" && nm -A ./*.o) | only ' [bBdDCsS] '
 	rm -rf "$objects"
@@ -81,7 +125,7 @@ planted() {
 	tree=$(mktemp -d) || return 1
 	(
 		cd "$tree" || exit 1
-		mkdir lib kernels formats cli tests bench
+		mkdir -p lib kernels formats cli tests bench "$(dirname "$2")"
 		printf '%s\n' "$3" >"$2"
 		[ -n "$("$1")" ]
 	)
@@ -91,29 +135,54 @@ planted() {
 }
 innocent() { ! planted "$@" >/dev/null; }
 
-none 'lib/ includes itself and libc only'        lib_includes
-none 'lib/ prints, allocates and opens nothing'  lib_calls
+none 'includes follow the arrows'                arrows
+none 'pure rooms include themselves and libc only' pure_includes
+none 'pure rooms print, allocate and open nothing' pure_calls
 none 'lib/ has no global state'                  lib_state
+none 'the engine prints nothing, ends nothing and asks no environment' engine_calls
+none 'lib/ knows no standard stream'             engine_streams
+none 'threads are lib/dump'\''s'                threads
 none 'kernels/ includes lib/ and itself only'    kernels_includes
 none 'kernels/ prints, exits and opens nothing'  kernels_calls
-none 'formats/ includes lib/ and itself only'    formats_includes
 none 'formats/ neither prints nor exits, and asks no environment' formats_calls
 none 'formats/ knows no standard stream'         formats_streams
 none 'cli/ prints through plainf()'               cli_prints
 none 'cli/ puts no strings that may be foreign'  cli_puts
 none 'includes are written from the root'        rooted
-none 'HDF5, zstd, xxHash and zlib stay in formats/'    libraries
+none 'HDF5 and zlib stay in formats/, zstd and xxHash in lib/tile' libraries
+none 'rooms of formats/ know those below them'   formats_rooms
 none 'jansson stays in formats/ and cli/'        json
 
-ok 'finds a format in lib/'        planted lib_includes lib/a.c '#include "formats/snapshot.h"'
-ok 'finds a system header in lib/' planted lib_includes lib/a.c '#  include <unistd.h>'
-ok 'finds printf in lib/'          planted lib_calls lib/a.c 'int f(void) { return printf("x"); }'
-ok 'finds malloc in lib/'          planted lib_calls lib/a.c '	char *p = malloc (3);'
-ok 'finds exit after a comment'    planted lib_calls lib/a.c '/* no */ void f(void) { exit(1); }'
+# each arrow that is not there
+while read -r from to; do
+	ok "finds $to in $from" planted arrows "$from/a.c" "#include \"$to/a.h\""
+done <<ARROWS
+$(perl -e '
+	my @rooms = qw(lib/kvt lib/layout lib/tile kernels lib/dump formats lib/ops cli);
+	my %may = ("lib/layout" => "lib/kvt", "lib/tile" => "lib/kvt lib/layout", "kernels" => "lib/kvt lib/layout",
+		   "lib/dump" => "lib/kvt lib/layout lib/tile kernels", "formats" => "lib/kvt lib/layout lib/tile lib/dump",
+		   "lib/ops" => "lib/kvt lib/layout lib/tile kernels lib/dump", "cli" => "@rooms");
+	for my $from (@rooms) {
+		for my $to (@rooms) {
+			print "$from $to\n" unless $from eq $to || grep { $_ eq $to } split / /, $may{$from} // "";
+		}
+	}')
+ARROWS
+ok 'leaves arrows alone'           innocent arrows cli/a.c '#include "lib/ops/a.h"'
+ok 'finds a system header in lib/' planted pure_includes lib/base/a.c '#  include <unistd.h>'
+ok 'finds printf in lib/'          planted pure_calls lib/base/a.c 'int f(void) { return printf("x"); }'
+ok 'finds malloc in lib/'          planted pure_calls lib/base/a.c '	char *p = malloc (3);'
+ok 'finds exit after a comment'    planted pure_calls lib/base/a.c '/* no */ void f(void) { exit(1); }'
 ok 'finds a counter in lib/'       planted lib_state lib/a.c 'int f(void); int f(void) { static int n; return n++; }'
 ok 'finds a format in kernels/'    planted kernels_includes kernels/a.c '#include "formats/format.h"'
 ok 'finds fopen in kernels/'       planted kernels_calls kernels/a.c 'x = fopen("a", "r");'
-ok 'finds a kernel in formats/'    planted formats_includes formats/a.c '#include "kernels/kernels.h"'
+ok 'finds printf in the engine'    planted engine_calls lib/dump/a.c 'printf("x");'
+ok 'finds a signal in the engine'  planted engine_calls lib/ops/a.c 'sigaction(SIGINT, &a, NULL);'
+ok 'finds a stream in the engine'  planted engine_streams lib/ops/a.c 'fprintf(stderr, "x");'
+ok 'finds a thread elsewhere'      planted threads lib/ops/a.c '#include <pthread.h>'
+ok 'finds an engine in a parser'   planted formats_rooms formats/parse/a.c '#include "formats/vllm/offload.h"'
+ok 'finds an engine in another'    planted formats_rooms formats/llama/a.c '#include "formats/vllm/offload.h"'
+ok 'knows stores that hold chunks' innocent formats_rooms formats/mooncake/a.c '#include "formats/lmcache/lmcache.h"'
 ok 'finds getenv in formats/'      planted formats_calls formats/a.c 'if (getenv("X"))'
 ok 'finds stderr in formats/'      planted formats_streams formats/a.c 'fprintf(stderr, "x");'
 ok 'finds printf in cli/'          planted cli_prints cli/a.c '	printf("%s", model);'
@@ -123,10 +192,10 @@ ok 'finds a name that is fput'     planted cli_puts cli/a.c '	fputs(path, stderr
 ok 'finds an include beside'       planted rooted cli/a.c '#include "opt.h"'
 ok 'finds zstd in cli/'            planted libraries cli/a.c '#include <zstd.h>'
 ok 'finds jansson in lib/'         planted json lib/a.c '#include <jansson.h>'
-ok 'leaves snprintf alone'         innocent lib_calls lib/a.c 'snprintf(b, n, "exit(1)");'
+ok 'leaves snprintf alone'         innocent pure_calls lib/base/a.c 'snprintf(b, n, "exit(1)");'
 ok 'leaves plainf alone'           innocent cli_prints cli/a.c 'plainf("%s", snprintf(b, n, "x"));'
 ok 'leaves literals alone'         innocent cli_puts cli/a.c 'puts(a ? "x" : "y"); puts("x" Y);'
-ok 'leaves comments alone'         innocent lib_calls lib/a.c '/* never printf() */'
+ok 'leaves comments alone'         innocent pure_calls lib/base/a.c '/* never printf() */'
 ok 'leaves members alone'          innocent formats_calls formats/a.c 'f->abort(w); w.exit(1);'
 ok 'leaves names of files alone'   innocent formats_streams formats/a.c 's = "/dev/stdout";'
 ok 'leaves constants alone'        innocent lib_state lib/a.c 'extern const char *const t[1]; const char *const t[1] = { "a" };'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_style.sh - what no compiler looks at: characters, widths, names, sizes
+# check_style.sh - what no compiler looks at: characters, widths, words
 #
 # Each rule is also run on a file that breaks it.
 set -u
@@ -32,7 +32,6 @@ width() { c_files | while read -r f; do
 		expand "$f" | awk -v f="$f" 'length > 90 && !/^ *"/ || length > 130 {
 			print f ":" NR ": " length " columns" }'
 	done; }
-twice()  { sources | sed 's|.*/||' | sort | uniq -d; }
 marks()  { sources | xargs -r grep -nHwE 'TO[D]O|FIX[M]E|X[X]X'; true; }
 paths()  { written | xargs -r grep -nHE '/(wor[k]|roo[t]|hom[e])/'; true; }
 modes()  { find tests scripts .ci \( -name 'check_*.sh' -o -name '*.bats' -o -path '.ci/run' \) \
@@ -63,7 +62,6 @@ none 'no trailing blanks'                            blanks
 none 'the last line ends'                            ending
 none 'each source names its licence'                 licence
 none 'C has at most 90 columns'                      width
-none 'no two sources have one name'                  twice
 none 'nothing is left to do'                         marks
 none 'no paths of the machine it was written on'     paths
 none 'test scripts can be run'                       modes
@@ -75,7 +73,6 @@ ok 'finds trailing blanks'       planted blanks  lib/a.h 'int a; \n'
 ok 'finds an unfinished line'    planted ending  lib/a.c 'int a;'
 ok 'finds a missing licence'     planted licence lib/a.c 'int a;\n'
 ok 'finds a wide line'           planted width   lib/a.c "$(printf '\t%086d' 0)\\n"
-ok 'finds a name used twice'     planted twice   lib/a.c 'int a;\n'
 ok 'finds something left to do'  planted marks   lib/a.c '/* TO''DO */\n'
 ok 'finds a path'                planted paths   lib/a.c '"/wo''rk/a"\n'
 ok 'finds a script without x'    planted modes   tests/check_a.sh 'true\n'

@@ -3,7 +3,7 @@
 #ifndef KERNEL_CHECK_H
 #define KERNEL_CHECK_H
 
-#include "kernels/kernels.h"
+#include "lib/kvt/kernels.h"
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
  */
 #include <stdatomic.h>
 
-#include "lib/kvt_transfer.h"
+#include "lib/kvt/transfer.h"
 
 bool __real_kvt_xfer_region_next(struct kvt_xfer_region *out,
 				 struct kvt_xfer_regions *regions);

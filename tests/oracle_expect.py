@@ -25,7 +25,7 @@ from oracle import DATA, Tap, kvtool
 
 tap = Tap()
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                      "../cli/contract_keys.c")
+                      "../cli/expect/keys.c")
 NHD = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
 HND = f"{DATA}/s260k/paged_bs16/packed_hnd.bf16.npy"
 ROCM = f"{DATA}/s260k/paged_bs16/rocm_x.bf16.npy"

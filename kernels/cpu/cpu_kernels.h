@@ -9,7 +9,7 @@
 #ifndef CPU_KERNELS_H
 #define CPU_KERNELS_H
 
-#include "kernels/kernels.h"
+#include "lib/kvt/kernels.h"
 
 enum { CPU_LINE = 64, CPU_PAGE = 4096 };
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/lmcache_header.h"
-#include "formats/lmcache_key.h"
-#include "formats/mooncake_store.h"
-#include "formats/mooncake_tensor.h"
+#include "formats/lmcache/header.h"
+#include "formats/lmcache/key.h"
+#include "formats/mooncake/store.h"
+#include "formats/mooncake/tensor.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

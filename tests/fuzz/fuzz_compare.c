@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/sim.h"
+#include "lib/ops/transfer/transfer.h"
 #include "tests/temporary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

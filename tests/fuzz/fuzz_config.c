@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "formats/model_config.h"
+#include "formats/model/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

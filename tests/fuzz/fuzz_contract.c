@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/contract.h"
+#include "cli/expect/contract.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

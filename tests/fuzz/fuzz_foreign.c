@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/pickle.h"
+#include "formats/parse/pickle.h"
 #include "tests/fuzz/read_groups.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -34,7 +34,7 @@ static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *h
 {
 	static FILE *file;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	char path[40];
 
 	if (!file && !(file = tmpfile()))
@@ -46,7 +46,7 @@ static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *h
 		abort();
 	if (!kvt_open(&reader, path, hints, &err)) {
 		read_groups(reader, MOST_BYTES);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	} else if (!err.text[0]) {
 		abort();
 	}

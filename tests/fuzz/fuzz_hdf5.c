@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/snapshot.h"
+#include "lib/kvt/snapshot.h"
 #include "tests/temporary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -41,10 +41,10 @@ static bool is_empty(const struct kvt_shape *shape)
 	return false;
 }
 
-static void read_tiles(struct kvt_reader *reader, int g,
+static void read_tiles(struct kvt_dump *reader, int g,
 		       const struct kvt_group *group)
 {
-	const struct kvt_tiling *tiling = kvt_reader_tiling(reader, g);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, g);
 	struct kvt_stored stored = { .capacity = kvt_stored_bound(tiling) };
 	int64_t begin[KVT_NAXES] = { 0 };
 	struct kvt_codec_scratch *scratch;
@@ -67,7 +67,7 @@ static void read_tiles(struct kvt_reader *reader, int g,
 }
 
 /* One element, by its cell and, of a run of bytes, by itself. */
-static void read_one(struct kvt_reader *reader, int g)
+static void read_one(struct kvt_dump *reader, int g)
 {
 	struct kvt_box box;
 	uint64_t cell, element[2];
@@ -76,18 +76,18 @@ static void read_one(struct kvt_reader *reader, int g)
 		box.begin[a] = 0;
 		box.end[a] = 1;
 	}
-	if (kvt_reader_has_cells(reader, g) &&
+	if (kvt_dump_has_cells(reader, g) &&
 	    kvt_fetch_cells(reader, g, &box, &cell, NULL))
 		return;
 	/* a layout that splits an axis has no box of one element */
-	if (!kvt_reader_tiling(reader, g) &&
+	if (!kvt_dump_tiling(reader, g) &&
 	    kvt_read_box(reader, g, &box, element, NULL))
 		return;
 }
 
-static void read_all(struct kvt_reader *reader)
+static void read_all(struct kvt_dump *reader)
 {
-	const struct kvt_snapshot *snapshot = kvt_reader_snapshot(reader);
+	const struct kvt_snapshot *snapshot = kvt_dump_snapshot(reader);
 	struct kvt_snapshot copy;
 
 	/* touches every table and string */
@@ -98,7 +98,7 @@ static void read_all(struct kvt_reader *reader)
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		if (is_empty(&snapshot->group[g].shape))
 			continue;
-		if (kvt_reader_tiling(reader, g))
+		if (kvt_dump_tiling(reader, g))
 			read_tiles(reader, g, &snapshot->group[g]);
 		read_one(reader, g);
 	}
@@ -128,13 +128,13 @@ static void write_file(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct kvt_hints hints = { .format = "hdf5" };
-	struct kvt_reader *reader = NULL;
+	struct kvt_dump *reader = NULL;
 	struct kvt_error err;
 
 	write_file(data, size);
 	if (kvt_open(&reader, path, &hints, &err))
 		return 0;
 	read_all(reader);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	return 0;
 }

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #include "cli/link_file.h"
-#include "cli/link_fit.h"
+#include "lib/transfer/link_fit.h"
+#include "formats/log/measured.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,14 +27,14 @@ static void try_rows(const char *text, size_t size)
 		return;
 	check(m.n > 0 && m.n <= MEASURED_MOST && m.format);
 	for (int i = 0; i < m.n; i++) {
-		const struct measured_row *r = &m.row[i];
+		const struct kvt_measured *r = &m.row[i];
 
 		check(r->n >= 1 && r->bytes > 0 && r->us > 0 && r->post_us >= 0);
 		check(isfinite(r->n) && isfinite(r->bytes) && isfinite(r->us));
 	}
 	if (m.n > 8)
 		return;
-	link_fit(&link, m.row, m.n, KVT_OVERLAP_FULL);
+	kvt_link_fit(&link, m.row, m.n, KVT_OVERLAP_FULL);
 	check(!kvt_link_check(&link, NULL));
 }
 

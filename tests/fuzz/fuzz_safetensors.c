@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/safetensors_header.h"
+#include "formats/tensor/safetensors_header.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/hicache.h"
-#include "formats/kvbm.h"
-#include "formats/offload.h"
+#include "formats/kvbm/kvbm.h"
+#include "formats/sglang/hicache.h"
+#include "formats/vllm/offload.h"
 
 static void inside(const struct kvt_part_of_name *part, const char *text, size_t n)
 {

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/digest.h"
-#include "formats/snapshot.h"
+#include "lib/kvt/snapshot.h"
+#include "lib/tile/hash.h"
 #include "tests/sample.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -137,18 +137,18 @@ static size_t find_hashes(const struct sample *s)
 static void find_parts(struct sample *s)
 {
 	static const int64_t first[KVT_NAXES] = { 0 };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	const struct kvt_tiling *tiling;
 	int64_t begin[KVT_NAXES] = { 0 }, buffer;
 
 	must(!kvt_open(&reader, path, NULL, NULL));
 	s->hashes = find_hashes(s);
-	tiling = kvt_reader_tiling(reader, 0);
+	tiling = kvt_dump_tiling(reader, 0);
 	must(!tiling || (tiling->n[KVT_AXIS_S] == S && tiling->n[KVT_AXIS_D] == D));
 	if (!tiling) {
 		s->nparts = 1;
 		s->part[0].nbytes = NBYTES;
-		must(!kvt_reader_locate(&buffer, &s->part[0].offset, reader, KVT_FILES, 0,
+		must(!kvt_dump_locate(&buffer, &s->part[0].offset, reader, KVT_FILES, 0,
 					first, NULL));
 	} else {
 		do {
@@ -156,7 +156,7 @@ static void find_parts(struct sample *s)
 					    NULL));
 		} while (sample_next_tile(begin, tiling, &shape));
 	}
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 }
 
 static void load(struct sample *s)
@@ -241,7 +241,7 @@ static int passes(const uint8_t *bytes, uint64_t is, int64_t cell)
 }
 
 /* How many cells pass, here and below. */
-static int check_tiles(struct kvt_reader *reader, const struct kvt_tiling *tiling,
+static int check_tiles(struct kvt_dump *reader, const struct kvt_tiling *tiling,
 			const uint64_t *is)
 {
 	struct kvt_stored stored = { .capacity = kvt_stored_bound(tiling) };
@@ -273,10 +273,10 @@ static int check_tiles(struct kvt_reader *reader, const struct kvt_tiling *tilin
 	return n;
 }
 
-static int check(struct kvt_reader *reader)
+static int check(struct kvt_dump *reader)
 {
-	const struct kvt_tiling *tiling = kvt_reader_tiling(reader, 0);
-	struct kvt_box box = kvt_box_whole(&kvt_reader_snapshot(reader)->group[0].shape);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, 0);
+	struct kvt_box box = kvt_box_whole(&kvt_dump_snapshot(reader)->group[0].shape);
 	uint64_t is[NCELLS];
 	uint8_t bytes[NBYTES];
 	struct kvt_error err = { "" };
@@ -300,7 +300,7 @@ static int check(struct kvt_reader *reader)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	size_t ndata;
 	bool changed;
 
@@ -316,6 +316,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	must(check(reader) == NCELLS || changed);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/trace.h"
+#include "formats/log/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/kvt_transfer.h"
+#include "lib/kvt/transfer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -124,7 +124,7 @@ static void unpack(const uint8_t *at, const uint8_t *end)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 
 	if (!size)
 		return 0;
@@ -139,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	unpack(data + 1, data + size);
 	if (!kvt_open(&reader, root, &choices[data[0] % NCHOICES], &err)) {
 		read_groups(reader, MOST_BYTES);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	} else if (!err.text[0]) {
 		abort();
 	}

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/wire_meet.h"
+#include "cli/wire/meet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "formats/workers_log.h"
+#include "formats/log/workers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

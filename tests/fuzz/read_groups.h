@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-#include "formats/snapshot.h"
+#include "lib/kvt/snapshot.h"
 
 /* Aborts where it cannot; leaves out what is larger than 'most' bytes or in tiles. */
-static inline void read_groups(struct kvt_reader *reader, int64_t most)
+static inline void read_groups(struct kvt_dump *reader, int64_t most)
 {
-	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(reader);
 	struct kvt_error err;
 
 	if (kvt_snapshot_check(s, &err))
@@ -22,7 +22,7 @@ static inline void read_groups(struct kvt_reader *reader, int64_t most)
 
 		if (kvt_shape_nbytes(&nbytes, &s->group[g].shape, &err))
 			abort();
-		if (nbytes > most || kvt_reader_tiling(reader, g))
+		if (nbytes > most || kvt_dump_tiling(reader, g))
 			continue;
 		buf = malloc((size_t)nbytes + 1);
 		if (kvt_read_box(reader, g, &box, buf, &err))

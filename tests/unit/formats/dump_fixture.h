@@ -294,9 +294,9 @@ static inline enum kvt_status write_dump(const char *path,
 }
 
 /* Reads a box of a group and checks every element. */
-static inline void check_box(struct kvt_reader *reader, int g, const struct kvt_box *box)
+static inline void check_box(struct kvt_dump *reader, int g, const struct kvt_box *box)
 {
-	const struct kvt_group *group = &kvt_reader_snapshot(reader)->group[g];
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[g];
 	int64_t nbytes = box_bytes(group, box);
 	uint8_t *buf = malloc((size_t)nbytes + 1);
 	struct kvt_error err = { "" };
@@ -310,9 +310,9 @@ static inline void check_box(struct kvt_reader *reader, int g, const struct kvt_
 }
 
 /* The whole of every group, and each (layer, block, head) by itself. */
-static inline void check_dump(struct kvt_reader *reader)
+static inline void check_dump(struct kvt_dump *reader)
 {
-	const struct kvt_snapshot *s = kvt_reader_snapshot(reader);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(reader);
 
 	for (int g = 0; g < s->ngroups; g++) {
 		const int64_t *n = s->group[g].shape.n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_archive.c - zip archives and pickles, honest and lying */
-#include "formats/pickle.h"
-#include "formats/zip_file.h"
+#include "formats/parse/pickle.h"
+#include "formats/parse/zip.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 /* ---- archives ----------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_codec.c - stored tiles: every pipeline, every damage */
-#include "formats/snapshot.h"
+#include "lib/kvt/snapshot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "formats/zstd_frame.h"
+#include "lib/tile/zstd_frame.h"
 
 enum { N = 16384 };
 

@@ -57,7 +57,7 @@ static void test_existing(void **state)
 {
 	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
 	struct kvt_create_options force = { .force = true };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 
@@ -73,7 +73,7 @@ static void test_existing(void **state)
 	assert_int_equal(count_entries(*state), 2);
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
 	check_dump(reader);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	kvt_snapshot_free(&s);
 }
 
@@ -248,7 +248,7 @@ static void test_open(void **state)
 {
 	struct path fifo = join(*state, "fifo"), empty = join(*state, "empty");
 	struct path missing = join(*state, "missing");
-	struct kvt_reader *reader = NULL;
+	struct kvt_dump *reader = NULL;
 	struct kvt_error err;
 
 	assert_int_equal(mkfifo(fifo.s, 0600), 0);
@@ -268,7 +268,7 @@ static void test_open(void **state)
 	expect(kvt_open(&reader, *state, &(struct kvt_hints){ .format = "npy" }, &err),
 	       KVT_BAD_INPUT, &err, "regular file");
 	assert_null(reader);
-	kvt_close_reader(NULL);
+	kvt_dump_close(NULL);
 	kvt_close_writer(NULL);
 }
 
@@ -276,7 +276,7 @@ static void test_files_of_reader(void **state)
 {
 	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
 	struct stat data, manifest;
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 
@@ -284,14 +284,14 @@ static void test_files_of_reader(void **state)
 	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
 	assert_int_equal(stat(p.s, &data) | stat(side.s, &manifest), 0);
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
-	assert_int_equal(kvt_reader_file_bytes(reader), data.st_size + manifest.st_size);
-	assert_true(kvt_reader_has_file(reader, data.st_dev, data.st_ino));
-	assert_true(kvt_reader_has_file(reader, manifest.st_dev, manifest.st_ino));
-	assert_false(kvt_reader_has_file(reader, data.st_dev + 1, data.st_ino));
-	assert_null(kvt_reader_tiling(reader, 0));
-	assert_false(kvt_reader_has_cells(reader, 0));
-	assert_string_equal(kvt_reader_format(reader), "npy");
-	kvt_close_reader(reader);
+	assert_int_equal(kvt_dump_file_bytes(reader), data.st_size + manifest.st_size);
+	assert_true(kvt_dump_has_file(reader, data.st_dev, data.st_ino));
+	assert_true(kvt_dump_has_file(reader, manifest.st_dev, manifest.st_ino));
+	assert_false(kvt_dump_has_file(reader, data.st_dev + 1, data.st_ino));
+	assert_null(kvt_dump_tiling(reader, 0));
+	assert_false(kvt_dump_has_cells(reader, 0));
+	assert_string_equal(kvt_dump_format(reader), "npy");
+	kvt_dump_close(reader);
 	kvt_snapshot_free(&s);
 }
 

@@ -5,7 +5,7 @@
  * Real folders are compared with the values they were made from: rounded here,
  * and looked up by formulas that know nothing of layouts.
  */
-#include "formats/safetensors_header.h"
+#include "formats/tensor/safetensors_header.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 /* ---- real folders ------------------------------------------------------- */
@@ -97,11 +97,11 @@ static struct real_case {
 enum { NREALS = sizeof(reals) / sizeof(reals[0]) };
 
 /* Element (l, token, h, k, d) of a request must be what the capture has there. */
-static void check_request(const struct real_case *c, const struct kvt_reader *reader,
+static void check_request(const struct real_case *c, const struct kvt_dump *reader,
 			  const uint8_t *buf, const struct request_of *r, int index)
 {
-	const struct kvt_group *g = &kvt_reader_snapshot(reader)->group[0];
-	const struct kvt_request *request = &kvt_reader_snapshot(reader)->request[index];
+	const struct kvt_group *g = &kvt_dump_snapshot(reader)->group[0];
+	const struct kvt_request *request = &kvt_dump_snapshot(reader)->request[index];
 	struct kvt_box whole = kvt_box_whole(&g->shape);
 	const int64_t *n = c->n;
 	uint8_t *owned;
@@ -142,14 +142,14 @@ static void test_real(void **state)
 	const struct real_case *c = *state;
 	const struct kvt_snapshot *s;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_box box;
 	int64_t nbytes, live = 0;
 	uint8_t *buf;
 	int r;
 
 	expect(kvt_open(&reader, c->path, &c->hints, &err), KVT_OK, &err, NULL);
-	s = kvt_reader_snapshot(reader);
+	s = kvt_dump_snapshot(reader);
 	assert_string_equal(kvt_layout_string(&s->group[0].layout).s, c->layout);
 	assert_memory_equal(s->group[0].shape.n, c->n, sizeof(c->n));
 	assert_string_equal(s->group[0].layer_names[2], "model.layers.2.self_attn.attn");
@@ -166,7 +166,7 @@ static void test_real(void **state)
 	for (int64_t b = 0; b < c->n[NB]; b++)
 		live -= s->group[0].block_valid[b];
 	assert_int_equal(live, 0);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	free(buf);
 }
 
@@ -349,7 +349,7 @@ static void test_wrong(void **state)
 	const struct wrong_case *c = *state;
 	struct kvt_error err = { "" };
 	struct kvt_hints hints = c->hints;
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	void *folder = NULL;
 
 	/* said in all cases but one */
@@ -362,7 +362,7 @@ static void test_wrong(void **state)
 			   c->file[i].shape);
 	expect(kvt_open(&reader, folder, &hints, &err), c->status, &err, c->part);
 	if (!c->status)
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	remove_folder(&folder);
 }
 
@@ -373,7 +373,7 @@ static void test_link(void **state)
 	const struct kvt_hints hints = { .layout = "nhd", .block_size = 16 };
 	struct path inside = join(*state, "dump/a/l.1.safetensors"), dump, target;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 
 	dump = join(*state, "dump");
 	target = join(*state, "b/l.1.safetensors");
@@ -389,7 +389,7 @@ static void test_link(void **state)
 	       "regular file");
 	unlink(inside.s);
 	expect(kvt_open(&reader, dump.s, &hints, &err), KVT_OK, &err, NULL);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 }
 
 /* More files than descriptors are kept for. */
@@ -397,7 +397,7 @@ static void test_many(void **state)
 {
 	const int64_t shape[] = { 16, 4, 8 };
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	char request[32], layer[32];
 	int64_t nopen = 0;
 	uint8_t *buf;
@@ -427,7 +427,7 @@ static void test_many(void **state)
 				reader->files.file[119].path), 0);
 	expect(kvt_read_box(reader, 0, &(struct kvt_box){ .end = { 3, 40, 16, 4, 2, 4 } },
 			    buf, &err), KVT_BAD_INPUT, &err, "replaced");
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	free(buf);
 }
 

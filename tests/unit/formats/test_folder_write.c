@@ -8,7 +8,7 @@ static void test_write(void **state)
 	static const char *const formats[] = {"vllm-2025", "vllm-2026-05",
 					      "vllm-2026-07"};
 	static const int tokens[] = { 421, 188, 80 };
-	struct kvt_reader *paged, *reader;
+	struct kvt_dump *paged, *reader;
 	const struct kvt_snapshot *s;
 	struct kvt_error err = { "" };
 	uint8_t *buf;
@@ -17,7 +17,7 @@ static void test_write(void **state)
 	expect(kvt_open(&paged, "testdata/kv/s260k/paged_bs16/aiter_shuffle.bf16.npy",
 			NULL, &err),
 	       KVT_OK, &err, NULL);
-	s = kvt_reader_snapshot(paged);
+	s = kvt_dump_snapshot(paged);
 	box = kvt_box_whole(&s->group[0].shape);
 	buf = malloc(491520);
 	expect(kvt_read_box(paged, 0, &box, buf, &err), KVT_OK, &err, NULL);
@@ -40,7 +40,7 @@ static void test_write(void **state)
 				.heads = 4, .block_size = 16,
 				.layout = formats[f] }, &err),
 		       KVT_OK, &err, NULL);
-		assert_int_equal(kvt_reader_snapshot(reader)->nrequests, 3);
+		assert_int_equal(kvt_dump_snapshot(reader)->nrequests, 3);
 		for (int r = 0; r < 3; r++) {
 			static const char *const folders[] = {
 				"2a3cf51fa70dd631a21aee95bb0133fb",
@@ -75,9 +75,9 @@ static void test_write(void **state)
 			free(a);
 			free(b);
 		}
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
-	kvt_close_reader(paged);
+	kvt_dump_close(paged);
 	free(buf);
 }
 
@@ -88,7 +88,7 @@ static void test_write_partial(void **state)
 	struct kvt_create_options options = { .format = "vllm-2026-07" };
 	struct kvt_box box = { .end = { 3, 6, 16, 2, 2, 8 } };
 	struct path p = join(*state, "out");
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 	uint8_t *buf = malloc(1 << 16);
@@ -101,7 +101,7 @@ static void test_write_partial(void **state)
 	expect(kvt_open(&reader, p.s, &(struct kvt_hints){
 			.heads = 2, .block_size = 16, .layout = "nhd" }, &err), KVT_OK,
 	       &err, NULL);
-	assert_memory_equal(kvt_reader_snapshot(reader)->group[0].shape.n,
+	assert_memory_equal(kvt_dump_snapshot(reader)->group[0].shape.n,
 			    ((int64_t[]){ 3, 5, 16, 2, 2, 8 }), 48);
 	box.end[NB] = 5;
 	expect(kvt_read_box(reader, 0, &box, buf, &err), KVT_OK, &err, NULL);
@@ -119,7 +119,7 @@ static void test_write_partial(void **state)
 				assert_int_equal(buf[at], in ? byte_at(i, 0) : 0);
 				assert_int_equal(buf[at + 1], in ? byte_at(i, 1) : 0);
 			}
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	/* and not over a folder that has something in it */
 	options.force = true;
 	expect(write_dump(p.s, &options, &s, &err), KVT_SYSTEM, &err, "never replaced");

@@ -36,10 +36,10 @@ static int remove_files(void **state)
 
 /* ---- reading back ------------------------------------------------------- */
 
-static void check_tiles(struct kvt_reader *reader, int g)
+static void check_tiles(struct kvt_dump *reader, int g)
 {
-	const struct kvt_group *group = &kvt_reader_snapshot(reader)->group[g];
-	const struct kvt_tiling *tiling = kvt_reader_tiling(reader, g);
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[g];
+	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, g);
 	struct kvt_stored stored = { .capacity = kvt_stored_bound(tiling) };
 	uint8_t *tile = malloc((size_t)tiling->nbytes);
 	int64_t begin[KVT_NAXES] = { 0 };
@@ -60,9 +60,9 @@ static void check_tiles(struct kvt_reader *reader, int g)
 	free(tile);
 }
 
-static void check_run(struct kvt_reader *reader, int g)
+static void check_run(struct kvt_dump *reader, int g)
 {
-	const struct kvt_group *group = &kvt_reader_snapshot(reader)->group[g];
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[g];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	uint8_t *buf;
 	int64_t n;
@@ -75,15 +75,15 @@ static void check_run(struct kvt_reader *reader, int g)
 }
 
 /* All of them, then each layer's last block by itself. */
-static void check_cells(struct kvt_reader *reader, int g)
+static void check_cells(struct kvt_dump *reader, int g)
 {
-	const struct kvt_group *group = &kvt_reader_snapshot(reader)->group[g];
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[g];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	int64_t h = group->shape.n[KVT_AXIS_H], k = group->shape.n[KVT_AXIS_K];
 	uint64_t *cell = malloc((size_t)sample_count(&box) * sizeof(*cell));
 	int64_t i = 0;
 
-	assert_true(kvt_reader_has_cells(reader, g));
+	assert_true(kvt_dump_has_cells(reader, g));
 	succeeds(kvt_fetch_cells(reader, g, &box, cell, &err_));
 	for (int64_t l = 0; l < box.end[KVT_AXIS_L]; l++)
 		for (int64_t b = 0; b < box.end[KVT_AXIS_B]; b++)
@@ -176,17 +176,17 @@ static void same_snapshot(const struct kvt_snapshot *a,
 static void round_trip(const struct kvt_snapshot *snapshot,
 		       struct kvt_create_options options)
 {
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 
 	options.force = true;
 	succeeds(sample_write(path, snapshot, &options, &err_));
 	succeeds(kvt_open(&reader, path, NULL, &err_));
-	assert_string_equal(kvt_reader_format(reader), "hdf5");
-	same_snapshot(snapshot, kvt_reader_snapshot(reader));
+	assert_string_equal(kvt_dump_format(reader), "hdf5");
+	same_snapshot(snapshot, kvt_dump_snapshot(reader));
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		if (sample_is_empty(&snapshot->group[g].shape))
 			continue;
-		assert_int_equal(kvt_reader_tiling(reader, g) == NULL,
+		assert_int_equal(kvt_dump_tiling(reader, g) == NULL,
 				 options.uncompressed);
 		if (options.uncompressed)
 			check_run(reader, g);
@@ -194,7 +194,7 @@ static void round_trip(const struct kvt_snapshot *snapshot,
 			check_tiles(reader, g);
 		check_cells(reader, g);
 	}
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 }
 
 /* ---- layouts and types -------------------------------------------------- */

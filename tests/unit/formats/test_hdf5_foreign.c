@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "formats/zstd_filter.h"
+#include "formats/hdf5/zstd_filter.h"
 #include "tests/damage.h"
 #include "tests/temporary.h"
 
@@ -37,11 +37,11 @@ static int remove_files(void **state)
 /* ---- reading ------------------------------------------------------------ */
 
 /* KVT_OK if every tile decodes to what was written, KVT_MISMATCH if not. */
-static enum kvt_status read_tiles(struct kvt_reader *reader,
+static enum kvt_status read_tiles(struct kvt_dump *reader,
 				  struct kvt_error *err)
 {
-	const struct kvt_group *group = &kvt_reader_snapshot(reader)->group[0];
-	const struct kvt_tiling *tiling = kvt_reader_tiling(reader, 0);
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[0];
+	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, 0);
 	struct kvt_stored stored = { .capacity = kvt_stored_bound(tiling) };
 	uint8_t *tile = malloc((size_t)tiling->nbytes);
 	struct kvt_codec_scratch *scratch = NULL;
@@ -67,12 +67,12 @@ static enum kvt_status read_tiles(struct kvt_reader *reader,
 
 static enum kvt_status read_all(struct kvt_error *err)
 {
-	struct kvt_reader *reader = NULL;
+	struct kvt_dump *reader = NULL;
 	enum kvt_status status = kvt_open(&reader, path, NULL, err);
 
 	if (!status)
 		status = read_tiles(reader, err);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	return status;
 }
 
@@ -327,7 +327,7 @@ static void a_short_file(void **state)
 static void what_is_no_file(void **state)
 {
 	struct kvt_hints hints = { .format = "hdf5" };
-	struct kvt_reader *reader = NULL;
+	struct kvt_dump *reader = NULL;
 	struct kvt_error err;
 	FILE *f;
 
@@ -360,7 +360,7 @@ static void a_file_being_written(void **state)
 static void a_user_block(void **state)
 {
 	hid_t fcpl = H5Pcreate(H5P_FILE_CREATE);
-	struct kvt_reader *reader = NULL;
+	struct kvt_dump *reader = NULL;
 	struct kvt_error err;
 
 	(void)state;
@@ -395,11 +395,11 @@ static void hints_that_differ(void **state)
 	(void)state;
 	write_good(path, "nhd");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_reader *reader = NULL;
+		struct kvt_dump *reader = NULL;
 
 		assert_int_equal(kvt_open(&reader, path, &rows[i].hints, NULL),
 				 rows[i].status);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
 }
 
@@ -410,7 +410,7 @@ static void tiles_that_are_none(void **state)
 		{ 0, 0, 0, 0, 2 }, { 0, 0, 0, 0, 0, 1 },
 	};
 	struct kvt_stored stored = { 0 };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 
 	(void)state;
 	write_good(path, "nhd");
@@ -420,7 +420,7 @@ static void tiles_that_are_none(void **state)
 						NULL), KVT_USAGE);
 	assert_int_equal(kvt_fetch_tile(reader, 1, begins[0], &stored, NULL),
 			 KVT_USAGE);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 }
 
 int main(void)

@@ -324,11 +324,11 @@ static const struct row {
 
 static void expect(const char *name, enum kvt_status status, const char *why)
 {
-	struct kvt_reader *reader = NULL;
+	struct kvt_dump *reader = NULL;
 	struct kvt_error err = { "" };
 	enum kvt_status is = kvt_open(&reader, path, NULL, &err);
 
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	if (is != status || !strstr(err.text, why))
 		fail_msg("%s: status %d, expected %d: %s", name, is, status,
 			 err.text);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "formats/proof.h"
+#include "formats/file/proof.h"
 #include "tests/damage.h"
 #include "tests/temporary.h"
 
@@ -117,7 +117,7 @@ static const struct row {
 					  "tables_checksum, but there is one" },
 };
 
-static enum kvt_status open_changed(struct kvt_reader **reader, void (*change)(hid_t),
+static enum kvt_status open_changed(struct kvt_dump **reader, void (*change)(hid_t),
 				    struct kvt_error *err)
 {
 	hid_t file;
@@ -135,19 +135,19 @@ static void tables(void **state)
 {
 	const struct row *row = *state;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	enum kvt_status status = open_changed(&reader, row->damage, &err);
 
 	if (status != (row->why ? KVT_BAD_INPUT : KVT_OK) ||
 	    (row->why && !strstr(err.text, row->why)))
 		fail_msg("status %d: %s", status, err.text);
 	if (!row->why) {
-		assert_int_equal(kvt_reader_proven(reader)->tables,
+		assert_int_equal(kvt_dump_proven(reader)->tables,
 				 row->damage == nothing);
-		assert_int_equal(kvt_reader_proven(reader)->cells[0],
+		assert_int_equal(kvt_dump_proven(reader)->cells[0],
 				 row->damage == nothing);
 	}
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 }
 
 /* ---- cells -------------------------------------------------------------- */
@@ -168,17 +168,17 @@ static void cells(void **state)
 {
 	struct kvt_box box = { .end = { 1, 1, 16, 2, 2, 64 } };
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	uint64_t some[4];
 
 	(void)state;
 	assert_int_equal(open_changed(&reader, nothing, &err), KVT_OK);
 	assert_int_equal(kvt_fetch_cells(reader, 0, &box, some, &err), KVT_OK);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	assert_int_equal(open_changed(&reader, other_cell, &err), KVT_OK);
 	assert_int_equal(kvt_fetch_cells(reader, 0, &box, some, &err), KVT_BAD_INPUT);
 	assert_non_null(strstr(err.text, "content_digest is damaged"));
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 }
 
 /* ---- bytes -------------------------------------------------------------- */

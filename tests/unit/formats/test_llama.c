@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_llama.c - state files of llama.cpp, honest, cut short and lying */
-#include "formats/llama_state.h"
+#include "formats/llama/state.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 enum { LAYERS = 2, CELLS = 3, WIDTH = 8, GGSN = 0x6767736e, GGSQ = 0x67677371 };
@@ -108,7 +108,7 @@ static const struct how ways[] = {
 };
 enum { NWAYS = sizeof(ways) / sizeof(ways[0]) };
 
-static enum kvt_status open_bytes(struct kvt_reader **reader, const char *path,
+static enum kvt_status open_bytes(struct kvt_dump **reader, const char *path,
 				  const struct bytes *in, size_t n, int64_t heads,
 				  struct kvt_error *err)
 {
@@ -128,15 +128,15 @@ static void test_honest(void **folder)
 	for (int i = 0; i < NWAYS; i++) {
 		const struct kvt_snapshot *s;
 		struct kvt_error err = { "" };
-		struct kvt_reader *reader;
+		struct kvt_dump *reader;
 		struct places p;
 		struct bytes in;
 
 		state(&in, &p, &ways[i]);
 		expect(open_bytes(&reader, join(*folder, "a").s, &in, in.n,
 				  ways[i].values ? 2 : 0, &err), KVT_OK, &err, NULL);
-		s = kvt_reader_snapshot(reader);
-		assert_string_equal(kvt_reader_format(reader), "llama");
+		s = kvt_dump_snapshot(reader);
+		assert_string_equal(kvt_dump_format(reader), "llama");
 		assert_int_equal(s->ngroups, 1);
 		assert_int_equal(s->group[0].shape.n[NL], LAYERS);
 		assert_int_equal(s->group[0].shape.n[NH], ways[i].values ? 2 : 1);
@@ -144,7 +144,7 @@ static void test_honest(void **folder)
 		assert_int_equal(s->nrequests, 1);
 		assert_int_equal(s->request[0].ntokens, CELLS);
 		assert_int_equal(s->request[0].ntoken_ids, CELLS);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
 }
 
@@ -153,7 +153,7 @@ static void test_cut(void **folder)
 {
 	for (int i = 0; i < NWAYS; i++) {
 		struct kvt_error err = { "" };
-		struct kvt_reader *reader;
+		struct kvt_dump *reader;
 		struct places p;
 		struct bytes in;
 
@@ -171,7 +171,7 @@ static void test_cut(void **folder)
 static void test_changed(void **folder)
 {
 	for (int i = 0; i < NWAYS; i++) {
-		struct kvt_reader *reader;
+		struct kvt_dump *reader;
 		struct places p;
 		struct bytes in;
 
@@ -183,7 +183,7 @@ static void test_changed(void **folder)
 			if (open_bytes(&reader, join(*folder, "a").s, &in, in.n, 2, &err))
 				assert_true(err.text[0]);
 			else
-				kvt_close_reader(reader);
+				kvt_dump_close(reader);
 			in.b[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		}
 	}
@@ -226,7 +226,7 @@ static void test_lie(void **context)
 {
 	const struct lie *lie = *context;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	void *folder = NULL;
 	struct places p;
 	struct bytes in;

@@ -131,11 +131,11 @@ static struct pair pairs[] = { { "a.npy", "a.json" }, { "a.bin", "a.bin.json" } 
 static enum kvt_status try_open(const char *path, bool trust, struct kvt_error *err)
 {
 	struct kvt_hints hints = { .trust_manifest = trust };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	enum kvt_status status = kvt_open(&reader, path, &hints, err);
 
 	if (!status)
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	return status;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_mooncake_parsers.c - what Mooncake writes around values, honest and lying */
-#include "formats/crc32c.h"
-#include "formats/mooncake_store.h"
-#include "formats/mooncake_tensor.h"
+#include "formats/mooncake/store.h"
+#include "formats/mooncake/tensor.h"
+#include "formats/parse/crc32c.h"
 #include "tests/unit/formats/made_bytes.h"
 
 /* ---- fields of fixed places ---------------------------------------------- */

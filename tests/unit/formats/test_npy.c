@@ -26,7 +26,7 @@ enum { NDUMPS = sizeof(dumps) / sizeof(dumps[0]) };
 static void dump_round_trip(const struct dump_case *c, const char *path)
 {
 	static const uint32_t a[] = { 4, 1, 2 }, b[] = { 4, 3 };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 
@@ -39,12 +39,12 @@ static void dump_round_trip(const struct dump_case *c, const char *path)
 	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
 	expect(write_dump(path, NULL, &s, &err), KVT_OK, &err, NULL);
 	expect(kvt_open(&reader, path, NULL, &err), KVT_OK, &err, NULL);
-	same_snapshot(&s, kvt_reader_snapshot(reader));
+	same_snapshot(&s, kvt_dump_snapshot(reader));
 	if (c->layout[0] != 'r' && c->layout[0] != 'a' && c->layout[0] != 'c')
 		check_dump(reader);
 	else
 		check_box(reader, 0, &(struct kvt_box){ .end = { 3, 5, 16, 2, 2, 8 } });
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	kvt_snapshot_free(&s);
 }
 
@@ -77,22 +77,22 @@ static void test_real(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		struct kvt_error err = { "" };
-		struct kvt_reader *reader;
+		struct kvt_dump *reader;
 		struct kvt_box box;
 		uint8_t *bytes, *buf;
 		size_t n;
 
 		expect(kvt_open(&reader, paths[i], NULL, &err), KVT_OK, &err, NULL);
 		bytes = read_file(paths[i], &n);
-		box = kvt_box_whole(&kvt_reader_snapshot(reader)->group[0].shape);
-		assert_int_equal(box_bytes(&kvt_reader_snapshot(reader)->group[0], &box),
+		box = kvt_box_whole(&kvt_dump_snapshot(reader)->group[0].shape);
+		assert_int_equal(box_bytes(&kvt_dump_snapshot(reader)->group[0], &box),
 				 n - 128);
 		buf = malloc(n);
 		expect(kvt_read_box(reader, 0, &box, buf, &err), KVT_OK, &err, NULL);
 		assert_memory_equal(buf, bytes + 128, n - 128);
 		free(buf);
 		free(bytes);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
 }
 
@@ -102,7 +102,7 @@ static void test_pages(void **state)
 	static const char path[] = "testdata/kv/mamba2g4/tp2_SD/rank1.npy";
 	struct path copy = join(*state, "a.npy");
 	const struct kvt_snapshot *s;
-	struct kvt_reader *reader, *again;
+	struct kvt_dump *reader, *again;
 	struct kvt_writer *writer;
 	uint8_t *bytes, *written, *buf = malloc(1 << 20);
 	struct kvt_error err;
@@ -110,7 +110,7 @@ static void test_pages(void **state)
 
 	expect(kvt_open(&reader, path, NULL, &err), KVT_OK, &err, NULL);
 	bytes = read_file(path, &n);
-	s = kvt_reader_snapshot(reader);
+	s = kvt_dump_snapshot(reader);
 	assert_int_equal(s->ngroups, 2);
 	expect(kvt_create(&writer, copy.s, NULL, s, &err), KVT_OK, &err, NULL);
 	for (int g = 0; g < 2; g++) {
@@ -133,9 +133,9 @@ static void test_pages(void **state)
 	assert_int_equal(n, m);
 	assert_memory_equal(bytes, written, n);
 	expect(kvt_open(&again, copy.s, NULL, &err), KVT_OK, &err, NULL);
-	same_snapshot(s, kvt_reader_snapshot(again));
-	kvt_close_reader(again);
-	kvt_close_reader(reader);
+	same_snapshot(s, kvt_dump_snapshot(again));
+	kvt_dump_close(again);
+	kvt_dump_close(reader);
 	free(bytes);
 	free(written);
 	free(buf);
@@ -202,7 +202,7 @@ static void test_against(void **state)
 {
 	const struct against_case *c = *state;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct path p, side;
 	void *folder = NULL;
@@ -218,7 +218,7 @@ static void test_against(void **state)
 	expect(kvt_open(&reader, p.s, &c->hints, &err), c->status, &err, c->part);
 	if (!c->status) {
 		check_dump(reader);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
 	kvt_snapshot_free(&s);
 	remove_folder(&folder);
@@ -228,7 +228,7 @@ static void test_against(void **state)
 static void test_wrong_size(void **state)
 {
 	struct path p = join(*state, "a.npy");
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 	uint8_t *bytes;

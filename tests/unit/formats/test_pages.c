@@ -3,15 +3,15 @@
  * test_pages.c - files without a header: what is asked for, sizes to the byte,
  * and every element where loops over its coordinates put it
  */
-#include "formats/manifest.h"
-#include "formats/pages.h"
+#include "formats/manifest/manifest.h"
+#include "formats/store/pages.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 static const struct kvt_format test_format = { .info = { "test", "", true, false } };
 
-static struct kvt_reader *make_reader(const char *layout, bool latent)
+static struct kvt_dump *make_reader(const char *layout, bool latent)
 {
-	struct kvt_reader *r = calloc(1, sizeof(*r));
+	struct kvt_dump *r = calloc(1, sizeof(*r));
 
 	assert_non_null(r);
 	r->format = &test_format;
@@ -55,7 +55,7 @@ next:		;
 }
 
 /* A file with 'skip' bytes before and 'pad' bytes behind. */
-static int open_file(struct kvt_reader *r, const char *folder, int number,
+static int open_file(struct kvt_dump *r, const char *folder, int number,
 		     const uint8_t *bytes, int64_t nbytes, int64_t skip, int64_t pad)
 {
 	uint8_t *all = malloc((size_t)(skip + nbytes + pad) + 1);
@@ -74,7 +74,7 @@ static int open_file(struct kvt_reader *r, const char *folder, int number,
 	return index;
 }
 
-static void seal(struct kvt_reader *r)
+static void seal(struct kvt_dump *r)
 {
 	struct kvt_error err = { "" };
 
@@ -104,7 +104,7 @@ static void test_add(void **state)
 
 	assert_non_null(buf);
 	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
+		struct kvt_dump *r = make_reader(cases[c].layout, cases[c].latent);
 		const struct kvt_group *g = &r->snapshot.group[0];
 		enum kvt_axis a = cases[c].counted;
 		struct kvt_error err = { "" };
@@ -129,7 +129,7 @@ static void test_add(void **state)
 		}
 		seal(r);
 		check_dump(r);
-		kvt_close_reader(r);
+		kvt_dump_close(r);
 	}
 	free(buf);
 }
@@ -137,7 +137,7 @@ static void test_add(void **state)
 /* Blocks of a layer in pages that are larger than they need. */
 static void test_padded_pages(void **state)
 {
-	struct kvt_reader *r = make_reader("BLSHKD", false);
+	struct kvt_dump *r = make_reader("BLSHKD", false);
 	struct kvt_group *g = &r->snapshot.group[0];
 	struct kvt_box box = kvt_box_whole(&g->shape), page;
 	struct kvt_error err = { "" };
@@ -164,7 +164,7 @@ static void test_padded_pages(void **state)
 	}
 	seal(r);
 	check_dump(r);
-	kvt_close_reader(r);
+	kvt_dump_close(r);
 	free(buf);
 }
 
@@ -186,7 +186,7 @@ static void test_tokens(void **state)
 
 	assert_non_null(buf);
 	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
+		struct kvt_dump *r = make_reader(cases[c].layout, cases[c].latent);
 		struct kvt_group *g = &r->snapshot.group[0];
 		struct kvt_error err = { "" };
 		int64_t block = 0, nbytes;
@@ -226,7 +226,7 @@ static void test_tokens(void **state)
 			for (int64_t i = 0; i < nbytes; i++)
 				assert_int_equal(buf[i], 0);
 		}
-		kvt_close_reader(r);
+		kvt_dump_close(r);
 	}
 	free(buf);
 }
@@ -238,13 +238,13 @@ static void test_no_tokens(void **state)
 
 	assert_non_null(buf);
 	for (int i = 0; i < 2; i++) {
-		struct kvt_reader *r = make_reader(layouts[i], false);
+		struct kvt_dump *r = make_reader(layouts[i], false);
 		struct kvt_error err = { "" };
 		int file = open_file(r, *state, i, buf, 3 * 16 * 64, 0, 0);
 
 		expect(kvt_pages_add_tokens(r, 0, file, 0, 16, 0, &err), KVT_UNSUPPORTED,
 		       &err, "no place for tokens");
-		kvt_close_reader(r);
+		kvt_dump_close(r);
 	}
 	free(buf);
 }

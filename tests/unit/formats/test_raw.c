@@ -78,7 +78,7 @@ static void test_open(void **state)
 {
 	const struct raw_case *c = *state;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	void *folder = NULL;
 	struct path p;
 
@@ -90,7 +90,7 @@ static void test_open(void **state)
 	expect(kvt_open(&reader, p.s, &c->hints, &err), c->status, &err, c->part);
 	if (!c->status) {
 		check_dump(reader);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
 	remove_folder(&folder);
 }
@@ -99,14 +99,14 @@ static void test_hints_alone(void **state)
 {
 	struct path p = join(*state, "a");
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 
 	write_raw(p.s, 0, 0);
 	expect(kvt_open(&reader, p.s, &all_hints, &err), KVT_OK, &err, NULL);
-	assert_string_equal(kvt_reader_format(reader), "raw");
-	assert_string_equal(kvt_reader_snapshot(reader)->source_format, "raw");
+	assert_string_equal(kvt_dump_format(reader), "raw");
+	assert_string_equal(kvt_dump_snapshot(reader)->source_format, "raw");
 	check_dump(reader);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 }
 
 /* The manifest beside it, under both names, and elsewhere. */
@@ -116,7 +116,7 @@ static void test_where(void **state)
 	static const bool found[] = { false, true, true };
 	struct path p = join(*state, "a.b.bin");
 	struct kvt_error err;
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 
 	write_raw(p.s, 0, 0);
 	for (int i = 0; i < 3; i++) {
@@ -127,9 +127,9 @@ static void test_where(void **state)
 		expect(kvt_open(&reader, p.s, NULL, &err),
 		       found[i] ? KVT_OK : KVT_BAD_INPUT, &err, NULL);
 		if (found[i])
-			kvt_close_reader(reader);
+			kvt_dump_close(reader);
 		expect(kvt_open(&reader, p.s, &hints, &err), KVT_OK, &err, NULL);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 		unlink(m.s);
 	}
 }
@@ -146,7 +146,7 @@ static void test_round_trip(void **state)
 
 	for (int i = 0; i < 4; i++) {
 		struct path p = join(*state, rows[i].name);
-		struct kvt_reader *reader;
+		struct kvt_dump *reader;
 		struct kvt_snapshot s;
 		struct kvt_error err;
 
@@ -160,9 +160,9 @@ static void test_round_trip(void **state)
 		} else {
 			expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
 			expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
-			same_snapshot(&s, kvt_reader_snapshot(reader));
+			same_snapshot(&s, kvt_dump_snapshot(reader));
 			check_dump(reader);
-			kvt_close_reader(reader);
+			kvt_dump_close(reader);
 		}
 		kvt_snapshot_free(&s);
 	}
@@ -172,7 +172,7 @@ static void test_round_trip(void **state)
 static void test_pages(void **state)
 {
 	struct path p = join(*state, "a.bin");
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 	uint8_t *bytes;
@@ -193,7 +193,7 @@ static void test_pages(void **state)
 	free(bytes);
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
 	check_dump(reader);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	kvt_snapshot_free(&s);
 }
 
@@ -203,7 +203,7 @@ static void test_shrinks(void **state)
 	struct path p = join(*state, "a.bin");
 	struct kvt_box box = { .end = { 3, 5, 16, 2, 2, 8 } };
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	uint8_t *buf = malloc(15360);
 
 	write_raw(p.s, 0, 0);
@@ -211,7 +211,7 @@ static void test_shrinks(void **state)
 	assert_int_equal(truncate(p.s, 15000), 0);
 	expect(kvt_read_box(reader, 0, &box, buf, &err), KVT_BAD_INPUT, &err,
 	       "ends at byte 15000, 360 more expected");
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	free(buf);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_safetensors.c - headers, honest and lying, and dumps as safetensors */
-#include "formats/safetensors_header.h"
+#include "formats/tensor/safetensors_header.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 /* ---- headers ------------------------------------------------------------ */
@@ -125,7 +125,7 @@ static void test_lengths(void **state)
 		UINT64_MAX - 7,
 	};
 	struct path p = join(*state, "a.safetensors");
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_error err;
 	uint8_t bytes[200];
 
@@ -143,7 +143,7 @@ static void test_lengths(void **state)
 static void test_cut(void **state)
 {
 	struct path p = join(*state, "a.safetensors");
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 	uint8_t *bytes;
@@ -164,7 +164,7 @@ static void test_cut(void **state)
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, NULL);
 	write_file(p.s, bytes, n);
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	free(bytes);
 	kvt_snapshot_free(&s);
 }
@@ -188,7 +188,7 @@ enum { NDUMPS = sizeof(dumps) / sizeof(dumps[0]) };
 static void test_dump(void **state)
 {
 	const struct dump_case *c = *state;
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct kvt_error err;
 	void *folder = NULL;
@@ -206,9 +206,9 @@ static void test_dump(void **state)
 	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
 	assert_int_equal(count_entries(folder), 1);
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
-	same_snapshot(&s, kvt_reader_snapshot(reader));
+	same_snapshot(&s, kvt_dump_snapshot(reader));
 	check_dump(reader);
-	kvt_close_reader(reader);
+	kvt_dump_close(reader);
 	kvt_snapshot_free(&s);
 	remove_folder(&folder);
 }
@@ -314,7 +314,7 @@ static void test_layers(void **state)
 {
 	const struct layers_case *c = *state;
 	struct kvt_error err = { "" };
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	void *folder = NULL;
 	struct path p;
 	int n = 0;
@@ -327,7 +327,7 @@ static void test_layers(void **state)
 	expect(kvt_open(&reader, p.s, &c->hints, &err), c->status, &err, c->part);
 	if (!c->status) {
 		check_dump(reader);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
 	remove_folder(&folder);
 }
@@ -344,14 +344,14 @@ static void test_real(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct kvt_error err = { "" };
 		const struct kvt_group *g;
-		struct kvt_reader *reader;
+		struct kvt_dump *reader;
 		struct kvt_box box;
 		uint8_t *bytes, *buf;
 		size_t n;
 
 		expect(kvt_open(&reader, paths[i], NULL, &err), KVT_OK, &err, NULL);
 		bytes = read_file(paths[i], &n);
-		g = &kvt_reader_snapshot(reader)->group[0];
+		g = &kvt_dump_snapshot(reader)->group[0];
 		assert_int_equal(g->head_start, i ? 3 : 2);
 		assert_int_equal(g->total_heads, 4);
 		box = kvt_box_whole(&g->shape);
@@ -361,7 +361,7 @@ static void test_real(void **state)
 		assert_memory_equal(buf, bytes + 88, n - 88);
 		free(buf);
 		free(bytes);
-		kvt_close_reader(reader);
+		kvt_dump_close(reader);
 	}
 }
 

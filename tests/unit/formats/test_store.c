@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_store.c - what names of files in stores say, and digests of their configs */
-#include "formats/hicache.h"
-#include "formats/offload.h"
+#include "formats/sglang/hicache.h"
+#include "formats/vllm/offload.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 #define HASH "0123456789abcdef0123456789abcdef"

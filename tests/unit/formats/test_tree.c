@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tree.c - what a walk finds, leaves out and refuses; facts of formats */
-#include "formats/tree.h"
+#include "formats/file/tree.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_zstd_frame.c - shuffle, Fletcher-32 and frames, each against plain code */
-#include "formats/zstd_frame.h"
+#include "lib/tile/zstd_frame.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/kvt_diagnose.h"
+#include "lib/kvt/fault.h"
 
 /* A window with its data; both sides start out alike. */
 struct caches {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "lib/kvt_connect.h"
+#include "lib/kvt/connect.h"
 
 static void test_two_workers(void **state)
 {

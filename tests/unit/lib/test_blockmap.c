@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_connect.h"
+#include "lib/kvt/connect.h"
 
 enum { POOL = 64 };
 

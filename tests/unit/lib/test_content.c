@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/kvt_content.h"
-#include "lib/kvt_spec.h"
+#include "lib/kvt/content.h"
+#include "lib/kvt/spec.h"
 
 enum { MOST = 64 * 584 };
 

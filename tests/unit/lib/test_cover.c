@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 enum { HUGE_N = 1 << 30 };
 

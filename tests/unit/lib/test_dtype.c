@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 /* ---- values ------------------------------------------------------------- */
 

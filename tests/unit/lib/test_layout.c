@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 /* ---- reading ------------------------------------------------------------ */
 

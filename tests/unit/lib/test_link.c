@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_link.h"
+#include "lib/kvt/link.h"
 
 static const struct kvt_link *preset(const char *name)
 {

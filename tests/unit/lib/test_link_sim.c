@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_link.h"
+#include "lib/kvt/link.h"
 
 static const struct kvt_link plain = { .name = "plain", .overlap = 1, .rate = 1000 };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 #define SLIDING(w, e) { .kind = KVT_SLIDING_WINDOW, .window = w, .retained = e }
 #define CHUNKS(c) { .kind = KVT_CHUNKED_LOCAL, .window = c }

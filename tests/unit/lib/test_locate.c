@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 #include "tests/unit/lib/axis_oracle.h"
 #include "tests/unit/lib/random_layout.h"
 #include "tests/unit/lib/views_of.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 #include "tests/unit/lib/axis_oracle.h"
 #include "tests/unit/lib/views_of.h"
 

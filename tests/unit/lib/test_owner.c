@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_spec.h"
+#include "lib/kvt/spec.h"
 
 /* ---- who holds what: SPECS of the engines, written down ------------------ */
 

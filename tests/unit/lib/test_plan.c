@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 #include "tests/unit/lib/views_of.h"
 
 /* Of 'heads' of a source to all of a dense destination. */

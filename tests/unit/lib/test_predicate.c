@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 static struct predicate_case {
 	const char *what, *layout;

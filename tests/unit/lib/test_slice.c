@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_spec.h"
+#include "lib/kvt/spec.h"
 
 /* ---- models -------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_spec.h"
+#include "lib/kvt/spec.h"
 
 enum { MAXRANKS = 6, MAXTOKENS = 64, MOST = 512 };
 

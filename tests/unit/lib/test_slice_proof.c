@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_spec.h"
+#include "lib/kvt/spec.h"
 
 enum { MAX = 4096, LAYERS = 3 };
 

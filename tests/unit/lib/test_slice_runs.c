@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_spec.h"
+#include "lib/kvt/spec.h"
 
 /* ---- models, as one rank would hold all of them -------------------------- */
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_spec.h"
+#include "lib/kvt/spec.h"
 
 /* ---- what a preset refuses ----------------------------------------------- */
 

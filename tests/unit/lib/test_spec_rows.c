@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt_spec.h"
+#include "lib/kvt/spec.h"
 
 /* ---- rows ---------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 #define TEST(f, text) { text, f, NULL, NULL, NULL }
 

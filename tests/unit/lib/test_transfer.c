@@ -5,7 +5,7 @@
  * Thousands of small transfers of all kinds: what the library counts, walks and
  * cuts to regions must be what brute_transfer.h finds.
  */
-#include "lib/kvt_transfer.h"
+#include "lib/kvt/transfer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * test_transfer_refuse.c - transfers that cannot be, and plans that are wrong: each
  * is refused with the number that is, and the proof is shown to fail
  */
-#include "lib/kvt_transfer.h"
+#include "lib/kvt/transfer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

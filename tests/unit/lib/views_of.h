@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "lib/kvt.h"
+#include "lib/kvt/kvt.h"
 
 static inline struct kvt_layout layout_of(const char *text)
 {

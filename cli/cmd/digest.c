@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* digest.c - a digest over what the bytes mean, not where they are */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/progress.h"
+#include "cli/json_out.h"
+#include "cli/opt.h"
+#include "cli/signals.h"
+#include "lib/dump/device.h"
+#include "lib/ops/digest/digest.h"
+
+enum by { BY_WHOLE, BY_REQUEST, BY_LAYER, BY_HEAD, BY_BLOCK };
+
+static const char *const by_names[] = {
+	"whole", "request", "layer", "head", "block", NULL
+};
+static const char *const scope_names[] = {
+	[DIGEST_TOKENS] = "tokens", [DIGEST_BLOCKS] = "blocks", NULL
+};
+
+/* One line of output; rows of one key add up, whatever group they come from. */
+struct row {
+	const char *request;		/* by request */
+	uint64_t layer, head, block;
+	enum digest_version version;
+	struct kvt_digest value;
+};
+
+struct rows {
+	int64_t n, room;
+	struct row *row;
+	bool failed;			/* out of memory */
+};
+
+static void add_row(struct rows *rows, struct row row)
+{
+	if (rows->n == rows->room) {
+		int64_t room = rows->room ? rows->room * 2 : 64;
+		struct row *more = realloc(rows->row, (size_t)room * sizeof(*more));
+
+		if (!more) {
+			rows->failed = true;
+			return;
+		}
+		rows->row = more;
+		rows->room = room;
+	}
+	rows->row[rows->n++] = row;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->layer != y->layer)
+		return x->layer < y->layer ? -1 : 1;
+	if (x->head != y->head)
+		return x->head < y->head ? -1 : 1;
+	return x->block < y->block ? -1 : x->block > y->block;
+}
+
+static void add_to_row(struct row *to, const struct row *row)
+{
+	kvt_digest_add(&to->value, &row->value);
+	if (to->version < row->version)
+		to->version = row->version;
+}
+
+static void add_equal_rows(struct rows *rows)
+{
+	int64_t kept = 0;
+
+	if (!rows->n)
+		return;
+	qsort(rows->row, (size_t)rows->n, sizeof(*rows->row), compare_rows);
+	for (int64_t i = 1; i < rows->n; i++)
+		if (compare_rows(&rows->row[kept], &rows->row[i]))
+			rows->row[++kept] = rows->row[i];
+		else
+			add_to_row(&rows->row[kept], &rows->row[i]);
+	rows->n = kept + 1;
+}
+
+/* ---- rows of a dump ----------------------------------------------------- */
+
+static void group_rows(struct rows *rows, const struct digests *d, int g,
+		       enum digest_scope scope, enum by by)
+{
+	const struct kvt_group *group = &kvt_dump_snapshot(d->reader)->group[g];
+	const struct digest_group *sums = &d->group[g];
+
+	if (by == BY_BLOCK) {
+		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++)
+			add_row(rows, (struct row){ .value = sums->block[scope][b],
+				.block = kvt_block_id(group, b),
+				.version = sums->version });
+		return;
+	}
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
+		for (int64_t h = 0; h < sums->nheads; h++)
+			add_row(rows, (struct row){
+				.value = sums->head[scope][l * sums->nheads + h],
+				.version = sums->version,
+				.layer = kvt_layer_id(group, l),
+				.head = by == BY_HEAD ? kvt_head_id(group, h) : 0 });
+}
+
+static void all_rows(struct rows *rows, const struct digests *d,
+		     enum digest_scope scope, enum by by)
+{
+	const struct kvt_snapshot *snap = kvt_dump_snapshot(d->reader);
+
+	if (by == BY_WHOLE) {
+		add_row(rows, (struct row){ .value = d->whole[scope],
+					    .version = d->version });
+	} else if (by == BY_REQUEST) {
+		for (int64_t r = 0; scope == DIGEST_TOKENS && r < snap->nrequests; r++)
+			add_row(rows, (struct row){ .request = snap->request[r].id,
+						    .version = digests_of_request(d, r),
+						    .value = d->request[r] });
+	} else {
+		for (int g = 0; g < snap->ngroups; g++)
+			group_rows(rows, d, g, scope, by);
+		add_equal_rows(rows);
+	}
+}
+
+/* ---- output ------------------------------------------------------------- */
+
+/*
+ * As sha256sum(1) does it: a line that begins with a backslash has names in which
+ * a backslash is \\, and what is not plain is as plainf() has it.  Blanks of a
+ * request are \x20 there, since two of them end it.
+ */
+static int name_next(char piece[KVT_PLAIN_MAX], const char *s, const char *end,
+		     bool blanks)
+{
+	int n = kvt_plain_next(piece, s, end);
+
+	if (*s == '\\' || (*s == ' ' && !blanks))
+		strcpy(piece, *s == ' ' ? "\\x20" : "\\\\");
+	return n;
+}
+
+static bool is_plain(const char *name, bool blanks)
+{
+	const char *end = name + strlen(name);
+	char piece[KVT_PLAIN_MAX] = "";
+
+	while (name < end && *piece != '\\')
+		name += name_next(piece, name, end, blanks);
+	return *piece != '\\';
+}
+
+static void print_name(const char *name, bool blanks)
+{
+	const char *end = name + strlen(name);
+	char piece[KVT_PLAIN_MAX];
+
+	while (name < end) {
+		name += name_next(piece, name, end, blanks);
+		plainf("%s", piece);
+	}
+}
+
+static void print_row(const char *path, enum digest_scope scope, enum by by,
+		      const struct row *row)
+{
+	bool plain = is_plain(path, true) &&
+		     (by != BY_REQUEST || is_plain(row->request, false));
+
+	plainf("%s%s  ", plain ? "" : "\\",
+	       digest_text(scope, row->version, &row->value).s);
+	if (by == BY_REQUEST) {
+		plainf("request=");
+		print_name(row->request, false);
+		plainf("  ");
+	}
+	if (by == BY_LAYER || by == BY_HEAD)
+		plainf("layer=%" PRIu64 "%s", row->layer, by == BY_LAYER ? "  " : " ");
+	if (by == BY_HEAD)
+		plainf("head=%" PRIu64 "  ", row->head);
+	if (by == BY_BLOCK)
+		plainf("block=%" PRIu64 "  ", row->block);
+	print_name(path, true);
+	putchar('\n');
+}
+
+static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
+		    enum by by, const struct row *row)
+{
+	json_t *o = json_append_object(out, list);
+
+	json_put_text(out, o, "scope", scope_names[scope]);
+	json_put_text(out, o, "by", by_names[by]);
+	if (by == BY_REQUEST)
+		json_put_text(out, o, "request", row->request);
+	if (by == BY_LAYER || by == BY_HEAD)
+		json_put_int(out, o, "layer", (int64_t)row->layer);
+	if (by == BY_HEAD)
+		json_put_int(out, o, "head", (int64_t)row->head);
+	if (by == BY_BLOCK)
+		json_put_int(out, o, "block", (int64_t)row->block);
+	json_put_text(out, o, "value",
+		      digest_text(scope, row->version, &row->value).s);
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+struct request {
+	struct kvt_hints hints;
+	struct kvt_run run;
+	bool scope[DIGEST_NSCOPES];
+	bool scope_named, json, several;
+	enum digest_version version;
+	enum by by;
+};
+
+/* Prints the rows of one scope, or puts them into the list. */
+static enum kvt_status tell_scope(const struct request *q, const char *path,
+				  const struct digests *d, enum digest_scope scope,
+				  struct json_out *out, json_t *list,
+				  struct kvt_error *err)
+{
+	struct rows rows = { 0 };
+
+	all_rows(&rows, d, scope, q->by);
+	for (int64_t i = 0; !rows.failed && i < rows.n; i++)
+		if (q->json)
+			put_row(out, list, scope, q->by, &rows.row[i]);
+		else
+			print_row(path, scope, q->by, &rows.row[i]);
+	free(rows.row);
+	return rows.failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
+}
+
+/* 'before' is what the device had written before this file. */
+static enum kvt_status tell(const struct request *q, const char *path,
+			    const struct digests *d, int64_t before,
+			    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	struct json_out out;
+	json_t *list;
+
+	json_start(&out);
+	json_put_text(&out, out.root, "file", path);
+	json_put_text(&out, out.root, "device", kvt_device_pool_name(q->run.device));
+	json_put_int(&out, out.root, "device_bytes",
+		     kvt_device_pool_nbytes(q->run.device) - before);
+	list = json_put_array(&out, out.root, "digests");
+	for (int s = 0; !status && s < DIGEST_NSCOPES; s++)
+		if (q->scope[s] && (s != DIGEST_TOKENS || d->has_tokens))
+			status = tell_scope(q, path, d, s, &out, list, err);
+	if (!status && q->json)
+		status = json_print(&out, q->several, err);
+	json_free(&out);
+	return status;
+}
+
+static enum kvt_status digest_file(const struct request *q, const char *path,
+				   struct kvt_error *err)
+{
+	struct kvt_dump *reader;
+	struct digests digests;
+	struct kvt_error why = { "" };
+	int64_t before = kvt_device_pool_nbytes(q->run.device);
+	enum kvt_status status = kvt_open(&reader, path, &q->hints, err);
+
+	if (status)
+		return status;
+	if (q->scope_named && q->scope[DIGEST_TOKENS] &&
+	    kvt_dump_snapshot(reader)->ngroups &&
+	    !kvt_dump_snapshot(reader)->nrequests) {
+		kvt_dump_close(reader);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: tokens have no positions: the dump has no block tables",
+				path);
+	}
+	status = digests_compute(&digests, reader, q->version, &q->run, &why);
+	if (!status)
+		status = kvt_dump_unchanged(reader, &why);
+	if (status)
+		kvt_fail_about(err, status, path, &why);
+	else
+		status = tell(q, path, &digests, before, err);
+	digests_free(&digests);
+	kvt_dump_close(reader);
+	return status;
+}
+
+static int find_name(const char *const *names, const char *name)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(names[i], name))
+			return i;
+	return -1;
+}
+
+static enum kvt_status read_choices(struct request *q, const char *scope,
+				    const char *by, struct kvt_error *err)
+{
+	int s = scope ? find_name(scope_names, scope) : 0;
+	int b = by ? find_name(by_names, by) : BY_WHOLE;
+
+	if (s < 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--scope is '%.60s', expected tokens or blocks", scope);
+	if (b < 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--by is '%.60s', expected whole, request, layer, head or block",
+				by);
+	if (b == BY_REQUEST && scope && s == DIGEST_BLOCKS)
+		return kvt_fail(err, KVT_USAGE,
+				"requests have no blocks scope: a block of the pool is nobody's");
+	for (int i = 0; i < DIGEST_NSCOPES; i++)
+		q->scope[i] = !scope || i == s;
+	q->scope_named = scope != NULL;
+	q->by = b;
+	return KVT_OK;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct request q = { .hints.empty = true };
+	const char *scope = NULL, *by = NULL, *device = NULL;
+	int64_t threads = 0, memory = 0, kvd = 0;
+	bool quiet = false;
+	const struct opt opts[] = {
+		{ "scope", 0, OPT_STRING, &scope, "SCOPE",
+		  "tokens (of requests) or blocks (of the pool); default: both" },
+		{ "by", 0, OPT_STRING, &by, "PART",
+		  "whole, request, layer, head or block; default: whole" },
+		{ "kvd", 0, OPT_COUNT, &kvd, "N",
+		  "1: as kvtool had it before null blocks and windows counted for nothing" },
+		OPT_THREADS(&threads),
+		OPT_MEMORY(&memory),
+		OPT_DEVICE(&device),
+		OPT_JSON(&q.json),
+		OPT_QUIET(&quiet),
+		OPT_INPUT(&q.hints),
+		{ 0 }
+	};
+	enum kvt_status worst = KVT_OK, status;
+	int nargs = opt_parse(&cmd_digest, opts, argc, argv, err);
+
+	if (nargs < 0)
+		return opt_status(nargs);
+	if (nargs < 1)
+		return kvt_fail(err, KVT_USAGE, "expected a file");
+	if (kvd > 2)
+		return kvt_fail(err, KVT_USAGE, "--kvd is %lld, expected 1 or 2",
+				(long long)kvd);
+	q.version = kvd == 1 ? DIGEST_KVD1 : DIGEST_NEWEST;
+	q.run = run_watched(threads, memory, quiet);
+	if ((status = read_choices(&q, scope, by, err)) ||
+	    (status = kvt_device_pool_new(&q.run.device, device, &q.run, err)))
+		return status;
+	q.several = nargs > 1;
+	signals_catch();
+	for (int i = 0; i < nargs && !interrupted; i++) {
+		if ((status = digest_file(&q, argv[i], err)) && !interrupted)
+			complain(&cmd_digest, "%s", err->text);
+		worst = worse(worst, status);
+		err->text[0] = '\0';
+	}
+	kvt_device_pool_free(q.run.device);
+	return worst;
+}
+
+const struct command cmd_digest = {
+	.name = "digest",
+	.args = "FILE...",
+	.summary = "print a digest that is the same under every layout",
+	.run = run,
+	.examples =
+		"  kvtool digest nhd.npy hnd.h5\n"
+		"  kvtool digest --by=layer --scope=tokens snapshot.h5\n"
+		"  kvtool digest --by=request rank0.safetensors\n",
+};

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* expect.c - layout contracts: write one, check dumps against it */
+#include "cli/progress.h"
+#include "cli/expect/expect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/signals.h"
+#include "cli/text_file.h"
+#include "lib/ops/digest/digest.h"
+
+enum { MAX_CONTRACT = 1 << 20 };
+
+struct asked {
+	struct kvt_hints hints;
+	struct kvt_run run;
+	const char *output;
+	bool quiet, digest, pool, force, github, json;
+	struct opt_strings reports;	/* FORMAT=FILE */
+};
+
+/* ---- one dump ----------------------------------------------------------- */
+
+struct opened {
+	struct kvt_dump *reader;
+	struct description *d;
+	struct json_out json;
+	struct digest_value text[DIGEST_NSCOPES], kvd1;
+	struct expect_dump dump;
+};
+
+/* Contracts may have digests of before version 2, which are what they were. */
+static enum kvt_status compute_kvd1(struct opened *o, const struct asked *asked,
+				    struct kvt_error *err)
+{
+	struct digests digests;
+	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_KVD1,
+						 &asked->run, err);
+
+	if (!status) {
+		o->kvd1 = digest_text(DIGEST_TOKENS, DIGEST_KVD1,
+				      &digests.whole[DIGEST_TOKENS]);
+		o->dump.kvd1 = o->kvd1.s;
+	}
+	digests_free(&digests);
+	return status;
+}
+
+static enum kvt_status compute_digests(struct opened *o, const char *path,
+				       const struct asked *asked, struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+	struct digests digests;
+	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_NEWEST,
+						 &asked->run, &why);
+
+	for (int s = 0; !status && s < DIGEST_NSCOPES; s++) {
+		o->text[s] = digest_text(s, digests.version, &digests.whole[s]);
+		if (s != DIGEST_TOKENS || digests.has_tokens)
+			o->dump.digest[s] = o->text[s].s;
+	}
+	if (!status && digests.has_tokens && digests.version != DIGEST_KVD1)
+		status = compute_kvd1(o, asked, &why);
+	digests_free(&digests);
+	return status ? kvt_fail_about(err, status, path, &why) : KVT_OK;
+}
+
+/* Close it either way. */
+static enum kvt_status open_dump(struct opened *o, const char *path, bool digest,
+				 const struct asked *asked, struct kvt_error *err)
+{
+	const struct describe_options nothing = { .json = true };
+	enum kvt_status status;
+
+	*o = (struct opened){ .d = calloc(1, sizeof(*o->d)) };
+	if (!o->d)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	if ((status = kvt_open(&o->reader, path, &asked->hints, err)) ||
+	    (status = describe_facts(o->d, path, o->reader, err)))
+		return status;
+	describe_json(&o->json, o->d, &nothing);
+	if (o->json.failed)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	o->dump.d = o->d;
+	o->dump.json = o->json.root;
+	return digest ? compute_digests(o, path, asked, err) : KVT_OK;
+}
+
+static void close_dump(struct opened *o)
+{
+	if (o->d)
+		describe_free(o->d);
+	json_free(&o->json);
+	free(o->d);
+	kvt_dump_close(o->reader);
+}
+
+/* ---- write -------------------------------------------------------------- */
+
+static enum kvt_status expect_write(const struct asked *asked, char **argv, int n,
+				    struct kvt_error *err)
+{
+	struct opened o;
+	enum kvt_status status;
+	char *text = NULL;
+
+	if (n != 1)
+		return kvt_fail(err, KVT_USAGE, "write: expected one file, got %d", n);
+	if (asked->json || asked->github || asked->reports.n)
+		return kvt_fail(err, KVT_USAGE,
+				"write: --json, --github and --report are options of check");
+	if (asked->output && (status = text_file_refuse(asked->output, argv, n, err)))
+		return status;
+	status = open_dump(&o, argv[0], asked->digest, asked, err);
+	if (!status && !(text = expect_contract(&o.dump, asked->pool)))
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!status && asked->output)
+		status = text_file_write(asked->output, text, strlen(text), asked->force,
+					 err);
+	else if (!status)
+		fputs(text, stdout);
+	free(text);
+	close_dump(&o);
+	return status;
+}
+
+/* ---- check -------------------------------------------------------------- */
+
+static bool wants_digest(const struct contract *c)
+{
+	for (int i = 0; i < c->nclauses; i++)
+		if (c->clause[i].key->type == CLAUSE_DIGEST)
+			return true;
+	return false;
+}
+
+static void check_file(struct expect_result *r, const struct contract *c,
+		       const struct asked *asked)
+{
+	struct kvt_error err = { "" };
+	struct opened o;
+	enum kvt_status status = open_dump(&o, r->path, wants_digest(c), asked, &err);
+
+	if (!status)
+		expect_contract_held(r, c, &o.dump);
+	if (!status && r->out_of_memory)
+		status = kvt_fail(&err, KVT_SYSTEM, "%s: out of memory", r->path);
+	r->status = worse(r->status, status);
+	snprintf(r->error, sizeof(r->error), "%s", err.text);
+	close_dump(&o);
+}
+
+static void say(const struct expect_results *results, const struct expect_result *r,
+		bool quiet)
+{
+	for (int i = 0; i < r->noutcomes; i++) {
+		char text[1100];
+
+		if (r->outcome[i].holds)
+			continue;
+		outcome_text(text, sizeof(text), &r->outcome[i]);
+		complain(&cmd_expect, "%s:%d: %s: %s", results->contract,
+			 r->outcome[i].clause->line, r->path, text);
+	}
+	if (*r->error)
+		complain(&cmd_expect, "%s", r->error);
+	else if (!r->status && !quiet)
+		plainf("%s: holds to %s, %d clause%s\n", r->path, results->contract,
+		       r->noutcomes, plural(r->noutcomes));
+}
+
+/* ---- reports ------------------------------------------------------------ */
+
+/* The file that a --report names, and its format in front of it. */
+static const char *report_file(char format[16], const char *report)
+{
+	size_t n = strcspn(report, "=");
+
+	snprintf(format, 16, "%.*s", (int)(n < 15 ? n : 15), report);
+	return report[n] && report[n + 1] ? report + n + 1 : NULL;
+}
+
+/* Only one thing can be all of standard output. */
+static enum kvt_status check_reports(const struct asked *asked, char **argv, int n,
+				     struct kvt_error *err)
+{
+	int on_stdout = asked->json + asked->github;
+	enum kvt_status status;
+
+	for (int i = 0; i < asked->reports.n; i++) {
+		const char *file;
+		char format[16];
+
+		file = report_file(format, asked->reports.s[i]);
+		if (!file || !expect_report(NULL, format, NULL))
+			return kvt_fail(err, KVT_USAGE,
+					"--report is '%.100s', expected junit=FILE or tap=FILE",
+					asked->reports.s[i]);
+		if ((status = text_file_refuse(file, argv, n, err)))
+			return status;
+		on_stdout += !strcmp(file, "-");
+	}
+	if (on_stdout > 1)
+		return kvt_fail(err, KVT_USAGE,
+				"only one of --json, --github and a report can go to standard output");
+	return KVT_OK;
+}
+
+/* Into memory; 'out->path' stays NULL for what goes to standard output. */
+static enum kvt_status make_report(struct text_output *out, const char *report,
+				   const struct expect_results *r, struct kvt_error *err)
+{
+	char format[16];
+	const char *file = report_file(format, report);
+	FILE *stream;
+
+	if (!strcmp(file, "-")) {
+		expect_report(stdout, format, r);
+		return KVT_OK;
+	}
+	out->path = file;
+	if (!(stream = text_output_open(out)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
+	expect_report(stream, format, r);
+	return text_output_close(stream) ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
+}
+
+static enum kvt_status write_reports(const struct opt_strings *reports,
+				     const struct expect_results *r,
+				     struct kvt_error *err)
+{
+	struct text_output *out = calloc((size_t)reports->n + 1, sizeof(*out));
+	enum kvt_status status = KVT_OK;
+	int n = 0;
+
+	if (!out)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < reports->n && !status; i++) {
+		status = make_report(&out[n], reports->s[i], r, err);
+		n += out[n].path != NULL;
+	}
+	if (!status)
+		status = text_files_write(out, n, true, err);
+	for (int i = 0; i < n; i++)
+		free(out[i].text);
+	free(out);
+	return status;
+}
+
+static enum kvt_status tell(const struct asked *asked, const struct expect_results *r,
+			    struct kvt_error *err)
+{
+	struct json_out json = { NULL, false };
+	enum kvt_status status = KVT_OK;
+
+	if (asked->github)
+		expect_github(stdout, r);
+	if (asked->json) {
+		expect_json(&json, r);
+		status = json_print(&json, false, err);
+		json_free(&json);
+	}
+	return status ? status : write_reports(&asked->reports, r, err);
+}
+
+static enum kvt_status read_contract(struct contract *out, const char *path,
+				     struct kvt_error *err)
+{
+	char *text = NULL;
+	size_t nbytes;
+	enum kvt_status status;
+
+	*out = (struct contract){ 0 };
+	if ((status = text_file_read(&text, &nbytes, path, MAX_CONTRACT, err)))
+		return status;
+	status = contract_parse(out, text, nbytes, path, err);
+	free(text);
+	return status;
+}
+
+static enum kvt_status check_files(const struct asked *asked, const struct contract *c,
+				   struct expect_results *r, struct kvt_error *err)
+{
+	bool quiet = asked->json || asked->github || asked->quiet;
+	enum kvt_status status = KVT_OK, s;
+
+	for (int i = 0; i < asked->reports.n; i++) {
+		const char *dash = strrchr(asked->reports.s[i], '=');
+
+		quiet |= !strcmp(dash, "=-");
+	}
+	for (int i = 0; i < r->nfiles && !interrupted; i++) {
+		check_file(&r->file[i], c, asked);
+		say(r, &r->file[i], quiet);
+		status = worse(status, r->file[i].status);
+	}
+	s = interrupted ? KVT_OK : tell(asked, r, err);
+	return worse(status, s);
+}
+
+static enum kvt_status expect_check(const struct asked *asked, char **argv, int n,
+				    struct kvt_error *err)
+{
+	struct expect_results r = { .contract = argv[0], .nfiles = n - 1 };
+	struct contract contract = { 0 };
+	enum kvt_status status;
+
+	if (n < 2)
+		return kvt_fail(err, KVT_USAGE, "check: expected a contract and files");
+	if (asked->output || asked->digest || asked->pool || asked->force)
+		return kvt_fail(err, KVT_USAGE,
+				"check: --output, --digest, --pool and --force are options of write");
+	if ((status = check_reports(asked, argv, n, err)))
+		return status;
+	if (!(r.file = calloc((size_t)r.nfiles, sizeof(*r.file))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < r.nfiles; i++)
+		r.file[i].path = argv[1 + i];
+	if (!(status = read_contract(&contract, argv[0], err)))
+		status = check_files(asked, &contract, &r, err);
+	for (int i = 0; i < r.nfiles; i++)
+		free(r.file[i].outcome);
+	free(r.file);
+	contract_free(&contract);
+	return status;
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct asked asked = { .json = false };
+	int64_t threads = 0, memory = 0;
+	const struct opt opts[] = {
+		OPT_OUTPUT(&asked.output),
+		OPT_FORCE(&asked.force),
+		{ "digest", 0, OPT_FLAG, &asked.digest, NULL,
+		  "write: read the data, and demand its digest" },
+		{ "pool", 0, OPT_FLAG, &asked.pool, NULL,
+		  "write: demand the number of blocks, too" },
+		{ "report", 0, OPT_STRINGS, &asked.reports, "FORMAT=FILE",
+		  "check: write junit or tap to FILE; -: standard output" },
+		{ "github", 0, OPT_FLAG, &asked.github, NULL,
+		  "check: print annotations for GitHub" },
+		OPT_JSON(&asked.json),
+		OPT_THREADS(&threads),
+		OPT_MEMORY(&memory),
+		OPT_QUIET(&asked.quiet),
+		OPT_INPUT(&asked.hints),
+		{ 0 }
+	};
+	int n = opt_parse(&cmd_expect, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	asked.run = run_watched(threads, memory, asked.quiet);
+	signals_catch();
+	if (n > 0 && !strcmp(argv[0], "write"))
+		return expect_write(&asked, argv + 1, n - 1, err);
+	if (n > 0 && !strcmp(argv[0], "check"))
+		return expect_check(&asked, argv + 1, n - 1, err);
+	return kvt_fail(err, KVT_USAGE, "expected write or check%s%.40s",
+			n > 0 ? ", got " : "", n > 0 ? argv[0] : "");
+}
+
+const struct command cmd_expect = {
+	.name = "expect",
+	.args = "{write FILE | check CONTRACT FILE...}",
+	.summary = "write a layout contract, or check dumps against one",
+	.run = run,
+	.examples =
+		"  kvtool expect write -o cache.kvc dump.h5\n"
+		"  kvtool expect check cache.kvc dump.h5\n"
+		"  kvtool expect check --report=junit=cache.xml cache.kvc *.h5\n",
+};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* import.c - what an engine left on disk, as one snapshot */
+#include "cli/rewrite.h"
+
+
+static enum kvt_status read_layout(struct rewrite *r, struct kvt_layout *layout,
+				   const char *to, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (!to)
+		return KVT_OK;
+	if ((status = kvt_layout_parse(layout, to, err)))
+		return status;
+	r->layout = layout;
+	return KVT_OK;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct rewrite r = { 0 };
+	struct kvt_layout layout;
+	const char *to = NULL;
+	const struct opt opts[] = {
+		OPT_OUTPUT(&r.output),
+		{ "to", 0, OPT_STRING, &to, "LAYOUT",
+		  "memory order of the output; default: that of the files" },
+		REWRITE_OPTS(&r),
+		{ 0 }
+	};
+	int nargs = opt_parse(&cmd_import, opts, argc, argv, err);
+	enum kvt_status status;
+
+	if (nargs < 0)
+		return opt_status(nargs);
+	if (nargs != 1)
+		return kvt_fail(err, KVT_USAGE,
+				"expected one folder or file to import, got %d operands",
+				nargs);
+	if (!r.output)
+		return kvt_fail(err, KVT_USAGE,
+				"where to write is not given; give -o FILE");
+	r.input = argv[0];
+	if ((status = read_layout(&r, &layout, to, err)))
+		return status;
+	return rewrite(&r, err);
+}
+
+const struct command cmd_import = {
+	.name = "import",
+	.args = "-o FILE DIR",
+	.summary = "read what an engine keeps on disk into one snapshot",
+	.run = run,
+	.examples =
+		"  kvtool import -o cache.h5 /var/cache/offload --layout=nhd --heads=8 \\\n"
+		"      --head-dim=128\n"
+		"  kvtool import -o cache.h5 --from=hicache-page-first --dtype=bf16 \\\n"
+		"      --block-size=64 --heads=8 --head-dim=128 /tmp/hicache\n",
+};

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* merge.c - the dumps of all tensor parallel ranks as one */
+#include "cli/rewrite.h"
+#include "cli/signals.h"
+#include "lib/dump/merge.h"
+
+#include <stdlib.h>
+
+static enum kvt_status open_all(struct rank_file *files, int nfiles, char **names,
+				const struct kvt_hints *hints, struct kvt_error *err)
+{
+	for (int i = 0; i < nfiles; i++) {
+		enum kvt_status status;
+
+		files[i].name = names[i];
+		if ((status = kvt_open(&files[i].reader, names[i], hints, err)))
+			return status;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status merge(const struct rewrite *r, struct rank_file *files,
+			     int nfiles, struct kvt_dump **readers,
+			     struct kvt_error *err)
+{
+	struct kvt_run run = rewrite_run(r);
+	struct source source;
+	enum kvt_status status;
+
+	if ((status = rank_files_check(files, nfiles, err)))
+		return status;
+	if (!(status = join_source(&source, readers, files, nfiles, err)) &&
+	    (r->dry_run || !(status = replicas_check(files, nfiles, &run, err))))
+		status = rewrite_source(r, &source, err);
+	source_free(&source);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct rewrite r = { 0 };
+	const struct opt opts[] = {
+		OPT_OUTPUT(&r.output),
+		REWRITE_OPTS(&r),
+		{ 0 }
+	};
+	int nargs = opt_parse(&cmd_merge, opts, argc, argv, err);
+	struct rank_file *files;
+	struct kvt_dump **readers;
+	enum kvt_status status;
+
+	if (nargs < 0)
+		return opt_status(nargs);
+	if (nargs < 1)
+		return kvt_fail(err, KVT_USAGE, "expected the files of all ranks");
+	if (!r.output)
+		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
+	r.input = argv[0];
+	r.more = argv + 1;
+	r.nmore = nargs - 1;
+	files = calloc((size_t)nargs, sizeof(*files));
+	readers = calloc((size_t)nargs, sizeof(*readers));
+	if (!files || !readers) {
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	} else {
+		signals_catch();
+		if (!(status = open_all(files, nargs, argv, &r.hints, err)))
+			status = merge(&r, files, nargs, readers, err);
+		for (int i = 0; i < nargs; i++)
+			kvt_dump_close(files[i].reader);
+	}
+	free(files);
+	free(readers);
+	return status;
+}
+
+const struct command cmd_merge = {
+	.name = "merge",
+	.args = "-o OUT RANK0 RANK1...",
+	.summary = "join the dumps of all tensor parallel ranks",
+	.run = run,
+	.examples =
+		"  kvtool merge --verify -o whole.h5 rank0.h5 rank1.h5\n",
+};

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mutate.c - plant a fault in a dump, so that a check can be checked */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json_out.h"
+#include "cli/rewrite.h"
+#include "cli/signals.h"
+#include "lib/ops/fault/plant.h"
+#include "lib/base/nearest.h"
+
+/* ---- the fault, as it was asked for ------------------------------------- */
+
+static enum kvt_status unknown_fault(const char *name, struct kvt_error *err)
+{
+	const struct kvt_fault *fault;
+	struct kvt_nearest near;
+
+	kvt_nearest_start(&near, name);
+	for (int i = 0; (fault = kvt_fault_at(i)); i++)
+		kvt_nearest_offer(&near, fault->name);
+	if (kvt_nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE, "no fault '%.60s'; did you mean '%s'?",
+				name, kvt_nearest_found(&near));
+	return kvt_fail(err, KVT_USAGE, "no fault '%.60s'; see kvtool help faults", name);
+}
+
+static enum kvt_status take_number(int64_t *out, const char *key, const char *text,
+				   struct kvt_error *err)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoll(text, &end, 10);
+	if (errno || end == text || *end)
+		return kvt_fail(err, KVT_USAGE,
+				"--fault: %s is '%.60s', expected a number", key, text);
+	return KVT_OK;
+}
+
+static enum kvt_status take_factor(double *out, const char *text, struct kvt_error *err)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtod(text, &end);
+	if (errno || end == text || *end || !(*out - *out == 0) || *out == 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--fault: factor is '%.60s', expected a number but 0",
+				text);
+	return KVT_OK;
+}
+
+/* Sets *given, unless it is so already. */
+static enum kvt_status give(bool *given, const char *key, struct kvt_error *err)
+{
+	if (*given)
+		return kvt_fail(err, KVT_USAGE, "--fault: %s is given twice", key);
+	*given = true;
+	return KVT_OK;
+}
+
+/* key=value; the arguments of the fault, then those that all have. */
+static enum kvt_status take_key(struct asked *asked, char *key, struct kvt_error *err)
+{
+	const struct kvt_fault *fault = asked->fault;
+	char *value = strchr(key, '=');
+	bool factor = asked->factor != 0, *given = NULL;
+	int64_t *out = NULL;
+	enum kvt_status status;
+
+	if (!value)
+		return kvt_fail(err, KVT_USAGE, "--fault: '%.60s', expected KEY=VALUE",
+				key);
+	*value++ = '\0';
+	for (int i = 0; !given && i < KVT_FAULT_ARGS && fault->arg[i].name; i++)
+		if (!strcmp(key, fault->arg[i].name)) {
+			given = &asked->given[i];
+			out = &asked->arg[i];
+		}
+	if (!given && fault->has_factor && !strcmp(key, "factor")) {
+		given = &factor;
+	} else if (!given && !strcmp(key, "layer")) {
+		given = &asked->has_layer;
+		out = &asked->layer;
+	} else if (!given && !strcmp(key, "block")) {
+		given = &asked->has_block;
+		out = &asked->block;
+	}
+	if (!given)
+		return kvt_fail(err, KVT_USAGE,
+				"%s has no '%.60s'; see kvtool help faults", fault->name,
+				key);
+	if ((status = give(given, key, err)))
+		return status;
+	return out ? take_number(out, key, value, err) :
+		     take_factor(&asked->factor, value, err);
+}
+
+static enum kvt_status take_fault(struct asked *asked, const char *text,
+				  struct kvt_error *err)
+{
+	char copy[256], *next = copy, *name;
+	enum kvt_status status;
+
+	if (strlen(text) >= sizeof(copy))
+		return kvt_fail(err, KVT_USAGE, "--fault is too long");
+	memcpy(copy, text, strlen(text) + 1);
+	name = strsep(&next, ",");
+	if (!(asked->fault = kvt_fault_find(name)))
+		return unknown_fault(name, err);
+	while (next)
+		if ((status = take_key(asked, strsep(&next, ","), err)))
+			return status;
+	return KVT_OK;
+}
+
+/* ---- what was done ------------------------------------------------------ */
+
+static void put_range(struct json_out *out, json_t *o, const char *key,
+		      const int64_t *ids, int64_t start, int64_t begin, int64_t end)
+{
+	json_t *list = json_put_array(out, o, key);
+
+	json_append_int(out, list, ids ? ids[begin] : start + begin);
+	json_append_int(out, list, ids ? ids[end - 1] : start + end - 1);
+}
+
+static void put_where(struct json_out *out, const struct planted *p)
+{
+	const struct kvt_window *w = &p->window;
+	const struct kvt_box *box = &p->difference.where;
+	const int64_t *first = p->difference.first;
+	json_t *o = json_put_object(out, out->root, "first");
+
+	json_put_int(out, o, "layer", w->layer_ids[first[KVT_AXIS_L]]);
+	json_put_int(out, o, "block", w->block_ids[first[KVT_AXIS_B]]);
+	json_put_int(out, o, "state", first[KVT_AXIS_S]);
+	json_put_int(out, o, "head", w->head_start + first[KVT_AXIS_H]);
+	json_put_int(out, o, "kv", first[KVT_AXIS_K]);
+	json_put_int(out, o, "dim", first[KVT_AXIS_D]);
+	o = json_put_object(out, out->root, "where");
+	put_range(out, o, "layers", w->layer_ids, 0, box->begin[0], box->end[0]);
+	put_range(out, o, "blocks", w->block_ids, 0, box->begin[1], box->end[1]);
+	put_range(out, o, "states", NULL, 0, box->begin[2], box->end[2]);
+	put_range(out, o, "heads", NULL, w->head_start, box->begin[3], box->end[3]);
+	put_range(out, o, "kvs", NULL, 0, box->begin[4], box->end[4]);
+	put_range(out, o, "dims", NULL, 0, box->begin[5], box->end[5]);
+}
+
+static enum kvt_status print_json(const struct rewrite *r, const struct planted *p,
+				  struct kvt_error *err)
+{
+	const struct kvt_fault *fault = p->strike.fault;
+	struct json_out out;
+	enum kvt_status status;
+	json_t *args;
+
+	json_start(&out);
+	json_put_text(&out, out.root, "file", r->input);
+	json_put_text(&out, out.root, "output", r->dry_run ? NULL : r->output);
+	json_put_text(&out, out.root, "group", p->id);
+	json_put_text(&out, out.root, "fault", fault->name);
+	args = json_put_object(&out, out.root, "arguments");
+	for (int i = 0; i < KVT_FAULT_ARGS && fault->arg[i].name; i++)
+		json_put_int(&out, args, fault->arg[i].name,
+			     kvt_fault_id(&fault->arg[i], &p->window,
+					  p->strike.args.n[i]));
+	if (fault->has_factor)
+		json_put_real(&out, args, "factor", p->strike.args.factor);
+	json_put_int(&out, out.root, "seed", (int64_t)p->strike.seed);
+	json_put_int(&out, out.root, "live", p->difference.live);
+	json_put_int(&out, out.root, "changed", p->difference.count);
+	put_where(&out, p);
+	status = json_print(&out, false, err);
+	json_free(&out);
+	return status;
+}
+
+static void print_span(const char *what, const int64_t *ids, int64_t start,
+		       int64_t begin, int64_t end)
+{
+	int64_t first = ids ? ids[begin] : start + begin;
+	int64_t last = ids ? ids[end - 1] : start + end - 1;
+
+	if (first == last)
+		plainf(", %s %" PRId64, what, first);
+	else
+		plainf(", %ss %" PRId64 " to %" PRId64, what, first, last);
+}
+
+static void print_text(const struct rewrite *r, const struct planted *p)
+{
+	const struct kvt_window *w = &p->window;
+	const struct kvt_box *box = &p->difference.where;
+	struct kvt_text args = kvt_fault_text(p->strike.fault, &p->strike.args, w);
+
+	plainf("%s: %s%s%s: %" PRId64 " of %" PRId64 " live elements of %s",
+	       r->dry_run ? r->input : r->output, p->strike.fault->name,
+	       args.s[0] ? "," : "", args.s, p->difference.count, p->difference.live,
+	       p->id);
+	print_span("layer", w->layer_ids, 0, box->begin[0], box->end[0]);
+	print_span("block", w->block_ids, 0, box->begin[1], box->end[1]);
+	print_span("state", NULL, 0, box->begin[2], box->end[2]);
+	if (w->shape.n[KVT_AXIS_H] > 1)
+		print_span("head", NULL, w->head_start, box->begin[3], box->end[3]);
+	putchar('\n');
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+static enum kvt_status mutate(const struct rewrite *r, const struct asked *asked,
+			      struct kvt_error *err)
+{
+	struct rewrite quiet = *r;
+	struct kvt_dump *reader;
+	struct source source = source_whole(&reader);
+	struct planted planted = { .id = NULL };
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	signals_catch();
+	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
+		return status;
+	if ((status = plant(&planted, reader, asked, r, &why))) {
+		kvt_fail_about(err, status, r->input, &why);
+	} else {
+		source.overlay = &planted.overlay;
+		quiet.quiet = true;	/* what is said comes from here */
+		quiet.json = false;
+		if (!r->dry_run)
+			status = rewrite_source(&quiet, &source, err);
+		if (!status && r->json)
+			status = print_json(r, &planted, err);
+		else if (!status && !r->quiet)
+			print_text(r, &planted);
+	}
+	planted_free(&planted);
+	kvt_dump_close(reader);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	const char *fault = NULL;
+	struct rewrite r = { 0 };
+	struct asked asked = { .group = NULL };
+	const struct opt opts[] = {
+		OPT_OUTPUT(&r.output),
+		{ "fault", 0, OPT_STRING, &fault, "FAULT",
+		  "NAME[,KEY=VALUE...]; see kvtool help faults" },
+		{ "seed", 0, OPT_INT, &asked.seed, "N",
+		  "chooses what the fault leaves open; default 0" },
+		{ "group", 0, OPT_STRING, &asked.group, "ID",
+		  "group of layers; default: the first that can have the fault" },
+		{ "format", 0, OPT_STRING, &r.create.format, "FORMAT",
+		  "of the output; default: by the ending of its name" },
+		{ "no-sync", 0, OPT_FLAG, &r.create.no_sync, NULL,
+		  "do not wait for the disk: a power cut may lose the output" },
+		OPT_FORCE(&r.create.force),
+		OPT_DRY_RUN(&r.dry_run),
+		OPT_THREADS(&r.threads),
+		OPT_MEMORY(&r.memory),
+		OPT_JSON(&r.json),
+		OPT_QUIET(&r.quiet),
+		OPT_INPUT(&r.hints),
+		{ 0 }
+	};
+	enum kvt_status status;
+	int nargs = opt_parse(&cmd_mutate, opts, argc, argv, err);
+
+	if (nargs < 0)
+		return opt_status(nargs);
+	if (nargs != 1)
+		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
+	if (!fault)
+		return kvt_fail(err, KVT_USAGE, "expected --fault: what to do to it");
+	if (!r.output && !r.dry_run)
+		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
+	if ((status = take_fault(&asked, fault, err)))
+		return status;
+	r.input = argv[0];
+	return mutate(&r, &asked, err);
+}
+
+const struct command cmd_mutate = {
+	.name = "mutate",
+	.args = "--fault=NAME[,KEY=VALUE...] -o OUT FILE",
+	.summary = "plant a fault in a dump, to test what should find it",
+	.run = run,
+	.examples =
+		"  kvtool mutate --fault=swap-heads,a=0,b=2 -o bad.h5 snapshot.h5\n"
+		"  kvtool mutate --fault=flip-bits --seed=7 -o bad.h5 snapshot.h5\n",
+};

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reblock.c - a dump with blocks of another size */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/rewrite.h"
+#include "cli/signals.h"
+#include "lib/dump/reblock.h"
+
+#define LL(x) ((long long)(x))
+
+/* What is told of, and compared with. */
+struct told {
+	struct kvt_dump *reader;
+	struct reblock reblock;
+};
+
+static const char *const how_names[] = { "kept", "regrouped", "gathered" };
+
+/* ---- the report --------------------------------------------------------- */
+
+static void print_group(const void *context, int group)
+{
+	const struct told *told = context;
+	const struct reblock_group *g = &told->reblock.group[group];
+	const char *id = reader_group(told->reader, group)->id;
+
+	if (!g->size_before) {
+		plainf("%s: %lld block%s of one state %s as %lld\n", id,
+		       LL(g->blocks_before), plural(g->blocks_before),
+		       how_names[g->how], LL(g->blocks_after));
+		return;
+	}
+	plainf("%s: %lld block%s of %lld %s as %lld of %lld", id, LL(g->blocks_before),
+	       plural(g->blocks_before), LL(g->size_before), how_names[g->how],
+	       LL(g->blocks_after), LL(told->reblock.block_size));
+	if (g->dropped)
+		plainf(", %lld unused left out", LL(g->dropped));
+	if (g->copied)
+		plainf(", %lld shared state%s copied", LL(g->copied),
+		       plural(g->copied));
+	if (g->stale_kept)
+		plainf(", %lld stale state%s kept", LL(g->stale_kept),
+		       plural(g->stale_kept));
+	else if (g->stale)
+		plainf(", %lld stale state%s %s", LL(g->stale), plural(g->stale),
+		       g->how == REBLOCK_GATHERED ? "left out" : "zeroed");
+	plainf("%s%s\n", g->why.text[0] ? ": " : "", g->why.text);
+}
+
+static void put_group(const void *context, int group, struct json_out *out, json_t *o)
+{
+	const struct told *told = context;
+	const struct reblock_group *g = &told->reblock.group[group];
+
+	json_put_text(out, o, "how", how_names[g->how]);
+	json_put_text(out, o, "why", g->why.text[0] ? g->why.text : NULL);
+	json_put_int(out, o, "from_block_size", g->size_before);
+	json_put_int(out, o, "to_block_size",
+		     g->size_before ? told->reblock.block_size : 0);
+	json_put_int(out, o, "from_blocks", g->blocks_before);
+	json_put_int(out, o, "to_blocks", g->blocks_after);
+	json_put_int(out, o, "unused_blocks_dropped", g->dropped);
+	json_put_int(out, o, "shared_states_copied", g->copied);
+	json_put_int(out, o, "stale_states", g->stale);
+	json_put_int(out, o, "stale_states_kept", g->stale_kept);
+}
+
+static enum kvt_status verify(const void *context, struct kvt_dump *written,
+			      const struct kvt_run *run,
+			      struct kvt_error *err)
+{
+	const struct told *told = context;
+
+	return reblock_verify(told->reader, written, &told->reblock, run, err);
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+static enum kvt_status reblock(struct rewrite *r, struct told *told,
+			       struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+	struct source source;
+	enum kvt_status status;
+
+	signals_catch();
+	if ((status = kvt_open(&told->reader, r->input, &r->hints, err)))
+		return status;
+	r->own = (struct rewrite_own){ told, verify, print_group, put_group };
+	if ((status = reblock_source(&source, &told->reader, &told->reblock, &why)))
+		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
+	else
+		status = rewrite_source(r, &source, err);
+	source_free(&source);
+	kvt_dump_close(told->reader);
+	return status;
+}
+
+static enum kvt_status take_stale(enum stale *out, const char *text,
+				  struct kvt_error *err)
+{
+	if (!text)
+		return KVT_OK;
+	*out = !strcmp(text, "keep") ? STALE_KEEP :
+	       !strcmp(text, "zero") ? STALE_ZERO : STALE_DEFAULT;
+	return *out ? KVT_OK : kvt_fail(err, KVT_USAGE,
+					"--stale is '%.100s', expected keep or zero", text);
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct rewrite r = { 0 };
+	struct told told = { .reader = NULL };
+	const char *stale = NULL, *to = NULL;
+	const struct opt opts[] = {
+		{ "output", 'o', OPT_STRING, &r.output, "FILE",
+		  "where to write; default: FILE with bsN in its name" },
+		{ "block-size", 'b', OPT_COUNT, &told.reblock.block_size, "N",
+		  "tokens of a block of the output" },
+		{ "compact", 0, OPT_FLAG, &told.reblock.compact, NULL,
+		  "number blocks as requests need them, drop those that none needs" },
+		{ "stale", 0, OPT_STRING, &stale, "WHAT",
+		  "states without a token: keep or zero" },
+		{ "to", 't', OPT_STRING, &to, "LAYOUT",
+		  "memory order of the output; default: that of FILE" },
+		REWRITE_OPTS(&r),
+		{ 0 }
+	};
+	int nargs = opt_parse(&cmd_reblock, opts, argc, argv, err);
+	char what[32], output[4096];
+	struct kvt_layout layout;
+	enum kvt_status status;
+
+	if (nargs < 0)
+		return opt_status(nargs);
+	if (nargs != 1)
+		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
+	if (!told.reblock.block_size)
+		return kvt_fail(err, KVT_USAGE, "expected --block-size");
+	if (told.reblock.block_size > INT32_MAX)
+		return kvt_fail(err, KVT_USAGE,
+				"--block-size is %lld, expected at most %ld",
+				LL(told.reblock.block_size), (long)INT32_MAX);
+	if ((status = take_stale(&told.reblock.stale, stale, err)) ||
+	    (to && (status = kvt_layout_parse(&layout, to, err))))
+		return status;
+	snprintf(what, sizeof(what), "bs%lld", LL(told.reblock.block_size));
+	if (!r.output) {
+		status = rewrite_default_output(output, sizeof(output), argv[0], what,
+						err);
+		if (status)
+			return status;
+		r.output = output;
+	}
+	r.input = argv[0];
+	if (to)
+		r.layout = told.reblock.layout = &layout;
+	return reblock(&r, &told, err);
+}
+
+const struct command cmd_reblock = {
+	.name = "reblock",
+	.args = "--block-size=N [-o OUT] FILE",
+	.summary = "write a dump with blocks of another size",
+	.run = run,
+	.examples =
+		"  kvtool reblock --block-size=64 -o big.h5 snapshot.h5\n"
+		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 snapshot.h5\n",
+};

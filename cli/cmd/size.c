@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* size.c - kvtool size: the caches that a model needs, and what they take */
+#include "cli/models.h"
+#include "cli/opt.h"
+#include "cli/print/size.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct size_args {
+	const char *config, *model, *models, *tp, *cache_dtype;
+	struct kvt_config_hints hints;
+	struct opt_strings set, spec;
+	int64_t block_size, memory, requests, tokens;
+	bool apart, json;
+};
+
+/* ---- what is asked for -------------------------------------------------- */
+
+/* "a,b,c", cut up in place. */
+static enum kvt_status split(char *item[SIZE_CHOICES], int *n, char *text,
+			     const char *option, struct kvt_error *err)
+{
+	for (*n = 0; text; (*n)++) {
+		char *next = strchr(text, ',');
+
+		if (next)
+			*next++ = '\0';
+		if (!*text || *n == SIZE_CHOICES)
+			return kvt_fail(err, KVT_USAGE,
+					"%s: expected a list of 1 to %d, with commas",
+					option, SIZE_CHOICES);
+		item[*n] = text;
+		text = next;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status take_tp(int64_t tp[SIZE_CHOICES], int *n, char *text,
+			       struct kvt_error *err)
+{
+	char *item[SIZE_CHOICES];
+	enum kvt_status status = split(item, n, text, "--tp", err);
+
+	for (int i = 0; !status && i < *n; i++)
+		if (item[i][strspn(item[i], "0123456789")] ||
+		    !size_parse(&tp[i], item[i]) || tp[i] < 1 || tp[i] > 1 << 20)
+			status = kvt_fail(err, KVT_USAGE,
+					  "--tp is '%.40s', expected a number of ranks",
+					  item[i]);
+	return status;
+}
+
+static bool has_latents(const struct kvt_model *model)
+{
+	for (int i = 0; i < model->ngroups; i++)
+		if (!strcmp(model->group[i].spec, "mla") ||
+		    !strncmp(model->group[i].spec, "dsv4", 4))
+			return true;
+	return false;
+}
+
+/* "auto" is the model's type; without a list it comes first, then fp8. */
+static enum kvt_status take_dtypes(const char *dtype[SIZE_CHOICES], int *n, char *text,
+				   const struct kvt_model_config *config,
+				   struct kvt_error *err)
+{
+	char *item[SIZE_CHOICES], both[] = "auto,fp8_e4m3", latents[] = "auto,fp8_ds_mla";
+	enum kvt_status status;
+
+	if ((status = split(item, n, text ? text : has_latents(&config->model) ?
+					    latents : both, "--cache-dtype", err)))
+		return status;
+	for (int i = 0; i < *n; i++) {
+		dtype[i] = !strcmp(item[i], "fp8_e4m3") ? "fp8_e4m3" :
+			   !strcmp(item[i], "fp8_ds_mla") ? "fp8_ds_mla" : item[i];
+		if (strcmp(item[i], "auto"))
+			continue;
+		if (!config->dtype)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"nothing says the model's type, which a cache of "
+					"auto has: give --cache-dtype");
+		dtype[i] = config->dtype->name;
+	}
+	return KVT_OK;
+}
+
+/* ---- caches ------------------------------------------------------------- */
+
+static enum kvt_status take_specs(struct kvt_model_config *out,
+				  const struct opt_strings *spec, struct kvt_error *err)
+{
+	struct kvt_model_config config = { .block_size = 16 };
+
+	if (spec->n > KVT_MODEL_GROUPS)
+		return kvt_fail(err, KVT_USAGE, "--spec is given %d times, expected %d "
+				"at most", spec->n, KVT_MODEL_GROUPS);
+	for (int i = 0; i < spec->n; i++) {
+		struct kvt_model_group *g = &config.model.group[i];
+		struct kvt_error why = { "" };
+		enum kvt_status status = kvt_model_group_parse(g, spec->s[i], &why);
+
+		if (status)
+			return kvt_fail(err, status, "--spec: %.400s", why.text);
+		snprintf(g->name, sizeof(g->name), "g%d", i);
+		if (!g->layers)
+			g->layers = 1;
+		config.layers += g->layers;
+		config.model.ngroups++;
+	}
+	*out = config;
+	return KVT_OK;
+}
+
+static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
+			    char **argv, struct kvt_error *err)
+{
+	const char *path = a->config ? a->config : a->model ? a->model :
+			   n ? argv[0] : NULL;
+	int nfiles = n + !!a->config + !!a->model;
+
+	if (nfiles > 1)
+		return kvt_fail(err, KVT_USAGE, "expected one model, got %d", nfiles);
+	if (!path == !a->spec.n)
+		return kvt_fail(err, KVT_USAGE, "expected a config.json, --model or "
+				"--spec%s", path ? ", and only one of them" : "");
+	if (!path)
+		return take_specs(&r->config, &a->spec, err);
+	r->path = path;
+	a->hints.nset = a->set.n;
+	a->hints.set = a->set.s;
+	return a->model ? model_read(&r->config, path, a->models, &a->hints, err) :
+			  model_read_file(&r->config, path, &a->hints, err);
+}
+
+/* ---- sums --------------------------------------------------------------- */
+
+struct size_sums size_sums(const struct size_row *row)
+{
+	struct size_sums sums = { .token = 0 };
+
+	for (int i = 0; i < row->size.ngroups; i++) {
+		const struct kvt_group_size *g = &row->size.group[i];
+		int64_t block = g->page * g->group.layers;
+
+		if (!g->block_size) {
+			sums.states += block;
+		} else if (g->most_blocks) {
+			sums.windows += block * g->most_blocks;
+			sums.window += (double)block / (double)g->block_size;
+		} else {
+			double token = (double)block / (double)g->block_size;
+
+			sums.token += token;
+			sums.all_ranks += token * (double)row->tp;
+			sums.unique += token * (double)row->tp /
+				       (double)g->spec.replication;
+		}
+	}
+	return sums;
+}
+
+int64_t size_fit(const struct size_report *r, const struct size_row *row)
+{
+	return kvt_model_tokens(&row->size, r->memory / r->requests);
+}
+
+/* ---- run ---------------------------------------------------------------- */
+
+/* A size that was asked for must be possible; one of the usual ones need not. */
+static enum kvt_status make_rows(struct size_report *r, const struct size_args *a,
+				 char *tps, char *dtypes, struct kvt_error *err)
+{
+	const char *dtype[SIZE_CHOICES];
+	int64_t tp[SIZE_CHOICES];
+	int ntp, ndtypes;
+	enum kvt_status status;
+
+	if ((status = take_tp(tp, &ntp, tps, err)) ||
+	    (status = take_dtypes(dtype, &ndtypes, dtypes, &r->config, err)))
+		return status;
+	for (int i = 0; i < ntp * ndtypes; i++) {
+		int64_t block_size = a->block_size ? a->block_size :
+						     r->config.block_size;
+		struct size_row *row = &r->row[r->nrows];
+		struct kvt_error why = { "" };
+		struct kvt_deployment d = {
+			.tp = tp[i / ndtypes], .cache_dtype = dtype[i % ndtypes],
+			.block_size = block_size, .apart = a->apart,
+		};
+
+		*row = (struct size_row){ .tp = d.tp, .cache_dtype = d.cache_dtype };
+		status = kvt_model_size(&row->size, &r->config.model, &d, &why);
+		if (status && (status == KVT_USAGE || ((a->tp || i < ndtypes) &&
+						       (dtypes || i % ndtypes == 0))))
+			return kvt_fail(err, status, "tp %lld, %.40s: %.300s",
+					(long long)d.tp, d.cache_dtype, why.text);
+		snprintf(row->why_not, sizeof(row->why_not), "%.250s", why.text);
+		r->nrows++;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status work(struct size_report *r, const struct size_args *a,
+			    struct kvt_error *err)
+{
+	char tps[256], dtypes[512];
+	enum kvt_status status;
+
+	if (snprintf(tps, sizeof(tps), "%s", a->tp ? a->tp : "1,2,4,8,16") >=
+	    (int)sizeof(tps))
+		return kvt_fail(err, KVT_USAGE, "--tp is too long");
+	if (a->cache_dtype && snprintf(dtypes, sizeof(dtypes), "%s", a->cache_dtype) >=
+			      (int)sizeof(dtypes))
+		return kvt_fail(err, KVT_USAGE, "--cache-dtype is too long");
+	if ((status = make_rows(r, a, tps, a->cache_dtype ? dtypes : NULL, err)))
+		return status;
+	if (a->json)
+		return size_json(r, err);
+	size_text(r);
+	return KVT_OK;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct size_report r = { .path = NULL };
+	struct size_args a = { .requests = 1 };
+	const struct opt opts[] = {
+		{ "config", 0, OPT_STRING, &a.config, "FILE", "the model's config.json" },
+		{ "model", 'm', OPT_STRING, &a.model, "NAME",
+		  "a model of 'list' instead" },
+		OPT_MODELS(&a.models),
+		{ "as", 0, OPT_STRING, &a.hints.family, "FAMILY",
+		  "read it by the rules of this model_type" },
+		{ "set", 0, OPT_STRINGS, &a.set, "KEY=VALUE",
+		  "a fact that the file lacks or has wrong; may be repeated" },
+		{ "spec", 0, OPT_STRINGS, &a.spec, "KIND:KEY=N,...",
+		  "caches by hand, such as gqa:layers=80,heads=8,head-dim=128" },
+		{ "tp", 0, OPT_STRING, &a.tp, "N,...",
+		  "tensor parallel sizes; default 1,2,4,8,16" },
+		{ "cache-dtype", 0, OPT_STRING, &a.cache_dtype, "DTYPE,...",
+		  "types of the cache; default: the model's, and fp8" },
+		{ "ssm-dtype", 0, OPT_STRING, &a.hints.ssm_dtype, "DTYPE",
+		  "type of recurrent states; default: what the file says" },
+		{ "block-size", 0, OPT_COUNT, &a.block_size, "N",
+		  "tokens in a block; default 16, 64 of latents" },
+		{ "apart", 0, OPT_FLAG, &a.apart, NULL,
+		  "do not make pages of states and of tokens equal" },
+		{ "memory", 0, OPT_SIZE, &a.memory, "SIZE",
+		  "memory for caches on a rank, such as 40G: how many tokens fit" },
+		{ "requests", 0, OPT_COUNT, &a.requests, "N",
+		  "requests that share the memory; default 1" },
+		{ "tokens", 't', OPT_COUNT, &a.tokens, "N",
+		  "what a request of this length takes" },
+		OPT_JSON(&a.json),
+		{ 0 }
+	};
+	enum kvt_status status;
+	int n = opt_parse(&cmd_size, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	if (a.tokens > KVT_ANY_TOKENS)
+		return kvt_fail(err, KVT_USAGE, "--tokens is %lld, expected %d at most",
+				(long long)a.tokens, KVT_ANY_TOKENS);
+	r.memory = a.memory;
+	r.requests = a.requests;
+	r.tokens = a.tokens;
+	if (a.model && !strcmp(a.model, "list"))
+		return models_print(a.models, err);
+	if ((status = load(&r, &a, n, argv, err)))
+		return status;
+	if (!(r.row = calloc(SIZE_ROWS, sizeof(*r.row))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = work(&r, &a, err);
+	free(r.row);
+	return status;
+}
+
+const struct command cmd_size = {
+	.name    = "size",
+	.args    = "[CONFIG.JSON]",
+	.summary = "the caches that a model needs, and the memory they take",
+	.run     = run,
+	.examples =
+		"  kvtool size --config config.json\n"
+		"  kvtool size --model=llama-3.1-70b --tp=8\n"
+		"  kvtool size --tp=8 --cache-dtype=fp8 --memory=40G config.json\n"
+		"  kvtool size --spec gqa:layers=80,heads=8,head-dim=128 "
+		"--cache-dtype=bfloat16\n",
+};

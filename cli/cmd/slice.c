@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slice.c - part of a dump as a dump of its own */
+#include "cli/json_out.h"
+#include "cli/rewrite.h"
+#include "cli/signals.h"
+#include "lib/dump/slice.h"
+
+/* What was said on the command line, as text. */
+struct said {
+	const char *layers, *blocks, *heads, *tokens;
+	int64_t tp_size, tp_rank;
+	bool transfer;
+	int64_t src_tp, src_rank, dst_tp, dst_rank;
+};
+
+/* A number of ranks and one of them. */
+static enum kvt_status take_rank(struct kvt_rank *rank, const char *size_option,
+				 int64_t size, const char *rank_option, int64_t index,
+				 struct kvt_error *err)
+{
+	if (!size && index < 0)
+		return KVT_OK;
+	if (!size || index < 0)
+		return kvt_fail(err, KVT_USAGE, "expected %s and %s together",
+				size_option, rank_option);
+	if (index >= size || size > INT32_MAX)
+		return kvt_fail(err, KVT_USAGE, "%s is %lld of %lld ranks, expected less",
+				rank_option, (long long)index, (long long)size);
+	*rank = (struct kvt_rank){ size, index };
+	return KVT_OK;
+}
+
+static enum kvt_status take_transfer(struct pick *pick, const struct said *said,
+				     struct kvt_error *err)
+{
+	struct kvt_rank from = { 0, 0 };
+	enum kvt_status status;
+
+	if ((status = take_rank(&from, "--src-tp", said->src_tp, "--src-rank",
+				said->src_rank, err)) ||
+	    (status = take_rank(&pick->to, "--dst-tp", said->dst_tp, "--dst-rank",
+				said->dst_rank, err)))
+		return status;
+	if (said->transfer != (from.size > 0) || said->transfer != (pick->to.size > 0))
+		return kvt_fail(err, KVT_USAGE,
+				"expected --for-transfer with --src-tp, --src-rank, --dst-tp and --dst-rank");
+	if (said->transfer && pick->rank.size)
+		return kvt_fail(err, KVT_USAGE,
+				"--tp-size and --src-tp both say which rank; expected one of them");
+	if (said->transfer)
+		pick->rank = from;
+	return KVT_OK;
+}
+
+static enum kvt_status take_pick(struct pick *pick, const struct said *said,
+				 struct kvt_error *err)
+{
+	const struct {
+		struct ranges *ranges;
+		const char *option, *text;
+	} rows[] = {
+		{ &pick->layers, "layers", said->layers },
+		{ &pick->blocks, "blocks", said->blocks },
+		{ &pick->heads,  "heads",  said->heads },
+		{ &pick->tokens, "tokens", said->tokens },
+	};
+	enum kvt_status status;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].text && (status = ranges_parse(rows[i].ranges, rows[i].option,
+							   rows[i].text, err)))
+			return status;
+	if ((status = take_rank(&pick->rank, "--tp-size", said->tp_size, "--tp-rank",
+				said->tp_rank, err)) ||
+	    (status = take_transfer(pick, said, err)))
+		return status;
+	if (pick->heads.n > 1)
+		return kvt_fail(err, KVT_USAGE,
+				"--heads is '%.100s', expected one range: heads of a rank are neighbours",
+				said->heads);
+	if (pick->tokens.n > 1)
+		return kvt_fail(err, KVT_USAGE,
+				"--tokens is '%.100s', expected one range: tokens of a request are neighbours",
+				said->tokens);
+	if (pick->heads.n && pick->rank.size)
+		return kvt_fail(err, KVT_USAGE,
+				"--heads and %s both say which heads; expected one of them",
+				said->transfer ? "--src-tp" : "--tp-size");
+	return KVT_OK;
+}
+
+/* Most pairs of ranks exchange nothing; that is an answer, but no dump. */
+static enum kvt_status report_nothing(const struct rewrite *r, const struct pick *pick,
+				      struct kvt_error *err)
+{
+	struct json_out json = { NULL, false };
+	enum kvt_status status;
+
+	if (r->quiet)
+		return KVT_OK;
+	if (!r->json) {
+		plainf("%s: rank %lld of %lld sends nothing to rank %lld of %lld\n",
+		       r->input, (long long)pick->rank.index,
+		       (long long)pick->rank.size, (long long)pick->to.index,
+		       (long long)pick->to.size);
+		return KVT_OK;
+	}
+	json_start(&json);
+	json_put_text(&json, json.root, "input", r->input);
+	json_put_text(&json, json.root, "output", NULL);
+	json_put_bool(&json, json.root, "done", false);
+	json_put_bool(&json, json.root, "sends", false);
+	status = json_print(&json, false, err);
+	json_free(&json);
+	return status;
+}
+
+static enum kvt_status slice(const struct rewrite *r, const struct pick *pick,
+			     struct kvt_error *err)
+{
+	struct kvt_dump *reader;
+	struct kvt_error why = { "" };
+	struct source source;
+	enum kvt_status status;
+
+	signals_catch();
+	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
+		return status;
+	if ((status = pick_source(&source, &reader, pick, &why)))
+		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
+	else if (!source.snapshot.ngroups)
+		status = report_nothing(r, pick, err);
+	else
+		status = rewrite_source(r, &source, err);
+	source_free(&source);
+	kvt_dump_close(reader);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct rewrite r = { 0 };
+	struct pick pick = { .mamba_groups = 0 };
+	struct said said = { .tp_rank = -1, .src_rank = -1, .dst_rank = -1 };
+	const struct opt opts[] = {
+		OPT_OUTPUT(&r.output),
+		{ "layers", 0, OPT_STRING, &said.layers, "LIST",
+		  "layers of the model, such as 0:4 or 0,2,8:16" },
+		{ "blocks", 0, OPT_STRING, &said.blocks, "LIST",
+		  "blocks, by their ids in the engine's pool" },
+		{ "heads", 0, OPT_STRING, &said.heads, "A:B",
+		  "heads of the model, from A to before B" },
+		{ "request", 0, OPT_STRINGS, &pick.requests, "ID",
+		  "this request and its blocks; may be repeated" },
+		{ "tokens", 0, OPT_STRING, &said.tokens, "A:B",
+		  "tokens of the requests, by position" },
+		{ "component", 0, OPT_STRINGS, &pick.components, "NAME",
+		  "k, v, x, B, C, q or ssm alone; may be repeated" },
+		{ "tp-size", 0, OPT_COUNT, &said.tp_size, "N",
+		  "what one of N tensor parallel ranks holds" },
+		{ "tp-rank", 0, OPT_INT, &said.tp_rank, "R",
+		  "which one, from 0 on" },
+		{ "for-transfer", 0, OPT_FLAG, &said.transfer, NULL,
+		  "what one rank sends to another; needs the next four" },
+		{ "src-tp", 0, OPT_COUNT, &said.src_tp, "N", "ranks that send" },
+		{ "src-rank", 0, OPT_INT, &said.src_rank, "R", "the one that sends" },
+		{ "dst-tp", 0, OPT_COUNT, &said.dst_tp, "M", "ranks that receive" },
+		{ "dst-rank", 0, OPT_INT, &said.dst_rank, "Q",
+		  "the one that receives" },
+		{ "mamba-groups", 0, OPT_COUNT, &pick.mamba_groups, "N",
+		  "groups of B and C in the model, or heads of q and k" },
+		REWRITE_OPTS(&r),
+		{ 0 }
+	};
+	enum kvt_status status;
+	int nargs = opt_parse(&cmd_slice, opts, argc, argv, err);
+
+	if (nargs < 0)
+		return opt_status(nargs);
+	if (nargs != 1)
+		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
+	if (!r.output)
+		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
+	if ((status = take_pick(&pick, &said, err)))
+		return status;
+	r.input = argv[0];
+	return slice(&r, &pick, err);
+}
+
+const struct command cmd_slice = {
+	.name = "slice",
+	.args = "-o OUT FILE",
+	.summary = "write a part of a dump: layers, blocks, tokens, heads, a rank",
+	.run = run,
+	.examples =
+		"  kvtool slice --layers=0:16 --request=A -o a.h5 snapshot.h5\n"
+		"  kvtool slice --tp-size=4 --tp-rank=1 -o rank1.h5 snapshot.h5\n"
+		"  kvtool slice --request=A --tokens=0:128 --component=v -o v.h5 snapshot.h5\n",
+};

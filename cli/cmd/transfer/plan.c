@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.c - kvtool transfer-sim plan: how many operations, of what size, and why */
+#include "lib/ops/transfer/transfer.h"
+
+#include <string.h>
+
+/* What plan is asked for beside the transfer itself. */
+struct plan_args {
+	const char *scope, *cases, *counts, *pair;
+	int64_t expect_ops, max_ops;	/* -1: not given */
+	bool ops, histogram, json;
+};
+
+enum kvt_status sim_take_scope(enum kvt_scope *out, const char *name,
+				  struct kvt_error *err)
+{
+	int scope = KVT_SCOPE_RFC;
+
+	if (name)
+		for (scope = 0; scope < KVT_NSCOPES; scope++)
+			if (!strcmp(kvt_scope_name((enum kvt_scope)scope), name))
+				break;
+	if (scope == KVT_NSCOPES)
+		return kvt_fail(err, KVT_USAGE,
+				"--scope is '%.40s', expected max, rfc or layer", name);
+	*out = (enum kvt_scope)scope;
+	return KVT_OK;
+}
+
+static enum kvt_status count_all(int64_t *ops, const struct sim_args *a,
+				 enum kvt_scope scope, struct kvt_error *err)
+{
+	struct sim_figures f;
+	struct sim sim;
+	enum kvt_status status = sim_load(&sim, a, err);
+
+	if (status)
+		return status;
+	if (!(status = sim_figures_init(&f, err))) {
+		for (int g = 0; !status && g < sim.ngroups; g++)
+			status = sim_count(&f, &sim.group[g], scope, err);
+		*ops = f.tally.ops;
+		sim_figures_free(&f);
+	}
+	sim_free(&sim);
+	return status;
+}
+
+/* The layout that would have the fewest ops, all else being as it is. */
+static enum kvt_status find_best(struct sim_report *r, const struct sim_args *a,
+				 struct kvt_error *err)
+{
+	static const char *const names[] = {
+		"hnd", "nhd", "blshc", "bhlsc", "lhbsc", "blhsc",
+	};
+	struct sim_args like = *a;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int64_t ops;
+		enum kvt_status status;
+
+		like.layout = names[i];
+		status = count_all(&ops, &like, r->scope, err);
+		if (status == KVT_SYSTEM)
+			return status;
+		/* one that cannot be had here is not the best */
+		if (!status && (!r->best_layout || ops < r->best_ops)) {
+			r->best_layout = names[i];
+			r->best_ops = ops;
+		}
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status check_ops(const struct sim_report *r, const struct plan_args *p,
+				 struct kvt_error *err)
+{
+	int64_t ops = sim_report_ops(r);
+
+	if (p->expect_ops >= 0 && ops != p->expect_ops)
+		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected %lld",
+				(long long)ops, (long long)p->expect_ops);
+	if (p->max_ops >= 0 && ops > p->max_ops)
+		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected at most %lld",
+				(long long)ops, (long long)p->max_ops);
+	return KVT_OK;
+}
+
+static enum kvt_status report(const struct sim *sim, const struct sim_args *a,
+			      const struct plan_args *p, enum kvt_scope scope,
+			      struct kvt_error *err)
+{
+	struct sim_report r;
+	enum kvt_status status = sim_report_init(&r, sim, err);
+
+	if (status)
+		return status;
+	r.scope = scope;
+	r.histogram = p->histogram;
+	if (!a->src.file)
+		status = find_best(&r, a, err);
+	if (!status)
+		status = p->json ? sim_plan_json(&r, err) : sim_plan_text(&r, err);
+	if (!status)
+		status = check_ops(&r, p, err);
+	sim_report_free(&r);
+	return status;
+}
+
+/* Reference files say all there is to say. */
+static enum kvt_status check_reference(const struct plan_args *p,
+				       const struct sim_args *a, int n,
+				       struct kvt_error *err)
+{
+	const char *name = p->cases ? "cases" : "counts";
+	const struct opt_said others[] = {
+		{ p->cases && p->counts, "counts" }, { p->ops, "ops" },
+		{ p->json, "json" }, { p->histogram, "histogram" },
+		{ p->expect_ops >= 0, "expect-ops" }, { p->max_ops >= 0, "max-ops" },
+		{ p->scope, "scope" }, { a->model, "model" }, { a->spec.n, "spec" },
+		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
+		{ a->cached, "cached" }, { a->src.text, "src" }, { a->dst.text, "dst" },
+		{ a->partial, "partial" }, { a->conv, "conv" },
+		{ a->replicas, "replica-map" }, { a->request, "request" },
+		{ a->mamba_groups, "mamba-groups" }, { 0 }
+	};
+
+	if (!p->cases && !p->counts)
+		return KVT_OK;
+	if (n)
+		return kvt_fail(err, KVT_USAGE, "--%s takes no dumps", name);
+	return opt_exclude((struct opt_said){ true, name }, others, err);
+}
+
+/* What would not count is refused. */
+static enum kvt_status check_said(const struct plan_args *p, struct kvt_error *err)
+{
+	const struct opt_said figures[] = {
+		{ p->json, "json" }, { p->histogram, "histogram" },
+		{ p->expect_ops >= 0, "expect-ops" }, { p->max_ops >= 0, "max-ops" },
+		{ 0 }
+	};
+
+	if (p->pair && !p->ops)
+		return kvt_fail(err, KVT_USAGE, "--pair needs --ops");
+	return opt_exclude((struct opt_said){ p->ops, "ops" }, figures, err);
+}
+
+static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
+			    struct kvt_error *err)
+{
+	enum kvt_scope scope = KVT_SCOPE_RFC;
+	struct sim sim;
+	enum kvt_status status;
+
+	if (p->cases)
+		return sim_cases(p->cases, err);
+	if (p->counts)
+		return sim_counts(p->counts, err);
+	if ((status = sim_take_scope(&scope, p->scope, err)))
+		return status;
+	if (a->model && !strcmp(a->model, "list"))
+		return models_print(a->models, err);
+	if ((status = sim_load(&sim, a, err)))
+		return status;
+	status = p->ops ? sim_print_ops(&sim, scope, false, p->pair, err) :
+			  report(&sim, a, p, scope, err);
+	sim_free(&sim);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct sim_args a = { 0 };
+	struct plan_args p = { .expect_ops = -1, .max_ops = -1 };
+	const struct opt opts[] = {
+		SIM_OPTS(&a),
+		{ "scope", 0, OPT_STRING, &p.scope, "max|rfc|layer",
+		  "what an op may cross, for the options below; default rfc" },
+		{ "ops", 0, OPT_FLAG, &p.ops, NULL,
+		  "print every op as CSV, by ascending source offset" },
+		{ "pair", 0, OPT_STRING, &p.pair, "SRC:DST",
+		  "with --ops: only of these ranks, as 'src_off dst_off len'" },
+		{ "histogram", 0, OPT_FLAG, &p.histogram, NULL,
+		  "print how many ops have what size" },
+		{ "expect-ops", 0, OPT_INT, &p.expect_ops, "N",
+		  "end with status 1 if there are not N ops" },
+		{ "max-ops", 0, OPT_INT, &p.max_ops, "N",
+		  "end with status 1 if there are more than N ops" },
+		{ "cases", 0, OPT_STRING, &p.cases, "FILE",
+		  "compute small reference cases (JSON) anew" },
+		{ "counts", 0, OPT_STRING, &p.counts, "FILE",
+		  "compute rows of reference counts (CSV) anew" },
+		OPT_JSON(&p.json),
+		{ 0 }
+	};
+	enum kvt_status status;
+	int n = opt_parse(&sim_plan, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	if ((status = check_said(&p, err)) ||
+	    (status = check_reference(&p, &a, n, err)) ||
+	    (status = sim_take_dumps(&a, n, argv, err)))
+		return status;
+	return plan(&a, &p, err);
+}
+
+const struct command sim_plan = {
+	.name = "transfer-sim plan",
+	.args = "[SRC DST]",
+	.summary = "count the operations of a transfer, and say why there are not fewer",
+	.run = run,
+	.examples =
+		"  kvtool transfer-sim --model=llama-3.1-70b --src=layout=hnd,tp=4 "
+		"--dst=tp=8\n"
+		"  kvtool transfer-sim --spec=gqa:layers=32,heads=8,head-dim=128 "
+		"--src=layout=nhd --dst=block-size=64\n"
+		"  kvtool transfer-sim prefill.h5 decode.h5\n",
+};

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replay.c - kvtool transfer-sim replay and faults: a trace over a link
+ *
+ * Both are one simulation; faults is told what goes wrong in it.
+ */
+#include "lib/ops/transfer/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct replay_args {
+	struct sim_args sim;
+	struct posts_args posts;
+	const char *trace, *synthetic, *overlap, *slo, *slo_percent, *lease;
+	int64_t prefill, concurrent;
+	bool requests, json;
+	/* faults */
+	const char *drop, *corrupt, *nic_down, *peer_dead, *timeout;
+	int64_t seed;
+};
+
+#define REPLAY_OPTS(a) \
+	SIM_OPTS(&(a)->sim), \
+	POSTS_OPTS(&(a)->posts), \
+	{ "trace", 0, OPT_STRING, &(a)->trace, "FILE", \
+	  "requests: of Mooncake, FlexKV, a log of vLLM, or CSV; plain or zstd" }, \
+	{ "synthetic", 0, OPT_STRING, &(a)->synthetic, "SEED,N", \
+	  "make up N requests instead" }, \
+	{ "prefill-rate", 0, OPT_COUNT, &(a)->prefill, "TOKENS", \
+	  "a second; default: prompts take no time to compute" }, \
+	{ "overlap", 0, OPT_STRING, &(a)->overlap, "layers:G", \
+	  "move G layers as soon as they are computed; needs --push" }, \
+	{ "concurrent", 0, OPT_COUNT, &(a)->concurrent, "N", \
+	  "requests that move at once, others wait; default 64" }, \
+	{ "lease", 0, OPT_STRING, &(a)->lease, "S", \
+	  "seconds that sources keep blocks; default 480, as in vLLM" }, \
+	{ "slo", 0, OPT_STRING, &(a)->slo, "MS", \
+	  "end with status 1 unless the KV part of TTFT is at most this" }, \
+	{ "slo-percent", 0, OPT_STRING, &(a)->slo_percent, "P", \
+	  "of the requests; default 99" }, \
+	{ "requests", 0, OPT_FLAG, &(a)->requests, NULL, \
+	  "with --json: an object for each request" }
+
+/* ---- what was said -------------------------------------------------------- */
+
+static enum kvt_status number(double *out, const char *text, const char *option,
+			      double most, struct kvt_error *err)
+{
+	char *end;
+	double x;
+
+	if (!text)
+		return KVT_OK;
+	x = strtod(text, &end);
+	if (end == text || *end || !(x >= 0 && x <= most))
+		return kvt_fail(err, KVT_USAGE,
+				"--%s is '%.40s', expected a number from 0 to %g", option,
+				text, most);
+	*out = x;
+	return KVT_OK;
+}
+
+/* "layers:G": how many groups of G layers there are. */
+static enum kvt_status take_overlap(int64_t *pieces, const struct replay_args *a,
+				    struct kvt_error *err)
+{
+	struct sim_args one = a->sim;
+	int64_t g = 0, layers = 0;
+	struct sim sim;
+	enum kvt_status status;
+
+	*pieces = 1;
+	if (!a->overlap)
+		return KVT_OK;
+	if (strncmp(a->overlap, "layers:", 7) || !size_parse(&g, a->overlap + 7) || g < 1)
+		return kvt_fail(err, KVT_USAGE, "--overlap is '%.40s', expected layers:G",
+				a->overlap);
+	if (!a->posts.push || !a->prefill)
+		return kvt_fail(err, KVT_USAGE,
+				"--overlap needs --push and --prefill-rate: who pulls waits for the whole prompt");
+	one.tokens = 1;
+	if ((status = sim_load(&sim, &one, err)))
+		return status;
+	for (int i = 0; i < sim.ngroups; i++)
+		layers += sim.group[i].xfer.layers;
+	sim_free(&sim);
+	*pieces = (layers + g - 1) / g;
+	return KVT_OK;
+}
+
+/* "RAIL@T+D", seconds; a rail rests for 30 s at least, as in Mooncake. */
+static enum kvt_status take_down(struct serve_how *how, const struct replay_args *a,
+				 struct kvt_error *err)
+{
+	double at, span;
+	char *end;
+	long long rail;
+
+	how->rails = a->posts.rails > 1 ? a->posts.rails : 1;
+	how->down_at = -1;
+	if (!a->nic_down)
+		return KVT_OK;
+	rail = strtoll(a->nic_down, &end, 10);
+	if (end == a->nic_down || *end != '@' || rail < 0 || rail >= how->rails)
+		return kvt_fail(err, KVT_USAGE,
+				"--nic-down is '%.40s', expected RAIL@T+D with a rail below %lld",
+				a->nic_down, (long long)how->rails);
+	at = strtod(end + 1, &end);
+	span = *end == '+' ? strtod(end + 1, &end) : -1;
+	if (*end || !(at >= 0 && at < 1e9) || !(span >= 0 && span < 1e9))
+		return kvt_fail(err, KVT_USAGE,
+				"--nic-down is '%.40s', expected RAIL@T+D",
+				a->nic_down);
+	how->down_at = (int64_t)(at * 1e9);
+	how->down_until = how->down_at + (int64_t)((span < 30 ? 30 : span) * 1e9);
+	return KVT_OK;
+}
+
+static enum kvt_status take_how(struct serve_how *how, const struct replay_args *a,
+				const struct posts_how *posts, struct kvt_error *err)
+{
+	/* 4.096 us * 2^18, the timeout of InfiniBand that Mooncake asks for */
+	double lease = 480, dead = -1, timeout = 4.096e-6 * 262144;
+	enum kvt_status status;
+
+	*how = (struct serve_how) { .posts = posts,
+				    .prefill = a->prefill,
+				    .concurrent = a->concurrent,
+				    .seed = (uint64_t)a->seed };
+	if ((status = number(&lease, a->lease, "lease", 1e9, err)) ||
+	    (status = number(&how->drop, a->drop, "drop", 1, err)) ||
+	    (status = number(&how->corrupt, a->corrupt, "corrupt", 1, err)) ||
+	    (status = number(&timeout, a->timeout, "timeout", 1e9, err)) ||
+	    (status = number(&dead, a->peer_dead, "peer-dead", 1e9, err)) ||
+	    (status = take_overlap(&how->pieces, a, err)) ||
+	    (status = take_down(how, a, err)))
+		return status;
+	how->lease_ns = (int64_t)(lease * 1e9);
+	how->timeout_ns = (int64_t)(timeout * 1e9 + 0.5);
+	how->dead_at = dead < 0 ? -1 : (int64_t)(dead * 1e9);
+	if (posts->stage)
+		return kvt_fail(err, KVT_USAGE,
+				"--stage is of one transfer: 'transfer-sim time' knows its copies");
+	return KVT_OK;
+}
+
+/* What a log of transfers needs to become requests. */
+static enum kvt_status find_unit(struct kvt_trace_unit *out, struct sizes *sizes,
+				 struct kvt_error *err)
+{
+	struct posts_batch *one, *two;
+	const struct posts *pairs;
+	int64_t more = 0;
+	enum kvt_status status = sizes_pairs(&pairs, sizes, err);
+
+	if (status)
+		return status;
+	one = calloc((size_t)pairs->n * 2 + 1, sizeof(*one));
+	if (!one)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	two = one + pairs->n;
+	if (!(status = sizes_get(one, sizes, sizes->unit, err)) &&
+	    !(status = sizes_get(two, sizes, 2 * sizes->unit, err)))
+		for (int64_t i = 0; i < pairs->n; i++)
+			more += two[i].bytes - one[i].bytes;
+	free(one);
+	*out = (struct kvt_trace_unit){ pairs->n, more / sizes->unit };
+	return status;
+}
+
+static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_args *a,
+				  struct sizes *sizes, struct kvt_error *err)
+{
+	struct kvt_trace_unit unit;
+	unsigned long long seed;
+	enum kvt_status status;
+	char *end;
+	int64_t n;
+
+	if (a->trace) {
+		status = find_unit(&unit, sizes, err);
+		return status ? status : kvt_trace_read(out, a->trace, &unit, err);
+	}
+	seed = strtoull(a->synthetic, &end, 10);
+	if (end == a->synthetic || *end != ',' || !size_parse(&n, end + 1) || n < 1 ||
+	    n > 10000000)
+		return kvt_fail(err, KVT_USAGE,
+				"--synthetic is '%.40s', expected SEED,N with up to 10000000 requests",
+				a->synthetic);
+	return kvt_trace_make(out, seed, n, err);
+}
+
+/* ---- running -------------------------------------------------------------- */
+
+static enum kvt_status finish(const struct serve_report *r, const struct replay_args *a,
+			      double percent, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	double got;
+
+	if (a->json)
+		status = serve_json(r, err);
+	else
+		serve_text(r);
+	if (status || !r->slo_ns)
+		return status;
+	got = 100 * serve_attainment(r->serve, r->slo_ns);
+	if (got >= percent)
+		return KVT_OK;
+	return kvt_fail(err, KVT_MISMATCH,
+			"%.2f %% of the requests have a KV part of at most %s ms, expected %.4g %%",
+			got, a->slo, percent);
+}
+
+static enum kvt_status replay(const struct replay_args *a,
+			      const struct posts_how *posts, struct sizes *sizes,
+			      const struct kvt_trace *trace, bool faults,
+			      struct kvt_error *err)
+{
+	struct serve_how how;
+	struct serve serve;
+	struct serve_report r = { .serve = &serve, .how = &how, .sizes = sizes,
+				  .trace = a->trace ? a->trace : "synthetic",
+				  .faults = faults, .requests = a->requests };
+	double slo = 0, percent = 99;
+	enum kvt_status status;
+
+	if ((status = number(&slo, a->slo, "slo", 1e9, err)) ||
+	    (status = number(&percent, a->slo_percent, "slo-percent", 100, err)) ||
+	    (status = take_how(&how, a, posts, err)) ||
+	    (status = serve_run(&serve, trace, sizes, &how, err)))
+		return status;
+	r.slo_ns = (int64_t)(slo * 1e6 + 0.5);
+	r.scattered = (a->sim.dst.text && strstr(a->sim.dst.text, "ids=scatter")) ||
+		      (a->sim.src.text && strstr(a->sim.src.text, "ids=scatter") &&
+		       !(a->sim.dst.text && strstr(a->sim.dst.text, "ids=")));
+	status = finish(&r, a, percent, err);
+	serve_free(&serve);
+	return status;
+}
+
+static enum kvt_status check_said(struct replay_args *a, struct kvt_error *err)
+{
+	if (a->sim.tokens)
+		return kvt_fail(err, KVT_USAGE,
+				"--tokens is of one request: a trace has the lengths of its own");
+	if (!a->trace == !a->synthetic)
+		return kvt_fail(err, KVT_USAGE, "expected --trace or --synthetic");
+	if (a->requests && !a->json)
+		return kvt_fail(err, KVT_USAGE, "--requests needs --json");
+	if (a->slo_percent && !a->slo)
+		return kvt_fail(err, KVT_USAGE, "--slo-percent needs --slo");
+	return sim_take_dumps(&a->sim, 0, NULL, err);
+}
+
+static enum kvt_status start(struct replay_args *a, bool faults,
+			     struct kvt_error *err)
+{
+	struct posts_how posts;
+	struct kvt_trace trace;
+	struct sizes sizes = { .of = NULL };
+	enum kvt_status status;
+
+	if (a->posts.link && !strcmp(a->posts.link, "list")) {
+		link_print_presets();
+		return KVT_OK;
+	}
+	if ((status = check_said(a, err)) ||
+	    (status = posts_take(&posts, &a->posts, err)) ||
+	    (status = sizes_init(&sizes, &a->sim, &posts, err)))
+		return status;
+	if (!(status = take_trace(&trace, a, &sizes, err))) {
+		status = replay(a, &posts, &sizes, &trace, faults, err);
+		kvt_trace_free(&trace);
+	}
+	sizes_free(&sizes);
+	return status;
+}
+
+static enum kvt_status no_operands(int n, struct kvt_error *err)
+{
+	return n ? kvt_fail(err, KVT_USAGE, "expected no operands, got %d", n) : KVT_OK;
+}
+
+static enum kvt_status run_replay(int argc, char **argv, struct kvt_error *err)
+{
+	struct replay_args a = { .concurrent = 64 };
+	const struct opt opts[] = {
+		REPLAY_OPTS(&a),
+		OPT_JSON(&a.json),
+		{ 0 }
+	};
+	enum kvt_status status;
+	int n = opt_parse(&sim_replay, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	status = no_operands(n, err);
+	return status ? status : start(&a, false, err);
+}
+
+static enum kvt_status run_faults(int argc, char **argv, struct kvt_error *err)
+{
+	struct replay_args a = { .concurrent = 64 };
+	const struct opt opts[] = {
+		REPLAY_OPTS(&a),
+		{ "drop", 0, OPT_STRING, &a.drop, "P",
+		  "chance that a batch is lost, and noticed after the timeout" },
+		{ "corrupt", 0, OPT_STRING, &a.corrupt, "P",
+		  "chance that a batch arrives damaged, and is found so at once" },
+		{ "nic-down", 0, OPT_STRING, &a.nic_down, "RAIL@T+D",
+		  "a rail of every rank fails after T seconds, for D (30 at least)" },
+		{ "peer-dead", 0, OPT_STRING, &a.peer_dead, "T",
+		  "after T seconds the sources do not answer any more" },
+		{ "timeout", 0, OPT_STRING, &a.timeout, "S",
+		  "seconds until a loss is noticed; default 1.07, that of InfiniBand" },
+		{ "seed", 0, OPT_INT, &a.seed, "N", "of chance; default 0" },
+		OPT_JSON(&a.json),
+		{ 0 }
+	};
+	enum kvt_status status;
+	int n = opt_parse(&sim_faults, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	status = no_operands(n, err);
+	return status ? status : start(&a, true, err);
+}
+
+const struct command sim_replay = {
+	.name = "transfer-sim replay",
+	.args = "",
+	.summary = "send the requests of a trace over a link that they share",
+	.run = run_replay,
+	.examples =
+		"  kvtool transfer-sim replay -m llama-3.1-8b --emulate=nixl "
+		"--trace=conversation.jsonl\n"
+		"  kvtool transfer-sim replay -m llama-3.1-70b --src tp=4 --dst tp=8 "
+		"--synthetic=1,500 --slo=50\n",
+};
+
+const struct command sim_faults = {
+	.name = "transfer-sim faults",
+	.args = "",
+	.summary = "replay a trace while batches are lost, rails fail or the peer dies",
+	.run = run_faults,
+	.examples =
+		"  kvtool transfer-sim faults -m llama-3.1-8b --synthetic=1,100 "
+		"--drop=0.01 --corrupt=0.001\n"
+		"  kvtool transfer-sim faults -m llama-3.1-8b --synthetic=1,100 "
+		"--peer-dead=10\n",
+};

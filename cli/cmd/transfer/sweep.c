@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sweep.c - kvtool transfer-sim sweep: which deployment is fastest, and why */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/link_file.h"
+#include "lib/ops/transfer/sweep.h"
+
+enum { MOST_ITEMS = 32, MOST_TEXT = 2048 };
+
+struct sweep_args {
+	const char *layouts, *block_sizes, *tps, *scopes, *sges, *link;
+	struct sweep_stage stage;
+	bool cross, json, csv;
+};
+
+/* What --layouts and the like say: words between commas. */
+struct items {
+	int n;
+	char text[1024];
+	const char *word[MOST_ITEMS];	/* into text */
+};
+
+static enum kvt_status take_items(struct items *out, const char *name, const char *list,
+				  struct kvt_error *err)
+{
+	out->n = 0;
+	if (!list)
+		return KVT_OK;
+	if (snprintf(out->text, sizeof(out->text), "%s", list) >= (int)sizeof(out->text))
+		return kvt_fail(err, KVT_USAGE, "--%s is too long", name);
+	for (char *at = strtok(out->text, ","); at; at = strtok(NULL, ",")) {
+		if (out->n == MOST_ITEMS)
+			return kvt_fail(err, KVT_USAGE, "--%s has more than %d items",
+					name, MOST_ITEMS);
+		out->word[out->n++] = at;
+	}
+	return out->n ? KVT_OK : kvt_fail(err, KVT_USAGE, "--%s is empty", name);
+}
+
+/* ---- one deployment ------------------------------------------------------ */
+
+/* What one row says of its sides beside --src and --dst; NULL: nothing. */
+struct choice {
+	const char *layout[2], *block_size, *tp;
+	enum kvt_stack stack;
+	int64_t sge;
+	bool first;			/* of the stacks and gathers of a deployment */
+};
+
+/* "A:B" is A of the source and B of the destination, "A" is of both. */
+static void add_key(char *text, size_t room, const char *key, const char *value, int side)
+{
+	const char *colon = value ? strchr(value, ':') : NULL;
+	size_t n = strlen(text);
+	int len;
+
+	if (!value)
+		return;
+	if (side && colon)
+		value = colon + 1;
+	len = !side && colon ? (int)(colon - value) : (int)strlen(value);
+	snprintf(text + n, room - n, "%s%s=%.*s", n ? "," : "", key, len, value);
+}
+
+static void fill_row(struct sweep_row *r, const struct sim *sim, const struct choice *c)
+{
+	const struct sim_group *g = &sim->group[0];
+	const struct kvt_xfer_side *side[2] = { &g->xfer.src, &g->xfer.dst };
+	const struct kvt_layout *layout[2] = { &g->src_layout, &g->dst_layout };
+
+	*r = (struct sweep_row){ .stack = c->stack, .sge = c->sge };
+	for (int s = 0; s < 2; s++) {
+		snprintf(r->layout[s], sizeof(r->layout[s]), "%.60s",
+			 c->layout[s] ? c->layout[s] : kvt_layout_string(layout[s]).s);
+		r->block_size[s] = side[s]->spec.block_size;
+		r->tp[s] = side[s]->ranks;
+	}
+}
+
+static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
+				  const struct sweep_args *a, struct kvt_error *err)
+{
+	struct sim_args args = *s->args;
+	char text[2][MOST_TEXT];
+	struct sweep_row row;
+	struct sim sim;
+	enum kvt_status status;
+
+	for (int side = 0; side < 2; side++) {
+		const char *said = side ? args.dst.text : args.src.text;
+
+		if (snprintf(text[side], MOST_TEXT - 200, "%s", said ? said : "") >=
+		    MOST_TEXT - 200)
+			return kvt_fail(err, KVT_USAGE, "--%s is too long",
+					side ? "dst" : "src");
+		add_key(text[side], MOST_TEXT, "layout", c->layout[side], 0);
+		add_key(text[side], MOST_TEXT, "block-size", c->block_size, side);
+		add_key(text[side], MOST_TEXT, "tp", c->tp, side);
+	}
+	args.src.text = *text[0] ? text[0] : NULL;
+	args.dst.text = *text[1] ? text[1] : NULL;
+	if ((status = sim_load(&sim, &args, err)))
+		return status;
+	fill_row(&row, &sim, c);
+	if (!(status = sweep_why(&row.why, &sim, sweep_scope(c->stack), err)) &&
+	    !(status = sweep_posts(s, &sim, &row, err)) && c->first && a->stage.size)
+		status = sweep_staged(s, &sim, &row, &a->stage, err);
+	s->tokens = sim.tokens;
+	sim_free(&sim);
+	return status;
+}
+
+/* ---- all of them --------------------------------------------------------- */
+
+struct axes {
+	struct items layouts, block_sizes, tps, scopes, sges;
+};
+
+static enum kvt_status try_layouts(struct sweep *s, struct choice *c,
+				   const struct axes *x, const struct sweep_args *a,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < x->layouts.n; i++)
+		for (int j = 0; !status && j < x->layouts.n; j++) {
+			if (!a->cross && i != j)
+				continue;
+			c->layout[0] = x->layouts.word[i];
+			c->layout[1] = x->layouts.word[j];
+			status = try_choice(s, c, a, err);
+		}
+	return status;
+}
+
+/* Whose operations, and how many pieces one may gather. */
+static enum kvt_status try_stacks(struct sweep *s, struct choice *c,
+				  const struct axes *x, const struct sweep_args *a,
+				  struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int o = 0; !status && o < x->scopes.n; o++)
+		for (int g = 0; !status && g < x->sges.n; g++) {
+			if (!kvt_stack_find(&c->stack, x->scopes.word[o]))
+				return kvt_fail(err, KVT_USAGE,
+						"--scopes has '%.40s', expected layer, rfc, max, nixl, nixl-packed or mooncake",
+						x->scopes.word[o]);
+			if (!size_parse(&c->sge, x->sges.word[g]) || c->sge < 1)
+				return kvt_fail(err, KVT_USAGE,
+						"--sges has '%.40s', expected a whole number above 0",
+						x->sges.word[g]);
+			c->first = !o && !g;
+			status = try_layouts(s, c, x, a, err);
+		}
+	return status;
+}
+
+static enum kvt_status try_all(struct sweep *s, const struct axes *x,
+			       const struct sweep_args *a, struct kvt_error *err)
+{
+	struct choice c = { .block_size = NULL };
+	enum kvt_status status = KVT_OK;
+
+	for (int b = 0; !status && b < x->block_sizes.n + !x->block_sizes.n; b++)
+		for (int t = 0; !status && t < x->tps.n + !x->tps.n; t++) {
+			c.block_size = x->block_sizes.n ? x->block_sizes.word[b] : NULL;
+			c.tp = x->tps.n ? x->tps.word[t] : NULL;
+			status = try_stacks(s, &c, x, a, err);
+		}
+	return status;
+}
+
+/* What a stack refuses comes last. */
+static bool slower(const struct sweep_row *a, const struct sweep_row *b)
+{
+	if (!a->refused[0] != !b->refused[0])
+		return a->refused[0];
+	return a->ns > b->ns || (a->ns == b->ns && a->ops > b->ops);
+}
+
+/* By time; what is equally fast by ops, then as it was tried. */
+static void rank_rows(struct sweep *s)
+{
+	for (int64_t i = 1; i < s->n; i++) {
+		struct sweep_row r = s->row[i];
+		int64_t at = i;
+
+		for (; at && slower(&s->row[at - 1], &r); at--)
+			s->row[at] = s->row[at - 1];
+		s->row[at] = r;
+	}
+	for (int64_t i = 0; i < s->n; i++) {
+		const struct sweep_row *r = &s->row[i];
+		bool beaten = r->refused[0];
+
+		for (int64_t j = 0; j < s->n; j++) {
+			const struct sweep_row *o = &s->row[j];
+
+			beaten |= !o->refused[0] && o->ops <= r->ops && o->ns <= r->ns &&
+				  o->copied <= r->copied &&
+				  (o->ops < r->ops || o->ns < r->ns ||
+				   o->copied < r->copied);
+		}
+		s->row[i].pareto = !beaten;
+	}
+}
+
+/* What a list goes through is not for --src and --dst to say. */
+static enum kvt_status check_side(const char *option, const char *text,
+				  const struct axes *x, struct kvt_error *err)
+{
+	const struct {
+		const char *key, *list;
+		const struct items *items;
+	} lists[] = {
+		{ "layout=", "layouts", &x->layouts },
+		{ "block-size=", "block-sizes", &x->block_sizes },
+		{ "tp=", "tps", &x->tps },
+	};
+
+	for (size_t i = 0; text && i < sizeof(lists) / sizeof(lists[0]); i++) {
+		const char *at = strstr(text, lists[i].key);
+
+		if (lists[i].items->n && at && (at == text || at[-1] == ','))
+			return kvt_fail(err, KVT_USAGE,
+					"--%s says %.*s, which --%s goes through", option,
+					(int)strlen(lists[i].key) - 1, lists[i].key,
+					lists[i].list);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *a,
+			     const struct kvt_link *link, struct kvt_error *err)
+{
+	struct sweep out = { .args = s, .link = link };
+	struct axes x;
+	enum kvt_status status;
+
+	if ((status = take_items(&x.layouts, "layouts", a->layouts, err)) ||
+	    (status = take_items(&x.block_sizes, "block-sizes", a->block_sizes, err)) ||
+	    (status = take_items(&x.tps, "tps", a->tps, err)) ||
+	    (status = take_items(&x.scopes, "scopes", a->scopes, err)) ||
+	    (status = take_items(&x.sges, "sges", a->sges, err)) ||
+	    (status = check_side("src", s->src.text, &x, err)) ||
+	    (status = check_side("dst", s->dst.text, &x, err)))
+		return status;
+	if (!(status = try_all(&out, &x, a, err))) {
+		rank_rows(&out);
+		if (a->json)
+			status = sweep_json(&out, err);
+		else if (a->csv)
+			sweep_csv(&out);
+		else
+			sweep_text(&out);
+	}
+	free(out.row);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct sim_args s = { 0 };
+	struct sweep_args a = { .layouts = "nhd,hnd,blshc,bhlsc,lhbsc,blhsc",
+				.scopes = "rfc", .sges = "1", .link = LINK_DEFAULT };
+	const struct opt opts[] = {
+		SIM_OPTS(&s),
+		{ "layouts", 0, OPT_STRING, &a.layouts, "NAME,...",
+		  "layouts of both sides; default nhd,hnd,blshc,bhlsc,lhbsc,blhsc" },
+		{ "cross", 0, OPT_FLAG, &a.cross, NULL,
+		  "every layout of the source with every one of the destination" },
+		{ "block-sizes", 0, OPT_STRING, &a.block_sizes, "N|N:N,...",
+		  "block sizes, of both sides or source:destination" },
+		{ "tps", 0, OPT_STRING, &a.tps, "N|N:N,...",
+		  "tensor parallel sizes, in the same way" },
+		{ "scopes", 0, OPT_STRING, &a.scopes, "NAME,...",
+		  "whose operations: layer, rfc (default), max, nixl, nixl-packed, "
+		  "mooncake" },
+		{ "sges", 0, OPT_STRING, &a.sges, "N,...",
+		  "pieces that an operation may gather; default 1" },
+		{ "stage", 0, OPT_SIZE, &a.stage.size, "SIZE",
+		  "try each also through buffers of this size on both sides" },
+		{ "copy-rate", 0, OPT_COUNT, &a.stage.copy_rate, "GB/s",
+		  "how fast a rank gathers into such a buffer, or scatters out of it" },
+		OPT_LINK(&a.link),
+		{ "csv", 0, OPT_FLAG, &a.csv, NULL, "print CSV" },
+		OPT_JSON(&a.json),
+		{ 0 }
+	};
+	struct link_file link;
+	enum kvt_status status;
+	int n = opt_parse(&sim_sweep, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	if (!strcmp(a.link, "list")) {
+		link_print_presets();
+		return KVT_OK;
+	}
+	if (n)
+		return kvt_fail(err, KVT_USAGE, "a sweep takes --model or --spec, no "
+				"dumps");
+	if ((status = sim_take_dumps(&s, 0, argv, err)) ||
+	    (status = opt_exclude((struct opt_said){ a.csv, "csv" },
+				  (struct opt_said[]){ { a.json, "json" }, { 0 } },
+				  err)))
+		return status;
+	if (!a.stage.size != !a.stage.copy_rate)
+		return kvt_fail(err, KVT_USAGE, "--stage and --copy-rate go together: a "
+				"copy "
+				"costs what it costs on your machine");
+	if ((status = link_take(&link, a.link, err)) ||
+	    (status = link_has_figures(&link.link, err)))
+		return status;
+	return sweep(&s, &a, &link.link, err);
+}
+
+const struct command sim_sweep = {
+	.name = "transfer-sim sweep",
+	.args = "",
+	.summary = "rank layouts, block sizes and TP by time, and say what breaks the "
+			"others",
+	.run = run,
+	.examples =
+		"  kvtool transfer-sim sweep -m llama-3.1-70b --tps=4:8\n"
+		"  kvtool transfer-sim sweep -m llama-3.1-8b --block-sizes=16:64,64 "
+		"--link=vllm-nixl-rc --csv\n",
+};

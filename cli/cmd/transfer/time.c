@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* time.c - kvtool transfer-sim time: how long one transfer takes on a link */
+#include "cli/cmd/transfer/time.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct time_args {
+	struct sim_args sim;
+	struct posts_args posts;
+	const char *batch;
+	bool closed_form, json, csv;
+};
+
+/* "8192x8k" */
+static enum kvt_status take_batch(struct posts *out, const char *text,
+				  const struct posts_how *how, struct kvt_error *err)
+{
+	char *end;
+	int64_t ops = strtoll(text, &end, 10), size;
+
+	if (end == text || *end != 'x' || ops < 1 || !size_parse(&size, end + 1) ||
+	    size < 1)
+		return kvt_fail(
+			err, KVT_USAGE,
+			"--batch is '%.40s', expected COUNTxSIZE such as 8192x8k",
+			text);
+	return posts_uniform(out, ops, size, how, err);
+}
+
+static enum kvt_status print(const struct time_report *r, const struct time_args *a,
+			     struct kvt_error *err)
+{
+	if (a->csv)
+		return time_csv(r, err);
+	if (a->json)
+		return time_json(r, err);
+	time_text(r);
+	return KVT_OK;
+}
+
+/* Two ways to one figure: what the simulation makes of a batch alone. */
+static enum kvt_status check(const struct clock_times *t, struct kvt_error *err)
+{
+	if (!t->alone || t->worst <= 0.01)
+		return KVT_OK;
+	return kvt_fail(err, KVT_MISMATCH,
+			"without contention the simulation is %.3g %% off the closed form, expected at most 1 %%",
+			100 * t->worst);
+}
+
+static enum kvt_status run_posts(const struct sim *sim, const struct posts *posts,
+				 const struct posts_how *how, const struct time_args *a,
+				 struct kvt_error *err)
+{
+	struct clock_times times;
+	struct time_report r = { sim, how, posts, &times, a->closed_form };
+	enum kvt_status status = clock_run(&times, posts, how, err);
+
+	if (status)
+		return status;
+	if (!(status = print(&r, a, err)))
+		status = check(&times, err);
+	clock_free(&times);
+	return status;
+}
+
+static enum kvt_status run_sim(const struct time_args *a, const struct posts_how *how,
+			       struct kvt_error *err)
+{
+	struct posts posts = { 0 };
+	struct sim sim = { 0 };
+	enum kvt_status status = sim_load(&sim, &a->sim, err);
+
+	if (status)
+		return status;
+	if (!(status = posts_count(&posts, &sim, how, err)))
+		status = run_posts(&sim, &posts, how, a, err);
+	posts_free(&posts);
+	sim_free(&sim);
+	return status;
+}
+
+static enum kvt_status run_batch(const struct time_args *a, const struct posts_how *how,
+				 struct kvt_error *err)
+{
+	const struct sim none = { 0 };
+	struct posts posts = { 0 };
+	enum kvt_status status;
+
+	if (a->sim.src.file)
+		return kvt_fail(err, KVT_USAGE, "--batch takes no dumps");
+	if (!(status = take_batch(&posts, a->batch, how, err)))
+		status = run_posts(&none, &posts, how, a, err);
+	posts_free(&posts);
+	return status;
+}
+
+static enum kvt_status check_said(const struct time_args *a, struct kvt_error *err)
+{
+	const struct opt_said tables[] = {
+		{ a->json, "json" }, { a->closed_form, "closed-form" }, { 0 }
+	};
+	const struct opt_said sides[] = {
+		{ a->csv, "csv" }, { a->sim.model, "model" }, { a->sim.spec.n, "spec" },
+		{ a->sim.dtype, "cache-dtype" }, { a->sim.tokens, "tokens" },
+		{ a->sim.cached, "cached" }, { a->sim.src.text, "src" },
+		{ a->sim.dst.text, "dst" }, { a->sim.partial, "partial" },
+		{ a->sim.conv, "conv" }, { a->sim.replicas, "replica-map" },
+		{ a->sim.request, "request" }, { a->sim.mamba_groups, "mamba-groups" },
+		{ 0 }
+	};
+	enum kvt_status status = opt_exclude((struct opt_said){ a->csv, "csv" }, tables,
+					     err);
+
+	return status ? status :
+	       opt_exclude((struct opt_said){ a->batch, "batch" }, sides, err);
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct time_args a = { 0 };
+	const struct opt opts[] = {
+		SIM_OPTS(&a.sim),
+		POSTS_OPTS(&a.posts),
+		{ "batch", 0, OPT_STRING, &a.batch, "NxSIZE",
+		  "instead of a transfer: N operations of SIZE bytes, one pair of ranks" },
+		{ "closed-form", 0, OPT_FLAG, &a.closed_form, NULL,
+		  "print what the formula says of each batch alone, too" },
+		{ "csv", 0, OPT_FLAG, &a.csv, NULL, "print one line an operation" },
+		OPT_JSON(&a.json),
+		{ 0 }
+	};
+	struct posts_how how;
+	enum kvt_status status;
+	int n = opt_parse(&sim_time, opts, argc, argv, err);
+
+	if (n < 0)
+		return opt_status(n);
+	if (a.posts.link && !strcmp(a.posts.link, "list")) {
+		link_print_presets();
+		return KVT_OK;
+	}
+	if ((status = check_said(&a, err)) ||
+	    (status = sim_take_dumps(&a.sim, n, argv, err)) ||
+	    (status = posts_take(&how, &a.posts, err)))
+		return status;
+	return a.batch ? run_batch(&a, &how, err) : run_sim(&a, &how, err);
+}
+
+const struct command sim_time = {
+	.name = "transfer-sim time",
+	.args = "[SRC DST]",
+	.summary = "say how long a transfer takes, with what a software stack posts",
+	.run = run,
+	.examples =
+		"  kvtool transfer-sim time -m llama-3.1-70b --src tp=4 --dst tp=8 "
+		"--emulate nixl\n"
+		"  kvtool transfer-sim time --batch=8192x8k --link=pcie5-ce-batch\n"
+		"  kvtool transfer-sim time --link=list\n",
+};

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* workers.c - kvtool workers: is every request finished by all of them? */
+#include "cli/opt.h"
+#include "lib/ops/workers/workers.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* Where what is found goes: lines, or lists of one object. */
+struct sink {
+	const char *path;
+	struct json_out *out;		/* NULL: text */
+	json_t *finished, *invalid, *problems;
+};
+
+/* ---- what is found ------------------------------------------------------ */
+
+static void on_finished(void *arg, int64_t step, enum kvt_direction direction,
+			const char *id, int64_t reports, int64_t since)
+{
+	struct sink *s = arg;
+	json_t *o;
+
+	if (!s->out) {
+		plainf("step %-6lld  %s  %s: %lld report%s since step %lld\n",
+		       LL(step), kvt_direction_name(direction), id, LL(reports),
+		       plural(reports), LL(since));
+		return;
+	}
+	o = json_append_object(s->out, s->finished);
+	json_put_int(s->out, o, "step", step);
+	json_put_text(s->out, o, "direction", kvt_direction_name(direction));
+	json_put_text(s->out, o, "request", id);
+	json_put_int(s->out, o, "reports", reports);
+	json_put_int(s->out, o, "since", since);
+}
+
+static void on_invalid(void *arg, int64_t step, int64_t block)
+{
+	struct sink *s = arg;
+	json_t *o;
+
+	if (!s->out) {
+		plainf("step %-6lld  invalid block %lld\n", LL(step), LL(block));
+		return;
+	}
+	o = json_append_object(s->out, s->invalid);
+	json_put_int(s->out, o, "step", step);
+	json_put_int(s->out, o, "block", block);
+}
+
+static void on_problem(void *arg, enum workers_problem problem, int64_t step,
+		       int64_t worker, const char *id, const char *text)
+{
+	struct sink *s = arg;
+	json_t *o;
+
+	complain(&cmd_workers, "%.100s: step %lld: %s", s->path, LL(step), text);
+	if (!s->out)
+		return;
+	o = json_append_object(s->out, s->problems);
+	json_put_text(s->out, o, "problem", workers_problem_name(problem));
+	json_put_int(s->out, o, "step", step);
+	if (worker >= 0)
+		json_put_int(s->out, o, "worker", worker);
+	else
+		json_put(s->out, o, "worker", json_null());
+	json_put_text(s->out, o, "request", id);
+	json_put_text(s->out, o, "text", text);
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+static void print_totals(const struct sink *s, const struct workers_totals *t)
+{
+	if (!s->out) {
+		plainf("%s: %lld worker%s, %lld step%s: %lld finished, "
+		       "%lld invalid block%s, %lld problem%s\n",
+		       s->path, LL(t->workers), plural(t->workers), LL(t->steps),
+		       plural(t->steps), LL(t->finished), LL(t->invalid),
+		       plural(t->invalid), LL(t->problems), plural(t->problems));
+		return;
+	}
+	json_put_int(s->out, s->out->root, "workers", t->workers);
+	json_put_int(s->out, s->out->root, "steps", t->steps);
+}
+
+static enum kvt_status check(FILE *in, struct sink *s, struct kvt_error *err)
+{
+	const struct workers_listener listener = {
+		s, on_finished, on_invalid, on_problem,
+	};
+	struct workers_totals totals;
+	enum kvt_status status = workers_replay(&totals, in, s->path, &listener, err);
+
+	if (status)
+		return status;
+	print_totals(s, &totals);
+	if (s->out && (status = json_print(s->out, false, err)))
+		return status;
+	return totals.problems ? KVT_MISMATCH : KVT_OK;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	bool json = false;
+	const struct opt opts[] = {
+		OPT_JSON(&json),
+		{ 0 }
+	};
+	struct json_out out = { NULL, false };
+	struct sink s = { .path = NULL };
+	int n = opt_parse(&cmd_workers, opts, argc, argv, err);
+	enum kvt_status status;
+	FILE *in;
+
+	if (n < 0)
+		return opt_status(n);
+	if (n != 1)
+		return kvt_fail(err, KVT_USAGE, "expected one log, got %d", n);
+	s.path = argv[0];
+	if (!(in = fopen(s.path, "re")))
+		return kvt_fail(err, KVT_SYSTEM, "%s: %s", s.path, strerror(errno));
+	if (json) {
+		json_start(&out);
+		json_put_text(&out, out.root, "file", s.path);
+		s.out = &out;
+		s.finished = json_put_array(&out, out.root, "finished");
+		s.invalid = json_put_array(&out, out.root, "invalid_blocks");
+		s.problems = json_put_array(&out, out.root, "problems");
+	}
+	status = check(in, &s, err);
+	json_free(&out);
+	fclose(in);
+	return status;
+}
+
+const struct command cmd_workers = {
+	.name    = "workers",
+	.args    = "LOG",
+	.summary = "replay what workers report: is each request finished by all",
+	.run     = run,
+	.examples =
+		"  kvtool workers log.jsonl\n"
+		"  kvtool workers --json log.jsonl\n",
+};

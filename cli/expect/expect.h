@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * expect.h - does a dump hold to a clause?
+ *
+ * For kvtool expect, whose clauses are lines of a contract, and for the options
+ * of describe.  Reads no data, unless a clause is a digest.
+ */
+#ifndef KVTOOL_EXPECT_H
+#define KVTOOL_EXPECT_H
+
+#include "cli/expect/contract.h"
+#include "cli/print/describe.h"
+
+/* A dump and what describe --json says of it. */
+struct expect_dump {
+	const struct description *d;
+	const json_t *json;
+	const char *digest[2];		/* of tokens, of blocks; NULL: not computed */
+	const char *kvd1;		/* of tokens, if digest[0] is a later version */
+};
+
+/* How one clause came out for the dump, or for one of its groups. */
+struct outcome {
+	const struct clause *clause;
+	char group[32];			/* id; "": the whole dump */
+	bool holds;
+	char found[512], expected[512];
+};
+
+/*
+ * Judges the clause for group 'g', -1: for the dump.  False: a clause without a
+ * key names no field of it, so there is no outcome.
+ */
+bool expect_judge(struct outcome *out, const struct clause *clause,
+		  const struct expect_dump *dump, int g);
+
+/* "layout is LBSHC (nhd), expected LBHSC"; 'room' may be too small for all. */
+void outcome_text(char *out, size_t room, const struct outcome *outcome);
+
+/* What a dump would be expected to be: the value of a clause, "" if it has none. */
+void expect_value(char *out, size_t room, const struct clause_key *key,
+		  const struct expect_dump *dump, int g);
+
+/* ---- a contract: expect_hold.c ------------------------------------------ */
+
+/* One file against the contract. */
+struct expect_result {
+	const char *path;
+	char error[512];		/* why it could not be checked; "" */
+	enum kvt_status status;
+	int noutcomes, room;
+	struct outcome *outcome;
+	bool out_of_memory;
+};
+
+/*
+ * Adds the outcome of each clause, in the order of its lines, and of each line
+ * whose group the dump lacks.
+ */
+void expect_contract_held(struct expect_result *result, const struct contract *contract,
+			  const struct expect_dump *dump);
+
+/* ---- what takes more than a field: expect_backend.c ---------------------- */
+
+/* "": nothing is wrong; else the reasons, by commas. */
+void backend_reasons(char *out, size_t room, const struct clause_key *key,
+		     const char *value, const struct kvt_group *group);
+void connector_reasons(char *out, size_t room, const char *value,
+		       const struct kvt_group *group);
+
+/* ---- expect write: expect_write.c --------------------------------------- */
+
+/* The contract that the dump holds to, malloc()ed; NULL: out of memory. */
+char *expect_contract(const struct expect_dump *dump, bool pool);
+
+/* ---- reports of expect check: expect_report.c ---------------------------- */
+
+struct expect_results {
+	const char *contract;		/* path */
+	int nfiles;
+	struct expect_result *file;
+};
+
+/* Formats of --report: "junit", "tap"; false: no such one. */
+bool expect_report(FILE *stream, const char *format, const struct expect_results *r);
+void expect_github(FILE *stream, const struct expect_results *r);
+void expect_json(struct json_out *out, const struct expect_results *r);
+
+#endif

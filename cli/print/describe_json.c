@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* describe_json.c - the same facts as one object; its keys are in kvtool-json(5) */
+#include "cli/print/describe.h"
+#include "lib/ops/digest/digest.h"
+
+static void put_manifest(struct json_out *out, const struct kvt_dump *reader)
+{
+	static const char *const proofs[] = {
+		[KVT_PROOF_NONE] = "none", [KVT_PROOF_SIZE] = "size",
+		[KVT_PROOF_SAMPLES] = "samples", [KVT_PROOF_HEADER] = "header",
+		[KVT_PROOF_FAILED] = "failed",
+	};
+	enum kvt_manifest_proof proof = kvt_dump_proof(reader);
+	json_t *manifest;
+
+	if (proof == KVT_PROOF_NO_MANIFEST) {
+		json_put(out, out->root, "manifest", json_null());
+		return;
+	}
+	manifest = json_put_object(out, out->root, "manifest");
+	json_put_text(out, manifest, "file", kvt_dump_manifest(reader));
+	json_put_text(out, manifest, "proof", proofs[proof]);
+}
+
+static void put_known(struct json_out *out, json_t *object, const char *key,
+		      int64_t n, bool known)
+{
+	json_put(out, object, key, known ? json_integer(n) : json_null());
+}
+
+static void put_layout(struct json_out *out, json_t *group,
+		       const struct kvt_layout *layout)
+{
+	static const char *const key[] = { [KVT_RFC] = "rfc_tuple",
+					   [KVT_VLLM] = "vllm_tuple" };
+	const char *name;
+	json_t *list;
+	int order[5];
+
+	json_put_text(out, group, "layout", kvt_layout_string(layout).s);
+	list = json_put_array(out, group, "layout_names");
+	for (int i = 0; (name = kvt_layout_name(layout, i)); i++)
+		json_append_text(out, list, name);
+	for (int c = KVT_RFC; c <= KVT_VLLM; c++) {
+		if (!kvt_layout_tuple(order, layout, (enum kvt_convention)c)) {
+			json_put(out, group, key[c], json_null());
+			continue;
+		}
+		list = json_put_array(out, group, key[c]);
+		for (int i = 0; i < 5; i++)
+			json_append_int(out, list, order[i]);
+	}
+}
+
+static void put_view(struct json_out *out, json_t *planes,
+		     const struct kvt_order *order, const struct kvt_view *view,
+		     const char *holds)
+{
+	static const char *const part[] = { [KVT_WHOLE] = "whole",
+					    [KVT_OUTER] = "outer",
+					    [KVT_INNER] = "inner" };
+	json_t *plane = json_append_object(out, planes), *axes;
+
+	json_put_text(out, plane, "holds", holds);
+	json_put_int(out, plane, "offset", view->offset);
+	axes = json_put_array(out, plane, "axes");
+	for (int i = 0; i < order->nparts; i++) {
+		const struct kvt_factor *f = &view->factor[i];
+		const char letter[] = { kvt_axis_letter(f->axis), '\0' };
+		json_t *axis = json_append_object(out, axes);
+
+		json_put_text(out, axis, "axis", letter);
+		json_put_text(out, axis, "part", part[order->part[i].kind]);
+		json_put_int(out, axis, "extent", f->n);
+		json_put_int(out, axis, "stride", f->stride);
+	}
+}
+
+static void put_memory(struct json_out *out, json_t *group,
+		       const struct group_facts *f)
+{
+	const struct kvt_layout *layout = &f->group->layout;
+	json_t *planes = json_put_array(out, group, "memory");
+
+	for (int i = 0; i < f->views.count; i++) {
+		int plane = layout->nplanes == 2 ? f->views.first_k + i : 0;
+
+		put_view(out, planes, &layout->plane[plane], &f->views.view[i],
+			 layout->nplanes == 1 ? "all" : plane ? "values" : "keys");
+	}
+}
+
+static void put_predicates(struct json_out *out, json_t *group,
+			   const struct kvt_predicates *is)
+{
+	json_t *o = json_put_object(out, group, "predicates");
+
+	json_put_bool(out, o, "layer_compact", is->layer_compact);
+	json_put_bool(out, o, "block_compact", is->block_compact);
+	json_put_bool(out, o, "block_contiguous", is->block_contiguous);
+	json_put_bool(out, o, "block_outermost", is->block_outermost);
+	json_put_bool(out, o, "head_run", is->head_run);
+	json_put_bool(out, o, "kernel_split_neutral", is->kernel_split_neutral);
+	put_known(out, o, "kv_position", is->kv_position, is->kv_position >= 0);
+}
+
+static void put_tiling(struct json_out *out, json_t *group,
+		       const struct kvt_tiling *t)
+{
+	json_t *o, *extents;
+
+	if (!t) {
+		json_put(out, group, "tiling", json_null());
+		return;
+	}
+	o = json_put_object(out, group, "tiling");
+	extents = json_put_object(out, o, "extents");
+	for (int a = 0; a < KVT_NAXES; a++) {
+		const char letter[] = { kvt_axis_letter(a), '\0' };
+
+		json_put_int(out, extents, letter, t->n[a]);
+	}
+	json_put_int(out, o, "bytes", t->nbytes);
+	json_put_bool(out, o, "shuffle", t->shuffle);
+	json_put_bool(out, o, "zstd", t->zstd);
+	json_put_bool(out, o, "fletcher32", t->fletcher32);
+}
+
+static void put_components(struct json_out *out, json_t *group,
+			   const struct kvt_group *g)
+{
+	json_t *list = json_put_array(out, group, "components");
+
+	for (int i = 0; i < g->ncomponents; i++) {
+		json_t *o = json_append_object(out, list);
+
+		json_put_text(out, o, "name", g->component[i].name);
+		json_put_int(out, o, "start", g->component[i].start);
+		json_put_int(out, o, "length", g->component[i].length);
+		json_put_int(out, o, "global_start", g->component[i].global_start);
+	}
+}
+
+static void put_shape(struct json_out *out, json_t *o, const struct group_facts *f)
+{
+	const struct kvt_group *g = f->group;
+	const int64_t *n = g->shape.n;
+
+	json_put_int(out, o, "layers", n[KVT_AXIS_L]);
+	json_put_int(out, o, "blocks", n[KVT_AXIS_B]);
+	json_put_int(out, o, "states", n[KVT_AXIS_S]);
+	json_put_int(out, o, "heads", n[KVT_AXIS_H]);
+	json_put_int(out, o, "kv", n[KVT_AXIS_K]);
+	json_put_int(out, o, "dim", n[KVT_AXIS_D]);
+	json_put_int(out, o, "block_size", g->block_size);
+	json_put_int(out, o, "tokens_per_state", g->tokens_per_state);
+	json_put_int(out, o, "total_heads", g->total_heads);
+	json_put_int(out, o, "head_start", g->head_start);
+	json_put_int(out, o, "replication", g->replication);
+	put_known(out, o, "window", g->window, g->window > 0);
+	put_known(out, o, "retained_tokens", g->retained, g->retained > 0);
+	json_put_text(out, o, "pool", g->pool[0] ? g->pool : NULL);
+	put_known(out, o, "bytes_per_token", f->token_bytes, f->token_bytes > 0);
+	json_put_int(out, o, "bytes_per_block", f->block_bytes);
+	json_put_int(out, o, "bytes_per_layer", f->layer_bytes);
+	json_put_int(out, o, "data_bytes", f->data_bytes);
+	put_known(out, o, "page_bytes", g->page_bytes, g->page_bytes > 0);
+	put_known(out, o, "page_offset", g->page_offset, g->page_bytes > 0);
+	put_known(out, o, "alignment", f->alignment, f->alignment > 0);
+}
+
+static void put_fields(struct json_out *out, json_t *group, const struct kvt_group *g)
+{
+	struct kvt_packing packing;
+	json_t *list;
+
+	if (!g->content.type)
+		return;
+	packing = kvt_group_packing(g);
+	json_put_int(out, group, "rows", packing.rows);
+	json_put_int(out, group, "row_values", packing.row_values);
+	list = json_put_array(out, group, "fields");
+	for (int i = 0; i < packing.nfields; i++) {
+		const struct kvt_field *field = &packing.field[i];
+		json_t *o = json_append_object(out, list);
+
+		json_put_text(out, o, "name", field->name);
+		json_put_text(out, o, "dtype", field->dtype->name);
+		json_put_int(out, o, "count", field->count);
+		json_put_int(out, o, "offset", field->at);
+		json_put_int(out, o, "stride", field->stride);
+		json_put_text(out, o, "scale", field->scale < 0 ? NULL :
+			      packing.field[field->scale].name);
+	}
+}
+
+static void put_blocks(struct json_out *out, json_t *o, const struct group_facts *f,
+		       bool tables)
+{
+	const struct kvt_group *g = f->group;
+	int64_t nblocks = g->shape.n[KVT_AXIS_B];
+	json_t *list;
+
+	put_known(out, o, "blocks_used", f->blocks_used, f->blocks_used >= 0);
+	put_known(out, o, "blocks_shared", f->blocks_shared, f->blocks_used >= 0);
+	put_known(out, o, "blocks_unused", f->blocks_unused, f->blocks_used >= 0);
+	put_known(out, o, "valid_states", f->valid_states, f->valid_states >= 0);
+	if (tables && g->block_ids) {
+		list = json_put_array(out, o, "block_ids");
+		for (int64_t b = 0; b < nblocks; b++)
+			json_append_int(out, list, (int64_t)g->block_ids[b]);
+	}
+	if (tables && g->block_valid) {
+		list = json_put_array(out, o, "block_valid");
+		for (int64_t b = 0; b < nblocks; b++)
+			json_append_int(out, list, g->block_valid[b]);
+	}
+	if (tables && g->block_names) {
+		list = json_put_array(out, o, "block_names");
+		for (int64_t b = 0; b < nblocks; b++)
+			json_append_text(out, list, g->block_names[b]);
+	}
+}
+
+static void put_layers(struct json_out *out, json_t *o, const struct kvt_group *g)
+{
+	json_t *list = json_put_array(out, o, "layer_names");
+
+	for (int64_t l = 0; g->layer_names && l < g->shape.n[KVT_AXIS_L]; l++)
+		json_append_text(out, list, g->layer_names[l]);
+	list = json_put_array(out, o, "layer_ids");
+	for (int64_t l = 0; g->layer_ids && l < g->shape.n[KVT_AXIS_L]; l++)
+		json_append_int(out, list, g->layer_ids[l]);
+}
+
+static void put_moments(struct json_out *out, json_t *o, const struct group_facts *f)
+{
+	const int64_t *n = f->group->shape.n;
+	int64_t heads = n[KVT_AXIS_H], kv = n[KVT_AXIS_K];
+	json_t *list = json_put_array(out, o, "stats");
+
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * heads * kv; i++) {
+		const struct moments *m = &f->moments[i];
+		json_t *row = json_append_object(out, list);
+
+		json_put_int(out, row, "layer", i / (heads * kv));
+		json_put_int(out, row, "head",
+			     f->group->head_start + i / kv % heads);
+		json_put_text(out, row, "component", component_name(f->group, i % kv));
+		json_put_real(out, row, "min", m->min);
+		json_put_real(out, row, "max", m->max);
+		json_put_real(out, row, "mean", m->mean);
+		json_put_real(out, row, "std", standard_deviation(m));
+		json_put_int(out, row, "nan", m->nan);
+		json_put_int(out, row, "inf", m->inf);
+		json_put_int(out, row, "zero_blocks", m->zero_blocks);
+	}
+}
+
+static void put_verified(struct json_out *out, json_t *o, const struct group_facts *f)
+{
+	const struct verify_result *v = f->verified;
+	json_t *verify = json_put_object(out, o, "verify"), *list;
+
+	json_put_int(out, verify, "tiles", v->tiles);
+	json_put_int(out, verify, "tiles_damaged", v->damaged);
+	put_known(out, verify, "cells", v->cells, f->has_cells);
+	put_known(out, verify, "cells_differing", v->differing, f->has_cells);
+	list = json_put_array(out, verify, "findings");
+	for (int i = 0; i < v->nfindings; i++) {
+		const int64_t *at = v->finding[i].at;
+		json_t *row = json_append_object(out, list);
+
+		json_put_int(out, row, "layer", at[KVT_AXIS_L]);
+		json_put_int(out, row, "block",
+			     (int64_t)kvt_block_id(f->group, at[KVT_AXIS_B]));
+		json_put_int(out, row, "position", at[KVT_AXIS_B]);
+		json_put_int(out, row, "head",
+			     f->group->head_start + at[KVT_AXIS_H]);
+		json_put_text(out, row, "component",
+			      component_name(f->group, at[KVT_AXIS_K]));
+		json_put_text(out, row, "problem", v->finding[i].text);
+	}
+}
+
+static void put_group(struct json_out *out, json_t *o, const struct group_facts *f,
+		      const struct describe_options *options)
+{
+	const struct kvt_group *g = f->group;
+
+	json_put_text(out, o, "id", g->id);
+	json_put_text(out, o, "kind", kvt_kind_name(g->kind));
+	json_put_text(out, o, "dtype", g->dtype->name);
+	json_put_text(out, o, "content_type",
+		      g->content.type ? kvt_content_name(&g->content).s : NULL);
+	json_put_int(out, o, "element_bytes", g->shape.elem);
+	put_layout(out, o, &g->layout);
+	put_shape(out, o, f);
+	put_memory(out, o, f);
+	put_predicates(out, o, &f->is);
+	put_tiling(out, o, f->tiling);
+	json_put_text(out, o, "checksum", f->checksum);
+	json_put_bool(out, o, "content_cells", f->has_cells);
+	json_put_bool(out, o, "content_cells_proven", f->cells_proven);
+	put_components(out, o, g);
+	put_fields(out, o, g);
+	put_blocks(out, o, f, options->tables);
+	put_layers(out, o, g);
+	if (f->moments)
+		put_moments(out, o, f);
+	if (f->verified)
+		put_verified(out, o, f);
+}
+
+static void put_parallel(struct json_out *out, const struct kvt_snapshot *s)
+{
+	const struct kvt_parallel *p = &s->parallel;
+	json_t *o;
+
+	if (!s->has_parallel) {
+		json_put(out, out->root, "parallel", json_null());
+		return;
+	}
+	o = json_put_object(out, out->root, "parallel");
+	json_put_int(out, o, "tp_size", p->tp_size);
+	json_put_int(out, o, "tp_rank", p->tp_rank);
+	json_put_int(out, o, "pp_size", p->pp_size);
+	json_put_int(out, o, "pp_rank", p->pp_rank);
+	json_put_int(out, o, "dp_size", p->dp_size);
+	json_put_int(out, o, "dp_rank", p->dp_rank);
+	json_put_int(out, o, "dcp_size", p->dcp_size);
+	json_put_int(out, o, "dcp_rank", p->dcp_rank);
+}
+
+static void put_holes(struct json_out *out, json_t *to, const struct kvt_snapshot *s,
+		      const struct kvt_request *q)
+{
+	json_t *list = json_put_array(out, to, "holes");
+
+	for (int64_t i = 0; i < q->nholes; i++) {
+		const struct kvt_hole *h = &q->hole[i];
+		json_t *o = json_append_object(out, list);
+
+		json_put_text(out, o, "group", s->group[h->group].id);
+		json_put_int(out, o, "begin", h->begin);
+		json_put_int(out, o, "end", h->end);
+	}
+}
+
+static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
+			 bool tables)
+{
+	json_t *list = json_put_array(out, out->root, "requests");
+
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_request *q = &s->request[r];
+		json_t *o = json_append_object(out, list), *counts, *table = NULL;
+
+		json_put_text(out, o, "id", q->id);
+		json_put_int(out, o, "tokens", q->ntokens);
+		json_put_int(out, o, "first_token", q->first_token);
+		put_holes(out, o, s, q);
+		counts = json_put_array(out, o, "blocks");
+		if (tables)
+			table = json_put_array(out, o, "block_tables");
+		for (int g = 0; g < s->ngroups; g++) {
+			json_t *row;
+
+			json_append_int(out, counts, q->nblocks[g]);
+			if (!tables)
+				continue;
+			row = json_array();
+			for (int64_t i = 0; i < q->nblocks[g]; i++)
+				json_append_int(out, row, (int64_t)kvt_block_id(
+					&s->group[g], q->blocks[g][i]));
+			json_append(out, table, row);
+		}
+	}
+}
+
+/* By its id in the pool: groups may number their blocks apart. */
+static json_t *put_null(struct json_out *out, json_t *group, const struct kvt_snapshot *s,
+			int g)
+{
+	int64_t null = kvt_null_block(s, g);
+
+	put_known(out, group, "null_block", null < 0 ? 0 :
+		  (int64_t)kvt_block_id(&s->group[g], null), null >= 0);
+	return group;
+}
+
+void describe_json(struct json_out *out, const struct description *d,
+		   const struct describe_options *options)
+{
+	const struct kvt_snapshot *s = d->snapshot;
+	json_t *groups;
+
+	json_start(out);
+	json_put_text(out, out->root, "file", d->path);
+	json_put_text(out, out->root, "format", kvt_dump_format(d->reader));
+	json_put_int(out, out->root, "file_bytes", d->file_bytes);
+	json_put_int(out, out->root, "data_bytes", d->data_bytes);
+	json_put_real(out, out->root, "ratio", compression_ratio(d));
+	put_manifest(out, d->reader);
+	json_put_text(out, out->root, "model", s->model);
+	json_put_text(out, out->root, "source_format", s->source_format);
+	json_put_bool(out, out->root, "tables_proven",
+		      kvt_dump_proven(d->reader)->tables);
+	put_parallel(out, s);
+	put_known(out, out->root, "null_block", s->null_block < 0 ? 0 :
+		  (int64_t)kvt_block_id(&s->group[0], s->null_block),
+		  s->null_block >= 0 && !s->group[0].has_null);
+	groups = json_put_array(out, out->root, "groups");
+	for (int g = 0; g < s->ngroups; g++)
+		put_group(out, put_null(out, json_append_object(out, groups), s, g),
+			  &d->group[g], options);
+	put_requests(out, s, options->tables);
+	if (d->canonical)
+		canonical_json(out, d->canonical);
+	if (d->peeks)
+		peeks_json(out, d->peeks);
+}

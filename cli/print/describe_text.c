@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* describe_text.c - facts for people; may change, --json is the interface */
+#include "cli/print/describe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- groups ------------------------------------------------------------- */
+
+static void print_tuples(const struct kvt_layout *layout)
+{
+	static const char *const name[] = { [KVT_RFC] = "rfc", [KVT_VLLM] = "vllm" };
+	int order[5], printed = 0;
+
+	describe_label("tuples");
+	for (int c = KVT_RFC; c <= KVT_VLLM; c++) {
+		if (!kvt_layout_tuple(order, layout, (enum kvt_convention)c))
+			continue;
+		plainf("%s%s:%d,%d,%d,%d,%d", printed++ ? "  " : "", name[c],
+		       order[0], order[1], order[2], order[3], order[4]);
+	}
+	puts(printed ? "" : "none: not five axes with the content in one piece");
+}
+
+static void print_predicates(const struct kvt_predicates *is, bool holds)
+{
+	const struct {
+		const char *name;
+		bool holds;
+	} all[] = {
+		{ "layer_compact", is->layer_compact },
+		{ "block_compact", is->block_compact },
+		{ "block_contiguous", is->block_contiguous },
+		{ "block_outermost", is->block_outermost },
+		{ "head_run", is->head_run },
+		{ "kernel_split_neutral", is->kernel_split_neutral },
+	};
+	int printed = 0;
+
+	describe_label(holds ? "is" : "is not");
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].holds == holds)
+			plainf("%s%s", printed++ ? ", " : "", all[i].name);
+	puts(printed ? "" : "-");
+}
+
+static void print_heads(const struct kvt_group *group)
+{
+	int64_t heads = group->shape.n[KVT_AXIS_H];
+
+	if (group->total_heads <= 1)
+		return;
+	describe_label("heads");
+	if (heads == group->total_heads)
+		plainf("%lld", (long long)heads);
+	else
+		plainf("%lld of %lld, from head %lld", (long long)heads,
+		       (long long)group->total_heads, (long long)group->head_start);
+	if (group->replication > 1)
+		plainf(", the same on %lld ranks", (long long)group->replication);
+	putchar('\n');
+}
+
+static void print_sizes(const struct group_facts *f)
+{
+	const struct kvt_group *group = f->group;
+
+	describe_label("size");
+	if (f->token_bytes)
+		plainf("%s a token, ", human_size(f->token_bytes).s);
+	plainf("%s a block, ", human_size(f->block_bytes).s);
+	plainf("%s a layer, ", human_size(f->layer_bytes).s);
+	plainf("%s in all\n", human_size(f->data_bytes).s);
+	if (!group->page_bytes || group->page_bytes == f->block_bytes)
+		return;
+	describe_label("page");
+	plainf("%lld bytes in the engine: %lld of this group from byte %lld\n",
+	       (long long)group->page_bytes, (long long)f->block_bytes,
+	       (long long)group->page_offset);
+}
+
+static void print_window(const struct kvt_group *group)
+{
+	if (group->window) {
+		describe_label(group->kind == KVT_CHUNKED_LOCAL ? "chunk" : "window");
+		plainf("%lld token%s", (long long)group->window, plural(group->window));
+		if (group->retained)
+			plainf(", and %lld that are kept besides",
+			       (long long)group->retained);
+		putchar('\n');
+	}
+	if (group->pool[0]) {
+		describe_label("pool");
+		plainf("%s\n", group->pool);
+	}
+}
+
+static void print_blocks(const struct group_facts *f, int64_t null_block)
+{
+	const struct kvt_group *group = f->group;
+	int64_t nblocks = group->shape.n[KVT_AXIS_B];
+
+	describe_label("blocks");
+	plainf("%lld", (long long)nblocks);
+	if (group->block_size)
+		plainf(" of %lld token%s", (long long)group->block_size,
+		       plural(group->block_size));
+	if (f->blocks_used >= 0)
+		plainf(": %lld in use (%lld shared), %lld unused",
+		       (long long)f->blocks_used, (long long)f->blocks_shared,
+		       (long long)f->blocks_unused);
+	if (null_block >= 0)
+		plainf(", block %llu null",
+		       (unsigned long long)kvt_block_id(group, null_block));
+	putchar('\n');
+	if (f->valid_states >= 0) {
+		int64_t states = nblocks * group->shape.n[KVT_AXIS_S];
+
+		describe_label("valid");
+		plainf("%lld of %lld state%s\n", (long long)f->valid_states,
+		       (long long)states, plural(states));
+	}
+	print_window(group);
+}
+
+static void print_components(const struct kvt_group *group)
+{
+	int half = kvt_group_half(group);
+
+	if (half >= 0) {
+		describe_label("holds");
+		plainf("%s alone\n", component_name(group, half));
+		return;
+	}
+	for (int i = 0; i < group->ncomponents; i++) {
+		const struct kvt_component *c = &group->component[i];
+
+		describe_label(i ? "" : "parts");
+		plainf("%s: %lld from %lld", c->name, (long long)c->length,
+		       (long long)c->start);
+		if (c->global_start != c->start)
+			plainf(", %lld in the model", (long long)c->global_start);
+		putchar('\n');
+	}
+}
+
+static void print_tiling(const struct group_facts *f)
+{
+	const struct kvt_tiling *t = f->tiling;
+
+	if (!t)
+		return;
+	describe_label("tiles");
+	for (int a = 0; a < KVT_NAXES; a++)
+		plainf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a),
+		       (long long)t->n[a]);
+	plainf(", %s%s%s%s%s\n", human_size(t->nbytes).s, t->shuffle ? ", shuffle" : "",
+	       t->zstd ? ", zstd" : "", t->fletcher32 ? ", fletcher32" : "",
+	       f->has_cells ? "; content cells stored" : "");
+}
+
+/* What of a snapshot its own checksums prove; other formats have none. */
+static void print_proven(const struct group_facts *f, const struct kvt_dump *reader)
+{
+	if (!kvt_dump_proven(reader)->can_be)
+		return;
+	describe_label("proven");
+	plainf("tables: %s; data: %s", kvt_dump_proven(reader)->tables ? "xxh3" :
+	       "not proven, version 1.0", f->checksum ? f->checksum : "no checksum");
+	if (f->has_cells)
+		plainf("; content cells: %s", f->cells_proven ? "xxh3" : "not proven");
+	putchar('\n');
+}
+
+static void print_names(const struct kvt_group *group)
+{
+	for (int64_t l = 0; group->layer_names && l < group->shape.n[KVT_AXIS_L]; l++) {
+		describe_label(l ? "" : "layers");
+		if (group->layer_ids)
+			plainf("%lld ", (long long)group->layer_ids[l]);
+		plainf("%s\n", group->layer_names[l]);
+	}
+}
+
+static void print_verified(const struct group_facts *f)
+{
+	const struct verify_result *v = f->verified;
+
+	describe_label("verified");
+	if (v->tiles)
+		plainf("%lld tile%s, %lld damaged", (long long)v->tiles,
+		       plural(v->tiles), (long long)v->damaged);
+	else if (f->checksum)
+		plainf("read in full, %lld block%s damaged", (long long)v->damaged,
+		       plural(v->damaged));
+	else
+		plainf("read in full; it has no checksums");
+	if (f->has_cells)
+		plainf("%s %lld content cells, %lld differ",
+		       v->tiles || f->checksum ? ";" : ", but",
+		       (long long)v->cells, (long long)v->differing);
+	putchar('\n');
+}
+
+static void print_moments(const struct group_facts *f)
+{
+	const int64_t *n = f->group->shape.n;
+	const struct moments *m = f->moments;
+
+	plainf("\n  %5s %5s %-7s %12s %12s %12s %12s %8s %8s %8s\n", "layer",
+	       "head", "", "min", "max", "mean", "std", "nan", "inf", "zeroed");
+	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
+		for (int64_t h = 0; h < n[KVT_AXIS_H]; h++)
+			for (int64_t k = 0; k < n[KVT_AXIS_K]; k++, m++)
+				plainf("  %5lld %5lld %-7s %12.5g %12.5g %12.5g "
+				       "%12.5g %8lld %8lld %8lld\n", (long long)l,
+				       (long long)(f->group->head_start + h),
+				       component_name(f->group, k), m->min, m->max,
+				       m->mean, standard_deviation(m),
+				       (long long)m->nan, (long long)m->inf,
+				       (long long)m->zero_blocks);
+}
+
+static void print_group(const struct group_facts *f, const struct description *d,
+			const struct describe_options *options)
+{
+	const struct kvt_group *group = f->group;
+
+	plainf("\n  %-10s%s%s, %s\n", group->id, kvt_kind_name(group->kind),
+	       group->kind == KVT_SLIDING_WINDOW && !group->window ?
+	       " of unknown length" : "", kvt_group_type(group).s);
+	if (group->content.type)
+		describe_packing(group);
+	describe_label("layout");
+	plainf("%s\n", human_layout(&group->layout).s);
+	describe_memory(f);
+	if (options->tuples)
+		print_tuples(&group->layout);
+	print_predicates(&f->is, true);
+	print_predicates(&f->is, false);
+	print_heads(group);
+	print_sizes(f);
+	print_blocks(f, kvt_null_block(d->snapshot, (int)(f - d->group)));
+	print_components(group);
+	print_tiling(f);
+	print_proven(f, d->reader);
+	if (options->names)
+		print_names(group);
+	if (f->verified)
+		print_verified(f);
+	if (f->moments)
+		print_moments(f);
+}
+
+/* ---- the whole file ----------------------------------------------------- */
+
+static void print_table(const struct kvt_group *group, const uint32_t *blocks, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		if (i % 12 == 0 && i)
+			plainf("\n%*s", 14, "");
+		plainf("%s%llu", i % 12 ? " " : "",
+		       (unsigned long long)kvt_block_id(group, blocks[i]));
+	}
+	putchar('\n');
+}
+
+/* Blocks of each group; once, where all have as many. */
+static void print_counts(const struct kvt_request *q, int ngroups)
+{
+	bool same = true;
+
+	for (int g = 1; g < ngroups; g++)
+		same &= q->nblocks[g] == q->nblocks[0];
+	for (int g = 0; g < (same ? 1 : ngroups); g++)
+		plainf("%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
+	plainf(" block%s\n", plural(same ? q->nblocks[0] : 2));
+}
+
+enum { MOST_HOLES = 8 };			/* of a group in one line */
+
+/* Positions without a state, a line a group. */
+static void print_holes(const struct kvt_snapshot *s, const struct kvt_request *q)
+{
+	for (int64_t i = 0, n = 0; i < q->nholes; i++) {
+		const struct kvt_hole *h = &q->hole[i];
+
+		n = i && h[-1].group == h->group ? n + 1 : 0;
+		if (!n)
+			plainf("%s%*s%lld missing in %s: tokens", i ? "\n" : "", 14, "",
+			       (long long)kvt_request_missing(q, (int)h->group),
+			       s->group[h->group].id);
+		if (n < MOST_HOLES)
+			plainf("%s%lld to %lld", n ? ", " : " ", (long long)h->begin,
+			       (long long)h->end - 1);
+		else if (n == MOST_HOLES)
+			plainf(", ...");
+	}
+	if (q->nholes)
+		putchar('\n');
+}
+
+static void print_requests(const struct kvt_snapshot *s, bool tables)
+{
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_request *q = &s->request[r];
+
+		describe_label(r ? "" : "requests");
+		plainf("%s: %lld token%s", q->id ? q->id : "?",
+		       (long long)q->ntokens, plural(q->ntokens));
+		if (q->first_token)
+			plainf(" from token %lld on", (long long)q->first_token);
+		fputs(" in ", stdout);
+		print_counts(q, s->ngroups);
+		print_holes(s, q);
+		for (int g = 0; tables && g < s->ngroups; g++)
+			if (q->blocks[g]) {
+				plainf("%*s", 14, "");
+				print_table(&s->group[g], q->blocks[g], q->nblocks[g]);
+			}
+	}
+}
+
+static void print_parallel(const struct kvt_parallel *p)
+{
+	const struct {
+		const char *name;
+		int64_t size, rank;
+	} all[] = {
+		{ "tp", p->tp_size, p->tp_rank }, { "pp", p->pp_size, p->pp_rank },
+		{ "dp", p->dp_size, p->dp_rank }, { "dcp", p->dcp_size, p->dcp_rank },
+	};
+	int printed = 0;
+
+	describe_label("rank");
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].size > 1 || i == 0)
+			plainf("%s%s %lld of %lld", printed++ ? ", " : "",
+			       all[i].name, (long long)all[i].rank,
+			       (long long)all[i].size);
+	putchar('\n');
+}
+
+static void print_manifest(const struct kvt_dump *reader)
+{
+	static const char *const proofs[] = {
+		[KVT_PROOF_NONE] = "proves nothing about the data",
+		[KVT_PROOF_SIZE] = "of a file of this size",
+		[KVT_PROOF_SAMPLES] = "of a file of this size and checksum",
+		[KVT_PROOF_FAILED] = "of other data, and trusted all the same",
+	};
+	const char *path = kvt_dump_manifest(reader);
+
+	if (!path)
+		return;
+	describe_label("manifest");
+	plainf("%s: %s\n", path, proofs[kvt_dump_proof(reader)]);
+}
+
+void describe_text(const struct description *d,
+		   const struct describe_options *options)
+{
+	const struct kvt_snapshot *s = d->snapshot;
+
+	plainf("%s: %s, %s", d->path, kvt_dump_format(d->reader),
+	       human_size(d->file_bytes).s);
+	for (int g = 0; g < s->ngroups; g++)
+		if (d->group[g].tiling && d->group[g].tiling->zstd) {
+			plainf(", ratio %.2f", compression_ratio(d));
+			break;
+		}
+	putchar('\n');
+	print_manifest(d->reader);
+	if (s->model) {
+		describe_label("model");
+		plainf("%s\n", s->model);
+	}
+	if (s->source_format && strcmp(s->source_format, kvt_dump_format(d->reader))) {
+		describe_label("made from");
+		plainf("%s\n", s->source_format);
+	}
+	if (s->has_parallel)
+		print_parallel(&s->parallel);
+	print_requests(s, options->tables);
+	if (!s->ngroups) {
+		describe_label("holds");
+		plainf("nothing: no tokens of any request\n");
+	}
+	for (int g = 0; g < s->ngroups; g++)
+		print_group(&d->group[g], d, options);
+	if (d->canonical)
+		canonical_text(d->canonical);
+	if (d->peeks)
+		peeks_text(d->peeks);
+}

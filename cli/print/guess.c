@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guess.c - the ranking, and what to type next */
+#include "cli/cli.h"
+#include "lib/ops/guess/guess.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SHOWN = 5 };
+
+/* The options that describe the dump if a candidate is right. */
+struct arguments {
+	int n;
+	char s[8][192];
+};
+
+static void add_number(struct arguments *a, const char *option, int64_t n)
+{
+	snprintf(a->s[a->n++], sizeof(a->s[0]), "--%s=%lld", option, (long long)n);
+}
+
+static struct arguments arguments_of(const struct guess *g,
+				     const struct guess_candidate *c)
+{
+	const struct kvt_group *group = &c->group;
+	const char *name = kvt_layout_name(&c->layout, 0);
+	struct arguments a = { .n = 2 };
+
+	snprintf(a.s[0], sizeof(a.s[0]), "--layout=%s",
+		 name ? name : kvt_layout_string(&c->layout).s);
+	snprintf(a.s[1], sizeof(a.s[1]), "--dtype=%s", group->dtype->name);
+	add_number(&a, "layers", group->shape.n[KVT_AXIS_L]);
+	add_number(&a, "block-size", group->block_size);
+	add_number(&a, "heads", group->shape.n[KVT_AXIS_H]);
+	add_number(&a, group->shape.n[KVT_AXIS_K] == 2 ? "head-dim" : "content",
+		   group->shape.n[KVT_AXIS_D]);
+	if (g->sample.hints.skip)
+		add_number(&a, "skip", g->sample.hints.skip);
+	return a;
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+static void print_candidate(const struct guess *g, int i)
+{
+	const struct guess_candidate *c = &g->candidate[i];
+	const int64_t *n = c->group.shape.n;
+
+	plainf("  %-10s %7.4f %8.1f  ", i ? "next" : "first", c->is.gain, c->is.kinship);
+	if (i)
+		plainf("%7.2f  ", c->evidence);
+	else
+		plainf("%7s  ", "");
+	plainf("%s", human_layout(&c->layout).s);
+	if (memcmp(n, g->candidate[0].group.shape.n, sizeof(c->group.shape.n)))
+		plainf(" L %lld B %lld S %lld H %lld D %lld", (long long)n[0],
+		       (long long)n[1], (long long)n[2], (long long)n[3],
+		       (long long)n[5]);
+	putchar('\n');
+	for (int j = 0; j < g->ncandidates; j++)
+		if (g->candidate[j].same == i)
+			plainf("  %-10s %7s %8s  %7s  %s\n", "", "", "", "same as",
+			       human_layout(&g->candidate[j].layout).s);
+}
+
+static void print_types(const struct guess *g)
+{
+	if (g->ntypes < 3)
+		return;
+	plainf("  %-10s ", "types");
+	for (int i = 0; i < g->ntypes && i < 3; i++)
+		plainf("%s%s%s %.2f", i ? ", " : "", g->type[i].dtype->name,
+		       g->type[i].swapped ? " big-endian" : "", g->type[i].bits);
+	plainf(" bits a byte\n");
+}
+
+void guess_text(const struct guess *g)
+{
+	const struct guess_candidate *c = g->candidate;
+	struct arguments a = arguments_of(g, c);
+	int others = 0;
+
+	plainf("%s: %s %s, %s\n", g->sample.path,
+	       g->why_not[0] ? "cannot tell; first" : "looks like",
+	       human_layout(&c->layout).s, c->group.dtype->name);
+	plainf("  confidence %.2f, expected 1 or more\n",
+	       isinf(g->confidence) ? 0 : g->confidence);
+	plainf("  sample     %lld of %lld elements, %lld state%s in use\n",
+	       (long long)g->sample.read, (long long)g->sample.of,
+	       (long long)c->is.live_slots, plural(c->is.live_slots));
+	print_types(g);
+	plainf("  %-10s %7s %8s  %7s\n", "", "gain", "kinship", "against");
+	for (int i = 0; i < g->ncandidates && c[i].same < 0; i++) {
+		if (i < SHOWN)
+			print_candidate(g, i);
+		else
+			others++;
+	}
+	if (others)
+		plainf("  and        %d more\n", others);
+	if (g->has_better)
+		plainf("  better     %s\n", kvt_layout_string(&g->better).s);
+	if (g->why_not[0])
+		return;
+	plainf("  %-10s", "use");
+	for (int i = 0; i < a.n; i++)
+		plainf(" %s", a.s[i]);
+	putchar('\n');
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static void put_names(struct json_out *out, json_t *o, const struct kvt_layout *layout)
+{
+	json_t *list;
+	const char *name;
+
+	json_put_text(out, o, "layout", kvt_layout_string(layout).s);
+	list = json_put_array(out, o, "layout_names");
+	for (int i = 0; (name = kvt_layout_name(layout, i)); i++)
+		json_append_text(out, list, name);
+}
+
+static void put_candidate(struct json_out *out, json_t *list, const struct guess *g,
+			  int i)
+{
+	const struct guess_candidate *c = &g->candidate[i];
+	json_t *o = json_append_object(out, list), *same, *args;
+	struct arguments a = arguments_of(g, c);
+
+	put_names(out, o, &c->layout);
+	json_put_real(out, o, "gain", c->is.gain);
+	json_put_real(out, o, "kinship", c->is.kinship);
+	if (i)
+		json_put_real(out, o, "against", c->evidence);
+	same = json_put_array(out, o, "same_bytes");
+	for (int j = 0; j < g->ncandidates; j++)
+		if (g->candidate[j].same == i)
+			json_append_text(out, same,
+					 kvt_layout_string(&g->candidate[j].layout).s);
+	args = json_put_array(out, o, "arguments");
+	for (int j = 0; j < a.n; j++)
+		json_append_text(out, args, a.s[j]);
+}
+
+static void put_types(struct json_out *out, const struct guess *g)
+{
+	json_t *list = json_put_array(out, out->root, "types");
+
+	for (int i = 0; i < g->ntypes; i++) {
+		json_t *o = json_append_object(out, list);
+
+		json_put_text(out, o, "dtype", g->type[i].dtype->name);
+		json_put_bool(out, o, "big_endian", g->type[i].swapped);
+		json_put_real(out, o, "bits", g->type[i].bits);
+	}
+}
+
+void guess_json(struct json_out *out, const struct guess *g)
+{
+	json_t *list;
+
+	json_start(out);
+	json_put_text(out, out->root, "file", g->sample.path);
+	json_put_bool(out, out->root, "told", !g->why_not[0]);
+	json_put_text(out, out->root, "why_not", g->why_not[0] ? g->why_not : NULL);
+	json_put_real(out, out->root, "confidence", g->confidence);
+	json_put_text(out, out->root, "dtype", g->type[0].dtype->name);
+	json_put_int(out, out->root, "elements_read", g->sample.read);
+	json_put_int(out, out->root, "elements", g->sample.of);
+	json_put_int(out, out->root, "live_states", g->candidate[0].is.live_slots);
+	put_types(out, g);
+	list = json_put_array(out, out->root, "candidates");
+	for (int i = 0; i < g->ncandidates && g->candidate[i].same < 0; i++)
+		put_candidate(out, list, g, i);
+	json_put_text(out, out->root, "better", g->has_better ?
+		      kvt_layout_string(&g->better).s : NULL);
+}

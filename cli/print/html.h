@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* html.h - the parts of what transfer-sim report draws: a page, or one picture */
+#ifndef KVTOOL_HTML_H
+#define KVTOOL_HTML_H
+
+#include <stdio.h>
+
+#include "lib/ops/transfer/pairs.h"
+#include "lib/ops/transfer/picture.h"
+
+/* Everything that comes from outside goes through here. */
+void html_text(FILE *f, const char *text);
+
+/* "1,310,720" */
+struct human human_count(int64_t n);
+/* "2.1 ms" */
+struct human human_time(int64_t ns);
+
+void html_begin(FILE *f, const char *title);
+void html_end(FILE *f);
+
+/* ---- pictures ------------------------------------------------------------ */
+
+enum { PICTURE_WIDTH = 1040, MAP_WIDTH = 520 };
+
+/* Where a picture lies in another one; in a page it lies where it stands: NULL. */
+struct svg_place {
+	int x, y;
+};
+
+/* A picture with a name and a description for those who do not see it. */
+void svg_begin(FILE *f, const struct svg_place *at, const char *id, int width,
+	       int height, const char *title, const char *description);
+void svg_end(FILE *f);
+
+/* A picture of its own, with the colours of the page. */
+void svg_document_begin(FILE *f, int width, int height, const char *title);
+
+/* These return how high they are. */
+int svg_map(FILE *f, const struct svg_place *at, const struct block_map *map,
+	    const char *id, const char *name);
+int svg_matrix(FILE *f, const struct svg_place *at, const struct sim_pairs *pairs);
+int svg_sizes(FILE *f, const struct svg_place *at, const char *id,
+	      const struct kvt_sizes *sizes);
+int svg_timeline(FILE *f, const struct svg_place *at, const struct sim_pairs *pairs);
+
+/* ... with what stands around them in a page. */
+void html_map(FILE *f, const struct block_map *map, const char *id, const char *name,
+	      const char *layout);
+void html_timeline(FILE *f, const struct sim_pairs *pairs);
+
+/* "Block 3 of the source, LBSHC" */
+struct human map_title(const struct block_map *map, const char *name,
+		       const char *layout);
+
+#endif

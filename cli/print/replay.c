@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replay.c - what became of the requests of a trace
+ *
+ * Percentiles are interpolated between neighbours, as numpy and vLLM do it.
+ */
+#include "lib/ops/transfer/replay.h"
+
+#include <stdlib.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- figures -------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of n sorted values; 0 if there are none. */
+static double percentile(const int64_t *v, int64_t n, double p)
+{
+	double at = p / 100 * (double)(n - 1);
+	int64_t i = (int64_t)at;
+
+	if (n < 1)
+		return 0;
+	if (i + 1 >= n)
+		return (double)v[n - 1];
+	return (double)v[i] + (double)(v[i + 1] - v[i]) * (at - (double)i);
+}
+
+struct spread {
+	double p50, p90, p99, mean;
+};
+
+/* Sorts 'v'. */
+static struct spread spread_of(int64_t *v, int64_t n)
+{
+	double sum = 0;
+
+	qsort(v, (size_t)n, sizeof(*v), by_value);
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)v[i];
+	return (struct spread){ percentile(v, n, 50), percentile(v, n, 90),
+				percentile(v, n, 99), n ? sum / (double)n : 0 };
+}
+
+static int64_t kv_part(const struct serve_request *q)
+{
+	return q->end - q->ready;
+}
+
+double serve_attainment(const struct serve *s, int64_t slo_ns)
+{
+	int64_t in_time = 0;
+
+	for (int64_t i = 0; i < s->n; i++)
+		in_time += s->request[i].how == SERVE_DONE &&
+			   kv_part(&s->request[i]) <= slo_ns;
+	return (double)in_time / (double)s->n;
+}
+
+struct sums {
+	int64_t done, failed, expired, retries, bytes, good, pinned_ms;
+	struct spread kv, wait, xfer, posting;
+	double xfer_ns, mib, descriptors;	/* sums over transfers */
+	double jain, use_mean, use_most, seconds, pinned;
+};
+
+static void sum_requests(struct sums *t, const struct serve_report *r, int64_t *v)
+{
+	const struct serve *s = r->serve;
+	double sum = 0, squares = 0;
+	int64_t n = 0, m = 0;
+
+	for (int64_t i = 0; i < s->n; i++) {
+		const struct serve_request *q = &s->request[i];
+		double x;
+
+		t->done += q->how == SERVE_DONE;
+		t->failed += q->how == SERVE_FAILED;
+		t->expired += q->how == SERVE_EXPIRED;
+		t->retries += q->retries;
+		t->bytes += q->bytes;
+		t->pinned += (double)q->bytes * (double)kv_part(q) / 1e9;
+		if (q->how != SERVE_DONE)
+			continue;
+		v[n++] = kv_part(q);
+		if (!r->slo_ns || kv_part(q) <= r->slo_ns)
+			t->good += q->bytes;
+		if (q->end <= q->start || !q->bytes)
+			continue;
+		x = (double)q->bytes / (double)(q->end - q->start);
+		sum += x;
+		squares += x * x;
+		m++;
+	}
+	t->kv = spread_of(v, n);
+	t->jain = m ? sum * sum / ((double)m * squares) : 1;
+	for (int64_t i = n = 0; i < s->n; i++)
+		if (s->request[i].how == SERVE_DONE)
+			v[n++] = s->request[i].start - s->request[i].first;
+	t->wait = spread_of(v, n);
+}
+
+static void sum_transfers(struct sums *t, const struct serve *s, int64_t *v)
+{
+	int64_t n = s->ntransfers;
+
+	for (int64_t i = 0; i < n; i++) {
+		const struct serve_transfer *x = &s->transfer[i];
+
+		v[i] = x->duration / 1000;	/* vLLM has whole microseconds */
+		t->xfer_ns += (double)v[i] * 1e3;
+		t->mib += (double)x->bytes / 1048576;
+		t->descriptors += (double)x->descriptors;
+	}
+	t->xfer = spread_of(v, n);
+	for (int64_t i = 0; i < n; i++)
+		v[i] = s->transfer[i].posting / 1000;
+	t->posting = spread_of(v, n);
+}
+
+static enum kvt_status sum_up(struct sums *t, const struct serve_report *r,
+			      struct kvt_error *err)
+{
+	const struct serve *s = r->serve;
+	double rate = (double)r->how->posts->link.rate;
+	int64_t most = s->n > s->ntransfers ? s->n : s->ntransfers, *v;
+
+	*t = (struct sums){ .seconds = (double)(s->end - s->begin) / 1e9 };
+	if (!(v = malloc((size_t)(most + 1) * sizeof(*v))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	sum_requests(t, r, v);
+	sum_transfers(t, s, v);
+	free(v);
+	for (int64_t i = 0; i < s->nnics && rate > 0 && t->seconds > 0; i++) {
+		double use = s->nic_bytes[i] / (rate * t->seconds);
+
+		t->use_mean += use / (double)s->nnics;
+		if (use > t->use_most)
+			t->use_most = use;
+	}
+	return KVT_OK;
+}
+
+static double per(double x, double y)
+{
+	return y > 0 ? x / y : 0;
+}
+
+/* ---- text ------------------------------------------------------------------ */
+
+static void print_spread(const char *name, const struct spread *s)
+{
+	plainf("  %-24s %10.3f %10.3f %10.3f %10.3f\n", name, s->p50 / 1e6, s->p90 / 1e6,
+	       s->p99 / 1e6, s->mean / 1e6);
+}
+
+/* The labels of vLLM's log line, in its order. */
+static void print_vllm(const struct sums *t, const struct serve *s)
+{
+	double n = (double)s->ntransfers;
+
+	plainf("transfers of a rank, as vLLM logs them:\n"
+	       "  Num successful transfers=%lld, Avg xfer time (ms)=%.3f, "
+	       "P90 xfer time (ms)=%.3f,\n  Avg post time (ms)=%.3f, P90 post time (ms)=%.3f, "
+	       "Avg MB per transfer=%.3f,\n  Throughput (MB/s)=%.3f, "
+	       "Avg number of descriptors=%.1f\n",
+	       LL(s->ntransfers), t->xfer.mean / 1e3, t->xfer.p90 / 1e3,
+	       t->posting.mean / 1e3, t->posting.p90 / 1e3, per(t->mib, n),
+	       per(t->mib, t->xfer_ns / 1e9), per(t->descriptors, n));
+}
+
+static void print_failed(const struct serve_report *r)
+{
+	int64_t step = r->scattered ? 2 : 1;
+
+	for (int64_t i = 0; i < r->serve->n; i++) {
+		const struct serve_request *q = &r->serve->request[i];
+		int64_t blocks =
+			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
+
+		if (q->how == SERVE_DONE)
+			continue;
+		plainf("  request %lld %s after %.3f ms, %lld %s: invalid block ids "
+		       "0 to %lld%s\n", LL(i), q->how == SERVE_FAILED ? "failed" : "expired",
+		       (double)kv_part(q) / 1e6, LL(q->retries),
+		       q->retries == 1 ? "retry" : "retries", LL((blocks - 1) * step),
+		       r->scattered ? ", every second one" : "");
+	}
+}
+
+void serve_text(const struct serve_report *r)
+{
+	const struct serve *s = r->serve;
+	struct sums t;
+
+	if (sum_up(&t, r, NULL))
+		return;
+	plainf("%s: %lld request%s in %.3f s, %lld token%s, "
+	       "%.1f %% of them at the destination already\n",
+	       r->trace, LL(s->n), plural(s->n), t.seconds, LL(s->tokens),
+	       plural(s->tokens),
+	       100 * per((double)s->hit_tokens, (double)s->tokens));
+	plainf("  %s over %s (%s), %s, shared cards: %s, at most %lld request%s at "
+	       "once\n",
+	       kvt_stack_name(r->how->posts->posting.stack), r->how->posts->link.name,
+	       kvt_quality_name(r->how->posts->link.quality),
+	       r->how->posts->push ? "sources push" : "destinations pull",
+	       kvt_share_name(r->how->posts->share), LL(r->how->concurrent),
+	       plural(r->how->concurrent));
+	plainf("milliseconds a request %14s %10s %10s %10s\n", "p50", "p90", "p99",
+	       "mean");
+	print_spread("KV part of TTFT", &t.kv);
+	print_spread("queue wait", &t.wait);
+	plainf("requests: %lld done, %lld failed, %lld expired; at most %lld at once\n",
+	       LL(t.done), LL(t.failed), LL(t.expired), LL(s->peak));
+	plainf("  %s moved, %.3f GB/s over all, goodput %.3f GB/s\n",
+	       human_size(t.bytes).s, per((double)t.bytes / 1e9, t.seconds),
+	       per((double)t.good / 1e9, t.seconds));
+	if (r->slo_ns)
+		plainf("  %.2f %% with a KV part of at most %.3f ms\n",
+		       100 * serve_attainment(s, r->slo_ns), (double)r->slo_ns / 1e6);
+	plainf("  cards %.2f %% busy (the busiest %.2f %%), Jain index %.4f, %.3f GB x s "
+	       "pinned at the source\n", 100 * t.use_mean, 100 * t.use_most, t.jain,
+	       t.pinned / 1e9);
+	if (r->faults) {
+		plainf("faults: %lld transfer%s failed, %lld %s, %s sent again, "
+		       "%s given up on the way\n",
+		       LL(s->failed_transfers), plural(s->failed_transfers),
+		       LL(t.retries), t.retries == 1 ? "retry" : "retries",
+		       human_size(s->retried_bytes).s,
+		       human_size(s->abandoned_bytes).s);
+		print_failed(r);
+	}
+	print_vllm(&t, s);
+}
+
+/* ---- JSON ------------------------------------------------------------------ */
+
+static void put_spread(struct json_out *out, json_t *object, const char *key,
+		       const struct spread *s)
+{
+	json_t *o = json_put_object(out, object, key);
+
+	json_put_int(out, o, "p50", (int64_t)(s->p50 + 0.5));
+	json_put_int(out, o, "p90", (int64_t)(s->p90 + 0.5));
+	json_put_int(out, o, "p99", (int64_t)(s->p99 + 0.5));
+	json_put_int(out, o, "mean", (int64_t)(s->mean + 0.5));
+}
+
+static double rounded(double x, double unit)
+{
+	return (double)(int64_t)(x * unit + 0.5) / unit;
+}
+
+static void put_vllm(struct json_out *out, const struct sums *t, const struct serve *s)
+{
+	json_t *o = json_put_object(out, out->root, "vllm");
+	double n = (double)s->ntransfers;
+
+	json_put_int(out, o, "num_successful_transfers", s->ntransfers);
+	json_put_real(out, o, "avg_xfer_time_ms", rounded(t->xfer.mean / 1e3, 1e3));
+	json_put_real(out, o, "p90_xfer_time_ms", rounded(t->xfer.p90 / 1e3, 1e3));
+	json_put_real(out, o, "avg_post_time_ms", rounded(t->posting.mean / 1e3, 1e3));
+	json_put_real(out, o, "p90_post_time_ms", rounded(t->posting.p90 / 1e3, 1e3));
+	json_put_real(out, o, "avg_mb_per_transfer", rounded(per(t->mib, n), 1e3));
+	json_put_real(out, o, "throughput_mb_s",
+		      rounded(per(t->mib, t->xfer_ns / 1e9), 1e3));
+	json_put_real(out, o, "avg_num_descriptors", rounded(per(t->descriptors, n), 10));
+	json_put_int(out, o, "num_failed_transfers", s->failed_transfers);
+	json_put_int(out, o, "num_kv_expired_reqs", t->expired);
+	serve_put_metrics(out, o, s);
+}
+
+static void put_requests(struct json_out *out, const struct serve_report *r)
+{
+	static const char *const how[] = { "waits", "moves", "done", "failed",
+					   "expired" };
+	json_t *list = json_put_array(out, out->root, "requests");
+
+	for (int64_t i = 0; i < r->serve->n; i++) {
+		const struct serve_request *q = &r->serve->request[i];
+		int64_t blocks =
+			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
+		json_t *o = json_append_object(out, list), *ids;
+
+		json_put_int(out, o, "request", i);
+		json_put_text(out, o, "outcome", how[q->how]);
+		json_put_int(out, o, "tokens", q->tokens);
+		json_put_int(out, o, "moved_tokens", q->moved_tokens);
+		json_put_int(out, o, "bytes", q->bytes);
+		json_put_int(out, o, "arrived_bytes", q->arrived);
+		json_put_int(out, o, "arrival_ns", q->arrival);
+		json_put_int(out, o, "first_ready_ns", q->first);
+		json_put_int(out, o, "ready_ns", q->ready);
+		json_put_int(out, o, "start_ns", q->start);
+		json_put_int(out, o, "end_ns", q->end);
+		json_put_int(out, o, "retries", q->retries);
+		json_put_int(out, o, "retried_bytes", q->retried_bytes);
+		ids = json_put_array(out, o, "invalid_block_ids");
+		for (int64_t b = 0; b < blocks && q->how != SERVE_DONE; b++)
+			json_append_int(out, ids, r->scattered ? 2 * b : b);
+	}
+}
+
+static void put_all(struct json_out *out, const struct serve_report *r,
+		    const struct sums *t)
+{
+	const struct serve *s = r->serve;
+	json_t *o = out->root;
+
+	json_put_int(out, o, "num_requests", s->n);
+	json_put_int(out, o, "done", t->done);
+	json_put_int(out, o, "failed", t->failed);
+	json_put_int(out, o, "expired", t->expired);
+	json_put_int(out, o, "tokens", s->tokens);
+	json_put_int(out, o, "cached_tokens", s->hit_tokens);
+	json_put_int(out, o, "span_ns", s->end - s->begin);
+	json_put_int(out, o, "bytes", t->bytes);
+	json_put_int(out, o, "bytes_transferred", s->arrived_bytes);
+	json_put_int(out, o, "retried_bytes", s->retried_bytes);
+	json_put_int(out, o, "abandoned_bytes", s->abandoned_bytes);
+	json_put_int(out, o, "retries", t->retries);
+	put_spread(out, o, "kv_ttft_ns", &t->kv);
+	put_spread(out, o, "queue_wait_ns", &t->wait);
+	json_put_real(out, o, "rate_gbps", per((double)t->bytes / 1e9, t->seconds));
+	json_put_real(out, o, "goodput_gbps", per((double)t->good / 1e9, t->seconds));
+	json_put_int(out, o, "slo_ns", r->slo_ns);
+	json_put_real(out, o, "slo_attainment",
+		      r->slo_ns ? serve_attainment(s, r->slo_ns) : 1);
+	json_put_real(out, o, "nic_utilisation", t->use_mean);
+	json_put_real(out, o, "nic_utilisation_max", t->use_most);
+	json_put_real(out, o, "jain_fairness", t->jain);
+	json_put_int(out, o, "peak_concurrency", s->peak);
+	json_put_real(out, o, "pinned_byte_seconds", t->pinned);
+}
+
+enum kvt_status serve_json(const struct serve_report *r, struct kvt_error *err)
+{
+	struct json_out out;
+	struct sums t;
+	enum kvt_status status = sum_up(&t, r, err);
+
+	if (status)
+		return status;
+	json_start(&out);
+	json_put_text(&out, out.root, "trace", r->trace);
+	posts_put(&out, out.root, r->how->posts);
+	json_put_int(&out, out.root, "concurrent", r->how->concurrent);
+	json_put_int(&out, out.root, "prefill_rate", r->how->prefill);
+	json_put_int(&out, out.root, "pieces", r->how->pieces);
+	json_put_int(&out, out.root, "seed", (int64_t)r->how->seed);
+	put_all(&out, r, &t);
+	put_vllm(&out, &t, r->serve);
+	if (r->requests)
+		put_requests(&out, r);
+	status = json_print(&out, false, err);
+	json_free(&out);
+	return status;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer_figures.c - the figures of a plan as a table */
+#include "lib/ops/transfer/transfer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- words -------------------------------------------------------------- */
+
+struct human human_requests(const struct sim *sim)
+{
+	struct human out;
+	int n = 0;
+
+	if (sim->requests != 1)
+		n = snprintf(out.s, sizeof(out.s), "%lld requests of ",
+			     LL(sim->requests));
+	snprintf(out.s + n, sizeof(out.s) - (size_t)n, "%lld token%s", LL(sim->tokens),
+		 plural(sim->tokens));
+	return out;
+}
+
+/* ---- counting ----------------------------------------------------------- */
+
+void sim_report_free(struct sim_report *r)
+{
+	for (int g = 0; r->figures && g < r->sim->ngroups; g++)
+		for (int s = 0; s < KVT_NSCOPES; s++)
+			sim_figures_free(&r->figures[g][s]);
+	free(r->figures);
+	r->figures = NULL;
+}
+
+enum kvt_status sim_report_init(struct sim_report *out, const struct sim *sim,
+				struct kvt_error *err)
+{
+	struct sim_report r = { .sim = sim, .scope = KVT_SCOPE_RFC };
+	enum kvt_status status = KVT_OK;
+
+	r.figures = calloc((size_t)sim->ngroups + 1, sizeof(*r.figures));
+	if (!r.figures)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int g = 0; !status && g < sim->ngroups; g++)
+		for (int s = 0; !status && s < KVT_NSCOPES; s++)
+			if (!(status = sim_figures_init(&r.figures[g][s], err)))
+				status = sim_count(&r.figures[g][s], &sim->group[g],
+						   (enum kvt_scope)s, err);
+	if (status)
+		sim_report_free(&r);
+	else
+		*out = r;
+	return status;
+}
+
+int64_t sim_report_ops(const struct sim_report *r)
+{
+	int64_t ops = 0;
+
+	for (int g = 0; g < r->sim->ngroups; g++)
+		ops += r->figures[g][r->scope].tally.ops;
+	return ops;
+}
+
+/* ---- why ---------------------------------------------------------------- */
+
+/* How many heads (or channels) a rank of a side holds. */
+static int64_t held(const struct kvt_xfer_side *side)
+{
+	return kvt_spec_axis(&side->spec) == KVT_AXIS_H ? side->spec.num_heads :
+							  side->spec.content[0];
+}
+
+static const char *end_of(enum kvt_scope scope, enum kvt_axis axis)
+{
+	if (axis == KVT_AXIS_B)
+		return "a block";
+	if (scope == KVT_SCOPE_LAYER && axis == KVT_AXIS_L)
+		return "a layer";
+	return "a slice, block or layer";
+}
+
+/* The view of a conv state has taps where others have states. */
+static const char *axis_word(const struct kvt_xfer *x, enum kvt_axis axis)
+{
+	if (!x->src.spec.nparts)
+		return kvt_axis_name(axis);
+	return axis == KVT_AXIS_S ? "tap" :
+	       axis == KVT_AXIS_D ? "channel" : kvt_axis_name(axis);
+}
+
+static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
+			enum kvt_axis axis, enum kvt_break why, int64_t n)
+{
+	const char *what = x->src.spec.nparts ? "channels" : "heads";
+	struct kvt_pair_walk walk = { 0, 0 };
+	struct kvt_pair pair;
+	int64_t moved = 0;
+
+	if (kvt_pair_next(&pair, &walk, x))
+		moved = pair.exchange.range[0].count;
+	plainf("  %14lld end at a %s: ", LL(n), axis_word(x, axis));
+	if (why == KVT_BREAK_SCOPE) {
+		plainf("both sides go on, but scope %s ends with %s\n",
+		       kvt_scope_name(scope), end_of(scope, axis));
+		return;
+	}
+	if (why != KVT_BREAK_DESTINATION) {
+		plainf("the source goes on with what does not move");
+		if (axis != KVT_AXIS_B && held(&x->src) > moved)
+			plainf(" (%lld of its %lld %s do)", LL(moved),
+			       LL(held(&x->src)), what);
+	}
+	if (why == KVT_BREAK_BOTH)
+		plainf("; ");
+	if (why != KVT_BREAK_SOURCE) {
+		plainf("the destination goes on elsewhere");
+		if (axis != KVT_AXIS_B && held(&x->dst) > moved)
+			plainf(" (%lld of its %lld %s arrive)", LL(moved),
+			       LL(held(&x->dst)), what);
+	}
+	putchar('\n');
+}
+
+static void print_breaks(const struct kvt_xfer *x, enum kvt_scope scope,
+			 const struct kvt_tally *tally)
+{
+	/* the innermost axis that breaks is the one to mend first */
+	static const enum kvt_axis order[] = {
+		KVT_AXIS_D, KVT_AXIS_K, KVT_AXIS_S, KVT_AXIS_H, KVT_AXIS_B, KVT_AXIS_L,
+	};
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		for (int w = 0; w < KVT_NBREAKS; w++)
+			if (tally->breaks[order[a]][w])
+				print_break(x, scope, order[a], w,
+					    tally->breaks[order[a]][w]);
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+static void print_side(const char *name, const struct kvt_xfer_side *side,
+		       const struct kvt_layout *layout)
+{
+	const struct kvt_shape *shape = &side->views.view[0].shape;
+	bool state = side->spec.tokens_per_state.num < 0;
+
+	plainf("  %-12s %s, %lld rank%s, ", name, human_layout(layout).s,
+	       LL(side->ranks), plural(side->ranks));
+	if (state)
+		plainf("1 state a block, ");
+	else
+		plainf("%lld state%s a block, ", LL(shape->n[KVT_AXIS_S]),
+		       plural(shape->n[KVT_AXIS_S]));
+	plainf("pool of %lld\n", LL(shape->n[KVT_AXIS_B]));
+}
+
+static void print_sizes(const struct kvt_sizes *sizes)
+{
+	int64_t bins[64] = { 0 };
+
+	for (int i = 0; i < sizes->n; i++)
+		bins[63 - __builtin_clzll((unsigned long long)sizes->bin[i].size)] +=
+			sizes->bin[i].count;
+	for (int i = 0; i < 63; i++)
+		if (bins[i])
+			plainf("  %14lld of %s to below %s\n", LL(bins[i]),
+			       human_size((int64_t)1 << i).s,
+			       i < 62 ? human_size((int64_t)1 << (i + 1)).s : "8 EiB");
+}
+
+static void print_scope(const struct sim_figures *f, const struct sim_figures *max,
+			enum kvt_scope scope)
+{
+	int64_t ops = f->tally.ops;
+
+	plainf("  %-6s %14lld %14lld %10s %10s %10s", kvt_scope_name(scope), LL(ops),
+	       LL(f->most), human_size(kvt_sizes_at(&f->sizes, 0)).s,
+	       human_size(kvt_sizes_at(&f->sizes, (ops - 1) / 2)).s,
+	       human_size(kvt_sizes_at(&f->sizes, ops - 1)).s);
+	if (scope == KVT_SCOPE_MAX)
+		plainf(" %9s\n", "1");
+	else
+		plainf(" %9.3g\n", (double)ops / (double)max->tally.ops);
+}
+
+static enum kvt_status print_group(const struct sim_report *r, int g,
+				   struct kvt_error *err)
+{
+	const struct sim_group *group = &r->sim->group[g];
+	const struct kvt_xfer *x = &group->xfer;
+	const struct sim_figures *f = r->figures[g];
+	int64_t bytes, unique;
+	enum kvt_status status = kvt_xfer_nbytes(&bytes, &unique, x, err);
+
+	if (status)
+		return status;
+	plainf("\n%s: %s, %lld layer%s, %lld state%s\n", group->name,
+	       kvt_kind_name(x->src.spec.kind), LL(x->layers), plural(x->layers),
+	       LL(x->states), plural(x->states));
+	print_side("source", &x->src, &group->src_layout);
+	print_side("destination", &x->dst, &group->dst_layout);
+	plainf("  %-12s %s between %lld pair%s of ranks", "moves", human_size(bytes).s,
+	       LL(f[0].pairs), plural(f[0].pairs));
+	if (unique != bytes)
+		plainf(", %s of it unique", human_size(unique).s);
+	plainf("; every byte once\n");
+	if (!bytes)
+		return KVT_OK;
+	plainf("  %-6s %14s %14s %10s %10s %10s %9s\n", "scope", "ops", "of a pair",
+	       "smallest", "median", "largest", "of max");
+	for (int s = 0; s < KVT_NSCOPES; s++)
+		print_scope(&f[s], &f[KVT_SCOPE_MAX], (enum kvt_scope)s);
+	if (r->histogram) {
+		plainf("  sizes of ops, scope %s:\n", kvt_scope_name(r->scope));
+		print_sizes(&f[r->scope].sizes);
+	}
+	plainf("  why they end, scope %s:\n", kvt_scope_name(r->scope));
+	print_breaks(x, r->scope, &f[r->scope].tally);
+	return KVT_OK;
+}
+
+static void print_best(const struct sim_report *r)
+{
+	int64_t ops = sim_report_ops(r);
+
+	if (!r->best_layout || !ops)
+		return;
+	if (r->best_ops >= ops)
+		plainf("\nno layout on both sides has fewer ops, scope %s\n",
+		       kvt_scope_name(r->scope));
+	else
+		plainf("\n%s on both sides would have %lld op%s, %.4g times fewer, "
+		       "scope %s\n",
+		       r->best_layout, LL(r->best_ops), plural(r->best_ops),
+		       (double)ops / (double)r->best_ops, kvt_scope_name(r->scope));
+}
+
+enum kvt_status sim_plan_text(const struct sim_report *r, struct kvt_error *err)
+{
+	const struct sim *sim = r->sim;
+	enum kvt_status status = KVT_OK;
+
+	plainf("%s: %s, %s; figures are sums over all ranks\n",
+	       sim->model ? sim->model : "transfer", human_requests(sim).s,
+	       sim->whole ? "whole blocks" : "valid states only");
+	for (int g = 0; !status && g < sim->ngroups; g++)
+		status = print_group(r, g, err);
+	if (!status)
+		print_best(r);
+	return status;
+}

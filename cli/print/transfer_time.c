@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer_time.c - the times of a transfer, as a table and as JSON */
+#include "cli/cmd/transfer/time.h"
+
+#define LL(x) ((long long)(x))
+#define US(ns) ((double)(ns) / 1e3)
+
+static double rate_of(int64_t bytes, int64_t ns)
+{
+	return ns ? (double)bytes / (double)ns : 0;
+}
+
+static const char *what_of(const struct time_report *r)
+{
+	return !r->sim->ngroups ? "batch" : r->sim->model ? r->sim->model : "transfer";
+}
+
+static void print_head(const struct time_report *r)
+{
+	const struct posts_how *how = r->how;
+	const struct posts_batch *s = &r->posts->sum;
+
+	plainf("%s: %s to %lld pair%s of ranks, %s, shared cards: %s\n", what_of(r),
+	       human_size(s->bytes).s, LL(r->posts->n), plural(r->posts->n),
+	       how->push ? "sources push" : "destinations pull",
+	       kvt_share_name(how->share));
+	plainf("  %-11s %s, %s: %s\n", "link", how->link.name,
+	       kvt_quality_name(how->link.quality), how->link.source);
+	plainf("  %-11s %lld descriptor%s, %lld after merging, %lld posted\n",
+	       kvt_stack_name(how->posting.stack), LL(s->listed),
+	       plural(s->listed), LL(s->merged),
+	       LL(s->ops));
+	if (how->stage)
+		plainf("  %-11s %s copied on each side, through buffers of %s\n", "stage",
+		       human_size(s->bytes).s, human_size(how->stage).s);
+}
+
+void time_text(const struct time_report *r)
+{
+	const struct clock_times *t = r->times;
+	const struct posts_batch *s = &r->posts->sum;
+
+	print_head(r);
+	plainf("  microseconds, a pair of ranks:\n");
+	plainf("  %4s %4s %10s %10s %11s %11s %11s", "src", "dst", "ops", "bytes",
+	       "posted", "on wire", "done");
+	puts(r->closed_form ? " closed form" : "");
+	for (int64_t i = 0; i < r->posts->n; i++) {
+		const struct posts_batch *b = &r->posts->batch[i];
+		const struct clock_batch *c = &t->batch[i];
+
+		plainf("  %4lld %4lld %10lld %10s %11.3f %11.3f %11.3f", LL(b->src_rank),
+		       LL(b->dst_rank), LL(b->ops), human_size(b->bytes).s, US(c->posted),
+		       US(c->begin), US(c->end));
+		if (r->closed_form)
+			plainf(" %11.3f", US(c->closed));
+		putchar('\n');
+	}
+	plainf("request: done after %.3f us, %.3f GB/s; posting %.3f us\n", US(t->end),
+	       rate_of(s->bytes, t->end), US(t->posting));
+	if (r->closed_form)
+		plainf("closed form of the longest batch: %.3f us%s\n", US(t->closed),
+		       t->alone ? ", no contention" : "; batches share ranks");
+}
+
+/* ---- JSON ---------------------------------------------------------------- */
+
+static void put_counts(struct json_out *out, json_t *o, const struct posts_batch *b)
+{
+	json_put_int(out, o, "descriptors_listed", b->listed);
+	json_put_int(out, o, "num_descriptors", b->merged);
+	json_put_int(out, o, "posted_ops", b->ops);
+	json_put_int(out, o, "bytes_transferred", b->bytes);
+}
+
+/* Names and units of vLLM beside whole nanoseconds. */
+static void put_times(struct json_out *out, json_t *o, int64_t xfer, int64_t post,
+		      int64_t closed)
+{
+	json_put_real(out, o, "transfer_duration", (double)(xfer / 1000) / 1e6);
+	json_put_real(out, o, "post_duration", (double)(post / 1000) / 1e6);
+	json_put_int(out, o, "transfer_duration_ns", xfer);
+	json_put_int(out, o, "post_duration_ns", post);
+	json_put_int(out, o, "closed_form_ns", closed);
+}
+
+static void put_batches(struct json_out *out, const struct time_report *r)
+{
+	json_t *list = json_put_array(out, out->root, "rank_pairs");
+
+	for (int64_t i = 0; i < r->posts->n; i++) {
+		const struct posts_batch *b = &r->posts->batch[i];
+		const struct clock_batch *c = &r->times->batch[i];
+		json_t *o = json_append_object(out, list);
+
+		json_put_int(out, o, "src_rank", b->src_rank);
+		json_put_int(out, o, "dst_rank", b->dst_rank);
+		put_counts(out, o, b);
+		put_times(out, o, c->end - c->post, c->posted - c->post, c->closed);
+		json_put_int(out, o, "ready_ns", c->ready);
+		json_put_int(out, o, "post_ns_begin", c->post);
+		json_put_int(out, o, "post_ns_end", c->posted);
+		json_put_int(out, o, "wire_ns_begin", c->begin);
+		json_put_int(out, o, "wire_ns_end", c->arrived);
+		json_put_int(out, o, "end_ns", c->end);
+	}
+}
+
+static enum kvt_status put_request(struct json_out *out, const struct time_report *r,
+				   struct kvt_error *err)
+{
+	const struct posts_batch *s = &r->posts->sum;
+	json_t *o = json_put_object(out, out->root, "request");
+	int64_t unique = 0, bytes, once;
+
+	for (int g = 0; g < r->sim->ngroups; g++) {
+		enum kvt_status status = kvt_xfer_nbytes(&bytes, &once,
+							 &r->sim->group[g].xfer, err);
+
+		if (status)
+			return status;
+		unique += once;
+	}
+	put_counts(out, o, s);
+	json_put_int(out, o, "unique_bytes", r->sim->ngroups ? unique : s->bytes);
+	json_put_int(out, o, "copied_bytes", r->how->stage ? 2 * s->bytes : 0);
+	put_times(out, o, r->times->end, r->times->posting, r->times->closed);
+	json_put_bool(out, o, "contention", !r->times->alone);
+	return KVT_OK;
+}
+
+enum kvt_status time_json(const struct time_report *r, struct kvt_error *err)
+{
+	struct json_out out;
+	enum kvt_status status;
+
+	json_start(&out);
+	json_put_text(&out, out.root, "model", r->sim->model);
+	json_put_int(&out, out.root, "tokens", r->sim->tokens);
+	posts_put(&out, out.root, r->how);
+	if (!(status = put_request(&out, r, err))) {
+		put_batches(&out, r);
+		status = json_print(&out, false, err);
+	}
+	json_free(&out);
+	return status;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pull.c - boxes of a destination from another process, op by op
+ *
+ * Both processes plan on their own; what is sent is checked against what is
+ * planned here, op by op, so that neither has to trust the other.
+ */
+#include "cli/wire/pull.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/tile/hash.h"
+
+#define LL(x) ((long long)(x))
+
+/* ---- the same plan? -------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, const void *bytes, int64_t n)
+{
+	uint64_t both[2] = { hash, kvt_cell_hash(bytes, n) };
+
+	return kvt_cell_hash(both, sizeof(both));
+}
+
+static uint64_t mix_side(uint64_t hash, const struct kvt_xfer_side *side,
+			 const struct kvt_layout *layout)
+{
+	const struct kvt_shape *shape = &side->views.view[0].shape;
+	const int64_t field[] = { side->ranks, side->replicas, shape->elem };
+
+	hash = mix(hash, field, sizeof(field));
+	hash = mix(hash, shape->n, sizeof(shape->n));
+	return mix(hash, kvt_layout_string(layout).s,
+		   (int64_t)strlen(kvt_layout_string(layout).s));
+}
+
+static uint64_t plan_hash(const struct sides *sides)
+{
+	uint64_t hash = 0;
+
+	for (int g = 0; g < sides->sim.ngroups; g++) {
+		const struct sim_group *group = &sides->sim.group[g];
+		const struct kvt_xfer *x = &group->xfer;
+
+		hash = mix(hash, group->name, (int64_t)strlen(group->name));
+		hash = mix_side(hash, &x->src, &group->src_layout);
+		hash = mix_side(hash, &x->dst, &group->dst_layout);
+		hash = mix(hash, x->entry, x->nentries * (int64_t)sizeof(*x->entry));
+	}
+	return hash;
+}
+
+enum kvt_status wire_greet(struct wire *wire, const struct sides *sides,
+			   struct kvt_error *err)
+{
+	uint64_t mine = plan_hash(sides);
+	struct wire_head head;
+	uint8_t hello[8];
+	enum kvt_status status;
+
+	wire_put(hello, 8, mine);
+	if ((status = wire_send(wire, WIRE_HELLO, hello, 8, NULL, 0, err)) ||
+	    (status = wire_receive(wire, &head, err)))
+		return status;
+	if (head.type != WIRE_HELLO)
+		return kvt_fail(err, KVT_BAD_INPUT, head.type == WIRE_ADDRESS ?
+				"the peer uses transport ucx" : "the peer did not greet");
+	if (wire_take(wire->payload, 8) != mine)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the peer plans another transfer: its dumps or run differ");
+	return KVT_OK;
+}
+
+/* ---- ops in pieces --------------------------------------------------- */
+
+/* The ops of a pair; those that no frame has room for, in parts. */
+struct feed {
+	struct kvt_ops ops;
+	struct kvt_op left;
+};
+
+static void feed_start(struct feed *f, const struct kvt_nest *nest)
+{
+	kvt_ops_start(&f->ops, nest, KVT_SCOPE_RFC);
+	f->left.len = 0;
+}
+
+static bool feed_next(struct kvt_op *out, struct feed *f)
+{
+	if (!f->left.len && !kvt_op_next(&f->left, &f->ops))
+		return false;
+	*out = f->left;
+	if (out->len > WIRE_PIECE)
+		out->len = WIRE_PIECE;
+	f->left.src += out->len;
+	f->left.dst += out->len;
+	f->left.len -= out->len;
+	return true;
+}
+
+/* ---- the destination ------------------------------------------------- */
+
+/* All ops of a frame, in the order of the plan. */
+static enum kvt_status take_ops(uint8_t *dst, int64_t *moved, struct feed *feed,
+				const struct wire_ops *ops, struct kvt_error *err)
+{
+	const uint8_t *data = ops->data;
+
+	for (int64_t i = 0; i < ops->n; i++) {
+		struct kvt_op got = wire_op_take(ops->list + i * WIRE_OP), want;
+
+		if (!feed_next(&want, feed) || got.src != want.src ||
+		    got.dst != want.dst || got.len != want.len)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"the peer sent an op that is not in the plan: %lld bytes to offset %lld",
+					LL(got.len), LL(got.dst));
+		memcpy(dst + want.dst, data, (size_t)want.len);
+		data += want.len;
+		*moved += want.len;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status take_pair(struct wire *wire, const struct kvt_pair *pair,
+				 const struct kvt_nest *nest, uint8_t *dst,
+				 int64_t *moved, struct kvt_error *err)
+{
+	int64_t left = 0;
+	struct kvt_op op;
+	struct feed feed;
+	enum kvt_status status = KVT_OK;
+
+	feed_start(&feed, nest);
+	while (feed_next(&op, &feed))
+		left += op.len;
+	feed_start(&feed, nest);
+	while (!status && left > 0) {
+		struct wire_head head;
+		struct wire_ops ops;
+
+		if ((status = wire_receive(wire, &head, err)))
+			return status;
+		if (head.type != WIRE_OPS)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"the peer ended a box %lld bytes early", LL(left));
+		if ((status = wire_ops_take(&ops, wire->payload, head.length, err)))
+			return status;
+		if (ops.src_rank != pair->src_rank)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"the peer sent ops of rank %lld, expected rank %lld",
+					LL(ops.src_rank), LL(pair->src_rank));
+		status = take_ops(dst, moved, &feed, &ops, err);
+		left -= ops.nbytes;
+	}
+	return status;
+}
+
+static enum kvt_status ask(struct wire *wire, const struct carry_box *box, int rank,
+			   struct kvt_error *err)
+{
+	const struct wire_ask ask = { box->part, rank,
+				      { box->layers[0], box->layers[1] },
+				      { box->blocks[0], box->blocks[1] } };
+	uint8_t bytes[WIRE_ASK_BYTES];
+
+	wire_ask_put(bytes, &ask);
+	return wire_send(wire, WIRE_ASK, bytes, sizeof(bytes), NULL, 0, err);
+}
+
+/* The box of one rank; 'dst' is where that begins. */
+static enum kvt_status pull_rank(struct wire *wire, const struct carry_box *box,
+				 const struct sim_window *w, int rank, uint8_t *dst,
+				 int64_t *moved, struct kvt_error *err)
+{
+	struct kvt_pair_walk walk = { 0, 0 };
+	enum kvt_status status = ask(wire, box, rank, err);
+	struct wire_head head;
+	struct kvt_pair pair;
+	struct kvt_nest nest;
+
+	while (!status && kvt_pair_next(&pair, &walk, &w->xfer))
+		if (pair.dst_rank == rank &&
+		    !(status = kvt_nest_init(&nest, &w->xfer, &pair, err)))
+			status = take_pair(wire, &pair, &nest, dst, moved, err);
+	if (status || (status = wire_receive(wire, &head, err)))
+		return status;
+	return head.type == WIRE_END ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT, "the peer sent more ops than the plan has");
+}
+
+enum kvt_status wire_pull(void *context, struct worker *worker,
+			  const struct carry_box *box, uint8_t *dst, int64_t *moved,
+			  struct kvt_error *err)
+{
+	struct sim_window w;
+	enum kvt_status status = window_of(&w, box, err);
+
+	(void)worker;
+	if (status)
+		return status;
+	for (int r = 0; !status && r < box->sides->dst.n; r++)
+		status = pull_rank(context, box, &w, r, dst + r * box->rank_bytes, moved,
+				   err);
+	window_done(&w);
+	return status;
+}
+
+/* ---- the source ------------------------------------------------------ */
+
+/* A frame of ops as it fills. */
+struct frame {
+	uint8_t list[8 + WIRE_MOST_OPS * WIRE_OP];
+	uint8_t data[WIRE_PIECE];
+	int64_t n, nbytes;
+};
+
+static enum kvt_status flush(struct wire *wire, struct frame *f, int64_t src_rank,
+			     struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	wire_put(f->list, 4, (uint64_t)src_rank);
+	wire_put(f->list + 4, 4, (uint64_t)f->n);
+	if (f->n)
+		status = wire_send(wire, WIRE_OPS, f->list, 8 + f->n * WIRE_OP, f->data,
+				   f->nbytes, err);
+	f->n = f->nbytes = 0;
+	return status;
+}
+
+static enum kvt_status give_pair(struct wire *wire, struct frame *f, const uint8_t *src,
+				 const struct kvt_pair *pair, const struct kvt_nest *nest,
+				 struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	struct kvt_op op;
+	struct feed feed;
+
+	feed_start(&feed, nest);
+	while (!status && feed_next(&op, &feed)) {
+		if (f->n == WIRE_MOST_OPS || f->nbytes + op.len > WIRE_PIECE)
+			status = flush(wire, f, pair->src_rank, err);
+		wire_op_put(f->list + 8 + f->n++ * WIRE_OP, &op);
+		memcpy(f->data + f->nbytes, src + op.src, (size_t)op.len);
+		f->nbytes += op.len;
+	}
+	return status ? status : flush(wire, f, pair->src_rank, err);
+}
+
+struct serving {
+	struct wire *wire;
+	const struct sides *sides;
+	int64_t room;			/* of a window */
+	struct frame *frame;
+};
+
+/* Bytes of a window's blocks on one rank. */
+static int64_t window_bytes(const struct carry_box *box, const struct sim_window *w)
+{
+	const struct kvt_group *g = &side_rank(&box->sides->src, 0)->group[
+		box->sides->sim.group[box->part].src_group];
+	int64_t nbytes = g->shape.elem * (box->layers[1] - box->layers[0]);
+
+	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
+		nbytes *= g->shape.n[a];
+	return nbytes * w->nblocks;
+}
+
+static enum kvt_status take_ask(struct carry_box *box, int *rank,
+				const struct serving *s, int64_t length,
+				struct kvt_error *err)
+{
+	const struct sim *sim = &s->sides->sim;
+	struct kvt_box asked = { .begin = { 0 } };
+	const int64_t *n;
+	struct wire_ask a;
+	enum kvt_status status = wire_ask_take(&a, s->wire->payload, length, err);
+
+	if (status)
+		return status;
+	if (a.part >= sim->ngroups || a.rank >= s->sides->dst.n)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the peer asks for part %lld of rank %lld, which is not in the plan",
+				LL(a.part), LL(a.rank));
+	n = sim->group[a.part].xfer.dst.views.view[0].shape.n;
+	if (a.layers[0] >= a.layers[1] || a.layers[1] > n[KVT_AXIS_L] ||
+	    a.blocks[0] >= a.blocks[1] || a.blocks[1] > n[KVT_AXIS_B])
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the peer asks for layers %lld to %lld of blocks %lld to %lld",
+				LL(a.layers[0]), LL(a.layers[1]), LL(a.blocks[0]),
+				LL(a.blocks[1]));
+	box_take(&asked, KVT_AXIS_L, a.layers[0], a.layers[1] - a.layers[0]);
+	box_take(&asked, KVT_AXIS_B, a.blocks[0], a.blocks[1] - a.blocks[0]);
+	*box = carry_box_of(s->sides, (int)a.part, &asked);
+	*rank = (int)a.rank;
+	return box->nspans ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT,
+			"the peer asks for blocks that nothing goes to");
+}
+
+static enum kvt_status give_box(struct worker *worker, const struct serving *s,
+				const struct carry_box *box, int rank,
+				struct kvt_error *err)
+{
+	struct kvt_pair_walk walk = { 0, 0 };
+	struct sim_window w;
+	struct kvt_pair pair;
+	struct kvt_nest nest;
+	enum kvt_status status = window_of(&w, box, err);
+
+	if (status)
+		return status;
+	if (window_bytes(box, &w) > s->room)
+		status = kvt_fail(err, KVT_UNSUPPORTED,
+				  "the peer asks for more at once than --mem-limit allows");
+	while (!status && kvt_pair_next(&pair, &walk, &w.xfer))
+		if (pair.dst_rank == rank &&
+		    !(status = kvt_nest_init(&nest, &w.xfer, &pair, err)) &&
+		    !(status = read_window(worker, box, &w, (int)pair.src_rank,
+					   worker->buffer[1], err)))
+			status = give_pair(s->wire, s->frame, worker->buffer[1], &pair,
+					   &nest, err);
+	window_done(&w);
+	return status ? status : wire_send(s->wire, WIRE_END, NULL, 0, NULL, 0, err);
+}
+
+static enum kvt_status serve(struct worker *worker, void *context, int64_t i,
+			     struct kvt_error *err)
+{
+	const struct serving *s = context;
+	enum kvt_status status;
+	struct wire_head head;
+	struct carry_box box;
+	int rank = 0;
+
+	(void)i;
+	while (!(status = wire_receive(s->wire, &head, err)) && head.type == WIRE_ASK)
+		if ((status = take_ask(&box, &rank, s, head.length, err)) ||
+		    (status = give_box(worker, s, &box, rank, err)))
+			return status;
+	if (status || head.type == WIRE_BYE)
+		return status;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"the peer sent a frame of type %d, expected %d",
+			(int)head.type, (int)WIRE_ASK);
+}
+
+/*
+ * What the destination will ask for depends on what it writes: there is room for
+ * as much as it may want of a source with the same limit.
+ */
+static void needs_of(struct work *work, const struct sides *sides, int64_t room)
+{
+	work->buffer_bytes[1] = work->buffer_bytes[SOURCE_BUFFER] = room;
+	for (int r = 0; r < sides->src.n; r++)
+		for (int g = 0; g < side_rank(&sides->src, r)->ngroups; g++)
+			work_needs_pieces(work, sides->src.file[r].reader, g, 1, 1);
+}
+
+enum kvt_status wire_serve(struct wire *wire, const struct sides *sides,
+			   const struct exec_args *args, struct kvt_error *err)
+{
+	struct kvt_run run = exec_run_on_cpu(args);
+	struct serving s = { .wire = wire, .sides = sides,
+			     .room = carry_window_room(args->run.memory),
+			     .frame = malloc(sizeof(*s.frame)) };
+	struct work work = { .fn = serve, .context = &s, .count = 1 };
+	enum kvt_status status;
+
+	if (!s.frame)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	needs_of(&work, sides, s.room);
+	run.progress = NULL;
+	status = pipeline_run(&work, &run, err);
+	free(s.frame);
+	return status;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pull.h - boxes of a destination from another process, op by op */
+#ifndef KVTOOL_SIM_PULL_H
+#define KVTOOL_SIM_PULL_H
+
+#include "cli/wire/socket.h"
+#include "lib/ops/transfer/sides.h"
+
+/* Each says which plan it has; two different ones are KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+wire_greet(struct wire *wire, const struct sides *sides, struct kvt_error *err);
+
+/* The destination: asks for a box and takes its ops.  The context is the wire. */
+carry_fn wire_pull;
+
+/* The source: answers until the destination has all. */
+KVT_MUST_CHECK enum kvt_status
+wire_serve(struct wire *wire, const struct sides *sides, const struct exec_args *args,
+	   struct kvt_error *err);
+
+#endif

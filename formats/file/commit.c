@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit.c - writing a dump so that its name never shows half of one
+ *
+ * Everything is written in a stage (stage.h), made durable, and only then given
+ * its own name.  Whatever goes wrong before that leaves nothing behind and the old
+ * file as it was.
+ */
+#include "formats/format.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum kvt_status system_error(struct kvt_error *err, const char *path,
+				    const char *what)
+{
+	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
+			strerror(errno));
+}
+
+/* ---- names -------------------------------------------------------------- */
+
+static bool ends_with(const char *s, const char *ending)
+{
+	size_t n = strlen(s), m = strlen(ending);
+
+	return n > m && !strcmp(s + n - m, ending);
+}
+
+static enum kvt_status choose_format(const struct kvt_format **out,
+				     const char *path, const char *name,
+				     struct kvt_error *err)
+{
+	const struct kvt_format *f;
+
+	if (name) {
+		if (!(*out = kvt_format_find(name)))
+			return kvt_fail(err, KVT_USAGE, "unknown format '%s'", name);
+		if (!(*out)->create)
+			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be written",
+					name);
+		return KVT_OK;
+	}
+	for (int i = 0; (f = kvt_format_at(i)); i++)
+		for (int j = 0; f->create && f->endings && f->endings[j]; j++)
+			if (ends_with(path, f->endings[j])) {
+				*out = f;
+				return KVT_OK;
+			}
+	return kvt_fail(err, KVT_USAGE,
+			"%s: cannot tell the format from the name; give it with --format",
+			path);
+}
+
+static char *without_last_slashes(const char *path)
+{
+	size_t n = strlen(path);
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	return strndup(path, n);
+}
+
+static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
+				    struct kvt_error *err)
+{
+	w->path = without_last_slashes(path);
+	if (w->path && w->format->sidecar)
+		w->sidecar = kvt_manifest_name(w->path, 0);
+	if (!w->path || (w->format->sidecar && !w->sidecar))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	if (w->sidecar && ends_with(w->path, ".json"))
+		return kvt_fail(err, KVT_USAGE,
+				"%s: names that end in .json are those of manifests",
+				path);
+	return KVT_OK;
+}
+
+/* ---- what may be written ------------------------------------------------ */
+
+/* Streams under names of files: even where they lead to a file, it is open. */
+static bool is_stream(const char *path)
+{
+	return !strcmp(path, "-") || !strcmp(path, "/dev/stdout") ||
+	       !strcmp(path, "/dev/stderr") || !strncmp(path, "/dev/fd/", 8);
+}
+
+static enum kvt_status check_targets(const struct kvt_writer *w, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (is_stream(w->path))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s needs a seekable file, not standard output",
+				w->format->info.name);
+	status = kvt_stage_check(w->path, w->format->directory, w->options.force,
+				 w->format->info.name, err);
+	if (!status && w->sidecar)
+		status = kvt_stage_check(w->sidecar, false, w->options.force,
+					 w->format->info.name, err);
+	if (!status && w->sidecar)
+		status = kvt_sidecar_check(w->sidecar, w->path, err);
+	return status;
+}
+
+static enum kvt_status open_stage(struct kvt_writer *w, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_stage_open(&w->stage, w->path, w->sidecar,
+						w->format->directory,
+						w->options.force, err);
+
+	if (status)
+		return status;
+	w->temporary = w->stage.file[0].file;
+	w->sidecar_temporary = w->stage.file[1].file;
+	return KVT_OK;
+}
+
+/* ---- creating ----------------------------------------------------------- */
+
+static enum kvt_status start(struct kvt_writer *w, const char *path,
+			     const struct kvt_snapshot *info, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if ((status = kvt_snapshot_copy(&w->snapshot, info, err)) ||
+	    (status = kvt_snapshot_complete(&w->snapshot, err)))
+		return status;
+	if (!w->format->nowhere && ((status = choose_names(w, path, err)) ||
+				    (status = check_targets(w, err)) ||
+				    (status = open_stage(w, err))))
+		return status;
+	if ((status = w->format->create(w, err)))
+		return status;
+	for (int g = 0; g < w->snapshot.ngroups; g++)
+		if ((status = kvt_flat_seal(&w->flat[g], &w->files,
+					    &w->snapshot.group[g], err)))
+			return status;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
+			   const struct kvt_create_options *options,
+			   const struct kvt_snapshot *info, struct kvt_error *err)
+{
+	static const struct kvt_create_options defaults;
+	const struct kvt_format *format = NULL;
+	struct kvt_writer *writer;
+	enum kvt_status status;
+
+	if (!options)
+		options = &defaults;
+	if ((status = choose_format(&format, path, options->format, err)) ||
+	    (status = kvt_snapshot_check(info, err)))
+		return status;
+	if (options->row_ranks && format != &kvt_offload_format)
+		return kvt_fail(err, KVT_USAGE, "%s has no rows of ranks",
+				format->info.name);
+	if (!(writer = calloc(1, sizeof(*writer))))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	writer->format = format;
+	writer->options = *options;
+	writer->behind = -1;
+	kvt_snapshot_init(&writer->snapshot);
+	if ((status = start(writer, path, info, err))) {
+		kvt_stage_retell(&writer->stage, err);
+		kvt_close_writer(writer);
+		return status;
+	}
+	if (!format->directory && !format->nowhere && !options->no_sync)
+		writer->behind = open(writer->temporary, O_RDONLY | O_CLOEXEC);
+	*out = writer;
+	return KVT_OK;
+}
+
+/* ---- making durable ----------------------------------------------------- */
+
+/* Folders of ours are no deeper than that. */
+enum { MAX_DEPTH = 4 };
+
+static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	struct dirent *entry;
+	DIR *dir = opendir(path);
+	struct stat st;
+	char *name;
+
+	if (!dir)
+		return system_error(err, path, "open");
+	while (!status && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		if (!(name = malloc(strlen(path) + strlen(entry->d_name) + 2))) {
+			status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+			break;
+		}
+		sprintf(name, "%s/%s", path, entry->d_name);
+		if (lstat(name, &st))
+			status = system_error(err, name, "stat");
+		else if (S_ISDIR(st.st_mode) && depth > 0)
+			status = sync_folder(name, depth - 1, err);
+		else if (S_ISREG(st.st_mode))
+			status = kvt_sync_path(name, err);
+		free(name);
+	}
+	closedir(dir);
+	return status ? status : kvt_sync_path(path, err);
+}
+
+static enum kvt_status sync_all(const struct kvt_writer *w, struct kvt_error *err)
+{
+	enum kvt_status status = w->format->directory ?
+		sync_folder(w->temporary, MAX_DEPTH, err) :
+		kvt_sync_path(w->temporary, err);
+
+	if (!status && w->sidecar)
+		status = kvt_sync_path(w->sidecar_temporary, err);
+	return status;
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+enum kvt_status kvt_finish(struct kvt_writer *writer, struct kvt_error *err)
+{
+	enum kvt_status status = writer->format->finish(writer, err);
+
+	if (!status)
+		status = kvt_files_finish(&writer->files, err);
+	if (!status && !writer->format->nowhere && !writer->options.no_sync)
+		status = sync_all(writer, err);
+	writer->finished = !status;
+	return status;
+}
+
+enum kvt_status kvt_publish(struct kvt_writer *const *writers, int n,
+			    struct kvt_error *err)
+{
+	struct kvt_stage **stages = calloc((size_t)n + 1, sizeof(struct kvt_stage *));
+	enum kvt_status status;
+	bool sync = false;
+	int nstages = 0;
+
+	if (!stages)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++) {
+		assert(writers[i]->finished);
+		if (writers[i]->format->nowhere)
+			continue;
+		stages[nstages++] = &writers[i]->stage;
+		sync |= !writers[i]->options.no_sync;
+	}
+	status = kvt_stage_publish(stages, nstages, sync, err);
+	for (int i = 0; i < n; i++)
+		writers[i]->published = writers[i]->format->nowhere ? !status :
+			writers[i]->stage.file[0].state == KVT_DONE;
+	free(stages);
+	return status;
+}
+
+enum kvt_status kvt_commit(struct kvt_writer *writer, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_finish(writer, err);
+
+	return status ? status : kvt_publish(&writer, 1, err);
+}
+
+/* ---- closing ------------------------------------------------------------ */
+
+enum kvt_status kvt_writer_folder(struct kvt_writer *w, const char *path,
+				  struct kvt_error *err)
+{
+	size_t n = (size_t)w->nfolders;
+	char **more, *own;
+
+	/* room doubles at powers of two; nothing is made that nobody remembers */
+	if (!(n & (n - 1))) {
+		if (!(more = realloc(w->folder, (n ? 2 * n : 1) * sizeof(*more))))
+			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		w->folder = more;
+	}
+	if (!(own = strdup(path)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	if (!mkdir(path, 0777)) {
+		w->folder[w->nfolders++] = own;
+		return KVT_OK;
+	}
+	free(own);
+	return errno == EEXIST ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "%s: cannot create: %s", path, strerror(errno));
+}
+
+/* Only what this writer made, so that a mistake cannot empty somebody's folder. */
+static void remove_folders(const struct kvt_writer *w)
+{
+	for (int64_t i = 0; i < w->files.count; i++)
+		unlink(w->files.file[i].path);
+	for (int64_t i = w->nfolders - 1; i >= 0; i--)
+		rmdir(w->folder[i]);
+}
+
+void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err)
+{
+	if (writer && !writer->published)
+		kvt_stage_retell(&writer->stage, err);
+}
+
+void kvt_close_writer(struct kvt_writer *writer)
+{
+	if (!writer)
+		return;
+	if (writer->format->abandon)
+		writer->format->abandon(writer);
+	if (writer->temporary && writer->format->directory && !writer->published)
+		remove_folders(writer);
+	for (int64_t i = 0; i < writer->nfolders; i++)
+		free(writer->folder[i]);
+	free(writer->folder);
+	kvt_stage_close(&writer->stage);
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		kvt_flat_free(&writer->flat[g]);
+	kvt_files_close(&writer->files);
+	if (writer->behind >= 0)
+		close(writer->behind);
+	kvt_snapshot_free(&writer->snapshot);
+	free(writer->path);
+	free(writer->sidecar);
+	free(writer);
+}

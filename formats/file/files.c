@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* files.c - the files of a dump: opening, whole reads and writes at an offset */
+#include "formats/file/proof.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum kvt_status system_error(struct kvt_error *err, const char *path,
+				    const char *what)
+{
+	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
+			strerror(errno));
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+static enum kvt_status grow(struct kvt_files *files, struct kvt_error *err)
+{
+	int64_t n = files->count;
+	struct kvt_file *file;
+
+	/* full whenever the count is a power of two */
+	if (n & (n - 1))
+		return KVT_OK;
+	file = realloc(files->file, (size_t)(n ? 2 * n : 1) * sizeof(*file));
+	if (!file)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld files",
+				(long long)n);
+	files->file = file;
+	return KVT_OK;
+}
+
+/* Takes 'fd', also when it fails. */
+static enum kvt_status add(struct kvt_files *files, int *index, int fd,
+			   const char *path, struct kvt_error *err)
+{
+	enum kvt_status status;
+	struct stat st;
+	char *copy;
+
+	if (fstat(fd, &st)) {
+		status = system_error(err, path, "stat");
+	} else if (!S_ISREG(st.st_mode)) {
+		status = kvt_fail(err, KVT_BAD_INPUT, "%s: not a regular file", path);
+	} else if (!(status = grow(files, err))) {
+		if ((copy = strdup(path))) {
+			*index = (int)files->count;
+			files->file[files->count++] = (struct kvt_file){
+				.fd = fd, .nbytes = st.st_size, .dev = st.st_dev,
+				.ino = st.st_ino, .changed = st.st_mtim,
+				.path = copy };
+			return KVT_OK;
+		}
+		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	}
+	close(fd);
+	return status;
+}
+
+enum kvt_status kvt_files_finish(struct kvt_files *files, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; i < files->count; i++) {
+		struct kvt_file *file = &files->file[i];
+
+		if (file->fd >= 0 && close(file->fd) && !status)
+			status = system_error(err, file->path, "write");
+		file->fd = -1;
+	}
+	return status;
+}
+
+enum kvt_status kvt_files_open(struct kvt_files *files, int *index,
+			       const char *path, struct kvt_error *err)
+{
+	/* a FIFO would block here until somebody writes to it */
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+
+	if (fd < 0)
+		return system_error(err, path, "open");
+	return add(files, index, fd, path, err);
+}
+
+enum kvt_status kvt_files_list(struct kvt_files *files, int *index,
+			       const struct kvt_file *file, struct kvt_error *err)
+{
+	enum kvt_status status = grow(files, err);
+
+	if (status)
+		return status;
+	*index = (int)files->count;
+	files->file[files->count++] = *file;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_files_create(struct kvt_files *files, int *index,
+				 const char *path, int64_t nbytes,
+				 struct kvt_error *err)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	enum kvt_status status;
+
+	if (fd < 0)
+		return system_error(err, path, "create");
+	if (ftruncate(fd, nbytes)) {
+		status = system_error(err, path, "set the size of");
+		close(fd);
+	} else {
+		status = add(files, index, fd, path, err);
+	}
+	/* who does not have it listed could not remove it either */
+	if (status)
+		unlink(path);
+	return status;
+}
+
+void kvt_files_park(struct kvt_files *files, int index)
+{
+	struct kvt_file *file = &files->file[index];
+
+	if (file->fd >= 0)
+		close(file->fd);
+	file->fd = -1;
+}
+
+void kvt_files_close(struct kvt_files *files)
+{
+	for (int64_t i = 0; i < files->count; i++) {
+		if (files->file[i].fd >= 0)
+			close(files->file[i].fd);
+		free(files->file[i].path);
+	}
+	free(files->file);
+	*files = (struct kvt_files){ 0 };
+}
+
+enum kvt_status kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < files->count; i++) {
+		const struct kvt_file *file = &files->file[i];
+		struct stat st;
+
+		if (file->fd >= 0 ? fstat(file->fd, &st) : stat(file->path, &st))
+			return system_error(err, file->path, "stat");
+		if (st.st_size != file->nbytes)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: had %lld bytes and has %lld: it changed while it was read",
+					file->path, (long long)file->nbytes,
+					(long long)st.st_size);
+		if (st.st_ino != file->ino || st.st_dev != file->dev ||
+		    st.st_mtim.tv_sec != file->changed.tv_sec ||
+		    st.st_mtim.tv_nsec != file->changed.tv_nsec)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: changed while it was read", file->path);
+	}
+	return KVT_OK;
+}
+
+/* ---- reading and writing ------------------------------------------------ */
+
+/* The descriptor of a file, opened again if it is parked. */
+static enum kvt_status borrow(int *fd, const struct kvt_file *file, int flags,
+			      struct kvt_error *err)
+{
+	struct stat st;
+
+	*fd = file->fd;
+	if (*fd >= 0)
+		return KVT_OK;
+	*fd = open(file->path, flags | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
+	if (*fd < 0)
+		return system_error(err, file->path, "open");
+	if (!fstat(*fd, &st) && st.st_dev == file->dev && st.st_ino == file->ino)
+		return KVT_OK;
+	close(*fd);
+	return kvt_fail(err, KVT_BAD_INPUT, "%s: replaced while in use", file->path);
+}
+
+static void give_back(int fd, const struct kvt_file *file)
+{
+	if (file->fd < 0)
+		close(fd);
+}
+
+static enum kvt_status read_all(int fd, const struct kvt_file *file, char *buf,
+				int64_t nbytes, int64_t offset,
+				struct kvt_error *err)
+{
+	while (nbytes > 0) {
+		ssize_t n = pread(fd, buf, (size_t)nbytes, offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return kvt_fail(err, KVT_SYSTEM,
+					"%s: cannot read at byte %lld: %s", file->path,
+					(long long)offset, strerror(errno));
+		if (n == 0)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: ends at byte %lld, %lld more expected",
+					file->path, (long long)offset,
+					(long long)nbytes);
+		buf += n;
+		nbytes -= n;
+		offset += n;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status read_proven(int fd, const struct kvt_file *file, char *buf,
+				   int64_t nbytes, int64_t offset,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	while (!status && nbytes > 0) {
+		int64_t n = kvt_proof_step(file->proof, offset, nbytes);
+
+		if (!(status = read_all(fd, file, buf, n, offset, err)))
+			status = kvt_proof_check(file, buf, n, offset, err);
+		buf += n;
+		nbytes -= n;
+		offset += n;
+	}
+	return status;
+}
+
+enum kvt_status kvt_file_read(const struct kvt_file *file, void *buf,
+			      int64_t nbytes, int64_t offset,
+			      struct kvt_error *err)
+{
+	enum kvt_status status;
+	int fd;
+
+	if ((status = borrow(&fd, file, O_RDONLY, err)))
+		return status;
+	status = file->proof ? read_proven(fd, file, buf, nbytes, offset, err) :
+			       read_all(fd, file, buf, nbytes, offset, err);
+	give_back(fd, file);
+	return status;
+}
+
+/*
+ * The page cache takes a long write in pages as large as it can get, which are
+ * new memory; shorter ones reuse what was freed last.  That costs less than the
+ * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one piece a box.
+ */
+enum { WRITE_BYTES = 128 << 10 };
+
+static enum kvt_status write_all(int fd, const struct kvt_file *file,
+				 const char *buf, int64_t nbytes, int64_t offset,
+				 struct kvt_error *err)
+{
+	while (nbytes > 0) {
+		int64_t most = nbytes < WRITE_BYTES ? nbytes : WRITE_BYTES;
+		ssize_t n = pwrite(fd, buf, (size_t)most, offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return kvt_fail(err, KVT_SYSTEM,
+					"%s: cannot write at byte %lld: %s",
+					file->path, (long long)offset,
+					n ? strerror(errno) : "nothing was written");
+		buf += n;
+		nbytes -= n;
+		offset += n;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status write_noted(int fd, const struct kvt_file *file,
+				   const char *buf, int64_t nbytes, int64_t offset,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	while (!status && nbytes > 0) {
+		int64_t n = kvt_proof_step(file->proof, offset, nbytes);
+
+		kvt_proof_note(file, buf, n, offset);
+		status = write_all(fd, file, buf, n, offset, err);
+		buf += n;
+		nbytes -= n;
+		offset += n;
+	}
+	return status;
+}
+
+enum kvt_status kvt_file_write(const struct kvt_file *file, const void *buf,
+			       int64_t nbytes, int64_t offset,
+			       struct kvt_error *err)
+{
+	enum kvt_status status;
+	int fd;
+
+	if ((status = borrow(&fd, file, O_WRONLY, err)))
+		return status;
+	status = file->proof ? write_noted(fd, file, buf, nbytes, offset, err) :
+			       write_all(fd, file, buf, nbytes, offset, err);
+	give_back(fd, file);
+	return status;
+}

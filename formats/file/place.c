@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * place.c - from elements to the bytes of files and tensors, and back
+ *
+ * Nothing but pieces is looked at, never data.  Those of a file are the
+ * reader's; those of a tensor are made when they are asked for.
+ */
+#include "formats/format.h"
+
+#include <string.h>
+
+/* ---- tensors ------------------------------------------------------------ */
+
+static int64_t content_bytes(const struct kvt_group *group)
+{
+	struct kvt_shape page = group->shape;
+	int64_t nbytes = 0;
+
+	page.n[KVT_AXIS_L] = page.n[KVT_AXIS_B] = 1;
+	return kvt_shape_nbytes(&nbytes, &page, NULL) ? INT64_MAX : nbytes;
+}
+
+/* Groups of a hybrid model may take turns in pages: then none has its place. */
+static bool side_by_side(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return a->page_offset + content_bytes(a) <= b->page_offset ||
+	       b->page_offset + content_bytes(b) <= a->page_offset;
+}
+
+static bool shares_pages(const struct kvt_snapshot *s)
+{
+	int64_t nbytes;
+
+	if (!kvt_snapshot_has_pages(s) || kvt_snapshot_file_bytes(&nbytes, s, true, NULL))
+		return false;
+	for (int g = 0; g < s->ngroups; g++)
+		for (int h = 0; h < g; h++)
+			if (!side_by_side(&s->group[g], &s->group[h]))
+				return false;
+	return true;
+}
+
+static enum kvt_status tensor_piece(struct kvt_piece *out,
+				    const struct kvt_snapshot *s, int g,
+				    struct kvt_error *err)
+{
+	const struct kvt_group *group = &s->group[g];
+	struct kvt_box whole = kvt_box_whole(&group->shape);
+	bool shared = shares_pages(s);
+
+	return kvt_piece_init(out, group, &whole, shared || kvt_group_has_gaps(group),
+			      shared ? 0 : g, 0, err);
+}
+
+/* ---- buffers ------------------------------------------------------------ */
+
+/* Files of a folder are named inside it; one file that is the dump needs none. */
+static const char *name_of_file(const struct kvt_dump *reader, int64_t i)
+{
+	const char *path = reader->files.file[i].path;
+	size_t n = strlen(reader->path);
+
+	if (strncmp(path, reader->path, n))
+		return path;
+	path += n;
+	path += strspn(path, "/");
+	return *path ? path : NULL;
+}
+
+const char *kvt_dump_buffer_name(const struct kvt_dump *reader,
+				   enum kvt_space space, int64_t buffer)
+{
+	if (space == KVT_FILES)
+		return name_of_file(reader, buffer);
+	if (reader->snapshot.ngroups < 2 || shares_pages(&reader->snapshot))
+		return NULL;
+	return reader->snapshot.group[buffer].id;
+}
+
+static enum kvt_status only_tensor(int64_t *out, const struct kvt_dump *reader,
+				   struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = &reader->snapshot;
+
+	if (s->ngroups > 1 && !shares_pages(s))
+		return kvt_fail(err, KVT_USAGE,
+				"%s: has %d tensors, expected the group before the offset, as in %s:0",
+				reader->path, s->ngroups, s->group[0].id);
+	*out = 0;
+	return KVT_OK;
+}
+
+static enum kvt_status several_files(const struct kvt_dump *reader, int64_t one,
+				     struct kvt_error *err)
+{
+	const char *name = name_of_file(reader, one);
+
+	return kvt_fail(err, KVT_USAGE,
+			"%s: has several files with data, expected the name before the offset, as in %s:0",
+			reader->path, name ? name : reader->path);
+}
+
+/* The one file that has pieces; without any it is the dump's first. */
+static enum kvt_status only_file(int64_t *out, const struct kvt_dump *reader,
+				 struct kvt_error *err)
+{
+	int64_t found = -1;
+
+	for (int g = 0; g < reader->snapshot.ngroups; g++)
+		for (int64_t i = 0; i < reader->flat[g].npieces; i++) {
+			int64_t file = reader->flat[g].placed[i].file;
+
+			if (found >= 0 && file >= 0 && file != found)
+				return several_files(reader, found, err);
+			if (file >= 0)
+				found = file;
+		}
+	*out = found < 0 ? 0 : found;
+	return KVT_OK;
+}
+
+static bool file_has_data(const struct kvt_dump *reader, int64_t file)
+{
+	for (int g = 0; g < reader->snapshot.ngroups; g++)
+		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
+			if (reader->flat[g].placed[i].file == file)
+				return true;
+	return false;
+}
+
+enum kvt_status kvt_dump_find_buffer(int64_t *out, const struct kvt_dump *reader,
+				       enum kvt_space space, const char *name,
+				       struct kvt_error *err)
+{
+	bool memory = space == KVT_MEMORY;
+	int64_t n = memory ? reader->snapshot.ngroups : reader->files.count;
+
+	if (!name)
+		return memory ? only_tensor(out, reader, err) :
+				only_file(out, reader, err);
+	for (int64_t i = 0; i < n; i++) {
+		const char *own = memory ? reader->snapshot.group[i].id :
+					   name_of_file(reader, i);
+
+		if (!own || strcmp(own, name) || (!memory && !file_has_data(reader, i)))
+			continue;
+		*out = memory && shares_pages(&reader->snapshot) ? 0 : i;
+		return KVT_OK;
+	}
+	return kvt_fail(err, KVT_USAGE, "%s: has no %s '%.200s' with data", reader->path,
+			memory ? "group" : "file", name);
+}
+
+/* ---- where an element is ------------------------------------------------ */
+
+static bool holds(const struct kvt_box *box, const int64_t index[KVT_NAXES])
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (index[a] < box->begin[a] || index[a] >= box->end[a])
+			return false;
+	return true;
+}
+
+static void place_in(int64_t *buffer, int64_t *offset,
+		     const struct kvt_piece *piece, const int64_t index[KVT_NAXES])
+{
+	int64_t inside[KVT_NAXES];
+
+	*buffer = piece->file;
+	*offset = 0;
+	if (piece->file < 0)
+		return;
+	for (int a = 0; a < KVT_NAXES; a++)
+		inside[a] = index[a] - piece->box.begin[a];
+	*offset = kvt_views_at(&piece->views, inside);
+}
+
+enum kvt_status kvt_dump_locate(int64_t *buffer, int64_t *offset,
+				  const struct kvt_dump *reader,
+				  enum kvt_space space, int group,
+				  const int64_t index[KVT_NAXES],
+				  struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = &reader->snapshot;
+	const struct kvt_flat *flat;
+	struct kvt_piece piece;
+	struct kvt_box whole;
+	enum kvt_status status;
+
+	if (group < 0 || group >= s->ngroups)
+		return kvt_fail(err, KVT_USAGE, "%s: has no group %d", reader->path,
+				group);
+	whole = kvt_box_whole(&s->group[group].shape);
+	if (!holds(&whole, index))
+		return kvt_fail(err, KVT_USAGE, "%s: index outside group %s",
+				reader->path, s->group[group].id);
+	if (space == KVT_MEMORY) {
+		if ((status = tensor_piece(&piece, s, group, err)))
+			return status;
+		place_in(buffer, offset, &piece, index);
+		return KVT_OK;
+	}
+	flat = &reader->flat[group];
+	for (int64_t i = 0; i < flat->npieces; i++)
+		if (holds(&flat->placed[i].box, index)) {
+			piece = kvt_flat_piece(flat, i);
+			place_in(buffer, offset, &piece, index);
+			return KVT_OK;
+		}
+	return kvt_fail(err, KVT_UNSUPPORTED,
+			"%s: group %s is stored in tiles, which have no bytes of single elements",
+			reader->path, s->group[group].id);
+}
+
+/* ---- what a byte is ----------------------------------------------------- */
+
+/* The factor of an unsplit axis. */
+static const struct kvt_factor *factor_of(const struct kvt_view *view,
+					  enum kvt_axis axis)
+{
+	for (int i = 0; i < view->nfactors; i++)
+		if (view->factor[i].axis == axis)
+			return &view->factor[i];
+	return NULL;
+}
+
+/* In dense arrays the faster of both strides is the content of a page. */
+static bool in_pages(const struct kvt_piece *piece, const struct kvt_group *group)
+{
+	const struct kvt_view *view = &piece->views.view[0];
+	const struct kvt_factor *l = factor_of(view, KVT_AXIS_L);
+	const struct kvt_factor *b = factor_of(view, KVT_AXIS_B);
+
+	return kvt_group_has_gaps(group) && l && b &&
+	       (l->stride < b->stride ? l : b)->stride == group->page_bytes;
+}
+
+static void look_at_page(struct kvt_place *out, const struct kvt_piece *piece,
+			 const struct kvt_group *group, int g, int64_t offset)
+{
+	static const enum kvt_axis axes[] = { KVT_AXIS_L, KVT_AXIS_B };
+	const struct kvt_view *view = &piece->views.view[0];
+	int64_t begin = view->offset - group->page_offset;
+	int64_t end = begin + group->shape.n[KVT_AXIS_L] *
+			      group->shape.n[KVT_AXIS_B] * group->page_bytes;
+
+	if (begin < out->begin)
+		out->begin = begin;
+	if (end > out->end)
+		out->end = end;
+	if (offset < begin || offset >= end || out->region != KVT_GAP)
+		return;
+	out->region = KVT_PADDING;
+	out->group = g;
+	out->byte = (offset - begin) % group->page_bytes;
+	for (int i = 0; i < 2; i++) {
+		const struct kvt_factor *f = factor_of(view, axes[i]);
+
+		out->index[axes[i]] = (offset - begin) / f->stride % f->n;
+	}
+}
+
+/* All pieces of a buffer are looked at: begin and end come from all of them. */
+static void look(struct kvt_place *out, const struct kvt_piece *piece,
+		 const struct kvt_group *group, int g, int64_t offset)
+{
+	int64_t index[KVT_NAXES], end;
+
+	for (int i = 0; i < piece->views.count; i++) {
+		const struct kvt_view *view = &piece->views.view[i];
+
+		if (kvt_view_end(&end, view, NULL) || !end)
+			continue;
+		if (view->offset < out->begin)
+			out->begin = view->offset;
+		if (end > out->end)
+			out->end = end;
+	}
+	if (in_pages(piece, group))
+		look_at_page(out, piece, group, g, offset);
+	if (!kvt_views_find(&piece->views, offset, index))
+		return;
+	out->region = KVT_ELEMENT;
+	out->group = g;
+	out->byte = offset - kvt_views_at(&piece->views, index);
+	for (int a = 0; a < KVT_NAXES; a++)
+		out->index[a] = index[a] + piece->box.begin[a];
+}
+
+static void look_in_file(struct kvt_place *out, const struct kvt_dump *reader,
+			 int64_t file, int64_t offset)
+{
+	for (int g = 0; g < reader->snapshot.ngroups; g++)
+		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
+			if (reader->flat[g].placed[i].file == file) {
+				struct kvt_piece piece = kvt_flat_piece(&reader->flat[g],
+									i);
+
+				look(out, &piece, &reader->snapshot.group[g], g, offset);
+			}
+}
+
+static enum kvt_status look_in_tensor(struct kvt_place *out,
+				      const struct kvt_snapshot *s, int64_t tensor,
+				      int64_t offset, struct kvt_error *err)
+{
+	for (int g = 0; g < s->ngroups; g++) {
+		struct kvt_piece piece;
+		enum kvt_status status = tensor_piece(&piece, s, g, err);
+
+		if (status)
+			return status;
+		if (piece.file == tensor)
+			look(out, &piece, &s->group[g], g, offset);
+	}
+	return KVT_OK;
+}
+
+static bool has_tiles(const struct kvt_dump *reader)
+{
+	for (int g = 0; g < reader->snapshot.ngroups; g++)
+		if (kvt_dump_tiling(reader, g))
+			return true;
+	return false;
+}
+
+enum kvt_status kvt_dump_at(struct kvt_place *out, const struct kvt_dump *reader,
+			      enum kvt_space space, int64_t buffer, int64_t offset,
+			      struct kvt_error *err)
+{
+	struct kvt_place place = { .region = KVT_GAP, .group = -1, .begin = INT64_MAX };
+	enum kvt_status status = KVT_OK;
+
+	if (space == KVT_MEMORY)
+		status = look_in_tensor(&place, &reader->snapshot, buffer, offset, err);
+	else
+		look_in_file(&place, reader, buffer, offset);
+	if (status)
+		return status;
+	if (place.begin > place.end)
+		place.begin = place.end;
+	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_tiles(reader))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: byte %lld is in no array; groups are stored in tiles, whose bytes are of no single element",
+				reader->path, (long long)offset);
+	if (place.region == KVT_GAP && offset < place.begin)
+		place.region = KVT_HEADER;
+	else if (place.region == KVT_GAP && offset >= place.end)
+		place.region = KVT_BEYOND;
+	*out = place;
+	return KVT_OK;
+}
+
+/* ---- padding ------------------------------------------------------------ */
+
+bool kvt_dump_has_padding(const struct kvt_dump *reader, int group)
+{
+	const struct kvt_flat *flat = &reader->flat[group];
+	struct kvt_piece piece;
+
+	if (group > 0 && shares_pages(&reader->snapshot))
+		return false;
+	if (flat->npieces != 1 || flat->placed[0].file < 0)
+		return false;
+	piece = kvt_flat_piece(flat, 0);
+	return in_pages(&piece, &reader->snapshot.group[group]);
+}
+
+enum kvt_status kvt_read_padding(uint8_t *page, const struct kvt_dump *reader,
+				 int group, int64_t layer, int64_t block,
+				 struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = &reader->snapshot;
+	const int64_t index[KVT_NAXES] = { layer, block };
+	bool shared = shares_pages(s);
+	enum kvt_status status;
+	int64_t file, offset;
+
+	if ((status = kvt_dump_locate(&file, &offset, reader, KVT_FILES, group, index,
+					err)))
+		return status;
+	offset -= s->group[group].page_offset;
+	status = kvt_file_read(&reader->files.file[file], page,
+			       s->group[group].page_bytes, offset, err);
+	for (int g = 0; !status && g < s->ngroups; g++)
+		if (shared || g == group)
+			memset(page + s->group[g].page_offset, 0,
+			       (size_t)content_bytes(&s->group[g]));
+	return status;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* proof.c - checksums of the bytes of a file */
+#include "formats/file/proof.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/tile/hash.h"
+
+/*
+ * Of a piece.  Threads that meet at one do the same work twice; none of them
+ * trusts a piece that was not hashed.
+ */
+enum {
+	UNKNOWN,		/* not read yet; nothing of it written yet */
+	WHOLE,			/* the sum is that of all of its bytes */
+	PARTIAL,		/* written in parts, so to be read at the end */
+};
+
+/* What a range of the file has of a piece; all counted from the file's begin. */
+struct part {
+	int64_t piece, begin, end;	/* of the piece */
+	int64_t from, to;		/* shared with the range */
+};
+
+int64_t kvt_piece_count(int64_t nbytes)
+{
+	return nbytes / KVT_PIECE_BYTES + (nbytes % KVT_PIECE_BYTES != 0);
+}
+
+enum kvt_status kvt_proof_add(struct kvt_proof *proof, int64_t at, int64_t nbytes,
+			      uint64_t *sum, struct kvt_error *err)
+{
+	struct kvt_run *run = &proof->run[proof->nruns++];
+	int64_t n = kvt_piece_count(nbytes);
+
+	*run = (struct kvt_run){ .at = at, .nbytes = nbytes, .npieces = n, .sum = sum };
+	run->state = calloc((size_t)n + 1, sizeof(*run->state));
+	if (!run->state)
+		return kvt_fail(err, KVT_SYSTEM,
+				"out of memory for the checksums of %lld pieces",
+				(long long)n);
+	return KVT_OK;
+}
+
+void kvt_proof_free(struct kvt_proof *proof)
+{
+	for (int i = 0; i < proof->nruns; i++)
+		free((void *)proof->run[i].state);
+	proof->nruns = 0;
+}
+
+/* ---- pieces of a range -------------------------------------------------- */
+
+/* The part of piece 'i'; false: there is none, nor of those behind it. */
+static bool part_at(struct part *out, const struct kvt_run *run, int64_t i,
+		    int64_t offset, int64_t end)
+{
+	out->piece = i;
+	out->begin = run->at + i * KVT_PIECE_BYTES;
+	out->end = out->begin + KVT_PIECE_BYTES;
+	if (i >= run->npieces || out->begin >= end)
+		return false;
+	if (out->end > run->at + run->nbytes)
+		out->end = run->at + run->nbytes;
+	out->from = offset > out->begin ? offset : out->begin;
+	out->to = end < out->end ? end : out->end;
+	/* a range may begin behind the run, where its last piece would go on */
+	return out->from < out->to;
+}
+
+static int64_t first_piece(const struct kvt_run *run, int64_t offset)
+{
+	return offset > run->at ? (offset - run->at) / KVT_PIECE_BYTES : 0;
+}
+
+static bool is_whole(const struct part *part)
+{
+	return part->from == part->begin && part->to == part->end;
+}
+
+int64_t kvt_proof_step(const struct kvt_proof *proof, int64_t offset, int64_t nbytes)
+{
+	enum { MOST = 2 * KVT_PIECE_BYTES };
+
+	for (int r = 0; r < proof->nruns; r++) {
+		const struct kvt_run *run = &proof->run[r];
+
+		if (offset >= run->at && offset < run->at + run->nbytes) {
+			int64_t most = MOST - (offset - run->at) % KVT_PIECE_BYTES;
+
+			return nbytes < most ? nbytes : most;
+		}
+	}
+	return nbytes;
+}
+
+/* The whole piece as it is in the file. */
+static enum kvt_status read_piece(const struct kvt_file *file, const struct part *part,
+				  uint8_t *piece, struct kvt_error *err)
+{
+	struct kvt_file plain = *file;
+
+	plain.proof = NULL;
+	return kvt_file_read(&plain, piece, part->end - part->begin, part->begin, err);
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+static enum kvt_status check_part(const struct kvt_file *file, const struct kvt_run *run,
+				  const struct part *part, uint8_t *bytes,
+				  struct kvt_error *err)
+{
+	uint8_t piece[KVT_PIECE_BYTES];
+	const uint8_t *whole = bytes;
+	enum kvt_status status;
+	uint64_t sum;
+
+	if (!is_whole(part)) {
+		if ((status = read_piece(file, part, piece, err)))
+			return status;
+		/* what was hashed is what the caller gets */
+		memcpy(bytes, piece + (part->from - part->begin),
+		       (size_t)(part->to - part->from));
+		whole = piece;
+	}
+	sum = kvt_piece_hash(whole, part->end - part->begin);
+	if (sum != run->sum[part->piece])
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: data is damaged between bytes %lld and %lld: "
+				"XXH3 is %016llx, expected %016llx", file->path,
+				(long long)part->begin, (long long)part->end,
+				(unsigned long long)sum,
+				(unsigned long long)run->sum[part->piece]);
+	atomic_store(&run->state[part->piece], WHOLE);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_proof_check(const struct kvt_file *file, void *buf, int64_t nbytes,
+				int64_t offset, struct kvt_error *err)
+{
+	const struct kvt_proof *proof = file->proof;
+	enum kvt_status status = KVT_OK;
+
+	for (int r = 0; r < proof->nruns; r++) {
+		const struct kvt_run *run = &proof->run[r];
+		struct part part;
+
+		for (int64_t i = first_piece(run, offset);
+		     !status && part_at(&part, run, i, offset, offset + nbytes); i++)
+			if (atomic_load(&run->state[i]) != WHOLE)
+				status = check_part(file, run, &part, (uint8_t *)buf +
+						    (part.from - offset), err);
+	}
+	return status;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+void kvt_proof_note(const struct kvt_file *file, const void *buf, int64_t nbytes,
+		    int64_t offset)
+{
+	struct kvt_proof *proof = file->proof;
+
+	for (int r = 0; r < proof->nruns; r++) {
+		struct kvt_run *run = &proof->run[r];
+		struct part part;
+
+		for (int64_t i = first_piece(run, offset);
+		     part_at(&part, run, i, offset, offset + nbytes); i++) {
+			const uint8_t *bytes = buf;
+
+			bytes += part.from - offset;
+			if (!is_whole(&part)) {
+				atomic_store(&run->state[i], PARTIAL);
+			} else if (atomic_load(&run->state[i]) != PARTIAL) {
+				run->sum[i] = kvt_piece_hash(bytes, part.to - part.from);
+				atomic_store(&run->state[i], WHOLE);
+			}
+		}
+	}
+}
+
+enum kvt_status kvt_proof_complete(const struct kvt_file *file, struct kvt_error *err)
+{
+	struct kvt_proof *proof = file->proof;
+	uint8_t piece[KVT_PIECE_BYTES];
+
+	for (int r = 0; r < proof->nruns; r++) {
+		struct kvt_run *run = &proof->run[r];
+		struct part part;
+
+		for (int64_t i = 0; part_at(&part, run, i, run->at,
+					    run->at + run->nbytes); i++) {
+			enum kvt_status status;
+
+			if (atomic_load(&run->state[i]) == WHOLE)
+				continue;
+			if ((status = read_piece(file, &part, piece, err)))
+				return status;
+			run->sum[i] = kvt_piece_hash(piece, part.end - part.begin);
+		}
+	}
+	return KVT_OK;
+}

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stage.c - see stage.h */
+#define _GNU_SOURCE		/* renameat2 */
+#include "formats/file/stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/file/tree.h"
+
+static const char suffix[] = ".tmp-";
+
+static enum kvt_status system_error(struct kvt_error *err, const char *path,
+				    const char *what)
+{
+	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
+			strerror(errno));
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+static char *with_end(const char *path, const char *end)
+{
+	char *out = malloc(strlen(path) + strlen(end) + 1);
+
+	if (out)
+		sprintf(out, "%s%s", path, end);
+	return out;
+}
+
+/* Process numbers come again, in containers at once: the name may be taken. */
+static enum kvt_status make_folder(struct kvt_stage *stage, const char *path,
+				   struct kvt_error *err)
+{
+	enum { TRIES = 100 };
+	enum kvt_status status;
+	char end[48];
+
+	for (int i = 0; i < TRIES; i++) {
+		char *folder;
+		bool taken;
+
+		snprintf(end, sizeof(end), i ? "%s%ld-%d" : "%s%ld", suffix,
+			 (long)getpid(), i);
+		if (!(folder = with_end(path, end)))
+			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		if (!mkdir(folder, 0777)) {
+			stage->folder = folder;
+			return KVT_OK;
+		}
+		taken = errno == EEXIST;
+		status = system_error(err, folder, "create");
+		free(folder);
+		if (!taken)
+			return status;
+	}
+	return status;
+}
+
+static enum kvt_status add(struct kvt_stage *stage, const char *path, bool folder,
+			   struct kvt_error *err)
+{
+	struct kvt_staged *f = &stage->file[stage->n];
+
+	*f = (struct kvt_staged){
+		.path = strdup(path), .folder = folder,
+		.file = kvt_path_join(stage->folder, kvt_path_base(path), ""),
+	};
+	stage->n++;
+	return f->path && f->file ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+}
+
+enum kvt_status kvt_stage_open(struct kvt_stage *stage, const char *path,
+			       const char *beside, bool folder, bool force,
+			       struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	*stage = (struct kvt_stage){ .force = force };
+	if ((status = make_folder(stage, path, err)) ||
+	    (status = add(stage, path, folder, err)) ||
+	    (beside && (status = add(stage, beside, false, err)))) {
+		kvt_stage_close(stage);
+		return status;
+	}
+	return KVT_OK;
+}
+
+/* ---- what may be written ------------------------------------------------ */
+
+static bool is_empty(const char *path)
+{
+	DIR *dir = opendir(path);
+	bool empty = dir != NULL;
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			empty = false;
+	if (dir)
+		closedir(dir);
+	return empty;
+}
+
+enum kvt_status kvt_stage_check(const char *path, bool folder, bool force,
+				const char *what, struct kvt_error *err)
+{
+	struct stat st;
+
+	if (stat(path, &st)) {
+		if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+			return system_error(err, path, "stat");
+		if (lstat(path, &st))
+			return KVT_OK;
+	}
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: not a regular file, and %s needs one", path, what);
+	if (!force)
+		return kvt_fail(err, KVT_SYSTEM, "%s: exists; --force replaces it",
+				path);
+	if (S_ISDIR(st.st_mode) && !folder)
+		return kvt_fail(err, KVT_SYSTEM, "%s: is a folder", path);
+	if (S_ISDIR(st.st_mode) && !is_empty(path))
+		return kvt_fail(err, KVT_SYSTEM,
+				"%s: is a folder with something in it, which is never replaced",
+				path);
+	if (!S_ISDIR(st.st_mode) && folder)
+		return kvt_fail(err, KVT_SYSTEM, "%s: is not a folder", path);
+	return KVT_OK;
+}
+
+/* ---- making durable ----------------------------------------------------- */
+
+enum kvt_status kvt_sync_path(const char *path, struct kvt_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	enum kvt_status status = KVT_OK;
+
+	if (fd < 0)
+		return system_error(err, path, "open");
+	/* EINVAL: there are file systems that cannot sync a folder, and need not */
+	if (fsync(fd) && errno != EINVAL)
+		status = system_error(err, path, "write to disk");
+	if (close(fd) && !status)
+		status = system_error(err, path, "write to disk");
+	return status;
+}
+
+static enum kvt_status sync_parent(const char *path, struct kvt_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	enum kvt_status status;
+	char *parent;
+
+	if (!slash)
+		return kvt_sync_path(".", err);
+	parent = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+	if (!parent)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	status = kvt_sync_path(parent, err);
+	free(parent);
+	return status;
+}
+
+static bool same_parent(const char *a, const char *b)
+{
+	size_t n = (size_t)(kvt_path_base(a) - a);
+
+	return n == (size_t)(kvt_path_base(b) - b) && !memcmp(a, b, n);
+}
+
+/* ---- giving names ------------------------------------------------------- */
+
+/* The file system, or the kernel, does not know renameat2() or these flags. */
+static bool is_unknown(int error)
+{
+	return error == ENOSYS || error == EINVAL || error == EOPNOTSUPP;
+}
+
+/* Nothing may have the name, not even since somebody looked. */
+static enum kvt_status name_new(struct kvt_staged *f, struct kvt_error *err)
+{
+	enum kvt_status status;
+	struct stat st;
+
+	if (!renameat2(AT_FDCWD, f->file, AT_FDCWD, f->path, RENAME_NOREPLACE)) {
+		f->state = KVT_NAMED;
+		return KVT_OK;
+	}
+	if (is_unknown(errno) && !f->folder && !link(f->file, f->path)) {
+		if (!unlink(f->file) || !unlink(f->file)) {
+			f->state = KVT_NAMED;
+			return KVT_OK;
+		}
+		status = system_error(err, f->file, "remove");
+		unlink(f->path);
+		return status;
+	}
+	if (errno != EEXIST && !lstat(f->path, &st))
+		errno = EEXIST;
+	if (errno == EEXIST)
+		return kvt_fail(err, KVT_SYSTEM,
+				"%s: created by somebody else meanwhile", f->path);
+	/* no such call and no hard links on this file system: take the small risk */
+	if (rename(f->file, f->path))
+		return system_error(err, f->path, "give the file this name");
+	f->state = KVT_NAMED;
+	return KVT_OK;
+}
+
+/* rename() itself refuses to replace a folder with something in it. */
+static enum kvt_status name_folder(struct kvt_staged *f, struct kvt_error *err)
+{
+	struct stat st;
+	bool exists = !lstat(f->path, &st);
+
+	if (rename(f->file, f->path))
+		return system_error(err, f->path, "give the folder this name");
+	f->state = exists ? KVT_REPLACED : KVT_NAMED;
+	return KVT_OK;
+}
+
+/* Under two names for a moment, or under none where there are no hard links. */
+static enum kvt_status set_aside(struct kvt_staged *f, struct kvt_error *err)
+{
+	char *old = with_end(f->file, ".old");
+	enum kvt_status status = KVT_OK;
+
+	if (!old)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", f->path);
+	if (link(f->path, old) && rename(f->path, old)) {
+		status = system_error(err, f->path, "set the old file aside");
+	} else if (rename(f->file, f->path)) {
+		status = system_error(err, f->path, "give the file this name");
+		/* whichever way it was set aside */
+		if (rename(old, f->path) && rename(old, f->path))
+			status = system_error(err, old, "give back its name to");
+		unlink(old);
+	} else {
+		f->state = KVT_SET_ASIDE;
+	}
+	free(old);
+	return status;
+}
+
+static enum kvt_status name(struct kvt_staged *f, bool force, struct kvt_error *err)
+{
+	struct stat st;
+
+	if (!force)
+		return name_new(f, err);
+	if (f->folder)
+		return name_folder(f, err);
+	if (lstat(f->path, &st))
+		return name_new(f, err);
+	if (S_ISDIR(st.st_mode))
+		return kvt_fail(err, KVT_SYSTEM, "%s: is a folder", f->path);
+	if (!renameat2(AT_FDCWD, f->file, AT_FDCWD, f->path, RENAME_EXCHANGE)) {
+		f->state = KVT_EXCHANGED;
+		return KVT_OK;
+	}
+	if (is_unknown(errno))
+		return set_aside(f, err);
+	return system_error(err, f->path, "give the file this name");
+}
+
+/* ---- the way back, and the end ------------------------------------------ */
+
+/* As it was, one way or another: nobody can be told that there is no way back. */
+static void take_back(struct kvt_staged *f)
+{
+	char *old;
+
+	switch (f->state) {
+	case KVT_NAMED:
+	case KVT_REPLACED:
+		if (rename(f->path, f->file) && (f->folder ? rename(f->path, f->file) :
+						 unlink(f->path)))
+			return;
+		if (f->state == KVT_REPLACED && mkdir(f->path, 0777))
+			return;
+		break;
+	case KVT_EXCHANGED:
+		if (renameat2(AT_FDCWD, f->file, AT_FDCWD, f->path, RENAME_EXCHANGE) &&
+		    (unlink(f->path) || link(f->file, f->path)))
+			return;
+		break;
+	case KVT_SET_ASIDE:
+		if (!(old = with_end(f->file, ".old")))
+			return;
+		if (rename(f->path, f->file) || rename(old, f->path)) {
+			free(old);
+			return;
+		}
+		free(old);
+		break;
+	case KVT_STAGED:
+	case KVT_DONE:
+		return;
+	}
+	f->state = KVT_STAGED;
+}
+
+/* What was there before. */
+static enum kvt_status forget_old(struct kvt_staged *f, struct kvt_error *err)
+{
+	bool aside = f->state == KVT_SET_ASIDE;
+	char *old = NULL;
+	enum kvt_status status = KVT_OK;
+
+	if (aside && !(old = with_end(f->file, ".old")))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", f->path);
+	if ((aside || f->state == KVT_EXCHANGED) && unlink(aside ? old : f->file) &&
+	    unlink(aside ? old : f->file))
+		status = kvt_fail(err, KVT_SYSTEM,
+				  "%s: written, but what it replaces cannot be removed from %s: %s",
+				  f->path, aside ? old : f->file, strerror(errno));
+	free(old);
+	f->state = KVT_DONE;
+	return status;
+}
+
+/* It is empty; tried once more, as somebody would have to remove it by hand. */
+static enum kvt_status remove_folder(struct kvt_stage *stage, struct kvt_error *err)
+{
+	if (rmdir(stage->folder) && rmdir(stage->folder))
+		return system_error(err, stage->folder,
+				    "remove the folder it was written in");
+	free(stage->folder);
+	stage->folder = NULL;
+	return KVT_OK;
+}
+
+static enum kvt_status name_all(struct kvt_stage *const *stages, int n, bool sync,
+				struct kvt_error *err)
+{
+	const char *last = NULL;
+	enum kvt_status status = KVT_OK;
+
+	for (int s = 0; s < n && !status; s++)
+		for (int i = 0; i < stages[s]->n && !status; i++)
+			status = name(&stages[s]->file[i], stages[s]->force, err);
+	for (int s = 0; s < n && !status && sync; s++) {
+		const char *path = stages[s]->file[0].path;
+
+		if (!last || !same_parent(path, last))
+			status = sync_parent(path, err);
+		last = path;
+	}
+	return status;
+}
+
+enum kvt_status kvt_stage_publish(struct kvt_stage *const *stages, int n, bool sync,
+				  struct kvt_error *err)
+{
+	enum kvt_status status = name_all(stages, n, sync, err);
+
+	for (int s = n; s-- > 0 && status;)
+		for (int i = stages[s]->n; i-- > 0;)
+			take_back(&stages[s]->file[i]);
+	if (status)
+		return status;
+	for (int s = 0; s < n; s++)
+		for (int i = 0; i < stages[s]->n; i++) {
+			enum kvt_status one = forget_old(&stages[s]->file[i], err);
+
+			status = status ? status : one;
+		}
+	for (int s = 0; s < n; s++) {
+		enum kvt_status one = remove_folder(stages[s], err);
+
+		status = status ? status : one;
+	}
+	return status;
+}
+
+/* What has no name yet, and is no folder with something in it. */
+static void discard(struct kvt_staged *f)
+{
+	if (f->file && f->state == KVT_STAGED &&
+	    (f->folder ? rmdir(f->file) : unlink(f->file)) && errno != ENOENT)
+		(void)(f->folder ? rmdir(f->file) : unlink(f->file));
+	free(f->path);
+	free(f->file);
+}
+
+void kvt_stage_close(struct kvt_stage *stage)
+{
+	for (int i = 0; i < stage->n; i++)
+		discard(&stage->file[i]);
+	/* it must go if it can: one more try costs nothing */
+	if (stage->folder && rmdir(stage->folder))
+		(void)rmdir(stage->folder);
+	free(stage->folder);
+	*stage = (struct kvt_stage){ .folder = NULL };
+}
+
+void kvt_stage_retell(const struct kvt_stage *stage, struct kvt_error *err)
+{
+	const char *name = stage->folder ? kvt_path_base(stage->folder) : NULL;
+	char *at = err && name ? strstr(err->text, stage->folder) : NULL;
+	size_t n = name ? strlen(name) : 0;
+
+	for (; at; at = strstr(at + 1, stage->folder)) {
+		char *from = at + (name - stage->folder);
+
+		if (from[n] == '/')
+			memmove(from, from + n + 1, strlen(from + n + 1) + 1);
+	}
+}
+
+/* ---- what killed runs left ---------------------------------------------- */
+
+/* "NAME.tmp-123" or "NAME.tmp-123-4". */
+static bool is_of(const char *entry, const char *name)
+{
+	const char *at = NULL, *next = entry;
+
+	while ((next = strstr(next, suffix))) {
+		at = next;
+		next += sizeof(suffix) - 1;
+	}
+	if (!at || at == entry || (name && (strlen(name) != (size_t)(at - entry) ||
+					    memcmp(entry, name, (size_t)(at - entry)))))
+		return false;
+	at += sizeof(suffix) - 1;
+	return *at >= '1' && *at <= '9' && !at[strspn(at, "0123456789-")];
+}
+
+bool kvt_stage_is_one(const char *entry)
+{
+	return is_of(entry, NULL);
+}
+
+void kvt_stage_leftovers(const char *folder, const char *path,
+			 void (*fn)(void *context, const char *left), void *context)
+{
+	const char *name = path ? kvt_path_base(path) : NULL;
+	size_t n = path ? (size_t)(name - path) : strlen(folder);
+	bool ends = !n || (path ? path : folder)[n - 1] == '/';
+	char *parent = path ? strndup(path, n) : with_end(folder, ends ? "" : "/");
+	DIR *dir = parent ? opendir(*parent ? parent : ".") : NULL;
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		char *left;
+
+		if (is_of(entry->d_name, name) &&
+		    (left = with_end(parent, entry->d_name))) {
+			fn(context, left);
+			free(left);
+		}
+	}
+	if (dir)
+		closedir(dir);
+	free(parent);
+}

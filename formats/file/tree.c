@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tree.c - walking a folder that nobody here made */
+#include "formats/file/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	MAX_ENTRIES = 1 << 20,
+	MAX_NAME_BYTES = 128 << 20,	/* of all names */
+	MAX_PATH = 1024,		/* of one, below the folder */
+	MAX_DEPTH = 12,
+	PROBE_ENTRIES = 256,
+};
+
+/* One walk: the path so far, and what it is for. */
+struct walk {
+	struct kvt_tree *tree;
+	bool (*like)(const char *name);	/* NULL: collect, or .. */
+	void (*skipped)(void *context, const char *name);
+	void *context;
+	bool found;
+	int64_t entries;
+	char name[MAX_PATH];
+	struct kvt_error *err;
+};
+
+static enum kvt_status refuse(const struct walk *w, enum kvt_status status,
+			      const char *what)
+{
+	return kvt_fail(w->err, status, "%.200s%s%.200s: %s", w->tree->path,
+			w->name[0] ? "/" : "", w->name, what);
+}
+
+bool kvt_tree_skips(const char *name)
+{
+	size_t n = strlen(name);
+
+	return name[0] == '.' || (n > 4 && !strcmp(name + n - 4, ".tmp")) ||
+	       (n > 5 && !strcmp(name + n - 5, ".lock")) || strstr(name, ".tmp-") ||
+	       strstr(name, ".tmp.") || (n && name[n - 1] == '~');
+}
+
+static enum kvt_status add(struct walk *w, const struct stat *st)
+{
+	struct kvt_tree *t = w->tree;
+	int64_t n = t->count;
+	struct kvt_tree_file *more;
+	char *name;
+
+	t->name_bytes += (int64_t)strlen(w->name) + 1;
+	if (t->name_bytes > MAX_NAME_BYTES)
+		return refuse(w, KVT_BAD_INPUT, "more names than any dump has");
+	/* full whenever the count is a power of two */
+	if (!(n & (n - 1))) {
+		more = realloc(t->file, (size_t)(n ? 2 * n : 1) * sizeof(*more));
+		if (!more)
+			return refuse(w, KVT_SYSTEM, "out of memory");
+		t->file = more;
+	}
+	if (!(name = strdup(w->name)))
+		return refuse(w, KVT_SYSTEM, "out of memory");
+	t->file[t->count++] = (struct kvt_tree_file){ name, st->st_size, st->st_dev,
+						      st->st_ino, st->st_mtim };
+	return KVT_OK;
+}
+
+static enum kvt_status descend(struct walk *w, int parent, const char *entry,
+			       size_t length, int depth);
+
+static enum kvt_status look(struct walk *w, int folder, const char *entry,
+			    size_t length, int depth)
+{
+	struct stat st;
+
+	if (fstatat(folder, entry, &st, AT_SYMLINK_NOFOLLOW))
+		return refuse(w, KVT_SYSTEM, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return descend(w, folder, entry, length, depth + 1);
+	if (w->skipped) {
+		if (kvt_tree_skips(kvt_path_base(w->name)))
+			w->skipped(w->context, w->name);
+		return KVT_OK;
+	}
+	if (w->like) {
+		w->found = S_ISREG(st.st_mode) && w->like(w->name);
+		return KVT_OK;
+	}
+	if (!S_ISREG(st.st_mode))
+		return refuse(w, KVT_BAD_INPUT,
+			      "is neither a regular file nor a folder; links are not followed");
+	return add(w, &st);
+}
+
+static bool is_plain(const char *name)
+{
+	for (const char *c = name; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return false;
+	return kvt_is_text(name);
+}
+
+static enum kvt_status enter(struct walk *w, int folder, const char *entry,
+			     size_t length, int depth)
+{
+	size_t n = strlen(entry);
+
+	if (++w->entries > (w->like ? PROBE_ENTRIES : MAX_ENTRIES))
+		return refuse(w, KVT_BAD_INPUT, "more entries than any dump has");
+	/* what follows may print it, and put it into JSON */
+	if (!is_plain(entry))
+		return refuse(w, KVT_BAD_INPUT, "holds a name that is no plain text");
+	if (length + n + 2 > sizeof(w->name))
+		return refuse(w, KVT_BAD_INPUT, "a path longer than any dump has");
+	if (length)
+		w->name[length++] = '/';
+	memcpy(w->name + length, entry, n + 1);
+	return look(w, folder, entry, length + n, depth);
+}
+
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* Takes 'fd'; 'length' is of the path below the folder that is walked. */
+static enum kvt_status scan(struct walk *w, int fd, size_t length, int depth)
+{
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	enum kvt_status status = KVT_OK;
+	struct dirent *entry;
+
+	if (!dir) {
+		status = refuse(w, errno == ENOTDIR ? KVT_BAD_INPUT : KVT_SYSTEM,
+				strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return status;
+	}
+	while (!status && !w->found && (entry = readdir(dir))) {
+		w->name[length] = '\0';
+		if (w->skipped ? !is_dots(entry->d_name) : !kvt_tree_skips(entry->d_name))
+			status = enter(w, fd, entry->d_name, length, depth);
+	}
+	closedir(dir);
+	return status;
+}
+
+static enum kvt_status descend(struct walk *w, int parent, const char *entry,
+			       size_t length, int depth)
+{
+	if (depth > MAX_DEPTH)
+		return refuse(w, KVT_BAD_INPUT, "deeper than any dump is");
+	return scan(w, openat(parent, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+				     O_CLOEXEC), length, depth);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct kvt_tree_file *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+enum kvt_status kvt_tree_walk(struct kvt_tree *out, const char *path,
+			      struct kvt_error *err)
+{
+	struct walk w = { .tree = out, .err = err };
+	enum kvt_status status;
+
+	*out = (struct kvt_tree){ .path = path };
+	/* the folder itself may be a link: the user named it */
+	status = scan(&w, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0, 0);
+	if (status) {
+		kvt_tree_free(out);
+		return status;
+	}
+	if (out->count)
+		qsort(out->file, (size_t)out->count, sizeof(*out->file), by_name);
+	return KVT_OK;
+}
+
+void kvt_tree_free(struct kvt_tree *tree)
+{
+	for (int64_t i = 0; i < tree->count; i++)
+		free(tree->file[i].name);
+	free(tree->file);
+	*tree = (struct kvt_tree){ 0 };
+}
+
+bool kvt_tree_has(const char *path, bool (*like)(const char *name))
+{
+	struct kvt_tree tree = { .path = path };
+	struct walk w = { .tree = &tree, .like = like };
+
+	if (scan(&w, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0, 0))
+		return false;
+	return w.found;
+}
+
+void kvt_tree_each_skipped(const char *path,
+			   void (*fn)(void *context, const char *name), void *context)
+{
+	struct kvt_tree tree = { .path = path };
+	struct walk w = { .tree = &tree, .skipped = fn, .context = context };
+
+	(void)!scan(&w, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0, 0);
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+const char *kvt_path_base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+char *kvt_path_join(const char *folder, const char *name, const char *suffix)
+{
+	size_t n = strlen(folder) + strlen(name) + strlen(suffix) + 2;
+	char *out = malloc(n);
+
+	if (out)
+		snprintf(out, n, "%s/%s%s", folder, name, suffix);
+	return out;
+}
+
+enum kvt_status kvt_tree_list(struct kvt_files *files, int *index,
+			      const struct kvt_tree *tree, int64_t i,
+			      struct kvt_error *err)
+{
+	const struct kvt_tree_file *file = &tree->file[i];
+	char *path = kvt_path_join(tree->path, file->name, "");
+	enum kvt_status status;
+
+	if (!path)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", tree->path);
+	status = kvt_files_list(files, index, &(struct kvt_file){
+				.fd = -1, .nbytes = file->nbytes, .dev = file->dev,
+				.ino = file->ino, .changed = file->changed,
+				.path = path }, err);
+	if (status)
+		free(path);
+	return status;
+}
+
+enum kvt_status kvt_tree_text(char **out, size_t *nbytes, struct kvt_files *files,
+			      const char *path, int64_t most, struct kvt_error *err)
+{
+	const struct kvt_file *file;
+	enum kvt_status status;
+	int index;
+
+	if ((status = kvt_files_open(files, &index, path, err)))
+		return status;
+	file = &files->file[index];
+	if (file->nbytes > most)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld bytes, expected at most %lld", path,
+				(long long)file->nbytes, (long long)most);
+	if (!(*out = malloc((size_t)file->nbytes + 1)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	*nbytes = (size_t)file->nbytes;
+	(*out)[*nbytes] = '\0';
+	if ((status = kvt_file_read(file, *out, file->nbytes, 0, err))) {
+		free(*out);
+		*out = NULL;
+	}
+	kvt_files_park(files, index);
+	return status;
+}

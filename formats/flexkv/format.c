@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.c - the files of FlexKV's SSD cache
+ *
+ * <prefix>_<device>_<file>.bin are pools of slots, made at their full size
+ * before anything is stored; nothing on disk says which slots are in use, nor
+ * how blocks are dealt to devices and files, which has to be said.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/manifest/manifest.h"
+#include "formats/store/store.h"
+
+#define LL(x) ((long long)(x))
+
+enum { MAX_BLOCKS = 1 << 20, MAX_NUMBER = 1 << 16 };
+
+struct pool_file {
+	int64_t device, number, at;	/* at: in the tree */
+};
+
+struct opening {
+	struct kvt_dump *reader;
+	const char *path;
+	const struct kvt_hints *hints;
+	struct kvt_error *err;
+	struct kvt_tree tree;
+	struct pool_file *file;		/* by device, then number */
+	int64_t count, devices, files;	/* files: of one device */
+	int64_t slots, round_robin;	/* slots: of one file */
+	bool interleaved;
+};
+
+/* ---- names -------------------------------------------------------------- */
+
+static bool take_number(int64_t *out, const char *begin, const char **end)
+{
+	const char *p = *end;
+
+	while (p > begin && p[-1] >= '0' && p[-1] <= '9')
+		p--;
+	if (p == *end || *end - p > 6 || p == begin || p[-1] != '_')
+		return false;
+	*out = strtoll(p, NULL, 10);
+	*end = p - 1;
+	return *out < MAX_NUMBER;
+}
+
+static bool parse_name(struct pool_file *out, struct kvt_part_of_name *prefix,
+		       const char *path)
+{
+	const char *name = kvt_path_base(path);
+	size_t n = strlen(name);
+	const char *end = name + n - 4;
+
+	if (n < 5 || strcmp(end, ".bin") || !take_number(&out->number, name, &end) ||
+	    !take_number(&out->device, name, &end) || end == name)
+		return false;
+	*prefix = (struct kvt_part_of_name){ name, (size_t)(end - name) };
+	return true;
+}
+
+static bool find_prefix(struct kvt_part_of_name *prefix, const char *name)
+{
+	struct pool_file file;
+
+	return parse_name(&file, prefix, name);
+}
+
+static bool is_pool(const char *path)
+{
+	const char *name = kvt_path_base(path);
+	struct kvt_part_of_name prefix;
+
+	return !strncmp(name, "flexkv_", 7) && strstr(name, "ssdcache") &&
+	       find_prefix(&prefix, path);
+}
+
+static bool flexkv_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	(void)nhead;
+	return !head && kvt_tree_has(path, is_pool);
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+static int by_place(const void *a, const void *b)
+{
+	const struct pool_file *x = a, *y = b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* Every device has files 0 to n - 1, all of one size. */
+static enum kvt_status check_grid(struct opening *o)
+{
+	const struct kvt_tree_file *first = &o->tree.file[o->file[0].at];
+
+	qsort(o->file, (size_t)o->count, sizeof(*o->file), by_place);
+	o->devices = o->file[o->count - 1].device + 1;
+	o->files = o->file[o->count - 1].number + 1;
+	for (int64_t i = 0; i < o->count; i++) {
+		const struct kvt_tree_file *f = &o->tree.file[o->file[i].at];
+
+		if (o->count != o->devices * o->files ||
+		    o->file[i].device != i / o->files ||
+		    o->file[i].number != i % o->files)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: has %lld files of %lld devices, expected files 0 to %lld of each",
+					o->path, LL(o->count), LL(o->devices),
+					LL(o->files - 1));
+		if (f->nbytes != first->nbytes)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%.120s/%.120s: has %lld bytes, but %.120s has %lld",
+					o->path, f->name, LL(f->nbytes), first->name,
+					LL(first->nbytes));
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status choose_files(struct opening *o)
+{
+	struct kvt_choice cache = { .key = "cache", .what = "caches" };
+	enum kvt_status status;
+
+	cache.asked = kvt_fact(o->hints, "cache");
+	if ((status = kvt_store_keep(&o->tree, &cache, find_prefix,
+				     "no file of FlexKV, expected PREFIX_DEVICE_FILE.bin",
+				     o->err)))
+		return status;
+	for (; o->count < o->tree.count; o->count++) {
+		struct kvt_part_of_name prefix;
+
+		o->file[o->count].at = o->count;
+		parse_name(&o->file[o->count], &prefix, o->tree.file[o->count].name);
+	}
+	return check_grid(o);
+}
+
+/* ---- where blocks are --------------------------------------------------- */
+
+static enum kvt_status take_placement(struct opening *o)
+{
+	const char *placement = kvt_fact(o->hints, "placement");
+	enum kvt_status status;
+
+	if ((status = kvt_fact_int(&o->round_robin, o->hints, "round-robin", 1,
+				   MAX_BLOCKS, o->err)))
+		return status;
+	if (o->devices > 1 && !o->round_robin)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has %lld devices; give --set round-robin, blocks that follow each other on one",
+				o->path, LL(o->devices));
+	if (!o->round_robin)
+		o->round_robin = 1;
+	if (placement && strcmp(placement, "consecutive") &&
+	    strcmp(placement, "interleaved"))
+		return kvt_fail(o->err, KVT_USAGE,
+				"placement is '%.40s', expected consecutive or interleaved",
+				placement);
+	if (o->files > 1 && !placement)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has %lld files on a device; give --set placement=consecutive "
+				"(one is filled after the other) or interleaved (they take turns)",
+				o->path, LL(o->files));
+	o->interleaved = placement && !strcmp(placement, "interleaved");
+	return KVT_OK;
+}
+
+static int64_t block_at(const struct opening *o, const struct pool_file *f, int64_t slot)
+{
+	int64_t i = o->interleaved ? slot * o->files + f->number :
+				     f->number * o->slots + slot;
+
+	return (i / o->round_robin * o->devices + f->device) * o->round_robin +
+	       i % o->round_robin;
+}
+
+/* 'n' slots from 'slot' on, which are blocks that follow each other. */
+static enum kvt_status add_run(struct opening *o, const struct kvt_group *in_file,
+			       int file, int64_t block, int64_t slot, int64_t n)
+{
+	struct kvt_box box = kvt_box_whole(&in_file->shape);
+	struct kvt_piece piece;
+	enum kvt_status status;
+
+	box.begin[KVT_AXIS_B] = slot;
+	box.end[KVT_AXIS_B] = slot + n;
+	if ((status = kvt_piece_init(&piece, in_file, &box, false, file, 0, o->err)))
+		return status;
+	piece.box.begin[KVT_AXIS_B] = block;
+	piece.box.end[KVT_AXIS_B] = block + n;
+	return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
+}
+
+static enum kvt_status add_file(struct opening *o, const struct pool_file *f,
+				const struct kvt_group *in_file)
+{
+	enum kvt_status status;
+	int64_t n;
+	int file;
+
+	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, f->at, o->err)))
+		return status;
+	for (int64_t slot = 0; !status && slot < o->slots; slot += n) {
+		int64_t block = block_at(o, f, slot);
+
+		for (n = 1; slot + n < o->slots &&
+			    block_at(o, f, slot + n) == block + n; n++)
+			;
+		status = add_run(o, in_file, file, block, slot, n);
+	}
+	return status;
+}
+
+/* ---- the snapshot ------------------------------------------------------- */
+
+static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
+{
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
+		.nbytes = o->tree.file[o->file[0].at].nbytes };
+	struct kvt_group *group;
+	enum kvt_status status;
+	int64_t total;
+
+	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
+	    (status = kvt_pages_fit(group, &known, o->hints, o->err)))
+		return status;
+	o->slots = group->shape.n[KVT_AXIS_B];
+	total = o->slots > MAX_BLOCKS ? MAX_BLOCKS + 1 : o->slots * o->count;
+	if (total > MAX_BLOCKS)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: more than %d blocks are supported of no cache", o->path,
+				MAX_BLOCKS);
+	if (o->slots * o->files % o->round_robin)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: a device has %lld blocks, no multiple of the %lld of round-robin",
+				o->path, LL(o->slots * o->files), LL(o->round_robin));
+	*in_file = *group;
+	return kvt_pages_count(group, KVT_AXIS_B, total, o->hints, o->path, o->err);
+}
+
+static enum kvt_status open_pools(struct opening *o)
+{
+	struct kvt_group in_file;
+	enum kvt_status status;
+
+	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
+		return status;
+	if (!(o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file))))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	if ((status = choose_files(o)) || (status = take_placement(o)) ||
+	    (status = describe(o, &in_file)))
+		return status;
+	for (int64_t i = 0; !status && i < o->count; i++)
+		status = add_file(o, &o->file[i], &in_file);
+	return status;
+}
+
+static enum kvt_status flexkv_open(struct kvt_dump *reader, const char *path,
+				   const struct kvt_hints *hints, struct kvt_error *err)
+{
+	static const struct kvt_hints none;
+	struct opening o = { .reader = reader, .path = path, .err = err,
+			     .hints = hints ? hints : &none };
+	enum kvt_status status = open_pools(&o);
+
+	free(o.file);
+	kvt_tree_free(&o.tree);
+	return status;
+}
+
+static const char *const facts[] = { "cache", "round-robin", "placement", NULL };
+
+const struct kvt_format kvt_flexkv_format = {
+	.info = { "flexkv", "pools of FlexKV's SSD cache", true, false },
+	.facts = facts,
+	.probe = flexkv_probe,
+	.open = flexkv_open,
+};

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attr.c - attributes: integers and strings, one or a list
+ *
+ * What an attribute is must be exactly what the schema says: HDF5 would
+ * convert almost anything, and a converted value is a wrong one.
+ */
+#include "formats/hdf5/hdf5.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- types -------------------------------------------------------------- */
+
+hid_t kvt_h5_int_type(enum kvt_h5_int type)
+{
+	switch (type) {
+	case KVT_H5_U8:  return H5T_STD_U8LE;
+	case KVT_H5_U32: return H5T_STD_U32LE;
+	case KVT_H5_I32: return H5T_STD_I32LE;
+	case KVT_H5_U64: return H5T_STD_U64LE;
+	case KVT_H5_I64: return H5T_STD_I64LE;
+	}
+	return -1;
+}
+
+int kvt_h5_int_bytes(enum kvt_h5_int type)
+{
+	return type == KVT_H5_U8 ? 1 :
+	       type == KVT_H5_U32 || type == KVT_H5_I32 ? 4 : 8;
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+struct attr {
+	hid_t id, type;
+	bool list;			/* else one value */
+	int64_t n;
+};
+
+static void close_attr(const struct attr *attr)
+{
+	kvt_h5_drop(attr->type);
+	kvt_h5_drop(attr->id);
+}
+
+/* Keeps the first time that HDF5 could not tell. */
+static bool is_there(htri_t answer, struct kvt_h5_in *in, const char *name)
+{
+	if (answer < 0 && !in->status) {
+		char what[80];
+
+		snprintf(what, sizeof(what), "cannot look for %.40s", name);
+		in->status = kvt_h5_failed(&in->err, KVT_BAD_INPUT, in->path, what);
+	}
+	return answer > 0;
+}
+
+bool kvt_h5_has_attr(struct kvt_h5_in *in, hid_t object, const char *name)
+{
+	return is_there(H5Aexists(object, name), in, name);
+}
+
+bool kvt_h5_has_link(struct kvt_h5_in *in, hid_t parent, const char *name)
+{
+	return is_there(H5Lexists(parent, name, H5P_DEFAULT), in, name);
+}
+
+static bool measure(struct attr *attr)
+{
+	hid_t space = H5Aget_space(attr->id);
+	H5S_class_t class = H5Sget_simple_extent_type(space);
+	bool simple = class == H5S_SIMPLE &&
+		      H5Sget_simple_extent_ndims(space) == 1;
+
+	attr->list = class == H5S_SIMPLE;
+	attr->n = H5Sget_simple_extent_npoints(space);
+	kvt_h5_drop(space);
+	return attr->n >= 0 && (simple || class == H5S_SCALAR);
+}
+
+static enum kvt_status open_attr(struct attr *out, struct kvt_h5_in *in,
+				 hid_t object, const char *name,
+				 struct kvt_error *err)
+{
+	struct attr attr = { .id = -1, .type = -1 };
+
+	if (!kvt_h5_has_attr(in, object, name))
+		return kvt_h5_bad(in, object, err, "attribute %s is missing",
+				  name);
+	attr.id = H5Aopen(object, name, H5P_DEFAULT);
+	attr.type = attr.id < 0 ? -1 : H5Aget_type(attr.id);
+	if (attr.type < 0 || !measure(&attr)) {
+		close_attr(&attr);
+		return kvt_h5_bad(in, object, err,
+				  "attribute %s is neither a value nor a list",
+				  name);
+	}
+	*out = attr;
+	return KVT_OK;
+}
+
+/* ---- integers ----------------------------------------------------------- */
+
+static bool widen(int64_t *out, const uint8_t *raw, enum kvt_h5_int type)
+{
+	union { uint8_t u8; uint32_t u32; int32_t i32; uint64_t u64; int64_t i64; } v;
+
+	memcpy(&v, raw, (size_t)kvt_h5_int_bytes(type));
+	switch (type) {
+	case KVT_H5_U8:  *out = v.u8;  return true;
+	case KVT_H5_U32: *out = v.u32; return true;
+	case KVT_H5_I32: *out = v.i32; return true;
+	case KVT_H5_I64: *out = v.i64; return true;
+	case KVT_H5_U64: *out = (int64_t)v.u64; return v.u64 <= INT64_MAX;
+	}
+	return false;
+}
+
+enum { MAX_LIST = 64 };
+
+static enum kvt_status read_ints(struct kvt_h5_in *in, hid_t object,
+				 const struct attr *attr, const char *name,
+				 enum kvt_h5_int type, int64_t *out,
+				 struct kvt_error *err)
+{
+	int size = kvt_h5_int_bytes(type);
+	uint8_t raw[MAX_LIST * 8];
+
+	if (H5Tequal(attr->type, kvt_h5_int_type(type)) <= 0)
+		return kvt_h5_bad(in, object, err, "attribute %s is no "
+				  "little-endian integer of %d bytes, %s", name,
+				  size, type == KVT_H5_I32 || type == KVT_H5_I64 ?
+				  "signed" : "unsigned");
+	if (H5Aread(attr->id, attr->type, raw) < 0)
+		return kvt_h5_bad(in, object, err, "attribute %s cannot be read",
+				  name);
+	for (int64_t i = 0; i < attr->n; i++)
+		if (!widen(&out[i], raw + i * size, type))
+			return kvt_h5_bad(in, object, err,
+					  "attribute %s is above 2^63", name);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_h5_get_int(struct kvt_h5_in *in, hid_t object,
+			       const char *name, enum kvt_h5_int type,
+			       int64_t *out, struct kvt_error *err)
+{
+	struct attr attr;
+	enum kvt_status status = open_attr(&attr, in, object, name, err);
+
+	if (status)
+		return status;
+	if (attr.list)
+		status = kvt_h5_bad(in, object, err,
+				    "attribute %s is a list, expected one value",
+				    name);
+	else
+		status = read_ints(in, object, &attr, name, type, out, err);
+	close_attr(&attr);
+	return status;
+}
+
+static enum kvt_status check_list(const struct kvt_h5_in *in, hid_t object,
+				  const struct attr *attr, const char *name,
+				  int most, struct kvt_error *err)
+{
+	if (!attr->list || attr->n < 1 || attr->n > most)
+		return kvt_h5_bad(in, object, err, "attribute %s is %s of %lld "
+				  "values, expected a list of 1 to %d", name,
+				  attr->list ? "a list" : "no list",
+				  (long long)attr->n, most);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_h5_get_ints(struct kvt_h5_in *in, hid_t object,
+				const char *name, enum kvt_h5_int type,
+				int64_t *out, int most, int *n,
+				struct kvt_error *err)
+{
+	struct attr attr;
+	enum kvt_status status = open_attr(&attr, in, object, name, err);
+
+	if (status)
+		return status;
+	if (!(status = check_list(in, object, &attr, name,
+				  most < MAX_LIST ? most : MAX_LIST, err)) &&
+	    !(status = read_ints(in, object, &attr, name, type, out, err)))
+		*n = (int)attr.n;
+	close_attr(&attr);
+	return status;
+}
+
+/* ---- strings ------------------------------------------------------------ */
+
+static enum kvt_status split_texts(struct kvt_h5_in *in, hid_t object,
+				   const char *name, const char *raw,
+				   size_t nbytes, int n, char **out,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; i < n; i++)
+		out[i] = NULL;
+	for (int i = 0; i < n && !status; i++) {
+		out[i] = kvt_h5_take_text(raw + (size_t)i * nbytes, nbytes);
+		if (!out[i])
+			status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory",
+					  in->path);
+		else if (!kvt_is_text(out[i]))
+			status = kvt_h5_bad(in, object, err,
+					    "attribute %s is not UTF-8", name);
+	}
+	for (int i = 0; i < n && status; i++) {
+		free(out[i]);
+		out[i] = NULL;
+	}
+	return status;
+}
+
+static enum kvt_status read_texts(struct kvt_h5_in *in, hid_t object,
+				  const struct attr *attr, const char *name,
+				  char **out, struct kvt_error *err)
+{
+	size_t nbytes = kvt_h5_text_bytes(attr->type);
+	enum kvt_status status;
+	char *raw;
+
+	if (!nbytes)
+		return kvt_h5_bad(in, object, err, "attribute %s is no string "
+				  "of fixed length", name);
+	/* at most MAX_LIST, of less than 2^32 bytes each */
+	if ((status = kvt_h5_spend(in, object, (int64_t)nbytes * attr->n, err)))
+		return status;
+	raw = malloc(nbytes * (size_t)attr->n);
+	if (!raw)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+	if (H5Aread(attr->id, attr->type, raw) < 0)
+		status = kvt_h5_bad(in, object, err,
+				    "attribute %s cannot be read", name);
+	else
+		status = split_texts(in, object, name, raw, nbytes,
+				     (int)attr->n, out, err);
+	free(raw);
+	return status;
+}
+
+enum kvt_status kvt_h5_get_str(struct kvt_h5_in *in, hid_t object,
+			       const char *name, char **out,
+			       struct kvt_error *err)
+{
+	struct attr attr;
+	enum kvt_status status = open_attr(&attr, in, object, name, err);
+
+	if (status)
+		return status;
+	if (attr.list)
+		status = kvt_h5_bad(in, object, err,
+				    "attribute %s is a list, expected one value",
+				    name);
+	else
+		status = read_texts(in, object, &attr, name, out, err);
+	close_attr(&attr);
+	return status;
+}
+
+enum kvt_status kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object,
+				const char *name, char **out, int most, int *n,
+				struct kvt_error *err)
+{
+	struct attr attr;
+	enum kvt_status status = open_attr(&attr, in, object, name, err);
+
+	if (status)
+		return status;
+	if (!(status = check_list(in, object, &attr, name,
+				  most < MAX_LIST ? most : MAX_LIST, err)) &&
+	    !(status = read_texts(in, object, &attr, name, out, err)))
+		*n = (int)attr.n;
+	close_attr(&attr);
+	return status;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+/* n < 0: one value. */
+static bool put(hid_t object, const char *name, hid_t type, const void *value,
+		int n)
+{
+	hsize_t dims = n < 0 ? 1 : (hsize_t)n;
+	hid_t space = n < 0 ? H5Screate(H5S_SCALAR) :
+			      H5Screate_simple(1, &dims, NULL);
+	hid_t attr = H5Acreate2(object, name, type, space, H5P_DEFAULT,
+				H5P_DEFAULT);
+	bool ok = attr >= 0 && H5Awrite(attr, type, value) >= 0;
+
+	kvt_h5_drop(attr);
+	kvt_h5_drop(space);
+	return ok;
+}
+
+static bool put_ints(hid_t object, const char *name, enum kvt_h5_int type,
+		     const int64_t *value, int count, int n)
+{
+	int size = kvt_h5_int_bytes(type);
+	uint8_t raw[MAX_LIST * 8];
+
+	/* little-endian: the first bytes are the low ones */
+	for (int i = 0; i < count; i++)
+		memcpy(raw + i * size, &value[i], (size_t)size);
+	return put(object, name, kvt_h5_int_type(type), raw, n);
+}
+
+bool kvt_h5_put_int(hid_t object, const char *name, enum kvt_h5_int type,
+		    int64_t value)
+{
+	return put_ints(object, name, type, &value, 1, -1);
+}
+
+bool kvt_h5_put_ints(hid_t object, const char *name, enum kvt_h5_int type,
+		     const int64_t *value, int n)
+{
+	return put_ints(object, name, type, value, n, n);
+}
+
+static bool put_texts(hid_t object, const char *name, const char *const *value,
+		      int count, int n)
+{
+	size_t nbytes;
+	char *raw = kvt_h5_join_texts(value, count, &nbytes);
+	hid_t type = kvt_h5_text_type(nbytes);
+	bool ok = raw && put(object, name, type, raw, n);
+
+	kvt_h5_drop(type);
+	free(raw);
+	return ok;
+}
+
+bool kvt_h5_put_str(hid_t object, const char *name, const char *value)
+{
+	return put_texts(object, name, &value, 1, -1);
+}
+
+bool kvt_h5_put_strs(hid_t object, const char *name, const char *const *value,
+		     int n)
+{
+	return put_texts(object, name, value, n, n);
+}
+
+bool kvt_h5_put_labels(hid_t dataset, const char *const *label, int n)
+{
+	hid_t type = H5Tcopy(H5T_C_S1);
+	bool ok = H5Tset_size(type, H5T_VARIABLE) >= 0 &&
+		  H5Tset_cset(type, H5T_CSET_UTF8) >= 0 &&
+		  put(dataset, "DIMENSION_LABELS", type, label, n);
+
+	kvt_h5_drop(type);
+	return ok;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read.c - opens a snapshot: the file, its groups, its cells */
+#include "formats/hdf5/hdf5.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the groups of a file ----------------------------------------------- */
+
+struct listing {
+	int n;
+	char id[KVT_MAX_GROUPS][sizeof(((struct kvt_group *)NULL)->id)];
+	bool too_many, too_long;
+};
+
+static herr_t list(hid_t parent, const char *name, const H5L_info_t *info,
+		   void *data)
+{
+	struct listing *listing = data;
+
+	(void)parent;
+	(void)info;
+	listing->too_many = listing->n == KVT_MAX_GROUPS;
+	listing->too_long = strlen(name) >= sizeof(listing->id[0]);
+	if (listing->too_many || listing->too_long)
+		return 1;
+	strcpy(listing->id[listing->n++], name);
+	return 0;
+}
+
+/* The attribute 'ids' has the order; without it names do. */
+static enum kvt_status take_order(struct kvt_h5_in *in, hid_t parent,
+				  struct listing *listing, struct kvt_error *err)
+{
+	char *id[KVT_MAX_GROUPS];
+	enum kvt_status status;
+	int n = 0;
+
+	if (!kvt_h5_has_attr(in, parent, "ids"))
+		return KVT_OK;
+	status = kvt_h5_get_strs(in, parent, "ids", id, KVT_MAX_GROUPS, &n, err);
+	if (status)
+		return status;
+	if (n != listing->n)
+		status = kvt_h5_bad(in, parent, err,
+				    "attribute ids names %d groups, there are %d",
+				    n, listing->n);
+	for (int i = 0; i < n; i++) {
+		if (!status && strlen(id[i]) < sizeof(listing->id[0]))
+			strcpy(listing->id[i], id[i]);
+		else if (!status)
+			status = kvt_h5_bad(in, parent, err,
+					    "attribute ids names no group");
+		free(id[i]);
+	}
+	return status;
+}
+
+static enum kvt_status list_groups(struct kvt_h5_in *in, hid_t parent,
+				   struct listing *out, struct kvt_error *err)
+{
+	if (H5Literate(parent, H5_INDEX_NAME, H5_ITER_INC, NULL, list, out) < 0)
+		return kvt_h5_failed(err, KVT_BAD_INPUT, in->path,
+				     "cannot list its groups");
+	if (out->too_many)
+		return kvt_h5_refuse(in, parent, KVT_UNSUPPORTED, err,
+				     "more than %d groups", KVT_MAX_GROUPS);
+	if (out->too_long)
+		return kvt_h5_bad(in, parent, err,
+				  "a group's name has more than %zu bytes",
+				  sizeof(out->id[0]) - 1);
+	if (out->n == 0)
+		return kvt_h5_bad(in, parent, err, "there are no groups");
+	return take_order(in, parent, out, err);
+}
+
+/* ---- cells -------------------------------------------------------------- */
+
+/* Are they what kvt_fetch_cells() promises?  Other digests are left alone. */
+static enum kvt_status match_cells(struct kvt_h5_in *in, hid_t cells,
+				   const struct kvt_group *group, bool *match,
+				   struct kvt_error *err)
+{
+	int64_t seed = 0, unit = group->shape.n[KVT_AXIS_S];
+	char *algorithm = NULL;
+	enum kvt_status status;
+
+	status = kvt_h5_get_str(in, cells, "algorithm", &algorithm, err);
+	if (!status && kvt_h5_has_attr(in, cells, "seed"))
+		status = kvt_h5_get_int(in, cells, "seed", KVT_H5_U64, &seed, err);
+	if (!status && kvt_h5_has_attr(in, cells, "unit_states"))
+		status = kvt_h5_get_int(in, cells, "unit_states", KVT_H5_U64,
+					&unit, err);
+	*match = !status && !strcmp(algorithm, "xxh64") && seed == 0 &&
+		 unit == group->shape.n[KVT_AXIS_S];
+	free(algorithm);
+	return status;
+}
+
+static enum kvt_status check_cells(struct kvt_h5_in *in, hid_t cells,
+				   const struct kvt_group *group,
+				   struct kvt_error *err)
+{
+	hsize_t dims[KVT_H5_CELL_RANK], expected[KVT_H5_CELL_RANK];
+	int rank = kvt_h5_cell_dims(expected, group, group->shape.n);
+	enum kvt_status status;
+
+	status = kvt_h5_check_plain(in, cells, kvt_h5_int_type(KVT_H5_U64), rank,
+				    dims, err);
+	if (!status && memcmp(dims, expected, (size_t)rank * sizeof(dims[0])))
+		status = kvt_h5_bad(in, cells, err,
+				    "extents are not those of the data");
+	return status;
+}
+
+static enum kvt_status read_cells(struct kvt_h5_in *in, hid_t object,
+				  const struct kvt_group *group, hid_t *out,
+				  struct kvt_error *err)
+{
+	enum kvt_status status;
+	bool match = false;
+	hid_t cells;
+
+	status = kvt_h5_child(in, object, "content_digest", H5I_DATASET, &cells,
+			      err);
+	if (status || cells < 0)
+		return status;
+	status = match_cells(in, cells, group, &match, err);
+	if (!status && match)
+		status = check_cells(in, cells, group, err);
+	if (status || !match)
+		kvt_h5_drop(cells);
+	else
+		*out = cells;
+	return status;
+}
+
+/* ---- a group ------------------------------------------------------------ */
+
+static enum kvt_status read_group(struct kvt_dump *reader, int index,
+				  struct kvt_h5_in *in, hid_t object,
+				  struct kvt_error *err)
+{
+	struct kvt_group *group = &reader->snapshot.group[index];
+	struct kvt_h5_file *own = reader->own;
+	enum kvt_status status;
+
+	if ((status = kvt_h5_read_group(in, object, group, err)) ||
+	    (status = kvt_h5_read_data(reader, index, in, object, err)) ||
+	    (status = kvt_h5_check_shape(in, object, group, err)) ||
+	    (status = kvt_h5_read_tables(in, object, group, err)))
+		return status;
+	return read_cells(in, object, group, &own->group[index].cells, err);
+}
+
+static enum kvt_status read_groups(struct kvt_dump *reader,
+				   struct kvt_h5_in *in, hid_t parent,
+				   struct kvt_error *err)
+{
+	struct kvt_snapshot *snapshot = &reader->snapshot;
+	struct listing listing = { 0 };
+	enum kvt_status status;
+
+	if ((status = list_groups(in, parent, &listing, err)))
+		return status;
+	if (kvt_h5_has_attr(in, parent, "null_block") &&
+	    (status = kvt_h5_get_int(in, parent, "null_block", KVT_H5_I64,
+				     &snapshot->null_block, err)))
+		return status;
+	for (int i = 0; i < listing.n; i++) {
+		hid_t object;
+
+		status = kvt_h5_need(in, parent, listing.id[i], H5I_GROUP,
+				     &object, err);
+		if (status)
+			return status;
+		strcpy(snapshot->group[i].id, listing.id[i]);
+		snapshot->ngroups = i + 1;
+		status = read_group(reader, i, in, object, err);
+		kvt_h5_drop(object);
+		if (status)
+			return status;
+	}
+	return KVT_OK;
+}
+
+/* ---- the file ----------------------------------------------------------- */
+
+/*
+ * Bytes before HDF5's own shift every offset; nobody writes them, so one more
+ * thing that could go wrong is refused instead.
+ */
+static enum kvt_status check_user_block(struct kvt_h5_in *in,
+					struct kvt_error *err)
+{
+	hid_t fcpl = H5Fget_create_plist(in->file);
+	hsize_t nbytes = 0;
+	herr_t failed = H5Pget_userblock(fcpl, &nbytes);
+
+	kvt_h5_drop(fcpl);
+	if (failed < 0 || nbytes > 0)
+		return kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
+				     "HDF5 with a user block is not supported");
+	return KVT_OK;
+}
+
+static enum kvt_status read_file(struct kvt_dump *reader, struct kvt_h5_in *in,
+				 struct kvt_error *err)
+{
+	enum kvt_status status;
+	hid_t parent;
+
+	if ((status = check_user_block(in, err)) ||
+	    (status = kvt_h5_read_root(in, &reader->snapshot, err)) ||
+	    (status = kvt_h5_need(in, in->file, "groups", H5I_GROUP, &parent,
+				  err)))
+		return status;
+	status = read_groups(reader, in, parent, err);
+	kvt_h5_drop(parent);
+	if (status || (status = kvt_h5_read_requests(in, &reader->snapshot, err)))
+		return status;
+	return kvt_h5_check_proof(reader, in, err);
+}
+
+/* Whatever was said of the file is worth nothing if some of it could not be read. */
+static enum kvt_status read_all(struct kvt_dump *reader, struct kvt_h5_in *in,
+				struct kvt_error *err)
+{
+	enum kvt_status status = read_file(reader, in, err), broken;
+
+	if ((broken = kvt_h5_check_fault(in->fault, in->path, err)))
+		return broken;
+	if (!status && in->status)
+		return kvt_fail(err, in->status, "%s", in->err.text);
+	return status;
+}
+
+static hid_t open_file(struct kvt_h5_file *own, const char *path)
+{
+	hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), file = -1;
+
+	/* whatever an error path leaves open goes with the file */
+	H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG);
+	if ((own->driver = kvt_h5_driver_new()) >= 0 &&
+	    H5Pset_driver(fapl, own->driver, NULL) >= 0)
+		file = H5Fopen(path, H5F_ACC_RDONLY, fapl);
+	kvt_h5_drop(fapl);
+	return file;
+}
+
+/* What HDF5 says of its file is read from ours. */
+static enum kvt_status check_same(const struct kvt_file *file, int fd,
+				  struct kvt_error *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot stat: %s", file->path,
+				strerror(errno));
+	if (st.st_dev != file->dev || st.st_ino != file->ino)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: replaced while in use",
+				file->path);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
+			    const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_h5_quiet quiet;
+	struct kvt_h5_in in = { .path = path };
+	struct kvt_h5_file *own;
+	enum kvt_status status;
+	int index;
+
+	/* first: says what the system has against it, and refuses a FIFO */
+	if ((status = kvt_files_open(&reader->files, &index, path, err)))
+		return status;
+	in.nbytes = in.left = reader->files.file[index].nbytes;
+	reader->own = own = kvt_h5_file_new();
+	if (!own)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	quiet = kvt_h5_quiet_begin();
+	in.fault = &own->fault;
+	in.file = open_file(own, path);
+	own->file = in.file;
+	if (in.file < 0 || !(own->catch = kvt_h5_driver_catch(in.file, &own->fault)))
+		status = kvt_h5_failed(err, KVT_BAD_INPUT, path,
+				       "truncated or not an HDF5 file");
+	else if (!(status = check_same(&reader->files.file[index], own->catch->fd, err)))
+		status = read_all(reader, &in, err);
+	kvt_h5_quiet_end(&quiet);
+	return status ? status : kvt_h5_check_hints(reader, hints, err);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * zstd_filter.c - HDF5 filter 32015 (zstd), stricter than the ones in use
+ *
+ * kvtool itself encodes and decodes tiles outside HDF5 (codec.c).  This is for
+ * other programs, through the plugin, and because HDF5 creates no dataset whose
+ * filters it does not know.
+ */
+#include "formats/hdf5/zstd_filter.h"
+
+#include "lib/tile/zstd_frame.h"
+
+/*
+ * HDF5 gives no bound for what a chunk may decode to, only that a chunk is
+ * below 4 GiB; the frame's word is checked against that and against what zstd
+ * can do with so few bytes, before anything is allocated.
+ */
+enum { MAX_RATIO = 1 << 16 };
+
+static void *decode(size_t *n, const void *frame, size_t nframe)
+{
+	int64_t size = kvt_frame_content(frame, (int64_t)nframe);
+	ZSTD_DCtx *context;
+	void *plain;
+
+	if (size <= 0 || size > UINT32_MAX || size / MAX_RATIO > (int64_t)nframe)
+		return NULL;
+	if (kvt_frame_check(frame, (int64_t)nframe, size, NULL))
+		return NULL;
+	context = ZSTD_createDCtx();
+	plain = context ? H5allocate_memory((size_t)size, false) : NULL;
+	if (plain && kvt_frame_decode(plain, size, frame, (int64_t)nframe,
+				      context, NULL)) {
+		H5free_memory(plain);
+		plain = NULL;
+	}
+	ZSTD_freeDCtx(context);
+	*n = (size_t)size;
+	return plain;
+}
+
+static void *encode(size_t *n, const void *plain, size_t nplain, int level)
+{
+	int64_t bound = (int64_t)ZSTD_compressBound(nplain) + 256;
+	ZSTD_CCtx *context = ZSTD_createCCtx();
+	void *frame = context ? H5allocate_memory((size_t)bound, false) : NULL;
+	int64_t size = 0;
+
+	if (frame)
+		size = kvt_frame_encode(frame, bound, plain, (int64_t)nplain, 1,
+					level, context);
+	ZSTD_freeCCtx(context);
+	if (size == 0) {
+		H5free_memory(frame);
+		return NULL;
+	}
+	*n = (size_t)size;
+	return frame;
+}
+
+static size_t filter(unsigned flags, size_t nvalues, const unsigned values[],
+		     size_t nbytes, size_t *buf_size, void **buf)
+{
+	int level = nvalues > 0 ? (int)values[0] : KVT_ZSTD_LEVEL;
+	size_t n = 0;
+	void *out = flags & H5Z_FLAG_REVERSE ?
+		    decode(&n, *buf, nbytes) : encode(&n, *buf, nbytes, level);
+
+	if (!out)
+		return 0;	/* *buf stays HDF5's, as it was */
+	H5free_memory(*buf);
+	*buf = out;
+	*buf_size = n;
+	return n;
+}
+
+const H5Z_class2_t kvt_zstd_filter = {
+	.version         = H5Z_CLASS_T_VERS,
+	.id              = KVT_ZSTD_FILTER,
+	.encoder_present = 1,
+	.decoder_present = 1,
+	.name            = "Zstandard (HDF5 filter 32015)",
+	.filter          = filter,
+};

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.c - raw tiers of Dynamo's KVBM, beside the descriptor of their layout
+ *
+ * A tier is one file with all blocks, or a file a layer.  Its descriptor, given
+ * with --manifest, is the JSON that workers send each other (version 1), or only
+ * the config in it; it says widths of elements and not their type.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/kvbm/kvbm.h"
+#include "formats/manifest/manifest.h"
+#include "formats/parse/json.h"
+#include "formats/parse/layer_names.h"
+#include "formats/store/store.h"
+
+#define LL(x) ((long long)(x))
+
+enum { MOST_JSON = 16 << 20 };
+
+struct opening {
+	struct kvt_dump *reader;
+	const char *path;
+	const struct kvt_hints *hints;
+	struct kvt_error *err;
+	struct kvt_kvbm kvbm;
+	struct kvt_tree tree;		/* of a folder */
+};
+
+/* ---- the group ---------------------------------------------------------- */
+
+static enum kvt_status take_layout(struct opening *o, struct kvt_group *group)
+{
+	const struct kvt_kvbm *k = &o->kvbm;
+	struct kvt_layout asked;
+	enum kvt_status status;
+
+	if (k->axes[0] &&
+	    (status = kvt_layout_parse(&group->layout, k->axes, o->err)))
+		return status;
+	if (!o->hints->layout)
+		return KVT_OK;
+	if ((status = kvt_layout_parse(&asked, o->hints->layout, o->err)))
+		return status;
+	if (k->axes[0] && !kvt_layout_equal(&asked, &group->layout))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: layout is %s, not %s as was asked for",
+				o->hints->manifest, k->axes, o->hints->layout);
+	group->layout = asked;
+	return KVT_OK;
+}
+
+static enum kvt_status take_heads(struct opening *o, struct kvt_group *group)
+{
+	const struct kvt_kvbm *k = &o->kvbm;
+	int64_t heads = k->heads ? k->heads : o->hints->heads;
+
+	if (k->heads && o->hints->heads && k->heads != o->hints->heads)
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: has %lld heads, not %lld",
+				o->hints->manifest, LL(k->heads), LL(o->hints->heads));
+	if (!heads && k->outer == 1)
+		heads = 1;
+	if (!heads)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tokens have %lld elements in an unknown number of heads; give --heads",
+				o->hints->manifest, LL(k->inner));
+	if (k->inner % heads)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tokens have %lld elements, which are not %lld heads",
+				o->hints->manifest, LL(k->inner), LL(heads));
+	group->shape.n[KVT_AXIS_H] = heads;
+	group->shape.n[KVT_AXIS_D] = k->inner / heads;
+	return KVT_OK;
+}
+
+static enum kvt_status describe(struct opening *o)
+{
+	const struct kvt_kvbm *k = &o->kvbm;
+	struct kvt_pages_known known = { .name = o->path, .counted = KVT_NAXES,
+					 .nbytes = -1 };
+	struct kvt_group *group;
+	enum kvt_status status;
+
+	if ((status = kvt_manifest_add_group(&group, &o->reader->snapshot, "g0", o->path,
+					     o->err)) ||
+	    (status = take_layout(o, group)) || (status = take_heads(o, group)))
+		return status;
+	group->shape.n[KVT_AXIS_L] = k->layers;
+	group->shape.n[KVT_AXIS_B] = k->blocks;
+	group->shape.n[KVT_AXIS_K] = k->outer;
+	group->block_size = k->page;
+	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)))
+		return status;
+	if (group->dtype->elem != k->width)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: elements have %lld bytes, but dtype %s has %d",
+				o->hints->manifest, LL(k->width), group->dtype->name,
+				group->dtype->elem);
+	return KVT_OK;
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+/* What is behind the data: what the descriptor's region has, or an alignment. */
+static int64_t padding(const struct opening *o, int64_t nbytes, int64_t size)
+{
+	int64_t align = o->kvbm.alignment, rest = nbytes % align;
+
+	if (size > nbytes && (size == o->kvbm.region ||
+			      (rest && size - nbytes == align - rest)))
+		return size - nbytes;
+	return 0;
+}
+
+static enum kvt_status add_file(struct opening *o, int file, const struct kvt_box *box)
+{
+	const struct kvt_group *group = &o->reader->snapshot.group[0];
+	struct kvt_shape shape = kvt_box_shape(box, group->shape.elem);
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, o->err)))
+		return status;
+	return kvt_pages_add(o->reader, 0, file, box, 0,
+			     padding(o, nbytes, o->reader->files.file[file].nbytes),
+			     o->err);
+}
+
+static enum kvt_status add_single(struct opening *o)
+{
+	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);
+	enum kvt_status status;
+	int file;
+
+	if ((status = kvt_files_open(&o->reader->files, &file, o->path, o->err)))
+		return status;
+	return add_file(o, file, &box);
+}
+
+/* A file a layer, by the number in its name. */
+static enum kvt_status add_layers(struct opening *o)
+{
+	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);
+	int64_t n = o->tree.count;
+	struct kvt_layer *layer = calloc((size_t)n + 1, sizeof(*layer));
+	enum kvt_status status;
+
+	if (!layer)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	for (int64_t i = 0; i < n; i++)
+		layer[i] = (struct kvt_layer){ o->tree.file[i].name, -1, i };
+	status = kvt_layers_sort(layer, n, o->path, o->err);
+	for (int64_t l = 0; !status && l < n; l++) {
+		int file;
+
+		box.begin[KVT_AXIS_L] = l;
+		box.end[KVT_AXIS_L] = l + 1;
+		(void)((status = kvt_tree_list(&o->reader->files, &file, &o->tree,
+					       layer[l].index, o->err)) ||
+		       (status = add_file(o, file, &box)));
+	}
+	free(layer);
+	return status;
+}
+
+static enum kvt_status add_folder(struct opening *o)
+{
+	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);
+	int64_t wanted = o->kvbm.separate ? o->kvbm.layers : 1;
+	enum kvt_status status;
+	int file;
+
+	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
+		return status;
+	if (o->tree.count != wanted)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has %lld files, expected %lld", o->path,
+				LL(o->tree.count), LL(wanted));
+	if (o->kvbm.separate)
+		return add_layers(o);
+	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, 0, o->err)))
+		return status;
+	return add_file(o, file, &box);
+}
+
+/* ---- the format --------------------------------------------------------- */
+
+static enum kvt_status read_descriptor(struct opening *o)
+{
+	enum kvt_status status;
+	size_t nbytes;
+	char *text;
+
+	if (!o->hints->manifest)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: a raw tier says nothing; give the JSON of its layout descriptor with --manifest",
+				o->path);
+	if ((status = kvt_tree_text(&text, &nbytes, &o->reader->files, o->hints->manifest,
+				    MOST_JSON, o->err)))
+		return status;
+	status = kvt_kvbm_parse(&o->kvbm, text, nbytes, o->hints->manifest, o->err);
+	free(text);
+	return status;
+}
+
+static enum kvt_status kvbm_open(struct kvt_dump *reader, const char *path,
+				 const struct kvt_hints *hints, struct kvt_error *err)
+{
+	static const struct kvt_hints none;
+	struct opening o = { .reader = reader, .path = path, .err = err,
+			     .hints = hints ? hints : &none };
+	enum kvt_status status;
+	struct stat st;
+
+	if (!(status = read_descriptor(&o)) && !(status = describe(&o)))
+		status = !stat(path, &st) && S_ISDIR(st.st_mode) ? add_folder(&o) :
+			 add_single(&o);
+	kvt_tree_free(&o.tree);
+	return status;
+}
+
+const struct kvt_format kvt_kvbm_format = {
+	.info = { "kvbm", "raw tiers of Dynamo's KVBM, with their descriptor", true,
+		  false },
+	.open = kvbm_open,
+};

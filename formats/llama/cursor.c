@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cursor.c - cells, rows, outputs and states of a state file of llama.cpp */
+#include "formats/llama/cursor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/parse/little_endian.h"
+
+enum { MAX_LAYERS = 4096, MAX_TYPE = 1023 };
+
+/* ---- numbers of a file, in order ---------------------------------------- */
+
+bool llama_take(uint64_t *out, struct llama_cursor *c, int n)
+{
+	if (c->status || c->file->nbytes - c->at < n)
+		return false;
+	if (c->at < c->begin || c->at + n > c->end) {
+		c->begin = c->at;
+		c->end = c->file->nbytes - c->at < KVT_LLAMA_WINDOW ? c->file->nbytes :
+							    c->at + KVT_LLAMA_WINDOW;
+		c->status = kvt_file_read(c->file, c->window, c->end - c->begin, c->begin,
+					  c->err);
+		if (c->status)
+			return false;
+	}
+	*out = kvt_le(c->window + (c->at - c->begin), n);
+	c->at += n;
+	return true;
+}
+
+bool llama_count(int64_t *out, struct llama_cursor *c, int64_t most)
+{
+	uint64_t n;
+
+	if (!llama_take(&n, c, 4) || n > (uint64_t)most)
+		return false;
+	*out = (int64_t)n;
+	return true;
+}
+
+bool llama_skip(struct llama_cursor *c, int64_t n, int64_t size)
+{
+	int64_t nbytes;
+
+	if (n < 0 || __builtin_mul_overflow(n, size, &nbytes) ||
+	    nbytes > c->file->nbytes - c->at)
+		return false;
+	c->at += nbytes;
+	return true;
+}
+
+/* ---- a cache ------------------------------------------------------------ */
+
+static void add_member(struct llama_members *out, struct kvt_llama_member member)
+{
+	if (out->member)
+		out->member[out->count] = member;
+	out->count++;
+}
+
+static bool read_cell(struct llama_cursor *c, uint32_t stream, int64_t cell,
+		      struct llama_members *out)
+{
+	struct kvt_llama_member member = { KVT_LLAMA_OWN, 0, stream, (uint32_t)cell };
+	int64_t position, n, sequence;
+
+	if (!llama_count(&position, c, INT32_MAX) ||
+	    !llama_count(&n, c, KVT_LLAMA_SEQUENCES) ||
+	    !llama_skip(c, 1, c->extra))
+		return false;
+	member.position = (int32_t)position;
+	if (!n && !c->whole)
+		add_member(out, member);
+	for (int64_t i = 0; i < n; i++) {
+		if (!llama_count(&sequence, c, KVT_LLAMA_SEQUENCES))
+			return false;
+		member.sequence = (int32_t)sequence;
+		add_member(out, member);
+	}
+	return true;
+}
+
+/* The rows of all layers; those of a first layer say what the others must be. */
+static bool read_rows(struct kvt_llama_rows *rows, struct llama_cursor *c,
+		      const struct kvt_llama_stream *s, bool transposed)
+{
+	*rows = (struct kvt_llama_rows){ 0 };
+	for (int64_t l = 0; l < s->nlayers; l++) {
+		uint64_t nbytes, elem = 0;
+		int64_t type, width;
+
+		if (!llama_count(&type, c, MAX_TYPE))
+			return false;
+		if (!transposed &&
+		    (!llama_take(&nbytes, c, 8) || !nbytes || nbytes > INT64_MAX))
+			return false;
+		/* two numbers of 32 bits: no overflow */
+		if (transposed && (!llama_take(&elem, c, 4) || !elem ||
+				   !llama_count(&width, c, INT32_MAX) || !width ||
+				   !(nbytes = elem * (uint64_t)width)))
+			return false;
+		if (!l) {
+			rows->type = (int)type;
+			rows->nbytes = (int64_t)nbytes;
+			rows->elem = (int64_t)elem;
+			rows->at = c->at;
+		}
+		rows->uneven |= type != rows->type || (int64_t)nbytes != rows->nbytes ||
+				(int64_t)elem != rows->elem;
+		if (!llama_skip(c, s->ncells, (int64_t)nbytes))
+			return false;
+		if (!l)
+			rows->step = c->at - rows->at + 12;
+	}
+	return true;
+}
+
+static bool read_stream(struct kvt_llama_stream *s, struct llama_cursor *c,
+			uint32_t number, bool values, bool *asked,
+			struct llama_members *members)
+{
+	int64_t transposed;
+
+	*s = (struct kvt_llama_stream){ 0 };
+	if (!llama_count(&s->ncells, c, UINT32_MAX))
+		return false;
+	if (!s->ncells)
+		return true;
+	/* each cell has two numbers at least */
+	if (s->ncells > (c->file->nbytes - c->at) / 8)
+		return false;
+	for (int64_t i = 0; i < s->ncells; i++)
+		if (!read_cell(c, number, i, members))
+			return false;
+	if (!llama_count(&transposed, c, 1) || !llama_count(&s->nlayers, c, MAX_LAYERS) ||
+	    !read_rows(&s->k, c, s, false))
+		return false;
+	s->transposed = transposed;
+	s->has_values = values && s->nlayers;
+	*asked |= s->nlayers > 0;
+	return !values || read_rows(&s->v, c, s, s->transposed);
+}
+
+bool llama_streams(struct llama_cursor *c, int64_t n, bool values, bool *asked,
+			 struct kvt_llama_stream *out, struct llama_members *members)
+{
+	struct kvt_llama_stream one;
+
+	for (int64_t i = 0; i < n; i++)
+		if (!read_stream(out ? &out[i] : &one, c, (uint32_t)i, values, asked,
+				 members))
+			return false;
+	return true;
+}
+
+bool llama_stream_count(int64_t *out, struct llama_cursor *c)
+{
+	*out = 1;
+	return !c->streams || (llama_count(out, c, KVT_LLAMA_STREAMS) && *out > 0);
+}
+
+/* ---- what stands before and after --------------------------------------- */
+
+/* Ids, logits and embeddings of the last batch. */
+bool llama_outputs(struct llama_cursor *c)
+{
+	int64_t n;
+	uint64_t floats;
+
+	if (!llama_count(&n, c, INT32_MAX) || !llama_skip(c, n, 4))
+		return false;
+	for (int i = 0; i < 2; i++)
+		if (!llama_take(&floats, c, 8) || floats > INT64_MAX ||
+		    !llama_skip(c, (int64_t)floats, 4))
+			return false;
+	return true;
+}
+
+/*
+ * A cell of a recurrent memory is all there is of a sequence: none has two.  That,
+ * and the type, is what tells them from the cells of an older cache.  In a file of
+ * one sequence they do not name it.
+ */
+static bool read_states(struct llama_cursor *c, struct kvt_llama_states *out)
+{
+	bool seen[KVT_LLAMA_SEQUENCES + 1] = { false };
+	struct llama_members members = { out->member, 0 };
+
+	for (int64_t i = 0; i < out->ncells; i++) {
+		struct kvt_llama_member member = { KVT_LLAMA_OWN, 0, 0, (uint32_t)i };
+		int64_t position, n, sequence;
+
+		if (!llama_count(&position, c, INT32_MAX) ||
+		    !llama_count(&n, c, KVT_LLAMA_SEQUENCES) || (!n && c->whole))
+			return false;
+		member.position = (int32_t)position;
+		if (!n)
+			add_member(&members, member);
+		for (int64_t j = 0; j < n; j++) {
+			if (!llama_count(&sequence, c, KVT_LLAMA_SEQUENCES) ||
+			    seen[sequence])
+				return false;
+			seen[sequence] = true;
+			member.sequence = (int32_t)sequence;
+			add_member(&members, member);
+		}
+	}
+	out->nmembers = members.count;
+	return true;
+}
+
+bool llama_recurrent(struct llama_cursor *c, struct kvt_llama_states *out)
+{
+	int64_t transposed, layers, records = 0, type;
+	struct kvt_llama_rows *rows;
+	uint64_t nbytes;
+
+	if (!llama_count(&out->ncells, c, KVT_LLAMA_SEQUENCES) ||
+	    !read_states(c, out) || !llama_count(&transposed, c, 0) ||
+	    !llama_count(&layers, c, MAX_LAYERS))
+		return false;
+	for (; c->at < c->file->nbytes; records++) {
+		if (records == 2 * layers || !llama_count(&type, c, 0) ||
+		    !llama_take(&nbytes, c, 8) || nbytes > INT64_MAX)
+			return false;
+		rows = &out->row[records && records >= out->nlayers];
+		if (!records || records == out->nlayers)
+			*rows = (struct kvt_llama_rows){ .nbytes = (int64_t)nbytes,
+							 .at = c->at };
+		rows->uneven |= (int64_t)nbytes != rows->nbytes;
+		if (!llama_skip(c, out->ncells, (int64_t)nbytes))
+			return false;
+		rows->step = 12 + out->ncells * rows->nbytes;
+	}
+	out->nlayers = records / 2;
+	return records > 0 && records % 2 == 0;
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.c - state files of llama.cpp as dumps
+ *
+ * Cells become tokens and sequences requests.  The number of heads is not in the
+ * file.  Quantised rows are bytes that must not be torn apart; keys and values
+ * that differ in type or width are groups of their own.
+ */
+#include "formats/llama/open.h"
+#include "formats/manifest/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- groups ------------------------------------------------------------- */
+
+/* All streams of a cache hold the same layers; the first with cells is looked at. */
+static const struct kvt_llama_stream *stream_of(const struct kvt_llama_cache *cache)
+{
+	for (int64_t i = 0; i < cache->nstreams; i++)
+		if (cache->stream[i].ncells)
+			return &cache->stream[i];
+	return NULL;
+}
+
+static bool same_rows(const struct kvt_llama_rows *a, const struct kvt_llama_rows *b)
+{
+	return !a->uneven && !b->uneven && a->type == b->type && a->nbytes == b->nbytes &&
+	       a->elem == b->elem;
+}
+
+static enum kvt_status check_streams(const struct llama_opening *o,
+				     const struct kvt_llama_cache *cache)
+{
+	const struct kvt_llama_stream *first = stream_of(cache);
+
+	for (int64_t i = 0; i < cache->nstreams; i++) {
+		const struct kvt_llama_stream *s = &cache->stream[i];
+
+		if (s->ncells && (s->nlayers != first->nlayers ||
+				  s->transposed != first->transposed ||
+				  !same_rows(&s->k, &first->k) ||
+				  !same_rows(&s->v, &first->v)))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%s: layers or streams differ in type or width",
+					o->reader->path);
+	}
+	return KVT_OK;
+}
+
+/* Heads: given, or from the width of a head. */
+static enum kvt_status take_heads(int64_t *out, const struct llama_opening *o,
+				  const struct kvt_ggml_type *type, int64_t elems)
+{
+	const struct kvt_hints *h = o->hints;
+
+	*out = h && h->heads ? h->heads : 0;
+	if (!*out && h && h->head_dim && elems % h->head_dim == 0)
+		*out = elems / h->head_dim;
+	if (!*out)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: rows of %lld elements have heads, how many is not in the file; give --heads or --head-dim",
+				o->reader->path, LL(elems));
+	if (elems % *out)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: rows of %lld elements are no %lld heads",
+				o->reader->path, LL(elems), LL(*out));
+	if (elems / *out % type->elems)
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: heads of %lld elements would tear apart blocks of %d of %s; --heads=1 keeps rows whole",
+				o->reader->path, LL(elems / *out), type->elems,
+				type->name);
+	if (h->head_dim && h->head_dim != elems / *out)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: heads have %lld elements, not %lld as was said",
+				o->reader->path, LL(elems / *out), LL(h->head_dim));
+	return KVT_OK;
+}
+
+static enum kvt_status take_width(struct kvt_group *group, const struct llama_opening *o,
+				  const struct kvt_llama_rows *rows, bool latent)
+{
+	const struct kvt_ggml_type *type = kvt_ggml_type(rows->type);
+	int64_t heads = 1, elems;
+	enum kvt_status status;
+
+	if (!type)
+		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of ggml type %d",
+				o->reader->path, rows->type);
+	if (rows->nbytes % type->nbytes || (rows->elem && rows->elem != type->nbytes))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: rows of %lld bytes are no %s", o->reader->path,
+				LL(rows->nbytes), type->name);
+	elems = rows->nbytes / type->nbytes * type->elems;
+	/* also what a file looks like that was cut off where its values begin */
+	if (latent && o->hints && o->hints->heads > 1)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has keys without values, which have no %lld heads",
+				o->reader->path, LL(o->hints->heads));
+	if (!latent && (status = take_heads(&heads, o, type, elems)))
+		return status;
+	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
+	/* rows that must not be torn apart; latent ones have no heads to be cut into */
+	if (!type->dtype && !latent && !kvt_content_find(&group->content, type->name))
+		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of %s",
+				o->reader->path, type->name);
+	group->shape.elem = group->dtype->elem;
+	group->shape.n[KVT_AXIS_H] = heads;
+	group->shape.n[KVT_AXIS_D] = rows->nbytes / heads / group->shape.elem;
+	return KVT_OK;
+}
+
+/* The axes of the file, with tokens as blocks. */
+static const char *layout_of(const struct kvt_llama_stream *s, int kv)
+{
+	bool turned = s->transposed;
+
+	if (!s->has_values)
+		return "LBSC";
+	if (kv < 0)
+		return turned ? "K:L K B S H D V:L K B H D S" : "LKBSHD";
+	return turned && kv == 1 ? "L B H D S" : "L B S H D";
+}
+
+/* The second cache is that of layers with a window; a single one may be, too. */
+static bool has_window(const struct llama_opening *o, int cache)
+{
+	return cache || (o->window && o->state.ncaches == 1);
+}
+
+static enum kvt_status add_group(struct llama_opening *o, int cache, int kv)
+{
+	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
+	struct kvt_snapshot *snapshot = &o->reader->snapshot;
+	bool latent = !s->has_values;
+	struct kvt_group *group;
+	enum kvt_status status;
+	char id[16];
+
+	snprintf(id, sizeof(id), "g%d%s", cache, kv < 0 ? "" : kv ? ".v" : ".k");
+	o->part[snapshot->ngroups] = (struct llama_part){ cache, kv };
+	if ((status = kvt_manifest_add_group(&group, snapshot, id, o->reader->path,
+					     o->err)) ||
+	    (status = take_width(group, o, kv == 1 ? &s->v : &s->k, latent)) ||
+	    (status = kvt_layout_parse(&group->layout, layout_of(s, kv), o->err)))
+		return status;
+	group->kind = latent ? KVT_MLA : has_window(o, cache) ? KVT_SLIDING_WINDOW :
+								KVT_FULL_ATTENTION;
+	if (has_window(o, cache))
+		group->window = o->window;
+	group->tokens_per_state = 1;
+	if ((status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
+		return status;
+	group->shape.n[KVT_AXIS_L] = s->nlayers;
+	group->shape.n[KVT_AXIS_S] = group->block_size;
+	group->shape.n[KVT_AXIS_K] = kv < 0 && !latent ? 2 : 1;
+	if (kv >= 0) {
+		strcpy(group->component[0].name, kv ? "v" : "k");
+		group->component[0].length = group->shape.n[KVT_AXIS_D];
+		group->ncomponents = 1;
+	}
+	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->path,
+					 o->err);
+}
+
+/*
+ * One kind of state of all recurrent layers: what is in it depends on the model,
+ * and the file says nothing of that.
+ */
+static enum kvt_status add_states(struct llama_opening *o, int which)
+{
+	const struct kvt_llama_states *states = &o->state.states;
+	const struct kvt_llama_rows *rows = &states->row[which];
+	struct kvt_snapshot *snapshot = &o->reader->snapshot;
+	struct kvt_group *group;
+	enum kvt_status status;
+
+	if (rows->uneven || rows->nbytes % 4)
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: states of recurrent layers differ in width",
+				o->reader->path);
+	/* some models have no states of one kind */
+	if (!rows->nbytes)
+		return KVT_OK;
+	o->part[snapshot->ngroups] = (struct llama_part){ -1, which };
+	if ((status = kvt_manifest_add_group(&group, snapshot, which ? "s" : "r",
+					     o->reader->path, o->err)) ||
+	    (status = kvt_layout_parse(&group->layout, "LBD", o->err)))
+		return status;
+	group->kind = KVT_OPAQUE;
+	group->dtype = kvt_dtype_find("float32");
+	group->shape = (struct kvt_shape){
+		{ states->nlayers, -1, 1, 1, 1, rows->nbytes / 4 }, 4 };
+	group->tokens_per_state = -1;
+	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->path,
+					 o->err);
+}
+
+/* Cells, but no rows of them, are no dump; neither is an empty one. */
+static enum kvt_status check_groups(const struct llama_opening *o)
+{
+	int64_t ncells = o->state.states.nmembers;
+
+	for (int i = 0; i < o->state.ncaches; i++)
+		ncells += o->state.cache[i].nmembers;
+	if (o->window && o->state.ncaches == 0)
+		return kvt_fail(o->err, KVT_USAGE,
+				"%s: window=%lld, but it has recurrent states only",
+				o->reader->path, LL(o->window));
+	o->reader->empty = !o->reader->snapshot.ngroups && !ncells;
+	if (o->reader->snapshot.ngroups || !ncells)
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT, "%s: %lld cells, but no layers",
+			o->reader->path, LL(ncells));
+}
+
+static enum kvt_status add_groups(struct llama_opening *o)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < o->state.ncaches; i++) {
+		const struct kvt_llama_stream *s;
+		bool apart;
+
+		s = stream_of(&o->state.cache[i]);
+		/* of layers with a window only, the other cache has cells and no rows */
+		if (!s || !s->nlayers)
+			continue;
+		if ((status = check_streams(o, &o->state.cache[i])))
+			return status;
+		apart = s->has_values && (s->k.type != s->v.type ||
+					  s->k.nbytes != s->v.nbytes);
+		status = add_group(o, i, apart ? 0 : -1);
+		if (!status && apart)
+			status = add_group(o, i, 1);
+	}
+	for (int which = 0; !status && o->state.states.ncells && which < 2; which++)
+		status = add_states(o, which);
+	return status ? status : check_groups(o);
+}
+
+/* ---- the format --------------------------------------------------------- */
+
+static enum kvt_status check_hints(const struct llama_opening *o)
+{
+	const struct kvt_hints *h = o->hints;
+
+	if (h && (h->layout || h->dtype || h->content || h->blocks || h->skip ||
+		  h->manifest))
+		return kvt_fail(o->err, KVT_USAGE,
+				"%s: a state file of llama.cpp takes --heads, --head-dim, --block-size and --set only",
+				o->reader->path);
+	return KVT_OK;
+}
+
+static enum kvt_status take_facts(struct llama_opening *o, struct kvt_llama_asked *asked)
+{
+	const char *memory = kvt_fact(o->hints, "memory");
+	int m = 0;
+
+	*asked = (struct kvt_llama_asked){
+		.memory = KVT_LLAMA_UNKNOWN, .bare = o->hints && o->hints->format };
+	while (memory && m < KVT_LLAMA_MEMORIES &&
+	       strcmp(memory, kvt_llama_memory_names[m]))
+		m++;
+	if (memory && m == KVT_LLAMA_MEMORIES)
+		return kvt_fail(o->err, KVT_USAGE,
+				"--set memory=%.60s, expected attention, recurrent or hybrid",
+				memory);
+	if (memory)
+		asked->memory = (enum kvt_llama_memory)m;
+	return kvt_fact_int(&o->window, o->hints, "window", 1, INT32_MAX, o->err);
+}
+
+static enum kvt_status name_source(struct llama_opening *o)
+{
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	char text[48];
+
+	snprintf(text, sizeof(text), "llama.cpp %s %d", o->state.kind, o->state.version);
+	s->source_format = strdup(text);
+	if (o->state.arch[0])
+		s->model = strdup(o->state.arch);
+	return s->source_format && (s->model || !o->state.arch[0]) ? KVT_OK :
+	       kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+}
+
+static bool llama_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	(void)path;
+	return head && kvt_llama_probe(head, nhead);
+}
+
+static enum kvt_status llama_open(struct kvt_dump *reader, const char *path,
+				  const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct llama_opening o = { .reader = reader, .hints = hints, .err = err };
+	struct kvt_llama_asked asked;
+	enum kvt_status status;
+
+	if ((status = take_facts(&o, &asked)) ||
+	    (status = kvt_files_open(&reader->files, &o.file, path, err)) ||
+	    (status = kvt_llama_parse(&o.state, &reader->files.file[o.file], &asked,
+				      err)))
+		return status;
+	(void)((status = check_hints(&o)) || (status = add_groups(&o)) ||
+	       (status = llama_requests(&o)) || (status = name_source(&o)));
+	kvt_llama_free(&o.state);
+	return status;
+}
+
+static const char *const presets[] = { "llama.cpp", NULL };
+static const char *const facts[] = { "memory", "window", NULL };
+
+const struct kvt_format kvt_llama_format = {
+	.info = { "llama", "state files of llama.cpp", true, false },
+	.presets = presets,
+	.facts = facts,
+	.probe = llama_probe,
+	.open = llama_open,
+};

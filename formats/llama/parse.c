@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parse.c - the ways to read a state file of llama.cpp, and which one fits */
+#include "formats/llama/cursor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/parse/little_endian.h"
+
+enum { GGSN = 0x6767736e, GGSQ = 0x67677371 };
+#define SEQUENCE UINT32_C(0xaf143cd8)
+
+/*
+ * Builds of versions 9 and 2 wrote logits first, and no streams, until they did;
+ * the next versions added a third number to the extra ones of a cell.
+ */
+static const struct {
+	uint32_t magic;
+	int version;
+	const char *kind;
+	bool older;			/* may have outputs, and no streams */
+	int extra[3];			/* -1: none */
+} versions[] = {
+	{ GGSN, 9, "ggsn", true, { 0, 8, -1 } },
+	{ GGSN, 10, "ggsn", false, { 0, 8, 12 } },
+	{ GGSQ, 2, "ggsq", true, { 0, 8, -1 } },
+	{ GGSQ, 3, "ggsq", false, { 0, 8, 12 } },
+	{ SEQUENCE, 0, "sequence", false, { 0, 8, 12 } },
+	{ 0, 0, "sequence", true, { 0, 8, -1 } },	/* the memory alone */
+};
+enum { BARE = sizeof(versions) / sizeof(versions[0]) - 1 };
+
+const struct kvt_ggml_type *kvt_ggml_type(int id)
+{
+	static const struct kvt_ggml_type types[] = {
+		{ 0, "f32", 1, 4, "float32" },   { 1, "f16", 1, 2, "float16" },
+		{ 30, "bf16", 1, 2, "bfloat16" }, { 2, "q4_0", 32, 18, NULL },
+		{ 3, "q4_1", 32, 20, NULL },     { 6, "q5_0", 32, 22, NULL },
+		{ 7, "q5_1", 32, 24, NULL },     { 8, "q8_0", 32, 34, NULL },
+		{ 20, "iq4_nl", 32, 18, NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (types[i].id == id)
+			return &types[i];
+	return NULL;
+}
+
+/* ---- all readings ------------------------------------------------------- */
+
+/* How the memory is read: which caches have values, and what follows them. */
+struct reading {
+	bool streams, outputs, recurrent;
+	int extra, ncaches;
+	int64_t cells;			/* in the last cache */
+	bool values[KVT_LLAMA_CACHES];
+};
+
+struct search {
+	struct llama_cursor cursor;
+	/* of each memory: how many, and the first two of them */
+	int found[KVT_LLAMA_MEMORIES];
+	struct reading now, first[KVT_LLAMA_MEMORIES], second[KVT_LLAMA_MEMORIES];
+};
+
+static void found(struct search *s)
+{
+	enum kvt_llama_memory memory = !s->now.recurrent ? KVT_LLAMA_ATTENTION :
+				       s->now.ncaches ? KVT_LLAMA_HYBRID :
+							KVT_LLAMA_RECURRENT;
+
+	(s->found[memory]++ ? s->second : s->first)[memory] = s->now;
+}
+
+static void try_rest(struct search *s, int64_t at, bool any_cell);
+
+/* Another cache, with values or without them. */
+static void try_cache(struct search *s, int64_t at, bool any_cell)
+{
+	struct llama_cursor *c = &s->cursor;
+	int64_t cells = s->now.cells;
+	int ncaches = s->now.ncaches;
+
+	for (int values = 1; values >= 0 && ncaches < KVT_LLAMA_CACHES; values--) {
+		struct llama_members members = { NULL, 0 };
+		bool asked = false;
+		int64_t n;
+
+		c->at = at;
+		if (!llama_stream_count(&n, c) ||
+		    !llama_streams(c, n, values, &asked, NULL, &members) ||
+		    (!values && !asked))
+			continue;
+		/* layers with a window have no token that the others do not have */
+		if (ncaches && members.count && !cells)
+			continue;
+		s->now.cells = members.count;
+		s->now.values[ncaches] = values;
+		s->now.ncaches = ncaches + 1;
+		try_rest(s, c->at, any_cell || asked);
+		s->now.ncaches = ncaches;
+		s->now.cells = cells;
+	}
+}
+
+static void try_states(struct search *s, int64_t at)
+{
+	struct kvt_llama_states states = { 0 };
+
+	s->cursor.at = at;
+	s->now.recurrent = llama_recurrent(&s->cursor, &states);
+	if (s->now.recurrent)
+		found(s);
+	s->now.recurrent = false;
+}
+
+/* Behind a cache: nothing, states, or another one. */
+static void try_rest(struct search *s, int64_t at, bool any_cell)
+{
+	if (at < s->cursor.file->nbytes) {
+		try_states(s, at);
+		try_cache(s, at, any_cell);
+	} else if (any_cell || !s->cursor.extra) {
+		/* what a cell has besides cannot be told where there is none */
+		found(s);
+	}
+}
+
+static void try_readings(struct search *s, int version, bool outputs, int64_t at)
+{
+	bool older = versions[version].older;
+
+	s->now = (struct reading){ .outputs = outputs, .streams = !older };
+	try_states(s, at);
+	for (int i = 0; i < 3 && versions[version].extra[i] >= 0; i++)
+		for (int streams = !older; streams <= 1; streams++) {
+			s->now = (struct reading){ .outputs = outputs, .streams = streams,
+						   .extra = versions[version].extra[i] };
+			s->cursor.extra = s->now.extra;
+			s->cursor.streams = streams;
+			try_cache(s, at, false);
+		}
+}
+
+static void try_all(struct search *s, int version, int64_t at)
+{
+	try_readings(s, version, false, at);
+	s->cursor.at = at;
+	if (versions[version].magic == GGSN && versions[version].older &&
+	    llama_outputs(&s->cursor))
+		try_readings(s, version, true, s->cursor.at);
+}
+
+static int by_member(const void *a, const void *b)
+{
+	const struct kvt_llama_member *m = a, *n = b;
+
+	if (m->sequence != n->sequence)
+		return m->sequence < n->sequence ? -1 : 1;
+	if (m->position != n->position)
+		return m->position < n->position ? -1 : 1;
+	if (m->stream != n->stream)
+		return m->stream < n->stream ? -1 : 1;
+	return m->cell < n->cell ? -1 : m->cell > n->cell;
+}
+
+/* The cache again, this time to keep. */
+static enum kvt_status keep_cache(struct kvt_llama_cache *out, struct llama_cursor *c,
+				  bool values)
+{
+	struct llama_members members = { NULL, 0 };
+	bool asked = false;
+	int64_t at, n;
+
+	if (!llama_stream_count(&n, c))
+		return KVT_BAD_INPUT;
+	at = c->at;
+	out->stream = calloc((size_t)n, sizeof(*out->stream));
+	if (!out->stream)
+		return KVT_SYSTEM;
+	out->nstreams = n;
+	if (!llama_streams(c, n, values, &asked, NULL, &members))
+		return KVT_BAD_INPUT;
+	out->member = calloc((size_t)members.count + 1, sizeof(*out->member));
+	if (!out->member)
+		return KVT_SYSTEM;
+	c->at = at;
+	out->nmembers = members.count;
+	members = (struct llama_members){ out->member, 0 };
+	return llama_streams(c, n, values, &asked, out->stream, &members) ?
+	       KVT_OK : KVT_BAD_INPUT;
+}
+
+static enum kvt_status keep_states(struct kvt_llama_states *out, struct llama_cursor *c)
+{
+	int64_t at = c->at;
+
+	if (!llama_recurrent(c, out))
+		return KVT_BAD_INPUT;
+	out->member = calloc((size_t)out->nmembers + 1, sizeof(*out->member));
+	if (!out->member)
+		return KVT_SYSTEM;
+	c->at = at;
+	return llama_recurrent(c, out) ? KVT_OK : KVT_BAD_INPUT;
+}
+
+static enum kvt_status keep(struct kvt_llama_state *out, struct search *s,
+			    const struct reading *r, int64_t at)
+{
+	struct llama_cursor *c = &s->cursor;
+	enum kvt_status status = KVT_OK;
+
+	c->extra = r->extra;
+	c->streams = r->streams;
+	c->at = at;
+	if (r->outputs && !llama_outputs(c))
+		status = KVT_BAD_INPUT;
+	for (int i = 0; !status && i < r->ncaches; i++) {
+		out->ncaches = i + 1;
+		status = keep_cache(&out->cache[i], c, r->values[i]);
+	}
+	out->extra = r->extra;
+	if (!status && r->recurrent)
+		status = keep_states(&out->states, c);
+	if (!status)
+		return KVT_OK;
+	return kvt_fail(c->err, status, "%s: %s", c->file->path,
+			status == KVT_SYSTEM ? "out of memory" :
+			"changed while it was read");
+}
+
+/* ---- which one ---------------------------------------------------------- */
+
+const char *const kvt_llama_memory_names[] = {
+	[KVT_LLAMA_ATTENTION] = "attention", [KVT_LLAMA_RECURRENT] = "recurrent",
+	[KVT_LLAMA_HYBRID] = "hybrid", NULL
+};
+
+/* Of these architectures it is known; a cell alone may look like either. */
+static enum kvt_llama_memory memory_of(const char *arch)
+{
+	static const struct {
+		const char *arch;
+		enum kvt_llama_memory memory;
+	} rows[] = {
+		{ "mamba", KVT_LLAMA_RECURRENT },     { "mamba2", KVT_LLAMA_RECURRENT },
+		{ "rwkv6", KVT_LLAMA_RECURRENT },     { "rwkv7", KVT_LLAMA_RECURRENT },
+		{ "rwkv6qwen2", KVT_LLAMA_RECURRENT }, { "arwkv7", KVT_LLAMA_RECURRENT },
+		{ "jamba", KVT_LLAMA_HYBRID },        { "lfm2", KVT_LLAMA_HYBRID },
+		{ "falcon-h1", KVT_LLAMA_HYBRID },    { "plamo2", KVT_LLAMA_HYBRID },
+		{ "granitehybrid", KVT_LLAMA_HYBRID }, { "nemotron_h", KVT_LLAMA_HYBRID },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(rows[i].arch, arch))
+			return rows[i].memory;
+	return KVT_LLAMA_UNKNOWN;
+}
+
+static const char *describe(char text[120], const struct reading *r)
+{
+	snprintf(text, 120, "%d cache%s%s%s with %d extra bytes a cell%s", r->ncaches,
+		 r->ncaches == 1 ? "" : "s",
+		 r->ncaches && !r->values[0] ? " without values" : "",
+		 r->recurrent ? " and states" : "", r->extra,
+		 r->outputs ? " behind outputs" : r->streams ? "" : " and no streams");
+	return text;
+}
+
+static enum kvt_status ambiguous(const struct search *s, enum kvt_llama_memory memory)
+{
+	const struct reading *r[2] = { NULL, NULL };
+	char a[120], b[120], choice[64] = "";
+
+	if (memory != KVT_LLAMA_UNKNOWN && s->found[memory] > 1) {
+		r[0] = &s->first[memory];
+		r[1] = &s->second[memory];
+	}
+	for (int m = 0; m < KVT_LLAMA_MEMORIES && !r[1]; m++)
+		if (s->found[m]) {
+			r[r[0] != NULL] = &s->first[m];
+			snprintf(choice + strlen(choice), 32, "%s%s",
+				 r[1] ? " or memory=" : "; give --set memory=",
+				 kvt_llama_memory_names[m]);
+		}
+	return kvt_fail(s->cursor.err, KVT_BAD_INPUT, "%s: can be read as %s and as %s%s",
+			s->cursor.file->path, describe(a, r[0]), describe(b, r[1]),
+			choice);
+}
+
+/* The only reading; of the memory that was asked, or that the model has, if several. */
+static enum kvt_status choose(struct kvt_llama_state *out, struct search *s, int version,
+			      int64_t at, enum kvt_llama_memory memory)
+{
+	struct llama_cursor *c = &s->cursor;
+	int all = 0, last = 0;
+
+	try_all(s, version, at);
+	if (c->status)
+		return c->status;
+	for (int m = 0; m < KVT_LLAMA_MEMORIES; m++) {
+		all += s->found[m];
+		last = s->found[m] ? m : last;
+	}
+	if (memory != KVT_LLAMA_UNKNOWN ? !s->found[memory] : !all)
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: no reading of %s version %d%s%s ends with the file",
+				c->file->path, out->kind, out->version,
+				memory != KVT_LLAMA_UNKNOWN ? " with memory=" : "",
+				memory != KVT_LLAMA_UNKNOWN ?
+				kvt_llama_memory_names[memory] : "");
+	if (memory == KVT_LLAMA_UNKNOWN && all > 1)
+		memory = memory_of(out->arch);
+	else if (memory == KVT_LLAMA_UNKNOWN)
+		memory = (enum kvt_llama_memory)last;
+	if (memory == KVT_LLAMA_UNKNOWN || s->found[memory] != 1)
+		return ambiguous(s, all == s->found[last] ?
+				    (enum kvt_llama_memory)last : memory);
+	return keep(out, s, &s->first[memory], at);
+}
+
+/* ---- whose cells -------------------------------------------------------- */
+
+/*
+ * In a file of one sequence some cells name it and some do not: they are all of
+ * it.  Where none does, it has the number that the file began with, or 0.
+ */
+static void own_cells(struct kvt_llama_member *member, int64_t n, int32_t owner)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (member[i].sequence == KVT_LLAMA_OWN)
+			member[i].sequence = owner;
+	if (n)
+		qsort(member, (size_t)n, sizeof(*member), by_member);
+}
+
+static enum kvt_status own(struct kvt_llama_state *s, int32_t owner,
+			   const struct llama_cursor *c)
+{
+	const struct kvt_llama_member *named = NULL, *other = NULL;
+	bool anonymous = false;
+
+	for (int i = 0; i <= s->ncaches; i++) {
+		const struct kvt_llama_member *m = i < s->ncaches ? s->cache[i].member :
+								    s->states.member;
+		int64_t n = i < s->ncaches ? s->cache[i].nmembers : s->states.nmembers;
+
+		for (int64_t k = 0; k < n; k++) {
+			if (m[k].sequence == KVT_LLAMA_OWN)
+				anonymous = true;
+			else if (!named)
+				named = &m[k];
+			else if (m[k].sequence != named->sequence)
+				other = &m[k];
+		}
+	}
+	if (anonymous && other)
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: cells of sequences %ld and %ld, and some that name none",
+				c->file->path, (long)named->sequence,
+				(long)other->sequence);
+	if (named)
+		owner = named->sequence;
+	for (int i = 0; i < s->ncaches; i++)
+		own_cells(s->cache[i].member, s->cache[i].nmembers, owner);
+	own_cells(s->states.member, s->states.nmembers, owner);
+	return KVT_OK;
+}
+
+/* ---- the beginning ------------------------------------------------------ */
+
+static bool take_arch(char out[64], struct llama_cursor *c)
+{
+	int64_t n;
+	uint64_t letter;
+
+	if (!llama_count(&n, c, 63))
+		return false;
+	for (int64_t i = 0; i < n; i++) {
+		if (!llama_take(&letter, c, 1) || letter < ' ' || letter > '~')
+			return false;
+		out[i] = (char)letter;
+	}
+	out[n] = '\0';
+	return true;
+}
+
+static enum kvt_status cut_off(const struct llama_cursor *c)
+{
+	return c->status ? c->status :
+	       kvt_fail(c->err, KVT_BAD_INPUT, "%s: malformed before byte %lld",
+			c->file->path, (long long)c->at);
+}
+
+static enum kvt_status find_version(int *out, struct llama_cursor *c, bool bare)
+{
+	uint64_t magic, version = 0;
+
+	if (!llama_take(&magic, c, 4))
+		return cut_off(c);
+	if (bare && magic != GGSN && magic != GGSQ && magic != SEQUENCE) {
+		c->at = 0;
+		*out = BARE;
+		return KVT_OK;
+	}
+	if (magic != SEQUENCE && !llama_take(&version, c, 4))
+		return cut_off(c);
+	for (*out = 0; *out < BARE; ++*out)
+		if (versions[*out].magic == magic &&
+		    versions[*out].version == (int64_t)version)
+			return KVT_OK;
+	if (magic != GGSN && magic != GGSQ)
+		return kvt_fail(c->err, KVT_BAD_INPUT, "%s: no state file of llama.cpp",
+				c->file->path);
+	return kvt_fail(c->err, KVT_UNSUPPORTED,
+			"%s: %s version %llu, expected %s", c->file->path,
+			magic == GGSN ? "ggsn" : "ggsq", (unsigned long long)version,
+			magic == GGSN ? "9 or 10" : "2 or 3");
+}
+
+static enum kvt_status parse(struct kvt_llama_state *out, struct search *s,
+			     const struct kvt_llama_asked *asked)
+{
+	struct llama_cursor *c = &s->cursor;
+	enum kvt_status status;
+	int64_t owner = 0;
+	int version;
+
+	if ((status = find_version(&version, c, asked->bare)))
+		return status;
+	out->kind = versions[version].kind;
+	out->version = versions[version].version;
+	out->whole = c->whole = versions[version].magic == GGSN;
+	if (versions[version].magic == SEQUENCE) {
+		if (!llama_count(&owner, c, KVT_LLAMA_SEQUENCES))
+			return cut_off(c);
+	} else if (version != BARE &&
+		   (!llama_count(&out->ntokens, c, INT32_MAX) ||
+		    (out->tokens_at = c->at, !llama_skip(c, out->ntokens, 4)))) {
+		return cut_off(c);
+	}
+	if (out->whole && !take_arch(out->arch, c))
+		return cut_off(c);
+	status = choose(out, s, version, c->at, asked->memory);
+	return status ? status : own(out, (int32_t)owner, c);
+}
+
+enum kvt_status kvt_llama_parse(struct kvt_llama_state *out, const struct kvt_file *file,
+				const struct kvt_llama_asked *asked,
+				struct kvt_error *err)
+{
+	struct search s = { .cursor = { .file = file, .err = err } };
+	enum kvt_status status;
+
+	*out = (struct kvt_llama_state){ 0 };
+	if (!(s.cursor.window = malloc(KVT_LLAMA_WINDOW)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+	status = parse(out, &s, asked);
+	free(s.cursor.window);
+	if (status)
+		kvt_llama_free(out);
+	return status;
+}
+
+void kvt_llama_free(struct kvt_llama_state *state)
+{
+	for (int i = 0; i < state->ncaches; i++) {
+		free(state->cache[i].stream);
+		free(state->cache[i].member);
+	}
+	free(state->states.member);
+	*state = (struct kvt_llama_state){ 0 };
+}
+
+bool kvt_llama_probe(const uint8_t *head, int64_t nhead)
+{
+	uint32_t magic = nhead >= 8 ? kvt_le32(head) : 0;
+
+	return magic == GGSN || magic == GGSQ || magic == SEQUENCE;
+}

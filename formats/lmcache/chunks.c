@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* chunks.c - from keys and bytes to chunks */
+#include "formats/lmcache/lmcache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+const char *const kvt_lmcache_facts[] = {
+	"model", "world", "worker", "dtype", "tags", "group", "total-heads",
+	KVT_CHUNKS_ORDER, NULL,
+};
+
+/* ---- parts --------------------------------------------------------------- */
+
+static const char *path_of(const struct kvt_lmcache *o,
+			   const struct kvt_lmcache_part *part)
+{
+	return o->reader->files.file[part->file].path;
+}
+
+enum kvt_status kvt_lmcache_add(struct kvt_lmcache *o, char *text,
+				const struct kvt_lmcache_part *part)
+{
+	int64_t n = o->count;
+	struct kvt_lmcache_part *more;
+	enum kvt_status status;
+	struct kvt_error why;
+
+	/* full whenever the count is a power of two */
+	if (!(n & (n - 1))) {
+		more = realloc(o->part, (size_t)(n ? 2 * n : 1) * sizeof(*more));
+		if (!more) {
+			free(text);
+			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		}
+		o->part = more;
+	}
+	o->part[n] = *part;
+	o->part[n].text = text;
+	o->count++;
+	if ((status = kvt_lmcache_key_parse(&o->part[n].key, text, &why)))
+		return kvt_fail(o->err, status, "%.200s: %s", path_of(o, part), why.text);
+	return KVT_OK;
+}
+
+void kvt_lmcache_free(struct kvt_lmcache *o)
+{
+	for (int64_t i = 0; i < o->count; i++)
+		free(o->part[i].text);
+	free(o->part);
+	kvt_chunks_free(&o->chunks);
+	*o = (struct kvt_lmcache){ .reader = o->reader };
+}
+
+/* ---- which of them ------------------------------------------------------- */
+
+/*
+ * What a key says under the name of a fact, by its place in kvt_lmcache_facts: the
+ * first six choose.  "" if it does not.
+ */
+static const char *field_text(char out[32], int field, const struct kvt_lmcache_key *key)
+{
+	const int64_t number = field == 1 ? key->world : field == 2 ? key->worker :
+							 key->group;
+
+	out[0] = '\0';
+	switch (field) {
+	case 0:
+		return key->model;
+	case 3:
+		return key->dtype ? key->dtype->name : "";
+	case 4:
+		return key->tags;
+	default:
+		if (number >= 0)
+			snprintf(out, 32, "%lld", LL(number));
+		return out;
+	}
+}
+enum { NFIELDS = 6 };
+
+static bool is_wanted(const struct kvt_lmcache *o, const struct kvt_lmcache_key *key)
+{
+	for (int f = 0; f < NFIELDS; f++) {
+		const char *want = kvt_fact(o->hints, kvt_lmcache_facts[f]);
+		const struct kvt_dtype *dtype = want && f == 3 ? kvt_dtype_find(want) :
+								 NULL;
+		char text[32];
+
+		if (dtype)
+			want = dtype->name;
+		if (want && strcmp(want, field_text(text, f, key)))
+			return false;
+	}
+	return true;
+}
+
+static enum kvt_status check_alike(const struct kvt_lmcache *o,
+				   const struct kvt_lmcache_part *part)
+{
+	const struct kvt_lmcache_part *first = &o->part[0];
+
+	for (int f = 0; f < NFIELDS; f++) {
+		char a[32], b[32];
+		const char *x = field_text(a, f, &first->key);
+		const char *y = field_text(b, f, &part->key);
+
+		if (strcmp(x, y))
+			return kvt_fail(
+				o->err, KVT_BAD_INPUT,
+				"%.120s: holds chunks of %s '%.60s' and of %s '%.60s'; choose with --set %s=%.60s",
+				o->path, kvt_lmcache_facts[f], x, kvt_lmcache_facts[f], y,
+				kvt_lmcache_facts[f], x);
+	}
+	if (part->backend != first->backend)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%.200s and %.200s are not of the same backend of LMCache",
+				path_of(o, first), path_of(o, part));
+	return KVT_OK;
+}
+
+enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o)
+{
+	enum kvt_status status = KVT_OK;
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < o->count; i++) {
+		if (is_wanted(o, &o->part[i].key))
+			o->part[n++] = o->part[i];
+		else
+			free(o->part[i].text);
+	}
+	if (!n && o->count)
+		status = kvt_fail(o->err, KVT_BAD_INPUT,
+				  "%s: none of its %lld chunks is what --set asks for",
+				  o->path, LL(o->count));
+	else if (!n)
+		status = kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no chunk of LMCache",
+				  o->path);
+	o->count = n;
+	for (int64_t i = 1; !status && i < n; i++)
+		status = check_alike(o, &o->part[i]);
+	return status;
+}
+
+/* ---- headers ------------------------------------------------------------- */
+
+static enum kvt_status read_header(struct kvt_lmcache *o, bool *found,
+				   struct kvt_lmcache_header *h,
+				   const struct kvt_lmcache_part *part)
+{
+	bool gds = part->backend == KVT_LMCACHE_GDS;
+	int64_t nhead = gds ? KVT_LMCACHE_GDS_HEADER : KVT_LMCACHE_FS_HEADER;
+	uint8_t head[KVT_LMCACHE_GDS_HEADER];
+	enum kvt_status status;
+
+	*found = gds;
+	/* local disk and L2 adapters write none */
+	if (part->backend == KVT_LMCACHE_DISK || part->key.group >= 0)
+		return KVT_OK;
+	if (nhead > part->nbytes)
+		nhead = part->nbytes;
+	if ((status = kvt_file_read(&o->reader->files.file[part->file], head, nhead,
+				    part->offset, o->err)))
+		return status;
+	if (gds)
+		return kvt_lmcache_gds_parse(h, head, nhead, part->nbytes,
+					     path_of(o, part), o->err);
+	return kvt_lmcache_fs_parse(h, found, head, nhead, part->nbytes, path_of(o, part),
+				    o->err);
+}
+
+/* All headers say the same, but for the number of tokens. */
+static enum kvt_status check_header(const struct kvt_lmcache *o,
+				    const struct kvt_lmcache_header *h,
+				    const struct kvt_lmcache_part *part)
+{
+	const struct kvt_lmcache_header *first = &o->header;
+	bool alike = h->fmt == first->fmt && h->narrays == first->narrays;
+
+	for (int i = 0; alike && i < h->narrays; i++)
+		alike = h->array[i].dtype == first->array[i].dtype &&
+			h->array[i].layers == first->array[i].layers &&
+			h->array[i].width == first->array[i].width;
+	if (!alike)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: differs in format, type or shape from the others",
+				path_of(o, part));
+	if (part->key.dtype && part->key.dtype != h->array[0].dtype)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: elements are %s in the name and %s in the header",
+				path_of(o, part), part->key.dtype->name,
+				h->array[0].dtype->name);
+	return KVT_OK;
+}
+
+static enum kvt_status take_part(struct kvt_lmcache *o,
+				 const struct kvt_lmcache_part *part)
+{
+	struct kvt_chunk chunk = { part->key.hash, part->key.layer, part->file,
+				   part->offset, part->nbytes, -1 };
+	struct kvt_lmcache_header h = { .data = 0 };
+	bool found, first = !o->chunks.count;
+	enum kvt_status status = read_header(o, &found, &h, part);
+
+	if (status)
+		return status;
+	if (first) {
+		o->header = h;
+		o->headers = found;
+	}
+	if (found != o->headers)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has %s header, unlike the others", path_of(o, part),
+				found ? "a" : "no");
+	if (found && (status = check_header(o, &h, part)))
+		return status;
+	if (found) {
+		chunk.offset += h.data;
+		chunk.tokens = h.array[0].tokens;
+	}
+	return kvt_chunks_add(&o->chunks, &chunk, o->err);
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+static int64_t count_layers(const struct kvt_lmcache *o)
+{
+	int64_t last = -1;
+
+	for (int64_t i = 0; i < o->count; i++)
+		if (o->part[i].key.layer > last)
+			last = o->part[i].key.layer;
+	return last < 0 ? -1 : last + 1;
+}
+
+enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
+{
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	enum kvt_status status;
+	int64_t layers;
+
+	o->chunks.where = o->path;
+	if ((status = kvt_lmcache_select(o)))
+		return status;
+	for (int64_t i = 0; i < o->count; i++)
+		if ((status = take_part(o, &o->part[i])))
+			return status;
+	if ((status = kvt_lmcache_groups(o, count_layers(o))) ||
+	    (status = kvt_chunks_count(&o->chunks, &o->reader->files, &s->group[0],
+				       o->err)) ||
+	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
+		return status;
+	if (!(s->model = strdup(o->part[0].key.model)))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.c - files that LMCache writes: local disk, the FS connector, GDS
+ * and Weka, and the file adapters of its second level
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/file/tree.h"
+#include "formats/lmcache/lmcache.h"
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Of a name that ends like one of LMCache's files, also its key must be one. */
+static bool is_name(const char *path)
+{
+	enum kvt_lmcache_backend backend;
+	struct kvt_lmcache_key key;
+	bool good = false;
+	size_t stem;
+	char *text;
+
+	if (!kvt_lmcache_backend(&backend, &stem, base_name(path)))
+		return false;
+	text = strndup(base_name(path), stem);
+	if (text)
+		good = !kvt_lmcache_key_parse(&key, text, NULL);
+	free(text);
+	return good;
+}
+
+static bool lmcache_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	if (head)
+		return is_name(path) || kvt_lmcache_is_gds(head, nhead);
+	return kvt_tree_has(path, is_name);
+}
+
+/* ---- folders ------------------------------------------------------------- */
+
+/* GDS names a file that is not finished NAME.tmp and eight digits. */
+static bool is_unfinished(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 12 && !strncmp(name + n - 12, ".tmp", 4) &&
+	       strspn(name + n - 8, "0123456789abcdef") == 8;
+}
+
+static int by_name(const void *key, const void *file)
+{
+	return strcmp(key, ((const struct kvt_tree_file *)file)->name);
+}
+
+/* NAME.metadata is the header of NAME, which was written before. */
+static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *tree,
+				  int64_t i)
+{
+	enum { N = KVT_LMCACHE_GDS_HEADER };
+	const char *name = tree->file[i].name;
+	char *data = strndup(name, strlen(name) - strlen(".metadata"));
+	const struct kvt_tree_file *file = NULL;
+	struct kvt_files *files = &o->reader->files;
+	uint8_t a[N], b[N];
+	enum kvt_status status;
+	int x, y;
+
+	if (!data)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	file = bsearch(data, tree->file, (size_t)tree->count, sizeof(*tree->file),
+		       by_name);
+	free(data);
+	if (!file || tree->file[i].nbytes != N || file->nbytes < N)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s/%s: has %lld bytes, expected the %d that begin the file beside it",
+				o->path, name, (long long)tree->file[i].nbytes, N);
+	if ((status = kvt_tree_list(files, &x, tree, i, o->err)) ||
+	    (status = kvt_tree_list(files, &y, tree, file - tree->file, o->err)) ||
+	    (status = kvt_file_read(&files->file[x], a, N, 0, o->err)) ||
+	    (status = kvt_file_read(&files->file[y], b, N, 0, o->err)))
+		return status;
+	/* the data's own entry follows with the data */
+	free(files->file[--files->count].path);
+	if (memcmp(a, b, N))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s/%s: is not how the file beside it begins", o->path, name);
+	return KVT_OK;
+}
+
+static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *tree,
+				 int64_t i)
+{
+	const char *name = base_name(tree->file[i].name);
+	struct kvt_lmcache_part part = { .nbytes = tree->file[i].nbytes };
+	enum kvt_status status;
+	size_t stem;
+	char *text;
+
+	if (is_unfinished(name))
+		return KVT_OK;
+	if (!kvt_lmcache_backend(&part.backend, &stem, name))
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: is no file of LMCache",
+				o->path, tree->file[i].name);
+	if (part.backend == KVT_LMCACHE_TWIN)
+		return check_twin(o, tree, i);
+	if ((status = kvt_tree_list(&o->reader->files, &part.file, tree, i, o->err)))
+		return status;
+	if (!(text = strndup(name, stem)))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	return kvt_lmcache_add(o, text, &part);
+}
+
+static enum kvt_status take_folder(struct kvt_lmcache *o)
+{
+	struct kvt_tree tree;
+	enum kvt_status status = kvt_tree_walk(&tree, o->path, o->err);
+
+	if (status)
+		return status;
+	for (int64_t i = 0; !status && i < tree.count; i++)
+		status = take_file(o, &tree, i);
+	kvt_tree_free(&tree);
+	return status;
+}
+
+/* ---- the format ---------------------------------------------------------- */
+
+static enum kvt_status take_single(struct kvt_lmcache *o)
+{
+	const char *name = base_name(o->path);
+	struct kvt_lmcache_part part = { .file = 0 };
+	enum kvt_status status;
+	size_t stem;
+	char *text;
+
+	if ((status = kvt_files_open(&o->reader->files, &part.file, o->path, o->err)))
+		return status;
+	part.nbytes = o->reader->files.file[part.file].nbytes;
+	if (!kvt_lmcache_backend(&part.backend, &stem, name) ||
+	    part.backend == KVT_LMCACHE_TWIN)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has no name of a chunk of LMCache, KEY.data, KEY.pt, KEY.kvcache.safetensors or KEY.weka1",
+				o->path);
+	if (!(text = strndup(name, stem)))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	return kvt_lmcache_add(o, text, &part);
+}
+
+static enum kvt_status lmcache_open(struct kvt_dump *reader, const char *path,
+				    const struct kvt_hints *hints, struct kvt_error *err)
+{
+	static const struct kvt_hints none;
+	struct kvt_lmcache o = { .reader = reader, .path = path, .err = err,
+				 .hints = hints ? hints : &none };
+	enum kvt_status status;
+	struct stat st;
+
+	if (o.hints->manifest || o.hints->skip)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: a dump of LMCache takes no %s", path,
+				o.hints->manifest ? "manifest" : "--skip");
+	status = !stat(path, &st) && S_ISDIR(st.st_mode) ? take_folder(&o) :
+							   take_single(&o);
+	if (!status)
+		status = kvt_lmcache_open(&o);
+	kvt_lmcache_free(&o);
+	return status;
+}
+
+const struct kvt_format kvt_lmcache_format = {
+	.info = { "lmcache", "chunks of LMCache: local disk, FS, GDS, second level", true,
+		  false },
+	.facts = kvt_lmcache_facts,
+	.probe = lmcache_probe,
+	.open = lmcache_open,
+};

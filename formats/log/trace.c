@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trace.c - requests over time: Mooncake's JSON lines, CSV, or what a log says */
+#include "formats/log/trace_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_MOST = 1 << 24 };
+static const int64_t latest_ms = (int64_t)1 << 42;	/* ns fit 63 bits */
+
+/* ---- growing --------------------------------------------------------------- */
+
+bool trace_grow(void **at, int64_t *room, int64_t n, size_t each)
+{
+	int64_t more = *room ? 2 * *room : 256;
+	void *p;
+
+	if (n < *room)
+		return true;
+	if (!(p = realloc(*at, (size_t)more * each)))
+		return false;
+	*at = p;
+	*room = more;
+	return true;
+}
+
+enum kvt_status trace_add(struct kvt_trace *t, const struct kvt_trace_row *row,
+			  const struct trace_line *line, struct kvt_error *err)
+{
+	if (t->n == TRACE_MOST)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: more than %d requests",
+				line->name, TRACE_MOST);
+	if (!trace_grow((void **)&t->row, &t->room, t->n, sizeof(*t->row)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	t->row[t->n++] = *row;
+	return KVT_OK;
+}
+
+static enum kvt_status add_hash(struct kvt_trace *t, int64_t hash, struct kvt_error *err)
+{
+	if (!trace_grow((void **)&t->hash, &t->hash_room, t->nhashes, sizeof(*t->hash)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	t->hash[t->nhashes++] = hash;
+	return KVT_OK;
+}
+
+void kvt_trace_free(struct kvt_trace *trace)
+{
+	free(trace->row);
+	free(trace->hash);
+	trace->row = NULL;
+	trace->hash = NULL;
+	trace->n = trace->nhashes = 0;
+}
+
+/* ---- lines ------------------------------------------------------------------ */
+
+enum kvt_status trace_check_order(const struct kvt_trace *t,
+				  const struct trace_line *line, int64_t arrival,
+				  struct kvt_error *err)
+{
+	if (t->n && arrival < t->row[t->n - 1].arrival)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %lld ms is before the request of the line above, %lld ms",
+				line->name, (long long)(arrival / 1000000),
+				(long long)(t->row[t->n - 1].arrival / 1000000));
+	return KVT_OK;
+}
+
+static enum kvt_status take_hashes(struct kvt_trace *t, const struct kvt_json *in,
+				   int64_t tokens, struct kvt_error *err)
+{
+	int64_t want = tokens / KVT_TRACE_BLOCK + !!(tokens % KVT_TRACE_BLOCK), id;
+	const json_t *ids = NULL;
+	enum kvt_status status = kvt_json_array(&ids, in, "hash_ids");
+
+	if (!status && json_array_size(ids) != (size_t)want)
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s: %zu hash_ids, expected %lld: one for each %d of %lld tokens",
+				  in->name, json_array_size(ids), (long long)want,
+				  KVT_TRACE_BLOCK, (long long)tokens);
+	for (size_t i = 0; !status && i < (size_t)want; i++) {
+		status = kvt_json_int_at(&id, in, "hash_ids", ids, i, 0, INT64_MAX);
+		if (!status)
+			status = add_hash(t, id, err);
+	}
+	return status;
+}
+
+static enum kvt_status take_mooncake(struct kvt_trace *t, const struct kvt_json *in,
+				     const struct trace_line *line,
+				     struct kvt_error *err)
+{
+	struct kvt_trace_row row = { .bytes = -1, .cached = -1, .hash = t->nhashes };
+	int64_t ms = -1, output = 0;
+	enum kvt_status status;
+
+	if ((status = kvt_json_int(&ms, in, "timestamp", 0, latest_ms)) ||
+	    (status = kvt_json_int(&row.tokens, in, "input_length", 1, UINT32_MAX)) ||
+	    (status = kvt_json_int(&output, in, "output_length", 0, UINT32_MAX)))
+		return status;
+	if (ms < 0 || !row.tokens)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: there is no '%s'", line->name,
+				ms < 0 ? "timestamp" : "input_length");
+	row.arrival = ms * 1000000;
+	if ((status = trace_check_order(t, line, row.arrival, err)) ||
+	    (status = take_hashes(t, in, row.tokens, err)))
+		return status;
+	row.nhashes = t->nhashes - row.hash;
+	return trace_add(t, &row, line, err);
+}
+
+/* A decimal number at *at, which ends with 'stop'. */
+static bool take_number(double *out, const char **at, const char *end, char stop)
+{
+	char word[40], *rest;
+	size_t n = 0;
+
+	for (; *at + n < end && (*at)[n] != stop && n < sizeof(word) - 1; n++)
+		word[n] = (*at)[n];
+	word[n] = '\0';
+	if (!n || word[strspn(word, "0123456789.")] || (*at + n < end) != (stop != '\0'))
+		return false;
+	*out = strtod(word, &rest);
+	*at += n + 1;
+	return !*rest;
+}
+
+static enum kvt_status take_csv(struct kvt_trace *t, const struct trace_line *line,
+				struct kvt_error *err)
+{
+	const char *at = line->text, *end = at + line->nbytes;
+	double ms, bytes, tokens;
+	struct kvt_trace_row row = { .cached = -1 };
+	enum kvt_status status;
+
+	if (!take_number(&ms, &at, end, ',') || !take_number(&bytes, &at, end, ',') ||
+	    !take_number(&tokens, &at, end, '\0') || ms > (double)latest_ms ||
+	    bytes > 9e15 || tokens < 1 || tokens > UINT32_MAX)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: expected 't,bytes,tokens' with 1 to %lld tokens", line->name,
+				(long long)UINT32_MAX);
+	row.arrival = (int64_t)(ms * 1e6 + 0.5);
+	row.bytes = (int64_t)bytes;
+	row.tokens = (int64_t)tokens;
+	if ((status = trace_check_order(t, line, row.arrival, err)))
+		return status;
+	return trace_add(t, &row, line, err);
+}
+
+static bool is_header(const struct trace_line *line)
+{
+	static const char header[] = "t,bytes,tokens";
+
+	return line->nbytes == sizeof(header) - 1 &&
+	       !memcmp(line->text, header, line->nbytes);
+}
+
+/* What the first line says that the text is. */
+enum kind { MOONCAKE, FLEXKV, CSV, VLLM };
+
+struct reader {
+	struct kvt_trace *trace;
+	const struct kvt_trace_unit *unit;
+	enum kind kind;
+	struct trace_tasks tasks;
+	struct trace_log log;
+	int64_t number;			/* of the line */
+};
+
+static enum kvt_status take_json(struct reader *r, const struct trace_line *line,
+				 struct kvt_error *err)
+{
+	struct kvt_json in = { NULL, line->name, err };
+	enum kvt_status status;
+	json_t *root;
+
+	if ((status = kvt_json_parse(&root, line->text, line->nbytes, line->name, err)))
+		return status;
+	in.object = root;
+	if (r->number == 1 && json_object_get(root, "event_type"))
+		r->kind = FLEXKV;
+	status = r->kind == FLEXKV ?
+		 trace_take_flexkv(r->trace, &r->tasks, &in, line, err) :
+		 take_mooncake(r->trace, &in, line, err);
+	json_decref(root);
+	return status;
+}
+
+static enum kvt_status take_line(struct reader *r, const struct trace_line *line,
+				 struct kvt_error *err)
+{
+	if (r->kind == VLLM)
+		return trace_take_vllm(r->trace, &r->log, r->unit, line, err);
+	if (line->nbytes > LINE_MOST)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: a line of %zu bytes", line->name,
+				line->nbytes);
+	if (r->kind != CSV)
+		return take_json(r, line, err);
+	if (r->number > 1)
+		return take_csv(r->trace, line, err);
+	return is_header(line) ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT,
+			"%s: neither a JSON object nor the header 't,bytes,tokens' nor a log with 'KV Transfer metrics:'",
+			line->name);
+}
+
+static enum kvt_status parse(struct reader *r, const char *text, size_t nbytes,
+			     const char *name, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	r->kind = nbytes && *text == '{' ? MOONCAKE :
+		  trace_is_vllm(text, nbytes) ? VLLM : CSV;
+	for (size_t at = 0; !status && at < nbytes;) {
+		const char *newline = memchr(text + at, '\n', nbytes - at);
+		size_t len = newline ? (size_t)(newline - text) - at : nbytes - at;
+		struct trace_line line = { text + at, len, "" };
+
+		at += len + 1;
+		if (len && line.text[len - 1] == '\r')
+			line.nbytes--;
+		snprintf(line.name, sizeof(line.name), "%.200s:%lld", name,
+			 (long long)++r->number);
+		status = take_line(r, &line, err);
+	}
+	if (!status && !r->trace->n)
+		status = kvt_fail(err, KVT_BAD_INPUT, "%s: there is no request", name);
+	return status;
+}
+
+static int by_arrival(const void *a, const void *b)
+{
+	const struct kvt_trace_row *x = a, *y = b;
+
+	if (x->arrival != y->arrival)
+		return x->arrival < y->arrival ? -1 : 1;
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+enum kvt_status kvt_trace_parse(struct kvt_trace *out, const char *text, size_t nbytes,
+				const struct kvt_trace_unit *unit, const char *name,
+				struct kvt_error *err)
+{
+	struct kvt_trace t = { 0 };
+	struct reader r = { .trace = &t, .unit = unit };
+	enum kvt_status status = parse(&r, text, nbytes, name, err);
+
+	free(r.tasks.task);
+	if (status) {
+		kvt_trace_free(&t);
+		return status;
+	}
+	/* engines that log at one time had their transfers side by side */
+	if (r.kind == VLLM)
+		qsort(t.row, (size_t)t.n, sizeof(*t.row), by_arrival);
+	*out = t;
+	return KVT_OK;
+}
+
+/* ---- made up ----------------------------------------------------------------- */
+
+static uint64_t draw(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+enum { TALKS = 64 };
+
+/* One more turn of a conversation: its prefix, and new blocks. */
+static enum kvt_status add_turn(struct kvt_trace *t, struct kvt_trace_row *talk,
+				int64_t *next, uint64_t *state, int64_t arrival,
+				struct kvt_error *err)
+{
+	int64_t more = 64 + (int64_t)(draw(state) % 4096);
+	int64_t shared = talk->tokens / KVT_TRACE_BLOCK;
+	const struct trace_line none = { .name = "synthetic" };
+	struct kvt_trace_row row = { .arrival = arrival, .bytes = -1, .cached = -1,
+				     .tokens = talk->tokens + more, .hash = t->nhashes };
+	enum kvt_status status = KVT_OK;
+
+	row.nhashes = (row.tokens + KVT_TRACE_BLOCK - 1) / KVT_TRACE_BLOCK;
+	for (int64_t i = 0; !status && i < row.nhashes; i++)
+		status = add_hash(t, i < shared ? t->hash[talk->hash + i] : (*next)++,
+				  err);
+	if (!status)
+		status = trace_add(t, &row, &none, err);
+	*talk = row;
+	/* the longest ones end, and another begins */
+	if (row.tokens > 32768)
+		*talk = (struct kvt_trace_row){ 0 };
+	return status;
+}
+
+enum kvt_status kvt_trace_make(struct kvt_trace *out, uint64_t seed, int64_t n,
+			       struct kvt_error *err)
+{
+	struct kvt_trace_row talk[TALKS] = { { 0 } };
+	struct kvt_trace t = { 0 };
+	int64_t next = 0, arrival = 0;
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < n; i++) {
+		arrival += (int64_t)(draw(&seed) % 600) * 1000000;
+		status = add_turn(&t, &talk[draw(&seed) % TALKS], &next, &seed, arrival,
+				  err);
+	}
+	if (status)
+		kvt_trace_free(&t);
+	else
+		*out = t;
+	return status;
+}

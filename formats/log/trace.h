@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trace.h - requests over time, as several projects write them down */
+#ifndef KVT_TRACE_H
+#define KVT_TRACE_H
+
+#include <stddef.h>
+
+#include "lib/kvt/kvt.h"
+
+/* Tokens that one hash id of a trace stands for. */
+enum { KVT_TRACE_BLOCK = 512 };
+
+struct kvt_trace_row {
+	int64_t arrival;		/* ns */
+	int64_t tokens;			/* of the prompt */
+	int64_t bytes;			/* to move; -1: as many as the tokens have */
+	int64_t cached;			/* tokens that are there; -1: by its hash ids */
+	int64_t hash, nhashes;		/* of kvt_trace.hash: one each of its blocks */
+};
+
+struct kvt_trace {
+	int64_t n, room;
+	struct kvt_trace_row *row;	/* owned; by arrival */
+	int64_t nhashes, hash_room;
+	int64_t *hash;			/* owned */
+};
+
+/*
+ * What a log of vLLM does not say: how many of its transfers are one request, and
+ * how many bytes a token has in all of these.
+ */
+struct kvt_trace_unit {
+	int64_t pairs, token_bytes;	/* 1 or more; 0: none that grow */
+};
+
+/*
+ * Text that begins with '{' is JSON lines, by the first of them
+ *
+ *	Mooncake: {"timestamp": ms, "input_length": n, "output_length": n,
+ *	    "hash_ids": [one a block of 512 tokens]}
+ *	FlexKV: {"timestamp": "2026-11-21T10:00:00.5", "event_type": "request",
+ *	    "data": {...}}, of which requests GET, and GET_MATCH once its task is
+ *	    launched, load tokens: one for each of their slots
+ *
+ * Else it is CSV with the header "t,bytes,tokens", t in milliseconds, or a log of
+ * vLLM: each line "KV Transfer metrics:" are transfers since the one before it.
+ * What is wrong in a line is KVT_BAD_INPUT, and the sentence has its number.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_trace_parse(struct kvt_trace *out, const char *text, size_t nbytes,
+		const struct kvt_trace_unit *unit, const char *name,
+		struct kvt_error *err);
+
+/* The same of a file, which may be compressed by zstd. */
+KVT_MUST_CHECK enum kvt_status
+kvt_trace_read(struct kvt_trace *out, const char *path,
+	       const struct kvt_trace_unit *unit, struct kvt_error *err);
+
+/* The number of "name=number" in a line of vLLM's log; false: it has none. */
+bool kvt_log_field(double *out, const char *line, const char *name);
+
+/* n requests of conversations that go on; the same for a seed everywhere. */
+KVT_MUST_CHECK enum kvt_status
+kvt_trace_make(struct kvt_trace *out, uint64_t seed, int64_t n, struct kvt_error *err);
+
+/*
+ * Tokens at the front of each of the t->n requests that earlier ones had, in a
+ * cache that keeps all: the leading blocks whose hash ids came before.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_trace_hits(int64_t *tokens, const struct kvt_trace *trace, struct kvt_error *err);
+
+void kvt_trace_free(struct kvt_trace *trace);
+
+#endif

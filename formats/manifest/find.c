@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * find.c - the manifest of a data file, among those that lie beside it
+ *
+ * Two names are looked for.  The first is the one that kvtool writes, and no two
+ * data files with an ending have it in common; the second is what others may
+ * have chosen, so that it can be another file's.
+ */
+#include "formats/manifest/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LL(x) ((long long)(x))
+
+enum { MAX_MANIFEST = 16 * 1024 * 1024 };
+
+/* ---- names -------------------------------------------------------------- */
+
+/* The length of a path without its last ending; a dot that begins a name is none. */
+static size_t stem_of(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+
+	return dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) :
+							 strlen(path);
+}
+
+char *kvt_manifest_name(const char *path, int which)
+{
+	size_t whole = strlen(path), stem = stem_of(path);
+	bool npy = !strcmp(path + stem, ".npy");
+	size_t n = (which == 0) == npy ? stem : whole;
+	char *out = malloc(n + sizeof(".json"));
+
+	if (!out)
+		return NULL;
+	memcpy(out, path, n);
+	strcpy(out + n, ".json");
+	return out;
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+/* malloc()ed; the text is not terminated. */
+static enum kvt_status read_text(char **text, int64_t *nbytes, const char *path,
+				 struct kvt_error *err)
+{
+	struct kvt_files files = { 0 };
+	enum kvt_status status;
+	int index;
+
+	*text = NULL;
+	if ((status = kvt_files_open(&files, &index, path, err)))
+		return status;
+	*nbytes = files.file[index].nbytes;
+	if (*nbytes > MAX_MANIFEST)
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s: %lld bytes are too many for a manifest, at most %d",
+				  path, LL(*nbytes), MAX_MANIFEST);
+	else if (!(*text = malloc((size_t)*nbytes + 1)))
+		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	else
+		status = kvt_file_read(&files.file[index], *text, *nbytes, 0, err);
+	kvt_files_close(&files);
+	if (status) {
+		free(*text);
+		*text = NULL;
+	}
+	return status;
+}
+
+/* Hints are left for when it is known whose manifest it is. */
+enum kvt_status kvt_manifest_read(struct kvt_manifest *out, char *name,
+				  struct kvt_error *err)
+{
+	int64_t nbytes = 0;
+	char *text;
+	enum kvt_status status = read_text(&text, &nbytes, name, err);
+
+	if (!status)
+		status = kvt_manifest_parse(out, text, (size_t)nbytes, name, NULL, err);
+	free(text);
+	if (status)
+		free(name);
+	else
+		out->path = name;
+	return status;
+}
+
+/* Nothing but hints. */
+static enum kvt_status hints_alone(struct kvt_manifest *out, const char *path,
+				   struct kvt_error *err)
+{
+	struct kvt_group *group;
+	enum kvt_status status;
+
+	kvt_manifest_init(out);
+	status = kvt_manifest_add_group(&group, &out->snapshot, "g0", path, err);
+	if (status)
+		kvt_manifest_free(out);
+	return status;
+}
+
+/* ---- finding ------------------------------------------------------------ */
+
+/* Reads it and holds it against the file; 'own' false: it is another file's. */
+static enum kvt_status take(struct kvt_manifest *out, bool *own, char *name,
+			    const struct kvt_file *data, const struct kvt_hints *hints,
+			    struct kvt_error *err)
+{
+	enum kvt_status status = kvt_manifest_read(out, name, err);
+
+	if (status)
+		return status;
+	if ((status = kvt_manifest_prove(out, own, data, hints, err)) || !*own)
+		kvt_manifest_free(out);
+	return status;
+}
+
+/* Of those beside the file the first that is its own. */
+static enum kvt_status find(struct kvt_manifest *out, bool *found, bool *passed_over,
+			    const struct kvt_file *data, const struct kvt_hints *hints,
+			    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	struct stat st;
+
+	*found = *passed_over = false;
+
+	for (int i = 0; !status && !*found && i < 2; i++) {
+		char *name = kvt_manifest_name(data->path, i);
+
+		if (!name)
+			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", data->path);
+		if (stat(name, &st) || !strcmp(name, data->path)) {
+			free(name);
+			continue;
+		}
+		status = take(out, found, name, data, hints, err);
+		*passed_over |= !status && !*found;
+	}
+	return status;
+}
+
+static enum kvt_status find_told(struct kvt_manifest *out, bool *found,
+				 const struct kvt_file *data,
+				 const struct kvt_hints *hints, struct kvt_error *err)
+{
+	char *name = strdup(hints->manifest);
+
+	if (!name)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", data->path);
+	return take(out, found, name, data, hints, err);
+}
+
+enum kvt_status kvt_manifest_load(struct kvt_manifest *out, bool *found,
+				  const struct kvt_file *data,
+				  const struct kvt_hints *hints, struct kvt_error *err)
+{
+	bool passed_over = false;
+	enum kvt_status status;
+
+	status = hints && hints->manifest ?
+		 find_told(out, found, data, hints, err) :
+		 find(out, found, &passed_over, data, hints, err);
+	if (status)
+		return status;
+	if (!*found && (status = hints_alone(out, data->path, err)))
+		return status;
+	out->passed_over = passed_over;
+	status = kvt_manifest_hints(out, hints, *found ? out->path : data->path, err);
+	if (status)
+		kvt_manifest_free(out);
+	return status;
+}

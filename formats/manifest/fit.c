@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fit.c - what was said of a dump, against the file that holds it
+ *
+ * An extent that nobody gave may follow from the array's shape or, if it is the
+ * only one, from the size.  A layout never does: many layouts have one shape.
+ */
+#include "formats/manifest/manifest.h"
+
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- what follows within a group ---------------------------------------- */
+
+static enum kvt_status settle_states(struct kvt_group *group, const char *name,
+				     struct kvt_error *err)
+{
+	int64_t *states = &group->shape.n[KVT_AXIS_S];
+	int64_t tokens = group->tokens_per_state;
+
+	if (tokens < 1) {
+		if (*states < 0)
+			*states = 1;
+		return KVT_OK;
+	}
+	if (group->block_size >= 0 && group->block_size % tokens)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: blocks of %lld tokens are no multiple of %lld tokens a state",
+				name, LL(group->block_size), LL(tokens));
+	if (group->block_size >= 0)
+		return kvt_manifest_extent(group, KVT_AXIS_S, group->block_size / tokens,
+					   "block_size", name, err);
+	if (*states >= 0 && __builtin_mul_overflow(*states, tokens, &group->block_size))
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: block size overflows", name);
+	return KVT_OK;
+}
+
+static enum kvt_status settle_group(struct kvt_group *group, const char *name,
+				    struct kvt_error *err)
+{
+	int64_t *n = group->shape.n;
+
+	if (kvt_layout_latent(&group->layout) && n[KVT_AXIS_K] == 2)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: content of layout %s is opaque, so it has a size (content), no head_dim",
+				name, kvt_layout_string(&group->layout).s);
+	if (n[KVT_AXIS_K] < 0)
+		n[KVT_AXIS_K] = kvt_group_opaque(group) ? 1 : 2;
+	if (n[KVT_AXIS_H] < 0 && kvt_group_opaque(group) && group->kind != KVT_MAMBA_SSM)
+		n[KVT_AXIS_H] = 1;
+	if (group->tokens_per_state == 0)
+		group->tokens_per_state = group->kind == KVT_MAMBA_CONV ||
+					  group->kind == KVT_MAMBA_SSM ? -1 : 1;
+	if (group->kind == KVT_NKINDS && group->window)
+		group->kind = KVT_SLIDING_WINDOW;
+	else if (group->kind == KVT_NKINDS && n[KVT_AXIS_K] == 2)
+		group->kind = KVT_FULL_ATTENTION;
+	return settle_states(group, name, err);
+}
+
+enum kvt_status kvt_manifest_finish_group(struct kvt_group *group,
+					  const struct kvt_parallel *parallel,
+					  const char *name, struct kvt_error *err)
+{
+	int64_t heads = group->shape.n[KVT_AXIS_H], tp = parallel->tp_size, total;
+
+	if (group->kind == KVT_NKINDS)
+		group->kind = heads == 1 ? KVT_MLA : KVT_OPAQUE;
+	if (group->block_size < 0)
+		group->block_size = 0;
+	/* one head of how many?  A share and a replica look the same */
+	if (group->total_heads < 0 && tp > 1 && group->kind != KVT_MLA)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: rank %lld of %lld holds %lld heads of an unknown number; total_kv_heads is missing",
+				name, LL(parallel->tp_rank), LL(tp), LL(heads));
+	if (group->total_heads < 0)
+		group->total_heads = heads;
+	total = group->total_heads;
+	if (group->head_start < 0)
+		group->head_start = total > 0 && total < INT32_MAX ?
+				    parallel->tp_rank * total / tp : 0;
+	if (group->replication < 0)
+		group->replication = tp > total && total > 0 && tp % total == 0 ?
+				     tp / total : 1;
+	return KVT_OK;
+}
+
+/* ---- element type ------------------------------------------------------- */
+
+static enum kvt_status fit_dtype(struct kvt_group *group,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	if (!group->dtype)
+		group->dtype = array->dtype;
+	if (!group->dtype)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: element type is not given; give --dtype", array->name);
+	group->shape.elem = group->dtype->elem;
+	/* integers may carry the bits of another type, as numpy's must */
+	if (array->dtype && array->dtype != group->dtype && array->dtype->is_float)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: elements are %s, but dtype is %s", array->name,
+				array->dtype->name, group->dtype->name);
+	/* pages with gaps are arrays of bytes, whatever is inside */
+	if (array->elem == 1 && kvt_group_has_gaps(group))
+		return KVT_OK;
+	if (array->elem && array->elem != group->shape.elem)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: elements have %lld bytes, but dtype %s has %d",
+				array->name, LL(array->elem), group->dtype->name,
+				group->dtype->elem);
+	return KVT_OK;
+}
+
+/* ---- from the size ------------------------------------------------------ */
+
+static const char *option_of(enum kvt_axis axis, const struct kvt_group *group)
+{
+	static const char *const options[KVT_NAXES] = {
+		[KVT_AXIS_L] = "--layers", [KVT_AXIS_B] = "--blocks",
+		[KVT_AXIS_S] = "--block-size", [KVT_AXIS_H] = "--heads",
+		[KVT_AXIS_K] = "--head-dim", [KVT_AXIS_D] = "--head-dim",
+	};
+
+	return axis == KVT_AXIS_D && group->shape.n[KVT_AXIS_K] == 1 ?
+	       "--content" : options[axis];
+}
+
+/* The only open extent is what divides the size exactly. */
+static enum kvt_status derive_open(struct kvt_group *group,
+				   const struct kvt_array *array,
+				   struct kvt_error *err)
+{
+	struct kvt_shape shape = group->shape;
+	int open = -1, nopen = 0;
+	int64_t nbytes;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (shape.n[a] < 0) {
+			open = a;
+			nopen++;
+			shape.n[a] = 1;
+		}
+	if (!nopen)
+		return KVT_OK;
+	if (group->page_bytes && (open == KVT_AXIS_L || open == KVT_AXIS_B)) {
+		shape.n[KVT_AXIS_S] = shape.n[KVT_AXIS_H] = shape.n[KVT_AXIS_K] = 1;
+		shape.n[KVT_AXIS_D] = group->page_bytes;
+		shape.elem = 1;
+	}
+	if (nopen > 1 || kvt_shape_nbytes(&nbytes, &shape, NULL) || !nbytes ||
+	    array->nbytes % nbytes)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: the number of %ss is not known; give %s%s",
+				array->name, kvt_axis_name(open), option_of(open, group),
+				open == KVT_AXIS_B || open == KVT_AXIS_S ? "" :
+				" or --spec");
+	group->shape.n[open] = array->nbytes / nbytes;
+	return KVT_OK;
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+static enum kvt_status fit_single(struct kvt_group *group,
+				  const struct kvt_array *array, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	kvt_content_defaults(group);
+	/* what is there counts before what may follow: H of MLA, say */
+	if ((status = kvt_fit_shape(group, array, err)) ||
+	    (status = fit_dtype(group, array, err)) ||
+	    (status = settle_group(group, array->name, err)) ||
+	    (status = derive_open(group, array, err)) ||
+	    (status = settle_states(group, array->name, err)) ||
+	    (status = kvt_fit_axes(group, array, err)))
+		return status;
+	return kvt_content_fold(group, array->name, err);
+}
+
+static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name,
+				       struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	kvt_content_defaults(group);
+	if ((status = settle_group(group, name, err)))
+		return status;
+	if (!group->dtype)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: element type of group %s is not given", name,
+				group->id);
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (group->shape.n[a] < 0)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: %s extent of group %s is not given", name,
+					kvt_axis_name(a), group->id);
+	return kvt_content_fold(group, name, err);
+}
+
+/*
+ * Pages, or dense arrays: the size tells.  Where groups fill their pages both
+ * have the same; one array of several groups then holds pages, as engines do.
+ */
+static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = &manifest->snapshot;
+	bool paged = kvt_snapshot_has_pages(s);
+	int64_t dense, pages = -1;
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	if ((status = kvt_snapshot_file_bytes(&dense, s, false, &why)))
+		return kvt_fail(err, status, "%s: %.400s", array->name, why.text);
+	/* groups with different pages can only be dense */
+	if (paged && kvt_snapshot_file_bytes(&pages, s, true, NULL))
+		paged = false;
+	manifest->pages = paged && pages == array->nbytes;
+	if (manifest->pages || dense == array->nbytes)
+		return KVT_OK;
+	if (paged)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld bytes of data, but its pages make %lld",
+				array->name, LL(array->nbytes), LL(pages));
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: has %lld bytes of data, "
+			"but layout, sizes and type make %lld",
+			array->name, LL(array->nbytes), LL(dense));
+}
+
+enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	struct kvt_snapshot *s = &manifest->snapshot;
+	enum kvt_status status;
+
+	if (!manifest->has_layout)
+		return kvt_fit_presets(manifest, array, err);
+	for (int g = 0; g < s->ngroups; g++) {
+		if (s->ngroups == 1)
+			status = fit_single(&s->group[g], array, err);
+		else
+			status = fit_one_of_many(&s->group[g], array->name, err);
+		if (status || (status = kvt_manifest_finish_group(&s->group[g],
+						&s->parallel, array->name, err)))
+			return status;
+	}
+	if ((status = kvt_fit_file_shape(manifest, array, err)))
+		return status;
+	return fit_bytes(manifest, array, err);
+}

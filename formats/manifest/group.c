@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group.c - what a manifest says of a group of layers */
+#include "formats/manifest/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- blank groups, and extents ------------------------------------------ */
+
+void kvt_manifest_blank_group(struct kvt_group *group, const char *id)
+{
+	*group = (struct kvt_group){
+		.kind = KVT_NKINDS, .block_size = -1, .total_heads = -1,
+		.head_start = -1, .replication = -1,
+	};
+	snprintf(group->id, sizeof(group->id), "%s", id);
+	for (int a = 0; a < KVT_NAXES; a++)
+		group->shape.n[a] = -1;
+}
+
+enum kvt_status kvt_manifest_add_group(struct kvt_group **out,
+				       struct kvt_snapshot *snapshot, const char *id,
+				       const char *name, struct kvt_error *err)
+{
+	if (snapshot->ngroups == KVT_MAX_GROUPS)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: more than %d groups", name, KVT_MAX_GROUPS);
+	*out = &snapshot->group[snapshot->ngroups++];
+	kvt_manifest_blank_group(*out, id);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis,
+				    int64_t n, const char *what, const char *name,
+				    struct kvt_error *err)
+{
+	int64_t known = group->shape.n[axis];
+
+	if (known >= 0 && known != n)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %s says %lld, but the %s extent is %lld", name, what,
+				LL(n), kvt_axis_name(axis), LL(known));
+	group->shape.n[axis] = n;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_take_extent(struct kvt_group *group, enum kvt_axis axis,
+				   const struct kvt_json *in, const char *key)
+{
+	enum kvt_status status;
+	int64_t n = -1;
+
+	if ((status = kvt_json_int(&n, in, key, 0, KVT_MOST)) || n < 0)
+		return status;
+	return kvt_manifest_extent(group, axis, n, key, in->name, in->err);
+}
+
+/* ---- layout ------------------------------------------------------------- */
+
+bool kvt_layout_latent(const struct kvt_layout *layout)
+{
+	const struct kvt_preset *preset;
+	struct kvt_layout named;
+
+	for (int i = 0; (preset = kvt_preset_at(i)); i++)
+		if (preset->latent && !kvt_layout_parse(&named, preset->axes, NULL) &&
+		    kvt_layout_equal(&named, layout))
+			return true;
+	return false;
+}
+
+static enum kvt_status parse_layout(struct kvt_layout *out, const char *text,
+				    const struct kvt_json *in)
+{
+	struct kvt_error why;
+	enum kvt_status status = kvt_layout_parse(out, text, &why);
+
+	if (!status)
+		return KVT_OK;
+	/* the mistake is the file's, not the user's */
+	return kvt_fail(in->err, status == KVT_USAGE ? KVT_BAD_INPUT : status,
+			"%s: %s", in->name, why.text);
+}
+
+/* ["L", "B", "S", "C"] as an axis string. */
+static enum kvt_status take_axes(struct kvt_layout *out, bool *found,
+				 const struct kvt_json *in)
+{
+	const json_t *axes = NULL;
+	enum kvt_status status;
+	char text[160] = "";
+	const char *axis;
+	size_t used = 0;
+
+	*found = false;
+	if ((status = kvt_json_array(&axes, in, "file_axes")) || !axes)
+		return status;
+	for (size_t i = 0; i < json_array_size(axes); i++) {
+		if ((status = kvt_json_string_at(&axis, in, "file_axes", axes, i)))
+			return status;
+		if (strlen(axis) + 2 > sizeof(text) - used)
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: file_axes has too many entries", in->name);
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+					 used ? " " : "", axis);
+	}
+	*found = true;
+	return parse_layout(out, text, in);
+}
+
+static enum kvt_status take_layout(struct kvt_group *group, const struct kvt_json *in)
+{
+	struct kvt_layout axes;
+	const char *text = NULL;
+	enum kvt_status status;
+	bool has_axes;
+
+	if ((status = kvt_json_string(&text, in, "layout")) ||
+	    (status = take_axes(&axes, &has_axes, in)))
+		return status;
+	if (!text) {
+		if (has_axes)
+			group->layout = axes;
+		return KVT_OK;
+	}
+	if ((status = parse_layout(&group->layout, text, in)))
+		return status;
+	if (has_axes && !kvt_layout_equal(&axes, &group->layout))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: layout is %s, but file_axes are %s", in->name,
+				kvt_layout_string(&group->layout).s,
+				kvt_layout_string(&axes).s);
+	return KVT_OK;
+}
+
+/* ---- kind, element type, sizes ------------------------------------------ */
+
+static enum kvt_status take_kind(struct kvt_group *group, const struct kvt_json *in)
+{
+	const char *kind = NULL;
+	enum kvt_status status = kvt_json_string(&kind, in, "kind");
+
+	if (status || !kind || kvt_kind_find(&group->kind, kind))
+		return status;
+	return kvt_fail(in->err, KVT_UNSUPPORTED, "%s: unknown kind '%.40s'",
+			in->name, kind);
+}
+
+enum kvt_status kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in)
+{
+	const char *dtype = NULL;
+	enum kvt_status status = kvt_json_string(&dtype, in, "dtype");
+
+	if (status || !dtype)
+		return status;
+	group->dtype = kvt_dtype_find(dtype);
+	if (!group->dtype)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: dtype '%.40s' names no element type", in->name, dtype);
+	group->shape.elem = group->dtype->elem;
+	return KVT_OK;
+}
+
+/* The content is a K and a V of head_dim elements, or opaque. */
+static enum kvt_status take_content(struct kvt_group *group,
+				    const struct kvt_json *sizes)
+{
+	int64_t head_dim = -1, content = -1;
+	enum kvt_status status;
+
+	if ((status = kvt_json_int(&head_dim, sizes, "head_dim", 0, KVT_MOST)) ||
+	    (status = kvt_json_int(&content, sizes, "content", 0, KVT_MOST)))
+		return status;
+	if (head_dim >= 0 && content >= 0)
+		return kvt_fail(sizes->err, KVT_BAD_INPUT,
+				"%s: sizes give head_dim %lld and content %lld, expected one of them",
+				sizes->name, LL(head_dim), LL(content));
+	if (head_dim >= 0 || content >= 0) {
+		group->shape.n[KVT_AXIS_K] = head_dim >= 0 ? 2 : 1;
+		group->shape.n[KVT_AXIS_D] = head_dim >= 0 ? head_dim : content;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status take_sizes(struct kvt_group *group, const struct kvt_json *in)
+{
+	struct kvt_json sizes;
+	enum kvt_status status;
+
+	if ((status = kvt_json_object(&sizes, in, "sizes")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_B, &sizes,
+				      "num_blocks")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_S, &sizes, "states")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_H, &sizes,
+				      "num_kv_heads")) ||
+	    (status = kvt_take_extent(group, KVT_AXIS_H, in, "head_count")) ||
+	    (status = kvt_json_int(&group->block_size, &sizes, "block_size", 0,
+				   KVT_MOST)))
+		return status;
+	return take_content(group, &sizes);
+}
+
+static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_json *in)
+{
+	const struct {
+		const char *key;
+		int64_t *out, min;
+	} rows[] = {
+		{ "tokens_per_state", &group->tokens_per_state, -1 },
+		{ "total_kv_heads",   &group->total_heads,       1 },
+		{ "head_start",       &group->head_start,        0 },
+		{ "replicas",         &group->replication,       1 },
+		{ "page_bytes",       &group->page_bytes,        0 },
+		{ "page_offset",      &group->page_offset,       0 },
+		{ "window",           &group->window,            0 },
+		{ "retained_tokens",  &group->retained,          0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		enum kvt_status status = kvt_json_int(rows[i].out, in, rows[i].key,
+						      rows[i].min, KVT_MOST);
+
+		if (status)
+			return status;
+	}
+	if (group->tokens_per_state == 0 &&
+	    json_object_get(in->object, "tokens_per_state"))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: tokens_per_state is 0, expected -1, 1 or more",
+				in->name);
+	return KVT_OK;
+}
+
+/* ---- a group ------------------------------------------------------------ */
+
+/* The name of something, in a field of 'room' bytes. */
+static enum kvt_status take_name(char *out, size_t room, const struct kvt_json *in,
+				 const char *key, const char *what)
+{
+	const char *name = NULL;
+	enum kvt_status status = kvt_json_string(&name, in, key);
+
+	if (status || !name)
+		return status;
+	if (!*name || strlen(name) >= room)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: %s '%.40s' has not 1 to %zu characters",
+				in->name, what, name, room - 1);
+	strcpy(out, name);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
+				   const struct kvt_json *in)
+{
+	enum kvt_status status;
+
+	if ((status = take_name(group->id, sizeof(group->id), in, "id", "group id")) ||
+	    (status = take_name(group->pool, sizeof(group->pool), in, "pool", "pool")) ||
+	    (status = take_kind(group, in)) ||
+	    (status = kvt_take_dtype(group, in)) ||
+	    (status = kvt_take_content_type(group, in)) ||
+	    (status = take_layout(group, in)) ||
+	    (status = take_sizes(group, in)) ||
+	    (status = take_numbers(group, in)) ||
+	    (status = kvt_take_components(group, in)) ||
+	    (status = kvt_take_tables(group, in)))
+		return status;
+	out->has_layout = group->layout.nplanes > 0;
+	return KVT_OK;
+}
+

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* manifest.h - building up what is known of a group, from whatever says something */
+#ifndef KVT_MANIFEST_H
+#define KVT_MANIFEST_H
+
+#include "formats/format.h"
+#include "formats/parse/json.h"
+
+/* The one group that an object without "groups" describes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
+		   const struct kvt_json *in);
+/* Layout "mamba-page": a conv and an SSM group in one page. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_json *in);
+
+/* What it says of its file. */
+KVT_MUST_CHECK enum kvt_status
+kvt_take_sum(struct kvt_file_sum *out, const struct kvt_json *in);
+/*
+ * Holds a manifest against the file beside it, or that it was named for in
+ * hints->manifest: sets ->proof, or refuses it with KVT_BAD_INPUT.  'own' is
+ * false for the manifest of another file, which lies beside it, too.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_prove(struct kvt_manifest *manifest, bool *own,
+		   const struct kvt_file *data, const struct kvt_hints *hints,
+		   struct kvt_error *err);
+/* The same question before a manifest is replaced: is it of another file there? */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_of_other(bool *out, const struct kvt_manifest *manifest, const char *path,
+		      struct kvt_error *err);
+/* Reads one as it is, without hints; takes 'name', which becomes its path. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_read(struct kvt_manifest *out, char *name, struct kvt_error *err);
+
+/* Requests and their tables; 'groups' is the array of group objects or NULL. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_requests(struct kvt_snapshot *out, const struct kvt_json *in,
+		      const json_t *groups);
+
+/* What a group needs that follows from the rest of it and from TP. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_finish_group(struct kvt_group *group,
+			  const struct kvt_parallel *parallel, const char *name,
+			  struct kvt_error *err);
+
+/* Hints fill, or contradict. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_hints(struct kvt_manifest *out, const struct kvt_hints *hints,
+		   const char *name, struct kvt_error *err);
+
+/* What hints->spec says of kind, window, pages and parts, as far as nothing does. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_spec(struct kvt_group *group, const struct kvt_hints *hints,
+		  const struct kvt_parallel *parallel, const char *name,
+		  struct kvt_error *err);
+
+/* Far above anything real, and small enough that sums of two do not overflow. */
+#define KVT_MOST INT64_C(0x3fffffffffffffff)
+
+/* Keys of a group, each as far as it is there. */
+KVT_MUST_CHECK enum kvt_status
+kvt_take_extent(struct kvt_group *group, enum kvt_axis axis,
+			 const struct kvt_json *in, const char *key);
+KVT_MUST_CHECK enum kvt_status
+kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
+kvt_take_content_type(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
+kvt_take_components(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
+kvt_take_tables(struct kvt_group *group, const struct kvt_json *in);
+KVT_MUST_CHECK enum kvt_status
+kvt_add_component(struct kvt_group *group, const char *name,
+			   int64_t start, int64_t length, int64_t global,
+			   const struct kvt_json *in);
+
+/* Sizes and type that follow from a content type, where nobody gave others. */
+void kvt_content_defaults(struct kvt_group *group);
+/* Makes one state of a block whose rows lie in planes, if it is not one yet. */
+KVT_MUST_CHECK enum kvt_status
+kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *err);
+
+/* What manifest_fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
+
+/* Extents that nobody gave, from the shape; those that were given must agree. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_shape(struct kvt_group *group, const struct kvt_array *array,
+	      struct kvt_error *err);
+/* The array has the axes of the layout in another order. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_axes(const struct kvt_group *group, const struct kvt_array *array,
+	     struct kvt_error *err);
+/* The manifest's file_shape is not the array's. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_file_shape(const struct kvt_manifest *manifest,
+		   const struct kvt_array *array, struct kvt_error *err);
+/* There is no layout; lists those that the shape allows. */
+KVT_MUST_CHECK enum kvt_status
+kvt_fit_presets(const struct kvt_manifest *manifest, const struct kvt_array *array,
+		struct kvt_error *err);
+/* Is the content of this group no key and value? */
+bool kvt_group_opaque(const struct kvt_group *group);
+
+/* A group of which nothing is known yet. */
+void kvt_manifest_blank_group(struct kvt_group *group, const char *id);
+/* Adds a blank one; KVT_BAD_INPUT if there are too many. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_add_group(struct kvt_group **out, struct kvt_snapshot *snapshot,
+		       const char *id, const char *name, struct kvt_error *err);
+
+/* Is the content opaque, as the presets of this layout have it? */
+bool kvt_layout_latent(const struct kvt_layout *layout);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shape.c - shapes of arrays against axes: of one layout, of all presets */
+#include "formats/manifest/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* "5 x 48 x 16" */
+struct shape_text {
+	char s[200];
+};
+
+static struct shape_text print_shape(int rank, const int64_t *shape)
+{
+	struct shape_text text = { "a single element" };
+	size_t used = 0;
+
+	for (int i = 0; i < rank && used < sizeof(text.s); i++)
+		used += (size_t)snprintf(text.s + used, sizeof(text.s) - used, "%s%lld",
+					 i ? " x " : "", LL(shape[i]));
+	return text;
+}
+
+/* ---- from the shape ----------------------------------------------------- */
+
+/*
+ * The extents that an array of this shape has if its axes are those of the
+ * order.  Opaque content lacks K and perhaps H; else the last two, K and D, may
+ * be one.  False if the shape does not fit, or not what is known.
+ */
+static bool match_axes(int64_t n[KVT_NAXES], const struct kvt_order *order,
+		       bool latent, bool fuse, bool drop, int rank,
+		       const int64_t *shape)
+{
+	int64_t found[KVT_NAXES];
+	int at = 0;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		found[a] = 1;
+	for (int i = 0; i < order->nparts; i++) {
+		enum kvt_axis axis = order->part[i].axis;
+
+		if (order->part[i].kind != KVT_WHOLE)
+			return false;
+		if (fuse && axis == KVT_AXIS_K) {
+			if (!latent && (i + 1 == order->nparts ||
+					order->part[i + 1].axis != KVT_AXIS_D))
+				return false;
+			continue;
+		}
+		if (drop && axis == KVT_AXIS_H)
+			continue;
+		if (at == rank)
+			return false;
+		found[axis] = shape[at++];
+	}
+	if (at != rank)
+		return false;
+	if (fuse && !latent) {
+		if (found[KVT_AXIS_D] % 2)
+			return false;
+		found[KVT_AXIS_D] /= 2;
+		found[KVT_AXIS_K] = 2;
+	}
+	if (found[KVT_AXIS_K] != (latent ? 1 : 2))
+		return false;
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (n[a] >= 0 && n[a] != found[a])
+			return false;
+	memcpy(n, found, sizeof(found));
+	return true;
+}
+
+static bool match_shape(int64_t n[KVT_NAXES], const struct kvt_layout *layout,
+			bool latent, int rank, const int64_t *shape)
+{
+	for (int drop = 0; drop <= latent; drop++)
+		for (int fuse = 0; fuse < 2; fuse++)
+			if (layout->nplanes == 1 &&
+			    match_axes(n, &layout->plane[0], latent, fuse, drop, rank,
+				       shape))
+				return true;
+	return false;
+}
+
+/* Extents above 1; 'fuse' makes one of K and D.  Returns how many. */
+static int squeeze(int64_t out[32], const struct kvt_group *group, bool fuse)
+{
+	const struct kvt_order *order = &group->layout.plane[0];
+	int count = 0;
+
+	for (int i = 0; i < order->nparts; i++) {
+		int64_t n = group->shape.n[order->part[i].axis];
+
+		if (fuse && order->part[i].axis == KVT_AXIS_K &&
+		    i + 1 < order->nparts && order->part[i + 1].axis == KVT_AXIS_D)
+			n *= group->shape.n[order->part[++i].axis];
+		if (n != 1)
+			out[count++] = n;
+	}
+	return count;
+}
+
+/*
+ * An array with as many axes as the layout has must have them in the layout's
+ * order: else the bytes would be there, in the wrong places.  One with fewer
+ * has some of them joined, which says nothing.
+ */
+enum kvt_status kvt_fit_axes(const struct kvt_group *group,
+				  const struct kvt_array *array, struct kvt_error *err)
+{
+	int count = 0, nparts = group->layout.plane[0].nparts;
+	int64_t here[32], axes[32];
+
+	if (group->layout.nplanes != 1 || array->rank != nparts || group->page_bytes)
+		return KVT_OK;
+	for (int i = 0; i < nparts; i++)
+		if (group->layout.plane[0].part[i].kind != KVT_WHOLE)
+			return KVT_OK;
+	for (int i = 0; i < array->rank; i++)
+		if (array->shape[i] != 1)
+			here[count++] = array->shape[i];
+	for (int fuse = 0; fuse < 2; fuse++)
+		if (squeeze(axes, group, fuse) == count &&
+		    !memcmp(here, axes, (size_t)count * sizeof(*here)))
+			return KVT_OK;
+	for (int i = 0; i < nparts; i++)
+		axes[i] = group->shape.n[group->layout.plane[0].part[i].axis];
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%.160s: shape is %.100s, but layout %s has %.100s", array->name,
+			print_shape(array->rank, array->shape).s,
+			kvt_layout_string(&group->layout).s, print_shape(nparts, axes).s);
+}
+
+/* ---- no layout ---------------------------------------------------------- */
+
+/* Names of kvtool's own presets that have this shape, separated by commas. */
+static void list_presets(char *list, size_t size, const struct kvt_group *group,
+			 const struct kvt_array *array)
+{
+	const struct kvt_preset *preset;
+	struct kvt_layout layout;
+	size_t used = 0;
+
+	list[0] = '\0';
+	for (int i = 0; (preset = kvt_preset_at(i)); i++) {
+		int64_t n[KVT_NAXES];
+
+		memcpy(n, group->shape.n, sizeof(n));
+		if (strchr(preset->name, ':') ||
+		    kvt_layout_parse(&layout, preset->axes, NULL) ||
+		    !match_shape(n, &layout, preset->latent, array->rank, array->shape) ||
+		    used + strlen(preset->name) + 3 > size)
+			continue;
+		used += (size_t)snprintf(list + used, size - used, "%s%s",
+					 used ? ", " : "", preset->name);
+	}
+}
+
+enum kvt_status kvt_fit_presets(const struct kvt_manifest *manifest,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	const char *aside = manifest->passed_over ?
+			    " (the one beside it is of another file)" : "";
+	char list[200];
+
+	if (!array->rank)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%.160s: nothing says how its %lld bytes are laid out; give --layout or --manifest%s",
+				array->name, LL(array->nbytes), aside);
+	list_presets(list, sizeof(list), &manifest->snapshot.group[0], array);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%.100s: shape %.60s fits %s; give --layout or --manifest%s",
+			array->name, print_shape(array->rank, array->shape).s,
+			list[0] ? list : "no layout with a name", aside);
+}
+
+/* ---- what is given ------------------------------------------------------- */
+
+bool kvt_group_opaque(const struct kvt_group *group)
+{
+	return kvt_layout_latent(&group->layout) || group->kind == KVT_MLA ||
+	       group->kind == KVT_MAMBA_CONV || group->kind == KVT_MAMBA_SSM ||
+	       group->kind == KVT_OPAQUE;
+}
+
+/* Extents that nobody gave, from the shape; those that were given must agree. */
+enum kvt_status kvt_fit_shape(struct kvt_group *group,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	bool latent = kvt_group_opaque(group) || group->shape.n[KVT_AXIS_K] == 1,
+	     open = false;
+	int64_t n[KVT_NAXES];
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		open |= group->shape.n[a] < 0;
+	if (!open || !array->rank || group->page_bytes)
+		return KVT_OK;
+	memcpy(n, group->shape.n, sizeof(n));
+	if (match_shape(n, &group->layout, latent, array->rank, array->shape)) {
+		memcpy(group->shape.n, n, sizeof(n));
+		return KVT_OK;
+	}
+	memset(n, 0xff, sizeof(n));	/* -1: unknown */
+	if (!match_shape(n, &group->layout, latent, array->rank, array->shape))
+		return KVT_OK;		/* perhaps the size tells */
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (group->shape.n[a] >= 0 && group->shape.n[a] != n[a])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%.160s: shape %.120s in layout %s has %lld for the %s extent, not %lld",
+					array->name,
+					print_shape(array->rank, array->shape).s,
+					kvt_layout_string(&group->layout).s, LL(n[a]),
+					kvt_axis_name(a), LL(group->shape.n[a]));
+	return KVT_OK;
+}
+
+enum kvt_status kvt_fit_file_shape(const struct kvt_manifest *manifest,
+				   const struct kvt_array *array,
+				   struct kvt_error *err)
+{
+	int rank = manifest->rank;
+	int64_t nbytes = manifest->snapshot.group[0].shape.elem;
+
+	if (!rank)
+		return KVT_OK;
+	if (array->rank &&
+	    (rank != array->rank ||
+	     memcmp(manifest->file_shape, array->shape, (size_t)rank * sizeof(int64_t))))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%.160s: shape is %.120s, but file_shape is %.120s",
+				array->name, print_shape(array->rank, array->shape).s,
+				print_shape(rank, manifest->file_shape).s);
+	if (array->rank)
+		return KVT_OK;
+	/* "<u2": its last digit is the size */
+	if (manifest->npy_dtype[0])
+		nbytes = atoi(manifest->npy_dtype + 2);
+	for (int i = 0; i < rank; i++)
+		if (__builtin_mul_overflow(nbytes, manifest->file_shape[i], &nbytes))
+			nbytes = -1;
+	if (nbytes != array->nbytes)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%.160s: has %lld bytes of data, but file_shape %.120s makes %lld",
+				array->name, LL(array->nbytes),
+				print_shape(rank, manifest->file_shape).s, LL(nbytes));
+	return KVT_OK;
+}

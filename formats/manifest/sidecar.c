@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sidecar.c - manifests as files: beside what is written, part of what is read */
+#include "formats/manifest/manifest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/file/tree.h"
+
+/* ---- beside what is written --------------------------------------------- */
+
+enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *npy_dtype,
+				  int rank, const int64_t *shape, struct kvt_error *err)
+{
+	struct kvt_file_sum sum;
+	const struct kvt_data_file file = {
+		.name = kvt_path_base(writer->path), .sum = &sum, .npy_dtype = npy_dtype,
+		.rank = rank, .shape = shape,
+	};
+	enum kvt_status status;
+	size_t nbytes;
+	char *text;
+	int index;
+
+	/* of what is in the file, not of what was meant to be there */
+	if ((status = kvt_file_sum(&sum, &writer->files.file[0], err)))
+		return status;
+	if (!(text = kvt_manifest_text(&writer->snapshot, &file)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a manifest",
+				writer->path);
+	nbytes = strlen(text);
+	text[nbytes] = '\n';	/* in place of the end, which nobody needs */
+	if (!(status = kvt_files_create(&writer->files, &index,
+					writer->sidecar_temporary, 0, err)))
+		status = kvt_file_write(&writer->files.file[index], text,
+					(int64_t)nbytes + 1, 0, err);
+	free(text);
+	return status;
+}
+
+enum kvt_status kvt_sidecar_check(const char *sidecar, const char *path,
+				  struct kvt_error *err)
+{
+	struct kvt_manifest manifest;
+	enum kvt_status status;
+	struct stat st;
+	char *name;
+	bool other;
+
+	if (stat(sidecar, &st))
+		return KVT_OK;
+	if (!(name = strdup(sidecar)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	/* what is no manifest is nobody's */
+	if ((status = kvt_manifest_read(&manifest, name, err)))
+		return status == KVT_BAD_INPUT ? KVT_OK : status;
+	status = kvt_manifest_of_other(&other, &manifest, path, err);
+	if (!status && other)
+		status = kvt_fail(err, KVT_SYSTEM,
+				  "%s: is the manifest of %.200s, which lies beside it; give the output another name",
+				  sidecar, manifest.file);
+	kvt_manifest_free(&manifest);
+	return status;
+}
+
+/* ---- of what was read --------------------------------------------------- */
+
+static enum kvt_status write_new(const char *path, const char *text,
+				 struct kvt_error *err)
+{
+	struct kvt_files files = { .count = 0 };
+	enum kvt_status status;
+	int index;
+
+	if ((status = kvt_files_create(&files, &index, path, 0, err)))
+		return status;
+	status = kvt_file_write(&files.file[index], text, (int64_t)strlen(text), 0, err);
+	if (!status && fsync(files.file[index].fd))
+		status = kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
+	kvt_files_close(&files);
+	if (status)
+		unlink(path);
+	return status;
+}
+
+enum kvt_status kvt_write_manifest(const struct kvt_dump *reader, const char *path,
+				   struct kvt_error *err)
+{
+	struct kvt_data_file file = {
+		.name = kvt_path_base(reader->path), .skip = reader->skip,
+	};
+	const struct kvt_file *data = reader->files.file;
+	struct kvt_file_sum sum;
+	enum kvt_status status;
+	char *text;
+
+	/* of a dump of many files none can stand for all */
+	if (reader->files.count && !strcmp(data->path, reader->path)) {
+		if ((status = kvt_file_sum(&sum, data, err)))
+			return status;
+		file.sum = &sum;
+	}
+	if (!(text = kvt_manifest_text(&reader->snapshot, &file)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a manifest", path);
+	status = write_new(path, text, err);
+	free(text);
+	return status;
+}
+
+enum kvt_status kvt_manifest_adopt(struct kvt_dump *reader,
+				   struct kvt_manifest *manifest,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	int index;
+
+	kvt_snapshot_free(&reader->snapshot);
+	reader->snapshot = manifest->snapshot;
+	kvt_snapshot_init(&manifest->snapshot);
+	reader->proof = manifest->proof;
+	reader->skip = manifest->skip;
+	reader->manifest = manifest->path;
+	manifest->path = NULL;
+	if (reader->manifest)
+		status = kvt_files_open(&reader->files, &index, reader->manifest, err);
+	kvt_manifest_free(manifest);
+	return status;
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.c - which rules a config.json is read by */
+#include "formats/model/config_impl.h"
+#include "formats/parse/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- families ----------------------------------------------------------- */
+
+#define PLAIN(name) { .type = name, .layers = layers_full, .attention = caches_gqa }
+#define WINDOW(name) { .type = name, .layers = layers_window, .attention = caches_gqa }
+#define QWEN(name) { .type = name, .layers = layers_upper_window, \
+		     .attention = caches_gqa }
+#define QWEN3(name) { .type = name, .layers = layers_upper_window, \
+		      .attention = caches_gqa, .defaults = { { "head_dim", 128 } } }
+#define GEMMA2(name) { .type = name, .layers = layers_alternate, \
+		       .attention = caches_gqa, \
+		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
+				     { "sliding_window", 4096 } } }
+#define GEMMA3(name) { .type = name, .layers = layers_pattern, .attention = caches_gqa, \
+		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
+				     { "sliding_window_pattern", 6 } } }
+#define GEMMA3N(name) { .type = name, .layers = layers_pattern, .attention = caches_gqa, \
+		        .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 2 }, \
+				      { "sliding_window_pattern", 5 }, \
+				      { "sliding_window", 512 }, \
+				      { "num_kv_shared_layers", 15 } } }
+#define PATTERN4(name) { .type = name, .layers = layers_pattern, \
+			 .attention = caches_gqa, \
+			 .defaults = { { "sliding_window_pattern", 4 }, \
+				       { "sliding_window", 4096 } } }
+#define LLAMA4(name) { .type = name, .layers = layers_chunk, .attention = caches_gqa, \
+		       .defaults = { { "no_rope_layer_interval", 4 } } }
+#define MLA(name, rule) { .type = name, .layers = rule, .attention = caches_mla, \
+			  .defaults = { { "kv_lora_rank", 512 }, \
+					{ "qk_rope_head_dim", 64 }, \
+					{ "index_head_dim", 128 } } }
+#define SHORT_CONV(name) { .type = name, .layers = layers_full_indices, \
+			   .attention = caches_gqa, .state = states_short_conv, \
+			   .defaults = { { "num_key_value_heads", 8 }, \
+					 { "conv_L_cache", 3 } } }
+#define LIGHTNING(name) { .type = name, .layers = layers_type_list, \
+			  .attention = caches_gqa, .state = states_lightning }
+#define GDN(name) { .type = name, .layers = layers_interval, .attention = caches_gqa, \
+		    .state = states_gdn, \
+		    .defaults = { { "head_dim", 256 }, \
+				  { "full_attention_interval", 4 } } }
+
+static const struct config_family families[] = {
+	PLAIN("llama"), PLAIN("granite"), WINDOW("mistral"), WINDOW("mixtral"),
+	QWEN("qwen2"), QWEN("qwen2_moe"), QWEN3("qwen3"), QWEN3("qwen3_moe"),
+	PLAIN("glm4_moe"), GEMMA2("gemma2"), GEMMA3("gemma3"), GEMMA3("gemma3_text"),
+	GEMMA3N("gemma3n"), GEMMA3N("gemma3n_text"), PATTERN4("cohere2"),
+	PATTERN4("olmo3"),
+	{ .type = "gpt_oss", .layers = layers_alternate, .attention = caches_gqa,
+	  .defaults = { { "head_dim", 64 }, { "num_key_value_heads", 8 },
+			{ "sliding_window", 128 } } },
+	LLAMA4("llama4"), LLAMA4("llama4_text"),
+	MLA("deepseek_v2", layers_full), MLA("deepseek_v3", layers_full),
+	MLA("kimi_k2", layers_full), MLA("deepseek_v32", layers_sparse),
+	{ .type = "kimi_linear", .layers = layers_kda, .attention = caches_mla,
+	  .state = states_kda,
+	  .defaults = { { "kv_lora_rank", 512 }, { "qk_rope_head_dim", 64 } } },
+	{ .type = "deepseek_v4", .layers = layers_ratios, .attention = caches_v4,
+	  .defaults = { { "head_dim", 512 }, { "num_key_value_heads", 1 },
+			{ "sliding_window", 128 }, { "index_head_dim", 128 } } },
+	{ .type = "mamba", .layers = layers_state, .state = states_mamba1 },
+	{ .type = "mamba2", .layers = layers_state, .state = states_mamba2 },
+	{ .type = "jamba", .layers = layers_period, .attention = caches_gqa,
+	  .state = states_mamba1, .types_key = "layers_block_type" },
+	{ .type = "nemotron_h", .layers = layers_letters, .attention = caches_gqa,
+	  .state = states_nemotron, .types_key = "layers_block_type",
+	  .list_rules = true },
+	{ .type = "bamba", .layers = layers_indices, .attention = caches_gqa,
+	  .state = states_bamba },
+	{ .type = "granitemoehybrid", .layers = layers_state, .attention = caches_gqa,
+	  .state = states_bamba },
+	{ .type = "falcon_h1", .layers = layers_both, .attention = caches_gqa,
+	  .state = states_falcon },
+	GDN("qwen3_next"), GDN("qwen3_5"), GDN("qwen3_5_text"), GDN("qwen3_5_moe"),
+	GDN("qwen3_5_moe_text"),
+	SHORT_CONV("lfm2"), SHORT_CONV("lfm2_moe"),
+	LIGHTNING("minimax"), LIGHTNING("minimax_text_01"),
+};
+enum { NFAMILIES = sizeof(families) / sizeof(families[0]) };
+
+const char *kvt_model_family_at(int i)
+{
+	return i >= 0 && i < NFAMILIES ? families[i].type : NULL;
+}
+
+static const struct config_family *family_find(const char *type)
+{
+	for (int i = 0; i < NFAMILIES; i++)
+		if (!strcmp(families[i].type, type))
+			return &families[i];
+	return NULL;
+}
+
+static enum kvt_status find_family(struct config *c, const struct kvt_json *outer)
+{
+	const char *inner = NULL, *type = NULL;
+	enum kvt_status status;
+
+	if ((status = kvt_json_string(&inner, &c->in, "model_type")) ||
+	    (status = kvt_json_string(&type, outer, "model_type")))
+		return status;
+	if (c->hints->family)
+		inner = c->hints->family;
+	if (!inner && !type)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: model_type is missing; --as=FAMILY gives it",
+				c->in.name);
+	if (!(c->family = family_find(inner ? inner : type)))
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: model_type '%.60s' has no rules here: --as=FAMILY "
+				"reads it as another, such as llama, and --spec gives "
+				"the caches by hand",
+				c->in.name, inner ? inner : type);
+	snprintf(c->out->family, sizeof(c->out->family), "%s", c->family->type);
+	return KVT_OK;
+}
+
+/* ---- the file ----------------------------------------------------------- */
+
+/* The text model of several; numbers of it outside must be the same. */
+static enum kvt_status enter_text(struct config *c, const struct kvt_json *outer)
+{
+	static const char *const twice[] = { "num_hidden_layers", "num_key_value_heads",
+					     "head_dim", "sliding_window" };
+	enum kvt_status status = kvt_json_object(&c->in, outer, "text_config");
+
+	if (status || !c->in.object) {
+		c->in = *outer;
+		return status;
+	}
+	for (size_t i = 0; i < sizeof(twice) / sizeof(twice[0]); i++) {
+		const json_t *a = json_object_get(outer->object, twice[i]);
+		const json_t *b = json_object_get(c->in.object, twice[i]);
+
+		if (json_is_integer(a) && json_is_integer(b) && !json_equal(a, b))
+			return kvt_fail(outer->err, KVT_BAD_INPUT,
+					"%s: %s is %lld, but %lld in text_config",
+					outer->name, twice[i],
+					(long long)json_integer_value(a),
+					(long long)json_integer_value(b));
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status take_dtype(struct config *c, const struct kvt_json *outer)
+{
+	const struct kvt_json *in[] = { &c->in, outer };
+	static const char *const keys[] = { "dtype", "torch_dtype" };
+	const char *name = NULL;
+	enum kvt_status status;
+
+	for (int i = 0; i < 4 && !name; i++)
+		if ((status = kvt_json_string(&name, in[i / 2], keys[i % 2])))
+			return status;
+	if (name && strcmp(name, "auto") && !(c->out->dtype = kvt_dtype_find(name)))
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: torch_dtype is '%.40s', which names no element type",
+				c->in.name, name);
+	return KVT_OK;
+}
+
+/* "KEY=VALUE" into the text model. */
+static enum kvt_status set_fact(json_t *object, const char *text, struct kvt_error *err)
+{
+	const char *at = strchr(text, '=');
+	char key[64];
+	json_t *value;
+
+	if (!at || at == text || at - text >= (int)sizeof(key))
+		return kvt_fail(err, KVT_USAGE, "--set is '%.60s', expected KEY=VALUE",
+				text);
+	snprintf(key, sizeof(key), "%.*s", (int)(at - text), text);
+	value = kvt_json_load(at + 1, strlen(at + 1), JSON_DECODE_ANY, NULL);
+	if (!value)
+		value = json_string(at + 1);
+	if (!value || json_object_set_new(object, key, value))
+		return kvt_fail(err, KVT_USAGE, "--set: %s has a value that is no text",
+				key);
+	return KVT_OK;
+}
+
+static enum kvt_status set_facts(json_t *root, const struct kvt_config_hints *hints,
+				 struct kvt_error *err)
+{
+	json_t *text = json_object_get(root, "text_config");
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < hints->nset; i++)
+		status = set_fact(json_is_object(text) ? text : root, hints->set[i], err);
+	return status;
+}
+
+/* A kind of layer that this family has no cache for must not vanish. */
+static enum kvt_status check_kinds(struct config *c)
+{
+	static const struct {
+		enum layer_kind kind;
+		const char *word;
+	} rows[] = {
+		{ LAYER_FULL, "full" }, { LAYER_WINDOW, "sliding" },
+		{ LAYER_CHUNK, "chunked" }, { LAYER_STATE, "recurrent" },
+		{ LAYER_SPARSE, "sparse" }, { LAYER_C4, "compressed" },
+		{ LAYER_C128, "heavily compressed" },
+	};
+	config_step *a = c->family->attention;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		enum layer_kind k = rows[i].kind;
+		bool can = k == LAYER_STATE ? c->family->state != NULL :
+			   k == LAYER_SPARSE ? a == caches_mla :
+			   k == LAYER_C4 || k == LAYER_C128 ? a == caches_v4 :
+			   k == LAYER_WINDOW ? a == caches_gqa || a == caches_v4 :
+			   k == LAYER_FULL ? a == caches_gqa || a == caches_mla :
+					     a == caches_gqa;
+
+		if (c->count[k] && !can)
+			return kvt_fail(c->in.err, KVT_BAD_INPUT,
+					"%s: %lld %s layers, which %s has not",
+					c->in.name, (long long)c->count[k], rows[i].word,
+					c->family->type);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status read_config(struct config *c, const struct kvt_json *outer)
+{
+	enum kvt_status status;
+
+	if ((status = enter_text(c, outer)) || (status = find_family(c, outer)) ||
+	    (status = take_dtype(c, outer)) || (status = config_layers(c)) ||
+	    (status = check_kinds(c)))
+		return status;
+	if (c->family->attention && (status = c->family->attention(c)))
+		return status;
+	if (c->count[LAYER_STATE] + c->count[LAYER_BOTH] &&
+	    (status = c->family->state(c)))
+		return status;
+	if (!c->out->model.ngroups)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT, "%s: no layer caches anything",
+				c->in.name);
+	return KVT_OK;
+}
+
+static enum kvt_status read_root(struct config *c, json_t *root, const char *name,
+				 struct kvt_error *err)
+{
+	struct kvt_json outer = { root, name, err };
+	const json_t *groups = NULL;
+	enum kvt_status status = kvt_json_array(&groups, &outer, "groups");
+
+	if (status)
+		return status;
+	if (groups && !json_object_get(root, "model_type"))
+		return config_list(c->out, &outer, groups, c->hints);
+	if ((status = set_facts(root, c->hints, err)))
+		return status;
+	return read_config(c, &outer);
+}
+
+enum kvt_status kvt_model_config_parse(struct kvt_model_config *out, const char *text,
+				       size_t nbytes, const char *name,
+				       const struct kvt_config_hints *hints,
+				       struct kvt_error *err)
+{
+	struct kvt_model_config config = { .block_size = 16 };
+	struct config *c = calloc(1, sizeof(*c));
+	json_t *root = NULL;
+	enum kvt_status status;
+
+	if (!c)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	c->hints = hints;
+	c->out = &config;
+	if (!(status = kvt_json_parse(&root, text, nbytes, name, err)))
+		status = read_root(c, root, name, err);
+	json_decref(root);
+	free(c);
+	if (!status)
+		*out = config;
+	return status;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layers.c - which layer of a config.json caches what */
+#include "formats/model/config_impl.h"
+
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- lists of words ----------------------------------------------------- */
+
+/* Words change with the versions of transformers; "_attention" is left out. */
+static const struct {
+	const char *word;
+	enum layer_kind kind;
+} words[] = {
+	{ "full", LAYER_FULL }, { "attention", LAYER_FULL },
+	{ "sliding", LAYER_WINDOW }, { "chunked", LAYER_CHUNK },
+	{ "linear", LAYER_STATE }, { "mamba", LAYER_STATE }, { "conv", LAYER_STATE },
+	{ "deepseek_sparse", LAYER_SPARSE }, { "compressed_sparse", LAYER_C4 },
+	{ "heavily_compressed", LAYER_C128 },
+	{ "mlp", LAYER_NONE }, { "moe", LAYER_NONE },
+};
+
+static int kind_of(const char *word)
+{
+	static const char suffix[] = "_attention";
+	size_t n = strlen(word);
+
+	if (n > strlen(suffix) && !strcmp(word + n - strlen(suffix), suffix))
+		n -= strlen(suffix);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strlen(words[i].word) == n && !strncmp(words[i].word, word, n))
+			return (int)words[i].kind;
+	return -1;
+}
+
+/* The list's length against num_hidden_layers; 0: neither says. */
+static enum kvt_status take_length(struct config *c, const char *key, size_t n)
+{
+	if (n < 1 || n > CONFIG_LAYERS)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s has %zu layers, expected 1 to %d", c->in.name,
+				key, n, CONFIG_LAYERS);
+	if (c->nlayers && c->nlayers != (int64_t)n) {
+		if (!c->family->list_rules)
+			return kvt_fail(c->in.err, KVT_BAD_INPUT,
+					"%s: %s has %zu layers, but num_hidden_layers is "
+					"%lld", c->in.name, key, n, LL(c->nlayers));
+		config_note(c, "num_hidden_layers is %lld, but %s has %zu layers, which "
+			    "counts", LL(c->nlayers), key, n);
+	}
+	c->nlayers = (int64_t)n;
+	return KVT_OK;
+}
+
+static enum kvt_status take_words(struct config *c, const char *key, const json_t *list)
+{
+	enum kvt_status status = take_length(c, key, json_array_size(list));
+	const char *word;
+
+	for (size_t i = 0; !status && i < json_array_size(list); i++) {
+		int kind;
+
+		if ((status = kvt_json_string_at(&word, &c->in, key, list, i)))
+			return status;
+		if ((kind = kind_of(word)) < 0)
+			return kvt_fail(c->in.err, KVT_BAD_INPUT,
+					"%s: %s: layer %zu is '%.40s', which is no layer "
+					"known", c->in.name, key, i, word);
+		c->kind[i] = (unsigned char)kind;
+	}
+	return status;
+}
+
+/* ---- rules of families -------------------------------------------------- */
+
+enum kvt_status config_need_layers(struct config *c)
+{
+	if (!c->nlayers)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: num_hidden_layers is missing; --set="
+				"num_hidden_layers=N gives it", c->in.name);
+	return KVT_OK;
+}
+
+static enum kvt_status all(struct config *c, enum layer_kind kind)
+{
+	enum kvt_status status = config_need_layers(c);
+
+	memset(c->kind, (int)kind, (size_t)c->nlayers);
+	return status;
+}
+
+enum kvt_status layers_full(struct config *c)
+{
+	return all(c, LAYER_FULL);
+}
+
+enum kvt_status layers_state(struct config *c)
+{
+	return all(c, LAYER_STATE);
+}
+
+enum kvt_status layers_both(struct config *c)
+{
+	return all(c, LAYER_BOTH);
+}
+
+enum kvt_status layers_sparse(struct config *c)
+{
+	return all(c, LAYER_SPARSE);
+}
+
+/* A window, where there is one, is every layer's. */
+enum kvt_status layers_window(struct config *c)
+{
+	enum kvt_status status;
+	int64_t window = 0;
+
+	if ((status = config_get(&window, c, "sliding_window")))
+		return status;
+	return all(c, window ? LAYER_WINDOW : LAYER_FULL);
+}
+
+/* Layers from max_window_layers on, but only if use_sliding_window says so. */
+enum kvt_status layers_upper_window(struct config *c)
+{
+	enum kvt_status status = all(c, LAYER_FULL);
+	int64_t first = -1;
+	bool used = false;
+
+	if (status || (status = config_flag(&used, c, "use_sliding_window")) || !used)
+		return status;
+	if ((status = kvt_json_int(&first, &c->in, "max_window_layers", 0,
+				   CONFIG_LAYERS)))
+		return status;
+	if (first < 0)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: use_sliding_window is true, but max_window_layers "
+				"is missing", c->in.name);
+	for (int64_t i = first; i < c->nlayers; i++)
+		c->kind[i] = LAYER_WINDOW;
+	return KVT_OK;
+}
+
+/* Every period-th layer is full, the others are 'kind'. */
+static enum kvt_status every(struct config *c, const char *keys, enum layer_kind kind)
+{
+	enum kvt_status status = all(c, kind);
+	int64_t period;
+
+	if (status || (status = config_need(&period, c, keys)))
+		return status;
+	for (int64_t i = period - 1; i < c->nlayers; i += period)
+		c->kind[i] = LAYER_FULL;
+	return KVT_OK;
+}
+
+enum kvt_status layers_pattern(struct config *c)
+{
+	return every(c, "sliding_window_pattern|_sliding_window_pattern", LAYER_WINDOW);
+}
+
+enum kvt_status layers_interval(struct config *c)
+{
+	return every(c, "full_attention_interval", LAYER_STATE);
+}
+
+enum kvt_status layers_alternate(struct config *c)
+{
+	enum kvt_status status = all(c, LAYER_FULL);
+
+	for (int64_t i = 0; !status && i < c->nlayers; i += 2)
+		c->kind[i] = LAYER_WINDOW;
+	return status;
+}
+
+/* no_rope_layers: 1 where a layer has rotary positions, and chunks with them. */
+enum kvt_status layers_chunk(struct config *c)
+{
+	enum kvt_status status = config_need_layers(c);
+	const json_t *list = NULL;
+	int64_t rope;
+
+	if (status || (status = kvt_json_array(&list, &c->in, "no_rope_layers")))
+		return status;
+	if (!json_array_size(list))
+		return every(c, "no_rope_layer_interval", LAYER_CHUNK);
+	status = take_length(c, "no_rope_layers", json_array_size(list));
+	for (size_t i = 0; !status && i < json_array_size(list); i++) {
+		status = kvt_json_int_at(&rope, &c->in, "no_rope_layers", list, i, 0, 1);
+		if (!status)
+			c->kind[i] = rope ? LAYER_CHUNK : LAYER_FULL;
+	}
+	return status;
+}
+
+enum kvt_status layers_period(struct config *c)
+{
+	enum kvt_status status = all(c, LAYER_STATE);
+	int64_t period, offset = -1;
+
+	if (status || (status = config_need(&period, c, "attn_layer_period")) ||
+	    (status = kvt_json_int(&offset, &c->in, "attn_layer_offset", 0, period - 1)))
+		return status;
+	if (offset < 0)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: attn_layer_offset is missing", c->in.name);
+	for (int64_t i = offset; i < c->nlayers; i += period)
+		c->kind[i] = LAYER_FULL;
+	return KVT_OK;
+}
+
+enum kvt_status layers_indices(struct config *c)
+{
+	enum kvt_status status = all(c, LAYER_STATE);
+	const json_t *list = NULL;
+	int64_t at;
+
+	if (status || (status = kvt_json_array(&list, &c->in, "attn_layer_indices")))
+		return status;
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		if ((status = kvt_json_int_at(&at, &c->in, "attn_layer_indices", list, i,
+					      0, c->nlayers - 1)))
+			return status;
+		c->kind[at] = LAYER_FULL;
+	}
+	return KVT_OK;
+}
+
+/* hybrid_override_pattern: a letter a layer. */
+enum kvt_status layers_letters(struct config *c)
+{
+	static const char letters[] = "M*-E";
+	static const unsigned char kinds[] = { LAYER_STATE, LAYER_FULL, LAYER_NONE,
+					       LAYER_NONE };
+	const char key[] = "hybrid_override_pattern", *text = NULL;
+	enum kvt_status status;
+
+	if ((status = kvt_json_string(&text, &c->in, key)))
+		return status;
+	if (!text)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: layers_block_type is missing, and %s too",
+				c->in.name, key);
+	status = take_length(c, key, strlen(text));
+	for (size_t i = 0; !status && text[i]; i++) {
+		const char *at = strchr(letters, text[i]);
+
+		if (!at)
+			return kvt_fail(c->in.err, KVT_BAD_INPUT,
+					"%s: %s: layer %zu is '%.1s', expected one of %s",
+					c->in.name, key, i, text + i, letters);
+		c->kind[i] = kinds[at - letters];
+	}
+	return status;
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+/* Layers at the end that read what an earlier one caches. */
+static enum kvt_status drop_shared(struct config *c)
+{
+	const char key[] = "num_kv_shared_layers";
+	int64_t shared = -1;
+	enum kvt_status status = kvt_json_int(&shared, &c->in, key, 0, c->nlayers - 1);
+
+	if (!status && shared < 0)
+		status = config_get(&shared, c, key);
+	if (status || shared < 1)
+		return status;
+	if (shared >= c->nlayers)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s is %lld, of %lld layers", c->in.name, key,
+				LL(shared), LL(c->nlayers));
+	memset(c->kind + c->nlayers - shared, LAYER_NONE, (size_t)shared);
+	config_note(c, "the last %lld layers read the caches of others and have none",
+		    LL(shared));
+	return KVT_OK;
+}
+
+enum kvt_status config_layers(struct config *c)
+{
+	const char *key = c->family->types_key ? c->family->types_key : "layer_types";
+	unsigned char before[CONFIG_LAYERS];
+	const json_t *list = NULL, *letters;
+	enum kvt_status status;
+
+	if ((status = kvt_json_int(&c->nlayers, &c->in, "num_hidden_layers", 1,
+				   CONFIG_LAYERS)) ||
+	    (status = kvt_json_array(&list, &c->in, key)))
+		return status;
+	if ((status = list ? take_words(c, key, list) : c->family->layers(c)))
+		return status;
+	letters = json_object_get(c->in.object, "hybrid_override_pattern");
+	if (list && c->family->layers == layers_letters && json_is_string(letters)) {
+		memcpy(before, c->kind, sizeof(before));
+		if ((status = layers_letters(c)))
+			return status;
+		if (memcmp(before, c->kind, sizeof(before)))
+			return kvt_fail(c->in.err, KVT_BAD_INPUT,
+					"%s: %s and hybrid_override_pattern contradict "
+					"each other", c->in.name, key);
+	}
+	if ((status = drop_shared(c)))
+		return status;
+	for (int64_t i = 0; i < c->nlayers; i++)
+		c->count[c->kind[i]]++;
+	c->out->layers = c->nlayers;
+	return KVT_OK;
+}

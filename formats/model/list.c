@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* list.c - a model's caches where a file lists them, as kvtool size --json does */
+#include "formats/model/config_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static enum kvt_status take_group(struct kvt_model_group *out, const struct kvt_json *in,
+				  size_t i)
+{
+	const char *name = NULL, *spec = NULL;
+	struct kvt_model_group g;
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	if ((status = kvt_json_string(&name, in, "name")) ||
+	    (status = kvt_json_string(&spec, in, "spec")))
+		return status;
+	if (!name || !*name || strlen(name) >= sizeof(g.name) || !spec)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: groups[%zu] needs a name of at most %zu characters "
+				"and a spec", in->name, i, sizeof(g.name) - 1);
+	if (kvt_model_group_parse(&g, spec, &why))
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: groups[%zu]: %.200s",
+				in->name, i, why.text);
+	if (g.layers < 1 || g.layers > CONFIG_LAYERS)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: groups[%zu] has %lld layers, expected 1 to %d",
+				in->name, i, (long long)g.layers, CONFIG_LAYERS);
+	snprintf(g.name, sizeof(g.name), "%s", name);
+	*out = g;
+	return KVT_OK;
+}
+
+static enum kvt_status take_groups(struct kvt_model_config *out,
+				   const struct kvt_json *in, const json_t *groups)
+{
+	size_t n = json_array_size(groups);
+	enum kvt_status status = KVT_OK;
+
+	if (n < 1 || n > KVT_MODEL_GROUPS)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: groups has %zu caches, expected 1 to %d", in->name, n,
+				KVT_MODEL_GROUPS);
+	for (size_t i = 0; !status && i < n; i++) {
+		struct kvt_json object = { json_array_get(groups, i), in->name, in->err };
+
+		if (!json_is_object(object.object))
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: groups[%zu] is no object", in->name, i);
+		status = take_group(&out->model.group[i], &object, i);
+		out->layers += status ? 0 : out->model.group[i].layers;
+	}
+	out->model.ngroups = (int)n;
+	return status;
+}
+
+/* A layer may have several caches, a cache no layers that there are not. */
+static enum kvt_status check_layers(const struct kvt_model_config *c,
+				    const struct kvt_json *in)
+{
+	for (int i = 0; i < c->model.ngroups; i++)
+		if (c->model.group[i].layers > c->layers)
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: groups[%d] has %lld layers, the model has %lld",
+					in->name, i, (long long)c->model.group[i].layers,
+					(long long)c->layers);
+	return KVT_OK;
+}
+
+enum kvt_status config_list(struct kvt_model_config *out, const struct kvt_json *in,
+			    const json_t *groups, const struct kvt_config_hints *hints)
+{
+	const char *dtype = NULL, *family = NULL;
+	enum kvt_status status;
+
+	if (hints->family || hints->nset || hints->ssm_dtype)
+		return kvt_fail(in->err, KVT_USAGE,
+				"%s: lists caches and is no config.json: --as, --set and "
+				"--ssm-dtype say nothing of it", in->name);
+	if ((status = take_groups(out, in, groups)) ||
+	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||
+	    (status = check_layers(out, in)) ||
+	    (status = kvt_json_int(&out->block_size, in, "block_size", 1, 1 << 20)) ||
+	    (status = kvt_json_string(&family, in, "family")) ||
+	    (status = kvt_json_string(&dtype, in, "dtype")))
+		return status;
+	if (dtype && !(out->dtype = kvt_dtype_find(dtype)))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: dtype is '%.40s', which names no element type",
+				in->name, dtype);
+	snprintf(out->family, sizeof(out->family), "%.60s", family ? family : "");
+	return KVT_OK;
+}

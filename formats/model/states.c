@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* states.c - what recurrent layers of a config.json cache */
+#include "formats/model/config_impl.h"
+
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- element types ------------------------------------------------------ */
+
+/* "auto" is the model's own type. */
+static enum kvt_status elem_of(int64_t *out, struct config *c, const char *name,
+			       const char *key)
+{
+	const struct kvt_dtype *dtype = c->out->dtype;
+
+	if (strcmp(name, "auto") && !(dtype = kvt_dtype_find(name)))
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s is '%.40s', which names no element type",
+				c->in.name, key, name);
+	if (!dtype)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s is auto, and no type of the model is given",
+				c->in.name, key);
+	*out = dtype->elem;
+	return KVT_OK;
+}
+
+/* Of a family whose states have one type, whatever the file says. */
+static enum kvt_status fixed_elem(int64_t *out, struct config *c, const char *name)
+{
+	return elem_of(out, c, c->hints->ssm_dtype ? c->hints->ssm_dtype : name,
+		       "the type of states");
+}
+
+static enum kvt_status ssm_elem(int64_t *out, struct config *c)
+{
+	const char *old = NULL, *name = NULL;
+	enum kvt_status status;
+
+	if (c->hints->ssm_dtype)
+		return fixed_elem(out, c, NULL);
+	if ((status = kvt_json_string(&name, &c->in, "mamba_ssm_cache_dtype")) ||
+	    (status = kvt_json_string(&old, &c->in, "mamba_ssm_dtype")))
+		return status;
+	if (old && name && strcmp(old, name))
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: mamba_ssm_cache_dtype is %.40s, but mamba_ssm_dtype "
+				"is %.40s", c->in.name, name, old);
+	if (!name)
+		name = old;
+	if (name)
+		return elem_of(out, c, name, "mamba_ssm_cache_dtype");
+	*out = 4;
+	config_note(c, "no type of recurrent states is given: float32");
+	return KVT_OK;
+}
+
+/* 'args' have the element of the SSM state. */
+static void add_both(struct config *c, const char *conv, const char *ssm,
+		     const struct kvt_spec_args *args)
+{
+	int64_t layers = c->count[LAYER_STATE] + c->count[LAYER_BOTH];
+	struct kvt_spec_args taps = *args;
+
+	taps.elem = c->out->dtype ? c->out->dtype->elem : 2;
+	config_add(c, "conv", conv, layers, &taps);
+	config_add(c, "ssm", ssm, layers, args);
+}
+
+static enum kvt_status add_states(struct config *c, const char *conv, const char *ssm,
+				  struct kvt_spec_args *args)
+{
+	enum kvt_status status = ssm_elem(&args->elem, c);
+
+	if (!status)
+		add_both(c, conv, ssm, args);
+	return status;
+}
+
+/* ---- Mamba-1: channels -------------------------------------------------- */
+
+enum kvt_status states_mamba1(struct config *c)
+{
+	struct kvt_spec_args args = { .inter = 0 };
+	int64_t expand = 0, hidden = 0;
+	enum kvt_status status;
+
+	if ((status = config_need(&args.state_size, c, "mamba_d_state|state_size")) ||
+	    (status = config_need(&args.kernel, c, "mamba_d_conv|conv_kernel")) ||
+	    (status = config_need(&expand, c, "mamba_expand|expand")) ||
+	    (status = config_need(&hidden, c, "hidden_size")))
+		return status;
+	args.inter = expand * hidden;
+	return add_states(c, "mamba1-conv", "mamba1-ssm", &args);
+}
+
+/* ---- Mamba-2: heads and groups ------------------------------------------ */
+
+/* The names of the same facts. */
+struct mamba2_keys {
+	const char *heads, *dim, *state, *groups, *kernel, *expand;
+};
+
+/* The width of x may be said twice; the two must agree. */
+static enum kvt_status check_inter(struct config *c, const struct kvt_spec_args *args,
+				   int64_t inter, const char *what)
+{
+	if (inter && inter != args->heads * args->head_dim)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s is %lld, but %lld heads of %lld are %lld",
+				c->in.name, what, LL(inter), LL(args->heads),
+				LL(args->head_dim), LL(args->heads * args->head_dim));
+	return KVT_OK;
+}
+
+static bool is_auto(struct config *c, const char *key)
+{
+	const json_t *value = json_object_get(c->in.object, key);
+
+	return !value || json_is_null(value) ||
+	       (json_is_string(value) && !strcmp(json_string_value(value), "auto"));
+}
+
+/* A head's width, "auto": what is left of the channels for each of the heads. */
+static enum kvt_status width_of(struct kvt_spec_args *args, struct config *c,
+				const char *key, int64_t inter)
+{
+	if (!is_auto(c, key))
+		return config_need(&args->head_dim, c, key);
+	if (!inter || inter % args->heads)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s is not given, and %lld channels are not those of "
+				"%lld heads", c->in.name, key, LL(inter),
+				LL(args->heads));
+	args->head_dim = inter / args->heads;
+	return KVT_OK;
+}
+
+static enum kvt_status mamba2(struct config *c, const struct mamba2_keys *keys,
+			      int64_t inter)
+{
+	struct kvt_spec_args args = { .heads = 0 };
+	int64_t expand = 0, hidden = 0;
+	enum kvt_status status;
+
+	if ((status = config_need(&args.heads, c, keys->heads)) ||
+	    (status = config_need(&args.state_size, c, keys->state)) ||
+	    (status = config_need(&args.groups, c, keys->groups)) ||
+	    (status = config_need(&args.kernel, c, keys->kernel)))
+		return status;
+	if (!inter && keys->expand) {
+		if ((status = config_get(&expand, c, keys->expand)) ||
+		    (status = config_get(&hidden, c, "hidden_size")))
+			return status;
+		inter = expand * hidden;
+	}
+	if ((status = width_of(&args, c, keys->dim, inter)) ||
+	    (status = check_inter(c, &args, inter, "the width of the states")))
+		return status;
+	return add_states(c, "mamba2-conv", "mamba2-ssm", &args);
+}
+
+enum kvt_status states_mamba2(struct config *c)
+{
+	static const struct mamba2_keys keys = {
+		"num_heads", "head_dim", "state_size", "n_groups", "conv_kernel", "expand",
+	};
+
+	return mamba2(c, &keys, 0);
+}
+
+/* 'expand' of these files is not what their models do. */
+enum kvt_status states_nemotron(struct config *c)
+{
+	static const struct mamba2_keys keys = {
+		"mamba_num_heads", "mamba_head_dim", "ssm_state_size|mamba_d_state",
+		"n_groups|mamba_n_groups", "conv_kernel|mamba_d_conv", NULL,
+	};
+
+	return mamba2(c, &keys, 0);
+}
+
+static const struct mamba2_keys bamba_keys = {
+	"mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups", "mamba_d_conv",
+	"mamba_expand",
+};
+
+enum kvt_status states_bamba(struct config *c)
+{
+	return mamba2(c, &bamba_keys, 0);
+}
+
+enum kvt_status states_falcon(struct config *c)
+{
+	int64_t inter = 0;
+	enum kvt_status status = config_get(&inter, c, "mamba_d_ssm");
+
+	return status ? status : mamba2(c, &bamba_keys, inter);
+}
+
+/* ---- gated delta net ---------------------------------------------------- */
+
+enum kvt_status states_gdn(struct config *c)
+{
+	struct kvt_spec_args args = { .heads = 0 };
+	enum kvt_status status;
+
+	if ((status = config_need(&args.heads, c, "linear_num_value_heads")) ||
+	    (status = config_need(&args.head_dim, c, "linear_value_head_dim")) ||
+	    (status = config_need(&args.key_heads, c, "linear_num_key_heads")) ||
+	    (status = config_need(&args.key_dim, c, "linear_key_head_dim")) ||
+	    (status = config_need(&args.kernel, c, "linear_conv_kernel_dim")))
+		return status;
+	return add_states(c, "gdn-conv", "gdn-ssm", &args);
+}
+
+/* ---- Kimi delta attention ----------------------------------------------- */
+
+static enum kvt_status kda_args(struct kvt_spec_args *args, struct config *c)
+{
+	enum kvt_status status;
+
+	if ((status = config_need(&args->heads, c, "num_heads")) ||
+	    (status = config_need(&args->head_dim, c, "head_dim")))
+		return status;
+	return config_need(&args->kernel, c, "short_conv_kernel_size");
+}
+
+/* Its facts stand in an object of their own; its states are float32. */
+enum kvt_status states_kda(struct config *c)
+{
+	const struct kvt_json outer = c->in;
+	struct kvt_spec_args args = { .heads = 0 };
+	enum kvt_status status = kvt_json_object(&c->in, &outer, "linear_attn_config");
+
+	if (!status)
+		status = kda_args(&args, c);
+	c->in = outer;
+	if (status || (status = fixed_elem(&args.elem, c, "float32")))
+		return status;
+	add_both(c, "kda-conv", "kda-ssm", &args);
+	return KVT_OK;
+}
+
+/* ---- short convolutions, lightning attention ---------------------------- */
+
+/* As wide as the model, unless conv_dim says otherwise; no other state. */
+enum kvt_status states_short_conv(struct config *c)
+{
+	struct kvt_spec_args args = { .elem = c->out->dtype ? c->out->dtype->elem : 2 };
+	enum kvt_status status;
+
+	if ((status = config_get(&args.inter, c, "conv_dim")) ||
+	    (!args.inter && (status = config_need(&args.inter, c, "hidden_size"))) ||
+	    (status = config_need(&args.kernel, c, "conv_L_cache")))
+		return status;
+	config_add(c, "conv", "short-conv", c->count[LAYER_STATE], &args);
+	return KVT_OK;
+}
+
+/* A matrix for each query head, of the model's own type in vLLM. */
+enum kvt_status states_lightning(struct config *c)
+{
+	struct kvt_spec_args args = { .heads = 0 };
+	enum kvt_status status;
+
+	if ((status = config_need(&args.heads, c, "num_attention_heads")) ||
+	    (status = config_head_dim(&args.head_dim, c)) ||
+	    (status = fixed_elem(&args.elem, c, "auto")))
+		return status;
+	config_add(c, "ssm", "linear-attention", c->count[LAYER_STATE], &args);
+	return KVT_OK;
+}

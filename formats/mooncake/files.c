@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* files.c - where the values of a Mooncake store lie */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/mooncake/mooncake.h"
+#include "formats/parse/crc32c.h"
+
+#define LL(x) ((long long)(x))
+
+enum {
+	MAX_BUCKET_META = 64 << 20,
+	MAX_CHECKPOINT = 512 << 20,	/* a table of all nodes that there can be */
+	READ_BYTES = 256 << 10,
+};
+
+static bool ends_in(const char *name, const char *ending)
+{
+	size_t n = strlen(name), m = strlen(ending);
+
+	return n > m && !strcmp(name + n - m, ending);
+}
+
+static const struct kvt_file *file_at(const struct kvt_mooncake *o, int file)
+{
+	return &o->reader->files.file[file];
+}
+
+/* All of file 'i', malloc()ed. */
+static enum kvt_status read_whole(struct kvt_mooncake *o, uint8_t **out, int64_t *nbytes,
+				  int *file, const struct kvt_tree *tree, int64_t i,
+				  int64_t most)
+{
+	enum kvt_status status = kvt_tree_list(&o->reader->files, file, tree, i, o->err);
+
+	if (status)
+		return status;
+	*nbytes = tree->file[i].nbytes;
+	if (*nbytes > most)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has %lld bytes, expected at most %lld",
+				file_at(o, *file)->path, LL(*nbytes), LL(most));
+	if (!(*out = malloc((size_t)*nbytes + 1)))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	status = kvt_file_read(file_at(o, *file), *out, *nbytes, 0, o->err);
+	if (status) {
+		free(*out);
+		*out = NULL;
+	}
+	return status;
+}
+
+static int by_name(const void *key, const void *file)
+{
+	return strcmp(key, ((const struct kvt_tree_file *)file)->name);
+}
+
+/* The file beside 'name' that ends in 'other' instead; -1 if there is none. */
+static int64_t beside(const struct kvt_tree *tree, const char *name, const char *ending,
+		      const char *other)
+{
+	size_t stem = strlen(name) - strlen(ending);
+	const struct kvt_tree_file *found = NULL;
+	char *text = malloc(stem + strlen(other) + 1);
+
+	if (text) {
+		memcpy(text, name, stem);
+		strcpy(text + stem, other);
+		found = bsearch(text, tree->file, (size_t)tree->count,
+				sizeof(*tree->file), by_name);
+	}
+	free(text);
+	return found ? found - tree->file : -1;
+}
+
+/* ---- one key a file ------------------------------------------------------ */
+
+enum kvt_status kvt_mooncake_value(struct kvt_mooncake *o, bool *entry, int index,
+				   const char *base)
+{
+	const struct kvt_file *file = file_at(o, index);
+	int64_t nbytes = file->nbytes;
+	int64_t nhead = nbytes < KVT_MOONCAKE_HEAD ? nbytes : KVT_MOONCAKE_HEAD;
+	uint8_t head[KVT_MOONCAKE_HEAD];
+	enum kvt_status status;
+
+	if ((status = kvt_file_read(file, head, nhead, 0, o->err)))
+		return status;
+	*entry = kvt_mooncake_is_entry(head, nhead, nbytes, base);
+	if (*entry)
+		return kvt_mooncake_entry_parse(&o->values, head, nhead, nbytes, index,
+						file->path, o->err);
+	if ((status = kvt_values_add(&o->values, base, (int64_t)strlen(base),
+				     &(struct kvt_value){ .file = index,
+							  .nbytes = nbytes },
+				     file->path, o->err)))
+		return status;
+	o->values.value[o->values.count - 1].tenant = "";
+	return KVT_OK;
+}
+
+/* A store has keys in its files, or values alone. */
+static enum kvt_status take_files(struct kvt_mooncake *o, const struct kvt_tree *tree)
+{
+	bool first = false, entry;
+	enum kvt_status status;
+	int file;
+
+	for (int64_t i = 0; i < tree->count; i++) {
+		const char *base = kvt_path_base(tree->file[i].name);
+
+		if ((status = kvt_tree_list(&o->reader->files, &file, tree, i, o->err)) ||
+		    (status = kvt_mooncake_value(o, &entry, file, base)))
+			return status;
+		if (!i)
+			first = entry;
+		if (entry != first)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: %s with its key, unlike %s: files of two stores",
+					file_at(o, file)->path,
+					entry ? "begins" : "does not begin",
+					tree->file[0].name);
+	}
+	return KVT_OK;
+}
+
+/* ---- buckets ------------------------------------------------------------- */
+
+/* The key stands before each value once more. */
+static enum kvt_status check_keys(struct kvt_mooncake *o, int64_t first)
+{
+	char text[KVT_MOONCAKE_KEY];
+
+	for (int64_t i = first; i < o->values.count; i++) {
+		const struct kvt_value *v = &o->values.value[i];
+		int64_t n = v->ntext;
+		enum kvt_status status = kvt_file_read(file_at(o, v->file), text, n,
+						       v->offset - n, o->err);
+
+		if (status)
+			return status;
+		if (memcmp(text, v->text, (size_t)n))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: byte %lld is not where key %.80s stands",
+					file_at(o, v->file)->path, LL(v->offset - n),
+					kvt_value_shown(v));
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status take_bucket(struct kvt_mooncake *o, const struct kvt_tree *tree,
+				   int64_t meta, int64_t data)
+{
+	int64_t first = o->values.count, nbytes;
+	enum kvt_status status;
+	int file, bucket;
+	uint8_t *bytes;
+
+	if (meta < 0 || data < 0)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s/%s: has no .%s beside it: a bucket is two files", o->path,
+				tree->file[meta < 0 ? data : meta].name,
+				meta < 0 ? "meta" : "bucket");
+	if ((status = read_whole(o, &bytes, &nbytes, &file, tree, meta, MAX_BUCKET_META)))
+		return status;
+	if (!(status = kvt_tree_list(&o->reader->files, &bucket, tree, data, o->err)))
+		status = kvt_mooncake_bucket_parse(&o->values, bytes, nbytes,
+						   tree->file[data].nbytes, bucket,
+						   file_at(o, file)->path, o->err);
+	free(bytes);
+	return status ? status : check_keys(o, first);
+}
+
+/* ---- records ------------------------------------------------------------- */
+
+/* 'head': the header and the key. */
+static enum kvt_status check_sum(const struct kvt_file *file,
+				 const struct kvt_mooncake_record *r, const uint8_t *head,
+				 const struct kvt_value *value, struct kvt_error *err)
+{
+	uint32_t crc = kvt_crc32c(kvt_crc32c(0, head, 20), head + KVT_MOONCAKE_RECORD,
+				  (size_t)r->key);
+	uint8_t *bytes = malloc(READ_BYTES);
+	enum kvt_status status = KVT_OK;
+	int64_t n;
+
+	if (!bytes)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+	for (int64_t done = 0; !status && done < r->nbytes; done += n) {
+		n = r->nbytes - done < READ_BYTES ? r->nbytes - done : READ_BYTES;
+		if (!(status = kvt_file_read(file, bytes, n, r->value + done, err)))
+			crc = kvt_crc32c(crc, bytes, (size_t)n);
+	}
+	free(bytes);
+	if (!status && crc != r->crc)
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s: record of key %.80s: checksum is 0x%08x, expected 0x%08x",
+				  file->path, kvt_value_shown(value), (unsigned)crc,
+				  (unsigned)r->crc);
+	return status;
+}
+
+/* Between key and value, which begins at the next multiple of 4096, are zeros. */
+static enum kvt_status check_gap(const struct kvt_file *file, const uint8_t *gap,
+				 int64_t ngap, int64_t at, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < ngap; i++)
+		if (gap[i])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: record at %lld: byte %lld before the value is 0x%02x, expected 0",
+					file->path, LL(at), LL(ngap - i), gap[i]);
+	return KVT_OK;
+}
+
+static enum kvt_status take_record(struct kvt_mooncake *o, int data,
+				   const struct kvt_mooncake_extent *extent,
+				   uint64_t next)
+{
+	enum { KEY = KVT_MOONCAKE_RECORD };
+	const struct kvt_file *file = file_at(o, data);
+	uint8_t head[KEY + KVT_MOONCAKE_KEY + KVT_MOONCAKE_ALIGNED];
+	int64_t at = extent->offset, ngap;
+	struct kvt_mooncake_record r;
+	enum kvt_status status;
+
+	if (extent->nbytes < KEY)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: range of %lld bytes at %lld holds no record", file->path,
+				LL(extent->nbytes), LL(at));
+	if ((status = kvt_file_read(file, head, KEY, at, o->err)) ||
+	    (status = kvt_mooncake_record_parse(&r, head, extent, file->path, o->err)))
+		return status;
+	/* written after the checkpoint, in a place that another one had */
+	if (r.seq >= next)
+		return KVT_OK;
+	ngap = r.value - at - KEY - r.key;
+	if ((status = kvt_file_read(file, head + KEY, r.value - at - KEY, at + KEY,
+				    o->err)) ||
+	    (status = check_gap(file, head + KEY + r.key, ngap, at, o->err)) ||
+	    (status = kvt_values_add(&o->values, head + KEY, r.key,
+				     &(struct kvt_value){ .file = data,
+							  .offset = r.value,
+							  .nbytes = r.nbytes,
+							  .seq = r.seq },
+				     file->path, o->err)))
+		return status;
+	return !r.has_crc ? KVT_OK :
+	       check_sum(file, &r, head, &o->values.value[o->values.count - 1], o->err);
+}
+
+/* What the offset allocator keeps in memory unless it is told to persist it. */
+static enum kvt_status lacks_half(const struct kvt_mooncake *o, bool meta)
+{
+	return meta ? kvt_fail(o->err, KVT_UNSUPPORTED,
+			       "%s/kv_cache.data: has no kv_cache.meta, which says where its records are; "
+			       "let the store write one, MOONCAKE_OFFSET_PERSIST_MODE=strict",
+			       o->path) :
+		      kvt_fail(o->err, KVT_BAD_INPUT,
+			       "%s/kv_cache.meta: has no kv_cache.data beside it", o->path);
+}
+
+enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
+				     int64_t meta, int64_t data)
+{
+	struct kvt_mooncake_checkpoint c = { .count = 0 };
+	enum kvt_status status;
+	int64_t nbytes;
+	uint8_t *bytes;
+	char *path;
+	int file, index = -1;
+
+	if (meta < 0 || data < 0)
+		return lacks_half(o, meta < 0);
+	if ((status = read_whole(o, &bytes, &nbytes, &file, tree, meta, MAX_CHECKPOINT)))
+		return status;
+	/* one file that all reads are of stays open */
+	path = kvt_path_join(tree->path, tree->file[data].name, "");
+	status = !path ? kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path) :
+			 kvt_files_open(&o->reader->files, &index, path, o->err);
+	if (!status)
+		status = kvt_mooncake_checkpoint_parse(&c, bytes, nbytes,
+						       file_at(o, index)->nbytes,
+						       file_at(o, file)->path, o->err);
+	free(path);
+	free(bytes);
+	for (int64_t i = 0; !status && i < c.count; i++)
+		status = take_record(o, index, &c.extent[i], c.seq);
+	free(c.extent);
+	return status;
+}
+
+/* ---- folders ------------------------------------------------------------- */
+
+static enum kvt_status take_buckets(struct kvt_mooncake *o, const struct kvt_tree *tree)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < tree->count; i++) {
+		const char *name = tree->file[i].name;
+
+		if (ends_in(name, ".meta"))
+			status = take_bucket(o, tree, i,
+					     beside(tree, name, ".meta", ".bucket"));
+		else if (!ends_in(name, ".bucket"))
+			status = kvt_fail(o->err, KVT_BAD_INPUT,
+					  "%s/%s: is no file of a store of buckets", o->path, name);
+		else if (beside(tree, name, ".bucket", ".meta") < 0)
+			status = take_bucket(o, tree, -1, i);
+	}
+	return status;
+}
+
+/* Buckets have numbers; whatever else ends so may be a key. */
+static bool is_bucket_meta(const char *name)
+{
+	const char *base = kvt_path_base(name);
+	size_t digits = strspn(base, "0123456789");
+
+	return digits && !strcmp(base + digits, ".meta");
+}
+
+enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tree *tree)
+{
+	int64_t meta = -1, data = -1;
+	bool bucket = false;
+
+	for (int64_t i = 0; i < tree->count; i++) {
+		const char *name = tree->file[i].name;
+
+		if (!strcmp(name, "kv_cache.meta"))
+			meta = i;
+		else if (!strcmp(name, "kv_cache.data"))
+			data = i;
+		bucket |= ends_in(name, ".bucket") || is_bucket_meta(name);
+	}
+	if (meta >= 0 || data >= 0) {
+		if (tree->count > 2)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: holds other files beside kv_cache.meta and kv_cache.data",
+					o->path);
+		return kvt_mooncake_records(o, tree, meta, data);
+	}
+	return bucket ? take_buckets(o, tree) : take_files(o, tree);
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.c - stores of Mooncake on disk, whose values are tensor objects,
+ * chunks of LMCache, or bytes that the user describes
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/lmcache/lmcache.h"
+#include "formats/manifest/manifest.h"
+#include "formats/mooncake/mooncake.h"
+#include "formats/store/store.h"
+
+#define LL(x) ((long long)(x))
+
+/* Those of LMCache first: its chunks may be what is in a store. */
+static const char *const facts[] = {
+	"model", "world", "worker", "dtype", "tags", "group", "total-heads",
+	KVT_CHUNKS_ORDER, "tenant", "keys", "tp-rank", NULL,
+};
+
+static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value *v)
+{
+	return o->reader->files.file[v->file].path;
+}
+
+/* ---- which values -------------------------------------------------------- */
+
+static int by_key(const void *a, const void *b)
+{
+	const struct kvt_value *x = a, *y = b;
+	int order = strcmp(x->tenant, y->tenant);
+
+	if (!order)
+		order = strcmp(x->key, y->key);
+	/* the newest of a key first */
+	return order ? order : x->seq > y->seq ? -1 : x->seq < y->seq;
+}
+
+/* A record may lie there twice while a reader of the store held the old one. */
+static enum kvt_status drop_old(struct kvt_mooncake *o)
+{
+	struct kvt_values *v = &o->values;
+	int64_t n = 0;
+
+	if (v->count)
+		qsort(v->value, (size_t)v->count, sizeof(*v->value), by_key);
+	for (int64_t i = 0; i < v->count; i++) {
+		struct kvt_value *value = &v->value[i];
+
+		if (!n || strcmp(value->tenant, v->value[n - 1].tenant) ||
+		    strcmp(value->key, v->value[n - 1].key)) {
+			v->value[n++] = *value;
+			continue;
+		}
+		if (value->seq == v->value[n - 1].seq) {
+			enum kvt_status status = kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: key %.100s comes twice", path_of(o, value),
+					kvt_value_shown(value));
+
+			/* those behind it would be lost */
+			memmove(&v->value[n], value,
+				(size_t)(v->count - i) * sizeof(*value));
+			v->count -= i - n;
+			return status;
+		}
+		free(value->text);
+	}
+	v->count = n;
+	return KVT_OK;
+}
+
+/*
+ * Tenants may use the same keys for different caches: one of them is read.  Those
+ * that have no such key do not matter.
+ */
+static enum kvt_status select_keys(struct kvt_mooncake *o)
+{
+	struct kvt_choice tenant = { .key = "tenant", .what = "keys of tenants" };
+	const char *prefix = kvt_fact(o->hints, "keys");
+	int64_t n = 0, all = o->values.count;
+	enum kvt_status status = KVT_OK;
+
+	tenant.asked = kvt_fact(o->hints, "tenant");
+	if (tenant.asked && all && !*o->values.value[0].tenant)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: its files are values alone and say no tenant; "
+				"leave out --set tenant",
+				o->path);
+	for (int64_t i = 0; i < all; i++) {
+		struct kvt_value *value = &o->values.value[i];
+		struct kvt_part_of_name here = { value->tenant, strlen(value->tenant) };
+		bool skip = prefix && strncmp(value->key, prefix, strlen(prefix));
+
+		if (!skip && !status)
+			status = kvt_choose(&skip, &tenant, &here, o->path, o->err);
+		if (skip)
+			free(value->text);
+		else
+			o->values.value[n++] = *value;
+	}
+	o->values.count = n;
+	if (status)
+		return status;
+	if (all && !n && prefix)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%.120s: none of its %lld keys %s%.60s%sbegins with '%.60s'",
+				o->path, LL(all), tenant.asked ? "is of tenant '" : "",
+				tenant.asked ? tenant.asked : "",
+				tenant.asked ? "' and " : "", prefix);
+	if ((status = kvt_chosen(&tenant, o->path, o->err)))
+		return status;
+	if (!n)
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no value", o->path);
+	for (int64_t i = 0; i < n; i++)
+		if (!kvt_value_has_text(&o->values.value[i]))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: a key of %lld bytes is no printable text, and requests "
+					"are named by keys; leave it out, --set keys=PREFIX",
+					path_of(o, &o->values.value[i]),
+					LL(o->values.value[i].ntext));
+	return KVT_OK;
+}
+
+/* ---- what values are ----------------------------------------------------- */
+
+static bool is_lmcache_key(const char *key)
+{
+	struct kvt_lmcache_key parsed;
+	char *text = strdup(key);
+	bool good = text && !kvt_lmcache_key_parse(&parsed, text, NULL);
+
+	free(text);
+	return good;
+}
+
+enum kind { CHUNK, TENSOR, BYTES };
+
+static enum kvt_status find_kind(enum kind *out, const struct kvt_mooncake *o,
+				 const struct kvt_value *v)
+{
+	uint8_t magic[4] = { 0 };
+	enum kvt_status status = KVT_OK;
+
+	*out = CHUNK;
+	if (is_lmcache_key(v->key))
+		return KVT_OK;
+	if (v->nbytes >= (int64_t)sizeof(magic))
+		status = kvt_file_read(&o->reader->files.file[v->file], magic,
+				       sizeof(magic), v->offset, o->err);
+	*out = kvt_mooncake_is_tensor(magic, sizeof(magic)) ? TENSOR : BYTES;
+	return status;
+}
+
+/* One reading fits all values, or none is taken. */
+static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
+{
+	static const char *const names[] = {
+		"a chunk of LMCache", "a tensor", "no tensor and no chunk of LMCache",
+	};
+	enum kvt_status status = find_kind(out, o, &o->values.value[0]);
+
+	for (int64_t i = 1; !status && i < o->values.count; i++) {
+		const struct kvt_value *v = &o->values.value[i];
+		enum kind here;
+
+		if ((status = find_kind(&here, o, v)))
+			break;
+		if (here != *out)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%.160s: value of %.100s is %s, unlike that of %.100s; choose with --set keys=PREFIX",
+					path_of(o, v), v->key, names[here],
+					o->values.value[0].key);
+	}
+	return status;
+}
+
+/* ---- chunks of LMCache --------------------------------------------------- */
+
+static enum kvt_status open_lmcache(struct kvt_mooncake *o)
+{
+	struct kvt_lmcache l = { .reader = o->reader, .path = o->path, .hints = o->hints,
+				 .err = o->err };
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < o->values.count; i++) {
+		const struct kvt_value *v = &o->values.value[i];
+		struct kvt_lmcache_part part = { .backend = KVT_LMCACHE_FS,
+						 .file = v->file,
+						 .offset = v->offset,
+						 .nbytes = v->nbytes };
+		char *text = strdup(v->key);
+
+		status = text ? kvt_lmcache_add(&l, text, &part) :
+				kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+					 o->path);
+	}
+	if (!status)
+		status = kvt_lmcache_open(&l);
+	kvt_lmcache_free(&l);
+	return status;
+}
+
+/* ---- tensors ------------------------------------------------------------- */
+
+static int64_t tp_rank(const struct kvt_mooncake_tensor *t)
+{
+	const struct kvt_mooncake_axis *axis = kvt_mooncake_axis(t, KVT_MOONCAKE_TP);
+
+	return axis ? axis->rank : 0;
+}
+
+/* All say the same, but for the number of tokens. */
+static enum kvt_status check_alike(const struct kvt_mooncake *o,
+				   const struct kvt_mooncake_tensor *t,
+				   const struct kvt_group *group,
+				   const struct kvt_value *v)
+{
+	const struct kvt_mooncake_tensor *first = &o->tensor;
+	bool alike = t->dtype == first->dtype && t->rank == first->rank &&
+		     t->naxes == first->naxes;
+	int64_t here = kvt_mooncake_tokens(t, group);
+	int64_t there = kvt_mooncake_tokens(first, group);
+	int differ = 0;
+
+	for (int i = 0; alike && i < t->naxes; i++)
+		alike = t->axis[i].kind == first->axis[i].kind &&
+			t->axis[i].rank == first->axis[i].rank &&
+			t->axis[i].count == first->axis[i].count &&
+			t->axis[i].dim == first->axis[i].dim;
+	for (int i = 0; alike && i < t->rank; i++)
+		differ += t->local[i] != first->local[i];
+	if (alike && differ <= (here != there))
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: tensor %.100s differs in type, shape or shard from %.100s; choose with --set keys=PREFIX",
+			path_of(o, v), v->key, o->values.value[0].key);
+}
+
+/* Python names the shards of a tensor KEY_tp_0, KEY_tp_1, ... */
+static void cut_rank(struct kvt_value *v, const struct kvt_mooncake_tensor *t)
+{
+	size_t n = strlen(v->key), m;
+	char ending[32];
+
+	if (!kvt_mooncake_axis(t, KVT_MOONCAKE_TP))
+		return;
+	m = (size_t)snprintf(ending, sizeof(ending), "_tp_%lld", LL(tp_rank(t)));
+	if (n > m && !strcmp(v->key + n - m, ending))
+		v->key[n - m] = '\0';
+}
+
+static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_tensor *t,
+				   const struct kvt_value *v)
+{
+	int64_t nhead = v->nbytes < KVT_MOONCAKE_HEADER ? v->nbytes : KVT_MOONCAKE_HEADER;
+	uint8_t head[KVT_MOONCAKE_HEADER];
+	enum kvt_status status = kvt_file_read(&o->reader->files.file[v->file], head,
+					       nhead, v->offset, o->err);
+
+	return status ? status : kvt_mooncake_tensor_parse(t, head, nhead, v->nbytes,
+							   v->key, o->err);
+}
+
+/* The rank that the user wants, or that all have: -1 at first. */
+static enum kvt_status choose_rank(struct kvt_mooncake *o, int64_t *rank,
+				   const struct kvt_mooncake_tensor *t,
+				   const struct kvt_value *v)
+{
+	if (*rank < 0)
+		*rank = tp_rank(t);
+	if (*rank == tp_rank(t))
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: holds tensors of TP ranks %lld and %lld (%.100s); choose with --set tp-rank=%lld",
+			o->path, LL(*rank), LL(tp_rank(t)), v->key, LL(*rank));
+}
+
+/* One pass to choose the rank, before anything is compared. */
+static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *group)
+{
+	int64_t asked = -1, rank;
+	enum kvt_status status;
+
+	if ((status = kvt_fact_int(&asked, o->hints, "tp-rank", 0, INT32_MAX, o->err)))
+		return status;
+	rank = asked;
+	for (int64_t i = 0; i < o->values.count; i++) {
+		struct kvt_value *v = &o->values.value[i];
+		struct kvt_mooncake_tensor t;
+
+		if ((status = read_tensor(o, &t, v)))
+			return status;
+		if (asked >= 0 && tp_rank(&t) != asked)
+			continue;
+		if ((status = choose_rank(o, &rank, &t, v)))
+			return status;
+		if (!o->chunks.count) {
+			o->tensor = t;
+			if ((status = kvt_mooncake_group(o, group, v->key)))
+				return status;
+		}
+		if ((status = check_alike(o, &t, group, v)))
+			return status;
+		cut_rank(v, &t);
+		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
+				v->key, -1, v->file, v->offset + t.data, t.nbytes,
+				kvt_mooncake_tokens(&t, group) }, o->err)))
+			return status;
+	}
+	if (!o->chunks.count)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: holds no tensor of TP rank %lld", o->path,
+				LL(asked));
+	return kvt_chunks_finish(group, &o->reader->snapshot.parallel, o->hints, o->path,
+				 o->err);
+}
+
+/* ---- bytes --------------------------------------------------------------- */
+
+/*
+ * SGLang puts the keys of a page under HASH_RANK_k and its values under HASH_RANK_v:
+ * either has the size of a page of half as many tokens.
+ */
+static enum kvt_status check_halves(const struct kvt_mooncake *o)
+{
+	for (int64_t i = 1; i < o->values.count; i++) {
+		const char *a = o->values.value[i - 1].key, *b = o->values.value[i].key;
+		size_t n = strlen(a);
+
+		if (n > 2 && n == strlen(b) && !memcmp(a, b, n - 2) &&
+		    !strcmp(a + n - 2, "_k") && !strcmp(b + n - 2, "_v"))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%.60s: %.70s and %.70s are keys and values apart, as "
+					"SGLang puts them, which are not read",
+					o->path, a, b);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *group)
+{
+	enum kvt_status status;
+
+	if ((status = check_halves(o)))
+		return status;
+	group->dtype = kvt_chunks_dtype(NULL, o->hints);
+	if ((status = kvt_chunks_asked_layout(group, false, o->hints, o->path, o->err)) ||
+	    (status = kvt_chunks_said(group, -1, o->hints, o->values.value[0].key,
+				      o->err)))
+		return status;
+	if (group->shape.n[KVT_AXIS_K] == 1)
+		group->kind = KVT_MLA;
+	for (int64_t i = 0; i < o->values.count; i++) {
+		const struct kvt_value *v = &o->values.value[i];
+
+		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
+				v->key, -1, v->file, v->offset, v->nbytes, -1 }, o->err)))
+			return status;
+	}
+	if ((status = kvt_chunks_finish(group, &o->reader->snapshot.parallel, o->hints,
+					o->path, o->err)))
+		return status;
+	return kvt_chunks_count(&o->chunks, &o->reader->files, group, o->err);
+}
+
+/* ---- the format ---------------------------------------------------------- */
+
+static enum kvt_status open_chunks(struct kvt_mooncake *o, enum kind kind)
+{
+	struct kvt_group *group;
+	enum kvt_status status;
+	int64_t layers;
+
+	o->chunks.where = o->path;
+	if ((status = kvt_manifest_add_group(&group, &o->reader->snapshot, "g0", o->path,
+					     o->err)) ||
+	    (status = kind == TENSOR ? take_tensors(o, group) : take_bytes(o, group)) ||
+	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
+		return status;
+	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);
+}
+
+/* A value by itself; what only a folder explains is none. */
+static enum kvt_status take_single(struct kvt_mooncake *o)
+{
+	const char *name = kvt_path_base(o->path), *ending = strrchr(name, '.');
+	enum kvt_status status;
+	bool entry;
+	int file;
+
+	if (!strncmp(name, "kv_cache.", 9) || (ending && (!strcmp(ending, ".bucket") ||
+							  !strcmp(ending, ".meta"))))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: is one of two files of a store; give their folder",
+				o->path);
+	if ((status = kvt_files_open(&o->reader->files, &file, o->path, o->err)))
+		return status;
+	return kvt_mooncake_value(o, &entry, file, name);
+}
+
+static enum kvt_status collect(struct kvt_mooncake *o)
+{
+	struct kvt_tree tree;
+	enum kvt_status status;
+	struct stat st;
+
+	if (stat(o->path, &st) || !S_ISDIR(st.st_mode))
+		return take_single(o);
+	if ((status = kvt_tree_walk(&tree, o->path, o->err)))
+		return status;
+	status = kvt_mooncake_collect(o, &tree);
+	kvt_tree_free(&tree);
+	return status;
+}
+
+static enum kvt_status mooncake_open(struct kvt_dump *reader, const char *path,
+				     const struct kvt_hints *hints, struct kvt_error *err)
+{
+	static const struct kvt_hints none;
+	struct kvt_mooncake o = { .reader = reader, .path = path, .err = err,
+				  .hints = hints ? hints : &none };
+	enum kvt_status status;
+	enum kind kind;
+
+	if (o.hints->manifest || o.hints->skip)
+		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a Mooncake store takes no %s",
+				path, o.hints->manifest ? "manifest" : "--skip");
+	if (!(status = collect(&o)) && !(status = drop_old(&o)) &&
+	    !(status = select_keys(&o)) && !(status = same_kind(&kind, &o)))
+		status = kind == CHUNK ? open_lmcache(&o) : open_chunks(&o, kind);
+	kvt_values_free(&o.values);
+	kvt_chunks_free(&o.chunks);
+	return status;
+}
+
+/* One key a file: <a to p>/<a to p>/<key>, in some folder. */
+static bool is_hashed(const char *name, const char *slash)
+{
+	return slash && slash - name >= 3 && slash[-2] == '/' && slash[-1] >= 'a' &&
+	       slash[-1] <= 'p' && slash[-3] >= 'a' && slash[-3] <= 'p' &&
+	       (slash - name == 3 || slash[-4] == '/');
+}
+
+static bool is_name(const char *name)
+{
+	const char *slash = strrchr(name, '/'), *base = kvt_path_base(name);
+	size_t n = strlen(base);
+
+	return !strcmp(base, "kv_cache.meta") || !strcmp(base, "kv_cache.data") ||
+	       is_hashed(name, slash) ||
+	       (n > 7 && !strcmp(base + n - 7, ".bucket"));
+}
+
+static bool mooncake_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	return head ? kvt_mooncake_is_tensor(head, nhead) : kvt_tree_has(path, is_name);
+}
+
+const struct kvt_format kvt_mooncake_format = {
+	.info = { "mooncake", "stores of Mooncake: one key a file, buckets, records",
+		  true, false },
+	.facts = facts,
+	.probe = mooncake_probe,
+	.open = mooncake_open,
+};

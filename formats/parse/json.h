@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json.h - typed access to JSON that somebody else wrote */
+#ifndef KVT_JSON_READ_H
+#define KVT_JSON_READ_H
+
+#include <jansson.h>
+
+#include "lib/kvt/kvt.h"
+
+/* json_loadb() without duplicate keys, and NULL where memory was short in between. */
+json_t *kvt_json_load(const char *text, size_t nbytes, size_t flags, json_error_t *why);
+
+/* json_dumps(), and NULL where memory was short in between; to be freed. */
+char *kvt_json_dump(const json_t *json, size_t flags);
+
+/*
+ * Parses exactly 'nbytes' of text into an object.  Malformed text, duplicate
+ * keys and nesting beyond 64 levels are KVT_BAD_INPUT.  'name' is for messages
+ * of this and the calls below.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_json_parse(json_t **out, const char *text, size_t nbytes, const char *name,
+	       struct kvt_error *err);
+
+/* An object, and what is said when something in it is wrong. */
+struct kvt_json {
+	const json_t *object;		/* borrowed; NULL: absent, has no keys */
+	const char *name;
+	struct kvt_error *err;
+};
+
+/*
+ * The value of a key.  An absent key, or null, leaves the output as it is; a
+ * wrong type or a number outside [min, max] is KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_json_int(int64_t *out, const struct kvt_json *in, const char *key,
+	     int64_t min, int64_t max);
+KVT_MUST_CHECK enum kvt_status
+kvt_json_string(const char **out, const struct kvt_json *in, const char *key);
+KVT_MUST_CHECK enum kvt_status
+kvt_json_array(const json_t **out, const struct kvt_json *in, const char *key);
+KVT_MUST_CHECK enum kvt_status
+kvt_json_object(struct kvt_json *out, const struct kvt_json *in, const char *key);
+
+/* The i-th entry of an array found under 'key'. */
+KVT_MUST_CHECK enum kvt_status
+kvt_json_int_at(int64_t *out, const struct kvt_json *in, const char *key,
+		const json_t *array, size_t i, int64_t min, int64_t max);
+KVT_MUST_CHECK enum kvt_status
+kvt_json_string_at(const char **out, const struct kvt_json *in, const char *key,
+		   const json_t *array, size_t i);
+
+/* A copy of a string value; an absent key leaves *out as it is. */
+KVT_MUST_CHECK enum kvt_status
+kvt_json_copy_string(char **out, const struct kvt_json *in, const char *key);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layer_names.c - which layer a name means, where names are all there is */
+#include "formats/parse/layer_names.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Layers beyond this are a number that means something else. */
+enum { MAX_LAYER = 1 << 20 };
+
+static bool is_digit(char c)
+{
+	return isdigit((unsigned char)c);
+}
+
+/* A number that is a part of its own: "12" of "layers.12.attn", not of "w12". */
+static const char *next_number(const char *s, const char *name)
+{
+	for (; *s; s++)
+		if (is_digit(*s) && (s == name || !isalnum((unsigned char)s[-1])))
+			return s;
+	return NULL;
+}
+
+/* The number behind the word layer or layers, or the only one there is. */
+bool kvt_layer_number(int64_t *out, const char *name)
+{
+	const char *word = strstr(name, "layer"), *found = NULL, *s;
+
+	if (word) {
+		word += strlen("layer");
+		word += *word == 's';
+		word += *word && !is_digit(*word);
+		if (is_digit(*word))
+			found = word;
+	}
+	if (!found) {
+		found = next_number(name, name);
+		for (s = found; s && is_digit(*s); s++)
+			;
+		if (!found || next_number(s, name))
+			return false;
+	}
+	*out = 0;
+	for (; is_digit(*found) && *out < MAX_LAYER; found++)
+		*out = *out * 10 + (*found - '0');
+	return *out < MAX_LAYER;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const struct kvt_layer *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+enum kvt_status kvt_layers_sort(struct kvt_layer *layer, int64_t count,
+				const char *where, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < count; i++)
+		if (!kvt_layer_number(&layer[i].number, layer[i].name))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: cannot tell the layer of '%.100s'", where,
+					layer[i].name);
+	return kvt_layers_order(layer, count, where, err);
+}
+
+enum kvt_status kvt_layers_order(struct kvt_layer *layer, int64_t count,
+				 const char *where, struct kvt_error *err)
+{
+	qsort(layer, (size_t)count, sizeof(*layer), by_number);
+	for (int64_t i = 1; i < count; i++) {
+		int64_t last = layer[i - 1].number;
+
+		if (layer[i].number == last)
+			return kvt_fail(
+				err, KVT_BAD_INPUT,
+				"%s: '%.80s' and '%.80s' are both layer %lld; ranks in one place are no one cache",
+				where, layer[i - 1].name, layer[i].name,
+				(long long)last);
+		if (layer[i].number != last + 1)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: layer %lld is missing before '%.80s'", where,
+					(long long)last + 1, layer[i].name);
+	}
+	return KVT_OK;
+}
+
+enum kvt_status kvt_layers_tables(struct kvt_group *group,
+				  const struct kvt_layer *layer, int64_t count,
+				  const char *where, struct kvt_error *err)
+{
+	size_t n = count > 0 ? (size_t)count : 1;
+	bool ok;
+
+	if (group->layer_names || group->layer_ids)
+		return KVT_OK;	/* a manifest knows better */
+	group->layer_names = calloc(n, sizeof(*group->layer_names));
+	group->layer_ids = calloc(n, sizeof(*group->layer_ids));
+	ok = group->layer_names && group->layer_ids;
+	for (int64_t i = 0; ok && i < count; i++) {
+		group->layer_ids[i] = (uint32_t)layer[i].number;
+		ok = (group->layer_names[i] = strdup(layer[i].name)) != NULL;
+	}
+	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "%s: out of memory", where);
+}

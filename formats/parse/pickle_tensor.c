@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pickle_tensor.c - the names that are allowed, and the tensors they make */
+#include "formats/parse/pickle.h"
+#include "formats/parse/pickle_names.h"
+
+#include <string.h>
+
+/* ---- names -------------------------------------------------------------- */
+
+enum kind { CALL, STORAGE, TYPE, CLASS, PLAIN };
+
+enum {
+	CACHE = KVT_CLASS_CACHE, LAYER = KVT_CLASS_LAYER, FIXED = KVT_CLASS_FIXED,
+	WINDOW = KVT_CLASS_WINDOW, ANY = -1,
+};
+
+#define CACHE_UTILS "transformers.cache_utils"
+
+/*
+ * All there is.  Types that had no storage of their own when torch gave up on
+ * those are stored as bytes, and a third kind of call names the type.  Classes
+ * are those of transformers 4.36 to 5.23 that hold keys and values as they are.
+ */
+static const struct {
+	const char *module, *what;
+	enum kind kind;
+	int n;				/* arguments, bytes of an element, or flags */
+	const char *dtype;
+	enum kvt_pickle_call call;
+} names[] = {
+	{ "torch._utils", "_rebuild_tensor_v2", CALL, 6, NULL, KVT_CALL_TENSOR },
+	{ "torch._utils", "_rebuild_tensor_v3", CALL, 7, NULL, KVT_CALL_TENSOR },
+	{ "torch._tensor", "_rebuild_from_type_v2", CALL, 4, NULL, KVT_CALL_RETYPE },
+	{ "collections", "OrderedDict", CALL, 0, NULL, KVT_CALL_DICT },
+	{ "torch", "device", CALL, ANY, NULL, KVT_CALL_IGNORED },
+	{ "__builtin__", "set", CALL, 1, NULL, KVT_CALL_IGNORED },
+	{ "torch", "FloatStorage", STORAGE, 4, "float32", 0 },
+	{ "torch", "HalfStorage", STORAGE, 2, "float16", 0 },
+	{ "torch", "BFloat16Storage", STORAGE, 2, "bfloat16", 0 },
+	{ "torch", "DoubleStorage", STORAGE, 8, "float64", 0 },
+	{ "torch", "ByteStorage", STORAGE, 1, "uint8", 0 },
+	{ "torch", "CharStorage", STORAGE, 1, "int8", 0 },
+	{ "torch", "BoolStorage", STORAGE, 1, NULL, 0 },
+	{ "torch", "ShortStorage", STORAGE, 2, "int16", 0 },
+	{ "torch", "IntStorage", STORAGE, 4, "int32", 0 },
+	{ "torch", "LongStorage", STORAGE, 8, "int64", 0 },
+	{ "torch.storage", "UntypedStorage", STORAGE, 1, "uint8", 0 },
+	{ "torch", "float8_e4m3fn", TYPE, 1, "float8_e4m3fn", 0 },
+	{ "torch", "float8_e5m2", TYPE, 1, "float8_e5m2", 0 },
+	{ "torch", "float8_e4m3fnuz", TYPE, 1, "float8_e4m3fnuz", 0 },
+	{ "torch", "float8_e5m2fnuz", TYPE, 1, "float8_e5m2fnuz", 0 },
+	{ "torch", "float8_e8m0fnu", TYPE, 1, "float8_e8m0", 0 },
+	{ "torch", "float32", TYPE, 4, "float32", 0 },
+	{ "torch", "float16", TYPE, 2, "float16", 0 },
+	{ "torch", "bfloat16", TYPE, 2, "bfloat16", 0 },
+	{ "torch", "float64", TYPE, 8, "float64", 0 },
+	{ "torch", "Tensor", PLAIN, 0, NULL, 0 },
+	{ CACHE_UTILS, "DynamicLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "DynamicSlidingWindowLayer", CLASS, LAYER | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "StaticLayer", CLASS, LAYER | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "StaticSlidingWindowLayer", CLASS, LAYER | FIXED | WINDOW,
+	  NULL, 0 },
+	{ CACHE_UTILS, "SlidingWindowLayer", CLASS, LAYER | FIXED | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "ChunkedSlidingLayer", CLASS, LAYER | FIXED | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "DummyLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "DynamicCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "OffloadedCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "EncoderDecoderCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "StaticCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "OffloadedStaticCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "HybridCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "HybridChunkedCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "OffloadedHybridCache", CLASS, CACHE | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "SlidingWindowCache", CLASS, CACHE | FIXED | WINDOW, NULL, 0 },
+};
+enum { NNAMES = sizeof(names) / sizeof(names[0]) };
+
+static bool is(const char *text, int n, const char *wanted)
+{
+	return (size_t)n == strlen(wanted) && !memcmp(text, wanted, (size_t)n);
+}
+
+int kvt_pickle_name(const char *module, int nmodule, const char *what, int nwhat)
+{
+	for (int i = 0; i < NNAMES; i++)
+		if (is(module, nmodule, names[i].module) &&
+		    is(what, nwhat, names[i].what))
+			return i;
+	return -1;
+}
+
+enum kvt_pickle_call kvt_pickle_call(int name)
+{
+	return names[name].call;
+}
+
+int kvt_pickle_arguments(int name)
+{
+	return names[name].n;
+}
+
+int kvt_pickle_class(int name)
+{
+	return names[name].kind == CLASS ? names[name].n : 0;
+}
+
+int64_t kvt_pickle_storage_elem(int name)
+{
+	return names[name].kind == STORAGE ? names[name].n : 0;
+}
+
+int64_t kvt_pickle_type_elem(int name)
+{
+	return names[name].kind == TYPE ? names[name].n : 0;
+}
+
+const char *kvt_pickle_type_name(int name)
+{
+	return names[name].what;
+}
+
+const struct kvt_dtype *kvt_pickle_dtype(int name)
+{
+	return names[name].dtype ? kvt_dtype_find(names[name].dtype) : NULL;
+}
+
+/* ---- tensors ------------------------------------------------------------ */
+
+static const struct kvt_pickle_node *argument(const struct kvt_pickle *p, int32_t node,
+					      int i, enum kvt_pickle_kind kind)
+{
+	const struct kvt_pickle_node *found =
+		&p->node[p->node[node].items.node[i]];
+
+	return found->kind == kind ? found : NULL;
+}
+
+static enum kvt_status take_numbers(int64_t *out, const struct kvt_pickle *p,
+				    const struct kvt_pickle_node *tuple, const char *name,
+				    struct kvt_error *err)
+{
+	for (int32_t i = 0; i < tuple->items.count; i++) {
+		const struct kvt_pickle_node *n = &p->node[tuple->items.node[i]];
+
+		if (n->kind != KVT_PICKLE_INT || n->number < 0)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: a tensor's sizes and strides are no natural numbers",
+					name);
+		out[i] = n->number;
+	}
+	return KVT_OK;
+}
+
+/* Strides in elements: inside the storage, and no two elements in one place. */
+static enum kvt_status check_extent(struct kvt_pickle_tensor *t, int64_t numel,
+				    int64_t offset, const char *name,
+				    struct kvt_error *err)
+{
+	int64_t last = offset, size = 1, dense = 1;
+	bool empty = false;
+
+	for (int i = t->rank - 1; i >= 0; i--) {
+		int64_t n = t->shape[i], step;
+
+		empty |= !n;
+		if (n < 2)
+			continue;
+		if (__builtin_mul_overflow(n - 1, t->stride[i], &step) ||
+		    __builtin_add_overflow(last, step, &last) ||
+		    __builtin_mul_overflow(size, n, &size))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: a tensor is larger than 2^63 elements", name);
+		t->strided |= t->stride[i] != dense;
+		dense *= n;
+	}
+	if (offset > numel || (!empty && last >= numel))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a tensor ends at element %lld of a storage of %lld", name,
+				(long long)last, (long long)numel);
+	t->size = empty ? 0 : size;
+	if (empty)
+		t->strided = false;
+	return KVT_OK;
+}
+
+/* Of two axes one must step over all that the other one spans. */
+static bool overlaps(const struct kvt_pickle_tensor *t)
+{
+	for (int i = 0; i < t->rank; i++)
+		for (int j = 0; j < t->rank; j++)
+			if (t->shape[i] > 1 && t->shape[j] > 1 && i != j &&
+			    t->stride[i] < t->stride[j] * t->shape[j] &&
+			    t->stride[j] < t->stride[i] * t->shape[i])
+				return true;
+	for (int i = 0; i < t->rank; i++)
+		if (t->shape[i] > 1 && !t->stride[i])
+			return true;
+	return false;
+}
+
+static enum kvt_status check_arguments(const struct kvt_pickle *p, int32_t node,
+				       const char *name, struct kvt_error *err)
+{
+	const struct kvt_pickle_node *hooks = argument(p, node, 5, KVT_PICKLE_DICT);
+	const struct kvt_pickle_node *size = argument(p, node, 2, KVT_PICKLE_TUPLE);
+	const struct kvt_pickle_node *stride = argument(p, node, 3, KVT_PICKLE_TUPLE);
+	const struct kvt_pickle_node *offset = argument(p, node, 1, KVT_PICKLE_INT);
+
+	if (!argument(p, node, 0, KVT_PICKLE_STORAGE) || !offset || offset->number < 0 ||
+	    !size || !stride || size->items.count != stride->items.count ||
+	    !argument(p, node, 4, KVT_PICKLE_BOOL) || !hooks || hooks->items.count)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a tensor is made of the wrong arguments", name);
+	if (size->items.count > KVT_TENSOR_MAX_RANK)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a tensor has %d axes, at most %d",
+				name, size->items.count, KVT_TENSOR_MAX_RANK);
+	return KVT_OK;
+}
+
+/* The storage has a type, or is bytes and the last argument has it. */
+static enum kvt_status take_type(struct kvt_pickle_tensor *out, int64_t *numel,
+				 const struct kvt_pickle *p, int32_t node,
+				 const char *name, struct kvt_error *err)
+{
+	const struct kvt_pickle_node *storage = argument(p, node, 0, KVT_PICKLE_STORAGE);
+	const struct kvt_pickle_node *type = storage;
+	int64_t unit = kvt_pickle_storage_elem(storage->global);
+
+	out->elem = unit;
+	if (p->node[node].items.count == 7) {
+		type = argument(p, node, 6, KVT_PICKLE_GLOBAL);
+		if (!type || !kvt_pickle_type_elem(type->global) || unit != 1)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: a tensor is made of the wrong arguments", name);
+		out->elem = kvt_pickle_type_elem(type->global);
+	}
+	if (__builtin_mul_overflow(storage->number, unit, &out->nbytes))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a storage is larger than 2^63 bytes",
+				name);
+	*numel = out->nbytes / out->elem;
+	out->dtype = kvt_pickle_dtype(type->global);
+	out->type = kvt_pickle_type_name(type->global);
+	out->key = storage->text;
+	out->nkey = storage->ntext;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_pickle_tensor(struct kvt_pickle_tensor *out,
+				  const struct kvt_pickle *p, int32_t node,
+				  const char *name, struct kvt_error *err)
+{
+	struct kvt_pickle_tensor t = { .rank = 0 };
+	const struct kvt_pickle_node *size, *stride;
+	enum kvt_status status;
+	int64_t numel = 0, offset;
+
+	if ((status = check_arguments(p, node, name, err)) ||
+	    (status = take_type(&t, &numel, p, node, name, err)))
+		return status;
+	offset = argument(p, node, 1, KVT_PICKLE_INT)->number;
+	size = argument(p, node, 2, KVT_PICKLE_TUPLE);
+	stride = argument(p, node, 3, KVT_PICKLE_TUPLE);
+	t.rank = size->items.count;
+	if ((status = take_numbers(t.shape, p, size, name, err)) ||
+	    (status = take_numbers(t.stride, p, stride, name, err)) ||
+	    (status = check_extent(&t, numel, offset, name, err)))
+		return status;
+	if (t.strided && overlaps(&t))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: elements of a tensor share their bytes; save a clone() of it",
+				name);
+	/* all below the storage's bytes: no product overflows, but of empty axes */
+	t.offset = t.size ? offset * t.elem : 0;
+	t.size *= t.elem;
+	for (int i = 0; i < t.rank; i++)
+		t.stride[i] = t.shape[i] > 1 && t.size ? t.stride[i] * t.elem : t.elem;
+	*out = t;
+	return KVT_OK;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hicache.c - folders of SGLang's HiCache: a file without a header a page
+ *
+ * Names say model, rank and pool; what a page holds, and in which of four
+ * orders, is known to the engine alone and has to be said.
+ */
+#include "formats/sglang/hicache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/manifest/manifest.h"
+
+struct opening {
+	struct kvt_dump *reader;
+	const char *path;
+	const struct kvt_hints *hints;
+	struct kvt_error *err;
+	struct kvt_tree tree;
+	int64_t *file;			/* those of the tree that are pages of it */
+	int64_t count;
+	struct kvt_hicache_name name;	/* of the first of them */
+	int64_t shards;			/* files of a page: 1, or all DCP ranks */
+};
+
+static bool is_page(const char *name)
+{
+	struct kvt_hicache_name parsed;
+
+	return kvt_hicache_parse(&parsed, name);
+}
+
+static bool hicache_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	(void)nhead;
+	return !head && kvt_tree_has(path, is_page);
+}
+
+/* ---- which files -------------------------------------------------------- */
+
+/* Shards of the same pages, but for the DCP rank. */
+static bool same_cut(const struct kvt_hicache_name *a, const struct kvt_hicache_name *b)
+{
+	return a->dcp_size > 1 && kvt_part_equal(&a->pool, "kv") &&
+	       a->dcp_size == b->dcp_size && a->page == b->page &&
+	       a->tp_size == b->tp_size && a->pp_size == b->pp_size &&
+	       a->pp_rank == b->pp_rank && a->cp_size == b->cp_size &&
+	       a->cp_rank == b->cp_rank;
+}
+
+enum { MODEL, POOL, RANK, NCHOICES };
+
+static enum kvt_status choose_page(const struct opening *o, bool *skip,
+				   struct kvt_choice choice[NCHOICES],
+				   const struct kvt_hicache_name *name)
+{
+	const struct kvt_part_of_name *parts[] = { &name->model, &name->pool,
+						   &name->rank };
+	enum kvt_status status = KVT_OK;
+
+	*skip = false;
+	for (int i = 0; !status && !*skip && i < NCHOICES; i++) {
+		if (i == RANK && !choice[i].asked && o->count && same_cut(&o->name, name))
+			break;
+		status = kvt_choose(skip, &choice[i], parts[i], o->path, o->err);
+	}
+	return status;
+}
+
+static enum kvt_status choose_pages(struct opening *o)
+{
+	struct kvt_choice choice[NCHOICES] = {
+		[MODEL] = { .key = "model", .what = "models" },
+		[POOL] = { .key = "pool", .what = "pools" },
+		[RANK] = { .key = "rank", .what = "ranks" },
+	};
+	enum kvt_status status;
+	bool several = false;
+
+	for (int i = 0; i < NCHOICES; i++)
+		choice[i].asked = kvt_fact(o->hints, choice[i].key);
+	for (int64_t i = 0; i < o->tree.count; i++) {
+		struct kvt_hicache_name name;
+		bool skip;
+
+		if (!kvt_hicache_parse(&name, o->tree.file[i].name))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%.200s/%.200s: is no page of HiCache, expected HASH[.POOL]_MODEL[_RANK_SIZE].bin",
+					o->path, o->tree.file[i].name);
+		if ((status = choose_page(o, &skip, choice, &name)))
+			return status;
+		if (skip)
+			continue;
+		if (!o->count)
+			o->name = name;
+		several |= name.dcp_rank != o->name.dcp_rank;
+		o->file[o->count++] = i;
+	}
+	for (int i = 0; i < NCHOICES; i++)
+		if ((status = kvt_chosen(&choice[i], o->path, o->err)))
+			return status;
+	if (!o->count)
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no page of HiCache",
+				o->path);
+	/* shards of one rank alone are read as that, those of several only together */
+	o->shards = several ? o->name.dcp_size : 1;
+	return KVT_OK;
+}
+
+static struct kvt_hicache_name name_of(const struct opening *o, int64_t i)
+{
+	struct kvt_hicache_name name;
+
+	kvt_hicache_parse(&name, o->tree.file[o->file[i]].name);
+	return name;
+}
+
+static enum kvt_status lacks_shard(const struct opening *o, int64_t i, int64_t rank)
+{
+	struct kvt_hicache_name name = name_of(o, i);
+
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%.120s: page %.*s has no shard of DCP rank %lld of %lld; --set rank=%.*s reads one rank by itself",
+			o->path, (int)name.hash.n, name.hash.s, (long long)rank,
+			(long long)o->shards, (int)name.rank.n, name.rank.s);
+}
+
+/*
+ * Names are sorted and begin with the hash, so all files of a page are neighbours;
+ * theirs become the order of ranks.
+ */
+static enum kvt_status gather_shards(struct opening *o)
+{
+	int64_t n = o->shards, *ranked = calloc((size_t)n + 1, sizeof(*ranked)), i, r;
+	enum kvt_status status = KVT_OK;
+
+	if (!ranked)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	for (i = 0; !status && i < o->count; i += n) {
+		const struct kvt_hicache_name page = name_of(o, i);
+
+		for (r = 0; r < n; r++)
+			ranked[r] = -1;
+		for (r = i; r < o->count && r < i + n; r++) {
+			const struct kvt_hicache_name here = name_of(o, r);
+
+			if (here.hash.n == page.hash.n &&
+			    !memcmp(here.hash.s, page.hash.s, page.hash.n))
+				ranked[here.dcp_rank] = o->file[r];
+		}
+		for (r = 0; !status && r < n; r++)
+			if (ranked[r] < 0)
+				status = lacks_shard(o, i, r);
+		if (!status)
+			memcpy(&o->file[i], ranked, (size_t)n * sizeof(*ranked));
+	}
+	free(ranked);
+	return status;
+}
+
+/* ---- the snapshot ------------------------------------------------------- */
+
+static enum kvt_status name_group(struct opening *o, struct kvt_group *group)
+{
+	const struct kvt_part_of_name *pool = &o->name.pool;
+
+	if (kvt_part_equal(pool, "kv"))
+		return KVT_OK;
+	if (pool->n >= sizeof(group->id))
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: pool '%.*s' has too long a name", o->path,
+				(int)pool->n, pool->s);
+	memcpy(group->id, pool->s, pool->n);
+	group->id[pool->n] = '\0';
+	return KVT_OK;
+}
+
+/*
+ * Ranks of prefill context parallelism hold a slice of each page, too, and have
+ * the same place; nothing says which slice.  Latents are alike on all TP ranks:
+ * shards of all DCP ranks are of none of them.
+ */
+static enum kvt_status take_ranks(struct opening *o)
+{
+	const struct kvt_hicache_name *name = &o->name;
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	bool dcp = name->dcp_size > 1, whole = o->shards > 1;
+
+	if (dcp && name->cp_size > 1)
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: pages are cut by two kinds of context parallelism, %.*s",
+				o->path, (int)name->rank.n, name->rank.s);
+	s->parallel = (struct kvt_parallel){
+		.tp_size = whole ? 1 : name->tp_size,
+		.tp_rank = whole ? 0 : name->tp_rank,
+		.pp_size = name->pp_size, .pp_rank = name->pp_rank, .dp_size = 1,
+		.dcp_size = whole ? 1 : dcp ? name->dcp_size : name->cp_size,
+		.dcp_rank = whole ? 0 : dcp ? name->dcp_rank : name->cp_rank,
+	};
+	s->has_parallel = whole ? name->pp_size > 1 : name->rank.n > 0;
+	return KVT_OK;
+}
+
+/* Tokens of a page of this rank, or of all, where names say it. */
+static enum kvt_status take_page(struct opening *o, struct kvt_group *group)
+{
+	if (o->name.dcp_size == 1 || !kvt_part_equal(&o->name.pool, "kv"))
+		return KVT_OK;
+	return kvt_manifest_extent(group, KVT_AXIS_S,
+				   o->name.page / (o->shards > 1 ? 1 : o->name.dcp_size),
+				   "the file names", o->path, o->err);
+}
+
+static enum kvt_status describe(struct opening *o)
+{
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	const struct kvt_tree_file *first = &o->tree.file[o->file[0]];
+	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
+					 .parallel = &s->parallel };
+	struct kvt_group *group;
+	enum kvt_status status;
+
+	if (__builtin_mul_overflow(first->nbytes, o->shards, &known.nbytes))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: pages have more than 2^63 bytes", o->path);
+	if ((status = take_ranks(o)) ||
+	    (status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
+	    (status = name_group(o, group)) || (status = take_page(o, group)) ||
+	    (status = kvt_store_layout(&group->layout, o->hints, false, o->err)))
+		return status;
+	if (group->layout.nplanes && !kvt_hicache_layout(&group->layout))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: HiCache has no pages in layout %s, but in hicache-layer-first, "
+				"-page-first, -page-first-direct, -page-head, mla and BSLC",
+				o->path, o->hints->layout);
+	group->shape.n[KVT_AXIS_B] = 1;
+	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)) ||
+	    (status = kvt_pages_count(group, KVT_AXIS_B, o->count / o->shards, o->hints,
+				      o->path, o->err)))
+		return status;
+	if (o->name.model.n && !(s->model = kvt_part_copy(&o->name.model)))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	return KVT_OK;
+}
+
+/* Row i of the shard of a rank is token i * shards + rank of the page. */
+static enum kvt_status add_shard(struct opening *o, int file, int64_t block, int64_t rank)
+{
+	const struct kvt_group *group = &o->reader->snapshot.group[0];
+	struct kvt_group part = *group;
+	int64_t rows = part.shape.n[KVT_AXIS_S] / o->shards, nbytes;
+	enum kvt_status status;
+
+	part.shape.n[KVT_AXIS_B] = 1;
+	part.shape.n[KVT_AXIS_S] = rows;
+	if ((status = kvt_shape_nbytes(&nbytes, &part.shape, o->err)) ||
+	    (status = kvt_pages_expect(&o->reader->files.file[file], 0, nbytes, 0,
+				       o->err)))
+		return status;
+	for (int64_t i = 0; !status && i < rows; i++) {
+		struct kvt_box row = kvt_box_whole(&part.shape);
+		struct kvt_piece piece;
+
+		row.begin[KVT_AXIS_S] = i;
+		row.end[KVT_AXIS_S] = i + 1;
+		if ((status = kvt_piece_init(&piece, &part, &row, false, file, 0,
+					     o->err)))
+			return status;
+		piece.box.begin[KVT_AXIS_B] = block;
+		piece.box.end[KVT_AXIS_B] = block + 1;
+		piece.box.begin[KVT_AXIS_S] = i * o->shards + rank;
+		piece.box.end[KVT_AXIS_S] = piece.box.begin[KVT_AXIS_S] + 1;
+		status = kvt_flat_add(&o->reader->flat[0], &piece, o->err);
+	}
+	return status;
+}
+
+static enum kvt_status add_file(struct opening *o, int64_t i)
+{
+	const struct kvt_group *group = &o->reader->snapshot.group[0];
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	int64_t block = i / o->shards;
+	enum kvt_status status;
+	int file;
+
+	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, o->file[i],
+				    o->err)))
+		return status;
+	if (o->shards > 1)
+		return add_shard(o, file, block, i % o->shards);
+	box.begin[KVT_AXIS_B] = block;
+	box.end[KVT_AXIS_B] = block + 1;
+	return kvt_pages_add(o->reader, 0, file, &box, 0, 0, o->err);
+}
+
+static enum kvt_status add_pages(struct opening *o)
+{
+	struct kvt_group *group = &o->reader->snapshot.group[0];
+	enum kvt_status status = kvt_names_new(group, o->err);
+
+	for (int64_t i = 0; !status && i < o->count; i++) {
+		struct kvt_hicache_name name = name_of(o, i);
+		char **called = &group->block_names[i / o->shards];
+
+		if (!*called && !(*called = kvt_part_copy(&name.hash)))
+			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		status = add_file(o, i);
+	}
+	return status;
+}
+
+static enum kvt_status open_pages(struct opening *o)
+{
+	enum kvt_status status;
+
+	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
+		return status;
+	o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file));
+	if (!o->file)
+		status = kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	if (!status && !(status = choose_pages(o)) &&
+	    (o->shards == 1 || !(status = gather_shards(o))) && !(status = describe(o)))
+		status = add_pages(o);
+	free(o->file);
+	kvt_tree_free(&o->tree);
+	return status;
+}
+
+static enum kvt_status hicache_open(struct kvt_dump *reader, const char *path,
+				    const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct opening o = { .reader = reader, .path = path, .err = err };
+	struct kvt_hints named = hints ? *hints : (struct kvt_hints){ 0 };
+
+	/* the format's other names are those of layouts */
+	if (named.format && strcmp(named.format, "hicache")) {
+		if (named.layout && strcmp(named.layout, named.format))
+			return kvt_fail(err, KVT_USAGE,
+					"--from=%s says the layout, and --layout=%s another one",
+					named.format, named.layout);
+		named.layout = named.format;
+	}
+	o.hints = &named;
+	return open_pages(&o);
+}
+
+static const char *const presets[] = {
+	"hicache-layer-first", "hicache-page-first", "hicache-page-first-direct",
+	"hicache-page-head", NULL,
+};
+static const char *const facts[] = { "model", "rank", "pool", "total-heads", NULL };
+
+const struct kvt_format kvt_hicache_format = {
+	.info = { "hicache", "folders of SGLang's HiCache, a file a page", true, true },
+	.presets = presets,
+	.facts = facts,
+	.directory = true,
+	.probe = hicache_probe,
+	.open = hicache_open,
+	.create = kvt_hicache_create,
+	.finish = kvt_hicache_finish,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hicache.h - names of the files that SGLang's HiCache keeps pages in */
+#ifndef KVT_HICACHE_H
+#define KVT_HICACHE_H
+
+#include "formats/store/store.h"
+
+/*
+ * <hash>[.<pool>]_<model>[_<rank>].bin
+ *
+ * With decode context parallelism a page of 'page' tokens is dealt out: token t is
+ * row t / dcp_size of the file of rank t % dcp_size.  Ranks of it are TP ranks
+ * modulo dcp_size; of those that share one the first writes.
+ */
+struct kvt_hicache_name {
+	struct kvt_part_of_name hash, pool, model, rank;	/* without dots, bars */
+	int64_t tp_size, tp_rank, pp_size, pp_rank, cp_size, cp_rank;
+	int64_t dcp_size, dcp_rank, page;	/* page: 0 where dcp_size is 1 */
+};
+
+/* False: no such name.  The parts lie in 'name'. */
+bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name);
+
+/* The members create and finish of the format. */
+KVT_MUST_CHECK enum kvt_status
+kvt_hicache_create(struct kvt_writer *writer, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_hicache_finish(struct kvt_writer *writer, struct kvt_error *err);
+
+/* Is this how HiCache lays out a page? */
+bool kvt_hicache_layout(const struct kvt_layout *layout);
+
+#endif

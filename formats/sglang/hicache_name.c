@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hicache_name.c - what the name of a HiCache page says
+ *
+ * Ranks stand behind the model: rank and size of TP, size and rank of PP, rank
+ * and size of prefill context parallelism, TP size with rank, size and page of
+ * decode context parallelism, each only where it is needed.  A model's name may
+ * hold bars and numbers too, so a part counts only if it can be one: the rank
+ * below the size.
+ */
+#include "formats/sglang/hicache.h"
+
+#include <string.h>
+
+enum { MIN_HASH = 16, MAX_RANKS = 1 << 16 };
+
+static bool is_hex(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+/* The number that ends at '*end', with 'mark' before it; moves *end before that. */
+static bool take_number(int64_t *out, const char *begin, const char **end,
+			const char *mark)
+{
+	const char *p = *end;
+	size_t n = strlen(mark);
+	int64_t value = 0;
+
+	while (p > begin && p[-1] >= '0' && p[-1] <= '9')
+		p--;
+	if (p == *end || *end - p > 6 || (*p == '0' && *end - p > 1) ||
+	    p - begin < (ptrdiff_t)n || memcmp(p - n, mark, n))
+		return false;
+	for (const char *q = p; q < *end; q++)
+		value = value * 10 + (*q - '0');
+	*out = value;
+	*end = p - n;
+	return value < MAX_RANKS;
+}
+
+/* "_1_4" before *end: two numbers. */
+static bool take_pair(int64_t pair[2], const char *begin, const char **end,
+		      const char *first_mark)
+{
+	const char *p = *end;
+
+	if (!take_number(&pair[1], begin, &p, "_") ||
+	    !take_number(&pair[0], begin, &p, first_mark))
+		return false;
+	*end = p;
+	return true;
+}
+
+/* "_tp4_dcp1_2_page32" before *end. */
+static bool take_dcp(struct kvt_hicache_name *out, const char *begin, const char **end)
+{
+	const char *p = *end;
+	int64_t page, pair[2], tp;
+
+	if (!take_number(&page, begin, &p, "_page") ||
+	    !take_pair(pair, begin, &p, "_dcp") || !take_number(&tp, begin, &p, "_tp") ||
+	    pair[1] < 2 || pair[0] >= pair[1] || tp < 1 || tp % pair[1] || page < 1 ||
+	    page % pair[1])
+		return false;
+	out->dcp_rank = out->tp_rank = pair[0];
+	out->dcp_size = pair[1];
+	out->tp_size = tp;
+	out->page = page;
+	*end = p;
+	return true;
+}
+
+static void take_ranks(struct kvt_hicache_name *out, const char *begin, const char **end)
+{
+	bool dcp = take_dcp(out, begin, end);
+	const char *p = *end;
+	int64_t pair[2];
+
+	if (take_pair(pair, begin, &p, "_cp") && pair[0] < pair[1]) {
+		out->cp_rank = pair[0];
+		out->cp_size = pair[1];
+		*end = p;
+	}
+	p = *end;
+	/* size before rank */
+	if (take_pair(pair, begin, &p, "_") && pair[1] < pair[0]) {
+		out->pp_size = pair[0];
+		out->pp_rank = pair[1];
+		*end = p;
+	}
+	p = *end;
+	if (take_pair(pair, begin, &p, "_") && pair[0] < pair[1] &&
+	    (!dcp || (pair[1] == out->tp_size &&
+		      pair[0] % out->dcp_size == out->dcp_rank))) {
+		out->tp_rank = pair[0];
+		out->tp_size = pair[1];
+		*end = p;
+	}
+}
+
+/* Pools that have bars in their names; a bar ends that of any other. */
+static size_t pool_length(const char *s)
+{
+	/* of two that begin alike the longer one first */
+	static const char *const pools[] = {
+		"deepseek_v4_c1_indexer_scale", "deepseek_v4_c1_indexer",
+		"deepseek_v4_c1", "deepseek_v4_c2_indexer_scale",
+		"deepseek_v4_c2_indexer", "deepseek_v4_c2",
+		"deepseek_v4_c4_indexer_scale", "deepseek_v4_c4_indexer_state",
+		"deepseek_v4_c4_indexer", "deepseek_v4_c4_state", "deepseek_v4_c4_rope",
+		"deepseek_v4_c4", "deepseek_v4_c128_state", "deepseek_v4_c128_rope",
+		"deepseek_v4_c128", "draft_indexer", "draft_swa", "auxiliary_swa",
+	};
+
+	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]); i++)
+		if (!strncmp(s, pools[i], strlen(pools[i])) && s[strlen(pools[i])] == '_')
+			return strlen(pools[i]);
+	return strcspn(s, "_");
+}
+
+bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name)
+{
+	static const char ending[] = ".bin";
+	size_t n = strlen(name), m = sizeof(ending) - 1;
+	const char *end = name + n - m, *p = name, *ranks;
+
+	*out = (struct kvt_hicache_name){ .tp_size = 1, .pp_size = 1, .cp_size = 1,
+					  .dcp_size = 1 };
+	if (n <= m || strcmp(end, ending))
+		return false;
+	while (is_hex(*p))
+		p++;
+	out->hash = (struct kvt_part_of_name){ name, (size_t)(p - name) };
+	if (out->hash.n < MIN_HASH)
+		return false;
+	out->pool = (struct kvt_part_of_name){ "kv", 2 };
+	if (*p == '.') {
+		n = pool_length(++p);
+		if (!n || p + n >= end)
+			return false;
+		out->pool = (struct kvt_part_of_name){ p, n };
+		p += n;
+	}
+	if (*p++ != '_' || p > end)
+		return false;
+	ranks = end;
+	take_ranks(out, p, &ranks);
+	if (ranks < p)
+		ranks = p;
+	out->model = (struct kvt_part_of_name){ p, (size_t)(ranks - p) };
+	if (ranks < end)
+		out->rank = (struct kvt_part_of_name){ ranks + 1,
+						       (size_t)(end - ranks - 1) };
+	else
+		out->rank = (struct kvt_part_of_name){ end, 0 };
+	return true;
+}

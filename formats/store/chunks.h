@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chunks.h - dumps of chunks: runs of tokens that a store knows by a hash
+ *
+ * Such a hash is of all tokens up to the end of the chunk, so requests that begin
+ * alike share chunks; which chunk follows which cannot be told from hashes.  Each
+ * is a request of its own, unless the user has a list of what belongs together.
+ */
+#ifndef KVT_CHUNKS_H
+#define KVT_CHUNKS_H
+
+#include "formats/format.h"
+
+/* The fact that names the list: a line a request, its name and its chunks. */
+#define KVT_CHUNKS_ORDER "order"
+
+struct kvt_chunk {
+	const char *id;			/* borrowed */
+	int64_t layer;			/* the only one in it; -1: all are */
+	int file;			/* of the reader */
+	int64_t offset, nbytes;		/* there; arrays of all groups in turn */
+	int64_t tokens;			/* -1: what 'nbytes' make */
+};
+
+/* All chunks of an id: one, or one a layer. */
+struct kvt_chunk_run {
+	int64_t first, count;
+	int64_t block;			/* its first one; -1: not wanted */
+};
+
+struct kvt_chunks {
+	const char *where;		/* of the dump, for messages; borrowed */
+	int64_t count;
+	struct kvt_chunk *chunk;	/* owned; by id and layer once sorted */
+	int64_t nruns;
+	struct kvt_chunk_run *run;	/* owned; by id */
+};
+
+/* Appends a copy. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_add(struct kvt_chunks *chunks, const struct kvt_chunk *chunk,
+	       struct kvt_error *err);
+/*
+ * Puts them in order and makes runs; *layers is how many each id has, -1 if they
+ * are in one chunk.  A chunk that comes twice, a layer that is missing, and
+ * layers of unlike tokens are KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_sort(struct kvt_chunks *chunks, int64_t *layers, struct kvt_error *err);
+/*
+ * The groups of the reader, which lack nothing but blocks and block size, get
+ * both, and pieces; the snapshot gets requests.  Blocks have hints->block_size
+ * tokens, or those of the longest chunk.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_place(struct kvt_dump *reader, struct kvt_chunks *chunks,
+		 const struct kvt_hints *hints, struct kvt_error *err);
+/* The one with the most tokens. */
+const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *chunks);
+void kvt_chunks_free(struct kvt_chunks *chunks);
+
+/* ---- groups of chunks: chunk_group.c ------------------------------------- */
+
+/*
+ * The layout of an array of tokens, B S where the text has S ("KLSHD"), or both;
+ * KVT_BAD_INPUT if there is no such place in it.  'layers': each array is one,
+ * so L is outermost if the text has none.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_layout(struct kvt_layout *out, const char *text, bool layers,
+		  struct kvt_error *err);
+/* The layout that the user says; KVT_BAD_INPUT if the group has another one. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
+			const struct kvt_hints *hints, const char *name,
+			struct kvt_error *err);
+/* The type of arrays of 'said' (or NULL): integers may carry another one. */
+const struct kvt_dtype *kvt_chunks_dtype(const struct kvt_dtype *said,
+					 const struct kvt_hints *hints);
+/*
+ * Extents out of what the user says alone, for chunks without a header; 'layers'
+ * as from kvt_chunks_sort().  KVT_BAD_INPUT lists the options that are missing.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_said(struct kvt_group *group, int64_t layers, const struct kvt_hints *hints,
+		const char *name, struct kvt_error *err);
+/* Heads and their size in 'width' elements of a token. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_heads(struct kvt_group *group, int64_t width, const struct kvt_hints *hints,
+		 const char *name, struct kvt_error *err);
+/*
+ * A group with layout, type and extents but for B and S becomes a group that only
+ * lacks those; whatever else the user says must not deny it.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_finish(struct kvt_group *group, const struct kvt_parallel *parallel,
+		  const struct kvt_hints *hints, const char *name,
+		  struct kvt_error *err);
+/* Tokens of chunks that do not say how many they hold. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_files *files,
+		 const struct kvt_group *group, struct kvt_error *err);
+
+#endif

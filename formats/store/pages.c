@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.c - what files without a header hold, and where */
+#include "formats/store/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/manifest/manifest.h"
+
+#define LL(x) ((long long)(x))
+
+/* ---- what is missing ---------------------------------------------------- */
+
+struct missing {
+	char text[160];
+	size_t used;
+	int count, open;		/* all facts; those that are extents */
+};
+
+static void lacks(struct missing *m, const char *option)
+{
+	m->used += (size_t)snprintf(m->text + m->used, sizeof(m->text) - m->used, "%s%s",
+				    m->count++ ? ", " : "", option);
+}
+
+static void look_for(struct missing *m, const struct kvt_group *group, bool has_layout,
+		     int64_t ranks)
+{
+	const int64_t *n = group->shape.n;
+	bool opaque = has_layout && kvt_group_opaque(group);
+	const struct {
+		const char *option;
+		bool open;
+	} extents[] = {
+		{ "--layers",     n[KVT_AXIS_L] < 0 },
+		{ "--blocks",     n[KVT_AXIS_B] < 0 },
+		{ "--block-size", n[KVT_AXIS_S] < 0 && group->block_size < 0 },
+		{ "--heads",      n[KVT_AXIS_H] < 0 && !opaque },
+		{ opaque ? "--content" : "--head-dim", n[KVT_AXIS_D] < 0 },
+	};
+
+	if (!has_layout)
+		lacks(m, "--layout");
+	if (!group->dtype)
+		lacks(m, "--dtype");
+	if (ranks > 1 && group->total_heads < 0 && !opaque)
+		lacks(m, "--set total-heads");
+	for (size_t i = 0; i < sizeof(extents) / sizeof(extents[0]); i++)
+		if (extents[i].open) {
+			lacks(m, extents[i].option);
+			m->open++;
+		}
+}
+
+static enum kvt_status refuse_missing(const struct kvt_group *group, bool has_layout,
+				      int64_t ranks, bool sized, const char *name,
+				      struct kvt_error *err)
+{
+	struct missing m = { .used = 0 };
+
+	look_for(&m, group, has_layout, ranks);
+	if (!m.count || (sized && m.count == 1 && m.open == 1))
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%.200s: its bytes do not say what they are; give %s%s", name,
+			m.text, sized && m.open ?
+			" (one number of these may be left out)" : "");
+}
+
+/* Bytes of a group whose extents are all given or follow from its kind. */
+static enum kvt_status given_bytes(int64_t *out, const struct kvt_group *group,
+				   struct kvt_error *err)
+{
+	struct kvt_shape shape = group->shape;
+	int64_t tokens = group->tokens_per_state > 1 ? group->tokens_per_state : 1;
+
+	if (shape.n[KVT_AXIS_S] < 0)
+		shape.n[KVT_AXIS_S] = group->block_size / tokens;
+	if (shape.n[KVT_AXIS_K] < 0)
+		shape.n[KVT_AXIS_K] = kvt_group_opaque(group) ? 1 : 2;
+	if (shape.n[KVT_AXIS_H] < 0)
+		shape.n[KVT_AXIS_H] = 1;
+	return kvt_shape_nbytes(out, &shape, err);
+}
+
+/* ---- one file ----------------------------------------------------------- */
+
+enum kvt_status kvt_pages_fit(struct kvt_group *group,
+			      const struct kvt_pages_known *known,
+			      const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_manifest m = { .has_layout = group->layout.nplanes > 0 };
+	struct kvt_array array = { .name = known->name, .nbytes = known->nbytes };
+	struct kvt_hints h = hints ? *hints : (struct kvt_hints){ 0 };
+	struct kvt_group *fitted = &m.snapshot.group[0];
+	enum kvt_status status;
+
+	kvt_snapshot_init(&m.snapshot);
+	m.snapshot.ngroups = 1;
+	*fitted = *group;
+	if (known->parallel)
+		m.snapshot.parallel = *known->parallel;
+	h.skip = 0;
+	/* content that is no key and value has one head, if nobody says more */
+	if (h.content && !h.heads && fitted->kind == KVT_NKINDS)
+		fitted->kind = KVT_MLA;
+	if (m.has_layout)
+		h.layout = NULL;
+	if (known->counted == KVT_AXIS_L)
+		h.layers = 0;
+	if (known->counted == KVT_AXIS_B)
+		h.blocks = 0;
+	if ((status = kvt_manifest_hints(&m, &h, known->name, err)) ||
+	    (status = kvt_fact_int(&fitted->total_heads, hints, "total-heads", 1, 1 << 20,
+				   err)) ||
+	    (status = refuse_missing(fitted, m.has_layout, m.snapshot.parallel.tp_size,
+				     known->nbytes >= 0, known->name, err)) ||
+	    (known->nbytes < 0 &&
+	     (status = given_bytes(&array.nbytes, fitted, err))) ||
+	    (status = kvt_manifest_fit(&m, &array, err)))
+		return status;
+	*group = *fitted;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int64_t n,
+				const struct kvt_hints *hints, const char *name,
+				struct kvt_error *err)
+{
+	int64_t said = !hints ? 0 : axis == KVT_AXIS_L ? hints->layers : hints->blocks;
+
+	if (said && said != n)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld %ss, not %lld as was said", name, LL(n),
+				kvt_axis_name(axis), LL(said));
+	group->shape.n[axis] = n;
+	return KVT_OK;
+}
+
+/* ---- pieces ------------------------------------------------------------- */
+
+enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
+				 int64_t nbytes, int64_t pad, struct kvt_error *err)
+{
+	int64_t size;
+
+	if (!__builtin_add_overflow(skip, nbytes, &size) &&
+	    !__builtin_add_overflow(size, pad, &size) && size == file->nbytes)
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: has %lld bytes, expected %lld of data behind %lld and before %lld more",
+			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
+}
+
+enum kvt_status kvt_box_piece(struct kvt_piece *out, const struct kvt_group *group,
+			      const struct kvt_box *box, int file, int64_t offset,
+			      struct kvt_error *err)
+{
+	struct kvt_group part = *group;
+	enum kvt_status status;
+	struct kvt_box whole;
+
+	part.shape = kvt_box_shape(box, part.shape.elem);
+	whole = kvt_box_whole(&part.shape);
+	status = kvt_piece_init(out, &part, &whole, kvt_group_has_gaps(&part), file,
+				offset, err);
+	out->box = *box;
+	return status;
+}
+
+enum kvt_status kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
+				 const struct kvt_box *box, int file, int64_t offset,
+				 struct kvt_error *err)
+{
+	struct kvt_piece piece;
+	enum kvt_status status = kvt_box_piece(&piece, group, box, file, offset, err);
+
+	return status ? status : kvt_flat_add(flat, &piece, err);
+}
+
+enum kvt_status kvt_pages_place(struct kvt_dump *reader, int group, int file,
+				const struct kvt_box *box, int64_t offset,
+				struct kvt_error *err)
+{
+	return kvt_piece_of_box(&reader->flat[group], &reader->snapshot.group[group], box,
+				file, offset, err);
+}
+
+enum kvt_status kvt_pages_add(struct kvt_dump *reader, int group, int file,
+			      const struct kvt_box *box, int64_t skip, int64_t pad,
+			      struct kvt_error *err)
+{
+	const struct kvt_group *g = &reader->snapshot.group[group];
+	struct kvt_shape shape = kvt_box_shape(box, g->shape.elem);
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if (kvt_group_has_gaps(g)) {
+		shape.n[KVT_AXIS_S] = shape.n[KVT_AXIS_H] = shape.n[KVT_AXIS_K] = 1;
+		shape.n[KVT_AXIS_D] = g->page_bytes;
+		shape.elem = 1;
+	}
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
+	    (status = kvt_pages_expect(&reader->files.file[file], skip, nbytes, pad,
+				       err)))
+		return status;
+	return kvt_pages_place(reader, group, file, box, skip, err);
+}
+
+/* ---- tokens in order ---------------------------------------------------- */
+
+/* Is an axis of tokens what the layout has where B and S are? */
+static bool joins_tokens(const struct kvt_layout *layout)
+{
+	for (int p = 0; p < layout->nplanes; p++) {
+		const struct kvt_order *order = &layout->plane[p];
+		int i = 0;
+
+		while (i < order->nparts && order->part[i].axis != KVT_AXIS_B)
+			i++;
+		if (i + 1 >= order->nparts || order->part[i + 1].axis != KVT_AXIS_S)
+			return false;
+		for (i = 0; i < order->nparts; i++)
+			if (order->part[i].kind != KVT_WHOLE)
+				return false;
+	}
+	return layout->nplanes > 0;
+}
+
+static int64_t stride_of(const struct kvt_view *view, enum kvt_axis axis)
+{
+	for (int i = 0; i < view->nfactors; i++)
+		if (view->factor[i].axis == axis)
+			return view->factor[i].stride;
+	return 0;
+}
+
+/* All tokens as blocks of one state: their strides are those of the array. */
+static enum kvt_status token_views(struct kvt_views *out, const struct kvt_group *group,
+				   const struct kvt_box *where, int64_t tokens,
+				   struct kvt_error *err)
+{
+	struct kvt_shape shape = kvt_box_shape(where, group->shape.elem);
+	struct kvt_box box;
+
+	if (!joins_tokens(&group->layout))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"layout %s has no place for tokens in order",
+				kvt_layout_string(&group->layout).s);
+	shape.n[KVT_AXIS_B] = tokens;
+	shape.n[KVT_AXIS_S] = 1;
+	box = kvt_box_whole(&shape);
+	return kvt_layout_views(out, &group->layout, &box, shape.elem, err);
+}
+
+enum kvt_status kvt_pages_token_bytes(int64_t *out, const struct kvt_group *group,
+				      int64_t tokens, struct kvt_error *err)
+{
+	struct kvt_shape shape = group->shape;
+
+	shape.n[KVT_AXIS_B] = tokens;
+	shape.n[KVT_AXIS_S] = 1;
+	return kvt_shape_nbytes(out, &shape, err);
+}
+
+/* The tokens of 'box', the first of them number 'token' of the array. */
+static enum kvt_status add_tokens(struct kvt_dump *reader, int g, int file,
+				  const struct kvt_box *box,
+				  const struct kvt_views *tokens, int64_t token,
+				  int64_t skip, struct kvt_error *err)
+{
+	const struct kvt_group *group = &reader->snapshot.group[g];
+	struct kvt_piece piece = { .file = file, .box = *box };
+	enum kvt_status status = kvt_layout_views(&piece.views, &group->layout, box,
+						  group->shape.elem, err);
+
+	for (int i = 0; !status && i < piece.views.count; i++) {
+		const struct kvt_view *array = &tokens->view[i];
+		struct kvt_view *view = &piece.views.view[i];
+		int64_t row = stride_of(array, KVT_AXIS_B);
+
+		for (int a = 0; a < KVT_NAXES; a++)
+			if (a != KVT_AXIS_B && a != KVT_AXIS_S)
+				kvt_view_set_stride(view, (enum kvt_axis)a,
+						    stride_of(array, (enum kvt_axis)a));
+		kvt_view_set_stride(view, KVT_AXIS_B, row * group->shape.n[KVT_AXIS_S]);
+		kvt_view_set_stride(view, KVT_AXIS_S, row);
+		view->offset = array->offset + skip + token * row;
+	}
+	return status ? status : kvt_flat_add(&reader->flat[g], &piece, err);
+}
+
+enum kvt_status kvt_pages_place_tokens(struct kvt_dump *reader, int g, int file,
+				       const struct kvt_box *where, int64_t tokens,
+				       int64_t offset, struct kvt_error *err)
+{
+	const struct kvt_group *group = &reader->snapshot.group[g];
+	int64_t states = group->shape.n[KVT_AXIS_S];
+	int64_t full = states > 0 ? tokens / states : 0;
+	int64_t rest = states > 0 ? tokens % states : 0;
+	struct kvt_piece zeros = { .file = -1 };
+	struct kvt_box box = *where;
+	struct kvt_views views;
+	enum kvt_status status;
+
+	if ((status = token_views(&views, group, where, tokens, err)))
+		return status;
+	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + full;
+	if (full && (status = add_tokens(reader, g, file, &box, &views, 0, offset, err)))
+		return status;
+	if (!rest)
+		return KVT_OK;
+	box.begin[KVT_AXIS_B] += full;
+	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + 1;
+	zeros.box = box;
+	box.end[KVT_AXIS_S] = zeros.box.begin[KVT_AXIS_S] = rest;
+	if ((status = add_tokens(reader, g, file, &box, &views, full * states, offset,
+				 err)))
+		return status;
+	return kvt_flat_add(&reader->flat[g], &zeros, err);
+}
+
+enum kvt_status kvt_pages_add_tokens(struct kvt_dump *reader, int g, int file,
+				     int64_t block, int64_t tokens, int64_t skip,
+				     struct kvt_error *err)
+{
+	const struct kvt_group *group = &reader->snapshot.group[g];
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_pages_token_bytes(&nbytes, group, tokens, err)) ||
+	    (status = kvt_pages_expect(&reader->files.file[file], skip, nbytes, 0,
+				       err)))
+		return status;
+	box.begin[KVT_AXIS_B] = block;
+	return kvt_pages_place_tokens(reader, g, file, &box, tokens, skip, err);
+}
+
+/* ---- tables ------------------------------------------------------------- */
+
+enum kvt_status kvt_pages_valid(struct kvt_group *group, int64_t block, int64_t n,
+				struct kvt_error *err)
+{
+	int64_t blocks = group->shape.n[KVT_AXIS_B];
+
+	if (!group->block_valid) {
+		group->block_valid = calloc((size_t)blocks + 1,
+					    sizeof(*group->block_valid));
+		if (!group->block_valid)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld blocks",
+					LL(blocks));
+		for (int64_t b = 0; b < blocks; b++)
+			group->block_valid[b] = (uint32_t)group->shape.n[KVT_AXIS_S];
+	}
+	group->block_valid[block] = (uint32_t)n;
+	return KVT_OK;
+}

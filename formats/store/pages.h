@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pages.h - dumps that are many files without a header, each a dense array
+ *
+ * What all presets of such files share.  A group first gets what the format
+ * knows of one file; kvt_pages_fit() adds what the user says and derives what
+ * follows; then the axis that the files count gets its extent, and each file is
+ * added.
+ */
+#ifndef KVT_PAGES_H
+#define KVT_PAGES_H
+
+#include "formats/format.h"
+
+/*
+ * What is in one file.  Extents that nobody knows are -1 (as those of
+ * kvt_manifest_blank_group()); 'counted' is the axis that the number of a file
+ * counts, whose extent is that of one file, and KVT_NAXES if there is one file
+ * only.  hints->layout counts only for a group without a layout.  A single open
+ * extent follows from 'nbytes' if that divides; of several, or without a layout
+ * or an element type, it is KVT_BAD_INPUT, and the sentence lists all options
+ * that would say it.  'nbytes' is of the data of that file and must be exact; -1
+ * if the file does not tell what one holds, and then nothing may be open.
+ * Formats of ranks list the fact total-heads.
+ */
+struct kvt_pages_known {
+	const char *name;		/* of the file, for messages */
+	int64_t nbytes;
+	enum kvt_axis counted;
+	const struct kvt_parallel *parallel;	/* NULL: one rank */
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_fit(struct kvt_group *group, const struct kvt_pages_known *known,
+	      const struct kvt_hints *hints, struct kvt_error *err);
+
+/* The extent of the counted axis over all files, which hints must not deny. */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int64_t n,
+		const struct kvt_hints *hints, const char *name,
+		struct kvt_error *err);
+
+/*
+ * File 'file' of the reader holds 'box' of a group as a dense array in the
+ * group's layout (in pages of page_bytes, if the group has those with gaps),
+ * behind 'skip' bytes and before 'pad' more.  Any other size of the file is
+ * KVT_BAD_INPUT with both sizes.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_add(struct kvt_dump *reader, int group, int file,
+	      const struct kvt_box *box, int64_t skip, int64_t pad,
+	      struct kvt_error *err);
+
+/* A dense array (or pages) of 'box' alone at 'offset': for readers and writers. */
+KVT_MUST_CHECK enum kvt_status
+kvt_box_piece(struct kvt_piece *out, const struct kvt_group *group,
+	      const struct kvt_box *box, int file, int64_t offset, struct kvt_error *err);
+
+/* The same, added to a group's pieces. */
+KVT_MUST_CHECK enum kvt_status
+kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
+		 const struct kvt_box *box, int file, int64_t offset,
+		 struct kvt_error *err);
+
+/* The same somewhere in a file that holds more, from byte 'offset' on. */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_place(struct kvt_dump *reader, int group, int file,
+		const struct kvt_box *box, int64_t offset, struct kvt_error *err);
+
+/*
+ * The same for 'tokens' tokens in order, all layers of 'box': the array has one
+ * axis of tokens where the layout has B S.  They fill blocks from 'block' on;
+ * the states of a last one that is not full read as zeros.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_add_tokens(struct kvt_dump *reader, int group, int file, int64_t block,
+		     int64_t tokens, int64_t skip, struct kvt_error *err);
+
+/*
+ * The same somewhere in a file that holds more, from byte 'offset' on: the layers
+ * of 'where', from its first block on.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_place_tokens(struct kvt_dump *reader, int group, int file,
+		       const struct kvt_box *where, int64_t tokens, int64_t offset,
+		       struct kvt_error *err);
+
+/* Bytes of such an array. */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_token_bytes(int64_t *out, const struct kvt_group *group, int64_t tokens,
+		      struct kvt_error *err);
+
+/* KVT_BAD_INPUT unless a file has just so many bytes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_expect(const struct kvt_file *file, int64_t skip, int64_t nbytes,
+		 int64_t pad, struct kvt_error *err);
+
+/* Only the first 'n' states of a block hold a live token; all do until then. */
+KVT_MUST_CHECK enum kvt_status
+kvt_pages_valid(struct kvt_group *group, int64_t block, int64_t n,
+		struct kvt_error *err);
+
+#endif

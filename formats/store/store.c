@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store.c - choosing the files of one cache among those of several */
+#include "formats/store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names -------------------------------------------------------------- */
+
+bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text)
+{
+	return strlen(text) == part->n && !memcmp(part->s, text, part->n);
+}
+
+char *kvt_part_copy(const struct kvt_part_of_name *part)
+{
+	return strndup(part->s, part->n);
+}
+
+bool kvt_name_is_safe(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (!n || n > 200 || *name == '.' || *name == '-')
+		return false;
+	for (; *name; name++)
+		if (*name == '/' || (unsigned char)*name < ' ' || *name == 0x7f)
+			return false;
+	return true;
+}
+
+enum kvt_status kvt_names_new(struct kvt_group *group, struct kvt_error *err)
+{
+	int64_t n = group->shape.n[KVT_AXIS_B];
+
+	group->block_names = calloc((size_t)n + 1, sizeof(*group->block_names));
+	return group->block_names ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "out of memory for %lld names", (long long)n);
+}
+
+/* ---- one among several -------------------------------------------------- */
+
+enum kvt_status kvt_choose(bool *skip, struct kvt_choice *choice,
+			   const struct kvt_part_of_name *here, const char *path,
+			   struct kvt_error *err)
+{
+	const struct kvt_part_of_name *first = &choice->first;
+
+	*skip = choice->asked && !kvt_part_equal(here, choice->asked);
+	if (*skip)
+		return KVT_OK;
+	if (!choice->any) {
+		choice->first = *here;
+		choice->any = true;
+	}
+	if (first->n == here->n && !memcmp(first->s, here->s, here->n))
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%.160s: holds %s '%.*s' and '%.*s', which are no one cache; give --set %s=%.*s or another",
+			path, choice->what, (int)first->n, first->s, (int)here->n,
+			here->s, choice->key, (int)first->n, first->s);
+}
+
+enum kvt_status kvt_chosen(const struct kvt_choice *choice, const char *path,
+			   struct kvt_error *err)
+{
+	if (!choice->asked || choice->any)
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT, "%.200s: holds no %s '%.100s'", path,
+			choice->key, choice->asked);
+}
+
+enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
+			       kvt_part_fn *part, const char *expected,
+			       struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	int64_t kept = 0, i;
+
+	for (i = 0; i < tree->count; i++) {
+		struct kvt_tree_file *file = &tree->file[i];
+		struct kvt_part_of_name here;
+		bool skip;
+
+		if (!part(&here, file->name))
+			status = kvt_fail(err, KVT_BAD_INPUT, "%.200s/%.200s: is %s",
+					  tree->path, file->name, expected);
+		else
+			status = kvt_choose(&skip, choice, &here, tree->path, err);
+		if (status)
+			break;
+		/* a name that is dropped is freed with the others */
+		if (!skip && kept++ != i) {
+			struct kvt_tree_file dropped = tree->file[kept - 1];
+
+			tree->file[kept - 1] = *file;
+			*file = dropped;
+		}
+	}
+	if (status || (status = kvt_chosen(choice, tree->path, err)))
+		return status;
+	if (!kept)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds no files", tree->path);
+	while (tree->count > kept)
+		free(tree->file[--tree->count].name);
+	return KVT_OK;
+}
+
+/* ---- layouts ------------------------------------------------------------ */
+
+struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool layers)
+{
+	static const struct kvt_part block = { .axis = KVT_AXIS_B, .kind = KVT_WHOLE };
+	static const struct kvt_part layer = { .axis = KVT_AXIS_L, .kind = KVT_WHOLE };
+	struct kvt_layout out = { .nplanes = in->nplanes };
+
+	for (int p = 0; p < in->nplanes; p++) {
+		const struct kvt_order *from = &in->plane[p];
+		struct kvt_order *to = &out.plane[p];
+		bool has_layers = false;
+
+		for (int i = 0; i < from->nparts; i++)
+			has_layers |= from->part[i].axis == KVT_AXIS_L;
+		to->part[to->nparts++] = block;
+		if (layers || !has_layers)
+			to->part[to->nparts++] = layer;
+		for (int i = 0; i < from->nparts && to->nparts < KVT_MAX_PARTS; i++)
+			if (from->part[i].axis != KVT_AXIS_B &&
+			    (from->part[i].axis != KVT_AXIS_L || !layers))
+				to->part[to->nparts++] = from->part[i];
+	}
+	return out;
+}
+
+enum kvt_status kvt_store_layout(struct kvt_layout *out, const struct kvt_hints *hints,
+				 bool layers, struct kvt_error *err)
+{
+	struct kvt_layout asked;
+	enum kvt_status status;
+
+	*out = (struct kvt_layout){ .nplanes = 0 };
+	if (!hints || !hints->layout)
+		return KVT_OK;
+	if ((status = kvt_layout_parse(&asked, hints->layout, err)))
+		return status;
+	*out = kvt_layout_blocks_first(&asked, layers);
+	return KVT_OK;
+}
+
+/* ---- what files without a word say ---------------------------------------- */
+
+enum kvt_status kvt_store_check_kv(const struct kvt_group *group, const char *format,
+				   struct kvt_error *err)
+{
+	int half = kvt_group_half(group);
+
+	return half < 0 ? KVT_OK :
+	       kvt_fail(err, KVT_UNSUPPORTED,
+			"%s holds keys and values, and %s has %s alone", format,
+			group->id, half ? "values" : "keys");
+}
+
+enum kvt_status kvt_store_check_heads(const struct kvt_group *group,
+				      const struct kvt_parallel *parallel,
+				      const char *format, struct kvt_error *err)
+{
+	int64_t n = group->shape.n[KVT_AXIS_H], total = group->total_heads;
+	int64_t share = total > parallel->tp_size ? total / parallel->tp_size : 1;
+	int64_t first = parallel->tp_rank * total / parallel->tp_size;
+
+	if (n == share && group->head_start == first)
+		return KVT_OK;
+	return kvt_fail(err, KVT_UNSUPPORTED,
+			"%s cannot say which heads it holds, and this dump has heads %lld to %lld of %lld, "
+			"not %lld to %lld; merge the ranks first, or write another format",
+			format, (long long)group->head_start,
+			(long long)(group->head_start + n - 1), (long long)total,
+			(long long)first, (long long)(first + share - 1));
+}
+
+enum kvt_status kvt_store_check_group(const struct kvt_group *group,
+				      const struct kvt_parallel *parallel, bool mla,
+				      const char *format, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_store_check_kv(group, format, err);
+
+	if (status)
+		return status;
+	if (group->kind != (mla ? KVT_MLA : KVT_FULL_ATTENTION))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s is read as %s, and %s is %s; write another format",
+				format, kvt_kind_name(mla ? KVT_MLA : KVT_FULL_ATTENTION),
+				group->id, kvt_kind_name(group->kind));
+	return kvt_store_check_heads(group, parallel, format, err);
+}
+
+enum kvt_status kvt_store_check_layers(const struct kvt_group *group, const char *format,
+				       struct kvt_error *err)
+{
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++) {
+		int64_t id = group->layer_ids ? (int64_t)group->layer_ids[l] : l, number;
+
+		if (!kvt_layer_number(&number, group->layer_names[l]) || number != id)
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"%s knows a layer by the number in its name, and '%.100s' is layer %lld",
+					format, group->layer_names[l], (long long)id);
+	}
+	return KVT_OK;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.h - folders where an engine keeps pages of KV cache, a file each
+ *
+ * What the formats of such folders share: a table of the files that belong to
+ * one cache of one rank, chosen among others by what the user says.
+ */
+#ifndef KVT_STORE_H
+#define KVT_STORE_H
+
+#include "formats/file/tree.h"
+#include "formats/store/pages.h"
+
+/* A part of a file's name; not terminated. */
+struct kvt_part_of_name {
+	const char *s;
+	size_t n;
+};
+bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text);
+
+/*
+ * One more value of something that all files must share, such as a rank: the
+ * first is kept, another one is KVT_BAD_INPUT, and the sentence says which
+ * --set would choose.  'asked' is what the user said: then only that counts, and
+ * *skip is true for others.
+ */
+struct kvt_choice {
+	const char *key, *what;		/* "rank", "ranks" */
+	const char *asked;		/* NULL: nothing */
+	struct kvt_part_of_name first;
+	bool any;
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_choose(bool *skip, struct kvt_choice *choice, const struct kvt_part_of_name *here,
+	   const char *path, struct kvt_error *err);
+/* After all files: KVT_BAD_INPUT if what was asked for is in none. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chosen(const struct kvt_choice *choice, const char *path, struct kvt_error *err);
+
+/*
+ * Keeps those files of the tree that have the choice's value: 'part' finds it in
+ * a name, or says that no file of this store is called so; 'expected' tells the
+ * user how they are.  KVT_BAD_INPUT if none is left.
+ */
+typedef bool kvt_part_fn(struct kvt_part_of_name *out, const char *name);
+KVT_MUST_CHECK enum kvt_status
+kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice, kvt_part_fn *part,
+	       const char *expected, struct kvt_error *err);
+
+/* A copy of a part; NULL when out of memory. */
+char *kvt_part_copy(const struct kvt_part_of_name *part);
+
+/* The same axes with blocks outermost, then layers if 'layers'. */
+struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool layers);
+/* hints->layout so; without that *out has no planes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_layout(struct kvt_layout *out, const struct kvt_hints *hints, bool layers,
+		 struct kvt_error *err);
+
+/* Names come from dumps of others: may this be one in a folder of ours? */
+bool kvt_name_is_safe(const char *name);
+
+/*
+ * What a group may not be where files without a header say nothing of it and it
+ * would come back as something else; 'format' is for messages.  First:
+ * KVT_UNSUPPORTED for keys alone or values alone, which look like latents.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_kv(const struct kvt_group *group, const char *format,
+		   struct kvt_error *err);
+
+/* KVT_UNSUPPORTED unless the heads are those that TP deals to the rank. */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_heads(const struct kvt_group *group, const struct kvt_parallel *parallel,
+		      const char *format, struct kvt_error *err);
+
+/* Both, and KVT_UNSUPPORTED unless the kind is full attention, or MLA if 'mla'. */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_group(const struct kvt_group *group, const struct kvt_parallel *parallel,
+		      bool mla, const char *format, struct kvt_error *err);
+
+/*
+ * KVT_UNSUPPORTED unless each layer's name has the number that the layer has in the
+ * model: where files keep names alone.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_check_layers(const struct kvt_group *group, const char *format,
+		       struct kvt_error *err);
+
+/* Room for the names of all blocks of a group, all NULL. */
+KVT_MUST_CHECK enum kvt_status
+kvt_names_new(struct kvt_group *group, struct kvt_error *err);
+
+#endif

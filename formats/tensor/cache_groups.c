@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cache_groups.c - groups of layers of a cache of transformers that are alike
+ *
+ * Layers with a window are groups of their own, and so are keys and values of
+ * different widths, of which a token of a group has but one.
+ */
+#include "formats/file/tokens.h"
+#include "formats/tensor/cache_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct cache_half *keys_of(const struct cache_layer *l)
+{
+	return &l->half[0];
+}
+
+static bool is_alike(const struct cache_layer *a, const struct cache_layer *b)
+{
+	for (int i = 0; i < 2; i++)
+		if (a->half[i].shape[CACHE_HEADS] != b->half[i].shape[CACHE_HEADS] ||
+		    a->half[i].shape[CACHE_DIM] != b->half[i].shape[CACHE_DIM] ||
+		    strcmp(a->half[i].tensor->type, b->half[i].tensor->type))
+			return false;
+	return a->held.sliding == b->held.sliding && a->first == b->first &&
+	       a->held.window == b->held.window;
+}
+
+/* Integers may carry what a container has no name for. */
+static enum kvt_status take_type(struct kvt_group *group, const struct cache_opening *o,
+				 const struct cache_layer *l)
+{
+	const struct kvt_tensor *t = keys_of(l)->tensor;
+	const char *told = o->hints ? o->hints->dtype : NULL;
+
+	group->dtype = t->dtype;
+	if (told && !(t->dtype && t->dtype->is_float))
+		group->dtype = kvt_dtype_find(told);
+	if (!group->dtype || group->dtype->elem != kvt_tensor_array(t, "").elem ||
+	    (told && kvt_dtype_find(told) != group->dtype))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: elements of %.100s are %s, not %s; give --dtype",
+				o->reader->path, t->name, t->type,
+				told ? told : "of a known type");
+	group->shape.elem = group->dtype->elem;
+	return KVT_OK;
+}
+
+/* kv: 0 keys, 1 values, -1 both. */
+static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s,
+				 const struct cache_layer *l, int number, int kv)
+{
+	struct kvt_group *group;
+	enum kvt_status status;
+	char id[16];
+
+	if (s->ngroups == KVT_MAX_GROUPS)
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: layers are of more than %d kinds",
+				o->reader->path, KVT_MAX_GROUPS);
+	o->first[s->ngroups] = l->first;
+	snprintf(id, sizeof(id), "g%d%s", number, kv < 0 ? "" : kv ? ".v" : ".k");
+	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->path, o->err)) ||
+	    (status = kvt_layout_parse(&group->layout, kv < 0 ? "LKBHSD" : "LBHSD",
+				       o->err)) ||
+	    (status = take_type(group, o, l)) ||
+	    (status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
+		return status;
+	group->kind = l->held.sliding ? KVT_SLIDING_WINDOW : KVT_FULL_ATTENTION;
+	group->window = l->held.sliding ? l->held.window : 0;
+	group->tokens_per_state = 1;
+	group->shape.n[KVT_AXIS_L] = 0;
+	group->shape.n[KVT_AXIS_S] = group->block_size;
+	group->shape.n[KVT_AXIS_H] = keys_of(l)->shape[CACHE_HEADS];
+	group->shape.n[KVT_AXIS_K] = kv < 0 ? 2 : 1;
+	group->shape.n[KVT_AXIS_D] = l->half[kv > 0].shape[CACHE_DIM];
+	if (kv >= 0) {
+		strcpy(group->component[0].name, kv ? "v" : "k");
+		group->component[0].length = group->shape.n[KVT_AXIS_D];
+		group->ncomponents = 1;
+	}
+	return KVT_OK;
+}
+
+/* The first layer of a kind makes its group, or two. */
+static enum kvt_status add_groups(struct cache_opening *o, struct kvt_snapshot *s)
+{
+	enum kvt_status status = KVT_OK;
+	int kinds = 0;
+
+	for (int64_t i = 0; !status && i < o->nlayers; i++) {
+		struct cache_layer *l = &o->layer[i];
+		int64_t j = 0;
+
+		while (j < i && !is_alike(l, &o->layer[j]))
+			j++;
+		l->group = j < i ? o->layer[j].group : s->ngroups;
+		if (j == i) {
+			bool apart = cache_is_apart(l);
+
+			status = add_group(o, s, l, kinds, apart ? 0 : -1);
+			if (!status && apart)
+				status = add_group(o, s, l, kinds, 1);
+			kinds++;
+		}
+		if (status)
+			return status;
+		l->place = s->group[l->group].shape.n[KVT_AXIS_L]++;
+		if (cache_is_apart(l))
+			s->group[l->group + 1].shape.n[KVT_AXIS_L]++;
+	}
+	return status;
+}
+
+/* The layers of a group as its tables. */
+static enum kvt_status add_tables(struct cache_opening *o, struct kvt_group *group, int g)
+{
+	int64_t n = group->shape.n[KVT_AXIS_L];
+	struct kvt_layer *layer = calloc((size_t)n + 1, sizeof(*layer));
+	enum kvt_status status;
+
+	if (!layer)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+	for (int64_t i = 0; i < o->nlayers; i++) {
+		const struct cache_layer *l = &o->layer[i];
+
+		if (l->group == g || (cache_is_apart(l) && l->group + 1 == g))
+			layer[l->place] = (struct kvt_layer){ l->name, l->number, i };
+	}
+	status = kvt_layers_tables(group, layer, n, o->reader->path, o->err);
+	free(layer);
+	return status;
+}
+
+/* What --heads and the like say of one group is held against it. */
+static enum kvt_status check_hints(struct cache_opening *o, struct kvt_manifest *m)
+{
+	struct kvt_hints hints = o->hints ? *o->hints : (struct kvt_hints){ 0 };
+
+	if (hints.layout || hints.skip || hints.manifest)
+		return kvt_fail(o->err, KVT_USAGE,
+				"%s: a cache of transformers takes no layout, no manifest and no bytes to skip",
+				o->reader->path);
+	/* the groups have taken these */
+	hints.dtype = NULL;
+	hints.block_size = 0;
+	return kvt_manifest_hints(m, &hints, o->reader->path, o->err);
+}
+
+enum kvt_status cache_groups(struct cache_opening *o)
+{
+	struct kvt_manifest m = { .has_layout = true };
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	enum kvt_status status;
+
+	kvt_snapshot_init(&m.snapshot);
+	if (!(status = add_groups(o, &m.snapshot)))
+		status = check_hints(o, &m);
+	for (int g = 0; !status && g < m.snapshot.ngroups; g++)
+		status = kvt_manifest_finish_group(&m.snapshot.group[g],
+						   &m.snapshot.parallel, o->reader->path,
+						   o->err);
+	*s = m.snapshot;
+	for (int g = 0; !status && !o->stacked && g < s->ngroups; g++)
+		status = add_tables(o, &s->group[g], g);
+	return status;
+}

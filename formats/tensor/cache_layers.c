@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache_layers.c - the layers of a cache of transformers among named tensors */
+#include "formats/tensor/cache_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+/* ---- halves ------------------------------------------------------------- */
+
+/* A tensor, or one index of the first axis of it. */
+static void take_half(struct cache_half *out, const struct cache_opening *o,
+		      const struct kvt_tensor *t, int64_t slice)
+{
+	int skip = o->stacked ? 1 : 0;
+	int64_t dense = kvt_tensor_array(t, "").elem;
+
+	*out = (struct cache_half){ .tensor = t, .begin = o->tensors.data + t->begin };
+	for (int i = t->rank - 1; i >= 0; i--) {
+		int64_t stride = t->strided ? t->stride[i] : dense;
+
+		if (i >= skip) {
+			out->shape[i - skip] = t->shape[i];
+			out->stride[i - skip] = stride;
+		} else {
+			out->begin += slice * stride;
+		}
+		/* below the bytes of the tensor, which the file has */
+		dense *= t->shape[i];
+	}
+}
+
+/* A layer that a list has for order's sake; the model keeps nothing for it. */
+static bool is_nothing(const struct kvt_tensor *t)
+{
+	return t->rank == 1 && !t->shape[0];
+}
+
+static enum kvt_status check_rank(const struct cache_opening *o,
+				  const struct kvt_tensor *t)
+{
+	enum kvt_status status = kvt_tensor_check_type(t, o->reader->path, o->err);
+
+	if (status || t->rank == CACHE_RANK + o->stacked)
+		return status;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: tensor %.100s has %d axes, expected %sbatch, heads, tokens and elements",
+			o->reader->path, t->name, t->rank, o->stacked ? "layers, " : "");
+}
+
+/* Keys and values of one layer, and of all layers as many rows. */
+static enum kvt_status check_layer(const struct cache_opening *o,
+				   const struct cache_layer *l)
+{
+	const struct cache_half *k = &l->half[0], *v = &l->half[1];
+	const struct cache_half *first = &o->layer[0].half[0];
+
+	/* without them any number of tokens takes no bytes */
+	for (int i = 0; i < 2; i++)
+		if (!l->half[i].shape[CACHE_HEADS] || !l->half[i].shape[CACHE_DIM])
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: tensor %.100s has no heads or no elements",
+					o->reader->path, l->half[i].tensor->name);
+	if (strcmp(k->tensor->type, v->tensor->type) ||
+	    memcmp(k->shape, v->shape, CACHE_DIM * sizeof(*k->shape)))
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: tensors %.100s and %.100s differ in shape or type",
+				o->reader->path, k->tensor->name, v->tensor->name);
+	if (k->shape[CACHE_BATCH] != first->shape[CACHE_BATCH])
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has a batch of %lld rows and %.100s of %lld",
+				o->reader->path, first->tensor->name,
+				LL(first->shape[CACHE_BATCH]), k->tensor->name,
+				LL(k->shape[CACHE_BATCH]));
+	return KVT_OK;
+}
+
+static enum kvt_status add_layer(struct cache_opening *o, const struct kvt_tensor *keys,
+				 const struct kvt_tensor *values, int64_t number,
+				 int64_t slice)
+{
+	struct cache_layer *l = &o->layer[o->nlayers];
+	enum kvt_status status;
+
+	if (is_nothing(keys) && is_nothing(values))
+		return KVT_OK;
+	if ((status = check_rank(o, keys)) || (status = check_rank(o, values)))
+		return status;
+	*l = (struct cache_layer){ .name = keys->name, .number = number,
+				   .held = keys->held };
+	take_half(&l->half[0], o, keys, slice);
+	take_half(&l->half[1], o, values, slice);
+	o->nlayers++;
+	return check_layer(o, l);
+}
+
+/* ---- layers in one tensor ----------------------------------------------- */
+
+/* The pair that holds all layers; *keys stays NULL if there is none. */
+static enum kvt_status find_stack(const struct kvt_tensor **keys,
+				  const struct kvt_tensor **values,
+				  const struct cache_opening *o)
+{
+	const char *names = kvt_fact(o->hints, "names"), *comma;
+	const struct kvt_tensors *t = &o->tensors;
+	char *name;
+
+	if (names && !strstr(names, "{l}") && (comma = strchr(names, ','))) {
+		if (!(name = strndup(names, (size_t)(comma - names))))
+			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+					o->reader->path);
+		*keys = kvt_tensors_find(t, name);
+		*values = kvt_tensors_find(t, comma + 1);
+		free(name);
+		if (!*keys || !*values)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: no tensors are named %.100s, but %.100s",
+					o->reader->path, names,
+					t->count ? t->tensor[0].name : "none");
+	}
+	for (int64_t i = 0; !names && !*keys && t->count == 2 && i < 2; i++)
+		if ((*values = kvt_tensors_partner(t, t->tensor[i].name, NULL)) &&
+		    t->tensor[i].rank == CACHE_RANK + 1)
+			*keys = &t->tensor[i];
+	return KVT_OK;
+}
+
+static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tensor *keys,
+				 const struct kvt_tensor *values)
+{
+	enum kvt_status status;
+	int64_t n;
+
+	o->stacked = true;
+	if ((status = check_rank(o, keys)) || (status = check_rank(o, values)))
+		return status;
+	n = keys->shape[0];
+	/* layers without data take no bytes */
+	if (!n || n != values->shape[0] ||
+	    n > o->reader->files.file[o->file].nbytes)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tensors %.100s and %.100s hold %lld and %lld layers",
+				o->reader->path, keys->name, values->name, LL(n),
+				LL(values->shape[0]));
+	if (!(o->layer = calloc((size_t)n, sizeof(*o->layer))))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+	for (int64_t l = 0; !status && l < n; l++)
+		status = add_layer(o, keys, values, l, l);
+	return status;
+}
+
+/* ---- a pair for each layer ---------------------------------------------- */
+
+static enum kvt_status add_list(struct cache_opening *o)
+{
+	const char *names = kvt_fact(o->hints, "names");
+	struct kvt_layer *list;
+	enum kvt_status status;
+	int64_t count;
+	bool apart;
+
+	if ((status = kvt_tensors_layers(&list, &count, &apart, &o->tensors, names,
+					 o->reader->path, o->err)))
+		return status;
+	if (!apart)
+		status = kvt_fail(o->err, KVT_BAD_INPUT,
+				  "%s: names like %.100s do not tell keys from values; "
+				  "give --set names=KEYS,VALUES, with {l} for the layer",
+				  o->reader->path, list[0].name);
+	else if (!(o->layer = calloc((size_t)count + 1, sizeof(*o->layer))))
+		status = kvt_fail(o->err, KVT_SYSTEM,
+				  "%s: out of memory", o->reader->path);
+	for (int64_t i = 0; !status && i < count; i++) {
+		const struct kvt_tensor *t = &o->tensors.tensor[list[i].index];
+
+		status = add_layer(o, t, kvt_tensors_partner(&o->tensors, t->name, names),
+				   list[i].number, 0);
+	}
+	free(list);
+	if (!status && !o->nlayers)
+		status = kvt_fail(o->err, KVT_BAD_INPUT, "%s: a cache that holds nothing",
+				  o->reader->path);
+	return status;
+}
+
+enum kvt_status cache_layers(struct cache_opening *o)
+{
+	const struct kvt_tensor *keys = NULL, *values = NULL;
+	enum kvt_status status;
+
+	if (o->tensors.ncaches > 1 && !kvt_fact(o->hints, "names"))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: holds %d caches, the first one with %.100s; "
+				"give --set names=KEYS,VALUES, with {l} for the layer",
+				o->reader->path, o->tensors.ncaches,
+				o->tensors.count ? o->tensors.tensor[0].name : "nothing");
+	if (o->tensors.count == 1 && o->tensors.tensor[0].rank > CACHE_RANK)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has tensor %.100s alone; keys and values are read from tensors of their own",
+				o->reader->path, o->tensors.tensor[0].name);
+	if ((status = find_stack(&keys, &values, o)))
+		return status;
+	if ((status = keys ? add_stack(o, keys, values) : add_list(o)))
+		return status;
+	o->nrows = o->layer[0].half[0].shape[CACHE_BATCH];
+	/* rows without tokens take no bytes */
+	if (o->nrows > o->reader->files.file[o->file].nbytes)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: a batch of %lld rows without data",
+				o->reader->path, LL(o->nrows));
+	return KVT_OK;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cache_open.h - what the parts of the reader of transformers' caches share
+ *
+ * The tokens of all rows and layers lie on one axis of slots: as many as the cache
+ * was given, padding included.  A layer holds a run of them that ends where the
+ * axis does, or, where it was made with more slots than it was given tokens,
+ * before these.
+ */
+#ifndef KVT_CACHE_OPEN_H
+#define KVT_CACHE_OPEN_H
+
+#include "formats/tensor/tensors.h"
+
+enum { CACHE_BATCH, CACHE_HEADS, CACHE_TOKENS, CACHE_DIM, CACHE_RANK };
+
+/* Keys or values of a layer. */
+struct cache_half {
+	const struct kvt_tensor *tensor;
+	int64_t begin;			/* byte of the file */
+	int64_t shape[CACHE_RANK];
+	int64_t stride[CACHE_RANK];	/* bytes */
+};
+
+struct cache_layer {
+	const char *name;		/* of the tensor of keys; borrowed */
+	int64_t number;			/* in the model */
+	struct cache_half half[2];	/* keys, values */
+	struct kvt_held held;		/* settled by cache_slots() */
+	int64_t first, count;		/* the slots it holds */
+	int group;			/* of its keys */
+	int64_t place;			/* among the layers of that group */
+};
+
+/* Keys and values that differ in width are groups of their own. */
+static inline bool cache_is_apart(const struct cache_layer *l)
+{
+	return l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
+}
+
+/* The slots that are tokens of a row. */
+struct cache_row {
+	int64_t begin, end;
+};
+
+struct cache_opening {
+	struct kvt_dump *reader;
+	const struct kvt_hints *hints;
+	struct kvt_tensors tensors;
+	struct cache_layer *layer;	/* owned, in the order of the model */
+	int64_t nlayers;
+	bool stacked;			/* all layers in one tensor, without names */
+	int64_t nrows;
+	struct cache_row *row;		/* owned */
+	int64_t seen;			/* slots of the axis */
+	int64_t first[KVT_MAX_GROUPS];	/* slot that the layers of each hold */
+	int file;
+	struct kvt_error *err;
+};
+
+/* The layers that hold anything, in [batch, heads, tokens, elements]. */
+KVT_MUST_CHECK enum kvt_status cache_layers(struct cache_opening *o);
+
+/*
+ * Which slots each holds and which are tokens: as the file says, or the user;
+ * KVT_BAD_INPUT, with the option to be given, where neither does.
+ */
+KVT_MUST_CHECK enum kvt_status cache_slots(struct cache_opening *o);
+
+/* Fills the snapshot with groups of layers that are alike; nobody counts blocks yet. */
+KVT_MUST_CHECK enum kvt_status cache_groups(struct cache_opening *o);
+
+#endif

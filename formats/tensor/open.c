@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * open.c - what named tensors make together
+ *
+ * Three arrangements are read: one tensor for all layers, keys and values in a
+ * tensor each, and a tensor (or such a pair) for each layer.
+ */
+#include "formats/tensor/tensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ------------------------------------------------------------ */
+
+struct opening {
+	struct kvt_dump *reader;
+	const struct kvt_tensors *tensors;
+	struct kvt_manifest manifest;
+	const char *names;		/* what the user says of names */
+	int file;
+	struct kvt_error *err;
+};
+
+static const struct kvt_tensor *partner(const struct opening *o,
+					const struct kvt_tensor *keys)
+{
+	return kvt_tensors_partner(o->tensors, keys->name, o->names);
+}
+
+/*
+ * A view of dense bytes becomes one of a tensor that is not: each of its factors
+ * is a part of one axis of the tensor, in the same order.
+ */
+static bool restride(struct kvt_view *view, const struct kvt_tensor *t)
+{
+	int i = view->nfactors;
+
+	for (int axis = t->rank - 1; axis >= 0; axis--) {
+		int64_t n = t->shape[axis], stride = t->stride[axis];
+
+		for (; n > 1; i--) {
+			struct kvt_factor *f;
+
+			if (!i)
+				return false;
+			f = &view->factor[i - 1];
+			if (f->n < 1 || n % f->n)
+				return false;
+			f->stride = stride;
+			/* within the tensor's extent, which passed as a product */
+			stride *= f->n;
+			n /= f->n;
+		}
+	}
+	while (i > 0 && view->factor[i - 1].n == 1)
+		i--;
+	return i == 0;
+}
+
+/* Adds a piece that is a tensor, or a part of one. */
+static enum kvt_status add_piece(struct opening *o, int g, struct kvt_piece *piece,
+				 const struct kvt_tensor *t)
+{
+	const struct kvt_group *group = &o->manifest.snapshot.group[g];
+	bool dense = !t->strided;
+
+	if (!dense && (piece->views.count != 1 || !restride(&piece->views.view[0], t)))
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: tensor %.100s is not contiguous, and its axes are not those of layout %s",
+				o->reader->path, t->name,
+				kvt_layout_string(&group->layout).s);
+	return kvt_flat_add(&o->reader->flat[g], piece, o->err);
+}
+
+/* All of a group in one tensor, or each plane in its own. */
+static enum kvt_status add_whole(struct opening *o, int g, const struct kvt_tensor *t,
+				 const struct kvt_tensor *values, bool pages)
+{
+	const struct kvt_group *group = &o->manifest.snapshot.group[g];
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	int64_t at = o->tensors->data + t->begin;
+	struct kvt_piece piece;
+	enum kvt_status status;
+
+	if (values)
+		box.end[KVT_AXIS_K] = 1;
+	if ((status = kvt_piece_init(&piece, group, &box, pages && !values, o->file, at,
+				     o->err)) ||
+	    (status = add_piece(o, g, &piece, t)) || !values)
+		return status;
+	box.begin[KVT_AXIS_K] = 1;
+	box.end[KVT_AXIS_K] = 2;
+	/* the view of the values begins behind the keys, the tensor need not */
+	at = o->tensors->data + values->begin - (t->end - t->begin);
+	if ((status = kvt_piece_init(&piece, group, &box, false, o->file, at, o->err)))
+		return status;
+	return add_piece(o, g, &piece, values);
+}
+
+static enum kvt_status check_pair(const struct opening *o, const struct kvt_tensor *k,
+				  const struct kvt_tensor *v)
+{
+	if (k->rank == v->rank && !strcmp(k->type, v->type) &&
+	    !memcmp(k->shape, v->shape, (size_t)k->rank * sizeof(*k->shape)))
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: tensors %.100s and %.100s differ in shape or type",
+			o->reader->path, k->name, v->name);
+}
+
+/* The layout must say the same as the tensors: planes together, or apart. */
+static enum kvt_status check_apart(const struct opening *o, const struct kvt_layout *l,
+				   bool apart)
+{
+	if (!o->manifest.has_layout || kvt_layout_apart(l) == apart)
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: keys and values are %s, but layout %s has them %s",
+			o->reader->path, apart ? "tensors of their own" : "in one tensor",
+			kvt_layout_string(l).s, apart ? "together" : "apart");
+}
+
+/* One tensor, or one pair, for all layers. */
+static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t,
+				   const struct kvt_tensor *values)
+{
+	struct kvt_array array = kvt_tensor_array(t, o->reader->path);
+	enum kvt_status status;
+
+	if ((status = kvt_tensor_check_type(t, o->reader->path, o->err)) ||
+	    (values && (status = check_pair(o, t, values))) ||
+	    (values && (status = check_apart(o, &o->manifest.snapshot.group[0].layout,
+					     true))))
+		return status;
+	if (values) {
+		array.nbytes *= 2;
+		array.rank = 0;
+	}
+	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
+		return status;
+	return add_whole(o, 0, t, values, o->manifest.pages);
+}
+
+/* Several groups, each with the tensors of its name. */
+static enum kvt_status open_groups(struct opening *o)
+{
+	struct kvt_snapshot *s = &o->manifest.snapshot;
+	struct kvt_array array = { .name = o->reader->path };
+	enum kvt_status status;
+
+	for (int64_t i = 0; i < o->tensors->count; i++)
+		array.nbytes += o->tensors->tensor[i].end - o->tensors->tensor[i].begin;
+	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
+		return status;
+	for (int g = 0; g < s->ngroups; g++) {
+		bool apart = kvt_layout_apart(&s->group[g].layout);
+		const struct kvt_tensor *t, *values = NULL;
+		char name[40];
+		int64_t nbytes;
+
+		snprintf(name, sizeof(name), "%s%s", s->group[g].id, apart ? ".k" : "");
+		/* a group of keys alone may be called g0.k, and has no other half */
+		if ((t = kvt_tensors_find(o->tensors, name)) && apart)
+			values = kvt_tensors_partner(o->tensors, name, o->names);
+		if (!t || (apart && !values))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: no tensor '%s' for group %s", o->reader->path,
+					name, s->group[g].id);
+		if ((status = kvt_shape_nbytes(&nbytes, &s->group[g].shape, o->err)))
+			return status;
+		if (nbytes != (t->end - t->begin) * (values ? 2 : 1) ||
+		    t->dtype != s->group[g].dtype)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: tensor %s does not fit group %s of %lld bytes of %s",
+					o->reader->path, name, s->group[g].id,
+					(long long)nbytes, s->group[g].dtype->name);
+		if ((status = add_whole(o, g, t, values, false)))
+			return status;
+	}
+	return KVT_OK;
+}
+
+/* ---- a tensor for each layer -------------------------------------------- */
+
+static enum kvt_status check_alike(const struct opening *o,
+				   const struct kvt_layer *layer, int64_t count)
+{
+	const struct kvt_tensor *first = &o->tensors->tensor[layer[0].index];
+	enum kvt_status status;
+
+	status = kvt_tensor_check_type(first, o->reader->path, o->err);
+
+	for (int64_t i = 0; !status && i < count; i++) {
+		const struct kvt_tensor *t = &o->tensors->tensor[layer[i].index];
+		const struct kvt_tensor *values = partner(o, t);
+
+		status = check_pair(o, first, t);
+		if (!status && values)
+			status = check_pair(o, first, values);
+	}
+	return status;
+}
+
+/* Layers that are files or tensors of their own stand outside all else. */
+static enum kvt_status check_outermost(const struct opening *o,
+				       const struct kvt_layout *layout)
+{
+	for (int i = 0; i < layout->nplanes; i++)
+		if (layout->plane[i].part[0].axis != KVT_AXIS_L)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: has a tensor for each layer, but in layout %s layers are not outermost",
+					o->reader->path, kvt_layout_string(layout).s);
+	return KVT_OK;
+}
+
+static enum kvt_status add_layer(struct opening *o, int64_t l,
+				 const struct kvt_tensor *t, int k)
+{
+	const struct kvt_group *group = &o->manifest.snapshot.group[0];
+	struct kvt_piece piece = { .file = o->file, .box = kvt_box_whole(&group->shape) };
+	enum kvt_status status;
+
+	piece.box.begin[KVT_AXIS_L] = l;
+	piece.box.end[KVT_AXIS_L] = l + 1;
+	if (k >= 0) {
+		piece.box.begin[KVT_AXIS_K] = k;
+		piece.box.end[KVT_AXIS_K] = k + 1;
+	}
+	if ((status = kvt_layout_views(&piece.views, &group->layout, &piece.box,
+				       group->shape.elem, o->err)))
+		return status;
+	for (int i = 0; i < piece.views.count; i++)
+		piece.views.view[i].offset += o->tensors->data + t->begin;
+	return add_piece(o, 0, &piece, t);
+}
+
+static enum kvt_status add_layers(struct opening *o, const struct kvt_layer *layer,
+				  int64_t count, bool apart)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t l = 0; !status && l < count; l++) {
+		const struct kvt_tensor *t = &o->tensors->tensor[layer[l].index];
+
+		status = add_layer(o, l, t, apart ? 0 : -1);
+		if (!status && apart)
+			status = add_layer(o, l, partner(o, t), 1);
+	}
+	return status;
+}
+
+/* The array that the layers would be if they were one. */
+static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *layer,
+				  int64_t count, bool apart)
+{
+	struct kvt_group *group = &o->manifest.snapshot.group[0];
+	const struct kvt_tensor *first = &o->tensors->tensor[layer[0].index];
+	struct kvt_array array = kvt_tensor_array(first, o->reader->path);
+	enum kvt_status status;
+
+	if ((status = kvt_manifest_extent(group, KVT_AXIS_L, count, "tensors",
+					  o->reader->path, o->err)) ||
+	    (status = check_apart(o, &group->layout, apart)) ||
+	    (o->manifest.has_layout && (status = check_outermost(o, &group->layout))))
+		return status;
+	if (__builtin_mul_overflow(array.nbytes, apart ? 2 * count : count,
+				   &array.nbytes))
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: too many tensors",
+				o->reader->path);
+	if (apart || array.rank == KVT_TENSOR_MAX_RANK) {
+		array.rank = 0;
+	} else {
+		memmove(array.shape + 1, array.shape,
+			(size_t)array.rank * sizeof(*array.shape));
+		array.shape[0] = count;
+		array.rank++;
+	}
+	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
+		return status;
+	return kvt_layers_tables(group, layer, count, o->reader->path, o->err);
+}
+
+static enum kvt_status open_layers(struct opening *o)
+{
+	struct kvt_layer *layer;
+	enum kvt_status status;
+	int64_t count = 0;
+	bool apart;
+
+	if ((status = kvt_tensors_layers(&layer, &count, &apart, o->tensors, o->names,
+					 o->reader->path, o->err)))
+		return status;
+	(void)((status = check_alike(o, layer, count)) ||
+	       (status = fit_layers(o, layer, count, apart)) ||
+	       (status = add_layers(o, layer, count, apart)));
+	free(layer);
+	return status;
+}
+
+/* ---- which arrangement -------------------------------------------------- */
+
+/* Keys and values apart: as likely as blocks a cache as transformers has it. */
+static bool is_like_cache(const struct opening *o)
+{
+	for (int64_t i = 0; i < o->tensors->count; i++) {
+		const struct kvt_tensor *t = &o->tensors->tensor[i];
+
+		if ((t->rank == 4 || t->rank == 5) && partner(o, t))
+			return true;
+	}
+	return false;
+}
+
+/* Where neither manifest nor user said what the axes are. */
+static enum kvt_status refuse_axes(const struct opening *o)
+{
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: nothing says what the axes of %.100s are; "
+			"give --from=transformers for [batch, heads, tokens, elements], "
+			"or --layout or --manifest for blocks",
+			o->reader->path, o->tensors->tensor[0].name);
+}
+
+static enum kvt_status open_tensors(struct opening *o)
+{
+	const struct kvt_tensor *first = o->tensors->tensor, *values = NULL;
+	int64_t count = o->tensors->count;
+
+	if (!count)
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: has no tensors",
+				o->reader->path);
+	if (o->manifest.snapshot.ngroups > 1)
+		return open_groups(o);
+	if (!o->manifest.has_layout && is_like_cache(o))
+		return refuse_axes(o);
+	if (o->names)
+		return open_layers(o);
+	if (count == 1)
+		return open_single(o, first, NULL);
+	if (count == 2) {
+		values = partner(o, first);
+		if (!values && (values = partner(o, first + 1))) {
+			values = first;
+			first = first + 1;
+		}
+	}
+	return values ? open_single(o, first, values) : open_layers(o);
+}
+
+static enum kvt_status load_manifest(struct opening *o, const struct kvt_hints *hints)
+{
+	enum kvt_status status;
+	bool found;
+
+	if (!o->tensors->manifest || (hints && hints->manifest))
+		return kvt_manifest_load(&o->manifest, &found,
+					 &o->reader->files.file[o->file], hints, o->err);
+	status = kvt_manifest_parse(&o->manifest, o->tensors->manifest,
+				    strlen(o->tensors->manifest), o->reader->path, hints,
+				    o->err);
+	/* one file, whose tensors fill it to the byte */
+	o->manifest.proof = KVT_PROOF_HEADER;
+	return status;
+}
+
+enum kvt_status kvt_tensors_open(struct kvt_dump *reader, const char *path,
+				 const struct kvt_hints *hints,
+				 kvt_tensors_fn *read, struct kvt_error *err)
+{
+	struct kvt_tensors tensors;
+	struct opening o = { .reader = reader, .tensors = &tensors, .err = err,
+			     .names = kvt_fact(hints, "names") };
+	enum kvt_status status;
+
+	if ((status = kvt_files_open(&reader->files, &o.file, path, err)) ||
+	    (status = read(&tensors, &reader->files.file[o.file], err)))
+		return status;
+	if (!(status = load_manifest(&o, hints))) {
+		if (!(status = open_tensors(&o)))
+			status = kvt_manifest_adopt(reader, &o.manifest, err);
+		kvt_manifest_free(&o.manifest);
+	}
+	kvt_tensors_free(&tensors);
+	return status;
+}
+
+const char *const kvt_tensors_facts[] = { "names", NULL };

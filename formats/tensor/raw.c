@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * raw.c - headerless bytes, which a manifest or the user describes
+ *
+ * The size must be what the description makes, to the byte: nothing else about
+ * such a file can be checked.
+ */
+#include "formats/format.h"
+
+static bool raw_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	(void)path;
+	(void)nhead;
+	/* any file at all: raw stands behind all others */
+	return head != NULL;
+}
+
+static enum kvt_status fit(struct kvt_dump *reader, struct kvt_manifest *manifest,
+			   int index, struct kvt_error *err)
+{
+	int64_t skip = manifest->skip, size = reader->files.file[index].nbytes;
+	const char *path = reader->path;
+	struct kvt_array array = { .name = path };
+	enum kvt_status status;
+
+	if (skip > size)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld bytes, but data would begin at byte %lld",
+				path, (long long)size, (long long)skip);
+	array.nbytes = size - skip;
+	if ((status = kvt_manifest_fit(manifest, &array, err)) ||
+	    (status = kvt_flats_whole(reader->flat, &manifest->snapshot,
+				      manifest->pages, index, skip, err)))
+		return status;
+	return kvt_manifest_adopt(reader, manifest, err);
+}
+
+static enum kvt_status raw_open(struct kvt_dump *reader, const char *path,
+				const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_manifest manifest;
+	enum kvt_status status;
+	bool found;
+	int index;
+
+	if ((status = kvt_files_open(&reader->files, &index, path, err)) ||
+	    (status = kvt_manifest_load(&manifest, &found, &reader->files.file[index],
+					hints, err)))
+		return status;
+	if (!found && !manifest.has_layout)
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s: in no format that is recognised; for raw bytes give --layout and sizes, or --manifest%s",
+				  path, manifest.passed_over ?
+				  " (the one beside it is of another file)" : "");
+	else
+		status = fit(reader, &manifest, index, err);
+	kvt_manifest_free(&manifest);
+	return status;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+static enum kvt_status raw_create(struct kvt_writer *writer, struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = &writer->snapshot;
+	bool pages = kvt_snapshot_has_pages(s);
+	const struct kvt_dtype *dtype;
+	enum kvt_status status;
+	int64_t shape[8], nbytes;
+	int rank, index;
+
+	/* one array, though it has no header to say so: a manifest describes one */
+	if ((status = kvt_snapshot_file_shape(&rank, shape, &dtype, s, "raw", err)) ||
+	    (status = kvt_snapshot_file_bytes(&nbytes, s, pages, err)) ||
+	    (status = kvt_files_create(&writer->files, &index, writer->temporary, nbytes,
+				       err)))
+		return status;
+	return kvt_flats_whole(writer->flat, s, pages, index, 0, err);
+}
+
+static enum kvt_status raw_finish(struct kvt_writer *writer, struct kvt_error *err)
+{
+	return kvt_sidecar_write(writer, NULL, 0, NULL, err);
+}
+
+static const char *const raw_endings[] = { ".bin", ".raw", NULL };
+
+const struct kvt_format kvt_raw_format = {
+	.info = { "raw", "bytes without a header, beside a JSON manifest", true, true },
+	.endings = raw_endings,
+	.sidecar = true,
+	.probe = raw_probe,
+	.open = raw_open,
+	.create = raw_create,
+	.finish = raw_finish,
+};

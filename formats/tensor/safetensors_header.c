@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors_header.c - names, types, shapes and places of tensors, as JSON */
+#include "formats/tensor/safetensors_header.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/parse/json.h"
+
+enum { MAX_JSON = 100 * 1000 * 1000, MAX_NAME = 4096 };
+
+/* Types smaller than a byte have no name of ours, but their sizes are checked. */
+static const struct {
+	const char *name;
+	int bits;
+} types[] = {
+	{ "BOOL", 8 },    { "F4", 4 },      { "F6_E2M3", 6 },     { "F6_E3M2", 6 },
+	{ "U8", 8 },      { "I8", 8 },      { "F8_E5M2", 8 },     { "F8_E4M3", 8 },
+	{ "F8_E8M0", 8 }, { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 },
+	{ "I16", 16 },    { "U16", 16 },    { "F16", 16 },        { "BF16", 16 },
+	{ "I32", 32 },    { "U32", 32 },    { "F32", 32 },        { "C64", 64 },
+	{ "F64", 64 },    { "I64", 64 },    { "U64", 64 },
+};
+enum { NTYPES = sizeof(types) / sizeof(types[0]) };
+
+/* ---- one tensor --------------------------------------------------------- */
+
+static enum kvt_status take_type(struct kvt_tensor *out, int *bits,
+				 const struct kvt_json *in)
+{
+	const char *type = NULL;
+	enum kvt_status status = kvt_json_string(&type, in, "dtype");
+	const struct kvt_dtype *dtype;
+
+	if (status)
+		return status;
+	*bits = 0;
+	for (int i = 0; type && i < NTYPES; i++)
+		if (!strcmp(type, types[i].name))
+			*bits = types[i].bits;
+	if (!*bits)
+		return kvt_fail(in->err, KVT_UNSUPPORTED,
+				"%s: tensor %.100s has dtype %.40s", in->name, out->name,
+				type ? type : "(none)");
+	strcpy(out->type, type);
+	for (int i = 0; (dtype = kvt_dtype_at(i)); i++)
+		if (dtype->safetensors && !strcmp(dtype->safetensors, type))
+			out->dtype = dtype;
+	return KVT_OK;
+}
+
+static enum kvt_status take_shape(struct kvt_tensor *out, const struct kvt_json *in)
+{
+	const json_t *shape = NULL;
+	enum kvt_status status = kvt_json_array(&shape, in, "shape");
+
+	if (status)
+		return status;
+	if (!shape || json_array_size(shape) > KVT_TENSOR_MAX_RANK)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has %s", in->name, out->name,
+				shape ? "more than 32 axes" : "no shape");
+	for (; (size_t)out->rank < json_array_size(shape); out->rank++)
+		if ((status = kvt_json_int_at(&out->shape[out->rank], in, "shape", shape,
+					      (size_t)out->rank, 0, INT64_MAX)))
+			return status;
+	return KVT_OK;
+}
+
+static enum kvt_status take_offsets(struct kvt_tensor *out, const struct kvt_json *in,
+				    int64_t ndata)
+{
+	const json_t *offsets = NULL;
+	enum kvt_status status;
+
+	if ((status = kvt_json_array(&offsets, in, "data_offsets")) ||
+	    (status = kvt_json_int_at(&out->begin, in, "data_offsets", offsets, 0, 0,
+				      ndata)) ||
+	    (status = kvt_json_int_at(&out->end, in, "data_offsets", offsets, 1,
+				      out->begin, ndata)))
+		return status;
+	if (json_array_size(offsets) != 2)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has %zu data_offsets, expected 2",
+				in->name, out->name, json_array_size(offsets));
+	return KVT_OK;
+}
+
+/* An extent of 0 makes no bytes, but does not hide an overflow of the others. */
+static enum kvt_status check_size(const struct kvt_tensor *t, int bits,
+				  const struct kvt_json *in)
+{
+	int64_t n = bits;
+	bool empty = false, overflow = false;
+
+	for (int i = 0; i < t->rank; i++) {
+		empty |= t->shape[i] == 0;
+		overflow |= __builtin_mul_overflow(n, t->shape[i] ? t->shape[i] : 1, &n);
+	}
+	if (empty)
+		n = 0;
+	if (overflow || n % 8 || n / 8 != t->end - t->begin)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has %lld bytes, but its shape and type make %lld%s",
+				in->name, t->name, (long long)(t->end - t->begin),
+				overflow ? INT64_MAX : (long long)(n / 8),
+				overflow ? " or more" : n % 8 ? " and a part" : "");
+	return KVT_OK;
+}
+
+static enum kvt_status take_tensor(struct kvt_tensors *out, const char *name,
+				   const json_t *entry, int64_t ndata,
+				   const struct kvt_json *in)
+{
+	struct kvt_json object = { entry, in->name, in->err };
+	struct kvt_tensor tensor = { .rank = 0 };
+	enum kvt_status status;
+	int bits;
+
+	if (!json_is_object(entry) || !*name || strlen(name) > MAX_NAME)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: header entry '%.100s' describes no tensor",
+				in->name, name);
+	if (!(tensor.name = strdup(name)))
+		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+	/* from here on the name is freed with the list */
+	out->tensor[out->count++] = tensor;
+	if ((status = take_type(&tensor, &bits, &object)) ||
+	    (status = take_shape(&tensor, &object)) ||
+	    (status = take_offsets(&tensor, &object, ndata)) ||
+	    (status = check_size(&tensor, bits, &object)))
+		return status;
+	out->tensor[out->count - 1] = tensor;
+	return KVT_OK;
+}
+
+/* ---- the header --------------------------------------------------------- */
+
+static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entry,
+				     const struct kvt_json *in)
+{
+	struct kvt_json metadata = { entry, in->name, in->err };
+	const char *key, *text;
+	enum kvt_status status;
+	json_t *value;
+
+	if (!json_is_object(entry))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: __metadata__ is no object", in->name);
+	json_object_foreach((json_t *)entry, key, value) {
+		if (!json_is_string(value))
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: __metadata__ entry %.60s is no string",
+					in->name, key);
+		if (strcmp(key, "kvtool"))
+			continue;
+		if ((status = kvt_json_string(&text, &metadata, key)))
+			return status;
+		if (!(out->manifest = strdup(text)))
+			return kvt_fail(in->err, KVT_SYSTEM,
+					"%s: out of memory", in->name);
+	}
+	return KVT_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct kvt_tensor *s = a, *t = b;
+
+	if (s->begin != t->begin)
+		return s->begin < t->begin ? -1 : 1;
+	return s->end < t->end ? -1 : s->end > t->end;
+}
+
+static enum kvt_status check_places(struct kvt_tensors *out, int64_t ndata,
+				    const char *name, struct kvt_error *err)
+{
+	int64_t at = 0;
+
+	qsort(out->tensor, (size_t)out->count, sizeof(*out->tensor), by_place);
+	for (int64_t i = 0; i < out->count; i++) {
+		if (out->tensor[i].begin != at)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: tensor %.100s begins at byte %lld of the data, expected %lld",
+					name, out->tensor[i].name,
+					(long long)out->tensor[i].begin, (long long)at);
+		at = out->tensor[i].end;
+	}
+	if (at != ndata)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld bytes of data, but the tensors have %lld",
+				name, (long long)ndata, (long long)at);
+	return KVT_OK;
+}
+
+static enum kvt_status take_header(struct kvt_tensors *out, int64_t ndata,
+				   const struct kvt_json *in)
+{
+	size_t n = json_object_size(in->object);
+	enum kvt_status status = KVT_OK;
+	const char *name;
+	json_t *entry;
+
+	if (!(out->tensor = calloc(n ? n : 1, sizeof(*out->tensor))))
+		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+	json_object_foreach((json_t *)in->object, name, entry) {
+		if (!strcmp(name, "__metadata__"))
+			status = take_metadata(out, entry, in);
+		else
+			status = take_tensor(out, name, entry, ndata, in);
+		if (status)
+			return status;
+	}
+	if ((status = check_places(out, ndata, in->name, in->err)))
+		return status;
+	return kvt_tensors_index(out, in->name, in->err);
+}
+
+enum kvt_status kvt_tensors_parse(struct kvt_tensors *out, const char *text,
+				  int64_t ntext, int64_t ndata, const char *name,
+				  struct kvt_error *err)
+{
+	struct kvt_json in = { NULL, name, err };
+	enum kvt_status status;
+	json_t *json;
+
+	*out = (struct kvt_tensors){ 0 };
+	if (ntext < 1 || text[0] != '{')
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: safetensors header does not begin with {", name);
+	if ((status = kvt_json_parse(&json, text, (size_t)ntext, name, err)))
+		return status;
+	in.object = json;
+	status = take_header(out, ndata, &in);
+	json_decref(json);
+	if (status)
+		kvt_tensors_free(out);
+	return status;
+}
+
+static int64_t get_u64(const uint8_t b[8])
+{
+	uint64_t n = 0;
+
+	for (int i = 7; i >= 0; i--)
+		n = n << 8 | b[i];
+	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+enum kvt_status kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file *file,
+				 struct kvt_error *err)
+{
+	int64_t size = file->nbytes, ntext;
+	enum kvt_status status;
+	uint8_t head[8];
+	char *text;
+
+	if (size < 8)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %lld bytes are no safetensors file", file->path,
+				(long long)size);
+	if ((status = kvt_file_read(file, head, 8, 0, err)))
+		return status;
+	ntext = get_u64(head);
+	if (ntext > size - 8 || ntext > MAX_JSON)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: safetensors header of %lld bytes, expected at most %lld",
+				file->path, (long long)ntext,
+				(long long)(size - 8 < MAX_JSON ? size - 8 : MAX_JSON));
+	if (!(text = malloc((size_t)ntext + 1)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+	if (!(status = kvt_file_read(file, text, ntext, 8, err)))
+		status = kvt_tensors_parse(out, text, ntext, size - 8 - ntext,
+					   file->path, err);
+	free(text);
+	if (!status)
+		out->data = 8 + ntext;
+	return status;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+static json_t *tensor_entry(const struct kvt_tensor *t)
+{
+	json_t *shape = json_array();
+
+	for (int i = 0; i < t->rank; i++)
+		if (json_array_append_new(shape, json_integer(t->shape[i]))) {
+			json_decref(shape);
+			return NULL;
+		}
+	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->type, "shape", shape,
+			 "data_offsets", (json_int_t)t->begin, (json_int_t)t->end);
+}
+
+/* NULL: out of memory, or names that are no UTF-8. */
+static char *print_json(struct kvt_tensors *tensors, const char *manifest)
+{
+	json_t *json = json_object();
+	char *text = NULL;
+	bool ok = true;
+
+	if (manifest)
+		ok &= !json_object_set_new(json, "__metadata__",
+					   json_pack("{s:s}", "kvtool", manifest));
+	for (int64_t i = 0; i < tensors->count; i++)
+		ok &= !json_object_set_new(json, tensors->tensor[i].name,
+					   tensor_entry(&tensors->tensor[i]));
+	if (ok)
+		text = kvt_json_dump(json, JSON_COMPACT);
+	json_decref(json);
+	return text;
+}
+
+enum kvt_status kvt_tensors_print(char **out, int64_t *nbytes,
+				  struct kvt_tensors *tensors, const char *manifest,
+				  struct kvt_error *err)
+{
+	char *text = print_json(tensors, manifest), *head = NULL;
+	size_t n = text ? strlen(text) : 0, padded = (n + 7) / 8 * 8;
+
+	if (n > MAX_JSON) {
+		free(text);
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"a safetensors header of %zu bytes is too long", n);
+	}
+	if (text)
+		head = malloc(8 + padded);
+	if (head) {
+		for (int i = 0; i < 8; i++)
+			head[i] = (char)((uint64_t)padded >> 8 * i & 0xff);
+		memcpy(head + 8, text, n);
+		memset(head + 8 + n, ' ', padded - n);
+	}
+	free(text);
+	if (!head)
+		return kvt_fail(err, KVT_SYSTEM, "cannot make a safetensors header");
+	*out = head;
+	*nbytes = (int64_t)(8 + padded);
+	return KVT_OK;
+}

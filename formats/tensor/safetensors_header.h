@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors_header.h - the header of a .safetensors file */
+#ifndef KVT_SAFETENSORS_HEADER_H
+#define KVT_SAFETENSORS_HEADER_H
+
+#include "formats/tensor/tensors.h"
+
+/*
+ * Reads the JSON of a header, with the rules of the reference reader: the
+ * tensors fill the 'ndata' bytes behind the header without holes or overlap.
+ * A malformed header is KVT_BAD_INPUT, an unknown element type
+ * KVT_UNSUPPORTED.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_parse(struct kvt_tensors *out, const char *json, int64_t njson,
+		  int64_t ndata, const char *name, struct kvt_error *err);
+/* The same from an open file. */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file *file,
+		 struct kvt_error *err);
+
+/*
+ * The first bytes of a file with these tensors, up to the data: malloc()ed, a
+ * multiple of 8 long.  'begin' and 'end' of each are filled in, in the order
+ * given.  'manifest' may be NULL.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_print(char **out, int64_t *nbytes, struct kvt_tensors *tensors,
+		  const char *manifest, struct kvt_error *err);
+
+/* The members create and finish of the format. */
+KVT_MUST_CHECK enum kvt_status
+kvt_safetensors_create(struct kvt_writer *writer, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_safetensors_finish(struct kvt_writer *writer, struct kvt_error *err);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensors.h - named tensors in one file, whatever container they came in, and
+ * the dump that they make
+ */
+#ifndef KVT_TENSORS_H
+#define KVT_TENSORS_H
+
+#include "formats/manifest/manifest.h"
+#include "formats/parse/layer_names.h"
+#include "formats/parse/pickle.h"
+
+/* What a file says of the tokens in a tensor that an engine's object held. */
+struct kvt_held {
+	bool told;		/* its class is known; otherwise only 'fixed' counts */
+	bool fixed;		/* slots are there before their tokens are */
+	bool sliding;		/* of tokens that passed a window none is kept */
+	int64_t window;		/* in tokens; 0: not said */
+	int64_t seen;		/* tokens that the layer was given; -1: not said */
+};
+
+struct kvt_tensor {
+	char *name;
+	const struct kvt_dtype *dtype;	/* NULL: only bits, or none of ours */
+	char type[16];			/* as the file calls it */
+	int64_t elem;			/* bytes of one that has no dtype */
+	int rank;
+	int64_t shape[KVT_TENSOR_MAX_RANK];
+	int64_t begin, end;		/* bytes from the start of the data */
+	/*
+	 * Not dense: the bytes an index moves by.  'end' then only says how many
+	 * bytes of elements there are.
+	 */
+	bool strided;
+	int64_t stride[KVT_TENSOR_MAX_RANK];
+	struct kvt_held held;
+};
+
+struct kvt_tensors {
+	int64_t count;
+	struct kvt_tensor *tensor;	/* owned; in the order of their bytes */
+	const struct kvt_tensor **by_name;	/* owned; sorted; NULL: written */
+	int64_t data;			/* offset of the data in the file */
+	char *manifest;			/* what kvtool wrote about them; or NULL */
+	int ncaches;			/* objects of transformers they come from */
+};
+
+void kvt_tensors_free(struct kvt_tensors *tensors);
+
+/* Fills by_name.  Two tensors of one name are KVT_BAD_INPUT; 'path' for messages. */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_index(struct kvt_tensors *tensors, const char *path, struct kvt_error *err);
+
+/* NULL if there is none. */
+const struct kvt_tensor *kvt_tensors_find(const struct kvt_tensors *tensors,
+					  const char *name);
+
+/* The array that a tensor is; 'name' of the file. */
+struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *name);
+
+/* KVT_UNSUPPORTED if its elements are nothing a cache is made of. */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensor_check_type(const struct kvt_tensor *tensor, const char *path,
+		      struct kvt_error *err);
+
+/*
+ * The arrays of numpy.savez(), and the tensors of torch.save(), in an open file.
+ * Where torch saved caches as objects there are only the tensors of these; a layer
+ * that holds nothing has tensors of no elements.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_npz_read(struct kvt_tensors *out, const struct kvt_file *file, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *file,
+	       struct kvt_error *err);
+
+/*
+ * The tensor that holds the values where 'name' holds the keys; NULL: 'name' is
+ * no name of keys, or there are no such values.  'names' is what the user says
+ * of them ("layers.{l}.k,layers.{l}.v"), or NULL.
+ */
+const struct kvt_tensor *kvt_tensors_partner(const struct kvt_tensors *tensors,
+					     const char *name, const char *names);
+
+/*
+ * The layers, in the order of the model; the index of each is that of its tensor,
+ * or of the one with its keys where those are 'apart'.  The caller frees them.
+ * Tensors that 'names' leaves out are none of the cache's; without it all are.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_layers(struct kvt_layer **out, int64_t *count, bool *apart,
+		   const struct kvt_tensors *tensors, const char *names,
+		   const char *path, struct kvt_error *err);
+
+/* One of the readers above. */
+typedef enum kvt_status kvt_tensors_fn(struct kvt_tensors *out,
+				       const struct kvt_file *file,
+				       struct kvt_error *err);
+
+/*
+ * Fills the reader from the tensors that 'read' finds in a file: one tensor for
+ * all layers, keys and values in a tensor each, a tensor (or such a pair) for
+ * each layer, or one for each group of a manifest.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_open(struct kvt_dump *reader, const char *path,
+		 const struct kvt_hints *hints, kvt_tensors_fn *read,
+		 struct kvt_error *err);
+
+/* What it takes from the hints; ends with NULL. */
+extern const char *const kvt_tensors_facts[];
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch.c - tensors that torch.save() wrote, in dicts, lists and tuples
+ *
+ * A zip archive: data.pkl says what there is, and each storage is a member of
+ * its own.  A tensor gets the name of its way through the dicts and lists
+ * (formats/tensor/torch_walk.c).
+ */
+#include "formats/tensor/torch_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PICKLE = 16 << 20 };
+
+/* What torch wrote before version 1.6: a pickle of this number, and no zip. */
+static const uint8_t legacy[] = { 0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20,
+				  0x6a, 0xa8, 0x50, 0x19 };
+
+static bool is_legacy(const uint8_t *head, int64_t nhead)
+{
+	return nhead >= (int64_t)sizeof(legacy) && !memcmp(head, legacy, sizeof(legacy));
+}
+
+static bool torch_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	(void)path;
+	return kvt_zip_probe(head, nhead) || is_legacy(head, nhead);
+}
+
+/* ---- the archive -------------------------------------------------------- */
+
+static bool ends_with(const char *name, const char *ending)
+{
+	size_t n = strlen(name), m = strlen(ending);
+
+	return n > m && !strcmp(name + n - m, ending);
+}
+
+static enum kvt_status find_pickle(const struct kvt_zip_member **out,
+				   struct torch_walk *w)
+{
+	*out = NULL;
+	for (int64_t i = 0; i < w->zip->count; i++) {
+		const struct kvt_zip_member *m = &w->zip->member[i];
+
+		if (ends_with(m->name, "/constants.pkl"))
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"%s: a program (TorchScript), not tensors",
+					w->file->path);
+		if (!ends_with(m->name, "/data.pkl"))
+			continue;
+		if (*out)
+			return kvt_fail(w->err, KVT_BAD_INPUT, "%s: has %s and %s",
+					w->file->path, (*out)->name, m->name);
+		*out = m;
+	}
+	if (!*out)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: a zip archive of neither numpy.savez() nor torch.save()",
+				w->file->path);
+	w->prefix = (*out)->name;
+	w->nprefix = (int)(strlen((*out)->name) - strlen("/data.pkl"));
+	return KVT_OK;
+}
+
+static enum kvt_status check_byte_order(const struct torch_walk *w)
+{
+	const struct kvt_zip_member *m;
+	char name[TORCH_MAX_PATH], order[7];
+	enum kvt_status status;
+
+	snprintf(name, sizeof(name), "%.*s/byteorder", w->nprefix, w->prefix);
+	if (!(m = kvt_zip_find(w->zip, name)))
+		return KVT_OK;	/* before it was written down there was one only */
+	if (m->nbytes == 6) {
+		if ((status = kvt_file_read(w->file, order, 6, m->data, w->err)))
+			return status;
+		if (!memcmp(order, "little", 6))
+			return KVT_OK;
+	}
+	return kvt_fail(w->err, KVT_UNSUPPORTED, "%s: elements are not little-endian",
+			w->file->path);
+}
+
+static enum kvt_status read_pickle(struct torch_walk *w, const struct kvt_zip_member *m)
+{
+	enum kvt_status status;
+	uint8_t *bytes;
+
+	if (m->nbytes > MAX_PICKLE)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: %.100s has %lld bytes, at most %d are supported",
+				w->file->path, m->name, (long long)m->nbytes, MAX_PICKLE);
+	if (!(bytes = malloc((size_t)m->nbytes + 1)))
+		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+	if (!(status = kvt_file_read(w->file, bytes, m->nbytes, m->data, w->err)) &&
+	    !(status = kvt_pickle_read(&w->pickle, bytes, m->nbytes, w->file->path,
+				       w->err))) {
+		status = torch_walk_tree(w);
+		kvt_pickle_free(&w->pickle);
+	}
+	free(bytes);
+	return status;
+}
+
+static enum kvt_status refuse_legacy(const struct kvt_file *file, struct kvt_error *err)
+{
+	uint8_t head[sizeof(legacy)];
+	enum kvt_status status;
+
+	if (file->nbytes < (int64_t)sizeof(head))
+		return KVT_OK;
+	if ((status = kvt_file_read(file, head, sizeof(head), 0, err)))
+		return status;
+	if (is_legacy(head, sizeof(head)))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: written in torch's format before 1.6; load and save it again",
+				file->path);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *file,
+			       struct kvt_error *err)
+{
+	struct torch_walk w = { .file = file, .out = out, .err = err };
+	const struct kvt_zip_member *data;
+	enum kvt_status status;
+	struct kvt_zip zip;
+
+	*out = (struct kvt_tensors){ 0 };
+	if ((status = refuse_legacy(file, err)) ||
+	    (status = kvt_zip_read(&zip, file, err)))
+		return status;
+	w.zip = &zip;
+	if (!(status = find_pickle(&data, &w)) && !(status = check_byte_order(&w)) &&
+	    !(status = read_pickle(&w, data)))
+		status = kvt_tensors_index(out, file->path, err);
+	kvt_zip_free(&zip);
+	if (status)
+		kvt_tensors_free(out);
+	return status;
+}
+
+/* For blocks of an engine: what is a cache of another shape says so. */
+static enum kvt_status read_blocks(struct kvt_tensors *out, const struct kvt_file *file,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = kvt_torch_read(out, file, err);
+
+	if (status || !out->ncaches)
+		return status;
+	kvt_tensors_free(out);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: a cache of transformers as an object; give --from=transformers",
+			file->path);
+}
+
+static enum kvt_status torch_open(struct kvt_dump *reader, const char *path,
+				  const struct kvt_hints *hints, struct kvt_error *err)
+{
+	return kvt_tensors_open(reader, path, hints, read_blocks, err);
+}
+
+const struct kvt_format kvt_torch_format = {
+	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples", true,
+		  false },
+	.facts = kvt_tensors_facts,
+	.probe = torch_probe,
+	.open = torch_open,
+};

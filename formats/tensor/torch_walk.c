@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_walk.c - the tensors in dicts, lists, tuples and caches of transformers
+ *
+ * A cache is an object with layers, or with a list of keys and one of values.  A
+ * layer is an object, or a tuple: keys, values and, as iterating over a cache
+ * gives them, the window.
+ */
+#include "formats/tensor/torch_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/parse/little_endian.h"
+#include "formats/parse/pickle_names.h"
+
+enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20 };
+
+/* ---- tensors ------------------------------------------------------------ */
+
+static enum kvt_status find_storage(const struct kvt_zip_member **out,
+				    const struct torch_walk *w,
+				    const struct kvt_pickle_tensor *t)
+{
+	char name[TORCH_MAX_PATH];
+	const struct kvt_zip_member *m;
+
+	snprintf(name, sizeof(name), "%.*s/data/%.*s", w->nprefix, w->prefix,
+		 t->nkey < 64 ? t->nkey : 64, t->key);
+	if (!(m = kvt_zip_find(w->zip, name)))
+		return kvt_fail(w->err, KVT_BAD_INPUT, "%s: no member %.100s for %.100s",
+				w->file->path, name, w->path);
+	if (m->nbytes != t->nbytes)
+		return kvt_fail(w->err, KVT_BAD_INPUT,
+				"%s: member %.100s has %lld bytes, but its storage %lld",
+				w->file->path, name, (long long)m->nbytes,
+				(long long)t->nbytes);
+	*out = m;
+	return KVT_OK;
+}
+
+/* A new tensor by the name of the path; full whenever the count is a power of two. */
+static enum kvt_status add(struct kvt_tensor **out, struct torch_walk *w)
+{
+	struct kvt_tensors *list = w->out;
+	struct kvt_tensor *tensor;
+
+	if (!(list->count & (list->count - 1))) {
+		size_t room = list->count ? 2 * (size_t)list->count : 1;
+
+		if (!(tensor = realloc(list->tensor, room * sizeof(*tensor))))
+			return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory",
+					w->file->path);
+		list->tensor = tensor;
+	}
+	tensor = &list->tensor[list->count];
+	*tensor = (struct kvt_tensor){
+		.name = strdup(w->path[0] ? w->path : "tensor"), .held = w->held };
+	if (!tensor->name)
+		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+	list->count++;
+	*out = tensor;
+	return KVT_OK;
+}
+
+static enum kvt_status add_tensor(struct torch_walk *w, int32_t node)
+{
+	const struct kvt_zip_member *m = NULL;
+	struct kvt_pickle_tensor t;
+	struct kvt_tensor *tensor;
+	enum kvt_status status;
+
+	if ((status = kvt_pickle_tensor(&t, &w->pickle, node, w->file->path, w->err)) ||
+	    (status = find_storage(&m, w, &t)) || (status = add(&tensor, w)))
+		return status;
+	tensor->dtype = t.dtype;
+	tensor->rank = t.rank;
+	tensor->begin = m->data + t.offset;
+	tensor->end = tensor->begin + t.size;
+	tensor->strided = t.strided;
+	tensor->held.fixed |= w->pickle.node[node].number != 0;
+	memcpy(tensor->shape, t.shape, sizeof(t.shape));
+	memcpy(tensor->stride, t.stride, sizeof(t.stride));
+	snprintf(tensor->type, sizeof(tensor->type), "%s", t.type);
+	return KVT_OK;
+}
+
+/* Stands for a tensor that a layer has not got. */
+static enum kvt_status add_nothing(struct torch_walk *w)
+{
+	enum kvt_status status;
+	struct kvt_tensor *tensor;
+
+	if ((status = add(&tensor, w)))
+		return status;
+	tensor->rank = 1;
+	strcpy(tensor->type, "nothing");
+	return KVT_OK;
+}
+
+/* A tensor of one whole number; *found stays false for any other. */
+static enum kvt_status read_number(int64_t *out, bool *found, struct torch_walk *w,
+				   int32_t node)
+{
+	const struct kvt_zip_member *m = NULL;
+	struct kvt_pickle_tensor t;
+	enum kvt_status status;
+	uint8_t bytes[8];
+
+	if ((status = kvt_pickle_tensor(&t, &w->pickle, node, w->file->path, w->err)))
+		return status;
+	if (t.size != 8 || !t.dtype || strcmp(t.dtype->name, "int64"))
+		return KVT_OK;
+	if ((status = find_storage(&m, w, &t)) ||
+	    (status = kvt_file_read(w->file, bytes, 8, m->data + t.offset, w->err)))
+		return status;
+	*out = (int64_t)kvt_le(bytes, 8);
+	*found = true;
+	return KVT_OK;
+}
+
+/* ---- the way ------------------------------------------------------------ */
+
+/* Adds a name to the path; returns where it ended before, or -1. */
+static int descend(struct torch_walk *w, const char *name, int n)
+{
+	int used = (int)strlen(w->path);
+
+	for (int i = 0; i < n; i++)
+		if (!(name[i] & ~0x1f) || name[i] == 0x7f)
+			return -1;
+	if (used + n + 2 > TORCH_MAX_PATH)
+		return -1;
+	snprintf(w->path + used, sizeof(w->path) - (size_t)used, "%s%.*s",
+		 used ? "." : "", n, name);
+	return used;
+}
+
+static int descend_number(struct torch_walk *w, int64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%lld", (long long)number);
+	return descend(w, text, (int)strlen(text));
+}
+
+static enum kvt_status refuse_key(const struct torch_walk *w)
+{
+	return kvt_fail(w->err, KVT_UNSUPPORTED,
+			"%s: a dict has keys that are neither plain strings nor integers",
+			w->file->path);
+}
+
+static enum kvt_status walk_node(struct torch_walk *w, int32_t node, int depth);
+
+/* A tensor, or nothing in the place of one. */
+static enum kvt_status walk_half(struct torch_walk *w, const char *name, int32_t node)
+{
+	int end = descend(w, name, (int)strlen(name));
+	enum kvt_status status;
+
+	if (end < 0)
+		return refuse_key(w);
+	if (node >= 0 && w->pickle.node[node].kind == KVT_PICKLE_TENSOR)
+		status = add_tensor(w, node);
+	else
+		status = add_nothing(w);
+	w->path[end] = '\0';
+	return status;
+}
+
+/* ---- layers that are tuples --------------------------------------------- */
+
+static enum kvt_pickle_kind kind_of(const struct torch_walk *w,
+				    const struct kvt_pickle_node *n, int i)
+{
+	return w->pickle.node[n->items.node[i]].kind;
+}
+
+/* (keys, values) of a layer, or those and its window; both may be None. */
+static bool is_layer(const struct torch_walk *w, const struct kvt_pickle_node *n)
+{
+	enum kvt_pickle_kind first;
+
+	if (n->kind != KVT_PICKLE_TUPLE || !w->path[0] || n->items.count < 2 ||
+	    n->items.count > 3)
+		return false;
+	first = kind_of(w, n, 0);
+	if ((first != KVT_PICKLE_TENSOR && first != KVT_PICKLE_NONE) ||
+	    kind_of(w, n, 1) != first)
+		return false;
+	return n->items.count == 2 || kind_of(w, n, 2) == KVT_PICKLE_NONE ||
+	       kind_of(w, n, 2) == KVT_PICKLE_TENSOR;
+}
+
+/* *taken stays false if the third of them is no window. */
+static enum kvt_status walk_tuple(bool *taken, struct torch_walk *w,
+				  const struct kvt_pickle_node *n)
+{
+	bool three = n->items.count == 3;
+	struct kvt_held before = w->held;
+	enum kvt_status status = KVT_OK;
+
+	*taken = true;
+	if (three) {
+		w->held = (struct kvt_held){ .told = true, .seen = -1 };
+		if (kind_of(w, n, 2) == KVT_PICKLE_TENSOR) {
+			*taken = false;
+			status = read_number(&w->held.window, taken, w, n->items.node[2]);
+			w->held.sliding = true;
+		}
+	}
+	if (!status && *taken && !(status = walk_half(w, "k", n->items.node[0])))
+		status = walk_half(w, "v", n->items.node[1]);
+	w->held = before;
+	return status;
+}
+
+/* ---- objects ------------------------------------------------------------ */
+
+/* The value of an attribute; -1: there is none. */
+static int32_t attribute(const struct torch_walk *w, const struct kvt_pickle_node *object,
+			 const char *name)
+{
+	const struct kvt_pickle_items *items;
+
+	if (!object->items.count)
+		return -1;
+	items = &w->pickle.node[object->items.node[0]].items;
+	for (int32_t i = 0; i < items->count; i += 2) {
+		const struct kvt_pickle_node *key = &w->pickle.node[items->node[i]];
+
+		if (key->kind == KVT_PICKLE_STRING &&
+		    (size_t)key->ntext == strlen(name) &&
+		    !memcmp(key->text, name, (size_t)key->ntext))
+			return items->node[i + 1];
+	}
+	return -1;
+}
+
+/* A number, or a tensor of one; otherwise *out stays as it is. */
+static enum kvt_status take_number(int64_t *out, struct torch_walk *w,
+				   const struct kvt_pickle_node *object, const char *name)
+{
+	int32_t node = attribute(w, object, name);
+	bool found = false;
+
+	if (node < 0)
+		return KVT_OK;
+	if (w->pickle.node[node].kind == KVT_PICKLE_INT)
+		*out = w->pickle.node[node].number;
+	else if (w->pickle.node[node].kind == KVT_PICKLE_TENSOR)
+		return read_number(out, &found, w, node);
+	return KVT_OK;
+}
+
+static enum kvt_status walk_layer(struct torch_walk *w,
+				  const struct kvt_pickle_node *object, int class)
+{
+	struct kvt_held before = w->held;
+	enum kvt_status status;
+
+	w->held = (struct kvt_held){ .told = true, .fixed = class & KVT_CLASS_FIXED,
+				     .sliding = class & KVT_CLASS_WINDOW, .seen = -1 };
+	/* with a window and slots, that of two counts which is no tensor goes on */
+	if (!(status = take_number(&w->held.window, w, object, "sliding_window")) &&
+	    !(status = take_number(&w->held.seen, w, object, "cumulative_length")) &&
+	    !(status = take_number(&w->held.seen, w, object, "cumulative_length_int")) &&
+	    !(status = walk_half(w, "keys", attribute(w, object, "keys"))))
+		status = walk_half(w, "values", attribute(w, object, "values"));
+	w->held = before;
+	return status;
+}
+
+/* Only what holds keys and values; an object has attributes for its own use. */
+static enum kvt_status walk_cache(struct torch_walk *w,
+				  const struct kvt_pickle_node *object, int class,
+				  int depth)
+{
+	static const char *const halves[] = { "self_attention_cache",
+		"cross_attention_cache", NULL };
+	static const char *const own[] = { "layers", "key_cache", "value_cache", NULL };
+	bool two = attribute(w, object, halves[0]) >= 0;
+	const char *const *names = two ? halves : own;
+	struct kvt_held before = w->held;
+	enum kvt_status status = KVT_OK;
+
+	w->held = (struct kvt_held){ .told = true, .fixed = class & KVT_CLASS_FIXED,
+				     .sliding = class & KVT_CLASS_WINDOW, .seen = -1 };
+	w->out->ncaches += !two;
+	for (; !status && *names; names++) {
+		int32_t node = attribute(w, object, *names);
+		int end;
+
+		if (node < 0)
+			continue;
+		if ((end = descend(w, *names, (int)strlen(*names))) < 0)
+			return refuse_key(w);
+		status = walk_node(w, node, depth + 1);
+		w->path[end] = '\0';
+	}
+	w->held = before;
+	return status;
+}
+
+static enum kvt_status walk_object(struct torch_walk *w, const struct kvt_pickle_node *n,
+				   int depth)
+{
+	int class = kvt_pickle_class(n->global);
+
+	return class & KVT_CLASS_CACHE ? walk_cache(w, n, class, depth) :
+					 walk_layer(w, n, class);
+}
+
+/* ---- dicts, lists and tuples -------------------------------------------- */
+
+static enum kvt_status walk_items(struct torch_walk *w, const struct kvt_pickle_node *n,
+				  int depth)
+{
+	bool dict = n->kind == KVT_PICKLE_DICT, taken = false;
+	enum kvt_status status = KVT_OK;
+
+	if (is_layer(w, n) && ((status = walk_tuple(&taken, w, n)) || taken))
+		return status;
+	for (int32_t i = 0; !status && i < n->items.count; i += 1 + dict) {
+		const struct kvt_pickle_node *key = &w->pickle.node[n->items.node[i]];
+		int end = -1;
+
+		if (!dict)
+			end = descend_number(w, i);
+		else if (key->kind == KVT_PICKLE_STRING)
+			end = descend(w, key->text, key->ntext);
+		else if (key->kind == KVT_PICKLE_INT)
+			end = descend_number(w, key->number);
+		if (end < 0)
+			return refuse_key(w);
+		status = walk_node(w, n->items.node[i + dict], depth + 1);
+		w->path[end] = '\0';
+	}
+	return status;
+}
+
+static enum kvt_status walk_node(struct torch_walk *w, int32_t node, int depth)
+{
+	const struct kvt_pickle_node *n = &w->pickle.node[node];
+
+	/* lists may be in each other, and one in many places */
+	if (depth > MAX_DEPTH || ++w->steps > MAX_STEPS)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: dicts and lists are nested too deeply, or too many",
+				w->file->path);
+	switch (n->kind) {
+	case KVT_PICKLE_TENSOR:
+		return add_tensor(w, node);
+	case KVT_PICKLE_DICT: case KVT_PICKLE_LIST: case KVT_PICKLE_TUPLE:
+		return walk_items(w, n, depth);
+	case KVT_PICKLE_OBJECT:
+		return walk_object(w, n, depth);
+	case KVT_PICKLE_STORAGE: case KVT_PICKLE_MARK:
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: %.100s is a storage, expected tensors",
+				w->file->path, w->path);
+	default:
+		return KVT_OK;	/* a number, a string or a type beside the tensors */
+	}
+}
+
+/* What stands beside the layers of a cache is none of them. */
+static void keep_told(struct kvt_tensors *list)
+{
+	int64_t kept = 0;
+
+	for (int64_t i = 0; i < list->count; i++) {
+		if (list->tensor[i].held.told)
+			list->tensor[kept++] = list->tensor[i];
+		else
+			free(list->tensor[i].name);
+	}
+	list->count = kept;
+}
+
+enum kvt_status torch_walk_tree(struct torch_walk *w)
+{
+	enum kvt_status status = walk_node(w, w->pickle.root, 0);
+
+	if (!status && w->out->ncaches)
+		keep_told(w->out);
+	return status;
+}

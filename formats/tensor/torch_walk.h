@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torch_walk.h - from what torch.save() pickled to a list of named tensors */
+#ifndef KVT_TORCH_WALK_H
+#define KVT_TORCH_WALK_H
+
+#include "formats/parse/pickle.h"
+#include "formats/parse/zip.h"
+#include "formats/tensor/tensors.h"
+
+enum { TORCH_MAX_PATH = 4096 };
+
+struct torch_walk {
+	const struct kvt_file *file;
+	const struct kvt_zip *zip;
+	const char *prefix;		/* of all members */
+	int nprefix;
+	struct kvt_pickle pickle;
+	struct kvt_tensors *out;
+	struct kvt_error *err;
+	char path[TORCH_MAX_PATH];	/* the names that lead to where it stands */
+	struct kvt_held held;		/* of the tensors there */
+	int steps;
+};
+
+/* Adds the tensors of the pickle to 'out', in its order; no index is made. */
+KVT_MUST_CHECK enum kvt_status torch_walk_tree(struct torch_walk *w);
+
+#endif

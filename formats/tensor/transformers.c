@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transformers.c - caches of the transformers library, as people save them: keys
+ * and values of each layer as [batch, heads, tokens, elements] in safetensors,
+ * npz or torch files
+ *
+ * In a torch file a cache may be an object, which names its class.  Nothing else
+ * tells these axes from those of an engine's blocks, so other files are read so on
+ * request only.  A row of the batch becomes a request.
+ */
+#include "formats/file/tokens.h"
+#include "formats/tensor/cache_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/tensor/safetensors_header.h"
+
+/* ---- tensors ------------------------------------------------------------ */
+
+static enum kvt_status read_tensors(struct cache_opening *o)
+{
+	const struct kvt_file *file = &o->reader->files.file[o->file];
+	int64_t n = file->nbytes < 256 ? file->nbytes : 256;
+	enum kvt_status status;
+	uint8_t head[256];
+
+	if ((status = kvt_file_read(file, head, n, 0, o->err)))
+		return status;
+	if (kvt_npz_format.probe(file->path, head, n))
+		return kvt_npz_read(&o->tensors, file, o->err);
+	if (kvt_torch_format.probe(file->path, head, n))
+		return kvt_torch_read(&o->tensors, file, o->err);
+	return kvt_tensors_read(&o->tensors, file, o->err);
+}
+
+/* ---- pieces ------------------------------------------------------------- */
+
+/* Where the tokens of a row stand in the blocks of a group. */
+struct span {
+	int64_t block;			/* the first one of the group for this row */
+	int64_t skip;			/* states of it before the first token */
+	int64_t slot, count;		/* of the tokens */
+};
+
+/* Keys or values of a layer for one row. */
+static enum kvt_status add_half(struct cache_opening *o, const struct cache_layer *l,
+				int kv, int64_t row, const struct span *span)
+{
+	bool apart = cache_is_apart(l);
+	int g = l->group + (apart && kv), k = apart ? 0 : kv;
+	const struct kvt_group *group = &o->reader->snapshot.group[g];
+	const struct cache_half *h = &l->half[kv];
+	struct kvt_token_run run = { .file = o->file, .kv = { k, k + 1 },
+				     .layers = { l->place, l->place + 1 },
+				     .block = span->block, .token = span->skip,
+				     .count = span->count };
+
+	run.stride[KVT_AXIS_S] = h->stride[CACHE_TOKENS];
+	run.stride[KVT_AXIS_H] = h->stride[CACHE_HEADS];
+	run.stride[KVT_AXIS_D] = h->stride[CACHE_DIM];
+	/* a run's token counts from its block; its offset is that of the first one */
+	run.offset = h->begin + row * h->stride[CACHE_BATCH] +
+		     (span->slot - l->first) * h->stride[CACHE_TOKENS];
+	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+/* The first slot that any layer holds of a row, and so the request's first token. */
+static int64_t first_slot(const struct cache_opening *o, const struct cache_row *row)
+{
+	int64_t first = o->layer[0].first;
+
+	for (int64_t i = 1; i < o->nlayers; i++)
+		if (o->layer[i].first < first)
+			first = o->layer[i].first;
+	return first < row->begin ? row->begin : first > row->end ? row->end : first;
+}
+
+/* Blocks that a window has passed are the null block; of the next one a part is. */
+static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
+				 struct span *span, int64_t *nblocks)
+{
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_request *request = &s->request[s->nrequests - 1];
+	int64_t first = o->first[g], size = s->group[g].block_size;
+	int64_t skip = request->first_token % size, passed, end;
+	enum kvt_status status;
+
+	span->slot = o->row[r].begin + request->first_token;
+	if (first > span->slot) {
+		skip += first - span->slot;
+		span->slot = first;
+	}
+	if (span->slot > o->row[r].end) {
+		skip -= span->slot - o->row[r].end;
+		span->slot = o->row[r].end;
+	}
+	span->count = o->row[r].end - span->slot;
+	passed = skip / size < request->nblocks[g] ? skip / size : request->nblocks[g];
+	for (int64_t i = 0; i < request->nblocks[g]; i++)
+		request->blocks[g][i] =
+			i < passed ? 0 : (uint32_t)(*nblocks + i - passed);
+	span->block = *nblocks;
+	span->skip = skip - passed * size;
+	*nblocks += request->nblocks[g] - passed;
+	/* the extent follows when all are counted, and is not asked before */
+	end = span->skip + span->count;
+	status = kvt_token_zeros(o->reader, g, span->block, 0, span->skip, o->err);
+	return status ? status : kvt_token_zeros(o->reader, g, span->block, end,
+						 (size - end % size) % size, o->err);
+}
+
+static enum kvt_status add_request(struct cache_opening *o, int64_t r,
+				   int64_t nblocks[KVT_MAX_GROUPS])
+{
+	int64_t first = first_slot(o, &o->row[r]), counted[KVT_MAX_GROUPS] = { 0 };
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct span span[KVT_MAX_GROUPS];
+	enum kvt_status status;
+	char id[24];
+
+	snprintf(id, sizeof(id), "%lld", (long long)r);
+	status = kvt_token_request(s, id, o->row[r].end - first, first - o->row[r].begin,
+				   counted, o->err);
+	for (int g = 0; !status && g < s->ngroups; g++)
+		status = add_table(o, g, r, &span[g], &nblocks[g]);
+	for (int64_t i = 0; !status && i < o->nlayers; i++)
+		for (int kv = 0; !status && kv < 2; kv++)
+			status = add_half(o, &o->layer[i], kv, r,
+					  &span[o->layer[i].group]);
+	return status;
+}
+
+static enum kvt_status add_requests(struct cache_opening *o)
+{
+	struct kvt_snapshot *s = &o->reader->snapshot;
+	int64_t nblocks[KVT_MAX_GROUPS] = { 0 };
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 1; i < o->nlayers; i++)
+		if (o->layer[i].first != o->layer[0].first)
+			s->null_block = 0;
+	for (int g = 0; s->null_block == 0 && g < s->ngroups; g++)
+		nblocks[g] = 1;
+	for (int64_t r = 0; !status && r < o->nrows; r++)
+		status = add_request(o, r, nblocks);
+	for (int g = 0; !status && g < s->ngroups; g++) {
+		s->group[g].shape.n[KVT_AXIS_B] = nblocks[g];
+		if (s->null_block == 0)
+			status = kvt_token_zeros(o->reader, g, 0, 0,
+						 s->group[g].block_size, o->err);
+	}
+	return status;
+}
+
+/* ---- the format --------------------------------------------------------- */
+
+/* The name of a class in a pickle, which is not compressed. */
+static bool cache_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	static const char wanted[] = "ctransformers.cache_utils\n";
+	const int64_t n = sizeof(wanted) - 1;
+
+	if (!kvt_torch_format.probe(path, head, nhead))
+		return false;
+	for (int64_t i = 0; i + n <= nhead; i++)
+		if (!memcmp(head + i, wanted, (size_t)n))
+			return true;
+	return false;
+}
+
+static enum kvt_status cache_open(struct kvt_dump *reader, const char *path,
+				  const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct cache_opening o = { .reader = reader, .hints = hints, .err = err };
+	enum kvt_status status;
+
+	if ((status = kvt_files_open(&reader->files, &o.file, path, err)))
+		return status;
+	(void)((status = read_tensors(&o)) || (status = cache_layers(&o)) ||
+	       (status = cache_slots(&o)) || (status = cache_groups(&o)) ||
+	       (status = add_requests(&o)));
+	kvt_tensors_free(&o.tensors);
+	free(o.layer);
+	free(o.row);
+	return status;
+}
+
+static const char *const facts[] = { "names", "padding", "slots", "tokens", "window",
+				     NULL };
+
+const struct kvt_format kvt_cache_format = {
+	.info = { "transformers", "keys and values as [batch, heads, tokens, elements]",
+		  true, false },
+	.facts = facts,
+	.probe = cache_probe,
+	.open = cache_open,
+};

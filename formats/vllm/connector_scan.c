@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* connector_scan.c - what lies in a connector folder; nothing outside it is touched */
+#include "formats/vllm/connector.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_ENTRIES = 1 << 16 };
+
+static const char ending[] = ".safetensors";
+
+void kvt_names_free(struct kvt_names *names)
+{
+	for (int64_t i = 0; i < names->count; i++)
+		free(names->name[i]);
+	free(names->name);
+	*names = (struct kvt_names){ 0 };
+}
+
+static enum kvt_status add(struct kvt_names *names, const char *name, size_t length,
+			   const char *path, struct kvt_error *err)
+{
+	int64_t n = names->count;
+	char **more, *copy;
+
+	if (n == MAX_ENTRIES)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: more than %d entries are no dump", path, MAX_ENTRIES);
+	/* full whenever the count is a power of two */
+	if (!(n & (n - 1))) {
+		more = realloc(names->name, (size_t)(n ? 2 * n : 1) * sizeof(*more));
+		if (!more)
+			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		names->name = more;
+	}
+	if (!(copy = strndup(name, length)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	names->name[names->count++] = copy;
+	return KVT_OK;
+}
+
+static enum kvt_status look(struct kvt_names *tensors, struct kvt_names *folders,
+			    const char *folder, const char *name,
+			    struct kvt_error *err)
+{
+	size_t n = strlen(name), m = strlen(ending);
+	bool tensor = n > m && !strcmp(name + n - m, ending);
+	char *path = kvt_path_join(folder, name, "");
+	enum kvt_status status = KVT_OK;
+	struct stat st;
+
+	if (!path)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", folder);
+	if (lstat(path, &st))
+		status = kvt_fail(err, KVT_SYSTEM, "%s: cannot stat: %s", path,
+				  strerror(errno));
+	else if (tensor && !S_ISREG(st.st_mode))
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s: is no regular file; links are not followed", path);
+	else if (tensor)
+		status = add(tensors, name, n - m, folder, err);
+	else if (S_ISDIR(st.st_mode))
+		status = add(folders, name, n, folder, err);
+	free(path);
+	return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void sort(struct kvt_names *names)
+{
+	if (names->count)
+		qsort(names->name, (size_t)names->count, sizeof(*names->name), by_name);
+}
+
+enum kvt_status kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *folders,
+				const char *path, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	struct dirent *entry;
+	DIR *dir = opendir(path);
+
+	*tensors = *folders = (struct kvt_names){ 0 };
+	if (!dir && errno == ENOTDIR)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: is no folder", path);
+	if (!dir)
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s", path,
+				strerror(errno));
+	while (!status && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && !kvt_stage_is_one(entry->d_name))
+			status = look(tensors, folders, path, entry->d_name, err);
+	closedir(dir);
+	if (status) {
+		kvt_names_free(tensors);
+		kvt_names_free(folders);
+		return status;
+	}
+	sort(tensors);
+	sort(folders);
+	return KVT_OK;
+}

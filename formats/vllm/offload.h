@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * offload.h - the trees that vLLM's file-system tier and llm-d write
+ *
+ * <root>/<model>_<digest>/config.json says what is in
+ * <root>/<model>_<digest>_r<rank>/<hhh>/<hh>_g<group>/<hash>.bin
+ *
+ * Names are the same, files are not: one of llm-d has blocks of one rank, one
+ * of vLLM is a row of the cells of all ranks.
+ */
+#ifndef KVT_OFFLOAD_H
+#define KVT_OFFLOAD_H
+
+#include <jansson.h>
+
+#include "formats/store/store.h"
+
+/* Presets of the format: whose files they are. */
+#define KVT_OFFLOAD_VLLM "vllm-offload"
+#define KVT_OFFLOAD_LLMD "llmd"
+
+struct kvt_offload_group {
+	int64_t block_size, nlayers;
+	const json_t *layers;		/* names */
+};
+
+struct kvt_offload_config {
+	json_t *json;			/* owned; what follows lies in it */
+	const char *model, *dtype, *canonical;
+	int64_t blocks_per_file, tp_size, pp_size, pcp_size, dcp_size;
+	bool older_keys;		/* those of llm-d and of vLLM until 0.25 */
+	/* sizes are 1 for every TP whose bytes are the same in order of ranks */
+	bool agnostic, says_agnostic;
+	bool replicated;		/* one copy of latents that all ranks hold */
+	int ngroups;			/* 0: it does not say */
+	struct kvt_offload_group group[KVT_MAX_GROUPS];
+};
+
+/* Both generations of keys; 'name' is for messages. */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_parse(struct kvt_offload_config *out, const char *text, size_t nbytes,
+		  const char *name, struct kvt_error *err);
+void kvt_offload_free(struct kvt_offload_config *config);
+
+/* As Python writes it, \uabcd in small letters; malloc()ed, NULL: no memory. */
+char *kvt_offload_text(const json_t *config, size_t flags);
+/* The digest that is in the folder's name; false: out of memory. */
+bool kvt_offload_digest(char out[13], const json_t *config);
+
+/* "hhh/hh_g1/HASH.bin"; false: no such name. */
+bool kvt_offload_name(struct kvt_part_of_name *hash, int *group, const char *name);
+
+/* Layers of the largest group, at least 'layers'. */
+int64_t kvt_offload_most_layers(const struct kvt_offload_config *config, int64_t layers);
+
+enum { KVT_OFFLOAD_MOST_RANKS = 1 << 16, KVT_OFFLOAD_MOST_ALIGN = 1 << 30 };
+#define KVT_OFFLOAD_MOST_PAGE (INT64_C(1) << 40)
+
+/* ---- rows --------------------------------------------------------------- */
+
+/*
+ * A file of vLLM's tier.  Ranks stand one behind the other, each with what its
+ * tensors hold of the file's blocks:
+ *
+ *	layers outermost ("LB...")	layer, block, page
+ *	blocks outermost ("B...")	block, all layers as the layout has them
+ *
+ * Groups begin at the same place, as they do in the engine's memory: the largest
+ * one says how much a rank has, and what a smaller one leaves over are stale
+ * bytes.  Then follow zeros up to a multiple of the machine's page.
+ *
+ * In canonical form each page has the heads of all ranks, and there is one of
+ * them; the file is as long as if all ranks had theirs.
+ */
+struct kvt_offload_row {
+	int64_t ranks;			/* whose cells it has */
+	bool canonical;			/* in pages that they share */
+	int64_t per_file;		/* blocks */
+	int64_t layers;			/* of the largest group */
+	int64_t page;			/* from a block of a layer on; 0: no padding */
+	int64_t align;			/* the machine's page; 0: 4096 */
+	/* kvt_offload_row_measure() says */
+	int64_t rank_bytes;		/* from a rank to the next */
+	int64_t used, nbytes;		/* before the zeros; of the file */
+};
+
+/*
+ * The layout of a row for what the engine calls its own: without L and B they
+ * become its outermost axes.  KVT_UNSUPPORTED for one in which a block of a layer
+ * would not be one run, as the engine's has to be.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_error *err);
+/*
+ * Is a group in the order that "canonical_format" says?  KVT_BAD_INPUT if not;
+ * any is where it says nothing (NULL).
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_check_canonical(const char *said, const struct kvt_group *group,
+			    const char *name, struct kvt_error *err);
+/* Sizes, for a group with all heads; KVT_BAD_INPUT if ranks cannot share those. */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_row_measure(struct kvt_offload_row *row, const struct kvt_group *group,
+			const char *name, struct kvt_error *err);
+/*
+ * Where a group's blocks from 'block' on are in a file: a piece a rank; of ranks
+ * that hold the same heads only the first one's, or, with 'copies', all.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_row_place(struct kvt_flat *flat, const struct kvt_offload_row *row,
+		      const struct kvt_group *group, int64_t block, int file,
+		      bool copies, struct kvt_error *err);
+
+/* ---- notes -------------------------------------------------------------- */
+
+/* What begins a note that holds the config of the tree a dump came from. */
+#define KVT_OFFLOAD_NOTE "offload config: "
+/* The same for rows, with what their config leaves open in between. */
+#define KVT_OFFLOAD_ROW_NOTE "offload rows: "
+
+/* malloc()ed; 'row' is NULL for a tree of llm-d.  NULL: out of memory. */
+char *kvt_offload_note(const struct kvt_offload_config *config,
+		       const struct kvt_offload_row *row);
+/*
+ * The inverse: false if it is no such note.  *has_row tells whether it is one of
+ * rows; *config is the JSON text in it.
+ */
+bool kvt_offload_read_note(const char **config, struct kvt_offload_row *row,
+			   bool *has_row, const char *note);
+
+/* The members create and finish of the format. */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_create(struct kvt_writer *writer, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_finish(struct kvt_writer *writer, struct kvt_error *err);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* offload_config.c - config.json of an offload tree, its digest, names of files */
+#include "formats/vllm/offload.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/parse/json.h"
+#include "formats/parse/sha256.h"
+
+enum { MAX_BLOCKS_PER_FILE = 1 << 20, MIN_HASH = 6 };
+
+/* ---- the config --------------------------------------------------------- */
+
+/* Keys changed their names; both at once contradict each other. */
+static enum kvt_status take_either(int64_t *out, const struct kvt_json *in,
+				   const char *key, const char *other, int64_t max)
+{
+	int64_t a = -1, b = -1;
+	enum kvt_status status;
+
+	if ((status = kvt_json_int(&a, in, key, 1, max)) ||
+	    (status = kvt_json_int(&b, in, other, 1, max)))
+		return status;
+	if (a >= 0 && b >= 0 && a != b)
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is %lld, but %s is %lld",
+				in->name, key, (long long)a, other, (long long)b);
+	if (a >= 0 || b >= 0)
+		*out = a >= 0 ? a : b;
+	return KVT_OK;
+}
+
+static enum kvt_status take_group(struct kvt_offload_group *out, const json_t *entry,
+				  const struct kvt_json *in)
+{
+	struct kvt_json group = { entry, in->name, in->err };
+	enum kvt_status status;
+	const char *name;
+
+	if (!json_is_object(entry))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: kv_cache_groups has an entry that is no object", in->name);
+	if ((status = take_either(&out->block_size, &group, "block_size",
+				  "tokens_per_block", 1 << 24)) ||
+	    (status = kvt_json_array(&out->layers, &group, "layer_names")))
+		return status;
+	out->nlayers = (int64_t)json_array_size(out->layers);
+	if (!out->block_size || !out->nlayers)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: a group has no %s", in->name,
+				out->block_size ? "layer_names" : "block_size");
+	for (int64_t i = 0; !status && i < out->nlayers; i++)
+		status = kvt_json_string_at(&name, &group, "layer_names", out->layers,
+					    (size_t)i);
+	return status;
+}
+
+static enum kvt_status take_groups(struct kvt_offload_config *out,
+				   const struct kvt_json *in)
+{
+	const json_t *list = NULL;
+	enum kvt_status status = kvt_json_array(&list, in, "kv_cache_groups");
+	size_t n = json_array_size(list);
+
+	if (!status && n > KVT_MAX_GROUPS)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: has %zu groups, at most %d are supported", in->name, n,
+				KVT_MAX_GROUPS);
+	for (size_t i = 0; !status && i < n; i++)
+		status = take_group(&out->group[out->ngroups++], json_array_get(list, i),
+				    in);
+	return status;
+}
+
+/* true, false, or as it was without the key. */
+static enum kvt_status take_bool(bool *out, bool *said, const struct kvt_json *in,
+				 const char *key)
+{
+	const json_t *value = json_object_get(in->object, key);
+
+	*said = value != NULL;
+	if (!value)
+		return KVT_OK;
+	if (!json_is_boolean(value))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: %s is neither true nor false", in->name, key);
+	*out = json_is_true(value);
+	return KVT_OK;
+}
+
+static enum kvt_status take_config(struct kvt_offload_config *out,
+				   const struct kvt_json *in)
+{
+	const int64_t most = KVT_OFFLOAD_MOST_RANKS;
+	enum kvt_status status;
+	bool said;
+
+	out->older_keys = json_object_get(in->object, "gpu_blocks_per_file") != NULL;
+	if ((status = kvt_json_string(&out->model, in, "model_name")) ||
+	    (status = kvt_json_string(&out->dtype, in, "dtype")) ||
+	    (status = kvt_json_string(&out->canonical, in, "canonical_format")) ||
+	    (status = take_either(&out->blocks_per_file, in, "gpu_blocks_per_file",
+				  "blocks_per_file", MAX_BLOCKS_PER_FILE)) ||
+	    (status = kvt_json_int(&out->tp_size, in, "tp_size", 1, most)) ||
+	    (status = kvt_json_int(&out->pp_size, in, "pp_size", 1, most)) ||
+	    (status = kvt_json_int(&out->pcp_size, in, "pcp_size", 1, most)) ||
+	    (status = kvt_json_int(&out->dcp_size, in, "dcp_size", 1, most)) ||
+	    (status = take_bool(&out->agnostic, &out->says_agnostic, in,
+				"parallel_agnostic")) ||
+	    (status = take_bool(&out->replicated, &said, in, "replicated_layout")) ||
+	    (status = take_groups(out, in)))
+		return status;
+	if (!out->model || !out->blocks_per_file)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: is no config of an offload tree: %s is missing", in->name,
+				out->model ? "blocks_per_file" : "model_name");
+	if (out->pcp_size > 1)
+		return kvt_fail(in->err, KVT_UNSUPPORTED,
+				"%s: pcp_size is %lld; how its ranks share a block is not known",
+				in->name, (long long)out->pcp_size);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_offload_parse(struct kvt_offload_config *out, const char *text,
+				  size_t nbytes, const char *name, struct kvt_error *err)
+{
+	struct kvt_json in = { NULL, name, err };
+	enum kvt_status status;
+
+	*out = (struct kvt_offload_config){ .tp_size = 1, .pp_size = 1, .pcp_size = 1,
+					    .dcp_size = 1 };
+	if ((status = kvt_json_parse(&out->json, text, nbytes, name, err)))
+		return status;
+	in.object = out->json;
+	if ((status = take_config(out, &in)))
+		kvt_offload_free(out);
+	return status;
+}
+
+void kvt_offload_free(struct kvt_offload_config *config)
+{
+	json_decref(config->json);
+	config->json = NULL;
+}
+
+/* ---- the digest --------------------------------------------------------- */
+
+char *kvt_offload_text(const json_t *config, size_t flags)
+{
+	char *text = kvt_json_dump(config, flags | JSON_ENSURE_ASCII);
+
+	for (char *c = text; c && *c; c++) {
+		if (*c != '\\')
+			continue;
+		c++;
+		for (int i = 0; *c == 'u' && i < 4 && c[i + 1]; i++)
+			c[i + 1] = (char)tolower((unsigned char)c[i + 1]);
+	}
+	return text;
+}
+
+bool kvt_offload_digest(char out[13], const json_t *config)
+{
+	char *text = kvt_offload_text(config, JSON_SORT_KEYS | JSON_COMPACT);
+	struct sha256_text hash;
+	struct sha256 sum;
+
+	if (!text)
+		return false;
+	sha256_start(&sum);
+	sha256_add(&sum, text, strlen(text));
+	hash = sha256_end(&sum);
+	free(text);
+	memcpy(out, hash.s, 12);
+	out[12] = '\0';
+	return true;
+}
+
+/* ---- names -------------------------------------------------------------- */
+
+bool kvt_offload_name(struct kvt_part_of_name *hash, int *group, const char *name)
+{
+	const char *file, *p;
+	size_t n;
+
+	/* the lengths of all parts but the hash and the group are known */
+	if (strlen(name) < 10 || name[3] != '/' || strncmp(name + 6, "_g", 2))
+		return false;
+	p = name + 8;
+	*group = 0;
+	while (isdigit((unsigned char)*p) && p - name < 10)
+		*group = *group * 10 + (*p++ - '0');
+	if (p == name + 8 || (name[8] == '0' && p > name + 9) || *p != '/')
+		return false;
+	file = p + 1;
+	n = strspn(file, "0123456789abcdef");
+	*hash = (struct kvt_part_of_name){ file, n };
+	return n >= MIN_HASH && !strcmp(file + n, ".bin") && !strncmp(name, file, 3) &&
+	       !strncmp(name + 4, file + 3, 2);
+}

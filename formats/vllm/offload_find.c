@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * offload_find.c - which config and which rank of an offload tree are meant, who
+ * wrote it, and what else lies there
+ *
+ * The path may be the root, the folder of the config or that of a rank.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/vllm/offload_impl.h"
+
+enum { MOST_CONFIG = 16 << 20, MOST_ENTRIES = 1 << 16 };
+
+static const char config_name[] = "config.json";
+
+/* ---- paths -------------------------------------------------------------- */
+
+static bool has_config(const char *folder)
+{
+	char *path = kvt_path_join(folder, config_name, "");
+	struct stat st;
+	bool is = path && !lstat(path, &st) && S_ISREG(st.st_mode);
+
+	free(path);
+	return is;
+}
+
+bool kvt_offload_is_base(const char *path)
+{
+	size_t n = strlen(path);
+
+	while (n && path[n - 1] == '/')
+		n--;
+	return n > 13 && path[n - 13] == '_' &&
+	       strspn(path + n - 12, "0123456789abcdef") >= 12 && has_config(path);
+}
+
+/* "x_r12" ends in a rank: its digits, and how long the rest is. */
+static const char *rank_of(const char *path, size_t *base)
+{
+	size_t n = strlen(path), end = n;
+
+	while (end && path[end - 1] >= '0' && path[end - 1] <= '9')
+		end--;
+	if (end == n || n - end > 5 || end < 3 || strncmp(path + end - 2, "_r", 2))
+		return NULL;
+	*base = end - 2;
+	return path + end;
+}
+
+static enum kvt_status no_memory(const struct kvt_offload *o)
+{
+	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+}
+
+typedef enum kvt_status entry_fn(struct kvt_offload *o, struct kvt_choice *choice,
+				 char **found, const char *folder, const char *name);
+
+/* Hands each entry of a folder to 'fn'. */
+static enum kvt_status each_entry(struct kvt_offload *o, const char *folder,
+				  struct kvt_choice *choice, char **found, entry_fn *fn)
+{
+	enum kvt_status status = KVT_OK;
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+	int n = 0;
+
+	if (!dir)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: cannot open: %s", folder,
+				strerror(errno));
+	while (!status && (entry = readdir(dir))) {
+		if (++n > MOST_ENTRIES)
+			status = kvt_fail(o->err, KVT_BAD_INPUT,
+					  "%s: more than %d entries are no offload tree",
+					  folder, MOST_ENTRIES);
+		else if (entry->d_name[0] != '.')
+			status = fn(o, choice, found, folder, entry->d_name);
+	}
+	closedir(dir);
+	return status ? status : kvt_chosen(choice, o->path, o->err);
+}
+
+/* Keeps 'path' if it is the chosen one; takes it. */
+static enum kvt_status offer(struct kvt_offload *o, struct kvt_choice *choice,
+			     char **found, char *path, const char *value)
+{
+	struct kvt_part_of_name part = { value, strlen(value) };
+	enum kvt_status status;
+	bool skip;
+
+	if ((status = kvt_choose(&skip, choice, &part, o->path, o->err)) || skip) {
+		free(path);
+		return status;
+	}
+	free(*found);
+	*found = path;
+	/* what was offered is gone by the next call */
+	choice->first.s = path + strlen(path) - part.n;
+	return KVT_OK;
+}
+
+/* ---- the config --------------------------------------------------------- */
+
+static enum kvt_status look_for_config(struct kvt_offload *o, struct kvt_choice *choice,
+				       char **found, const char *folder,
+				       const char *name)
+{
+	char *path = kvt_path_join(folder, name, "");
+
+	if (!path)
+		return no_memory(o);
+	if (has_config(path))
+		return offer(o, choice, found, path, name);
+	free(path);
+	return KVT_OK;
+}
+
+static enum kvt_status find_base(struct kvt_offload *o, const char **rank)
+{
+	struct kvt_choice cache = { .key = "cache", .what = "caches" };
+	size_t n = strlen(o->path), base;
+	enum kvt_status status;
+	char *path;
+
+	while (n > 1 && o->path[n - 1] == '/')
+		n--;
+	if (!(path = strndup(o->path, n)))
+		return no_memory(o);
+	if ((*rank = rank_of(path, &base))) {
+		path[base] = '\0';
+		if (has_config(path)) {
+			o->base = path;
+			return KVT_OK;
+		}
+		path[base] = '_';
+		*rank = NULL;
+	}
+	if (has_config(path)) {
+		o->base = path;
+		return KVT_OK;
+	}
+	cache.asked = kvt_fact(o->hints, "cache");
+	status = each_entry(o, path, &cache, &o->base, look_for_config);
+	free(path);
+	if (!status && !o->base)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: holds no folder with a %s, which an offload tree has",
+				o->path, config_name);
+	return status;
+}
+
+static enum kvt_status read_config(struct kvt_offload *o)
+{
+	char *path = kvt_path_join(o->base, config_name, ""), *text = NULL, digest[13];
+	const char *name = strrchr(o->base, '/') ? strrchr(o->base, '/') + 1 : o->base;
+	size_t nbytes = 0, n = strlen(name);
+	enum kvt_status status;
+
+	if (!path)
+		return no_memory(o);
+	if (!(status = kvt_tree_text(&text, &nbytes, &o->reader->files, path, MOST_CONFIG,
+				     o->err)))
+		status = kvt_offload_parse(&o->config, text, nbytes, path, o->err);
+	if (!status && !kvt_offload_digest(digest, o->config.json))
+		status = no_memory(o);
+	if (!status && (n < 13 || name[n - 13] != '_' || strcmp(name + n - 12, digest)))
+		status = kvt_fail(o->err, KVT_BAD_INPUT,
+				  "%.200s: its digest is %s, but the folder is called %.160s",
+				  path, digest, name);
+	free(text);
+	free(path);
+	return status;
+}
+
+/* ---- the rank ----------------------------------------------------------- */
+
+static enum kvt_status look_for_rank(struct kvt_offload *o, struct kvt_choice *choice,
+				     char **found, const char *folder, const char *name)
+{
+	const char *slash = strrchr(o->base, '/'), *rank;
+	const char *base = slash ? slash + 1 : o->base;
+	size_t n;
+	char *path;
+
+	if (!(rank = rank_of(name, &n)) || n != strlen(base) ||
+	    strncmp(name, base, n))
+		return KVT_OK;
+	o->other_ranks |= strcmp(rank, "0") != 0;
+	if (!(path = kvt_path_join(folder, name, "")))
+		return no_memory(o);
+	return offer(o, choice, found, path, path + strlen(path) - strlen(rank));
+}
+
+static enum kvt_status find_rank(struct kvt_offload *o, const char *asked)
+{
+	struct kvt_choice rank = { .key = "rank", .what = "ranks", .asked = asked };
+	const char *slash = strrchr(o->base, '/');
+	char *root = slash ? strndup(o->base, slash == o->base ? 1 : (size_t)(slash -
+				     o->base)) : strdup(".");
+	enum kvt_status status;
+	size_t n;
+
+	if (!rank.asked)
+		rank.asked = kvt_fact(o->hints, "rank");
+	if (!root)
+		return no_memory(o);
+	status = each_entry(o, root, &rank, &o->folder, look_for_rank);
+	free(root);
+	if (!status && !o->folder)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: has no folder %s_r0 of a rank", o->path, o->base);
+	if (!status)
+		o->rank = strtoll(rank_of(o->folder, &n), NULL, 10);
+	return status;
+}
+
+enum kvt_status kvt_offload_find(struct kvt_offload *o)
+{
+	const char *rank = NULL;
+	enum kvt_status status;
+
+	if ((status = find_base(o, &rank)) ||
+	    (status = read_config(o)))
+		return status;
+	return find_rank(o, rank);
+}
+
+/* ---- the writer --------------------------------------------------------- */
+
+/* Rows are whole pages of the machine; vLLM writes all of them as rank 0. */
+static bool only_llmd(const struct kvt_offload *o)
+{
+	bool odd = o->other_ranks;
+
+	for (int64_t i = 0; !odd && i < o->tree.count; i++)
+		odd = o->tree.file[i].nbytes % 4096 != 0;
+	return odd;
+}
+
+enum kvt_status kvt_offload_find_writer(struct kvt_offload *o)
+{
+	const char *said = o->hints->format;
+
+	o->rows = said && !strcmp(said, KVT_OFFLOAD_VLLM);
+	if (o->rows || (said && !strcmp(said, KVT_OFFLOAD_LLMD)))
+		return KVT_OK;
+	o->rows = !o->config.older_keys;
+	if (o->rows || only_llmd(o))
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: llm-d and vLLM until 0.25 wrote such names and such a config, and "
+			"not the same bytes; give --from=" KVT_OFFLOAD_LLMD " or --from="
+			KVT_OFFLOAD_VLLM, o->base);
+}
+
+/* ---- leftovers ---------------------------------------------------------- */
+
+/* What vLLM's tier leaves of a write that did not end, or of a probe. */
+static bool is_leftover(const char *name)
+{
+	const char *base = kvt_path_base(name), *tail = strrchr(base, '_');
+	size_t digits = tail ? strspn(tail + 1, "0123456789") : 0;
+
+	return !strncmp(base, ".o_direct_probe_", 16) ||
+	       (digits && !strcmp(tail + 1 + digits, ".tmp"));
+}
+
+static void tell_leftover(void *context, const char *name)
+{
+	const struct kvt_inspector *inspector = context;
+	char text[400];
+
+	if (!is_leftover(name))
+		return;
+	snprintf(text, sizeof(text),
+		 "%.300s was left by a writer that did not end, unless it still runs", name);
+	inspector->found(inspector->context, "file.leftover", text);
+}
+
+void kvt_offload_tell_leftovers(const struct kvt_offload *o)
+{
+	struct kvt_inspector inspector;
+
+	if (!o->hints->inspector)
+		return;
+	inspector = *o->hints->inspector;
+	kvt_tree_each_skipped(o->base, tell_leftover, &inspector);
+	kvt_tree_each_skipped(o->folder, tell_leftover, &inspector);
+}

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * offload_write.c - trees that vLLM's file-system tier and llm-d read
+ *
+ * A dump that came from such a tree still has its config (in its note) and the
+ * names of its blocks; what the dump says itself, such as ranks and layers,
+ * replaces that part of the config, and the digest follows.  Whose tree it was
+ * decides what a file holds, unless the format that was asked for does.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/manifest/manifest.h"
+#include "formats/parse/json.h"
+#include "formats/vllm/offload.h"
+
+enum { OPEN_FILES = 16 };
+
+struct writing {
+	struct kvt_writer *writer;
+	struct kvt_error *err;
+	json_t *config;
+	bool old;			/* keys of the first generation */
+	bool rows;			/* files of vLLM's tier; else of llm-d */
+	bool is_new;			/* the dump came from no such tree */
+	struct kvt_offload_row row;
+	int64_t per_file;
+	char *folder;			/* of the rank */
+};
+
+static enum kvt_status no_memory(const struct writing *w)
+{
+	return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+}
+
+/* ---- the config --------------------------------------------------------- */
+
+/* Slots of the file that a name stands in: "HASH:3" is in one of at least 4. */
+static int64_t slot_of(const char *name, size_t *length)
+{
+	const char *colon = strchr(name, ':');
+	size_t n = colon ? strspn(colon + 1, "0123456789") : 0;
+
+	*length = colon ? (size_t)(colon - name) : strlen(name);
+	if (!colon)
+		return 0;
+	return n && n < 8 && !colon[1 + n] ? strtoll(colon + 1, NULL, 10) : -1;
+}
+
+static int64_t most_slots(const struct kvt_snapshot *s)
+{
+	int64_t most = 1;
+	size_t n;
+
+	for (int g = 0; g < s->ngroups; g++)
+		for (int64_t b = 0; b < s->group[g].shape.n[KVT_AXIS_B]; b++) {
+			int64_t slot = slot_of(s->group[g].block_names[b], &n);
+
+			if (slot >= most)
+				most = slot + 1;
+		}
+	return most;
+}
+
+static bool set_int(json_t *o, const char *key, int64_t n)
+{
+	return !json_object_set_new(o, key, json_integer((json_int_t)n));
+}
+
+static bool set_text(json_t *o, const char *key, const char *s)
+{
+	return !json_object_set_new(o, key, json_string(s));
+}
+
+static json_t *group_object(const struct writing *w, const struct kvt_group *group)
+{
+	json_t *o = json_object(), *names = json_array();
+	bool ok = set_int(o, w->old ? "block_size" : "tokens_per_block",
+			  group->block_size) &&
+		  !json_object_set_new(o, "layer_names", names);
+
+	for (int64_t l = 0; ok && l < group->shape.n[KVT_AXIS_L]; l++)
+		ok = !json_array_append_new(names, json_string(group->layer_names[l]));
+	if (ok)
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
+/* The config of a dump that came from elsewhere. */
+static bool new_config(struct writing *w)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+
+	w->old = !w->rows;
+	w->config = json_object();
+	return w->config && set_text(w->config, "model_name", s->model) &&
+	       set_int(w->config, w->old ? "hash_block_size" : "tokens_per_hash",
+		       s->group[0].block_size) &&
+	       set_int(w->config, w->old ? "gpu_blocks_per_file" : "blocks_per_file",
+		       w->per_file) &&
+	       set_int(w->config, "pcp_size", 1) &&
+	       set_text(w->config, "dtype", s->group[0].dtype->name) &&
+	       set_text(w->config, "inference_engine", "vllm");
+}
+
+/*
+ * vLLM gives trees of all TP one name where the order of ranks is that of heads:
+ * then a config does not have this key.
+ */
+static bool set_agnostic(struct writing *w)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+
+	return (s->ngroups == 1 && s->group[0].kind == KVT_FULL_ATTENTION) ||
+	       !json_object_set_new(w->config, "parallel_agnostic", json_false());
+}
+
+static enum kvt_status take_note(struct writing *w, const char *text)
+{
+	struct kvt_offload_config config;
+	enum kvt_status status;
+
+	if ((status = kvt_offload_parse(&config, text, strlen(text), "note", w->err)))
+		return status;
+	w->config = config.json;
+	w->per_file = config.blocks_per_file;
+	w->old = config.older_keys;
+	return KVT_OK;
+}
+
+static bool set_ranks(struct writing *w)
+{
+	const struct kvt_parallel *p = &w->writer->snapshot.parallel;
+
+	return set_int(w->config, "tp_size", p->tp_size) &&
+	       set_int(w->config, "pp_size", p->pp_size) &&
+	       set_int(w->config, "dcp_size", p->dcp_size);
+}
+
+/* A config lists groups that are not in this dump, too: those stay. */
+static bool set_group(struct writing *w, json_t *list, int g)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+	size_t number = (size_t)atoi(s->group[g].id + 1), n = json_array_size(list);
+	json_t *o = group_object(w, &s->group[g]);
+
+	if (!o)
+		return false;
+	/* names have the numbers of the engine's groups, which may leave some out */
+	if (n && number >= n)
+		number = (size_t)g;
+	return number < n ? !json_array_set_new(list, number, o) :
+			    !json_array_append_new(list, o);
+}
+
+/* What the dump says is what the tree has to say. */
+static enum kvt_status set_config(struct writing *w)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+	json_t *list = json_object_get(w->config, "kv_cache_groups");
+	/* ranks whose rows these are may have been other ones */
+	bool ok = (w->rows && !w->is_new) || set_ranks(w);
+
+	/* an empty list says nothing, and a tree that had one keeps it */
+	if (ok && list && !json_array_size(list))
+		return KVT_OK;
+	if (ok && !list) {
+		list = json_array();
+		ok = !json_object_set_new(w->config, "kv_cache_groups", list);
+	}
+	if (ok && !w->rows)
+		ok = !json_array_clear(list);
+	for (int g = 0; ok && g < s->ngroups; g++)
+		ok = set_group(w, list, g);
+	return ok ? KVT_OK : no_memory(w);
+}
+
+/* Whose files: by the name of the format, or else those that the dump came from. */
+static enum kvt_status make_config(struct writing *w)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const char *format = w->writer->options.format, *text;
+	bool vllm = format && !strcmp(format, KVT_OFFLOAD_VLLM);
+	bool llmd = format && !strcmp(format, KVT_OFFLOAD_LLMD), was_row = false;
+	bool came = kvt_offload_read_note(&text, &w->row, &was_row, s->note);
+	enum kvt_status status = KVT_OK;
+
+	w->rows = vllm || (!llmd && (!came || was_row));
+	came = came && w->rows == was_row;
+	w->is_new = !came;
+	if (!came)
+		w->row = (struct kvt_offload_row){ .ranks = 1 };
+	if (came)
+		status = take_note(w, text);
+	else if (!s->model)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"an offload tree is called after the model, and this dump names none");
+	else if (w->per_file = most_slots(s), !new_config(w) ||
+		 (w->rows && !set_agnostic(w)))
+		return no_memory(w);
+	return status ? status : set_config(w);
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+static int64_t most_layers(const struct writing *w)
+{
+	const json_t *list = json_object_get(w->config, "kv_cache_groups");
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+	int64_t most = 1;
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *names = json_object_get(json_array_get(list, i),
+						      "layer_names");
+
+		if ((int64_t)json_array_size(names) > most)
+			most = (int64_t)json_array_size(names);
+	}
+	for (int g = 0; g < s->ngroups; g++)
+		if (s->group[g].shape.n[KVT_AXIS_L] > most)
+			most = s->group[g].shape.n[KVT_AXIS_L];
+	return most;
+}
+
+/* Latents are the same on all ranks, of which vLLM stores one copy, and says so. */
+static bool set_copies(struct writing *w, int64_t ranks)
+{
+	static const char *const keys[] = { "parallel_agnostic", "replicated_layout" };
+	bool several = ranks > 1;
+
+	w->row.ranks = 1;
+	json_object_del(w->config, keys[!several]);
+	return set_int(w->config, "tp_size", 1) &&
+	       !json_object_set_new(w->config, keys[several], json_boolean(several));
+}
+
+/*
+ * Rows for another number of ranks.  A config that is not the same for all of them
+ * has the number, and so has one from here on whose ranks share heads.
+ */
+static enum kvt_status set_row_ranks(struct writing *w)
+{
+	const struct kvt_group *group = &w->writer->snapshot.group[0];
+	int64_t ranks = w->writer->options.row_ranks;
+	bool ok = true;
+
+	if (!ranks)
+		return KVT_OK;
+	if (ranks > KVT_OFFLOAD_MOST_RANKS)
+		return kvt_fail(w->err, KVT_UNSUPPORTED, "%lld ranks are more than %d",
+				(long long)ranks, KVT_OFFLOAD_MOST_RANKS);
+	/* padding was that of a rank's pages, which are other ones now */
+	if (ranks != w->row.ranks)
+		w->row.page = 0;
+	w->row.ranks = ranks;
+	if (kvt_group_opaque(group) && !w->row.canonical)
+		return set_copies(w, ranks) ? KVT_OK : no_memory(w);
+	if (w->row.canonical)
+		return KVT_OK;
+	if (group->shape.n[KVT_AXIS_H] % ranks)
+		ok = !json_object_set_new(w->config, "parallel_agnostic", json_false());
+	if (ok && json_object_get(w->config, "parallel_agnostic"))
+		ok = set_int(w->config, "tp_size", ranks);
+	return ok ? KVT_OK : no_memory(w);
+}
+
+static enum kvt_status check_rows(struct writing *w)
+{
+	struct kvt_snapshot *s = &w->writer->snapshot;
+	const char *canonical = json_string_value(json_object_get(w->config,
+								  "canonical_format"));
+	struct kvt_offload_row first = { .ranks = 0 };
+	enum kvt_status status;
+
+	if (s->parallel.tp_size * s->parallel.pp_size * s->parallel.dcp_size > 1)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"vLLM's tier keeps the cells of all ranks in one file, and this dump "
+				"is of one rank: merge them first, or write --format="
+				KVT_OFFLOAD_LLMD);
+	/* what an engine's own pages have beside their content, its rows have, too */
+	for (int g = 0; w->is_new && g < s->ngroups; g++)
+		if (s->group[g].page_bytes > w->row.page && !s->group[g].page_offset &&
+		    kvt_group_has_gaps(&s->group[g]))
+			w->row.page = s->group[g].page_bytes;
+	w->row.canonical = canonical != NULL;
+	w->row.per_file = w->per_file;
+	w->row.layers = most_layers(w);
+	if ((status = set_row_ranks(w)))
+		return status;
+	for (int g = 0; g < s->ngroups; g++) {
+		struct kvt_group *group = &s->group[g];
+
+		if ((status = kvt_offload_row_layout(&group->layout, w->err)) ||
+		    (status = kvt_offload_check_canonical(canonical, group, "output",
+							  w->err)) ||
+		    (status = kvt_offload_row_measure(&w->row, group, group->id, w->err)))
+			return status;
+		if (g && w->row.rank_bytes != first.rank_bytes)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"groups %s and %s have blocks of unlike size, which rows of "
+					"vLLM's tier cannot hold", s->group[0].id, group->id);
+		first = w->row;
+		group->page_bytes = group->page_offset = 0;
+	}
+	return KVT_OK;
+}
+
+/* ---- folders ------------------------------------------------------------ */
+
+static enum kvt_status write_config(struct writing *w, const char *folder)
+{
+	char *text = kvt_offload_text(w->config, JSON_INDENT(2) |
+						 (w->rows ? JSON_SORT_KEYS : 0));
+	char *path = kvt_path_join(folder, "config", ".json");
+	enum kvt_status status = text && path ? KVT_OK : no_memory(w);
+	struct kvt_files *files = &w->writer->files;
+	int64_t nbytes = 0;
+	int file;
+
+	if (!status)
+		nbytes = (int64_t)strlen(text);
+	if (!status)
+		status = kvt_files_create(files, &file, path, nbytes, w->err);
+	if (!status)
+		status = kvt_file_write(&files->file[file], text, nbytes, 0, w->err);
+	free(text);
+	free(path);
+	return status;
+}
+
+static enum kvt_status make_folders(struct writing *w)
+{
+	const struct kvt_parallel *p = &w->writer->snapshot.parallel;
+	const char *model = json_string_value(json_object_get(w->config, "model_name"));
+	char digest[13], name[256], rank[24];
+	enum kvt_status status;
+	char *folder;
+
+	if (!kvt_offload_digest(digest, w->config))
+		return no_memory(w);
+	if (snprintf(name, sizeof(name), "%s_%s", model, digest) >= 220)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"the model's name is too long for that of a folder");
+	for (char *c = name; *c; c++)
+		if (*c == '/')
+			*c = '_';
+	if (!kvt_name_is_safe(name))
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"the model's name cannot be that of a folder");
+	snprintf(rank, sizeof(rank), "_r%lld",
+		 (long long)(p->pp_rank * p->tp_size + p->tp_rank));
+	folder = kvt_path_join(w->writer->temporary, name, "");
+	w->folder = kvt_path_join(w->writer->temporary, name, rank);
+	if (!folder || !w->folder)
+		status = no_memory(w);
+	else if (!(status = kvt_writer_folder(w->writer, w->writer->temporary, w->err)) &&
+		 !(status = kvt_writer_folder(w->writer, folder, w->err)) &&
+		 !(status = write_config(w, folder)))
+		status = kvt_writer_folder(w->writer, w->folder, w->err);
+	free(folder);
+	return status;
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+static enum kvt_status bad_names(const struct writing *w, const struct kvt_group *group,
+				 int64_t block)
+{
+	return kvt_fail(w->err, KVT_UNSUPPORTED,
+			"group %s: block %llu is called '%.80s', expected the hash of its file "
+			"and, in files of several blocks, :SLOT up to %lld%s",
+			group->id, (unsigned long long)kvt_block_id(group, block),
+			group->block_names[block],
+			(long long)w->per_file - 1,
+			w->rows && w->per_file > 1 ? ", all of them" : "");
+}
+
+/* Blocks from 'first' on that share a file: they end with its last slot. */
+static enum kvt_status count_run(const struct writing *w, const struct kvt_group *group,
+				 int64_t first, int64_t *out)
+{
+	char *const *names = group->block_names;
+	size_t length, next;
+	int64_t slot = slot_of(names[first], &length), n = 1;
+
+	if (w->per_file == 1)
+		slot = strchr(names[first], ':') ? -1 : 0;
+	else if (!strchr(names[first], ':'))
+		slot = -1;
+	*out = w->per_file - slot;
+	/* vLLM stores no part of a row */
+	if (slot < 0 || *out < 1 || (w->rows && slot) ||
+	    first + *out > group->shape.n[KVT_AXIS_B])
+		return bad_names(w, group, first);
+	for (; n < *out; n++)
+		if (slot_of(names[first + n], &next) != slot + n || next != length ||
+		    strncmp(names[first], names[first + n], length))
+			return bad_names(w, group, first + n);
+	return KVT_OK;
+}
+
+/* Folders of three and two digits, then the name itself. */
+static enum kvt_status make_path(const struct writing *w, const struct kvt_group *group,
+				 int64_t block, char **out)
+{
+	const char *name = group->block_names[block];
+	size_t length = strcspn(name, ":"), n = strlen(w->folder);
+	struct kvt_part_of_name hash;
+	char text[512], *path;
+	enum kvt_status status;
+	int number;
+
+	if (length < 6 || length > 200)
+		return bad_names(w, group, block);
+	snprintf(text, sizeof(text), "%.3s/%.2s_%s/%.*s.bin", name, name + 3, group->id,
+		 (int)length, name);
+	if (!kvt_offload_name(&hash, &number, text))
+		return bad_names(w, group, block);
+	if (!(path = kvt_path_join(w->folder, text, "")))
+		return no_memory(w);
+	for (int i = 0; i < 2; i++) {
+		char *slash = strchr(path + n + 1, '/');
+
+		n = (size_t)(slash - path);
+		*slash = '\0';
+		if ((status = kvt_writer_folder(w->writer, path, w->err))) {
+			free(path);
+			return status;
+		}
+		*slash = '/';
+	}
+	*out = path;
+	return KVT_OK;
+}
+
+/* Bytes of a file of llm-d: blocks, layers, rows. */
+static enum kvt_status llmd_bytes(int64_t *out, const struct writing *w,
+				  const struct kvt_group *group,
+				  const struct kvt_box *box)
+{
+	struct kvt_shape shape = kvt_box_shape(box, group->shape.elem);
+	int64_t pages = shape.n[KVT_AXIS_B] * shape.n[KVT_AXIS_L];
+
+	if (!kvt_group_has_gaps(group))
+		return kvt_shape_nbytes(out, &shape, w->err);
+	if (__builtin_mul_overflow(pages, group->page_bytes, out))
+		return kvt_fail(w->err, KVT_UNSUPPORTED, "group %s: pages are too large",
+				group->id);
+	return KVT_OK;
+}
+
+static enum kvt_status create_file(struct writing *w, int g, int64_t first, int64_t n)
+{
+	const struct kvt_group *group = &w->writer->snapshot.group[g];
+	struct kvt_files *files = &w->writer->files;
+	struct kvt_flat *flat = &w->writer->flat[g];
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	int64_t nbytes = w->row.nbytes;
+	enum kvt_status status;
+	char *path = NULL;
+	int file = -1;
+
+	box.begin[KVT_AXIS_B] = first;
+	box.end[KVT_AXIS_B] = first + n;
+	if ((!w->rows && (status = llmd_bytes(&nbytes, w, group, &box))) ||
+	    (status = make_path(w, group, first, &path)))
+		return status;
+	if (!(status = kvt_files_create(files, &file, path, nbytes, w->err)))
+		status = w->rows ?
+			 kvt_offload_row_place(flat, &w->row, group, first, file, true,
+					       w->err) :
+			 kvt_piece_of_box(flat, group, &box, file, 0, w->err);
+	if (file >= OPEN_FILES)
+		kvt_files_park(files, file);
+	free(path);
+	return status;
+}
+
+static enum kvt_status create_files(struct writing *w, int g)
+{
+	const struct kvt_group *group = &w->writer->snapshot.group[g];
+	enum kvt_status status = KVT_OK;
+	int64_t n;
+
+	for (int64_t b = 0; !status && b < group->shape.n[KVT_AXIS_B]; b += n)
+		if (!(status = count_run(w, group, b, &n)))
+			status = create_file(w, g, b, n);
+	return status;
+}
+
+/* ---- the format --------------------------------------------------------- */
+
+static void add_fact(struct kvt_writer *writer, const char *key, int64_t n)
+{
+	char *text = writer->fact[writer->facts.n];
+
+	snprintf(text, sizeof(writer->fact[0]), "%s=%lld", key, (long long)n);
+	writer->facts.s[writer->facts.n++] = text;
+}
+
+/* A tree does not say what its rows are like. */
+static void tell_reader(struct writing *w)
+{
+	if (!w->rows)
+		w->writer->preset = KVT_OFFLOAD_LLMD;
+	else if (w->old)
+		w->writer->preset = KVT_OFFLOAD_VLLM;
+	if (!w->rows)
+		return;
+	add_fact(w->writer, "tp-size", w->row.ranks);
+	if (w->row.page)
+		add_fact(w->writer, "block-bytes", w->row.page);
+	if (w->row.align)
+		add_fact(w->writer, "row-align", w->row.align);
+}
+
+/* Groups are called by the number that folders have. */
+static bool is_number(const char *id)
+{
+	size_t n = strlen(id);
+
+	return n > 1 && n < 4 && id[0] == 'g' && strspn(id + 1, "0123456789") == n - 1 &&
+	       (id[1] != '0' || n == 2);
+}
+
+static enum kvt_status check(const struct writing *w)
+{
+	const struct kvt_snapshot *s = &w->writer->snapshot;
+
+	for (int g = 0; g < s->ngroups; g++) {
+		const struct kvt_group *group = &s->group[g];
+		enum kvt_status status;
+
+		if (!is_number(group->id))
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"group %s: groups of an offload tree are g0, g1, ...",
+					group->id);
+		if (!group->block_names)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"an offload tree finds blocks by their names, and those of group %s have none",
+					group->id);
+		if ((status = kvt_store_check_kv(group, "an offload tree", w->err)) ||
+		    (status = kvt_store_check_heads(group, &s->parallel,
+						    "an offload tree", w->err)) ||
+		    (status = kvt_store_check_layers(group, "an offload tree", w->err)))
+			return status;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status check_llmd(struct writing *w)
+{
+	struct kvt_snapshot *s = &w->writer->snapshot;
+
+	for (int g = 0; g < s->ngroups; g++) {
+		struct kvt_group *group = &s->group[g];
+
+		if (atoi(group->id + 1) != g)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"group %s: groups of an offload tree are g0, g1, ...",
+					group->id);
+		group->layout = kvt_layout_blocks_first(&group->layout, true);
+		if (group->page_offset)
+			group->page_bytes = group->page_offset = 0;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *err)
+{
+	struct writing w = { .writer = writer, .err = err };
+	enum kvt_status status;
+
+	if (!(status = check(&w)) && !(status = make_config(&w)) && !w.rows &&
+	    writer->options.row_ranks)
+		status = kvt_fail(err, KVT_USAGE, "llm-d has no rows of ranks");
+	if (!status &&
+	    !(status = w.rows ? check_rows(&w) : check_llmd(&w)))
+		status = make_folders(&w);
+	for (int g = 0; !status && g < writer->snapshot.ngroups; g++)
+		status = create_files(&w, g);
+	tell_reader(&w);
+	json_decref(w.config);
+	free(w.folder);
+	return status;
+}
+
+/* Each file was complete but for its data. */
+enum kvt_status kvt_offload_finish(struct kvt_writer *writer, struct kvt_error *err)
+{
+	(void)writer;
+	(void)err;
+	return KVT_OK;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* error.c - one status and one sentence */
+#include "lib/kvt/kvt.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum kvt_status kvt_fail(struct kvt_error *err, enum kvt_status status,
+			 const char *format, ...)
+{
+	char text[sizeof(err->text)], piece[KVT_PLAIN_MAX];
+	const char *s = text, *end;
+	size_t used = 0, n;
+	va_list args;
+
+	if (!err)
+		return status;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	for (end = text + strlen(text); s < end; used += n) {
+		s += kvt_plain_next(piece, s, end);
+		n = strlen(piece);
+		if (used + n >= sizeof(err->text))
+			break;
+		memcpy(err->text + used, piece, n);
+	}
+	err->text[used] = '\0';
+	return status;
+}
+
+enum kvt_status kvt_fail_about(struct kvt_error *err, enum kvt_status status,
+			       const char *path, const struct kvt_error *why)
+{
+	size_t n = strlen(path);
+
+	if (!strncmp(why->text, path, n) && !strncmp(why->text + n, ": ", 2))
+		return kvt_fail(err, status, "%s", why->text);
+	return kvt_fail(err, status, "%s: %.400s", path, why->text);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cut.c - how a group is cut into boxes that threads work on one at a time */
+#include "lib/dump/pipeline.h"
+
+/*
+ * About the second level cache of two cores: large enough for long reads, small
+ * enough that a box is still in the cache when it is encoded.
+ */
+enum { BOX_BYTES = 4 << 20 };
+
+static int64_t lcm(int64_t a, int64_t b)
+{
+	return a / kvt_gcd(a, b) * b;
+}
+
+/* Does B stand before L, so that layers of a block are neighbours? */
+static bool block_before_layer(const struct kvt_layout *layout)
+{
+	const struct kvt_order *order = &layout->plane[0];
+
+	for (int i = 0; i < order->nparts; i++) {
+		if (order->part[i].axis == KVT_AXIS_B)
+			return true;
+		if (order->part[i].axis == KVT_AXIS_L)
+			return false;
+	}
+	return false;
+}
+
+static int64_t grow(int64_t now, int64_t extent, int64_t factor)
+{
+	if (factor < 1)
+		factor = 1;
+	return now * factor < extent ? now * factor : (extent > now ? extent : now);
+}
+
+struct cut cut_choose(const struct kvt_group *group,
+		      const struct kvt_tiling *src_tiling,
+		      const struct kvt_layout *dst_layout,
+		      const struct kvt_tiling *dst_tiling, int64_t box_limit)
+{
+	const struct kvt_shape *shape = &group->shape;
+	struct cut cut = { .shape = *shape, .layers = 1, .blocks = 1 };
+	int64_t limit = box_limit < BOX_BYTES ? box_limit : BOX_BYTES;
+	int64_t page = shape->elem, nl = shape->n[KVT_AXIS_L];
+	int64_t nb = shape->n[KVT_AXIS_B], room;
+	bool by_layer, by_block;
+
+	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
+		page *= shape->n[a];
+	if (page < 1)
+		page = 1;
+	if (src_tiling) {
+		cut.layers = src_tiling->n[KVT_AXIS_L];
+		cut.blocks = src_tiling->n[KVT_AXIS_B];
+	}
+	if (dst_tiling) {
+		cut.layers = lcm(cut.layers, dst_tiling->n[KVT_AXIS_L]);
+		cut.blocks = lcm(cut.blocks, dst_tiling->n[KVT_AXIS_B]);
+	}
+
+	/* which way a flat side wants it; tiles do not care */
+	by_layer = (!src_tiling && block_before_layer(&group->layout)) ||
+		   (dst_layout && !dst_tiling && block_before_layer(dst_layout));
+	by_block = (!src_tiling && !block_before_layer(&group->layout)) ||
+		   (dst_layout && !dst_tiling && !block_before_layer(dst_layout));
+	room = limit / (page * cut.layers * cut.blocks);
+	if (by_layer && by_block) {
+		while (room >= 4 && (cut.layers < nl || cut.blocks < nb)) {
+			cut.layers = grow(cut.layers, nl, 2);
+			cut.blocks = grow(cut.blocks, nb, 2);
+			room = limit / (page * cut.layers * cut.blocks);
+		}
+	} else if (by_layer) {
+		cut.layers = grow(cut.layers, nl, room);
+		cut.blocks = grow(cut.blocks, nb,
+				  limit / (page * cut.layers * cut.blocks));
+	} else {
+		cut.blocks = grow(cut.blocks, nb, room);
+		cut.layers = grow(cut.layers, nl,
+				  limit / (page * cut.layers * cut.blocks));
+	}
+	/* growing stops at the extent, which need not be a multiple of a tile */
+	cut.nboxes = ((nl + cut.layers - 1) / cut.layers) *
+		     ((nb + cut.blocks - 1) / cut.blocks);
+	cut.box_bytes = page * cut.layers * cut.blocks;
+	return cut;
+}
+
+void cut_widen(struct cut *cut, int64_t box_limit)
+{
+	int64_t nl = cut->shape.n[KVT_AXIS_L], nb = cut->shape.n[KVT_AXIS_B];
+
+	while (cut->blocks < nb && cut->box_bytes <= box_limit / 2) {
+		cut->blocks *= 2;
+		cut->box_bytes *= 2;
+	}
+	cut->nboxes = ((nl + cut->layers - 1) / cut->layers) *
+		      ((nb + cut->blocks - 1) / cut->blocks);
+}
+
+struct kvt_box cut_box(const struct cut *cut, int64_t i)
+{
+	struct kvt_box box = kvt_box_whole(&cut->shape);
+	int64_t across = (cut->shape.n[KVT_AXIS_B] + cut->blocks - 1) / cut->blocks;
+
+	box.begin[KVT_AXIS_L] = i / across * cut->layers;
+	box.begin[KVT_AXIS_B] = i % across * cut->blocks;
+	box.end[KVT_AXIS_L] = box.begin[KVT_AXIS_L] + cut->layers;
+	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + cut->blocks;
+	return box_cut(&box, &cut->shape);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - plans through a GPU: in, permuted, out */
+#include "lib/dump/device_pool.h"
+
+#include "lib/kvt/kernels.h"
+
+/* ---- steps of a copy ---------------------------------------------------- */
+
+/*
+ * Each step is put into its stream and begins when the slot's step before it has
+ * ended.  What other slots have put into the streams meanwhile does no harm: an
+ * event then comes a little later.
+ */
+static enum kvt_status upload(struct kvt_device_pool *d, struct slot *s, int area,
+			      const uint8_t *host, int64_t nbytes, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_device_copy_in(d->gpu, s->area[area], host, nbytes,
+						    d->stream[UPLOAD], err);
+
+	if (!status)
+		status = kvt_device_event_record(d->gpu, s->after[UPLOAD],
+						 d->stream[UPLOAD], err);
+	return status ? status :
+	       kvt_device_stream_wait_event(d->gpu, d->stream[KERNEL], s->after[UPLOAD],
+					    err);
+}
+
+static enum kvt_status launch(struct kvt_device_pool *d, struct slot *s, void *dst,
+			      const void *src, const struct kvt_plan *plan,
+			      struct kvt_error *err)
+{
+	enum kvt_status status = kvt_device_copy(d->gpu, dst, src, plan,
+						 d->stream[KERNEL], err);
+
+	if (status)
+		return status;
+	pthread_mutex_lock(&d->lock);
+	d->nbytes += kvt_plan_nbytes(plan);
+	pthread_mutex_unlock(&d->lock);
+	return kvt_device_event_record(d->gpu, s->after[KERNEL], d->stream[KERNEL], err);
+}
+
+/*
+ * And waits for it: then all of the slot's work is done.  Where no plan was run the
+ * upload is all that there was.
+ */
+static enum kvt_status download(struct kvt_device_pool *d, struct slot *s, int area,
+				uint8_t *host, int64_t nbytes, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if ((status = kvt_device_stream_wait_event(d->gpu, d->stream[DOWNLOAD],
+						   s->after[UPLOAD], err)) ||
+	    (status = kvt_device_stream_wait_event(d->gpu, d->stream[DOWNLOAD],
+						   s->after[KERNEL], err)) ||
+	    (status = kvt_device_copy_out(d->gpu, host, s->area[area], nbytes,
+					  d->stream[DOWNLOAD], err)) ||
+	    (status = kvt_device_event_record(d->gpu, s->after[DOWNLOAD],
+					      d->stream[DOWNLOAD], err)))
+		return status;
+	return kvt_device_event_wait(d->gpu, s->after[DOWNLOAD], err);
+}
+
+/* After a failure: nothing may use the worker's buffers once they are freed. */
+static enum kvt_status drain(struct kvt_device_pool *d, enum kvt_status status)
+{
+	struct kvt_error ignored;
+
+	for (int i = 0; status && i < NSTREAMS; i++)
+		if (kvt_device_wait(d->gpu, d->stream[i], &ignored))
+			break;		/* the device is dead, and does nothing more */
+	return status;
+}
+
+/* ---- what fills a destination ------------------------------------------- */
+
+/* First and last byte that the plans read; strides are not negative. */
+static void span_of(int64_t span[2], const struct kvt_plans *plans)
+{
+	span[0] = INT64_MAX;
+	span[1] = 0;
+	for (int i = 0; i < plans->count; i++) {
+		const struct kvt_plan *p = &plans->plan[i];
+		int64_t end = p->src_offset + p->run;
+
+		for (int l = 0; l < p->nloops; l++)
+			end += (p->n[l] - 1) * p->src_stride[l];
+		span[0] = p->src_offset < span[0] ? p->src_offset : span[0];
+		span[1] = end > span[1] ? end : span[1];
+	}
+	/* what was aligned for the CPU stays so */
+	span[0] -= span[0] % 256;
+}
+
+static bool is_held(const struct slot *s, const uint8_t *src, int64_t end)
+{
+	return s && src == s->held && end <= s->held_bytes;
+}
+
+static int64_t plans_nbytes(const struct kvt_plans *plans)
+{
+	int64_t nbytes = 0;
+
+	for (int i = 0; i < plans->count; i++)
+		nbytes += kvt_plan_nbytes(&plans->plan[i]);
+	return nbytes;
+}
+
+static enum kvt_status run_on(struct kvt_device_pool *d, struct slot *s, uint8_t *dst,
+			      int64_t nbytes, const uint8_t *src, const int64_t span[2],
+			      const struct kvt_plans *plans, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	uint8_t *from;
+
+	if (plans_nbytes(plans) < nbytes)	/* the rest stays as it is */
+		status = upload(d, s, TO, dst, nbytes, err);
+	if (status)
+		return drain(d, status);
+	if (is_held(s, src, span[1])) {
+		from = s->area[KEPT];
+	} else {
+		from = (uint8_t *)s->area[FROM] - span[0];
+		status = upload(d, s, FROM, src + span[0], span[1] - span[0], err);
+	}
+	for (int i = 0; !status && i < plans->count; i++)
+		status = launch(d, s, s->area[TO], from, &plans->plan[i], err);
+	if (!status)
+		status = download(d, s, TO, dst, nbytes, err);
+	return drain(d, status);
+}
+
+/* Is it worth the way, and is there room? */
+static bool goes_over(int64_t span[2], const struct kvt_device_pool *d,
+		      const struct slot *s,
+		      int64_t nbytes, const uint8_t *src, const struct kvt_plans *plans)
+{
+	const int64_t moved = plans_nbytes(plans);
+
+	if (!moved || moved < nbytes / 4 || nbytes > d->room)
+		return false;
+	span_of(span, plans);
+	return span[1] - span[0] <= d->room || is_held(s, src, span[1]);
+}
+
+enum kvt_status plans_run(struct worker *worker, uint8_t *dst, int64_t nbytes,
+			  const uint8_t *src, const struct kvt_plans *plans,
+			  struct kvt_error *err)
+{
+	struct kvt_device_pool *d = worker ? worker->device : NULL;
+	struct slot *s;
+	enum kvt_status status;
+	int64_t span[2];
+
+	if (!d || !goes_over(span, d, worker->slot, nbytes, src, plans)) {
+		kvt_cpu_copy_all(dst, src, plans);
+		return KVT_OK;
+	}
+	s = worker->slot ? worker->slot : slot_take(d);
+	status = run_on(d, s, dst, nbytes, src, span, plans, err);
+	if (!worker->slot)
+		slot_give(d, s);
+	return status;
+}
+
+/* ---- a source for many destinations ------------------------------------- */
+
+enum kvt_status device_hold(struct worker *worker, const uint8_t *src, int64_t nbytes,
+			    struct kvt_error *err)
+{
+	struct kvt_device_pool *d = worker->device;
+	enum kvt_status status;
+
+	if (!device_pool_works(d) || nbytes > d->room)
+		return KVT_OK;
+	worker->slot = slot_take(d);
+	worker->slot->held = src;
+	worker->slot->held_bytes = nbytes;
+	status = drain(d, upload(d, worker->slot, KEPT, src, nbytes, err));
+	if (status)
+		device_drop(worker);
+	return status;
+}
+
+void device_drop(struct worker *worker)
+{
+	if (worker->slot)
+		slot_give(worker->device, worker->slot);
+	worker->slot = NULL;
+}
+
+/* ---- many sources for a destination ------------------------------------- */
+
+enum kvt_status device_begin(struct worker *worker, const uint8_t *dst, int64_t nbytes,
+			     struct kvt_error *err)
+{
+	struct kvt_device_pool *d = worker->device;
+
+	worker->slot = slot_take(d);
+	return upload(d, worker->slot, KEPT, dst, nbytes, err);
+}
+
+enum kvt_status device_source(struct worker *worker, const uint8_t *src, int64_t nbytes,
+			      struct kvt_error *err)
+{
+	return upload(worker->device, worker->slot, FROM, src, nbytes, err);
+}
+
+enum kvt_status device_plan(struct worker *worker, const struct kvt_plan *plan,
+			    struct kvt_error *err)
+{
+	struct slot *s = worker->slot;
+
+	return launch(worker->device, s, s->area[KEPT], s->area[FROM], plan, err);
+}
+
+enum kvt_status device_source_done(struct worker *worker, struct kvt_error *err)
+{
+	struct kvt_device_pool *d = worker->device;
+	struct slot *s = worker->slot;
+	enum kvt_status status;
+
+	/* there may have been no plan for it */
+	status = kvt_device_event_wait(d->gpu, s->after[UPLOAD], err);
+	return status ? status : kvt_device_event_wait(d->gpu, s->after[KERNEL], err);
+}
+
+enum kvt_status device_end(struct worker *worker, uint8_t *dst, int64_t nbytes,
+			   enum kvt_status status, struct kvt_error *err)
+{
+	struct kvt_device_pool *d = worker->device;
+
+	if (!status)
+		status = download(d, worker->slot, KEPT, dst, nbytes, err);
+	drain(d, status);
+	device_drop(worker);
+	return status;
+}

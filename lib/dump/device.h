@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * device.h - plans of the pipeline on a GPU, in place of the CPU (--device)
+ *
+ * A box or tile goes over: its source through one stream into the device, permuted
+ * there on a second, back through a third.  Threads take a slot of device memory
+ * each, so that while one waits for its kernel the others load and unload.  Small
+ * pieces of a box are put together by the CPU: all of the box would cross the host's
+ * link for each.
+ */
+#ifndef KVTOOL_DEVICE_H
+#define KVTOOL_DEVICE_H
+
+#include "lib/dump/pipeline.h"
+
+#define OPT_DEVICE(p)  { "device", 0, OPT_STRING, p, "DEVICE", \
+			 "that permutes: cpu (default), cuda[:N], hip[:N] or auto" }
+
+/*
+ * What --device says; NULL: nothing.  *out is NULL for the CPU, also where "auto"
+ * finds no GPU, which standard error is told.  A GPU that was asked for and cannot
+ * be had is KVT_UNSUPPORTED.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_device_pool_new(struct kvt_device_pool **out, const char *spec,
+		    const struct kvt_run *run,
+		    struct kvt_error *err);
+void kvt_device_pool_free(struct kvt_device_pool *device);	/* NULL is allowed */
+
+/* What worked: "cuda:0", or "cpu"; and the bytes that it wrote instead of the CPU. */
+const char *kvt_device_pool_name(const struct kvt_device_pool *device);
+int64_t kvt_device_pool_nbytes(const struct kvt_device_pool *device);
+
+struct kvt_device;
+struct kvt_device *device_pool_gpu(const struct kvt_device_pool *device);
+
+/* ---- the pipeline's part ------------------------------------------------ */
+
+/* NULL, or "auto" gave up: the CPU works. */
+bool device_pool_works(const struct kvt_device_pool *device);
+
+/*
+ * Slots for 'n' threads whose buffers have 'room' bytes at most; fewer slots, but
+ * one, if its memory does not hold more.
+ */
+KVT_MUST_CHECK enum kvt_status
+device_pool_reserve(struct kvt_device_pool *device, int n, int64_t room,
+		    struct kvt_error *err);
+
+/* Was it "auto" that wanted this one?  Then standard error is told why it is not
+   used, and the CPU works from now on. */
+bool device_pool_gives_up(struct kvt_device_pool *device, const struct kvt_error *why);
+
+/* Memory of the host that the device reaches by itself. */
+KVT_MUST_CHECK enum kvt_status
+device_pool_pin(uint8_t **out, struct kvt_device_pool *device, int64_t nbytes,
+		struct kvt_error *err);
+void device_pool_unpin(struct kvt_device_pool *device, uint8_t *bytes);
+
+/* ---- copies ------------------------------------------------------------- */
+
+/*
+ * kvt_cpu_copy_all(), on the device where there is one and the plans write at least
+ * a quarter of the 'nbytes' of dst.  'worker' may be NULL: then the CPU does it.
+ */
+KVT_MUST_CHECK enum kvt_status
+plans_run(struct worker *worker, uint8_t *dst, int64_t nbytes, const uint8_t *src,
+	  const struct kvt_plans *plans, struct kvt_error *err);
+
+/*
+ * Until device_drop() what plans_run() reads of these bytes is on the device
+ * already: a box from which many tiles are made.  No waiting for another worker
+ * in between, for the slot that he may need is held.
+ */
+KVT_MUST_CHECK enum kvt_status
+device_hold(struct worker *worker, const uint8_t *src, int64_t nbytes,
+	    struct kvt_error *err);
+void device_drop(struct worker *worker);
+
+/*
+ * Several plans from one source after another into a destination that keeps what
+ * they do not write: begin, each source with its plans, end.  Only where
+ * device_pool_works().  plans_run() may be called in between.
+ */
+KVT_MUST_CHECK enum kvt_status
+device_begin(struct worker *worker, const uint8_t *dst, int64_t nbytes,
+	     struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+device_source(struct worker *worker, const uint8_t *src, int64_t nbytes,
+	      struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+device_plan(struct worker *worker, const struct kvt_plan *plan, struct kvt_error *err);
+/* All plans of this source are done. */
+KVT_MUST_CHECK enum kvt_status
+device_source_done(struct worker *worker, struct kvt_error *err);
+/* The destination's bytes, unless 'status' says that it went wrong; that or how
+   this went. */
+KVT_MUST_CHECK enum kvt_status
+device_end(struct worker *worker, uint8_t *dst, int64_t nbytes,
+	   enum kvt_status status, struct kvt_error *err);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_pool.c - opening a GPU, and slots of its memory for the workers of a pipeline */
+#include "lib/dump/device_pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* ---- opening ------------------------------------------------------------ */
+
+static enum kvt_status open_streams(struct kvt_device_pool *d, struct kvt_error *err)
+{
+	struct kvt_device_facts facts;
+	enum kvt_status status = kvt_device_facts(&facts, d->gpu, err);
+
+	memcpy(d->spec, facts.spec, sizeof(d->spec));
+	for (int i = 0; !status && i < NSTREAMS; i++)
+		status = kvt_device_stream_new(&d->stream[i], d->gpu, err);
+	return status;
+}
+
+static void say_no_gpu(const struct kvt_device_pool *d, const struct kvt_error *why)
+{
+	kvt_run_warn(&d->run, "--device=auto: the CPU works, for there is no GPU (%s)",
+		     why->text);
+}
+
+/* No data was touched: a device that cannot do this is no device. */
+static enum kvt_status unusable(enum kvt_status status)
+{
+	return status == KVT_SYSTEM ? KVT_UNSUPPORTED : status;
+}
+
+static enum kvt_status open_gpu(struct kvt_device_pool *d, const char *spec,
+				struct kvt_error *err)
+{
+	enum kvt_status status = kvt_device_open(&d->gpu, spec, err);
+
+	if (status == KVT_USAGE)
+		return kvt_fail(err, KVT_USAGE, "--device is '%.100s', expected cpu, "
+				"cuda, cuda:N, hip, hip:N or auto", spec);
+	return unusable(status ? status : open_streams(d, err));
+}
+
+enum kvt_status kvt_device_pool_new(struct kvt_device_pool **out, const char *spec,
+				    const struct kvt_run *run, struct kvt_error *err)
+{
+	enum kvt_status status;
+	struct kvt_device_pool *d;
+
+	*out = NULL;
+	if (!spec || !strcmp(spec, "cpu"))
+		return KVT_OK;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	d->run = *run;
+	d->automatic = !strcmp(spec, "auto");
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->given, NULL);
+	status = open_gpu(d, spec, err);
+	if (!status) {
+		*out = d;
+		return KVT_OK;
+	}
+	if (d->automatic) {
+		say_no_gpu(d, err);
+		status = KVT_OK;
+	}
+	kvt_device_pool_free(d);
+	return status;
+}
+
+static void free_slot(struct kvt_device_pool *d, struct slot *s)
+{
+	for (int i = 0; i < NAREAS; i++)
+		kvt_device_free(d->gpu, s->area[i]);
+	for (int i = 0; i < NSTREAMS; i++)
+		kvt_device_event_free(d->gpu, s->after[i]);
+	memset(s, 0, sizeof(*s));
+}
+
+static void free_slots(struct kvt_device_pool *d)
+{
+	while (d->nslots)
+		free_slot(d, &d->slot[--d->nslots]);
+	d->free = NULL;
+}
+
+void kvt_device_pool_free(struct kvt_device_pool *d)
+{
+	if (!d)
+		return;
+	free_slots(d);
+	for (int i = 0; i < NSTREAMS; i++)
+		kvt_device_stream_free(d->gpu, d->stream[i]);
+	kvt_device_close(d->gpu);
+	pthread_cond_destroy(&d->given);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+bool device_pool_works(const struct kvt_device_pool *d)
+{
+	return d && !d->gone;
+}
+
+const char *kvt_device_pool_name(const struct kvt_device_pool *d)
+{
+	return device_pool_works(d) ? d->spec : "cpu";
+}
+
+struct kvt_device *device_pool_gpu(const struct kvt_device_pool *d)
+{
+	return d->gpu;
+}
+
+int64_t kvt_device_pool_nbytes(const struct kvt_device_pool *d)
+{
+	return d ? d->nbytes : 0;
+}
+
+bool device_pool_gives_up(struct kvt_device_pool *d, const struct kvt_error *why)
+{
+	if (!d->automatic)
+		return false;
+	say_no_gpu(d, why);
+	free_slots(d);
+	d->gone = true;
+	return true;
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+static enum kvt_status make_slot(struct kvt_device_pool *d, struct slot *s,
+				 struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < NAREAS; i++)
+		status = kvt_device_alloc(&s->area[i], d->gpu, d->room, err);
+	for (int i = 0; !status && i < NSTREAMS; i++)
+		status = kvt_device_event_new(&s->after[i], d->gpu, err);
+	return status;
+}
+
+enum kvt_status device_pool_reserve(struct kvt_device_pool *d, int n, int64_t room,
+			       struct kvt_error *err)
+{
+	enum kvt_status status;
+	struct kvt_error why;
+
+	if (room < 1 || (n <= d->nslots && room <= d->room))
+		return KVT_OK;
+	free_slots(d);
+	d->room = room;
+	if ((status = make_slot(d, &d->slot[0], err))) {
+		free_slot(d, &d->slot[0]);
+		return unusable(status);
+	}
+	for (d->nslots = 1; d->nslots < n && d->nslots < MOST_SLOTS; d->nslots++)
+		if (make_slot(d, &d->slot[d->nslots], &why)) {
+			free_slot(d, &d->slot[d->nslots]);
+			break;
+		}
+	for (int i = 0; i < d->nslots; i++) {
+		d->slot[i].next = d->free;
+		d->free = &d->slot[i];
+	}
+	return KVT_OK;
+}
+
+enum kvt_status device_pool_pin(uint8_t **out, struct kvt_device_pool *d, int64_t nbytes,
+			   struct kvt_error *err)
+{
+	void *p;
+	enum kvt_status status = kvt_device_pinned_alloc(&p, d->gpu, nbytes, err);
+
+	if (!status)
+		*out = p;
+	return unusable(status);
+}
+
+void device_pool_unpin(struct kvt_device_pool *d, uint8_t *bytes)
+{
+	kvt_device_pinned_free(d->gpu, bytes);
+}
+
+struct slot *slot_take(struct kvt_device_pool *d)
+{
+	struct slot *s;
+
+	pthread_mutex_lock(&d->lock);
+	while (!d->free)
+		pthread_cond_wait(&d->given, &d->lock);
+	s = d->free;
+	d->free = s->next;
+	pthread_mutex_unlock(&d->lock);
+	return s;
+}
+
+void slot_give(struct kvt_device_pool *d, struct slot *s)
+{
+	s->held = NULL;
+	pthread_mutex_lock(&d->lock);
+	s->next = d->free;
+	d->free = s;
+	pthread_cond_signal(&d->given);
+	pthread_mutex_unlock(&d->lock);
+}

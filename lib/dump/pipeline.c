@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipeline.c - the only file that starts threads */
+#define _GNU_SOURCE		/* CPU_COUNT, sched_getaffinity */
+#include "lib/dump/pipeline.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/dump/device.h"
+
+enum { MAX_THREADS = 64, DEFAULT_MAX_THREADS = 16 };
+
+static const int64_t default_mem_limit = 256 << 20;
+/* scratch of the codec (zstd contexts, shuffle planes) per thread */
+static const int64_t codec_bytes = 2 << 20;
+
+struct pipeline {
+	const struct work *work;
+	const struct kvt_run *run;
+	int64_t progress;		/* bytes so far */
+	pthread_mutex_t lock;
+	pthread_cond_t turned;
+	int64_t next;			/* box to hand out */
+	int64_t turn;			/* box whose ordered part is next */
+	bool *done;			/* ring of finished boxes, by index */
+	int nworkers;
+	struct kvt_device_pool *device;		/* NULL: the CPU */
+	int64_t failed_at;		/* -1: none */
+	enum kvt_status status;
+	struct kvt_error err;
+};
+
+void kvt_run_warn(const struct kvt_run *run, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	if (!run->warn)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	run->warn(run->context, text);
+}
+
+int kvt_usable_cpus(void)
+{
+	cpu_set_t set;
+	long n;
+
+	/* a container or taskset may allow fewer than there are */
+	if (!sched_getaffinity(0, sizeof(set), &set))
+		return CPU_COUNT(&set);
+	n = sysconf(_SC_NPROCESSORS_ONLN);
+	return n > 0 ? (int)n : 1;
+}
+
+/* ---- how many, how much ------------------------------------------------- */
+
+static int64_t worker_bytes(const struct work *work)
+{
+	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes;
+
+	for (int i = 0; i < NBUFFERS; i++)
+		nbytes += work->buffer_bytes[i];
+	return nbytes;
+}
+
+static int workers_wanted(const struct work *work,
+			  const struct kvt_run *run)
+{
+	int64_t limit = run->memory ? run->memory : default_mem_limit;
+	int64_t n = run->threads, fit;
+
+	if (!n)
+		n = kvt_usable_cpus() < DEFAULT_MAX_THREADS ? kvt_usable_cpus() :
+							  DEFAULT_MAX_THREADS;
+	if (n > MAX_THREADS)
+		n = MAX_THREADS;
+	if (n > work->count)
+		n = work->count;
+	/* the limit is on top of one tile per thread, stored and plain */
+	fit = limit / (worker_bytes(work) - work->stored_bytes - 2 * work->tile_bytes);
+	return (int)(n < fit ? n : fit);
+}
+
+int64_t pipeline_memory(const struct work *work,
+			const struct kvt_run *run)
+{
+	return workers_wanted(work, run) * worker_bytes(work);
+}
+
+/* ---- workers ------------------------------------------------------------ */
+
+static void release(const struct worker *w, uint8_t *bytes)
+{
+	if (w->device)
+		device_pool_unpin(w->device, bytes);
+	else
+		free(bytes);
+}
+
+static void worker_free(struct worker *w)
+{
+	kvt_codec_scratch_free(w->scratch);
+	for (int i = 0; i < NBUFFERS; i++)
+		release(w, w->buffer[i]);
+	release(w, w->tile);
+	release(w, w->spare);
+	free(w->stored);
+	memset(w, 0, sizeof(*w));
+}
+
+static enum kvt_status allocate(uint8_t **out, struct kvt_device_pool *device,
+				int64_t nbytes,
+				struct kvt_error *err)
+{
+	void *p = NULL;
+
+	if (!nbytes)
+		return KVT_OK;
+	if (device)
+		return device_pool_pin(out, device, nbytes, err);
+	/* whole cache lines: streaming stores then need no prologue */
+	if (posix_memalign(&p, 64, (size_t)nbytes))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory: %lld bytes",
+				(long long)nbytes);
+	*out = p;
+	return KVT_OK;
+}
+
+static enum kvt_status worker_init(struct worker *w, struct pipeline *p,
+				   struct kvt_error *err)
+{
+	const struct work *work = p->work;
+	enum kvt_status status;
+
+	w->pipeline = p;
+	w->device = p->device;
+	if ((status = allocate(&w->tile, w->device, work->tile_bytes, err)) ||
+	    (status = allocate(&w->spare, w->device, work->tile_bytes, err)) ||
+	    (status = allocate(&w->stored, NULL, work->stored_bytes, err)))
+		return status;
+	for (int i = 0; !status && i < NBUFFERS; i++)
+		status = allocate(&w->buffer[i], w->device, work->buffer_bytes[i],
+				  err);
+	return status ? status : kvt_codec_scratch_new(&w->scratch, err);
+}
+
+/* The lowest failing box wins, so that the message does not depend on timing. */
+static void record(struct pipeline *p, int64_t i, enum kvt_status status,
+		   const struct kvt_error *err)
+{
+	if (p->failed_at >= 0 && p->failed_at <= i)
+		return;
+	p->failed_at = i;
+	p->status = status;
+	p->err = *err;
+}
+
+/* Under the lock: passes the turn over all finished boxes at its head. */
+static void finish(struct pipeline *p, int64_t i)
+{
+	p->done[i % (MAX_THREADS * 2)] = true;
+	while (p->turn < p->next && p->done[p->turn % (MAX_THREADS * 2)]) {
+		p->done[p->turn % (MAX_THREADS * 2)] = false;
+		p->turn++;
+	}
+	pthread_cond_broadcast(&p->turned);
+}
+
+static void *work_main(void *argument)
+{
+	struct worker *w = argument;
+	struct pipeline *p = w->pipeline;
+	struct kvt_error err = { "" };
+
+	pthread_mutex_lock(&p->lock);
+	while (p->next < p->work->count && p->failed_at < 0) {
+		enum kvt_status status;
+		int64_t i = p->next++;
+
+		pthread_mutex_unlock(&p->lock);
+		w->passed = false;
+		if (p->run->cancelled && p->run->cancelled(p->run->context))
+			status = kvt_fail(&err, KVT_SYSTEM, "interrupted");
+		else
+			status = p->work->fn(w, p->work->context, i, &err);
+		pthread_mutex_lock(&p->lock);
+		if (status)
+			record(p, i, status, &err);
+		/* a box may not get further ahead of a slow one than the ring holds */
+		if (!w->passed)
+			finish(p, i);
+		while (p->next - p->turn >= MAX_THREADS && p->failed_at < 0)
+			pthread_cond_wait(&p->turned, &p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+void pipeline_lock(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->pipeline->lock);
+}
+
+void pipeline_unlock(struct worker *worker)
+{
+	pthread_mutex_unlock(&worker->pipeline->lock);
+}
+
+bool pipeline_turn(struct worker *worker, int64_t i)
+{
+	struct pipeline *p = worker->pipeline;
+
+	pthread_mutex_lock(&p->lock);
+	while (p->turn != i && p->failed_at < 0)
+		pthread_cond_wait(&p->turned, &p->lock);
+	if (p->failed_at < 0)
+		return true;
+	pthread_mutex_unlock(&p->lock);
+	return false;
+}
+
+void pipeline_pass(struct worker *worker, int64_t i)
+{
+	worker->passed = true;
+	finish(worker->pipeline, i);
+	pthread_mutex_unlock(&worker->pipeline->lock);
+}
+
+void pipeline_progress(struct worker *worker, int64_t nbytes)
+{
+	struct pipeline *p = worker->pipeline;
+
+	pthread_mutex_lock(&p->lock);
+	p->progress += nbytes;
+	if (p->work->label && p->run->progress)
+		p->run->progress(p->run->context, p->work->label, p->progress,
+				 p->work->total_bytes);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- running ------------------------------------------------------------ */
+
+/* What a copy of the device reads or writes at most. */
+static int64_t largest_buffer(const struct work *work)
+{
+	int64_t most = work->tile_bytes;
+
+	for (int i = 0; i < NBUFFERS; i++)
+		if (work->buffer_bytes[i] > most)
+			most = work->buffer_bytes[i];
+	return most;
+}
+
+static enum kvt_status workers_init(struct pipeline *p, struct worker *w,
+				    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	if (p->device)
+		status = device_pool_reserve(p->device, p->nworkers,
+					largest_buffer(p->work), err);
+	for (int i = 0; !status && i < p->nworkers; i++)
+		status = worker_init(&w[i], p, err);
+	return status;
+}
+
+static void workers_free(const struct pipeline *p, struct worker *w)
+{
+	for (int i = 0; i < p->nworkers; i++)
+		worker_free(&w[i]);
+}
+
+/* The calling thread is a worker too: with one thread none is started. */
+static enum kvt_status run_workers(struct pipeline *p, struct worker *w,
+				   struct kvt_error *err)
+{
+	pthread_t thread[MAX_THREADS];
+	enum kvt_status status = workers_init(p, w, err);
+	int started = 0;
+
+	if (status && p->device && device_pool_gives_up(p->device, err)) {
+		workers_free(p, w);
+		p->device = NULL;
+		status = workers_init(p, w, err);
+	}
+	if (status)
+		return status;
+	for (int i = 1; i < p->nworkers; i++) {
+		if (pthread_create(&thread[started], NULL, work_main, &w[i]))
+			break;		/* fewer threads do the same work */
+		started++;
+	}
+	work_main(&w[0]);
+	for (int i = 0; i < started; i++)
+		pthread_join(thread[i], NULL);
+	if (p->failed_at >= 0) {
+		if (err)
+			*err = p->err;
+		return p->status;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status pipeline_run(const struct work *work,
+			     const struct kvt_run *run,
+			     struct kvt_error *err)
+{
+	struct worker workers[MAX_THREADS] = { 0 };
+	bool done[MAX_THREADS * 2] = { false };
+	struct pipeline p = { .work = work, .run = run, .failed_at = -1, .done = done,
+			      .device = device_pool_works(run->device) ?
+					run->device : NULL };
+	enum kvt_status status;
+
+	if (!work->count)
+		return KVT_OK;
+	p.nworkers = workers_wanted(work, run);
+	if (p.nworkers < 1)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"needs %lld MiB of memory, more than --mem-limit allows",
+				(long long)(worker_bytes(work) >> 20) + 1);
+	pthread_mutex_init(&p.lock, NULL);
+	pthread_cond_init(&p.turned, NULL);
+	if (work->label && run->progress)
+		run->progress(run->context, work->label, 0, work->total_bytes);
+	status = run_workers(&p, workers, err);
+	if (work->label && run->progress)
+		run->progress(run->context, NULL, 0, 0);
+	workers_free(&p, workers);
+	pthread_cond_destroy(&p.turned);
+	pthread_mutex_destroy(&p.lock);
+	return status;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pipeline.h - read, decode, run plans, encode, write: boxes and threads
+ *
+ * A command that touches the data of a group cuts it into boxes (some layers x
+ * some blocks x everything else) and hands them to worker threads.  Memory is
+ * bounded by workers x buffers of one box, whatever the file's size.
+ */
+#ifndef KVTOOL_PIPELINE_H
+#define KVTOOL_PIPELINE_H
+
+#include "lib/kvt/run.h"
+#include "lib/kvt/snapshot.h"
+
+struct slot;
+
+/* How a group is cut: boxes of 'layers' x 'blocks', in L-major order. */
+struct cut {
+	struct kvt_shape shape;
+	int64_t layers, blocks;		/* of one box */
+	int64_t nboxes;
+	int64_t box_bytes;		/* dense, of a full box */
+};
+
+/*
+ * Choose boxes that begin and end at tile borders of both sides (NULL: flat),
+ * about 4 MiB each, shaped so that flat files are read and written in long
+ * runs.  'dst_layout' may be NULL when only reading.
+ */
+struct cut cut_choose(const struct kvt_group *group,
+		      const struct kvt_tiling *src_tiling,
+		      const struct kvt_layout *dst_layout,
+		      const struct kvt_tiling *dst_tiling, int64_t box_limit);
+/* More blocks in a box, where each box of a scattered source reads most of it. */
+void cut_widen(struct cut *cut, int64_t box_limit);
+struct kvt_box cut_box(const struct cut *cut, int64_t i);
+
+/* Buffers of a worker; the last one belongs to source_read_box() and its like. */
+enum { NBUFFERS = 5, SOURCE_BUFFER = 4 };
+
+/* What one thread owns. */
+struct worker {
+	struct pipeline *pipeline;
+	bool passed;			/* the turn of the box at hand */
+	struct kvt_codec_scratch *scratch;
+	uint8_t *buffer[NBUFFERS];		/* the command's; sizes as asked for */
+	uint8_t *tile, *spare;		/* one plain tile each */
+	uint8_t *stored;		/* one stored tile */
+	struct kvt_device_pool *device;		/* NULL: the CPU */
+	struct slot *slot;		/* of the device, while it is held */
+};
+
+/* Does box i.  Called in any order by any worker. */
+typedef enum kvt_status work_fn(struct worker *worker, void *context, int64_t i,
+				struct kvt_error *err);
+
+/*
+ * What a run needs.  Buffers are allocated per worker before the first box;
+ * fewer workers start if the memory limit does not allow more.
+ */
+struct work {
+	work_fn *fn;
+	void *context;
+	int64_t count;
+	int64_t buffer_bytes[NBUFFERS];	/* 0: not needed */
+	int64_t tile_bytes, stored_bytes;
+	const char *label;		/* of the progress line; NULL: none */
+	int64_t total_bytes;		/* for the progress line */
+};
+
+/* Runs all of it.  The first failure by index ends the run and is returned. */
+KVT_MUST_CHECK enum kvt_status
+pipeline_run(const struct work *work, const struct kvt_run *run,
+	     struct kvt_error *err);
+
+/* Peak memory of pipeline_run() in bytes, without running; 0 if it cannot fit. */
+int64_t pipeline_memory(const struct work *work,
+			const struct kvt_run *run);
+
+/* kvt_find_tile() and its like go between these two. */
+void pipeline_lock(struct worker *worker);
+void pipeline_unlock(struct worker *worker);
+
+/*
+ * Waits until every box before i is through its ordered part, then enters it
+ * (holding the lock); false: another box failed, give up without a message.
+ * Leave with pipeline_unlock(), and the turn passes on when the work_fn returns;
+ * or with pipeline_pass(), and it does so at once.
+ */
+bool pipeline_turn(struct worker *worker, int64_t i);
+void pipeline_pass(struct worker *worker, int64_t i);
+
+void pipeline_progress(struct worker *worker, int64_t nbytes);
+
+/* ---- boxes of a reader -------------------------------------------------- */
+
+/*
+ * Fill 'buf' with the dense box of the group's layout, whatever the file: flat
+ * groups are read, tiles fetched, decoded and put in place, those at its ends in
+ * part.
+ */
+KVT_MUST_CHECK enum kvt_status
+read_box(struct worker *worker, struct kvt_dump *reader, int group,
+	 const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
+
+/* A stored tile, found under the lock and read outside it. */
+KVT_MUST_CHECK enum kvt_status
+fetch_tile(struct worker *worker, struct kvt_dump *reader, int group,
+	   const int64_t begin[KVT_NAXES], struct kvt_stored *stored,
+	   struct kvt_error *err);
+
+/* Room for read_box(): adds to tile_bytes and stored_bytes of 'work'. */
+void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling);
+
+/* Calls fn for each tile that the box has a part of, in index order. */
+typedef enum kvt_status tile_fn(struct worker *worker, void *context,
+				const int64_t begin[KVT_NAXES],
+				struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+each_tile(struct worker *worker, const struct kvt_tiling *tiling,
+	  const struct kvt_box *box, tile_fn *fn, void *context,
+	  struct kvt_error *err);
+
+/* The box of the tile at begin: full size, and cut to what exists. */
+struct kvt_box tile_box(const struct kvt_tiling *tiling,
+			const int64_t begin[KVT_NAXES]);
+struct kvt_box box_cut(const struct kvt_box *box, const struct kvt_shape *shape);
+
+/* 'inner' counted from the beginning of 'outer'. */
+struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *outer);
+
+/*
+ * Copy the part they share from the dense box 'src' of one layout to the dense
+ * box 'dst' of another.  'worker' may have a device for that; NULL: it has none.
+ */
+struct placed {
+	const struct kvt_layout *layout;
+	struct kvt_box box;
+	uint8_t *bytes;
+};
+KVT_MUST_CHECK enum kvt_status
+copy_box(struct worker *worker, const struct placed *dst, const struct placed *src,
+	 const struct kvt_box *part, int64_t elem, struct kvt_error *err);
+
+/* The same where the part has other indices in the source: 'from'. */
+KVT_MUST_CHECK enum kvt_status
+copy_part(struct worker *worker, const struct placed *dst, const struct kvt_box *to,
+	  const struct placed *src, const struct kvt_box *from, int64_t elem,
+	  struct kvt_error *err);
+
+#endif

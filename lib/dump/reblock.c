@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reblock.c - which way each group goes to another block size */
+#include "lib/dump/reblock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define LL(x) ((long long)(x))
+
+int64_t live_states(const struct kvt_group *group, const struct kvt_request *request,
+		    int index)
+{
+	int64_t tps = group->tokens_per_state, size = group->shape.n[KVT_AXIS_S];
+	int64_t had = request->nblocks[index], states, need;
+
+	if (tps < 1 || !had)
+		return had * size;
+	states = request->ntokens / tps + (request->ntokens % tps != 0);
+	need = states / size + (states % size != 0);
+	/* what a window lost was in front */
+	return need > had ? states - (need - had) * size : states;
+}
+
+enum kvt_status add_span(struct regroup *g, struct source_span span,
+			 struct kvt_error *err)
+{
+	if (g->nspans == g->room) {
+		int64_t room = g->room ? 2 * g->room : 1024;
+		void *p = realloc(g->map->span, (size_t)room * sizeof(span));
+
+		if (!p)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		g->map->span = p;
+		g->room = room;
+	}
+	g->map->span[g->nspans++] = span;
+	return KVT_OK;
+}
+
+/* ---- what the tables say ------------------------------------------------ */
+
+static bool has_tables(const struct regroup *g)
+{
+	for (int64_t r = 0; r < g->from->nrequests; r++)
+		if (g->from->request[r].nblocks[g->index])
+			return true;
+	return false;
+}
+
+/*
+ * A block that is at two places of a request cannot be right at both; only the
+ * null block may be.  Entries behind the last token are no one's.
+ */
+static enum kvt_status count_live(struct regroup *g, const struct kvt_request *request,
+				  int64_t *seen, int64_t mark, struct kvt_error *err)
+{
+	const uint32_t *blocks = request->blocks[g->index];
+	int64_t states = live_states(group_before(g), request, g->index), left;
+
+	for (int64_t i = 0; (left = states - i * g->size) > 0; i++) {
+		uint32_t b = blocks[i];
+		uint64_t id = kvt_block_id(group_before(g), b);
+
+		if ((int64_t)b == kvt_null_block(g->from, g->index))
+			continue;
+		if (seen[b] == mark)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"request %s: block %llu of %s is twice in its table",
+					request->id, (unsigned long long)id,
+					group_before(g)->id);
+		seen[b] = mark;
+		if (left > g->size)
+			left = g->size;
+		if (g->live[b] < left)
+			g->live[b] = (uint32_t)left;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status find_live(struct regroup *g, struct kvt_error *err)
+{
+	int64_t nblocks = group_before(g)->shape.n[KVT_AXIS_B], *seen;
+	enum kvt_status status = KVT_OK;
+
+	if (!has_tables(g))
+		return KVT_OK;
+	g->live = calloc((size_t)nblocks + 1, sizeof(*g->live));
+	seen = calloc((size_t)nblocks + 1, sizeof(*seen));
+	if (!g->live || !seen)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t r = 0; !status && r < g->from->nrequests; r++)
+		status = count_live(g, &g->from->request[r], seen, r + 1, err);
+	free(seen);
+	for (int64_t b = 0; !status && b < nblocks; b++)
+		if (b != kvt_null_block(g->from, g->index))
+			g->said->stale += g->size - g->live[b];
+	return status;
+}
+
+/* What a window still has begins nobody knows where inside a larger block. */
+static enum kvt_status check_windows(const struct regroup *g, struct kvt_error *err)
+{
+	const struct kvt_group *group = group_before(g);
+
+	for (int64_t r = 0; r < g->from->nrequests; r++) {
+		const struct kvt_request *request = &g->from->request[r];
+		int64_t n = request->nblocks[g->index], size = group->block_size;
+
+		if (!n || group->tokens_per_state < 1 || g->states == g->size ||
+		    (request->ntokens - 1) / size < n)
+			continue;
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: the table of request %s holds %lld of its %lld blocks; "
+				"such a window can only be cut into smaller blocks that divide %lld",
+				group->id, request->id, LL(n),
+				LL((request->ntokens - 1) / size + 1), LL(size));
+	}
+	return KVT_OK;
+}
+
+/* ---- one group ---------------------------------------------------------- */
+
+/* Gives the group its new shape, and a layout that can hold it. */
+static enum kvt_status reshape(struct regroup *g, const struct reblock *reblock,
+			       struct kvt_error *err)
+{
+	struct kvt_group *group = &g->to->group[g->index];
+	struct kvt_box whole;
+	struct kvt_views views;
+	struct kvt_error why;
+
+	kvt_group_drop_names(group);
+	group->shape.n[KVT_AXIS_B] = g->said->blocks_after;
+	group->shape.n[KVT_AXIS_S] = g->states;
+	/* counted anew where the tables tell */
+	free(group->block_valid);
+	group->block_valid = NULL;
+	if (group->tokens_per_state > 0)
+		group->block_size = g->states * group->tokens_per_state;
+	whole = kvt_box_whole(&group->shape);
+	if (!kvt_layout_views(&views, &group->layout, &whole, group->shape.elem, &why))
+		return KVT_OK;
+	if (!reblock->layout)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: layout %s cannot hold blocks of %lld states: %s; choose another with --to",
+				group->id, kvt_layout_string(&group->layout).s,
+				LL(g->states), why.text);
+	group->layout = *reblock->layout;
+	return KVT_OK;
+}
+
+static enum kvt_status set_sizes(struct regroup *g, const struct reblock *reblock,
+				 struct kvt_error *err)
+{
+	const struct kvt_group *group = group_before(g);
+	int64_t tps = group->tokens_per_state;
+
+	g->size = g->states = group->shape.n[KVT_AXIS_S];
+	g->said->size_before = tps > 0 ? group->block_size : 0;
+	g->said->blocks_before = g->said->blocks_after = group->shape.n[KVT_AXIS_B];
+	if (!group->shape.n[KVT_AXIS_L])
+		/* then its blocks may be any number, with no bytes behind them */
+		return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers", group->id);
+	if (group->content.type && group->content.type->planar &&
+	    reblock->block_size != group->block_size)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: a block of %s is one page of planes, which only moves whole",
+				group->id, group->content.type->name);
+	if (tps > 0 && reblock->block_size % tps)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: blocks of %lld tokens cannot hold states of %lld tokens",
+				group->id, LL(reblock->block_size), LL(tps));
+	if (tps > 0)
+		g->states = reblock->block_size / tps;
+	if (g->size > INT32_MAX)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: blocks of %lld states, at most %ld are supported",
+				group->id, LL(g->size), (long)INT32_MAX);
+	return KVT_OK;
+}
+
+static enum kvt_status choose(struct regroup *g, const struct reblock *reblock,
+			      struct kvt_error *err)
+{
+	const struct kvt_group *group = group_before(g);
+	struct kvt_error *why = &g->said->why;
+	enum kvt_status status;
+
+	if (!g->live && (reblock->compact || reblock->stale == STALE_ZERO))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: no request has a block table, so nobody knows which blocks are in use",
+				group->id);
+	g->keep_stale = reblock->stale == STALE_KEEP;
+	if (!reblock->compact && !can_regroup(g, why)) {
+		g->keep_stale = reblock->stale != STALE_ZERO;
+		if (g->keep_stale && g->states == g->size) {
+			g->said->stale_kept = g->said->stale;
+			return KVT_OK;
+		}
+		return regroup(g, err);
+	}
+	if (!g->live)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: blocks of %lld become blocks of %lld by block tables only, and there are none: %s",
+				group->id, LL(g->said->size_before),
+				LL(reblock->block_size), why->text);
+	if ((status = check_windows(g, err)))
+		return status;
+	return gather(g, err);
+}
+
+static enum kvt_status reblock_group(struct source *out, int index,
+				     struct kvt_dump *reader, struct reblock *reblock,
+				     struct kvt_error *err)
+{
+	struct regroup g = {
+		.from = kvt_dump_snapshot(reader), .to = &out->snapshot,
+		.index = index, .map = &out->group[index],
+		.said = &reblock->group[index],
+	};
+	enum kvt_status status;
+
+	if ((status = set_sizes(&g, reblock, err)) ||
+	    (status = source_map_whole(g.map, group_before(&g), index, err)))
+		return status;
+	/* a state for all tokens has no other size; without tables it stays */
+	if (group_before(&g)->tokens_per_state < 1 &&
+	    !(reblock->compact && has_tables(&g)))
+		return KVT_OK;
+	if (!(status = find_live(&g, err)) && !(status = choose(&g, reblock, err)) &&
+	    g.map->first)
+		status = reshape(&g, reblock, err);
+	free(g.live);
+	return status;
+}
+
+/* ---- all of them -------------------------------------------------------- */
+
+/* The null block of an unknown pool is lost. */
+static void set_null(struct kvt_snapshot *to, const struct kvt_snapshot *from,
+		     const struct reblock *reblock)
+{
+	for (int g = 0; g < to->ngroups; g++) {
+		const struct reblock_group *said = &reblock->group[g];
+		int64_t size = from->group[g].shape.n[KVT_AXIS_S];
+		int64_t states = to->group[g].shape.n[KVT_AXIS_S];
+		int64_t null = kvt_null_block(from, g);
+		bool tables = false;
+
+		for (int64_t r = 0; r < from->nrequests; r++)
+			tables |= from->request[r].nblocks[g] > 0;
+		if (null >= 0)
+			null = said->how == REBLOCK_GATHERED ? 0 : null * size / states;
+		kvt_set_null(to, g, states > size && !tables ? -1 : null);
+	}
+	kvt_share_null(to);
+}
+
+/* Pages are dense now, also those that other groups share with a new one. */
+static void set_pages(struct kvt_snapshot *to, const struct kvt_snapshot *from)
+{
+	for (int g = 0; g < to->ngroups; g++) {
+		int64_t page = from->group[g].page_bytes;
+
+		if (to->group[g].block_size == from->group[g].block_size)
+			continue;
+		for (int i = 0; i < to->ngroups; i++)
+			if (from->group[i].page_bytes == page)
+				to->group[i].page_bytes = to->group[i].page_offset = 0;
+	}
+}
+
+/* A window need not begin where a block of the new size does. */
+static enum kvt_status starts_at_zero(const struct kvt_snapshot *from,
+				      struct kvt_error *err)
+{
+	for (int64_t r = 0; r < from->nrequests; r++)
+		if (from->request[r].first_token)
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"request '%s' begins at token %lld, only whole requests get blocks of another size",
+					from->request[r].id,
+					LL(from->request[r].first_token));
+	return KVT_OK;
+}
+
+enum kvt_status reblock_source(struct source *out, struct kvt_dump **reader,
+			       struct reblock *reblock, struct kvt_error *err)
+{
+	const struct kvt_snapshot *from = kvt_dump_snapshot(*reader);
+	bool blocks = false;
+	enum kvt_status status;
+
+	*out = (struct source){ .nreaders = 1, .reader = reader };
+	memset(reblock->group, 0, sizeof(reblock->group));
+	kvt_snapshot_init(&out->snapshot);
+	for (int g = 0; g < from->ngroups; g++)
+		blocks |= from->group[g].tokens_per_state > 0;
+	if (!blocks)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"every group has one state for all tokens, no group has blocks of tokens");
+	if ((status = starts_at_zero(from, err)) ||
+	    (status = kvt_snapshot_copy(&out->snapshot, from, err)))
+		return status;
+	for (int g = 0; g < from->ngroups; g++)
+		if ((status = reblock_group(out, g, *reader, reblock, err)))
+			return status;
+	set_null(&out->snapshot, from, reblock);
+	set_pages(&out->snapshot, from);
+	source_seal(out);
+	return KVT_OK;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slice.c - layers and blocks of a dump by their ids, and what follows from them */
+#include "lib/dump/slice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define LL(x) ((long long)(x))
+
+/* ---- one group ---------------------------------------------------------- */
+
+/* Indices along an axis whose id is wanted and that 'used' has, if given. */
+static int64_t *list_of(int64_t *count, const struct kvt_group *group,
+			enum kvt_axis axis, id_fn *id_of, const struct ranges *ranges,
+			const bool *used)
+{
+	int64_t n = group->shape.n[axis], kept = 0;
+	int64_t *list = calloc((size_t)n + 1, sizeof(*list));
+
+	for (int64_t i = 0; list && i < n; i++)
+		if (ranges_have(ranges, id_of(group, i)) && (!used || used[i]))
+			list[kept++] = i;
+	*count = kept;
+	return list;
+}
+
+/* Blocks that the remaining requests use. */
+static bool *used_blocks(const struct kvt_snapshot *snapshot, int group)
+{
+	bool *used = calloc((size_t)snapshot->group[group].shape.n[KVT_AXIS_B] + 1, 1);
+
+	for (int64_t r = 0; used && r < snapshot->nrequests; r++)
+		for (int64_t i = 0; i < snapshot->request[r].nblocks[group]; i++)
+			used[snapshot->request[r].blocks[group][i]] = true;
+	return used;
+}
+
+/* Each of these keeps the entries of a list, which ascends, in place. */
+static void keep_names(char **names, int64_t n, const int64_t *list, int64_t count)
+{
+	int64_t j = 0;
+
+	for (int64_t i = 0; names && i < n; i++) {
+		char *name = names[i];
+
+		names[i] = NULL;
+		if (j < count && list[j] == i)
+			names[j++] = name;
+		else
+			free(name);
+	}
+}
+
+static void keep_u32(uint32_t *table, const int64_t *list, int64_t count)
+{
+	for (int64_t i = 0; table && i < count; i++)
+		table[i] = table[list[i]];
+}
+
+static bool keep_layers(struct kvt_group *group, const int64_t *list, int64_t count)
+{
+	int64_t n = group->shape.n[KVT_AXIS_L];
+
+	if (!group->layer_ids && count < n) {
+		group->layer_ids = calloc((size_t)n, sizeof(*group->layer_ids));
+		if (!group->layer_ids)
+			return false;
+		for (int64_t i = 0; i < n; i++)
+			group->layer_ids[i] = (uint32_t)i;
+	}
+	keep_u32(group->layer_ids, list, count);
+	keep_names(group->layer_names, n, list, count);
+	group->shape.n[KVT_AXIS_L] = count;
+	return true;
+}
+
+static bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t count)
+{
+	int64_t n = group->shape.n[KVT_AXIS_B];
+
+	if (!group->block_ids && count < n) {
+		group->block_ids = calloc((size_t)n, sizeof(*group->block_ids));
+		if (!group->block_ids)
+			return false;
+		for (int64_t i = 0; i < n; i++)
+			group->block_ids[i] = (uint64_t)i;
+	}
+	for (int64_t i = 0; group->block_ids && i < count; i++)
+		group->block_ids[i] = group->block_ids[list[i]];
+	keep_u32(group->block_valid, list, count);
+	keep_names(group->block_names, n, list, count);
+	group->shape.n[KVT_AXIS_B] = count;
+	return true;
+}
+
+/* Where each block went, and the null block with it. */
+static enum kvt_status renumber(struct kvt_snapshot *snapshot, int group,
+				int64_t nblocks, const int64_t *list,
+				struct kvt_error *err)
+{
+	int64_t null = kvt_null_block(snapshot, group);
+
+	int64_t *inverse = malloc(((size_t)nblocks + 1) * sizeof(*inverse));
+	int64_t count = snapshot->group[group].shape.n[KVT_AXIS_B];
+
+	if (!inverse)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < nblocks; i++)
+		inverse[i] = -1;
+	for (int64_t i = 0; i < count; i++)
+		inverse[list[i]] = i;
+	kvt_set_null(snapshot, group, null < 0 ? -1 : inverse[null]);
+	renumber_requests(snapshot, group, inverse);
+	free(inverse);
+	return KVT_OK;
+}
+
+/* ---- all groups --------------------------------------------------------- */
+
+/* A group without layers or blocks is left out; the others move up. */
+static void move_group(struct kvt_snapshot *snapshot, int to, int from)
+{
+	if (to == from)
+		return;
+	snapshot->group[to] = snapshot->group[from];
+	memset(&snapshot->group[from], 0, sizeof(snapshot->group[from]));
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		struct kvt_request *request = &snapshot->request[r];
+
+		request->blocks[to] = request->blocks[from];
+		request->nblocks[to] = request->nblocks[from];
+		request->blocks[from] = NULL;
+		request->nblocks[from] = 0;
+		for (int64_t i = 0; i < request->nholes; i++)
+			if (request->hole[i].group == from)
+				request->hole[i].group = to;
+	}
+}
+
+static void drop_holes(struct kvt_request *request, int group)
+{
+	int64_t kept = 0;
+
+	for (int64_t i = 0; i < request->nholes; i++)
+		if (request->hole[i].group != group)
+			request->hole[kept++] = request->hole[i];
+	request->nholes = kept;
+}
+
+static void drop_group(struct kvt_snapshot *snapshot, int group)
+{
+	struct kvt_group *g = &snapshot->group[group];
+
+	keep_names(g->layer_names, g->shape.n[KVT_AXIS_L], NULL, 0);
+	free(g->layer_names);
+	free(g->layer_ids);
+	free(g->block_ids);
+	free(g->block_valid);
+	kvt_group_drop_names(g);
+	memset(g, 0, sizeof(*g));
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		free(snapshot->request[r].blocks[group]);
+		snapshot->request[r].blocks[group] = NULL;
+		drop_holes(&snapshot->request[r], group);
+		snapshot->request[r].nblocks[group] = 0;
+	}
+}
+
+/* Lists for one group; it is moved to 'to' if anything of it remains. */
+static enum kvt_status pick_group(struct source *out, int *to, int from,
+				  const struct pick *pick,
+				  const struct kvt_exchange *given, struct kvt_error *err)
+{
+	struct kvt_snapshot *snapshot = &out->snapshot;
+	struct source_group *map = &out->group[*to];
+	struct kvt_group *group = &snapshot->group[from];
+	bool some = pick->requests.n || pick->tokens.n;
+	bool *used = some ? used_blocks(snapshot, from) : NULL;
+	int64_t nblocks = group->shape.n[KVT_AXIS_B], nl, nb;
+	bool wanted = pick_wants(group, pick) && (!pick->to.size || given->count);
+
+	map->from = from;
+	map->layer = list_of(&nl, group, KVT_AXIS_L, kvt_layer_id, &pick->layers,
+			     NULL);
+	map->block = list_of(&nb, group, KVT_AXIS_B, kvt_block_id, &pick->blocks,
+			     used);
+	map->part = calloc(1, sizeof(*map->part));
+	map->nparts = 1;
+	if ((some && !used) || !map->layer || !map->block || !map->part) {
+		free(used);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	free(used);
+	if (!wanted || !nl || !nb) {
+		drop_group(snapshot, from);
+		free(map->layer);
+		free(map->block);
+		free(map->part);
+		memset(map, 0, sizeof(*map));
+		return KVT_OK;
+	}
+	if (!keep_layers(group, map->layer, nl) || !keep_blocks(group, map->block, nb))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	move_group(snapshot, *to, from);
+	group = &snapshot->group[(*to)++];
+	return renumber(snapshot, *to - 1, nblocks, map->block, err);
+}
+
+static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
+				   const struct kvt_exchange *given,
+				   struct kvt_error *err)
+{
+	struct kvt_snapshot *snapshot = &out->snapshot;
+	int ngroups = snapshot->ngroups, kept = 0;
+
+	for (int g = 0; g < ngroups; g++) {
+		enum kvt_status status = pick_group(out, &kept, g, pick, &given[g], err);
+
+		if (status)
+			return status;
+	}
+	if (!kept && !pick->to.size)
+		return kvt_fail(err, KVT_BAD_INPUT, "nothing of the dump remains");
+	snapshot->ngroups = kept;
+	snapshot->null_block = -1;
+	if (kept)
+		kvt_share_null(snapshot);
+	return KVT_OK;
+}
+
+/* Along heads, channels and components. */
+static enum kvt_status pick_widths(struct source *out, const struct pick *pick,
+				   const struct kvt_exchange *given,
+				   struct kvt_error *err)
+{
+	const struct kvt_snapshot *whole = kvt_dump_snapshot(out->reader[0]);
+	struct kvt_snapshot *snapshot = &out->snapshot;
+	bool changed = snapshot->ngroups != whole->ngroups;
+
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+		struct source_part *part = out->group[g].part;
+		struct kvt_shape before = group->shape;
+		enum kvt_status status;
+
+		if ((status = pick_width(part, group, whole, pick, err)) ||
+		    (pick->to.size &&
+		     (status = pick_given(part, group, &given[out->group[g].from],
+					  err))) ||
+		    (status = pick_component(part, group, &pick->components, err)))
+			return status;
+		changed |= memcmp(before.n, group->shape.n, sizeof(before.n)) != 0;
+	}
+	if (changed)
+		place_in_pages(snapshot);
+	if (pick->rank.size) {
+		snapshot->parallel.tp_size = pick->rank.size;
+		snapshot->parallel.tp_rank = pick->rank.index;
+		snapshot->has_parallel = true;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status pick_source(struct source *out, struct kvt_dump **reader,
+			    const struct pick *pick, struct kvt_error *err)
+{
+	const struct kvt_snapshot *from = kvt_dump_snapshot(*reader);
+	struct kvt_exchange given[KVT_MAX_GROUPS] = { { .count = 0 } };
+	struct kvt_snapshot *to = &out->snapshot;
+	enum kvt_status status;
+
+	*out = (struct source){ .nreaders = 1, .reader = reader };
+	kvt_snapshot_init(to);
+	for (int g = 0; g < from->ngroups; g++)
+		/* then its blocks may be any number, with no bytes behind them */
+		if (!from->group[g].shape.n[KVT_AXIS_L])
+			return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers",
+					from->group[g].id);
+	if ((status = kvt_snapshot_copy(to, from, err)) ||
+	    (status = check_ranges(from, &pick->layers, KVT_AXIS_L, kvt_layer_id,
+				   err)) ||
+	    (status = check_ranges(from, &pick->blocks, KVT_AXIS_B, kvt_block_id,
+				   err)) ||
+	    (status = pick_check_components(from, &pick->components, err)) ||
+	    (status = pick_exchanges(given, from, pick, err)) ||
+	    (status = pick_requests(to, &pick->requests, err)) ||
+	    (status = pick_tokens(to, pick, err)) ||
+	    (status = pick_groups(out, pick, given, err)) ||
+	    (status = pick_widths(out, pick, given, err)))
+		return status;
+	cut_requests(to, from);
+	source_seal(out);
+	return KVT_OK;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * slice_transfer.c - what one rank sends to another, of a transfer that is proven
+ *
+ * Heads and channels come from the exchange of lib/; before anything is cut, all
+ * moves between all ranks pass the proof that each position arrives just once.
+ */
+#include "lib/dump/slice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LL(x) ((long long)(x))
+
+enum { MAX_RANKS = 1024 };	/* the proof walks all pairs */
+
+/* ---- specs -------------------------------------------------------------- */
+
+static enum kvt_status conv_spec(struct kvt_spec *spec, const struct kvt_group *group,
+				 const struct kvt_snapshot *whole,
+				 const struct pick *pick, struct kvt_error *err)
+{
+	struct conv conv;
+	enum kvt_status status = conv_init(&conv, group, whole, pick->mamba_groups, err);
+
+	if (status)
+		return status;
+	for (int p = 0; p < CONV_PARTS; p++)
+		if (conv.here[p])
+			spec->part[spec->nparts++] = (struct kvt_spec_part){
+				conv.name[p], conv.units[p],
+				conv.total[p] / conv.units[p], conv.no_replicas[p],
+			};
+	spec->total_heads = spec->num_heads = 1;
+	spec->ncontent = 2;
+	spec->content[0] = 1;	/* follows from the parts */
+	spec->content[1] = group->shape.n[KVT_AXIS_S];
+	return KVT_OK;
+}
+
+/* Of the model; the shares of ranks follow. */
+static enum kvt_status group_spec(struct kvt_spec *out, const struct kvt_group *group,
+				  const struct kvt_snapshot *whole,
+				  const struct pick *pick, struct kvt_error *err)
+{
+	int64_t width = group->shape.n[KVT_AXIS_K] * group->shape.n[KVT_AXIS_D];
+
+	*out = (struct kvt_spec){
+		.kind = group->kind, .block_size = group->block_size,
+		.num_heads = group->total_heads, .total_heads = group->total_heads,
+		.replication = 1, .no_replicas = group->kind == KVT_MAMBA_SSM,
+		.tokens_per_state = { group->tokens_per_state, 1 },
+		.state_content_size = width * group->shape.elem,
+		.ncontent = 1, .content = { width }, .elem = group->shape.elem,
+	};
+	if (out->block_size < 1)
+		out->block_size = 1;
+	return group->kind == KVT_MAMBA_CONV ?
+	       conv_spec(out, group, whole, pick, err) : KVT_OK;
+}
+
+/* ---- the proof ---------------------------------------------------------- */
+
+static enum kvt_status prove(const struct kvt_transfer *t, struct kvt_error *err)
+{
+	struct kvt_move_walk walk = { .range = 0 };
+	struct kvt_move move, *moves;
+	struct kvt_proof proof;
+	enum kvt_status status;
+	int64_t n = 0;
+
+	if ((status = kvt_transfer_check(t, err)))
+		return status;
+	while (kvt_move_next(&move, &walk, t))
+		n++;
+	if (!(moves = calloc((size_t)n + 1, sizeof(*moves))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	walk = (struct kvt_move_walk){ .range = 0 };
+	for (int64_t i = 0; i < n; i++)
+		(void)kvt_move_next(&moves[i], &walk, t);
+	status = kvt_moves_prove(&proof, t, moves, n, err);
+	free(moves);
+	return status;
+}
+
+/* ---- one group ---------------------------------------------------------- */
+
+/* Whatever an opaque page is, each rank may hand its own to its equal. */
+static enum kvt_status give_opaque(struct kvt_exchange *given,
+				   const struct kvt_group *group,
+				   const struct pick *pick, struct kvt_error *err)
+{
+	if (pick->rank.size != pick->to.size)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"nobody knows how opaque content is dealt to ranks");
+	*given = (struct kvt_exchange){
+		.axis = KVT_AXIS_H, .count = pick->rank.index == pick->to.index,
+		.range = { { "head", 0, 0, group->shape.n[KVT_AXIS_H] } },
+	};
+	return KVT_OK;
+}
+
+static enum kvt_status give(struct kvt_exchange *given, const struct kvt_group *group,
+			    const struct kvt_snapshot *whole, const struct pick *pick,
+			    struct kvt_error *err)
+{
+	struct kvt_spec model, from, to;
+	struct kvt_side src = { &from, pick->rank }, dst = { &to, pick->to };
+	struct kvt_transfer all = { &model, &model, pick->rank.size, pick->to.size,
+				    group->shape.n[KVT_AXIS_L] };
+	enum kvt_status status;
+
+	if (group->kind == KVT_OPAQUE)
+		return give_opaque(given, group, pick, err);
+	if ((status = group_spec(&model, group, whole, pick, err)) ||
+	    (status = prove(&all, err)) ||
+	    (status = kvt_spec_share(&from, &model, pick->rank, err)) ||
+	    (status = kvt_spec_share(&to, &model, pick->to, err)))
+		return status;
+	return kvt_exchange_init(given, &src, &dst, err);
+}
+
+enum kvt_status pick_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
+			       const struct kvt_snapshot *whole,
+			       const struct pick *pick, struct kvt_error *err)
+{
+	const struct kvt_parallel *p = &whole->parallel;
+
+	if (!pick->to.size)
+		return KVT_OK;
+	if (pick->rank.size > MAX_RANKS || pick->to.size > MAX_RANKS)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"a transfer from %lld to %lld ranks, at most %d are proven",
+				LL(pick->rank.size), LL(pick->to.size), MAX_RANKS);
+	if (p->tp_size == pick->rank.size && p->tp_rank != pick->rank.index)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the dump is that of rank %lld of %lld, not of rank %lld",
+				LL(p->tp_rank), LL(p->tp_size), LL(pick->rank.index));
+	for (int g = 0; g < whole->ngroups; g++) {
+		const struct kvt_group *group = &whole->group[g];
+		struct kvt_error why;
+		enum kvt_status status;
+
+		if (!pick_wants(group, pick))
+			continue;
+		if ((status = give(&given[g], group, whole, pick, &why)))
+			return kvt_fail(err, status, "%s: %.400s", group->id, why.text);
+	}
+	return KVT_OK;
+}
+
+/* ---- cutting ------------------------------------------------------------ */
+
+/* The parts stand in the order of their names, whatever that of the dump is. */
+static int64_t before_part(const struct kvt_group *group, const char *name)
+{
+	const char *previous = NULL;
+	int64_t at = 0;
+
+	for (int i = 0; i < group->ncomponents; i++)
+		if (part_follows(group->component[i].name, name))
+			previous = group->component[i].name;
+	if (!previous)
+		return 0;
+	for (int i = 0; i < group->ncomponents; i++)
+		if (!strcmp(group->component[i].name, previous))
+			at = group->component[i].length;
+	return at + before_part(group, previous);
+}
+
+static enum kvt_status give_channels(struct source_part *part, struct kvt_group *group,
+				     const struct kvt_exchange *given,
+				     struct kvt_error *err)
+{
+	struct kvt_group out = *group;
+	struct source_run run[KVT_MAX_COMPONENTS];
+	enum kvt_status status = channel_runs(part, group, err);
+	int64_t at = 0;
+
+	if (status)
+		return status;
+	for (int r = 0; r < given->count; r++) {
+		const struct kvt_exchange_range *range = &given->range[r];
+		int i = 0;
+		int64_t in = range->src - before_part(group, range->part);
+
+		while (strcmp(group->component[i].name, range->part))
+			i++;	/* the exchange was made of these */
+		run[r] = (struct source_run){ at, part->run[i].from + in, range->count };
+		out.component[r] = group->component[i];
+		out.component[r].start = at;
+		out.component[r].length = range->count;
+		out.component[r].global_start += in;
+		at += range->count;
+	}
+	memcpy(part->run, run, (size_t)given->count * sizeof(*run));
+	part->nruns = out.ncomponents = given->count;
+	out.shape.n[KVT_AXIS_D] = at;
+	*group = out;
+	return KVT_OK;
+}
+
+enum kvt_status pick_given(struct source_part *part, struct kvt_group *group,
+			   const struct kvt_exchange *given, struct kvt_error *err)
+{
+	const struct kvt_exchange_range *range = given->range;
+
+	if (given->axis == KVT_AXIS_D)
+		return give_channels(part, group, given, err);
+	part->heads.from += range->src;
+	part->heads.count = range->count;
+	group->head_start += range->src;
+	group->shape.n[KVT_AXIS_H] = range->count;
+	return KVT_OK;
+}

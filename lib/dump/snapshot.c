@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot.c - struct kvt_snapshot: copies, and what follows from its fields */
+#include "lib/kvt/snapshot.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void kvt_snapshot_init(struct kvt_snapshot *snapshot)
+{
+	*snapshot = (struct kvt_snapshot){
+		.parallel = { .tp_size = 1, .pp_size = 1, .dp_size = 1, .dcp_size = 1 },
+		.null_block = -1,
+	};
+}
+
+int kvt_group_half(const struct kvt_group *group)
+{
+	const struct kvt_component *c = &group->component[0];
+	bool attention = group->kind == KVT_FULL_ATTENTION ||
+			 group->kind == KVT_SLIDING_WINDOW ||
+			 group->kind == KVT_CHUNKED_LOCAL ||
+			 group->kind == KVT_RSWA || group->kind == KVT_CROSS;
+
+	if (!attention || group->shape.n[KVT_AXIS_K] != 1 || group->ncomponents != 1 ||
+	    c->start || c->length != group->shape.n[KVT_AXIS_D])
+		return -1;
+	return !strcmp(c->name, "k") ? 0 : !strcmp(c->name, "v") ? 1 : -1;
+}
+
+struct kvt_text kvt_group_type(const struct kvt_group *group)
+{
+	struct kvt_text text = kvt_content_name(&group->content);
+
+	if (!group->content.type)
+		snprintf(text.s, sizeof(text.s), "%s", group->dtype->name);
+	return text;
+}
+
+bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return a->dtype == b->dtype && kvt_content_equal(&a->content, &b->content);
+}
+
+struct kvt_packing kvt_group_packing(const struct kvt_group *group)
+{
+	struct kvt_packing packing = { .nbytes = 0 };
+
+	if (kvt_packing_init(&packing, &group->content, &group->shape,
+			     group->tokens_per_state, NULL))
+		assert(!"the group was checked");
+	return packing;
+}
+
+/* ---- freeing ------------------------------------------------------------ */
+
+static void free_strings(char **strings, int64_t n)
+{
+	for (int64_t i = 0; strings && i < n; i++)
+		free(strings[i]);
+	free(strings);
+}
+
+void kvt_group_drop_names(struct kvt_group *group)
+{
+	free_strings(group->block_names, group->shape.n[KVT_AXIS_B]);
+	group->block_names = NULL;
+}
+
+void kvt_snapshot_free(struct kvt_snapshot *snapshot)
+{
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+
+		free_strings(group->layer_names, group->shape.n[KVT_AXIS_L]);
+		free(group->layer_ids);
+		free(group->block_ids);
+		free(group->block_valid);
+		kvt_group_drop_names(group);
+	}
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		struct kvt_request *request = &snapshot->request[r];
+
+		free(request->id);
+		free(request->token_ids);
+		free(request->hole);
+		for (int g = 0; g < KVT_MAX_GROUPS; g++)
+			free(request->blocks[g]);
+	}
+	free(snapshot->request);
+	free(snapshot->model);
+	free(snapshot->source_format);
+	free(snapshot->note);
+	kvt_snapshot_init(snapshot);
+}
+
+/* ---- copying ------------------------------------------------------------ */
+
+/* These clear '*ok' when memory is out, so that a copy is checked once. */
+static void *copy_table(const void *table, int64_t n, size_t elem, bool *ok)
+{
+	void *out;
+
+	if (!table)
+		return NULL;
+	/* an empty table is still a table */
+	out = malloc(n > 0 ? (size_t)n * elem : 1);
+	if (!out)
+		*ok = false;
+	else if (n > 0)
+		memcpy(out, table, (size_t)n * elem);
+	return out;
+}
+
+static char *copy_string(const char *s, bool *ok)
+{
+	return copy_table(s, s ? (int64_t)strlen(s) + 1 : 0, 1, ok);
+}
+
+static char **copy_strings(char *const *strings, int64_t n, bool *ok)
+{
+	char **out;
+
+	if (!strings)
+		return NULL;
+	out = calloc(n > 0 ? (size_t)n : 1, sizeof(*out));
+	if (!out)
+		*ok = false;
+	for (int64_t i = 0; out && i < n; i++)
+		out[i] = copy_string(strings[i], ok);
+	return out;
+}
+
+static void copy_group(struct kvt_group *out, const struct kvt_group *in, bool *ok)
+{
+	int64_t layers = in->shape.n[KVT_AXIS_L], blocks = in->shape.n[KVT_AXIS_B];
+
+	*out = *in;
+	out->layer_names = copy_strings(in->layer_names, layers, ok);
+	out->layer_ids = copy_table(in->layer_ids, layers, sizeof(*in->layer_ids), ok);
+	out->block_ids = copy_table(in->block_ids, blocks, sizeof(*in->block_ids), ok);
+	out->block_valid = copy_table(in->block_valid, blocks,
+				      sizeof(*in->block_valid), ok);
+	out->block_names = copy_strings(in->block_names, blocks, ok);
+}
+
+static void copy_request(struct kvt_request *out, const struct kvt_request *in,
+			 bool *ok)
+{
+	*out = *in;
+	out->id = copy_string(in->id, ok);
+	out->token_ids = copy_table(in->token_ids, in->ntoken_ids,
+				    sizeof(*in->token_ids), ok);
+	out->hole = copy_table(in->hole, in->nholes, sizeof(*in->hole), ok);
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		out->blocks[g] = copy_table(in->blocks[g], in->nblocks[g],
+					    sizeof(*in->blocks[g]), ok);
+}
+
+enum kvt_status kvt_snapshot_copy(struct kvt_snapshot *out,
+				  const struct kvt_snapshot *in,
+				  struct kvt_error *err)
+{
+	bool ok = true;
+
+	*out = *in;
+	for (int g = 0; g < in->ngroups; g++)
+		copy_group(&out->group[g], &in->group[g], &ok);
+	out->model = copy_string(in->model, &ok);
+	out->source_format = copy_string(in->source_format, &ok);
+	out->note = copy_string(in->note, &ok);
+	out->nrequests = 0;
+	out->request = NULL;
+	if (in->nrequests > 0) {
+		out->request = calloc((size_t)in->nrequests, sizeof(*out->request));
+		ok &= out->request != NULL;
+	}
+	for (; out->request && out->nrequests < in->nrequests; out->nrequests++)
+		copy_request(&out->request[out->nrequests],
+			     &in->request[out->nrequests], &ok);
+	if (ok)
+		return KVT_OK;
+	kvt_snapshot_free(out);
+	return kvt_fail(err, KVT_SYSTEM, "out of memory for a snapshot's tables");
+}
+
+/* ---- holes -------------------------------------------------------------- */
+
+struct kvt_range kvt_request_live(const struct kvt_request *request, int group,
+				  int64_t begin, int64_t end)
+{
+	struct kvt_range out = { begin, end };
+	int64_t from = 0, to = request->nholes;
+
+	if (out.begin < request->first_token)
+		out.begin = request->first_token < end ? request->first_token : end;
+
+	/* the first hole of the group that ends behind 'begin' */
+	while (from < to) {
+		int64_t i = from + (to - from) / 2;
+		const struct kvt_hole *h = &request->hole[i];
+
+		if (h->group < group || (h->group == group && h->end <= out.begin))
+			from = i + 1;
+		else
+			to = i;
+	}
+	for (; from < request->nholes && request->hole[from].group == group; from++) {
+		const struct kvt_hole *h = &request->hole[from];
+
+		if (h->begin > out.begin) {
+			out.end = h->begin < end ? h->begin : end;
+			break;
+		}
+		out.begin = h->end < end ? h->end : end;
+	}
+	return out;
+}
+
+int64_t kvt_request_missing(const struct kvt_request *request, int group)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < request->nholes; i++)
+		if (request->hole[i].group == group)
+			n += request->hole[i].end - request->hole[i].begin;
+	return n;
+}
+
+void kvt_request_cut_holes(struct kvt_request *request, int64_t begin, int64_t end)
+{
+	int64_t kept = 0;
+
+	for (int64_t i = 0; i < request->nholes; i++) {
+		struct kvt_hole h = request->hole[i];
+
+		h.begin = h.begin > begin ? h.begin : begin;
+		h.end = h.end < end ? h.end : end;
+		if (h.begin < h.end)
+			request->hole[kept++] = h;
+	}
+	request->nholes = kept;
+}
+
+bool kvt_request_add_hole(struct kvt_request *request, int group, int64_t begin,
+			  int64_t end)
+{
+	size_t n = (size_t)request->nholes;
+	struct kvt_hole *more;
+
+	/* room doubles at powers of two */
+	if (!(n & (n - 1))) {
+		more = realloc(request->hole, (n ? 2 * n : 1) * sizeof(*more));
+		if (!more)
+			return false;
+		request->hole = more;
+	}
+	request->hole[request->nholes++] = (struct kvt_hole){ group, begin, end };
+	return true;
+}
+
+/* ---- what follows ------------------------------------------------------- */
+
+static bool name_layers(struct kvt_group *group)
+{
+	int64_t layers = group->shape.n[KVT_AXIS_L];
+	char name[32];
+
+	if (group->layer_names)
+		return true;
+	group->layer_names = calloc(layers > 0 ? (size_t)layers : 1,
+				    sizeof(*group->layer_names));
+	for (int64_t i = 0; group->layer_names && i < layers; i++) {
+		snprintf(name, sizeof(name), "layers.%lld", (long long)i);
+		if (!(group->layer_names[i] = strdup(name)))
+			return false;
+	}
+	return group->layer_names != NULL;
+}
+
+void kvt_share_null(struct kvt_snapshot *snapshot)
+{
+	int64_t first = snapshot->group[0].null_block;
+
+	for (int g = 1; g < snapshot->ngroups; g++)
+		if (snapshot->group[g].null_block != first)
+			return;
+	for (int g = 0; g < snapshot->ngroups; g++)
+		snapshot->group[g].has_null = false;
+	snapshot->null_block = first;
+}
+
+/* Do the tables of requests account for all tokens of this group? */
+static bool tables_tell(const struct kvt_snapshot *snapshot, int g)
+{
+	const struct kvt_group *group = &snapshot->group[g];
+	const struct kvt_retention keep = { .kind = group->kind };
+	bool any = false;
+
+	if (group->tokens_per_state < 1 || group->window > 0 ||
+	    kvt_retention_forgets(&keep))
+		return false;
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		const struct kvt_request *request = &snapshot->request[r];
+
+		any |= request->nblocks[g] > 0;
+		/* the tokens of a table that is too short are who knows where */
+		if (request->ntokens > 0 &&
+		    request->nblocks[g] <= (kvt_request_skip(request, group) +
+					    request->ntokens - 1) / group->block_size)
+			return false;
+	}
+	return any;
+}
+
+/* Behind the last of the first 'n' slots of an entry that is in no hole. */
+static int64_t live_end(const struct kvt_request *request, int g,
+			const struct kvt_group *group, int64_t entry, int64_t n)
+{
+	int64_t first = (request->first_token / group->block_size + entry) *
+			group->block_size, last = 0;
+	struct kvt_range run = { 0, first };
+
+	if (!request->nholes)
+		return n;
+	while (run.end < first + n) {
+		run = kvt_request_live(request, g, run.end, first + n);
+		if (run.begin < run.end)
+			last = run.end - first;
+	}
+	return last;
+}
+
+static void count_live(uint32_t *valid, const struct kvt_group *group,
+		       const struct kvt_request *request, int g, int64_t null)
+{
+	for (int64_t i = 0; i < request->nblocks[g]; i++) {
+		int64_t left = kvt_request_skip(request, group) + request->ntokens -
+			       i * group->block_size, states;
+
+		if (left <= 0)
+			break;
+		if (request->blocks[g][i] == null)
+			continue;
+		if (left > group->block_size)
+			left = group->block_size;
+		left = live_end(request, g, group, i, left);
+		if (!left)
+			continue;
+		/* a started state counts: it has a token in it */
+		states = (left - 1) / group->tokens_per_state + 1;
+		/* a shared block is as full as its fullest reader says */
+		if (valid[request->blocks[g][i]] < states)
+			valid[request->blocks[g][i]] = (uint32_t)states;
+	}
+}
+
+bool kvt_snapshot_live(uint32_t *live, const struct kvt_snapshot *snapshot, int g)
+{
+	if (!tables_tell(snapshot, g))
+		return false;
+	for (int64_t r = 0; live && r < snapshot->nrequests; r++)
+		count_live(live, &snapshot->group[g], &snapshot->request[r], g,
+			   kvt_null_block(snapshot, g));
+	return true;
+}
+
+static bool count_all_live(struct kvt_snapshot *snapshot, int g)
+{
+	struct kvt_group *group = &snapshot->group[g];
+	int64_t blocks = group->shape.n[KVT_AXIS_B];
+
+	/* without layers there is no data, and any number of blocks */
+	if (group->block_valid || !group->shape.n[KVT_AXIS_L] ||
+	    !kvt_snapshot_live(NULL, snapshot, g))
+		return true;
+	group->block_valid = calloc((size_t)blocks, sizeof(*group->block_valid));
+	return group->block_valid &&
+	       kvt_snapshot_live(group->block_valid, snapshot, g);
+}
+
+enum kvt_status kvt_snapshot_complete(struct kvt_snapshot *snapshot,
+				      struct kvt_error *err)
+{
+	for (int g = 0; g < snapshot->ngroups; g++)
+		if (!name_layers(&snapshot->group[g]) || !count_all_live(snapshot, g))
+			return kvt_fail(err, KVT_SYSTEM,
+					"out of memory for a snapshot's tables");
+	return KVT_OK;
+}
+
+const struct kvt_component *kvt_group_component(const struct kvt_group *group, int64_t d)
+{
+	for (int i = 0; i < group->ncomponents; i++) {
+		const struct kvt_component *c = &group->component[i];
+
+		if (d >= c->start && d < c->start + c->length)
+			return c;
+	}
+	return NULL;
+}
+
+uint64_t kvt_head_id(const struct kvt_group *group, int64_t h)
+{
+	const struct kvt_component *c;
+
+	if (group->kind != KVT_MAMBA_CONV)
+		return (uint64_t)(group->head_start + h);
+	c = kvt_group_component(group, h);
+	return (uint64_t)(c ? c->global_start + h - c->start : h);
+}

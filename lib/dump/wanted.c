@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wanted.c - growing lists of states that belong together, by blocks of one side */
+#include "lib/dump/wanted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum kvt_status wanted_add(struct wanted_list *list, const struct wanted *w,
+			   struct kvt_error *err)
+{
+	if (list->n == list->room) {
+		int64_t room = list->room ? 2 * list->room : 1024;
+		void *p = realloc(list->at, (size_t)room * sizeof(*list->at));
+
+		if (!p)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		list->at = p;
+		list->room = room;
+	}
+	list->at[list->n++] = *w;
+	return KVT_OK;
+}
+
+static int by_target(const void *a, const void *b)
+{
+	const struct wanted *x = a, *y = b;
+
+	return x->to < y->to ? -1 : x->to > y->to;
+}
+
+void wanted_sort(struct wanted_list *list)
+{
+	if (list->n)
+		qsort(list->at, (size_t)list->n, sizeof(*list->at), by_target);
+}
+
+/* The first for this block or for one behind it. */
+static int64_t first_for(const struct wanted_list *list, int64_t block)
+{
+	int64_t low = 0, high = list->n;
+
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (list->at[middle].to < block)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct wanted *wanted_of(int64_t *n, const struct wanted_list *list,
+			 const struct kvt_box *box)
+{
+	int64_t begin = first_for(list, box->begin[KVT_AXIS_B]);
+	struct wanted *out;
+
+	*n = first_for(list, box->end[KVT_AXIS_B]) - begin;
+	if ((out = malloc(((size_t)*n + 1) * sizeof(*out))) && *n)
+		memcpy(out, list->at + begin, (size_t)*n * sizeof(*out));
+	return out;
+}
+
+void wanted_free(struct wanted_list *list)
+{
+	free(list->at);
+	*list = (struct wanted_list){ 0 };
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fault.h - a row of the table of faults; between fault*.c and diagnose*.c */
+#ifndef KVT_FAULT_H
+#define KVT_FAULT_H
+
+#include "lib/kvt/fault.h"
+#include "lib/kvt/spec.h"
+
+/* Where a fault takes an element from. */
+enum fault_source {
+	FROM_ELEMENT,			/* from[] of the expected cache */
+	FROM_ZERO,
+	FROM_OUTSIDE,			/* nobody here knows */
+};
+
+/* What fault functions look at: a window, and what follows from it. */
+struct fault_case {
+	const struct kvt_window *window;
+	const uint8_t *expected, *suspect;	/* suspect is NULL when planting */
+	int64_t states, heads, kv, dim;		/* extents of S, H, K, D */
+	int64_t cell;				/* bytes of D */
+	bool has_memory, has_page;		/* the two below */
+	struct kvt_views memory;		/* of the window, as if it were all */
+	struct kvt_views page;			/* of one block of one layer */
+	int64_t page_bytes;			/* of its content */
+
+	/* Filled by the diagnosis before arguments are proposed. */
+	int64_t seed[KVT_NAXES];		/* first element that differs */
+	int64_t tail;				/* least memory offset of those, or -1 */
+	struct fault_span *span;		/* [L][K], for "scale" */
+};
+
+/* Factors that are possible, and elements that say so. */
+struct fault_span {
+	double least, most;
+	int64_t n;
+};
+
+typedef bool fault_applies(const struct fault_case *c);
+typedef bool fault_valid(const struct fault_case *c, const struct kvt_fault_args *args);
+typedef enum fault_source fault_predict(const struct fault_case *c,
+					const struct kvt_fault_args *args,
+					const int64_t at[KVT_NAXES],
+					int64_t from[KVT_NAXES]);
+/* From which to before which number an argument is worth trying. */
+typedef struct kvt_range fault_range(const struct fault_case *c, int arg);
+
+/* Which axes below a page tell apart the parts that a fault hits or spares. */
+enum {
+	PER_STATE = 1 << KVT_AXIS_S,
+	PER_HEAD = 1 << KVT_AXIS_H,
+	PER_KV = 1 << KVT_AXIS_K,
+	ALL_AT_ONCE = 1 << KVT_AXIS_L,	/* no part is spared: pages neither */
+};
+
+struct fault {
+	struct kvt_fault says;
+	const char *needs;		/* of a cache; said where it does not apply */
+	unsigned part;
+	fault_applies *applies;
+	fault_range *range;		/* NULL: takes no arguments */
+	fault_valid *valid;		/* NULL: all in range */
+	fault_predict *predict;
+	bool one_block;			/* strikes a single one unless told */
+	bool swaps_bytes;		/* of the element that is taken */
+	/* Tests all at once, where elements are not taken from elsewhere. */
+	void (*explains)(struct kvt_hypothesis *out, struct fault_case *c);
+};
+
+const struct fault *kvt_fault_row(int i);	/* NULL past the last one */
+
+/* Rows of the table, by the file that holds their functions. */
+enum { NHEADS = 3, NPAGES = 7, NPLACES = 5, NVALUES = 5 };
+extern const struct fault kvt_head_faults[NHEADS], kvt_page_faults[NPAGES],
+	kvt_place_faults[NPLACES], kvt_value_faults[NVALUES];
+
+/* ---- elements: fault.c -------------------------------------------------- */
+
+KVT_MUST_CHECK enum kvt_status
+kvt_fault_check_window(const struct kvt_window *window, struct kvt_error *err);
+void kvt_fault_case_init(struct fault_case *c, const struct kvt_window *window,
+		     const void *expected, const void *suspect);
+
+/* Byte offset of an element in the window. */
+int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_NAXES]);
+
+bool kvt_fault_is_live(const struct kvt_window *window, int64_t block, int64_t state);
+bool kvt_fault_same(const struct kvt_window *window, const uint8_t *a, const uint8_t *b);
+
+/* What the fault makes of an element; false: nobody knows. */
+bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
+		 const struct kvt_fault_args *args, const int64_t at[KVT_NAXES]);
+
+/* Attention: rows of tokens, with heads and perhaps K and V. */
+bool kvt_fault_has_tokens(const struct kvt_window *window);
+
+/* The block of that id, likely there; KVT_NOT_HERE if the window lacks it. */
+int64_t kvt_fault_block(const struct kvt_window *window, int64_t id, int64_t likely);
+
+/* Advance at[] within S, H, K, D below the given axis; false past the end. */
+bool kvt_fault_next(int64_t at[KVT_NAXES], const struct kvt_shape *shape,
+		enum kvt_axis first, enum kvt_axis last);
+
+enum { MAX_FLIPS = 64 };
+
+/* The element next to 'value' * 'factor'; the type is a float with a zero. */
+void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
+		 double factor);
+bool kvt_fault_can_scale(const struct kvt_dtype *dtype);
+void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c);
+void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c);
+
+#endif

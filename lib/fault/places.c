@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* places.c - tokens, blocks and layers in each other's place */
+#include "lib/fault/fault.h"
+
+/* ---- one token early or late -------------------------------------------- */
+
+static bool has_states(const struct fault_case *c)
+{
+	return kvt_fault_has_tokens(c->window);
+}
+
+static struct kvt_range up_to_two(const struct fault_case *c, int arg)
+{
+	(void)c, (void)arg;
+	return (struct kvt_range){ -2, 3 };
+}
+
+static bool within_block(const struct fault_case *c, const struct kvt_fault_args *args)
+{
+	int64_t by = args->n[0], states = c->states;
+
+	return by && by <= states && by >= -states;
+}
+
+/* What is before the first token of a request, or after its last, is unknown. */
+static enum fault_source shift_tokens(const struct fault_case *c,
+				      const struct kvt_fault_args *args,
+				      const int64_t at[KVT_NAXES],
+				      int64_t from[KVT_NAXES])
+{
+	const struct kvt_window *w = c->window;
+	int64_t states = w->shape.n[KVT_AXIS_S], s = at[KVT_AXIS_S] - args->n[0];
+	const int64_t *beside = s < 0 ? w->prev : w->next;
+	int64_t b = at[KVT_AXIS_B];
+
+	if (s < 0 || s >= states) {
+		if (!beside || beside[b] < 0)
+			return FROM_OUTSIDE;
+		b = beside[b];
+		s += s < 0 ? states : -states;
+	}
+	if (!kvt_fault_is_live(w, b, s))
+		return FROM_OUTSIDE;
+	from[KVT_AXIS_B] = b;
+	from[KVT_AXIS_S] = s;
+	return FROM_ELEMENT;
+}
+
+/* ---- blocks ------------------------------------------------------------- */
+
+static bool has_blocks(const struct fault_case *c)
+{
+	return c->window->shape.n[KVT_AXIS_B] > 1;
+}
+
+static struct kvt_range one_and_where(const struct fault_case *c, int arg)
+{
+	(void)c;
+	return arg == 0 ? (struct kvt_range){ -1, 2 } : (struct kvt_range){ 0, 2 };
+}
+
+static bool one_and_known(const struct fault_case *c, const struct kvt_fault_args *args)
+{
+	if (!args->n[0])
+		return false;
+	return args->n[1] ? c->window->prev && c->window->next : !!c->window->block_ids;
+}
+
+static enum fault_source shift_blocks(const struct fault_case *c,
+				      const struct kvt_fault_args *args,
+				      const int64_t at[KVT_NAXES],
+				      int64_t from[KVT_NAXES])
+{
+	const struct kvt_window *w = c->window;
+	int64_t b = at[KVT_AXIS_B], by = args->n[0];
+
+	if (args->n[1])
+		b = (by > 0 ? w->prev : w->next)[b];
+	else
+		b = kvt_fault_block(w, w->block_ids[b] - by, b - by);
+	if (b < 0)
+		return FROM_OUTSIDE;
+	from[KVT_AXIS_B] = b;
+	return FROM_ELEMENT;
+}
+
+/* When there is a suspect, only its first differing block can be the one. */
+static struct kvt_range one_block(const struct fault_case *c, int arg)
+{
+	int64_t b = c->seed[KVT_AXIS_B];
+
+	if (arg == 0 && c->suspect)
+		return (struct kvt_range){ b, b + 1 };
+	return (struct kvt_range){ 0, c->window->shape.n[KVT_AXIS_B] };
+}
+
+static bool all_zero(const uint8_t *page, int64_t nbytes)
+{
+	for (int64_t i = 0; i < nbytes; i++)
+		if (page[i])
+			return false;
+	return true;
+}
+
+/* Only a block that once held something can leave it behind. */
+static bool can_be_stale(const struct fault_case *c, const struct kvt_fault_args *args)
+{
+	const struct kvt_window *w = c->window;
+	int64_t at[KVT_NAXES] = { [KVT_AXIS_B] = args->n[1] };
+	int64_t page = c->cell;
+
+	if (args->n[0] == args->n[1] || !kvt_fault_is_live(w, args->n[0], 0))
+		return false;
+	for (int a = KVT_AXIS_S; a < KVT_AXIS_D; a++)
+		page *= w->shape.n[a];
+	at[KVT_AXIS_L] = c->suspect ? c->seed[KVT_AXIS_L] : 0;
+	return !all_zero(c->expected + kvt_fault_offset(w, at), page);
+}
+
+static enum fault_source take_block(const struct fault_case *c,
+				    const struct kvt_fault_args *args,
+				    const int64_t at[KVT_NAXES],
+				    int64_t from[KVT_NAXES])
+{
+	(void)c;
+	if (at[KVT_AXIS_B] == args->n[0])
+		from[KVT_AXIS_B] = args->n[1];
+	return FROM_ELEMENT;
+}
+
+/* ---- layers ------------------------------------------------------------- */
+
+static bool has_layers(const struct fault_case *c)
+{
+	return c->window->shape.n[KVT_AXIS_L] > 1;
+}
+
+static struct kvt_range one_layer(const struct fault_case *c, int arg)
+{
+	int64_t l = c->seed[KVT_AXIS_L];
+
+	if (arg == 0 && c->suspect)
+		return (struct kvt_range){ l, l + 1 };
+	return (struct kvt_range){ 0, c->window->shape.n[KVT_AXIS_L] };
+}
+
+static bool two_layers(const struct fault_case *c, const struct kvt_fault_args *args)
+{
+	(void)c;
+	return args->n[0] != args->n[1];
+}
+
+static enum fault_source take_layer(const struct fault_case *c,
+				    const struct kvt_fault_args *args,
+				    const int64_t at[KVT_NAXES],
+				    int64_t from[KVT_NAXES])
+{
+	(void)c;
+	if (at[KVT_AXIS_L] == args->n[0])
+		from[KVT_AXIS_L] = args->n[1];
+	return FROM_ELEMENT;
+}
+
+/* ---- padding of pages --------------------------------------------------- */
+
+static bool has_pages(const struct fault_case *c)
+{
+	return c->has_page && c->window->block_ids && kvt_fault_has_tokens(c->window);
+}
+
+/* What the engine's page says; if it says nothing, up to twice the size. */
+static struct kvt_range paddings(const struct fault_case *c, int arg)
+{
+	int64_t pad = c->window->page_bytes - c->page_bytes;
+
+	(void)arg;
+	if (pad > 0)
+		return (struct kvt_range){ pad, pad + 1 };
+	return (struct kvt_range){ 1, c->page_bytes + 1 };
+}
+
+enum { ALIGNMENT = 32 };
+
+/* Pages of engines are aligned to more than their elements. */
+static bool padding_fits(const struct fault_case *c, const struct kvt_fault_args *args)
+{
+	int64_t padded = c->page_bytes + args->n[0];
+
+	return padded == c->window->page_bytes ||
+	       (padded % ALIGNMENT == 0 && args->n[0] % c->window->shape.elem == 0);
+}
+
+/*
+ * The engine leaves 'pad' bytes after each page, but the reader takes pages from
+ * where they would be without.  Padding may hold anything; zeros are planted.
+ */
+static enum fault_source leak(const struct fault_case *c,
+			      const struct kvt_fault_args *args,
+			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+{
+	const struct kvt_window *w = c->window;
+	/* the views are of one page, where any index of L and B is the same place */
+	const int64_t inside[KVT_NAXES] = { 0, 0, at[2], at[3], at[4], at[5] };
+	int64_t padded = c->page_bytes + args->n[0];
+	int64_t offset = kvt_views_at(&c->page, inside) +
+			 w->block_ids[at[KVT_AXIS_B]] * c->page_bytes;
+	int64_t id = offset / padded;
+	int64_t b = kvt_fault_block(w, id, id + at[KVT_AXIS_B] -
+				       w->block_ids[at[KVT_AXIS_B]]);
+
+	if (offset % padded >= c->page_bytes || b < 0 ||
+	    !kvt_views_find(&c->page, offset % padded, from))
+		return c->suspect ? FROM_OUTSIDE : FROM_ZERO;
+	from[KVT_AXIS_L] = at[KVT_AXIS_L];
+	from[KVT_AXIS_B] = b;
+	return FROM_ELEMENT;
+}
+
+const struct fault kvt_place_faults[NPLACES] = {
+	{ .says = {
+		.name = "shift-tokens",
+		.summary = "tokens of a request stand where their neighbours should",
+		.arg = { { "by", 0, "places: 1 is one late, -1 one early" } } },
+	  .needs = "tokens",
+	  .applies = has_states, .range = up_to_two, .valid = within_block,
+	  .predict = shift_tokens },
+	{ .says = {
+		.name = "shift-blocks",
+		.summary = "blocks stand where their neighbours should",
+		.arg = { { "by", 0, "1: one late; -1: one early" },
+			 { "of", 0, "0: neighbours in the pool; 1: in the request" } } },
+	  .needs = "two blocks",
+	  .part = PER_KV, .applies = has_blocks, .range = one_and_where,
+	  .valid = one_and_known, .predict = shift_blocks },
+	{ .says = {
+		.name = "stale-block",
+		.summary = "a block holds what another one holds or left behind",
+		.arg = { { "block", 'B', "the block that is wrong" },
+			 { "from", 'B', "the block whose content it has" } } },
+	  .needs = "two blocks",
+	  .part = PER_KV, .applies = has_blocks, .range = one_block,
+	  .valid = can_be_stale, .predict = take_block },
+	{ .says = {
+		.name = "wrong-layer",
+		.summary = "a layer holds what another one holds",
+		.arg = { { "layer", 'L', "the layer that is wrong" },
+			 { "from", 'L', "the layer whose content it has" } } },
+	  .needs = "two layers",
+	  .part = PER_KV, .applies = has_layers, .range = one_layer,
+	  .valid = two_layers, .predict = take_layer },
+	{ .says = {
+		.name = "padding",
+		.summary = "padded pages read as if nothing were between them",
+		.arg = { { "pad", 0, "bytes after each page" } } },
+	  .needs = "tokens, and pages that follow each other in memory",
+	  .applies = has_pages, .range = paddings, .valid = padding_fits,
+	  .predict = leak },
+};

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvt_fault_scale.c - constant factors and flipped bits
+ *
+ * An element that was scaled and rounded tells in which interval the factor
+ * was.  One factor explains all if the intervals have a point in common, which
+ * needs no tolerance and holds for any type.
+ */
+#include "lib/fault/fault.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- neighbours of a value ---------------------------------------------- */
+
+static uint64_t bits_of(const uint8_t *element, int elem)
+{
+	uint64_t bits = 0;
+
+	for (int i = 0; i < elem; i++)
+		bits |= (uint64_t)element[i] << (8 * i);
+	return bits;
+}
+
+static double value_of(const struct kvt_dtype *dtype, uint64_t bits)
+{
+	uint8_t element[8];
+
+	for (int i = 0; i < 8; i++)
+		element[i] = (uint8_t)(bits >> (8 * i));
+	return kvt_dtype_decode(dtype, element);
+}
+
+static uint64_t sign_bit(const struct kvt_dtype *dtype)
+{
+	return (uint64_t)1 << (8 * dtype->elem - 1);
+}
+
+bool kvt_fault_can_scale(const struct kvt_dtype *dtype)
+{
+	return dtype->is_float && value_of(dtype, 0) == 0;	/* e8m0 has no zero */
+}
+
+/* Without its sign a float is greater if its bits are; NaN is beyond all. */
+void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
+		 double factor)
+{
+	double x = kvt_dtype_decode(dtype, value) * factor, below, above;
+	uint64_t low = 0, high = sign_bit(dtype);	/* low <= |x| < high */
+
+	if (!isfinite(x))
+		x = copysign(INFINITY, x);
+	while (high - low > 1) {
+		uint64_t middle = low + (high - low) / 2;
+		double y = value_of(dtype, middle);
+
+		if (y <= fabs(x) && isfinite(y))
+			low = middle;
+		else
+			high = middle;
+	}
+	below = value_of(dtype, low);
+	above = value_of(dtype, high);
+	/* what is too large becomes the largest, as engines have it for fp8 */
+	if (high < sign_bit(dtype) && isfinite(above) &&
+	    (above - fabs(x) < fabs(x) - below ||
+	     (above - fabs(x) == fabs(x) - below && high % 2 == 0)))
+		low = high;
+	if (signbit(x) && value_of(dtype, low | sign_bit(dtype)) <= 0)
+		low |= sign_bit(dtype);
+	for (int i = 0; i < dtype->elem; i++)
+		out[i] = (uint8_t)(low >> (8 * i));
+}
+
+/* The reals that round to 'b', up to the window's tolerance. */
+static void rounds_to(double *least, double *most, const struct kvt_window *w,
+		      const uint8_t *b)
+{
+	uint64_t bits = bits_of(b, w->dtype->elem), sign = bits & sign_bit(w->dtype);
+	uint64_t magnitude = bits & ~sign_bit(w->dtype);
+	double v = value_of(w->dtype, magnitude), slack = w->atol + w->rtol * v;
+	double above = magnitude + 1 < sign_bit(w->dtype) ?
+		       value_of(w->dtype, magnitude + 1) : INFINITY;
+	double below = magnitude ? value_of(w->dtype, magnitude - 1) :
+		       isfinite(above) ? -above : 0;
+	double from = v - (v - below) / 2 - slack;
+	double to = isfinite(above) ? v + (above - v) / 2 + slack : INFINITY;
+
+	*least = sign ? -to : from;
+	*most = sign ? -from : to;
+}
+
+/* ---- one factor --------------------------------------------------------- */
+
+/* Arithmetic in double may be off by a little. */
+static const double slack = 1e-12;
+
+/* Narrows the factors to those that make 'b' of 'a'; false: none does. */
+static bool narrow(struct fault_span *span, const struct kvt_window *w,
+		   const uint8_t *a, const uint8_t *b)
+{
+	double x = kvt_dtype_decode(w->dtype, a), y = kvt_dtype_decode(w->dtype, b);
+	double least, most;
+
+	if (x == 0 || isnan(x) || isinf(x))
+		return x == 0 ? y == 0 : isnan(x) ? isnan(y) : isinf(y);
+	if (isnan(y))
+		return false;
+	if (isinf(y))
+		return true;		/* too large to be stored */
+	rounds_to(&least, &most, w, b);
+	least /= x;
+	most /= x;
+	if (x < 0) {
+		double swap = least;
+
+		least = most;
+		most = swap;
+	}
+	least -= fabs(least) * slack;
+	most += fabs(most) * slack;
+	span->least = least > span->least ? least : span->least;
+	span->most = most < span->most ? most : span->most;
+	span->n++;
+	return span->least <= span->most;
+}
+
+static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c,
+		     int64_t at[KVT_NAXES])
+{
+	const struct kvt_window *w = c->window;
+	const int64_t *n = w->shape.n, elem = w->shape.elem;
+	int64_t row = kvt_fault_offset(w, at), differ = 0;
+	struct fault_span *span = &c->span[at[KVT_AXIS_L] * n[KVT_AXIS_K] +
+					   at[KVT_AXIS_K]];
+
+	if (!memcmp(c->expected + row, c->suspect + row, (size_t)c->cell))
+		return true;
+	for (int64_t i = row; i < row + c->cell; i += elem)
+		differ += !kvt_fault_same(w, c->expected + i, c->suspect + i);
+	for (int64_t i = row; differ && i < row + c->cell; i += elem)
+		if (!narrow(span, w, c->expected + i, c->suspect + i))
+			return false;
+	out->explained += differ;
+	out->matched += differ ? n[KVT_AXIS_D] : 0;
+	return true;
+}
+
+/* The shortest decimal in the span. */
+static double round_inside(double least, double most)
+{
+	double middle = isinf(most) ? least : isinf(least) ? most :
+			least + (most - least) / 2;
+
+	for (int digits = 0; digits < 12 && middle != 0; digits++) {
+		double unit = pow(10, floor(log10(fabs(middle))) - digits);
+		double x = unit < 1 ? nearbyint(middle * (1 / unit)) / (1 / unit) :
+				      nearbyint(middle / unit) * unit;
+
+		if (x >= least && x <= most)
+			return x;
+	}
+	return middle;
+}
+
+enum { LEAST_ROW = 4, LEAST_EVIDENCE = 8 };
+
+/* Is it a factor, and not zeros (0), rounding (1) or too few values? */
+static bool is_factor(const struct fault_span *span)
+{
+	return span->n >= LEAST_ROW && span->least * span->most > 0 &&
+	       !(span->least <= 1 && span->most >= 1);
+}
+
+static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c)
+{
+	const int64_t *n = c->window->shape.n;
+	struct fault_span all = { -INFINITY, INFINITY, 0 }, first = { 0, 0, 0 };
+	int seen[2] = { 0, 0 };
+
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_K]; i++) {
+		const struct fault_span *span = &c->span[i];
+
+		if (!span->n)
+			continue;
+		if (!is_factor(span))
+			return;
+		first = first.n ? first : *span;
+		all.least = fmax(all.least, span->least);
+		all.most = fmin(all.most, span->most);
+		all.n += span->n;
+		seen[i % n[KVT_AXIS_K] != 0] = 1;
+		out->nargs++;
+	}
+	if (all.n < LEAST_EVIDENCE)
+		return;
+	if (all.least <= all.most) {
+		out->nargs = 1;
+		first = all;
+	}
+	out->args.factor = round_inside(first.least, first.most);
+	out->args.n[0] = n[KVT_AXIS_K] != 2 || (seen[0] && seen[1]) ? 2 : seen[1];
+	out->verdict = KVT_EXPLAINS;
+}
+
+/* Each layer's keys and values may have a factor of their own. */
+void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c)
+{
+	const int64_t *n = c->window->shape.n;
+	int64_t at[KVT_NAXES] = { 0 };
+
+	out->verdict = KVT_REFUTED;
+	out->tried = 1;
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_K]; i++)
+		c->span[i] = (struct fault_span){ -INFINITY, INFINITY, 0 };
+	do {
+		if (kvt_fault_is_live(c->window, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
+		    !scan_row(out, c, at))
+			return;
+	} while (kvt_fault_next(at, &c->window->shape, KVT_AXIS_L, KVT_AXIS_K));
+	judge_spans(out, c);
+}
+
+/* ---- bits --------------------------------------------------------------- */
+
+enum { SURE_BIT = 2, SPARSE = 16 };
+
+/*
+ * A few elements of many, each with one bit flipped.  If that is never more than
+ * one of the two lowest bits, it may as well be rounding.
+ */
+void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c)
+{
+	const struct kvt_window *w = c->window;
+	int64_t at[KVT_NAXES] = { 0 }, live = 0;
+	uint64_t flipped = 0;
+
+	out->verdict = KVT_REFUTED;
+	out->tried = 1;
+	do {
+		int64_t i = kvt_fault_offset(w, at);
+		uint64_t bits;
+
+		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
+			continue;
+		live++;
+		if (kvt_fault_same(w, c->expected + i, c->suspect + i))
+			continue;
+		bits = bits_of(c->expected + i, w->dtype->elem) ^
+		       bits_of(c->suspect + i, w->dtype->elem);
+		flipped |= bits;
+		if ((bits & (bits - 1)) || ++out->explained > MAX_FLIPS)
+			return;
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+	out->matched = out->explained;
+	if (out->explained > live / SPARSE || !(flipped >> SURE_BIT))
+		return;
+	out->args.n[0] = out->explained;
+	out->nargs = 1;
+	out->verdict = KVT_EXPLAINS;
+}

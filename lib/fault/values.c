@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* values.c - elements in their place, with another value */
+#include "lib/fault/fault.h"
+
+static bool always(const struct fault_case *c)
+{
+	(void)c;
+	return true;
+}
+
+static enum fault_source in_place(const struct fault_case *c,
+				  const struct kvt_fault_args *args,
+				  const int64_t at[KVT_NAXES],
+				  int64_t from[KVT_NAXES])
+{
+	(void)c, (void)args, (void)at, (void)from;
+	return FROM_ELEMENT;
+}
+
+/* ---- zeros -------------------------------------------------------------- */
+
+static enum fault_source zero(const struct fault_case *c,
+			      const struct kvt_fault_args *args,
+			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+{
+	(void)c, (void)args, (void)at, (void)from;
+	return FROM_ZERO;
+}
+
+static bool has_memory(const struct fault_case *c)
+{
+	return c->has_memory;
+}
+
+/* The tail begins with the first byte in memory that differs. */
+static struct kvt_range where_tail_begins(const struct fault_case *c, int arg)
+{
+	(void)arg;
+	if (c->suspect)
+		return (struct kvt_range){ c->tail, c->tail + 1 };
+	return (struct kvt_range){ 0, c->memory.nbytes };
+}
+
+static bool whole_elements(const struct fault_case *c,
+			   const struct kvt_fault_args *args)
+{
+	return args->n[0] % c->window->shape.elem == 0;
+}
+
+static enum fault_source cut_tail(const struct fault_case *c,
+				  const struct kvt_fault_args *args,
+				  const int64_t at[KVT_NAXES],
+				  int64_t from[KVT_NAXES])
+{
+	(void)from;
+	return kvt_views_at(&c->memory, at) >= args->n[0] ? FROM_ZERO : FROM_ELEMENT;
+}
+
+/* ---- bytes and bits ----------------------------------------------------- */
+
+static bool has_bytes(const struct fault_case *c)
+{
+	return c->window->shape.elem > 1;
+}
+
+static struct kvt_range few(const struct fault_case *c, int arg)
+{
+	(void)c, (void)arg;
+	return (struct kvt_range){ 1, MAX_FLIPS + 1 };
+}
+
+/* ---- factors ------------------------------------------------------------ */
+
+static bool has_reals(const struct fault_case *c)
+{
+	return kvt_fault_can_scale(c->window->dtype);
+}
+
+static struct kvt_range which_kv(const struct fault_case *c, int arg)
+{
+	(void)arg;
+	return (struct kvt_range){ c->kv == 2 ? 0 : 2, 3 };
+}
+
+const struct fault kvt_value_faults[NVALUES] = {
+	{ .says = {
+		.name = "zero-block",
+		.summary = "blocks are all zeros" },
+	  .needs = "data",
+	  .part = PER_KV, .applies = always, .predict = zero, .one_block = true },
+	{ .says = {
+		.name = "zero-tail",
+		.summary = "from some place in memory on, all is zeros",
+		.arg = { { "offset", 0, "its first byte in the layout's memory" } } },
+	  .needs = "a layout whose memory is one buffer",
+	  .part = ALL_AT_ONCE, .applies = has_memory, .range = where_tail_begins,
+	  .valid = whole_elements, .predict = cut_tail },
+	{ .says = {
+		.name = "byte-order",
+		.summary = "the bytes of each element are reversed" },
+	  .needs = "elements of two bytes or more",
+	  .part = PER_STATE | PER_HEAD | PER_KV, .applies = has_bytes,
+	  .predict = in_place, .swaps_bytes = true },
+	{ .says = {
+		.name = "flip-bits",
+		.summary = "single bits are flipped",
+		.arg = { { "count", 0, "elements that are hit" } } },
+	  .needs = "data",
+	  .applies = always, .range = few, .predict = in_place,
+	  .explains = kvt_explain_flips },
+	{ .says = {
+		.name = "scale",
+		.summary = "values are multiplied by a constant",
+		.arg = { { "kv", 0, "0: keys; 1: values; 2: both" } },
+		.has_factor = true },
+	  .needs = "elements of a floating point type",
+	  .applies = has_reals, .range = which_kv, .predict = in_place,
+	  .explains = kvt_explain_scale },
+};

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * connect.h - what connectors between engines do with blocks
+ *
+ * Mapping tokens between block sizes and block tables, the arithmetic of vLLM's
+ * connectors and what its receivers do to bytes, the allocation that all layers
+ * share, and which backend can have written a cache.  The conventions are those
+ * of kvt.h.  Where an engine ignores a contradiction, these functions refuse it.
+ */
+#ifndef KVT_CONNECT_H
+#define KVT_CONNECT_H
+
+#include "lib/kvt/spec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- block mapping ------------------------------------------------------ */
+
+/* One side: which block of a pool holds which states of a request. */
+struct kvt_block_table {
+	const uint32_t *ids;		/* in token order; borrowed */
+	int64_t nids;
+	int64_t states;			/* per block */
+	int64_t pool;			/* blocks there are; each id is below */
+	int64_t first;			/* state of the request that ids[0] begins with */
+};
+
+/* What one call of kvt_block_map_next() puts together. */
+enum kvt_block_join {
+	KVT_JOIN_NONE,			/* inside one block on both sides */
+	KVT_JOIN_BLOCKS,		/* whole blocks, in a row on both sides */
+	KVT_JOIN_STATES,		/* states in a row, whatever the block sizes */
+};
+
+/*
+ * Walks the states begin..end of a request from one table to another.  Block
+ * sizes need not divide each other.  Fill it by kvt_block_map_init() and call
+ * kvt_block_map_next() until it is false.
+ *
+ * JOIN_BLOCKS is for layouts in which blocks follow each other; JOIN_STATES for
+ * those in which S directly follows B (kernel_split_neutral), where a pool is
+ * one row of states.
+ */
+struct kvt_block_map {
+	struct kvt_block_table src, dst;
+	enum kvt_block_join join;
+	int64_t at, end;
+};
+
+struct kvt_block_span {
+	int64_t src_block, src_state, dst_block, dst_state;
+	int64_t count;			/* states */
+	int64_t nblocks;		/* JOIN_BLOCKS: whole blocks; else 0 */
+};
+
+/*
+ * Refuses (KVT_BAD_INPUT) ids beyond a pool and tables that do not hold all of
+ * the range.  'begin' and 'end' count states, not tokens (kvt_spec_states()).
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_map_init(struct kvt_block_map *out, const struct kvt_block_table *src,
+		   const struct kvt_block_table *dst, int64_t begin, int64_t end,
+		   struct kvt_error *err);
+
+bool kvt_block_map_next(struct kvt_block_map *map, struct kvt_block_span *out);
+
+/*
+ * The end of a map that moves whole blocks, as vLLM does: up to the end of the
+ * source's last block that holds a state before 'end', as far as the destination
+ * has room.
+ */
+int64_t kvt_block_map_whole(const struct kvt_block_table *src,
+			    const struct kvt_block_table *dst, int64_t end);
+
+/*
+ * The table without its first blocks: of a destination that has a prefix of the
+ * request already, the last 'nids' blocks of the source remain.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_table_last(struct kvt_block_table *out, const struct kvt_block_table *in,
+		     int64_t nids, struct kvt_error *err);
+
+/*
+ * Refuses (KVT_BAD_INPUT) an id beyond the pool or one that comes twice, whose
+ * last copy would win.  'seen' is a bitmap of 'pool' bits, which must be 0.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_ids_check(const uint32_t *ids, int64_t nids, int64_t pool,
+		    uint8_t *seen, struct kvt_error *err);
+
+/* ---- connectors --------------------------------------------------------- */
+
+/*
+ * vLLM's tp_ratio: local/remote if local is the larger one, else
+ * -(remote/local).  The larger must be a multiple of the smaller.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tp_ratio(int64_t *out, int64_t local_ranks, int64_t remote_ranks,
+	     struct kvt_error *err);
+
+/* vLLM's block_size_ratio: local/remote, which must divide. */
+KVT_MUST_CHECK enum kvt_status
+kvt_block_size_ratio(int64_t *out, int64_t local_states, int64_t remote_states,
+		     struct kvt_error *err);
+
+/*
+ * The remote ranks that a local one talks to.  Not all of them give it heads:
+ * that is kvt_given()'s to say.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_target_ranks(struct kvt_range *out, struct kvt_rank local,
+		 int64_t remote_ranks, struct kvt_error *err);
+
+/* Does a rank hold what others hold, too?  MLA always does on several ranks. */
+bool kvt_replicates_cache(const struct kvt_spec *spec, int64_t ranks);
+
+/*
+ * In one layer: is B the outermost axis, so that a block is one region?  Do
+ * keys and values have regions of their own?  Said of the order; engines say it
+ * of a made-up shape.
+ */
+bool kvt_blocks_first(const struct kvt_layout *layout,
+		      const struct kvt_shape *shape);
+bool kvt_splits_k_and_v(const struct kvt_layout *layout,
+			const struct kvt_shape *shape);
+
+/* What vLLM's receivers do to a block whose bytes came as the sender had them. */
+enum kvt_receive {
+	KVT_RECEIVE_LAYOUT,		/* [H][S] becomes [S][H] */
+	KVT_RECEIVE_BLOCKS,		/* r times [H][S/r] becomes [H][S] */
+	KVT_RECEIVE_BOTH,		/* r times [H][S/r] becomes [S][H] */
+	KVT_NRECEIVES
+};
+const char *kvt_receive_name(enum kvt_receive which);	/* vLLM's function */
+
+/* A received block: heads, states, bytes of a (state, head), small blocks. */
+struct kvt_receive_block {
+	int64_t heads, states, content, ratio;
+};
+
+/*
+ * The copy from received to wanted bytes of one block, or back.  Keys and values
+ * that are apart are two such blocks.  Not in place.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_receive_plan(struct kvt_plan *out, enum kvt_receive which,
+		 const struct kvt_receive_block *block, bool back,
+		 struct kvt_error *err);
+
+/*
+ * Can copy_kv_blocks() do this?  vLLM returns silently from empty lists and from
+ * lists of unequal length; here those are KVT_BAD_INPUT.  'seen' as in
+ * kvt_block_ids_check(), for the destination's pool.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_copy_blocks_check(const struct kvt_block_table *src,
+		      const struct kvt_block_table *dst, uint8_t *seen,
+		      struct kvt_error *err);
+
+/* ---- what workers report ------------------------------------------------ */
+
+/*
+ * A request is finished when enough workers have said so, of sending and of
+ * receiving apart: vLLM's KVOutputAggregator.  It counts reports and does not
+ * ask who they come from.
+ */
+enum kvt_direction { KVT_SENDING, KVT_RECVING, KVT_NDIRECTIONS };
+const char *kvt_direction_name(enum kvt_direction d);	/* "finished_sending" */
+
+/* Of one request and direction; zeroed where nothing was reported so far. */
+struct kvt_countdown {
+	int64_t left;			/* reports that are missing; 0: none runs */
+	int64_t expected;		/* when it began */
+	int64_t rounds;			/* how often it has ended */
+};
+
+/*
+ * A report.  The first one of a round begins with 'expected' reports, and later
+ * ones keep to that.  True if it was the last one.
+ */
+bool kvt_countdown_report(struct kvt_countdown *countdown, int64_t expected);
+
+/*
+ * The count for ids that are first seen from now on.  What a worker sends along
+ * counts before its own ids, for good; 0 is nothing.
+ */
+int64_t kvt_expected_reports(int64_t now, int64_t from_worker);
+
+/* ---- one allocation for all layers -------------------------------------- */
+
+/*
+ * Hybrid models allocate one tensor per position, shared by a layer of each
+ * group.  vLLM #37885 puts the positions side by side in one tensor of
+ * [blocks, page * positions], so that a block is one run over all layers.
+ */
+
+/* What a backend says of its cache of one layer. */
+struct kvt_backend_order {
+	const char *name;
+	const char *shape;		/* its axes, as it numbers them: "BHSC" */
+	int norder;			/* 0: it defines none with layers */
+	int order[KVT_NAXES + 1];	/* with layers; L is axis 0 of it */
+};
+
+struct kvt_canonical_group {
+	const struct kvt_spec *spec;
+	bool mixed;			/* layers of several kinds, padded alike */
+	int64_t kernel_block;		/* tokens; 0: the spec's block_size */
+	int nbackends;
+	const struct kvt_backend_order *backend;
+};
+
+struct kvt_canonical_request {
+	bool has_connector, prefers_cross_layer, supports_hma;
+	int ngroups;
+	const struct kvt_canonical_group *group;
+	int64_t npositions;
+	const int64_t *tensor_nbytes;	/* [npositions] */
+	int64_t nblocks;
+};
+
+/* Why it does not apply, in the order in which vLLM asks. */
+enum kvt_canonical_reason {
+	KVT_NO_CONNECTOR,
+	KVT_CONNECTOR_PREFERS_PER_LAYER,
+	KVT_CONNECTOR_NO_HMA,
+	KVT_NO_GROUPS,
+	KVT_NON_ATTENTION_GROUP,
+	KVT_PAGE_SIZE_DIFFERS,
+	KVT_TENSOR_SIZE_DIFFERS,
+	KVT_NO_STRIDE_ORDER,
+	KVT_LAYER_AXIS_MISSING,
+	KVT_BLOCKS_NOT_OUTERMOST,
+	KVT_STRIDE_ORDER_DIFFERS,
+	KVT_NO_BACKEND,
+	KVT_NCANONICAL_REASONS
+};
+const char *kvt_canonical_reason_name(enum kvt_canonical_reason reason);
+
+/*
+ * All reasons (bit 1u << reason), 0 if it applies.  'first' is the one that
+ * vLLM stops at, which need not be the lowest: it asks backend by backend.
+ */
+struct kvt_canonical_verdict {
+	unsigned reasons;
+	enum kvt_canonical_reason first;
+};
+struct kvt_canonical_verdict
+kvt_canonical_check(const struct kvt_canonical_request *request);
+
+/* One tensor; each group refers to all of a row of it. */
+struct kvt_canonical {
+	int64_t nblocks, page, npositions;
+	int64_t row;			/* bytes of a block: page * npositions */
+	int64_t nbytes;
+};
+
+/*
+ * KVT_UNSUPPORTED with the first reason if it does not apply; KVT_BAD_INPUT if
+ * the tensors are not what pages and blocks make.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_canonical_init(struct kvt_canonical *out,
+		   const struct kvt_canonical_request *request,
+		   struct kvt_error *err);
+
+/* The layer of a group at a position; layers at one position share bytes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_canonical_layer(struct kvt_view *out,
+		    const struct kvt_canonical_request *request, int group,
+		    int64_t position, struct kvt_error *err);
+
+/*
+ * vLLM's successor (#48408): a page of one layer that holds all heads and the
+ * tokens of all context parallel ranks ('cp' may be NULL).  The plan copies a
+ * rank's page there.  Contents that are no rows of bytes are KVT_UNSUPPORTED.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_canonical_page_plan(struct kvt_plan *out, const struct kvt_side *side,
+			bool heads_first, const struct kvt_cp *cp,
+			struct kvt_error *err);
+
+/* ---- backends ----------------------------------------------------------- */
+
+/*
+ * vLLM's attention backends as of 2026-08-17, without those of one model
+ * (DeepSeek V4, MiniMax-M3).  What depends on the device or on a query is not
+ * known here and not asked.
+ */
+struct kvt_backend;
+const struct kvt_backend *kvt_backend_at(int i);	/* NULL past the last */
+const struct kvt_backend *kvt_backend_find(const char *name);
+const char *kvt_backend_name(const struct kvt_backend *backend);
+
+/* vLLM's supports_kv_connector() */
+bool kvt_backend_has_connector(const struct kvt_backend *backend);
+
+/* What a cache is to be used for; 0 and NULL are not asked. */
+struct kvt_backend_config {
+	int64_t head_size;
+	const char *dtype;		/* of the model */
+	const char *cache_dtype;	/* vLLM's name: "auto", "fp8_e4m3", ... */
+	int64_t block_size;
+	bool mla, sparse;		/* always asked */
+	bool sinks, sliding_window, connector;
+};
+
+/* In the order of vLLM's validate_configuration(), which returns all. */
+enum kvt_backend_reason {
+	KVT_BACKEND_HEAD_SIZE,
+	KVT_BACKEND_DTYPE,
+	KVT_BACKEND_CACHE_DTYPE,
+	KVT_BACKEND_BLOCK_SIZE,
+	KVT_BACKEND_MLA,
+	KVT_BACKEND_NON_MLA,
+	KVT_BACKEND_SINKS,
+	KVT_BACKEND_SPARSE,
+	KVT_BACKEND_NON_SPARSE,
+	KVT_BACKEND_SLIDING_WINDOW,
+	KVT_BACKEND_CONNECTOR,
+	KVT_NBACKEND_REASONS
+};
+const char *kvt_backend_reason_text(enum kvt_backend_reason reason);
+
+/* Bits 1u << reason; 0: valid. */
+unsigned kvt_backend_check(const struct kvt_backend *backend,
+			   const struct kvt_backend_config *config);
+
+/* Bytes of vLLM changed without any setting; the fourth has those of the third. */
+enum {
+	KVT_ERA_KV_FIRST = 1 << 0,	/* until 2026-05 */
+	KVT_ERA_BLOCKS_FIRST = 1 << 1,	/* 2026-05 to 2026-07 */
+	KVT_ERA_PACKED = 1 << 2,	/* since 2026-07 */
+};
+
+/* A layout that a backend writes: a preset or an axis string, and the eras. */
+struct kvt_backend_layout {
+	const char *backend, *setting, *layout;	/* setting: "NHD", "+L HND", ... */
+	unsigned eras;
+};
+const struct kvt_backend_layout *kvt_backend_layout_at(int i);
+
+/*
+ * The eras in which this backend put the bytes of this shape where the layout
+ * has them; 0: never.  With one head NHD and HND are the same bytes.
+ */
+unsigned kvt_backend_wrote(const struct kvt_backend *backend,
+			   const struct kvt_layout *layout,
+			   const struct kvt_shape *shape);
+
+/* What a connector needs of the bytes. */
+enum {
+	KVT_NEED_BLOCKS_FIRST = 1 << 0,	/* a block is one region of a layer */
+	KVT_NEED_K_WITH_V = 1 << 1,	/* both are found by the block's id */
+	KVT_NEED_HEADS_FIRST = 1 << 2,	/* unequal TP: heads are runs */
+	KVT_NEED_BLOCK_SIZE = 1 << 3,	/* of 16 or a multiple */
+};
+/* The needs that are not met. */
+unsigned kvt_connector_unmet(const struct kvt_layout *layout,
+			     const struct kvt_shape *shape, bool unequal_tp);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

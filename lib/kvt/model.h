@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.h - the caches that a model needs, and what they take on a rank
+ *
+ * kvt_spec.h knows a group of layers; this header knows all groups of a model at
+ * once, because those share the memory of a rank and, in hybrids, the size of a
+ * page.  The conventions are those of kvt.h.
+ */
+#ifndef KVT_MODEL_H
+#define KVT_MODEL_H
+
+#include "lib/kvt/spec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Layers that cache the same. */
+struct kvt_model_group {
+	char name[32];			/* "full", "conv" */
+	const char *spec;		/* a preset of kvt_spec_make(); never freed */
+	int64_t layers;
+	/*
+	 * A block size of 0 is the deployment's; an element of 0 bytes is the
+	 * deployment's cache type, or the preset's own in a state.
+	 */
+	struct kvt_spec_args args;
+};
+
+/*
+ * The group, named g0, that "gqa:layers=80,heads=8,head-dim=128" says, and the
+ * words for a group.  What is not said is 0, also the layers.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_group_parse(struct kvt_model_group *out, const char *text,
+		      struct kvt_error *err);
+struct kvt_group_text {
+	char s[512];
+};
+struct kvt_group_text kvt_model_group_text(const struct kvt_model_group *group);
+
+enum { KVT_MODEL_GROUPS = 16 };
+
+struct kvt_model {
+	int ngroups;
+	struct kvt_model_group group[KVT_MODEL_GROUPS];
+};
+
+/*
+ * The group as a cache type has it: another element, or another preset
+ * ("int8_per_token_head").  A state and rows of a fixed form stay as they are.
+ * KVT_USAGE: no such type; KVT_BAD_INPUT: this cache is never of that type.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_cached_as(struct kvt_model_group *out, const struct kvt_model_group *in,
+		    const char *cache_dtype, struct kvt_error *err);
+
+/* What an engine is started with. */
+struct kvt_deployment {
+	int64_t tp, block_size;
+	const char *cache_dtype;	/* an element type or a form; not "auto" */
+	bool apart;			/* pages of states and tokens need not be equal */
+};
+
+struct kvt_group_size {
+	struct kvt_model_group group;	/* as it is cached */
+	struct kvt_spec spec;		/* of every rank: all shares are alike */
+	int64_t block_size;		/* tokens; 0: a state stands for all */
+	int64_t unpadded, page;		/* bytes of a block of a layer */
+	int64_t most_blocks;		/* of one request, by its window; 0: any */
+};
+
+struct kvt_model_size {
+	int64_t tp;
+	int64_t block_size;		/* of the deployment, raised if a page must be */
+	int ngroups;
+	struct kvt_group_size group[KVT_MODEL_GROUPS];
+	/* A state layer's page holds all of its states; vLLM pads it to a page of
+	 * tokens.  0: no states, or no tokens beside them. */
+	int64_t state_page, state_padded;
+};
+
+/*
+ * What the model takes on one of 'tp' ranks.  Where states and tokens share
+ * pages, a block gets as many more tokens, 16 at a time (64 with latents), as its
+ * page needs to hold a state, and the padding is counted with the last of a state.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_size(struct kvt_model_size *out, const struct kvt_model *model,
+	       const struct kvt_deployment *deployment, struct kvt_error *err);
+
+/* Blocks that 'tokens' of one request take in each layer of the group. */
+int64_t kvt_group_blocks(const struct kvt_group_size *group, int64_t tokens);
+
+/* Bytes of one request on a rank; INT64_MAX if they are more than that. */
+int64_t kvt_model_request(const struct kvt_model_size *size, int64_t tokens);
+
+/*
+ * The most tokens of a request that takes at most this many bytes; -1 if not
+ * even the states fit, KVT_ANY_TOKENS if more tokens take no more.
+ */
+enum { KVT_ANY_TOKENS = 1 << 30 };
+int64_t kvt_model_tokens(const struct kvt_model_size *size, int64_t nbytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

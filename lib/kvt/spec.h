@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * spec.h - what a group of layers caches, and which rank holds what
+ *
+ * kvt.h knows where bytes are; this header knows whose they are: specs, tensor
+ * parallel shares, the slices that two ranks exchange and the proof that all of
+ * them together lose nothing.  The conventions are those of kvt.h.
+ */
+#ifndef KVT_SPEC_H
+#define KVT_SPEC_H
+
+#include "lib/kvt/kvt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- ownership ---------------------------------------------------------- */
+
+/* One of 'size' tensor parallel ranks. */
+struct kvt_rank {
+	int64_t size, index;
+};
+
+/*
+ * Units (heads, groups of channels) are dealt to ranks in order.  With more
+ * ranks than units, neighbours hold the same one: ranks 0 and 1 of 8 hold head
+ * 0 of 4.  If neither number divides the other nobody knows who holds what:
+ * KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_owned(struct kvt_range *out, int64_t units, struct kvt_rank rank,
+	  struct kvt_error *err);
+
+/* More ranks than units; as many ranks as units is no replication. */
+bool kvt_is_replicated(int64_t units, int64_t ranks);
+
+/*
+ * The units that 'src' gives to 'dst'; an empty range if they are no pair.
+ * Over all source ranks each unit of 'dst' is given exactly once: by the rank
+ * at the same place if dst has at least as many ranks, else by the first of its
+ * q = src/dst ranks that holds it.  Where the sizes do not divide, by the first
+ * rank that holds it at all.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_given(struct kvt_range *out, int64_t units, struct kvt_rank src,
+	  struct kvt_rank dst, struct kvt_error *err);
+
+/* The only source ranks that may give something to 'dst'. */
+KVT_MUST_CHECK enum kvt_status
+kvt_candidates(struct kvt_range *out, int64_t units, int64_t src_ranks,
+	       struct kvt_rank dst, struct kvt_error *err);
+
+/*
+ * Context parallel ranks are dealt tokens instead of heads, in turns of
+ * 'interleave' tokens.  They are no replicas.
+ */
+struct kvt_cp {
+	int64_t size, rank, interleave;
+};
+
+/* Turns must fill a block of 'states' exactly; else KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+kvt_cp_check(const struct kvt_cp *cp, int64_t states, struct kvt_error *err);
+
+/* Rank among decode and prefill context parallel ranks together. */
+int64_t kvt_cp_rank(int64_t pcp_rank, int64_t dcp_size, int64_t tp_rank);
+
+int64_t kvt_cp_global(const struct kvt_cp *cp, int64_t local);
+int64_t kvt_cp_owner(const struct kvt_cp *cp, int64_t global);
+int64_t kvt_cp_local(const struct kvt_cp *cp, int64_t global);	/* on its owner */
+
+/* How many tokens from 'local' on are neighbours globally, too. */
+int64_t kvt_cp_run(const struct kvt_cp *cp, int64_t local);
+
+/* How many of the first 'ntokens' tokens the rank holds. */
+int64_t kvt_cp_count(const struct kvt_cp *cp, int64_t ntokens);
+
+/* ---- specs -------------------------------------------------------------- */
+
+/* Tokens per state as a fraction; -1/1: one state stands for all tokens. */
+struct kvt_ratio {
+	int64_t num, den;
+};
+
+/* A range of the channels of a convolution state: x, B and C, or q, k and v. */
+struct kvt_spec_part {
+	const char *name;
+	int64_t units;			/* of the model, dealt out like heads */
+	int64_t rows;			/* channels of a unit */
+	bool no_replicas;		/* the units must be divisible by the ranks */
+};
+
+enum { KVT_MAX_SPEC_PARTS = 3, KVT_MAX_CONTENT = 3 };
+
+/*
+ * One rank's share of a group of layers: the engines' KVCacheSpec and what it
+ * lacks.  num_states is not in here: it follows at allocation (kvt_spec_size()).
+ */
+struct kvt_spec {
+	enum kvt_kind kind;
+	int64_t block_size;		/* tokens */
+	int64_t num_heads;		/* on this rank; 1 if headless */
+	int64_t total_heads;		/* of the model; see kvt_spec_complete() */
+	int64_t head_start;		/* first head of this rank */
+	int64_t replication;		/* ranks that hold the same heads */
+	bool no_replicas;		/* heads must be divisible by the ranks */
+	struct kvt_ratio tokens_per_state;
+	int64_t state_content_size;	/* bytes per state per head */
+
+	/* The content of a (state, head); ncontent 0: only its size is known. */
+	int ncontent;
+	int64_t content[KVT_MAX_CONTENT], elem;
+	bool planar;			/* a state is no run: move whole blocks */
+
+	int64_t page_size_padded;	/* 0: not given */
+	int64_t alignment;		/* of a page; 0 or 1: none */
+	int64_t window;			/* tokens that matter: kvt_dead_tokens() */
+
+	/*
+	 * KVT_MAMBA_CONV: content is { channels on this rank, taps }, and these
+	 * follow each other along the channels (axis D of the view, whose S
+	 * counts taps).  Others have none.
+	 */
+	int nparts;
+	struct kvt_spec_part part[KVT_MAX_SPEC_PARTS];
+};
+
+/* Numbers of a model; a preset refuses what it needs and does not get. */
+struct kvt_spec_args {
+	int64_t block_size;		/* 0: the preset's own, if it has one */
+	int64_t elem;			/* bytes of an element; 0: 2, states 4 */
+	int64_t heads;			/* KV heads, SSM heads, GDN value heads */
+	int64_t head_dim, head_dim_v;	/* head_dim_v 0: as head_dim */
+	int64_t latent;			/* elements of an MLA row */
+	int64_t ratio;			/* tokens a compressed state, pooled: 1/ratio */
+	int64_t window;
+	int64_t inter;			/* channels of x */
+	int64_t groups, state_size;	/* of B and C */
+	int64_t key_heads, key_dim;	/* gated delta net: q and k */
+	int64_t kernel, spec_tokens;	/* taps = kernel - 1 + spec_tokens */
+};
+
+struct kvt_spec_preset {
+	const char *name, *summary;
+};
+/* What it makes; false: there is no such preset. */
+bool kvt_spec_kind(enum kvt_kind *out, const char *preset);
+const struct kvt_spec_preset *kvt_spec_preset_at(int i);  /* NULL past the last */
+
+/* The spec of one rank.  An unknown name is KVT_USAGE. */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_make(struct kvt_spec *out, const char *preset,
+	      const struct kvt_spec_args *args, struct kvt_rank rank,
+	      struct kvt_error *err);
+
+/*
+ * What another rank, of another size perhaps, holds of the same model.  A
+ * padded page size belongs to an allocation and is not carried over.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_share(struct kvt_spec *out, const struct kvt_spec *in,
+	       struct kvt_rank rank, struct kvt_error *err);
+
+/*
+ * Fill in total_heads, head_start and replication where they are 0 and follow
+ * from the rest.  One head on each of several ranks may be a share or a
+ * replica, and those need different slices: without the total KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_complete(struct kvt_spec *out, const struct kvt_spec *in,
+		  struct kvt_rank rank, struct kvt_error *err);
+
+/* Refuses (KVT_BAD_INPUT) a spec that contradicts itself or its rank. */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_check(const struct kvt_spec *spec, struct kvt_rank rank,
+	       struct kvt_error *err);
+
+struct kvt_spec_size {
+	int64_t num_states;		/* per block */
+	int64_t unpadded, page;		/* bytes of one block of one layer */
+};
+
+/* Refuses (KVT_BAD_INPUT) what engines truncate: half a state in a block. */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_size(struct kvt_spec_size *out, const struct kvt_spec *spec,
+	      struct kvt_error *err);
+
+/* Bytes of the group on one rank. */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_nbytes(int64_t *out, const struct kvt_spec *spec, int64_t layers,
+		int64_t blocks, struct kvt_error *err);
+
+/*
+ * Extents of the views of this group.  Keys and values of one width are K;
+ * everything else is D alone.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_shape(struct kvt_shape *out, const struct kvt_spec *spec,
+	       int64_t layers, int64_t blocks, struct kvt_error *err);
+
+/* States that hold this many tokens; the spec has passed kvt_spec_check(). */
+int64_t kvt_spec_states(const struct kvt_spec *spec, int64_t ntokens);
+
+/* What is dealt out: H (heads), or D (the channels of a conv state). */
+enum kvt_axis kvt_spec_axis(const struct kvt_spec *spec);
+
+/* What is dealt out along that axis: the parts, or all heads as one. */
+int kvt_spec_parts(struct kvt_spec_part out[KVT_MAX_SPEC_PARTS],
+		   const struct kvt_spec *spec);
+
+/*
+ * A page of a recurrent layer: the conv state, then at 'ssm_offset' the SSM
+ * state, then padding up to 'page_size_padded' (0: none).
+ */
+struct kvt_state_page {
+	int64_t ssm_offset, nbytes;
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_state_page_init(struct kvt_state_page *out, const struct kvt_spec *conv,
+		    const struct kvt_spec *ssm, int64_t page_size_padded,
+		    struct kvt_error *err);
+
+/* ---- slices ------------------------------------------------------------- */
+
+/* One end of a transfer. */
+struct kvt_side {
+	const struct kvt_spec *spec;
+	struct kvt_rank rank;
+};
+
+/* Positions along the axis that is dealt out, on each side's own rank. */
+struct kvt_exchange_range {
+	const char *part;		/* "head", "x", "B", ... */
+	int64_t src, dst, count;
+};
+
+/* What one source rank gives to one destination rank. */
+struct kvt_exchange {
+	enum kvt_axis axis;
+	int count;			/* 0: this pair exchanges nothing */
+	struct kvt_exchange_range range[KVT_MAX_SPEC_PARTS];
+};
+
+KVT_MUST_CHECK enum kvt_status
+kvt_exchange_init(struct kvt_exchange *out, const struct kvt_side *src,
+		  const struct kvt_side *dst, struct kvt_error *err);
+
+enum kvt_role {
+	KVT_SENDER,
+	KVT_RECEIVER,
+};
+
+struct kvt_slices {
+	int count;			/* 0: this pair exchanges nothing */
+	struct kvt_view view[KVT_MAX_SPEC_PARTS];
+};
+
+/*
+ * The parts of 'view', which is mine, that I send to or receive from 'other'.
+ * Called once per side with sides and roles swapped it yields equally many
+ * views of pairwise equal shape, in the same order.  A view of keys or values
+ * alone is cut like one of both.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_slice_for_tp(struct kvt_slices *out, enum kvt_role my_role,
+		 const struct kvt_side *mine, const struct kvt_side *other,
+		 const struct kvt_view *view, struct kvt_error *err);
+
+/* ---- proof -------------------------------------------------------------- */
+
+/* All ranks of both sides.  The specs may be those of any rank. */
+struct kvt_transfer {
+	const struct kvt_spec *src, *dst;
+	int64_t src_ranks, dst_ranks;
+	int64_t layers;
+};
+
+/* A range of layers and of positions that goes from one rank to another. */
+struct kvt_move {
+	int64_t src_rank, dst_rank;
+	struct kvt_range layers;
+	int64_t src, dst, count;
+};
+
+/*
+ * Every move of the transfer by destination rank, then source rank.  Call until
+ * false; start with a zeroed walk.  A transfer that cannot be cut fails in
+ * kvt_transfer_check(), which must be called before.
+ */
+struct kvt_move_walk {
+	int64_t src_rank, dst_rank;
+	int range;
+};
+bool kvt_move_next(struct kvt_move *out, struct kvt_move_walk *walk,
+		   const struct kvt_transfer *transfer);
+KVT_MUST_CHECK enum kvt_status
+kvt_transfer_check(const struct kvt_transfer *transfer, struct kvt_error *err);
+
+/*
+ * The same between context parallel ranks, which hold other tokens of the same
+ * heads: positions are tokens of a rank, a move ends where a turn does.  States
+ * that stand for all tokens are on every rank and no part of this.
+ */
+struct kvt_cp_transfer {
+	int64_t src_ranks, src_interleave, dst_ranks, dst_interleave;
+	int64_t ntokens, layers;
+};
+
+struct kvt_cp_walk {
+	int64_t dst_rank, dst;
+};
+bool kvt_cp_move_next(struct kvt_move *out, struct kvt_cp_walk *walk,
+		      const struct kvt_cp_transfer *transfer);
+KVT_MUST_CHECK enum kvt_status
+kvt_cp_transfer_check(const struct kvt_cp_transfer *transfer, struct kvt_error *err);
+
+enum kvt_flaw {
+	KVT_FLAW_NONE,
+	KVT_FLAW_HOLE,			/* never written */
+	KVT_FLAW_DOUBLE,		/* written twice */
+	KVT_FLAW_MISPLACED,		/* written from another coordinate */
+	KVT_FLAW_FOREIGN,		/* read where the source rank holds nothing */
+	KVT_FLAW_SPILL,			/* written where the destination holds nothing */
+};
+
+/* The first flaw, and what moved if there is none. */
+struct kvt_proof {
+	enum kvt_flaw flaw;
+	int64_t src_rank;		/* of the move; -1 for a hole */
+	int64_t dst_rank, layer;
+	int64_t position;		/* on the destination rank */
+	const char *part;		/* there; NULL if outside */
+	int64_t global;			/* head, or channel of the part, of the model */
+	int64_t moved;			/* positions times layers that arrive */
+	int64_t unique;			/* of them, different ones */
+};
+
+/*
+ * Proof that 'moves' give every destination rank all that it holds, exactly
+ * once and from the same coordinate of the model.  Coordinates come from the
+ * specs and ranks alone, not from the code that makes moves.  'moves' are
+ * sorted in place.  KVT_MISMATCH names what is wrong, also in 'out'.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_moves_prove(struct kvt_proof *out, const struct kvt_transfer *transfer,
+		struct kvt_move *moves, int64_t nmoves, struct kvt_error *err);
+
+/* The same for tokens, whose owners are worked out there again, too. */
+KVT_MUST_CHECK enum kvt_status
+kvt_cp_moves_prove(struct kvt_proof *out, const struct kvt_cp_transfer *transfer,
+		   struct kvt_move *moves, int64_t nmoves, struct kvt_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

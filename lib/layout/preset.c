@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* preset.c - the layouts that have names, and names that are refused */
+#include "lib/layout/layout.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* First the names of kvtool, then those of projects, which carry a prefix. */
+static const struct kvt_preset presets[] = {
+	/* packed: keys and values side by side, or content of any sort */
+	{ "nhd",   "LBSHC", "vLLM since 2026-07 NHD; RFC default", false },
+	{ "hnd",   "LBHSC", "vLLM since 2026-07 HND, AITER, TurboQuant", false },
+	{ "blshc", "BLSHC", "RFC; vLLM since 2026-07 cross-layer NHD", false },
+	{ "blhsc", "BLHSC", "vLLM since 2026-08 cross-layer", false },
+	{ "bhlsc", "BHLSC", "RFC; vLLM since 2026-07 cross-layer HND", false },
+	{ "lhbsc", "LHBSC", "vLLM since 2026-08 ROCM_ATTN", false },
+
+	/* keys and values apart */
+	{ "kv-first-nhd", "LKBSHD",
+	  "vLLM until 2026-05 FlashAttention, Flex, AITER", false },
+	{ "kv-first-hnd", "LKBHSD", "vLLM until 2026-05 FlashAttention HND", false },
+	{ "blocks-first-nhd", "LBKSHD",
+	  "vLLM 2026-05 to 07 NHD; FlashInfer, Triton, HPC_ATTN", false },
+	{ "blocks-first-hnd", "LBKHSD",
+	  "vLLM 2026-05 to 07 HND; FlashInfer, Triton", false },
+	{ "flex-split", "LBSKHD", "vLLM 2026-05 to 07 FlexAttention", false },
+	{ "head-halves", "LBHKSD", "CPU backend if nothing is packed", false },
+	{ "cross-nhd", "BLKSHD", "vLLM until 2026-07 cross-layer NHD", false },
+	{ "cross-hnd", "BLKHSD", "TensorRT-LLM pools; KVBM", false },
+	{ "cross-flex", "BLSKHD",
+	  "vLLM 2026-05 to 07 FlexAttention cross-layer", false },
+	{ "cross-head", "BHLKSD",
+	  "vLLM until 2026-07 FlashAttention cross-layer HND", false },
+	{ "cross-kv-head", "BKHLSD",
+	  "vLLM until 2026-07 FlashInfer cross-layer HND", false },
+	{ "cross-layer-head", "BLHKSD", "KVBM UniversalPP", false },
+	{ "hicache-layer-first", "KLBSHD", "SGLang HiCache host pool", false },
+	{ "hicache-page-first", "KBSLHD", "SGLang HiCache host pool", false },
+	{ "hicache-page-first-direct", "KBLSHD", "SGLang HiCache host pool", false },
+	{ "hicache-page-head", "KBHSLD", "SGLang HiCache host pool", false },
+
+	/* one content vector per state */
+	{ "mla", "LBSC", "MLA of every engine", true },
+	{ "mla-cross", "BLSC", "vLLM since 2026-06 MLA cross-layer", true },
+
+	/* planes */
+	{ "rocm-paged",
+	  "K:L K B H D/x S x V:L K B H D S",
+	  "vLLM ROCM_ATTN", false },
+	{ "rocm-paged-page",
+	  "K:L B K H D/x S x V:L B K H D S",
+	  "vLLM ROCM_ATTN beside Mamba layers", false },
+	{ "aiter-shuffle",
+	  "K:L B K H D/x S x V:L B K H S/x D S%x",
+	  "vLLM 2026-05 to 07 AITER shuffle", false },
+	{ "aiter-shuffle-kv-first",
+	  "K:L K B H D/x S x V:L K B H S/x D S%x",
+	  "vLLM until 2026-05 AITER shuffle", false },
+	{ "cpu-vec",
+	  "K:LBHKDS V:LBHKSD",
+	  "vLLM CPU_ATTN since 2026-06, ISA vec, vec16, rvv, vxe, vsx, neon", false },
+	{ "cpu-vec-kv-first",
+	  "K:LKBHDS V:LKBHSD",
+	  "vLLM CPU_ATTN until 2026-06, ISA vec, vec16, neon", false },
+	{ "cpu-amx",
+	  "K:L B H K S/16 D/2 S%16 D%2 V:L B H K D/16 S/2 D%16 S%2",
+	  "vLLM CPU_ATTN since 2026-06, ISA amx", false },
+	{ "cpu-amx-kv-first",
+	  "K:L K B H S/16 D/2 S%16 D%2 V:L K B H D/16 S/2 D%16 S%2",
+	  "vLLM CPU_ATTN until 2026-06, ISA amx", false },
+	{ "cpu-neon-bf16",
+	  "K:L B H K S/8 D/4 S%8 D%4 V:L B H K D/2 S/4 D%2 S%4",
+	  "vLLM CPU_ATTN since 2026-06, Arm with bf16 matmul", false },
+	{ "cpu-neon-bf16-kv-first",
+	  "K:L K B H S/8 D/4 S%8 D%4 V:L K B H D/2 S/4 D%2 S%4",
+	  "vLLM CPU_ATTN until 2026-06, Arm with bf16 matmul", false },
+	{ "sglang-pool", "K:LBSHD V:LBSHD", "SGLang device pool", false },
+	{ "flashinfer-pair-nhd", "K:LBSHD V:LBSHD",
+	  "FlashInfer pair of tensors", false },
+	{ "flashinfer-pair-hnd", "K:LBHSD V:LBHSD",
+	  "FlashInfer pair of tensors", false },
+
+	/* recurrent states */
+	{ "conv-sd", "LBSD", "conv state, taps outside channels", true },
+	{ "conv-ds", "LBDS", "conv state, channels outside taps", true },
+	{ "ssm", "LBHC", "SSM state", true },
+
+	{ "vllm:LBNHC", "LBSHC", "vLLM since 2026-08", false },
+	{ "vllm:LBHNC", "LBHSC", "vLLM since 2026-08", false },
+	{ "vllm:BLNHC", "BLSHC", "vLLM since 2026-08", false },
+	{ "vllm:BLHNC", "BLHSC", "vLLM since 2026-08", false },
+	{ "vllm:BHLNC", "BHLSC", "vLLM since 2026-08", false },
+	{ "vllm:LHBNC", "LHBSC", "vLLM since 2026-08", false },
+	{ "kvbm:OperationalNHD", "BLKSHD", "Dynamo KVBM", false },
+	{ "kvbm:OperationalHND", "BLKHSD", "Dynamo KVBM", false },
+	{ "kvbm:UniversalTP", "BHLKSD", "Dynamo KVBM", false },
+	{ "kvbm:UniversalPP", "BLHKSD", "Dynamo KVBM", false },
+	{ "flexkv:LAYERFIRST", "LKBSHD", "FlexKV", false },
+	{ "flexkv:BLOCKFIRST", "BLKSHD", "FlexKV", false },
+	{ "flexkv:LAYERBLOCK", "LBKSHD", "FlexKV", false },
+	{ "sglang:layer_first", "KLBSHD", "SGLang HiCache", false },
+	{ "sglang:page_first", "KBSLHD", "SGLang HiCache", false },
+	{ "sglang:page_first_direct", "KBLSHD", "SGLang HiCache", false },
+	{ "sglang:page_head", "KBHSLD", "SGLang HiCache", false },
+	{ "trtllm:pool", "BLKHSD", "TensorRT-LLM", false },
+	{ "lmcache:NB_NL_TWO_BS_NH_HS", "BLKSHD", "LMCache", false },
+	{ "lmcache:NL_X_TWO_NB_BS_NH_HS", "LKBSHD", "LMCache", false },
+	{ "lmcache:NL_X_NB_TWO_BS_NH_HS", "LBKSHD", "LMCache", false },
+	{ "lmcache:NL_X_NB_BS_HS", "LBSC", "LMCache", true },
+	{ "lmcache:NL_X_NBBS_ONE_HS", "LBSC", "LMCache", true },
+	{ "lmcache:TWO_X_NL_X_NBBS_NH_HS", "K:LBSHD V:LBSHD", "LMCache", false },
+	{ "lmcache:TWO_X_NL_X_NB_BS_NH_HS", "K:LBSHD V:LBSHD", "LMCache", false },
+	{ "lmcache:NL_X_TWO_NB_NH_BS_HS", "LKBHSD", "LMCache", false },
+	{ "lmcache:NL_X_NB_TWO_NH_BS_HS", "LBKHSD", "LMCache", false },
+	{ "lmcache:NB_NL_TWO_NH_BS_HS", "BLKHSD", "LMCache", false },
+	{ "lmcache:NL_X_NB_NH_BS_TWO_HS", "LBHSC", "LMCache", false },
+};
+enum { NPRESETS = sizeof(presets) / sizeof(presets[0]) };
+
+/* Names that say too little; each with what its users may have meant. */
+static const struct {
+	const char *name, *candidates;
+} ambiguous[] = {
+	{ "page-first",
+	  "sglang:page_first (KBSLHD), sglang:page_first_direct (KBLSHD) "
+	  "or blshc (BLSHC)" },
+	{ "block-first",
+	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or "
+	  "blocks-first-hnd (LBKHSD)" },
+	{ "blockfirst",
+	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or "
+	  "blocks-first-hnd (LBKHSD)" },
+	{ "blocks-first",
+	  "blocks-first-nhd (LBKSHD), blocks-first-hnd (LBKHSD) or "
+	  "flexkv:BLOCKFIRST (BLKSHD)" },
+	{ "layer-first",
+	  "sglang:layer_first (KLBSHD) or flexkv:LAYERFIRST (LKBSHD)" },
+	{ "layerfirst",
+	  "flexkv:LAYERFIRST (LKBSHD) or sglang:layer_first (KLBSHD)" },
+	{ "cross-layer",
+	  "blshc (BLSHC), bhlsc (BHLSC), cross-nhd (BLKSHD), cross-hnd "
+	  "(BLKHSD), cross-flex (BLSKHD), cross-head (BHLKSD) or "
+	  "cross-kv-head (BKHLSD)" },
+	{ "universal",      "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
+	{ "kvbm:universal", "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
+	{ "operational",
+	  "kvbm:OperationalNHD (BLKSHD) or kvbm:OperationalHND (BLKHSD)" },
+	{ "kv-first",       "kv-first-nhd (LKBSHD) or kv-first-hnd (LKBHSD)" },
+	{ "hicache",
+	  "hicache-layer-first, hicache-page-first, "
+	  "hicache-page-first-direct or hicache-page-head" },
+	{ "vllm:nhd",
+	  "kv-first-nhd (LKBSHD, until 2026-05), blocks-first-nhd "
+	  "(LBKSHD, until 2026-07) or nhd (LBSHC)" },
+	{ "vllm:hnd",
+	  "kv-first-hnd (LKBHSD, until 2026-05), blocks-first-hnd "
+	  "(LBKHSD, until 2026-07) or hnd (LBHSC)" },
+	{ "flashinfer:nhd",
+	  "blocks-first-nhd (LBKSHD), flashinfer-pair-nhd (two buffers "
+	  "LBSHD) or, under vLLM since 2026-07, nhd (LBSHC)" },
+	{ "flashinfer:hnd",
+	  "blocks-first-hnd (LBKHSD), flashinfer-pair-hnd (two buffers "
+	  "LBHSD) or, under vLLM since 2026-07, hnd (LBHSC)" },
+	{ "cpu",
+	  "cpu-vec, cpu-amx or cpu-neon-bf16, by instruction set and "
+	  "element type; each also -kv-first" },
+	{ "rocm",           "rocm-paged or rocm-paged-page" },
+	{ "aiter",
+	  "hnd, kv-first-nhd, blocks-first-nhd, aiter-shuffle or "
+	  "aiter-shuffle-kv-first" },
+	{ "conv",           "conv-sd (LBSD) or conv-ds (LBDS)" },
+};
+enum { NAMBIGUOUS = sizeof(ambiguous) / sizeof(ambiguous[0]) };
+
+/* Several planes per block, or several element types: no order says that. */
+static const char *const beyond[] = {
+	"nvfp4-hnd", "indexer", "indexer-rocm", "dsv4-main", "dsv4-swa", "mamba-page",
+};
+enum { NBEYOND = sizeof(beyond) / sizeof(beyond[0]) };
+
+/* ---- finding ------------------------------------------------------------ */
+
+/* Projects write page_first, page-first and "page first". */
+static int fold(char c)
+{
+	return c == '_' || c == ' ' ? '-' : tolower((unsigned char)c);
+}
+
+static bool same_name(const char *a, const char *b)
+{
+	for (; *a && fold(*a) == fold(*b); a++)
+		b++;
+	return !*a && !*b;
+}
+
+/* "lbnhc" for "LBSHC". */
+static bool same_letters(const char *text, const char *axes)
+{
+	for (; *text && *axes; text++, axes++) {
+		int letter = tolower((unsigned char)*text);
+
+		if ((letter == 'n' ? 's' : letter) != tolower((unsigned char)*axes))
+			return false;
+	}
+	return !*text && !*axes;
+}
+
+const struct kvt_preset *kvt_preset_at(int i)
+{
+	return i >= 0 && i < NPRESETS ? &presets[i] : NULL;
+}
+
+const struct kvt_preset *kvt_preset_find(const char *name)
+{
+	for (int i = 0; i < NPRESETS; i++)
+		if (same_name(name, presets[i].name))
+			return &presets[i];
+	for (int i = 0; i < NPRESETS; i++)
+		if (same_letters(name, presets[i].axes))
+			return &presets[i];
+	return NULL;
+}
+
+enum kvt_status kvt_preset_refuse(const char *name, struct kvt_error *err)
+{
+	for (int i = 0; i < NAMBIGUOUS; i++)
+		if (same_name(name, ambiguous[i].name))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"the name has several meanings, give %s",
+					ambiguous[i].candidates);
+	for (int i = 0; i < NBEYOND; i++)
+		if (same_name(name, beyond[i]))
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"its blocks hold parts that no order describes");
+	return KVT_OK;
+}
+
+/* ---- suggesting --------------------------------------------------------- */
+
+enum { MAX_NAME = 40 };
+
+static int least_of(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * How many insertions, deletions, replacements and swaps of neighbours turn
+ * 'a' into 'b'.  Row i of the table is about the first i characters of 'a';
+ * three rows are enough, for the swap looks back two.
+ */
+static int edits(const char *a, const char *b)
+{
+	int row[3][MAX_NAME + 1], nb = (int)strlen(b), i;
+
+	for (int j = 0; j <= nb; j++)
+		row[0][j] = j;
+	for (i = 1; a[i - 1]; i++) {
+		int *now = row[i % 3], *last = row[(i + 2) % 3];
+		const int *before = row[(i + 1) % 3];
+
+		now[0] = i;
+		for (int j = 1; j <= nb; j++) {
+			char ca = (char)fold(a[i - 1]), cb = (char)fold(b[j - 1]);
+
+			now[j] = least_of(least_of(now[j - 1], last[j]) + 1,
+					  last[j - 1] + (ca != cb));
+			if (i > 1 && j > 1 && ca == fold(b[j - 2]) &&
+			    cb == fold(a[i - 2]))
+				now[j] = least_of(now[j], before[j - 2] + 1);
+		}
+	}
+	return row[(i - 1) % 3][nb];
+}
+
+const char *kvt_preset_near(const char *name)
+{
+	const char *nearest = NULL;
+	int least = 3;	/* as many edits turn "abc" into "mla" */
+
+	if (strlen(name) > MAX_NAME)
+		return NULL;
+	for (int i = 0; i < NPRESETS; i++) {
+		const char *preset = presets[i].name;
+		int n;
+
+		if (strlen(preset) > MAX_NAME)
+			continue;
+		n = edits(name, preset);
+		if (n < least) {
+			nearest = preset;
+			least = n;
+		}
+	}
+	return nearest;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* owner.c - which rank holds which heads and tokens, and who gives them to whom */
+#include "lib/kvt/spec.h"
+
+/* Products of two counts of ranks or units must fit. */
+static const int64_t most = INT32_MAX;
+
+static enum kvt_status check_rank(int64_t units, struct kvt_rank rank,
+				  struct kvt_error *err)
+{
+	if (rank.size < 1 || rank.size > most)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"there are %lld ranks, expected 1 to %lld",
+				(long long)rank.size, (long long)most);
+	if (rank.index < 0 || rank.index >= rank.size)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"rank is %lld, expected 0 to %lld",
+				(long long)rank.index, (long long)rank.size - 1);
+	if (units < 1 || units > most)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"there are %lld heads, expected 1 to %lld",
+				(long long)units, (long long)most);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_owned(struct kvt_range *out, int64_t units,
+			  struct kvt_rank rank, struct kvt_error *err)
+{
+	enum kvt_status status = check_rank(units, rank, err);
+
+	if (status)
+		return status;
+	if (units % rank.size == 0) {
+		int64_t n = units / rank.size;
+
+		*out = (struct kvt_range){ rank.index * n, (rank.index + 1) * n };
+		return KVT_OK;
+	}
+	if (rank.size % units == 0) {
+		int64_t unit = rank.index / (rank.size / units);
+
+		*out = (struct kvt_range){ unit, unit + 1 };
+		return KVT_OK;
+	}
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%lld heads cannot be dealt to %lld ranks: "
+			"neither number divides the other",
+			(long long)units, (long long)rank.size);
+}
+
+bool kvt_is_replicated(int64_t units, int64_t ranks)
+{
+	return ranks > units;
+}
+
+enum kvt_status kvt_candidates(struct kvt_range *out, int64_t units,
+			       int64_t src_ranks, struct kvt_rank dst,
+			       struct kvt_error *err)
+{
+	struct kvt_rank first = { src_ranks, 0 };
+	enum kvt_status status;
+
+	if ((status = check_rank(units, first, err)) ||
+	    (status = check_rank(units, dst, err)))
+		return status;
+	if (src_ranks % dst.size == 0) {
+		int64_t q = src_ranks / dst.size;
+
+		*out = (struct kvt_range){ dst.index * q, (dst.index + 1) * q };
+	} else if (dst.size % src_ranks == 0 || units == 1) {
+		/* what all ranks hold may come from any: spread the load */
+		int64_t at = dst.index * src_ranks / dst.size;
+
+		*out = (struct kvt_range){ at, at + 1 };
+	} else {
+		*out = (struct kvt_range){ 0, src_ranks };
+	}
+	return KVT_OK;
+}
+
+/*
+ * Shares ascend with the rank, and the candidates' shares begin no later than
+ * the destination's.  So what earlier candidates gave ends where the previous
+ * one's share ends, and no list of it is needed.
+ */
+enum kvt_status kvt_given(struct kvt_range *out, int64_t units,
+			  struct kvt_rank src, struct kvt_rank dst,
+			  struct kvt_error *err)
+{
+	struct kvt_range have, want, from, before = { 0, 0 }, given;
+	enum kvt_status status;
+
+	if ((status = kvt_owned(&have, units, src, err)) ||
+	    (status = kvt_owned(&want, units, dst, err)) ||
+	    (status = kvt_candidates(&from, units, src.size, dst, err)))
+		return status;
+	if (src.index > from.begin) {
+		struct kvt_rank previous = { src.size, src.index - 1 };
+
+		if ((status = kvt_owned(&before, units, previous, err)))
+			return status;
+	}
+	given.begin = have.begin > want.begin ? have.begin : want.begin;
+	if (given.begin < before.end)
+		given.begin = before.end;
+	given.end = have.end < want.end ? have.end : want.end;
+	if (given.end < given.begin ||
+	    src.index < from.begin || src.index >= from.end)
+		given.end = given.begin;
+	*out = given;
+	return KVT_OK;
+}
+
+/* ---- context parallel --------------------------------------------------- */
+
+enum kvt_status kvt_cp_check(const struct kvt_cp *cp, int64_t states,
+			     struct kvt_error *err)
+{
+	if (cp->size < 1 || cp->size > most || cp->rank < 0 || cp->rank >= cp->size)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"context parallel rank is %lld of %lld",
+				(long long)cp->rank, (long long)cp->size);
+	if (cp->interleave < 1 || cp->interleave > states ||
+	    states % cp->interleave)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"tokens are dealt out by %lld, which does not "
+				"divide a block of %lld states",
+				(long long)cp->interleave, (long long)states);
+	return KVT_OK;
+}
+
+int64_t kvt_cp_rank(int64_t pcp_rank, int64_t dcp_size, int64_t tp_rank)
+{
+	return pcp_rank * dcp_size + tp_rank % dcp_size;
+}
+
+int64_t kvt_cp_global(const struct kvt_cp *cp, int64_t local)
+{
+	int64_t turn = local / cp->interleave;
+
+	return (turn * cp->size + cp->rank) * cp->interleave +
+	       local % cp->interleave;
+}
+
+int64_t kvt_cp_owner(const struct kvt_cp *cp, int64_t global)
+{
+	return global / cp->interleave % cp->size;
+}
+
+int64_t kvt_cp_local(const struct kvt_cp *cp, int64_t global)
+{
+	int64_t turn = global / cp->interleave / cp->size;
+
+	return turn * cp->interleave + global % cp->interleave;
+}
+
+int64_t kvt_cp_run(const struct kvt_cp *cp, int64_t local)
+{
+	if (cp->size == 1)	/* nobody else's tokens stand between */
+		return INT64_MAX - local;
+	return cp->interleave - local % cp->interleave;
+}
+
+int64_t kvt_cp_count(const struct kvt_cp *cp, int64_t ntokens)
+{
+	int64_t round = cp->size * cp->interleave;
+	int64_t rest = ntokens % round - cp->rank * cp->interleave;
+
+	if (rest < 0)
+		rest = 0;
+	if (rest > cp->interleave)
+		rest = cp->interleave;
+	return ntokens / round * cp->interleave + rest;
+}

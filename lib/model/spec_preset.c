@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spec_preset.c - the caches that models and engines have, as specs */
+#include "lib/kvt/spec.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* ---- what a preset must be told ----------------------------------------- */
+
+enum {
+	BLOCK = 1 << 0, HEADS = 1 << 1, DIM = 1 << 2, LATENT = 1 << 3,
+	INTER = 1 << 4, GROUPS = 1 << 5, STATE = 1 << 6, KERNEL = 1 << 7,
+	KHEADS = 1 << 8, KDIM = 1 << 9, RATIO = 1 << 10, WINDOW = 1 << 11,
+};
+
+#define FIELD(name) { #name, offsetof(struct kvt_spec_args, name) }
+static const struct {
+	const char *name;
+	size_t offset;
+} fields[] = {			/* in the order of the bits */
+	FIELD(block_size), FIELD(heads), FIELD(head_dim), FIELD(latent),
+	FIELD(inter), FIELD(groups), FIELD(state_size), FIELD(kernel),
+	FIELD(key_heads), FIELD(key_dim), FIELD(ratio), FIELD(window),
+	/* never needed, but no number may be negative */
+	FIELD(elem), FIELD(head_dim_v), FIELD(spec_tokens),
+};
+enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
+
+/*
+ * A row of the table.  'bytes' is a content of fixed size, of elements of
+ * 'elem' bytes; for quantised heads 'bits' are those of keys and of values.
+ */
+struct recipe {
+	struct kvt_spec_preset preset;
+	enum kvt_status (*make)(struct kvt_spec *spec, const struct recipe *recipe,
+				const struct kvt_spec_args *args,
+				struct kvt_error *err);
+	enum kvt_kind kind;
+	unsigned needs;
+	int64_t bytes, elem, block_size, ratio, alignment;
+	int bits[2];
+	bool planar;
+};
+
+static enum kvt_status check_args(const struct recipe *recipe,
+				  const struct kvt_spec_args *args,
+				  struct kvt_error *err)
+{
+	for (int i = 0; i < NFIELDS; i++) {
+		int64_t value;
+
+		memcpy(&value, (const char *)args + fields[i].offset, sizeof(value));
+		if (!value && recipe->needs >> i & 1)
+			return kvt_fail(err, KVT_BAD_INPUT, "%s needs %s",
+					recipe->preset.name, fields[i].name);
+		/* small enough that no product of three of them overflows */
+		if (value < 0 || value > 1 << 20)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: %s is %lld, expected at most %d",
+					recipe->preset.name, fields[i].name,
+					(long long)value, 1 << 20);
+	}
+	return KVT_OK;
+}
+
+/* ---- attention ---------------------------------------------------------- */
+
+static enum kvt_status set_content(struct kvt_spec *spec, int64_t elem, int n,
+				   int64_t first, int64_t second)
+{
+	spec->elem = elem;
+	spec->ncontent = n;
+	spec->content[0] = first;
+	spec->content[1] = second;
+	spec->state_content_size = elem * first * (n > 1 ? second : 1);
+	return KVT_OK;
+}
+
+static enum kvt_status dense(struct kvt_spec *spec, const struct recipe *recipe,
+			     const struct kvt_spec_args *args,
+			     struct kvt_error *err)
+{
+	int64_t k = args->head_dim, v = args->head_dim_v ? args->head_dim_v : k;
+	int64_t elem = args->elem ? args->elem : 2;
+
+	(void)recipe;
+	(void)err;
+	if (k == v)
+		return set_content(spec, elem, 2, 2, k);
+	return set_content(spec, elem, 1, k + v, 0);
+}
+
+/* A scale, or the scales of groups of 16, beside each head vector. */
+static enum kvt_status scaled(struct kvt_spec *spec, const struct recipe *recipe,
+			      const struct kvt_spec_args *args,
+			      struct kvt_error *err)
+{
+	int64_t d = args->head_dim;
+	int64_t scales = recipe->bytes ? recipe->bytes : d / 16;
+
+	if (d * recipe->bits[0] % 8 || (!recipe->bytes && d % 16))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: head_dim is %lld, which leaves a piece",
+				recipe->preset.name, (long long)d);
+	return set_content(spec, 1, 1, 2 * (d * recipe->bits[0] / 8 + scales), 0);
+}
+
+/* A slot of packed keys and values; keys of 8 bits carry no scale. */
+static enum kvt_status slot(struct kvt_spec *spec, const struct recipe *recipe,
+			    const struct kvt_spec_args *args,
+			    struct kvt_error *err)
+{
+	int64_t key = (args->head_dim * recipe->bits[0] + 7) / 8;
+	int64_t value = (args->head_dim * recipe->bits[1] + 7) / 8 + 4;
+
+	(void)err;
+	if (recipe->bits[0] < 8)
+		key += 2;
+	return set_content(spec, 1, 1, (key + value + 1) / 2 * 2, 0);
+}
+
+/* ---- latents and fixed rows: one head that all ranks hold ---------------- */
+
+static enum kvt_status latent(struct kvt_spec *spec, const struct recipe *recipe,
+			      const struct kvt_spec_args *args,
+			      struct kvt_error *err)
+{
+	int64_t elem = args->elem ? args->elem : 2;
+
+	(void)err;
+	spec->total_heads = 1;
+	if (recipe->bytes)	/* scales beside the row */
+		return set_content(spec, 1, 1, args->latent * elem + recipe->bytes, 0);
+	return set_content(spec, elem, 1, args->latent, 0);
+}
+
+static enum kvt_status fixed(struct kvt_spec *spec, const struct recipe *recipe,
+			     const struct kvt_spec_args *args,
+			     struct kvt_error *err)
+{
+	(void)args;
+	(void)err;
+	spec->total_heads = 1;
+	return set_content(spec, recipe->elem, 1, recipe->bytes / recipe->elem, 0);
+}
+
+/* ---- recurrent states --------------------------------------------------- */
+
+static int64_t taps(const struct kvt_spec_args *args)
+{
+	return args->kernel - 1 + args->spec_tokens;
+}
+
+static void add_part(struct kvt_spec *spec, const char *name, int64_t units,
+		     int64_t rows, bool no_replicas)
+{
+	spec->part[spec->nparts++] =
+		(struct kvt_spec_part){ name, units, rows, no_replicas };
+}
+
+/* The channels follow when the state is dealt to ranks. */
+static enum kvt_status conv(struct kvt_spec *spec, const struct recipe *recipe,
+			    const struct kvt_spec_args *args,
+			    struct kvt_error *err)
+{
+	if (taps(args) < 1)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: a kernel of %lld has no taps",
+				recipe->preset.name, (long long)args->kernel);
+	spec->total_heads = 1;
+	return set_content(spec, args->elem ? args->elem : 2, 2, 1, taps(args));
+}
+
+static enum kvt_status conv_x(struct kvt_spec *spec, const struct recipe *recipe,
+			      const struct kvt_spec_args *args,
+			      struct kvt_error *err)
+{
+	add_part(spec, "x", args->inter, 1, true);
+	return conv(spec, recipe, args, err);
+}
+
+/* x is dealt out by head, so that it stays with the heads of the SSM state. */
+static enum kvt_status conv_xbc(struct kvt_spec *spec, const struct recipe *recipe,
+				const struct kvt_spec_args *args,
+				struct kvt_error *err)
+{
+	if (args->inter && args->inter != args->heads * args->head_dim)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: inter is %lld, but %lld heads of %lld are %lld",
+				recipe->preset.name, (long long)args->inter,
+				(long long)args->heads, (long long)args->head_dim,
+				(long long)(args->heads * args->head_dim));
+	add_part(spec, "x", args->heads, args->head_dim, true);
+	add_part(spec, "B", args->groups, args->state_size, false);
+	add_part(spec, "C", args->groups, args->state_size, false);
+	return conv(spec, recipe, args, err);
+}
+
+/* Where an engine keeps q, k and v of KDA as three states, those are conv_x. */
+static enum kvt_status conv_qkv(struct kvt_spec *spec, const struct recipe *recipe,
+				const struct kvt_spec_args *args,
+				struct kvt_error *err)
+{
+	int64_t heads = args->key_heads ? args->key_heads : args->heads;
+	int64_t dim = args->key_dim ? args->key_dim : args->head_dim;
+
+	add_part(spec, "q", heads, dim, true);
+	add_part(spec, "k", heads, dim, true);
+	add_part(spec, "v", args->heads, args->head_dim, true);
+	return conv(spec, recipe, args, err);
+}
+
+/* head_dim rows of whatever the preset needs as the second extent. */
+static enum kvt_status matrix(struct kvt_spec *spec, const struct recipe *recipe,
+			      const struct kvt_spec_args *args,
+			      struct kvt_error *err)
+{
+	int64_t columns = recipe->needs & STATE ? args->state_size :
+			  recipe->needs & KDIM ? args->key_dim : args->head_dim;
+
+	(void)err;
+	spec->no_replicas = true;
+	return set_content(spec, args->elem ? args->elem : 4, 2, args->head_dim,
+			   columns);
+}
+
+/* Mamba-1 has no heads; its channels are dealt out like heads. */
+static enum kvt_status channels(struct kvt_spec *spec, const struct recipe *recipe,
+				const struct kvt_spec_args *args,
+				struct kvt_error *err)
+{
+	(void)recipe;
+	(void)err;
+	spec->no_replicas = true;
+	spec->total_heads = args->inter;
+	return set_content(spec, args->elem ? args->elem : 4, 1, args->state_size, 0);
+}
+
+/* ---- table -------------------------------------------------------------- */
+
+#define ATTENTION(f, k, n, r) \
+	.make = f, .kind = k, .needs = BLOCK | HEADS | DIM | (n), .ratio = r
+#define QUANTISED(f, k, v, n) \
+	ATTENTION(f, KVT_FULL_ATTENTION, 0, 1), .bits = { k, v }, .bytes = n
+#define LATENTS(n) \
+	.make = latent, .kind = KVT_MLA, .needs = BLOCK | LATENT, .ratio = 1, .bytes = n
+#define ROWS(k, n, e, block, r, align) \
+	.make = fixed, .kind = k, .bytes = n, .elem = e, .block_size = block, \
+	.ratio = r, .alignment = align
+#define RECURRENT(f, k, n) .make = f, .kind = k, .needs = n
+
+static const struct recipe recipes[] = {
+	{ { "gqa", "keys and values of some heads; MHA and MQA, too" },
+	  ATTENTION(dense, KVT_FULL_ATTENTION, 0, 1) },
+	{ { "sliding-window", "gqa of which the last tokens matter" },
+	  ATTENTION(dense, KVT_SLIDING_WINDOW, WINDOW, 1) },
+	{ { "chunked-local", "gqa within chunks of tokens" },
+	  ATTENTION(dense, KVT_CHUNKED_LOCAL, WINDOW, 1) },
+	{ { "rswa", "gqa of which the prompt and the last tokens matter" },
+	  ATTENTION(dense, KVT_RSWA, WINDOW, 1) },
+	{ { "cross", "cross attention; pooled: 'ratio' states a token" },
+	  ATTENTION(dense, KVT_CROSS, 0, -1) },
+	{ { "compressed", "gqa of 'ratio' tokens a state (the RFC's DeepSeek V4)" },
+	  ATTENTION(dense, KVT_FULL_ATTENTION, RATIO, 0) },
+	{ { "int8-per-token-head", "8 bits and a float32 scale a head vector" },
+	  QUANTISED(scaled, 8, 8, 4) },
+	{ { "fp8-per-token-head", "fp8 and a float32 scale a head vector" },
+	  QUANTISED(scaled, 8, 8, 4) },
+	{ { "int4-per-token-head", "4 bits and a float32 scale a head vector" },
+	  QUANTISED(scaled, 4, 4, 4) },
+	{ { "nvfp4", "4 bits and an fp8 scale for 16 of them; planes in a block" },
+	  QUANTISED(scaled, 4, 4, 0), .planar = true },
+	{ { "turboquant-k8v4", "slots of fp8 keys, 4-bit values" },
+	  QUANTISED(slot, 8, 4, 0) },
+	{ { "turboquant-4bit-nc", "slots of 4-bit keys and values" },
+	  QUANTISED(slot, 4, 4, 0) },
+	{ { "turboquant-k3v4-nc", "slots of 3-bit keys, 4-bit values" },
+	  QUANTISED(slot, 3, 4, 0) },
+	{ { "turboquant-3bit-nc", "slots of 3-bit keys and values" },
+	  QUANTISED(slot, 3, 3, 0) },
+
+	{ { "mla", "one latent row" }, LATENTS(0) },
+	{ { "mla-per-token-head", "one latent row and two float32 scales" },
+	  LATENTS(8) },
+	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16" },
+	  ROWS(KVT_MLA, 656, 1, 64, 1, 0) },
+	{ { "indexer", "DeepSeek V3.2: 128 fp8 and a float32 scale; planes" },
+	  ROWS(KVT_OPAQUE, 132, 1, 64, 1, 0), .planar = true },
+	{ { "dsv4-c4a", "DeepSeek V4: 4 tokens a latent; planes" },
+	  ROWS(KVT_MLA, 584, 1, 256, 4, 576), .planar = true },
+	{ { "dsv4-c128a", "DeepSeek V4: 128 tokens a latent; planes" },
+	  ROWS(KVT_MLA, 584, 1, 256, 128, 576), .planar = true },
+	{ { "dsv4-swa", "DeepSeek V4: latents of the sliding window; planes" },
+	  ROWS(KVT_MLA, 584, 1, 64, 1, 576), .planar = true },
+	{ { "dsv4-c4a-bf16", "DeepSeek V4: 4 tokens a latent" },
+	  ROWS(KVT_MLA, 1024, 2, 256, 4, 512) },
+	{ { "dsv4-c128a-bf16", "DeepSeek V4: 128 tokens a latent" },
+	  ROWS(KVT_MLA, 1024, 2, 256, 128, 512) },
+	{ { "dsv4-swa-bf16", "DeepSeek V4: latents of the sliding window" },
+	  ROWS(KVT_MLA, 1024, 2, 64, 1, 512) },
+	{ { "dsv4-indexer", "DeepSeek V4: indexer rows of 4 tokens; planes" },
+	  ROWS(KVT_OPAQUE, 132, 1, 256, 4, 576), .planar = true },
+	{ { "dsv4-compressor-c4", "DeepSeek V4: float32 state of 4 tokens" },
+	  ROWS(KVT_OPAQUE, 2 * 2 * 512 * 4, 4, 4, 1, 576) },
+	{ { "dsv4-compressor-c128", "DeepSeek V4: float32 state of 8 tokens" },
+	  ROWS(KVT_OPAQUE, 2 * 512 * 4, 4, 8, 1, 576) },
+	{ { "dsv4-indexer-compressor", "DeepSeek V4: float32 state of the indexer" },
+	  ROWS(KVT_OPAQUE, 2 * 2 * 128 * 4, 4, 4, 1, 576) },
+
+	{ { "mamba1-conv", "x" },
+	  RECURRENT(conv_x, KVT_MAMBA_CONV, INTER | KERNEL) },
+	{ { "mamba1-ssm", "channels of state_size; each is a head here" },
+	  RECURRENT(channels, KVT_MAMBA_SSM, INTER | STATE) },
+	{ { "mamba2-conv", "x, B and C" },
+	  RECURRENT(conv_xbc, KVT_MAMBA_CONV, HEADS | DIM | GROUPS | STATE | KERNEL) },
+	{ { "mamba2-ssm", "heads of head_dim x state_size" },
+	  RECURRENT(matrix, KVT_MAMBA_SSM, HEADS | DIM | STATE) },
+	{ { "gdn-conv", "gated delta net: q, k and v" },
+	  RECURRENT(conv_qkv, KVT_MAMBA_CONV, HEADS | DIM | KHEADS | KDIM | KERNEL) },
+	{ { "gdn-ssm", "value heads of head_dim x key_dim" },
+	  RECURRENT(matrix, KVT_MAMBA_SSM, HEADS | DIM | KDIM) },
+	{ { "kda-conv", "Kimi delta attention: q, k and v" },
+	  RECURRENT(conv_qkv, KVT_MAMBA_CONV, HEADS | DIM | KERNEL) },
+	{ { "kda-ssm", "heads of head_dim x head_dim" },
+	  RECURRENT(matrix, KVT_MAMBA_SSM, HEADS | DIM) },
+	{ { "short-conv", "x" },
+	  RECURRENT(conv_x, KVT_MAMBA_CONV, INTER | KERNEL) },
+	{ { "linear-attention", "heads of head_dim x head_dim" },
+	  RECURRENT(matrix, KVT_MAMBA_SSM, HEADS | DIM) },
+};
+enum { NRECIPES = sizeof(recipes) / sizeof(recipes[0]) };
+
+const struct kvt_spec_preset *kvt_spec_preset_at(int i)
+{
+	return i >= 0 && i < NRECIPES ? &recipes[i].preset : NULL;
+}
+
+static const struct recipe *recipe_of(const char *preset)
+{
+	for (int i = 0; i < NRECIPES; i++)
+		if (!strcmp(recipes[i].preset.name, preset))
+			return &recipes[i];
+	return NULL;
+}
+
+bool kvt_spec_kind(enum kvt_kind *out, const char *preset)
+{
+	const struct recipe *recipe = recipe_of(preset);
+
+	if (recipe)
+		*out = recipe->kind;
+	return recipe != NULL;
+}
+
+/* A ratio of 0 is not the recipe's to say; -1 is one of states a token. */
+static struct kvt_ratio states_of(const struct recipe *recipe,
+				  const struct kvt_spec_args *args)
+{
+	if (recipe->kind == KVT_MAMBA_CONV || recipe->kind == KVT_MAMBA_SSM)
+		return (struct kvt_ratio){ -1, 1 };
+	if (recipe->ratio < 0)
+		return (struct kvt_ratio){ 1, args->ratio ? args->ratio : 1 };
+	return (struct kvt_ratio){ recipe->ratio ? recipe->ratio : args->ratio, 1 };
+}
+
+enum kvt_status kvt_spec_make(struct kvt_spec *out, const char *preset,
+			      const struct kvt_spec_args *args,
+			      struct kvt_rank rank, struct kvt_error *err)
+{
+	const struct recipe *recipe = recipe_of(preset);
+	struct kvt_spec spec;
+	enum kvt_status status;
+
+	if (!recipe)
+		return kvt_fail(err, KVT_USAGE, "there is no spec '%s'", preset);
+	if ((status = check_args(recipe, args, err)))
+		return status;
+	spec = (struct kvt_spec){
+		.kind = recipe->kind, .total_heads = args->heads,
+		.block_size = args->block_size ? args->block_size : recipe->block_size,
+		.tokens_per_state = states_of(recipe, args), .planar = recipe->planar,
+		.alignment = recipe->alignment, .window = args->window,
+	};
+	if ((status = recipe->make(&spec, recipe, args, err)) ||
+	    (status = kvt_spec_share(&spec, &spec, rank, err)) ||
+	    (status = kvt_spec_check(&spec, rank, err)))
+		return status;
+	*out = spec;
+	return KVT_OK;
+}

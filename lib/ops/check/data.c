@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * data.c - what only the data tells: checksums, zeros where none should be,
+ * and something where only zeros should be
+ */
+#include "lib/ops/check/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/ops/write/plan.h"
+
+#define LL(x) ((long long)(x))
+
+/* What a state is to be: live ones hold something, the others should not. */
+enum duty { UNKNOWN, LIVE, STALE, NULL_BLOCK };
+
+static unsigned long long id_of(const struct kvt_group *group, int64_t block)
+{
+	return kvt_block_id(group, block);
+}
+
+struct scanning {
+	struct kvt_dump *reader;
+	const struct kvt_group *group;
+	int g;
+	struct cut cut;
+	/* [B] 0: in no table; else 1 + the states before its first token */
+	uint32_t *used;			/* NULL: nobody knows */
+	bool *live;			/* [B][S] of a group that forgets; else NULL */
+	bool overlaid;			/* what is stale may be of another group */
+	struct fsck_report *report;
+	int64_t stale;			/* states with something in them */
+};
+
+/* ---- what a state is ---------------------------------------------------- */
+
+/* What is before the first token of all that have the block is nobody's. */
+static void use_block(struct scanning *c, const struct kvt_request *request, int64_t i)
+{
+	uint32_t *used = &c->used[request->blocks[c->g][i]], before = 0;
+
+	if (!i && c->group->tokens_per_state > 0)
+		before = (uint32_t)(kvt_request_skip(request, c->group) /
+				    c->group->tokens_per_state);
+	if (!*used || before + 1 < *used)
+		*used = before + 1;
+}
+
+static bool mark_used(struct scanning *c, const struct kvt_snapshot *s)
+{
+	bool any = false;
+
+	for (int64_t r = 0; r < s->nrequests; r++)
+		any |= s->request[r].nblocks[c->g] > 0;
+	if (!any)
+		return true;
+	c->used = calloc((size_t)c->group->shape.n[KVT_AXIS_B] + 1, sizeof(*c->used));
+	for (int64_t r = 0; c->used && r < s->nrequests; r++)
+		for (int64_t i = 0; i < s->request[r].nblocks[c->g]; i++)
+			use_block(c, &s->request[r], i);
+	return c->used != NULL;
+}
+
+/* Each leaves its own bytes in a block that another one gets. */
+static bool is_overlaid(const struct kvt_snapshot *s, int g)
+{
+	for (int i = 0; i < s->ngroups; i++)
+		if (i != g && kvt_groups_share(&s->group[i], &s->group[g]))
+			return true;
+	return false;
+}
+
+static bool mark_live(struct scanning *c, const struct kvt_snapshot *s)
+{
+	if (c->group->tokens_per_state < 1 || !c->used || !kvt_group_forgets(s, c->g))
+		return true;
+	c->live = kvt_live_states(s, c->g);
+	return c->live != NULL;
+}
+
+/*
+ * Of a recurrent group it is the block that counts.  What a window has passed is
+ * left as it was.
+ */
+static enum duty duty_of(const struct scanning *c, int64_t block, int64_t state)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(c->reader);
+	const struct kvt_group *group = c->group;
+
+	if (block == kvt_null_block(s, c->g))
+		return NULL_BLOCK;
+	if (c->used && c->used[block] && state < c->used[block] - 1)
+		return UNKNOWN;
+	if (c->live && c->used[block])
+		return c->live[block * group->shape.n[KVT_AXIS_S] + state] ? LIVE :
+									   UNKNOWN;
+	if (group->block_valid)
+		return state < group->block_valid[block] ? LIVE : STALE;
+	if (!c->used)
+		return UNKNOWN;
+	if (!c->used[block])
+		return STALE;
+	return group->tokens_per_state < 1 ? LIVE : UNKNOWN;
+}
+
+/* ---- boxes -------------------------------------------------------------- */
+
+static bool is_zero(const uint8_t *bytes, int64_t n)
+{
+	return !n || (!bytes[0] && !memcmp(bytes, bytes + 1, (size_t)n - 1));
+}
+
+/* A state of all heads, keys and values; in cell order each is a run. */
+static bool state_is_zero(const struct scanning *c, const uint8_t *page, int64_t state,
+			  int64_t nstates)
+{
+	const int64_t *n = c->group->shape.n;
+	int64_t row = n[KVT_AXIS_D] * c->group->shape.elem;
+	int64_t cell = n[KVT_AXIS_S] * row;
+
+	for (int64_t i = 0; i < n[KVT_AXIS_H] * n[KVT_AXIS_K]; i++)
+		if (!is_zero(page + i * cell + state * row, row * nstates))
+			return false;
+	return true;
+}
+
+static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t state,
+		  bool zero)
+{
+	struct fsck_at at = fsck_at("group=%s,layer=%lld,block=%llu,state=%lld",
+				    c->group->id, LL(layer), id_of(c->group, block),
+				    LL(state));
+
+	switch (duty_of(c, block, state)) {
+	case NULL_BLOCK:
+		if (!zero)
+			fsck_find(c->report, "null.nonzero", at,
+				  "the null block is not zero here");
+		break;
+	case LIVE:
+		if (zero)
+			fsck_find(c->report, "live.zero", at,
+				  "holds a live token, but is all zeros");
+		break;
+	case STALE:
+		c->stale += !zero && !c->overlaid;
+		break;
+	default:
+		break;
+	}
+}
+
+static void judge_page(struct scanning *c, const uint8_t *page, int64_t layer,
+		       int64_t block)
+{
+	int64_t states = c->group->shape.n[KVT_AXIS_S];
+
+	/* the taps of a conv state are one state */
+	if (c->group->tokens_per_state < 1) {
+		judge(c, layer, block, 0, state_is_zero(c, page, 0, states));
+		return;
+	}
+	for (int64_t s = 0; s < states; s++)
+		judge(c, layer, block, s, state_is_zero(c, page, s, 1));
+}
+
+static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
+				struct kvt_error *err)
+{
+	struct scanning *c = context;
+	struct kvt_box box = cut_box(&c->cut, i);
+	struct placed from = { &c->group->layout, box, worker->buffer[0] };
+	struct placed to = { &cell_layout, box, worker->buffer[1] };
+	const uint8_t *page = to.bytes;
+	enum kvt_status status;
+
+	if ((status = read_box(worker, c->reader, c->g, &box, from.bytes, err)) ||
+	    (status = copy_box(worker, &to, &from, &box, c->group->shape.elem, err)))
+		return status;
+	pipeline_progress(worker, c->cut.box_bytes);
+	if (!pipeline_turn(worker, i))
+		return KVT_OK;
+	for (int64_t l = box.begin[KVT_AXIS_L]; l < box.end[KVT_AXIS_L]; l++)
+		for (int64_t b = box.begin[KVT_AXIS_B]; b < box.end[KVT_AXIS_B]; b++) {
+			judge_page(c, page, l, b);
+			page += c->cut.box_bytes / c->cut.layers / c->cut.blocks;
+		}
+	pipeline_unlock(worker);
+	return KVT_OK;
+}
+
+static void forget(struct scanning *c)
+{
+	free(c->used);
+	free(c->live);
+}
+
+static enum kvt_status scan_group(struct fsck_report *r, struct kvt_dump *reader, int g,
+				  const struct kvt_run *run,
+				  struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(reader);
+	struct scanning c = { .reader = reader, .group = &s->group[g], .g = g,
+			      .report = r };
+	struct work work = { .fn = scan_box, .context = &c, .label = "scanning" };
+	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, g);
+	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
+	enum kvt_status status;
+
+	if (!mark_used(&c, s) || !mark_live(&c, s)) {
+		forget(&c);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	c.overlaid = is_overlaid(s, g);
+	c.cut = cut_choose(c.group, tiling, NULL, NULL, limit);
+	work.count = c.group->shape.n[KVT_AXIS_L] && c.group->shape.n[KVT_AXIS_B] ?
+		     c.cut.nboxes : 0;
+	work.total_bytes = work.count * c.cut.box_bytes;
+	work.buffer_bytes[0] = work.buffer_bytes[1] = c.cut.box_bytes;
+	work_needs_tiles(&work, tiling);
+	status = pipeline_run(&work, run, err);
+	forget(&c);
+	if (!status && c.stale)
+		fsck_find(r, "stale.states", fsck_at("group=%s", c.group->id),
+			  "%lld state%s, counted in each layer, hold%s something but no live token",
+			  LL(c.stale), plural(c.stale), c.stale == 1 ? "s" : "");
+	return status;
+}
+
+/* ---- padding ------------------------------------------------------------ */
+
+static int64_t first_nonzero(const uint8_t *bytes, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (bytes[i])
+			return i;
+	return -1;
+}
+
+static enum kvt_status check_padding(struct fsck_report *r, struct kvt_dump *reader,
+				     int g, struct kvt_error *err)
+{
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[g];
+	enum kvt_status status = KVT_OK;
+	uint8_t *page;
+
+	if (!kvt_dump_has_padding(reader, g))
+		return KVT_OK;
+	if (!(page = malloc((size_t)group->page_bytes)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t l = 0; !status && l < group->shape.n[KVT_AXIS_L]; l++)
+		for (int64_t b = 0; !status && b < group->shape.n[KVT_AXIS_B]; b++) {
+			int64_t at;
+
+			status = kvt_read_padding(page, reader, g, l, b, err);
+			at = status ? -1 : first_nonzero(page, group->page_bytes);
+			if (at >= 0)
+				fsck_find(r, "padding.nonzero",
+					  fsck_at("group=%s,layer=%lld,block=%llu",
+						  group->id, LL(l), id_of(group, b)),
+					  "byte %lld of the page is 0x%02x", LL(at),
+					  page[at]);
+		}
+	free(page);
+	return status;
+}
+
+/* ---- checksums and digests ---------------------------------------------- */
+
+static void tell_verified(struct fsck_report *r, const struct group_facts *f)
+{
+	const struct verify_result *v = f->verified;
+	int64_t damaged = 0, differing = 0;
+
+	for (int i = 0; i < v->nfindings; i++) {
+		const struct finding *one = &v->finding[i];
+
+		damaged += one->damaged;
+		differing += !one->damaged;
+		fsck_find(r, one->damaged ? "tile.damaged" : "digest.cell",
+			  fsck_at("group=%s,layer=%lld,block=%llu,head=%lld,kv=%s",
+				  f->group->id, LL(one->at[KVT_AXIS_L]),
+				  id_of(f->group, one->at[KVT_AXIS_B]),
+				  LL(f->group->head_start + one->at[KVT_AXIS_H]),
+				  one->at[KVT_AXIS_K] ? "v" : "k"),
+			  "%s", one->damaged ? one->text :
+			  "the data is not what content_digest says");
+	}
+	/* describe keeps the first ones only */
+	fsck_count(r, "tile.damaged", v->damaged - damaged);
+	fsck_count(r, "digest.cell", v->differing - differing);
+}
+
+enum kvt_status fsck_data(struct fsck_report *r, struct kvt_dump *reader,
+			  const char *path, const struct kvt_run *run,
+			  struct kvt_error *err)
+{
+	const struct describe_options all = { .verify = true, .run = *run };
+	struct description *d = calloc(1, sizeof(*d));
+	enum kvt_status status;
+
+	if (!d)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = describe_facts(d, path, reader, err)))
+		status = describe_verify(d, &all, err);
+	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
+		tell_verified(r, &d->group[g]);
+		/* what cannot be decoded cannot be looked at */
+		if (!d->group[g].verified->damaged)
+			status = scan_group(r, reader, g, run, err);
+		if (!status)
+			status = check_padding(r, reader, g, err);
+	}
+	if (!status)
+		status = kvt_dump_unchanged(reader, err);
+	describe_free(d);
+	free(d);
+	return status;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * integrity.c - is every byte of a dump what was written?
+ *
+ * Every tile is decoded, which checks its Fletcher-32, its frame and the frame's
+ * checksum; of a run of bytes, its pieces have checksums.  Where the file has content
+ * cells, they are computed again from what was decoded.  A damaged tile does not end
+ * the search for others.
+ */
+#include "cli/print/describe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/ops/write/plan.h"
+#include "lib/tile/hash.h"
+
+struct verifying {
+	struct kvt_dump *reader;
+	const char *path;
+	int group;
+	struct cut cut;
+	int64_t box_cells;		/* (layer, block, head, kv) of a full box */
+	bool has_cells;
+	struct verify_result *result;
+};
+
+/* One box.  Findings wait here until the box's turn, so that order is fixed. */
+struct checked {
+	const struct verifying *v;
+	struct kvt_box box;
+	uint8_t *cells;			/* the box in cell order */
+	uint8_t *bad;			/* [cells] 1: in a damaged tile */
+	struct verify_result result;
+};
+
+static void find(struct verify_result *r, const int64_t at[KVT_NAXES], bool damaged,
+		 const char *text)
+{
+	struct finding *f = &r->finding[r->nfindings];
+
+	if (r->nfindings == MAX_FINDINGS)
+		return;
+	memcpy(f->at, at, sizeof(f->at));
+	f->damaged = damaged;
+	snprintf(f->text, sizeof(f->text), "%s", text);
+	r->nfindings++;
+}
+
+static const struct kvt_group *group_of(const struct verifying *v)
+{
+	return &kvt_dump_snapshot(v->reader)->group[v->group];
+}
+
+/* Number of a cell in the box's cell order. */
+static int64_t cell_number(const struct checked *c, const int64_t at[KVT_NAXES])
+{
+	const int64_t *n = group_of(c->v)->shape.n, *begin = c->box.begin;
+	int64_t nb = c->box.end[KVT_AXIS_B] - begin[KVT_AXIS_B];
+	int64_t page = (at[KVT_AXIS_L] - begin[KVT_AXIS_L]) * nb +
+		       at[KVT_AXIS_B] - begin[KVT_AXIS_B];
+
+	return (page * n[KVT_AXIS_H] + at[KVT_AXIS_H]) * n[KVT_AXIS_K] +
+	       at[KVT_AXIS_K];
+}
+
+static bool next_cell(int64_t at[KVT_NAXES], const struct kvt_box *box)
+{
+	static const enum kvt_axis order[] = { KVT_AXIS_K, KVT_AXIS_H, KVT_AXIS_B,
+					       KVT_AXIS_L };
+
+	for (int i = 0; i < 4; i++) {
+		if (++at[order[i]] < box->end[order[i]])
+			return true;
+		at[order[i]] = box->begin[order[i]];
+	}
+	return false;
+}
+
+static void mark_bad(struct checked *c, const struct kvt_box *part)
+{
+	int64_t at[KVT_NAXES];
+
+	memcpy(at, part->begin, sizeof(at));
+	do {
+		c->bad[cell_number(c, at)] = 1;
+	} while (next_cell(at, part));
+}
+
+static enum kvt_status verify_tile(struct worker *worker, void *context,
+				   const int64_t begin[KVT_NAXES],
+				   struct kvt_error *err)
+{
+	struct checked *c = context;
+	const struct verifying *v = c->v;
+	const struct kvt_group *group = group_of(v);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(v->reader, v->group);
+	struct kvt_stored stored = { .bytes = worker->stored,
+				     .capacity = kvt_stored_bound(tiling) };
+	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
+	struct placed cells = { &cell_layout, c->box, c->cells };
+	struct kvt_box part = box_cut(&tile.box, &group->shape);
+	struct kvt_error found = { "" };
+	enum kvt_status status;
+
+	c->result.tiles++;
+	status = fetch_tile(worker, v->reader, v->group, begin, &stored, &found);
+	stored.path = NULL;	/* whoever tells it names the file */
+	if (!status)
+		status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
+				    &found);
+	if (status == KVT_BAD_INPUT) {
+		c->result.damaged++;
+		find(&c->result, begin, true, found.text);
+		mark_bad(c, &part);
+		return KVT_OK;
+	}
+	if (status)
+		return kvt_fail(err, status, "%s", found.text);
+	return copy_box(worker, &cells, &tile, &part, group->shape.elem, err);
+}
+
+static enum kvt_status verify_cells(struct worker *worker, struct checked *c,
+				    struct kvt_error *err)
+{
+	const struct kvt_shape *shape = &group_of(c->v)->shape;
+	int64_t nbytes = shape->n[KVT_AXIS_S] * shape->n[KVT_AXIS_D] * shape->elem;
+	uint64_t *stored = (uint64_t *)worker->buffer[2];
+	int64_t at[KVT_NAXES], i = 0;
+	enum kvt_status status;
+
+	pipeline_lock(worker);
+	status = kvt_fetch_cells(c->v->reader, c->v->group, &c->box, stored, err);
+	pipeline_unlock(worker);
+	if (status)
+		return status;
+	memcpy(at, c->box.begin, sizeof(at));
+	do {
+		c->result.cells += !c->bad[i];
+		if (!c->bad[i] &&
+		    kvt_cell_hash(c->cells + i * nbytes, nbytes) != stored[i]) {
+			c->result.differing++;
+			find(&c->result, at, false, "content cell differs");
+		}
+		i++;
+	} while (next_cell(at, &c->box));
+	return KVT_OK;
+}
+
+static void add_result(struct verify_result *to, const struct verify_result *r)
+{
+	to->tiles += r->tiles;
+	to->damaged += r->damaged;
+	to->cells += r->cells;
+	to->differing += r->differing;
+	for (int i = 0; i < r->nfindings; i++)
+		find(to, r->finding[i].at, r->finding[i].damaged, r->finding[i].text);
+}
+
+static enum kvt_status read_part(struct worker *worker, struct checked *c,
+				 const struct kvt_box *part, struct kvt_error *err)
+{
+	const struct kvt_group *group = group_of(c->v);
+	struct placed from = { &group->layout, *part, worker->buffer[3] };
+	struct placed cells = { &cell_layout, c->box, c->cells };
+	enum kvt_status status = kvt_read_box(c->v->reader, c->v->group, part,
+					      from.bytes, err);
+
+	if (status || !c->v->has_cells)
+		return status;
+	return copy_box(worker, &cells, &from, part, group->shape.elem, err);
+}
+
+/* Whoever tells it names the file. */
+static const char *without_path(const char *text, const char *path)
+{
+	size_t n = strlen(path);
+
+	return !strncmp(text, path, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 :
+									text;
+}
+
+/*
+ * No tiles: it can be read, or is refused for its checksums, and cells may say
+ * more.  Where something is damaged, it is sought block by block.
+ */
+static enum kvt_status read_flat(struct worker *worker, struct checked *c,
+				 struct kvt_error *err)
+{
+	struct kvt_error found = { "" }, first = { "" };
+	enum kvt_status status = read_part(worker, c, &c->box, &first);
+	const int64_t before = c->result.damaged;
+	struct kvt_box part = c->box;
+
+	if (!status)
+		return KVT_OK;
+	if (status != KVT_BAD_INPUT ||
+	    !kvt_dump_proven(c->v->reader)->flat[c->v->group])
+		return kvt_fail(err, status, "%s", first.text);
+	for (int64_t l = c->box.begin[0]; l < c->box.end[0]; l++)
+		for (int64_t b = c->box.begin[1]; b < c->box.end[1]; b++) {
+			part.begin[0] = l, part.end[0] = l + 1;
+			part.begin[1] = b, part.end[1] = b + 1;
+			status = read_part(worker, c, &part, &found);
+			if (status == KVT_BAD_INPUT) {
+				c->result.damaged++;
+				find(&c->result, part.begin, true,
+				     without_path(found.text, c->v->path));
+				mark_bad(c, &part);
+			} else if (status) {
+				return kvt_fail(err, status, "%s", found.text);
+			}
+		}
+	/* bytes that are right the second time are no reason to trust them */
+	return c->result.damaged > before ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT, "%s", first.text);
+}
+
+static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
+				  struct kvt_error *err)
+{
+	const struct verifying *v = context;
+	const struct kvt_tiling *tiling = kvt_dump_tiling(v->reader, v->group);
+	struct checked c = { .v = v, .box = cut_box(&v->cut, i),
+			     .cells = worker->buffer[0], .bad = worker->buffer[1] };
+	enum kvt_status status;
+
+	memset(c.bad, 0, (size_t)v->box_cells);
+	if (tiling)
+		status = each_tile(worker, tiling, &c.box, verify_tile, &c, err);
+	else
+		status = read_flat(worker, &c, err);
+	if (!status && v->has_cells)
+		status = verify_cells(worker, &c, err);
+	if (status)
+		return status;
+	pipeline_progress(worker, v->cut.box_bytes);
+	if (!pipeline_turn(worker, i))
+		return KVT_OK;
+	add_result(v->result, &c.result);
+	pipeline_unlock(worker);
+	return KVT_OK;
+}
+
+static enum kvt_status verify_group(struct description *d, int g,
+				    const struct describe_options *options,
+				    struct kvt_error *err)
+{
+	struct group_facts *f = &d->group[g];
+	struct verifying v = { .reader = d->reader, .path = d->path, .group = g };
+	struct work work = { .fn = verify_box, .context = &v, .label = "verifying",
+			     .total_bytes = f->data_bytes };
+
+	f->verified = calloc(1, sizeof(*f->verified));
+	if (!f->verified)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	v.result = f->verified;
+	v.has_cells = f->has_cells;
+	v.cut = cut_choose(f->group, f->tiling, NULL, NULL, box_limit(options));
+	v.box_cells = v.cut.layers * v.cut.blocks * f->group->shape.n[KVT_AXIS_H] *
+		      f->group->shape.n[KVT_AXIS_K];
+	work.count = f->data_bytes ? v.cut.nboxes : 0;
+	work.buffer_bytes[0] = v.cut.box_bytes;
+	work.buffer_bytes[1] = v.box_cells;
+	work.buffer_bytes[2] = v.has_cells ? v.box_cells * 8 : 0;
+	work.buffer_bytes[3] = f->tiling ? 0 : v.cut.box_bytes;
+	work_needs_tiles(&work, f->tiling);
+	return pipeline_run(&work, &options->run, err);
+}
+
+enum kvt_status describe_verify(struct description *d,
+				const struct describe_options *options,
+				struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < d->snapshot->ngroups; g++)
+		status = verify_group(d, g, options, err);
+	return status;
+}

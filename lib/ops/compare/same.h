@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * same.h - do two dumps agree where they hold the same part of a model?
+ *
+ * What an element is follows from what each dump says about itself: the layer's
+ * and the block's id, the head's and the channel's number in the model.
+ */
+#ifndef KVTOOL_SAME_H
+#define KVTOOL_SAME_H
+
+#include "lib/dump/map.h"
+
+/* A group of each dump, and where in 'a' each index of 'b' is. */
+struct sharing {
+	struct kvt_dump *a, *b;
+	int group_a, group_b;
+	int64_t *map[KVT_NAXES];	/* of L, B, H, D; -1: 'a' lacks it */
+	int64_t shared[KVT_NAXES];	/* how many it has */
+	int kv;				/* in 'a', where 'b' has its first */
+};
+
+/* Groups of other shapes of a state share nothing: KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+sharing_init(struct sharing *sharing, struct kvt_dump *a, int group_a,
+	     struct kvt_dump *b, int group_b, struct kvt_error *err);
+void sharing_free(struct sharing *sharing);
+
+/* Is there an element that both hold? */
+bool sharing_any(const struct sharing *sharing);
+
+/* KVT_MISMATCH names the first element that both hold and that differs. */
+KVT_MUST_CHECK enum kvt_status
+sharing_compare(const struct sharing *sharing, const char *label,
+		const struct kvt_run *run, struct kvt_error *err);
+
+/*
+ * Is everything in 'written' in a reader of the source, and the same there?  The
+ * lists of the source have no part in this.
+ */
+KVT_MUST_CHECK enum kvt_status
+verify_source(const struct source *source, struct kvt_dump *written,
+	      const struct kvt_run *run, struct kvt_error *err);
+
+#endif

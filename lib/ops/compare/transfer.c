@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transfer.c - has every token of the destination the bytes of the source?
+ *
+ * Which element of the source belongs to one of the destination follows from
+ * what the files say of themselves: the tables of a request, the number of a
+ * head or channel in the model, the layout.  Plans, regions and kernels, which
+ * made the one out of the other, have no part in this.
+ */
+#include "lib/ops/compare/transfer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/ops/compare/half.h"
+
+#define LL(x) ((long long)(x))
+
+/* ---- addresses ------------------------------------------------------- */
+
+static const uint8_t *spot_at(const struct half *half, const struct spot *p)
+{
+	const int64_t index[KVT_NAXES] = { p->l, p->b, p->s, p->h };
+
+	return half_at(half, index) + half->terms.at[KVT_AXIS_D][p->d];
+}
+
+/* ---- what arrived ---------------------------------------------------- */
+
+/* One box of all ranks, as it is now. */
+struct comparing {
+	struct verifying *v;
+	int src_rank, nk;
+	struct placed *after;		/* [ranks] */
+	struct half *half;		/* [ranks][nk] */
+	int64_t bytes, untouched;
+};
+
+/* All of D at 'p' of a rank, which begins at y, and at x of the source. */
+static enum kvt_status compare_head(struct comparing *c, const struct half *a,
+				    const uint8_t *x, const struct half *b,
+				    const uint8_t *y, int rank, struct spot p, int k,
+				    struct kvt_error *err)
+{
+	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
+
+	c->bytes += n * elem;
+	if (a->terms.dense && b->terms.dense && !memcmp(x, y, (size_t)(n * elem)))
+		return KVT_OK;
+	for (; p.d < n; p.d++) {
+		const uint8_t *was = x + a->terms.at[KVT_AXIS_D][p.d];
+		const uint8_t *is = y + b->terms.at[KVT_AXIS_D][p.d];
+
+		if (memcmp(is, was, (size_t)elem))
+			return spot_differs(c->v, rank, &p, k, is, was, err);
+	}
+	return KVT_OK;
+}
+
+/* The same of a conv state: the channels that this rank of the source gives. */
+static enum kvt_status compare_channels(struct comparing *c, const struct half *a,
+					const uint8_t *x, const struct half *b,
+					const uint8_t *y, int rank, struct spot p, int k,
+					struct kvt_error *err)
+{
+	const struct owner *owner = c->v->owner + rank * c->v->nowners;
+	int64_t elem = b->view.shape.elem;
+
+	for (; p.d < c->v->nowners; p.d++) {
+		const uint8_t *was = x + a->terms.at[KVT_AXIS_D][owner[p.d].index];
+		const uint8_t *is = y + b->terms.at[KVT_AXIS_D][p.d];
+
+		if (owner[p.d].rank != c->src_rank)
+			continue;
+		c->bytes += elem;
+		if (memcmp(is, was, (size_t)elem))
+			return spot_differs(c->v, rank, &p, k, is, was, err);
+	}
+	return KVT_OK;
+}
+
+/* One state of one layer: the heads, or channels, that this rank gives. */
+static enum kvt_status compare_state(struct comparing *c, const struct half *a,
+				     const struct spot *from, int rank, struct spot p,
+				     int k, struct kvt_error *err)
+{
+	const struct owner *owner = c->v->owner + rank * c->v->nowners;
+	const struct half *b = &c->half[rank * c->nk + k];
+	const uint8_t *x = spot_at(a, from), *y = spot_at(b, &p);
+	enum kvt_status status = KVT_OK;
+
+	if (is_conv(c->v))
+		return compare_channels(c, a, x, b, y, rank, p, k, err);
+	for (; !status && p.h < c->v->nowners; p.h++) {
+		const int64_t *there = &a->terms.at[KVT_AXIS_H][owner[p.h].index];
+
+		if (owner[p.h].rank == c->src_rank)
+			status = compare_head(c, a, x + *there, b,
+					      y + b->terms.at[KVT_AXIS_H][p.h], rank,
+					      p, k, err);
+	}
+	return status;
+}
+
+static enum kvt_status compare_span(struct comparing *c, const struct half *a,
+				    const struct wanted *w, int64_t l, int k,
+				    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int r = 0; !status && r < c->v->after->n; r++)
+		for (int64_t s = 0; !status && s < w->span.count; s++) {
+			struct spot from = { l, w->span.block, w->span.state + s, 0, 0 };
+			struct spot to = { l, w->to, w->span.at + s, 0, 0 };
+
+			status = compare_state(c, a, &from, r, to, k, err);
+		}
+	return status;
+}
+
+static enum kvt_status compare_spans(void *context, const struct spans_read *read,
+				     struct kvt_error *err)
+{
+	struct comparing *c = context;
+	int64_t elem = group_of(c->v, 0)->shape.elem;
+	enum kvt_status status = KVT_OK;
+
+	for (int k = 0; !status && k < c->nk; k++) {
+		struct half a = { 0 };
+
+		status = half_init(&a, &read->src, k, elem, err);
+		for (int64_t l = read->layers[0]; !status && l < read->layers[1]; l++)
+			for (int64_t i = 0; !status && i < read->n; i++)
+				status = compare_span(c, &a, &read->wanted[i], l, k, err);
+		terms_free(&a.terms);
+	}
+	return status;
+}
+
+/* ---- what did not ---------------------------------------------------- */
+
+/* Are all bytes the first one?  'was' NULL: they should be, and that 'fill'. */
+static bool unchanged(const uint8_t *is, const uint8_t *was, uint8_t fill, int64_t n)
+{
+	if (was)
+		return !memcmp(is, was, (size_t)n);
+	return is[0] == fill && !memcmp(is, is + 1, (size_t)n - 1);
+}
+
+/* The head at 'p' of a rank, and what was there: NULL is all fill. */
+static enum kvt_status compare_old(const struct comparing *c, int rank, struct spot p,
+				   int k, const uint8_t *before, struct kvt_error *err)
+{
+	const struct half *b = &c->half[rank * c->nk + k];
+	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
+	const uint8_t *head = spot_at(b, &p), fill = c->v->sides->fill;
+	uint8_t filled[16];
+
+	if (before)
+		before += head - c->after[rank].bytes;
+	if (b->terms.dense && unchanged(head, before, fill, n * elem))
+		return KVT_OK;
+	memset(filled, fill, sizeof(filled));
+	for (; p.d < n; p.d++) {
+		int64_t at = b->terms.at[KVT_AXIS_D][p.d];
+
+		if (!unchanged(head + at, before ? before + at : NULL, fill, elem))
+			return spot_touched(c->v, rank, &p, k, head + at,
+				       before ? before + at : filled, err);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status compare_rest(struct comparing *c, int rank, const uint8_t *before,
+				    int k, struct kvt_error *err)
+{
+	const struct kvt_box *box = &c->after[rank].box;
+	const int64_t *n = c->half[rank * c->nk + k].view.shape.n;
+	int64_t elem = group_of(c->v, 0)->shape.elem;
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < n[0] * n[1] * n[KVT_AXIS_S]; i++) {
+		struct spot p = { box->begin[0] + i / n[KVT_AXIS_S] / n[1],
+				  box->begin[1] + i / n[KVT_AXIS_S] % n[1],
+				  i % n[KVT_AXIS_S], 0, 0 };
+
+		if (c->v->arrived[p.b * n[KVT_AXIS_S] + p.s])
+			continue;
+		for (; !status && p.h < n[KVT_AXIS_H]; p.h++)
+			status = compare_old(c, rank, p, k, before, err);
+		c->untouched += n[KVT_AXIS_H] * n[KVT_AXIS_D] * elem;
+	}
+	return status;
+}
+
+static enum kvt_status compare_untouched(struct worker *worker, struct comparing *c,
+					 int rank, struct kvt_error *err)
+{
+	const struct verifying *v = c->v;
+	const uint8_t *before = NULL;
+	enum kvt_status status = KVT_OK;
+
+	if (!v->sides->dst.made) {
+		before = worker->buffer[1];
+		status = read_box(worker, v->sides->dst.file[rank].reader, v->group,
+				  &c->after[rank].box, worker->buffer[1], err);
+	}
+	for (int k = 0; !status && k < c->nk; k++)
+		status = compare_rest(c, rank, before, k, err);
+	return status;
+}
+
+/* ---- boxes ----------------------------------------------------------- */
+
+/* What all ranks have there now, behind each other in memory. */
+static enum kvt_status read_after(struct worker *worker, struct comparing *c,
+				  const struct kvt_box *box, struct kvt_error *err)
+{
+	const struct verifying *v = c->v;
+	int64_t elem = group_of(v, 0)->shape.elem;
+	enum kvt_status status = KVT_OK;
+
+	c->after = calloc((size_t)v->after->n, sizeof(*c->after));
+	c->half = calloc((size_t)(v->after->n * c->nk) + 1, sizeof(*c->half));
+	if (!c->after || !c->half)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; !status && r < v->after->n; r++) {
+		c->after[r] = (struct placed){
+			&group_of(v, r)->layout, *box,
+			worker->buffer[0] + r * v->cut.box_bytes,
+		};
+		status = read_box(worker, v->after->file[r].reader, v->group, box,
+				  c->after[r].bytes, err);
+		for (int k = 0; !status && k < c->nk; k++)
+			status = half_init(&c->half[r * c->nk + k], &c->after[r], k,
+					   elem, err);
+	}
+	return status;
+}
+
+static enum kvt_status compare_box(struct worker *worker, struct comparing *c,
+				   const struct kvt_box *box, struct kvt_error *err)
+{
+	const struct verifying *v = c->v;
+	const int64_t layers[2] = { box->begin[KVT_AXIS_L], box->end[KVT_AXIS_L] };
+	int64_t n, rows = v->cut.blocks * group_of(v, 0)->shape.n[KVT_AXIS_S];
+	struct wanted *wanted = wanted_of(&n, &v->pairs, box);
+	enum kvt_status status = KVT_OK;
+
+	if (!wanted)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (; n && !status && c->src_rank < v->sides->src.n; c->src_rank++)
+		status = each_spans(worker, v->sides->src.file[c->src_rank].reader,
+				    v->src_group, layers, wanted, n, rows, compare_spans,
+				    c, err);
+	free(wanted);
+	for (int r = 0; !status && r < v->after->n; r++)
+		status = compare_untouched(worker, c, r, err);
+	return status;
+}
+
+static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
+				  struct kvt_error *err)
+{
+	struct verifying *v = context;
+	struct kvt_box box = cut_box(&v->cut, i);
+	struct comparing c = { .v = v, .nk = (int)group_of(v, 0)->shape.n[KVT_AXIS_K] };
+	enum kvt_status status = read_after(worker, &c, &box, err);
+
+	if (!status)
+		status = compare_box(worker, &c, &box, err);
+	for (int h = 0; c.half && h < v->after->n * c.nk; h++)
+		terms_free(&c.half[h].terms);
+	free(c.half);
+	free(c.after);
+	pipeline_lock(worker);
+	v->bytes += c.bytes;
+	v->untouched += c.untouched;
+	pipeline_unlock(worker);
+	pipeline_progress(worker, v->cut.box_bytes * v->after->n);
+	return status;
+}
+
+static enum kvt_status verify_boxes(struct verifying *v,
+				    const struct kvt_run *run,
+				    struct kvt_error *err)
+{
+	int64_t states = group_of(v, 0)->shape.n[KVT_AXIS_S];
+	struct work work = { .fn = verify_box, .context = v, .label = "verifying" };
+	enum kvt_status status;
+
+	wanted_sort(&v->pairs);
+	status = carry_cut(&v->cut, &work, v->sides, v->group,
+			   kvt_dump_tiling(v->after->file[0].reader, v->group),
+			   run->memory, err);
+	if (status)
+		return status;
+	work.total_bytes = v->cut.nboxes * v->cut.box_bytes * v->after->n;
+	work.buffer_bytes[0] = v->after->n * v->cut.box_bytes;
+	work.buffer_bytes[1] = v->cut.box_bytes;
+	for (int r = 0; r < v->after->n; r++)
+		work_needs_tiles(&work, kvt_dump_tiling(v->after->file[r].reader,
+							  v->group));
+	for (int r = 0; r < v->sides->src.n; r++)
+		work_needs_spans(&work, v->sides->src.file[r].reader, v->src_group,
+				 v->cut.layers, v->cut.blocks * states);
+	return work.total_bytes ? pipeline_run(&work, run, err) : KVT_OK;
+}
+
+static enum kvt_status verify_group(struct verified *out, struct verifying *v,
+				    const struct kvt_run *run,
+				    struct kvt_error *err)
+{
+	const struct kvt_snapshot *src = side_rank(&v->sides->src, 0);
+	const struct kvt_group *g = group_of(v, 0);
+	enum kvt_status status;
+
+	while (strcmp(src->group[v->src_group].id, g->id))
+		v->src_group++;		/* sides_open() saw to it that there is one */
+	v->arrived = calloc((size_t)(g->shape.n[KVT_AXIS_B] * g->shape.n[KVT_AXIS_S]) + 1,
+			    1);
+	if (!v->arrived)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = pair_requests(v, err)) && !(status = find_owners(v, err)))
+		status = verify_boxes(v, run, err);
+	out->bytes += v->bytes;
+	out->untouched += v->untouched;
+	wanted_free(&v->pairs);
+	free(v->arrived);
+	free(v->owner);
+	return status;
+}
+
+/* ---- all of it ------------------------------------------------------- */
+
+/* The outputs, as they lie on the disk now. */
+static enum kvt_status open_outputs(struct side *after, const struct carried *carried,
+				    const struct exec_args *args, struct kvt_error *err)
+{
+	char **name = calloc((size_t)carried->n, sizeof(*name));
+	enum kvt_status status;
+
+	if (!name)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; r < carried->n; r++)
+		name[r] = (char *)(uintptr_t)kvt_writer_staged(carried->writer[r]);
+	status = ranks_open(after, carried->n, name, err);
+	for (int r = 0; after->file && r < carried->n; r++)
+		after->file[r].name = args->output;	/* the names end here */
+	free(name);
+	return status;
+}
+
+/* Does a rank hold what was to be written: these groups, of this shape? */
+static enum kvt_status check_groups(const struct kvt_snapshot *is,
+				    const struct kvt_snapshot *wanted, int rank,
+				    struct kvt_error *err)
+{
+	if (is->ngroups != wanted->ngroups)
+		return kvt_fail(err, KVT_MISMATCH, "rank %d: %d groups became %d", rank,
+				wanted->ngroups, is->ngroups);
+	for (int g = 0; g < is->ngroups; g++) {
+		const struct kvt_group *a = &wanted->group[g], *b = &is->group[g];
+
+		if (strcmp(a->id, b->id))
+			return kvt_fail(err, KVT_MISMATCH,
+					"rank %d: group %s is in the place of %s", rank,
+					b->id, a->id);
+		if (memcmp(&a->shape, &b->shape, sizeof(a->shape)))
+			return kvt_fail(err, KVT_MISMATCH, "%s: rank %d: shapes differ",
+					a->id, rank);
+	}
+	return KVT_OK;
+}
+
+/* And these requests?  Those that are missing would go unseen. */
+static enum kvt_status check_requests(const struct kvt_snapshot *is,
+				      const struct kvt_snapshot *wanted, int rank,
+				      struct kvt_error *err)
+{
+	for (int64_t i = 0; i < wanted->nrequests; i++) {
+		const struct kvt_request *a = &wanted->request[i];
+		const struct kvt_request *b = request_named(is, a->id);
+
+		if (!b || a->ntokens != b->ntokens || a->first_token != b->first_token)
+			return kvt_fail(err, KVT_MISMATCH,
+					"rank %d: request %s: %lld tokens from %lld "
+					"became %lld from %lld", rank, a->id,
+					LL(a->ntokens), LL(a->first_token),
+					LL(b ? b->ntokens : 0),
+					LL(b ? b->first_token : 0));
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status check_outputs(const struct side *after, const struct sides *sides,
+				     struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int r = 0; !status && r < after->n; r++) {
+		const struct kvt_snapshot *is = side_rank(after, r);
+		const struct kvt_snapshot *wanted = side_rank(&sides->dst, r);
+
+		if (!(status = check_groups(is, wanted, r, err)))
+			status = check_requests(is, wanted, r, err);
+	}
+	return status;
+}
+
+enum kvt_status sides_verify(struct verified *out, const struct sides *sides,
+			     const struct carried *carried, const struct exec_args *args,
+			     struct kvt_error *err)
+{
+	struct kvt_run run = exec_run_on_cpu(args);
+	struct side after = { .n = 0 };
+	enum kvt_status status = open_outputs(&after, carried, args, err);
+	double start = seconds_now();
+
+	*out = (struct verified){ .bytes = 0 };
+	if (!status)
+		status = check_outputs(&after, sides, err);
+	for (int g = 0; !status && g < side_rank(&after, 0)->ngroups; g++) {
+		struct verifying v = { .sides = sides, .after = &after, .group = g };
+
+		status = verify_group(out, &v, &run, err);
+	}
+	if (!status && same_requests(sides))
+		status = compare_digests(out, sides, &after, args, err);
+	ranks_free(&after);
+	out->seconds = seconds_now() - start;
+	return status;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.h - between the files that verify a transfer */
+#ifndef KVTOOL_SIM_VERIFY_H
+#define KVTOOL_SIM_VERIFY_H
+
+#include "lib/dump/wanted.h"
+#include "lib/ops/transfer/sides.h"
+
+/* The rank of the source that a head or channel is compared with, and where. */
+struct owner {
+	int rank;
+	int64_t index;
+};
+
+/* One group of all ranks. */
+struct verifying {
+	const struct sides *sides;
+	const struct side *after;
+	int group, src_group;
+	struct cut cut;
+	struct wanted_list pairs;	/* by blocks of 'after' */
+	uint8_t *arrived;		/* [B * S] */
+	struct owner *owner;		/* of heads, or of channels of a conv state: */
+	int64_t nowners;		/* so many of each rank */
+	int64_t bytes, untouched;
+};
+
+static inline const struct kvt_group *group_of(const struct verifying *v, int rank)
+{
+	return &side_rank(v->after, rank)->group[v->group];
+}
+
+static inline bool is_conv(const struct verifying *v)
+{
+	return group_of(v, 0)->kind == KVT_MAMBA_CONV;
+}
+
+/* Which states and heads belong together: sim_identity.c. */
+KVT_MUST_CHECK enum kvt_status
+pair_requests(struct verifying *v, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+find_owners(struct verifying *v, struct kvt_error *err);
+const struct kvt_request *request_named(const struct kvt_snapshot *s, const char *id);
+bool is_moved(const struct sides *sides, const char *id);
+/* The channel of 'b' that is channel d of 'a'; -1: none. */
+int64_t channel_in(const struct kvt_group *b, const struct kvt_group *a, int64_t d);
+
+/* An element, by what it is in the file. */
+struct spot {
+	int64_t l, b, s, h, d;
+};
+
+/* KVT_MISMATCH: not what the source has, or what was there: sim_spot.c. */
+enum kvt_status spot_differs(const struct verifying *v, int rank, const struct spot *p,
+			     int k, const uint8_t *is, const uint8_t *was,
+			     struct kvt_error *err);
+enum kvt_status spot_touched(const struct verifying *v, int rank, const struct spot *p,
+			     int k, const uint8_t *is, const uint8_t *was,
+			     struct kvt_error *err);
+
+/* Digests, where both sides have the same requests: sim_digests.c. */
+bool same_requests(const struct sides *sides);
+KVT_MUST_CHECK enum kvt_status
+compare_digests(struct verified *out, const struct sides *sides,
+		const struct side *after, const struct exec_args *args,
+		struct kvt_error *err);
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stats.c - minimum, maximum, mean and the like, a head at a time
+ *
+ * Boxes go through the pipeline; each is put into cell order, where the values
+ * of a (layer, block, head, kv) are one run.  Boxes are added up in their own
+ * order, so that the last digits do not depend on the number of threads.
+ */
+#include "cli/print/describe.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "lib/ops/write/plan.h"
+
+struct summing {
+	struct kvt_dump *reader;
+	int group;
+	struct cut cut;
+	struct kvt_packing packing;	/* of content with a type */
+	int64_t values;			/* numbers in a state */
+	const struct describe_options *options;
+	struct moments *sum;		/* [L][H][K] */
+};
+
+static const struct moments nothing = { .min = NAN, .max = NAN, .mean = NAN };
+
+/* The numbers of a (layer, block, head, kv). */
+static void decode_cell(double *out, const struct summing *s,
+			const struct kvt_group *group, int64_t k, const uint8_t *bytes)
+{
+	double scale = scale_of(s->options, group, k);
+
+	for (int64_t i = 0; i < group->shape.n[KVT_AXIS_S]; i++) {
+		if (group->content.type)
+			kvt_packing_decode(out, &s->packing, bytes, 0, s->values);
+		else
+			for (int64_t v = 0; v < s->values; v++)
+				out[v] = kvt_dtype_decode(group->dtype, bytes +
+							  v * group->shape.elem);
+		for (int64_t v = 0; v < s->values; v++)
+			out[v] *= scale;
+		bytes += group->shape.n[KVT_AXIS_D] * group->shape.elem;
+		out += s->values;
+	}
+}
+
+/* Two passes: the squared distances then lose nothing to a large mean. */
+static struct moments cell_moments(const double *value, int64_t n)
+{
+	struct moments m = nothing;
+	bool zero = true;
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		double x = value[i];
+
+		zero &= x == 0;
+		m.nan += isnan(x) != 0;
+		m.inf += isinf(x) != 0;
+		if (!isfinite(x))
+			continue;
+		m.finite++;
+		sum += x;
+		m.min = x < m.min || m.finite == 1 ? x : m.min;
+		m.max = x > m.max || m.finite == 1 ? x : m.max;
+	}
+	m.zero_blocks = zero;
+	if (m.finite)
+		m.mean = sum / (double)m.finite;
+	for (int64_t i = 0; i < n && m.max > m.min; i++) {
+		double x = value[i];
+
+		if (isfinite(x))
+			m.squares += (x - m.mean) * (x - m.mean);
+	}
+	return m;
+}
+
+static void add_moments(struct moments *to, const struct moments *m)
+{
+	double n = (double)to->finite + (double)m->finite, apart;
+
+	to->nan += m->nan;
+	to->inf += m->inf;
+	to->zero_blocks += m->zero_blocks;
+	if (!m->finite)
+		return;
+	if (!to->finite) {
+		to->min = m->min;
+		to->max = m->max;
+		to->mean = m->mean;
+		to->squares = m->squares;
+		to->finite = m->finite;
+		return;
+	}
+	/* the sums of two sets from their own means */
+	apart = m->mean - to->mean;
+	to->squares += m->squares +
+		       apart * apart * (double)to->finite * (double)m->finite / n;
+	to->mean += apart * (double)m->finite / n;
+	to->min = m->min < to->min ? m->min : to->min;
+	to->max = m->max > to->max ? m->max : to->max;
+	to->finite += m->finite;
+}
+
+/* Moments of each (layer, head, kv) of the box, from its cells in order. */
+static void box_moments(struct moments *sum, const struct summing *s,
+			const struct kvt_box *box, const uint8_t *cells,
+			double *scratch)
+{
+	const struct kvt_group *group = &kvt_dump_snapshot(s->reader)->group[s->group];
+	const int64_t *n = group->shape.n;
+	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
+	int64_t bytes = n[KVT_AXIS_S] * n[KVT_AXIS_D] * group->shape.elem;
+	int64_t layers = box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L];
+	int64_t blocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
+
+	for (int64_t i = 0; i < layers * heads; i++)
+		sum[i] = nothing;
+	for (int64_t l = 0; l < layers; l++)
+		for (int64_t b = 0; b < blocks; b++)
+			for (int64_t h = 0; h < heads; h++) {
+				struct moments m;
+
+				decode_cell(scratch, s, group, h % n[KVT_AXIS_K], cells);
+				m = cell_moments(scratch, n[KVT_AXIS_S] * s->values);
+				add_moments(&sum[l * heads + h], &m);
+				cells += bytes;
+			}
+}
+
+static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
+			       struct kvt_error *err)
+{
+	const struct summing *s = context;
+	const struct kvt_group *group = &kvt_dump_snapshot(s->reader)->group[s->group];
+	struct moments *mine = (struct moments *)worker->buffer[2], *all;
+	struct kvt_box box = cut_box(&s->cut, i);
+	struct placed from = { &group->layout, box, worker->buffer[0] };
+	struct placed cells = { &cell_layout, box, worker->buffer[1] };
+	int64_t heads = group->shape.n[KVT_AXIS_H] * group->shape.n[KVT_AXIS_K];
+	int64_t layers = box.end[KVT_AXIS_L] - box.begin[KVT_AXIS_L];
+	enum kvt_status status;
+
+	if ((status = read_box(worker, s->reader, s->group, &box, from.bytes, err)) ||
+	    (status = copy_box(worker, &cells, &from, &box, group->shape.elem, err)))
+		return status;
+	box_moments(mine, s, &box, cells.bytes, (double *)worker->buffer[3]);
+	pipeline_progress(worker, s->cut.box_bytes);
+	if (!pipeline_turn(worker, i))
+		return KVT_OK;
+	all = s->sum + box.begin[KVT_AXIS_L] * heads;
+	for (int64_t h = 0; h < layers * heads; h++)
+		add_moments(&all[h], &mine[h]);
+	pipeline_unlock(worker);
+	return KVT_OK;
+}
+
+/* What the numbers of a state are, if it has any that can be read. */
+static enum kvt_status choose_values(struct summing *s, const struct description *d,
+				     struct kvt_error *err)
+{
+	const struct kvt_group *group = &d->snapshot->group[s->group];
+	enum kvt_status status;
+	struct kvt_error why;
+
+	s->values = group->shape.n[KVT_AXIS_D];
+	if (group->content.type) {
+		s->packing = kvt_group_packing(group);
+		s->values = kvt_packing_values(&s->packing);
+		if ((status = kvt_packing_readable(&s->packing, &why)))
+			return kvt_fail(err, status, "%s: %s: %s", d->path, group->id,
+					why.text);
+		return KVT_OK;
+	}
+	if (!group->dtype->is_float)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s: elements of type %s "
+				"have no values; say which with --dtype", d->path,
+				group->id, group->dtype->name);
+	return KVT_OK;
+}
+
+static enum kvt_status stats_group(struct description *d, int g,
+				   const struct describe_options *options,
+				   struct kvt_error *err)
+{
+	struct group_facts *f = &d->group[g];
+	const int64_t *n = f->group->shape.n;
+	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
+	struct summing s = { .reader = d->reader, .group = g, .options = options };
+	struct work work = { .fn = sum_box, .context = &s, .label = "statistics",
+			     .total_bytes = f->data_bytes };
+
+	enum kvt_status status = choose_values(&s, d, err);
+
+	if (status)
+		return status;
+	f->moments = calloc((size_t)(n[KVT_AXIS_L] * heads + 1), sizeof(*f->moments));
+	if (!f->moments)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * heads; i++)
+		f->moments[i] = nothing;
+	s.sum = f->moments;
+	s.cut = cut_choose(f->group, f->tiling, NULL, NULL, box_limit(options));
+	work.count = f->data_bytes ? s.cut.nboxes : 0;
+	work.buffer_bytes[0] = work.buffer_bytes[1] = s.cut.box_bytes;
+	work.buffer_bytes[2] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
+	if (f->data_bytes)	/* else extents may be anything */
+		work.buffer_bytes[3] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
+	work_needs_tiles(&work, f->tiling);
+	return pipeline_run(&work, &options->run, err);
+}
+
+enum kvt_status describe_stats(struct description *d,
+			       const struct describe_options *options,
+			       struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < d->snapshot->ngroups; g++)
+		status = stats_group(d, g, options, err);
+	return status;
+}

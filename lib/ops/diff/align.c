@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* align.c - which groups, layers, heads and channels both sides have */
+#include "lib/ops/diff/diff.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/dump/ids.h"
+#include "lib/ops/digest/digest.h"
+
+#define LL(x) ((long long)(x))
+
+void lacks_add(struct lacks *lacks, int side, const char *format, ...)
+{
+	int room = (int)(sizeof(lacks->lack) / sizeof(lacks->lack[0]));
+	va_list args;
+
+	va_start(args, format);
+	if (lacks->n < room) {
+		struct lack *lack = &lacks->lack[lacks->n];
+
+		lack->side = side;
+		vsnprintf(lack->text, sizeof(lack->text), format, args);
+	}
+	va_end(args);
+	lacks->n++;
+}
+
+/* ---- layers ------------------------------------------------------------- */
+
+static bool has_layer(const struct kvt_group *group, uint64_t id)
+{
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
+		if (kvt_layer_id(group, l) == id)
+			return true;
+	return false;
+}
+
+/* One holds keys alone and the other values, in dumps where both are apart. */
+static bool is_other_half(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return kvt_group_half(a) >= 0 && kvt_group_half(b) >= 0 &&
+	       kvt_group_half(a) != kvt_group_half(b);
+}
+
+static bool alike(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return a->kind == b->kind && !is_other_half(a, b);
+}
+
+/* Has 's' a group of this name that has the layer and is like 'group'? */
+static bool has_namesake(const struct kvt_snapshot *s, const char *name,
+			 const struct kvt_group *group, uint64_t id)
+{
+	for (int g = 0; g < s->ngroups; g++)
+		if (!strcmp(s->group[g].id, name))
+			return alike(&s->group[g], group) && has_layer(&s->group[g], id);
+	return false;
+}
+
+/*
+ * Is a layer that both groups have the same one?  Several groups of one kind may
+ * have a layer, two kinds of states say; those of one name belong together then.
+ */
+static bool same_layer(const struct kvt_snapshot *const in[NSIDES],
+		       const struct kvt_group *a, const struct kvt_group *b, uint64_t id)
+{
+	return alike(a, b) &&
+	       (!strcmp(a->id, b->id) || (!has_namesake(in[SIDE_B], a->id, a, id) &&
+					  !has_namesake(in[SIDE_A], b->id, b, id)));
+}
+
+static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
+{
+	const struct kvt_snapshot *in[NSIDES];
+	int64_t n[NSIDES], i = 0, j = 0;
+	struct numbered *list[NSIDES];
+	bool ok = true;
+
+	for (int s = 0; s < NSIDES; s++) {
+		in[s] = source_snapshot(&p->side[s]->source);
+		n[s] = p->group[s]->shape.n[KVT_AXIS_L];
+		list[s] = numbered_of(p->group[s], KVT_AXIS_L);
+		p->layer[s] = calloc((size_t)n[s] + 1, sizeof(*p->layer[s]));
+		ok &= list[s] && p->layer[s];
+	}
+	/* the shorter list has room for all that are in both */
+	while (ok && i < n[SIDE_A] && j < n[SIDE_B]) {
+		const struct numbered *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
+
+		if (a->id == b->id &&
+		    same_layer(in, p->group[SIDE_A], p->group[SIDE_B], a->id)) {
+			p->layer[SIDE_A][p->nlayers] = a->index;
+			p->layer[SIDE_B][p->nlayers++] = b->index;
+		}
+		i += a->id <= b->id;
+		j += b->id <= a->id;
+	}
+	free(list[SIDE_A]);
+	free(list[SIDE_B]);
+	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+/* Is a layer of a group of side 's' compared with one of the other side? */
+static bool is_shared(const struct kvt_snapshot *const in[NSIDES], int s,
+		      const struct kvt_group *group, uint64_t id)
+{
+	for (int g = 0; g < in[!s]->ngroups; g++) {
+		const struct kvt_group *other = &in[!s]->group[g];
+
+		if (has_layer(other, id) &&
+		    same_layer(in, s ? other : group, s ? group : other, id))
+			return true;
+	}
+	return false;
+}
+
+/* "3, 5-7", no longer than the buffer; false if there are none. */
+static bool list_missing(char text[96], const struct kvt_snapshot *const in[NSIDES],
+			 int s, const struct kvt_group *group, struct kvt_error *err)
+{
+	struct numbered *list = numbered_of(group, KVT_AXIS_L);
+	int64_t n = group->shape.n[KVT_AXIS_L], begin = -1;
+	int used = 0;
+
+	if (!list) {
+		kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return false;
+	}
+	text[0] = '\0';
+	for (int64_t i = 0; i <= n; i++) {
+		bool gone = i < n && !is_shared(in, s, group, list[i].id);
+
+		if (gone && begin < 0)
+			begin = i;
+		if (gone || begin < 0 || used > 60)
+			continue;
+		used += snprintf(text + used, 96 - (size_t)used, "%s%lld",
+				 used ? ", " : "", LL(list[begin].id));
+		if (i - begin > 1)
+			used += snprintf(text + used, 96 - (size_t)used, "-%lld",
+					 LL(list[i - 1].id));
+		if (used > 60)
+			snprintf(text + used, 96 - (size_t)used, ", ...");
+		begin = -1;
+	}
+	free(list);
+	return used > 0;
+}
+
+static void note_layers(struct lacks *lacks, const struct side side[NSIDES], int s,
+			struct kvt_error *err)
+{
+	const struct kvt_snapshot *in[NSIDES] = {
+		source_snapshot(&side[SIDE_A].source),
+		source_snapshot(&side[SIDE_B].source),
+	};
+	char text[96];
+
+	for (int g = 0; g < in[s]->ngroups; g++)
+		if (list_missing(text, in, s, &in[s]->group[g], err))
+			lacks_add(lacks, s, "layers %s of %s (%s)", text,
+				  in[s]->group[g].id,
+				  kvt_kind_name(in[s]->group[g].kind));
+}
+
+/* ---- heads and channels ------------------------------------------------- */
+
+static void note_heads(const struct pair *p, struct lacks *lacks, int side,
+		       int64_t begin, int64_t end)
+{
+	if (begin + 1 == end)
+		lacks_add(lacks, side, "head %lld of %s", LL(begin), p->group[side]->id);
+	else if (begin < end)
+		lacks_add(lacks, side, "heads %lld to %lld of %s", LL(begin), LL(end - 1),
+			  p->group[side]->id);
+}
+
+static enum kvt_status pair_heads(struct pair *p, struct lacks *lacks,
+				  struct kvt_error *err)
+{
+	int64_t begin[NSIDES], end[NSIDES], first, last;
+
+	for (int s = 0; s < NSIDES; s++) {
+		begin[s] = p->group[s]->head_start;
+		end[s] = begin[s] + p->group[s]->shape.n[KVT_AXIS_H];
+	}
+	first = begin[SIDE_A] > begin[SIDE_B] ? begin[SIDE_A] : begin[SIDE_B];
+	last = end[SIDE_A] < end[SIDE_B] ? end[SIDE_A] : end[SIDE_B];
+	if (first >= last)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: A holds heads %lld to %lld and B heads %lld to %lld: none in common",
+				p->id, LL(begin[SIDE_A]), LL(end[SIDE_A] - 1),
+				LL(begin[SIDE_B]), LL(end[SIDE_B] - 1));
+	for (int s = 0; s < NSIDES; s++) {
+		p->head[s] = first - begin[s];
+		note_heads(p, lacks, s, begin[s], first);
+		note_heads(p, lacks, s, last, end[s]);
+	}
+	p->nheads = last - first;
+	return KVT_OK;
+}
+
+/* Channels of one part of a conv state, by their numbers in the model. */
+static void pair_part(struct pair *p, const struct kvt_component *a,
+		      const struct kvt_component *b, struct lacks *lacks)
+{
+	const struct kvt_component *c[NSIDES] = { a, b };
+	int64_t end_a = a->global_start + a->length, end_b = b->global_start + b->length;
+	int64_t first = a->global_start > b->global_start ? a->global_start :
+							    b->global_start;
+	int64_t last = end_a < end_b ? end_a : end_b;
+
+	for (int s = 0; s < NSIDES; s++)
+		if (c[s]->length > (last > first ? last - first : 0))
+			lacks_add(lacks, s,
+				  "channels %lld to %lld (%s) of %s, or some of them",
+				  LL(c[s]->global_start),
+				  LL(c[s]->global_start + c[s]->length - 1), c[s]->name,
+				  p->group[s]->id);
+	if (first >= last)
+		return;
+	p->run[p->nruns++] = (struct channels){
+		.at = p->content,
+		.from = { a->start + first - a->global_start,
+			  b->start + first - b->global_start },
+		.count = last - first,
+	};
+	p->content += last - first;
+}
+
+static const struct kvt_component *find_part(const struct kvt_group *group,
+					     const char *name)
+{
+	for (int i = 0; i < group->ncomponents; i++)
+		if (!strcmp(group->component[i].name, name))
+			return &group->component[i];
+	return NULL;
+}
+
+static enum kvt_status pair_channels(struct pair *p, struct lacks *lacks,
+				     struct kvt_error *err)
+{
+	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+
+	for (int s = 0; s < NSIDES; s++)
+		for (int i = 0; i < p->group[s]->ncomponents; i++) {
+			const struct kvt_component *c = &p->group[s]->component[i];
+
+			if (!find_part(p->group[!s], c->name))
+				lacks_add(lacks, s, "part %s of %s", c->name,
+					  p->group[s]->id);
+		}
+	for (int i = 0; i < a->ncomponents; i++) {
+		const struct kvt_component *other = find_part(b, a->component[i].name);
+
+		if (other)
+			pair_part(p, &a->component[i], other, lacks);
+	}
+	if (!p->nruns)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: no channels in common", p->id);
+	return KVT_OK;
+}
+
+/* Keys and values, or the half that one side has. */
+static enum kvt_status pair_kv(struct pair *p, struct lacks *lacks, struct kvt_error *err)
+{
+	static const char *const names[] = { "keys and values or something else",
+					     "keys alone", "values alone" };
+	int half[NSIDES];
+	int64_t n[NSIDES];
+
+	for (int s = 0; s < NSIDES; s++) {
+		half[s] = kvt_group_half(p->group[s]);
+		n[s] = p->group[s]->shape.n[KVT_AXIS_K];
+	}
+	p->nkv = n[SIDE_A] < n[SIDE_B] ? n[SIDE_A] : n[SIDE_B];
+	p->half = p->nkv == 2 ? 0 : half[SIDE_A] >= 0 ? half[SIDE_A] : half[SIDE_B];
+	if (n[SIDE_A] == n[SIDE_B] && half[SIDE_A] == half[SIDE_B])
+		return KVT_OK;
+	for (int s = 0; s < NSIDES; s++)
+		if (n[s] == 2 && half[!s] >= 0) {
+			p->kv[s] = half[!s];
+			lacks_add(lacks, s, "%s of %s", half[!s] ? "keys" : "values",
+				  p->group[s]->id);
+			return KVT_OK;
+		}
+	return kvt_fail(err, KVT_BAD_INPUT, "%s: A holds %s, B holds %s", p->id,
+			names[half[SIDE_A] + 1], names[half[SIDE_B] + 1]);
+}
+
+/*
+ * Packed content is compared byte for byte with its like, unless numbers are
+ * wanted; with anything else only numbers can be compared.
+ */
+static enum kvt_status pair_packed(struct pair *p, const struct aligning *how,
+				   struct kvt_error *err)
+{
+	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+	int64_t n[NSIDES];
+
+	p->decoded = (a->content.type || b->content.type) &&
+		     (how->numbers || !kvt_content_equal(&a->content, &b->content));
+	for (int s = 0; s < NSIDES; s++) {
+		const struct kvt_group *g = p->group[s];
+		enum kvt_status status;
+		struct kvt_error why;
+
+		n[s] = p->stored[s] = g->shape.n[KVT_AXIS_D];
+		if (p->decoded && !g->content.type && !g->dtype->is_float)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s is %s in A and %s in B: give --content-type, if that is both",
+					p->id, kvt_group_type(a).s, kvt_group_type(b).s);
+		if (!p->decoded || !g->content.type)
+			continue;
+		p->packing[s] = kvt_group_packing(g);
+		n[s] = kvt_packing_values(&p->packing[s]);
+		if ((status = kvt_packing_readable(&p->packing[s], &why)))
+			return kvt_fail(err, status, "%s of %c: %s", g->id, "AB"[s],
+					why.text);
+	}
+	if (p->decoded && n[SIDE_A] != n[SIDE_B])
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a state has %lld numbers a head in A and %lld in B",
+				p->id, LL(n[SIDE_A]), LL(n[SIDE_B]));
+	p->content = n[SIDE_A];
+	return KVT_OK;
+}
+
+/* What a state is must be the same: no part of it could be left out. */
+static enum kvt_status pair_content(struct pair *p, const struct aligning *how,
+				    struct lacks *lacks, struct kvt_error *err)
+{
+	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+	bool parts = a->kind == KVT_MAMBA_CONV && a->ncomponents && b->ncomponents;
+	enum kvt_status status;
+
+	if ((status = pair_kv(p, lacks, err)) || (status = pair_packed(p, how, err)))
+		return status;
+	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts && !p->decoded)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a state has %lld elements a head in A and %lld in B",
+				p->id, LL(a->shape.n[KVT_AXIS_D]),
+				LL(b->shape.n[KVT_AXIS_D]));
+	if (a->tokens_per_state != b->tokens_per_state)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a state stands for %lld tokens in A and for %lld in B",
+				p->id, LL(a->tokens_per_state), LL(b->tokens_per_state));
+	p->nruns = 1;
+	p->run[0].count = p->content;
+	if (!parts)
+		return KVT_OK;
+	p->nruns = 0;
+	p->content = 0;
+	status = pair_channels(p, lacks, err);
+	p->stored[SIDE_A] = p->stored[SIDE_B] = p->content;
+	return status;
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+static void pair_free(struct pair *p)
+{
+	for (int s = 0; s < NSIDES; s++) {
+		free(p->layer[s]);
+		source_free(&p->view[s]);
+	}
+	free(p->span);
+	free(p->ordered);
+}
+
+static enum kvt_status pair_init(struct pair *p, const struct aligning *how,
+				 struct lacks *lacks, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	p->recurrent = p->group[SIDE_A]->tokens_per_state < 0;
+	if ((status = pair_content(p, how, lacks, err)) ||
+	    (status = pair_heads(p, lacks, err)) ||
+	    (status = pair_spans(p, how, lacks, err)))
+		return status;
+	return pair_views(p, err);
+}
+
+/* Groups of one kind that share a layer. */
+static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES],
+				int ga, int gb, const struct aligning *how,
+				struct kvt_error *err)
+{
+	struct pair *p = &out->pair[out->n];
+	enum kvt_status status;
+
+	memset(p, 0, sizeof(*p));
+	for (int s = 0; s < NSIDES; s++) {
+		p->side[s] = &side[s];
+		p->number[s] = s ? gb : ga;
+		p->group[s] = &source_snapshot(&side[s].source)->group[p->number[s]];
+	}
+	if (!alike(p->group[SIDE_A], p->group[SIDE_B]))
+		return KVT_OK;
+	snprintf(p->id, sizeof(p->id), "%s", p->group[SIDE_A]->id);
+	if (strcmp(p->group[SIDE_A]->id, p->group[SIDE_B]->id))
+		snprintf(p->id, sizeof(p->id), "%s and %s", p->group[SIDE_A]->id,
+			 p->group[SIDE_B]->id);
+	status = pair_layers(p, err);
+	if (!status && p->nlayers && !(status = pair_init(p, how, &out->lacks, err))) {
+		out->n++;
+		return KVT_OK;
+	}
+	pair_free(p);
+	return status;
+}
+
+static enum kvt_status nothing(const struct side side[NSIDES], struct kvt_error *err)
+{
+	const struct kvt_group *a = &source_snapshot(&side[SIDE_A].source)->group[0];
+	const struct kvt_group *b = &source_snapshot(&side[SIDE_B].source)->group[0];
+
+	if (a->kind != b->kind)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nothing in common: %s of A is %s, %s of B is %s", a->id,
+				kvt_kind_name(a->kind), b->id, kvt_kind_name(b->kind));
+	if (is_other_half(a, b))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nothing in common: A holds %s alone, B holds %s alone",
+				kvt_group_half(a) ? "values" : "keys",
+				kvt_group_half(b) ? "values" : "keys");
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"nothing in common: layer %lld is the first of A, layer %lld of B",
+			LL(kvt_layer_id(a, 0)), LL(kvt_layer_id(b, 0)));
+}
+
+enum kvt_status pairs_find(struct pairs *out, const struct side side[NSIDES],
+			   const struct aligning *how, struct kvt_error *err)
+{
+	int na = source_snapshot(&side[SIDE_A].source)->ngroups;
+	int nb = source_snapshot(&side[SIDE_B].source)->ngroups;
+	struct kvt_error memory = { "" };
+	enum kvt_status status = KVT_OK;
+
+	if (!na != !nb)
+		return kvt_fail(err, KVT_BAD_INPUT, "nothing in common: %c is empty",
+				"AB"[!nb]);
+	out->pair = calloc((size_t)na * (size_t)nb + 1, sizeof(*out->pair));
+	if (!out->pair)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int s = 0; s < NSIDES; s++)
+		note_layers(&out->lacks, side, s, &memory);
+	if (memory.text[0])
+		return kvt_fail(err, KVT_SYSTEM, "%s", memory.text);
+	for (int a = 0; !status && a < na; a++)
+		for (int b = 0; !status && b < nb; b++)
+			status = try_pair(out, side, a, b, how, err);
+	if (!status && !out->n && na)
+		status = nothing(side, err);
+	return status;
+}
+
+void pairs_free(struct pairs *pairs)
+{
+	for (int i = 0; i < pairs->n; i++)
+		pair_free(&pairs->pair[i]);
+	free(pairs->pair);
+}

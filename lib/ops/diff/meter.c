@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meter.c - how far apart two runs of elements are
+ *
+ * All in double, in the order of the elements: what comes out depends neither on
+ * threads nor on where the elements were stored.
+ */
+#include "lib/ops/diff/diff.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sums --------------------------------------------------------------- */
+
+void sums_add(struct sums *to, const struct sums *from)
+{
+	to->n += from->n;
+	to->unequal += from->unequal;
+	to->outside += from->outside;
+	to->nonfinite += from->nonfinite;
+	to->lost += from->lost;
+	if (to->max_ulp < from->max_ulp)
+		to->max_ulp = from->max_ulp;
+	if (to->max_abs < from->max_abs)
+		to->max_abs = from->max_abs;
+	to->dd += from->dd;
+	to->aa += from->aa;
+	to->bb += from->bb;
+	to->ab += from->ab;
+	to->a += from->a;
+	to->b += from->b;
+}
+
+double sums_rel_l2(const struct sums *s)
+{
+	return s->dd > 0 ? sqrt(s->dd / s->aa) : 0;
+}
+
+static double at_most_one(double x)
+{
+	return x > 1 ? 1 : x < -1 ? -1 : x;
+}
+
+double sums_cosine(const struct sums *s)
+{
+	if (!(s->dd > 0))
+		return 1;
+	return at_most_one(s->ab / (sqrt(s->aa) * sqrt(s->bb)));
+}
+
+double sums_pcc(const struct sums *s)
+{
+	double n = (double)(s->n - s->nonfinite);
+	double va = s->aa - s->a * s->a / n, vb = s->bb - s->b * s->b / n;
+
+	if (!(s->dd > 0))
+		return 1;
+	return at_most_one((s->ab - s->a * s->b / n) / (sqrt(va) * sqrt(vb)));
+}
+
+/* ---- spots -------------------------------------------------------------- */
+
+bool spot_before(const struct spot *a, const struct spot *b)
+{
+	for (int i = 0; i < KVT_NAXES; i++)
+		if (a->key[i] != b->key[i])
+			return a->key[i] < b->key[i];
+	return false;
+}
+
+static bool worse_spot(const struct spot *a, const struct spot *b)
+{
+	if (a->error > b->error || a->error < b->error)
+		return a->error > b->error;
+	return spot_before(a, b);
+}
+
+void spots_offer(struct spot *list, int64_t *n, int64_t room, const struct spot *spot)
+{
+	int64_t i = *n < room ? *n : room - 1;
+
+	if (!room || (*n == room && !worse_spot(spot, &list[i])))
+		return;
+	for (; i > 0 && worse_spot(spot, &list[i - 1]); i--)
+		list[i] = list[i - 1];
+	list[i] = *spot;
+	*n += *n < room;
+}
+
+/* ---- decoding ----------------------------------------------------------- */
+
+static uint64_t bits_of(const struct kvt_dtype *dtype, const uint8_t *element)
+{
+	uint64_t bits = 0;
+
+	for (int i = 0; i < dtype->elem; i++)
+		bits |= (uint64_t)element[i] << (8 * i);
+	return bits;
+}
+
+/* Every type of up to two bytes has its values in a float exactly. */
+static float *table_of(const struct kvt_dtype *dtype)
+{
+	size_t n = (size_t)1 << (8 * dtype->elem);
+	float *table = malloc(n * sizeof(*table));
+
+	for (size_t i = 0; table && i < n; i++) {
+		const uint8_t element[2] = { (uint8_t)i, (uint8_t)(i >> 8) };
+
+		table[i] = (float)kvt_dtype_decode(dtype, element);
+	}
+	return table;
+}
+
+enum { STEP = 256 };	/* elements that are decoded at once */
+
+/* Elements from 'first' on of the state at 'bytes'. */
+static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
+		   int64_t first, int64_t n, double *out)
+{
+	const struct kvt_dtype *dtype = m->dtype[side];
+	const float *table = m->table[side];
+	double scale = m->scale[side].kv[k];
+
+	if (m->packing[side]) {
+		kvt_packing_decode(out, m->packing[side], bytes, first, n);
+		for (int64_t i = 0; i < n; i++)
+			out[i] *= scale;
+		return;
+	}
+	bytes += first * dtype->elem;
+	for (int64_t i = 0; i < n; i++, bytes += dtype->elem)
+		out[i] = scale * (dtype->elem == 1 ? (double)table[bytes[0]] :
+				  dtype->elem == 2 ?
+				  (double)table[bytes[0] | bytes[1] << 8] :
+				  kvt_dtype_decode(dtype, bytes));
+}
+
+/* Adds how far these may be from what was rounded to them. */
+static void add_rounding(const struct meter *m, int side, int k, const uint8_t *bytes,
+			 int64_t first, int64_t n, const double *value, double *slack)
+{
+	double scale = m->scale[side].kv[k], here[STEP];
+
+	if (m->packing[side])
+		kvt_packing_rounding(here, m->packing[side], bytes, first, n);
+	else
+		for (int64_t i = 0; i < n; i++)
+			here[i] = kvt_dtype_rounding(m->dtype[side], value[i] / scale);
+	/* an engine may have divided by the scale in float32 before it rounded */
+	for (int64_t i = 0; i < n; i++)
+		slack[i] += here[i] * scale * (1 + 0x1p-16);
+}
+
+double meter_value(const struct meter *m, int side, int k, const uint8_t *element)
+{
+	double value;
+
+	decode(m, side, k, element, 0, 1, &value);
+	return value;
+}
+
+enum kvt_status meter_init(struct meter *m, const struct pair *p,
+			   const struct judging *how, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	*m = (struct meter){ .bits = true, .first_kv = p->half > 0 ? p->half : 0,
+			     .decoded = p->decoded,
+			     .rounding = p->decoded && how->tolerance.automatic };
+	for (int k = 0; k < 2; k++) {
+		for (int s = 0; s < NSIDES; s++)
+			m->scale[s].kv[k] = how->scale[s].given ? how->scale[s].kv[k] : 1;
+		m->bits &= !(m->scale[SIDE_A].kv[k] < m->scale[SIDE_B].kv[k] ||
+			     m->scale[SIDE_A].kv[k] > m->scale[SIDE_B].kv[k]);
+	}
+	if ((status = judge_pair(&m->tolerance, how, p, m->scale, err)))
+		return status;
+	for (int s = 0; s < NSIDES; s++) {
+		m->dtype[s] = p->group[s]->dtype;
+		m->packing[s] = p->packing[s].nfields ? &p->packing[s] : NULL;
+		if (m->dtype[s]->elem <= 2 && !(m->table[s] = table_of(m->dtype[s])))
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	m->bits &= kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
+	m->has_ulp = m->bits && m->dtype[SIDE_A]->is_float;
+	m->judges_elements = m->rounding;
+	for (int t = T_ATOL; t <= T_ULP; t++)
+		m->judges_elements |= m->tolerance.has[t];
+	return KVT_OK;
+}
+
+void meter_free(struct meter *m)
+{
+	for (int s = 0; s < NSIDES; s++)
+		free(m->table[s]);
+}
+
+/* ---- one element -------------------------------------------------------- */
+
+/* Place among the values of the type, in ascending order. */
+static int64_t rank_of(const struct kvt_dtype *dtype, uint64_t bits)
+{
+	uint64_t top = (uint64_t)1 << (8 * dtype->elem - 1);
+	uint8_t tiny[8] = { 1 };
+
+	tiny[dtype->elem - 1] |= 0x80;
+	/* a type without a sign counts up all the way */
+	if (!(bits & top) || kvt_dtype_decode(dtype, tiny) > 0)
+		return (int64_t)bits;
+	return -(int64_t)(bits & (top - 1));
+}
+
+static uint64_t ulps_between(const struct kvt_dtype *dtype, uint64_t a, uint64_t b)
+{
+	int64_t x = rank_of(dtype, a), y = rank_of(dtype, b);
+
+	return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
+}
+
+/* NaN is NaN, whatever its bits; infinities are near to themselves only. */
+static bool within(const struct meter *m, double a, double b, double slack, double error,
+		   uint64_t ulp)
+{
+	const struct tolerance *t = &m->tolerance;
+
+	if ((isnan(a) && isnan(b)) || a == b)
+		return true;
+	if (t->has[T_ULP] && (isnan(a) || isnan(b) || (double)ulp > t->value[T_ULP]))
+		return false;
+	if (!t->has[T_ATOL] && !t->has[T_RTOL] && !m->rounding)
+		return true;
+	return isfinite(a) && isfinite(b) &&
+	       error <= slack + t->value[T_ATOL] + t->value[T_RTOL] * fabs(a);
+}
+
+static void add_values(struct sums *s, double a, double b)
+{
+	s->dd += (a - b) * (a - b);
+	s->aa += a * a;
+	s->bb += b * b;
+	s->ab += a * b;
+	s->a += a;
+	s->b += b;
+}
+
+/* Of element d of a state; of a packed one without its scale. */
+static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *state,
+			    int64_t d)
+{
+	const struct kvt_packing *packing = m->packing[side];
+	struct kvt_packed_place at;
+	int64_t byte;
+
+	if (!packing)
+		return bits_of(m->dtype[side], state + d * m->dtype[side]->elem);
+	byte = kvt_packing_at(packing, d);
+	if (!kvt_packing_find(&at, packing, byte))
+		return 0;
+	return bits_of(packing->field[at.field].dtype, state + byte);
+}
+
+/* Two elements that are not known to be equal. */
+static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
+		    double a, double b, double slack, struct spot *spot,
+		    struct findings *out)
+{
+	struct sums *s = out->sums;
+	bool finite = isfinite(a) && isfinite(b), same, bad;
+
+	spot->bits[SIDE_A] = stored_bits(m, SIDE_A, ea, spot->key[KVT_AXIS_D]);
+	spot->bits[SIDE_B] = stored_bits(m, SIDE_B, eb, spot->key[KVT_AXIS_D]);
+	spot->error = finite ? fabs(a - b) :
+		      (isnan(a) && isnan(b)) || a == b ? 0 : (double)INFINITY;
+	spot->ulp = m->has_ulp && !isnan(a) && !isnan(b) ?
+		    ulps_between(m->dtype[SIDE_A], spot->bits[SIDE_A],
+				 spot->bits[SIDE_B]) : 0;
+	same = m->bits && !m->decoded ? spot->bits[SIDE_A] == spot->bits[SIDE_B] :
+			 a == b || (isnan(a) && isnan(b));
+	if (finite)
+		add_values(s, a, b);
+	s->nonfinite += !finite;
+	s->lost += isinf(spot->error) != 0 && !finite;
+	s->unequal += !same;
+	if (finite && s->max_abs < spot->error)
+		s->max_abs = spot->error;
+	if (s->max_ulp < spot->ulp)
+		s->max_ulp = spot->ulp;
+	bad = m->judges_elements ? !within(m, a, b, slack, spot->error, spot->ulp) :
+				   !same;
+	s->outside += bad;
+	if (!bad)
+		return;
+	spot->set = true;
+	spot->value[SIDE_A] = a;
+	spot->value[SIDE_B] = b;
+	if (!out->first->set || spot_before(spot, out->first))
+		*out->first = *spot;
+	spots_offer(out->top, &out->ntop, out->room, spot);
+}
+
+/* Equal ones: only what they weigh. */
+static void add_equal(struct sums *s, const double *a, int64_t n)
+{
+	double sum = 0, square = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		sum += a[i];
+		square += a[i] * a[i];
+	}
+	if (!isfinite(square)) {
+		sum = square = 0;
+		for (int64_t i = 0; i < n; i++)
+			if (isfinite(a[i])) {
+				sum += a[i];
+				square += a[i] * a[i];
+			} else {
+				s->nonfinite++;
+			}
+	}
+	s->a += sum;
+	s->b += sum;
+	s->aa += square;
+	s->bb += square;
+	s->ab += square;
+}
+
+/* Are these elements stored as the same bytes? */
+static bool same_bytes(const struct meter *m, const uint8_t *a, const uint8_t *b,
+		       int64_t first, int64_t n)
+{
+	int elem = m->dtype[SIDE_A]->elem;
+
+	/* equal numbers of a row may have other scales */
+	if (m->packing[SIDE_A])
+		return m->bits && !memcmp(a, b, (size_t)m->packing[SIDE_A]->nbytes);
+	return m->bits && !memcmp(a + first * elem, b + first * elem, (size_t)(n * elem));
+}
+
+void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
+	       const int64_t key[KVT_NAXES], struct findings *out)
+{
+	double va[STEP], vb[STEP], slack[STEP] = { 0 };
+	int k = (int)(m->first_kv + key[KVT_AXIS_K]);
+
+	out->sums->n += n;
+	for (int64_t done = 0; done < n; done += STEP) {
+		int64_t count = n - done < STEP ? n - done : STEP;
+
+		decode(m, SIDE_A, k, a, done, count, va);
+		if (same_bytes(m, a, b, done, count)) {
+			add_equal(out->sums, va, count);
+			continue;
+		}
+		decode(m, SIDE_B, k, b, done, count, vb);
+		if (m->rounding) {
+			memset(slack, 0, sizeof(slack));
+			add_rounding(m, SIDE_A, k, a, done, count, va, slack);
+			add_rounding(m, SIDE_B, k, b, done, count, vb, slack);
+		}
+		for (int64_t i = 0; i < count; i++) {
+			struct spot spot = { .set = false };
+
+			memcpy(spot.key, key, sizeof(spot.key));
+			spot.key[KVT_AXIS_D] = done + i;
+			measure(m, a, b, va[i], vb[i], slack[i], &spot, out);
+		}
+	}
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * digest.c - every cell of a dump once, whatever its layout and format
+ *
+ * A box is brought into an order in which a cell is one run; its content is
+ * hashed once and then placed at each of its coordinates: in the pool, and in
+ * every request that uses the block.
+ */
+#include "lib/ops/digest/digest.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Orders in which a cell is contiguous: a head's content, a channel's taps. */
+static const struct kvt_layout content_cells = {
+	.nplanes = 1,
+	.plane = { { .nparts = 6, .part = {
+		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
+		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_H, KVT_WHOLE, 0 },
+		{ KVT_AXIS_K, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
+	} } },
+};
+static const struct kvt_layout channel_cells = {
+	.nplanes = 1,
+	.plane = { { .nparts = 6, .part = {
+		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
+		{ KVT_AXIS_H, KVT_WHOLE, 0 }, { KVT_AXIS_K, KVT_WHOLE, 0 },
+		{ KVT_AXIS_D, KVT_WHOLE, 0 }, { KVT_AXIS_S, KVT_WHOLE, 0 },
+	} } },
+};
+
+/* Which requests use a block, and as their how-manieth. */
+struct use {
+	int64_t request, ordinal;
+};
+
+struct summing {
+	struct digests *out;
+	int index;
+	const struct kvt_group *group;
+	struct cut cut;
+	int64_t *first_use;		/* [B + 1] into use[] */
+	struct use *use;
+	struct kvt_digest *multiplier;	/* [nrequests] */
+	struct kvt_table *table;	/* [nrequests] */
+};
+
+/* Sums of one box, in a worker's buffer. */
+struct local {
+	struct kvt_digest *head[DIGEST_NSCOPES];	/* [box L][nheads] */
+	struct kvt_digest *block[DIGEST_NSCOPES];	/* [box B] */
+	struct kvt_digest *request;			/* [nrequests] */
+};
+
+/* ---- coordinates -------------------------------------------------------- */
+
+static uint64_t channel_component(const struct kvt_group *group, int64_t d)
+{
+	static const struct {
+		const char *name;
+		enum kvt_component_code code;
+	} parts[] = { { "x", KVT_COMPONENT_CONV_X }, { "B", KVT_COMPONENT_CONV_B },
+		      { "C", KVT_COMPONENT_CONV_C } };
+	const struct kvt_component *c = kvt_group_component(group, d);
+
+	for (size_t p = 0; c && p < sizeof(parts) / sizeof(parts[0]); p++)
+		if (!strcmp(c->name, parts[p].name))
+			return parts[p].code;
+	return KVT_COMPONENT_CONV;
+}
+
+static uint64_t content_component(const struct kvt_group *group, int64_t k)
+{
+	int half = kvt_group_half(group);
+
+	if (group->kind == KVT_MAMBA_SSM)
+		return KVT_COMPONENT_SSM;
+	if (half >= 0)
+		return (uint64_t)half;
+	return group->shape.n[KVT_AXIS_K] == 1 ? KVT_COMPONENT_CONTENT : (uint64_t)k;
+}
+
+/* ---- one cell at all its places ----------------------------------------- */
+
+struct place {
+	int64_t l, b, s;		/* in the file */
+	int64_t box_l, box_b;		/* in the box */
+	int64_t head;			/* or channel, in the file */
+	uint64_t component;
+};
+
+static void add_cell(const struct summing *sum, struct local *local,
+		     const struct place *p, const void *bytes, int64_t nbytes)
+{
+	const struct kvt_group *group = sum->group;
+	const bool recurrent = group->tokens_per_state < 0;
+	int64_t nheads = sum->out->group[sum->index].nheads;
+	struct kvt_digest content = kvt_digest_content(bytes, nbytes), hash;
+	struct kvt_cell cell = {
+		.layer = kvt_layer_id(group, p->l),
+		.position = kvt_block_id(group, p->b),
+		.state = recurrent ? 0 : (uint64_t)p->s,
+		.head = kvt_head_id(group, p->head), .component = p->component,
+	};
+	int64_t at = p->box_l * nheads + p->head;
+
+	hash = kvt_digest_cell(&content, &cell);
+	kvt_digest_add(&local->head[DIGEST_BLOCKS][at], &hash);
+	kvt_digest_add(&local->block[DIGEST_BLOCKS][p->box_b], &hash);
+	if (!sum->out->has_tokens)
+		return;
+	for (int64_t u = sum->first_use[p->b]; u < sum->first_use[p->b + 1]; u++) {
+		int64_t r = sum->use[u].request, j = sum->use[u].ordinal;
+		int64_t position = recurrent ? j :
+				   j * group->shape.n[KVT_AXIS_S] + p->s;
+
+		if (p->b == sum->table[r].null_block ||
+		    !kvt_table_needs(&sum->table[r], position))
+			continue;
+		cell.position = (uint64_t)position;
+		cell.state = 0;
+		hash = kvt_digest_cell(&content, &cell);
+		kvt_digest_add(&local->request[r], &hash);
+		hash = kvt_digest_times(&hash, &sum->multiplier[r]);
+		kvt_digest_add(&local->head[DIGEST_TOKENS][at], &hash);
+		kvt_digest_add(&local->block[DIGEST_TOKENS][p->box_b], &hash);
+	}
+}
+
+/* Every cell of one block of one layer; 'bytes' is that block in cell order. */
+static const uint8_t *add_block(const struct summing *sum, struct local *local,
+				struct place p, const uint8_t *bytes)
+{
+	const struct kvt_group *group = sum->group;
+	const int64_t *n = group->shape.n;
+
+	if (group->kind == KVT_MAMBA_CONV) {
+		int64_t cell = n[KVT_AXIS_S] * group->shape.elem;
+
+		for (p.head = 0; p.head < n[KVT_AXIS_D]; p.head++, bytes += cell) {
+			p.component = channel_component(group, p.head);
+			add_cell(sum, local, &p, bytes, cell);
+		}
+		return bytes;
+	}
+	for (p.s = 0; p.s < n[KVT_AXIS_S]; p.s++)
+	for (p.head = 0; p.head < n[KVT_AXIS_H]; p.head++)
+	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++) {
+		int64_t cell = n[KVT_AXIS_D] * group->shape.elem;
+
+		p.component = content_component(group, k);
+		add_cell(sum, local, &p, bytes, cell);
+		bytes += cell;
+	}
+	return bytes;
+}
+
+/* ---- one box ------------------------------------------------------------ */
+
+static int64_t local_count(const struct summing *sum)
+{
+	const struct digests *out = sum->out;
+
+	return DIGEST_NSCOPES * (sum->cut.layers * out->group[sum->index].nheads +
+				 sum->cut.blocks) +
+	       kvt_dump_snapshot(out->reader)->nrequests;
+}
+
+static struct local local_init(const struct summing *sum, uint8_t *buffer)
+{
+	struct kvt_digest *p = (struct kvt_digest *)(void *)buffer;
+	struct local local;
+
+	memset(p, 0, (size_t)local_count(sum) * sizeof(*p));
+	for (int s = 0; s < DIGEST_NSCOPES; s++) {
+		local.head[s] = p;
+		p += sum->cut.layers * sum->out->group[sum->index].nheads;
+		local.block[s] = p;
+		p += sum->cut.blocks;
+	}
+	local.request = p;
+	return local;
+}
+
+static void merge(const struct summing *sum, const struct local *local,
+		  const struct kvt_box *box)
+{
+	struct digest_group *g = &sum->out->group[sum->index];
+	int64_t l0 = box->begin[KVT_AXIS_L], b0 = box->begin[KVT_AXIS_B];
+	int64_t nl = box->end[KVT_AXIS_L] - l0, nb = box->end[KVT_AXIS_B] - b0;
+
+	for (int s = 0; s < DIGEST_NSCOPES; s++) {
+		for (int64_t i = 0; i < nl * g->nheads; i++) {
+			kvt_digest_add(&g->head[s][l0 * g->nheads + i],
+				       &local->head[s][i]);
+			kvt_digest_add(&sum->out->whole[s], &local->head[s][i]);
+		}
+		for (int64_t i = 0; i < nb; i++)
+			kvt_digest_add(&g->block[s][b0 + i], &local->block[s][i]);
+	}
+	for (int64_t r = 0; r < kvt_dump_snapshot(sum->out->reader)->nrequests; r++)
+		kvt_digest_add(&sum->out->request[r], &local->request[r]);
+}
+
+static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
+			       struct kvt_error *err)
+{
+	const struct summing *sum = context;
+	const struct kvt_group *group = sum->group;
+	const struct kvt_layout *cells = group->kind == KVT_MAMBA_CONV ?
+					 &channel_cells : &content_cells;
+	struct kvt_box box = cut_box(&sum->cut, i);
+	struct placed source = { &group->layout, box, worker->buffer[0] };
+	struct placed sorted = { cells, box, worker->buffer[1] };
+	struct local local = local_init(sum, worker->buffer[2]);
+	const uint8_t *bytes = sorted.bytes;
+	enum kvt_status status;
+	struct place p = { 0 };
+
+	if ((status = read_box(worker, sum->out->reader, sum->index, &box,
+			       source.bytes, err)) ||
+	    (status = copy_box(worker, &sorted, &source, &box, group->shape.elem,
+			       err)))
+		return status;
+	for (p.l = box.begin[KVT_AXIS_L]; p.l < box.end[KVT_AXIS_L]; p.l++)
+		for (p.b = box.begin[KVT_AXIS_B]; p.b < box.end[KVT_AXIS_B]; p.b++) {
+			p.box_l = p.l - box.begin[KVT_AXIS_L];
+			p.box_b = p.b - box.begin[KVT_AXIS_B];
+			bytes = add_block(sum, &local, p, bytes);
+		}
+	pipeline_lock(worker);
+	merge(sum, &local, &box);
+	pipeline_unlock(worker);
+	pipeline_progress(worker, bytes - sorted.bytes);
+	return KVT_OK;
+}
+
+/* ---- the requests of a group -------------------------------------------- */
+
+static enum kvt_status index_uses(struct summing *sum, struct kvt_error *err)
+{
+	const struct kvt_snapshot *snap = kvt_dump_snapshot(sum->out->reader);
+	int64_t nb = sum->group->shape.n[KVT_AXIS_B], total = 0, at;
+
+	for (int64_t r = 0; r < snap->nrequests; r++)
+		total += snap->request[r].nblocks[sum->index];
+	sum->first_use = calloc((size_t)nb + 2, sizeof(*sum->first_use));
+	sum->use = calloc((size_t)total + 1, sizeof(*sum->use));
+	sum->multiplier = calloc((size_t)snap->nrequests + 1, sizeof(*sum->multiplier));
+	sum->table = calloc((size_t)snap->nrequests + 1, sizeof(*sum->table));
+	if (!sum->first_use || !sum->use || !sum->multiplier || !sum->table)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t r = 0; r < snap->nrequests; r++) {
+		const struct kvt_request *q = &snap->request[r];
+
+		sum->multiplier[r] = kvt_digest_request(q->id);
+		sum->table[r] = sum->out->group[sum->index].version == DIGEST_KVD1 ?
+				kvt_table_named(snap, sum->index, q) :
+				kvt_table_of(snap, sum->index, q);
+		for (int64_t j = 0; j < q->nblocks[sum->index]; j++)
+			sum->first_use[q->blocks[sum->index][j] + 2]++;
+	}
+	/* counting sort: [b + 1] is where the uses of b begin, then moves on */
+	for (int64_t b = 0; b < nb; b++)
+		sum->first_use[b + 2] += sum->first_use[b + 1];
+	for (int64_t r = 0; r < snap->nrequests; r++) {
+		const struct kvt_request *q = &snap->request[r];
+
+		for (int64_t j = 0; j < q->nblocks[sum->index]; j++) {
+			at = sum->first_use[q->blocks[sum->index][j] + 1]++;
+			sum->use[at] = (struct use){ r, sum->table[r].first + j };
+		}
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status allocate_sums(struct digest_group *g,
+				     const struct kvt_group *group,
+				     struct kvt_error *err)
+{
+	int64_t nl = group->shape.n[KVT_AXIS_L], nb = group->shape.n[KVT_AXIS_B];
+	bool ok = true;
+
+	g->nheads = group->shape.n[group->kind == KVT_MAMBA_CONV ? KVT_AXIS_D :
+								  KVT_AXIS_H];
+	for (int s = 0; s < DIGEST_NSCOPES; s++) {
+		g->head[s] = calloc((size_t)(nl * g->nheads) + 1, sizeof(**g->head));
+		g->block[s] = calloc((size_t)nb + 1, sizeof(**g->block));
+		ok &= g->head[s] && g->block[s];
+	}
+	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+static enum kvt_status sum_group(struct summing *sum,
+				 const struct kvt_run *run,
+				 struct kvt_error *err)
+{
+	const struct kvt_tiling *tiling =
+		kvt_dump_tiling(sum->out->reader, sum->index);
+	int64_t limit = run->memory ? run->memory : INT64_MAX;
+	struct work work = { .fn = sum_box, .context = sum, .label = "hashing" };
+	enum kvt_status status;
+
+	if ((status = kvt_shape_nbytes(&work.total_bytes, &sum->group->shape, err)) ||
+	    (status = allocate_sums(&sum->out->group[sum->index], sum->group, err)) ||
+	    (status = index_uses(sum, err)))
+		return status;
+	sum->cut = cut_choose(sum->group, tiling, NULL, NULL, limit / 4);
+	work.count = work.total_bytes ? sum->cut.nboxes : 0;
+	work.buffer_bytes[0] = work.buffer_bytes[1] = sum->cut.box_bytes;
+	work.buffer_bytes[2] = local_count(sum) * (int64_t)sizeof(struct kvt_digest);
+	work_needs_tiles(&work, tiling);
+	return pipeline_run(&work, run, err);
+}
+
+/* The older one where it says the same. */
+static enum digest_version version_of(const struct kvt_snapshot *snap, int g,
+				      enum digest_version asked)
+{
+	return asked != DIGEST_KVD1 && kvt_group_forgets(snap, g) ? DIGEST_KVD2 :
+								    DIGEST_KVD1;
+}
+
+enum kvt_status digests_compute(struct digests *out, struct kvt_dump *reader,
+				enum digest_version asked,
+				const struct kvt_run *run,
+				struct kvt_error *err)
+{
+	const struct kvt_snapshot *snap = kvt_dump_snapshot(reader);
+	enum kvt_status status = KVT_OK;
+
+	*out = (struct digests){ .reader = reader, .version = DIGEST_KVD1,
+				 .has_tokens = snap->nrequests > 0 || !snap->ngroups };
+	out->request = calloc((size_t)snap->nrequests + 1, sizeof(*out->request));
+	if (!out->request)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int g = 0; !status && g < snap->ngroups; g++) {
+		struct summing sum = { .out = out, .index = g,
+				       .group = &snap->group[g] };
+
+		out->group[g].version = version_of(snap, g, asked);
+		if (out->version < out->group[g].version)
+			out->version = out->group[g].version;
+		status = sum_group(&sum, run, err);
+		free(sum.first_use);
+		free(sum.use);
+		free(sum.multiplier);
+		free(sum.table);
+	}
+	return status;
+}
+
+void digests_free(struct digests *digests)
+{
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		for (int s = 0; s < DIGEST_NSCOPES; s++) {
+			free(digests->group[g].head[s]);
+			free(digests->group[g].block[s]);
+		}
+	free(digests->request);
+}
+
+enum digest_version digests_of_request(const struct digests *digests, int64_t request)
+{
+	const struct kvt_snapshot *snap = kvt_dump_snapshot(digests->reader);
+	enum digest_version version = DIGEST_KVD1;
+
+	for (int g = 0; g < snap->ngroups; g++)
+		if (snap->request[request].nblocks[g] &&
+		    version < digests->group[g].version)
+			version = digests->group[g].version;
+	return version;
+}
+
+struct digest_value digest_text(enum digest_scope scope, enum digest_version version,
+				const struct kvt_digest *d)
+{
+	bool tokens = scope == DIGEST_TOKENS;
+	struct digest_value v;
+
+	snprintf(v.s, sizeof(v.s), "kvd%d:%s:%016" PRIx64 "%016" PRIx64,
+		 tokens && version == DIGEST_KVD2 ? 2 : 1, tokens ? "tokens" : "blocks",
+		 d->hi, d->lo);
+	return v;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* digest.h - sums of cell hashes over a dump (kvtool-digest(1)) */
+#ifndef KVTOOL_DIGEST_RUN_H
+#define KVTOOL_DIGEST_RUN_H
+
+#include "lib/dump/pipeline.h"
+#include "lib/tile/hash.h"
+
+enum digest_scope {
+	DIGEST_TOKENS,		/* live tokens of requests, by position */
+	DIGEST_BLOCKS,		/* every state of the pool, by block id */
+	DIGEST_NSCOPES
+};
+
+/*
+ * What a digest covers, which its prefix tells.  Version 1 takes all states that
+ * tables name; version 2 leaves out null blocks and what no request needs any more.
+ * Where a group never forgets both are the same, and the prefix is kvd1.
+ */
+enum digest_version { DIGEST_NEWEST, DIGEST_KVD1, DIGEST_KVD2 };
+
+/* Sums of one group; the tables of a scope that does not exist stay zero. */
+struct digest_group {
+	enum digest_version version;	/* of its tokens; blocks are all kvd1 */
+	int64_t nheads;			/* of this file; channels of a conv state */
+	struct kvt_digest *head[DIGEST_NSCOPES];	/* [L][nheads] */
+	struct kvt_digest *block[DIGEST_NSCOPES];	/* [B] */
+};
+
+struct digests {
+	struct kvt_dump *reader;
+	bool has_tokens;		/* the dump knows its requests */
+	enum digest_version version;	/* of its tokens: the newest of its groups' */
+	struct digest_group group[KVT_MAX_GROUPS];
+	struct kvt_digest *request;	/* [nrequests], without multiplier */
+	struct kvt_digest whole[DIGEST_NSCOPES];
+};
+
+/*
+ * Reads all data once.  'asked' is DIGEST_KVD1 or DIGEST_NEWEST.  Free with
+ * digests_free() in any case.
+ */
+KVT_MUST_CHECK enum kvt_status
+digests_compute(struct digests *out, struct kvt_dump *reader,
+		enum digest_version asked, const struct kvt_run *run,
+		struct kvt_error *err);
+void digests_free(struct digests *digests);
+
+/* The version of what a request has in all groups. */
+enum digest_version digests_of_request(const struct digests *digests, int64_t request);
+
+/* "kvd1:tokens:", "kvd2:tokens:" or "kvd1:blocks:" and 32 digits. */
+struct digest_value {
+	char s[64];
+};
+struct digest_value digest_text(enum digest_scope scope, enum digest_version version,
+				const struct kvt_digest *d);
+
+#endif

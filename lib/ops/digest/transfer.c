@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.c - the digests of both sides of a transfer, each head once */
+#include "lib/ops/compare/transfer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Is head or channel i the first copy of itself? */
+static bool is_first(const struct kvt_snapshot *const *ranks, int rank, int g, int64_t i)
+{
+	const struct kvt_group *mine = &ranks[rank]->group[g];
+
+	for (int r = 0; r < rank; r++) {
+		const struct kvt_group *other = &ranks[r]->group[g];
+		int64_t at = mine->head_start + i - other->head_start;
+
+		if (mine->kind == KVT_MAMBA_CONV ? channel_in(other, mine, i) >= 0 :
+		    at >= 0 && at < other->shape.n[KVT_AXIS_H])
+			return false;
+	}
+	return true;
+}
+
+static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *version,
+				struct kvt_dump *reader,
+				const struct kvt_snapshot *const *ranks, int rank,
+				const struct kvt_run *run,
+				struct kvt_error *err)
+{
+	struct digests d;
+	enum kvt_status status = digests_compute(&d, reader, DIGEST_NEWEST, run, err);
+
+	*version = d.version;
+	for (int g = 0; !status && g < ranks[rank]->ngroups; g++) {
+		const struct digest_group *dg = &d.group[g];
+
+		for (int64_t i = 0; i < dg->nheads; i++) {
+			int64_t layers = ranks[rank]->group[g].shape.n[KVT_AXIS_L];
+
+			if (!is_first(ranks, rank, g, i))
+				continue;
+			for (int64_t l = 0; l < layers; l++)
+				kvt_digest_add(sum,
+					&dg->head[DIGEST_TOKENS][l * dg->nheads + i]);
+		}
+	}
+	digests_free(&d);
+	return status;
+}
+
+static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *version,
+				const struct side *side,
+				const struct kvt_run *run,
+				struct kvt_error *err)
+{
+	const struct kvt_snapshot **ranks = calloc((size_t)side->n, sizeof(*ranks));
+	enum kvt_status status = KVT_OK;
+
+	if (!ranks)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; r < side->n; r++)
+		ranks[r] = side_rank(side, r);
+	for (int r = 0; !status && r < side->n; r++)
+		status = sum_rank(sum, version, side->file[r].reader, ranks, r,
+				  run, err);
+	free(ranks);
+	return status;
+}
+
+/* Of recurrent groups a transfer leaves all states but the last one behind. */
+static bool moves_all(const struct sides *sides, const struct kvt_snapshot *s,
+		      const struct kvt_request *r)
+{
+	for (int g = 0; !sides->all_states && g < s->ngroups; g++)
+		if (s->group[g].tokens_per_state < 0 && r->nblocks[g] > 1)
+			return false;
+	return true;
+}
+
+bool same_requests(const struct sides *sides)
+{
+	const struct kvt_snapshot *a = side_rank(&sides->src, 0);
+	const struct kvt_snapshot *b = side_rank(&sides->dst, 0);
+
+	if (sides->request || sides->cached || a->nrequests != b->nrequests)
+		return false;
+	for (int64_t i = 0; i < a->nrequests; i++)
+		if (!request_named(b, a->request[i].id) ||
+		    !moves_all(sides, a, &a->request[i]))
+			return false;
+	return true;
+}
+
+enum kvt_status compare_digests(struct verified *out, const struct sides *sides,
+				const struct side *after, const struct exec_args *args,
+				struct kvt_error *err)
+{
+	struct kvt_run run = exec_run_on_cpu(args);
+	enum digest_version version = DIGEST_KVD1;
+	enum kvt_status status;
+
+	if ((status = sum_side(&out->digest[0], &version, &sides->src, &run, err)) ||
+	    (status = sum_side(&out->digest[1], &version, after, &run, err)))
+		return status;
+	out->has_digest = true;
+	out->version = version;
+	if (memcmp(&out->digest[0], &out->digest[1], sizeof(out->digest[0])))
+		return kvt_fail(err, KVT_MISMATCH,
+				"digest is %s, that of the source is %s",
+				digest_text(DIGEST_TOKENS, version, &out->digest[1]).s,
+				digest_text(DIGEST_TOKENS, version, &out->digest[0]).s);
+	return KVT_OK;
+}

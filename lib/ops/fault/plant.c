@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plant.c - find the group that a fault is for, and plant it in memory */
+#include "lib/ops/fault/plant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- from ids to places in the window ----------------------------------- */
+
+static enum kvt_status find_id(int64_t *out, const char *what, int64_t id,
+			       const int64_t *ids, int64_t n, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (ids[i] == id) {
+			*out = i;
+			return KVT_OK;
+		}
+	return kvt_fail(err, KVT_USAGE, "there is no %s %lld", what, (long long)id);
+}
+
+static enum kvt_status place_arg(int64_t *out, const struct kvt_fault_arg *arg,
+				 int64_t id, const struct kvt_window *w,
+				 struct kvt_error *err)
+{
+	const int64_t heads = w->shape.n[KVT_AXIS_H];
+
+	if (arg->axis == 'L')
+		return find_id(out, "layer", id, w->layer_ids, w->shape.n[KVT_AXIS_L],
+			       err);
+	if (arg->axis == 'B')
+		return find_id(out, "block", id, w->block_ids, w->shape.n[KVT_AXIS_B],
+			       err);
+	/* of a group without heads the fault itself says what it needs */
+	if (arg->axis == 'H' && heads > 1 &&
+	    (id < w->head_start || id - w->head_start >= heads))
+		return kvt_fail(err, KVT_USAGE, "there is no head %lld", (long long)id);
+	*out = arg->axis == 'H' ? id - w->head_start : id;
+	return KVT_OK;
+}
+
+static enum kvt_status place_strike(struct kvt_strike *out, const struct asked *asked,
+				    const struct kvt_window *w, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	*out = (struct kvt_strike){ .fault = asked->fault, .layer = -1, .block = -1,
+				    .seed = (uint64_t)asked->seed };
+	out->args.factor = asked->factor;
+	for (int i = 0; i < KVT_FAULT_ARGS && !status; i++) {
+		out->given[i] = asked->given[i];
+		if (asked->given[i])
+			status = place_arg(&out->args.n[i], &asked->fault->arg[i],
+					   asked->arg[i], w, err);
+	}
+	if (!status && asked->has_layer)
+		status = find_id(&out->layer, "layer", asked->layer, w->layer_ids,
+				 w->shape.n[KVT_AXIS_L], err);
+	if (!status && asked->has_block)
+		status = find_id(&out->block, "block", asked->block, w->block_ids,
+				 w->shape.n[KVT_AXIS_B], err);
+	return status;
+}
+
+/* ---- one group ---------------------------------------------------------- */
+
+enum { DEFAULT_LIMIT = 256 << 20 };
+
+/* The data as they are and as they become; the rest is for the pipeline. */
+static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *group,
+				    const struct rewrite *r, struct kvt_error *err)
+{
+	int64_t limit = r->memory ? r->memory : DEFAULT_LIMIT;
+	enum kvt_status status = kvt_shape_nbytes(nbytes, &group->shape, err);
+
+	if (status)
+		return status;
+	if (*nbytes > limit / 2)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s is %s, and needs twice that of the %s of --mem-limit; slice the dump, or allow more",
+				group->id, human_size(*nbytes).s, human_size(limit).s);
+	return KVT_OK;
+}
+
+static enum kvt_status plant_group(struct planted *out, struct kvt_dump *reader,
+				   int g, const struct asked *asked,
+				   const struct rewrite *r, struct kvt_error *err)
+{
+	const struct kvt_snapshot *snapshot = kvt_dump_snapshot(reader);
+	const struct kvt_run run = rewrite_run(r);
+	uint8_t *expected = NULL;
+	enum kvt_status status;
+	int64_t nbytes;
+
+	out->id = snapshot->group[g].id;
+	if ((status = check_memory(&nbytes, &snapshot->group[g], r, err)) ||
+	    (status = window_init(&out->window, snapshot, g, err)))
+		return status;
+	expected = malloc((size_t)nbytes + 1);
+	out->overlay = (struct overlay){ g, &window_layout, malloc((size_t)nbytes + 1) };
+	if (!expected || !out->overlay.bytes)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	else if (!(status = place_strike(&out->strike, asked, &out->window, err)) &&
+		 !(status = window_read(expected, reader, g, &run, err)) &&
+		 !(status = kvt_fault_plant(out->overlay.bytes, &out->strike,
+					    &out->window, expected, err)))
+		kvt_window_compare(&out->difference, &out->window, expected,
+				   out->overlay.bytes);
+	free(expected);
+	return status;
+}
+
+enum kvt_status plant(struct planted *out, struct kvt_dump *reader,
+		      const struct asked *asked, const struct rewrite *r,
+		      struct kvt_error *err)
+{
+	const struct kvt_snapshot *snapshot = kvt_dump_snapshot(reader);
+	enum kvt_status status = KVT_UNSUPPORTED;
+	bool any = false;
+
+	for (int g = 0; g < snapshot->ngroups && status == KVT_UNSUPPORTED; g++) {
+		if (asked->group && strcmp(asked->group, snapshot->group[g].id))
+			continue;
+		planted_free(out);
+		status = plant_group(out, reader, g, asked, r, err);
+		any = true;
+	}
+	if (!any)
+		return kvt_fail(err, KVT_USAGE, "there is no group '%.60s'",
+				asked->group ? asked->group : "");
+	return status;
+}
+
+void planted_free(struct planted *planted)
+{
+	window_free(&planted->window);
+	free(planted->overlay.bytes);
+	planted->overlay.bytes = NULL;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* window.c - bring a group into memory, and say what is live in it */
+#include "lib/ops/fault/window.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct kvt_layout window_layout = {
+	.nplanes = 1,
+	.plane = { { .nparts = 6, .part = {
+		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
+		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_H, KVT_WHOLE, 0 },
+		{ KVT_AXIS_K, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
+	} } },
+};
+
+/* ---- facts -------------------------------------------------------------- */
+
+static bool in_use(const struct kvt_snapshot *snapshot, int group, int64_t block)
+{
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		for (int64_t i = 0; i < snapshot->request[r].nblocks[group]; i++)
+			if (snapshot->request[r].blocks[group][i] == block)
+				return true;
+	return false;
+}
+
+/* States of a block that hold something; all where nobody says so. */
+static int64_t live_states(const struct kvt_snapshot *snapshot, int group,
+			   int64_t block)
+{
+	const struct kvt_group *g = &snapshot->group[group];
+
+	if (g->block_valid)
+		return g->block_valid[block];
+	if (snapshot->nrequests && !in_use(snapshot, group, block))
+		return 0;
+	return g->shape.n[KVT_AXIS_S];
+}
+
+/* Where a group lets go of tokens a count of states says too little. */
+static bool find_live(bool **out, const struct kvt_snapshot *snapshot, int group)
+{
+	*out = NULL;
+	if (!snapshot->nrequests || !kvt_group_forgets(snapshot, group))
+		return true;
+	*out = kvt_live_states(snapshot, group);
+	return *out != NULL;
+}
+
+static uint8_t *make_use(const struct kvt_snapshot *snapshot, int group)
+{
+	const int64_t *n = snapshot->group[group].shape.n;
+	int64_t states = n[KVT_AXIS_S], null = kvt_null_block(snapshot, group);
+	uint8_t *use = malloc((size_t)(n[KVT_AXIS_B] * states) + 1);
+	bool *live;
+
+	if (!find_live(&live, snapshot, group)) {
+		free(use);
+		return NULL;
+	}
+	for (int64_t b = 0; use && b < n[KVT_AXIS_B]; b++) {
+		int64_t count = live ? 0 : live_states(snapshot, group, b);
+
+		for (int64_t s = 0; s < states; s++)
+			use[b * states + s] = b == null ? KVT_NULL_BLOCK :
+				s < count || (live && live[b * states + s]) ? KVT_LIVE :
+				KVT_STALE;
+	}
+	free(live);
+	return use;
+}
+
+enum { NOBODY = -3 };
+
+/* Requests that share a block may not agree on what is beside it. */
+static void set_beside(int64_t *at, int64_t block)
+{
+	*at = *at == NOBODY || *at == block ? block : KVT_NOT_HERE;
+}
+
+static int64_t *make_beside(const struct kvt_snapshot *snapshot, int group, int step)
+{
+	const int64_t nblocks = snapshot->group[group].shape.n[KVT_AXIS_B];
+	int64_t *beside = malloc((size_t)nblocks * sizeof(*beside) + 1);
+
+	for (int64_t b = 0; beside && b < nblocks; b++)
+		beside[b] = NOBODY;
+	for (int64_t r = 0; beside && r < snapshot->nrequests; r++) {
+		const uint32_t *blocks = snapshot->request[r].blocks[group];
+		int64_t n = snapshot->request[r].nblocks[group];
+
+		for (int64_t i = 0; i < n; i++) {
+			int64_t j = i + step, there = KVT_NOT_THERE;
+
+			if (j >= 0 && j < n)
+				there = blocks[j];
+			set_beside(&beside[blocks[i]], there);
+		}
+	}
+	for (int64_t b = 0; beside && b < nblocks; b++)
+		if (beside[b] == NOBODY)
+			beside[b] = KVT_NOT_THERE;
+	return beside;
+}
+
+/* Ids as the file has them, or numbers in its order. */
+static int64_t *layer_ids(const struct kvt_group *g)
+{
+	int64_t *ids = malloc((size_t)g->shape.n[KVT_AXIS_L] * sizeof(*ids) + 1);
+
+	for (int64_t l = 0; ids && l < g->shape.n[KVT_AXIS_L]; l++)
+		ids[l] = g->layer_ids ? (int64_t)g->layer_ids[l] : l;
+	return ids;
+}
+
+static int64_t *block_ids(const struct kvt_group *g)
+{
+	int64_t *ids = malloc((size_t)g->shape.n[KVT_AXIS_B] * sizeof(*ids) + 1);
+
+	for (int64_t b = 0; ids && b < g->shape.n[KVT_AXIS_B]; b++)
+		ids[b] = (int64_t)kvt_block_id(g, b);
+	return ids;
+}
+
+/* Components that do not fill a row in order are of no use here. */
+static int row_parts(struct kvt_row_part *out, const struct kvt_group *g)
+{
+	int64_t start = 0;
+
+	for (int i = 0; i < g->ncomponents; i++) {
+		if (g->component[i].start != start || g->component[i].length < 1)
+			return 0;
+		out[i].start = start;
+		out[i].length = g->component[i].length;
+		start += g->component[i].length;
+	}
+	return start == g->shape.n[KVT_AXIS_D] ? g->ncomponents : 0;
+}
+
+enum kvt_status window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot,
+			    int group, struct kvt_error *err)
+{
+	const struct kvt_group *g = &snapshot->group[group];
+
+	*out = (struct kvt_window){
+		.shape = g->shape, .dtype = g->dtype, .kind = g->kind,
+		.use = make_use(snapshot, group),
+		.layer_ids = layer_ids(g), .block_ids = block_ids(g),
+		.head_start = g->head_start, .layout = &g->layout,
+		.page_bytes = g->page_offset ? 0 : g->page_bytes,
+	};
+	out->nparts = row_parts(out->part, g);
+	if (snapshot->nrequests) {
+		out->prev = make_beside(snapshot, group, -1);
+		out->next = make_beside(snapshot, group, 1);
+	}
+	if (!out->use || !out->layer_ids || !out->block_ids ||
+	    (snapshot->nrequests && (!out->prev || !out->next))) {
+		window_free(out);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	return KVT_OK;
+}
+
+void window_free(struct kvt_window *window)
+{
+	free((void *)window->use);
+	free((void *)window->prev);
+	free((void *)window->next);
+	free((void *)window->layer_ids);
+	free((void *)window->block_ids);
+	memset(window, 0, sizeof(*window));
+}
+
+/* ---- data --------------------------------------------------------------- */
+
+struct reading {
+	struct kvt_dump *reader;
+	int group;
+	struct cut cut;
+	struct placed all;
+};
+
+static enum kvt_status read_part(struct worker *worker, void *context, int64_t i,
+				 struct kvt_error *err)
+{
+	const struct reading *r = context;
+	const struct kvt_group *g = &kvt_dump_snapshot(r->reader)->group[r->group];
+	struct kvt_box box = cut_box(&r->cut, i);
+	struct placed part = { &g->layout, box, worker->buffer[0] };
+	enum kvt_status status = read_box(worker, r->reader, r->group, &box,
+					  part.bytes, err);
+
+	return status ? status :
+	       copy_box(worker, &r->all, &part, &box, g->shape.elem, err);
+}
+
+enum kvt_status window_read(uint8_t *out, struct kvt_dump *reader, int group,
+			    const struct kvt_run *run,
+			    struct kvt_error *err)
+{
+	const struct kvt_group *g = &kvt_dump_snapshot(reader)->group[group];
+	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
+	struct reading r = {
+		.reader = reader, .group = group,
+		.cut = cut_choose(g, tiling, NULL, NULL, run->memory ?
+				  run->memory / 4 : INT64_MAX),
+		.all = { &window_layout, kvt_box_whole(&g->shape), out },
+	};
+	struct work work = { .fn = read_part, .context = &r, .count = r.cut.nboxes };
+
+	work.buffer_bytes[0] = r.cut.box_bytes;
+	work_needs_tiles(&work, tiling);
+	return pipeline_run(&work, run, err);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* window.h - a group in memory, and what a diagnosis must know about it */
+#ifndef KVTOOL_WINDOW_H
+#define KVTOOL_WINDOW_H
+
+#include "lib/dump/pipeline.h"
+#include "lib/kvt/fault.h"
+
+/* L B S H K D: the order of a struct kvt_window. */
+extern const struct kvt_layout window_layout;
+
+/* The window of a whole group, without data; free with window_free(). */
+KVT_MUST_CHECK enum kvt_status
+window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot, int group,
+	    struct kvt_error *err);
+void window_free(struct kvt_window *window);
+
+/* All data of a group, dense in the window's order. */
+KVT_MUST_CHECK enum kvt_status
+window_read(uint8_t *out, struct kvt_dump *reader, int group,
+	    const struct kvt_run *run, struct kvt_error *err);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample.c - a bounded sample of a dump, read as one layout has it */
+#include "lib/ops/compare/terms.h"
+#include "lib/ops/guess/guess.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LAYERS = 8, FEW_BLOCKS = 16, TYPE_NBYTES = 1 << 17,
+       PIECE = 256 };
+
+enum kvt_status guess_open(struct kvt_dump **out, struct guess_candidate *c,
+			   const struct guess_sample *s, const char *layout,
+			   struct kvt_error *err)
+{
+	struct kvt_hints hints = s->hints;
+	struct kvt_dump *reader;
+	const struct kvt_group *group;
+	struct kvt_box box;
+	enum kvt_status status;
+
+	hints.layout = layout;
+	if ((status = kvt_open(&reader, s->path, &hints, err)))
+		return status;
+	group = &kvt_dump_snapshot(reader)->group[0];
+	*c = (struct guess_candidate){ .layout = group->layout, .group = *group,
+				       .same = -1 };
+	c->group.layer_names = NULL;
+	c->group.layer_ids = NULL;
+	c->group.block_names = NULL;
+	c->group.block_ids = NULL;
+	c->group.block_valid = NULL;
+	box = kvt_box_whole(&group->shape);
+	if ((status = kvt_layout_views(&c->views, &c->layout, &box, group->shape.elem,
+				       err))) {
+		kvt_dump_close(reader);
+		return status;
+	}
+	*out = reader;
+	return KVT_OK;
+}
+
+/* ---- what to read ------------------------------------------------------- */
+
+/* Layers and blocks of the sample, spread evenly over all. */
+struct choice {
+	int64_t layers, blocks;
+	struct kvt_shape page;			/* what is read at once */
+	int64_t page_nbytes;
+};
+
+static int64_t spread(int64_t i, int64_t chosen, int64_t all)
+{
+	return (int64_t)((double)i * (double)all / (double)chosen);
+}
+
+static enum kvt_status choose(struct choice *out, const struct kvt_group *group,
+			      int64_t nbytes, struct kvt_error *err)
+{
+	const int64_t *n = group->shape.n;
+	int64_t pages;
+	enum kvt_status status;
+
+	out->page = group->shape;
+	out->page.n[KVT_AXIS_L] = out->page.n[KVT_AXIS_B] = 1;
+	if ((status = kvt_shape_nbytes(&out->page_nbytes, &out->page, err)))
+		return status;
+	if (out->page_nbytes < 1 || n[KVT_AXIS_L] < 1 || n[KVT_AXIS_B] < 1)
+		return kvt_fail(err, KVT_BAD_INPUT, "there is no data");
+	pages = nbytes / out->page_nbytes;
+	if (pages < GUESS_LEAST_BLOCKS)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a block of a layer has %lld bytes; give a --sample of %lld or more",
+				(long long)out->page_nbytes,
+				(long long)(out->page_nbytes * FEW_BLOCKS));
+	out->layers = n[KVT_AXIS_L] < MAX_LAYERS ? n[KVT_AXIS_L] : MAX_LAYERS;
+	while (out->layers > 1 && pages / out->layers < FEW_BLOCKS &&
+	       pages / out->layers < n[KVT_AXIS_B])
+		out->layers--;
+	/* layers that are left out need no room */
+	out->blocks = pages / out->layers < n[KVT_AXIS_B] ? pages / out->layers :
+		      n[KVT_AXIS_B];
+	/* all of a small dump at once: its pages may be in many pieces */
+	if (pages / n[KVT_AXIS_L] >= n[KVT_AXIS_B]) {
+		out->layers = n[KVT_AXIS_L];
+		out->blocks = n[KVT_AXIS_B];
+		out->page = group->shape;
+		out->page_nbytes *= out->layers * out->blocks;
+	}
+	return KVT_OK;
+}
+
+static int64_t npages(const struct choice *choice)
+{
+	return choice->layers / choice->page.n[KVT_AXIS_L] *
+	       (choice->blocks / choice->page.n[KVT_AXIS_B]);
+}
+
+static enum kvt_status read_page(uint8_t *buf, struct kvt_dump *reader,
+				 const struct kvt_group *group,
+				 const struct choice *choice, int64_t layer,
+				 int64_t block, struct kvt_error *err)
+{
+	struct kvt_box box = kvt_box_whole(&group->shape);
+
+	box.begin[KVT_AXIS_L] = spread(layer, choice->layers, group->shape.n[KVT_AXIS_L]);
+	box.begin[KVT_AXIS_B] = spread(block, choice->blocks, group->shape.n[KVT_AXIS_B]);
+	box.end[KVT_AXIS_L] = box.begin[KVT_AXIS_L] + choice->page.n[KVT_AXIS_L];
+	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + choice->page.n[KVT_AXIS_B];
+	return kvt_read_box(reader, 0, &box, buf, err);
+}
+
+/* Pieces of the sample, evenly spread: a type needs no more. */
+static int64_t thin_out(uint8_t *buf, int64_t nbytes)
+{
+	int64_t pieces = nbytes / PIECE, keep = TYPE_NBYTES / PIECE;
+
+	if (pieces <= keep)
+		return nbytes;
+	for (int64_t i = 0; i < keep; i++)
+		memmove(buf + i * PIECE, buf + spread(i, keep, pieces) * PIECE, PIECE);
+	return keep * PIECE;
+}
+
+enum kvt_status guess_bytes(uint8_t **out, int64_t *nbytes, const struct guess_sample *s,
+			    struct kvt_dump *reader, struct kvt_error *err)
+{
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[0];
+	struct choice choice;
+	enum kvt_status status = choose(&choice, group, s->nbytes, err);
+	uint8_t *buf;
+	int64_t n;
+
+	if (status)
+		return status;
+	n = npages(&choice);
+	buf = malloc((size_t)(n * choice.page_nbytes));
+	if (!buf)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; !status && i < n; i++)
+		status = read_page(buf + i * choice.page_nbytes, reader, group, &choice,
+				   i / choice.blocks, i % choice.blocks, err);
+	if (status) {
+		free(buf);
+		return status;
+	}
+	*out = buf;
+	*nbytes = thin_out(buf, n * choice.page_nbytes);
+	return KVT_OK;
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+static double value_of(const struct guess_sample *s, const struct kvt_dtype *dtype,
+		       const uint8_t *element)
+{
+	double x;
+
+	if (dtype->elem == 2)
+		return s->value[element[0] | element[1] << 8];
+	if (dtype->elem == 1)
+		return s->value[element[0]];
+	x = kvt_dtype_decode(dtype, element);
+	return isfinite(x) ? asinh(x / s->unit) : 0;
+}
+
+static enum kvt_status make_table(struct guess_sample *s, const struct kvt_dtype *dtype,
+				  struct kvt_error *err)
+{
+	int n = dtype->elem == 2 ? 65536 : 256;
+
+	if (s->value || dtype->elem > 2)
+		return KVT_OK;
+	s->value = malloc((size_t)n * sizeof(*s->value));
+	if (!s->value)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++) {
+		uint8_t bytes[2] = { (uint8_t)i, (uint8_t)(i >> 8) };
+		double x = kvt_dtype_decode(dtype, bytes);
+
+		s->value[i] = isfinite(x) ? asinh(x / s->unit) : 0;
+	}
+	return KVT_OK;
+}
+
+/* ---- one page ----------------------------------------------------------- */
+
+struct page {
+	struct kvt_view view[2];
+	struct terms terms[2];
+	uint8_t *bytes;
+	double *row[2];
+};
+
+/* The block 'from' of the page is number layer, block of the sample. */
+static void add_block(struct guess_tally *t, const struct guess_sample *s,
+		     const struct kvt_dtype *dtype, const struct page *page,
+		     const int64_t from[KVT_NAXES], int64_t layer, int64_t block)
+{
+	int64_t at[KVT_NAXES], to[KVT_NAXES] = { [KVT_AXIS_L] = layer,
+						 [KVT_AXIS_B] = block };
+
+	memcpy(at, from, sizeof(at));
+	for (to[KVT_AXIS_K] = 0; to[KVT_AXIS_K] < t->kvs; to[KVT_AXIS_K]++)
+		for (int64_t i = 0; i < t->heads * t->states; i++) {
+			const struct terms *terms = &page->terms[to[KVT_AXIS_K]];
+			const uint8_t *bytes = page->bytes;
+			double *row = page->row[i % 2];
+
+			at[KVT_AXIS_H] = to[KVT_AXIS_H] = i / t->states;
+			at[KVT_AXIS_S] = to[KVT_AXIS_S] = i % t->states;
+			bytes += page->view[to[KVT_AXIS_K]].offset +
+				 terms_offset(terms, at);
+			for (int64_t d = 0; d < t->dims; d++)
+				row[d] = value_of(s, dtype,
+						  bytes + terms->at[KVT_AXIS_D][d]);
+			guess_add(t, to, row,
+				  to[KVT_AXIS_S] ? page->row[!(i % 2)] : NULL);
+		}
+}
+
+static enum kvt_status page_init(struct page *page, const struct kvt_layout *layout,
+				 const struct choice *choice, struct kvt_error *err)
+{
+	struct kvt_box box = kvt_box_whole(&choice->page);
+	size_t row = (size_t)choice->page.n[KVT_AXIS_D];
+	struct kvt_views views;
+	enum kvt_status status;
+
+	if ((status = kvt_layout_views(&views, layout, &box, choice->page.elem, err)))
+		return status;
+	for (int k = 0; k < choice->page.n[KVT_AXIS_K]; k++) {
+		if ((status = view_of_k(&page->view[k], &views, k, err)))
+			return status;
+		if (!terms_init(&page->terms[k], &page->view[k]))
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	page->bytes = malloc((size_t)choice->page_nbytes);
+	page->row[0] = malloc(2 * row * sizeof(double));
+	if (!page->bytes || !page->row[0])
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	page->row[1] = page->row[0] + row;
+	return KVT_OK;
+}
+
+static void page_free(struct page *page)
+{
+	terms_free(&page->terms[0]);
+	terms_free(&page->terms[1]);
+	free(page->bytes);
+	free(page->row[0]);
+}
+
+/* ---- all pages ---------------------------------------------------------- */
+
+static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s,
+			     struct kvt_dump *reader, const struct choice *choice,
+			     struct page *page, struct kvt_error *err)
+{
+	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[0];
+	enum kvt_status status;
+
+	bool whole = npages(choice) == 1;
+	int64_t from[KVT_NAXES] = { 0 };
+
+	for (int64_t l = 0; l < choice->layers; l++)
+		for (int64_t b = 0; b < choice->blocks; b++) {
+			if ((!whole || (!l && !b)) &&
+			    (status = read_page(page->bytes, reader, group, choice, l, b,
+						err)))
+				return status;
+			from[KVT_AXIS_L] = whole ? l : 0;
+			from[KVT_AXIS_B] = whole ? b : 0;
+			add_block(t, s, group->dtype, page, from, l, b);
+		}
+	return KVT_OK;
+}
+
+enum kvt_status guess_read(struct guess_candidate *c, struct guess_sample *s,
+			   struct kvt_dump *reader, struct kvt_error *err)
+{
+	struct guess_tally t = { .layers = 0 };
+	struct page page = { .bytes = NULL };
+	struct kvt_shape sample = c->group.shape;
+	struct choice choice;
+	enum kvt_status status;
+
+	if ((status = choose(&choice, &c->group, s->nbytes, err)) ||
+	    (status = make_table(s, c->group.dtype, err)))
+		return status;
+	sample.n[KVT_AXIS_L] = choice.layers;
+	sample.n[KVT_AXIS_B] = choice.blocks;
+	if (!guess_tally_init(&t, &sample))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = page_init(&page, &c->layout, &choice, err)) &&
+	    !(status = tally(&t, s, reader, &choice, &page, err)))
+		c->is = guess_measure(&t);
+	s->read = npages(&choice) * choice.page_nbytes / c->group.shape.elem;
+	s->of = c->views.nbytes / c->group.shape.elem;
+	page_free(&page);
+	guess_tally_free(&t);
+	return status;
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* carry.c - a transfer carried out, box by box, into new files */
+#include "lib/ops/transfer/sides.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/dump/device.h"
+#include "lib/kvt/kernels.h"
+#include "lib/ops/write/put.h"
+
+#define LL(x) ((long long)(x))
+
+/* One byte to spoil: of which rank and group, and where. */
+struct spoiled {
+	int rank, group;		/* rank -1: none */
+	int64_t index[KVT_NAXES];
+	int64_t byte;
+};
+
+/* One group of all ranks. */
+struct carrying {
+	const struct sides *sides;
+	struct kvt_writer **writer;	/* one a rank */
+	int group;			/* of the destination */
+	struct cut cut;
+	struct put_room room;		/* of one rank */
+	const struct spoiled *spoiled;
+	carry_fn *fn;
+	void *context;
+	int64_t moved;			/* under the pipeline's lock */
+};
+
+/* ---- copying on this machine ----------------------------------------- */
+
+/* To 'at' of the boxes of all ranks, which the device has if there is one. */
+static enum kvt_status run_pair(struct worker *worker, uint8_t *dst, int64_t at,
+				const struct kvt_nest *nest, int64_t *moved,
+				struct kvt_error *err)
+{
+	struct kvt_xfer_region region;
+	struct kvt_xfer_regions regions;
+	enum kvt_status status = KVT_OK;
+
+	kvt_xfer_regions_start(&regions, nest);
+	while (!status && kvt_xfer_region_next(&region, &regions)) {
+		region.plan.dst_offset += at;
+		if (worker->slot)
+			status = device_plan(worker, &region.plan, err);
+		else
+			kvt_cpu_copy(dst, worker->buffer[1], &region.plan);
+		*moved += kvt_plan_nbytes(&region.plan);
+	}
+	return status;
+}
+
+static enum kvt_status load_window(struct worker *worker, const struct carry_box *box,
+				   const struct sim_window *w, int src_rank,
+				   struct kvt_error *err)
+{
+	enum kvt_status status = read_window(worker, box, w, src_rank,
+					     worker->buffer[1], err);
+
+	return status || !worker->slot ? status :
+	       device_source(worker, worker->buffer[1], w->xfer.src.views.nbytes, err);
+}
+
+/* What one rank of the source has for all ranks of the destination. */
+static enum kvt_status copy_rank(struct worker *worker, const struct carry_box *box,
+				 const struct sim_window *w, int src_rank, uint8_t *dst,
+				 int64_t *moved, struct kvt_error *err)
+{
+	struct kvt_pair_walk walk = { 0, 0 };
+	enum kvt_status status = KVT_OK;
+	bool read = false;
+	struct kvt_pair pair;
+	struct kvt_nest nest;
+
+	while (!status && kvt_pair_next(&pair, &walk, &w->xfer)) {
+		if (pair.src_rank != src_rank)
+			continue;
+		if (!read)
+			status = load_window(worker, box, w, src_rank, err);
+		read = true;
+		if (!status && !(status = kvt_nest_init(&nest, &w->xfer, &pair, err)))
+			status = run_pair(worker, dst, pair.dst_rank * box->rank_bytes,
+					  &nest, moved, err);
+	}
+	return !status && read && worker->slot ? device_source_done(worker, err) :
+						 status;
+}
+
+enum kvt_status carry_copy(void *context, struct worker *worker,
+			   const struct carry_box *box, uint8_t *dst, int64_t *moved,
+			   struct kvt_error *err)
+{
+	const int64_t nbytes = box->sides->dst.n * box->rank_bytes;
+	struct sim_window w;
+	enum kvt_status status = window_of(&w, box, err);
+
+	(void)context;
+	if (status)
+		return status;
+	if (worker->device)
+		status = device_begin(worker, dst, nbytes, err);
+	for (int r = 0; !status && r < box->sides->src.n; r++)
+		status = copy_rank(worker, box, &w, r, dst, moved, err);
+	if (worker->slot)
+		status = device_end(worker, dst, nbytes, status, err);
+	window_done(&w);
+	return status;
+}
+
+/* ---- one box --------------------------------------------------------- */
+
+static enum kvt_status spoil(const struct carrying *c, int rank, const struct placed *to,
+			     int64_t elem, struct kvt_error *err)
+{
+	int64_t at[KVT_NAXES];
+	struct kvt_views views;
+	enum kvt_status status;
+
+	if (c->spoiled->rank != rank || c->spoiled->group != c->group)
+		return KVT_OK;
+	for (int a = 0; a < KVT_NAXES; a++) {
+		int64_t i = c->spoiled->index[a];
+
+		if (i < to->box.begin[a] || i >= to->box.end[a])
+			return KVT_OK;
+		at[a] = i - to->box.begin[a];
+	}
+	if ((status = kvt_layout_views(&views, to->layout, &to->box, elem, err)))
+		return status;
+	to->bytes[kvt_views_at(&views, at) + c->spoiled->byte] ^= 0xff;
+	return KVT_OK;
+}
+
+/* The box as it was. */
+static enum kvt_status read_before(struct worker *worker, const struct carrying *c,
+				   int rank, const struct placed *to, int64_t nbytes,
+				   struct kvt_error *err)
+{
+	const struct side *dst = &c->sides->dst;
+
+	if (!dst->made)
+		return read_box(worker, dst->file[rank].reader, c->group, &to->box,
+				to->bytes, err);
+	memset(to->bytes, c->sides->fill, (size_t)nbytes);
+	return KVT_OK;
+}
+
+static enum kvt_status move_parts(struct worker *worker, const struct carrying *c,
+				  const struct kvt_box *box, int64_t *moved,
+				  struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int p = 0; !status && p < c->sides->sim.ngroups; p++) {
+		struct carry_box part = carry_box_of(c->sides, p, box);
+
+		part.rank_bytes = c->cut.box_bytes;
+		if (c->sides->sim.group[p].dst_group == c->group && part.nspans)
+			status = c->fn(c->context, worker, &part, worker->buffer[0],
+				       moved, err);
+	}
+	return status;
+}
+
+static struct put put_of(struct worker *worker, const struct carrying *c, int rank,
+			 const struct kvt_box *box)
+{
+	const struct put_room *room = &c->room;
+	bool tiled = room->waiting;
+
+	return (struct put){
+		.writer = c->writer[rank], .group = c->group, .box = *box,
+		.cells = room->cells ? (uint64_t *)(void *)(worker->buffer[2] +
+							    rank * room->cells) : NULL,
+		.make_cells = room->cells,
+		.sorted = tiled ? NULL : worker->buffer[3],
+		/* the window has done its work by then */
+		.stored = worker->buffer[1] + rank * room->stored,
+		.waiting = tiled ? (struct waiting *)(void *)(worker->buffer[3] +
+							      rank * room->waiting) :
+				   NULL,
+	};
+}
+
+static enum kvt_status put_ranks(struct worker *worker, const struct carrying *c,
+				 const struct kvt_box *box, int64_t i,
+				 struct kvt_error *err)
+{
+	const struct kvt_group *g = &side_rank(&c->sides->dst, 0)->group[c->group];
+	struct placed to = { &g->layout, *box, worker->buffer[0] };
+	int n = c->sides->dst.n;
+	struct put *put = calloc((size_t)n, sizeof(*put));
+	enum kvt_status status = KVT_OK;
+
+	if (!put)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; !status && r < n; r++, to.bytes += c->cut.box_bytes) {
+		put[r] = put_of(worker, c, r, box);
+		if (!(status = spoil(c, r, &to, g->shape.elem, err)))
+			status = put_dense(worker, &put[r], &to, err);
+	}
+	if (!status)
+		status = put_finish(worker, put, n, i, err);
+	free(put);
+	return status;
+}
+
+/* The same box of all ranks, so that the source is read once for them. */
+static enum kvt_status carry_box(struct worker *worker, void *context, int64_t i,
+				 struct kvt_error *err)
+{
+	struct carrying *c = context;
+	const struct kvt_group *g = &side_rank(&c->sides->dst, 0)->group[c->group];
+	struct kvt_box box = cut_box(&c->cut, i);
+	struct kvt_shape shape = kvt_box_shape(&box, g->shape.elem);
+	struct placed to = { &g->layout, box, worker->buffer[0] };
+	enum kvt_status status;
+	int64_t nbytes, moved = 0;
+
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
+		return status;
+	for (int r = 0; !status && r < c->sides->dst.n; r++) {
+		status = read_before(worker, c, r, &to, nbytes, err);
+		to.bytes += c->cut.box_bytes;
+	}
+	if (status || (status = move_parts(worker, c, &box, &moved, err)) ||
+	    (status = put_ranks(worker, c, &box, i, err)))
+		return status;
+	pipeline_lock(worker);
+	c->moved += moved;
+	pipeline_unlock(worker);
+	pipeline_progress(worker, nbytes * c->sides->dst.n);
+	return KVT_OK;
+}
+
+/* ---- all groups of all ranks ----------------------------------------- */
+
+/* Beside what reading takes: all ranks, and what is written of them. */
+static void needs_ranks(struct work *work, const struct carrying *c)
+{
+	int64_t n = c->sides->dst.n;
+
+	work->buffer_bytes[0] = n * c->cut.box_bytes;
+	if (work->buffer_bytes[1] < n * c->room.stored)
+		work->buffer_bytes[1] = n * c->room.stored;
+	work->buffer_bytes[2] = n * c->room.cells;
+	work->buffer_bytes[3] = n * c->room.waiting;
+	if (c->room.cells && !c->room.waiting)
+		work->buffer_bytes[3] = c->cut.box_bytes;
+	work_needs_tiles(work, kvt_writer_tiling(c->writer[0], c->group));
+}
+
+static enum kvt_status carry_group(struct carried *out, struct carrying *c,
+				   const struct exec_args *args, struct kvt_error *err)
+{
+	const struct kvt_group *g = &side_rank(&c->sides->dst, 0)->group[c->group];
+	struct work work = { .fn = carry_box, .context = c, .label = "moving" };
+	enum kvt_status status;
+	int64_t memory;
+
+	c->moved = 0;
+	if ((status = kvt_shape_nbytes(&work.total_bytes, &g->shape, err)) ||
+	    (status = carry_cut(&c->cut, &work, c->sides, c->group,
+				kvt_writer_tiling(c->writer[0], c->group),
+				args->run.memory, err)))
+		return status;
+	work.total_bytes *= c->sides->dst.n;
+	c->room = put_room(c->writer[0], c->group, &c->cut);
+	needs_ranks(&work, c);
+	memory = pipeline_memory(&work, &args->run);
+	out->boxes += c->cut.nboxes;
+	out->memory = memory > out->memory ? memory : out->memory;
+	if (!args->dry_run && work.total_bytes)
+		status = pipeline_run(&work, &args->run, err);
+	out->bytes += c->moved;
+	return status;
+}
+
+/* Where op N of all the plan's ops ends up. */
+static enum kvt_status find_op(struct spoiled *out, const struct sim *sim, int64_t n,
+			       struct kvt_error *err)
+{
+	int64_t left = n;
+
+	out->rank = -1;
+	for (int g = 0; n >= 0 && g < sim->ngroups; g++) {
+		const struct kvt_xfer *x = &sim->group[g].xfer;
+		struct kvt_pair_walk walk = { 0, 0 };
+		struct kvt_pair pair;
+
+		while (kvt_pair_next(&pair, &walk, x)) {
+			struct kvt_nest nest;
+			struct kvt_ops ops;
+			struct kvt_op op;
+			enum kvt_status status = kvt_nest_init(&nest, x, &pair, err);
+
+			if (status)
+				return status;
+			kvt_ops_start(&ops, &nest, KVT_SCOPE_RFC);
+			while (kvt_op_next(&op, &ops)) {
+				if (left--)
+					continue;
+				out->rank = (int)pair.dst_rank;
+				out->group = sim->group[g].dst_group;
+				out->byte = 0;
+				if (kvt_views_find(&x->dst.views, op.dst, out->index))
+					return KVT_OK;
+			}
+		}
+	}
+	return n < 0 ? KVT_OK : kvt_fail(err, KVT_BAD_INPUT,
+					 "--corrupt-op is %lld, there are %lld ops",
+					 LL(n), LL(n - left));
+}
+
+/* Of neither side: the destination is read again while this is written. */
+static enum kvt_status refuse_sides(const char *name, const struct sides *sides,
+				    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < sides->src.n; i++)
+		if (sides->src.file[i].reader)
+			status = refuse_own_file(name, sides->src.file[i].reader, err);
+	for (int i = 0; !status && !sides->dst.made && i < sides->dst.n; i++)
+		status = refuse_own_file(name, sides->dst.file[i].reader, err);
+	return status;
+}
+
+static enum kvt_status open_output(struct kvt_writer **out, const struct sides *sides,
+				   const struct exec_args *args, int rank,
+				   struct kvt_error *err)
+{
+	enum kvt_status status;
+	char name[4096];
+
+	if ((status = output_name(name, sizeof(name), args->output, rank, sides->dst.n,
+				  err)) ||
+	    (status = refuse_sides(name, sides, err)))
+		return status;
+	if (args->leftovers)
+		args->leftovers(name);
+	return kvt_create(out, name, &args->create, side_rank(&sides->dst, rank), err);
+}
+
+/* What arrived must be what the plan says, byte for byte. */
+static enum kvt_status check_bytes(const struct sides *sides, int64_t moved,
+				   struct kvt_error *err)
+{
+	int64_t want = 0;
+
+	for (int g = 0; g < sides->sim.ngroups; g++) {
+		int64_t bytes, unique;
+		enum kvt_status status = kvt_xfer_nbytes(&bytes, &unique,
+							 &sides->sim.group[g].xfer, err);
+
+		if (status)
+			return status;
+		want += bytes;
+	}
+	return moved == want ? KVT_OK :
+	       kvt_fail(err, KVT_MISMATCH, "%lld bytes were moved, expected %lld",
+			LL(moved), LL(want));
+}
+
+double seconds_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* All outputs are complete before the first of them gets its name. */
+static enum kvt_status carry_all(struct carried *out, struct carrying *c,
+				 const struct exec_args *args, struct kvt_error *err)
+{
+	int n = c->sides->dst.n;
+	enum kvt_status status = KVT_OK;
+
+	for (int r = 0; !status && r < n; r++)
+		status = open_output(&c->writer[r], c->sides, args, r, err);
+	for (; !status && c->group < side_rank(&c->sides->dst, 0)->ngroups; c->group++)
+		status = carry_group(out, c, args, err);
+	if (!status && !args->dry_run)
+		status = check_bytes(c->sides, out->bytes, err);
+	for (int r = 0; !status && !args->dry_run && r < n; r++)
+		status = kvt_finish(c->writer[r], err);
+	return status;
+}
+
+enum kvt_status carry_out(struct carried *out, const struct sides *sides,
+			  const struct exec_args *args, carry_fn *fn, void *context,
+			  struct kvt_error *err)
+{
+	struct spoiled spoiled;
+	struct carrying c = { .sides = sides, .spoiled = &spoiled, .fn = fn,
+			      .context = context };
+	enum kvt_status status;
+	double start = seconds_now();
+
+	*out = (struct carried){ .n = sides->dst.n };
+	out->writer = c.writer = calloc((size_t)out->n, sizeof(*out->writer));
+	if (!out->writer)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = find_op(&spoiled, &sides->sim, args->corrupt, err)))
+		status = carry_all(out, &c, args, err);
+	out->seconds = seconds_now() - start;
+	return status;
+}
+
+void carried_free(struct carried *carried)
+{
+	for (int r = 0; carried->writer && r < carried->n; r++)
+		kvt_close_writer(carried->writer[r]);
+	free(carried->writer);
+}

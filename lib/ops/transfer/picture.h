@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * picture.h - which operation each byte of a block belongs to
+ *
+ * Of one pair of ranks, the first source block that it reads and the destination
+ * block that this one's first state goes to, as cells by ascending address: what
+ * lies between the parts of a block is left out, and of many layers only the
+ * first are in it.
+ */
+#ifndef KVTOOL_BLOCK_MAP_H
+#define KVTOOL_BLOCK_MAP_H
+
+#include "lib/ops/transfer/transfer.h"
+
+struct map_cell {
+	int64_t at;			/* address on the rank */
+	int64_t op;			/* its place in the canonical list; -1: stays */
+	int64_t index[KVT_NAXES];
+};
+
+struct block_map {
+	int64_t block, layers;		/* shown */
+	uint64_t id;			/* of the block in its pool */
+	int64_t cell;			/* bytes */
+	int64_t columns, rows, all_rows;	/* cells of a row; rows shown */
+	enum kvt_axis axis;		/* along which rows differ first */
+	struct map_cell *cells;		/* owned; NULL: too many to draw */
+};
+
+struct block_maps {
+	struct block_map side[2];	/* source, destination */
+};
+
+KVT_MUST_CHECK enum kvt_status
+block_maps_init(struct block_maps *out, const struct sim_group *group,
+		const struct kvt_pair *pair, enum kvt_scope scope, struct kvt_error *err);
+void block_maps_free(struct block_maps *maps);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* posts.c - what a stack posts, batch by batch */
+#include "lib/ops/transfer/posts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- batches ------------------------------------------------------------- */
+
+static bool before(const struct posts_batch *b, int64_t src, int64_t dst)
+{
+	return b->dst_rank < dst || (b->dst_rank == dst && b->src_rank < src);
+}
+
+/* The batch of that pair, made if there is none: groups come one by one. */
+static struct posts_batch *batch_of(struct posts *p, int64_t src, int64_t dst)
+{
+	int64_t at = p->n;
+
+	while (at > 0 && !before(&p->batch[at - 1], src, dst))
+		at--;
+	if (at < p->n && p->batch[at].src_rank == src && p->batch[at].dst_rank == dst)
+		return &p->batch[at];
+	if (p->n == p->room) {
+		int64_t room = 2 * p->room + 16;
+		void *more = realloc(p->batch, (size_t)room * sizeof(*p->batch));
+
+		if (!more)
+			return NULL;
+		p->batch = more;
+		p->room = room;
+	}
+	memmove(&p->batch[at + 1], &p->batch[at],
+		(size_t)(p->n - at) * sizeof(*p->batch));
+	p->n++;
+	p->batch[at] = (struct posts_batch){ .src_rank = src, .dst_rank = dst };
+	return &p->batch[at];
+}
+
+static void add(struct posts_batch *to, const struct posts_batch *b)
+{
+	to->listed += b->listed;
+	to->merged += b->merged;
+	to->ops += b->ops;
+	to->bytes += b->bytes;
+}
+
+void posts_free(struct posts *posts)
+{
+	free(posts->batch);
+	posts->batch = NULL;
+	posts->n = 0;
+}
+
+/* ---- counting ------------------------------------------------------------ */
+
+/* A scope as it is can be counted without a walk. */
+static bool is_scope(const struct kvt_posting *how)
+{
+	return how->stack >= KVT_STACK_RFC && how->coalesce != KVT_COALESCE_NIXL &&
+	       how->sge < 2;
+}
+
+static enum kvt_scope scope_of(const struct kvt_posting *how)
+{
+	static const enum kvt_scope scopes[] = {
+		[KVT_STACK_RFC] = KVT_SCOPE_RFC, [KVT_STACK_LAYER] = KVT_SCOPE_LAYER,
+		[KVT_STACK_MAX] = KVT_SCOPE_MAX,
+	};
+
+	return how->coalesce == KVT_COALESCE_FULL ? KVT_SCOPE_MAX : scopes[how->stack];
+}
+
+static enum kvt_status count_scope(struct posts_batch *b, const struct sim_group *g,
+				   const struct kvt_pair *pair, struct kvt_sizes *sizes,
+				   const struct kvt_posting *how, struct kvt_error *err)
+{
+	struct kvt_tally tally = { 0 };
+	struct kvt_nest nest;
+	enum kvt_status status;
+
+	sizes->n = 0;
+	if ((status = kvt_nest_init(&nest, &g->xfer, pair, err)) ||
+	    (status = kvt_pair_tally(&tally, sizes, &nest, scope_of(how), err)))
+		return status;
+	b->listed = b->merged = tally.ops;
+	b->bytes = tally.bytes;
+	for (int i = 0; i < sizes->n; i++)
+		b->ops += sizes->bin[i].count *
+			  kvt_slice_count(sizes->bin[i].size, how->slice, how->fragment);
+	return KVT_OK;
+}
+
+enum kvt_status posts_start(struct kvt_posts *out, const struct sim_group *g,
+			    const struct kvt_pair *pair, const struct posts_how *how,
+			    struct kvt_error *err)
+{
+	struct kvt_posting instead = how->posting;
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	status = kvt_posts_start(out, &how->posting, &g->xfer, pair, g->order, g->norder,
+				 &why);
+	if (!status)
+		return KVT_OK;
+	if (status != KVT_BAD_INPUT || !how->force)
+		return kvt_fail(err, status, "%s: %.400s", g->name, why.text);
+	instead.stack = KVT_STACK_LAYER;
+	return kvt_posts_start(out, &instead, &g->xfer, pair, g->order, g->norder, err);
+}
+
+static enum kvt_status count_walk(struct posts_batch *b, const struct sim_group *g,
+				  const struct kvt_pair *pair,
+				  const struct posts_how *how, struct kvt_error *err)
+{
+	struct kvt_posts posts;
+	struct kvt_op op;
+	enum kvt_status status = posts_start(&posts, g, pair, how, err);
+
+	if (status)
+		return status;
+	while (kvt_post_next(&op, &posts))
+		;
+	b->listed = posts.listed;
+	b->merged = posts.merged;
+	b->ops = posts.ops;
+	b->bytes = posts.bytes;
+	return KVT_OK;
+}
+
+/* One sentence a group, of its first pair: the others are alike. */
+static void warn_refused(const struct sim_group *g, const struct posts_how *how)
+{
+	struct kvt_pair_walk walk = { 0, 0 };
+	struct kvt_error why = { "" };
+	struct kvt_posts posts;
+	struct kvt_pair pair;
+
+	if (how->force && kvt_pair_next(&pair, &walk, &g->xfer) &&
+	    kvt_posts_start(&posts, &how->posting, &g->xfer, &pair, g->order, g->norder,
+			    &why))
+		kvt_run_warn(&how->run, "warning: %s: %s; counted as scope layer",
+			     g->name, why.text);
+}
+
+static enum kvt_status count_group(struct posts *p, const struct sim_group *g,
+				   struct kvt_sizes *sizes, const struct posts_how *how,
+				   struct kvt_error *err)
+{
+	struct kvt_pair_walk walk = { 0, 0 };
+	struct kvt_pair pair;
+	enum kvt_status status;
+
+	if (p->src_ranks < g->xfer.src.ranks)
+		p->src_ranks = g->xfer.src.ranks;
+	if (p->dst_ranks < g->xfer.dst.ranks)
+		p->dst_ranks = g->xfer.dst.ranks;
+	warn_refused(g, how);
+	while (kvt_pair_next(&pair, &walk, &g->xfer)) {
+		struct posts_batch *b, one = { .src_rank = pair.src_rank,
+					       .dst_rank = pair.dst_rank };
+
+		if (!(b = batch_of(p, pair.src_rank, pair.dst_rank)))
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = is_scope(&how->posting) ?
+			 count_scope(&one, g, &pair, sizes, &how->posting, err) :
+			 count_walk(&one, g, &pair, how, err);
+		if (status)
+			return status;
+		add(b, &one);
+	}
+	return KVT_OK;
+}
+
+/* Through buffers, an operation is as long as these are. */
+static void finish(struct posts *p, const struct posts_how *how)
+{
+	const struct kvt_posting *k = &how->posting;
+
+	for (int64_t i = 0; i < p->n; i++) {
+		struct posts_batch *b = &p->batch[i];
+
+		if (how->stage) {
+			int64_t whole = b->bytes / how->stage,
+				rest = b->bytes % how->stage;
+
+			b->ops = whole * kvt_slice_count(how->stage, k->slice, 0);
+			if (rest)
+				b->ops += kvt_slice_count(rest, k->slice, 0);
+		}
+		add(&p->sum, b);
+	}
+}
+
+enum kvt_status posts_count(struct posts *out, const struct sim *sim,
+			    const struct posts_how *how, struct kvt_error *err)
+{
+	struct posts p = { 0 };
+	struct sim_figures f;
+	enum kvt_status status = sim_figures_init(&f, err);
+
+	if (status)
+		return status;
+	for (int g = 0; !status && g < sim->ngroups; g++)
+		status = count_group(&p, &sim->group[g], &f.sizes, how, err);
+	sim_figures_free(&f);
+	if (status) {
+		posts_free(&p);
+		return status;
+	}
+	finish(&p, how);
+	*out = p;
+	return KVT_OK;
+}
+
+enum kvt_status posts_uniform(struct posts *out, int64_t ops, int64_t size,
+			      const struct posts_how *how, struct kvt_error *err)
+{
+	struct posts p = { .src_ranks = 1, .dst_ranks = 1 };
+	int64_t cuts = kvt_slice_count(size, how->posting.slice, how->posting.fragment);
+	struct posts_batch *b;
+
+	if (ops > INT64_MAX / size || ops > INT64_MAX / cuts)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%lld operations of %lld bytes are more than 2^63 bytes",
+				(long long)ops, (long long)size);
+	if (!(b = batch_of(&p, 0, 0)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	b->listed = b->merged = ops;
+	b->ops = ops * cuts;
+	b->bytes = ops * size;
+	finish(&p, how);
+	*out = p;
+	return KVT_OK;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * put.h - one box of a group into a writer, as an array or in pieces
+ *
+ * Pieces are encoded in any order and wait in memory until all earlier boxes
+ * are written, so that the file does not depend on timing or on the number of
+ * threads.
+ */
+#ifndef KVTOOL_PUT_BOX_H
+#define KVTOOL_PUT_BOX_H
+
+#include "lib/dump/pipeline.h"
+
+/* A stored tile that waits for its box's turn to write. */
+struct waiting {
+	int64_t begin[KVT_NAXES];
+	int64_t nbytes;
+	uint32_t filter_mask;
+	int64_t offset;			/* in the file, once placed */
+};
+
+/* What is to be written, and room for it; the caller fills this in. */
+struct put {
+	struct kvt_writer *writer;
+	int group;
+	struct kvt_box box;
+	uint64_t *cells;		/* of the box; NULL: the writer keeps none */
+	bool make_cells;		/* else the caller has them */
+	uint8_t *sorted;		/* flat: the box in the order of cells */
+	uint8_t *stored;		/* tiled: put_room() of the box, and a list */
+	struct waiting *waiting;
+	/* no one else's */
+	uint8_t *filled;		/* end of what is in 'stored' */
+	int64_t nwaiting;
+};
+
+/* Bytes that 'cells', 'stored' and 'waiting' take for a full box of the cut. */
+struct put_room {
+	int64_t cells, stored, waiting;
+};
+struct put_room put_room(const struct kvt_writer *writer, int group,
+			 const struct cut *cut);
+
+/*
+ * The layout that keys, values and states are hashed in: state outer, then
+ * content, so that each (layer, block, head, kv) is one run.
+ */
+extern const struct kvt_layout cell_layout;
+
+/* Room for one more stored tile, and: it is filled. */
+struct kvt_stored put_next(struct put *put);
+void put_keep(struct put *put, const int64_t begin[KVT_NAXES],
+	      const struct kvt_stored *stored);
+/* Hashes the cells of a piece that holds all of S and D; 'spare' has its size. */
+KVT_MUST_CHECK enum kvt_status
+put_hash(struct worker *worker, const struct put *put, const struct placed *piece,
+	 const struct kvt_box *part, uint8_t *spare, struct kvt_error *err);
+/* The tile at 'begin', whose plain bytes worker->tile has; uses worker->spare. */
+KVT_MUST_CHECK enum kvt_status
+put_tile(struct worker *worker, struct put *put, const int64_t begin[KVT_NAXES],
+	 struct kvt_error *err);
+
+/*
+ * All of the box out of a larger one or itself: an array is written, and must
+ * have the writer's layout; pieces are encoded.
+ */
+KVT_MUST_CHECK enum kvt_status
+put_dense(struct worker *worker, struct put *put, const struct placed *from,
+	  struct kvt_error *err);
+/*
+ * What put_dense(), or put_keep() for each tile, left to be done for box i of a
+ * pipeline: of tiles in turn, which is the order of the file.  Several writers
+ * that are alike may get the same box at once.
+ */
+KVT_MUST_CHECK enum kvt_status
+put_finish(struct worker *worker, struct put *put, int nputs, int64_t i,
+	   struct kvt_error *err);
+
+#endif

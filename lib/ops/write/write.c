@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* write.c - one box from one dump to another */
+#include "lib/ops/write/write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/dump/device.h"
+
+/* The box at hand. */
+struct moving {
+	const struct transfer *x;
+	struct put put;
+	struct placed source;		/* the dense box; not used tile to tile */
+};
+
+/* ---- one tile ----------------------------------------------------------- */
+
+/* Both sides have this tile and the same bytes in it. */
+static enum kvt_status move_tile(struct worker *worker, void *context,
+				 const int64_t begin[KVT_NAXES],
+				 struct kvt_error *err)
+{
+	struct moving *m = context;
+	const struct transfer *x = m->x;
+	struct kvt_stored stored = put_next(&m->put);
+	struct placed tile = { &x->from->layout, tile_box(x->src_tiling, begin),
+			       worker->tile };
+	struct kvt_box part = box_cut(&tile.box, &x->from->shape);
+	enum kvt_status status;
+
+	if ((status = source_fetch_tile(worker, x->t->source, x->group, begin, &stored,
+					err)) ||
+	    (status = kvt_stored_check(&stored, x->src_tiling, err)))
+		return status;
+	put_keep(&m->put, begin, &stored);
+	if (!m->put.make_cells)
+		return KVT_OK;
+	if ((status = kvt_decode(worker->tile, &stored, x->src_tiling,
+				 worker->scratch, err)))
+		return status;
+	return put_hash(worker, &m->put, &tile, &part, worker->spare, err);
+}
+
+/* The same tile on both sides, in another order inside. */
+static enum kvt_status recode_tile(struct worker *worker, void *context,
+				   const int64_t begin[KVT_NAXES],
+				   struct kvt_error *err)
+{
+	struct moving *m = context;
+	const struct transfer *x = m->x;
+	struct kvt_stored stored = { .bytes = worker->stored,
+				     .capacity = kvt_stored_bound(x->src_tiling) };
+	enum kvt_status status;
+
+	if ((status = source_fetch_tile(worker, x->t->source, x->group, begin, &stored,
+					err)) ||
+	    (status = kvt_decode(worker->spare, &stored, x->src_tiling,
+				 worker->scratch, err)))
+		return status;
+	status = plans_run(worker, worker->tile, x->dst_tiling->nbytes, worker->spare,
+			   &unit_at(&x->t->step[x->group], begin)->plans, err);
+	return status ? status : put_tile(worker, &m->put, begin, err);
+}
+
+static enum kvt_status same_tile(struct worker *worker, void *context,
+				 const int64_t begin[KVT_NAXES],
+				 struct kvt_error *err)
+{
+	const struct moving *m = context;
+	const struct unit *unit = unit_at(&m->x->t->step[m->x->group], begin);
+
+	return (unit->moves ? move_tile : recode_tile)(worker, context, begin, err);
+}
+
+/* ---- one box ------------------------------------------------------------ */
+
+/* Cells that the source file has need no hashing. */
+static enum kvt_status fetch_cells(struct worker *worker, const struct moving *m,
+				   struct kvt_error *err)
+{
+	const struct transfer *x = m->x;
+	enum kvt_status status;
+
+	if (!m->put.cells || m->put.make_cells)
+		return KVT_OK;
+	pipeline_lock(worker);
+	status = source_fetch_cells(x->t->source, x->group, &m->put.box, m->put.cells,
+				    err);
+	pipeline_unlock(worker);
+	return status;
+}
+
+static enum kvt_status cells_differ(const struct moving *m, int64_t i,
+				    struct kvt_error *err)
+{
+	const struct kvt_group *group = m->x->from;
+	const int64_t *n = group->shape.n, *begin = m->put.box.begin;
+	int64_t nb = m->put.box.end[KVT_AXIS_B] - begin[KVT_AXIS_B];
+	int64_t head = i / n[KVT_AXIS_K] % n[KVT_AXIS_H];
+	int64_t page = i / n[KVT_AXIS_K] / n[KVT_AXIS_H];
+
+	return kvt_fail(err, KVT_BAD_INPUT, "group %s: layer %lld block %llu head %lld "
+			"kv %lld is not what content_digest of the input says; kvtool fsck "
+			"lists all that differ", group->id,
+			(long long)(begin[KVT_AXIS_L] + page / nb),
+			(unsigned long long)kvt_block_id(
+				group, begin[KVT_AXIS_B] + page % nb), (long long)head,
+			(long long)(i % n[KVT_AXIS_K]));
+}
+
+/* What was hashed, against cells of the source that have no checksum. */
+static enum kvt_status hold_cells(struct worker *worker, const struct moving *m,
+				  struct kvt_error *err)
+{
+	const struct transfer *x = m->x;
+	const struct kvt_box *box = &m->put.box;
+	const int64_t *n = x->from->shape.n;
+	int64_t count = (box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L]) *
+			(box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B]) *
+			n[KVT_AXIS_H] * n[KVT_AXIS_K];
+	enum kvt_status status;
+	uint64_t *cells;
+
+	if (!x->t->step[x->group].hold_cells)
+		return KVT_OK;
+	if (!(cells = malloc((size_t)count * sizeof(*cells) + 1)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	pipeline_lock(worker);
+	status = source_fetch_cells(x->t->source, x->group, box, cells, err);
+	pipeline_unlock(worker);
+	for (int64_t i = 0; !status && i < count; i++)
+		if (cells[i] != m->put.cells[i])
+			status = cells_differ(m, i, err);
+	free(cells);
+	return status;
+}
+
+static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
+				  struct kvt_error *err)
+{
+	const struct transfer *x = m->x;
+	const struct kvt_box *box = &m->put.box;
+	enum kvt_status status;
+
+	if (x->t->step[x->group].direct && source_has_tiles(x->t->source, x->group, box))
+		return each_tile(worker, x->dst_tiling, box, same_tile, m, err);
+	status = source_read_box(worker, x->t->source, x->group, box, m->source.bytes,
+				 err);
+	return status ? status : put_dense(worker, &m->put, &m->source, err);
+}
+
+static enum kvt_status fill_flat(struct worker *worker, struct moving *m,
+				 struct kvt_error *err)
+{
+	const struct transfer *x = m->x;
+	struct placed target = { &x->to->layout, m->put.box, worker->buffer[1] };
+	enum kvt_status status;
+
+	if ((status = source_read_box(worker, x->t->source, x->group, &m->put.box,
+			       m->source.bytes, err)) ||
+	    (status = copy_box(worker, &target, &m->source, &m->put.box,
+			       x->from->shape.elem, err)))
+		return status;
+	return put_dense(worker, &m->put, &target, err);
+}
+
+static struct moving moving_of(struct worker *worker, const struct transfer *x,
+			       const struct kvt_box *box)
+{
+	bool tiled = x->dst_tiling;
+
+	return (struct moving){
+		.x = x,
+		.put = {
+			.writer = x->t->writer, .group = x->group, .box = *box,
+			.cells = (uint64_t *)(void *)worker->buffer[2],
+			.make_cells = x->t->step[x->group].make_cells,
+			.sorted = tiled ? NULL : worker->buffer[3],
+			.stored = worker->buffer[1],
+			.waiting = tiled ? (struct waiting *)(void *)worker->buffer[3] :
+					   NULL,
+		},
+		.source = { &x->from->layout, *box, worker->buffer[0] },
+	};
+}
+
+enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
+			     struct kvt_error *err)
+{
+	const struct transfer *x = context;
+	struct kvt_box box = cut_box(&x->t->step[x->group].cut, i);
+	struct kvt_shape shape = kvt_box_shape(&box, x->from->shape.elem);
+	struct moving m = moving_of(worker, x, &box);
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
+	    (status = fetch_cells(worker, &m, err)) ||
+	    (status = (x->dst_tiling ? fill_tiles : fill_flat)(worker, &m, err)) ||
+	    (status = hold_cells(worker, &m, err)) ||
+	    (status = put_finish(worker, &m.put, 1, i, err)))
+		return status;
+	pipeline_progress(worker, nbytes);
+	return KVT_OK;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shuffle.c - the byte shuffle and the Fletcher-32 of stored tiles
+ *
+ * The inner loops have constant trip counts: that is what gcc and clang need
+ * to vectorize them at -O2, and all the SIMD there is.
+ */
+#include "lib/tile/zstd_frame.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "words are taken from memory as they are");
+
+/* ---- byte shuffle ------------------------------------------------------- */
+
+enum { RUN = 64 };		/* elements that the inner loops take at once */
+
+/* Even bytes of 2 * RUN to 'even', odd ones to 'odd'. */
+static void split(uint8_t *restrict even, uint8_t *restrict odd,
+		  const uint8_t *restrict src)
+{
+	uint16_t word[RUN];
+
+	/* Narrowing words vectorizes; picking every second byte does not. */
+	memcpy(word, src, sizeof(word));
+	for (int i = 0; i < RUN; i++)
+		even[i] = (uint8_t)(word[i] & 0xff);
+	for (int i = 0; i < RUN; i++)
+		odd[i] = (uint8_t)(word[i] >> 8);
+}
+
+static void merge(uint8_t *restrict dst, const uint8_t *restrict even,
+		  const uint8_t *restrict odd)
+{
+	for (int i = 0; i < RUN; i++) {
+		dst[2 * i] = even[i];
+		dst[2 * i + 1] = odd[i];
+	}
+}
+
+/*
+ * RUN elements of 2, 4 or 8 bytes.  A stage turns each of g groups of bytes
+ * into two; group q becomes q and q + g, so that the last stage numbers its
+ * groups as the planes, which are 'n' bytes apart.
+ */
+static void shuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
+{
+	uint8_t buf[2][8 * RUN];
+	int half = elem * RUN / 2;
+
+	for (int g = 1, flip = 0; 2 * g < elem; g *= 2, half /= 2, flip ^= 1) {
+		uint8_t *out = buf[flip];
+
+		for (int q = 0; q < g; q++)
+			for (int i = 0; i < half; i += RUN)
+				split(out + q * half + i,
+				      out + (q + g) * half + i,
+				      src + 2 * (q * half + i));
+		src = out;
+	}
+	for (int q = 0; q < elem / 2; q++)
+		split(dst + q * n, dst + (q + elem / 2) * n, src + 2 * q * RUN);
+}
+
+static void unshuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
+{
+	uint8_t buf[2][8 * RUN];
+	int half = RUN, flip = 0;
+	int64_t plane = n;
+
+	for (int g = elem / 2; g > 0; g /= 2, half *= 2, flip ^= 1) {
+		uint8_t *out = g == 1 ? dst : buf[flip];
+
+		for (int q = 0; q < g; q++)
+			for (int i = 0; i < half; i += RUN)
+				merge(out + 2 * (q * half + i),
+				      src + q * plane + i,
+				      src + (q + g) * plane + i);
+		src = out;
+		plane = 2 * half;
+	}
+}
+
+/* Elements that the runs do not take: any size, or the last few. */
+static void shuffle_rest(uint8_t *dst, const uint8_t *src, int64_t first,
+			 int64_t n, int64_t elem)
+{
+	for (int64_t p = 0; p < elem; p++)
+		for (int64_t i = first; i < n; i++)
+			dst[p * n + i] = src[i * elem + p];
+}
+
+static void unshuffle_rest(uint8_t *dst, const uint8_t *src, int64_t first,
+			   int64_t n, int64_t elem)
+{
+	for (int64_t i = first; i < n; i++)
+		for (int64_t p = 0; p < elem; p++)
+			dst[i * elem + p] = src[p * n + i];
+}
+
+static bool takes_runs(int64_t elem)
+{
+	return elem == 2 || elem == 4 || elem == 8;
+}
+
+void kvt_shuffle(void *dst, const void *src, int64_t nbytes, int64_t elem)
+{
+	int64_t n = nbytes / elem, i = 0;
+
+	if (takes_runs(elem))
+		for (; i + RUN <= n; i += RUN)
+			shuffle_run((uint8_t *)dst + i,
+				    (const uint8_t *)src + i * elem, n,
+				    (int)elem);
+	shuffle_rest(dst, src, i, n, elem);
+}
+
+void kvt_unshuffle(void *dst, const void *src, int64_t nbytes, int64_t elem)
+{
+	int64_t n = nbytes / elem, i = 0;
+
+	if (takes_runs(elem))
+		for (; i + RUN <= n; i += RUN)
+			unshuffle_run((uint8_t *)dst + i * elem,
+				      (const uint8_t *)src + i, n, (int)elem);
+	unshuffle_rest(dst, src, i, n, elem);
+}
+
+/* ---- Fletcher-32 -------------------------------------------------------- */
+
+/*
+ * HDF5 adds up big-endian words and folds carries back every 360 words.  That
+ * leaves each sum as its residue modulo 65535, where 0 stands for a sum of
+ * nothing but zeros and any other multiple of 65535 is 0xffff.  So the words
+ * may be added in any grouping; and as a byte swap is a multiplication by 256
+ * modulo 65535, it is done once, at the end.
+ */
+struct sums {
+	uint64_t s1, s2;	/* residues below 65535 */
+	bool nonzero;
+};
+
+enum {
+	LANES = 16,
+	STEPS = 360,		/* 0xffff * 360 * 361 / 2 fits 32 bits */
+};
+
+/* LANES words in each of 'steps' steps. */
+static void add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps)
+{
+	uint32_t a[LANES] = { 0 }, b[LANES] = { 0 };
+	uint64_t t1 = 0, t2 = 0;
+
+	for (int64_t j = 0; j < steps; j++) {
+		uint16_t word[LANES];
+
+		memcpy(word, bytes + j * (int64_t)sizeof(word), sizeof(word));
+		for (int i = 0; i < LANES; i++) {
+			a[i] += word[i];
+			b[i] += a[i];
+		}
+	}
+	/* b counts a word once a step; the second sum does once a word. */
+	for (int i = 0; i < LANES; i++) {
+		t1 += a[i];
+		t2 += (uint64_t)LANES * b[i] - (uint64_t)i * a[i];
+	}
+	sums->s2 = (sums->s2 + (uint64_t)(steps * LANES) * sums->s1 + t2) % 65535;
+	sums->s1 = (sums->s1 + t1) % 65535;
+	sums->nonzero |= t1 != 0;
+}
+
+static void add_word(struct sums *sums, uint16_t word)
+{
+	sums->s1 = (sums->s1 + word) % 65535;
+	sums->s2 = (sums->s2 + sums->s1) % 65535;
+	sums->nonzero |= word != 0;
+}
+
+static uint32_t folded(uint64_t residue, bool nonzero)
+{
+	uint32_t sum = (uint32_t)(residue * 256 % 65535);
+
+	return nonzero && sum == 0 ? 0xffff : sum;
+}
+
+uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes)
+{
+	const uint8_t *p = bytes;
+	struct sums sums = { 0 };
+	int64_t left = nbytes;
+
+	while (left >= 2 * LANES) {
+		int64_t steps = left / (2 * LANES);
+
+		steps = steps < STEPS ? steps : STEPS;
+		add_steps(&sums, p, steps);
+		p += steps * 2 * LANES;
+		left -= steps * 2 * LANES;
+	}
+	for (; left >= 2; p += 2, left -= 2)
+		add_word(&sums, (uint16_t)(p[0] | p[1] << 8));
+	if (left)
+		add_word(&sums, p[0]);	/* the high byte, before the swap */
+	return folded(sums.s2, sums.nonzero) << 16 |
+	       folded(sums.s1, sums.nonzero);
+}

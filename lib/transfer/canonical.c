@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* canonical.c - one allocation for all layers of a model, and when it applies */
+#include "lib/kvt/connect.h"
+
+#include <string.h>
+
+static const char *const reason_names[KVT_NCANONICAL_REASONS] = {
+	[KVT_NO_CONNECTOR] = "no_connector",
+	[KVT_CONNECTOR_PREFERS_PER_LAYER] = "connector_prefers_per_layer",
+	[KVT_CONNECTOR_NO_HMA] = "connector_no_hma",
+	[KVT_NO_GROUPS] = "no_groups",
+	[KVT_NON_ATTENTION_GROUP] = "non_attention_group",
+	[KVT_PAGE_SIZE_DIFFERS] = "page_size_differs",
+	[KVT_TENSOR_SIZE_DIFFERS] = "tensor_size_differs",
+	[KVT_NO_STRIDE_ORDER] = "no_stride_order",
+	[KVT_LAYER_AXIS_MISSING] = "layer_axis_missing",
+	[KVT_BLOCKS_NOT_OUTERMOST] = "blocks_not_outermost",
+	[KVT_STRIDE_ORDER_DIFFERS] = "stride_order_differs",
+	[KVT_NO_BACKEND] = "no_backend",
+};
+
+const char *kvt_canonical_reason_name(enum kvt_canonical_reason reason)
+{
+	return reason_names[reason];
+}
+
+/* ---- reasons ------------------------------------------------------------ */
+
+static void object(struct kvt_canonical_verdict *verdict,
+		   enum kvt_canonical_reason reason)
+{
+	if (!verdict->reasons)
+		verdict->first = reason;
+	verdict->reasons |= 1u << reason;
+}
+
+static bool is_attention(const struct kvt_canonical_group *group)
+{
+	enum kvt_kind kind = group->spec->kind;
+
+	return !group->mixed && kind != KVT_MAMBA_CONV && kind != KVT_MAMBA_SSM &&
+	       kind != KVT_OPAQUE;
+}
+
+/* -1 for a spec that has no page; it then equals no other. */
+static int64_t page_of(const struct kvt_spec *spec)
+{
+	struct kvt_spec_size size;
+
+	return kvt_spec_size(&size, spec, NULL) ? -1 : size.page;
+}
+
+static void ask_groups(struct kvt_canonical_verdict *verdict,
+		       const struct kvt_canonical_request *request)
+{
+	int64_t page;
+
+	if (request->ngroups < 1) {
+		object(verdict, KVT_NO_GROUPS);
+		return;
+	}
+	for (int i = 0; i < request->ngroups; i++)
+		if (!is_attention(&request->group[i]))
+			object(verdict, KVT_NON_ATTENTION_GROUP);
+	page = page_of(request->group[0].spec);
+	for (int i = 0; i < request->ngroups; i++)
+		if (page < 0 || page_of(request->group[i].spec) != page)
+			object(verdict, KVT_PAGE_SIZE_DIFFERS);
+	for (int64_t i = 1; i < request->npositions; i++)
+		if (request->tensor_nbytes[i] != request->tensor_nbytes[0])
+			object(verdict, KVT_TENSOR_SIZE_DIFFERS);
+}
+
+/* Numbers mean axes of the shape: of another shape they mean others. */
+static bool same_order(const struct kvt_backend_order *a,
+		       const struct kvt_backend_order *b)
+{
+	return a->norder == b->norder && !strcmp(a->shape, b->shape) &&
+	       !memcmp(a->order, b->order, (size_t)a->norder * sizeof(a->order[0]));
+}
+
+/* 'before' is the backend asked before this one, NULL for the first. */
+static void ask_backend(struct kvt_canonical_verdict *verdict,
+			const struct kvt_backend_order *backend,
+			const struct kvt_backend_order *before)
+{
+	const char *blocks = strchr(backend->shape, 'B');
+
+	if (backend->norder < 1) {
+		object(verdict, KVT_NO_STRIDE_ORDER);
+		return;
+	}
+	if (backend->norder != (int)strlen(backend->shape) + 1) {
+		object(verdict, KVT_LAYER_AXIS_MISSING);
+		return;
+	}
+	if (!blocks || backend->order[0] != blocks - backend->shape + 1)
+		object(verdict, KVT_BLOCKS_NOT_OUTERMOST);
+	if (before && !same_order(before, backend))
+		object(verdict, KVT_STRIDE_ORDER_DIFFERS);
+}
+
+struct kvt_canonical_verdict
+kvt_canonical_check(const struct kvt_canonical_request *request)
+{
+	struct kvt_canonical_verdict verdict = { 0, KVT_NCANONICAL_REASONS };
+	const struct kvt_backend_order *before = NULL;
+
+	if (!request->has_connector)
+		object(&verdict, KVT_NO_CONNECTOR);
+	if (!request->prefers_cross_layer)
+		object(&verdict, KVT_CONNECTOR_PREFERS_PER_LAYER);
+	if (!request->supports_hma)
+		object(&verdict, KVT_CONNECTOR_NO_HMA);
+	ask_groups(&verdict, request);
+	for (int i = 0; i < request->ngroups; i++)
+		for (int j = 0; j < request->group[i].nbackends; j++) {
+			ask_backend(&verdict, &request->group[i].backend[j], before);
+			before = &request->group[i].backend[j];
+		}
+	if (!before)
+		object(&verdict, KVT_NO_BACKEND);
+	return verdict;
+}
+
+/* ---- sizes -------------------------------------------------------------- */
+
+enum kvt_status kvt_canonical_init(struct kvt_canonical *out,
+				   const struct kvt_canonical_request *request,
+				   struct kvt_error *err)
+{
+	struct kvt_canonical_verdict verdict = kvt_canonical_check(request);
+	struct kvt_canonical c = { .nblocks = request->nblocks,
+				   .npositions = request->npositions };
+	int64_t tensor;
+
+	if (verdict.reasons)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"layers cannot share one allocation: %s",
+				reason_names[verdict.first]);
+	c.page = page_of(request->group[0].spec);
+	if (c.nblocks < 1 || c.npositions < 1 ||
+	    __builtin_mul_overflow(c.page, c.nblocks, &tensor) ||
+	    __builtin_mul_overflow(tensor, c.npositions, &c.nbytes))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%lld tensors of %lld pages of %lld bytes",
+				(long long)c.npositions, (long long)c.nblocks,
+				(long long)c.page);
+	if (request->tensor_nbytes[0] != tensor)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"tensors have %lld bytes, but %lld pages of %lld are "
+				"%lld", (long long)request->tensor_nbytes[0],
+				(long long)c.nblocks, (long long)c.page,
+				(long long)tensor);
+	c.row = c.page * c.npositions;
+	*out = c;
+	return KVT_OK;
+}
+
+/* ---- one layer ---------------------------------------------------------- */
+
+/* The letters in physical order, which is what the layout parser reads. */
+static enum kvt_status layout_of(struct kvt_layout *out,
+				 const struct kvt_backend_order *backend,
+				 struct kvt_error *err)
+{
+	char text[KVT_NAXES + 2];
+
+	if (backend->norder > KVT_NAXES + 1)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %d axes, expected at most %d",
+				backend->name, backend->norder, KVT_NAXES + 1);
+	for (int i = 0; i < backend->norder; i++) {
+		int axis = backend->order[i];
+
+		if (axis < 0 || axis >= backend->norder)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: stride order names axis %d of %d",
+					backend->name, axis, backend->norder);
+		text[i] = axis ? backend->shape[axis - 1] : 'L';
+	}
+	text[backend->norder] = '\0';
+	return kvt_layout_parse(out, text, err);
+}
+
+enum kvt_status kvt_canonical_layer(struct kvt_view *out,
+				    const struct kvt_canonical_request *request,
+				    int group, int64_t position,
+				    struct kvt_error *err)
+{
+	const struct kvt_canonical_group *g;
+	struct kvt_spec spec;
+	struct kvt_canonical c;
+	struct kvt_layout layout;
+	struct kvt_shape shape;
+	struct kvt_views views;
+	struct kvt_box box;
+	enum kvt_status status;
+	int64_t blocks;
+
+	if ((status = kvt_canonical_init(&c, request, err)))
+		return status;
+	if (group < 0 || group >= request->ngroups || !request->group[group].nbackends)
+		return kvt_fail(err, KVT_BAD_INPUT, "there is no group %d", group);
+	g = &request->group[group];
+	spec = *g->spec;
+	if (g->kernel_block)
+		spec.block_size = g->kernel_block;
+	if (spec.block_size < 1 || g->spec->block_size % spec.block_size ||
+	    __builtin_mul_overflow(c.nblocks, g->spec->block_size / spec.block_size,
+				   &blocks))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"kernel blocks of %lld tokens do not fill blocks of %lld",
+				(long long)spec.block_size,
+				(long long)g->spec->block_size);
+	if ((status = layout_of(&layout, &g->backend[0], err)) ||
+	    (status = kvt_spec_shape(&shape, &spec, c.npositions, blocks, err)))
+		return status;
+	box = kvt_box_whole(&shape);
+	if ((status = kvt_layout_views(&views, &layout, &box, shape.elem, err)))
+		return status;
+	if (views.nbytes != c.nbytes)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"pages of %lld bytes are padded, which a dense layout "
+				"cannot show", (long long)c.page);
+	return kvt_view_narrow(out, &views.view[0], KVT_AXIS_L, position,
+			       position + 1, err);
+}
+
+/* ---- a page of all ranks ------------------------------------------------ */
+
+static enum kvt_status rows_only(const struct kvt_spec *spec, struct kvt_error *err)
+{
+	if (spec->kind == KVT_MAMBA_CONV || spec->kind == KVT_MAMBA_SSM || spec->planar)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"the content of %s is not rows of bytes",
+				kvt_kind_name(spec->kind));
+	if (spec->tokens_per_state.num != 1 || spec->tokens_per_state.den != 1)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"a state stands for %lld/%lld tokens, expected 1",
+				(long long)spec->tokens_per_state.num,
+				(long long)spec->tokens_per_state.den);
+	return KVT_OK;
+}
+
+/* States of the local page in turns of 'cp'; both pages of one order. */
+static struct kvt_view page_view(const struct kvt_shape *local, int64_t heads,
+				 const struct kvt_cp *cp, bool heads_first)
+{
+	int64_t content = local->n[KVT_AXIS_D], states = local->n[KVT_AXIS_S];
+	int64_t state = heads_first ? content : heads * content;
+	int64_t head = heads_first ? states * cp->size * content : content;
+
+	return (struct kvt_view){
+		.shape = *local, .offset = cp->rank * cp->interleave * state,
+		.nfactors = 4, .factor = {
+			{ KVT_AXIS_H, 1, local->n[KVT_AXIS_H], head },
+			{ KVT_AXIS_S, cp->interleave, states / cp->interleave,
+			  cp->size * cp->interleave * state },
+			{ KVT_AXIS_S, 1, cp->interleave, state },
+			{ KVT_AXIS_D, 1, content, 1 },
+		},
+	};
+}
+
+enum kvt_status kvt_canonical_page_plan(struct kvt_plan *out,
+					const struct kvt_side *side,
+					bool heads_first, const struct kvt_cp *cp,
+					struct kvt_error *err)
+{
+	const struct kvt_spec *spec = side->spec;
+	struct kvt_shape shape = { { 1, 1, 1, 1, 1, 1 }, 1 }, whole;
+	struct kvt_spec_size size;
+	struct kvt_cp alone, all;
+	struct kvt_view local, canonical;
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_spec_check(spec, side->rank, err)) ||
+	    (status = rows_only(spec, err)) ||
+	    (status = kvt_spec_size(&size, spec, err)))
+		return status;
+	alone = (struct kvt_cp){ 1, 0, size.num_states };
+	all = cp ? *cp : alone;
+	if ((status = kvt_cp_check(&all, size.num_states, err)))
+		return status;
+	shape.n[KVT_AXIS_S] = size.num_states;
+	shape.n[KVT_AXIS_H] = spec->num_heads;
+	shape.n[KVT_AXIS_D] = spec->state_content_size;
+	whole = shape;
+	whole.n[KVT_AXIS_H] = spec->total_heads;
+	whole.n[KVT_AXIS_B] = all.size;
+	if ((status = kvt_shape_nbytes(&nbytes, &whole, err)))
+		return status;
+	local = page_view(&shape, spec->num_heads, &alone, heads_first);
+	canonical = page_view(&shape, spec->total_heads, &all, heads_first);
+	canonical.offset += spec->head_start * canonical.factor[0].stride;
+	return kvt_plan_init(out, &canonical, &local, err);
+}
