@@ -388,3 +388,31 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	memmove(argv, argv + optind, (size_t)(argc - optind) * sizeof(*argv));
 	return argc - optind;
 }
+
+/* ---- lists of numbers --------------------------------------------------- */
+
+enum kvt_status opt_ranges_parse(struct opt_ranges *out, const char *option,
+				 const char *text, struct kvt_error *err)
+{
+	const char *p = text;
+	bool ok = true;
+
+	for (out->n = 0; ok && out->n < OPT_MAX_RANGES; ) {
+		struct kvt_range *range = &out->range[out->n++];
+
+		if (!(ok = number_take(&range->begin, &p)))
+			break;
+		range->end = range->begin + 1;
+		if (*p == ':') {
+			p++;
+			ok = number_take(&range->end, &p) && range->begin < range->end;
+		}
+		if (ok && !*p)
+			return KVT_OK;
+		ok = ok && *p++ == ',';
+	}
+	return kvt_fail(err, KVT_USAGE,
+			"--%s is '%.100s', expected %s", option, text,
+			ok ? "fewer ranges" :
+			"numbers and ranges from A to before B, such as 0,4:8");
+}

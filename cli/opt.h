@@ -36,6 +36,18 @@ struct opt_strings {
 	const char *s[32];
 };
 
+enum { OPT_MAX_RANGES = 64 };
+
+struct opt_ranges {
+	int n;				/* 0: everything */
+	struct kvt_range range[OPT_MAX_RANGES];
+};
+
+/* "3", "0:4", "0,2,8:16"; 'option' is for the message. */
+KVT_MUST_CHECK enum kvt_status
+opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
+		 struct kvt_error *err);
+
 /* Rows that mean the same in every command that has them. */
 #define OPT_QUIET(p)   { "quiet", 'q', OPT_FLAG, p, NULL, "show no progress" }
 #define OPT_THREADS(p) { "threads", 0, OPT_COUNT, p, "N", \

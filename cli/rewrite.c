@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/leftovers.h"
 #include "cli/print/rewrite.h"
@@ -11,6 +12,51 @@
 #include "cli/signals.h"
 #include "lib/ops/compare/same.h"
 #include "lib/ops/write/plan.h"
+
+/* A file may say all but what its bytes are, or which fp8. */
+static bool lacks_content(const struct kvt_dump *dump, const struct kvt_hints *hints)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	const struct kvt_content *is = &s->group[0].content;
+	struct kvt_content told;
+
+	if (!hints->content_type || s->ngroups > 1 ||
+	    !kvt_content_find(&told, hints->content_type))
+		return false;
+	return is->type ? is->type == told.type && !is->fp8 && told.fp8 :
+			  !strcmp(s->group[0].dtype->name, "uint8");
+}
+
+enum kvt_status open_as_told(struct kvt_dump **out, const char *name,
+			     const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_hints facts = { .facts = hints->facts };
+	struct kvt_error why;
+	enum kvt_status status = kvt_open(out, name, &facts, &why);
+
+	/* facts of the other input's format */
+	if (status == KVT_USAGE && hints->facts.n)
+		status = kvt_open(out, name, NULL, &why);
+	if (status == KVT_SYSTEM)
+		return kvt_fail(err, status, "%s", why.text);
+	if (!status && !lacks_content(*out, hints))
+		return KVT_OK;
+	if (!status)
+		kvt_dump_close(*out);
+	return kvt_open(out, name, hints, err);
+}
+
+enum kvt_status refuse_own_file(const char *path, const struct kvt_dump *dump,
+				struct kvt_error *err)
+{
+	struct stat st;
+
+	if (path && !stat(path, &st) && kvt_dump_has_file(dump, st.st_dev, st.st_ino))
+		return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
+	return KVT_OK;
+}
+
+/* ---- the output -------------------------------------------------------------- */
 
 static bool takes_layout(enum kvt_kind kind, const struct kvt_layout *layout)
 {
@@ -59,27 +105,6 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 	return KVT_OK;
 }
 
-static enum kvt_status refuse_input(const char *path, const struct source *source,
-				    struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int i = 0; !status && path && i < source->nreaders; i++)
-		status = refuse_own_file(path, source->reader[i], err);
-	return status;
-}
-
-/* Of a source that changed meanwhile there may be parts of two. */
-static enum kvt_status source_unchanged(const struct source *source,
-					struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int i = 0; !status && i < source->nreaders; i++)
-		status = kvt_dump_unchanged(source->reader[i], err);
-	return status;
-}
-
 static enum kvt_status create(const struct rewrite *r, struct transform *t,
 			      struct kvt_error *err)
 {
@@ -93,8 +118,8 @@ static enum kvt_status create(const struct rewrite *r, struct transform *t,
 	options.level = (int)r->level;
 	options.tile_bytes = r->tile;
 	options.like = r->tile ? NULL :
-		       kvt_dump_tiling(t->source->reader[0], 0);
-	if ((status = kvt_snapshot_copy(&to, source_snapshot(t->source), err)))
+		       kvt_dump_tiling(kvt_dump_leaf(t->source, 0), 0);
+	if ((status = kvt_snapshot_copy(&to, kvt_dump_snapshot(t->source), err)))
 		return status;
 	if (r->layout)
 		status = apply_layout(&to, r->layout, err);
@@ -152,8 +177,8 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	run.device = NULL;
 	status = r->own.verify ?
 		 r->own.verify(r->own.context, again, &run, &why) :
-		 t->source->whole ?
-		 verify_equal(t->source->reader[0], again, &run, &why) :
+		 kvt_dump_leaf(t->source, 0) == t->source ?
+		 verify_equal(t->source, again, &run, &why) :
 		 verify_source(t->source, again, &run, &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
@@ -189,7 +214,7 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 	if ((status = transform_run(t, err)) ||
 	    (status = kvt_finish(t->writer, err)) ||
 	    (r->verify && (status = verify(r, t, err))) ||
-	    (status = source_unchanged(t->source, err)) ||
+	    (status = kvt_dump_unchanged(t->source, err)) ||
 	    (status = publish(&t->writer, 1, err)))
 		return status;
 	return report_done(r, t, err);
@@ -200,19 +225,19 @@ struct kvt_run rewrite_run(const struct rewrite *r)
 	return run_watched(r->threads, r->memory, r->quiet);
 }
 
-enum kvt_status rewrite_source(const struct rewrite *r, const struct source *source,
-			       struct kvt_error *err)
+enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump,
+			     struct kvt_error *err)
 {
-	struct transform t = { .source = source, .run = rewrite_run(r) };
+	struct transform t = { .source = dump, .run = rewrite_run(r) };
 	enum kvt_status status;
 
 	signals_catch_all();
 	if (r->output)
 		tell_leftovers(r->output);
 	if (!(status = kvt_device_pool_new(&t.run.device, r->device, &t.run, err)) &&
-	    !(status = refuse_input(r->output, source, err)) &&
+	    !(status = refuse_own_file(r->output, dump, err)) &&
 	    !(status = create(r, &t, err)) &&
-	    !(status = refuse_input(kvt_writer_sidecar(t.writer), source, err)))
+	    !(status = refuse_own_file(kvt_writer_sidecar(t.writer), dump, err)))
 		status = carry_out(r, &t, err);
 	if (status)
 		kvt_writer_retell(t.writer, err);
@@ -223,14 +248,13 @@ enum kvt_status rewrite_source(const struct rewrite *r, const struct source *sou
 
 enum kvt_status rewrite(const struct rewrite *r, struct kvt_error *err)
 {
-	struct kvt_dump *reader;
-	struct source source = source_whole(&reader);
+	struct kvt_dump *dump;
 	enum kvt_status status;
 
 	signals_catch();
-	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
+	if ((status = kvt_open(&dump, r->input, &r->hints, err)))
 		return status;
-	status = rewrite_source(r, &source, err);
-	kvt_dump_close(reader);
+	status = rewrite_dump(r, dump, err);
+	kvt_dump_close(dump);
 	return status;
 }

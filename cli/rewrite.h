@@ -6,7 +6,8 @@
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "lib/dump/device.h"
-#include "lib/dump/map.h"
+#include "lib/kvt/derive.h"
+#include "lib/kvt/write.h"
 
 /* What a command has of its own where all others do the same; NULL: nothing. */
 struct rewrite_own {
@@ -62,10 +63,22 @@ struct rewrite {
 KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,
 				       struct kvt_error *err);
 
-/* What the caller made a source of; r->input is a name only. */
+/* What the caller made of its inputs; r->input is a name only. */
 KVT_MUST_CHECK enum kvt_status
-rewrite_source(const struct rewrite *r, const struct source *source,
-	       struct kvt_error *err);
+rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump, struct kvt_error *err);
+
+/*
+ * Options that describe a file are for files that do not describe themselves: of
+ * several inputs each may have a layout of its own.  Facts say which part of a file
+ * is meant, and in what order: they count for each whose format knows them.
+ */
+KVT_MUST_CHECK enum kvt_status
+open_as_told(struct kvt_dump **out, const char *name, const struct kvt_hints *hints,
+	     struct kvt_error *err);
+
+/* Whatever --force allows: KVT_USAGE if 'path' is a file of this input. */
+KVT_MUST_CHECK enum kvt_status
+refuse_own_file(const char *path, const struct kvt_dump *dump, struct kvt_error *err);
 
 /* A name beside the input: "dir/kv.npy" becomes "dir/kv.WHAT.npy". */
 KVT_MUST_CHECK enum kvt_status

@@ -12,7 +12,8 @@
 #include <time.h>
 
 #include "formats/file/stage.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/dump/leaf.h"
+#include "lib/kvt/write.h"
 
 struct kvt_proof;
 
@@ -136,19 +137,14 @@ kvt_flat_write(const struct kvt_flat *flat, const struct kvt_files *files,
 
 /* ---- readers, writers, formats ------------------------------------------ */
 
-struct kvt_dump {
+/* A leaf of files.  The format fills what is said; formats.c does the rest. */
+struct kvt_reader {
+	struct kvt_leaf leaf;		/* first: the engine knows only this */
 	const struct kvt_format *format;
-	char *path;
-	struct kvt_snapshot snapshot;
-	char *manifest;			/* path; NULL: none, or in the file itself */
-	enum kvt_manifest_proof proof;
 	bool empty;			/* sound, and there is nothing in it */
 	int64_t skip;			/* bytes before the data, as was said */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
-	struct kvt_flat flat[KVT_MAX_GROUPS];
-	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* where flat is empty */
-	struct kvt_proven proven;
-	const char *checks;		/* what was held against what; or NULL */
+	struct kvt_flat flat[KVT_MAX_GROUPS];	/* where there is no tiling */
 	void *own;			/* the format's */
 };
 
@@ -175,6 +171,29 @@ struct kvt_writer {
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];
 	void *own;
 };
+
+/* The reader of a dump that was opened; borrowed. */
+const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump);
+
+/* ---- places: file/place.c ------------------------------------------------ */
+
+/* As kvt_dump_locate() and its like, of the leaf of a reader. */
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_locate(int64_t *buffer, int64_t *offset, const struct kvt_leaf *leaf,
+		  enum kvt_space space, int group, const int64_t index[KVT_NAXES],
+		  struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf, enum kvt_space space,
+	      int64_t buffer, int64_t offset, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_find_buffer(int64_t *out, const struct kvt_leaf *leaf, enum kvt_space space,
+		       const char *name, struct kvt_error *err);
+const char *kvt_reader_buffer_name(const struct kvt_leaf *leaf, enum kvt_space space,
+				   int64_t buffer);
+bool kvt_reader_has_padding(const struct kvt_leaf *leaf, int group);
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_read_padding(uint8_t *page, const struct kvt_leaf *leaf, int group,
+			int64_t layer, int64_t block, struct kvt_error *err);
 
 /*
  * Makes a folder of a writer's output, its own ('temporary') or one below it, unless
@@ -212,11 +231,11 @@ struct kvt_format {
 	 */
 	bool (*probe)(const char *path, const uint8_t *head, int64_t nhead);
 
-	/* Fills reader->snapshot and the flats or tilings.  NULL: write only. */
-	enum kvt_status (*open)(struct kvt_dump *reader, const char *path,
+	/* Fills reader->leaf.snapshot and the flats or tilings.  NULL: write only. */
+	enum kvt_status (*open)(struct kvt_reader *reader, const char *path,
 				const struct kvt_hints *hints,
 				struct kvt_error *err);
-	void (*close)(struct kvt_dump *reader);	/* frees reader->own */
+	void (*close)(struct kvt_reader *reader);	/* frees reader->own */
 
 	/*
 	 * Creates writer->temporary (already chosen) and fills the flats or
@@ -233,11 +252,11 @@ struct kvt_format {
 	void (*abandon)(struct kvt_writer *writer);	/* frees writer->own */
 
 	/* Tiled formats only; the tiles are in file 0. */
-	enum kvt_status (*find_tile)(struct kvt_dump *, int group,
+	enum kvt_status (*find_tile)(const struct kvt_reader *, int group,
 				     const int64_t begin[KVT_NAXES],
 				     struct kvt_extent *, struct kvt_error *);
-	bool (*has_cells)(const struct kvt_dump *, int group);
-	enum kvt_status (*fetch_cells)(struct kvt_dump *, int group,
+	bool (*has_cells)(const struct kvt_reader *, int group);
+	enum kvt_status (*fetch_cells)(const struct kvt_reader *, int group,
 				       const struct kvt_box *, uint64_t *,
 				       struct kvt_error *);
 	enum kvt_status (*place_tile)(struct kvt_writer *, int group,
@@ -392,7 +411,7 @@ kvt_sidecar_check(const char *sidecar, const char *path, struct kvt_error *err);
  * files.  The manifest is left empty.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_adopt(struct kvt_dump *reader, struct kvt_manifest *manifest,
+kvt_manifest_adopt(struct kvt_reader *reader, struct kvt_manifest *manifest,
 		   struct kvt_error *err);
 
 /* ---- groups in arrays --------------------------------------------------- */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * formats.c - dumps of any format: finding the format, reading, and the calls
- * that a format implements
+ * formats.c - the table of formats, and a dump of any of them as a leaf
  *
- * What is common to all formats is done here once: the checks between the
- * fields, the ordering of pieces, the errors of calls that a group does not
- * have.  Writing, up to the final name, is in snapshot_write.c.
+ * What is common to all formats is done here once: finding the format, the checks
+ * between the fields, the ordering of pieces.  Places are in file/place.c, writing
+ * in file/commit.c.
  */
 #include "formats/format.h"
 
@@ -116,21 +115,22 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 }
 
 /* What holds whatever the format. */
-static enum kvt_status settle(struct kvt_dump *reader, const struct kvt_hints *hints,
+static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints *hints,
 			      struct kvt_error *err)
 {
-	struct kvt_snapshot *snapshot = &reader->snapshot;
+	struct kvt_snapshot *snapshot = &reader->leaf.snapshot;
+	const char *path = reader->leaf.path;
 	enum kvt_status status;
 	struct kvt_error why;
 
 	if (reader->empty && !(hints && hints->empty))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: is an empty state: it holds no tokens of any request",
-				reader->path);
+				path);
 	if (hints && hints->inspector && !reader->empty)
 		kvt_snapshot_inspect(snapshot, hints->inspector);
 	if (!reader->empty && (status = kvt_snapshot_check(snapshot, &why)))
-		return kvt_fail(err, status, "%s: %.400s", reader->path, why.text);
+		return kvt_fail(err, status, "%s: %.400s", path, why.text);
 	if ((status = kvt_snapshot_complete(snapshot, err)))
 		return status;
 	for (int g = 0; g < snapshot->ngroups; g++)
@@ -140,187 +140,146 @@ static enum kvt_status settle(struct kvt_dump *reader, const struct kvt_hints *h
 	if (!snapshot->source_format) {
 		snapshot->source_format = strdup(reader->format->info.name);
 		if (!snapshot->source_format)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory",
-					reader->path);
+			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	}
 	return KVT_OK;
+}
+
+/* ---- a leaf of files ----------------------------------------------------- */
+
+static const struct kvt_reader *reader_of(const struct kvt_leaf *leaf)
+{
+	return (const struct kvt_reader *)leaf;
+}
+
+static enum kvt_status read_box(const struct kvt_leaf *leaf, int group,
+				const struct kvt_box *box, void *buf,
+				struct kvt_error *err)
+{
+	const struct kvt_reader *reader = reader_of(leaf);
+
+	return kvt_flat_read(&reader->flat[group], &reader->files,
+			     &leaf->snapshot.group[group], box, buf, err);
+}
+
+static enum kvt_status find_tile(const struct kvt_leaf *leaf, int group,
+				 const int64_t begin[KVT_NAXES], struct kvt_extent *out,
+				 struct kvt_error *err)
+{
+	return reader_of(leaf)->format->find_tile(reader_of(leaf), group, begin, out, err);
+}
+
+static enum kvt_status load_tile(const struct kvt_leaf *leaf,
+				 const struct kvt_extent *extent,
+				 struct kvt_stored *out, struct kvt_error *err)
+{
+	assert(out->capacity >= extent->nbytes);
+	out->nbytes = extent->nbytes;
+	out->filter_mask = extent->filter_mask;
+	out->path = leaf->path;
+	return kvt_file_read(&reader_of(leaf)->files.file[0], out->bytes, extent->nbytes,
+			     extent->offset, err);
+}
+
+static bool has_cells(const struct kvt_leaf *leaf, int group)
+{
+	const struct kvt_reader *reader = reader_of(leaf);
+
+	return reader->format->has_cells && reader->format->has_cells(reader, group);
+}
+
+static enum kvt_status fetch_cells(const struct kvt_leaf *leaf, int group,
+				   const struct kvt_box *box, uint64_t *cells,
+				   struct kvt_error *err)
+{
+	return reader_of(leaf)->format->fetch_cells(reader_of(leaf), group, box, cells,
+						    err);
+}
+
+static int64_t count_files(const struct kvt_leaf *leaf, int64_t *nbytes)
+{
+	const struct kvt_files *files = &reader_of(leaf)->files;
+
+	for (int64_t i = 0; i < files->count; i++)
+		*nbytes += files->file[i].nbytes;
+	return files->count;
+}
+
+static bool has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)
+{
+	const struct kvt_files *files = &reader_of(leaf)->files;
+
+	for (int64_t i = 0; i < files->count; i++)
+		if (files->file[i].dev == dev && files->file[i].ino == ino)
+			return true;
+	return false;
+}
+
+static enum kvt_status unchanged(const struct kvt_leaf *leaf, struct kvt_error *err)
+{
+	return kvt_files_unchanged(&reader_of(leaf)->files, err);
+}
+
+static void close_reader(struct kvt_leaf *leaf)
+{
+	struct kvt_reader *reader = (struct kvt_reader *)leaf;
+
+	if (reader->format->close)
+		reader->format->close(reader);
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		kvt_flat_free(&reader->flat[g]);
+	kvt_files_close(&reader->files);
+	free(reader);
+}
+
+static const struct kvt_leaf_ops reader_ops = {
+	.read_box = read_box, .find_tile = find_tile, .load_tile = load_tile,
+	.has_cells = has_cells, .fetch_cells = fetch_cells,
+	.locate = kvt_reader_locate, .at = kvt_reader_at,
+	.find_buffer = kvt_reader_find_buffer, .buffer_name = kvt_reader_buffer_name,
+	.has_padding = kvt_reader_has_padding, .read_padding = kvt_reader_read_padding,
+	.files = count_files, .has_file = has_file, .unchanged = unchanged,
+	.close = close_reader,
+};
+
+const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump)
+{
+	return reader_of(kvt_dump_is_leaf(dump));
+}
+
+static void abandon(struct kvt_reader *reader)
+{
+	kvt_snapshot_free(&reader->leaf.snapshot);
+	free(reader->leaf.manifest);
+	free(reader->leaf.path);
+	close_reader(&reader->leaf);
 }
 
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 			 const struct kvt_hints *hints, struct kvt_error *err)
 {
 	const struct kvt_format *format = NULL;
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	enum kvt_status status;
 
 	if ((status = choose_format(&format, path, hints, err)) ||
 	    (status = kvt_facts_check(hints, format, err)))
 		return status;
 	reader = calloc(1, sizeof(*reader));
-	if (!reader || !(reader->path = strdup(path))) {
+	if (!reader || !(reader->leaf.path = strdup(path))) {
 		free(reader);
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	}
 	reader->format = format;
-	kvt_snapshot_init(&reader->snapshot);
+	reader->leaf.ops = &reader_ops;
+	reader->leaf.format = format->info.name;
+	reader->leaf.unlisted = format->unlisted;
+	kvt_snapshot_init(&reader->leaf.snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
 	    (status = settle(reader, hints, err)) ||
-	    (status = kvt_spec_check_dump(&reader->snapshot, hints, path, err))) {
-		kvt_dump_close(reader);
+	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err))) {
+		abandon(reader);
 		return status;
 	}
-	*out = reader;
-	return KVT_OK;
-}
-
-void kvt_dump_close(struct kvt_dump *reader)
-{
-	if (!reader)
-		return;
-	if (reader->format->close)
-		reader->format->close(reader);
-	for (int g = 0; g < KVT_MAX_GROUPS; g++)
-		kvt_flat_free(&reader->flat[g]);
-	kvt_files_close(&reader->files);
-	kvt_snapshot_free(&reader->snapshot);
-	free(reader->manifest);
-	free(reader->path);
-	free(reader);
-}
-
-/* ---- asking ------------------------------------------------------------- */
-
-const struct kvt_snapshot *kvt_dump_snapshot(const struct kvt_dump *reader)
-{
-	return &reader->snapshot;
-}
-
-const char *kvt_dump_format(const struct kvt_dump *reader)
-{
-	return reader->format->info.name;
-}
-
-int64_t kvt_dump_file_bytes(const struct kvt_dump *reader)
-{
-	int64_t nbytes = 0;
-
-	for (int64_t i = 0; i < reader->files.count; i++)
-		nbytes += reader->files.file[i].nbytes;
-	return nbytes;
-}
-
-int64_t kvt_dump_files(const struct kvt_dump *reader)
-{
-	return reader->files.count;
-}
-
-const char *kvt_dump_checks(const struct kvt_dump *reader)
-{
-	return reader->checks;
-}
-
-bool kvt_dump_unlisted(const struct kvt_dump *reader)
-{
-	return reader->format->unlisted;
-}
-
-enum kvt_manifest_proof kvt_dump_proof(const struct kvt_dump *reader)
-{
-	return reader->proof;
-}
-
-const char *kvt_dump_manifest(const struct kvt_dump *reader)
-{
-	return reader->manifest;
-}
-
-bool kvt_dump_has_file(const struct kvt_dump *reader, dev_t dev, ino_t ino)
-{
-	for (int64_t i = 0; i < reader->files.count; i++)
-		if (reader->files.file[i].dev == dev && reader->files.file[i].ino == ino)
-			return true;
-	return false;
-}
-
-enum kvt_status kvt_dump_unchanged(const struct kvt_dump *reader,
-				     struct kvt_error *err)
-{
-	return kvt_files_unchanged(&reader->files, err);
-}
-
-const struct kvt_proven *kvt_dump_proven(const struct kvt_dump *reader)
-{
-	return &reader->proven;
-}
-
-const struct kvt_tiling *kvt_dump_tiling(const struct kvt_dump *reader, int group)
-{
-	return reader->tiling[group].nbytes ? &reader->tiling[group] : NULL;
-}
-
-/* ---- reading ------------------------------------------------------------ */
-
-static enum kvt_status no_group(struct kvt_error *err, const char *path, int group)
-{
-	return kvt_fail(err, KVT_USAGE, "%s: no group %d that can be read so", path,
-			group);
-}
-
-enum kvt_status kvt_read_box(struct kvt_dump *reader, int group,
-			     const struct kvt_box *box, void *buf,
-			     struct kvt_error *err)
-{
-	if (group < 0 || group >= reader->snapshot.ngroups ||
-	    kvt_dump_tiling(reader, group))
-		return no_group(err, reader->path, group);
-	return kvt_flat_read(&reader->flat[group], &reader->files,
-			     &reader->snapshot.group[group], box, buf, err);
-}
-
-enum kvt_status kvt_find_tile(struct kvt_dump *reader, int group,
-			      const int64_t begin[KVT_NAXES],
-			      struct kvt_extent *out, struct kvt_error *err)
-{
-	if (group < 0 || group >= reader->snapshot.ngroups ||
-	    !reader->format->find_tile)
-		return no_group(err, reader->path, group);
-	return reader->format->find_tile(reader, group, begin, out, err);
-}
-
-enum kvt_status kvt_load_tile(struct kvt_dump *reader,
-			      const struct kvt_extent *extent,
-			      struct kvt_stored *out, struct kvt_error *err)
-{
-	assert(out->capacity >= extent->nbytes);
-	out->nbytes = extent->nbytes;
-	out->filter_mask = extent->filter_mask;
-	out->path = reader->path;
-	return kvt_file_read(&reader->files.file[0], out->bytes, extent->nbytes,
-			     extent->offset, err);
-}
-
-enum kvt_status kvt_fetch_tile(struct kvt_dump *reader, int group,
-			       const int64_t begin[KVT_NAXES],
-			       struct kvt_stored *out, struct kvt_error *err)
-{
-	struct kvt_extent extent;
-	enum kvt_status status;
-
-	if ((status = kvt_find_tile(reader, group, begin, &extent, err)))
-		return status;
-	return kvt_load_tile(reader, &extent, out, err);
-}
-
-bool kvt_dump_has_cells(const struct kvt_dump *reader, int group)
-{
-	return reader->format->has_cells && reader->format->has_cells(reader, group);
-}
-
-enum kvt_status kvt_fetch_cells(struct kvt_dump *reader, int group,
-				const struct kvt_box *box, uint64_t *cells,
-				struct kvt_error *err)
-{
-	if (!kvt_dump_has_cells(reader, group))
-		return no_group(err, reader->path, group);
-	return reader->format->fetch_cells(reader, group, box, cells, err);
+	return kvt_dump_of_leaf(out, &reader->leaf, err);
 }

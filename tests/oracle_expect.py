@@ -222,7 +222,7 @@ def check_clauses(contract):
                     tap.equal(r.code, want, f"{name}: describe --expect {clause}")
     missing = set(known_keys()) - set(CLAUSES)
     tap.ok(len(known_keys()) > 45 and not missing, "every clause was broken", missing)
-    page = os.path.join(os.path.dirname(SOURCE), "../man/kvtool-contract.5")
+    page = os.path.join(os.path.dirname(SOURCE), "../../man/kvtool-contract.5")
     with open(page) as f:
         text = f.read()
     missing = [k for k in known_keys() if not re.search(rf"\b{re.escape(k)}\b", text)]

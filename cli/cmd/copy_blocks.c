@@ -4,18 +4,80 @@
 
 #include "cli/rewrite.h"
 #include "cli/signals.h"
-#include "lib/dump/graft.h"
+#include "lib/ops/write/copy_blocks.h"
+
+#define LL(x) ((long long)(x))
+
+/* ---- the text of --blocks -------------------------------------------------- */
+
+/* "7" or "3-9", both ends of which belong to it. */
+static bool take_ids(int64_t *first, int64_t *count, const char **text)
+{
+	int64_t last;
+
+	if (!number_take(first, text))
+		return false;
+	last = *first;
+	if (**text == '-') {
+		++*text;
+		if (!number_take(&last, text) || last < *first)
+			return false;
+	}
+	*count = last - *first + 1;
+	return true;
+}
+
+static enum kvt_status take_run(struct block_run *run, const char **text,
+				struct kvt_error *err)
+{
+	const char *begin = *text;
+	int64_t ndst;
+	bool ok = take_ids(&run->src, &run->count, text) && *(*text)++ == ':' &&
+		  take_ids(&run->dst, &ndst, text) && (!**text || **text == ',');
+
+	if (!ok)
+		return kvt_fail(err, KVT_USAGE,
+				"--blocks has '%.60s', expected SRC:DST, numbers or ranges such as 3-9:40-46",
+				begin);
+	if (run->count != ndst)
+		return kvt_fail(err, KVT_USAGE,
+				"--blocks has '%.*s': %lld blocks do not fit %lld",
+				(int)(*text - begin < 60 ? *text - begin : 60), begin,
+				LL(run->count), LL(ndst));
+	return KVT_OK;
+}
+
+static enum kvt_status block_runs_parse(struct copy_blocks *copy, const char *text,
+				 struct kvt_error *err)
+{
+	size_t room = 1;
+
+	for (const char *p = text; *p; p++)
+		room += *p == ',';
+	if (!(copy->run = calloc(room, sizeof(*copy->run))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (;;) {
+		enum kvt_status status = take_run(&copy->run[copy->nruns++], &text, err);
+
+		if (status || !*text)
+			return status;
+		text++;
+	}
+}
+
+/* ---- the report ------------------------------------------------------------- */
 
 /* What is told of, and compared with. */
 struct told {
 	struct kvt_dump *reader[NCOPY];
+	struct opt_strings requests;
 	struct copy_blocks copy;
 };
 
 static void print_group(const void *context, int group)
 {
 	const struct told *told = context;
-	const struct kvt_group *g = reader_group(told->reader[COPY_BASE], group);
+	const struct kvt_group *g = kvt_dump_group(told->reader[COPY_BASE], group);
 	int64_t n = g->shape.n[KVT_AXIS_B];
 
 	plainf("%s: %lld of %lld block%s from %s\n", g->id,
@@ -26,7 +88,7 @@ static void print_group(const void *context, int group)
 static void put_group(const void *context, int group, struct json_out *out, json_t *o)
 {
 	const struct told *told = context;
-	const struct kvt_group *g = reader_group(told->reader[COPY_BASE], group);
+	const struct kvt_group *g = kvt_dump_group(told->reader[COPY_BASE], group);
 
 	json_put_int(out, o, "blocks", g->shape.n[KVT_AXIS_B]);
 	json_put_int(out, o, "blocks_copied", told->copy.group[group].count);
@@ -37,28 +99,23 @@ static enum kvt_status verify(const void *context, struct kvt_dump *written,
 			      struct kvt_error *err)
 {
 	const struct told *told = context;
-	struct kvt_dump *readers[NCOPY] = { told->reader[0], told->reader[1] };
 
-	return copy_verify(readers, written, &told->copy, run, err);
+	return copy_verify(told->reader, written, &told->copy, run, err);
 }
 
-static enum kvt_status copy_blocks(struct rewrite *r, struct told *told,
-				   struct kvt_error *err)
+static enum kvt_status copy(struct rewrite *r, struct told *told, struct kvt_error *err)
 {
-	struct source source;
+	struct kvt_dump *dump = NULL;
 	enum kvt_status status = KVT_OK;
 
 	signals_catch();
 	for (int s = 0; !status && s < NCOPY; s++)
 		status = open_as_told(&told->reader[s], told->copy.name[s], &r->hints,
 				      err);
-	if (!status) {
-		r->own = (struct rewrite_own){ told, verify, print_group, put_group };
-		status = copy_source(&source, told->reader, &told->copy, err);
-		if (!status)
-			status = rewrite_source(r, &source, err);
-		source_free(&source);
-	}
+	r->own = (struct rewrite_own){ told, verify, print_group, put_group };
+	if (!status && !(status = copy_blocks(&dump, told->reader, &told->copy, err)))
+		status = rewrite_dump(r, dump, err);
+	kvt_dump_close(dump);
 	for (int s = 0; s < NCOPY; s++)
 		kvt_dump_close(told->reader[s]);
 	return status;
@@ -73,7 +130,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_OUTPUT(&r.output),
 		{ "blocks", 0, OPT_STRING, &blocks, "LIST",
 		  "SRC:DST,...: blocks of FROM and where in BASE, such as 5:7,3-9:40-46" },
-		{ "request", 0, OPT_STRINGS, &told.copy.requests, "ID",
+		{ "request", 0, OPT_STRINGS, &told.requests, "ID",
 		  "blocks of this request, from table to table; may be repeated" },
 		REWRITE_OPTS(&r),
 		{ 0 }
@@ -88,18 +145,19 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"expected two files, FROM and BASE, got %d", nargs);
 	if (!r.output)
 		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	if (!blocks == !told.copy.requests.n)
+	if (!blocks == !told.requests.n)
 		return kvt_fail(err, KVT_USAGE,
 				"expected either --blocks or --request: what to copy");
 	r.input = argv[0];
 	r.more = argv + 1;
 	r.nmore = 1;
+	told.copy.requests = (struct kvt_names){ told.requests.n, told.requests.s };
 	told.copy.name[COPY_FROM] = argv[0];
 	told.copy.name[COPY_BASE] = argv[1];
 	if (blocks)
 		status = block_runs_parse(&told.copy, blocks, err);
 	if (!status)
-		status = copy_blocks(&r, &told, err);
+		status = copy(&r, &told, err);
 	free(told.copy.run);
 	return status;
 }

@@ -3,6 +3,7 @@
 #include "cli/rewrite.h"
 #include "cli/signals.h"
 #include "lib/dump/merge.h"
+#include "lib/ops/compare/same.h"
 
 #include <stdlib.h>
 
@@ -20,19 +21,17 @@ static enum kvt_status open_all(struct rank_file *files, int nfiles, char **name
 }
 
 static enum kvt_status merge(const struct rewrite *r, struct rank_file *files,
-			     int nfiles, struct kvt_dump **readers,
-			     struct kvt_error *err)
+			     int nfiles, struct kvt_error *err)
 {
 	struct kvt_run run = rewrite_run(r);
-	struct source source;
+	struct kvt_dump *dump = NULL;
 	enum kvt_status status;
 
-	if ((status = rank_files_check(files, nfiles, err)))
-		return status;
-	if (!(status = join_source(&source, readers, files, nfiles, err)) &&
+	if (!(status = rank_files_check(files, nfiles, err)) &&
+	    !(status = rank_files_join(&dump, files, nfiles, err)) &&
 	    (r->dry_run || !(status = replicas_check(files, nfiles, &run, err))))
-		status = rewrite_source(r, &source, err);
-	source_free(&source);
+		status = rewrite_dump(r, dump, err);
+	kvt_dump_close(dump);
 	return status;
 }
 
@@ -46,7 +45,6 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	};
 	int nargs = opt_parse(&cmd_merge, opts, argc, argv, err);
 	struct rank_file *files;
-	struct kvt_dump **readers;
 	enum kvt_status status;
 
 	if (nargs < 0)
@@ -59,18 +57,16 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	r.more = argv + 1;
 	r.nmore = nargs - 1;
 	files = calloc((size_t)nargs, sizeof(*files));
-	readers = calloc((size_t)nargs, sizeof(*readers));
-	if (!files || !readers) {
+	if (!files) {
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	} else {
 		signals_catch();
 		if (!(status = open_all(files, nargs, argv, &r.hints, err)))
-			status = merge(&r, files, nargs, readers, err);
+			status = merge(&r, files, nargs, err);
 		for (int i = 0; i < nargs; i++)
 			kvt_dump_close(files[i].reader);
 	}
 	free(files);
-	free(readers);
 	return status;
 }
 

@@ -5,14 +5,15 @@
 
 #include "cli/rewrite.h"
 #include "cli/signals.h"
-#include "lib/dump/reblock.h"
+#include "lib/ops/compare/same.h"
 
 #define LL(x) ((long long)(x))
 
 /* What is told of, and compared with. */
 struct told {
 	struct kvt_dump *reader;
-	struct reblock reblock;
+	struct kvt_reblock_options options;
+	struct kvt_reblocked said[KVT_MAX_GROUPS];
 };
 
 static const char *const how_names[] = { "kept", "regrouped", "gathered" };
@@ -22,8 +23,8 @@ static const char *const how_names[] = { "kept", "regrouped", "gathered" };
 static void print_group(const void *context, int group)
 {
 	const struct told *told = context;
-	const struct reblock_group *g = &told->reblock.group[group];
-	const char *id = reader_group(told->reader, group)->id;
+	const struct kvt_reblocked *g = &told->said[group];
+	const char *id = kvt_dump_group(told->reader, group)->id;
 
 	if (!g->size_before) {
 		plainf("%s: %lld block%s of one state %s as %lld\n", id,
@@ -33,7 +34,7 @@ static void print_group(const void *context, int group)
 	}
 	plainf("%s: %lld block%s of %lld %s as %lld of %lld", id, LL(g->blocks_before),
 	       plural(g->blocks_before), LL(g->size_before), how_names[g->how],
-	       LL(g->blocks_after), LL(told->reblock.block_size));
+	       LL(g->blocks_after), LL(told->options.block_size));
 	if (g->dropped)
 		plainf(", %lld unused left out", LL(g->dropped));
 	if (g->copied)
@@ -44,20 +45,20 @@ static void print_group(const void *context, int group)
 		       plural(g->stale_kept));
 	else if (g->stale)
 		plainf(", %lld stale state%s %s", LL(g->stale), plural(g->stale),
-		       g->how == REBLOCK_GATHERED ? "left out" : "zeroed");
+		       g->how == KVT_GATHERED ? "left out" : "zeroed");
 	plainf("%s%s\n", g->why.text[0] ? ": " : "", g->why.text);
 }
 
 static void put_group(const void *context, int group, struct json_out *out, json_t *o)
 {
 	const struct told *told = context;
-	const struct reblock_group *g = &told->reblock.group[group];
+	const struct kvt_reblocked *g = &told->said[group];
 
 	json_put_text(out, o, "how", how_names[g->how]);
 	json_put_text(out, o, "why", g->why.text[0] ? g->why.text : NULL);
 	json_put_int(out, o, "from_block_size", g->size_before);
 	json_put_int(out, o, "to_block_size",
-		     g->size_before ? told->reblock.block_size : 0);
+		     g->size_before ? told->options.block_size : 0);
 	json_put_int(out, o, "from_blocks", g->blocks_before);
 	json_put_int(out, o, "to_blocks", g->blocks_after);
 	json_put_int(out, o, "unused_blocks_dropped", g->dropped);
@@ -72,7 +73,7 @@ static enum kvt_status verify(const void *context, struct kvt_dump *written,
 {
 	const struct told *told = context;
 
-	return reblock_verify(told->reader, written, &told->reblock, run, err);
+	return reblock_verify(told->reader, written, told->said, run, err);
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -81,29 +82,30 @@ static enum kvt_status reblock(struct rewrite *r, struct told *told,
 			       struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
-	struct source source;
+	struct kvt_dump *dump = NULL;
 	enum kvt_status status;
 
 	signals_catch();
 	if ((status = kvt_open(&told->reader, r->input, &r->hints, err)))
 		return status;
 	r->own = (struct rewrite_own){ told, verify, print_group, put_group };
-	if ((status = reblock_source(&source, &told->reader, &told->reblock, &why)))
+	if ((status = kvt_dump_reblock(&dump, told->said, told->reader, &told->options,
+				       &why)))
 		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
 	else
-		status = rewrite_source(r, &source, err);
-	source_free(&source);
+		status = rewrite_dump(r, dump, err);
+	kvt_dump_close(dump);
 	kvt_dump_close(told->reader);
 	return status;
 }
 
-static enum kvt_status take_stale(enum stale *out, const char *text,
+static enum kvt_status take_stale(enum kvt_stale *out, const char *text,
 				  struct kvt_error *err)
 {
 	if (!text)
 		return KVT_OK;
-	*out = !strcmp(text, "keep") ? STALE_KEEP :
-	       !strcmp(text, "zero") ? STALE_ZERO : STALE_DEFAULT;
+	*out = !strcmp(text, "keep") ? KVT_STALE_KEEP :
+	       !strcmp(text, "zero") ? KVT_STALE_ZERO : KVT_STALE_DEFAULT;
 	return *out ? KVT_OK : kvt_fail(err, KVT_USAGE,
 					"--stale is '%.100s', expected keep or zero", text);
 }
@@ -116,9 +118,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const struct opt opts[] = {
 		{ "output", 'o', OPT_STRING, &r.output, "FILE",
 		  "where to write; default: FILE with bsN in its name" },
-		{ "block-size", 'b', OPT_COUNT, &told.reblock.block_size, "N",
+		{ "block-size", 'b', OPT_COUNT, &told.options.block_size, "N",
 		  "tokens of a block of the output" },
-		{ "compact", 0, OPT_FLAG, &told.reblock.compact, NULL,
+		{ "compact", 0, OPT_FLAG, &told.options.compact, NULL,
 		  "number blocks as requests need them, drop those that none needs" },
 		{ "stale", 0, OPT_STRING, &stale, "WHAT",
 		  "states without a token: keep or zero" },
@@ -136,16 +138,16 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if (nargs != 1)
 		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
-	if (!told.reblock.block_size)
+	if (!told.options.block_size)
 		return kvt_fail(err, KVT_USAGE, "expected --block-size");
-	if (told.reblock.block_size > INT32_MAX)
+	if (told.options.block_size > INT32_MAX)
 		return kvt_fail(err, KVT_USAGE,
 				"--block-size is %lld, expected at most %ld",
-				LL(told.reblock.block_size), (long)INT32_MAX);
-	if ((status = take_stale(&told.reblock.stale, stale, err)) ||
+				LL(told.options.block_size), (long)INT32_MAX);
+	if ((status = take_stale(&told.options.stale, stale, err)) ||
 	    (to && (status = kvt_layout_parse(&layout, to, err))))
 		return status;
-	snprintf(what, sizeof(what), "bs%lld", LL(told.reblock.block_size));
+	snprintf(what, sizeof(what), "bs%lld", LL(told.options.block_size));
 	if (!r.output) {
 		status = rewrite_default_output(output, sizeof(output), argv[0], what,
 						err);
@@ -155,7 +157,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	}
 	r.input = argv[0];
 	if (to)
-		r.layout = told.reblock.layout = &layout;
+		r.layout = told.options.layout = &layout;
 	return reblock(&r, &told, err);
 }
 

@@ -3,11 +3,14 @@
 #include "cli/json_out.h"
 #include "cli/rewrite.h"
 #include "cli/signals.h"
-#include "lib/dump/slice.h"
 
-/* What was said on the command line, as text. */
+enum { NRANGES = 4 };
+
+/* What was said on the command line, as text; and as numbers. */
 struct said {
 	const char *layers, *blocks, *heads, *tokens;
+	struct opt_ranges ranges[NRANGES];
+	struct opt_strings requests, components;
 	int64_t tp_size, tp_rank;
 	bool transfer;
 	int64_t src_tp, src_rank, dst_tp, dst_rank;
@@ -30,7 +33,7 @@ static enum kvt_status take_rank(struct kvt_rank *rank, const char *size_option,
 	return KVT_OK;
 }
 
-static enum kvt_status take_transfer(struct pick *pick, const struct said *said,
+static enum kvt_status take_transfer(struct kvt_slice_options *slice, const struct said *said,
 				     struct kvt_error *err)
 {
 	struct kvt_rank from = { 0, 0 };
@@ -38,51 +41,57 @@ static enum kvt_status take_transfer(struct pick *pick, const struct said *said,
 
 	if ((status = take_rank(&from, "--src-tp", said->src_tp, "--src-rank",
 				said->src_rank, err)) ||
-	    (status = take_rank(&pick->to, "--dst-tp", said->dst_tp, "--dst-rank",
+	    (status = take_rank(&slice->to, "--dst-tp", said->dst_tp, "--dst-rank",
 				said->dst_rank, err)))
 		return status;
-	if (said->transfer != (from.size > 0) || said->transfer != (pick->to.size > 0))
+	if (said->transfer != (from.size > 0) || said->transfer != (slice->to.size > 0))
 		return kvt_fail(err, KVT_USAGE,
 				"expected --for-transfer with --src-tp, --src-rank, --dst-tp and --dst-rank");
-	if (said->transfer && pick->rank.size)
+	if (said->transfer && slice->rank.size)
 		return kvt_fail(err, KVT_USAGE,
 				"--tp-size and --src-tp both say which rank; expected one of them");
 	if (said->transfer)
-		pick->rank = from;
+		slice->rank = from;
 	return KVT_OK;
 }
 
-static enum kvt_status take_pick(struct pick *pick, const struct said *said,
+static enum kvt_status take_options(struct kvt_slice_options *slice, struct said *said,
 				 struct kvt_error *err)
 {
 	const struct {
-		struct ranges *ranges;
+		struct kvt_ranges *ranges;
 		const char *option, *text;
-	} rows[] = {
-		{ &pick->layers, "layers", said->layers },
-		{ &pick->blocks, "blocks", said->blocks },
-		{ &pick->heads,  "heads",  said->heads },
-		{ &pick->tokens, "tokens", said->tokens },
+	} rows[NRANGES] = {
+		{ &slice->layers, "layers", said->layers },
+		{ &slice->blocks, "blocks", said->blocks },
+		{ &slice->heads,  "heads",  said->heads },
+		{ &slice->tokens, "tokens", said->tokens },
 	};
 	enum kvt_status status;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].text && (status = ranges_parse(rows[i].ranges, rows[i].option,
-							   rows[i].text, err)))
+	for (int i = 0; i < NRANGES; i++) {
+		struct opt_ranges *taken = &said->ranges[i];
+
+		if (rows[i].text && (status = opt_ranges_parse(taken, rows[i].option,
+							       rows[i].text, err)))
 			return status;
-	if ((status = take_rank(&pick->rank, "--tp-size", said->tp_size, "--tp-rank",
+		*rows[i].ranges = (struct kvt_ranges){ taken->n, taken->range };
+	}
+	slice->requests = (struct kvt_names){ said->requests.n, said->requests.s };
+	slice->components = (struct kvt_names){ said->components.n, said->components.s };
+	if ((status = take_rank(&slice->rank, "--tp-size", said->tp_size, "--tp-rank",
 				said->tp_rank, err)) ||
-	    (status = take_transfer(pick, said, err)))
+	    (status = take_transfer(slice, said, err)))
 		return status;
-	if (pick->heads.n > 1)
+	if (slice->heads.n > 1)
 		return kvt_fail(err, KVT_USAGE,
 				"--heads is '%.100s', expected one range: heads of a rank are neighbours",
 				said->heads);
-	if (pick->tokens.n > 1)
+	if (slice->tokens.n > 1)
 		return kvt_fail(err, KVT_USAGE,
 				"--tokens is '%.100s', expected one range: tokens of a request are neighbours",
 				said->tokens);
-	if (pick->heads.n && pick->rank.size)
+	if (slice->heads.n && slice->rank.size)
 		return kvt_fail(err, KVT_USAGE,
 				"--heads and %s both say which heads; expected one of them",
 				said->transfer ? "--src-tp" : "--tp-size");
@@ -90,7 +99,7 @@ static enum kvt_status take_pick(struct pick *pick, const struct said *said,
 }
 
 /* Most pairs of ranks exchange nothing; that is an answer, but no dump. */
-static enum kvt_status report_nothing(const struct rewrite *r, const struct pick *pick,
+static enum kvt_status report_nothing(const struct rewrite *r, const struct kvt_slice_options *slice,
 				      struct kvt_error *err)
 {
 	struct json_out json = { NULL, false };
@@ -100,9 +109,9 @@ static enum kvt_status report_nothing(const struct rewrite *r, const struct pick
 		return KVT_OK;
 	if (!r->json) {
 		plainf("%s: rank %lld of %lld sends nothing to rank %lld of %lld\n",
-		       r->input, (long long)pick->rank.index,
-		       (long long)pick->rank.size, (long long)pick->to.index,
-		       (long long)pick->to.size);
+		       r->input, (long long)slice->rank.index,
+		       (long long)slice->rank.size, (long long)slice->to.index,
+		       (long long)slice->to.size);
 		return KVT_OK;
 	}
 	json_start(&json);
@@ -115,32 +124,32 @@ static enum kvt_status report_nothing(const struct rewrite *r, const struct pick
 	return status;
 }
 
-static enum kvt_status slice(const struct rewrite *r, const struct pick *pick,
-			     struct kvt_error *err)
+static enum kvt_status run_slice(const struct rewrite *r,
+				 const struct kvt_slice_options *options,
+				 struct kvt_error *err)
 {
-	struct kvt_dump *reader;
+	struct kvt_dump *dump, *part = NULL;
 	struct kvt_error why = { "" };
-	struct source source;
 	enum kvt_status status;
 
 	signals_catch();
-	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
+	if ((status = kvt_open(&dump, r->input, &r->hints, err)))
 		return status;
-	if ((status = pick_source(&source, &reader, pick, &why)))
+	if ((status = kvt_dump_slice(&part, dump, options, &why)))
 		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
-	else if (!source.snapshot.ngroups)
-		status = report_nothing(r, pick, err);
+	else if (!kvt_dump_snapshot(part)->ngroups)
+		status = report_nothing(r, options, err);
 	else
-		status = rewrite_source(r, &source, err);
-	source_free(&source);
-	kvt_dump_close(reader);
+		status = rewrite_dump(r, part, err);
+	kvt_dump_close(part);
+	kvt_dump_close(dump);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct rewrite r = { 0 };
-	struct pick pick = { .mamba_groups = 0 };
+	struct kvt_slice_options slice = { .mamba_groups = 0 };
 	struct said said = { .tp_rank = -1, .src_rank = -1, .dst_rank = -1 };
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
@@ -150,11 +159,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "blocks, by their ids in the engine's pool" },
 		{ "heads", 0, OPT_STRING, &said.heads, "A:B",
 		  "heads of the model, from A to before B" },
-		{ "request", 0, OPT_STRINGS, &pick.requests, "ID",
+		{ "request", 0, OPT_STRINGS, &said.requests, "ID",
 		  "this request and its blocks; may be repeated" },
 		{ "tokens", 0, OPT_STRING, &said.tokens, "A:B",
 		  "tokens of the requests, by position" },
-		{ "component", 0, OPT_STRINGS, &pick.components, "NAME",
+		{ "component", 0, OPT_STRINGS, &said.components, "NAME",
 		  "k, v, x, B, C, q or ssm alone; may be repeated" },
 		{ "tp-size", 0, OPT_COUNT, &said.tp_size, "N",
 		  "what one of N tensor parallel ranks holds" },
@@ -167,7 +176,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "dst-tp", 0, OPT_COUNT, &said.dst_tp, "M", "ranks that receive" },
 		{ "dst-rank", 0, OPT_INT, &said.dst_rank, "Q",
 		  "the one that receives" },
-		{ "mamba-groups", 0, OPT_COUNT, &pick.mamba_groups, "N",
+		{ "mamba-groups", 0, OPT_COUNT, &slice.mamba_groups, "N",
 		  "groups of B and C in the model, or heads of q and k" },
 		REWRITE_OPTS(&r),
 		{ 0 }
@@ -181,10 +190,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
 	if (!r.output)
 		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	if ((status = take_pick(&pick, &said, err)))
+	if ((status = take_options(&slice, &said, err)))
 		return status;
 	r.input = argv[0];
-	return slice(&r, &pick, err);
+	return run_slice(&r, &slice, err);
 }
 
 const struct command cmd_slice = {

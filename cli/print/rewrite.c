@@ -8,7 +8,7 @@
 
 static const struct kvt_group *from_group(const struct transform *t, int g)
 {
-	return &source_snapshot(t->source)->group[g];
+	return &kvt_dump_snapshot(t->source)->group[g];
 }
 
 static const struct kvt_group *to_group(const struct transform *t, int g)

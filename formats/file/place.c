@@ -9,6 +9,11 @@
 
 #include <string.h>
 
+static const struct kvt_reader *reader_of(const struct kvt_leaf *leaf)
+{
+	return (const struct kvt_reader *)leaf;
+}
+
 /* ---- tensors ------------------------------------------------------------ */
 
 static int64_t content_bytes(const struct kvt_group *group)
@@ -55,58 +60,60 @@ static enum kvt_status tensor_piece(struct kvt_piece *out,
 /* ---- buffers ------------------------------------------------------------ */
 
 /* Files of a folder are named inside it; one file that is the dump needs none. */
-static const char *name_of_file(const struct kvt_dump *reader, int64_t i)
+static const char *name_of_file(const struct kvt_reader *reader, int64_t i)
 {
 	const char *path = reader->files.file[i].path;
-	size_t n = strlen(reader->path);
+	size_t n = strlen(reader->leaf.path);
 
-	if (strncmp(path, reader->path, n))
+	if (strncmp(path, reader->leaf.path, n))
 		return path;
 	path += n;
 	path += strspn(path, "/");
 	return *path ? path : NULL;
 }
 
-const char *kvt_dump_buffer_name(const struct kvt_dump *reader,
+const char *kvt_reader_buffer_name(const struct kvt_leaf *leaf,
 				   enum kvt_space space, int64_t buffer)
 {
+	const struct kvt_reader *reader = reader_of(leaf);
+
 	if (space == KVT_FILES)
 		return name_of_file(reader, buffer);
-	if (reader->snapshot.ngroups < 2 || shares_pages(&reader->snapshot))
+	if (reader->leaf.snapshot.ngroups < 2 || shares_pages(&reader->leaf.snapshot))
 		return NULL;
-	return reader->snapshot.group[buffer].id;
+	return reader->leaf.snapshot.group[buffer].id;
 }
 
-static enum kvt_status only_tensor(int64_t *out, const struct kvt_dump *reader,
+static enum kvt_status only_tensor(int64_t *out, const struct kvt_reader *reader,
 				   struct kvt_error *err)
 {
-	const struct kvt_snapshot *s = &reader->snapshot;
+	const struct kvt_snapshot *s = &reader->leaf.snapshot;
 
 	if (s->ngroups > 1 && !shares_pages(s))
 		return kvt_fail(err, KVT_USAGE,
 				"%s: has %d tensors, expected the group before the offset, as in %s:0",
-				reader->path, s->ngroups, s->group[0].id);
+				reader->leaf.path, s->ngroups, s->group[0].id);
 	*out = 0;
 	return KVT_OK;
 }
 
-static enum kvt_status several_files(const struct kvt_dump *reader, int64_t one,
+static enum kvt_status several_files(const struct kvt_reader *reader, int64_t one,
 				     struct kvt_error *err)
 {
 	const char *name = name_of_file(reader, one);
 
 	return kvt_fail(err, KVT_USAGE,
 			"%s: has several files with data, expected the name before the offset, as in %s:0",
-			reader->path, name ? name : reader->path);
+			reader->leaf.path, name ? name : reader->leaf.path);
 }
 
 /* The one file that has pieces; without any it is the dump's first. */
-static enum kvt_status only_file(int64_t *out, const struct kvt_dump *reader,
+static enum kvt_status only_file(int64_t *out, const struct kvt_reader *reader,
 				 struct kvt_error *err)
 {
 	int64_t found = -1;
 
-	for (int g = 0; g < reader->snapshot.ngroups; g++)
+	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
 		for (int64_t i = 0; i < reader->flat[g].npieces; i++) {
 			int64_t file = reader->flat[g].placed[i].file;
 
@@ -119,35 +126,36 @@ static enum kvt_status only_file(int64_t *out, const struct kvt_dump *reader,
 	return KVT_OK;
 }
 
-static bool file_has_data(const struct kvt_dump *reader, int64_t file)
+static bool file_has_data(const struct kvt_reader *reader, int64_t file)
 {
-	for (int g = 0; g < reader->snapshot.ngroups; g++)
+	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
 		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
 			if (reader->flat[g].placed[i].file == file)
 				return true;
 	return false;
 }
 
-enum kvt_status kvt_dump_find_buffer(int64_t *out, const struct kvt_dump *reader,
+enum kvt_status kvt_reader_find_buffer(int64_t *out, const struct kvt_leaf *leaf,
 				       enum kvt_space space, const char *name,
 				       struct kvt_error *err)
 {
+	const struct kvt_reader *reader = reader_of(leaf);
 	bool memory = space == KVT_MEMORY;
-	int64_t n = memory ? reader->snapshot.ngroups : reader->files.count;
+	int64_t n = memory ? reader->leaf.snapshot.ngroups : reader->files.count;
 
 	if (!name)
 		return memory ? only_tensor(out, reader, err) :
 				only_file(out, reader, err);
 	for (int64_t i = 0; i < n; i++) {
-		const char *own = memory ? reader->snapshot.group[i].id :
+		const char *own = memory ? reader->leaf.snapshot.group[i].id :
 					   name_of_file(reader, i);
 
 		if (!own || strcmp(own, name) || (!memory && !file_has_data(reader, i)))
 			continue;
-		*out = memory && shares_pages(&reader->snapshot) ? 0 : i;
+		*out = memory && shares_pages(&reader->leaf.snapshot) ? 0 : i;
 		return KVT_OK;
 	}
-	return kvt_fail(err, KVT_USAGE, "%s: has no %s '%.200s' with data", reader->path,
+	return kvt_fail(err, KVT_USAGE, "%s: has no %s '%.200s' with data", reader->leaf.path,
 			memory ? "group" : "file", name);
 }
 
@@ -175,25 +183,26 @@ static void place_in(int64_t *buffer, int64_t *offset,
 	*offset = kvt_views_at(&piece->views, inside);
 }
 
-enum kvt_status kvt_dump_locate(int64_t *buffer, int64_t *offset,
-				  const struct kvt_dump *reader,
+enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
+				  const struct kvt_leaf *leaf,
 				  enum kvt_space space, int group,
 				  const int64_t index[KVT_NAXES],
 				  struct kvt_error *err)
 {
-	const struct kvt_snapshot *s = &reader->snapshot;
+	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_snapshot *s = &reader->leaf.snapshot;
 	const struct kvt_flat *flat;
 	struct kvt_piece piece;
 	struct kvt_box whole;
 	enum kvt_status status;
 
 	if (group < 0 || group >= s->ngroups)
-		return kvt_fail(err, KVT_USAGE, "%s: has no group %d", reader->path,
+		return kvt_fail(err, KVT_USAGE, "%s: has no group %d", reader->leaf.path,
 				group);
 	whole = kvt_box_whole(&s->group[group].shape);
 	if (!holds(&whole, index))
 		return kvt_fail(err, KVT_USAGE, "%s: index outside group %s",
-				reader->path, s->group[group].id);
+				reader->leaf.path, s->group[group].id);
 	if (space == KVT_MEMORY) {
 		if ((status = tensor_piece(&piece, s, group, err)))
 			return status;
@@ -209,7 +218,7 @@ enum kvt_status kvt_dump_locate(int64_t *buffer, int64_t *offset,
 		}
 	return kvt_fail(err, KVT_UNSUPPORTED,
 			"%s: group %s is stored in tiles, which have no bytes of single elements",
-			reader->path, s->group[group].id);
+			reader->leaf.path, s->group[group].id);
 }
 
 /* ---- what a byte is ----------------------------------------------------- */
@@ -287,16 +296,16 @@ static void look(struct kvt_place *out, const struct kvt_piece *piece,
 		out->index[a] = index[a] + piece->box.begin[a];
 }
 
-static void look_in_file(struct kvt_place *out, const struct kvt_dump *reader,
+static void look_in_file(struct kvt_place *out, const struct kvt_reader *reader,
 			 int64_t file, int64_t offset)
 {
-	for (int g = 0; g < reader->snapshot.ngroups; g++)
+	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
 		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
 			if (reader->flat[g].placed[i].file == file) {
 				struct kvt_piece piece = kvt_flat_piece(&reader->flat[g],
 									i);
 
-				look(out, &piece, &reader->snapshot.group[g], g, offset);
+				look(out, &piece, &reader->leaf.snapshot.group[g], g, offset);
 			}
 }
 
@@ -316,23 +325,24 @@ static enum kvt_status look_in_tensor(struct kvt_place *out,
 	return KVT_OK;
 }
 
-static bool has_tiles(const struct kvt_dump *reader)
+static bool has_tiles(const struct kvt_reader *reader)
 {
-	for (int g = 0; g < reader->snapshot.ngroups; g++)
-		if (kvt_dump_tiling(reader, g))
+	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
+		if (reader->leaf.tiling[g].nbytes)
 			return true;
 	return false;
 }
 
-enum kvt_status kvt_dump_at(struct kvt_place *out, const struct kvt_dump *reader,
+enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf,
 			      enum kvt_space space, int64_t buffer, int64_t offset,
 			      struct kvt_error *err)
 {
+	const struct kvt_reader *reader = reader_of(leaf);
 	struct kvt_place place = { .region = KVT_GAP, .group = -1, .begin = INT64_MAX };
 	enum kvt_status status = KVT_OK;
 
 	if (space == KVT_MEMORY)
-		status = look_in_tensor(&place, &reader->snapshot, buffer, offset, err);
+		status = look_in_tensor(&place, &reader->leaf.snapshot, buffer, offset, err);
 	else
 		look_in_file(&place, reader, buffer, offset);
 	if (status)
@@ -342,7 +352,7 @@ enum kvt_status kvt_dump_at(struct kvt_place *out, const struct kvt_dump *reader
 	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_tiles(reader))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: byte %lld is in no array; groups are stored in tiles, whose bytes are of no single element",
-				reader->path, (long long)offset);
+				reader->leaf.path, (long long)offset);
 	if (place.region == KVT_GAP && offset < place.begin)
 		place.region = KVT_HEADER;
 	else if (place.region == KVT_GAP && offset >= place.end)
@@ -353,30 +363,32 @@ enum kvt_status kvt_dump_at(struct kvt_place *out, const struct kvt_dump *reader
 
 /* ---- padding ------------------------------------------------------------ */
 
-bool kvt_dump_has_padding(const struct kvt_dump *reader, int group)
+bool kvt_reader_has_padding(const struct kvt_leaf *leaf, int group)
 {
+	const struct kvt_reader *reader = reader_of(leaf);
 	const struct kvt_flat *flat = &reader->flat[group];
 	struct kvt_piece piece;
 
-	if (group > 0 && shares_pages(&reader->snapshot))
+	if (group > 0 && shares_pages(&reader->leaf.snapshot))
 		return false;
 	if (flat->npieces != 1 || flat->placed[0].file < 0)
 		return false;
 	piece = kvt_flat_piece(flat, 0);
-	return in_pages(&piece, &reader->snapshot.group[group]);
+	return in_pages(&piece, &reader->leaf.snapshot.group[group]);
 }
 
-enum kvt_status kvt_read_padding(uint8_t *page, const struct kvt_dump *reader,
+enum kvt_status kvt_reader_read_padding(uint8_t *page, const struct kvt_leaf *leaf,
 				 int group, int64_t layer, int64_t block,
 				 struct kvt_error *err)
 {
-	const struct kvt_snapshot *s = &reader->snapshot;
+	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_snapshot *s = &reader->leaf.snapshot;
 	const int64_t index[KVT_NAXES] = { layer, block };
 	bool shared = shares_pages(s);
 	enum kvt_status status;
 	int64_t file, offset;
 
-	if ((status = kvt_dump_locate(&file, &offset, reader, KVT_FILES, group, index,
+	if ((status = kvt_reader_locate(&file, &offset, leaf, KVT_FILES, group, index,
 					err)))
 		return status;
 	offset -= s->group[group].page_offset;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* box.c - boxes and tiles of a group: cutting, reading, copying between them */
-#include "lib/dump/pipeline.h"
+/* box.c - boxes and tiles of a group: cutting, walking, copying between them */
+#include "lib/dump/read.h"
 
 #include <string.h>
 
@@ -102,82 +102,4 @@ enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling
 		if (a < 0)
 			return KVT_OK;
 	}
-}
-
-enum kvt_status fetch_tile(struct worker *worker, struct kvt_dump *reader,
-			   int group, const int64_t begin[KVT_NAXES],
-			   struct kvt_stored *stored, struct kvt_error *err)
-{
-	struct kvt_extent extent;
-	enum kvt_status status;
-
-	pipeline_lock(worker);
-	status = kvt_find_tile(reader, group, begin, &extent, err);
-	pipeline_unlock(worker);
-	return status ? status : kvt_load_tile(reader, &extent, stored, err);
-}
-
-/* What of a tile is in a box that need not end where tiles do. */
-static struct kvt_box box_shared(const struct kvt_box *a, const struct kvt_box *b)
-{
-	struct kvt_box out = *a;
-
-	for (int i = 0; i < KVT_NAXES; i++) {
-		if (out.begin[i] < b->begin[i])
-			out.begin[i] = b->begin[i];
-		if (out.end[i] > b->end[i])
-			out.end[i] = b->end[i];
-	}
-	return out;
-}
-
-struct reading {
-	struct kvt_dump *reader;
-	int group;
-	const struct kvt_box *box;
-	uint8_t *buf;
-};
-
-static enum kvt_status read_tile(struct worker *worker, void *context,
-				 const int64_t begin[KVT_NAXES],
-				 struct kvt_error *err)
-{
-	const struct reading *r = context;
-	const struct kvt_group *group =
-		&kvt_dump_snapshot(r->reader)->group[r->group];
-	const struct kvt_tiling *tiling = kvt_dump_tiling(r->reader, r->group);
-	struct kvt_stored stored = { .bytes = worker->stored,
-				     .capacity = kvt_stored_bound(tiling) };
-	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
-	struct placed whole = { &group->layout, *r->box, r->buf };
-	struct kvt_box part = box_shared(&tile.box, r->box);
-	enum kvt_status status;
-
-	if ((status = fetch_tile(worker, r->reader, r->group, begin, &stored, err)) ||
-	    (status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
-				 err)))
-		return status;
-	return copy_box(worker, &whole, &tile, &part, group->shape.elem, err);
-}
-
-enum kvt_status read_box(struct worker *worker, struct kvt_dump *reader,
-			 int group, const struct kvt_box *box, uint8_t *buf,
-			 struct kvt_error *err)
-{
-	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
-	struct reading reading = { reader, group, box, buf };
-
-	if (!tiling)
-		return kvt_read_box(reader, group, box, buf, err);
-	return each_tile(worker, tiling, box, read_tile, &reading, err);
-}
-
-void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling)
-{
-	if (!tiling)
-		return;
-	if (work->tile_bytes < tiling->nbytes)
-		work->tile_bytes = tiling->nbytes;
-	if (work->stored_bytes < kvt_stored_bound(tiling))
-		work->stored_bytes = kvt_stored_bound(tiling);
 }

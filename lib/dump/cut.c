@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cut.c - how a group is cut into boxes that threads work on one at a time */
-#include "lib/dump/pipeline.h"
+#include "lib/dump/read.h"
 
 /*
  * About the second level cache of two cores: large enough for long reads, small

@@ -1,271 +1,341 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graft.c - the groups of two dumps that can exchange blocks, and a source */
-#include "lib/dump/graft.h"
-
+/*
+ * graft.c - a dump some of whose states are another dump's
+ *
+ * What the donor gives of a group is a product: all layers, some states of blocks,
+ * and some heads or channels.  The base keeps the rest, which is at most two
+ * products: the other states with all heads and channels, and the given states with
+ * the heads or channels that the donor does not give.  So the parts stay disjoint,
+ * and what is covered is never read.
+ */
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/ops/compare/same.h"
+#include "lib/dump/map.h"
 
-#define LL(x) ((long long)(x))
+/* One group on its way. */
+struct grafting {
+	struct derivation *d;
+	int group;			/* of the base */
+	const struct kvt_graft *graft;
+	const struct kvt_group *base, *donor;
+	int64_t states;			/* of a block of the base */
+	struct map_span *span;		/* what is given, by block and place; owned */
+	int64_t *first;			/* [B + 1]; owned */
+};
 
-/* ---- the same group of both --------------------------------------------- */
+/* ---- what is given ------------------------------------------------------------- */
 
-static bool has_layer(const struct kvt_group *group, uint64_t id)
+static int64_t span_blocks(const struct kvt_block_span *s)
 {
-	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
-		if (kvt_layer_id(group, l) == id)
-			return true;
-	return false;
+	return s->nblocks > 0 ? s->nblocks : 1;
 }
 
-/* Groups are the same if they are of one kind and share a layer. */
-static enum kvt_status find_partner(struct copy_pair *pair,
-				    const struct copy_blocks *copy,
-				    struct kvt_error *err)
+static bool is_inside(const struct grafting *g, const struct kvt_block_span *s)
 {
-	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
-	const struct kvt_snapshot *from = pair->snapshot[COPY_FROM];
-	uint64_t first = kvt_layer_id(base, 0);
+	int64_t n = span_blocks(s), count = s->nblocks > 0 ? g->states : s->count;
+	int64_t src = g->donor->shape.n[KVT_AXIS_S];
 
-	for (int g = 0; g < from->ngroups; g++)
-		if (from->group[g].kind == base->kind &&
-		    has_layer(&from->group[g], first)) {
-			pair->group[COPY_FROM] = g;
-			return KVT_OK;
-		}
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.150s: no group is %s and has layer %llu, as %s of %.150s",
-			copy->name[COPY_FROM], kvt_kind_name(base->kind),
-			(unsigned long long)first, base->id, copy->name[COPY_BASE]);
+	return s->src_block >= 0 && s->dst_block >= 0 && s->src_state >= 0 &&
+	       s->dst_state >= 0 && count > 0 &&
+	       s->src_block <= g->donor->shape.n[KVT_AXIS_B] - n &&
+	       s->dst_block <= g->base->shape.n[KVT_AXIS_B] - n &&
+	       s->src_state <= src - count && s->dst_state <= g->states - count;
 }
 
-static enum kvt_status check_numbers(const struct copy_pair *pair,
-				     const struct copy_blocks *copy,
-				     struct kvt_error *err)
+static int by_at(const void *a, const void *b)
 {
-	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
-	const struct kvt_group *from = copy_group_of(pair, COPY_FROM);
-	const int64_t *nb = base->shape.n, *nf = from->shape.n;
-	const struct {
-		const char *what;
-		int64_t base, from;
-		const char *advice;
-	} rows[] = {
-		{ "tokens a block", base->block_size, from->block_size,
-		  ": kvtool reblock makes them equal" },
-		{ "tokens a state", base->tokens_per_state, from->tokens_per_state, "" },
-		{ "states a block", nb[KVT_AXIS_S], nf[KVT_AXIS_S], "" },
-		{ "heads of the model", base->total_heads, from->total_heads, "" },
-		{ "first head", base->head_start, from->head_start, "" },
-		{ "heads", nb[KVT_AXIS_H], nf[KVT_AXIS_H], "" },
-		{ "keys and values", nb[KVT_AXIS_K], nf[KVT_AXIS_K], "" },
-		{ "elements of a head", nb[KVT_AXIS_D], nf[KVT_AXIS_D], "" },
-		{ "layers", nb[KVT_AXIS_L], nf[KVT_AXIS_L], "" },
-	};
+	const struct map_span *x = a, *y = b;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].base != rows[i].from)
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Spans of one block: in order, and no state of it twice. */
+static enum kvt_status sort_block(const struct grafting *g, int64_t b, struct kvt_error *err)
+{
+	struct map_span *span = g->span + g->first[b];
+	int64_t n = g->first[b + 1] - g->first[b];
+
+	if (n > 1)
+		qsort(span, (size_t)n, sizeof(*span), by_at);
+	for (int64_t i = 1; i < n; i++)
+		if (span[i].at < span[i - 1].at + span[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: %s: %lld in %.120s, %lld in %.120s%s",
-					base->id, rows[i].what, LL(rows[i].from),
-					copy->name[COPY_FROM], LL(rows[i].base),
-					copy->name[COPY_BASE], rows[i].advice);
+					"%s: state %u of block %llu comes twice",
+					g->base->id, span[i].at,
+					(unsigned long long)kvt_block_id(g->base, b));
 	return KVT_OK;
 }
 
-/* Channels of a rank are others on another, and so is what nobody can read. */
-static enum kvt_status check_ranks(const struct copy_pair *pair, struct kvt_error *err)
+/* Counts the spans of each block, then puts them there. */
+static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 {
-	const struct kvt_parallel *base = &pair->snapshot[COPY_BASE]->parallel;
-	const struct kvt_parallel *from = &pair->snapshot[COPY_FROM]->parallel;
-
-	if (copy_group_of(pair, COPY_BASE)->kind != KVT_OPAQUE ||
-	    (base->tp_size == from->tp_size && base->tp_rank == from->tp_rank))
-		return KVT_OK;
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: opaque content of rank %lld of %lld cannot be that of rank %lld of %lld",
-			copy_group_of(pair, COPY_BASE)->id, LL(from->tp_rank),
-			LL(from->tp_size), LL(base->tp_rank), LL(base->tp_size));
-}
-
-static enum kvt_status check_same(const struct sharing *s, struct kvt_error *err)
-{
-	const struct kvt_group *base = reader_group(s->b, s->group_b);
-	const int64_t *n = base->shape.n;
-
-	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
-		if (s->map[KVT_AXIS_L][l] < 0)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: no layer %llu on the other side", base->id,
-					(unsigned long long)kvt_layer_id(base, l));
-	for (int64_t d = 0; d < n[KVT_AXIS_D]; d++)
-		if (s->map[KVT_AXIS_D][d] != d)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: channel %lld is not the same on both sides",
-					base->id, LL(d));
-	return KVT_OK;
-}
-
-/* Which layer of FROM is which, if the groups can exchange blocks at all. */
-static enum kvt_status same_layers(int64_t **out, struct kvt_dump *readers[NCOPY],
-				   const struct copy_pair *pair,
-				   const struct copy_blocks *copy, struct kvt_error *err)
-{
-	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
-	const struct kvt_group *from = copy_group_of(pair, COPY_FROM);
-	enum kvt_status status;
-	struct sharing s;
-
-	if (!kvt_group_same_type(base, from))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: dtype is %s in %.150s, %s in %.150s", base->id,
-				kvt_group_type(from).s, copy->name[COPY_FROM],
-				kvt_group_type(base).s, copy->name[COPY_BASE]);
-	if ((status = check_numbers(pair, copy, err)) ||
-	    (status = check_ranks(pair, err)) ||
-	    (status = sharing_init(&s, readers[COPY_FROM], pair->group[COPY_FROM],
-				   readers[COPY_BASE], pair->group[COPY_BASE], err)))
-		return status;
-	if (!(status = check_same(&s, err))) {
-		*out = s.map[KVT_AXIS_L];
-		s.map[KVT_AXIS_L] = NULL;
-	}
-	sharing_free(&s);
-	return status;
-}
-
-/* ---- the source --------------------------------------------------------- */
-
-static enum kvt_status graft_group(struct source *out, int g, struct copy_blocks *copy,
-				   struct kvt_error *err)
-{
-	struct kvt_dump **readers = out->reader;
-	struct source_group *map = &out->group[g];
-	struct copy_pair pair = {
-		.snapshot = { kvt_dump_snapshot(readers[COPY_BASE]),
-			      kvt_dump_snapshot(readers[COPY_FROM]) },
-		.group = { g, -1 },
-	};
-	const struct kvt_group *base = copy_group_of(&pair, COPY_BASE);
-	enum kvt_status status;
-
-	if (!base->shape.n[KVT_AXIS_L])
-		/* then its blocks may be any number, with no bytes behind them */
-		return kvt_fail(err, KVT_BAD_INPUT, "%.150s: %s has no layers",
-				copy->name[COPY_BASE], base->id);
-	if (!(map->graft = calloc(1, sizeof(*map->graft))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if ((status = find_partner(&pair, copy, err)) ||
-	    (status = source_map_whole(map, base, g, err)) ||
-	    (status = source_map_whole(map->graft, base, pair.group[COPY_FROM], err)))
-		return status;
-	free(map->graft->layer);
-	free(map->graft->block);
-	map->graft->layer = map->graft->block = NULL;
-	map->graft->part->reader = COPY_FROM;
-	copy->group[g].from = pair.group[COPY_FROM];
-	if ((status = same_layers(&map->graft->layer, readers, &pair, copy, err)))
-		return status;
-	return copied_blocks(&map->graft->block, &copy->group[g].count, &pair, copy, err);
-}
-
-enum kvt_status copy_source(struct source *out, struct kvt_dump *readers[NCOPY],
-			    struct copy_blocks *copy, struct kvt_error *err)
-{
-	const struct kvt_snapshot *base = kvt_dump_snapshot(readers[COPY_BASE]);
-	const struct kvt_snapshot *from = kvt_dump_snapshot(readers[COPY_FROM]);
-	int64_t total = 0;
-	enum kvt_status status;
-
-	*out = (struct source){ .nreaders = NCOPY, .reader = readers };
-	kvt_snapshot_init(&out->snapshot);
-	if (base->ngroups != from->ngroups)
-		return kvt_fail(err, KVT_BAD_INPUT, "%d groups in %.200s, %d in %.200s",
-				from->ngroups, copy->name[COPY_FROM], base->ngroups,
-				copy->name[COPY_BASE]);
-	if ((status = kvt_snapshot_copy(&out->snapshot, base, err)))
-		return status;
-	for (int g = 0; g < base->ngroups; g++) {
-		if ((status = graft_group(out, g, copy, err)))
-			return status;
-		total += copy->group[g].count;
-		/* the name of a block is of its content */
-		if (copy->group[g].count)
-			kvt_group_drop_names(&out->snapshot.group[g]);
-	}
-	if (!total)
-		return kvt_fail(err, KVT_BAD_INPUT, "no block is to be copied");
-	source_seal(out);
-	return KVT_OK;
-}
-
-/* ---- what was written --------------------------------------------------- */
-
-/* 'block' says which blocks came from the other one; 'side' is the one to ask. */
-static enum kvt_status compare_side(struct kvt_dump *reader, int group, int side,
-				    struct kvt_dump *written, int g,
-				    const int64_t *block,
-				    const struct kvt_run *run,
-				    struct kvt_error *err)
-{
-	struct sharing s;
-	enum kvt_status status = sharing_init(&s, reader, group, written, g, err);
-
-	if (status)
-		return status;
-	for (int64_t b = 0; b < reader_group(written, g)->shape.n[KVT_AXIS_B]; b++) {
-		if (side == COPY_FROM)
-			s.map[KVT_AXIS_B][b] = block[b];
-		else if (block[b] >= 0)
-			s.map[KVT_AXIS_B][b] = -1;
-		else if (s.map[KVT_AXIS_B][b] < 0)
-			status = KVT_MISMATCH;
-	}
-	/* of which there may be none now, and it would not look */
-	s.shared[KVT_AXIS_B] = 1;
-	status = status ? kvt_fail(err, status, "%s: blocks are lost",
-				   reader_group(written, g)->id) :
-			  sharing_compare(&s, "verifying", run, err);
-	sharing_free(&s);
-	return status;
-}
-
-enum kvt_status copy_verify(struct kvt_dump *readers[NCOPY],
-			    struct kvt_dump *written, const struct copy_blocks *copy,
-			    const struct kvt_run *run,
-			    struct kvt_error *err)
-{
-	const struct kvt_snapshot *base = kvt_dump_snapshot(readers[COPY_BASE]);
-	const struct kvt_snapshot *now = kvt_dump_snapshot(written);
+	int64_t nblocks = g->base->shape.n[KVT_AXIS_B], total = 0, *next;
 	enum kvt_status status = KVT_OK;
 
-	if (now->ngroups != base->ngroups)
-		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d", base->ngroups,
-				now->ngroups);
-	for (int g = 0; !status && g < now->ngroups; g++) {
-		struct copy_pair pair = {
-			.snapshot = { now, kvt_dump_snapshot(readers[COPY_FROM]) },
-			.group = { g, copy->group[g].from },
-		};
-		struct kvt_error why = { "" };
-		int64_t *block, count;
+	g->first = calloc((size_t)nblocks + 2, sizeof(*g->first));
+	if (!g->first)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < g->graft->nspans; i++) {
+		const struct kvt_block_span *s = &g->graft->span[i];
 
-		if (memcmp(now->group[g].shape.n, base->group[g].shape.n,
-			   sizeof(base->group[g].shape.n)))
-			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ",
-					base->group[g].id);
-		if ((status = copied_blocks(&block, &count, &pair, copy, err)))
-			return status;
-		for (int s = 0; !status && s < NCOPY; s++) {
-			status = compare_side(readers[s], s == COPY_BASE ? g :
-					      copy->group[g].from, s, written, g, block,
-					      run, &why);
-			if (status)
-				kvt_fail(err, status, "not as in %.200s: %.300s",
-					 copy->name[s], why.text);
-		}
-		free(block);
+		if (!is_inside(g, s))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: states %lld of block %lld of the donor, for block %lld, are outside a pool",
+					g->base->id, (long long)s->src_state,
+					(long long)s->src_block, (long long)s->dst_block);
+		for (int64_t b = 0; b < span_blocks(s); b++)
+			g->first[s->dst_block + b + 2]++;
+		total += span_blocks(s);
 	}
+	if (!(g->span = malloc(((size_t)total + 1) * sizeof(*g->span))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	/* first[b + 1] is where the next span of b goes, and ends as the end of b */
+	for (int64_t b = 0; b <= nblocks; b++)
+		g->first[b + 1] += g->first[b];
+	next = g->first + 1;
+	for (int64_t i = 0; i < g->graft->nspans; i++) {
+		const struct kvt_block_span *s = &g->graft->span[i];
+		int64_t count = s->nblocks > 0 ? g->states : s->count;
+
+		for (int64_t b = 0; b < span_blocks(s); b++)
+			g->span[next[s->dst_block + b]++] = (struct map_span){
+				(uint32_t)(s->src_block + b), (uint32_t)s->src_state,
+				(uint32_t)s->dst_state, (uint32_t)count,
+			};
+	}
+	for (int64_t b = 0; !status && b < nblocks; b++)
+		status = sort_block(g, b, err);
+	return status;
+}
+
+/* ---- products ------------------------------------------------------------------ */
+
+static struct step_group *add_step(struct grafting *g)
+{
+	struct step_group *step = calloc(1, sizeof(*step));
+
+	if (step) {
+		step->next = g->d->group[g->group].next;
+		g->d->group[g->group].next = step;
+	}
+	return step;
+}
+
+static bool copy_spans(struct step_group *step, const struct grafting *g, bool identity)
+{
+	int64_t nblocks = g->base->shape.n[KVT_AXIS_B], n = g->first[nblocks];
+
+	step->first = malloc(((size_t)nblocks + 1) * sizeof(*step->first));
+	step->span = malloc(((size_t)n + 1) * sizeof(*step->span));
+	if (!step->first || !step->span)
+		return false;
+	memcpy(step->first, g->first, ((size_t)nblocks + 1) * sizeof(*step->first));
+	for (int64_t b = 0; b < nblocks; b++)
+		for (int64_t i = g->first[b]; i < g->first[b + 1]; i++) {
+			step->span[i] = g->span[i];
+			if (identity) {
+				step->span[i].block = (uint32_t)b;
+				step->span[i].state = g->span[i].at;
+			}
+		}
+	return true;
+}
+
+/* All states that are not given. */
+static bool other_spans(struct step_group *step, const struct grafting *g)
+{
+	int64_t nblocks = g->base->shape.n[KVT_AXIS_B], n = 0;
+
+	step->first = calloc((size_t)nblocks + 1, sizeof(*step->first));
+	step->span = malloc(((size_t)(g->first[nblocks] + nblocks) + 1) *
+			    sizeof(*step->span));
+	if (!step->first || !step->span)
+		return false;
+	for (int64_t b = 0; b < nblocks; b++) {
+		uint32_t at = 0;
+
+		for (int64_t i = g->first[b]; i <= g->first[b + 1]; i++) {
+			uint32_t end = i < g->first[b + 1] ? g->span[i].at :
+							     (uint32_t)g->states;
+
+			if (at < end)
+				step->span[n++] = (struct map_span){ (uint32_t)b, at, at,
+								     end - at };
+			if (i < g->first[b + 1])
+				at = g->span[i].at + g->span[i].count;
+		}
+		step->first[b + 1] = n;
+	}
+	return true;
+}
+
+/* [begin, end) along the axis that is dealt out, of everything else. */
+static struct step_part part_of(const struct kvt_group *group, enum kvt_axis axis,
+				struct kvt_segment segment)
+{
+	const int64_t *n = group->shape.n;
+	struct step_part part = {
+		.heads = { 0, 0, n[KVT_AXIS_H] }, .kv = { 0, 0, n[KVT_AXIS_K] },
+		.nchannels = 1, .channel = { { 0, 0, n[KVT_AXIS_D] } },
+	};
+
+	if (axis == KVT_AXIS_D)
+		part.channel[0] = segment;
+	else
+		part.heads = segment;
+	return part;
+}
+
+static int by_dst(const void *a, const void *b)
+{
+	const struct kvt_exchange_range *x = a, *y = b;
+
+	return x->dst < y->dst ? -1 : x->dst > y->dst;
+}
+
+/* What the donor gives, and what is left of the same states in between. */
+static enum kvt_status give(struct grafting *g, struct step_group *donor,
+			    struct step_group *rest, struct kvt_error *err)
+{
+	const struct kvt_exchange *given = g->graft->given;
+	enum kvt_axis axis = given ? given->axis : KVT_AXIS_H;
+	int64_t here = g->base->shape.n[axis], there = g->donor->shape.n[axis], at = 0;
+	struct kvt_exchange_range range[KVT_MAX_SPEC_PARTS] = { { NULL, 0, 0, here } };
+	int n = given ? given->count : 1;
+
+	if (given)
+		memcpy(range, given->range, sizeof(range));
+	qsort(range, (size_t)n, sizeof(*range), by_dst);
+	donor->part = calloc((size_t)n + 1, sizeof(*donor->part));
+	rest->part = calloc((size_t)n + 1, sizeof(*rest->part));
+	if (!donor->part || !rest->part)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i <= n; i++) {
+		int64_t end = i < n ? range[i].dst : here;
+
+		if (end < at || end > here ||
+		    (i < n && (range[i].src < 0 || range[i].count < 0 ||
+			       range[i].src > there - range[i].count)))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: what is given of %s is outside a group, or comes twice",
+					g->base->id, kvt_axis_name(axis));
+		if (at < end)
+			rest->part[rest->nparts++] = part_of(g->base, axis,
+				(struct kvt_segment){ at, at, end - at });
+		if (i == n)
+			break;
+		at = end + range[i].count;
+		if (!range[i].count)
+			continue;
+		donor->part[donor->nparts] = part_of(g->base, axis, (struct kvt_segment){
+			end, range[i].src, range[i].count });
+		donor->part[donor->nparts++].source = 1;
+	}
+	return KVT_OK;
+}
+
+/* Where the layers of the base are in the donor, by their ids. */
+static enum kvt_status pair_layers(int64_t **out, const struct grafting *g,
+				   struct kvt_error *err)
+{
+	int64_t n = g->base->shape.n[KVT_AXIS_L], there = g->donor->shape.n[KVT_AXIS_L];
+
+	if (!(*out = malloc(((size_t)n + 1) * sizeof(**out))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t l = 0; l < n; l++) {
+		uint64_t id = kvt_layer_id(g->base, l);
+		int64_t at = l < there && kvt_layer_id(g->donor, l) == id ? l : 0;
+
+		while (at < there && kvt_layer_id(g->donor, at) != id)
+			at++;
+		if (at == there)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: no layer %llu on the other side",
+					g->base->id, (unsigned long long)id);
+		(*out)[l] = at;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status check_alike(const struct grafting *g, struct kvt_error *err)
+{
+	const int64_t *a = g->base->shape.n, *b = g->donor->shape.n;
+	enum kvt_axis axis = g->graft->given ? g->graft->given->axis : KVT_AXIS_S;
+
+	for (int x = KVT_AXIS_H; x < KVT_NAXES; x++)
+		if (x != (int)axis && a[x] != b[x])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: %s extent is %lld in one and %lld in the other",
+					g->base->id, kvt_axis_name(x), (long long)a[x],
+					(long long)b[x]);
+	if (!kvt_group_same_type(g->base, g->donor))
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: the elements have other types",
+				g->base->id);
+	return KVT_OK;
+}
+
+/* The product that a derivation begins with is what the base keeps whole. */
+static enum kvt_status graft_states(struct grafting *g, struct kvt_error *err)
+{
+	struct step_group *keep = &g->d->group[g->group], *rest, *donor;
+	enum kvt_status status;
+
+	if ((status = check_alike(g, err)) || (status = take_spans(g, err)))
+		return status;
+	rest = add_step(g);
+	donor = add_step(g);
+	if (!rest || !donor || !other_spans(keep, g) || !copy_spans(rest, g, true) ||
+	    !copy_spans(donor, g, false))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	rest->from = g->group;
+	donor->from = g->graft->from;
+	if (!(status = pair_layers(&donor->layer, g, err)))
+		status = give(g, donor, rest, err);
+	return status;
+}
+
+static enum kvt_status graft_group(struct derivation *d, int group,
+				   const struct kvt_graft *graft, struct kvt_error *err)
+{
+	const struct kvt_snapshot *donor = kvt_dump_snapshot(d->source[1]);
+	struct grafting g = {
+		.d = d, .group = group, .graft = graft,
+		.base = kvt_dump_group(d->source[0], group),
+	};
+	enum kvt_status status = step_whole(&d->group[group], g.base, group, err);
+
+	if (status || !graft->nspans)
+		return status;
+	if (graft->from < 0 || graft->from >= donor->ngroups)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: the donor has no group %d",
+				g.base->id, graft->from);
+	g.donor = &donor->group[graft->from];
+	g.states = g.base->shape.n[KVT_AXIS_S];
+	status = graft_states(&g, err);
+	free(g.first);
+	free(g.span);
+	/* the name of a block is of its content */
+	kvt_group_drop_names(&d->snapshot.group[group]);
+	return status;
+}
+
+enum kvt_status kvt_dump_graft(struct kvt_dump **out, const struct kvt_dump *base,
+			       const struct kvt_dump *donor,
+			       const struct kvt_graft graft[KVT_MAX_GROUPS],
+			       struct kvt_error *err)
+{
+	const struct kvt_snapshot *from = kvt_dump_snapshot(base);
+	const struct kvt_dump *source[] = { base, donor };
+	struct derivation d = { .nsources = 2, .source = source };
+	enum kvt_status status;
+
+	kvt_snapshot_init(&d.snapshot);
+	status = kvt_snapshot_copy(&d.snapshot, from, err);
+	for (int g = 0; !status && g < from->ngroups; g++)
+		status = graft_group(&d, g, &graft[g], err);
+	if (!status)
+		return derive(out, &d, err);
+	derivation_free(&d);
 	return status;
 }

@@ -1,235 +1,164 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map.h - where a rewritten dump comes from: a file, a part of one, or several
+ * map.h - what a derived dump is, and how dumps are made of dumps
  *
- * A source looks like a reader.  Behind it, layers and blocks are looked up in
- * lists, and heads, channels and some of the blocks come from the reader that
- * holds them.  What is not wanted is not read, and a stored tile that is wanted
- * as it is can still move undecoded.
+ * Element (l, b, s, h, k, d) of a group is, in the part that has it,
+ *
+ *	leaf[layer[l], block, state, h - heads.at + heads.from, ...]
+ *
+ * with (block, state) from blocks[b] and s, or from the spans of b.  Parts are
+ * disjoint; what none has is zero.  A leaf as it is: one part with NULL lists.
+ *
+ * Parts are closed under composition.  Deriving D from M meets each part of D with
+ * each part of M:
+ *
+ *	layers, blocks			list of list
+ *	heads, kv, channels		overlap of segments
+ *	spans of blocks, blocks of spans, spans of spans	spans, split where M's end
+ *
+ * and spans that are whole blocks become blocks again, so that stored tiles of a
+ * group that was cut and joined again move undecoded.
+ *
+ * Cost: layers + blocks + spans of the result, times the parts; lists that several
+ * parts share exist once.
  */
-#ifndef KVTOOL_SOURCE_H
-#define KVTOOL_SOURCE_H
+#ifndef KVT_MAP_H
+#define KVT_MAP_H
 
-#include "lib/dump/pipeline.h"
+#include "lib/dump/read.h"
 
-/* Positions from, from + 1, ... of the reader stand at, at + 1, ... here. */
-struct source_run {
-	int64_t at, from, count;
+/* An index of the source for each here; -1: the part does not have it. */
+struct map_list {
+	_Atomic int refs;
+	int64_t n;
+	int64_t at[];
 };
 
-/* What one reader gives to a group. */
-struct source_part {
-	int reader;
-	struct source_run heads;
-	struct source_run kv;		/* keys, values, or both */
-	int nruns;			/* along D: one, or the parts of a conv state */
-	struct source_run run[KVT_MAX_COMPONENTS];
-};
-
-/* States of a block here that follow each other in a block of the reader. */
-struct source_span {
-	uint32_t block, state;		/* in the reader */
-	uint32_t at, count;		/* in the block here */
-};
-
-struct source_group {
-	int from;			/* number of the group in the readers */
-	int64_t *layer, *block;		/* indices in the readers, ascending */
-	/*
-	 * Blocks of another size: b is span[first[b]] to before
-	 * span[first[b + 1]], by 'at', and zeros elsewhere.  One part then has
-	 * all heads, and 'layer' all layers.  NULL: 'block' says which.
-	 */
+/* Block b is span[first[b]] to before span[first[b + 1]], by 'at'. */
+struct map_spans {
+	_Atomic int refs;
+	int64_t nblocks;
 	int64_t *first;
-	struct source_span *span;
-	int nparts;
-	struct source_part *part;
-	/*
-	 * Blocks that come from another dump of the same states instead: the
-	 * same again, with -1 in 'block' where they do not.  NULL: none.
-	 */
-	struct source_group *graft;
-	bool has_cells, cells_proven;	/* filled by source_seal() */
+	struct map_span *span;
+};
+
+struct map_part {
+	struct kvt_leaf *leaf;		/* one of the dump's */
+	int group;			/* of the leaf */
+	struct map_list *layers;	/* NULL: as they are */
+	struct map_list *blocks;	/* NULL: as they are, or spans */
+	struct map_spans *spans;	/* NULL: whole blocks */
+	struct kvt_segment heads, kv;
+	int nchannels;
+	struct kvt_segment *channels;	/* owned */
+	/* found by map_seal(): what tiles of the leaf are here; nbytes 0: cut */
 	struct kvt_tiling tiling;
 };
 
-/* Data of a group that stand in for the readers', all of it, in one order. */
-struct overlay {
-	int group;
-	const struct kvt_layout *layout;
-	uint8_t *bytes;
+struct map_group {
+	int nparts;
+	struct map_part *part;		/* owned */
+	bool whole;			/* one part, all of a leaf's group as it is */
+	bool sparse;			/* there are elements that no part has */
+	/* found by map_seal() */
+	struct kvt_tiling tiling;
+	bool has_cells, cells_proven;
 };
 
-struct source {
-	int nreaders;
-	struct kvt_dump **reader;	/* the caller closes them */
-	bool whole;			/* one reader as it is; nothing below is used */
+struct kvt_dump {
+	struct kvt_snapshot snapshot;	/* of a leaf: empty, its own is in the leaf */
+	bool is_leaf;
+	int nleaves;
+	struct kvt_leaf **leaf;		/* a reference each */
+	struct map_group group[KVT_MAX_GROUPS];
+};
+
+/* ---- making them ----------------------------------------------------------- */
+
+/* What one source gives to a group: a product of layers, blocks and segments. */
+struct step_part {
+	int source;			/* index of derivation.source */
+	struct kvt_segment heads, kv;
+	int nchannels;
+	struct kvt_segment channel[KVT_MAX_COMPONENTS];
+};
+
+struct step_group {
+	int from;			/* number of the group in the sources */
+	int64_t *layer;			/* [L] indices; NULL: as they are */
+	int64_t *block;			/* [B] likewise; not both of block and first */
+	int64_t *first;			/* [B + 1] into span; NULL: 'block' says which */
+	struct map_span *span;
+	int nparts;
+	struct step_part *part;
+	struct step_group *next;	/* other elements; owned, NULL: none */
+};
+
+/*
+ * A dump on its way: fill snapshot and groups (zeroed before), then derive().  All
+ * lists are allocated with malloc() and belong to the derivation.
+ */
+struct derivation {
+	int nsources;
+	const struct kvt_dump *const *source;	/* borrowed */
 	struct kvt_snapshot snapshot;
-	struct source_group group[KVT_MAX_GROUPS];
-	const struct overlay *overlay;	/* borrowed; NULL: none */
+	struct step_group group[KVT_MAX_GROUPS];
 };
 
-/*
- * Options that describe a file are for files that do not describe themselves: of
- * several inputs each may have a layout of its own.  Facts say which part of a file
- * is meant, and in what order: they count for each whose format knows them.
- */
+/* All of group 'index' of source 0. */
 KVT_MUST_CHECK enum kvt_status
-open_as_told(struct kvt_dump **out, const char *name, const struct kvt_hints *hints,
-	     struct kvt_error *err);
+step_whole(struct step_group *step, const struct kvt_group *group, int index,
+	   struct kvt_error *err);
+/* 0, 1, ... n - 1; malloc()ed, NULL: out of memory. */
+int64_t *count_up(int64_t n);
 
-/* Whatever --force allows: KVT_USAGE if 'path' is a file of this input. */
+/* Composes; frees the derivation, whose snapshot the dump has then, in any case. */
 KVT_MUST_CHECK enum kvt_status
-refuse_own_file(const char *path, const struct kvt_dump *reader, struct kvt_error *err);
+derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err);
+void derivation_free(struct derivation *d);
 
-/* All of a reader.  '*reader' must outlive the source. */
-struct source source_whole(struct kvt_dump **reader);
+/* Finds what the parts say together: sparse, tiles, cells. */
+void map_seal(struct kvt_dump *dump);
+bool spans_keep_tiles(struct kvt_tiling *out, const struct map_part *part,
+		      const struct kvt_group *here);
 
-/* All of group 'index' of the first reader, for a source of several groups. */
-KVT_MUST_CHECK enum kvt_status
-source_map_whole(struct source_group *map, const struct kvt_group *group, int index,
-		 struct kvt_error *err);
-
-/*
- * Call when snapshot and groups are filled: finds out whether heads and content
- * leave the readers' tiles as they are.
- */
-void source_seal(struct source *source);
-
-/* Frees the snapshot and the lists. */
-void source_free(struct source *source);
-
-/* As the functions of a reader, see lib/kvt/snapshot.h and lib/dump/pipeline.h. */
-const struct kvt_snapshot *source_snapshot(const struct source *source);
-const struct kvt_tiling *source_tiling(const struct source *source, int group);
-/*
- * Is each of those tiles in the box, by layers and blocks, one of the reader?
- * Where a list cuts tiles or joins them it is not, and must be read.
- */
-bool source_has_tiles(const struct source *source, int group,
-		      const struct kvt_box *box);
-bool source_has_cells(const struct source *source, int group);
-/* Are they those that were stored?  Others must be made again, not copied. */
-bool source_cells_proven(const struct source *source, int group);
-/* Do blocks that are neighbours here come from tiles all over the reader? */
-bool source_is_scattered(const struct source *source, int group);
-
-KVT_MUST_CHECK enum kvt_status
-source_fetch_tile(struct worker *worker, const struct source *source, int group,
-		  const int64_t begin[KVT_NAXES], struct kvt_stored *out,
-		  struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-source_fetch_cells(const struct source *source, int group,
-		   const struct kvt_box *box, uint64_t *cells,
-		   struct kvt_error *err);
-
-/* The box holds all of S, H, K and D. */
-KVT_MUST_CHECK enum kvt_status
-source_read_box(struct worker *worker, const struct source *source, int group,
-		const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
-
-/*
- * The checksums of the tiles that a box needs, which are not decoded; all readers
- * have tiles.
- */
-KVT_MUST_CHECK enum kvt_status
-source_check_tiles(struct worker *worker, const struct source *source, int group,
-		   const struct kvt_box *box, struct kvt_error *err);
-
-/* Room for source_read_box() of boxes of this cut. */
-void work_needs_source(struct work *work, const struct source *source, int group,
-		       const struct cut *cut);
-
-static inline struct kvt_dump *reader_of(const struct source *source,
-					   const struct source_part *part)
+void map_part_free(struct map_part *part);
+static inline const struct kvt_group *part_group(const struct map_part *part)
 {
-	return source->reader[part->reader];
+	return &part->leaf->snapshot.group[part->group];
 }
 
-static inline const struct kvt_group *reader_group(const struct kvt_dump *reader,
-						   int group)
+static inline const struct kvt_tiling *leaf_tiling(const struct kvt_leaf *leaf, int group)
 {
-	return &kvt_dump_snapshot(reader)->group[group];
+	return leaf->tiling[group].nbytes ? &leaf->tiling[group] : NULL;
 }
 
-/* ---- pieces of a reader: source_read.c ---------------------------------- */
-
-/*
- * Walks a box by layers and blocks that a reader has together: neighbours, or
- * all in one tile.  Entries of the lists below 0 are in no reader and stand
- * alone.
- */
-struct pieces {
-	struct kvt_box all, here;
-	const int64_t *layer, *block;
-	int64_t tile[2];		/* of L and B; 0: flat */
-};
-struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
-			const int64_t *block, const struct kvt_tiling *tiling);
-bool piece_next(struct pieces *pieces);
-/* The same layers and blocks in the reader; other axes as in the box. */
-struct kvt_box piece_there(const struct pieces *pieces);
-
-static inline bool piece_is_there(const struct pieces *pieces)
+static inline const struct kvt_tiling *part_tiling(const struct map_part *part)
 {
-	return pieces->layer[pieces->here.begin[KVT_AXIS_L]] >= 0 &&
-	       pieces->block[pieces->here.begin[KVT_AXIS_B]] >= 0;
+	return leaf_tiling(part->leaf, part->group);
 }
 
-static inline void box_take(struct kvt_box *box, enum kvt_axis axis, int64_t begin,
-			    int64_t count)
+/* What of a segment is inside the box. */
+static inline struct kvt_segment segment_clip(const struct kvt_segment *s,
+					      const struct kvt_box *box,
+					      enum kvt_axis axis)
 {
-	box->begin[axis] = begin;
-	box->end[axis] = begin + count;
+	int64_t begin = s->at > box->begin[axis] ? s->at : box->begin[axis];
+	int64_t end = s->at + s->count < box->end[axis] ? s->at + s->count :
+							  box->end[axis];
+
+	return (struct kvt_segment){ begin, s->from + begin - s->at,
+				     end > begin ? end - begin : 0 };
 }
 
-/*
- * Reads 'box' of a reader's group, or the whole tiles it lies in, into the
- * worker's SOURCE_BUFFER and says in 'out' what is there.
- */
+/* kvt_read() of a part that has spans: read_states.c. */
 KVT_MUST_CHECK enum kvt_status
-read_around(struct placed *out, struct worker *worker, struct kvt_dump *reader,
-	    int group, const struct kvt_box *box, struct kvt_error *err);
+read_spans(struct worker *worker, const struct map_part *part, const struct placed *dst,
+	   struct kvt_error *err);
 
-/* Room for read_around() of pieces of up to that many layers and blocks. */
-void work_needs_pieces(struct work *work, const struct kvt_dump *reader, int group,
-		       int64_t layers, int64_t blocks);
-
-/* ---- states of blocks: source_spans.c ----------------------------------- */
-
-/* A span and the block here that it is for. */
-struct wanted {
-	struct source_span span;
-	int64_t to;
-};
-
-/* Spans that were read together, ordered by their place in the reader. */
-struct spans_read {
-	struct placed src;
-	int64_t layers[2];		/* begin, end */
-	const struct wanted *wanted;
-	int64_t n;
-};
-typedef enum kvt_status spans_fn(void *context, const struct spans_read *read,
-				 struct kvt_error *err);
-
-/*
- * Reads what is wanted of some layers and hands it over piece by piece; sorts
- * 'wanted'.  'rows' bounds the states of a piece and is what room was asked for.
- */
-KVT_MUST_CHECK enum kvt_status
-each_spans(struct worker *worker, struct kvt_dump *reader, int group,
-	   const int64_t layers[2], struct wanted *wanted, int64_t n, int64_t rows,
-	   spans_fn *fn, void *context, struct kvt_error *err);
-void work_needs_spans(struct work *work, const struct kvt_dump *reader, int group,
-		      int64_t layers, int64_t rows);
-
-/* source_read_box() of a group that has spans. */
-KVT_MUST_CHECK enum kvt_status
-read_spans(struct worker *worker, const struct source *source, int group,
-	   const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
-
-/* Is each tile of the source a tile of the reader?  'out': its extents. */
-bool spans_keep_tiles(struct kvt_tiling *out, const struct source *source, int group);
+static inline int64_t list_at(const struct map_list *list, int64_t i)
+{
+	return list ? list->at[i] : i;
+}
 
 #endif

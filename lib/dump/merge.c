@@ -6,14 +6,13 @@
 #include <string.h>
 
 #include "lib/dump/slice.h"
-#include "lib/ops/compare/same.h"
 
 #define LL(x) ((long long)(x))
 
 /* ---- heads -------------------------------------------------------------- */
 
 /* Must be just what the rank owns; then together they are all heads. */
-static enum kvt_status join_heads(struct source_part *part, struct kvt_range *before,
+static enum kvt_status join_heads(struct step_part *part, struct kvt_range *before,
 				  const struct kvt_group *group, struct kvt_rank rank,
 				  struct kvt_error *err)
 {
@@ -36,9 +35,9 @@ static enum kvt_status join_heads(struct source_part *part, struct kvt_range *be
 	if (own.begin == before->begin && own.end == before->end)
 		return KVT_OK;		/* a replica: nothing new */
 	*before = own;
-	part->heads = (struct source_run){ first, 0, count };
-	part->nruns = 1;
-	part->run[0] = (struct source_run){ 0, 0, group->shape.n[KVT_AXIS_D] };
+	part->heads = (struct kvt_segment){ first, 0, count };
+	part->nchannels = 1;
+	part->channel[0] = (struct kvt_segment){ 0, 0, group->shape.n[KVT_AXIS_D] };
 	return KVT_OK;
 }
 
@@ -73,7 +72,7 @@ static enum kvt_status stretches_of(struct stretch *out, const char *name, int g
 				    struct kvt_error *err)
 {
 	for (int i = 0; i < nfiles; i++) {
-		const struct kvt_group *group = reader_group(files[i].reader, g);
+		const struct kvt_group *group = kvt_dump_group(files[i].reader, g);
 		const struct kvt_component *c = find_part(group, name);
 
 		enum kvt_status status;
@@ -96,7 +95,7 @@ static enum kvt_status stretches_of(struct stretch *out, const char *name, int g
  * The stretches of a part follow each other, or are the same as the one before
  * them.  The part after one that was left out begins anywhere.
  */
-static enum kvt_status join_part(struct source_group *map, struct kvt_component *part,
+static enum kvt_status join_part(struct step_group *map, struct kvt_component *part,
 				 const struct kvt_component *before, int g,
 				 const struct rank_file *files, int nfiles,
 				 struct stretch *stretch, struct kvt_error *err)
@@ -114,7 +113,7 @@ static enum kvt_status join_part(struct source_group *map, struct kvt_component 
 	part->global_start = begin;
 	for (int i = 0; i < nfiles; i++) {
 		const struct stretch *s = &stretch[i], *last = &stretch[i ? i - 1 : 0];
-		struct source_part *to = &map->part[s->file];
+		struct step_part *to = &map->part[s->file];
 
 		if (i && s->begin == last->begin && s->length == last->length)
 			continue;
@@ -123,7 +122,7 @@ static enum kvt_status join_part(struct source_group *map, struct kvt_component 
 					"%s and %s: channels of part %s end at %lld and go on at %lld",
 					files[last->file].name, files[s->file].name,
 					part->name, LL(end), LL(s->begin));
-		to->run[to->nruns++] = (struct source_run){
+		to->channel[to->nchannels++] = (struct kvt_segment){
 			part->start + end - begin, s->from, s->length,
 		};
 		end += s->length;
@@ -132,7 +131,7 @@ static enum kvt_status join_part(struct source_group *map, struct kvt_component 
 	return KVT_OK;
 }
 
-static enum kvt_status join_channels(struct source_group *map, struct kvt_group *group,
+static enum kvt_status join_channels(struct step_group *map, struct kvt_group *group,
 				     int g, const struct rank_file *files, int nfiles,
 				     struct kvt_error *err)
 {
@@ -159,42 +158,31 @@ static enum kvt_status join_channels(struct source_group *map, struct kvt_group 
 
 /* ---- all groups --------------------------------------------------------- */
 
-static int64_t *count_up(int64_t n)
-{
-	int64_t *list = calloc((size_t)n + 1, sizeof(*list));
-
-	for (int64_t i = 0; list && i < n; i++)
-		list[i] = i;
-	return list;
-}
-
-static enum kvt_status join_group(struct source *out, int g,
+static enum kvt_status join_group(struct derivation *d, int g,
 				  const struct rank_file *files, int nfiles,
 				  struct kvt_error *err)
 {
-	struct source_group *map = &out->group[g];
-	struct kvt_group *group = &out->snapshot.group[g];
+	struct step_group *map = &d->group[g];
+	struct kvt_group *group = &d->snapshot.group[g];
 	struct kvt_range before = { -1, -1 };
 	enum kvt_status status = KVT_OK;
 	int kept = 0;
 
 	map->from = g;
-	map->layer = count_up(group->shape.n[KVT_AXIS_L]);
-	map->block = count_up(group->shape.n[KVT_AXIS_B]);
 	map->part = calloc((size_t)nfiles, sizeof(*map->part));
-	if (!map->layer || !map->block || !map->part)
+	if (!map->part)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; !status && i < nfiles; i++) {
 		struct kvt_error why = { "" };
 
-		map->part[i].reader = i;
-		map->part[i].heads = (struct source_run){ 0, 0, 1 };
-		map->part[i].kv = (struct source_run){ 0, 0,
+		map->part[i].source = i;
+		map->part[i].heads = (struct kvt_segment){ 0, 0, 1 };
+		map->part[i].kv = (struct kvt_segment){ 0, 0,
 						       group->shape.n[KVT_AXIS_K] };
 		if (group->kind == KVT_MAMBA_CONV)
 			continue;
 		status = join_heads(&map->part[i], &before,
-				    reader_group(files[i].reader, g),
+				    kvt_dump_group(files[i].reader, g),
 				    (struct kvt_rank){ nfiles, i }, &why);
 		if (status)
 			kvt_fail(err, status, "%s: %.400s", files[i].name, why.text);
@@ -204,7 +192,7 @@ static enum kvt_status join_group(struct source *out, int g,
 	else if (!status)
 		group->shape.n[KVT_AXIS_H] = group->total_heads;
 	for (int i = 0; i < nfiles; i++)
-		if (map->part[i].nruns)
+		if (map->part[i].nchannels)
 			map->part[kept++] = map->part[i];
 	map->nparts = kept;
 	group->head_start = 0;
@@ -212,70 +200,59 @@ static enum kvt_status join_group(struct source *out, int g,
 	return status;
 }
 
-enum kvt_status join_source(struct source *out, struct kvt_dump **readers,
-			    const struct rank_file *files, int nfiles,
-			    struct kvt_error *err)
+/* Files are in the order of their ranks. */
+static enum kvt_status join(struct derivation *d, const struct rank_file *files,
+			    int nfiles, struct kvt_error *err)
 {
-	struct kvt_snapshot *snapshot = &out->snapshot;
-	enum kvt_status status;
+	struct kvt_snapshot *snapshot = &d->snapshot;
+	enum kvt_status status = kvt_snapshot_copy(snapshot, kvt_dump_snapshot(d->source[0]),
+						   err);
 
-	*out = (struct source){ .nreaders = nfiles, .reader = readers };
-	kvt_snapshot_init(snapshot);
-	for (int i = 0; i < nfiles; i++)
-		readers[i] = files[i].reader;
-	if ((status = kvt_snapshot_copy(snapshot, kvt_dump_snapshot(readers[0]), err)))
+	for (int g = 0; !status && g < snapshot->ngroups; g++)
+		status = join_group(d, g, files, nfiles, err);
+	if (status)
 		return status;
-	for (int g = 0; g < snapshot->ngroups; g++)
-		if ((status = join_group(out, g, files, nfiles, err)))
-			return status;
 	snapshot->parallel.tp_size = 1;
 	snapshot->parallel.tp_rank = 0;
 	if (nfiles > 1)
 		place_in_pages(snapshot);
-	source_seal(out);
 	return KVT_OK;
 }
 
-/* ---- replicas ----------------------------------------------------------- */
-
-static enum kvt_status compare_files(const struct rank_file *a,
-				     const struct rank_file *b, int g,
-				     const struct kvt_run *run,
-				     bool *shared, struct kvt_error *err)
+enum kvt_status rank_files_join(struct kvt_dump **out, const struct rank_file *files,
+				int nfiles, struct kvt_error *err)
 {
-	struct kvt_error why = { "" };
-	struct sharing sharing;
-	enum kvt_status status = sharing_init(&sharing, a->reader, g, b->reader, g, &why);
+	const struct kvt_dump **source = calloc((size_t)nfiles, sizeof(*source));
+	struct derivation d = { .nsources = nfiles, .source = source };
+	enum kvt_status status;
 
-	if (!status) {
-		*shared = sharing_any(&sharing);
-		status = sharing_compare(&sharing, "replicas", run, &why);
-		sharing_free(&sharing);
-	}
-	if (status)
-		kvt_fail(err, status, "%s and %s: %.300s", a->name, b->name, why.text);
+	if (!source)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < nfiles; i++)
+		source[i] = files[i].reader;
+	kvt_snapshot_init(&d.snapshot);
+	if (!(status = join(&d, files, nfiles, err)))
+		status = derive(out, &d, err);
+	else
+		derivation_free(&d);
+	free(source);
 	return status;
 }
 
-/* With the first that holds the same; the rest follows. */
-enum kvt_status replicas_check(const struct rank_file *files, int nfiles,
-			       const struct kvt_run *run,
-			       struct kvt_error *err)
+enum kvt_status kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,
+			       const char *const *names, int n, struct kvt_error *err)
 {
-	int ngroups = kvt_dump_snapshot(files[0].reader)->ngroups;
+	struct rank_file *files = calloc((size_t)n, sizeof(*files));
+	enum kvt_status status;
 
-	for (int g = 0; g < ngroups; g++)
-		for (int j = 1; j < nfiles; j++) {
-			bool shared = false;
-
-			for (int i = 0; i < j && !shared; i++) {
-				enum kvt_status status =
-					compare_files(&files[i], &files[j], g,
-						      run, &shared, err);
-
-				if (status)
-					return status;
-			}
-		}
-	return KVT_OK;
+	if (!files)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++)
+		files[i] = (struct rank_file){
+			names[i], (struct kvt_dump *)(uintptr_t)dumps[i], /* only read */
+		};
+	if (!(status = rank_files_check(files, n, err)))
+		status = rank_files_join(out, files, n, err);
+	free(files);
+	return status;
 }

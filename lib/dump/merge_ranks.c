@@ -2,6 +2,7 @@
 /* merge_ranks.c - do these files belong together, and are they all? */
 #include "lib/dump/merge.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,10 +9,10 @@
 #ifndef KVTOOL_PIPELINE_H
 #define KVTOOL_PIPELINE_H
 
-#include "lib/kvt/run.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 
 struct slot;
+struct kvt_leaf;
 
 /* How a group is cut: boxes of 'layers' x 'blocks', in L-major order. */
 struct cut {
@@ -35,8 +35,8 @@ struct cut cut_choose(const struct kvt_group *group,
 void cut_widen(struct cut *cut, int64_t box_limit);
 struct kvt_box cut_box(const struct cut *cut, int64_t i);
 
-/* Buffers of a worker; the last one belongs to source_read_box() and its like. */
-enum { NBUFFERS = 5, SOURCE_BUFFER = 4 };
+/* Buffers of a worker; the last one belongs to kvt_read() and its like. */
+enum { NBUFFERS = 5, PIECE_BUFFER = 4 };
 
 /* What one thread owns. */
 struct worker {
@@ -48,6 +48,10 @@ struct worker {
 	uint8_t *stored;		/* one stored tile */
 	struct kvt_device_pool *device;		/* NULL: the CPU */
 	struct slot *slot;		/* of the device, while it is held */
+	/* what PIECE_BUFFER holds: boxes of several dumps read what they share once */
+	const struct kvt_leaf *leaf;	/* NULL: nothing */
+	int leaf_group;
+	struct kvt_box leaf_box;
 };
 
 /* Does box i.  Called in any order by any worker. */
@@ -77,7 +81,7 @@ pipeline_run(const struct work *work, const struct kvt_run *run,
 int64_t pipeline_memory(const struct work *work,
 			const struct kvt_run *run);
 
-/* kvt_find_tile() and its like go between these two. */
+/* What several workers change goes between these two. */
 void pipeline_lock(struct worker *worker);
 void pipeline_unlock(struct worker *worker);
 
@@ -91,61 +95,5 @@ bool pipeline_turn(struct worker *worker, int64_t i);
 void pipeline_pass(struct worker *worker, int64_t i);
 
 void pipeline_progress(struct worker *worker, int64_t nbytes);
-
-/* ---- boxes of a reader -------------------------------------------------- */
-
-/*
- * Fill 'buf' with the dense box of the group's layout, whatever the file: flat
- * groups are read, tiles fetched, decoded and put in place, those at its ends in
- * part.
- */
-KVT_MUST_CHECK enum kvt_status
-read_box(struct worker *worker, struct kvt_dump *reader, int group,
-	 const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
-
-/* A stored tile, found under the lock and read outside it. */
-KVT_MUST_CHECK enum kvt_status
-fetch_tile(struct worker *worker, struct kvt_dump *reader, int group,
-	   const int64_t begin[KVT_NAXES], struct kvt_stored *stored,
-	   struct kvt_error *err);
-
-/* Room for read_box(): adds to tile_bytes and stored_bytes of 'work'. */
-void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling);
-
-/* Calls fn for each tile that the box has a part of, in index order. */
-typedef enum kvt_status tile_fn(struct worker *worker, void *context,
-				const int64_t begin[KVT_NAXES],
-				struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-each_tile(struct worker *worker, const struct kvt_tiling *tiling,
-	  const struct kvt_box *box, tile_fn *fn, void *context,
-	  struct kvt_error *err);
-
-/* The box of the tile at begin: full size, and cut to what exists. */
-struct kvt_box tile_box(const struct kvt_tiling *tiling,
-			const int64_t begin[KVT_NAXES]);
-struct kvt_box box_cut(const struct kvt_box *box, const struct kvt_shape *shape);
-
-/* 'inner' counted from the beginning of 'outer'. */
-struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *outer);
-
-/*
- * Copy the part they share from the dense box 'src' of one layout to the dense
- * box 'dst' of another.  'worker' may have a device for that; NULL: it has none.
- */
-struct placed {
-	const struct kvt_layout *layout;
-	struct kvt_box box;
-	uint8_t *bytes;
-};
-KVT_MUST_CHECK enum kvt_status
-copy_box(struct worker *worker, const struct placed *dst, const struct placed *src,
-	 const struct kvt_box *part, int64_t elem, struct kvt_error *err);
-
-/* The same where the part has other indices in the source: 'from'. */
-KVT_MUST_CHECK enum kvt_status
-copy_part(struct worker *worker, const struct placed *dst, const struct kvt_box *to,
-	  const struct placed *src, const struct kvt_box *from, int64_t elem,
-	  struct kvt_error *err);
 
 #endif

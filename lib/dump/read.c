@@ -1,20 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read.c - reading data through lists of layers, blocks, heads and channels */
+/*
+ * read.c - boxes of dumps: through lists of layers, blocks, heads and channels
+ *
+ * A dump that is a leaf as it is has its box read straight into the caller's buffer,
+ * or decoded tile by tile.  Of a derived one each part reads the layers and blocks
+ * that its leaf has together (neighbours, or all of one row of tiles) into the
+ * worker's piece buffer, and copies runs of them to where they stand in the box; so
+ * what a part does not want is not read, and a tile is decoded once a box.  A piece
+ * stays in the buffer until another one is read.
+ */
 #include "lib/dump/map.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kvt_leaf *leaf_of(const struct kvt_dump *dump)
+{
+	assert(dump->is_leaf);
+	return dump->leaf[0];
+}
 
 /* ---- pieces ------------------------------------------------------------- */
 
-static int64_t span_end(const int64_t *map, int64_t i, int64_t end, int64_t tile)
+static int64_t at_of(const int64_t *list, int64_t i)
+{
+	return list ? list[i] : i;
+}
+
+static int64_t run_end(const int64_t *list, int64_t i, int64_t end, int64_t tile)
 {
 	int64_t j = i + 1;
 
-	if (map[i] < 0)
+	if (!list)		/* as it is: to the end, or to that of the tile */
+		return tile && (i / tile + 1) * tile < end ? (i / tile + 1) * tile : end;
+	if (list[i] < 0)
 		return j;
 	if (tile)
-		while (j < end && map[j] >= 0 && map[j] / tile == map[i] / tile)
+		while (j < end && list[j] >= 0 && list[j] / tile == list[i] / tile)
 			j++;
 	else
-		while (j < end && map[j] == map[j - 1] + 1)
+		while (j < end && list[j] == list[j - 1] + 1)
 			j++;
 	return j;
 }
@@ -43,25 +69,30 @@ bool piece_next(struct pieces *p)
 		if (p->here.begin[KVT_AXIS_L] == end[KVT_AXIS_L] ||
 		    begin[KVT_AXIS_B] == end[KVT_AXIS_B])
 			return false;
-		p->here.end[KVT_AXIS_L] = span_end(p->layer,
-						   p->here.begin[KVT_AXIS_L],
-						   end[KVT_AXIS_L], p->tile[0]);
+		p->here.end[KVT_AXIS_L] = run_end(p->layer, p->here.begin[KVT_AXIS_L],
+						  end[KVT_AXIS_L], p->tile[0]);
 		p->here.begin[KVT_AXIS_B] = begin[KVT_AXIS_B];
 	}
-	p->here.end[KVT_AXIS_B] = span_end(p->block, p->here.begin[KVT_AXIS_B],
-					   end[KVT_AXIS_B], p->tile[1]);
+	p->here.end[KVT_AXIS_B] = run_end(p->block, p->here.begin[KVT_AXIS_B],
+					  end[KVT_AXIS_B], p->tile[1]);
 	return true;
 }
 
+bool piece_is_there(const struct pieces *p)
+{
+	return at_of(p->layer, p->here.begin[KVT_AXIS_L]) >= 0 &&
+	       at_of(p->block, p->here.begin[KVT_AXIS_B]) >= 0;
+}
+
 /* From the least index to the greatest: inside a tile they need not ascend. */
-static void map_range(struct kvt_box *box, enum kvt_axis axis, const int64_t *map,
+static void map_range(struct kvt_box *box, enum kvt_axis axis, const int64_t *list,
 		      int64_t begin, int64_t end)
 {
-	int64_t least = map[begin], most = map[begin];
+	int64_t least = at_of(list, begin), most = at_of(list, end - 1);
 
-	for (int64_t i = begin; i < end; i++) {
-		least = map[i] < least ? map[i] : least;
-		most = map[i] > most ? map[i] : most;
+	for (int64_t i = begin; list && i < end; i++) {
+		least = list[i] < least ? list[i] : least;
+		most = list[i] > most ? list[i] : most;
 	}
 	box_take(box, axis, least, most + 1 - least);
 }
@@ -77,16 +108,104 @@ struct kvt_box piece_there(const struct pieces *p)
 	return box;
 }
 
+/* ---- boxes of a leaf ------------------------------------------------------- */
+
+static enum kvt_status load_tile(const struct kvt_leaf *leaf, int group,
+				 const int64_t begin[KVT_NAXES], struct kvt_stored *out,
+				 struct kvt_error *err)
+{
+	struct kvt_extent extent;
+	enum kvt_status status = leaf->ops->find_tile(leaf, group, begin, &extent, err);
+
+	return status ? status : leaf->ops->load_tile(leaf, &extent, out, err);
+}
+
+struct reading {
+	const struct kvt_leaf *leaf;
+	int group;
+	const struct placed *dst;
+};
+
+/* What of a tile is in a box that need not end where tiles do. */
+static struct kvt_box box_shared(const struct kvt_box *a, const struct kvt_box *b)
+{
+	struct kvt_box out = *a;
+
+	for (int i = 0; i < KVT_NAXES; i++) {
+		if (out.begin[i] < b->begin[i])
+			out.begin[i] = b->begin[i];
+		if (out.end[i] > b->end[i])
+			out.end[i] = b->end[i];
+	}
+	return out;
+}
+
+static enum kvt_status read_tile(struct worker *worker, void *context,
+				 const int64_t begin[KVT_NAXES], struct kvt_error *err)
+{
+	const struct reading *r = context;
+	const struct kvt_group *group = &r->leaf->snapshot.group[r->group];
+	const struct kvt_tiling *tiling = leaf_tiling(r->leaf, r->group);
+	struct kvt_stored stored = { .bytes = worker->stored,
+				     .capacity = kvt_stored_bound(tiling) };
+	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
+	struct kvt_box part = box_shared(&tile.box, &r->dst->box);
+	enum kvt_status status;
+
+	if ((status = load_tile(r->leaf, r->group, begin, &stored, err)) ||
+	    (status = kvt_decode(worker->tile, &stored, tiling, worker->scratch, err)))
+		return status;
+	return copy_box(worker, r->dst, &tile, &part, group->shape.elem, err);
+}
+
+static const void *bytes_of(const struct kvt_leaf *leaf, int group)
+{
+	return leaf->ops->bytes ? leaf->ops->bytes(leaf, group) : NULL;
+}
+
+/* All of dst, which has another order than the leaf unless that has tiles. */
+static enum kvt_status read_leaf(struct worker *worker, const struct kvt_leaf *leaf,
+				 int group, const struct placed *dst, struct kvt_error *err)
+{
+	const struct kvt_group *from = &leaf->snapshot.group[group];
+	struct reading reading = { leaf, group, dst };
+	enum kvt_status status;
+	struct placed src;
+
+	if (leaf_tiling(leaf, group))
+		return each_tile(worker, leaf_tiling(leaf, group), &dst->box, read_tile,
+				 &reading, err);
+	if (!bytes_of(leaf, group) && kvt_layout_equal(&from->layout, dst->layout))
+		return leaf->ops->read_box(leaf, group, &dst->box, dst->bytes, err);
+	if ((status = read_around(&src, worker, leaf, group, &dst->box, err)))
+		return status;
+	return copy_box(worker, dst, &src, &dst->box, from->shape.elem, err);
+}
+
+static bool holds(const struct worker *worker, const struct kvt_leaf *leaf, int group,
+		  const struct kvt_box *box)
+{
+	return worker->leaf == leaf && worker->leaf_group == group &&
+	       !memcmp(&worker->leaf_box, box, sizeof(*box));
+}
+
 enum kvt_status read_around(struct placed *out, struct worker *worker,
-			    struct kvt_dump *reader, int group,
+			    const struct kvt_leaf *leaf, int group,
 			    const struct kvt_box *box, struct kvt_error *err)
 {
-	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
-	const struct kvt_group *from = reader_group(reader, group);
+	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
+	const struct kvt_group *from = &leaf->snapshot.group[group];
+	const void *bytes = bytes_of(leaf, group);
+	enum kvt_status status;
 
 	out->layout = &from->layout;
+	if (bytes) {
+		out->box = kvt_box_whole(&from->shape);
+		out->bytes = (uint8_t *)(uintptr_t)bytes;	/* only read */
+		return KVT_OK;
+	}
 	out->box = *box;
-	out->bytes = worker->buffer[SOURCE_BUFFER];
+	out->bytes = worker->buffer[PIECE_BUFFER];
 	for (int a = 0; tiling && a < KVT_NAXES; a++) {
 		int64_t n = tiling->n[a];
 
@@ -94,16 +213,38 @@ enum kvt_status read_around(struct placed *out, struct worker *worker,
 		out->box.end[a] = (box->end[a] + n - 1) / n * n;
 	}
 	out->box = box_cut(&out->box, &from->shape);
-	return read_box(worker, reader, group, &out->box, out->bytes, err);
+	if (holds(worker, leaf, group, &out->box))
+		return KVT_OK;
+	worker->leaf = NULL;
+	status = tiling ? read_leaf(worker, leaf, group, out, err) :
+		 leaf->ops->read_box(leaf, group, &out->box, out->bytes, err);
+	if (status)
+		return status;
+	worker->leaf = leaf;
+	worker->leaf_group = group;
+	worker->leaf_box = out->box;
+	return KVT_OK;
 }
 
-void work_needs_pieces(struct work *work, const struct kvt_dump *reader, int group,
+void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling)
+{
+	if (!tiling)
+		return;
+	if (work->tile_bytes < tiling->nbytes)
+		work->tile_bytes = tiling->nbytes;
+	if (work->stored_bytes < kvt_stored_bound(tiling))
+		work->stored_bytes = kvt_stored_bound(tiling);
+}
+
+void work_needs_pieces(struct work *work, const struct kvt_leaf *leaf, int group,
 		       int64_t layers, int64_t blocks)
 {
-	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
-	const struct kvt_shape *shape = &reader_group(reader, group)->shape;
+	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
+	const struct kvt_shape *shape = &leaf->snapshot.group[group].shape;
 	int64_t nbytes = shape->elem;
 
+	if (bytes_of(leaf, group))
+		return;
 	/* a piece never leaves a row of tiles */
 	layers = tiling ? tiling->n[KVT_AXIS_L] : layers;
 	blocks = tiling ? tiling->n[KVT_AXIS_B] : blocks;
@@ -111,174 +252,330 @@ void work_needs_pieces(struct work *work, const struct kvt_dump *reader, int gro
 	nbytes *= blocks < shape->n[KVT_AXIS_B] ? blocks : shape->n[KVT_AXIS_B];
 	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
 		nbytes *= shape->n[a];
-	if (work->buffer_bytes[SOURCE_BUFFER] < nbytes)
-		work->buffer_bytes[SOURCE_BUFFER] = nbytes;
+	if (work->buffer_bytes[PIECE_BUFFER] < nbytes)
+		work->buffer_bytes[PIECE_BUFFER] = nbytes;
 	work_needs_tiles(work, tiling);
 }
 
-/* ---- a box of the source ------------------------------------------------ */
+/* ---- boxes of a dump ------------------------------------------------------- */
 
-void work_needs_source(struct work *work, const struct source *source, int group,
-		       const struct cut *cut)
+static bool same_order(const struct map_part *part, const struct kvt_layout *layout)
 {
-	const struct source_group *map = &source->group[group];
-
-	if (source->whole) {
-		work_needs_tiles(work, kvt_dump_tiling(source->reader[0], group));
-		return;
-	}
-	if (map->first) {
-		work_needs_spans(work, reader_of(source, map->part), map->from,
-				 cut->layers,
-				 cut->blocks * cut->shape.n[KVT_AXIS_S]);
-		return;
-	}
-	for (; map; map = map->graft)
-		for (int p = 0; p < map->nparts; p++)
-			work_needs_pieces(work, reader_of(source, &map->part[p]),
-					  map->from, cut->layers, cut->blocks);
+	return kvt_layout_equal(&part_group(part)->layout, layout);
 }
 
-/* Neighbours in both: to where they stand in the box, part by part. */
+void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
+		    const struct cut *cut, const struct kvt_layout *layout)
+{
+	const struct map_group *map = &dump->group[group];
+
+	if (!layout)
+		layout = &kvt_dump_group(dump, group)->layout;
+	for (int p = 0; p < map->nparts; p++) {
+		const struct map_part *part = &map->part[p];
+
+		if (map->whole && (part_tiling(part) || same_order(part, layout)))
+			work_needs_tiles(work, part_tiling(part));
+		else if (part->spans)
+			work_needs_spans(work, part->leaf, part->group, cut->layers,
+					 cut->blocks * cut->shape.n[KVT_AXIS_S]);
+		else
+			work_needs_pieces(work, part->leaf, part->group, cut->layers,
+					  cut->blocks);
+	}
+}
+
+/* Neighbours in both: to where they stand in the box, channel by channel. */
 static enum kvt_status put_runs(struct worker *worker, const struct placed *dst,
 				const struct placed *src, const struct pieces *p,
-				const struct source_part *part, int64_t elem,
-				struct kvt_error *err)
+				const struct map_part *part, struct kvt_error *err)
 {
+	const struct kvt_segment heads = segment_clip(&part->heads, &dst->box, KVT_AXIS_H);
+	const struct kvt_segment kv = segment_clip(&part->kv, &dst->box, KVT_AXIS_K);
 	struct kvt_box to = p->here, from = piece_there(p);
+	enum kvt_status status = KVT_OK;
 
-	box_take(&to, KVT_AXIS_H, part->heads.at, part->heads.count);
-	box_take(&from, KVT_AXIS_H, part->heads.from, part->heads.count);
-	box_take(&to, KVT_AXIS_K, part->kv.at, part->kv.count);
-	box_take(&from, KVT_AXIS_K, part->kv.from, part->kv.count);
-	for (int i = 0; i < part->nruns; i++) {
-		const struct source_run *run = &part->run[i];
-		enum kvt_status status;
+	box_take(&to, KVT_AXIS_H, heads.at, heads.count);
+	box_take(&from, KVT_AXIS_H, heads.from, heads.count);
+	box_take(&to, KVT_AXIS_K, kv.at, kv.count);
+	box_take(&from, KVT_AXIS_K, kv.from, kv.count);
+	for (int i = 0; !status && i < part->nchannels; i++) {
+		struct kvt_segment c = segment_clip(&part->channels[i], &dst->box,
+						    KVT_AXIS_D);
 
-		box_take(&to, KVT_AXIS_D, run->at, run->count);
-		box_take(&from, KVT_AXIS_D, run->from, run->count);
-		if ((status = copy_part(worker, dst, &to, src, &from, elem, err)))
-			return status;
+		if (!c.count)
+			continue;
+		box_take(&to, KVT_AXIS_D, c.at, c.count);
+		box_take(&from, KVT_AXIS_D, c.from, c.count);
+		status = copy_part(worker, dst, &to, src, &from,
+				   part_group(part)->shape.elem, err);
 	}
+	return status;
+}
+
+static const int64_t *list_of(const struct map_list *list)
+{
+	return list ? list->at : NULL;
+}
+
+/* In the leaf, with the heads, keys and values of the box that the part has. */
+static struct kvt_box box_there(const struct pieces *p, const struct map_part *part,
+				const struct kvt_box *box)
+{
+	const struct kvt_segment heads = segment_clip(&part->heads, box, KVT_AXIS_H);
+	const struct kvt_segment kv = segment_clip(&part->kv, box, KVT_AXIS_K);
+	struct kvt_box there = piece_there(p);
+
+	box_take(&there, KVT_AXIS_H, heads.from, heads.count);
+	box_take(&there, KVT_AXIS_K, kv.from, kv.count);
+	box_take(&there, KVT_AXIS_D, 0, part_group(part)->shape.n[KVT_AXIS_D]);
+	return there;
+}
+
+static bool is_beside(const struct map_part *part, const struct kvt_box *box)
+{
+	return !segment_clip(&part->heads, box, KVT_AXIS_H).count ||
+	       !segment_clip(&part->kv, box, KVT_AXIS_K).count;
+}
+
+static enum kvt_status read_part(struct worker *worker, const struct map_part *part,
+				 const struct placed *dst, struct kvt_error *err)
+{
+	struct pieces p = pieces_of(&dst->box, list_of(part->layers),
+				    list_of(part->blocks), part_tiling(part));
+	enum kvt_status status = KVT_OK;
+
+	if (is_beside(part, &dst->box))
+		return KVT_OK;
+	while (!status && piece_next(&p)) {
+		struct pieces near = pieces_of(&p.here, p.layer, p.block, NULL);
+		struct kvt_box there;
+		struct placed src;
+
+		if (!piece_is_there(&p))
+			continue;
+		there = box_there(&p, part, &dst->box);
+		status = read_around(&src, worker, part->leaf, part->group, &there, err);
+		while (!status && piece_next(&near))
+			status = put_runs(worker, dst, &src, &near, part, err);
+	}
+	return status;
+}
+
+enum kvt_status kvt_read(struct worker *worker, const struct kvt_dump *dump, int group,
+			 const struct kvt_box *box, const struct kvt_layout *layout,
+			 void *buf, struct kvt_error *err)
+{
+	const struct map_group *map = &dump->group[group];
+	const struct kvt_group *here = kvt_dump_group(dump, group);
+	struct placed dst = { layout ? layout : &here->layout, *box, buf };
+	struct kvt_shape shape = kvt_box_shape(box, here->shape.elem);
+	enum kvt_status status = KVT_OK;
+	int64_t nbytes;
+
+	if (map->whole)
+		return read_leaf(worker, map->part->leaf, map->part->group, &dst, err);
+	if (map->sparse) {
+		if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
+			return status;
+		memset(buf, 0, (size_t)nbytes);
+	}
+	for (int p = 0; !status && p < map->nparts; p++)
+		status = map->part[p].spans ?
+			 read_spans(worker, &map->part[p], &dst, err) :
+			 read_part(worker, &map->part[p], &dst, err);
+	return status;
+}
+
+struct alone {
+	const struct kvt_dump *dump;
+	int group;
+	const struct kvt_box *box;
+	const struct kvt_layout *layout;
+	void *buf;
+};
+
+static enum kvt_status read_alone(struct worker *worker, void *context, int64_t i,
+				  struct kvt_error *err)
+{
+	const struct alone *a = context;
+
+	(void)i;
+	return kvt_read(worker, a->dump, a->group, a->box, a->layout, a->buf, err);
+}
+
+enum kvt_status kvt_dump_read(const struct kvt_dump *dump, int group,
+			      const struct kvt_box *box, const struct kvt_layout *layout,
+			      void *buf, struct kvt_error *err)
+{
+	const struct kvt_run run = { .threads = 1, .memory = INT64_MAX };
+	struct alone alone = { dump, group, box, layout, buf };
+	struct work work = { .fn = read_alone, .context = &alone, .count = 1 };
+	struct cut cut = {
+		.layers = box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L],
+		.blocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B],
+	};
+
+	if (group < 0 || group >= kvt_dump_snapshot(dump)->ngroups)
+		return kvt_fail(err, KVT_USAGE, "%s: has no group %d", kvt_dump_path(dump),
+				group);
+	cut.shape = kvt_dump_group(dump, group)->shape;
+	kvt_work_reads(&work, dump, group, &cut, layout);
+	return pipeline_run(&work, &run, err);
+}
+
+/* ---- stored tiles and cells -------------------------------------------------- */
+
+static bool segment_has(const struct kvt_segment *s, int64_t i)
+{
+	return i >= s->at && i < s->at + s->count;
+}
+
+static int64_t block_there(const struct map_part *part, int64_t b)
+{
+	const struct map_spans *spans = part->spans;
+
+	if (!spans)
+		return list_at(part->blocks, b);
+	return spans->first[b] < spans->first[b + 1] ?
+	       (int64_t)spans->span[spans->first[b]].block : -1;
+}
+
+enum kvt_status kvt_read_tile(const struct kvt_dump *dump, int group,
+			      const int64_t begin[KVT_NAXES], struct kvt_stored *out,
+			      struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+
+	for (int p = 0; group >= 0 && group < s->ngroups && p < dump->group[group].nparts;
+	     p++) {
+		const struct map_part *part = &dump->group[group].part[p];
+		int64_t at[KVT_NAXES];
+
+		memcpy(at, begin, sizeof(at));
+		at[KVT_AXIS_L] = list_at(part->layers, begin[KVT_AXIS_L]);
+		at[KVT_AXIS_B] = block_there(part, begin[KVT_AXIS_B]);
+		at[KVT_AXIS_H] += part->heads.from - part->heads.at;
+		at[KVT_AXIS_K] += part->kv.from - part->kv.at;
+		if (at[KVT_AXIS_L] < 0 || at[KVT_AXIS_B] < 0 ||
+		    !segment_has(&part->heads, begin[KVT_AXIS_H]) ||
+		    !segment_has(&part->kv, begin[KVT_AXIS_K]) || !part_tiling(part))
+			continue;
+		return load_tile(part->leaf, part->group, at, out, err);
+	}
+	return kvt_fail(err, KVT_USAGE, "%s: group %d has no such tile",
+			kvt_dump_path(dump), group);
+}
+
+struct cells {
+	uint64_t *out, *spare;
+	const struct kvt_box *box;
+	const int64_t *n;		/* extents of the group */
+};
+
+/* Of neighbouring layers and blocks of one part. */
+static enum kvt_status read_cells(const struct cells *c, const struct map_part *part,
+				  const struct pieces *p, struct kvt_error *err)
+{
+	const struct kvt_box *box = c->box;
+	struct kvt_box there = box_there(p, part, box);
+	int64_t nb = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
+	const uint64_t *spare = c->spare;
+	enum kvt_status status;
+
+	if ((status = part->leaf->ops->fetch_cells(part->leaf, part->group, &there,
+						   c->spare, err)))
+		return status;
+	for (int64_t l = p->here.begin[0]; l < p->here.end[0]; l++)
+		for (int64_t b = p->here.begin[1]; b < p->here.end[1]; b++) {
+			int64_t page = (l - box->begin[0]) * nb + b - box->begin[1];
+
+			for (int64_t h = 0; h < part->heads.count; h++) {
+				int64_t at = page * c->n[KVT_AXIS_H] + part->heads.at + h;
+
+				memcpy(c->out + at * c->n[KVT_AXIS_K] + part->kv.at, spare,
+				       (size_t)part->kv.count * sizeof(*spare));
+				spare += part->kv.count;
+			}
+		}
 	return KVT_OK;
 }
 
-static enum kvt_status read_piece(struct worker *worker, const struct source *source,
-				  const struct source_group *map,
-				  const struct placed *dst,
-				  const struct pieces *p,
-				  const struct source_part *part,
-				  struct kvt_error *err)
+enum kvt_status kvt_read_cells(const struct kvt_dump *dump, int group,
+			       const struct kvt_box *box, uint64_t *cells,
+			       struct kvt_error *err)
 {
-	struct kvt_dump *reader = reader_of(source, part);
-	const struct kvt_shape *shape = &reader_group(reader, map->from)->shape;
-	struct pieces near = pieces_of(&p->here, p->layer, p->block, NULL);
-	struct kvt_box there = piece_there(p);
-	enum kvt_status status;
-	struct placed src;
-
-	box_take(&there, KVT_AXIS_H, part->heads.from, part->heads.count);
-	box_take(&there, KVT_AXIS_K, part->kv.from, part->kv.count);
-	box_take(&there, KVT_AXIS_D, 0, shape->n[KVT_AXIS_D]);
-	status = read_around(&src, worker, reader, map->from, &there, err);
-	while (!status && piece_next(&near))
-		status = put_runs(worker, dst, &src, &near, part, shape->elem, err);
-	return status;
-}
-
-static enum kvt_status read_map(struct worker *worker, const struct source *source,
-				const struct source_group *map, const struct placed *dst,
-				struct kvt_error *err)
-{
+	struct cells c = { .out = cells, .box = box };
 	enum kvt_status status = KVT_OK;
+	int64_t count = 1;
 
-	for (int i = 0; i < map->nparts; i++) {
-		const struct source_part *part = &map->part[i];
-		struct pieces p = pieces_of(&dst->box, map->layer, map->block,
-					    kvt_dump_tiling(reader_of(source, part),
-							      map->from));
+	if (!kvt_dump_has_cells(dump, group))
+		return kvt_fail(err, KVT_USAGE, "%s: no group %d that can be read so",
+				kvt_dump_path(dump), group);
+	if (dump->group[group].whole) {
+		const struct map_part *part = dump->group[group].part;
+
+		return part->leaf->ops->fetch_cells(part->leaf, part->group, box, cells,
+						    err);
+	}
+	c.n = kvt_dump_group(dump, group)->shape.n;
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (a != KVT_AXIS_S && a != KVT_AXIS_D)
+			count *= box->end[a] - box->begin[a];
+	if (!(c.spare = malloc((size_t)count * sizeof(*c.spare) + 1)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < dump->group[group].nparts; i++) {
+		const struct map_part *part = &dump->group[group].part[i];
+		struct pieces p = pieces_of(box, list_of(part->layers),
+					    list_of(part->blocks), NULL);
 
 		while (!status && piece_next(&p))
 			if (piece_is_there(&p))
-				status = read_piece(worker, source, map, dst, &p, part,
-						    err);
+				status = read_cells(&c, part, &p, err);
 	}
+	free(c.spare);
 	return status;
 }
-
-enum kvt_status source_read_box(struct worker *worker, const struct source *source,
-				int group, const struct kvt_box *box, uint8_t *buf,
-				struct kvt_error *err)
-{
-	const struct source_group *map = &source->group[group];
-	const struct overlay *overlay = source->overlay;
-	const struct kvt_group *to = &source_snapshot(source)->group[group];
-	struct placed dst = { &to->layout, *box, buf };
-	enum kvt_status status = KVT_OK;
-
-	if (overlay && overlay->group == group) {
-		struct placed all = { overlay->layout, kvt_box_whole(&to->shape),
-				      overlay->bytes };
-
-		return copy_box(worker, &dst, &all, box, to->shape.elem, err);
-	}
-	if (source->whole)
-		return read_box(worker, source->reader[0], group, box, buf, err);
-	if (map->first)
-		return read_spans(worker, source, group, box, buf, err);
-	/* what is grafted comes last, over what was there */
-	for (; !status && map; map = map->graft)
-		status = read_map(worker, source, map, &dst, err);
-	return status;
-}
-
-/* ---- tiles as they are stored ------------------------------------------- */
 
 struct checking {
-	struct kvt_dump *reader;
-	int group;
+	const struct map_part *part;
 };
 
 static enum kvt_status check_tile(struct worker *worker, void *context,
-				  const int64_t begin[KVT_NAXES],
-				  struct kvt_error *err)
+				  const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
-	const struct checking *c = context;
-	const struct kvt_tiling *tiling = kvt_dump_tiling(c->reader, c->group);
+	const struct map_part *part = ((const struct checking *)context)->part;
+	const struct kvt_tiling *tiling = part_tiling(part);
 	struct kvt_stored stored = { .bytes = worker->stored,
 				     .capacity = kvt_stored_bound(tiling) };
-	enum kvt_status status = fetch_tile(worker, c->reader, c->group, begin, &stored,
-					    err);
+	enum kvt_status status = load_tile(part->leaf, part->group, begin, &stored, err);
 
 	return status ? status : kvt_stored_check(&stored, tiling, err);
 }
 
-enum kvt_status source_check_tiles(struct worker *worker, const struct source *source,
-				   int group, const struct kvt_box *box,
-				   struct kvt_error *err)
+enum kvt_status kvt_check_tiles(struct worker *worker, const struct kvt_dump *dump,
+				int group, const struct kvt_box *box,
+				struct kvt_error *err)
 {
-	const struct source_group *map = &source->group[group];
+	const struct map_group *map = &dump->group[group];
 	enum kvt_status status = KVT_OK;
 
-	for (; map; map = map->graft)
-		for (int i = 0; i < map->nparts; i++) {
-			const struct source_part *part = &map->part[i];
-			struct checking c = { reader_of(source, part), map->from };
-			const struct kvt_tiling *tiling = kvt_dump_tiling(c.reader,
-									    c.group);
-			struct pieces p = pieces_of(box, map->layer, map->block, tiling);
+	for (int i = 0; i < map->nparts; i++) {
+		struct checking c = { &map->part[i] };
+		struct pieces p = pieces_of(box, list_of(c.part->layers),
+					    list_of(c.part->blocks), part_tiling(c.part));
 
-			while (!status && piece_next(&p)) {
-				struct kvt_box there = piece_there(&p);
+		if (is_beside(c.part, box))
+			continue;
+		while (!status && piece_next(&p)) {
+			struct kvt_box there;
 
-				box_take(&there, KVT_AXIS_H, part->heads.from,
-					 part->heads.count);
-				box_take(&there, KVT_AXIS_K, part->kv.from,
-					 part->kv.count);
-				if (piece_is_there(&p))
-					status = each_tile(worker, tiling, &there,
-							   check_tile, &c, err);
-			}
+			if (!piece_is_there(&p))
+				continue;
+			there = box_there(&p, c.part, box);
+			status = each_tile(worker, part_tiling(c.part), &there,
+					   check_tile, &c, err);
 		}
+	}
 	return status;
 }

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_states.c - blocks of a source whose states come from blocks of another size */
+/*
+ * read_states.c - blocks whose states come from blocks of another size
+ *
+ * Spans of states that a box wants are sorted by where they lie in the leaf and
+ * read in pieces: of tiles, those of one row of tiles; of arrays, neighbouring
+ * blocks, or a part of one long block.  A piece is read once and its spans are
+ * copied to where they belong; along a split S axis only whole inner parts, or
+ * states inside one, are evenly spaced, so a copy stops at their ends.
+ */
 #include "lib/dump/map.h"
 
 #include <stdlib.h>
@@ -18,12 +26,7 @@ static int by_place(const void *a, const void *b)
 	return 0;
 }
 
-/* States of the inner parts of S, which planes may split differently. */
-struct splits {
-	int64_t least, most;		/* 0: S is not split */
-};
-
-static struct splits splits_of(const struct kvt_layout *layout, int64_t elem)
+struct splits splits_of(const struct kvt_layout *layout, int64_t elem)
 {
 	struct splits out = { 0, 0 };
 
@@ -89,16 +92,17 @@ static int64_t piece_end(struct kvt_box *there, const struct wanted *w, int64_t 
 	return i;
 }
 
-enum kvt_status each_spans(struct worker *worker, struct kvt_dump *reader, int group,
-			   const int64_t layers[2], struct wanted *wanted, int64_t n,
-			   int64_t rows, spans_fn *fn, void *context,
-			   struct kvt_error *err)
+/* 'there' holds the heads, keys and values, and channels that are wanted. */
+static enum kvt_status walk_spans(struct worker *worker, const struct kvt_leaf *leaf,
+				  int group, struct kvt_box there,
+				  struct wanted *wanted, int64_t n, int64_t rows,
+				  spans_fn *fn, void *context, struct kvt_error *err)
 {
-	const struct kvt_group *from = reader_group(reader, group);
-	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
+	const int64_t layers[2] = { there.begin[KVT_AXIS_L], there.end[KVT_AXIS_L] };
+	const struct kvt_group *from = &leaf->snapshot.group[group];
+	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
 	int64_t step = tiling ? tiling->n[KVT_AXIS_L] : layers[1] - layers[0], end;
 	struct reach reach = reach_of(from, rows);
-	struct kvt_box there = kvt_box_whole(&from->shape);
 	enum kvt_status status;
 
 	qsort(wanted, (size_t)n, sizeof(*wanted), by_place);
@@ -114,7 +118,7 @@ enum kvt_status each_spans(struct worker *worker, struct kvt_dump *reader, int g
 
 			read.n = piece_end(&there, read.wanted, n - i, from, tiling,
 					   &reach);
-			if ((status = read_around(&read.src, worker, reader, group,
+			if ((status = read_around(&read.src, worker, leaf, group,
 						  &there, err)) ||
 			    (status = fn(context, &read, err)))
 				return status;
@@ -124,28 +128,43 @@ enum kvt_status each_spans(struct worker *worker, struct kvt_dump *reader, int g
 	return KVT_OK;
 }
 
-void work_needs_spans(struct work *work, const struct kvt_dump *reader, int group,
+enum kvt_status each_spans(struct worker *worker, const struct kvt_leaf *leaf, int group,
+			   const int64_t layers[2], struct wanted *wanted, int64_t n,
+			   int64_t rows, spans_fn *fn, void *context,
+			   struct kvt_error *err)
+{
+	struct kvt_box there = kvt_box_whole(&leaf->snapshot.group[group].shape);
+
+	box_take(&there, KVT_AXIS_L, layers[0], layers[1] - layers[0]);
+	return walk_spans(worker, leaf, group, there, wanted, n, rows, fn, context, err);
+}
+
+void work_needs_spans(struct work *work, const struct kvt_leaf *leaf, int group,
 		      int64_t layers, int64_t rows)
 {
-	const struct kvt_shape *shape = &reader_group(reader, group)->shape;
-	struct reach reach = reach_of(reader_group(reader, group), rows);
+	const struct kvt_shape *shape = &leaf->snapshot.group[group].shape;
+	struct reach reach = reach_of(&leaf->snapshot.group[group], rows);
 	int64_t nbytes = shape->elem * layers * reach.states;
 
-	if (kvt_dump_tiling(reader, group) || !reach.states) {
-		work_needs_pieces(work, reader, group, layers, reach.blocks);
+	if (leaf_tiling(leaf, group) || !reach.states) {
+		work_needs_pieces(work, leaf, group, layers, reach.blocks);
 		return;
 	}
 	for (int a = KVT_AXIS_H; a < KVT_NAXES; a++)
 		nbytes *= shape->n[a];
-	if (work->buffer_bytes[SOURCE_BUFFER] < nbytes)
-		work->buffer_bytes[SOURCE_BUFFER] = nbytes;
+	if (work->buffer_bytes[PIECE_BUFFER] < nbytes)
+		work->buffer_bytes[PIECE_BUFFER] = nbytes;
 }
 
-/* ---- a box of the source ------------------------------------------------ */
+/* ---- a part that is spans --------------------------------------------------- */
 
 struct filling {
 	struct worker *worker;
-	struct placed dst;
+	const struct placed *dst;
+	const struct map_part *part;
+	struct kvt_segment heads, kv;	/* of the part, those in the box */
+	int64_t layer;			/* here, of the first of those that are read */
+	int64_t from;			/* in the leaf */
 	int64_t elem;
 };
 
@@ -167,26 +186,48 @@ static int64_t copy_end(const struct kvt_layout *layout, int64_t elem, int64_t s
 	return left < count ? left : count;
 }
 
+static enum kvt_status put_channels(const struct filling *f, const struct placed *src,
+				    struct kvt_box to, struct kvt_box from,
+				    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < f->part->nchannels; i++) {
+		struct kvt_segment c = segment_clip(&f->part->channels[i], &f->dst->box,
+						    KVT_AXIS_D);
+
+		if (!c.count)
+			continue;
+		box_take(&to, KVT_AXIS_D, c.at, c.count);
+		box_take(&from, KVT_AXIS_D, c.from, c.count);
+		status = copy_part(f->worker, f->dst, &to, src, &from, f->elem, err);
+	}
+	return status;
+}
+
 static enum kvt_status put_span(const struct filling *f, const struct spans_read *read,
 				const struct wanted *w, struct kvt_error *err)
 {
-	struct kvt_box to = f->dst.box, from = read->src.box;
-	int64_t done = 0, count;
+	struct kvt_box to = f->dst->box, from = read->src.box;
+	int64_t nlayers = read->layers[1] - read->layers[0], done = 0, count;
 
-	box_take(&to, KVT_AXIS_L, read->layers[0], read->layers[1] - read->layers[0]);
-	box_take(&from, KVT_AXIS_L, read->layers[0], read->layers[1] - read->layers[0]);
+	box_take(&to, KVT_AXIS_L, f->layer + read->layers[0] - f->from, nlayers);
+	box_take(&from, KVT_AXIS_L, read->layers[0], nlayers);
 	box_take(&to, KVT_AXIS_B, w->to, 1);
 	box_take(&from, KVT_AXIS_B, w->span.block, 1);
+	box_take(&to, KVT_AXIS_H, f->heads.at, f->heads.count);
+	box_take(&from, KVT_AXIS_H, f->heads.from, f->heads.count);
+	box_take(&to, KVT_AXIS_K, f->kv.at, f->kv.count);
+	box_take(&from, KVT_AXIS_K, f->kv.from, f->kv.count);
 	for (; done < w->span.count; done += count) {
 		int64_t at = w->span.at + done, state = w->span.state + done;
 		enum kvt_status status;
 
 		count = copy_end(read->src.layout, f->elem, state, w->span.count - done);
-		count = copy_end(f->dst.layout, f->elem, at, count);
+		count = copy_end(f->dst->layout, f->elem, at, count);
 		box_take(&to, KVT_AXIS_S, at, count);
 		box_take(&from, KVT_AXIS_S, state, count);
-		if ((status = copy_part(f->worker, &f->dst, &to, &read->src, &from,
-					f->elem, err)))
+		if ((status = put_channels(f, &read->src, to, from, err)))
 			return status;
 	}
 	return KVT_OK;
@@ -202,37 +243,76 @@ static enum kvt_status put_spans(void *context, const struct spans_read *read,
 	return status;
 }
 
-enum kvt_status read_spans(struct worker *worker, const struct source *source,
-			   int group, const struct kvt_box *box, uint8_t *buf,
-			   struct kvt_error *err)
+/* The spans of the blocks of a box, as far as they are inside its states. */
+static struct wanted *wanted_in(int64_t *n, const struct map_spans *spans,
+				const struct kvt_box *box)
 {
-	const struct source_group *map = &source->group[group];
-	const struct kvt_group *here = &source->snapshot.group[group];
-	int64_t states = here->shape.n[KVT_AXIS_S], filled = 0, n = 0;
 	int64_t begin = box->begin[KVT_AXIS_B], end = box->end[KVT_AXIS_B];
-	const int64_t layers[2] = { box->begin[KVT_AXIS_L], box->end[KVT_AXIS_L] };
-	struct filling filling = { worker, { &here->layout, *box, buf },
-				   here->shape.elem };
-	int64_t room = map->first[end] - map->first[begin];
+	int64_t room = spans->first[end] - spans->first[begin];
 	struct wanted *wanted = malloc(((size_t)room + 1) * sizeof(*wanted));
-	struct kvt_shape shape = kvt_box_shape(box, here->shape.elem);
-	enum kvt_status status;
-	int64_t nbytes;
 
-	if (!wanted)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int64_t b = begin; b < end; b++)
-		for (int64_t i = map->first[b]; i < map->first[b + 1]; i++) {
-			wanted[n++] = (struct wanted){ map->span[i], b };
-			filled += map->span[i].count;
+	*n = 0;
+	for (int64_t b = begin; wanted && b < end; b++)
+		for (int64_t i = spans->first[b]; i < spans->first[b + 1]; i++) {
+			struct map_span s = spans->span[i];
+			int64_t at = s.at, stop = (int64_t)s.at + s.count;
+
+			if (at < box->begin[KVT_AXIS_S])
+				at = box->begin[KVT_AXIS_S];
+			if (stop > box->end[KVT_AXIS_S])
+				stop = box->end[KVT_AXIS_S];
+			if (at >= stop)
+				continue;
+			s.state += (uint32_t)(at - s.at);
+			s.at = (uint32_t)at;
+			s.count = (uint32_t)(stop - at);
+			wanted[(*n)++] = (struct wanted){ s, b };
 		}
-	status = kvt_shape_nbytes(&nbytes, &shape, err);
-	if (!status && filled < (end - begin) * states)
-		memset(buf, 0, (size_t)nbytes);
-	if (!status)
-		status = each_spans(worker, reader_of(source, map->part), map->from,
-				    layers, wanted, n, (end - begin) * states,
-				    put_spans, &filling, err);
+	return wanted;
+}
+
+/* Layers that follow each other in the leaf, too, from l on. */
+static int64_t layers_end(const struct map_list *layers, int64_t l, int64_t end)
+{
+	int64_t next = l + 1;
+
+	while (next < end && list_at(layers, next) == list_at(layers, next - 1) + 1)
+		next++;
+	return next;
+}
+
+enum kvt_status read_spans(struct worker *worker, const struct map_part *part,
+			   const struct placed *dst, struct kvt_error *err)
+{
+	const struct kvt_box *box = &dst->box;
+	const struct kvt_group *there = part_group(part);
+	struct filling f = { worker, dst, part, segment_clip(&part->heads, box, KVT_AXIS_H),
+			     segment_clip(&part->kv, box, KVT_AXIS_K), 0, 0,
+			     there->shape.elem };
+	int64_t rows = (box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B]) *
+		       (box->end[KVT_AXIS_S] - box->begin[KVT_AXIS_S]), n, next;
+	enum kvt_status status = KVT_OK;
+	struct wanted *wanted;
+
+	if (!f.heads.count || !f.kv.count)
+		return KVT_OK;
+	if (!(wanted = wanted_in(&n, part->spans, box)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t l = box->begin[KVT_AXIS_L]; !status && l < box->end[KVT_AXIS_L];
+	     l = next) {
+		struct kvt_box from = kvt_box_whole(&there->shape);
+
+		next = layers_end(part->layers, l, box->end[KVT_AXIS_L]);
+		f.layer = l;
+		f.from = list_at(part->layers, l);
+		if (f.from < 0)
+			continue;
+		box_take(&from, KVT_AXIS_L, f.from, next - l);
+		box_take(&from, KVT_AXIS_H, f.heads.from, f.heads.count);
+		box_take(&from, KVT_AXIS_K, f.kv.from, f.kv.count);
+		status = walk_spans(worker, part->leaf, part->group, from, wanted, n, rows,
+				    put_spans, &f, err);
+	}
 	free(wanted);
 	return status;
 }
@@ -252,10 +332,10 @@ static bool joins_blocks(const struct kvt_layout *layout,
 }
 
 /* Are the blocks begin to end full of states that follow each other there? */
-static bool in_a_row(const struct source_group *map, int64_t begin, int64_t end,
+static bool in_a_row(const struct map_spans *map, int64_t begin, int64_t end,
 		     int64_t states, int64_t size)
 {
-	const struct source_span *span = map->span + map->first[begin];
+	const struct map_span *span = map->span + map->first[begin];
 	int64_t row = (int64_t)span->block * size + span->state;
 
 	for (int64_t b = begin; b < end; b++) {
@@ -275,13 +355,12 @@ static bool in_a_row(const struct source_group *map, int64_t begin, int64_t end,
 	return true;
 }
 
-bool spans_keep_tiles(struct kvt_tiling *out, const struct source *source, int group)
+bool spans_keep_tiles(struct kvt_tiling *out, const struct map_part *part,
+		      const struct kvt_group *here)
 {
-	const struct source_group *map = &source->group[group];
-	const struct kvt_group *here = &source->snapshot.group[group];
-	struct kvt_dump *reader = reader_of(source, map->part);
-	const struct kvt_group *there = reader_group(reader, map->from);
-	const struct kvt_tiling *own = kvt_dump_tiling(reader, map->from);
+	const struct map_spans *map = part->spans;
+	const struct kvt_group *there = part_group(part);
+	const struct kvt_tiling *own = part_tiling(part);
 	int64_t size = there->shape.n[KVT_AXIS_S], states = here->shape.n[KVT_AXIS_S];
 	int64_t rows, step, nblocks = here->shape.n[KVT_AXIS_B];
 
@@ -293,7 +372,7 @@ bool spans_keep_tiles(struct kvt_tiling *out, const struct source *source, int g
 		return false;
 	step = rows / states;
 	for (int64_t b = 0; b < nblocks; b += step) {
-		const struct source_span *first = map->span + map->first[b];
+		const struct map_span *first = map->span + map->first[b];
 		int64_t end = b + step < nblocks ? b + step : nblocks;
 		int64_t left = there->shape.n[KVT_AXIS_B] - first->block;
 

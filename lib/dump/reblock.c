@@ -22,7 +22,7 @@ int64_t live_states(const struct kvt_group *group, const struct kvt_request *req
 	return need > had ? states - (need - had) * size : states;
 }
 
-enum kvt_status add_span(struct regroup *g, struct source_span span,
+enum kvt_status add_span(struct regroup *g, struct map_span span,
 			 struct kvt_error *err)
 {
 	if (g->nspans == g->room) {
@@ -122,7 +122,7 @@ static enum kvt_status check_windows(const struct regroup *g, struct kvt_error *
 /* ---- one group ---------------------------------------------------------- */
 
 /* Gives the group its new shape, and a layout that can hold it. */
-static enum kvt_status reshape(struct regroup *g, const struct reblock *reblock,
+static enum kvt_status reshape(struct regroup *g, const struct kvt_reblock_options *options,
 			       struct kvt_error *err)
 {
 	struct kvt_group *group = &g->to->group[g->index];
@@ -141,16 +141,16 @@ static enum kvt_status reshape(struct regroup *g, const struct reblock *reblock,
 	whole = kvt_box_whole(&group->shape);
 	if (!kvt_layout_views(&views, &group->layout, &whole, group->shape.elem, &why))
 		return KVT_OK;
-	if (!reblock->layout)
+	if (!options->layout)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: layout %s cannot hold blocks of %lld states: %s; choose another with --to",
 				group->id, kvt_layout_string(&group->layout).s,
 				LL(g->states), why.text);
-	group->layout = *reblock->layout;
+	group->layout = *options->layout;
 	return KVT_OK;
 }
 
-static enum kvt_status set_sizes(struct regroup *g, const struct reblock *reblock,
+static enum kvt_status set_sizes(struct regroup *g, const struct kvt_reblock_options *options,
 				 struct kvt_error *err)
 {
 	const struct kvt_group *group = group_before(g);
@@ -163,16 +163,16 @@ static enum kvt_status set_sizes(struct regroup *g, const struct reblock *rebloc
 		/* then its blocks may be any number, with no bytes behind them */
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers", group->id);
 	if (group->content.type && group->content.type->planar &&
-	    reblock->block_size != group->block_size)
+	    options->block_size != group->block_size)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: a block of %s is one page of planes, which only moves whole",
 				group->id, group->content.type->name);
-	if (tps > 0 && reblock->block_size % tps)
+	if (tps > 0 && options->block_size % tps)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: blocks of %lld tokens cannot hold states of %lld tokens",
-				group->id, LL(reblock->block_size), LL(tps));
+				group->id, LL(options->block_size), LL(tps));
 	if (tps > 0)
-		g->states = reblock->block_size / tps;
+		g->states = options->block_size / tps;
 	if (g->size > INT32_MAX)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: blocks of %lld states, at most %ld are supported",
@@ -180,20 +180,20 @@ static enum kvt_status set_sizes(struct regroup *g, const struct reblock *rebloc
 	return KVT_OK;
 }
 
-static enum kvt_status choose(struct regroup *g, const struct reblock *reblock,
+static enum kvt_status choose(struct regroup *g, const struct kvt_reblock_options *options,
 			      struct kvt_error *err)
 {
 	const struct kvt_group *group = group_before(g);
 	struct kvt_error *why = &g->said->why;
 	enum kvt_status status;
 
-	if (!g->live && (reblock->compact || reblock->stale == STALE_ZERO))
+	if (!g->live && (options->compact || options->stale == KVT_STALE_ZERO))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: no request has a block table, so nobody knows which blocks are in use",
 				group->id);
-	g->keep_stale = reblock->stale == STALE_KEEP;
-	if (!reblock->compact && !can_regroup(g, why)) {
-		g->keep_stale = reblock->stale != STALE_ZERO;
+	g->keep_stale = options->stale == KVT_STALE_KEEP;
+	if (!options->compact && !can_regroup(g, why)) {
+		g->keep_stale = options->stale != KVT_STALE_ZERO;
 		if (g->keep_stale && g->states == g->size) {
 			g->said->stale_kept = g->said->stale;
 			return KVT_OK;
@@ -204,33 +204,33 @@ static enum kvt_status choose(struct regroup *g, const struct reblock *reblock,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: blocks of %lld become blocks of %lld by block tables only, and there are none: %s",
 				group->id, LL(g->said->size_before),
-				LL(reblock->block_size), why->text);
+				LL(options->block_size), why->text);
 	if ((status = check_windows(g, err)))
 		return status;
 	return gather(g, err);
 }
 
-static enum kvt_status reblock_group(struct source *out, int index,
-				     struct kvt_dump *reader, struct reblock *reblock,
+static enum kvt_status reblock_group(struct derivation *d, int index,
+				     struct kvt_reblocked *said,
+				     const struct kvt_reblock_options *options,
 				     struct kvt_error *err)
 {
 	struct regroup g = {
-		.from = kvt_dump_snapshot(reader), .to = &out->snapshot,
-		.index = index, .map = &out->group[index],
-		.said = &reblock->group[index],
+		.from = kvt_dump_snapshot(d->source[0]), .to = &d->snapshot,
+		.index = index, .map = &d->group[index], .said = said,
 	};
 	enum kvt_status status;
 
-	if ((status = set_sizes(&g, reblock, err)) ||
-	    (status = source_map_whole(g.map, group_before(&g), index, err)))
+	if ((status = set_sizes(&g, options, err)) ||
+	    (status = step_whole(g.map, group_before(&g), index, err)))
 		return status;
 	/* a state for all tokens has no other size; without tables it stays */
 	if (group_before(&g)->tokens_per_state < 1 &&
-	    !(reblock->compact && has_tables(&g)))
+	    !(options->compact && has_tables(&g)))
 		return KVT_OK;
-	if (!(status = find_live(&g, err)) && !(status = choose(&g, reblock, err)) &&
+	if (!(status = find_live(&g, err)) && !(status = choose(&g, options, err)) &&
 	    g.map->first)
-		status = reshape(&g, reblock, err);
+		status = reshape(&g, options, err);
 	free(g.live);
 	return status;
 }
@@ -239,10 +239,10 @@ static enum kvt_status reblock_group(struct source *out, int index,
 
 /* The null block of an unknown pool is lost. */
 static void set_null(struct kvt_snapshot *to, const struct kvt_snapshot *from,
-		     const struct reblock *reblock)
+		     const struct kvt_reblocked *all)
 {
 	for (int g = 0; g < to->ngroups; g++) {
-		const struct reblock_group *said = &reblock->group[g];
+		const struct kvt_reblocked *said = &all[g];
 		int64_t size = from->group[g].shape.n[KVT_AXIS_S];
 		int64_t states = to->group[g].shape.n[KVT_AXIS_S];
 		int64_t null = kvt_null_block(from, g);
@@ -251,7 +251,7 @@ static void set_null(struct kvt_snapshot *to, const struct kvt_snapshot *from,
 		for (int64_t r = 0; r < from->nrequests; r++)
 			tables |= from->request[r].nblocks[g] > 0;
 		if (null >= 0)
-			null = said->how == REBLOCK_GATHERED ? 0 : null * size / states;
+			null = said->how == KVT_GATHERED ? 0 : null * size / states;
 		kvt_set_null(to, g, states > size && !tables ? -1 : null);
 	}
 	kvt_share_null(to);
@@ -284,29 +284,44 @@ static enum kvt_status starts_at_zero(const struct kvt_snapshot *from,
 	return KVT_OK;
 }
 
-enum kvt_status reblock_source(struct source *out, struct kvt_dump **reader,
-			       struct reblock *reblock, struct kvt_error *err)
+/* Fills the derivation; free it if this fails. */
+static enum kvt_status reblock(struct derivation *d, struct kvt_reblocked *said,
+			       const struct kvt_reblock_options *options,
+			       struct kvt_error *err)
 {
-	const struct kvt_snapshot *from = kvt_dump_snapshot(*reader);
+	const struct kvt_snapshot *from = kvt_dump_snapshot(d->source[0]);
 	bool blocks = false;
 	enum kvt_status status;
 
-	*out = (struct source){ .nreaders = 1, .reader = reader };
-	memset(reblock->group, 0, sizeof(reblock->group));
-	kvt_snapshot_init(&out->snapshot);
 	for (int g = 0; g < from->ngroups; g++)
 		blocks |= from->group[g].tokens_per_state > 0;
 	if (!blocks)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"every group has one state for all tokens, no group has blocks of tokens");
 	if ((status = starts_at_zero(from, err)) ||
-	    (status = kvt_snapshot_copy(&out->snapshot, from, err)))
+	    (status = kvt_snapshot_copy(&d->snapshot, from, err)))
 		return status;
 	for (int g = 0; g < from->ngroups; g++)
-		if ((status = reblock_group(out, g, *reader, reblock, err)))
+		if ((status = reblock_group(d, g, &said[g], options, err)))
 			return status;
-	set_null(&out->snapshot, from, reblock);
-	set_pages(&out->snapshot, from);
-	source_seal(out);
+	set_null(&d->snapshot, from, said);
+	set_pages(&d->snapshot, from);
 	return KVT_OK;
+}
+
+enum kvt_status kvt_dump_reblock(struct kvt_dump **out,
+				 struct kvt_reblocked said[KVT_MAX_GROUPS],
+				 const struct kvt_dump *dump,
+				 const struct kvt_reblock_options *options,
+				 struct kvt_error *err)
+{
+	struct derivation d = { .nsources = 1, .source = &dump };
+	enum kvt_status status;
+
+	memset(said, 0, KVT_MAX_GROUPS * sizeof(*said));
+	kvt_snapshot_init(&d.snapshot);
+	if (!(status = reblock(&d, said, options, err)))
+		return derive(out, &d, err);
+	derivation_free(&d);
+	return status;
 }

@@ -147,7 +147,7 @@ static enum kvt_status add_states(struct gathering *x, const struct owner *o, in
 		count = size - state < end - at ? size - state : end - at;
 		if (block == x->null)
 			*nulls += count;
-		if ((status = add_span(x->g, (struct source_span){
+		if ((status = add_span(x->g, (struct map_span){
 					block, (uint32_t)state, (uint32_t)at,
 					(uint32_t)count }, err)))
 			return status;
@@ -163,7 +163,7 @@ static enum kvt_status fill_owner(struct gathering *x, const struct owner *o,
 	enum kvt_status status;
 
 	if (o->request < 0)
-		return add_span(g, (struct source_span){
+		return add_span(g, (struct map_span){
 				(uint32_t)x->null, 0, 0,
 				(uint32_t)(g->size < g->states ? g->size : g->states) },
 				err);
@@ -229,7 +229,7 @@ enum kvt_status gather(struct regroup *g, struct kvt_error *err)
 	free(group->block_ids);
 	group->block_ids = NULL;
 	group->pool[0] = '\0';		/* of the new numbers this group has them all */
-	g->said->how = REBLOCK_GATHERED;
+	g->said->how = KVT_GATHERED;
 	g->said->blocks_after = x.nowners;
 	return status;
 }

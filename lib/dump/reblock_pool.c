@@ -122,7 +122,7 @@ static enum kvt_status add_rows(struct regroup *g, int64_t block, int64_t state,
 		end = g->live[block];
 	if (end <= state)
 		return KVT_OK;
-	return add_span(g, (struct source_span){ (uint32_t)block, (uint32_t)state,
+	return add_span(g, (struct map_span){ (uint32_t)block, (uint32_t)state,
 						 (uint32_t)at, (uint32_t)(end - state) },
 			err);
 }
@@ -230,7 +230,7 @@ enum kvt_status regroup(struct regroup *g, struct kvt_error *err)
 		status = cut_table(g, &g->to->request[r], err);
 	if (!status)
 		status = cut_pool(g, n, err);
-	g->said->how = REBLOCK_REGROUPED;
+	g->said->how = KVT_REGROUPED;
 	g->said->blocks_after = n;
 	g->said->stale_kept = g->keep_stale ? g->said->stale : 0;
 	return status;

@@ -2,6 +2,7 @@
 /* slice.c - layers and blocks of a dump by their ids, and what follows from them */
 #include "lib/dump/slice.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 
 /* Indices along an axis whose id is wanted and that 'used' has, if given. */
 static int64_t *list_of(int64_t *count, const struct kvt_group *group,
-			enum kvt_axis axis, id_fn *id_of, const struct ranges *ranges,
+			enum kvt_axis axis, id_fn *id_of, const struct kvt_ranges *ranges,
 			const bool *used)
 {
 	int64_t n = group->shape.n[axis], kept = 0;
@@ -168,22 +169,22 @@ static void drop_group(struct kvt_snapshot *snapshot, int group)
 }
 
 /* Lists for one group; it is moved to 'to' if anything of it remains. */
-static enum kvt_status pick_group(struct source *out, int *to, int from,
-				  const struct pick *pick,
+static enum kvt_status slice_group(struct derivation *d, int *to, int from,
+				  const struct kvt_slice_options *options,
 				  const struct kvt_exchange *given, struct kvt_error *err)
 {
-	struct kvt_snapshot *snapshot = &out->snapshot;
-	struct source_group *map = &out->group[*to];
+	struct kvt_snapshot *snapshot = &d->snapshot;
+	struct step_group *map = &d->group[*to];
 	struct kvt_group *group = &snapshot->group[from];
-	bool some = pick->requests.n || pick->tokens.n;
+	bool some = options->requests.n || options->tokens.n;
 	bool *used = some ? used_blocks(snapshot, from) : NULL;
 	int64_t nblocks = group->shape.n[KVT_AXIS_B], nl, nb;
-	bool wanted = pick_wants(group, pick) && (!pick->to.size || given->count);
+	bool wanted = slice_wants(group, options) && (!options->to.size || given->count);
 
 	map->from = from;
-	map->layer = list_of(&nl, group, KVT_AXIS_L, kvt_layer_id, &pick->layers,
+	map->layer = list_of(&nl, group, KVT_AXIS_L, kvt_layer_id, &options->layers,
 			     NULL);
-	map->block = list_of(&nb, group, KVT_AXIS_B, kvt_block_id, &pick->blocks,
+	map->block = list_of(&nb, group, KVT_AXIS_B, kvt_block_id, &options->blocks,
 			     used);
 	map->part = calloc(1, sizeof(*map->part));
 	map->nparts = 1;
@@ -207,20 +208,20 @@ static enum kvt_status pick_group(struct source *out, int *to, int from,
 	return renumber(snapshot, *to - 1, nblocks, map->block, err);
 }
 
-static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
+static enum kvt_status slice_groups(struct derivation *d, const struct kvt_slice_options *options,
 				   const struct kvt_exchange *given,
 				   struct kvt_error *err)
 {
-	struct kvt_snapshot *snapshot = &out->snapshot;
+	struct kvt_snapshot *snapshot = &d->snapshot;
 	int ngroups = snapshot->ngroups, kept = 0;
 
 	for (int g = 0; g < ngroups; g++) {
-		enum kvt_status status = pick_group(out, &kept, g, pick, &given[g], err);
+		enum kvt_status status = slice_group(d, &kept, g, options, &given[g], err);
 
 		if (status)
 			return status;
 	}
-	if (!kept && !pick->to.size)
+	if (!kept && !options->to.size)
 		return kvt_fail(err, KVT_BAD_INPUT, "nothing of the dump remains");
 	snapshot->ngroups = kept;
 	snapshot->null_block = -1;
@@ -230,66 +231,78 @@ static enum kvt_status pick_groups(struct source *out, const struct pick *pick,
 }
 
 /* Along heads, channels and components. */
-static enum kvt_status pick_widths(struct source *out, const struct pick *pick,
+static enum kvt_status slice_widths(struct derivation *d, const struct kvt_slice_options *options,
 				   const struct kvt_exchange *given,
 				   struct kvt_error *err)
 {
-	const struct kvt_snapshot *whole = kvt_dump_snapshot(out->reader[0]);
-	struct kvt_snapshot *snapshot = &out->snapshot;
+	const struct kvt_snapshot *whole = kvt_dump_snapshot(d->source[0]);
+	struct kvt_snapshot *snapshot = &d->snapshot;
 	bool changed = snapshot->ngroups != whole->ngroups;
 
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		struct kvt_group *group = &snapshot->group[g];
-		struct source_part *part = out->group[g].part;
+		struct step_part *part = d->group[g].part;
 		struct kvt_shape before = group->shape;
 		enum kvt_status status;
 
-		if ((status = pick_width(part, group, whole, pick, err)) ||
-		    (pick->to.size &&
-		     (status = pick_given(part, group, &given[out->group[g].from],
+		if ((status = slice_width(part, group, whole, options, err)) ||
+		    (options->to.size &&
+		     (status = slice_given(part, group, &given[d->group[g].from],
 					  err))) ||
-		    (status = pick_component(part, group, &pick->components, err)))
+		    (status = slice_component(part, group, &options->components, err)))
 			return status;
 		changed |= memcmp(before.n, group->shape.n, sizeof(before.n)) != 0;
 	}
 	if (changed)
 		place_in_pages(snapshot);
-	if (pick->rank.size) {
-		snapshot->parallel.tp_size = pick->rank.size;
-		snapshot->parallel.tp_rank = pick->rank.index;
+	if (options->rank.size) {
+		snapshot->parallel.tp_size = options->rank.size;
+		snapshot->parallel.tp_rank = options->rank.index;
 		snapshot->has_parallel = true;
 	}
 	return KVT_OK;
 }
 
-enum kvt_status pick_source(struct source *out, struct kvt_dump **reader,
-			    const struct pick *pick, struct kvt_error *err)
+/* Fills the derivation; free it if this fails. */
+static enum kvt_status slice(struct derivation *d, const struct kvt_slice_options *options,
+			     struct kvt_error *err)
 {
-	const struct kvt_snapshot *from = kvt_dump_snapshot(*reader);
+	const struct kvt_snapshot *from = kvt_dump_snapshot(d->source[0]);
 	struct kvt_exchange given[KVT_MAX_GROUPS] = { { .count = 0 } };
-	struct kvt_snapshot *to = &out->snapshot;
+	struct kvt_snapshot *to = &d->snapshot;
 	enum kvt_status status;
 
-	*out = (struct source){ .nreaders = 1, .reader = reader };
-	kvt_snapshot_init(to);
 	for (int g = 0; g < from->ngroups; g++)
-		/* then its blocks may be any number, with no bytes behind them */
+		/* then its blocks may be any number, with no bytes for them */
 		if (!from->group[g].shape.n[KVT_AXIS_L])
 			return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers",
 					from->group[g].id);
 	if ((status = kvt_snapshot_copy(to, from, err)) ||
-	    (status = check_ranges(from, &pick->layers, KVT_AXIS_L, kvt_layer_id,
+	    (status = check_ranges(from, &options->layers, KVT_AXIS_L, kvt_layer_id,
 				   err)) ||
-	    (status = check_ranges(from, &pick->blocks, KVT_AXIS_B, kvt_block_id,
+	    (status = check_ranges(from, &options->blocks, KVT_AXIS_B, kvt_block_id,
 				   err)) ||
-	    (status = pick_check_components(from, &pick->components, err)) ||
-	    (status = pick_exchanges(given, from, pick, err)) ||
-	    (status = pick_requests(to, &pick->requests, err)) ||
-	    (status = pick_tokens(to, pick, err)) ||
-	    (status = pick_groups(out, pick, given, err)) ||
-	    (status = pick_widths(out, pick, given, err)))
+	    (status = slice_check_components(from, &options->components, err)) ||
+	    (status = slice_exchanges(given, from, options, err)) ||
+	    (status = slice_requests(to, &options->requests, err)) ||
+	    (status = slice_tokens(to, options, err)) ||
+	    (status = slice_groups(d, options, given, err)) ||
+	    (status = slice_widths(d, options, given, err)))
 		return status;
 	cut_requests(to, from);
-	source_seal(out);
 	return KVT_OK;
+}
+
+enum kvt_status kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
+			       const struct kvt_slice_options *options,
+			       struct kvt_error *err)
+{
+	struct derivation d = { .nsources = 1, .source = &dump };
+	enum kvt_status status;
+
+	kvt_snapshot_init(&d.snapshot);
+	if (!(status = slice(&d, options, err)))
+		return derive(out, &d, err);
+	derivation_free(&d);
+	return status;
 }

@@ -274,7 +274,7 @@ enum kvt_status conv_init(struct conv *conv, const struct kvt_group *group,
 
 /* ---- a rank's share ----------------------------------------------------- */
 
-static enum kvt_status take_part(struct source_part *part, struct kvt_group *out,
+static enum kvt_status take_part(struct step_part *part, struct kvt_group *out,
 				 int64_t *at, const struct conv *conv, int p,
 				 struct kvt_rank rank, struct kvt_error *err)
 {
@@ -308,26 +308,26 @@ static enum kvt_status take_part(struct source_part *part, struct kvt_group *out
 				LL(first + to->length - 1), conv->name[p],
 				LL(here->global_start),
 				LL(here->global_start + here->length - 1));
-	part->run[part->nruns++] = (struct source_run){
+	part->channel[part->nchannels++] = (struct kvt_segment){
 		*at, here->start + first - here->global_start, to->length,
 	};
 	*at += to->length;
 	return KVT_OK;
 }
 
-enum kvt_status pick_channels(struct source_part *part, struct kvt_group *group,
+enum kvt_status slice_channels(struct step_part *part, struct kvt_group *group,
 			      const struct kvt_snapshot *whole,
-			      const struct pick *pick, struct kvt_error *err)
+			      const struct kvt_slice_options *options, struct kvt_error *err)
 {
 	struct kvt_group out = *group;
 	struct conv conv;
 	int64_t at = 0;
-	enum kvt_status status = conv_init(&conv, group, whole, pick->mamba_groups, err);
+	enum kvt_status status = conv_init(&conv, group, whole, options->mamba_groups, err);
 
-	part->nruns = out.ncomponents = 0;
+	part->nchannels = out.ncomponents = 0;
 	for (int p = 0; !status && p < CONV_PARTS; p++)
 		if (conv.here[p])
-			status = take_part(part, &out, &at, &conv, p, pick->rank, err);
+			status = take_part(part, &out, &at, &conv, p, options->rank, err);
 	if (status)
 		return status;
 	out.shape.n[KVT_AXIS_D] = at;
@@ -337,19 +337,19 @@ enum kvt_status pick_channels(struct source_part *part, struct kvt_group *group,
 
 /* ---- runs for parts ----------------------------------------------------- */
 
-enum kvt_status channel_runs(struct source_part *part, const struct kvt_group *group,
+enum kvt_status channel_runs(struct step_part *part, const struct kvt_group *group,
 			     struct kvt_error *err)
 {
-	struct source_run all = part->run[0];
+	struct kvt_segment all = part->channel[0];
 	enum kvt_status status = check_parts(group, err);
 
 	if (status || all.count != group->shape.n[KVT_AXIS_D])
 		return status;		/* there is one for each already */
-	part->nruns = group->ncomponents;
+	part->nchannels = group->ncomponents;
 	for (int i = 0; i < group->ncomponents; i++) {
 		const struct kvt_component *c = &group->component[i];
 
-		part->run[i] = (struct source_run){
+		part->channel[i] = (struct kvt_segment){
 			c->start, all.from + c->start - all.at, c->length,
 		};
 	}

@@ -7,6 +7,7 @@
  */
 #include "lib/dump/slice.h"
 
+#include <stdio.h>
 #include <string.h>
 
 
@@ -36,7 +37,7 @@ static const char *component_at(const struct kvt_group *g, int i)
 	return NULL;
 }
 
-static bool is_named(const struct opt_strings *names, const char *name)
+static bool is_named(const struct kvt_names *names, const char *name)
 {
 	for (int i = 0; i < names->n; i++)
 		if (!strcmp(names->s[i], name))
@@ -44,7 +45,7 @@ static bool is_named(const struct opt_strings *names, const char *name)
 	return false;
 }
 
-static bool has_any(const struct kvt_group *g, const struct opt_strings *names)
+static bool has_any(const struct kvt_group *g, const struct kvt_names *names)
 {
 	const char *name;
 
@@ -54,20 +55,21 @@ static bool has_any(const struct kvt_group *g, const struct opt_strings *names)
 	return !names->n;
 }
 
-bool pick_wants(const struct kvt_group *group, const struct pick *pick)
+bool slice_wants(const struct kvt_group *group, const struct kvt_slice_options *options)
 {
 	bool any = false;
 
 	for (int64_t l = 0; !any && l < group->shape.n[KVT_AXIS_L]; l++)
-		any = ranges_have(&pick->layers, kvt_layer_id(group, l));
-	return any && has_any(group, &pick->components);
+		any = ranges_have(&options->layers, kvt_layer_id(group, l));
+	return any && has_any(group, &options->components);
 }
 
 /* All that a dump has, for a message. */
 static void list_names(char *text, size_t size, const struct kvt_snapshot *snapshot)
 {
-	struct opt_strings seen = { .n = 0 };
-	enum { MOST = sizeof(seen.s) / sizeof(seen.s[0]) };
+	enum { MOST = 32 };
+	const char *names[MOST];
+	struct kvt_names seen = { .n = 0, .s = names };
 	size_t used = 0;
 	const char *name;
 
@@ -77,20 +79,20 @@ static void list_names(char *text, size_t size, const struct kvt_snapshot *snaps
 			if (is_named(&seen, name) || used + strlen(name) + 3 > size)
 				continue;
 			if (seen.n < MOST)	/* else perhaps listed twice */
-				seen.s[seen.n++] = name;
+				names[seen.n++] = name;
 			used += (size_t)snprintf(text + used, size - used, "%s%s",
 						 used ? ", " : "", name);
 		}
 }
 
-enum kvt_status pick_check_components(const struct kvt_snapshot *snapshot,
-				      const struct opt_strings *names,
+enum kvt_status slice_check_components(const struct kvt_snapshot *snapshot,
+				      const struct kvt_names *names,
 				      struct kvt_error *err)
 {
 	char have[160];
 
 	for (int i = 0; i < names->n; i++) {
-		struct opt_strings one = { .n = 1, .s = { names->s[i] } };
+		struct kvt_names one = { .n = 1, .s = &names->s[i] };
 		bool found = false;
 
 		for (int g = 0; g < snapshot->ngroups; g++)
@@ -108,13 +110,13 @@ enum kvt_status pick_check_components(const struct kvt_snapshot *snapshot,
 
 /* ---- cutting ------------------------------------------------------------ */
 
-static void take_half(struct source_part *part, struct kvt_group *group, int k)
+static void take_half(struct step_part *part, struct kvt_group *group, int k)
 {
 	if (group->layout.nplanes == 2)
 		group->layout = (struct kvt_layout){
 			.nplanes = 1, .plane = { group->layout.plane[k] },
 		};
-	part->kv = (struct source_run){ 0, k, 1 };
+	part->kv = (struct kvt_segment){ 0, k, 1 };
 	group->shape.n[KVT_AXIS_K] = 1;
 	group->ncomponents = 1;
 	group->component[0] = (struct kvt_component){
@@ -124,8 +126,8 @@ static void take_half(struct source_part *part, struct kvt_group *group, int k)
 }
 
 /* Parts and runs are in the same order, one for one, once a rank was taken. */
-static enum kvt_status take_parts(struct source_part *part, struct kvt_group *group,
-				  const struct opt_strings *names,
+static enum kvt_status take_parts(struct step_part *part, struct kvt_group *group,
+				  const struct kvt_names *names,
 				  struct kvt_error *err)
 {
 	struct kvt_group out = *group;
@@ -138,20 +140,20 @@ static enum kvt_status take_parts(struct source_part *part, struct kvt_group *gr
 	for (int i = 0; i < group->ncomponents; i++) {
 		if (!is_named(names, group->component[i].name))
 			continue;
-		part->run[kept] = part->run[i];
-		part->run[kept].at = at;
+		part->channel[kept] = part->channel[i];
+		part->channel[kept].at = at;
 		out.component[kept] = group->component[i];
 		out.component[kept++].start = at;
 		at += group->component[i].length;
 	}
-	part->nruns = out.ncomponents = kept;
+	part->nchannels = out.ncomponents = kept;
 	out.shape.n[KVT_AXIS_D] = at;
 	*group = out;
 	return KVT_OK;
 }
 
-enum kvt_status pick_component(struct source_part *part, struct kvt_group *group,
-			       const struct opt_strings *names, struct kvt_error *err)
+enum kvt_status slice_component(struct step_part *part, struct kvt_group *group,
+			       const struct kvt_names *names, struct kvt_error *err)
 {
 	if (!names->n)
 		return KVT_OK;

@@ -1,40 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice_ranges.c - lists of numbers, and whether a dump has what they name */
+/* slice_ranges.c - does a dump have what ranges of ids name? */
 #include "lib/dump/slice.h"
 
 #include <stdlib.h>
 
 #define LL(x) ((long long)(x))
 
-/* ---- lists of numbers --------------------------------------------------- */
-
-enum kvt_status ranges_parse(struct ranges *out, const char *option, const char *text,
-			     struct kvt_error *err)
-{
-	const char *p = text;
-	bool ok = true;
-
-	for (out->n = 0; ok && out->n < MAX_RANGES; ) {
-		struct kvt_range *range = &out->range[out->n++];
-
-		if (!(ok = number_take(&range->begin, &p)))
-			break;
-		range->end = range->begin + 1;
-		if (*p == ':') {
-			p++;
-			ok = number_take(&range->end, &p) && range->begin < range->end;
-		}
-		if (ok && !*p)
-			return KVT_OK;
-		ok = ok && *p++ == ',';
-	}
-	return kvt_fail(err, KVT_USAGE,
-			"--%s is '%.100s', expected %s", option, text,
-			ok ? "fewer ranges" :
-			"numbers and ranges from A to before B, such as 0,4:8");
-}
-
-bool ranges_have(const struct ranges *ranges, uint64_t id)
+bool ranges_have(const struct kvt_ranges *ranges, uint64_t id)
 {
 	for (int i = 0; i < ranges->n; i++)
 		if (id >= (uint64_t)ranges->range[i].begin &&
@@ -76,7 +48,7 @@ static uint64_t *all_ids(int64_t *count, const struct kvt_snapshot *snapshot,
 }
 
 enum kvt_status check_ranges(const struct kvt_snapshot *snapshot,
-			     const struct ranges *ranges, enum kvt_axis axis,
+			     const struct kvt_ranges *ranges, enum kvt_axis axis,
 			     id_fn *id_of, struct kvt_error *err)
 {
 	uint64_t *ids;

@@ -17,7 +17,7 @@ static void free_request(struct kvt_request *request)
 
 /* ---- by name ------------------------------------------------------------ */
 
-static bool is_named(const struct opt_strings *names, const char *id)
+static bool is_named(const struct kvt_names *names, const char *id)
 {
 	for (int i = 0; i < names->n; i++)
 		if (!strcmp(names->s[i], id))
@@ -26,7 +26,7 @@ static bool is_named(const struct opt_strings *names, const char *id)
 }
 
 static enum kvt_status check_names(const struct kvt_snapshot *snapshot,
-				   const struct opt_strings *wanted,
+				   const struct kvt_names *wanted,
 				   struct kvt_error *err)
 {
 	for (int i = 0; i < wanted->n; i++) {
@@ -52,8 +52,8 @@ static enum kvt_status check_names(const struct kvt_snapshot *snapshot,
 	return KVT_OK;
 }
 
-enum kvt_status pick_requests(struct kvt_snapshot *snapshot,
-			      const struct opt_strings *wanted, struct kvt_error *err)
+enum kvt_status slice_requests(struct kvt_snapshot *snapshot,
+			      const struct kvt_names *wanted, struct kvt_error *err)
 {
 	enum kvt_status status = check_names(snapshot, wanted, err);
 	int64_t kept = 0;

@@ -126,11 +126,11 @@ static void cut_token_ids(struct kvt_request *q, const struct kvt_range *keep)
 }
 
 static enum kvt_status cut_request(const struct kvt_snapshot *snapshot,
-				   struct kvt_request *q, const struct pick *pick,
+				   struct kvt_request *q, const struct kvt_slice_options *options,
 				   struct kvt_error *err)
 {
 	int64_t end = q->first_token + q->ntokens;
-	struct kvt_range keep = pick->tokens.range[0];
+	struct kvt_range keep = options->tokens.range[0];
 
 	if (keep.begin < q->first_token)
 		keep.begin = q->first_token;
@@ -140,7 +140,7 @@ static enum kvt_status cut_request(const struct kvt_snapshot *snapshot,
 		const struct kvt_group *group = &snapshot->group[g];
 		enum kvt_status status;
 
-		if (!q->nblocks[g] || !pick_wants(group, pick))
+		if (!q->nblocks[g] || !slice_wants(group, options))
 			continue;
 		if ((status = check_cut(group, q, &keep, err)))
 			return status;
@@ -167,13 +167,13 @@ static void forget_live(struct kvt_snapshot *snapshot)
 	}
 }
 
-enum kvt_status pick_tokens(struct kvt_snapshot *snapshot, const struct pick *pick,
+enum kvt_status slice_tokens(struct kvt_snapshot *snapshot, const struct kvt_slice_options *options,
 			    struct kvt_error *err)
 {
-	const struct kvt_range *want = pick->tokens.range;
+	const struct kvt_range *want = options->tokens.range;
 	enum kvt_status status;
 
-	if (!pick->tokens.n)
+	if (!options->tokens.n)
 		return KVT_OK;
 	if ((status = check_range(snapshot, want, err)))
 		return status;
@@ -182,7 +182,7 @@ enum kvt_status pick_tokens(struct kvt_snapshot *snapshot, const struct pick *pi
 
 		if (want->begin < q->first_token + q->ntokens &&
 		    want->end > q->first_token && q->ntokens > 0) {
-			if ((status = cut_request(snapshot, q, pick, err)))
+			if ((status = cut_request(snapshot, q, options, err)))
 				return status;
 		} else {
 			/* without blocks it is left out in the end */

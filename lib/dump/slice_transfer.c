@@ -18,10 +18,10 @@ enum { MAX_RANKS = 1024 };	/* the proof walks all pairs */
 
 static enum kvt_status conv_spec(struct kvt_spec *spec, const struct kvt_group *group,
 				 const struct kvt_snapshot *whole,
-				 const struct pick *pick, struct kvt_error *err)
+				 const struct kvt_slice_options *options, struct kvt_error *err)
 {
 	struct conv conv;
-	enum kvt_status status = conv_init(&conv, group, whole, pick->mamba_groups, err);
+	enum kvt_status status = conv_init(&conv, group, whole, options->mamba_groups, err);
 
 	if (status)
 		return status;
@@ -41,7 +41,7 @@ static enum kvt_status conv_spec(struct kvt_spec *spec, const struct kvt_group *
 /* Of the model; the shares of ranks follow. */
 static enum kvt_status group_spec(struct kvt_spec *out, const struct kvt_group *group,
 				  const struct kvt_snapshot *whole,
-				  const struct pick *pick, struct kvt_error *err)
+				  const struct kvt_slice_options *options, struct kvt_error *err)
 {
 	int64_t width = group->shape.n[KVT_AXIS_K] * group->shape.n[KVT_AXIS_D];
 
@@ -56,7 +56,7 @@ static enum kvt_status group_spec(struct kvt_spec *out, const struct kvt_group *
 	if (out->block_size < 1)
 		out->block_size = 1;
 	return group->kind == KVT_MAMBA_CONV ?
-	       conv_spec(out, group, whole, pick, err) : KVT_OK;
+	       conv_spec(out, group, whole, options, err) : KVT_OK;
 }
 
 /* ---- the proof ---------------------------------------------------------- */
@@ -88,62 +88,62 @@ static enum kvt_status prove(const struct kvt_transfer *t, struct kvt_error *err
 /* Whatever an opaque page is, each rank may hand its own to its equal. */
 static enum kvt_status give_opaque(struct kvt_exchange *given,
 				   const struct kvt_group *group,
-				   const struct pick *pick, struct kvt_error *err)
+				   const struct kvt_slice_options *options, struct kvt_error *err)
 {
-	if (pick->rank.size != pick->to.size)
+	if (options->rank.size != options->to.size)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"nobody knows how opaque content is dealt to ranks");
 	*given = (struct kvt_exchange){
-		.axis = KVT_AXIS_H, .count = pick->rank.index == pick->to.index,
+		.axis = KVT_AXIS_H, .count = options->rank.index == options->to.index,
 		.range = { { "head", 0, 0, group->shape.n[KVT_AXIS_H] } },
 	};
 	return KVT_OK;
 }
 
 static enum kvt_status give(struct kvt_exchange *given, const struct kvt_group *group,
-			    const struct kvt_snapshot *whole, const struct pick *pick,
+			    const struct kvt_snapshot *whole, const struct kvt_slice_options *options,
 			    struct kvt_error *err)
 {
 	struct kvt_spec model, from, to;
-	struct kvt_side src = { &from, pick->rank }, dst = { &to, pick->to };
-	struct kvt_transfer all = { &model, &model, pick->rank.size, pick->to.size,
+	struct kvt_side src = { &from, options->rank }, dst = { &to, options->to };
+	struct kvt_transfer all = { &model, &model, options->rank.size, options->to.size,
 				    group->shape.n[KVT_AXIS_L] };
 	enum kvt_status status;
 
 	if (group->kind == KVT_OPAQUE)
-		return give_opaque(given, group, pick, err);
-	if ((status = group_spec(&model, group, whole, pick, err)) ||
+		return give_opaque(given, group, options, err);
+	if ((status = group_spec(&model, group, whole, options, err)) ||
 	    (status = prove(&all, err)) ||
-	    (status = kvt_spec_share(&from, &model, pick->rank, err)) ||
-	    (status = kvt_spec_share(&to, &model, pick->to, err)))
+	    (status = kvt_spec_share(&from, &model, options->rank, err)) ||
+	    (status = kvt_spec_share(&to, &model, options->to, err)))
 		return status;
 	return kvt_exchange_init(given, &src, &dst, err);
 }
 
-enum kvt_status pick_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
+enum kvt_status slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
 			       const struct kvt_snapshot *whole,
-			       const struct pick *pick, struct kvt_error *err)
+			       const struct kvt_slice_options *options, struct kvt_error *err)
 {
 	const struct kvt_parallel *p = &whole->parallel;
 
-	if (!pick->to.size)
+	if (!options->to.size)
 		return KVT_OK;
-	if (pick->rank.size > MAX_RANKS || pick->to.size > MAX_RANKS)
+	if (options->rank.size > MAX_RANKS || options->to.size > MAX_RANKS)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"a transfer from %lld to %lld ranks, at most %d are proven",
-				LL(pick->rank.size), LL(pick->to.size), MAX_RANKS);
-	if (p->tp_size == pick->rank.size && p->tp_rank != pick->rank.index)
+				LL(options->rank.size), LL(options->to.size), MAX_RANKS);
+	if (p->tp_size == options->rank.size && p->tp_rank != options->rank.index)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the dump is that of rank %lld of %lld, not of rank %lld",
-				LL(p->tp_rank), LL(p->tp_size), LL(pick->rank.index));
+				LL(p->tp_rank), LL(p->tp_size), LL(options->rank.index));
 	for (int g = 0; g < whole->ngroups; g++) {
 		const struct kvt_group *group = &whole->group[g];
 		struct kvt_error why;
 		enum kvt_status status;
 
-		if (!pick_wants(group, pick))
+		if (!slice_wants(group, options))
 			continue;
-		if ((status = give(&given[g], group, whole, pick, &why)))
+		if ((status = give(&given[g], group, whole, options, &why)))
 			return kvt_fail(err, status, "%s: %.400s", group->id, why.text);
 	}
 	return KVT_OK;
@@ -168,12 +168,12 @@ static int64_t before_part(const struct kvt_group *group, const char *name)
 	return at + before_part(group, previous);
 }
 
-static enum kvt_status give_channels(struct source_part *part, struct kvt_group *group,
+static enum kvt_status give_channels(struct step_part *part, struct kvt_group *group,
 				     const struct kvt_exchange *given,
 				     struct kvt_error *err)
 {
 	struct kvt_group out = *group;
-	struct source_run run[KVT_MAX_COMPONENTS];
+	struct kvt_segment run[KVT_MAX_COMPONENTS];
 	enum kvt_status status = channel_runs(part, group, err);
 	int64_t at = 0;
 
@@ -186,21 +186,21 @@ static enum kvt_status give_channels(struct source_part *part, struct kvt_group 
 
 		while (strcmp(group->component[i].name, range->part))
 			i++;	/* the exchange was made of these */
-		run[r] = (struct source_run){ at, part->run[i].from + in, range->count };
+		run[r] = (struct kvt_segment){ at, part->channel[i].from + in, range->count };
 		out.component[r] = group->component[i];
 		out.component[r].start = at;
 		out.component[r].length = range->count;
 		out.component[r].global_start += in;
 		at += range->count;
 	}
-	memcpy(part->run, run, (size_t)given->count * sizeof(*run));
-	part->nruns = out.ncomponents = given->count;
+	memcpy(part->channel, run, (size_t)given->count * sizeof(*run));
+	part->nchannels = out.ncomponents = given->count;
 	out.shape.n[KVT_AXIS_D] = at;
 	*group = out;
 	return KVT_OK;
 }
 
-enum kvt_status pick_given(struct source_part *part, struct kvt_group *group,
+enum kvt_status slice_given(struct step_part *part, struct kvt_group *group,
 			   const struct kvt_exchange *given, struct kvt_error *err)
 {
 	const struct kvt_exchange_range *range = given->range;

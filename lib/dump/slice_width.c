@@ -2,13 +2,14 @@
 /* slice_width.c - the heads and channels of a rank, or those that were named */
 #include "lib/dump/slice.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LL(x) ((long long)(x))
 
 /* ---- heads -------------------------------------------------------------- */
 
-static enum kvt_status take_heads(struct source_part *part, struct kvt_group *group,
+static enum kvt_status take_heads(struct step_part *part, struct kvt_group *group,
 				  struct kvt_range want, const char *who,
 				  struct kvt_error *err)
 {
@@ -19,14 +20,14 @@ static enum kvt_status take_heads(struct source_part *part, struct kvt_group *gr
 				"%s: %s heads %lld to %lld, the dump has %lld to %lld",
 				group->id, who, LL(want.begin), LL(want.end - 1),
 				LL(first), LL(first + count - 1));
-	part->heads = (struct source_run){ 0, want.begin - first,
+	part->heads = (struct kvt_segment){ 0, want.begin - first,
 					   want.end - want.begin };
 	group->head_start = want.begin;
 	group->shape.n[KVT_AXIS_H] = want.end - want.begin;
 	return KVT_OK;
 }
 
-static enum kvt_status heads_of_rank(struct source_part *part, struct kvt_group *group,
+static enum kvt_status heads_of_rank(struct step_part *part, struct kvt_group *group,
 				     struct kvt_rank rank, struct kvt_error *err)
 {
 	struct kvt_range own;
@@ -53,31 +54,31 @@ static enum kvt_status heads_of_rank(struct source_part *part, struct kvt_group 
 
 /* ---- both --------------------------------------------------------------- */
 
-enum kvt_status pick_width(struct source_part *part, struct kvt_group *group,
-			   const struct kvt_snapshot *whole, const struct pick *pick,
+enum kvt_status slice_width(struct step_part *part, struct kvt_group *group,
+			   const struct kvt_snapshot *whole, const struct kvt_slice_options *options,
 			   struct kvt_error *err)
 {
 	const struct kvt_parallel *parallel = &whole->parallel;
-	const struct kvt_rank *rank = &pick->rank;
+	const struct kvt_rank *rank = &options->rank;
 	bool conv = group->kind == KVT_MAMBA_CONV;
 
-	*part = (struct source_part){
+	*part = (struct step_part){
 		.heads = { 0, 0, group->shape.n[KVT_AXIS_H] },
 		.kv = { 0, 0, group->shape.n[KVT_AXIS_K] },
-		.nruns = 1, .run = { { 0, 0, group->shape.n[KVT_AXIS_D] } },
+		.nchannels = 1, .channel = { { 0, 0, group->shape.n[KVT_AXIS_D] } },
 	};
-	if (pick->heads.n && conv)
+	if (options->heads.n && conv)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a convolution state has no heads; expected --tp-size and --tp-rank",
 				group->id);
-	if (pick->heads.n)
-		return take_heads(part, group, pick->heads.range[0], "--heads are",
+	if (options->heads.n)
+		return take_heads(part, group, options->heads.range[0], "--heads are",
 				  err);
 	/* what it is already needs no number of groups */
 	if (!rank->size || (rank->size == parallel->tp_size &&
 			    rank->index == parallel->tp_rank))
 		return KVT_OK;
-	return conv ? pick_channels(part, group, whole, pick, err) :
+	return conv ? slice_channels(part, group, whole, options, err) :
 		      heads_of_rank(part, group, *rank, err);
 }
 

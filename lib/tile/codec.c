@@ -3,7 +3,7 @@
  * codec.c - plain tile <-> stored tile: the filter pipeline of a snapshot
  * (shuffle, zstd, Fletcher-32) without HDF5, so that any thread may run it
  */
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/tile.h"
 
 #include <assert.h>
 #include <stdlib.h>

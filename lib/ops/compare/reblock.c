@@ -7,6 +7,7 @@
  * have plans and kernels.
  */
 #include "lib/dump/reblock.h"
+#include "lib/ops/compare/same.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 #define LL(x) ((long long)(x))
 
 struct verifying {
-	struct kvt_dump *before, *after;
+	const struct kvt_dump *before, *after;
 	int group;
 	struct cut cut;
 	struct wanted_list pairs;	/* by blocks of 'after' */
@@ -26,10 +27,10 @@ struct verifying {
 
 /* ---- what is compared --------------------------------------------------- */
 
-static struct kvt_block_table table_of(struct kvt_dump *reader, int group,
+static struct kvt_block_table table_of(const struct kvt_dump *reader, int group,
 				       const uint32_t *ids, int64_t nids)
 {
-	const int64_t *n = reader_group(reader, group)->shape.n;
+	const int64_t *n = kvt_dump_group(reader, group)->shape.n;
 
 	return (struct kvt_block_table){ .ids = ids, .nids = nids,
 					 .states = n[KVT_AXIS_S],
@@ -83,7 +84,7 @@ static enum kvt_status pair_request(struct verifying *v, const struct kvt_reques
 	if (!b || b->ntokens != a->ntokens)
 		return kvt_fail(err, KVT_MISMATCH, "request %s: %lld tokens became %lld",
 				a->id, LL(a->ntokens), LL(b ? b->ntokens : 0));
-	states = live_states(reader_group(v->before, v->group), a, v->group);
+	states = live_states(kvt_dump_group(v->before, v->group), a, v->group);
 	src = table_of(v->before, v->group, a->blocks[v->group], a->nblocks[v->group]);
 	dst = table_of(v->after, v->group, b->blocks[v->group], b->nblocks[v->group]);
 	if (add_pairs(v, &src, &dst, states, true, &why))
@@ -94,8 +95,8 @@ static enum kvt_status pair_request(struct verifying *v, const struct kvt_reques
 /* The pool as one request that has every block. */
 static enum kvt_status pair_pools(struct verifying *v, struct kvt_error *err)
 {
-	int64_t a = reader_group(v->before, v->group)->shape.n[KVT_AXIS_B];
-	int64_t b = reader_group(v->after, v->group)->shape.n[KVT_AXIS_B];
+	int64_t a = kvt_dump_group(v->before, v->group)->shape.n[KVT_AXIS_B];
+	int64_t b = kvt_dump_group(v->after, v->group)->shape.n[KVT_AXIS_B];
 	uint32_t *ids = calloc((size_t)(a > b ? a : b) + 1, sizeof(*ids));
 	struct kvt_block_table src = table_of(v->before, v->group, ids, a);
 	struct kvt_block_table dst = table_of(v->after, v->group, ids, b);
@@ -181,7 +182,7 @@ static enum kvt_status compare_pair(const struct comparing *c, const struct want
 static enum kvt_status compare_k(const struct comparing *c, const struct spans_read *read,
 				 int k, struct kvt_error *err)
 {
-	int64_t elem = reader_group(c->v->before, c->v->group)->shape.elem;
+	int64_t elem = kvt_dump_group(c->v->before, c->v->group)->shape.elem;
 	struct half a = { 0 }, b = { 0 };
 	enum kvt_status status;
 
@@ -199,7 +200,7 @@ static enum kvt_status compare_spans(void *context, const struct spans_read *rea
 				     struct kvt_error *err)
 {
 	const struct comparing *c = context;
-	int64_t nk = reader_group(c->v->before, c->v->group)->shape.n[KVT_AXIS_K];
+	int64_t nk = kvt_dump_group(c->v->before, c->v->group)->shape.n[KVT_AXIS_K];
 	enum kvt_status status = KVT_OK;
 
 	for (int k = 0; !status && k < nk; k++)
@@ -211,7 +212,7 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 				  struct kvt_error *err)
 {
 	const struct verifying *v = context;
-	const struct kvt_group *after = reader_group(v->after, v->group);
+	const struct kvt_group *after = kvt_dump_group(v->after, v->group);
 	struct kvt_box box = cut_box(&v->cut, i);
 	const int64_t layers[2] = { box.begin[KVT_AXIS_L], box.end[KVT_AXIS_L] };
 	struct comparing c = { v, { &after->layout, box, worker->buffer[0] } };
@@ -221,10 +222,10 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 
 	if (!wanted)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	status = n ? read_box(worker, v->after, v->group, &box, c.after.bytes, err) :
+	status = n ? kvt_read(worker, v->after, v->group, &box, NULL, c.after.bytes, err) :
 		     KVT_OK;
 	if (!status)
-		status = each_spans(worker, v->before, v->group, layers, wanted, n,
+		status = each_spans(worker, leaf_of(v->before), v->group, layers, wanted, n,
 				    v->cut.blocks * after->shape.n[KVT_AXIS_S],
 				    compare_spans, &c, err);
 	free(wanted);
@@ -243,13 +244,13 @@ static bool same_shape(const struct kvt_group *a, const struct kvt_group *b)
 	return a->dtype == b->dtype;
 }
 
-static enum kvt_status verify_group(struct verifying *v, const struct reblock_group *said,
+static enum kvt_status verify_group(struct verifying *v, const struct kvt_reblocked *said,
 				    const struct kvt_run *run,
 				    struct kvt_error *err)
 {
 	const struct kvt_snapshot *before = kvt_dump_snapshot(v->before);
-	const struct kvt_group *a = reader_group(v->before, v->group);
-	const struct kvt_group *b = reader_group(v->after, v->group);
+	const struct kvt_group *a = kvt_dump_group(v->before, v->group);
+	const struct kvt_group *b = kvt_dump_group(v->after, v->group);
 	const struct kvt_tiling *tiling = kvt_dump_tiling(v->after, v->group);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
 	struct work work = { .fn = verify_box, .context = v, .label = "verifying" };
@@ -259,7 +260,7 @@ static enum kvt_status verify_group(struct verifying *v, const struct reblock_gr
 		return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ", a->id);
 	for (int64_t r = 0; !status && r < before->nrequests; r++)
 		status = pair_request(v, &before->request[r], err);
-	if (!status && said->how != REBLOCK_GATHERED && said->stale == said->stale_kept)
+	if (!status && said->how != KVT_GATHERED && said->stale == said->stale_kept)
 		status = pair_pools(v, err);
 	if (status || !v->pairs.n)
 		return status;
@@ -269,13 +270,13 @@ static enum kvt_status verify_group(struct verifying *v, const struct reblock_gr
 	work.total_bytes = v->cut.nboxes * v->cut.box_bytes;
 	work.buffer_bytes[0] = v->cut.box_bytes;
 	work_needs_tiles(&work, tiling);
-	work_needs_spans(&work, v->before, v->group, v->cut.layers,
+	work_needs_spans(&work, leaf_of(v->before), v->group, v->cut.layers,
 			 v->cut.blocks * b->shape.n[KVT_AXIS_S]);
 	return pipeline_run(&work, run, err);
 }
 
-enum kvt_status reblock_verify(struct kvt_dump *before, struct kvt_dump *after,
-			       const struct reblock *reblock,
+enum kvt_status reblock_verify(const struct kvt_dump *before, const struct kvt_dump *after,
+			       const struct kvt_reblocked *said,
 			       const struct kvt_run *run,
 			       struct kvt_error *err)
 {
@@ -288,7 +289,7 @@ enum kvt_status reblock_verify(struct kvt_dump *before, struct kvt_dump *after,
 	for (int g = 0; !status && g < ngroups; g++) {
 		struct verifying v = { .before = before, .after = after, .group = g };
 
-		status = verify_group(&v, &reblock->group[g], run, err);
+		status = verify_group(&v, &said[g], run, err);
 		wanted_free(&v.pairs);
 	}
 	return status;

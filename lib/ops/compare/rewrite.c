@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct comparing {
-	struct kvt_dump *a, *b;
+	const struct kvt_dump *a, *b;
 	int group;
 	struct cut cut;
 };
@@ -90,8 +90,8 @@ static enum kvt_status compare_box(struct worker *worker, void *context,
 
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) || !nbytes)
 		return status;
-	if ((status = read_box(worker, c->a, c->group, &box, worker->buffer[0], err)) ||
-	    (status = read_box(worker, c->b, c->group, &box, worker->buffer[1], err)) ||
+	if ((status = kvt_read(worker, c->a, c->group, &box, NULL, worker->buffer[0], err)) ||
+	    (status = kvt_read(worker, c->b, c->group, &box, NULL, worker->buffer[1], err)) ||
 	    (status = kvt_layout_views(&va, &ga->layout, &box, shape.elem, err)) ||
 	    (status = kvt_layout_views(&vb, &gb->layout, &box, shape.elem, err)))
 		return status;
@@ -108,7 +108,7 @@ static enum kvt_status compare_box(struct worker *worker, void *context,
 	return status;
 }
 
-enum kvt_status verify_equal(struct kvt_dump *a, struct kvt_dump *b,
+enum kvt_status verify_equal(const struct kvt_dump *a, const struct kvt_dump *b,
 			     const struct kvt_run *run,
 			     struct kvt_error *err)
 {
@@ -134,8 +134,8 @@ enum kvt_status verify_equal(struct kvt_dump *a, struct kvt_dump *b,
 		work.buffer_bytes[0] = work.buffer_bytes[1] = c.cut.box_bytes;
 		if ((status = kvt_shape_nbytes(&work.total_bytes, &ga->shape, err)))
 			return status;
-		work_needs_tiles(&work, kvt_dump_tiling(a, g));
-		work_needs_tiles(&work, kvt_dump_tiling(b, g));
+		kvt_work_reads(&work, a, g, &c.cut, NULL);
+		kvt_work_reads(&work, b, g, &c.cut, NULL);
 		if ((status = pipeline_run(&work, run, err)))
 			return status;
 	}

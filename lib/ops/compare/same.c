@@ -48,8 +48,8 @@ static bool same_parts(const struct kvt_group *a, const struct kvt_group *b)
 static enum kvt_status map_axis(struct sharing *s, enum kvt_axis axis,
 				struct kvt_error *err)
 {
-	const struct kvt_group *a = reader_group(s->a, s->group_a);
-	const struct kvt_group *b = reader_group(s->b, s->group_b);
+	const struct kvt_group *a = kvt_dump_group(s->a, s->group_a);
+	const struct kvt_group *b = kvt_dump_group(s->b, s->group_b);
 	int64_t na = a->shape.n[axis], nb = b->shape.n[axis];
 	struct numbered *known = calloc((size_t)na + 1, sizeof(*known));
 	int64_t *map = calloc((size_t)nb + 1, sizeof(*map));
@@ -97,11 +97,11 @@ static bool same_kv(struct sharing *s, const struct kvt_group *a,
 	return half >= 0 && a->shape.n[KVT_AXIS_K] == 2;
 }
 
-enum kvt_status sharing_init(struct sharing *s, struct kvt_dump *a, int group_a,
-			     struct kvt_dump *b, int group_b, struct kvt_error *err)
+enum kvt_status sharing_init(struct sharing *s, const struct kvt_dump *a, int group_a,
+			     const struct kvt_dump *b, int group_b, struct kvt_error *err)
 {
-	const struct kvt_group *ga = reader_group(a, group_a);
-	const struct kvt_group *gb = reader_group(b, group_b);
+	const struct kvt_group *ga = kvt_dump_group(a, group_a);
+	const struct kvt_group *gb = kvt_dump_group(b, group_b);
 	enum kvt_status status = KVT_OK;
 
 	*s = (struct sharing){ .a = a, .b = b, .group_a = group_a, .group_b = group_b };
@@ -161,7 +161,7 @@ static int64_t head_differs(const struct comparing *c, const struct half *a,
 static enum kvt_status differs(const struct sharing *s, const int64_t at[KVT_NAXES],
 			       struct kvt_error *err)
 {
-	const struct kvt_group *group = reader_group(s->b, s->group_b);
+	const struct kvt_group *group = kvt_dump_group(s->b, s->group_b);
 	long long layer = LL(identity(group, KVT_AXIS_L, at[KVT_AXIS_L]));
 	long long block = LL(identity(group, KVT_AXIS_B, at[KVT_AXIS_B]));
 	long long dim = LL(identity(group, KVT_AXIS_D, at[KVT_AXIS_D]));
@@ -210,7 +210,7 @@ static enum kvt_status compare_piece(const struct comparing *c,
 				     const struct kvt_box *piece, int k,
 				     struct kvt_error *err)
 {
-	int64_t elem = reader_group(c->s->b, c->s->group_b)->shape.elem;
+	int64_t elem = kvt_dump_group(c->s->b, c->s->group_b)->shape.elem;
 	struct half ha = { 0 }, hb = { 0 };
 	int64_t at[KVT_NAXES] = { 0 };
 	enum kvt_status status;
@@ -234,12 +234,12 @@ static enum kvt_status compare_box(struct worker *worker, void *context, int64_t
 {
 	const struct comparing *c = context;
 	const struct sharing *s = c->s;
-	const struct kvt_group *ga = reader_group(s->a, s->group_a);
-	const struct kvt_group *gb = reader_group(s->b, s->group_b);
+	const struct kvt_group *ga = kvt_dump_group(s->a, s->group_a);
+	const struct kvt_group *gb = kvt_dump_group(s->b, s->group_b);
 	struct placed a, b = { &gb->layout, cut_box(&c->cut, i), worker->buffer[0] };
 	struct pieces p = pieces_of(&b.box, s->map[KVT_AXIS_L], s->map[KVT_AXIS_B],
 				    kvt_dump_tiling(s->a, s->group_a));
-	enum kvt_status status = read_box(worker, s->b, s->group_b, &b.box, b.bytes, err);
+	enum kvt_status status = kvt_read(worker, s->b, s->group_b, &b.box, NULL, b.bytes, err);
 
 	while (!status && piece_next(&p)) {
 		struct kvt_box there = piece_there(&p);
@@ -249,7 +249,7 @@ static enum kvt_status compare_box(struct worker *worker, void *context, int64_t
 		box_take(&there, KVT_AXIS_H, 0, ga->shape.n[KVT_AXIS_H]);
 		box_take(&there, KVT_AXIS_K, 0, ga->shape.n[KVT_AXIS_K]);
 		box_take(&there, KVT_AXIS_D, 0, ga->shape.n[KVT_AXIS_D]);
-		status = read_around(&a, worker, s->a, s->group_a, &there, err);
+		status = read_around(&a, worker, leaf_of(s->a), s->group_a, &there, err);
 		for (int k = 0; !status && k < gb->shape.n[KVT_AXIS_K]; k++)
 			status = compare_piece(c, &a, &b, &p.here, k, err);
 	}
@@ -261,8 +261,8 @@ enum kvt_status sharing_compare(const struct sharing *s, const char *label,
 				const struct kvt_run *run,
 				struct kvt_error *err)
 {
-	const struct kvt_group *ga = reader_group(s->a, s->group_a);
-	const struct kvt_group *gb = reader_group(s->b, s->group_b);
+	const struct kvt_group *ga = kvt_dump_group(s->a, s->group_a);
+	const struct kvt_group *gb = kvt_dump_group(s->b, s->group_b);
 	const struct kvt_tiling *tiling = kvt_dump_tiling(s->b, s->group_b);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
 	struct comparing c = { .s = s };
@@ -278,7 +278,7 @@ enum kvt_status sharing_compare(const struct sharing *s, const char *label,
 	work.total_bytes = c.cut.nboxes * c.cut.box_bytes;
 	work.buffer_bytes[0] = c.cut.box_bytes;
 	work_needs_tiles(&work, tiling);
-	work_needs_pieces(&work, s->a, s->group_a, c.cut.layers, c.cut.blocks);
+	work_needs_pieces(&work, leaf_of(s->a), s->group_a, c.cut.layers, c.cut.blocks);
 	return pipeline_run(&work, run, err);
 }
 
@@ -289,7 +289,7 @@ static enum kvt_status verify_reader(const struct sharing *s, bool *seen[KVT_NAX
 				     const struct kvt_run *run,
 				     struct kvt_error *err)
 {
-	const struct kvt_group *group = reader_group(s->b, s->group_b);
+	const struct kvt_group *group = kvt_dump_group(s->b, s->group_b);
 
 	for (int i = 0; i < NMAPPED; i++) {
 		enum kvt_axis axis = mapped[i];
@@ -340,12 +340,13 @@ static enum kvt_status check_seen(const struct kvt_group *group,
 	return KVT_OK;
 }
 
-static enum kvt_status verify_group(const struct source *source,
-				    struct kvt_dump *written, int g,
+static enum kvt_status verify_group(const struct kvt_dump *source,
+				    const struct kvt_dump *written, int g,
 				    const struct kvt_run *run,
 				    struct kvt_error *err)
 {
-	const struct kvt_group *group = reader_group(written, g);
+	const struct kvt_group *group = kvt_dump_group(written, g);
+	const struct kvt_dump *leaf;
 	enum kvt_status status = KVT_OK;
 	bool *seen[KVT_NAXES] = {
 		[KVT_AXIS_H] = calloc((size_t)group->shape.n[KVT_AXIS_H], 1),
@@ -354,11 +355,13 @@ static enum kvt_status verify_group(const struct source *source,
 
 	if (!seen[KVT_AXIS_H] || !seen[KVT_AXIS_D])
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int r = 0; !status && r < source->nreaders; r++) {
+	for (int i = 0; !status && (leaf = kvt_dump_leaf(source, i)); i++) {
+		int from = kvt_dump_leaf_group(source, i, g);
 		struct sharing sharing;
 
-		if ((status = sharing_init(&sharing, source->reader[r],
-					   source->group[g].from, written, g, err)))
+		if (from < 0)
+			continue;
+		if ((status = sharing_init(&sharing, leaf, from, written, g, err)))
 			break;
 		status = verify_reader(&sharing, seen, run, err);
 		sharing_free(&sharing);
@@ -370,24 +373,26 @@ static enum kvt_status verify_group(const struct source *source,
 	return status;
 }
 
-enum kvt_status verify_source(const struct source *source, struct kvt_dump *written,
+enum kvt_status verify_source(const struct kvt_dump *source,
+			      const struct kvt_dump *written,
 			      const struct kvt_run *run,
 			      struct kvt_error *err)
 {
+	const struct kvt_snapshot *wanted = kvt_dump_snapshot(source);
 	int ngroups = kvt_dump_snapshot(written)->ngroups;
 	enum kvt_status status = KVT_OK;
 
-	if (ngroups != source->snapshot.ngroups)
+	if (ngroups != wanted->ngroups)
 		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d",
-				source->snapshot.ngroups, ngroups);
+				wanted->ngroups, ngroups);
 	for (int g = 0; !status && g < ngroups; g++) {
-		const int64_t *n = source->snapshot.group[g].shape.n;
-		const struct kvt_group *group = reader_group(written, g);
+		const int64_t *n = wanted->group[g].shape.n;
+		const struct kvt_group *group = kvt_dump_group(written, g);
 
 		if (memcmp(n, group->shape.n, sizeof(group->shape.n)))
 			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ",
 					group->id);
-		status = check_places(&source->snapshot.group[g], group, err);
+		status = check_places(&wanted->group[g], group, err);
 		if (!status)
 			status = verify_group(source, written, g, run, err);
 	}

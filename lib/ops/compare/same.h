@@ -8,11 +8,11 @@
 #ifndef KVTOOL_SAME_H
 #define KVTOOL_SAME_H
 
-#include "lib/dump/map.h"
+#include "lib/dump/read.h"
 
 /* A group of each dump, and where in 'a' each index of 'b' is. */
 struct sharing {
-	struct kvt_dump *a, *b;
+	const struct kvt_dump *a, *b;
 	int group_a, group_b;
 	int64_t *map[KVT_NAXES];	/* of L, B, H, D; -1: 'a' lacks it */
 	int64_t shared[KVT_NAXES];	/* how many it has */
@@ -21,8 +21,8 @@ struct sharing {
 
 /* Groups of other shapes of a state share nothing: KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status
-sharing_init(struct sharing *sharing, struct kvt_dump *a, int group_a,
-	     struct kvt_dump *b, int group_b, struct kvt_error *err);
+sharing_init(struct sharing *sharing, const struct kvt_dump *a, int group_a,
+	     const struct kvt_dump *b, int group_b, struct kvt_error *err);
 void sharing_free(struct sharing *sharing);
 
 /* Is there an element that both hold? */
@@ -34,11 +34,27 @@ sharing_compare(const struct sharing *sharing, const char *label,
 		const struct kvt_run *run, struct kvt_error *err);
 
 /*
- * Is everything in 'written' in a reader of the source, and the same there?  The
- * lists of the source have no part in this.
+ * Is everything in 'written' in a leaf of the source, and the same there?  The
+ * parts of the source have no part in this.
  */
 KVT_MUST_CHECK enum kvt_status
-verify_source(const struct source *source, struct kvt_dump *written,
+verify_source(const struct kvt_dump *source, const struct kvt_dump *written,
 	      const struct kvt_run *run, struct kvt_error *err);
+
+/*
+ * Compares the states of every request through the tables of both; of a pool that
+ * was regrouped, all that lie in the same place.
+ */
+KVT_MUST_CHECK enum kvt_status
+reblock_verify(const struct kvt_dump *before, const struct kvt_dump *after,
+	       const struct kvt_reblocked said[KVT_MAX_GROUPS],
+	       const struct kvt_run *run, struct kvt_error *err);
+
+struct rank_file;
+
+/* KVT_MISMATCH names the first element that two ranks hold differently. */
+KVT_MUST_CHECK enum kvt_status
+replicas_check(const struct rank_file *files, int nfiles, const struct kvt_run *run,
+	       struct kvt_error *err);
 
 #endif

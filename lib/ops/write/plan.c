@@ -12,7 +12,7 @@
  */
 static struct kvt_box unit_box(const struct transform *t, int group, int i)
 {
-	const struct kvt_group *from = &source_snapshot(t->source)->group[group];
+	const struct kvt_group *from = &kvt_dump_snapshot(t->source)->group[group];
 	const struct kvt_tiling *tiling = kvt_writer_tiling(t->writer, group);
 	const int64_t origin[KVT_NAXES] = { [KVT_AXIS_K] = i };
 
@@ -69,7 +69,7 @@ static int64_t count_direct(const struct transform *t, int group)
 		struct kvt_box box = cut_box(&step->cut, i);
 		struct kvt_shape shape = kvt_box_shape(&box, 1);
 
-		if (source_has_tiles(t->source, group, &box))
+		if (kvt_dump_has_tiles(t->source, group, &box))
 			n += count_tiles(&shape, kvt_writer_tiling(t->writer, group));
 	}
 	return n;
@@ -97,8 +97,8 @@ static enum kvt_status plan_group(struct transform *t, int group,
 				  const struct kvt_group *to,
 				  struct kvt_error *err)
 {
-	const struct kvt_group *from = &source_snapshot(t->source)->group[group];
-	const struct kvt_tiling *src = source_tiling(t->source, group);
+	const struct kvt_group *from = &kvt_dump_snapshot(t->source)->group[group];
+	const struct kvt_tiling *src = kvt_dump_tiling(t->source, group);
 	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer, group);
 	int64_t limit = t->run.memory ? t->run.memory : INT64_MAX;
 	struct group_step *step = &t->step[group];
@@ -107,7 +107,7 @@ static enum kvt_status plan_group(struct transform *t, int group,
 	if ((status = kvt_shape_nbytes(&step->data_bytes, &from->shape, err)))
 		return status;
 	step->cut = cut_choose(from, src, &to->layout, dst, limit / 4);
-	if (!src && source_is_scattered(t->source, group))
+	if (!src && kvt_dump_is_scattered(t->source, group))
 		cut_widen(&step->cut, t->run.memory ? limit / 16 : 16 << 20);
 	step->ntiles = dst ? count_tiles(&from->shape, dst) : 0;
 	step->nunits = dst && dst->n[KVT_AXIS_K] == 1 &&
@@ -125,9 +125,9 @@ static enum kvt_status plan_group(struct transform *t, int group,
 				      is_one_run(&step->unit[i].plans, dst->nbytes);
 	}
 	step->make_cells = kvt_writer_has_cells(t->writer, group) &&
-			   !(source_has_cells(t->source, group) &&
-			     source_cells_proven(t->source, group));
-	step->hold_cells = step->make_cells && source_has_cells(t->source, group);
+			   !(kvt_dump_has_cells(t->source, group) &&
+			     kvt_dump_cells_proven(t->source, group));
+	step->hold_cells = step->make_cells && kvt_dump_has_cells(t->source, group);
 	return KVT_OK;
 }
 
@@ -145,7 +145,7 @@ enum kvt_status transform_plan(struct transform *t, struct kvt_error *err)
 }
 
 /*
- * Buffers: 0 source box, where tiles do not go over one by one, 1 destination box
+ * Buffers: 0 source box, where tiles are made of it, 1 destination box
  * or its stored tiles, 2 cells, 3 the list of the tiles; without tiles the box in
  * the order that cells are hashed in.
  */
@@ -158,9 +158,10 @@ static struct work group_work(const struct transform *t, struct transfer *ctx)
 	};
 	struct put_room room = put_room(t->writer, ctx->group, &step->cut);
 
-	work_needs_source(&work, t->source, ctx->group, &step->cut);
+	kvt_work_reads(&work, t->source, ctx->group, &step->cut,
+		       ctx->dst_tiling ? NULL : &ctx->to->layout);
 	work_needs_tiles(&work, ctx->dst_tiling);
-	if (step->ndirect < step->ntiles || !step->ntiles)
+	if (step->ndirect < step->ntiles)
 		work.buffer_bytes[0] = step->cut.box_bytes;
 	work.buffer_bytes[1] = ctx->dst_tiling ? room.stored : step->cut.box_bytes;
 	work.buffer_bytes[2] = room.cells;
@@ -176,9 +177,9 @@ static struct transfer transfer_of(const struct transform *t, int group)
 
 	return (struct transfer){
 		.t = t, .group = group,
-		.from = &source_snapshot(t->source)->group[group],
+		.from = &kvt_dump_snapshot(t->source)->group[group],
 		.to = &to->group[group],
-		.src_tiling = source_tiling(t->source, group),
+		.src_tiling = kvt_dump_tiling(t->source, group),
 		.dst_tiling = kvt_writer_tiling(t->writer, group),
 	};
 }

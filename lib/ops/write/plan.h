@@ -7,7 +7,7 @@
 #ifndef KVTOOL_TRANSFORM_H
 #define KVTOOL_TRANSFORM_H
 
-#include "lib/dump/map.h"
+#include "lib/dump/read.h"
 #include "lib/ops/write/put.h"
 
 /* What happens to a tile, or to a box where the destination is flat. */
@@ -36,7 +36,7 @@ const struct unit *unit_at(const struct group_step *step,
 int64_t tiles_that_move(const struct group_step *step);
 
 struct transform {
-	const struct source *source;
+	const struct kvt_dump *source;
 	struct kvt_writer *writer;
 	struct kvt_run run;
 	struct group_step step[KVT_MAX_GROUPS];
@@ -62,7 +62,7 @@ transform_run(struct transform *t, struct kvt_error *err);
  * first coordinate that differs.
  */
 KVT_MUST_CHECK enum kvt_status
-verify_equal(struct kvt_dump *a, struct kvt_dump *b,
+verify_equal(const struct kvt_dump *a, const struct kvt_dump *b,
 	     const struct kvt_run *run, struct kvt_error *err);
 
 #endif

@@ -9,7 +9,8 @@
 #ifndef KVTOOL_PUT_BOX_H
 #define KVTOOL_PUT_BOX_H
 
-#include "lib/dump/pipeline.h"
+#include "lib/dump/read.h"
+#include "lib/kvt/write.h"
 
 /* A stored tile that waits for its box's turn to write. */
 struct waiting {

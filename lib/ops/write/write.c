@@ -29,8 +29,7 @@ static enum kvt_status move_tile(struct worker *worker, void *context,
 	struct kvt_box part = box_cut(&tile.box, &x->from->shape);
 	enum kvt_status status;
 
-	if ((status = source_fetch_tile(worker, x->t->source, x->group, begin, &stored,
-					err)) ||
+	if ((status = kvt_read_tile(x->t->source, x->group, begin, &stored, err)) ||
 	    (status = kvt_stored_check(&stored, x->src_tiling, err)))
 		return status;
 	put_keep(&m->put, begin, &stored);
@@ -53,8 +52,7 @@ static enum kvt_status recode_tile(struct worker *worker, void *context,
 				     .capacity = kvt_stored_bound(x->src_tiling) };
 	enum kvt_status status;
 
-	if ((status = source_fetch_tile(worker, x->t->source, x->group, begin, &stored,
-					err)) ||
+	if ((status = kvt_read_tile(x->t->source, x->group, begin, &stored, err)) ||
 	    (status = kvt_decode(worker->spare, &stored, x->src_tiling,
 				 worker->scratch, err)))
 		return status;
@@ -76,19 +74,13 @@ static enum kvt_status same_tile(struct worker *worker, void *context,
 /* ---- one box ------------------------------------------------------------ */
 
 /* Cells that the source file has need no hashing. */
-static enum kvt_status fetch_cells(struct worker *worker, const struct moving *m,
-				   struct kvt_error *err)
+static enum kvt_status fetch_cells(const struct moving *m, struct kvt_error *err)
 {
 	const struct transfer *x = m->x;
-	enum kvt_status status;
 
 	if (!m->put.cells || m->put.make_cells)
 		return KVT_OK;
-	pipeline_lock(worker);
-	status = source_fetch_cells(x->t->source, x->group, &m->put.box, m->put.cells,
-				    err);
-	pipeline_unlock(worker);
-	return status;
+	return kvt_read_cells(x->t->source, x->group, &m->put.box, m->put.cells, err);
 }
 
 static enum kvt_status cells_differ(const struct moving *m, int64_t i,
@@ -110,8 +102,7 @@ static enum kvt_status cells_differ(const struct moving *m, int64_t i,
 }
 
 /* What was hashed, against cells of the source that have no checksum. */
-static enum kvt_status hold_cells(struct worker *worker, const struct moving *m,
-				  struct kvt_error *err)
+static enum kvt_status hold_cells(const struct moving *m, struct kvt_error *err)
 {
 	const struct transfer *x = m->x;
 	const struct kvt_box *box = &m->put.box;
@@ -126,9 +117,7 @@ static enum kvt_status hold_cells(struct worker *worker, const struct moving *m,
 		return KVT_OK;
 	if (!(cells = malloc((size_t)count * sizeof(*cells) + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	pipeline_lock(worker);
-	status = source_fetch_cells(x->t->source, x->group, box, cells, err);
-	pipeline_unlock(worker);
+	status = kvt_read_cells(x->t->source, x->group, box, cells, err);
 	for (int64_t i = 0; !status && i < count; i++)
 		if (cells[i] != m->put.cells[i])
 			status = cells_differ(m, i, err);
@@ -143,10 +132,9 @@ static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
 	const struct kvt_box *box = &m->put.box;
 	enum kvt_status status;
 
-	if (x->t->step[x->group].direct && source_has_tiles(x->t->source, x->group, box))
+	if (x->t->step[x->group].direct && kvt_dump_has_tiles(x->t->source, x->group, box))
 		return each_tile(worker, x->dst_tiling, box, same_tile, m, err);
-	status = source_read_box(worker, x->t->source, x->group, box, m->source.bytes,
-				 err);
+	status = kvt_read(worker, x->t->source, x->group, box, NULL, m->source.bytes, err);
 	return status ? status : put_dense(worker, &m->put, &m->source, err);
 }
 
@@ -157,10 +145,8 @@ static enum kvt_status fill_flat(struct worker *worker, struct moving *m,
 	struct placed target = { &x->to->layout, m->put.box, worker->buffer[1] };
 	enum kvt_status status;
 
-	if ((status = source_read_box(worker, x->t->source, x->group, &m->put.box,
-			       m->source.bytes, err)) ||
-	    (status = copy_box(worker, &target, &m->source, &m->put.box,
-			       x->from->shape.elem, err)))
+	if ((status = kvt_read(worker, x->t->source, x->group, &m->put.box, &x->to->layout,
+			       target.bytes, err)))
 		return status;
 	return put_dense(worker, &m->put, &target, err);
 }
@@ -196,9 +182,9 @@ enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
 	int64_t nbytes;
 
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
-	    (status = fetch_cells(worker, &m, err)) ||
+	    (status = fetch_cells(&m, err)) ||
 	    (status = (x->dst_tiling ? fill_tiles : fill_flat)(worker, &m, err)) ||
-	    (status = hold_cells(worker, &m, err)) ||
+	    (status = hold_cells(&m, err)) ||
 	    (status = put_finish(worker, &m.put, 1, i, err)))
 		return status;
 	pipeline_progress(worker, nbytes);

@@ -1,77 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graft_blocks.c - which blocks are copied where
+ * copy_blocks.c - which blocks are copied where, and between which groups
  *
  * vLLM's copy_kv_blocks() returns silently from lists that are empty or of
  * unequal length, and writes a destination that comes twice in an order that
  * nobody defines.  All of that is refused here.
  */
-#include "lib/dump/graft.h"
+#include "lib/ops/write/copy_blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/ids.h"
-#include "lib/kvt/connect.h"
+#include "lib/ops/compare/same.h"
 
 #define LL(x) ((long long)(x))
-
-/* ---- the command line --------------------------------------------------- */
-
-/* "7" or "3-9", both ends of which belong to it. */
-static bool take_ids(int64_t *first, int64_t *count, const char **text)
-{
-	int64_t last;
-
-	if (!number_take(first, text))
-		return false;
-	last = *first;
-	if (**text == '-') {
-		++*text;
-		if (!number_take(&last, text) || last < *first)
-			return false;
-	}
-	*count = last - *first + 1;
-	return true;
-}
-
-static enum kvt_status take_run(struct block_run *run, const char **text,
-				struct kvt_error *err)
-{
-	const char *begin = *text;
-	int64_t ndst;
-	bool ok = take_ids(&run->src, &run->count, text) && *(*text)++ == ':' &&
-		  take_ids(&run->dst, &ndst, text) && (!**text || **text == ',');
-
-	if (!ok)
-		return kvt_fail(err, KVT_USAGE,
-				"--blocks has '%.60s', expected SRC:DST, numbers or ranges such as 3-9:40-46",
-				begin);
-	if (run->count != ndst)
-		return kvt_fail(err, KVT_USAGE,
-				"--blocks has '%.*s': %lld blocks do not fit %lld",
-				(int)(*text - begin < 60 ? *text - begin : 60), begin,
-				LL(run->count), LL(ndst));
-	return KVT_OK;
-}
-
-enum kvt_status block_runs_parse(struct copy_blocks *copy, const char *text,
-				 struct kvt_error *err)
-{
-	size_t room = 1;
-
-	for (const char *p = text; *p; p++)
-		room += *p == ',';
-	if (!(copy->run = calloc(room, sizeof(*copy->run))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (;;) {
-		enum kvt_status status = take_run(&copy->run[copy->nruns++], &text, err);
-
-		if (status || !*text)
-			return status;
-		text++;
-	}
-}
 
 /* ---- ids of a pool ------------------------------------------------------ */
 
@@ -329,5 +272,214 @@ enum kvt_status copied_blocks(int64_t **out, int64_t *count,
 		free(l.block);
 	*out = status ? NULL : l.block;
 	*count = l.n;
+	return status;
+}
+
+/* ---- the same group of both --------------------------------------------- */
+
+static bool has_layer(const struct kvt_group *group, uint64_t id)
+{
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
+		if (kvt_layer_id(group, l) == id)
+			return true;
+	return false;
+}
+
+/* Groups are the same if they are of one kind and share a layer. */
+static enum kvt_status find_partner(struct copy_pair *pair,
+				    const struct copy_blocks *copy,
+				    struct kvt_error *err)
+{
+	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
+	const struct kvt_snapshot *from = pair->snapshot[COPY_FROM];
+	uint64_t first = kvt_layer_id(base, 0);
+
+	for (int g = 0; g < from->ngroups; g++)
+		if (from->group[g].kind == base->kind &&
+		    has_layer(&from->group[g], first)) {
+			pair->group[COPY_FROM] = g;
+			return KVT_OK;
+		}
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%.150s: no group is %s and has layer %llu, as %s of %.150s",
+			copy->name[COPY_FROM], kvt_kind_name(base->kind),
+			(unsigned long long)first, base->id, copy->name[COPY_BASE]);
+}
+
+static enum kvt_status check_numbers(const struct copy_pair *pair,
+				     const struct copy_blocks *copy,
+				     struct kvt_error *err)
+{
+	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
+	const struct kvt_group *from = copy_group_of(pair, COPY_FROM);
+	const int64_t *nb = base->shape.n, *nf = from->shape.n;
+	const struct {
+		const char *what;
+		int64_t base, from;
+		const char *advice;
+	} rows[] = {
+		{ "tokens a block", base->block_size, from->block_size,
+		  ": kvtool reblock makes them equal" },
+		{ "tokens a state", base->tokens_per_state, from->tokens_per_state, "" },
+		{ "states a block", nb[KVT_AXIS_S], nf[KVT_AXIS_S], "" },
+		{ "heads of the model", base->total_heads, from->total_heads, "" },
+		{ "first head", base->head_start, from->head_start, "" },
+		{ "heads", nb[KVT_AXIS_H], nf[KVT_AXIS_H], "" },
+		{ "keys and values", nb[KVT_AXIS_K], nf[KVT_AXIS_K], "" },
+		{ "elements of a head", nb[KVT_AXIS_D], nf[KVT_AXIS_D], "" },
+		{ "layers", nb[KVT_AXIS_L], nf[KVT_AXIS_L], "" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].base != rows[i].from)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: %s: %lld in %.120s, %lld in %.120s%s",
+					base->id, rows[i].what, LL(rows[i].from),
+					copy->name[COPY_FROM], LL(rows[i].base),
+					copy->name[COPY_BASE], rows[i].advice);
+	return KVT_OK;
+}
+
+/* Channels of a rank are others on another, and so is what nobody can read. */
+static enum kvt_status check_ranks(const struct copy_pair *pair, struct kvt_error *err)
+{
+	const struct kvt_parallel *base = &pair->snapshot[COPY_BASE]->parallel;
+	const struct kvt_parallel *from = &pair->snapshot[COPY_FROM]->parallel;
+
+	if (copy_group_of(pair, COPY_BASE)->kind != KVT_OPAQUE ||
+	    (base->tp_size == from->tp_size && base->tp_rank == from->tp_rank))
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: opaque content of rank %lld of %lld cannot be that of rank %lld of %lld",
+			copy_group_of(pair, COPY_BASE)->id, LL(from->tp_rank),
+			LL(from->tp_size), LL(base->tp_rank), LL(base->tp_size));
+}
+
+static enum kvt_status check_same(const struct sharing *s, struct kvt_error *err)
+{
+	const struct kvt_group *base = kvt_dump_group(s->b, s->group_b);
+	const int64_t *n = base->shape.n;
+
+	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
+		if (s->map[KVT_AXIS_L][l] < 0)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: no layer %llu on the other side", base->id,
+					(unsigned long long)kvt_layer_id(base, l));
+	for (int64_t d = 0; d < n[KVT_AXIS_D]; d++)
+		if (s->map[KVT_AXIS_D][d] != d)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: channel %lld is not the same on both sides",
+					base->id, LL(d));
+	return KVT_OK;
+}
+
+/* Can the groups exchange blocks at all? */
+static enum kvt_status same_layers(struct kvt_dump *const dumps[NCOPY],
+				   const struct copy_pair *pair,
+				   const struct copy_blocks *copy, struct kvt_error *err)
+{
+	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
+	const struct kvt_group *from = copy_group_of(pair, COPY_FROM);
+	enum kvt_status status;
+	struct sharing s;
+
+	if (!kvt_group_same_type(base, from))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: dtype is %s in %.150s, %s in %.150s", base->id,
+				kvt_group_type(from).s, copy->name[COPY_FROM],
+				kvt_group_type(base).s, copy->name[COPY_BASE]);
+	if ((status = check_numbers(pair, copy, err)) ||
+	    (status = check_ranks(pair, err)) ||
+	    (status = sharing_init(&s, dumps[COPY_FROM], pair->group[COPY_FROM],
+				   dumps[COPY_BASE], pair->group[COPY_BASE], err)))
+		return status;
+	status = check_same(&s, err);
+	sharing_free(&s);
+	return status;
+}
+
+/* ---- the dump ------------------------------------------------------------------ */
+
+/* The copied blocks of a group, as spans; '*count' of them. */
+static enum kvt_status spans_of(struct kvt_block_span **out, int64_t *count,
+				const struct copy_pair *pair,
+				const struct copy_blocks *copy, struct kvt_error *err)
+{
+	int64_t nblocks = copy_group_of(pair, COPY_BASE)->shape.n[KVT_AXIS_B], n = 0;
+	int64_t states = copy_group_of(pair, COPY_BASE)->shape.n[KVT_AXIS_S], *block;
+	enum kvt_status status = copied_blocks(&block, count, pair, copy, err);
+
+	if (status)
+		return status;
+	if (!(*out = calloc((size_t)nblocks + 1, sizeof(**out)))) {
+		free(block);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	for (int64_t b = 0; b < nblocks; b++)
+		if (block[b] >= 0)
+			(*out)[n++] = (struct kvt_block_span){
+				.src_block = block[b], .dst_block = b,
+				.count = states, .nblocks = 1,
+			};
+	free(block);
+	return KVT_OK;
+}
+
+static enum kvt_status pair_group(struct kvt_graft *graft, struct kvt_block_span **span,
+				  struct kvt_dump *const dumps[NCOPY], int g,
+				  struct copy_blocks *copy, struct kvt_error *err)
+{
+	struct copy_pair pair = {
+		.snapshot = { kvt_dump_snapshot(dumps[COPY_BASE]),
+			      kvt_dump_snapshot(dumps[COPY_FROM]) },
+		.group = { g, -1 },
+	};
+	const struct kvt_group *base = copy_group_of(&pair, COPY_BASE);
+	int64_t nblocks = base->shape.n[KVT_AXIS_B];
+	enum kvt_status status;
+
+	if (!base->shape.n[KVT_AXIS_L])
+		/* then its blocks may be any number, with no bytes for them */
+		return kvt_fail(err, KVT_BAD_INPUT, "%.150s: %s has no layers",
+				copy->name[COPY_BASE], base->id);
+	if ((status = find_partner(&pair, copy, err)))
+		return status;
+	copy->group[g].from = pair.group[COPY_FROM];
+	if ((status = same_layers(dumps, &pair, copy, err)) ||
+	    (status = spans_of(span, &copy->group[g].count, &pair, copy, err)))
+		return status;
+	graft->from = pair.group[COPY_FROM];
+	graft->span = *span;
+	for (graft->nspans = 0; graft->nspans < nblocks &&
+	     (*span)[graft->nspans].nblocks; )
+		graft->nspans++;
+	return KVT_OK;
+}
+
+enum kvt_status copy_blocks(struct kvt_dump **out, struct kvt_dump *const dumps[NCOPY],
+			    struct copy_blocks *copy, struct kvt_error *err)
+{
+	const struct kvt_snapshot *base = kvt_dump_snapshot(dumps[COPY_BASE]);
+	const struct kvt_snapshot *from = kvt_dump_snapshot(dumps[COPY_FROM]);
+	struct kvt_graft graft[KVT_MAX_GROUPS] = { { .from = 0 } };
+	struct kvt_block_span *span[KVT_MAX_GROUPS] = { NULL };
+	enum kvt_status status = KVT_OK;
+	int64_t total = 0;
+
+	if (base->ngroups != from->ngroups)
+		return kvt_fail(err, KVT_BAD_INPUT, "%d groups in %.200s, %d in %.200s",
+				from->ngroups, copy->name[COPY_FROM], base->ngroups,
+				copy->name[COPY_BASE]);
+	for (int g = 0; !status && g < base->ngroups; g++) {
+		status = pair_group(&graft[g], &span[g], dumps, g, copy, err);
+		total += copy->group[g].count;
+	}
+	if (!status && !total)
+		status = kvt_fail(err, KVT_BAD_INPUT, "no block is to be copied");
+	if (!status)
+		status = kvt_dump_graft(out, dumps[COPY_BASE], dumps[COPY_FROM], graft,
+					err);
+	for (int g = 0; g < base->ngroups; g++)
+		free(span[g]);
 	return status;
 }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graft.h - a dump some of whose blocks are another's, as a source */
-#ifndef KVTOOL_COPY_BLOCKS_H
-#define KVTOOL_COPY_BLOCKS_H
+/* copy_blocks.h - which blocks of one dump replace which of another */
+#ifndef KVT_COPY_BLOCKS_H
+#define KVT_COPY_BLOCKS_H
 
-#include "cli/opt.h"
-#include "lib/dump/map.h"
+#include "lib/dump/read.h"
 
 /* Blocks src, src + 1, ... go to dst, dst + 1, ...; ids in the engines' pools. */
 struct block_run {
 	int64_t src, dst, count;
 };
 
-/* Whose: an index of readers and of what belongs to them. */
+/* Whose: an index of dumps and of what belongs to them. */
 enum { COPY_BASE, COPY_FROM, NCOPY };
 
 struct copy_blocks {
@@ -19,24 +18,17 @@ struct copy_blocks {
 	/* the blocks: one of the two */
 	int64_t nruns;
 	struct block_run *run;
-	struct opt_strings requests;
-	/* filled by copy_source(): of each group of the base */
+	struct kvt_names requests;
+	/* filled by copy_blocks(): of each group of the base */
 	struct {
 		int from;		/* the same group of the other */
 		int64_t count;
 	} group[KVT_MAX_GROUPS];
 };
 
-/* "3:40,5-9:50-54": fills run[], which must be freed in any case. */
+/* The base with those blocks of the other dump; as kvt_dump_graft(). */
 KVT_MUST_CHECK enum kvt_status
-block_runs_parse(struct copy_blocks *copy, const char *text, struct kvt_error *err);
-
-/*
- * The readers are those of the base and the other; both must outlive the source,
- * which must be freed in any case.
- */
-KVT_MUST_CHECK enum kvt_status
-copy_source(struct source *out, struct kvt_dump *readers[NCOPY],
+copy_blocks(struct kvt_dump **out, struct kvt_dump *const dumps[NCOPY],
 	    struct copy_blocks *copy, struct kvt_error *err);
 
 /*
@@ -44,11 +36,9 @@ copy_source(struct source *out, struct kvt_dump *readers[NCOPY],
  * should be, by the addresses of their elements.
  */
 KVT_MUST_CHECK enum kvt_status
-copy_verify(struct kvt_dump *readers[NCOPY], struct kvt_dump *written,
+copy_verify(struct kvt_dump *const dumps[NCOPY], const struct kvt_dump *written,
 	    const struct copy_blocks *copy, const struct kvt_run *run,
 	    struct kvt_error *err);
-
-/* ---- between the files of copy_blocks ----------------------------------- */
 
 /* A group on both sides. */
 struct copy_pair {

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dump.c - asking and closing dumps, leaf and derived alike */
+#include "lib/dump/map.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* ---- a leaf as a dump -------------------------------------------------------- */
+
+static void leaf_drop(struct kvt_leaf *leaf)
+{
+	if (!leaf || atomic_fetch_sub(&leaf->refs, 1) != 1)
+		return;
+	kvt_snapshot_free(&leaf->snapshot);
+	free(leaf->manifest);
+	free(leaf->path);
+	/* the dump that it is lives as long as the leaf does: see kvt_dump_leaf() */
+	if (leaf->self) {
+		for (int g = 0; g < KVT_MAX_GROUPS; g++) {
+			for (int p = 0; p < leaf->self->group[g].nparts; p++)
+				map_part_free(&leaf->self->group[g].part[p]);
+			free(leaf->self->group[g].part);
+		}
+		free(leaf->self->leaf);
+		free(leaf->self);
+	}
+	leaf->ops->close(leaf);
+}
+
+/* One part of all elements, for each group. */
+static bool make_parts(struct kvt_dump *dump, struct kvt_leaf *leaf)
+{
+	for (int g = 0; g < leaf->snapshot.ngroups; g++) {
+		const int64_t *n = leaf->snapshot.group[g].shape.n;
+		struct map_part *part = calloc(1, sizeof(*part));
+
+		if (!part)
+			return false;
+		dump->group[g].part = part;
+		dump->group[g].nparts = 1;
+		part->leaf = leaf;
+		part->group = g;
+		part->heads.count = n[KVT_AXIS_H];
+		part->kv.count = n[KVT_AXIS_K];
+		if (!(part->channels = calloc(1, sizeof(*part->channels))))
+			return false;
+		part->nchannels = 1;
+		part->channels->count = n[KVT_AXIS_D];
+	}
+	return true;
+}
+
+enum kvt_status kvt_dump_of_leaf(struct kvt_dump **out, struct kvt_leaf *leaf,
+				 struct kvt_error *err)
+{
+	struct kvt_dump *dump = calloc(1, sizeof(*dump));
+
+	atomic_init(&leaf->refs, 1);
+	leaf->self = dump;
+	if (!dump || !(dump->leaf = calloc(1, sizeof(struct kvt_leaf *))) ||
+	    !make_parts(dump, leaf)) {
+		leaf_drop(leaf);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	dump->is_leaf = true;
+	dump->leaf[dump->nleaves++] = leaf;
+	map_seal(dump);
+	*out = dump;
+	return KVT_OK;
+}
+
+struct kvt_leaf *kvt_dump_is_leaf(const struct kvt_dump *dump)
+{
+	return dump->is_leaf ? dump->leaf[0] : NULL;
+}
+
+void kvt_dump_close(struct kvt_dump *dump)
+{
+	if (!dump)
+		return;
+	if (dump->is_leaf) {
+		leaf_drop(dump->leaf[0]);
+		return;
+	}
+	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
+		for (int p = 0; p < dump->group[g].nparts; p++)
+			map_part_free(&dump->group[g].part[p]);
+		free(dump->group[g].part);
+	}
+	for (int i = 0; i < dump->nleaves; i++)
+		leaf_drop(dump->leaf[i]);
+	free(dump->leaf);
+	kvt_snapshot_free(&dump->snapshot);
+	free(dump);
+}
+
+/* ---- asking ------------------------------------------------------------------ */
+
+const struct kvt_snapshot *kvt_dump_snapshot(const struct kvt_dump *dump)
+{
+	return dump->is_leaf ? &dump->leaf[0]->snapshot : &dump->snapshot;
+}
+
+const struct kvt_dump *kvt_dump_leaf(const struct kvt_dump *dump, int i)
+{
+	return i >= 0 && i < dump->nleaves ? dump->leaf[i]->self : NULL;
+}
+
+int kvt_dump_leaf_group(const struct kvt_dump *dump, int i, int group)
+{
+	const struct map_group *map = &dump->group[group];
+
+	for (int p = 0; i >= 0 && i < dump->nleaves && p < map->nparts; p++)
+		if (map->part[p].leaf == dump->leaf[i])
+			return map->part[p].group;
+	return -1;
+}
+
+const char *kvt_dump_format(const struct kvt_dump *dump)
+{
+	return dump->nleaves ? dump->leaf[0]->format : "";
+}
+
+const char *kvt_dump_path(const struct kvt_dump *dump)
+{
+	return dump->nleaves && dump->leaf[0]->path ? dump->leaf[0]->path : "";
+}
+
+int64_t kvt_dump_files(const struct kvt_dump *dump)
+{
+	int64_t files = 0, nbytes = 0;
+
+	for (int i = 0; i < dump->nleaves; i++)
+		if (dump->leaf[i]->ops->files)
+			files += dump->leaf[i]->ops->files(dump->leaf[i], &nbytes);
+	return files;
+}
+
+int64_t kvt_dump_file_bytes(const struct kvt_dump *dump)
+{
+	int64_t nbytes = 0;
+
+	for (int i = 0; i < dump->nleaves; i++)
+		if (dump->leaf[i]->ops->files)
+			dump->leaf[i]->ops->files(dump->leaf[i], &nbytes);
+	return nbytes;
+}
+
+bool kvt_dump_has_file(const struct kvt_dump *dump, dev_t dev, ino_t ino)
+{
+	for (int i = 0; i < dump->nleaves; i++)
+		if (dump->leaf[i]->ops->has_file &&
+		    dump->leaf[i]->ops->has_file(dump->leaf[i], dev, ino))
+			return true;
+	return false;
+}
+
+enum kvt_status kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < dump->nleaves; i++)
+		if (dump->leaf[i]->ops->unchanged)
+			status = dump->leaf[i]->ops->unchanged(dump->leaf[i], err);
+	return status;
+}
+
+const char *kvt_dump_checks(const struct kvt_dump *dump)
+{
+	return dump->nleaves ? dump->leaf[0]->checks : NULL;
+}
+
+bool kvt_dump_unlisted(const struct kvt_dump *dump)
+{
+	return dump->nleaves && dump->leaf[0]->unlisted;
+}
+
+enum kvt_manifest_proof kvt_dump_proof(const struct kvt_dump *dump)
+{
+	return dump->nleaves ? dump->leaf[0]->proof : KVT_PROOF_NO_MANIFEST;
+}
+
+const char *kvt_dump_manifest(const struct kvt_dump *dump)
+{
+	return dump->nleaves ? dump->leaf[0]->manifest : NULL;
+}
+
+const struct kvt_proven *kvt_dump_proven(const struct kvt_dump *dump)
+{
+	static const struct kvt_proven nothing;
+
+	return dump->nleaves ? &dump->leaf[0]->proven : &nothing;
+}
+
+/* ---- tiles and cells ---------------------------------------------------------- */
+
+const struct kvt_tiling *kvt_dump_tiling(const struct kvt_dump *dump, int group)
+{
+	return dump->group[group].tiling.nbytes ? &dump->group[group].tiling : NULL;
+}
+
+bool kvt_dump_has_cells(const struct kvt_dump *dump, int group)
+{
+	return group >= 0 && group < kvt_dump_snapshot(dump)->ngroups &&
+	       dump->group[group].has_cells;
+}
+
+bool kvt_dump_cells_proven(const struct kvt_dump *dump, int group)
+{
+	return dump->group[group].cells_proven;
+}
+
+bool kvt_dump_is_scattered(const struct kvt_dump *dump, int group)
+{
+	const struct map_group *map = &dump->group[group];
+
+	for (int p = 0; p < map->nparts; p++)
+		if (map->part[p].spans && part_tiling(&map->part[p]))
+			return true;
+	return false;
+}
+
+/* ---- places: questions to leaves ------------------------------------------------ */
+
+static enum kvt_status only_leaves(const struct kvt_dump *dump, struct kvt_error *err)
+{
+	return kvt_fail(err, KVT_UNSUPPORTED,
+			"%s: only what was opened has places in files, not what was made of it",
+			kvt_dump_path(dump));
+}
+
+enum kvt_status kvt_dump_find_buffer(int64_t *out, const struct kvt_dump *dump,
+				     enum kvt_space space, const char *name,
+				     struct kvt_error *err)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return leaf && leaf->ops->find_buffer ?
+	       leaf->ops->find_buffer(out, leaf, space, name, err) :
+	       only_leaves(dump, err);
+}
+
+const char *kvt_dump_buffer_name(const struct kvt_dump *dump, enum kvt_space space,
+				 int64_t buffer)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return leaf && leaf->ops->buffer_name ?
+	       leaf->ops->buffer_name(leaf, space, buffer) : NULL;
+}
+
+enum kvt_status kvt_dump_locate(int64_t *buffer, int64_t *offset,
+				const struct kvt_dump *dump, enum kvt_space space,
+				int group, const int64_t index[KVT_NAXES],
+				struct kvt_error *err)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return leaf && leaf->ops->locate ?
+	       leaf->ops->locate(buffer, offset, leaf, space, group, index, err) :
+	       only_leaves(dump, err);
+}
+
+enum kvt_status kvt_dump_at(struct kvt_place *out, const struct kvt_dump *dump,
+			    enum kvt_space space, int64_t buffer, int64_t offset,
+			    struct kvt_error *err)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return leaf && leaf->ops->at ?
+	       leaf->ops->at(out, leaf, space, buffer, offset, err) :
+	       only_leaves(dump, err);
+}
+
+bool kvt_dump_has_padding(const struct kvt_dump *dump, int group)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return leaf && leaf->ops->has_padding && leaf->ops->has_padding(leaf, group);
+}
+
+enum kvt_status kvt_read_padding(uint8_t *page, const struct kvt_dump *dump, int group,
+				 int64_t layer, int64_t block, struct kvt_error *err)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return leaf && leaf->ops->read_padding ?
+	       leaf->ops->read_padding(page, leaf, group, layer, block, err) :
+	       only_leaves(dump, err);
+}

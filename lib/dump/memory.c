@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c - leaves over buffers of the caller, and over a constant */
+#include "lib/dump/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct memory_leaf {
+	struct kvt_leaf leaf;
+	const void *bytes[KVT_MAX_GROUPS];	/* borrowed */
+	uint8_t fill;
+};
+
+static const void *memory_bytes(const struct kvt_leaf *leaf, int group)
+{
+	return ((const struct memory_leaf *)leaf)->bytes[group];
+}
+
+static enum kvt_status memory_read(const struct kvt_leaf *leaf, int group,
+				   const struct kvt_box *box, void *buf,
+				   struct kvt_error *err)
+{
+	const struct kvt_group *g = &leaf->snapshot.group[group];
+	struct placed src = { &g->layout, kvt_box_whole(&g->shape),
+			      (uint8_t *)(uintptr_t)memory_bytes(leaf, group) };
+	struct placed dst = { &g->layout, *box, buf };
+
+	return copy_box(NULL, &dst, &src, box, g->shape.elem, err);
+}
+
+static enum kvt_status constant_read(const struct kvt_leaf *leaf, int group,
+				     const struct kvt_box *box, void *buf,
+				     struct kvt_error *err)
+{
+	struct kvt_shape shape = kvt_box_shape(box, leaf->snapshot.group[group].shape.elem);
+	int64_t nbytes;
+	enum kvt_status status = kvt_shape_nbytes(&nbytes, &shape, err);
+
+	if (!status)
+		memset(buf, ((const struct memory_leaf *)leaf)->fill, (size_t)nbytes);
+	return status;
+}
+
+static void memory_close(struct kvt_leaf *leaf)
+{
+	free(leaf);
+}
+
+static const struct kvt_leaf_ops memory_ops = {
+	.read_box = memory_read, .bytes = memory_bytes, .close = memory_close,
+};
+static const struct kvt_leaf_ops constant_ops = {
+	.read_box = constant_read, .close = memory_close,
+};
+
+static enum kvt_status make(struct kvt_dump **out, const struct kvt_leaf_ops *ops,
+			    const char *format, const struct kvt_snapshot *info,
+			    const void *const bytes[], uint8_t fill, struct kvt_error *err)
+{
+	struct memory_leaf *m = calloc(1, sizeof(*m));
+	enum kvt_status status;
+
+	if (!m)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	m->leaf.ops = ops;
+	m->leaf.format = format;
+	m->fill = fill;
+	for (int g = 0; bytes && g < info->ngroups; g++)
+		m->bytes[g] = bytes[g];
+	if ((status = kvt_snapshot_copy(&m->leaf.snapshot, info, err)) ||
+	    (status = kvt_snapshot_check(&m->leaf.snapshot, err)) ||
+	    (status = kvt_snapshot_complete(&m->leaf.snapshot, err))) {
+		kvt_snapshot_free(&m->leaf.snapshot);
+		free(m);
+		return status;
+	}
+	return kvt_dump_of_leaf(out, &m->leaf, err);
+}
+
+enum kvt_status kvt_dump_of_memory(struct kvt_dump **out, const struct kvt_snapshot *info,
+				   const void *const bytes[], struct kvt_error *err)
+{
+	return make(out, &memory_ops, "memory", info, bytes, 0, err);
+}
+
+enum kvt_status kvt_dump_of_constant(struct kvt_dump **out,
+				     const struct kvt_snapshot *info, uint8_t fill,
+				     struct kvt_error *err)
+{
+	return make(out, &constant_ops, "constant", info, NULL, fill, err);
+}
+
+/* ---- replace ------------------------------------------------------------------- */
+
+/* A snapshot of one group without tables or requests. */
+static enum kvt_status make_group(struct kvt_dump **out, const struct kvt_group *group,
+				  const struct kvt_layout *layout, const void *bytes,
+				  struct kvt_error *err)
+{
+	struct kvt_snapshot info;
+
+	kvt_snapshot_init(&info);
+	info.ngroups = 1;
+	info.group[0] = *group;
+	info.group[0].layout = *layout;
+	info.group[0].page_bytes = info.group[0].page_offset = 0;
+	info.group[0].layer_names = NULL;
+	info.group[0].layer_ids = NULL;
+	info.group[0].block_ids = NULL;
+	info.group[0].block_valid = NULL;
+	info.group[0].block_names = NULL;
+	return kvt_dump_of_memory(out, &info, &bytes, err);
+}
+
+enum kvt_status kvt_dump_replace(struct kvt_dump **out, const struct kvt_dump *dump,
+				 int group, const struct kvt_layout *layout,
+				 const void *bytes, struct kvt_error *err)
+{
+	const struct kvt_snapshot *from = kvt_dump_snapshot(dump);
+	const struct kvt_dump *source[] = { dump, NULL };
+	struct derivation d = { .nsources = 2, .source = source };
+	struct kvt_dump *made = NULL;
+	enum kvt_status status;
+
+	if (group < 0 || group >= from->ngroups)
+		return kvt_fail(err, KVT_USAGE, "there is no group %d", group);
+	if ((status = make_group(&made, &from->group[group], layout, bytes, err)))
+		return status;
+	source[1] = made;
+	kvt_snapshot_init(&d.snapshot);
+	status = kvt_snapshot_copy(&d.snapshot, from, err);
+	for (int g = 0; !status && g < from->ngroups; g++) {
+		status = step_whole(&d.group[g], &from->group[g], g == group ? 0 : g, err);
+		if (!status)
+			d.group[g].part->source = g == group;
+	}
+	if (status)
+		derivation_free(&d);
+	else
+		status = derive(out, &d, err);
+	kvt_dump_close(made);
+	return status;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* select.c - one group of a dump by explicit indices */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/dump/map.h"
+
+static int64_t *copy_list(const int64_t *list, int64_t n)
+{
+	int64_t *out = malloc(((size_t)n + 1) * sizeof(*out));
+
+	if (out && n)
+		memcpy(out, list, (size_t)n * sizeof(*out));
+	return out;
+}
+
+static int64_t end_of(const struct kvt_segment *s)
+{
+	return s->at + s->count;
+}
+
+/* The group as it is here: no tables, and as wide as the selection. */
+static struct kvt_group narrow(const struct kvt_group *from, const struct kvt_select *s)
+{
+	struct kvt_group group = *from;
+	int64_t *n = group.shape.n;
+
+	group.layer_names = NULL;
+	group.layer_ids = NULL;
+	group.block_ids = NULL;
+	group.block_valid = NULL;
+	group.block_names = NULL;
+	n[KVT_AXIS_L] = s->nlayers;
+	n[KVT_AXIS_B] = s->nblocks;
+	n[KVT_AXIS_H] = end_of(&s->heads);
+	n[KVT_AXIS_K] = end_of(&s->kv);
+	n[KVT_AXIS_D] = 0;
+	for (int i = 0; i < s->nchannels; i++)
+		if (end_of(&s->channel[i]) > n[KVT_AXIS_D])
+			n[KVT_AXIS_D] = end_of(&s->channel[i]);
+	return group;
+}
+
+static int64_t elements(const struct kvt_dump *dump)
+{
+	const int64_t *n = dump->snapshot.group[0].shape.n;
+	int64_t all = 0;
+
+	for (int p = 0; p < dump->group[0].nparts; p++) {
+		const struct map_part *part = &dump->group[0].part[p];
+		int64_t channels = 0;
+
+		for (int i = 0; i < part->nchannels; i++)
+			channels += part->channels[i].count;
+		all += part->heads.count * part->kv.count * channels;
+	}
+	return n[KVT_AXIS_H] * n[KVT_AXIS_K] * n[KVT_AXIS_D] - all;
+}
+
+enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *dump,
+				const struct kvt_select *select, struct kvt_error *err)
+{
+	struct derivation d = { .nsources = 1, .source = &dump };
+	struct step_group *step = &d.group[0];
+	enum kvt_status status;
+	int64_t lacks;
+
+	kvt_snapshot_init(&d.snapshot);
+	d.snapshot.ngroups = 1;
+	d.snapshot.group[0] = narrow(kvt_dump_group(dump, select->group), select);
+	step->from = select->group;
+	step->layer = copy_list(select->layer, select->nlayers);
+	step->block = copy_list(select->block, select->nblocks);
+	step->part = calloc(1, sizeof(*step->part));
+	step->nparts = 1;
+	if (!step->layer || !step->block || !step->part ||
+	    select->nchannels > KVT_MAX_COMPONENTS) {
+		derivation_free(&d);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	step->part->heads = select->heads;
+	step->part->kv = select->kv;
+	step->part->nchannels = select->nchannels;
+	for (int i = 0; i < select->nchannels; i++)
+		step->part->channel[i] = select->channel[i];
+	if ((status = derive(out, &d, err)))
+		return status;
+	lacks = elements(*out);
+	if (!lacks)
+		return KVT_OK;
+	kvt_dump_close(*out);
+	*out = NULL;
+	return kvt_fail(err, KVT_BAD_INPUT, "states of %s are %lld elements short",
+			kvt_dump_group(dump, select->group)->id, (long long)lacks);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * derive.h - dumps made of dumps
+ *
+ * All of these look at metadata only and compose: any dump may be the source of
+ * any other.  The result holds the leaves it needs; its sources may be closed.
+ * Time and memory: layers + blocks + spans of the result, each times the parts.
+ * What is refused is said before any data is read; *out is set on KVT_OK only.
+ */
+#ifndef KVT_DERIVE_H
+#define KVT_DERIVE_H
+
+#include "lib/kvt/connect.h"
+#include "lib/kvt/dump.h"
+
+struct kvt_names {
+	int n;				/* 0: all */
+	const char *const *s;		/* borrowed */
+};
+struct kvt_ranges {
+	int n;				/* 0: all */
+	const struct kvt_range *range;	/* ids of the model or of the pool, borrowed */
+};
+
+/* ---- slice: a part that keeps its place in the model ----------------------- */
+
+/*
+ * Layers, blocks and heads are named by their ids in the model and in the engine's
+ * pool, as digest prints them, so that a part of a part is named as it was in the
+ * whole.
+ */
+struct kvt_slice_options {
+	struct kvt_ranges layers, blocks;
+	struct kvt_ranges heads, tokens;	/* one range each at most */
+	struct kvt_names requests, components;
+	struct kvt_rank rank;		/* the share of this rank; size 0: not asked for */
+	struct kvt_rank to;		/* what 'rank' gives to this one; size 0: all */
+	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
+};
+/*
+ * What is named and not there is KVT_BAD_INPUT.  A rank that gives nothing to
+ * another ('to') is a dump without groups.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
+	       const struct kvt_slice_options *options, struct kvt_error *err);
+
+/* ---- merge: all ranks of a model ------------------------------------------- */
+
+/*
+ * In any order; the result has them by rank.  Missing or doubled ranks, and ranks
+ * that say different things of one model, are KVT_BAD_INPUT, with names[i] in the
+ * message.  What several ranks hold comes from the first; whether the others hold
+ * the same is a question to the data (lib/ops/compare).
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,
+	       const char *const *names, int n, struct kvt_error *err);
+
+/* ---- reblock: blocks of another size --------------------------------------- */
+
+/* What to do with states that hold no token of a request. */
+enum kvt_stale { KVT_STALE_DEFAULT, KVT_STALE_KEEP, KVT_STALE_ZERO };
+
+struct kvt_reblock_options {
+	int64_t block_size;		/* tokens */
+	bool compact;			/* gather by requests even if nothing forces to */
+	enum kvt_stale stale;
+	const struct kvt_layout *layout; /* where the group's cannot hold such blocks */
+};
+
+/*
+ * Either the pool is cut anew where it lies (regrouped: every state keeps its place
+ * in memory), or the states of each request are put into blocks of their own
+ * (gathered: blocks are numbered in the order of requests and tokens).
+ */
+enum kvt_reblock_how { KVT_KEPT, KVT_REGROUPED, KVT_GATHERED };
+
+/* What became of a group. */
+struct kvt_reblocked {
+	enum kvt_reblock_how how;
+	struct kvt_error why;		/* it is gathered and not regrouped */
+	int64_t size_before, blocks_before, blocks_after;
+	int64_t dropped;		/* blocks that no request uses, left out */
+	int64_t copied;			/* states that were shared and no longer are */
+	int64_t stale, stale_kept;	/* states; only where requests are known */
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_reblock(struct kvt_dump **out, struct kvt_reblocked said[KVT_MAX_GROUPS],
+		 const struct kvt_dump *dump, const struct kvt_reblock_options *options,
+		 struct kvt_error *err);
+
+/* ---- graft: some states are another dump's --------------------------------- */
+
+struct kvt_graft {			/* into one group of 'base' */
+	int from;			/* its partner in the donor */
+	const struct kvt_block_span *span;	/* donor (src) to base (dst), borrowed */
+	int64_t nspans;			/* no destination state twice: KVT_BAD_INPUT */
+	/* what of the heads, keys and values, channels; NULL: all of them */
+	const struct kvt_exchange *given;
+};
+/*
+ * copy-blocks is whole blocks and all heads.  A transfer is one graft per source
+ * rank on a destination rank, or on a constant.  Layers are paired by their ids;
+ * the donor must have all of the base's.  Elements that both give come from the
+ * donor; the base is not read where it is covered.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_graft(struct kvt_dump **out, const struct kvt_dump *base,
+	       const struct kvt_dump *donor, const struct kvt_graft graft[KVT_MAX_GROUPS],
+	       struct kvt_error *err);
+
+/* ---- replace: one group in memory stands in for the dump's ------------------ */
+
+/*
+ * 'bytes' is the dense array of the group in 'layout' (which need not be the
+ * group's), borrowed until the last dump that reads it is closed.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_replace(struct kvt_dump **out, const struct kvt_dump *dump, int group,
+		 const struct kvt_layout *layout, const void *bytes,
+		 struct kvt_error *err);
+
+/* ---- select: explicit indices, for operations that align two dumps ---------- */
+
+/* Positions from, from + 1, ... of the source stand at, at + 1, ... here. */
+struct kvt_segment {
+	int64_t at, from, count;
+};
+struct kvt_select {
+	int group;
+	int64_t nlayers, nblocks;
+	const int64_t *layer, *block;	/* indices in the dump, any order; borrowed */
+	struct kvt_segment heads, kv;
+	int nchannels;			/* several of a conv state; else 1 */
+	const struct kvt_segment *channel;	/* borrowed */
+};
+/*
+ * One group with the layout of the dump's, without tables and requests; elements
+ * that no leaf has are KVT_BAD_INPUT, with their number.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *dump,
+		const struct kvt_select *select, struct kvt_error *err);
+
+#endif

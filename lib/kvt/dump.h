@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dump.h - KV caches that can be read, wherever they are
+ *
+ * A dump is groups of layers, block tables and data.  There are two kinds, and
+ * operations do not tell them apart:
+ *
+ *   leaf      has data of its own: files of one format, a buffer, a constant.
+ *   derived   is a list of parts of leaves (derive.h).  Deriving from a derived
+ *             dump composes the lists, so that parts always name leaves, a read
+ *             needs the scratch of one leaf however long the chain was, and a
+ *             stored tile is found as directly as in the file itself.
+ *
+ * Ownership: a derived dump holds references to its leaves and needs neither the
+ * dumps that it was made of nor their order of closing.
+ *
+ * Threads: a dump never changes once it exists.  Any number of threads may read
+ * it at once, each with a worker of its own; formats serialise what their library
+ * cannot do at once, in the whole process.
+ */
+#ifndef KVT_DUMP_H
+#define KVT_DUMP_H
+
+#include <sys/types.h>
+
+#include "lib/kvt/run.h"
+#include "lib/kvt/snapshot.h"
+#include "lib/kvt/tile.h"
+
+struct kvt_dump;
+
+/* ---- leaves ------------------------------------------------------------- */
+
+/* "KEY=VALUE" each: what one format alone may have to be told. */
+struct kvt_facts {
+	int n;
+	const char *s[16];
+};
+
+/* What the user knows and the file may not.  All fields optional (NULL, 0). */
+struct kvt_hints {
+	const char *manifest;		/* path */
+	const char *layout;
+	const char *dtype;
+	const char *content_type;	/* kvt_content_find() */
+	const char *format;		/* row of the format table, or a preset of it */
+	const char *spec;		/* see kvt_model_group_parse() */
+	int64_t layers, blocks, block_size, heads, head_dim, content;
+	int64_t skip;			/* bytes before the data (raw) */
+	struct kvt_facts facts;		/* keys that the format does not know: refused */
+	bool empty;			/* a state of nothing is opened, too */
+	bool trust_manifest;		/* also where its checksum is not the data's */
+	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
+	const struct kvt_inspector *inspector;
+};
+
+/*
+ * Finds the format by content; by names only that of a folder, and of files whose
+ * name is a key.  Everything that can be known to be wrong without reading the data
+ * is refused here.  'hints' may be NULL.  A hint that contradicts the file is
+ * KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_open(struct kvt_dump **out, const char *path, const struct kvt_hints *hints,
+	 struct kvt_error *err);
+
+/*
+ * Dense arrays in memory: bytes[g] of each group, in its layout, borrowed until
+ * the last dump that reads them is closed.  'info' is copied and checked.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_of_memory(struct kvt_dump **out, const struct kvt_snapshot *info,
+		   const void *const bytes[], struct kvt_error *err);
+/* Every byte of every group is 'fill': what a new pool holds. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_of_constant(struct kvt_dump **out, const struct kvt_snapshot *info,
+		     uint8_t fill, struct kvt_error *err);
+
+void kvt_dump_close(struct kvt_dump *dump);	/* NULL is allowed */
+
+/* ---- facts; none of these reads data ------------------------------------- */
+
+const struct kvt_snapshot *kvt_dump_snapshot(const struct kvt_dump *dump);
+
+static inline const struct kvt_group *kvt_dump_group(const struct kvt_dump *dump, int g)
+{
+	return &kvt_dump_snapshot(dump)->group[g];
+}
+
+/*
+ * The i-th leaf as a dump of its own, borrowed; NULL past the last.  Of a leaf:
+ * itself.
+ */
+const struct kvt_dump *kvt_dump_leaf(const struct kvt_dump *dump, int i);
+
+/* The number there of the group that has elements of this one; -1: none has. */
+int kvt_dump_leaf_group(const struct kvt_dump *dump, int i, int group);
+
+/* Of the first leaf: "hdf5", "memory", ...; its path, "" if it has none. */
+const char *kvt_dump_format(const struct kvt_dump *dump);
+const char *kvt_dump_path(const struct kvt_dump *dump);
+/* Files of all leaves, metadata included: how many, and their bytes. */
+int64_t kvt_dump_files(const struct kvt_dump *dump);
+int64_t kvt_dump_file_bytes(const struct kvt_dump *dump);
+/* Is this file (by device and inode) one that a leaf has open? */
+bool kvt_dump_has_file(const struct kvt_dump *dump, dev_t dev, ino_t ino);
+/*
+ * KVT_BAD_INPUT if a file of a leaf has changed since it was opened, by its size
+ * and time: asked after the data was read, before anybody believes it.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error *err);
+
+/* ---- of the first leaf: how far its source proves itself ------------------ */
+
+/*
+ * What the format has held against what, for a person to read ("lengths, names");
+ * NULL: it does not say.
+ */
+const char *kvt_dump_checks(const struct kvt_dump *dump);
+/* Are these files that nothing lists, so that nobody misses one? */
+bool kvt_dump_unlisted(const struct kvt_dump *dump);
+
+/* What ties the manifest that was read to the data; see kvtool-manifest(5). */
+enum kvt_manifest_proof {
+	KVT_PROOF_NO_MANIFEST,
+	KVT_PROOF_NONE,			/* it holds nothing to know its file by */
+	KVT_PROOF_SIZE,
+	KVT_PROOF_SAMPLES,		/* size and a checksum of samples */
+	KVT_PROOF_HEADER,		/* it is in the file itself */
+	KVT_PROOF_FAILED,		/* the data is not what it was written for */
+};
+enum kvt_manifest_proof kvt_dump_proof(const struct kvt_dump *dump);
+/* Path of that manifest; NULL if there is none, or none outside the file. */
+const char *kvt_dump_manifest(const struct kvt_dump *dump);
+
+/* What is held against checksums of the dump; those of tiles: see their tiling. */
+struct kvt_proven {
+	bool can_be;			/* the format has such checksums */
+	bool tables;			/* and whatever else is said of the data */
+	bool cells[KVT_MAX_GROUPS];	/* kvt_read_cells() refuses damaged ones */
+	bool flat[KVT_MAX_GROUPS];	/* so does reading boxes of arrays */
+};
+const struct kvt_proven *kvt_dump_proven(const struct kvt_dump *dump);
+
+/* ---- stored tiles and cells ----------------------------------------------- */
+
+/*
+ * How a group is cut and encoded if tiles of leaves are tiles of this dump; NULL
+ * if the group is an array, or if what was derived cuts every tile.
+ */
+const struct kvt_tiling *kvt_dump_tiling(const struct kvt_dump *dump, int group);
+/*
+ * Is every tile that begins in the box stored just so in a leaf?  Costs a look at
+ * each layer and block of the box.  False: the box must be read.
+ */
+bool kvt_dump_has_tiles(const struct kvt_dump *dump, int group,
+			const struct kvt_box *box);
+/* Content cells (kvtool-snapshot(5), content_digest) of all blocks? */
+bool kvt_dump_has_cells(const struct kvt_dump *dump, int group);
+/* Are they those that were stored?  Others must be made again, not copied. */
+bool kvt_dump_cells_proven(const struct kvt_dump *dump, int group);
+/* Do blocks that are neighbours here come from tiles all over a leaf? */
+bool kvt_dump_is_scattered(const struct kvt_dump *dump, int group);
+
+/*
+ * The stored tile at begin[], of a box for which kvt_dump_has_tiles() holds.  A
+ * missing tile, or one that is not inside its file or larger than
+ * kvt_stored_bound(), is KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_read_tile(const struct kvt_dump *dump, int group, const int64_t begin[KVT_NAXES],
+	      struct kvt_stored *out, struct kvt_error *err);
+/* One XXH64 per (layer, block, head, kv) of the box, C order; it holds all H and K. */
+KVT_MUST_CHECK enum kvt_status
+kvt_read_cells(const struct kvt_dump *dump, int group, const struct kvt_box *box,
+	       uint64_t *cells, struct kvt_error *err);
+
+/* ---- reading -------------------------------------------------------------- */
+
+/*
+ * The dense box in 'layout' (NULL: the group's own); elements in no leaf are 0.
+ * The box may be any; along a split axis it must hold whole inner parts or stay
+ * inside one.  Allocates what it needs: for few large boxes.  Operations on all
+ * data use kvt_read() of lib/dump/pipeline.h, whose workers keep their buffers.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_read(const struct kvt_dump *dump, int group, const struct kvt_box *box,
+	      const struct kvt_layout *layout, void *buf, struct kvt_error *err);
+
+/* ---- places ------------------------------------------------------------- */
+
+/*
+ * Bytes are counted in buffers: the files of the dump, or the tensors that the
+ * engine had, as far as a dump tells.  Those are the dense arrays of the groups,
+ * separate planes behind each other, or pages with their gaps; groups that share
+ * pages share one tensor.
+ */
+enum kvt_space { KVT_FILES, KVT_MEMORY };
+
+/* What a byte belongs to. */
+enum kvt_region {
+	KVT_ELEMENT,
+	KVT_HEADER,			/* before all data */
+	KVT_PADDING,			/* of a page */
+	KVT_GAP,			/* between data, but no padding */
+	KVT_BEYOND,			/* behind all data */
+};
+
+struct kvt_place {
+	enum kvt_region region;
+	int group;			/* of an element, or of a padded page */
+	int64_t index[KVT_NAXES];	/* the same; only L and B of a page */
+	int64_t byte;			/* of the element, or of the page */
+	int64_t begin, end;		/* what this buffer has data in */
+};
+
+/*
+ * The number of a buffer: a file by its name inside a folder, a tensor by the
+ * id of its group.  NULL: the only one that has data.  KVT_USAGE if there is no
+ * such buffer, or several.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_find_buffer(int64_t *out, const struct kvt_dump *dump,
+		       enum kvt_space space, const char *name,
+		       struct kvt_error *err);
+/* The name that finds it; NULL if it needs none. */
+const char *kvt_dump_buffer_name(const struct kvt_dump *dump,
+				   enum kvt_space space, int64_t buffer);
+
+/*
+ * The first byte of an element.  Buffer -1: the element is in no file and reads
+ * as zeros.  Elements of a tiled group are in no byte of a file that could be
+ * named: KVT_UNSUPPORTED.  An index outside the group is KVT_USAGE.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_locate(int64_t *buffer, int64_t *offset,
+		  const struct kvt_dump *dump, enum kvt_space space, int group,
+		  const int64_t index[KVT_NAXES], struct kvt_error *err);
+
+/*
+ * What byte 'offset' of a buffer belongs to.  In a file that has tiles, all
+ * bytes but those of flat groups are KVT_UNSUPPORTED.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_at(struct kvt_place *out, const struct kvt_dump *dump,
+	      enum kvt_space space, int64_t buffer, int64_t offset,
+	      struct kvt_error *err);
+
+/*
+ * The page of a block of a layer with zeros where content of groups is: padding
+ * alone.  False: the file holds no pages with padding for this group, or they
+ * were read with an earlier group that shares them.
+ */
+bool kvt_dump_has_padding(const struct kvt_dump *dump, int group);
+KVT_MUST_CHECK enum kvt_status
+kvt_read_padding(uint8_t *page, const struct kvt_dump *dump, int group,
+		 int64_t layer, int64_t block, struct kvt_error *err);
+
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.h - new dumps in any format: staged, finished, verified, then published
+ *
+ * A writer is opened and closed by one thread.  Which of its calls may run at once
+ * is said at each.
+ */
+#ifndef KVT_WRITE_H
+#define KVT_WRITE_H
+
+#include "lib/kvt/dump.h"
+
+struct kvt_writer;
+struct kvt_format_info;
+
+struct kvt_create_options {
+	const char *format;		/* NULL: by the name's ending */
+	bool force;			/* an existing file may be replaced */
+	bool no_sync;			/* faster, but a power cut may lose it */
+	bool uncompressed;		/* hdf5: no filters, contiguous */
+	bool no_digest;			/* hdf5: without content cells */
+	int level;			/* zstd; 0: default */
+	int64_t tile_bytes;		/* hdf5: least bytes of a tile; 0: default */
+	int64_t row_ranks;		/* offload: of a row; 0: as the input */
+	/* keep these tile extents if they fit, so that tiles can move; may be NULL */
+	const struct kvt_tiling *like;
+};
+
+/*
+ * kvt_create() writes in a folder beside 'path', PATH.tmp-PID; the file (or folder)
+ * takes its name only in kvt_publish().  'info' is copied.  An existing 'path'
+ * without force is KVT_SYSTEM.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_create(struct kvt_writer **out, const char *path,
+	   const struct kvt_create_options *options,
+	   const struct kvt_snapshot *info, struct kvt_error *err);
+
+/* The writer's own copy of 'info', as the file will say it. */
+const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer);
+const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int group);
+const char *kvt_writer_format(const struct kvt_writer *writer);
+const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer);
+
+/* Flat groups; may be called from many threads at once for disjoint boxes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_write_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
+	      const void *buf, struct kvt_error *err);
+
+/*
+ * Tiled groups: the file offset at which the bytes of a tile of this size must
+ * then be written.  One call at a time; the file is laid out
+ * in the order of these calls.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_place_tile(struct kvt_writer *writer, int group,
+	       const int64_t begin[KVT_NAXES], const struct kvt_stored *stored,
+	       int64_t *offset, struct kvt_error *err);
+/* Writes one tile, or several neighbours; from many threads at once. */
+KVT_MUST_CHECK enum kvt_status
+kvt_write_tiles(struct kvt_writer *writer, const void *bytes, int64_t nbytes,
+		int64_t offset, struct kvt_error *err);
+/* Both. */
+KVT_MUST_CHECK enum kvt_status
+kvt_store_tile(struct kvt_writer *writer, int group,
+	       const int64_t begin[KVT_NAXES], const struct kvt_stored *stored,
+	       struct kvt_error *err);
+/* Does this writer keep cells?  If so all of them must be stored. */
+bool kvt_writer_has_cells(const struct kvt_writer *writer, int group);
+KVT_MUST_CHECK enum kvt_status
+kvt_store_cells(struct kvt_writer *writer, int group, const struct kvt_box *box,
+		const uint64_t *cells, struct kvt_error *err);
+
+/*
+ * Completes the output and makes it durable, where it is: kvt_writer_staged() can
+ * be opened and verified then, and nothing can be written any more.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_finish(struct kvt_writer *writer, struct kvt_error *err);
+/*
+ * Gives n finished outputs their names, all of them or none: whatever fails, the
+ * old files are there as they were.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);
+/* Both, for one. */
+KVT_MUST_CHECK enum kvt_status
+kvt_commit(struct kvt_writer *writer, struct kvt_error *err);
+
+/* Leaves nothing that was not published.  NULL is fine. */
+void kvt_close_writer(struct kvt_writer *writer);
+
+/* In a sentence about an output that is not published: the name that it will have. */
+void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err);
+
+/*
+ * What the output does not say itself: adds facts, and a format if its files are
+ * those of several, to hints that describe its groups.
+ */
+void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints *hints);
+
+/* The manifest that kvt_commit() will write beside the output; NULL: none. */
+const char *kvt_writer_sidecar(const struct kvt_writer *writer);
+
+/*
+ * A manifest of what a reader has open, as a new file; it is KVT_SYSTEM if there
+ * is one of that name.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_write_manifest(const struct kvt_dump *reader, const char *path,
+		   struct kvt_error *err);
+
+/* Where the output is until it is published; "" after that, or if it is nowhere. */
+const char *kvt_writer_staged(const struct kvt_writer *writer);
+
+/* ---- formats ------------------------------------------------------------ */
+
+/* Names and summaries for --help and --version; NULL past the last one. */
+struct kvt_format_info {
+	const char *name;		/* "hdf5", "safetensors", "npy", "raw", ... */
+	const char *summary;
+	bool reads, writes;
+};
+const struct kvt_format_info *kvt_format_info(int i);
+
+#endif
