@@ -314,13 +314,13 @@ static enum kvt_status open_again(const char *path, struct kvt_error *err)
 {
 	const struct kvt_hints hints = { .format = "hdf5" };
 	struct kvt_error why = { "" };
-	struct kvt_dump *again;
-	enum kvt_status status = kvt_open(&again, path, &hints, &why);
+	struct kvt_dump *reader;
+	enum kvt_status status = kvt_open(&reader, path, &hints, &why);
 
 	if (status)
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot be read again: %.300s", path,
 				why.text);
-	kvt_dump_close(again);
+	kvt_dump_close(reader);
 	return KVT_OK;
 }
 

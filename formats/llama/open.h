@@ -13,7 +13,7 @@ struct llama_part {
 };
 
 struct llama_opening {
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	const struct kvt_hints *hints;
 	struct kvt_llama_state state;
 	struct llama_part part[KVT_MAX_GROUPS];

@@ -9,7 +9,7 @@
 #include "formats/store/chunks.h"
 
 struct kvt_mooncake {
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;

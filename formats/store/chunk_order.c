@@ -169,7 +169,7 @@ static enum kvt_status take_list(struct kvt_chunk_order *order,
 }
 
 enum kvt_status kvt_chunk_order_load(struct kvt_chunk_order *out,
-				     struct kvt_reader *reader,
+				     struct kvt_dump *reader,
 				     const struct kvt_chunks *c,
 				     const struct kvt_hints *hints, struct kvt_error *err)
 {

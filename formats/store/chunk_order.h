@@ -24,7 +24,7 @@ struct kvt_chunk_order {
  * chunk that is not there, and a request that comes twice, are KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_chunk_order_load(struct kvt_chunk_order *out, struct kvt_reader *reader,
+kvt_chunk_order_load(struct kvt_chunk_order *out, struct kvt_dump *reader,
 		     const struct kvt_chunks *chunks, const struct kvt_hints *hints,
 		     struct kvt_error *err);
 void kvt_chunk_order_free(struct kvt_chunk_order *order);

@@ -149,7 +149,7 @@ static enum kvt_status name_blocks(struct kvt_group *group, const struct kvt_chu
 	return KVT_OK;
 }
 
-static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chunks *c,
+static enum kvt_status place_run(struct kvt_dump *reader, const struct kvt_chunks *c,
 				 const struct kvt_chunk_run *run, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -158,8 +158,8 @@ static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chu
 		const struct kvt_chunk *chunk = &c->chunk[run->first + i];
 		int64_t offset = chunk->offset, nbytes;
 
-		for (int g = 0; g < reader->leaf.snapshot.ngroups; g++) {
-			const struct kvt_group *group = &reader->leaf.snapshot.group[g];
+		for (int g = 0; g < reader->snapshot.ngroups; g++) {
+			const struct kvt_group *group = &reader->snapshot.group[g];
 			struct kvt_box box = kvt_box_whole(&group->shape);
 			struct kvt_group part = *group;
 
@@ -181,7 +181,7 @@ static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chu
 	return KVT_OK;
 }
 
-static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks *c,
+static enum kvt_status size_groups(struct kvt_dump *reader, struct kvt_chunks *c,
 				   int64_t nblocks, int64_t block_size,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -190,8 +190,8 @@ static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks 
 	if (nblocks > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: has %lld blocks, too many",
 				c->where, LL(nblocks));
-	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++) {
-		struct kvt_group *group = &reader->leaf.snapshot.group[g];
+	for (int g = 0; g < reader->snapshot.ngroups; g++) {
+		struct kvt_group *group = &reader->snapshot.group[g];
 
 		group->shape.n[KVT_AXIS_S] = group->block_size = block_size;
 		if ((status = kvt_pages_count(group, KVT_AXIS_B, nblocks, hints, c->where,
@@ -204,12 +204,12 @@ static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks 
 
 /* ---- requests ------------------------------------------------------------ */
 
-static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request *request,
+static enum kvt_status set_tables(struct kvt_dump *reader, struct kvt_request *request,
 				  const struct kvt_chunks *c,
 				  const struct kvt_chunk_list *list, int64_t block_size,
 				  struct kvt_error *err)
 {
-	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++) {
+	for (int g = 0; g < reader->snapshot.ngroups; g++) {
 		int64_t n = blocks_of(request->ntokens, block_size), at = 0;
 		uint32_t *table = calloc((size_t)n + 1, sizeof(*table));
 
@@ -229,11 +229,11 @@ static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request 
 }
 
 /* All but the last chunk of a request fill their blocks. */
-static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_chunks *c,
+static enum kvt_status add_request(struct kvt_dump *reader, const struct kvt_chunks *c,
 				   const struct kvt_chunk_list *list, int64_t block_size,
 				   struct kvt_error *err)
 {
-	struct kvt_snapshot *s = &reader->leaf.snapshot;
+	struct kvt_snapshot *s = &reader->snapshot;
 	struct kvt_request *request = &s->request[s->nrequests];
 
 	for (int64_t i = 0; i < list->count; i++) {
@@ -274,7 +274,7 @@ static int64_t number_blocks(struct kvt_chunks *c, const struct kvt_chunk_order 
 	return next;
 }
 
-static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
+static enum kvt_status place(struct kvt_dump *reader, struct kvt_chunks *c,
 			     const struct kvt_chunk_order *order,
 			     const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -289,9 +289,9 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 	if ((status = size_groups(reader, c, number_blocks(c, order, block_size),
 				  block_size, hints, err)))
 		return status;
-	reader->leaf.snapshot.request = calloc((size_t)order->count + 1,
-					  sizeof(*reader->leaf.snapshot.request));
-	if (!reader->leaf.snapshot.request)
+	reader->snapshot.request = calloc((size_t)order->count + 1,
+					  sizeof(*reader->snapshot.request));
+	if (!reader->snapshot.request)
 		return no_memory(c, err);
 	for (int64_t r = 0; !status && r < order->count; r++)
 		status = add_request(reader, c, &order->list[r], block_size, err);
@@ -301,7 +301,7 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 	return status;
 }
 
-enum kvt_status kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *c,
+enum kvt_status kvt_chunks_place(struct kvt_dump *reader, struct kvt_chunks *c,
 				 const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_chunk_order order;

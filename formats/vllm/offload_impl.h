@@ -13,7 +13,7 @@ struct kvt_offload_files {
 };
 
 struct kvt_offload {
-	struct kvt_reader *reader;
+	struct kvt_dump *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
