@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hdf5.h - what the files of the HDF5 format share; nobody else includes
- * it
+ * hdf5.h - what the files of the HDF5 format share; of others libraries.c alone
+ * includes it, to ask for the version
  *
  * A file is foreign until proven otherwise: class, size and rank of everything
  * are checked before it is read, nothing is ever converted, and no filtered
@@ -20,18 +20,27 @@
  */
 void kvt_h5_drop(hid_t id);
 
-/* ---- errors (hdf5_error.c) ---------------------------------------------- */
+/* ---- entering HDF5 (error.c) -------------------------------------------- */
 
 /*
- * HDF5 prints its errors unless told otherwise, and telling it is a setting of
- * the calling thread: every entry into this format saves it and puts it back.
+ * libhdf5 is usually built without thread support, and its state is the process's:
+ * open files, the error stack, which handler prints that.  Between these two one
+ * thread has it for itself, and HDF5 prints nothing; the caller's handler is put
+ * back after.
+ *
+ * Each function of the format's row enters once, and only what lies between calls
+ * HDF5 or looks at its files' faults.  The lock is the innermost one: nothing that
+ * is called under it takes another, waits for a thread, or enters again (kvt_open()
+ * does).  A program that calls HDF5 itself must not do so at the same time.
  */
-struct kvt_h5_quiet {
+struct kvt_h5_entry {
 	H5E_auto2_t function;
 	void *data;
 };
-struct kvt_h5_quiet kvt_h5_quiet_begin(void);
-void kvt_h5_quiet_end(const struct kvt_h5_quiet *quiet);
+struct kvt_h5_entry kvt_h5_enter(void);
+void kvt_h5_leave(const struct kvt_h5_entry *entry);
+
+/* ---- errors (error.c) --------------------------------------------------- */
 
 /*
  * For a call of HDF5 that just failed: "PATH: WHAT (reason)".  The status is

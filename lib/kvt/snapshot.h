@@ -10,7 +10,8 @@
  * decode and so that a tile can move to another file undecoded.
  *
  * Nothing here prints or exits.  A reader or writer is opened and closed by one
- * thread.  Which of its calls may run at once is said at each.
+ * thread, while others do as they like with readers and writers of their own.  Which
+ * calls on one of them may run at once is said at each.
  */
 #ifndef KVT_SNAPSHOT_H
 #define KVT_SNAPSHOT_H
@@ -457,15 +458,15 @@ kvt_read_box(struct kvt_dump *reader, int group, const struct kvt_box *box,
 
 /*
  * Tiled groups: where the tile is that begins at begin[] (a multiple of
- * tiling->n along each axis).  One call at a time in the whole process, over all
- * readers and writers.  A missing tile, or one that is not inside the file or
+ * tiling->n along each axis); may be called from many threads at once, which then
+ * wait for each other.  A missing tile, or one that is not inside the file or
  * larger than kvt_stored_bound(), is KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_find_tile(struct kvt_dump *reader, int group,
 	      const int64_t begin[KVT_NAXES], struct kvt_extent *out,
 	      struct kvt_error *err);
-/* Reads it; may be called from many threads at once. */
+/* Reads it, from many threads at once without waiting. */
 KVT_MUST_CHECK enum kvt_status
 kvt_load_tile(struct kvt_dump *reader, const struct kvt_extent *extent,
 	      struct kvt_stored *out, struct kvt_error *err);
@@ -477,8 +478,8 @@ kvt_fetch_tile(struct kvt_dump *reader, int group,
 
 /*
  * Content cells (kvtool-snapshot(5), content_digest): one XXH64 per (layer,
- * block, head, kv) of the box, C order.  false: the file has none.  One call at
- * a time, as kvt_fetch_tile().
+ * block, head, kv) of the box, C order.  false: the file has none.  May be called
+ * from many threads at once.
  */
 bool kvt_dump_has_cells(const struct kvt_dump *reader, int group);
 KVT_MUST_CHECK enum kvt_status
@@ -595,8 +596,8 @@ kvt_write_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
 
 /*
  * Tiled groups: the file offset at which the bytes of a tile of this size must
- * then be written.  One call at a time, as kvt_find_tile(); the file is laid out
- * in the order of these calls.
+ * then be written.  May be called from many threads at once; the file is laid out
+ * in the order of these calls, so who wants the same file again gives them an order.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_place_tile(struct kvt_writer *writer, int group,
@@ -611,7 +612,10 @@ KVT_MUST_CHECK enum kvt_status
 kvt_store_tile(struct kvt_writer *writer, int group,
 	       const int64_t begin[KVT_NAXES], const struct kvt_stored *stored,
 	       struct kvt_error *err);
-/* Does this writer keep cells?  If so all of them must be stored. */
+/*
+ * Does this writer keep cells?  If so all of them must be stored, each once, by any
+ * threads at once.
+ */
 bool kvt_writer_has_cells(const struct kvt_writer *writer, int group);
 KVT_MUST_CHECK enum kvt_status
 kvt_store_cells(struct kvt_writer *writer, int group, const struct kvt_box *box,
