@@ -108,13 +108,8 @@ enum kvt_status fetch_tile(struct worker *worker, struct kvt_dump *reader,
 			   int group, const int64_t begin[KVT_NAXES],
 			   struct kvt_stored *stored, struct kvt_error *err)
 {
-	struct kvt_extent extent;
-	enum kvt_status status;
-
-	pipeline_lock(worker);
-	status = kvt_find_tile(reader, group, begin, &extent, err);
-	pipeline_unlock(worker);
-	return status ? status : kvt_load_tile(reader, &extent, stored, err);
+	(void)worker;
+	return kvt_fetch_tile(reader, group, begin, stored, err);
 }
 
 /* What of a tile is in a box that need not end where tiles do. */

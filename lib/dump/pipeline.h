@@ -77,7 +77,7 @@ pipeline_run(const struct work *work, const struct kvt_run *run,
 int64_t pipeline_memory(const struct work *work,
 			const struct kvt_run *run);
 
-/* kvt_find_tile() and its like go between these two. */
+/* What the workers of a run share, such as sums, is touched between these two. */
 void pipeline_lock(struct worker *worker);
 void pipeline_unlock(struct worker *worker);
 
@@ -103,7 +103,7 @@ KVT_MUST_CHECK enum kvt_status
 read_box(struct worker *worker, struct kvt_dump *reader, int group,
 	 const struct kvt_box *box, uint8_t *buf, struct kvt_error *err);
 
-/* A stored tile, found under the lock and read outside it. */
+/* A stored tile; the worker has no part in it. */
 KVT_MUST_CHECK enum kvt_status
 fetch_tile(struct worker *worker, struct kvt_dump *reader, int group,
 	   const int64_t begin[KVT_NAXES], struct kvt_stored *stored,

@@ -76,19 +76,14 @@ static enum kvt_status same_tile(struct worker *worker, void *context,
 /* ---- one box ------------------------------------------------------------ */
 
 /* Cells that the source file has need no hashing. */
-static enum kvt_status fetch_cells(struct worker *worker, const struct moving *m,
-				   struct kvt_error *err)
+static enum kvt_status fetch_cells(const struct moving *m, struct kvt_error *err)
 {
 	const struct transfer *x = m->x;
-	enum kvt_status status;
 
 	if (!m->put.cells || m->put.make_cells)
 		return KVT_OK;
-	pipeline_lock(worker);
-	status = source_fetch_cells(x->t->source, x->group, &m->put.box, m->put.cells,
-				    err);
-	pipeline_unlock(worker);
-	return status;
+	return source_fetch_cells(x->t->source, x->group, &m->put.box, m->put.cells,
+				  err);
 }
 
 static enum kvt_status cells_differ(const struct moving *m, int64_t i,
@@ -110,8 +105,7 @@ static enum kvt_status cells_differ(const struct moving *m, int64_t i,
 }
 
 /* What was hashed, against cells of the source that have no checksum. */
-static enum kvt_status hold_cells(struct worker *worker, const struct moving *m,
-				  struct kvt_error *err)
+static enum kvt_status hold_cells(const struct moving *m, struct kvt_error *err)
 {
 	const struct transfer *x = m->x;
 	const struct kvt_box *box = &m->put.box;
@@ -126,9 +120,7 @@ static enum kvt_status hold_cells(struct worker *worker, const struct moving *m,
 		return KVT_OK;
 	if (!(cells = malloc((size_t)count * sizeof(*cells) + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	pipeline_lock(worker);
 	status = source_fetch_cells(x->t->source, x->group, box, cells, err);
-	pipeline_unlock(worker);
 	for (int64_t i = 0; !status && i < count; i++)
 		if (cells[i] != m->put.cells[i])
 			status = cells_differ(m, i, err);
@@ -196,9 +188,9 @@ enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
 	int64_t nbytes;
 
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
-	    (status = fetch_cells(worker, &m, err)) ||
+	    (status = fetch_cells(&m, err)) ||
 	    (status = (x->dst_tiling ? fill_tiles : fill_flat)(worker, &m, err)) ||
-	    (status = hold_cells(worker, &m, err)) ||
+	    (status = hold_cells(&m, err)) ||
 	    (status = put_finish(worker, &m.put, 1, i, err)))
 		return status;
 	pipeline_progress(worker, nbytes);
