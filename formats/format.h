@@ -100,9 +100,16 @@ kvt_files_finish(struct kvt_files *files, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err);
 
+/* pread() and pwrite() of all bytes, whatever they are; a short read is KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+kvt_file_pread(const struct kvt_file *file, void *buf, int64_t nbytes, int64_t offset,
+	       struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_file_pwrite(const struct kvt_file *file, const void *buf, int64_t nbytes,
+		int64_t offset, struct kvt_error *err);
 /*
- * pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT, and so are
- * bytes that are not those of the file's proof (formats/file/proof.h).
+ * The same for a file that may have a proof (formats/file/proof.h): bytes that are
+ * not those that were written are KVT_BAD_INPUT; those written make the proof.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_file_read(const struct kvt_file *file, void *buf, int64_t nbytes,
