@@ -189,6 +189,8 @@ struct kvt_writer {
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_writer_folder(struct kvt_writer *writer, const char *path, struct kvt_error *err);
+/* Files and folders of the output, as far as this writer made them. */
+void kvt_writer_remove_folders(const struct kvt_writer *writer);
 
 /*
  * Fills in the numbers that 'spec' has and are not given otherwise; of a rank's
@@ -212,6 +214,8 @@ struct kvt_format {
 	bool sidecar;			/* writes a manifest beside the file */
 	bool nowhere;			/* writes no file at all */
 	bool unlisted;			/* nothing says which files there should be */
+	bool open_again;		/* opening it proves what was written */
+	bool row_ranks;			/* options.row_ranks means something to it */
 
 	/*
 	 * Does this look like the format?  'head' holds the first nhead bytes of

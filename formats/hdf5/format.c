@@ -7,55 +7,7 @@
  */
 #include "formats/hdf5/hdf5.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- an open file ------------------------------------------------------- */
-
-struct kvt_h5_file *kvt_h5_file_new(void)
-{
-	struct kvt_h5_file *file = calloc(1, sizeof(*file));
-
-	if (!file)
-		return NULL;
-	file->driver = file->file = -1;
-	for (int g = 0; g < KVT_MAX_GROUPS; g++)
-		file->group[g].data[0] = file->group[g].data[1] =
-			file->group[g].cells = -1;
-	return file;
-}
-
-/* Closing the file closes every object in it. */
-void kvt_h5_file_free(struct kvt_h5_file *file)
-{
-	struct kvt_h5_entry entry;
-
-	if (!file)
-		return;
-	entry = kvt_h5_enter();
-	if (file->file >= 0)
-		H5Fclose(file->file);
-	kvt_h5_drop(file->driver);
-	kvt_h5_leave(&entry);
-	kvt_proof_free(&file->proof);
-	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
-		free(file->group[g].sum[0]);
-		free(file->group[g].sum[1]);
-	}
-	free(file);
-}
-
-int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
-		     const struct kvt_group *group, const int64_t n[KVT_NAXES])
-{
-	static const enum kvt_axis axis[KVT_H5_CELL_RANK] = {
-		KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_K
-	};
-
-	for (int i = 0; i < KVT_H5_CELL_RANK; i++)
-		dims[i] = (hsize_t)n[axis[i]];
-	return group->shape.n[KVT_AXIS_K] > 1 ? 4 : 3;
-}
 
 static void close_reader(struct kvt_dump *reader)
 {
@@ -306,6 +258,7 @@ static const char *const endings[] = { ".h5", ".hdf5", ".kvh5", NULL };
 const struct kvt_format kvt_hdf5_format = {
 	.info = { "hdf5", "kvtool snapshot: HDF5, zstd, checksums", true, true },
 	.endings     = endings,
+	.open_again  = true,
 	.probe       = probe,
 	.open        = kvt_h5_open,
 	.close       = close_reader,

@@ -30,8 +30,8 @@ void kvt_h5_drop(hid_t id);
  *
  * Each function of the format's row enters once, and only what lies between calls
  * HDF5 or looks at its files' faults.  The lock is the innermost one: nothing that
- * is called under it takes another, waits for a thread, or enters again (kvt_open()
- * does).  A program that calls HDF5 itself must not do so at the same time.
+ * is called under it takes another, waits for a thread, or enters again, as kvt_open()
+ * does.  A program that calls HDF5 itself must not do so at the same time.
  */
 struct kvt_h5_entry {
 	H5E_auto2_t function;
@@ -211,6 +211,14 @@ void kvt_h5_chunk_dims(hsize_t *out, const struct kvt_h5_axes *axes,
 void kvt_h5_chunk_offset(hsize_t *out, const struct kvt_h5_axes *axes,
 			 const int64_t begin[KVT_NAXES]);
 
+/*
+ * What content_digest has of extents or indices 'n': L B H, and K where there
+ * are keys and values.  Returns its rank.
+ */
+enum { KVT_H5_CELL_RANK = 4 };
+int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
+		     const struct kvt_group *group, const int64_t n[KVT_NAXES]);
+
 /* The tiles a new file gets. */
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_choose_tiling(struct kvt_tiling *out, const struct kvt_group *group,
@@ -319,14 +327,6 @@ struct kvt_h5_file {
 
 struct kvt_h5_file *kvt_h5_file_new(void);	/* NULL: out of memory */
 void kvt_h5_file_free(struct kvt_h5_file *file);
-
-/*
- * What content_digest has of extents or indices 'n': L B H, and K where there
- * are keys and values.  Returns its rank.
- */
-enum { KVT_H5_CELL_RANK = 4 };
-int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
-		     const struct kvt_group *group, const int64_t n[KVT_NAXES]);
 
 /* Does the file say what the user said?  'hints' may be NULL. */
 KVT_MUST_CHECK enum kvt_status

@@ -309,21 +309,6 @@ enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 	return status;
 }
 
-/* What was written is read before it gets a name: it must prove itself. */
-static enum kvt_status open_again(const char *path, struct kvt_error *err)
-{
-	const struct kvt_hints hints = { .format = "hdf5" };
-	struct kvt_error why = { "" };
-	struct kvt_dump *reader;
-	enum kvt_status status = kvt_open(&reader, path, &hints, &why);
-
-	if (status)
-		return kvt_fail(err, KVT_SYSTEM, "%s: cannot be read again: %.300s", path,
-				why.text);
-	kvt_dump_close(reader);
-	return KVT_OK;
-}
-
 enum kvt_status kvt_h5_finish(struct kvt_writer *writer, struct kvt_error *err)
 {
 	struct kvt_h5_entry entry = kvt_h5_enter();
@@ -350,5 +335,5 @@ enum kvt_status kvt_h5_finish(struct kvt_writer *writer, struct kvt_error *err)
 			status = kvt_h5_check_fault(&own->fault, path, err);
 	}
 	kvt_h5_leave(&entry);
-	return status ? status : open_again(path, err);
+	return status;
 }
