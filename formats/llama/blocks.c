@@ -6,7 +6,7 @@
  * Entries of which nothing is there are the null block; entries that are the same
  * cells in several sequences are one block.
  */
-#include "formats/llama/open.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>

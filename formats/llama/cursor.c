@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cursor.c - cells, rows, outputs and states of a state file of llama.cpp */
-#include "formats/llama/cursor.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * file.  Quantised rows are bytes that must not be torn apart; keys and values
  * that differ in type or width are groups of their own.
  */
-#include "formats/llama/open.h"
+#include "formats/llama/llama.h"
 #include "formats/manifest/manifest.h"
 
 #include <stdlib.h>

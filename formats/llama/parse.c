@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parse.c - the ways to read a state file of llama.cpp, and which one fits */
-#include "formats/llama/cursor.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>

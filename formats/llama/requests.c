@@ -3,12 +3,11 @@
  * requests.c - sequences of a llama.cpp state as requests, their cells as
  * tokens in the order of positions
  */
-#include "formats/llama/open.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/llama/cursor.h"
 #include "formats/parse/little_endian.h"
 
 /* A table grows with positions, and a few cells may be far apart. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* caches.c - what attention layers of a config.json cache */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <stdio.h>
 

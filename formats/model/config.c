@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.c - which rules a config.json is read by */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 #include "formats/parse/json.h"
 
 #include <stdio.h>

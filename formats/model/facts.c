@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* facts.c - single facts of a config.json */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layers.c - which layer of a config.json caches what */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <string.h>
 

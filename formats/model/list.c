@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list.c - a model's caches where a file lists them, as kvtool size --json does */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <stdio.h>
 #include <string.h>

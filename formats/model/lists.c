@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lists.c - lists of numbers in a config.json that say what layers are */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
-#include "formats/parse/pickle_names.h"
+#include "formats/parse/pickle.h"
 
 enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20 };
 

@@ -11,7 +11,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
-#include "formats/vllm/offload_impl.h"
+#include "formats/vllm/offload.h"
 
 #define LL(x) ((long long)(x))
 

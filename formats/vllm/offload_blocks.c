@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* offload_blocks.c - blocks of an offload tree: their group, extents, bytes, names */
-#include "formats/vllm/offload_impl.h"
+#include "formats/vllm/offload.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_impl.h - a config.json while it is read: facts, layers, caches */
-#ifndef KVT_MODEL_CONFIG_IMPL_H
-#define KVT_MODEL_CONFIG_IMPL_H
+/* rules.h - what the rules of model families work on: a config.json while it is read */
+#ifndef KVT_MODEL_RULES_H
+#define KVT_MODEL_RULES_H
 
 #include "formats/model/config.h"
 #include "formats/parse/json.h"
