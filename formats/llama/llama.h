@@ -113,7 +113,7 @@ const struct kvt_ggml_type *kvt_ggml_type(int id);	/* NULL: not known */
 enum { KVT_LLAMA_WINDOW = 1 << 16, KVT_LLAMA_STREAMS = 4096, KVT_LLAMA_SEQUENCES = 4096 };
 
 /* A place to read at, and the way the file is read there. */
-struct llama_cursor {
+struct kvt_llama_cursor {
 	const struct kvt_file *file;
 	int64_t at;
 	uint8_t *window;		/* bytes around it */
@@ -127,50 +127,50 @@ struct llama_cursor {
 };
 
 /* The next 'n' bytes as a number; false: the file has no more, or failed. */
-bool llama_take(uint64_t *out, struct llama_cursor *c, int n);
+bool kvt_llama_take(uint64_t *out, struct kvt_llama_cursor *c, int n);
 /* A number of 32 bits up to 'most'. */
-bool llama_count(int64_t *out, struct llama_cursor *c, int64_t most);
-bool llama_skip(struct llama_cursor *c, int64_t n, int64_t size);
+bool kvt_llama_count(int64_t *out, struct kvt_llama_cursor *c, int64_t most);
+bool kvt_llama_skip(struct kvt_llama_cursor *c, int64_t n, int64_t size);
 
 /* In a file of one sequence cells need not say which that is. */
 enum { KVT_LLAMA_OWN = -1 };
 
 /* Where members go; NULL: they are only counted. */
-struct llama_members {
+struct kvt_llama_members {
 	struct kvt_llama_member *member;
 	int64_t count;
 };
 
 /* How many streams follow. */
-bool llama_stream_count(int64_t *out, struct llama_cursor *c);
+bool kvt_llama_stream_count(int64_t *out, struct kvt_llama_cursor *c);
 /*
  * These, and where what is.  Values that are not there leave no trace: 'values'
  * is a guess, and 'asked' says whether it made a difference.  'out' may be NULL.
  */
-bool llama_streams(struct llama_cursor *c, int64_t n, bool values, bool *asked,
-		       struct kvt_llama_stream *out, struct llama_members *members);
+bool kvt_llama_streams(struct kvt_llama_cursor *c, int64_t n, bool values, bool *asked,
+		       struct kvt_llama_stream *out, struct kvt_llama_members *members);
 
 /* Over the outputs of the last batch. */
-bool llama_outputs(struct llama_cursor *c);
+bool kvt_llama_outputs(struct kvt_llama_cursor *c);
 /*
  * States, which end with the file.  How many layers have some is found out by a
  * first call, without layers in 'out'; rows and members are true after a second.
  */
-bool llama_recurrent(struct llama_cursor *c, struct kvt_llama_states *out);
+bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *out);
 
 /* ---- a file on its way to a dump (format.c) ----------------------------- */
 
 /* What a group is of: a cache, and its keys, its values, or both; or states. */
-struct llama_part {
+struct kvt_llama_part {
 	int cache;			/* -1: states */
 	int kv;				/* -1: both; which rows of states */
 };
 
-struct llama_opening {
+struct kvt_llama_opening {
 	struct kvt_dump *reader;
 	const struct kvt_hints *hints;
 	struct kvt_llama_state state;
-	struct llama_part part[KVT_MAX_GROUPS];
+	struct kvt_llama_part part[KVT_MAX_GROUPS];
 	int64_t window;			/* as the user says; 0: unknown */
 	int file;
 	struct kvt_error *err;
@@ -178,7 +178,7 @@ struct llama_opening {
 
 /* The sequences as requests, and where their tokens are; groups must be there. */
 KVT_MUST_CHECK enum kvt_status
-llama_requests(struct llama_opening *o);
+kvt_llama_requests(struct kvt_llama_opening *o);
 
 /* ---- tokens of a group: llama_blocks.c ---------------------------------- */
 
@@ -186,39 +186,39 @@ llama_requests(struct llama_opening *o);
  * The cells of one sequence in a cache, by position.  Where positions repeat (those
  * of an image do) they do not tell tokens apart, and these are counted instead.
  */
-struct llama_sequence {
+struct kvt_llama_sequence {
 	const struct kvt_llama_member *member;
 	int64_t count;
 	bool counted;
 };
 
-static inline int64_t llama_position(const struct llama_sequence *q, int64_t i)
+static inline int64_t kvt_llama_position(const struct kvt_llama_sequence *q, int64_t i)
 {
 	return q->counted ? i : q->member[i].position;
 }
 
 /* Blocks of a group, while tables of requests are made. */
-struct llama_blocks {
-	struct llama_opening *o;
+struct kvt_llama_blocks {
+	struct kvt_llama_opening *o;
 	int g;
 	int64_t n;			/* blocks so far */
 	int64_t *first_cell;		/* [streams] as the file's cells are counted */
 	int64_t *chain;			/* [cells] into shared[], -1: none; or NULL */
-	struct llama_shared *shared;
+	struct kvt_llama_shared *shared;
 	int64_t nshared;
 };
 
-/* Free with llama_blocks_free() in any case. */
+/* Free with kvt_llama_blocks_free() in any case. */
 KVT_MUST_CHECK enum kvt_status
-llama_blocks_init(struct llama_blocks *b, struct llama_opening *o, int g);
-void llama_blocks_free(struct llama_blocks *b);
+kvt_llama_blocks_init(struct kvt_llama_blocks *b, struct kvt_llama_opening *o, int g);
+void kvt_llama_blocks_free(struct kvt_llama_blocks *b);
 
 /*
  * The table of a request, whose tokens are known, in the group: a block or the null
  * block for each entry, and a hole for each run of positions that 'q' lacks.
  */
 KVT_MUST_CHECK enum kvt_status
-llama_table(struct llama_blocks *b, struct kvt_request *request,
-	    const struct llama_sequence *q);
+kvt_llama_table(struct kvt_llama_blocks *b, struct kvt_request *request,
+		const struct kvt_llama_sequence *q);
 
 #endif

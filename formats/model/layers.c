@@ -46,8 +46,9 @@ static enum kvt_status take_length(struct config *c, const char *key, size_t n)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
 					"%s: %s has %zu layers, but num_hidden_layers is "
 					"%lld", c->in.name, key, n, LL(c->nlayers));
-		config_note(c, "num_hidden_layers is %lld, but %s has %zu layers, which "
-			    "counts", LL(c->nlayers), key, n);
+		kvt_config_note(c,
+				"num_hidden_layers is %lld, but %s has %zu layers, which "
+				"counts", LL(c->nlayers), key, n);
 	}
 	c->nlayers = (int64_t)n;
 	return KVT_OK;
@@ -74,7 +75,7 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 
 /* ---- rules of families -------------------------------------------------- */
 
-enum kvt_status config_need_layers(struct config *c)
+enum kvt_status kvt_config_need_layers(struct config *c)
 {
 	if (!c->nlayers)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -85,51 +86,51 @@ enum kvt_status config_need_layers(struct config *c)
 
 static enum kvt_status all(struct config *c, enum layer_kind kind)
 {
-	enum kvt_status status = config_need_layers(c);
+	enum kvt_status status = kvt_config_need_layers(c);
 
 	memset(c->kind, (int)kind, (size_t)c->nlayers);
 	return status;
 }
 
-enum kvt_status layers_full(struct config *c)
+enum kvt_status kvt_layers_full(struct config *c)
 {
 	return all(c, LAYER_FULL);
 }
 
-enum kvt_status layers_state(struct config *c)
+enum kvt_status kvt_layers_state(struct config *c)
 {
 	return all(c, LAYER_STATE);
 }
 
-enum kvt_status layers_both(struct config *c)
+enum kvt_status kvt_layers_both(struct config *c)
 {
 	return all(c, LAYER_BOTH);
 }
 
-enum kvt_status layers_sparse(struct config *c)
+enum kvt_status kvt_layers_sparse(struct config *c)
 {
 	return all(c, LAYER_SPARSE);
 }
 
 /* A window, where there is one, is every layer's. */
-enum kvt_status layers_window(struct config *c)
+enum kvt_status kvt_layers_window(struct config *c)
 {
 	enum kvt_status status;
 	int64_t window = 0;
 
-	if ((status = config_get(&window, c, "sliding_window")))
+	if ((status = kvt_config_get(&window, c, "sliding_window")))
 		return status;
 	return all(c, window ? LAYER_WINDOW : LAYER_FULL);
 }
 
 /* Layers from max_window_layers on, but only if use_sliding_window says so. */
-enum kvt_status layers_upper_window(struct config *c)
+enum kvt_status kvt_layers_upper_window(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_FULL);
 	int64_t first = -1;
 	bool used = false;
 
-	if (status || (status = config_flag(&used, c, "use_sliding_window")) || !used)
+	if (status || (status = kvt_config_flag(&used, c, "use_sliding_window")) || !used)
 		return status;
 	if ((status = kvt_json_int(&first, &c->in, "max_window_layers", 0,
 				   CONFIG_LAYERS)))
@@ -149,24 +150,24 @@ static enum kvt_status every(struct config *c, const char *keys, enum layer_kind
 	enum kvt_status status = all(c, kind);
 	int64_t period;
 
-	if (status || (status = config_need(&period, c, keys)))
+	if (status || (status = kvt_config_need(&period, c, keys)))
 		return status;
 	for (int64_t i = period - 1; i < c->nlayers; i += period)
 		c->kind[i] = LAYER_FULL;
 	return KVT_OK;
 }
 
-enum kvt_status layers_pattern(struct config *c)
+enum kvt_status kvt_layers_pattern(struct config *c)
 {
 	return every(c, "sliding_window_pattern|_sliding_window_pattern", LAYER_WINDOW);
 }
 
-enum kvt_status layers_interval(struct config *c)
+enum kvt_status kvt_layers_interval(struct config *c)
 {
 	return every(c, "full_attention_interval", LAYER_STATE);
 }
 
-enum kvt_status layers_alternate(struct config *c)
+enum kvt_status kvt_layers_alternate(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_FULL);
 
@@ -176,9 +177,9 @@ enum kvt_status layers_alternate(struct config *c)
 }
 
 /* no_rope_layers: 1 where a layer has rotary positions, and chunks with them. */
-enum kvt_status layers_chunk(struct config *c)
+enum kvt_status kvt_layers_chunk(struct config *c)
 {
-	enum kvt_status status = config_need_layers(c);
+	enum kvt_status status = kvt_config_need_layers(c);
 	const json_t *list = NULL;
 	int64_t rope;
 
@@ -195,12 +196,12 @@ enum kvt_status layers_chunk(struct config *c)
 	return status;
 }
 
-enum kvt_status layers_period(struct config *c)
+enum kvt_status kvt_layers_period(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_STATE);
 	int64_t period, offset = -1;
 
-	if (status || (status = config_need(&period, c, "attn_layer_period")) ||
+	if (status || (status = kvt_config_need(&period, c, "attn_layer_period")) ||
 	    (status = kvt_json_int(&offset, &c->in, "attn_layer_offset", 0, period - 1)))
 		return status;
 	if (offset < 0)
@@ -211,7 +212,7 @@ enum kvt_status layers_period(struct config *c)
 	return KVT_OK;
 }
 
-enum kvt_status layers_indices(struct config *c)
+enum kvt_status kvt_layers_indices(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_STATE);
 	const json_t *list = NULL;
@@ -229,7 +230,7 @@ enum kvt_status layers_indices(struct config *c)
 }
 
 /* hybrid_override_pattern: a letter a layer. */
-enum kvt_status layers_letters(struct config *c)
+enum kvt_status kvt_layers_letters(struct config *c)
 {
 	static const char letters[] = "M*-E";
 	static const unsigned char kinds[] = { LAYER_STATE, LAYER_FULL, LAYER_NONE,
@@ -266,7 +267,7 @@ static enum kvt_status drop_shared(struct config *c)
 	enum kvt_status status = kvt_json_int(&shared, &c->in, key, 0, c->nlayers - 1);
 
 	if (!status && shared < 0)
-		status = config_get(&shared, c, key);
+		status = kvt_config_get(&shared, c, key);
 	if (status || shared < 1)
 		return status;
 	if (shared >= c->nlayers)
@@ -274,12 +275,12 @@ static enum kvt_status drop_shared(struct config *c)
 				"%s: %s is %lld, of %lld layers", c->in.name, key,
 				LL(shared), LL(c->nlayers));
 	memset(c->kind + c->nlayers - shared, LAYER_NONE, (size_t)shared);
-	config_note(c, "the last %lld layers read the caches of others and have none",
-		    LL(shared));
+	kvt_config_note(c, "the last %lld layers read the caches of others and have none",
+			LL(shared));
 	return KVT_OK;
 }
 
-enum kvt_status config_layers(struct config *c)
+enum kvt_status kvt_config_layers(struct config *c)
 {
 	const char *key = c->family->types_key ? c->family->types_key : "layer_types";
 	unsigned char before[CONFIG_LAYERS];
@@ -293,9 +294,9 @@ enum kvt_status config_layers(struct config *c)
 	if ((status = list ? take_words(c, key, list) : c->family->layers(c)))
 		return status;
 	letters = json_object_get(c->in.object, "hybrid_override_pattern");
-	if (list && c->family->layers == layers_letters && json_is_string(letters)) {
+	if (list && c->family->layers == kvt_layers_letters && json_is_string(letters)) {
 		memcpy(before, c->kind, sizeof(before));
-		if ((status = layers_letters(c)))
+		if ((status = kvt_layers_letters(c)))
 			return status;
 		if (memcmp(before, c->kind, sizeof(before)))
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,

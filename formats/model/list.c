@@ -68,8 +68,9 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 	return KVT_OK;
 }
 
-enum kvt_status config_list(struct kvt_model_config *out, const struct kvt_json *in,
-			    const json_t *groups, const struct kvt_config_hints *hints)
+enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
+				const json_t *groups,
+				const struct kvt_config_hints *hints)
 {
 	const char *dtype = NULL, *family = NULL;
 	enum kvt_status status;

@@ -39,18 +39,19 @@ static const char v4_key[] = "compress_ratios";
 /* The class's own order: two heavily compressed ones, then both in turn. */
 static enum kvt_status v4_default(struct config *c)
 {
-	enum kvt_status status = config_need_layers(c);
+	enum kvt_status status = kvt_config_need_layers(c);
 
 	for (int64_t i = 0; !status && i < c->nlayers; i++)
 		c->kind[i] = i < 2 || i % 2 == 0 ? LAYER_C128 : LAYER_C4;
 	if (!status)
-		config_note(c, "layer_types is missing: two of ratio 128, then 128 and 4 "
-			    "in turn, as %s has it by default", c->family->type);
+		kvt_config_note(c,
+				"layer_types is missing: two of ratio 128, then 128 and 4 "
+				"in turn, as %s has it by default", c->family->type);
 	return status;
 }
 
 /* compress_ratios: 0 is a layer with nothing but a window. */
-enum kvt_status layers_ratios(struct config *c)
+enum kvt_status kvt_layers_ratios(struct config *c)
 {
 	const json_t *list = NULL;
 	enum kvt_status status = take_list(&list, c, v4_key);
@@ -74,14 +75,14 @@ enum kvt_status layers_ratios(struct config *c)
 /* ---- MiniMax ------------------------------------------------------------ */
 
 /* attn_type_list: 1 is a layer of full attention; else they alternate. */
-enum kvt_status layers_type_list(struct config *c)
+enum kvt_status kvt_layers_type_list(struct config *c)
 {
 	const char key[] = "attn_type_list";
 	const json_t *list = NULL;
 	enum kvt_status status = take_list(&list, c, key);
 	int64_t full;
 
-	if (status || (status = config_need_layers(c)))
+	if (status || (status = kvt_config_need_layers(c)))
 		return status;
 	for (int64_t i = 0; i < c->nlayers; i++) {
 		full = i % 2 == 0;
@@ -91,8 +92,9 @@ enum kvt_status layers_type_list(struct config *c)
 		c->kind[i] = full ? LAYER_FULL : LAYER_STATE;
 	}
 	if (!list)
-		config_note(c, "layer_types is missing: full and linear in turn, as %s "
-			    "has it by default", c->family->type);
+		kvt_config_note(c,
+				"layer_types is missing: full and linear in turn, as %s "
+				"has it by default", c->family->type);
 	return KVT_OK;
 }
 
@@ -129,10 +131,10 @@ static void mark_rest(struct config *c, enum layer_kind kind)
 }
 
 /* full_attn_idxs; without it every layer is full. */
-enum kvt_status layers_full_indices(struct config *c)
+enum kvt_status kvt_layers_full_indices(struct config *c)
 {
 	const char key[] = "full_attn_idxs";
-	enum kvt_status status = config_need_layers(c);
+	enum kvt_status status = kvt_config_need_layers(c);
 	bool listed;
 
 	memset(c->kind, LAYER_KINDS, (size_t)c->nlayers);
@@ -143,10 +145,10 @@ enum kvt_status layers_full_indices(struct config *c)
 }
 
 /* linear_attn_config: two lists, which count layers from 1. */
-enum kvt_status layers_kda(struct config *c)
+enum kvt_status kvt_layers_kda(struct config *c)
 {
 	const char key[] = "linear_attn_config";
-	enum kvt_status status = config_need_layers(c);
+	enum kvt_status status = kvt_config_need_layers(c);
 	struct kvt_json in;
 	bool full, kda;
 

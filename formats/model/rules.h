@@ -47,53 +47,55 @@ struct config {
 	int64_t count[LAYER_KINDS];
 };
 
-/* ---- facts: model_config_facts.c ---------------------------------------- */
+/* ---- facts (facts.c) ---------------------------------------------------- */
 
 /*
  * 'keys' is one name or several, "n_groups|mamba_n_groups", that must not
  * contradict each other.  A fact that is absent is the family's default, which
- * is noted; config_get() leaves *out as it is where there is none,
- * config_need() refuses.  Numbers are 1 to 2^20.
+ * is noted; kvt_config_get() leaves *out as it is where there is none,
+ * kvt_config_need() refuses.  Numbers are 1 to 2^20.
  */
 KVT_MUST_CHECK enum kvt_status
-config_get(int64_t *out, struct config *c, const char *keys);
+kvt_config_get(int64_t *out, struct config *c, const char *keys);
 KVT_MUST_CHECK enum kvt_status
-config_need(int64_t *out, struct config *c, const char *keys);
+kvt_config_need(int64_t *out, struct config *c, const char *keys);
 
 /* head_dim, or what is left of hidden_size for each query head. */
-KVT_MUST_CHECK enum kvt_status config_head_dim(int64_t *out, struct config *c);
+KVT_MUST_CHECK enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c);
 
 /* An absent key leaves *out as it is. */
 KVT_MUST_CHECK enum kvt_status
-config_flag(bool *out, struct config *c, const char *key);
+kvt_config_flag(bool *out, struct config *c, const char *key);
 
-/* A file that lists caches instead: model_list.c. */
+/* A file that lists caches instead (list.c). */
 KVT_MUST_CHECK enum kvt_status
-config_list(struct kvt_model_config *out, const struct kvt_json *in, const json_t *groups,
-	    const struct kvt_config_hints *hints);
+kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
+		const json_t *groups, const struct kvt_config_hints *hints);
 
-void config_note(struct config *c, const char *format, ...) KVT_PRINTF(2, 3);
+void kvt_config_note(struct config *c, const char *format, ...) KVT_PRINTF(2, 3);
 
-/* ---- layers: model_config_layers.c, model_config_lists.c ----------------- */
+/* ---- layers (layers.c) -------------------------------------------------- */
 
 /* Fills in kind, count and nlayers. */
-KVT_MUST_CHECK enum kvt_status config_layers(struct config *c);
+KVT_MUST_CHECK enum kvt_status kvt_config_layers(struct config *c);
 /* Is num_hidden_layers there? */
-KVT_MUST_CHECK enum kvt_status config_need_layers(struct config *c);
+KVT_MUST_CHECK enum kvt_status kvt_config_need_layers(struct config *c);
 
-config_step layers_full, layers_window, layers_upper_window, layers_pattern,
-	    layers_alternate, layers_chunk, layers_period, layers_indices, layers_state,
-	    layers_letters, layers_interval, layers_both, layers_sparse, layers_ratios,
-	    layers_kda, layers_full_indices, layers_type_list;
+config_step kvt_layers_full, kvt_layers_window, kvt_layers_upper_window,
+	    kvt_layers_pattern, kvt_layers_alternate, kvt_layers_chunk,
+	    kvt_layers_period, kvt_layers_indices, kvt_layers_state, kvt_layers_letters,
+	    kvt_layers_interval, kvt_layers_both, kvt_layers_sparse, kvt_layers_ratios,
+	    kvt_layers_kda, kvt_layers_full_indices, kvt_layers_type_list;
 
-/* ---- caches: model_config_caches.c, model_config_states.c ---------------- */
+/* ---- caches (caches.c, states.c) ---------------------------------------- */
 
 /* No more groups than there is room for are ever added. */
-void config_add(struct config *c, const char *name, const char *spec, int64_t layers,
-		const struct kvt_spec_args *args);
+void kvt_config_add(struct config *c, const char *name, const char *spec, int64_t layers,
+		    const struct kvt_spec_args *args);
 
-config_step caches_gqa, caches_mla, caches_v4;
-config_step states_mamba1, states_mamba2, states_nemotron, states_bamba, states_falcon,
-	    states_gdn, states_kda, states_short_conv, states_lightning;
+config_step kvt_caches_gqa, kvt_caches_mla, kvt_caches_v4;
+config_step kvt_states_mamba1, kvt_states_mamba2, kvt_states_nemotron, kvt_states_bamba,
+	    kvt_states_falcon, kvt_states_gdn, kvt_states_kda, kvt_states_short_conv,
+	    kvt_states_lightning;
 
 #endif
