@@ -80,7 +80,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes,
 	     struct kvt_error *err);
 
-/* ---- integers and strings (hdf5_attr.c, hdf5_table.c) ------------------- */
+/* ---- integers and strings (attr.c, dataset.c) --------------------------- */
 
 enum kvt_h5_int { KVT_H5_U8, KVT_H5_U32, KVT_H5_I32, KVT_H5_U64, KVT_H5_I64 };
 
@@ -176,12 +176,12 @@ bool kvt_h5_put_str_table(hid_t parent, const char *name,
 hid_t kvt_h5_object_plist(hid_t class);
 hid_t kvt_h5_new_group(hid_t parent, const char *name);
 
-/* ---- element types (hdf5_type.c) ---------------------------------------- */
+/* ---- element types (type.c) --------------------------------------------- */
 
 /* The type of 'dtype' in a file, to be dropped; negative on failure. */
 hid_t kvt_h5_element_type(const struct kvt_dtype *dtype);
 
-/* ---- axes and tiles (hdf5_axes.c, hdf5_tiling.c) ------------------------ */
+/* ---- axes and tiles (axes.c, tiling.c) ---------------------------------- */
 
 /* The dimensions of one dataset, slowest first: a plane's order without K. */
 struct kvt_h5_axes {
@@ -231,7 +231,7 @@ kvt_h5_read_tiling(struct kvt_tiling *out, struct kvt_h5_in *in, hid_t dataset,
 		   const struct kvt_h5_axes *axes, struct kvt_error *err);
 bool kvt_h5_set_filters(hid_t dcpl, const struct kvt_tiling *tiling);
 
-/* ---- the schema (hdf5_schema.c, hdf5_tables.c) -------------------------- */
+/* ---- the schema (schema.c, tables.c) ------------------------------------ */
 
 /* Attributes of the root, the model, the ranks; then the groups' own. */
 KVT_MUST_CHECK enum kvt_status
@@ -260,7 +260,7 @@ kvt_h5_read_requests(struct kvt_h5_in *in, struct kvt_snapshot *snapshot,
 		     struct kvt_error *err);
 bool kvt_h5_write_requests(hid_t file, const struct kvt_snapshot *snapshot);
 
-/* ---- chunks, without their bytes (hdf5_driver.c) ------------------------ */
+/* ---- chunks, without their bytes (driver.c) ----------------------------- */
 
 /* The first call of the system that failed, or fell short, under HDF5. */
 struct kvt_h5_fault {
@@ -338,7 +338,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_h5_read_data(struct kvt_dump *reader, int index, struct kvt_h5_in *in,
 		 hid_t object, struct kvt_error *err);
 
-/* ---- checksums (hdf5_proof.c) ------------------------------------------- */
+/* ---- checksums (proof.c) ------------------------------------------------ */
 
 /* Does a file of this version have them? */
 bool kvt_h5_has_proof(const struct kvt_h5_in *in);
@@ -362,7 +362,7 @@ void kvt_h5_note_cells(struct kvt_h5_group *own, const struct kvt_group *group,
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_write_proof(struct kvt_writer *writer, struct kvt_error *err);
 
-/* The functions of the format's row; hdf5_format.c has the calls on tiles. */
+/* The functions of the format's row; format.c has the calls on tiles. */
 enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
 			    const struct kvt_hints *hints, struct kvt_error *err);
 enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err);
