@@ -101,9 +101,16 @@ kvt_files_finish(struct kvt_files *files, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err);
 
+/* pread() and pwrite() of all bytes, whatever they are; a short read is KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+kvt_file_pread(const struct kvt_file *file, void *buf, int64_t nbytes, int64_t offset,
+	       struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_file_pwrite(const struct kvt_file *file, const void *buf, int64_t nbytes,
+		int64_t offset, struct kvt_error *err);
 /*
- * pread() and pwrite() of all bytes; a short read is KVT_BAD_INPUT, and so are
- * bytes that are not those of the file's proof (formats/file/proof.h).
+ * The same for a file that may have a proof (formats/file/proof.h): bytes that are
+ * not those that were written are KVT_BAD_INPUT; those written make the proof.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_file_read(const struct kvt_file *file, void *buf, int64_t nbytes,
@@ -201,6 +208,8 @@ kvt_reader_read_padding(uint8_t *page, const struct kvt_leaf *leaf, int group,
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_writer_folder(struct kvt_writer *writer, const char *path, struct kvt_error *err);
+/* Files and folders of the output, as far as this writer made them. */
+void kvt_writer_remove_folders(const struct kvt_writer *writer);
 
 /*
  * Fills in the numbers that 'spec' has and are not given otherwise; of a rank's
@@ -224,6 +233,8 @@ struct kvt_format {
 	bool sidecar;			/* writes a manifest beside the file */
 	bool nowhere;			/* writes no file at all */
 	bool unlisted;			/* nothing says which files there should be */
+	bool open_again;		/* opening it proves what was written */
+	bool row_ranks;			/* options.row_ranks means something to it */
 
 	/*
 	 * Does this look like the format?  'head' holds the first nhead bytes of

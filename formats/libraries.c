@@ -5,17 +5,20 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include <hdf5.h>
 #include <jansson.h>
 #include <xxhash.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include "formats/hdf5/hdf5.h"
+
 static void hdf5(struct kvt_library *l)
 {
+	struct kvt_h5_entry entry = kvt_h5_enter();
 	unsigned major = 0, minor = 0, patch = 0;
 
 	H5get_libversion(&major, &minor, &patch);
+	kvt_h5_leave(&entry);
 	l->major = (int)major;
 	l->minor = (int)minor;
 	l->patch = (int)patch;

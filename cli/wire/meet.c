@@ -108,7 +108,7 @@ static void prove(uint8_t out[SHA256_BYTES], const struct wire_meeting *m, bool 
 	memcpy(text, name[listener], sizeof(name[0]));
 	memcpy(text + sizeof(name[0]), mine_first ? m->mine : m->theirs, 32);
 	memcpy(text + sizeof(name[0]) + 32, mine_first ? m->theirs : m->mine, 32);
-	hmac_sha256(out, m->secret->bytes, m->secret->n, text, sizeof(text));
+	kvt_hmac_sha256(out, m->secret->bytes, m->secret->n, text, sizeof(text));
 }
 
 int64_t wire_meeting_proof(uint8_t bytes[WIRE_MEET_MOST], const struct wire_meeting *m)

@@ -159,7 +159,7 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	if ((status = choose_format(&format, path, options->format, err)) ||
 	    (status = kvt_snapshot_check(info, err)))
 		return status;
-	if (options->row_ranks && format != &kvt_offload_format)
+	if (options->row_ranks && !format->row_ranks)
 		return kvt_fail(err, KVT_USAGE, "%s has no rows of ranks",
 				format->info.name);
 	if (!(writer = calloc(1, sizeof(*writer))))
@@ -227,10 +227,26 @@ static enum kvt_status sync_all(const struct kvt_writer *w, struct kvt_error *er
 
 /* ---- the end ------------------------------------------------------------ */
 
+/* What proves itself when it is opened must do so before it gets a name. */
+static enum kvt_status open_again(const struct kvt_writer *writer, struct kvt_error *err)
+{
+	const struct kvt_hints hints = { .format = writer->format->info.name };
+	struct kvt_error why = { "" };
+	struct kvt_dump *reader;
+
+	if (kvt_open(&reader, writer->temporary, &hints, &why))
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot be read again: %.300s",
+				writer->temporary, why.text);
+	kvt_dump_close(reader);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_finish(struct kvt_writer *writer, struct kvt_error *err)
 {
 	enum kvt_status status = writer->format->finish(writer, err);
 
+	if (!status && writer->format->open_again)
+		status = open_again(writer, err);
 	if (!status)
 		status = kvt_files_finish(&writer->files, err);
 	if (!status && !writer->format->nowhere && !writer->options.no_sync)
@@ -273,38 +289,6 @@ enum kvt_status kvt_commit(struct kvt_writer *writer, struct kvt_error *err)
 
 /* ---- closing ------------------------------------------------------------ */
 
-enum kvt_status kvt_writer_folder(struct kvt_writer *w, const char *path,
-				  struct kvt_error *err)
-{
-	size_t n = (size_t)w->nfolders;
-	char **more, *own;
-
-	/* room doubles at powers of two; nothing is made that nobody remembers */
-	if (!(n & (n - 1))) {
-		if (!(more = realloc(w->folder, (n ? 2 * n : 1) * sizeof(*more))))
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-		w->folder = more;
-	}
-	if (!(own = strdup(path)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	if (!mkdir(path, 0777)) {
-		w->folder[w->nfolders++] = own;
-		return KVT_OK;
-	}
-	free(own);
-	return errno == EEXIST ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "%s: cannot create: %s", path, strerror(errno));
-}
-
-/* Only what this writer made, so that a mistake cannot empty somebody's folder. */
-static void remove_folders(const struct kvt_writer *w)
-{
-	for (int64_t i = 0; i < w->files.count; i++)
-		unlink(w->files.file[i].path);
-	for (int64_t i = w->nfolders - 1; i >= 0; i--)
-		rmdir(w->folder[i]);
-}
-
 void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err)
 {
 	if (writer && !writer->published)
@@ -318,7 +302,7 @@ void kvt_close_writer(struct kvt_writer *writer)
 	if (writer->format->abandon)
 		writer->format->abandon(writer);
 	if (writer->temporary && writer->format->directory && !writer->published)
-		remove_folders(writer);
+		kvt_writer_remove_folders(writer);
 	for (int64_t i = 0; i < writer->nfolders; i++)
 		free(writer->folder[i]);
 	free(writer->folder);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.c - the files of a dump: opening, whole reads and writes at an offset */
-#include "formats/file/proof.h"
+#include "formats/format.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -212,35 +212,15 @@ static enum kvt_status read_all(int fd, const struct kvt_file *file, char *buf,
 	return KVT_OK;
 }
 
-static enum kvt_status read_proven(int fd, const struct kvt_file *file, char *buf,
-				   int64_t nbytes, int64_t offset,
-				   struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	while (!status && nbytes > 0) {
-		int64_t n = kvt_proof_step(file->proof, offset, nbytes);
-
-		if (!(status = read_all(fd, file, buf, n, offset, err)))
-			status = kvt_proof_check(file, buf, n, offset, err);
-		buf += n;
-		nbytes -= n;
-		offset += n;
-	}
-	return status;
-}
-
-enum kvt_status kvt_file_read(const struct kvt_file *file, void *buf,
-			      int64_t nbytes, int64_t offset,
-			      struct kvt_error *err)
+enum kvt_status kvt_file_pread(const struct kvt_file *file, void *buf, int64_t nbytes,
+			       int64_t offset, struct kvt_error *err)
 {
 	enum kvt_status status;
 	int fd;
 
 	if ((status = borrow(&fd, file, O_RDONLY, err)))
 		return status;
-	status = file->proof ? read_proven(fd, file, buf, nbytes, offset, err) :
-			       read_all(fd, file, buf, nbytes, offset, err);
+	status = read_all(fd, file, buf, nbytes, offset, err);
 	give_back(fd, file);
 	return status;
 }
@@ -273,35 +253,15 @@ static enum kvt_status write_all(int fd, const struct kvt_file *file,
 	return KVT_OK;
 }
 
-static enum kvt_status write_noted(int fd, const struct kvt_file *file,
-				   const char *buf, int64_t nbytes, int64_t offset,
-				   struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	while (!status && nbytes > 0) {
-		int64_t n = kvt_proof_step(file->proof, offset, nbytes);
-
-		kvt_proof_note(file, buf, n, offset);
-		status = write_all(fd, file, buf, n, offset, err);
-		buf += n;
-		nbytes -= n;
-		offset += n;
-	}
-	return status;
-}
-
-enum kvt_status kvt_file_write(const struct kvt_file *file, const void *buf,
-			       int64_t nbytes, int64_t offset,
-			       struct kvt_error *err)
+enum kvt_status kvt_file_pwrite(const struct kvt_file *file, const void *buf,
+				int64_t nbytes, int64_t offset, struct kvt_error *err)
 {
 	enum kvt_status status;
 	int fd;
 
 	if ((status = borrow(&fd, file, O_WRONLY, err)))
 		return status;
-	status = file->proof ? write_noted(fd, file, buf, nbytes, offset, err) :
-			       write_all(fd, file, buf, nbytes, offset, err);
+	status = write_all(fd, file, buf, nbytes, offset, err);
 	give_back(fd, file);
 	return status;
 }

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* proof.c - checksums of the bytes of a file */
+/*
+ * proof.c - checksums of the bytes of a file, and reads and writes that go with them
+ *
+ * A run of a file is cut into pieces of 64 KiB, each with its XXH3.  A read of any
+ * bytes hashes the whole pieces it touches, once each however often they are read;
+ * a write hashes the pieces it has whole, and marks the others, which are read back
+ * when the file is complete.  Cost: one pass over the bytes while they are in the
+ * cache, and of pieces that a read touches in part one read more.
+ */
 #include "formats/file/proof.h"
 
 #include <stdatomic.h>
@@ -32,10 +40,11 @@ int64_t kvt_piece_count(int64_t nbytes)
 enum kvt_status kvt_proof_add(struct kvt_proof *proof, int64_t at, int64_t nbytes,
 			      uint64_t *sum, struct kvt_error *err)
 {
-	struct kvt_run *run = &proof->run[proof->nruns++];
+	struct kvt_proof_run *run = &proof->run[proof->nruns++];
 	int64_t n = kvt_piece_count(nbytes);
 
-	*run = (struct kvt_run){ .at = at, .nbytes = nbytes, .npieces = n, .sum = sum };
+	*run = (struct kvt_proof_run){ .at = at, .nbytes = nbytes, .npieces = n,
+				       .sum = sum };
 	run->state = calloc((size_t)n + 1, sizeof(*run->state));
 	if (!run->state)
 		return kvt_fail(err, KVT_SYSTEM,
@@ -53,8 +62,8 @@ void kvt_proof_free(struct kvt_proof *proof)
 
 /* ---- pieces of a range -------------------------------------------------- */
 
-/* The part of piece 'i'; false: there is none, nor of those behind it. */
-static bool part_at(struct part *out, const struct kvt_run *run, int64_t i,
+/* The part of piece 'i'; false: there is none, nor of those after it. */
+static bool part_at(struct part *out, const struct kvt_proof_run *run, int64_t i,
 		    int64_t offset, int64_t end)
 {
 	out->piece = i;
@@ -66,11 +75,11 @@ static bool part_at(struct part *out, const struct kvt_run *run, int64_t i,
 		out->end = run->at + run->nbytes;
 	out->from = offset > out->begin ? offset : out->begin;
 	out->to = end < out->end ? end : out->end;
-	/* a range may begin behind the run, where its last piece would go on */
+	/* a range may begin after the run, where its last piece would go on */
 	return out->from < out->to;
 }
 
-static int64_t first_piece(const struct kvt_run *run, int64_t offset)
+static int64_t first_piece(const struct kvt_proof_run *run, int64_t offset)
 {
 	return offset > run->at ? (offset - run->at) / KVT_PIECE_BYTES : 0;
 }
@@ -80,12 +89,13 @@ static bool is_whole(const struct part *part)
 	return part->from == part->begin && part->to == part->end;
 }
 
-int64_t kvt_proof_step(const struct kvt_proof *proof, int64_t offset, int64_t nbytes)
+/* As much as ends where a piece does: it is hashed while it is in the cache. */
+static int64_t step_bytes(const struct kvt_proof *proof, int64_t offset, int64_t nbytes)
 {
 	enum { MOST = 2 * KVT_PIECE_BYTES };
 
 	for (int r = 0; r < proof->nruns; r++) {
-		const struct kvt_run *run = &proof->run[r];
+		const struct kvt_proof_run *run = &proof->run[r];
 
 		if (offset >= run->at && offset < run->at + run->nbytes) {
 			int64_t most = MOST - (offset - run->at) % KVT_PIECE_BYTES;
@@ -100,15 +110,13 @@ int64_t kvt_proof_step(const struct kvt_proof *proof, int64_t offset, int64_t nb
 static enum kvt_status read_piece(const struct kvt_file *file, const struct part *part,
 				  uint8_t *piece, struct kvt_error *err)
 {
-	struct kvt_file plain = *file;
-
-	plain.proof = NULL;
-	return kvt_file_read(&plain, piece, part->end - part->begin, part->begin, err);
+	return kvt_file_pread(file, piece, part->end - part->begin, part->begin, err);
 }
 
 /* ---- reading ------------------------------------------------------------ */
 
-static enum kvt_status check_part(const struct kvt_file *file, const struct kvt_run *run,
+static enum kvt_status check_part(const struct kvt_file *file,
+				  const struct kvt_proof_run *run,
 				  const struct part *part, uint8_t *bytes,
 				  struct kvt_error *err)
 {
@@ -137,14 +145,14 @@ static enum kvt_status check_part(const struct kvt_file *file, const struct kvt_
 	return KVT_OK;
 }
 
-enum kvt_status kvt_proof_check(const struct kvt_file *file, void *buf, int64_t nbytes,
-				int64_t offset, struct kvt_error *err)
+static enum kvt_status check_bytes(const struct kvt_file *file, void *buf, int64_t nbytes,
+				   int64_t offset, struct kvt_error *err)
 {
 	const struct kvt_proof *proof = file->proof;
 	enum kvt_status status = KVT_OK;
 
 	for (int r = 0; r < proof->nruns; r++) {
-		const struct kvt_run *run = &proof->run[r];
+		const struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 
 		for (int64_t i = first_piece(run, offset);
@@ -156,15 +164,35 @@ enum kvt_status kvt_proof_check(const struct kvt_file *file, void *buf, int64_t 
 	return status;
 }
 
+enum kvt_status kvt_file_read(const struct kvt_file *file, void *buf, int64_t nbytes,
+			      int64_t offset, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	uint8_t *to = buf;
+
+	if (!file->proof)
+		return kvt_file_pread(file, buf, nbytes, offset, err);
+	while (!status && nbytes > 0) {
+		int64_t n = step_bytes(file->proof, offset, nbytes);
+
+		if (!(status = kvt_file_pread(file, to, n, offset, err)))
+			status = check_bytes(file, to, n, offset, err);
+		to += n;
+		nbytes -= n;
+		offset += n;
+	}
+	return status;
+}
+
 /* ---- writing ------------------------------------------------------------ */
 
-void kvt_proof_note(const struct kvt_file *file, const void *buf, int64_t nbytes,
-		    int64_t offset)
+static void hash_bytes(const struct kvt_file *file, const void *buf, int64_t nbytes,
+		       int64_t offset)
 {
 	struct kvt_proof *proof = file->proof;
 
 	for (int r = 0; r < proof->nruns; r++) {
-		struct kvt_run *run = &proof->run[r];
+		struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 
 		for (int64_t i = first_piece(run, offset);
@@ -182,13 +210,33 @@ void kvt_proof_note(const struct kvt_file *file, const void *buf, int64_t nbytes
 	}
 }
 
+enum kvt_status kvt_file_write(const struct kvt_file *file, const void *buf,
+			       int64_t nbytes, int64_t offset, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	const uint8_t *from = buf;
+
+	if (!file->proof)
+		return kvt_file_pwrite(file, buf, nbytes, offset, err);
+	while (!status && nbytes > 0) {
+		int64_t n = step_bytes(file->proof, offset, nbytes);
+
+		hash_bytes(file, from, n, offset);
+		status = kvt_file_pwrite(file, from, n, offset, err);
+		from += n;
+		nbytes -= n;
+		offset += n;
+	}
+	return status;
+}
+
 enum kvt_status kvt_proof_complete(const struct kvt_file *file, struct kvt_error *err)
 {
 	struct kvt_proof *proof = file->proof;
 	uint8_t piece[KVT_PIECE_BYTES];
 
 	for (int r = 0; r < proof->nruns; r++) {
-		struct kvt_run *run = &proof->run[r];
+		struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 
 		for (int64_t i = 0; part_at(&part, run, i, run->at,

@@ -166,3 +166,17 @@ void kvt_h5_chunk_offset(hsize_t *out, const struct kvt_h5_axes *axes,
 		out[i] = axes->part[i].kind == KVT_INNER ? 0 :
 			 (hsize_t)(begin[axes->part[i].axis] / axes->split[i]);
 }
+
+/* ---- content_digest ----------------------------------------------------- */
+
+int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
+		     const struct kvt_group *group, const int64_t n[KVT_NAXES])
+{
+	static const enum kvt_axis axis[KVT_H5_CELL_RANK] = {
+		KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_K
+	};
+
+	for (int i = 0; i < KVT_H5_CELL_RANK; i++)
+		dims[i] = (hsize_t)n[axis[i]];
+	return group->shape.n[KVT_AXIS_K] > 1 ? 4 : 3;
+}

@@ -3,8 +3,9 @@
  * driver.c - the file under HDF5: it can say where a chunk is, or gets its
  * place, instead of reading or writing it; and it forgets no error
  *
- * HDF5 runs under one lock and moves one chunk a call.  With the addresses, any
- * thread reads and writes many chunks at once, through descriptors of our own.
+ * One thread at a time may be in HDF5, and it moves one chunk a call.  With the
+ * addresses, any thread reads and writes many chunks at once, through descriptors of
+ * our own.
  * (H5Dget_chunk_info_by_coord() would tell, after a search through all chunks
  * before.)
  *

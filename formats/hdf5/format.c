@@ -3,59 +3,11 @@
  * format.c - the row of the format table, and the calls on tiles and cells
  *
  * Chunks are read and written as they are stored, never through HDF5's filters:
- * its decoder trusts what a frame says, and runs under one lock.
+ * its decoder trusts what a frame says, and one thread at a time may run it.
  */
 #include "formats/hdf5/hdf5.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- an open file ------------------------------------------------------- */
-
-struct kvt_h5_file *kvt_h5_file_new(void)
-{
-	struct kvt_h5_file *file = calloc(1, sizeof(*file));
-
-	if (!file)
-		return NULL;
-	file->driver = file->file = -1;
-	for (int g = 0; g < KVT_MAX_GROUPS; g++)
-		file->group[g].data[0] = file->group[g].data[1] =
-			file->group[g].cells = -1;
-	return file;
-}
-
-/* Closing the file closes every object in it. */
-void kvt_h5_file_free(struct kvt_h5_file *file)
-{
-	struct kvt_h5_quiet quiet;
-
-	if (!file)
-		return;
-	quiet = kvt_h5_quiet_begin();
-	if (file->file >= 0)
-		H5Fclose(file->file);
-	kvt_h5_drop(file->driver);
-	kvt_h5_quiet_end(&quiet);
-	kvt_proof_free(&file->proof);
-	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
-		free(file->group[g].sum[0]);
-		free(file->group[g].sum[1]);
-	}
-	free(file);
-}
-
-int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
-		     const struct kvt_group *group, const int64_t n[KVT_NAXES])
-{
-	static const enum kvt_axis axis[KVT_H5_CELL_RANK] = {
-		KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_K
-	};
-
-	for (int i = 0; i < KVT_H5_CELL_RANK; i++)
-		dims[i] = (hsize_t)n[axis[i]];
-	return group->shape.n[KVT_AXIS_K] > 1 ? 4 : 3;
-}
 
 static void close_reader(struct kvt_dump *reader)
 {
@@ -166,15 +118,15 @@ static enum kvt_status find_tile(struct kvt_dump *reader, int group,
 		&((const struct kvt_h5_file *)reader->own)->group[group];
 	const struct kvt_tiling *tiling = &reader->tiling[group];
 	const struct kvt_shape *shape = &reader->snapshot.group[group].shape;
-	struct kvt_h5_quiet quiet;
+	struct kvt_h5_entry entry;
 	enum kvt_status status;
 
 	if (!tiling->nbytes || !begins_tile(tiling, shape, begin))
 		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
 				reader->path);
-	quiet = kvt_h5_quiet_begin();
+	entry = kvt_h5_enter();
 	status = find_chunk(reader, group, begin, out, err);
-	kvt_h5_quiet_end(&quiet);
+	kvt_h5_leave(&entry);
 	/* HDF5 then leaves the filters out without saying so in the mask */
 	if (!status && own->raw_edges[own->nplanes == 2 && begin[KVT_AXIS_K]] &&
 	    is_cut(tiling, shape, begin))
@@ -190,9 +142,9 @@ static enum kvt_status place_tile(struct kvt_writer *writer, int group,
 {
 	const struct kvt_h5_file *own = writer->own;
 	const struct kvt_tiling *tiling = &writer->tiling[group];
-	struct kvt_h5_quiet quiet;
+	struct kvt_h5_entry entry;
 	hsize_t offset[KVT_MAX_PARTS];
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status;
 	hid_t data;
 
 	if (!tiling->nbytes ||
@@ -200,12 +152,14 @@ static enum kvt_status place_tile(struct kvt_writer *writer, int group,
 		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
 				writer->path);
 	data = dataset_of(offset, &own->group[group], begin);
-	quiet = kvt_h5_quiet_begin();
+	entry = kvt_h5_enter();
 	if (!kvt_h5_place_chunk(out, own->catch, data, offset, stored))
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot write");
-	kvt_h5_quiet_end(&quiet);
-	return status ? status : kvt_h5_check_fault(&own->fault, writer->temporary, err);
+	else
+		status = kvt_h5_check_fault(&own->fault, writer->temporary, err);
+	kvt_h5_leave(&entry);
+	return status;
 }
 
 /* ---- cells -------------------------------------------------------------- */
@@ -248,25 +202,23 @@ static enum kvt_status fetch_cells(struct kvt_dump *reader, int group,
 	const struct kvt_group *info = &reader->snapshot.group[group];
 	hid_t cells = ((struct kvt_h5_file *)reader->own)->group[group].cells;
 	hid_t memory = -1, file = -1;
-	struct kvt_h5_quiet quiet;
-	enum kvt_status status = KVT_OK;
+	struct kvt_h5_entry entry;
+	enum kvt_status status;
 
 	if (!is_inside(box, &info->shape))
 		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
 				reader->path);
-	quiet = kvt_h5_quiet_begin();
-	if ((status = kvt_h5_check_cells(reader, group, err))) {
-		kvt_h5_quiet_end(&quiet);
-		return status;
-	}
-	if (!select_cells(&memory, &file, cells, info, box) ||
-	    H5Dread(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,
-		    H5P_DEFAULT, out) < 0)
+	entry = kvt_h5_enter();
+	status = kvt_h5_check_cells(reader, group, err);
+	if (!status &&
+	    (!select_cells(&memory, &file, cells, info, box) ||
+	     H5Dread(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,
+		     H5P_DEFAULT, out) < 0))
 		status = kvt_h5_failed(err, KVT_BAD_INPUT, reader->path,
 				       "cannot read content_digest");
 	kvt_h5_drop(file);
 	kvt_h5_drop(memory);
-	kvt_h5_quiet_end(&quiet);
+	kvt_h5_leave(&entry);
 	return status;
 }
 
@@ -278,23 +230,25 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 	struct kvt_h5_file *own = writer->own;
 	hid_t cells = own->group[group].cells;
 	hid_t memory = -1, file = -1;
-	struct kvt_h5_quiet quiet;
-	enum kvt_status status = KVT_OK;
+	struct kvt_h5_entry entry;
+	enum kvt_status status;
 
 	if (!is_inside(box, &info->shape))
 		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
 				writer->path);
+	entry = kvt_h5_enter();
 	kvt_h5_note_cells(&own->group[group], info, box, in);
-	quiet = kvt_h5_quiet_begin();
 	if (!select_cells(&memory, &file, cells, info, box) ||
 	    H5Dwrite(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,
 		     H5P_DEFAULT, in) < 0)
 		status = kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
 				       "cannot write");
+	else
+		status = kvt_h5_check_fault(&own->fault, writer->temporary, err);
 	kvt_h5_drop(file);
 	kvt_h5_drop(memory);
-	kvt_h5_quiet_end(&quiet);
-	return status ? status : kvt_h5_check_fault(&own->fault, writer->temporary, err);
+	kvt_h5_leave(&entry);
+	return status;
 }
 
 /* ---- the row ------------------------------------------------------------ */
@@ -304,6 +258,7 @@ static const char *const endings[] = { ".h5", ".hdf5", ".kvh5", NULL };
 const struct kvt_format kvt_hdf5_format = {
 	.info = { "hdf5", "kvtool snapshot: HDF5, zstd, checksums", true, true },
 	.endings     = endings,
+	.open_again  = true,
 	.probe       = probe,
 	.open        = kvt_h5_open,
 	.close       = close_reader,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hdf5.h - what the files of the HDF5 format share; nobody else includes
- * it
+ * hdf5.h - what the files of the HDF5 format share; of others libraries.c alone
+ * includes it, to ask for the version
  *
  * A file is foreign until proven otherwise: class, size and rank of everything
  * are checked before it is read, nothing is ever converted, and no filtered
@@ -20,18 +20,27 @@
  */
 void kvt_h5_drop(hid_t id);
 
-/* ---- errors (hdf5_error.c) ---------------------------------------------- */
+/* ---- entering HDF5 (error.c) -------------------------------------------- */
 
 /*
- * HDF5 prints its errors unless told otherwise, and telling it is a setting of
- * the calling thread: every entry into this format saves it and puts it back.
+ * libhdf5 is usually built without thread support, and its state is the process's:
+ * open files, the error stack, which handler prints that.  Between these two one
+ * thread has it for itself, and HDF5 prints nothing; the caller's handler is put
+ * back after.
+ *
+ * Each function of the format's row enters once, and only what lies between calls
+ * HDF5 or looks at its files' faults.  The lock is the innermost one: nothing that
+ * is called under it takes another, waits for a thread, or enters again, as kvt_open()
+ * does.  A program that calls HDF5 itself must not do so at the same time.
  */
-struct kvt_h5_quiet {
+struct kvt_h5_entry {
 	H5E_auto2_t function;
 	void *data;
 };
-struct kvt_h5_quiet kvt_h5_quiet_begin(void);
-void kvt_h5_quiet_end(const struct kvt_h5_quiet *quiet);
+struct kvt_h5_entry kvt_h5_enter(void);
+void kvt_h5_leave(const struct kvt_h5_entry *entry);
+
+/* ---- errors (error.c) --------------------------------------------------- */
 
 /*
  * For a call of HDF5 that just failed: "PATH: WHAT (reason)".  The status is
@@ -71,7 +80,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes,
 	     struct kvt_error *err);
 
-/* ---- integers and strings (hdf5_attr.c, hdf5_table.c) ------------------- */
+/* ---- integers and strings (attr.c, dataset.c) --------------------------- */
 
 enum kvt_h5_int { KVT_H5_U8, KVT_H5_U32, KVT_H5_I32, KVT_H5_U64, KVT_H5_I64 };
 
@@ -167,12 +176,12 @@ bool kvt_h5_put_str_table(hid_t parent, const char *name,
 hid_t kvt_h5_object_plist(hid_t class);
 hid_t kvt_h5_new_group(hid_t parent, const char *name);
 
-/* ---- element types (hdf5_type.c) ---------------------------------------- */
+/* ---- element types (type.c) --------------------------------------------- */
 
 /* The type of 'dtype' in a file, to be dropped; negative on failure. */
 hid_t kvt_h5_element_type(const struct kvt_dtype *dtype);
 
-/* ---- axes and tiles (hdf5_axes.c, hdf5_tiling.c) ------------------------ */
+/* ---- axes and tiles (axes.c, tiling.c) ---------------------------------- */
 
 /* The dimensions of one dataset, slowest first: a plane's order without K. */
 struct kvt_h5_axes {
@@ -202,6 +211,14 @@ void kvt_h5_chunk_dims(hsize_t *out, const struct kvt_h5_axes *axes,
 void kvt_h5_chunk_offset(hsize_t *out, const struct kvt_h5_axes *axes,
 			 const int64_t begin[KVT_NAXES]);
 
+/*
+ * What content_digest has of extents or indices 'n': L B H, and K where there
+ * are keys and values.  Returns its rank.
+ */
+enum { KVT_H5_CELL_RANK = 4 };
+int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
+		     const struct kvt_group *group, const int64_t n[KVT_NAXES]);
+
 /* The tiles a new file gets. */
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_choose_tiling(struct kvt_tiling *out, const struct kvt_group *group,
@@ -214,7 +231,7 @@ kvt_h5_read_tiling(struct kvt_tiling *out, struct kvt_h5_in *in, hid_t dataset,
 		   const struct kvt_h5_axes *axes, struct kvt_error *err);
 bool kvt_h5_set_filters(hid_t dcpl, const struct kvt_tiling *tiling);
 
-/* ---- the schema (hdf5_schema.c, hdf5_tables.c) -------------------------- */
+/* ---- the schema (schema.c, tables.c) ------------------------------------ */
 
 /* Attributes of the root, the model, the ranks; then the groups' own. */
 KVT_MUST_CHECK enum kvt_status
@@ -243,7 +260,7 @@ kvt_h5_read_requests(struct kvt_h5_in *in, struct kvt_snapshot *snapshot,
 		     struct kvt_error *err);
 bool kvt_h5_write_requests(hid_t file, const struct kvt_snapshot *snapshot);
 
-/* ---- chunks, without their bytes (hdf5_driver.c) ------------------------ */
+/* ---- chunks, without their bytes (driver.c) ----------------------------- */
 
 /* The first call of the system that failed, or fell short, under HDF5. */
 struct kvt_h5_fault {
@@ -311,14 +328,6 @@ struct kvt_h5_file {
 struct kvt_h5_file *kvt_h5_file_new(void);	/* NULL: out of memory */
 void kvt_h5_file_free(struct kvt_h5_file *file);
 
-/*
- * What content_digest has of extents or indices 'n': L B H, and K where there
- * are keys and values.  Returns its rank.
- */
-enum { KVT_H5_CELL_RANK = 4 };
-int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
-		     const struct kvt_group *group, const int64_t n[KVT_NAXES]);
-
 /* Does the file say what the user said?  'hints' may be NULL. */
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_check_hints(struct kvt_dump *reader,
@@ -329,7 +338,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_h5_read_data(struct kvt_dump *reader, int index, struct kvt_h5_in *in,
 		 hid_t object, struct kvt_error *err);
 
-/* ---- checksums (hdf5_proof.c) ------------------------------------------- */
+/* ---- checksums (proof.c) ------------------------------------------------ */
 
 /* Does a file of this version have them? */
 bool kvt_h5_has_proof(const struct kvt_h5_in *in);
@@ -353,7 +362,7 @@ void kvt_h5_note_cells(struct kvt_h5_group *own, const struct kvt_group *group,
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_write_proof(struct kvt_writer *writer, struct kvt_error *err);
 
-/* The functions of the format's row; hdf5_format.c has the calls on tiles. */
+/* The functions of the format's row; format.c has the calls on tiles. */
 enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
 			    const struct kvt_hints *hints, struct kvt_error *err);
 enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err);

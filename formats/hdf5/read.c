@@ -268,7 +268,7 @@ static enum kvt_status check_same(const struct kvt_file *file, int fd,
 enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
 			    const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_h5_quiet quiet;
+	struct kvt_h5_entry entry;
 	struct kvt_h5_in in = { .path = path };
 	struct kvt_h5_file *own;
 	enum kvt_status status;
@@ -281,7 +281,7 @@ enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
 	reader->own = own = kvt_h5_file_new();
 	if (!own)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	quiet = kvt_h5_quiet_begin();
+	entry = kvt_h5_enter();
 	in.fault = &own->fault;
 	in.file = open_file(own, path);
 	own->file = in.file;
@@ -290,6 +290,6 @@ enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
 				       "truncated or not an HDF5 file");
 	else if (!(status = check_same(&reader->files.file[index], own->catch->fd, err)))
 		status = read_all(reader, &in, err);
-	kvt_h5_quiet_end(&quiet);
+	kvt_h5_leave(&entry);
 	return status ? status : kvt_h5_check_hints(reader, hints, err);
 }

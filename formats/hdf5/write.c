@@ -285,7 +285,7 @@ static enum kvt_status prepare(struct kvt_writer *writer, struct kvt_error *err)
 
 enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 {
-	struct kvt_h5_quiet quiet;
+	struct kvt_h5_entry entry;
 	struct kvt_h5_file *own = writer->own = kvt_h5_file_new();
 	enum kvt_status status;
 
@@ -293,7 +293,7 @@ enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if ((status = prepare(writer, err)))
 		return status;
-	quiet = kvt_h5_quiet_begin();
+	entry = kvt_h5_enter();
 	/* HDF5 makes no dataset with a filter that it does not know. */
 	if (H5Zregister(&kvt_zstd_filter) < 0 ||
 	    (own->file = new_file(writer)) < 0 ||
@@ -305,28 +305,13 @@ enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 				       "cannot write");
 	else if (!(status = kvt_h5_check_fault(&own->fault, writer->temporary, err)))
 		status = open_data(writer, err);
-	kvt_h5_quiet_end(&quiet);
+	kvt_h5_leave(&entry);
 	return status;
-}
-
-/* What was written is read before it gets a name: it must prove itself. */
-static enum kvt_status open_again(const char *path, struct kvt_error *err)
-{
-	const struct kvt_hints hints = { .format = "hdf5" };
-	struct kvt_error why = { "" };
-	struct kvt_dump *reader;
-	enum kvt_status status = kvt_open(&reader, path, &hints, &why);
-
-	if (status)
-		return kvt_fail(err, KVT_SYSTEM, "%s: cannot be read again: %.300s", path,
-				why.text);
-	kvt_dump_close(reader);
-	return KVT_OK;
 }
 
 enum kvt_status kvt_h5_finish(struct kvt_writer *writer, struct kvt_error *err)
 {
-	struct kvt_h5_quiet quiet = kvt_h5_quiet_begin();
+	struct kvt_h5_entry entry = kvt_h5_enter();
 	struct kvt_h5_file *own = writer->own;
 	const char *path = writer->temporary;
 	enum kvt_status status = KVT_OK;
@@ -349,6 +334,6 @@ enum kvt_status kvt_h5_finish(struct kvt_writer *writer, struct kvt_error *err)
 		else
 			status = kvt_h5_check_fault(&own->fault, path, err);
 	}
-	kvt_h5_quiet_end(&quiet);
-	return status ? status : open_again(path, err);
+	kvt_h5_leave(&entry);
+	return status;
 }

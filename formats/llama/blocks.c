@@ -6,7 +6,7 @@
  * Entries of which nothing is there are the null block; entries that are the same
  * cells in several sequences are one block.
  */
-#include "formats/llama/open.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +19,13 @@ struct entry {
 };
 
 /* A block that others may have, too; those of one first cell are a chain. */
-struct llama_shared {
+struct kvt_llama_shared {
 	struct entry entry;
 	uint32_t block;
 	int64_t next;			/* -1: none */
 };
 
-static enum kvt_status no_memory(const struct llama_opening *o)
+static enum kvt_status no_memory(const struct kvt_llama_opening *o)
 {
 	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
 }
@@ -33,7 +33,7 @@ static enum kvt_status no_memory(const struct llama_opening *o)
 /* ---- rows --------------------------------------------------------------- */
 
 /* One run of neighbours, of keys, values or both. */
-static enum kvt_status add_rows(struct llama_opening *o, int g, int kv,
+static enum kvt_status add_rows(struct kvt_llama_opening *o, int g, int kv,
 				const struct kvt_llama_member *m,
 				struct kvt_token_run run)
 {
@@ -60,7 +60,7 @@ struct run {
 	int64_t slot, count;			/* from the group's block 0 on */
 };
 
-static enum kvt_status add_run(const struct llama_blocks *b, const struct run *r)
+static enum kvt_status add_run(const struct kvt_llama_blocks *b, const struct run *r)
 {
 	const struct kvt_group *group = &b->o->reader->snapshot.group[b->g];
 	int only = b->o->part[b->g].kv;
@@ -76,7 +76,7 @@ static enum kvt_status add_run(const struct llama_blocks *b, const struct run *r
 	return status;
 }
 
-static enum kvt_status add_token(const struct llama_blocks *b, struct run *r,
+static enum kvt_status add_token(const struct kvt_llama_blocks *b, struct run *r,
 				 const struct kvt_llama_member *m, int64_t slot)
 {
 	enum kvt_status status;
@@ -104,12 +104,12 @@ static bool same_entry(const struct entry *a, const struct entry *b)
 	return true;
 }
 
-static int64_t *chain_of(const struct llama_blocks *b, const struct entry *e)
+static int64_t *chain_of(const struct kvt_llama_blocks *b, const struct entry *e)
 {
 	return &b->chain[b->first_cell[e->member->stream] + e->member->cell];
 }
 
-static bool find_shared(uint32_t *block, const struct llama_blocks *b,
+static bool find_shared(uint32_t *block, const struct kvt_llama_blocks *b,
 			const struct entry *e)
 {
 	int64_t i = b->chain ? *chain_of(b, e) : -1;
@@ -122,11 +122,11 @@ static bool find_shared(uint32_t *block, const struct llama_blocks *b,
 	return true;
 }
 
-static enum kvt_status offer(struct llama_blocks *b, const struct entry *e,
+static enum kvt_status offer(struct kvt_llama_blocks *b, const struct entry *e,
 			     uint32_t block)
 {
 	size_t n = (size_t)b->nshared;
-	struct llama_shared *more;
+	struct kvt_llama_shared *more;
 
 	if (!b->chain)
 		return KVT_OK;
@@ -137,21 +137,22 @@ static enum kvt_status offer(struct llama_blocks *b, const struct entry *e,
 			return no_memory(b->o);
 		b->shared = more;
 	}
-	b->shared[n] = (struct llama_shared){ *e, block, *chain_of(b, e) };
+	b->shared[n] = (struct kvt_llama_shared){ *e, block, *chain_of(b, e) };
 	*chain_of(b, e) = b->nshared++;
 	return KVT_OK;
 }
 
 /* The next block, with zeros where it has no token. */
-static enum kvt_status add_block(struct llama_blocks *b, struct run *r,
-				 const struct llama_sequence *q, const struct entry *e)
+static enum kvt_status add_block(struct kvt_llama_blocks *b, struct run *r,
+				 const struct kvt_llama_sequence *q,
+				 const struct entry *e)
 {
 	int64_t size = b->o->reader->snapshot.group[b->g].block_size, next = 0, slot;
-	int64_t at = e->member - q->member, shift = llama_position(q, at) - e->slot;
+	int64_t at = e->member - q->member, shift = kvt_llama_position(q, at) - e->slot;
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < e->count; i++, next = slot + 1) {
-		slot = llama_position(q, at + i) - shift;
+		slot = kvt_llama_position(q, at + i) - shift;
 		if (slot > next)
 			status = kvt_token_zeros(b->o->reader, b->g, b->n, next,
 						 slot - next, b->o->err);
@@ -165,7 +166,7 @@ static enum kvt_status add_block(struct llama_blocks *b, struct run *r,
 }
 
 /* What is at positions [begin, begin + size), from the i-th token on. */
-static struct entry entry_at(const struct llama_sequence *q, int64_t i, int64_t begin,
+static struct entry entry_at(const struct kvt_llama_sequence *q, int64_t i, int64_t begin,
 			     int64_t size)
 {
 	struct entry e = { NULL, 0, 0 };
@@ -173,21 +174,22 @@ static struct entry entry_at(const struct llama_sequence *q, int64_t i, int64_t 
 	if (i == q->count)
 		return e;
 	e.member = q->member + i;
-	while (i + e.count < q->count && llama_position(q, i + e.count) - begin < size)
+	while (i + e.count < q->count && kvt_llama_position(q,
+							    i + e.count) - begin < size)
 		e.count++;
 	if (e.count)
-		e.slot = llama_position(q, i) - begin;
+		e.slot = kvt_llama_position(q, i) - begin;
 	return e;
 }
 
-static enum kvt_status add_holes(const struct llama_blocks *b,
+static enum kvt_status add_holes(const struct kvt_llama_blocks *b,
 				 struct kvt_request *request,
-				 const struct llama_sequence *q)
+				 const struct kvt_llama_sequence *q)
 {
 	int64_t next = request->first_token, end = next + request->ntokens;
 
 	for (int64_t i = 0; i <= q->count; i++) {
-		int64_t at = i < q->count ? llama_position(q, i) : end;
+		int64_t at = i < q->count ? kvt_llama_position(q, i) : end;
 
 		if (at > next && !kvt_request_add_hole(request, b->g, next, at))
 			return no_memory(b->o);
@@ -196,8 +198,8 @@ static enum kvt_status add_holes(const struct llama_blocks *b,
 	return KVT_OK;
 }
 
-enum kvt_status llama_table(struct llama_blocks *b, struct kvt_request *request,
-			    const struct llama_sequence *q)
+enum kvt_status kvt_llama_table(struct kvt_llama_blocks *b, struct kvt_request *request,
+				const struct kvt_llama_sequence *q)
 {
 	int64_t size = b->o->reader->snapshot.group[b->g].block_size, i = 0;
 	int64_t first = request->first_token / size;
@@ -225,12 +227,13 @@ enum kvt_status llama_table(struct llama_blocks *b, struct kvt_request *request,
 }
 
 /* Chains are needed only where a cell is of several sequences. */
-enum kvt_status llama_blocks_init(struct llama_blocks *b, struct llama_opening *o, int g)
+enum kvt_status kvt_llama_blocks_init(struct kvt_llama_blocks *b,
+				      struct kvt_llama_opening *o, int g)
 {
 	const struct kvt_llama_cache *cache = &o->state.cache[o->part[g].cache];
 	int64_t ncells = 0;
 
-	*b = (struct llama_blocks){ .o = o, .g = g };
+	*b = (struct kvt_llama_blocks){ .o = o, .g = g };
 	b->n = o->reader->snapshot.null_block == 0;
 	b->first_cell = calloc((size_t)cache->nstreams + 1, sizeof(*b->first_cell));
 	if (!b->first_cell)
@@ -248,7 +251,7 @@ enum kvt_status llama_blocks_init(struct llama_blocks *b, struct llama_opening *
 	return KVT_OK;
 }
 
-void llama_blocks_free(struct llama_blocks *b)
+void kvt_llama_blocks_free(struct kvt_llama_blocks *b)
 {
 	free(b->first_cell);
 	free(b->chain);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cursor.c - cells, rows, outputs and states of a state file of llama.cpp */
-#include "formats/llama/cursor.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { MAX_LAYERS = 4096, MAX_TYPE = 1023 };
 
 /* ---- numbers of a file, in order ---------------------------------------- */
 
-bool llama_take(uint64_t *out, struct llama_cursor *c, int n)
+bool kvt_llama_take(uint64_t *out, struct kvt_llama_cursor *c, int n)
 {
 	if (c->status || c->file->nbytes - c->at < n)
 		return false;
@@ -29,17 +29,17 @@ bool llama_take(uint64_t *out, struct llama_cursor *c, int n)
 	return true;
 }
 
-bool llama_count(int64_t *out, struct llama_cursor *c, int64_t most)
+bool kvt_llama_count(int64_t *out, struct kvt_llama_cursor *c, int64_t most)
 {
 	uint64_t n;
 
-	if (!llama_take(&n, c, 4) || n > (uint64_t)most)
+	if (!kvt_llama_take(&n, c, 4) || n > (uint64_t)most)
 		return false;
 	*out = (int64_t)n;
 	return true;
 }
 
-bool llama_skip(struct llama_cursor *c, int64_t n, int64_t size)
+bool kvt_llama_skip(struct kvt_llama_cursor *c, int64_t n, int64_t size)
 {
 	int64_t nbytes;
 
@@ -52,28 +52,28 @@ bool llama_skip(struct llama_cursor *c, int64_t n, int64_t size)
 
 /* ---- a cache ------------------------------------------------------------ */
 
-static void add_member(struct llama_members *out, struct kvt_llama_member member)
+static void add_member(struct kvt_llama_members *out, struct kvt_llama_member member)
 {
 	if (out->member)
 		out->member[out->count] = member;
 	out->count++;
 }
 
-static bool read_cell(struct llama_cursor *c, uint32_t stream, int64_t cell,
-		      struct llama_members *out)
+static bool read_cell(struct kvt_llama_cursor *c, uint32_t stream, int64_t cell,
+		      struct kvt_llama_members *out)
 {
 	struct kvt_llama_member member = { KVT_LLAMA_OWN, 0, stream, (uint32_t)cell };
 	int64_t position, n, sequence;
 
-	if (!llama_count(&position, c, INT32_MAX) ||
-	    !llama_count(&n, c, KVT_LLAMA_SEQUENCES) ||
-	    !llama_skip(c, 1, c->extra))
+	if (!kvt_llama_count(&position, c, INT32_MAX) ||
+	    !kvt_llama_count(&n, c, KVT_LLAMA_SEQUENCES) ||
+	    !kvt_llama_skip(c, 1, c->extra))
 		return false;
 	member.position = (int32_t)position;
 	if (!n && !c->whole)
 		add_member(out, member);
 	for (int64_t i = 0; i < n; i++) {
-		if (!llama_count(&sequence, c, KVT_LLAMA_SEQUENCES))
+		if (!kvt_llama_count(&sequence, c, KVT_LLAMA_SEQUENCES))
 			return false;
 		member.sequence = (int32_t)sequence;
 		add_member(out, member);
@@ -82,7 +82,7 @@ static bool read_cell(struct llama_cursor *c, uint32_t stream, int64_t cell,
 }
 
 /* The rows of all layers; those of a first layer say what the others must be. */
-static bool read_rows(struct kvt_llama_rows *rows, struct llama_cursor *c,
+static bool read_rows(struct kvt_llama_rows *rows, struct kvt_llama_cursor *c,
 		      const struct kvt_llama_stream *s, bool transposed)
 {
 	*rows = (struct kvt_llama_rows){ 0 };
@@ -90,14 +90,14 @@ static bool read_rows(struct kvt_llama_rows *rows, struct llama_cursor *c,
 		uint64_t nbytes, elem = 0;
 		int64_t type, width;
 
-		if (!llama_count(&type, c, MAX_TYPE))
+		if (!kvt_llama_count(&type, c, MAX_TYPE))
 			return false;
 		if (!transposed &&
-		    (!llama_take(&nbytes, c, 8) || !nbytes || nbytes > INT64_MAX))
+		    (!kvt_llama_take(&nbytes, c, 8) || !nbytes || nbytes > INT64_MAX))
 			return false;
 		/* two numbers of 32 bits: no overflow */
-		if (transposed && (!llama_take(&elem, c, 4) || !elem ||
-				   !llama_count(&width, c, INT32_MAX) || !width ||
+		if (transposed && (!kvt_llama_take(&elem, c, 4) || !elem ||
+				   !kvt_llama_count(&width, c, INT32_MAX) || !width ||
 				   !(nbytes = elem * (uint64_t)width)))
 			return false;
 		if (!l) {
@@ -108,7 +108,7 @@ static bool read_rows(struct kvt_llama_rows *rows, struct llama_cursor *c,
 		}
 		rows->uneven |= type != rows->type || (int64_t)nbytes != rows->nbytes ||
 				(int64_t)elem != rows->elem;
-		if (!llama_skip(c, s->ncells, (int64_t)nbytes))
+		if (!kvt_llama_skip(c, s->ncells, (int64_t)nbytes))
 			return false;
 		if (!l)
 			rows->step = c->at - rows->at + 12;
@@ -116,14 +116,14 @@ static bool read_rows(struct kvt_llama_rows *rows, struct llama_cursor *c,
 	return true;
 }
 
-static bool read_stream(struct kvt_llama_stream *s, struct llama_cursor *c,
+static bool read_stream(struct kvt_llama_stream *s, struct kvt_llama_cursor *c,
 			uint32_t number, bool values, bool *asked,
-			struct llama_members *members)
+			struct kvt_llama_members *members)
 {
 	int64_t transposed;
 
 	*s = (struct kvt_llama_stream){ 0 };
-	if (!llama_count(&s->ncells, c, UINT32_MAX))
+	if (!kvt_llama_count(&s->ncells, c, UINT32_MAX))
 		return false;
 	if (!s->ncells)
 		return true;
@@ -133,7 +133,8 @@ static bool read_stream(struct kvt_llama_stream *s, struct llama_cursor *c,
 	for (int64_t i = 0; i < s->ncells; i++)
 		if (!read_cell(c, number, i, members))
 			return false;
-	if (!llama_count(&transposed, c, 1) || !llama_count(&s->nlayers, c, MAX_LAYERS) ||
+	if (!kvt_llama_count(&transposed, c, 1) || !kvt_llama_count(&s->nlayers, c,
+								    MAX_LAYERS) ||
 	    !read_rows(&s->k, c, s, false))
 		return false;
 	s->transposed = transposed;
@@ -142,8 +143,8 @@ static bool read_stream(struct kvt_llama_stream *s, struct llama_cursor *c,
 	return !values || read_rows(&s->v, c, s, s->transposed);
 }
 
-bool llama_streams(struct llama_cursor *c, int64_t n, bool values, bool *asked,
-			 struct kvt_llama_stream *out, struct llama_members *members)
+bool kvt_llama_streams(struct kvt_llama_cursor *c, int64_t n, bool values, bool *asked,
+			 struct kvt_llama_stream *out, struct kvt_llama_members *members)
 {
 	struct kvt_llama_stream one;
 
@@ -154,25 +155,25 @@ bool llama_streams(struct llama_cursor *c, int64_t n, bool values, bool *asked,
 	return true;
 }
 
-bool llama_stream_count(int64_t *out, struct llama_cursor *c)
+bool kvt_llama_stream_count(int64_t *out, struct kvt_llama_cursor *c)
 {
 	*out = 1;
-	return !c->streams || (llama_count(out, c, KVT_LLAMA_STREAMS) && *out > 0);
+	return !c->streams || (kvt_llama_count(out, c, KVT_LLAMA_STREAMS) && *out > 0);
 }
 
 /* ---- what stands before and after --------------------------------------- */
 
 /* Ids, logits and embeddings of the last batch. */
-bool llama_outputs(struct llama_cursor *c)
+bool kvt_llama_outputs(struct kvt_llama_cursor *c)
 {
 	int64_t n;
 	uint64_t floats;
 
-	if (!llama_count(&n, c, INT32_MAX) || !llama_skip(c, n, 4))
+	if (!kvt_llama_count(&n, c, INT32_MAX) || !kvt_llama_skip(c, n, 4))
 		return false;
 	for (int i = 0; i < 2; i++)
-		if (!llama_take(&floats, c, 8) || floats > INT64_MAX ||
-		    !llama_skip(c, (int64_t)floats, 4))
+		if (!kvt_llama_take(&floats, c, 8) || floats > INT64_MAX ||
+		    !kvt_llama_skip(c, (int64_t)floats, 4))
 			return false;
 	return true;
 }
@@ -182,23 +183,23 @@ bool llama_outputs(struct llama_cursor *c)
  * and the type, is what tells them from the cells of an older cache.  In a file of
  * one sequence they do not name it.
  */
-static bool read_states(struct llama_cursor *c, struct kvt_llama_states *out)
+static bool read_states(struct kvt_llama_cursor *c, struct kvt_llama_states *out)
 {
 	bool seen[KVT_LLAMA_SEQUENCES + 1] = { false };
-	struct llama_members members = { out->member, 0 };
+	struct kvt_llama_members members = { out->member, 0 };
 
 	for (int64_t i = 0; i < out->ncells; i++) {
 		struct kvt_llama_member member = { KVT_LLAMA_OWN, 0, 0, (uint32_t)i };
 		int64_t position, n, sequence;
 
-		if (!llama_count(&position, c, INT32_MAX) ||
-		    !llama_count(&n, c, KVT_LLAMA_SEQUENCES) || (!n && c->whole))
+		if (!kvt_llama_count(&position, c, INT32_MAX) ||
+		    !kvt_llama_count(&n, c, KVT_LLAMA_SEQUENCES) || (!n && c->whole))
 			return false;
 		member.position = (int32_t)position;
 		if (!n)
 			add_member(&members, member);
 		for (int64_t j = 0; j < n; j++) {
-			if (!llama_count(&sequence, c, KVT_LLAMA_SEQUENCES) ||
+			if (!kvt_llama_count(&sequence, c, KVT_LLAMA_SEQUENCES) ||
 			    seen[sequence])
 				return false;
 			seen[sequence] = true;
@@ -210,26 +211,26 @@ static bool read_states(struct llama_cursor *c, struct kvt_llama_states *out)
 	return true;
 }
 
-bool llama_recurrent(struct llama_cursor *c, struct kvt_llama_states *out)
+bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *out)
 {
 	int64_t transposed, layers, records = 0, type;
 	struct kvt_llama_rows *rows;
 	uint64_t nbytes;
 
-	if (!llama_count(&out->ncells, c, KVT_LLAMA_SEQUENCES) ||
-	    !read_states(c, out) || !llama_count(&transposed, c, 0) ||
-	    !llama_count(&layers, c, MAX_LAYERS))
+	if (!kvt_llama_count(&out->ncells, c, KVT_LLAMA_SEQUENCES) ||
+	    !read_states(c, out) || !kvt_llama_count(&transposed, c, 0) ||
+	    !kvt_llama_count(&layers, c, MAX_LAYERS))
 		return false;
 	for (; c->at < c->file->nbytes; records++) {
-		if (records == 2 * layers || !llama_count(&type, c, 0) ||
-		    !llama_take(&nbytes, c, 8) || nbytes > INT64_MAX)
+		if (records == 2 * layers || !kvt_llama_count(&type, c, 0) ||
+		    !kvt_llama_take(&nbytes, c, 8) || nbytes > INT64_MAX)
 			return false;
 		rows = &out->row[records && records >= out->nlayers];
 		if (!records || records == out->nlayers)
 			*rows = (struct kvt_llama_rows){ .nbytes = (int64_t)nbytes,
 							 .at = c->at };
 		rows->uneven |= (int64_t)nbytes != rows->nbytes;
-		if (!llama_skip(c, out->ncells, (int64_t)nbytes))
+		if (!kvt_llama_skip(c, out->ncells, (int64_t)nbytes))
 			return false;
 		rows->step = 12 + out->ncells * rows->nbytes;
 	}

@@ -6,7 +6,7 @@
  * file.  Quantised rows are bytes that must not be torn apart; keys and values
  * that differ in type or width are groups of their own.
  */
-#include "formats/llama/open.h"
+#include "formats/llama/llama.h"
 #include "formats/manifest/manifest.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static bool same_rows(const struct kvt_llama_rows *a, const struct kvt_llama_row
 	       a->elem == b->elem;
 }
 
-static enum kvt_status check_streams(const struct llama_opening *o,
+static enum kvt_status check_streams(const struct kvt_llama_opening *o,
 				     const struct kvt_llama_cache *cache)
 {
 	const struct kvt_llama_stream *first = stream_of(cache);
@@ -51,7 +51,7 @@ static enum kvt_status check_streams(const struct llama_opening *o,
 }
 
 /* Heads: given, or from the width of a head. */
-static enum kvt_status take_heads(int64_t *out, const struct llama_opening *o,
+static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *o,
 				  const struct kvt_ggml_type *type, int64_t elems)
 {
 	const struct kvt_hints *h = o->hints;
@@ -79,7 +79,8 @@ static enum kvt_status take_heads(int64_t *out, const struct llama_opening *o,
 	return KVT_OK;
 }
 
-static enum kvt_status take_width(struct kvt_group *group, const struct llama_opening *o,
+static enum kvt_status take_width(struct kvt_group *group,
+				  const struct kvt_llama_opening *o,
 				  const struct kvt_llama_rows *rows, bool latent)
 {
 	const struct kvt_ggml_type *type = kvt_ggml_type(rows->type);
@@ -125,12 +126,12 @@ static const char *layout_of(const struct kvt_llama_stream *s, int kv)
 }
 
 /* The second cache is that of layers with a window; a single one may be, too. */
-static bool has_window(const struct llama_opening *o, int cache)
+static bool has_window(const struct kvt_llama_opening *o, int cache)
 {
 	return cache || (o->window && o->state.ncaches == 1);
 }
 
-static enum kvt_status add_group(struct llama_opening *o, int cache, int kv)
+static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 {
 	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
 	struct kvt_snapshot *snapshot = &o->reader->snapshot;
@@ -140,7 +141,7 @@ static enum kvt_status add_group(struct llama_opening *o, int cache, int kv)
 	char id[16];
 
 	snprintf(id, sizeof(id), "g%d%s", cache, kv < 0 ? "" : kv ? ".v" : ".k");
-	o->part[snapshot->ngroups] = (struct llama_part){ cache, kv };
+	o->part[snapshot->ngroups] = (struct kvt_llama_part){ cache, kv };
 	if ((status = kvt_manifest_add_group(&group, snapshot, id, o->reader->path,
 					     o->err)) ||
 	    (status = take_width(group, o, kv == 1 ? &s->v : &s->k, latent)) ||
@@ -169,7 +170,7 @@ static enum kvt_status add_group(struct llama_opening *o, int cache, int kv)
  * One kind of state of all recurrent layers: what is in it depends on the model,
  * and the file says nothing of that.
  */
-static enum kvt_status add_states(struct llama_opening *o, int which)
+static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 {
 	const struct kvt_llama_states *states = &o->state.states;
 	const struct kvt_llama_rows *rows = &states->row[which];
@@ -184,7 +185,7 @@ static enum kvt_status add_states(struct llama_opening *o, int which)
 	/* some models have no states of one kind */
 	if (!rows->nbytes)
 		return KVT_OK;
-	o->part[snapshot->ngroups] = (struct llama_part){ -1, which };
+	o->part[snapshot->ngroups] = (struct kvt_llama_part){ -1, which };
 	if ((status = kvt_manifest_add_group(&group, snapshot, which ? "s" : "r",
 					     o->reader->path, o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, "LBD", o->err)))
@@ -199,7 +200,7 @@ static enum kvt_status add_states(struct llama_opening *o, int which)
 }
 
 /* Cells, but no rows of them, are no dump; neither is an empty one. */
-static enum kvt_status check_groups(const struct llama_opening *o)
+static enum kvt_status check_groups(const struct kvt_llama_opening *o)
 {
 	int64_t ncells = o->state.states.nmembers;
 
@@ -216,7 +217,7 @@ static enum kvt_status check_groups(const struct llama_opening *o)
 			o->reader->path, LL(ncells));
 }
 
-static enum kvt_status add_groups(struct llama_opening *o)
+static enum kvt_status add_groups(struct kvt_llama_opening *o)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -243,7 +244,7 @@ static enum kvt_status add_groups(struct llama_opening *o)
 
 /* ---- the format --------------------------------------------------------- */
 
-static enum kvt_status check_hints(const struct llama_opening *o)
+static enum kvt_status check_hints(const struct kvt_llama_opening *o)
 {
 	const struct kvt_hints *h = o->hints;
 
@@ -255,7 +256,8 @@ static enum kvt_status check_hints(const struct llama_opening *o)
 	return KVT_OK;
 }
 
-static enum kvt_status take_facts(struct llama_opening *o, struct kvt_llama_asked *asked)
+static enum kvt_status take_facts(struct kvt_llama_opening *o,
+				  struct kvt_llama_asked *asked)
 {
 	const char *memory = kvt_fact(o->hints, "memory");
 	int m = 0;
@@ -274,7 +276,7 @@ static enum kvt_status take_facts(struct llama_opening *o, struct kvt_llama_aske
 	return kvt_fact_int(&o->window, o->hints, "window", 1, INT32_MAX, o->err);
 }
 
-static enum kvt_status name_source(struct llama_opening *o)
+static enum kvt_status name_source(struct kvt_llama_opening *o)
 {
 	struct kvt_snapshot *s = &o->reader->snapshot;
 	char text[48];
@@ -296,7 +298,7 @@ static bool llama_probe(const char *path, const uint8_t *head, int64_t nhead)
 static enum kvt_status llama_open(struct kvt_dump *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct llama_opening o = { .reader = reader, .hints = hints, .err = err };
+	struct kvt_llama_opening o = { .reader = reader, .hints = hints, .err = err };
 	struct kvt_llama_asked asked;
 	enum kvt_status status;
 
@@ -306,7 +308,7 @@ static enum kvt_status llama_open(struct kvt_dump *reader, const char *path,
 				      err)))
 		return status;
 	(void)((status = check_hints(&o)) || (status = add_groups(&o)) ||
-	       (status = llama_requests(&o)) || (status = name_source(&o)));
+	       (status = kvt_llama_requests(&o)) || (status = name_source(&o)));
 	kvt_llama_free(&o.state);
 	return status;
 }

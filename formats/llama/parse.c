@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parse.c - the ways to read a state file of llama.cpp, and which one fits */
-#include "formats/llama/cursor.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ struct reading {
 };
 
 struct search {
-	struct llama_cursor cursor;
+	struct kvt_llama_cursor cursor;
 	/* of each memory: how many, and the first two of them */
 	int found[KVT_LLAMA_MEMORIES];
 	struct reading now, first[KVT_LLAMA_MEMORIES], second[KVT_LLAMA_MEMORIES];
@@ -77,18 +77,18 @@ static void try_rest(struct search *s, int64_t at, bool any_cell);
 /* Another cache, with values or without them. */
 static void try_cache(struct search *s, int64_t at, bool any_cell)
 {
-	struct llama_cursor *c = &s->cursor;
+	struct kvt_llama_cursor *c = &s->cursor;
 	int64_t cells = s->now.cells;
 	int ncaches = s->now.ncaches;
 
 	for (int values = 1; values >= 0 && ncaches < KVT_LLAMA_CACHES; values--) {
-		struct llama_members members = { NULL, 0 };
+		struct kvt_llama_members members = { NULL, 0 };
 		bool asked = false;
 		int64_t n;
 
 		c->at = at;
-		if (!llama_stream_count(&n, c) ||
-		    !llama_streams(c, n, values, &asked, NULL, &members) ||
+		if (!kvt_llama_stream_count(&n, c) ||
+		    !kvt_llama_streams(c, n, values, &asked, NULL, &members) ||
 		    (!values && !asked))
 			continue;
 		/* layers with a window have no token that the others do not have */
@@ -108,7 +108,7 @@ static void try_states(struct search *s, int64_t at)
 	struct kvt_llama_states states = { 0 };
 
 	s->cursor.at = at;
-	s->now.recurrent = llama_recurrent(&s->cursor, &states);
+	s->now.recurrent = kvt_llama_recurrent(&s->cursor, &states);
 	if (s->now.recurrent)
 		found(s);
 	s->now.recurrent = false;
@@ -147,7 +147,7 @@ static void try_all(struct search *s, int version, int64_t at)
 	try_readings(s, version, false, at);
 	s->cursor.at = at;
 	if (versions[version].magic == GGSN && versions[version].older &&
-	    llama_outputs(&s->cursor))
+	    kvt_llama_outputs(&s->cursor))
 		try_readings(s, version, true, s->cursor.at);
 }
 
@@ -165,55 +165,56 @@ static int by_member(const void *a, const void *b)
 }
 
 /* The cache again, this time to keep. */
-static enum kvt_status keep_cache(struct kvt_llama_cache *out, struct llama_cursor *c,
+static enum kvt_status keep_cache(struct kvt_llama_cache *out, struct kvt_llama_cursor *c,
 				  bool values)
 {
-	struct llama_members members = { NULL, 0 };
+	struct kvt_llama_members members = { NULL, 0 };
 	bool asked = false;
 	int64_t at, n;
 
-	if (!llama_stream_count(&n, c))
+	if (!kvt_llama_stream_count(&n, c))
 		return KVT_BAD_INPUT;
 	at = c->at;
 	out->stream = calloc((size_t)n, sizeof(*out->stream));
 	if (!out->stream)
 		return KVT_SYSTEM;
 	out->nstreams = n;
-	if (!llama_streams(c, n, values, &asked, NULL, &members))
+	if (!kvt_llama_streams(c, n, values, &asked, NULL, &members))
 		return KVT_BAD_INPUT;
 	out->member = calloc((size_t)members.count + 1, sizeof(*out->member));
 	if (!out->member)
 		return KVT_SYSTEM;
 	c->at = at;
 	out->nmembers = members.count;
-	members = (struct llama_members){ out->member, 0 };
-	return llama_streams(c, n, values, &asked, out->stream, &members) ?
+	members = (struct kvt_llama_members){ out->member, 0 };
+	return kvt_llama_streams(c, n, values, &asked, out->stream, &members) ?
 	       KVT_OK : KVT_BAD_INPUT;
 }
 
-static enum kvt_status keep_states(struct kvt_llama_states *out, struct llama_cursor *c)
+static enum kvt_status keep_states(struct kvt_llama_states *out,
+				   struct kvt_llama_cursor *c)
 {
 	int64_t at = c->at;
 
-	if (!llama_recurrent(c, out))
+	if (!kvt_llama_recurrent(c, out))
 		return KVT_BAD_INPUT;
 	out->member = calloc((size_t)out->nmembers + 1, sizeof(*out->member));
 	if (!out->member)
 		return KVT_SYSTEM;
 	c->at = at;
-	return llama_recurrent(c, out) ? KVT_OK : KVT_BAD_INPUT;
+	return kvt_llama_recurrent(c, out) ? KVT_OK : KVT_BAD_INPUT;
 }
 
 static enum kvt_status keep(struct kvt_llama_state *out, struct search *s,
 			    const struct reading *r, int64_t at)
 {
-	struct llama_cursor *c = &s->cursor;
+	struct kvt_llama_cursor *c = &s->cursor;
 	enum kvt_status status = KVT_OK;
 
 	c->extra = r->extra;
 	c->streams = r->streams;
 	c->at = at;
-	if (r->outputs && !llama_outputs(c))
+	if (r->outputs && !kvt_llama_outputs(c))
 		status = KVT_BAD_INPUT;
 	for (int i = 0; !status && i < r->ncaches; i++) {
 		out->ncaches = i + 1;
@@ -292,7 +293,7 @@ static enum kvt_status ambiguous(const struct search *s, enum kvt_llama_memory m
 static enum kvt_status choose(struct kvt_llama_state *out, struct search *s, int version,
 			      int64_t at, enum kvt_llama_memory memory)
 {
-	struct llama_cursor *c = &s->cursor;
+	struct kvt_llama_cursor *c = &s->cursor;
 	int all = 0, last = 0;
 
 	try_all(s, version, at);
@@ -335,7 +336,7 @@ static void own_cells(struct kvt_llama_member *member, int64_t n, int32_t owner)
 }
 
 static enum kvt_status own(struct kvt_llama_state *s, int32_t owner,
-			   const struct llama_cursor *c)
+			   const struct kvt_llama_cursor *c)
 {
 	const struct kvt_llama_member *named = NULL, *other = NULL;
 	bool anonymous = false;
@@ -369,15 +370,15 @@ static enum kvt_status own(struct kvt_llama_state *s, int32_t owner,
 
 /* ---- the beginning ------------------------------------------------------ */
 
-static bool take_arch(char out[64], struct llama_cursor *c)
+static bool take_arch(char out[64], struct kvt_llama_cursor *c)
 {
 	int64_t n;
 	uint64_t letter;
 
-	if (!llama_count(&n, c, 63))
+	if (!kvt_llama_count(&n, c, 63))
 		return false;
 	for (int64_t i = 0; i < n; i++) {
-		if (!llama_take(&letter, c, 1) || letter < ' ' || letter > '~')
+		if (!kvt_llama_take(&letter, c, 1) || letter < ' ' || letter > '~')
 			return false;
 		out[i] = (char)letter;
 	}
@@ -385,25 +386,25 @@ static bool take_arch(char out[64], struct llama_cursor *c)
 	return true;
 }
 
-static enum kvt_status cut_off(const struct llama_cursor *c)
+static enum kvt_status cut_off(const struct kvt_llama_cursor *c)
 {
 	return c->status ? c->status :
 	       kvt_fail(c->err, KVT_BAD_INPUT, "%s: malformed before byte %lld",
 			c->file->path, (long long)c->at);
 }
 
-static enum kvt_status find_version(int *out, struct llama_cursor *c, bool bare)
+static enum kvt_status find_version(int *out, struct kvt_llama_cursor *c, bool bare)
 {
 	uint64_t magic, version = 0;
 
-	if (!llama_take(&magic, c, 4))
+	if (!kvt_llama_take(&magic, c, 4))
 		return cut_off(c);
 	if (bare && magic != GGSN && magic != GGSQ && magic != SEQUENCE) {
 		c->at = 0;
 		*out = BARE;
 		return KVT_OK;
 	}
-	if (magic != SEQUENCE && !llama_take(&version, c, 4))
+	if (magic != SEQUENCE && !kvt_llama_take(&version, c, 4))
 		return cut_off(c);
 	for (*out = 0; *out < BARE; ++*out)
 		if (versions[*out].magic == magic &&
@@ -421,7 +422,7 @@ static enum kvt_status find_version(int *out, struct llama_cursor *c, bool bare)
 static enum kvt_status parse(struct kvt_llama_state *out, struct search *s,
 			     const struct kvt_llama_asked *asked)
 {
-	struct llama_cursor *c = &s->cursor;
+	struct kvt_llama_cursor *c = &s->cursor;
 	enum kvt_status status;
 	int64_t owner = 0;
 	int version;
@@ -432,11 +433,11 @@ static enum kvt_status parse(struct kvt_llama_state *out, struct search *s,
 	out->version = versions[version].version;
 	out->whole = c->whole = versions[version].magic == GGSN;
 	if (versions[version].magic == SEQUENCE) {
-		if (!llama_count(&owner, c, KVT_LLAMA_SEQUENCES))
+		if (!kvt_llama_count(&owner, c, KVT_LLAMA_SEQUENCES))
 			return cut_off(c);
 	} else if (version != BARE &&
-		   (!llama_count(&out->ntokens, c, INT32_MAX) ||
-		    (out->tokens_at = c->at, !llama_skip(c, out->ntokens, 4)))) {
+		   (!kvt_llama_count(&out->ntokens, c, INT32_MAX) ||
+		    (out->tokens_at = c->at, !kvt_llama_skip(c, out->ntokens, 4)))) {
 		return cut_off(c);
 	}
 	if (out->whole && !take_arch(out->arch, c))

@@ -3,18 +3,17 @@
  * requests.c - sequences of a llama.cpp state as requests, their cells as
  * tokens in the order of positions
  */
-#include "formats/llama/open.h"
+#include "formats/llama/llama.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/llama/cursor.h"
 #include "formats/parse/little_endian.h"
 
 /* A table grows with positions, and a few cells may be far apart. */
 enum { MAX_TOKEN_ID = 1 << 20, MAX_ENTRIES = 1 << 22 };
 
-static enum kvt_status no_memory(const struct llama_opening *o)
+static enum kvt_status no_memory(const struct kvt_llama_opening *o)
 {
 	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
 }
@@ -22,10 +21,10 @@ static enum kvt_status no_memory(const struct llama_opening *o)
 /* ---- sequences ---------------------------------------------------------- */
 
 /* Members of a sequence, which stand together. */
-static struct llama_sequence find(const struct kvt_llama_member *member, int64_t n,
-				  int32_t number)
+static struct kvt_llama_sequence find(const struct kvt_llama_member *member, int64_t n,
+				      int32_t number)
 {
-	struct llama_sequence out = { member, 0, false };
+	struct kvt_llama_sequence out = { member, 0, false };
 	int64_t from = 0, to = n;
 
 	while (from < to) {
@@ -46,26 +45,28 @@ static struct llama_sequence find(const struct kvt_llama_member *member, int64_t
 	return out;
 }
 
-static struct llama_sequence find_tokens(const struct llama_opening *o, int cache,
-					 int32_t number)
+static struct kvt_llama_sequence find_tokens(const struct kvt_llama_opening *o, int cache,
+					     int32_t number)
 {
 	const struct kvt_llama_cache *c = &o->state.cache[cache];
 
 	return find(c->member, c->nmembers, number);
 }
 
-static struct llama_sequence find_states(const struct llama_opening *o, int32_t number)
+static struct kvt_llama_sequence find_states(const struct kvt_llama_opening *o,
+					     int32_t number)
 {
 	return find(o->state.states.member, o->state.states.nmembers, number);
 }
 
 /* A sequence in all caches, and the positions from its first to its last. */
 struct all {
-	struct llama_sequence in[KVT_LLAMA_CACHES];
+	struct kvt_llama_sequence in[KVT_LLAMA_CACHES];
 	int64_t begin, end;
 };
 
-static bool same_positions(const struct llama_sequence *a, const struct llama_sequence *b)
+static bool same_positions(const struct kvt_llama_sequence *a,
+			   const struct kvt_llama_sequence *b)
 {
 	if (a->count != b->count)
 		return false;
@@ -76,10 +77,10 @@ static bool same_positions(const struct llama_sequence *a, const struct llama_se
 }
 
 /* Without tokens in any cache a sequence is as long as its states say. */
-static enum kvt_status find_all(struct all *out, const struct llama_opening *o,
+static enum kvt_status find_all(struct all *out, const struct kvt_llama_opening *o,
 				int32_t number)
 {
-	struct llama_sequence states = find_states(o, number);
+	struct kvt_llama_sequence states = find_states(o, number);
 	bool counted = false;
 
 	*out = (struct all){ .begin = INT64_MAX };
@@ -88,17 +89,17 @@ static enum kvt_status find_all(struct all *out, const struct llama_opening *o,
 		counted |= out->in[i].counted;
 	}
 	for (int i = 0; i < o->state.ncaches; i++) {
-		struct llama_sequence *q = &out->in[i];
+		struct kvt_llama_sequence *q = &out->in[i];
 
 		if (counted && !same_positions(q, &out->in[0]))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
 					"%s: positions of sequence %ld repeat, and its caches hold different ones",
 					o->reader->path, (long)number);
 		q->counted = counted;
-		if (q->count && llama_position(q, 0) < out->begin)
-			out->begin = llama_position(q, 0);
-		if (q->count && llama_position(q, q->count - 1) >= out->end)
-			out->end = llama_position(q, q->count - 1) + 1;
+		if (q->count && kvt_llama_position(q, 0) < out->begin)
+			out->begin = kvt_llama_position(q, 0);
+		if (q->count && kvt_llama_position(q, q->count - 1) >= out->end)
+			out->end = kvt_llama_position(q, q->count - 1) + 1;
 	}
 	if (!out->end) {
 		out->begin = 0;
@@ -114,13 +115,13 @@ static int64_t entries_of(const struct all *all, int64_t size)
 }
 
 /* Entries of the table that have a token in this cache. */
-static int64_t entries_held(const struct llama_sequence *q, int64_t size)
+static int64_t entries_held(const struct kvt_llama_sequence *q, int64_t size)
 {
 	int64_t held = 0, last = -1;
 
 	for (int64_t i = 0; i < q->count; i++) {
-		held += llama_position(q, i) / size != last;
-		last = llama_position(q, i) / size;
+		held += kvt_llama_position(q, i) / size != last;
+		last = kvt_llama_position(q, i) / size;
 	}
 	return held;
 }
@@ -128,10 +129,10 @@ static int64_t entries_held(const struct llama_sequence *q, int64_t size)
 /* ---- requests ----------------------------------------------------------- */
 
 /* States of a sequence are blocks, those of its cells. */
-static enum kvt_status add_state(struct llama_opening *o, struct kvt_request *request,
+static enum kvt_status add_state(struct kvt_llama_opening *o, struct kvt_request *request,
 				 int g, int32_t number)
 {
-	const struct llama_sequence q = find_states(o, number);
+	const struct kvt_llama_sequence q = find_states(o, number);
 
 	if (!q.count)
 		return KVT_OK;
@@ -146,7 +147,7 @@ static enum kvt_status add_state(struct llama_opening *o, struct kvt_request *re
 }
 
 /* The engine keeps all of a window: what another cache has of it must be there. */
-static enum kvt_status check_window(const struct llama_opening *o, int g,
+static enum kvt_status check_window(const struct kvt_llama_opening *o, int g,
 				    const struct kvt_request *request,
 				    const struct all *all)
 {
@@ -163,8 +164,8 @@ static enum kvt_status check_window(const struct llama_opening *o, int g,
 	live = kvt_request_live(request, g, begin, end);
 	for (int i = 0; i < o->state.ncaches; i++)
 		for (int64_t k = 0; k < all->in[i].count; k++)
-			lacks |= llama_position(&all->in[i], k) >= begin &&
-				 llama_position(&all->in[i], k) < live.begin;
+			lacks |= kvt_llama_position(&all->in[i], k) >= begin &&
+				 kvt_llama_position(&all->in[i], k) < live.begin;
 	if (!lacks)
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -173,8 +174,8 @@ static enum kvt_status check_window(const struct llama_opening *o, int g,
 			request->id, (long long)live.begin);
 }
 
-static enum kvt_status add_request(struct llama_opening *o, int32_t number,
-				   struct llama_blocks *blocks)
+static enum kvt_status add_request(struct kvt_llama_opening *o, int32_t number,
+				   struct kvt_llama_blocks *blocks)
 {
 	struct kvt_snapshot *s = &o->reader->snapshot;
 	struct kvt_request *request;
@@ -200,14 +201,14 @@ static enum kvt_status add_request(struct llama_opening *o, int32_t number,
 
 		if (cache < 0)
 			status = add_state(o, request, g, number);
-		else if (!(status = llama_table(&blocks[g], request, &all.in[cache])))
+		else if (!(status = kvt_llama_table(&blocks[g], request, &all.in[cache])))
 			status = check_window(o, g, request, &all);
 	}
 	return status;
 }
 
 /* All cells of all sequences as a group of blocks, in the order of the file. */
-static enum kvt_status add_states(struct llama_opening *o, int g)
+static enum kvt_status add_states(struct kvt_llama_opening *o, int g)
 {
 	const struct kvt_llama_rows *rows = &o->state.states.row[o->part[g].kv];
 	struct kvt_group *group = &o->reader->snapshot.group[g];
@@ -234,7 +235,7 @@ static enum kvt_status add_states(struct llama_opening *o, int g)
 /* ---- all sequences ------------------------------------------------------ */
 
 /* Those of any cache or of states. */
-static void find_numbers(bool seen[], const struct llama_opening *o)
+static void find_numbers(bool seen[], const struct kvt_llama_opening *o)
 {
 	const struct kvt_llama_state *s = &o->state;
 
@@ -246,7 +247,7 @@ static void find_numbers(bool seen[], const struct llama_opening *o)
 }
 
 /* Is there an entry of which a group has no token?  Those need a null block. */
-static enum kvt_status find_gaps(struct llama_opening *o, const bool *seen)
+static enum kvt_status find_gaps(struct kvt_llama_opening *o, const bool *seen)
 {
 	struct kvt_snapshot *s = &o->reader->snapshot;
 	enum kvt_status status;
@@ -278,15 +279,15 @@ static enum kvt_status find_gaps(struct llama_opening *o, const bool *seen)
 	return KVT_OK;
 }
 
-static enum kvt_status add_sequences(struct llama_opening *o, const bool *seen)
+static enum kvt_status add_sequences(struct kvt_llama_opening *o, const bool *seen)
 {
-	struct llama_blocks blocks[KVT_MAX_GROUPS] = { { 0 } };
+	struct kvt_llama_blocks blocks[KVT_MAX_GROUPS] = { { 0 } };
 	struct kvt_snapshot *s = &o->reader->snapshot;
 	enum kvt_status status = KVT_OK;
 
 	for (int g = 0; !status && g < s->ngroups; g++)
 		if (o->part[g].cache >= 0)
-			status = llama_blocks_init(&blocks[g], o, g);
+			status = kvt_llama_blocks_init(&blocks[g], o, g);
 	for (int32_t number = 0; !status && number <= KVT_LLAMA_SEQUENCES; number++)
 		if (seen[number])
 			status = add_request(o, number, blocks);
@@ -302,14 +303,14 @@ static enum kvt_status add_sequences(struct llama_opening *o, const bool *seen)
 						 s->group[g].block_size, o->err);
 	}
 	for (int g = 0; g < s->ngroups; g++)
-		llama_blocks_free(&blocks[g]);
+		kvt_llama_blocks_free(&blocks[g]);
 	return status;
 }
 
 /* ---- token ids ---------------------------------------------------------- */
 
 static enum kvt_status read_ids(struct kvt_request *request,
-				const struct llama_opening *o)
+				const struct kvt_llama_opening *o)
 {
 	int64_t n = request->ntokens;
 	uint8_t *bytes = malloc((size_t)n * 4);
@@ -337,7 +338,7 @@ static enum kvt_status read_ids(struct kvt_request *request,
  * is one for each position: after a shift a list is longer, and nobody knows which
  * tokens are gone.
  */
-static enum kvt_status take_tokens(struct llama_opening *o)
+static enum kvt_status take_tokens(struct kvt_llama_opening *o)
 {
 	struct kvt_request *request = o->reader->snapshot.request;
 	enum kvt_status status;
@@ -359,7 +360,7 @@ static enum kvt_status take_tokens(struct llama_opening *o)
 	return status;
 }
 
-enum kvt_status llama_requests(struct llama_opening *o)
+enum kvt_status kvt_llama_requests(struct kvt_llama_opening *o)
 {
 	bool seen[KVT_LLAMA_SEQUENCES + 1] = { false };
 	enum kvt_status status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* header.c - headers of LMCache chunks: seven integers, or JSON */
-#include "formats/lmcache/header.h"
+#include "formats/lmcache/lmcache.h"
 
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"

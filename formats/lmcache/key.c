@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* key.c - names of LMCache chunks, taken apart */
-#include "formats/lmcache/key.h"
+#include "formats/lmcache/lmcache.h"
 
 #include <ctype.h>
 #include <string.h>

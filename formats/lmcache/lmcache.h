@@ -1,11 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lmcache.h - chunks of LMCache, wherever they lie */
+/*
+ * lmcache.h - chunks of LMCache, wherever they lie: names, headers, and the dump
+ * that they make
+ */
 #ifndef KVT_LMCACHE_H
 #define KVT_LMCACHE_H
 
-#include "formats/lmcache/header.h"
-#include "formats/lmcache/key.h"
+#include "formats/format.h"
 #include "formats/store/chunks.h"
+
+/* ---- keys: what the name of a chunk says (key.c) ------------------------ */
+
+/* Who wrote a file, which is all that its ending says. */
+enum kvt_lmcache_backend {
+	KVT_LMCACHE_DISK,		/* .pt, no torch file for all that */
+	KVT_LMCACHE_FS,			/* .data: FS connector, or L2 adapter */
+	KVT_LMCACHE_GDS,		/* .kvcache.safetensors or .weka1 */
+	KVT_LMCACHE_TWIN,		/* .metadata: the header of such a file again */
+};
+
+/*
+ * By the ending of a file's name; *stem is what is left of the name without it.
+ * False: no LMCache file.
+ */
+bool kvt_lmcache_backend(enum kvt_lmcache_backend *out, size_t *stem, const char *name);
+
+/* Strings point into the text that was parsed. */
+struct kvt_lmcache_key {
+	char *model;
+	char *hash;			/* of the chunk and all before it, in hex */
+	char *tags;			/* "a%1@b%2", or the salt of an L2 key; "" */
+	int64_t world, worker;
+	int64_t layer;			/* -1: all of them */
+	int64_t group;			/* of an L2 key; -1: none */
+	const struct kvt_dtype *dtype;	/* NULL: an L2 key does not say */
+};
+
+/*
+ * MODEL@WORLD@WORKER@HASH@DTYPE[@LAYER][@TAG%VALUE...], or of the L2 adapters
+ * MODEL@0xRANKS@GROUP@HASH[@SALT].  'text' is cut into pieces, and what is
+ * percent-encoded there decoded.  Text that is no key is KVT_BAD_INPUT.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_lmcache_key_parse(struct kvt_lmcache_key *out, char *text, struct kvt_error *err);
+
+/* ---- headers: what stands before a chunk (header.c) --------------------- */
+
+/* LMCache's MemoryFormat; the numbers are those of its files. */
+enum kvt_lmcache_fmt {
+	KVT_LMCACHE_2LTD = 1,		/* [2, L, T, H*D] */
+	KVT_LMCACHE_T2D  = 2,		/* [T, 2, H*D], one layer */
+	KVT_LMCACHE_2TD  = 3,		/* [2, T, H*D], one layer */
+	KVT_LMCACHE_MLA  = 6,		/* [1, L, T, C] */
+};
+
+/* The layout that has B S for T; NULL: a number that is no cache, or unknown. */
+const char *kvt_lmcache_axes(int64_t fmt);
+
+/* One array of a chunk; arrays follow each other. */
+struct kvt_lmcache_array {
+	const struct kvt_dtype *dtype;
+	int64_t layers, tokens, width;	/* width: H * D, or C */
+};
+
+struct kvt_lmcache_header {
+	int64_t fmt;
+	int narrays;
+	struct kvt_lmcache_array array[KVT_MAX_GROUPS];
+	int64_t data;			/* bytes before the arrays */
+};
+
+enum {
+	KVT_LMCACHE_FS_HEADER = 4 * (2 + 5 * KVT_MAX_GROUPS),	/* at most */
+	KVT_LMCACHE_GDS_HEADER = 4096,				/* exactly */
+};
+
+/*
+ * The header of the FS connector, out of the first 'nhead' of 'nbytes' bytes.
+ * There is one if the length in it and its own make the size; *found tells.  A
+ * header that then contradicts itself is KVT_BAD_INPUT, one of a format or type
+ * that is no cache, or unknown, KVT_UNSUPPORTED.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_lmcache_fs_parse(struct kvt_lmcache_header *out, bool *found, const uint8_t *head,
+		     int64_t nhead, int64_t nbytes, const char *name,
+		     struct kvt_error *err);
+
+/*
+ * The header of the GDS and Weka backends.  It looks like that of a safetensors
+ * file and breaks its rules; does this one?
+ */
+bool kvt_lmcache_is_gds(const uint8_t *head, int64_t nhead);
+KVT_MUST_CHECK enum kvt_status
+kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint8_t *head,
+		      int64_t nhead, int64_t nbytes, const char *name,
+		      struct kvt_error *err);
+
+/* ---- a dump while it is opened ------------------------------------------ */
 
 /* A file, or the value of a store. */
 struct kvt_lmcache_part {

@@ -68,8 +68,6 @@ kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
 kvt_take_content_type(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
-kvt_take_components(struct kvt_group *group, const struct kvt_json *in);
-KVT_MUST_CHECK enum kvt_status
 kvt_take_tables(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
 kvt_add_component(struct kvt_group *group, const char *name,

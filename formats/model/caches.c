@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* caches.c - what attention layers of a config.json cache */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <stdio.h>
 
 #define LL(x) ((long long)(x))
 
-void config_add(struct config *c, const char *name, const char *spec, int64_t layers,
-		const struct kvt_spec_args *args)
+void kvt_config_add(struct config *c, const char *name, const char *spec, int64_t layers,
+		    const struct kvt_spec_args *args)
 {
 	struct kvt_model *model = &c->out->model;
 	struct kvt_model_group *g = &model->group[model->ngroups];
@@ -21,15 +21,15 @@ void config_add(struct config *c, const char *name, const char *spec, int64_t la
 
 /* ---- keys and values of heads ------------------------------------------- */
 
-enum kvt_status config_head_dim(int64_t *out, struct config *c)
+enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 {
 	int64_t heads = 0, hidden = 0;
 	enum kvt_status status;
 
-	if ((status = config_get(out, c, "head_dim|attention_head_dim")) || *out)
+	if ((status = kvt_config_get(out, c, "head_dim|attention_head_dim")) || *out)
 		return status;
-	if ((status = config_need(&heads, c, "num_attention_heads")) ||
-	    (status = config_need(&hidden, c, "hidden_size")))
+	if ((status = kvt_config_need(&heads, c, "num_attention_heads")) ||
+	    (status = kvt_config_need(&hidden, c, "hidden_size")))
 		return status;
 	if (hidden % heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -37,8 +37,8 @@ enum kvt_status config_head_dim(int64_t *out, struct config *c)
 				"multiple of num_attention_heads %lld", c->in.name,
 				LL(hidden), LL(heads));
 	*out = hidden / heads;
-	config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
-		    LL(*out));
+	kvt_config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
+			LL(*out));
 	return KVT_OK;
 }
 
@@ -46,22 +46,22 @@ static enum kvt_status heads_of(struct kvt_spec_args *args, struct config *c)
 {
 	enum kvt_status status;
 
-	if ((status = config_get(&args->heads, c, "num_key_value_heads")) ||
-	    (status = config_get(&args->head_dim_v, c, "v_head_dim")))
+	if ((status = kvt_config_get(&args->heads, c, "num_key_value_heads")) ||
+	    (status = kvt_config_get(&args->head_dim_v, c, "v_head_dim")))
 		return status;
 	if (!args->heads) {
-		if ((status = config_need(&args->heads, c, "num_attention_heads")))
+		if ((status = kvt_config_need(&args->heads, c, "num_attention_heads")))
 			return status;
-		config_note(c, "num_key_value_heads is missing: %lld, one for each "
-			    "query head", LL(args->heads));
+		kvt_config_note(c, "num_key_value_heads is missing: %lld, one for each "
+				"query head", LL(args->heads));
 	}
-	return config_head_dim(&args->head_dim, c);
+	return kvt_config_head_dim(&args->head_dim, c);
 }
 
 static enum kvt_status check_window(struct config *c)
 {
 	bool used = true;
-	enum kvt_status status = config_flag(&used, c, "use_sliding_window");
+	enum kvt_status status = kvt_config_flag(&used, c, "use_sliding_window");
 
 	if (!status && !used)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -70,7 +70,7 @@ static enum kvt_status check_window(struct config *c)
 	return status;
 }
 
-enum kvt_status caches_gqa(struct config *c)
+enum kvt_status kvt_caches_gqa(struct config *c)
 {
 	int64_t full = c->count[LAYER_FULL] + c->count[LAYER_BOTH];
 	struct kvt_spec_args args = { .heads = 0 };
@@ -80,17 +80,18 @@ enum kvt_status caches_gqa(struct config *c)
 		return KVT_OK;
 	if ((status = heads_of(&args, c)))
 		return status;
-	config_add(c, "full", "gqa", full, &args);
+	kvt_config_add(c, "full", "gqa", full, &args);
 	if (c->count[LAYER_WINDOW]) {
 		if ((status = check_window(c)) ||
-		    (status = config_need(&args.window, c, "sliding_window")))
+		    (status = kvt_config_need(&args.window, c, "sliding_window")))
 			return status;
-		config_add(c, "window", "sliding-window", c->count[LAYER_WINDOW], &args);
+		kvt_config_add(c, "window", "sliding-window", c->count[LAYER_WINDOW],
+			       &args);
 	}
 	if (c->count[LAYER_CHUNK]) {
-		if ((status = config_need(&args.window, c, "attention_chunk_size")))
+		if ((status = kvt_config_need(&args.window, c, "attention_chunk_size")))
 			return status;
-		config_add(c, "chunk", "chunked-local", c->count[LAYER_CHUNK], &args);
+		kvt_config_add(c, "chunk", "chunked-local", c->count[LAYER_CHUNK], &args);
 	}
 	return KVT_OK;
 }
@@ -103,7 +104,7 @@ static enum kvt_status check_indexer(struct config *c)
 	enum kvt_status status;
 	int64_t dim;
 
-	if ((status = config_need(&dim, c, "index_head_dim")))
+	if ((status = kvt_config_need(&dim, c, "index_head_dim")))
 		return status;
 	if (dim != 128)
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
@@ -113,20 +114,20 @@ static enum kvt_status check_indexer(struct config *c)
 }
 
 /* num_key_value_heads and head_dim of such a model do not describe its cache. */
-enum kvt_status caches_mla(struct config *c)
+enum kvt_status kvt_caches_mla(struct config *c)
 {
 	int64_t layers = c->count[LAYER_FULL] + c->count[LAYER_SPARSE];
 	int64_t rank, rope;
 	struct kvt_spec_args args = { .latent = 0 }, none = { .latent = 0 };
 	enum kvt_status status;
 
-	if ((status = config_need(&rank, c, "kv_lora_rank")) ||
-	    (status = config_need(&rope, c, "qk_rope_head_dim")) ||
+	if ((status = kvt_config_need(&rank, c, "kv_lora_rank")) ||
+	    (status = kvt_config_need(&rope, c, "qk_rope_head_dim")) ||
 	    (c->count[LAYER_SPARSE] && (status = check_indexer(c))))
 		return status;
 	args.latent = rank + rope;
-	config_add(c, "mla", "mla", layers, &args);
-	config_add(c, "indexer", "indexer", c->count[LAYER_SPARSE], &none);
+	kvt_config_add(c, "mla", "mla", layers, &args);
+	kvt_config_add(c, "indexer", "indexer", c->count[LAYER_SPARSE], &none);
 	c->out->block_size = 64;
 	return KVT_OK;
 }
@@ -174,8 +175,8 @@ static enum kvt_status check_v4(struct config *c)
 	for (size_t i = 0; !status && i < sizeof(facts) / sizeof(facts[0]); i++) {
 		int64_t n = facts[i].value;
 
-		if ((status = facts[i].needed ? config_need(&n, c, facts[i].key) :
-						config_get(&n, c, facts[i].key)))
+		if ((status = facts[i].needed ? kvt_config_need(&n, c, facts[i].key) :
+						kvt_config_get(&n, c, facts[i].key)))
 			return status;
 		if (n != facts[i].value)
 			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
@@ -190,7 +191,7 @@ static enum kvt_status check_v4(struct config *c)
  * of what compresses them, of 2 * 4 or 128 tokens; of 4 it has an indexer, too,
  * with a compressor of its own.  Blocks are of the kernels' sizes.
  */
-enum kvt_status caches_v4(struct config *c)
+enum kvt_status kvt_caches_v4(struct config *c)
 {
 	int64_t c4 = c->count[LAYER_C4], c128 = c->count[LAYER_C128];
 	struct kvt_spec_args window = { .block_size = 64 };
@@ -200,15 +201,15 @@ enum kvt_status caches_v4(struct config *c)
 	enum kvt_status status;
 
 	if ((status = check_v4(c)) ||
-	    (status = config_need(&window.window, c, "sliding_window")))
+	    (status = kvt_config_need(&window.window, c, "sliding_window")))
 		return status;
-	config_add(c, "swa", "dsv4-swa", c->count[LAYER_WINDOW] + c4 + c128, &window);
-	config_add(c, "c4a", "dsv4-c4a", c4, &wide);
-	config_add(c, "c128a", "dsv4-c128a", c128, &wide);
-	config_add(c, "compressor-c4", "dsv4-compressor-c4", c4, &four);
-	config_add(c, "compressor-c128", "dsv4-compressor-c128", c128, &eight);
-	config_add(c, "indexer", "dsv4-indexer", c4, &wide);
-	config_add(c, "indexer-compressor", "dsv4-indexer-compressor", c4, &four);
+	kvt_config_add(c, "swa", "dsv4-swa", c->count[LAYER_WINDOW] + c4 + c128, &window);
+	kvt_config_add(c, "c4a", "dsv4-c4a", c4, &wide);
+	kvt_config_add(c, "c128a", "dsv4-c128a", c128, &wide);
+	kvt_config_add(c, "compressor-c4", "dsv4-compressor-c4", c4, &four);
+	kvt_config_add(c, "compressor-c128", "dsv4-compressor-c128", c128, &eight);
+	kvt_config_add(c, "indexer", "dsv4-indexer", c4, &wide);
+	kvt_config_add(c, "indexer-compressor", "dsv4-indexer-compressor", c4, &four);
 	c->out->block_size = 256;
 	return KVT_OK;
 }

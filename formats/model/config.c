@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.c - which rules a config.json is read by */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 #include "formats/parse/json.h"
 
 #include <stdio.h>
@@ -9,42 +9,40 @@
 
 /* ---- families ----------------------------------------------------------- */
 
-#define PLAIN(name) { .type = name, .layers = layers_full, .attention = caches_gqa }
-#define WINDOW(name) { .type = name, .layers = layers_window, .attention = caches_gqa }
-#define QWEN(name) { .type = name, .layers = layers_upper_window, \
-		     .attention = caches_gqa }
-#define QWEN3(name) { .type = name, .layers = layers_upper_window, \
-		      .attention = caches_gqa, .defaults = { { "head_dim", 128 } } }
-#define GEMMA2(name) { .type = name, .layers = layers_alternate, \
-		       .attention = caches_gqa, \
+/* What most have: keys and values of grouped heads, in layers by this rule. */
+#define GQA(rule) .layers = kvt_layers_ ## rule, .attention = kvt_caches_gqa
+
+#define PLAIN(name) { .type = name, GQA(full) }
+#define WINDOW(name) { .type = name, GQA(window) }
+#define QWEN(name) { .type = name, GQA(upper_window) }
+#define QWEN3(name) { .type = name, GQA(upper_window), \
+		      .defaults = { { "head_dim", 128 } } }
+#define GEMMA2(name) { .type = name, GQA(alternate), \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
 				     { "sliding_window", 4096 } } }
-#define GEMMA3(name) { .type = name, .layers = layers_pattern, .attention = caches_gqa, \
+#define GEMMA3(name) { .type = name, GQA(pattern), \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
 				     { "sliding_window_pattern", 6 } } }
-#define GEMMA3N(name) { .type = name, .layers = layers_pattern, .attention = caches_gqa, \
+#define GEMMA3N(name) { .type = name, GQA(pattern), \
 		        .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 2 }, \
 				      { "sliding_window_pattern", 5 }, \
 				      { "sliding_window", 512 }, \
 				      { "num_kv_shared_layers", 15 } } }
-#define PATTERN4(name) { .type = name, .layers = layers_pattern, \
-			 .attention = caches_gqa, \
+#define PATTERN4(name) { .type = name, GQA(pattern), \
 			 .defaults = { { "sliding_window_pattern", 4 }, \
 				       { "sliding_window", 4096 } } }
-#define LLAMA4(name) { .type = name, .layers = layers_chunk, .attention = caches_gqa, \
+#define LLAMA4(name) { .type = name, GQA(chunk), \
 		       .defaults = { { "no_rope_layer_interval", 4 } } }
-#define MLA(name, rule) { .type = name, .layers = rule, .attention = caches_mla, \
+#define MLA(name, rule) { .type = name, .layers = rule, .attention = kvt_caches_mla, \
 			  .defaults = { { "kv_lora_rank", 512 }, \
 					{ "qk_rope_head_dim", 64 }, \
 					{ "index_head_dim", 128 } } }
-#define SHORT_CONV(name) { .type = name, .layers = layers_full_indices, \
-			   .attention = caches_gqa, .state = states_short_conv, \
+#define SHORT_CONV(name) { .type = name, GQA(full_indices), \
+			   .state = kvt_states_short_conv, \
 			   .defaults = { { "num_key_value_heads", 8 }, \
 					 { "conv_L_cache", 3 } } }
-#define LIGHTNING(name) { .type = name, .layers = layers_type_list, \
-			  .attention = caches_gqa, .state = states_lightning }
-#define GDN(name) { .type = name, .layers = layers_interval, .attention = caches_gqa, \
-		    .state = states_gdn, \
+#define LIGHTNING(name) { .type = name, GQA(type_list), .state = kvt_states_lightning }
+#define GDN(name) { .type = name, GQA(interval), .state = kvt_states_gdn, \
 		    .defaults = { { "head_dim", 256 }, \
 				  { "full_attention_interval", 4 } } }
 
@@ -54,31 +52,31 @@ static const struct config_family families[] = {
 	PLAIN("glm4_moe"), GEMMA2("gemma2"), GEMMA3("gemma3"), GEMMA3("gemma3_text"),
 	GEMMA3N("gemma3n"), GEMMA3N("gemma3n_text"), PATTERN4("cohere2"),
 	PATTERN4("olmo3"),
-	{ .type = "gpt_oss", .layers = layers_alternate, .attention = caches_gqa,
+	{ .type = "gpt_oss", GQA(alternate),
 	  .defaults = { { "head_dim", 64 }, { "num_key_value_heads", 8 },
 			{ "sliding_window", 128 } } },
 	LLAMA4("llama4"), LLAMA4("llama4_text"),
-	MLA("deepseek_v2", layers_full), MLA("deepseek_v3", layers_full),
-	MLA("kimi_k2", layers_full), MLA("deepseek_v32", layers_sparse),
-	{ .type = "kimi_linear", .layers = layers_kda, .attention = caches_mla,
-	  .state = states_kda,
+	MLA("deepseek_v2", kvt_layers_full), MLA("deepseek_v3", kvt_layers_full),
+	MLA("kimi_k2", kvt_layers_full), MLA("deepseek_v32", kvt_layers_sparse),
+	{ .type = "kimi_linear", .layers = kvt_layers_kda, .attention = kvt_caches_mla,
+	  .state = kvt_states_kda,
 	  .defaults = { { "kv_lora_rank", 512 }, { "qk_rope_head_dim", 64 } } },
-	{ .type = "deepseek_v4", .layers = layers_ratios, .attention = caches_v4,
+	{ .type = "deepseek_v4", .layers = kvt_layers_ratios, .attention = kvt_caches_v4,
 	  .defaults = { { "head_dim", 512 }, { "num_key_value_heads", 1 },
 			{ "sliding_window", 128 }, { "index_head_dim", 128 } } },
-	{ .type = "mamba", .layers = layers_state, .state = states_mamba1 },
-	{ .type = "mamba2", .layers = layers_state, .state = states_mamba2 },
-	{ .type = "jamba", .layers = layers_period, .attention = caches_gqa,
-	  .state = states_mamba1, .types_key = "layers_block_type" },
-	{ .type = "nemotron_h", .layers = layers_letters, .attention = caches_gqa,
-	  .state = states_nemotron, .types_key = "layers_block_type",
+	{ .type = "mamba", .layers = kvt_layers_state, .state = kvt_states_mamba1 },
+	{ .type = "mamba2", .layers = kvt_layers_state, .state = kvt_states_mamba2 },
+	{ .type = "jamba", GQA(period),
+	  .state = kvt_states_mamba1, .types_key = "layers_block_type" },
+	{ .type = "nemotron_h", GQA(letters),
+	  .state = kvt_states_nemotron, .types_key = "layers_block_type",
 	  .list_rules = true },
-	{ .type = "bamba", .layers = layers_indices, .attention = caches_gqa,
-	  .state = states_bamba },
-	{ .type = "granitemoehybrid", .layers = layers_state, .attention = caches_gqa,
-	  .state = states_bamba },
-	{ .type = "falcon_h1", .layers = layers_both, .attention = caches_gqa,
-	  .state = states_falcon },
+	{ .type = "bamba", GQA(indices),
+	  .state = kvt_states_bamba },
+	{ .type = "granitemoehybrid", GQA(state),
+	  .state = kvt_states_bamba },
+	{ .type = "falcon_h1", GQA(both),
+	  .state = kvt_states_falcon },
 	GDN("qwen3_next"), GDN("qwen3_5"), GDN("qwen3_5_text"), GDN("qwen3_5_moe"),
 	GDN("qwen3_5_moe_text"),
 	SHORT_CONV("lfm2"), SHORT_CONV("lfm2_moe"),
@@ -215,11 +213,11 @@ static enum kvt_status check_kinds(struct config *c)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		enum layer_kind k = rows[i].kind;
 		bool can = k == LAYER_STATE ? c->family->state != NULL :
-			   k == LAYER_SPARSE ? a == caches_mla :
-			   k == LAYER_C4 || k == LAYER_C128 ? a == caches_v4 :
-			   k == LAYER_WINDOW ? a == caches_gqa || a == caches_v4 :
-			   k == LAYER_FULL ? a == caches_gqa || a == caches_mla :
-					     a == caches_gqa;
+			   k == LAYER_SPARSE ? a == kvt_caches_mla :
+			   k == LAYER_C4 || k == LAYER_C128 ? a == kvt_caches_v4 :
+			   k == LAYER_WINDOW ? a == kvt_caches_gqa || a == kvt_caches_v4 :
+			   k == LAYER_FULL ? a == kvt_caches_gqa || a == kvt_caches_mla :
+					     a == kvt_caches_gqa;
 
 		if (c->count[k] && !can)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -235,7 +233,7 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	enum kvt_status status;
 
 	if ((status = enter_text(c, outer)) || (status = find_family(c, outer)) ||
-	    (status = take_dtype(c, outer)) || (status = config_layers(c)) ||
+	    (status = take_dtype(c, outer)) || (status = kvt_config_layers(c)) ||
 	    (status = check_kinds(c)))
 		return status;
 	if (c->family->attention && (status = c->family->attention(c)))
@@ -259,7 +257,7 @@ static enum kvt_status read_root(struct config *c, json_t *root, const char *nam
 	if (status)
 		return status;
 	if (groups && !json_object_get(root, "model_type"))
-		return config_list(c->out, &outer, groups, c->hints);
+		return kvt_config_list(c->out, &outer, groups, c->hints);
 	if ((status = set_facts(root, c->hints, err)))
 		return status;
 	return read_config(c, &outer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* facts.c - single facts of a config.json */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum { MOST = 1 << 20 };
 
-void config_note(struct config *c, const char *format, ...)
+void kvt_config_note(struct config *c, const char *format, ...)
 {
 	va_list args;
 
@@ -28,7 +28,7 @@ static const char *next_key(char key[static 64], const char *keys)
 	return keys[n] ? keys + n + 1 : NULL;
 }
 
-enum kvt_status config_get(int64_t *out, struct config *c, const char *keys)
+enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 {
 	const size_t ndefaults = sizeof(c->family->defaults) /
 				 sizeof(c->family->defaults[0]);
@@ -58,21 +58,21 @@ enum kvt_status config_get(int64_t *out, struct config *c, const char *keys)
 		if (!name || strcmp(name, key))
 			continue;
 		found = c->family->defaults[i].value;
-		config_note(c, "%s is missing: %lld, as %s has it by default", key,
-			    (long long)found, c->family->type);
+		kvt_config_note(c, "%s is missing: %lld, as %s has it by default", key,
+				(long long)found, c->family->type);
 	}
 	if (found)
 		*out = found;
 	return KVT_OK;
 }
 
-enum kvt_status config_need(int64_t *out, struct config *c, const char *keys)
+enum kvt_status kvt_config_need(int64_t *out, struct config *c, const char *keys)
 {
 	enum kvt_status status;
 	int64_t n = 0;
 	char key[64];
 
-	if ((status = config_get(&n, c, keys)))
+	if ((status = kvt_config_get(&n, c, keys)))
 		return status;
 	next_key(key, keys);
 	if (!n)
@@ -83,7 +83,7 @@ enum kvt_status config_need(int64_t *out, struct config *c, const char *keys)
 	return KVT_OK;
 }
 
-enum kvt_status config_flag(bool *out, struct config *c, const char *key)
+enum kvt_status kvt_config_flag(bool *out, struct config *c, const char *key)
 {
 	const json_t *value = json_object_get(c->in.object, key);
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.c - which layer of a config.json caches what */
-#include "formats/model/config_impl.h"
+/*
+ * layers.c - which layer of a config.json caches what: a list of words or numbers in
+ * the file says it, or a rule of the family
+ */
+#include "formats/model/rules.h"
 
 #include <string.h>
 
@@ -46,8 +49,9 @@ static enum kvt_status take_length(struct config *c, const char *key, size_t n)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
 					"%s: %s has %zu layers, but num_hidden_layers is "
 					"%lld", c->in.name, key, n, LL(c->nlayers));
-		config_note(c, "num_hidden_layers is %lld, but %s has %zu layers, which "
-			    "counts", LL(c->nlayers), key, n);
+		kvt_config_note(c,
+				"num_hidden_layers is %lld, but %s has %zu layers, which "
+				"counts", LL(c->nlayers), key, n);
 	}
 	c->nlayers = (int64_t)n;
 	return KVT_OK;
@@ -74,7 +78,7 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 
 /* ---- rules of families -------------------------------------------------- */
 
-enum kvt_status config_need_layers(struct config *c)
+enum kvt_status kvt_config_need_layers(struct config *c)
 {
 	if (!c->nlayers)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -85,51 +89,51 @@ enum kvt_status config_need_layers(struct config *c)
 
 static enum kvt_status all(struct config *c, enum layer_kind kind)
 {
-	enum kvt_status status = config_need_layers(c);
+	enum kvt_status status = kvt_config_need_layers(c);
 
 	memset(c->kind, (int)kind, (size_t)c->nlayers);
 	return status;
 }
 
-enum kvt_status layers_full(struct config *c)
+enum kvt_status kvt_layers_full(struct config *c)
 {
 	return all(c, LAYER_FULL);
 }
 
-enum kvt_status layers_state(struct config *c)
+enum kvt_status kvt_layers_state(struct config *c)
 {
 	return all(c, LAYER_STATE);
 }
 
-enum kvt_status layers_both(struct config *c)
+enum kvt_status kvt_layers_both(struct config *c)
 {
 	return all(c, LAYER_BOTH);
 }
 
-enum kvt_status layers_sparse(struct config *c)
+enum kvt_status kvt_layers_sparse(struct config *c)
 {
 	return all(c, LAYER_SPARSE);
 }
 
 /* A window, where there is one, is every layer's. */
-enum kvt_status layers_window(struct config *c)
+enum kvt_status kvt_layers_window(struct config *c)
 {
 	enum kvt_status status;
 	int64_t window = 0;
 
-	if ((status = config_get(&window, c, "sliding_window")))
+	if ((status = kvt_config_get(&window, c, "sliding_window")))
 		return status;
 	return all(c, window ? LAYER_WINDOW : LAYER_FULL);
 }
 
 /* Layers from max_window_layers on, but only if use_sliding_window says so. */
-enum kvt_status layers_upper_window(struct config *c)
+enum kvt_status kvt_layers_upper_window(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_FULL);
 	int64_t first = -1;
 	bool used = false;
 
-	if (status || (status = config_flag(&used, c, "use_sliding_window")) || !used)
+	if (status || (status = kvt_config_flag(&used, c, "use_sliding_window")) || !used)
 		return status;
 	if ((status = kvt_json_int(&first, &c->in, "max_window_layers", 0,
 				   CONFIG_LAYERS)))
@@ -149,24 +153,24 @@ static enum kvt_status every(struct config *c, const char *keys, enum layer_kind
 	enum kvt_status status = all(c, kind);
 	int64_t period;
 
-	if (status || (status = config_need(&period, c, keys)))
+	if (status || (status = kvt_config_need(&period, c, keys)))
 		return status;
 	for (int64_t i = period - 1; i < c->nlayers; i += period)
 		c->kind[i] = LAYER_FULL;
 	return KVT_OK;
 }
 
-enum kvt_status layers_pattern(struct config *c)
+enum kvt_status kvt_layers_pattern(struct config *c)
 {
 	return every(c, "sliding_window_pattern|_sliding_window_pattern", LAYER_WINDOW);
 }
 
-enum kvt_status layers_interval(struct config *c)
+enum kvt_status kvt_layers_interval(struct config *c)
 {
 	return every(c, "full_attention_interval", LAYER_STATE);
 }
 
-enum kvt_status layers_alternate(struct config *c)
+enum kvt_status kvt_layers_alternate(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_FULL);
 
@@ -176,9 +180,9 @@ enum kvt_status layers_alternate(struct config *c)
 }
 
 /* no_rope_layers: 1 where a layer has rotary positions, and chunks with them. */
-enum kvt_status layers_chunk(struct config *c)
+enum kvt_status kvt_layers_chunk(struct config *c)
 {
-	enum kvt_status status = config_need_layers(c);
+	enum kvt_status status = kvt_config_need_layers(c);
 	const json_t *list = NULL;
 	int64_t rope;
 
@@ -195,12 +199,12 @@ enum kvt_status layers_chunk(struct config *c)
 	return status;
 }
 
-enum kvt_status layers_period(struct config *c)
+enum kvt_status kvt_layers_period(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_STATE);
 	int64_t period, offset = -1;
 
-	if (status || (status = config_need(&period, c, "attn_layer_period")) ||
+	if (status || (status = kvt_config_need(&period, c, "attn_layer_period")) ||
 	    (status = kvt_json_int(&offset, &c->in, "attn_layer_offset", 0, period - 1)))
 		return status;
 	if (offset < 0)
@@ -211,7 +215,7 @@ enum kvt_status layers_period(struct config *c)
 	return KVT_OK;
 }
 
-enum kvt_status layers_indices(struct config *c)
+enum kvt_status kvt_layers_indices(struct config *c)
 {
 	enum kvt_status status = all(c, LAYER_STATE);
 	const json_t *list = NULL;
@@ -229,7 +233,7 @@ enum kvt_status layers_indices(struct config *c)
 }
 
 /* hybrid_override_pattern: a letter a layer. */
-enum kvt_status layers_letters(struct config *c)
+enum kvt_status kvt_layers_letters(struct config *c)
 {
 	static const char letters[] = "M*-E";
 	static const unsigned char kinds[] = { LAYER_STATE, LAYER_FULL, LAYER_NONE,
@@ -256,6 +260,169 @@ enum kvt_status layers_letters(struct config *c)
 	return status;
 }
 
+/* ---- lists of numbers ---------------------------------------------------- */
+
+/* As many numbers as there are layers; more only for layers that draft tokens. */
+static enum kvt_status check_length(struct config *c, const char *key, size_t n)
+{
+	int64_t drafts = 1, more = (int64_t)n - c->nlayers;
+	enum kvt_status status = kvt_json_int(&drafts, &c->in, "num_nextn_predict_layers",
+					      0, CONFIG_LAYERS);
+
+	if (status)
+		return status;
+	if (n < 1 || n > CONFIG_LAYERS || (c->nlayers && (more < 0 || more > drafts)))
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s has %zu layers, but num_hidden_layers is %lld",
+				c->in.name, key, n, LL(c->nlayers));
+	if (!c->nlayers)
+		c->nlayers = (int64_t)n;
+	return KVT_OK;
+}
+
+/* The list, or NULL where it is absent. */
+static enum kvt_status take_list(const json_t **out, struct config *c, const char *key)
+{
+	enum kvt_status status = kvt_json_array(out, &c->in, key);
+
+	return status || !*out ? status : check_length(c, key, json_array_size(*out));
+}
+
+/* ---- DeepSeek V4 -------------------------------------------------------- */
+
+static const char v4_key[] = "compress_ratios";
+
+/* The class's own order: two heavily compressed ones, then both in turn. */
+static enum kvt_status v4_default(struct config *c)
+{
+	enum kvt_status status = kvt_config_need_layers(c);
+
+	for (int64_t i = 0; !status && i < c->nlayers; i++)
+		c->kind[i] = i < 2 || i % 2 == 0 ? LAYER_C128 : LAYER_C4;
+	if (!status)
+		kvt_config_note(c,
+				"layer_types is missing: two of ratio 128, then 128 and 4 "
+				"in turn, as %s has it by default", c->family->type);
+	return status;
+}
+
+/* compress_ratios: 0 is a layer with nothing but a window. */
+enum kvt_status kvt_layers_ratios(struct config *c)
+{
+	const json_t *list = NULL;
+	enum kvt_status status = take_list(&list, c, v4_key);
+	int64_t ratio;
+
+	if (status || !list)
+		return status ? status : v4_default(c);
+	for (int64_t i = 0; !status && i < c->nlayers; i++) {
+		if ((status = kvt_json_int_at(&ratio, &c->in, v4_key, list, (size_t)i, 0,
+					      128)))
+			return status;
+		if (ratio && ratio != 4 && ratio != 128)
+			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+					"%s: %s: layer %lld has %lld, expected 0, 4 or "
+					"128", c->in.name, v4_key, LL(i), LL(ratio));
+		c->kind[i] = !ratio ? LAYER_WINDOW : ratio == 4 ? LAYER_C4 : LAYER_C128;
+	}
+	return status;
+}
+
+/* ---- MiniMax ------------------------------------------------------------ */
+
+/* attn_type_list: 1 is a layer of full attention; else they alternate. */
+enum kvt_status kvt_layers_type_list(struct config *c)
+{
+	const char key[] = "attn_type_list";
+	const json_t *list = NULL;
+	enum kvt_status status = take_list(&list, c, key);
+	int64_t full;
+
+	if (status || (status = kvt_config_need_layers(c)))
+		return status;
+	for (int64_t i = 0; i < c->nlayers; i++) {
+		full = i % 2 == 0;
+		if (list && (status = kvt_json_int_at(&full, &c->in, key, list, (size_t)i,
+						      0, 1)))
+			return status;
+		c->kind[i] = full ? LAYER_FULL : LAYER_STATE;
+	}
+	if (!list)
+		kvt_config_note(c,
+				"layer_types is missing: full and linear in turn, as %s "
+				"has it by default", c->family->type);
+	return KVT_OK;
+}
+
+/* ---- lists of some layers ----------------------------------------------- */
+
+/* Marks the layers of a list, whose first is 'base'; a layer is listed once. */
+static enum kvt_status mark(struct config *c, const struct kvt_json *in, const char *key,
+			    int64_t base, enum layer_kind kind, bool *found)
+{
+	const json_t *list = NULL;
+	enum kvt_status status = kvt_json_array(&list, in, key);
+	int64_t at;
+
+	*found = list != NULL;
+	for (size_t i = 0; !status && i < json_array_size(list); i++) {
+		if ((status = kvt_json_int_at(&at, in, key, list, i, base,
+					      c->nlayers - 1 + base)))
+			return status;
+		if (c->kind[at - base] != LAYER_KINDS)
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: %s: layer %lld is listed twice", in->name, key,
+					LL(at));
+		c->kind[at - base] = (unsigned char)kind;
+	}
+	return status;
+}
+
+/* What no list has. */
+static void mark_rest(struct config *c, enum layer_kind kind)
+{
+	for (int64_t i = 0; i < c->nlayers; i++)
+		if (c->kind[i] == LAYER_KINDS)
+			c->kind[i] = (unsigned char)kind;
+}
+
+/* full_attn_idxs; without it every layer is full. */
+enum kvt_status kvt_layers_full_indices(struct config *c)
+{
+	const char key[] = "full_attn_idxs";
+	enum kvt_status status = kvt_config_need_layers(c);
+	bool listed;
+
+	memset(c->kind, LAYER_KINDS, (size_t)c->nlayers);
+	if (status || (status = mark(c, &c->in, key, 0, LAYER_FULL, &listed)))
+		return status;
+	mark_rest(c, listed ? LAYER_STATE : LAYER_FULL);
+	return KVT_OK;
+}
+
+/* linear_attn_config: two lists, which count layers from 1. */
+enum kvt_status kvt_layers_kda(struct config *c)
+{
+	const char key[] = "linear_attn_config";
+	enum kvt_status status = kvt_config_need_layers(c);
+	struct kvt_json in;
+	bool full, kda;
+
+	if (status || (status = kvt_json_object(&in, &c->in, key)))
+		return status;
+	memset(c->kind, LAYER_KINDS, (size_t)c->nlayers);
+	if ((status = mark(c, &in, "full_attn_layers", 1, LAYER_FULL, &full)) ||
+	    (status = mark(c, &in, "kda_layers", 1, LAYER_STATE, &kda)))
+		return status;
+	for (int64_t i = 0; i < c->nlayers; i++)
+		if (c->kind[i] == LAYER_KINDS && full == kda)
+			return kvt_fail(in.err, KVT_BAD_INPUT,
+					"%s: %s: layer %lld is in neither kda_layers nor "
+					"full_attn_layers", in.name, key, LL(i + 1));
+	mark_rest(c, full ? LAYER_STATE : LAYER_FULL);
+	return KVT_OK;
+}
+
 /* ---- all of it ---------------------------------------------------------- */
 
 /* Layers at the end that read what an earlier one caches. */
@@ -266,7 +433,7 @@ static enum kvt_status drop_shared(struct config *c)
 	enum kvt_status status = kvt_json_int(&shared, &c->in, key, 0, c->nlayers - 1);
 
 	if (!status && shared < 0)
-		status = config_get(&shared, c, key);
+		status = kvt_config_get(&shared, c, key);
 	if (status || shared < 1)
 		return status;
 	if (shared >= c->nlayers)
@@ -274,12 +441,12 @@ static enum kvt_status drop_shared(struct config *c)
 				"%s: %s is %lld, of %lld layers", c->in.name, key,
 				LL(shared), LL(c->nlayers));
 	memset(c->kind + c->nlayers - shared, LAYER_NONE, (size_t)shared);
-	config_note(c, "the last %lld layers read the caches of others and have none",
-		    LL(shared));
+	kvt_config_note(c, "the last %lld layers read the caches of others and have none",
+			LL(shared));
 	return KVT_OK;
 }
 
-enum kvt_status config_layers(struct config *c)
+enum kvt_status kvt_config_layers(struct config *c)
 {
 	const char *key = c->family->types_key ? c->family->types_key : "layer_types";
 	unsigned char before[CONFIG_LAYERS];
@@ -293,9 +460,9 @@ enum kvt_status config_layers(struct config *c)
 	if ((status = list ? take_words(c, key, list) : c->family->layers(c)))
 		return status;
 	letters = json_object_get(c->in.object, "hybrid_override_pattern");
-	if (list && c->family->layers == layers_letters && json_is_string(letters)) {
+	if (list && c->family->layers == kvt_layers_letters && json_is_string(letters)) {
 		memcpy(before, c->kind, sizeof(before));
-		if ((status = layers_letters(c)))
+		if ((status = kvt_layers_letters(c)))
 			return status;
 		if (memcmp(before, c->kind, sizeof(before)))
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list.c - a model's caches where a file lists them, as kvtool size --json does */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,8 +68,9 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 	return KVT_OK;
 }
 
-enum kvt_status config_list(struct kvt_model_config *out, const struct kvt_json *in,
-			    const json_t *groups, const struct kvt_config_hints *hints)
+enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
+				const json_t *groups,
+				const struct kvt_config_hints *hints)
 {
 	const char *dtype = NULL, *family = NULL;
 	enum kvt_status status;

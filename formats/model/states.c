@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* states.c - what recurrent layers of a config.json cache */
-#include "formats/model/config_impl.h"
+#include "formats/model/rules.h"
 
 #include <string.h>
 
@@ -52,7 +52,7 @@ static enum kvt_status ssm_elem(int64_t *out, struct config *c)
 	if (name)
 		return elem_of(out, c, name, "mamba_ssm_cache_dtype");
 	*out = 4;
-	config_note(c, "no type of recurrent states is given: float32");
+	kvt_config_note(c, "no type of recurrent states is given: float32");
 	return KVT_OK;
 }
 
@@ -64,8 +64,8 @@ static void add_both(struct config *c, const char *conv, const char *ssm,
 	struct kvt_spec_args taps = *args;
 
 	taps.elem = c->out->dtype ? c->out->dtype->elem : 2;
-	config_add(c, "conv", conv, layers, &taps);
-	config_add(c, "ssm", ssm, layers, args);
+	kvt_config_add(c, "conv", conv, layers, &taps);
+	kvt_config_add(c, "ssm", ssm, layers, args);
 }
 
 static enum kvt_status add_states(struct config *c, const char *conv, const char *ssm,
@@ -80,16 +80,16 @@ static enum kvt_status add_states(struct config *c, const char *conv, const char
 
 /* ---- Mamba-1: channels -------------------------------------------------- */
 
-enum kvt_status states_mamba1(struct config *c)
+enum kvt_status kvt_states_mamba1(struct config *c)
 {
 	struct kvt_spec_args args = { .inter = 0 };
 	int64_t expand = 0, hidden = 0;
 	enum kvt_status status;
 
-	if ((status = config_need(&args.state_size, c, "mamba_d_state|state_size")) ||
-	    (status = config_need(&args.kernel, c, "mamba_d_conv|conv_kernel")) ||
-	    (status = config_need(&expand, c, "mamba_expand|expand")) ||
-	    (status = config_need(&hidden, c, "hidden_size")))
+	if ((status = kvt_config_need(&args.state_size, c, "mamba_d_state|state_size")) ||
+	    (status = kvt_config_need(&args.kernel, c, "mamba_d_conv|conv_kernel")) ||
+	    (status = kvt_config_need(&expand, c, "mamba_expand|expand")) ||
+	    (status = kvt_config_need(&hidden, c, "hidden_size")))
 		return status;
 	args.inter = expand * hidden;
 	return add_states(c, "mamba1-conv", "mamba1-ssm", &args);
@@ -127,7 +127,7 @@ static enum kvt_status width_of(struct kvt_spec_args *args, struct config *c,
 				const char *key, int64_t inter)
 {
 	if (!is_auto(c, key))
-		return config_need(&args->head_dim, c, key);
+		return kvt_config_need(&args->head_dim, c, key);
 	if (!inter || inter % args->heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
 				"%s: %s is not given, and %lld channels are not those of "
@@ -144,14 +144,14 @@ static enum kvt_status mamba2(struct config *c, const struct mamba2_keys *keys,
 	int64_t expand = 0, hidden = 0;
 	enum kvt_status status;
 
-	if ((status = config_need(&args.heads, c, keys->heads)) ||
-	    (status = config_need(&args.state_size, c, keys->state)) ||
-	    (status = config_need(&args.groups, c, keys->groups)) ||
-	    (status = config_need(&args.kernel, c, keys->kernel)))
+	if ((status = kvt_config_need(&args.heads, c, keys->heads)) ||
+	    (status = kvt_config_need(&args.state_size, c, keys->state)) ||
+	    (status = kvt_config_need(&args.groups, c, keys->groups)) ||
+	    (status = kvt_config_need(&args.kernel, c, keys->kernel)))
 		return status;
 	if (!inter && keys->expand) {
-		if ((status = config_get(&expand, c, keys->expand)) ||
-		    (status = config_get(&hidden, c, "hidden_size")))
+		if ((status = kvt_config_get(&expand, c, keys->expand)) ||
+		    (status = kvt_config_get(&hidden, c, "hidden_size")))
 			return status;
 		inter = expand * hidden;
 	}
@@ -161,7 +161,7 @@ static enum kvt_status mamba2(struct config *c, const struct mamba2_keys *keys,
 	return add_states(c, "mamba2-conv", "mamba2-ssm", &args);
 }
 
-enum kvt_status states_mamba2(struct config *c)
+enum kvt_status kvt_states_mamba2(struct config *c)
 {
 	static const struct mamba2_keys keys = {
 		"num_heads", "head_dim", "state_size", "n_groups", "conv_kernel", "expand",
@@ -171,7 +171,7 @@ enum kvt_status states_mamba2(struct config *c)
 }
 
 /* 'expand' of these files is not what their models do. */
-enum kvt_status states_nemotron(struct config *c)
+enum kvt_status kvt_states_nemotron(struct config *c)
 {
 	static const struct mamba2_keys keys = {
 		"mamba_num_heads", "mamba_head_dim", "ssm_state_size|mamba_d_state",
@@ -186,31 +186,31 @@ static const struct mamba2_keys bamba_keys = {
 	"mamba_expand",
 };
 
-enum kvt_status states_bamba(struct config *c)
+enum kvt_status kvt_states_bamba(struct config *c)
 {
 	return mamba2(c, &bamba_keys, 0);
 }
 
-enum kvt_status states_falcon(struct config *c)
+enum kvt_status kvt_states_falcon(struct config *c)
 {
 	int64_t inter = 0;
-	enum kvt_status status = config_get(&inter, c, "mamba_d_ssm");
+	enum kvt_status status = kvt_config_get(&inter, c, "mamba_d_ssm");
 
 	return status ? status : mamba2(c, &bamba_keys, inter);
 }
 
 /* ---- gated delta net ---------------------------------------------------- */
 
-enum kvt_status states_gdn(struct config *c)
+enum kvt_status kvt_states_gdn(struct config *c)
 {
 	struct kvt_spec_args args = { .heads = 0 };
 	enum kvt_status status;
 
-	if ((status = config_need(&args.heads, c, "linear_num_value_heads")) ||
-	    (status = config_need(&args.head_dim, c, "linear_value_head_dim")) ||
-	    (status = config_need(&args.key_heads, c, "linear_num_key_heads")) ||
-	    (status = config_need(&args.key_dim, c, "linear_key_head_dim")) ||
-	    (status = config_need(&args.kernel, c, "linear_conv_kernel_dim")))
+	if ((status = kvt_config_need(&args.heads, c, "linear_num_value_heads")) ||
+	    (status = kvt_config_need(&args.head_dim, c, "linear_value_head_dim")) ||
+	    (status = kvt_config_need(&args.key_heads, c, "linear_num_key_heads")) ||
+	    (status = kvt_config_need(&args.key_dim, c, "linear_key_head_dim")) ||
+	    (status = kvt_config_need(&args.kernel, c, "linear_conv_kernel_dim")))
 		return status;
 	return add_states(c, "gdn-conv", "gdn-ssm", &args);
 }
@@ -221,14 +221,14 @@ static enum kvt_status kda_args(struct kvt_spec_args *args, struct config *c)
 {
 	enum kvt_status status;
 
-	if ((status = config_need(&args->heads, c, "num_heads")) ||
-	    (status = config_need(&args->head_dim, c, "head_dim")))
+	if ((status = kvt_config_need(&args->heads, c, "num_heads")) ||
+	    (status = kvt_config_need(&args->head_dim, c, "head_dim")))
 		return status;
-	return config_need(&args->kernel, c, "short_conv_kernel_size");
+	return kvt_config_need(&args->kernel, c, "short_conv_kernel_size");
 }
 
 /* Its facts stand in an object of their own; its states are float32. */
-enum kvt_status states_kda(struct config *c)
+enum kvt_status kvt_states_kda(struct config *c)
 {
 	const struct kvt_json outer = c->in;
 	struct kvt_spec_args args = { .heads = 0 };
@@ -246,29 +246,29 @@ enum kvt_status states_kda(struct config *c)
 /* ---- short convolutions, lightning attention ---------------------------- */
 
 /* As wide as the model, unless conv_dim says otherwise; no other state. */
-enum kvt_status states_short_conv(struct config *c)
+enum kvt_status kvt_states_short_conv(struct config *c)
 {
 	struct kvt_spec_args args = { .elem = c->out->dtype ? c->out->dtype->elem : 2 };
 	enum kvt_status status;
 
-	if ((status = config_get(&args.inter, c, "conv_dim")) ||
-	    (!args.inter && (status = config_need(&args.inter, c, "hidden_size"))) ||
-	    (status = config_need(&args.kernel, c, "conv_L_cache")))
+	if ((status = kvt_config_get(&args.inter, c, "conv_dim")) ||
+	    (!args.inter && (status = kvt_config_need(&args.inter, c, "hidden_size"))) ||
+	    (status = kvt_config_need(&args.kernel, c, "conv_L_cache")))
 		return status;
-	config_add(c, "conv", "short-conv", c->count[LAYER_STATE], &args);
+	kvt_config_add(c, "conv", "short-conv", c->count[LAYER_STATE], &args);
 	return KVT_OK;
 }
 
 /* A matrix for each query head, of the model's own type in vLLM. */
-enum kvt_status states_lightning(struct config *c)
+enum kvt_status kvt_states_lightning(struct config *c)
 {
 	struct kvt_spec_args args = { .heads = 0 };
 	enum kvt_status status;
 
-	if ((status = config_need(&args.heads, c, "num_attention_heads")) ||
-	    (status = config_head_dim(&args.head_dim, c)) ||
+	if ((status = kvt_config_need(&args.heads, c, "num_attention_heads")) ||
+	    (status = kvt_config_head_dim(&args.head_dim, c)) ||
 	    (status = fixed_elem(&args.elem, c, "auto")))
 		return status;
-	config_add(c, "ssm", "linear-attention", c->count[LAYER_STATE], &args);
+	kvt_config_add(c, "ssm", "linear-attention", c->count[LAYER_STATE], &args);
 	return KVT_OK;
 }

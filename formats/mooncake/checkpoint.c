@@ -5,7 +5,7 @@
  * A message that holds, among others, the allocator's own state: a few numbers,
  * its bins, and a table of nodes, of which those in use are ranges.
  */
-#include "formats/mooncake/store.h"
+#include "formats/mooncake/mooncake.h"
 
 #include <stdlib.h>
 

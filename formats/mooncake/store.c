@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store.c - messages and records around the values of a Mooncake store */
-#include "formats/mooncake/store.h"
+#include "formats/mooncake/mooncake.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor.c - the 304 bytes before the data of a tensor object */
-#include "formats/mooncake/tensor.h"
+#include "formats/mooncake/mooncake.h"
 
 #include "formats/parse/little_endian.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
-#include "formats/parse/pickle_names.h"
 
 /* A stack deeper than this is no dict of tensors. */
 enum { MAX_STACK = 1 << 16, MAX_NODES = 1 << 20, MAX_MEMO = 1 << 20, MAX_NAME = 200,

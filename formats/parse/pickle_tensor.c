@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pickle_tensor.c - the names that are allowed, and the tensors they make */
 #include "formats/parse/pickle.h"
-#include "formats/parse/pickle_names.h"
 
 #include <string.h>
 

@@ -54,7 +54,7 @@ static void mix(uint32_t h[8], const uint8_t *block)
 		h[i] += v[i];
 }
 
-void sha256_start(struct sha256 *s)
+void kvt_sha256_start(struct sha256 *s)
 {
 	static const uint32_t first[8] = {
 		0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -65,7 +65,7 @@ void sha256_start(struct sha256 *s)
 	s->nbytes = 0;
 }
 
-void sha256_add(struct sha256 *s, const void *bytes, size_t n)
+void kvt_sha256_add(struct sha256 *s, const void *bytes, size_t n)
 {
 	const uint8_t *p = bytes;
 
@@ -89,11 +89,11 @@ static void finish(struct sha256 *s)
 
 	for (int i = 0; i < 8; i++)
 		length[i] = (uint8_t)(nbits >> (56 - 8 * i));
-	sha256_add(s, pad, (size_t)((119 - s->nbytes % 64) % 64 + 1));
-	sha256_add(s, length, 8);
+	kvt_sha256_add(s, pad, (size_t)((119 - s->nbytes % 64) % 64 + 1));
+	kvt_sha256_add(s, length, 8);
 }
 
-struct sha256_text sha256_end(struct sha256 *s)
+struct sha256_text kvt_sha256_end(struct sha256 *s)
 {
 	struct sha256_text text;
 
@@ -103,7 +103,7 @@ struct sha256_text sha256_end(struct sha256 *s)
 	return text;
 }
 
-void sha256_end_bytes(uint8_t out[SHA256_BYTES], struct sha256 *s)
+void kvt_sha256_end_bytes(uint8_t out[SHA256_BYTES], struct sha256 *s)
 {
 	finish(s);
 	for (int i = 0; i < SHA256_BYTES; i++)
@@ -118,27 +118,27 @@ static void start_keyed(struct sha256 *s, const uint8_t key[64], uint8_t pad)
 
 	for (int i = 0; i < 64; i++)
 		block[i] = key[i] ^ pad;
-	sha256_start(s);
-	sha256_add(s, block, sizeof(block));
+	kvt_sha256_start(s);
+	kvt_sha256_add(s, block, sizeof(block));
 }
 
-void hmac_sha256(uint8_t out[SHA256_BYTES], const void *key, size_t nkey,
-		 const void *bytes, size_t n)
+void kvt_hmac_sha256(uint8_t out[SHA256_BYTES], const void *key, size_t nkey,
+		     const void *bytes, size_t n)
 {
 	uint8_t block[64] = { 0 };
 	struct sha256 s;
 
 	if (nkey > sizeof(block)) {
-		sha256_start(&s);
-		sha256_add(&s, key, nkey);
-		sha256_end_bytes(block, &s);
+		kvt_sha256_start(&s);
+		kvt_sha256_add(&s, key, nkey);
+		kvt_sha256_end_bytes(block, &s);
 	} else {
 		memcpy(block, key, nkey);
 	}
 	start_keyed(&s, block, 0x36);
-	sha256_add(&s, bytes, n);
-	sha256_end_bytes(out, &s);
+	kvt_sha256_add(&s, bytes, n);
+	kvt_sha256_end_bytes(out, &s);
 	start_keyed(&s, block, 0x5c);
-	sha256_add(&s, out, SHA256_BYTES);
-	sha256_end_bytes(out, &s);
+	kvt_sha256_add(&s, out, SHA256_BYTES);
+	kvt_sha256_end_bytes(out, &s);
 }

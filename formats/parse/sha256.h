@@ -18,12 +18,12 @@ struct sha256_text {
 	char s[65];			/* 64 lower-case digits */
 };
 
-void sha256_start(struct sha256 *s);
-void sha256_add(struct sha256 *s, const void *bytes, size_t n);
-struct sha256_text sha256_end(struct sha256 *s);
-void sha256_end_bytes(uint8_t out[SHA256_BYTES], struct sha256 *s);
+void kvt_sha256_start(struct sha256 *s);
+void kvt_sha256_add(struct sha256 *s, const void *bytes, size_t n);
+struct sha256_text kvt_sha256_end(struct sha256 *s);
+void kvt_sha256_end_bytes(uint8_t out[SHA256_BYTES], struct sha256 *s);
 
-void hmac_sha256(uint8_t out[SHA256_BYTES], const void *key, size_t nkey,
-		 const void *bytes, size_t n);
+void kvt_hmac_sha256(uint8_t out[SHA256_BYTES], const void *key, size_t nkey,
+		     const void *bytes, size_t n);
 
 #endif

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chunks.c - chunks become blocks and requests */
+/*
+ * chunks.c - chunks become blocks and requests
+ *
+ * In: chunks in any order, each with a hash, a place in a file and a number of tokens.
+ * They are sorted into runs, one an id; a list of the user's makes requests of runs,
+ * else each run is one; runs get blocks in the order of requests, so that what is
+ * read together lies together; tables and pieces follow.  Only the last chunk of a
+ * request may leave its last block unfilled.  Time: n log n in chunks.
+ */
 #include "formats/store/chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/store/chunk_order.h"
+#include "formats/file/tree.h"
 #include "formats/store/pages.h"
 
 #define LL(x) ((long long)(x))
+
+enum { MAX_LIST = 64 << 20 };		/* bytes */
 
 static enum kvt_status no_memory(const struct kvt_chunks *c, struct kvt_error *err)
 {
@@ -117,6 +127,203 @@ enum kvt_status kvt_chunks_sort(struct kvt_chunks *c, int64_t *layers,
 	return KVT_OK;
 }
 
+/* ---- requests: which chunks follow each other ----------------------------- */
+
+/* The chunks of a request. */
+struct chain {
+	const char *request;		/* borrowed */
+	int64_t count;
+	int64_t *run;			/* numbers of runs; owned by the order */
+};
+
+/* All requests. */
+struct order {
+	int64_t count;
+	struct chain *chain;
+	int64_t *runs;			/* of all chains */
+	char *text;			/* of the user's list; or NULL */
+};
+
+static void order_free(struct order *order)
+{
+	free(order->chain);
+	free(order->runs);
+	free(order->text);
+	*order = (struct order){ 0 };
+}
+
+/* Room for as many requests, and runs in all of them. */
+static enum kvt_status reserve(struct order *order, int64_t requests, int64_t runs,
+			       const char *where, struct kvt_error *err)
+{
+	order->chain = calloc((size_t)requests + 1, sizeof(*order->chain));
+	order->runs = calloc((size_t)runs + 1, sizeof(*order->runs));
+	if (!order->chain || !order->runs)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", where);
+	return KVT_OK;
+}
+
+static enum kvt_status each_alone(struct order *order, const struct kvt_chunks *c,
+				  struct kvt_error *err)
+{
+	enum kvt_status status = reserve(order, c->nruns, c->nruns, c->where, err);
+
+	for (int64_t i = 0; !status && i < c->nruns; i++) {
+		order->runs[i] = i;
+		order->chain[order->count++] = (struct chain){
+			c->chunk[c->run[i].first].id, 1, &order->runs[i] };
+	}
+	return status;
+}
+
+static int64_t find_run(const struct kvt_chunks *c, const char *id)
+{
+	int64_t from = 0, to = c->nruns;
+
+	while (from < to) {
+		int64_t mid = from + (to - from) / 2;
+		int order = strcmp(c->chunk[c->run[mid].first].id, id);
+
+		if (!order)
+			return mid;
+		if (order < 0)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return -1;
+}
+
+static char *next_word(char **rest)
+{
+	char *word = *rest + strspn(*rest, " \t\r"), *end;
+
+	if (!*word)
+		return NULL;
+	end = word + strcspn(word, " \t\r");
+	*rest = *end ? end + 1 : end;
+	*end = '\0';
+	return word;
+}
+
+static int64_t count_words(const char *s)
+{
+	int64_t n = 0;
+
+	for (s += strspn(s, " \t\r\n"); *s; s += strspn(s, " \t\r\n")) {
+		n++;
+		s += strcspn(s, " \t\r\n");
+	}
+	return n;
+}
+
+static int64_t count_lines(const char *s)
+{
+	int64_t n = 1;
+
+	while ((s = strchr(s, '\n'))) {
+		n++;
+		s++;
+	}
+	return n;
+}
+
+static enum kvt_status take_line(struct order *order, int64_t *used, char *line,
+				 int64_t number, const struct kvt_chunks *c,
+				 const char *path, struct kvt_error *err)
+{
+	struct chain *chain = &order->chain[order->count];
+	char *word = next_word(&line);
+
+	if (!word || *word == '#')
+		return KVT_OK;
+	*chain = (struct chain){ word, 0, &order->runs[*used] };
+	while ((word = next_word(&line))) {
+		chain->run[chain->count] = find_run(c, word);
+		if (chain->run[chain->count++] < 0)
+			return kvt_fail(
+				err, KVT_BAD_INPUT,
+				"%s:%lld: chunk %.80s of request %.80s is not in %s",
+				path, LL(number), word, chain->request, c->where);
+	}
+	if (!chain->count)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s:%lld: request %.80s has no chunk",
+				path, LL(number), chain->request);
+	*used += chain->count;
+	order->count++;
+	return KVT_OK;
+}
+
+static int by_request(const void *a, const void *b)
+{
+	const struct chain *x = *(const struct chain *const *)a;
+	const struct chain *y = *(const struct chain *const *)b;
+
+	return strcmp(x->request, y->request);
+}
+
+static enum kvt_status check_names(const struct order *order, const char *path,
+				   struct kvt_error *err)
+{
+	const struct chain **by_name;
+	enum kvt_status status = KVT_OK;
+
+	if (!order->count)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: names no request", path);
+	if (!(by_name = calloc((size_t)order->count, sizeof(*by_name))))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	for (int64_t i = 0; i < order->count; i++)
+		by_name[i] = &order->chain[i];
+	qsort(by_name, (size_t)order->count, sizeof(*by_name), by_request);
+	for (int64_t i = 1; !status && i < order->count; i++)
+		if (!strcmp(by_name[i]->request, by_name[i - 1]->request))
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: request %.80s comes twice", path,
+					  by_name[i]->request);
+	free(by_name);
+	return status;
+}
+
+static enum kvt_status take_lists(struct order *order, const struct kvt_chunks *c,
+				  const char *path, struct kvt_error *err)
+{
+	int64_t used = 0, number = 0;
+	char *line = order->text, *end;
+	enum kvt_status status = reserve(order, count_lines(line), count_words(line),
+					 path, err);
+
+	for (; !status && line; line = end) {
+		if ((end = strchr(line, '\n')))
+			*end++ = '\0';
+		status = take_line(order, &used, line, ++number, c, path, err);
+	}
+	return status ? status : check_names(order, path, err);
+}
+
+/*
+ * From the file that the user named, or each run by itself.  Lines are
+ * REQUEST CHUNK..., blank ones and those that begin with # count nothing.  A
+ * chunk that is not there, and a request that comes twice, are KVT_BAD_INPUT.
+ */
+static enum kvt_status order_load(struct order *out, struct kvt_dump *reader,
+				  const struct kvt_chunks *c,
+				  const struct kvt_hints *hints, struct kvt_error *err)
+{
+	const char *path = kvt_fact(hints, KVT_CHUNKS_ORDER);
+	enum kvt_status status;
+	size_t nbytes;
+
+	*out = (struct order){ 0 };
+	if (!path)
+		return each_alone(out, c, err);
+	if ((status = kvt_tree_text(&out->text, &nbytes, &reader->files, path, MAX_LIST,
+				    err)))
+		return status;
+	if (strlen(out->text) != nbytes)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds a NUL character", path);
+	return take_lists(out, c, path, err);
+}
+
 /* ---- blocks -------------------------------------------------------------- */
 
 static int64_t blocks_of(int64_t tokens, int64_t block_size)
@@ -205,9 +412,8 @@ static enum kvt_status size_groups(struct kvt_dump *reader, struct kvt_chunks *c
 /* ---- requests ------------------------------------------------------------ */
 
 static enum kvt_status set_tables(struct kvt_dump *reader, struct kvt_request *request,
-				  const struct kvt_chunks *c,
-				  const struct kvt_chunk_list *list, int64_t block_size,
-				  struct kvt_error *err)
+				  const struct kvt_chunks *c, const struct chain *chain,
+				  int64_t block_size, struct kvt_error *err)
 {
 	for (int g = 0; g < reader->snapshot.ngroups; g++) {
 		int64_t n = blocks_of(request->ntokens, block_size), at = 0;
@@ -217,8 +423,8 @@ static enum kvt_status set_tables(struct kvt_dump *reader, struct kvt_request *r
 		request->nblocks[g] = n;
 		if (!table)
 			return no_memory(c, err);
-		for (int64_t i = 0; i < list->count; i++) {
-			const struct kvt_chunk_run *run = &c->run[list->run[i]];
+		for (int64_t i = 0; i < chain->count; i++) {
+			const struct kvt_chunk_run *run = &c->run[chain->run[i]];
 			int64_t tokens = c->chunk[run->first].tokens;
 
 			for (int64_t b = 0; b < blocks_of(tokens, block_size); b++)
@@ -230,20 +436,20 @@ static enum kvt_status set_tables(struct kvt_dump *reader, struct kvt_request *r
 
 /* All but the last chunk of a request fill their blocks. */
 static enum kvt_status add_request(struct kvt_dump *reader, const struct kvt_chunks *c,
-				   const struct kvt_chunk_list *list, int64_t block_size,
+				   const struct chain *chain, int64_t block_size,
 				   struct kvt_error *err)
 {
 	struct kvt_snapshot *s = &reader->snapshot;
 	struct kvt_request *request = &s->request[s->nrequests];
 
-	for (int64_t i = 0; i < list->count; i++) {
-		const struct kvt_chunk *chunk = &c->chunk[c->run[list->run[i]].first];
+	for (int64_t i = 0; i < chain->count; i++) {
+		const struct kvt_chunk *chunk = &c->chunk[c->run[chain->run[i]].first];
 
-		if (i + 1 < list->count && chunk->tokens % block_size)
+		if (i + 1 < chain->count && chunk->tokens % block_size)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
 				"%s: chunk %.80s inside request %.80s has %lld tokens, no multiple of --block-size %lld",
-				c->where, chunk->id, list->request, LL(chunk->tokens),
+				c->where, chunk->id, chain->request, LL(chunk->tokens),
 				LL(block_size));
 		if (__builtin_add_overflow(request->ntokens, chunk->tokens,
 					   &request->ntokens))
@@ -251,20 +457,20 @@ static enum kvt_status add_request(struct kvt_dump *reader, const struct kvt_chu
 					c->where);
 	}
 	s->nrequests++;
-	if (!(request->id = strdup(list->request)))
+	if (!(request->id = strdup(chain->request)))
 		return no_memory(c, err);
-	return set_tables(reader, request, c, list, block_size, err);
+	return set_tables(reader, request, c, chain, block_size, err);
 }
 
 /* In the order of requests, so that what is read together lies together. */
-static int64_t number_blocks(struct kvt_chunks *c, const struct kvt_chunk_order *order,
+static int64_t number_blocks(struct kvt_chunks *c, const struct order *order,
 			     int64_t block_size)
 {
 	int64_t next = 0;
 
 	for (int64_t r = 0; r < order->count; r++)
-		for (int64_t i = 0; i < order->list[r].count; i++) {
-			struct kvt_chunk_run *run = &c->run[order->list[r].run[i]];
+		for (int64_t i = 0; i < order->chain[r].count; i++) {
+			struct kvt_chunk_run *run = &c->run[order->chain[r].run[i]];
 
 			if (run->block >= 0)
 				continue;
@@ -275,8 +481,8 @@ static int64_t number_blocks(struct kvt_chunks *c, const struct kvt_chunk_order 
 }
 
 static enum kvt_status place(struct kvt_dump *reader, struct kvt_chunks *c,
-			     const struct kvt_chunk_order *order,
-			     const struct kvt_hints *hints, struct kvt_error *err)
+			     const struct order *order, const struct kvt_hints *hints,
+			     struct kvt_error *err)
 {
 	int64_t block_size = hints->block_size > 0 ? hints->block_size :
 			     kvt_chunks_longest(c)->tokens;
@@ -294,7 +500,7 @@ static enum kvt_status place(struct kvt_dump *reader, struct kvt_chunks *c,
 	if (!reader->snapshot.request)
 		return no_memory(c, err);
 	for (int64_t r = 0; !status && r < order->count; r++)
-		status = add_request(reader, c, &order->list[r], block_size, err);
+		status = add_request(reader, c, &order->chain[r], block_size, err);
 	for (int64_t i = 0; !status && i < c->nruns; i++)
 		if (c->run[i].block >= 0)
 			status = place_run(reader, c, &c->run[i], err);
@@ -304,11 +510,11 @@ static enum kvt_status place(struct kvt_dump *reader, struct kvt_chunks *c,
 enum kvt_status kvt_chunks_place(struct kvt_dump *reader, struct kvt_chunks *c,
 				 const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_chunk_order order;
-	enum kvt_status status = kvt_chunk_order_load(&order, reader, c, hints, err);
+	struct order order;
+	enum kvt_status status = order_load(&order, reader, c, hints, err);
 
 	if (!status)
 		status = place(reader, c, &order, hints, err);
-	kvt_chunk_order_free(&order);
+	order_free(&order);
 	return status;
 }

@@ -148,7 +148,7 @@ static enum kvt_status check_hints(struct cache_opening *o, struct kvt_manifest 
 	return kvt_manifest_hints(m, &hints, o->reader->path, o->err);
 }
 
-enum kvt_status cache_groups(struct cache_opening *o)
+enum kvt_status kvt_cache_groups(struct cache_opening *o)
 {
 	struct kvt_manifest m = { .has_layout = true };
 	struct kvt_snapshot *s = &o->reader->snapshot;

@@ -184,7 +184,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 	return status;
 }
 
-enum kvt_status cache_layers(struct cache_opening *o)
+enum kvt_status kvt_cache_layers(struct cache_opening *o)
 {
 	const struct kvt_tensor *keys = NULL, *values = NULL;
 	enum kvt_status status;

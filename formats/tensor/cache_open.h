@@ -26,7 +26,7 @@ struct cache_layer {
 	const char *name;		/* of the tensor of keys; borrowed */
 	int64_t number;			/* in the model */
 	struct cache_half half[2];	/* keys, values */
-	struct kvt_held held;		/* settled by cache_slots() */
+	struct kvt_held held;		/* settled by kvt_cache_slots() */
 	int64_t first, count;		/* the slots it holds */
 	int group;			/* of its keys */
 	int64_t place;			/* among the layers of that group */
@@ -59,15 +59,15 @@ struct cache_opening {
 };
 
 /* The layers that hold anything, in [batch, heads, tokens, elements]. */
-KVT_MUST_CHECK enum kvt_status cache_layers(struct cache_opening *o);
+KVT_MUST_CHECK enum kvt_status kvt_cache_layers(struct cache_opening *o);
 
 /*
  * Which slots each holds and which are tokens: as the file says, or the user;
  * KVT_BAD_INPUT, with the option to be given, where neither does.
  */
-KVT_MUST_CHECK enum kvt_status cache_slots(struct cache_opening *o);
+KVT_MUST_CHECK enum kvt_status kvt_cache_slots(struct cache_opening *o);
 
 /* Fills the snapshot with groups of layers that are alike; nobody counts blocks yet. */
-KVT_MUST_CHECK enum kvt_status cache_groups(struct cache_opening *o);
+KVT_MUST_CHECK enum kvt_status kvt_cache_groups(struct cache_opening *o);
 
 #endif

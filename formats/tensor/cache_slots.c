@@ -312,7 +312,7 @@ static enum kvt_status take_rows(struct cache_opening *o, bool left)
 	return status;
 }
 
-enum kvt_status cache_slots(struct cache_opening *o)
+enum kvt_status kvt_cache_slots(struct cache_opening *o)
 {
 	const char *padding = kvt_fact(o->hints, "padding");
 	bool left = padding && !strcmp(padding, "left");

@@ -28,10 +28,4 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tensors_print(char **out, int64_t *nbytes, struct kvt_tensors *tensors,
 		  const char *manifest, struct kvt_error *err);
 
-/* The members create and finish of the format. */
-KVT_MUST_CHECK enum kvt_status
-kvt_safetensors_create(struct kvt_writer *writer, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-kvt_safetensors_finish(struct kvt_writer *writer, struct kvt_error *err);
-
 #endif

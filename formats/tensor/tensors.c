@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensors.c - lists of named tensors, and finding one of them */
+/*
+ * tensors.c - lists of named tensors: finding one of them, and by their names which
+ * layer each is of and whether it holds keys or values
+ */
 #include "formats/tensor/tensors.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,4 +77,208 @@ enum kvt_status kvt_tensor_check_type(const struct kvt_tensor *tensor, const cha
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED, "%s: tensor %.100s has elements of %s",
 			path, tensor->name, tensor->type);
+}
+
+/* ---- what people call them ---------------------------------------------- */
+
+/* Words that tell the keys of a pair from its values, the last one in a name. */
+static const struct {
+	const char *keys, *values;
+} pairs[] = {
+	{ "k", "v" }, { "K", "V" },
+	{ "key", "value" }, { "keys", "values" },
+	{ "k_cache", "v_cache" }, { "key_cache", "value_cache" },
+};
+enum { NPAIRS = sizeof(pairs) / sizeof(pairs[0]), MAX_NAMES = 4096 };
+
+/* Where names are divided into words. */
+static bool is_divided(char c)
+{
+	return !c || c == '.' || c == '_';
+}
+
+static const char *last_word(const char *name, const char *word)
+{
+	const char *found = NULL, *at;
+	size_t n = strlen(word);
+
+	for (at = strstr(name, word); at; at = strstr(at + 1, word))
+		if ((at == name || is_divided(at[-1])) && is_divided(at[n]))
+			found = at;
+	return found;
+}
+
+static const struct kvt_tensor *find_paired(const struct kvt_tensors *tensors,
+					    const char *name, int i)
+{
+	const char *word = last_word(name, pairs[i].keys);
+	char other[MAX_NAMES + 16];
+
+	if (!word || strlen(name) > MAX_NAMES)
+		return NULL;
+	snprintf(other, sizeof(other), "%.*s%s%s", (int)(word - name), name,
+		 pairs[i].values, word + strlen(pairs[i].keys));
+	return kvt_tensors_find(tensors, other);
+}
+
+/* ---- what the user calls them ------------------------------------------- */
+
+/* A name with {l} where the number of the layer stands. */
+struct pattern {
+	const char *before, *after;
+	size_t nbefore, nafter;
+};
+
+enum { PATTERNS = 2 };
+
+/* One pattern, or one for keys and one for values. */
+static enum kvt_status read_patterns(struct pattern out[PATTERNS], int *count,
+				     const char *names, struct kvt_error *err)
+{
+	const char *at = names, *end, *hole;
+
+	for (*count = 0;; at = end + 1) {
+		end = at + strcspn(at, ",");
+		hole = strstr(at, "{l}");
+		if (*count == PATTERNS || strlen(names) > MAX_NAMES || !hole ||
+		    hole >= end || (strstr(hole + 1, "{l}") &&
+				    strstr(hole + 1, "{l}") < end))
+			return kvt_fail(err, KVT_USAGE,
+					"names '%.200s' are not one or two names with one {l} each",
+					names);
+		out[(*count)++] = (struct pattern){
+			at, hole + 3, (size_t)(hole - at), (size_t)(end - hole - 3) };
+		if (!*end)
+			return KVT_OK;
+	}
+}
+
+static bool match(int64_t *layer, const struct pattern *p, const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n <= p->nbefore + p->nafter || n - p->nbefore - p->nafter > 6 ||
+	    strncmp(name, p->before, p->nbefore) ||
+	    strncmp(name + n - p->nafter, p->after, p->nafter))
+		return false;
+	*layer = 0;
+	for (size_t i = p->nbefore; i < n - p->nafter; i++) {
+		if (!isdigit((unsigned char)name[i]))
+			return false;
+		*layer = *layer * 10 + name[i] - '0';
+	}
+	return true;
+}
+
+static const struct kvt_tensor *find_named(const struct kvt_tensors *tensors,
+					   const char *name, const char *names)
+{
+	struct pattern p[PATTERNS];
+	char other[MAX_NAMES + 8];
+	int64_t layer;
+	int count;
+
+	/* with the number as it is written there: 07, say */
+	if (read_patterns(p, &count, names, NULL) || count != PATTERNS ||
+	    !match(&layer, &p[0], name))
+		return NULL;
+	snprintf(other, sizeof(other), "%.*s%.*s%.*s", (int)p[1].nbefore, p[1].before,
+		 (int)(strlen(name) - p[0].nbefore - p[0].nafter), name + p[0].nbefore,
+		 (int)p[1].nafter, p[1].after);
+	return kvt_tensors_find(tensors, other);
+}
+
+const struct kvt_tensor *kvt_tensors_partner(const struct kvt_tensors *tensors,
+					     const char *name, const char *names)
+{
+	const struct kvt_tensor *found = NULL;
+
+	if (names)
+		return find_named(tensors, name, names);
+	for (int i = 0; !found && i < NPAIRS; i++)
+		found = find_paired(tensors, name, i);
+	return found;
+}
+
+/* ---- layers ------------------------------------------------------------- */
+
+static enum kvt_status list_named(struct kvt_layer *layer, int64_t *count, bool *apart,
+				  const struct kvt_tensors *tensors, const char *names,
+				  const char *path, struct kvt_error *err)
+{
+	struct pattern p[PATTERNS];
+	enum kvt_status status;
+	int npatterns;
+
+	if ((status = read_patterns(p, &npatterns, names, err)))
+		return status;
+	*apart = npatterns == PATTERNS;
+	for (int64_t i = 0; i < tensors->count; i++) {
+		const char *name = tensors->tensor[i].name;
+		int64_t number;
+
+		if (!match(&number, &p[0], name))
+			continue;
+		if (*apart && !kvt_tensors_partner(tensors, name, names))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: no values for the keys %.100s", path, name);
+		layer[(*count)++] = (struct kvt_layer){ name, number, i };
+	}
+	if (!*count)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: no tensor is named %.100s, but %.100s", path,
+				names, tensors->tensor[0].name);
+	return kvt_layers_order(layer, *count, path, err);
+}
+
+static enum kvt_status list_all(struct kvt_layer *layer, int64_t *count, bool *apart,
+				const struct kvt_tensors *tensors, const char *path,
+				struct kvt_error *err)
+{
+	int64_t npairs = 0;
+
+	for (int64_t i = 0; i < tensors->count; i++)
+		npairs += !!kvt_tensors_partner(tensors, tensors->tensor[i].name, NULL);
+	*apart = npairs > 0;
+	for (int64_t i = 0; i < tensors->count; i++) {
+		const char *name = tensors->tensor[i].name;
+
+		if (!*apart || kvt_tensors_partner(tensors, name, NULL))
+			layer[(*count)++] = (struct kvt_layer){ name, -1, i };
+	}
+	if (*apart && 2 * npairs != tensors->count)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %lld tensors are not %lld pairs of keys and values; "
+				"give --set names=KEYS,VALUES", path, (long long)tensors->count,
+				(long long)npairs);
+	for (int64_t i = 0; i < *count; i++)
+		if (!kvt_layer_number(&layer[i].number, layer[i].name))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: cannot tell the layer of '%.100s'; "
+					"give --set names=KEYS,VALUES, with {l} for the layer",
+					path, layer[i].name);
+	return kvt_layers_order(layer, *count, path, err);
+}
+
+enum kvt_status kvt_tensors_layers(struct kvt_layer **out, int64_t *count, bool *apart,
+				   const struct kvt_tensors *tensors, const char *names,
+				   const char *path, struct kvt_error *err)
+{
+	struct kvt_layer *layer = calloc((size_t)tensors->count + 1, sizeof(*layer));
+	enum kvt_status status;
+
+	if (!layer)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	*count = 0;
+	if (!tensors->count)
+		status = kvt_fail(err, KVT_BAD_INPUT, "%s: has no tensors", path);
+	else if (names)
+		status = list_named(layer, count, apart, tensors, names, path, err);
+	else
+		status = list_all(layer, count, apart, tensors, path, err);
+	if (status)
+		free(layer);
+	else
+		*out = layer;
+	return status;
 }

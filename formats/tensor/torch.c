@@ -97,7 +97,7 @@ static enum kvt_status read_pickle(struct torch_walk *w, const struct kvt_zip_me
 	if (!(status = kvt_file_read(w->file, bytes, m->nbytes, m->data, w->err)) &&
 	    !(status = kvt_pickle_read(&w->pickle, bytes, m->nbytes, w->file->path,
 				       w->err))) {
-		status = torch_walk_tree(w);
+		status = kvt_torch_walk(w);
 		kvt_pickle_free(&w->pickle);
 	}
 	free(bytes);

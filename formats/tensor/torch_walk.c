@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
-#include "formats/parse/pickle_names.h"
+#include "formats/parse/pickle.h"
 
 enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20 };
 
@@ -379,7 +379,7 @@ static void keep_told(struct kvt_tensors *list)
 	list->count = kept;
 }
 
-enum kvt_status torch_walk_tree(struct torch_walk *w)
+enum kvt_status kvt_torch_walk(struct torch_walk *w)
 {
 	enum kvt_status status = walk_node(w, w->pickle.root, 0);
 

@@ -23,6 +23,6 @@ struct torch_walk {
 };
 
 /* Adds the tensors of the pickle to 'out', in its order; no index is made. */
-KVT_MUST_CHECK enum kvt_status torch_walk_tree(struct torch_walk *w);
+KVT_MUST_CHECK enum kvt_status kvt_torch_walk(struct torch_walk *w);
 
 #endif

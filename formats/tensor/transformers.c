@@ -179,8 +179,8 @@ static enum kvt_status cache_open(struct kvt_dump *reader, const char *path,
 
 	if ((status = kvt_files_open(&reader->files, &o.file, path, err)))
 		return status;
-	(void)((status = read_tensors(&o)) || (status = cache_layers(&o)) ||
-	       (status = cache_slots(&o)) || (status = cache_groups(&o)) ||
+	(void)((status = read_tensors(&o)) || (status = kvt_cache_layers(&o)) ||
+	       (status = kvt_cache_slots(&o)) || (status = kvt_cache_groups(&o)) ||
 	       (status = add_requests(&o)));
 	kvt_tensors_free(&o.tensors);
 	free(o.layer);

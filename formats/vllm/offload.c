@@ -11,7 +11,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
-#include "formats/vllm/offload_impl.h"
+#include "formats/vllm/offload.h"
 
 #define LL(x) ((long long)(x))
 
@@ -35,15 +35,6 @@ static bool offload_probe(const char *path, const uint8_t *head, int64_t nhead)
 }
 
 /* ---- files -------------------------------------------------------------- */
-
-int kvt_offload_group_of(const struct kvt_offload *o, int64_t i)
-{
-	struct kvt_part_of_name hash;
-	int number = -1;
-
-	/* count_files() has refused other names */
-	return kvt_offload_name(&hash, &number, o->tree.file[i].name) ? number : -1;
-}
 
 static enum kvt_status count_files(struct kvt_offload *o)
 {
@@ -98,15 +89,6 @@ static bool has_number(const uint32_t *ids, int64_t n, int64_t number)
 	return false;
 }
 
-enum kvt_status kvt_offload_page(int64_t *out, const struct kvt_group *group,
-				 struct kvt_error *err)
-{
-	struct kvt_shape page = group->shape;
-
-	page.n[KVT_AXIS_L] = page.n[KVT_AXIS_B] = 1;
-	return kvt_shape_nbytes(out, &page, err);
-}
-
 static enum kvt_status take_layers(struct kvt_offload *o, struct kvt_group *group,
 				   const struct kvt_offload_group *from)
 {
@@ -137,25 +119,6 @@ static enum kvt_status take_layers(struct kvt_offload *o, struct kvt_group *grou
 	return KVT_OK;
 }
 
-/* What is known, and what the user adds; extents of one block. */
-enum kvt_status kvt_offload_fit(struct kvt_offload *o, struct kvt_group *group,
-				int64_t nbytes)
-{
-	struct kvt_pages_known known = { .name = o->folder, .nbytes = -1,
-		.counted = KVT_AXIS_B, .parallel = &o->reader->snapshot.parallel };
-	struct kvt_group all = *group;
-	enum kvt_status status = kvt_pages_fit(&all, &known, o->hints, NULL);
-
-	if (status && nbytes >= 0) {
-		known.nbytes = nbytes;
-		all = *group;
-	}
-	if (status && (status = kvt_pages_fit(&all, &known, o->hints, o->err)))
-		return status;
-	*group = all;
-	return kvt_offload_check_canonical(o->config.canonical, group, o->base, o->err);
-}
-
 static enum kvt_status describe_group(struct kvt_offload *o, int number,
 				      const struct kvt_offload_kind *kind)
 {
@@ -183,32 +146,6 @@ static enum kvt_status describe_group(struct kvt_offload *o, int number,
 			return status;
 	}
 	return kind->fit(o, group, files);
-}
-
-/* ---- blocks ------------------------------------------------------------- */
-
-enum kvt_status kvt_offload_name_blocks(struct kvt_offload *o, char **names, int64_t file,
-					int64_t n)
-{
-	int64_t each = o->config.blocks_per_file;
-	struct kvt_part_of_name hash;
-	char text[512];
-	int number;
-
-	kvt_offload_name(&hash, &number, o->tree.file[file].name);
-	for (int64_t i = 0; i < n; i++) {
-		int length = (int)hash.n;
-
-		/* of a range of blocks the file has the last ones */
-		if (each == 1)
-			snprintf(text, sizeof(text), "%.*s", length, hash.s);
-		else
-			snprintf(text, sizeof(text), "%.*s:%lld", length, hash.s,
-				 LL(each - n + i));
-		if (!(names[i] = strdup(text)))
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-	}
-	return KVT_OK;
 }
 
 /* ---- all groups --------------------------------------------------------- */
@@ -292,6 +229,7 @@ const struct kvt_format kvt_offload_format = {
 	.presets = presets,
 	.facts = facts,
 	.directory = true,
+	.row_ranks = true,
 	.unlisted = true,
 	.probe = offload_probe,
 	.open = offload_open,

@@ -168,9 +168,9 @@ bool kvt_offload_digest(char out[13], const json_t *config)
 
 	if (!text)
 		return false;
-	sha256_start(&sum);
-	sha256_add(&sum, text, strlen(text));
-	hash = sha256_end(&sum);
+	kvt_sha256_start(&sum);
+	kvt_sha256_add(&sum, text, strlen(text));
+	hash = kvt_sha256_end(&sum);
 	free(text);
 	memcpy(out, hash.s, 12);
 	out[12] = '\0';

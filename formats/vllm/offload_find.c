@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/vllm/offload_impl.h"
+#include "formats/vllm/offload.h"
 
 enum { MOST_CONFIG = 16 << 20, MOST_ENTRIES = 1 << 16 };
 

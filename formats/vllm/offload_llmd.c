@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/vllm/offload_impl.h"
+#include "formats/vllm/offload.h"
 
 #define LL(x) ((long long)(x))
 

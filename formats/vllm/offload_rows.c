@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
-#include "formats/vllm/offload_impl.h"
+#include "formats/vllm/offload.h"
 
 #define LL(x) ((long long)(x))
 

@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/lmcache/header.h"
-#include "formats/lmcache/key.h"
-#include "formats/mooncake/store.h"
-#include "formats/mooncake/tensor.h"
+#include "formats/lmcache/lmcache.h"
+#include "formats/mooncake/mooncake.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

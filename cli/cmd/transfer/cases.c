@@ -132,18 +132,18 @@ static enum kvt_status hash_pair(struct pair_sum *out, const struct kvt_nest *ne
 	struct kvt_op op;
 	char line[80];
 
-	sha256_start(&hash);
+	kvt_sha256_start(&hash);
 	kvt_ops_start(&ops, nest, scope);
 	while (kvt_op_next(&op, &ops)) {
 		int n = snprintf(line, sizeof(line),
 				 "%" PRId64 " %" PRId64 " %" PRId64 "\n",
 				 op.src, op.dst, op.len);
 
-		sha256_add(&hash, line, (size_t)n);
+		kvt_sha256_add(&hash, line, (size_t)n);
 		sum.ops++;
 		sum.bytes += op.len;
 	}
-	sum.hash = sha256_end(&hash);
+	sum.hash = kvt_sha256_end(&hash);
 	*out = sum;
 	return KVT_OK;
 }

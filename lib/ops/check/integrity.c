@@ -130,9 +130,7 @@ static enum kvt_status verify_cells(struct worker *worker, struct checked *c,
 	int64_t at[KVT_NAXES], i = 0;
 	enum kvt_status status;
 
-	pipeline_lock(worker);
 	status = kvt_fetch_cells(c->v->reader, c->v->group, &c->box, stored, err);
-	pipeline_unlock(worker);
 	if (status)
 		return status;
 	memcpy(at, c->box.begin, sizeof(at));

@@ -100,14 +100,12 @@ static enum kvt_status same_cells(bool *same, struct worker *worker,
 
 	cells[SIDE_A] = (uint64_t *)(void *)worker->buffer[BUFFER_CELLS];
 	cells[SIDE_B] = cells[SIDE_A] + room;
-	pipeline_lock(worker);
 	for (int s = 0; !status && s < NSIDES; s++) {
 		const struct kvt_box *box = &part->box[s];
 
 		nblocks[s] = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
 		status = source_fetch_cells(&c->p->view[s], 0, box, cells[s], err);
 	}
-	pipeline_unlock(worker);
 	*same = !status;
 	for (int64_t l = 0; *same && l < part->end_layer - part->layer; l++)
 		for (int64_t i = part->span; *same && i < part->end_span; i++) {

@@ -227,15 +227,13 @@ enum kvt_status put_finish(struct worker *worker, struct put *put, int nputs, in
 	bool in_turn = nputs && tiling_of(put);
 	enum kvt_status status = KVT_OK;
 
-	if (!in_turn)
-		pipeline_lock(worker);
-	else if (!pipeline_turn(worker, i))
+	if (in_turn && !pipeline_turn(worker, i))
 		return KVT_OK;
 	for (int p = 0; !status && p < nputs; p++)
 		status = place(&put[p], err);
-	if (!in_turn || status)
+	if (in_turn && status)
 		pipeline_unlock(worker);
-	else
+	else if (in_turn)
 		pipeline_pass(worker, i);
 	for (int p = 0; !status && p < nputs; p++)
 		status = write_waiting(&put[p], err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_llama.c - state files of llama.cpp, honest, cut short and lying */
-#include "formats/llama/state.h"
+#include "formats/llama/llama.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 enum { LAYERS = 2, CELLS = 3, WIDTH = 8, GGSN = 0x6767736e, GGSQ = 0x67677371 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_lmcache_parsers.c - names and headers of LMCache, honest and lying */
-#include "formats/lmcache/header.h"
-#include "formats/lmcache/key.h"
+#include "formats/lmcache/lmcache.h"
 #include "tests/unit/formats/made_bytes.h"
 
 /* ---- keys ---------------------------------------------------------------- */

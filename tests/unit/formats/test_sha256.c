@@ -49,7 +49,7 @@ static void test_hmac(void **state)
 
 		fill(key, cases[c].key, cases[c].nkey);
 		fill(data, cases[c].data, cases[c].n);
-		hmac_sha256(mac, key, cases[c].nkey, data, cases[c].n);
+		kvt_hmac_sha256(mac, key, cases[c].nkey, data, cases[c].n);
 		for (int i = 0; i < SHA256_BYTES; i++)
 			snprintf(text + 2 * i, 3, "%02x", mac[i]);
 		assert_string_equal(text, cases[c].hmac);
@@ -64,11 +64,11 @@ static void test_sha256(void **state)
 	struct sha256_text text;
 
 	(void)state;
-	sha256_start(&a);
-	sha256_add(&a, "abc", 3);
+	kvt_sha256_start(&a);
+	kvt_sha256_add(&a, "abc", 3);
 	b = a;
-	text = sha256_end(&a);
-	sha256_end_bytes(bytes, &b);
+	text = kvt_sha256_end(&a);
+	kvt_sha256_end_bytes(bytes, &b);
 	assert_string_equal(text.s, "ba7816bf8f01cfea414140de5dae2223"
 				    "b00361a396177a9cb410ff61f20015ad");
 	for (int i = 0; i < SHA256_BYTES; i++) {

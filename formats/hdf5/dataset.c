@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c - groups, datasets behind links, and one-dimensional tables
+ * dataset.c - groups and datasets at the end of hard links, and tables: datasets of
+ * one dimension
  */
 #include "formats/hdf5/hdf5.h"
 

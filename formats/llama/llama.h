@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * llama.h - state files of llama.cpp: what is where, how the file is read, and the
+ * dump that it becomes
+ *
+ * Such a file does not say which of several ways it was written in: builds
+ * differ under one version, and a cell has more fields for some models.  All are
+ * tried, and just one must end where the file does.
+ */
+#ifndef KVT_LLAMA_H
+#define KVT_LLAMA_H
+
+#include "formats/file/tokens.h"
+#include "formats/format.h"
+
+/* ---- what is where in a file (parse.c) ---------------------------------- */
+
+/* Where rows of keys or values are: one after each layer's, all alike. */
+struct kvt_llama_rows {
+	int type;			/* of ggml */
+	int64_t nbytes;			/* of a cell in a layer */
+	int64_t at;			/* of the first layer's data */
+	int64_t step;			/* from one layer to the next */
+	int64_t elem;			/* transposed only: bytes of an element */
+	bool uneven;			/* layers differ, and 'step' means nothing */
+};
+
+/* Cells that are stored together; engines have one stream, or one a sequence. */
+struct kvt_llama_stream {
+	int64_t ncells, nlayers;
+	bool transposed, has_values;
+	struct kvt_llama_rows k, v;
+};
+
+/* A sequence holds this cell of a stream. */
+struct kvt_llama_member {
+	int32_t sequence, position;
+	uint32_t stream, cell;
+};
+
+/* One cache: all layers, or those with a window, or those without. */
+struct kvt_llama_cache {
+	int64_t nstreams, nmembers;
+	struct kvt_llama_stream *stream;	/* owned */
+	struct kvt_llama_member *member;	/* owned; by sequence, position, cell */
+};
+
+/*
+ * Recurrent layers: a cell has two rows in each, of all tokens of a sequence so far.
+ * The first of these are convolution states where there are any.
+ */
+struct kvt_llama_states {
+	int64_t ncells, nlayers, nmembers;	/* no cells: nothing is in them */
+	struct kvt_llama_member *member;	/* owned; as above */
+	struct kvt_llama_rows row[2];
+};
+
+enum { KVT_LLAMA_CACHES = 2 };
+
+struct kvt_llama_state {
+	const char *kind;		/* "ggsn", "ggsq", "sequence" */
+	int version;			/* 0: has none */
+	int64_t ntokens, tokens_at;	/* what the program stored with it */
+	char arch[64];			/* of the model; "" if unknown */
+	int extra;			/* bytes that a cell has besides */
+	bool whole;			/* of all sequences, not of one */
+	int ncaches;
+	struct kvt_llama_cache cache[KVT_LLAMA_CACHES];
+	struct kvt_llama_states states;
+};
+
+/* What a model keeps: rows of tokens, states of recurrent layers, or both. */
+enum kvt_llama_memory {
+	KVT_LLAMA_ATTENTION, KVT_LLAMA_RECURRENT, KVT_LLAMA_HYBRID, KVT_LLAMA_UNKNOWN,
+	KVT_LLAMA_MEMORIES = KVT_LLAMA_UNKNOWN
+};
+extern const char *const kvt_llama_memory_names[];	/* the first three */
+
+/*
+ * What of it the file is to be, where the user says; and a file that begins with
+ * the memory itself, as older programs got it for a sequence, is read if 'bare'.
+ */
+struct kvt_llama_asked {
+	enum kvt_llama_memory memory;
+	bool bare;
+};
+
+/*
+ * KVT_BAD_INPUT if no reading ends with the file or several do; KVT_UNSUPPORTED
+ * for a version that is not known.  Memory is in proportion to the cells that are
+ * there.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_llama_parse(struct kvt_llama_state *out, const struct kvt_file *file,
+		const struct kvt_llama_asked *asked, struct kvt_error *err);
+void kvt_llama_free(struct kvt_llama_state *state);
+
+/* Do the first bytes of a file look like one? */
+bool kvt_llama_probe(const uint8_t *head, int64_t nhead);
+
+/* Element types of ggml.  Those with several elements a block are quantised. */
+struct kvt_ggml_type {
+	int id;
+	const char *name;
+	int elems, nbytes;		/* of a block */
+	const char *dtype;		/* NULL: quantised */
+};
+const struct kvt_ggml_type *kvt_ggml_type(int id);	/* NULL: not known */
+
+/* ---- reading the parts, one way or another (cursor.c) ------------------- */
+
+/* Bytes read at once; more streams or sequences than any build has. */
+enum { KVT_LLAMA_WINDOW = 1 << 16, KVT_LLAMA_STREAMS = 4096, KVT_LLAMA_SEQUENCES = 4096 };
+
+/* A place to read at, and the way the file is read there. */
+struct kvt_llama_cursor {
+	const struct kvt_file *file;
+	int64_t at;
+	uint8_t *window;		/* bytes around it */
+	int64_t begin, end;
+	enum kvt_status status;		/* the file could not be read */
+	struct kvt_error *err;
+
+	bool whole;			/* of all sequences: cells name theirs */
+	bool streams;			/* there is a number of streams */
+	int extra;			/* bytes a cell has besides */
+};
+
+/* The next 'n' bytes as a number; false: the file has no more, or failed. */
+bool kvt_llama_take(uint64_t *out, struct kvt_llama_cursor *c, int n);
+/* A number of 32 bits up to 'most'. */
+bool kvt_llama_count(int64_t *out, struct kvt_llama_cursor *c, int64_t most);
+bool kvt_llama_skip(struct kvt_llama_cursor *c, int64_t n, int64_t size);
+
+/* In a file of one sequence cells need not say which that is. */
+enum { KVT_LLAMA_OWN = -1 };
+
+/* Where members go; NULL: they are only counted. */
+struct kvt_llama_members {
+	struct kvt_llama_member *member;
+	int64_t count;
+};
+
+/* How many streams follow. */
+bool kvt_llama_stream_count(int64_t *out, struct kvt_llama_cursor *c);
+/*
+ * These, and where what is.  Values that are not there leave no trace: 'values'
+ * is a guess, and 'asked' says whether it made a difference.  'out' may be NULL.
+ */
+bool kvt_llama_streams(struct kvt_llama_cursor *c, int64_t n, bool values, bool *asked,
+		       struct kvt_llama_stream *out, struct kvt_llama_members *members);
+
+/* Over the outputs of the last batch. */
+bool kvt_llama_outputs(struct kvt_llama_cursor *c);
+/*
+ * States, which end with the file.  How many layers have some is found out by a
+ * first call, without layers in 'out'; rows and members are true after a second.
+ */
+bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *out);
+
+/* ---- a file on its way to a dump (format.c) ----------------------------- */
+
+/* What a group is of: a cache, and its keys, its values, or both; or states. */
+struct kvt_llama_part {
+	int cache;			/* -1: states */
+	int kv;				/* -1: both; which rows of states */
+};
+
+struct kvt_llama_opening {
+	struct kvt_dump *reader;
+	const struct kvt_hints *hints;
+	struct kvt_llama_state state;
+	struct kvt_llama_part part[KVT_MAX_GROUPS];
+	int64_t window;			/* as the user says; 0: unknown */
+	int file;
+	struct kvt_error *err;
+};
+
+/* The sequences as requests, and where their tokens are; groups must be there. */
+KVT_MUST_CHECK enum kvt_status
+kvt_llama_requests(struct kvt_llama_opening *o);
+
+/* ---- tokens of a group: llama_blocks.c ---------------------------------- */
+
+/*
+ * The cells of one sequence in a cache, by position.  Where positions repeat (those
+ * of an image do) they do not tell tokens apart, and these are counted instead.
+ */
+struct kvt_llama_sequence {
+	const struct kvt_llama_member *member;
+	int64_t count;
+	bool counted;
+};
+
+static inline int64_t kvt_llama_position(const struct kvt_llama_sequence *q, int64_t i)
+{
+	return q->counted ? i : q->member[i].position;
+}
+
+/* Blocks of a group, while tables of requests are made. */
+struct kvt_llama_blocks {
+	struct kvt_llama_opening *o;
+	int g;
+	int64_t n;			/* blocks so far */
+	int64_t *first_cell;		/* [streams] as the file's cells are counted */
+	int64_t *chain;			/* [cells] into shared[], -1: none; or NULL */
+	struct kvt_llama_shared *shared;
+	int64_t nshared;
+};
+
+/* Free with kvt_llama_blocks_free() in any case. */
+KVT_MUST_CHECK enum kvt_status
+kvt_llama_blocks_init(struct kvt_llama_blocks *b, struct kvt_llama_opening *o, int g);
+void kvt_llama_blocks_free(struct kvt_llama_blocks *b);
+
+/*
+ * The table of a request, whose tokens are known, in the group: a block or the null
+ * block for each entry, and a hole for each run of positions that 'q' lacks.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_llama_table(struct kvt_llama_blocks *b, struct kvt_request *request,
+		const struct kvt_llama_sequence *q);
+
+#endif
