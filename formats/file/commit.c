@@ -232,12 +232,12 @@ static enum kvt_status open_again(const struct kvt_writer *writer, struct kvt_er
 {
 	const struct kvt_hints hints = { .format = writer->format->info.name };
 	struct kvt_error why = { "" };
-	struct kvt_dump *reader;
+	struct kvt_dump *again;
 
-	if (kvt_open(&reader, writer->temporary, &hints, &why))
+	if (kvt_open(&again, writer->temporary, &hints, &why))
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot be read again: %.300s",
 				writer->temporary, why.text);
-	kvt_dump_close(reader);
+	kvt_dump_close(again);
 	return KVT_OK;
 }
 

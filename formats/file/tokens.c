@@ -81,10 +81,10 @@ enum kvt_status kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group 
 	return status;
 }
 
-enum kvt_status kvt_token_zeros(struct kvt_dump *reader, int g, int64_t block,
+enum kvt_status kvt_token_zeros(struct kvt_reader *reader, int g, int64_t block,
 				int64_t token, int64_t count, struct kvt_error *err)
 {
-	const struct kvt_group *group = &reader->snapshot.group[g];
+	const struct kvt_group *group = &reader->leaf.snapshot.group[g];
 	struct kvt_token_run run = { .file = -1, .block = block, .token = token,
 				     .layers = { 0, group->shape.n[KVT_AXIS_L] },
 				     .kv = { 0, group->shape.n[KVT_AXIS_K] },

@@ -35,7 +35,7 @@ kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group *group,
 
 /* Zeros for tokens of group 'g' that are nowhere, from 'token' of a block on. */
 KVT_MUST_CHECK enum kvt_status
-kvt_token_zeros(struct kvt_dump *reader, int g, int64_t block, int64_t token,
+kvt_token_zeros(struct kvt_reader *reader, int g, int64_t block, int64_t token,
 		int64_t count, struct kvt_error *err);
 
 /*

@@ -21,7 +21,7 @@ struct pool_file {
 };
 
 struct opening {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
@@ -220,7 +220,7 @@ static enum kvt_status add_file(struct opening *o, const struct pool_file *f,
 
 static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
 		.nbytes = o->tree.file[o->file[0].at].nbytes };
 	struct kvt_group *group;
@@ -261,7 +261,7 @@ static enum kvt_status open_pools(struct opening *o)
 	return status;
 }
 
-static enum kvt_status flexkv_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status flexkv_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
 	static const struct kvt_hints none;

@@ -217,12 +217,12 @@ static enum kvt_status check_type(struct kvt_h5_in *in, hid_t data,
 
 /* ---- storage ------------------------------------------------------------ */
 
-static enum kvt_status add_run(struct kvt_dump *reader, int index, int plane,
+static enum kvt_status add_run(struct kvt_reader *reader, int index, int plane,
 			       struct kvt_h5_in *in, hid_t data,
 			       struct kvt_error *err)
 {
 	struct kvt_h5_file *own = reader->own;
-	const struct kvt_group *group = &reader->snapshot.group[index];
+	const struct kvt_group *group = &reader->leaf.snapshot.group[index];
 	struct kvt_piece piece = { .box = kvt_box_whole(&group->shape) };
 	enum kvt_status status;
 	haddr_t at;
@@ -253,18 +253,18 @@ static enum kvt_status add_run(struct kvt_dump *reader, int index, int plane,
 	return kvt_flat_add(&reader->flat[index], &piece, err);
 }
 
-static enum kvt_status add_tiles(struct kvt_dump *reader, int index, int plane,
+static enum kvt_status add_tiles(struct kvt_reader *reader, int index, int plane,
 				 struct kvt_h5_in *in, hid_t data, hid_t dcpl,
 				 struct kvt_error *err)
 {
 	struct kvt_h5_group *own =
 		&((struct kvt_h5_file *)reader->own)->group[index];
-	struct kvt_tiling tiling, *first = &reader->tiling[index];
+	struct kvt_tiling tiling, *first = &reader->leaf.tiling[index];
 	enum kvt_status status;
 	unsigned options = 0;
 
 	status = kvt_h5_read_tiling(&tiling, in, data, dcpl,
-				    &reader->snapshot.group[index],
+				    &reader->leaf.snapshot.group[index],
 				    &own->axes[plane], err);
 	if (status)
 		return status;
@@ -280,13 +280,13 @@ static enum kvt_status add_tiles(struct kvt_dump *reader, int index, int plane,
 	return KVT_OK;
 }
 
-static enum kvt_status read_storage(struct kvt_dump *reader, int index,
+static enum kvt_status read_storage(struct kvt_reader *reader, int index,
 				    int plane, struct kvt_h5_in *in, hid_t data,
 				    struct kvt_error *err)
 {
 	hid_t dcpl = H5Dget_create_plist(data);
 	H5D_layout_t layout = H5Pget_layout(dcpl);
-	bool tiled = reader->tiling[index].nbytes > 0;
+	bool tiled = reader->leaf.tiling[index].nbytes > 0;
 	enum kvt_status status;
 
 	if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS)
@@ -306,11 +306,11 @@ static enum kvt_status read_storage(struct kvt_dump *reader, int index,
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static enum kvt_status read_plane(struct kvt_dump *reader, int index,
+static enum kvt_status read_plane(struct kvt_reader *reader, int index,
 				  int plane, struct kvt_h5_in *in, hid_t data,
 				  struct kvt_error *err)
 {
-	struct kvt_group *group = &reader->snapshot.group[index];
+	struct kvt_group *group = &reader->leaf.snapshot.group[index];
 	struct kvt_h5_group *own =
 		&((struct kvt_h5_file *)reader->own)->group[index];
 	struct dims dims = { 0 };
@@ -327,12 +327,12 @@ static enum kvt_status read_plane(struct kvt_dump *reader, int index,
 	return status;
 }
 
-enum kvt_status kvt_h5_read_data(struct kvt_dump *reader, int index,
+enum kvt_status kvt_h5_read_data(struct kvt_reader *reader, int index,
 				 struct kvt_h5_in *in, hid_t object,
 				 struct kvt_error *err)
 {
 	struct kvt_h5_file *own = reader->own;
-	struct kvt_layout *layout = &reader->snapshot.group[index].layout;
+	struct kvt_layout *layout = &reader->leaf.snapshot.group[index].layout;
 	enum kvt_status status;
 
 	if ((status = read_layout(in, object, layout, err)) ||

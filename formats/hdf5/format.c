@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static void close_reader(struct kvt_dump *reader)
+static void close_reader(struct kvt_reader *reader)
 {
 	kvt_h5_file_free(reader->own);
 	reader->own = NULL;
@@ -66,22 +66,22 @@ static bool is_cut(const struct kvt_tiling *tiling, const struct kvt_shape *shap
 	return false;
 }
 
-static enum kvt_status bad_tile(const struct kvt_dump *reader, int group,
+static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
 				const int64_t begin[KVT_NAXES], const char *what,
 				struct kvt_error *err)
 {
-	const struct kvt_group *g = &reader->snapshot.group[group];
+	const struct kvt_group *g = &reader->leaf.snapshot.group[group];
 
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: group %s: tile at layer %lld, block %llu, "
-			"state %lld, head %lld, kv %lld: %s", reader->path, g->id,
+			"state %lld, head %lld, kv %lld: %s", reader->leaf.path, g->id,
 			(long long)begin[KVT_AXIS_L],
 			(unsigned long long)kvt_block_id(g, begin[KVT_AXIS_B]),
 			(long long)begin[KVT_AXIS_S], (long long)begin[KVT_AXIS_H],
 			(long long)begin[KVT_AXIS_K], what);
 }
 
-static enum kvt_status find_chunk(struct kvt_dump *reader, int group,
+static enum kvt_status find_chunk(const struct kvt_reader *reader, int group,
 				  const int64_t begin[KVT_NAXES],
 				  struct kvt_extent *out, struct kvt_error *err)
 {
@@ -92,7 +92,7 @@ static enum kvt_status find_chunk(struct kvt_dump *reader, int group,
 
 	if (!kvt_h5_find_chunk(out, own->catch, data, offset)) {
 		if (own->fault.what)
-			return kvt_h5_check_fault(&own->fault, reader->path, err);
+			return kvt_h5_check_fault(&own->fault, reader->leaf.path, err);
 		if (H5Dget_chunk_storage_size(data, offset, &nbytes) < 0)
 			return bad_tile(reader, group, begin, "unreadable index",
 					err);
@@ -101,7 +101,7 @@ static enum kvt_status find_chunk(struct kvt_dump *reader, int group,
 	}
 	if (out->nbytes < 1)
 		return bad_tile(reader, group, begin, "missing", err);
-	if (out->nbytes > kvt_stored_bound(&reader->tiling[group]) ||
+	if (out->nbytes > kvt_stored_bound(&reader->leaf.tiling[group]) ||
 	    out->nbytes > most)
 		return bad_tile(reader, group, begin, "larger than it can be",
 				err);
@@ -110,20 +110,20 @@ static enum kvt_status find_chunk(struct kvt_dump *reader, int group,
 	return KVT_OK;
 }
 
-static enum kvt_status find_tile(struct kvt_dump *reader, int group,
+static enum kvt_status find_tile(const struct kvt_reader *reader, int group,
 				 const int64_t begin[KVT_NAXES],
 				 struct kvt_extent *out, struct kvt_error *err)
 {
 	const struct kvt_h5_group *own =
 		&((const struct kvt_h5_file *)reader->own)->group[group];
-	const struct kvt_tiling *tiling = &reader->tiling[group];
-	const struct kvt_shape *shape = &reader->snapshot.group[group].shape;
+	const struct kvt_tiling *tiling = &reader->leaf.tiling[group];
+	const struct kvt_shape *shape = &reader->leaf.snapshot.group[group].shape;
 	struct kvt_h5_entry entry;
 	enum kvt_status status;
 
 	if (!tiling->nbytes || !begins_tile(tiling, shape, begin))
 		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
-				reader->path);
+				reader->leaf.path);
 	entry = kvt_h5_enter();
 	status = find_chunk(reader, group, begin, out, err);
 	kvt_h5_leave(&entry);
@@ -189,17 +189,17 @@ static bool is_inside(const struct kvt_box *box, const struct kvt_shape *shape)
 	return true;
 }
 
-static bool has_cells(const struct kvt_dump *reader, int group)
+static bool has_cells(const struct kvt_reader *reader, int group)
 {
-	return group >= 0 && group < reader->snapshot.ngroups &&
+	return group >= 0 && group < reader->leaf.snapshot.ngroups &&
 	       ((const struct kvt_h5_file *)reader->own)->group[group].cells >= 0;
 }
 
-static enum kvt_status fetch_cells(struct kvt_dump *reader, int group,
+static enum kvt_status fetch_cells(const struct kvt_reader *reader, int group,
 				   const struct kvt_box *box, uint64_t *out,
 				   struct kvt_error *err)
 {
-	const struct kvt_group *info = &reader->snapshot.group[group];
+	const struct kvt_group *info = &reader->leaf.snapshot.group[group];
 	hid_t cells = ((struct kvt_h5_file *)reader->own)->group[group].cells;
 	hid_t memory = -1, file = -1;
 	struct kvt_h5_entry entry;
@@ -207,14 +207,14 @@ static enum kvt_status fetch_cells(struct kvt_dump *reader, int group,
 
 	if (!is_inside(box, &info->shape))
 		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
-				reader->path);
+				reader->leaf.path);
 	entry = kvt_h5_enter();
 	status = kvt_h5_check_cells(reader, group, err);
 	if (!status &&
 	    (!select_cells(&memory, &file, cells, info, box) ||
 	     H5Dread(cells, kvt_h5_int_type(KVT_H5_U64), memory, file,
 		     H5P_DEFAULT, out) < 0))
-		status = kvt_h5_failed(err, KVT_BAD_INPUT, reader->path,
+		status = kvt_h5_failed(err, KVT_BAD_INPUT, reader->leaf.path,
 				       "cannot read content_digest");
 	kvt_h5_drop(file);
 	kvt_h5_drop(memory);

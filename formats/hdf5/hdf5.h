@@ -330,12 +330,12 @@ void kvt_h5_file_free(struct kvt_h5_file *file);
 
 /* Does the file say what the user said?  'hints' may be NULL. */
 KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_hints(struct kvt_dump *reader,
+kvt_h5_check_hints(struct kvt_reader *reader,
 		   const struct kvt_hints *hints, struct kvt_error *err);
 
 /* The data of a group: layout, shape, and how it is stored. */
 KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_data(struct kvt_dump *reader, int index, struct kvt_h5_in *in,
+kvt_h5_read_data(struct kvt_reader *reader, int index, struct kvt_h5_in *in,
 		 hid_t object, struct kvt_error *err);
 
 /* ---- checksums (proof.c) ------------------------------------------------ */
@@ -344,15 +344,15 @@ kvt_h5_read_data(struct kvt_dump *reader, int index, struct kvt_h5_in *in,
 bool kvt_h5_has_proof(const struct kvt_h5_in *in);
 /* Those of the data of a plane, if it has any. */
 KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_sums(struct kvt_dump *reader, int index, int plane,
+kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
 		 struct kvt_h5_in *in, hid_t object, struct kvt_error *err);
 /* When all else was read: is it what was written? */
 KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_proof(struct kvt_dump *reader, struct kvt_h5_in *in,
+kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in,
 		   struct kvt_error *err);
 /* The same of content_digest, which is read when it is asked for. */
 KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_cells(struct kvt_dump *reader, int index, struct kvt_error *err);
+kvt_h5_check_cells(const struct kvt_reader *reader, int index, struct kvt_error *err);
 
 /* Of data that is one run, of cells, and of all when they are written. */
 KVT_MUST_CHECK enum kvt_status
@@ -363,7 +363,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_h5_write_proof(struct kvt_writer *writer, struct kvt_error *err);
 
 /* The functions of the format's row; format.c has the calls on tiles. */
-enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
+enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 			    const struct kvt_hints *hints, struct kvt_error *err);
 enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err);
 enum kvt_status kvt_h5_finish(struct kvt_writer *writer, struct kvt_error *err);

@@ -58,40 +58,40 @@ static enum kvt_status check_names(const char *path,
 }
 
 /* The one thing that a snapshot of another program may not say. */
-static enum kvt_status hint_content(struct kvt_dump *reader,
+static enum kvt_status hint_content(struct kvt_reader *reader,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_snapshot *snapshot = &reader->snapshot;
+	struct kvt_snapshot *snapshot = &reader->leaf.snapshot;
 
 	if (!hints->content_type)
 		return KVT_OK;
 	if (snapshot->ngroups > 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %d groups, and one content type cannot be meant for all",
-				reader->path, snapshot->ngroups);
+				reader->leaf.path, snapshot->ngroups);
 	return kvt_group_hint_content(&snapshot->group[0], hints->content_type,
-				      reader->path, err);
+				      reader->leaf.path, err);
 }
 
-enum kvt_status kvt_h5_check_hints(struct kvt_dump *reader,
+enum kvt_status kvt_h5_check_hints(struct kvt_reader *reader,
 				   const struct kvt_hints *hints,
 				   struct kvt_error *err)
 {
-	const struct kvt_snapshot *snapshot = &reader->snapshot;
+	const struct kvt_snapshot *snapshot = &reader->leaf.snapshot;
 
 	if (!hints)
 		return KVT_OK;
 	if (hints->manifest || hints->skip)
 		return kvt_fail(err, KVT_USAGE,
 				"%s: a snapshot describes itself and takes no %s",
-				reader->path, hints->manifest ? "manifest" :
+				reader->leaf.path, hints->manifest ? "manifest" :
 				"bytes to skip");
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		enum kvt_status status;
 
-		if ((status = check_numbers(reader->path, &snapshot->group[g],
+		if ((status = check_numbers(reader->leaf.path, &snapshot->group[g],
 					    hints, err)) ||
-		    (status = check_names(reader->path, &snapshot->group[g],
+		    (status = check_names(reader->leaf.path, &snapshot->group[g],
 					  hints, err)))
 			return status;
 	}

@@ -107,12 +107,12 @@ bool kvt_h5_has_proof(const struct kvt_h5_in *in)
 	return in->version[0] > 1 || in->version[1] >= 1;
 }
 
-enum kvt_status kvt_h5_read_sums(struct kvt_dump *reader, int index, int plane,
+enum kvt_status kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
 				 struct kvt_h5_in *in, hid_t object,
 				 struct kvt_error *err)
 {
 	struct kvt_h5_group *own = &((struct kvt_h5_file *)reader->own)->group[index];
-	struct sums_name name = sums_name(&reader->snapshot.group[index], plane);
+	struct sums_name name = sums_name(&reader->leaf.snapshot.group[index], plane);
 	enum kvt_status status;
 	void *sum = NULL;
 
@@ -128,21 +128,21 @@ enum kvt_status kvt_h5_read_sums(struct kvt_dump *reader, int index, int plane,
  * Another program may have put tiles in place of a run, which have checksums of
  * their own, or one run in place of tiles, which then has none.
  */
-static enum kvt_status prove_data(struct kvt_dump *reader, int index,
+static enum kvt_status prove_data(struct kvt_reader *reader, int index,
 				  const struct kvt_h5_in *in, struct kvt_error *err)
 {
 	struct kvt_h5_file *own = reader->own;
 	struct kvt_h5_group *group = &own->group[index];
 	enum kvt_status status = KVT_OK;
 
-	if (reader->tiling[index].nbytes)
+	if (reader->leaf.tiling[index].nbytes)
 		return KVT_OK;
-	reader->proven.flat[index] = true;
+	reader->leaf.proven.flat[index] = true;
 	for (int p = 0; !status && p < group->nplanes; p++)
 		if (!group->nbytes[p])
 			continue;
 		else if (!group->sum[p])
-			reader->proven.flat[index] = false;
+			reader->leaf.proven.flat[index] = false;
 		else if (group->nsums[p] != kvt_piece_count(group->nbytes[p]))
 			status = kvt_h5_bad(in, group->data[p], err,
 					    "data has %lld checksums, expected %lld",
@@ -162,28 +162,28 @@ static enum kvt_status tell_damaged(const struct kvt_h5_in *in, uint64_t is,
 			  tables_checksum, (unsigned long long)expected);
 }
 
-static enum kvt_status read_cells_sums(struct kvt_dump *reader, struct kvt_h5_in *in,
+static enum kvt_status read_cells_sums(struct kvt_reader *reader, struct kvt_h5_in *in,
 				       struct kvt_error *err)
 {
 	struct kvt_h5_file *own = reader->own;
 	enum kvt_status status = KVT_OK;
 
-	for (int g = 0; !status && g < reader->snapshot.ngroups; g++)
+	for (int g = 0; !status && g < reader->leaf.snapshot.ngroups; g++)
 		if (own->group[g].cells >= 0)
 			status = get_sum(in, own->group[g].cells, "checksum",
 					 &own->group[g].cells_sum, err);
 	return status;
 }
 
-enum kvt_status kvt_h5_check_proof(struct kvt_dump *reader, struct kvt_h5_in *in,
+enum kvt_status kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in,
 				   struct kvt_error *err)
 {
 	struct kvt_h5_file *own = reader->own;
-	const struct kvt_snapshot *snapshot = &reader->snapshot;
+	const struct kvt_snapshot *snapshot = &reader->leaf.snapshot;
 	enum kvt_status status;
 	uint64_t is, expected;
 
-	reader->proven.can_be = true;
+	reader->leaf.proven.can_be = true;
 	own->version[0] = in->version[0];
 	own->version[1] = in->version[1];
 	if (!kvt_h5_has_proof(in)) {
@@ -199,9 +199,9 @@ enum kvt_status kvt_h5_check_proof(struct kvt_dump *reader, struct kvt_h5_in *in
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
 	if (is != expected)
 		return tell_damaged(in, is, expected, err);
-	reader->proven.tables = true;
+	reader->leaf.proven.tables = true;
 	for (int g = 0; !status && g < snapshot->ngroups; g++) {
-		reader->proven.cells[g] = own->group[g].cells >= 0;
+		reader->leaf.proven.cells[g] = own->group[g].cells >= 0;
 		status = prove_data(reader, g, in, err);
 	}
 	reader->files.file[0].proof = &own->proof;
@@ -218,23 +218,23 @@ static int64_t count_cells(const struct kvt_group *group)
 }
 
 /* All of the table once, when some of it is asked for first. */
-enum kvt_status kvt_h5_check_cells(struct kvt_dump *reader, int index,
+enum kvt_status kvt_h5_check_cells(const struct kvt_reader *reader, int index,
 				   struct kvt_error *err)
 {
 	enum { MOST = 4096 };
 	struct kvt_h5_group *own = &((struct kvt_h5_file *)reader->own)->group[index];
-	int64_t n = count_cells(&reader->snapshot.group[index]);
+	int64_t n = count_cells(&reader->leaf.snapshot.group[index]);
 	enum kvt_status status;
 	uint64_t cells[MOST], sum = 0;
 	haddr_t at;
 
-	if (!reader->proven.cells[index] || own->cells_checked || !n)
+	if (!reader->leaf.proven.cells[index] || own->cells_checked || !n)
 		return KVT_OK;
 	at = H5Dget_offset(own->cells);
 	if (at == HADDR_UNDEF || at > INT64_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: group %s: content_digest is not "
-				"one run", reader->path,
-				reader->snapshot.group[index].id);
+				"one run", reader->leaf.path,
+				reader->leaf.snapshot.group[index].id);
 	for (int64_t i = 0; i < n; i += MOST) {
 		int64_t count = n - i < MOST ? n - i : MOST;
 
@@ -247,7 +247,7 @@ enum kvt_status kvt_h5_check_cells(struct kvt_dump *reader, int index,
 	if (sum != own->cells_sum)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: group %s: content_digest is "
 				"damaged: its checksum is %016llx, expected %016llx",
-				reader->path, reader->snapshot.group[index].id,
+				reader->leaf.path, reader->leaf.snapshot.group[index].id,
 				(unsigned long long)sum,
 				(unsigned long long)own->cells_sum);
 	own->cells_checked = true;

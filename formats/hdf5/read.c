@@ -139,11 +139,11 @@ static enum kvt_status read_cells(struct kvt_h5_in *in, hid_t object,
 
 /* ---- a group ------------------------------------------------------------ */
 
-static enum kvt_status read_group(struct kvt_dump *reader, int index,
+static enum kvt_status read_group(struct kvt_reader *reader, int index,
 				  struct kvt_h5_in *in, hid_t object,
 				  struct kvt_error *err)
 {
-	struct kvt_group *group = &reader->snapshot.group[index];
+	struct kvt_group *group = &reader->leaf.snapshot.group[index];
 	struct kvt_h5_file *own = reader->own;
 	enum kvt_status status;
 
@@ -155,11 +155,11 @@ static enum kvt_status read_group(struct kvt_dump *reader, int index,
 	return read_cells(in, object, group, &own->group[index].cells, err);
 }
 
-static enum kvt_status read_groups(struct kvt_dump *reader,
+static enum kvt_status read_groups(struct kvt_reader *reader,
 				   struct kvt_h5_in *in, hid_t parent,
 				   struct kvt_error *err)
 {
-	struct kvt_snapshot *snapshot = &reader->snapshot;
+	struct kvt_snapshot *snapshot = &reader->leaf.snapshot;
 	struct listing listing = { 0 };
 	enum kvt_status status;
 
@@ -206,26 +206,26 @@ static enum kvt_status check_user_block(struct kvt_h5_in *in,
 	return KVT_OK;
 }
 
-static enum kvt_status read_file(struct kvt_dump *reader, struct kvt_h5_in *in,
+static enum kvt_status read_file(struct kvt_reader *reader, struct kvt_h5_in *in,
 				 struct kvt_error *err)
 {
 	enum kvt_status status;
 	hid_t parent;
 
 	if ((status = check_user_block(in, err)) ||
-	    (status = kvt_h5_read_root(in, &reader->snapshot, err)) ||
+	    (status = kvt_h5_read_root(in, &reader->leaf.snapshot, err)) ||
 	    (status = kvt_h5_need(in, in->file, "groups", H5I_GROUP, &parent,
 				  err)))
 		return status;
 	status = read_groups(reader, in, parent, err);
 	kvt_h5_drop(parent);
-	if (status || (status = kvt_h5_read_requests(in, &reader->snapshot, err)))
+	if (status || (status = kvt_h5_read_requests(in, &reader->leaf.snapshot, err)))
 		return status;
 	return kvt_h5_check_proof(reader, in, err);
 }
 
 /* Whatever was said of the file is worth nothing if some of it could not be read. */
-static enum kvt_status read_all(struct kvt_dump *reader, struct kvt_h5_in *in,
+static enum kvt_status read_all(struct kvt_reader *reader, struct kvt_h5_in *in,
 				struct kvt_error *err)
 {
 	enum kvt_status status = read_file(reader, in, err), broken;
@@ -265,7 +265,7 @@ static enum kvt_status check_same(const struct kvt_file *file, int fd,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_h5_open(struct kvt_dump *reader, const char *path,
+enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 			    const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_h5_entry entry;

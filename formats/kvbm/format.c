@@ -21,7 +21,7 @@
 enum { MOST_JSON = 16 << 20 };
 
 struct opening {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
@@ -83,7 +83,7 @@ static enum kvt_status describe(struct opening *o)
 	struct kvt_group *group;
 	enum kvt_status status;
 
-	if ((status = kvt_manifest_add_group(&group, &o->reader->snapshot, "g0", o->path,
+	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, "g0", o->path,
 					     o->err)) ||
 	    (status = take_layout(o, group)) || (status = take_heads(o, group)))
 		return status;
@@ -116,7 +116,7 @@ static int64_t padding(const struct opening *o, int64_t nbytes, int64_t size)
 
 static enum kvt_status add_file(struct opening *o, int file, const struct kvt_box *box)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[0];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
 	struct kvt_shape shape = kvt_box_shape(box, group->shape.elem);
 	enum kvt_status status;
 	int64_t nbytes;
@@ -130,7 +130,7 @@ static enum kvt_status add_file(struct opening *o, int file, const struct kvt_bo
 
 static enum kvt_status add_single(struct opening *o)
 {
-	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);
+	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
 	enum kvt_status status;
 	int file;
 
@@ -142,7 +142,7 @@ static enum kvt_status add_single(struct opening *o)
 /* A file a layer, by the number in its name. */
 static enum kvt_status add_layers(struct opening *o)
 {
-	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);
+	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
 	int64_t n = o->tree.count;
 	struct kvt_layer *layer = calloc((size_t)n + 1, sizeof(*layer));
 	enum kvt_status status;
@@ -167,7 +167,7 @@ static enum kvt_status add_layers(struct opening *o)
 
 static enum kvt_status add_folder(struct opening *o)
 {
-	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);
+	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
 	int64_t wanted = o->kvbm.separate ? o->kvbm.layers : 1;
 	enum kvt_status status;
 	int file;
@@ -205,7 +205,7 @@ static enum kvt_status read_descriptor(struct opening *o)
 	return status;
 }
 
-static enum kvt_status kvbm_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status kvbm_open(struct kvt_reader *reader, const char *path,
 				 const struct kvt_hints *hints, struct kvt_error *err)
 {
 	static const struct kvt_hints none;

@@ -27,7 +27,7 @@ struct kvt_llama_shared {
 
 static enum kvt_status no_memory(const struct kvt_llama_opening *o)
 {
-	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 }
 
 /* ---- rows --------------------------------------------------------------- */
@@ -37,7 +37,7 @@ static enum kvt_status add_rows(struct kvt_llama_opening *o, int g, int kv,
 				const struct kvt_llama_member *m,
 				struct kvt_token_run run)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	const struct kvt_llama_stream *s =
 		&o->state.cache[o->part[g].cache].stream[m->stream];
 	const struct kvt_llama_rows *rows = kv ? &s->v : &s->k;
@@ -62,7 +62,7 @@ struct run {
 
 static enum kvt_status add_run(const struct kvt_llama_blocks *b, const struct run *r)
 {
-	const struct kvt_group *group = &b->o->reader->snapshot.group[b->g];
+	const struct kvt_group *group = &b->o->reader->leaf.snapshot.group[b->g];
 	int only = b->o->part[b->g].kv;
 	enum kvt_status status = KVT_OK;
 	struct kvt_token_run run = {
@@ -147,7 +147,7 @@ static enum kvt_status add_block(struct kvt_llama_blocks *b, struct run *r,
 				 const struct kvt_llama_sequence *q,
 				 const struct entry *e)
 {
-	int64_t size = b->o->reader->snapshot.group[b->g].block_size, next = 0, slot;
+	int64_t size = b->o->reader->leaf.snapshot.group[b->g].block_size, next = 0, slot;
 	int64_t at = e->member - q->member, shift = kvt_llama_position(q, at) - e->slot;
 	enum kvt_status status = KVT_OK;
 
@@ -201,7 +201,7 @@ static enum kvt_status add_holes(const struct kvt_llama_blocks *b,
 enum kvt_status kvt_llama_table(struct kvt_llama_blocks *b, struct kvt_request *request,
 				const struct kvt_llama_sequence *q)
 {
-	int64_t size = b->o->reader->snapshot.group[b->g].block_size, i = 0;
+	int64_t size = b->o->reader->leaf.snapshot.group[b->g].block_size, i = 0;
 	int64_t first = request->first_token / size;
 	int64_t n = (request->first_token + request->ntokens - 1) / size - first + 1;
 	enum kvt_status status = KVT_OK;
@@ -234,7 +234,7 @@ enum kvt_status kvt_llama_blocks_init(struct kvt_llama_blocks *b,
 	int64_t ncells = 0;
 
 	*b = (struct kvt_llama_blocks){ .o = o, .g = g };
-	b->n = o->reader->snapshot.null_block == 0;
+	b->n = o->reader->leaf.snapshot.null_block == 0;
 	b->first_cell = calloc((size_t)cache->nstreams + 1, sizeof(*b->first_cell));
 	if (!b->first_cell)
 		return no_memory(o);

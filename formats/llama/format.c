@@ -45,7 +45,7 @@ static enum kvt_status check_streams(const struct kvt_llama_opening *o,
 				  !same_rows(&s->v, &first->v)))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
 					"%s: layers or streams differ in type or width",
-					o->reader->path);
+					o->reader->leaf.path);
 	}
 	return KVT_OK;
 }
@@ -62,20 +62,20 @@ static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *
 	if (!*out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: rows of %lld elements have heads, how many is not in the file; give --heads or --head-dim",
-				o->reader->path, LL(elems));
+				o->reader->leaf.path, LL(elems));
 	if (elems % *out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: rows of %lld elements are no %lld heads",
-				o->reader->path, LL(elems), LL(*out));
+				o->reader->leaf.path, LL(elems), LL(*out));
 	if (elems / *out % type->elems)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: heads of %lld elements would tear apart blocks of %d of %s; --heads=1 keeps rows whole",
-				o->reader->path, LL(elems / *out), type->elems,
+				o->reader->leaf.path, LL(elems / *out), type->elems,
 				type->name);
 	if (h->head_dim && h->head_dim != elems / *out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: heads have %lld elements, not %lld as was said",
-				o->reader->path, LL(elems / *out), LL(h->head_dim));
+				o->reader->leaf.path, LL(elems / *out), LL(h->head_dim));
 	return KVT_OK;
 }
 
@@ -89,24 +89,24 @@ static enum kvt_status take_width(struct kvt_group *group,
 
 	if (!type)
 		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of ggml type %d",
-				o->reader->path, rows->type);
+				o->reader->leaf.path, rows->type);
 	if (rows->nbytes % type->nbytes || (rows->elem && rows->elem != type->nbytes))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rows of %lld bytes are no %s", o->reader->path,
+				"%s: rows of %lld bytes are no %s", o->reader->leaf.path,
 				LL(rows->nbytes), type->name);
 	elems = rows->nbytes / type->nbytes * type->elems;
 	/* also what a file looks like that was cut off where its values begin */
 	if (latent && o->hints && o->hints->heads > 1)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has keys without values, which have no %lld heads",
-				o->reader->path, LL(o->hints->heads));
+				o->reader->leaf.path, LL(o->hints->heads));
 	if (!latent && (status = take_heads(&heads, o, type, elems)))
 		return status;
 	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
 	/* rows that must not be torn apart; latent ones have no heads to be cut into */
 	if (!type->dtype && !latent && !kvt_content_find(&group->content, type->name))
 		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of %s",
-				o->reader->path, type->name);
+				o->reader->leaf.path, type->name);
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_H] = heads;
 	group->shape.n[KVT_AXIS_D] = rows->nbytes / heads / group->shape.elem;
@@ -134,7 +134,7 @@ static bool has_window(const struct kvt_llama_opening *o, int cache)
 static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 {
 	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
-	struct kvt_snapshot *snapshot = &o->reader->snapshot;
+	struct kvt_snapshot *snapshot = &o->reader->leaf.snapshot;
 	bool latent = !s->has_values;
 	struct kvt_group *group;
 	enum kvt_status status;
@@ -142,7 +142,7 @@ static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 
 	snprintf(id, sizeof(id), "g%d%s", cache, kv < 0 ? "" : kv ? ".v" : ".k");
 	o->part[snapshot->ngroups] = (struct kvt_llama_part){ cache, kv };
-	if ((status = kvt_manifest_add_group(&group, snapshot, id, o->reader->path,
+	if ((status = kvt_manifest_add_group(&group, snapshot, id, o->reader->leaf.path,
 					     o->err)) ||
 	    (status = take_width(group, o, kv == 1 ? &s->v : &s->k, latent)) ||
 	    (status = kvt_layout_parse(&group->layout, layout_of(s, kv), o->err)))
@@ -162,7 +162,7 @@ static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 		group->component[0].length = group->shape.n[KVT_AXIS_D];
 		group->ncomponents = 1;
 	}
-	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->path,
+	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->leaf.path,
 					 o->err);
 }
 
@@ -174,20 +174,20 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 {
 	const struct kvt_llama_states *states = &o->state.states;
 	const struct kvt_llama_rows *rows = &states->row[which];
-	struct kvt_snapshot *snapshot = &o->reader->snapshot;
+	struct kvt_snapshot *snapshot = &o->reader->leaf.snapshot;
 	struct kvt_group *group;
 	enum kvt_status status;
 
 	if (rows->uneven || rows->nbytes % 4)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: states of recurrent layers differ in width",
-				o->reader->path);
+				o->reader->leaf.path);
 	/* some models have no states of one kind */
 	if (!rows->nbytes)
 		return KVT_OK;
 	o->part[snapshot->ngroups] = (struct kvt_llama_part){ -1, which };
 	if ((status = kvt_manifest_add_group(&group, snapshot, which ? "s" : "r",
-					     o->reader->path, o->err)) ||
+					     o->reader->leaf.path, o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, "LBD", o->err)))
 		return status;
 	group->kind = KVT_OPAQUE;
@@ -195,7 +195,7 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 	group->shape = (struct kvt_shape){
 		{ states->nlayers, -1, 1, 1, 1, rows->nbytes / 4 }, 4 };
 	group->tokens_per_state = -1;
-	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->path,
+	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->leaf.path,
 					 o->err);
 }
 
@@ -209,12 +209,12 @@ static enum kvt_status check_groups(const struct kvt_llama_opening *o)
 	if (o->window && o->state.ncaches == 0)
 		return kvt_fail(o->err, KVT_USAGE,
 				"%s: window=%lld, but it has recurrent states only",
-				o->reader->path, LL(o->window));
-	o->reader->empty = !o->reader->snapshot.ngroups && !ncells;
-	if (o->reader->snapshot.ngroups || !ncells)
+				o->reader->leaf.path, LL(o->window));
+	o->reader->empty = !o->reader->leaf.snapshot.ngroups && !ncells;
+	if (o->reader->leaf.snapshot.ngroups || !ncells)
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT, "%s: %lld cells, but no layers",
-			o->reader->path, LL(ncells));
+			o->reader->leaf.path, LL(ncells));
 }
 
 static enum kvt_status add_groups(struct kvt_llama_opening *o)
@@ -252,7 +252,7 @@ static enum kvt_status check_hints(const struct kvt_llama_opening *o)
 		  h->manifest))
 		return kvt_fail(o->err, KVT_USAGE,
 				"%s: a state file of llama.cpp takes --heads, --head-dim, --block-size and --set only",
-				o->reader->path);
+				o->reader->leaf.path);
 	return KVT_OK;
 }
 
@@ -278,7 +278,7 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 
 static enum kvt_status name_source(struct kvt_llama_opening *o)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	char text[48];
 
 	snprintf(text, sizeof(text), "llama.cpp %s %d", o->state.kind, o->state.version);
@@ -286,7 +286,7 @@ static enum kvt_status name_source(struct kvt_llama_opening *o)
 	if (o->state.arch[0])
 		s->model = strdup(o->state.arch);
 	return s->source_format && (s->model || !o->state.arch[0]) ? KVT_OK :
-	       kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+	       kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 }
 
 static bool llama_probe(const char *path, const uint8_t *head, int64_t nhead)
@@ -295,7 +295,7 @@ static bool llama_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return head && kvt_llama_probe(head, nhead);
 }
 
-static enum kvt_status llama_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_llama_opening o = { .reader = reader, .hints = hints, .err = err };

@@ -167,7 +167,7 @@ struct kvt_llama_part {
 };
 
 struct kvt_llama_opening {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const struct kvt_hints *hints;
 	struct kvt_llama_state state;
 	struct kvt_llama_part part[KVT_MAX_GROUPS];

@@ -15,7 +15,7 @@ enum { MAX_TOKEN_ID = 1 << 20, MAX_ENTRIES = 1 << 22 };
 
 static enum kvt_status no_memory(const struct kvt_llama_opening *o)
 {
-	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 }
 
 /* ---- sequences ---------------------------------------------------------- */
@@ -94,7 +94,7 @@ static enum kvt_status find_all(struct all *out, const struct kvt_llama_opening 
 		if (counted && !same_positions(q, &out->in[0]))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
 					"%s: positions of sequence %ld repeat, and its caches hold different ones",
-					o->reader->path, (long)number);
+					o->reader->leaf.path, (long)number);
 		q->counted = counted;
 		if (q->count && kvt_llama_position(q, 0) < out->begin)
 			out->begin = kvt_llama_position(q, 0);
@@ -142,7 +142,7 @@ static enum kvt_status add_state(struct kvt_llama_opening *o, struct kvt_request
 	request->nblocks[g] = q.count;
 	for (int64_t i = 0; i < q.count; i++)
 		request->blocks[g][i] = q.member[i].cell +
-					(o->reader->snapshot.null_block == 0);
+					(o->reader->leaf.snapshot.null_block == 0);
 	return KVT_OK;
 }
 
@@ -151,7 +151,7 @@ static enum kvt_status check_window(const struct kvt_llama_opening *o, int g,
 				    const struct kvt_request *request,
 				    const struct all *all)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int64_t end = request->first_token + request->ntokens;
 	int64_t begin = end - group->window;
 	struct kvt_range live;
@@ -170,14 +170,14 @@ static enum kvt_status check_window(const struct kvt_llama_opening *o, int g,
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: window=%lld needs token %lld of sequence %s, but its cache begins with token %lld",
-			o->reader->path, (long long)group->window, (long long)begin,
+			o->reader->leaf.path, (long long)group->window, (long long)begin,
 			request->id, (long long)live.begin);
 }
 
 static enum kvt_status add_request(struct kvt_llama_opening *o, int32_t number,
 				   struct kvt_llama_blocks *blocks)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct kvt_request *request;
 	enum kvt_status status;
 	struct all all;
@@ -211,8 +211,8 @@ static enum kvt_status add_request(struct kvt_llama_opening *o, int32_t number,
 static enum kvt_status add_states(struct kvt_llama_opening *o, int g)
 {
 	const struct kvt_llama_rows *rows = &o->state.states.row[o->part[g].kv];
-	struct kvt_group *group = &o->reader->snapshot.group[g];
-	int64_t null = o->reader->snapshot.null_block == 0;
+	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
+	int64_t null = o->reader->leaf.snapshot.null_block == 0;
 	struct kvt_piece piece = { .file = o->file };
 	enum kvt_status status;
 
@@ -249,7 +249,7 @@ static void find_numbers(bool seen[], const struct kvt_llama_opening *o)
 /* Is there an entry of which a group has no token?  Those need a null block. */
 static enum kvt_status find_gaps(struct kvt_llama_opening *o, const bool *seen)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	enum kvt_status status;
 
 	for (int32_t number = 0; number <= KVT_LLAMA_SEQUENCES; number++) {
@@ -269,7 +269,7 @@ static enum kvt_status find_gaps(struct kvt_llama_opening *o, const bool *seen)
 			    entries_of(&all, size) / 64 > held)
 				return kvt_fail(o->err, KVT_UNSUPPORTED,
 						"%s: sequence %ld has %lld tokens of %lld positions: too few for a table",
-						o->reader->path, (long)number,
+						o->reader->leaf.path, (long)number,
 						(long long)all.in[o->part[g].cache].count,
 						(long long)(all.end - all.begin));
 			if (held < entries_of(&all, size))
@@ -282,7 +282,7 @@ static enum kvt_status find_gaps(struct kvt_llama_opening *o, const bool *seen)
 static enum kvt_status add_sequences(struct kvt_llama_opening *o, const bool *seen)
 {
 	struct kvt_llama_blocks blocks[KVT_MAX_GROUPS] = { { 0 } };
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	enum kvt_status status = KVT_OK;
 
 	for (int g = 0; !status && g < s->ngroups; g++)
@@ -340,11 +340,11 @@ static enum kvt_status read_ids(struct kvt_request *request,
  */
 static enum kvt_status take_tokens(struct kvt_llama_opening *o)
 {
-	struct kvt_request *request = o->reader->snapshot.request;
+	struct kvt_request *request = o->reader->leaf.snapshot.request;
 	enum kvt_status status;
 	struct all all;
 
-	if (o->reader->snapshot.nrequests != 1 || !request->ntokens ||
+	if (o->reader->leaf.snapshot.nrequests != 1 || !request->ntokens ||
 	    o->state.ntokens != request->first_token + request->ntokens)
 		return KVT_OK;
 	if ((status = find_all(&all, o, (int32_t)atoi(request->id))))

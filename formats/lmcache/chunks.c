@@ -238,7 +238,7 @@ static int64_t count_layers(const struct kvt_lmcache *o)
 
 enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	enum kvt_status status;
 	int64_t layers;
 

@@ -152,7 +152,7 @@ static enum kvt_status take_single(struct kvt_lmcache *o)
 	return kvt_lmcache_add(o, text, &part);
 }
 
-static enum kvt_status lmcache_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
 	static const struct kvt_hints none;

@@ -84,7 +84,7 @@ static enum kvt_status said_group(struct kvt_lmcache *o, struct kvt_group *group
  */
 static enum kvt_status share_heads(struct kvt_lmcache *o, struct kvt_group *group)
 {
-	struct kvt_parallel *parallel = &o->reader->snapshot.parallel;
+	struct kvt_parallel *parallel = &o->reader->leaf.snapshot.parallel;
 	int64_t heads = group->shape.n[KVT_AXIS_H], total = -1;
 	int64_t world = o->part[0].key.world;
 	enum kvt_status status;
@@ -105,7 +105,7 @@ static enum kvt_status share_heads(struct kvt_lmcache *o, struct kvt_group *grou
 	group->total_heads = total;
 	parallel->tp_size = world;
 	parallel->tp_rank = o->part[0].key.worker;
-	o->reader->snapshot.has_parallel = true;
+	o->reader->leaf.snapshot.has_parallel = true;
 	return KVT_OK;
 }
 
@@ -121,13 +121,13 @@ static enum kvt_status finish(struct kvt_lmcache *o, struct kvt_group *group)
 		hints.layers = 0;
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
-	return kvt_chunks_finish(group, &o->reader->snapshot.parallel, &hints,
+	return kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel, &hints,
 				 first_path(o), o->err);
 }
 
 enum kvt_status kvt_lmcache_groups(struct kvt_lmcache *o, int64_t layers)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	int n = o->headers ? o->header.narrays : 1;
 	enum kvt_status status = KVT_OK;
 	struct kvt_group *group;

@@ -109,7 +109,7 @@ struct kvt_lmcache_part {
 
 /* A dump while it is opened. */
 struct kvt_lmcache {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;

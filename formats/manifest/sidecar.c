@@ -86,11 +86,12 @@ static enum kvt_status write_new(const char *path, const char *text,
 	return status;
 }
 
-enum kvt_status kvt_write_manifest(const struct kvt_dump *reader, const char *path,
+enum kvt_status kvt_write_manifest(const struct kvt_dump *dump, const char *path,
 				   struct kvt_error *err)
 {
+	const struct kvt_reader *reader = kvt_reader_of(dump);
 	struct kvt_data_file file = {
-		.name = kvt_path_base(reader->path), .skip = reader->skip,
+		.name = kvt_path_base(reader->leaf.path), .skip = reader->skip,
 	};
 	const struct kvt_file *data = reader->files.file;
 	struct kvt_file_sum sum;
@@ -98,34 +99,34 @@ enum kvt_status kvt_write_manifest(const struct kvt_dump *reader, const char *pa
 	char *text;
 
 	/* of a dump of many files none can stand for all */
-	if (reader->files.count && !strcmp(data->path, reader->path)) {
+	if (reader->files.count && !strcmp(data->path, reader->leaf.path)) {
 		if ((status = kvt_file_sum(&sum, data, err)))
 			return status;
 		file.sum = &sum;
 	}
-	if (!(text = kvt_manifest_text(&reader->snapshot, &file)))
+	if (!(text = kvt_manifest_text(&reader->leaf.snapshot, &file)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a manifest", path);
 	status = write_new(path, text, err);
 	free(text);
 	return status;
 }
 
-enum kvt_status kvt_manifest_adopt(struct kvt_dump *reader,
+enum kvt_status kvt_manifest_adopt(struct kvt_reader *reader,
 				   struct kvt_manifest *manifest,
 				   struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	int index;
 
-	kvt_snapshot_free(&reader->snapshot);
-	reader->snapshot = manifest->snapshot;
+	kvt_snapshot_free(&reader->leaf.snapshot);
+	reader->leaf.snapshot = manifest->snapshot;
 	kvt_snapshot_init(&manifest->snapshot);
-	reader->proof = manifest->proof;
+	reader->leaf.proof = manifest->proof;
 	reader->skip = manifest->skip;
-	reader->manifest = manifest->path;
+	reader->leaf.manifest = manifest->path;
 	manifest->path = NULL;
-	if (reader->manifest)
-		status = kvt_files_open(&reader->files, &index, reader->manifest, err);
+	if (reader->leaf.manifest)
+		status = kvt_files_open(&reader->files, &index, reader->leaf.manifest, err);
 	kvt_manifest_free(manifest);
 	return status;
 }

@@ -127,11 +127,11 @@ static bool even_share(int64_t *whole, const struct kvt_mooncake *o,
 static enum kvt_status share_heads(struct kvt_mooncake *o, struct kvt_group *group,
 				   const struct kvt_mooncake_axis *axis, const char *name)
 {
-	struct kvt_parallel *p = &o->reader->snapshot.parallel;
+	struct kvt_parallel *p = &o->reader->leaf.snapshot.parallel;
 
 	p->tp_size = axis->count;
 	p->tp_rank = axis->rank;
-	o->reader->snapshot.has_parallel = true;
+	o->reader->leaf.snapshot.has_parallel = true;
 	if (axis->dim < 0) {		/* every rank has all of it */
 		group->total_heads = group->shape.n[KVT_AXIS_H];
 		group->head_start = 0;
@@ -147,14 +147,14 @@ static enum kvt_status share_layers(struct kvt_mooncake *o, struct kvt_group *gr
 				    const struct kvt_mooncake_axis *axis,
 				    const char *name)
 {
-	struct kvt_parallel *p = &o->reader->snapshot.parallel;
+	struct kvt_parallel *p = &o->reader->leaf.snapshot.parallel;
 	int64_t whole, n = group->shape.n[KVT_AXIS_L];
 
 	if (!even_share(&whole, o, axis, KVT_AXIS_L, group) || whole > UINT32_MAX)
 		return odd_shard(o, "PP", axis->dim, name);
 	p->pp_size = axis->count;
 	p->pp_rank = axis->rank;
-	o->reader->snapshot.has_parallel = true;
+	o->reader->leaf.snapshot.has_parallel = true;
 	group->layer_ids = calloc((size_t)n + 1, sizeof(*group->layer_ids));
 	if (!group->layer_ids)
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);

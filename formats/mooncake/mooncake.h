@@ -155,7 +155,7 @@ kvt_mooncake_tensor_parse(struct kvt_mooncake_tensor *out, const uint8_t *head,
 /* ---- a store while it is opened ----------------------------------------- */
 
 struct kvt_mooncake {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;

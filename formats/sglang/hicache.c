@@ -13,7 +13,7 @@
 #include "formats/manifest/manifest.h"
 
 struct opening {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
@@ -184,7 +184,7 @@ static enum kvt_status name_group(struct opening *o, struct kvt_group *group)
 static enum kvt_status take_ranks(struct opening *o)
 {
 	const struct kvt_hicache_name *name = &o->name;
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	bool dcp = name->dcp_size > 1, whole = o->shards > 1;
 
 	if (dcp && name->cp_size > 1)
@@ -214,7 +214,7 @@ static enum kvt_status take_page(struct opening *o, struct kvt_group *group)
 
 static enum kvt_status describe(struct opening *o)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	const struct kvt_tree_file *first = &o->tree.file[o->file[0]];
 	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
 					 .parallel = &s->parallel };
@@ -247,7 +247,7 @@ static enum kvt_status describe(struct opening *o)
 /* Row i of the shard of a rank is token i * shards + rank of the page. */
 static enum kvt_status add_shard(struct opening *o, int file, int64_t block, int64_t rank)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[0];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
 	struct kvt_group part = *group;
 	int64_t rows = part.shape.n[KVT_AXIS_S] / o->shards, nbytes;
 	enum kvt_status status;
@@ -278,7 +278,7 @@ static enum kvt_status add_shard(struct opening *o, int file, int64_t block, int
 
 static enum kvt_status add_file(struct opening *o, int64_t i)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[0];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	int64_t block = i / o->shards;
 	enum kvt_status status;
@@ -296,7 +296,7 @@ static enum kvt_status add_file(struct opening *o, int64_t i)
 
 static enum kvt_status add_pages(struct opening *o)
 {
-	struct kvt_group *group = &o->reader->snapshot.group[0];
+	struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
 	enum kvt_status status = kvt_names_new(group, o->err);
 
 	for (int64_t i = 0; !status && i < o->count; i++) {
@@ -327,7 +327,7 @@ static enum kvt_status open_pages(struct opening *o)
 	return status;
 }
 
-static enum kvt_status hicache_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status hicache_open(struct kvt_reader *reader, const char *path,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct opening o = { .reader = reader, .path = path, .err = err };

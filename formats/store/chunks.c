@@ -305,7 +305,7 @@ static enum kvt_status take_lists(struct order *order, const struct kvt_chunks *
  * REQUEST CHUNK..., blank ones and those that begin with # count nothing.  A
  * chunk that is not there, and a request that comes twice, are KVT_BAD_INPUT.
  */
-static enum kvt_status order_load(struct order *out, struct kvt_dump *reader,
+static enum kvt_status order_load(struct order *out, struct kvt_reader *reader,
 				  const struct kvt_chunks *c,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -356,7 +356,7 @@ static enum kvt_status name_blocks(struct kvt_group *group, const struct kvt_chu
 	return KVT_OK;
 }
 
-static enum kvt_status place_run(struct kvt_dump *reader, const struct kvt_chunks *c,
+static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chunks *c,
 				 const struct kvt_chunk_run *run, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -365,8 +365,8 @@ static enum kvt_status place_run(struct kvt_dump *reader, const struct kvt_chunk
 		const struct kvt_chunk *chunk = &c->chunk[run->first + i];
 		int64_t offset = chunk->offset, nbytes;
 
-		for (int g = 0; g < reader->snapshot.ngroups; g++) {
-			const struct kvt_group *group = &reader->snapshot.group[g];
+		for (int g = 0; g < reader->leaf.snapshot.ngroups; g++) {
+			const struct kvt_group *group = &reader->leaf.snapshot.group[g];
 			struct kvt_box box = kvt_box_whole(&group->shape);
 			struct kvt_group part = *group;
 
@@ -388,7 +388,7 @@ static enum kvt_status place_run(struct kvt_dump *reader, const struct kvt_chunk
 	return KVT_OK;
 }
 
-static enum kvt_status size_groups(struct kvt_dump *reader, struct kvt_chunks *c,
+static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks *c,
 				   int64_t nblocks, int64_t block_size,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -397,8 +397,8 @@ static enum kvt_status size_groups(struct kvt_dump *reader, struct kvt_chunks *c
 	if (nblocks > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: has %lld blocks, too many",
 				c->where, LL(nblocks));
-	for (int g = 0; g < reader->snapshot.ngroups; g++) {
-		struct kvt_group *group = &reader->snapshot.group[g];
+	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++) {
+		struct kvt_group *group = &reader->leaf.snapshot.group[g];
 
 		group->shape.n[KVT_AXIS_S] = group->block_size = block_size;
 		if ((status = kvt_pages_count(group, KVT_AXIS_B, nblocks, hints, c->where,
@@ -411,11 +411,11 @@ static enum kvt_status size_groups(struct kvt_dump *reader, struct kvt_chunks *c
 
 /* ---- requests ------------------------------------------------------------ */
 
-static enum kvt_status set_tables(struct kvt_dump *reader, struct kvt_request *request,
+static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request *request,
 				  const struct kvt_chunks *c, const struct chain *chain,
 				  int64_t block_size, struct kvt_error *err)
 {
-	for (int g = 0; g < reader->snapshot.ngroups; g++) {
+	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++) {
 		int64_t n = blocks_of(request->ntokens, block_size), at = 0;
 		uint32_t *table = calloc((size_t)n + 1, sizeof(*table));
 
@@ -435,11 +435,11 @@ static enum kvt_status set_tables(struct kvt_dump *reader, struct kvt_request *r
 }
 
 /* All but the last chunk of a request fill their blocks. */
-static enum kvt_status add_request(struct kvt_dump *reader, const struct kvt_chunks *c,
+static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_chunks *c,
 				   const struct chain *chain, int64_t block_size,
 				   struct kvt_error *err)
 {
-	struct kvt_snapshot *s = &reader->snapshot;
+	struct kvt_snapshot *s = &reader->leaf.snapshot;
 	struct kvt_request *request = &s->request[s->nrequests];
 
 	for (int64_t i = 0; i < chain->count; i++) {
@@ -480,7 +480,7 @@ static int64_t number_blocks(struct kvt_chunks *c, const struct order *order,
 	return next;
 }
 
-static enum kvt_status place(struct kvt_dump *reader, struct kvt_chunks *c,
+static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 			     const struct order *order, const struct kvt_hints *hints,
 			     struct kvt_error *err)
 {
@@ -495,9 +495,9 @@ static enum kvt_status place(struct kvt_dump *reader, struct kvt_chunks *c,
 	if ((status = size_groups(reader, c, number_blocks(c, order, block_size),
 				  block_size, hints, err)))
 		return status;
-	reader->snapshot.request = calloc((size_t)order->count + 1,
-					  sizeof(*reader->snapshot.request));
-	if (!reader->snapshot.request)
+	reader->leaf.snapshot.request = calloc((size_t)order->count + 1,
+					  sizeof(*reader->leaf.snapshot.request));
+	if (!reader->leaf.snapshot.request)
 		return no_memory(c, err);
 	for (int64_t r = 0; !status && r < order->count; r++)
 		status = add_request(reader, c, &order->chain[r], block_size, err);
@@ -507,7 +507,7 @@ static enum kvt_status place(struct kvt_dump *reader, struct kvt_chunks *c,
 	return status;
 }
 
-enum kvt_status kvt_chunks_place(struct kvt_dump *reader, struct kvt_chunks *c,
+enum kvt_status kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *c,
 				 const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct order order;

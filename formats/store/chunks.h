@@ -53,7 +53,7 @@ kvt_chunks_sort(struct kvt_chunks *chunks, int64_t *layers, struct kvt_error *er
  * tokens, or those of the longest chunk.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_chunks_place(struct kvt_dump *reader, struct kvt_chunks *chunks,
+kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *chunks,
 		 const struct kvt_hints *hints, struct kvt_error *err);
 /* The one with the most tokens. */
 const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *chunks);

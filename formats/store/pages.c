@@ -178,19 +178,19 @@ enum kvt_status kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *
 	return status ? status : kvt_flat_add(flat, &piece, err);
 }
 
-enum kvt_status kvt_pages_place(struct kvt_dump *reader, int group, int file,
+enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
 				const struct kvt_box *box, int64_t offset,
 				struct kvt_error *err)
 {
-	return kvt_piece_of_box(&reader->flat[group], &reader->snapshot.group[group], box,
+	return kvt_piece_of_box(&reader->flat[group], &reader->leaf.snapshot.group[group], box,
 				file, offset, err);
 }
 
-enum kvt_status kvt_pages_add(struct kvt_dump *reader, int group, int file,
+enum kvt_status kvt_pages_add(struct kvt_reader *reader, int group, int file,
 			      const struct kvt_box *box, int64_t skip, int64_t pad,
 			      struct kvt_error *err)
 {
-	const struct kvt_group *g = &reader->snapshot.group[group];
+	const struct kvt_group *g = &reader->leaf.snapshot.group[group];
 	struct kvt_shape shape = kvt_box_shape(box, g->shape.elem);
 	enum kvt_status status;
 	int64_t nbytes;
@@ -264,12 +264,12 @@ enum kvt_status kvt_pages_token_bytes(int64_t *out, const struct kvt_group *grou
 }
 
 /* The tokens of 'box', the first of them number 'token' of the array. */
-static enum kvt_status add_tokens(struct kvt_dump *reader, int g, int file,
+static enum kvt_status add_tokens(struct kvt_reader *reader, int g, int file,
 				  const struct kvt_box *box,
 				  const struct kvt_views *tokens, int64_t token,
 				  int64_t skip, struct kvt_error *err)
 {
-	const struct kvt_group *group = &reader->snapshot.group[g];
+	const struct kvt_group *group = &reader->leaf.snapshot.group[g];
 	struct kvt_piece piece = { .file = file, .box = *box };
 	enum kvt_status status = kvt_layout_views(&piece.views, &group->layout, box,
 						  group->shape.elem, err);
@@ -290,11 +290,11 @@ static enum kvt_status add_tokens(struct kvt_dump *reader, int g, int file,
 	return status ? status : kvt_flat_add(&reader->flat[g], &piece, err);
 }
 
-enum kvt_status kvt_pages_place_tokens(struct kvt_dump *reader, int g, int file,
+enum kvt_status kvt_pages_place_tokens(struct kvt_reader *reader, int g, int file,
 				       const struct kvt_box *where, int64_t tokens,
 				       int64_t offset, struct kvt_error *err)
 {
-	const struct kvt_group *group = &reader->snapshot.group[g];
+	const struct kvt_group *group = &reader->leaf.snapshot.group[g];
 	int64_t states = group->shape.n[KVT_AXIS_S];
 	int64_t full = states > 0 ? tokens / states : 0;
 	int64_t rest = states > 0 ? tokens % states : 0;
@@ -320,11 +320,11 @@ enum kvt_status kvt_pages_place_tokens(struct kvt_dump *reader, int g, int file,
 	return kvt_flat_add(&reader->flat[g], &zeros, err);
 }
 
-enum kvt_status kvt_pages_add_tokens(struct kvt_dump *reader, int g, int file,
+enum kvt_status kvt_pages_add_tokens(struct kvt_reader *reader, int g, int file,
 				     int64_t block, int64_t tokens, int64_t skip,
 				     struct kvt_error *err)
 {
-	const struct kvt_group *group = &reader->snapshot.group[g];
+	const struct kvt_group *group = &reader->leaf.snapshot.group[g];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	enum kvt_status status;
 	int64_t nbytes;

@@ -46,7 +46,7 @@ kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int64_t n,
  * KVT_BAD_INPUT with both sizes.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_pages_add(struct kvt_dump *reader, int group, int file,
+kvt_pages_add(struct kvt_reader *reader, int group, int file,
 	      const struct kvt_box *box, int64_t skip, int64_t pad,
 	      struct kvt_error *err);
 
@@ -63,7 +63,7 @@ kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
 
 /* The same somewhere in a file that holds more, from byte 'offset' on. */
 KVT_MUST_CHECK enum kvt_status
-kvt_pages_place(struct kvt_dump *reader, int group, int file,
+kvt_pages_place(struct kvt_reader *reader, int group, int file,
 		const struct kvt_box *box, int64_t offset, struct kvt_error *err);
 
 /*
@@ -72,7 +72,7 @@ kvt_pages_place(struct kvt_dump *reader, int group, int file,
  * the states of a last one that is not full read as zeros.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_pages_add_tokens(struct kvt_dump *reader, int group, int file, int64_t block,
+kvt_pages_add_tokens(struct kvt_reader *reader, int group, int file, int64_t block,
 		     int64_t tokens, int64_t skip, struct kvt_error *err);
 
 /*
@@ -80,7 +80,7 @@ kvt_pages_add_tokens(struct kvt_dump *reader, int group, int file, int64_t block
  * of 'where', from its first block on.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_pages_place_tokens(struct kvt_dump *reader, int group, int file,
+kvt_pages_place_tokens(struct kvt_reader *reader, int group, int file,
 		       const struct kvt_box *where, int64_t tokens, int64_t offset,
 		       struct kvt_error *err);
 

@@ -41,7 +41,7 @@ static enum kvt_status take_type(struct kvt_group *group, const struct cache_ope
 	    (told && kvt_dtype_find(told) != group->dtype))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: elements of %.100s are %s, not %s; give --dtype",
-				o->reader->path, t->name, t->type,
+				o->reader->leaf.path, t->name, t->type,
 				told ? told : "of a known type");
 	group->shape.elem = group->dtype->elem;
 	return KVT_OK;
@@ -58,10 +58,10 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 	if (s->ngroups == KVT_MAX_GROUPS)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: layers are of more than %d kinds",
-				o->reader->path, KVT_MAX_GROUPS);
+				o->reader->leaf.path, KVT_MAX_GROUPS);
 	o->first[s->ngroups] = l->first;
 	snprintf(id, sizeof(id), "g%d%s", number, kv < 0 ? "" : kv ? ".v" : ".k");
-	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->path, o->err)) ||
+	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path, o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, kv < 0 ? "LKBHSD" : "LBHSD",
 				       o->err)) ||
 	    (status = take_type(group, o, l)) ||
@@ -121,14 +121,14 @@ static enum kvt_status add_tables(struct cache_opening *o, struct kvt_group *gro
 	enum kvt_status status;
 
 	if (!layer)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 	for (int64_t i = 0; i < o->nlayers; i++) {
 		const struct cache_layer *l = &o->layer[i];
 
 		if (l->group == g || (cache_is_apart(l) && l->group + 1 == g))
 			layer[l->place] = (struct kvt_layer){ l->name, l->number, i };
 	}
-	status = kvt_layers_tables(group, layer, n, o->reader->path, o->err);
+	status = kvt_layers_tables(group, layer, n, o->reader->leaf.path, o->err);
 	free(layer);
 	return status;
 }
@@ -141,17 +141,17 @@ static enum kvt_status check_hints(struct cache_opening *o, struct kvt_manifest 
 	if (hints.layout || hints.skip || hints.manifest)
 		return kvt_fail(o->err, KVT_USAGE,
 				"%s: a cache of transformers takes no layout, no manifest and no bytes to skip",
-				o->reader->path);
+				o->reader->leaf.path);
 	/* the groups have taken these */
 	hints.dtype = NULL;
 	hints.block_size = 0;
-	return kvt_manifest_hints(m, &hints, o->reader->path, o->err);
+	return kvt_manifest_hints(m, &hints, o->reader->leaf.path, o->err);
 }
 
 enum kvt_status kvt_cache_groups(struct cache_opening *o)
 {
 	struct kvt_manifest m = { .has_layout = true };
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	enum kvt_status status;
 
 	kvt_snapshot_init(&m.snapshot);
@@ -159,7 +159,7 @@ enum kvt_status kvt_cache_groups(struct cache_opening *o)
 		status = check_hints(o, &m);
 	for (int g = 0; !status && g < m.snapshot.ngroups; g++)
 		status = kvt_manifest_finish_group(&m.snapshot.group[g],
-						   &m.snapshot.parallel, o->reader->path,
+						   &m.snapshot.parallel, o->reader->leaf.path,
 						   o->err);
 	*s = m.snapshot;
 	for (int g = 0; !status && !o->stacked && g < s->ngroups; g++)

@@ -40,13 +40,13 @@ static bool is_nothing(const struct kvt_tensor *t)
 static enum kvt_status check_rank(const struct cache_opening *o,
 				  const struct kvt_tensor *t)
 {
-	enum kvt_status status = kvt_tensor_check_type(t, o->reader->path, o->err);
+	enum kvt_status status = kvt_tensor_check_type(t, o->reader->leaf.path, o->err);
 
 	if (status || t->rank == CACHE_RANK + o->stacked)
 		return status;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensor %.100s has %d axes, expected %sbatch, heads, tokens and elements",
-			o->reader->path, t->name, t->rank, o->stacked ? "layers, " : "");
+			o->reader->leaf.path, t->name, t->rank, o->stacked ? "layers, " : "");
 }
 
 /* Keys and values of one layer, and of all layers as many rows. */
@@ -61,16 +61,16 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 		if (!l->half[i].shape[CACHE_HEADS] || !l->half[i].shape[CACHE_DIM])
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: tensor %.100s has no heads or no elements",
-					o->reader->path, l->half[i].tensor->name);
+					o->reader->leaf.path, l->half[i].tensor->name);
 	if (strcmp(k->tensor->type, v->tensor->type) ||
 	    memcmp(k->shape, v->shape, CACHE_DIM * sizeof(*k->shape)))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: tensors %.100s and %.100s differ in shape or type",
-				o->reader->path, k->tensor->name, v->tensor->name);
+				o->reader->leaf.path, k->tensor->name, v->tensor->name);
 	if (k->shape[CACHE_BATCH] != first->shape[CACHE_BATCH])
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has a batch of %lld rows and %.100s of %lld",
-				o->reader->path, first->tensor->name,
+				o->reader->leaf.path, first->tensor->name,
 				LL(first->shape[CACHE_BATCH]), k->tensor->name,
 				LL(k->shape[CACHE_BATCH]));
 	return KVT_OK;
@@ -109,14 +109,14 @@ static enum kvt_status find_stack(const struct kvt_tensor **keys,
 	if (names && !strstr(names, "{l}") && (comma = strchr(names, ','))) {
 		if (!(name = strndup(names, (size_t)(comma - names))))
 			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-					o->reader->path);
+					o->reader->leaf.path);
 		*keys = kvt_tensors_find(t, name);
 		*values = kvt_tensors_find(t, comma + 1);
 		free(name);
 		if (!*keys || !*values)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: no tensors are named %.100s, but %.100s",
-					o->reader->path, names,
+					o->reader->leaf.path, names,
 					t->count ? t->tensor[0].name : "none");
 	}
 	for (int64_t i = 0; !names && !*keys && t->count == 2 && i < 2; i++)
@@ -141,10 +141,10 @@ static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tenso
 	    n > o->reader->files.file[o->file].nbytes)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensors %.100s and %.100s hold %lld and %lld layers",
-				o->reader->path, keys->name, values->name, LL(n),
+				o->reader->leaf.path, keys->name, values->name, LL(n),
 				LL(values->shape[0]));
 	if (!(o->layer = calloc((size_t)n, sizeof(*o->layer))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 	for (int64_t l = 0; !status && l < n; l++)
 		status = add_layer(o, keys, values, l, l);
 	return status;
@@ -161,16 +161,16 @@ static enum kvt_status add_list(struct cache_opening *o)
 	bool apart;
 
 	if ((status = kvt_tensors_layers(&list, &count, &apart, &o->tensors, names,
-					 o->reader->path, o->err)))
+					 o->reader->leaf.path, o->err)))
 		return status;
 	if (!apart)
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
 				  "%s: names like %.100s do not tell keys from values; "
 				  "give --set names=KEYS,VALUES, with {l} for the layer",
-				  o->reader->path, list[0].name);
+				  o->reader->leaf.path, list[0].name);
 	else if (!(o->layer = calloc((size_t)count + 1, sizeof(*o->layer))))
 		status = kvt_fail(o->err, KVT_SYSTEM,
-				  "%s: out of memory", o->reader->path);
+				  "%s: out of memory", o->reader->leaf.path);
 	for (int64_t i = 0; !status && i < count; i++) {
 		const struct kvt_tensor *t = &o->tensors.tensor[list[i].index];
 
@@ -180,7 +180,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 	free(list);
 	if (!status && !o->nlayers)
 		status = kvt_fail(o->err, KVT_BAD_INPUT, "%s: a cache that holds nothing",
-				  o->reader->path);
+				  o->reader->leaf.path);
 	return status;
 }
 
@@ -193,12 +193,12 @@ enum kvt_status kvt_cache_layers(struct cache_opening *o)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: holds %d caches, the first one with %.100s; "
 				"give --set names=KEYS,VALUES, with {l} for the layer",
-				o->reader->path, o->tensors.ncaches,
+				o->reader->leaf.path, o->tensors.ncaches,
 				o->tensors.count ? o->tensors.tensor[0].name : "nothing");
 	if (o->tensors.count == 1 && o->tensors.tensor[0].rank > CACHE_RANK)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has tensor %.100s alone; keys and values are read from tensors of their own",
-				o->reader->path, o->tensors.tensor[0].name);
+				o->reader->leaf.path, o->tensors.tensor[0].name);
 	if ((status = find_stack(&keys, &values, o)))
 		return status;
 	if ((status = keys ? add_stack(o, keys, values) : add_list(o)))
@@ -208,6 +208,6 @@ enum kvt_status kvt_cache_layers(struct cache_opening *o)
 	if (o->nrows > o->reader->files.file[o->file].nbytes)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: a batch of %lld rows without data",
-				o->reader->path, LL(o->nrows));
+				o->reader->leaf.path, LL(o->nrows));
 	return KVT_OK;
 }

@@ -44,7 +44,7 @@ struct cache_row {
 };
 
 struct cache_opening {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const struct kvt_hints *hints;
 	struct kvt_tensors tensors;
 	struct cache_layer *layer;	/* owned, in the order of the model */

@@ -87,7 +87,7 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s holds %lld tokens and others %lld; "
 				"give --set window=N, the model's sliding window",
-				o->reader->path, l->name, LL(slots), LL(most));
+				o->reader->leaf.path, l->name, LL(slots), LL(most));
 	if (slots == window || (slots == window - 1 && !l->held.fixed)) {
 		l->held.sliding = true;
 		l->held.fixed = slots == window;
@@ -96,7 +96,7 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s holds %lld tokens and others %lld, but "
 				"a window of %lld keeps %lld, or %lld in a static cache",
-				o->reader->path, l->name, LL(slots), LL(most),
+				o->reader->leaf.path, l->name, LL(slots), LL(most),
 				LL(window), LL(window - 1), LL(window));
 	}
 	return KVT_OK;
@@ -116,13 +116,13 @@ static enum kvt_status settle_window(struct cache_opening *o, struct cache_layer
 	if (l->held.sliding && (l->held.window < 1 || l->held.window > MAX_SLOTS))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has a window of %lld tokens",
-				o->reader->path, l->name, LL(l->held.window));
+				o->reader->leaf.path, l->name, LL(l->held.window));
 	/* a static cache may have fewer slots than the window */
 	if (l->held.sliding && window && window != l->held.window &&
 	    !(l->held.fixed && slots == most && slots < window))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has a window of %lld tokens, not %lld as was said",
-				o->reader->path, l->name, LL(l->held.window), LL(window));
+				o->reader->leaf.path, l->name, LL(l->held.window), LL(window));
 	return KVT_OK;
 }
 
@@ -175,7 +175,7 @@ static enum kvt_status agree(struct cache_opening *o)
 		if (who && seen != o->seen)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %.100s was given %lld tokens, but %.100s %lld",
-					o->reader->path, who->name, LL(o->seen), l->name,
+					o->reader->leaf.path, who->name, LL(o->seen), l->name,
 					LL(seen));
 		who = l;
 		o->seen = seen;
@@ -211,11 +211,11 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 	if (o->seen > MAX_SLOTS)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: a cache that was given %lld tokens, at most %d are supported",
-				o->reader->path, LL(o->seen), MAX_SLOTS);
+				o->reader->leaf.path, LL(o->seen), MAX_SLOTS);
 	if (told >= 0 && o->seen >= 0 && told != o->seen)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: %lld slots are filled, not %lld as was said",
-				o->reader->path, LL(o->seen), LL(told));
+				o->reader->leaf.path, LL(o->seen), LL(told));
 	if (o->seen < 0)
 		o->seen = told;
 	/* padding that is not there, or behind the tokens, needs no slots */
@@ -225,14 +225,14 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: how many of the %lld slots of %.100s are filled "
 				"is not in the file; give --set slots=N",
-				o->reader->path, LL(slots_of(&o->layer[0])),
+				o->reader->leaf.path, LL(slots_of(&o->layer[0])),
 				o->layer[0].name);
 	if (o->seen < 0)
 		return kvt_fail(o->err, left ? KVT_BAD_INPUT : KVT_USAGE,
 				left ? "%s: where tokens=%.60s with padding=left end "
 				       "is not in the file; give --set slots=N, too" :
 				       "%s: tokens is '%.60s', expected numbers",
-				o->reader->path, tokens);
+				o->reader->leaf.path, tokens);
 	return KVT_OK;
 }
 
@@ -248,7 +248,7 @@ static enum kvt_status place(struct cache_opening *o, struct cache_layer *l)
 	return !wrong ? KVT_OK :
 	       kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensor %.100s has %lld slots, but the cache was given %lld tokens",
-			o->reader->path, l->name, LL(slots), LL(o->seen));
+			o->reader->leaf.path, l->name, LL(slots), LL(o->seen));
 }
 
 /* ---- rows --------------------------------------------------------------- */
@@ -294,7 +294,7 @@ static enum kvt_status check_row(const struct cache_opening *o, int64_t r)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %.100s holds slots %lld to %lld, but the window of row "
 					"%lld begins at %lld; give --set padding=left",
-					o->reader->path, l->name, LL(l->first),
+					o->reader->leaf.path, l->name, LL(l->first),
 					LL(o->seen - 1), LL(r), LL(need));
 	}
 	return KVT_OK;
@@ -305,7 +305,7 @@ static enum kvt_status take_rows(struct cache_opening *o, bool left)
 	enum kvt_status status;
 
 	if (!(o->row = calloc((size_t)o->nrows + 1, sizeof(*o->row))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->path);
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 	status = take_tokens(o, left);
 	for (int64_t r = 0; !status && r < o->nrows; r++)
 		status = check_row(o, r);
@@ -326,7 +326,7 @@ enum kvt_status kvt_cache_slots(struct cache_opening *o)
 				"%s: which of the %lld slots of %lld rows are padding is "
 				"not in the file; give --set tokens=N or N,N..., "
 				"and padding=left where it comes first",
-				o->reader->path, LL(most_slots(o)), LL(o->nrows));
+				o->reader->leaf.path, LL(most_slots(o)), LL(o->nrows));
 	if ((status = settle_windows(o)) || (status = take_seen(o, left)))
 		return status;
 	for (int64_t i = 0; !status && i < o->nlayers; i++)

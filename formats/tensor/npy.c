@@ -53,18 +53,18 @@ static enum kvt_status check_manifest(const struct kvt_manifest *manifest,
 	return KVT_OK;
 }
 
-static enum kvt_status fit(struct kvt_dump *reader, struct kvt_manifest *manifest,
+static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manifest,
 			   const struct kvt_npy_header *header, int index,
 			   struct kvt_error *err)
 {
 	struct kvt_array array = {
-		.name = reader->path, .rank = header->rank, .elem = header->elem,
+		.name = reader->leaf.path, .rank = header->rank, .elem = header->elem,
 		.dtype = header->dtype, .nbytes = header->nbytes,
 	};
 	enum kvt_status status;
 
 	memcpy(array.shape, header->shape, sizeof(array.shape));
-	if ((status = check_manifest(manifest, header, reader->path, err)) ||
+	if ((status = check_manifest(manifest, header, reader->leaf.path, err)) ||
 	    (status = kvt_manifest_fit(manifest, &array, err)) ||
 	    (status = kvt_flats_whole(reader->flat, &manifest->snapshot,
 				      manifest->pages, index, header->data, err)))
@@ -72,7 +72,7 @@ static enum kvt_status fit(struct kvt_dump *reader, struct kvt_manifest *manifes
 	return kvt_manifest_adopt(reader, manifest, err);
 }
 
-static enum kvt_status npy_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status npy_open(struct kvt_reader *reader, const char *path,
 				const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_manifest manifest;

@@ -79,7 +79,7 @@ enum kvt_status kvt_npz_read(struct kvt_tensors *out, const struct kvt_file *fil
 	return status;
 }
 
-static enum kvt_status npz_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status npz_open(struct kvt_reader *reader, const char *path,
 				const struct kvt_hints *hints, struct kvt_error *err)
 {
 	return kvt_tensors_open(reader, path, hints, kvt_npz_read, err);

@@ -13,7 +13,7 @@
 /* ---- reading ------------------------------------------------------------ */
 
 struct opening {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const struct kvt_tensors *tensors;
 	struct kvt_manifest manifest;
 	const char *names;		/* what the user says of names */
@@ -67,7 +67,7 @@ static enum kvt_status add_piece(struct opening *o, int g, struct kvt_piece *pie
 	if (!dense && (piece->views.count != 1 || !restride(&piece->views.view[0], t)))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: tensor %.100s is not contiguous, and its axes are not those of layout %s",
-				o->reader->path, t->name,
+				o->reader->leaf.path, t->name,
 				kvt_layout_string(&group->layout).s);
 	return kvt_flat_add(&o->reader->flat[g], piece, o->err);
 }
@@ -105,7 +105,7 @@ static enum kvt_status check_pair(const struct opening *o, const struct kvt_tens
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensors %.100s and %.100s differ in shape or type",
-			o->reader->path, k->name, v->name);
+			o->reader->leaf.path, k->name, v->name);
 }
 
 /* The layout must say the same as the tensors: planes together, or apart. */
@@ -116,7 +116,7 @@ static enum kvt_status check_apart(const struct opening *o, const struct kvt_lay
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: keys and values are %s, but layout %s has them %s",
-			o->reader->path, apart ? "tensors of their own" : "in one tensor",
+			o->reader->leaf.path, apart ? "tensors of their own" : "in one tensor",
 			kvt_layout_string(l).s, apart ? "together" : "apart");
 }
 
@@ -124,10 +124,10 @@ static enum kvt_status check_apart(const struct opening *o, const struct kvt_lay
 static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t,
 				   const struct kvt_tensor *values)
 {
-	struct kvt_array array = kvt_tensor_array(t, o->reader->path);
+	struct kvt_array array = kvt_tensor_array(t, o->reader->leaf.path);
 	enum kvt_status status;
 
-	if ((status = kvt_tensor_check_type(t, o->reader->path, o->err)) ||
+	if ((status = kvt_tensor_check_type(t, o->reader->leaf.path, o->err)) ||
 	    (values && (status = check_pair(o, t, values))) ||
 	    (values && (status = check_apart(o, &o->manifest.snapshot.group[0].layout,
 					     true))))
@@ -145,7 +145,7 @@ static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t
 static enum kvt_status open_groups(struct opening *o)
 {
 	struct kvt_snapshot *s = &o->manifest.snapshot;
-	struct kvt_array array = { .name = o->reader->path };
+	struct kvt_array array = { .name = o->reader->leaf.path };
 	enum kvt_status status;
 
 	for (int64_t i = 0; i < o->tensors->count; i++)
@@ -164,7 +164,7 @@ static enum kvt_status open_groups(struct opening *o)
 			values = kvt_tensors_partner(o->tensors, name, o->names);
 		if (!t || (apart && !values))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: no tensor '%s' for group %s", o->reader->path,
+					"%s: no tensor '%s' for group %s", o->reader->leaf.path,
 					name, s->group[g].id);
 		if ((status = kvt_shape_nbytes(&nbytes, &s->group[g].shape, o->err)))
 			return status;
@@ -172,7 +172,7 @@ static enum kvt_status open_groups(struct opening *o)
 		    t->dtype != s->group[g].dtype)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: tensor %s does not fit group %s of %lld bytes of %s",
-					o->reader->path, name, s->group[g].id,
+					o->reader->leaf.path, name, s->group[g].id,
 					(long long)nbytes, s->group[g].dtype->name);
 		if ((status = add_whole(o, g, t, values, false)))
 			return status;
@@ -188,7 +188,7 @@ static enum kvt_status check_alike(const struct opening *o,
 	const struct kvt_tensor *first = &o->tensors->tensor[layer[0].index];
 	enum kvt_status status;
 
-	status = kvt_tensor_check_type(first, o->reader->path, o->err);
+	status = kvt_tensor_check_type(first, o->reader->leaf.path, o->err);
 
 	for (int64_t i = 0; !status && i < count; i++) {
 		const struct kvt_tensor *t = &o->tensors->tensor[layer[i].index];
@@ -209,7 +209,7 @@ static enum kvt_status check_outermost(const struct opening *o,
 		if (layout->plane[i].part[0].axis != KVT_AXIS_L)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: has a tensor for each layer, but in layout %s layers are not outermost",
-					o->reader->path, kvt_layout_string(layout).s);
+					o->reader->leaf.path, kvt_layout_string(layout).s);
 	return KVT_OK;
 }
 
@@ -255,18 +255,18 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 {
 	struct kvt_group *group = &o->manifest.snapshot.group[0];
 	const struct kvt_tensor *first = &o->tensors->tensor[layer[0].index];
-	struct kvt_array array = kvt_tensor_array(first, o->reader->path);
+	struct kvt_array array = kvt_tensor_array(first, o->reader->leaf.path);
 	enum kvt_status status;
 
 	if ((status = kvt_manifest_extent(group, KVT_AXIS_L, count, "tensors",
-					  o->reader->path, o->err)) ||
+					  o->reader->leaf.path, o->err)) ||
 	    (status = check_apart(o, &group->layout, apart)) ||
 	    (o->manifest.has_layout && (status = check_outermost(o, &group->layout))))
 		return status;
 	if (__builtin_mul_overflow(array.nbytes, apart ? 2 * count : count,
 				   &array.nbytes))
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: too many tensors",
-				o->reader->path);
+				o->reader->leaf.path);
 	if (apart || array.rank == KVT_TENSOR_MAX_RANK) {
 		array.rank = 0;
 	} else {
@@ -277,7 +277,7 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 	}
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
-	return kvt_layers_tables(group, layer, count, o->reader->path, o->err);
+	return kvt_layers_tables(group, layer, count, o->reader->leaf.path, o->err);
 }
 
 static enum kvt_status open_layers(struct opening *o)
@@ -288,7 +288,7 @@ static enum kvt_status open_layers(struct opening *o)
 	bool apart;
 
 	if ((status = kvt_tensors_layers(&layer, &count, &apart, o->tensors, o->names,
-					 o->reader->path, o->err)))
+					 o->reader->leaf.path, o->err)))
 		return status;
 	(void)((status = check_alike(o, layer, count)) ||
 	       (status = fit_layers(o, layer, count, apart)) ||
@@ -318,7 +318,7 @@ static enum kvt_status refuse_axes(const struct opening *o)
 			"%s: nothing says what the axes of %.100s are; "
 			"give --from=transformers for [batch, heads, tokens, elements], "
 			"or --layout or --manifest for blocks",
-			o->reader->path, o->tensors->tensor[0].name);
+			o->reader->leaf.path, o->tensors->tensor[0].name);
 }
 
 static enum kvt_status open_tensors(struct opening *o)
@@ -328,7 +328,7 @@ static enum kvt_status open_tensors(struct opening *o)
 
 	if (!count)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: has no tensors",
-				o->reader->path);
+				o->reader->leaf.path);
 	if (o->manifest.snapshot.ngroups > 1)
 		return open_groups(o);
 	if (!o->manifest.has_layout && is_like_cache(o))
@@ -356,14 +356,14 @@ static enum kvt_status load_manifest(struct opening *o, const struct kvt_hints *
 		return kvt_manifest_load(&o->manifest, &found,
 					 &o->reader->files.file[o->file], hints, o->err);
 	status = kvt_manifest_parse(&o->manifest, o->tensors->manifest,
-				    strlen(o->tensors->manifest), o->reader->path, hints,
+				    strlen(o->tensors->manifest), o->reader->leaf.path, hints,
 				    o->err);
 	/* one file, whose tensors fill it to the byte */
 	o->manifest.proof = KVT_PROOF_HEADER;
 	return status;
 }
 
-enum kvt_status kvt_tensors_open(struct kvt_dump *reader, const char *path,
+enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
 				 const struct kvt_hints *hints,
 				 kvt_tensors_fn *read, struct kvt_error *err)
 {

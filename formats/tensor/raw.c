@@ -15,11 +15,11 @@ static bool raw_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return head != NULL;
 }
 
-static enum kvt_status fit(struct kvt_dump *reader, struct kvt_manifest *manifest,
+static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manifest,
 			   int index, struct kvt_error *err)
 {
 	int64_t skip = manifest->skip, size = reader->files.file[index].nbytes;
-	const char *path = reader->path;
+	const char *path = reader->leaf.path;
 	struct kvt_array array = { .name = path };
 	enum kvt_status status;
 
@@ -35,7 +35,7 @@ static enum kvt_status fit(struct kvt_dump *reader, struct kvt_manifest *manifes
 	return kvt_manifest_adopt(reader, manifest, err);
 }
 
-static enum kvt_status raw_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 				const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_manifest manifest;

@@ -21,7 +21,7 @@ static bool safetensors_probe(const char *path, const uint8_t *head, int64_t nhe
 	       (head[9] == '"' || head[9] == '}' || head[9] == ' ');
 }
 
-static enum kvt_status safetensors_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status safetensors_open(struct kvt_reader *reader, const char *path,
 					const struct kvt_hints *hints,
 					struct kvt_error *err)
 {

@@ -103,7 +103,7 @@ typedef enum kvt_status kvt_tensors_fn(struct kvt_tensors *out,
  * each layer, or one for each group of a manifest.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_tensors_open(struct kvt_dump *reader, const char *path,
+kvt_tensors_open(struct kvt_reader *reader, const char *path,
 		 const struct kvt_hints *hints, kvt_tensors_fn *read,
 		 struct kvt_error *err);
 

@@ -156,7 +156,7 @@ static enum kvt_status read_blocks(struct kvt_tensors *out, const struct kvt_fil
 			file->path);
 }
 
-static enum kvt_status torch_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status torch_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
 	return kvt_tensors_open(reader, path, hints, read_blocks, err);

@@ -49,7 +49,7 @@ static enum kvt_status add_half(struct cache_opening *o, const struct cache_laye
 {
 	bool apart = cache_is_apart(l);
 	int g = l->group + (apart && kv), k = apart ? 0 : kv;
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	const struct cache_half *h = &l->half[kv];
 	struct kvt_token_run run = { .file = o->file, .kv = { k, k + 1 },
 				     .layers = { l->place, l->place + 1 },
@@ -82,7 +82,7 @@ static int64_t first_slot(const struct cache_opening *o, const struct cache_row 
 static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
 				 struct span *span, int64_t *nblocks)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct kvt_request *request = &s->request[s->nrequests - 1];
 	int64_t first = o->first[g], size = s->group[g].block_size;
 	int64_t skip = request->first_token % size, passed, end;
@@ -116,7 +116,7 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 				   int64_t nblocks[KVT_MAX_GROUPS])
 {
 	int64_t first = first_slot(o, &o->row[r]), counted[KVT_MAX_GROUPS] = { 0 };
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct span span[KVT_MAX_GROUPS];
 	enum kvt_status status;
 	char id[24];
@@ -135,7 +135,7 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 
 static enum kvt_status add_requests(struct cache_opening *o)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	int64_t nblocks[KVT_MAX_GROUPS] = { 0 };
 	enum kvt_status status = KVT_OK;
 
@@ -171,7 +171,7 @@ static bool cache_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return false;
 }
 
-static enum kvt_status cache_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct cache_opening o = { .reader = reader, .hints = hints, .err = err };

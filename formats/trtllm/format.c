@@ -17,7 +17,7 @@ struct block_file {
 };
 
 struct opening {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
@@ -102,7 +102,7 @@ static enum kvt_status choose_files(struct opening *o)
 
 static enum kvt_status describe(struct opening *o)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
 		.nbytes = o->tree.file[o->file[0].at].nbytes };
 	struct kvt_layout asked;
@@ -126,7 +126,7 @@ static enum kvt_status describe(struct opening *o)
 
 static enum kvt_status add_blocks(struct opening *o)
 {
-	struct kvt_group *group = &o->reader->snapshot.group[0];
+	struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	enum kvt_status status = KVT_OK;
 
@@ -146,7 +146,7 @@ static enum kvt_status add_blocks(struct opening *o)
 	return status;
 }
 
-static enum kvt_status trtllm_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status trtllm_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
 	static const struct kvt_hints none;

@@ -242,15 +242,15 @@ static enum kvt_status describe(struct kvt_folder *o)
 	if ((status = kvt_manifest_finish_group(group, &manifest.snapshot.parallel,
 						o->path, o->err)))
 		return status;
-	o->reader->snapshot = manifest.snapshot;
-	return kvt_layers_tables(&o->reader->snapshot.group[0], o->layer,
+	o->reader->leaf.snapshot = manifest.snapshot;
+	return kvt_layers_tables(&o->reader->leaf.snapshot.group[0], o->layer,
 				 o->layers.count, o->path, o->err);
 }
 
 /* Blocks are numbered from request to request. */
 static enum kvt_status add_requests(struct kvt_folder *o)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	uint32_t next = 0;
 
 	s->request = calloc((size_t)o->requests.count, sizeof(*s->request));
@@ -278,7 +278,7 @@ static enum kvt_status add_requests(struct kvt_folder *o)
 static enum kvt_status add_piece(struct kvt_folder *o, const struct kvt_source *source,
 				 const struct kvt_box *box, int64_t token)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[0];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
 	struct kvt_piece piece = { .file = source ? source->file : -1, .box = *box };
 	int64_t width = group->shape.n[KVT_AXIS_H] * group->shape.n[KVT_AXIS_D] *
 			group->shape.elem;
@@ -306,7 +306,7 @@ static enum kvt_status add_layer(struct kvt_folder *o, int64_t r, int64_t l,
 				 int64_t first)
 {
 	const struct kvt_source *source = kvt_source_of(o, r, l);
-	struct kvt_box box = kvt_box_whole(&o->reader->snapshot.group[0].shape);
+	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
 	int64_t full = kvt_folder_ntokens(o, r) / o->block_size;
 	int64_t rest = kvt_folder_ntokens(o, r) % o->block_size;
 	enum kvt_status status = KVT_OK;
@@ -371,7 +371,7 @@ static enum kvt_status open_folder(struct kvt_folder *o)
 	return add_pieces(o);
 }
 
-static enum kvt_status folder_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status folder_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ .manifest = NULL };

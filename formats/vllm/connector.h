@@ -51,7 +51,7 @@ struct kvt_source {
 
 /* A folder while it is opened. */
 struct kvt_folder {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;

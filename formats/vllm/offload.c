@@ -129,7 +129,7 @@ static enum kvt_status describe_group(struct kvt_offload *o, int number,
 	char id[16];
 
 	snprintf(id, sizeof(id), "g%d", number);
-	if ((status = kvt_manifest_add_group(&group, &o->reader->snapshot, id, o->path,
+	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, id, o->path,
 					     o->err)))
 		return status;
 	group->shape.n[KVT_AXIS_B] = 1;
@@ -152,7 +152,7 @@ static enum kvt_status describe_group(struct kvt_offload *o, int number,
 
 static enum kvt_status keep_config(struct kvt_offload *o)
 {
-	struct kvt_snapshot *s = &o->reader->snapshot;
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 
 	s->model = strdup(o->config.model);
 	s->note = kvt_offload_note(&o->config, o->rows ? &o->row : NULL);
@@ -175,7 +175,7 @@ static enum kvt_status describe(struct kvt_offload *o,
 			status = describe_group(o, g, kind);
 	if (status)
 		return status;
-	if (!o->reader->snapshot.ngroups)
+	if (!o->reader->leaf.snapshot.ngroups)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no blocks%s", o->folder,
 				asked < 0 ? "" : " of this group");
 	return kind->ready(o);
@@ -194,15 +194,15 @@ static enum kvt_status open_tree(struct kvt_offload *o)
 	kind = o->rows ? &kvt_offload_rows : &kvt_offload_llmd;
 	if ((status = describe(o, kind)) || (status = keep_config(o)))
 		return status;
-	o->reader->checks = kind->checks;
-	for (int g = 0; !status && g < o->reader->snapshot.ngroups; g++)
+	o->reader->leaf.checks = kind->checks;
+	for (int g = 0; !status && g < o->reader->leaf.snapshot.ngroups; g++)
 		status = kind->add(o, g);
 	if (!status)
 		kvt_offload_tell_leftovers(o);
 	return status;
 }
 
-static enum kvt_status offload_open(struct kvt_dump *reader, const char *path,
+static enum kvt_status offload_open(struct kvt_reader *reader, const char *path,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
 	static const struct kvt_hints none;

@@ -144,7 +144,7 @@ struct kvt_offload_files {
 };
 
 struct kvt_offload {
-	struct kvt_dump *reader;
+	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;

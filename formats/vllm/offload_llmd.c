@@ -17,7 +17,7 @@
 
 static enum kvt_status set_rank(struct kvt_offload *o)
 {
-	struct kvt_parallel *p = &o->reader->snapshot.parallel;
+	struct kvt_parallel *p = &o->reader->leaf.snapshot.parallel;
 	const struct kvt_offload_config *c = &o->config;
 	int64_t said = c->tp_size;
 	enum kvt_status status;
@@ -42,7 +42,7 @@ static enum kvt_status set_rank(struct kvt_offload *o)
 	p->pp_rank = o->rank / c->tp_size;
 	p->dcp_size = c->dcp_size;
 	p->dcp_rank = p->tp_rank % c->dcp_size;
-	o->reader->snapshot.has_parallel = c->tp_size * c->pp_size * c->dcp_size > 1;
+	o->reader->leaf.snapshot.has_parallel = c->tp_size * c->pp_size * c->dcp_size > 1;
 	return KVT_OK;
 }
 
@@ -96,7 +96,7 @@ static int64_t row_bytes(const struct kvt_group *group)
 /* Engines give all tensors of all groups rows of one length. */
 static enum kvt_status same_rows(struct kvt_offload *o)
 {
-	const struct kvt_snapshot *s = &o->reader->snapshot;
+	const struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 
 	for (int g = 1; g < s->ngroups; g++)
 		if (row_bytes(&s->group[g]) != row_bytes(&s->group[0]))
@@ -127,7 +127,7 @@ static enum kvt_status fit_group(struct kvt_offload *o, struct kvt_group *group,
 
 static enum kvt_status add_file(struct kvt_offload *o, int g, int64_t i, int64_t *block)
 {
-	struct kvt_group *group = &o->reader->snapshot.group[g];
+	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int64_t each = row_bytes(group) * group->shape.n[KVT_AXIS_L];
 	int64_t n = o->tree.file[i].nbytes / each;
 	struct kvt_box box = kvt_box_whole(&group->shape);
@@ -167,7 +167,7 @@ static enum kvt_status count_blocks(struct kvt_offload *o, int number, int64_t e
 
 static enum kvt_status add_files(struct kvt_offload *o, int g)
 {
-	struct kvt_group *group = &o->reader->snapshot.group[g];
+	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int number = atoi(group->id + 1);
 	int64_t each = row_bytes(group) * group->shape.n[KVT_AXIS_L], n, block = 0;
 	enum kvt_status status;

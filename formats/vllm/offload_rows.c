@@ -211,7 +211,7 @@ static enum kvt_status check_tail(struct kvt_offload *o, int64_t i, int index)
 /* Ranks that hold the same heads hold the same bytes of this group. */
 static enum kvt_status check_copies(struct kvt_offload *o, int g, int64_t i, int index)
 {
-	const struct kvt_group *group = &o->reader->snapshot.group[g];
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	const struct kvt_offload_row *row = &o->row;
 	int64_t shares = kvt_group_opaque(group) ? 1 : group->shape.n[KVT_AXIS_H];
 	int64_t each = row->canonical ? 1 : row->ranks / shares;
@@ -240,7 +240,7 @@ static enum kvt_status check_copies(struct kvt_offload *o, int g, int64_t i, int
 static enum kvt_status add_file(struct kvt_offload *o, int g, int64_t i, int64_t *block,
 				bool look)
 {
-	struct kvt_group *group = &o->reader->snapshot.group[g];
+	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	enum kvt_status status;
 	int file;
 
@@ -258,7 +258,7 @@ static enum kvt_status add_file(struct kvt_offload *o, int g, int64_t i, int64_t
 
 static enum kvt_status add_files(struct kvt_offload *o, int g)
 {
-	struct kvt_group *group = &o->reader->snapshot.group[g];
+	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int number = atoi(group->id + 1);
 	int64_t files = o->of[number].count, block = 0, seen = 0, step;
 	enum kvt_status status;
@@ -278,7 +278,7 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 /* Groups share the memory that a row is a copy of, in blocks of one size. */
 static enum kvt_status ready(struct kvt_offload *o)
 {
-	const struct kvt_snapshot *s = &o->reader->snapshot;
+	const struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	enum kvt_status status = KVT_OK;
 	int64_t page[2];
 

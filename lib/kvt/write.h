@@ -49,7 +49,7 @@ kvt_write_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
 
 /*
  * Tiled groups: the file offset at which the bytes of a tile of this size must
- * then be written.  One call at a time; the file is laid out
+ * then be written.  The file is laid out
  * in the order of these calls.
  */
 KVT_MUST_CHECK enum kvt_status

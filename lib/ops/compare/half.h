@@ -3,7 +3,7 @@
 #ifndef KVTOOL_HALF_H
 #define KVTOOL_HALF_H
 
-#include "lib/dump/pipeline.h"
+#include "lib/dump/read.h"
 #include "lib/ops/compare/terms.h"
 
 /*

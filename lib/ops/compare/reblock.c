@@ -244,7 +244,7 @@ static bool same_shape(const struct kvt_group *a, const struct kvt_group *b)
 	return a->dtype == b->dtype;
 }
 
-static enum kvt_status verify_group(struct verifying *v, const struct kvt_reblocked *said,
+static enum kvt_status verify_group(struct verifying *v, const struct kvt_reblocked said[KVT_MAX_GROUPS],
 				    const struct kvt_run *run,
 				    struct kvt_error *err)
 {
@@ -276,7 +276,7 @@ static enum kvt_status verify_group(struct verifying *v, const struct kvt_rebloc
 }
 
 enum kvt_status reblock_verify(const struct kvt_dump *before, const struct kvt_dump *after,
-			       const struct kvt_reblocked *said,
+			       const struct kvt_reblocked said[KVT_MAX_GROUPS],
 			       const struct kvt_run *run,
 			       struct kvt_error *err)
 {
