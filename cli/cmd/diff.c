@@ -3,16 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/opt.h"
+#include "cli/print/diff.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
 #include "lib/dump/device.h"
-#include "lib/ops/diff/diff.h"
 
 struct request {
 	struct kvt_hints hints;
 	const char *by, *tolerance, *scale[NSIDES], *heatmap, *device;
-	struct aligning aligning;
+	struct opt_strings match;
+	struct diff_alignment alignment;
+	struct rank_file *file[NSIDES];	/* open dumps, as they were named */
+	int nfiles[NSIDES];
 	int64_t threads, memory;
 	bool json, force;
 };
@@ -56,73 +60,134 @@ static enum kvt_status check_matches(const struct opt_strings *match,
 	return KVT_OK;
 }
 
+/* One term, "atol=1e-3" or "auto". */
+static enum kvt_status parse_term(struct diff_tolerance *out, const char *text,
+				  size_t length, struct kvt_error *err)
+{
+	const char *equals = memchr(text, '=', length), *name;
+	size_t n = equals ? (size_t)(equals - text) : length;
+	enum diff_term t = 0;
+	double value;
+
+	if (length == 4 && !strncmp(text, "auto", 4)) {
+		out->automatic = true;
+		return KVT_OK;
+	}
+	while (t < NTERMS && (strlen(diff_term_name(t)) != n ||
+			      strncmp(text, diff_term_name(t), n)))
+		t++;
+	if (t == NTERMS)
+		return kvt_fail(err, KVT_USAGE,
+				"--tolerance has '%.*s', expected auto, atol, rtol, ulp, max-abs, rel-l2, cosine or pcc",
+				(int)(n < 60 ? n : 60), text);
+	name = diff_term_name(t);
+	if (!equals || !real_parse(&value, equals + 1, length - n - 1) ||
+	    (value < 0 && t < T_COSINE) || (value > 1 && t >= T_COSINE))
+		return kvt_fail(err, KVT_USAGE, "--tolerance has '%.*s', expected %s=%s",
+				(int)(length < 60 ? length : 60), text, name,
+				t < T_COSINE ? "a number from 0 on" :
+					       "a number up to 1");
+	if (out->has[t])
+		return kvt_fail(err, KVT_USAGE, "--tolerance has %s twice", name);
+	out->has[t] = true;
+	out->value[t] = value;
+	return KVT_OK;
+}
+
+/* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999". */
+static enum kvt_status parse_tolerance(struct diff_tolerance *out, const char *text,
+				       struct kvt_error *err)
+{
+	*out = (struct diff_tolerance){ .given = true };
+	for (;;) {
+		size_t length = strcspn(text, ",");
+		enum kvt_status status = parse_term(out, text, length, err);
+
+		if (status || !text[length])
+			return status;
+		text += length + 1;
+	}
+}
+
+static enum kvt_status parse_scales(struct diff_criteria *out,
+				    const char *const scale[NSIDES],
+				    struct kvt_error *err)
+{
+	static const char *const options[] = { "scale-a", "scale-b" };
+	enum kvt_status status = KVT_OK;
+
+	for (int s = 0; !status && s < NSIDES; s++)
+		if ((out->scale[s].given = scale[s] != NULL))
+			status = scale_parse(out->scale[s].kv, options[s], scale[s], err);
+	return status;
+}
+
 static enum kvt_status read_choices(struct diff *d, struct request *q,
 				    struct kvt_error *err)
 {
-	static const char *const scale_options[] = { "scale-a", "scale-b" };
 	enum kvt_status status;
 
 	if (q->by && strcmp(q->by, "tokens") && strcmp(q->by, "blocks"))
 		return kvt_fail(err, KVT_USAGE,
 				"--by is '%.60s', expected tokens or blocks", q->by);
 	if (q->by)
-		q->aligning.by = q->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
-	if (d->judging.exact && q->tolerance)
+		q->alignment.by = q->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
+	if (d->criteria.exact && q->tolerance)
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
 	if (q->tolerance &&
-	    (status = tolerance_parse(&d->judging.tolerance, q->tolerance, err)))
+	    (status = parse_tolerance(&d->criteria.tolerance, q->tolerance, err)))
 		return status;
-	for (int s = 0; s < NSIDES; s++)
-		if (q->scale[s] && (status = scale_parse(&d->judging.scale[s],
-							 scale_options[s], q->scale[s],
-							 err)))
-			return status;
-	if (d->running.top > MAX_TOP)
+	if ((status = parse_scales(&d->criteria, q->scale, err)))
+		return status;
+	if (d->options.nworst > DIFF_MAX_WORST)
 		return kvt_fail(err, KVT_USAGE, "--top is %lld, expected at most %d",
-				(long long)d->running.top, MAX_TOP);
-	if ((status = check_matches(&q->aligning.match, err)))
+				(long long)d->options.nworst, DIFF_MAX_WORST);
+	if ((status = check_matches(&q->match, err)))
 		return status;
-	q->aligning.numbers = d->judging.exact || d->judging.tolerance.given;
+	q->alignment.nmatches = q->match.n;
+	q->alignment.match = q->match.s;
+	q->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given;
 	return q->heatmap ? heatmap_check(q->heatmap, q->force, err) : KVT_OK;
 }
 
 /* ---- comparing ---------------------------------------------------------- */
 
-static enum kvt_status partial(const struct lacks *lacks, struct kvt_error *err)
+static enum kvt_status partial(const struct diff_unmatched *unmatched,
+			       struct kvt_error *err)
 {
 	char more[64] = "";
 
-	if (lacks->n > 1)
+	if (unmatched->n > 1)
 		snprintf(more, sizeof(more), ", and %d more that only one has",
-			 lacks->n - 1);
+			 unmatched->n - 1);
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"only %c has %s%s: --common compares what both have",
-			"AB"[lacks->lack[0].side], lacks->lack[0].text, more);
+			"AB"[unmatched->item[0].side], unmatched->item[0].text, more);
 }
 
-static enum kvt_status compare(struct diff *d, const struct aligning *how,
+static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
 			       struct kvt_error *err)
 {
-	enum kvt_status status = pairs_find(&d->pairs, d->side, how, err);
+	enum kvt_status status = kvt_diff_align(&d->pairs, d->side, how, err);
 
 	if (status)
 		return status;
-	if (d->pairs.lacks.n && !d->common)
-		return partial(&d->pairs.lacks, err);
+	if (d->pairs.unmatched.n && !d->common)
+		return partial(&d->pairs.unmatched, err);
 	d->result = calloc((size_t)d->pairs.n + 1, sizeof(*d->result));
 	if (!d->result)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; !status && i < d->pairs.n; i++)
-		status = pair_compare(&d->result[i], &d->pairs.pair[i], &d->judging,
-				      &d->running, err);
-	d->running.run.progress = NULL;	/* the rest is short */
+		status = kvt_diff_compare(&d->result[i], &d->pairs.pair[i], &d->criteria,
+					  &d->options, err);
+	d->options.run.progress = NULL;	/* the rest is short */
 	for (int i = 0; !status && !d->no_diagnosis && i < d->pairs.n; i++)
 		if (d->result[i].measured && d->result[i].differs &&
 		    d->result[i].first.set && !d->pairs.pair[i].decoded)
-			status = diagnose_result(&d->result[i], &d->running.run, err);
+			status = kvt_diff_diagnose(&d->result[i], &d->options.run, err);
 	for (int s = 0; !status && s < NSIDES; s++)
-		status = side_unchanged(&d->side[s], err);
+		status = kvt_diff_side_unchanged(&d->side[s], err);
 	return status;
 }
 
@@ -144,18 +209,44 @@ static enum kvt_status tell(const struct diff *d, const struct request *q,
 	return status;
 }
 
-static enum kvt_status run_diff(struct diff *d, const struct request *q,
-				const int n[NSIDES], char **const names[NSIDES],
-				struct kvt_error *err)
+/* Close it either way. */
+static enum kvt_status open_side(struct diff *d, struct request *q, int s, char **names,
+				 struct kvt_error *err)
+{
+	const char *name = q->nfiles[s] == 1 ? names[0] : s ? "B" : "A";
+	struct rank_file *file = calloc((size_t)q->nfiles[s], sizeof(*file));
+	enum kvt_status status;
+
+	q->file[s] = file;
+	if (!file)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < q->nfiles[s]; i++) {
+		file[i].name = names[i];
+		if ((status = open_as_told(&file[i].reader, names[i], &q->hints, err)))
+			return status;
+	}
+	return kvt_diff_side_init(&d->side[s], name, file, q->nfiles[s], &d->options.run,
+				  err);
+}
+
+static void close_sides(struct diff *d, struct request *q)
+{
+	for (int s = 0; s < NSIDES; s++) {
+		kvt_diff_side_free(&d->side[s]);
+		for (int i = 0; q->file[s] && i < q->nfiles[s]; i++)
+			kvt_dump_close(q->file[s][i].reader);
+		free(q->file[s]);
+	}
+}
+
+static enum kvt_status run_diff(struct diff *d, struct request *q,
+				char **const names[NSIDES], struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
-	for (int s = 0; !status && s < NSIDES; s++) {
-		d->side[s].name = s ? "B" : "A";
-		status = side_open(&d->side[s], names[s], n[s], &q->hints,
-				   &d->running.run, err);
-	}
-	if (status || (status = compare(d, &q->aligning, err)) ||
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = open_side(d, q, s, names[s], err);
+	if (status || (status = compare(d, &q->alignment, err)) ||
 	    (status = tell(d, q, err)))
 		return status;
 	for (int i = 0; i < d->pairs.n; i++)
@@ -164,15 +255,14 @@ static enum kvt_status run_diff(struct diff *d, const struct request *q,
 	return status;
 }
 
-static void diff_free(struct diff *d)
+static void diff_free(struct diff *d, struct request *q)
 {
 	for (int i = 0; d->result && i < d->pairs.n; i++)
-		result_free(&d->result[i]);
+		kvt_diff_result_free(&d->result[i]);
 	free(d->result);
-	pairs_free(&d->pairs);
-	for (int s = 0; s < NSIDES; s++)
-		side_close(&d->side[s]);
-	kvt_device_pool_free(d->running.run.device);
+	kvt_diff_pairs_free(&d->pairs);
+	close_sides(d, q);
+	kvt_device_pool_free(d->options.run.device);
 	free(d);
 }
 
@@ -182,18 +272,17 @@ static enum kvt_status run_parsed(struct diff *d, struct request *q, int nargs,
 	struct kvt_run run = run_watched(q->threads, q->memory, d->quiet);
 	char **names[NSIDES];
 	enum kvt_status status;
-	int n[NSIDES];
 
 	run.context = (void *)(uintptr_t)&cmd_diff;
-	if ((status = split_operands(n, names, nargs, argv, err)) ||
+	if ((status = split_operands(q->nfiles, names, nargs, argv, err)) ||
 	    (status = read_choices(d, q, err)) ||
 	    (q->heatmap && (status = text_file_refuse(q->heatmap, argv, nargs, err))) ||
 	    (status = kvt_device_pool_new(&run.device, q->device, &run, err)))
 		return status;
-	d->running.run = run;
-	d->running.verdict_only = d->quiet && !q->json && !q->heatmap;
+	d->options.run = run;
+	d->options.verdict_only = d->quiet && !q->json && !q->heatmap;
 	signals_catch();
-	return run_diff(d, q, n, names, err);
+	return run_diff(d, q, names, err);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
@@ -205,15 +294,15 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (!d)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	d->running.top = 5;
+	d->options.nworst = 5;
 	const struct opt opts[] = {
 		{ "by", 0, OPT_STRING, &q.by, "UNIT",
 		  "tokens (of requests) or blocks (of the pool)" },
-		{ "match", 0, OPT_STRINGS, &q.aligning.match, "A=B",
+		{ "match", 0, OPT_STRINGS, &q.match, "A=B",
 		  "request A of the first is request B of the second" },
 		{ "common", 0, OPT_FLAG, &d->common, NULL,
 		  "compare what both have, whatever only one has" },
-		{ "exact", 0, OPT_FLAG, &d->judging.exact, NULL,
+		{ "exact", 0, OPT_FLAG, &d->criteria.exact, NULL,
 		  "values must be equal, whatever the types" },
 		{ "tolerance", 0, OPT_STRING, &q.tolerance, "TERMS",
 		  "auto, or atol=, rtol=, ulp=, max-abs=, rel-l2=, cosine=, pcc=" },
@@ -221,9 +310,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "what A's numbers are times; keys, values" },
 		{ "scale-b", 0, OPT_STRING, &q.scale[SIDE_B], "X[,Y]",
 		  "what B's numbers are times; keys, values" },
-		{ "deep", 0, OPT_FLAG, &d->running.deep, NULL,
+		{ "deep", 0, OPT_FLAG, &d->options.deep, NULL,
 		  "read the data even where stored digests are equal" },
-		{ "top", 0, OPT_INT, &d->running.top, "N",
+		{ "top", 0, OPT_INT, &d->options.nworst, "N",
 		  "show the N worst elements of a group; default: 5" },
 		{ "map", 0, OPT_FLAG, &d->map, NULL, "draw where the differences are" },
 		{ "heatmap", 0, OPT_STRING, &q.heatmap, "FILE",
@@ -243,7 +332,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	nargs = opt_parse(&cmd_diff, opts, argc, argv, err);
 	status = nargs < 0 ? opt_status(nargs) : run_parsed(d, &q, nargs, argv, err);
-	diff_free(d);
+	diff_free(d, &q);
 	return status;
 }
 

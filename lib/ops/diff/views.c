@@ -1,9 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* views.c - what both sides have, as two sources of one order */
-#include "lib/ops/diff/diff.h"
+/*
+ * views.c - a side, and what a pair compares of it
+ *
+ * A side reads like one dump, whether it is one file or those of all ranks.  A view
+ * is a source over the same readers with one group, in the order L B S H K D: just
+ * the layers, heads, keys or values and channels of the pair, and the blocks that its
+ * segments are in, each once, in the order of the segments.  So equal states are
+ * equal runs of bytes, and what the pair does not compare is not read.
+ *
+ * A view borrows the side's readers and reads nothing when it is made.
+ */
+#include "lib/ops/diff/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+/* ---- sides -------------------------------------------------------------- */
+
+static enum kvt_status join(struct diff_side *side, const struct kvt_run *run,
+			    struct kvt_error *err)
+{
+	enum kvt_status status = rank_files_check(side->file, side->nfiles, err);
+
+	if (status ||
+	    (status = join_source(&side->source, side->reader, side->file,
+				  side->nfiles, err)))
+		return status;
+	/* else it would depend on which replica is read */
+	return replicas_check(side->file, side->nfiles, run, err);
+}
+
+enum kvt_status kvt_diff_side_init(struct diff_side *side, const char *name,
+				   struct rank_file *files, int nfiles,
+				   const struct kvt_run *run, struct kvt_error *err)
+{
+	*side = (struct diff_side){ .name = name, .nfiles = nfiles, .file = files };
+	side->reader = calloc((size_t)nfiles, sizeof(*side->reader));
+	if (!side->reader)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (nfiles > 1)
+		return join(side, run, err);
+	side->reader[0] = files[0].reader;
+	side->source = source_whole(side->reader);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_diff_side_unchanged(const struct diff_side *side,
+					struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < side->nfiles; i++)
+		status = kvt_dump_unchanged(side->file[i].reader, err);
+	return status;
+}
+
+void kvt_diff_side_free(struct diff_side *side)
+{
+	source_free(&side->source);
+	free(side->reader);
+}
+
+int side_parts(const struct diff_side *side, int group)
+{
+	return side->source.whole ? 1 : side->source.group[group].nparts;
+}
+
+struct source_part side_part(const struct diff_side *side, int group, int i)
+{
+	const int64_t *n;
+
+	if (!side->source.whole)
+		return side->source.group[group].part[i];
+	n = reader_group(side->reader[0], group)->shape.n;
+	return (struct source_part){ .heads = { 0, 0, n[KVT_AXIS_H] },
+				     .kv = { 0, 0, n[KVT_AXIS_K] }, .nruns = 1,
+				     .run = { { 0, 0, n[KVT_AXIS_D] } } };
+}
+
+int64_t side_layer(const struct diff_side *side, int group, int64_t i)
+{
+	return side->source.whole ? i : side->source.group[group].layer[i];
+}
+
+int64_t side_block(const struct diff_side *side, int group, int64_t i)
+{
+	return side->source.whole ? i : side->source.group[group].block[i];
+}
+
+/* ---- views -------------------------------------------------------------- */
 
 /* A state is one run: then equal states are found by comparing bytes. */
 static const struct kvt_layout state_order = {
@@ -28,14 +112,14 @@ static struct source_run overlap(const struct source_run *run, int64_t from, int
 
 /* What of a part of the side belongs to the pair; false: nothing. */
 static bool narrow_part(struct source_part *out, const struct source_part *part,
-			const struct pair *p, int side)
+			const struct diff_pair *p, int side)
 {
 	*out = (struct source_part){ .reader = part->reader, .kv = part->kv };
 	out->heads = overlap(&part->heads, p->head[side], 0, p->nheads);
 	out->kv = overlap(&part->kv, p->kv[side], 0, p->nkv);
 	for (int i = 0; i < part->nruns; i++)
 		for (int j = 0; j < p->nruns && out->nruns < KVT_MAX_COMPONENTS; j++) {
-			const struct channels *c = &p->run[j];
+			const struct diff_channels *c = &p->run[j];
 			int64_t count = p->decoded ? p->stored[side] : c->count;
 
 			out->run[out->nruns] = overlap(&part->run[i], c->from[side],
@@ -46,7 +130,7 @@ static bool narrow_part(struct source_part *out, const struct source_part *part,
 }
 
 /* What no part brings would be compared with nothing. */
-static enum kvt_status narrow_parts(struct source_group *map, const struct pair *p,
+static enum kvt_status narrow_parts(struct source_group *map, const struct diff_pair *p,
 				    int side, struct kvt_error *err)
 {
 	int64_t left = p->nheads * p->nkv * p->stored[side];
@@ -67,7 +151,7 @@ static enum kvt_status narrow_parts(struct source_group *map, const struct pair 
 			 p->id, p->side[side]->name, (long long)left);
 }
 
-static struct kvt_group narrow_group(const struct pair *p, int side, int64_t nblocks)
+static struct kvt_group narrow_group(const struct diff_pair *p, int side, int64_t nblocks)
 {
 	struct kvt_group group = *p->group[side];
 
@@ -85,10 +169,10 @@ static struct kvt_group narrow_group(const struct pair *p, int side, int64_t nbl
 	return group;
 }
 
-static enum kvt_status make_view(struct pair *p, int side, struct kvt_error *err)
+static enum kvt_status make_view(struct diff_pair *p, int side, struct kvt_error *err)
 {
-	const struct side *from = p->side[side];
-	int64_t nblocks = p->nspans ? p->span[p->nspans - 1].at[side] + 1 : 0;
+	const struct diff_side *from = p->side[side];
+	int64_t nblocks = p->nsegments ? p->segment[p->nsegments - 1].at[side] + 1 : 0;
 	int g = p->number[side], nparts = side_parts(from, g);
 	struct source *view = &p->view[side];
 	struct source_group *map = &view->group[0];
@@ -106,16 +190,18 @@ static enum kvt_status make_view(struct pair *p, int side, struct kvt_error *err
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < p->nlayers; i++)
 		map->layer[i] = side_layer(from, g, p->layer[side][i]);
-	for (int64_t i = 0; i < p->nspans; i++)
-		map->block[p->span[i].at[side]] = side_block(from, g,
-							     p->span[i].block[side]);
+	for (int64_t i = 0; i < p->nsegments; i++) {
+		const struct diff_segment *segment = &p->segment[i];
+
+		map->block[segment->at[side]] = side_block(from, g, segment->block[side]);
+	}
 	if ((status = narrow_parts(map, p, side, err)))
 		return status;
 	source_seal(view);
 	return KVT_OK;
 }
 
-enum kvt_status pair_views(struct pair *p, struct kvt_error *err)
+enum kvt_status pair_views(struct diff_pair *p, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 

@@ -71,37 +71,45 @@ static uint8_t *make_use(const struct kvt_snapshot *snapshot, int group)
 	return use;
 }
 
-enum { NOBODY = -3 };
+enum { NO_REQUEST = -3 };
 
-/* Requests that share a block may not agree on what is beside it. */
-static void set_beside(int64_t *at, int64_t block)
+void window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, int group,
+		       int64_t first, int64_t n, int step)
 {
-	*at = *at == NOBODY || *at == block ? block : KVT_NOT_HERE;
-}
-
-static int64_t *make_beside(const struct kvt_snapshot *snapshot, int group, int step)
-{
-	const int64_t nblocks = snapshot->group[group].shape.n[KVT_AXIS_B];
-	int64_t *beside = malloc((size_t)nblocks * sizeof(*beside) + 1);
-
-	for (int64_t b = 0; beside && b < nblocks; b++)
-		beside[b] = NOBODY;
-	for (int64_t r = 0; beside && r < snapshot->nrequests; r++) {
+	for (int64_t i = 0; i < n; i++)
+		out[i] = NO_REQUEST;
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
 		const uint32_t *blocks = snapshot->request[r].blocks[group];
-		int64_t n = snapshot->request[r].nblocks[group];
+		int64_t nblocks = snapshot->request[r].nblocks[group];
 
-		for (int64_t i = 0; i < n; i++) {
-			int64_t j = i + step, there = KVT_NOT_THERE;
+		for (int64_t i = 0; i < nblocks; i++) {
+			int64_t at = blocks[i] - first, j = i + step;
+			int64_t next = KVT_NOT_THERE;
 
-			if (j >= 0 && j < n)
-				there = blocks[j];
-			set_beside(&beside[blocks[i]], there);
+			if (at < 0 || at >= n)
+				continue;
+			if (j >= 0 && j < nblocks)
+				next = blocks[j] - first;
+			if (j >= 0 && j < nblocks && (next < 0 || next >= n))
+				next = KVT_NOT_HERE;
+			/* requests that share a block may not agree */
+			out[at] = out[at] == NO_REQUEST || out[at] == next ?
+				  next : KVT_NOT_HERE;
 		}
 	}
-	for (int64_t b = 0; beside && b < nblocks; b++)
-		if (beside[b] == NOBODY)
-			beside[b] = KVT_NOT_THERE;
-	return beside;
+	for (int64_t i = 0; i < n; i++)
+		if (out[i] == NO_REQUEST)
+			out[i] = KVT_NOT_THERE;
+}
+
+static int64_t *neighbours(const struct kvt_snapshot *snapshot, int group, int step)
+{
+	int64_t n = snapshot->group[group].shape.n[KVT_AXIS_B];
+	int64_t *out = malloc((size_t)n * sizeof(*out) + 1);
+
+	if (out)
+		window_neighbours(out, snapshot, group, 0, n, step);
+	return out;
 }
 
 /* Ids as the file has them, or numbers in its order. */
@@ -152,8 +160,8 @@ enum kvt_status window_init(struct kvt_window *out, const struct kvt_snapshot *s
 	};
 	out->nparts = row_parts(out->part, g);
 	if (snapshot->nrequests) {
-		out->prev = make_beside(snapshot, group, -1);
-		out->next = make_beside(snapshot, group, 1);
+		out->prev = neighbours(snapshot, group, -1);
+		out->next = neighbours(snapshot, group, 1);
 	}
 	if (!out->use || !out->layer_ids || !out->block_ids ||
 	    (snapshot->nrequests && (!out->prev || !out->next))) {

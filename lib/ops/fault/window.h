@@ -15,6 +15,14 @@ window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot, int gro
 	    struct kvt_error *err);
 void window_free(struct kvt_window *window);
 
+/*
+ * For n blocks of a group from 'first' on: the block that the tables have 'step' (-1
+ * or 1) after it, as an index into these n, or KVT_NOT_...; what kvt_window calls
+ * prev and next.  KVT_NOT_HERE, too, where requests that share a block disagree.
+ */
+void window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, int group,
+		       int64_t first, int64_t n, int step);
+
 /* All data of a group, dense in the window's order. */
 KVT_MUST_CHECK enum kvt_status
 window_read(uint8_t *out, struct kvt_dump *reader, int group,
