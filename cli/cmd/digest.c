@@ -118,7 +118,7 @@ static void all_rows(struct rows *rows, const struct digests *d,
 	} else if (by == BY_REQUEST) {
 		for (int64_t r = 0; scope == DIGEST_TOKENS && r < snap->nrequests; r++)
 			add_row(rows, (struct row){ .request = snap->request[r].id,
-						    .version = digests_of_request(d, r),
+						    .version = kvt_digests_version(d, r),
 						    .value = d->request[r] });
 	} else {
 		for (int g = 0; g < snap->ngroups; g++)
@@ -172,7 +172,7 @@ static void print_row(const char *path, enum digest_scope scope, enum by by,
 		     (by != BY_REQUEST || is_plain(row->request, false));
 
 	plainf("%s%s  ", plain ? "" : "\\",
-	       digest_text(scope, row->version, &row->value).s);
+	       kvt_digest_text(scope, row->version, &row->value).s);
 	if (by == BY_REQUEST) {
 		plainf("request=");
 		print_name(row->request, false);
@@ -204,7 +204,7 @@ static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
 	if (by == BY_BLOCK)
 		json_put_int(out, o, "block", (int64_t)row->block);
 	json_put_text(out, o, "value",
-		      digest_text(scope, row->version, &row->value).s);
+		      kvt_digest_text(scope, row->version, &row->value).s);
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -279,14 +279,14 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 				"%s: tokens have no positions: the dump has no block tables",
 				path);
 	}
-	status = digests_compute(&digests, reader, q->version, &q->run, &why);
+	status = kvt_digests_compute(&digests, reader, q->version, &q->run, &why);
 	if (!status)
 		status = kvt_dump_unchanged(reader, &why);
 	if (status)
 		kvt_fail_about(err, status, path, &why);
 	else
 		status = tell(q, path, &digests, before, err);
-	digests_free(&digests);
+	kvt_digests_free(&digests);
 	kvt_dump_close(reader);
 	return status;
 }

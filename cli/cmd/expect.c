@@ -35,15 +35,15 @@ static enum kvt_status compute_kvd1(struct opened *o, const struct asked *asked,
 				    struct kvt_error *err)
 {
 	struct digests digests;
-	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_KVD1,
-						 &asked->run, err);
+	enum kvt_status status = kvt_digests_compute(&digests, o->reader, DIGEST_KVD1,
+						     &asked->run, err);
 
 	if (!status) {
-		o->kvd1 = digest_text(DIGEST_TOKENS, DIGEST_KVD1,
-				      &digests.whole[DIGEST_TOKENS]);
+		o->kvd1 = kvt_digest_text(DIGEST_TOKENS, DIGEST_KVD1,
+					  &digests.whole[DIGEST_TOKENS]);
 		o->dump.kvd1 = o->kvd1.s;
 	}
-	digests_free(&digests);
+	kvt_digests_free(&digests);
 	return status;
 }
 
@@ -52,17 +52,17 @@ static enum kvt_status compute_digests(struct opened *o, const char *path,
 {
 	struct kvt_error why = { "" };
 	struct digests digests;
-	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_NEWEST,
-						 &asked->run, &why);
+	enum kvt_status status = kvt_digests_compute(&digests, o->reader, DIGEST_NEWEST,
+						     &asked->run, &why);
 
 	for (int s = 0; !status && s < DIGEST_NSCOPES; s++) {
-		o->text[s] = digest_text(s, digests.version, &digests.whole[s]);
+		o->text[s] = kvt_digest_text(s, digests.version, &digests.whole[s]);
 		if (s != DIGEST_TOKENS || digests.has_tokens)
 			o->dump.digest[s] = o->text[s].s;
 	}
 	if (!status && digests.has_tokens && digests.version != DIGEST_KVD1)
 		status = compute_kvd1(o, asked, &why);
-	digests_free(&digests);
+	kvt_digests_free(&digests);
 	return status ? kvt_fail_about(err, status, path, &why) : KVT_OK;
 }
 

@@ -7,7 +7,6 @@
 
 #include "lib/dump/ids.h"
 #include "lib/ops/compare/half.h"
-#include "lib/ops/digest/digest.h"
 
 #define LL(x) ((long long)(x))
 

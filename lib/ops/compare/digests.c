@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c - the digests of both sides of a transfer, each head once */
+/*
+ * digests.c - the digests of both sides of a transfer, each head once
+ *
+ * Ranks may hold replicas of a head.  Of each side the sums of those heads and
+ * channels are added that no earlier rank holds: if all requests moved, and all of
+ * their states, the two sums are equal.
+ */
 #include "lib/ops/compare/transfer.h"
 
 #include <stdlib.h>
@@ -28,11 +34,12 @@ static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *ver
 				struct kvt_error *err)
 {
 	struct digests d;
-	enum kvt_status status = digests_compute(&d, reader, DIGEST_NEWEST, run, err);
+	enum kvt_status status = kvt_digests_compute(&d, reader, DIGEST_NEWEST, run, err);
 
 	*version = d.version;
 	for (int g = 0; !status && g < ranks[rank]->ngroups; g++) {
 		const struct digest_group *dg = &d.group[g];
+		const struct kvt_digest *head = dg->head[DIGEST_TOKENS];
 
 		for (int64_t i = 0; i < dg->nheads; i++) {
 			int64_t layers = ranks[rank]->group[g].shape.n[KVT_AXIS_L];
@@ -40,11 +47,10 @@ static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *ver
 			if (!is_first(ranks, rank, g, i))
 				continue;
 			for (int64_t l = 0; l < layers; l++)
-				kvt_digest_add(sum,
-					&dg->head[DIGEST_TOKENS][l * dg->nheads + i]);
+				kvt_digest_add(sum, &head[l * dg->nheads + i]);
 		}
 	}
-	digests_free(&d);
+	kvt_digests_free(&d);
 	return status;
 }
 
@@ -107,7 +113,9 @@ enum kvt_status compare_digests(struct verified *out, const struct sides *sides,
 	if (memcmp(&out->digest[0], &out->digest[1], sizeof(out->digest[0])))
 		return kvt_fail(err, KVT_MISMATCH,
 				"digest is %s, that of the source is %s",
-				digest_text(DIGEST_TOKENS, version, &out->digest[1]).s,
-				digest_text(DIGEST_TOKENS, version, &out->digest[0]).s);
+				kvt_digest_text(DIGEST_TOKENS, version,
+						&out->digest[1]).s,
+				kvt_digest_text(DIGEST_TOKENS, version,
+						&out->digest[0]).s);
 	return KVT_OK;
 }
