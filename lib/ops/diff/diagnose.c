@@ -155,8 +155,8 @@ static void set_facts(struct excerpt *x)
 
 	make_use(x);
 	if (snapshot->nrequests) {
-		window_neighbours(x->prev, snapshot, g, x->block, nblocks, -1);
-		window_neighbours(x->next, snapshot, g, x->block, nblocks, 1);
+		kvt_window_neighbours(x->prev, snapshot, g, x->block, nblocks, -1);
+		kvt_window_neighbours(x->next, snapshot, g, x->block, nblocks, 1);
 		w->prev = x->prev;
 		w->next = x->next;
 	}

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.c - bring a group into memory, and say what is live in it */
+/*
+ * window.c - a group in memory, and what is live in it
+ *
+ * In: a dump and a group.  Out: a struct kvt_window of all its layers and blocks, and
+ * its data in that order.  What a state holds follows from the block tables: of a group
+ * that forgets tokens, live is what a request still needs; of others all of a block
+ * that a request has, or as much of it as block_valid says.  The rest is stale, but
+ * without tables all states are live.
+ *
+ * Cost: one pass over the data; for a group without block_valid time of the tables
+ * times the blocks.
+ */
 #include "lib/ops/fault/window.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const struct kvt_layout window_layout = {
+const struct kvt_layout kvt_window_layout = {
 	.nplanes = 1,
 	.plane = { { .nparts = 6, .part = {
 		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
@@ -73,8 +84,8 @@ static uint8_t *make_use(const struct kvt_snapshot *snapshot, int group)
 
 enum { NO_REQUEST = -3 };
 
-void window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, int group,
-		       int64_t first, int64_t n, int step)
+void kvt_window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, int group,
+			   int64_t first, int64_t n, int step)
 {
 	for (int64_t i = 0; i < n; i++)
 		out[i] = NO_REQUEST;
@@ -108,7 +119,7 @@ static int64_t *neighbours(const struct kvt_snapshot *snapshot, int group, int s
 	int64_t *out = malloc((size_t)n * sizeof(*out) + 1);
 
 	if (out)
-		window_neighbours(out, snapshot, group, 0, n, step);
+		kvt_window_neighbours(out, snapshot, group, 0, n, step);
 	return out;
 }
 
@@ -146,8 +157,9 @@ static int row_parts(struct kvt_row_part *out, const struct kvt_group *g)
 	return start == g->shape.n[KVT_AXIS_D] ? g->ncomponents : 0;
 }
 
-enum kvt_status window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot,
-			    int group, struct kvt_error *err)
+enum kvt_status kvt_window_init(struct kvt_window *out,
+				const struct kvt_snapshot *snapshot,
+				int group, struct kvt_error *err)
 {
 	const struct kvt_group *g = &snapshot->group[group];
 
@@ -165,13 +177,13 @@ enum kvt_status window_init(struct kvt_window *out, const struct kvt_snapshot *s
 	}
 	if (!out->use || !out->layer_ids || !out->block_ids ||
 	    (snapshot->nrequests && (!out->prev || !out->next))) {
-		window_free(out);
+		kvt_window_free(out);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	return KVT_OK;
 }
 
-void window_free(struct kvt_window *window)
+void kvt_window_free(struct kvt_window *window)
 {
 	free((void *)window->use);
 	free((void *)window->prev);
@@ -183,17 +195,17 @@ void window_free(struct kvt_window *window)
 
 /* ---- data --------------------------------------------------------------- */
 
-struct reading {
+struct window_read {
 	struct kvt_dump *reader;
 	int group;
 	struct cut cut;
 	struct placed all;
 };
 
-static enum kvt_status read_part(struct worker *worker, void *context, int64_t i,
-				 struct kvt_error *err)
+static enum kvt_status read_one_box(struct worker *worker, void *context, int64_t i,
+				    struct kvt_error *err)
 {
-	const struct reading *r = context;
+	const struct window_read *r = context;
 	const struct kvt_group *g = &kvt_dump_snapshot(r->reader)->group[r->group];
 	struct kvt_box box = cut_box(&r->cut, i);
 	struct placed part = { &g->layout, box, worker->buffer[0] };
@@ -204,19 +216,19 @@ static enum kvt_status read_part(struct worker *worker, void *context, int64_t i
 	       copy_box(worker, &r->all, &part, &box, g->shape.elem, err);
 }
 
-enum kvt_status window_read(uint8_t *out, struct kvt_dump *reader, int group,
-			    const struct kvt_run *run,
-			    struct kvt_error *err)
+enum kvt_status kvt_window_read(uint8_t *out, struct kvt_dump *reader, int group,
+				const struct kvt_run *run,
+				struct kvt_error *err)
 {
 	const struct kvt_group *g = &kvt_dump_snapshot(reader)->group[group];
 	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
-	struct reading r = {
+	struct window_read r = {
 		.reader = reader, .group = group,
 		.cut = cut_choose(g, tiling, NULL, NULL, run->memory ?
 				  run->memory / 4 : INT64_MAX),
-		.all = { &window_layout, kvt_box_whole(&g->shape), out },
+		.all = { &kvt_window_layout, kvt_box_whole(&g->shape), out },
 	};
-	struct work work = { .fn = read_part, .context = &r, .count = r.cut.nboxes };
+	struct work work = { .fn = read_one_box, .context = &r, .count = r.cut.nboxes };
 
 	work.buffer_bytes[0] = r.cut.box_bytes;
 	work_needs_tiles(&work, tiling);
