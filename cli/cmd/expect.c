@@ -143,7 +143,7 @@ static void check_file(struct expect_result *r, const struct contract *c,
 	enum kvt_status status = open_dump(&o, r->path, wants_digest(c), asked, &err);
 
 	if (!status)
-		expect_contract_held(r, c, &o.dump);
+		expect_judge_contract(r, c, &o.dump);
 	if (!status && r->out_of_memory)
 		status = kvt_fail(&err, KVT_SYSTEM, "%s: out of memory", r->path);
 	r->status = worse(r->status, status);
