@@ -10,7 +10,7 @@
 #include "cli/text_file.h"
 #include "lib/dump/device.h"
 
-struct request {
+struct arguments {
 	struct kvt_hints hints;
 	const char *by, *tolerance, *scale[NSIDES], *heatmap, *device;
 	struct opt_strings match;
@@ -122,33 +122,33 @@ static enum kvt_status parse_scales(struct diff_criteria *out,
 	return status;
 }
 
-static enum kvt_status read_choices(struct diff *d, struct request *q,
+static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 				    struct kvt_error *err)
 {
 	enum kvt_status status;
 
-	if (q->by && strcmp(q->by, "tokens") && strcmp(q->by, "blocks"))
+	if (args->by && strcmp(args->by, "tokens") && strcmp(args->by, "blocks"))
 		return kvt_fail(err, KVT_USAGE,
-				"--by is '%.60s', expected tokens or blocks", q->by);
-	if (q->by)
-		q->alignment.by = q->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
-	if (d->criteria.exact && q->tolerance)
+				"--by is '%.60s', expected tokens or blocks", args->by);
+	if (args->by)
+		args->alignment.by = args->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
+	if (d->criteria.exact && args->tolerance)
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
-	if (q->tolerance &&
-	    (status = parse_tolerance(&d->criteria.tolerance, q->tolerance, err)))
+	if (args->tolerance &&
+	    (status = parse_tolerance(&d->criteria.tolerance, args->tolerance, err)))
 		return status;
-	if ((status = parse_scales(&d->criteria, q->scale, err)))
+	if ((status = parse_scales(&d->criteria, args->scale, err)))
 		return status;
 	if (d->options.nworst > DIFF_MAX_WORST)
 		return kvt_fail(err, KVT_USAGE, "--top is %lld, expected at most %d",
 				(long long)d->options.nworst, DIFF_MAX_WORST);
-	if ((status = check_matches(&q->match, err)))
+	if ((status = check_matches(&args->match, err)))
 		return status;
-	q->alignment.nmatches = q->match.n;
-	q->alignment.match = q->match.s;
-	q->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given;
-	return q->heatmap ? heatmap_check(q->heatmap, q->force, err) : KVT_OK;
+	args->alignment.nmatches = args->match.n;
+	args->alignment.match = args->match.s;
+	args->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given;
+	return args->heatmap ? heatmap_check(args->heatmap, args->force, err) : KVT_OK;
 }
 
 /* ---- comparing ---------------------------------------------------------- */
@@ -191,63 +191,63 @@ static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
 	return status;
 }
 
-static enum kvt_status tell(const struct diff *d, const struct request *q,
-			    struct kvt_error *err)
+static enum kvt_status print_results(const struct diff *d, const struct arguments *args,
+				     struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct json_out out;
 
-	if (q->json) {
+	if (args->json) {
 		diff_json(&out, d);
 		status = json_print(&out, false, err);
 		json_free(&out);
 	} else if (!d->quiet) {
 		diff_text(d);
 	}
-	if (!status && q->heatmap)
-		status = heatmap_write(q->heatmap, q->force, d, err);
+	if (!status && args->heatmap)
+		status = heatmap_write(args->heatmap, args->force, d, err);
 	return status;
 }
 
 /* Close it either way. */
-static enum kvt_status open_side(struct diff *d, struct request *q, int s, char **names,
-				 struct kvt_error *err)
+static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
+				 char **names, struct kvt_error *err)
 {
-	const char *name = q->nfiles[s] == 1 ? names[0] : s ? "B" : "A";
-	struct rank_file *file = calloc((size_t)q->nfiles[s], sizeof(*file));
+	const char *name = args->nfiles[s] == 1 ? names[0] : s ? "B" : "A";
+	struct rank_file *file = calloc((size_t)args->nfiles[s], sizeof(*file));
 	enum kvt_status status;
 
-	q->file[s] = file;
+	args->file[s] = file;
 	if (!file)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; i < q->nfiles[s]; i++) {
+	for (int i = 0; i < args->nfiles[s]; i++) {
 		file[i].name = names[i];
-		if ((status = open_as_told(&file[i].reader, names[i], &q->hints, err)))
+		if ((status = open_as_told(&file[i].reader, names[i], &args->hints, err)))
 			return status;
 	}
-	return kvt_diff_side_init(&d->side[s], name, file, q->nfiles[s], &d->options.run,
-				  err);
+	return kvt_diff_side_init(&d->side[s], name, file, args->nfiles[s],
+				  &d->options.run, err);
 }
 
-static void close_sides(struct diff *d, struct request *q)
+static void close_sides(struct diff *d, struct arguments *args)
 {
 	for (int s = 0; s < NSIDES; s++) {
 		kvt_diff_side_free(&d->side[s]);
-		for (int i = 0; q->file[s] && i < q->nfiles[s]; i++)
-			kvt_dump_close(q->file[s][i].reader);
-		free(q->file[s]);
+		for (int i = 0; args->file[s] && i < args->nfiles[s]; i++)
+			kvt_dump_close(args->file[s][i].reader);
+		free(args->file[s]);
 	}
 }
 
-static enum kvt_status run_diff(struct diff *d, struct request *q,
+static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 				char **const names[NSIDES], struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	for (int s = 0; !status && s < NSIDES; s++)
-		status = open_side(d, q, s, names[s], err);
-	if (status || (status = compare(d, &q->alignment, err)) ||
-	    (status = tell(d, q, err)))
+		status = open_side(d, args, s, names[s], err);
+	if (status || (status = compare(d, &args->alignment, err)) ||
+	    (status = print_results(d, args, err)))
 		return status;
 	for (int i = 0; i < d->pairs.n; i++)
 		if (d->result[i].differs)
@@ -255,39 +255,40 @@ static enum kvt_status run_diff(struct diff *d, struct request *q,
 	return status;
 }
 
-static void diff_free(struct diff *d, struct request *q)
+static void diff_free(struct diff *d, struct arguments *args)
 {
 	for (int i = 0; d->result && i < d->pairs.n; i++)
 		kvt_diff_result_free(&d->result[i]);
 	free(d->result);
 	kvt_diff_pairs_free(&d->pairs);
-	close_sides(d, q);
+	close_sides(d, args);
 	kvt_device_pool_free(d->options.run.device);
 	free(d);
 }
 
-static enum kvt_status run_parsed(struct diff *d, struct request *q, int nargs,
+static enum kvt_status run_parsed(struct diff *d, struct arguments *args, int nargs,
 				  char **argv, struct kvt_error *err)
 {
-	struct kvt_run run = run_watched(q->threads, q->memory, d->quiet);
+	struct kvt_run run = run_watched(args->threads, args->memory, d->quiet);
 	char **names[NSIDES];
 	enum kvt_status status;
 
 	run.context = (void *)(uintptr_t)&cmd_diff;
-	if ((status = split_operands(q->nfiles, names, nargs, argv, err)) ||
-	    (status = read_choices(d, q, err)) ||
-	    (q->heatmap && (status = text_file_refuse(q->heatmap, argv, nargs, err))) ||
-	    (status = kvt_device_pool_new(&run.device, q->device, &run, err)))
+	if ((status = split_operands(args->nfiles, names, nargs, argv, err)) ||
+	    (status = read_choices(d, args, err)) ||
+	    (args->heatmap && (status = text_file_refuse(args->heatmap, argv, nargs,
+							 err))) ||
+	    (status = kvt_device_pool_new(&run.device, args->device, &run, err)))
 		return status;
 	d->options.run = run;
-	d->options.verdict_only = d->quiet && !q->json && !q->heatmap;
+	d->options.verdict_only = d->quiet && !args->json && !args->heatmap;
 	signals_catch();
-	return run_diff(d, q, names, err);
+	return run_diff(d, args, names, err);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct request q = { .hints.empty = true };
+	struct arguments args = { .hints.empty = true };
 	struct diff *d = calloc(1, sizeof(*d));
 	enum kvt_status status;
 	int nargs;
@@ -296,43 +297,43 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	d->options.nworst = 5;
 	const struct opt opts[] = {
-		{ "by", 0, OPT_STRING, &q.by, "UNIT",
+		{ "by", 0, OPT_STRING, &args.by, "UNIT",
 		  "tokens (of requests) or blocks (of the pool)" },
-		{ "match", 0, OPT_STRINGS, &q.match, "A=B",
+		{ "match", 0, OPT_STRINGS, &args.match, "A=B",
 		  "request A of the first is request B of the second" },
 		{ "common", 0, OPT_FLAG, &d->common, NULL,
 		  "compare what both have, whatever only one has" },
 		{ "exact", 0, OPT_FLAG, &d->criteria.exact, NULL,
 		  "values must be equal, whatever the types" },
-		{ "tolerance", 0, OPT_STRING, &q.tolerance, "TERMS",
+		{ "tolerance", 0, OPT_STRING, &args.tolerance, "TERMS",
 		  "auto, or atol=, rtol=, ulp=, max-abs=, rel-l2=, cosine=, pcc=" },
-		{ "scale-a", 0, OPT_STRING, &q.scale[SIDE_A], "X[,Y]",
+		{ "scale-a", 0, OPT_STRING, &args.scale[SIDE_A], "X[,Y]",
 		  "what A's numbers are times; keys, values" },
-		{ "scale-b", 0, OPT_STRING, &q.scale[SIDE_B], "X[,Y]",
+		{ "scale-b", 0, OPT_STRING, &args.scale[SIDE_B], "X[,Y]",
 		  "what B's numbers are times; keys, values" },
 		{ "deep", 0, OPT_FLAG, &d->options.deep, NULL,
 		  "read the data even where stored digests are equal" },
 		{ "top", 0, OPT_INT, &d->options.nworst, "N",
 		  "show the N worst elements of a group; default: 5" },
 		{ "map", 0, OPT_FLAG, &d->map, NULL, "draw where the differences are" },
-		{ "heatmap", 0, OPT_STRING, &q.heatmap, "FILE",
+		{ "heatmap", 0, OPT_STRING, &args.heatmap, "FILE",
 		  "write that: .svg, .csv, .json or .txt" },
 		{ "no-diagnosis", 0, OPT_FLAG, &d->no_diagnosis, NULL,
 		  "do not look for a fault that explains the difference" },
-		OPT_FORCE(&q.force),
-		OPT_THREADS(&q.threads),
-		OPT_MEMORY(&q.memory),
-		OPT_DEVICE(&q.device),
-		OPT_JSON(&q.json),
+		OPT_FORCE(&args.force),
+		OPT_THREADS(&args.threads),
+		OPT_MEMORY(&args.memory),
+		OPT_DEVICE(&args.device),
+		OPT_JSON(&args.json),
 		{ "quiet", 'q', OPT_FLAG, &d->quiet, NULL,
 		  "print nothing, only return a status" },
-		OPT_INPUT(&q.hints),
+		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
 
 	nargs = opt_parse(&cmd_diff, opts, argc, argv, err);
-	status = nargs < 0 ? opt_status(nargs) : run_parsed(d, &q, nargs, argv, err);
-	diff_free(d, &q);
+	status = nargs < 0 ? opt_status(nargs) : run_parsed(d, &args, nargs, argv, err);
+	diff_free(d, &args);
 	return status;
 }
 

@@ -261,7 +261,7 @@ static void find_strides(struct text *t, const struct subject *j)
 		text_add(t, "%s", strchr(j->name, '.') ?
 			 "not apart: keys and values are one array" :
 			 "of keys and of values apart");
-	/* along an axis of one entry nobody goes */
+	/* the stride of an axis of one entry means nothing */
 	for (size_t i = 0; i < json_array_size(axes); i++)
 		if (stride_at(&word, j, axes, i) > 1)
 			text_add(t, "%s%s:%lld", t->used ? " " : "", word.name,

@@ -30,8 +30,7 @@ static bool is_first(const struct kvt_snapshot *const *ranks, int rank, int g, i
 static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *version,
 				struct kvt_dump *reader,
 				const struct kvt_snapshot *const *ranks, int rank,
-				const struct kvt_run *run,
-				struct kvt_error *err)
+				const struct kvt_run *run, struct kvt_error *err)
 {
 	struct digests d;
 	enum kvt_status status = kvt_digests_compute(&d, reader, DIGEST_NEWEST, run, err);
@@ -55,8 +54,7 @@ static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *ver
 }
 
 static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *version,
-				const struct side *side,
-				const struct kvt_run *run,
+				const struct side *side, const struct kvt_run *run,
 				struct kvt_error *err)
 {
 	const struct kvt_snapshot **ranks = calloc((size_t)side->n, sizeof(*ranks));
@@ -67,13 +65,12 @@ static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *ver
 	for (int r = 0; r < side->n; r++)
 		ranks[r] = side_rank(side, r);
 	for (int r = 0; !status && r < side->n; r++)
-		status = sum_rank(sum, version, side->file[r].reader, ranks, r,
-				  run, err);
+		status = sum_rank(sum, version, side->file[r].reader, ranks, r, run, err);
 	free(ranks);
 	return status;
 }
 
-/* Of recurrent groups a transfer leaves all states but the last one behind. */
+/* Of recurrent groups a transfer moves the last state only. */
 static bool moves_all(const struct sides *sides, const struct kvt_snapshot *s,
 		      const struct kvt_request *r)
 {

@@ -180,16 +180,14 @@ static void unmatched_layers(struct diff_unmatched *unmatched,
 /* ---- heads and channels ------------------------------------------------- */
 
 static void unmatched_heads(const struct diff_pair *p, struct diff_unmatched *unmatched,
-			    int side,
-			    int64_t begin, int64_t end)
+			    int side, int64_t begin, int64_t end)
 {
 	if (begin + 1 == end)
 		unmatched_add(unmatched, side, "head %lld of %s", LL(begin),
 			      p->group[side]->id);
 	else if (begin < end)
 		unmatched_add(unmatched, side, "heads %lld to %lld of %s", LL(begin),
-			      LL(end - 1),
-			      p->group[side]->id);
+			      LL(end - 1), p->group[side]->id);
 }
 
 static enum kvt_status pair_heads(struct diff_pair *p, struct diff_unmatched *unmatched,

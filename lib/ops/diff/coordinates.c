@@ -50,8 +50,7 @@ static int find_reader(int64_t out[KVT_NAXES], const struct diff_side *side, int
 }
 
 static struct diff_place
-locate_in_side(const struct diff_side *side, int group,
-	       const int64_t index[KVT_NAXES])
+locate_in_side(const struct diff_side *side, int group, const int64_t index[KVT_NAXES])
 {
 	int64_t at[KVT_NAXES], buffer;
 	int r = find_reader(at, side, group, index);

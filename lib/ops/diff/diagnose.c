@@ -100,8 +100,7 @@ static void make_use(struct excerpt *x)
 	       (size_t)(x->window.shape.n[KVT_AXIS_B] * states));
 	/* compared by blocks it is as good as any other */
 	if (p->by_tokens && null >= 0 && inside(x, null) >= 0)
-		memset(x->use + inside(x, null) * states, KVT_NULL_BLOCK,
-		       (size_t)states);
+		memset(x->use + inside(x, null) * states, KVT_NULL_BLOCK, (size_t)states);
 	for (int64_t i = 0; i < p->nsegments; i++) {
 		const struct diff_segment *segment = &p->segment[i];
 		int64_t to = inside(x, segment->block[SIDE_B]);
@@ -180,8 +179,7 @@ static void set_facts(struct excerpt *x)
 /* ---- data --------------------------------------------------------------- */
 
 /* One state, as it is or as float32. */
-static void put_state(const struct excerpt *x, int side, uint8_t *to,
-		      const uint8_t *from)
+static void put_state(const struct excerpt *x, int side, uint8_t *to, const uint8_t *from)
 {
 	const struct meter *m = x->r->meter;
 	int64_t nk = x->window.shape.n[KVT_AXIS_K], n = x->window.shape.n[KVT_AXIS_D];
@@ -260,8 +258,7 @@ static enum kvt_status read_some(struct worker *worker, void *context, int64_t i
 	return KVT_OK;
 }
 
-static enum kvt_status run_reading(struct excerpt_read *r,
-				   const struct kvt_run *run,
+static enum kvt_status run_reading(struct excerpt_read *r, const struct kvt_run *run,
 				   struct kvt_error *err)
 {
 	const struct source *view = &r->pair.view[r->side];
@@ -315,8 +312,7 @@ static bool make_segments(struct excerpt_read *r, bool pool)
 }
 
 static enum kvt_status read_side(const struct excerpt *x, int side, bool pool,
-				 const struct kvt_run *run,
-				 struct kvt_error *err)
+				 const struct kvt_run *run, struct kvt_error *err)
 {
 	struct excerpt_read r = { .x = x, .pair = *x->p, .side = side };
 	enum kvt_status status;
@@ -337,8 +333,7 @@ static enum kvt_status read_side(const struct excerpt *x, int side, bool pool,
 
 /* Free with excerpt_free() in any case. */
 static enum kvt_status excerpt_init(struct excerpt *x, const struct diff_result *r,
-				    const struct kvt_run *run,
-				    struct kvt_error *err)
+				    const struct kvt_run *run, struct kvt_error *err)
 {
 	int64_t limit = run->memory ? run->memory / 8 : most_bytes;
 	const struct diff_pair *p = r->pair;

@@ -12,8 +12,8 @@
  *   kvt_diff_compare()     a pair: equal or not, sums, worst elements, heat maps
  *   kvt_diff_diagnose()    the known fault that makes B of A, if there is one
  *
- * Nothing here opens a file or prints.  What the indices of a finding are in the
- * model, in the pool and in a file is asked for when it is shown.
+ * Nothing here opens a file or prints.  A finding holds indices; what they are in the
+ * model, in the pool and in a file is looked up when it is shown.
  */
 #ifndef KVT_OPS_DIFF_H
 #define KVT_OPS_DIFF_H
@@ -35,9 +35,9 @@ struct diff_side {
 
 /*
  * The open dumps of all ranks, or one dump, as one side.  'files' is sorted by rank
- * and borrowed.  Several that are no complete set of ranks are KVT_BAD_INPUT; so
- * that it does not matter which replica is read, those that differ are
- * KVT_MISMATCH, which takes reading them.  Free in any case.
+ * and borrowed.  Several that are no complete set of ranks are KVT_BAD_INPUT.
+ * Replicas are read and compared, because any of them may stand for the others:
+ * KVT_MISMATCH if they differ.  Free in any case.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_diff_side_init(struct diff_side *side, const char *name, struct rank_file *files,

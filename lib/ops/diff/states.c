@@ -58,15 +58,15 @@ static const struct kvt_snapshot *snapshot_of(const struct diff_pair *p, int sid
 
 /* ---- by request and token ----------------------------------------------- */
 
-/* Does 'text' say that 'a' of A is 'b' of B? */
-static bool says(const char *text, const char *a, const char *b)
+/* Is 'text' the match a=b? */
+static bool is_match(const char *text, const char *a, const char *b)
 {
 	size_t n = strlen(a);
 
 	return !strncmp(text, a, n) && text[n] == '=' && !strcmp(text + n + 1, b);
 }
 
-/* Is the request of B, by what was said, another one of A than that of its name? */
+/* Is the request of B matched with another one of A than that of equal id? */
 static bool is_matched_otherwise(const struct diff_pair *p,
 				 const struct diff_alignment *how, const char *id)
 {
@@ -74,7 +74,7 @@ static bool is_matched_otherwise(const struct diff_pair *p,
 
 	for (int i = 0; i < how->nmatches; i++)
 		for (int64_t r = 0; r < a->nrequests; r++)
-			if (says(how->match[i], a->request[r].id, id))
+			if (is_match(how->match[i], a->request[r].id, id))
 				return true;
 	return false;
 }
@@ -88,7 +88,7 @@ static const struct kvt_request *partner(const struct diff_pair *p,
 
 	for (int i = 0; i < how->nmatches; i++)
 		for (int64_t r = 0; r < b->nrequests; r++)
-			if (says(how->match[i], q->id, b->request[r].id))
+			if (is_match(how->match[i], q->id, b->request[r].id))
 				return &b->request[r];
 	for (int64_t r = 0; r < b->nrequests; r++)
 		if (!strcmp(q->id, b->request[r].id))
@@ -103,8 +103,7 @@ struct alone {
 };
 
 static void note_unmatched(const struct diff_pair *p, struct diff_unmatched *unmatched,
-			   int side,
-			   const struct kvt_request *q, struct alone *alone)
+			   int side, const struct kvt_request *q, struct alone *alone)
 {
 	int64_t each = p->recurrent ? 1 : p->group[side]->tokens_per_state;
 
@@ -171,8 +170,7 @@ static void unmatched_requests(const struct diff_pair *p,
 	for (int64_t r = 0; r < a->nrequests; r++)
 		if (!partner(p, how, &a->request[r]))
 			unmatched_add(unmatched, SIDE_A, "request %.80s in %s",
-				      a->request[r].id,
-				      p->group[SIDE_A]->id);
+				      a->request[r].id, p->group[SIDE_A]->id);
 	for (int64_t r = 0; r < b->nrequests; r++) {
 		bool found = false;
 
@@ -180,8 +178,7 @@ static void unmatched_requests(const struct diff_pair *p,
 			found = partner(p, how, &a->request[i]) == &b->request[r];
 		if (!found)
 			unmatched_add(unmatched, SIDE_B, "request %.80s in %s",
-				      b->request[r].id,
-				      p->group[SIDE_B]->id);
+				      b->request[r].id, p->group[SIDE_B]->id);
 	}
 }
 
@@ -197,7 +194,7 @@ static enum kvt_status find_match(struct matched *out, const char *text,
 {
 	for (int64_t i = 0; i < a->nrequests; i++)
 		for (int64_t k = 0; k < b->nrequests; k++)
-			if (says(text, a->request[i].id, b->request[k].id)) {
+			if (is_match(text, a->request[i].id, b->request[k].id)) {
 				out->of[SIDE_A] = &a->request[i];
 				out->of[SIDE_B] = &b->request[k];
 				return KVT_OK;
@@ -211,8 +208,7 @@ static enum kvt_status find_match(struct matched *out, const char *text,
 static enum kvt_status check_partners(struct matched *list,
 				      const struct diff_alignment *how,
 				      const struct kvt_snapshot *a,
-				      const struct kvt_snapshot *b,
-				      struct kvt_error *err)
+				      const struct kvt_snapshot *b, struct kvt_error *err)
 {
 	enum kvt_status status;
 

@@ -137,7 +137,6 @@ static enum kvt_status narrow_parts(struct source_group *map, const struct diff_
 
 	for (int i = 0; i < side_parts(p->side[side], p->number[side]); i++) {
 		struct source_part part = side_part(p->side[side], p->number[side], i);
-
 		struct source_part *to = &map->part[map->nparts];
 
 		if (!narrow_part(to, &part, p, side))

@@ -340,8 +340,7 @@ static enum digest_version version_of(const struct kvt_snapshot *snap, int g,
 }
 
 enum kvt_status kvt_digests_compute(struct digests *out, struct kvt_dump *reader,
-				    enum digest_version asked,
-				    const struct kvt_run *run,
+				    enum digest_version asked, const struct kvt_run *run,
 				    struct kvt_error *err)
 {
 	const struct kvt_snapshot *snap = kvt_dump_snapshot(reader);

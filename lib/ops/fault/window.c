@@ -36,7 +36,7 @@ static bool in_use(const struct kvt_snapshot *snapshot, int group, int64_t block
 	return false;
 }
 
-/* States of a block that hold something; all where nobody says so. */
+/* States of a block that hold something; all, where the dump does not say. */
 static int64_t live_states(const struct kvt_snapshot *snapshot, int group,
 			   int64_t block)
 {
@@ -217,8 +217,7 @@ static enum kvt_status read_one_box(struct worker *worker, void *context, int64_
 }
 
 enum kvt_status kvt_window_read(uint8_t *out, struct kvt_dump *reader, int group,
-				const struct kvt_run *run,
-				struct kvt_error *err)
+				const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct kvt_group *g = &kvt_dump_snapshot(reader)->group[group];
 	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
