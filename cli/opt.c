@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <getopt.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,33 @@ bool size_parse(int64_t *out, const char *text)
 		factor = (int64_t)1 << 10 * (unit - units + 1);
 	}
 	return !__builtin_mul_overflow(n, factor, out);
+}
+
+bool real_parse(double *out, const char *text, size_t length)
+{
+	char copy[64], *end;
+
+	if (!length || length >= sizeof(copy) || strchr(" \t\n", text[0]))
+		return false;
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+	*out = strtod(copy, &end);
+	return !*end && isfinite(*out);
+}
+
+enum kvt_status scale_parse(double kv[2], const char *option, const char *text,
+			    struct kvt_error *err)
+{
+	size_t first = strcspn(text, ",");
+	const char *second = text[first] ? text + first + 1 : text;
+
+	if (!real_parse(&kv[0], text, first) ||
+	    !real_parse(&kv[1], second, text[first] ? strlen(second) : first) ||
+	    !(kv[0] > 0) || !(kv[1] > 0))
+		return kvt_fail(err, KVT_USAGE,
+				"--%s is '%.60s', expected a number above 0, or one for keys and one for values: 0.5,0.25",
+				option, text);
+	return KVT_OK;
 }
 
 static bool number_parse(int64_t *out, const char *text, int64_t least)

@@ -104,4 +104,14 @@ bool number_take(int64_t *out, const char **text);
  */
 bool size_parse(int64_t *out, const char *text);
 
+/* Is all of text[0] to text[length - 1] a finite number? */
+bool real_parse(double *out, const char *text, size_t length);
+
+/*
+ * "0.5" or "0.5,0.25": what stored keys and values are times, as two commands let one
+ * say it.  'option' is for the message.
+ */
+KVT_MUST_CHECK enum kvt_status
+scale_parse(double kv[2], const char *option, const char *text, struct kvt_error *err);
+
 #endif

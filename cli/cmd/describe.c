@@ -2,7 +2,6 @@
 /* describe.c - kvtool describe: what a dump is, and is it as expected */
 #include "cli/progress.h"
 #include "cli/print/describe.h"
-#include "lib/ops/diff/diff.h"
 
 #include <stdlib.h>
 
@@ -111,12 +110,8 @@ static enum kvt_status describe_file(const char *path, const struct kvt_hints *h
 static enum kvt_status take_scale(struct describe_options *options, const char *text,
 				  struct kvt_error *err)
 {
-	struct scale scale = { .given = false };
-	enum kvt_status status = text ? scale_parse(&scale, "scale", text, err) : KVT_OK;
-
-	for (int k = 0; !status && k < 2; k++)
-		options->scale[k] = scale.given ? scale.kv[k] : 1;
-	return status;
+	options->scale[0] = options->scale[1] = 1;
+	return text ? scale_parse(options->scale, "scale", text, err) : KVT_OK;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)

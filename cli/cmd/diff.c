@@ -3,16 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/opt.h"
+#include "cli/print/diff.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
 #include "lib/dump/device.h"
-#include "lib/ops/diff/diff.h"
 
-struct request {
+struct arguments {
 	struct kvt_hints hints;
 	const char *by, *tolerance, *scale[NSIDES], *heatmap, *device;
-	struct aligning aligning;
+	struct opt_strings match;
+	struct diff_alignment alignment;
+	struct rank_file *file[NSIDES];	/* open dumps, as they were named */
+	int nfiles[NSIDES];
 	int64_t threads, memory;
 	bool json, force;
 };
@@ -56,107 +60,194 @@ static enum kvt_status check_matches(const struct opt_strings *match,
 	return KVT_OK;
 }
 
-static enum kvt_status read_choices(struct diff *d, struct request *q,
+/* One term, "atol=1e-3" or "auto". */
+static enum kvt_status parse_term(struct diff_tolerance *out, const char *text,
+				  size_t length, struct kvt_error *err)
+{
+	const char *equals = memchr(text, '=', length), *name;
+	size_t n = equals ? (size_t)(equals - text) : length;
+	enum diff_term t = 0;
+	double value;
+
+	if (length == 4 && !strncmp(text, "auto", 4)) {
+		out->automatic = true;
+		return KVT_OK;
+	}
+	while (t < NTERMS && (strlen(diff_term_name(t)) != n ||
+			      strncmp(text, diff_term_name(t), n)))
+		t++;
+	if (t == NTERMS)
+		return kvt_fail(err, KVT_USAGE,
+				"--tolerance has '%.*s', expected auto, atol, rtol, ulp, max-abs, rel-l2, cosine or pcc",
+				(int)(n < 60 ? n : 60), text);
+	name = diff_term_name(t);
+	if (!equals || !real_parse(&value, equals + 1, length - n - 1) ||
+	    (value < 0 && t < T_COSINE) || (value > 1 && t >= T_COSINE))
+		return kvt_fail(err, KVT_USAGE, "--tolerance has '%.*s', expected %s=%s",
+				(int)(length < 60 ? length : 60), text, name,
+				t < T_COSINE ? "a number from 0 on" :
+					       "a number up to 1");
+	if (out->has[t])
+		return kvt_fail(err, KVT_USAGE, "--tolerance has %s twice", name);
+	out->has[t] = true;
+	out->value[t] = value;
+	return KVT_OK;
+}
+
+/* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999". */
+static enum kvt_status parse_tolerance(struct diff_tolerance *out, const char *text,
+				       struct kvt_error *err)
+{
+	*out = (struct diff_tolerance){ .given = true };
+	for (;;) {
+		size_t length = strcspn(text, ",");
+		enum kvt_status status = parse_term(out, text, length, err);
+
+		if (status || !text[length])
+			return status;
+		text += length + 1;
+	}
+}
+
+static enum kvt_status parse_scales(struct diff_criteria *out,
+				    const char *const scale[NSIDES],
 				    struct kvt_error *err)
 {
-	static const char *const scale_options[] = { "scale-a", "scale-b" };
+	static const char *const options[] = { "scale-a", "scale-b" };
+	enum kvt_status status = KVT_OK;
+
+	for (int s = 0; !status && s < NSIDES; s++)
+		if ((out->scale[s].given = scale[s] != NULL))
+			status = scale_parse(out->scale[s].kv, options[s], scale[s], err);
+	return status;
+}
+
+static enum kvt_status read_choices(struct diff *d, struct arguments *args,
+				    struct kvt_error *err)
+{
 	enum kvt_status status;
 
-	if (q->by && strcmp(q->by, "tokens") && strcmp(q->by, "blocks"))
+	if (args->by && strcmp(args->by, "tokens") && strcmp(args->by, "blocks"))
 		return kvt_fail(err, KVT_USAGE,
-				"--by is '%.60s', expected tokens or blocks", q->by);
-	if (q->by)
-		q->aligning.by = q->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
-	if (d->judging.exact && q->tolerance)
+				"--by is '%.60s', expected tokens or blocks", args->by);
+	if (args->by)
+		args->alignment.by = args->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
+	if (d->criteria.exact && args->tolerance)
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
-	if (q->tolerance &&
-	    (status = tolerance_parse(&d->judging.tolerance, q->tolerance, err)))
+	if (args->tolerance &&
+	    (status = parse_tolerance(&d->criteria.tolerance, args->tolerance, err)))
 		return status;
-	for (int s = 0; s < NSIDES; s++)
-		if (q->scale[s] && (status = scale_parse(&d->judging.scale[s],
-							 scale_options[s], q->scale[s],
-							 err)))
-			return status;
-	if (d->running.top > MAX_TOP)
+	if ((status = parse_scales(&d->criteria, args->scale, err)))
+		return status;
+	if (d->options.nworst > DIFF_MAX_WORST)
 		return kvt_fail(err, KVT_USAGE, "--top is %lld, expected at most %d",
-				(long long)d->running.top, MAX_TOP);
-	if ((status = check_matches(&q->aligning.match, err)))
+				(long long)d->options.nworst, DIFF_MAX_WORST);
+	if ((status = check_matches(&args->match, err)))
 		return status;
-	q->aligning.numbers = d->judging.exact || d->judging.tolerance.given;
-	return q->heatmap ? heatmap_check(q->heatmap, q->force, err) : KVT_OK;
+	args->alignment.nmatches = args->match.n;
+	args->alignment.match = args->match.s;
+	args->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given;
+	return args->heatmap ? heatmap_check(args->heatmap, args->force, err) : KVT_OK;
 }
 
 /* ---- comparing ---------------------------------------------------------- */
 
-static enum kvt_status partial(const struct lacks *lacks, struct kvt_error *err)
+static enum kvt_status partial(const struct diff_unmatched *unmatched,
+			       struct kvt_error *err)
 {
 	char more[64] = "";
 
-	if (lacks->n > 1)
+	if (unmatched->n > 1)
 		snprintf(more, sizeof(more), ", and %d more that only one has",
-			 lacks->n - 1);
+			 unmatched->n - 1);
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"only %c has %s%s: --common compares what both have",
-			"AB"[lacks->lack[0].side], lacks->lack[0].text, more);
+			"AB"[unmatched->item[0].side], unmatched->item[0].text, more);
 }
 
-static enum kvt_status compare(struct diff *d, const struct aligning *how,
+static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
 			       struct kvt_error *err)
 {
-	enum kvt_status status = pairs_find(&d->pairs, d->side, how, err);
+	enum kvt_status status = kvt_diff_align(&d->pairs, d->side, how, err);
 
 	if (status)
 		return status;
-	if (d->pairs.lacks.n && !d->common)
-		return partial(&d->pairs.lacks, err);
+	if (d->pairs.unmatched.n && !d->common)
+		return partial(&d->pairs.unmatched, err);
 	d->result = calloc((size_t)d->pairs.n + 1, sizeof(*d->result));
 	if (!d->result)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; !status && i < d->pairs.n; i++)
-		status = pair_compare(&d->result[i], &d->pairs.pair[i], &d->judging,
-				      &d->running, err);
-	d->running.run.progress = NULL;	/* the rest is short */
+		status = kvt_diff_compare(&d->result[i], &d->pairs.pair[i], &d->criteria,
+					  &d->options, err);
+	d->options.run.progress = NULL;	/* the rest is short */
 	for (int i = 0; !status && !d->no_diagnosis && i < d->pairs.n; i++)
 		if (d->result[i].measured && d->result[i].differs &&
 		    d->result[i].first.set && !d->pairs.pair[i].decoded)
-			status = diagnose_result(&d->result[i], &d->running.run, err);
+			status = kvt_diff_diagnose(&d->result[i], &d->options.run, err);
 	for (int s = 0; !status && s < NSIDES; s++)
-		status = side_unchanged(&d->side[s], err);
+		status = kvt_diff_side_unchanged(&d->side[s], err);
 	return status;
 }
 
-static enum kvt_status tell(const struct diff *d, const struct request *q,
-			    struct kvt_error *err)
+static enum kvt_status print_results(const struct diff *d, const struct arguments *args,
+				     struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct json_out out;
 
-	if (q->json) {
+	if (args->json) {
 		diff_json(&out, d);
 		status = json_print(&out, false, err);
 		json_free(&out);
 	} else if (!d->quiet) {
 		diff_text(d);
 	}
-	if (!status && q->heatmap)
-		status = heatmap_write(q->heatmap, q->force, d, err);
+	if (!status && args->heatmap)
+		status = heatmap_write(args->heatmap, args->force, d, err);
 	return status;
 }
 
-static enum kvt_status run_diff(struct diff *d, const struct request *q,
-				const int n[NSIDES], char **const names[NSIDES],
-				struct kvt_error *err)
+/* Close it either way. */
+static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
+				 char **names, struct kvt_error *err)
+{
+	const char *name = args->nfiles[s] == 1 ? names[0] : s ? "B" : "A";
+	struct rank_file *file = calloc((size_t)args->nfiles[s], sizeof(*file));
+	enum kvt_status status;
+
+	args->file[s] = file;
+	if (!file)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < args->nfiles[s]; i++) {
+		file[i].name = names[i];
+		if ((status = open_as_told(&file[i].reader, names[i], &args->hints, err)))
+			return status;
+	}
+	return kvt_diff_side_init(&d->side[s], name, file, args->nfiles[s],
+				  &d->options.run, err);
+}
+
+static void close_sides(struct diff *d, struct arguments *args)
+{
+	for (int s = 0; s < NSIDES; s++) {
+		kvt_diff_side_free(&d->side[s]);
+		for (int i = 0; args->file[s] && i < args->nfiles[s]; i++)
+			kvt_dump_close(args->file[s][i].reader);
+		free(args->file[s]);
+	}
+}
+
+static enum kvt_status run_diff(struct diff *d, struct arguments *args,
+				char **const names[NSIDES], struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
-	for (int s = 0; !status && s < NSIDES; s++) {
-		d->side[s].name = s ? "B" : "A";
-		status = side_open(&d->side[s], names[s], n[s], &q->hints,
-				   &d->running.run, err);
-	}
-	if (status || (status = compare(d, &q->aligning, err)) ||
-	    (status = tell(d, q, err)))
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = open_side(d, args, s, names[s], err);
+	if (status || (status = compare(d, &args->alignment, err)) ||
+	    (status = print_results(d, args, err)))
 		return status;
 	for (int i = 0; i < d->pairs.n; i++)
 		if (d->result[i].differs)
@@ -164,86 +255,85 @@ static enum kvt_status run_diff(struct diff *d, const struct request *q,
 	return status;
 }
 
-static void diff_free(struct diff *d)
+static void diff_free(struct diff *d, struct arguments *args)
 {
 	for (int i = 0; d->result && i < d->pairs.n; i++)
-		result_free(&d->result[i]);
+		kvt_diff_result_free(&d->result[i]);
 	free(d->result);
-	pairs_free(&d->pairs);
-	for (int s = 0; s < NSIDES; s++)
-		side_close(&d->side[s]);
-	kvt_device_pool_free(d->running.run.device);
+	kvt_diff_pairs_free(&d->pairs);
+	close_sides(d, args);
+	kvt_device_pool_free(d->options.run.device);
 	free(d);
 }
 
-static enum kvt_status run_parsed(struct diff *d, struct request *q, int nargs,
+static enum kvt_status run_parsed(struct diff *d, struct arguments *args, int nargs,
 				  char **argv, struct kvt_error *err)
 {
-	struct kvt_run run = run_watched(q->threads, q->memory, d->quiet);
+	struct kvt_run run = run_watched(args->threads, args->memory, d->quiet);
 	char **names[NSIDES];
 	enum kvt_status status;
-	int n[NSIDES];
 
 	run.context = (void *)(uintptr_t)&cmd_diff;
-	if ((status = split_operands(n, names, nargs, argv, err)) ||
-	    (status = read_choices(d, q, err)) ||
-	    (q->heatmap && (status = text_file_refuse(q->heatmap, argv, nargs, err))) ||
-	    (status = kvt_device_pool_new(&run.device, q->device, &run, err)))
+	if ((status = split_operands(args->nfiles, names, nargs, argv, err)) ||
+	    (status = read_choices(d, args, err)) ||
+	    (args->heatmap && (status = text_file_refuse(args->heatmap, argv, nargs,
+							 err))) ||
+	    (status = kvt_device_pool_new(&run.device, args->device, &run, err)))
 		return status;
-	d->running.run = run;
-	d->running.verdict_only = d->quiet && !q->json && !q->heatmap;
+	d->options.run = run;
+	d->options.verdict_only = d->quiet && !args->json && !args->heatmap;
 	signals_catch();
-	return run_diff(d, q, n, names, err);
+	return run_diff(d, args, names, err);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct request q = { .hints.empty = true };
+	struct arguments args = { .hints.empty = true };
 	struct diff *d = calloc(1, sizeof(*d));
 	enum kvt_status status;
 	int nargs;
 
 	if (!d)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	d->running.top = 5;
+	d->options.nworst = 5;
 	const struct opt opts[] = {
-		{ "by", 0, OPT_STRING, &q.by, "UNIT",
+		{ "by", 0, OPT_STRING, &args.by, "UNIT",
 		  "tokens (of requests) or blocks (of the pool)" },
-		{ "match", 0, OPT_STRINGS, &q.aligning.match, "A=B",
+		{ "match", 0, OPT_STRINGS, &args.match, "A=B",
 		  "request A of the first is request B of the second" },
 		{ "common", 0, OPT_FLAG, &d->common, NULL,
 		  "compare what both have, whatever only one has" },
-		{ "exact", 0, OPT_FLAG, &d->judging.exact, NULL,
+		{ "exact", 0, OPT_FLAG, &d->criteria.exact, NULL,
 		  "values must be equal, whatever the types" },
-		{ "tolerance", 0, OPT_STRING, &q.tolerance, "TERMS",
+		{ "tolerance", 0, OPT_STRING, &args.tolerance, "TERMS",
 		  "auto, or atol=, rtol=, ulp=, max-abs=, rel-l2=, cosine=, pcc=" },
-		{ "scale-a", 0, OPT_STRING, &q.scale[SIDE_A], "X[,Y]",
+		{ "scale-a", 0, OPT_STRING, &args.scale[SIDE_A], "X[,Y]",
 		  "what A's numbers are times; keys, values" },
-		{ "scale-b", 0, OPT_STRING, &q.scale[SIDE_B], "X[,Y]",
+		{ "scale-b", 0, OPT_STRING, &args.scale[SIDE_B], "X[,Y]",
 		  "what B's numbers are times; keys, values" },
-		{ "deep", 0, OPT_FLAG, &d->running.deep, NULL,
+		{ "deep", 0, OPT_FLAG, &d->options.deep, NULL,
 		  "read the data even where stored digests are equal" },
-		{ "top", 0, OPT_INT, &d->running.top, "N",
+		{ "top", 0, OPT_INT, &d->options.nworst, "N",
 		  "show the N worst elements of a group; default: 5" },
 		{ "map", 0, OPT_FLAG, &d->map, NULL, "draw where the differences are" },
-		{ "heatmap", 0, OPT_STRING, &q.heatmap, "FILE",
+		{ "heatmap", 0, OPT_STRING, &args.heatmap, "FILE",
 		  "write that: .svg, .csv, .json or .txt" },
 		{ "no-diagnosis", 0, OPT_FLAG, &d->no_diagnosis, NULL,
 		  "do not look for a fault that explains the difference" },
-		OPT_FORCE(&q.force),
-		OPT_THREADS(&q.threads),
-		OPT_MEMORY(&q.memory),
-		OPT_DEVICE(&q.device),
-		OPT_JSON(&q.json),
+		OPT_FORCE(&args.force),
+		OPT_THREADS(&args.threads),
+		OPT_MEMORY(&args.memory),
+		OPT_DEVICE(&args.device),
+		OPT_JSON(&args.json),
 		{ "quiet", 'q', OPT_FLAG, &d->quiet, NULL,
 		  "print nothing, only return a status" },
-		OPT_INPUT(&q.hints),
+		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
 
 	nargs = opt_parse(&cmd_diff, opts, argc, argv, err);
-	status = nargs < 0 ? opt_status(nargs) : run_parsed(d, &q, nargs, argv, err);
-	diff_free(d);
+	status = nargs < 0 ? opt_status(nargs) : run_parsed(d, &args, nargs, argv, err);
+	diff_free(d, &args);
 	return status;
 }
 

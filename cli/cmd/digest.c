@@ -118,7 +118,7 @@ static void all_rows(struct rows *rows, const struct digests *d,
 	} else if (by == BY_REQUEST) {
 		for (int64_t r = 0; scope == DIGEST_TOKENS && r < snap->nrequests; r++)
 			add_row(rows, (struct row){ .request = snap->request[r].id,
-						    .version = digests_of_request(d, r),
+						    .version = kvt_digests_version(d, r),
 						    .value = d->request[r] });
 	} else {
 		for (int g = 0; g < snap->ngroups; g++)
@@ -172,7 +172,7 @@ static void print_row(const char *path, enum digest_scope scope, enum by by,
 		     (by != BY_REQUEST || is_plain(row->request, false));
 
 	plainf("%s%s  ", plain ? "" : "\\",
-	       digest_text(scope, row->version, &row->value).s);
+	       kvt_digest_text(scope, row->version, &row->value).s);
 	if (by == BY_REQUEST) {
 		plainf("request=");
 		print_name(row->request, false);
@@ -204,12 +204,12 @@ static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
 	if (by == BY_BLOCK)
 		json_put_int(out, o, "block", (int64_t)row->block);
 	json_put_text(out, o, "value",
-		      digest_text(scope, row->version, &row->value).s);
+		      kvt_digest_text(scope, row->version, &row->value).s);
 }
 
 /* ---- the command -------------------------------------------------------- */
 
-struct request {
+struct arguments {
 	struct kvt_hints hints;
 	struct kvt_run run;
 	bool scope[DIGEST_NSCOPES];
@@ -219,27 +219,27 @@ struct request {
 };
 
 /* Prints the rows of one scope, or puts them into the list. */
-static enum kvt_status tell_scope(const struct request *q, const char *path,
-				  const struct digests *d, enum digest_scope scope,
-				  struct json_out *out, json_t *list,
-				  struct kvt_error *err)
+static enum kvt_status print_scope(const struct arguments *args, const char *path,
+				   const struct digests *d, enum digest_scope scope,
+				   struct json_out *out, json_t *list,
+				   struct kvt_error *err)
 {
 	struct rows rows = { 0 };
 
-	all_rows(&rows, d, scope, q->by);
+	all_rows(&rows, d, scope, args->by);
 	for (int64_t i = 0; !rows.failed && i < rows.n; i++)
-		if (q->json)
-			put_row(out, list, scope, q->by, &rows.row[i]);
+		if (args->json)
+			put_row(out, list, scope, args->by, &rows.row[i]);
 		else
-			print_row(path, scope, q->by, &rows.row[i]);
+			print_row(path, scope, args->by, &rows.row[i]);
 	free(rows.row);
 	return rows.failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
 }
 
 /* 'before' is what the device had written before this file. */
-static enum kvt_status tell(const struct request *q, const char *path,
-			    const struct digests *d, int64_t before,
-			    struct kvt_error *err)
+static enum kvt_status print_digests(const struct arguments *args, const char *path,
+				     const struct digests *d, int64_t before,
+				     struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct json_out out;
@@ -247,31 +247,31 @@ static enum kvt_status tell(const struct request *q, const char *path,
 
 	json_start(&out);
 	json_put_text(&out, out.root, "file", path);
-	json_put_text(&out, out.root, "device", kvt_device_pool_name(q->run.device));
+	json_put_text(&out, out.root, "device", kvt_device_pool_name(args->run.device));
 	json_put_int(&out, out.root, "device_bytes",
-		     kvt_device_pool_nbytes(q->run.device) - before);
+		     kvt_device_pool_nbytes(args->run.device) - before);
 	list = json_put_array(&out, out.root, "digests");
 	for (int s = 0; !status && s < DIGEST_NSCOPES; s++)
-		if (q->scope[s] && (s != DIGEST_TOKENS || d->has_tokens))
-			status = tell_scope(q, path, d, s, &out, list, err);
-	if (!status && q->json)
-		status = json_print(&out, q->several, err);
+		if (args->scope[s] && (s != DIGEST_TOKENS || d->has_tokens))
+			status = print_scope(args, path, d, s, &out, list, err);
+	if (!status && args->json)
+		status = json_print(&out, args->several, err);
 	json_free(&out);
 	return status;
 }
 
-static enum kvt_status digest_file(const struct request *q, const char *path,
+static enum kvt_status digest_file(const struct arguments *args, const char *path,
 				   struct kvt_error *err)
 {
 	struct kvt_dump *reader;
 	struct digests digests;
 	struct kvt_error why = { "" };
-	int64_t before = kvt_device_pool_nbytes(q->run.device);
-	enum kvt_status status = kvt_open(&reader, path, &q->hints, err);
+	int64_t before = kvt_device_pool_nbytes(args->run.device);
+	enum kvt_status status = kvt_open(&reader, path, &args->hints, err);
 
 	if (status)
 		return status;
-	if (q->scope_named && q->scope[DIGEST_TOKENS] &&
+	if (args->scope_named && args->scope[DIGEST_TOKENS] &&
 	    kvt_dump_snapshot(reader)->ngroups &&
 	    !kvt_dump_snapshot(reader)->nrequests) {
 		kvt_dump_close(reader);
@@ -279,14 +279,14 @@ static enum kvt_status digest_file(const struct request *q, const char *path,
 				"%s: tokens have no positions: the dump has no block tables",
 				path);
 	}
-	status = digests_compute(&digests, reader, q->version, &q->run, &why);
+	status = kvt_digests_compute(&digests, reader, args->version, &args->run, &why);
 	if (!status)
 		status = kvt_dump_unchanged(reader, &why);
 	if (status)
 		kvt_fail_about(err, status, path, &why);
 	else
-		status = tell(q, path, &digests, before, err);
-	digests_free(&digests);
+		status = print_digests(args, path, &digests, before, err);
+	kvt_digests_free(&digests);
 	kvt_dump_close(reader);
 	return status;
 }
@@ -299,7 +299,7 @@ static int find_name(const char *const *names, const char *name)
 	return -1;
 }
 
-static enum kvt_status read_choices(struct request *q, const char *scope,
+static enum kvt_status read_choices(struct arguments *args, const char *scope,
 				    const char *by, struct kvt_error *err)
 {
 	int s = scope ? find_name(scope_names, scope) : 0;
@@ -316,15 +316,15 @@ static enum kvt_status read_choices(struct request *q, const char *scope,
 		return kvt_fail(err, KVT_USAGE,
 				"requests have no blocks scope: a block of the pool is nobody's");
 	for (int i = 0; i < DIGEST_NSCOPES; i++)
-		q->scope[i] = !scope || i == s;
-	q->scope_named = scope != NULL;
-	q->by = b;
+		args->scope[i] = !scope || i == s;
+	args->scope_named = scope != NULL;
+	args->by = b;
 	return KVT_OK;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct request q = { .hints.empty = true };
+	struct arguments args = { .hints.empty = true };
 	const char *scope = NULL, *by = NULL, *device = NULL;
 	int64_t threads = 0, memory = 0, kvd = 0;
 	bool quiet = false;
@@ -338,9 +338,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
 		OPT_DEVICE(&device),
-		OPT_JSON(&q.json),
+		OPT_JSON(&args.json),
 		OPT_QUIET(&quiet),
-		OPT_INPUT(&q.hints),
+		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
 	enum kvt_status worst = KVT_OK, status;
@@ -353,20 +353,20 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (kvd > 2)
 		return kvt_fail(err, KVT_USAGE, "--kvd is %lld, expected 1 or 2",
 				(long long)kvd);
-	q.version = kvd == 1 ? DIGEST_KVD1 : DIGEST_NEWEST;
-	q.run = run_watched(threads, memory, quiet);
-	if ((status = read_choices(&q, scope, by, err)) ||
-	    (status = kvt_device_pool_new(&q.run.device, device, &q.run, err)))
+	args.version = kvd == 1 ? DIGEST_KVD1 : DIGEST_NEWEST;
+	args.run = run_watched(threads, memory, quiet);
+	if ((status = read_choices(&args, scope, by, err)) ||
+	    (status = kvt_device_pool_new(&args.run.device, device, &args.run, err)))
 		return status;
-	q.several = nargs > 1;
+	args.several = nargs > 1;
 	signals_catch();
 	for (int i = 0; i < nargs && !interrupted; i++) {
-		if ((status = digest_file(&q, argv[i], err)) && !interrupted)
+		if ((status = digest_file(&args, argv[i], err)) && !interrupted)
 			complain(&cmd_digest, "%s", err->text);
 		worst = worse(worst, status);
 		err->text[0] = '\0';
 	}
-	kvt_device_pool_free(q.run.device);
+	kvt_device_pool_free(args.run.device);
 	return worst;
 }
 

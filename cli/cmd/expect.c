@@ -12,7 +12,7 @@
 
 enum { MAX_CONTRACT = 1 << 20 };
 
-struct asked {
+struct arguments {
 	struct kvt_hints hints;
 	struct kvt_run run;
 	const char *output;
@@ -31,44 +31,45 @@ struct opened {
 };
 
 /* Contracts may have digests of before version 2, which are what they were. */
-static enum kvt_status compute_kvd1(struct opened *o, const struct asked *asked,
+static enum kvt_status compute_kvd1(struct opened *o, const struct arguments *args,
 				    struct kvt_error *err)
 {
 	struct digests digests;
-	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_KVD1,
-						 &asked->run, err);
+	enum kvt_status status = kvt_digests_compute(&digests, o->reader, DIGEST_KVD1,
+						     &args->run, err);
 
 	if (!status) {
-		o->kvd1 = digest_text(DIGEST_TOKENS, DIGEST_KVD1,
-				      &digests.whole[DIGEST_TOKENS]);
+		o->kvd1 = kvt_digest_text(DIGEST_TOKENS, DIGEST_KVD1,
+					  &digests.whole[DIGEST_TOKENS]);
 		o->dump.kvd1 = o->kvd1.s;
 	}
-	digests_free(&digests);
+	kvt_digests_free(&digests);
 	return status;
 }
 
 static enum kvt_status compute_digests(struct opened *o, const char *path,
-				       const struct asked *asked, struct kvt_error *err)
+				       const struct arguments *args,
+				       struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
 	struct digests digests;
-	enum kvt_status status = digests_compute(&digests, o->reader, DIGEST_NEWEST,
-						 &asked->run, &why);
+	enum kvt_status status = kvt_digests_compute(&digests, o->reader, DIGEST_NEWEST,
+						     &args->run, &why);
 
 	for (int s = 0; !status && s < DIGEST_NSCOPES; s++) {
-		o->text[s] = digest_text(s, digests.version, &digests.whole[s]);
+		o->text[s] = kvt_digest_text(s, digests.version, &digests.whole[s]);
 		if (s != DIGEST_TOKENS || digests.has_tokens)
 			o->dump.digest[s] = o->text[s].s;
 	}
 	if (!status && digests.has_tokens && digests.version != DIGEST_KVD1)
-		status = compute_kvd1(o, asked, &why);
-	digests_free(&digests);
+		status = compute_kvd1(o, args, &why);
+	kvt_digests_free(&digests);
 	return status ? kvt_fail_about(err, status, path, &why) : KVT_OK;
 }
 
 /* Close it either way. */
 static enum kvt_status open_dump(struct opened *o, const char *path, bool digest,
-				 const struct asked *asked, struct kvt_error *err)
+				 const struct arguments *args, struct kvt_error *err)
 {
 	const struct describe_options nothing = { .json = true };
 	enum kvt_status status;
@@ -76,7 +77,7 @@ static enum kvt_status open_dump(struct opened *o, const char *path, bool digest
 	*o = (struct opened){ .d = calloc(1, sizeof(*o->d)) };
 	if (!o->d)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	if ((status = kvt_open(&o->reader, path, &asked->hints, err)) ||
+	if ((status = kvt_open(&o->reader, path, &args->hints, err)) ||
 	    (status = describe_facts(o->d, path, o->reader, err)))
 		return status;
 	describe_json(&o->json, o->d, &nothing);
@@ -84,7 +85,7 @@ static enum kvt_status open_dump(struct opened *o, const char *path, bool digest
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	o->dump.d = o->d;
 	o->dump.json = o->json.root;
-	return digest ? compute_digests(o, path, asked, err) : KVT_OK;
+	return digest ? compute_digests(o, path, args, err) : KVT_OK;
 }
 
 static void close_dump(struct opened *o)
@@ -98,7 +99,7 @@ static void close_dump(struct opened *o)
 
 /* ---- write -------------------------------------------------------------- */
 
-static enum kvt_status expect_write(const struct asked *asked, char **argv, int n,
+static enum kvt_status expect_write(const struct arguments *args, char **argv, int n,
 				    struct kvt_error *err)
 {
 	struct opened o;
@@ -107,16 +108,16 @@ static enum kvt_status expect_write(const struct asked *asked, char **argv, int 
 
 	if (n != 1)
 		return kvt_fail(err, KVT_USAGE, "write: expected one file, got %d", n);
-	if (asked->json || asked->github || asked->reports.n)
+	if (args->json || args->github || args->reports.n)
 		return kvt_fail(err, KVT_USAGE,
 				"write: --json, --github and --report are options of check");
-	if (asked->output && (status = text_file_refuse(asked->output, argv, n, err)))
+	if (args->output && (status = text_file_refuse(args->output, argv, n, err)))
 		return status;
-	status = open_dump(&o, argv[0], asked->digest, asked, err);
-	if (!status && !(text = expect_contract(&o.dump, asked->pool)))
+	status = open_dump(&o, argv[0], args->digest, args, err);
+	if (!status && !(text = expect_contract(&o.dump, args->pool)))
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!status && asked->output)
-		status = text_file_write(asked->output, text, strlen(text), asked->force,
+	if (!status && args->output)
+		status = text_file_write(args->output, text, strlen(text), args->force,
 					 err);
 	else if (!status)
 		fputs(text, stdout);
@@ -136,14 +137,14 @@ static bool wants_digest(const struct contract *c)
 }
 
 static void check_file(struct expect_result *r, const struct contract *c,
-		       const struct asked *asked)
+		       const struct arguments *args)
 {
 	struct kvt_error err = { "" };
 	struct opened o;
-	enum kvt_status status = open_dump(&o, r->path, wants_digest(c), asked, &err);
+	enum kvt_status status = open_dump(&o, r->path, wants_digest(c), args, &err);
 
 	if (!status)
-		expect_contract_held(r, c, &o.dump);
+		expect_judge_contract(r, c, &o.dump);
 	if (!status && r->out_of_memory)
 		status = kvt_fail(&err, KVT_SYSTEM, "%s: out of memory", r->path);
 	r->status = worse(r->status, status);
@@ -151,8 +152,8 @@ static void check_file(struct expect_result *r, const struct contract *c,
 	close_dump(&o);
 }
 
-static void say(const struct expect_results *results, const struct expect_result *r,
-		bool quiet)
+static void print_file(const struct expect_results *results,
+		       const struct expect_result *r, bool quiet)
 {
 	for (int i = 0; i < r->noutcomes; i++) {
 		char text[1100];
@@ -172,7 +173,7 @@ static void say(const struct expect_results *results, const struct expect_result
 
 /* ---- reports ------------------------------------------------------------ */
 
-/* The file that a --report names, and its format in front of it. */
+/* "FORMAT=FILE": the file; NULL if there is none. */
 static const char *report_file(char format[16], const char *report)
 {
 	size_t n = strcspn(report, "=");
@@ -182,21 +183,21 @@ static const char *report_file(char format[16], const char *report)
 }
 
 /* Only one thing can be all of standard output. */
-static enum kvt_status check_reports(const struct asked *asked, char **argv, int n,
+static enum kvt_status check_reports(const struct arguments *args, char **argv, int n,
 				     struct kvt_error *err)
 {
-	int on_stdout = asked->json + asked->github;
+	int on_stdout = args->json + args->github;
 	enum kvt_status status;
 
-	for (int i = 0; i < asked->reports.n; i++) {
+	for (int i = 0; i < args->reports.n; i++) {
 		const char *file;
 		char format[16];
 
-		file = report_file(format, asked->reports.s[i]);
+		file = report_file(format, args->reports.s[i]);
 		if (!file || !expect_report(NULL, format, NULL))
 			return kvt_fail(err, KVT_USAGE,
 					"--report is '%.100s', expected junit=FILE or tap=FILE",
-					asked->reports.s[i]);
+					args->reports.s[i]);
 		if ((status = text_file_refuse(file, argv, n, err)))
 			return status;
 		on_stdout += !strcmp(file, "-");
@@ -249,20 +250,21 @@ static enum kvt_status write_reports(const struct opt_strings *reports,
 	return status;
 }
 
-static enum kvt_status tell(const struct asked *asked, const struct expect_results *r,
-			    struct kvt_error *err)
+static enum kvt_status print_results(const struct arguments *args,
+				     const struct expect_results *r,
+				     struct kvt_error *err)
 {
 	struct json_out json = { NULL, false };
 	enum kvt_status status = KVT_OK;
 
-	if (asked->github)
+	if (args->github)
 		expect_github(stdout, r);
-	if (asked->json) {
+	if (args->json) {
 		expect_json(&json, r);
 		status = json_print(&json, false, err);
 		json_free(&json);
 	}
-	return status ? status : write_reports(&asked->reports, r, err);
+	return status ? status : write_reports(&args->reports, r, err);
 }
 
 static enum kvt_status read_contract(struct contract *out, const char *path,
@@ -280,27 +282,27 @@ static enum kvt_status read_contract(struct contract *out, const char *path,
 	return status;
 }
 
-static enum kvt_status check_files(const struct asked *asked, const struct contract *c,
+static enum kvt_status check_files(const struct arguments *args, const struct contract *c,
 				   struct expect_results *r, struct kvt_error *err)
 {
-	bool quiet = asked->json || asked->github || asked->quiet;
+	bool quiet = args->json || args->github || args->quiet;
 	enum kvt_status status = KVT_OK, s;
 
-	for (int i = 0; i < asked->reports.n; i++) {
-		const char *dash = strrchr(asked->reports.s[i], '=');
+	for (int i = 0; i < args->reports.n; i++) {
+		const char *dash = strrchr(args->reports.s[i], '=');
 
 		quiet |= !strcmp(dash, "=-");
 	}
 	for (int i = 0; i < r->nfiles && !interrupted; i++) {
-		check_file(&r->file[i], c, asked);
-		say(r, &r->file[i], quiet);
+		check_file(&r->file[i], c, args);
+		print_file(r, &r->file[i], quiet);
 		status = worse(status, r->file[i].status);
 	}
-	s = interrupted ? KVT_OK : tell(asked, r, err);
+	s = interrupted ? KVT_OK : print_results(args, r, err);
 	return worse(status, s);
 }
 
-static enum kvt_status expect_check(const struct asked *asked, char **argv, int n,
+static enum kvt_status expect_check(const struct arguments *args, char **argv, int n,
 				    struct kvt_error *err)
 {
 	struct expect_results r = { .contract = argv[0], .nfiles = n - 1 };
@@ -309,17 +311,17 @@ static enum kvt_status expect_check(const struct asked *asked, char **argv, int 
 
 	if (n < 2)
 		return kvt_fail(err, KVT_USAGE, "check: expected a contract and files");
-	if (asked->output || asked->digest || asked->pool || asked->force)
+	if (args->output || args->digest || args->pool || args->force)
 		return kvt_fail(err, KVT_USAGE,
 				"check: --output, --digest, --pool and --force are options of write");
-	if ((status = check_reports(asked, argv, n, err)))
+	if ((status = check_reports(args, argv, n, err)))
 		return status;
 	if (!(r.file = calloc((size_t)r.nfiles, sizeof(*r.file))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < r.nfiles; i++)
 		r.file[i].path = argv[1 + i];
 	if (!(status = read_contract(&contract, argv[0], err)))
-		status = check_files(asked, &contract, &r, err);
+		status = check_files(args, &contract, &r, err);
 	for (int i = 0; i < r.nfiles; i++)
 		free(r.file[i].outcome);
 	free(r.file);
@@ -331,36 +333,36 @@ static enum kvt_status expect_check(const struct asked *asked, char **argv, int 
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct asked asked = { .json = false };
+	struct arguments args = { .json = false };
 	int64_t threads = 0, memory = 0;
 	const struct opt opts[] = {
-		OPT_OUTPUT(&asked.output),
-		OPT_FORCE(&asked.force),
-		{ "digest", 0, OPT_FLAG, &asked.digest, NULL,
+		OPT_OUTPUT(&args.output),
+		OPT_FORCE(&args.force),
+		{ "digest", 0, OPT_FLAG, &args.digest, NULL,
 		  "write: read the data, and demand its digest" },
-		{ "pool", 0, OPT_FLAG, &asked.pool, NULL,
+		{ "pool", 0, OPT_FLAG, &args.pool, NULL,
 		  "write: demand the number of blocks, too" },
-		{ "report", 0, OPT_STRINGS, &asked.reports, "FORMAT=FILE",
+		{ "report", 0, OPT_STRINGS, &args.reports, "FORMAT=FILE",
 		  "check: write junit or tap to FILE; -: standard output" },
-		{ "github", 0, OPT_FLAG, &asked.github, NULL,
+		{ "github", 0, OPT_FLAG, &args.github, NULL,
 		  "check: print annotations for GitHub" },
-		OPT_JSON(&asked.json),
+		OPT_JSON(&args.json),
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
-		OPT_QUIET(&asked.quiet),
-		OPT_INPUT(&asked.hints),
+		OPT_QUIET(&args.quiet),
+		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
 	int n = opt_parse(&cmd_expect, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
-	asked.run = run_watched(threads, memory, asked.quiet);
+	args.run = run_watched(threads, memory, args.quiet);
 	signals_catch();
 	if (n > 0 && !strcmp(argv[0], "write"))
-		return expect_write(&asked, argv + 1, n - 1, err);
+		return expect_write(&args, argv + 1, n - 1, err);
 	if (n > 0 && !strcmp(argv[0], "check"))
-		return expect_check(&asked, argv + 1, n - 1, err);
+		return expect_check(&args, argv + 1, n - 1, err);
 	return kvt_fail(err, KVT_USAGE, "expected write or check%s%.40s",
 			n > 0 ? ", got " : "", n > 0 ? argv[0] : "");
 }

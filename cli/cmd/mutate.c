@@ -8,8 +8,8 @@
 #include "cli/json_out.h"
 #include "cli/rewrite.h"
 #include "cli/signals.h"
-#include "lib/ops/fault/plant.h"
 #include "lib/base/nearest.h"
+#include "lib/ops/fault/plant.h"
 
 /* ---- the fault, as it was asked for ------------------------------------- */
 
@@ -63,7 +63,8 @@ static enum kvt_status give(bool *given, const char *key, struct kvt_error *err)
 }
 
 /* key=value; the arguments of the fault, then those that all have. */
-static enum kvt_status take_key(struct asked *asked, char *key, struct kvt_error *err)
+static enum kvt_status take_key(struct fault_request *asked, char *key,
+				struct kvt_error *err)
 {
 	const struct kvt_fault *fault = asked->fault;
 	char *value = strchr(key, '=');
@@ -99,7 +100,7 @@ static enum kvt_status take_key(struct asked *asked, char *key, struct kvt_error
 		     take_factor(&asked->factor, value, err);
 }
 
-static enum kvt_status take_fault(struct asked *asked, const char *text,
+static enum kvt_status take_fault(struct fault_request *asked, const char *text,
 				  struct kvt_error *err)
 {
 	char copy[256], *next = copy, *name;
@@ -211,34 +212,36 @@ static void print_text(const struct rewrite *r, const struct planted *p)
 
 /* ---- the command -------------------------------------------------------- */
 
-static enum kvt_status mutate(const struct rewrite *r, const struct asked *asked,
+static enum kvt_status mutate(const struct rewrite *r, const struct fault_request *asked,
 			      struct kvt_error *err)
 {
+	const struct kvt_run run = rewrite_run(r);
 	struct rewrite quiet = *r;
-	struct kvt_dump *reader;
-	struct source source = source_whole(&reader);
+	struct kvt_dump *dump, *faulty = NULL;
 	struct planted planted = { .id = NULL };
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
 	signals_catch();
-	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
+	if ((status = kvt_open(&dump, r->input, &r->hints, err)))
 		return status;
-	if ((status = plant(&planted, reader, asked, r, &why))) {
+	if ((status = kvt_plant_fault(&planted, dump, asked, &run, &why))) {
 		kvt_fail_about(err, status, r->input, &why);
 	} else {
-		source.overlay = &planted.overlay;
 		quiet.quiet = true;	/* what is said comes from here */
 		quiet.json = false;
-		if (!r->dry_run)
-			status = rewrite_source(&quiet, &source, err);
+		if (!r->dry_run &&
+		    !(status = kvt_dump_replace(&faulty, dump, planted.group,
+						&kvt_window_layout, planted.bytes, err)))
+			status = rewrite_dump(&quiet, faulty, err);
 		if (!status && r->json)
 			status = print_json(r, &planted, err);
 		else if (!status && !r->quiet)
 			print_text(r, &planted);
 	}
-	planted_free(&planted);
-	kvt_dump_close(reader);
+	kvt_dump_close(faulty);
+	kvt_planted_free(&planted);
+	kvt_dump_close(dump);
 	return status;
 }
 
@@ -246,7 +249,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	const char *fault = NULL;
 	struct rewrite r = { 0 };
-	struct asked asked = { .group = NULL };
+	struct fault_request asked = { .group = NULL };
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
 		{ "fault", 0, OPT_STRING, &fault, "FAULT",

@@ -33,7 +33,7 @@ static void end_at(char *s, size_t n)
 	s[n] = '\0';
 }
 
-/* A '#' begins a comment at the start of a line or behind a blank. */
+/* A '#' begins a comment at the start of a line or after a blank. */
 static void cut_comment(char *line)
 {
 	bool quoted = false;
@@ -66,7 +66,7 @@ static char *unquote(char *s)
 	return s + 1;
 }
 
-/* Cuts the next value off *rest, which becomes NULL behind the last. */
+/* Cuts the next value off *rest, which becomes NULL after the last. */
 static const char *next_value(char **rest)
 {
 	char *value = skip_blanks(*rest), *end = value;

@@ -71,7 +71,7 @@ struct contract {
 
 /*
  * 'name' is that of the file, for messages, which also say the line.  Refuses
- * (KVT_BAD_INPUT) what is no contract, and a clause that nobody knows; a newer
+ * (KVT_BAD_INPUT) what is no contract, and an unknown clause; a newer
  * version is KVT_UNSUPPORTED.  Free it either way.
  */
 KVT_MUST_CHECK enum kvt_status

@@ -41,7 +41,7 @@ void outcome_text(char *out, size_t room, const struct outcome *outcome);
 void expect_value(char *out, size_t room, const struct clause_key *key,
 		  const struct expect_dump *dump, int g);
 
-/* ---- a contract: expect_hold.c ------------------------------------------ */
+/* ---- a contract --------------------------------------------------------- */
 
 /* One file against the contract. */
 struct expect_result {
@@ -57,10 +57,10 @@ struct expect_result {
  * Adds the outcome of each clause, in the order of its lines, and of each line
  * whose group the dump lacks.
  */
-void expect_contract_held(struct expect_result *result, const struct contract *contract,
-			  const struct expect_dump *dump);
+void expect_judge_contract(struct expect_result *result, const struct contract *contract,
+			   const struct expect_dump *dump);
 
-/* ---- what takes more than a field: expect_backend.c ---------------------- */
+/* ---- what takes more than a field: backend.c ----------------------------- */
 
 /* "": nothing is wrong; else the reasons, by commas. */
 void backend_reasons(char *out, size_t room, const struct clause_key *key,
@@ -68,12 +68,12 @@ void backend_reasons(char *out, size_t room, const struct clause_key *key,
 void connector_reasons(char *out, size_t room, const char *value,
 		       const struct kvt_group *group);
 
-/* ---- expect write: expect_write.c --------------------------------------- */
+/* ---- expect write: write.c ---------------------------------------------- */
 
 /* The contract that the dump holds to, malloc()ed; NULL: out of memory. */
 char *expect_contract(const struct expect_dump *dump, bool pool);
 
-/* ---- reports of expect check: expect_report.c ---------------------------- */
+/* ---- reports of expect check: report.c ----------------------------------- */
 
 struct expect_results {
 	const char *contract;		/* path */

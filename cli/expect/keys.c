@@ -92,7 +92,7 @@ bool clause_next_range(const char **text, int64_t *begin, int64_t *end)
 	return true;
 }
 
-/* A name up to ':', and a number behind it. */
+/* A name up to ':', and a number after it. */
 bool clause_next_stride(const char **text, struct clause_word *out)
 {
 	const char *s = *text, *colon;

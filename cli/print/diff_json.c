@@ -3,17 +3,17 @@
 #include <string.h>
 
 #include "lib/dump/device.h"
-#include "lib/ops/diff/diff.h"
+#include "cli/print/diff.h"
 
 #define LL(x) ((long long)(x))
 
 /* ---- one element -------------------------------------------------------- */
 
-static void put_place(struct json_out *out, json_t *spot, const struct coordinate *c,
-		      const struct spot *s, const struct pair *p, int side)
+static void put_place(struct json_out *out, json_t *dev, const struct diff_coordinates *c,
+		      const struct deviation *s, const struct diff_pair *p, int side)
 {
-	const struct place *place = &c->place[side];
-	json_t *o = json_put_object(out, spot, side ? "b" : "a");
+	const struct diff_place *place = &c->place[side];
+	json_t *o = json_put_object(out, dev, side ? "b" : "a");
 	char bits[24];
 
 	snprintf(bits, sizeof(bits), "0x%0*llx", 2 * p->group[side]->dtype->elem,
@@ -38,10 +38,10 @@ static void put_or_null(struct json_out *out, json_t *o, const char *key, int64_
 	json_put(out, o, key, n < 0 ? json_null() : json_integer(n));
 }
 
-static void put_spot(struct json_out *out, json_t *o, const struct result *r,
-		     const struct spot *spot)
+static void put_deviation(struct json_out *out, json_t *o, const struct diff_result *r,
+			  const struct deviation *dev)
 {
-	struct coordinate c = spot_coordinate(r->pair, spot);
+	struct diff_coordinates c = kvt_diff_locate(r->pair, dev);
 
 	json_put_int(out, o, "layer", c.layer);
 	json_put_text(out, o, "layer_name", c.layer_name);
@@ -50,18 +50,18 @@ static void put_spot(struct json_out *out, json_t *o, const struct result *r,
 	put_or_null(out, o, "head", c.head);
 	put_or_null(out, o, "kv", c.kv);
 	json_put_int(out, o, "dim", c.dim);
-	json_put_real(out, o, "abs", spot->error);
-	json_put(out, o, "ulp", r->meter.has_ulp ? json_integer((json_int_t)spot->ulp) :
+	json_put_real(out, o, "abs", dev->error);
+	json_put(out, o, "ulp", r->has_ulp ? json_integer((json_int_t)dev->ulp) :
 						   json_null());
 	for (int s = 0; s < NSIDES; s++)
-		put_place(out, o, &c, spot, r->pair, s);
+		put_place(out, o, &c, dev, r->pair, s);
 }
 
 /* ---- a pair ------------------------------------------------------------- */
 
-static void put_metrics(struct json_out *out, json_t *o, const struct result *r)
+static void put_metrics(struct json_out *out, json_t *o, const struct diff_result *r)
 {
-	const struct sums *s = &r->sums;
+	const struct diff_sums *s = &r->sums;
 	json_t *m;
 
 	if (!r->measured && !r->equal) {
@@ -70,19 +70,19 @@ static void put_metrics(struct json_out *out, json_t *o, const struct result *r)
 	}
 	m = json_put_object(out, o, "metrics");
 	json_put_int(out, m, "different", s->unequal);
-	json_put(out, m, "outside", r->meter.judges_elements ?
+	json_put(out, m, "outside", r->by_element ?
 				    json_integer(s->outside) : json_null());
 	json_put_int(out, m, "nonfinite", s->nonfinite);
 	json_put_int(out, m, "nonfinite_different", s->lost);
 	json_put_real(out, m, "max_abs", s->max_abs);
-	json_put(out, m, "max_ulp", r->meter.has_ulp ?
+	json_put(out, m, "max_ulp", r->has_ulp ?
 				    json_integer((json_int_t)s->max_ulp) : json_null());
-	json_put_real(out, m, "rel_l2", sums_rel_l2(s));
-	json_put_real(out, m, "cosine", sums_cosine(s));
-	json_put_real(out, m, "pcc", sums_pcc(s));
+	json_put_real(out, m, "rel_l2", kvt_diff_rel_l2(s));
+	json_put_real(out, m, "cosine", kvt_diff_cosine(s));
+	json_put_real(out, m, "pcc", kvt_diff_pcc(s));
 }
 
-static void put_tolerance(struct json_out *out, json_t *o, const struct tolerance *t)
+static void put_tolerance(struct json_out *out, json_t *o, const struct diff_tolerance *t)
 {
 	json_t *terms;
 
@@ -93,48 +93,48 @@ static void put_tolerance(struct json_out *out, json_t *o, const struct toleranc
 	terms = json_put_object(out, o, "tolerance");
 	for (int i = 0; i < NTERMS; i++)
 		if (t->has[i])
-			json_put_real(out, terms, term_name(i), t->value[i]);
+			json_put_real(out, terms, diff_term_name(i), t->value[i]);
 }
 
 static void put_heat(struct json_out *out, json_t *list, const struct heat *h,
 		     int64_t layer)
 {
-	const struct sums s = { .dd = h->dd, .aa = h->aa };
+	const struct diff_sums s = { .dd = h->dd, .aa = h->aa };
 	json_t *o = json_append_object(out, list);
 
 	json_put_int(out, o, "layer", layer);
 	json_put_int(out, o, "compared", h->n);
 	json_put_int(out, o, "different", h->bad);
 	json_put_real(out, o, "max_abs", h->max_abs);
-	json_put_real(out, o, "rel_l2", sums_rel_l2(&s));
+	json_put_real(out, o, "rel_l2", kvt_diff_rel_l2(&s));
 }
 
 /* Only cells that have a difference: the others are 0. */
-static void put_maps(struct json_out *out, json_t *o, const struct result *r)
+static void put_maps(struct json_out *out, json_t *o, const struct diff_result *r)
 {
 	json_t *heads = json_put_array(out, o, "by_head");
-	json_t *spans = json_put_array(out, o, "by_position"), *cell;
+	json_t *positions = json_put_array(out, o, "by_position"), *cell;
 	int64_t nheads = r->pair->nheads;
 
 	for (int64_t i = 0; r->measured && i < r->pair->nlayers * nheads; i++) {
 		if (!r->by_head[i].bad)
 			continue;
-		put_heat(out, heads, &r->by_head[i], result_layer(r, i / nheads));
+		put_heat(out, heads, &r->by_head[i], kvt_diff_layer(r, i / nheads));
 		cell = json_array_get(heads, json_array_size(heads) - 1);
-		json_put_int(out, cell, "head", r->pair->group[SIDE_A]->head_start +
-			     r->pair->head[SIDE_A] + i % nheads);
+		json_put_int(out, cell, "head", kvt_diff_head(r, i % nheads));
 	}
 	for (int64_t i = 0; r->measured && i < r->pair->nlayers * r->ncolumns; i++) {
-		if (!r->by_span[i].bad)
+		if (!r->by_segment[i].bad)
 			continue;
-		put_heat(out, spans, &r->by_span[i], result_layer(r, i / r->ncolumns));
-		cell = json_array_get(spans, json_array_size(spans) - 1);
+		put_heat(out, positions, &r->by_segment[i],
+			 kvt_diff_layer(r, i / r->ncolumns));
+		cell = json_array_get(positions, json_array_size(positions) - 1);
 		json_put_text(out, cell, "position",
 			      column_name(r, i % r->ncolumns).s);
 	}
 }
 
-static void put_diagnosis(struct json_out *out, json_t *o, const struct diagnosis *d)
+static void put_diagnosis(struct json_out *out, json_t *o, const struct diff_diagnosis *d)
 {
 	json_t *faults;
 
@@ -164,32 +164,32 @@ static void put_diagnosis(struct json_out *out, json_t *o, const struct diagnosi
 	}
 }
 
-static void put_result(struct json_out *out, json_t *o, const struct result *r)
+static void put_result(struct json_out *out, json_t *o, const struct diff_result *r)
 {
-	const struct pair *p = r->pair;
+	const struct diff_pair *p = r->pair;
 	json_t *list;
 
 	json_put_text(out, o, "id", p->id);
 	json_put_text(out, o, "kind", kvt_kind_name(p->group[SIDE_A]->kind));
 	json_put_text(out, o, "dtype_a", kvt_group_type(p->group[SIDE_A]).s);
 	json_put_text(out, o, "dtype_b", kvt_group_type(p->group[SIDE_B]).s);
-	json_put_bool(out, o, "rounding", r->meter.rounding);
+	json_put_bool(out, o, "rounding", r->rounding);
 	json_put_text(out, o, "result", r->equal ? "equal" :
 		      r->differs ? "differs" : "within");
 	json_put_text(out, o, "broken", r->broken < NTERMS && r->differs ?
-					term_name(r->broken) : NULL);
+					diff_term_name(r->broken) : NULL);
 	json_put_text(out, o, "by", p->by_tokens ? "tokens" : "blocks");
-	json_put_int(out, o, "elements", pair_elements(p));
+	json_put_int(out, o, "elements", diff_pair_elements(p));
 	json_put_int(out, o, "by_digest", r->by_digest);
-	put_tolerance(out, o, &r->meter.tolerance);
+	put_tolerance(out, o, &r->tolerance);
 	put_metrics(out, o, r);
 	if (r->first.set)
-		put_spot(out, json_put_object(out, o, "first"), r, &r->first);
+		put_deviation(out, json_put_object(out, o, "first"), r, &r->first);
 	else
 		json_put(out, o, "first", json_null());
 	list = json_put_array(out, o, "worst");
-	for (int64_t i = 0; i < r->ntop; i++)
-		put_spot(out, json_append_object(out, list), r, &r->top[i]);
+	for (int64_t i = 0; i < r->nworst; i++)
+		put_deviation(out, json_append_object(out, list), r, &r->worst[i]);
 	put_maps(out, o, r);
 	put_diagnosis(out, o, r->diagnosis);
 }
@@ -198,7 +198,7 @@ static void put_result(struct json_out *out, json_t *o, const struct result *r)
 
 void diff_json(struct json_out *out, const struct diff *d)
 {
-	int room = (int)(sizeof(d->pairs.lacks.lack) / sizeof(d->pairs.lacks.lack[0]));
+	const struct diff_unmatched *unmatched = &d->pairs.unmatched;
 	bool equal = true, differs = false;
 	json_t *list;
 
@@ -215,15 +215,15 @@ void diff_json(struct json_out *out, const struct diff *d)
 	json_put_text(out, out->root, "result", differs ? "differs" :
 						equal ? "equal" : "within");
 	json_put_text(out, out->root, "device",
-		      kvt_device_pool_name(d->running.run.device));
+		      kvt_device_pool_name(d->options.run.device));
 	json_put_int(out, out->root, "device_bytes",
-		     kvt_device_pool_nbytes(d->running.run.device));
+		     kvt_device_pool_nbytes(d->options.run.device));
 	list = json_put_array(out, out->root, "only_one_side");
-	for (int i = 0; i < d->pairs.lacks.n && i < room; i++) {
+	for (int i = 0; i < unmatched_kept(unmatched); i++) {
 		json_t *o = json_append_object(out, list);
 
-		json_put_text(out, o, "side", d->pairs.lacks.lack[i].side ? "b" : "a");
-		json_put_text(out, o, "what", d->pairs.lacks.lack[i].text);
+		json_put_text(out, o, "side", unmatched->item[i].side ? "b" : "a");
+		json_put_text(out, o, "what", unmatched->item[i].text);
 	}
 	list = json_put_array(out, out->root, "groups");
 	for (int i = 0; i < d->pairs.n; i++)

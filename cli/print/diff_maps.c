@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "cli/text_file.h"
-#include "lib/ops/diff/diff.h"
+#include "cli/print/diff.h"
 
 #define LL(x) ((long long)(x))
 
@@ -26,7 +26,7 @@ static char shade(const struct heat *h)
 	return (char)('0' + (tenths < 1 ? 1 : tenths));
 }
 
-static void print_map(FILE *stream, const struct result *r, const struct heat *map,
+static void print_map(FILE *stream, const struct diff_result *r, const struct heat *map,
 		      int64_t ncolumns, const char *what)
 {
 	enum { WIDTH = 64 };
@@ -34,7 +34,7 @@ static void print_map(FILE *stream, const struct result *r, const struct heat *m
 
 	fplainf(stream, "  layer x %s: . none, 1 to 9 tenths, # all\n", what);
 	for (int64_t l = 0; l < r->pair->nlayers; l++) {
-		fplainf(stream, "  %5lld  ", LL(result_layer(r, l)));
+		fplainf(stream, "  %5lld  ", LL(kvt_diff_layer(r, l)));
 		for (int64_t i = 0; i < shown; i++) {
 			struct heat sum = { 0 };
 
@@ -52,7 +52,7 @@ static void print_map(FILE *stream, const struct result *r, const struct heat *m
 void diff_text_maps(FILE *stream, const struct diff *d)
 {
 	for (int i = 0; i < d->pairs.n; i++) {
-		const struct result *r = &d->result[i];
+		const struct diff_result *r = &d->result[i];
 		char what[600];
 
 		if (!r->measured || r->equal)
@@ -63,18 +63,18 @@ void diff_text_maps(FILE *stream, const struct diff *d)
 		snprintf(what, sizeof(what), "%s, from %s to %s",
 			 r->pair->by_tokens ? "token" : "block", column_name(r, 0).s,
 			 column_name(r, r->ncolumns - 1).s);
-		print_map(stream, r, r->by_span, r->ncolumns, what);
+		print_map(stream, r, r->by_segment, r->ncolumns, what);
 	}
 }
 
 /* ---- CSV ---------------------------------------------------------------- */
 
-static void csv_row(FILE *stream, const struct result *r, const char *map, int64_t l,
+static void csv_row(FILE *stream, const struct diff_result *r, const char *map, int64_t l,
 		    const char *column, const struct heat *h)
 {
-	const struct sums s = { .dd = h->dd, .aa = h->aa };
+	const struct diff_sums s = { .dd = h->dd, .aa = h->aa };
 
-	fplainf(stream, "%s,%s,%lld,\"", r->pair->id, map, LL(result_layer(r, l)));
+	fplainf(stream, "%s,%s,%lld,\"", r->pair->id, map, LL(kvt_diff_layer(r, l)));
 	while (*column) {
 		int n = (int)strcspn(column, "\"");
 
@@ -82,27 +82,26 @@ static void csv_row(FILE *stream, const struct result *r, const char *map, int64
 		column += n + !!column[n];
 	}
 	fplainf(stream, "\",%lld,%lld,%.17g,%.17g\n", LL(h->n), LL(h->bad), h->max_abs,
-		sums_rel_l2(&s));
+		kvt_diff_rel_l2(&s));
 }
 
 void diff_csv_maps(FILE *stream, const struct diff *d)
 {
 	fplainf(stream, "group,map,layer,column,compared,different,max_abs,rel_l2\n");
 	for (int i = 0; i < d->pairs.n; i++) {
-		const struct result *r = &d->result[i];
-		const struct pair *p = r->pair;
+		const struct diff_result *r = &d->result[i];
+		const struct diff_pair *p = r->pair;
 
 		for (int64_t j = 0; r->measured && j < p->nlayers * p->nheads; j++) {
-			int64_t head = p->group[SIDE_A]->head_start + p->head[SIDE_A] +
-				       j % p->nheads;
 			char name[24];
 
-			snprintf(name, sizeof(name), "%lld", LL(head));
+			snprintf(name, sizeof(name), "%lld",
+				 LL(kvt_diff_head(r, j % p->nheads)));
 			csv_row(stream, r, "head", j / p->nheads, name, &r->by_head[j]);
 		}
 		for (int64_t j = 0; r->measured && j < p->nlayers * r->ncolumns; j++)
 			csv_row(stream, r, "position", j / r->ncolumns,
-				column_name(r, j % r->ncolumns).s, &r->by_span[j]);
+				column_name(r, j % r->ncolumns).s, &r->by_segment[j]);
 	}
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/ops/diff/diff.h"
+#include "cli/print/diff.h"
 
 #define LL(x) ((long long)(x))
 
@@ -61,7 +61,7 @@ static void fill(FILE *stream, double deep)
 }
 
 struct map {
-	const struct result *r;
+	const struct diff_result *r;
 	const struct heat *heat;
 	int64_t ncolumns;
 	bool heads;			/* else tokens or blocks */
@@ -70,11 +70,8 @@ struct map {
 
 static void column_text(char *out, size_t room, const struct map *m, int64_t column)
 {
-	const struct pair *p = m->r->pair;
-
 	if (m->heads)
-		snprintf(out, room, "head %lld", LL(p->group[SIDE_A]->head_start +
-						   p->head[SIDE_A] + column));
+		snprintf(out, room, "head %lld", LL(kvt_diff_head(m->r, column)));
 	else
 		snprintf(out, room, "%s", column_name(m->r, column).s);
 }
@@ -100,7 +97,7 @@ static void cells(FILE *stream, const struct map *m)
 			m->row);
 		fill(stream, depth(h));
 		column_text(column, sizeof(column), m, c);
-		fprintf(stream, "><title>layer %lld, ", LL(result_layer(m->r, l)));
+		fprintf(stream, "><title>layer %lld, ", LL(kvt_diff_layer(m->r, l)));
 		escape(stream, column);
 		fprintf(stream, ": %lld of %lld differ, max abs %.6g</title></rect>\n",
 			LL(h->bad), LL(h->n), h->max_abs);
@@ -114,7 +111,7 @@ static void axes(FILE *stream, const struct map *m)
 	char text[300];
 
 	for (int64_t l = 0; l < nl; l += step) {
-		snprintf(text, sizeof(text), "%lld", LL(result_layer(m->r, l)));
+		snprintf(text, sizeof(text), "%lld", LL(kvt_diff_layer(m->r, l)));
 		text_at(stream, LEFT - 8, m->y + ((double)l + 0.5) * m->row + 4, "end",
 			text);
 	}
@@ -130,7 +127,7 @@ static void axes(FILE *stream, const struct map *m)
 							    "block");
 }
 
-static double row_height(const struct result *r)
+static double row_height(const struct diff_result *r)
 {
 	double row = 440.0 / (double)r->pair->nlayers;
 
@@ -169,7 +166,7 @@ static void legend(FILE *stream, double y)
 	}
 }
 
-static bool drawn(const struct result *r)
+static bool drawn(const struct diff_result *r)
 {
 	return r->measured && !r->equal;
 }
@@ -179,7 +176,7 @@ void diff_svg_maps(FILE *stream, const struct diff *d)
 	double height = 120, y = 40;
 
 	for (int i = 0; i < d->pairs.n; i++) {
-		const struct result *r = &d->result[i];
+		const struct diff_result *r = &d->result[i];
 
 		if (drawn(r))
 			height += (row_height(r) * (double)r->pair->nlayers + TITLE +
@@ -196,16 +193,16 @@ void diff_svg_maps(FILE *stream, const struct diff *d)
 	fprintf(stream, "</title>\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n");
 	for (int i = 0; i < d->pairs.n; i++) {
-		const struct result *r = &d->result[i];
+		const struct diff_result *r = &d->result[i];
 		struct map heads = { .r = r, .heat = r->by_head, .heads = true,
 				     .ncolumns = r->pair->nheads };
-		struct map spans = { .r = r, .heat = r->by_span,
+		struct map segments = { .r = r, .heat = r->by_segment,
 				     .ncolumns = r->ncolumns };
 
 		if (drawn(r) && heads.ncolumns > 1)
 			y = draw(stream, &heads, y);
 		if (drawn(r))
-			y = draw(stream, &spans, y);
+			y = draw(stream, &segments, y);
 	}
 	if (y < 41)
 		text_at(stream, LEFT, y + 20, "start", "nothing differs");

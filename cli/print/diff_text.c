@@ -3,14 +3,46 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/ops/diff/diff.h"
+#include "cli/print/diff.h"
 
 #define LL(x) ((long long)(x))
+
+/* ---- names -------------------------------------------------------------- */
+
+const char *diff_term_name(enum diff_term term)
+{
+	static const char *const names[NTERMS] = {
+		[T_ATOL] = "atol", [T_RTOL] = "rtol", [T_ULP] = "ulp",
+		[T_MAX_ABS] = "max-abs", [T_REL_L2] = "rel-l2", [T_COSINE] = "cosine",
+		[T_PCC] = "pcc",
+	};
+
+	return names[term];
+}
+
+struct human column_name(const struct diff_result *r, int64_t column)
+{
+	struct diff_column c = kvt_diff_column(r, column);
+	struct human name;
+
+	if (!c.request[0] && c.block[0] == c.block[1])
+		snprintf(name.s, sizeof(name.s), "block %lld", LL(c.block[0]));
+	else if (!c.request[0])
+		snprintf(name.s, sizeof(name.s), "block %lld-%lld", LL(c.block[0]),
+			 LL(c.block[1]));
+	else if (c.request[0] == c.request[1])
+		snprintf(name.s, sizeof(name.s), "%.100s:%lld-%lld", c.request[0],
+			 LL(c.token[0]), LL(c.token[1]));
+	else
+		snprintf(name.s, sizeof(name.s), "%.100s:%lld to %.100s:%lld",
+			 c.request[0], LL(c.token[0]), c.request[1], LL(c.token[1]));
+	return name;
+}
 
 /* ---- one element -------------------------------------------------------- */
 
 /* Of a conv state the channel in the model, and the dim that where and mutate take. */
-static void print_dim(const struct coordinate *c)
+static void print_dim(const struct diff_coordinates *c)
 {
 	const int64_t dim[] = { c->place[SIDE_A].dim, c->place[SIDE_B].dim };
 
@@ -23,7 +55,7 @@ static void print_dim(const struct coordinate *c)
 		       LL(dim[SIDE_A]), LL(dim[SIDE_B]));
 }
 
-static void print_where(const struct coordinate *c)
+static void print_where(const struct diff_coordinates *c)
 {
 	plainf("layer %lld", LL(c->layer));
 	if (c->layer_name)
@@ -45,13 +77,13 @@ static void print_where(const struct coordinate *c)
 	print_dim(c);
 }
 
-static void print_side(const struct pair *p, const struct spot *spot,
-		       const struct coordinate *c, int s)
+static void print_side(const struct diff_pair *p, const struct deviation *dev,
+		       const struct diff_coordinates *c, int s)
 {
-	const struct place *place = &c->place[s];
+	const struct diff_place *place = &c->place[s];
 
-	plainf("    %c       %.9g (0x%0*llx)", "AB"[s], spot->value[s],
-	       2 * p->group[s]->dtype->elem, (unsigned long long)spot->bits[s]);
+	plainf("    %c       %.9g (0x%0*llx)", "AB"[s], dev->value[s],
+	       2 * p->group[s]->dtype->elem, (unsigned long long)dev->bits[s]);
 	if (place->offset >= 0)
 		plainf(" at %s %lld of %s", place->in_memory ? "memory offset" : "offset",
 		       LL(place->offset), place->file);
@@ -60,23 +92,24 @@ static void print_side(const struct pair *p, const struct spot *spot,
 	putchar('\n');
 }
 
-static void print_worst(const struct result *r)
+static void print_worst(const struct diff_result *r)
 {
-	for (int64_t i = 0; i < r->ntop; i++) {
-		const struct spot *spot = &r->top[i];
-		struct coordinate c = spot_coordinate(r->pair, spot);
+	for (int64_t i = 0; i < r->nworst; i++) {
+		const struct deviation *dev = &r->worst[i];
+		struct diff_coordinates c = kvt_diff_locate(r->pair, dev);
 
 		plainf("  %s %.6g: A %.9g, B %.9g, ", i ? "       " : "worst  ",
-		       spot->error, spot->value[SIDE_A], spot->value[SIDE_B]);
+		       dev->error, dev->value[SIDE_A], dev->value[SIDE_B]);
 		print_where(&c);
 	}
 }
 
 /* ---- a pair ------------------------------------------------------------- */
 
-static void print_extent(const struct pair *p)
+static void print_extent(const struct diff_pair *p)
 {
-	int64_t n = pair_elements(p), states = p->recurrent ? p->nspans : p->nstates;
+	int64_t states = p->recurrent ? p->nsegments : p->nstates;
+	int64_t n = diff_pair_elements(p);
 
 	plainf("%lld element%s: %lld layer%s x %lld %s%s x ", LL(n), plural(n),
 	       LL(p->nlayers), plural(p->nlayers), LL(states),
@@ -89,9 +122,9 @@ static void print_extent(const struct pair *p)
 			  (p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 1)));
 }
 
-static void print_types(const struct result *r)
+static void print_types(const struct diff_result *r)
 {
-	const struct tolerance *t = &r->meter.tolerance;
+	const struct diff_tolerance *t = &r->tolerance;
 	const struct kvt_group *const *group = r->pair->group;
 
 	if (kvt_group_same_type(group[SIDE_A], group[SIDE_B]))
@@ -101,10 +134,10 @@ static void print_types(const struct result *r)
 		       kvt_group_type(group[SIDE_B]).s);
 	if (!t->given)
 		return;
-	plainf("  allowed%s", r->meter.rounding ? " the rounding of each number" : "");
+	plainf("  allowed%s", r->rounding ? " the rounding of each number" : "");
 	for (int i = 0; i < NTERMS; i++)
 		if (t->has[i])
-			plainf(" %s=%.6g", term_name(i), t->value[i]);
+			plainf(" %s=%.6g", diff_term_name(i), t->value[i]);
 	putchar('\n');
 }
 
@@ -117,34 +150,34 @@ static void print_ratio(const char *name, int digits, double x)
 		plainf("%s undefined", name);
 }
 
-static void print_numbers(const struct result *r)
+static void print_numbers(const struct diff_result *r)
 {
-	const struct sums *s = &r->sums;
+	const struct diff_sums *s = &r->sums;
 
 	plainf("  numbers max abs %.6g, ", s->max_abs);
-	if (r->meter.has_ulp)
+	if (r->has_ulp)
 		plainf("max ulp %llu, ", (unsigned long long)s->max_ulp);
-	print_ratio("rel-l2", 6, sums_rel_l2(s));
-	print_ratio(", cosine", 9, sums_cosine(s));
-	print_ratio(", PCC", 9, sums_pcc(s));
+	print_ratio("rel-l2", 6, kvt_diff_rel_l2(s));
+	print_ratio(", cosine", 9, kvt_diff_cosine(s));
+	print_ratio(", PCC", 9, kvt_diff_pcc(s));
 	putchar('\n');
 	if (s->nonfinite)
 		plainf("  without %lld pair%s not finite, %lld of them unlike\n",
 		       LL(s->nonfinite), plural(s->nonfinite), LL(s->lost));
 }
 
-static void print_verdict(const struct result *r)
+static void print_verdict(const struct diff_result *r)
 {
-	const struct sums *s = &r->sums;
+	const struct diff_sums *s = &r->sums;
 
 	plainf("%s: %s, ", r->pair->id, r->equal ? "equal" :
 	       r->differs ? "differs" : "within tolerance");
-	if (r->measured && !r->equal && r->meter.judges_elements && r->differs)
+	if (r->measured && !r->equal && r->by_element && r->differs)
 		plainf("%lld out of tolerance of ", LL(s->outside));
 	else if (r->measured && !r->equal)
 		plainf("%lld unequal of ", LL(s->unequal));
 	print_extent(r->pair);
-	if (r->equal && r->by_digest && r->by_digest == pair_elements(r->pair))
+	if (r->equal && r->by_digest && r->by_digest == diff_pair_elements(r->pair))
 		plainf(", by digest and checksum (--deep decodes the data)");
 	else if (r->equal && r->by_digest)
 		plainf(", %lld of them by digest and checksum (--deep decodes the data)",
@@ -152,7 +185,7 @@ static void print_verdict(const struct result *r)
 	putchar('\n');
 }
 
-static void print_diagnosis(const struct diagnosis *d)
+static void print_diagnosis(const struct diff_diagnosis *d)
 {
 	const char *between = "";
 
@@ -181,7 +214,7 @@ static void print_diagnosis(const struct diagnosis *d)
 	       LL(d->layers), plural(d->layers), LL(d->blocks), plural(d->blocks));
 }
 
-static void print_result(const struct result *r)
+static void print_result(const struct diff_result *r)
 {
 	print_verdict(r);
 	if (!r->measured || r->equal)
@@ -189,9 +222,9 @@ static void print_result(const struct result *r)
 	print_types(r);
 	print_numbers(r);
 	if (r->differs && r->broken < NTERMS)
-		plainf("  broken  %s\n", term_name(r->broken));
+		plainf("  broken  %s\n", diff_term_name(r->broken));
 	if (r->first.set && r->differs) {
-		struct coordinate c = spot_coordinate(r->pair, &r->first);
+		struct diff_coordinates c = kvt_diff_locate(r->pair, &r->first);
 
 		plainf("  first   ");
 		print_where(&c);
@@ -206,20 +239,20 @@ static void print_result(const struct result *r)
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static void print_lacks(const struct lacks *lacks)
+static void print_unmatched(const struct diff_unmatched *unmatched)
 {
-	int room = (int)(sizeof(lacks->lack) / sizeof(lacks->lack[0]));
+	int kept = unmatched_kept(unmatched);
 
-	for (int i = 0; i < lacks->n && i < room; i++)
-		plainf("only in %c: %s\n", "AB"[lacks->lack[i].side],
-		       lacks->lack[i].text);
-	if (lacks->n > room)
-		plainf("and %d more that only one side has\n", lacks->n - room);
+	for (int i = 0; i < kept; i++)
+		plainf("only in %c: %s\n", "AB"[unmatched->item[i].side],
+		       unmatched->item[i].text);
+	if (unmatched->n > kept)
+		plainf("and %d more that only one side has\n", unmatched->n - kept);
 }
 
 void diff_text(const struct diff *d)
 {
-	print_lacks(&d->pairs.lacks);
+	print_unmatched(&d->pairs.unmatched);
 	if (!d->pairs.n)
 		plainf("equal: both are empty\n");
 	for (int i = 0; i < d->pairs.n; i++)

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- a leaf as a dump -------------------------------------------------------- */
 
@@ -114,6 +115,54 @@ int kvt_dump_leaf_group(const struct kvt_dump *dump, int i, int group)
 		if (map->part[p].leaf == dump->leaf[i])
 			return map->part[p].group;
 	return -1;
+}
+
+static bool move_into(int64_t *index, const struct kvt_segment *segment, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (*index >= segment[i].at && *index < segment[i].at + segment[i].count) {
+			*index += segment[i].from - segment[i].at;
+			return true;
+		}
+	return false;
+}
+
+static bool move_states(int64_t there[KVT_NAXES], const struct map_part *part)
+{
+	const struct map_spans *spans = part->spans;
+	int64_t b = there[KVT_AXIS_B], s = there[KVT_AXIS_S];
+
+	there[KVT_AXIS_L] = list_at(part->layers, there[KVT_AXIS_L]);
+	if (!spans)
+		there[KVT_AXIS_B] = list_at(part->blocks, b);
+	if (!spans || there[KVT_AXIS_L] < 0)
+		return there[KVT_AXIS_L] >= 0 && there[KVT_AXIS_B] >= 0;
+	for (int64_t i = spans->first[b]; i < spans->first[b + 1]; i++)
+		if (s >= spans->span[i].at && s < spans->span[i].at + spans->span[i].count) {
+			there[KVT_AXIS_B] = spans->span[i].block;
+			there[KVT_AXIS_S] = spans->span[i].state + s - spans->span[i].at;
+			return true;
+		}
+	return false;
+}
+
+const struct kvt_dump *kvt_dump_trace(const struct kvt_dump *dump, int group,
+				      const int64_t index[KVT_NAXES], int *leaf_group,
+				      int64_t there[KVT_NAXES])
+{
+	for (int p = 0; p < dump->group[group].nparts; p++) {
+		const struct map_part *part = &dump->group[group].part[p];
+
+		memcpy(there, index, KVT_NAXES * sizeof(*there));
+		if (!move_into(&there[KVT_AXIS_H], &part->heads, 1) ||
+		    !move_into(&there[KVT_AXIS_K], &part->kv, 1) ||
+		    !move_into(&there[KVT_AXIS_D], part->channels, part->nchannels) ||
+		    !move_states(there, part))
+			continue;
+		*leaf_group = part->group;
+		return part->leaf->self;
+	}
+	return NULL;
 }
 
 const char *kvt_dump_format(const struct kvt_dump *dump)

@@ -93,7 +93,8 @@ enum kvt_status kvt_dump_of_constant(struct kvt_dump **out,
 /* ---- replace ------------------------------------------------------------------- */
 
 /* A snapshot of one group without tables or requests. */
-static enum kvt_status make_group(struct kvt_dump **out, const struct kvt_group *group,
+static enum kvt_status make_group(struct kvt_dump **out, const struct kvt_snapshot *from,
+				  const struct kvt_group *group,
 				  const struct kvt_layout *layout, const void *bytes,
 				  struct kvt_error *err)
 {
@@ -101,6 +102,8 @@ static enum kvt_status make_group(struct kvt_dump **out, const struct kvt_group 
 
 	kvt_snapshot_init(&info);
 	info.ngroups = 1;
+	info.parallel = from->parallel;
+	info.has_parallel = from->has_parallel;
 	info.group[0] = *group;
 	info.group[0].layout = *layout;
 	info.group[0].page_bytes = info.group[0].page_offset = 0;
@@ -124,7 +127,7 @@ enum kvt_status kvt_dump_replace(struct kvt_dump **out, const struct kvt_dump *d
 
 	if (group < 0 || group >= from->ngroups)
 		return kvt_fail(err, KVT_USAGE, "there is no group %d", group);
-	if ((status = make_group(&made, &from->group[group], layout, bytes, err)))
+	if ((status = make_group(&made, from, &from->group[group], layout, bytes, err)))
 		return status;
 	source[1] = made;
 	kvt_snapshot_init(&d.snapshot);

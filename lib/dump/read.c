@@ -278,7 +278,8 @@ void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
 			work_needs_tiles(work, part_tiling(part));
 		else if (part->spans)
 			work_needs_spans(work, part->leaf, part->group, cut->layers,
-					 cut->blocks * cut->shape.n[KVT_AXIS_S]);
+					 cut->blocks *
+					 kvt_dump_group(dump, group)->shape.n[KVT_AXIS_S]);
 		else
 			work_needs_pieces(work, part->leaf, part->group, cut->layers,
 					  cut->blocks);

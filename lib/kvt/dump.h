@@ -96,6 +96,14 @@ const struct kvt_dump *kvt_dump_leaf(const struct kvt_dump *dump, int i);
 /* The number there of the group that has elements of this one; -1: none has. */
 int kvt_dump_leaf_group(const struct kvt_dump *dump, int i, int group);
 
+/*
+ * The leaf that has an element, as kvt_dump_leaf(), and the group and indices there;
+ * NULL: none has it, and it reads as zero.
+ */
+const struct kvt_dump *kvt_dump_trace(const struct kvt_dump *dump, int group,
+				      const int64_t index[KVT_NAXES], int *leaf_group,
+				      int64_t there[KVT_NAXES]);
+
 /* Of the first leaf: "hdf5", "memory", ...; its path, "" if it has none. */
 const char *kvt_dump_format(const struct kvt_dump *dump);
 const char *kvt_dump_path(const struct kvt_dump *dump);

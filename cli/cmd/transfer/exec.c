@@ -52,8 +52,8 @@ static enum kvt_status print_json(const struct sides *sides, const struct exec_a
 	json_put_int(&out, out.root, "bytes_compared", v->bytes);
 	json_put_int(&out, out.root, "bytes_untouched", v->untouched);
 	json_put_text(&out, out.root, "digest",
-		      v->has_digest ? digest_text(DIGEST_TOKENS, v->version,
-						  &v->digest[1]).s : NULL);
+		      v->has_digest ? kvt_digest_text(DIGEST_TOKENS, v->version,
+						      &v->digest[1]).s : NULL);
 	list = json_put_array(&out, out.root, "groups");
 	for (int g = 0; g < sides->sim.ngroups; g++) {
 		const struct sim_group *group = &sides->sim.group[g];
@@ -98,7 +98,7 @@ enum kvt_status exec_report(const struct sides *sides, const struct exec_args *a
 	       human_size(v->bytes).s, human_size(v->untouched).s);
 	if (v->has_digest)
 		plainf("digest     %s on both sides\n",
-		       digest_text(DIGEST_TOKENS, v->version, &v->digest[1]).s);
+		       kvt_digest_text(DIGEST_TOKENS, v->version, &v->digest[1]).s);
 	return KVT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* half.h - the keys or the values of a box in memory, by address */
-#ifndef KVTOOL_HALF_H
-#define KVTOOL_HALF_H
+#ifndef KVT_OPS_COMPARE_HALF_H
+#define KVT_OPS_COMPARE_HALF_H
 
 #include "lib/dump/read.h"
 #include "lib/ops/compare/terms.h"

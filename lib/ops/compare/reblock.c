@@ -128,7 +128,7 @@ static bool head_equal(const struct half *a, const uint8_t *pa, const struct hal
 	return true;
 }
 
-/* Whose token is it?  Of a pool that nobody uses, the block is all that is known. */
+/* Whose token is it?  Of a pool without requests only the block is known. */
 static enum kvt_status differs(const struct verifying *v,
 			       const int64_t at[KVT_NAXES], int k,
 			       struct kvt_error *err)

@@ -7,11 +7,10 @@
 
 #include "lib/dump/ids.h"
 #include "lib/ops/compare/half.h"
-#include "lib/ops/digest/digest.h"
 
 #define LL(x) ((long long)(x))
 
-/* ---- who is who --------------------------------------------------------- */
+/* ---- which element is which --------------------------------------------- */
 
 /* What the index of an axis is in the model or in the engine's pool. */
 static uint64_t identity(const struct kvt_group *group, enum kvt_axis axis, int64_t i)

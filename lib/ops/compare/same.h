@@ -5,8 +5,8 @@
  * What an element is follows from what each dump says about itself: the layer's
  * and the block's id, the head's and the channel's number in the model.
  */
-#ifndef KVTOOL_SAME_H
-#define KVTOOL_SAME_H
+#ifndef KVT_OPS_COMPARE_SAME_H
+#define KVT_OPS_COMPARE_SAME_H
 
 #include "lib/dump/read.h"
 

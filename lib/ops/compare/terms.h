@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* terms.h - addresses as sums of terms, for comparing without plans and kernels */
-#ifndef KVTOOL_TERMS_H
-#define KVTOOL_TERMS_H
+#ifndef KVT_OPS_COMPARE_TERMS_H
+#define KVT_OPS_COMPARE_TERMS_H
 
 #include "lib/kvt/kvt.h"
 

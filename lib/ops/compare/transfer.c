@@ -212,7 +212,7 @@ static enum kvt_status compare_untouched(struct worker *worker, struct comparing
 
 /* ---- boxes ----------------------------------------------------------- */
 
-/* What all ranks have there now, behind each other in memory. */
+/* What all ranks have there now, one after the other in memory. */
 static enum kvt_status read_after(struct worker *worker, struct comparing *c,
 				  const struct kvt_box *box, struct kvt_error *err)
 {

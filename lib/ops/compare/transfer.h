@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.h - between the files that verify a transfer */
-#ifndef KVTOOL_SIM_VERIFY_H
-#define KVTOOL_SIM_VERIFY_H
+#ifndef KVT_OPS_COMPARE_TRANSFER_H
+#define KVT_OPS_COMPARE_TRANSFER_H
 
 #include "lib/dump/wanted.h"
 #include "lib/ops/transfer/sides.h"
@@ -35,7 +35,7 @@ static inline bool is_conv(const struct verifying *v)
 	return group_of(v, 0)->kind == KVT_MAMBA_CONV;
 }
 
-/* Which states and heads belong together: sim_identity.c. */
+/* Which states and heads belong together: identity.c. */
 KVT_MUST_CHECK enum kvt_status
 pair_requests(struct verifying *v, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
@@ -50,7 +50,7 @@ struct spot {
 	int64_t l, b, s, h, d;
 };
 
-/* KVT_MISMATCH: not what the source has, or what was there: sim_spot.c. */
+/* KVT_MISMATCH: not what the source has, or what was there: spot.c. */
 enum kvt_status spot_differs(const struct verifying *v, int rank, const struct spot *p,
 			     int k, const uint8_t *is, const uint8_t *was,
 			     struct kvt_error *err);
@@ -58,7 +58,7 @@ enum kvt_status spot_touched(const struct verifying *v, int rank, const struct s
 			     int k, const uint8_t *is, const uint8_t *was,
 			     struct kvt_error *err);
 
-/* Digests, where both sides have the same requests: sim_digests.c. */
+/* Digests, where both sides have the same requests: digests.c. */
 bool same_requests(const struct sides *sides);
 KVT_MUST_CHECK enum kvt_status
 compare_digests(struct verified *out, const struct sides *sides,

@@ -1,30 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* align.c - which groups, layers, heads and channels both sides have */
-#include "lib/ops/diff/diff.h"
+/*
+ * align.c - which groups, layers, heads and channels both sides have
+ *
+ * In: what each side says of itself; no data.  Groups of one kind that share a layer
+ * become a pair; within a pair layers are matched by their number in the model, heads
+ * by theirs, channels of a conv state by component and number, keys and values by
+ * which half a group holds.  Whatever one side alone has goes to 'unmatched', so that
+ * the caller can refuse a comparison that would leave something out.  What a single
+ * state is must be the same on both sides, for no part of it could be left out.
+ *
+ * Invariant: an element of a side is in at most one pair.  Cost: layers of A times
+ * groups of B, sorted lists otherwise.
+ */
+#include "lib/ops/diff/internal.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/ids.h"
-#include "lib/ops/digest/digest.h"
 
 #define LL(x) ((long long)(x))
 
-void lacks_add(struct lacks *lacks, int side, const char *format, ...)
+void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
 {
-	int room = (int)(sizeof(lacks->lack) / sizeof(lacks->lack[0]));
+	int room = (int)(sizeof(unmatched->item) / sizeof(unmatched->item[0]));
 	va_list args;
 
 	va_start(args, format);
-	if (lacks->n < room) {
-		struct lack *lack = &lacks->lack[lacks->n];
-
-		lack->side = side;
-		vsnprintf(lack->text, sizeof(lack->text), format, args);
+	if (unmatched->n < room) {
+		unmatched->item[unmatched->n].side = side;
+		vsnprintf(unmatched->item[unmatched->n].text,
+			  sizeof(unmatched->item->text), format, args);
 	}
 	va_end(args);
-	lacks->n++;
+	unmatched->n++;
 }
 
 /* ---- layers ------------------------------------------------------------- */
@@ -71,7 +82,7 @@ static bool same_layer(const struct kvt_snapshot *const in[NSIDES],
 					  !has_namesake(in[SIDE_A], b->id, b, id)));
 }
 
-static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
+static enum kvt_status pair_layers(struct diff_pair *p, struct kvt_error *err)
 {
 	const struct kvt_snapshot *in[NSIDES];
 	int64_t n[NSIDES], i = 0, j = 0;
@@ -79,7 +90,7 @@ static enum kvt_status pair_layers(struct pair *p, struct kvt_error *err)
 	bool ok = true;
 
 	for (int s = 0; s < NSIDES; s++) {
-		in[s] = source_snapshot(&p->side[s]->source);
+		in[s] = kvt_dump_snapshot(p->side[s]->dump);
 		n[s] = p->group[s]->shape.n[KVT_AXIS_L];
 		list[s] = numbered_of(p->group[s], KVT_AXIS_L);
 		p->layer[s] = calloc((size_t)n[s] + 1, sizeof(*p->layer[s]));
@@ -117,8 +128,8 @@ static bool is_shared(const struct kvt_snapshot *const in[NSIDES], int s,
 }
 
 /* "3, 5-7", no longer than the buffer; false if there are none. */
-static bool list_missing(char text[96], const struct kvt_snapshot *const in[NSIDES],
-			 int s, const struct kvt_group *group, struct kvt_error *err)
+static bool list_unmatched(char text[96], const struct kvt_snapshot *const in[NSIDES],
+			   int s, const struct kvt_group *group, struct kvt_error *err)
 {
 	struct numbered *list = numbered_of(group, KVT_AXIS_L);
 	int64_t n = group->shape.n[KVT_AXIS_L], begin = -1;
@@ -130,11 +141,11 @@ static bool list_missing(char text[96], const struct kvt_snapshot *const in[NSID
 	}
 	text[0] = '\0';
 	for (int64_t i = 0; i <= n; i++) {
-		bool gone = i < n && !is_shared(in, s, group, list[i].id);
+		bool alone = i < n && !is_shared(in, s, group, list[i].id);
 
-		if (gone && begin < 0)
+		if (alone && begin < 0)
 			begin = i;
-		if (gone || begin < 0 || used > 60)
+		if (alone || begin < 0 || used > 60)
 			continue;
 		used += snprintf(text + used, 96 - (size_t)used, "%s%lld",
 				 used ? ", " : "", LL(list[begin].id));
@@ -149,35 +160,37 @@ static bool list_missing(char text[96], const struct kvt_snapshot *const in[NSID
 	return used > 0;
 }
 
-static void note_layers(struct lacks *lacks, const struct side side[NSIDES], int s,
-			struct kvt_error *err)
+static void unmatched_layers(struct diff_unmatched *unmatched,
+			     const struct diff_side side[NSIDES], int s,
+			     struct kvt_error *err)
 {
 	const struct kvt_snapshot *in[NSIDES] = {
-		source_snapshot(&side[SIDE_A].source),
-		source_snapshot(&side[SIDE_B].source),
+		kvt_dump_snapshot(side[SIDE_A].dump),
+		kvt_dump_snapshot(side[SIDE_B].dump),
 	};
 	char text[96];
 
 	for (int g = 0; g < in[s]->ngroups; g++)
-		if (list_missing(text, in, s, &in[s]->group[g], err))
-			lacks_add(lacks, s, "layers %s of %s (%s)", text,
-				  in[s]->group[g].id,
-				  kvt_kind_name(in[s]->group[g].kind));
+		if (list_unmatched(text, in, s, &in[s]->group[g], err))
+			unmatched_add(unmatched, s, "layers %s of %s (%s)", text,
+				      in[s]->group[g].id,
+				      kvt_kind_name(in[s]->group[g].kind));
 }
 
 /* ---- heads and channels ------------------------------------------------- */
 
-static void note_heads(const struct pair *p, struct lacks *lacks, int side,
-		       int64_t begin, int64_t end)
+static void unmatched_heads(const struct diff_pair *p, struct diff_unmatched *unmatched,
+			    int side, int64_t begin, int64_t end)
 {
 	if (begin + 1 == end)
-		lacks_add(lacks, side, "head %lld of %s", LL(begin), p->group[side]->id);
+		unmatched_add(unmatched, side, "head %lld of %s", LL(begin),
+			      p->group[side]->id);
 	else if (begin < end)
-		lacks_add(lacks, side, "heads %lld to %lld of %s", LL(begin), LL(end - 1),
-			  p->group[side]->id);
+		unmatched_add(unmatched, side, "heads %lld to %lld of %s", LL(begin),
+			      LL(end - 1), p->group[side]->id);
 }
 
-static enum kvt_status pair_heads(struct pair *p, struct lacks *lacks,
+static enum kvt_status pair_heads(struct diff_pair *p, struct diff_unmatched *unmatched,
 				  struct kvt_error *err)
 {
 	int64_t begin[NSIDES], end[NSIDES], first, last;
@@ -195,16 +208,17 @@ static enum kvt_status pair_heads(struct pair *p, struct lacks *lacks,
 				LL(begin[SIDE_B]), LL(end[SIDE_B] - 1));
 	for (int s = 0; s < NSIDES; s++) {
 		p->head[s] = first - begin[s];
-		note_heads(p, lacks, s, begin[s], first);
-		note_heads(p, lacks, s, last, end[s]);
+		unmatched_heads(p, unmatched, s, begin[s], first);
+		unmatched_heads(p, unmatched, s, last, end[s]);
 	}
 	p->nheads = last - first;
 	return KVT_OK;
 }
 
-/* Channels of one part of a conv state, by their numbers in the model. */
-static void pair_part(struct pair *p, const struct kvt_component *a,
-		      const struct kvt_component *b, struct lacks *lacks)
+/* Channels of one component of a conv state, by their numbers in the model. */
+static void pair_component(struct diff_pair *p, const struct kvt_component *a,
+			   const struct kvt_component *b,
+			   struct diff_unmatched *unmatched)
 {
 	const struct kvt_component *c[NSIDES] = { a, b };
 	int64_t end_a = a->global_start + a->length, end_b = b->global_start + b->length;
@@ -214,14 +228,14 @@ static void pair_part(struct pair *p, const struct kvt_component *a,
 
 	for (int s = 0; s < NSIDES; s++)
 		if (c[s]->length > (last > first ? last - first : 0))
-			lacks_add(lacks, s,
-				  "channels %lld to %lld (%s) of %s, or some of them",
-				  LL(c[s]->global_start),
-				  LL(c[s]->global_start + c[s]->length - 1), c[s]->name,
-				  p->group[s]->id);
+			unmatched_add(unmatched, s,
+				      "channels %lld to %lld (%s) of %s, or some of them",
+				      LL(c[s]->global_start),
+				      LL(c[s]->global_start + c[s]->length - 1),
+				      c[s]->name, p->group[s]->id);
 	if (first >= last)
 		return;
-	p->run[p->nruns++] = (struct channels){
+	p->run[p->nruns++] = (struct diff_channels){
 		.at = p->content,
 		.from = { a->start + first - a->global_start,
 			  b->start + first - b->global_start },
@@ -230,8 +244,8 @@ static void pair_part(struct pair *p, const struct kvt_component *a,
 	p->content += last - first;
 }
 
-static const struct kvt_component *find_part(const struct kvt_group *group,
-					     const char *name)
+static const struct kvt_component *find_component(const struct kvt_group *group,
+						  const char *name)
 {
 	for (int i = 0; i < group->ncomponents; i++)
 		if (!strcmp(group->component[i].name, name))
@@ -239,7 +253,8 @@ static const struct kvt_component *find_part(const struct kvt_group *group,
 	return NULL;
 }
 
-static enum kvt_status pair_channels(struct pair *p, struct lacks *lacks,
+static enum kvt_status pair_channels(struct diff_pair *p,
+				     struct diff_unmatched *unmatched,
 				     struct kvt_error *err)
 {
 	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
@@ -248,15 +263,16 @@ static enum kvt_status pair_channels(struct pair *p, struct lacks *lacks,
 		for (int i = 0; i < p->group[s]->ncomponents; i++) {
 			const struct kvt_component *c = &p->group[s]->component[i];
 
-			if (!find_part(p->group[!s], c->name))
-				lacks_add(lacks, s, "part %s of %s", c->name,
-					  p->group[s]->id);
+			if (!find_component(p->group[!s], c->name))
+				unmatched_add(unmatched, s, "part %s of %s", c->name,
+					      p->group[s]->id);
 		}
 	for (int i = 0; i < a->ncomponents; i++) {
-		const struct kvt_component *other = find_part(b, a->component[i].name);
+		const struct kvt_component *other = find_component(b,
+								   a->component[i].name);
 
 		if (other)
-			pair_part(p, &a->component[i], other, lacks);
+			pair_component(p, &a->component[i], other, unmatched);
 	}
 	if (!p->nruns)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: no channels in common", p->id);
@@ -264,7 +280,8 @@ static enum kvt_status pair_channels(struct pair *p, struct lacks *lacks,
 }
 
 /* Keys and values, or the half that one side has. */
-static enum kvt_status pair_kv(struct pair *p, struct lacks *lacks, struct kvt_error *err)
+static enum kvt_status pair_kv(struct diff_pair *p, struct diff_unmatched *unmatched,
+			       struct kvt_error *err)
 {
 	static const char *const names[] = { "keys and values or something else",
 					     "keys alone", "values alone" };
@@ -282,8 +299,9 @@ static enum kvt_status pair_kv(struct pair *p, struct lacks *lacks, struct kvt_e
 	for (int s = 0; s < NSIDES; s++)
 		if (n[s] == 2 && half[!s] >= 0) {
 			p->kv[s] = half[!s];
-			lacks_add(lacks, s, "%s of %s", half[!s] ? "keys" : "values",
-				  p->group[s]->id);
+			unmatched_add(unmatched, s, "%s of %s",
+				      half[!s] ? "keys" : "values",
+				      p->group[s]->id);
 			return KVT_OK;
 		}
 	return kvt_fail(err, KVT_BAD_INPUT, "%s: A holds %s, B holds %s", p->id,
@@ -294,7 +312,7 @@ static enum kvt_status pair_kv(struct pair *p, struct lacks *lacks, struct kvt_e
  * Packed content is compared byte for byte with its like, unless numbers are
  * wanted; with anything else only numbers can be compared.
  */
-static enum kvt_status pair_packed(struct pair *p, const struct aligning *how,
+static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignment *how,
 				   struct kvt_error *err)
 {
 	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
@@ -329,14 +347,15 @@ static enum kvt_status pair_packed(struct pair *p, const struct aligning *how,
 }
 
 /* What a state is must be the same: no part of it could be left out. */
-static enum kvt_status pair_content(struct pair *p, const struct aligning *how,
-				    struct lacks *lacks, struct kvt_error *err)
+static enum kvt_status pair_content(struct diff_pair *p, const struct diff_alignment *how,
+				    struct diff_unmatched *unmatched,
+				    struct kvt_error *err)
 {
 	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
 	bool parts = a->kind == KVT_MAMBA_CONV && a->ncomponents && b->ncomponents;
 	enum kvt_status status;
 
-	if ((status = pair_kv(p, lacks, err)) || (status = pair_packed(p, how, err)))
+	if ((status = pair_kv(p, unmatched, err)) || (status = pair_packed(p, how, err)))
 		return status;
 	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts && !p->decoded)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -353,49 +372,50 @@ static enum kvt_status pair_content(struct pair *p, const struct aligning *how,
 		return KVT_OK;
 	p->nruns = 0;
 	p->content = 0;
-	status = pair_channels(p, lacks, err);
+	status = pair_channels(p, unmatched, err);
 	p->stored[SIDE_A] = p->stored[SIDE_B] = p->content;
 	return status;
 }
 
 /* ---- groups ------------------------------------------------------------- */
 
-static void pair_free(struct pair *p)
+static void pair_free(struct diff_pair *p)
 {
 	for (int s = 0; s < NSIDES; s++) {
 		free(p->layer[s]);
-		source_free(&p->view[s]);
+		kvt_dump_close(p->view[s]);
 	}
-	free(p->span);
+	free(p->segment);
 	free(p->ordered);
 }
 
-static enum kvt_status pair_init(struct pair *p, const struct aligning *how,
-				 struct lacks *lacks, struct kvt_error *err)
+static enum kvt_status pair_init(struct diff_pair *p, const struct diff_alignment *how,
+				 struct diff_unmatched *unmatched, struct kvt_error *err)
 {
 	enum kvt_status status;
 
 	p->recurrent = p->group[SIDE_A]->tokens_per_state < 0;
-	if ((status = pair_content(p, how, lacks, err)) ||
-	    (status = pair_heads(p, lacks, err)) ||
-	    (status = pair_spans(p, how, lacks, err)))
+	if ((status = pair_content(p, how, unmatched, err)) ||
+	    (status = pair_heads(p, unmatched, err)) ||
+	    (status = pair_segments(p, how, unmatched, err)))
 		return status;
 	return pair_views(p, err);
 }
 
 /* Groups of one kind that share a layer. */
-static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES],
-				int ga, int gb, const struct aligning *how,
+static enum kvt_status try_pair(struct diff_pairs *out,
+				const struct diff_side side[NSIDES],
+				int ga, int gb, const struct diff_alignment *how,
 				struct kvt_error *err)
 {
-	struct pair *p = &out->pair[out->n];
+	struct diff_pair *p = &out->pair[out->n];
 	enum kvt_status status;
 
 	memset(p, 0, sizeof(*p));
 	for (int s = 0; s < NSIDES; s++) {
 		p->side[s] = &side[s];
 		p->number[s] = s ? gb : ga;
-		p->group[s] = &source_snapshot(&side[s].source)->group[p->number[s]];
+		p->group[s] = &kvt_dump_snapshot(side[s].dump)->group[p->number[s]];
 	}
 	if (!alike(p->group[SIDE_A], p->group[SIDE_B]))
 		return KVT_OK;
@@ -404,7 +424,8 @@ static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES
 		snprintf(p->id, sizeof(p->id), "%s and %s", p->group[SIDE_A]->id,
 			 p->group[SIDE_B]->id);
 	status = pair_layers(p, err);
-	if (!status && p->nlayers && !(status = pair_init(p, how, &out->lacks, err))) {
+	if (!status && p->nlayers && !(status = pair_init(p, how, &out->unmatched,
+							  err))) {
 		out->n++;
 		return KVT_OK;
 	}
@@ -412,10 +433,11 @@ static enum kvt_status try_pair(struct pairs *out, const struct side side[NSIDES
 	return status;
 }
 
-static enum kvt_status nothing(const struct side side[NSIDES], struct kvt_error *err)
+static enum kvt_status nothing_in_common(const struct diff_side side[NSIDES],
+					 struct kvt_error *err)
 {
-	const struct kvt_group *a = &source_snapshot(&side[SIDE_A].source)->group[0];
-	const struct kvt_group *b = &source_snapshot(&side[SIDE_B].source)->group[0];
+	const struct kvt_group *a = &kvt_dump_snapshot(side[SIDE_A].dump)->group[0];
+	const struct kvt_group *b = &kvt_dump_snapshot(side[SIDE_B].dump)->group[0];
 
 	if (a->kind != b->kind)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -431,11 +453,12 @@ static enum kvt_status nothing(const struct side side[NSIDES], struct kvt_error 
 			LL(kvt_layer_id(a, 0)), LL(kvt_layer_id(b, 0)));
 }
 
-enum kvt_status pairs_find(struct pairs *out, const struct side side[NSIDES],
-			   const struct aligning *how, struct kvt_error *err)
+enum kvt_status kvt_diff_align(struct diff_pairs *out,
+			       const struct diff_side sides[NSIDES],
+			       const struct diff_alignment *how, struct kvt_error *err)
 {
-	int na = source_snapshot(&side[SIDE_A].source)->ngroups;
-	int nb = source_snapshot(&side[SIDE_B].source)->ngroups;
+	int na = kvt_dump_snapshot(sides[SIDE_A].dump)->ngroups;
+	int nb = kvt_dump_snapshot(sides[SIDE_B].dump)->ngroups;
 	struct kvt_error memory = { "" };
 	enum kvt_status status = KVT_OK;
 
@@ -446,18 +469,18 @@ enum kvt_status pairs_find(struct pairs *out, const struct side side[NSIDES],
 	if (!out->pair)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int s = 0; s < NSIDES; s++)
-		note_layers(&out->lacks, side, s, &memory);
+		unmatched_layers(&out->unmatched, sides, s, &memory);
 	if (memory.text[0])
 		return kvt_fail(err, KVT_SYSTEM, "%s", memory.text);
 	for (int a = 0; !status && a < na; a++)
 		for (int b = 0; !status && b < nb; b++)
-			status = try_pair(out, side, a, b, how, err);
+			status = try_pair(out, sides, a, b, how, err);
 	if (!status && !out->n && na)
-		status = nothing(side, err);
+		status = nothing_in_common(sides, err);
 	return status;
 }
 
-void pairs_free(struct pairs *pairs)
+void kvt_diff_pairs_free(struct diff_pairs *pairs)
 {
 	for (int i = 0; i < pairs->n; i++)
 		pair_free(&pairs->pair[i]);

@@ -2,95 +2,181 @@
 /*
  * diff.c - two passes over a pair: are they equal, and if not, by how much
  *
- * The first compares digests where both sides store them, then bytes, and ends
- * at the first that differ.  A digest says what was written; what is there now, the
- * checksums of the tiles do, which are read for that.  The second, in
- * diff_measure.c, decodes every element.
+ * In: a pair, whose views are two arrays of equal states.  Both passes cut it into
+ * chunks, some layers x some segments, and read of either side the box of blocks that
+ * these segments are in.
+ *
+ * The first pass (scan) compares bytes and ends at the first that differ.  Where both
+ * sides store a digest of each cell, it compares those instead and reads the tiles
+ * only for their checksums: a digest says what was written, a checksum that it is
+ * still there.  It is left out where equal values may have other bits.
+ *
+ * The second (measure) decodes every element, unless the first has said enough.
+ * Findings of a chunk enter those of the pair in the order of the chunks, so that
+ * floating sums do not depend on threads.
+ *
+ * Cost: each pass reads what both sides hold once, with one chunk of either side in
+ * memory for each thread.
  */
-#include "lib/ops/diff/diff_run.h"
+#include "lib/ops/diff/internal.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- boxes -------------------------------------------------------------- */
+struct pass {
+	struct diff_result *out;
+	const struct diff_pair *p;
+	struct cut cut;			/* of layers and segments */
+	bool cells;			/* both sides have digests of whole blocks */
+	int64_t state_bytes[NSIDES];	/* of one state: heads, keys and values */
+	int64_t page_bytes[NSIDES];
+	int64_t state_elements;
+	atomic_bool differs;
+	atomic_llong by_digest;
+	int64_t nworst;
+};
 
-struct part part_of(const struct comparing *c, struct worker *worker, int64_t i)
+enum { BUFFER_A, BUFFER_B, BUFFER_FOUND, BUFFER_CELLS };
+
+static int64_t element_bytes(const struct pass *c)
+{
+	return c->p->group[SIDE_A]->dtype->elem;
+}
+
+/* ---- chunks ------------------------------------------------------------- */
+
+/* Layers and segments, and the blocks of a side that these are in. */
+struct chunk {
+	int64_t layer, end_layer, segment, end_segment;
+	struct kvt_box box[NSIDES];
+	uint8_t *bytes[NSIDES];
+};
+
+static struct chunk chunk_of(const struct pass *c, struct worker *worker, int64_t i)
 {
 	struct kvt_box cut = cut_box(&c->cut, i);
-	struct part part = {
+	struct chunk chunk = {
 		.layer = cut.begin[KVT_AXIS_L], .end_layer = cut.end[KVT_AXIS_L],
-		.span = cut.begin[KVT_AXIS_B], .end_span = cut.end[KVT_AXIS_B],
+		.segment = cut.begin[KVT_AXIS_B], .end_segment = cut.end[KVT_AXIS_B],
 		.bytes = { worker->buffer[BUFFER_A], worker->buffer[BUFFER_B] },
 	};
 
 	for (int s = 0; s < NSIDES; s++) {
-		int64_t first = c->p->span[part.span].at[s];
-		int64_t last = c->p->span[part.end_span - 1].at[s];
+		int64_t first = c->p->segment[chunk.segment].at[s];
+		int64_t last = c->p->segment[chunk.end_segment - 1].at[s];
 
-		part.box[s] = kvt_box_whole(&c->p->view[s].snapshot.group[0].shape);
-		box_take(&part.box[s], KVT_AXIS_L, part.layer,
-			 part.end_layer - part.layer);
-		box_take(&part.box[s], KVT_AXIS_B, first, last + 1 - first);
+		chunk.box[s] = kvt_box_whole(&kvt_dump_group(c->p->view[s], 0)->shape);
+		box_take(&chunk.box[s], KVT_AXIS_L, chunk.layer,
+			 chunk.end_layer - chunk.layer);
+		box_take(&chunk.box[s], KVT_AXIS_B, first, last + 1 - first);
 	}
-	return part;
+	return chunk;
 }
 
-const uint8_t *states_at(const struct comparing *c, const struct part *part, int side,
-			 int64_t layer, const struct span *span)
+static const uint8_t *states_at(const struct pass *c, const struct chunk *chunk, int side,
+				int64_t layer, const struct diff_segment *segment)
 {
-	const struct kvt_box *box = &part->box[side];
+	const struct kvt_box *box = &chunk->box[side];
 	int64_t nblocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
-	int64_t page = (layer - part->layer) * nblocks + span->at[side] -
+	int64_t page = (layer - chunk->layer) * nblocks + segment->at[side] -
 		       box->begin[KVT_AXIS_B];
 
-	return part->bytes[side] + page * c->page_bytes[side] +
-	       span->state[side] * c->state_bytes[side];
+	return chunk->bytes[side] + page * c->page_bytes[side] +
+	       segment->state[side] * c->state_bytes[side];
 }
 
-enum kvt_status read_part(struct worker *worker, const struct comparing *c,
-			  const struct part *part, struct kvt_error *err)
+static enum kvt_status read_chunk(struct worker *worker, const struct pass *c,
+				  const struct chunk *chunk, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	for (int s = 0; !status && s < NSIDES; s++) {
 		struct kvt_error why = { "" };
 
-		status = source_read_box(worker, &c->p->view[s], 0, &part->box[s],
-					 part->bytes[s], &why);
+		status = kvt_read(worker, c->p->view[s], 0, &chunk->box[s], &view_order,
+					 chunk->bytes[s], &why);
 		if (status)
 			kvt_fail_about(err, status, c->p->side[s]->name, &why);
 	}
 	return status;
 }
 
-int64_t part_elements(const struct comparing *c, const struct part *part)
+static int64_t chunk_elements(const struct pass *c, const struct chunk *chunk)
 {
 	int64_t nstates = 0;
 
-	for (int64_t i = part->span; i < part->end_span; i++)
-		nstates += c->p->span[i].count;
-	return nstates * (part->end_layer - part->layer) * c->state_elements;
+	for (int64_t i = chunk->segment; i < chunk->end_segment; i++)
+		nstates += c->p->segment[i].count;
+	return nstates * (chunk->end_layer - chunk->layer) * c->state_elements;
 }
 
-struct work work_of(struct comparing *c, work_fn *fn, const char *label)
+/* What the first leaf that a view reads has: how it is cut and laid out. */
+struct leaf_group {
+	const struct kvt_tiling *tiling;
+	const struct kvt_layout *layout;
+};
+
+static struct leaf_group leaf_of_view(const struct kvt_dump *view)
+{
+	struct leaf_group out = { NULL, &kvt_dump_group(view, 0)->layout };
+	const struct kvt_dump *leaf;
+
+	for (int i = 0; (leaf = kvt_dump_leaf(view, i)); i++) {
+		int from = kvt_dump_leaf_group(view, i, 0);
+
+		if (from < 0)
+			continue;
+		out.tiling = kvt_dump_tiling(leaf, from);
+		out.layout = &kvt_dump_group(leaf, from)->layout;
+		break;
+	}
+	return out;
+}
+
+static bool has_proven_cells(const struct kvt_dump *view)
+{
+	const struct kvt_tiling *tiling = leaf_of_view(view).tiling;
+
+	return kvt_dump_has_cells(view, 0) && kvt_dump_cells_proven(view, 0) && tiling &&
+	       tiling->fletcher32;
+}
+
+static void cut_pair(struct pass *c, int64_t limit)
+{
+	const struct leaf_group a = leaf_of_view(c->p->view[SIDE_A]);
+	const struct leaf_group b = leaf_of_view(c->p->view[SIDE_B]);
+	struct kvt_group group = *kvt_dump_group(c->p->view[SIDE_A], 0);
+	int64_t big = c->page_bytes[SIDE_A];
+
+	if (big < c->page_bytes[SIDE_B])
+		big = c->page_bytes[SIDE_B];
+	group.layout = *a.layout;
+	/* boxes are made of segments, and a segment is in one block of either side */
+	group.shape = (struct kvt_shape){ .n = { c->p->nlayers, c->p->nsegments, 1, 1, 1,
+						 big }, .elem = 1 };
+	c->cut = cut_choose(&group, a.tiling, b.layout, b.tiling, limit);
+}
+
+static struct work work_of(struct pass *c, work_fn *fn, const char *label)
 {
 	int64_t pages = c->cut.layers * c->cut.blocks;
 	struct work work = { .fn = fn, .context = c, .label = label,
 			     .count = c->cut.nboxes,
-			     .total_bytes = pair_elements(c->p) * element_bytes(c) };
+			     .total_bytes = diff_pair_elements(c->p) * element_bytes(c) };
 
 	for (int s = 0; s < NSIDES; s++) {
 		work.buffer_bytes[s] = pages * c->page_bytes[s];
-		work_needs_source(&work, &c->p->view[s], 0, &c->cut);
+		kvt_work_reads(&work, c->p->view[s], 0, &c->cut, &view_order);
 	}
 	return work;
 }
 
-/* ---- equal or not ------------------------------------------------------- */
+/* ---- first pass: equal or not ------------------------------------------- */
 
-/* Do digests say that all blocks of the part are equal? */
+/* Do digests say that all blocks of the chunk are equal? */
 static enum kvt_status same_cells(bool *same, struct worker *worker,
-				  const struct comparing *c, const struct part *part,
+				  const struct pass *c, const struct chunk *chunk,
 				  struct kvt_error *err)
 {
 	int64_t row = c->p->nheads * c->p->nkv;
@@ -101,19 +187,19 @@ static enum kvt_status same_cells(bool *same, struct worker *worker,
 	cells[SIDE_A] = (uint64_t *)(void *)worker->buffer[BUFFER_CELLS];
 	cells[SIDE_B] = cells[SIDE_A] + room;
 	for (int s = 0; !status && s < NSIDES; s++) {
-		const struct kvt_box *box = &part->box[s];
+		const struct kvt_box *box = &chunk->box[s];
 
 		nblocks[s] = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
-		status = source_fetch_cells(&c->p->view[s], 0, box, cells[s], err);
+		status = kvt_read_cells(c->p->view[s], 0, box, cells[s], err);
 	}
 	*same = !status;
-	for (int64_t l = 0; *same && l < part->end_layer - part->layer; l++)
-		for (int64_t i = part->span; *same && i < part->end_span; i++) {
+	for (int64_t l = 0; *same && l < chunk->end_layer - chunk->layer; l++)
+		for (int64_t i = chunk->segment; *same && i < chunk->end_segment; i++) {
 			const uint64_t *cell[NSIDES];
 
 			for (int s = 0; s < NSIDES; s++) {
-				int64_t at = c->p->span[i].at[s] -
-					     part->box[s].begin[KVT_AXIS_B];
+				int64_t at = c->p->segment[i].at[s] -
+					     chunk->box[s].begin[KVT_AXIS_B];
 
 				cell[s] = cells[s] + (l * nblocks[s] + at) * row;
 			}
@@ -124,15 +210,15 @@ static enum kvt_status same_cells(bool *same, struct worker *worker,
 }
 
 /* Are the tiles of both sides those that the digests are of? */
-static enum kvt_status check_tiles(struct worker *worker, const struct comparing *c,
-				   const struct part *part, struct kvt_error *err)
+static enum kvt_status check_tiles(struct worker *worker, const struct pass *c,
+				   const struct chunk *chunk, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	for (int s = 0; !status && s < NSIDES; s++) {
 		struct kvt_error why = { "" };
 
-		status = source_check_tiles(worker, &c->p->view[s], 0, &part->box[s],
+		status = kvt_check_tiles(worker, c->p->view[s], 0, &chunk->box[s],
 					    &why);
 		if (status)
 			kvt_fail_about(err, status, c->p->side[s]->name, &why);
@@ -140,15 +226,15 @@ static enum kvt_status check_tiles(struct worker *worker, const struct comparing
 	return status;
 }
 
-static bool same_bytes(const struct comparing *c, const struct part *part)
+static bool same_bytes(const struct pass *c, const struct chunk *chunk)
 {
-	for (int64_t l = part->layer; l < part->end_layer; l++)
-		for (int64_t i = part->span; i < part->end_span; i++) {
-			const struct span *span = &c->p->span[i];
+	for (int64_t l = chunk->layer; l < chunk->end_layer; l++)
+		for (int64_t i = chunk->segment; i < chunk->end_segment; i++) {
+			const struct diff_segment *segment = &c->p->segment[i];
 
-			if (memcmp(states_at(c, part, SIDE_A, l, span),
-				   states_at(c, part, SIDE_B, l, span),
-				   (size_t)(span->count * c->state_bytes[SIDE_A])))
+			if (memcmp(states_at(c, chunk, SIDE_A, l, segment),
+				   states_at(c, chunk, SIDE_B, l, segment),
+				   (size_t)(segment->count * c->state_bytes[SIDE_A])))
 				return false;
 		}
 	return true;
@@ -157,61 +243,26 @@ static bool same_bytes(const struct comparing *c, const struct part *part)
 static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 				struct kvt_error *err)
 {
-	struct comparing *c = context;
-	struct part part = part_of(c, worker, i);
+	struct pass *c = context;
+	struct chunk chunk = chunk_of(c, worker, i);
 	enum kvt_status status = KVT_OK;
 	bool same = false;
 
 	if (atomic_load(&c->differs))
 		return KVT_OK;
-	if (c->cells && (status = same_cells(&same, worker, c, &part, err)))
+	if (c->cells && (status = same_cells(&same, worker, c, &chunk, err)))
 		return status;
-	if (same && (status = check_tiles(worker, c, &part, err)))
+	if (same && (status = check_tiles(worker, c, &chunk, err)))
 		return status;
 	if (same)
-		atomic_fetch_add(&c->by_digest, part_elements(c, &part));
-	else if (!(status = read_part(worker, c, &part, err)) && !same_bytes(c, &part))
+		atomic_fetch_add(&c->by_digest, chunk_elements(c, &chunk));
+	else if (!(status = read_chunk(worker, c, &chunk, err)) && !same_bytes(c, &chunk))
 		atomic_store(&c->differs, true);
-	pipeline_progress(worker, part_elements(c, &part) * element_bytes(c));
+	pipeline_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
 	return status;
 }
 
-/* ---- a pair ------------------------------------------------------------- */
-
-static const struct kvt_tiling *tiling_of(const struct source *view)
-{
-	return kvt_dump_tiling(reader_of(view, &view->group[0].part[0]),
-				 view->group[0].from);
-}
-
-/* Do digests say what is there: do both they and the tiles have checksums? */
-static bool has_proven_cells(const struct source *view)
-{
-	const struct kvt_tiling *tiling = tiling_of(view);
-
-	return source_has_cells(view, 0) && source_cells_proven(view, 0) && tiling &&
-	       tiling->fletcher32;
-}
-
-static void cut_pair(struct comparing *c, int64_t limit)
-{
-	const struct source *a = &c->p->view[SIDE_A], *b = &c->p->view[SIDE_B];
-	const struct kvt_group *flat_b =
-		reader_group(reader_of(b, &b->group[0].part[0]), b->group[0].from);
-	struct kvt_group group = a->snapshot.group[0];
-	int64_t big = c->page_bytes[SIDE_A];
-
-	if (big < c->page_bytes[SIDE_B])
-		big = c->page_bytes[SIDE_B];
-	group.layout = reader_group(reader_of(a, &a->group[0].part[0]),
-				    a->group[0].from)->layout;
-	/* boxes are made of spans, and a span is in one block of either side */
-	group.shape = (struct kvt_shape){ .n = { c->p->nlayers, c->p->nspans, 1, 1, 1,
-						 big }, .elem = 1 };
-	c->cut = cut_choose(&group, tiling_of(a), &flat_b->layout, tiling_of(b), limit);
-}
-
-static enum kvt_status scan(struct comparing *c, const struct kvt_run *run,
+static enum kvt_status scan(struct pass *c, const struct kvt_run *run,
 			    struct kvt_error *err)
 {
 	struct work work = work_of(c, scan_box, "comparing");
@@ -227,31 +278,199 @@ static enum kvt_status scan(struct comparing *c, const struct kvt_run *run,
 	return status;
 }
 
+/* ---- second pass: by how much, and where -------------------------------- */
+
+/* Findings of one box, in a worker's buffer. */
+struct found {
+	struct diff_sums *by_head;		/* [layers][nheads] */
+	struct heat *by_segment;		/* [layers][segments] */
+	struct deviation *first, *worst;
+	struct findings findings;
+};
+
+static int64_t found_bytes(const struct pass *c)
+{
+	return c->cut.layers * c->p->nheads * (int64_t)sizeof(struct diff_sums) +
+	       c->cut.layers * c->cut.blocks * (int64_t)sizeof(struct heat) +
+	       (c->nworst + 1) * (int64_t)sizeof(struct deviation);
+}
+
+static struct found found_init(const struct pass *c, struct worker *worker)
+{
+	uint8_t *p = memset(worker->buffer[BUFFER_FOUND], 0, (size_t)found_bytes(c));
+	int64_t nheads = c->cut.layers * c->p->nheads;
+	int64_t nsegments = c->cut.layers * c->cut.blocks;
+	struct found f = { .by_head = (struct diff_sums *)(void *)p };
+
+	f.by_segment = (struct heat *)(void *)(f.by_head + nheads);
+	f.first = (struct deviation *)(void *)(f.by_segment + nsegments);
+	f.worst = f.first + 1;
+	f.findings = (struct findings){ .first = f.first, .worst = f.worst,
+					.room = c->nworst };
+	return f;
+}
+
+static void heat_add(struct heat *to, const struct diff_sums *from)
+{
+	to->n += from->n;
+	to->bad += from->outside;
+	if (to->max_abs < from->max_abs)
+		to->max_abs = from->max_abs;
+	to->dd += from->dd;
+	to->aa += from->aa;
+}
+
+static void heat_merge(struct heat *to, const struct heat *from)
+{
+	heat_add(to, &(struct diff_sums){ .n = from->n, .outside = from->bad,
+		 .dd = from->dd,
+				     .aa = from->aa, .max_abs = from->max_abs });
+}
+
+/* All states of a segment in one layer. */
+static void measure_segment(const struct pass *c, struct found *f,
+			    const struct chunk *chunk, int64_t layer,
+			    const struct diff_segment *segment, struct heat *heat)
+{
+	const struct diff_pair *p = c->p;
+	const uint8_t *a = states_at(c, chunk, SIDE_A, layer, segment);
+	const uint8_t *b = states_at(c, chunk, SIDE_B, layer, segment);
+	struct diff_sums *heads = f->by_head + (layer - chunk->layer) * p->nheads;
+
+	for (int64_t s = 0; s < segment->count; s++)
+	for (int64_t h = 0; h < p->nheads; h++) {
+		struct diff_sums sums = { 0 };
+
+		f->findings.sums = &sums;
+		for (int64_t k = 0; k < p->nkv; k++) {
+			const int64_t key[KVT_NAXES] = { layer, segment->ordinal, s, h,
+							 k };
+
+			meter_run(c->out->meter, a, b, p->content, key, &f->findings);
+			a += p->stored[SIDE_A] * p->group[SIDE_A]->dtype->elem;
+			b += p->stored[SIDE_B] * p->group[SIDE_B]->dtype->elem;
+		}
+		sums_add(&heads[h], &sums);
+		heat_add(heat, &sums);
+	}
+}
+
+static int64_t column_of(const struct diff_result *r, int64_t ordinal)
+{
+	return ordinal * r->ncolumns / r->pair->nsegments;
+}
+
+int64_t column_begin(const struct diff_result *r, int64_t column)
+{
+	return (column * r->pair->nsegments + r->ncolumns - 1) / r->ncolumns;
+}
+
+static void merge_found(struct diff_result *out, const struct pass *c,
+			const struct chunk *chunk, const struct found *f)
+{
+	const struct diff_pair *p = c->p;
+	int64_t nsegments = chunk->end_segment - chunk->segment;
+
+	for (int64_t l = chunk->layer; l < chunk->end_layer; l++) {
+		int64_t local = l - chunk->layer;
+
+		for (int64_t h = 0; h < p->nheads; h++) {
+			const struct diff_sums *sums = &f->by_head[local * p->nheads + h];
+
+			sums_add(&out->sums, sums);
+			heat_add(&out->by_head[l * p->nheads + h], sums);
+		}
+		for (int64_t i = 0; i < nsegments; i++) {
+			int64_t ordinal = p->segment[chunk->segment + i].ordinal;
+			int64_t column = column_of(out, ordinal);
+
+			heat_merge(&out->by_segment[l * out->ncolumns + column],
+				   &f->by_segment[local * nsegments + i]);
+		}
+	}
+	if (f->first->set && (!out->first.set || deviation_before(f->first, &out->first)))
+		out->first = *f->first;
+	for (int64_t i = 0; i < f->findings.nworst; i++)
+		worst_insert(out->worst, &out->nworst, c->nworst, &f->worst[i]);
+}
+
+static enum kvt_status measure_box(struct worker *worker, void *context, int64_t i,
+				   struct kvt_error *err)
+{
+	struct pass *c = context;
+	struct chunk chunk = chunk_of(c, worker, i);
+	int64_t nsegments = chunk.end_segment - chunk.segment;
+	struct found f = found_init(c, worker);
+	enum kvt_status status = read_chunk(worker, c, &chunk, err);
+
+	if (status)
+		return status;
+	for (int64_t l = chunk.layer; l < chunk.end_layer; l++)
+		for (int64_t j = 0; j < nsegments; j++)
+			measure_segment(c, &f, &chunk, l,
+					&c->p->segment[chunk.segment + j],
+					&f.by_segment[(l - chunk.layer) * nsegments + j]);
+	if (!pipeline_turn(worker, i))
+		return KVT_OK;
+	merge_found(c->out, c, &chunk, &f);
+	pipeline_unlock(worker);
+	pipeline_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
+	return KVT_OK;
+}
+
+static enum kvt_status measure(struct pass *c, const struct kvt_run *run,
+			       struct kvt_error *err)
+{
+	struct diff_result *out = c->out;
+	int64_t nlayers = c->p->nlayers;
+	struct work work = work_of(c, measure_box, "measuring");
+	enum kvt_status status;
+
+	out->ncolumns = c->p->nsegments < DIFF_MAX_COLUMNS ? c->p->nsegments :
+							     DIFF_MAX_COLUMNS;
+	out->by_head = calloc((size_t)(nlayers * c->p->nheads), sizeof(*out->by_head));
+	out->by_segment = calloc((size_t)(nlayers * out->ncolumns),
+				 sizeof(*out->by_segment));
+	out->worst = calloc((size_t)c->nworst + 1, sizeof(*out->worst));
+	if (!out->by_head || !out->by_segment || !out->worst)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	work.buffer_bytes[BUFFER_FOUND] = found_bytes(c);
+	if ((status = pipeline_run(&work, run, err)))
+		return status;
+	out->measured = true;
+	out->by_digest = 0;
+	out->equal = !out->sums.unequal;
+	return KVT_OK;
+}
+
+/* ---- the verdict --------------------------------------------------------- */
+
 /* Is a term of the whole pair broken?  Not a number is worse than any bound. */
-static bool broken(enum term term, const struct tolerance *t, const struct sums *s)
+static bool broken(enum diff_term term, const struct diff_tolerance *t,
+		   const struct diff_sums *s)
 {
 	switch (term) {
 	case T_MAX_ABS:
 		return !(s->max_abs <= t->value[term]);
 	case T_REL_L2:
-		return !(sums_rel_l2(s) <= t->value[term]);
+		return !(kvt_diff_rel_l2(s) <= t->value[term]);
 	case T_COSINE:
-		return !(sums_cosine(s) >= t->value[term]);
+		return !(kvt_diff_cosine(s) >= t->value[term]);
 	case T_PCC:
-		return !(sums_pcc(s) >= t->value[term]);
+		return !(kvt_diff_pcc(s) >= t->value[term]);
 	default:
 		return s->outside > 0;
 	}
 }
 
-static void judge(struct result *out)
+static void judge(struct diff_result *out)
 {
-	const struct tolerance *t = &out->meter.tolerance;
+	const struct diff_tolerance *t = &out->tolerance;
 
 	out->broken = NTERMS;
 	/* what is finite on one side only is in no sum, and never near */
 	out->differs = (!out->equal && !t->given) || out->sums.lost ||
-		       (out->meter.rounding && out->sums.outside);
+		       (out->rounding && out->sums.outside);
 	for (int i = 0; !out->equal && i < NTERMS; i++)
 		if (t->has[i] && broken(i, t, &out->sums)) {
 			out->differs = true;
@@ -260,54 +479,80 @@ static void judge(struct result *out)
 		}
 }
 
-enum kvt_status pair_compare(struct result *out, const struct pair *p,
-			     const struct judging *judging, const struct running *how,
-			     struct kvt_error *err)
+/* ---- a pair ------------------------------------------------------------- */
+
+static enum kvt_status start(struct diff_result *out, const struct diff_pair *p,
+			     const struct diff_criteria *criteria, struct kvt_error *err)
 {
-	int64_t limit = how->run.memory ? how->run.memory : INT64_MAX;
-	struct comparing c = { .out = out, .p = p, .ntop = how->top };
 	enum kvt_status status;
+
+	*out = (struct diff_result){ .pair = p, .meter = calloc(1, sizeof(*out->meter)) };
+	if (!out->meter)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = meter_init(out->meter, p, criteria, err);
+	out->tolerance = out->meter->tolerance;
+	out->rounding = out->meter->rounding;
+	out->by_element = out->meter->by_element;
+	out->has_ulp = out->meter->has_ulp;
+	return status;
+}
+
+static void start_pass(struct pass *c, const struct diff_options *options)
+{
+	const struct diff_pair *p = c->p;
+	int64_t limit = options->run.memory ? options->run.memory : INT64_MAX;
+
+	for (int s = 0; s < NSIDES; s++) {
+		const struct kvt_shape *shape = &kvt_dump_group(p->view[s], 0)->shape;
+
+		c->state_bytes[s] = p->nheads * shape->n[KVT_AXIS_K] * p->stored[s] *
+				    shape->elem;
+		c->page_bytes[s] = shape->n[KVT_AXIS_S] * c->state_bytes[s];
+	}
+	c->cells = !options->deep && p->nkv == p->group[SIDE_A]->shape.n[KVT_AXIS_K] &&
+		   p->nkv == p->group[SIDE_B]->shape.n[KVT_AXIS_K] &&
+		   c->page_bytes[SIDE_A] == c->page_bytes[SIDE_B] &&
+		   has_proven_cells(p->view[SIDE_A]) &&
+		   has_proven_cells(p->view[SIDE_B]);
+	c->state_elements = p->nheads * p->nkv * p->content;
+	cut_pair(c, limit / 8);
+}
+
+enum kvt_status kvt_diff_compare(struct diff_result *out, const struct diff_pair *p,
+				 const struct diff_criteria *criteria,
+				 const struct diff_options *options,
+				 struct kvt_error *err)
+{
+	struct pass c = { .out = out, .p = p, .nworst = options->nworst };
+	enum kvt_status status = start(out, p, criteria, err);
 	bool enough;
 
-	*out = (struct result){ .pair = p };
-	if ((status = meter_init(&out->meter, p, judging, err)))
+	if (status)
 		return status;
-	if (!p->nspans) {		/* no request needs a state of it any more */
+	if (!p->nsegments) {		/* no request needs a state of it any more */
 		out->equal = true;
 		judge(out);
 		return KVT_OK;
 	}
-	for (int s = 0; s < NSIDES; s++) {
-		const struct kvt_shape *shape = &p->view[s].snapshot.group[0].shape;
-
-		c.state_bytes[s] = p->nheads * shape->n[KVT_AXIS_K] * p->stored[s] *
-				   shape->elem;
-		c.page_bytes[s] = shape->n[KVT_AXIS_S] * c.state_bytes[s];
-	}
-	c.cells = !how->deep && p->nkv == p->group[SIDE_A]->shape.n[KVT_AXIS_K] &&
-		  p->nkv == p->group[SIDE_B]->shape.n[KVT_AXIS_K] &&
-		  c.page_bytes[SIDE_A] == c.page_bytes[SIDE_B] &&
-		  has_proven_cells(&p->view[SIDE_A]) &&
-		  has_proven_cells(&p->view[SIDE_B]);
-	c.state_elements = p->nheads * p->view[SIDE_A].snapshot.group[0]
-						.shape.n[KVT_AXIS_K] * p->content;
-	cut_pair(&c, limit / 8);
-	if (out->meter.bits && (status = scan(&c, &how->run, err)))
+	start_pass(&c, options);
+	if (out->meter->bits && (status = scan(&c, &options->run, err)))
 		return status;
 	/* who wants just a yes or no has it; a tolerance may still forgive */
-	enough = out->equal || (out->meter.bits && how->verdict_only && !p->decoded &&
-				!out->meter.tolerance.given);
+	enough = out->equal || (out->meter->bits && options->verdict_only &&
+				!p->decoded && !out->tolerance.given);
 	if (!enough)
-		status = measure_all(&c, &how->run, err);
+		status = measure(&c, &options->run, err);
 	judge(out);
 	return status;
 }
 
-void result_free(struct result *result)
+void kvt_diff_result_free(struct diff_result *result)
 {
-	meter_free(&result->meter);
-	free(result->top);
+	if (result->meter)
+		meter_free(result->meter);
+	free(result->meter);
+	free(result->worst);
 	free(result->by_head);
-	free(result->by_span);
+	free(result->by_segment);
 	free(result->diagnosis);
 }

@@ -1,98 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * diff.h - what kvtool diff compares, how, and what it finds
+ * diff.h - do two dumps hold the same values, and if not, where and by how much
  *
- * Two sides are joined group by group into pairs.  A pair says which layers,
+ * Two sides are aligned group by group into pairs.  A pair says which layers,
  * states, heads and channels both sides hold; its views bring just these, from
- * whatever layout, tiles and ranks, into one order (L B S H K D).  After that
- * a comparison is a walk over two equal arrays.
+ * whatever layout, tiles and ranks, into one order (L B S H K D).  Comparing is
+ * then a walk over two equal arrays:
+ *
+ *   kvt_diff_side_init()   a side, of one dump or of those of all ranks
+ *   kvt_diff_align()       what both sides hold, and what only one does
+ *   kvt_diff_compare()     a pair: equal or not, sums, worst elements, heat maps
+ *   kvt_diff_diagnose()    the known fault that makes B of A, if there is one
+ *
+ * Nothing here opens a file or prints.  A finding holds indices; what they are in the
+ * model, in the pool and in a file is looked up when it is shown.
  */
-#ifndef KVT_DIFF_H
-#define KVT_DIFF_H
+#ifndef KVT_OPS_DIFF_H
+#define KVT_OPS_DIFF_H
 
-#include "cli/json_out.h"
-#include "cli/opt.h"
 #include "lib/dump/merge.h"
+#include "lib/dump/read.h"
 #include "lib/kvt/fault.h"
 
 enum { SIDE_A, SIDE_B, NSIDES };
 
-/* ---- sides: diff_side.c ------------------------------------------------- */
+/* ---- sides -------------------------------------------------------------- */
 
-struct side {
+struct diff_side {
 	const char *name;		/* for messages: the file, or "A" */
 	int nfiles;
-	struct rank_file *file;
-	struct kvt_dump **reader;
-	struct source source;
+	struct rank_file *file;		/* borrowed */
+	const struct kvt_dump *dump;	/* the file, or all ranks as one */
+	struct kvt_dump *merged;	/* owned; NULL of one file */
 };
 
+/*
+ * The open dumps of all ranks, or one dump, as one side.  'files' is sorted by rank
+ * and borrowed.  Several that are no complete set of ranks are KVT_BAD_INPUT.
+ * Replicas are read and compared, because any of them may stand for the others:
+ * KVT_MISMATCH if they differ.  Free in any case.
+ */
 KVT_MUST_CHECK enum kvt_status
-side_open(struct side *side, char **names, int nfiles, const struct kvt_hints *hints,
-	  const struct kvt_run *run, struct kvt_error *err);
-void side_close(struct side *side);
+kvt_diff_side_init(struct diff_side *side, const char *name, struct rank_file *files,
+		   int nfiles, const struct kvt_run *run, struct kvt_error *err);
+void kvt_diff_side_free(struct diff_side *side);
 /* KVT_BAD_INPUT if a file changed while it was read. */
 KVT_MUST_CHECK enum kvt_status
-side_unchanged(const struct side *side, struct kvt_error *err);
+kvt_diff_side_unchanged(const struct diff_side *side, struct kvt_error *err);
 
-/* What one reader gives to a group of the side, also where it is all of it. */
-int side_parts(const struct side *side, int group);
-struct source_part side_part(const struct side *side, int group, int i);
-/* The indices that readers have for what the side has at i. */
-int64_t side_layer(const struct side *side, int group, int64_t i);
-int64_t side_block(const struct side *side, int group, int64_t i);
+/* ---- alignment ---------------------------------------------------------- */
 
-/* Where an element of a side is. */
-struct place {
-	const char *file;		/* as it was named */
-	bool in_memory;			/* tiles: offset in the engine's tensor */
-	const char *buffer;		/* NULL: there is only one */
-	int64_t offset;			/* -1: in no file, it reads as 0 */
-	int64_t dim;			/* in the file */
-};
-struct place side_place(const struct side *side, int group,
-			const int64_t index[KVT_NAXES]);
+enum diff_by { BY_AUTO, BY_TOKENS, BY_BLOCKS };
 
-/* ---- what only one side has: diff_align.c ------------------------------- */
-
-struct lack {
-	int side;			/* that has it */
-	char text[200];			/* "layers 3, 4 of g0" */
+struct diff_alignment {
+	bool numbers;			/* not bytes, where that is a choice */
+	enum diff_by by;		/* automatic: by tokens, if requests have any */
+	/*
+	 * "A=B": request A of the first side is request B of the other.  Not cut in
+	 * two, for ids may hold '='.  Borrowed.
+	 */
+	int nmatches;
+	const char *const *match;
 };
 
-struct lacks {
+/* What one side holds and the other does not. */
+struct diff_unmatched {
 	int n;				/* how many there are; the first ones kept */
-	struct lack lack[64];
+	struct {
+		int side;		/* that has it */
+		char text[200];		/* "layers 3, 4 of g0" */
+	} item[64];
 };
-void lacks_add(struct lacks *lacks, int side, const char *format, ...) KVT_PRINTF(3, 4);
 
-/* ---- pairs -------------------------------------------------------------- */
-
-/* States that follow each other on both sides. */
-struct span {
-	int64_t block[NSIDES], state[NSIDES];
-	int64_t at[NSIDES];		/* of the block in the list of the view */
+/* States that are consecutive on both sides, in one block of either. */
+struct diff_segment {
+	int64_t block[NSIDES], state[NSIDES];	/* of the first one */
+	int64_t at[NSIDES];		/* of the block, in the blocks of the view */
 	int64_t count;
 	int64_t request;		/* of A; -1: by blocks */
 	int64_t position;		/* of the first state in the request */
 	int64_t ordinal;		/* in the order of requests, or of blocks */
 };
 
-/* Channels that follow each other on both sides; one run but for conv states. */
-struct channels {
+/* Channels that are consecutive on both sides; one run but for conv states. */
+struct diff_channels {
 	int64_t at, from[NSIDES], count;
 };
 
-struct pair {
-	const struct side *side[NSIDES];
-	int number[NSIDES];
+/* A group of each side, and what both hold of it. */
+struct diff_pair {
+	const struct diff_side *side[NSIDES];
+	int number[NSIDES];			/* of the group */
 	const struct kvt_group *group[NSIDES];
 	char id[72];			/* "g0", or "g0 and g1" */
 
 	int64_t nlayers, *layer[NSIDES];	/* indices in the groups */
 	int64_t nheads, head[NSIDES];		/* the first of them */
 	int nruns;
-	struct channels run[KVT_MAX_COMPONENTS];
+	struct diff_channels run[KVT_MAX_COMPONENTS];
 	int64_t content;			/* elements along D, or numbers */
 	int64_t stored[NSIDES];		/* elements along D of the dumps */
 	bool decoded;			/* packed content is compared as numbers */
@@ -101,213 +106,154 @@ struct pair {
 	int64_t half;			/* that is: 0 keys, 1 values, -1 neither */
 
 	bool by_tokens, recurrent;
-	int64_t nspans, nstates;
-	struct span *span;		/* in the order of reading */
-	int64_t *ordered;		/* span[ordered[i]] has ordinal i */
-	struct source view[NSIDES];
+	int64_t nsegments, nstates;
+	struct diff_segment *segment;	/* in the order of reading */
+	int64_t *ordered;		/* segment[ordered[i]] has ordinal i */
+	struct kvt_dump *view[NSIDES];	/* owned; group 0: what is compared */
 };
 
-enum diff_by { BY_AUTO, BY_TOKENS, BY_BLOCKS };
-
-struct aligning {
-	bool numbers;			/* not bytes, where that is a choice */
-	enum diff_by by;
-	struct opt_strings match;	/* "A=B": requests of different names */
-};
-
-struct pairs {
+struct diff_pairs {
 	int n;
-	struct pair *pair;
-	struct lacks lacks;
+	struct diff_pair *pair;
+	struct diff_unmatched unmatched;
 };
 
 /*
- * Finds all that both sides have.  Nothing, or things of other shapes, is
- * KVT_BAD_INPUT; what only one has goes to 'lacks'.
+ * Finds all that both sides hold; reads no data.  Nothing in common, or groups of
+ * other shapes of a state, is KVT_BAD_INPUT; a request that 'how' matches twice is
+ * KVT_USAGE.  'sides' must outlive 'out', which is to be freed in any case.
  */
 KVT_MUST_CHECK enum kvt_status
-pairs_find(struct pairs *out, const struct side side[NSIDES],
-	   const struct aligning *how, struct kvt_error *err);
-void pairs_free(struct pairs *pairs);
+kvt_diff_align(struct diff_pairs *out, const struct diff_side sides[NSIDES],
+	       const struct diff_alignment *how, struct kvt_error *err);
+void kvt_diff_pairs_free(struct diff_pairs *pairs);
 
-static inline int64_t pair_elements(const struct pair *p)
+static inline int64_t diff_pair_elements(const struct diff_pair *p)
 {
 	return p->nlayers * p->nstates * p->nheads * p->nkv * p->content;
 }
 
-/* diff_span.c: the states of a pair, by request and token or by block. */
-KVT_MUST_CHECK enum kvt_status
-pair_spans(struct pair *p, const struct aligning *how, struct lacks *lacks,
-	   struct kvt_error *err);
-/* diff_view.c: the sources that bring both into one order. */
-KVT_MUST_CHECK enum kvt_status
-pair_views(struct pair *p, struct kvt_error *err);
+/* ---- criteria ----------------------------------------------------------- */
 
-/* ---- when two values are near enough: diff_judge.c ---------------------- */
+/* The first three are of each element, the others of a pair as a whole. */
+enum diff_term { T_ATOL, T_RTOL, T_ULP, T_MAX_ABS, T_REL_L2, T_COSINE, T_PCC, NTERMS };
 
-enum term { T_ATOL, T_RTOL, T_ULP, T_MAX_ABS, T_REL_L2, T_COSINE, T_PCC, NTERMS };
-
-struct tolerance {
+struct diff_tolerance {
 	bool given;			/* otherwise bits decide */
 	bool automatic;			/* atol and rtol by the element types */
 	bool has[NTERMS];
 	double value[NTERMS];
 };
-const char *term_name(enum term term);
-
-/* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999". */
-KVT_MUST_CHECK enum kvt_status
-tolerance_parse(struct tolerance *out, const char *text, struct kvt_error *err);
 
 /* What a stored number stands for: itself times this, keys and values apart. */
-struct scale {
+struct diff_scale {
 	bool given;
 	double kv[2];
 };
-KVT_MUST_CHECK enum kvt_status
-scale_parse(struct scale *out, const char *option, const char *text,
-	    struct kvt_error *err);
 
-struct judging {
-	bool exact;			/* --exact: values, whatever the types */
-	struct tolerance tolerance;
-	struct scale scale[NSIDES];
+struct diff_criteria {
+	bool exact;			/* values must be equal, whatever the types */
+	struct diff_tolerance tolerance;
+	struct diff_scale scale[NSIDES];
 };
 
-/* The tolerance for a pair; KVT_BAD_INPUT if nothing can decide. */
-KVT_MUST_CHECK enum kvt_status
-judge_pair(struct tolerance *out, const struct judging *how, const struct pair *p,
-	   const struct scale scale[NSIDES], struct kvt_error *err);
+/* ---- comparing ---------------------------------------------------------- */
 
-/* What rounding one number to the types of both sides can do. */
-void tolerance_of_types(double *atol, double *rtol, const struct pair *p,
-			const struct scale scale[NSIDES]);
-
-/* ---- numbers: diff_meter.c ---------------------------------------------- */
-
-struct sums {
+struct diff_sums {
 	int64_t n, unequal, outside;
 	int64_t nonfinite;		/* pairs with a NaN or infinity, not in: */
 	int64_t lost;			/* of these, not the same on both sides */
 	uint64_t max_ulp;
-	double max_abs, dd, aa, bb, ab, a, b;
+	double max_abs, dd, aa, bb, ab, a, b;	/* of (A - B)^2, A^2, B^2, A B, A, B */
 };
-void sums_add(struct sums *to, const struct sums *from);
-double sums_rel_l2(const struct sums *s);	/* against A; not finite: undefined */
-double sums_cosine(const struct sums *s);
-double sums_pcc(const struct sums *s);
+double kvt_diff_rel_l2(const struct diff_sums *s);	/* against A */
+double kvt_diff_cosine(const struct diff_sums *s);	/* not finite: undefined, */
+double kvt_diff_pcc(const struct diff_sums *s);		/* all three */
 
 /* An element, and how far apart the sides are. */
-struct spot {
+struct deviation {
 	bool set;
-	int64_t key[KVT_NAXES];		/* in the pair; for B the ordinal of the span */
+	int64_t key[KVT_NAXES];		/* in the pair; B: ordinal of the segment */
 	double value[NSIDES], error;
 	uint64_t bits[NSIDES], ulp;
 };
-bool spot_before(const struct spot *a, const struct spot *b);
-/* Into a list of the worst, worst first; *n of at most 'room'. */
-void spots_offer(struct spot *list, int64_t *n, int64_t room, const struct spot *spot);
 
-struct meter {
-	const struct kvt_dtype *dtype[NSIDES];
-	float *table[NSIDES];		/* of types of one or two bytes */
-	struct scale scale[NSIDES];
-	bool bits;			/* equal bits mean equal values */
-	bool has_ulp;
-	int64_t first_kv;		/* of the pair, for the scale */
-	struct tolerance tolerance;
-	bool judges_elements;
-	/* packed content: NULL is a side that is not */
-	bool decoded;
-	const struct kvt_packing *packing[NSIDES];
-	bool rounding;			/* the tolerance is how each number was rounded */
-};
-KVT_MUST_CHECK enum kvt_status
-meter_init(struct meter *m, const struct pair *p, const struct judging *how,
-	   struct kvt_error *err);
-void meter_free(struct meter *m);
-
-/* Where the findings of one run of elements along D go. */
-struct findings {
-	struct sums *sums;
-	struct spot *first;
-	struct spot *top;
-	int64_t ntop, room;
-};
-double meter_value(const struct meter *m, int side, int k, const uint8_t *element);
-/* key[]: of the first element of the run. */
-void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
-	       const int64_t key[KVT_NAXES], struct findings *out);
-
-/* ---- running: diff_run.c ------------------------------------------------ */
-
-/* What a cell of a map has. */
+/* A cell of a heat map. */
 struct heat {
 	int64_t n, bad;			/* bad: outside the tolerance, or unequal */
 	double max_abs, dd, aa;
 };
 
-enum { MAX_COLUMNS = 256, MAX_TOP = 100 };
+enum { DIFF_MAX_COLUMNS = 256, DIFF_MAX_WORST = 100 };
 
-struct result {
-	const struct pair *pair;
-	struct meter meter;
-	bool equal;			/* element for element */
-	bool differs;			/* the verdict */
-	enum term broken;		/* the term that decided, or NTERMS */
-	int64_t by_digest;		/* elements that were not decoded */
-	bool measured;
-	struct sums sums;
-	struct spot first;
-	int64_t ntop;
-	struct spot *top;
-	struct heat *by_head;		/* [nlayers][nheads] */
-	int64_t ncolumns;
-	struct heat *by_span;		/* [nlayers][ncolumns] */
-	struct diagnosis *diagnosis;	/* NULL: none was made */
-};
-
-struct diagnosis {
+struct diff_diagnosis {
 	struct kvt_diagnosis found;
 	struct kvt_text args[KVT_MAX_FAULTS];	/* of each hypothesis */
 	int64_t layers, blocks;		/* that were looked at */
 };
 
-struct running {
+struct diff_result {
+	const struct diff_pair *pair;
+	struct diff_tolerance tolerance;	/* with atol and rtol, if automatic */
+	bool rounding;			/* it is how each number was rounded */
+	bool by_element;		/* it has terms of each element */
+	bool has_ulp;			/* both sides are of one floating type */
+	bool equal;			/* element for element */
+	bool differs;			/* the verdict */
+	enum diff_term broken;		/* the term that decided, or NTERMS */
+	int64_t by_digest;		/* elements that were not decoded */
+
+	bool measured;			/* all below; otherwise it is zero */
+	struct diff_sums sums;
+	struct deviation first;		/* by layer, then ordinal, state, head, ... */
+	int64_t nworst;
+	struct deviation *worst;	/* the largest error first */
+	struct heat *by_head;		/* [nlayers][nheads] */
+	int64_t ncolumns;		/* segments, or that many equal parts of them */
+	struct heat *by_segment;	/* [nlayers][ncolumns] */
+	struct diff_diagnosis *diagnosis;	/* NULL: none was made */
+
+	struct meter *meter;		/* private to lib/ops/diff */
+};
+
+struct diff_options {
 	struct kvt_run run;
 	bool deep;			/* read also what digests call equal */
 	bool verdict_only;		/* how much they differ is not wanted */
-	int64_t top;
+	int64_t nworst;			/* to keep; at most DIFF_MAX_WORST */
 };
 
-/* Free with result_free() in any case. */
+/*
+ * Compares all of a pair, which must outlive the result.  Types that nothing in
+ * 'criteria' makes comparable are KVT_BAD_INPUT.  That they differ is no failure.
+ * The result is the same for any number of threads; free it in any case.
+ */
 KVT_MUST_CHECK enum kvt_status
-pair_compare(struct result *out, const struct pair *p, const struct judging *judging,
-	     const struct running *how, struct kvt_error *err);
-void result_free(struct result *result);
+kvt_diff_compare(struct diff_result *out, const struct diff_pair *p,
+		 const struct diff_criteria *criteria,
+		 const struct diff_options *options, struct kvt_error *err);
+void kvt_diff_result_free(struct diff_result *result);
 
-/* diff_diagnose.c: fills result->diagnosis. */
+/*
+ * Fills result->diagnosis of a measured pair that differs and is not decoded.  Where
+ * the dump does not allow one it warns and leaves it NULL.
+ */
 KVT_MUST_CHECK enum kvt_status
-diagnose_result(struct result *result, const struct kvt_run *run,
-		struct kvt_error *err);
+kvt_diff_diagnose(struct diff_result *result, const struct kvt_run *run,
+		  struct kvt_error *err);
 
-/* The column of by_span that an ordinal is in, and where columns begin. */
-int64_t result_column(const struct result *r, int64_t ordinal);
-int64_t column_begin(const struct result *r, int64_t column);
+/* ---- where a finding is ------------------------------------------------- */
 
-/* ---- telling ------------------------------------------------------------ */
-
-struct diff {
-	struct side side[NSIDES];
-	struct pairs pairs;
-	struct result *result;		/* one a pair */
-	struct judging judging;
-	struct running running;
-	bool common, map, quiet, no_diagnosis;
+/* Of an element in a dump. */
+struct diff_place {
+	const char *file;		/* as it was named */
+	bool in_memory;			/* tiles: offset in the engine's tensor */
+	const char *buffer;		/* NULL: there is only one */
+	int64_t offset;			/* -1: in no file, it reads as 0 */
+	int64_t dim;			/* in the file */
 };
 
-/* diff_name.c: names of what a spot or a column is. */
-struct coordinate {
+struct diff_coordinates {
 	int64_t layer;			/* in the model */
 	const char *layer_name;		/* NULL: none */
 	const char *request;		/* NULL: by blocks */
@@ -316,25 +262,22 @@ struct coordinate {
 	int64_t position[NSIDES], state[NSIDES];	/* in the dumps */
 	int64_t head, kv, dim;		/* in the model; -1: the content has none */
 	bool recurrent;			/* token is an entry */
-	struct place place[NSIDES];
+	struct diff_place place[NSIDES];
 };
-struct coordinate spot_coordinate(const struct pair *p, const struct spot *spot);
-/* Index in the model. */
-int64_t result_layer(const struct result *r, int64_t l);
-struct human column_name(const struct result *r, int64_t column);
+struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
+					const struct deviation *deviation);
 
-void diff_text(const struct diff *d);
-void diff_text_maps(FILE *stream, const struct diff *d);
-void diff_json(struct json_out *out, const struct diff *d);
-/* The maps alone, as an object of their own. */
-void diff_json_maps(struct json_out *out, const struct diff *d);
-void diff_csv_maps(FILE *stream, const struct diff *d);
-void diff_svg_maps(FILE *stream, const struct diff *d);
+/* Index in the model of layer l of the result. */
+int64_t kvt_diff_layer(const struct diff_result *r, int64_t l);
+/* Index in the model of head h. */
+int64_t kvt_diff_head(const struct diff_result *r, int64_t h);
 
-/* .svg, .csv, .json or .txt, by the end of the name. */
-KVT_MUST_CHECK enum kvt_status
-heatmap_check(const char *path, bool force, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-heatmap_write(const char *path, bool force, const struct diff *d, struct kvt_error *err);
+/* A column of by_segment: tokens of A from one position to another, or blocks. */
+struct diff_column {
+	const char *request[2];		/* of the first and the last; NULL: by blocks */
+	int64_t token[2];		/* or entry; both inclusive */
+	int64_t block[2];		/* ids in A's pool */
+};
+struct diff_column kvt_diff_column(const struct diff_result *r, int64_t column);
 
 #endif

@@ -2,10 +2,15 @@
 /*
  * meter.c - how far apart two runs of elements are
  *
- * All in double, in the order of the elements: what comes out depends neither on
- * threads nor on where the elements were stored.
+ * In: two runs of elements along D, of any two types, packed or scaled.  Out: sums,
+ * the first deviation and the worst ones.  Elements are decoded 256 at a time into
+ * doubles; runs of equal bytes are decoded once and only weighed, for the sums need
+ * what is equal, too.
+ *
+ * All sums are of doubles and in the order of the elements: what comes out depends
+ * neither on threads nor on where the elements were stored.
  */
-#include "lib/ops/diff/diff.h"
+#include "lib/ops/diff/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +18,7 @@
 
 /* ---- sums --------------------------------------------------------------- */
 
-void sums_add(struct sums *to, const struct sums *from)
+void sums_add(struct diff_sums *to, const struct diff_sums *from)
 {
 	to->n += from->n;
 	to->unequal += from->unequal;
@@ -32,7 +37,7 @@ void sums_add(struct sums *to, const struct sums *from)
 	to->b += from->b;
 }
 
-double sums_rel_l2(const struct sums *s)
+double kvt_diff_rel_l2(const struct diff_sums *s)
 {
 	return s->dd > 0 ? sqrt(s->dd / s->aa) : 0;
 }
@@ -42,14 +47,14 @@ static double at_most_one(double x)
 	return x > 1 ? 1 : x < -1 ? -1 : x;
 }
 
-double sums_cosine(const struct sums *s)
+double kvt_diff_cosine(const struct diff_sums *s)
 {
 	if (!(s->dd > 0))
 		return 1;
 	return at_most_one(s->ab / (sqrt(s->aa) * sqrt(s->bb)));
 }
 
-double sums_pcc(const struct sums *s)
+double kvt_diff_pcc(const struct diff_sums *s)
 {
 	double n = (double)(s->n - s->nonfinite);
 	double va = s->aa - s->a * s->a / n, vb = s->bb - s->b * s->b / n;
@@ -59,9 +64,9 @@ double sums_pcc(const struct sums *s)
 	return at_most_one((s->ab - s->a * s->b / n) / (sqrt(va) * sqrt(vb)));
 }
 
-/* ---- spots -------------------------------------------------------------- */
+/* ---- the worst ---------------------------------------------------------- */
 
-bool spot_before(const struct spot *a, const struct spot *b)
+bool deviation_before(const struct deviation *a, const struct deviation *b)
 {
 	for (int i = 0; i < KVT_NAXES; i++)
 		if (a->key[i] != b->key[i])
@@ -69,22 +74,23 @@ bool spot_before(const struct spot *a, const struct spot *b)
 	return false;
 }
 
-static bool worse_spot(const struct spot *a, const struct spot *b)
+static bool is_worse(const struct deviation *a, const struct deviation *b)
 {
 	if (a->error > b->error || a->error < b->error)
 		return a->error > b->error;
-	return spot_before(a, b);
+	return deviation_before(a, b);
 }
 
-void spots_offer(struct spot *list, int64_t *n, int64_t room, const struct spot *spot)
+void worst_insert(struct deviation *list, int64_t *n, int64_t room,
+		  const struct deviation *d)
 {
 	int64_t i = *n < room ? *n : room - 1;
 
-	if (!room || (*n == room && !worse_spot(spot, &list[i])))
+	if (!room || (*n == room && !is_worse(d, &list[i])))
 		return;
-	for (; i > 0 && worse_spot(spot, &list[i - 1]); i--)
+	for (; i > 0 && is_worse(d, &list[i - 1]); i--)
 		list[i] = list[i - 1];
-	list[i] = *spot;
+	list[i] = *d;
 	*n += *n < room;
 }
 
@@ -161,21 +167,22 @@ double meter_value(const struct meter *m, int side, int k, const uint8_t *elemen
 	return value;
 }
 
-enum kvt_status meter_init(struct meter *m, const struct pair *p,
-			   const struct judging *how, struct kvt_error *err)
+enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
+			   const struct diff_criteria *criteria, struct kvt_error *err)
 {
 	enum kvt_status status;
 
 	*m = (struct meter){ .bits = true, .first_kv = p->half > 0 ? p->half : 0,
 			     .decoded = p->decoded,
-			     .rounding = p->decoded && how->tolerance.automatic };
+			     .rounding = p->decoded && criteria->tolerance.automatic };
 	for (int k = 0; k < 2; k++) {
 		for (int s = 0; s < NSIDES; s++)
-			m->scale[s].kv[k] = how->scale[s].given ? how->scale[s].kv[k] : 1;
+			m->scale[s].kv[k] = criteria->scale[s].given ?
+					    criteria->scale[s].kv[k] : 1;
 		m->bits &= !(m->scale[SIDE_A].kv[k] < m->scale[SIDE_B].kv[k] ||
 			     m->scale[SIDE_A].kv[k] > m->scale[SIDE_B].kv[k]);
 	}
-	if ((status = judge_pair(&m->tolerance, how, p, m->scale, err)))
+	if ((status = tolerance_of_pair(&m->tolerance, criteria, p, m->scale, err)))
 		return status;
 	for (int s = 0; s < NSIDES; s++) {
 		m->dtype[s] = p->group[s]->dtype;
@@ -185,9 +192,9 @@ enum kvt_status meter_init(struct meter *m, const struct pair *p,
 	}
 	m->bits &= kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
 	m->has_ulp = m->bits && m->dtype[SIDE_A]->is_float;
-	m->judges_elements = m->rounding;
+	m->by_element = m->rounding;
 	for (int t = T_ATOL; t <= T_ULP; t++)
-		m->judges_elements |= m->tolerance.has[t];
+		m->by_element |= m->tolerance.has[t];
 	return KVT_OK;
 }
 
@@ -223,7 +230,7 @@ static uint64_t ulps_between(const struct kvt_dtype *dtype, uint64_t a, uint64_t
 static bool within(const struct meter *m, double a, double b, double slack, double error,
 		   uint64_t ulp)
 {
-	const struct tolerance *t = &m->tolerance;
+	const struct diff_tolerance *t = &m->tolerance;
 
 	if ((isnan(a) && isnan(b)) || a == b)
 		return true;
@@ -235,7 +242,7 @@ static bool within(const struct meter *m, double a, double b, double slack, doub
 	       error <= slack + t->value[T_ATOL] + t->value[T_RTOL] * fabs(a);
 }
 
-static void add_values(struct sums *s, double a, double b)
+static void add_values(struct diff_sums *s, double a, double b)
 {
 	s->dd += (a - b) * (a - b);
 	s->aa += a * a;
@@ -263,45 +270,45 @@ static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *stat
 
 /* Two elements that are not known to be equal. */
 static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
-		    double a, double b, double slack, struct spot *spot,
+		    double a, double b, double slack, struct deviation *d,
 		    struct findings *out)
 {
-	struct sums *s = out->sums;
+	struct diff_sums *s = out->sums;
 	bool finite = isfinite(a) && isfinite(b), same, bad;
 
-	spot->bits[SIDE_A] = stored_bits(m, SIDE_A, ea, spot->key[KVT_AXIS_D]);
-	spot->bits[SIDE_B] = stored_bits(m, SIDE_B, eb, spot->key[KVT_AXIS_D]);
-	spot->error = finite ? fabs(a - b) :
+	d->bits[SIDE_A] = stored_bits(m, SIDE_A, ea, d->key[KVT_AXIS_D]);
+	d->bits[SIDE_B] = stored_bits(m, SIDE_B, eb, d->key[KVT_AXIS_D]);
+	d->error = finite ? fabs(a - b) :
 		      (isnan(a) && isnan(b)) || a == b ? 0 : (double)INFINITY;
-	spot->ulp = m->has_ulp && !isnan(a) && !isnan(b) ?
-		    ulps_between(m->dtype[SIDE_A], spot->bits[SIDE_A],
-				 spot->bits[SIDE_B]) : 0;
-	same = m->bits && !m->decoded ? spot->bits[SIDE_A] == spot->bits[SIDE_B] :
+	d->ulp = m->has_ulp && !isnan(a) && !isnan(b) ?
+		    ulps_between(m->dtype[SIDE_A], d->bits[SIDE_A],
+				 d->bits[SIDE_B]) : 0;
+	same = m->bits && !m->decoded ? d->bits[SIDE_A] == d->bits[SIDE_B] :
 			 a == b || (isnan(a) && isnan(b));
 	if (finite)
 		add_values(s, a, b);
 	s->nonfinite += !finite;
-	s->lost += isinf(spot->error) != 0 && !finite;
+	s->lost += isinf(d->error) != 0 && !finite;
 	s->unequal += !same;
-	if (finite && s->max_abs < spot->error)
-		s->max_abs = spot->error;
-	if (s->max_ulp < spot->ulp)
-		s->max_ulp = spot->ulp;
-	bad = m->judges_elements ? !within(m, a, b, slack, spot->error, spot->ulp) :
+	if (finite && s->max_abs < d->error)
+		s->max_abs = d->error;
+	if (s->max_ulp < d->ulp)
+		s->max_ulp = d->ulp;
+	bad = m->by_element ? !within(m, a, b, slack, d->error, d->ulp) :
 				   !same;
 	s->outside += bad;
 	if (!bad)
 		return;
-	spot->set = true;
-	spot->value[SIDE_A] = a;
-	spot->value[SIDE_B] = b;
-	if (!out->first->set || spot_before(spot, out->first))
-		*out->first = *spot;
-	spots_offer(out->top, &out->ntop, out->room, spot);
+	d->set = true;
+	d->value[SIDE_A] = a;
+	d->value[SIDE_B] = b;
+	if (!out->first->set || deviation_before(d, out->first))
+		*out->first = *d;
+	worst_insert(out->worst, &out->nworst, out->room, d);
 }
 
 /* Equal ones: only what they weigh. */
-static void add_equal(struct sums *s, const double *a, int64_t n)
+static void add_equal(struct diff_sums *s, const double *a, int64_t n)
 {
 	double sum = 0, square = 0;
 
@@ -360,11 +367,11 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 			add_rounding(m, SIDE_B, k, b, done, count, vb, slack);
 		}
 		for (int64_t i = 0; i < count; i++) {
-			struct spot spot = { .set = false };
+			struct deviation d = { .set = false };
 
-			memcpy(spot.key, key, sizeof(spot.key));
-			spot.key[KVT_AXIS_D] = done + i;
-			measure(m, a, b, va[i], vb[i], slack[i], &spot, out);
+			memcpy(d.key, key, sizeof(d.key));
+			d.key[KVT_AXIS_D] = done + i;
+			measure(m, a, b, va[i], vb[i], slack[i], &d, out);
 		}
 	}
 }

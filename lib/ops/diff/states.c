@@ -1,82 +1,99 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* states.c - which states are the same ones: by request and token, or by block */
-#include "lib/ops/diff/diff.h"
+/*
+ * states.c - which states are the same ones: by request and token, or by block
+ *
+ * In: the block tables of both sides.  Out: segments, runs of states that are
+ * consecutive in one block of either side, in the order in which they are read.
+ *
+ * By tokens, requests are matched by id, or as the caller says, and positions that
+ * are live on both sides are walked together; a state that several requests share is
+ * compared once for each.  By blocks, the pools are matched by block id, all states
+ * of each.  Segments are numbered (ordinal) in the order of requests or ids, which is
+ * what results are told in, and then sorted by the blocks of the side whose tiles are
+ * decoded whole, so that no tile is decoded twice without need.
+ *
+ * Cost: time and memory of one segment for each block and request.
+ */
+#include "lib/ops/diff/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/ids.h"
 #include "lib/kvt/spec.h"
-#include "lib/ops/digest/digest.h"
 
 #define LL(x) ((long long)(x))
 
-struct spans {
-	struct pair *p;
+struct segments {
+	struct diff_pair *p;
 	int64_t room;
 	bool failed;			/* out of memory */
 };
 
-static void add_span(struct spans *to, struct span span)
+static void add_segment(struct segments *to, struct diff_segment segment)
 {
-	struct pair *p = to->p;
+	struct diff_pair *p = to->p;
 
-	if (p->nspans == to->room) {
+	if (p->nsegments == to->room) {
 		int64_t room = to->room ? to->room * 2 : 256;
-		struct span *more = realloc(p->span, (size_t)room * sizeof(*more));
+		struct diff_segment *more = realloc(p->segment,
+						    (size_t)room * sizeof(*more));
 
 		if (!more) {
 			to->failed = true;
 			return;
 		}
-		p->span = more;
+		p->segment = more;
 		to->room = room;
 	}
-	span.ordinal = p->nspans;
-	p->nstates += span.count;
-	p->span[p->nspans++] = span;
+	segment.ordinal = p->nsegments;
+	p->nstates += segment.count;
+	p->segment[p->nsegments++] = segment;
 }
 
-static const struct kvt_snapshot *snapshot_of(const struct pair *p, int side)
+static const struct kvt_snapshot *snapshot_of(const struct diff_pair *p, int side)
 {
-	return source_snapshot(&p->side[side]->source);
+	return kvt_dump_snapshot(p->side[side]->dump);
 }
 
 /* ---- by request and token ----------------------------------------------- */
 
-/* Does 'text' say that 'a' of A is 'b' of B? */
-static bool says(const char *text, const char *a, const char *b)
+/* Is 'text' the match a=b? */
+static bool is_match(const char *text, const char *a, const char *b)
 {
 	size_t n = strlen(a);
 
 	return !strncmp(text, a, n) && text[n] == '=' && !strcmp(text + n + 1, b);
 }
 
-/* Is the request of B, by what was said, another one of A than that of its name? */
-static bool is_promised(const struct pair *p, const struct aligning *how, const char *id)
+/* Is the request of B matched with another one of A than that of equal id? */
+static bool is_matched_otherwise(const struct diff_pair *p,
+				 const struct diff_alignment *how, const char *id)
 {
 	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
 
-	for (int i = 0; i < how->match.n; i++)
+	for (int i = 0; i < how->nmatches; i++)
 		for (int64_t r = 0; r < a->nrequests; r++)
-			if (says(how->match.s[i], a->request[r].id, id))
+			if (is_match(how->match[i], a->request[r].id, id))
 				return true;
 	return false;
 }
 
 /* The request of B that this one of A is; NULL: none. */
-static const struct kvt_request *partner(const struct pair *p, const struct aligning *how,
+static const struct kvt_request *partner(const struct diff_pair *p,
+					 const struct diff_alignment *how,
 					 const struct kvt_request *q)
 {
 	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
 
-	for (int i = 0; i < how->match.n; i++)
+	for (int i = 0; i < how->nmatches; i++)
 		for (int64_t r = 0; r < b->nrequests; r++)
-			if (says(how->match.s[i], q->id, b->request[r].id))
+			if (is_match(how->match[i], q->id, b->request[r].id))
 				return &b->request[r];
 	for (int64_t r = 0; r < b->nrequests; r++)
 		if (!strcmp(q->id, b->request[r].id))
-			return is_promised(p, how, q->id) ? NULL : &b->request[r];
+			return is_matched_otherwise(p, how,
+						    q->id) ? NULL : &b->request[r];
 	return NULL;
 }
 
@@ -85,38 +102,38 @@ struct alone {
 	int64_t begin, end;
 };
 
-static void note_alone(const struct pair *p, struct lacks *lacks, int side,
-		       const struct kvt_request *q, struct alone *alone)
+static void note_unmatched(const struct diff_pair *p, struct diff_unmatched *unmatched,
+			   int side, const struct kvt_request *q, struct alone *alone)
 {
 	int64_t each = p->recurrent ? 1 : p->group[side]->tokens_per_state;
 
 	if (alone->begin < alone->end)
-		lacks_add(lacks, side, "%s %lld to %lld of request %.80s in %s",
-			  p->recurrent ? "states" : "tokens", LL(alone->begin * each),
-			  LL(alone->end * each - 1), q->id, p->group[side]->id);
+		unmatched_add(unmatched, side, "%s %lld to %lld of request %.80s in %s",
+			      p->recurrent ? "states" : "tokens", LL(alone->begin * each),
+			      LL(alone->end * each - 1), q->id, p->group[side]->id);
 	alone->begin = alone->end;
 }
 
-static void add_stretch(struct spans *to, int64_t r, int64_t at, int64_t end,
+static void add_stretch(struct segments *to, int64_t r, int64_t at, int64_t end,
 			const struct kvt_stretch has[NSIDES])
 {
-	const struct pair *p = to->p;
-	struct span span = { .request = r, .position = at, .count = end - at };
+	const struct diff_pair *p = to->p;
+	struct diff_segment segment = { .request = r, .position = at, .count = end - at };
 
 	if (p->recurrent)
-		span.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
+		segment.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
 	for (int s = 0; s < NSIDES; s++) {
-		span.block[s] = has[s].block;
-		span.state[s] = has[s].state;
+		segment.block[s] = has[s].block;
+		segment.state[s] = has[s].state;
 	}
-	add_span(to, span);
+	add_segment(to, segment);
 }
 
 /* What is live on both sides is compared; what only one has is noted. */
-static void add_request(struct spans *to, int64_t r, struct lacks *lacks,
+static void add_request(struct segments *to, int64_t r, struct diff_unmatched *unmatched,
 			const struct kvt_request *const q[NSIDES])
 {
-	const struct pair *p = to->p;
+	const struct diff_pair *p = to->p;
 	struct alone alone[NSIDES] = { { 0, 0 } };
 	struct kvt_table table[NSIDES];
 	struct kvt_stretch has[NSIDES];
@@ -135,7 +152,7 @@ static void add_request(struct spans *to, int64_t r, struct lacks *lacks,
 				alone[s].end = end;
 				continue;
 			}
-			note_alone(p, lacks, s, q[s], &alone[s]);
+			note_unmatched(p, unmatched, s, q[s], &alone[s]);
 			alone[s] = (struct alone){ end, end };
 			if (has[s].live && !has[!s].live)
 				alone[s].begin = at;
@@ -143,37 +160,43 @@ static void add_request(struct spans *to, int64_t r, struct lacks *lacks,
 	}
 }
 
-static void note_requests(const struct pair *p, struct lacks *lacks,
-			  const struct aligning *how)
+static void unmatched_requests(const struct diff_pair *p,
+			       struct diff_unmatched *unmatched,
+			       const struct diff_alignment *how)
 {
 	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
 	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
 
 	for (int64_t r = 0; r < a->nrequests; r++)
 		if (!partner(p, how, &a->request[r]))
-			lacks_add(lacks, SIDE_A, "request %.80s in %s", a->request[r].id,
-				  p->group[SIDE_A]->id);
+			unmatched_add(unmatched, SIDE_A, "request %.80s in %s",
+				      a->request[r].id, p->group[SIDE_A]->id);
 	for (int64_t r = 0; r < b->nrequests; r++) {
 		bool found = false;
 
 		for (int64_t i = 0; !found && i < a->nrequests; i++)
 			found = partner(p, how, &a->request[i]) == &b->request[r];
 		if (!found)
-			lacks_add(lacks, SIDE_B, "request %.80s in %s", b->request[r].id,
-				  p->group[SIDE_B]->id);
+			unmatched_add(unmatched, SIDE_B, "request %.80s in %s",
+				      b->request[r].id, p->group[SIDE_B]->id);
 	}
 }
 
+/* The two requests of one match. */
+struct matched {
+	const struct kvt_request *of[NSIDES];
+};
+
 /* A name that is mistyped must not leave its request to the one of equal name. */
-static enum kvt_status check_match(int64_t said[NSIDES], const char *text,
-				   const struct kvt_snapshot *a,
-				   const struct kvt_snapshot *b, struct kvt_error *err)
+static enum kvt_status find_match(struct matched *out, const char *text,
+				  const struct kvt_snapshot *a,
+				  const struct kvt_snapshot *b, struct kvt_error *err)
 {
 	for (int64_t i = 0; i < a->nrequests; i++)
 		for (int64_t k = 0; k < b->nrequests; k++)
-			if (says(text, a->request[i].id, b->request[k].id)) {
-				said[SIDE_A] = i;
-				said[SIDE_B] = k;
+			if (is_match(text, a->request[i].id, b->request[k].id)) {
+				out->of[SIDE_A] = &a->request[i];
+				out->of[SIDE_B] = &b->request[k];
 				return KVT_OK;
 			}
 	return kvt_fail(err, KVT_BAD_INPUT,
@@ -181,37 +204,51 @@ static enum kvt_status check_match(int64_t said[NSIDES], const char *text,
 			text, a->request[0].id, b->request[0].id);
 }
 
-/* Each is one other, or some would be compared twice. */
-static enum kvt_status check_matches(const struct opt_strings *match,
-				     const struct kvt_snapshot *a,
-				     const struct kvt_snapshot *b, struct kvt_error *err)
+/* A request has one partner at most, or some would be compared twice. */
+static enum kvt_status check_partners(struct matched *list,
+				      const struct diff_alignment *how,
+				      const struct kvt_snapshot *a,
+				      const struct kvt_snapshot *b, struct kvt_error *err)
 {
-	int64_t said[sizeof(match->s) / sizeof(match->s[0])][NSIDES];
 	enum kvt_status status;
 
-	for (int i = 0; i < match->n; i++) {
-		if ((status = check_match(said[i], match->s[i], a, b, err)))
+	for (int i = 0; i < how->nmatches; i++) {
+		if ((status = find_match(&list[i], how->match[i], a, b, err)))
 			return status;
 		for (int j = 0; j < i; j++)
-			if (said[i][SIDE_A] == said[j][SIDE_A] ||
-			    said[i][SIDE_B] == said[j][SIDE_B])
+			if (list[i].of[SIDE_A] == list[j].of[SIDE_A] ||
+			    list[i].of[SIDE_B] == list[j].of[SIDE_B])
 				return kvt_fail(err, KVT_USAGE,
 						"--match is '%.80s' and '%.80s': a request can be one other only",
-						match->s[j], match->s[i]);
+						how->match[j], how->match[i]);
 	}
 	return KVT_OK;
 }
 
-static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *how,
-				       struct lacks *lacks, struct kvt_error *err)
+static enum kvt_status check_matches(const struct diff_alignment *how,
+				     const struct kvt_snapshot *a,
+				     const struct kvt_snapshot *b, struct kvt_error *err)
 {
-	const struct pair *p = to->p;
+	struct matched *list = calloc((size_t)how->nmatches + 1, sizeof(*list));
+	enum kvt_status status = list ? check_partners(list, how, a, b, err) :
+				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+
+	free(list);
+	return status;
+}
+
+static enum kvt_status segments_by_tokens(struct segments *to,
+					  const struct diff_alignment *how,
+					  struct diff_unmatched *unmatched,
+					  struct kvt_error *err)
+{
+	const struct diff_pair *p = to->p;
 	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
 	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
 	enum kvt_status status;
 	bool matched = false;
 
-	if ((status = check_matches(&how->match, a, b, err)))
+	if ((status = check_matches(how, a, b, err)))
 		return status;
 	if (p->recurrent && p->group[SIDE_A]->shape.n[KVT_AXIS_S] !=
 			    p->group[SIDE_B]->shape.n[KVT_AXIS_S])
@@ -223,12 +260,12 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 
 		if (!(q[SIDE_B] = partner(p, how, q[SIDE_A])))
 			continue;
-		add_request(to, r, lacks, q);
+		add_request(to, r, unmatched, q);
 		matched = true;
 	}
-	note_requests(p, lacks, how);
+	unmatched_requests(p, unmatched, how);
 	/* that neither needs a token of it any more is equal, too */
-	if (!p->nspans && !to->failed && (!matched || lacks->n))
+	if (!p->nsegments && !to->failed && (!matched || unmatched->n))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: no token of a request in common: A has '%.60s', B has '%.60s' (--match=A=B pairs them)",
 				p->id, a->request[0].id, b->request[0].id);
@@ -237,10 +274,10 @@ static enum kvt_status spans_by_tokens(struct spans *to, const struct aligning *
 
 /* ---- by block ----------------------------------------------------------- */
 
-static void merge_blocks(struct spans *to, struct numbered *const list[NSIDES],
-			 struct lacks *lacks)
+static void merge_blocks(struct segments *to, struct numbered *const list[NSIDES],
+			 struct diff_unmatched *unmatched)
 {
-	const struct pair *p = to->p;
+	const struct diff_pair *p = to->p;
 	int64_t na = p->group[SIDE_A]->shape.n[KVT_AXIS_B], i = 0;
 	int64_t nb = p->group[SIDE_B]->shape.n[KVT_AXIS_B], j = 0;
 	int64_t alone[NSIDES] = { 0 };
@@ -249,7 +286,7 @@ static void merge_blocks(struct spans *to, struct numbered *const list[NSIDES],
 		const struct numbered *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
 
 		if (i < na && j < nb && a->id == b->id) {
-			add_span(to, (struct span){
+			add_segment(to, (struct diff_segment){
 				.block = { a->index, b->index }, .request = -1,
 				.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S] });
 			i++, j++;
@@ -261,18 +298,19 @@ static void merge_blocks(struct spans *to, struct numbered *const list[NSIDES],
 	}
 	for (int s = 0; s < NSIDES; s++)
 		if (alone[s])
-			lacks_add(lacks, s, "%lld block%s of %s", LL(alone[s]),
-				  plural(alone[s]), p->group[s]->id);
+			unmatched_add(unmatched, s, "%lld block%s of %s", LL(alone[s]),
+				      alone[s] == 1 ? "" : "s", p->group[s]->id);
 }
 
-static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
-				       struct kvt_error *err)
+static enum kvt_status segments_by_blocks(struct segments *to,
+					  struct diff_unmatched *unmatched,
+					  struct kvt_error *err)
 {
-	struct pair *p = to->p;
+	struct diff_pair *p = to->p;
 	int64_t sa = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
 	int64_t sb = p->group[SIDE_B]->shape.n[KVT_AXIS_S];
 	struct numbered *list[NSIDES];
-	const int before = lacks->n;
+	const int before = unmatched->n;
 
 	if (sa != sb)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -281,12 +319,12 @@ static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
 	for (int s = 0; s < NSIDES; s++)
 		list[s] = numbered_of(p->group[s], KVT_AXIS_B);
 	if (list[SIDE_A] && list[SIDE_B])
-		merge_blocks(to, list, lacks);
+		merge_blocks(to, list, unmatched);
 	else
 		to->failed = true;
 	free(list[SIDE_A]);
 	free(list[SIDE_B]);
-	if (!p->nspans && !to->failed && lacks->n > before)
+	if (!p->nsegments && !to->failed && unmatched->n > before)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: no block in common", p->id);
 	return KVT_OK;
 }
@@ -295,7 +333,7 @@ static enum kvt_status spans_by_blocks(struct spans *to, struct lacks *lacks,
 
 static int in_a(const void *a, const void *b)
 {
-	const struct span *x = a, *y = b;
+	const struct diff_segment *x = a, *y = b;
 
 	if (x->block[SIDE_A] != y->block[SIDE_A])
 		return x->block[SIDE_A] < y->block[SIDE_A] ? -1 : 1;
@@ -304,43 +342,44 @@ static int in_a(const void *a, const void *b)
 
 static int in_b(const void *a, const void *b)
 {
-	const struct span *x = a, *y = b;
+	const struct diff_segment *x = a, *y = b;
 
 	if (x->block[SIDE_B] != y->block[SIDE_B])
 		return x->block[SIDE_B] < y->block[SIDE_B] ? -1 : 1;
 	return x->ordinal < y->ordinal ? -1 : x->ordinal > y->ordinal;
 }
 
-static bool is_tiled(const struct pair *p, int side)
+static bool is_tiled(const struct diff_pair *p, int side)
 {
-	const struct source *source = &p->side[side]->source;
-	int from = source->whole ? p->number[side] : source->group[p->number[side]].from;
+	const struct kvt_dump *dump = p->side[side]->dump;
 
-	return kvt_dump_tiling(source->reader[0], from) != NULL;
+	return kvt_dump_tiling(kvt_dump_leaf(dump, 0),
+			       kvt_dump_leaf_group(dump, 0, p->number[side])) != NULL;
 }
 
 /* Tiles are decoded whole, so their blocks are taken together. */
-static bool sort_spans(struct pair *p)
+static bool sort_segments(struct diff_pair *p)
 {
 	bool by_b = is_tiled(p, SIDE_B) && !is_tiled(p, SIDE_A);
 
-	if (p->nspans)
-		qsort(p->span, (size_t)p->nspans, sizeof(*p->span), by_b ? in_b : in_a);
-	p->ordered = calloc((size_t)p->nspans + 1, sizeof(*p->ordered));
+	if (p->nsegments)
+		qsort(p->segment, (size_t)p->nsegments, sizeof(*p->segment),
+		      by_b ? in_b : in_a);
+	p->ordered = calloc((size_t)p->nsegments + 1, sizeof(*p->ordered));
 	if (!p->ordered)
 		return false;
-	for (int64_t i = 0; i < p->nspans; i++) {
-		struct span *span = &p->span[i];
+	for (int64_t i = 0; i < p->nsegments; i++) {
+		struct diff_segment *segment = &p->segment[i];
 
-		p->ordered[span->ordinal] = i;
+		p->ordered[segment->ordinal] = i;
 		for (int s = 0; s < NSIDES; s++)
-			span->at[s] = !i ? 0 : span[-1].at[s] +
-				      (span[-1].block[s] != span->block[s]);
+			segment->at[s] = !i ? 0 : segment[-1].at[s] +
+				      (segment[-1].block[s] != segment->block[s]);
 	}
 	return true;
 }
 
-static bool has_tokens(const struct pair *p, int side)
+static bool has_tokens(const struct diff_pair *p, int side)
 {
 	const struct kvt_snapshot *s = snapshot_of(p, side);
 
@@ -350,10 +389,10 @@ static bool has_tokens(const struct pair *p, int side)
 	return false;
 }
 
-enum kvt_status pair_spans(struct pair *p, const struct aligning *how,
-			   struct lacks *lacks, struct kvt_error *err)
+enum kvt_status pair_segments(struct diff_pair *p, const struct diff_alignment *how,
+			      struct diff_unmatched *unmatched, struct kvt_error *err)
 {
-	struct spans to = { .p = p };
+	struct segments to = { .p = p };
 	enum kvt_status status;
 
 	p->by_tokens = how->by != BY_BLOCKS;
@@ -369,11 +408,11 @@ enum kvt_status pair_spans(struct pair *p, const struct aligning *how,
 	/* requests that have nothing are no reason to look at nothing */
 	if (how->by == BY_AUTO && !has_tokens(p, SIDE_A) && !has_tokens(p, SIDE_B))
 		p->by_tokens = false;
-	status = p->by_tokens ? spans_by_tokens(&to, how, lacks, err) :
-				spans_by_blocks(&to, lacks, err);
+	status = p->by_tokens ? segments_by_tokens(&to, how, unmatched, err) :
+				segments_by_blocks(&to, unmatched, err);
 	if (status)
 		return status;
-	if (to.failed || !sort_spans(p))
+	if (to.failed || !sort_segments(p))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	return KVT_OK;
 }

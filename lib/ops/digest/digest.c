@@ -2,9 +2,23 @@
 /*
  * digest.c - every cell of a dump once, whatever its layout and format
  *
- * A box is brought into an order in which a cell is one run; its content is
- * hashed once and then placed at each of its coordinates: in the pool, and in
- * every request that uses the block.
+ * In: a dump.  Out: sums of cell hashes, by layer and head, by block, by request and
+ * of all; kvtool-digest(1) defines them, lib/tile/hash.c has the hashes.
+ *
+ * A cell is what one head holds of one state, its key or its value; of a conv state
+ * it is the taps of one channel.  Its bytes are hashed once.  Then this hash is hashed
+ * with each of the cell's coordinates: layer, block id, state, head and component in
+ * the pool (scope blocks), and layer, position, head and component in every request
+ * that uses the block and still needs the state (scope tokens).  So that two requests
+ * cannot swap their content, the hashes of a request are multiplied with one of its
+ * id before those of different requests add up.
+ *
+ * Sums are modulo 2^64 in two lanes, and adding is exact: boxes may come in any order
+ * from any number of threads.  A box is brought into an order in which a cell is one
+ * run, sums into buffers of its worker, and merges them under the pipeline's lock.
+ *
+ * Cost: all data are read, permuted and hashed once, and 56 bytes more are hashed
+ * for each place of a cell.
  */
 #include "lib/ops/digest/digest.h"
 
@@ -30,24 +44,25 @@ static const struct kvt_layout channel_cells = {
 	} } },
 };
 
-/* Which requests use a block, and as their how-manieth. */
-struct use {
+/* A request that uses a block, and the ordinal of the block in it. */
+struct block_use {
 	int64_t request, ordinal;
 };
 
-struct summing {
+/* One group: what its workers share, and only read but for 'out'. */
+struct group_job {
 	struct digests *out;
 	int index;
 	const struct kvt_group *group;
 	struct cut cut;
 	int64_t *first_use;		/* [B + 1] into use[] */
-	struct use *use;
+	struct block_use *use;
 	struct kvt_digest *multiplier;	/* [nrequests] */
 	struct kvt_table *table;	/* [nrequests] */
 };
 
-/* Sums of one box, in a worker's buffer. */
-struct local {
+/* Sums of one box, in a worker's buffer; zero before the first cell. */
+struct box_sums {
 	struct kvt_digest *head[DIGEST_NSCOPES];	/* [box L][nheads] */
 	struct kvt_digest *block[DIGEST_NSCOPES];	/* [box B] */
 	struct kvt_digest *request;			/* [nrequests] */
@@ -83,19 +98,19 @@ static uint64_t content_component(const struct kvt_group *group, int64_t k)
 
 /* ---- one cell at all its places ----------------------------------------- */
 
-struct place {
+struct cell_place {
 	int64_t l, b, s;		/* in the file */
 	int64_t box_l, box_b;		/* in the box */
 	int64_t head;			/* or channel, in the file */
 	uint64_t component;
 };
 
-static void add_cell(const struct summing *sum, struct local *local,
-		     const struct place *p, const void *bytes, int64_t nbytes)
+static void add_cell(const struct group_job *job, struct box_sums *sums,
+		     const struct cell_place *p, const void *bytes, int64_t nbytes)
 {
-	const struct kvt_group *group = sum->group;
+	const struct kvt_group *group = job->group;
 	const bool recurrent = group->tokens_per_state < 0;
-	int64_t nheads = sum->out->group[sum->index].nheads;
+	int64_t nheads = job->out->group[job->index].nheads;
 	struct kvt_digest content = kvt_digest_content(bytes, nbytes), hash;
 	struct kvt_cell cell = {
 		.layer = kvt_layer_id(group, p->l),
@@ -106,33 +121,33 @@ static void add_cell(const struct summing *sum, struct local *local,
 	int64_t at = p->box_l * nheads + p->head;
 
 	hash = kvt_digest_cell(&content, &cell);
-	kvt_digest_add(&local->head[DIGEST_BLOCKS][at], &hash);
-	kvt_digest_add(&local->block[DIGEST_BLOCKS][p->box_b], &hash);
-	if (!sum->out->has_tokens)
+	kvt_digest_add(&sums->head[DIGEST_BLOCKS][at], &hash);
+	kvt_digest_add(&sums->block[DIGEST_BLOCKS][p->box_b], &hash);
+	if (!job->out->has_tokens)
 		return;
-	for (int64_t u = sum->first_use[p->b]; u < sum->first_use[p->b + 1]; u++) {
-		int64_t r = sum->use[u].request, j = sum->use[u].ordinal;
+	for (int64_t u = job->first_use[p->b]; u < job->first_use[p->b + 1]; u++) {
+		int64_t r = job->use[u].request, j = job->use[u].ordinal;
 		int64_t position = recurrent ? j :
 				   j * group->shape.n[KVT_AXIS_S] + p->s;
 
-		if (p->b == sum->table[r].null_block ||
-		    !kvt_table_needs(&sum->table[r], position))
+		if (p->b == job->table[r].null_block ||
+		    !kvt_table_needs(&job->table[r], position))
 			continue;
 		cell.position = (uint64_t)position;
 		cell.state = 0;
 		hash = kvt_digest_cell(&content, &cell);
-		kvt_digest_add(&local->request[r], &hash);
-		hash = kvt_digest_times(&hash, &sum->multiplier[r]);
-		kvt_digest_add(&local->head[DIGEST_TOKENS][at], &hash);
-		kvt_digest_add(&local->block[DIGEST_TOKENS][p->box_b], &hash);
+		kvt_digest_add(&sums->request[r], &hash);
+		hash = kvt_digest_times(&hash, &job->multiplier[r]);
+		kvt_digest_add(&sums->head[DIGEST_TOKENS][at], &hash);
+		kvt_digest_add(&sums->block[DIGEST_TOKENS][p->box_b], &hash);
 	}
 }
 
 /* Every cell of one block of one layer; 'bytes' is that block in cell order. */
-static const uint8_t *add_block(const struct summing *sum, struct local *local,
-				struct place p, const uint8_t *bytes)
+static const uint8_t *add_block(const struct group_job *job, struct box_sums *sums,
+				struct cell_place p, const uint8_t *bytes)
 {
-	const struct kvt_group *group = sum->group;
+	const struct kvt_group *group = job->group;
 	const int64_t *n = group->shape.n;
 
 	if (group->kind == KVT_MAMBA_CONV) {
@@ -140,7 +155,7 @@ static const uint8_t *add_block(const struct summing *sum, struct local *local,
 
 		for (p.head = 0; p.head < n[KVT_AXIS_D]; p.head++, bytes += cell) {
 			p.component = channel_component(group, p.head);
-			add_cell(sum, local, &p, bytes, cell);
+			add_cell(job, sums, &p, bytes, cell);
 		}
 		return bytes;
 	}
@@ -150,7 +165,7 @@ static const uint8_t *add_block(const struct summing *sum, struct local *local,
 		int64_t cell = n[KVT_AXIS_D] * group->shape.elem;
 
 		p.component = content_component(group, k);
-		add_cell(sum, local, &p, bytes, cell);
+		add_cell(job, sums, &p, bytes, cell);
 		bytes += cell;
 	}
 	return bytes;
@@ -158,118 +173,117 @@ static const uint8_t *add_block(const struct summing *sum, struct local *local,
 
 /* ---- one box ------------------------------------------------------------ */
 
-static int64_t local_count(const struct summing *sum)
+static int64_t box_sums_count(const struct group_job *job)
 {
-	const struct digests *out = sum->out;
+	const struct digests *out = job->out;
 
-	return DIGEST_NSCOPES * (sum->cut.layers * out->group[sum->index].nheads +
-				 sum->cut.blocks) +
+	return DIGEST_NSCOPES * (job->cut.layers * out->group[job->index].nheads +
+				 job->cut.blocks) +
 	       kvt_dump_snapshot(out->reader)->nrequests;
 }
 
-static struct local local_init(const struct summing *sum, uint8_t *buffer)
+static struct box_sums box_sums_init(const struct group_job *job, uint8_t *buffer)
 {
 	struct kvt_digest *p = (struct kvt_digest *)(void *)buffer;
-	struct local local;
+	struct box_sums sums;
 
-	memset(p, 0, (size_t)local_count(sum) * sizeof(*p));
+	memset(p, 0, (size_t)box_sums_count(job) * sizeof(*p));
 	for (int s = 0; s < DIGEST_NSCOPES; s++) {
-		local.head[s] = p;
-		p += sum->cut.layers * sum->out->group[sum->index].nheads;
-		local.block[s] = p;
-		p += sum->cut.blocks;
+		sums.head[s] = p;
+		p += job->cut.layers * job->out->group[job->index].nheads;
+		sums.block[s] = p;
+		p += job->cut.blocks;
 	}
-	local.request = p;
-	return local;
+	sums.request = p;
+	return sums;
 }
 
-static void merge(const struct summing *sum, const struct local *local,
+static void merge(const struct group_job *job, const struct box_sums *sums,
 		  const struct kvt_box *box)
 {
-	struct digest_group *g = &sum->out->group[sum->index];
+	struct digest_group *g = &job->out->group[job->index];
 	int64_t l0 = box->begin[KVT_AXIS_L], b0 = box->begin[KVT_AXIS_B];
 	int64_t nl = box->end[KVT_AXIS_L] - l0, nb = box->end[KVT_AXIS_B] - b0;
 
 	for (int s = 0; s < DIGEST_NSCOPES; s++) {
 		for (int64_t i = 0; i < nl * g->nheads; i++) {
 			kvt_digest_add(&g->head[s][l0 * g->nheads + i],
-				       &local->head[s][i]);
-			kvt_digest_add(&sum->out->whole[s], &local->head[s][i]);
+				       &sums->head[s][i]);
+			kvt_digest_add(&job->out->whole[s], &sums->head[s][i]);
 		}
 		for (int64_t i = 0; i < nb; i++)
-			kvt_digest_add(&g->block[s][b0 + i], &local->block[s][i]);
+			kvt_digest_add(&g->block[s][b0 + i], &sums->block[s][i]);
 	}
-	for (int64_t r = 0; r < kvt_dump_snapshot(sum->out->reader)->nrequests; r++)
-		kvt_digest_add(&sum->out->request[r], &local->request[r]);
+	for (int64_t r = 0; r < kvt_dump_snapshot(job->out->reader)->nrequests; r++)
+		kvt_digest_add(&job->out->request[r], &sums->request[r]);
+}
+
+static const struct kvt_layout *cells_of(const struct kvt_group *group)
+{
+	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &content_cells;
 }
 
 static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 			       struct kvt_error *err)
 {
-	const struct summing *sum = context;
-	const struct kvt_group *group = sum->group;
-	const struct kvt_layout *cells = group->kind == KVT_MAMBA_CONV ?
-					 &channel_cells : &content_cells;
-	struct kvt_box box = cut_box(&sum->cut, i);
-	struct placed source = { &group->layout, box, worker->buffer[0] };
-	struct placed sorted = { cells, box, worker->buffer[1] };
-	struct local local = local_init(sum, worker->buffer[2]);
-	const uint8_t *bytes = sorted.bytes;
+	const struct group_job *job = context;
+	const struct kvt_group *group = job->group;
+	struct kvt_box box = cut_box(&job->cut, i);
+	struct box_sums sums = box_sums_init(job, worker->buffer[1]);
+	const uint8_t *bytes = worker->buffer[0];
 	enum kvt_status status;
-	struct place p = { 0 };
+	struct cell_place p = { 0 };
 
-	if ((status = read_box(worker, sum->out->reader, sum->index, &box,
-			       source.bytes, err)) ||
-	    (status = copy_box(worker, &sorted, &source, &box, group->shape.elem,
-			       err)))
+	if ((status = kvt_read(worker, job->out->reader, job->index, &box, cells_of(group),
+			       worker->buffer[0], err)))
 		return status;
 	for (p.l = box.begin[KVT_AXIS_L]; p.l < box.end[KVT_AXIS_L]; p.l++)
 		for (p.b = box.begin[KVT_AXIS_B]; p.b < box.end[KVT_AXIS_B]; p.b++) {
 			p.box_l = p.l - box.begin[KVT_AXIS_L];
 			p.box_b = p.b - box.begin[KVT_AXIS_B];
-			bytes = add_block(sum, &local, p, bytes);
+			bytes = add_block(job, &sums, p, bytes);
 		}
 	pipeline_lock(worker);
-	merge(sum, &local, &box);
+	merge(job, &sums, &box);
 	pipeline_unlock(worker);
-	pipeline_progress(worker, bytes - sorted.bytes);
+	pipeline_progress(worker, bytes - worker->buffer[0]);
 	return KVT_OK;
 }
 
 /* ---- the requests of a group -------------------------------------------- */
 
-static enum kvt_status index_uses(struct summing *sum, struct kvt_error *err)
+static enum kvt_status index_uses(struct group_job *job, struct kvt_error *err)
 {
-	const struct kvt_snapshot *snap = kvt_dump_snapshot(sum->out->reader);
-	int64_t nb = sum->group->shape.n[KVT_AXIS_B], total = 0, at;
+	const struct kvt_snapshot *snap = kvt_dump_snapshot(job->out->reader);
+	int64_t nb = job->group->shape.n[KVT_AXIS_B], total = 0, at;
 
 	for (int64_t r = 0; r < snap->nrequests; r++)
-		total += snap->request[r].nblocks[sum->index];
-	sum->first_use = calloc((size_t)nb + 2, sizeof(*sum->first_use));
-	sum->use = calloc((size_t)total + 1, sizeof(*sum->use));
-	sum->multiplier = calloc((size_t)snap->nrequests + 1, sizeof(*sum->multiplier));
-	sum->table = calloc((size_t)snap->nrequests + 1, sizeof(*sum->table));
-	if (!sum->first_use || !sum->use || !sum->multiplier || !sum->table)
+		total += snap->request[r].nblocks[job->index];
+	job->first_use = calloc((size_t)nb + 2, sizeof(*job->first_use));
+	job->use = calloc((size_t)total + 1, sizeof(*job->use));
+	job->multiplier = calloc((size_t)snap->nrequests + 1, sizeof(*job->multiplier));
+	job->table = calloc((size_t)snap->nrequests + 1, sizeof(*job->table));
+	if (!job->first_use || !job->use || !job->multiplier || !job->table)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t r = 0; r < snap->nrequests; r++) {
 		const struct kvt_request *q = &snap->request[r];
 
-		sum->multiplier[r] = kvt_digest_request(q->id);
-		sum->table[r] = sum->out->group[sum->index].version == DIGEST_KVD1 ?
-				kvt_table_named(snap, sum->index, q) :
-				kvt_table_of(snap, sum->index, q);
-		for (int64_t j = 0; j < q->nblocks[sum->index]; j++)
-			sum->first_use[q->blocks[sum->index][j] + 2]++;
+		job->multiplier[r] = kvt_digest_request(q->id);
+		job->table[r] = job->out->group[job->index].version == DIGEST_KVD1 ?
+				kvt_table_named(snap, job->index, q) :
+				kvt_table_of(snap, job->index, q);
+		for (int64_t j = 0; j < q->nblocks[job->index]; j++)
+			job->first_use[q->blocks[job->index][j] + 2]++;
 	}
 	/* counting sort: [b + 1] is where the uses of b begin, then moves on */
 	for (int64_t b = 0; b < nb; b++)
-		sum->first_use[b + 2] += sum->first_use[b + 1];
+		job->first_use[b + 2] += job->first_use[b + 1];
 	for (int64_t r = 0; r < snap->nrequests; r++) {
 		const struct kvt_request *q = &snap->request[r];
 
-		for (int64_t j = 0; j < q->nblocks[sum->index]; j++) {
-			at = sum->first_use[q->blocks[sum->index][j] + 1]++;
-			sum->use[at] = (struct use){ r, sum->table[r].first + j };
+		for (int64_t j = 0; j < q->nblocks[job->index]; j++) {
+			at = job->first_use[q->blocks[job->index][j] + 1]++;
+			job->use[at] = (struct block_use){ r, job->table[r].first + j };
 		}
 	}
 	return KVT_OK;
@@ -294,25 +308,26 @@ static enum kvt_status allocate_sums(struct digest_group *g,
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static enum kvt_status sum_group(struct summing *sum,
+static enum kvt_status sum_group(struct group_job *job,
 				 const struct kvt_run *run,
 				 struct kvt_error *err)
 {
 	const struct kvt_tiling *tiling =
-		kvt_dump_tiling(sum->out->reader, sum->index);
+		kvt_dump_tiling(job->out->reader, job->index);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
-	struct work work = { .fn = sum_box, .context = sum, .label = "hashing" };
+	struct work work = { .fn = sum_box, .context = job, .label = "hashing" };
 	enum kvt_status status;
 
-	if ((status = kvt_shape_nbytes(&work.total_bytes, &sum->group->shape, err)) ||
-	    (status = allocate_sums(&sum->out->group[sum->index], sum->group, err)) ||
-	    (status = index_uses(sum, err)))
+	if ((status = kvt_shape_nbytes(&work.total_bytes, &job->group->shape, err)) ||
+	    (status = allocate_sums(&job->out->group[job->index], job->group, err)) ||
+	    (status = index_uses(job, err)))
 		return status;
-	sum->cut = cut_choose(sum->group, tiling, NULL, NULL, limit / 4);
-	work.count = work.total_bytes ? sum->cut.nboxes : 0;
-	work.buffer_bytes[0] = work.buffer_bytes[1] = sum->cut.box_bytes;
-	work.buffer_bytes[2] = local_count(sum) * (int64_t)sizeof(struct kvt_digest);
-	work_needs_tiles(&work, tiling);
+	job->cut = cut_choose(job->group, tiling, NULL, NULL, limit / 4);
+	work.count = work.total_bytes ? job->cut.nboxes : 0;
+	work.buffer_bytes[0] = job->cut.box_bytes;
+	work.buffer_bytes[1] = box_sums_count(job) * (int64_t)sizeof(struct kvt_digest);
+	kvt_work_reads(&work, job->out->reader, job->index, &job->cut,
+		       cells_of(job->group));
 	return pipeline_run(&work, run, err);
 }
 
@@ -324,10 +339,9 @@ static enum digest_version version_of(const struct kvt_snapshot *snap, int g,
 								    DIGEST_KVD1;
 }
 
-enum kvt_status digests_compute(struct digests *out, struct kvt_dump *reader,
-				enum digest_version asked,
-				const struct kvt_run *run,
-				struct kvt_error *err)
+enum kvt_status kvt_digests_compute(struct digests *out, struct kvt_dump *reader,
+				    enum digest_version asked, const struct kvt_run *run,
+				    struct kvt_error *err)
 {
 	const struct kvt_snapshot *snap = kvt_dump_snapshot(reader);
 	enum kvt_status status = KVT_OK;
@@ -338,22 +352,22 @@ enum kvt_status digests_compute(struct digests *out, struct kvt_dump *reader,
 	if (!out->request)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int g = 0; !status && g < snap->ngroups; g++) {
-		struct summing sum = { .out = out, .index = g,
+		struct group_job job = { .out = out, .index = g,
 				       .group = &snap->group[g] };
 
 		out->group[g].version = version_of(snap, g, asked);
 		if (out->version < out->group[g].version)
 			out->version = out->group[g].version;
-		status = sum_group(&sum, run, err);
-		free(sum.first_use);
-		free(sum.use);
-		free(sum.multiplier);
-		free(sum.table);
+		status = sum_group(&job, run, err);
+		free(job.first_use);
+		free(job.use);
+		free(job.multiplier);
+		free(job.table);
 	}
 	return status;
 }
 
-void digests_free(struct digests *digests)
+void kvt_digests_free(struct digests *digests)
 {
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		for (int s = 0; s < DIGEST_NSCOPES; s++) {
@@ -363,7 +377,8 @@ void digests_free(struct digests *digests)
 	free(digests->request);
 }
 
-enum digest_version digests_of_request(const struct digests *digests, int64_t request)
+enum digest_version kvt_digests_version(const struct digests *digests,
+						int64_t request)
 {
 	const struct kvt_snapshot *snap = kvt_dump_snapshot(digests->reader);
 	enum digest_version version = DIGEST_KVD1;
@@ -375,8 +390,8 @@ enum digest_version digests_of_request(const struct digests *digests, int64_t re
 	return version;
 }
 
-struct digest_value digest_text(enum digest_scope scope, enum digest_version version,
-				const struct kvt_digest *d)
+struct digest_value kvt_digest_text(enum digest_scope scope, enum digest_version version,
+				    const struct kvt_digest *d)
 {
 	bool tokens = scope == DIGEST_TOKENS;
 	struct digest_value v;

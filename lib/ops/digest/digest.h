@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* digest.h - sums of cell hashes over a dump (kvtool-digest(1)) */
-#ifndef KVTOOL_DIGEST_RUN_H
-#define KVTOOL_DIGEST_RUN_H
+#ifndef KVT_OPS_DIGEST_H
+#define KVT_OPS_DIGEST_H
 
 #include "lib/dump/pipeline.h"
 #include "lib/tile/hash.h"
@@ -37,23 +37,25 @@ struct digests {
 };
 
 /*
- * Reads all data once.  'asked' is DIGEST_KVD1 or DIGEST_NEWEST.  Free with
- * digests_free() in any case.
+ * Reads all data once; 'reader' is borrowed until the digests are freed.  'asked' is
+ * DIGEST_KVD1 or DIGEST_NEWEST.  The same for any layout, format, number of threads
+ * and limit of memory.  Free with kvt_digests_free() in any case.
  */
 KVT_MUST_CHECK enum kvt_status
-digests_compute(struct digests *out, struct kvt_dump *reader,
-		enum digest_version asked, const struct kvt_run *run,
-		struct kvt_error *err);
-void digests_free(struct digests *digests);
+kvt_digests_compute(struct digests *out, struct kvt_dump *reader,
+		    enum digest_version asked, const struct kvt_run *run,
+		    struct kvt_error *err);
+void kvt_digests_free(struct digests *digests);
 
 /* The version of what a request has in all groups. */
-enum digest_version digests_of_request(const struct digests *digests, int64_t request);
+enum digest_version kvt_digests_version(const struct digests *digests,
+						int64_t request);
 
 /* "kvd1:tokens:", "kvd2:tokens:" or "kvd1:blocks:" and 32 digits. */
 struct digest_value {
 	char s[64];
 };
-struct digest_value digest_text(enum digest_scope scope, enum digest_version version,
-				const struct kvt_digest *d);
+struct digest_value kvt_digest_text(enum digest_scope scope, enum digest_version version,
+				    const struct kvt_digest *d);
 
 #endif

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plant.c - find the group that a fault is for, and plant it in memory */
+/*
+ * plant.c - find the group that a fault is for, and plant it in memory
+ *
+ * In: a dump, and a fault whose arguments are ids of the model and the pool.  Out: the
+ * data of the first group that can have the fault, with it, and what it changed.  The
+ * group is read whole, so it and a copy must fit in memory; the dump stays as it is.
+ */
 #include "lib/ops/fault/plant.h"
 
 #include <stdlib.h>
@@ -38,7 +44,8 @@ static enum kvt_status place_arg(int64_t *out, const struct kvt_fault_arg *arg,
 	return KVT_OK;
 }
 
-static enum kvt_status place_strike(struct kvt_strike *out, const struct asked *asked,
+static enum kvt_status place_strike(struct kvt_strike *out,
+				    const struct fault_request *asked,
 				    const struct kvt_window *w, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -67,61 +74,62 @@ enum { DEFAULT_LIMIT = 256 << 20 };
 
 /* The data as they are and as they become; the rest is for the pipeline. */
 static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *group,
-				    const struct rewrite *r, struct kvt_error *err)
+				    const struct kvt_run *run, struct kvt_error *err)
 {
-	int64_t limit = r->memory ? r->memory : DEFAULT_LIMIT;
+	int64_t limit = run->memory ? run->memory : DEFAULT_LIMIT;
 	enum kvt_status status = kvt_shape_nbytes(nbytes, &group->shape, err);
 
 	if (status)
 		return status;
 	if (*nbytes > limit / 2)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s is %s, and needs twice that of the %s of --mem-limit; slice the dump, or allow more",
-				group->id, human_size(*nbytes).s, human_size(limit).s);
+				"%s is %lld KiB, and needs twice that of the %lld KiB of --mem-limit; slice it, or allow more",
+				group->id, (long long)((*nbytes + 1023) / 1024),
+				(long long)(limit / 1024));
 	return KVT_OK;
 }
 
-static enum kvt_status plant_group(struct planted *out, struct kvt_dump *reader,
-				   int g, const struct asked *asked,
-				   const struct rewrite *r, struct kvt_error *err)
+static enum kvt_status plant_group(struct planted *out, const struct kvt_dump *dump,
+				   int g, const struct fault_request *asked,
+				   const struct kvt_run *run, struct kvt_error *err)
 {
-	const struct kvt_snapshot *snapshot = kvt_dump_snapshot(reader);
-	const struct kvt_run run = rewrite_run(r);
+	const struct kvt_snapshot *snapshot = kvt_dump_snapshot(dump);
 	uint8_t *expected = NULL;
 	enum kvt_status status;
 	int64_t nbytes;
 
 	out->id = snapshot->group[g].id;
-	if ((status = check_memory(&nbytes, &snapshot->group[g], r, err)) ||
-	    (status = window_init(&out->window, snapshot, g, err)))
+	if ((status = check_memory(&nbytes, &snapshot->group[g], run, err)) ||
+	    (status = kvt_window_init(&out->window, snapshot, g, err)))
 		return status;
 	expected = malloc((size_t)nbytes + 1);
-	out->overlay = (struct overlay){ g, &window_layout, malloc((size_t)nbytes + 1) };
-	if (!expected || !out->overlay.bytes)
+	out->group = g;
+	out->bytes = malloc((size_t)nbytes + 1);
+	if (!expected || !out->bytes)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	else if (!(status = place_strike(&out->strike, asked, &out->window, err)) &&
-		 !(status = window_read(expected, reader, g, &run, err)) &&
-		 !(status = kvt_fault_plant(out->overlay.bytes, &out->strike,
+		 !(status = kvt_window_read(expected, dump, g, run, err)) &&
+		 !(status = kvt_fault_plant(out->bytes, &out->strike,
 					    &out->window, expected, err)))
 		kvt_window_compare(&out->difference, &out->window, expected,
-				   out->overlay.bytes);
+				   out->bytes);
 	free(expected);
 	return status;
 }
 
-enum kvt_status plant(struct planted *out, struct kvt_dump *reader,
-		      const struct asked *asked, const struct rewrite *r,
-		      struct kvt_error *err)
+enum kvt_status kvt_plant_fault(struct planted *out, const struct kvt_dump *dump,
+				const struct fault_request *asked,
+				const struct kvt_run *run, struct kvt_error *err)
 {
-	const struct kvt_snapshot *snapshot = kvt_dump_snapshot(reader);
+	const struct kvt_snapshot *snapshot = kvt_dump_snapshot(dump);
 	enum kvt_status status = KVT_UNSUPPORTED;
 	bool any = false;
 
 	for (int g = 0; g < snapshot->ngroups && status == KVT_UNSUPPORTED; g++) {
 		if (asked->group && strcmp(asked->group, snapshot->group[g].id))
 			continue;
-		planted_free(out);
-		status = plant_group(out, reader, g, asked, r, err);
+		kvt_planted_free(out);
+		status = plant_group(out, dump, g, asked, run, err);
 		any = true;
 	}
 	if (!any)
@@ -130,9 +138,9 @@ enum kvt_status plant(struct planted *out, struct kvt_dump *reader,
 	return status;
 }
 
-void planted_free(struct planted *planted)
+void kvt_planted_free(struct planted *planted)
 {
-	window_free(&planted->window);
-	free(planted->overlay.bytes);
-	planted->overlay.bytes = NULL;
+	kvt_window_free(&planted->window);
+	free(planted->bytes);
+	planted->bytes = NULL;
 }

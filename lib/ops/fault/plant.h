@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plant.h - a fault as it was asked for, and as it was planted */
-#ifndef KVTOOL_MUTATE_H
-#define KVTOOL_MUTATE_H
+#ifndef KVT_OPS_FAULT_PLANT_H
+#define KVT_OPS_FAULT_PLANT_H
 
-#include "cli/rewrite.h"
+#include "lib/dump/map.h"
 #include "lib/ops/fault/window.h"
 
-/* Layers, blocks and heads by their ids. */
-struct asked {
+/* A fault as it was asked for: layers, blocks and heads by their ids. */
+struct fault_request {
 	const struct kvt_fault *fault;
 	int64_t arg[KVT_FAULT_ARGS];
 	bool given[KVT_FAULT_ARGS];
@@ -18,18 +18,25 @@ struct asked {
 	const char *group;		/* NULL: the first that can have it */
 };
 
+/* What was planted, and where. */
 struct planted {
 	const char *id;			/* of the group */
 	struct kvt_window window;
 	struct kvt_strike strike;
 	struct kvt_difference difference;
-	struct overlay overlay;
+	int group;			/* that it was planted in */
+	uint8_t *bytes;			/* of the group, in kvt_window_layout; owned */
 };
 
-/* Free with planted_free() in any case. */
+/*
+ * Free with kvt_planted_free() in any case.  KVT_USAGE: no such group, layer, block or
+ * head.  KVT_UNSUPPORTED: no group can have the fault, or twice its data do not fit in
+ * run->memory.  KVT_BAD_INPUT: it would change nothing that is live.
+ */
 KVT_MUST_CHECK enum kvt_status
-plant(struct planted *out, struct kvt_dump *reader, const struct asked *asked,
-      const struct rewrite *r, struct kvt_error *err);
-void planted_free(struct planted *planted);
+kvt_plant_fault(struct planted *out, const struct kvt_dump *dump,
+		const struct fault_request *asked, const struct kvt_run *run,
+		struct kvt_error *err);
+void kvt_planted_free(struct planted *planted);
 
 #endif

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.c - bring a group into memory, and say what is live in it */
+/*
+ * window.c - a group in memory, and what is live in it
+ *
+ * In: a dump and a group.  Out: a struct kvt_window of all its layers and blocks, and
+ * its data in that order.  What a state holds follows from the block tables: of a group
+ * that forgets tokens, live is what a request still needs; of others all of a block
+ * that a request has, or as much of it as block_valid says.  The rest is stale, but
+ * without tables all states are live.
+ *
+ * Cost: one pass over the data; for a group without block_valid time of the tables
+ * times the blocks.
+ */
 #include "lib/ops/fault/window.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const struct kvt_layout window_layout = {
+const struct kvt_layout kvt_window_layout = {
 	.nplanes = 1,
 	.plane = { { .nparts = 6, .part = {
 		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
@@ -25,7 +36,7 @@ static bool in_use(const struct kvt_snapshot *snapshot, int group, int64_t block
 	return false;
 }
 
-/* States of a block that hold something; all where nobody says so. */
+/* States of a block that hold something; all, where the dump does not say. */
 static int64_t live_states(const struct kvt_snapshot *snapshot, int group,
 			   int64_t block)
 {
@@ -71,37 +82,45 @@ static uint8_t *make_use(const struct kvt_snapshot *snapshot, int group)
 	return use;
 }
 
-enum { NOBODY = -3 };
+enum { NO_REQUEST = -3 };
 
-/* Requests that share a block may not agree on what is beside it. */
-static void set_beside(int64_t *at, int64_t block)
+void kvt_window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, int group,
+			   int64_t first, int64_t n, int step)
 {
-	*at = *at == NOBODY || *at == block ? block : KVT_NOT_HERE;
-}
-
-static int64_t *make_beside(const struct kvt_snapshot *snapshot, int group, int step)
-{
-	const int64_t nblocks = snapshot->group[group].shape.n[KVT_AXIS_B];
-	int64_t *beside = malloc((size_t)nblocks * sizeof(*beside) + 1);
-
-	for (int64_t b = 0; beside && b < nblocks; b++)
-		beside[b] = NOBODY;
-	for (int64_t r = 0; beside && r < snapshot->nrequests; r++) {
+	for (int64_t i = 0; i < n; i++)
+		out[i] = NO_REQUEST;
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
 		const uint32_t *blocks = snapshot->request[r].blocks[group];
-		int64_t n = snapshot->request[r].nblocks[group];
+		int64_t nblocks = snapshot->request[r].nblocks[group];
 
-		for (int64_t i = 0; i < n; i++) {
-			int64_t j = i + step, there = KVT_NOT_THERE;
+		for (int64_t i = 0; i < nblocks; i++) {
+			int64_t at = blocks[i] - first, j = i + step;
+			int64_t next = KVT_NOT_THERE;
 
-			if (j >= 0 && j < n)
-				there = blocks[j];
-			set_beside(&beside[blocks[i]], there);
+			if (at < 0 || at >= n)
+				continue;
+			if (j >= 0 && j < nblocks)
+				next = blocks[j] - first;
+			if (j >= 0 && j < nblocks && (next < 0 || next >= n))
+				next = KVT_NOT_HERE;
+			/* requests that share a block may not agree */
+			out[at] = out[at] == NO_REQUEST || out[at] == next ?
+				  next : KVT_NOT_HERE;
 		}
 	}
-	for (int64_t b = 0; beside && b < nblocks; b++)
-		if (beside[b] == NOBODY)
-			beside[b] = KVT_NOT_THERE;
-	return beside;
+	for (int64_t i = 0; i < n; i++)
+		if (out[i] == NO_REQUEST)
+			out[i] = KVT_NOT_THERE;
+}
+
+static int64_t *neighbours(const struct kvt_snapshot *snapshot, int group, int step)
+{
+	int64_t n = snapshot->group[group].shape.n[KVT_AXIS_B];
+	int64_t *out = malloc((size_t)n * sizeof(*out) + 1);
+
+	if (out)
+		kvt_window_neighbours(out, snapshot, group, 0, n, step);
+	return out;
 }
 
 /* Ids as the file has them, or numbers in its order. */
@@ -138,8 +157,9 @@ static int row_parts(struct kvt_row_part *out, const struct kvt_group *g)
 	return start == g->shape.n[KVT_AXIS_D] ? g->ncomponents : 0;
 }
 
-enum kvt_status window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot,
-			    int group, struct kvt_error *err)
+enum kvt_status kvt_window_init(struct kvt_window *out,
+				const struct kvt_snapshot *snapshot,
+				int group, struct kvt_error *err)
 {
 	const struct kvt_group *g = &snapshot->group[group];
 
@@ -152,18 +172,18 @@ enum kvt_status window_init(struct kvt_window *out, const struct kvt_snapshot *s
 	};
 	out->nparts = row_parts(out->part, g);
 	if (snapshot->nrequests) {
-		out->prev = make_beside(snapshot, group, -1);
-		out->next = make_beside(snapshot, group, 1);
+		out->prev = neighbours(snapshot, group, -1);
+		out->next = neighbours(snapshot, group, 1);
 	}
 	if (!out->use || !out->layer_ids || !out->block_ids ||
 	    (snapshot->nrequests && (!out->prev || !out->next))) {
-		window_free(out);
+		kvt_window_free(out);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	return KVT_OK;
 }
 
-void window_free(struct kvt_window *window)
+void kvt_window_free(struct kvt_window *window)
 {
 	free((void *)window->use);
 	free((void *)window->prev);
@@ -175,42 +195,40 @@ void window_free(struct kvt_window *window)
 
 /* ---- data --------------------------------------------------------------- */
 
-struct reading {
-	struct kvt_dump *reader;
+struct window_read {
+	const struct kvt_dump *dump;
 	int group;
 	struct cut cut;
 	struct placed all;
 };
 
-static enum kvt_status read_part(struct worker *worker, void *context, int64_t i,
-				 struct kvt_error *err)
+static enum kvt_status read_one_box(struct worker *worker, void *context, int64_t i,
+				    struct kvt_error *err)
 {
-	const struct reading *r = context;
-	const struct kvt_group *g = &kvt_dump_snapshot(r->reader)->group[r->group];
+	const struct window_read *r = context;
+	const struct kvt_group *g = kvt_dump_group(r->dump, r->group);
 	struct kvt_box box = cut_box(&r->cut, i);
-	struct placed part = { &g->layout, box, worker->buffer[0] };
-	enum kvt_status status = read_box(worker, r->reader, r->group, &box,
+	struct placed part = { &kvt_window_layout, box, worker->buffer[0] };
+	enum kvt_status status = kvt_read(worker, r->dump, r->group, &box, part.layout,
 					  part.bytes, err);
 
 	return status ? status :
 	       copy_box(worker, &r->all, &part, &box, g->shape.elem, err);
 }
 
-enum kvt_status window_read(uint8_t *out, struct kvt_dump *reader, int group,
-			    const struct kvt_run *run,
-			    struct kvt_error *err)
+enum kvt_status kvt_window_read(uint8_t *out, const struct kvt_dump *dump, int group,
+				const struct kvt_run *run, struct kvt_error *err)
 {
-	const struct kvt_group *g = &kvt_dump_snapshot(reader)->group[group];
-	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, group);
-	struct reading r = {
-		.reader = reader, .group = group,
-		.cut = cut_choose(g, tiling, NULL, NULL, run->memory ?
-				  run->memory / 4 : INT64_MAX),
-		.all = { &window_layout, kvt_box_whole(&g->shape), out },
+	const struct kvt_group *g = kvt_dump_group(dump, group);
+	struct window_read r = {
+		.dump = dump, .group = group,
+		.cut = cut_choose(g, kvt_dump_tiling(dump, group), NULL, NULL,
+				  run->memory ? run->memory / 4 : INT64_MAX),
+		.all = { &kvt_window_layout, kvt_box_whole(&g->shape), out },
 	};
-	struct work work = { .fn = read_part, .context = &r, .count = r.cut.nboxes };
+	struct work work = { .fn = read_one_box, .context = &r, .count = r.cut.nboxes };
 
 	work.buffer_bytes[0] = r.cut.box_bytes;
-	work_needs_tiles(&work, tiling);
+	kvt_work_reads(&work, dump, group, &r.cut, &kvt_window_layout);
 	return pipeline_run(&work, run, err);
 }

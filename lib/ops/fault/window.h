@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window.h - a group in memory, and what a diagnosis must know about it */
-#ifndef KVTOOL_WINDOW_H
-#define KVTOOL_WINDOW_H
+#ifndef KVT_OPS_FAULT_WINDOW_H
+#define KVT_OPS_FAULT_WINDOW_H
 
 #include "lib/dump/pipeline.h"
 #include "lib/kvt/fault.h"
 
 /* L B S H K D: the order of a struct kvt_window. */
-extern const struct kvt_layout window_layout;
+extern const struct kvt_layout kvt_window_layout;
 
-/* The window of a whole group, without data; free with window_free(). */
+/* The window of a whole group, without data; free with kvt_window_free(). */
 KVT_MUST_CHECK enum kvt_status
-window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot, int group,
-	    struct kvt_error *err);
-void window_free(struct kvt_window *window);
+kvt_window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot, int group,
+		struct kvt_error *err);
+void kvt_window_free(struct kvt_window *window);
+
+/*
+ * For n blocks of a group from 'first' on: the block that the tables have 'step' (-1
+ * or 1) after it, as an index into these n, or KVT_NOT_...; what kvt_window calls
+ * prev and next.  KVT_NOT_HERE, too, where requests that share a block disagree.
+ */
+void kvt_window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, int group,
+			   int64_t first, int64_t n, int step);
 
 /* All data of a group, dense in the window's order. */
 KVT_MUST_CHECK enum kvt_status
-window_read(uint8_t *out, struct kvt_dump *reader, int group,
-	    const struct kvt_run *run, struct kvt_error *err);
+kvt_window_read(uint8_t *out, const struct kvt_dump *dump, int group,
+		const struct kvt_run *run, struct kvt_error *err);
 
 #endif

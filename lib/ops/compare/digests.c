@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c - the digests of both sides of a transfer, each head once */
+/*
+ * digests.c - the digests of both sides of a transfer, each head once
+ *
+ * Ranks may hold replicas of a head.  Of each side the sums of those heads and
+ * channels are added that no earlier rank holds: if all requests moved, and all of
+ * their states, the two sums are equal.
+ */
 #include "lib/ops/compare/transfer.h"
 
 #include <stdlib.h>
@@ -24,15 +30,15 @@ static bool is_first(const struct kvt_snapshot *const *ranks, int rank, int g, i
 static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *version,
 				struct kvt_dump *reader,
 				const struct kvt_snapshot *const *ranks, int rank,
-				const struct kvt_run *run,
-				struct kvt_error *err)
+				const struct kvt_run *run, struct kvt_error *err)
 {
 	struct digests d;
-	enum kvt_status status = digests_compute(&d, reader, DIGEST_NEWEST, run, err);
+	enum kvt_status status = kvt_digests_compute(&d, reader, DIGEST_NEWEST, run, err);
 
 	*version = d.version;
 	for (int g = 0; !status && g < ranks[rank]->ngroups; g++) {
 		const struct digest_group *dg = &d.group[g];
+		const struct kvt_digest *head = dg->head[DIGEST_TOKENS];
 
 		for (int64_t i = 0; i < dg->nheads; i++) {
 			int64_t layers = ranks[rank]->group[g].shape.n[KVT_AXIS_L];
@@ -40,17 +46,15 @@ static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *ver
 			if (!is_first(ranks, rank, g, i))
 				continue;
 			for (int64_t l = 0; l < layers; l++)
-				kvt_digest_add(sum,
-					&dg->head[DIGEST_TOKENS][l * dg->nheads + i]);
+				kvt_digest_add(sum, &head[l * dg->nheads + i]);
 		}
 	}
-	digests_free(&d);
+	kvt_digests_free(&d);
 	return status;
 }
 
 static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *version,
-				const struct side *side,
-				const struct kvt_run *run,
+				const struct side *side, const struct kvt_run *run,
 				struct kvt_error *err)
 {
 	const struct kvt_snapshot **ranks = calloc((size_t)side->n, sizeof(*ranks));
@@ -61,13 +65,12 @@ static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *ver
 	for (int r = 0; r < side->n; r++)
 		ranks[r] = side_rank(side, r);
 	for (int r = 0; !status && r < side->n; r++)
-		status = sum_rank(sum, version, side->file[r].reader, ranks, r,
-				  run, err);
+		status = sum_rank(sum, version, side->file[r].reader, ranks, r, run, err);
 	free(ranks);
 	return status;
 }
 
-/* Of recurrent groups a transfer leaves all states but the last one behind. */
+/* Of recurrent groups a transfer moves the last state only. */
 static bool moves_all(const struct sides *sides, const struct kvt_snapshot *s,
 		      const struct kvt_request *r)
 {
@@ -107,7 +110,9 @@ enum kvt_status compare_digests(struct verified *out, const struct sides *sides,
 	if (memcmp(&out->digest[0], &out->digest[1], sizeof(out->digest[0])))
 		return kvt_fail(err, KVT_MISMATCH,
 				"digest is %s, that of the source is %s",
-				digest_text(DIGEST_TOKENS, version, &out->digest[1]).s,
-				digest_text(DIGEST_TOKENS, version, &out->digest[0]).s);
+				kvt_digest_text(DIGEST_TOKENS, version,
+						&out->digest[1]).s,
+				kvt_digest_text(DIGEST_TOKENS, version,
+						&out->digest[0]).s);
 	return KVT_OK;
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diff.h - the findings of kvtool diff, as text, JSON, CSV and pictures */
+#ifndef KVT_PRINT_DIFF_H
+#define KVT_PRINT_DIFF_H
+
+#include "cli/cli.h"
+#include "cli/json_out.h"
+#include "lib/ops/diff/diff.h"
+
+/* What was compared, how, and what came out. */
+struct diff {
+	struct diff_side side[NSIDES];
+	struct diff_pairs pairs;
+	struct diff_result *result;	/* one a pair */
+	struct diff_criteria criteria;
+	struct diff_options options;
+	bool common, map, quiet, no_diagnosis;
+};
+
+/* "atol", "max-abs": as --tolerance and kvtool-json(5) have them. */
+const char *diff_term_name(enum diff_term term);
+
+/* "A:0-15": the tokens of a column of the heat map by position; or "block 3-4". */
+struct human column_name(const struct diff_result *r, int64_t column);
+
+static inline int unmatched_kept(const struct diff_unmatched *u)
+{
+	int room = (int)(sizeof(u->item) / sizeof(u->item[0]));
+
+	return u->n < room ? u->n : room;
+}
+
+void diff_text(const struct diff *d);
+void diff_text_maps(FILE *stream, const struct diff *d);
+void diff_json(struct json_out *out, const struct diff *d);
+/* The maps alone, as an object of their own. */
+void diff_json_maps(struct json_out *out, const struct diff *d);
+void diff_csv_maps(FILE *stream, const struct diff *d);
+void diff_svg_maps(FILE *stream, const struct diff *d);
+
+/* .svg, .csv, .json or .txt, by the end of the name. */
+KVT_MUST_CHECK enum kvt_status
+heatmap_check(const char *path, bool force, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+heatmap_write(const char *path, bool force, const struct diff *d, struct kvt_error *err);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* internal.h - between the files of lib/ops/diff */
+#ifndef KVT_OPS_DIFF_INTERNAL_H
+#define KVT_OPS_DIFF_INTERNAL_H
+
+#include "lib/ops/diff/diff.h"
+
+/* ---- steps of an alignment ---------------------------------------------- */
+
+void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
+	KVT_PRINTF(3, 4);
+
+/* states.c: the segments of a pair, by request and token or by block. */
+KVT_MUST_CHECK enum kvt_status
+pair_segments(struct diff_pair *p, const struct diff_alignment *how,
+	      struct diff_unmatched *unmatched, struct kvt_error *err);
+/* views.c: what both sides have, as dumps of one shape. */
+KVT_MUST_CHECK enum kvt_status
+pair_views(struct diff_pair *p, struct kvt_error *err);
+
+/* The order that views are read in. */
+extern const struct kvt_layout view_order;
+
+/* ---- tolerance.c -------------------------------------------------------- */
+
+/* The tolerance for a pair; KVT_BAD_INPUT if nothing can decide. */
+KVT_MUST_CHECK enum kvt_status
+tolerance_of_pair(struct diff_tolerance *out, const struct diff_criteria *criteria,
+		  const struct diff_pair *p, const struct diff_scale scale[NSIDES],
+		  struct kvt_error *err);
+
+/* What rounding one number to the types of both sides can do. */
+void tolerance_of_types(double *atol, double *rtol, const struct diff_pair *p,
+			const struct diff_scale scale[NSIDES]);
+
+/* ---- meter.c ------------------------------------------------------------ */
+
+void sums_add(struct diff_sums *to, const struct diff_sums *from);
+
+bool deviation_before(const struct deviation *a, const struct deviation *b);
+/* Into a list of the worst, worst first; *n of at most 'room'. */
+void worst_insert(struct deviation *list, int64_t *n, int64_t room,
+		  const struct deviation *deviation);
+
+/* How elements of a pair are decoded and judged. */
+struct meter {
+	const struct kvt_dtype *dtype[NSIDES];
+	float *table[NSIDES];		/* of types of one or two bytes */
+	struct diff_scale scale[NSIDES];
+	bool bits;			/* equal bits mean equal values */
+	bool has_ulp;
+	int64_t first_kv;		/* of the pair, for the scale */
+	struct diff_tolerance tolerance;
+	bool by_element;		/* it has terms of each element */
+	/* packed content: NULL is a side that is not */
+	bool decoded;
+	const struct kvt_packing *packing[NSIDES];
+	bool rounding;			/* the tolerance is how each number was rounded */
+};
+/* Free in any case. */
+KVT_MUST_CHECK enum kvt_status
+meter_init(struct meter *m, const struct diff_pair *p,
+	   const struct diff_criteria *criteria, struct kvt_error *err);
+void meter_free(struct meter *m);
+
+/* Where the findings of one run of elements along D go. */
+struct findings {
+	struct diff_sums *sums;
+	struct deviation *first;
+	struct deviation *worst;
+	int64_t nworst, room;
+};
+double meter_value(const struct meter *m, int side, int k, const uint8_t *element);
+/* Measures n elements along D of both sides; key[]: of the first, in the pair. */
+void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
+	       const int64_t key[KVT_NAXES], struct findings *out);
+
+/* ---- heat maps: diff.c -------------------------------------------------- */
+
+/* The first ordinal of a column of by_segment. */
+int64_t column_begin(const struct diff_result *r, int64_t column);
+
+#endif
