@@ -16,7 +16,7 @@ struct glance {
 };
 
 struct peek {
-	struct where_run run;
+	struct kvt_element_run run;
 	const struct kvt_group *group;
 	struct kvt_error raw;		/* why bytes are not numbers; or empty */
 	int nglances;
@@ -143,9 +143,7 @@ static enum kvt_status take_peek(struct peek *peek, const struct description *d,
 				 const char *text, const struct describe_options *options,
 				 struct kvt_error *err)
 {
-	struct where w = { .path = d->path, .reader = d->reader,
-			   .snapshot = d->snapshot };
-	enum kvt_status status = where_parse_run(&peek->run, &w, text, err);
+	enum kvt_status status = kvt_where_parse_run(&peek->run, d->snapshot, text, err);
 	const struct kvt_shape *shape;
 	struct glance *g = NULL;
 	uint8_t *bytes;

@@ -47,7 +47,7 @@ static struct fsck_at at_entry(const struct entries *e, const struct entry *entr
 static bool has_place(const struct entries *e, int64_t request)
 {
 	return group_of(e)->tokens_per_state > 0 ||
-	       where_table_is_whole(e->s, e->g, &e->s->request[request]);
+	       kvt_table_is_whole(e->s, e->g, &e->s->request[request]);
 }
 
 /* Entries that have tokens; the others were reserved for later ones. */
@@ -56,7 +56,7 @@ static int64_t entries_used(const struct entries *e, int64_t request)
 	const struct kvt_request *q = &e->s->request[request];
 	int64_t blocks;
 
-	if (!q->ntokens || !where_table_is_whole(e->s, e->g, q))
+	if (!q->ntokens || !kvt_table_is_whole(e->s, e->g, q))
 		return q->ntokens ? q->nblocks[e->g] : 0;
 	blocks = (q->first_token + q->ntokens - 1) / group_of(e)->block_size + 1;
 	return blocks - q->first_token / group_of(e)->block_size;
