@@ -52,8 +52,8 @@ engine='lib/(tile|dump|ops)/'
 
 # What each room may include besides itself.
 # being taken apart: these still print, or know what they should be handed
-mixed='lib/ops/(fault/plant|diff/diff|check/check)\.h'
-mixed="$mixed|lib/ops/(describe/(facts|stats)|check/integrity)\.c|lib/dump/(graft\.[ch]|merge\.c|slice\.h)"
+mixed='lib/ops/(fault/plant|diff/diff)\.h'
+mixed="$mixed|lib/dump/(graft\.[ch]|merge\.c|slice\.h)"
 mixed="$mixed|lib/ops/transfer/(posts|transfer|replay)\.h"
 arrows() {
 	includes lib kernels formats cli | not "^($mixed):" | perl -ne '

@@ -14,7 +14,7 @@ static void print_offset(struct kvt_dump *dump, enum kvt_space space,
 {
 	const char *name;
 
-	describe_label(space == KVT_FILES ? "file" : "memory");
+	print_label(space == KVT_FILES ? "file" : "memory");
 	if (buffer < 0) {
 		puts("nowhere: reads as zeros");
 		return;
@@ -30,7 +30,7 @@ static void print_coordinate(const struct kvt_snapshot *s, const struct kvt_plac
 	const struct kvt_group *group = &s->group[p->group];
 	const int64_t *n = group->shape.n;
 
-	describe_label("at");
+	print_label("at");
 	if (s->ngroups > 1)
 		plainf("group=%s,", group->id);
 	plainf("layer=%lld,block=%llu", (long long)p->index[KVT_AXIS_L],
@@ -72,7 +72,7 @@ static void print_element(const struct kvt_snapshot *s, const struct kvt_place *
 	int64_t dim = p->index[KVT_AXIS_D];
 	const struct kvt_component *c = kvt_where_component(group, dim);
 
-	describe_label("element");
+	print_label("element");
 	plainf("%s, byte %lld of %lld", group->dtype->name, (long long)p->byte,
 	       (long long)group->shape.elem);
 	if (c)
@@ -84,15 +84,15 @@ static void print_element(const struct kvt_snapshot *s, const struct kvt_place *
 		       (long long)(c->global_start + dim - c->start));
 	putchar('\n');
 	if (group->layer_names) {
-		describe_label("layer");
+		print_label("layer");
 		plainf("%s\n", group->layer_names[p->index[KVT_AXIS_L]]);
 	}
 	if (group->block_ids) {
-		describe_label("block");
+		print_label("block");
 		plainf("position %lld in the dump\n", (long long)p->index[KVT_AXIS_B]);
 	}
 	if (group->head_start) {
-		describe_label("head");
+		print_label("head");
 		plainf("%lld on this rank\n", (long long)p->index[KVT_AXIS_H]);
 	}
 }
@@ -122,7 +122,7 @@ static void print_tenants(const struct kvt_snapshot *s, const struct kvt_place *
 	struct kvt_tenant t;
 	int printed = 0;
 
-	describe_label("holds");
+	print_label("holds");
 	plainf("%s", text[holding]);
 	while (holding != KVT_HOLDS_NULL && kvt_next_tenant(&t, &at, s, p)) {
 		putchar(printed++ ? ',' : ':');
@@ -137,7 +137,7 @@ static void print_tile(struct kvt_dump *dump, const struct kvt_place *p)
 
 	if (!kvt_where_tile(&tile, dump, p))
 		return;
-	describe_label("tile");
+	print_label("tile");
 	for (int a = 0; a < KVT_NAXES; a++)
 		plainf("%s%c %lld", a ? " " : "", kvt_axis_letter((enum kvt_axis)a),
 		       (long long)tile.begin[a]);
@@ -147,7 +147,7 @@ static void print_tile(struct kvt_dump *dump, const struct kvt_place *p)
 
 static void print_region(const struct kvt_snapshot *s, const struct kvt_place *p)
 {
-	describe_label("is");
+	print_label("is");
 	if (p->region == KVT_HEADER)
 		plainf("header of the file: data begins at byte %lld\n",
 		       (long long)p->begin);
