@@ -52,8 +52,7 @@ engine='lib/(tile|dump|ops)/'
 
 # What each room may include besides itself.
 # being taken apart: these still print, or know what they should be handed
-mixed='lib/ops/(where/where|guess/guess|workers/workers|check/check)\.h'
-mixed="$mixed|lib/ops/(describe/(facts|stats)|check/integrity)\.c|lib/dump/(graft\.[ch]|merge\.c|slice\.h)"
+mixed='x'
 mixed="$mixed|lib/ops/transfer/(posts|transfer|replay)\.h"
 arrows() {
 	includes lib kernels formats cli | not "^($mixed):" | perl -ne '

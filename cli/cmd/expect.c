@@ -71,14 +71,14 @@ static enum kvt_status compute_digests(struct opened *o, const char *path,
 static enum kvt_status open_dump(struct opened *o, const char *path, bool digest,
 				 const struct arguments *args, struct kvt_error *err)
 {
-	const struct describe_options nothing = { .json = true };
+	const struct describe_options nothing = { .names = false };
 	enum kvt_status status;
 
 	*o = (struct opened){ .d = calloc(1, sizeof(*o->d)) };
 	if (!o->d)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	if ((status = kvt_open(&o->reader, path, &args->hints, err)) ||
-	    (status = describe_facts(o->d, path, o->reader, err)))
+	    (status = kvt_describe(o->d, path, o->reader, err)))
 		return status;
 	describe_json(&o->json, o->d, &nothing);
 	if (o->json.failed)
@@ -91,7 +91,7 @@ static enum kvt_status open_dump(struct opened *o, const char *path, bool digest
 static void close_dump(struct opened *o)
 {
 	if (o->d)
-		describe_free(o->d);
+		kvt_description_free(o->d);
 	json_free(&o->json);
 	free(o->d);
 	kvt_dump_close(o->reader);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fsck.c - is a dump consistent, with itself and with the other ranks? */
+#include "cli/opt.h"
+#include "cli/print/fsck.h"
 #include "cli/progress.h"
-#include "lib/ops/check/check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ struct run {
 
 static void found(void *context, const char *name, const char *text)
 {
-	fsck_find(context, name, fsck_at("%s", ""), "%s", text);
+	kvt_find(context, name, kvt_find_at("%s", ""), "%s", text);
 }
 
 /* What was said of the file, without its name: that begins the line anyway. */
@@ -43,90 +44,61 @@ static const char *without_path(const char *why, const char *path)
 }
 
 /* Bytes that are not as they must be are a finding; too little memory is none. */
-static void tell_failure(struct fsck_report *r, enum kvt_status status, const char *why,
+static void tell_failure(struct kvt_findings *r, enum kvt_status status, const char *why,
 			 struct run *run)
 {
 	why = without_path(why, r->path);
 	if (status == KVT_BAD_INPUT)
-		fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s", why);
+		kvt_find(r, "file.unreadable", kvt_find_at("%s", ""), "%s", why);
 	else if (status && !interrupted)
 		complain(&cmd_fsck, "%s: %s", r->path, why);
 	run->status = worse(run->status, status);
 }
 
-static void check_data(struct fsck_report *r, struct kvt_dump *reader, const char *path,
-		       struct run *run)
+static void check_dump(struct kvt_findings *r, struct kvt_dump *dump,
+			 const char *path, struct run *run)
 {
 	struct kvt_error why = { "" };
-	enum kvt_status status = fsck_data(r, reader, path, &run->asked->run, &why);
+	enum kvt_status status = kvt_check_dump(r, dump, path, !run->asked->fast,
+						&run->asked->run, &why);
 
 	tell_failure(r, status, why.text, run);
 }
 
-static void look_at(struct fsck_report *r, const struct kvt_dump *reader, bool data)
-{
-	const struct kvt_snapshot *s = kvt_dump_snapshot(reader);
-
-	r->looked = (struct fsck_looked){
-		.files = kvt_dump_files(reader),
-		.bytes = kvt_dump_file_bytes(reader),
-		.groups = s->ngroups,
-		.data = data,
-		.checks = kvt_dump_checks(reader),
-		.unlisted = kvt_dump_unlisted(reader),
-	};
-	for (int g = 0; g < s->ngroups; g++)
-		r->looked.blocks += s->group[g].shape.n[KVT_AXIS_B];
-}
-
-static void check_reader(struct fsck_report *r, struct kvt_dump *reader,
-			 const char *path, struct run *run)
-{
-	const struct kvt_snapshot *s = kvt_dump_snapshot(reader);
-
-	snprintf(r->format, sizeof(r->format), "%s", kvt_dump_format(reader));
-	look_at(r, reader, !run->asked->fast);
-	if (!fsck_tables(r, s) || !fsck_layers(r, s))
-		r->out_of_memory = true;
-	fsck_rank(r, s);
-	if (!run->asked->fast)
-		check_data(r, reader, path, run);
-}
-
 /* What is refused is a finding, too; flaws that have names were found before. */
-static void refused(struct fsck_report *r, enum kvt_status status, const char *why,
+static void refused(struct kvt_findings *r, enum kvt_status status, const char *why,
 		    struct run *run)
 {
-	if (r->total[FSCK_ERROR])
+	if (r->total[KVT_ERROR])
 		return;
-	fsck_find(r, "file.unreadable", fsck_at("%s", ""), "%s",
-		  without_path(why, r->path));
+	kvt_find(r, "file.unreadable", kvt_find_at("%s", ""), "%s",
+		 without_path(why, r->path));
 	run->status = worse(run->status, status);
 }
 
-static void finish(struct fsck_report *r, struct run *run)
+static void finish(struct kvt_findings *r, struct run *run)
 {
 	if (run->asked->json)
 		fsck_json(&run->json, run->list, r);
 	else
 		fsck_text(r);
-	if (r->total[FSCK_ERROR])
+	if (r->total[KVT_ERROR])
 		run->status = worse(run->status, KVT_MISMATCH);
 	if (r->out_of_memory) {
 		complain(&cmd_fsck, "%s: out of memory", r->path);
 		run->status = worse(run->status, KVT_SYSTEM);
 	}
-	free(r->finding);
+	kvt_findings_free(r);
 }
 
 static void found_leftover(void *context, const char *left)
 {
-	fsck_find(context, "file.leftover", fsck_at("%s", ""),
-		  "%s was left by a run that was killed, unless it still runs", left);
+	kvt_find(context, "file.leftover", kvt_find_at("%s", ""),
+		 "%s was left by a run that was killed, unless it still runs", left);
 }
 
 /* In a folder, and beside what is looked at. */
-static void find_leftovers(struct fsck_report *r, const char *path)
+static void find_leftovers(struct kvt_findings *r, const char *path)
 {
 	struct stat st;
 
@@ -137,26 +109,26 @@ static void find_leftovers(struct fsck_report *r, const char *path)
 
 static void check_file(const char *path, struct run *run)
 {
-	struct fsck_report r = { .nfindings = 0 };
+	struct kvt_findings r = { .nfindings = 0 };
 	const struct kvt_inspector inspector = { found, &r };
 	struct kvt_hints hints = run->asked->hints;
 	struct kvt_error why = { "" };
-	struct kvt_dump *reader;
+	struct kvt_dump *dump;
 	enum kvt_status status;
 
 	snprintf(r.path, sizeof(r.path), "%s", path);
 	find_leftovers(&r, path);
 	hints.inspector = &inspector;
 	hints.empty = true;
-	status = kvt_open(&reader, path, &hints, &why);
+	status = kvt_open(&dump, path, &hints, &why);
 	if (status) {
 		refused(&r, status, why.text, run);
 	} else {
-		check_reader(&r, reader, path, run);
-		if (kvt_dump_snapshot(reader)->parallel.tp_size > 1)
-			run->rank[run->nranks++] = (struct rank_file){ path, reader };
+		check_dump(&r, dump, path, run);
+		if (kvt_dump_snapshot(dump)->parallel.tp_size > 1)
+			run->rank[run->nranks++] = (struct rank_file){ path, dump };
 		else
-			kvt_dump_close(reader);
+			kvt_dump_close(dump);
 	}
 	if (!interrupted)
 		finish(&r, run);
@@ -178,20 +150,20 @@ static bool belong_together(const struct rank_file *a, const struct rank_file *b
 
 static void check_ranks(struct rank_file *files, int nfiles, struct run *run)
 {
-	struct fsck_report r = { .nfindings = 0 };
+	struct kvt_findings r = { .nfindings = 0 };
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
 	snprintf(r.path, sizeof(r.path), "%.400s and %d more of %lld ranks",
 		 files[0].name, nfiles - 1,
 		 (long long)kvt_dump_snapshot(files[0].reader)->parallel.tp_size);
-	status = fsck_ranks(&r, files, nfiles, run->asked->fast, &run->asked->run,
-			    &why);
+	status = kvt_check_ranks(&r, files, nfiles, run->asked->fast, &run->asked->run,
+				 &why);
 	tell_failure(&r, status, why.text, run);
 	if (!interrupted)
 		finish(&r, run);
 	else
-		free(r.finding);
+		kvt_findings_free(&r);
 }
 
 /* Ranks that were given together are checked together; one alone is fine. */
@@ -219,13 +191,10 @@ static void check_sets(struct run *run)
 
 static void list_rules(void)
 {
-	static const char *const severities[] = {
-		[FSCK_NOTE] = "note", [FSCK_WARNING] = "warning", [FSCK_ERROR] = "error",
-	};
-	const struct fsck_rule *rule;
+	const struct kvt_rule *rule;
 
-	for (int i = 0; (rule = fsck_rule_at(i)); i++)
-		plainf("%-22s %-8s %s\n", rule->name, severities[rule->severity],
+	for (int i = 0; (rule = kvt_rule_at(i)); i++)
+		plainf("%-22s %-8s %s\n", rule->name, kvt_severity_name(rule->severity),
 		       rule->meaning);
 }
 

@@ -1,58 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guess.c - kvtool guess: the layout that the data speaks for */
 #include "cli/opt.h"
-#include "lib/ops/guess/guess.h"
+#include "cli/print/guess.h"
 
-#include <stdlib.h>
+/* 'context' is the path. */
+static enum kvt_status open_as(struct kvt_dump **out, void *context,
+			       const struct kvt_hints *hints, struct kvt_error *err)
+{
+	return kvt_open(out, context, hints, err);
+}
 
-static enum kvt_status write_manifest(const struct guess *g, const char *path,
+static enum kvt_status write_manifest(const struct kvt_guess_source *of,
+				      const struct kvt_guess *g, const char *path,
 				      struct kvt_error *err)
 {
-	struct guess_candidate c;
-	struct kvt_dump *reader;
+	const struct kvt_text layout = kvt_layout_string(&g->candidate[0].layout);
+	struct kvt_hints hints = of->hints;
+	struct kvt_dump *dump;
 	enum kvt_status status;
 
-	if ((status = guess_open(&reader, &c, &g->sample,
-				 kvt_layout_string(&g->candidate[0].layout).s, err)))
+	hints.layout = layout.s;
+	hints.dtype = g->type[0].dtype->name;
+	if ((status = kvt_open(&dump, of->name, &hints, err)))
 		return status;
-	status = kvt_write_manifest(reader, path, err);
-	kvt_dump_close(reader);
+	status = kvt_write_manifest(dump, path, err);
+	kvt_dump_close(dump);
 	return status;
 }
 
-static enum kvt_status report(const struct guess *g, bool json, const char *manifest,
-			      struct kvt_error *err)
+static enum kvt_status report(const struct kvt_guess_source *of,
+			      const struct kvt_guess *g, bool json,
+			      const char *manifest, struct kvt_error *err)
 {
 	struct json_out out = { NULL, false };
 	enum kvt_status status = KVT_OK;
 
 	if (!g->why_not[0] && manifest)
-		status = write_manifest(g, manifest, err);
+		status = write_manifest(of, g, manifest, err);
 	if (!status && json) {
-		guess_json(&out, g);
+		guess_json(&out, of, g);
 		status = json_print(&out, false, err);
 		json_free(&out);
 	} else if (!status) {
-		guess_text(g);
+		guess_text(of, g);
 	}
 	if (!status && g->why_not[0])
-		return kvt_fail(err, KVT_BAD_INPUT, "%.200s: %s", g->sample.path,
-				g->why_not);
+		return kvt_fail(err, KVT_BAD_INPUT, "%.200s: %s", of->name, g->why_not);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct guess g = { .sample = { .nbytes = 8 << 20 } };
+	struct kvt_guess_source of = { .open = open_as, .nbytes = 8 << 20 };
+	struct kvt_guess g;
 	const char *manifest = NULL;
 	bool json = false;
 	const struct opt opts[] = {
-		{ "sample", 0, OPT_SIZE, &g.sample.nbytes, "SIZE",
+		{ "sample", 0, OPT_SIZE, &of.nbytes, "SIZE",
 		  "bytes to read for each layout; default: 8M" },
 		{ "write-manifest", 0, OPT_STRING, &manifest, "FILE",
 		  "where to write what was found, as a manifest" },
 		OPT_JSON(&json),
-		OPT_INPUT(&g.sample.hints),
+		OPT_INPUT(&of.hints),
 		{ 0 }
 	};
 	enum kvt_status status;
@@ -62,17 +71,16 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	if (n != 1)
 		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", n);
-	if (g.sample.hints.layout)
-		return kvt_fail(err, KVT_USAGE,
-				"--layout says what is to be guessed");
-	if (g.sample.nbytes > INT64_C(1) << 32)
+	if (of.hints.layout)
+		return kvt_fail(err, KVT_USAGE, "--layout says what is to be guessed");
+	if (of.nbytes > INT64_C(1) << 32)
 		return kvt_fail(err, KVT_USAGE, "--sample is %lld, expected 4G at most",
-				(long long)g.sample.nbytes);
-	g.sample.path = argv[0];
-	status = guess_rank(&g, err);
+				(long long)of.nbytes);
+	of.name = of.context = argv[0];
+	status = kvt_guess(&g, &of, err);
 	if (!status)
-		status = report(&g, json, manifest, err);
-	guess_free(&g);
+		status = report(&of, &g, json, manifest, err);
+	kvt_guess_free(&g);
 	return status;
 }
 

@@ -133,38 +133,6 @@ static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
 			  model_read_file(&r->config, path, &a->hints, err);
 }
 
-/* ---- sums --------------------------------------------------------------- */
-
-struct size_sums size_sums(const struct size_row *row)
-{
-	struct size_sums sums = { .token = 0 };
-
-	for (int i = 0; i < row->size.ngroups; i++) {
-		const struct kvt_group_size *g = &row->size.group[i];
-		int64_t block = g->page * g->group.layers;
-
-		if (!g->block_size) {
-			sums.states += block;
-		} else if (g->most_blocks) {
-			sums.windows += block * g->most_blocks;
-			sums.window += (double)block / (double)g->block_size;
-		} else {
-			double token = (double)block / (double)g->block_size;
-
-			sums.token += token;
-			sums.all_ranks += token * (double)row->tp;
-			sums.unique += token * (double)row->tp /
-				       (double)g->spec.replication;
-		}
-	}
-	return sums;
-}
-
-int64_t size_fit(const struct size_report *r, const struct size_row *row)
-{
-	return kvt_model_tokens(&row->size, r->memory / r->requests);
-}
-
 /* ---- run ---------------------------------------------------------------- */
 
 /* A size that was asked for must be possible; one of the usual ones need not. */

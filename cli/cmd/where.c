@@ -1,140 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* where.c - kvtool where: from a byte to what it means, and back */
-#include "lib/ops/where/where.h"
-
-#include <string.h>
+#include "cli/opt.h"
+#include "cli/print/where.h"
 
 enum { MAX_ANSWERS = 2 * sizeof(((struct opt_strings *)0)->s) / sizeof(char *) };
 
-/* ---- both ways ---------------------------------------------------------- */
+/* What the command line asks. */
+struct asked {
+	const char *path;
+	struct opt_strings offsets, ats;
+	enum kvt_space space;		/* that --offset counts in */
+	bool json;
+};
 
-/* The offsets of an element, wherever it has one. */
-static enum kvt_status locate(struct answer *a, const struct where *w,
-			      struct kvt_error *err)
-{
-	const struct kvt_place *p = &a->place;
-	enum kvt_status status;
-
-	a->in_files = !kvt_dump_tiling(w->reader, p->group);
-	a->in_memory = true;
-	if (a->in_files &&
-	    (status = kvt_dump_locate(&a->file, &a->file_offset, w->reader, KVT_FILES,
-					p->group, p->index, err)))
-		return status;
-	if ((status = kvt_dump_locate(&a->tensor, &a->memory_offset, w->reader,
-					KVT_MEMORY, p->group, p->index, err)))
-		return status;
-	a->file_offset += p->byte;
-	a->memory_offset += p->byte;
-	return KVT_OK;
-}
-
-static enum kvt_status answer_at(struct answer *a, const struct where *w,
-				 struct kvt_error *err)
-{
-	enum kvt_status status = where_parse_at(&a->place, w, a->query, err);
-
-	return status ? status : locate(a, w, err);
-}
-
-/* "1234" or "0x4d2", behind the name of a file or a group where there are several. */
-static enum kvt_status parse_offset(int64_t *buffer, int64_t *offset,
-				    const struct where *w, const char *text,
-				    struct kvt_error *err)
-{
-	const char *colon = strrchr(text, ':');
-	char name[4096];
-
-	if (!where_number(offset, colon ? colon + 1 : text))
-		return kvt_fail(err, KVT_USAGE,
-				"--offset is '%.200s', expected a whole number, or NAME:number",
-				text);
-	if (!colon)
-		return kvt_dump_find_buffer(buffer, w->reader, w->space, NULL, err);
-	if (snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text) >=
-	    (int)sizeof(name))
-		return kvt_fail(err, KVT_USAGE, "--offset: the name is too long");
-	return kvt_dump_find_buffer(buffer, w->reader, w->space, name, err);
-}
-
-static enum kvt_status answer_offset(struct answer *a, const struct where *w,
+static enum kvt_status print_answers(const struct asked *asked, struct kvt_dump *dump,
+				     const struct where_answer *a, int n,
 				     struct kvt_error *err)
-{
-	bool memory = w->space == KVT_MEMORY;
-	int64_t buffer, offset;
-	struct kvt_error why = { "" };
-	enum kvt_status status;
-
-	if ((status = parse_offset(&buffer, &offset, w, a->query, err)))
-		return status;
-	status = kvt_dump_at(&a->place, w->reader, w->space, buffer, offset, &why);
-	if (status)
-		return kvt_fail(err, status, "%.460s%s", why.text,
-				status == KVT_UNSUPPORTED ? "; use --memory" : "");
-	if (a->place.region == KVT_ELEMENT)
-		return locate(a, w, err);
-	a->in_files = !memory;
-	a->in_memory = memory;
-	a->file = a->tensor = buffer;
-	a->file_offset = a->memory_offset = offset;
-	return KVT_OK;
-}
-
-/* ---- the command -------------------------------------------------------- */
-
-static enum kvt_status print_answers(const struct where *w, const struct answer *a,
-				     int n, bool json, struct kvt_error *err)
 {
 	struct json_out out = { NULL, false };
 	enum kvt_status status;
 
-	if (!json) {
+	if (!asked->json) {
 		for (int i = 0; i < n; i++)
-			where_text(w, &a[i]);
+			where_text(asked->path, dump, &a[i]);
 		return KVT_OK;
 	}
-	where_json(&out, w, a, n);
+	where_json(&out, asked->path, dump, a, n);
 	status = json_print(&out, false, err);
 	json_free(&out);
 	return status;
 }
 
-static enum kvt_status answer_all(const struct where *w,
-				  const struct opt_strings *offsets,
-				  const struct opt_strings *ats, bool json,
-				  struct kvt_error *err)
+/* All are answered before any is printed: a wrong question leaves no half of a list. */
+static enum kvt_status answer(const struct asked *asked, struct kvt_dump *dump,
+			      struct kvt_error *err)
 {
-	struct answer a[MAX_ANSWERS];
+	struct where_answer a[MAX_ANSWERS];
 	enum kvt_status status;
 	int n = 0;
 
-	for (int i = 0; i < offsets->n; i++) {
-		a[n] = (struct answer){ .option = "offset", .query = offsets->s[i] };
-		if ((status = answer_offset(&a[n++], w, err)))
+	for (int i = 0; i < asked->offsets.n; i++, n++) {
+		a[n].option = "offset";
+		a[n].query = asked->offsets.s[i];
+		if ((status = kvt_where_offset(&a[n].is, dump, asked->space, a[n].query,
+					       err)))
 			return status;
 	}
-	for (int i = 0; i < ats->n; i++) {
-		a[n] = (struct answer){ .option = "at", .query = ats->s[i] };
-		if ((status = answer_at(&a[n++], w, err)))
+	for (int i = 0; i < asked->ats.n; i++, n++) {
+		a[n].option = "at";
+		a[n].query = asked->ats.s[i];
+		if ((status = kvt_where_at(&a[n].is, dump, a[n].query, err)))
 			return status;
 	}
-	return print_answers(w, a, n, json, err);
+	return print_answers(asked, dump, a, n, err);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct opt_strings offsets = { 0 }, ats = { 0 };
+	struct asked asked = { .path = NULL };
 	struct kvt_hints hints = { .manifest = NULL };
-	struct where w = { .space = KVT_FILES };
-	bool json = false, memory = false;
+	struct kvt_dump *dump;
+	bool memory = false;
 	const struct opt opts[] = {
-		{ "offset", 0, OPT_STRINGS, &offsets, "[NAME:]N",
+		{ "offset", 0, OPT_STRINGS, &asked.offsets, "[NAME:]N",
 		  "what byte N of the file, or of file NAME of a folder, belongs to" },
-		{ "at", 0, OPT_STRINGS, &ats, "KEY=VALUE,...",
+		{ "at", 0, OPT_STRINGS, &asked.ats, "KEY=VALUE,...",
 		  "where the element with this coordinate is" },
 		{ "memory", 0, OPT_FLAG, &memory, NULL,
 		  "--offset counts in the engine's tensor, or that of group NAME" },
-		OPT_JSON(&json),
+		OPT_JSON(&asked.json),
 		OPT_INPUT(&hints),
 		{ 0 }
 	};
@@ -145,15 +79,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	if (n != 1)
 		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", n);
-	if (!offsets.n && !ats.n)
+	if (!asked.offsets.n && !asked.ats.n)
 		return kvt_fail(err, KVT_USAGE, "expected --offset or --at");
-	if ((status = kvt_open(&w.reader, argv[0], &hints, err)))
+	if ((status = kvt_open(&dump, argv[0], &hints, err)))
 		return status;
-	w.path = argv[0];
-	w.snapshot = kvt_dump_snapshot(w.reader);
-	w.space = memory ? KVT_MEMORY : KVT_FILES;
-	status = answer_all(&w, &offsets, &ats, json, err);
-	kvt_dump_close(w.reader);
+	asked.path = argv[0];
+	asked.space = memory ? KVT_MEMORY : KVT_FILES;
+	status = answer(&asked, dump, err);
+	kvt_dump_close(dump);
 	return status;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - kvtool workers: is every request finished by all of them? */
+#include "cli/json_out.h"
 #include "cli/opt.h"
+#include "formats/log/workers.h"
 #include "lib/ops/workers/workers.h"
 
 #include <errno.h>
@@ -17,10 +19,10 @@ struct sink {
 
 /* ---- what is found ------------------------------------------------------ */
 
-static void on_finished(void *arg, int64_t step, enum kvt_direction direction,
+static void on_finished(void *context, int64_t step, enum kvt_direction direction,
 			const char *id, int64_t reports, int64_t since)
 {
-	struct sink *s = arg;
+	struct sink *s = context;
 	json_t *o;
 
 	if (!s->out) {
@@ -37,9 +39,9 @@ static void on_finished(void *arg, int64_t step, enum kvt_direction direction,
 	json_put_int(s->out, o, "since", since);
 }
 
-static void on_invalid(void *arg, int64_t step, int64_t block)
+static void on_invalid(void *context, int64_t step, int64_t block)
 {
-	struct sink *s = arg;
+	struct sink *s = context;
 	json_t *o;
 
 	if (!s->out) {
@@ -51,17 +53,17 @@ static void on_invalid(void *arg, int64_t step, int64_t block)
 	json_put_int(s->out, o, "block", block);
 }
 
-static void on_problem(void *arg, enum workers_problem problem, int64_t step,
+static void on_problem(void *context, enum kvt_worker_problem problem, int64_t step,
 		       int64_t worker, const char *id, const char *text)
 {
-	struct sink *s = arg;
+	struct sink *s = context;
 	json_t *o;
 
 	complain(&cmd_workers, "%.100s: step %lld: %s", s->path, LL(step), text);
 	if (!s->out)
 		return;
 	o = json_append_object(s->out, s->problems);
-	json_put_text(s->out, o, "problem", workers_problem_name(problem));
+	json_put_text(s->out, o, "problem", kvt_worker_problem_name(problem));
 	json_put_int(s->out, o, "step", step);
 	if (worker >= 0)
 		json_put_int(s->out, o, "worker", worker);
@@ -73,7 +75,7 @@ static void on_problem(void *arg, enum workers_problem problem, int64_t step,
 
 /* ---- the command -------------------------------------------------------- */
 
-static void print_totals(const struct sink *s, const struct workers_totals *t)
+static void print_totals(const struct sink *s, const struct kvt_workers_totals *t)
 {
 	if (!s->out) {
 		plainf("%s: %lld worker%s, %lld step%s: %lld finished, "
@@ -87,13 +89,35 @@ static void print_totals(const struct sink *s, const struct workers_totals *t)
 	json_put_int(s->out, s->out->root, "steps", t->steps);
 }
 
-static enum kvt_status check(FILE *in, struct sink *s, struct kvt_error *err)
+static enum kvt_status take(void *context, const struct kvt_worker_event *event,
+			    struct kvt_error *err)
 {
-	const struct workers_listener listener = {
+	return kvt_workers_take(context, event, err);
+}
+
+static enum kvt_status replay(struct kvt_workers_totals *totals, FILE *in,
+			      struct sink *s, struct kvt_error *err)
+{
+	const struct kvt_workers_listener listener = {
 		s, on_finished, on_invalid, on_problem,
 	};
-	struct workers_totals totals;
-	enum kvt_status status = workers_replay(&totals, in, s->path, &listener, err);
+	struct kvt_error why = { "" };
+	struct kvt_workers *workers;
+	enum kvt_status status = kvt_workers_new(&workers, &listener, err);
+
+	if (status)
+		return status;
+	if (!(status = kvt_log_read(in, s->path, take, workers, err)) &&
+	    (status = kvt_workers_end(totals, workers, &why)))
+		kvt_fail(err, status, "%s: %s", s->path, why.text);
+	kvt_workers_free(workers);
+	return status;
+}
+
+static enum kvt_status check(FILE *in, struct sink *s, struct kvt_error *err)
+{
+	struct kvt_workers_totals totals;
+	enum kvt_status status = replay(&totals, in, s, err);
 
 	if (status)
 		return status;

@@ -108,16 +108,15 @@ static enum kvt_status expect_text(const struct description *d, const char *opti
 	return status;
 }
 
-enum kvt_status describe_expect(const struct description *d,
-				const struct describe_options *options,
-				const json_t *json, struct kvt_error *err)
+enum kvt_status describe_expect(const struct description *d, const char *layout,
+				const struct opt_strings *clauses, const json_t *json,
+				struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
-	if (options->expect_layout)
-		status = expect_text(d, "-layout", options->expect_layout, json, err);
-	for (int i = 0; i < options->expect.n && status <= KVT_MISMATCH; i++)
-		status = worse(status, expect_text(d, "", options->expect.s[i], json,
-						   err));
+	if (layout)
+		status = expect_text(d, "-layout", layout, json, err);
+	for (int i = 0; i < clauses->n && status <= KVT_MISMATCH; i++)
+		status = worse(status, expect_text(d, "", clauses->s[i], json, err));
 	return status;
 }

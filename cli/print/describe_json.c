@@ -3,14 +3,14 @@
 #include "cli/print/describe.h"
 #include "lib/ops/digest/digest.h"
 
-static void put_manifest(struct json_out *out, const struct kvt_dump *reader)
+static void put_manifest(struct json_out *out, const struct kvt_dump *dump)
 {
 	static const char *const proofs[] = {
 		[KVT_PROOF_NONE] = "none", [KVT_PROOF_SIZE] = "size",
 		[KVT_PROOF_SAMPLES] = "samples", [KVT_PROOF_HEADER] = "header",
 		[KVT_PROOF_FAILED] = "failed",
 	};
-	enum kvt_manifest_proof proof = kvt_dump_proof(reader);
+	enum kvt_manifest_proof proof = kvt_dump_proof(dump);
 	json_t *manifest;
 
 	if (proof == KVT_PROOF_NO_MANIFEST) {
@@ -18,7 +18,7 @@ static void put_manifest(struct json_out *out, const struct kvt_dump *reader)
 		return;
 	}
 	manifest = json_put_object(out, out->root, "manifest");
-	json_put_text(out, manifest, "file", kvt_dump_manifest(reader));
+	json_put_text(out, manifest, "file", kvt_dump_manifest(dump));
 	json_put_text(out, manifest, "proof", proofs[proof]);
 }
 
@@ -240,17 +240,18 @@ static void put_moments(struct json_out *out, json_t *o, const struct group_fact
 	json_t *list = json_put_array(out, o, "stats");
 
 	for (int64_t i = 0; i < n[KVT_AXIS_L] * heads * kv; i++) {
-		const struct moments *m = &f->moments[i];
+		const struct kvt_moments *m = &f->moments[i];
 		json_t *row = json_append_object(out, list);
 
 		json_put_int(out, row, "layer", i / (heads * kv));
 		json_put_int(out, row, "head",
 			     f->group->head_start + i / kv % heads);
-		json_put_text(out, row, "component", component_name(f->group, i % kv));
+		json_put_text(out, row, "component", kvt_component_name(f->group,
+									i % kv));
 		json_put_real(out, row, "min", m->min);
 		json_put_real(out, row, "max", m->max);
 		json_put_real(out, row, "mean", m->mean);
-		json_put_real(out, row, "std", standard_deviation(m));
+		json_put_real(out, row, "std", kvt_standard_deviation(m));
 		json_put_int(out, row, "nan", m->nan);
 		json_put_int(out, row, "inf", m->inf);
 		json_put_int(out, row, "zero_blocks", m->zero_blocks);
@@ -259,7 +260,7 @@ static void put_moments(struct json_out *out, json_t *o, const struct group_fact
 
 static void put_verified(struct json_out *out, json_t *o, const struct group_facts *f)
 {
-	const struct verify_result *v = f->verified;
+	const struct kvt_integrity *v = f->integrity;
 	json_t *verify = json_put_object(out, o, "verify"), *list;
 
 	json_put_int(out, verify, "tiles", v->tiles);
@@ -267,8 +268,8 @@ static void put_verified(struct json_out *out, json_t *o, const struct group_fac
 	put_known(out, verify, "cells", v->cells, f->has_cells);
 	put_known(out, verify, "cells_differing", v->differing, f->has_cells);
 	list = json_put_array(out, verify, "findings");
-	for (int i = 0; i < v->nfindings; i++) {
-		const int64_t *at = v->finding[i].at;
+	for (int i = 0; i < v->nfound; i++) {
+		const int64_t *at = v->found[i].at;
 		json_t *row = json_append_object(out, list);
 
 		json_put_int(out, row, "layer", at[KVT_AXIS_L]);
@@ -278,8 +279,8 @@ static void put_verified(struct json_out *out, json_t *o, const struct group_fac
 		json_put_int(out, row, "head",
 			     f->group->head_start + at[KVT_AXIS_H]);
 		json_put_text(out, row, "component",
-			      component_name(f->group, at[KVT_AXIS_K]));
-		json_put_text(out, row, "problem", v->finding[i].text);
+			      kvt_component_name(f->group, at[KVT_AXIS_K]));
+		json_put_text(out, row, "problem", v->found[i].text);
 	}
 }
 
@@ -308,7 +309,7 @@ static void put_group(struct json_out *out, json_t *o, const struct group_facts 
 	put_layers(out, o, g);
 	if (f->moments)
 		put_moments(out, o, f);
-	if (f->verified)
+	if (f->integrity)
 		put_verified(out, o, f);
 }
 
@@ -397,15 +398,15 @@ void describe_json(struct json_out *out, const struct description *d,
 
 	json_start(out);
 	json_put_text(out, out->root, "file", d->path);
-	json_put_text(out, out->root, "format", kvt_dump_format(d->reader));
+	json_put_text(out, out->root, "format", kvt_dump_format(d->dump));
 	json_put_int(out, out->root, "file_bytes", d->file_bytes);
 	json_put_int(out, out->root, "data_bytes", d->data_bytes);
-	json_put_real(out, out->root, "ratio", compression_ratio(d));
-	put_manifest(out, d->reader);
+	json_put_real(out, out->root, "ratio", kvt_compression_ratio(d));
+	put_manifest(out, d->dump);
 	json_put_text(out, out->root, "model", s->model);
 	json_put_text(out, out->root, "source_format", s->source_format);
 	json_put_bool(out, out->root, "tables_proven",
-		      kvt_dump_proven(d->reader)->tables);
+		      kvt_dump_proven(d->dump)->tables);
 	put_parallel(out, s);
 	put_known(out, out->root, "null_block", s->null_block < 0 ? 0 :
 		  (int64_t)kvt_block_id(&s->group[0], s->null_block),

@@ -1,9 +1,143 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe_text.c - facts for people; may change, --json is the interface */
+#include "cli/cli.h"
 #include "cli/print/describe.h"
 
-#include <stdio.h>
 #include <string.h>
+
+void print_label(const char *text)
+{
+	plainf("  %-10s", text);
+}
+
+/* ---- memory order as people draw it ------------------------------------- */
+
+/*
+ *   memory    L 5   x B 48 x H 4 x S 16 x [K 2 x D 8]
+ *   strides   98304   2048   512   32      16    2
+ */
+/* Axes above their strides, column by column. */
+struct picture {
+	char axes[512], strides[512];
+	size_t used;
+};
+
+static void add_column(struct picture *p, const char *axis, const char *stride)
+{
+	const char *join = p->used ? " x " : "";
+	size_t width = strlen(axis) > strlen(stride) ? strlen(axis) : strlen(stride);
+	size_t room = sizeof(p->axes) - p->used;
+
+	if (strlen(join) + width >= room)
+		return;
+	snprintf(p->axes + p->used, room, "%s%-*s", join, (int)width, axis);
+	snprintf(p->strides + p->used, room, "%*s%-*s", (int)strlen(join), "",
+		 (int)width, stride);
+	p->used += strlen(join) + width;
+}
+
+/* "B 48", "D/8 2", "D%8 8". */
+static void name_part(char *out, size_t room, const struct kvt_part *part,
+		      const struct kvt_factor *f)
+{
+	char letter = kvt_axis_letter(part->axis);
+	long long n = f->n;
+
+	if (part->kind == KVT_OUTER)
+		snprintf(out, room, "%c/%lld %lld", letter, (long long)f->div, n);
+	else if (part->kind == KVT_INNER)
+		snprintf(out, room, "%c%%%lld %lld", letter, n, n);
+	else
+		snprintf(out, room, "%c %lld", letter, n);
+}
+
+static void draw(struct picture *p, const struct kvt_order *order,
+		 const struct kvt_view *view)
+{
+	int last = order->nparts - 1;
+	/* keys and values side by side, or content that is neither: C */
+	bool content = last > 0 && order->part[last - 1].axis == KVT_AXIS_K &&
+		       order->part[last].axis == KVT_AXIS_D;
+	bool open = content && view->factor[last - 1].n > 1;
+
+	for (int i = 0; i <= last; i++) {
+		const struct kvt_part *part = &order->part[i];
+		const struct kvt_factor *f = &view->factor[i];
+		char name[64], axis[72], stride[24];
+
+		/* no heads, or the one k of this plane: nothing to see */
+		if (f->n == 1 && (part->axis == KVT_AXIS_H ||
+				  part->axis == KVT_AXIS_K))
+			continue;
+		name_part(name, sizeof(name), part, f);
+		if (content && !open && i == last)
+			name[0] = 'C';
+		snprintf(axis, sizeof(axis), "%s%s%s",
+			 open && i == last - 1 ? "[" : "", name,
+			 open && i == last ? "]" : "");
+		snprintf(stride, sizeof(stride), "%lld", (long long)f->stride);
+		add_column(p, axis, stride);
+	}
+}
+
+static void trim(char *text)
+{
+	for (size_t n = strlen(text); n && text[n - 1] == ' '; n--)
+		text[n - 1] = '\0';
+}
+
+static void print_memory(const struct group_facts *f)
+{
+	const struct kvt_layout *layout = &f->group->layout;
+
+	for (int i = 0; i < f->views.count; i++) {
+		const struct kvt_view *view = &f->views.view[i];
+		int plane = layout->nplanes == 2 ? f->views.first_k + i : 0;
+		struct picture p = { "", "", 0 };
+
+		draw(&p, &layout->plane[plane], view);
+		trim(p.axes);
+		trim(p.strides);
+		print_label(layout->nplanes == 1 ? "memory" :
+			       plane ? "values" : "keys");
+		plainf("%s\n", p.axes);
+		print_label("strides");
+		plainf("%s", p.strides);
+		if (view->offset)
+			plainf("   from byte %lld", (long long)view->offset);
+		putchar('\n');
+	}
+}
+
+/* ---- packed content ------------------------------------------------------ */
+
+/*
+ *   row       nope 512 x float8_e4m3fn, scales 4 x float32, rope 64 x bfloat16
+ *   page      64 rows; values 128 x uint8 from 0, scales 1 x float32 from 8192
+ */
+static void print_packing(const struct kvt_group *group)
+{
+	struct kvt_packing packing = kvt_group_packing(group);
+	bool planar = group->content.type->planar;
+	struct kvt_error why;
+
+	print_label(planar ? "page" : "row");
+	if (planar)
+		plainf("%lld rows; ", (long long)packing.rows);
+	for (int i = 0; i < packing.nfields; i++) {
+		const struct kvt_field *field = &packing.field[i];
+
+		plainf("%s%s %lld x %s", i ? ", " : "", field->name,
+		       (long long)field->count, field->dtype->name);
+		if (planar)
+			plainf(" from %lld", (long long)field->at);
+	}
+	putchar('\n');
+	if (kvt_packing_readable(&packing, &why)) {
+		print_label("");
+		plainf("%s\n", why.text);
+	}
+}
 
 /* ---- groups ------------------------------------------------------------- */
 
@@ -12,7 +146,7 @@ static void print_tuples(const struct kvt_layout *layout)
 	static const char *const name[] = { [KVT_RFC] = "rfc", [KVT_VLLM] = "vllm" };
 	int order[5], printed = 0;
 
-	describe_label("tuples");
+	print_label("tuples");
 	for (int c = KVT_RFC; c <= KVT_VLLM; c++) {
 		if (!kvt_layout_tuple(order, layout, (enum kvt_convention)c))
 			continue;
@@ -37,7 +171,7 @@ static void print_predicates(const struct kvt_predicates *is, bool holds)
 	};
 	int printed = 0;
 
-	describe_label(holds ? "is" : "is not");
+	print_label(holds ? "is" : "is not");
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].holds == holds)
 			plainf("%s%s", printed++ ? ", " : "", all[i].name);
@@ -50,7 +184,7 @@ static void print_heads(const struct kvt_group *group)
 
 	if (group->total_heads <= 1)
 		return;
-	describe_label("heads");
+	print_label("heads");
 	if (heads == group->total_heads)
 		plainf("%lld", (long long)heads);
 	else
@@ -65,7 +199,7 @@ static void print_sizes(const struct group_facts *f)
 {
 	const struct kvt_group *group = f->group;
 
-	describe_label("size");
+	print_label("size");
 	if (f->token_bytes)
 		plainf("%s a token, ", human_size(f->token_bytes).s);
 	plainf("%s a block, ", human_size(f->block_bytes).s);
@@ -73,7 +207,7 @@ static void print_sizes(const struct group_facts *f)
 	plainf("%s in all\n", human_size(f->data_bytes).s);
 	if (!group->page_bytes || group->page_bytes == f->block_bytes)
 		return;
-	describe_label("page");
+	print_label("page");
 	plainf("%lld bytes in the engine: %lld of this group from byte %lld\n",
 	       (long long)group->page_bytes, (long long)f->block_bytes,
 	       (long long)group->page_offset);
@@ -82,7 +216,7 @@ static void print_sizes(const struct group_facts *f)
 static void print_window(const struct kvt_group *group)
 {
 	if (group->window) {
-		describe_label(group->kind == KVT_CHUNKED_LOCAL ? "chunk" : "window");
+		print_label(group->kind == KVT_CHUNKED_LOCAL ? "chunk" : "window");
 		plainf("%lld token%s", (long long)group->window, plural(group->window));
 		if (group->retained)
 			plainf(", and %lld that are kept besides",
@@ -90,7 +224,7 @@ static void print_window(const struct kvt_group *group)
 		putchar('\n');
 	}
 	if (group->pool[0]) {
-		describe_label("pool");
+		print_label("pool");
 		plainf("%s\n", group->pool);
 	}
 }
@@ -100,7 +234,7 @@ static void print_blocks(const struct group_facts *f, int64_t null_block)
 	const struct kvt_group *group = f->group;
 	int64_t nblocks = group->shape.n[KVT_AXIS_B];
 
-	describe_label("blocks");
+	print_label("blocks");
 	plainf("%lld", (long long)nblocks);
 	if (group->block_size)
 		plainf(" of %lld token%s", (long long)group->block_size,
@@ -116,7 +250,7 @@ static void print_blocks(const struct group_facts *f, int64_t null_block)
 	if (f->valid_states >= 0) {
 		int64_t states = nblocks * group->shape.n[KVT_AXIS_S];
 
-		describe_label("valid");
+		print_label("valid");
 		plainf("%lld of %lld state%s\n", (long long)f->valid_states,
 		       (long long)states, plural(states));
 	}
@@ -128,14 +262,14 @@ static void print_components(const struct kvt_group *group)
 	int half = kvt_group_half(group);
 
 	if (half >= 0) {
-		describe_label("holds");
-		plainf("%s alone\n", component_name(group, half));
+		print_label("holds");
+		plainf("%s alone\n", kvt_component_name(group, half));
 		return;
 	}
 	for (int i = 0; i < group->ncomponents; i++) {
 		const struct kvt_component *c = &group->component[i];
 
-		describe_label(i ? "" : "parts");
+		print_label(i ? "" : "parts");
 		plainf("%s: %lld from %lld", c->name, (long long)c->length,
 		       (long long)c->start);
 		if (c->global_start != c->start)
@@ -150,7 +284,7 @@ static void print_tiling(const struct group_facts *f)
 
 	if (!t)
 		return;
-	describe_label("tiles");
+	print_label("tiles");
 	for (int a = 0; a < KVT_NAXES; a++)
 		plainf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a),
 		       (long long)t->n[a]);
@@ -160,12 +294,12 @@ static void print_tiling(const struct group_facts *f)
 }
 
 /* What of a snapshot its own checksums prove; other formats have none. */
-static void print_proven(const struct group_facts *f, const struct kvt_dump *reader)
+static void print_proven(const struct group_facts *f, const struct kvt_dump *dump)
 {
-	if (!kvt_dump_proven(reader)->can_be)
+	if (!kvt_dump_proven(dump)->can_be)
 		return;
-	describe_label("proven");
-	plainf("tables: %s; data: %s", kvt_dump_proven(reader)->tables ? "xxh3" :
+	print_label("proven");
+	plainf("tables: %s; data: %s", kvt_dump_proven(dump)->tables ? "xxh3" :
 	       "not proven, version 1.0", f->checksum ? f->checksum : "no checksum");
 	if (f->has_cells)
 		plainf("; content cells: %s", f->cells_proven ? "xxh3" : "not proven");
@@ -175,7 +309,7 @@ static void print_proven(const struct group_facts *f, const struct kvt_dump *rea
 static void print_names(const struct kvt_group *group)
 {
 	for (int64_t l = 0; group->layer_names && l < group->shape.n[KVT_AXIS_L]; l++) {
-		describe_label(l ? "" : "layers");
+		print_label(l ? "" : "layers");
 		if (group->layer_ids)
 			plainf("%lld ", (long long)group->layer_ids[l]);
 		plainf("%s\n", group->layer_names[l]);
@@ -184,9 +318,9 @@ static void print_names(const struct kvt_group *group)
 
 static void print_verified(const struct group_facts *f)
 {
-	const struct verify_result *v = f->verified;
+	const struct kvt_integrity *v = f->integrity;
 
-	describe_label("verified");
+	print_label("verified");
 	if (v->tiles)
 		plainf("%lld tile%s, %lld damaged", (long long)v->tiles,
 		       plural(v->tiles), (long long)v->damaged);
@@ -205,7 +339,7 @@ static void print_verified(const struct group_facts *f)
 static void print_moments(const struct group_facts *f)
 {
 	const int64_t *n = f->group->shape.n;
-	const struct moments *m = f->moments;
+	const struct kvt_moments *m = f->moments;
 
 	plainf("\n  %5s %5s %-7s %12s %12s %12s %12s %8s %8s %8s\n", "layer",
 	       "head", "", "min", "max", "mean", "std", "nan", "inf", "zeroed");
@@ -215,8 +349,8 @@ static void print_moments(const struct group_facts *f)
 				plainf("  %5lld %5lld %-7s %12.5g %12.5g %12.5g "
 				       "%12.5g %8lld %8lld %8lld\n", (long long)l,
 				       (long long)(f->group->head_start + h),
-				       component_name(f->group, k), m->min, m->max,
-				       m->mean, standard_deviation(m),
+				       kvt_component_name(f->group, k), m->min, m->max,
+				       m->mean, kvt_standard_deviation(m),
 				       (long long)m->nan, (long long)m->inf,
 				       (long long)m->zero_blocks);
 }
@@ -230,10 +364,10 @@ static void print_group(const struct group_facts *f, const struct description *d
 	       group->kind == KVT_SLIDING_WINDOW && !group->window ?
 	       " of unknown length" : "", kvt_group_type(group).s);
 	if (group->content.type)
-		describe_packing(group);
-	describe_label("layout");
+		print_packing(group);
+	print_label("layout");
 	plainf("%s\n", human_layout(&group->layout).s);
-	describe_memory(f);
+	print_memory(f);
 	if (options->tuples)
 		print_tuples(&group->layout);
 	print_predicates(&f->is, true);
@@ -243,10 +377,10 @@ static void print_group(const struct group_facts *f, const struct description *d
 	print_blocks(f, kvt_null_block(d->snapshot, (int)(f - d->group)));
 	print_components(group);
 	print_tiling(f);
-	print_proven(f, d->reader);
+	print_proven(f, d->dump);
 	if (options->names)
 		print_names(group);
-	if (f->verified)
+	if (f->integrity)
 		print_verified(f);
 	if (f->moments)
 		print_moments(f);
@@ -305,7 +439,7 @@ static void print_requests(const struct kvt_snapshot *s, bool tables)
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *q = &s->request[r];
 
-		describe_label(r ? "" : "requests");
+		print_label(r ? "" : "requests");
 		plainf("%s: %lld token%s", q->id ? q->id : "?",
 		       (long long)q->ntokens, plural(q->ntokens));
 		if (q->first_token)
@@ -332,7 +466,7 @@ static void print_parallel(const struct kvt_parallel *p)
 	};
 	int printed = 0;
 
-	describe_label("rank");
+	print_label("rank");
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].size > 1 || i == 0)
 			plainf("%s%s %lld of %lld", printed++ ? ", " : "",
@@ -341,7 +475,7 @@ static void print_parallel(const struct kvt_parallel *p)
 	putchar('\n');
 }
 
-static void print_manifest(const struct kvt_dump *reader)
+static void print_manifest(const struct kvt_dump *dump)
 {
 	static const char *const proofs[] = {
 		[KVT_PROOF_NONE] = "proves nothing about the data",
@@ -349,12 +483,12 @@ static void print_manifest(const struct kvt_dump *reader)
 		[KVT_PROOF_SAMPLES] = "of a file of this size and checksum",
 		[KVT_PROOF_FAILED] = "of other data, and trusted all the same",
 	};
-	const char *path = kvt_dump_manifest(reader);
+	const char *path = kvt_dump_manifest(dump);
 
 	if (!path)
 		return;
-	describe_label("manifest");
-	plainf("%s: %s\n", path, proofs[kvt_dump_proof(reader)]);
+	print_label("manifest");
+	plainf("%s: %s\n", path, proofs[kvt_dump_proof(dump)]);
 }
 
 void describe_text(const struct description *d,
@@ -362,28 +496,28 @@ void describe_text(const struct description *d,
 {
 	const struct kvt_snapshot *s = d->snapshot;
 
-	plainf("%s: %s, %s", d->path, kvt_dump_format(d->reader),
+	plainf("%s: %s, %s", d->path, kvt_dump_format(d->dump),
 	       human_size(d->file_bytes).s);
 	for (int g = 0; g < s->ngroups; g++)
 		if (d->group[g].tiling && d->group[g].tiling->zstd) {
-			plainf(", ratio %.2f", compression_ratio(d));
+			plainf(", ratio %.2f", kvt_compression_ratio(d));
 			break;
 		}
 	putchar('\n');
-	print_manifest(d->reader);
+	print_manifest(d->dump);
 	if (s->model) {
-		describe_label("model");
+		print_label("model");
 		plainf("%s\n", s->model);
 	}
-	if (s->source_format && strcmp(s->source_format, kvt_dump_format(d->reader))) {
-		describe_label("made from");
+	if (s->source_format && strcmp(s->source_format, kvt_dump_format(d->dump))) {
+		print_label("made from");
 		plainf("%s\n", s->source_format);
 	}
 	if (s->has_parallel)
 		print_parallel(&s->parallel);
 	print_requests(s, options->tables);
 	if (!s->ngroups) {
-		describe_label("holds");
+		print_label("holds");
 		plainf("nothing: no tokens of any request\n");
 	}
 	for (int g = 0; g < s->ngroups; g++)

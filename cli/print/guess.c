@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guess.c - the ranking, and what to type next */
+#include "cli/print/guess.h"
 #include "cli/cli.h"
-#include "lib/ops/guess/guess.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static void add_number(struct arguments *a, const char *option, int64_t n)
 	snprintf(a->s[a->n++], sizeof(a->s[0]), "--%s=%lld", option, (long long)n);
 }
 
-static struct arguments arguments_of(const struct guess *g,
-				     const struct guess_candidate *c)
+static struct arguments arguments_of(const struct kvt_guess_source *of,
+				     const struct kvt_guess_candidate *c)
 {
 	const struct kvt_group *group = &c->group;
 	const char *name = kvt_layout_name(&c->layout, 0);
@@ -34,16 +34,16 @@ static struct arguments arguments_of(const struct guess *g,
 	add_number(&a, "heads", group->shape.n[KVT_AXIS_H]);
 	add_number(&a, group->shape.n[KVT_AXIS_K] == 2 ? "head-dim" : "content",
 		   group->shape.n[KVT_AXIS_D]);
-	if (g->sample.hints.skip)
-		add_number(&a, "skip", g->sample.hints.skip);
+	if (of->hints.skip)
+		add_number(&a, "skip", of->hints.skip);
 	return a;
 }
 
 /* ---- text --------------------------------------------------------------- */
 
-static void print_candidate(const struct guess *g, int i)
+static void print_candidate(const struct kvt_guess *g, int i)
 {
-	const struct guess_candidate *c = &g->candidate[i];
+	const struct kvt_guess_candidate *c = &g->candidate[i];
 	const int64_t *n = c->group.shape.n;
 
 	plainf("  %-10s %7.4f %8.1f  ", i ? "next" : "first", c->is.gain, c->is.kinship);
@@ -63,7 +63,7 @@ static void print_candidate(const struct guess *g, int i)
 			       human_layout(&g->candidate[j].layout).s);
 }
 
-static void print_types(const struct guess *g)
+static void print_types(const struct kvt_guess *g)
 {
 	if (g->ntypes < 3)
 		return;
@@ -74,19 +74,19 @@ static void print_types(const struct guess *g)
 	plainf(" bits a byte\n");
 }
 
-void guess_text(const struct guess *g)
+void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g)
 {
-	const struct guess_candidate *c = g->candidate;
-	struct arguments a = arguments_of(g, c);
+	const struct kvt_guess_candidate *c = g->candidate;
+	struct arguments a = arguments_of(of, c);
 	int others = 0;
 
-	plainf("%s: %s %s, %s\n", g->sample.path,
+	plainf("%s: %s %s, %s\n", of->name,
 	       g->why_not[0] ? "cannot tell; first" : "looks like",
 	       human_layout(&c->layout).s, c->group.dtype->name);
 	plainf("  confidence %.2f, expected 1 or more\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
 	plainf("  sample     %lld of %lld elements, %lld state%s in use\n",
-	       (long long)g->sample.read, (long long)g->sample.of,
+	       (long long)g->read, (long long)g->of,
 	       (long long)c->is.live_slots, plural(c->is.live_slots));
 	print_types(g);
 	plainf("  %-10s %7s %8s  %7s\n", "", "gain", "kinship", "against");
@@ -121,12 +121,13 @@ static void put_names(struct json_out *out, json_t *o, const struct kvt_layout *
 		json_append_text(out, list, name);
 }
 
-static void put_candidate(struct json_out *out, json_t *list, const struct guess *g,
+static void put_candidate(struct json_out *out, json_t *list,
+			  const struct kvt_guess_source *of, const struct kvt_guess *g,
 			  int i)
 {
-	const struct guess_candidate *c = &g->candidate[i];
+	const struct kvt_guess_candidate *c = &g->candidate[i];
 	json_t *o = json_append_object(out, list), *same, *args;
-	struct arguments a = arguments_of(g, c);
+	struct arguments a = arguments_of(of, c);
 
 	put_names(out, o, &c->layout);
 	json_put_real(out, o, "gain", c->is.gain);
@@ -143,7 +144,7 @@ static void put_candidate(struct json_out *out, json_t *list, const struct guess
 		json_append_text(out, args, a.s[j]);
 }
 
-static void put_types(struct json_out *out, const struct guess *g)
+static void put_types(struct json_out *out, const struct kvt_guess *g)
 {
 	json_t *list = json_put_array(out, out->root, "types");
 
@@ -156,23 +157,24 @@ static void put_types(struct json_out *out, const struct guess *g)
 	}
 }
 
-void guess_json(struct json_out *out, const struct guess *g)
+void guess_json(struct json_out *out, const struct kvt_guess_source *of,
+		const struct kvt_guess *g)
 {
 	json_t *list;
 
 	json_start(out);
-	json_put_text(out, out->root, "file", g->sample.path);
+	json_put_text(out, out->root, "file", of->name);
 	json_put_bool(out, out->root, "told", !g->why_not[0]);
 	json_put_text(out, out->root, "why_not", g->why_not[0] ? g->why_not : NULL);
 	json_put_real(out, out->root, "confidence", g->confidence);
 	json_put_text(out, out->root, "dtype", g->type[0].dtype->name);
-	json_put_int(out, out->root, "elements_read", g->sample.read);
-	json_put_int(out, out->root, "elements", g->sample.of);
+	json_put_int(out, out->root, "elements_read", g->read);
+	json_put_int(out, out->root, "elements", g->of);
 	json_put_int(out, out->root, "live_states", g->candidate[0].is.live_slots);
 	put_types(out, g);
 	list = json_put_array(out, out->root, "candidates");
 	for (int i = 0; i < g->ncandidates && g->candidate[i].same < 0; i++)
-		put_candidate(out, list, g, i);
+		put_candidate(out, list, of, g, i);
 	json_put_text(out, out->root, "better", g->has_better ?
 		      kvt_layout_string(&g->better).s : NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size.h - what kvtool size works out, and how it is printed */
-#ifndef KVTOOL_SIZE_H
-#define KVTOOL_SIZE_H
+/* size.h - what kvtool size works out, for printing */
+#ifndef KVTOOL_PRINT_SIZE_H
+#define KVTOOL_PRINT_SIZE_H
 
 #include "formats/model/config.h"
 
@@ -15,15 +15,6 @@ struct size_row {
 	char why_not[256];		/* if it cannot be; else "" */
 };
 
-/* Bytes on a rank; those of tokens need not be whole. */
-struct size_sums {
-	double token;			/* of every further token */
-	double window;			/* of a token that is in all windows, besides */
-	double all_ranks, unique;	/* 'token' on all ranks, and without copies */
-	int64_t windows, states;	/* of a request, at most */
-};
-struct size_sums size_sums(const struct size_row *row);
-
 struct size_report {
 	const char *path;		/* NULL: caches given by hand */
 	struct kvt_model_config config;
@@ -31,9 +22,6 @@ struct size_report {
 	int nrows;
 	struct size_row *row;
 };
-
-/* Tokens of each request that fit; as kvt_model_tokens(). */
-int64_t size_fit(const struct size_report *r, const struct size_row *row);
 
 void size_text(const struct size_report *r);
 KVT_MUST_CHECK enum kvt_status

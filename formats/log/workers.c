@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* workers.c - one line of a log of what workers report */
+/*
+ * workers.c - logs of what workers report: JSON, an event a line
+ *
+ * Keys and values are checked here, line by line; whether lines follow each other as
+ * they must is the replay's to say (lib/ops/workers).
+ */
 #include "formats/log/workers.h"
 #include "formats/parse/json.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { MAX_LINE = 16 << 20 };
 
 /* ---- keys --------------------------------------------------------------- */
 
@@ -18,7 +27,7 @@ static const char *const set_keys[] = {
 	"finished_sending", "finished_recving", "invalid_block_ids", NULL
 };
 
-/* In the order of enum kvt_log_kind; the second key of each tells the kind. */
+/* In the order of enum kvt_event_kind; the second key of each tells the kind. */
 static const char *const *const keys_of[] = {
 	head_keys, worker_keys, no_output_keys, aggregated_keys,
 };
@@ -41,16 +50,16 @@ static enum kvt_status check_keys(const struct kvt_json *in, const char *const *
 	return KVT_OK;
 }
 
-static enum kvt_status find_kind(enum kvt_log_kind *out, const struct kvt_json *in)
+static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json *in)
 {
 	static const struct {
 		const char *key;
-		enum kvt_log_kind kind;
+		enum kvt_event_kind kind;
 	} tells[] = {
-		{ "aggregated", KVT_LOG_AGGREGATED },
-		{ "output", KVT_LOG_NO_OUTPUT },
-		{ "worker", KVT_LOG_WORKER },
-		{ "workers", KVT_LOG_HEAD },
+		{ "aggregated", KVT_EVENT_AGGREGATED },
+		{ "output", KVT_EVENT_NO_OUTPUT },
+		{ "worker", KVT_EVENT_WORKER },
+		{ "workers", KVT_EVENT_HEAD },
 	};
 
 	for (size_t i = 0; i < sizeof(tells) / sizeof(tells[0]); i++)
@@ -64,7 +73,12 @@ static enum kvt_status find_kind(enum kvt_log_kind *out, const struct kvt_json *
 
 /* ---- values ------------------------------------------------------------- */
 
-static enum kvt_status take_ids(struct kvt_log_line *out, enum kvt_direction direction,
+/* The lists of an event while they are checked. */
+struct lists {
+	const json_t *ids[KVT_NDIRECTIONS], *blocks;
+};
+
+static enum kvt_status take_ids(struct lists *out, enum kvt_direction direction,
 				const struct kvt_json *in)
 {
 	const char *key = kvt_direction_name(direction), *id;
@@ -81,11 +95,10 @@ static enum kvt_status take_ids(struct kvt_log_line *out, enum kvt_direction dir
 					in->name, key);
 	}
 	out->ids[direction] = list;
-	out->nids[direction] = json_array_size(list);
 	return KVT_OK;
 }
 
-static enum kvt_status take_sets(struct kvt_log_line *out, const struct kvt_json *in)
+static enum kvt_status take_lists(struct lists *out, const struct kvt_json *in)
 {
 	static const char key[] = "invalid_block_ids";
 	const json_t *list = NULL;
@@ -101,7 +114,35 @@ static enum kvt_status take_sets(struct kvt_log_line *out, const struct kvt_json
 		if ((status = kvt_json_int_at(&block, in, key, list, i, 0, INT64_MAX)))
 			return status;
 	out->blocks = list;
-	out->nblocks = json_array_size(list);
+	return KVT_OK;
+}
+
+/* One allocation: the ids, which stay in the JSON values, then the blocks. */
+static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *in,
+				  struct kvt_error *err)
+{
+	struct kvt_worker_event *e = &out->event;
+	size_t n = e->nblocks = json_array_size(in->blocks);
+	const char **id;
+	int64_t *block;
+
+	_Static_assert(sizeof(*id) <= sizeof(*block), "pointers need no more room");
+	for (int d = 0; d < KVT_NDIRECTIONS; d++)
+		n += e->nids[d] = json_array_size(in->ids[d]);
+	if (!n)
+		return KVT_OK;
+	if (!(out->lists = block = calloc(n, sizeof(*block))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (size_t i = 0; i < e->nblocks; i++)
+		block[i] = json_integer_value(json_array_get(in->blocks, i));
+	e->blocks = block;
+	id = (const char **)(block + e->nblocks);
+	for (int d = 0; d < KVT_NDIRECTIONS; d++) {
+		for (size_t i = 0; i < e->nids[d]; i++)
+			id[i] = json_string_value(json_array_get(in->ids[d], i));
+		e->ids[d] = id;
+		id += e->nids[d];
+	}
 	return KVT_OK;
 }
 
@@ -127,41 +168,43 @@ static enum kvt_status take_output(const struct kvt_json *in)
 	return kvt_fail(in->err, KVT_BAD_INPUT, "%s: output is not false", in->name);
 }
 
-static enum kvt_status take(struct kvt_log_line *out, const struct kvt_json *in)
+static enum kvt_status take(struct kvt_worker_event *out, struct lists *lists,
+			    const struct kvt_json *in)
 {
 	const int64_t most = INT32_MAX;
-	struct kvt_json sets;
+	struct kvt_json aggregated;
 	enum kvt_status status;
 
 	if ((status = find_kind(&out->kind, in)))
 		return status;
-	if (out->kind == KVT_LOG_HEAD)
-		status = need_int(&out->workers, in, "workers", 1, KVT_LOG_MAX_WORKERS);
+	if (out->kind == KVT_EVENT_HEAD)
+		status = need_int(&out->workers, in, "workers", 1, KVT_MAX_WORKERS);
 	else
 		status = need_int(&out->step, in, "step", 0, INT64_MAX - 1);
-	if (!status && out->kind == KVT_LOG_WORKER)
-		status = need_int(&out->worker, in, "worker", 0, KVT_LOG_MAX_WORKERS - 1);
+	if (!status && out->kind == KVT_EVENT_WORKER)
+		status = need_int(&out->worker, in, "worker", 0, KVT_MAX_WORKERS - 1);
 	if (!status)
 		status = kvt_json_int(&out->expected, in, "expected_finished_count", 0,
 				      most);
-	if (!status && out->kind == KVT_LOG_NO_OUTPUT)
+	if (!status && out->kind == KVT_EVENT_NO_OUTPUT)
 		status = take_output(in);
-	if (!status && out->kind == KVT_LOG_WORKER)
-		status = take_sets(out, in);
-	if (!status && out->kind == KVT_LOG_AGGREGATED &&
-	    !(status = kvt_json_object(&sets, in, "aggregated")) &&
-	    !(status = check_keys(&sets, set_keys)))
-		status = take_sets(out, &sets);
+	if (!status && out->kind == KVT_EVENT_WORKER)
+		status = take_lists(lists, in);
+	if (!status && out->kind == KVT_EVENT_AGGREGATED &&
+	    !(status = kvt_json_object(&aggregated, in, "aggregated")) &&
+	    !(status = check_keys(&aggregated, set_keys)))
+		status = take_lists(lists, &aggregated);
 	return status;
 }
 
-/* ---- lines -------------------------------------------------------------- */
+/* ---- a line ------------------------------------------------------------- */
 
 enum kvt_status kvt_log_parse(struct kvt_log_line *out, const char *text, size_t nbytes,
 			      const char *name, struct kvt_error *err)
 {
-	struct kvt_log_line line = { .step = -1, .worker = -1 };
+	struct kvt_log_line line = { .event = { .step = -1, .worker = -1 } };
 	struct kvt_json in = { NULL, name, err };
+	struct lists lists = { .blocks = NULL };
 	enum kvt_status status;
 	json_t *json;
 
@@ -169,7 +212,8 @@ enum kvt_status kvt_log_parse(struct kvt_log_line *out, const char *text, size_t
 		return status;
 	in.object = json;
 	line.json = json;
-	if ((status = take(&line, &in))) {
+	if ((status = take(&line.event, &lists, &in)) ||
+	    (status = keep_lists(&line, &lists, err))) {
 		json_decref(json);
 		return status;
 	}
@@ -180,15 +224,88 @@ enum kvt_status kvt_log_parse(struct kvt_log_line *out, const char *text, size_t
 void kvt_log_free(struct kvt_log_line *line)
 {
 	json_decref(line->json);
+	free(line->lists);
 }
 
-const char *kvt_log_id(const struct kvt_log_line *line, enum kvt_direction direction,
-		       size_t i)
+/* ---- all lines ---------------------------------------------------------- */
+
+struct text {
+	char *s;
+	size_t n, room;
+};
+
+/* The next line without its end; 'more' is false after the last one. */
+static enum kvt_status read_line(struct text *line, bool *more, FILE *in,
+				 struct kvt_error *err)
 {
-	return json_string_value(json_array_get(line->ids[direction], i));
+	int c;
+
+	line->n = 0;
+	while ((c = getc_unlocked(in)) != EOF && c != '\n') {
+		if (line->n == MAX_LINE)
+			return kvt_fail(err, KVT_BAD_INPUT, "is longer than 16 MiB");
+		if (line->n == line->room) {
+			size_t room = line->room ? line->room * 2 : 4096;
+			char *s = realloc(line->s, room);
+
+			if (!s)
+				return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			line->s = s;
+			line->room = room;
+		}
+		line->s[line->n++] = (char)c;
+	}
+	if (ferror(in))
+		return kvt_fail(err, KVT_SYSTEM, "%s", strerror(errno));
+	*more = c != EOF || line->n > 0;
+	return KVT_OK;
 }
 
-int64_t kvt_log_block(const struct kvt_log_line *line, size_t i)
+static bool is_blank(const struct text *line)
 {
-	return json_integer_value(json_array_get(line->blocks, i));
+	for (size_t i = 0; i < line->n; i++)
+		if (!strchr(" \t\r", line->s[i]) || !line->s[i])
+			return false;
+	return true;
+}
+
+static enum kvt_status take_line(const struct text *text, const char *name,
+				 kvt_event_fn *take_event, void *context,
+				 struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+	struct kvt_log_line line;
+	enum kvt_status status;
+
+	if (is_blank(text))
+		return KVT_OK;
+	if ((status = kvt_log_parse(&line, text->s, text->n, name, err)))
+		return status;
+	if ((status = take_event(context, &line.event, &why)))
+		kvt_fail(err, status, "%s: %s", name, why.text);
+	kvt_log_free(&line);
+	return status;
+}
+
+enum kvt_status kvt_log_read(FILE *in, const char *name, kvt_event_fn *take_event,
+			     void *context, struct kvt_error *err)
+{
+	struct text line = { NULL, 0, 0 };
+	struct kvt_error why = { "" };
+	enum kvt_status status = KVT_OK;
+	bool more = true;
+	char at[300];
+
+	for (long long n = 1; !status; n++) {
+		snprintf(at, sizeof(at), "%.250s: line %lld", name, n);
+		if ((status = read_line(&line, &more, in, &why)))
+			kvt_fail(err, status, "%s: %s",
+				 status == KVT_BAD_INPUT ? at : name, why.text);
+		else if (more)
+			status = take_line(&line, at, take_event, context, err);
+		else
+			break;
+	}
+	free(line.s);
+	return status;
 }

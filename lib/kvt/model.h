@@ -102,6 +102,23 @@ int64_t kvt_model_request(const struct kvt_model_size *size, int64_t tokens);
 enum { KVT_ANY_TOKENS = 1 << 30 };
 int64_t kvt_model_tokens(const struct kvt_model_size *size, int64_t nbytes);
 
+/* The same of each of so many requests, 1 or more, that share the bytes evenly. */
+int64_t kvt_model_fit(const struct kvt_model_size *size, int64_t nbytes,
+		      int64_t requests);
+
+/*
+ * Bytes on a rank by what they grow with.  Those of a token need not be whole: a
+ * block is shared out among its tokens.
+ */
+struct kvt_model_sums {
+	double token;			/* of every further token */
+	double window;			/* of a token that is in all windows, besides */
+	double all_ranks;		/* 'token' on all ranks together */
+	double unique;			/* the same without what ranks replicate */
+	int64_t windows, states;	/* of a request, at most */
+};
+struct kvt_model_sums kvt_model_sums(const struct kvt_model_size *size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,22 +10,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_line(const struct kvt_log_line *line)
+static void check_event(const struct kvt_worker_event *event)
 {
-	bool head = line->kind == KVT_LOG_HEAD;
+	bool head = event->kind == KVT_EVENT_HEAD;
 
-	if (head ? line->workers < 1 : line->step < 0)
+	if (head ? event->workers < 1 : event->step < 0)
 		abort();
-	if (line->kind == KVT_LOG_WORKER && line->worker < 0)
+	if (event->kind == KVT_EVENT_WORKER && event->worker < 0)
 		abort();
-	if (line->expected < 0)
+	if (event->expected < 0)
 		abort();
 	for (int d = 0; d < KVT_NDIRECTIONS; d++)
-		for (size_t i = 0; i < line->nids[d]; i++)
-			if (!kvt_log_id(line, (enum kvt_direction)d, i)[0])
+		for (size_t i = 0; i < event->nids[d]; i++)
+			if (!event->ids[d][i][0])
 				abort();
-	for (size_t i = 0; i < line->nblocks; i++)
-		if (kvt_log_block(line, i) < 0)
+	for (size_t i = 0; i < event->nblocks; i++)
+		if (event->blocks[i] < 0)
 			abort();
 }
 
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		return 0;
 	}
-	check_line(&line);
+	check_event(&line.event);
 	kvt_log_free(&line);
 	return 0;
 }

@@ -2,12 +2,20 @@
 /*
  * data.c - what only the data tells: checksums, zeros where none should be,
  * and something where only zeros should be
+ *
+ * Checksums first (integrity.c).  Then each group is read once more, in cell order, and
+ * every state is held against what the tables say of it: live ones hold something, the
+ * null block nothing; what is stale and not zero is counted.  Where the tables say
+ * nothing of a state, nothing is expected.  Boxes are judged in their order, so that
+ * findings do not depend on the number of threads.  Padding of pages comes last.
  */
 #include "lib/ops/check/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/pipeline.h"
+#include "lib/ops/check/integrity.h"
 #include "lib/ops/write/plan.h"
 
 #define LL(x) ((long long)(x))
@@ -21,7 +29,7 @@ static unsigned long long id_of(const struct kvt_group *group, int64_t block)
 }
 
 struct scanning {
-	struct kvt_dump *reader;
+	struct kvt_dump *dump;
 	const struct kvt_group *group;
 	int g;
 	struct cut cut;
@@ -29,7 +37,7 @@ struct scanning {
 	uint32_t *used;			/* NULL: nobody knows */
 	bool *live;			/* [B][S] of a group that forgets; else NULL */
 	bool overlaid;			/* what is stale may be of another group */
-	struct fsck_report *report;
+	struct kvt_findings *report;
 	int64_t stale;			/* states with something in them */
 };
 
@@ -85,7 +93,7 @@ static bool mark_live(struct scanning *c, const struct kvt_snapshot *s)
  */
 static enum duty duty_of(const struct scanning *c, int64_t block, int64_t state)
 {
-	const struct kvt_snapshot *s = kvt_dump_snapshot(c->reader);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(c->dump);
 	const struct kvt_group *group = c->group;
 
 	if (block == kvt_null_block(s, c->g))
@@ -128,20 +136,20 @@ static bool state_is_zero(const struct scanning *c, const uint8_t *page, int64_t
 static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t state,
 		  bool zero)
 {
-	struct fsck_at at = fsck_at("group=%s,layer=%lld,block=%llu,state=%lld",
+	struct kvt_find_at at = kvt_find_at("group=%s,layer=%lld,block=%llu,state=%lld",
 				    c->group->id, LL(layer), id_of(c->group, block),
 				    LL(state));
 
 	switch (duty_of(c, block, state)) {
 	case NULL_BLOCK:
 		if (!zero)
-			fsck_find(c->report, "null.nonzero", at,
-				  "the null block is not zero here");
+			kvt_find(c->report, "null.nonzero", at,
+				 "the null block is not zero here");
 		break;
 	case LIVE:
 		if (zero)
-			fsck_find(c->report, "live.zero", at,
-				  "holds a live token, but is all zeros");
+			kvt_find(c->report, "live.zero", at,
+				 "holds a live token, but is all zeros");
 		break;
 	case STALE:
 		c->stale += !zero && !c->overlaid;
@@ -175,7 +183,7 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 	const uint8_t *page = to.bytes;
 	enum kvt_status status;
 
-	if ((status = read_box(worker, c->reader, c->g, &box, from.bytes, err)) ||
+	if ((status = read_box(worker, c->dump, c->g, &box, from.bytes, err)) ||
 	    (status = copy_box(worker, &to, &from, &box, c->group->shape.elem, err)))
 		return status;
 	pipeline_progress(worker, c->cut.box_bytes);
@@ -196,15 +204,15 @@ static void forget(struct scanning *c)
 	free(c->live);
 }
 
-static enum kvt_status scan_group(struct fsck_report *r, struct kvt_dump *reader, int g,
+static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump, int g,
 				  const struct kvt_run *run,
 				  struct kvt_error *err)
 {
-	const struct kvt_snapshot *s = kvt_dump_snapshot(reader);
-	struct scanning c = { .reader = reader, .group = &s->group[g], .g = g,
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	struct scanning c = { .dump = dump, .group = &s->group[g], .g = g,
 			      .report = r };
 	struct work work = { .fn = scan_box, .context = &c, .label = "scanning" };
-	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, g);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
 	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
 	enum kvt_status status;
 
@@ -222,9 +230,9 @@ static enum kvt_status scan_group(struct fsck_report *r, struct kvt_dump *reader
 	status = pipeline_run(&work, run, err);
 	forget(&c);
 	if (!status && c.stale)
-		fsck_find(r, "stale.states", fsck_at("group=%s", c.group->id),
-			  "%lld state%s, counted in each layer, hold%s something but no live token",
-			  LL(c.stale), plural(c.stale), c.stale == 1 ? "s" : "");
+		kvt_find(r, "stale.states", kvt_find_at("group=%s", c.group->id),
+			 "%lld state%s, counted in each layer, hold%s something but no live token",
+			 LL(c.stale), c.stale == 1 ? "" : "s", c.stale == 1 ? "s" : "");
 	return status;
 }
 
@@ -238,14 +246,14 @@ static int64_t first_nonzero(const uint8_t *bytes, int64_t n)
 	return -1;
 }
 
-static enum kvt_status check_padding(struct fsck_report *r, struct kvt_dump *reader,
+static enum kvt_status check_padding(struct kvt_findings *r, struct kvt_dump *dump,
 				     int g, struct kvt_error *err)
 {
-	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[g];
+	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[g];
 	enum kvt_status status = KVT_OK;
 	uint8_t *page;
 
-	if (!kvt_dump_has_padding(reader, g))
+	if (!kvt_dump_has_padding(dump, g))
 		return KVT_OK;
 	if (!(page = malloc((size_t)group->page_bytes)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -253,14 +261,14 @@ static enum kvt_status check_padding(struct fsck_report *r, struct kvt_dump *rea
 		for (int64_t b = 0; !status && b < group->shape.n[KVT_AXIS_B]; b++) {
 			int64_t at;
 
-			status = kvt_read_padding(page, reader, g, l, b, err);
+			status = kvt_read_padding(page, dump, g, l, b, err);
 			at = status ? -1 : first_nonzero(page, group->page_bytes);
 			if (at >= 0)
-				fsck_find(r, "padding.nonzero",
-					  fsck_at("group=%s,layer=%lld,block=%llu",
-						  group->id, LL(l), id_of(group, b)),
-					  "byte %lld of the page is 0x%02x", LL(at),
-					  page[at]);
+				kvt_find(r, "padding.nonzero",
+					 kvt_find_at("group=%s,layer=%lld,block=%llu",
+						     group->id, LL(l), id_of(group, b)),
+					 "byte %lld of the page is 0x%02x", LL(at),
+					 page[at]);
 		}
 	free(page);
 	return status;
@@ -268,53 +276,51 @@ static enum kvt_status check_padding(struct fsck_report *r, struct kvt_dump *rea
 
 /* ---- checksums and digests ---------------------------------------------- */
 
-static void tell_verified(struct fsck_report *r, const struct group_facts *f)
+static void tell_damage(struct kvt_findings *r, const struct kvt_group *group,
+		       const struct kvt_integrity *v)
 {
-	const struct verify_result *v = f->verified;
 	int64_t damaged = 0, differing = 0;
 
-	for (int i = 0; i < v->nfindings; i++) {
-		const struct finding *one = &v->finding[i];
+	for (int i = 0; i < v->nfound; i++) {
+		const struct kvt_damage *one = &v->found[i];
 
 		damaged += one->damaged;
 		differing += !one->damaged;
-		fsck_find(r, one->damaged ? "tile.damaged" : "digest.cell",
-			  fsck_at("group=%s,layer=%lld,block=%llu,head=%lld,kv=%s",
-				  f->group->id, LL(one->at[KVT_AXIS_L]),
-				  id_of(f->group, one->at[KVT_AXIS_B]),
-				  LL(f->group->head_start + one->at[KVT_AXIS_H]),
-				  one->at[KVT_AXIS_K] ? "v" : "k"),
-			  "%s", one->damaged ? one->text :
-			  "the data is not what content_digest says");
+		kvt_find(r, one->damaged ? "tile.damaged" : "digest.cell",
+			 kvt_find_at("group=%s,layer=%lld,block=%llu,head=%lld,kv=%s",
+				     group->id, LL(one->at[KVT_AXIS_L]),
+				     id_of(group, one->at[KVT_AXIS_B]),
+				     LL(group->head_start + one->at[KVT_AXIS_H]),
+				     one->at[KVT_AXIS_K] ? "v" : "k"),
+			 "%s", one->damaged ? one->text :
+			 "the data is not what content_digest says");
 	}
-	/* describe keeps the first ones only */
-	fsck_count(r, "tile.damaged", v->damaged - damaged);
-	fsck_count(r, "digest.cell", v->differing - differing);
+	/* the first ones only have a text */
+	kvt_find_more(r, "tile.damaged", v->damaged - damaged);
+	kvt_find_more(r, "digest.cell", v->differing - differing);
 }
 
-enum kvt_status fsck_data(struct fsck_report *r, struct kvt_dump *reader,
-			  const char *path, const struct kvt_run *run,
-			  struct kvt_error *err)
+/* Checksums of all groups come first: they say whether the rest can be believed. */
+enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
+			       const char *path, const struct kvt_run *run,
+			       struct kvt_error *err)
 {
-	const struct describe_options all = { .verify = true, .run = *run };
-	struct description *d = calloc(1, sizeof(*d));
-	enum kvt_status status;
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	struct kvt_integrity *v = calloc((size_t)s->ngroups + 1, sizeof(*v));
+	enum kvt_status status = KVT_OK;
 
-	if (!d)
+	if (!v)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!(status = describe_facts(d, path, reader, err)))
-		status = describe_verify(d, &all, err);
-	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
-		tell_verified(r, &d->group[g]);
+	for (int g = 0; !status && g < s->ngroups; g++)
+		status = kvt_check_integrity(&v[g], dump, g, path, run, err);
+	for (int g = 0; !status && g < s->ngroups; g++) {
+		tell_damage(r, &s->group[g], &v[g]);
 		/* what cannot be decoded cannot be looked at */
-		if (!d->group[g].verified->damaged)
-			status = scan_group(r, reader, g, run, err);
+		if (!v[g].damaged)
+			status = scan_group(r, dump, g, run, err);
 		if (!status)
-			status = check_padding(r, reader, g, err);
+			status = check_padding(r, dump, g, err);
 	}
-	if (!status)
-		status = kvt_dump_unchanged(reader, err);
-	describe_free(d);
-	free(d);
-	return status;
+	free(v);
+	return status ? status : kvt_dump_unchanged(dump, err);
 }

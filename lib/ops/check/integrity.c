@@ -5,52 +5,56 @@
  * Every tile is decoded, which checks its Fletcher-32, its frame and the frame's
  * checksum; of a run of bytes, its pieces have checksums.  Where the file has content
  * cells, they are computed again from what was decoded.  A damaged tile does not end
- * the search for others.
+ * the search for others; its cells are not compared.
+ *
+ * Boxes are checked by any worker, their results added in the boxes' order, so that
+ * what is kept are the first findings, whatever the number of threads.  Costs
+ * one read of the data, and a hash of it where there are cells.
  */
-#include "cli/print/describe.h"
+#include "lib/ops/check/integrity.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/pipeline.h"
 #include "lib/ops/write/plan.h"
 #include "lib/tile/hash.h"
 
 struct verifying {
-	struct kvt_dump *reader;
+	struct kvt_dump *dump;
 	const char *path;
 	int group;
 	struct cut cut;
 	int64_t box_cells;		/* (layer, block, head, kv) of a full box */
 	bool has_cells;
-	struct verify_result *result;
+	struct kvt_integrity *result;
 };
 
-/* One box.  Findings wait here until the box's turn, so that order is fixed. */
+/* One box.  What is found waits here until the box's turn, so that order is fixed. */
 struct checked {
 	const struct verifying *v;
 	struct kvt_box box;
 	uint8_t *cells;			/* the box in cell order */
 	uint8_t *bad;			/* [cells] 1: in a damaged tile */
-	struct verify_result result;
+	struct kvt_integrity result;
 };
 
-static void find(struct verify_result *r, const int64_t at[KVT_NAXES], bool damaged,
+static void note(struct kvt_integrity *r, const int64_t at[KVT_NAXES], bool damaged,
 		 const char *text)
 {
-	struct finding *f = &r->finding[r->nfindings];
+	struct kvt_damage *f = &r->found[r->nfound];
 
-	if (r->nfindings == MAX_FINDINGS)
+	if (r->nfound == KVT_MAX_DAMAGES)
 		return;
 	memcpy(f->at, at, sizeof(f->at));
 	f->damaged = damaged;
 	snprintf(f->text, sizeof(f->text), "%s", text);
-	r->nfindings++;
+	r->nfound++;
 }
 
 static const struct kvt_group *group_of(const struct verifying *v)
 {
-	return &kvt_dump_snapshot(v->reader)->group[v->group];
+	return &kvt_dump_snapshot(v->dump)->group[v->group];
 }
 
 /* Number of a cell in the box's cell order. */
@@ -95,7 +99,7 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 	struct checked *c = context;
 	const struct verifying *v = c->v;
 	const struct kvt_group *group = group_of(v);
-	const struct kvt_tiling *tiling = kvt_dump_tiling(v->reader, v->group);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(v->dump, v->group);
 	struct kvt_stored stored = { .bytes = worker->stored,
 				     .capacity = kvt_stored_bound(tiling) };
 	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
@@ -105,14 +109,14 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 	enum kvt_status status;
 
 	c->result.tiles++;
-	status = fetch_tile(worker, v->reader, v->group, begin, &stored, &found);
+	status = fetch_tile(worker, v->dump, v->group, begin, &stored, &found);
 	stored.path = NULL;	/* whoever tells it names the file */
 	if (!status)
 		status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
 				    &found);
 	if (status == KVT_BAD_INPUT) {
 		c->result.damaged++;
-		find(&c->result, begin, true, found.text);
+		note(&c->result, begin, true, found.text);
 		mark_bad(c, &part);
 		return KVT_OK;
 	}
@@ -130,7 +134,7 @@ static enum kvt_status verify_cells(struct worker *worker, struct checked *c,
 	int64_t at[KVT_NAXES], i = 0;
 	enum kvt_status status;
 
-	status = kvt_fetch_cells(c->v->reader, c->v->group, &c->box, stored, err);
+	status = kvt_read_cells(c->v->dump, c->v->group, &c->box, stored, err);
 	if (status)
 		return status;
 	memcpy(at, c->box.begin, sizeof(at));
@@ -139,21 +143,21 @@ static enum kvt_status verify_cells(struct worker *worker, struct checked *c,
 		if (!c->bad[i] &&
 		    kvt_cell_hash(c->cells + i * nbytes, nbytes) != stored[i]) {
 			c->result.differing++;
-			find(&c->result, at, false, "content cell differs");
+			note(&c->result, at, false, "content cell differs");
 		}
 		i++;
 	} while (next_cell(at, &c->box));
 	return KVT_OK;
 }
 
-static void add_result(struct verify_result *to, const struct verify_result *r)
+static void add_result(struct kvt_integrity *to, const struct kvt_integrity *r)
 {
 	to->tiles += r->tiles;
 	to->damaged += r->damaged;
 	to->cells += r->cells;
 	to->differing += r->differing;
-	for (int i = 0; i < r->nfindings; i++)
-		find(to, r->finding[i].at, r->finding[i].damaged, r->finding[i].text);
+	for (int i = 0; i < r->nfound; i++)
+		note(to, r->found[i].at, r->found[i].damaged, r->found[i].text);
 }
 
 static enum kvt_status read_part(struct worker *worker, struct checked *c,
@@ -162,7 +166,7 @@ static enum kvt_status read_part(struct worker *worker, struct checked *c,
 	const struct kvt_group *group = group_of(c->v);
 	struct placed from = { &group->layout, *part, worker->buffer[3] };
 	struct placed cells = { &cell_layout, c->box, c->cells };
-	enum kvt_status status = kvt_read_box(c->v->reader, c->v->group, part,
+	enum kvt_status status = kvt_read_box(c->v->dump, c->v->group, part,
 					      from.bytes, err);
 
 	if (status || !c->v->has_cells)
@@ -194,7 +198,7 @@ static enum kvt_status read_flat(struct worker *worker, struct checked *c,
 	if (!status)
 		return KVT_OK;
 	if (status != KVT_BAD_INPUT ||
-	    !kvt_dump_proven(c->v->reader)->flat[c->v->group])
+	    !kvt_dump_proven(c->v->dump)->flat[c->v->group])
 		return kvt_fail(err, status, "%s", first.text);
 	for (int64_t l = c->box.begin[0]; l < c->box.end[0]; l++)
 		for (int64_t b = c->box.begin[1]; b < c->box.end[1]; b++) {
@@ -203,7 +207,7 @@ static enum kvt_status read_flat(struct worker *worker, struct checked *c,
 			status = read_part(worker, c, &part, &found);
 			if (status == KVT_BAD_INPUT) {
 				c->result.damaged++;
-				find(&c->result, part.begin, true,
+				note(&c->result, part.begin, true,
 				     without_path(found.text, c->v->path));
 				mark_bad(c, &part);
 			} else if (status) {
@@ -219,7 +223,7 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 				  struct kvt_error *err)
 {
 	const struct verifying *v = context;
-	const struct kvt_tiling *tiling = kvt_dump_tiling(v->reader, v->group);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(v->dump, v->group);
 	struct checked c = { .v = v, .box = cut_box(&v->cut, i),
 			     .cells = worker->buffer[0], .bad = worker->buffer[1] };
 	enum kvt_status status;
@@ -241,39 +245,29 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 	return KVT_OK;
 }
 
-static enum kvt_status verify_group(struct description *d, int g,
-				    const struct describe_options *options,
+enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *dump,
+				    int g, const char *path, const struct kvt_run *run,
 				    struct kvt_error *err)
 {
-	struct group_facts *f = &d->group[g];
-	struct verifying v = { .reader = d->reader, .path = d->path, .group = g };
-	struct work work = { .fn = verify_box, .context = &v, .label = "verifying",
-			     .total_bytes = f->data_bytes };
+	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[g];
+	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
+	struct verifying v = { .dump = dump, .path = path, .group = g, .result = out };
+	struct work work = { .fn = verify_box, .context = &v, .label = "verifying" };
+	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
+	enum kvt_status status;
 
-	f->verified = calloc(1, sizeof(*f->verified));
-	if (!f->verified)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	v.result = f->verified;
-	v.has_cells = f->has_cells;
-	v.cut = cut_choose(f->group, f->tiling, NULL, NULL, box_limit(options));
-	v.box_cells = v.cut.layers * v.cut.blocks * f->group->shape.n[KVT_AXIS_H] *
-		      f->group->shape.n[KVT_AXIS_K];
-	work.count = f->data_bytes ? v.cut.nboxes : 0;
+	*out = (struct kvt_integrity){ .tiles = 0 };
+	if ((status = kvt_shape_nbytes(&work.total_bytes, &group->shape, err)))
+		return status;
+	v.has_cells = kvt_dump_has_cells(dump, g);
+	v.cut = cut_choose(group, tiling, NULL, NULL, limit);
+	v.box_cells = v.cut.layers * v.cut.blocks * group->shape.n[KVT_AXIS_H] *
+		      group->shape.n[KVT_AXIS_K];
+	work.count = work.total_bytes ? v.cut.nboxes : 0;
 	work.buffer_bytes[0] = v.cut.box_bytes;
 	work.buffer_bytes[1] = v.box_cells;
 	work.buffer_bytes[2] = v.has_cells ? v.box_cells * 8 : 0;
-	work.buffer_bytes[3] = f->tiling ? 0 : v.cut.box_bytes;
-	work_needs_tiles(&work, f->tiling);
-	return pipeline_run(&work, &options->run, err);
-}
-
-enum kvt_status describe_verify(struct description *d,
-				const struct describe_options *options,
-				struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int g = 0; !status && g < d->snapshot->ngroups; g++)
-		status = verify_group(d, g, options, err);
-	return status;
+	work.buffer_bytes[3] = tiling ? 0 : v.cut.box_bytes;
+	work_needs_tiles(&work, tiling);
+	return pipeline_run(&work, run, err);
 }

@@ -18,9 +18,9 @@ static bool number_of(int64_t *out, const struct kvt_group *group, int64_t l)
 	return true;
 }
 
-static struct fsck_at at_layer(const struct kvt_group *group, int64_t l)
+static struct kvt_find_at at_layer(const struct kvt_group *group, int64_t l)
 {
-	return fsck_at("group=%s,layer=%lld", group->id, LL(l));
+	return kvt_find_at("group=%s,layer=%lld", group->id, LL(l));
 }
 
 struct named {
@@ -47,7 +47,7 @@ static int by_number(const void *a, const void *b)
 
 /* ---- one group ---------------------------------------------------------- */
 
-static void check_order(struct fsck_report *r, const struct kvt_group *group)
+static void check_order(struct kvt_findings *r, const struct kvt_group *group)
 {
 	int64_t last = -1, number, of_name;
 
@@ -58,17 +58,17 @@ static void check_order(struct fsck_report *r, const struct kvt_group *group)
 			return;
 		if (group->layer_ids && kvt_layer_number(&of_name, name) &&
 		    of_name != number)
-			fsck_find(r, "layers.name-id", at_layer(group, l),
-				  "'%.100s' has id %lld", name, LL(number));
+			kvt_find(r, "layers.name-id", at_layer(group, l),
+				 "'%.100s' has id %lld", name, LL(number));
 		if (number < last)
-			fsck_find(r, "layers.order", at_layer(group, l),
-				  "layer %lld of the model comes after layer %lld",
-				  LL(number), LL(last));
+			kvt_find(r, "layers.order", at_layer(group, l),
+				 "layer %lld of the model comes after layer %lld",
+				 LL(number), LL(last));
 		last = number;
 	}
 }
 
-static bool check_twice(struct fsck_report *r, const struct kvt_group *group)
+static bool check_twice(struct kvt_findings *r, const struct kvt_group *group)
 {
 	int64_t n = group->shape.n[KVT_AXIS_L];
 	struct named *layer = calloc((size_t)n + 1, sizeof(*layer));
@@ -81,17 +81,17 @@ static bool check_twice(struct fsck_report *r, const struct kvt_group *group)
 	qsort(layer, (size_t)n, sizeof(*layer), by_name);
 	for (int64_t l = 1; l < n; l++)
 		if (!strcmp(layer[l].name, layer[l - 1].name))
-			fsck_find(r, "layers.duplicate-name",
-				  at_layer(group, layer[l].layer),
-				  "'%.100s' is also layer %lld", layer[l].name,
-				  LL(layer[l - 1].layer));
+			kvt_find(r, "layers.duplicate-name",
+				 at_layer(group, layer[l].layer),
+				 "'%.100s' is also layer %lld", layer[l].name,
+				 LL(layer[l - 1].layer));
 	qsort(layer, (size_t)n, sizeof(*layer), by_number);
 	for (int64_t l = 1; l < n; l++)
 		if (layer[l].number == layer[l - 1].number)
-			fsck_find(r, "layers.duplicate-id",
-				  at_layer(group, layer[l].layer),
-				  "id %lld is also that of layer %lld",
-				  LL(layer[l].number), LL(layer[l - 1].layer));
+			kvt_find(r, "layers.duplicate-id",
+				 at_layer(group, layer[l].layer),
+				 "id %lld is also that of layer %lld",
+				 LL(layer[l].number), LL(layer[l - 1].layer));
 	free(layer);
 	return true;
 }
@@ -107,18 +107,19 @@ static bool has_ids(const struct kvt_snapshot *s)
 	return true;
 }
 
-static void find_gap(struct fsck_report *r, const char *rule, int64_t first, int64_t last)
+static void find_gap(struct kvt_findings *r, const char *rule, int64_t first,
+		     int64_t last)
 {
 	if (first == last)
-		fsck_find(r, rule, fsck_at("%s", ""), "layer %lld is in no group",
-			  LL(first));
+		kvt_find(r, rule, kvt_find_at("%s", ""), "layer %lld is in no group",
+			 LL(first));
 	else if (first < last)
-		fsck_find(r, rule, fsck_at("%s", ""),
-			  "layers %lld to %lld are in no group", LL(first), LL(last));
+		kvt_find(r, rule, kvt_find_at("%s", ""),
+			 "layers %lld to %lld are in no group", LL(first), LL(last));
 }
 
 /* The layers of a hybrid model are dealt to groups: only together they have none. */
-static bool check_gaps(struct fsck_report *r, const struct kvt_snapshot *s)
+static bool check_gaps(struct kvt_findings *r, const struct kvt_snapshot *s)
 {
 	const char *rule = has_ids(s) ? "layers.chosen" : "layers.gap";
 	struct named *layer;
@@ -139,7 +140,7 @@ static bool check_gaps(struct fsck_report *r, const struct kvt_snapshot *s)
 	return true;
 }
 
-bool fsck_layers(struct fsck_report *r, const struct kvt_snapshot *s)
+bool kvt_check_layers(struct kvt_findings *r, const struct kvt_snapshot *s)
 {
 	for (int g = 0; g < s->ngroups; g++) {
 		check_order(r, &s->group[g]);
@@ -151,13 +152,13 @@ bool fsck_layers(struct fsck_report *r, const struct kvt_snapshot *s)
 
 /* ---- heads -------------------------------------------------------------- */
 
-void fsck_rank(struct fsck_report *r, const struct kvt_snapshot *s)
+void kvt_check_heads(struct kvt_findings *r, const struct kvt_snapshot *s)
 {
 	struct kvt_rank rank = { s->parallel.tp_size, s->parallel.tp_rank };
 
 	for (int g = 0; g < s->ngroups; g++) {
 		const struct kvt_group *group = &s->group[g];
-		struct fsck_at at = fsck_at("group=%s", group->id);
+		struct kvt_find_at at = kvt_find_at("group=%s", group->id);
 		int64_t first = group->head_start;
 		int64_t end = first + group->shape.n[KVT_AXIS_H];
 		struct kvt_error why = { "" };
@@ -167,11 +168,11 @@ void fsck_rank(struct fsck_report *r, const struct kvt_snapshot *s)
 		if (group->kind == KVT_MAMBA_CONV || group->kind == KVT_OPAQUE)
 			continue;
 		if (kvt_owned(&own, group->total_heads, rank, &why))
-			fsck_find(r, "tp.heads", at, "%.300s", why.text);
+			kvt_find(r, "tp.heads", at, "%.300s", why.text);
 		else if (own.begin != first || own.end != end)
-			fsck_find(r, "tp.partial", at,
-				  "heads %lld to %lld, but rank %lld of %lld holds %lld to %lld",
-				  LL(first), LL(end - 1), LL(rank.index), LL(rank.size),
-				  LL(own.begin), LL(own.end - 1));
+			kvt_find(r, "tp.partial", at,
+				 "heads %lld to %lld, but rank %lld of %lld holds %lld to %lld",
+				 LL(first), LL(end - 1), LL(rank.index), LL(rank.size),
+				 LL(own.begin), LL(own.end - 1));
 	}
 }

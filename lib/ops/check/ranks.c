@@ -20,57 +20,58 @@ static int by_rank(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void missing(struct fsck_report *r, int64_t first, int64_t end, int64_t size)
+static void missing(struct kvt_findings *r, int64_t first, int64_t end, int64_t size)
 {
 	if (end - first == 1)
-		fsck_find(r, "ranks.missing", fsck_at("%s", ""),
-			  "rank %lld of %lld is in none of the files", LL(first),
-			  LL(size));
+		kvt_find(r, "ranks.missing", kvt_find_at("%s", ""),
+			 "rank %lld of %lld is in none of the files", LL(first),
+			 LL(size));
 	else if (end > first)
-		fsck_find(r, "ranks.missing", fsck_at("%s", ""),
-			  "ranks %lld to %lld of %lld are in none of the files",
-			  LL(first), LL(end - 1), LL(size));
+		kvt_find(r, "ranks.missing", kvt_find_at("%s", ""),
+			 "ranks %lld to %lld of %lld are in none of the files",
+			 LL(first), LL(end - 1), LL(size));
 }
 
-static bool all_there(struct fsck_report *r, struct rank_file *files, int nfiles)
+static bool all_there(struct kvt_findings *r, struct rank_file *files, int nfiles)
 {
 	int64_t size = rank_of(files)->tp_size, next = 0;
-	int64_t before = r->total[FSCK_ERROR];
+	int64_t before = r->total[KVT_ERROR];
 
 	qsort(files, (size_t)nfiles, sizeof(*files), by_rank);
 	for (int i = 0; i < nfiles; i++) {
 		int64_t rank = rank_of(&files[i])->tp_rank;
 
 		if (rank < next) {
-			fsck_find(r, "ranks.duplicate", fsck_at("%s", ""),
-				  "%.150s and %.150s are both rank %lld of %lld",
-				  files[i - 1].name, files[i].name, LL(rank), LL(size));
+			kvt_find(r, "ranks.duplicate", kvt_find_at("%s", ""),
+				 "%.150s and %.150s are both rank %lld of %lld",
+				 files[i - 1].name, files[i].name, LL(rank), LL(size));
 			continue;
 		}
 		missing(r, next, rank, size);
 		next = rank + 1;
 	}
 	missing(r, next, size, size);
-	return r->total[FSCK_ERROR] == before;
+	return r->total[KVT_ERROR] == before;
 }
 
 /* The sentence as a finding, if it says something of the files. */
-static enum kvt_status found(struct fsck_report *r, const char *name,
+static enum kvt_status found(struct kvt_findings *r, const char *name,
 			     enum kvt_status status, const struct kvt_error *why,
 			     struct kvt_error *err)
 {
 	if (status == KVT_BAD_INPUT || status == KVT_MISMATCH)
-		fsck_find(r, name, fsck_at("%s", ""), "%.400s", why->text);
+		kvt_find(r, name, kvt_find_at("%s", ""), "%.400s", why->text);
 	else if (status == KVT_UNSUPPORTED)
-		fsck_find(r, "ranks.unknown", fsck_at("%s", ""), "%.400s", why->text);
+		kvt_find(r, "ranks.unknown", kvt_find_at("%s", ""), "%.400s", why->text);
 	else if (status)
 		return kvt_fail(err, status, "%.400s", why->text);
 	return KVT_OK;
 }
 
-enum kvt_status fsck_ranks(struct fsck_report *r, struct rank_file *files, int nfiles,
-			   bool fast, const struct kvt_run *run,
-			   struct kvt_error *err)
+enum kvt_status kvt_check_ranks(struct kvt_findings *r, struct rank_file *files,
+				int nfiles,
+				bool fast, const struct kvt_run *run,
+				struct kvt_error *err)
 {
 	struct kvt_dump **readers;
 	struct kvt_error why = { "" };

@@ -26,7 +26,7 @@ struct entries {
 	struct kvt_table *table;	/* [nrequests] */
 	int64_t n;
 	struct entry *entry;
-	struct fsck_report *report;
+	struct kvt_findings *report;
 };
 
 static const struct kvt_group *group_of(const struct entries *e)
@@ -34,20 +34,20 @@ static const struct kvt_group *group_of(const struct entries *e)
 	return &e->s->group[e->g];
 }
 
-static struct fsck_at at_entry(const struct entries *e, const struct entry *entry)
+static struct kvt_find_at at_entry(const struct entries *e, const struct entry *entry)
 {
 	const struct kvt_group *group = group_of(e);
 
-	return fsck_at("group=%s,request=%.60s,block=%llu", group->id,
-		       e->s->request[entry->request].id,
-		       (unsigned long long)kvt_block_id(group, entry->block));
+	return kvt_find_at("group=%s,request=%.60s,block=%llu", group->id,
+			   e->s->request[entry->request].id,
+			   (unsigned long long)kvt_block_id(group, entry->block));
 }
 
 /* Is it known which tokens an entry stands for? */
 static bool has_place(const struct entries *e, int64_t request)
 {
 	return group_of(e)->tokens_per_state > 0 ||
-	       where_table_is_whole(e->s, e->g, &e->s->request[request]);
+	       kvt_table_is_whole(e->s, e->g, &e->s->request[request]);
 }
 
 /* Entries that have tokens; the others were reserved for later ones. */
@@ -56,7 +56,7 @@ static int64_t entries_used(const struct entries *e, int64_t request)
 	const struct kvt_request *q = &e->s->request[request];
 	int64_t blocks;
 
-	if (!q->ntokens || !where_table_is_whole(e->s, e->g, q))
+	if (!q->ntokens || !kvt_table_is_whole(e->s, e->g, q))
 		return q->ntokens ? q->nblocks[e->g] : 0;
 	blocks = (q->first_token + q->ntokens - 1) / group_of(e)->block_size + 1;
 	return blocks - q->first_token / group_of(e)->block_size;
@@ -113,8 +113,8 @@ static void check_null(const struct entries *e, const struct entry *entry)
 	    kvt_entry_may_be_null(&e->table[entry->request], index,
 				  &e->s->request[entry->request]))
 		return;
-	fsck_find(e->report, "table.null-block", at_entry(e, entry),
-		  "entry %lld of the table is the null block", LL(index));
+	kvt_find(e->report, "table.null-block", at_entry(e, entry),
+		 "entry %lld of the table is the null block", LL(index));
 }
 
 /* ---- sharing ------------------------------------------------------------ */
@@ -146,9 +146,9 @@ static void check_tokens(const struct entries *e, const struct entry *a,
 
 		if (here == there)
 			continue;
-		fsck_find(e->report, "table.shared-tokens", at_entry(e, b),
-			  "shared with request %.60s, but token %lld is %ld there and %ld here",
-			  p->id, LL(t), (long)there, (long)here);
+		kvt_find(e->report, "table.shared-tokens", at_entry(e, b),
+			 "shared with request %.60s, but token %lld is %ld there and %ld here",
+			 p->id, LL(t), (long)there, (long)here);
 		return;
 	}
 }
@@ -171,15 +171,15 @@ static void check_pair(const struct entries *e, const struct entry *a,
 	if (!has_place(e, a->request) || !has_place(e, b->request))
 		return;
 	if (place_of(e, a) != place_of(e, b))
-		fsck_find(e->report, "table.shared", at_entry(e, b),
-			  "entry %lld here, but entry %lld of request %.60s",
-			  LL(b->index), LL(a->index), other);
+		kvt_find(e->report, "table.shared", at_entry(e, b),
+			 "entry %lld here, but entry %lld of request %.60s",
+			 LL(b->index), LL(a->index), other);
 	else if (a->index && b->index && !passed && p[a->index - 1] != q[b->index - 1] &&
 		 !has_hole(e, a->request, a->index - 1) &&
 		 !has_hole(e, b->request, b->index - 1))
-		fsck_find(e->report, "table.shared", at_entry(e, b),
-			  "entry %lld is that of request %.60s, entry %lld before it is not",
-			  LL(b->index), other, LL(b->index - 1));
+		kvt_find(e->report, "table.shared", at_entry(e, b),
+			 "entry %lld is that of request %.60s, entry %lld before it is not",
+			 LL(b->index), other, LL(b->index - 1));
 	else
 		check_tokens(e, a, b);
 }
@@ -206,9 +206,9 @@ static void check_entries(struct entries *e)
 		if (a->block != b->block || a->block == null_of(e))
 			continue;
 		if (a->request == b->request)
-			fsck_find(e->report, "table.repeated", at_entry(e, b),
-				  "entries %lld and %lld of the table", LL(a->index),
-				  LL(b->index));
+			kvt_find(e->report, "table.repeated", at_entry(e, b),
+				 "entries %lld and %lld of the table", LL(a->index),
+				 LL(b->index));
 		else
 			check_pair(e, a, b);
 	}
@@ -221,15 +221,15 @@ static void check_spare(const struct entries *e)
 		int64_t used = entries_used(e, r);
 
 		if (group_of(e)->tokens_per_state > 0 && q->nblocks[e->g] > used)
-			fsck_find(e->report, "table.spare",
-				  fsck_at("group=%s,request=%.60s", group_of(e)->id,
-					  q->id),
-				  "%lld blocks, but %lld tokens need only %lld",
-				  LL(q->nblocks[e->g]), LL(q->ntokens), LL(used));
+			kvt_find(e->report, "table.spare",
+				 kvt_find_at("group=%s,request=%.60s", group_of(e)->id,
+					     q->id),
+				 "%lld blocks, but %lld tokens need only %lld",
+				 LL(q->nblocks[e->g]), LL(q->ntokens), LL(used));
 	}
 }
 
-static bool check_tables(struct fsck_report *report, const struct kvt_snapshot *s, int g)
+static bool check_tables(struct kvt_findings *report, const struct kvt_snapshot *s, int g)
 {
 	struct entries e = { .s = s, .g = g, .report = report };
 	int64_t at = 0;
@@ -300,7 +300,7 @@ static int64_t list_holders(struct holder *out, const struct kvt_snapshot *s, in
 	return n;
 }
 
-static void check_holders(struct fsck_report *report, const struct kvt_snapshot *s,
+static void check_holders(struct kvt_findings *report, const struct kvt_snapshot *s,
 			  const struct holder *holder, int64_t n)
 {
 	for (int64_t i = 1; i < n; i++) {
@@ -308,18 +308,18 @@ static void check_holders(struct fsck_report *report, const struct kvt_snapshot 
 
 		if (a->id != b->id || a->g == b->g)
 			continue;
-		fsck_find(report, "table.shared",
-			  fsck_at("group=%s,request=%.60s,block=%llu",
-				  s->group[b->g].id, s->request[b->request].id,
-				  (unsigned long long)b->id),
-			  "entry %lld here, but entry %lld of request %.60s in group %s of the same pool",
-			  LL(b->index), LL(a->index), s->request[a->request].id,
-			  s->group[a->g].id);
+		kvt_find(report, "table.shared",
+			 kvt_find_at("group=%s,request=%.60s,block=%llu",
+				     s->group[b->g].id, s->request[b->request].id,
+				     (unsigned long long)b->id),
+			 "entry %lld here, but entry %lld of request %.60s in group %s of the same pool",
+			 LL(b->index), LL(a->index), s->request[a->request].id,
+			 s->group[a->g].id);
 	}
 }
 
 /* A block belongs to one group at a time.  'g': the first of its pool. */
-static bool check_pool(struct fsck_report *report, const struct kvt_snapshot *s, int g)
+static bool check_pool(struct kvt_findings *report, const struct kvt_snapshot *s, int g)
 {
 	struct holder *holder;
 	int64_t n = 0, at = 0;
@@ -345,7 +345,7 @@ static bool check_pool(struct fsck_report *report, const struct kvt_snapshot *s,
 
 /* ---- valid counts ------------------------------------------------------- */
 
-static bool check_valid(struct fsck_report *report, const struct kvt_snapshot *s, int g)
+static bool check_valid(struct kvt_findings *report, const struct kvt_snapshot *s, int g)
 {
 	const struct kvt_group *group = &s->group[g];
 	int64_t nblocks = group->shape.n[KVT_AXIS_B];
@@ -357,22 +357,22 @@ static bool check_valid(struct fsck_report *report, const struct kvt_snapshot *s
 		return false;
 	kvt_snapshot_live(live, s, g);
 	for (int64_t b = 0; b < nblocks; b++) {
-		struct fsck_at at = fsck_at("group=%s,block=%llu", group->id,
+		struct kvt_find_at at = kvt_find_at("group=%s,block=%llu", group->id,
 					    (unsigned long long)kvt_block_id(group, b));
 		uint32_t valid = group->block_valid[b];
 
 		if (b == kvt_null_block(s, g) && valid > live[b])
-			fsck_find(report, "null.valid", at, "%lu valid states",
-				  (unsigned long)valid);
+			kvt_find(report, "null.valid", at, "%lu valid states",
+				 (unsigned long)valid);
 		else if (valid < live[b])
-			fsck_find(report, "valid.short", at,
-				  "%lu valid states, but requests hold %lu",
-				  (unsigned long)valid, (unsigned long)live[b]);
+			kvt_find(report, "valid.short", at,
+				 "%lu valid states, but requests hold %lu",
+				 (unsigned long)valid, (unsigned long)live[b]);
 		else if (live[b] && valid > live[b])
 			/* blocks of no request may be kept for later ones */
-			fsck_find(report, "valid.excess", at,
-				  "%lu valid states, but requests hold only %lu",
-				  (unsigned long)valid, (unsigned long)live[b]);
+			kvt_find(report, "valid.excess", at,
+				 "%lu valid states, but requests hold only %lu",
+				 (unsigned long)valid, (unsigned long)live[b]);
 	}
 	free(live);
 	return true;
@@ -387,7 +387,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static bool check_block_ids(struct fsck_report *report, const struct kvt_group *group)
+static bool check_block_ids(struct kvt_findings *report, const struct kvt_group *group)
 {
 	int64_t n = group->shape.n[KVT_AXIS_B];
 	uint64_t *ids;
@@ -400,10 +400,10 @@ static bool check_block_ids(struct fsck_report *report, const struct kvt_group *
 	qsort(ids, (size_t)n, sizeof(*ids), by_value);
 	for (int64_t i = 1; i < n; i++)
 		if (ids[i] == ids[i - 1])
-			fsck_find(report, "blocks.duplicate-id",
-				  fsck_at("group=%s", group->id),
-				  "id %llu is there twice",
-				  (unsigned long long)ids[i]);
+			kvt_find(report, "blocks.duplicate-id",
+				 kvt_find_at("group=%s", group->id),
+				 "id %llu is there twice",
+				 (unsigned long long)ids[i]);
 	free(ids);
 	return true;
 }
@@ -413,7 +413,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void check_missing(struct fsck_report *report, const struct kvt_snapshot *s,
+static void check_missing(struct kvt_findings *report, const struct kvt_snapshot *s,
 			  const struct kvt_request *q)
 {
 	for (int64_t i = 0; i < q->nholes; i++) {
@@ -423,14 +423,14 @@ static void check_missing(struct fsck_report *report, const struct kvt_snapshot 
 		/* that is what a window is for */
 		if (group->kind == KVT_SLIDING_WINDOW && h->begin == q->first_token)
 			continue;
-		fsck_find(report, "request.missing",
-			  fsck_at("group=%s,request=%.60s", group->id, q->id),
-			  "tokens %lld to %lld have no state", LL(h->begin),
-			  LL(h->end - 1));
+		kvt_find(report, "request.missing",
+			 kvt_find_at("group=%s,request=%.60s", group->id, q->id),
+			 "tokens %lld to %lld have no state", LL(h->begin),
+			 LL(h->end - 1));
 	}
 }
 
-static bool check_requests(struct fsck_report *report, const struct kvt_snapshot *s)
+static bool check_requests(struct kvt_findings *report, const struct kvt_snapshot *s)
 {
 	size_t n = (size_t)s->nrequests;
 	const char **ids = calloc(n + 1, sizeof(*ids));
@@ -443,21 +443,21 @@ static bool check_requests(struct fsck_report *report, const struct kvt_snapshot
 		ids[r] = q->id;
 		check_missing(report, s, q);
 		if (q->token_ids && q->ntoken_ids < q->ntokens)
-			fsck_find(report, "request.token-ids",
-				  fsck_at("request=%.60s", q->id),
-				  "%lld tokens, but ids of %lld", LL(q->ntokens),
-				  LL(q->ntoken_ids));
+			kvt_find(report, "request.token-ids",
+				 kvt_find_at("request=%.60s", q->id),
+				 "%lld tokens, but ids of %lld", LL(q->ntokens),
+				 LL(q->ntoken_ids));
 	}
 	qsort(ids, n, sizeof(*ids), by_text);
 	for (size_t r = 1; r < n; r++)
 		if (!strcmp(ids[r], ids[r - 1]))
-			fsck_find(report, "request.duplicate",
-				  fsck_at("request=%.60s", ids[r]), "is there twice");
+			kvt_find(report, "request.duplicate",
+				 kvt_find_at("request=%.60s", ids[r]), "is there twice");
 	free(ids);
 	return true;
 }
 
-bool fsck_tables(struct fsck_report *report, const struct kvt_snapshot *s)
+bool kvt_check_tables(struct kvt_findings *report, const struct kvt_snapshot *s)
 {
 	bool ok = check_requests(report, s);
 

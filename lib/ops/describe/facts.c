@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facts.c - what follows from a file's description of itself */
-#include "cli/print/describe.h"
+/*
+ * facts.c - what follows from a dump's description of itself
+ *
+ * Sizes and predicates are computed from shape and layout, alignment from three
+ * addresses in the engine's tensor, use of blocks from the tables of all requests.
+ */
+#include "lib/ops/describe/describe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "lib/kvt/connect.h"
 
 /* The null block and what holds none but dead tokens are in nobody's use. */
 static bool is_used(const struct kvt_table *t, int64_t entry)
@@ -97,26 +100,26 @@ static enum kvt_status group_facts(struct group_facts *f,
 }
 
 /* The offset in the engine's tensor, from that of the group's first element. */
-static int64_t offset_from_first(const struct kvt_dump *reader, int g,
+static int64_t offset_from_first(const struct kvt_dump *dump, int g,
 				 enum kvt_axis axis)
 {
 	int64_t index[KVT_NAXES] = { 0 }, buffer, first, offset;
 
-	if (kvt_dump_locate(&buffer, &first, reader, KVT_MEMORY, g, index, NULL))
+	if (kvt_dump_locate(&buffer, &first, dump, KVT_MEMORY, g, index, NULL))
 		return 0;
 	index[axis] = 1;
-	if (kvt_dump_locate(&buffer, &offset, reader, KVT_MEMORY, g, index, NULL))
+	if (kvt_dump_locate(&buffer, &offset, dump, KVT_MEMORY, g, index, NULL))
 		return 0;	/* there is just one */
 	return offset - first;
 }
 
 /* The largest power of two that divides where any block of any layer begins. */
-static void page_facts(struct group_facts *f, const struct kvt_dump *reader, int g)
+static void page_facts(struct group_facts *f, const struct kvt_dump *dump, int g)
 {
 	const struct kvt_group *group = f->group;
 	int64_t page = group->page_bytes ? group->page_bytes : f->block_bytes;
-	int64_t layer = offset_from_first(reader, g, KVT_AXIS_L);
-	int64_t block = offset_from_first(reader, g, KVT_AXIS_B);
+	int64_t layer = offset_from_first(dump, g, KVT_AXIS_L);
+	int64_t block = offset_from_first(dump, g, KVT_AXIS_B);
 	int64_t bits = layer | block | group->page_offset;
 
 	if (page != f->block_bytes) {
@@ -124,32 +127,32 @@ static void page_facts(struct group_facts *f, const struct kvt_dump *reader, int
 		f->page_stride[1] = block;
 	}
 	if (kvt_splits_k_and_v(&group->layout, &group->shape))
-		bits |= offset_from_first(reader, g, KVT_AXIS_K);
+		bits |= offset_from_first(dump, g, KVT_AXIS_K);
 	if (!bits)
 		bits = page;
 	f->alignment = bits & -bits;
 }
 
 /* The checksum that stored data has, the one that sees most. */
-static const char *checksum_of(const struct kvt_dump *reader, int g)
+static const char *checksum_of(const struct kvt_dump *dump, int g)
 {
-	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, g);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
 
 	if (!tiling)
-		return kvt_dump_proven(reader)->flat[g] ? "xxh3" : NULL;
+		return kvt_dump_proven(dump)->flat[g] ? "xxh3" : NULL;
 	return tiling->fletcher32 ? "fletcher32" : tiling->zstd ? "zstd" : NULL;
 }
 
-enum kvt_status describe_facts(struct description *d, const char *path,
-			       struct kvt_dump *reader, struct kvt_error *err)
+enum kvt_status kvt_describe(struct description *d, const char *path,
+			     struct kvt_dump *dump, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	memset(d, 0, sizeof(*d));
 	d->path = path;
-	d->reader = reader;
-	d->snapshot = kvt_dump_snapshot(reader);
-	d->file_bytes = kvt_dump_file_bytes(reader);
+	d->dump = dump;
+	d->snapshot = kvt_dump_snapshot(dump);
+	d->file_bytes = kvt_dump_file_bytes(dump);
 	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
 		struct group_facts *f = &d->group[g];
 
@@ -157,28 +160,28 @@ enum kvt_status describe_facts(struct description *d, const char *path,
 		if (!status)
 			status = block_facts(f, d->snapshot, g, err);
 		if (!status)
-			page_facts(f, reader, g);
-		f->tiling = kvt_dump_tiling(reader, g);
-		f->has_cells = kvt_dump_has_cells(reader, g);
-		f->cells_proven = kvt_dump_proven(reader)->cells[g];
-		f->checksum = checksum_of(reader, g);
+			page_facts(f, dump, g);
+		f->tiling = kvt_dump_tiling(dump, g);
+		f->has_cells = kvt_dump_has_cells(dump, g);
+		f->cells_proven = kvt_dump_proven(dump)->cells[g];
+		f->checksum = checksum_of(dump, g);
 		d->data_bytes += f->data_bytes;
 	}
 	return status;
 }
 
-void describe_free(struct description *d)
+void kvt_description_free(struct description *d)
 {
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		free(d->group[g].moments);
-		free(d->group[g].verified);
+		free(d->group[g].integrity);
 	}
-	canonical_free(d->canonical);
-	peeks_free(d->peeks);
+	kvt_canonical_facts_free(d->canonical);
+	kvt_peeks_free(d->peeks);
 	memset(d, 0, sizeof(*d));
 }
 
-const char *component_name(const struct kvt_group *group, int64_t k)
+const char *kvt_component_name(const struct kvt_group *group, int64_t k)
 {
 	if (kvt_group_half(group) >= 0)
 		k = kvt_group_half(group);
@@ -187,12 +190,34 @@ const char *component_name(const struct kvt_group *group, int64_t k)
 	return k ? "values" : "keys";
 }
 
-double standard_deviation(const struct moments *m)
+double kvt_standard_deviation(const struct kvt_moments *m)
 {
 	return m->finite ? sqrt(m->squares / (double)m->finite) : NAN;
 }
 
-double compression_ratio(const struct description *d)
+double kvt_compression_ratio(const struct description *d)
 {
 	return d->file_bytes ? (double)d->data_bytes / (double)d->file_bytes : NAN;
+}
+
+double kvt_scale_of(const double scale[2], const struct kvt_group *group, int64_t k)
+{
+	int half = kvt_group_half(group);
+	double x = scale[half >= 0 ? half : k];
+
+	return x > 0 ? x : 1;
+}
+
+enum kvt_status kvt_describe_integrity(struct description *d, const struct kvt_run *run,
+				       struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
+		if (!(d->group[g].integrity = calloc(1, sizeof(struct kvt_integrity))))
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_check_integrity(d->group[g].integrity, d->dump, g, d->path,
+					     run, err);
+	}
+	return status;
 }

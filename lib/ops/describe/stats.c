@@ -3,33 +3,36 @@
  * stats.c - minimum, maximum, mean and the like, a head at a time
  *
  * Boxes go through the pipeline; each is put into cell order, where the values
- * of a (layer, block, head, kv) are one run.  Boxes are added up in their own
- * order, so that the last digits do not depend on the number of threads.
+ * of a (layer, block, head, kv) are one run.  The moments of a run are taken in two
+ * passes and merged by the formula for two sets, so that nothing is lost to a large
+ * mean.  Boxes are added up in their own order, so that the last digits do not depend
+ * on the number of threads.  Costs one read of the data.
  */
-#include "cli/print/describe.h"
+#include "lib/ops/describe/describe.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "lib/dump/pipeline.h"
 #include "lib/ops/write/plan.h"
 
 struct summing {
-	struct kvt_dump *reader;
+	struct kvt_dump *dump;
 	int group;
 	struct cut cut;
 	struct kvt_packing packing;	/* of content with a type */
 	int64_t values;			/* numbers in a state */
-	const struct describe_options *options;
-	struct moments *sum;		/* [L][H][K] */
+	const double *scale;		/* of keys, of values */
+	struct kvt_moments *sum;		/* [L][H][K] */
 };
 
-static const struct moments nothing = { .min = NAN, .max = NAN, .mean = NAN };
+static const struct kvt_moments nothing = { .min = NAN, .max = NAN, .mean = NAN };
 
 /* The numbers of a (layer, block, head, kv). */
 static void decode_cell(double *out, const struct summing *s,
 			const struct kvt_group *group, int64_t k, const uint8_t *bytes)
 {
-	double scale = scale_of(s->options, group, k);
+	double scale = kvt_scale_of(s->scale, group, k);
 
 	for (int64_t i = 0; i < group->shape.n[KVT_AXIS_S]; i++) {
 		if (group->content.type)
@@ -46,9 +49,9 @@ static void decode_cell(double *out, const struct summing *s,
 }
 
 /* Two passes: the squared distances then lose nothing to a large mean. */
-static struct moments cell_moments(const double *value, int64_t n)
+static struct kvt_moments cell_moments(const double *value, int64_t n)
 {
-	struct moments m = nothing;
+	struct kvt_moments m = nothing;
 	bool zero = true;
 	double sum = 0;
 
@@ -77,7 +80,7 @@ static struct moments cell_moments(const double *value, int64_t n)
 	return m;
 }
 
-static void add_moments(struct moments *to, const struct moments *m)
+static void add_moments(struct kvt_moments *to, const struct kvt_moments *m)
 {
 	double n = (double)to->finite + (double)m->finite, apart;
 
@@ -105,11 +108,11 @@ static void add_moments(struct moments *to, const struct moments *m)
 }
 
 /* Moments of each (layer, head, kv) of the box, from its cells in order. */
-static void box_moments(struct moments *sum, const struct summing *s,
+static void box_moments(struct kvt_moments *sum, const struct summing *s,
 			const struct kvt_box *box, const uint8_t *cells,
 			double *scratch)
 {
-	const struct kvt_group *group = &kvt_dump_snapshot(s->reader)->group[s->group];
+	const struct kvt_group *group = &kvt_dump_snapshot(s->dump)->group[s->group];
 	const int64_t *n = group->shape.n;
 	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
 	int64_t bytes = n[KVT_AXIS_S] * n[KVT_AXIS_D] * group->shape.elem;
@@ -121,7 +124,7 @@ static void box_moments(struct moments *sum, const struct summing *s,
 	for (int64_t l = 0; l < layers; l++)
 		for (int64_t b = 0; b < blocks; b++)
 			for (int64_t h = 0; h < heads; h++) {
-				struct moments m;
+				struct kvt_moments m;
 
 				decode_cell(scratch, s, group, h % n[KVT_AXIS_K], cells);
 				m = cell_moments(scratch, n[KVT_AXIS_S] * s->values);
@@ -134,8 +137,8 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 			       struct kvt_error *err)
 {
 	const struct summing *s = context;
-	const struct kvt_group *group = &kvt_dump_snapshot(s->reader)->group[s->group];
-	struct moments *mine = (struct moments *)worker->buffer[2], *all;
+	const struct kvt_group *group = &kvt_dump_snapshot(s->dump)->group[s->group];
+	struct kvt_moments *mine = (struct kvt_moments *)worker->buffer[2], *all;
 	struct kvt_box box = cut_box(&s->cut, i);
 	struct placed from = { &group->layout, box, worker->buffer[0] };
 	struct placed cells = { &cell_layout, box, worker->buffer[1] };
@@ -143,7 +146,7 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 	int64_t layers = box.end[KVT_AXIS_L] - box.begin[KVT_AXIS_L];
 	enum kvt_status status;
 
-	if ((status = read_box(worker, s->reader, s->group, &box, from.bytes, err)) ||
+	if ((status = read_box(worker, s->dump, s->group, &box, from.bytes, err)) ||
 	    (status = copy_box(worker, &cells, &from, &box, group->shape.elem, err)))
 		return status;
 	box_moments(mine, s, &box, cells.bytes, (double *)worker->buffer[3]);
@@ -181,17 +184,16 @@ static enum kvt_status choose_values(struct summing *s, const struct description
 	return KVT_OK;
 }
 
-static enum kvt_status stats_group(struct description *d, int g,
-				   const struct describe_options *options,
-				   struct kvt_error *err)
+static enum kvt_status stats_group(struct description *d, int g, const double scale[2],
+				   const struct kvt_run *run, struct kvt_error *err)
 {
 	struct group_facts *f = &d->group[g];
 	const int64_t *n = f->group->shape.n;
 	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
-	struct summing s = { .reader = d->reader, .group = g, .options = options };
+	struct summing s = { .dump = d->dump, .group = g, .scale = scale };
 	struct work work = { .fn = sum_box, .context = &s, .label = "statistics",
 			     .total_bytes = f->data_bytes };
-
+	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
 	enum kvt_status status = choose_values(&s, d, err);
 
 	if (status)
@@ -202,23 +204,22 @@ static enum kvt_status stats_group(struct description *d, int g,
 	for (int64_t i = 0; i < n[KVT_AXIS_L] * heads; i++)
 		f->moments[i] = nothing;
 	s.sum = f->moments;
-	s.cut = cut_choose(f->group, f->tiling, NULL, NULL, box_limit(options));
+	s.cut = cut_choose(f->group, f->tiling, NULL, NULL, limit);
 	work.count = f->data_bytes ? s.cut.nboxes : 0;
 	work.buffer_bytes[0] = work.buffer_bytes[1] = s.cut.box_bytes;
 	work.buffer_bytes[2] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
 	if (f->data_bytes)	/* else extents may be anything */
 		work.buffer_bytes[3] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
 	work_needs_tiles(&work, f->tiling);
-	return pipeline_run(&work, &options->run, err);
+	return pipeline_run(&work, run, err);
 }
 
-enum kvt_status describe_stats(struct description *d,
-			       const struct describe_options *options,
-			       struct kvt_error *err)
+enum kvt_status kvt_describe_stats(struct description *d, const double scale[2],
+				   const struct kvt_run *run, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	for (int g = 0; !status && g < d->snapshot->ngroups; g++)
-		status = stats_group(d, g, options, err);
+		status = stats_group(d, g, scale, run, err);
 	return status;
 }

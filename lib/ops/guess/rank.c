@@ -1,14 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rank.c - all layouts that fit, in the order in which the data has them */
-#include "lib/ops/guess/guess.h"
+/*
+ * rank.c - all layouts that fit, in the order in which the data has them
+ *
+ * First the element type; then every preset that the dump opens with is measured on
+ * the same sample.  Layouts that put the same bytes in the same places are one
+ * candidate.  The winner has the most gain; of those with the same channels under
+ * other names, which have the same gain but for rounding, the most kinship.  The
+ * confidence is the least of what speaks against doubting it: gain over the needed
+ * one, the lead over each other candidate, the lead of the type.
+ *
+ * If the answer stands, orders of axes that have no name are tried on a smaller
+ * sample: when one of them beats the winner, the right layout is one that nobody
+ * named, and there is no answer.
+ *
+ * Cost: a sample is read for each of some 20 presets and up to 60 orders.
+ */
+#include "lib/ops/guess/impl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- what fits ---------------------------------------------------------- */
 
-static bool same_bytes(const struct guess_candidate *a, const struct guess_candidate *b)
+static bool same_bytes(const struct kvt_guess_candidate *a,
+		       const struct kvt_guess_candidate *b)
 {
 	struct kvt_plans plans;
 
@@ -23,14 +40,14 @@ static bool same_bytes(const struct guess_candidate *a, const struct guess_candi
 }
 
 /* Is this layout a candidate, or does it put the bytes where one of them does? */
-static void find_same(const struct guess *g, struct guess_candidate *c)
+static void find_same(const struct kvt_guess *g, struct kvt_guess_candidate *c)
 {
 	for (int i = 0; i < g->ncandidates && c->same < 0; i++)
 		if (g->candidate[i].same < 0 && same_bytes(&g->candidate[i], c))
 			c->same = i;
 }
 
-static bool is_listed(const struct guess *g, const struct kvt_layout *layout)
+static bool is_listed(const struct kvt_guess *g, const struct kvt_layout *layout)
 {
 	for (int i = 0; i < g->ncandidates; i++)
 		if (kvt_layout_equal(&g->candidate[i].layout, layout))
@@ -39,7 +56,7 @@ static bool is_listed(const struct guess *g, const struct kvt_layout *layout)
 }
 
 /* One opaque vector a state: layouts of keys and values have nothing to add. */
-static bool is_latent(const struct guess_candidate *c)
+static bool is_latent(const struct kvt_guess_candidate *c)
 {
 	const int64_t *n = c->group.shape.n;
 
@@ -50,9 +67,8 @@ static bool is_latent(const struct guess_candidate *c)
  * Are the sizes known apart from the axes of the array?  Its shape gives those of
  * one plane only, and may be one that the engine declared and does not use.
  */
-static bool sizes_are_said(const struct guess *g)
+static bool sizes_are_said(const struct kvt_guess *g, const struct kvt_hints *h)
 {
-	const struct kvt_hints *h = &g->sample.hints;
 	bool planes = false;
 
 	for (int i = 0; i < g->ncandidates; i++)
@@ -60,28 +76,29 @@ static bool sizes_are_said(const struct guess *g)
 	return planes || (h->content && h->block_size && (h->layers || h->blocks));
 }
 
-static enum kvt_status add_candidate(struct guess *g, const struct kvt_preset *preset,
+static enum kvt_status add_candidate(struct kvt_guess *g, struct guess_sample *s,
+				     const struct kvt_preset *preset,
 				     struct kvt_error *err)
 {
-	struct guess_candidate *c = &g->candidate[g->ncandidates];
+	struct kvt_guess_candidate *c = &g->candidate[g->ncandidates];
 	struct kvt_layout layout;
-	struct kvt_dump *reader;
+	struct kvt_dump *dump;
 	enum kvt_status status;
 
-	if (g->ncandidates == GUESS_MAX_CANDIDATES ||
+	if (g->ncandidates == KVT_GUESS_CANDIDATES ||
 	    kvt_layout_parse(&layout, preset->axes, NULL) || is_listed(g, &layout))
 		return KVT_OK;
-	status = guess_open(&reader, c, &g->sample, preset->axes, err);
+	status = kvt_guess_open(&dump, c, s, preset->axes, err);
 	if (status)
 		return status == KVT_SYSTEM ? status : KVT_OK;
 	if (!preset->latent && is_latent(c)) {
-		kvt_dump_close(reader);
+		kvt_dump_close(dump);
 		return KVT_OK;
 	}
 	find_same(g, c);
 	if (c->same < 0)
-		status = guess_read(c, &g->sample, reader, err);
-	kvt_dump_close(reader);
+		status = kvt_guess_read(c, s, dump, err);
+	kvt_dump_close(dump);
 	if (!status)
 		g->ncandidates++;
 	return status;
@@ -89,13 +106,8 @@ static enum kvt_status add_candidate(struct guess *g, const struct kvt_preset *p
 
 /* ---- the layout --------------------------------------------------------- */
 
-void guess_say(struct guess *g, const char *text)
-{
-	if (!g->why_not[0])
-		snprintf(g->why_not, sizeof(g->why_not), "%s", text);
-}
-
-double guess_gain_needed(const struct guess_measures *m)
+/* The gain by which a candidate must lead. */
+static double gain_needed(const struct kvt_guess_measures *m)
 {
 	double states = m->live_slots > 0 ? (double)m->live_slots : 1;
 
@@ -103,14 +115,15 @@ double guess_gain_needed(const struct guess_measures *m)
 }
 
 /* With the same channels under other names both sums are the same, but for order. */
-bool guess_same_channels(const struct guess_measures *a, const struct guess_measures *b)
+static bool same_channels(const struct kvt_guess_measures *a,
+			  const struct kvt_guess_measures *b)
 {
 	return fabs(a->gain - b->gain) < 1e-7;
 }
 
 static int by_gain(const void *a, const void *b)
 {
-	const struct guess_candidate *x = a, *y = b;
+	const struct kvt_guess_candidate *x = a, *y = b;
 
 	if ((x->same < 0) != (y->same < 0))
 		return x->same < 0 ? -1 : 1;
@@ -118,9 +131,9 @@ static int by_gain(const void *a, const void *b)
 }
 
 /* 'same' counts candidates, which are about to move. */
-static void sort_candidates(struct guess *g)
+static void sort_candidates(struct kvt_guess *g)
 {
-	struct kvt_layout of[GUESS_MAX_CANDIDATES];
+	struct kvt_layout of[KVT_GUESS_CANDIDATES];
 
 	for (int i = 0; i < g->ncandidates; i++)
 		if (g->candidate[i].same >= 0)
@@ -129,7 +142,7 @@ static void sort_candidates(struct guess *g)
 		g->candidate[i].evidence = i;
 	qsort(g->candidate, (size_t)g->ncandidates, sizeof(*g->candidate), by_gain);
 	for (int i = 0; i < g->ncandidates; i++) {
-		struct guess_candidate *c = &g->candidate[i];
+		struct kvt_guess_candidate *c = &g->candidate[i];
 
 		for (int j = 0; c->same >= 0 && j < g->ncandidates; j++)
 			if (g->candidate[j].same < 0 &&
@@ -143,13 +156,13 @@ static void sort_candidates(struct guess *g)
 }
 
 /* Of those with the same channels, the one whose heads are most akin. */
-static void choose_winner(struct guess *g)
+static void choose_winner(struct kvt_guess *g)
 {
-	struct guess_candidate *c = g->candidate, best;
+	struct kvt_guess_candidate *c = g->candidate, best;
 	int winner = 0;
 
 	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++)
-		if (guess_same_channels(&c[0].is, &c[i].is) &&
+		if (same_channels(&c[0].is, &c[i].is) &&
 		    c[i].is.kinship > c[winner].is.kinship)
 			winner = i;
 	best = c[winner];
@@ -163,24 +176,24 @@ static void choose_winner(struct guess *g)
 	}
 }
 
-static double evidence(const struct guess_candidate *winner,
-		       const struct guess_candidate *other, double needed)
+static double evidence(const struct kvt_guess_candidate *winner,
+		       const struct kvt_guess_candidate *other, double needed)
 {
 	double lead = winner->is.gain - other->is.gain;
 	double akin = winner->is.kinship - other->is.kinship;
 
-	if (!guess_same_channels(&winner->is, &other->is))
+	if (!same_channels(&winner->is, &other->is))
 		return lead / needed;
 	return fmax(akin, 0) / winner->is.kinship_spread / GUESS_LEAST_KINSHIP;
 }
 
-static void judge_layouts(struct guess *g)
+static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 {
-	struct guess_candidate *c = g->candidate;
+	struct kvt_guess_candidate *c = g->candidate;
 	double needed;
 
 	sort_candidates(g);
-	needed = guess_gain_needed(&c[0].is);
+	needed = gain_needed(&c[0].is);
 	choose_winner(g);
 	/* data that no layout makes any order in speaks for none */
 	g->confidence = fmin(g->confidence, fmax(c[0].is.gain, 0) / needed);
@@ -190,75 +203,189 @@ static void judge_layouts(struct guess *g)
 	}
 	if (c[0].is.live_blocks < GUESS_LEAST_BLOCKS) {
 		g->confidence = 0;
-		guess_say(g, "fewer than 4 blocks of the sample hold anything");
+		kvt_guess_doubt(g, "fewer than 4 blocks of the sample hold anything");
 	}
-	if (!sizes_are_said(g)) {
+	if (!sizes_are_said(g, h)) {
 		g->confidence = 0;
-		guess_say(g, "sizes are not said; give --layers, --block-size, "
+		kvt_guess_doubt(g, "sizes are not said; give --layers, --block-size, "
 			     "--heads and --head-dim or --content");
 	}
 	if (g->confidence < 1)
-		guess_say(g, "the data does not tell the first of these layouts "
+		kvt_guess_doubt(g, "the data does not tell the first of these layouts "
 			     "from the next");
+}
+
+/* ---- orders without a name ---------------------------------------------- */
+
+/* Read for each order that has no name, unless blocks are larger. */
+enum { BEYOND_NBYTES = 1 << 19, BEYOND_BLOCKS = 8 };
+
+static enum kvt_status measure_order(struct kvt_guess_candidate *c,
+				     struct guess_sample *s,
+				     const char *order, struct kvt_error *err)
+{
+	struct kvt_dump *dump;
+	enum kvt_status status = kvt_guess_open(&dump, c, s, order, err);
+
+	if (status)
+		return status;
+	status = kvt_guess_read(c, s, dump, err);
+	kvt_dump_close(dump);
+	return status;
+}
+
+static void exchange(char *a, char *b)
+{
+	char t = *a;
+
+	*a = *b;
+	*b = t;
+}
+
+/* The next order of letters by the alphabet; false after the last. */
+static bool next_order(char *letters, int n)
+{
+	int i = n - 2, j = n - 1;
+
+	while (i >= 0 && letters[i] >= letters[i + 1])
+		i--;
+	if (i < 0)
+		return false;
+	while (letters[j] <= letters[i])
+		j--;
+	exchange(letters + i, letters + j);
+	for (i++, j = n - 1; i < j; i++, j--)
+		exchange(letters + i, letters + j);
+	return true;
+}
+
+/*
+ * The right layout may have no name; the best of the wrong ones must not pass for
+ * it then.  A smaller sample will do, of the winner too.
+ */
+static enum kvt_status look_beyond(struct kvt_guess *g, const struct guess_sample *all,
+				   struct kvt_error *err)
+{
+	bool latent = g->candidate[0].group.shape.n[KVT_AXIS_K] == 1;
+	char order[8], letters[] = "BHKLS", opaque[] = "BHLS";
+	char *letter = latent ? opaque : letters;
+	struct guess_sample s = *all;
+	struct kvt_guess_candidate c, winner = g->candidate[0];
+	struct kvt_dump *dump;
+	double best, akin;
+	int64_t few;
+	enum kvt_status status;
+
+	few = winner.views.nbytes / winner.group.shape.n[KVT_AXIS_L] /
+	      winner.group.shape.n[KVT_AXIS_B] * BEYOND_BLOCKS;
+	if (s.nbytes > BEYOND_NBYTES && s.nbytes > few)
+		s.nbytes = few > BEYOND_NBYTES ? few : BEYOND_NBYTES;
+	if ((status = kvt_guess_open(&dump, &c, &s,
+				 kvt_layout_string(&winner.layout).s, err)))
+		return status;
+	status = kvt_guess_read(&c, &s, dump, err);
+	kvt_dump_close(dump);
+	if (status)
+		return status;
+	winner.is = c.is;
+	best = c.is.gain + gain_needed(&c.is);
+	akin = c.is.kinship;
+	do {
+		/* states outside of blocks leave every channel what it is */
+		if (strchr(letter, 'S') < strchr(letter, 'B'))
+			continue;
+		snprintf(order, sizeof(order), "%sD", letter);
+		if (latent)
+			order[4] = 'C';
+		status = measure_order(&c, &s, order, err);
+		if (status == KVT_SYSTEM)
+			return status;
+		if (status || !(c.is.gain > best ||
+				(same_channels(&c.is, &winner.is) &&
+				 c.is.kinship > akin)))
+			continue;
+		best = fmax(best, c.is.gain);
+		akin = fmax(akin, c.is.kinship);
+		g->better = c.layout;
+		g->has_better = true;
+	} while (next_order(letter, (int)strlen(letter)));
+	return KVT_OK;
 }
 
 /* ---- all of it ---------------------------------------------------------- */
 
 /* A dump that says its layout needs no guess, and one must not contradict it. */
-static enum kvt_status refuse_stated(const struct guess *g, struct kvt_error *err)
+static enum kvt_status refuse_stated(const struct kvt_guess_source *source,
+				     struct kvt_error *err)
 {
 	const struct kvt_snapshot *s;
-	struct kvt_dump *reader;
+	struct kvt_dump *dump;
 	struct kvt_error why = { "" };
-	enum kvt_status status = kvt_open(&reader, g->sample.path, &g->sample.hints,
-					  &why);
+	enum kvt_status status = source->open(&dump, source->context, &source->hints,
+					      &why);
 
 	if (status == KVT_SYSTEM)
 		return kvt_fail(err, status, "%s", why.text);
 	if (status)
 		return KVT_OK;
-	s = kvt_dump_snapshot(reader);
+	s = kvt_dump_snapshot(dump);
 	status = kvt_fail(err, KVT_BAD_INPUT,
 			  "%.300s: says its layout itself: %s; there is nothing to guess",
-			  g->sample.path, s->ngroups > 1 ? "that of each group" :
+			  source->name, s->ngroups > 1 ? "that of each group" :
 			  kvt_layout_string(&s->group[0].layout).s);
-	kvt_dump_close(reader);
+	kvt_dump_close(dump);
 	return status;
 }
 
-enum kvt_status guess_rank(struct guess *g, struct kvt_error *err)
+static enum kvt_status rank(struct kvt_guess *g, struct guess_sample *s,
+			    struct kvt_error *err)
 {
 	const struct kvt_preset *preset;
 	enum kvt_status status;
 
-	g->confidence = INFINITY;
-	g->candidate = calloc(GUESS_MAX_CANDIDATES, sizeof(*g->candidate));
-	if (!g->candidate)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if ((status = refuse_stated(g, err)) || (status = guess_rank_types(g, err)))
+	if ((status = kvt_guess_rank_types(g, s, err)))
 		return status;
-	guess_judge_types(g);
-	g->sample.unit = g->type[0].unit;
-	g->sample.hints.dtype = g->type[0].dtype->name;
+	kvt_guess_judge_types(g);
+	s->unit = g->type[0].unit;
+	s->hints.dtype = g->type[0].dtype->name;
 	for (int i = 0; (preset = kvt_preset_at(i)); i++)
-		if ((status = add_candidate(g, preset, err)))
+		if ((status = add_candidate(g, s, preset, err)))
 			return status;
 	if (!g->ncandidates)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: no layout with a name fits",
-				g->sample.path);
-	judge_layouts(g);
-	if (!g->why_not[0] && (status = guess_look_beyond(g, err)))
+				s->source->name);
+	judge_layouts(g, &s->hints);
+	if (!g->why_not[0] && (status = look_beyond(g, s, err)))
 		return status;
 	if (g->has_better) {
 		g->confidence = 0;
-		guess_say(g, "an order without a name fits better than all layouts "
-			     "that have one");
+		kvt_guess_doubt(g, "an order without a name fits better than all layouts "
+				   "that have one");
 	}
 	return KVT_OK;
 }
 
-void guess_free(struct guess *g)
+enum kvt_status kvt_guess(struct kvt_guess *out, const struct kvt_guess_source *source,
+			  struct kvt_error *err)
+{
+	struct guess_sample s = { .source = source, .hints = source->hints,
+				  .nbytes = source->nbytes };
+	enum kvt_status status;
+
+	*out = (struct kvt_guess){ .confidence = INFINITY };
+	out->candidate = calloc(KVT_GUESS_CANDIDATES, sizeof(*out->candidate));
+	if (!out->candidate)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = refuse_stated(source, err)))
+		status = rank(out, &s, err);
+	out->read = s.read;
+	out->of = s.of;
+	free(s.value);
+	return status;
+}
+
+void kvt_guess_free(struct kvt_guess *g)
 {
 	free(g->candidate);
-	free(g->sample.value);
+	g->candidate = NULL;
 }

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample.c - a bounded sample of a dump, read as one layout has it */
+/*
+ * sample.c - a bounded sample of a dump, read as one layout has it
+ *
+ * Up to 8 layers and as many blocks as the limit has room for, spread evenly over
+ * all; of a small dump everything, at once.  A page is what is read at a time: a block
+ * of a layer, or all.  Values are mapped by asinh(x / unit), which keeps their sign
+ * and tames outliers; of types of 1 and 2 bytes by a table.
+ */
 #include "lib/ops/compare/terms.h"
-#include "lib/ops/guess/guess.h"
+#include "lib/ops/guess/impl.h"
+#include "lib/ops/guess/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,21 +18,21 @@
 enum { MAX_LAYERS = 8, FEW_BLOCKS = 16, TYPE_NBYTES = 1 << 17,
        PIECE = 256 };
 
-enum kvt_status guess_open(struct kvt_dump **out, struct guess_candidate *c,
+enum kvt_status kvt_guess_open(struct kvt_dump **out, struct kvt_guess_candidate *c,
 			   const struct guess_sample *s, const char *layout,
 			   struct kvt_error *err)
 {
 	struct kvt_hints hints = s->hints;
-	struct kvt_dump *reader;
+	struct kvt_dump *dump;
 	const struct kvt_group *group;
 	struct kvt_box box;
 	enum kvt_status status;
 
 	hints.layout = layout;
-	if ((status = kvt_open(&reader, s->path, &hints, err)))
+	if ((status = s->source->open(&dump, s->source->context, &hints, err)))
 		return status;
-	group = &kvt_dump_snapshot(reader)->group[0];
-	*c = (struct guess_candidate){ .layout = group->layout, .group = *group,
+	group = &kvt_dump_snapshot(dump)->group[0];
+	*c = (struct kvt_guess_candidate){ .layout = group->layout, .group = *group,
 				       .same = -1 };
 	c->group.layer_names = NULL;
 	c->group.layer_ids = NULL;
@@ -34,10 +42,10 @@ enum kvt_status guess_open(struct kvt_dump **out, struct guess_candidate *c,
 	box = kvt_box_whole(&group->shape);
 	if ((status = kvt_layout_views(&c->views, &c->layout, &box, group->shape.elem,
 				       err))) {
-		kvt_dump_close(reader);
+		kvt_dump_close(dump);
 		return status;
 	}
-	*out = reader;
+	*out = dump;
 	return KVT_OK;
 }
 
@@ -97,7 +105,7 @@ static int64_t npages(const struct choice *choice)
 	       (choice->blocks / choice->page.n[KVT_AXIS_B]);
 }
 
-static enum kvt_status read_page(uint8_t *buf, struct kvt_dump *reader,
+static enum kvt_status read_page(uint8_t *buf, struct kvt_dump *dump,
 				 const struct kvt_group *group,
 				 const struct choice *choice, int64_t layer,
 				 int64_t block, struct kvt_error *err)
@@ -108,7 +116,7 @@ static enum kvt_status read_page(uint8_t *buf, struct kvt_dump *reader,
 	box.begin[KVT_AXIS_B] = spread(block, choice->blocks, group->shape.n[KVT_AXIS_B]);
 	box.end[KVT_AXIS_L] = box.begin[KVT_AXIS_L] + choice->page.n[KVT_AXIS_L];
 	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + choice->page.n[KVT_AXIS_B];
-	return kvt_read_box(reader, 0, &box, buf, err);
+	return kvt_read_box(dump, 0, &box, buf, err);
 }
 
 /* Pieces of the sample, evenly spread: a type needs no more. */
@@ -123,10 +131,11 @@ static int64_t thin_out(uint8_t *buf, int64_t nbytes)
 	return keep * PIECE;
 }
 
-enum kvt_status guess_bytes(uint8_t **out, int64_t *nbytes, const struct guess_sample *s,
-			    struct kvt_dump *reader, struct kvt_error *err)
+enum kvt_status kvt_guess_bytes(uint8_t **out, int64_t *nbytes,
+				const struct guess_sample *s,
+			    struct kvt_dump *dump, struct kvt_error *err)
 {
-	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[0];
+	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[0];
 	struct choice choice;
 	enum kvt_status status = choose(&choice, group, s->nbytes, err);
 	uint8_t *buf;
@@ -139,7 +148,7 @@ enum kvt_status guess_bytes(uint8_t **out, int64_t *nbytes, const struct guess_s
 	if (!buf)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; !status && i < n; i++)
-		status = read_page(buf + i * choice.page_nbytes, reader, group, &choice,
+		status = read_page(buf + i * choice.page_nbytes, dump, group, &choice,
 				   i / choice.blocks, i % choice.blocks, err);
 	if (status) {
 		free(buf);
@@ -215,7 +224,7 @@ static void add_block(struct guess_tally *t, const struct guess_sample *s,
 			for (int64_t d = 0; d < t->dims; d++)
 				row[d] = value_of(s, dtype,
 						  bytes + terms->at[KVT_AXIS_D][d]);
-			guess_add(t, to, row,
+			kvt_guess_add(t, to, row,
 				  to[KVT_AXIS_S] ? page->row[!(i % 2)] : NULL);
 		}
 }
@@ -255,10 +264,10 @@ static void page_free(struct page *page)
 /* ---- all pages ---------------------------------------------------------- */
 
 static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s,
-			     struct kvt_dump *reader, const struct choice *choice,
+			     struct kvt_dump *dump, const struct choice *choice,
 			     struct page *page, struct kvt_error *err)
 {
-	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[0];
+	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[0];
 	enum kvt_status status;
 
 	bool whole = npages(choice) == 1;
@@ -267,7 +276,7 @@ static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s
 	for (int64_t l = 0; l < choice->layers; l++)
 		for (int64_t b = 0; b < choice->blocks; b++) {
 			if ((!whole || (!l && !b)) &&
-			    (status = read_page(page->bytes, reader, group, choice, l, b,
+			    (status = read_page(page->bytes, dump, group, choice, l, b,
 						err)))
 				return status;
 			from[KVT_AXIS_L] = whole ? l : 0;
@@ -277,8 +286,8 @@ static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s
 	return KVT_OK;
 }
 
-enum kvt_status guess_read(struct guess_candidate *c, struct guess_sample *s,
-			   struct kvt_dump *reader, struct kvt_error *err)
+enum kvt_status kvt_guess_read(struct kvt_guess_candidate *c, struct guess_sample *s,
+			   struct kvt_dump *dump, struct kvt_error *err)
 {
 	struct guess_tally t = { .layers = 0 };
 	struct page page = { .bytes = NULL };
@@ -291,14 +300,14 @@ enum kvt_status guess_read(struct guess_candidate *c, struct guess_sample *s,
 		return status;
 	sample.n[KVT_AXIS_L] = choice.layers;
 	sample.n[KVT_AXIS_B] = choice.blocks;
-	if (!guess_tally_init(&t, &sample))
+	if (!kvt_guess_tally_init(&t, &sample))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!(status = page_init(&page, &c->layout, &choice, err)) &&
-	    !(status = tally(&t, s, reader, &choice, &page, err)))
-		c->is = guess_measure(&t);
+	    !(status = tally(&t, s, dump, &choice, &page, err)))
+		c->is = kvt_guess_measure(&t);
 	s->read = npages(&choice) * choice.page_nbytes / c->group.shape.elem;
 	s->of = c->views.nbytes / c->group.shape.elem;
 	page_free(&page);
-	guess_tally_free(&t);
+	kvt_guess_tally_free(&t);
 	return status;
 }

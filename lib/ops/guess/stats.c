@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - what a sample of a cache looks like when a layout is assumed */
-#include "lib/ops/guess/guess.h"
+/*
+ * stats.c - what a sample of a cache looks like when a layout is assumed
+ *
+ * In go rows of values, each with the place that the layout gives it; per channel the
+ * number, the sum and the sum of squares are kept, of even and odd states apart.
+ *
+ * gain: bits an element that are saved by writing each channel as a normal
+ * distribution of its own, fitted to the other half of the states, instead of one for
+ * all; so that a layout gains nothing by having many channels.  The pattern of zeros
+ * counts too, for states are written or not in all channels at once.
+ *
+ * kinship: each head of a layer is described by six features; the log likelihood that
+ * heads of a layer, and the keys (values) of all layers, vary less than the whole.
+ *
+ * Cost: a pass over the sample, memory for 3 sums a channel and a counter a state.
+ */
+#include "lib/ops/guess/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +25,7 @@ enum { NFEATURES = 6 };
 
 /* ---- sums --------------------------------------------------------------- */
 
-bool guess_tally_init(struct guess_tally *t, const struct kvt_shape *sample)
+bool kvt_guess_tally_init(struct guess_tally *t, const struct kvt_shape *sample)
 {
 	const int64_t *n = sample->n;
 	size_t channels, slots;
@@ -35,7 +50,7 @@ bool guess_tally_init(struct guess_tally *t, const struct kvt_shape *sample)
 	return true;
 }
 
-void guess_tally_free(struct guess_tally *t)
+void kvt_guess_tally_free(struct guess_tally *t)
 {
 	free(t->storage);
 }
@@ -46,7 +61,7 @@ static int64_t row_of(const struct guess_tally *t, int64_t layer, int64_t kv,
 	return ((layer * t->kvs + kv) * t->heads + head) * t->dims;
 }
 
-void guess_add(struct guess_tally *t, const int64_t at[KVT_NAXES],
+void kvt_guess_add(struct guess_tally *t, const int64_t at[KVT_NAXES],
 	       const double *row, const double *before)
 {
 	int64_t first = row_of(t, at[KVT_AXIS_L], at[KVT_AXIS_K], at[KVT_AXIS_H]);
@@ -287,7 +302,7 @@ static double kinship(const struct guess_tally *t)
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static void count_live(struct guess_measures *m, const struct guess_tally *t)
+static void count_live(struct kvt_guess_measures *m, const struct guess_tally *t)
 {
 	int64_t each = t->layers * t->kvs * t->heads * t->dims, block = -1;
 
@@ -300,10 +315,10 @@ static void count_live(struct guess_measures *m, const struct guess_tally *t)
 	}
 }
 
-struct guess_measures guess_measure(const struct guess_tally *t)
+struct kvt_guess_measures kvt_guess_measure(const struct guess_tally *t)
 {
 	double l = (double)t->layers, h = (double)t->heads;
-	struct guess_measures m = { .gain = gain(t), .kinship = kinship(t) };
+	struct kvt_guess_measures m = { .gain = gain(t), .kinship = kinship(t) };
 
 	m.kinship_spread = sqrt(NFEATURES * (l * (h - 1) / h + l));
 	count_live(&m, t);
@@ -341,7 +356,7 @@ static bool magnitude(double *unit, const struct kvt_dtype *dtype, bool swapped,
 	return n > 0;
 }
 
-double guess_type_bits(double *unit, const struct kvt_dtype *dtype, bool swapped,
+double kvt_guess_type_bits(double *unit, const struct kvt_dtype *dtype, bool swapped,
 		       const uint8_t *bytes, int64_t nbytes)
 {
 	struct guess_sums s = { 0, 0, 0 };

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* types.c - which element type the bytes speak for */
-#include "lib/ops/guess/guess.h"
+/*
+ * types.c - which element type the bytes speak for
+ *
+ * The same sample is read as each type, in both byte orders; the type under which it
+ * takes the fewest bits a byte is the likeliest.  How the axes are ordered does not
+ * matter here, so any layout that opens will do.
+ */
+#include "lib/ops/guess/impl.h"
+#include "lib/ops/guess/stats.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The first preset that can be opened, for what all layouts have in common. */
-static enum kvt_status open_any(struct kvt_dump **out, struct guess_candidate *c,
+static enum kvt_status open_any(struct kvt_dump **out, struct kvt_guess_candidate *c,
 				const struct guess_sample *s, struct kvt_error *err)
 {
 	const struct kvt_preset *preset;
@@ -15,7 +23,7 @@ static enum kvt_status open_any(struct kvt_dump **out, struct guess_candidate *c
 	struct kvt_error why = { "" }, first = { "" };
 
 	for (int i = 0; (preset = kvt_preset_at(i)); i++) {
-		status = guess_open(out, c, s, preset->axes, &why);
+		status = kvt_guess_open(out, c, s, preset->axes, &why);
 		if (!status || (status != KVT_BAD_INPUT && status != KVT_USAGE))
 			break;
 		if (!first.text[0])
@@ -28,47 +36,49 @@ static enum kvt_status open_any(struct kvt_dump **out, struct guess_candidate *c
 
 static int by_bits(const void *a, const void *b)
 {
-	double x = ((const struct guess_type *)a)->bits;
-	double y = ((const struct guess_type *)b)->bits;
+	double x = ((const struct kvt_guess_type *)a)->bits;
+	double y = ((const struct kvt_guess_type *)b)->bits;
 
 	return (x > y) - (x < y);
 }
 
 /* 'fits' is false, and 'err' says why, if no layout can be of this type. */
-static enum kvt_status weigh_type(struct guess *g, bool *fits,
+static enum kvt_status weigh_type(struct kvt_guess *g, bool *fits,
+				  const struct guess_sample *sample,
 				  const struct kvt_dtype *dtype, struct kvt_error *err)
 {
-	struct guess_sample s = g->sample;
-	struct guess_candidate c;
-	struct kvt_dump *reader;
+	struct guess_sample s = *sample;
+	struct kvt_guess_candidate c;
+	struct kvt_dump *dump;
 	uint8_t *bytes = NULL;
 	int64_t nbytes;
 	enum kvt_status status;
 
 	s.hints.dtype = dtype->name;
-	*fits = !(status = open_any(&reader, &c, &s, err));
+	*fits = !(status = open_any(&dump, &c, &s, err));
 	if (status)
 		return status == KVT_BAD_INPUT || status == KVT_USAGE ? KVT_OK : status;
-	status = guess_bytes(&bytes, &nbytes, &s, reader, err);
-	kvt_dump_close(reader);
+	status = kvt_guess_bytes(&bytes, &nbytes, &s, dump, err);
+	kvt_dump_close(dump);
 	for (int swapped = 0; !status && swapped <= (dtype->elem > 1); swapped++) {
-		struct guess_type *t = &g->type[g->ntypes++];
+		struct kvt_guess_type *t = &g->type[g->ntypes++];
 
-		*t = (struct guess_type){ .dtype = dtype, .swapped = swapped,
+		*t = (struct kvt_guess_type){ .dtype = dtype, .swapped = swapped,
 					  .elements = nbytes / dtype->elem };
-		t->bits = guess_type_bits(&t->unit, dtype, swapped, bytes, nbytes);
+		t->bits = kvt_guess_type_bits(&t->unit, dtype, swapped, bytes, nbytes);
 	}
 	free(bytes);
 	return status;
 }
 
-enum kvt_status guess_rank_types(struct guess *g, struct kvt_error *err)
+enum kvt_status kvt_guess_rank_types(struct kvt_guess *g, const struct guess_sample *s,
+				     struct kvt_error *err)
 {
 	static const char *const names[] = {
 		"bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e4m3fnuz",
 		"float8_e5m2", "float8_e5m2fnuz",
 	};
-	const char *said = g->sample.hints.dtype;
+	const char *said = s->hints.dtype;
 	const struct kvt_dtype *dtype = said ? kvt_dtype_find(said) : NULL;
 	struct kvt_error first = { "" }, why = { "" };
 	enum kvt_status status;
@@ -84,7 +94,7 @@ enum kvt_status guess_rank_types(struct guess *g, struct kvt_error *err)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (dtype && strcmp(dtype->name, names[i]))
 			continue;
-		if ((status = weigh_type(g, &fits, kvt_dtype_find(names[i]), &why)))
+		if ((status = weigh_type(g, &fits, s, kvt_dtype_find(names[i]), &why)))
 			return kvt_fail(err, status, "%s", why.text);
 		if (!fits && !first.text[0])
 			first = why;
@@ -97,27 +107,33 @@ enum kvt_status guess_rank_types(struct guess *g, struct kvt_error *err)
 	return KVT_OK;
 }
 
+void kvt_guess_doubt(struct kvt_guess *g, const char *text)
+{
+	if (!g->why_not[0])
+		snprintf(g->why_not, sizeof(g->why_not), "%s", text);
+}
+
 /* Types that the data does not tell apart are two answers. */
-void guess_judge_types(struct guess *g)
+void kvt_guess_judge_types(struct kvt_guess *g)
 {
 	double lead = g->ntypes > 1 ? g->type[1].bits - g->type[0].bits : INFINITY;
 
 	if (g->type[0].elements < GUESS_LEAST_ELEMENTS) {
-		guess_say(g, "fewer than 64 elements were read, too few to tell "
+		kvt_guess_doubt(g, "fewer than 64 elements were read, too few to tell "
 			     "anything by");
 		g->confidence = 0;
 	} else if (isinf(g->type[0].bits)) {
-		guess_say(g, "all that was read is 0");
+		kvt_guess_doubt(g, "all that was read is 0");
 		g->confidence = 0;
 	} else if (g->type[0].swapped) {
-		guess_say(g, "the bytes of an element look swapped (big-endian), "
+		kvt_guess_doubt(g, "the bytes of an element look swapped (big-endian), "
 			     "which no command reads");
 		g->confidence = 0;
 	} else if (lead < GUESS_LEAST_TYPE) {
-		guess_say(g, "the data does not tell the element type; give --dtype");
+		kvt_guess_doubt(g,
+				"the data does not tell the element type; give --dtype");
 		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
 	} else {
 		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
 	}
 }
-

@@ -1,415 +1,266 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* where.c - coordinates as people write them: layer=3,block=17,kv=v,... */
+/*
+ * where.c - what a byte of a dump is, where an element is, and whose it is
+ *
+ * Offsets come from the dump's own locate() and at(), tiles from how its groups are
+ * cut, tenants from the block tables: an entry of a table that names the block is a
+ * tenant if the state it stands for holds one of the request's tokens.  Whether a
+ * state is live is asked of the tables first, then of the counts of valid states; where
+ * neither says anything, it is unknown.  A search looks at every table entry once.
+ */
 #include "lib/ops/where/where.h"
-#include "lib/base/nearest.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-enum key {
-	AT_GROUP, AT_LAYER, AT_BLOCK, AT_BLOCK_ID, AT_POSITION, AT_REQUEST, AT_TOKEN,
-	AT_STATE, AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW, AT_COUNT, NKEYS
-};
+#include "lib/dump/pipeline.h"
 
-static const char *const key_names[NKEYS] = {
-	[AT_GROUP] = "group", [AT_LAYER] = "layer", [AT_BLOCK] = "block",
-	[AT_BLOCK_ID] = "block_id", [AT_POSITION] = "position",
-	[AT_REQUEST] = "request", [AT_TOKEN] = "token", [AT_STATE] = "state",
-	[AT_HEAD] = "head", [AT_LOCAL_HEAD] = "local_head", [AT_KV] = "kv",
-	[AT_DIM] = "dim", [AT_BYTE] = "byte", [AT_ROW] = "row", [AT_COUNT] = "count",
-};
+/* ---- where it is -------------------------------------------------------- */
 
-/* A coordinate while it is read. */
-struct at {
-	const struct where *w;
-	char asked[140];		/* "--at=layer=3,...", for messages */
-	char text[512];			/* what the values point into */
-	const char *value[NKEYS];	/* NULL: not given */
-	const struct kvt_group *group;
-	struct kvt_place *out;
-	struct where_run *run;		/* NULL: an element is asked for */
-	int64_t token;			/* if it is given */
-	struct kvt_error *err;
-};
-
-bool where_number(int64_t *out, const char *text)
+/* The offsets of an element, wherever it has one. */
+static enum kvt_status locate(struct kvt_whereabouts *a, struct kvt_dump *dump,
+			      struct kvt_error *err)
 {
-	bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-	long long n;
-	char *end;
+	const struct kvt_place *p = &a->place;
+	enum kvt_status status;
 
-	if (!isdigit((unsigned char)text[0]) ||
-	    (hex && !isxdigit((unsigned char)text[2])))
+	a->in_files = !kvt_dump_tiling(dump, p->group);
+	a->in_memory = true;
+	if (a->in_files &&
+	    (status = kvt_dump_locate(&a->file, &a->file_offset, dump, KVT_FILES,
+					p->group, p->index, err)))
+		return status;
+	if ((status = kvt_dump_locate(&a->tensor, &a->memory_offset, dump,
+					KVT_MEMORY, p->group, p->index, err)))
+		return status;
+	a->file_offset += p->byte;
+	a->memory_offset += p->byte;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_where_at(struct kvt_whereabouts *out, struct kvt_dump *dump,
+			     const char *text, struct kvt_error *err)
+{
+	struct kvt_whereabouts at = { .in_files = false };
+	enum kvt_status status;
+
+	if ((status = kvt_where_parse_at(&at.place, kvt_dump_snapshot(dump), text,
+					 err)) ||
+	    (status = locate(&at, dump, err)))
+		return status;
+	*out = at;
+	return KVT_OK;
+}
+
+static enum kvt_status parse_offset(int64_t *buffer, int64_t *offset,
+				    struct kvt_dump *dump, enum kvt_space space,
+				    const char *text, struct kvt_error *err)
+{
+	const char *colon = strrchr(text, ':');
+	char name[4096];
+
+	if (!kvt_where_number(offset, colon ? colon + 1 : text))
+		return kvt_fail(err, KVT_USAGE,
+				"--offset is '%.200s', expected a whole number, or NAME:number",
+				text);
+	if (!colon)
+		return kvt_dump_find_buffer(buffer, dump, space, NULL, err);
+	if (snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text) >=
+	    (int)sizeof(name))
+		return kvt_fail(err, KVT_USAGE, "--offset: the name is too long");
+	return kvt_dump_find_buffer(buffer, dump, space, name, err);
+}
+
+enum kvt_status kvt_where_offset(struct kvt_whereabouts *out, struct kvt_dump *dump,
+				 enum kvt_space space, const char *text,
+				 struct kvt_error *err)
+{
+	struct kvt_whereabouts a = { .in_files = false };
+	int64_t buffer, offset;
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	if ((status = parse_offset(&buffer, &offset, dump, space, text, err)))
+		return status;
+	status = kvt_dump_at(&a.place, dump, space, buffer, offset, &why);
+	if (status)
+		return kvt_fail(err, status, "%.460s%s", why.text,
+				status == KVT_UNSUPPORTED ? "; use --memory" : "");
+	if (a.place.region == KVT_ELEMENT) {
+		if ((status = locate(&a, dump, err)))
+			return status;
+	} else {
+		a.in_files = space == KVT_FILES;
+		a.in_memory = !a.in_files;
+		a.file = a.tensor = buffer;
+		a.file_offset = a.memory_offset = offset;
+	}
+	*out = a;
+	return KVT_OK;
+}
+
+/* ---- what it is --------------------------------------------------------- */
+
+bool kvt_where_tile(struct kvt_tile_place *out, struct kvt_dump *dump,
+		    const struct kvt_place *place)
+{
+	const struct kvt_tiling *t = kvt_dump_tiling(dump, place->group);
+	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[place->group];
+	int64_t inside[KVT_NAXES];
+	struct kvt_views views;
+	struct kvt_box box;
+
+	if (!t)
 		return false;
-	errno = 0;
-	n = strtoll(text, &end, hex ? 16 : 10);
-	if (*end || errno)
+	for (int a = 0; a < KVT_NAXES; a++) {
+		inside[a] = place->index[a] % t->n[a];
+		out->begin[a] = place->index[a] - inside[a];
+	}
+	box = tile_box(t, out->begin);
+	if (kvt_layout_views(&views, &group->layout, &box, group->shape.elem, NULL))
 		return false;
-	*out = n;
+	out->byte = kvt_views_at(&views, inside) + place->byte;
+	out->nbytes = t->nbytes;
 	return true;
 }
 
-static enum kvt_status wrong(const struct at *at, const char *what)
+const struct kvt_component *kvt_where_component(const struct kvt_group *group,
+						int64_t dim)
 {
-	return kvt_fail(at->err, KVT_USAGE, "%s: %s", at->asked, what);
-}
+	for (int i = 0; i < group->ncomponents; i++) {
+		const struct kvt_component *c = &group->component[i];
 
-/* ---- keys --------------------------------------------------------------- */
-
-/* Elements have bytes, runs of them have a length. */
-static bool is_key(const struct at *at, int key)
-{
-	return at->run ? key != AT_BYTE : key != AT_ROW && key != AT_COUNT;
-}
-
-static enum kvt_status unknown_key(const struct at *at, const char *name)
-{
-	struct kvt_nearest near;
-
-	kvt_nearest_start(&near, name);
-	for (int i = 0; i < NKEYS; i++)
-		if (is_key(at, i))
-			kvt_nearest_offer(&near, key_names[i]);
-	if (kvt_nearest_found(&near))
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: unknown '%.60s', did you mean '%s'?",
-				at->asked, name, kvt_nearest_found(&near));
-	return kvt_fail(at->err, KVT_USAGE,
-			"%s: unknown '%.60s'; see kvtool-where(1)", at->asked,
-			name);
-}
-
-static enum kvt_status take_word(struct at *at, char *word)
-{
-	char *value = strchr(word, '=');
-	int key = 0;
-
-	if (!value || value == word || !value[1])
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: '%.60s' is not KEY=VALUE", at->asked, word);
-	*value++ = '\0';
-	while (key < NKEYS && (!is_key(at, key) || strcmp(word, key_names[key])))
-		key++;
-	if (key == NKEYS)
-		return unknown_key(at, word);
-	if (at->value[key])
-		return kvt_fail(at->err, KVT_USAGE, "%s: %s is given twice",
-				at->asked, word);
-	at->value[key] = value;
-	return KVT_OK;
-}
-
-static enum kvt_status take_words(struct at *at, const char *query)
-{
-	char *word = at->text;
-
-	if (snprintf(at->text, sizeof(at->text), "%s", query) >=
-	    (int)sizeof(at->text))
-		return wrong(at, "too long");
-	while (word) {
-		char *comma = strchr(word, ',');
-		enum kvt_status status;
-
-		if (comma)
-			*comma++ = '\0';
-		if ((status = take_word(at, word)))
-			return status;
-		word = comma;
+		if (dim >= c->start && dim - c->start < c->length)
+			return c;
 	}
-	return KVT_OK;
+	return NULL;
 }
 
-/* ---- values ------------------------------------------------------------- */
+/* ---- whose it is -------------------------------------------------------- */
 
-static enum kvt_status out_of_range(const struct at *at, enum key key,
-				    const char *is, int64_t first, int64_t count)
+bool kvt_table_is_whole(const struct kvt_snapshot *s, int group,
+			  const struct kvt_request *request)
 {
-	if (!count)
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: %s is %.60s, there is none", at->asked,
-				key_names[key], is);
-	return kvt_fail(at->err, KVT_USAGE,
-			"%s: %s is %.60s, expected %lld to %lld", at->asked,
-			key_names[key], is, (long long)first,
-			(long long)(first + count - 1));
+	int64_t size = s->group[group].block_size;
+
+	/* of a sliding window, or of states, there may be the last ones only */
+	return size > 0 && request->ntokens > 0 &&
+	       (kvt_request_skip(request, &s->group[group]) + request->ntokens - 1) /
+	       size < request->nblocks[group];
 }
 
-/* A number in first <= n < first + count; absent is 0 if it is the only one. */
-static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
-				   int64_t first, int64_t count)
+/* One state stands for all tokens so far: of how many, at this entry? */
+static int64_t seen_at(const struct kvt_snapshot *s, int group,
+		       const struct kvt_request *request, int64_t entry)
 {
-	const char *value = at->value[key];
-	int64_t n;
+	int64_t size = s->group[group].block_size, n = request->nblocks[group];
 
-	*out = 0;
-	if (!value && (count == 1 || (at->run && count > 0)))
-		return KVT_OK;
-	if (!value)
-		return out_of_range(at, key, "missing", first, count);
-	if (!where_number(&n, value))
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: %s is '%.60s', expected a whole number",
-				at->asked, key_names[key], value);
-	if (n < first || n - first >= count)
-		return out_of_range(at, key, value, first, count);
-	*out = n - first;
-	return KVT_OK;
+	if (n == 1)
+		return request->ntokens;
+	if (!kvt_table_is_whole(s, group, request))
+		return -1;
+	if (request->ntokens / size <= entry)
+		return request->ntokens;
+	return (entry + 1) * size;
 }
 
-static enum kvt_status take_group(struct at *at)
+/* False if the entry's state is after the last token. */
+static bool tenant_of(struct kvt_tenant *out, const struct kvt_snapshot *s,
+		      const struct kvt_place *place,
+		      const struct kvt_request *request, int64_t entry)
 {
-	const struct kvt_snapshot *s = at->w->snapshot;
-	const char *id = at->value[AT_GROUP];
-	int g = 0;
+	const struct kvt_group *group = &s->group[place->group];
+	const struct kvt_table t = kvt_table_of(s, place->group, request);
+	int64_t each = group->tokens_per_state, left, end, at;
 
-	if (!id && s->ngroups > 1)
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: group is missing, there are %d such as %s",
-				at->asked, s->ngroups, s->group[0].id);
-	while (id && g < s->ngroups && strcmp(id, s->group[g].id))
-		g++;
-	if (g == s->ngroups)
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: there is no group '%.60s', the first is %s",
-				at->asked, id, s->group[0].id);
-	at->out->group = g;
-	at->group = &s->group[g];
-	return KVT_OK;
+	*out = (struct kvt_tenant){ request, -1, -1, -1 };
+	if (each < 1) {
+		out->seen = seen_at(s, place->group, request, entry);
+		return true;
+	}
+	/* blocks may be reserved for more tokens than there are */
+	if (kvt_entry_is_spare(&t, entry))
+		return false;
+	end = request->first_token + request->ntokens;
+	at = ((t.first + entry) * t.each + place->index[KVT_AXIS_S]) * each;
+	left = end - at;
+	if (left <= 0 || at < request->first_token)
+		return false;
+	out->token = at;
+	out->ntokens = left < each ? left : each;
+	return true;
 }
 
-static enum kvt_status take_kv(struct at *at)
+bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
+		       const struct kvt_snapshot *s, const struct kvt_place *place)
 {
-	static const char *const words[][2] = {
-		{ "k", "v" }, { "key", "value" }, { "keys", "values" }, { "0", "1" },
-	};
-	const char *value = at->value[AT_KV];
+	int64_t block = place->index[KVT_AXIS_B];
 
-	if (at->group->shape.n[KVT_AXIS_K] == 1 && !value)
-		return KVT_OK;
-	if (at->group->shape.n[KVT_AXIS_K] == 1)
-		return wrong(at, "kv is given, but the content is not keys and values");
-	if (!value && at->run)
-		return KVT_OK;
-	if (!value)
-		return wrong(at, "kv is missing, expected k or v");
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		for (int k = 0; k < 2; k++)
-			if (!strcmp(value, words[i][k])) {
-				at->out->index[KVT_AXIS_K] = k;
-				return KVT_OK;
-			}
-	return kvt_fail(at->err, KVT_USAGE, "%s: kv is '%.60s', expected k or v",
-			at->asked, value);
-}
+	for (; at->request < s->nrequests; at->request++, at->entry = 0) {
+		const struct kvt_request *request = &s->request[at->request];
 
-static enum kvt_status take_head(struct at *at)
-{
-	int64_t *h = &at->out->index[KVT_AXIS_H], n = at->group->shape.n[KVT_AXIS_H];
+		while (at->entry < request->nblocks[place->group]) {
+			int64_t entry = at->entry++;
 
-	if (at->value[AT_HEAD] && at->value[AT_LOCAL_HEAD])
-		return wrong(at, "head and local_head are given, expected one");
-	if (at->value[AT_LOCAL_HEAD])
-		return take_number(at, h, AT_LOCAL_HEAD, 0, n);
-	return take_number(at, h, AT_HEAD, at->group->head_start, n);
-}
-
-/* ---- blocks, and what else leads to them -------------------------------- */
-
-/* By the id in the pool, which is the position where the dump lists no ids. */
-static enum kvt_status take_id(struct at *at, enum key key)
-{
-	const struct kvt_group *group = at->group;
-	int64_t n = group->shape.n[KVT_AXIS_B], id, b = 0;
-
-	if (!group->block_ids || !at->value[key])
-		return take_number(at, &at->out->index[KVT_AXIS_B], key, 0, n);
-	if (!where_number(&id, at->value[key]))
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: %s is '%.60s', expected a whole number", at->asked,
-				key_names[key], at->value[key]);
-	while (b < n && group->block_ids[b] != (uint64_t)id)
-		b++;
-	if (b == n)
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: no block of group %s has id %lld", at->asked,
-				group->id, (long long)id);
-	at->out->index[KVT_AXIS_B] = b;
-	return KVT_OK;
-}
-
-static enum kvt_status take_pool_block(struct at *at)
-{
-	if (at->value[AT_POSITION])
-		return take_number(at, &at->out->index[KVT_AXIS_B], AT_POSITION, 0,
-				   at->group->shape.n[KVT_AXIS_B]);
-	return take_id(at, at->value[AT_BLOCK_ID] ? AT_BLOCK_ID : AT_BLOCK);
-}
-
-static enum kvt_status find_request(const struct at *at,
-				    const struct kvt_request **out)
-{
-	const struct kvt_snapshot *s = at->w->snapshot;
-
-	for (int64_t r = 0; r < s->nrequests; r++)
-		if (!strcmp(s->request[r].id, at->value[AT_REQUEST])) {
-			*out = &s->request[r];
-			if ((*out)->nblocks[at->out->group])
-				return KVT_OK;
-			return kvt_fail(at->err, KVT_USAGE,
-					"%s: request %.60s has no blocks in group %s",
-					at->asked, (*out)->id, at->group->id);
+			if (request->blocks[place->group][entry] == block &&
+			    tenant_of(out, s, place, request, entry))
+				return true;
 		}
-	return kvt_fail(at->err, KVT_USAGE,
-			"%s: there is no request '%.60s', the dump has %lld",
-			at->asked, at->value[AT_REQUEST], (long long)s->nrequests);
-}
-
-/* The entry of the table that holds a token; without one, the last. */
-static enum kvt_status find_entry(struct at *at, const struct kvt_request *request,
-				  int64_t *entry, int64_t *token)
-{
-	int64_t n = request->nblocks[at->out->group], size = at->group->block_size;
-	const struct kvt_table t = kvt_table_of(at->w->snapshot, at->out->group, request);
-	bool infinite = at->group->tokens_per_state < 1;
-	enum kvt_status status;
-
-	*entry = n - 1;
-	*token = 0;
-	if (infinite && !at->value[AT_TOKEN])
-		return KVT_OK;
-	if ((status = take_number(at, token, AT_TOKEN, request->first_token,
-				  request->ntokens)))
-		return status;
-	*token += request->first_token;
-	if (infinite && n == 1)
-		return KVT_OK;
-	*entry = *token / size - t.first;
-	if (infinite ? !where_table_is_whole(at->w->snapshot, at->out->group, request) :
-	    *entry < 0 || *entry >= n)
-		return kvt_fail(at->err, KVT_UNSUPPORTED,
-				"%s: the %lld blocks of request %.60s are not those of all its tokens; give block",
-				at->asked, (long long)n, request->id);
-	return KVT_OK;
-}
-
-static enum kvt_status take_token(struct at *at)
-{
-	const struct kvt_request *request = NULL;
-	int64_t entry, token;
-	enum kvt_status status;
-
-	if ((status = find_request(at, &request)) ||
-	    (status = find_entry(at, request, &entry, &token)))
-		return status;
-	at->token = token;
-	at->out->index[KVT_AXIS_B] = request->blocks[at->out->group][entry];
-	if (at->group->tokens_per_state < 1)
-		return KVT_OK;
-	if (at->value[AT_STATE])
-		return wrong(at, "state and token are given, expected one");
-	at->out->index[KVT_AXIS_S] = token % at->group->block_size /
-				     at->group->tokens_per_state;
-	return KVT_OK;
-}
-
-static enum kvt_status take_block(struct at *at)
-{
-	const int64_t *n = at->group->shape.n;
-	int ways = !!at->value[AT_BLOCK] + !!at->value[AT_BLOCK_ID] +
-		   !!at->value[AT_POSITION] + !!at->value[AT_REQUEST];
-	enum kvt_status status;
-
-	if (ways > 1)
-		return wrong(at, "expected one of block, position and request");
-	if (at->value[AT_TOKEN] && !at->value[AT_REQUEST])
-		return wrong(at, "token is given without its request");
-	if (at->value[AT_REQUEST]) {
-		if ((status = take_token(at)))
-			return status;
-		if (at->group->tokens_per_state > 0)
-			return KVT_OK;
-	} else if ((status = take_pool_block(at))) {
-		return status;
 	}
-	return take_number(at, &at->out->index[KVT_AXIS_S], AT_STATE, 0, n[KVT_AXIS_S]);
+	return false;
 }
 
-/* All but dim. */
-static enum kvt_status take_place(struct at *at, const char *query)
+/* Tables say it all: what none of them needs is stale, though one may name it. */
+static enum kvt_holding forgetful_holds(const struct kvt_snapshot *s,
+				    const struct kvt_place *place)
 {
-	enum kvt_status status;
+	int64_t block = place->index[KVT_AXIS_B], state = place->index[KVT_AXIS_S];
+	bool any = false;
 
-	at->out->region = KVT_ELEMENT;
-	snprintf(at->asked, sizeof(at->asked), "--%s=%.120s", at->run ? "peek" : "at",
-		 query);
-	if ((status = take_words(at, query)) ||
-	    (status = take_group(at)) ||
-	    (status = take_number(at, &at->out->index[KVT_AXIS_L], AT_LAYER, 0,
-				  at->group->shape.n[KVT_AXIS_L])) ||
-	    (status = take_block(at)) ||
-	    (status = take_head(at)))
-		return status;
-	return take_kv(at);
-}
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_table t = kvt_table_of(s, place->group, &s->request[r]);
 
-enum kvt_status where_parse_at(struct kvt_place *out, const struct where *w,
-			       const char *text, struct kvt_error *err)
-{
-	struct kvt_place place = { .region = KVT_ELEMENT };
-	struct at at = { .w = w, .out = &place, .err = err };
-	enum kvt_status status;
-
-	if ((status = take_place(&at, text)) ||
-	    (status = take_number(&at, &place.index[KVT_AXIS_D], AT_DIM, 0,
-				  at.group->shape.n[KVT_AXIS_D])) ||
-	    (at.value[AT_BYTE] &&
-	     (status = take_number(&at, &place.byte, AT_BYTE, 0,
-				   at.group->shape.elem))))
-		return status;
-	*out = place;
-	return KVT_OK;
-}
-
-/* The row of a page of planes: as given, or that of the token. */
-static enum kvt_status take_row(struct at *at, const struct kvt_packing *packing)
-{
-	const struct kvt_content_type *type = packing->content.type;
-
-	if (at->value[AT_ROW] && at->value[AT_TOKEN])
-		return wrong(at, "row and token are given, expected one");
-	if (!at->value[AT_TOKEN] || !type->planar)
-		return take_number(at, &at->run->row, AT_ROW, 0, packing->rows);
-	at->run->row = at->token % at->group->tokens_per_state / type->ratio;
-	return KVT_OK;
-}
-
-enum kvt_status where_parse_run(struct where_run *out, const struct where *w,
-				const char *text, struct kvt_error *err)
-{
-	struct where_run run = { .count = 8 };
-	struct at at = { .w = w, .out = &run.place, .run = &run,
-			 .err = err };
-	enum kvt_status status = take_place(&at, text);
-	int64_t most;
-
-	if (status)
-		return status;
-	most = at.group->shape.n[KVT_AXIS_D];
-	if (at.group->content.type) {
-		struct kvt_packing packing = kvt_group_packing(at.group);
-
-		most = packing.row_values ? packing.row_values : packing.nbytes;
-		status = take_row(&at, &packing);
-	} else if (at.value[AT_ROW]) {
-		return wrong(&at, "row is given, but the content is no page of rows");
+		any |= t.nblocks > 0;
+		for (int64_t i = 0; i < t.nblocks; i++)
+			if (t.blocks[i] == block &&
+			    kvt_table_needs(&t, (t.first + i) * t.each + state))
+				return KVT_HOLDS_LIVE;
 	}
-	if (status ||
-	    (status = take_number(&at, &run.place.index[KVT_AXIS_D], AT_DIM, 0, most)) ||
-	    (at.value[AT_COUNT] &&
-	     (status = take_number(&at, &run.count, AT_COUNT, 0, WHERE_MOST + 1))))
-		return status;
-	*out = run;
-	return KVT_OK;
+	return any ? KVT_HOLDS_STALE : KVT_HOLDS_UNKNOWN;
+}
+
+enum kvt_holding kvt_where_holds(const struct kvt_snapshot *s,
+				 const struct kvt_place *place)
+{
+	const struct kvt_group *group = &s->group[place->group];
+	int64_t block = place->index[KVT_AXIS_B];
+	struct kvt_tenancy at = { 0, 0 };
+	bool unsure = true;
+	struct kvt_tenant t;
+
+	if (block == kvt_null_block(s, place->group))
+		return KVT_HOLDS_NULL;
+	if (kvt_group_forgets(s, place->group) && group->tokens_per_state > 0)
+		return forgetful_holds(s, place);
+	for (int64_t r = 0; r < s->nrequests; r++)
+		unsure &= !s->request[r].nblocks[place->group];
+	while (kvt_next_tenant(&t, &at, s, place)) {
+		if (t.token >= 0 || group->tokens_per_state < 1)
+			return KVT_HOLDS_LIVE;
+		unsure = true;
+	}
+	if (group->block_valid)
+		return place->index[KVT_AXIS_S] < group->block_valid[block] ?
+		       KVT_HOLDS_LIVE : KVT_HOLDS_STALE;
+	return unsure ? KVT_HOLDS_UNKNOWN : KVT_HOLDS_STALE;
+}
+
+const char *kvt_holding_name(enum kvt_holding holding)
+{
+	static const char *const names[] = {
+		[KVT_HOLDS_UNKNOWN] = "unknown", [KVT_HOLDS_LIVE] = "live",
+		[KVT_HOLDS_STALE] = "stale", [KVT_HOLDS_NULL] = "null",
+	};
+
+	return names[holding];
 }

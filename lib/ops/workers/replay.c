@@ -1,21 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c - vLLM's aggregation of worker outputs, step by step
+ * replay.c - vLLM's aggregation of what workers report, step by step
  *
- * The counts are upstream's (kvt_countdown_report()).  Upstream forgets an id
- * once it is finished and does not ask who reports; the replay remembers both,
- * for that is where its silent failures are.
+ * In go the events of a log in order: the number of workers, then for each step the
+ * reports of its workers and perhaps what the engine made of them.  Every (request,
+ * direction) has a countdown that its first report begins at the expected number of
+ * reports; at 0 the request is finished.  The invalid blocks of a step are the union
+ * over its workers.  Counts are upstream's (kvt_countdown_report() in lib/transfer).
+ *
+ * Upstream forgets an id once it is finished and does not ask who reports.  That is
+ * where its silent failures are, so the replay remembers both, and compares what it
+ * finds with the engine's own aggregate where the log has that.
+ *
+ * Steps, and the workers of a step, ascend.  Memory grows with the requests that were
+ * seen and the invalid blocks of one step; an event costs what its lists are long, as
+ * both tables are hashed.
  */
-#include "lib/ops/workers/workers_impl.h"
+#include "lib/ops/workers/workers.h"
 
-#include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LINE = 16 << 20 };
+#define LL(x) ((long long)(x))
 
-const char *workers_problem_name(enum workers_problem problem)
+enum { MAX_ENTRIES = 1 << 24 };
+
+/* A request in one direction. */
+struct entry {
+	char *id;
+	enum kvt_direction direction;
+	struct kvt_countdown countdown;
+	int64_t since, finished;	/* step of the first and the last report */
+	bool engine_has;		/* so does the engine's own aggregate */
+	uint8_t *from;			/* bitmap of the workers of this round */
+};
+
+/*
+ * Invalid blocks of one step: slots of another step are free, so that a new step
+ * begins without clearing them.
+ */
+struct blocks {
+	struct block_slot {
+		int64_t id, step;	/* a step is stored plus 1; 0: never used */
+		bool engine_has;
+	} *slot;			/* open addressing; 'room' is a power of two */
+	int64_t *id;			/* in the order of the log */
+	size_t n, room, id_room;
+};
+
+struct kvt_workers {
+	const struct kvt_workers_listener *tell;
+	struct kvt_workers_totals totals;
+	int64_t step, worker, expected;
+	bool dropped, closed;		/* this step: no output; aggregate was seen */
+	struct entry **slot;		/* open addressing; 'room' is a power of two */
+	size_t nentries, room;
+	struct entry **emitted;		/* finished in this step */
+	size_t nemitted, emitted_room;
+	struct blocks invalid;		/* of this step */
+};
+
+const char *kvt_worker_problem_name(enum kvt_worker_problem problem)
 {
 	static const char *const names[] = {
 		"incomplete", "exceeded", "repeated", "lost", "invented",
@@ -24,13 +71,16 @@ const char *workers_problem_name(enum workers_problem problem)
 	return names[problem];
 }
 
-enum kvt_status workers_no_memory(struct replay *r)
+static enum kvt_status no_memory(struct kvt_error *err)
 {
-	return kvt_fail(r->err, KVT_SYSTEM, "%s: out of memory", r->name);
+	return kvt_fail(err, KVT_SYSTEM, "out of memory");
 }
 
-void workers_problem(struct replay *r, enum workers_problem which, int64_t worker,
-		     const char *id, const char *format, ...)
+static void problem(struct kvt_workers *w, enum kvt_worker_problem which, int64_t worker,
+		    const char *id, const char *format, ...) KVT_PRINTF(5, 6);
+
+static void problem(struct kvt_workers *w, enum kvt_worker_problem which, int64_t worker,
+		    const char *id, const char *format, ...)
 {
 	char text[400];
 	va_list args;
@@ -38,165 +88,479 @@ void workers_problem(struct replay *r, enum workers_problem which, int64_t worke
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	r->totals->problems++;
-	r->tell->problem(r->tell->arg, which, r->step, worker, id, text);
+	w->totals.problems++;
+	w->tell->problem(w->tell->context, which, w->step, worker, id, text);
 }
 
-/* ---- lines -------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------- */
 
-static enum kvt_status refuse(struct replay *r, const char *what)
+static size_t hash(const char *id, enum kvt_direction direction)
 {
-	return kvt_fail(r->err, KVT_BAD_INPUT, "%s: line %lld: %s", r->name,
-			LL(r->line), what);
+	uint64_t h = UINT64_C(14695981039346656037) + direction;
+
+	for (; *id; id++)
+		h = (h ^ (uint8_t)*id) * UINT64_C(1099511628211);
+	return (size_t)(h ^ h >> 32);
 }
 
-static enum kvt_status take_head(struct replay *r, const struct kvt_log_line *line)
+static struct entry **find_slot(const struct kvt_workers *w, const char *id,
+				enum kvt_direction direction)
 {
-	if (r->totals->workers)
-		return refuse(r, "the number of workers is given twice");
-	r->totals->workers = line->workers;
-	r->expected = line->expected ? line->expected : line->workers;
+	size_t at = hash(id, direction) & (w->room - 1);
+
+	while (w->slot[at] && (w->slot[at]->direction != direction ||
+			       strcmp(w->slot[at]->id, id)))
+		at = (at + 1) & (w->room - 1);
+	return &w->slot[at];
+}
+
+/* NULL: nobody has reported it. */
+static struct entry *find_entry(const struct kvt_workers *w, const char *id,
+				enum kvt_direction direction)
+{
+	return w->room ? *find_slot(w, id, direction) : NULL;
+}
+
+/* Room for one more request. */
+static enum kvt_status grow(struct kvt_workers *w, struct kvt_error *err)
+{
+	struct kvt_workers larger = *w;
+
+	if (w->nentries >= MAX_ENTRIES)
+		return kvt_fail(err, KVT_UNSUPPORTED, "more than %d requests",
+				MAX_ENTRIES);
+	if (w->room && w->nentries < w->room / 2)
+		return KVT_OK;
+	larger.room = w->room ? w->room * 2 : 64;
+	larger.slot = calloc(larger.room, sizeof(*larger.slot));
+	if (!larger.slot)
+		return no_memory(err);
+	for (size_t i = 0; i < w->room; i++)
+		if (w->slot[i])
+			*find_slot(&larger, w->slot[i]->id,
+				   w->slot[i]->direction) = w->slot[i];
+	free(w->slot);
+	*w = larger;
 	return KVT_OK;
 }
 
-static enum kvt_status take_worker(struct replay *r, const struct kvt_log_line *line)
+static enum kvt_status entry_of(struct entry **out, struct kvt_workers *w, const char *id,
+				enum kvt_direction direction, struct kvt_error *err)
 {
-	enum kvt_status status;
+	enum kvt_status status = grow(w, err);
+	struct entry **slot, *e;
 
-	if (line->worker >= r->totals->workers)
-		return kvt_fail(r->err, KVT_BAD_INPUT,
-				"%s: line %lld: worker is %lld, expected less than %lld",
-				r->name, LL(r->line), LL(line->worker),
-				LL(r->totals->workers));
-	if (line->worker <= r->worker)
-		return refuse(r, "workers of a step are not in ascending order");
-	r->worker = line->worker;
-	/* of a step without output not even the count is read */
-	if (!r->dropped)
-		r->expected = kvt_expected_reports(r->expected, line->expected);
-	for (int d = 0; d < KVT_NDIRECTIONS; d++)
-		for (size_t i = 0; i < line->nids[d]; i++)
-			if ((status = workers_report(r, kvt_log_id(line, d, i), d)))
-				return status;
-	return workers_report_blocks(r, line);
+	if (status)
+		return status;
+	slot = find_slot(w, id, direction);
+	*out = *slot;
+	if (*slot)
+		return KVT_OK;
+	e = calloc(1, sizeof(*e));
+	if (!e || !(e->id = strdup(id))) {
+		free(e);
+		return no_memory(err);
+	}
+	e->direction = direction;
+	e->finished = -1;
+	*out = *slot = e;
+	w->nentries++;
+	return KVT_OK;
 }
 
-static enum kvt_status enter_step(struct replay *r, const struct kvt_log_line *line)
+/* ---- reports ------------------------------------------------------------ */
+
+/* With one report a worker, a second one stands for a worker that is silent. */
+static enum kvt_status note_worker(struct kvt_workers *w, struct entry *e,
+				   struct kvt_error *err)
 {
-	if (line->step < r->step)
-		return refuse(r, "steps are not in ascending order");
-	if (line->step == r->step) {
-		if (r->closed)
-			return refuse(r, "more of a step behind what was made of it");
-		if (line->kind == KVT_LOG_NO_OUTPUT)
-			return refuse(r, "the absence of output stands behind "
-				      "the beginning of its step");
+	uint8_t bit = (uint8_t)(1u << (w->worker % 8));
+	size_t nbytes = (size_t)(w->totals.workers + 7) / 8;
+
+	if (!e->from && !(e->from = calloc(1, nbytes)))
+		return no_memory(err);
+	if (e->countdown.left == 0) {
+		memset(e->from, 0, nbytes);
+		e->since = w->step;
+	}
+	if (e->from[w->worker / 8] & bit && e->countdown.expected <= w->totals.workers)
+		problem(w, KVT_REPORTS_REPEATED, w->worker, e->id,
+			"%s of '%.100s': worker %lld reports it twice, which counts for a worker that did not",
+			kvt_direction_name(e->direction), e->id, LL(w->worker));
+	e->from[w->worker / 8] |= bit;
+	return KVT_OK;
+}
+
+static enum kvt_status emit(struct kvt_workers *w, struct entry *e, struct kvt_error *err)
+{
+	if (w->nemitted == w->emitted_room) {
+		size_t room = w->emitted_room ? w->emitted_room * 2 : 64;
+		struct entry **more = realloc(w->emitted, room * sizeof(*more));
+
+		if (!more)
+			return no_memory(err);
+		w->emitted = more;
+		w->emitted_room = room;
+	}
+	w->emitted[w->nemitted++] = e;
+	e->finished = w->step;
+	e->engine_has = false;
+	free(e->from);
+	e->from = NULL;
+	w->totals.finished++;
+	w->tell->finished(w->tell->context, w->step, e->direction, e->id,
+			  e->countdown.expected, e->since);
+	return KVT_OK;
+}
+
+static enum kvt_status take_report(struct kvt_workers *w, const char *id,
+				   enum kvt_direction direction, struct kvt_error *err)
+{
+	struct entry *e;
+	enum kvt_status status;
+
+	if (w->dropped) {
+		problem(w, KVT_REPORTS_LOST, w->worker, id,
+			"%s of '%.100s': worker %lld reports it in a step without output, where nothing is counted",
+			kvt_direction_name(direction), id, LL(w->worker));
 		return KVT_OK;
 	}
-	r->step = line->step;
-	r->worker = -1;
-	r->dropped = line->kind == KVT_LOG_NO_OUTPUT;
-	r->closed = false;
-	r->nemitted = r->invalid.n = 0;
-	r->totals->steps++;
+	if ((status = entry_of(&e, w, id, direction, err)))
+		return status;
+	if (e->countdown.rounds && !e->countdown.left)
+		problem(w, KVT_REPORTS_EXCEEDED, w->worker, id,
+			"%s of '%.100s': worker %lld reports it, but %lld of %lld had by step %lld",
+			kvt_direction_name(direction), id, LL(w->worker),
+			LL(e->countdown.expected), LL(e->countdown.expected),
+			LL(e->finished));
+	if ((status = note_worker(w, e, err)))
+		return status;
+	return kvt_countdown_report(&e->countdown, w->expected) ? emit(w, e,
+								       err) : KVT_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------- */
+
+static struct block_slot *find_block(const struct blocks *b, int64_t id, int64_t step)
+{
+	uint64_t h = (uint64_t)id * UINT64_C(0x9e3779b97f4a7c15);
+	size_t at = (size_t)(h ^ h >> 32) & (b->room - 1);
+
+	while (b->slot[at].step == step + 1 && b->slot[at].id != id)
+		at = (at + 1) & (b->room - 1);
+	return &b->slot[at];
+}
+
+static bool has_block(const struct kvt_workers *w, int64_t id)
+{
+	return w->invalid.n && find_block(&w->invalid, id, w->step)->step == w->step + 1;
+}
+
+/* Room for one more, in the list and in the table. */
+static enum kvt_status make_room(struct kvt_workers *w, struct kvt_error *err)
+{
+	struct blocks *b = &w->invalid, larger = *b;
+
+	if (b->n == b->id_room) {
+		size_t room = b->id_room ? b->id_room * 2 : 64;
+		int64_t *more = realloc(b->id, room * sizeof(*more));
+
+		if (!more)
+			return no_memory(err);
+		b->id = larger.id = more;
+		b->id_room = larger.id_room = room;
+	}
+	if (b->room && b->n < b->room / 2)
+		return KVT_OK;
+	larger.room = b->room ? b->room * 2 : 128;
+	larger.slot = calloc(larger.room, sizeof(*larger.slot));
+	if (!larger.slot)
+		return no_memory(err);
+	for (size_t i = 0; i < b->n; i++)
+		*find_block(&larger, b->id[i], w->step) =
+			*find_block(b, b->id[i], w->step);
+	free(b->slot);
+	*b = larger;
 	return KVT_OK;
 }
 
-static enum kvt_status take_line(struct replay *r, const struct kvt_log_line *line)
+static enum kvt_status add_block(struct kvt_workers *w, int64_t id,
+				 struct kvt_error *err)
+{
+	enum kvt_status status = make_room(w, err);
+
+	if (status)
+		return status;
+	*find_block(&w->invalid, id, w->step) =
+		(struct block_slot){ id, w->step + 1, false };
+	w->invalid.id[w->invalid.n++] = id;
+	return KVT_OK;
+}
+
+static enum kvt_status take_invalid_blocks(struct kvt_workers *w,
+					   const struct kvt_worker_event *event,
+					   struct kvt_error *err)
 {
 	enum kvt_status status;
 
-	if (line->kind == KVT_LOG_HEAD)
-		return take_head(r, line);
-	if (!r->totals->workers)
-		return refuse(r, "expected the number of workers first");
-	if ((status = enter_step(r, line)))
-		return status;
-	if (line->kind == KVT_LOG_WORKER)
-		return take_worker(r, line);
-	if (line->kind == KVT_LOG_NO_OUTPUT)
-		return KVT_OK;
-	r->closed = true;
-	workers_compare(r, line);
-	return KVT_OK;
-}
+	for (size_t i = 0; i < event->nblocks; i++) {
+		int64_t block = event->blocks[i];
 
-/* ---- reading ------------------------------------------------------------ */
-
-struct line {
-	char *text;
-	size_t n, room;
-};
-
-/* The next line without its end; 'more' is false behind the last one. */
-static enum kvt_status read_line(struct replay *r, struct line *line, bool *more,
-				 FILE *in)
-{
-	int c;
-
-	line->n = 0;
-	while ((c = getc_unlocked(in)) != EOF && c != '\n') {
-		if (line->n == MAX_LINE)
-			return refuse(r, "is longer than 16 MiB");
-		if (line->n == line->room) {
-			size_t room = line->room ? line->room * 2 : 4096;
-			char *text = realloc(line->text, room);
-
-			if (!text)
-				return workers_no_memory(r);
-			line->text = text;
-			line->room = room;
+		if (w->dropped) {
+			problem(w, KVT_REPORTS_LOST, w->worker, NULL,
+				"invalid block %lld: worker %lld reports it in a step without output, where nothing is counted",
+				LL(block), LL(w->worker));
+			continue;
 		}
-		line->text[line->n++] = (char)c;
+		if (has_block(w, block))
+			continue;
+		if ((status = add_block(w, block, err)))
+			return status;
+		w->totals.invalid++;
+		w->tell->invalid(w->tell->context, w->step, block);
 	}
-	if (ferror(in))
-		return kvt_fail(r->err, KVT_SYSTEM, "%s: %s", r->name, strerror(errno));
-	*more = c != EOF || line->n > 0;
 	return KVT_OK;
 }
 
-static bool is_blank(const struct line *line)
+/* ---- what the engine made of it ----------------------------------------- */
+
+static void compare_ids(struct kvt_workers *w, const struct kvt_worker_event *event,
+			enum kvt_direction direction)
 {
-	for (size_t i = 0; i < line->n; i++)
-		if (!strchr(" \t\r", line->text[i]) || !line->text[i])
-			return false;
-	return true;
+	for (size_t i = 0; i < event->nids[direction]; i++) {
+		const char *id = event->ids[direction][i];
+		struct entry *e = find_entry(w, id, direction);
+
+		if (e && e->finished == w->step)
+			e->engine_has = true;
+		else
+			problem(w, KVT_REPORTS_INVENTED, -1, id,
+				"%s of '%.100s': the engine has it finished in step %lld, the reports do not",
+				kvt_direction_name(direction), id, LL(w->step));
+	}
 }
 
-static enum kvt_status replay_line(struct replay *r, const struct line *text)
+static void compare_blocks(struct kvt_workers *w, const struct kvt_worker_event *event)
 {
-	struct kvt_log_line line;
-	enum kvt_status status;
-	char name[300];
+	const struct blocks *b = &w->invalid;
 
-	snprintf(name, sizeof(name), "%.250s: line %lld", r->name, LL(r->line));
-	if ((status = kvt_log_parse(&line, text->text, text->n, name, r->err)))
+	for (size_t i = 0; i < event->nblocks; i++) {
+		int64_t block = event->blocks[i];
+
+		if (has_block(w, block))
+			find_block(b, block, w->step)->engine_has = true;
+		else
+			problem(w, KVT_REPORTS_INVENTED, -1, NULL,
+				"invalid block %lld: the engine has it in step %lld, the reports do not",
+				LL(block), LL(w->step));
+	}
+	for (size_t i = 0; i < b->n; i++)
+		if (!find_block(b, b->id[i], w->step)->engine_has)
+			problem(w, KVT_REPORTS_LOST, -1, NULL,
+				"invalid block %lld: reported in step %lld, and the engine does not have it",
+				LL(b->id[i]), LL(w->step));
+}
+
+static void compare(struct kvt_workers *w, const struct kvt_worker_event *event)
+{
+	for (int d = 0; d < KVT_NDIRECTIONS; d++)
+		compare_ids(w, event, (enum kvt_direction)d);
+	for (size_t i = 0; i < w->nemitted; i++)
+		if (!w->emitted[i]->engine_has)
+			problem(w, KVT_REPORTS_LOST, -1, w->emitted[i]->id,
+				"%s of '%.100s': finished in step %lld, and the engine does not have it",
+				kvt_direction_name(w->emitted[i]->direction),
+				w->emitted[i]->id, LL(w->step));
+	compare_blocks(w, event);
+}
+
+/* ---- countdowns that still run ------------------------------------------ */
+
+static int by_step(const void *a, const void *b)
+{
+	const struct entry *x = *(struct entry *const *)a, *y = *(struct entry *const *)b;
+
+	if (x->since != y->since)
+		return x->since < y->since ? -1 : 1;
+	if (x->direction != y->direction)
+		return x->direction < y->direction ? -1 : 1;
+	return strcmp(x->id, y->id);
+}
+
+/* "; none of worker 1, 3 and 5 more": those that did not report. */
+static void list_silent(char *out, size_t size, const struct kvt_workers *w,
+			const struct entry *e)
+{
+	int64_t others = 0;
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (int64_t i = 0; i < w->totals.workers; i++) {
+		if (e->from[i / 8] >> (i % 8) & 1)
+			continue;
+		if (used < 40)
+			used += (size_t)snprintf(out + used, size - used, "%s%lld", used ?
+						 ", " : "; none of worker ", LL(i));
+		else
+			others++;
+	}
+	if (others)
+		snprintf(out + used, size - used, " and %lld more", LL(others));
+}
+
+static void tell_incomplete(struct kvt_workers *w)
+{
+	size_t n = 0;
+	char silent[100];
+
+	/* the table is not needed any more: it becomes the list of its entries */
+	for (size_t i = 0; i < w->room; i++) {
+		struct entry *e = w->slot[i];
+
+		w->slot[i] = NULL;
+		if (e)
+			w->slot[n++] = e;
+	}
+	if (n)
+		qsort(w->slot, n, sizeof(*w->slot), by_step);
+	for (size_t i = 0; i < n; i++) {
+		const struct entry *e = w->slot[i];
+
+		if (!e->countdown.left)
+			continue;
+		list_silent(silent, sizeof(silent), w, e);
+		problem(w, KVT_REPORTS_INCOMPLETE, -1, e->id,
+			"%s of '%.100s': %lld of %lld reports since step %lld%s",
+			kvt_direction_name(e->direction), e->id,
+			LL(e->countdown.expected - e->countdown.left),
+			LL(e->countdown.expected), LL(e->since), silent);
+	}
+}
+
+/* ---- events ------------------------------------------------------------- */
+
+static enum kvt_status take_head(struct kvt_workers *w,
+				 const struct kvt_worker_event *event,
+				 struct kvt_error *err)
+{
+	if (w->totals.workers)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the number of workers is given twice");
+	w->totals.workers = event->workers;
+	w->expected = event->expected ? event->expected : event->workers;
+	return KVT_OK;
+}
+
+static enum kvt_status take_worker(struct kvt_workers *w,
+				   const struct kvt_worker_event *event,
+				   struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (event->worker >= w->totals.workers)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"worker is %lld, expected less than %lld",
+				LL(event->worker), LL(w->totals.workers));
+	if (event->worker <= w->worker)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"workers of a step are not in ascending order");
+	w->worker = event->worker;
+	/* of a step without output not even the count is read */
+	if (!w->dropped)
+		w->expected = kvt_expected_reports(w->expected, event->expected);
+	for (int d = 0; d < KVT_NDIRECTIONS; d++)
+		for (size_t i = 0; i < event->nids[d]; i++)
+			if ((status = take_report(w, event->ids[d][i], d, err)))
+				return status;
+	return take_invalid_blocks(w, event, err);
+}
+
+static enum kvt_status enter_step(struct kvt_workers *w,
+				  const struct kvt_worker_event *event,
+				  struct kvt_error *err)
+{
+	if (event->step < w->step)
+		return kvt_fail(err, KVT_BAD_INPUT, "steps are not in ascending order");
+	if (event->step == w->step) {
+		if (w->closed)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"more of a step after what was made of it");
+		if (event->kind == KVT_EVENT_NO_OUTPUT)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"the absence of output stands after the beginning of its step");
+		return KVT_OK;
+	}
+	w->step = event->step;
+	w->worker = -1;
+	w->dropped = event->kind == KVT_EVENT_NO_OUTPUT;
+	w->closed = false;
+	w->nemitted = w->invalid.n = 0;
+	w->totals.steps++;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_workers_take(struct kvt_workers *w,
+				 const struct kvt_worker_event *event,
+				 struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (event->kind == KVT_EVENT_HEAD)
+		return take_head(w, event, err);
+	if (!w->totals.workers)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"expected the number of workers first");
+	if ((status = enter_step(w, event, err)))
 		return status;
-	status = take_line(r, &line);
-	kvt_log_free(&line);
-	return status;
+	if (event->kind == KVT_EVENT_WORKER)
+		return take_worker(w, event, err);
+	if (event->kind == KVT_EVENT_NO_OUTPUT)
+		return KVT_OK;
+	w->closed = true;
+	compare(w, event);
+	return KVT_OK;
 }
 
-enum kvt_status workers_replay(struct workers_totals *out, FILE *in, const char *name,
-			       const struct workers_listener *listener,
-			       struct kvt_error *err)
-{
-	struct replay r = { .name = name, .tell = listener, .totals = out, .err = err,
-			    .step = -1, .worker = -1 };
-	struct line line = { NULL, 0, 0 };
-	enum kvt_status status;
-	bool more = true;
+/* ---- a log -------------------------------------------------------------- */
 
-	*out = (struct workers_totals){ 0 };
-	for (r.line = 1; !(status = read_line(&r, &line, &more, in)) && more; r.line++)
-		if (!is_blank(&line) && (status = replay_line(&r, &line)))
-			break;
-	if (!status && !out->workers)
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: nothing says how many workers there are", name);
-	if (!status)
-		workers_incomplete(&r);
-	free(line.text);
-	workers_free(&r);
-	return status;
+enum kvt_status kvt_workers_new(struct kvt_workers **out,
+				const struct kvt_workers_listener *listener,
+				struct kvt_error *err)
+{
+	struct kvt_workers *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return no_memory(err);
+	w->tell = listener;
+	w->step = w->worker = -1;
+	*out = w;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_workers_end(struct kvt_workers_totals *out, struct kvt_workers *w,
+				struct kvt_error *err)
+{
+	if (!w->totals.workers)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"nothing says how many workers there are");
+	tell_incomplete(w);
+	*out = w->totals;
+	return KVT_OK;
+}
+
+void kvt_workers_free(struct kvt_workers *w)
+{
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->room; i++)
+		if (w->slot[i]) {
+			free(w->slot[i]->from);
+			free(w->slot[i]->id);
+			free(w->slot[i]);
+		}
+	free(w->slot);
+	free(w->emitted);
+	free(w->invalid.id);
+	free(w->invalid.slot);
+	free(w);
 }

@@ -1,40 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* workers.h - replaying what workers report, and what is found wrong with it */
-#ifndef KVTOOL_WORKERS_H
-#define KVTOOL_WORKERS_H
+/*
+ * workers.h - replaying what the workers of a connector report
+ *
+ * Events go in one by one, in the order of the log; what they amount to is told to
+ * a listener while they do.
+ */
+#ifndef KVT_WORKERS_H
+#define KVT_WORKERS_H
 
-#include "cli/json_out.h"
-#include "formats/log/workers.h"
+#include "lib/transfer/worker_event.h"
 
-enum workers_problem {
-	PROBLEM_INCOMPLETE,		/* the log ends before the count does */
-	PROBLEM_EXCEEDED,		/* a report after the last one */
-	PROBLEM_REPEATED,		/* a worker reports for another one */
-	PROBLEM_LOST,			/* reported, and the engine does not know */
-	PROBLEM_INVENTED,		/* not reported, and the engine knows it */
+enum kvt_worker_problem {
+	KVT_REPORTS_INCOMPLETE,		/* the log ends before the count does */
+	KVT_REPORTS_EXCEEDED,		/* a report after the last one */
+	KVT_REPORTS_REPEATED,		/* a worker reports for another one */
+	KVT_REPORTS_LOST,		/* reported, and the engine does not know */
+	KVT_REPORTS_INVENTED,		/* not reported, and the engine knows it */
 };
-const char *workers_problem_name(enum workers_problem problem);
+/* "incomplete", ... */
+const char *kvt_worker_problem_name(enum kvt_worker_problem problem);
 
-/* What the replay finds out, in the order of the log.  worker -1: no single one. */
-struct workers_listener {
-	void *arg;
-	void (*finished)(void *arg, int64_t step, enum kvt_direction direction,
+/* All of these must be there.  'id' is valid during the call. */
+struct kvt_workers_listener {
+	void *context;
+	/* Enough workers have reported the request; the first did so in step 'since'. */
+	void (*finished)(void *context, int64_t step, enum kvt_direction direction,
 			 const char *id, int64_t reports, int64_t since);
-	void (*invalid)(void *arg, int64_t step, int64_t block);
-	void (*problem)(void *arg, enum workers_problem problem, int64_t step,
+	void (*invalid)(void *context, int64_t step, int64_t block);
+	/* worker -1: no single one; id NULL: it is about a block. */
+	void (*problem)(void *context, enum kvt_worker_problem problem, int64_t step,
 			int64_t worker, const char *id, const char *text);
 };
 
-struct workers_totals {
+struct kvt_workers_totals {
 	int64_t workers, steps, finished, invalid, problems;
 };
 
-/*
- * Reads the log from 'in' to its end.  KVT_BAD_INPUT names the line that is
- * malformed; problems are no failure.
- */
+/* The replay of one log.  'listener' is borrowed. */
+struct kvt_workers;
 KVT_MUST_CHECK enum kvt_status
-workers_replay(struct workers_totals *out, FILE *in, const char *name,
-	       const struct workers_listener *listener, struct kvt_error *err);
+kvt_workers_new(struct kvt_workers **out, const struct kvt_workers_listener *listener,
+		struct kvt_error *err);
+void kvt_workers_free(struct kvt_workers *w);	/* NULL is allowed */
+
+/* KVT_BAD_INPUT: no log has this event here; problems are told and are no failure. */
+KVT_MUST_CHECK enum kvt_status
+kvt_workers_take(struct kvt_workers *w, const struct kvt_worker_event *event,
+		 struct kvt_error *err);
+
+/* After the last event: tells of what is incomplete. */
+KVT_MUST_CHECK enum kvt_status
+kvt_workers_end(struct kvt_workers_totals *out, struct kvt_workers *w,
+		struct kvt_error *err);
 
 #endif

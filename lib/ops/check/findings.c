@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * findings.c - the names of findings, and a list of those of one dump
+ *
+ * Names are kvtool-fsck(1)'s and stay.  Of one rule the first 16 findings are kept,
+ * and all are counted, so that a damaged file of a million blocks is told in a page.
+ */
+#include "lib/ops/check/check.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kvt_rule rules[] = {
+	{ "file.unreadable", KVT_ERROR, "a file, or its data, that cannot be read" },
+	{ "file.leftover", KVT_WARNING, "what a run that was killed left of an output" },
+	{ "manifest.mismatch", KVT_ERROR, "a manifest of other data than this" },
+	{ "group.count", KVT_ERROR, "no group, or too many" },
+	{ "group.id", KVT_ERROR, "a group without an id" },
+	{ "group.duplicate", KVT_ERROR, "two groups of one id" },
+	{ "group.kind", KVT_ERROR, "a group of no known kind" },
+	{ "group.type", KVT_ERROR, "elements do not fit their type" },
+	{ "group.extent", KVT_ERROR, "an extent that cannot be" },
+	{ "group.kv", KVT_ERROR, "neither one nor two of keys and values" },
+	{ "group.size", KVT_ERROR, "larger than 2^63 bytes" },
+	{ "group.states", KVT_ERROR, "states, tokens a state and block size disagree" },
+	{ "layout.missing", KVT_ERROR, "a group without a layout" },
+	{ "layout.misfit", KVT_ERROR, "the layout does not fit the shape" },
+	{ "page.size", KVT_ERROR, "a page cannot hold its content" },
+	{ "page.split", KVT_ERROR, "padded pages, but a page is not one run" },
+	{ "content.type", KVT_ERROR, "packed content whose elements are not bytes" },
+	{ "content.row", KVT_ERROR, "rows of another size than this content has" },
+	{ "content.torn", KVT_ERROR, "the layout would tear rows apart" },
+	{ "parts.count", KVT_ERROR, "too many parts of the content" },
+	{ "parts.range", KVT_ERROR, "a part outside of the content" },
+	{ "parts.duplicate", KVT_ERROR, "two parts of one name" },
+
+	{ "tp.rank", KVT_ERROR, "a rank beyond the number of ranks" },
+	{ "tp.heads", KVT_ERROR, "heads that the rank does not hold" },
+	{ "tp.replication", KVT_ERROR, "replicas that so many ranks do not make" },
+	{ "tp.partial", KVT_WARNING, "fewer heads than the rank holds" },
+
+	{ "layers.name", KVT_ERROR, "a layer without a name" },
+	{ "layers.duplicate-name", KVT_ERROR, "two layers of one name in a group" },
+	{ "layers.duplicate-id", KVT_ERROR, "two layers of one id in a group" },
+	{ "layers.name-id", KVT_WARNING, "the number in a name is not the layer's id" },
+	{ "layers.order", KVT_WARNING, "layers are not in the order of the model" },
+	{ "layers.gap", KVT_WARNING, "a layer between others is in no group" },
+	{ "layers.chosen", KVT_NOTE, "ids of layers leave some between them out" },
+
+	{ "blocks.duplicate-id", KVT_ERROR, "two blocks of one id in the pool" },
+	{ "request.id", KVT_ERROR, "a request without an id" },
+	{ "request.duplicate", KVT_ERROR, "two requests of one id" },
+	{ "request.tokens", KVT_ERROR, "a number of tokens that cannot be" },
+	{ "request.first-token", KVT_ERROR, "a first token that cannot be" },
+	{ "request.holes", KVT_ERROR, "missing tokens that a request does not have" },
+	{ "request.missing", KVT_NOTE, "tokens of a request have no state" },
+	{ "request.token-ids", KVT_WARNING, "fewer token ids than tokens" },
+	{ "table.broken", KVT_ERROR, "a block table that is none" },
+	{ "table.missing", KVT_ERROR, "a request with tokens, but no block table" },
+	{ "table.too-short", KVT_ERROR, "more tokens than the blocks can hold" },
+	{ "table.out-of-pool", KVT_ERROR, "a block that is not in the pool" },
+	{ "table.null-block", KVT_ERROR, "the null block where a token should be" },
+	{ "table.repeated", KVT_ERROR, "one block at two places of a request" },
+	{ "table.shared", KVT_ERROR, "a block is shared, but not all before it" },
+	{ "table.shared-tokens", KVT_ERROR, "a block is shared by other tokens" },
+	{ "table.spare", KVT_NOTE, "more blocks than the tokens need" },
+	{ "valid.capacity", KVT_ERROR, "more valid states than a block has" },
+	{ "valid.short", KVT_ERROR, "fewer valid states than requests hold" },
+	{ "valid.excess", KVT_WARNING, "more valid states than requests hold" },
+	{ "null.out-of-pool", KVT_ERROR, "the null block is not in the pool" },
+	{ "null.valid", KVT_WARNING, "the null block has valid states" },
+
+	{ "tile.damaged", KVT_ERROR, "a checksum of stored data is wrong" },
+	{ "digest.cell", KVT_ERROR, "data is not what the stored digest says" },
+	{ "null.nonzero", KVT_NOTE, "the null block holds something" },
+	{ "live.zero", KVT_WARNING, "a live state is all zeros" },
+	{ "stale.states", KVT_NOTE, "states that no request holds are not zero" },
+	{ "padding.nonzero", KVT_WARNING, "the padding of a page holds something" },
+	{ "row.tail", KVT_ERROR, "what is behind the cells of a row is not zero" },
+
+	{ "ranks.missing", KVT_ERROR, "a rank is in none of the files" },
+	{ "ranks.duplicate", KVT_ERROR, "two files are of one rank" },
+	{ "ranks.differ", KVT_ERROR, "ranks say different things of one model" },
+	{ "ranks.coverage", KVT_ERROR, "ranks together do not hold the model once" },
+	{ "ranks.replicas", KVT_ERROR, "ranks hold different data of one head" },
+	{ "ranks.unknown", KVT_NOTE, "nobody knows what of this kind a rank holds" },
+};
+enum { NRULES = sizeof(rules) / sizeof(rules[0]) };
+_Static_assert(sizeof(rules) / sizeof(rules[0]) <= (size_t)KVT_MAX_RULES, "too many");
+
+static const char *const severities[] = {
+	[KVT_NOTE] = "note", [KVT_WARNING] = "warning", [KVT_ERROR] = "error",
+};
+
+const char *kvt_severity_name(enum kvt_severity severity)
+{
+	return severities[severity];
+}
+
+const struct kvt_rule *kvt_rule_at(int i)
+{
+	return i >= 0 && i < NRULES ? &rules[i] : NULL;
+}
+
+static int find_rule(const char *name)
+{
+	int i = 0;
+
+	while (i < NRULES && strcmp(rules[i].name, name))
+		i++;
+	assert(i < NRULES);
+	return i;
+}
+
+/* ---- collecting --------------------------------------------------------- */
+
+struct kvt_find_at kvt_find_at(const char *format, ...)
+{
+	struct kvt_find_at at;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(at.s, sizeof(at.s), format, args);
+	va_end(args);
+	return at;
+}
+
+/* NULL where it is only counted. */
+static struct kvt_finding *new_finding(struct kvt_findings *r, int rule)
+{
+	r->total[rules[rule].severity]++;
+	if (++r->count[rule] > KVT_MAX_FINDINGS)
+		return NULL;
+	if (r->nfindings == r->room) {
+		int room = r->room ? 2 * r->room : 16;
+		struct kvt_finding *more = realloc(r->finding,
+						    (size_t)room * sizeof(*more));
+
+		if (!more) {
+			r->out_of_memory = true;
+			return NULL;
+		}
+		r->finding = more;
+		r->room = room;
+	}
+	return &r->finding[r->nfindings++];
+}
+
+static void make_plain(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
+void kvt_find(struct kvt_findings *r, const char *name, struct kvt_find_at at,
+	      const char *format, ...)
+{
+	int rule = find_rule(name);
+	struct kvt_finding *f = new_finding(r, rule);
+	va_list args;
+
+	if (!f)
+		return;
+	f->rule = rule;
+	snprintf(f->at, sizeof(f->at), "%s", at.s);
+	va_start(args, format);
+	vsnprintf(f->text, sizeof(f->text), format, args);
+	va_end(args);
+	/* names are the file's and may hold what a terminal would obey */
+	make_plain(f->at);
+	make_plain(f->text);
+}
+
+void kvt_find_more(struct kvt_findings *r, const char *name, int64_t n)
+{
+	int rule = find_rule(name);
+
+	r->count[rule] += n;
+	r->total[rules[rule].severity] += n;
+}
+
+void kvt_findings_free(struct kvt_findings *r)
+{
+	free(r->finding);
+	r->finding = NULL;
+	r->nfindings = r->room = 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* impl.h - what sample.c, types.c and rank.c share; nobody else includes it */
+#ifndef KVT_GUESS_IMPL_H
+#define KVT_GUESS_IMPL_H
+
+#include "lib/ops/guess/guess.h"
+
+/* What a confidence of 1 is, see kvtool-guess(1) for how it was found. */
+#define GUESS_LEAST_GAIN 0.015		/* bits an element */
+#define GUESS_GAIN_STATES 3.0		/* the same, times live states */
+#define GUESS_LEAST_KINSHIP 4.0		/* spreads */
+#define GUESS_LEAST_TYPE 0.1		/* bits a byte */
+enum { GUESS_LEAST_BLOCKS = 4, GUESS_LEAST_ELEMENTS = 64 };
+
+/* ---- one candidate against the data: sample.c --------------------------- */
+
+struct guess_sample {
+	const struct kvt_guess_source *source;
+	struct kvt_hints hints;		/* the source's, and the dtype once it is known */
+	int64_t nbytes;			/* to read for a candidate */
+	double unit;			/* mean magnitude of an element */
+	double *value;			/* of each pattern of 1 or 2 bytes */
+	int64_t read, of;		/* elements: most read, in the data */
+};
+
+/* Fills layout, group and views of 'c'; KVT_BAD_INPUT: the layout does not fit. */
+KVT_MUST_CHECK enum kvt_status
+kvt_guess_open(struct kvt_dump **out, struct kvt_guess_candidate *c,
+	       const struct guess_sample *s, const char *layout, struct kvt_error *err);
+/* Some bytes of the data, as elements; '*out' is malloc()ed. */
+KVT_MUST_CHECK enum kvt_status
+kvt_guess_bytes(uint8_t **out, int64_t *nbytes, const struct guess_sample *s,
+		struct kvt_dump *dump, struct kvt_error *err);
+/* Fills c->is. */
+KVT_MUST_CHECK enum kvt_status
+kvt_guess_read(struct kvt_guess_candidate *c, struct guess_sample *s,
+	       struct kvt_dump *dump, struct kvt_error *err);
+
+/* ---- element types: types.c --------------------------------------------- */
+
+/* Fills g->type, the likeliest first. */
+KVT_MUST_CHECK enum kvt_status
+kvt_guess_rank_types(struct kvt_guess *g, const struct guess_sample *s,
+		     struct kvt_error *err);
+/* What they do to the confidence. */
+void kvt_guess_judge_types(struct kvt_guess *g);
+
+/* Why there is no answer; the first reason counts. */
+void kvt_guess_doubt(struct kvt_guess *g, const char *text);
+
+#endif
