@@ -54,7 +54,6 @@ engine='lib/(tile|dump|ops)/'
 # being taken apart: these still print, or know what they should be handed
 mixed='lib/ops/(fault/plant|where/where|guess/guess|workers/workers|diff/diff|check/check)\.h'
 mixed="$mixed|lib/ops/(describe/(facts|stats)|check/integrity)\.c|lib/dump/(graft\.[ch]|merge\.c|slice\.h)"
-mixed="$mixed|lib/ops/transfer/(posts|transfer|replay)\.h"
 arrows() {
 	includes lib kernels formats cli | not "^($mixed):" | perl -ne '
 		my %may = (
