@@ -211,8 +211,6 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(ENGINE) $(LIB)
 # Texts that only the program reads.
 $(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o opt.o plain.o \
 	signals.o cmd/transfer/compare.o text_file.o)
-$(B)/tests/fuzz/fuzz_measured: $(addprefix $(B)/cli/,json_out.o link_file.o \
-	leftovers.o plain.o signals.o text_file.o)
 
 $(B)/lib/tile/%.o $(B)/lib/dump/%.o $(B)/lib/ops/%.o $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags

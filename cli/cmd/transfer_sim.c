@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_sim.c - kvtool transfer-sim: the modes, each a command of its own */
-#include "lib/ops/transfer/transfer.h"
+#include "cli/cmd/transfer/options.h"
 
 #include <string.h>
 
 /* The first is what is meant if none is named. */
 static const struct command *const modes[] = {
-	&sim_plan,
-	&sim_exec,
-	&sim_wire,
-	&sim_time,
-	&sim_replay,
-	&sim_faults,
-	&sim_page,
-	&sim_sweep,
-	&sim_compare,
-	&sim_emit,
-	&sim_calibrate,
+	&transfer_plan,
+	&transfer_exec,
+	&transfer_wire,
+	&transfer_time,
+	&transfer_replay,
+	&transfer_faults,
+	&transfer_report,
+	&transfer_sweep,
+	&transfer_compare,
+	&transfer_emit,
+	&transfer_calibrate,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "lib/ops/transfer/pairs.h"
+#include "cli/print/transfer.h"
 #include "lib/ops/transfer/picture.h"
 
 /* Everything that comes from outside goes through here. */
@@ -39,15 +39,15 @@ void svg_document_begin(FILE *f, int width, int height, const char *title);
 /* These return how high they are. */
 int svg_map(FILE *f, const struct svg_place *at, const struct block_map *map,
 	    const char *id, const char *name);
-int svg_matrix(FILE *f, const struct svg_place *at, const struct sim_pairs *pairs);
+int svg_matrix(FILE *f, const struct svg_place *at, const struct timeline *pairs);
 int svg_sizes(FILE *f, const struct svg_place *at, const char *id,
 	      const struct kvt_sizes *sizes);
-int svg_timeline(FILE *f, const struct svg_place *at, const struct sim_pairs *pairs);
+int svg_timeline(FILE *f, const struct svg_place *at, const struct timeline *pairs);
 
 /* ... with what stands around them in a page. */
 void html_map(FILE *f, const struct block_map *map, const char *id, const char *name,
 	      const char *layout);
-void html_timeline(FILE *f, const struct sim_pairs *pairs);
+void html_timeline(FILE *f, const struct timeline *pairs);
 
 /* "Block 3 of the source, LBSHC" */
 struct human map_title(const struct block_map *map, const char *name,

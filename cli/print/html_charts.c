@@ -20,7 +20,7 @@ struct grid {
 	int64_t ops[MOST_RANKS][MOST_RANKS], bytes[MOST_RANKS][MOST_RANKS], most;
 };
 
-static void fill_grid(struct grid *g, const struct sim_pairs *p)
+static void fill_grid(struct grid *g, const struct timeline *p)
 {
 	g->ranks[0] = p->src_ranks;
 	g->ranks[1] = p->dst_ranks;
@@ -29,7 +29,7 @@ static void fill_grid(struct grid *g, const struct sim_pairs *p)
 		g->n[s] = (g->ranks[s] + g->bundle[s] - 1) / g->bundle[s];
 	}
 	for (int64_t i = 0; i < p->n; i++) {
-		const struct sim_batch *b = &p->batch[i];
+		const struct timeline_batch *b = &p->batch[i];
 		int64_t y = b->src_rank / g->bundle[0], x = b->dst_rank / g->bundle[1];
 
 		g->ops[y][x] += b->ops;
@@ -80,7 +80,7 @@ static void grid_labels(FILE *f, const struct grid *g, int size)
 			g->bundle[0] > 1 ? "from " : "", y * g->bundle[0]);
 }
 
-int svg_matrix(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
+int svg_matrix(FILE *f, const struct svg_place *at, const struct timeline *p)
 {
 	struct grid grid = { .bundle = { 0 } }, *g = &grid;
 	int size, height;
@@ -190,7 +190,7 @@ static void draw_bar(FILE *f, const char *kind, int top, int height, int64_t fro
 	fprintf(f, "from %s on</title></rect>\n", from ? human_time(from).s : "0");
 }
 
-int svg_timeline(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
+int svg_timeline(FILE *f, const struct svg_place *at, const struct timeline *p)
 {
 	int n = p->n < MOST_BARS ? (int)p->n : MOST_BARS, bottom = 22 + 22 * n;
 
@@ -199,7 +199,7 @@ int svg_timeline(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
 		  "operations, and when the card moves the bytes");
 	draw_ticks(f, p->duration, bottom);
 	for (int i = 0; i < n; i++) {
-		const struct sim_batch *b = &p->batch[i];
+		const struct timeline_batch *b = &p->batch[i];
 		int top = 24 + 22 * i;
 
 		fprintf(f, "<text x=\"100\" y=\"%d\" text-anchor=\"end\">rank %" PRId64
@@ -212,7 +212,7 @@ int svg_timeline(FILE *f, const struct svg_place *at, const struct sim_pairs *p)
 	return bottom + 4;
 }
 
-void html_timeline(FILE *f, const struct sim_pairs *p)
+void html_timeline(FILE *f, const struct timeline *p)
 {
 	svg_timeline(f, NULL, p);
 	if (p->n > MOST_BARS)

@@ -1,167 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * replay.c - what became of the requests of a trace
- *
- * Percentiles are interpolated between neighbours, as numpy and vLLM do it.
- */
-#include "lib/ops/transfer/replay.h"
+/* replay.c - what became of the requests of a trace, as text and as JSON */
+#include "cli/print/transfer.h"
 
-#include <stdlib.h>
+#include "cli/print/link.h"
 
 #define LL(x) ((long long)(x))
-
-/* ---- figures -------------------------------------------------------------- */
-
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Of n sorted values; 0 if there are none. */
-static double percentile(const int64_t *v, int64_t n, double p)
-{
-	double at = p / 100 * (double)(n - 1);
-	int64_t i = (int64_t)at;
-
-	if (n < 1)
-		return 0;
-	if (i + 1 >= n)
-		return (double)v[n - 1];
-	return (double)v[i] + (double)(v[i + 1] - v[i]) * (at - (double)i);
-}
-
-struct spread {
-	double p50, p90, p99, mean;
-};
-
-/* Sorts 'v'. */
-static struct spread spread_of(int64_t *v, int64_t n)
-{
-	double sum = 0;
-
-	qsort(v, (size_t)n, sizeof(*v), by_value);
-	for (int64_t i = 0; i < n; i++)
-		sum += (double)v[i];
-	return (struct spread){ percentile(v, n, 50), percentile(v, n, 90),
-				percentile(v, n, 99), n ? sum / (double)n : 0 };
-}
-
-static int64_t kv_part(const struct serve_request *q)
-{
-	return q->end - q->ready;
-}
-
-double serve_attainment(const struct serve *s, int64_t slo_ns)
-{
-	int64_t in_time = 0;
-
-	for (int64_t i = 0; i < s->n; i++)
-		in_time += s->request[i].how == SERVE_DONE &&
-			   kv_part(&s->request[i]) <= slo_ns;
-	return (double)in_time / (double)s->n;
-}
-
-struct sums {
-	int64_t done, failed, expired, retries, bytes, good, pinned_ms;
-	struct spread kv, wait, xfer, posting;
-	double xfer_ns, mib, descriptors;	/* sums over transfers */
-	double jain, use_mean, use_most, seconds, pinned;
-};
-
-static void sum_requests(struct sums *t, const struct serve_report *r, int64_t *v)
-{
-	const struct serve *s = r->serve;
-	double sum = 0, squares = 0;
-	int64_t n = 0, m = 0;
-
-	for (int64_t i = 0; i < s->n; i++) {
-		const struct serve_request *q = &s->request[i];
-		double x;
-
-		t->done += q->how == SERVE_DONE;
-		t->failed += q->how == SERVE_FAILED;
-		t->expired += q->how == SERVE_EXPIRED;
-		t->retries += q->retries;
-		t->bytes += q->bytes;
-		t->pinned += (double)q->bytes * (double)kv_part(q) / 1e9;
-		if (q->how != SERVE_DONE)
-			continue;
-		v[n++] = kv_part(q);
-		if (!r->slo_ns || kv_part(q) <= r->slo_ns)
-			t->good += q->bytes;
-		if (q->end <= q->start || !q->bytes)
-			continue;
-		x = (double)q->bytes / (double)(q->end - q->start);
-		sum += x;
-		squares += x * x;
-		m++;
-	}
-	t->kv = spread_of(v, n);
-	t->jain = m ? sum * sum / ((double)m * squares) : 1;
-	for (int64_t i = n = 0; i < s->n; i++)
-		if (s->request[i].how == SERVE_DONE)
-			v[n++] = s->request[i].start - s->request[i].first;
-	t->wait = spread_of(v, n);
-}
-
-static void sum_transfers(struct sums *t, const struct serve *s, int64_t *v)
-{
-	int64_t n = s->ntransfers;
-
-	for (int64_t i = 0; i < n; i++) {
-		const struct serve_transfer *x = &s->transfer[i];
-
-		v[i] = x->duration / 1000;	/* vLLM has whole microseconds */
-		t->xfer_ns += (double)v[i] * 1e3;
-		t->mib += (double)x->bytes / 1048576;
-		t->descriptors += (double)x->descriptors;
-	}
-	t->xfer = spread_of(v, n);
-	for (int64_t i = 0; i < n; i++)
-		v[i] = s->transfer[i].posting / 1000;
-	t->posting = spread_of(v, n);
-}
-
-static enum kvt_status sum_up(struct sums *t, const struct serve_report *r,
-			      struct kvt_error *err)
-{
-	const struct serve *s = r->serve;
-	double rate = (double)r->how->posts->link.rate;
-	int64_t most = s->n > s->ntransfers ? s->n : s->ntransfers, *v;
-
-	*t = (struct sums){ .seconds = (double)(s->end - s->begin) / 1e9 };
-	if (!(v = malloc((size_t)(most + 1) * sizeof(*v))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	sum_requests(t, r, v);
-	sum_transfers(t, s, v);
-	free(v);
-	for (int64_t i = 0; i < s->nnics && rate > 0 && t->seconds > 0; i++) {
-		double use = s->nic_bytes[i] / (rate * t->seconds);
-
-		t->use_mean += use / (double)s->nnics;
-		if (use > t->use_most)
-			t->use_most = use;
-	}
-	return KVT_OK;
-}
 
 static double per(double x, double y)
 {
 	return y > 0 ? x / y : 0;
 }
 
+static enum kvt_status sum_up(struct kvt_replay_sums *out, const struct serve_report *r,
+			      struct kvt_error *err)
+{
+	return kvt_replay_sum(out, r->serve, (double)r->how->posts->link.rate, r->slo_ns,
+			      err);
+}
+
 /* ---- text ------------------------------------------------------------------ */
 
-static void print_spread(const char *name, const struct spread *s)
+static void print_spread(const char *name, const struct kvt_spread *s)
 {
 	plainf("  %-24s %10.3f %10.3f %10.3f %10.3f\n", name, s->p50 / 1e6, s->p90 / 1e6,
 	       s->p99 / 1e6, s->mean / 1e6);
 }
 
 /* The labels of vLLM's log line, in its order. */
-static void print_vllm(const struct sums *t, const struct serve *s)
+static void print_vllm(const struct kvt_replay_sums *t, const struct serve *s)
 {
 	double n = (double)s->ntransfers;
 
@@ -188,16 +54,16 @@ static void print_failed(const struct serve_report *r)
 			continue;
 		plainf("  request %lld %s after %.3f ms, %lld %s: invalid block ids "
 		       "0 to %lld%s\n", LL(i), q->how == SERVE_FAILED ? "failed" : "expired",
-		       (double)kv_part(q) / 1e6, LL(q->retries),
+		       (double)kvt_replay_kv_part(q) / 1e6, LL(q->retries),
 		       q->retries == 1 ? "retry" : "retries", LL((blocks - 1) * step),
 		       r->scattered ? ", every second one" : "");
 	}
 }
 
-void serve_text(const struct serve_report *r)
+void replay_text(const struct serve_report *r)
 {
 	const struct serve *s = r->serve;
-	struct sums t;
+	struct kvt_replay_sums t;
 
 	if (sum_up(&t, r, NULL))
 		return;
@@ -243,7 +109,7 @@ void serve_text(const struct serve_report *r)
 /* ---- JSON ------------------------------------------------------------------ */
 
 static void put_spread(struct json_out *out, json_t *object, const char *key,
-		       const struct spread *s)
+		       const struct kvt_spread *s)
 {
 	json_t *o = json_put_object(out, object, key);
 
@@ -258,7 +124,50 @@ static double rounded(double x, double unit)
 	return (double)(int64_t)(x * unit + 0.5) / unit;
 }
 
-static void put_vllm(struct json_out *out, const struct sums *t, const struct serve *s)
+static void put_histogram(struct json_out *out, json_t *list,
+			  const struct kvt_histogram *h,
+			  int64_t n)
+{
+	json_t *o = json_append_object(out, list), *buckets;
+
+	json_put_text(out, o, "name", h->name);
+	json_put_int(out, o, "count", n);
+	json_put_real(out, o, "sum", h->sum);
+	buckets = json_put_array(out, o, "buckets");
+	for (int b = 0; b < KVT_MOST_BOUNDS && h->bound[b] > 0; b++) {
+		json_t *bucket = json_append_object(out, buckets);
+
+		json_put_real(out, bucket, "le", h->bound[b]);
+		json_put_int(out, bucket, "count", h->count[b]);
+	}
+}
+
+static void put_counter(struct json_out *out, json_t *list, const char *name, int64_t n)
+{
+	json_t *o = json_append_object(out, list);
+
+	json_put_text(out, o, "name", name);
+	json_put_int(out, o, "count", n);
+}
+
+/* What vLLM gives to Prometheus. */
+static void put_metrics(struct json_out *out, json_t *object, const struct serve *s,
+			int64_t expired)
+{
+	json_t *list = json_put_array(out, object, "metrics");
+
+	for (int i = 0; i < KVT_REPLAY_HISTOGRAMS; i++) {
+		struct kvt_histogram h;
+
+		kvt_replay_histogram(&h, s, i);
+		put_histogram(out, list, &h, s->ntransfers);
+	}
+	put_counter(out, list, "vllm:nixl_num_failed_transfers", s->failed_transfers);
+	put_counter(out, list, "vllm:nixl_num_kv_expired_reqs", expired);
+}
+
+static void put_vllm(struct json_out *out, const struct kvt_replay_sums *t,
+		     const struct serve *s)
 {
 	json_t *o = json_put_object(out, out->root, "vllm");
 	double n = (double)s->ntransfers;
@@ -274,7 +183,7 @@ static void put_vllm(struct json_out *out, const struct sums *t, const struct se
 	json_put_real(out, o, "avg_num_descriptors", rounded(per(t->descriptors, n), 10));
 	json_put_int(out, o, "num_failed_transfers", s->failed_transfers);
 	json_put_int(out, o, "num_kv_expired_reqs", t->expired);
-	serve_put_metrics(out, o, s);
+	put_metrics(out, o, s, t->expired);
 }
 
 static void put_requests(struct json_out *out, const struct serve_report *r)
@@ -309,7 +218,7 @@ static void put_requests(struct json_out *out, const struct serve_report *r)
 }
 
 static void put_all(struct json_out *out, const struct serve_report *r,
-		    const struct sums *t)
+		    const struct kvt_replay_sums *t)
 {
 	const struct serve *s = r->serve;
 	json_t *o = out->root;
@@ -340,17 +249,17 @@ static void put_all(struct json_out *out, const struct serve_report *r,
 	json_put_real(out, o, "pinned_byte_seconds", t->pinned);
 }
 
-enum kvt_status serve_json(const struct serve_report *r, struct kvt_error *err)
+enum kvt_status replay_json(const struct serve_report *r, struct kvt_error *err)
 {
 	struct json_out out;
-	struct sums t;
+	struct kvt_replay_sums t;
 	enum kvt_status status = sum_up(&t, r, err);
 
 	if (status)
 		return status;
 	json_start(&out);
 	json_put_text(&out, out.root, "trace", r->trace);
-	posts_put(&out, out.root, r->how->posts);
+	posting_put(&out, out.root, r->how->posts);
 	json_put_int(&out, out.root, "concurrent", r->how->concurrent);
 	json_put_int(&out, out.root, "prefill_rate", r->how->prefill);
 	json_put_int(&out, out.root, "pieces", r->how->pieces);

@@ -1,13 +1,210 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sweep.c - a sweep as a table, CSV and JSON */
+/* sweep.c - a sweep as a table, CSV, JSON and in one sentence */
+#include "cli/print/transfer.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/link_file.h"
 #include "cli/print/html.h"
-#include "lib/ops/transfer/sweep.h"
+#include "cli/print/link.h"
 
 enum { SENTENCE = 2048 };
+
+static const char *cause_name(enum sweep_cause cause)
+{
+	static const char *const name[] = {
+		"tp", "block_size", "layout", "placement", "scope", "none",
+	};
+
+	return name[cause];
+}
+
+/* ---- what the rows say together ------------------------------------------ */
+
+struct sentence {
+	char *text;
+	size_t room, n;
+};
+
+static void say(struct sentence *s, const char *words)
+{
+	size_t len = strlen(words);
+
+	if (len >= s->room - s->n)
+		len = s->room - s->n - 1;
+	memcpy(s->text + s->n, words, len);
+	s->text[s->n += len] = '\0';
+}
+
+static void name_of(char *out, size_t room, const struct sweep_row *r)
+{
+	if (strcmp(r->layout[0], r->layout[1]))
+		snprintf(out, room, "%s to %s", r->layout[0], r->layout[1]);
+	else
+		snprintf(out, room, "%s", r->layout[0]);
+}
+
+static bool same_layouts(const struct sweep_row *a, const struct sweep_row *b)
+{
+	return !strcmp(a->layout[0], b->layout[0]) && !strcmp(a->layout[1], b->layout[1]);
+}
+
+static bool loses(const struct sweep *sweep, int64_t i, enum sweep_cause cause)
+{
+	const struct sweep_row *r = &sweep->row[i];
+
+	return r->why.cause == cause && !r->stage && !r->refused[0] &&
+	       r->ns != sweep->row[0].ns;
+}
+
+/* What is broken inside a block has been named; where it ends is no news then. */
+static bool named_before(const struct sweep *sweep, int64_t i, enum sweep_cause cause)
+{
+	for (int64_t j = 0; j < sweep->n; j++) {
+		if (!same_layouts(&sweep->row[j], &sweep->row[i]))
+			continue;
+		if (j < i && loses(sweep, j, cause))
+			return true;
+		for (int c = 0; cause >= SWEEP_PLACE && c < (int)cause; c++)
+			if (loses(sweep, j, (enum sweep_cause)c))
+				return true;
+	}
+	return false;
+}
+
+/* The first that loses so and was not named before; from i on, or -1. */
+static int64_t next_loser(const struct sweep *sweep, enum sweep_cause cause, int64_t i)
+{
+	for (; i < sweep->n; i++)
+		if (loses(sweep, i, cause) && !named_before(sweep, i, cause))
+			return i;
+	return -1;
+}
+
+/* The names of the losers with this cause, each once. */
+static void say_losers(struct sentence *s, const struct sweep *sweep,
+		       enum sweep_cause cause)
+{
+	int64_t i = next_loser(sweep, cause, 0);
+	const char *before = "";
+
+	for (; i >= 0; i = next_loser(sweep, cause, i + 1)) {
+		char name[160];
+
+		name_of(name, sizeof(name), &sweep->row[i]);
+		say(s, before);
+		say(s, name);
+		before = ", ";
+	}
+}
+
+static void say_cause(struct sentence *s, const struct sweep *sweep,
+		      enum sweep_cause cause)
+{
+	static const char *const start[] = {
+		"different TP breaks ", "different block sizes break ",
+		"different orders of axes break ", "in ", "in ", "",
+	};
+	int64_t first = next_loser(sweep, cause, 0);
+	const struct sweep_break *b;
+	char words[256] = "";
+
+	if (first < 0 || cause == SWEEP_WHOLE)
+		return;
+	b = &sweep->row[first].why;
+	say(s, s->n ? "; " : "");
+	say(s, start[cause]);
+	say_losers(s, sweep, cause);
+	if (cause >= SWEEP_PLACE)
+		snprintf(words, sizeof(words), " a run ends with each %s",
+			 kvt_axis_name(b->axis));
+	else if (cause == SWEEP_TP)
+		snprintf(words, sizeof(words),
+			 " (a run ends at a %s: %lld of %lld %s of a %s rank move)",
+			 kvt_axis_name(b->axis), (long long)b->part,
+			 (long long)b->of, b->channels ? "channels" : "heads",
+			 b->at_source ? "source" : "destination");
+	else if (cause == SWEEP_BLOCKS)
+		snprintf(words, sizeof(words),
+			 " (a run ends at a %s: %lld of %lld states of a %s block go together)",
+			 kvt_axis_name(b->axis),
+			 (long long)b->part, (long long)b->of,
+			 b->at_source ? "source" : "destination");
+	else
+		snprintf(words, sizeof(words), " (a run ends at a %s)",
+			 kvt_axis_name(b->axis));
+	say(s, words);
+}
+
+/* Whether all rows whose two sides differ in both ways are broken inside. */
+static bool nothing_survives(const struct sweep *sweep)
+{
+	int64_t both = 0;
+
+	for (int64_t i = 0; i < sweep->n; i++) {
+		const struct sweep_row *r = &sweep->row[i];
+
+		if (r->tp[0] == r->tp[1] || r->block_size[0] == r->block_size[1] ||
+		    r->stage || r->refused[0])
+			continue;
+		if (r->why.cause > SWEEP_ORDER)
+			return false;
+		both++;
+	}
+	return both > 0;
+}
+
+/* Why the first row is first; nothing if no other is slower. */
+static void say_winner(struct sentence *s, const struct sweep *sweep)
+{
+	const struct sweep_row *best = &sweep->row[0];
+	bool slower = false;
+	char name[160], words[1024];
+
+	for (int64_t i = 1; i < sweep->n; i++)
+		slower |= sweep->row[i].refused[0] || sweep->row[i].ns > best->ns;
+	if (!slower || best->refused[0])
+		return;
+	name_of(name, sizeof(name), best);
+	snprintf(words, sizeof(words), "%s%s is fastest: %s operation%s, ", name,
+		 best->stage ? " through buffers" : "", human_count(best->ops).s,
+		 plural(best->ops));
+	say(s, words);
+	if (best->stage)
+		snprintf(words, sizeof(words), "as large as the buffers");
+	else if (best->why.cause == SWEEP_WHOLE)
+		snprintf(words, sizeof(words), "one for each pair of ranks");
+	else
+		snprintf(words, sizeof(words), "most of which end at a %s",
+			 kvt_axis_name(best->why.axis));
+	say(s, words);
+}
+
+/* "Different TP breaks nhd and blshc ..." */
+static void put_sentence(char *out, size_t room, const struct sweep *sweep)
+{
+	char why[1536] = "";
+	struct sentence s = { out, room, 0 }, losers = { why, sizeof(why), 0 };
+
+	out[0] = '\0';
+	say_winner(&s, sweep);
+	for (int c = 0; c < SWEEP_NCAUSES; c++)
+		say_cause(&losers, sweep, (enum sweep_cause)c);
+	if (nothing_survives(sweep))
+		say(&losers, "; where both differ no layout here keeps its runs whole");
+	if (sweep->row[0].refused[0])
+		say(&losers, "all are refused");
+	else if (!losers.n && !s.n)
+		say(&losers, sweep->n > 1 ? "all are equally fast" :
+					    "there is nothing to compare");
+	if (why[0] >= 'a' && why[0] <= 'z')
+		why[0] = (char)(why[0] - 'a' + 'A');
+	say(&s, s.n && losers.n ? ". " : "");
+	say(&s, why);
+	say(&s, ".");
+}
+
+/* ---- text and CSV -------------------------------------------------------- */
 
 /* "16", or "16:64" where the sides differ. */
 static struct human both(int64_t src, int64_t dst)
@@ -71,8 +268,8 @@ void sweep_text(const struct sweep *s)
 	char words[SENTENCE];
 	int width = 7;
 
-	if (s->args->model)
-		plainf("%s: ", s->args->model);
+	if (s->model)
+		plainf("%s: ", s->model);
 	plainf("%" PRId64 " token%s on %s (%s); sums over all ranks; * is not beaten in "
 	       "ops, time and copies\n\n", s->tokens, plural(s->tokens), s->link->name,
 	       kvt_quality_name(s->link->quality));
@@ -83,7 +280,7 @@ void sweep_text(const struct sweep *s)
 	       width, "scope", "ops", "bytes", "time", "of best", "ends at");
 	for (int64_t i = 0; i < s->n; i++)
 		print_row(s, &s->row[i], width);
-	sweep_sentence(words, sizeof(words), s);
+	put_sentence(words, sizeof(words), s);
 	plainf("\n%s\n", words);
 }
 
@@ -99,10 +296,12 @@ void sweep_csv(const struct sweep *s)
 		       r->layout[0], r->layout[1], r->block_size[0], r->block_size[1],
 		       r->tp[0], r->tp[1], kvt_stack_name(r->stack), r->stage, r->ops,
 		       r->bytes, r->copied, r->ns, r->pareto,
-		       sweep_cause_name(r->why.cause),
+		       cause_name(r->why.cause),
 		       r->why.ops ? kvt_axis_name(r->why.axis) : "", r->sge, r->refused);
 	}
 }
+
+/* ---- JSON ---------------------------------------------------------------- */
 
 static void put_row(struct json_out *out, json_t *list, const struct sweep *s,
 		    const struct sweep_row *r)
@@ -126,7 +325,7 @@ static void put_row(struct json_out *out, json_t *list, const struct sweep *s,
 	json_put_bool(out, o, "pareto", r->pareto);
 	json_put_text(out, o, "refused", r->refused[0] ? r->refused : NULL);
 	why = json_put_object(out, o, "most_end");
-	json_put_text(out, why, "cause", sweep_cause_name(r->why.cause));
+	json_put_text(out, why, "cause", cause_name(r->why.cause));
 	json_put_text(out, why, "axis", r->why.ops ? kvt_axis_name(r->why.axis) : NULL);
 	json_put_int(out, why, "ops", r->why.ops);
 }
@@ -139,13 +338,13 @@ enum kvt_status sweep_json(const struct sweep *s, struct kvt_error *err)
 	enum kvt_status status;
 
 	json_start(&out);
-	json_put_text(&out, out.root, "model", s->args->model);
+	json_put_text(&out, out.root, "model", s->model);
 	json_put_int(&out, out.root, "tokens", s->tokens);
 	link_put(&out, json_put_object(&out, out.root, "link"), s->link);
 	list = json_put_array(&out, out.root, "rows");
 	for (int64_t i = 0; i < s->n; i++)
 		put_row(&out, list, s, &s->row[i]);
-	sweep_sentence(words, sizeof(words), s);
+	put_sentence(words, sizeof(words), s);
 	json_put_text(&out, out.root, "sentence", words);
 	status = json_print(&out, false, err);
 	json_free(&out);

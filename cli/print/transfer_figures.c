@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_figures.c - the figures of a plan as a table */
-#include "lib/ops/transfer/transfer.h"
+#include "cli/print/transfer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,47 +21,6 @@ struct human human_requests(const struct sim *sim)
 	snprintf(out.s + n, sizeof(out.s) - (size_t)n, "%lld token%s", LL(sim->tokens),
 		 plural(sim->tokens));
 	return out;
-}
-
-/* ---- counting ----------------------------------------------------------- */
-
-void sim_report_free(struct sim_report *r)
-{
-	for (int g = 0; r->figures && g < r->sim->ngroups; g++)
-		for (int s = 0; s < KVT_NSCOPES; s++)
-			sim_figures_free(&r->figures[g][s]);
-	free(r->figures);
-	r->figures = NULL;
-}
-
-enum kvt_status sim_report_init(struct sim_report *out, const struct sim *sim,
-				struct kvt_error *err)
-{
-	struct sim_report r = { .sim = sim, .scope = KVT_SCOPE_RFC };
-	enum kvt_status status = KVT_OK;
-
-	r.figures = calloc((size_t)sim->ngroups + 1, sizeof(*r.figures));
-	if (!r.figures)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int g = 0; !status && g < sim->ngroups; g++)
-		for (int s = 0; !status && s < KVT_NSCOPES; s++)
-			if (!(status = sim_figures_init(&r.figures[g][s], err)))
-				status = sim_count(&r.figures[g][s], &sim->group[g],
-						   (enum kvt_scope)s, err);
-	if (status)
-		sim_report_free(&r);
-	else
-		*out = r;
-	return status;
-}
-
-int64_t sim_report_ops(const struct sim_report *r)
-{
-	int64_t ops = 0;
-
-	for (int g = 0; g < r->sim->ngroups; g++)
-		ops += r->figures[g][r->scope].tally.ops;
-	return ops;
 }
 
 /* ---- why ---------------------------------------------------------------- */
@@ -186,12 +145,12 @@ static void print_scope(const struct sim_figures *f, const struct sim_figures *m
 		plainf(" %9.3g\n", (double)ops / (double)max->tally.ops);
 }
 
-static enum kvt_status print_group(const struct sim_report *r, int g,
+static enum kvt_status print_group(const struct plan_report *r, int g,
 				   struct kvt_error *err)
 {
-	const struct sim_group *group = &r->sim->group[g];
+	const struct sim_group *group = &r->all.sim->group[g];
 	const struct kvt_xfer *x = &group->xfer;
-	const struct sim_figures *f = r->figures[g];
+	const struct sim_figures *f = r->all.figures[g];
 	int64_t bytes, unique;
 	enum kvt_status status = kvt_xfer_nbytes(&bytes, &unique, x, err);
 
@@ -222,9 +181,9 @@ static enum kvt_status print_group(const struct sim_report *r, int g,
 	return KVT_OK;
 }
 
-static void print_best(const struct sim_report *r)
+static void print_best(const struct plan_report *r)
 {
-	int64_t ops = sim_report_ops(r);
+	int64_t ops = sim_report_ops(&r->all, r->scope);
 
 	if (!r->best_layout || !ops)
 		return;
@@ -238,9 +197,9 @@ static void print_best(const struct sim_report *r)
 		       (double)ops / (double)r->best_ops, kvt_scope_name(r->scope));
 }
 
-enum kvt_status sim_plan_text(const struct sim_report *r, struct kvt_error *err)
+enum kvt_status plan_text(const struct plan_report *r, struct kvt_error *err)
 {
-	const struct sim *sim = r->sim;
+	const struct sim *sim = r->all.sim;
 	enum kvt_status status = KVT_OK;
 
 	plainf("%s: %s, %s; figures are sums over all ranks\n",

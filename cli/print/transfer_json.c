@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_json.c - the figures of a plan as JSON */
-#include "lib/ops/transfer/transfer.h"
+#include "cli/print/transfer.h"
 
 static void put_side(struct json_out *out, json_t *object, const char *key,
 		     const struct kvt_xfer_side *side, const struct kvt_layout *layout)
@@ -118,9 +118,10 @@ static enum kvt_status put_pairs(struct json_out *out, json_t *object,
 }
 
 static enum kvt_status put_group(struct json_out *out, json_t *list,
-				 const struct sim_report *r, int g, struct kvt_error *err)
+				 const struct plan_report *r, int g,
+				 struct kvt_error *err)
 {
-	const struct sim_group *group = &r->sim->group[g];
+	const struct sim_group *group = &r->all.sim->group[g];
 	const struct kvt_xfer *x = &group->xfer;
 	json_t *o = json_append_object(out, list), *scopes;
 	int64_t bytes, unique;
@@ -137,14 +138,14 @@ static enum kvt_status put_group(struct json_out *out, json_t *list,
 	put_side(out, o, "dst", &x->dst, &group->dst_layout);
 	json_put_int(out, o, "bytes", bytes);
 	json_put_int(out, o, "unique_bytes", unique);
-	json_put_int(out, o, "pairs", r->figures[g][0].pairs);
+	json_put_int(out, o, "pairs", r->all.figures[g][0].pairs);
 	scopes = json_put_object(out, o, "scopes");
 	for (int s = 0; s < KVT_NSCOPES; s++)
-		put_scope(out, scopes, (enum kvt_scope)s, &r->figures[g][s]);
+		put_scope(out, scopes, (enum kvt_scope)s, &r->all.figures[g][s]);
 	return put_pairs(out, o, group, err);
 }
 
-static void put_best(struct json_out *out, const struct sim_report *r)
+static void put_best(struct json_out *out, const struct plan_report *r)
 {
 	json_t *o = json_put_object(out, out->root, "best_layout");
 
@@ -153,21 +154,21 @@ static void put_best(struct json_out *out, const struct sim_report *r)
 	json_put_int(out, o, "ops", r->best_ops);
 }
 
-enum kvt_status sim_plan_json(const struct sim_report *r, struct kvt_error *err)
+enum kvt_status plan_json(const struct plan_report *r, struct kvt_error *err)
 {
 	struct json_out out;
 	json_t *list;
 	enum kvt_status status = KVT_OK;
 
 	json_start(&out);
-	json_put_text(&out, out.root, "model", r->sim->model);
-	json_put_int(&out, out.root, "requests", r->sim->requests);
-	json_put_int(&out, out.root, "tokens", r->sim->tokens);
-	json_put_text(&out, out.root, "partial", r->sim->whole ? "whole" : "valid");
+	json_put_text(&out, out.root, "model", r->all.sim->model);
+	json_put_int(&out, out.root, "requests", r->all.sim->requests);
+	json_put_int(&out, out.root, "tokens", r->all.sim->tokens);
+	json_put_text(&out, out.root, "partial", r->all.sim->whole ? "whole" : "valid");
 	if (r->best_layout)
 		put_best(&out, r);
 	list = json_put_array(&out, out.root, "groups");
-	for (int g = 0; !status && g < r->sim->ngroups; g++)
+	for (int g = 0; !status && g < r->all.sim->ngroups; g++)
 		status = put_group(&out, list, r, g, err);
 	if (!status)
 		status = json_print(&out, false, err);

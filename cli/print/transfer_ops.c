@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_ops.c - the operations of a plan, one a line; none of them is kept */
-#include "lib/ops/transfer/carries.h"
-#include "lib/ops/transfer/pairs.h"
+#include "cli/print/transfer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@ struct listing {
 	enum kvt_scope scope;
 	bool json;
 	int64_t src, dst;		/* of the one pair that is asked for, or -1 */
-	struct sim_pairs pairs;		/* of all groups, to number them */
+	struct posts pairs;		/* of all groups, to number them */
 	char *name;			/* owned; of the group, as JSON */
 	int64_t printed;
 };
@@ -26,6 +25,12 @@ static int64_t number_of(const struct listing *l, const struct kvt_pair *pair)
 	       l->pairs.batch[i].dst_rank != pair->dst_rank)
 		i++;
 	return i;
+}
+
+void op_where_print(const struct op_where *w)
+{
+	plainf("%s,%lld,%lld,%lld,%lld,%lld,%lld", w->slice, LL(w->layer), LL(w->layers),
+	       LL(w->state), LL(w->states), LL(w->head), LL(w->heads));
 }
 
 static void print_csv(int64_t number, const struct op_places *places,
@@ -110,24 +115,23 @@ static bool pair_parse(int64_t *src, int64_t *dst, const char *text)
 	return end != text && !*end;
 }
 
-enum kvt_status sim_print_ops(const struct sim *sim, enum kvt_scope scope, bool json,
+enum kvt_status plan_ops(const struct sim *sim, enum kvt_scope scope, bool json,
 			      const char *only, struct kvt_error *err)
 {
-	static const struct kvt_link none = { .name = "none" };
 	struct listing l = { .sim = sim, .scope = scope, .json = json, .src = -1 };
 	enum kvt_status status;
 
 	if (only && !pair_parse(&l.src, &l.dst, only))
 		return kvt_fail(err, KVT_USAGE, "--pair is '%.40s', expected SRC:DST",
 				only);
-	if ((status = sim_pairs_count(&l.pairs, sim, scope, &none, err)))
+	if ((status = kvt_batches_of_scope(&l.pairs, sim, scope, NULL, err)))
 		return status;
 	if (!json && (!only || sim->ngroups > 1))
 		puts("pair,src_rank,dst_rank,group," OP_WHERE_COLUMNS
 		     ",src_off,dst_off,len");
 	for (int g = 0; !status && g < sim->ngroups; g++)
 		status = print_group(&l, &sim->group[g], err);
-	sim_pairs_free(&l.pairs);
+	posts_free(&l.pairs);
 	if (!status && only && !l.printed)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"rank %lld gives nothing to rank %lld", LL(l.src),

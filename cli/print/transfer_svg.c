@@ -2,7 +2,6 @@
 /* transfer_svg.c - a transfer as one picture, for documents and slides */
 #include <stdlib.h>
 
-#include "cli/cmd/transfer/report.h"
 #include "cli/print/html.h"
 #include "cli/text_file.h"
 
@@ -29,7 +28,7 @@ static void put_heading(struct sheet *s, const char *text)
 
 static void put_head(struct sheet *s, const struct page *p)
 {
-	const struct sim_pairs *pairs = &p->pairs;
+	const struct timeline *pairs = &p->pairs;
 	char text[2048];
 
 	s->y = MARGIN;

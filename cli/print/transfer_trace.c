@@ -8,7 +8,7 @@
  * overlap.  Arrows lead from posting through the source's card to the
  * destination's.
  */
-#include "cli/print/transfer_trace.h"
+#include "cli/print/transfer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 struct trace {
 	FILE *f;
-	const struct sim_pairs *p;
+	const struct timeline *p;
 	int64_t most;			/* slices of each kind */
 	bool comma;
 };
@@ -31,12 +31,12 @@ static void begin(struct trace *t, const char *phase, int64_t pid, int64_t tid,
 	t->comma = true;
 }
 
-static int64_t src_pid(const struct sim_batch *b)
+static int64_t src_pid(const struct timeline_batch *b)
 {
 	return b->src_rank;
 }
 
-static int64_t dst_pid(const struct trace *t, const struct sim_batch *b)
+static int64_t dst_pid(const struct trace *t, const struct timeline_batch *b)
 {
 	return t->p->src_ranks + b->dst_rank;
 }
@@ -77,7 +77,7 @@ struct lanes {
 
 /* The first lane of a process that is free at that time; it is taken. */
 static int64_t take_lane(struct trace *t, struct lanes *l, int64_t pid,
-			 const struct sim_batch *b)
+			 const struct timeline_batch *b)
 {
 	int64_t *at = &l->first[pid], tid = 1;
 
@@ -102,7 +102,7 @@ static int64_t share(int64_t all, int64_t i, int64_t n)
 }
 
 /* As many slices of a batch as its part of all operations comes to. */
-static int64_t slices_of(const struct trace *t, const struct sim_batch *b)
+static int64_t slices_of(const struct trace *t, const struct timeline_batch *b)
 {
 	int64_t n = b->ops;
 
@@ -140,14 +140,14 @@ static void put_depth(struct trace *t, int64_t pid, int64_t ns, int64_t depth)
 }
 
 /* Operations that are done at that time, if they are spread evenly. */
-static int64_t done_by(const struct sim_batch *b, int64_t ns)
+static int64_t done_by(const struct timeline_batch *b, int64_t ns)
 {
 	if (ns <= b->begin || b->end == b->begin)
 		return ns < b->end ? 0 : b->ops;
 	return ns >= b->end ? b->ops : share(b->ops, ns - b->begin, b->end - b->begin);
 }
 
-static void put_batch(struct trace *t, const struct sim_batch *b, int64_t src_lane,
+static void put_batch(struct trace *t, const struct timeline_batch *b, int64_t src_lane,
 		      int64_t dst_lane, int64_t *id)
 {
 	int64_t n = slices_of(t, b), dst = dst_pid(t, b);
@@ -195,7 +195,7 @@ static void put_rates(struct trace *t, struct change *c)
 	double rate = 0;
 
 	for (int64_t i = 0; i < t->p->n; i++) {
-		const struct sim_batch *b = &t->p->batch[i];
+		const struct timeline_batch *b = &t->p->batch[i];
 		double gbps = b->end > b->begin ?
 			      (double)b->bytes / (double)(b->end - b->begin) : 0;
 
@@ -221,7 +221,7 @@ static void put_rates(struct trace *t, struct change *c)
 
 static void put_all(struct trace *t, struct lanes *l, struct change *changes)
 {
-	const struct sim_pairs *p = t->p;
+	const struct timeline *p = t->p;
 	int64_t id = 1;
 
 	for (int64_t r = 0; r < p->src_ranks; r++)
@@ -233,7 +233,7 @@ static void put_all(struct trace *t, struct lanes *l, struct change *changes)
 	for (int64_t i = 0; i < p->src_ranks + p->dst_ranks; i++)
 		l->first[i] = -1;
 	for (int64_t i = 0; i < p->n; i++) {
-		const struct sim_batch *b = &p->batch[i];
+		const struct timeline_batch *b = &p->batch[i];
 		int64_t src = take_lane(t, l, src_pid(b), b);
 
 		put_batch(t, b, src, take_lane(t, l, dst_pid(t, b), b), &id);
@@ -241,7 +241,7 @@ static void put_all(struct trace *t, struct lanes *l, struct change *changes)
 	put_rates(t, changes);
 }
 
-enum kvt_status sim_trace_write(FILE *f, const struct sim_pairs *p, int64_t most,
+enum kvt_status put_trace(FILE *f, const struct timeline *p, int64_t most,
 				struct kvt_error *err)
 {
 	struct trace t = { .f = f, .p = p, .most = most };

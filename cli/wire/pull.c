@@ -359,11 +359,11 @@ static void needs_of(struct work *work, const struct sides *sides, int64_t room)
 }
 
 enum kvt_status wire_serve(struct wire *wire, const struct sides *sides,
-			   const struct exec_args *args, struct kvt_error *err)
+			   const struct kvt_run *how, struct kvt_error *err)
 {
-	struct kvt_run run = exec_run_on_cpu(args);
+	struct kvt_run run = *how;
 	struct serving s = { .wire = wire, .sides = sides,
-			     .room = carry_window_room(args->run.memory),
+			     .room = carry_window_room(how->memory),
 			     .frame = malloc(sizeof(*s.frame)) };
 	struct work work = { .fn = serve, .context = &s, .count = 1 };
 	enum kvt_status status;
@@ -371,6 +371,7 @@ enum kvt_status wire_serve(struct wire *wire, const struct sides *sides,
 	if (!s.frame)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	needs_of(&work, sides, s.room);
+	run.device = NULL;
 	run.progress = NULL;
 	status = pipeline_run(&work, &run, err);
 	free(s.frame);

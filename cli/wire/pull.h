@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pull.h - boxes of a destination from another process, op by op */
-#ifndef KVTOOL_SIM_PULL_H
-#define KVTOOL_SIM_PULL_H
+#ifndef KVTOOL_WIRE_PULL_H
+#define KVTOOL_WIRE_PULL_H
 
 #include "cli/wire/socket.h"
-#include "lib/ops/transfer/sides.h"
+#include "lib/ops/transfer/exec.h"
 
 /* Each says which plan it has; two different ones are KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status
@@ -15,7 +15,7 @@ carry_fn wire_pull;
 
 /* The source: answers until the destination has all. */
 KVT_MUST_CHECK enum kvt_status
-wire_serve(struct wire *wire, const struct sides *sides, const struct exec_args *args,
+wire_serve(struct wire *wire, const struct sides *sides, const struct kvt_run *run,
 	   struct kvt_error *err);
 
 #endif

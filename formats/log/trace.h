@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.h - requests over time, as several projects write them down */
-#ifndef KVT_TRACE_H
-#define KVT_TRACE_H
+/* trace.h - reading a trace: requests over time, as several projects log them */
+#ifndef KVT_FORMATS_TRACE_H
+#define KVT_FORMATS_TRACE_H
 
 #include <stddef.h>
 
-#include "lib/kvt/kvt.h"
-
-/* Tokens that one hash id of a trace stands for. */
-enum { KVT_TRACE_BLOCK = 512 };
-
-struct kvt_trace_row {
-	int64_t arrival;		/* ns */
-	int64_t tokens;			/* of the prompt */
-	int64_t bytes;			/* to move; -1: as many as the tokens have */
-	int64_t cached;			/* tokens that are there; -1: by its hash ids */
-	int64_t hash, nhashes;		/* of kvt_trace.hash: one each of its blocks */
-};
-
-struct kvt_trace {
-	int64_t n, room;
-	struct kvt_trace_row *row;	/* owned; by arrival */
-	int64_t nhashes, hash_room;
-	int64_t *hash;			/* owned */
-};
+#include "lib/transfer/trace.h"
 
 /*
  * What a log of vLLM does not say: how many of its transfers are one request, and
@@ -62,13 +44,6 @@ bool kvt_log_field(double *out, const char *line, const char *name);
 /* n requests of conversations that go on; the same for a seed everywhere. */
 KVT_MUST_CHECK enum kvt_status
 kvt_trace_make(struct kvt_trace *out, uint64_t seed, int64_t n, struct kvt_error *err);
-
-/*
- * Tokens at the front of each of the t->n requests that earlier ones had, in a
- * cache that keeps all: the leading blocks whose hash ids came before.
- */
-KVT_MUST_CHECK enum kvt_status
-kvt_trace_hits(int64_t *tokens, const struct kvt_trace *trace, struct kvt_error *err);
 
 void kvt_trace_free(struct kvt_trace *trace);
 

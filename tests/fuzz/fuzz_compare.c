@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/ops/transfer/transfer.h"
+#include "cli/cmd/transfer/options.h"
 #include "tests/temporary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -51,7 +51,7 @@ static enum kvt_status compared(int a, int b, bool json)
 	struct kvt_error err = { "" };
 	char command[] = "compare", option[] = "--json";
 	char *argv[] = { command, name[a], name[b], json ? option : NULL, NULL };
-	enum kvt_status status = sim_compare.run(3 + json, argv, &err);
+	enum kvt_status status = transfer_compare.run(3 + json, argv, &err);
 
 	if (status && !err.text[0])
 		abort();

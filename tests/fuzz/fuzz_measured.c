@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cli/link_file.h"
+#include "formats/log/link_file.h"
 #include "lib/transfer/link_fit.h"
 #include "formats/log/measured.h"
 

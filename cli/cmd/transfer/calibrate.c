@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/link_file.h"
-#include "cli/opt.h"
+#include "cli/cmd/transfer/options.h"
+#include "cli/print/link.h"
 #include "cli/text_file.h"
-#include "lib/ops/transfer/transfer.h"
 #include "lib/transfer/link_fit.h"
 #include "formats/log/measured.h"
 
@@ -248,7 +247,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	};
 	struct calibration c = { .in = NULL };
 	enum kvt_status status;
-	int n = opt_parse(&sim_calibrate, opts, argc, argv, err);
+	int n = opt_parse(&transfer_calibrate, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
@@ -264,7 +263,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	return status;
 }
 
-const struct command sim_calibrate = {
+const struct command transfer_calibrate = {
 	.name = "transfer-sim calibrate",
 	.args = "FILE",
 	.summary = "fit a link to what a benchmark or vLLM printed",

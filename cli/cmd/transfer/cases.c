@@ -5,7 +5,8 @@
  * Nothing that a case says about its result is read.
  */
 #include "formats/parse/sha256.h"
-#include "lib/ops/transfer/transfer.h"
+#include "cli/cmd/transfer/options.h"
+#include "cli/json_out.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -226,7 +227,7 @@ static bool cannot_open(const json_error_t *why)
 	return json_error_code(why) == json_error_cannot_open_file;
 }
 
-enum kvt_status sim_cases(const char *path, struct kvt_error *err)
+enum kvt_status transfer_cases(const char *path, struct kvt_error *err)
 {
 	json_error_t why;
 	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why), *cases;

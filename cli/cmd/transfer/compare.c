@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/text_file.h"
 #include "formats/parse/json.h"
-#include "lib/ops/transfer/transfer.h"
+#include "cli/cmd/transfer/options.h"
 
 enum { MOST_BYTES = 64 << 20, MOST_DEPTH = 16, MOST_PATH = 512 };
 
@@ -249,7 +250,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	enum kvt_status status;
-	int n = opt_parse(&sim_compare, opts, argc, argv, err);
+	int n = opt_parse(&transfer_compare, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
@@ -268,7 +269,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	return status;
 }
 
-const struct command sim_compare = {
+const struct command transfer_compare = {
 	.name = "transfer-sim compare",
 	.args = "OLD NEW",
 	.summary = "say what differs between two results of plan or sweep --json",

@@ -5,7 +5,7 @@
  * A row says model, kind, sides and pattern; what it says of the result is not
  * read, but printed as the tool itself finds it.
  */
-#include "lib/ops/transfer/transfer.h"
+#include "cli/cmd/transfer/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -133,6 +133,7 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 				const struct row *r, int side, struct kvt_error *err)
 {
 	const char *kind = r->text[KIND], *layout = r->text[SRC_LAYOUT + side];
+	struct kvt_id_pattern pattern = { .words = r->text[PATTERN] };
 	int64_t block = r->n[SRC_BLOCK + side], n = r->n[STATES] / block;
 	enum kvt_status status;
 
@@ -144,7 +145,7 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 	    (status = !strncmp(kind, "conv-", 5) ?
 		      conv_layout(&end->layout, layout, kind[5] == 'D', err) :
 		      kvt_layout_parse(&end->layout, layout, err)) ||
-	    (status = sim_ids(ids, &end->table.pool, r->text[PATTERN], n, err)))
+	    (status = sim_ids(ids, &end->table.pool, &pattern, n, err)))
 		return status;
 	end->spec.block_size = block;
 	end->table.ids = *ids;
@@ -238,7 +239,7 @@ static enum kvt_status run_line(char *line, int number, struct kvt_error *err)
 	return run_row(&row, err);
 }
 
-enum kvt_status sim_counts(const char *path, struct kvt_error *err)
+enum kvt_status transfer_counts(const char *path, struct kvt_error *err)
 {
 	FILE *file = fopen(path, "r");
 	char line[LINE];

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cmd/transfer/options.h"
 #include "cli/json_out.h"
-#include "lib/ops/transfer/pairs.h"
-#include "lib/ops/transfer/transfer.h"
+#include "cli/print/transfer.h"
 
 struct emit_args {
 	const char *format, *scope, *matrix_file;
@@ -33,7 +33,7 @@ struct pair_at {
 	bool first;
 };
 
-/* An object of what stands in front of the pairs, and them. */
+/* An object of what stands before the pairs, and them. */
 static enum kvt_status each_pair(const struct emit *e, const char *legend,
 				 void (*print)(const struct emit *,
 					       const struct pair_at *),
@@ -72,12 +72,12 @@ static void open_pair(const struct pair_at *at)
 
 static enum kvt_status emit_csv(const struct emit *e, struct kvt_error *err)
 {
-	return sim_print_ops(e->sim, e->scope, false, NULL, err);
+	return plan_ops(e->sim, e->scope, false, NULL, err);
 }
 
 static enum kvt_status emit_jsonl(const struct emit *e, struct kvt_error *err)
 {
-	return sim_print_ops(e->sim, e->scope, true, NULL, err);
+	return plan_ops(e->sim, e->scope, true, NULL, err);
 }
 
 /* ---- descriptor lists ---------------------------------------------------- */
@@ -218,20 +218,18 @@ static enum kvt_status emit_regions(const struct emit *e, struct kvt_error *err)
 
 /* ---- benchmarks ---------------------------------------------------------- */
 
-static enum kvt_status count(struct sim_pairs *out, const struct emit *e,
+static enum kvt_status count(struct posts *out, const struct emit *e,
 			     struct kvt_error *err)
 {
-	static const struct kvt_link none = { .name = "none" };
-
-	return sim_pairs_count(out, e->sim, e->scope, &none, err);
+	return kvt_batches_of_scope(out, e->sim, e->scope, NULL, err);
 }
 
 /* Its blocks are all of one size: those of the pair that has most operations. */
 static enum kvt_status emit_nixlbench(const struct emit *e, struct kvt_error *err)
 {
-	struct sim_pairs p;
+	struct posts p;
 	enum kvt_status status = count(&p, e, err);
-	const struct sim_batch *most = NULL;
+	const struct posts_batch *most = NULL;
 	int64_t size = 0, odd = 0;
 
 	if (status)
@@ -255,14 +253,14 @@ static enum kvt_status emit_nixlbench(const struct emit *e, struct kvt_error *er
 	} else {
 		status = kvt_fail(err, KVT_BAD_INPUT, "nothing moves");
 	}
-	sim_pairs_free(&p);
+	posts_free(&p);
 	return status;
 }
 
-/* A rank of the destination comes behind all ranks of the source. */
+/* Ranks of the destination come after all ranks of the source. */
 static enum kvt_status emit_matrix(const struct emit *e, struct kvt_error *err)
 {
-	struct sim_pairs p;
+	struct posts p;
 	enum kvt_status status = count(&p, e, err);
 	int64_t ranks, *row;
 
@@ -270,7 +268,7 @@ static enum kvt_status emit_matrix(const struct emit *e, struct kvt_error *err)
 		return status;
 	ranks = p.src_ranks + p.dst_ranks;
 	if (!(row = calloc((size_t)ranks, sizeof(*row)))) {
-		sim_pairs_free(&p);
+		posts_free(&p);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	for (int64_t y = 0; y < ranks; y++) {
@@ -283,7 +281,7 @@ static enum kvt_status emit_matrix(const struct emit *e, struct kvt_error *err)
 		putchar('\n');
 	}
 	free(row);
-	sim_pairs_free(&p);
+	posts_free(&p);
 	return KVT_OK;
 }
 
@@ -319,11 +317,11 @@ static enum kvt_status check_name(const char *name, struct kvt_error *err)
 	return KVT_OK;
 }
 
-static enum kvt_status emit(const struct sim_args *s, const struct emit_args *a,
+static enum kvt_status emit(const struct transfer_words *s, const struct emit_args *a,
 			    struct kvt_error *err)
 {
 	struct emit e = { .matrix_file = a->matrix_file };
-	struct sim sim;
+	struct transfer_input in;
 	enum kvt_status status;
 	int f = 0;
 
@@ -336,21 +334,21 @@ static enum kvt_status emit(const struct sim_args *s, const struct emit_args *a,
 				"or "
 				"kvbench-yaml", a->format);
 	if ((status = check_name(a->matrix_file, err)) ||
-	    (status = sim_take_scope(&e.scope, a->scope, err)) ||
-	    (status = sim_load(&sim, s, err)))
+	    (status = scope_take(&e.scope, a->scope, err)) ||
+	    (status = transfer_open(&in, s, err)))
 		return status;
-	e.sim = &sim;
+	e.sim = &in.transfer;
 	status = formats[f].print(&e, err);
-	sim_free(&sim);
+	transfer_close(&in);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args s = { 0 };
+	struct transfer_words s = { 0 };
 	struct emit_args a = { .format = "csv", .matrix_file = "matrix.txt" };
 	const struct opt opts[] = {
-		SIM_OPTS(&s),
+		TRANSFER_OPTS(&s),
 		{ "format", 0, OPT_STRING, &a.format, "NAME",
 		  "csv (default), jsonl, nixl, nixl-strided, regions, nixlbench, "
 		  "kvbench-matrix, kvbench-yaml" },
@@ -361,16 +359,16 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	enum kvt_status status;
-	int n = opt_parse(&sim_emit, opts, argc, argv, err);
+	int n = opt_parse(&transfer_emit, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
-	if ((status = sim_take_dumps(&s, n, argv, err)))
+	if ((status = transfer_operands(&s, n, argv, err)))
 		return status;
 	return emit(&s, &a, err);
 }
 
-const struct command sim_emit = {
+const struct command transfer_emit = {
 	.name = "transfer-sim emit",
 	.args = "[SRC DST]",
 	.summary = "print a plan as other tools read it: NIXL lists, nixlbench, kvbench",

@@ -1,13 +1,230 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec.c - kvtool transfer-sim exec: carry a plan out on real dumps, and check it */
+/*
+ * exec.c - kvtool transfer-sim exec: carry a plan out on real dumps, and check it
+ *
+ * Opens and creates, for wire too: the engine gets dumps and writers.
+ */
+#include "cli/cmd/transfer/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json_out.h"
 #include "cli/leftovers.h"
-#include "cli/signals.h"
 #include "cli/progress.h"
 #include "cli/rewrite.h"
+#include "cli/signals.h"
 #include "lib/dump/device.h"
-#include "lib/ops/transfer/sides.h"
 
 #define LL(x) ((long long)(x))
+
+/* ---- both sides ------------------------------------------------------ */
+
+/* All ranks of a side that exists; free it even if this fails. */
+static enum kvt_status open_ranks(struct side *side, int n, const char *const *names,
+				  struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	side->n = n;
+	side->file = calloc((size_t)n + 1, sizeof(*side->file));
+	if (!side->file)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++) {
+		side->file[i].name = names[i];
+		if ((status = kvt_open(&side->file[i].reader, names[i], NULL, err)))
+			return status;
+	}
+	return kvt_ranks_check(side, err);
+}
+
+/* The first file says how many of the operands are the source. */
+static enum kvt_status count_source(int *out, int n, char **argv, struct kvt_error *err)
+{
+	struct kvt_dump *reader;
+	enum kvt_status status;
+	int64_t ranks;
+
+	if (n < 1)
+		return kvt_fail(err, KVT_USAGE, "expected the dumps of the source");
+	if ((status = kvt_open(&reader, argv[0], NULL, err)))
+		return status;
+	ranks = kvt_dump_snapshot(reader)->parallel.tp_size;
+	kvt_dump_close(reader);
+	if (ranks > n)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s is one of %lld ranks, expected all of them, got %d files",
+				argv[0], LL(ranks), n);
+	*out = (int)ranks;
+	return KVT_OK;
+}
+
+static enum kvt_status new_side(struct sides *sides, const struct exec_words *args,
+				struct kvt_error *err)
+{
+	struct kvt_new_side side = {
+		.pool = { .ids = { .words = "contig" } },
+		.conv = args->transfer.conv,
+		.mamba_groups = args->transfer.mamba_groups,
+	};
+	struct side_ids ids = { .list = NULL };
+	enum kvt_status status = pool_take(&side.pool, &ids, "dst",
+					   args->transfer.dst.text, err);
+
+	if (!status)
+		status = make_destination(sides, &side, err);
+	free(ids.list);
+	return status;
+}
+
+static enum kvt_status open_sides(struct sides *sides, const struct exec_words *args,
+				  int n, char **argv, struct kvt_error *err)
+{
+	const char *const *names = (const char *const *)argv;
+	bool made = args->transfer.dst.text;
+	struct kvt_transfer_how how;
+	enum kvt_status status;
+	int nsrc = 0;
+
+	if ((status = count_source(&nsrc, n, argv, err)))
+		return status;
+	if (made && nsrc != n)
+		return kvt_fail(err, KVT_USAGE,
+				"--dst makes a destination, and %s is one already",
+				argv[nsrc]);
+	if (!made && nsrc == n)
+		return kvt_fail(err, KVT_USAGE,
+				"expected the dumps of a destination, or --dst");
+	if ((status = open_ranks(&sides->src, nsrc, names, err)))
+		return status;
+	status = made ? new_side(sides, args, err) :
+			open_ranks(&sides->dst, n - nsrc, names + nsrc, err);
+	if (status || (status = transfer_how_take(&how, &args->transfer, err)))
+		return status;
+	return kvt_sides_join(sides, argv[0], made ? "the destination" : argv[nsrc],
+			      &how, err);
+}
+
+enum kvt_status exec_open(struct sides *out, const struct exec_words *args, int n,
+			  char **argv, struct kvt_error *err)
+{
+	struct sides sides = { .fill = (uint8_t)args->fill };
+	enum kvt_status status;
+
+	if (args->fill > 255)
+		return kvt_fail(err, KVT_USAGE,
+				"--fill is %lld, expected a byte, 0 to 255",
+				LL(args->fill));
+	if ((status = open_sides(&sides, args, n, argv, err)))
+		sides_free(&sides);
+	else
+		*out = sides;
+	return status;
+}
+
+/* ---- outputs --------------------------------------------------------- */
+
+/* Of neither side: the destination is read again while this is written. */
+static enum kvt_status refuse_sides(const char *name, const struct sides *sides,
+				    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < sides->src.n; i++)
+		if (sides->src.file[i].reader)
+			status = refuse_own_file(name, sides->src.file[i].reader, err);
+	for (int i = 0; !status && !sides->dst.made && i < sides->dst.n; i++)
+		status = refuse_own_file(name, sides->dst.file[i].reader, err);
+	return status;
+}
+
+/* The name of a rank's output; KVT_USAGE if several ranks would have one. */
+static enum kvt_status output_name(char *out, size_t room, const char *pattern, int rank,
+			    int nranks, struct kvt_error *err)
+{
+	const char *at = strstr(pattern, "%r");
+	int n;
+
+	if (!at && nranks > 1)
+		return kvt_fail(err, KVT_USAGE,
+				"-o is '%.100s', expected %%r in it: there are %d ranks to write",
+				pattern, nranks);
+	if (at)
+		n = snprintf(out, room, "%.*s%d%s", (int)(at - pattern), pattern, rank,
+			     at + 2);
+	else
+		n = snprintf(out, room, "%s", pattern);
+	return n < (int)room ? KVT_OK : kvt_fail(err, KVT_USAGE, "-o is too long");
+}
+
+static enum kvt_status create_output(struct kvt_writer **out, const struct sides *sides,
+				     const struct exec_words *args, int rank,
+				     struct kvt_error *err)
+{
+	enum kvt_status status;
+	char name[4096];
+
+	if ((status = output_name(name, sizeof(name), args->output, rank, sides->dst.n,
+				  err)) ||
+	    (status = refuse_sides(name, sides, err)))
+		return status;
+	tell_leftovers(name);
+	return kvt_create(out, name, &args->create, side_rank(&sides->dst, rank), err);
+}
+
+enum kvt_status exec_carry(struct carried *out, const struct sides *sides,
+			   const struct exec_words *args, carry_fn *fn, void *context,
+			   struct kvt_error *err)
+{
+	struct kvt_op_place corrupt;
+	struct kvt_carry_how how = { .run = args->run, .dry_run = args->dry_run,
+				     .fn = fn, .context = context };
+	enum kvt_status status = KVT_OK;
+
+	*out = (struct carried){ .n = sides->dst.n };
+	out->writer = calloc((size_t)out->n, sizeof(*out->writer));
+	if (!out->writer)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (args->corrupt >= 0) {
+		status = kvt_transfer_find_op(&corrupt, &sides->sim, args->corrupt, err);
+		how.corrupt = &corrupt;
+	}
+	for (int r = 0; !status && r < out->n; r++)
+		status = create_output(&out->writer[r], sides, args, r, err);
+	return status ? status : carry_out(out, sides, &how, err);
+}
+
+static enum kvt_status open_outputs(struct side *after, const struct carried *carried,
+				    const struct exec_words *args, struct kvt_error *err)
+{
+	const char **name = calloc((size_t)carried->n, sizeof(*name));
+	enum kvt_status status;
+
+	if (!name)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; r < carried->n; r++)
+		name[r] = kvt_writer_staged(carried->writer[r]);
+	status = open_ranks(after, carried->n, name, err);
+	for (int r = 0; after->file && r < carried->n; r++)
+		after->file[r].name = args->output;	/* the names end here */
+	free(name);
+	return status;
+}
+
+enum kvt_status exec_publish(struct verified *out, const struct sides *sides,
+			     const struct carried *carried, const struct exec_words *args,
+			     struct kvt_error *err)
+{
+	struct side after = { .n = 0 };
+	enum kvt_status status = open_outputs(&after, carried, args, err);
+
+	if (!status)
+		status = sides_verify(out, sides, &after, &args->run, err);
+	ranks_free(&after);
+	if (status || (status = sides_unchanged(sides, err)))
+		return status;
+	return publish(carried->writer, carried->n, err);
+}
 
 /* ---- telling --------------------------------------------------------- */
 
@@ -25,7 +242,8 @@ static int64_t count_pairs(const struct sides *sides)
 	return n;
 }
 
-static enum kvt_status print_json(const struct sides *sides, const struct exec_args *args,
+static enum kvt_status print_json(const struct sides *sides,
+				  const struct exec_words *args,
 				  const struct carried *c, const struct verified *v,
 				  struct kvt_error *err)
 {
@@ -71,7 +289,7 @@ static enum kvt_status print_json(const struct sides *sides, const struct exec_a
 	return status;
 }
 
-enum kvt_status exec_report(const struct sides *sides, const struct exec_args *args,
+enum kvt_status exec_report(const struct sides *sides, const struct exec_words *args,
 			    const struct carried *c, const struct verified *v,
 			    struct kvt_error *err)
 {
@@ -104,22 +322,20 @@ enum kvt_status exec_report(const struct sides *sides, const struct exec_args *a
 
 /* ---- the mode -------------------------------------------------------- */
 
-static enum kvt_status exec(const struct exec_args *args, int n, char **argv,
+static enum kvt_status exec(const struct exec_words *args, int n, char **argv,
 			    struct kvt_error *err)
 {
 	struct sides sides;
 	struct carried carried;
 	struct verified verified = { .bytes = 0 };
-	enum kvt_status status = sides_open(&sides, args, n, argv, err);
+	enum kvt_status status = exec_open(&sides, args, n, argv, err);
 
 	if (status)
 		return status;
 	signals_catch_all();
-	status = carry_out(&carried, &sides, args, carry_copy, NULL, err);
-	if (!status && !args->dry_run &&
-	    !(status = sides_verify(&verified, &sides, &carried, args, err)) &&
-	    !(status = sides_unchanged(&sides, err)))
-		status = publish(carried.writer, carried.n, err);
+	status = exec_carry(&carried, &sides, args, carry_copy, NULL, err);
+	if (!status && !args->dry_run)
+		status = exec_publish(&verified, &sides, &carried, args, err);
 	if (!status)
 		status = exec_report(&sides, args, &carried, &verified, err);
 	for (int r = 0; status && carried.writer && r < carried.n; r++)
@@ -131,7 +347,7 @@ static enum kvt_status exec(const struct exec_args *args, int n, char **argv,
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct exec_args a = { .corrupt = -1, .sim.tokens = UINT32_MAX };
+	struct exec_words a = EXEC_WORDS;
 	const char *device = NULL;
 	enum kvt_status status;
 	const struct opt opts[] = {
@@ -140,13 +356,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_DEVICE(&device),
 		{ 0 }
 	};
-	int n = opt_parse(&sim_exec, opts, argc, argv, err);
+	int n = opt_parse(&transfer_exec, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
 	if (!a.output)
 		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	a.leftovers = tell_leftovers;
 	a.run = run_watched(a.threads, a.memory, a.quiet);
 	if ((status = kvt_device_pool_new(&a.run.device, device, &a.run, err)))
 		return status;
@@ -155,7 +370,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	return status;
 }
 
-const struct command sim_exec = {
+const struct command transfer_exec = {
 	.name = "transfer-sim exec",
 	.args = "-o OUT SRC... [DST...]",
 	.summary = "carry a transfer out on real dumps, and check every byte",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - kvtool transfer-sim plan: how many operations, of what size, and why */
-#include "lib/ops/transfer/transfer.h"
+#include "cli/cmd/transfer/options.h"
+#include "cli/print/transfer.h"
 
 #include <string.h>
 
@@ -11,49 +12,33 @@ struct plan_args {
 	bool ops, histogram, json;
 };
 
-enum kvt_status sim_take_scope(enum kvt_scope *out, const char *name,
-				  struct kvt_error *err)
-{
-	int scope = KVT_SCOPE_RFC;
-
-	if (name)
-		for (scope = 0; scope < KVT_NSCOPES; scope++)
-			if (!strcmp(kvt_scope_name((enum kvt_scope)scope), name))
-				break;
-	if (scope == KVT_NSCOPES)
-		return kvt_fail(err, KVT_USAGE,
-				"--scope is '%.40s', expected max, rfc or layer", name);
-	*out = (enum kvt_scope)scope;
-	return KVT_OK;
-}
-
-static enum kvt_status count_all(int64_t *ops, const struct sim_args *a,
+static enum kvt_status count_all(int64_t *ops, const struct transfer_words *a,
 				 enum kvt_scope scope, struct kvt_error *err)
 {
 	struct sim_figures f;
-	struct sim sim;
-	enum kvt_status status = sim_load(&sim, a, err);
+	struct transfer_input in;
+	enum kvt_status status = transfer_open(&in, a, err);
 
 	if (status)
 		return status;
 	if (!(status = sim_figures_init(&f, err))) {
-		for (int g = 0; !status && g < sim.ngroups; g++)
-			status = sim_count(&f, &sim.group[g], scope, err);
+		for (int g = 0; !status && g < in.transfer.ngroups; g++)
+			status = sim_count(&f, &in.transfer.group[g], scope, err);
 		*ops = f.tally.ops;
 		sim_figures_free(&f);
 	}
-	sim_free(&sim);
+	transfer_close(&in);
 	return status;
 }
 
 /* The layout that would have the fewest ops, all else being as it is. */
-static enum kvt_status find_best(struct sim_report *r, const struct sim_args *a,
+static enum kvt_status find_best(struct plan_report *r, const struct transfer_words *a,
 				 struct kvt_error *err)
 {
 	static const char *const names[] = {
 		"hnd", "nhd", "blshc", "bhlsc", "lhbsc", "blhsc",
 	};
-	struct sim_args like = *a;
+	struct transfer_words like = *a;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		int64_t ops;
@@ -72,10 +57,10 @@ static enum kvt_status find_best(struct sim_report *r, const struct sim_args *a,
 	return KVT_OK;
 }
 
-static enum kvt_status check_ops(const struct sim_report *r, const struct plan_args *p,
+static enum kvt_status check_ops(const struct plan_report *r, const struct plan_args *p,
 				 struct kvt_error *err)
 {
-	int64_t ops = sim_report_ops(r);
+	int64_t ops = sim_report_ops(&r->all, r->scope);
 
 	if (p->expect_ops >= 0 && ops != p->expect_ops)
 		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected %lld",
@@ -86,30 +71,28 @@ static enum kvt_status check_ops(const struct sim_report *r, const struct plan_a
 	return KVT_OK;
 }
 
-static enum kvt_status report(const struct sim *sim, const struct sim_args *a,
+static enum kvt_status report(const struct sim *sim, const struct transfer_words *a,
 			      const struct plan_args *p, enum kvt_scope scope,
 			      struct kvt_error *err)
 {
-	struct sim_report r;
-	enum kvt_status status = sim_report_init(&r, sim, err);
+	struct plan_report r = { .scope = scope, .histogram = p->histogram };
+	enum kvt_status status = sim_report_init(&r.all, sim, err);
 
 	if (status)
 		return status;
-	r.scope = scope;
-	r.histogram = p->histogram;
 	if (!a->src.file)
 		status = find_best(&r, a, err);
 	if (!status)
-		status = p->json ? sim_plan_json(&r, err) : sim_plan_text(&r, err);
+		status = p->json ? plan_json(&r, err) : plan_text(&r, err);
 	if (!status)
 		status = check_ops(&r, p, err);
-	sim_report_free(&r);
+	sim_report_free(&r.all);
 	return status;
 }
 
 /* Reference files say all there is to say. */
 static enum kvt_status check_reference(const struct plan_args *p,
-				       const struct sim_args *a, int n,
+				       const struct transfer_words *a, int n,
 				       struct kvt_error *err)
 {
 	const char *name = p->cases ? "cases" : "counts";
@@ -146,35 +129,35 @@ static enum kvt_status check_said(const struct plan_args *p, struct kvt_error *e
 	return opt_exclude((struct opt_said){ p->ops, "ops" }, figures, err);
 }
 
-static enum kvt_status plan(const struct sim_args *a, const struct plan_args *p,
+static enum kvt_status plan(const struct transfer_words *a, const struct plan_args *p,
 			    struct kvt_error *err)
 {
 	enum kvt_scope scope = KVT_SCOPE_RFC;
-	struct sim sim;
+	struct transfer_input in;
 	enum kvt_status status;
 
 	if (p->cases)
-		return sim_cases(p->cases, err);
+		return transfer_cases(p->cases, err);
 	if (p->counts)
-		return sim_counts(p->counts, err);
-	if ((status = sim_take_scope(&scope, p->scope, err)))
+		return transfer_counts(p->counts, err);
+	if ((status = scope_take(&scope, p->scope, err)))
 		return status;
 	if (a->model && !strcmp(a->model, "list"))
 		return models_print(a->models, err);
-	if ((status = sim_load(&sim, a, err)))
+	if ((status = transfer_open(&in, a, err)))
 		return status;
-	status = p->ops ? sim_print_ops(&sim, scope, false, p->pair, err) :
-			  report(&sim, a, p, scope, err);
-	sim_free(&sim);
+	status = p->ops ? plan_ops(&in.transfer, scope, false, p->pair, err) :
+			  report(&in.transfer, a, p, scope, err);
+	transfer_close(&in);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args a = { 0 };
+	struct transfer_words a = { 0 };
 	struct plan_args p = { .expect_ops = -1, .max_ops = -1 };
 	const struct opt opts[] = {
-		SIM_OPTS(&a),
+		TRANSFER_OPTS(&a),
 		{ "scope", 0, OPT_STRING, &p.scope, "max|rfc|layer",
 		  "what an op may cross, for the options below; default rfc" },
 		{ "ops", 0, OPT_FLAG, &p.ops, NULL,
@@ -195,18 +178,18 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	enum kvt_status status;
-	int n = opt_parse(&sim_plan, opts, argc, argv, err);
+	int n = opt_parse(&transfer_plan, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
 	if ((status = check_said(&p, err)) ||
 	    (status = check_reference(&p, &a, n, err)) ||
-	    (status = sim_take_dumps(&a, n, argv, err)))
+	    (status = transfer_operands(&a, n, argv, err)))
 		return status;
 	return plan(&a, &p, err);
 }
 
-const struct command sim_plan = {
+const struct command transfer_plan = {
 	.name = "transfer-sim plan",
 	.args = "[SRC DST]",
 	.summary = "count the operations of a transfer, and say why there are not fewer",

@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cmd/transfer/options.h"
+#include "cli/print/link.h"
+#include "cli/print/transfer.h"
+#include "formats/log/trace.h"
+
 struct replay_args {
-	struct sim_args sim;
-	struct posts_args posts;
+	struct transfer_words transfer;
+	struct posting_words posting;
 	const char *trace, *synthetic, *overlap, *slo, *slo_percent, *lease;
 	int64_t prefill, concurrent;
 	bool requests, json;
@@ -21,8 +26,8 @@ struct replay_args {
 };
 
 #define REPLAY_OPTS(a) \
-	SIM_OPTS(&(a)->sim), \
-	POSTS_OPTS(&(a)->posts), \
+	TRANSFER_OPTS(&(a)->transfer), \
+	POSTING_OPTS(&(a)->posting), \
 	{ "trace", 0, OPT_STRING, &(a)->trace, "FILE", \
 	  "requests: of Mooncake, FlexKV, a log of vLLM, or CSV; plain or zstd" }, \
 	{ "synthetic", 0, OPT_STRING, &(a)->synthetic, "SEED,N", \
@@ -63,9 +68,10 @@ static enum kvt_status number(double *out, const char *text, const char *option,
 
 /* "layers:G": how many groups of G layers there are. */
 static enum kvt_status take_overlap(int64_t *pieces, const struct replay_args *a,
+				    const struct kvt_model_transfer *from,
 				    struct kvt_error *err)
 {
-	struct sim_args one = a->sim;
+	struct kvt_model_transfer one = *from;
 	int64_t g = 0, layers = 0;
 	struct sim sim;
 	enum kvt_status status;
@@ -76,11 +82,11 @@ static enum kvt_status take_overlap(int64_t *pieces, const struct replay_args *a
 	if (strncmp(a->overlap, "layers:", 7) || !size_parse(&g, a->overlap + 7) || g < 1)
 		return kvt_fail(err, KVT_USAGE, "--overlap is '%.40s', expected layers:G",
 				a->overlap);
-	if (!a->posts.push || !a->prefill)
+	if (!a->posting.push || !a->prefill)
 		return kvt_fail(err, KVT_USAGE,
 				"--overlap needs --push and --prefill-rate: who pulls waits for the whole prompt");
 	one.tokens = 1;
-	if ((status = sim_load(&sim, &one, err)))
+	if ((status = kvt_transfer_of_model(&sim, &one, err)))
 		return status;
 	for (int i = 0; i < sim.ngroups; i++)
 		layers += sim.group[i].xfer.layers;
@@ -97,7 +103,7 @@ static enum kvt_status take_down(struct serve_how *how, const struct replay_args
 	char *end;
 	long long rail;
 
-	how->rails = a->posts.rails > 1 ? a->posts.rails : 1;
+	how->rails = a->posting.rails > 1 ? a->posting.rails : 1;
 	how->down_at = -1;
 	if (!a->nic_down)
 		return KVT_OK;
@@ -118,6 +124,7 @@ static enum kvt_status take_down(struct serve_how *how, const struct replay_args
 }
 
 static enum kvt_status take_how(struct serve_how *how, const struct replay_args *a,
+				const struct kvt_model_transfer *from,
 				const struct posts_how *posts, struct kvt_error *err)
 {
 	/* 4.096 us * 2^18, the timeout of InfiniBand that Mooncake asks for */
@@ -133,7 +140,7 @@ static enum kvt_status take_how(struct serve_how *how, const struct replay_args 
 	    (status = number(&how->corrupt, a->corrupt, "corrupt", 1, err)) ||
 	    (status = number(&timeout, a->timeout, "timeout", 1e9, err)) ||
 	    (status = number(&dead, a->peer_dead, "peer-dead", 1e9, err)) ||
-	    (status = take_overlap(&how->pieces, a, err)) ||
+	    (status = take_overlap(&how->pieces, a, from, err)) ||
 	    (status = take_down(how, a, err)))
 		return status;
 	how->lease_ns = (int64_t)(lease * 1e9);
@@ -200,9 +207,9 @@ static enum kvt_status finish(const struct serve_report *r, const struct replay_
 	double got;
 
 	if (a->json)
-		status = serve_json(r, err);
+		status = replay_json(r, err);
 	else
-		serve_text(r);
+		replay_text(r);
 	if (status || !r->slo_ns)
 		return status;
 	got = 100 * serve_attainment(r->serve, r->slo_ns);
@@ -228,13 +235,15 @@ static enum kvt_status replay(const struct replay_args *a,
 
 	if ((status = number(&slo, a->slo, "slo", 1e9, err)) ||
 	    (status = number(&percent, a->slo_percent, "slo-percent", 100, err)) ||
-	    (status = take_how(&how, a, posts, err)) ||
+	    (status = take_how(&how, a, sizes->from, posts, err)) ||
 	    (status = serve_run(&serve, trace, sizes, &how, err)))
 		return status;
 	r.slo_ns = (int64_t)(slo * 1e6 + 0.5);
-	r.scattered = (a->sim.dst.text && strstr(a->sim.dst.text, "ids=scatter")) ||
-		      (a->sim.src.text && strstr(a->sim.src.text, "ids=scatter") &&
-		       !(a->sim.dst.text && strstr(a->sim.dst.text, "ids=")));
+	r.scattered = (a->transfer.dst.text && strstr(a->transfer.dst.text,
+						      "ids=scatter")) ||
+		      (a->transfer.src.text && strstr(a->transfer.src.text,
+						      "ids=scatter") &&
+		       !(a->transfer.dst.text && strstr(a->transfer.dst.text, "ids=")));
 	status = finish(&r, a, percent, err);
 	serve_free(&serve);
 	return status;
@@ -242,7 +251,7 @@ static enum kvt_status replay(const struct replay_args *a,
 
 static enum kvt_status check_said(struct replay_args *a, struct kvt_error *err)
 {
-	if (a->sim.tokens)
+	if (a->transfer.tokens)
 		return kvt_fail(err, KVT_USAGE,
 				"--tokens is of one request: a trace has the lengths of its own");
 	if (!a->trace == !a->synthetic)
@@ -251,30 +260,57 @@ static enum kvt_status check_said(struct replay_args *a, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE, "--requests needs --json");
 	if (a->slo_percent && !a->slo)
 		return kvt_fail(err, KVT_USAGE, "--slo-percent needs --slo");
-	return sim_take_dumps(&a->sim, 0, NULL, err);
+	return transfer_operands(&a->transfer, 0, NULL, err);
+}
+
+/* Only where blocks lie alike all along does a unit add what the last one did. */
+static enum kvt_status check_ids(const struct transfer_words *a, struct kvt_error *err)
+{
+	const char *texts[] = { a->src.text, a->dst.text };
+
+	for (int i = 0; i < 2; i++) {
+		const char *ids = texts[i] ? strstr(texts[i], "ids=") : NULL;
+
+		if (ids && strncmp(ids + 4, "contig", 6) &&
+		    strncmp(ids + 4, "scatter", 7) && strncmp(ids + 4, "reverse", 7))
+			return kvt_fail(
+				err, KVT_USAGE,
+				"ids of a trace's requests are contig, scatter or reverse, not '%.40s'",
+				ids + 4);
+	}
+	if (a->src.file || a->cached || (a->src.text && strstr(a->src.text, "pool=")) ||
+	    (a->dst.text && strstr(a->dst.text, "pool=")))
+		return kvt_fail(err, KVT_USAGE,
+				"requests of a trace have pools of their own: no dumps, pool or --cached");
+	return KVT_OK;
 }
 
 static enum kvt_status start(struct replay_args *a, bool faults,
 			     struct kvt_error *err)
 {
+	struct transfer_input in = { .dump = { NULL } };
+	struct link_file file;
 	struct posts_how posts;
 	struct kvt_trace trace;
 	struct sizes sizes = { .of = NULL };
 	enum kvt_status status;
 
-	if (a->posts.link && !strcmp(a->posts.link, "list")) {
+	if (a->posting.link && !strcmp(a->posting.link, "list")) {
 		link_print_presets();
 		return KVT_OK;
 	}
 	if ((status = check_said(a, err)) ||
-	    (status = posts_take(&posts, &a->posts, err)) ||
-	    (status = sizes_init(&sizes, &a->sim, &posts, err)))
+	    (status = posting_take(&posts, &file, &a->posting, err)) ||
+	    (status = check_ids(&a->transfer, err)))
 		return status;
-	if (!(status = take_trace(&trace, a, &sizes, err))) {
+	if (!(status = transfer_describe(&in, &a->transfer, err)) &&
+	    !(status = sizes_init(&sizes, &in.from, &posts, err)) &&
+	    !(status = take_trace(&trace, a, &sizes, err))) {
 		status = replay(a, &posts, &sizes, &trace, faults, err);
 		kvt_trace_free(&trace);
 	}
 	sizes_free(&sizes);
+	transfer_close(&in);
 	return status;
 }
 
@@ -292,7 +328,7 @@ static enum kvt_status run_replay(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	enum kvt_status status;
-	int n = opt_parse(&sim_replay, opts, argc, argv, err);
+	int n = opt_parse(&transfer_replay, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
@@ -320,7 +356,7 @@ static enum kvt_status run_faults(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	enum kvt_status status;
-	int n = opt_parse(&sim_faults, opts, argc, argv, err);
+	int n = opt_parse(&transfer_faults, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
@@ -328,7 +364,7 @@ static enum kvt_status run_faults(int argc, char **argv, struct kvt_error *err)
 	return status ? status : start(&a, true, err);
 }
 
-const struct command sim_replay = {
+const struct command transfer_replay = {
 	.name = "transfer-sim replay",
 	.args = "",
 	.summary = "send the requests of a trace over a link that they share",
@@ -340,7 +376,7 @@ const struct command sim_replay = {
 		"--synthetic=1,500 --slo=50\n",
 };
 
-const struct command sim_faults = {
+const struct command transfer_faults = {
 	.name = "transfer-sim faults",
 	.args = "",
 	.summary = "replay a trace while batches are lost, rails fail or the peer dies",

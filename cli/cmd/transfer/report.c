@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cmd/transfer/report.h"
-#include "cli/link_file.h"
+#include "cli/cmd/transfer/options.h"
 #include "cli/print/html.h"
-#include "cli/print/transfer_trace.h"
+#include "cli/print/link.h"
+#include "cli/print/transfer.h"
 #include "cli/text_file.h"
 
 struct page_args {
@@ -29,7 +29,7 @@ static void fact(FILE *f, const char *value, const char *name)
 
 static void put_head(FILE *f, const struct page *p)
 {
-	const struct sim_pairs *pairs = &p->pairs;
+	const struct timeline *pairs = &p->pairs;
 	char name[64];
 
 	fputs("<h1>KV transfer", f);
@@ -195,9 +195,53 @@ static enum kvt_status put_page(FILE *f, const struct page *p, struct kvt_error 
 
 /* ---- the mode ------------------------------------------------------------ */
 
-static enum kvt_status put_trace(FILE *f, const struct page *p, struct kvt_error *err)
+static enum kvt_status put_page_trace(FILE *f, const struct page *p,
+				      struct kvt_error *err)
 {
-	return sim_trace_write(f, &p->pairs, p->trace_max, err);
+	return put_trace(f, &p->pairs, p->trace_max, err);
+}
+
+static enum kvt_status fill_timeline(struct timeline *out, const struct posts *posts,
+				     const struct clock_times *times,
+				     struct kvt_error *err)
+{
+	*out = (struct timeline){
+		.n = posts->n, .src_ranks = posts->src_ranks,
+		.dst_ranks = posts->dst_ranks, .ops = posts->sum.merged,
+		.bytes = posts->sum.bytes, .duration = times->end,
+		.batch = calloc((size_t)posts->n + 1, sizeof(*out->batch)),
+	};
+	if (!out->batch)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < posts->n; i++) {
+		const struct posts_batch *b = &posts->batch[i];
+		const struct clock_batch *t = &times->batch[i];
+
+		out->batch[i] = (struct timeline_batch){
+			b->src_rank, b->dst_rank, b->merged, b->bytes,
+			t->post, t->posted, t->begin, t->end,
+		};
+	}
+	return KVT_OK;
+}
+
+/* Scope by scope, as no stack merges it, on the link alone. */
+static enum kvt_status make_timeline(struct timeline *out, const struct sim *sim,
+				     enum kvt_scope scope, const struct kvt_link *link,
+				     struct kvt_error *err)
+{
+	struct posts posts;
+	struct clock_times times;
+	enum kvt_status status = kvt_batches_of_scope(&posts, sim, scope, link, err);
+
+	if (status)
+		return status;
+	if (!(status = kvt_clock_run_plain(&times, &posts, link, err))) {
+		status = fill_timeline(out, &posts, &times, err);
+		clock_free(&times);
+	}
+	posts_free(&posts);
+	return status;
 }
 
 /* In memory first: they are small, and files appear only when all are complete. */
@@ -225,16 +269,15 @@ static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 	const char *const paths[] = { a->html, a->svg, a->trace };
 	static enum kvt_status (*const puts[])(FILE *, const struct page *,
 					       struct kvt_error *) = {
-		put_page, put_svg, put_trace,
+		put_page, put_svg, put_page_trace,
 	};
 	struct text_output out[3] = { { .path = NULL } };
 	enum kvt_status status;
 	int n = 0;
 
-	if ((status = sim_take_scope(&p.scope, a->scope, err)) ||
-	    (status = sim_pairs_count(&p.pairs, sim, p.scope, link, err)))
+	if ((status = scope_take(&p.scope, a->scope, err)) ||
+	    (status = make_timeline(&p.pairs, sim, p.scope, link, err)))
 		return status;
-	status = sim_pairs_time(&p.pairs, link, err);
 	for (int i = 0; i < 3 && !status; i++)
 		if (paths[i]) {
 			out[n].path = paths[i];
@@ -244,16 +287,16 @@ static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 		status = text_files_write(out, n, a->force, err);
 	for (int i = 0; i < n; i++)
 		free(out[i].text);
-	sim_pairs_free(&p.pairs);
+	free(p.pairs.batch);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args s = { 0 };
+	struct transfer_words s = { 0 };
 	struct page_args a = { .link = LINK_DEFAULT };
 	const struct opt opts[] = {
-		SIM_OPTS(&s),
+		TRANSFER_OPTS(&s),
 		{ "scope", 0, OPT_STRING, &a.scope, "max|rfc|layer",
 		  "what an op may cross; default rfc" },
 		OPT_LINK(&a.link),
@@ -270,9 +313,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	struct link_file link;
-	struct sim sim;
+	struct transfer_input in;
 	enum kvt_status status;
-	int n = opt_parse(&sim_page, opts, argc, argv, err);
+	int n = opt_parse(&transfer_report, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
@@ -285,19 +328,19 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"nothing to write: say --html, --svg or --trace-out");
 	if (a.trace_max && !a.trace)
 		return kvt_fail(err, KVT_USAGE, "--trace-max needs --trace-out");
-	if ((status = sim_take_dumps(&s, n, argv, err)) ||
+	if ((status = transfer_operands(&s, n, argv, err)) ||
 	    (a.html && (status = text_file_refuse(a.html, argv, n, err))) ||
 	    (a.trace && (status = text_file_refuse(a.trace, argv, n, err))) ||
 	    (status = link_take(&link, a.link, err)) ||
 	    (status = link_has_figures(&link.link, err)) ||
-	    (status = sim_load(&sim, &s, err)))
+	    (status = transfer_open(&in, &s, err)))
 		return status;
-	status = report(&sim, &a, &link.link, err);
-	sim_free(&sim);
+	status = report(&in.transfer, &a, &link.link, err);
+	transfer_close(&in);
 	return status;
 }
 
-const struct command sim_page = {
+const struct command transfer_report = {
 	.name = "transfer-sim report",
 	.args = "[SRC DST]",
 	.summary = "draw a transfer: a page for the browser, a trace for Perfetto",

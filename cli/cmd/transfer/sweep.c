@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/link_file.h"
-#include "lib/ops/transfer/sweep.h"
+#include "cli/cmd/transfer/options.h"
+#include "cli/print/link.h"
+#include "cli/print/transfer.h"
 
 enum { MOST_ITEMS = 32, MOST_TEXT = 2048 };
 
 struct sweep_args {
+	const struct transfer_words *transfer;
 	const char *layouts, *block_sizes, *tps, *scopes, *sges, *link;
 	struct sweep_stage stage;
 	bool cross, json, csv;
@@ -63,32 +65,16 @@ static void add_key(char *text, size_t room, const char *key, const char *value,
 	snprintf(text + n, room - n, "%s%s=%.*s", n ? "," : "", key, len, value);
 }
 
-static void fill_row(struct sweep_row *r, const struct sim *sim, const struct choice *c)
-{
-	const struct sim_group *g = &sim->group[0];
-	const struct kvt_xfer_side *side[2] = { &g->xfer.src, &g->xfer.dst };
-	const struct kvt_layout *layout[2] = { &g->src_layout, &g->dst_layout };
-
-	*r = (struct sweep_row){ .stack = c->stack, .sge = c->sge };
-	for (int s = 0; s < 2; s++) {
-		snprintf(r->layout[s], sizeof(r->layout[s]), "%.60s",
-			 c->layout[s] ? c->layout[s] : kvt_layout_string(layout[s]).s);
-		r->block_size[s] = side[s]->spec.block_size;
-		r->tp[s] = side[s]->ranks;
-	}
-}
-
 static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
 				  const struct sweep_args *a, struct kvt_error *err)
 {
-	struct sim_args args = *s->args;
+	struct transfer_words words = *a->transfer;
 	char text[2][MOST_TEXT];
-	struct sweep_row row;
-	struct sim sim;
+	struct transfer_input in;
 	enum kvt_status status;
 
 	for (int side = 0; side < 2; side++) {
-		const char *said = side ? args.dst.text : args.src.text;
+		const char *said = side ? words.dst.text : words.src.text;
 
 		if (snprintf(text[side], MOST_TEXT - 200, "%s", said ? said : "") >=
 		    MOST_TEXT - 200)
@@ -98,16 +84,16 @@ static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
 		add_key(text[side], MOST_TEXT, "block-size", c->block_size, side);
 		add_key(text[side], MOST_TEXT, "tp", c->tp, side);
 	}
-	args.src.text = *text[0] ? text[0] : NULL;
-	args.dst.text = *text[1] ? text[1] : NULL;
-	if ((status = sim_load(&sim, &args, err)))
+	words.src.text = *text[0] ? text[0] : NULL;
+	words.dst.text = *text[1] ? text[1] : NULL;
+	if ((status = transfer_open(&in, &words, err)))
 		return status;
-	fill_row(&row, &sim, c);
-	if (!(status = sweep_why(&row.why, &sim, sweep_scope(c->stack), err)) &&
-	    !(status = sweep_posts(s, &sim, &row, err)) && c->first && a->stage.size)
-		status = sweep_staged(s, &sim, &row, &a->stage, err);
-	s->tokens = sim.tokens;
-	sim_free(&sim);
+	status = sweep_posts(s, &in.transfer, c->layout, c->stack, c->sge, err);
+	if (!status && c->first && a->stage.size)
+		status = sweep_staged(s, &in.transfer, c->layout, c->stack, c->sge,
+				      &a->stage, err);
+	s->tokens = in.transfer.tokens;
+	transfer_close(&in);
 	return status;
 }
 
@@ -172,41 +158,6 @@ static enum kvt_status try_all(struct sweep *s, const struct axes *x,
 	return status;
 }
 
-/* What a stack refuses comes last. */
-static bool slower(const struct sweep_row *a, const struct sweep_row *b)
-{
-	if (!a->refused[0] != !b->refused[0])
-		return a->refused[0];
-	return a->ns > b->ns || (a->ns == b->ns && a->ops > b->ops);
-}
-
-/* By time; what is equally fast by ops, then as it was tried. */
-static void rank_rows(struct sweep *s)
-{
-	for (int64_t i = 1; i < s->n; i++) {
-		struct sweep_row r = s->row[i];
-		int64_t at = i;
-
-		for (; at && slower(&s->row[at - 1], &r); at--)
-			s->row[at] = s->row[at - 1];
-		s->row[at] = r;
-	}
-	for (int64_t i = 0; i < s->n; i++) {
-		const struct sweep_row *r = &s->row[i];
-		bool beaten = r->refused[0];
-
-		for (int64_t j = 0; j < s->n; j++) {
-			const struct sweep_row *o = &s->row[j];
-
-			beaten |= !o->refused[0] && o->ops <= r->ops && o->ns <= r->ns &&
-				  o->copied <= r->copied &&
-				  (o->ops < r->ops || o->ns < r->ns ||
-				   o->copied < r->copied);
-		}
-		s->row[i].pareto = !beaten;
-	}
-}
-
 /* What a list goes through is not for --src and --dst to say. */
 static enum kvt_status check_side(const char *option, const char *text,
 				  const struct axes *x, struct kvt_error *err)
@@ -232,10 +183,11 @@ static enum kvt_status check_side(const char *option, const char *text,
 	return KVT_OK;
 }
 
-static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *a,
-			     const struct kvt_link *link, struct kvt_error *err)
+static enum kvt_status sweep(const struct sweep_args *a, const struct kvt_link *link,
+			     struct kvt_error *err)
 {
-	struct sweep out = { .args = s, .link = link };
+	const struct transfer_words *s = a->transfer;
+	struct sweep out = { .link = link, .model = s->model };
 	struct axes x;
 	enum kvt_status status;
 
@@ -248,7 +200,7 @@ static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *
 	    (status = check_side("dst", s->dst.text, &x, err)))
 		return status;
 	if (!(status = try_all(&out, &x, a, err))) {
-		rank_rows(&out);
+		kvt_sweep_rank(&out);
 		if (a->json)
 			status = sweep_json(&out, err);
 		else if (a->csv)
@@ -256,17 +208,18 @@ static enum kvt_status sweep(const struct sim_args *s, const struct sweep_args *
 		else
 			sweep_text(&out);
 	}
-	free(out.row);
+	kvt_sweep_free(&out);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct sim_args s = { 0 };
-	struct sweep_args a = { .layouts = "nhd,hnd,blshc,bhlsc,lhbsc,blhsc",
+	struct transfer_words s = { 0 };
+	struct sweep_args a = { .transfer = &s,
+				.layouts = "nhd,hnd,blshc,bhlsc,lhbsc,blhsc",
 				.scopes = "rfc", .sges = "1", .link = LINK_DEFAULT };
 	const struct opt opts[] = {
-		SIM_OPTS(&s),
+		TRANSFER_OPTS(&s),
 		{ "layouts", 0, OPT_STRING, &a.layouts, "NAME,...",
 		  "layouts of both sides; default nhd,hnd,blshc,bhlsc,lhbsc,blhsc" },
 		{ "cross", 0, OPT_FLAG, &a.cross, NULL,
@@ -291,7 +244,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	};
 	struct link_file link;
 	enum kvt_status status;
-	int n = opt_parse(&sim_sweep, opts, argc, argv, err);
+	int n = opt_parse(&transfer_sweep, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
@@ -300,24 +253,23 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return KVT_OK;
 	}
 	if (n)
-		return kvt_fail(err, KVT_USAGE, "a sweep takes --model or --spec, no "
-				"dumps");
-	if ((status = sim_take_dumps(&s, 0, argv, err)) ||
+		return kvt_fail(err, KVT_USAGE,
+				"a sweep takes --model or --spec, no dumps");
+	if ((status = transfer_operands(&s, 0, argv, err)) ||
 	    (status = opt_exclude((struct opt_said){ a.csv, "csv" },
 				  (struct opt_said[]){ { a.json, "json" }, { 0 } },
 				  err)))
 		return status;
 	if (!a.stage.size != !a.stage.copy_rate)
-		return kvt_fail(err, KVT_USAGE, "--stage and --copy-rate go together: a "
-				"copy "
-				"costs what it costs on your machine");
+		return kvt_fail(err, KVT_USAGE,
+				"--stage and --copy-rate go together: a copy costs what it costs on your machine");
 	if ((status = link_take(&link, a.link, err)) ||
 	    (status = link_has_figures(&link.link, err)))
 		return status;
-	return sweep(&s, &a, &link.link, err);
+	return sweep(&a, &link.link, err);
 }
 
-const struct command sim_sweep = {
+const struct command transfer_sweep = {
 	.name = "transfer-sim sweep",
 	.args = "",
 	.summary = "rank layouts, block sizes and TP by time, and say what breaks the "

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* time.c - kvtool transfer-sim time: how long one transfer takes on a link */
-#include "cli/cmd/transfer/time.h"
+#include "cli/cmd/transfer/options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/print/link.h"
+#include "cli/print/transfer.h"
+
 struct time_args {
-	struct sim_args sim;
-	struct posts_args posts;
+	struct transfer_words transfer;
+	struct posting_words posting;
 	const char *batch;
 	bool closed_form, json, csv;
 };
@@ -65,19 +68,20 @@ static enum kvt_status run_posts(const struct sim *sim, const struct posts *post
 	return status;
 }
 
-static enum kvt_status run_sim(const struct time_args *a, const struct posts_how *how,
+static enum kvt_status run_transfer(const struct time_args *a,
+				    const struct posts_how *how,
 			       struct kvt_error *err)
 {
 	struct posts posts = { 0 };
-	struct sim sim = { 0 };
-	enum kvt_status status = sim_load(&sim, &a->sim, err);
+	struct transfer_input in;
+	enum kvt_status status = transfer_open(&in, &a->transfer, err);
 
 	if (status)
 		return status;
-	if (!(status = posts_count(&posts, &sim, how, err)))
-		status = run_posts(&sim, &posts, how, a, err);
+	if (!(status = posts_count(&posts, &in.transfer, how, err)))
+		status = run_posts(&in.transfer, &posts, how, a, err);
 	posts_free(&posts);
-	sim_free(&sim);
+	transfer_close(&in);
 	return status;
 }
 
@@ -88,7 +92,7 @@ static enum kvt_status run_batch(const struct time_args *a, const struct posts_h
 	struct posts posts = { 0 };
 	enum kvt_status status;
 
-	if (a->sim.src.file)
+	if (a->transfer.src.file)
 		return kvt_fail(err, KVT_USAGE, "--batch takes no dumps");
 	if (!(status = take_batch(&posts, a->batch, how, err)))
 		status = run_posts(&none, &posts, how, a, err);
@@ -102,12 +106,14 @@ static enum kvt_status check_said(const struct time_args *a, struct kvt_error *e
 		{ a->json, "json" }, { a->closed_form, "closed-form" }, { 0 }
 	};
 	const struct opt_said sides[] = {
-		{ a->csv, "csv" }, { a->sim.model, "model" }, { a->sim.spec.n, "spec" },
-		{ a->sim.dtype, "cache-dtype" }, { a->sim.tokens, "tokens" },
-		{ a->sim.cached, "cached" }, { a->sim.src.text, "src" },
-		{ a->sim.dst.text, "dst" }, { a->sim.partial, "partial" },
-		{ a->sim.conv, "conv" }, { a->sim.replicas, "replica-map" },
-		{ a->sim.request, "request" }, { a->sim.mamba_groups, "mamba-groups" },
+		{ a->csv, "csv" }, { a->transfer.model, "model" },
+		{ a->transfer.spec.n, "spec" },
+		{ a->transfer.dtype, "cache-dtype" }, { a->transfer.tokens, "tokens" },
+		{ a->transfer.cached, "cached" }, { a->transfer.src.text, "src" },
+		{ a->transfer.dst.text, "dst" }, { a->transfer.partial, "partial" },
+		{ a->transfer.conv, "conv" }, { a->transfer.replicas, "replica-map" },
+		{ a->transfer.request, "request" },
+		{ a->transfer.mamba_groups, "mamba-groups" },
 		{ 0 }
 	};
 	enum kvt_status status = opt_exclude((struct opt_said){ a->csv, "csv" }, tables,
@@ -121,8 +127,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct time_args a = { 0 };
 	const struct opt opts[] = {
-		SIM_OPTS(&a.sim),
-		POSTS_OPTS(&a.posts),
+		TRANSFER_OPTS(&a.transfer),
+		POSTING_OPTS(&a.posting),
 		{ "batch", 0, OPT_STRING, &a.batch, "NxSIZE",
 		  "instead of a transfer: N operations of SIZE bytes, one pair of ranks" },
 		{ "closed-form", 0, OPT_FLAG, &a.closed_form, NULL,
@@ -131,24 +137,25 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_JSON(&a.json),
 		{ 0 }
 	};
+	struct link_file file;
 	struct posts_how how;
 	enum kvt_status status;
-	int n = opt_parse(&sim_time, opts, argc, argv, err);
+	int n = opt_parse(&transfer_time, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
-	if (a.posts.link && !strcmp(a.posts.link, "list")) {
+	if (a.posting.link && !strcmp(a.posting.link, "list")) {
 		link_print_presets();
 		return KVT_OK;
 	}
 	if ((status = check_said(&a, err)) ||
-	    (status = sim_take_dumps(&a.sim, n, argv, err)) ||
-	    (status = posts_take(&how, &a.posts, err)))
+	    (status = transfer_operands(&a.transfer, n, argv, err)) ||
+	    (status = posting_take(&how, &file, &a.posting, err)))
 		return status;
-	return a.batch ? run_batch(&a, &how, err) : run_sim(&a, &how, err);
+	return a.batch ? run_batch(&a, &how, err) : run_transfer(&a, &how, err);
 }
 
-const struct command sim_time = {
+const struct command transfer_time = {
 	.name = "transfer-sim time",
 	.args = "[SRC DST]",
 	.summary = "say how long a transfer takes, with what a software stack posts",

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire.c - kvtool transfer-sim wire: the same between two processes */
-#include "cli/leftovers.h"
-#include "cli/progress.h"
-#include "cli/rewrite.h"
-#include "cli/wire/pull.h"
+#include "cli/cmd/transfer/exec.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/wire/pull.h"
 #include "cli/wire/ucx.h"
 
 struct wire_args {
-	struct exec_args exec;
+	struct exec_words exec;
 	const char *listen, *connect, *transport, *secret_file;
 	int64_t timeout, deadline;	/* seconds; of a frame, of all */
 	struct wire_limits limits;
@@ -53,13 +52,13 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 {
 	struct wire wire = { .fd = -1 };
 	struct sides sides;
-	enum kvt_status status = sides_open(&sides, &a->exec, a->n, a->argv, err);
+	enum kvt_status status = exec_open(&sides, &a->exec, a->n, a->argv, err);
 
 	if (status)
 		return status;
 	if (!(status = wire_connect(&wire, where, &a->limits, &a->secret, err)) &&
 	    !(status = greet(&wire, &sides, a, err)))
-		status = wire_serve(&wire, &sides, &a->exec, err);
+		status = wire_serve(&wire, &sides, &a->exec.run, err);
 	if (status)
 		wire_give_up(&wire, status, err);
 	wire_close(&wire);
@@ -72,14 +71,14 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 			       struct kvt_error *err)
 {
 	struct verified verified = { .bytes = 0 };
-	struct exec_args args = a->exec;
+	struct exec_words args = a->exec;
 	struct carried carried = { .n = 0 };
 	enum kvt_status status;
 
 	args.run.threads = 1;		/* one connection, one box at a time */
 	signals_catch_all();
 	if ((status = greet(wire, sides, a, err)) ||
-	    (status = carry_out(&carried, sides, &args, wire_pull, wire, err))) {
+	    (status = exec_carry(&carried, sides, &args, wire_pull, wire, err))) {
 		wire_give_up(wire, status, err);
 		carried_free(&carried);
 		return status;
@@ -88,9 +87,7 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 	if (wire_send(wire, WIRE_BYE, NULL, 0, NULL, 0, NULL))
 		wire_close(wire);
 	carried.strangers = strangers;
-	if (!(status = sides_verify(&verified, sides, &carried, &a->exec, err)) &&
-	    !(status = sides_unchanged(sides, err)) &&
-	    !(status = publish(carried.writer, carried.n, err)))
+	if (!(status = exec_publish(&verified, sides, &carried, &a->exec, err)))
 		status = exec_report(sides, &a->exec, &carried, &verified, err);
 	carried_free(&carried);
 	return status;
@@ -111,7 +108,7 @@ static enum kvt_status receive_at(const struct wire_args *a, int fd,
 	struct wire wire = { .fd = -1 };
 	struct wire_strangers strangers = { .n = 0 };
 	struct sides sides;
-	enum kvt_status status = sides_open(&sides, &a->exec, a->n, a->argv, err);
+	enum kvt_status status = exec_open(&sides, &a->exec, a->n, a->argv, err);
 
 	if (status)
 		return status;
@@ -206,7 +203,7 @@ static enum kvt_status check(const struct wire_args *a, struct kvt_error *err)
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct wire_args a = {
-		.exec = { .corrupt = -1, .sim.tokens = UINT32_MAX },
+		.exec = EXEC_WORDS,
 		.timeout = 10, .deadline = 3600,
 	};
 	const struct opt opts[] = {
@@ -227,18 +224,17 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	};
 	enum kvt_status status;
 
-	a.n = opt_parse(&sim_wire, opts, argc, argv, err);
+	a.n = opt_parse(&transfer_wire, opts, argc, argv, err);
 	a.argv = argv;
 	if (a.n < 0)
 		return opt_status(a.n);
-	a.exec.leftovers = tell_leftovers;
 	a.exec.run = run_watched(a.exec.threads, a.exec.memory, a.exec.quiet);
 	if ((status = check(&a, err)))
 		return status;
 	return wire(&a, err);
 }
 
-const struct command sim_wire = {
+const struct command transfer_wire = {
 	.name = "transfer-sim wire",
 	.args = "-o OUT SRC... [DST...]",
 	.summary = "the same between two processes over TCP or UCX",

@@ -95,15 +95,14 @@ bool same_requests(const struct sides *sides)
 }
 
 enum kvt_status compare_digests(struct verified *out, const struct sides *sides,
-				const struct side *after, const struct exec_args *args,
+				const struct side *after, const struct kvt_run *run,
 				struct kvt_error *err)
 {
-	struct kvt_run run = exec_run_on_cpu(args);
 	enum digest_version version = DIGEST_KVD1;
 	enum kvt_status status;
 
-	if ((status = sum_side(&out->digest[0], &version, &sides->src, &run, err)) ||
-	    (status = sum_side(&out->digest[1], &version, after, &run, err)))
+	if ((status = sum_side(&out->digest[0], &version, &sides->src, run, err)) ||
+	    (status = sum_side(&out->digest[1], &version, after, run, err)))
 		return status;
 	out->has_digest = true;
 	out->version = version;

@@ -333,24 +333,6 @@ static enum kvt_status verify_group(struct verified *out, struct verifying *v,
 
 /* ---- all of it ------------------------------------------------------- */
 
-/* The outputs, as they lie on the disk now. */
-static enum kvt_status open_outputs(struct side *after, const struct carried *carried,
-				    const struct exec_args *args, struct kvt_error *err)
-{
-	char **name = calloc((size_t)carried->n, sizeof(*name));
-	enum kvt_status status;
-
-	if (!name)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int r = 0; r < carried->n; r++)
-		name[r] = (char *)(uintptr_t)kvt_writer_staged(carried->writer[r]);
-	status = ranks_open(after, carried->n, name, err);
-	for (int r = 0; after->file && r < carried->n; r++)
-		after->file[r].name = args->output;	/* the names end here */
-	free(name);
-	return status;
-}
-
 /* Does a rank hold what was to be written: these groups, of this shape? */
 static enum kvt_status check_groups(const struct kvt_snapshot *is,
 				    const struct kvt_snapshot *wanted, int rank,
@@ -409,25 +391,22 @@ static enum kvt_status check_outputs(const struct side *after, const struct side
 }
 
 enum kvt_status sides_verify(struct verified *out, const struct sides *sides,
-			     const struct carried *carried, const struct exec_args *args,
+			     const struct side *after, const struct kvt_run *how,
 			     struct kvt_error *err)
 {
-	struct kvt_run run = exec_run_on_cpu(args);
-	struct side after = { .n = 0 };
-	enum kvt_status status = open_outputs(&after, carried, args, err);
+	struct kvt_run run = *how;
 	double start = seconds_now();
+	enum kvt_status status = check_outputs(after, sides, err);
 
+	run.device = NULL;
 	*out = (struct verified){ .bytes = 0 };
-	if (!status)
-		status = check_outputs(&after, sides, err);
-	for (int g = 0; !status && g < side_rank(&after, 0)->ngroups; g++) {
-		struct verifying v = { .sides = sides, .after = &after, .group = g };
+	for (int g = 0; !status && g < side_rank(after, 0)->ngroups; g++) {
+		struct verifying v = { .sides = sides, .after = after, .group = g };
 
 		status = verify_group(out, &v, &run, err);
 	}
 	if (!status && same_requests(sides))
-		status = compare_digests(out, sides, &after, args, err);
-	ranks_free(&after);
+		status = compare_digests(out, sides, after, &run, err);
 	out->seconds = seconds_now() - start;
 	return status;
 }

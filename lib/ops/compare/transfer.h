@@ -4,7 +4,7 @@
 #define KVT_OPS_COMPARE_TRANSFER_H
 
 #include "lib/dump/wanted.h"
-#include "lib/ops/transfer/sides.h"
+#include "lib/ops/transfer/exec.h"
 
 /* The rank of the source that a head or channel is compared with, and where. */
 struct owner {
@@ -62,7 +62,7 @@ enum kvt_status spot_touched(const struct verifying *v, int rank, const struct s
 bool same_requests(const struct sides *sides);
 KVT_MUST_CHECK enum kvt_status
 compare_digests(struct verified *out, const struct sides *sides,
-		const struct side *after, const struct exec_args *args,
+		const struct side *after, const struct kvt_run *run,
 		struct kvt_error *err);
 
 #endif

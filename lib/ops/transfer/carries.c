@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* carries.c - what of the model an operation carries */
-#include "lib/ops/transfer/carries.h"
+/*
+ * carries.c - what of the model an operation carries
+ *
+ * The bytes of an op are a range of a block's addresses.  The loops of the view,
+ * slowest first, are the digits of a number whose value is the address; a range
+ * between two such numbers is a few boxes: the digits up to the first that differs,
+ * and of both ends what is left in the loops inside.  The answer is the span of all
+ * boxes on each axis, so at most 2 * KVT_MAX_FACTORS + 1 boxes an op; states are
+ * looked up by block in a sorted list of the entries.
+ */
+#include "lib/ops/transfer/transfer.h"
 
 #include <stdlib.h>
-
-#define LL(x) ((long long)(x))
 
 static int by_block(const void *a, const void *b)
 {
@@ -65,7 +72,7 @@ static int64_t digit(const struct loops *l, int i, const int64_t index[KVT_NAXES
 	return index[l->factor[i].axis] / l->factor[i].div % l->factor[i].n;
 }
 
-/* Are the digits behind i the least, or the greatest, that there are? */
+/* Are the digits after i the least, or the greatest, that there are? */
 static bool ends_at(const struct loops *l, int i, const int64_t index[KVT_NAXES],
 		    bool greatest)
 {
@@ -79,7 +86,7 @@ struct box {
 	int64_t lo[KVT_NAXES], hi[KVT_NAXES];	/* both are in it */
 };
 
-/* Digits of 'index' before i, lo to hi there, and all that are behind it. */
+/* Digits of 'index' before i, lo to hi there, and all after it. */
 static struct box box_at(const struct loops *l, const int64_t index[KVT_NAXES], int i,
 			 int64_t lo, int64_t hi)
 {
@@ -151,7 +158,7 @@ static int find_boxes(struct box out[MOST_BOXES], const struct kvt_views *views,
 
 /* ---- states -------------------------------------------------------------- */
 
-/* The first entry of a block or of one behind it. */
+/* The first entry of a block or of one after it. */
 static int64_t first_held(const struct op_places *p, int64_t block)
 {
 	int64_t low = 0, high = p->group->norder;
@@ -240,10 +247,4 @@ struct op_where op_where(const struct op_places *p, const struct kvt_pair *pair,
 		add_states(&w, &last, p, &box[i]);
 	w.states = last < 0 ? 0 : last - w.state + 1;
 	return w;
-}
-
-void op_where_print(const struct op_where *w)
-{
-	plainf("%s,%lld,%lld,%lld,%lld,%lld,%lld", w->slice, LL(w->layer), LL(w->layers),
-	       LL(w->state), LL(w->states), LL(w->head), LL(w->heads));
 }

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* carry.c - a transfer carried out, box by box, into new files */
-#include "lib/ops/transfer/sides.h"
+/*
+ * carry.c - a transfer carried out, box by box, into new files
+ *
+ * A box is the same blocks of all ranks of the destination, so that the source is
+ * read once for them.  For each: what is there already, or the fill; then, for each
+ * part of the plan that writes there, the blocks of the source that it reads (a
+ * window, window.c) and its copies; then spoiling, if that was asked for; then all
+ * ranks are written, in the order of boxes.  How a group is cut into boxes: cut.c.
+ * The bytes moved are counted and held against the plan.
+ */
+#include "lib/ops/transfer/exec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +21,6 @@
 
 #define LL(x) ((long long)(x))
 
-/* One byte to spoil: of which rank and group, and where. */
-struct spoiled {
-	int rank, group;		/* rank -1: none */
-	int64_t index[KVT_NAXES];
-	int64_t byte;
-};
-
 /* One group of all ranks. */
 struct carrying {
 	const struct sides *sides;
@@ -26,7 +28,7 @@ struct carrying {
 	int group;			/* of the destination */
 	struct cut cut;
 	struct put_room room;		/* of one rank */
-	const struct spoiled *spoiled;
+	const struct kvt_op_place *corrupt;	/* NULL: nothing */
 	carry_fn *fn;
 	void *context;
 	int64_t moved;			/* under the pipeline's lock */
@@ -121,10 +123,10 @@ static enum kvt_status spoil(const struct carrying *c, int rank, const struct pl
 	struct kvt_views views;
 	enum kvt_status status;
 
-	if (c->spoiled->rank != rank || c->spoiled->group != c->group)
+	if (!c->corrupt || c->corrupt->rank != rank || c->corrupt->group != c->group)
 		return KVT_OK;
 	for (int a = 0; a < KVT_NAXES; a++) {
-		int64_t i = c->spoiled->index[a];
+		int64_t i = c->corrupt->index[a];
 
 		if (i < to->box.begin[a] || i >= to->box.end[a])
 			return KVT_OK;
@@ -132,7 +134,7 @@ static enum kvt_status spoil(const struct carrying *c, int rank, const struct pl
 	}
 	if ((status = kvt_layout_views(&views, to->layout, &to->box, elem, err)))
 		return status;
-	to->bytes[kvt_views_at(&views, at) + c->spoiled->byte] ^= 0xff;
+	to->bytes[kvt_views_at(&views, at)] ^= 0xff;
 	return KVT_OK;
 }
 
@@ -256,7 +258,7 @@ static void needs_ranks(struct work *work, const struct carrying *c)
 }
 
 static enum kvt_status carry_group(struct carried *out, struct carrying *c,
-				   const struct exec_args *args, struct kvt_error *err)
+				   const struct kvt_carry_how *how, struct kvt_error *err)
 {
 	const struct kvt_group *g = &side_rank(&c->sides->dst, 0)->group[c->group];
 	struct work work = { .fn = carry_box, .context = c, .label = "moving" };
@@ -267,85 +269,18 @@ static enum kvt_status carry_group(struct carried *out, struct carrying *c,
 	if ((status = kvt_shape_nbytes(&work.total_bytes, &g->shape, err)) ||
 	    (status = carry_cut(&c->cut, &work, c->sides, c->group,
 				kvt_writer_tiling(c->writer[0], c->group),
-				args->run.memory, err)))
+				how->run.memory, err)))
 		return status;
 	work.total_bytes *= c->sides->dst.n;
 	c->room = put_room(c->writer[0], c->group, &c->cut);
 	needs_ranks(&work, c);
-	memory = pipeline_memory(&work, &args->run);
+	memory = pipeline_memory(&work, &how->run);
 	out->boxes += c->cut.nboxes;
 	out->memory = memory > out->memory ? memory : out->memory;
-	if (!args->dry_run && work.total_bytes)
-		status = pipeline_run(&work, &args->run, err);
+	if (!how->dry_run && work.total_bytes)
+		status = pipeline_run(&work, &how->run, err);
 	out->bytes += c->moved;
 	return status;
-}
-
-/* Where op N of all the plan's ops ends up. */
-static enum kvt_status find_op(struct spoiled *out, const struct sim *sim, int64_t n,
-			       struct kvt_error *err)
-{
-	int64_t left = n;
-
-	out->rank = -1;
-	for (int g = 0; n >= 0 && g < sim->ngroups; g++) {
-		const struct kvt_xfer *x = &sim->group[g].xfer;
-		struct kvt_pair_walk walk = { 0, 0 };
-		struct kvt_pair pair;
-
-		while (kvt_pair_next(&pair, &walk, x)) {
-			struct kvt_nest nest;
-			struct kvt_ops ops;
-			struct kvt_op op;
-			enum kvt_status status = kvt_nest_init(&nest, x, &pair, err);
-
-			if (status)
-				return status;
-			kvt_ops_start(&ops, &nest, KVT_SCOPE_RFC);
-			while (kvt_op_next(&op, &ops)) {
-				if (left--)
-					continue;
-				out->rank = (int)pair.dst_rank;
-				out->group = sim->group[g].dst_group;
-				out->byte = 0;
-				if (kvt_views_find(&x->dst.views, op.dst, out->index))
-					return KVT_OK;
-			}
-		}
-	}
-	return n < 0 ? KVT_OK : kvt_fail(err, KVT_BAD_INPUT,
-					 "--corrupt-op is %lld, there are %lld ops",
-					 LL(n), LL(n - left));
-}
-
-/* Of neither side: the destination is read again while this is written. */
-static enum kvt_status refuse_sides(const char *name, const struct sides *sides,
-				    struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int i = 0; !status && i < sides->src.n; i++)
-		if (sides->src.file[i].reader)
-			status = refuse_own_file(name, sides->src.file[i].reader, err);
-	for (int i = 0; !status && !sides->dst.made && i < sides->dst.n; i++)
-		status = refuse_own_file(name, sides->dst.file[i].reader, err);
-	return status;
-}
-
-static enum kvt_status open_output(struct kvt_writer **out, const struct sides *sides,
-				   const struct exec_args *args, int rank,
-				   struct kvt_error *err)
-{
-	enum kvt_status status;
-	char name[4096];
-
-	if ((status = output_name(name, sizeof(name), args->output, rank, sides->dst.n,
-				  err)) ||
-	    (status = refuse_sides(name, sides, err)))
-		return status;
-	if (args->leftovers)
-		args->leftovers(name);
-	return kvt_create(out, name, &args->create, side_rank(&sides->dst, rank), err);
 }
 
 /* What arrived must be what the plan says, byte for byte. */
@@ -378,38 +313,28 @@ double seconds_now(void)
 
 /* All outputs are complete before the first of them gets its name. */
 static enum kvt_status carry_all(struct carried *out, struct carrying *c,
-				 const struct exec_args *args, struct kvt_error *err)
+				 const struct kvt_carry_how *how, struct kvt_error *err)
 {
-	int n = c->sides->dst.n;
 	enum kvt_status status = KVT_OK;
 
-	for (int r = 0; !status && r < n; r++)
-		status = open_output(&c->writer[r], c->sides, args, r, err);
 	for (; !status && c->group < side_rank(&c->sides->dst, 0)->ngroups; c->group++)
-		status = carry_group(out, c, args, err);
-	if (!status && !args->dry_run)
+		status = carry_group(out, c, how, err);
+	if (!status && !how->dry_run)
 		status = check_bytes(c->sides, out->bytes, err);
-	for (int r = 0; !status && !args->dry_run && r < n; r++)
+	for (int r = 0; !status && !how->dry_run && r < out->n; r++)
 		status = kvt_finish(c->writer[r], err);
 	return status;
 }
 
 enum kvt_status carry_out(struct carried *out, const struct sides *sides,
-			  const struct exec_args *args, carry_fn *fn, void *context,
-			  struct kvt_error *err)
+			  const struct kvt_carry_how *how, struct kvt_error *err)
 {
-	struct spoiled spoiled;
-	struct carrying c = { .sides = sides, .spoiled = &spoiled, .fn = fn,
-			      .context = context };
-	enum kvt_status status;
+	struct carrying c = { .sides = sides, .writer = out->writer,
+			      .corrupt = how->corrupt, .fn = how->fn,
+			      .context = how->context };
 	double start = seconds_now();
+	enum kvt_status status = carry_all(out, &c, how, err);
 
-	*out = (struct carried){ .n = sides->dst.n };
-	out->writer = c.writer = calloc((size_t)out->n, sizeof(*out->writer));
-	if (!out->writer)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!(status = find_op(&spoiled, &sides->sim, args->corrupt, err)))
-		status = carry_all(out, &c, args, err);
 	out->seconds = seconds_now() - start;
 	return status;
 }

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.c - when the batches of one transfer are posted, on the wire, done */
-#include "lib/ops/transfer/clock.h"
+/*
+ * clock.c - when the batches of one transfer are posted, on the wire, done
+ *
+ * Three passes.  Posting: sources copy into their buffers one batch after the other,
+ * if there are buffers; whoever posts, source or destination, does that one batch
+ * after the other, in the order of the list.  The wire: each batch is a flow that
+ * begins when its posting does, and flows that meet at the card of a source or a
+ * destination share it (lib/transfer/link_sim.c).  Copying out: destinations copy in
+ * the order of arrival.  A batch that meets no other takes what the closed form of
+ * kvt_link_ns() says.
+ */
+#include "lib/ops/transfer/batches.h"
 
 #include <stdlib.h>
 
@@ -187,6 +197,16 @@ enum kvt_status clock_run(struct clock_times *out, const struct posts *posts,
 	if (status)
 		clock_free(out);
 	return status;
+}
+
+enum kvt_status kvt_clock_run_plain(struct clock_times *out, const struct posts *posts,
+				    const struct kvt_link *link, struct kvt_error *err)
+{
+	const struct posts_how how = {
+		.link = *link, .share = link->rate ? KVT_SHARE_FAIR : KVT_SHARE_NONE,
+	};
+
+	return clock_run(out, posts, &how, err);
 }
 
 void clock_free(struct clock_times *times)

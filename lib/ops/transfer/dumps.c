@@ -1,9 +1,139 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dumps.c - a transfer between two dumps, by what these say of themselves */
-#include "lib/ops/transfer/waves.h"
+/*
+ * dumps.c - a transfer between two dumps, by what these say of themselves
+ *
+ * In: the snapshots of any rank of both sides.  Out: a proven transfer of the
+ * requests that both have.
+ *
+ * A plan writes each state once and reads each state once.  Requests may share
+ * blocks, so they are dealt out to waves, each a group of its own ("full",
+ * "full.2", ...): a state that the destination shares is written by the first
+ * request that has it, and a request whose source states go to a second place is
+ * left to the next wave.  Two bits a state of either pool decide that.
+ */
+#include "lib/ops/transfer/transfer.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- waves --------------------------------------------------------------- */
+
+/*
+ * Requests that move together.  A state that the destination shares is written
+ * once, by the first.  A source state that goes to two places cannot be in one
+ * transfer: the second request is left to another wave.
+ */
+struct wave {
+	struct sim_move *move;
+	int64_t nmoves, room;
+	uint8_t *read;			/* bit: this source state is moved */
+};
+
+struct waves {
+	struct wave *wave;
+	int n;
+	uint8_t *written;		/* bit: this destination state is, by any */
+};
+
+static bool bit(const uint8_t *bits, int64_t i)
+{
+	return bits[i / 8] >> i % 8 & 1;
+}
+
+static void set_bit(uint8_t *bits, int64_t i)
+{
+	bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
+}
+
+static int64_t state_at(const struct kvt_block_table *t, int64_t i)
+{
+	i -= t->first;
+	return t->ids[i / t->states] * t->states + i % t->states;
+}
+
+static size_t states_of(const struct kvt_block_table *t)
+{
+	return (size_t)(t->pool * t->states) / 8 + 1;
+}
+
+static bool fits(const struct wave *w, const uint8_t *written, const struct sim_move *m)
+{
+	for (int64_t i = m->begin; i < m->end; i++)
+		if (!bit(written, state_at(&m->dst, i)) &&
+		    bit(w->read, state_at(&m->src, i)))
+			return false;
+	return true;
+}
+
+static enum kvt_status add_range(struct wave *w, const struct sim_move *m, int64_t begin,
+				 int64_t end, struct kvt_error *err)
+{
+	if (w->nmoves == w->room) {
+		int64_t room = 2 * w->room + 8;
+		struct sim_move *more = realloc(w->move, (size_t)room * sizeof(*more));
+
+		if (!more)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		w->move = more;
+		w->room = room;
+	}
+	w->move[w->nmoves] = *m;
+	w->move[w->nmoves].begin = begin;
+	w->move[w->nmoves++].end = end;
+	return KVT_OK;
+}
+
+/* What of the request is not there yet, range by range. */
+static enum kvt_status add_to_wave(struct wave *w, uint8_t *written,
+				const struct sim_move *m, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = m->begin, begin; !status && i < m->end; i++) {
+		if (bit(written, state_at(&m->dst, i)))
+			continue;
+		for (begin = i; i < m->end && !bit(written, state_at(&m->dst, i)); i++) {
+			set_bit(written, state_at(&m->dst, i));
+			set_bit(w->read, state_at(&m->src, i));
+		}
+		status = add_range(w, m, begin, i, err);
+	}
+	return status;
+}
+
+/* The tables hold all of the range, and their pools are the same in all calls. */
+static enum kvt_status waves_add(struct waves *ws, const struct sim_move *m,
+			  struct kvt_error *err)
+{
+	struct wave *more;
+	int i = 0;
+
+	if (!ws->written && !(ws->written = calloc(states_of(&m->dst), 1)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	while (i < ws->n && !fits(&ws->wave[i], ws->written, m))
+		i++;
+	if (i < ws->n)
+		return add_to_wave(&ws->wave[i], ws->written, m, err);
+	more = realloc(ws->wave, (size_t)(i + 1) * sizeof(*more));
+	if (!more)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	ws->wave = more;
+	more[i] = (struct wave){ .read = calloc(states_of(&m->src), 1) };
+	ws->n++;
+	if (!more[i].read)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return add_to_wave(&more[i], ws->written, m, err);
+}
+
+static void waves_free(struct waves *ws)
+{
+	for (int i = 0; i < ws->n; i++) {
+		free(ws->wave[i].move);
+		free(ws->wave[i].read);
+	}
+	free(ws->wave);
+	free(ws->written);
+}
 
 struct file_side {
 	const char *path;
@@ -145,7 +275,7 @@ struct pairing {
 	const struct file_side *src, *dst;
 	int src_group, dst_group;
 	const struct sim_end *from, *to;
-	const struct sim_args *args;
+	const struct kvt_transfer_how *how;
 };
 
 static int64_t first_state(const struct file_side *side, int g,
@@ -203,11 +333,11 @@ static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 	if (per > 0) {
 		m->src.first = first_state(p->src, p->src_group, r);
 		m->dst.first = first_state(p->dst, p->dst_group, other);
-		last = p->args->cached < r->ntokens ? p->args->cached : r->ntokens;
+		last = p->how->cached < r->ntokens ? p->how->cached : r->ntokens;
 		m->begin = (r->first_token + last) / per;
 		return KVT_OK;
 	}
-	if (p->args->all_states && m->src.nids == m->dst.nids) {
+	if (p->how->all_states && m->src.nids == m->dst.nids) {
 		m->end = m->src.nids;
 		return KVT_OK;
 	}
@@ -220,10 +350,10 @@ static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
 
 /* ---- one group ---------------------------------------------------------- */
 
-static bool is_moved(const struct sim_args *a, const struct kvt_snapshot *dst,
+static bool is_moved(const struct kvt_transfer_how *how, const struct kvt_snapshot *dst,
 		     const struct kvt_request *r)
 {
-	return (!a->request || !strcmp(a->request, r->id)) && request_of(dst, r->id);
+	return (!how->request || !strcmp(how->request, r->id)) && request_of(dst, r->id);
 }
 
 /* The map is not walked here: it says whether the tables suffice. */
@@ -301,7 +431,7 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 		const struct kvt_request *r = &s->request[i];
 		struct sim_move m;
 
-		if (!is_moved(p->args, p->dst->snapshot, r))
+		if (!is_moved(p->how, p->dst->snapshot, r))
 			continue;
 		if ((status = take_move(&m, p, r, err)) ||
 		    (status = p->from->spec.tokens_per_state.num > 0 ?
@@ -365,32 +495,33 @@ static int group_like(const struct kvt_snapshot *s, const struct kvt_group *g)
 
 static enum kvt_status count_requests(struct sim *sim, const struct file_side *src,
 				      const struct file_side *dst,
-				      const struct sim_args *a, struct kvt_error *err)
+				      const struct kvt_transfer_how *how,
+				      struct kvt_error *err)
 {
 	sim->requests = sim->tokens = 0;
 	for (int64_t i = 0; i < src->snapshot->nrequests; i++) {
 		const struct kvt_request *r = &src->snapshot->request[i];
 
-		if (!is_moved(a, dst->snapshot, r))
+		if (!is_moved(how, dst->snapshot, r))
 			continue;
 		sim->requests++;
 		sim->tokens += r->ntokens;
 	}
 	if (sim->requests)
 		return KVT_OK;
-	if (a->request)
+	if (how->request)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s and %s do not both have request '%.60s'",
-				src->path, dst->path, a->request);
+				src->path, dst->path, how->request);
 	return kvt_fail(err, KVT_BAD_INPUT, "%s and %s have no request in common",
 			src->path, dst->path);
 }
 
 static enum kvt_status load(struct sim *sim, const struct file_side *src,
-			    const struct file_side *dst, const struct sim_args *a,
-			    struct kvt_error *err)
+			    const struct file_side *dst,
+			    const struct kvt_transfer_how *how, struct kvt_error *err)
 {
-	enum kvt_status status = count_requests(sim, src, dst, a, err);
+	enum kvt_status status = count_requests(sim, src, dst, how, err);
 
 	if (status)
 		return status;
@@ -404,7 +535,7 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 		const struct kvt_group *other;
 		struct sim_end from, to;
 		struct pairing p = { src, dst, i, group_like(dst->snapshot, g), &from,
-				     &to, a };
+				     &to, how };
 
 		if (p.dst_group < 0)
 			return kvt_fail(err, KVT_BAD_INPUT, "%s has no group '%s'",
@@ -415,34 +546,29 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 					"%s: the source holds %s, the destination %s",
 					g->id, kvt_kind_name(g->kind),
 					kvt_kind_name(other->kind));
-		if (!(status = take_end(&from, src, g, a->mamba_groups, err)) &&
-		    !(status = take_end(&to, dst, other, a->mamba_groups, err))) {
-			from.replicas = to.replicas = sim_replicas(a);
+		if (!(status = take_end(&from, src, g, how->mamba_groups, err)) &&
+		    !(status = take_end(&to, dst, other, how->mamba_groups, err))) {
+			from.replicas = to.replicas = how->replicas;
 			status = join_groups(sim, &p, err);
 		}
 	}
 	return status;
 }
 
-enum kvt_status sim_join_dumps(struct sim *sim, const struct sim_dumps *dumps,
-			       const struct sim_args *a, struct kvt_error *err)
+enum kvt_status kvt_transfer_of_dumps(struct sim *out, const struct sim_dumps *dumps,
+				      const struct kvt_transfer_how *how,
+				      struct kvt_error *err)
 {
+	struct sim sim = { .whole = how->whole };
 	struct file_side src = { dumps->src_name, dumps->src };
 	struct file_side dst = { dumps->dst_name, dumps->dst };
+	enum kvt_status status = load(&sim, &src, &dst, how, err);
 
-	return load(sim, &src, &dst, a, err);
-}
-
-enum kvt_status sim_load_files(struct sim *sim, const struct sim_args *a,
-			       struct kvt_error *err)
-{
-	struct sim_dumps dumps = { .src_name = a->src.file, .dst_name = a->dst.file };
-	enum kvt_status status;
-
-	if ((status = kvt_open(&sim->readers[0], dumps.src_name, NULL, err)) ||
-	    (status = kvt_open(&sim->readers[1], dumps.dst_name, NULL, err)))
-		return status;
-	dumps.src = kvt_dump_snapshot(sim->readers[0]);
-	dumps.dst = kvt_dump_snapshot(sim->readers[1]);
-	return sim_join_dumps(sim, &dumps, a, err);
+	if (!status)
+		status = kvt_transfer_prove(&sim, err);
+	if (status)
+		sim_free(&sim);
+	else
+		*out = sim;
+	return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.c - what is to happen, by time: a binary heap */
+/* events.c - pending events by time, as a binary heap */
 #include "lib/ops/transfer/events.h"
 
 #include <stdlib.h>

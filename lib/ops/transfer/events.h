@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.h - what is to happen, by time; for sim_serve.c */
-#ifndef KVTOOL_SIM_EVENTS_H
-#define KVTOOL_SIM_EVENTS_H
+/*
+ * events.h - pending events of a replay, by time; private to replay.c
+ *
+ * What is due at one time is handled in the order in which it was pushed.
+ */
+#ifndef KVT_OPS_EVENTS_H
+#define KVT_OPS_EVENTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,13 +21,13 @@ enum event_kind {
 };
 
 struct event {
-	int64_t at, serial;	/* serial: the order of what is at one time */
+	int64_t at, serial;	/* serial: order of pushing */
 	enum event_kind kind;
 	int64_t request;
 	struct job *job;	/* of EVENT_POST */
 };
 
-/* A heap, the next event first.  Zeroed where nothing is to happen. */
+/* A binary heap, the next event first.  Empty if zeroed. */
 struct events {
 	struct event *heap;	/* owned */
 	int64_t n, room, serial;
@@ -31,7 +35,7 @@ struct events {
 
 /* Sets the serial number; false when out of memory. */
 bool events_push(struct events *events, struct event event);
-struct event events_pop(struct events *events);
+struct event events_pop(struct events *events);	/* which must not be empty */
 void events_free(struct events *events);
 
 #endif

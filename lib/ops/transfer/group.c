@@ -1,54 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.c - a group of a transfer from its two ends, and its figures */
+/*
+ * group.c - a group of a transfer: its plan, from what both ends say
+ *
+ * In: for each end the spec of any rank, the number of ranks, the layout and pool
+ * of a rank, and for each request a table of blocks.  Out: a struct kvt_xfer, the
+ * plan of lib/transfer, over entries: runs of states that lie in one block on both
+ * sides.  Plans keep their entries sorted; the order in which requests have them is
+ * kept beside, because a stack posts them in that order.
+ */
 #include "lib/ops/transfer/transfer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- operands ------------------------------------------------------------ */
-
-enum { DEFAULT_TOKENS = 2048 };
-
-static enum kvt_status none_of(const struct opt_said *said, const char *why,
-			       struct kvt_error *err)
-{
-	for (; said->name; said++)
-		if (said->given)
-			return kvt_fail(err, KVT_USAGE, "--%s %s", said->name, why);
-	return KVT_OK;
-}
-
-enum kvt_replicas sim_replicas(const struct sim_args *a)
-{
-	return a->replicas && !strcmp(a->replicas, "modulo") ? KVT_MODULO : KVT_GROUPED;
-}
-
-enum kvt_status sim_take_dumps(struct sim_args *a, int n, char **argv,
-			       struct kvt_error *err)
-{
-	const struct opt_said made[] = {
-		{ a->model, "model" }, { a->spec.n, "spec" },
-		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
-		{ a->src.text, "src" }, { a->dst.text, "dst" }, { a->conv, "conv" },
-		{ 0 }
-	};
-	const struct opt_said dumped[] = {
-		{ a->request, "request" }, { a->mamba_groups, "mamba-groups" }, { 0 }
-	};
-
-	if (n && n != 2)
-		return kvt_fail(err, KVT_USAGE, "expected no dumps or two, got %d", n);
-	if (n) {
-		a->src.file = argv[0];
-		a->dst.file = argv[1];
-		return none_of(made, "is what two dumps say themselves", err);
-	}
-	if (a->model && a->spec.n)
-		return kvt_fail(err, KVT_USAGE, "--model and --spec exclude each other");
-	if (!a->tokens)
-		a->tokens = DEFAULT_TOKENS;
-	return none_of(dumped, "is of two dumps", err);
-}
+#define LL(x) ((long long)(x))
 
 /* ---- groups ------------------------------------------------------------- */
 
@@ -206,44 +171,65 @@ void sim_free(struct sim *sim)
 	free(sim->group);
 	sim->group = NULL;
 	sim->ngroups = 0;
-	kvt_dump_close(sim->readers[0]);
-	kvt_dump_close(sim->readers[1]);
-	sim->readers[0] = sim->readers[1] = NULL;
 }
 
-/* ---- figures ------------------------------------------------------------ */
+/* ---- proof -------------------------------------------------------------- */
 
-enum kvt_status sim_figures_init(struct sim_figures *out, struct kvt_error *err)
+static enum kvt_status prove(const struct sim_group *g, struct kvt_error *err)
 {
-	*out = (struct sim_figures){ .sizes.room = SIM_SIZES };
-	out->sizes.bin = malloc(SIM_SIZES * sizeof(*out->sizes.bin));
-	return out->sizes.bin ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
-}
-
-void sim_figures_free(struct sim_figures *figures)
-{
-	free(figures->sizes.bin);
-}
-
-enum kvt_status sim_count(struct sim_figures *f, const struct sim_group *group,
-			  enum kvt_scope scope, struct kvt_error *err)
-{
-	struct kvt_pair_walk walk = { 0, 0 };
-	struct kvt_nest nest;
-	struct kvt_pair pair;
+	int64_t n = kvt_xfer_nmoves(&g->xfer);
+	struct kvt_move *moves = malloc((size_t)(n + 1) * sizeof(*moves));
+	struct kvt_error why = { "" };
+	struct kvt_proof proof;
 	enum kvt_status status;
 
-	while (kvt_pair_next(&pair, &walk, &group->xfer)) {
-		int64_t ops = f->tally.ops;
+	if (!moves)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = kvt_xfer_prove(&proof, &g->xfer, moves, &why);
+	free(moves);
+	return status ? kvt_fail(err, status, "%s: %.400s", g->name, why.text) : KVT_OK;
+}
 
-		if ((status = kvt_nest_init(&nest, &group->xfer, &pair, err)) ||
-		    (status = kvt_pair_tally(&f->tally, &f->sizes, &nest, scope, err)))
-			return status;
-		ops = f->tally.ops - ops;
-		if (!f->pairs++ || ops < f->least)
-			f->least = ops;
-		if (ops > f->most)
-			f->most = ops;
+enum kvt_status kvt_transfer_prove(const struct sim *sim, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < sim->ngroups; i++)
+		status = prove(&sim->group[i], err);
+	return status;
+}
+
+/* ---- operations ----------------------------------------------------------- */
+
+enum kvt_status kvt_transfer_find_op(struct kvt_op_place *out, const struct sim *sim,
+				     int64_t n, struct kvt_error *err)
+{
+	int64_t left = n;
+
+	for (int g = 0; g < sim->ngroups; g++) {
+		const struct kvt_xfer *x = &sim->group[g].xfer;
+		struct kvt_pair_walk walk = { 0, 0 };
+		struct kvt_pair pair;
+
+		while (kvt_pair_next(&pair, &walk, x)) {
+			struct kvt_nest nest;
+			struct kvt_ops ops;
+			struct kvt_op op;
+			enum kvt_status status = kvt_nest_init(&nest, x, &pair, err);
+
+			if (status)
+				return status;
+			kvt_ops_start(&ops, &nest, KVT_SCOPE_RFC);
+			while (kvt_op_next(&op, &ops)) {
+				if (left--)
+					continue;
+				out->rank = (int)pair.dst_rank;
+				out->group = sim->group[g].dst_group;
+				if (kvt_views_find(&x->dst.views, op.dst, out->index))
+					return KVT_OK;
+			}
+		}
 	}
-	return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT, "--corrupt-op is %lld, there are %lld ops",
+			LL(n), LL(n - left));
 }

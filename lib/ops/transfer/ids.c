@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ids.c - the block ids of a request: patterns, lists, an aged free list */
+/*
+ * ids.c - the block ids of a request: patterns, lists, an aged free list
+ *
+ * The same words and seed give the same ids everywhere: random numbers are those
+ * of splitmix64.
+ */
 #include "lib/ops/transfer/transfer.h"
 
 #include <ctype.h>
@@ -10,7 +15,7 @@
 /* Beyond any deployment; tables of these sizes still fit a small machine. */
 enum { MOST_BLOCKS = 1 << 22 };
 
-/* ---- one generator of pseudorandom numbers: splitmix64 ------------------- */
+/* ---- splitmix64 ----------------------------------------------------------- */
 
 static uint64_t draw(uint64_t *state)
 {
@@ -138,33 +143,26 @@ static enum kvt_status parse_list(uint32_t *v, int64_t n, const char *text,
 	return KVT_OK;
 }
 
-static enum kvt_status read_list(uint32_t *v, int64_t n, const char *path,
-				 struct kvt_error *err)
+static size_t list_most(int64_t n)
 {
-	size_t size = (size_t)n * 24 + 4096, got;
-	FILE *file = fopen(path, "r");
-	char *text;
-	enum kvt_status status;
+	return (size_t)n * 24 + 4094;
+}
 
-	if (!file)
-		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
-	text = malloc(size);
-	got = text ? fread(text, 1, size - 1, file) : 0;
-	if (!text)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-	else if (ferror(file))
-		status = kvt_fail(err, KVT_SYSTEM, "%s: cannot be read", path);
-	else if (got == size - 1 || memchr(text, 0, got))
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: this is no list of %lld block ids", path,
-				  (long long)n);
-	else {
-		text[got] = '\0';
-		status = parse_list(v, n, text, path, err);
-	}
-	free(text);
-	fclose(file);
-	return status;
+size_t kvt_id_list_most(void)
+{
+	return list_most(MOST_BLOCKS) + 1;
+}
+
+static enum kvt_status parse_file(uint32_t *v, int64_t n, const struct kvt_id_pattern *p,
+				  struct kvt_error *err)
+{
+	const char *name = p->words + 5;
+
+	if (p->nbytes > list_most(n) || memchr(p->list, 0, p->nbytes))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: this is no list of %lld block ids", name,
+				(long long)n);
+	return parse_list(v, n, p->list, name, err);
 }
 
 /* ---- all of them -------------------------------------------------------- */
@@ -188,9 +186,10 @@ static const struct {
 };
 enum { NPATTERNS = sizeof(patterns) / sizeof(patterns[0]) };
 
-static enum kvt_status fill(uint32_t *v, int64_t pool, const char *pattern, int64_t n,
-			    struct kvt_error *err)
+static enum kvt_status fill(uint32_t *v, int64_t pool, const struct kvt_id_pattern *p,
+			    int64_t n, struct kvt_error *err)
 {
+	const char *pattern = p->words;
 	uint64_t seed = 0;
 
 	for (int i = 0; i < NPATTERNS; i++)
@@ -200,8 +199,8 @@ static enum kvt_status fill(uint32_t *v, int64_t pool, const char *pattern, int6
 		}
 	if (!strncmp(pattern, "list:", 5))
 		return parse_list(v, n, pattern + 5, "ids", err);
-	if (!strncmp(pattern, "file:", 5))
-		return read_list(v, n, pattern + 5, err);
+	if (!strncmp(pattern, "file:", 5) && p->list)
+		return parse_file(v, n, p, err);
 	if (!strncmp(pattern, "random:", 7) && seed_of(&seed, pattern + 7)) {
 		random_ids(v, pool, seed);
 		return KVT_OK;
@@ -215,7 +214,8 @@ static enum kvt_status fill(uint32_t *v, int64_t pool, const char *pattern, int6
 			"random:SEED, aged:SEED, list:N:N:... or file:PATH", pattern);
 }
 
-enum kvt_status sim_ids(uint32_t **ids, int64_t *pool, const char *pattern, int64_t n,
+enum kvt_status sim_ids(uint32_t **ids, int64_t *pool,
+			const struct kvt_id_pattern *pattern, int64_t n,
 			struct kvt_error *err)
 {
 	int64_t most = *pool ? *pool : 2 * n + 3;

@@ -7,8 +7,8 @@
  * lies between the parts of a block is left out, and of many layers only the
  * first are in it.
  */
-#ifndef KVTOOL_BLOCK_MAP_H
-#define KVTOOL_BLOCK_MAP_H
+#ifndef KVT_OPS_PICTURE_H
+#define KVT_OPS_PICTURE_H
 
 #include "lib/ops/transfer/transfer.h"
 

@@ -1,10 +1,447 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay.c - requests of a trace on their way over one link */
-#include "lib/ops/transfer/replay_run.h"
+/*
+ * replay.c - requests of a trace on their way over one link
+ *
+ * A simulation of discrete events.  Pending events are in a queue by time
+ * (events.c), batches on the wire are flows of lib/transfer/link_sim.c, and whichever
+ * is next is handled: so the cost is a logarithm of the pending events and a pass
+ * over the flows under way, an event.
+ *
+ * A request has an event for each piece of its prompt that is ready, and one for the
+ * end of its lease, so every request ends.  With its first piece it enters the queue
+ * of those that wait; when it moves, each ready piece becomes a job for each pair of
+ * ranks.  A job waits for the rank that posts it, then its flow is under way; it
+ * arrives, or is lost or damaged and posted again.  A rank reports when it has all
+ * batches, and the last report ends the request.
+ *
+ * Each job is in the list of its request, and either waits for exactly one event or
+ * has a flow.  A job that left the list while an event still names it has request
+ * -1 and is freed by that event.  Chance depends on the seed and on what is asked
+ * about, not on the order of asking: the result is the same for the same input.
+ *
+ * What a request of n tokens moves is planned for up to two units of tokens, beyond
+ * which everything is periodic: both sides begin a block with each unit, and windows
+ * are full.
+ */
+#include "lib/ops/transfer/replay.h"
 
 #include <stdlib.h>
 
-/* ---- what happens --------------------------------------------------------- */
+#include "lib/ops/transfer/events.h"
+
+/* ---- what requests of any length move -------------------------------------- */
+
+enum { UNIT_MOST = 1 << 16 };
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+	return a / kvt_gcd(a, b) * b;
+}
+
+/* Tokens after which both sides begin a block, and a chunk, with windows full. */
+static enum kvt_status find_unit(struct sizes *s, struct kvt_error *err)
+{
+	struct kvt_model_transfer one = *s->from;
+	int64_t unit = 1, window = 0;
+	struct sim sim;
+	enum kvt_status status;
+
+	one.tokens = 1;
+	if ((status = kvt_transfer_of_model(&sim, &one, err)))
+		return status;
+	s->states = 1;
+	for (int g = 0; g < sim.ngroups; g++) {
+		const struct kvt_xfer *x = &sim.group[g].xfer;
+		bool chunks = x->src.spec.kind == KVT_CHUNKED_LOCAL;
+
+		if (x->src.spec.tokens_per_state.num < 0)
+			continue;
+		unit = common_multiple(unit, x->src.spec.block_size);
+		unit = common_multiple(unit, x->dst.spec.block_size);
+		s->states = x->dst.spec.block_size;
+		if (x->src.spec.window > window)
+			window = x->src.spec.window;
+		/* what is left of a chunk comes again with every one */
+		if (chunks && window <= UNIT_MOST && unit <= UNIT_MOST)
+			unit = common_multiple(unit, x->src.spec.window);
+		if (unit > UNIT_MOST || window > UNIT_MOST)
+			break;
+	}
+	sim_free(&sim);
+	if (unit > UNIT_MOST || window > UNIT_MOST)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"block sizes that meet only every %lld tokens",
+				(long long)(unit > window ? unit : window));
+	s->unit = unit * (window / unit + 1);
+	return KVT_OK;
+}
+
+enum kvt_status sizes_init(struct sizes *out, const struct kvt_model_transfer *from,
+			   const struct posts_how *how, struct kvt_error *err)
+{
+	struct sizes s = { .from = from, .how = how };
+	enum kvt_status status = find_unit(&s, err);
+
+	if (status)
+		return status;
+	s.of = calloc((size_t)(2 * s.unit + 1), sizeof(*s.of));
+	if (!s.of)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	*out = s;
+	return KVT_OK;
+}
+
+void sizes_free(struct sizes *s)
+{
+	for (int64_t i = 0; s->of && i <= 2 * s->unit; i++)
+		posts_free(&s->of[i]);
+	free(s->of);
+	s->of = NULL;
+}
+
+/* Of 1 to 2 * unit tokens. */
+static enum kvt_status exact(const struct posts **out, struct sizes *s, int64_t tokens,
+			     struct kvt_error *err)
+{
+	struct kvt_model_transfer some = *s->from;
+	struct sim sim;
+	enum kvt_status status;
+
+	if (!s->of[tokens].n) {
+		some.tokens = tokens;
+		if ((status = kvt_transfer_of_model(&sim, &some, err)))
+			return status;
+		status = posts_count(&s->of[tokens], &sim, s->how, err);
+		sim_free(&sim);
+		if (status)
+			return status;
+	}
+	*out = &s->of[tokens];
+	return KVT_OK;
+}
+
+enum kvt_status sizes_pairs(const struct posts **out, struct sizes *s,
+			    struct kvt_error *err)
+{
+	return exact(out, s, 1, err);
+}
+
+enum kvt_status sizes_get(struct posts_batch *out, struct sizes *s, int64_t tokens,
+			  struct kvt_error *err)
+{
+	int64_t more = tokens > 2 * s->unit ? (tokens - s->unit - 1) / s->unit : 0;
+	const struct posts *rest, *one, *two;
+	enum kvt_status status;
+
+	if ((status = exact(&rest, s, tokens - more * s->unit, err)) ||
+	    (status = exact(&one, s, s->unit, err)) ||
+	    (status = exact(&two, s, 2 * s->unit, err)))
+		return status;
+	for (int64_t i = 0; i < rest->n; i++) {
+		const struct posts_batch *a = &one->batch[i], *b = &two->batch[i];
+
+		out[i] = rest->batch[i];
+		out[i].listed += more * (b->listed - a->listed);
+		out[i].merged += more * (b->merged - a->merged);
+		out[i].ops += more * (b->ops - a->ops);
+		out[i].bytes += more * (b->bytes - a->bytes);
+	}
+	return KVT_OK;
+}
+
+/* ---- a replay under way ------------------------------------------------------ */
+
+/*
+ * One batch of a request: a piece of it, between one pair of ranks.
+ */
+struct job {
+	struct kvt_flow flow;		/* first: a flow is its job */
+	int64_t request, pair, piece, attempt;
+	int64_t post, posting;
+	struct posts_batch batch;
+	struct kvt_link link;
+	bool moving;
+	struct job *next, **link_back;	/* of the request's */
+};
+
+struct run {
+	struct serve *s;
+	const struct serve_how *how;
+	struct sizes *sizes;
+	const struct posts *pairs;
+	struct kvt_sim sim;
+	struct kvt_nic *nics;
+	int64_t *busy;			/* until when a rank posts */
+	struct events events;
+	int64_t *queue, head, tail;	/* requests that wait, by number */
+	int64_t moving;
+	struct job **jobs;		/* of each request that moves */
+	struct posts_batch *batches;	/* room for one request's */
+	bool dead;
+	struct kvt_error *err;
+	enum kvt_status status;
+};
+
+static void out_of_memory(struct run *r)
+{
+	if (!r->status)
+		r->status = kvt_fail(r->err, KVT_SYSTEM, "out of memory");
+}
+
+static void push_event(struct run *r, int64_t at, enum event_kind kind, int64_t request,
+		 struct job *job)
+{
+	if (!events_push(&r->events, (struct event){ at, 0, kind, request, job }))
+		out_of_memory(r);
+}
+
+/* ---- chance --------------------------------------------------------------- */
+
+/* From 0 to below 1, by what it is about and not by when it is asked. */
+static double chance(const struct run *r, const struct job *j, uint64_t about)
+{
+	const uint64_t what[] = { (uint64_t)j->request, (uint64_t)j->pair,
+				  (uint64_t)j->piece, (uint64_t)j->attempt, about };
+	uint64_t z = r->how->seed;
+
+	for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++) {
+		z += 0x9e3779b97f4a7c15u + what[i];
+		z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+		z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+		z ^= z >> 31;
+	}
+	return (double)(z >> 11) / 9007199254740992.0;
+}
+
+/* ---- requests --------------------------------------------------------------- */
+
+static int64_t share_of(int64_t whole, int64_t part, int64_t parts)
+{
+	return whole / parts * (part + 1) + whole % parts * (part + 1) / parts -
+	       whole / parts * part - whole % parts * part / parts;
+}
+
+static void add_job(struct run *r, int64_t n, int64_t pair, int64_t piece)
+{
+	struct serve_request *q = &r->s->request[n];
+	struct job *j = calloc(1, sizeof(*j));
+	const struct posts_batch *b = &r->batches[pair];
+	int64_t parts = r->how->pieces;
+
+	if (!j) {
+		out_of_memory(r);
+		return;
+	}
+	j->request = n;
+	j->pair = pair;
+	j->piece = piece;
+	j->batch = *b;
+	j->batch.bytes = share_of(b->bytes, piece, parts);
+	j->batch.ops = share_of(b->ops, piece, parts);
+	j->batch.merged = share_of(b->merged, piece, parts);
+	if (!j->batch.ops && j->batch.bytes)
+		j->batch.ops = 1;
+	j->link = posts_link(r->how->posts, j->batch.ops, j->batch.bytes);
+	j->next = r->jobs[n];
+	j->link_back = &r->jobs[n];
+	if (j->next)
+		j->next->link_back = &j->next;
+	r->jobs[n] = j;
+	q->rank_left[b->dst_rank]++;
+	push_event(r, r->sim.now, EVENT_POST, n, j);
+}
+
+static bool split_batches(struct run *r, int64_t n)
+{
+	const struct serve_request *q = &r->s->request[n];
+	int64_t bytes = 0, given = q->bytes, sum = 0;
+
+	r->status = sizes_get(r->batches, r->sizes, q->moved_tokens, r->err);
+	if (r->status)
+		return false;
+	for (int64_t i = 0; i < r->pairs->n; i++)
+		bytes += r->batches[i].bytes;
+	if (given == bytes)
+		return true;
+	/* a trace that says how many bytes: the pairs keep their parts of it */
+	for (int64_t i = 0; i < r->pairs->n; i++) {
+		struct posts_batch *b = &r->batches[i];
+
+		b->bytes = i + 1 == r->pairs->n ? given - sum :
+			   (int64_t)((double)given * ((double)b->bytes / (double)bytes));
+		sum += b->bytes;
+	}
+	return true;
+}
+
+/* Batches of the pieces that are ready and have none yet. */
+static void start_pieces(struct run *r, int64_t n)
+{
+	struct serve_request *q = &r->s->request[n];
+
+	if (r->status || !split_batches(r, n))
+		return;
+	if (!q->rank_left) {
+		q->rank_left = calloc((size_t)r->pairs->dst_ranks, sizeof(*q->rank_left));
+		if (!q->rank_left) {
+			out_of_memory(r);
+			return;
+		}
+	}
+	for (; q->started_pieces < q->ready_pieces; q->started_pieces++)
+		for (int64_t pair = 0; pair < r->pairs->n; pair++)
+			add_job(r, n, pair, q->started_pieces);
+}
+
+/* Requests that wait, as far as there is room. */
+static void start_waiting(struct run *r)
+{
+	while (r->head < r->tail && r->moving < r->how->concurrent) {
+		int64_t n = r->queue[r->head++];
+		struct serve_request *q = &r->s->request[n];
+
+		if (q->how != SERVE_WAITS)
+			continue;
+		q->how = SERVE_MOVES;
+		q->start = r->sim.now;
+		if (++r->moving > r->s->peak)
+			r->s->peak = r->moving;
+		start_pieces(r, n);
+	}
+}
+
+static void drop_job(struct run *r, struct job *j)
+{
+	*j->link_back = j->next;
+	if (j->next)
+		j->next->link_back = j->link_back;
+	/* events may still name it; the last one of them frees it */
+	j->request = -1;
+	if (j->moving) {
+		double moved = (double)j->flow.bytes - j->flow.left;
+
+		kvt_sim_cancel(&r->sim, &j->flow);
+		r->s->abandoned_bytes += (int64_t)(moved + 0.5);
+		r->s->nic_bytes[j->batch.src_rank] += moved;
+		r->s->nic_bytes[r->pairs->src_ranks + j->batch.dst_rank] += moved;
+		free(j);
+	}
+}
+
+/* It moves no more, whatever the reason. */
+static void end_request(struct run *r, int64_t n, enum serve_end how)
+{
+	struct serve_request *q = &r->s->request[n];
+
+	r->moving -= q->how == SERVE_MOVES;
+	q->how = how;
+	q->end = r->sim.now;
+	if (q->end > r->s->end)
+		r->s->end = q->end;
+	while (r->jobs[n])
+		drop_job(r, r->jobs[n]);
+	free(q->rank_left);
+	q->rank_left = NULL;
+	start_waiting(r);
+}
+
+/* A rank has all: it reports, and the last report ends the request. */
+static void report(struct run *r, int64_t n, int64_t rank)
+{
+	struct serve_request *q = &r->s->request[n];
+
+	if (q->rank_left[rank] || q->started_pieces < r->how->pieces)
+		return;
+	if (kvt_countdown_report(&q->reports, r->pairs->dst_ranks))
+		end_request(r, n, SERVE_DONE);
+}
+
+/* ---- batches -------------------------------------------------------------- */
+
+static void retry(struct run *r, struct job *j, int64_t after)
+{
+	struct serve_request *q = &r->s->request[j->request];
+
+	r->s->failed_transfers++;
+	if (j->attempt++ >= SERVE_RETRIES) {
+		int64_t n = j->request;
+
+		end_request(r, n, SERVE_FAILED);
+		free(j);
+		return;
+	}
+	q->retries++;
+	push_event(r, r->sim.now + after, EVENT_POST, j->request, j);
+}
+
+static void post_job(struct run *r, struct job *j, int64_t at)
+{
+	int64_t rank = r->how->posts->push ? j->batch.src_rank :
+		       r->pairs->src_ranks + j->batch.dst_rank;
+
+	if (r->dead) {
+		retry(r, j, r->how->timeout_ns);
+		return;
+	}
+	if (r->busy[rank] > at) {
+		push_event(r, r->busy[rank], EVENT_POST, j->request, j);
+		return;
+	}
+	j->post = at;
+	j->posting = kvt_link_post_ns(&j->link, j->batch.ops);
+	r->busy[rank] = at + j->posting;
+	j->flow.src = &r->nics[j->batch.src_rank];
+	j->flow.dst = &r->nics[r->pairs->src_ranks + j->batch.dst_rank];
+	j->moving = true;
+	kvt_sim_add(&r->sim, &j->flow, &j->link, j->batch.ops, j->batch.bytes);
+}
+
+static void record_transfer(struct run *r, const struct job *j)
+{
+	struct serve *s = r->s;
+
+	if (s->ntransfers == s->transfer_room) {
+		int64_t room = 2 * s->transfer_room + 256;
+		void *more = realloc(s->transfer, (size_t)room * sizeof(*s->transfer));
+
+		if (!more) {
+			out_of_memory(r);
+			return;
+		}
+		s->transfer = more;
+		s->transfer_room = room;
+	}
+	s->transfer[s->ntransfers++] = (struct serve_transfer){
+		j->flow.end - j->post, j->posting, j->batch.bytes, j->batch.merged,
+	};
+}
+
+static void job_arrived(struct run *r, struct job *j)
+{
+	struct serve_request *q = &r->s->request[j->request];
+	bool lost = r->how->drop > 0 && chance(r, j, 1) < r->how->drop;
+	bool wrong = r->how->corrupt > 0 && chance(r, j, 2) < r->how->corrupt;
+	int64_t n = j->request, rank = j->batch.dst_rank;
+
+	j->moving = false;
+	r->s->nic_bytes[j->batch.src_rank] += (double)j->batch.bytes;
+	r->s->nic_bytes[r->pairs->src_ranks + rank] += (double)j->batch.bytes;
+	if (lost || wrong) {
+		q->retried_bytes += j->batch.bytes;
+		r->s->retried_bytes += j->batch.bytes;
+		retry(r, j, lost ? r->how->timeout_ns : 0);
+		return;
+	}
+	r->s->arrived_bytes += j->batch.bytes;
+	q->arrived += j->batch.bytes;
+	record_transfer(r, j);
+	drop_job(r, j);
+	free(j);
+	q->rank_left[rank]--;
+	report(r, n, rank);
+}
+
+/* ---- events ------------------------------------------------------------------ */
 
 static void piece_ready(struct run *r, int64_t n)
 {
@@ -14,9 +451,9 @@ static void piece_ready(struct run *r, int64_t n)
 		return;
 	if (q->ready_pieces++ == 0) {
 		r->queue[r->tail++] = n;
-		serve_start_next(r);
+		start_waiting(r);
 	} else if (q->how == SERVE_MOVES) {
-		serve_start_pieces(r, n);
+		start_pieces(r, n);
 	}
 }
 
@@ -47,11 +484,11 @@ static void peer_dies(struct run *r)
 		j->attempt++;
 		r->s->failed_transfers++;
 		r->s->request[j->request].retries++;
-		serve_push(r, r->sim.now + r->how->timeout_ns, EVENT_POST, j->request, j);
+		push_event(r, r->sim.now + r->how->timeout_ns, EVENT_POST, j->request, j);
 	}
 }
 
-static void happen(struct run *r, const struct event *e)
+static void handle_event(struct run *r, const struct event *e)
 {
 	switch (e->kind) {
 	case EVENT_PIECE:
@@ -61,11 +498,11 @@ static void happen(struct run *r, const struct event *e)
 		if (e->job->request < 0)
 			free(e->job);
 		else
-			serve_post(r, e->job, e->at);
+			post_job(r, e->job, e->at);
 		break;
 	case EVENT_EXPIRE:
 		if (r->s->request[e->request].how <= SERVE_MOVES)
-			serve_end_request(r, e->request, SERVE_EXPIRED);
+			end_request(r, e->request, SERVE_EXPIRED);
 		break;
 	case EVENT_DOWN:
 		set_rails(r, r->how->rails - 1);
@@ -80,7 +517,7 @@ static void happen(struct run *r, const struct event *e)
 }
 
 /* Every request has an event that ends it, when its lease is over. */
-static void loop(struct run *r)
+static void run_events(struct run *r)
 {
 	while (!r->status && (r->events.n || r->sim.nflows)) {
 		int64_t until = r->events.n ? r->events.heap[0].at : INT64_MAX;
@@ -88,13 +525,13 @@ static void loop(struct run *r)
 		struct event e;
 
 		if (done) {
-			serve_arrived(r, (struct job *)done);
+			job_arrived(r, (struct job *)done);
 			continue;
 		}
 		if (!r->events.n)
 			break;
 		e = events_pop(&r->events);
-		happen(r, &e);
+		handle_event(r, &e);
 	}
 }
 
@@ -111,9 +548,9 @@ static void add_events(struct run *r, int64_t n)
 						  (double)r->how->pieces + 0.5);
 		if (!i)
 			q->first = q->ready;
-		serve_push(r, q->ready, EVENT_PIECE, n, NULL);
+		push_event(r, q->ready, EVENT_PIECE, n, NULL);
 	}
-	serve_push(r, q->ready + r->how->lease_ns, EVENT_EXPIRE, n, NULL);
+	push_event(r, q->ready + r->how->lease_ns, EVENT_EXPIRE, n, NULL);
 }
 
 static void add_request(struct run *r, const struct kvt_trace_row *row, int64_t hit,
@@ -143,7 +580,7 @@ static void add_requests(struct run *r, const struct kvt_trace *t)
 	int64_t *hits = malloc((size_t)t->n * sizeof(*hits));
 
 	if (!hits) {
-		serve_out_of_memory(r);
+		out_of_memory(r);
 		return;
 	}
 	r->status = kvt_trace_hits(hits, t, r->err);
@@ -151,16 +588,16 @@ static void add_requests(struct run *r, const struct kvt_trace *t)
 		add_request(r, &t->row[n], hits[n], n);
 	free(hits);
 	if (r->how->down_at >= 0) {
-		serve_push(r, r->how->down_at, EVENT_DOWN, 0, NULL);
-		serve_push(r, r->how->down_until, EVENT_UP, 0, NULL);
+		push_event(r, r->how->down_at, EVENT_DOWN, 0, NULL);
+		push_event(r, r->how->down_until, EVENT_UP, 0, NULL);
 	}
 	if (r->how->dead_at >= 0)
-		serve_push(r, r->how->dead_at, EVENT_DEAD, 0, NULL);
+		push_event(r, r->how->dead_at, EVENT_DEAD, 0, NULL);
 }
 
 /* ---- all of it ------------------------------------------------------------ */
 
-static void run_init(struct run *r, const struct kvt_trace *t)
+static void init_run(struct run *r, const struct kvt_trace *t)
 {
 	struct serve *s = r->s;
 	size_t nics, n = (size_t)t->n;
@@ -178,12 +615,12 @@ static void run_init(struct run *r, const struct kvt_trace *t)
 	r->batches = calloc((size_t)r->pairs->n + 1, sizeof(*r->batches));
 	if (!s->request || !s->nic_bytes || !r->nics || !r->busy || !r->queue ||
 	    !r->jobs || !r->batches)
-		serve_out_of_memory(r);
+		out_of_memory(r);
 	else
 		set_rails(r, r->how->rails);
 }
 
-static void run_free(struct run *r)
+static void free_run(struct run *r)
 {
 	while (r->events.n) {
 		struct event e = events_pop(&r->events);
@@ -214,12 +651,12 @@ enum kvt_status serve_run(struct serve *out, const struct kvt_trace *trace,
 	if ((r.status = sizes_pairs(&r.pairs, sizes, err)))
 		return r.status;
 	kvt_sim_init(&r.sim, how->posts->share);
-	run_init(&r, trace);
+	init_run(&r, trace);
 	if (!r.status)
 		add_requests(&r, trace);
 	if (!r.status)
-		loop(&r);
-	run_free(&r);
+		run_events(&r);
+	free_run(&r);
 	if (r.status)
 		serve_free(out);
 	return r.status;

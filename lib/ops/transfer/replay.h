@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.h - requests of a trace on their way over one link; for replay and faults
+ * replay.h - requests of a trace on their way over one link
  *
  * A request is ready when its prompt is computed, or bit by bit while it is.  It
  * waits until few enough others move, then each pair of ranks has a batch for it.
  * It is done when every destination rank has reported.
  */
-#ifndef KVTOOL_SIM_SERVE_H
-#define KVTOOL_SIM_SERVE_H
+#ifndef KVT_OPS_REPLAY_H
+#define KVT_OPS_REPLAY_H
 
-#include "formats/log/trace.h"
 #include "lib/kvt/connect.h"
-#include "lib/ops/transfer/posts.h"
+#include "lib/ops/transfer/batches.h"
+#include "lib/transfer/trace.h"
 
-/* ---- what a request moves: sim_sizes.c ------------------------------------ */
+/* ---- what a request moves -------------------------------------------------- */
 
 /*
  * Batches by the length of a request: exact up to two units, from there on each
  * unit adds what the second one did.
  */
 struct sizes {
-	const struct sim_args *args;	/* borrowed */
-	const struct posts_how *how;
+	const struct kvt_model_transfer *from;	/* borrowed; any number of tokens */
+	const struct posts_how *how;	/* borrowed */
 	int64_t unit, states;		/* tokens; of a destination block */
-	struct posts *of;		/* [2 * unit], made when they are asked for */
+	struct posts *of;		/* [2 * unit + 1], made when they are asked for */
 };
+
+/*
+ * 'from' must have ids that lie alike all along, pools of their own and nothing
+ * cached.  KVT_UNSUPPORTED: block sizes that hardly ever meet.
+ */
 KVT_MUST_CHECK enum kvt_status
-sizes_init(struct sizes *out, const struct sim_args *args, const struct posts_how *how,
-	   struct kvt_error *err);
+sizes_init(struct sizes *out, const struct kvt_model_transfer *from,
+	   const struct posts_how *how, struct kvt_error *err);
 void sizes_free(struct sizes *sizes);
 
 /* The batches of so many tokens: out[0] to out[n], the same pairs for every length. */
@@ -98,23 +103,49 @@ void serve_free(struct serve *serve);
 
 /* ---- output: sim_serve_out.c --------------------------------------------- */
 
-struct serve_report {
-	const struct serve *serve;
-	const struct serve_how *how;
-	const struct sizes *sizes;
-	const char *trace;
-	int64_t slo_ns;			/* 0: none */
-	bool faults, requests;		/* print what is about them */
-	bool scattered;			/* block ids are 0, 2, 4, ... */
-};
-void serve_text(const struct serve_report *report);
-KVT_MUST_CHECK enum kvt_status
-serve_json(const struct serve_report *report, struct kvt_error *err);
+/* ---- figures: replay_sums.c ------------------------------------------------ */
 
-/* "metrics", as vLLM gives them to Prometheus: sim_serve_prom.c */
-void serve_put_metrics(struct json_out *out, json_t *object, const struct serve *serve);
+struct kvt_spread {
+	double p50, p90, p99, mean;
+};
+
+struct kvt_replay_sums {
+	int64_t done, failed, expired, retries;
+	int64_t bytes, good;		/* of all requests; of those done in time */
+	struct kvt_spread kv, wait;	/* ns a request: the KV part of TTFT, the queue */
+	struct kvt_spread xfer, posting;	/* us a transfer, whole ones as in vLLM */
+	double xfer_ns, mib, descriptors;	/* sums over transfers */
+	double jain, use_mean, use_most;	/* fairness; of the cards' time */
+	double seconds, pinned;		/* all of it; bytes x seconds at the source */
+};
+
+/* slo_ns 0: whatever is done is in time. */
+KVT_MUST_CHECK enum kvt_status
+kvt_replay_sum(struct kvt_replay_sums *out, const struct serve *serve, double rate,
+	       int64_t slo_ns, struct kvt_error *err);
+
+/* Nanoseconds from when all is ready to the end. */
+int64_t kvt_replay_kv_part(const struct serve_request *request);
 
 /* The share of the requests that are done, with their KV part in time. */
 double serve_attainment(const struct serve *serve, int64_t slo_ns);
+
+/* As vLLM's NIXL connector gives it to Prometheus: its names, units and bounds. */
+enum { KVT_REPLAY_HISTOGRAMS = 4, KVT_MOST_BOUNDS = 16 };
+struct kvt_histogram {
+	const char *name;
+	double sum, bound[KVT_MOST_BOUNDS];	/* bound 0 ends them */
+	int64_t count[KVT_MOST_BOUNDS];	/* up to each bound, as Prometheus has it */
+};
+void kvt_replay_histogram(struct kvt_histogram *out, const struct serve *serve, int i);
+
+/* ---- what a request has already: prefix_hits.c ----------------------------- */
+
+/*
+ * Tokens at the front of each of the t->n requests that earlier ones had, in a
+ * cache that keeps all: the leading blocks whose hash ids came before.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_trace_hits(int64_t *tokens, const struct kvt_trace *trace, struct kvt_error *err);
 
 #endif

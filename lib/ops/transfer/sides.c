@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sides.c - the files of all ranks of both sides of a transfer */
-#include "lib/ops/transfer/sides.h"
+/*
+ * sides.c - all ranks of both sides of a transfer, and the plan between them
+ *
+ * A plan is of one rank of each side, so all ranks of a side must be laid out alike.
+ * A new destination is the merged source with another layout, block size, pool and
+ * tables, cut into ranks; each of its groups gets blocks of its own, and no two
+ * requests share one.  The entries of the plan are kept by destination block, so
+ * that those of a box are found by bisection.
+ */
+#include "lib/ops/transfer/exec.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "lib/dump/slice.h"
 
 #define LL(x) ((long long)(x))
 
@@ -73,43 +83,11 @@ const struct kvt_snapshot *side_rank(const struct side *side, int rank)
 			    kvt_dump_snapshot(side->file[rank].reader);
 }
 
-enum kvt_status ranks_open(struct side *side, int n, char **names, struct kvt_error *err)
+enum kvt_status kvt_ranks_check(struct side *side, struct kvt_error *err)
 {
-	enum kvt_status status;
+	enum kvt_status status = rank_files_check(side->file, side->n, err);
 
-	side->n = n;
-	side->file = calloc((size_t)n + 1, sizeof(*side->file));
-	if (!side->file)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; i < n; i++) {
-		side->file[i].name = names[i];
-		if ((status = kvt_open(&side->file[i].reader, names[i], NULL, err)))
-			return status;
-	}
-	if ((status = rank_files_check(side->file, n, err)))
-		return status;
-	return check_alike(side, err);
-}
-
-/* The first file says how many of the operands are the source. */
-static enum kvt_status count_source(int *out, int n, char **argv, struct kvt_error *err)
-{
-	struct kvt_dump *reader;
-	enum kvt_status status;
-	int64_t ranks;
-
-	if (n < 1)
-		return kvt_fail(err, KVT_USAGE, "expected the dumps of the source");
-	if ((status = kvt_open(&reader, argv[0], NULL, err)))
-		return status;
-	ranks = kvt_dump_snapshot(reader)->parallel.tp_size;
-	kvt_dump_close(reader);
-	if (ranks > n)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is one of %lld ranks, expected all of them, got %d files",
-				argv[0], LL(ranks), n);
-	*out = (int)ranks;
-	return KVT_OK;
+	return status ? status : check_alike(side, err);
 }
 
 /* ---- do both sides fit? ---------------------------------------------- */
@@ -198,7 +176,7 @@ static enum kvt_status sort_spans(struct sides *sides, struct kvt_error *err)
 	return sides->span ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
 }
 
-/* The first entry of a block or of one behind it. */
+/* The first entry of a block or of one after it. */
 static int64_t first_entry(const struct sides *sides, int part, int64_t block)
 {
 	int64_t low = 0, high = sides->sim.group[part].xfer.nentries;
@@ -229,84 +207,261 @@ struct carry_box carry_box_of(const struct sides *sides, int part,
 	};
 }
 
-/* ---- opening --------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------- */
 
-static enum kvt_status load(struct sides *sides, const struct exec_args *args, int n,
-			    char **argv, struct kvt_error *err)
+enum kvt_status kvt_sides_join(struct sides *sides, const char *src_name,
+			       const char *dst_name, const struct kvt_transfer_how *how,
+			       struct kvt_error *err)
 {
-	struct sim_dumps dumps = { .src_name = argv[0] };
+	const struct sim_dumps dumps = {
+		.src_name = src_name, .dst_name = dst_name,
+		.src = side_rank(&sides->src, 0), .dst = side_rank(&sides->dst, 0),
+	};
 	enum kvt_status status;
-	int nsrc = 0;
 
-	if ((status = count_source(&nsrc, n, argv, err)))
-		return status;
-	if (args->sim.dst.text && nsrc != n)
-		return kvt_fail(err, KVT_USAGE,
-				"--dst makes a destination, and %s is one already",
-				argv[nsrc]);
-	if (!args->sim.dst.text && nsrc == n)
-		return kvt_fail(err, KVT_USAGE,
-				"expected the dumps of a destination, or --dst");
-	if ((status = ranks_open(&sides->src, nsrc, argv, err)))
-		return status;
-	status = args->sim.dst.text ? make_destination(sides, &args->sim, err) :
-		 ranks_open(&sides->dst, n - nsrc, argv + nsrc, err);
-	if (status || (status = check_groups(sides, err)))
-		return status;
-	dumps.dst_name = args->sim.dst.text ? "the destination" : argv[nsrc];
-	dumps.src = side_rank(&sides->src, 0);
-	dumps.dst = side_rank(&sides->dst, 0);
-	if ((status = sim_load_dumps(&sides->sim, &dumps, &args->sim, err)) ||
+	sides->request = how->request;
+	sides->cached = how->cached;
+	sides->whole = how->whole;
+	sides->all_states = how->all_states;
+	if ((status = check_groups(sides, err)) ||
+	    (status = kvt_transfer_of_dumps(&sides->sim, &dumps, how, err)) ||
 	    (status = check_requests(sides, err)))
 		return status;
 	return sort_spans(sides, err);
 }
 
-enum kvt_status sides_open(struct sides *out, const struct exec_args *args, int n,
-			   char **argv, struct kvt_error *err)
-{
-	struct sides sides = {
-		.request = args->sim.request, .cached = args->sim.cached,
-		.fill = (uint8_t)args->fill, .all_states = args->sim.all_states,
-		.whole = args->sim.partial && !strcmp(args->sim.partial, "whole"),
-	};
-	enum kvt_status status;
+/* ---- a new destination: layouts -------------------------------------- */
 
-	if (args->fill > 255)
-		return kvt_fail(err, KVT_USAGE,
-				"--fill is %lld, expected a byte, 0 to 255",
-				LL(args->fill));
-	if ((status = load(&sides, args, n, argv, err)))
-		sides_free(&sides);
-	else
-		*out = sides;
+static bool is_attention(const struct kvt_group *g)
+{
+	return g->kind != KVT_MAMBA_CONV && g->kind != KVT_MAMBA_SSM;
+}
+
+static enum kvt_status lay_out(struct kvt_group *g, const struct kvt_transfer_pool *p,
+			       const char *conv, struct kvt_error *err)
+{
+	struct kvt_box whole = kvt_box_whole(&g->shape);
+	struct kvt_layout layout = g->layout;
+	struct kvt_views views;
+	struct kvt_error why;
+
+	if (g->kind == KVT_MAMBA_CONV && conv) {
+		enum kvt_status status = kvt_conv_layout(&layout, &g->layout, conv, err);
+
+		if (status)
+			return status;
+	} else if (is_attention(g) && p->layout.nplanes) {
+		layout = p->layout;
+	}
+	if (kvt_layout_views(&views, &layout, &whole, g->shape.elem, &why))
+		return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s", g->id,
+				kvt_layout_string(&layout).s, why.text);
+	if (kvt_content_keeps(&g->content, &layout, &g->shape, &why))
+		return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", g->id, why.text);
+	g->layout = layout;
+	if (!kvt_layout_predicates(&layout, &g->shape).block_compact)
+		g->page_bytes = g->page_offset = 0;
+	return KVT_OK;
+}
+
+/* ---- a new destination: blocks and tables ---------------------------- */
+
+/* How many blocks a request takes; a recurrent state keeps those it has. */
+static int64_t blocks_of(const struct kvt_request *r, const struct kvt_group *g,
+			 int index)
+{
+	int64_t tokens = kvt_request_skip(r, g) + r->ntokens;
+
+	if (g->tokens_per_state < 0 || !r->nblocks[index])
+		return r->nblocks[index];
+	return tokens / g->block_size + (tokens % g->block_size != 0);
+}
+
+static enum kvt_status new_tables(struct kvt_snapshot *s, int index, const uint32_t *ids,
+				  struct kvt_error *err)
+{
+	for (int64_t i = 0; i < s->nrequests; i++) {
+		struct kvt_request *r = &s->request[i];
+		int64_t n = blocks_of(r, &s->group[index], index);
+		uint32_t *blocks = malloc(((size_t)n + 1) * sizeof(*blocks));
+
+		if (!blocks)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		memcpy(blocks, ids, (size_t)n * sizeof(*blocks));
+		free(r->blocks[index]);
+		r->blocks[index] = blocks;
+		r->nblocks[index] = n;
+		ids += n;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status cut_blocks(struct kvt_group *g, int64_t size,
+				  struct kvt_error *err)
+{
+	if (g->tokens_per_state < 0 || !size)
+		return KVT_OK;
+	if (size % g->tokens_per_state || size > INT32_MAX)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: blocks of %lld tokens cannot hold states of %lld tokens",
+				g->id, LL(size), LL(g->tokens_per_state));
+	g->block_size = size;
+	g->shape.n[KVT_AXIS_S] = size / g->tokens_per_state;
+	return KVT_OK;
+}
+
+/*
+ * What a pool has if nobody says: the blocks that the ids reach, and at least one
+ * in sixteen that nothing goes to, where a stray write shows.
+ */
+static enum kvt_status choose_pool(int64_t *pool, uint32_t **ids,
+				   const struct kvt_id_pattern *pattern, int64_t n,
+				   struct kvt_error *err)
+{
+	const char *words = pattern->words;
+	bool spread = !strcmp(words, "scatter") || !strncmp(words, "list:", 5) ||
+		      !strncmp(words, "file:", 5);
+	int64_t most = n + n / 16 + 1, drawn = spread ? 0 : most;
+	enum kvt_status status = sim_ids(ids, &drawn, pattern, n, err);
+
+	*pool = most;
+	for (int64_t i = 0; !status && i < n; i++)
+		if ((*ids)[i] >= *pool)
+			*pool = (int64_t)(*ids)[i] + 1;
+	if (status || *pool <= SIM_MOST_POOL)
+		return status;
+	free(*ids);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"block id %lld is outside any pool, which has at most %d", LL(*pool - 1),
+			SIM_MOST_POOL);
+}
+
+/* Inside the pool, and each once: no two requests share a new block. */
+static enum kvt_status check_ids(const uint32_t *ids, int64_t n, int64_t pool,
+				 const char *group, struct kvt_error *err)
+{
+	bool *taken = calloc((size_t)pool + 1, sizeof(*taken));
+	enum kvt_status status = taken ? KVT_OK :
+				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+
+	for (int64_t i = 0; !status && i < n; i++) {
+		if (ids[i] >= pool)
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: block id %lld is outside the pool of %lld",
+					  group, LL(ids[i]), LL(pool));
+		else if (taken[ids[i]])
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: block id %lld comes twice", group,
+					  LL(ids[i]));
+		else
+			taken[ids[i]] = true;
+	}
+	free(taken);
 	return status;
 }
 
-/* ---- outputs --------------------------------------------------------- */
-
-enum kvt_status output_name(char *out, size_t room, const char *pattern, int rank,
-			    int nranks, struct kvt_error *err)
+/* Requests share no blocks: each has its own part of the ids. */
+static enum kvt_status place_group(struct kvt_snapshot *s, int index,
+				   const struct kvt_transfer_pool *p, const char *conv,
+				   struct kvt_error *err)
 {
-	const char *at = strstr(pattern, "%r");
-	int n;
+	struct kvt_group *g = &s->group[index];
+	struct kvt_error why = { "" };
+	int64_t total = 0, pool = p->blocks;
+	enum kvt_status status;
+	uint32_t *ids;
 
-	if (!at && nranks > 1)
-		return kvt_fail(err, KVT_USAGE,
-				"-o is '%.100s', expected %%r in it: there are %d ranks to write",
-				pattern, nranks);
-	if (at)
-		n = snprintf(out, room, "%.*s%d%s", (int)(at - pattern), pattern, rank,
-			     at + 2);
-	else
-		n = snprintf(out, room, "%s", pattern);
-	return n < (int)room ? KVT_OK : kvt_fail(err, KVT_USAGE, "-o is too long");
+	if ((status = cut_blocks(g, p->block_size, err)) ||
+	    (status = lay_out(g, p, conv, err)))
+		return status;
+	for (int64_t i = 0; i < s->nrequests; i++)
+		total += blocks_of(&s->request[i], g, index);
+	status = pool ? sim_ids(&ids, &pool, &p->ids, total, &why) :
+			choose_pool(&pool, &ids, &p->ids, total, &why);
+	if (status)
+		return kvt_fail(err, status, "%s: %.400s", g->id, why.text);
+	status = check_ids(ids, total, pool, g->id, err);
+	g->shape.n[KVT_AXIS_B] = pool;
+	free(g->block_ids);
+	free(g->block_valid);
+	g->pool[0] = '\0';		/* each group gets numbers of its own */
+	g->block_ids = NULL;
+	g->block_valid = NULL;
+	if (!status)
+		status = new_tables(s, index, ids, err);
+	free(ids);
+	return status;
 }
 
-struct kvt_run exec_run_on_cpu(const struct exec_args *args)
-{
-	struct kvt_run run = args->run;
+/* ---- a new destination: ranks ---------------------------------------- */
 
-	run.device = NULL;
-	return run;
+static enum kvt_status make_rank(struct kvt_snapshot *out, const struct kvt_snapshot *all,
+				 struct kvt_rank rank, int64_t mamba_groups,
+				 struct kvt_error *err)
+{
+	struct pick pick = { .rank = rank, .mamba_groups = mamba_groups };
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	if ((status = kvt_snapshot_copy(out, all, err)))
+		return status;
+	for (int g = 0; !status && g < out->ngroups; g++) {
+		struct source_part part;
+
+		status = pick_width(&part, &out->group[g], all, &pick, &why);
+	}
+	if (status)
+		return kvt_fail(err, status, "--dst: %.400s", why.text);
+	out->parallel.tp_size = rank.size;
+	out->parallel.tp_rank = rank.index;
+	out->has_parallel = true;
+	/* every entry has a block of its own, whatever the source has there */
+	for (int g = 0; g < out->ngroups; g++)
+		kvt_set_null(out, g, -1);
+	kvt_share_null(out);
+	place_in_pages(out);
+	return kvt_snapshot_check(out, err);
+}
+
+static enum kvt_status make_ranks(struct side *dst, const struct kvt_snapshot *all,
+				  int64_t n, int64_t mamba_groups, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	if (n > KVT_MAX_RANKS)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"--dst: %lld ranks, expected at most %d",
+				LL(n), KVT_MAX_RANKS);
+	dst->made = calloc((size_t)n, sizeof(*dst->made));
+	if (!dst->made)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	while (!status && dst->n < n) {
+		kvt_snapshot_init(&dst->made[dst->n]);
+		status = make_rank(&dst->made[dst->n], all,
+				   (struct kvt_rank){ n, dst->n }, mamba_groups, err);
+		dst->n++;
+	}
+	return status;
+}
+
+enum kvt_status make_destination(struct sides *sides, const struct kvt_new_side *from,
+				 struct kvt_error *err)
+{
+	int n = sides->src.n;
+	int64_t ranks = from->pool.ranks ? from->pool.ranks : n;
+	struct kvt_dump **readers = calloc((size_t)n, sizeof(*readers));
+	struct source whole;
+	enum kvt_status status;
+
+	if (!readers)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = join_source(&whole, readers, sides->src.file, n, err);
+	for (int g = 0; !status && g < whole.snapshot.ngroups; g++)
+		status = place_group(&whole.snapshot, g, &from->pool, from->conv, err);
+	if (!status)
+		status = make_ranks(&sides->dst, &whole.snapshot, ranks,
+				    from->mamba_groups, err);
+	source_free(&whole);
+	free(readers);
+	return status;
 }

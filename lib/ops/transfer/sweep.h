@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sweep.h - one transfer in many deployments, ranked by time */
-#ifndef KVTOOL_SWEEP_H
-#define KVTOOL_SWEEP_H
+/*
+ * sweep.h - one transfer in many deployments, ranked by time
+ *
+ * The caller makes a transfer of each deployment and adds it, then asks for the
+ * ranking.
+ */
+#ifndef KVT_OPS_SWEEP_H
+#define KVT_OPS_SWEEP_H
 
-#include "lib/kvt/link.h"
-#include "lib/kvt/stack.h"
-#include "lib/ops/transfer/transfer.h"
+#include "lib/ops/transfer/batches.h"
 
 /* What most runs of a row end with. */
 enum sweep_cause {
@@ -40,42 +43,47 @@ struct sweep_row {
 };
 
 struct sweep {
-	const struct sim_args *args;
-	const struct kvt_link *link;
+	const struct kvt_link *link;	/* borrowed */
+	const char *model;		/* borrowed; NULL */
 	int64_t tokens;
 	int64_t n, room;
 	struct sweep_row *row;		/* owned; the best first */
 };
 
-/* Adds a row: what its stack posts, or why that refuses.  Fills in 'row'. */
-KVT_MUST_CHECK enum kvt_status
-sweep_posts(struct sweep *sweep, const struct sim *sim, struct sweep_row *row,
-	    struct kvt_error *err);
-
-/* Adds the same deployment with buffers on both sides. */
+/* Copies into and out of buffers on both sides. */
 struct sweep_stage {
 	int64_t size, copy_rate;	/* bytes; 10^9 of them a second */
 };
+
+/*
+ * Adds a deployment: a row of what its stack posts, or of why that refuses.  Names
+ * of layouts are those that the user knows; NULL: as the layout is written.
+ */
 KVT_MUST_CHECK enum kvt_status
-sweep_staged(struct sweep *sweep, const struct sim *sim, const struct sweep_row *row,
-	     const struct sweep_stage *stage, struct kvt_error *err);
+sweep_posts(struct sweep *sweep, const struct sim *sim, const char *const layout[2],
+	    enum kvt_stack stack, int64_t sge, struct kvt_error *err);
+
+/* Adds the same through buffers, whatever its stack posts. */
+KVT_MUST_CHECK enum kvt_status
+sweep_staged(struct sweep *sweep, const struct sim *sim, const char *const layout[2],
+	     enum kvt_stack stack, int64_t sge, const struct sweep_stage *stage,
+	     struct kvt_error *err);
+
+/*
+ * The best first: by time, what is equally fast by ops, then as it was added; what a
+ * stack refuses comes last.  Marks the rows that no other beats.
+ */
+void kvt_sweep_rank(struct sweep *sweep);
+void kvt_sweep_free(struct sweep *sweep);
 
 /* The scope that comes next to what a stack posts. */
 enum kvt_scope sweep_scope(enum kvt_stack stack);
+
+/* ---- why: sweep_why.c ------------------------------------------------------ */
 
 /* The reason of most breaks, over all groups. */
 KVT_MUST_CHECK enum kvt_status
 sweep_why(struct sweep_break *out, const struct sim *sim, enum kvt_scope scope,
 	  struct kvt_error *err);
-
-const char *sweep_cause_name(enum sweep_cause cause);	/* "tp" */
-
-/* "Different TP breaks nhd and blshc ...": what the rows say together. */
-void sweep_sentence(char *out, size_t room, const struct sweep *sweep);
-
-void sweep_text(const struct sweep *sweep);
-void sweep_csv(const struct sweep *sweep);
-KVT_MUST_CHECK enum kvt_status
-sweep_json(const struct sweep *sweep, struct kvt_error *err);
 
 #endif

@@ -1,85 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transfer.h - what the modes of transfer-sim share: a transfer, group by group
+ * transfer.h - a simulated transfer: which bytes go where, group by group
  *
- * sim_load() makes one out of what was said; every mode begins with that and
- * ends with sim_free().
+ * A transfer is made of two dumps (dumps.c) or of a model and two pools that no
+ * dump describes (model.c).  Either way each group of layers becomes a plan of
+ * lib/transfer (struct kvt_xfer), which is proven before it is handed out: every
+ * byte of the destination that is to be written is written exactly once.  No data
+ * is read.
+ *
+ * Whatever has an init function must be freed only if that returned KVT_OK.
  */
-#ifndef KVTOOL_SIM_H
-#define KVTOOL_SIM_H
+#ifndef KVT_OPS_TRANSFER_H
+#define KVT_OPS_TRANSFER_H
 
-#include "cli/json_out.h"
-#include "cli/models.h"
-#include "cli/opt.h"
+#include "lib/kvt/model.h"
+#include "lib/kvt/snapshot.h"
 #include "lib/kvt/transfer.h"
-
-/* ---- what was said ------------------------------------------------------ */
-
-/* The modes, in the order of --help; each reads its own options. */
-extern const struct command sim_plan, sim_exec, sim_wire, sim_time, sim_replay,
-	sim_faults, sim_page, sim_sweep, sim_compare, sim_calibrate, sim_emit;
-
-/* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */
-struct sim_side_args {
-	const char *file;		/* NULL: none; 'text' may still add to it */
-	const char *text;		/* NULL: as the source, or the defaults */
-};
-
-struct sim_args {
-	const char *model, *models, *dtype;
-	struct opt_strings spec;
-	struct sim_side_args src, dst;
-	int64_t tokens;			/* 0: not said */
-	int64_t cached;			/* tokens that the destination has already */
-	const char *partial;		/* "valid" or "whole" */
-	const char *replicas;		/* "grouped" or "modulo" */
-	const char *conv;		/* "sd" or "ds" */
-	const char *request;
-	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
-	bool all_states;		/* of recurrent groups, not only the last one */
-	const char *layout;		/* of both sides, instead of theirs; or NULL */
-};
-
-#define SIM_OPTS(a) \
-	{ "model", 'm', OPT_STRING, &(a)->model, "NAME", \
-	  "a model's caches: a config.json, or a name of 'list'" }, \
-	OPT_MODELS(&(a)->models), \
-	{ "spec", 0, OPT_STRINGS, &(a)->spec, "KIND:KEY=N,...", \
-	  "a group of layers instead, such as gqa:layers=80,heads=8,head-dim=128" }, \
-	{ "cache-dtype", 0, OPT_STRING, &(a)->dtype, "DTYPE", \
-	  "type of the cache, not of the weights; default: the model's" }, \
-	{ "tokens", 't', OPT_COUNT, &(a)->tokens, "N", \
-	  "length of the request; default 2048" }, \
-	{ "cached", 0, OPT_INT, &(a)->cached, "N", \
-	  "tokens in front that the destination has already" }, \
-	{ "src", 0, OPT_STRING, &(a)->src.text, "KEY=VALUE,...", \
-	  "source: layout, tp, block-size, pool, ids" }, \
-	{ "dst", 0, OPT_STRING, &(a)->dst.text, "KEY=VALUE,...", \
-	  "destination; what is not said is as in the source" }, \
-	{ "partial", 0, OPT_STRING, &(a)->partial, "valid|whole", \
-	  "of a last block in part: its valid states (default), or all of it" }, \
-	{ "conv", 0, OPT_STRING, &(a)->conv, "ds|sd", \
-	  "order of conv states: by channel, or by tap as in vLLM" }, \
-	{ "replica-map", 0, OPT_STRING, &(a)->replicas, "grouped|modulo", \
-	  "which ranks hold the same heads; default grouped, as in vLLM" }, \
-	{ "request", 0, OPT_STRING, &(a)->request, "ID", \
-	  "of two dumps: the request that moves; default: all that both have" }, \
-	{ "mamba-groups", 0, OPT_COUNT, &(a)->mamba_groups, "N", \
-	  "of two dumps: groups of B and C in the model" }
-
-/*
- * Operands of a mode: none, or two dumps.  Refuses options that would not count,
- * and puts in what was not said.
- */
-KVT_MUST_CHECK enum kvt_status
-sim_take_dumps(struct sim_args *args, int n, char **argv, struct kvt_error *err);
-
-/* What --replica-map says. */
-enum kvt_replicas sim_replicas(const struct sim_args *args);
-
-/* The scope of this name; NULL is rfc. */
-KVT_MUST_CHECK enum kvt_status
-sim_take_scope(enum kvt_scope *out, const char *name, struct kvt_error *err);
 
 /* ---- a transfer --------------------------------------------------------- */
 
@@ -96,76 +32,98 @@ struct sim_group {
 };
 
 struct sim {
-	const char *model;		/* borrowed; NULL */
-	struct kvt_dump *readers[2];	/* of two dumps; else NULL */
+	const char *model;		/* borrowed; NULL: not known */
 	int64_t requests, tokens;	/* how many move; of all of them */
 	bool whole;			/* blocks, not only valid states */
 	int ngroups;
 	struct sim_group *group;	/* owned */
 };
-
-/* KVT_MISMATCH if a destination would not be written exactly once. */
-KVT_MUST_CHECK enum kvt_status
-sim_load(struct sim *out, const struct sim_args *args, struct kvt_error *err);
 void sim_free(struct sim *sim);
 
-/* Room for one more group; NULL when out of memory.  Counts when ngroups does. */
-struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err);
+/* What of the requests moves, and what the sides do not say themselves. */
+struct kvt_transfer_how {
+	const char *request;		/* of two dumps; NULL: all that both have */
+	int64_t cached;			/* tokens that the destination has already */
+	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
+	enum kvt_replicas replicas;
+	bool whole;			/* a last block in part moves as a whole */
+	bool all_states;		/* of recurrent groups, not only the last one */
+};
 
-/* Of two dumps: specs, layouts and block tables; no data is read. */
-KVT_MUST_CHECK enum kvt_status
-sim_load_files(struct sim *sim, const struct sim_args *args, struct kvt_error *err);
+/* ---- between two dumps: dumps.c ------------------------------------------ */
 
-/* The same of what any rank of either side says; names are for messages. */
+/* Any rank of either side; names are for messages.  All must outlive the transfer. */
 struct sim_dumps {
 	const char *src_name, *dst_name;
 	const struct kvt_snapshot *src, *dst;
 };
-KVT_MUST_CHECK enum kvt_status
-sim_load_dumps(struct sim *out, const struct sim_dumps *dumps,
-	       const struct sim_args *args, struct kvt_error *err);
 
-/* The part of it that is not checked yet. */
+/*
+ * From specs, layouts and block tables.  Requests that share blocks make several
+ * groups of one group, see dumps.c.
+ */
 KVT_MUST_CHECK enum kvt_status
-sim_join_dumps(struct sim *sim, const struct sim_dumps *dumps,
-	       const struct sim_args *args, struct kvt_error *err);
+kvt_transfer_of_dumps(struct sim *out, const struct sim_dumps *dumps,
+		      const struct kvt_transfer_how *how, struct kvt_error *err);
 
-/* What --src and --dst say; what they do not say stays as it was. */
-struct sim_place {
-	const char *name;		/* of the option */
-	struct kvt_layout layout;
-	int64_t tp, block_size, pool;
-	char ids[1024];
+/* ---- of a model, between two pools: model.c ------------------------------- */
+
+/* Which blocks a request has, in the words of kvt_block_ids(). */
+struct kvt_id_pattern {
+	const char *words;		/* borrowed */
+	const char *list;		/* borrowed; the text of "file:PATH" */
+	size_t nbytes;
 };
-/* A key that comes twice is refused (KVT_USAGE). */
+
+struct kvt_transfer_pool {
+	struct kvt_layout layout;
+	int64_t ranks, block_size;	/* tensor parallel; tokens */
+	int64_t blocks;			/* 0: the fewest that the ids need */
+	struct kvt_id_pattern ids;
+};
+
+/* One request of a model; all is borrowed. */
+struct kvt_model_transfer {
+	const char *name;		/* of the model; NULL */
+	const struct kvt_model_group *group;
+	int ngroups;
+	const char *cache_dtype;	/* NULL: the model's */
+	const char *conv;		/* "sd" or "ds"; NULL: not said */
+	struct kvt_transfer_pool src, dst;
+	int64_t tokens;
+	struct kvt_transfer_how how;
+};
 KVT_MUST_CHECK enum kvt_status
-sim_take_place(struct sim_place *place, const char *text, struct kvt_error *err);
+kvt_transfer_of_model(struct sim *out, const struct kvt_model_transfer *from,
+		      struct kvt_error *err);
 
 /*
  * The layout of a conv state: layers and blocks where 'layout' has them, then
  * channels and taps as the engine stores them: "sd" or "ds", which must be said.
  */
 KVT_MUST_CHECK enum kvt_status
-sim_conv_layout(struct kvt_layout *out, const struct kvt_layout *layout,
+kvt_conv_layout(struct kvt_layout *out, const struct kvt_layout *layout,
 		const char *conv, struct kvt_error *err);
 
-/* One side of a group, ready to be joined with the other. */
+/* ---- groups: group.c ------------------------------------------------------ */
+
+/* One end of a group, ready to be joined with the other. */
 struct sim_end {
 	struct kvt_spec spec;		/* of any rank */
 	int64_t ranks, layers;
 	struct kvt_layout layout;
 	enum kvt_replicas replicas;
-	int64_t strides[KVT_NAXES], offset;	/* 0: as the layout has them */
+	int64_t strides[KVT_NAXES], offset;	/* bytes; 0: as the layout has them */
 	struct kvt_block_table table;	/* of one request; ids borrowed */
 };
 
-/* The states of one request; tables borrowed. */
+/* States begin to end of one request; tables borrowed. */
 struct sim_move {
 	struct kvt_block_table src, dst;
 	int64_t begin, end;
 };
 
-/* 'out' needs sim_group_free() only on KVT_OK. */
+/* KVT_BAD_INPUT if a table names a block twice. */
 KVT_MUST_CHECK enum kvt_status
 sim_group_init(struct sim_group *out, const char *name, const struct sim_end *src,
 	       const struct sim_end *dst, const struct sim_move *moves, int64_t nmoves,
@@ -178,7 +136,40 @@ sim_group_init_one(struct sim_group *out, const char *name, const struct sim_end
 		   struct kvt_error *err);
 void sim_group_free(struct sim_group *group);
 
-/* ---- figures ------------------------------------------------------------ */
+/* Room for one more group; NULL when out of memory.  Counts when ngroups does. */
+struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err);
+
+/* KVT_MISMATCH if a destination would not be written exactly once. */
+KVT_MUST_CHECK enum kvt_status
+kvt_transfer_prove(const struct sim *sim, struct kvt_error *err);
+
+/* Where op 'n' of all groups and pairs, in scope rfc, ends up. */
+struct kvt_op_place {
+	int rank, group;		/* of the destination; rank -1: nowhere */
+	int64_t index[KVT_NAXES];	/* of its first byte */
+};
+/* KVT_BAD_INPUT: there are not so many. */
+KVT_MUST_CHECK enum kvt_status
+kvt_transfer_find_op(struct kvt_op_place *out, const struct sim *sim, int64_t n,
+		     struct kvt_error *err);
+
+/* ---- block ids: ids.c ----------------------------------------------------- */
+
+enum { SIM_MOST_POOL = 1 << 26 };
+
+/*
+ * n ids: "contig", "scatter", "reverse", "half", "random:SEED", "aged:SEED",
+ * "list:3:1:2", or "file:NAME" whose list was read.  '*pool' blocks there are; 0
+ * becomes the fewest that the pattern needs.  The caller frees '*ids'.
+ */
+KVT_MUST_CHECK enum kvt_status
+sim_ids(uint32_t **ids, int64_t *pool, const struct kvt_id_pattern *pattern, int64_t n,
+	struct kvt_error *err);
+
+/* The most bytes of a list that can be of use. */
+size_t kvt_id_list_most(void);
+
+/* ---- figures: figures.c --------------------------------------------------- */
 
 enum { SIM_SIZES = 1 << 16 };
 
@@ -192,59 +183,52 @@ struct sim_figures {
 KVT_MUST_CHECK enum kvt_status
 sim_figures_init(struct sim_figures *out, struct kvt_error *err);
 void sim_figures_free(struct sim_figures *figures);
+
+/* Adds those of a group. */
 KVT_MUST_CHECK enum kvt_status
 sim_count(struct sim_figures *figures, const struct sim_group *group,
 	  enum kvt_scope scope, struct kvt_error *err);
 
-/* ---- block ids: sim_ids.c ----------------------------------------------- */
-
-enum { SIM_MOST_POOL = 1 << 26 };
-
-/*
- * "contig", "scatter", "reverse", "half", "random:SEED", "aged:SEED",
- * "list:3:1:2", "file:PATH".  'pool' 0 is the least of the pattern's.  The
- * caller frees 'ids'.
- */
-KVT_MUST_CHECK enum kvt_status
-sim_ids(uint32_t **ids, int64_t *pool, const char *pattern, int64_t n,
-	struct kvt_error *err);
-
-/* ---- output ------------------------------------------------------------- */
-
-/* "2048 tokens", "3 requests of 689 tokens" */
-struct human human_requests(const struct sim *sim);
-
 /* Figures of every group under every scope. */
 struct sim_report {
-	const struct sim *sim;
-	enum kvt_scope scope;		/* whose breaks are told */
-	bool histogram;
-	const char *best_layout;	/* if both sides had it; NULL: not known */
-	int64_t best_ops;		/* under 'scope', of all groups */
-	struct sim_figures (*figures)[KVT_NSCOPES];	/* [ngroups] */
+	const struct sim *sim;		/* borrowed */
+	struct sim_figures (*figures)[KVT_NSCOPES];	/* owned; [ngroups] */
 };
 KVT_MUST_CHECK enum kvt_status
 sim_report_init(struct sim_report *out, const struct sim *sim, struct kvt_error *err);
 void sim_report_free(struct sim_report *report);
 
-/* Of all groups, under its scope. */
-int64_t sim_report_ops(const struct sim_report *report);
+/* Of all groups. */
+int64_t sim_report_ops(const struct sim_report *report, enum kvt_scope scope);
 
+/* ---- what an operation carries: carries.c --------------------------------- */
+
+/* States of a request that lie in one block of the source. */
+struct held_states {
+	int64_t block, state, count;	/* first one in the block; how many */
+	int64_t at;			/* it is this one of the request */
+};
+
+/* A group's states by block and state of the source. */
+struct op_places {
+	const struct sim_group *group;	/* borrowed */
+	struct held_states *held;	/* owned; [group->norder] */
+};
 KVT_MUST_CHECK enum kvt_status
-sim_plan_text(const struct sim_report *report, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-sim_plan_json(const struct sim_report *report, struct kvt_error *err);
+op_places_init(struct op_places *out, const struct sim_group *group,
+	       struct kvt_error *err);
+void op_places_free(struct op_places *places);
 
 /*
- * One line an op, as CSV or as a JSON object; of one pair and group alone it is
- * the canonical list "src_off dst_off len".  'pair' is "SRC:DST" or NULL.
+ * Layers, states and heads from the least to the greatest that have a byte in it:
+ * all of them if it is a box of the model, and mostly it is.
  */
-KVT_MUST_CHECK enum kvt_status
-sim_print_ops(const struct sim *sim, enum kvt_scope scope, bool json, const char *pair,
-	      struct kvt_error *err);
-
-/* Reference cases and counts: sim_cases.c, sim_counts.c. */
-KVT_MUST_CHECK enum kvt_status sim_cases(const char *path, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status sim_counts(const char *path, struct kvt_error *err);
+struct op_where {
+	const char *slice;		/* "head", or a part of a conv state */
+	int64_t layer, layers, state, states;
+	int64_t head, heads;		/* of the model; of a conv state, channels */
+};
+struct op_where op_where(const struct op_places *places, const struct kvt_pair *pair,
+			 const struct kvt_op *op);
 
 #endif

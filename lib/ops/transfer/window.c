@@ -5,7 +5,7 @@
  * A box is a transfer in its own right, planned as any other: memory holds the
  * box and the blocks it comes from, not the allocations of the ranks.
  */
-#include "lib/ops/transfer/sides.h"
+#include "lib/ops/transfer/exec.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_file.c - a link by the name of a preset, or from a JSON file */
-#include "cli/link_file.h"
+/* link_file.c - a link from a JSON file */
+#include "formats/log/link_file.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/cli.h"
-#include "cli/text_file.h"
 #include "formats/parse/json.h"
-#include "lib/base/nearest.h"
-
-enum { MOST_TEXT = 1 << 20 };
-
-/* ---- reading ------------------------------------------------------------ */
 
 /* A number of 0 or more as a whole one of smaller units; null is 0. */
 static enum kvt_status get_figure(int64_t *out, const struct kvt_json *in,
@@ -59,8 +48,8 @@ static enum kvt_status get_word(char *out, size_t room, const struct kvt_json *i
 	if (status || !word)
 		return status;
 	if (snprintf(out, room, "%s", word) >= (int)room)
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: '%s' is longer than %zu "
-				"bytes",
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: '%s' is longer than %zu bytes",
 				in->name, key, room - 1);
 	return KVT_OK;
 }
@@ -125,90 +114,4 @@ enum kvt_status link_parse(struct link_file *out, const char *text, size_t nbyte
 		status = kvt_link_check(&out->link, err);
 	json_decref(root);
 	return status;
-}
-
-static enum kvt_status read_link(struct link_file *out, const char *path,
-				 struct kvt_error *err)
-{
-	size_t nbytes;
-	char *text;
-	enum kvt_status status = text_file_read(&text, &nbytes, path, MOST_TEXT, err);
-
-	if (status)
-		return status;
-	status = link_parse(out, text, nbytes, path, err);
-	free(text);
-	return status;
-}
-
-enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_error *err)
-{
-	const struct kvt_link *preset;
-	struct kvt_nearest near;
-
-	kvt_nearest_start(&near, text);
-	for (int i = 0; (preset = kvt_link_preset(i)); i++) {
-		kvt_nearest_offer(&near, preset->name);
-		if (strcmp(preset->name, text))
-			continue;
-		memset(out, 0, sizeof(*out));
-		out->link = *preset;
-		return KVT_OK;
-	}
-	if (!access(text, F_OK) || strchr(text, '/'))
-		return read_link(out, text, err);
-	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such "
-				"file, "
-				"did you mean '%s'?", text, kvt_nearest_found(&near));
-	return kvt_fail(err, KVT_USAGE, "there is no link '%.60s' and no such file; "
-			"--link=list prints the links", text);
-}
-
-enum kvt_status link_has_figures(const struct kvt_link *link, struct kvt_error *err)
-{
-	if (link->quality != KVT_CALIBRATE)
-		return KVT_OK;
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"link %s was never measured (%s): calibrate it where it is used, "
-			"and name the file", link->name, link->source);
-}
-
-/* ---- writing ------------------------------------------------------------ */
-
-void link_put(struct json_out *out, json_t *object, const struct kvt_link *link)
-{
-	json_put_text(out, object, "name", link->name);
-	if (link->overlap == KVT_OVERLAP_FULL)
-		json_put_text(out, object, "overlap", "inf");
-	else
-		json_put_int(out, object, "overlap", link->overlap);
-	json_put_real(out, object, "setup_us", (double)link->setup_ns / 1e3);
-	json_put_real(out, object, "op_ns", (double)link->op_ps / 1e3);
-	json_put_real(out, object, "post_ns", (double)link->post_ps / 1e3);
-	json_put_real(out, object, "rate_gbps",
-		      link->rate ? (double)link->rate / 1e9 : NAN);
-	json_put_int(out, object, "slice", link->slice);
-	json_put_text(out, object, "quality", kvt_quality_name(link->quality));
-	json_put_text(out, object, "source", link->source);
-}
-
-void link_print_presets(void)
-{
-	const struct kvt_link *link;
-
-	plainf("%-22s %7s %9s %9s %9s %8s  %s\n", "link", "overlap", "setup us", "op ns",
-	       "post ns", "GB/s", "figures");
-	for (int i = 0; (link = kvt_link_preset(i)); i++) {
-		char k[8] = "inf", rate[32] = "inf";
-
-		if (link->overlap)
-			snprintf(k, sizeof(k), "%d", link->overlap);
-		if (link->rate)
-			snprintf(rate, sizeof(rate), "%.4g", (double)link->rate / 1e9);
-		plainf("%-22s %7s %9.6g %9.6g %9.6g %8s  %s: %s\n", link->name, k,
-		       (double)link->setup_ns / 1e3, (double)link->op_ps / 1e3,
-		       (double)link->post_ps / 1e3, rate,
-		       kvt_quality_name(link->quality), link->source);
-	}
 }

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* posts.c - what a stack posts, batch by batch */
-#include "lib/ops/transfer/posts.h"
+/*
+ * batches.c - what a stack posts, batch by batch
+ *
+ * A stack that merges nothing posts a scope, which is counted in closed form by
+ * kvt_pair_tally().  Any other is walked, operation by operation, as kvt_posts does
+ * it.  Then the link cuts what is longer than its slice.
+ */
+#include "lib/ops/transfer/batches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -232,4 +238,46 @@ enum kvt_status posts_uniform(struct posts *out, int64_t ops, int64_t size,
 	finish(&p, how);
 	*out = p;
 	return KVT_OK;
+}
+
+enum kvt_status kvt_batches_of_scope(struct posts *out, const struct sim *sim,
+				     enum kvt_scope scope, const struct kvt_link *link,
+				     struct kvt_error *err)
+{
+	static const enum kvt_stack stacks[] = {
+		[KVT_SCOPE_MAX] = KVT_STACK_MAX, [KVT_SCOPE_RFC] = KVT_STACK_RFC,
+		[KVT_SCOPE_LAYER] = KVT_STACK_LAYER,
+	};
+	const struct posts_how how = {
+		.posting = { .stack = stacks[scope], .slice = link ? link->slice : 0 },
+	};
+
+	return posts_count(out, sim, &how, err);
+}
+
+/* ---- the link ------------------------------------------------------------- */
+
+/*
+ * By Little's law, n operations of which w are outstanding, each for the latency
+ * and its own time, need at least n * (latency + own) / w.
+ */
+struct kvt_link posts_link(const struct posts_how *how, int64_t ops, int64_t bytes)
+{
+	struct kvt_link link = how->link;
+	double alone, least;
+
+	if (!how->window || !ops)
+		return link;
+	alone = (double)(kvt_link_ns(&link, ops, bytes) - link.setup_ns);
+	least = ((double)ops * (double)how->latency_ps / 1e3 + alone) /
+		(double)how->window;
+	if (least <= alone)
+		return link;
+	if (alone <= 0) {
+		link.op_ps = (int64_t)(least * 1e3 / (double)ops);
+		return link;
+	}
+	link.op_ps = (int64_t)((double)link.op_ps * (least / alone));
+	link.rate = (int64_t)((double)link.rate / (least / alone));
+	return link;
 }

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace_hits.c - what of each request of a trace earlier ones have brought already */
-#include "formats/log/trace.h"
+/*
+ * prefix_hits.c - what of each request of a trace earlier ones have brought already
+ *
+ * One pass over all hash ids, with a set of those seen: open addressing, at most half
+ * full.
+ */
+#include "lib/ops/transfer/replay.h"
 
 #include <stdlib.h>
 

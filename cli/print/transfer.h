@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.h - what the modes of transfer-sim print */
+#ifndef KVTOOL_PRINT_TRANSFER_H
+#define KVTOOL_PRINT_TRANSFER_H
+
+#include "cli/cli.h"
+#include "cli/json_out.h"
+#include "lib/ops/transfer/batches.h"
+#include "lib/ops/transfer/replay.h"
+#include "lib/ops/transfer/sweep.h"
+
+/* "2048 tokens", "3 requests of 689 tokens" */
+struct human human_requests(const struct sim *sim);
+
+/* ---- plan: transfer_figures.c, transfer_json.c, transfer_ops.c ------------- */
+
+struct plan_report {
+	struct sim_report all;
+	enum kvt_scope scope;		/* whose breaks are told */
+	bool histogram;
+	const char *best_layout;	/* if both sides had it; NULL: not known */
+	int64_t best_ops;		/* under 'scope', of all groups */
+};
+KVT_MUST_CHECK enum kvt_status
+plan_text(const struct plan_report *report, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+plan_json(const struct plan_report *report, struct kvt_error *err);
+
+/*
+ * One line an op, as CSV or as a JSON object; of one pair and group alone it is
+ * the canonical list "src_off dst_off len".  'pair' is "SRC:DST" or NULL.
+ */
+KVT_MUST_CHECK enum kvt_status
+plan_ops(const struct sim *sim, enum kvt_scope scope, bool json, const char *pair,
+	 struct kvt_error *err);
+
+/* ---- time: transfer_time.c ------------------------------------------------- */
+
+struct time_report {
+	const struct sim *sim;		/* no group: a uniform batch */
+	const struct posts_how *how;
+	const struct posts *posts;
+	const struct clock_times *times;
+	bool closed_form;
+};
+void time_text(const struct time_report *report);
+KVT_MUST_CHECK enum kvt_status
+time_json(const struct time_report *report, struct kvt_error *err);
+
+/* One line an operation, in the order of posting. */
+KVT_MUST_CHECK enum kvt_status
+time_csv(const struct time_report *report, struct kvt_error *err);
+
+/* Columns of what an operation carries, between commas, and its values. */
+#define OP_WHERE_COLUMNS "slice,layer0,layers,token0,tokens,head0,heads"
+void op_where_print(const struct op_where *where);
+
+/* ---- sweep: sweep.c -------------------------------------------------------- */
+
+void sweep_text(const struct sweep *sweep);
+void sweep_csv(const struct sweep *sweep);
+KVT_MUST_CHECK enum kvt_status
+sweep_json(const struct sweep *sweep, struct kvt_error *err);
+
+/* ---- replay and faults: replay.c ------------------------------------------- */
+
+struct serve_report {
+	const struct serve *serve;
+	const struct serve_how *how;
+	const struct sizes *sizes;
+	const char *trace;
+	int64_t slo_ns;			/* 0: none */
+	bool faults, requests;		/* print what is about them */
+	bool scattered;			/* block ids are 0, 2, 4, ... */
+};
+void replay_text(const struct serve_report *report);
+KVT_MUST_CHECK enum kvt_status
+replay_json(const struct serve_report *report, struct kvt_error *err);
+
+/* ---- report: transfer_svg.c, transfer_trace.c ------------------------------- */
+
+/* A timed transfer, pair by pair, as it is drawn. */
+struct timeline_batch {
+	int64_t src_rank, dst_rank;
+	int64_t ops, bytes;		/* ops are not cut for the link */
+	int64_t post, posted;		/* ns: the poster is busy from, to */
+	int64_t begin, end;		/* the card is */
+};
+
+struct timeline {
+	int64_t n;
+	struct timeline_batch *batch;	/* owned; by destination, then source */
+	int64_t src_ranks, dst_ranks;
+	int64_t ops, bytes, duration;
+};
+
+struct page {
+	const struct sim *sim;
+	enum kvt_scope scope;
+	const struct kvt_link *link;
+	struct timeline pairs;
+	int64_t trace_max;
+};
+
+/* One picture: block maps and sizes of each group, ranks by ranks, the timeline. */
+KVT_MUST_CHECK enum kvt_status
+put_svg(FILE *f, const struct page *page, struct kvt_error *err);
+
+/*
+ * A trace that Perfetto and Chrome show.  At most about 'most' slices of each kind:
+ * one stands for as many operations as that takes, spread evenly over the time of
+ * their batch.
+ */
+KVT_MUST_CHECK enum kvt_status
+put_trace(FILE *f, const struct timeline *pairs, int64_t most, struct kvt_error *err);
+
+#endif
