@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape.c - names of axes, sizes of shapes, boxes */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/layout.h"
 
 #include <string.h>
 

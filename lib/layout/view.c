@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* view.c - where the elements of a layout are in memory */
-#include "lib/layout/layout.h"
+#include "lib/kvt/view.h"
+#include "lib/layout/words.h"
 
 #include <assert.h>
 #include <string.h>
