@@ -319,7 +319,8 @@ fuzz-programs: $(FUZZ)
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt/kvt.h)
 PAGES   := $(wildcard man/*.[157])
 MODELS  := $(wildcard models/*.json)
-HEADERS := lib/kvt/kvt.h lib/kvt/spec.h lib/kvt/connect.h lib/kvt/fault.h lib/kvt/link.h \
+HEADERS := $(patsubst %,lib/kvt/%.h,kvt base kind layout plan view) \
+	   lib/kvt/spec.h lib/kvt/connect.h lib/kvt/fault.h lib/kvt/link.h \
 	   lib/kvt/content.h lib/kvt/model.h lib/kvt/stack.h lib/kvt/transfer.h \
 	   lib/kvt/kernels.h lib/kvt/device.h
 put      = install -D -m $(1) $(2) "$(DESTDIR)$(3)"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* error.c - one status and one sentence */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>

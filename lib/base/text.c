@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text.c - is this text, and what may a line for people hold of it? */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/base.h"
 
 #include <stdio.h>
 #include <string.h>

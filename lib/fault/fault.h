@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.h - a row of the table of faults; between fault*.c and diagnose*.c */
+/* fault.h - a row of the table of faults, and what rows look at; private to lib/fault */
 #ifndef KVT_FAULT_H
 #define KVT_FAULT_H
 
@@ -69,27 +69,28 @@ struct fault {
 
 const struct fault *kvt_fault_row(int i);	/* NULL past the last one */
 
+/* What the fault makes of an element; false: nobody knows. */
+bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
+		     const struct kvt_fault_args *args, const int64_t at[KVT_NAXES]);
+
 /* Rows of the table, by the file that holds their functions. */
 enum { NHEADS = 3, NPAGES = 7, NPLACES = 5, NVALUES = 5 };
 extern const struct fault kvt_head_faults[NHEADS], kvt_page_faults[NPAGES],
 	kvt_place_faults[NPLACES], kvt_value_faults[NVALUES];
 
-/* ---- elements: fault.c -------------------------------------------------- */
+/* ---- windows: window.c -------------------------------------------------- */
 
 KVT_MUST_CHECK enum kvt_status
 kvt_fault_check_window(const struct kvt_window *window, struct kvt_error *err);
 void kvt_fault_case_init(struct fault_case *c, const struct kvt_window *window,
-		     const void *expected, const void *suspect);
+			 const void *expected, const void *suspect);
 
 /* Byte offset of an element in the window. */
 int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_NAXES]);
 
 bool kvt_fault_is_live(const struct kvt_window *window, int64_t block, int64_t state);
+/* Are two elements equal, or as close as the window allows? */
 bool kvt_fault_same(const struct kvt_window *window, const uint8_t *a, const uint8_t *b);
-
-/* What the fault makes of an element; false: nobody knows. */
-bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,
-		 const struct kvt_fault_args *args, const int64_t at[KVT_NAXES]);
 
 /* Attention: rows of tokens, with heads and perhaps K and V. */
 bool kvt_fault_has_tokens(const struct kvt_window *window);
@@ -99,13 +100,15 @@ int64_t kvt_fault_block(const struct kvt_window *window, int64_t id, int64_t lik
 
 /* Advance at[] within S, H, K, D below the given axis; false past the end. */
 bool kvt_fault_next(int64_t at[KVT_NAXES], const struct kvt_shape *shape,
-		enum kvt_axis first, enum kvt_axis last);
+		    enum kvt_axis first, enum kvt_axis last);
+
+/* ---- factors and flipped bits: scale.c ---------------------------------- */
 
 enum { MAX_FLIPS = 64 };
 
 /* The element next to 'value' * 'factor'; the type is a float with a zero. */
 void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
-		 double factor);
+		     double factor);
 bool kvt_fault_can_scale(const struct kvt_dtype *dtype);
 void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c);
 void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cover.c - proves that plans write a buffer exactly once */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/plan.h"
 
 /*
  * The bytes that a plan writes, in the one form that equal sets share: 'run'

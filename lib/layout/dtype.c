@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dtype.c - element types: their names in every format, and their values */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/layout.h"
 
 #include <math.h>
 #include <stddef.h>

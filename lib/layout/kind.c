@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kind.c - names of the kinds of cache, as snapshots store them */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/kind.h"
 
 #include <string.h>
 

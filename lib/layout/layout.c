@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout.c - reads, prints and compares layouts */
-#include "lib/layout/layout.h"
+#include "lib/kvt/plan.h"
+#include "lib/layout/words.h"
 
 #include <ctype.h>
 #include <stdarg.h>

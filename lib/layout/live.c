@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* live.c - which tokens of a request a cache of some kind still needs */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/kind.h"
 
 bool kvt_retention_forgets(const struct kvt_retention *keep)
 {

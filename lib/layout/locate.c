@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* locate.c - from a byte back to the element that it belongs to */
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/view.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* order.c - reads axis strings: letters, split letters, x */
-#include "lib/layout/layout.h"
+#include "lib/layout/words.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - two views of one shape become a fused strided copy */
-#include "lib/layout/plan.h"
+#include "lib/kvt/plan.h"
+#include "lib/layout/loops.h"
 
 #include <string.h>
 

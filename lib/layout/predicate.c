@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* predicate.c - what a layout promises about runs of bytes */
-#include "lib/layout/layout.h"
+#include "lib/layout/words.h"
 
 /* The parts of an order that are anywhere in memory: their extent is not 1. */
 struct present {

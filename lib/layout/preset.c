@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* preset.c - the layouts that have names, and names that are refused */
-#include "lib/layout/layout.h"
+#include "lib/layout/words.h"
 
 #include <ctype.h>
 #include <string.h>

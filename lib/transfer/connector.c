@@ -2,7 +2,7 @@
 /* connector.c - arithmetic of vLLM's connectors, and what they do to blocks */
 #include "lib/kvt/connect.h"
 
-#include "lib/layout/layout.h"
+#include "lib/layout/words.h"
 
 /* ---- ratios and ranks --------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  * slowest stride to the fastest meets the bytes of the source in ascending order.
  * That is what makes one pass enough: runs can only join their neighbours in it.
  */
-#include "lib/layout/plan.h"
+#include "lib/layout/loops.h"
 #include "lib/transfer/xfer.h"
 
 #include <string.h>

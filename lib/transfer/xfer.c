@@ -120,17 +120,6 @@ enum kvt_status kvt_xfer_side_init(struct kvt_xfer_side *out,
 	return KVT_OK;
 }
 
-bool kvt_xfer_is_recurrent(const struct kvt_spec *spec)
-{
-	return spec->tokens_per_state.num < 0;
-}
-
-int64_t kvt_xfer_block_states(const struct kvt_xfer_side *side)
-{
-	return kvt_xfer_is_recurrent(&side->spec) ?
-	       1 : side->views.view[0].shape.n[KVT_AXIS_S];
-}
-
 /* ---- two sides ---------------------------------------------------------- */
 
 static enum kvt_status unlike(struct kvt_error *err, const char *what,

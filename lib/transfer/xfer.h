@@ -8,10 +8,17 @@
 #include "lib/kvt/transfer.h"
 
 /* One state stands for all tokens and fills its block. */
-bool kvt_xfer_is_recurrent(const struct kvt_spec *spec);
+static inline bool kvt_xfer_is_recurrent(const struct kvt_spec *spec)
+{
+	return spec->tokens_per_state.num < 0;
+}
 
 /* States of a block, as entries count them. */
-int64_t kvt_xfer_block_states(const struct kvt_xfer_side *side);
+static inline int64_t kvt_xfer_block_states(const struct kvt_xfer_side *side)
+{
+	return kvt_xfer_is_recurrent(&side->spec) ?
+	       1 : side->views.view[0].shape.n[KVT_AXIS_S];
+}
 
 /*
  * Sorts by source, joins what is doubled, checks against pools and each other;

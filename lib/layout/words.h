@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout.h - what the files that read and name layouts share; for lib/ only */
-#ifndef KVT_LAYOUT_H
-#define KVT_LAYOUT_H
+/* words.h - how layouts are read and named; private to lib/ */
+#ifndef KVT_LAYOUT_WORDS_H
+#define KVT_LAYOUT_WORDS_H
 
 #include <stddef.h>
 
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/layout.h"
 
 /* Text of a layout can be no longer; the longest axis string has 132. */
 enum { KVT_MAX_LAYOUT_TEXT = 159 };

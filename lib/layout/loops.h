@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h - the loops over one axis of two views; for lib/ only */
-#ifndef KVT_PLAN_H
-#define KVT_PLAN_H
+/* loops.h - the loops over one axis of two views; private to lib/ */
+#ifndef KVT_LAYOUT_LOOPS_H
+#define KVT_LAYOUT_LOOPS_H
 
-#include "lib/kvt/kvt.h"
+#include "lib/kvt/view.h"
 
 /* One part of an axis: (index / div) % n, and its stride on both sides. */
 struct kvt_loop {
