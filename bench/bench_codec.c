@@ -21,7 +21,7 @@
 #include <zstd.h>
 
 #include "lib/kvt/kernels.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/write.h"
 #include "lib/tile/zstd_frame.h"
 
 enum { ELEM = 2, ROUNDS = 5 };
@@ -126,7 +126,7 @@ static struct data real(const char *name, const char *path)
 		die(path);
 	raw = malloc((size_t)from.nbytes);
 	out = malloc((size_t)to.nbytes);
-	if (kvt_read_box(reader, 0, &box, raw, &err))
+	if (kvt_dump_read(reader, 0, &box, NULL, raw, &err))
 		die(err.text);
 	kvt_plan_walk_start(&walk, &plans.plan[0]);
 	for (; !walk.done; kvt_plan_walk_next(&walk))
@@ -395,7 +395,7 @@ static void print_parts(const char *path)
 	again.bytes = malloc((size_t)again.capacity);
 	tile = malloc((size_t)tiling->nbytes);
 	do {
-		if (kvt_fetch_tile(reader, 0, at, &stored, &err))
+		if (kvt_read_tile(reader, 0, at, &stored, &err))
 			die(err.text);
 		recode(&parts, &stored, &again, tile, tiling, scratch);
 		for (a = KVT_NAXES - 1; a >= 0; a--) {

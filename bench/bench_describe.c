@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/write.h"
 
 enum { LAYERS = 80, STATES = 16, HEADS = 8, DIM = 128, REQUESTS = 128, RUNS = 21 };
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* help.c - texts that belong to no command */
 #include "cli/cli.h"
+#include "lib/kvt/write.h"
 #include "formats/libraries.h"
 #include "lib/kvt/device.h"
 #include "lib/kvt/fault.h"
 #include "lib/kvt/kernels.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 
 #include <string.h>
 

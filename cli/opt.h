@@ -9,7 +9,7 @@
 #define KVT_OPT_H
 
 #include "cli/cli.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 
 enum opt_type {
 	OPT_FLAG,		/* bool: becomes true */

@@ -12,7 +12,7 @@
 
 #include <xxhash.h>
 
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/write.h"
 #include "tests/temporary.h"
 
 /* The bits of the element at index[], low bytes first. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/opt.h"
+#include "cli/rewrite.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
 #include "cli/signals.h"

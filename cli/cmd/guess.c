@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guess.c - kvtool guess: the layout that the data speaks for */
 #include "cli/opt.h"
+#include "lib/kvt/write.h"
 #include "cli/print/guess.h"
 
 /* 'context' is the path. */

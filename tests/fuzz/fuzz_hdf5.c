@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/write.h"
 #include "tests/temporary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -56,7 +56,7 @@ static void read_tiles(struct kvt_dump *reader, int g,
 	tile = malloc((size_t)tiling->nbytes);
 	stored.bytes = malloc((size_t)stored.capacity);
 	do {
-		if (!kvt_fetch_tile(reader, g, begin, &stored, NULL) &&
+		if (!kvt_read_tile(reader, g, begin, &stored, NULL) &&
 		    !kvt_stored_check(&stored, tiling, NULL) &&
 		    kvt_decode(tile, &stored, tiling, scratch, NULL))
 			continue;
@@ -77,11 +77,11 @@ static void read_one(struct kvt_dump *reader, int g)
 		box.end[a] = 1;
 	}
 	if (kvt_dump_has_cells(reader, g) &&
-	    kvt_fetch_cells(reader, g, &box, &cell, NULL))
+	    kvt_read_cells(reader, g, &box, &cell, NULL))
 		return;
 	/* a layout that splits an axis has no box of one element */
 	if (!kvt_dump_tiling(reader, g) &&
-	    kvt_read_box(reader, g, &box, element, NULL))
+	    kvt_dump_read(reader, g, &box, NULL, element, NULL))
 		return;
 }
 

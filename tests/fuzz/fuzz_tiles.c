@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/write.h"
 #include "lib/tile/hash.h"
 #include "tests/sample.h"
 
@@ -256,7 +256,7 @@ static int check_tiles(struct kvt_dump *reader, const struct kvt_tiling *tiling,
 		struct kvt_box box = sample_tile_box(tiling, begin);
 		struct kvt_error err = { "" };
 
-		if (kvt_fetch_tile(reader, 0, begin, &stored, &err) ||
+		if (kvt_read_tile(reader, 0, begin, &stored, &err) ||
 		    kvt_stored_check(&stored, tiling, &err) ||
 		    kvt_decode(tile, &stored, tiling, scratch, &err)) {
 			must(err.text[0]);
@@ -282,13 +282,13 @@ static int check(struct kvt_dump *reader)
 	struct kvt_error err = { "" };
 	int n = 0;
 
-	if (kvt_fetch_cells(reader, 0, &box, is, &err)) {
+	if (kvt_read_cells(reader, 0, &box, is, &err)) {
 		must(err.text[0]);
 		return 0;
 	}
 	if (tiling)
 		return check_tiles(reader, tiling, is);
-	if (kvt_read_box(reader, 0, &box, bytes, &err)) {
+	if (kvt_dump_read(reader, 0, &box, NULL, bytes, &err)) {
 		must(err.text[0]);
 		return 0;
 	}

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/write.h"
 
 /* Aborts where it cannot; leaves out what is larger than 'most' bytes or in tiles. */
 static inline void read_groups(struct kvt_dump *reader, int64_t most)
@@ -25,7 +25,7 @@ static inline void read_groups(struct kvt_dump *reader, int64_t most)
 		if (nbytes > most || kvt_dump_tiling(reader, g))
 			continue;
 		buf = malloc((size_t)nbytes + 1);
-		if (kvt_read_box(reader, g, &box, buf, &err))
+		if (kvt_dump_read(reader, g, &box, NULL, buf, &err))
 			abort();
 		free(buf);
 	}

@@ -4,6 +4,7 @@
 #define KVTOOL_TRANSFER_EXEC_H
 
 #include "cli/cmd/transfer/options.h"
+#include "lib/kvt/write.h"
 #include "lib/ops/transfer/exec.h"
 
 struct exec_words {

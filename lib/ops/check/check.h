@@ -9,7 +9,7 @@
 #define KVT_CHECK_H
 
 #include "lib/kvt/run.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 
 /* ---- findings ----------------------------------------------------------- */
 

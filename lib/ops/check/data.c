@@ -183,7 +183,7 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 	const uint8_t *page = to.bytes;
 	enum kvt_status status;
 
-	if ((status = read_box(worker, c->dump, c->g, &box, from.bytes, err)) ||
+	if ((status = kvt_read(worker, c->dump, c->g, &box, NULL, from.bytes, err)) ||
 	    (status = copy_box(worker, &to, &from, &box, c->group->shape.elem, err)))
 		return status;
 	pipeline_progress(worker, c->cut.box_bytes);

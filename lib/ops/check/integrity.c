@@ -109,7 +109,7 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 	enum kvt_status status;
 
 	c->result.tiles++;
-	status = fetch_tile(worker, v->dump, v->group, begin, &stored, &found);
+	status = kvt_read_tile(v->dump, v->group, begin, &stored, &found);
 	stored.path = NULL;	/* whoever tells it names the file */
 	if (!status)
 		status = kvt_decode(worker->tile, &stored, tiling, worker->scratch,
@@ -166,8 +166,7 @@ static enum kvt_status read_part(struct worker *worker, struct checked *c,
 	const struct kvt_group *group = group_of(c->v);
 	struct placed from = { &group->layout, *part, worker->buffer[3] };
 	struct placed cells = { &cell_layout, c->box, c->cells };
-	enum kvt_status status = kvt_read_box(c->v->dump, c->v->group, part,
-					      from.bytes, err);
+	enum kvt_status status = kvt_dump_read(c->v->dump, c->v->group, part, NULL, from.bytes, err);
 
 	if (status || !c->v->has_cells)
 		return status;

@@ -4,7 +4,7 @@
 #define KVT_INTEGRITY_H
 
 #include "lib/kvt/run.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 
 /* The first are kept to be named, the rest is counted. */
 enum { KVT_MAX_DAMAGES = 16 };

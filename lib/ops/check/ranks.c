@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "lib/dump/merge.h"
+#include "lib/ops/compare/same.h"
 
 #define LL(x) ((long long)(x))
 
@@ -73,21 +74,17 @@ enum kvt_status kvt_check_ranks(struct kvt_findings *r, struct rank_file *files,
 				bool fast, const struct kvt_run *run,
 				struct kvt_error *err)
 {
-	struct kvt_dump **readers;
+	struct kvt_dump *joined = NULL;
 	struct kvt_error why = { "" };
 	enum kvt_status status, s;
-	struct source source;
 
 	if (!all_there(r, files, nfiles))
 		return KVT_OK;
 	if ((status = rank_files_check(files, nfiles, &why)))
 		return found(r, "ranks.differ", status, &why, err);
-	if (!(readers = calloc((size_t)nfiles, sizeof(struct kvt_dump *))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	s = join_source(&source, readers, files, nfiles, &why);
+	s = rank_files_join(&joined, files, nfiles, &why);
 	status = found(r, "ranks.coverage", s, &why, err);
-	source_free(&source);
-	free(readers);
+	kvt_dump_close(joined);
 	if (status || s || fast)
 		return status;
 	s = replicas_check(files, nfiles, run, &why);

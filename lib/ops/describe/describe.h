@@ -11,7 +11,7 @@
 
 #include "lib/kvt/connect.h"
 #include "lib/kvt/run.h"
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/where/where.h"
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/map.h"
+#include "lib/dump/read.h"
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -36,7 +36,7 @@ static enum kvt_status look(struct worker *worker, void *context, int64_t i,
 	(void)i;
 	box_take(&box, KVT_AXIS_L, p->index[KVT_AXIS_L], 1);
 	box_take(&box, KVT_AXIS_B, p->index[KVT_AXIS_B], 1);
-	if ((status = read_around(&there, worker, l->dump, p->group, &box, err)) ||
+	if ((status = read_around(&there, worker, leaf_of(l->dump), p->group, &box, err)) ||
 	    (status = kvt_layout_views(&views, there.layout, &there.box,
 				       group->shape.elem, err)))
 		return status;
@@ -59,7 +59,7 @@ static enum kvt_status read_place(uint8_t *out, const struct description *d,
 	struct looking l = { d->dump, peek, out };
 	struct work work = { .fn = look, .context = &l, .count = 1 };
 
-	work_needs_pieces(&work, d->dump, peek->run.place.group, 1, 1);
+	work_needs_pieces(&work, leaf_of(d->dump), peek->run.place.group, 1, 1);
 	return pipeline_run(&work, run, err);
 }
 

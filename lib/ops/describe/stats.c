@@ -146,7 +146,7 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 	int64_t layers = box.end[KVT_AXIS_L] - box.begin[KVT_AXIS_L];
 	enum kvt_status status;
 
-	if ((status = read_box(worker, s->dump, s->group, &box, from.bytes, err)) ||
+	if ((status = kvt_read(worker, s->dump, s->group, &box, NULL, from.bytes, err)) ||
 	    (status = copy_box(worker, &cells, &from, &box, group->shape.elem, err)))
 		return status;
 	box_moments(mine, s, &box, cells.bytes, (double *)worker->buffer[3]);

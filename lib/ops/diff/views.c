@@ -9,6 +9,7 @@
  * the pair does not compare is not read.
  */
 #include "lib/ops/diff/internal.h"
+#include "lib/ops/compare/same.h"
 
 #include <stdlib.h>
 

@@ -21,6 +21,7 @@
  * for each place of a cell.
  */
 #include "lib/ops/digest/digest.h"
+#include "lib/dump/read.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef KVT_OPS_FAULT_PLANT_H
 #define KVT_OPS_FAULT_PLANT_H
 
-#include "lib/dump/map.h"
+#include "lib/dump/read.h"
 #include "lib/ops/fault/window.h"
 
 /* A fault as it was asked for: layers, blocks and heads by their ids. */

@@ -4,6 +4,7 @@
 #define KVT_OPS_FAULT_WINDOW_H
 
 #include "lib/dump/pipeline.h"
+#include "lib/dump/read.h"
 #include "lib/kvt/fault.h"
 
 /* L B S H K D: the order of a struct kvt_window. */

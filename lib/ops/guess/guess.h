@@ -9,7 +9,7 @@
 #ifndef KVT_GUESS_H
 #define KVT_GUESS_H
 
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 
 /* Opens the same data once more, as 'hints' describe it. */
 typedef enum kvt_status kvt_guess_open_fn(struct kvt_dump **out, void *context,

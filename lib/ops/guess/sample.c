@@ -116,7 +116,7 @@ static enum kvt_status read_page(uint8_t *buf, struct kvt_dump *dump,
 	box.begin[KVT_AXIS_B] = spread(block, choice->blocks, group->shape.n[KVT_AXIS_B]);
 	box.end[KVT_AXIS_L] = box.begin[KVT_AXIS_L] + choice->page.n[KVT_AXIS_L];
 	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + choice->page.n[KVT_AXIS_B];
-	return kvt_read_box(dump, 0, &box, buf, err);
+	return kvt_dump_read(dump, 0, &box, NULL, buf, err);
 }
 
 /* Pieces of the sample, evenly spread: a type needs no more. */

@@ -399,16 +399,17 @@ static enum kvt_status make_rank(struct kvt_snapshot *out, const struct kvt_snap
 				 struct kvt_rank rank, int64_t mamba_groups,
 				 struct kvt_error *err)
 {
-	struct pick pick = { .rank = rank, .mamba_groups = mamba_groups };
+	const struct kvt_slice_options options = { .rank = rank,
+						   .mamba_groups = mamba_groups };
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
 	if ((status = kvt_snapshot_copy(out, all, err)))
 		return status;
 	for (int g = 0; !status && g < out->ngroups; g++) {
-		struct source_part part;
+		struct step_part part;
 
-		status = pick_width(&part, &out->group[g], all, &pick, &why);
+		status = slice_width(&part, &out->group[g], all, &options, &why);
 	}
 	if (status)
 		return kvt_fail(err, status, "--dst: %.400s", why.text);
@@ -449,19 +450,18 @@ enum kvt_status make_destination(struct sides *sides, const struct kvt_new_side 
 {
 	int n = sides->src.n;
 	int64_t ranks = from->pool.ranks ? from->pool.ranks : n;
-	struct kvt_dump **readers = calloc((size_t)n, sizeof(*readers));
-	struct source whole;
+	struct kvt_dump *joined = NULL;
+	struct kvt_snapshot whole;
 	enum kvt_status status;
 
-	if (!readers)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	status = join_source(&whole, readers, sides->src.file, n, err);
-	for (int g = 0; !status && g < whole.snapshot.ngroups; g++)
-		status = place_group(&whole.snapshot, g, &from->pool, from->conv, err);
+	kvt_snapshot_init(&whole);
+	if (!(status = rank_files_join(&joined, sides->src.file, n, err)))
+		status = kvt_snapshot_copy(&whole, kvt_dump_snapshot(joined), err);
+	for (int g = 0; !status && g < whole.ngroups; g++)
+		status = place_group(&whole, g, &from->pool, from->conv, err);
 	if (!status)
-		status = make_ranks(&sides->dst, &whole.snapshot, ranks,
-				    from->mamba_groups, err);
-	source_free(&whole);
-	free(readers);
+		status = make_ranks(&sides->dst, &whole, ranks, from->mamba_groups, err);
+	kvt_snapshot_free(&whole);
+	kvt_dump_close(joined);
 	return status;
 }

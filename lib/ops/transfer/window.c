@@ -157,7 +157,7 @@ static enum kvt_status read_layers(struct worker *worker, struct kvt_dump *reade
 				   const struct sim_window *w, const int64_t layers[2],
 				   struct kvt_error *err)
 {
-	const struct kvt_shape *shape = &reader_group(reader, group)->shape;
+	const struct kvt_shape *shape = &kvt_dump_group(reader, group)->shape;
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0, n; !status && i < w->nblocks; i += n) {
@@ -169,7 +169,7 @@ static enum kvt_status read_layers(struct worker *worker, struct kvt_dump *reade
 		last = w->block[i + n - 1];
 		row = box_of(shape, layers, i, n);
 		there = box_of(shape, layers, w->block[i], last + 1 - w->block[i]);
-		status = read_around(&from, worker, reader, group, &there, err);
+		status = read_around(&from, worker, leaf_of(reader), group, &there, err);
 		if (!status)
 			status = put_row(worker, to, &from, w, &row, shape->elem, err);
 	}
@@ -182,7 +182,7 @@ enum kvt_status read_window(struct worker *worker, const struct carry_box *box,
 {
 	struct kvt_dump *reader = box->sides->src.file[src_rank].reader;
 	int index = box->sides->sim.group[box->part].src_group;
-	const struct kvt_group *g = reader_group(reader, index);
+	const struct kvt_group *g = kvt_dump_group(reader, index);
 	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, index);
 	struct placed to = { &g->layout, box_of(&g->shape, box->layers, 0, w->nblocks),
 			     buf };
@@ -193,7 +193,7 @@ enum kvt_status read_window(struct worker *worker, const struct carry_box *box,
 		struct kvt_box there = box_of(&g->shape, box->layers, w->block[0],
 					      w->nblocks);
 
-		return read_box(worker, reader, index, &there, buf, err);
+		return kvt_read(worker, reader, index, &there, NULL, buf, err);
 	}
 	for (int64_t l = box->layers[0]; !status && l < box->layers[1]; ) {
 		int64_t layers[2] = { l, (l / step + 1) * step };

@@ -9,6 +9,7 @@
  * neither says anything, it is unknown.  A search looks at every table entry once.
  */
 #include "lib/ops/where/where.h"
+#include "lib/dump/read.h"
 
 #include <stdio.h>
 #include <string.h>

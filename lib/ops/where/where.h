@@ -8,7 +8,7 @@
 #ifndef KVT_WHERE_H
 #define KVT_WHERE_H
 
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/dump.h"
 
 /* ---- coordinates: query.c ----------------------------------------------- */
 

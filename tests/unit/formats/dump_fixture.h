@@ -303,7 +303,7 @@ static inline void check_box(struct kvt_dump *reader, int g, const struct kvt_bo
 
 	assert_non_null(buf);
 	memset(buf, 0xa5, (size_t)nbytes + 1);
-	expect(kvt_read_box(reader, g, box, buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_read(reader, g, box, NULL, buf, &err), KVT_OK, &err, NULL);
 	check_filled(group, box, buf);
 	assert_int_equal(buf[nbytes], 0xa5);
 	free(buf);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_codec.c - stored tiles: every pipeline, every damage */
-#include "lib/kvt/snapshot.h"
+#include "lib/kvt/write.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -157,7 +157,7 @@ static void test_real(void **state)
 	nbytes = box_bytes(&s->group[0], &box);
 	buf = malloc((size_t)nbytes);
 	memset(buf, 0xa5, (size_t)nbytes);
-	expect(kvt_read_box(reader, 0, &box, buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
 	for (r = 0; r < 3 && c->request[r].folder; r++) {
 		check_request(c, reader, buf, &c->request[r], r);
 		live += c->request[r].tokens;
@@ -417,16 +417,14 @@ static void test_many(void **state)
 	assert_int_equal(nopen, 64);
 	buf = malloc(3 * 40 * 16 * 4 * 8 * 2);
 	memset(buf, 1, 3 * 40 * 16 * 4 * 8 * 2);
-	expect(kvt_read_box(reader, 0, &(struct kvt_box){ .end = { 3, 40, 16, 4, 2, 4 } },
-			    buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_read(reader, 0, &(struct kvt_box){ .end = { 3, 40, 16, 4, 2, 4 } }, NULL, buf, &err), KVT_OK, &err, NULL);
 	for (int i = 0; i < 3 * 40 * 16 * 4 * 8 * 2; i++)
 		assert_int_equal(buf[i], 0);
 	/* a parked file that was replaced is not read */
 	put_tensor(*state, "fresh", "l", "kv_cache", "BF16", 3, shape);
 	assert_int_equal(rename(join(*state, "fresh/l").s,
 				reader->files.file[119].path), 0);
-	expect(kvt_read_box(reader, 0, &(struct kvt_box){ .end = { 3, 40, 16, 4, 2, 4 } },
-			    buf, &err), KVT_BAD_INPUT, &err, "replaced");
+	expect(kvt_dump_read(reader, 0, &(struct kvt_box){ .end = { 3, 40, 16, 4, 2, 4 } }, NULL, buf, &err), KVT_BAD_INPUT, &err, "replaced");
 	kvt_dump_close(reader);
 	free(buf);
 }

@@ -20,7 +20,7 @@ static void test_write(void **state)
 	s = kvt_dump_snapshot(paged);
 	box = kvt_box_whole(&s->group[0].shape);
 	buf = malloc(491520);
-	expect(kvt_read_box(paged, 0, &box, buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_read(paged, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
 	for (int f = 0; f < 3; f++) {
 		struct kvt_create_options options = { .format = formats[f] };
 		struct path p = join(*state, formats[f]);
@@ -104,7 +104,7 @@ static void test_write_partial(void **state)
 	assert_memory_equal(kvt_dump_snapshot(reader)->group[0].shape.n,
 			    ((int64_t[]){ 3, 5, 16, 2, 2, 8 }), 48);
 	box.end[NB] = 5;
-	expect(kvt_read_box(reader, 0, &box, buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
 	for (int64_t l = 0; l < 3; l++)
 		for (int64_t t = 0; t < 5 * 16; t++)
 			for (int64_t c = 0; c < 2 * 16; c++) {

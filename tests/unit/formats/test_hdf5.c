@@ -50,7 +50,7 @@ static void check_tiles(struct kvt_dump *reader, int g)
 	do {
 		struct kvt_box box = sample_tile_box(tiling, begin);
 
-		succeeds(kvt_fetch_tile(reader, g, begin, &stored, &err_));
+		succeeds(kvt_read_tile(reader, g, begin, &stored, &err_));
 		succeeds(kvt_stored_check(&stored, tiling, &err_));
 		succeeds(kvt_decode(tile, &stored, tiling, scratch, &err_));
 		assert_true(sample_box(tile, group, g, &box, true));
@@ -69,7 +69,7 @@ static void check_run(struct kvt_dump *reader, int g)
 
 	succeeds(kvt_shape_nbytes(&n, &group->shape, &err_));
 	buf = malloc((size_t)n);
-	succeeds(kvt_read_box(reader, g, &box, buf, &err_));
+	succeeds(kvt_dump_read(reader, g, &box, NULL, buf, &err_));
 	assert_true(sample_box(buf, group, g, &box, true));
 	free(buf);
 }
@@ -84,7 +84,7 @@ static void check_cells(struct kvt_dump *reader, int g)
 	int64_t i = 0;
 
 	assert_true(kvt_dump_has_cells(reader, g));
-	succeeds(kvt_fetch_cells(reader, g, &box, cell, &err_));
+	succeeds(kvt_read_cells(reader, g, &box, cell, &err_));
 	for (int64_t l = 0; l < box.end[KVT_AXIS_L]; l++)
 		for (int64_t b = 0; b < box.end[KVT_AXIS_B]; b++)
 			for (int64_t j = 0; j < h * k; j++)
@@ -95,7 +95,7 @@ static void check_cells(struct kvt_dump *reader, int g)
 		box.end[KVT_AXIS_L] = l + 1;
 		box.begin[KVT_AXIS_B] = box.end[KVT_AXIS_B] - 1;
 		box.begin[KVT_AXIS_H] = h - 1;
-		succeeds(kvt_fetch_cells(reader, g, &box, cell, &err_));
+		succeeds(kvt_read_cells(reader, g, &box, cell, &err_));
 		for (int64_t j = 0; j < k; j++)
 			assert_true(cell[j] == sample_cell(group, g, l,
 					box.begin[KVT_AXIS_B], h - 1, j));

@@ -53,7 +53,7 @@ static enum kvt_status read_tiles(struct kvt_dump *reader,
 		struct kvt_box box = sample_tile_box(tiling, begin);
 
 		if (!status)
-			status = kvt_fetch_tile(reader, 0, begin, &stored, err);
+			status = kvt_read_tile(reader, 0, begin, &stored, err);
 		if (!status)
 			status = kvt_decode(tile, &stored, tiling, scratch, err);
 		if (!status && !sample_box(tile, group, 0, &box, true))
@@ -416,9 +416,9 @@ static void tiles_that_are_none(void **state)
 	write_good(path, "nhd");
 	assert_int_equal(kvt_open(&reader, path, NULL, NULL), KVT_OK);
 	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-		assert_int_equal(kvt_fetch_tile(reader, 0, begins[i], &stored,
+		assert_int_equal(kvt_read_tile(reader, 0, begins[i], &stored,
 						NULL), KVT_USAGE);
-	assert_int_equal(kvt_fetch_tile(reader, 1, begins[0], &stored, NULL),
+	assert_int_equal(kvt_read_tile(reader, 1, begins[0], &stored, NULL),
 			 KVT_USAGE);
 	kvt_dump_close(reader);
 }

@@ -173,10 +173,10 @@ static void cells(void **state)
 
 	(void)state;
 	assert_int_equal(open_changed(&reader, nothing, &err), KVT_OK);
-	assert_int_equal(kvt_fetch_cells(reader, 0, &box, some, &err), KVT_OK);
+	assert_int_equal(kvt_read_cells(reader, 0, &box, some, &err), KVT_OK);
 	kvt_dump_close(reader);
 	assert_int_equal(open_changed(&reader, other_cell, &err), KVT_OK);
-	assert_int_equal(kvt_fetch_cells(reader, 0, &box, some, &err), KVT_BAD_INPUT);
+	assert_int_equal(kvt_read_cells(reader, 0, &box, some, &err), KVT_BAD_INPUT);
 	assert_non_null(strstr(err.text, "content_digest is damaged"));
 	kvt_dump_close(reader);
 }

@@ -222,7 +222,7 @@ static void test_tokens(void **state)
 			box.end[NS] = 16;
 			nbytes = box_bytes(g, &box);
 			memset(buf, 1, (size_t)nbytes);
-			expect(kvt_read_box(r, 0, &box, buf, &err), KVT_OK, &err, NULL);
+			expect(kvt_dump_read(r, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
 			for (int64_t i = 0; i < nbytes; i++)
 				assert_int_equal(buf[i], 0);
 		}

@@ -209,7 +209,7 @@ static void test_shrinks(void **state)
 	write_raw(p.s, 0, 0);
 	expect(kvt_open(&reader, p.s, &all_hints, &err), KVT_OK, &err, NULL);
 	assert_int_equal(truncate(p.s, 15000), 0);
-	expect(kvt_read_box(reader, 0, &box, buf, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_BAD_INPUT, &err,
 	       "ends at byte 15000, 360 more expected");
 	kvt_dump_close(reader);
 	free(buf);

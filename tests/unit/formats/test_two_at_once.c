@@ -100,7 +100,7 @@ static enum kvt_status do_tile(struct worker *worker, void *context,
 	struct kvt_box box = sample_tile_box(tiling, begin);
 	enum kvt_status status;
 
-	if ((status = kvt_fetch_tile(o->reader, 0, begin, &stored, err)) ||
+	if ((status = kvt_read_tile(o->reader, 0, begin, &stored, err)) ||
 	    (status = kvt_decode(worker->tile, &stored, tiling, worker->scratch, err)))
 		return status;
 	if (!sample_box(worker->tile, group_of(o), 0, &box, true))
@@ -113,7 +113,7 @@ static enum kvt_status do_cells(struct operation *o, const struct kvt_box *box,
 {
 	const struct kvt_group *group = group_of(o);
 	int64_t heads = group->shape.n[KVT_AXIS_H], i = 0;
-	enum kvt_status status = kvt_fetch_cells(o->reader, 0, box, cells, err);
+	enum kvt_status status = kvt_read_cells(o->reader, 0, box, cells, err);
 
 	if (status)
 		return status;
