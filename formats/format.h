@@ -179,6 +179,11 @@ struct kvt_writer {
 	void *own;
 };
 
+/* A dump of a reader that is filled in and sealed; it takes the reader. */
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader, struct kvt_error *err);
+/* One that is no dump yet. */
+void kvt_reader_free(struct kvt_reader *reader);
 /* The reader of a dump that was opened; borrowed. */
 const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump);
 

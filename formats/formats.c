@@ -247,7 +247,16 @@ const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump)
 	return reader_of(kvt_dump_is_leaf(dump));
 }
 
-static void abandon(struct kvt_reader *reader)
+enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader,
+				struct kvt_error *err)
+{
+	reader->leaf.ops = &reader_ops;
+	reader->leaf.format = reader->format->info.name;
+	reader->leaf.unlisted = reader->format->unlisted;
+	return kvt_dump_of_leaf(out, &reader->leaf, err);
+}
+
+void kvt_reader_free(struct kvt_reader *reader)
 {
 	kvt_snapshot_free(&reader->leaf.snapshot);
 	free(reader->leaf.manifest);
@@ -271,15 +280,12 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	}
 	reader->format = format;
-	reader->leaf.ops = &reader_ops;
-	reader->leaf.format = format->info.name;
-	reader->leaf.unlisted = format->unlisted;
 	kvt_snapshot_init(&reader->leaf.snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err))) {
-		abandon(reader);
+		kvt_reader_free(reader);
 		return status;
 	}
-	return kvt_dump_of_leaf(out, &reader->leaf, err);
+	return kvt_reader_dump(out, reader, err);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/dump/leaf.h"
 #include "lib/kvt/write.h"
 #include "lib/tile/hash.h"
 #include "tests/sample.h"
@@ -152,8 +153,10 @@ static void find_parts(struct sample *s)
 					first, NULL));
 	} else {
 		do {
-			must(!kvt_find_tile(reader, 0, begin, &s->part[s->nparts++],
-					    NULL));
+			const struct kvt_leaf *leaf = kvt_dump_is_leaf(reader);
+
+			must(!leaf->ops->find_tile(leaf, 0, begin,
+						   &s->part[s->nparts++], NULL));
 		} while (sample_next_tile(begin, tiling, &shape));
 	}
 	kvt_dump_close(reader);

@@ -395,6 +395,7 @@ static void test_link(void **state)
 /* More files than descriptors are kept for. */
 static void test_many(void **state)
 {
+	const struct kvt_box box = { .end = { 3, 40, 16, 4, 2, 4 } };
 	const int64_t shape[] = { 16, 4, 8 };
 	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
@@ -411,20 +412,21 @@ static void test_many(void **state)
 	expect(kvt_open(&reader, *state,
 			&(struct kvt_hints){ .layout = "nhd", .block_size = 16 }, &err),
 	       KVT_OK, &err, NULL);
-	assert_int_equal(reader->files.count, 120);
+	assert_int_equal(kvt_reader_of(reader)->files.count, 120);
 	for (int i = 0; i < 120; i++)
-		nopen += reader->files.file[i].fd >= 0;
+		nopen += kvt_reader_of(reader)->files.file[i].fd >= 0;
 	assert_int_equal(nopen, 64);
 	buf = malloc(3 * 40 * 16 * 4 * 8 * 2);
 	memset(buf, 1, 3 * 40 * 16 * 4 * 8 * 2);
-	expect(kvt_dump_read(reader, 0, &(struct kvt_box){ .end = { 3, 40, 16, 4, 2, 4 } }, NULL, buf, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
 	for (int i = 0; i < 3 * 40 * 16 * 4 * 8 * 2; i++)
 		assert_int_equal(buf[i], 0);
 	/* a parked file that was replaced is not read */
 	put_tensor(*state, "fresh", "l", "kv_cache", "BF16", 3, shape);
 	assert_int_equal(rename(join(*state, "fresh/l").s,
-				reader->files.file[119].path), 0);
-	expect(kvt_dump_read(reader, 0, &(struct kvt_box){ .end = { 3, 40, 16, 4, 2, 4 } }, NULL, buf, &err), KVT_BAD_INPUT, &err, "replaced");
+				kvt_reader_of(reader)->files.file[119].path), 0);
+	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_BAD_INPUT, &err,
+	       "replaced");
 	kvt_dump_close(reader);
 	free(buf);
 }

@@ -9,13 +9,13 @@
 
 static const struct kvt_format test_format = { .info = { "test", "", true, false } };
 
-static struct kvt_dump *make_reader(const char *layout, bool latent)
+static struct kvt_reader *make_reader(const char *layout, bool latent)
 {
-	struct kvt_dump *r = calloc(1, sizeof(*r));
+	struct kvt_reader *r = calloc(1, sizeof(*r));
 
 	assert_non_null(r);
 	r->format = &test_format;
-	make_snapshot(&r->snapshot, layout, "bfloat16", latent);
+	make_snapshot(&r->leaf.snapshot, layout, "bfloat16", latent);
 	return r;
 }
 
@@ -55,7 +55,7 @@ next:		;
 }
 
 /* A file with 'skip' bytes before and 'pad' bytes behind. */
-static int open_file(struct kvt_dump *r, const char *folder, int number,
+static int open_file(struct kvt_reader *r, const char *folder, int number,
 		     const uint8_t *bytes, int64_t nbytes, int64_t skip, int64_t pad)
 {
 	uint8_t *all = malloc((size_t)(skip + nbytes + pad) + 1);
@@ -74,12 +74,16 @@ static int open_file(struct kvt_dump *r, const char *folder, int number,
 	return index;
 }
 
-static void seal(struct kvt_dump *r)
+/* The reader as a dump, which then has it. */
+static struct kvt_dump *seal(struct kvt_reader *r)
 {
 	struct kvt_error err = { "" };
+	struct kvt_dump *dump;
 
-	expect(kvt_flat_seal(&r->flat[0], &r->files, &r->snapshot.group[0], &err), KVT_OK,
+	expect(kvt_flat_seal(&r->flat[0], &r->files, &r->leaf.snapshot.group[0], &err), KVT_OK,
 	       &err, NULL);
+	expect(kvt_reader_dump(&dump, r, &err), KVT_OK, &err, NULL);
+	return dump;
 }
 
 /* ---- boxes -------------------------------------------------------------- */
@@ -104,8 +108,9 @@ static void test_add(void **state)
 
 	assert_non_null(buf);
 	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-		struct kvt_dump *r = make_reader(cases[c].layout, cases[c].latent);
-		const struct kvt_group *g = &r->snapshot.group[0];
+		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
+		struct kvt_dump *dump;
+		const struct kvt_group *g = &r->leaf.snapshot.group[0];
 		enum kvt_axis a = cases[c].counted;
 		struct kvt_error err = { "" };
 		int number = 0;
@@ -127,9 +132,9 @@ static void test_add(void **state)
 			expect(kvt_pages_add(r, 0, file, &box, cases[c].skip,
 					     cases[c].pad, &err), KVT_OK, &err, NULL);
 		}
-		seal(r);
-		check_dump(r);
-		kvt_dump_close(r);
+		dump = seal(r);
+		check_dump(dump);
+		kvt_dump_close(dump);
 	}
 	free(buf);
 }
@@ -137,8 +142,9 @@ static void test_add(void **state)
 /* Blocks of a layer in pages that are larger than they need. */
 static void test_padded_pages(void **state)
 {
-	struct kvt_dump *r = make_reader("BLSHKD", false);
-	struct kvt_group *g = &r->snapshot.group[0];
+	struct kvt_reader *r = make_reader("BLSHKD", false);
+	struct kvt_dump *dump;
+	struct kvt_group *g = &r->leaf.snapshot.group[0];
 	struct kvt_box box = kvt_box_whole(&g->shape), page;
 	struct kvt_error err = { "" };
 	uint8_t *buf = calloc(1, 5 * 3 * 1100);
@@ -162,9 +168,9 @@ static void test_padded_pages(void **state)
 		page.end[NB] = b + 1;
 		expect(kvt_pages_add(r, 0, file, &page, 0, 0, &err), KVT_OK, &err, NULL);
 	}
-	seal(r);
-	check_dump(r);
-	kvt_dump_close(r);
+	dump = seal(r);
+	check_dump(dump);
+	kvt_dump_close(dump);
 	free(buf);
 }
 
@@ -186,8 +192,9 @@ static void test_tokens(void **state)
 
 	assert_non_null(buf);
 	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-		struct kvt_dump *r = make_reader(cases[c].layout, cases[c].latent);
-		struct kvt_group *g = &r->snapshot.group[0];
+		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
+		struct kvt_dump *dump;
+		struct kvt_group *g = &r->leaf.snapshot.group[0];
 		struct kvt_error err = { "" };
 		int64_t block = 0, nbytes;
 
@@ -209,7 +216,7 @@ static void test_tokens(void **state)
 						    &err), KVT_OK, &err, NULL);
 			block += blocks;
 		}
-		seal(r);
+		dump = seal(r);
 		for (int64_t b = 0; b < 5; b++) {
 			struct kvt_box box = kvt_box_whole(&g->shape);
 			int64_t rest = b == 2 ? 5 : b == 4 ? 1 : 16;
@@ -217,16 +224,16 @@ static void test_tokens(void **state)
 			box.begin[NB] = b;
 			box.end[NB] = b + 1;
 			box.end[NS] = rest;
-			check_box(r, 0, &box);
+			check_box(dump, 0, &box);
 			box.begin[NS] = rest;
 			box.end[NS] = 16;
 			nbytes = box_bytes(g, &box);
 			memset(buf, 1, (size_t)nbytes);
-			expect(kvt_dump_read(r, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+			expect(kvt_dump_read(dump, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
 			for (int64_t i = 0; i < nbytes; i++)
 				assert_int_equal(buf[i], 0);
 		}
-		kvt_dump_close(r);
+		kvt_dump_close(dump);
 	}
 	free(buf);
 }
@@ -238,13 +245,13 @@ static void test_no_tokens(void **state)
 
 	assert_non_null(buf);
 	for (int i = 0; i < 2; i++) {
-		struct kvt_dump *r = make_reader(layouts[i], false);
+		struct kvt_reader *r = make_reader(layouts[i], false);
 		struct kvt_error err = { "" };
 		int file = open_file(r, *state, i, buf, 3 * 16 * 64, 0, 0);
 
 		expect(kvt_pages_add_tokens(r, 0, file, 0, 16, 0, &err), KVT_UNSUPPORTED,
 		       &err, "no place for tokens");
-		kvt_dump_close(r);
+		kvt_reader_free(r);
 	}
 	free(buf);
 }

@@ -6,39 +6,39 @@
  * Two groups of 3 layers and 5 blocks whose pages have room for more: 1024
  * bytes of content in pages of 'page' bytes.
  */
-static void two_groups(struct kvt_dump *r, int64_t page, int64_t second,
+static void two_groups(struct kvt_reader *r, int64_t page, int64_t second,
 		       const char *layout)
 {
 	memset(r, 0, sizeof(*r));
-	r->path = (char *)"made-up";
-	kvt_snapshot_init(&r->snapshot);
-	r->snapshot.ngroups = 2;
-	make_group(&r->snapshot.group[0], "a", layout, "bf16", false);
-	make_group(&r->snapshot.group[1], "b", layout, "bf16", false);
+	r->leaf.path = (char *)"made-up";
+	kvt_snapshot_init(&r->leaf.snapshot);
+	r->leaf.snapshot.ngroups = 2;
+	make_group(&r->leaf.snapshot.group[0], "a", layout, "bf16", false);
+	make_group(&r->leaf.snapshot.group[1], "b", layout, "bf16", false);
 	for (int g = 0; g < 2; g++)
-		r->snapshot.group[g].page_bytes = page;
-	r->snapshot.group[1].page_offset = second;
+		r->leaf.snapshot.group[g].page_bytes = page;
+	r->leaf.snapshot.group[1].page_offset = second;
 }
 
-static int64_t offset_of(const struct kvt_dump *r, int group, int64_t layer,
+static int64_t offset_of(const struct kvt_reader *r, int group, int64_t layer,
 			 int64_t block, int64_t *buffer)
 {
 	const int64_t index[KVT_NAXES] = { layer, block, 0, 0, 0, 1 };
 	struct kvt_error err = { "" };
 	int64_t offset;
 
-	expect(kvt_dump_locate(buffer, &offset, r, KVT_MEMORY, group, index, &err),
+	expect(kvt_reader_locate(buffer, &offset, &r->leaf, KVT_MEMORY, group, index, &err),
 	       KVT_OK, &err, NULL);
 	return offset;
 }
 
-static struct kvt_place place_at(const struct kvt_dump *r, int64_t buffer,
+static struct kvt_place place_at(const struct kvt_reader *r, int64_t buffer,
 				 int64_t offset)
 {
 	struct kvt_error err = { "" };
 	struct kvt_place p;
 
-	expect(kvt_dump_at(&p, r, KVT_MEMORY, buffer, offset, &err), KVT_OK, &err,
+	expect(kvt_reader_at(&p, &r->leaf, KVT_MEMORY, buffer, offset, &err), KVT_OK, &err,
 	       NULL);
 	return p;
 }
@@ -56,7 +56,7 @@ static void check_padding(const struct kvt_place *p, int group, int64_t layer,
 /* Side by side in a page: one tensor, which needs no name. */
 static void test_shared(void **state)
 {
-	struct kvt_dump r;
+	struct kvt_reader r;
 	struct kvt_place p;
 	int64_t buffer;
 
@@ -66,11 +66,11 @@ static void test_shared(void **state)
 	assert_int_equal(buffer, 0);
 	assert_int_equal(offset_of(&r, 1, 1, 2, &buffer), 7 * 2100 + 1030 + 2);
 	assert_int_equal(buffer, 0);
-	assert_null(kvt_dump_buffer_name(&r, KVT_MEMORY, 0));
-	assert_int_equal(kvt_dump_find_buffer(&buffer, &r, KVT_MEMORY, "b", NULL),
+	assert_null(kvt_reader_buffer_name(&r.leaf, KVT_MEMORY, 0));
+	assert_int_equal(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, "b", NULL),
 			 KVT_OK);
 	assert_int_equal(buffer, 0);
-	assert_int_equal(kvt_dump_find_buffer(&buffer, &r, KVT_MEMORY, NULL, NULL),
+	assert_int_equal(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, NULL),
 			 KVT_OK);
 	p = place_at(&r, 0, 7 * 2100 + 1030 + 3);
 	assert_int_equal(p.region, KVT_ELEMENT);
@@ -91,7 +91,7 @@ static void test_shared(void **state)
 /* Pages of one block over all layers lie together. */
 static void test_blocks_outermost(void **state)
 {
-	struct kvt_dump r;
+	struct kvt_reader r;
 	struct kvt_place p;
 	int64_t buffer;
 
@@ -106,7 +106,7 @@ static void test_blocks_outermost(void **state)
 static void test_turns(void **state)
 {
 	struct kvt_error err = { "" };
-	struct kvt_dump r;
+	struct kvt_reader r;
 	struct kvt_place p;
 	int64_t buffer;
 
@@ -123,10 +123,10 @@ static void test_turns(void **state)
 	}
 	p = place_at(&r, 1, 3);
 	check_padding(&p, 1, 0, 0, 3);
-	assert_string_equal(kvt_dump_buffer_name(&r, KVT_MEMORY, 1), "b");
-	expect(kvt_dump_find_buffer(&buffer, &r, KVT_MEMORY, NULL, &err), KVT_USAGE,
+	assert_string_equal(kvt_reader_buffer_name(&r.leaf, KVT_MEMORY, 1), "b");
+	expect(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, &err), KVT_USAGE,
 	       &err, "has 2 tensors");
-	assert_int_equal(kvt_dump_find_buffer(&buffer, &r, KVT_MEMORY, "b", NULL),
+	assert_int_equal(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, "b", NULL),
 			 KVT_OK);
 	assert_int_equal(buffer, 1);
 }
@@ -136,7 +136,7 @@ static void test_dense(void **state)
 {
 	const int64_t beyond[KVT_NAXES] = { 0, 5, 0, 0, 0, 0 };
 	struct kvt_error err = { "" };
-	struct kvt_dump r;
+	struct kvt_reader r;
 	int64_t buffer, offset;
 
 	(void)state;
@@ -145,20 +145,20 @@ static void test_dense(void **state)
 	assert_int_equal(offset_of(&r, 1, 1, 2, &buffer), 2 * (13 * 256 + 1));
 	assert_int_equal(buffer, 1);
 	assert_int_equal(place_at(&r, 1, 15 * 1024).region, KVT_BEYOND);
-	expect(kvt_dump_locate(&buffer, &offset, &r, KVT_MEMORY, 0, beyond, &err),
+	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 0, beyond, &err),
 	       KVT_USAGE, &err, "outside group a");
-	expect(kvt_dump_locate(&buffer, &offset, &r, KVT_MEMORY, 2, beyond, &err),
+	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 2, beyond, &err),
 	       KVT_USAGE, &err, "no group 2");
 }
 
 /* Neither blocks nor bytes. */
 static void test_empty(void **state)
 {
-	struct kvt_dump r;
+	struct kvt_reader r;
 
 	(void)state;
 	two_groups(&r, 2100, 1030, "nhd");
-	r.snapshot.group[0].shape.n[NB] = r.snapshot.group[1].shape.n[NB] = 0;
+	r.leaf.snapshot.group[0].shape.n[NB] = r.leaf.snapshot.group[1].shape.n[NB] = 0;
 	assert_int_equal(place_at(&r, 0, 0).region, KVT_BEYOND);
 }
 

@@ -19,7 +19,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "lib/dump/pipeline.h"
+#include "lib/dump/read.h"
 #include "tests/sample.h"
 
 enum { OPERATIONS = 2, ROUNDS = 4, WORKERS = 2 };
