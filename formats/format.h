@@ -13,7 +13,7 @@
 
 #include "formats/file/stage.h"
 #include "lib/dump/leaf.h"
-#include "lib/kvt/write.h"
+#include "lib/dump/writer.h"
 
 struct kvt_proof;
 
@@ -156,6 +156,7 @@ struct kvt_reader {
 };
 
 struct kvt_writer {
+	struct kvt_writer_head head;	/* first: the engine knows only this */
 	const struct kvt_format *format;
 	char *path;			/* final name; owned, as is 'sidecar' */
 	char *sidecar;			/* manifest beside a data file; NULL: none */
@@ -164,7 +165,6 @@ struct kvt_writer {
 	struct kvt_stage stage;
 	bool finished, published;
 	struct kvt_create_options options;
-	struct kvt_snapshot snapshot;	/* a copy */
 	int behind;			/* fd of the temporary file, for hints; or -1 */
 	/* what somebody who reads it has to say; the format's create() fills it */
 	struct kvt_facts facts;
@@ -175,9 +175,16 @@ struct kvt_writer {
 	char **folder;			/* owned: where they are, as it was made */
 	int64_t nfolders;
 	struct kvt_flat flat[KVT_MAX_GROUPS];
-	struct kvt_tiling tiling[KVT_MAX_GROUPS];
 	void *own;
 };
+
+/* What formats do alike: file/writer.c, file/commit.c. */
+KVT_MUST_CHECK enum kvt_status
+kvt_writer_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
+	       const void *buf, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_writer_tiles(struct kvt_writer *writer, const void *bytes, int64_t nbytes,
+		 int64_t offset, struct kvt_error *err);
 
 /* A dump of a reader that is filled in and sealed; it takes the reader. */
 KVT_MUST_CHECK enum kvt_status

@@ -33,7 +33,8 @@ static enum kvt_status take_rank(struct kvt_rank *rank, const char *size_option,
 	return KVT_OK;
 }
 
-static enum kvt_status take_transfer(struct kvt_slice_options *slice, const struct said *said,
+static enum kvt_status take_transfer(struct kvt_slice_options *slice,
+				     const struct said *said,
 				     struct kvt_error *err)
 {
 	struct kvt_rank from = { 0, 0 };
@@ -99,7 +100,8 @@ static enum kvt_status take_options(struct kvt_slice_options *slice, struct said
 }
 
 /* Most pairs of ranks exchange nothing; that is an answer, but no dump. */
-static enum kvt_status report_nothing(const struct rewrite *r, const struct kvt_slice_options *slice,
+static enum kvt_status report_nothing(const struct rewrite *r,
+				      const struct kvt_slice_options *slice,
 				      struct kvt_error *err)
 {
 	struct json_out json = { NULL, false };

@@ -355,7 +355,8 @@ static void needs_of(struct work *work, const struct sides *sides, int64_t room)
 	work->buffer_bytes[1] = work->buffer_bytes[PIECE_BUFFER] = room;
 	for (int r = 0; r < sides->src.n; r++)
 		for (int g = 0; g < side_rank(&sides->src, r)->ngroups; g++)
-			work_needs_pieces(work, leaf_of(sides->src.file[r].reader), g, 1, 1);
+			work_needs_pieces(work, leaf_of(sides->src.file[r].reader), g, 1,
+					  1);
 }
 
 enum kvt_status wire_serve(struct wire *wire, const struct sides *sides,

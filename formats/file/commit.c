@@ -122,63 +122,6 @@ static enum kvt_status open_stage(struct kvt_writer *w, struct kvt_error *err)
 	return KVT_OK;
 }
 
-/* ---- creating ----------------------------------------------------------- */
-
-static enum kvt_status start(struct kvt_writer *w, const char *path,
-			     const struct kvt_snapshot *info, struct kvt_error *err)
-{
-	enum kvt_status status;
-
-	if ((status = kvt_snapshot_copy(&w->snapshot, info, err)) ||
-	    (status = kvt_snapshot_complete(&w->snapshot, err)))
-		return status;
-	if (!w->format->nowhere && ((status = choose_names(w, path, err)) ||
-				    (status = check_targets(w, err)) ||
-				    (status = open_stage(w, err))))
-		return status;
-	if ((status = w->format->create(w, err)))
-		return status;
-	for (int g = 0; g < w->snapshot.ngroups; g++)
-		if ((status = kvt_flat_seal(&w->flat[g], &w->files,
-					    &w->snapshot.group[g], err)))
-			return status;
-	return KVT_OK;
-}
-
-enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
-			   const struct kvt_create_options *options,
-			   const struct kvt_snapshot *info, struct kvt_error *err)
-{
-	static const struct kvt_create_options defaults;
-	const struct kvt_format *format = NULL;
-	struct kvt_writer *writer;
-	enum kvt_status status;
-
-	if (!options)
-		options = &defaults;
-	if ((status = choose_format(&format, path, options->format, err)) ||
-	    (status = kvt_snapshot_check(info, err)))
-		return status;
-	if (options->row_ranks && !format->row_ranks)
-		return kvt_fail(err, KVT_USAGE, "%s has no rows of ranks",
-				format->info.name);
-	if (!(writer = calloc(1, sizeof(*writer))))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	writer->format = format;
-	writer->options = *options;
-	writer->behind = -1;
-	kvt_snapshot_init(&writer->snapshot);
-	if ((status = start(writer, path, info, err))) {
-		kvt_stage_retell(&writer->stage, err);
-		kvt_close_writer(writer);
-		return status;
-	}
-	if (!format->directory && !format->nowhere && !options->no_sync)
-		writer->behind = open(writer->temporary, O_RDONLY | O_CLOEXEC);
-	*out = writer;
-	return KVT_OK;
-}
-
 /* ---- making durable ----------------------------------------------------- */
 
 /* Folders of ours are no deeper than that. */
@@ -241,7 +184,7 @@ static enum kvt_status open_again(const struct kvt_writer *writer, struct kvt_er
 	return KVT_OK;
 }
 
-enum kvt_status kvt_finish(struct kvt_writer *writer, struct kvt_error *err)
+static enum kvt_status finish(struct kvt_writer *writer, struct kvt_error *err)
 {
 	enum kvt_status status = writer->format->finish(writer, err);
 
@@ -254,6 +197,122 @@ enum kvt_status kvt_finish(struct kvt_writer *writer, struct kvt_error *err)
 	writer->finished = !status;
 	return status;
 }
+
+/* ---- closing ------------------------------------------------------------ */
+
+static void close_writer(struct kvt_writer *writer)
+{
+	if (writer->format->abandon)
+		writer->format->abandon(writer);
+	if (writer->temporary && writer->format->directory && !writer->published)
+		kvt_writer_remove_folders(writer);
+	for (int64_t i = 0; i < writer->nfolders; i++)
+		free(writer->folder[i]);
+	free(writer->folder);
+	kvt_stage_close(&writer->stage);
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		kvt_flat_free(&writer->flat[g]);
+	kvt_files_close(&writer->files);
+	if (writer->behind >= 0)
+		close(writer->behind);
+	kvt_snapshot_free(&writer->head.snapshot);
+	free(writer->path);
+	free(writer->sidecar);
+	free(writer);
+}
+
+/* ---- a writer of files ---------------------------------------------------- */
+
+static enum kvt_status place_tile(struct kvt_writer *writer, int group,
+				  const int64_t begin[KVT_NAXES],
+				  const struct kvt_stored *stored, int64_t *offset,
+				  struct kvt_error *err)
+{
+	return writer->format->place_tile(writer, group, begin, stored, offset, err);
+}
+
+static bool has_cells(const struct kvt_writer *writer, int group)
+{
+	(void)group;
+	return writer->format->store_cells && !writer->options.no_digest;
+}
+
+static enum kvt_status store_cells(struct kvt_writer *writer, int group,
+				   const struct kvt_box *box, const uint64_t *cells,
+				   struct kvt_error *err)
+{
+	return writer->format->store_cells(writer, group, box, cells, err);
+}
+
+static const struct kvt_writer_ops writer_ops = {
+	.write_box = kvt_writer_box, .place_tile = place_tile,
+	.write_tiles = kvt_writer_tiles, .has_cells = has_cells,
+	.store_cells = store_cells, .finish = finish, .close = close_writer,
+};
+
+/* ---- creating ----------------------------------------------------------- */
+
+static enum kvt_status start(struct kvt_writer *w, const char *path,
+			     const struct kvt_snapshot *info, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if ((status = kvt_snapshot_copy(&w->head.snapshot, info, err)) ||
+	    (status = kvt_snapshot_complete(&w->head.snapshot, err)))
+		return status;
+	if (!w->format->nowhere && ((status = choose_names(w, path, err)) ||
+				    (status = check_targets(w, err)) ||
+				    (status = open_stage(w, err))))
+		return status;
+	if ((status = w->format->create(w, err)))
+		return status;
+	for (int g = 0; g < w->head.snapshot.ngroups; g++)
+		if ((status = kvt_flat_seal(&w->flat[g], &w->files,
+					    &w->head.snapshot.group[g], err)))
+			return status;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
+			   const struct kvt_create_options *options,
+			   const struct kvt_snapshot *info, struct kvt_error *err)
+{
+	static const struct kvt_create_options defaults;
+	const struct kvt_format *format = NULL;
+	struct kvt_writer *writer;
+	enum kvt_status status;
+
+	if (!options)
+		options = &defaults;
+	if ((status = choose_format(&format, path, options->format, err)) ||
+	    (status = kvt_snapshot_check(info, err)))
+		return status;
+	if (options->row_ranks && !format->row_ranks)
+		return kvt_fail(err, KVT_USAGE, "%s has no rows of ranks",
+				format->info.name);
+	if (!(writer = calloc(1, sizeof(*writer))))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	writer->format = format;
+	writer->head.ops = &writer_ops;
+	writer->head.info = &format->info;
+	writer->head.name = format->info.name;
+	writer->options = *options;
+	writer->behind = -1;
+	kvt_snapshot_init(&writer->head.snapshot);
+	if ((status = start(writer, path, info, err))) {
+		kvt_stage_retell(&writer->stage, err);
+		kvt_close_writer(writer);
+		return status;
+	}
+	if (writer->path)
+		writer->head.name = writer->path;
+	if (!format->directory && !format->nowhere && !options->no_sync)
+		writer->behind = open(writer->temporary, O_RDONLY | O_CLOEXEC);
+	*out = writer;
+	return KVT_OK;
+}
+
+/* ---- publishing ---------------------------------------------------------- */
 
 enum kvt_status kvt_publish(struct kvt_writer *const *writers, int n,
 			    struct kvt_error *err)
@@ -287,33 +346,8 @@ enum kvt_status kvt_commit(struct kvt_writer *writer, struct kvt_error *err)
 	return status ? status : kvt_publish(&writer, 1, err);
 }
 
-/* ---- closing ------------------------------------------------------------ */
-
 void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err)
 {
 	if (writer && !writer->published)
 		kvt_stage_retell(&writer->stage, err);
-}
-
-void kvt_close_writer(struct kvt_writer *writer)
-{
-	if (!writer)
-		return;
-	if (writer->format->abandon)
-		writer->format->abandon(writer);
-	if (writer->temporary && writer->format->directory && !writer->published)
-		kvt_writer_remove_folders(writer);
-	for (int64_t i = 0; i < writer->nfolders; i++)
-		free(writer->folder[i]);
-	free(writer->folder);
-	kvt_stage_close(&writer->stage);
-	for (int g = 0; g < KVT_MAX_GROUPS; g++)
-		kvt_flat_free(&writer->flat[g]);
-	kvt_files_close(&writer->files);
-	if (writer->behind >= 0)
-		close(writer->behind);
-	kvt_snapshot_free(&writer->snapshot);
-	free(writer->path);
-	free(writer->sidecar);
-	free(writer);
 }

@@ -155,7 +155,8 @@ enum kvt_status kvt_reader_find_buffer(int64_t *out, const struct kvt_leaf *leaf
 		*out = memory && shares_pages(&reader->leaf.snapshot) ? 0 : i;
 		return KVT_OK;
 	}
-	return kvt_fail(err, KVT_USAGE, "%s: has no %s '%.200s' with data", reader->leaf.path,
+	return kvt_fail(err, KVT_USAGE, "%s: has no %s '%.200s' with data",
+			reader->leaf.path,
 			memory ? "group" : "file", name);
 }
 
@@ -305,7 +306,8 @@ static void look_in_file(struct kvt_place *out, const struct kvt_reader *reader,
 				struct kvt_piece piece = kvt_flat_piece(&reader->flat[g],
 									i);
 
-				look(out, &piece, &reader->leaf.snapshot.group[g], g, offset);
+				look(out, &piece, &reader->leaf.snapshot.group[g], g,
+				     offset);
 			}
 }
 
@@ -342,7 +344,8 @@ enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf
 	enum kvt_status status = KVT_OK;
 
 	if (space == KVT_MEMORY)
-		status = look_in_tensor(&place, &reader->leaf.snapshot, buffer, offset, err);
+		status = look_in_tensor(&place, &reader->leaf.snapshot, buffer, offset,
+					err);
 	else
 		look_in_file(&place, reader, buffer, offset);
 	if (status)

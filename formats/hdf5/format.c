@@ -141,14 +141,14 @@ static enum kvt_status place_tile(struct kvt_writer *writer, int group,
 				  struct kvt_error *err)
 {
 	const struct kvt_h5_file *own = writer->own;
-	const struct kvt_tiling *tiling = &writer->tiling[group];
+	const struct kvt_tiling *tiling = &writer->head.tiling[group];
 	struct kvt_h5_entry entry;
 	hsize_t offset[KVT_MAX_PARTS];
 	enum kvt_status status;
 	hid_t data;
 
 	if (!tiling->nbytes ||
-	    !begins_tile(tiling, &writer->snapshot.group[group].shape, begin))
+	    !begins_tile(tiling, &writer->head.snapshot.group[group].shape, begin))
 		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
 				writer->path);
 	data = dataset_of(offset, &own->group[group], begin);
@@ -226,7 +226,7 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 				   const struct kvt_box *box,
 				   const uint64_t *in, struct kvt_error *err)
 {
-	const struct kvt_group *info = &writer->snapshot.group[group];
+	const struct kvt_group *info = &writer->head.snapshot.group[group];
 	struct kvt_h5_file *own = writer->own;
 	hid_t cells = own->group[group].cells;
 	hid_t memory = -1, file = -1;

@@ -299,7 +299,7 @@ static bool put_sums(const struct kvt_writer *writer, int g, hid_t object)
 	for (int p = 0; p < group->nplanes; p++)
 		if (group->sum[p] &&
 		    !kvt_h5_put_table(object,
-				      sums_name(&writer->snapshot.group[g], p).s,
+				      sums_name(&writer->head.snapshot.group[g], p).s,
 				      KVT_H5_U64, group->sum[p], group->nsums[p]))
 			return false;
 	return true;
@@ -311,8 +311,8 @@ static bool put_all_sums(const struct kvt_writer *writer)
 	hid_t parent = H5Gopen2(own->file, "groups", H5P_DEFAULT);
 	bool ok = parent >= 0;
 
-	for (int g = 0; ok && g < writer->snapshot.ngroups; g++) {
-		hid_t object = H5Gopen2(parent, writer->snapshot.group[g].id,
+	for (int g = 0; ok && g < writer->head.snapshot.ngroups; g++) {
+		hid_t object = H5Gopen2(parent, writer->head.snapshot.group[g].id,
 					H5P_DEFAULT);
 
 		ok = object >= 0 && put_sums(writer, g, object);
@@ -331,7 +331,7 @@ enum kvt_status kvt_h5_write_proof(struct kvt_writer *writer, struct kvt_error *
 	if ((status = kvt_proof_complete(&writer->files.file[0], err)))
 		return status;
 	kvt_h5_version(own->version);
-	if (!hash_tables(&sum, &writer->snapshot, own))
+	if (!hash_tables(&sum, &writer->head.snapshot, own))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", writer->temporary);
 	if (!put_all_sums(writer) || !put_sum(own->file, tables_checksum, sum))
 		return kvt_h5_failed(err, KVT_SYSTEM, writer->temporary, "cannot write");

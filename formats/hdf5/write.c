@@ -134,7 +134,7 @@ static bool write_group(struct kvt_h5_group *own, hid_t parent,
 
 static bool write_groups(struct kvt_writer *writer, hid_t parent)
 {
-	const struct kvt_snapshot *snapshot = &writer->snapshot;
+	const struct kvt_snapshot *snapshot = &writer->head.snapshot;
 	struct kvt_h5_file *own = writer->own;
 	const char *id[KVT_MAX_GROUPS];
 	bool ok;
@@ -147,15 +147,15 @@ static bool write_groups(struct kvt_writer *writer, hid_t parent)
 			     snapshot->null_block));
 	for (int g = 0; g < snapshot->ngroups && ok; g++)
 		ok = write_group(&own->group[g], parent, &snapshot->group[g],
-				 writer->tiling[g].nbytes ?
-				 &writer->tiling[g] : NULL,
+				 writer->head.tiling[g].nbytes ?
+				 &writer->head.tiling[g] : NULL,
 				 !writer->options.no_digest);
 	return ok;
 }
 
 static bool write_all(struct kvt_writer *writer)
 {
-	const struct kvt_snapshot *snapshot = &writer->snapshot;
+	const struct kvt_snapshot *snapshot = &writer->head.snapshot;
 	hid_t file = ((struct kvt_h5_file *)writer->own)->file, parent;
 	bool ok;
 
@@ -173,7 +173,7 @@ static bool write_all(struct kvt_writer *writer)
 static enum kvt_status add_run(struct kvt_writer *writer, int index, int plane,
 			       int64_t *end, struct kvt_error *err)
 {
-	const struct kvt_group *group = &writer->snapshot.group[index];
+	const struct kvt_group *group = &writer->head.snapshot.group[index];
 	struct kvt_piece piece = { .box = kvt_box_whole(&group->shape) };
 	struct kvt_h5_file *own = writer->own;
 	hid_t data = own->group[index].data[plane];
@@ -215,9 +215,9 @@ static enum kvt_status open_data(struct kvt_writer *writer, struct kvt_error *er
 	int64_t end = 0;
 	int index, fd;
 
-	for (int g = 0; g < writer->snapshot.ngroups; g++)
-		for (int p = 0; p < writer->snapshot.group[g].layout.nplanes; p++)
-			if (!writer->tiling[g].nbytes &&
+	for (int g = 0; g < writer->head.snapshot.ngroups; g++)
+		for (int p = 0; p < writer->head.snapshot.group[g].layout.nplanes; p++)
+			if (!writer->head.tiling[g].nbytes &&
 			    (status = add_run(writer, g, p, &end, err)))
 				return status;
 	if ((status = kvt_files_open(&writer->files, &index, path, err)))
@@ -267,8 +267,8 @@ static enum kvt_status prepare(struct kvt_writer *writer, struct kvt_error *err)
 {
 	struct kvt_h5_file *own = writer->own;
 
-	for (int g = 0; g < writer->snapshot.ngroups; g++) {
-		const struct kvt_group *group = &writer->snapshot.group[g];
+	for (int g = 0; g < writer->head.snapshot.ngroups; g++) {
+		const struct kvt_group *group = &writer->head.snapshot.group[g];
 		enum kvt_status status;
 
 		for (int p = 0; p < group->layout.nplanes; p++)
@@ -276,7 +276,7 @@ static enum kvt_status prepare(struct kvt_writer *writer, struct kvt_error *err)
 						  p, err)))
 				return status;
 		if (!writer->options.uncompressed &&
-		    (status = kvt_h5_choose_tiling(&writer->tiling[g], group,
+		    (status = kvt_h5_choose_tiling(&writer->head.tiling[g], group,
 						   &writer->options, err)))
 			return status;
 	}

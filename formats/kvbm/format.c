@@ -83,7 +83,8 @@ static enum kvt_status describe(struct opening *o)
 	struct kvt_group *group;
 	enum kvt_status status;
 
-	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, "g0", o->path,
+	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, "g0",
+					     o->path,
 					     o->err)) ||
 	    (status = take_layout(o, group)) || (status = take_heads(o, group)))
 		return status;

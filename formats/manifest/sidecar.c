@@ -28,7 +28,7 @@ enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *npy_dty
 	/* of what is in the file, not of what was meant to be there */
 	if ((status = kvt_file_sum(&sum, &writer->files.file[0], err)))
 		return status;
-	if (!(text = kvt_manifest_text(&writer->snapshot, &file)))
+	if (!(text = kvt_manifest_text(&writer->head.snapshot, &file)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a manifest",
 				writer->path);
 	nbytes = strlen(text);
@@ -126,7 +126,8 @@ enum kvt_status kvt_manifest_adopt(struct kvt_reader *reader,
 	reader->leaf.manifest = manifest->path;
 	manifest->path = NULL;
 	if (reader->leaf.manifest)
-		status = kvt_files_open(&reader->files, &index, reader->leaf.manifest, err);
+		status = kvt_files_open(&reader->files, &index, reader->leaf.manifest,
+					err);
 	kvt_manifest_free(manifest);
 	return status;
 }

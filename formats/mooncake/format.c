@@ -313,7 +313,8 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: holds no tensor of TP rank %lld", o->path,
 				LL(asked));
-	return kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel, o->hints, o->path,
+	return kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel, o->hints,
+				 o->path,
 				 o->err);
 }
 
@@ -359,7 +360,8 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 				v->key, -1, v->file, v->offset, v->nbytes, -1 }, o->err)))
 			return status;
 	}
-	if ((status = kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel, o->hints,
+	if ((status = kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel,
+					o->hints,
 					o->path, o->err)))
 		return status;
 	return kvt_chunks_count(&o->chunks, &o->reader->files, group, o->err);
@@ -374,7 +376,8 @@ static enum kvt_status open_chunks(struct kvt_mooncake *o, enum kind kind)
 	int64_t layers;
 
 	o->chunks.where = o->path;
-	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, "g0", o->path,
+	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, "g0",
+					     o->path,
 					     o->err)) ||
 	    (status = kind == TENSOR ? take_tensors(o, group) : take_bytes(o, group)) ||
 	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))

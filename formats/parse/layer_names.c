@@ -2,51 +2,8 @@
 /* layer_names.c - which layer a name means, where names are all there is */
 #include "formats/parse/layer_names.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Layers beyond this are a number that means something else. */
-enum { MAX_LAYER = 1 << 20 };
-
-static bool is_digit(char c)
-{
-	return isdigit((unsigned char)c);
-}
-
-/* A number that is a part of its own: "12" of "layers.12.attn", not of "w12". */
-static const char *next_number(const char *s, const char *name)
-{
-	for (; *s; s++)
-		if (is_digit(*s) && (s == name || !isalnum((unsigned char)s[-1])))
-			return s;
-	return NULL;
-}
-
-/* The number behind the word layer or layers, or the only one there is. */
-bool kvt_layer_number(int64_t *out, const char *name)
-{
-	const char *word = strstr(name, "layer"), *found = NULL, *s;
-
-	if (word) {
-		word += strlen("layer");
-		word += *word == 's';
-		word += *word && !is_digit(*word);
-		if (is_digit(*word))
-			found = word;
-	}
-	if (!found) {
-		found = next_number(name, name);
-		for (s = found; s && is_digit(*s); s++)
-			;
-		if (!found || next_number(s, name))
-			return false;
-	}
-	*out = 0;
-	for (; is_digit(*found) && *out < MAX_LAYER; found++)
-		*out = *out * 10 + (*found - '0');
-	return *out < MAX_LAYER;
-}
 
 static int by_number(const void *a, const void *b)
 {

@@ -37,7 +37,7 @@ bool kvt_hicache_layout(const struct kvt_layout *layout)
 
 static enum kvt_status name_model(struct writing *w)
 {
-	const char *model = w->writer->snapshot.model;
+	const char *model = w->writer->head.snapshot.model;
 
 	if (!model)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
@@ -57,7 +57,7 @@ static enum kvt_status name_model(struct writing *w)
  */
 static void name_rank(struct writing *w)
 {
-	const struct kvt_parallel *p = &w->writer->snapshot.parallel;
+	const struct kvt_parallel *p = &w->writer->head.snapshot.parallel;
 	bool mla = w->group->kind == KVT_MLA;
 	size_t used = 0, room = sizeof(w->rank);
 
@@ -105,7 +105,7 @@ static enum kvt_status check_layers(const struct writing *w)
 	const uint32_t *ids = w->group->layer_ids;
 
 	for (int64_t l = 0; ids && l < w->group->shape.n[KVT_AXIS_L]; l++)
-		if (ids[l] != l && w->writer->snapshot.parallel.pp_size < 2)
+		if (ids[l] != l && w->writer->head.snapshot.parallel.pp_size < 2)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"hicache counts layers from 0 on, and number %lld of this dump is layer %u "
 					"of the model; write another format",
@@ -115,8 +115,8 @@ static enum kvt_status check_layers(const struct writing *w)
 
 static enum kvt_status check(struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
-	struct kvt_group *group = w->group = &w->writer->snapshot.group[0];
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
+	struct kvt_group *group = w->group = &w->writer->head.snapshot.group[0];
 	bool mla = group->shape.n[KVT_AXIS_K] == 1;
 	enum kvt_status status;
 

@@ -182,7 +182,8 @@ enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
 				const struct kvt_box *box, int64_t offset,
 				struct kvt_error *err)
 {
-	return kvt_piece_of_box(&reader->flat[group], &reader->leaf.snapshot.group[group], box,
+	return kvt_piece_of_box(&reader->flat[group], &reader->leaf.snapshot.group[group],
+				box,
 				file, offset, err);
 }
 

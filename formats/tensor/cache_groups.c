@@ -61,7 +61,8 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 				o->reader->leaf.path, KVT_MAX_GROUPS);
 	o->first[s->ngroups] = l->first;
 	snprintf(id, sizeof(id), "g%d%s", number, kv < 0 ? "" : kv ? ".v" : ".k");
-	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path, o->err)) ||
+	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path,
+					     o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, kv < 0 ? "LKBHSD" : "LBHSD",
 				       o->err)) ||
 	    (status = take_type(group, o, l)) ||
@@ -121,7 +122,8 @@ static enum kvt_status add_tables(struct cache_opening *o, struct kvt_group *gro
 	enum kvt_status status;
 
 	if (!layer)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
 	for (int64_t i = 0; i < o->nlayers; i++) {
 		const struct cache_layer *l = &o->layer[i];
 
@@ -159,7 +161,8 @@ enum kvt_status kvt_cache_groups(struct cache_opening *o)
 		status = check_hints(o, &m);
 	for (int g = 0; !status && g < m.snapshot.ngroups; g++)
 		status = kvt_manifest_finish_group(&m.snapshot.group[g],
-						   &m.snapshot.parallel, o->reader->leaf.path,
+						   &m.snapshot.parallel,
+						   o->reader->leaf.path,
 						   o->err);
 	*s = m.snapshot;
 	for (int g = 0; !status && !o->stacked && g < s->ngroups; g++)

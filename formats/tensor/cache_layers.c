@@ -46,7 +46,8 @@ static enum kvt_status check_rank(const struct cache_opening *o,
 		return status;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensor %.100s has %d axes, expected %sbatch, heads, tokens and elements",
-			o->reader->leaf.path, t->name, t->rank, o->stacked ? "layers, " : "");
+			o->reader->leaf.path, t->name, t->rank,
+			o->stacked ? "layers, " : "");
 }
 
 /* Keys and values of one layer, and of all layers as many rows. */
@@ -144,7 +145,8 @@ static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tenso
 				o->reader->leaf.path, keys->name, values->name, LL(n),
 				LL(values->shape[0]));
 	if (!(o->layer = calloc((size_t)n, sizeof(*o->layer))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
 	for (int64_t l = 0; !status && l < n; l++)
 		status = add_layer(o, keys, values, l, l);
 	return status;

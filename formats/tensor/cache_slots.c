@@ -122,7 +122,8 @@ static enum kvt_status settle_window(struct cache_opening *o, struct cache_layer
 	    !(l->held.fixed && slots == most && slots < window))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has a window of %lld tokens, not %lld as was said",
-				o->reader->leaf.path, l->name, LL(l->held.window), LL(window));
+				o->reader->leaf.path, l->name, LL(l->held.window),
+				LL(window));
 	return KVT_OK;
 }
 
@@ -175,7 +176,8 @@ static enum kvt_status agree(struct cache_opening *o)
 		if (who && seen != o->seen)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %.100s was given %lld tokens, but %.100s %lld",
-					o->reader->leaf.path, who->name, LL(o->seen), l->name,
+					o->reader->leaf.path, who->name, LL(o->seen),
+					l->name,
 					LL(seen));
 		who = l;
 		o->seen = seen;
@@ -305,7 +307,8 @@ static enum kvt_status take_rows(struct cache_opening *o, bool left)
 	enum kvt_status status;
 
 	if (!(o->row = calloc((size_t)o->nrows + 1, sizeof(*o->row))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
 	status = take_tokens(o, left);
 	for (int64_t r = 0; !status && r < o->nrows; r++)
 		status = check_row(o, r);

@@ -95,7 +95,7 @@ static enum kvt_status npy_open(struct kvt_reader *reader, const char *path,
 
 static enum kvt_status npy_create(struct kvt_writer *writer, struct kvt_error *err)
 {
-	const struct kvt_snapshot *s = &writer->snapshot;
+	const struct kvt_snapshot *s = &writer->head.snapshot;
 	int64_t shape[8], nbytes, nhead;
 	uint8_t head[KVT_NPY_MAX_HEAD];
 	const struct kvt_dtype *dtype;
@@ -125,7 +125,8 @@ static enum kvt_status npy_finish(struct kvt_writer *writer, struct kvt_error *e
 	int64_t shape[8];
 	int rank;
 
-	if ((status = kvt_snapshot_file_shape(&rank, shape, &dtype, &writer->snapshot,
+	if ((status = kvt_snapshot_file_shape(&rank, shape, &dtype,
+					      &writer->head.snapshot,
 					      "npy", err)))
 		return status;
 	return kvt_sidecar_write(writer, dtype->npy, rank, shape, err);

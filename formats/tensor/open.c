@@ -116,7 +116,8 @@ static enum kvt_status check_apart(const struct opening *o, const struct kvt_lay
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: keys and values are %s, but layout %s has them %s",
-			o->reader->leaf.path, apart ? "tensors of their own" : "in one tensor",
+			o->reader->leaf.path,
+			apart ? "tensors of their own" : "in one tensor",
 			kvt_layout_string(l).s, apart ? "together" : "apart");
 }
 
@@ -209,7 +210,8 @@ static enum kvt_status check_outermost(const struct opening *o,
 		if (layout->plane[i].part[0].axis != KVT_AXIS_L)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: has a tensor for each layer, but in layout %s layers are not outermost",
-					o->reader->leaf.path, kvt_layout_string(layout).s);
+					o->reader->leaf.path,
+					kvt_layout_string(layout).s);
 	return KVT_OK;
 }
 
@@ -356,7 +358,8 @@ static enum kvt_status load_manifest(struct opening *o, const struct kvt_hints *
 		return kvt_manifest_load(&o->manifest, &found,
 					 &o->reader->files.file[o->file], hints, o->err);
 	status = kvt_manifest_parse(&o->manifest, o->tensors->manifest,
-				    strlen(o->tensors->manifest), o->reader->leaf.path, hints,
+				    strlen(o->tensors->manifest), o->reader->leaf.path,
+				    hints,
 				    o->err);
 	/* one file, whose tensors fill it to the byte */
 	o->manifest.proof = KVT_PROOF_HEADER;

@@ -62,7 +62,7 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 
 static enum kvt_status raw_create(struct kvt_writer *writer, struct kvt_error *err)
 {
-	const struct kvt_snapshot *s = &writer->snapshot;
+	const struct kvt_snapshot *s = &writer->head.snapshot;
 	bool pages = kvt_snapshot_has_pages(s);
 	const struct kvt_dtype *dtype;
 	enum kvt_status status;

@@ -95,7 +95,7 @@ static enum kvt_status place(struct part *part, int count, struct kvt_error *err
 static enum kvt_status add_piece(struct kvt_writer *writer, const struct part *part,
 				 int file, int64_t data, struct kvt_error *err)
 {
-	const struct kvt_group *group = &writer->snapshot.group[part->group];
+	const struct kvt_group *group = &writer->head.snapshot.group[part->group];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	int64_t at = data + part->tensor.begin;
 	struct kvt_piece piece;
@@ -139,7 +139,8 @@ static enum kvt_status write_parts(struct kvt_writer *writer, struct part *part,
 	int index;
 
 	if ((status = place(part, count, err)) ||
-	    (status = print_header(&head, &nhead, part, count, &writer->snapshot, err)))
+	    (status = print_header(&head, &nhead, part, count, &writer->head.snapshot,
+				   err)))
 		return status;
 	ndata = part[count - 1].tensor.end;
 	if (ndata > INT64_MAX - nhead)
@@ -157,7 +158,7 @@ static enum kvt_status write_parts(struct kvt_writer *writer, struct part *part,
 static enum kvt_status safetensors_create(struct kvt_writer *writer,
 					  struct kvt_error *err)
 {
-	const struct kvt_snapshot *s = &writer->snapshot;
+	const struct kvt_snapshot *s = &writer->head.snapshot;
 	struct part part[MAX_PARTS];
 	enum kvt_status status = KVT_OK;
 	int count = 0;

@@ -47,7 +47,7 @@ static enum kvt_status check_layers(const struct writing *w)
 
 static enum kvt_status check_names(const struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 
 	for (int64_t r = 0; r < s->nrequests; r++)
 		if (!kvt_name_is_safe(s->request[r].id))
@@ -77,7 +77,7 @@ static bool is_whole(const struct writing *w, const struct kvt_request *request)
 
 static enum kvt_status check(struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 	const struct kvt_parallel alone = { .tp_size = 1 };
 	const char *format = w->writer->options.format;
 	enum kvt_status status;
@@ -231,7 +231,7 @@ static enum kvt_status create_request(struct writing *w,
 /* The connector of a CPU engine reads and writes rows of whole packed blocks. */
 static enum kvt_status choose_layout(struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 	int64_t size = w->group->block_size;
 
 	w->packed = w->generation == kvt_generation_find("vllm-2026-07") &&
@@ -258,8 +258,8 @@ enum kvt_status kvt_folder_create(struct kvt_writer *writer, struct kvt_error *e
 	if ((status = check(&w)) || (status = choose_layout(&w)) ||
 	    (status = kvt_writer_folder(writer, writer->temporary, err)))
 		return status;
-	for (int64_t r = 0; !status && r < writer->snapshot.nrequests; r++)
-		status = create_request(&w, &writer->snapshot.request[r]);
+	for (int64_t r = 0; !status && r < writer->head.snapshot.nrequests; r++)
+		status = create_request(&w, &writer->head.snapshot.request[r]);
 	return status;
 }
 

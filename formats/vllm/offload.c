@@ -129,7 +129,8 @@ static enum kvt_status describe_group(struct kvt_offload *o, int number,
 	char id[16];
 
 	snprintf(id, sizeof(id), "g%d", number);
-	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, id, o->path,
+	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, id,
+					     o->path,
 					     o->err)))
 		return status;
 	group->shape.n[KVT_AXIS_B] = 1;

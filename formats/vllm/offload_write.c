@@ -90,7 +90,7 @@ static json_t *group_object(const struct writing *w, const struct kvt_group *gro
 /* The config of a dump that came from elsewhere. */
 static bool new_config(struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 
 	w->old = !w->rows;
 	w->config = json_object();
@@ -110,7 +110,7 @@ static bool new_config(struct writing *w)
  */
 static bool set_agnostic(struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 
 	return (s->ngroups == 1 && s->group[0].kind == KVT_FULL_ATTENTION) ||
 	       !json_object_set_new(w->config, "parallel_agnostic", json_false());
@@ -131,7 +131,7 @@ static enum kvt_status take_note(struct writing *w, const char *text)
 
 static bool set_ranks(struct writing *w)
 {
-	const struct kvt_parallel *p = &w->writer->snapshot.parallel;
+	const struct kvt_parallel *p = &w->writer->head.snapshot.parallel;
 
 	return set_int(w->config, "tp_size", p->tp_size) &&
 	       set_int(w->config, "pp_size", p->pp_size) &&
@@ -141,7 +141,7 @@ static bool set_ranks(struct writing *w)
 /* A config lists groups that are not in this dump, too: those stay. */
 static bool set_group(struct writing *w, json_t *list, int g)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 	size_t number = (size_t)atoi(s->group[g].id + 1), n = json_array_size(list);
 	json_t *o = group_object(w, &s->group[g]);
 
@@ -157,7 +157,7 @@ static bool set_group(struct writing *w, json_t *list, int g)
 /* What the dump says is what the tree has to say. */
 static enum kvt_status set_config(struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 	json_t *list = json_object_get(w->config, "kv_cache_groups");
 	/* ranks whose rows these are may have been other ones */
 	bool ok = (w->rows && !w->is_new) || set_ranks(w);
@@ -179,7 +179,7 @@ static enum kvt_status set_config(struct writing *w)
 /* Whose files: by the name of the format, or else those that the dump came from. */
 static enum kvt_status make_config(struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 	const char *format = w->writer->options.format, *text;
 	bool vllm = format && !strcmp(format, KVT_OFFLOAD_VLLM);
 	bool llmd = format && !strcmp(format, KVT_OFFLOAD_LLMD), was_row = false;
@@ -207,7 +207,7 @@ static enum kvt_status make_config(struct writing *w)
 static int64_t most_layers(const struct writing *w)
 {
 	const json_t *list = json_object_get(w->config, "kv_cache_groups");
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 	int64_t most = 1;
 
 	for (size_t i = 0; i < json_array_size(list); i++) {
@@ -241,7 +241,7 @@ static bool set_copies(struct writing *w, int64_t ranks)
  */
 static enum kvt_status set_row_ranks(struct writing *w)
 {
-	const struct kvt_group *group = &w->writer->snapshot.group[0];
+	const struct kvt_group *group = &w->writer->head.snapshot.group[0];
 	int64_t ranks = w->writer->options.row_ranks;
 	bool ok = true;
 
@@ -267,7 +267,7 @@ static enum kvt_status set_row_ranks(struct writing *w)
 
 static enum kvt_status check_rows(struct writing *w)
 {
-	struct kvt_snapshot *s = &w->writer->snapshot;
+	struct kvt_snapshot *s = &w->writer->head.snapshot;
 	const char *canonical = json_string_value(json_object_get(w->config,
 								  "canonical_format"));
 	struct kvt_offload_row first = { .ranks = 0 };
@@ -331,7 +331,7 @@ static enum kvt_status write_config(struct writing *w, const char *folder)
 
 static enum kvt_status make_folders(struct writing *w)
 {
-	const struct kvt_parallel *p = &w->writer->snapshot.parallel;
+	const struct kvt_parallel *p = &w->writer->head.snapshot.parallel;
 	const char *model = json_string_value(json_object_get(w->config, "model_name"));
 	char digest[13], name[256], rank[24];
 	enum kvt_status status;
@@ -452,7 +452,7 @@ static enum kvt_status llmd_bytes(int64_t *out, const struct writing *w,
 
 static enum kvt_status create_file(struct writing *w, int g, int64_t first, int64_t n)
 {
-	const struct kvt_group *group = &w->writer->snapshot.group[g];
+	const struct kvt_group *group = &w->writer->head.snapshot.group[g];
 	struct kvt_files *files = &w->writer->files;
 	struct kvt_flat *flat = &w->writer->flat[g];
 	struct kvt_box box = kvt_box_whole(&group->shape);
@@ -479,7 +479,7 @@ static enum kvt_status create_file(struct writing *w, int g, int64_t first, int6
 
 static enum kvt_status create_files(struct writing *w, int g)
 {
-	const struct kvt_group *group = &w->writer->snapshot.group[g];
+	const struct kvt_group *group = &w->writer->head.snapshot.group[g];
 	enum kvt_status status = KVT_OK;
 	int64_t n;
 
@@ -526,7 +526,7 @@ static bool is_number(const char *id)
 
 static enum kvt_status check(const struct writing *w)
 {
-	const struct kvt_snapshot *s = &w->writer->snapshot;
+	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 
 	for (int g = 0; g < s->ngroups; g++) {
 		const struct kvt_group *group = &s->group[g];
@@ -551,7 +551,7 @@ static enum kvt_status check(const struct writing *w)
 
 static enum kvt_status check_llmd(struct writing *w)
 {
-	struct kvt_snapshot *s = &w->writer->snapshot;
+	struct kvt_snapshot *s = &w->writer->head.snapshot;
 
 	for (int g = 0; g < s->ngroups; g++) {
 		struct kvt_group *group = &s->group[g];
@@ -578,7 +578,7 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 	if (!status &&
 	    !(status = w.rows ? check_rows(&w) : check_llmd(&w)))
 		status = make_folders(&w);
-	for (int g = 0; !status && g < writer->snapshot.ngroups; g++)
+	for (int g = 0; !status && g < writer->head.snapshot.ngroups; g++)
 		status = create_files(&w, g);
 	tell_reader(&w);
 	json_decref(w.config);

@@ -119,11 +119,14 @@ int kvt_dump_leaf_group(const struct kvt_dump *dump, int i, int group)
 
 static bool move_into(int64_t *index, const struct kvt_segment *segment, int n)
 {
-	for (int i = 0; i < n; i++)
-		if (*index >= segment[i].at && *index < segment[i].at + segment[i].count) {
-			*index += segment[i].from - segment[i].at;
+	for (int i = 0; i < n; i++) {
+		int64_t inside = *index - segment[i].at;
+
+		if (inside >= 0 && inside < segment[i].count) {
+			*index = segment[i].from + inside;
 			return true;
 		}
+	}
 	return false;
 }
 
@@ -137,12 +140,16 @@ static bool move_states(int64_t there[KVT_NAXES], const struct map_part *part)
 		there[KVT_AXIS_B] = list_at(part->blocks, b);
 	if (!spans || there[KVT_AXIS_L] < 0)
 		return there[KVT_AXIS_L] >= 0 && there[KVT_AXIS_B] >= 0;
-	for (int64_t i = spans->first[b]; i < spans->first[b + 1]; i++)
-		if (s >= spans->span[i].at && s < spans->span[i].at + spans->span[i].count) {
-			there[KVT_AXIS_B] = spans->span[i].block;
-			there[KVT_AXIS_S] = spans->span[i].state + s - spans->span[i].at;
+	for (int64_t i = spans->first[b]; i < spans->first[b + 1]; i++) {
+		const struct map_span *span = &spans->span[i];
+		int64_t inside = s - span->at;
+
+		if (inside >= 0 && inside < span->count) {
+			there[KVT_AXIS_B] = span->block;
+			there[KVT_AXIS_S] = span->state + inside;
 			return true;
 		}
+	}
 	return false;
 }
 

@@ -51,7 +51,8 @@ static int by_at(const void *a, const void *b)
 }
 
 /* Spans of one block: in order, and no state of it twice. */
-static enum kvt_status sort_block(const struct grafting *g, int64_t b, struct kvt_error *err)
+static enum kvt_status sort_block(const struct grafting *g, int64_t b,
+				  struct kvt_error *err)
 {
 	struct map_span *span = g->span + g->first[b];
 	int64_t n = g->first[b + 1] - g->first[b];

@@ -21,7 +21,8 @@ struct kvt_leaf {
 	struct kvt_proven proven;
 	const char *checks;		/* what was held against what; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
-	char *manifest;			/* path; owned; NULL: none, or in the file itself */
+	char *manifest;			/* path; owned; NULL: none,
+	or in the file itself */
 	enum kvt_manifest_proof proof;
 	struct kvt_dump *self;		/* this leaf as a dump; not a reference */
 };

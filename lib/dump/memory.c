@@ -32,7 +32,8 @@ static enum kvt_status constant_read(const struct kvt_leaf *leaf, int group,
 				     const struct kvt_box *box, void *buf,
 				     struct kvt_error *err)
 {
-	struct kvt_shape shape = kvt_box_shape(box, leaf->snapshot.group[group].shape.elem);
+	struct kvt_shape shape = kvt_box_shape(box,
+					       leaf->snapshot.group[group].shape.elem);
 	int64_t nbytes;
 	enum kvt_status status = kvt_shape_nbytes(&nbytes, &shape, err);
 
@@ -55,7 +56,8 @@ static const struct kvt_leaf_ops constant_ops = {
 
 static enum kvt_status make(struct kvt_dump **out, const struct kvt_leaf_ops *ops,
 			    const char *format, const struct kvt_snapshot *info,
-			    const void *const bytes[], uint8_t fill, struct kvt_error *err)
+			    const void *const bytes[], uint8_t fill,
+			    struct kvt_error *err)
 {
 	struct memory_leaf *m = calloc(1, sizeof(*m));
 	enum kvt_status status;
@@ -133,7 +135,8 @@ enum kvt_status kvt_dump_replace(struct kvt_dump **out, const struct kvt_dump *d
 	kvt_snapshot_init(&d.snapshot);
 	status = kvt_snapshot_copy(&d.snapshot, from, err);
 	for (int g = 0; !status && g < from->ngroups; g++) {
-		status = step_whole(&d.group[g], &from->group[g], g == group ? 0 : g, err);
+		status = step_whole(&d.group[g], &from->group[g], g == group ? 0 : g,
+				    err);
 		if (!status)
 			d.group[g].part->source = g == group;
 	}

@@ -205,7 +205,8 @@ static enum kvt_status join(struct derivation *d, const struct rank_file *files,
 			    int nfiles, struct kvt_error *err)
 {
 	struct kvt_snapshot *snapshot = &d->snapshot;
-	enum kvt_status status = kvt_snapshot_copy(snapshot, kvt_dump_snapshot(d->source[0]),
+	enum kvt_status status = kvt_snapshot_copy(snapshot,
+						   kvt_dump_snapshot(d->source[0]),
 						   err);
 
 	for (int g = 0; !status && g < snapshot->ngroups; g++)

@@ -165,7 +165,8 @@ static const void *bytes_of(const struct kvt_leaf *leaf, int group)
 
 /* All of dst, which has another order than the leaf unless that has tiles. */
 static enum kvt_status read_leaf(struct worker *worker, const struct kvt_leaf *leaf,
-				 int group, const struct placed *dst, struct kvt_error *err)
+				 int group, const struct placed *dst,
+				 struct kvt_error *err)
 {
 	const struct kvt_group *from = &leaf->snapshot.group[group];
 	struct reading reading = { leaf, group, dst };
@@ -279,7 +280,8 @@ void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
 		else if (part->spans)
 			work_needs_spans(work, part->leaf, part->group, cut->layers,
 					 cut->blocks *
-					 kvt_dump_group(dump, group)->shape.n[KVT_AXIS_S]);
+					 kvt_dump_group(dump,
+							group)->shape.n[KVT_AXIS_S]);
 		else
 			work_needs_pieces(work, part->leaf, part->group, cut->layers,
 					  cut->blocks);
@@ -291,7 +293,8 @@ static enum kvt_status put_runs(struct worker *worker, const struct placed *dst,
 				const struct placed *src, const struct pieces *p,
 				const struct map_part *part, struct kvt_error *err)
 {
-	const struct kvt_segment heads = segment_clip(&part->heads, &dst->box, KVT_AXIS_H);
+	const struct kvt_segment heads = segment_clip(&part->heads, &dst->box,
+						      KVT_AXIS_H);
 	const struct kvt_segment kv = segment_clip(&part->kv, &dst->box, KVT_AXIS_K);
 	struct kvt_box to = p->here, from = piece_there(p);
 	enum kvt_status status = KVT_OK;
@@ -418,7 +421,8 @@ enum kvt_status kvt_dump_read(const struct kvt_dump *dump, int group,
 	};
 
 	if (group < 0 || group >= kvt_dump_snapshot(dump)->ngroups)
-		return kvt_fail(err, KVT_USAGE, "%s: has no group %d", kvt_dump_path(dump),
+		return kvt_fail(err, KVT_USAGE, "%s: has no group %d",
+				kvt_dump_path(dump),
 				group);
 	cut.shape = kvt_dump_group(dump, group)->shape;
 	kvt_work_reads(&work, dump, group, &cut, layout);
@@ -494,7 +498,8 @@ static enum kvt_status read_cells(const struct cells *c, const struct map_part *
 			for (int64_t h = 0; h < part->heads.count; h++) {
 				int64_t at = page * c->n[KVT_AXIS_H] + part->heads.at + h;
 
-				memcpy(c->out + at * c->n[KVT_AXIS_K] + part->kv.at, spare,
+				memcpy(c->out + at * c->n[KVT_AXIS_K] + part->kv.at,
+				       spare,
 				       (size_t)part->kv.count * sizeof(*spare));
 				spare += part->kv.count;
 			}

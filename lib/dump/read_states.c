@@ -286,7 +286,8 @@ enum kvt_status read_spans(struct worker *worker, const struct map_part *part,
 {
 	const struct kvt_box *box = &dst->box;
 	const struct kvt_group *there = part_group(part);
-	struct filling f = { worker, dst, part, segment_clip(&part->heads, box, KVT_AXIS_H),
+	struct filling f = { worker, dst, part, segment_clip(&part->heads, box,
+							     KVT_AXIS_H),
 			     segment_clip(&part->kv, box, KVT_AXIS_K), 0, 0,
 			     there->shape.elem };
 	int64_t rows = (box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B]) *
@@ -310,7 +311,8 @@ enum kvt_status read_spans(struct worker *worker, const struct map_part *part,
 		box_take(&from, KVT_AXIS_L, f.from, next - l);
 		box_take(&from, KVT_AXIS_H, f.heads.from, f.heads.count);
 		box_take(&from, KVT_AXIS_K, f.kv.from, f.kv.count);
-		status = walk_spans(worker, part->leaf, part->group, from, wanted, n, rows,
+		status = walk_spans(worker, part->leaf, part->group, from, wanted, n,
+				    rows,
 				    put_spans, &f, err);
 	}
 	free(wanted);

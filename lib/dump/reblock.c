@@ -122,7 +122,8 @@ static enum kvt_status check_windows(const struct regroup *g, struct kvt_error *
 /* ---- one group ---------------------------------------------------------- */
 
 /* Gives the group its new shape, and a layout that can hold it. */
-static enum kvt_status reshape(struct regroup *g, const struct kvt_reblock_options *options,
+static enum kvt_status reshape(struct regroup *g,
+			       const struct kvt_reblock_options *options,
 			       struct kvt_error *err)
 {
 	struct kvt_group *group = &g->to->group[g->index];
@@ -150,7 +151,8 @@ static enum kvt_status reshape(struct regroup *g, const struct kvt_reblock_optio
 	return KVT_OK;
 }
 
-static enum kvt_status set_sizes(struct regroup *g, const struct kvt_reblock_options *options,
+static enum kvt_status set_sizes(struct regroup *g,
+				 const struct kvt_reblock_options *options,
 				 struct kvt_error *err)
 {
 	const struct kvt_group *group = group_before(g);
@@ -180,7 +182,8 @@ static enum kvt_status set_sizes(struct regroup *g, const struct kvt_reblock_opt
 	return KVT_OK;
 }
 
-static enum kvt_status choose(struct regroup *g, const struct kvt_reblock_options *options,
+static enum kvt_status choose(struct regroup *g,
+			      const struct kvt_reblock_options *options,
 			      struct kvt_error *err)
 {
 	const struct kvt_group *group = group_before(g);

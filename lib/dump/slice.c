@@ -208,7 +208,8 @@ static enum kvt_status slice_group(struct derivation *d, int *to, int from,
 	return renumber(snapshot, *to - 1, nblocks, map->block, err);
 }
 
-static enum kvt_status slice_groups(struct derivation *d, const struct kvt_slice_options *options,
+static enum kvt_status slice_groups(struct derivation *d,
+				    const struct kvt_slice_options *options,
 				   const struct kvt_exchange *given,
 				   struct kvt_error *err)
 {
@@ -216,7 +217,8 @@ static enum kvt_status slice_groups(struct derivation *d, const struct kvt_slice
 	int ngroups = snapshot->ngroups, kept = 0;
 
 	for (int g = 0; g < ngroups; g++) {
-		enum kvt_status status = slice_group(d, &kept, g, options, &given[g], err);
+		enum kvt_status status = slice_group(d, &kept, g, options, &given[g],
+						     err);
 
 		if (status)
 			return status;
@@ -231,7 +233,8 @@ static enum kvt_status slice_groups(struct derivation *d, const struct kvt_slice
 }
 
 /* Along heads, channels and components. */
-static enum kvt_status slice_widths(struct derivation *d, const struct kvt_slice_options *options,
+static enum kvt_status slice_widths(struct derivation *d,
+				    const struct kvt_slice_options *options,
 				   const struct kvt_exchange *given,
 				   struct kvt_error *err)
 {
@@ -264,7 +267,8 @@ static enum kvt_status slice_widths(struct derivation *d, const struct kvt_slice
 }
 
 /* Fills the derivation; free it if this fails. */
-static enum kvt_status slice(struct derivation *d, const struct kvt_slice_options *options,
+static enum kvt_status slice(struct derivation *d,
+			     const struct kvt_slice_options *options,
 			     struct kvt_error *err)
 {
 	const struct kvt_snapshot *from = kvt_dump_snapshot(d->source[0]);

@@ -317,12 +317,14 @@ static enum kvt_status take_part(struct step_part *part, struct kvt_group *out,
 
 enum kvt_status slice_channels(struct step_part *part, struct kvt_group *group,
 			      const struct kvt_snapshot *whole,
-			      const struct kvt_slice_options *options, struct kvt_error *err)
+			      const struct kvt_slice_options *options,
+			      struct kvt_error *err)
 {
 	struct kvt_group out = *group;
 	struct conv conv;
 	int64_t at = 0;
-	enum kvt_status status = conv_init(&conv, group, whole, options->mamba_groups, err);
+	enum kvt_status status = conv_init(&conv, group, whole, options->mamba_groups,
+					   err);
 
 	part->nchannels = out.ncomponents = 0;
 	for (int p = 0; !status && p < CONV_PARTS; p++)

@@ -126,7 +126,8 @@ static void cut_token_ids(struct kvt_request *q, const struct kvt_range *keep)
 }
 
 static enum kvt_status cut_request(const struct kvt_snapshot *snapshot,
-				   struct kvt_request *q, const struct kvt_slice_options *options,
+				   struct kvt_request *q,
+				   const struct kvt_slice_options *options,
 				   struct kvt_error *err)
 {
 	int64_t end = q->first_token + q->ntokens;
@@ -167,7 +168,8 @@ static void forget_live(struct kvt_snapshot *snapshot)
 	}
 }
 
-enum kvt_status slice_tokens(struct kvt_snapshot *snapshot, const struct kvt_slice_options *options,
+enum kvt_status slice_tokens(struct kvt_snapshot *snapshot,
+			     const struct kvt_slice_options *options,
 			    struct kvt_error *err)
 {
 	const struct kvt_range *want = options->tokens.range;

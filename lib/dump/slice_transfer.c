@@ -18,10 +18,12 @@ enum { MAX_RANKS = 1024 };	/* the proof walks all pairs */
 
 static enum kvt_status conv_spec(struct kvt_spec *spec, const struct kvt_group *group,
 				 const struct kvt_snapshot *whole,
-				 const struct kvt_slice_options *options, struct kvt_error *err)
+				 const struct kvt_slice_options *options,
+				 struct kvt_error *err)
 {
 	struct conv conv;
-	enum kvt_status status = conv_init(&conv, group, whole, options->mamba_groups, err);
+	enum kvt_status status = conv_init(&conv, group, whole, options->mamba_groups,
+					   err);
 
 	if (status)
 		return status;
@@ -41,7 +43,8 @@ static enum kvt_status conv_spec(struct kvt_spec *spec, const struct kvt_group *
 /* Of the model; the shares of ranks follow. */
 static enum kvt_status group_spec(struct kvt_spec *out, const struct kvt_group *group,
 				  const struct kvt_snapshot *whole,
-				  const struct kvt_slice_options *options, struct kvt_error *err)
+				  const struct kvt_slice_options *options,
+				  struct kvt_error *err)
 {
 	int64_t width = group->shape.n[KVT_AXIS_K] * group->shape.n[KVT_AXIS_D];
 
@@ -88,7 +91,8 @@ static enum kvt_status prove(const struct kvt_transfer *t, struct kvt_error *err
 /* Whatever an opaque page is, each rank may hand its own to its equal. */
 static enum kvt_status give_opaque(struct kvt_exchange *given,
 				   const struct kvt_group *group,
-				   const struct kvt_slice_options *options, struct kvt_error *err)
+				   const struct kvt_slice_options *options,
+				   struct kvt_error *err)
 {
 	if (options->rank.size != options->to.size)
 		return kvt_fail(err, KVT_UNSUPPORTED,
@@ -101,7 +105,8 @@ static enum kvt_status give_opaque(struct kvt_exchange *given,
 }
 
 static enum kvt_status give(struct kvt_exchange *given, const struct kvt_group *group,
-			    const struct kvt_snapshot *whole, const struct kvt_slice_options *options,
+			    const struct kvt_snapshot *whole,
+			    const struct kvt_slice_options *options,
 			    struct kvt_error *err)
 {
 	struct kvt_spec model, from, to;
@@ -122,7 +127,8 @@ static enum kvt_status give(struct kvt_exchange *given, const struct kvt_group *
 
 enum kvt_status slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
 			       const struct kvt_snapshot *whole,
-			       const struct kvt_slice_options *options, struct kvt_error *err)
+			       const struct kvt_slice_options *options,
+			       struct kvt_error *err)
 {
 	const struct kvt_parallel *p = &whole->parallel;
 
@@ -186,7 +192,8 @@ static enum kvt_status give_channels(struct step_part *part, struct kvt_group *g
 
 		while (strcmp(group->component[i].name, range->part))
 			i++;	/* the exchange was made of these */
-		run[r] = (struct kvt_segment){ at, part->channel[i].from + in, range->count };
+		run[r] = (struct kvt_segment){ at, part->channel[i].from + in,
+		range->count };
 		out.component[r] = group->component[i];
 		out.component[r].start = at;
 		out.component[r].length = range->count;

@@ -55,7 +55,8 @@ static enum kvt_status heads_of_rank(struct step_part *part, struct kvt_group *g
 /* ---- both --------------------------------------------------------------- */
 
 enum kvt_status slice_width(struct step_part *part, struct kvt_group *group,
-			   const struct kvt_snapshot *whole, const struct kvt_slice_options *options,
+			   const struct kvt_snapshot *whole,
+			   const struct kvt_slice_options *options,
 			   struct kvt_error *err)
 {
 	const struct kvt_parallel *parallel = &whole->parallel;

@@ -33,7 +33,7 @@ struct kvt_slice_options {
 	struct kvt_ranges layers, blocks;
 	struct kvt_ranges heads, tokens;	/* one range each at most */
 	struct kvt_names requests, components;
-	struct kvt_rank rank;		/* the share of this rank; size 0: not asked for */
+	struct kvt_rank rank;		/* the share of this one; size 0: all */
 	struct kvt_rank to;		/* what 'rank' gives to this one; size 0: all */
 	int64_t mamba_groups;		/* of B and C in the model; 0: not known */
 };

@@ -166,7 +166,8 @@ static enum kvt_status read_part(struct worker *worker, struct checked *c,
 	const struct kvt_group *group = group_of(c->v);
 	struct placed from = { &group->layout, *part, worker->buffer[3] };
 	struct placed cells = { &cell_layout, c->box, c->cells };
-	enum kvt_status status = kvt_dump_read(c->v->dump, c->v->group, part, NULL, from.bytes, err);
+	enum kvt_status status = kvt_dump_read(c->v->dump, c->v->group, part, NULL,
+					       from.bytes, err);
 
 	if (status || !c->v->has_cells)
 		return status;

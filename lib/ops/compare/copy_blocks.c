@@ -39,7 +39,8 @@ static enum kvt_status compare_side(const struct kvt_dump *dump, int group, int 
 }
 
 enum kvt_status copy_verify(struct kvt_dump *const dumps[NCOPY],
-			    const struct kvt_dump *written, const struct copy_blocks *copy,
+			    const struct kvt_dump *written,
+			    const struct copy_blocks *copy,
 			    const struct kvt_run *run,
 			    struct kvt_error *err)
 {

@@ -222,10 +222,12 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 
 	if (!wanted)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	status = n ? kvt_read(worker, v->after, v->group, &box, NULL, c.after.bytes, err) :
+	status = n ? kvt_read(worker, v->after, v->group, &box, NULL, c.after.bytes,
+			      err) :
 		     KVT_OK;
 	if (!status)
-		status = each_spans(worker, leaf_of(v->before), v->group, layers, wanted, n,
+		status = each_spans(worker, leaf_of(v->before), v->group, layers, wanted,
+				    n,
 				    v->cut.blocks * after->shape.n[KVT_AXIS_S],
 				    compare_spans, &c, err);
 	free(wanted);
@@ -244,7 +246,8 @@ static bool same_shape(const struct kvt_group *a, const struct kvt_group *b)
 	return a->dtype == b->dtype;
 }
 
-static enum kvt_status verify_group(struct verifying *v, const struct kvt_reblocked said[KVT_MAX_GROUPS],
+static enum kvt_status verify_group(struct verifying *v,
+				    const struct kvt_reblocked said[KVT_MAX_GROUPS],
 				    const struct kvt_run *run,
 				    struct kvt_error *err)
 {
@@ -275,7 +278,8 @@ static enum kvt_status verify_group(struct verifying *v, const struct kvt_rebloc
 	return pipeline_run(&work, run, err);
 }
 
-enum kvt_status reblock_verify(const struct kvt_dump *before, const struct kvt_dump *after,
+enum kvt_status reblock_verify(const struct kvt_dump *before,
+			       const struct kvt_dump *after,
 			       const struct kvt_reblocked said[KVT_MAX_GROUPS],
 			       const struct kvt_run *run,
 			       struct kvt_error *err)

@@ -90,8 +90,10 @@ static enum kvt_status compare_box(struct worker *worker, void *context,
 
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) || !nbytes)
 		return status;
-	if ((status = kvt_read(worker, c->a, c->group, &box, NULL, worker->buffer[0], err)) ||
-	    (status = kvt_read(worker, c->b, c->group, &box, NULL, worker->buffer[1], err)) ||
+	if ((status = kvt_read(worker, c->a, c->group, &box, NULL, worker->buffer[0],
+			       err)) ||
+	    (status = kvt_read(worker, c->b, c->group, &box, NULL, worker->buffer[1],
+			       err)) ||
 	    (status = kvt_layout_views(&va, &ga->layout, &box, shape.elem, err)) ||
 	    (status = kvt_layout_views(&vb, &gb->layout, &box, shape.elem, err)))
 		return status;

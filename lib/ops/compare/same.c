@@ -238,7 +238,8 @@ static enum kvt_status compare_box(struct worker *worker, void *context, int64_t
 	struct placed a, b = { &gb->layout, cut_box(&c->cut, i), worker->buffer[0] };
 	struct pieces p = pieces_of(&b.box, s->map[KVT_AXIS_L], s->map[KVT_AXIS_B],
 				    kvt_dump_tiling(s->a, s->group_a));
-	enum kvt_status status = kvt_read(worker, s->b, s->group_b, &b.box, NULL, b.bytes, err);
+	enum kvt_status status = kvt_read(worker, s->b, s->group_b, &b.box, NULL, b.bytes,
+					  err);
 
 	while (!status && piece_next(&p)) {
 		struct kvt_box there = piece_there(&p);

@@ -229,7 +229,8 @@ static enum kvt_status read_after(struct worker *worker, struct comparing *c,
 			&group_of(v, r)->layout, *box,
 			worker->buffer[0] + r * v->cut.box_bytes,
 		};
-		status = kvt_read(worker, v->after->file[r].reader, v->group, box, NULL, c->after[r].bytes, err);
+		status = kvt_read(worker, v->after->file[r].reader, v->group, box, NULL,
+				  c->after[r].bytes, err);
 		for (int k = 0; !status && k < c->nk; k++)
 			status = half_init(&c->half[r * c->nk + k], &c->after[r], k,
 					   elem, err);
@@ -249,7 +250,8 @@ static enum kvt_status compare_box(struct worker *worker, struct comparing *c,
 	if (!wanted)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (; n && !status && c->src_rank < v->sides->src.n; c->src_rank++)
-		status = each_spans(worker, leaf_of(v->sides->src.file[c->src_rank].reader),
+		status = each_spans(worker,
+				    leaf_of(v->sides->src.file[c->src_rank].reader),
 				    v->src_group, layers, wanted, n, rows, compare_spans,
 				    c, err);
 	free(wanted);
@@ -301,7 +303,8 @@ static enum kvt_status verify_boxes(struct verifying *v,
 		work_needs_tiles(&work, kvt_dump_tiling(v->after->file[r].reader,
 							  v->group));
 	for (int r = 0; r < v->sides->src.n; r++)
-		work_needs_spans(&work, leaf_of(v->sides->src.file[r].reader), v->src_group,
+		work_needs_spans(&work, leaf_of(v->sides->src.file[r].reader),
+				 v->src_group,
 				 v->cut.layers, v->cut.blocks * states);
 	return work.total_bytes ? pipeline_run(&work, run, err) : KVT_OK;
 }

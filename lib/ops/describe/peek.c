@@ -36,7 +36,8 @@ static enum kvt_status look(struct worker *worker, void *context, int64_t i,
 	(void)i;
 	box_take(&box, KVT_AXIS_L, p->index[KVT_AXIS_L], 1);
 	box_take(&box, KVT_AXIS_B, p->index[KVT_AXIS_B], 1);
-	if ((status = read_around(&there, worker, leaf_of(l->dump), p->group, &box, err)) ||
+	if ((status = read_around(&there, worker, leaf_of(l->dump), p->group, &box,
+				  err)) ||
 	    (status = kvt_layout_views(&views, there.layout, &there.box,
 				       group->shape.elem, err)))
 		return status;

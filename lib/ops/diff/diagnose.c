@@ -262,7 +262,7 @@ static enum kvt_status read_some(struct worker *worker, void *context, int64_t i
 static enum kvt_status run_reading(struct excerpt_read *r, const struct kvt_run *run,
 				   struct kvt_error *err)
 {
-	const struct kvt_dump *view = r->pair.view[r->side];
+	const struct kvt_dump *view;
 	struct work work = { .fn = read_some, .context = r };
 	struct cut cut = { .layers = r->pair.nlayers };
 	struct kvt_shape shape;
@@ -271,6 +271,7 @@ static enum kvt_status run_reading(struct excerpt_read *r, const struct kvt_run 
 
 	if (status)
 		return status;
+	view = r->pair.view[r->side];
 	shape = kvt_dump_group(view, 0)->shape;
 	shape.n[KVT_AXIS_B] = 1;
 	if ((status = kvt_shape_nbytes(&page, &shape, err)))

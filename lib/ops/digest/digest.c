@@ -235,7 +235,8 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 	enum kvt_status status;
 	struct cell_place p = { 0 };
 
-	if ((status = kvt_read(worker, job->out->reader, job->index, &box, cells_of(group),
+	if ((status = kvt_read(worker, job->out->reader, job->index, &box,
+			       cells_of(group),
 			       worker->buffer[0], err)))
 		return status;
 	for (p.l = box.begin[KVT_AXIS_L]; p.l < box.end[KVT_AXIS_L]; p.l++)

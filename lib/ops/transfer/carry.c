@@ -146,7 +146,8 @@ static enum kvt_status read_before(struct worker *worker, const struct carrying 
 	const struct side *dst = &c->sides->dst;
 
 	if (!dst->made)
-		return kvt_read(worker, dst->file[rank].reader, c->group, &to->box, NULL, to->bytes, err);
+		return kvt_read(worker, dst->file[rank].reader, c->group, &to->box, NULL,
+				to->bytes, err);
 	memset(to->bytes, c->sides->fill, (size_t)nbytes);
 	return KVT_OK;
 }

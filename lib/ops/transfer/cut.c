@@ -152,7 +152,8 @@ enum kvt_status carry_cut(struct cut *cut, struct work *work, const struct sides
 	work->count = cut->nboxes;
 	work->buffer_bytes[1] = window_bytes(sides, group, cut->layers, s.blocks);
 	for (int i = 0; i < sides->src.n; i++)
-		work_needs_pieces(work, leaf_of(sides->src.file[i].reader), from, cut->layers,
+		work_needs_pieces(work, leaf_of(sides->src.file[i].reader), from,
+				  cut->layers,
 				  s.blocks);
 	for (int i = 0; !sides->dst.made && i < sides->dst.n; i++)
 		work_needs_tiles(work, kvt_dump_tiling(sides->dst.file[i].reader,

@@ -132,9 +132,11 @@ static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
 	const struct kvt_box *box = &m->put.box;
 	enum kvt_status status;
 
-	if (x->t->step[x->group].direct && kvt_dump_has_tiles(x->t->source, x->group, box))
+	if (x->t->step[x->group].direct && kvt_dump_has_tiles(x->t->source, x->group,
+							      box))
 		return each_tile(worker, x->dst_tiling, box, same_tile, m, err);
-	status = kvt_read(worker, x->t->source, x->group, box, NULL, m->source.bytes, err);
+	status = kvt_read(worker, x->t->source, x->group, box, NULL, m->source.bytes,
+			  err);
 	return status ? status : put_dense(worker, &m->put, &m->source, err);
 }
 
@@ -145,7 +147,8 @@ static enum kvt_status fill_flat(struct worker *worker, struct moving *m,
 	struct placed target = { &x->to->layout, m->put.box, worker->buffer[1] };
 	enum kvt_status status;
 
-	if ((status = kvt_read(worker, x->t->source, x->group, &m->put.box, &x->to->layout,
+	if ((status = kvt_read(worker, x->t->source, x->group, &m->put.box,
+			       &x->to->layout,
 			       target.bytes, err)))
 		return status;
 	return put_dense(worker, &m->put, &target, err);

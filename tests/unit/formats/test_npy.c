@@ -88,7 +88,8 @@ static void test_real(void **state)
 		assert_int_equal(box_bytes(&kvt_dump_snapshot(reader)->group[0], &box),
 				 n - 128);
 		buf = malloc(n);
-		expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+		expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err,
+		       NULL);
 		assert_memory_equal(buf, bytes + 128, n - 128);
 		free(buf);
 		free(bytes);
@@ -116,13 +117,15 @@ static void test_pages(void **state)
 	for (int g = 0; g < 2; g++) {
 		struct kvt_box box = kvt_box_whole(&s->group[g].shape);
 
-		expect(kvt_dump_read(reader, g, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+		expect(kvt_dump_read(reader, g, &box, NULL, buf, &err), KVT_OK, &err,
+		       NULL);
 		expect(kvt_write_box(writer, g, &box, buf, &err), KVT_OK, &err, NULL);
 		/* layer 2, block 4: pages of 9344 bytes, conv of 1152, then ssm */
 		box.begin[NL] = 2;
 		box.begin[NB] = 4;
 		box.end[NB] = 5;
-		expect(kvt_dump_read(reader, g, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+		expect(kvt_dump_read(reader, g, &box, NULL, buf, &err), KVT_OK, &err,
+		       NULL);
 		assert_memory_equal(buf,
 				    bytes + 128 + (2 * 6 + 4) * 9344 + (g ? 1152 : 0),
 				    g ? 8192 : 1152);

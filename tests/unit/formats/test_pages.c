@@ -80,7 +80,8 @@ static struct kvt_dump *seal(struct kvt_reader *r)
 	struct kvt_error err = { "" };
 	struct kvt_dump *dump;
 
-	expect(kvt_flat_seal(&r->flat[0], &r->files, &r->leaf.snapshot.group[0], &err), KVT_OK,
+	expect(kvt_flat_seal(&r->flat[0], &r->files, &r->leaf.snapshot.group[0], &err),
+	       KVT_OK,
 	       &err, NULL);
 	expect(kvt_reader_dump(&dump, r, &err), KVT_OK, &err, NULL);
 	return dump;
@@ -229,7 +230,8 @@ static void test_tokens(void **state)
 			box.end[NS] = 16;
 			nbytes = box_bytes(g, &box);
 			memset(buf, 1, (size_t)nbytes);
-			expect(kvt_dump_read(dump, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+			expect(kvt_dump_read(dump, 0, &box, NULL, buf, &err), KVT_OK,
+			       &err, NULL);
 			for (int64_t i = 0; i < nbytes; i++)
 				assert_int_equal(buf[i], 0);
 		}

@@ -27,7 +27,8 @@ static int64_t offset_of(const struct kvt_reader *r, int group, int64_t layer,
 	struct kvt_error err = { "" };
 	int64_t offset;
 
-	expect(kvt_reader_locate(buffer, &offset, &r->leaf, KVT_MEMORY, group, index, &err),
+	expect(kvt_reader_locate(buffer, &offset, &r->leaf, KVT_MEMORY, group, index,
+				 &err),
 	       KVT_OK, &err, NULL);
 	return offset;
 }
@@ -38,7 +39,8 @@ static struct kvt_place place_at(const struct kvt_reader *r, int64_t buffer,
 	struct kvt_error err = { "" };
 	struct kvt_place p;
 
-	expect(kvt_reader_at(&p, &r->leaf, KVT_MEMORY, buffer, offset, &err), KVT_OK, &err,
+	expect(kvt_reader_at(&p, &r->leaf, KVT_MEMORY, buffer, offset, &err), KVT_OK,
+	       &err,
 	       NULL);
 	return p;
 }
@@ -124,7 +126,8 @@ static void test_turns(void **state)
 	p = place_at(&r, 1, 3);
 	check_padding(&p, 1, 0, 0, 3);
 	assert_string_equal(kvt_reader_buffer_name(&r.leaf, KVT_MEMORY, 1), "b");
-	expect(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, &err), KVT_USAGE,
+	expect(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, &err),
+	       KVT_USAGE,
 	       &err, "has 2 tensors");
 	assert_int_equal(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, "b", NULL),
 			 KVT_OK);

@@ -356,7 +356,8 @@ static void test_real(void **state)
 		assert_int_equal(g->total_heads, 4);
 		box = kvt_box_whole(&g->shape);
 		buf = malloc(n);
-		expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+		expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err,
+		       NULL);
 		assert_int_equal(n - 88, box_bytes(g, &box));
 		assert_memory_equal(buf, bytes + 88, n - 88);
 		free(buf);

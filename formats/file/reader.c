@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reader.c - what a format has opened, as a leaf: the files of its arrays or tiles
+ *
+ * Arrays are read through the pieces that the format has listed (flat.c); tiles are
+ * found by the format and read from its first file; places are in place.c.
+ */
+#include "formats/format.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static const struct kvt_reader *reader_of(const struct kvt_leaf *leaf)
+{
+	return (const struct kvt_reader *)leaf;
+}
+
+static enum kvt_status read_box(const struct kvt_leaf *leaf, int group,
+				const struct kvt_box *box, void *buf,
+				struct kvt_error *err)
+{
+	const struct kvt_reader *reader = reader_of(leaf);
+
+	return kvt_flat_read(&reader->flat[group], &reader->files,
+			     &leaf->snapshot.group[group], box, buf, err);
+}
+
+static enum kvt_status find_tile(const struct kvt_leaf *leaf, int group,
+				 const int64_t begin[KVT_NAXES], struct kvt_extent *out,
+				 struct kvt_error *err)
+{
+	return reader_of(leaf)->format->find_tile(reader_of(leaf), group, begin, out,
+						  err);
+}
+
+static enum kvt_status load_tile(const struct kvt_leaf *leaf,
+				 const struct kvt_extent *extent,
+				 struct kvt_stored *out, struct kvt_error *err)
+{
+	assert(out->capacity >= extent->nbytes);
+	out->nbytes = extent->nbytes;
+	out->filter_mask = extent->filter_mask;
+	out->path = leaf->path;
+	return kvt_file_read(&reader_of(leaf)->files.file[0], out->bytes, extent->nbytes,
+			     extent->offset, err);
+}
+
+static bool has_cells(const struct kvt_leaf *leaf, int group)
+{
+	const struct kvt_reader *reader = reader_of(leaf);
+
+	return reader->format->has_cells && reader->format->has_cells(reader, group);
+}
+
+static enum kvt_status fetch_cells(const struct kvt_leaf *leaf, int group,
+				   const struct kvt_box *box, uint64_t *cells,
+				   struct kvt_error *err)
+{
+	return reader_of(leaf)->format->fetch_cells(reader_of(leaf), group, box, cells,
+						    err);
+}
+
+static int64_t count_files(const struct kvt_leaf *leaf, int64_t *nbytes)
+{
+	const struct kvt_files *files = &reader_of(leaf)->files;
+
+	for (int64_t i = 0; i < files->count; i++)
+		*nbytes += files->file[i].nbytes;
+	return files->count;
+}
+
+static bool has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)
+{
+	const struct kvt_files *files = &reader_of(leaf)->files;
+
+	for (int64_t i = 0; i < files->count; i++)
+		if (files->file[i].dev == dev && files->file[i].ino == ino)
+			return true;
+	return false;
+}
+
+static enum kvt_status unchanged(const struct kvt_leaf *leaf, struct kvt_error *err)
+{
+	return kvt_files_unchanged(&reader_of(leaf)->files, err);
+}
+
+static void close_reader(struct kvt_leaf *leaf)
+{
+	struct kvt_reader *reader = (struct kvt_reader *)leaf;
+
+	if (reader->format->close)
+		reader->format->close(reader);
+	for (int g = 0; g < KVT_MAX_GROUPS; g++)
+		kvt_flat_free(&reader->flat[g]);
+	kvt_files_close(&reader->files);
+	free(reader);
+}
+
+static const struct kvt_leaf_ops reader_ops = {
+	.read_box = read_box, .find_tile = find_tile, .load_tile = load_tile,
+	.has_cells = has_cells, .fetch_cells = fetch_cells,
+	.locate = kvt_reader_locate, .at = kvt_reader_at,
+	.find_buffer = kvt_reader_find_buffer, .buffer_name = kvt_reader_buffer_name,
+	.has_padding = kvt_reader_has_padding, .read_padding = kvt_reader_read_padding,
+	.files = count_files, .has_file = has_file, .unchanged = unchanged,
+	.close = close_reader,
+};
+
+const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump)
+{
+	return reader_of(kvt_dump_is_leaf(dump));
+}
+
+enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader,
+				struct kvt_error *err)
+{
+	reader->leaf.ops = &reader_ops;
+	reader->leaf.format = reader->format->info.name;
+	reader->leaf.unlisted = reader->format->unlisted;
+	return kvt_dump_of_leaf(out, &reader->leaf, err);
+}
+
+void kvt_reader_free(struct kvt_reader *reader)
+{
+	kvt_snapshot_free(&reader->leaf.snapshot);
+	free(reader->leaf.manifest);
+	free(reader->leaf.path);
+	close_reader(&reader->leaf);
+}
