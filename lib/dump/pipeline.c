@@ -61,13 +61,13 @@ int kvt_usable_cpus(void)
 
 /* ---- how many, how much ------------------------------------------------- */
 
-static int64_t worker_bytes(const struct work *work)
+static int64_t worker_bytes(const struct work *work, const struct kvt_run *run)
 {
 	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes;
 
 	for (int i = 0; i < NBUFFERS; i++)
 		nbytes += work->buffer_bytes[i];
-	return nbytes;
+	return nbytes + (device_pool_works(run->device) ? work->device_bytes : 0);
 }
 
 static int workers_wanted(const struct work *work,
@@ -84,14 +84,14 @@ static int workers_wanted(const struct work *work,
 	if (n > work->count)
 		n = work->count;
 	/* the limit is on top of one tile per thread, stored and plain */
-	fit = limit / (worker_bytes(work) - work->stored_bytes - 2 * work->tile_bytes);
+	fit = limit / (worker_bytes(work, run) - work->stored_bytes - 2 * work->tile_bytes);
 	return (int)(n < fit ? n : fit);
 }
 
 int64_t pipeline_memory(const struct work *work,
 			const struct kvt_run *run)
 {
-	return workers_wanted(work, run) * worker_bytes(work);
+	return workers_wanted(work, run) * worker_bytes(work, run);
 }
 
 /* ---- workers ------------------------------------------------------------ */
@@ -111,6 +111,7 @@ static void worker_free(struct worker *w)
 		release(w, w->buffer[i]);
 	release(w, w->tile);
 	release(w, w->spare);
+	release(w, w->unordered);
 	free(w->stored);
 	memset(w, 0, sizeof(*w));
 }
@@ -143,6 +144,8 @@ static enum kvt_status worker_init(struct worker *w, struct pipeline *p,
 	w->device = p->device;
 	if ((status = allocate(&w->tile, w->device, work->tile_bytes, err)) ||
 	    (status = allocate(&w->spare, w->device, work->tile_bytes, err)) ||
+	    (status = allocate(&w->unordered, w->device,
+			       w->device ? work->device_bytes : 0, err)) ||
 	    (status = allocate(&w->stored, NULL, work->stored_bytes, err)))
 		return status;
 	for (int i = 0; !status && i < NBUFFERS; i++)
@@ -250,7 +253,8 @@ void pipeline_progress(struct worker *worker, int64_t nbytes)
 /* What a copy of the device reads or writes at most. */
 static int64_t largest_buffer(const struct work *work)
 {
-	int64_t most = work->tile_bytes;
+	int64_t most = work->tile_bytes > work->device_bytes ? work->tile_bytes :
+							       work->device_bytes;
 
 	for (int i = 0; i < NBUFFERS; i++)
 		if (work->buffer_bytes[i] > most)
@@ -325,7 +329,7 @@ enum kvt_status pipeline_run(const struct work *work,
 	if (p.nworkers < 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"needs %lld MiB of memory, more than --mem-limit allows",
-				(long long)(worker_bytes(work) >> 20) + 1);
+				(long long)(worker_bytes(work, run) >> 20) + 1);
 	pthread_mutex_init(&p.lock, NULL);
 	pthread_cond_init(&p.turned, NULL);
 	if (work->label && run->progress)

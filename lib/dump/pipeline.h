@@ -46,6 +46,7 @@ struct worker {
 	uint8_t *buffer[NBUFFERS];		/* the command's; sizes as asked for */
 	uint8_t *tile, *spare;		/* one plain tile each */
 	uint8_t *stored;		/* one stored tile */
+	uint8_t *unordered;		/* device_bytes: a box that the device permutes */
 	struct kvt_device_pool *device;		/* NULL: the CPU */
 	struct slot *slot;		/* of the device, while it is held */
 	/* what PIECE_BUFFER holds: boxes of several dumps read what they share once */
@@ -68,6 +69,7 @@ struct work {
 	int64_t count;
 	int64_t buffer_bytes[NBUFFERS];	/* 0: not needed */
 	int64_t tile_bytes, stored_bytes;
+	int64_t device_bytes;		/* only where a device permutes; kvt_work_reads() */
 	const char *label;		/* of the progress line; NULL: none */
 	int64_t total_bytes;		/* for the progress line */
 };

@@ -265,13 +265,28 @@ static bool same_order(const struct map_part *part, const struct kvt_layout *lay
 	return kvt_layout_equal(&part_group(part)->layout, layout);
 }
 
+/* Of a full box, all of S, H, K and D. */
+static int64_t box_bytes(const struct cut *cut, const struct kvt_group *here)
+{
+	int64_t nbytes = here->shape.elem * cut->layers * cut->blocks;
+
+	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
+		nbytes *= here->shape.n[a];
+	return nbytes;
+}
+
 void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
 		    const struct cut *cut, const struct kvt_layout *layout)
 {
 	const struct map_group *map = &dump->group[group];
 
+	const struct kvt_group *here = kvt_dump_group(dump, group);
+
+	if (layout && !kvt_layout_equal(layout, &here->layout) &&
+	    work->device_bytes < box_bytes(cut, here))
+		work->device_bytes = box_bytes(cut, here);
 	if (!layout)
-		layout = &kvt_dump_group(dump, group)->layout;
+		layout = &here->layout;
 	for (int p = 0; p < map->nparts; p++) {
 		const struct map_part *part = &map->part[p];
 
@@ -366,29 +381,48 @@ static enum kvt_status read_part(struct worker *worker, const struct map_part *p
 	return status;
 }
 
-enum kvt_status kvt_read(struct worker *worker, const struct kvt_dump *dump, int group,
-			 const struct kvt_box *box, const struct kvt_layout *layout,
-			 void *buf, struct kvt_error *err)
+static enum kvt_status read_box(struct worker *worker, const struct kvt_dump *dump,
+				int group, const struct placed *dst, struct kvt_error *err)
 {
 	const struct map_group *map = &dump->group[group];
-	const struct kvt_group *here = kvt_dump_group(dump, group);
-	struct placed dst = { layout ? layout : &here->layout, *box, buf };
-	struct kvt_shape shape = kvt_box_shape(box, here->shape.elem);
+	struct kvt_shape shape = kvt_box_shape(&dst->box,
+					       kvt_dump_group(dump, group)->shape.elem);
 	enum kvt_status status = KVT_OK;
 	int64_t nbytes;
 
 	if (map->whole)
-		return read_leaf(worker, map->part->leaf, map->part->group, &dst, err);
+		return read_leaf(worker, map->part->leaf, map->part->group, dst, err);
 	if (map->sparse) {
 		if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
 			return status;
-		memset(buf, 0, (size_t)nbytes);
+		memset(dst->bytes, 0, (size_t)nbytes);
 	}
 	for (int p = 0; !status && p < map->nparts; p++)
 		status = map->part[p].spans ?
-			 read_spans(worker, &map->part[p], &dst, err) :
-			 read_part(worker, &map->part[p], &dst, err);
+			 read_spans(worker, &map->part[p], dst, err) :
+			 read_part(worker, &map->part[p], dst, err);
 	return status;
+}
+
+/*
+ * A device is worth its while for whole boxes, not for the tiles and runs that they
+ * are put together of: so the box comes first, in the order of the dump, and then
+ * the device permutes it.
+ */
+enum kvt_status kvt_read(struct worker *worker, const struct kvt_dump *dump, int group,
+			 const struct kvt_box *box, const struct kvt_layout *layout,
+			 void *buf, struct kvt_error *err)
+{
+	const struct kvt_group *here = kvt_dump_group(dump, group);
+	struct placed dst = { layout ? layout : &here->layout, *box, buf };
+	struct placed own = { &here->layout, *box, worker->unordered };
+	enum kvt_status status;
+
+	if (!own.bytes || kvt_layout_equal(own.layout, dst.layout))
+		return read_box(worker, dump, group, &dst, err);
+	if ((status = read_box(worker, dump, group, &own, err)))
+		return status;
+	return copy_box(worker, &dst, &own, box, here->shape.elem, err);
 }
 
 struct alone {

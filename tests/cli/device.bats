@@ -84,7 +84,7 @@ refused() {
 	for size in 8 24 64; do
 		same h5 reblock --block-size=$size $data/packed_nhd.bf16.npy
 	done
-	same npy reblock --block-size=16 testdata/kv/s260k/paged_bs32/packed_nhd.bf16.npy
+	same npy reblock --block-size=16 --to=hnd testdata/kv/s260k/paged_bs32/packed_nhd.bf16.npy
 	same npy copy-blocks --blocks=39-41:1-3 $data/rocm_x.bf16.npy \
 		$data/packed_nhd.bf16.npy
 }
@@ -222,7 +222,10 @@ refused() {
 	run -5 gpu transfer-sim exec -q --device=cuda --dst=layout=hnd,block-size=32 -o out.h5 \
 		$data/packed_nhd.bf16.npy
 	[ -z "$(compgen -G '*out*')" ]
-	run -5 gpu digest --device=cuda "${dump[@]}"
+	# in their own order these need no device: read as they are
+	gpu digest --device=cuda --json "${dump[@]}" >json
+	[ "$(json 'o["device_bytes"]' <json)" = 0 ]
+	run -5 gpu digest --device=cuda "${dump[@]/nhd/hnd}"
 }
 
 @test "kernels that copy wrong bytes are not forgiven" {
