@@ -274,19 +274,11 @@ static bool push_through(struct map_spans *out, int64_t *room, int64_t *n,
 	return true;
 }
 
-static int by_at(const void *a, const void *b)
-{
-	const struct map_span *x = a, *y = b;
-
-	return x->at < y->at ? -1 : x->at > y->at;
-}
-
-/* Neighbours on both sides become one. */
+/* Neighbours on both sides become one; they come in the order of 'at'. */
 static int64_t join_spans(struct map_span *span, int64_t n)
 {
 	int64_t kept = 0;
 
-	qsort(span, (size_t)n, sizeof(*span), by_at);
 	for (int64_t i = 0; i < n; i++) {
 		struct map_span *last = kept ? &span[kept - 1] : NULL;
 
