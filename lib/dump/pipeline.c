@@ -84,7 +84,8 @@ static int workers_wanted(const struct work *work,
 	if (n > work->count)
 		n = work->count;
 	/* the limit is on top of one tile per thread, stored and plain */
-	fit = limit / (worker_bytes(work, run) - work->stored_bytes - 2 * work->tile_bytes);
+	fit = limit / (worker_bytes(work,
+				    run) - work->stored_bytes - 2 * work->tile_bytes);
 	return (int)(n < fit ? n : fit);
 }
 

@@ -382,7 +382,8 @@ static enum kvt_status read_part(struct worker *worker, const struct map_part *p
 }
 
 static enum kvt_status read_box(struct worker *worker, const struct kvt_dump *dump,
-				int group, const struct placed *dst, struct kvt_error *err)
+				int group, const struct placed *dst,
+				struct kvt_error *err)
 {
 	const struct map_group *map = &dump->group[group];
 	struct kvt_shape shape = kvt_box_shape(&dst->box,

@@ -340,7 +340,8 @@ static void apply(struct model *out, const struct step_group *step,
 
 static struct step_part *new_part(struct step_group *step)
 {
-	step->part = realloc(step->part, (size_t)(step->nparts + 1) * sizeof(*step->part));
+	step->part = realloc(step->part,
+			     (size_t)(step->nparts + 1) * sizeof(*step->part));
 	memset(&step->part[step->nparts], 0, sizeof(*step->part));
 	return &step->part[step->nparts++];
 }
@@ -444,7 +445,8 @@ static void take_step(struct kvt_dump **dump, struct model *m, int32_t *numbers,
 	steps[below(4)](&d, out, m);
 	fits = count(out->n) <= MOST;
 	if (fits && (d.group[0].next || d.group[0].nparts > 1)) {
-		other = make_leaf(second, numbers, m->n, &kvt_dump_group(*dump, 0)->layout,
+		other = make_leaf(second, numbers, m->n, &kvt_dump_group(*dump,
+									 0)->layout,
 				  tiled);
 		source[1] = other;
 		d.nsources = 2;
@@ -512,7 +514,8 @@ static void check_elements(const struct kvt_dump *dump, const struct model *m)
 	do {
 		int32_t want = m->at[place(m->n, index)];
 		int group;
-		const struct kvt_dump *leaf = kvt_dump_trace(dump, 0, index, &group, there);
+		const struct kvt_dump *leaf = kvt_dump_trace(dump, 0, index, &group,
+							     there);
 
 		sparse |= !want;
 		if (!want) {
@@ -528,7 +531,8 @@ static void check_elements(const struct kvt_dump *dump, const struct model *m)
 }
 
 /* Does a leaf store just this tile? */
-static bool is_stored(const struct kvt_dump *dump, const struct kvt_box *tile, const struct kvt_tiling *tiling)
+static bool is_stored(const struct kvt_dump *dump, const struct kvt_box *tile,
+		      const struct kvt_tiling *tiling)
 {
 	const struct kvt_dump *leaf;
 	int64_t there[KVT_NAXES];
