@@ -139,8 +139,8 @@ static enum kvt_status no_such(const char *name, const char *folder,
 		kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean '%s'?",
 			 name, kvt_nearest_found(&near));
 	else
-		kvt_fail(err, KVT_USAGE, "there is no model '%.60s'; --model=list prints "
-			 "those there are", name);
+		kvt_fail(err, KVT_USAGE,
+			 "there is no model '%.60s'; --model=list prints those there are", name);
 	list_free(names, n);
 	return KVT_USAGE;
 }

@@ -17,7 +17,7 @@ struct asked {
 	double scale[2];		/* what keys and values are times; 0: 1 */
 };
 
-static bool is_damaged(const struct description *d)
+static bool is_damaged(const struct kvt_description *d)
 {
 	for (int g = 0; g < d->snapshot->ngroups; g++)
 		if (d->group[g].integrity && d->group[g].integrity->damaged)
@@ -25,12 +25,12 @@ static bool is_damaged(const struct description *d)
 	return false;
 }
 
-static enum kvt_status complain_damage(const struct description *d)
+static enum kvt_status complain_damage(const struct kvt_description *d)
 {
 	enum kvt_status status = KVT_OK;
 
 	for (int g = 0; g < d->snapshot->ngroups; g++) {
-		const struct group_facts *f = &d->group[g];
+		const struct kvt_group_facts *f = &d->group[g];
 		const struct kvt_integrity *v = f->integrity;
 
 		for (int i = 0; v && i < v->nfound; i++) {
@@ -57,7 +57,7 @@ static enum kvt_status complain_damage(const struct description *d)
 	return status;
 }
 
-static enum kvt_status print_and_expect(const struct description *d,
+static enum kvt_status print_and_expect(const struct kvt_description *d,
 					const struct asked *asked, bool stream,
 					struct kvt_error *err)
 {
@@ -81,7 +81,7 @@ static enum kvt_status describe_dump(struct kvt_dump *dump, const char *path,
 				     const struct asked *asked, bool stream,
 				     struct kvt_error *err)
 {
-	struct description *d = calloc(1, sizeof(*d));
+	struct kvt_description *d = calloc(1, sizeof(*d));
 	enum kvt_status status;
 
 	if (!d)

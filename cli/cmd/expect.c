@@ -24,7 +24,7 @@ struct arguments {
 
 struct opened {
 	struct kvt_dump *reader;
-	struct description *d;
+	struct kvt_description *d;
 	struct json_out json;
 	struct digest_value text[DIGEST_NSCOPES], kvd1;
 	struct expect_dump dump;

@@ -56,7 +56,7 @@ static void tell_failure(struct kvt_findings *r, enum kvt_status status, const c
 }
 
 static void check_dump(struct kvt_findings *r, struct kvt_dump *dump,
-			 const char *path, struct run *run)
+		       const char *path, struct run *run)
 {
 	struct kvt_error why = { "" };
 	enum kvt_status status = kvt_check_dump(r, dump, path, !run->asked->fast,

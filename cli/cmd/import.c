@@ -2,7 +2,6 @@
 /* import.c - what an engine left on disk, as one snapshot */
 #include "cli/rewrite.h"
 
-
 static enum kvt_status read_layout(struct rewrite *r, struct kvt_layout *layout,
 				   const char *to, struct kvt_error *err)
 {

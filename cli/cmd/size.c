@@ -78,8 +78,7 @@ static enum kvt_status take_dtypes(const char *dtype[SIZE_CHOICES], int *n, char
 			continue;
 		if (!config->dtype)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"nothing says the model's type, which a cache of "
-					"auto has: give --cache-dtype");
+					"nothing says the model's type, which a cache of auto has: give --cache-dtype");
 		dtype[i] = config->dtype->name;
 	}
 	return KVT_OK;
@@ -93,8 +92,9 @@ static enum kvt_status take_specs(struct kvt_model_config *out,
 	struct kvt_model_config config = { .block_size = 16 };
 
 	if (spec->n > KVT_MODEL_GROUPS)
-		return kvt_fail(err, KVT_USAGE, "--spec is given %d times, expected %d "
-				"at most", spec->n, KVT_MODEL_GROUPS);
+		return kvt_fail(err, KVT_USAGE,
+				"--spec is given %d times, expected %d at most", spec->n,
+				KVT_MODEL_GROUPS);
 	for (int i = 0; i < spec->n; i++) {
 		struct kvt_model_group *g = &config.model.group[i];
 		struct kvt_error why = { "" };
@@ -122,8 +122,9 @@ static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
 	if (nfiles > 1)
 		return kvt_fail(err, KVT_USAGE, "expected one model, got %d", nfiles);
 	if (!path == !a->spec.n)
-		return kvt_fail(err, KVT_USAGE, "expected a config.json, --model or "
-				"--spec%s", path ? ", and only one of them" : "");
+		return kvt_fail(err, KVT_USAGE,
+				"expected a config.json, --model or --spec%s",
+				path ? ", and only one of them" : "");
 	if (!path)
 		return take_specs(&r->config, &a->spec, err);
 	r->path = path;

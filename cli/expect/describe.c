@@ -80,12 +80,12 @@ static enum kvt_status expect_one(struct expecting *e, struct kvt_error *err)
 		for (int g = 0; g < ngroups; g++)
 			hold(e, g);
 	if (!e->nfound)
-		return kvt_fail(err, KVT_USAGE, "--expect %s: there is no such "
-				"field; see kvtool-json(5)", name);
+		return kvt_fail(err, KVT_USAGE,
+				"--expect %s: there is no such field; see kvtool-json(5)", name);
 	return e->status;
 }
 
-static enum kvt_status expect_text(const struct description *d, const char *option,
+static enum kvt_status expect_text(const struct kvt_description *d, const char *option,
 				   const char *text, const json_t *json,
 				   struct kvt_error *err)
 {
@@ -99,8 +99,8 @@ static enum kvt_status expect_text(const struct description *d, const char *opti
 	/* --expect-layout is short for this */
 	sprintf(words, "%s%s", *option ? "layout=" : "", text);
 	if (clause_parse(&e.clause, words, &why))
-		status = kvt_fail(err, KVT_USAGE, "--expect%s is '%.100s', "
-				  "expected %s", option, text,
+		status = kvt_fail(err, KVT_USAGE,
+				  "--expect%s is '%.100s', expected %s", option, text,
 				  *option ? "a layout" : "KEY=VALUE");
 	else
 		status = expect_one(&e, err);
@@ -108,7 +108,7 @@ static enum kvt_status expect_text(const struct description *d, const char *opti
 	return status;
 }
 
-enum kvt_status describe_expect(const struct description *d, const char *layout,
+enum kvt_status describe_expect(const struct kvt_description *d, const char *layout,
 				const struct opt_strings *clauses, const json_t *json,
 				struct kvt_error *err)
 {

@@ -13,7 +13,7 @@
 
 /* A dump and what describe --json says of it. */
 struct expect_dump {
-	const struct description *d;
+	const struct kvt_description *d;
 	const json_t *json;
 	const char *digest[2];		/* of tokens, of blocks; NULL: not computed */
 	const char *kvd1;		/* of tokens, if digest[0] is a later version */

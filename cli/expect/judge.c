@@ -19,7 +19,7 @@ struct subject {
 	const struct expect_dump *dump;
 	const struct clause_key *key;	/* NULL: a field of that name */
 	const char *name;
-	const struct group_facts *f;	/* NULL: the whole dump */
+	const struct kvt_group_facts *f;	/* NULL: the whole dump */
 	const json_t *value;		/* of the field, if the key has one */
 };
 

@@ -157,7 +157,7 @@ static void put_group(const struct writing *w, int g)
 	static const char *const last[] = {
 		"window", "page_bytes", "page_offset", "bytes_per_block", "parts",
 	};
-	const struct group_facts *f = &w->dump->d->group[g];
+	const struct kvt_group_facts *f = &w->dump->d->group[g];
 	const struct kvt_group *group = f->group;
 
 	fplainf(w->out, "\ngroup %s\n# %s\n", group->id, human_layout(&group->layout).s);

@@ -19,8 +19,9 @@ struct describe_options {
 /* The first word of a line of text. */
 void print_label(const char *text);
 
-void describe_text(const struct description *d, const struct describe_options *options);
-void describe_json(struct json_out *out, const struct description *d,
+void describe_text(const struct kvt_description *d,
+		   const struct describe_options *options);
+void describe_json(struct json_out *out, const struct kvt_description *d,
 		   const struct describe_options *options);
 
 void canonical_text(const struct kvt_canonical_facts *f);
@@ -34,7 +35,7 @@ void peeks_json(struct json_out *out, const struct kvt_peeks *peeks);
  * no field.  'layout' may be NULL, 'json' is what describe_json() made.
  */
 KVT_MUST_CHECK enum kvt_status
-describe_expect(const struct description *d, const char *layout,
+describe_expect(const struct kvt_description *d, const char *layout,
 		const struct opt_strings *clauses, const json_t *json,
 		struct kvt_error *err);
 

@@ -77,7 +77,7 @@ static void put_view(struct json_out *out, json_t *planes,
 }
 
 static void put_memory(struct json_out *out, json_t *group,
-		       const struct group_facts *f)
+		       const struct kvt_group_facts *f)
 {
 	const struct kvt_layout *layout = &f->group->layout;
 	json_t *planes = json_put_array(out, group, "memory");
@@ -141,7 +141,7 @@ static void put_components(struct json_out *out, json_t *group,
 	}
 }
 
-static void put_shape(struct json_out *out, json_t *o, const struct group_facts *f)
+static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
 {
 	const struct kvt_group *g = f->group;
 	const int64_t *n = g->shape.n;
@@ -194,7 +194,7 @@ static void put_fields(struct json_out *out, json_t *group, const struct kvt_gro
 	}
 }
 
-static void put_blocks(struct json_out *out, json_t *o, const struct group_facts *f,
+static void put_blocks(struct json_out *out, json_t *o, const struct kvt_group_facts *f,
 		       bool tables)
 {
 	const struct kvt_group *g = f->group;
@@ -233,7 +233,7 @@ static void put_layers(struct json_out *out, json_t *o, const struct kvt_group *
 		json_append_int(out, list, g->layer_ids[l]);
 }
 
-static void put_moments(struct json_out *out, json_t *o, const struct group_facts *f)
+static void put_moments(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
 {
 	const int64_t *n = f->group->shape.n;
 	int64_t heads = n[KVT_AXIS_H], kv = n[KVT_AXIS_K];
@@ -258,7 +258,7 @@ static void put_moments(struct json_out *out, json_t *o, const struct group_fact
 	}
 }
 
-static void put_verified(struct json_out *out, json_t *o, const struct group_facts *f)
+static void put_verified(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
 {
 	const struct kvt_integrity *v = f->integrity;
 	json_t *verify = json_put_object(out, o, "verify"), *list;
@@ -284,7 +284,7 @@ static void put_verified(struct json_out *out, json_t *o, const struct group_fac
 	}
 }
 
-static void put_group(struct json_out *out, json_t *o, const struct group_facts *f,
+static void put_group(struct json_out *out, json_t *o, const struct kvt_group_facts *f,
 		      const struct describe_options *options)
 {
 	const struct kvt_group *g = f->group;
@@ -390,7 +390,7 @@ static json_t *put_null(struct json_out *out, json_t *group, const struct kvt_sn
 	return group;
 }
 
-void describe_json(struct json_out *out, const struct description *d,
+void describe_json(struct json_out *out, const struct kvt_description *d,
 		   const struct describe_options *options)
 {
 	const struct kvt_snapshot *s = d->snapshot;

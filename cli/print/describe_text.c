@@ -86,7 +86,7 @@ static void trim(char *text)
 		text[n - 1] = '\0';
 }
 
-static void print_memory(const struct group_facts *f)
+static void print_memory(const struct kvt_group_facts *f)
 {
 	const struct kvt_layout *layout = &f->group->layout;
 
@@ -195,7 +195,7 @@ static void print_heads(const struct kvt_group *group)
 	putchar('\n');
 }
 
-static void print_sizes(const struct group_facts *f)
+static void print_sizes(const struct kvt_group_facts *f)
 {
 	const struct kvt_group *group = f->group;
 
@@ -229,7 +229,7 @@ static void print_window(const struct kvt_group *group)
 	}
 }
 
-static void print_blocks(const struct group_facts *f, int64_t null_block)
+static void print_blocks(const struct kvt_group_facts *f, int64_t null_block)
 {
 	const struct kvt_group *group = f->group;
 	int64_t nblocks = group->shape.n[KVT_AXIS_B];
@@ -278,7 +278,7 @@ static void print_components(const struct kvt_group *group)
 	}
 }
 
-static void print_tiling(const struct group_facts *f)
+static void print_tiling(const struct kvt_group_facts *f)
 {
 	const struct kvt_tiling *t = f->tiling;
 
@@ -294,7 +294,7 @@ static void print_tiling(const struct group_facts *f)
 }
 
 /* What of a snapshot its own checksums prove; other formats have none. */
-static void print_proven(const struct group_facts *f, const struct kvt_dump *dump)
+static void print_proven(const struct kvt_group_facts *f, const struct kvt_dump *dump)
 {
 	if (!kvt_dump_proven(dump)->can_be)
 		return;
@@ -316,7 +316,7 @@ static void print_names(const struct kvt_group *group)
 	}
 }
 
-static void print_verified(const struct group_facts *f)
+static void print_verified(const struct kvt_group_facts *f)
 {
 	const struct kvt_integrity *v = f->integrity;
 
@@ -336,7 +336,7 @@ static void print_verified(const struct group_facts *f)
 	putchar('\n');
 }
 
-static void print_moments(const struct group_facts *f)
+static void print_moments(const struct kvt_group_facts *f)
 {
 	const int64_t *n = f->group->shape.n;
 	const struct kvt_moments *m = f->moments;
@@ -355,7 +355,7 @@ static void print_moments(const struct group_facts *f)
 				       (long long)m->zero_blocks);
 }
 
-static void print_group(const struct group_facts *f, const struct description *d,
+static void print_group(const struct kvt_group_facts *f, const struct kvt_description *d,
 			const struct describe_options *options)
 {
 	const struct kvt_group *group = f->group;
@@ -491,7 +491,7 @@ static void print_manifest(const struct kvt_dump *dump)
 	plainf("%s: %s\n", path, proofs[kvt_dump_proof(dump)]);
 }
 
-void describe_text(const struct description *d,
+void describe_text(const struct kvt_description *d,
 		   const struct describe_options *options)
 {
 	const struct kvt_snapshot *s = d->snapshot;

@@ -34,7 +34,7 @@ struct scanning {
 	int g;
 	struct cut cut;
 	/* [B] 0: in no table; else 1 + the states before its first token */
-	uint32_t *used;			/* NULL: nobody knows */
+	uint32_t *used;			/* NULL: not known */
 	bool *live;			/* [B][S] of a group that forgets; else NULL */
 	bool overlaid;			/* what is stale may be of another group */
 	struct kvt_findings *report;
@@ -43,7 +43,7 @@ struct scanning {
 
 /* ---- what a state is ---------------------------------------------------- */
 
-/* What is before the first token of all that have the block is nobody's. */
+/* States before the first token of all that have the block belong to no request. */
 static void use_block(struct scanning *c, const struct kvt_request *request, int64_t i)
 {
 	uint32_t *used = &c->used[request->blocks[c->g][i]], before = 0;
@@ -137,8 +137,9 @@ static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t stat
 		  bool zero)
 {
 	struct kvt_find_at at = kvt_find_at("group=%s,layer=%lld,block=%llu,state=%lld",
-				    c->group->id, LL(layer), id_of(c->group, block),
-				    LL(state));
+					    c->group->id, LL(layer), id_of(c->group,
+									   block),
+					    LL(state));
 
 	switch (duty_of(c, block, state)) {
 	case NULL_BLOCK:
@@ -277,7 +278,7 @@ static enum kvt_status check_padding(struct kvt_findings *r, struct kvt_dump *du
 /* ---- checksums and digests ---------------------------------------------- */
 
 static void tell_damage(struct kvt_findings *r, const struct kvt_group *group,
-		       const struct kvt_integrity *v)
+			const struct kvt_integrity *v)
 {
 	int64_t damaged = 0, differing = 0;
 

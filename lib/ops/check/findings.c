@@ -79,7 +79,7 @@ static const struct kvt_rule rules[] = {
 	{ "live.zero", KVT_WARNING, "a live state is all zeros" },
 	{ "stale.states", KVT_NOTE, "states that no request holds are not zero" },
 	{ "padding.nonzero", KVT_WARNING, "the padding of a page holds something" },
-	{ "row.tail", KVT_ERROR, "what is behind the cells of a row is not zero" },
+	{ "row.tail", KVT_ERROR, "what is after the cells of a row is not zero" },
 
 	{ "ranks.missing", KVT_ERROR, "a rank is in none of the files" },
 	{ "ranks.duplicate", KVT_ERROR, "two files are of one rank" },

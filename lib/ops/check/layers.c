@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.c - are the layers those of a model, and the heads those of a rank? */
+/*
+ * layers.c - are the layers those of a model, and the heads those of a rank?
+ *
+ * A layer's number in the model is its id, or what its name says.  Numbers ascend in
+ * a group, names and ids are unique there, and all groups together leave no number
+ * out between the first and the last: sorted lists find what breaks that.
+ */
 #include "lib/ops/check/check.h"
 
 #include <stdlib.h>
@@ -9,7 +15,7 @@
 
 #define LL(x) ((long long)(x))
 
-/* What the layer is in the model; false: nobody says. */
+/* Which layer of the model it is; false: not known. */
 static bool number_of(int64_t *out, const struct kvt_group *group, int64_t l)
 {
 	if (!group->layer_ids)
@@ -164,7 +170,7 @@ void kvt_check_heads(struct kvt_findings *r, const struct kvt_snapshot *s)
 		struct kvt_error why = { "" };
 		struct kvt_range own;
 
-		/* how these are dealt out is said by their parts, or by nobody */
+		/* their parts say how these are dealt out, or nothing does */
 		if (group->kind == KVT_MAMBA_CONV || group->kind == KVT_OPAQUE)
 			continue;
 		if (kvt_owned(&own, group->total_heads, rank, &why))

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.c - do the files of several ranks hold one model, once? */
+/*
+ * ranks.c - do the files of several ranks hold one model, once?
+ *
+ * First that every rank is there once, then that all say the same of the model, then
+ * that a merge of them would have every head once, and at last, which reads data, that
+ * replicas are equal.  The first of these that fails ends the check: what follows
+ * would only repeat it.
+ */
 #include "lib/ops/check/check.h"
 
 #include <stdlib.h>

@@ -357,8 +357,8 @@ static bool check_valid(struct kvt_findings *report, const struct kvt_snapshot *
 		return false;
 	kvt_snapshot_live(live, s, g);
 	for (int64_t b = 0; b < nblocks; b++) {
-		struct kvt_find_at at = kvt_find_at("group=%s,block=%llu", group->id,
-					    (unsigned long long)kvt_block_id(group, b));
+		unsigned long long id = kvt_block_id(group, b);
+		struct kvt_find_at at = kvt_find_at("group=%s,block=%llu", group->id, id);
 		uint32_t valid = group->block_valid[b];
 
 		if (b == kvt_null_block(s, g) && valid > live[b])

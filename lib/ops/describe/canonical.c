@@ -143,7 +143,7 @@ static enum kvt_status ask(struct kvt_canonical_facts *f, const struct kvt_layou
 	       kvt_canonical_init(&f->whole, &f->request, err);
 }
 
-enum kvt_status kvt_describe_canonical(struct description *d, const char *layout,
+enum kvt_status kvt_describe_canonical(struct kvt_description *d, const char *layout,
 				       struct kvt_error *err)
 {
 	struct kvt_layout asked;

@@ -23,7 +23,7 @@ struct kvt_moments {
 };
 double kvt_standard_deviation(const struct kvt_moments *m);
 
-struct group_facts {
+struct kvt_group_facts {
 	const struct kvt_group *group;
 	const struct kvt_tiling *tiling;	/* NULL: flat */
 	struct kvt_views views;
@@ -40,12 +40,12 @@ struct group_facts {
 	struct kvt_integrity *integrity;	/* NULL: not asked for */
 };
 
-struct description {
+struct kvt_description {
 	const char *path;
 	struct kvt_dump *dump;
 	const struct kvt_snapshot *snapshot;
 	int64_t data_bytes, file_bytes;
-	struct group_facts group[KVT_MAX_GROUPS];
+	struct kvt_group_facts group[KVT_MAX_GROUPS];
 	struct kvt_canonical_facts *canonical;	/* NULL: not asked for */
 	struct kvt_peeks *peeks;	/* NULL: not asked for */
 };
@@ -55,12 +55,12 @@ struct description {
  * Free it either way; a zeroed one can be freed, too.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_describe(struct description *d, const char *path, struct kvt_dump *dump,
+kvt_describe(struct kvt_description *d, const char *path, struct kvt_dump *dump,
 	     struct kvt_error *err);
-void kvt_description_free(struct description *d);
+void kvt_description_free(struct kvt_description *d);
 
 /* Bytes of data for each byte of the files. */
-double kvt_compression_ratio(const struct description *d);
+double kvt_compression_ratio(const struct kvt_description *d);
 /* The name of a K index ("keys", "values"), or "content" where K has extent 1. */
 const char *kvt_component_name(const struct kvt_group *group, int64_t k);
 
@@ -68,7 +68,7 @@ const char *kvt_component_name(const struct kvt_group *group, int64_t k);
 
 /* Fills 'integrity' of every group. */
 KVT_MUST_CHECK enum kvt_status
-kvt_describe_integrity(struct description *d, const struct kvt_run *run,
+kvt_describe_integrity(struct kvt_description *d, const struct kvt_run *run,
 		       struct kvt_error *err);
 
 /*
@@ -76,7 +76,7 @@ kvt_describe_integrity(struct description *d, const struct kvt_run *run,
  * 0 is 1.  KVT_BAD_INPUT: the elements of a group are no numbers.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_describe_stats(struct description *d, const double scale[2],
+kvt_describe_stats(struct kvt_description *d, const double scale[2],
 		   const struct kvt_run *run, struct kvt_error *err);
 
 /* Elements of one field; content of one type is one field. */
@@ -102,7 +102,7 @@ struct kvt_peeks {
 
 /* Fills 'peeks' with what kvt_where_parse_run() finds in each of the texts. */
 KVT_MUST_CHECK enum kvt_status
-kvt_describe_peeks(struct description *d, const char *const *places, int n,
+kvt_describe_peeks(struct kvt_description *d, const char *const *places, int n,
 		   const double scale[2], const struct kvt_run *run,
 		   struct kvt_error *err);
 void kvt_peeks_free(struct kvt_peeks *peeks);	/* NULL is allowed */
@@ -126,7 +126,8 @@ struct kvt_canonical_facts {
  * KVT_USAGE, KVT_BAD_INPUT: it is no layout; the dump has no pool for all groups.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_describe_canonical(struct description *d, const char *layout, struct kvt_error *err);
+kvt_describe_canonical(struct kvt_description *d, const char *layout,
+		       struct kvt_error *err);
 void kvt_canonical_facts_free(struct kvt_canonical_facts *f);	/* NULL is allowed */
 
 /*

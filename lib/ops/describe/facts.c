@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The null block and what holds none but dead tokens are in nobody's use. */
+/* The null block, and what holds none but dead tokens, are not in use. */
 static bool is_used(const struct kvt_table *t, int64_t entry)
 {
 	return t->blocks[entry] != t->null_block &&
@@ -47,7 +47,7 @@ static enum kvt_status count_uses(uint8_t **out, const struct kvt_snapshot *s,
 	return KVT_OK;
 }
 
-static enum kvt_status block_facts(struct group_facts *f,
+static enum kvt_status block_facts(struct kvt_group_facts *f,
 				   const struct kvt_snapshot *s, int g,
 				   struct kvt_error *err)
 {
@@ -75,7 +75,7 @@ static enum kvt_status block_facts(struct group_facts *f,
 	return KVT_OK;
 }
 
-static enum kvt_status group_facts(struct group_facts *f,
+static enum kvt_status group_facts(struct kvt_group_facts *f,
 				   const struct kvt_group *group,
 				   struct kvt_error *err)
 {
@@ -114,7 +114,7 @@ static int64_t offset_from_first(const struct kvt_dump *dump, int g,
 }
 
 /* The largest power of two that divides where any block of any layer begins. */
-static void page_facts(struct group_facts *f, const struct kvt_dump *dump, int g)
+static void page_facts(struct kvt_group_facts *f, const struct kvt_dump *dump, int g)
 {
 	const struct kvt_group *group = f->group;
 	int64_t page = group->page_bytes ? group->page_bytes : f->block_bytes;
@@ -143,7 +143,7 @@ static const char *checksum_of(const struct kvt_dump *dump, int g)
 	return tiling->fletcher32 ? "fletcher32" : tiling->zstd ? "zstd" : NULL;
 }
 
-enum kvt_status kvt_describe(struct description *d, const char *path,
+enum kvt_status kvt_describe(struct kvt_description *d, const char *path,
 			     struct kvt_dump *dump, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -154,7 +154,7 @@ enum kvt_status kvt_describe(struct description *d, const char *path,
 	d->snapshot = kvt_dump_snapshot(dump);
 	d->file_bytes = kvt_dump_file_bytes(dump);
 	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
-		struct group_facts *f = &d->group[g];
+		struct kvt_group_facts *f = &d->group[g];
 
 		status = group_facts(f, &d->snapshot->group[g], err);
 		if (!status)
@@ -170,7 +170,7 @@ enum kvt_status kvt_describe(struct description *d, const char *path,
 	return status;
 }
 
-void kvt_description_free(struct description *d)
+void kvt_description_free(struct kvt_description *d)
 {
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		free(d->group[g].moments);
@@ -195,20 +195,13 @@ double kvt_standard_deviation(const struct kvt_moments *m)
 	return m->finite ? sqrt(m->squares / (double)m->finite) : NAN;
 }
 
-double kvt_compression_ratio(const struct description *d)
+double kvt_compression_ratio(const struct kvt_description *d)
 {
 	return d->file_bytes ? (double)d->data_bytes / (double)d->file_bytes : NAN;
 }
 
-double kvt_scale_of(const double scale[2], const struct kvt_group *group, int64_t k)
-{
-	int half = kvt_group_half(group);
-	double x = scale[half >= 0 ? half : k];
-
-	return x > 0 ? x : 1;
-}
-
-enum kvt_status kvt_describe_integrity(struct description *d, const struct kvt_run *run,
+enum kvt_status kvt_describe_integrity(struct kvt_description *d,
+				       const struct kvt_run *run,
 				       struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;

@@ -52,7 +52,7 @@ static enum kvt_status look(struct worker *worker, void *context, int64_t i,
 	return KVT_OK;
 }
 
-static enum kvt_status read_place(uint8_t *out, const struct description *d,
+static enum kvt_status read_place(uint8_t *out, const struct kvt_description *d,
 				  const struct kvt_peek *peek,
 				  const struct kvt_run *run,
 				  struct kvt_error *err)
@@ -69,7 +69,7 @@ static enum kvt_status read_place(uint8_t *out, const struct description *d,
 /* Room for those from 'first' on that there are, at most 'count'; NULL: none. */
 static struct kvt_peek_field *add_field(struct kvt_peek *peek, const char *name,
 					const char *dtype,
-				 int64_t first, int64_t there)
+					int64_t first, int64_t there)
 {
 	struct kvt_peek_field *g = &peek->field[peek->nfields];
 
@@ -113,7 +113,8 @@ static void peek_packed(struct kvt_peek *peek, const uint8_t *bytes, double scal
 		const struct kvt_field *f = &packing.field[i];
 		bool number = readable && f->role == KVT_FIELD_VALUES;
 		struct kvt_peek_field *g = add_field(peek, f->name, f->dtype->name,
-					      first_scale(&packing, i, first), f->count);
+						     first_scale(&packing, i,
+								 first), f->count);
 
 		if (g && number && g->value)
 			kvt_packing_decode(g->value, &packing, bytes, before + g->first,
@@ -126,7 +127,7 @@ static void peek_packed(struct kvt_peek *peek, const uint8_t *bytes, double scal
 	}
 }
 
-static enum kvt_status take_peek(struct kvt_peek *peek, const struct description *d,
+static enum kvt_status take_peek(struct kvt_peek *peek, const struct kvt_description *d,
 				 const char *text, const double scales[2],
 				 const struct kvt_run *run, struct kvt_error *err)
 {
@@ -147,8 +148,8 @@ static enum kvt_status take_peek(struct kvt_peek *peek, const struct description
 		if (peek->group->content.type)
 			peek_packed(peek, bytes, scale);
 		else if ((g = add_field(peek, "values", peek->group->dtype->name,
-					 peek->run.place.index[KVT_AXIS_D],
-					 shape->n[KVT_AXIS_D])))
+					peek->run.place.index[KVT_AXIS_D],
+					shape->n[KVT_AXIS_D])))
 			elements(g, peek->group->dtype, bytes);
 		for (int64_t v = 0; g && g->value && v < g->count; v++)
 			g->value[v] *= scale;
@@ -160,7 +161,7 @@ static enum kvt_status take_peek(struct kvt_peek *peek, const struct description
 	return status;
 }
 
-enum kvt_status kvt_describe_peeks(struct description *d, const char *const *places,
+enum kvt_status kvt_describe_peeks(struct kvt_description *d, const char *const *places,
 				   int n,
 				   const double scale[2], const struct kvt_run *run,
 				   struct kvt_error *err)

@@ -28,6 +28,14 @@ struct summing {
 
 static const struct kvt_moments nothing = { .min = NAN, .max = NAN, .mean = NAN };
 
+double kvt_scale_of(const double scale[2], const struct kvt_group *group, int64_t k)
+{
+	int half = kvt_group_half(group);
+	double x = scale[half >= 0 ? half : k];
+
+	return x > 0 ? x : 1;
+}
+
 /* The numbers of a (layer, block, head, kv). */
 static void decode_cell(double *out, const struct summing *s,
 			const struct kvt_group *group, int64_t k, const uint8_t *bytes)
@@ -161,7 +169,7 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 }
 
 /* What the numbers of a state are, if it has any that can be read. */
-static enum kvt_status choose_values(struct summing *s, const struct description *d,
+static enum kvt_status choose_values(struct summing *s, const struct kvt_description *d,
 				     struct kvt_error *err)
 {
 	const struct kvt_group *group = &d->snapshot->group[s->group];
@@ -178,16 +186,17 @@ static enum kvt_status choose_values(struct summing *s, const struct description
 		return KVT_OK;
 	}
 	if (!group->dtype->is_float)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s: elements of type %s "
-				"have no values; say which with --dtype", d->path,
-				group->id, group->dtype->name);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %s: elements of type %s have no values; say which with --dtype",
+				d->path, group->id, group->dtype->name);
 	return KVT_OK;
 }
 
-static enum kvt_status stats_group(struct description *d, int g, const double scale[2],
+static enum kvt_status stats_group(struct kvt_description *d, int g,
+				   const double scale[2],
 				   const struct kvt_run *run, struct kvt_error *err)
 {
-	struct group_facts *f = &d->group[g];
+	struct kvt_group_facts *f = &d->group[g];
 	const int64_t *n = f->group->shape.n;
 	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
 	struct summing s = { .dump = d->dump, .group = g, .scale = scale };
@@ -214,7 +223,7 @@ static enum kvt_status stats_group(struct description *d, int g, const double sc
 	return pipeline_run(&work, run, err);
 }
 
-enum kvt_status kvt_describe_stats(struct description *d, const double scale[2],
+enum kvt_status kvt_describe_stats(struct kvt_description *d, const double scale[2],
 				   const struct kvt_run *run, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;

@@ -28,7 +28,7 @@ struct kvt_guess_source {
 struct kvt_guess_measures {
 	double gain;			/* bits an element that channels save */
 	double kinship;			/* log likelihood that heads are alike */
-	double kinship_spread;		/* of it, where there is nothing to find */
+	double kinship_spread;		/* of it, in data without any order */
 	int64_t live_slots, live_blocks;	/* with any element but 0 */
 };
 

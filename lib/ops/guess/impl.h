@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* impl.h - what sample.c, types.c and rank.c share; nobody else includes it */
+/* impl.h - what sample.c, types.c and rank.c share; private to them */
 #ifndef KVT_GUESS_IMPL_H
 #define KVT_GUESS_IMPL_H
 

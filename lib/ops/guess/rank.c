@@ -10,8 +10,8 @@
  * one, the lead over each other candidate, the lead of the type.
  *
  * If the answer stands, orders of axes that have no name are tried on a smaller
- * sample: when one of them beats the winner, the right layout is one that nobody
- * named, and there is no answer.
+ * sample: when one of them beats the winner, the right layout has no name,
+ * and there is no answer.
  *
  * Cost: a sample is read for each of some 20 presets and up to 60 orders.
  */
@@ -207,12 +207,12 @@ static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 	}
 	if (!sizes_are_said(g, h)) {
 		g->confidence = 0;
-		kvt_guess_doubt(g, "sizes are not said; give --layers, --block-size, "
-			     "--heads and --head-dim or --content");
+		kvt_guess_doubt(g,
+				"sizes are not said; give --layers, --block-size, --heads and --head-dim or --content");
 	}
 	if (g->confidence < 1)
-		kvt_guess_doubt(g, "the data does not tell the first of these layouts "
-			     "from the next");
+		kvt_guess_doubt(g,
+				"the data does not tell the first of these layouts from the next");
 }
 
 /* ---- orders without a name ---------------------------------------------- */
@@ -281,7 +281,7 @@ static enum kvt_status look_beyond(struct kvt_guess *g, const struct guess_sampl
 	if (s.nbytes > BEYOND_NBYTES && s.nbytes > few)
 		s.nbytes = few > BEYOND_NBYTES ? few : BEYOND_NBYTES;
 	if ((status = kvt_guess_open(&dump, &c, &s,
-				 kvt_layout_string(&winner.layout).s, err)))
+				     kvt_layout_string(&winner.layout).s, err)))
 		return status;
 	status = kvt_guess_read(&c, &s, dump, err);
 	kvt_dump_close(dump);
@@ -359,8 +359,8 @@ static enum kvt_status rank(struct kvt_guess *g, struct guess_sample *s,
 		return status;
 	if (g->has_better) {
 		g->confidence = 0;
-		kvt_guess_doubt(g, "an order without a name fits better than all layouts "
-				   "that have one");
+		kvt_guess_doubt(g,
+				"an order without a name fits better than all layouts that have one");
 	}
 	return KVT_OK;
 }

@@ -19,8 +19,8 @@ enum { MAX_LAYERS = 8, FEW_BLOCKS = 16, TYPE_NBYTES = 1 << 17,
        PIECE = 256 };
 
 enum kvt_status kvt_guess_open(struct kvt_dump **out, struct kvt_guess_candidate *c,
-			   const struct guess_sample *s, const char *layout,
-			   struct kvt_error *err)
+			       const struct guess_sample *s, const char *layout,
+			       struct kvt_error *err)
 {
 	struct kvt_hints hints = s->hints;
 	struct kvt_dump *dump;
@@ -133,7 +133,7 @@ static int64_t thin_out(uint8_t *buf, int64_t nbytes)
 
 enum kvt_status kvt_guess_bytes(uint8_t **out, int64_t *nbytes,
 				const struct guess_sample *s,
-			    struct kvt_dump *dump, struct kvt_error *err)
+				struct kvt_dump *dump, struct kvt_error *err)
 {
 	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[0];
 	struct choice choice;
@@ -204,8 +204,8 @@ struct page {
 
 /* The block 'from' of the page is number layer, block of the sample. */
 static void add_block(struct guess_tally *t, const struct guess_sample *s,
-		     const struct kvt_dtype *dtype, const struct page *page,
-		     const int64_t from[KVT_NAXES], int64_t layer, int64_t block)
+		      const struct kvt_dtype *dtype, const struct page *page,
+		      const int64_t from[KVT_NAXES], int64_t layer, int64_t block)
 {
 	int64_t at[KVT_NAXES], to[KVT_NAXES] = { [KVT_AXIS_L] = layer,
 						 [KVT_AXIS_B] = block };
@@ -225,7 +225,7 @@ static void add_block(struct guess_tally *t, const struct guess_sample *s,
 				row[d] = value_of(s, dtype,
 						  bytes + terms->at[KVT_AXIS_D][d]);
 			kvt_guess_add(t, to, row,
-				  to[KVT_AXIS_S] ? page->row[!(i % 2)] : NULL);
+				      to[KVT_AXIS_S] ? page->row[!(i % 2)] : NULL);
 		}
 }
 
@@ -287,7 +287,7 @@ static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s
 }
 
 enum kvt_status kvt_guess_read(struct kvt_guess_candidate *c, struct guess_sample *s,
-			   struct kvt_dump *dump, struct kvt_error *err)
+			       struct kvt_dump *dump, struct kvt_error *err)
 {
 	struct guess_tally t = { .layers = 0 };
 	struct page page = { .bytes = NULL };

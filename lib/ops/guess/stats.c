@@ -62,7 +62,7 @@ static int64_t row_of(const struct guess_tally *t, int64_t layer, int64_t kv,
 }
 
 void kvt_guess_add(struct guess_tally *t, const int64_t at[KVT_NAXES],
-	       const double *row, const double *before)
+		   const double *row, const double *before)
 {
 	int64_t first = row_of(t, at[KVT_AXIS_L], at[KVT_AXIS_K], at[KVT_AXIS_H]);
 	int64_t half = (at[KVT_AXIS_B] + at[KVT_AXIS_S]) % 2;
@@ -277,7 +277,7 @@ static double log_share(double part, double freedom, double whole)
 		log(fmax(part, 0) / freedom / (whole + 1e-9) + 0.02);
 }
 
-/* -1e300: out of memory, which makes nobody the winner. */
+/* -1e300: out of memory; no such candidate wins. */
 static double kinship(const struct guess_tally *t)
 {
 	int64_t nheads = t->layers * t->kvs * t->heads;
@@ -357,7 +357,7 @@ static bool magnitude(double *unit, const struct kvt_dtype *dtype, bool swapped,
 }
 
 double kvt_guess_type_bits(double *unit, const struct kvt_dtype *dtype, bool swapped,
-		       const uint8_t *bytes, int64_t nbytes)
+			   const uint8_t *bytes, int64_t nbytes)
 {
 	struct guess_sums s = { 0, 0, 0 };
 	double bits = 0, bad = 0, mean, variance;

@@ -119,15 +119,15 @@ void kvt_guess_judge_types(struct kvt_guess *g)
 	double lead = g->ntypes > 1 ? g->type[1].bits - g->type[0].bits : INFINITY;
 
 	if (g->type[0].elements < GUESS_LEAST_ELEMENTS) {
-		kvt_guess_doubt(g, "fewer than 64 elements were read, too few to tell "
-			     "anything by");
+		kvt_guess_doubt(g,
+				"fewer than 64 elements were read, too few to tell anything by");
 		g->confidence = 0;
 	} else if (isinf(g->type[0].bits)) {
 		kvt_guess_doubt(g, "all that was read is 0");
 		g->confidence = 0;
 	} else if (g->type[0].swapped) {
-		kvt_guess_doubt(g, "the bytes of an element look swapped (big-endian), "
-			     "which no command reads");
+		kvt_guess_doubt(g,
+				"the bytes of an element look swapped (big-endian), which no command reads");
 		g->confidence = 0;
 	} else if (lead < GUESS_LEAST_TYPE) {
 		kvt_guess_doubt(g,

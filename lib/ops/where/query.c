@@ -363,7 +363,7 @@ static enum kvt_status take_place(struct at *at, const char *query)
 }
 
 enum kvt_status kvt_where_parse_at(struct kvt_place *out, const struct kvt_snapshot *s,
-			       const char *text, struct kvt_error *err)
+				   const char *text, struct kvt_error *err)
 {
 	struct kvt_place place = { .region = KVT_ELEMENT };
 	struct at at = { .s = s, .out = &place, .err = err };

@@ -140,7 +140,7 @@ const struct kvt_component *kvt_where_component(const struct kvt_group *group,
 /* ---- whose it is -------------------------------------------------------- */
 
 bool kvt_table_is_whole(const struct kvt_snapshot *s, int group,
-			  const struct kvt_request *request)
+			const struct kvt_request *request)
 {
 	int64_t size = s->group[group].block_size;
 
@@ -193,7 +193,7 @@ static bool tenant_of(struct kvt_tenant *out, const struct kvt_snapshot *s,
 }
 
 bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
-		       const struct kvt_snapshot *s, const struct kvt_place *place)
+		     const struct kvt_snapshot *s, const struct kvt_place *place)
 {
 	int64_t block = place->index[KVT_AXIS_B];
 
@@ -213,7 +213,7 @@ bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
 
 /* Tables say it all: what none of them needs is stale, though one may name it. */
 static enum kvt_holding forgetful_holds(const struct kvt_snapshot *s,
-				    const struct kvt_place *place)
+					const struct kvt_place *place)
 {
 	int64_t block = place->index[KVT_AXIS_B], state = place->index[KVT_AXIS_S];
 	bool any = false;

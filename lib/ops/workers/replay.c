@@ -114,7 +114,7 @@ static struct entry **find_slot(const struct kvt_workers *w, const char *id,
 	return &w->slot[at];
 }
 
-/* NULL: nobody has reported it. */
+/* NULL: no worker has reported it. */
 static struct entry *find_entry(const struct kvt_workers *w, const char *id,
 				enum kvt_direction direction)
 {

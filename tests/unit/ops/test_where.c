@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_where.c - coordinates as people write them, offsets, and whose a state is */
+#include "lib/ops/where/where.h"
+#include "tests/unit/formats/dump_fixture.h"
+
+/* 3 layers, 5 blocks with the ids 40 to 44, 2 heads; A and B share a block. */
+static void make(struct kvt_snapshot *s)
+{
+	static const uint32_t a[] = { 4, 1, 2 }, b[] = { 4, 3 };
+
+	make_snapshot(s, "nhd", "bf16", false);
+	add_request(s, "A", 41, 3, a);
+	add_request(s, "B", 17, 2, b);
+	s->group[0].block_ids = malloc(5 * sizeof(uint64_t));
+	assert_non_null(s->group[0].block_ids);
+	for (uint64_t i = 0; i < 5; i++)
+		s->group[0].block_ids[i] = 40 + i;
+}
+
+/* ---- numbers ------------------------------------------------------------ */
+
+static void test_number(void **state)
+{
+	static const struct {
+		const char *text;
+		bool good;
+		int64_t n;
+	} cases[] = {
+		{ "0", true, 0 }, { "17", true, 17 }, { "0x1f", true, 31 },
+		{ "0X10", true, 16 }, { "9223372036854775807", true, INT64_MAX },
+		{ "9223372036854775808", false, 0 }, { "", false, 0 },
+		{ "-1", false, 0 }, { " 1", false, 0 }, { "1 ", false, 0 },
+		{ "12a", false, 0 }, { "0x", false, 0 }, { "x1", false, 0 },
+		{ "010", true, 10 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int64_t n = -5;
+		bool good = kvt_where_number(&n, cases[i].text);
+
+		if (good != cases[i].good || n != (good ? cases[i].n : -5))
+			fail_msg("'%s' is %d, %lld", cases[i].text, good, (long long)n);
+	}
+}
+
+/* ---- coordinates -------------------------------------------------------- */
+
+#define REST ",head=0,kv=k,dim=0"
+
+static const struct {
+	const char *text;
+	int64_t index[6], byte;
+} elements[] = {
+	{ "layer=1,block=42,state=3,head=1,kv=v,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "dim=5,kv=v,head=1,state=3,block=42,layer=1", { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "layer=1,block_id=42,state=3,head=1,kv=values,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "layer=0x1,position=2,state=3,local_head=1,kv=1,dim=5",
+	  { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "group=g0,layer=0,block=40,state=0" REST ",byte=1", { 0 }, 1 },
+	/* 16 tokens a block: token 17 is state 1 of A's second one */
+	{ "request=A,token=17,layer=2" REST, { 2, 1, 1, 0, 0, 0 }, 0 },
+	{ "request=A,token=40,layer=2" REST, { 2, 2, 8, 0, 0, 0 }, 0 },
+	{ "request=B,token=16,layer=2" REST, { 2, 3, 0, 0, 0, 0 }, 0 },
+};
+
+static const struct {
+	const char *text, *part;
+} refused[] = {
+	{ "block=40,state=0" REST, "layer is missing, expected 0 to 2" },
+	{ "layer=3,block=40,state=0" REST, "layer is 3, expected 0 to 2" },
+	{ "layer=x,block=40,state=0" REST, "layer is 'x', expected a whole number" },
+	{ "lyer=1,block=40,state=0" REST, "unknown 'lyer', did you mean 'layer'?" },
+	{ "layer=1,layer=1,block=40,state=0" REST, "layer is given twice" },
+	{ "layer,block=40,state=0" REST, "'layer' is not KEY=VALUE" },
+	{ "layer=,block=40", "'layer=' is not KEY=VALUE" },
+	{ "layer=0,block=7,state=0" REST, "no block of group g0 has id 7" },
+	{ "layer=0,position=5,state=0" REST, "position is 5, expected 0 to 4" },
+	{ "layer=0,block=40,position=0" REST, "expected one of block, position and" },
+	{ "layer=0,token=3" REST, "token is given without its request" },
+	{ "layer=0,request=C,token=3" REST, "there is no request 'C', the dump has 2" },
+	{ "layer=0,request=A,token=41" REST, "token is 41, expected 0 to 40" },
+	{ "layer=0,request=A,token=3,state=3" REST, "state and token are given" },
+	{ "layer=0,block=40,state=0,head=2,kv=k,dim=0", "head is 2, expected 0 to 1" },
+	{ "layer=0,block=40,state=0,head=0,local_head=0,kv=k", "head and local_head" },
+	{ "layer=0,block=40,state=0,head=0,kv=q,dim=0", "kv is 'q', expected k or v" },
+	{ "layer=0,block=40,state=0,head=0,dim=0", "kv is missing" },
+	{ "layer=0,block=40,state=0" REST ",byte=2", "byte is 2, expected 0 to 1" },
+	{ "layer=0,block=40,state=0" REST ",row=0", "unknown 'row'" },
+	{ "group=g1,layer=0", "there is no group 'g1', the first is g0" },
+};
+
+static void test_element(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make(&s);
+	for (size_t i = 0; i < sizeof(elements) / sizeof(elements[0]); i++) {
+		struct kvt_place p;
+
+		expect(kvt_where_parse_at(&p, &s, elements[i].text, &err), KVT_OK, &err,
+		       NULL);
+		if (p.region != KVT_ELEMENT || p.group || p.byte != elements[i].byte ||
+		    memcmp(p.index, elements[i].index, sizeof(elements[i].index)))
+			fail_msg("%s is l %d b %d s %d h %d k %d d %d", elements[i].text,
+				 (int)p.index[NL], (int)p.index[NB], (int)p.index[NS],
+				 (int)p.index[NH], (int)p.index[NK], (int)p.index[ND]);
+	}
+	kvt_snapshot_free(&s);
+}
+
+static void test_refused(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make(&s);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		struct kvt_place p = { .group = 77 };
+
+		expect(kvt_where_parse_at(&p, &s, refused[i].text, &err), KVT_USAGE, &err,
+		       refused[i].part);
+		assert_int_equal(p.group, 77);
+	}
+	kvt_snapshot_free(&s);
+}
+
+static void test_run(void **state)
+{
+	struct kvt_element_run run;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+
+	(void)state;
+	make(&s);
+	expect(kvt_where_parse_run(&run, &s, "layer=1", &err), KVT_OK, &err, NULL);
+	assert_int_equal(run.place.index[NL], 1);
+	assert_int_equal(run.place.index[NB], 0);
+	assert_int_equal(run.count, 8);
+	expect(kvt_where_parse_run(&run, &s, "block=41,kv=v,dim=7,count=4096", &err),
+	       KVT_OK, &err, NULL);
+	assert_int_equal(run.place.index[NB], 1);
+	assert_int_equal(run.place.index[NK], 1);
+	assert_int_equal(run.place.index[ND], 7);
+	assert_int_equal(run.count, 4096);
+	expect(kvt_where_parse_run(&run, &s, "count=4097", &err), KVT_USAGE, &err,
+	       "count is 4097, expected 0 to 4096");
+	expect(kvt_where_parse_run(&run, &s, "row=0", &err), KVT_USAGE, &err,
+	       "the content is no page of rows");
+	expect(kvt_where_parse_run(&run, &s, "byte=0", &err), KVT_USAGE, &err,
+	       "unknown 'byte'");
+	kvt_snapshot_free(&s);
+}
+
+/* ---- offsets ------------------------------------------------------------ */
+
+/* Every element is found, and its bytes lead back to it. */
+static void test_there_and_back(void **state)
+{
+	void *folder = NULL;
+	struct kvt_whereabouts at, back;
+	struct kvt_snapshot s;
+	struct kvt_error err;
+	struct kvt_dump *dump;
+	struct kvt_box box;
+	int64_t i[KVT_NAXES];
+	struct path path;
+	uint8_t *bytes;
+	size_t nbytes;
+	char text[200];
+
+	(void)state;
+	assert_int_equal(make_folder(&folder), 0);
+	path = join(folder, "a.npy");
+	make(&s);
+	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	expect(write_dump(path.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	expect(kvt_open(&dump, path.s, NULL, &err), KVT_OK, &err, NULL);
+	bytes = read_file(path.s, &nbytes);
+	box = kvt_box_whole(&s.group[0].shape);
+	memcpy(i, box.begin, sizeof(i));
+	do {
+		snprintf(text, sizeof(text),
+			 "layer=%d,position=%d,state=%d,head=%d,kv=%c,dim=%d,byte=1",
+			 (int)i[NL], (int)i[NB], (int)i[NS], (int)i[NH],
+			 i[NK] ? 'v' : 'k', (int)i[ND]);
+		expect(kvt_where_at(&at, dump, text, &err), KVT_OK, &err, NULL);
+		assert_true(at.in_files && at.in_memory);
+		assert_true(at.file_offset >= 0 && at.file_offset < (int64_t)nbytes);
+		assert_int_equal(bytes[at.file_offset], byte_at(i, 1));
+		snprintf(text, sizeof(text), "0x%llx",
+			 (unsigned long long)at.file_offset);
+		expect(kvt_where_offset(&back, dump, KVT_FILES, text, &err), KVT_OK, &err,
+		       NULL);
+		same_bytes(back.place.index, i, sizeof(i), text);
+		assert_int_equal(back.place.byte, 1);
+		assert_int_equal(back.memory_offset, at.memory_offset);
+	} while (next_index(i, &box));
+	expect(kvt_where_offset(&back, dump, KVT_FILES, "0", &err), KVT_OK, &err, NULL);
+	assert_int_equal(back.place.region, KVT_HEADER);
+	assert_true(back.in_files && !back.in_memory);
+	expect(kvt_where_offset(&back, dump, KVT_FILES, "1.5", &err), KVT_USAGE, &err,
+	       "expected a whole number");
+	free(bytes);
+	kvt_dump_close(dump);
+	kvt_snapshot_free(&s);
+	remove_folder(&folder);
+}
+
+/* ---- tenants ------------------------------------------------------------ */
+
+static enum kvt_holding holds(const struct kvt_snapshot *s, int64_t block, int64_t state)
+{
+	struct kvt_place p = { .region = KVT_ELEMENT };
+
+	p.index[NB] = block;
+	p.index[NS] = state;
+	return kvt_where_holds(s, &p);
+}
+
+static void test_holds(void **state)
+{
+	struct kvt_snapshot s;
+
+	(void)state;
+	make(&s);
+	s.null_block = 0;
+	assert_int_equal(holds(&s, 0, 0), KVT_HOLDS_NULL);
+	assert_int_equal(holds(&s, 4, 0), KVT_HOLDS_LIVE);
+	/* A ends with token 40, the ninth of its third block */
+	assert_int_equal(holds(&s, 2, 8), KVT_HOLDS_LIVE);
+	assert_int_equal(holds(&s, 2, 9), KVT_HOLDS_STALE);
+	assert_int_equal(holds(&s, 3, 0), KVT_HOLDS_LIVE);
+	assert_int_equal(holds(&s, 3, 1), KVT_HOLDS_STALE);
+	kvt_snapshot_free(&s);
+	make_snapshot(&s, "nhd", "bf16", false);
+	assert_int_equal(holds(&s, 2, 8), KVT_HOLDS_UNKNOWN);
+	s.group[0].block_valid = calloc(5, sizeof(uint32_t));
+	s.group[0].block_valid[2] = 9;
+	assert_int_equal(holds(&s, 2, 8), KVT_HOLDS_LIVE);
+	assert_int_equal(holds(&s, 2, 9), KVT_HOLDS_STALE);
+	kvt_snapshot_free(&s);
+}
+
+static void test_tenants(void **state)
+{
+	struct kvt_place p = { .region = KVT_ELEMENT };
+	struct kvt_tenancy at = { 0, 0 };
+	struct kvt_snapshot s;
+	struct kvt_tenant t;
+
+	(void)state;
+	make(&s);
+	p.index[NB] = 4;
+	p.index[NS] = 7;
+	assert_true(kvt_next_tenant(&t, &at, &s, &p));
+	assert_string_equal(t.request->id, "A");
+	assert_int_equal(t.token, 7);
+	assert_int_equal(t.ntokens, 1);
+	assert_true(kvt_next_tenant(&t, &at, &s, &p));
+	assert_string_equal(t.request->id, "B");
+	assert_false(kvt_next_tenant(&t, &at, &s, &p));
+	at = (struct kvt_tenancy){ 0, 0 };
+	p.index[NB] = 1;
+	assert_true(kvt_next_tenant(&t, &at, &s, &p));
+	assert_int_equal(t.token, 23);
+	assert_false(kvt_next_tenant(&t, &at, &s, &p));
+	kvt_snapshot_free(&s);
+}
+
+static void test_component(void **state)
+{
+	struct kvt_snapshot s;
+	struct kvt_group *g = &s.group[0];
+
+	(void)state;
+	make(&s);
+	g->ncomponents = 2;
+	g->component[0] = (struct kvt_component){ .start = 1, .length = 3 };
+	g->component[1] = (struct kvt_component){ .start = 4, .length = 2 };
+	assert_null(kvt_where_component(g, 0));
+	assert_ptr_equal(kvt_where_component(g, 1), &g->component[0]);
+	assert_ptr_equal(kvt_where_component(g, 3), &g->component[0]);
+	assert_ptr_equal(kvt_where_component(g, 4), &g->component[1]);
+	assert_null(kvt_where_component(g, 6));
+	kvt_snapshot_free(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		{ "numbers", test_number, NULL, NULL, NULL },
+		{ "an element", test_element, NULL, NULL, NULL },
+		{ "what is refused", test_refused, NULL, NULL, NULL },
+		{ "a run of elements", test_run, NULL, NULL, NULL },
+		{ "there and back", test_there_and_back, NULL, NULL, NULL },
+		{ "live, stale, null", test_holds, NULL, NULL, NULL },
+		{ "tenants of a state", test_tenants, NULL, NULL, NULL },
+		{ "components", test_component, NULL, NULL, NULL },
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("where", tests, NULL, NULL);
+}
