@@ -75,9 +75,9 @@ LIB     := $(B)/libkvt.a
 ENGINE  := $(B)/engine.a
 TOOL    := $(B)/kvtool
 FILTER  := $(B)/plugin/libh5kvtzstd.so
-# The tests beside lib/ need no format; the others link formats/ too.
+# The tests of pure rooms need no format; the others link the engine and formats/
 CORETEST   := $(call bins,tests/unit/lib/test_*.c)
-FORMATTEST := $(call bins,tests/unit/formats/test_*.c)
+FORMATTEST := $(call bins,tests/unit/formats/test_*.c tests/unit/ops/test_*.c)
 FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
 # A Python file of tests/ that can be run is a test; the others are modules.
