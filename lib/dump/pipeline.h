@@ -69,7 +69,7 @@ struct work {
 	int64_t count;
 	int64_t buffer_bytes[NBUFFERS];	/* 0: not needed */
 	int64_t tile_bytes, stored_bytes;
-	int64_t device_bytes;		/* only where a device permutes; kvt_work_reads() */
+	int64_t device_bytes;		/* only with a device; kvt_work_reads() */
 	const char *label;		/* of the progress line; NULL: none */
 	int64_t total_bytes;		/* for the progress line */
 };

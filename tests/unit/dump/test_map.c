@@ -307,9 +307,11 @@ static void apply(struct model *out, const struct step_group *step,
 				     s < step->first[i[1] + 1]; s++) {
 					const struct map_span *span = &step->span[s];
 
-					if (i[2] >= span->at && i[2] < span->at + span->count) {
+					int64_t inside = i[2] - span->at;
+
+					if (inside >= 0 && inside < span->count) {
 						block = span->block;
-						state = span->state + i[2] - span->at;
+						state = span->state + inside;
 					}
 				}
 			else {

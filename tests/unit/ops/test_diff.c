@@ -1,0 +1,728 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_diff.c - sums, tolerances, alignment and both passes, by made-up dumps */
+#include "tests/unit/ops/made_dump.h"
+
+#include <math.h>
+
+#include "lib/ops/diff/internal.h"
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+/* ---- numbers ------------------------------------------------------------ */
+
+/* A pair of element types, as far as a meter looks at one. */
+struct types {
+	struct diff_pair pair;
+	struct kvt_group group[NSIDES];
+};
+
+static void types_init(struct types *t, const char *a, const char *b)
+{
+	*t = (struct types){ .pair = { .id = "g0", .half = -1, .nkv = 1 } };
+	t->group[SIDE_A].dtype = kvt_dtype_find(a);
+	t->group[SIDE_B].dtype = kvt_dtype_find(b);
+	for (int s = 0; s < NSIDES; s++) {
+		assert_non_null(t->group[s].dtype);
+		t->pair.group[s] = &t->group[s];
+	}
+}
+
+enum { N = 700 };	/* not a multiple of what is decoded at once */
+
+/* Steps of nextafterf() from a to b, by construction; INFINITY where not finite. */
+static float make_numbers(float *a, float *b, uint64_t *ulp)
+{
+	uint64_t random = 1;
+	float most = 0;
+
+	for (int i = 0; i < N; i++) {
+		a[i] = (float)next_random(&random) / 1e6f - 500;
+		b[i] = a[i];
+		ulp[i] = i % 3 && i >= 300 ? next_random(&random) % 20 : 0;
+		for (uint64_t k = 0; k < ulp[i]; k++)
+			b[i] = nextafterf(b[i], i % 2 ? INFINITY : -INFINITY);
+		most = fmaxf(most, fabsf(a[i] - b[i]));
+	}
+	return most;
+}
+
+static void near_to(double is, double wanted, const char *what)
+{
+	if (!(fabs(is - wanted) <= 1e-12 * fabs(wanted) + 1e-300))
+		fail_msg("%s: %.17g, expected %.17g", what, is, wanted);
+}
+
+static void test_sums(void **state)
+{
+	const int64_t key[KVT_NAXES] = { 3, 1, 4, 1, 0, 0 };
+	const struct diff_criteria criteria = { 0 };
+	struct diff_sums sums = { 0 }, wanted = { 0 };
+	struct deviation first = { 0 }, worst[3];
+	struct findings findings = { &sums, &first, worst, 0, 3 };
+	float a[N], b[N], most;
+	uint64_t ulp[N];
+	struct types t;
+	struct meter m;
+
+	(void)state;
+	types_init(&t, "float32", "float32");
+	assert_int_equal(meter_init(&m, &t.pair, &criteria, NULL), KVT_OK);
+	most = make_numbers(a, b, ulp);
+	a[610] = b[610] = INFINITY;
+	a[611] = b[611] = NAN;
+	b[612] = NAN;
+	b[613] = -INFINITY;
+	for (int i = 0; i < N; i++) {
+		bool finite = isfinite(a[i]) && isfinite(b[i]);
+		double x = finite ? (double)a[i] : 0, y = finite ? (double)b[i] : 0;
+
+		wanted.aa += x * x;
+		wanted.bb += y * y;
+		wanted.ab += x * y;
+		wanted.dd += (x - y) * (x - y);
+		wanted.a += x;
+		wanted.b += y;
+		wanted.unequal += memcmp(&a[i], &b[i], 4) != 0;
+		if (finite && wanted.max_ulp < ulp[i])
+			wanted.max_ulp = ulp[i];
+	}
+	meter_run(&m, (uint8_t *)a, (uint8_t *)b, N, key, &findings);
+	assert_int_equal(sums.n, N);
+	assert_int_equal(sums.unequal, wanted.unequal);
+	assert_int_equal(sums.outside, wanted.unequal);
+	assert_int_equal(sums.nonfinite, 4);
+	assert_int_equal(sums.lost, 2);
+	near_to(sums.aa, wanted.aa, "aa");
+	near_to(sums.bb, wanted.bb, "bb");
+	near_to(sums.ab, wanted.ab, "ab");
+	near_to(sums.dd, wanted.dd, "dd");
+	near_to(sums.a, wanted.a, "a");
+	near_to(sums.b, wanted.b, "b");
+	near_to(sums.max_abs, (double)most, "max_abs");
+	near_to(kvt_diff_rel_l2(&sums), sqrt(wanted.dd / wanted.aa), "rel-l2");
+	near_to(kvt_diff_cosine(&sums), wanted.ab / sqrt(wanted.aa * wanted.bb),
+		"cosine");
+	assert_int_equal(findings.nworst, 3);
+	/* what is finite on one side only is worse than anything; then the first */
+	assert_true(worst[0].key[ND] == 612 && worst[1].key[ND] == 613);
+	assert_true(first.set && first.key[NL] == 3 && ulp[first.key[ND]]);
+	for (int i = 0; i < first.key[ND]; i++)
+		assert_int_equal(memcmp(&a[i], &b[i], 4), 0);
+	meter_free(&m);
+}
+
+static void test_ulp(void **state)
+{
+	const int64_t key[KVT_NAXES] = { 0 };
+	const struct diff_criteria criteria = { 0 };
+	float a[N], b[N];
+	uint64_t ulp[N];
+	struct types t;
+	struct meter m;
+
+	(void)state;
+	types_init(&t, "float32", "float32");
+	assert_int_equal(meter_init(&m, &t.pair, &criteria, NULL), KVT_OK);
+	make_numbers(a, b, ulp);
+	a[0] = -0x1p-149f;	/* across zero, which both signs share */
+	b[0] = 0x1p-149f;
+	ulp[0] = 2;
+	for (int i = 0; i < N; i++) {
+		struct diff_sums sums = { 0 };
+		struct deviation first = { 0 };
+		struct findings findings = { &sums, &first, NULL, 0, 0 };
+
+		meter_run(&m, (uint8_t *)&a[i], (uint8_t *)&b[i], 1, key, &findings);
+		assert_int_equal(sums.max_ulp, ulp[i]);
+	}
+	meter_free(&m);
+}
+
+/* The list holds the largest errors, whatever the order that they come in. */
+static void test_worst(void **state)
+{
+	enum { MANY = 200, ROOM = 7 };
+	uint64_t random = 7;
+	struct deviation list[ROOM], all[MANY];
+	int64_t n = 0;
+
+	(void)state;
+	for (int i = 0; i < MANY; i++) {
+		all[i] = (struct deviation){ .error = (double)(next_random(&random) % 50),
+					     .key = { 0, MANY - i } };
+		worst_insert(list, &n, ROOM, &all[i]);
+	}
+	assert_int_equal(n, ROOM);
+	for (int i = 0; i < ROOM; i++) {
+		int before = 0;
+
+		for (int j = 0; j < MANY; j++)
+			before += all[j].error > list[i].error ||
+				  (!(all[j].error < list[i].error) &&
+				   all[j].key[NB] < list[i].key[NB]);
+		assert_int_equal(before, i);
+	}
+}
+
+/* ---- tolerance ---------------------------------------------------------- */
+
+static const struct diff_scale unscaled[NSIDES] = { { false, { 1, 1 } },
+						    { false, { 1, 1 } } };
+
+static void check_auto(const char *a, const char *b, double ra, double rb,
+		       double absolute)
+{
+	const struct diff_criteria criteria = { .tolerance = { .given = true,
+							       .automatic = true } };
+	double rtol = (ra + rb) / (1 - ra);
+	struct diff_tolerance out;
+	struct types t;
+
+	types_init(&t, a, b);
+	assert_int_equal(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, NULL),
+			 KVT_OK);
+	near_to(out.value[T_RTOL], rtol, "rtol");
+	near_to(out.value[T_ATOL], absolute * (1 + rtol), "atol");
+}
+
+/* Half a unit in the last place of 11, 8 and 24 bits, and half the least number. */
+static void test_automatic(void **state)
+{
+	(void)state;
+	check_auto("float16", "bfloat16", 0x1p-11, 0x1p-8, 0x1p-25 + 0x1p-134);
+	check_auto("bfloat16", "float16", 0x1p-8, 0x1p-11, 0x1p-25 + 0x1p-134);
+	check_auto("float32", "bfloat16", 0x1p-24, 0x1p-8, 0x1p-150 + 0x1p-134);
+	check_auto("float32", "float32", 0x1p-24, 0x1p-24, 0x1p-149);
+}
+
+static void test_terms(void **state)
+{
+	/* a given term stays as it is */
+	struct diff_criteria criteria = { .tolerance = { .given = true, .automatic = true,
+		.has = { [T_RTOL] = true }, .value = { [T_RTOL] = 0.25 } } };
+	struct diff_tolerance out;
+	struct kvt_error err = { "" };
+	struct types t;
+
+	(void)state;
+	types_init(&t, "float16", "bfloat16");
+	assert_int_equal(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, NULL),
+			 KVT_OK);
+	near_to(out.value[T_RTOL], 0.25, "rtol");
+	assert_true(out.has[T_ATOL] && out.value[T_ATOL] > 0);
+	criteria = (struct diff_criteria){ .exact = false };
+	expect(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, &err), KVT_BAD_INPUT,
+	       &err, "--tolerance=auto");
+	criteria.exact = true;
+	expect(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, &err), KVT_OK, &err,
+	       NULL);
+	criteria = (struct diff_criteria){ .tolerance = { .given = true,
+		.has = { [T_ULP] = true } } };
+	expect(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, &err), KVT_BAD_INPUT,
+	       &err, "ulp is for one type");
+	types_init(&t, "bfloat16", "float8_e4m3fn");
+	criteria.tolerance.has[T_ULP] = false;
+	expect(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, &err), KVT_BAD_INPUT,
+	       &err, "--scale-b");
+}
+
+/* ---- two dumps of one model --------------------------------------------- */
+
+/*
+ * Layers 0, 1, 2 and heads 2, 3 of four in blocks of 16, against layers 1, 2, 5 and all
+ * heads in blocks of 8.  Request y is in both, x and z are in one.
+ */
+static void make_a(struct kvt_snapshot *s)
+{
+	static const uint32_t layers[] = { 0, 1, 2 }, x[] = { 2, 0, 4 }, y[] = { 1, 3 };
+	static const uint64_t blocks[] = { 10, 3, 8, 1, 6 };
+
+	make_snapshot(s, "nhd", "bf16", false);
+	set_layer_ids(&s->group[0], layers);
+	set_block_ids(&s->group[0], blocks);
+	set_second_rank(s);
+	add_request(s, "x", 40, 3, x);
+	add_request(s, "y", 20, 2, y);
+}
+
+static void make_b(struct kvt_snapshot *s)
+{
+	static const uint32_t layers[] = { 1, 2, 5 }, y[] = { 5, 7, 1 }, z[] = { 0 };
+
+	make_snapshot(s, "hnd", "bf16", false);
+	s->group[0].block_size = s->group[0].shape.n[NS] = 8;
+	s->group[0].shape.n[NB] = 10;
+	s->group[0].shape.n[NH] = s->group[0].total_heads = 4;
+	set_layer_ids(&s->group[0], layers);
+	add_request(s, "y", 20, 3, y);
+	add_request(s, "z", 8, 1, z);
+}
+
+/* What is being made: an element follows from what it is in the model. */
+static const struct kvt_snapshot *making;
+static enum fault { NONE, ONE_ELEMENT, SWAPPED_HEADS } made_with;
+
+enum { BAD_LAYER = 2, BAD_TOKEN = 9, BAD_HEAD = 3, BAD_KV = 1, BAD_DIM = 5 };
+
+static void model_element(uint8_t *element, int64_t elem, const int64_t i[KVT_NAXES])
+{
+	const struct kvt_group *g = &making->group[0];
+	int64_t is[KVT_NAXES] = { (int64_t)kvt_layer_id(g, i[NL]), -1, -1,
+				  g->head_start + i[NH], i[NK], i[ND] };
+
+	assert_int_equal(elem, 2);
+	if (made_with == SWAPPED_HEADS)
+		is[NH] ^= 1;
+	for (int64_t r = 0; r < making->nrequests; r++)
+		for (int64_t j = 0; j < making->request[r].nblocks[0]; j++)
+			if (making->request[r].blocks[0][j] == i[NB]) {
+				is[NB] = making->request[r].id[0];
+				is[NS] = j * g->shape.n[NS] + i[NS];
+			}
+	element[0] = byte_at(is, 0);
+	element[1] = 0x3f;	/* from 0.5 to just below 2 */
+	if (made_with == ONE_ELEMENT && is[NL] == BAD_LAYER && is[NB] == 'y' &&
+	    is[NS] == BAD_TOKEN && is[NH] == BAD_HEAD && is[NK] == BAD_KV &&
+	    is[ND] == BAD_DIM)
+		element[0] ^= 0x40;
+}
+
+struct two {
+	struct kvt_snapshot snapshot[NSIDES];
+	struct made made[NSIDES];
+	struct rank_file file[NSIDES];
+	struct diff_side side[NSIDES];
+	struct diff_pairs pairs;
+};
+
+/* The fault is in B. */
+static void two_open(struct two *t, enum fault fault)
+{
+	static const char *const names[] = { "a", "b" };
+	const struct kvt_run run = { 0 };
+	struct kvt_error err = { "" };
+
+	*t = (struct two){ .pairs.n = 0 };
+	make_a(&t->snapshot[SIDE_A]);
+	make_b(&t->snapshot[SIDE_B]);
+	for (int s = 0; s < NSIDES; s++) {
+		making = &t->snapshot[s];
+		made_with = s == SIDE_B ? fault : NONE;
+		t->file[s].name = names[s];
+		made_init(&t->made[s], making, model_element);
+		t->file[s].reader = t->made[s].dump;
+		expect(kvt_diff_side_init(&t->side[s], names[s], &t->file[s], 1, &run,
+					  &err), KVT_OK, &err, NULL);
+	}
+}
+
+static void two_close(struct two *t)
+{
+	kvt_diff_pairs_free(&t->pairs);
+	for (int s = 0; s < NSIDES; s++) {
+		kvt_diff_side_free(&t->side[s]);
+		made_free(&t->made[s]);
+		kvt_snapshot_free(&t->snapshot[s]);
+	}
+}
+
+/* ---- alignment ---------------------------------------------------------- */
+
+static void expect_unmatched(const struct diff_unmatched *u, int side, const char *text)
+{
+	for (int i = 0; i < u->n; i++)
+		if (u->item[i].side == side && strstr(u->item[i].text, text))
+			return;
+	fail_msg("nothing says that only %c has %s", "AB"[side], text);
+}
+
+static void test_alignment(void **state)
+{
+	/* where the blocks of y are, as positions in the dumps */
+	static const int64_t in_a[] = { 1, 3 }, in_b[] = { 5, 7, 1 };
+	const struct diff_alignment how = { .by = BY_AUTO };
+	struct kvt_error err = { "" };
+	const struct diff_pair *p;
+	int seen[20] = { 0 };
+	struct two t;
+
+	(void)state;
+	two_open(&t, NONE);
+	expect(kvt_diff_align(&t.pairs, t.side, &how, &err), KVT_OK, &err, NULL);
+	assert_int_equal(t.pairs.n, 1);
+	p = &t.pairs.pair[0];
+	assert_true(p->by_tokens);
+	assert_int_equal(p->nlayers, 2);
+	assert_true(p->layer[SIDE_A][0] == 1 && p->layer[SIDE_B][0] == 0);
+	assert_true(p->layer[SIDE_A][1] == 2 && p->layer[SIDE_B][1] == 1);
+	assert_int_equal(p->nheads, 2);
+	assert_true(p->head[SIDE_A] == 0 && p->head[SIDE_B] == 2);
+	assert_int_equal(p->nstates, 20);
+	for (int64_t i = 0; i < p->nsegments; i++) {
+		const struct diff_segment *s = &p->segment[i];
+
+		assert_int_equal(p->ordered[s->ordinal], i);
+		for (int64_t k = 0; k < s->count; k++) {
+			int64_t token = s->position + k;
+
+			assert_true(token >= 0 && token < 20);
+			seen[token]++;
+			assert_int_equal(s->block[SIDE_A], in_a[token / 16]);
+			assert_int_equal(s->state[SIDE_A] + k, token % 16);
+			assert_int_equal(s->block[SIDE_B], in_b[token / 8]);
+			assert_int_equal(s->state[SIDE_B] + k, token % 8);
+		}
+	}
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(seen[i], 1);
+	assert_int_equal(t.pairs.unmatched.n, 5);
+	expect_unmatched(&t.pairs.unmatched, SIDE_A, "layers 0 of g0");
+	expect_unmatched(&t.pairs.unmatched, SIDE_B, "layers 5 of g0");
+	expect_unmatched(&t.pairs.unmatched, SIDE_B, "heads 0 to 1 of g0");
+	expect_unmatched(&t.pairs.unmatched, SIDE_A, "request x");
+	expect_unmatched(&t.pairs.unmatched, SIDE_B, "request z");
+	two_close(&t);
+}
+
+static void refuses(struct two *t, const struct diff_alignment *how,
+		    enum kvt_status status, const char *why)
+{
+	struct kvt_error err = { "" };
+
+	expect(kvt_diff_align(&t->pairs, t->side, how, &err), status, &err, why);
+	kvt_diff_pairs_free(&t->pairs);
+	t->pairs = (struct diff_pairs){ .n = 0 };
+}
+
+static void test_matches(void **state)
+{
+	static const char *const x_is_z[] = { "x=z" }, *const twice[] = { "x=z", "x=y" },
+				 *const unknown[] = { "q=y" };
+	struct kvt_error err = { "" };
+	struct two t;
+
+	(void)state;
+	two_open(&t, NONE);
+	refuses(&t, &(struct diff_alignment){ .by = BY_BLOCKS }, KVT_BAD_INPUT,
+		"blocks of 16 states in A and of 8 in B");
+	refuses(&t, &(struct diff_alignment){ .nmatches = 2, .match = twice }, KVT_USAGE,
+		"a request can be one other only");
+	refuses(&t, &(struct diff_alignment){ .nmatches = 1, .match = unknown },
+		KVT_BAD_INPUT, "q=y");
+	expect(kvt_diff_align(&t.pairs, t.side, &(struct diff_alignment){
+			.nmatches = 1, .match = x_is_z }, &err), KVT_OK, &err, NULL);
+	/* 8 of the 40 tokens of x, and the 20 of y */
+	assert_int_equal(t.pairs.pair[0].nstates, 28);
+	expect_unmatched(&t.pairs.unmatched, SIDE_A, "tokens 8 to 39 of request x");
+	two_close(&t);
+}
+
+/* ---- both passes -------------------------------------------------------- */
+
+static void test_equal(void **state)
+{
+	const struct diff_alignment how = { .by = BY_TOKENS };
+	const struct diff_criteria criteria = { 0 };
+	const struct diff_options options = { .nworst = 5 };
+	struct kvt_error err = { "" };
+	struct diff_result r;
+	struct two t;
+
+	(void)state;
+	two_open(&t, NONE);
+	expect(kvt_diff_align(&t.pairs, t.side, &how, &err), KVT_OK, &err, NULL);
+	expect(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &err), KVT_OK,
+	       &err, NULL);
+	assert_true(r.equal && !r.differs && !r.measured);
+	kvt_diff_result_free(&r);
+	two_close(&t);
+}
+
+static void check_place(const struct diff_pair *p, const struct deviation *d)
+{
+	struct diff_coordinates c = kvt_diff_locate(p, d);
+
+	assert_int_equal(c.layer, BAD_LAYER);
+	assert_string_equal(c.request, "y");
+	assert_int_equal(c.token, BAD_TOKEN);
+	assert_int_equal(c.head, BAD_HEAD);
+	assert_int_equal(c.kv, BAD_KV);
+	assert_int_equal(c.dim, BAD_DIM);
+	assert_true(c.block[SIDE_A] == 3 && c.position[SIDE_A] == 1);
+	assert_true(c.block[SIDE_B] == 7 && c.position[SIDE_B] == 7);
+	assert_true(c.state[SIDE_A] == 9 && c.state[SIDE_B] == 1);
+	assert_string_equal(c.place[SIDE_B].file, "b");
+}
+
+static void check_heat(const struct diff_result *r)
+{
+	int64_t bad = 0;
+
+	for (int64_t l = 0; l < r->pair->nlayers; l++)
+		for (int64_t h = 0; h < r->pair->nheads; h++)
+			assert_int_equal(r->by_head[l * r->pair->nheads + h].bad,
+					 kvt_diff_layer(r, l) == BAD_LAYER &&
+					 kvt_diff_head(r, h) == BAD_HEAD);
+	for (int64_t i = 0; i < r->pair->nlayers * r->ncolumns; i++) {
+		struct diff_column c = kvt_diff_column(r, i % r->ncolumns);
+
+		bad += r->by_segment[i].bad;
+		if (r->by_segment[i].bad)
+			assert_true(c.token[0] <= BAD_TOKEN && c.token[1] >= BAD_TOKEN);
+	}
+	assert_int_equal(bad, 1);
+}
+
+static void test_different(void **state)
+{
+	const struct diff_alignment how = { .by = BY_TOKENS };
+	const struct diff_criteria criteria = { 0 };
+	struct diff_options options = { .nworst = 5 };
+	struct diff_result r, again;
+	struct kvt_error err = { "" };
+	struct two t;
+
+	(void)state;
+	two_open(&t, ONE_ELEMENT);
+	expect(kvt_diff_align(&t.pairs, t.side, &how, &err), KVT_OK, &err, NULL);
+	options.run.threads = 1;
+	expect(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &err), KVT_OK,
+	       &err, NULL);
+	assert_true(!r.equal && r.differs && r.measured);
+	assert_int_equal(r.sums.n, diff_pair_elements(t.pairs.pair));
+	assert_int_equal(r.sums.n, 2 * 20 * 2 * 2 * 8);
+	assert_int_equal(r.sums.unequal, 1);
+	assert_int_equal(r.nworst, 1);
+	check_place(r.pair, &r.first);
+	check_place(r.pair, &r.worst[0]);
+	check_heat(&r);
+	options.run.threads = 4;
+	expect(kvt_diff_compare(&again, t.pairs.pair, &criteria, &options, &err), KVT_OK,
+	       &err, NULL);
+	assert_memory_equal(&r.sums, &again.sums, sizeof(r.sums));
+	kvt_diff_result_free(&again);
+	options.verdict_only = true;
+	expect(kvt_diff_compare(&again, t.pairs.pair, &criteria, &options, &err), KVT_OK,
+	       &err, NULL);
+	assert_true(again.differs && !again.measured);
+	kvt_diff_result_free(&again);
+	kvt_diff_result_free(&r);
+	two_close(&t);
+}
+
+/* Each term by itself, on either side of what the one wrong element does. */
+static void test_verdict(void **state)
+{
+	const struct diff_alignment how = { .by = BY_TOKENS };
+	const struct diff_options options = { .nworst = 1 };
+	struct kvt_error err = { "" };
+	struct diff_result r;
+	double bound[NTERMS];
+	struct two t;
+
+	(void)state;
+	two_open(&t, ONE_ELEMENT);
+	expect(kvt_diff_align(&t.pairs, t.side, &how, &err), KVT_OK, &err, NULL);
+	expect(kvt_diff_compare(&r, t.pairs.pair, &(struct diff_criteria){ 0 }, &options,
+				&err), KVT_OK, &err, NULL);
+	bound[T_ATOL] = bound[T_MAX_ABS] = r.first.error;
+	bound[T_RTOL] = r.first.error / r.first.value[SIDE_A];
+	bound[T_ULP] = 64;
+	bound[T_REL_L2] = kvt_diff_rel_l2(&r.sums);
+	bound[T_COSINE] = kvt_diff_cosine(&r.sums);
+	bound[T_PCC] = kvt_diff_pcc(&r.sums);
+	kvt_diff_result_free(&r);
+	for (int i = 0; i < 2 * NTERMS; i++) {
+		struct diff_criteria criteria = { .tolerance.given = true };
+		enum diff_term term = i / 2;
+		/* from 1 down for the last two, and up from 0 for the others */
+		bool kept = i % 2;
+		double more = (term >= T_COSINE) == kept ? 1 - 1e-9 : 1 + 1e-9;
+
+		criteria.tolerance.has[term] = true;
+		criteria.tolerance.value[term] = bound[term] * more;
+		expect(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &err),
+		       KVT_OK, &err, NULL);
+		if (r.differs == kept)
+			fail_msg("term %d, bound %.17g: the verdict is wrong", (int)term,
+				 criteria.tolerance.value[term]);
+		assert_int_equal(r.broken, kept ? NTERMS : term);
+		kvt_diff_result_free(&r);
+	}
+	two_close(&t);
+}
+
+/* ---- ranks and diagnosis ------------------------------------------------ */
+
+static void swapped_heads(uint8_t *element, int64_t elem, const int64_t i[KVT_NAXES])
+{
+	int64_t of[KVT_NAXES];
+
+	memcpy(of, i, sizeof(of));
+	of[NH] ^= 1;
+	hashed_element(element, elem, of);
+}
+
+/* The data of the second rank: heads count from 2 in the model. */
+static void upper_heads(uint8_t *element, int64_t elem, const int64_t i[KVT_NAXES])
+{
+	int64_t of[KVT_NAXES];
+
+	memcpy(of, i, sizeof(of));
+	of[NH] += 2;
+	hashed_element(element, elem, of);
+}
+
+static void compare_all(struct diff_pairs *pairs, struct diff_result *r,
+			const struct diff_side side[NSIDES])
+{
+	const struct diff_options options = { .nworst = 1 };
+	const struct diff_criteria criteria = { 0 };
+	const struct diff_alignment how = { .by = BY_AUTO };
+	struct kvt_error err = { "" };
+
+	expect(kvt_diff_align(pairs, side, &how, &err), KVT_OK, &err, NULL);
+	assert_int_equal(pairs->n, 1);
+	assert_int_equal(pairs->unmatched.n, 0);
+	expect(kvt_diff_compare(r, pairs->pair, &criteria, &options, &err), KVT_OK, &err,
+	       NULL);
+}
+
+/* All heads in one dump, and in those of two ranks, named in any order. */
+static void test_ranks(void **state)
+{
+	struct kvt_snapshot whole, rank[2];
+	struct made made[3];
+	struct rank_file one = { .name = "whole" }, two[2];
+	struct diff_side side[NSIDES];
+	struct diff_pairs pairs = { .n = 0 };
+	const struct kvt_run run = { 0 };
+	struct kvt_error err = { "" };
+	struct diff_result r;
+
+	(void)state;
+	make_snapshot(&whole, "nhd", "bf16", false);
+	whole.group[0].shape.n[NH] = whole.group[0].total_heads = 4;
+	made_init(&made[0], &whole, hashed_element);
+	one.reader = made[0].dump;
+	for (int i = 0; i < 2; i++) {
+		make_snapshot(&rank[i], "hnd", "bf16", false);
+		set_second_rank(&rank[i]);
+		if (!i) {
+			rank[i].parallel.tp_rank = 0;
+			rank[i].group[0].head_start = 0;
+		}
+		made_init(&made[1 + i], &rank[i], i ? upper_heads : hashed_element);
+		two[!i] = (struct rank_file){ .name = i ? "r1" : "r0",
+					      .reader = made[1 + i].dump };
+	}
+	expect(kvt_diff_side_init(&side[SIDE_A], "A", &one, 1, &run, &err), KVT_OK, &err,
+	       NULL);
+	expect(kvt_diff_side_init(&side[SIDE_B], "B", two, 2, &run, &err), KVT_OK, &err,
+	       NULL);
+	compare_all(&pairs, &r, side);
+	assert_true(r.equal);
+	assert_int_equal(diff_pair_elements(pairs.pair), 3 * 5 * 16 * 4 * 2 * 8);
+	kvt_diff_result_free(&r);
+	kvt_diff_pairs_free(&pairs);
+	for (int s = 0; s < NSIDES; s++)
+		kvt_diff_side_free(&side[s]);
+	for (int i = 0; i < 3; i++)
+		made_free(&made[i]);
+	kvt_snapshot_free(&whole);
+	kvt_snapshot_free(&rank[0]);
+	kvt_snapshot_free(&rank[1]);
+}
+
+/* The diagnosis has to find all that differs, and what did it. */
+static void check_swapped(struct diff_result *r, int64_t layers, int64_t blocks)
+{
+	const struct kvt_run run = { .threads = 2 };
+	struct kvt_error err = { "" };
+
+	expect(kvt_diff_diagnose(r, &run, &err), KVT_OK, &err, NULL);
+	assert_non_null(r->diagnosis);
+	assert_non_null(r->diagnosis->found.decided);
+	assert_string_equal(r->diagnosis->found.decided->fault->name, "swap-heads");
+	assert_int_equal(r->diagnosis->found.difference.count, r->sums.unequal);
+	assert_int_equal(r->diagnosis->layers, layers);
+	assert_int_equal(r->diagnosis->blocks, blocks);
+}
+
+/* Request y alone is in both, in blocks of other sizes. */
+static void test_diagnosis_by_tokens(void **state)
+{
+	const struct diff_alignment how = { .by = BY_TOKENS };
+	const struct diff_criteria criteria = { 0 };
+	const struct diff_options options = { .nworst = 1 };
+	struct kvt_error err = { "" };
+	struct diff_result r;
+	struct two t;
+
+	(void)state;
+	two_open(&t, SWAPPED_HEADS);
+	expect(kvt_diff_align(&t.pairs, t.side, &how, &err), KVT_OK, &err, NULL);
+	expect(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &err), KVT_OK,
+	       &err, NULL);
+	check_swapped(&r, 2, 10);
+	kvt_diff_result_free(&r);
+	two_close(&t);
+}
+
+/* The pools are alike: blocks by their ids. */
+static void test_diagnosis(void **state)
+{
+	struct kvt_snapshot s;
+	struct made made[NSIDES];
+	struct rank_file file[NSIDES];
+	struct diff_side side[NSIDES];
+	struct diff_pairs pairs = { .n = 0 };
+	const struct kvt_run run = { .threads = 2 };
+	struct kvt_error err = { "" };
+	struct diff_result r;
+
+	(void)state;
+	make_snapshot(&s, "nhd", "bf16", false);
+	for (int i = 0; i < NSIDES; i++) {
+		made_init(&made[i], &s, i ? swapped_heads : hashed_element);
+		file[i] = (struct rank_file){ .name = i ? "B" : "A",
+					      .reader = made[i].dump };
+		expect(kvt_diff_side_init(&side[i], file[i].name, &file[i], 1, &run,
+					  &err), KVT_OK, &err, NULL);
+	}
+	compare_all(&pairs, &r, side);
+	assert_true(r.differs && r.first.set);
+	check_swapped(&r, 3, 5);
+	kvt_diff_result_free(&r);
+	kvt_diff_pairs_free(&pairs);
+	for (int i = 0; i < NSIDES; i++) {
+		kvt_diff_side_free(&side[i]);
+		made_free(&made[i]);
+	}
+	kvt_snapshot_free(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_ulp),
+		cmocka_unit_test(test_worst),
+		cmocka_unit_test(test_automatic),
+		cmocka_unit_test(test_terms),
+		cmocka_unit_test(test_alignment),
+		cmocka_unit_test(test_matches),
+		cmocka_unit_test(test_equal),
+		cmocka_unit_test(test_different),
+		cmocka_unit_test(test_verdict),
+		cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_diagnosis),
+		cmocka_unit_test(test_diagnosis_by_tokens),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
