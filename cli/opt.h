@@ -54,6 +54,8 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 			 "threads that work at once; default: one a processor" }
 #define OPT_MEMORY(p)  { "mem-limit", 0, OPT_SIZE, p, "SIZE", \
 			 "memory for data, such as 512M" }
+#define OPT_DEVICE(p)  { "device", 0, OPT_STRING, p, "DEVICE", \
+			 "that permutes: cpu (default), cuda[:N], hip[:N] or auto" }
 #define OPT_JSON(p)    { "json", 'j', OPT_FLAG, p, NULL, \
 			 "print JSON; see kvtool-json(5)" }
 #define OPT_FORCE(p)   { "force", 'f', OPT_FLAG, p, NULL, \

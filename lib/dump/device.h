@@ -13,9 +13,6 @@
 
 #include "lib/dump/pipeline.h"
 
-#define OPT_DEVICE(p)  { "device", 0, OPT_STRING, p, "DEVICE", \
-			 "that permutes: cpu (default), cuda[:N], hip[:N] or auto" }
-
 /*
  * What --device says; NULL: nothing.  *out is NULL for the CPU, also where "auto"
  * finds no GPU, which standard error is told.  A GPU that was asked for and cannot

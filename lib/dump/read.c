@@ -282,6 +282,10 @@ void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
 
 	const struct kvt_group *here = kvt_dump_group(dump, group);
 
+	/* without elements extents may be anything */
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (!here->shape.n[a])
+			return;
 	if (layout && !kvt_layout_equal(layout, &here->layout) &&
 	    work->device_bytes < box_bytes(cut, here))
 		work->device_bytes = box_bytes(cut, here);

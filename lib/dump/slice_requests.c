@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice_requests.c - requests of a dump of which only a part remains */
+/* slice_requests.c - requests by name, and of them the tokens of a range */
 #include "lib/dump/slice.h"
-#include "lib/base/nearest.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "lib/base/nearest.h"
+
+#define LL(x) ((long long)(x))
 
 static void free_request(struct kvt_request *request)
 {
@@ -149,4 +152,188 @@ void cut_requests(struct kvt_snapshot *snapshot, const struct kvt_snapshot *befo
 			snapshot->request[kept++] = *request;
 	}
 	snapshot->nrequests = kept;
+}
+
+/* From the first token that any request has to behind the last. */
+static enum kvt_status check_range(const struct kvt_snapshot *snapshot,
+				   const struct kvt_range *want, struct kvt_error *err)
+{
+	struct kvt_range all = { INT64_MAX, 0 };
+
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		const struct kvt_request *q = &snapshot->request[r];
+
+		if (q->first_token < all.begin)
+			all.begin = q->first_token;
+		if (q->first_token + q->ntokens > all.end)
+			all.end = q->first_token + q->ntokens;
+	}
+	if (!snapshot->nrequests)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the dump names no requests, so nobody knows which token is where");
+	if (want->begin < all.begin || want->end > all.end)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"no token %lld, the request%s tokens %lld to %lld",
+				want->begin < all.begin ? LL(want->begin) : LL(all.end),
+				snapshot->nrequests == 1 ? " has" : "s have",
+				LL(all.begin), LL(all.end - 1));
+	return KVT_OK;
+}
+
+/* Can the group be cut there at all? */
+static enum kvt_status check_cut(const struct kvt_group *g,
+				 const struct kvt_request *q,
+				 const struct kvt_range *keep, struct kvt_error *err)
+{
+	int64_t end = q->first_token + q->ntokens, each = g->tokens_per_state;
+	bool same = keep->begin == q->first_token && keep->end == end;
+	int64_t at;
+
+	if (same)
+		return KVT_OK;
+	if (each < 1)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: one state stands for all tokens of request %.100s; "
+				"leave it out with --layers or --component",
+				g->id, q->id);
+	at = keep->begin % each ? keep->begin : keep->end;
+	if (at % each && at != end)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: token %lld is within a state of %lld tokens",
+				g->id, LL(at), LL(each));
+	return KVT_OK;
+}
+
+/* Where it is known what is needed, is it there?  Else, is nothing missing? */
+static bool has_all(const struct kvt_snapshot *snapshot, int group,
+		    const struct kvt_request *q)
+{
+	const struct kvt_table t = kvt_table_of(snapshot, group, q);
+	const struct kvt_retention keep = kvt_group_retention(t.group, q);
+	int64_t first = q->first_token / t.group->tokens_per_state;
+	struct kvt_stretch s;
+
+	if (!t.group->window && !kvt_retention_forgets(&keep))
+		return true;
+	if (first < t.states.begin &&
+	    (first < t.dead.begin || t.dead.end < t.states.begin))
+		return false;
+	for (int64_t at = t.states.begin; at < t.states.end; at = s.end) {
+		s = kvt_table_at(&t, at);
+		if (!s.live && kvt_table_needs(&t, at))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The entries of a table that hold tokens to keep.  The group loses the table if it
+ * no longer has a token that the shorter request would still need.
+ */
+static void cut_table(const struct kvt_snapshot *snapshot, int group,
+		      struct kvt_request *q, const struct kvt_range *keep)
+{
+	const struct kvt_table t = kvt_table_of(snapshot, group, q);
+	int64_t size = t.group->block_size;
+	int64_t begin = keep->begin / size - t.first;
+	int64_t end = (keep->end - 1) / size - t.first + 1;
+	uint32_t *blocks = q->blocks[group];
+	struct kvt_request shorter = *q;
+
+	q->nblocks[group] = 0;
+	if (begin < 0)
+		begin = 0;	/* of a window, the last ones only */
+	if (end > t.nblocks || begin >= end)
+		return;
+	memmove(blocks, blocks + begin, (size_t)(end - begin) * sizeof(*blocks));
+	shorter.first_token = keep->begin;
+	shorter.ntokens = keep->end - keep->begin;
+	shorter.nblocks[group] = end - begin;
+	if (has_all(snapshot, group, &shorter))
+		q->nblocks[group] = end - begin;
+}
+
+static void cut_token_ids(struct kvt_request *q, const struct kvt_range *keep)
+{
+	int64_t before = keep->begin - q->first_token;
+
+	if (before > q->ntoken_ids)
+		before = q->ntoken_ids;
+	q->ntoken_ids -= before;
+	if (q->ntoken_ids > keep->end - keep->begin)
+		q->ntoken_ids = keep->end - keep->begin;
+	if (q->ntoken_ids)
+		memmove(q->token_ids, q->token_ids + before,
+			(size_t)q->ntoken_ids * sizeof(*q->token_ids));
+}
+
+static enum kvt_status cut_request(const struct kvt_snapshot *snapshot,
+				   struct kvt_request *q,
+				   const struct kvt_slice_options *options,
+				   struct kvt_error *err)
+{
+	int64_t end = q->first_token + q->ntokens;
+	struct kvt_range keep = options->tokens.range[0];
+
+	if (keep.begin < q->first_token)
+		keep.begin = q->first_token;
+	if (keep.end > end)
+		keep.end = end;
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		const struct kvt_group *group = &snapshot->group[g];
+		enum kvt_status status;
+
+		if (!q->nblocks[g] || !slice_wants(group, options))
+			continue;
+		if ((status = check_cut(group, q, &keep, err)))
+			return status;
+		if (group->tokens_per_state > 0)
+			cut_table(snapshot, g, q, &keep);
+	}
+	kvt_request_cut_holes(q, keep.begin, keep.end);
+	cut_token_ids(q, &keep);
+	q->first_token = keep.begin;
+	q->ntokens = keep.end - keep.begin;
+	return KVT_OK;
+}
+
+/* Other tokens of a block that is left are live no more. */
+static void forget_live(struct kvt_snapshot *snapshot)
+{
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+
+		if (group->tokens_per_state < 1 || group->window)
+			continue;
+		free(group->block_valid);
+		group->block_valid = NULL;	/* follows from the tables */
+	}
+}
+
+enum kvt_status slice_tokens(struct kvt_snapshot *snapshot,
+			     const struct kvt_slice_options *options,
+			    struct kvt_error *err)
+{
+	const struct kvt_range *want = options->tokens.range;
+	enum kvt_status status;
+
+	if (!options->tokens.n)
+		return KVT_OK;
+	if ((status = check_range(snapshot, want, err)))
+		return status;
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		struct kvt_request *q = &snapshot->request[r];
+
+		if (want->begin < q->first_token + q->ntokens &&
+		    want->end > q->first_token && q->ntokens > 0) {
+			if ((status = cut_request(snapshot, q, options, err)))
+				return status;
+		} else {
+			/* without blocks it is left out in the end */
+			memset(q->nblocks, 0, sizeof(q->nblocks));
+			q->ntokens = q->ntoken_ids = q->nholes = 0;
+		}
+	}
+	forget_live(snapshot);
+	return KVT_OK;
 }

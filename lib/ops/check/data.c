@@ -179,13 +179,10 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 {
 	struct scanning *c = context;
 	struct kvt_box box = cut_box(&c->cut, i);
-	struct placed from = { &c->group->layout, box, worker->buffer[0] };
-	struct placed to = { &cell_layout, box, worker->buffer[1] };
-	const uint8_t *page = to.bytes;
+	uint8_t *page = worker->buffer[0];
 	enum kvt_status status;
 
-	if ((status = kvt_read(worker, c->dump, c->g, &box, NULL, from.bytes, err)) ||
-	    (status = copy_box(worker, &to, &from, &box, c->group->shape.elem, err)))
+	if ((status = kvt_read(worker, c->dump, c->g, &box, &cell_layout, page, err)))
 		return status;
 	pipeline_progress(worker, c->cut.box_bytes);
 	if (!pipeline_turn(worker, i))
@@ -226,8 +223,8 @@ static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump,
 	work.count = c.group->shape.n[KVT_AXIS_L] && c.group->shape.n[KVT_AXIS_B] ?
 		     c.cut.nboxes : 0;
 	work.total_bytes = work.count * c.cut.box_bytes;
-	work.buffer_bytes[0] = work.buffer_bytes[1] = c.cut.box_bytes;
-	work_needs_tiles(&work, tiling);
+	work.buffer_bytes[0] = c.cut.box_bytes;
+	kvt_work_reads(&work, dump, g, &c.cut, &cell_layout);
 	status = pipeline_run(&work, run, err);
 	forget(&c);
 	if (!status && c.stale)

@@ -146,18 +146,16 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 {
 	const struct summing *s = context;
 	const struct kvt_group *group = &kvt_dump_snapshot(s->dump)->group[s->group];
-	struct kvt_moments *mine = (struct kvt_moments *)worker->buffer[2], *all;
+	struct kvt_moments *mine = (struct kvt_moments *)worker->buffer[1], *all;
 	struct kvt_box box = cut_box(&s->cut, i);
-	struct placed from = { &group->layout, box, worker->buffer[0] };
-	struct placed cells = { &cell_layout, box, worker->buffer[1] };
 	int64_t heads = group->shape.n[KVT_AXIS_H] * group->shape.n[KVT_AXIS_K];
 	int64_t layers = box.end[KVT_AXIS_L] - box.begin[KVT_AXIS_L];
 	enum kvt_status status;
 
-	if ((status = kvt_read(worker, s->dump, s->group, &box, NULL, from.bytes, err)) ||
-	    (status = copy_box(worker, &cells, &from, &box, group->shape.elem, err)))
+	if ((status = kvt_read(worker, s->dump, s->group, &box, &cell_layout,
+			       worker->buffer[0], err)))
 		return status;
-	box_moments(mine, s, &box, cells.bytes, (double *)worker->buffer[3]);
+	box_moments(mine, s, &box, worker->buffer[0], (double *)worker->buffer[2]);
 	pipeline_progress(worker, s->cut.box_bytes);
 	if (!pipeline_turn(worker, i))
 		return KVT_OK;
@@ -215,11 +213,11 @@ static enum kvt_status stats_group(struct kvt_description *d, int g,
 	s.sum = f->moments;
 	s.cut = cut_choose(f->group, f->tiling, NULL, NULL, limit);
 	work.count = f->data_bytes ? s.cut.nboxes : 0;
-	work.buffer_bytes[0] = work.buffer_bytes[1] = s.cut.box_bytes;
-	work.buffer_bytes[2] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
+	work.buffer_bytes[0] = s.cut.box_bytes;
+	work.buffer_bytes[1] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
 	if (f->data_bytes)	/* else extents may be anything */
-		work.buffer_bytes[3] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
-	work_needs_tiles(&work, f->tiling);
+		work.buffer_bytes[2] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
+	kvt_work_reads(&work, s.dump, g, &s.cut, &cell_layout);
 	return pipeline_run(&work, run, err);
 }
 
