@@ -178,7 +178,7 @@ void kvt_hash_requests(struct kvt_hash *hash, const struct kvt_snapshot *snapsho
 		for (int g = 0; g < snapshot->ngroups; g++)
 			kvt_hash_table(hash, request->blocks[g], request->nblocks[g],
 				       sizeof(*request->blocks[g]));
-		/* behind all else, and nothing where there are none */
+		/* after all else, and nothing where there are none */
 		for (int64_t i = 0; i < request->nholes; i++) {
 			kvt_hash_text(hash, snapshot->group[request->hole[i].group].id);
 			kvt_hash_number(hash, request->hole[i].begin);

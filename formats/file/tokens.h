@@ -10,7 +10,7 @@
 
 #include "formats/format.h"
 
-enum { KVT_TOKEN_BLOCK = 16 };	/* tokens a block where nobody says */
+enum { KVT_TOKEN_BLOCK = 16 };	/* tokens a block by default */
 
 /* As the user says, or that; KVT_USAGE if no block has as many. */
 KVT_MUST_CHECK enum kvt_status

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.c - walking a folder that nobody here made */
+/* tree.c - walking a foreign folder */
 #include "formats/file/tree.h"
 
 #include <dirent.h>

@@ -63,7 +63,7 @@ kvt_tree_list(struct kvt_files *files, int *index, const struct kvt_tree *tree,
 bool kvt_tree_has(const char *path, bool (*like)(const char *name));
 
 /*
- * All of a small text file, malloc()ed with a NUL behind it; KVT_BAD_INPUT if it
+ * All of a small text file, malloc()ed with a NUL after it; KVT_BAD_INPUT if it
  * has more than 'most' bytes.  It is listed among the files of the reader.
  */
 KVT_MUST_CHECK enum kvt_status

@@ -12,7 +12,7 @@ void kvt_h5_drop(hid_t id)
 
 	if (id < 0)
 		return;
-	/* Every call clears the error stack, which somebody may still read. */
+	/* Every call clears the error stack, which a caller may still read. */
 	stack = H5Eget_num(H5E_DEFAULT) > 0 ? H5Eget_current_stack() : -1;
 	H5Idec_ref(id);
 	if (stack >= 0)

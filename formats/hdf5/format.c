@@ -26,7 +26,7 @@ static bool probe(const char *path, const uint8_t *head, int64_t nhead)
 	static const uint8_t signature[] = "\x89HDF\r\n\x1a\n";
 
 	(void)path;
-	/* 0, or a power of two behind a user block */
+	/* 0, or a power of two after a user block */
 	for (int64_t at = 0; head && at + 8 <= nhead; at = at ? 2 * at : 512)
 		if (!memcmp(head + at, signature, 8))
 			return true;

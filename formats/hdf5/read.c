@@ -189,8 +189,8 @@ static enum kvt_status read_groups(struct kvt_reader *reader,
 /* ---- the file ----------------------------------------------------------- */
 
 /*
- * Bytes before HDF5's own shift every offset; nobody writes them, so one more
- * thing that could go wrong is refused instead.
+ * Bytes before HDF5's own shift every offset; no writer of dumps makes them, so
+ * they are refused.
  */
 static enum kvt_status check_user_block(struct kvt_h5_in *in,
 					struct kvt_error *err)

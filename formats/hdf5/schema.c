@@ -14,8 +14,9 @@
 #define SCHEMA "kvtool-kv-snapshot"
 enum { MAJOR = 1, MINOR = 1 };
 /*
- * Whoever ignores these takes wrong tokens: requests behind token 0, null blocks of
- * groups and windows that are not all that is kept, requests that lack tokens.
+ * A reader that ignores these takes wrong tokens: requests that begin after token 0,
+ * null blocks of groups and windows that are not all that is kept, requests that lack
+ * tokens.
  */
 static const char *const features[] = { "first_token", "liveness", "holes" };
 enum { FIRST_TOKEN, LIVENESS, HOLES, NFEATURES };

@@ -104,7 +104,7 @@ static enum kvt_status describe(struct opening *o)
 
 /* ---- files -------------------------------------------------------------- */
 
-/* What is behind the data: what the descriptor's region has, or an alignment. */
+/* What follows the data: what the descriptor's region has, or an alignment. */
 static int64_t padding(const struct opening *o, int64_t nbytes, int64_t size)
 {
 	int64_t align = o->kvbm.alignment, rest = nbytes % align;
@@ -169,16 +169,16 @@ static enum kvt_status add_layers(struct opening *o)
 static enum kvt_status add_folder(struct opening *o)
 {
 	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
-	int64_t wanted = o->kvbm.separate ? o->kvbm.layers : 1;
+	int64_t expected = o->kvbm.separate ? o->kvbm.layers : 1;
 	enum kvt_status status;
 	int file;
 
 	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
 		return status;
-	if (o->tree.count != wanted)
+	if (o->tree.count != expected)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has %lld files, expected %lld", o->path,
-				LL(o->tree.count), LL(wanted));
+				LL(o->tree.count), LL(expected));
 	if (o->kvbm.separate)
 		return add_layers(o);
 	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, 0, o->err)))

@@ -264,7 +264,7 @@ static const char *describe(char text[120], const struct reading *r)
 		 r->ncaches == 1 ? "" : "s",
 		 r->ncaches && !r->values[0] ? " without values" : "",
 		 r->recurrent ? " and states" : "", r->extra,
-		 r->outputs ? " behind outputs" : r->streams ? "" : " and no streams");
+		 r->outputs ? " after outputs" : r->streams ? "" : " and no streams");
 	return text;
 }
 

@@ -76,7 +76,7 @@ static bool shape_fits(struct kvt_lmcache_array *out, const struct fmt *fmt,
 
 /*
  * Shapes of fewer than four numbers have been padded with ones in front or with
- * zeros behind.  No shape can be both: an array has no extent of 0.
+ * zeros after.  No shape can be both: an array has no extent of 0.
  */
 static bool padded_fits(struct kvt_lmcache_array *out, const struct fmt *fmt,
 			const int64_t shape[4])

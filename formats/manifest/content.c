@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * content.c - content of no one element type, as manifests and users
+ * content.c - content that is not of one element type, as manifests and users
  * name it
  */
 #include "formats/manifest/manifest.h"

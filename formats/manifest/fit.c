@@ -2,7 +2,7 @@
 /*
  * fit.c - what was said of a dump, against the file that holds it
  *
- * An extent that nobody gave may follow from the array's shape or, if it is the
+ * An extent that was not given may follow from the array's shape or, if it is the
  * only one, from the size.  A layout never does: many layouts have one shape.
  */
 #include "formats/manifest/manifest.h"

@@ -74,7 +74,7 @@ kvt_add_component(struct kvt_group *group, const char *name,
 			   int64_t start, int64_t length, int64_t global,
 			   const struct kvt_json *in);
 
-/* Sizes and type that follow from a content type, where nobody gave others. */
+/* Sizes and type that follow from a content type, where no others were given. */
 void kvt_content_defaults(struct kvt_group *group);
 /* Makes one state of a block whose rows lie in planes, if it is not one yet. */
 KVT_MUST_CHECK enum kvt_status
@@ -82,7 +82,7 @@ kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *er
 
 /* What manifest_fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
 
-/* Extents that nobody gave, from the shape; those that were given must agree. */
+/* Extents that were not given, from the shape; those that were given must agree. */
 KVT_MUST_CHECK enum kvt_status
 kvt_fit_shape(struct kvt_group *group, const struct kvt_array *array,
 	      struct kvt_error *err);

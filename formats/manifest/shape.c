@@ -186,7 +186,7 @@ bool kvt_group_opaque(const struct kvt_group *group)
 	       group->kind == KVT_OPAQUE;
 }
 
-/* Extents that nobody gave, from the shape; those that were given must agree. */
+/* Extents that were not given, from the shape; those that were given must agree. */
 enum kvt_status kvt_fit_shape(struct kvt_group *group,
 				 const struct kvt_array *array, struct kvt_error *err)
 {

@@ -43,7 +43,7 @@ static enum kvt_status take_planes(struct told *t, struct kvt_error *err)
 	return KVT_OK;
 }
 
-/* Some make their own block size; where nobody does, one that states fill. */
+/* Some make their own block size; else it is one that states fill. */
 static enum kvt_status make_spec(struct told *t, struct kvt_rank rank,
 				 int64_t block_size, struct kvt_error *err)
 {

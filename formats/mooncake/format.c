@@ -59,7 +59,7 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
 					"%s: key %.100s comes twice", path_of(o, value),
 					kvt_value_shown(value));
 
-			/* those behind it would be lost */
+			/* those after it would be lost */
 			memmove(&v->value[n], value,
 				(size_t)(v->count - i) * sizeof(*value));
 			v->count -= i - n;

@@ -98,7 +98,7 @@ kvt_mooncake_checkpoint_parse(struct kvt_mooncake_checkpoint *out, const void *m
 enum { KVT_MOONCAKE_RECORD = 24 };
 
 struct kvt_mooncake_record {
-	int64_t key;			/* bytes of the key, behind the header */
+	int64_t key;			/* bytes of the key, after the header */
 	int64_t value, nbytes;		/* where the value begins; its bytes */
 	uint64_t seq;
 	bool has_crc;

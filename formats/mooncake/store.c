@@ -111,7 +111,7 @@ static bool makes_name(const struct kvt_pb_field *key, const char *base)
 	for (uint64_t i = 0; i < key->value; i++) {
 		char c = (char)key->bytes[i];
 
-		/* the NUL behind a tenant is among them */
+		/* the NUL after a tenant is among them */
 		if (base[i] != (!c || strchr("/\\:*?\"<>|", c) ? '_' : c))
 			return false;
 	}
@@ -151,7 +151,7 @@ enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *
 	if ((status = kvt_pb_begin(&pb, &value, &more)))
 		return status;
 	if (!more || value.number != 2 || !value.is_bytes)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: has no value behind the key",
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: has no value after the key",
 				name);
 	offset = value.bytes - head;
 	if (value.value != (uint64_t)(nbytes - offset))
@@ -223,7 +223,7 @@ static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
 	    __builtin_add_overflow(place.offset + nkey, place.nbytes, &end))
 		return kvt_fail(
 			pb.err, KVT_BAD_INPUT,
-			"%s: value %lld is said to be at %lld behind a key of %lld bytes, expected at %lld behind %lld",
+			"%s: value %lld is said to be at %lld after a key of %lld bytes, expected at %lld after %lld",
 			pb.name, LL(b->nplaces), LL(place.offset), LL(nkey), LL(b->end),
 			LL(value->ntext));
 	value->offset = place.offset + nkey;

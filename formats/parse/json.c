@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - typed access to JSON that somebody else wrote */
+/* json.c - typed access to foreign JSON */
 #include "formats/parse/json.h"
 
 #include <pthread.h>

@@ -328,10 +328,10 @@ static enum kvt_status storage(struct machine *m)
 	return push_new(m, &made);
 }
 
-static bool is_text(const struct kvt_pickle_node *n, const char *wanted)
+static bool is_text(const struct kvt_pickle_node *n, const char *text)
 {
-	return n->kind == KVT_PICKLE_STRING && (size_t)n->ntext == strlen(wanted) &&
-	       !memcmp(n->text, wanted, strlen(wanted));
+	return n->kind == KVT_PICKLE_STRING && (size_t)n->ntext == strlen(text) &&
+	       !memcmp(n->text, text, strlen(text));
 }
 
 /* Attributes of a tensor that torch.compile() was told to leave where it is. */

@@ -2,7 +2,7 @@
 /*
  * hicache_name.c - what the name of a HiCache page says
  *
- * Ranks stand behind the model: rank and size of TP, size and rank of PP, rank
+ * Ranks follow the model: rank and size of TP, size and rank of PP, rank
  * and size of prefill context parallelism, TP size with rank, size and page of
  * decode context parallelism, each only where it is needed.  A model's name may
  * hold bars and numbers too, so a part counts only if it can be one: the rank

@@ -101,7 +101,7 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 	if (known->parallel)
 		m.snapshot.parallel = *known->parallel;
 	h.skip = 0;
-	/* content that is no key and value has one head, if nobody says more */
+	/* content that is no key and value has one head, if nothing says more */
 	if (h.content && !h.heads && fitted->kind == KVT_NKINDS)
 		fitted->kind = KVT_MLA;
 	if (m.has_layout)
@@ -148,7 +148,7 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 	    !__builtin_add_overflow(size, pad, &size) && size == file->nbytes)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes, expected %lld of data behind %lld and before %lld more",
+			"%s: has %lld bytes, expected %lld of data after %lld and before %lld more",
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 

@@ -215,7 +215,7 @@ enum kvt_status kvt_group_array_shape(int *rank, int64_t shape[8],
 						 part_extent(order, i, &views.view[0]);
 
 		if (left >= 0) {
-			left *= n;	/* behind K the planes have no common axes */
+			left *= n;	/* after K the planes have no common axes */
 			continue;
 		}
 		if (n != 1 || (axis != KVT_AXIS_K &&

@@ -56,7 +56,7 @@ enum kvt_status kvt_choose(bool *skip, struct kvt_choice *choice,
 	if (first->n == here->n && !memcmp(first->s, here->s, here->n))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.160s: holds %s '%.*s' and '%.*s', which are no one cache; give --set %s=%.*s or another",
+			"%.160s: holds %s '%.*s' and '%.*s', which are not one cache; give --set %s=%.*s or another",
 			path, choice->what, (int)first->n, first->s, (int)here->n,
 			here->s, choice->key, (int)first->n, first->s);
 }

@@ -220,7 +220,7 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 				o->reader->leaf.path, LL(o->seen), LL(told));
 	if (o->seen < 0)
 		o->seen = told;
-	/* padding that is not there, or behind the tokens, needs no slots */
+	/* padding that is not there, or after the tokens, needs no slots */
 	if (o->seen < 0 && tokens && !left)
 		o->seen = largest(tokens);
 	if (o->seen < 0 && !tokens)

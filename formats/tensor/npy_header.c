@@ -162,7 +162,7 @@ static enum kvt_status take_dict(struct kvt_npy_header *out, struct cursor *c)
 	}
 	peek(c);
 	if (c->at != c->end)
-		return malformed(c, "nothing behind the dict");
+		return malformed(c, "nothing after the dict");
 	if (seen != (DESCR | FORTRAN | SHAPE))
 		return malformed(c, "descr, fortran_order and shape, once each");
 	if (fortran && out->rank > 1)

@@ -59,7 +59,7 @@ enum { KVT_OFFLOAD_MOST_RANKS = 1 << 16, KVT_OFFLOAD_MOST_ALIGN = 1 << 30 };
 /* ---- rows --------------------------------------------------------------- */
 
 /*
- * A file of vLLM's tier.  Ranks stand one behind the other, each with what its
+ * A file of vLLM's tier.  Ranks follow each other, each with what its
  * tensors hold of the file's blocks:
  *
  *	layers outermost ("LB...")	layer, block, page

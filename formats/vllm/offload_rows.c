@@ -191,7 +191,7 @@ static enum kvt_status differs(bool *out, const struct kvt_offload *o, int index
 	return status;
 }
 
-/* Nobody writes what is behind the cells. */
+/* No writer fills what follows the cells. */
 static enum kvt_status check_tail(struct kvt_offload *o, int64_t i, int index)
 {
 	const struct kvt_offload_row *row = &o->row;
@@ -267,7 +267,7 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 				      o->hints, o->path, o->err)) ||
 	    (status = kvt_names_new(group, o->err)))
 		return status;
-	/* whoever wants to hear of all flaws waits for all files */
+	/* an inspector hears of all flaws and waits for all files */
 	step = o->hints->inspector || files < SAMPLE ? 1 : files / SAMPLE;
 	for (int64_t i = 0; !status && i < o->tree.count; i++)
 		if (kvt_offload_group_of(o, i) == number)
