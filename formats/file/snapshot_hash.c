@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot_hash.c - one hash over what a snapshot says about its data */
+/*
+ * snapshot_hash.c - one XXH3 over all that a snapshot says about its data
+ *
+ * The order of fields is that of kvtool-snapshot(5), for other programs to repeat.
+ * Numbers are eight bytes, texts and tables begin with their length: different
+ * snapshots give different bytes.
+ */
 #include "formats/file/snapshot_hash.h"
 
 #include <stdlib.h>

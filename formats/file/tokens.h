@@ -5,8 +5,8 @@
  * For formats that know tokens and no blocks: the tokens of each request fill
  * blocks of their own, in order.
  */
-#ifndef KVT_TOKEN_RUNS_H
-#define KVT_TOKEN_RUNS_H
+#ifndef KVT_TOKENS_H
+#define KVT_TOKENS_H
 
 #include "formats/format.h"
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.c - walking a foreign folder */
+/*
+ * tree.c - walking a foreign folder
+ *
+ * It may be as large or as deep as it likes and change meanwhile: entries, lengths of
+ * names and depth are bounded, no link is followed, and what is neither file nor
+ * folder is refused.
+ */
 #include "formats/file/tree.h"
 
 #include <dirent.h>

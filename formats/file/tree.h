@@ -48,8 +48,8 @@ void kvt_tree_each_skipped(const char *path,
 			   void (*fn)(void *context, const char *name), void *context);
 
 /*
- * Lists file 'i' among those of a reader, parked: nothing is opened.  Whoever
- * reads it finds out if it is no longer the file that was seen.
+ * Lists file 'i' among those of a reader, parked: nothing is opened.  Reading it
+ * fails if it is no longer the file that was seen.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_tree_list(struct kvt_files *files, int *index, const struct kvt_tree *tree,

@@ -5,6 +5,11 @@
  * <prefix>_<device>_<file>.bin are pools of slots, made at their full size
  * before anything is stored; nothing on disk says which slots are in use, nor
  * how blocks are dealt to devices and files, which has to be said.
+ *
+ * Block id to place: device = id / rr % devices, then id / rr / devices * rr + id % rr
+ * counts blocks of the device (rr: round-robin); those fill its files one after the
+ * other, or in turn, by release.  Facts: FlexKV of 2026-08, flexkv/common/storage.py
+ * at 34ab141e; no dump of the engine itself is among the test data.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.c - entering HDF5, and what it has to say, as one sentence */
+/*
+ * error.c - entering HDF5, and what it has to say, as one sentence
+ *
+ * Its error stack goes from the innermost call out, and the innermost reason is the one
+ * worth telling: the system's words, if the system is to blame.
+ */
 #include "formats/hdf5/hdf5.h"
 
 #include <pthread.h>

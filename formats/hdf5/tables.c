@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tables.c - the tables of a group, and the requests
+ * tables.c - the tables of a group: components, names and ids of layers and blocks;
+ * and the requests, with a table of blocks for each group
  */
 #include "formats/hdf5/hdf5.h"
 

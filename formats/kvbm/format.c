@@ -5,6 +5,10 @@
  * A tier is one file with all blocks, or a file a layer.  Its descriptor, given
  * with --manifest, is the JSON that workers send each other (version 1), or only
  * the config in it; it says widths of elements and not their type.
+ *
+ * Facts: Dynamo's lib/kvbm-physical/src/layout at 049cc229, 090512fc and 106bcffb; the
+ * disk tier of kvbm 1.6.1 is the same.  Only layers in buffers of their own are
+ * padded.
  */
 #include <stdlib.h>
 #include <string.h>

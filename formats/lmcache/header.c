@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* header.c - headers of LMCache chunks: seven integers, or JSON */
+/*
+ * header.c - headers of LMCache chunks: seven integers, or JSON
+ *
+ * The FS connector writes 28 bytes of little-endian i32, if it is told to: length of
+ * the payload, memory format, type, and a shape of four; with several groups type and
+ * shape for each.  GDS and Weka write 4096 bytes: a length of 4088, and JSON with the
+ * tensor "kvcache", padded with blanks.  Either must explain the file to the byte.
+ */
 #include "formats/lmcache/lmcache.h"
 
 #include "formats/parse/json.h"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints.c - what the user says of a dump: it fills gaps, or contradicts */
+/*
+ * hints.c - what the user says of a dump: it fills gaps, or contradicts
+ *
+ * Hints are applied after the manifest was read, and never override it.
+ */
 #include "formats/manifest/manifest.h"
 
 #define LL(x) ((long long)(x))

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mamba.c - manifests of pages that hold a conv and an SSM state */
+/*
+ * mamba.c - manifests of pages that hold a conv and an SSM state
+ *
+ * Layout "mamba-page" describes two groups that share one page of the engine: the conv
+ * state, cut into its components, and after its bytes the SSM state.
+ */
 #include "formats/manifest/manifest.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * manifest.c - what a dump means, from the JSON beside it and from the user
  *
  * Most dumps are bytes whose shape lives elsewhere.  Here everything that is
- * said about one is collected, and nothing is guessed; manifest_proof.c asks
- * whether it is said of this file, and manifest_fit.c compares it with the file.
+ * said about one is collected, and nothing is guessed; proof.c asks
+ * whether it is said of this file, and fit.c compares it with the file.
  */
 #include "formats/manifest/manifest.h"
 

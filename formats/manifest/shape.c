@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape.c - shapes of arrays against axes: of one layout, of all presets */
+/*
+ * shape.c - shapes of arrays against axes: of one layout, of all presets
+ *
+ * An array has a dimension for each part of the layout's order, the first ones perhaps
+ * joined, or it is flat.
+ */
 #include "formats/manifest/manifest.h"
 
 #include <stdlib.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sidecar.c - manifests as files: beside what is written, part of what is read */
+/*
+ * sidecar.c - manifests as files: beside what is written, part of what is read
+ *
+ * Written last, when the data is complete, for it holds a checksum of samples.
+ */
 #include "formats/manifest/manifest.h"
 
 #include <errno.h>

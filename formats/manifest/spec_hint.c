@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_hint.c - "gqa:layers=80,heads=8,head-dim=128" said of a dump */
+/*
+ * spec_hint.c - "gqa:layers=80,heads=8,head-dim=128" said of a dump
+ *
+ * The words are those of kvtool size (lib/model): they fill the numbers that nothing
+ * else gives, and refuse a dump of which no group is that.
+ */
 #include "formats/manifest/manifest.h"
 #include "lib/kvt/model.h"
 

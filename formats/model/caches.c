@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caches.c - what attention layers of a config.json cache */
+/*
+ * caches.c - what attention layers of a config.json cache
+ *
+ * In: how many layers of each kind there are, and the facts.  Out: groups, each a spec
+ * of lib/model with its numbers.
+ */
 #include "formats/model/rules.h"
 
 #include <stdio.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c - which rules a config.json is read by */
+/*
+ * config.c - which rules a config.json is read by
+ *
+ * A family (model_type) has a rule for its layers, one for attention and one for
+ * recurrent states, and the defaults of its class in transformers, which a config.json
+ * may leave out.  A model_type without a row here is refused, not guessed.
+ */
 #include "formats/model/rules.h"
 #include "formats/parse/json.h"
 

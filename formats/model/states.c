@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* states.c - what recurrent layers of a config.json cache */
+/*
+ * states.c - what recurrent layers of a config.json cache
+ *
+ * Rules for Mamba 1 and 2 and what is built on them, gated delta nets, Kimi delta
+ * attention, short convolutions and lightning attention: a conv state and an SSM state
+ * each, as far as the family has both.
+ */
 #include "formats/model/rules.h"
 
 #include <string.h>

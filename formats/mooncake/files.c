@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - where the values of a Mooncake store lie */
+/*
+ * files.c - where the values of a Mooncake store lie
+ *
+ * In: the files of a folder.  A file of one key, a value under its name, buckets with
+ * their metadata, or records of the offset allocator, which are found through the
+ * allocator's table of nodes.  Of two records with one key the later one counts.
+ */
 #include <stdlib.h>
 #include <string.h>
 

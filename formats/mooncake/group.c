@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.c - a tensor object's extents and shards, with names for its axes */
+/*
+ * group.c - a group from the header of a tensor object
+ *
+ * Extents are the tensor's own, axes are what the user calls them, and shards of
+ * tensor or pipeline parallelism become a rank.
+ */
 #include <stdlib.h>
 
 #include "formats/manifest/manifest.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c - messages and records around the values of a Mooncake store */
+/*
+ * store.c - messages and records around the values of a Mooncake store
+ *
+ * One key a file: a message of key (field 1) and value (field 2).  Buckets: keys and
+ * values in turn, explained by a message beside them.  Records of kv_cache.data,
+ * version 3: 24 bytes (lengths, sequence number, flags, CRC-32C), key, and the value
+ * at a multiple of 4096 from the record on.  Everything must add up to the byte.
+ */
 #include "formats/mooncake/mooncake.h"
 
 #include <stdlib.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - typed access to foreign JSON */
+/*
+ * json.c - typed access to foreign JSON
+ *
+ * Parsed by jansson, with a limit for depth, and keys that come twice are refused.
+ */
 #include "formats/parse/json.h"
 
 #include <pthread.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_names.c - which layer a name means, where names are all there is */
+/*
+ * layer_names.c - which layer a name means, where names are all there is
+ *
+ * "model.layers.12.self_attn.attn" is layer 12: the number after the word layer or
+ * layers, or the only number in the name.
+ */
 #include "formats/parse/layer_names.h"
 
 #include <stdlib.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle.c - the instructions of a pickle that build data, and no others */
+/*
+ * pickle.c - the instructions of a pickle that build data, and no others
+ *
+ * A machine with a stack and a memo, whose nodes are tuples, lists, dicts, numbers,
+ * strings, and calls of names that are known (pickle_tensor.c).  Nothing is executed,
+ * and memory is in proportion to the file.
+ */
 #include "formats/parse/pickle.h"
 
 #include <stdio.h>

@@ -3,7 +3,8 @@
  * hicache.c - folders of SGLang's HiCache: a file without a header a page
  *
  * Names say model, rank and pool; what a page holds, and in which of four
- * orders, is known to the engine alone and has to be said.
+ * orders, is known to the engine alone and has to be said.  Facts: pages that SGLang
+ * 0.5.23 wrote (testdata/engines), and its hicache_storage.py.
  */
 #include "formats/sglang/hicache.h"
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c - what files without a header hold, and where */
+/*
+ * pages.c - what files without a header hold, and where
+ *
+ * See pages.h.  Of the extents of a file all but one must be said; the length of the
+ * file gives that one, and is otherwise held against all of them.
+ */
 #include "formats/store/pages.h"
 
 #include <stdlib.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pieces.c - where groups are in a file: dense arrays, or pages with gaps */
+/*
+ * pieces.c - where groups are in a file: dense arrays, or pages with gaps
+ *
+ * In: a group, a box of it, and the byte at which its array or its pages begin.  Out:
+ * a piece, whose strides are those of the layout, or of pages that are larger than
+ * their content and may be shared by several groups.
+ */
 #include "formats/format.h"
 
 /*

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c - choosing the files of one cache among those of several */
+/*
+ * store.c - choosing the files of one cache among those of several
+ *
+ * A folder may hold several models, ranks or pools.  Each part of a name that tells
+ * them apart must be the same in all files, or be chosen with --set.
+ */
 #include "formats/store/store.h"
 
 #include <stdlib.h>

@@ -162,7 +162,7 @@ static enum kvt_status settle_windows(struct cache_opening *o)
 /* By what the layers say; -1: none does. */
 static enum kvt_status agree(struct cache_opening *o)
 {
-	const struct cache_layer *who = NULL;
+	const struct cache_layer *said = NULL;
 
 	o->seen = -1;
 	for (int64_t i = 0; i < o->nlayers; i++) {
@@ -173,13 +173,12 @@ static enum kvt_status agree(struct cache_opening *o)
 			seen = slots_of(l);
 		if (seen < 0)
 			continue;
-		if (who && seen != o->seen)
+		if (said && seen != o->seen)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %.100s was given %lld tokens, but %.100s %lld",
-					o->reader->leaf.path, who->name, LL(o->seen),
-					l->name,
-					LL(seen));
-		who = l;
+					o->reader->leaf.path, said->name, LL(o->seen),
+					l->name, LL(seen));
+		said = l;
 		o->seen = seen;
 	}
 	return KVT_OK;

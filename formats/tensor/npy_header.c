@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy_header.c - the header of a .npy file: a Python literal, not evaluated */
+/*
+ * npy_header.c - the header of a .npy file: a Python literal, not evaluated
+ *
+ * A magic number, a version, a length, and a dict of the three keys descr,
+ * fortran_order and shape.
+ */
 #include "formats/tensor/npy_header.h"
 
 #include <stdlib.h>

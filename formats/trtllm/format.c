@@ -5,6 +5,9 @@
  * block_<id>_pool_<p>.bin is what the pool has of one block: all its layers, of
  * each keys and values, of each head the tokens.  Latent content is one vector
  * for each token of a layer.
+ *
+ * Facts: kvCacheTransferManager.cpp at 03d4aac9 and kvCachePartialCopy.cu, offloading
+ * through GDS or POSIX; no dump of the engine itself is among the test data.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,9 @@
  * <folder>/<request>/<layer>.safetensors, each with one tensor kv_cache that
  * holds the tokens of the request in order.  They become blocks again, numbered
  * from request to request.
+ *
+ * Facts: SharedStorageConnector and ExampleConnector of vLLM, from early 2025 to
+ * 0.32.0; a folder that 0.32.0 wrote is in testdata/engines.
  */
 #include "formats/vllm/connector.h"
 

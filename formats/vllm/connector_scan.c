@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connector_scan.c - what lies in a connector folder; nothing outside it is touched */
+/*
+ * connector_scan.c - what lies in a connector folder; nothing outside it is touched
+ *
+ * A folder of requests, or that of one request; each has the same layers.
+ */
 #include "formats/vllm/connector.h"
 
 #include <dirent.h>

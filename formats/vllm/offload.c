@@ -4,6 +4,9 @@
  *
  * What both have in common: config, groups, names.  What is in a file differs:
  * offload_rows.c, offload_llmd.c.
+ *
+ * Facts: trees that vLLM 0.32.0 wrote (testdata/engines), its file mapper from 0.25
+ * on, and llm-d-kv-cache of 2026-06 at 7be76e1.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -163,7 +163,7 @@ struct kvt_offload {
 bool kvt_offload_is_base(const char *path);
 /* Fills config, base, folder and rank. */
 KVT_MUST_CHECK enum kvt_status kvt_offload_find(struct kvt_offload *o);
-/* Who wrote it: fills rows; after the tree was walked. */
+/* Which of the two wrote it: fills rows; after the tree was walked. */
 KVT_MUST_CHECK enum kvt_status kvt_offload_find_writer(struct kvt_offload *o);
 
 /* To hints->inspector, if there is one. */

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offload_config.c - config.json of an offload tree, its digest, names of files */
+/*
+ * offload_config.c - config.json of an offload tree, its digest, names of files
+ *
+ * The digest in the folder's name is the first 12 hex digits of the SHA-256 of the
+ * config as JSON with sorted keys and no blanks.
+ */
 #include "formats/vllm/offload.h"
 
 #include <ctype.h>
