@@ -48,7 +48,7 @@ static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json
 	    (status = kvt_json_string(&dtype, in, "npy_dtype")) ||
 	    (status = kvt_json_array(&shape, in, "file_shape")) ||
 	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST)) ||
-	    (status = kvt_take_sum(&out->sum, in)))
+	    (status = kvt_manifest_take_sum(&out->sum, in)))
 		return status;
 	if ((file && strlen(file) >= sizeof(out->file)) ||
 	    (dtype && strlen(dtype) >= sizeof(out->npy_dtype)))

@@ -82,7 +82,7 @@ enum kvt_status kvt_file_sum(struct kvt_file_sum *out, const struct kvt_file *fi
 
 /* ---- what a manifest says ----------------------------------------------- */
 
-enum kvt_status kvt_take_sum(struct kvt_file_sum *out, const struct kvt_json *in)
+enum kvt_status kvt_manifest_take_sum(struct kvt_file_sum *out, const struct kvt_json *in)
 {
 	enum kvt_status status;
 

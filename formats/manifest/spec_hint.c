@@ -135,7 +135,8 @@ static enum kvt_status take_parts(struct kvt_group *group, const struct kvt_spec
 	for (int i = 0; !status && i < spec->nparts; i++) {
 		int64_t rows = spec->part[i].units * spec->part[i].rows;
 
-		status = kvt_add_component(group, spec->part[i].name, at, rows, at, &in);
+		status = kvt_manifest_add_component(group, spec->part[i].name, at, rows,
+						    at, &in);
 		at += rows;
 	}
 	return status;

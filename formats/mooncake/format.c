@@ -24,7 +24,8 @@ static const char *const facts[] = {
 	KVT_CHUNKS_ORDER, "tenant", "keys", "tp-rank", NULL,
 };
 
-static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value *v)
+static const char *path_of(const struct kvt_mooncake *o,
+			   const struct kvt_mooncake_value *v)
 {
 	return o->reader->files.file[v->file].path;
 }
@@ -33,7 +34,7 @@ static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value 
 
 static int by_key(const void *a, const void *b)
 {
-	const struct kvt_value *x = a, *y = b;
+	const struct kvt_mooncake_value *x = a, *y = b;
 	int order = strcmp(x->tenant, y->tenant);
 
 	if (!order)
@@ -45,13 +46,13 @@ static int by_key(const void *a, const void *b)
 /* A record may lie there twice while a reader of the store held the old one. */
 static enum kvt_status drop_old(struct kvt_mooncake *o)
 {
-	struct kvt_values *v = &o->values;
+	struct kvt_mooncake_values *v = &o->values;
 	int64_t n = 0;
 
 	if (v->count)
 		qsort(v->value, (size_t)v->count, sizeof(*v->value), by_key);
 	for (int64_t i = 0; i < v->count; i++) {
-		struct kvt_value *value = &v->value[i];
+		struct kvt_mooncake_value *value = &v->value[i];
 
 		if (!n || strcmp(value->tenant, v->value[n - 1].tenant) ||
 		    strcmp(value->key, v->value[n - 1].key)) {
@@ -61,7 +62,7 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
 		if (value->seq == v->value[n - 1].seq) {
 			enum kvt_status status = kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: key %.100s comes twice", path_of(o, value),
-					kvt_value_shown(value));
+					kvt_mooncake_shown(value));
 
 			/* those after it would be lost */
 			memmove(&v->value[n], value,
@@ -81,7 +82,7 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
  */
 static enum kvt_status select_keys(struct kvt_mooncake *o)
 {
-	struct kvt_choice tenant = { .key = "tenant", .what = "keys of tenants" };
+	struct kvt_store_choice tenant = { .key = "tenant", .what = "keys of tenants" };
 	const char *prefix = kvt_fact(o->hints, "keys");
 	int64_t n = 0, all = o->values.count;
 	enum kvt_status status = KVT_OK;
@@ -93,12 +94,12 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 				"leave out --set tenant",
 				o->path);
 	for (int64_t i = 0; i < all; i++) {
-		struct kvt_value *value = &o->values.value[i];
-		struct kvt_part_of_name here = { value->tenant, strlen(value->tenant) };
+		struct kvt_mooncake_value *value = &o->values.value[i];
+		struct kvt_name_part here = { value->tenant, strlen(value->tenant) };
 		bool skip = prefix && strncmp(value->key, prefix, strlen(prefix));
 
 		if (!skip && !status)
-			status = kvt_choose(&skip, &tenant, &here, o->path, o->err);
+			status = kvt_store_choose(&skip, &tenant, &here, o->path, o->err);
 		if (skip)
 			free(value->text);
 		else
@@ -113,12 +114,12 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 				o->path, LL(all), tenant.asked ? "is of tenant '" : "",
 				tenant.asked ? tenant.asked : "",
 				tenant.asked ? "' and " : "", prefix);
-	if ((status = kvt_chosen(&tenant, o->path, o->err)))
+	if ((status = kvt_store_chosen(&tenant, o->path, o->err)))
 		return status;
 	if (!n)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no value", o->path);
 	for (int64_t i = 0; i < n; i++)
-		if (!kvt_value_has_text(&o->values.value[i]))
+		if (!kvt_mooncake_has_text(&o->values.value[i]))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: a key of %lld bytes is no printable text, and requests "
 					"are named by keys; leave it out, --set keys=PREFIX",
@@ -142,7 +143,7 @@ static bool is_lmcache_key(const char *key)
 enum kind { CHUNK, TENSOR, BYTES };
 
 static enum kvt_status find_kind(enum kind *out, const struct kvt_mooncake *o,
-				 const struct kvt_value *v)
+				 const struct kvt_mooncake_value *v)
 {
 	uint8_t magic[4] = { 0 };
 	enum kvt_status status = KVT_OK;
@@ -166,7 +167,7 @@ static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
 	enum kvt_status status = find_kind(out, o, &o->values.value[0]);
 
 	for (int64_t i = 1; !status && i < o->values.count; i++) {
-		const struct kvt_value *v = &o->values.value[i];
+		const struct kvt_mooncake_value *v = &o->values.value[i];
 		enum kind here;
 
 		if ((status = find_kind(&here, o, v)))
@@ -189,7 +190,7 @@ static enum kvt_status open_lmcache(struct kvt_mooncake *o)
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < o->values.count; i++) {
-		const struct kvt_value *v = &o->values.value[i];
+		const struct kvt_mooncake_value *v = &o->values.value[i];
 		struct kvt_lmcache_part part = { .backend = KVT_LMCACHE_FS,
 						 .file = v->file,
 						 .offset = v->offset,
@@ -219,7 +220,7 @@ static int64_t tp_rank(const struct kvt_mooncake_tensor *t)
 static enum kvt_status check_alike(const struct kvt_mooncake *o,
 				   const struct kvt_mooncake_tensor *t,
 				   const struct kvt_group *group,
-				   const struct kvt_value *v)
+				   const struct kvt_mooncake_value *v)
 {
 	const struct kvt_mooncake_tensor *first = &o->tensor;
 	bool alike = t->dtype == first->dtype && t->rank == first->rank &&
@@ -243,7 +244,7 @@ static enum kvt_status check_alike(const struct kvt_mooncake *o,
 }
 
 /* Python names the shards of a tensor KEY_tp_0, KEY_tp_1, ... */
-static void cut_rank(struct kvt_value *v, const struct kvt_mooncake_tensor *t)
+static void cut_rank(struct kvt_mooncake_value *v, const struct kvt_mooncake_tensor *t)
 {
 	size_t n = strlen(v->key), m;
 	char ending[32];
@@ -256,7 +257,7 @@ static void cut_rank(struct kvt_value *v, const struct kvt_mooncake_tensor *t)
 }
 
 static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_tensor *t,
-				   const struct kvt_value *v)
+				   const struct kvt_mooncake_value *v)
 {
 	int64_t nhead = v->nbytes < KVT_MOONCAKE_HEADER ? v->nbytes : KVT_MOONCAKE_HEADER;
 	uint8_t head[KVT_MOONCAKE_HEADER];
@@ -270,7 +271,7 @@ static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_t
 /* The rank that the user wants, or that all have: -1 at first. */
 static enum kvt_status choose_rank(struct kvt_mooncake *o, int64_t *rank,
 				   const struct kvt_mooncake_tensor *t,
-				   const struct kvt_value *v)
+				   const struct kvt_mooncake_value *v)
 {
 	if (*rank < 0)
 		*rank = tp_rank(t);
@@ -291,7 +292,7 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 		return status;
 	rank = asked;
 	for (int64_t i = 0; i < o->values.count; i++) {
-		struct kvt_value *v = &o->values.value[i];
+		struct kvt_mooncake_value *v = &o->values.value[i];
 		struct kvt_mooncake_tensor t;
 
 		if ((status = read_tensor(o, &t, v)))
@@ -358,7 +359,7 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
 	for (int64_t i = 0; i < o->values.count; i++) {
-		const struct kvt_value *v = &o->values.value[i];
+		const struct kvt_mooncake_value *v = &o->values.value[i];
 
 		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, -1, v->file, v->offset, v->nbytes, -1 }, o->err)))
@@ -437,7 +438,7 @@ static enum kvt_status mooncake_open(struct kvt_reader *reader, const char *path
 	if (!(status = collect(&o)) && !(status = drop_old(&o)) &&
 	    !(status = select_keys(&o)) && !(status = same_kind(&kind, &o)))
 		status = kind == CHUNK ? open_lmcache(&o) : open_chunks(&o, kind);
-	kvt_values_free(&o.values);
+	kvt_mooncake_values_free(&o.values);
 	kvt_chunks_free(&o.chunks);
 	return status;
 }

@@ -29,18 +29,19 @@ static bool is_text(const char *s)
 	return *s && kvt_is_text(s);
 }
 
-bool kvt_value_has_text(const struct kvt_value *value)
+bool kvt_mooncake_has_text(const struct kvt_mooncake_value *value)
 {
 	return is_text(value->key);
 }
 
-const char *kvt_value_shown(const struct kvt_value *value)
+const char *kvt_mooncake_shown(const struct kvt_mooncake_value *value)
 {
-	return kvt_value_has_text(value) ? value->key : "(no text)";
+	return kvt_mooncake_has_text(value) ? value->key : "(no text)";
 }
 
 /* Tenant and key of a name, which the value takes. */
-static enum kvt_status take_name(struct kvt_value *out, char *text, int64_t ntext,
+static enum kvt_status take_name(struct kvt_mooncake_value *out, char *text,
+				 int64_t ntext,
 				 int64_t number, const char *name, struct kvt_error *err)
 {
 	size_t first = strlen(text);
@@ -61,12 +62,14 @@ static enum kvt_status take_name(struct kvt_value *out, char *text, int64_t ntex
 	return KVT_OK;
 }
 
-enum kvt_status kvt_values_add(struct kvt_values *values, const void *text, int64_t ntext,
-			       const struct kvt_value *value, const char *name,
-			       struct kvt_error *err)
+enum kvt_status kvt_mooncake_values_add(struct kvt_mooncake_values *values,
+					const void *text, int64_t ntext,
+					const struct kvt_mooncake_value *value,
+					const char *name,
+					struct kvt_error *err)
 {
 	int64_t n = values->count;
-	struct kvt_value *more;
+	struct kvt_mooncake_value *more;
 	enum kvt_status status;
 	char *copy;
 
@@ -93,12 +96,12 @@ enum kvt_status kvt_values_add(struct kvt_values *values, const void *text, int6
 	return status;
 }
 
-void kvt_values_free(struct kvt_values *values)
+void kvt_mooncake_values_free(struct kvt_mooncake_values *values)
 {
 	for (int64_t i = 0; i < values->count; i++)
 		free(values->value[i].text);
 	free(values->value);
-	*values = (struct kvt_values){ 0 };
+	*values = (struct kvt_mooncake_values){ 0 };
 }
 
 /* ---- one key a file ------------------------------------------------------ */
@@ -140,7 +143,8 @@ bool kvt_mooncake_is_entry(const uint8_t *head, int64_t nhead, int64_t nbytes,
 	       value.is_bytes && value.value == (uint64_t)(nbytes - (value.bytes - head));
 }
 
-enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *head,
+enum kvt_status kvt_mooncake_entry_parse(struct kvt_mooncake_values *out,
+					 const uint8_t *head,
 					 int64_t nhead, int64_t nbytes, int file,
 					 const char *name, struct kvt_error *err)
 {
@@ -165,11 +169,11 @@ enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: the value has %llu bytes, but %lld are left", name,
 				(unsigned long long)value.value, LL(nbytes - offset));
-	return kvt_values_add(out, key.bytes, (int64_t)key.value,
-			      &(struct kvt_value){ .file = file,
+	return kvt_mooncake_values_add(out, key.bytes, (int64_t)key.value,
+				       &(struct kvt_mooncake_value){ .file = file,
 						   .offset = offset,
 						   .nbytes = nbytes - offset },
-			      name, err);
+				       name, err);
 }
 
 /* ---- buckets ------------------------------------------------------------- */
@@ -183,7 +187,8 @@ struct bucket {
 };
 
 /* Messages leave out what is 0. */
-static enum kvt_status take_place(struct kvt_value *out, int64_t *nkey, struct kvt_pb pb)
+static enum kvt_status take_place(struct kvt_mooncake_value *out, int64_t *nkey,
+				  struct kvt_pb pb)
 {
 	uint64_t n[4] = { 0 };
 	struct kvt_pb_field f;
@@ -211,10 +216,10 @@ static enum kvt_status take_place(struct kvt_value *out, int64_t *nkey, struct k
 }
 
 /* The place of value 'i', whose key came before all places. */
-static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
+static enum kvt_status place_value(struct kvt_mooncake_values *out, struct bucket *b,
 				   int64_t first, const struct kvt_pb_field *f)
 {
-	struct kvt_value place = { .file = -1 }, *value;
+	struct kvt_mooncake_value place = { .file = -1 }, *value;
 	struct kvt_pb pb = kvt_pb_open(f->bytes, (int64_t)f->value, b->pb.name,
 				       b->pb.err);
 	enum kvt_status status;
@@ -240,7 +245,8 @@ static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
 	return KVT_OK;
 }
 
-static enum kvt_status take_bucket(struct kvt_values *out, struct bucket *b, int file)
+static enum kvt_status take_bucket(struct kvt_mooncake_values *out, struct bucket *b,
+				   int file)
 {
 	int64_t first = out->count;
 	struct kvt_pb_field f;
@@ -254,9 +260,10 @@ static enum kvt_status take_bucket(struct kvt_values *out, struct bucket *b, int
 			b->data_size = f.value;
 			sized = true;
 		} else if (f.number == 2 && f.is_bytes && !b->nplaces) {
-			status = kvt_values_add(out, f.bytes, (int64_t)f.value,
-						&(struct kvt_value){ .file = file },
-						b->pb.name, b->pb.err);
+			status = kvt_mooncake_values_add(out, f.bytes, (int64_t)f.value,
+							 &(struct kvt_mooncake_value){
+							 .file = file },
+							 b->pb.name, b->pb.err);
 		} else if (f.number == 3 && f.is_bytes) {
 			status = place_value(out, b, first, &f);
 		} else {
@@ -272,7 +279,8 @@ static enum kvt_status take_bucket(struct kvt_values *out, struct bucket *b, int
 	return status;
 }
 
-enum kvt_status kvt_mooncake_bucket_parse(struct kvt_values *out, const void *meta,
+enum kvt_status kvt_mooncake_bucket_parse(struct kvt_mooncake_values *out,
+					  const void *meta,
 					  int64_t nmeta, int64_t nbytes, int file,
 					  const char *name, struct kvt_error *err)
 {

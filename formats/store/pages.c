@@ -157,9 +157,9 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 
-enum kvt_status kvt_box_piece(struct kvt_piece *out, const struct kvt_group *group,
-			      const struct kvt_box *box, int file, int64_t offset,
-			      struct kvt_error *err)
+enum kvt_status kvt_pages_piece(struct kvt_piece *out, const struct kvt_group *group,
+				const struct kvt_box *box, int file, int64_t offset,
+				struct kvt_error *err)
 {
 	struct kvt_group part = *group;
 	enum kvt_status status;
@@ -173,12 +173,12 @@ enum kvt_status kvt_box_piece(struct kvt_piece *out, const struct kvt_group *gro
 	return status;
 }
 
-enum kvt_status kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
-				 const struct kvt_box *box, int file, int64_t offset,
-				 struct kvt_error *err)
+enum kvt_status kvt_pages_add_piece(struct kvt_flat *flat, const struct kvt_group *group,
+				    const struct kvt_box *box, int file, int64_t offset,
+				    struct kvt_error *err)
 {
 	struct kvt_piece piece;
-	enum kvt_status status = kvt_box_piece(&piece, group, box, file, offset, err);
+	enum kvt_status status = kvt_pages_piece(&piece, group, box, file, offset, err);
 
 	return status ? status : kvt_flat_add(flat, &piece, err);
 }
@@ -187,9 +187,9 @@ enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
 				const struct kvt_box *box, int64_t offset,
 				struct kvt_error *err)
 {
-	return kvt_piece_of_box(&reader->flat[group], &reader->leaf.snapshot.group[group],
-				box,
-				file, offset, err);
+	return kvt_pages_add_piece(&reader->flat[group],
+				   &reader->leaf.snapshot.group[group], box,
+				   file, offset, err);
 }
 
 enum kvt_status kvt_pages_add(struct kvt_reader *reader, int group, int file,

@@ -12,12 +12,12 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text)
+bool kvt_name_part_equal(const struct kvt_name_part *part, const char *text)
 {
 	return strlen(text) == part->n && !memcmp(part->s, text, part->n);
 }
 
-char *kvt_part_copy(const struct kvt_part_of_name *part)
+char *kvt_name_part_copy(const struct kvt_name_part *part)
 {
 	return strndup(part->s, part->n);
 }
@@ -34,7 +34,7 @@ bool kvt_name_is_safe(const char *name)
 	return true;
 }
 
-enum kvt_status kvt_names_new(struct kvt_group *group, struct kvt_error *err)
+enum kvt_status kvt_store_new_names(struct kvt_group *group, struct kvt_error *err)
 {
 	int64_t n = group->shape.n[KVT_AXIS_B];
 
@@ -45,13 +45,13 @@ enum kvt_status kvt_names_new(struct kvt_group *group, struct kvt_error *err)
 
 /* ---- one among several -------------------------------------------------- */
 
-enum kvt_status kvt_choose(bool *skip, struct kvt_choice *choice,
-			   const struct kvt_part_of_name *here, const char *path,
-			   struct kvt_error *err)
+enum kvt_status kvt_store_choose(bool *skip, struct kvt_store_choice *choice,
+				 const struct kvt_name_part *here, const char *path,
+				 struct kvt_error *err)
 {
-	const struct kvt_part_of_name *first = &choice->first;
+	const struct kvt_name_part *first = &choice->first;
 
-	*skip = choice->asked && !kvt_part_equal(here, choice->asked);
+	*skip = choice->asked && !kvt_name_part_equal(here, choice->asked);
 	if (*skip)
 		return KVT_OK;
 	if (!choice->any) {
@@ -66,8 +66,8 @@ enum kvt_status kvt_choose(bool *skip, struct kvt_choice *choice,
 			here->s, choice->key, (int)first->n, first->s);
 }
 
-enum kvt_status kvt_chosen(const struct kvt_choice *choice, const char *path,
-			   struct kvt_error *err)
+enum kvt_status kvt_store_chosen(const struct kvt_store_choice *choice, const char *path,
+				 struct kvt_error *err)
 {
 	if (!choice->asked || choice->any)
 		return KVT_OK;
@@ -75,8 +75,8 @@ enum kvt_status kvt_chosen(const struct kvt_choice *choice, const char *path,
 			choice->key, choice->asked);
 }
 
-enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
-			       kvt_part_fn *part, const char *expected,
+enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_store_choice *choice,
+			       kvt_name_part_fn *part, const char *expected,
 			       struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -84,14 +84,14 @@ enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
 
 	for (i = 0; i < tree->count; i++) {
 		struct kvt_tree_file *file = &tree->file[i];
-		struct kvt_part_of_name here;
+		struct kvt_name_part here;
 		bool skip;
 
 		if (!part(&here, file->name))
 			status = kvt_fail(err, KVT_BAD_INPUT, "%.200s/%.200s: is %s",
 					  tree->path, file->name, expected);
 		else
-			status = kvt_choose(&skip, choice, &here, tree->path, err);
+			status = kvt_store_choose(&skip, choice, &here, tree->path, err);
 		if (status)
 			break;
 		/* a name that is dropped is freed with the others */
@@ -102,7 +102,7 @@ enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
 			*file = dropped;
 		}
 	}
-	if (status || (status = kvt_chosen(choice, tree->path, err)))
+	if (status || (status = kvt_store_chosen(choice, tree->path, err)))
 		return status;
 	if (!kept)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds no files", tree->path);

@@ -16,15 +16,16 @@ enum { MAX_ENTRIES = 1 << 16 };
 
 static const char ending[] = ".safetensors";
 
-void kvt_names_free(struct kvt_names *names)
+void kvt_connector_names_free(struct kvt_connector_names *names)
 {
 	for (int64_t i = 0; i < names->count; i++)
 		free(names->name[i]);
 	free(names->name);
-	*names = (struct kvt_names){ 0 };
+	*names = (struct kvt_connector_names){ 0 };
 }
 
-static enum kvt_status add(struct kvt_names *names, const char *name, size_t length,
+static enum kvt_status add(struct kvt_connector_names *names, const char *name,
+			   size_t length,
 			   const char *path, struct kvt_error *err)
 {
 	int64_t n = names->count;
@@ -46,7 +47,8 @@ static enum kvt_status add(struct kvt_names *names, const char *name, size_t len
 	return KVT_OK;
 }
 
-static enum kvt_status look(struct kvt_names *tensors, struct kvt_names *folders,
+static enum kvt_status look(struct kvt_connector_names *tensors,
+			    struct kvt_connector_names *folders,
 			    const char *folder, const char *name,
 			    struct kvt_error *err)
 {
@@ -77,20 +79,21 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void sort(struct kvt_names *names)
+static void sort(struct kvt_connector_names *names)
 {
 	if (names->count)
 		qsort(names->name, (size_t)names->count, sizeof(*names->name), by_name);
 }
 
-enum kvt_status kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *folders,
-				const char *path, struct kvt_error *err)
+enum kvt_status kvt_connector_scan(struct kvt_connector_names *tensors,
+				   struct kvt_connector_names *folders,
+				   const char *path, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct dirent *entry;
 	DIR *dir = opendir(path);
 
-	*tensors = *folders = (struct kvt_names){ 0 };
+	*tensors = *folders = (struct kvt_connector_names){ 0 };
 	if (!dir && errno == ENOTDIR)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: is no folder", path);
 	if (!dir)
@@ -101,8 +104,8 @@ enum kvt_status kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *fol
 			status = look(tensors, folders, path, entry->d_name, err);
 	closedir(dir);
 	if (status) {
-		kvt_names_free(tensors);
-		kvt_names_free(folders);
+		kvt_connector_names_free(tensors);
+		kvt_connector_names_free(folders);
 		return status;
 	}
 	sort(tensors);

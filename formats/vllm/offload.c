@@ -20,7 +20,7 @@
 
 static bool is_block_file(const char *name)
 {
-	struct kvt_part_of_name hash;
+	struct kvt_name_part hash;
 	const char *p = name + strlen(name);
 	int group;
 

@@ -48,7 +48,7 @@ char *kvt_offload_text(const json_t *config, size_t flags);
 bool kvt_offload_digest(char out[13], const json_t *config);
 
 /* "hhh/hh_g1/HASH.bin"; false: no such name. */
-bool kvt_offload_name(struct kvt_part_of_name *hash, int *group, const char *name);
+bool kvt_offload_name(struct kvt_name_part *hash, int *group, const char *name);
 
 /* Layers of the largest group, at least 'layers'. */
 int64_t kvt_offload_most_layers(const struct kvt_offload_config *config, int64_t layers);

@@ -215,7 +215,7 @@ static enum kvt_status place_rank(struct kvt_flat *flat,
 				  struct kvt_error *err)
 {
 	struct kvt_piece piece;
-	enum kvt_status status = kvt_box_piece(&piece, group, box, file, offset, err);
+	enum kvt_status status = kvt_pages_piece(&piece, group, box, file, offset, err);
 
 	if (status)
 		return status;

@@ -265,7 +265,7 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 
 	if ((status = kvt_pages_count(group, KVT_AXIS_B, files * o->row.per_file,
 				      o->hints, o->path, o->err)) ||
-	    (status = kvt_names_new(group, o->err)))
+	    (status = kvt_store_new_names(group, o->err)))
 		return status;
 	/* an inspector hears of all flaws and waits for all files */
 	step = o->hints->inspector || files < SAMPLE ? 1 : files / SAMPLE;
