@@ -34,6 +34,8 @@ void kvt_tree_free(struct kvt_tree *tree);
 
 /* What follows the last slash, or all of it. */
 const char *kvt_path_base(const char *path);
+/* Is there a name before this ending? */
+bool kvt_path_ends(const char *path, const char *ending);
 /* "a/b.c", malloc()ed; NULL when out of memory. */
 char *kvt_path_join(const char *folder, const char *name, const char *ending);
 

@@ -16,8 +16,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/store/store.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MAX_BLOCKS = 1 << 20, MAX_NUMBER = 1 << 16 };
 

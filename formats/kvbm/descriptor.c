@@ -12,8 +12,7 @@
 #include <string.h>
 
 #include "formats/parse/json.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MOST = 1 << 30 };
 

@@ -19,8 +19,7 @@
 #include "formats/parse/json.h"
 #include "formats/parse/layer_names.h"
 #include "formats/store/store.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MOST_JSON = 16 << 20 };
 

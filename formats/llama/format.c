@@ -13,11 +13,10 @@
  */
 #include "formats/llama/llama.h"
 #include "formats/manifest/manifest.h"
+#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- groups ------------------------------------------------------------- */
 

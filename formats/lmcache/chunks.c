@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 const char *const kvt_lmcache_facts[] = {
 	"model", "world", "worker", "dtype", "tags", "group", "total-heads",

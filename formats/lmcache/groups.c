@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static const char *first_path(const struct kvt_lmcache *o)
 {

@@ -11,10 +11,9 @@
 
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"
+#include "lib/base/print.h"
 
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* What a header says of one array, before the format explains it. */
 struct said {

@@ -5,7 +5,7 @@
  */
 #include "formats/manifest/manifest.h"
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- names -------------------------------------------------------------- */
 

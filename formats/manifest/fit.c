@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- what follows within a group ---------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- blank groups, and extents ------------------------------------------ */
 

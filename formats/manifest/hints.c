@@ -6,7 +6,7 @@
  */
 #include "formats/manifest/manifest.h"
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static enum kvt_status hint_layout(struct kvt_manifest *out, const char *text,
 				   const char *name, struct kvt_error *err)

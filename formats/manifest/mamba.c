@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* "x": [0, 128] and "global_x": [128, 256]. */
 static enum kvt_status take_range(int64_t range[2], const struct kvt_json *in,

@@ -17,8 +17,7 @@
 #include <zlib.h>
 
 #include "formats/file/tree.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- samples ------------------------------------------------------------ */
 

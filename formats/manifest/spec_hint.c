@@ -6,11 +6,10 @@
  * else gives, and refuse a dump of which no group is that.
  */
 #include "formats/manifest/manifest.h"
+#include "lib/base/print.h"
 #include "lib/kvt/model.h"
 
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* What the words say of a dump. */
 struct told {

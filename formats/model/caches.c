@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 void kvt_config_add(struct config *c, const char *name, const char *spec, int64_t layers,
 		    const struct kvt_spec_args *args)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- lists of words ----------------------------------------------------- */
 

@@ -11,8 +11,7 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/protobuf.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	VERSION = 3,

@@ -11,21 +11,13 @@
 
 #include "formats/mooncake/mooncake.h"
 #include "formats/parse/crc32c.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	MAX_BUCKET_META = 64 << 20,
 	MAX_CHECKPOINT = 512 << 20,	/* a table of all nodes that there can be */
 	READ_BYTES = 256 << 10,
 };
-
-static bool ends_in(const char *name, const char *ending)
-{
-	size_t n = strlen(name), m = strlen(ending);
-
-	return n > m && !strcmp(name + n - m, ending);
-}
 
 static const struct kvt_file *file_at(const struct kvt_mooncake *o, int file)
 {
@@ -305,10 +297,10 @@ static enum kvt_status take_buckets(struct kvt_mooncake *o, const struct kvt_tre
 	for (int64_t i = 0; !status && i < tree->count; i++) {
 		const char *name = tree->file[i].name;
 
-		if (ends_in(name, ".meta"))
+		if (kvt_path_ends(name, ".meta"))
 			status = take_bucket(o, tree, i,
 					     beside(tree, name, ".meta", ".bucket"));
-		else if (!ends_in(name, ".bucket"))
+		else if (!kvt_path_ends(name, ".bucket"))
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
 					  "%s/%s: is no file of a store of buckets", o->path, name);
 		else if (beside(tree, name, ".bucket", ".meta") < 0)
@@ -338,7 +330,7 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 			meta = i;
 		else if (!strcmp(name, "kv_cache.data"))
 			data = i;
-		bucket |= ends_in(name, ".bucket") || is_bucket_meta(name);
+		bucket |= kvt_path_ends(name, ".bucket") || is_bucket_meta(name);
 	}
 	if (meta >= 0 || data >= 0) {
 		if (tree->count > 2)

@@ -15,8 +15,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/mooncake/mooncake.h"
 #include "formats/store/store.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* Those of LMCache first: its chunks may be what is in a store. */
 static const char *const facts[] = {
@@ -246,14 +245,13 @@ static enum kvt_status check_alike(const struct kvt_mooncake *o,
 /* Python names the shards of a tensor KEY_tp_0, KEY_tp_1, ... */
 static void cut_rank(struct kvt_mooncake_value *v, const struct kvt_mooncake_tensor *t)
 {
-	size_t n = strlen(v->key), m;
 	char ending[32];
 
 	if (!kvt_mooncake_axis(t, KVT_MOONCAKE_TP))
 		return;
-	m = (size_t)snprintf(ending, sizeof(ending), "_tp_%lld", LL(tp_rank(t)));
-	if (n > m && !strcmp(v->key + n - m, ending))
-		v->key[n - m] = '\0';
+	snprintf(ending, sizeof(ending), "_tp_%lld", LL(tp_rank(t)));
+	if (kvt_path_ends(v->key, ending))
+		v->key[strlen(v->key) - strlen(ending)] = '\0';
 }
 
 static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_tensor *t,
@@ -454,11 +452,9 @@ static bool is_hashed(const char *name, const char *slash)
 static bool is_name(const char *name)
 {
 	const char *slash = strrchr(name, '/'), *base = kvt_path_base(name);
-	size_t n = strlen(base);
 
 	return !strcmp(base, "kv_cache.meta") || !strcmp(base, "kv_cache.data") ||
-	       is_hashed(name, slash) ||
-	       (n > 7 && !strcmp(base + n - 7, ".bucket"));
+	       is_hashed(name, slash) || kvt_path_ends(base, ".bucket");
 }
 
 static bool mooncake_probe(const char *path, const uint8_t *head, int64_t nhead)

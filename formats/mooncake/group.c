@@ -9,8 +9,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/mooncake/mooncake.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* The axes of an array of the layout, T for B S. */
 struct axes {

@@ -14,8 +14,7 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/protobuf.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { ALIGNED = KVT_MOONCAKE_ALIGNED };
 

@@ -8,8 +8,7 @@
 #include "formats/mooncake/mooncake.h"
 
 #include "formats/parse/little_endian.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	MAGIC = 0x4d4f4f4e,

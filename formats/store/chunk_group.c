@@ -11,8 +11,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/store/pages.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- layouts ------------------------------------------------------------- */
 

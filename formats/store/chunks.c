@@ -15,8 +15,7 @@
 
 #include "formats/file/tree.h"
 #include "formats/store/pages.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MAX_LIST = 64 << 20 };		/* bytes */
 

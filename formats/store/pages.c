@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- what is missing ---------------------------------------------------- */
 

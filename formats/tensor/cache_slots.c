@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MAX_SLOTS = 1 << 30 };
 

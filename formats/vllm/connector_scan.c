@@ -53,7 +53,7 @@ static enum kvt_status look(struct kvt_connector_names *tensors,
 			    struct kvt_error *err)
 {
 	size_t n = strlen(name), m = strlen(ending);
-	bool tensor = n > m && !strcmp(name + n - m, ending);
+	bool tensor = kvt_path_ends(name, ending);
 	char *path = kvt_path_join(folder, name, "");
 	enum kvt_status status = KVT_OK;
 	struct stat st;

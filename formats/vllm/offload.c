@@ -15,8 +15,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static bool is_block_file(const char *name)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 int kvt_offload_group_of(const struct kvt_offload *o, int64_t i)
 {

@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "formats/vllm/offload.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- the rank ----------------------------------------------------------- */
 

@@ -12,8 +12,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MACHINE_PAGE = 4096 };
 

@@ -11,8 +11,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/vllm/offload.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	SAMPLE = 16,			/* files looked into at open */
