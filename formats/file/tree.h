@@ -24,7 +24,7 @@ struct kvt_tree {
  * All regular files below 'path', at any depth.  Hidden files and folders and
  * temporary files (kvt_tree_skips()) are left out.  A symbolic link, and
  * whatever else is neither file nor folder, is KVT_BAD_INPUT: it is not
- * followed, and to leave it out would lose data without a word.  So are names
+ * followed, and to leave it out would lose data silently.  So are names
  * that are no UTF-8 or hold control characters, and more entries, longer names
  * and deeper folders than any dump has.
  */

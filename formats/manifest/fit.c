@@ -225,8 +225,7 @@ static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 				"%s: has %lld bytes of data, but its pages make %lld",
 				array->name, LL(array->nbytes), LL(pages));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes of data, "
-			"but layout, sizes and type make %lld",
+			"%s: has %lld bytes of data, but layout, sizes and type make %lld",
 			array->name, LL(array->nbytes), LL(dense));
 }
 

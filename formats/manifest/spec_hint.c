@@ -36,8 +36,9 @@ static enum kvt_status take_planes(struct told *t, struct kvt_error *err)
 	if (!t->spec.planar)
 		return KVT_OK;
 	if (!t->block_size)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s has planes in a block, so its "
-				"tokens count: give --block-size", t->group.spec);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s has planes in a block, so its tokens count: give --block-size",
+				t->group.spec);
 	for (int a = 0; a < KVT_NAXES; a++)
 		t->shape.n[a] = 1;
 	t->shape.elem = 1;

@@ -120,8 +120,7 @@ static enum kvt_status find_family(struct config *c, const struct kvt_json *oute
 	if (!(c->family = family_find(inner ? inner : type)))
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
 				"%s: model_type '%.60s' has no rules here: --as=FAMILY "
-				"reads it as another, such as llama, and --spec gives "
-				"the caches by hand",
+				"reads it as another, such as llama, and --spec gives the caches by hand",
 				c->in.name, inner ? inner : type);
 	snprintf(c->out->family, sizeof(c->out->family), "%s", c->family->type);
 	return KVT_OK;

@@ -89,8 +89,7 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	tenant.asked = kvt_fact(o->hints, "tenant");
 	if (tenant.asked && all && !*o->values.value[0].tenant)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its files are values alone and say no tenant; "
-				"leave out --set tenant",
+				"%s: its files are values alone and say no tenant; leave out --set tenant",
 				o->path);
 	for (int64_t i = 0; i < all; i++) {
 		struct kvt_mooncake_value *value = &o->values.value[i];

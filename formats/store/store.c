@@ -152,7 +152,7 @@ enum kvt_status kvt_store_layout(struct kvt_layout *out, const struct kvt_hints 
 	return KVT_OK;
 }
 
-/* ---- what files without a word say ---------------------------------------- */
+/* ---- what files cannot say ----------------------------------------------- */
 
 enum kvt_status kvt_store_check_kv(const struct kvt_group *group, const char *format,
 				   struct kvt_error *err)

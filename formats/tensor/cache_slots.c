@@ -224,8 +224,7 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 		o->seen = largest(tokens);
 	if (o->seen < 0 && !tokens)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: how many of the %lld slots of %.100s are filled "
-				"is not in the file; give --set slots=N",
+				"%s: how many of the %lld slots of %.100s are filled is not in the file; give --set slots=N",
 				o->reader->leaf.path, LL(slots_of(&o->layer[0])),
 				o->layer[0].name);
 	if (o->seen < 0)
@@ -326,8 +325,7 @@ enum kvt_status kvt_cache_slots(struct cache_opening *o)
 	if (o->nrows > 1 && !kvt_fact(o->hints, "tokens"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: which of the %lld slots of %lld rows are padding is "
-				"not in the file; give --set tokens=N or N,N..., "
-				"and padding=left where it comes first",
+				"not in the file; give --set tokens=N or N,N..., and padding=left where it comes first",
 				o->reader->leaf.path, LL(most_slots(o)), LL(o->nrows));
 	if ((status = settle_windows(o)) || (status = take_seen(o, left)))
 		return status;

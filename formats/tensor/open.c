@@ -318,8 +318,7 @@ static enum kvt_status refuse_axes(const struct opening *o)
 {
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: nothing says what the axes of %.100s are; "
-			"give --from=transformers for [batch, heads, tokens, elements], "
-			"or --layout or --manifest for blocks",
+			"give --from=transformers for [batch, heads, tokens, elements], or --layout or --manifest for blocks",
 			o->reader->leaf.path, o->tensors->tensor[0].name);
 }
 

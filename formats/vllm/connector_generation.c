@@ -157,8 +157,8 @@ static enum kvt_status ask(const struct kvt_connector *o)
 				o->block_size ? "" : ", and --block-size");
 	if (!o->block_size)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: does not say how many tokens the engine has in a block; give "
-				"--block-size", o->path);
+				"%s: does not say how many tokens the engine has in a block; give --block-size",
+				o->path);
 	for (int64_t r = 0; o->packed && r < o->requests.count; r++)
 		if (kvt_connector_ntokens(o, r) % o->block_size)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -257,8 +257,7 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 	if (which == VLLM_2025) {
 		if (shape[0] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2025 is %s, but the first "
-					"extent is %lld",
+					"%s: vllm-2025 is %s, but the first extent is %lld",
 					o->path, o->generation->shape,
 					(long long)shape[0]);
 		if (!heads && o->hints->head_dim > 0 &&
@@ -266,8 +265,7 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 			heads = shape[2] / o->hints->head_dim;
 		if (heads < 1)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tokens have %lld elements in an unknown "
-					"number of heads; give --heads or --spec",
+					"%s: tokens have %lld elements in an unknown number of heads; give --heads or --spec",
 					o->path, (long long)shape[2]);
 		if (shape[2] % heads)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -278,8 +276,7 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 	} else if (which == VLLM_2026_05) {
 		if (shape[1] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2026-05 is %s, but the "
-					"second extent is %lld",
+					"%s: vllm-2026-05 is %s, but the second extent is %lld",
 					o->path, o->generation->shape,
 					(long long)shape[1]);
 		n[KVT_AXIS_H] = shape[2];

@@ -31,13 +31,13 @@ static enum kvt_status start(struct kvt_offload *o)
 				LL(o->rank));
 	if (c->pp_size > 1 || c->dcp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: pp_size is %lld, dcp_size %lld; how such ranks share a row is "
-				"not known", o->base, LL(c->pp_size), LL(c->dcp_size));
+				"%s: pp_size is %lld, dcp_size %lld; how such ranks share a row is not known",
+				o->base, LL(c->pp_size), LL(c->dcp_size));
 	if (c->canonical && c->tp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: is canonical, but not for every TP: layers of which pages "
-				"cannot be joined are stored in another way, and which they are is "
-				"not said", o->base);
+				"cannot be joined are stored in another way, and which they are is not said",
+				o->base);
 	o->row = (struct kvt_offload_row){ .canonical = c->canonical != NULL,
 					   .per_file = c->blocks_per_file };
 	return KVT_OK;
@@ -76,12 +76,12 @@ static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group 
 	if (!said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: its config is the same for every number of tensor parallel "
-				"ranks, its rows are not; give --set tp-size=N, that of the engine "
-				"which wrote it", o->base);
+				"ranks, its rows are not; give --set tp-size=N, that of the engine which wrote it",
+				o->base);
 	if (heads % said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: %lld heads are not cut into %lld ranks in a tree whose config "
-				"is the same for every TP", o->base, LL(heads), LL(said));
+				"%s: %lld heads are not cut into %lld ranks in a tree whose config is the same for every TP",
+				o->base, LL(heads), LL(said));
 	o->row.ranks = said;
 	return KVT_OK;
 }
@@ -97,8 +97,8 @@ static enum kvt_status check_heads(const struct kvt_offload *o,
 	if (status || said == heads)
 		return status;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: its rows have the heads of all ranks, so --heads is that of the model: "
-			"%lld, or %lld", o->base, LL(heads), LL(said));
+			"%s: its rows have the heads of all ranks, so --heads is that of the model: %lld, or %lld",
+			o->base, LL(heads), LL(said));
 }
 
 /* ---- sizes -------------------------------------------------------------- */
@@ -296,7 +296,7 @@ static enum kvt_status ready(struct kvt_offload *o)
 }
 
 const struct kvt_offload_kind kvt_offload_rows = {
-	.checks = "digest of the config, names, lengths of rows, zeros behind cells, "
-		  "copies of heads",
+	.checks =
+		  "digest of the config, names, lengths of rows, zeros behind cells, copies of heads",
 	.start = start, .fit = fit, .ready = ready, .add = add_files,
 };

@@ -298,8 +298,8 @@ static enum kvt_status check_rows(struct writing *w)
 			return status;
 		if (g && w->row.rank_bytes != first.rank_bytes)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"groups %s and %s have blocks of unlike size, which rows of "
-					"vLLM's tier cannot hold", s->group[0].id, group->id);
+					"groups %s and %s have blocks of unlike size, which rows of vLLM's tier cannot hold",
+					s->group[0].id, group->id);
 		first = w->row;
 		group->page_bytes = group->page_offset = 0;
 	}
