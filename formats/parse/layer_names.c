@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layer_names.c - which layer a name means, where names are all there is
+ * layer_names.c - layers in the order of the model, where names are all there is
  *
- * "model.layers.12.self_attn.attn" is layer 12: the number after the word layer or
- * layers, or the only number in the name.
+ * kvt_layer_number() says which layer a name is of; two names of one layer are refused.
  */
 #include "formats/parse/layer_names.h"
 
