@@ -136,9 +136,8 @@ static enum kvt_status check_part(const struct kvt_file *file,
 	sum = kvt_piece_hash(whole, part->end - part->begin);
 	if (sum != run->sum[part->piece])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data is damaged between bytes %lld and %lld: "
-				"XXH3 is %016llx, expected %016llx", file->path,
-				(long long)part->begin, (long long)part->end,
+				"%s: data is damaged between bytes %lld and %lld: XXH3 is %016llx, expected %016llx",
+				file->path, (long long)part->begin, (long long)part->end,
 				(unsigned long long)sum,
 				(unsigned long long)run->sum[part->piece]);
 	atomic_store(&run->state[part->piece], WHOLE);

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot_hash.c - one hash over what a snapshot says about its data */
+/*
+ * snapshot_hash.c - one XXH3 over all that a snapshot says about its data
+ *
+ * The order of fields is that of kvtool-snapshot(5), for other programs to repeat.
+ * Numbers are eight bytes, texts and tables begin with their length: different
+ * snapshots give different bytes.
+ */
 #include "formats/file/snapshot_hash.h"
 
 #include <stdlib.h>
@@ -178,7 +184,7 @@ void kvt_hash_requests(struct kvt_hash *hash, const struct kvt_snapshot *snapsho
 		for (int g = 0; g < snapshot->ngroups; g++)
 			kvt_hash_table(hash, request->blocks[g], request->nblocks[g],
 				       sizeof(*request->blocks[g]));
-		/* behind all else, and nothing where there are none */
+		/* after all else, and nothing where there are none */
 		for (int64_t i = 0; i < request->nholes; i++) {
 			kvt_hash_text(hash, snapshot->group[request->hole[i].group].id);
 			kvt_hash_number(hash, request->hole[i].begin);

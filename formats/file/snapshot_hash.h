@@ -28,7 +28,7 @@ void kvt_hash_requests(struct kvt_hash *hash, const struct kvt_snapshot *snapsho
 
 /*
  * Null blocks and pools of groups, retained tokens, prompts: the feature "liveness",
- * which is hashed only where there is any of it, as files of old have none.
+ * which is hashed only where there is any of it: older files have none.
  */
 bool kvt_says_liveness(const struct kvt_snapshot *snapshot);
 void kvt_hash_liveness(struct kvt_hash *hash, const struct kvt_snapshot *snapshot);

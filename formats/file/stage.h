@@ -83,7 +83,7 @@ bool kvt_stage_is_one(const char *entry);
 /*
  * What runs that were killed left for an output at 'path', or with 'path' NULL for
  * any in 'folder': calls fn with the path of each.  Nothing is removed: it may
- * belong to somebody who is still writing.
+ * belong to a process that is still writing.
  */
 void kvt_stage_leftovers(const char *folder, const char *path,
 			 void (*fn)(void *context, const char *left), void *context);

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokens.c - tokens in order become blocks */
+/*
+ * tokens.c - runs of tokens at strides of the file's own become blocks
+ *
+ * A run is cut where blocks begin: a part of a block, whole blocks as one piece, and a
+ * part again.
+ */
 #include "formats/file/tokens.h"
 
 #include <stdlib.h>

@@ -5,12 +5,12 @@
  * For formats that know tokens and no blocks: the tokens of each request fill
  * blocks of their own, in order.
  */
-#ifndef KVT_TOKEN_RUNS_H
-#define KVT_TOKEN_RUNS_H
+#ifndef KVT_TOKENS_H
+#define KVT_TOKENS_H
 
 #include "formats/format.h"
 
-enum { KVT_TOKEN_BLOCK = 16 };	/* tokens a block where nobody says */
+enum { KVT_TOKEN_BLOCK = 16 };	/* tokens a block by default */
 
 /* As the user says, or that; KVT_USAGE if no block has as many. */
 KVT_MUST_CHECK enum kvt_status

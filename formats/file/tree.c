@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.c - walking a folder that nobody here made */
+/*
+ * tree.c - walking a foreign folder
+ *
+ * It may be as large or as deep as it likes and change meanwhile: entries, lengths of
+ * names and depth are bounded, no link is followed, and what is neither file nor
+ * folder is refused.
+ */
 #include "formats/file/tree.h"
 
 #include <dirent.h>
@@ -41,8 +47,8 @@ bool kvt_tree_skips(const char *name)
 {
 	size_t n = strlen(name);
 
-	return name[0] == '.' || (n > 4 && !strcmp(name + n - 4, ".tmp")) ||
-	       (n > 5 && !strcmp(name + n - 5, ".lock")) || strstr(name, ".tmp-") ||
+	return name[0] == '.' || kvt_path_ends(name, ".tmp") ||
+	       kvt_path_ends(name, ".lock") || strstr(name, ".tmp-") ||
 	       strstr(name, ".tmp.") || (n && name[n - 1] == '~');
 }
 
@@ -219,6 +225,13 @@ const char *kvt_path_base(const char *path)
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
+}
+
+bool kvt_path_ends(const char *path, const char *ending)
+{
+	size_t n = strlen(path), m = strlen(ending);
+
+	return n > m && !strcmp(path + n - m, ending);
 }
 
 char *kvt_path_join(const char *folder, const char *name, const char *suffix)

@@ -24,7 +24,7 @@ struct kvt_tree {
  * All regular files below 'path', at any depth.  Hidden files and folders and
  * temporary files (kvt_tree_skips()) are left out.  A symbolic link, and
  * whatever else is neither file nor folder, is KVT_BAD_INPUT: it is not
- * followed, and to leave it out would lose data without a word.  So are names
+ * followed, and to leave it out would lose data silently.  So are names
  * that are no UTF-8 or hold control characters, and more entries, longer names
  * and deeper folders than any dump has.
  */
@@ -34,6 +34,8 @@ void kvt_tree_free(struct kvt_tree *tree);
 
 /* What follows the last slash, or all of it. */
 const char *kvt_path_base(const char *path);
+/* Is there a name before this ending? */
+bool kvt_path_ends(const char *path, const char *ending);
 /* "a/b.c", malloc()ed; NULL when out of memory. */
 char *kvt_path_join(const char *folder, const char *name, const char *ending);
 
@@ -48,8 +50,8 @@ void kvt_tree_each_skipped(const char *path,
 			   void (*fn)(void *context, const char *name), void *context);
 
 /*
- * Lists file 'i' among those of a reader, parked: nothing is opened.  Whoever
- * reads it finds out if it is no longer the file that was seen.
+ * Lists file 'i' among those of a reader, parked: nothing is opened.  Reading it
+ * fails if it is no longer the file that was seen.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_tree_list(struct kvt_files *files, int *index, const struct kvt_tree *tree,
@@ -63,7 +65,7 @@ kvt_tree_list(struct kvt_files *files, int *index, const struct kvt_tree *tree,
 bool kvt_tree_has(const char *path, bool (*like)(const char *name));
 
 /*
- * All of a small text file, malloc()ed with a NUL behind it; KVT_BAD_INPUT if it
+ * All of a small text file, malloc()ed with a NUL after it; KVT_BAD_INPUT if it
  * has more than 'most' bytes.  It is listed among the files of the reader.
  */
 KVT_MUST_CHECK enum kvt_status

@@ -5,14 +5,18 @@
  * <prefix>_<device>_<file>.bin are pools of slots, made at their full size
  * before anything is stored; nothing on disk says which slots are in use, nor
  * how blocks are dealt to devices and files, which has to be said.
+ *
+ * Block id to place: device = id / rr % devices, then id / rr / devices * rr + id % rr
+ * counts blocks of the device (rr: round-robin); those fill its files one after the
+ * other, or in turn, by release.  Facts: FlexKV of 2026-08, flexkv/common/storage.py
+ * at 34ab141e; no dump of the engine itself is among the test data.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
 #include "formats/store/store.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MAX_BLOCKS = 1 << 20, MAX_NUMBER = 1 << 16 };
 
@@ -47,7 +51,7 @@ static bool take_number(int64_t *out, const char *begin, const char **end)
 	return *out < MAX_NUMBER;
 }
 
-static bool parse_name(struct pool_file *out, struct kvt_part_of_name *prefix,
+static bool parse_name(struct pool_file *out, struct kvt_name_part *prefix,
 		       const char *path)
 {
 	const char *name = kvt_path_base(path);
@@ -57,11 +61,11 @@ static bool parse_name(struct pool_file *out, struct kvt_part_of_name *prefix,
 	if (n < 5 || strcmp(end, ".bin") || !take_number(&out->number, name, &end) ||
 	    !take_number(&out->device, name, &end) || end == name)
 		return false;
-	*prefix = (struct kvt_part_of_name){ name, (size_t)(end - name) };
+	*prefix = (struct kvt_name_part){ name, (size_t)(end - name) };
 	return true;
 }
 
-static bool find_prefix(struct kvt_part_of_name *prefix, const char *name)
+static bool find_prefix(struct kvt_name_part *prefix, const char *name)
 {
 	struct pool_file file;
 
@@ -71,7 +75,7 @@ static bool find_prefix(struct kvt_part_of_name *prefix, const char *name)
 static bool is_pool(const char *path)
 {
 	const char *name = kvt_path_base(path);
-	struct kvt_part_of_name prefix;
+	struct kvt_name_part prefix;
 
 	return !strncmp(name, "flexkv_", 7) && strstr(name, "ssdcache") &&
 	       find_prefix(&prefix, path);
@@ -123,7 +127,7 @@ static enum kvt_status check_grid(struct opening *o)
 
 static enum kvt_status choose_files(struct opening *o)
 {
-	struct kvt_choice cache = { .key = "cache", .what = "caches" };
+	struct kvt_store_choice cache = { .key = "cache", .what = "caches" };
 	enum kvt_status status;
 
 	cache.asked = kvt_fact(o->hints, "cache");
@@ -132,7 +136,7 @@ static enum kvt_status choose_files(struct opening *o)
 				     o->err)))
 		return status;
 	for (; o->count < o->tree.count; o->count++) {
-		struct kvt_part_of_name prefix;
+		struct kvt_name_part prefix;
 
 		o->file[o->count].at = o->count;
 		parse_name(&o->file[o->count], &prefix, o->tree.file[o->count].name);

@@ -129,9 +129,9 @@ static enum kvt_status read_ints(struct kvt_h5_in *in, hid_t object,
 	uint8_t raw[MAX_LIST * 8];
 
 	if (H5Tequal(attr->type, kvt_h5_int_type(type)) <= 0)
-		return kvt_h5_bad(in, object, err, "attribute %s is no "
-				  "little-endian integer of %d bytes, %s", name,
-				  size, type == KVT_H5_I32 || type == KVT_H5_I64 ?
+		return kvt_h5_bad(in, object, err,
+				  "attribute %s is no little-endian integer of %d bytes, %s",
+				  name, size, type == KVT_H5_I32 || type == KVT_H5_I64 ?
 				  "signed" : "unsigned");
 	if (H5Aread(attr->id, attr->type, raw) < 0)
 		return kvt_h5_bad(in, object, err, "attribute %s cannot be read",
@@ -167,9 +167,9 @@ static enum kvt_status check_list(const struct kvt_h5_in *in, hid_t object,
 				  int most, struct kvt_error *err)
 {
 	if (!attr->list || attr->n < 1 || attr->n > most)
-		return kvt_h5_bad(in, object, err, "attribute %s is %s of %lld "
-				  "values, expected a list of 1 to %d", name,
-				  attr->list ? "a list" : "no list",
+		return kvt_h5_bad(in, object, err,
+				  "attribute %s is %s of %lld values, expected a list of 1 to %d",
+				  name, attr->list ? "a list" : "no list",
 				  (long long)attr->n, most);
 	return KVT_OK;
 }
@@ -228,8 +228,9 @@ static enum kvt_status read_texts(struct kvt_h5_in *in, hid_t object,
 	char *raw;
 
 	if (!nbytes)
-		return kvt_h5_bad(in, object, err, "attribute %s is no string "
-				  "of fixed length", name);
+		return kvt_h5_bad(in, object, err,
+				  "attribute %s is no string of fixed length",
+				  name);
 	/* at most MAX_LIST, of less than 2^32 bytes each */
 	if ((status = kvt_h5_spend(in, object, (int64_t)nbytes * attr->n, err)))
 		return status;

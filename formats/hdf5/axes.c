@@ -63,8 +63,7 @@ enum kvt_status kvt_h5_axes(struct kvt_h5_axes *out,
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (!has[a] && group->shape.n[a] != 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"group %s: layout %s has no %s "
-					"axis, of which there are %lld",
+					"group %s: layout %s has no %s axis, of which there are %lld",
 					group->id,
 					kvt_layout_string(&group->layout).s,
 					kvt_axis_name(a),

@@ -291,8 +291,7 @@ static enum kvt_status read_storage(struct kvt_reader *reader, int index,
 
 	if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS)
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-				       "data is in the header, "
-				       "expected chunks or one run");
+				       "data is in the header, expected chunks or one run");
 	else if (plane > 0 && tiled != (layout == H5D_CHUNKED))
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
 				       "only one of keys and values is chunked");

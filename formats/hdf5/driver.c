@@ -12,7 +12,7 @@
  * HDF5 does not always say that the last bytes of a dataset were not written, reads
  * zeros where a file ends early, and 1.10 crashes when it closes what it could not
  * write.  So it never hears of a write that failed: that is kept here, nothing more
- * is written, and who writes asks kvt_h5_check_fault().  A file that has become
+ * is written, and a writer asks kvt_h5_check_fault().  A file that has become
  * shorter is an error of reading.
  */
 #include "formats/hdf5/hdf5.h"
@@ -32,7 +32,7 @@ struct driver {
 	dev_t dev;
 	ino_t ino;
 	bool writes;
-	struct kvt_h5_fault own;	/* until somebody takes it */
+	struct kvt_h5_fault own;	/* until kvt_h5_driver_catch() takes it */
 };
 
 static struct driver *driver_of(H5FD_t *file)
@@ -182,7 +182,7 @@ static herr_t driver_truncate(H5FD_t *file, hid_t dxpl, hbool_t closing)
 /* ---- bytes -------------------------------------------------------------- */
 
 /*
- * Raw bytes to or from the buffer of who asks.  Others may move meanwhile: what
+ * Raw bytes to or from the caller's buffer.  Others may move meanwhile: what
  * falls out of the cache of metadata is written, and strings count as raw bytes.
  */
 static bool caught(struct driver *driver, H5FD_mem_t type, haddr_t addr, size_t n,

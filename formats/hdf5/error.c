@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.c - entering HDF5, and what it has to say, as one sentence */
+/*
+ * error.c - entering HDF5, and what it has to say, as one sentence
+ *
+ * Its error stack goes from the innermost call out, and the innermost reason is the one
+ * worth telling: the system's words, if the system is to blame.
+ */
 #include "formats/hdf5/hdf5.h"
 
 #include <pthread.h>
@@ -12,7 +17,7 @@ void kvt_h5_drop(hid_t id)
 
 	if (id < 0)
 		return;
-	/* Every call clears the error stack, which somebody may still read. */
+	/* Every call clears the error stack, which a caller may still read. */
 	stack = H5Eget_num(H5E_DEFAULT) > 0 ? H5Eget_current_stack() : -1;
 	H5Idec_ref(id);
 	if (stack >= 0)
@@ -168,8 +173,8 @@ enum kvt_status kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes,
 			     struct kvt_error *err)
 {
 	if (nbytes > in->left)
-		return kvt_h5_bad(in, object, err, "tables hold more than the "
-				  "file, which has %lld bytes",
+		return kvt_h5_bad(in, object, err,
+				  "tables hold more than the file, which has %lld bytes",
 				  (long long)in->nbytes);
 	in->left -= nbytes;
 	return KVT_OK;

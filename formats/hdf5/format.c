@@ -26,7 +26,7 @@ static bool probe(const char *path, const uint8_t *head, int64_t nhead)
 	static const uint8_t signature[] = "\x89HDF\r\n\x1a\n";
 
 	(void)path;
-	/* 0, or a power of two behind a user block */
+	/* 0, or a power of two after a user block */
 	for (int64_t at = 0; head && at + 8 <= nhead; at = at ? 2 * at : 512)
 		if (!memcmp(head + at, signature, 8))
 			return true;
@@ -73,9 +73,8 @@ static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
 	const struct kvt_group *g = &reader->leaf.snapshot.group[group];
 
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: group %s: tile at layer %lld, block %llu, "
-			"state %lld, head %lld, kv %lld: %s", reader->leaf.path, g->id,
-			(long long)begin[KVT_AXIS_L],
+			"%s: group %s: tile at layer %lld, block %llu, state %lld, head %lld, kv %lld: %s",
+			reader->leaf.path, g->id, (long long)begin[KVT_AXIS_L],
 			(unsigned long long)kvt_block_id(g, begin[KVT_AXIS_B]),
 			(long long)begin[KVT_AXIS_S], (long long)begin[KVT_AXIS_H],
 			(long long)begin[KVT_AXIS_K], what);

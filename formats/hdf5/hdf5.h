@@ -135,7 +135,7 @@ bool kvt_h5_put_strs(hid_t object, const char *name, const char *const *value,
 bool kvt_h5_put_labels(hid_t dataset, const char *const *label, int n);
 
 /*
- * Opens a group or a dataset behind a hard link of 'parent'.  KVT_OK with '*out'
+ * Opens a group or a dataset at the end of a hard link of 'parent'.  KVT_OK with '*out'
  * negative if there is no such link.  A dataset comes checked for everything
  * that could make reading it reach outside the file.
  */

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints.c - what the user says of a snapshot must be what it says itself */
+/*
+ * hints.c - what the user says of a snapshot must be what it says itself
+ *
+ * A snapshot lacks nothing, so hints fill no gaps here.
+ */
 #include "formats/hdf5/hdf5.h"
 
 static enum kvt_status check_numbers(const char *path,

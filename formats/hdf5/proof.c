@@ -78,16 +78,18 @@ static enum kvt_status get_sum(struct kvt_h5_in *in, hid_t object, const char *n
 	enum kvt_status status = KVT_OK;
 
 	if (!kvt_h5_has_attr(in, object, name))
-		return kvt_h5_bad(in, object, err, "attribute %s is missing, which "
-				  "version %lld.%lld has", name,
+		return kvt_h5_bad(in, object, err,
+				  "attribute %s is missing, which version %lld.%lld has",
+				  name,
 				  (long long)in->version[0], (long long)in->version[1]);
 	if ((attr = H5Aopen(object, name, H5P_DEFAULT)) < 0 ||
 	    (type = H5Aget_type(attr)) < 0 || (space = H5Aget_space(attr)) < 0 ||
 	    H5Tequal(type, kvt_h5_int_type(KVT_H5_U64)) <= 0 ||
 	    H5Sget_simple_extent_type(space) != H5S_SCALAR ||
 	    H5Aread(attr, type, out) < 0)
-		status = kvt_h5_bad(in, object, err, "attribute %s is no little-endian "
-				    "integer of 8 bytes, unsigned", name);
+		status = kvt_h5_bad(in, object, err,
+				    "attribute %s is no little-endian integer of 8 bytes, unsigned",
+				    name);
 	kvt_h5_drop(space);
 	kvt_h5_drop(type);
 	kvt_h5_drop(attr);
@@ -157,8 +159,9 @@ static enum kvt_status prove_data(struct kvt_reader *reader, int index,
 static enum kvt_status tell_damaged(const struct kvt_h5_in *in, uint64_t is,
 				    uint64_t expected, struct kvt_error *err)
 {
-	return kvt_h5_bad(in, -1, err, "tables or attributes are damaged: their XXH3 is "
-			  "%016llx, attribute %s says %016llx", (unsigned long long)is,
+	return kvt_h5_bad(in, -1, err,
+			  "tables or attributes are damaged: their XXH3 is %016llx, attribute %s says %016llx",
+			  (unsigned long long)is,
 			  tables_checksum, (unsigned long long)expected);
 }
 
@@ -189,8 +192,9 @@ enum kvt_status kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *
 	if (!kvt_h5_has_proof(in)) {
 		if (!kvt_h5_has_attr(in, in->file, tables_checksum))
 			return KVT_OK;
-		return kvt_h5_bad(in, -1, err, "format_version is 1.0, which has no "
-				  "attribute %s, but there is one", tables_checksum);
+		return kvt_h5_bad(in, -1, err,
+				  "format_version is 1.0, which has no attribute %s, but there is one",
+				  tables_checksum);
 	}
 	if ((status = get_sum(in, in->file, tables_checksum, &expected, err)) ||
 	    (status = read_cells_sums(reader, in, err)))
@@ -232,9 +236,9 @@ enum kvt_status kvt_h5_check_cells(const struct kvt_reader *reader, int index,
 		return KVT_OK;
 	at = H5Dget_offset(own->cells);
 	if (at == HADDR_UNDEF || at > INT64_MAX)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: group %s: content_digest is not "
-				"one run", reader->leaf.path,
-				reader->leaf.snapshot.group[index].id);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: group %s: content_digest is not one run",
+				reader->leaf.path, reader->leaf.snapshot.group[index].id);
 	for (int64_t i = 0; i < n; i += MOST) {
 		int64_t count = n - i < MOST ? n - i : MOST;
 
@@ -245,8 +249,8 @@ enum kvt_status kvt_h5_check_cells(const struct kvt_reader *reader, int index,
 		sum += kvt_cells_sum(cells, count, i);
 	}
 	if (sum != own->cells_sum)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: group %s: content_digest is "
-				"damaged: its checksum is %016llx, expected %016llx",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: group %s: content_digest is damaged: its checksum is %016llx, expected %016llx",
 				reader->leaf.path, reader->leaf.snapshot.group[index].id,
 				(unsigned long long)sum,
 				(unsigned long long)own->cells_sum);

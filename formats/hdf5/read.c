@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read.c - opens a snapshot: the file, its groups, its cells */
+/*
+ * read.c - opens a snapshot (kvtool-snapshot(5), versions 1.0 and 1.1)
+ *
+ * In order: the root's attributes, each group's attributes, datasets, tables and
+ * cells, the requests, and last the checksum of all of it.  Nothing is believed that
+ * HDF5 could not read: a fault of the file under it comes before any other complaint.
+ * Time and memory: those of the tables; data and cells are not read.
+ */
 #include "formats/hdf5/hdf5.h"
 
 #include <errno.h>
@@ -189,8 +196,8 @@ static enum kvt_status read_groups(struct kvt_reader *reader,
 /* ---- the file ----------------------------------------------------------- */
 
 /*
- * Bytes before HDF5's own shift every offset; nobody writes them, so one more
- * thing that could go wrong is refused instead.
+ * Bytes before HDF5's own shift every offset; no writer of dumps makes them, so
+ * they are refused.
  */
 static enum kvt_status check_user_block(struct kvt_h5_in *in,
 					struct kvt_error *err)

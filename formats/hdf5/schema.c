@@ -14,8 +14,9 @@
 #define SCHEMA "kvtool-kv-snapshot"
 enum { MAJOR = 1, MINOR = 1 };
 /*
- * Whoever ignores these takes wrong tokens: requests behind token 0, null blocks of
- * groups and windows that are not all that is kept, requests that lack tokens.
+ * A reader that ignores these takes wrong tokens: requests that begin after token 0,
+ * null blocks of groups and windows that are not all that is kept, requests that lack
+ * tokens.
  */
 static const char *const features[] = { "first_token", "liveness", "holes" };
 enum { FIRST_TOKEN, LIVENESS, HOLES, NFEATURES };
@@ -111,8 +112,8 @@ static enum kvt_status check_format(struct kvt_h5_in *in, struct kvt_error *err)
 	char *format = NULL;
 
 	if (!kvt_h5_has_attr(in, in->file, "format"))
-		return kvt_h5_bad(in, -1, err, "HDF5, but no kvtool snapshot: "
-				  "attribute format is missing");
+		return kvt_h5_bad(in, -1, err,
+				  "HDF5, but no kvtool snapshot: attribute format is missing");
 	if ((status = kvt_h5_get_str(in, in->file, "format", &format, err)))
 		return status;
 	if (strcmp(format, SCHEMA))
@@ -138,8 +139,7 @@ static enum kvt_status check_version(struct kvt_h5_in *in, struct kvt_error *err
 	/* A higher minor number only adds what may be ignored. */
 	if (version[0] > MAJOR)
 		return kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-				     "snapshot version %lld.%lld, "
-				     "this program reads up to %d.%d",
+				     "snapshot version %lld.%lld, this program reads up to %d.%d",
 				     (long long)version[0],
 				     (long long)version[1], MAJOR, MINOR);
 	in->version[0] = version[0];
@@ -171,8 +171,7 @@ static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *er
 	for (int i = 0; i < n; i++) {
 		if (!status && !is_known(feature[i]))
 			status = kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-					       "snapshot requires the feature '%s', "
-					       "which this program does not know",
+					       "snapshot requires the feature '%s', which this program does not know",
 					       feature[i]);
 		free(feature[i]);
 	}
@@ -430,8 +429,7 @@ static enum kvt_status check_content(struct kvt_h5_in *in, hid_t object,
 			nbytes = -1;
 	if (nbytes != state_bytes(group) || n != names)
 		return kvt_h5_bad(in, object, err,
-				  "content_shape and content_axes do not describe "
-				  "%lld bytes a state and head",
+				  "content_shape and content_axes do not describe %lld bytes a state and head",
 				  (long long)state_bytes(group));
 	return KVT_OK;
 }

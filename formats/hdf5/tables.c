@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tables.c - the tables of a group, and the requests
+ * tables.c - the tables of a group: components, names and ids of layers and blocks;
+ * and the requests, with a table of blocks for each group
  */
 #include "formats/hdf5/hdf5.h"
 
@@ -53,9 +54,9 @@ static enum kvt_status read_columns(struct kvt_h5_in *in, hid_t object,
 		struct kvt_component *c = &group->component[i];
 
 		if (!name[i][0] || strlen(name[i]) >= sizeof(c->name))
-			return kvt_h5_bad(in, object, err, "component %d has a name "
-					  "of %zu bytes, expected 1 to %zu", i,
-					  strlen(name[i]), sizeof(c->name) - 1);
+			return kvt_h5_bad(in, object, err,
+					  "component %d has a name of %zu bytes, expected 1 to %zu",
+					  i, strlen(name[i]), sizeof(c->name) - 1);
 		strcpy(c->name, name[i]);
 		c->start = start[i];
 		c->length = length[i];
@@ -90,8 +91,7 @@ static enum kvt_status read_components(struct kvt_h5_in *in, hid_t parent,
 					      err);
 		if (!status && n > KVT_MAX_COMPONENTS)
 			status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
-					       "%lld components, expected "
-					       "at most %d",
+					       "%lld components, expected at most %d",
 					       (long long)n, KVT_MAX_COMPONENTS);
 		if (!status && !name)
 			status = kvt_h5_bad(in, object, err,

@@ -139,8 +139,7 @@ enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,
 	if (kvt_shape_nbytes(&tiling.nbytes, &shape, NULL) ||
 	    tiling.nbytes > MAX_TILE)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"group %s: a block and head of %lld states "
-				"is too large for an HDF5 chunk",
+				"group %s: a block and head of %lld states is too large for an HDF5 chunk",
 				group->id, (long long)group->shape.n[KVT_AXIS_S]);
 	*out = tiling;
 	return KVT_OK;
@@ -202,8 +201,7 @@ static enum kvt_status read_filters(struct kvt_tiling *tiling,
 			nvalues = VALUES;
 		if (!take_filter(tiling, id, values, nvalues))
 			return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED, err,
-					     "filter %d (%s) as stage %d, expected "
-					     "shuffle, zstd (%d), fletcher32",
+					     "filter %d (%s) as stage %d, expected shuffle, zstd (%d), fletcher32",
 					     (int)id, name, i, KVT_ZSTD_FILTER);
 		if (id == H5Z_FILTER_SHUFFLE &&
 		    (nvalues < 1 || values[0] != (unsigned)tiling->elem))
@@ -273,8 +271,7 @@ static enum kvt_status check_plausible(const struct kvt_tiling *tiling,
 		least = 8;
 	if (ntiles > in->nbytes / least)
 		return kvt_h5_bad(in, dataset, err,
-				  "%lld tiles of %lld bytes are not in a file "
-				  "of %lld bytes",
+				  "%lld tiles of %lld bytes are not in a file of %lld bytes",
 				  (long long)ntiles, (long long)tiling->nbytes,
 				  (long long)in->nbytes);
 	return KVT_OK;

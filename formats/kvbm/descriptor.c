@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* descriptor.c - the JSON that describes a tier of Dynamo's KVBM */
+/*
+ * descriptor.c - the JSON that describes a tier of Dynamo's KVBM
+ *
+ * In: a LayoutDescriptor of version 1, or its LayoutConfig alone.  Out: extents, bytes
+ * of an element, the order of axes, and whether layers have buffers of their own.
+ * Addresses in it are of a process that is gone, and are not read.
+ */
 #include "formats/kvbm/kvbm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/parse/json.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MOST = 1 << 30 };
 

@@ -5,6 +5,10 @@
  * A tier is one file with all blocks, or a file a layer.  Its descriptor, given
  * with --manifest, is the JSON that workers send each other (version 1), or only
  * the config in it; it says widths of elements and not their type.
+ *
+ * Facts: Dynamo's lib/kvbm-physical/src/layout at 049cc229, 090512fc and 106bcffb; the
+ * disk tier of kvbm 1.6.1 is the same.  Only layers in buffers of their own are
+ * padded.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +19,7 @@
 #include "formats/parse/json.h"
 #include "formats/parse/layer_names.h"
 #include "formats/store/store.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MOST_JSON = 16 << 20 };
 
@@ -104,7 +107,7 @@ static enum kvt_status describe(struct opening *o)
 
 /* ---- files -------------------------------------------------------------- */
 
-/* What is behind the data: what the descriptor's region has, or an alignment. */
+/* What follows the data: what the descriptor's region has, or an alignment. */
 static int64_t padding(const struct opening *o, int64_t nbytes, int64_t size)
 {
 	int64_t align = o->kvbm.alignment, rest = nbytes % align;
@@ -169,16 +172,16 @@ static enum kvt_status add_layers(struct opening *o)
 static enum kvt_status add_folder(struct opening *o)
 {
 	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
-	int64_t wanted = o->kvbm.separate ? o->kvbm.layers : 1;
+	int64_t expected = o->kvbm.separate ? o->kvbm.layers : 1;
 	enum kvt_status status;
 	int file;
 
 	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
 		return status;
-	if (o->tree.count != wanted)
+	if (o->tree.count != expected)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has %lld files, expected %lld", o->path,
-				LL(o->tree.count), LL(wanted));
+				LL(o->tree.count), LL(expected));
 	if (o->kvbm.separate)
 		return add_layers(o);
 	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, 0, o->err)))

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cursor.c - cells, rows, outputs and states of a state file of llama.cpp */
+/*
+ * cursor.c - cells, rows, outputs and states of a state file of llama.cpp
+ *
+ * Little-endian, without alignment: of each cache a number of streams; of each stream
+ * its cells (position, sequences), then of all layers the rows of keys and those of
+ * values, where there are any, a type and a length before each.  Recurrent memory is
+ * cells, then two rows in each layer.  Rows are skipped: only their places are kept.
+ */
 #include "formats/llama/llama.h"
 
 #include <stdlib.h>

@@ -5,14 +5,18 @@
  * Cells become tokens and sequences requests.  The number of heads is not in the
  * file.  Quantised rows are bytes that must not be torn apart; keys and values
  * that differ in type or width are groups of their own.
+ *
+ * Versions: ggsn 9 and 10, ggsq 2 and 3, and the memory of a sequence as programs get
+ * it (since about build 9049 with a magic number).  Facts: files that builds of
+ * 2025-08 and 2026-10 wrote (testdata/engines), and src/llama-context.cpp,
+ * llama-kv-cache.cpp and llama-memory-recurrent.cpp.
  */
 #include "formats/llama/llama.h"
 #include "formats/manifest/manifest.h"
+#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- groups ------------------------------------------------------------- */
 

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse.c - the ways to read a state file of llama.cpp, and which one fits */
+/*
+ * parse.c - the ways to read a state file of llama.cpp, and which one fits
+ *
+ * Fields were added without a new version, and some depend on the model, so that the
+ * first bytes do not tell how the others are to be read.  All readings are tried: with
+ * and without streams and outputs, with 0, 8 or 12 bytes more in a cell, one or two
+ * caches, recurrent states or none.  One that ends where the file does is right; none
+ * or several are refused, with what they differ in.  Time: readings times cells, for
+ * rows are skipped.
+ */
 #include "formats/llama/llama.h"
 
 #include <stdlib.h>
@@ -264,7 +273,7 @@ static const char *describe(char text[120], const struct reading *r)
 		 r->ncaches == 1 ? "" : "s",
 		 r->ncaches && !r->values[0] ? " without values" : "",
 		 r->recurrent ? " and states" : "", r->extra,
-		 r->outputs ? " behind outputs" : r->streams ? "" : " and no streams");
+		 r->outputs ? " after outputs" : r->streams ? "" : " and no streams");
 	return text;
 }
 

@@ -2,6 +2,10 @@
 /*
  * requests.c - sequences of a llama.cpp state as requests, their cells as
  * tokens in the order of positions
+ *
+ * In: members (sequence, position, cell), sorted.  Out: requests with a table in each
+ * group, holes where a cache lacks a position, and token ids where the list that the
+ * program stored has one for each position.
  */
 #include "formats/llama/llama.h"
 

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chunks.c - from keys and bytes to chunks */
+/*
+ * chunks.c - files or values of LMCache become chunks
+ *
+ * In: keys, places and lengths, from files or from a store of Mooncake.  Those of one
+ * cache and rank are selected, by what the user asks for; headers are read, or made of
+ * what the user says; each becomes a chunk, which store/chunks.c puts in order.
+ */
 #include "formats/lmcache/lmcache.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 const char *const kvt_lmcache_facts[] = {
 	"model", "world", "worker", "dtype", "tags", "group", "total-heads",

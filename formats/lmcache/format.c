@@ -2,6 +2,10 @@
 /*
  * format.c - files that LMCache writes: local disk, the FS connector, GDS
  * and Weka, and the file adapters of its second level
+ *
+ * * Endings say which backend wrote a file, names say of which model, rank and tokens
+ * it is; headers, where there are any, say what is in it.  Facts: files that LMCache
+ * 0.5.6 wrote (testdata/engines), and its storage_backend and utils.py.
  */
 #include <stdlib.h>
 #include <string.h>

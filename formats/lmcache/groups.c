@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* groups.c - what a chunk of LMCache is an array of */
+/*
+ * groups.c - groups of a dump of LMCache, from the arrays of a chunk
+ *
+ * An array has layers, tokens and heads times their width; the number of heads is not
+ * in the file.  Arrays of several groups follow each other.
+ */
 #include "formats/lmcache/lmcache.h"
 
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static const char *first_path(const struct kvt_lmcache *o)
 {

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* header.c - headers of LMCache chunks: seven integers, or JSON */
+/*
+ * header.c - headers of LMCache chunks: seven integers, or JSON
+ *
+ * The FS connector writes 28 bytes of little-endian i32, if it is told to: length of
+ * the payload, memory format, type, and a shape of four; with several groups type and
+ * shape for each.  GDS and Weka write 4096 bytes: a length of 4088, and JSON with the
+ * tensor "kvcache", padded with blanks.  Either must explain the file to the byte.
+ */
 #include "formats/lmcache/lmcache.h"
 
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"
+#include "lib/base/print.h"
 
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* What a header says of one array, before the format explains it. */
 struct said {
@@ -76,7 +82,7 @@ static bool shape_fits(struct kvt_lmcache_array *out, const struct fmt *fmt,
 
 /*
  * Shapes of fewer than four numbers have been padded with ones in front or with
- * zeros behind.  No shape can be both: an array has no extent of 0.
+ * zeros after.  No shape can be both: an array has no extent of 0.
  */
 static bool padded_fits(struct kvt_lmcache_array *out, const struct fmt *fmt,
 			const int64_t shape[4])

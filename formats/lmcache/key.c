@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key.c - names of LMCache chunks, taken apart */
+/*
+ * key.c - names of LMCache chunks, taken apart
+ *
+ * Local disk, the FS connector and GDS:
+ * MODEL@WORLD@WORKER@HASH@DTYPE[@LAYER][@TAG%VALUE] with slashes as dashes or
+ * percent-encoded; the file adapters of the second level:
+ * MODEL@0xRANKS@GROUP@HASH[@SALT], slashes as -SEP-, ranks as four bytes.
+ */
 #include "formats/lmcache/lmcache.h"
 
 #include <ctype.h>

@@ -11,7 +11,7 @@
 
 /* ---- keys: what the name of a chunk says (key.c) ------------------------ */
 
-/* Who wrote a file, which is all that its ending says. */
+/* The backend that wrote a file, by its ending. */
 enum kvt_lmcache_backend {
 	KVT_LMCACHE_DISK,		/* .pt, no torch file for all that */
 	KVT_LMCACHE_FS,			/* .data: FS connector, or L2 adapter */

@@ -16,62 +16,13 @@
 enum { LINE_MOST = 1 << 24 };
 static const int64_t latest_ms = (int64_t)1 << 42;	/* ns fit 63 bits */
 
-/* ---- growing --------------------------------------------------------------- */
-
-bool trace_grow(void **at, int64_t *room, int64_t n, size_t each)
-{
-	int64_t more = *room ? 2 * *room : 256;
-	void *p;
-
-	if (n < *room)
-		return true;
-	if (!(p = realloc(*at, (size_t)more * each)))
-		return false;
-	*at = p;
-	*room = more;
-	return true;
-}
-
-enum kvt_status trace_add(struct kvt_trace *t, const struct kvt_trace_row *row,
-			  const struct trace_line *line, struct kvt_error *err)
-{
-	if (t->n == TRACE_MOST)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: more than %d requests",
-				line->name, TRACE_MOST);
-	if (!trace_grow((void **)&t->row, &t->room, t->n, sizeof(*t->row)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	t->row[t->n++] = *row;
-	return KVT_OK;
-}
+/* ---- lines ------------------------------------------------------------------ */
 
 static enum kvt_status add_hash(struct kvt_trace *t, int64_t hash, struct kvt_error *err)
 {
 	if (!trace_grow((void **)&t->hash, &t->hash_room, t->nhashes, sizeof(*t->hash)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	t->hash[t->nhashes++] = hash;
-	return KVT_OK;
-}
-
-void kvt_trace_free(struct kvt_trace *trace)
-{
-	free(trace->row);
-	free(trace->hash);
-	trace->row = NULL;
-	trace->hash = NULL;
-	trace->n = trace->nhashes = 0;
-}
-
-/* ---- lines ------------------------------------------------------------------ */
-
-enum kvt_status trace_check_order(const struct kvt_trace *t,
-				  const struct trace_line *line, int64_t arrival,
-				  struct kvt_error *err)
-{
-	if (t->n && arrival < t->row[t->n - 1].arrival)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %lld ms is before the request of the line above, %lld ms",
-				line->name, (long long)(arrival / 1000000),
-				(long long)(t->row[t->n - 1].arrival / 1000000));
 	return KVT_OK;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * content.c - content of no one element type, as manifests and users
+ * content.c - content that is not of one element type, as manifests and users
  * name it
  */
 #include "formats/manifest/manifest.h"
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- names -------------------------------------------------------------- */
 
@@ -39,7 +39,8 @@ enum kvt_status kvt_group_hint_content(struct kvt_group *group, const char *text
 			kvt_content_name(&content).s);
 }
 
-enum kvt_status kvt_take_content_type(struct kvt_group *group, const struct kvt_json *in)
+enum kvt_status kvt_manifest_take_content_type(struct kvt_group *group,
+					       const struct kvt_json *in)
 {
 	const char *text = NULL;
 	enum kvt_status status = kvt_json_string(&text, in, "content_type");

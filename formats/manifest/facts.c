@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facts.c - KEY=VALUE that the user gives for one format */
+/*
+ * facts.c - facts: KEY=VALUE that the user gives for one format
+ *
+ * Each format lists the keys that it asks for; any other is refused before a file is
+ * opened.
+ */
 #include "formats/format.h"
 
 #include <stdlib.h>

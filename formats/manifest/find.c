@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MAX_MANIFEST = 16 * 1024 * 1024 };
 

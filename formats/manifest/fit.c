@@ -2,14 +2,14 @@
 /*
  * fit.c - what was said of a dump, against the file that holds it
  *
- * An extent that nobody gave may follow from the array's shape or, if it is the
+ * An extent that was not given may follow from the array's shape or, if it is the
  * only one, from the size.  A layout never does: many layouts have one shape.
  */
 #include "formats/manifest/manifest.h"
 
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- what follows within a group ---------------------------------------- */
 
@@ -169,12 +169,12 @@ static enum kvt_status fit_single(struct kvt_group *group,
 
 	kvt_content_defaults(group);
 	/* what is there counts before what may follow: H of MLA, say */
-	if ((status = kvt_fit_shape(group, array, err)) ||
+	if ((status = kvt_manifest_fit_shape(group, array, err)) ||
 	    (status = fit_dtype(group, array, err)) ||
 	    (status = settle_group(group, array->name, err)) ||
 	    (status = derive_open(group, array, err)) ||
 	    (status = settle_states(group, array->name, err)) ||
-	    (status = kvt_fit_axes(group, array, err)))
+	    (status = kvt_manifest_fit_axes(group, array, err)))
 		return status;
 	return kvt_content_fold(group, array->name, err);
 }
@@ -225,8 +225,7 @@ static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 				"%s: has %lld bytes of data, but its pages make %lld",
 				array->name, LL(array->nbytes), LL(pages));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes of data, "
-			"but layout, sizes and type make %lld",
+			"%s: has %lld bytes of data, but layout, sizes and type make %lld",
 			array->name, LL(array->nbytes), LL(dense));
 }
 
@@ -237,7 +236,7 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 	enum kvt_status status;
 
 	if (!manifest->has_layout)
-		return kvt_fit_presets(manifest, array, err);
+		return kvt_manifest_fit_presets(manifest, array, err);
 	for (int g = 0; g < s->ngroups; g++) {
 		if (s->ngroups == 1)
 			status = fit_single(&s->group[g], array, err);
@@ -247,7 +246,7 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 						&s->parallel, array->name, err)))
 			return status;
 	}
-	if ((status = kvt_fit_file_shape(manifest, array, err)))
+	if ((status = kvt_manifest_fit_file_shape(manifest, array, err)))
 		return status;
 	return fit_bytes(manifest, array, err);
 }

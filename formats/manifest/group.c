@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- blank groups, and extents ------------------------------------------ */
 
@@ -49,7 +49,7 @@ enum kvt_status kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_take_extent(struct kvt_group *group, enum kvt_axis axis,
+enum kvt_status kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
 				   const struct kvt_json *in, const char *key)
 {
 	enum kvt_status status;
@@ -151,7 +151,8 @@ static enum kvt_status take_kind(struct kvt_group *group, const struct kvt_json 
 			in->name, kind);
 }
 
-enum kvt_status kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in)
+enum kvt_status kvt_manifest_take_dtype(struct kvt_group *group,
+					const struct kvt_json *in)
 {
 	const char *dtype = NULL;
 	enum kvt_status status = kvt_json_string(&dtype, in, "dtype");
@@ -193,13 +194,13 @@ static enum kvt_status take_sizes(struct kvt_group *group, const struct kvt_json
 	enum kvt_status status;
 
 	if ((status = kvt_json_object(&sizes, in, "sizes")) ||
-	    (status = kvt_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
-	    (status = kvt_take_extent(group, KVT_AXIS_B, &sizes,
-				      "num_blocks")) ||
-	    (status = kvt_take_extent(group, KVT_AXIS_S, &sizes, "states")) ||
-	    (status = kvt_take_extent(group, KVT_AXIS_H, &sizes,
-				      "num_kv_heads")) ||
-	    (status = kvt_take_extent(group, KVT_AXIS_H, in, "head_count")) ||
+	    (status = kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
+	    (status = kvt_manifest_take_extent(group, KVT_AXIS_B, &sizes,
+					       "num_blocks")) ||
+	    (status = kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "states")) ||
+	    (status = kvt_manifest_take_extent(group, KVT_AXIS_H, &sizes,
+					       "num_kv_heads")) ||
+	    (status = kvt_manifest_take_extent(group, KVT_AXIS_H, in, "head_count")) ||
 	    (status = kvt_json_int(&group->block_size, &sizes, "block_size", 0,
 				   KVT_MOST)))
 		return status;
@@ -239,7 +240,7 @@ static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_js
 
 /* ---- components of the content ------------------------------------------ */
 
-enum kvt_status kvt_add_component(struct kvt_group *group, const char *name,
+enum kvt_status kvt_manifest_add_component(struct kvt_group *group, const char *name,
 				     int64_t start, int64_t length, int64_t global,
 				     const struct kvt_json *in)
 {
@@ -291,7 +292,8 @@ static enum kvt_status take_component(struct kvt_group *group, int64_t *end,
 				"%s: content has an entry without a name and a length",
 				in->name);
 	*end = start + length;
-	return kvt_add_component(group, name, start, length, global < 0 ? start : global,
+	return kvt_manifest_add_component(group, name, start, length,
+					  global < 0 ? start : global,
 			     in);
 }
 
@@ -347,7 +349,8 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 	return status;
 }
 
-enum kvt_status kvt_take_tables(struct kvt_group *group, const struct kvt_json *in)
+enum kvt_status kvt_manifest_take_tables(struct kvt_group *group,
+					 const struct kvt_json *in)
 {
 	void *names = NULL, *layers = NULL, *ids = NULL, *valid = NULL, *stored = NULL;
 	enum kvt_status status;
@@ -398,13 +401,13 @@ enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *g
 	if ((status = take_name(group->id, sizeof(group->id), in, "id", "group id")) ||
 	    (status = take_name(group->pool, sizeof(group->pool), in, "pool", "pool")) ||
 	    (status = take_kind(group, in)) ||
-	    (status = kvt_take_dtype(group, in)) ||
-	    (status = kvt_take_content_type(group, in)) ||
+	    (status = kvt_manifest_take_dtype(group, in)) ||
+	    (status = kvt_manifest_take_content_type(group, in)) ||
 	    (status = take_layout(group, in)) ||
 	    (status = take_sizes(group, in)) ||
 	    (status = take_numbers(group, in)) ||
 	    (status = take_components(group, in)) ||
-	    (status = kvt_take_tables(group, in)))
+	    (status = kvt_manifest_take_tables(group, in)))
 		return status;
 	out->has_layout = group->layout.nplanes > 0;
 	return KVT_OK;

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints.c - what the user says of a dump: it fills gaps, or contradicts */
+/*
+ * hints.c - what the user says of a dump: it fills gaps, or contradicts
+ *
+ * Hints are applied after the manifest was read, and never override it.
+ */
 #include "formats/manifest/manifest.h"
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static enum kvt_status hint_layout(struct kvt_manifest *out, const char *text,
 				   const char *name, struct kvt_error *err)

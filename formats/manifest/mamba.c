@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mamba.c - manifests of pages that hold a conv and an SSM state */
+/*
+ * mamba.c - manifests of pages that hold a conv and an SSM state
+ *
+ * Layout "mamba-page" describes two groups that share one page of the engine: the conv
+ * state, cut into its components, and after its bytes the SSM state.
+ */
 #include "formats/manifest/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* "x": [0, 128] and "global_x": [128, 256]. */
 static enum kvt_status take_range(int64_t range[2], const struct kvt_json *in,
@@ -49,7 +54,7 @@ static enum kvt_status take_conv_parts(struct kvt_group *conv,
 			return kvt_fail(in->err, KVT_BAD_INPUT,
 					"%s: %s and %s differ in length", in->name,
 					parts[i][0], parts[i][1]);
-		if ((status = kvt_add_component(conv, parts[i][0], here[0],
+		if ((status = kvt_manifest_add_component(conv, parts[i][0], here[0],
 					    here[1] - here[0], global[0], in)))
 			return status;
 	}
@@ -93,7 +98,7 @@ static enum kvt_status take_conv(struct kvt_manifest *out, const struct kvt_json
 
 	if ((status = kvt_manifest_add_group(&conv, &out->snapshot, "conv", in->name,
 					     in->err)) ||
-	    (status = kvt_take_dtype(conv, state)) ||
+	    (status = kvt_manifest_take_dtype(conv, state)) ||
 	    (status = take_state_shape(&first, &rest, state, "conv")) ||
 	    (status = kvt_json_string(&order, in, "conv_layout")))
 		return status;
@@ -125,7 +130,7 @@ static enum kvt_status take_ssm(struct kvt_manifest *out, const struct kvt_json 
 
 	if ((status = kvt_manifest_add_group(&ssm, &out->snapshot, "ssm",
 					     in->name, in->err)) ||
-	    (status = kvt_take_dtype(ssm, state)) ||
+	    (status = kvt_manifest_take_dtype(ssm, state)) ||
 	    (status = take_state_shape(&heads, &content, state, "ssm")) ||
 	    (status = take_range(owned, state, "heads", 0)) ||
 	    (status = kvt_json_int(&ssm->page_offset, state, "byte_offset", 0,
@@ -172,13 +177,15 @@ enum kvt_status kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_js
 		group->shape.n[KVT_AXIS_K] = 1;
 		group->tokens_per_state = -1;
 		if ((status = kvt_json_object(&sizes, in, "sizes")) ||
-		    (status = kvt_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
-		    (status = kvt_take_extent(group, KVT_AXIS_B, &sizes, "num_blocks")) ||
+		    (status = kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes,
+						       "layers")) ||
+		    (status = kvt_manifest_take_extent(group, KVT_AXIS_B, &sizes,
+						       "num_blocks")) ||
 		    (status = kvt_json_int(&group->block_size, &sizes, "block_size", 0,
 					   KVT_MOST)) ||
 		    (status = kvt_json_int(&group->page_bytes, in, "page_bytes", 1,
 					   KVT_MOST)) ||
-		    (status = kvt_take_tables(group, in)))
+		    (status = kvt_manifest_take_tables(group, in)))
 			return status;
 	}
 	out->has_layout = true;

@@ -3,8 +3,8 @@
  * manifest.c - what a dump means, from the JSON beside it and from the user
  *
  * Most dumps are bytes whose shape lives elsewhere.  Here everything that is
- * said about one is collected, and nothing is guessed; manifest_proof.c asks
- * whether it is said of this file, and manifest_fit.c compares it with the file.
+ * said about one is collected, and nothing is guessed; proof.c asks
+ * whether it is said of this file, and fit.c compares it with the file.
  */
 #include "formats/manifest/manifest.h"
 
@@ -48,7 +48,7 @@ static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json
 	    (status = kvt_json_string(&dtype, in, "npy_dtype")) ||
 	    (status = kvt_json_array(&shape, in, "file_shape")) ||
 	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST)) ||
-	    (status = kvt_take_sum(&out->sum, in)))
+	    (status = kvt_manifest_take_sum(&out->sum, in)))
 		return status;
 	if ((file && strlen(file) >= sizeof(out->file)) ||
 	    (dtype && strlen(dtype) >= sizeof(out->npy_dtype)))

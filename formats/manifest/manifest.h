@@ -16,7 +16,7 @@ kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_json *in);
 
 /* What it says of its file. */
 KVT_MUST_CHECK enum kvt_status
-kvt_take_sum(struct kvt_file_sum *out, const struct kvt_json *in);
+kvt_manifest_take_sum(struct kvt_file_sum *out, const struct kvt_json *in);
 /*
  * Holds a manifest against the file beside it, or that it was named for in
  * hints->manifest: sets ->proof, or refuses it with KVT_BAD_INPUT.  'own' is
@@ -61,20 +61,20 @@ kvt_manifest_spec(struct kvt_group *group, const struct kvt_hints *hints,
 
 /* Keys of a group, each as far as it is there. */
 KVT_MUST_CHECK enum kvt_status
-kvt_take_extent(struct kvt_group *group, enum kvt_axis axis,
+kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
 			 const struct kvt_json *in, const char *key);
 KVT_MUST_CHECK enum kvt_status
-kvt_take_dtype(struct kvt_group *group, const struct kvt_json *in);
+kvt_manifest_take_dtype(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
-kvt_take_content_type(struct kvt_group *group, const struct kvt_json *in);
+kvt_manifest_take_content_type(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
-kvt_take_tables(struct kvt_group *group, const struct kvt_json *in);
+kvt_manifest_take_tables(struct kvt_group *group, const struct kvt_json *in);
 KVT_MUST_CHECK enum kvt_status
-kvt_add_component(struct kvt_group *group, const char *name,
+kvt_manifest_add_component(struct kvt_group *group, const char *name,
 			   int64_t start, int64_t length, int64_t global,
 			   const struct kvt_json *in);
 
-/* Sizes and type that follow from a content type, where nobody gave others. */
+/* Sizes and type that follow from a content type, where no others were given. */
 void kvt_content_defaults(struct kvt_group *group);
 /* Makes one state of a block whose rows lie in planes, if it is not one yet. */
 KVT_MUST_CHECK enum kvt_status
@@ -82,22 +82,23 @@ kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *er
 
 /* What manifest_fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
 
-/* Extents that nobody gave, from the shape; those that were given must agree. */
+/* Extents that were not given, from the shape; those that were given must agree. */
 KVT_MUST_CHECK enum kvt_status
-kvt_fit_shape(struct kvt_group *group, const struct kvt_array *array,
-	      struct kvt_error *err);
+kvt_manifest_fit_shape(struct kvt_group *group, const struct kvt_array *array,
+		       struct kvt_error *err);
 /* The array has the axes of the layout in another order. */
 KVT_MUST_CHECK enum kvt_status
-kvt_fit_axes(const struct kvt_group *group, const struct kvt_array *array,
-	     struct kvt_error *err);
+kvt_manifest_fit_axes(const struct kvt_group *group, const struct kvt_array *array,
+		      struct kvt_error *err);
 /* The manifest's file_shape is not the array's. */
 KVT_MUST_CHECK enum kvt_status
-kvt_fit_file_shape(const struct kvt_manifest *manifest,
-		   const struct kvt_array *array, struct kvt_error *err);
+kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
+			    const struct kvt_array *array, struct kvt_error *err);
 /* There is no layout; lists those that the shape allows. */
 KVT_MUST_CHECK enum kvt_status
-kvt_fit_presets(const struct kvt_manifest *manifest, const struct kvt_array *array,
-		struct kvt_error *err);
+kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
+			 const struct kvt_array *array,
+			 struct kvt_error *err);
 /* Is the content of this group no key and value? */
 bool kvt_group_opaque(const struct kvt_group *group);
 

@@ -17,8 +17,7 @@
 #include <zlib.h>
 
 #include "formats/file/tree.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- samples ------------------------------------------------------------ */
 
@@ -82,7 +81,7 @@ enum kvt_status kvt_file_sum(struct kvt_file_sum *out, const struct kvt_file *fi
 
 /* ---- what a manifest says ----------------------------------------------- */
 
-enum kvt_status kvt_take_sum(struct kvt_file_sum *out, const struct kvt_json *in)
+enum kvt_status kvt_manifest_take_sum(struct kvt_file_sum *out, const struct kvt_json *in)
 {
 	enum kvt_status status;
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- ids to indices ----------------------------------------------------- */
 

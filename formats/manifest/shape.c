@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape.c - shapes of arrays against axes: of one layout, of all presets */
+/*
+ * shape.c - shapes of arrays against axes: of one layout, of all presets
+ *
+ * An array has a dimension for each part of the layout's order, the first ones perhaps
+ * joined, or it is flat.
+ */
 #include "formats/manifest/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* "5 x 48 x 16" */
 struct shape_text {
@@ -108,7 +113,7 @@ static int squeeze(int64_t out[32], const struct kvt_group *group, bool fuse)
  * order: else the bytes would be there, in the wrong places.  One with fewer
  * has some of them joined, which says nothing.
  */
-enum kvt_status kvt_fit_axes(const struct kvt_group *group,
+enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 				  const struct kvt_array *array, struct kvt_error *err)
 {
 	int count = 0, nparts = group->layout.plane[0].nparts;
@@ -159,7 +164,7 @@ static void list_presets(char *list, size_t size, const struct kvt_group *group,
 	}
 }
 
-enum kvt_status kvt_fit_presets(const struct kvt_manifest *manifest,
+enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
 	const char *aside = manifest->passed_over ?
@@ -186,8 +191,8 @@ bool kvt_group_opaque(const struct kvt_group *group)
 	       group->kind == KVT_OPAQUE;
 }
 
-/* Extents that nobody gave, from the shape; those that were given must agree. */
-enum kvt_status kvt_fit_shape(struct kvt_group *group,
+/* Extents that were not given, from the shape; those that were given must agree. */
+enum kvt_status kvt_manifest_fit_shape(struct kvt_group *group,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
 	bool latent = kvt_group_opaque(group) || group->shape.n[KVT_AXIS_K] == 1,
@@ -217,9 +222,9 @@ enum kvt_status kvt_fit_shape(struct kvt_group *group,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_fit_file_shape(const struct kvt_manifest *manifest,
-				   const struct kvt_array *array,
-				   struct kvt_error *err)
+enum kvt_status kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
+					    const struct kvt_array *array,
+					    struct kvt_error *err)
 {
 	int rank = manifest->rank;
 	int64_t nbytes = manifest->snapshot.group[0].shape.elem;

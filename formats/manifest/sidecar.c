@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sidecar.c - manifests as files: beside what is written, part of what is read */
+/*
+ * sidecar.c - manifests as files: beside what is written, part of what is read
+ *
+ * Written last, when the data is complete, for it holds a checksum of samples.
+ */
 #include "formats/manifest/manifest.h"
 
 #include <errno.h>
@@ -32,7 +36,7 @@ enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *npy_dty
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a manifest",
 				writer->path);
 	nbytes = strlen(text);
-	text[nbytes] = '\n';	/* in place of the end, which nobody needs */
+	text[nbytes] = '\n';	/* in place of the NUL */
 	if (!(status = kvt_files_create(&writer->files, &index,
 					writer->sidecar_temporary, 0, err)))
 		status = kvt_file_write(&writer->files.file[index], text,
@@ -54,7 +58,7 @@ enum kvt_status kvt_sidecar_check(const char *sidecar, const char *path,
 		return KVT_OK;
 	if (!(name = strdup(sidecar)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	/* what is no manifest is nobody's */
+	/* what is no manifest belongs to no file */
 	if ((status = kvt_manifest_read(&manifest, name, err)))
 		return status == KVT_BAD_INPUT ? KVT_OK : status;
 	status = kvt_manifest_of_other(&other, &manifest, path, err);

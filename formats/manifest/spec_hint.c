@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_hint.c - "gqa:layers=80,heads=8,head-dim=128" said of a dump */
+/*
+ * spec_hint.c - "gqa:layers=80,heads=8,head-dim=128" said of a dump
+ *
+ * The words are those of kvtool size (lib/model): they fill the numbers that nothing
+ * else gives, and refuse a dump of which no group is that.
+ */
 #include "formats/manifest/manifest.h"
+#include "lib/base/print.h"
 #include "lib/kvt/model.h"
 
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* What the words say of a dump. */
 struct told {
@@ -32,8 +36,9 @@ static enum kvt_status take_planes(struct told *t, struct kvt_error *err)
 	if (!t->spec.planar)
 		return KVT_OK;
 	if (!t->block_size)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s has planes in a block, so its "
-				"tokens count: give --block-size", t->group.spec);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s has planes in a block, so its tokens count: give --block-size",
+				t->group.spec);
 	for (int a = 0; a < KVT_NAXES; a++)
 		t->shape.n[a] = 1;
 	t->shape.elem = 1;
@@ -43,7 +48,7 @@ static enum kvt_status take_planes(struct told *t, struct kvt_error *err)
 	return KVT_OK;
 }
 
-/* Some make their own block size; where nobody does, one that states fill. */
+/* Some make their own block size; else it is one that states fill. */
 static enum kvt_status make_spec(struct told *t, struct kvt_rank rank,
 				 int64_t block_size, struct kvt_error *err)
 {
@@ -130,7 +135,8 @@ static enum kvt_status take_parts(struct kvt_group *group, const struct kvt_spec
 	for (int i = 0; !status && i < spec->nparts; i++) {
 		int64_t rows = spec->part[i].units * spec->part[i].rows;
 
-		status = kvt_add_component(group, spec->part[i].name, at, rows, at, &in);
+		status = kvt_manifest_add_component(group, spec->part[i].name, at, rows,
+						    at, &in);
 		at += rows;
 	}
 	return status;

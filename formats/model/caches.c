@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caches.c - what attention layers of a config.json cache */
+/*
+ * caches.c - what attention layers of a config.json cache
+ *
+ * In: how many layers of each kind there are, and the facts.  Out: groups, each a spec
+ * of lib/model with its numbers.
+ */
 #include "formats/model/rules.h"
 
 #include <stdio.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 void kvt_config_add(struct config *c, const char *name, const char *spec, int64_t layers,
 		    const struct kvt_spec_args *args)
@@ -33,9 +38,8 @@ enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 		return status;
 	if (hidden % heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: head_dim is missing, and hidden_size %lld is no "
-				"multiple of num_attention_heads %lld", c->in.name,
-				LL(hidden), LL(heads));
+				"%s: head_dim is missing, and hidden_size %lld is no multiple of num_attention_heads %lld",
+				c->in.name, LL(hidden), LL(heads));
 	*out = hidden / heads;
 	kvt_config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
 			LL(*out));
@@ -52,8 +56,9 @@ static enum kvt_status heads_of(struct kvt_spec_args *args, struct config *c)
 	if (!args->heads) {
 		if ((status = kvt_config_need(&args->heads, c, "num_attention_heads")))
 			return status;
-		kvt_config_note(c, "num_key_value_heads is missing: %lld, one for each "
-				"query head", LL(args->heads));
+		kvt_config_note(c,
+				"num_key_value_heads is missing: %lld, one for each query head",
+				LL(args->heads));
 	}
 	return kvt_config_head_dim(&args->head_dim, c);
 }
@@ -65,8 +70,8 @@ static enum kvt_status check_window(struct config *c)
 
 	if (!status && !used)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layer_types has sliding_attention, but "
-				"use_sliding_window is false", c->in.name);
+				"%s: layer_types has sliding_attention, but use_sliding_window is false",
+				c->in.name);
 	return status;
 }
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c - which rules a config.json is read by */
+/*
+ * config.c - which rules a config.json is read by
+ *
+ * A family (model_type) has a rule for its layers, one for attention and one for
+ * recurrent states, and the defaults of its class in transformers, which a config.json
+ * may leave out.  A model_type without a row here is refused, not guessed.
+ */
 #include "formats/model/rules.h"
 #include "formats/parse/json.h"
 
@@ -114,8 +120,7 @@ static enum kvt_status find_family(struct config *c, const struct kvt_json *oute
 	if (!(c->family = family_find(inner ? inner : type)))
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
 				"%s: model_type '%.60s' has no rules here: --as=FAMILY "
-				"reads it as another, such as llama, and --spec gives "
-				"the caches by hand",
+				"reads it as another, such as llama, and --spec gives the caches by hand",
 				c->in.name, inner ? inner : type);
 	snprintf(c->out->family, sizeof(c->out->family), "%s", c->family->type);
 	return KVT_OK;

@@ -21,7 +21,7 @@ struct kvt_model_config {
 	struct kvt_model model;
 	char family[64];		/* "": a list that does not say */
 	int64_t layers;			/* in all, with those that cache nothing */
-	int64_t block_size;		/* what engines use if nobody says */
+	int64_t block_size;		/* what engines use by default */
 	const struct kvt_dtype *dtype;	/* of the weights; NULL: not said */
 	int nnotes;			/* what was assumed, or set aside */
 	char note[KVT_CONFIG_NOTES][160];

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* facts.c - single facts of a config.json */
+/*
+ * facts.c - single facts of a config.json
+ *
+ * A fact may have several names, by version; then they must agree.  Of a nested config
+ * the text model's is read.
+ */
 #include "formats/model/rules.h"
 
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- lists of words ----------------------------------------------------- */
 
@@ -47,11 +47,11 @@ static enum kvt_status take_length(struct config *c, const char *key, size_t n)
 	if (c->nlayers && c->nlayers != (int64_t)n) {
 		if (!c->family->list_rules)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s has %zu layers, but num_hidden_layers is "
-					"%lld", c->in.name, key, n, LL(c->nlayers));
+					"%s: %s has %zu layers, but num_hidden_layers is %lld",
+					c->in.name, key, n, LL(c->nlayers));
 		kvt_config_note(c,
-				"num_hidden_layers is %lld, but %s has %zu layers, which "
-				"counts", LL(c->nlayers), key, n);
+				"num_hidden_layers is %lld, but %s has %zu layers, which counts",
+				LL(c->nlayers), key, n);
 	}
 	c->nlayers = (int64_t)n;
 	return KVT_OK;
@@ -69,8 +69,8 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 			return status;
 		if ((kind = kind_of(word)) < 0)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %zu is '%.40s', which is no layer "
-					"known", c->in.name, key, i, word);
+					"%s: %s: layer %zu is '%.40s', which is no layer known",
+					c->in.name, key, i, word);
 		c->kind[i] = (unsigned char)kind;
 	}
 	return status;
@@ -82,8 +82,8 @@ enum kvt_status kvt_config_need_layers(struct config *c)
 {
 	if (!c->nlayers)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: num_hidden_layers is missing; --set="
-				"num_hidden_layers=N gives it", c->in.name);
+				"%s: num_hidden_layers is missing; --set=num_hidden_layers=N gives it",
+				c->in.name);
 	return KVT_OK;
 }
 
@@ -140,8 +140,8 @@ enum kvt_status kvt_layers_upper_window(struct config *c)
 		return status;
 	if (first < 0)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: use_sliding_window is true, but max_window_layers "
-				"is missing", c->in.name);
+				"%s: use_sliding_window is true, but max_window_layers is missing",
+				c->in.name);
 	for (int64_t i = first; i < c->nlayers; i++)
 		c->kind[i] = LAYER_WINDOW;
 	return KVT_OK;
@@ -301,8 +301,8 @@ static enum kvt_status v4_default(struct config *c)
 		c->kind[i] = i < 2 || i % 2 == 0 ? LAYER_C128 : LAYER_C4;
 	if (!status)
 		kvt_config_note(c,
-				"layer_types is missing: two of ratio 128, then 128 and 4 "
-				"in turn, as %s has it by default", c->family->type);
+				"layer_types is missing: two of ratio 128, then 128 and 4 in turn, as %s has it by default",
+				c->family->type);
 	return status;
 }
 
@@ -321,8 +321,8 @@ enum kvt_status kvt_layers_ratios(struct config *c)
 			return status;
 		if (ratio && ratio != 4 && ratio != 128)
 			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: %s: layer %lld has %lld, expected 0, 4 or "
-					"128", c->in.name, v4_key, LL(i), LL(ratio));
+					"%s: %s: layer %lld has %lld, expected 0, 4 or 128",
+					c->in.name, v4_key, LL(i), LL(ratio));
 		c->kind[i] = !ratio ? LAYER_WINDOW : ratio == 4 ? LAYER_C4 : LAYER_C128;
 	}
 	return status;
@@ -349,8 +349,8 @@ enum kvt_status kvt_layers_type_list(struct config *c)
 	}
 	if (!list)
 		kvt_config_note(c,
-				"layer_types is missing: full and linear in turn, as %s "
-				"has it by default", c->family->type);
+				"layer_types is missing: full and linear in turn, as %s has it by default",
+				c->family->type);
 	return KVT_OK;
 }
 
@@ -417,8 +417,8 @@ enum kvt_status kvt_layers_kda(struct config *c)
 	for (int64_t i = 0; i < c->nlayers; i++)
 		if (c->kind[i] == LAYER_KINDS && full == kda)
 			return kvt_fail(in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is in neither kda_layers nor "
-					"full_attn_layers", in.name, key, LL(i + 1));
+					"%s: %s: layer %lld is in neither kda_layers nor full_attn_layers",
+					in.name, key, LL(i + 1));
 	mark_rest(c, full ? LAYER_STATE : LAYER_FULL);
 	return KVT_OK;
 }
@@ -466,8 +466,8 @@ enum kvt_status kvt_config_layers(struct config *c)
 			return status;
 		if (memcmp(before, c->kind, sizeof(before)))
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s and hybrid_override_pattern contradict "
-					"each other", c->in.name, key);
+					"%s: %s and hybrid_override_pattern contradict each other",
+					c->in.name, key);
 	}
 	if ((status = drop_shared(c)))
 		return status;

@@ -18,8 +18,8 @@ static enum kvt_status take_group(struct kvt_model_group *out, const struct kvt_
 		return status;
 	if (!name || !*name || strlen(name) >= sizeof(g.name) || !spec)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups[%zu] needs a name of at most %zu characters "
-				"and a spec", in->name, i, sizeof(g.name) - 1);
+				"%s: groups[%zu] needs a name of at most %zu characters and a spec",
+				in->name, i, sizeof(g.name) - 1);
 	if (kvt_model_group_parse(&g, spec, &why))
 		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: groups[%zu]: %.200s",
 				in->name, i, why.text);
@@ -77,8 +77,8 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 
 	if (hints->family || hints->nset || hints->ssm_dtype)
 		return kvt_fail(in->err, KVT_USAGE,
-				"%s: lists caches and is no config.json: --as, --set and "
-				"--ssm-dtype say nothing of it", in->name);
+				"%s: lists caches and is no config.json: --as, --set and --ssm-dtype say nothing of it",
+				in->name);
 	if ((status = take_groups(out, in, groups)) ||
 	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||
 	    (status = check_layers(out, in)) ||

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* states.c - what recurrent layers of a config.json cache */
+/*
+ * states.c - what recurrent layers of a config.json cache
+ *
+ * Rules for Mamba 1 and 2 and what is built on them, gated delta nets, Kimi delta
+ * attention, short convolutions and lightning attention: a conv state and an SSM state
+ * each, as far as the family has both.
+ */
 #include "formats/model/rules.h"
 
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- element types ------------------------------------------------------ */
 
@@ -45,8 +51,8 @@ static enum kvt_status ssm_elem(int64_t *out, struct config *c)
 		return status;
 	if (old && name && strcmp(old, name))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: mamba_ssm_cache_dtype is %.40s, but mamba_ssm_dtype "
-				"is %.40s", c->in.name, name, old);
+				"%s: mamba_ssm_cache_dtype is %.40s, but mamba_ssm_dtype is %.40s",
+				c->in.name, name, old);
 	if (!name)
 		name = old;
 	if (name)
@@ -130,9 +136,8 @@ static enum kvt_status width_of(struct kvt_spec_args *args, struct config *c,
 		return kvt_config_need(&args->head_dim, c, key);
 	if (!inter || inter % args->heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is not given, and %lld channels are not those of "
-				"%lld heads", c->in.name, key, LL(inter),
-				LL(args->heads));
+				"%s: %s is not given, and %lld channels are not those of %lld heads",
+				c->in.name, key, LL(inter), LL(args->heads));
 	args->head_dim = inter / args->heads;
 	return KVT_OK;
 }

@@ -11,8 +11,7 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/protobuf.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	VERSION = 3,
@@ -67,7 +66,7 @@ static enum kvt_status take_node(struct kvt_mooncake_extent *out, const uint8_t 
 	    __builtin_add_overflow(begin, (uint64_t)kvt_le32(node + NODE_SIZE) << shift,
 				   &end) || end > (uint64_t)ndata)
 		return kvt_fail(pb->err, KVT_BAD_INPUT,
-				"%s: a range of data begins at %llu and ends behind the %lld bytes there are",
+				"%s: a range of data begins at %llu and ends after the %lld bytes there are",
 				pb->name, (unsigned long long)begin, LL(ndata));
 	*out = (struct kvt_mooncake_extent){ (int64_t)begin, (int64_t)(end - begin) };
 	return KVT_OK;

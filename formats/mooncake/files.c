@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - where the values of a Mooncake store lie */
+/*
+ * files.c - where the values of a Mooncake store lie
+ *
+ * In: the files of a folder.  A file of one key, a value under its name, buckets with
+ * their metadata, or records of the offset allocator, which are found through the
+ * allocator's table of nodes.  Of two records with one key the later one counts.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/mooncake/mooncake.h"
 #include "formats/parse/crc32c.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	MAX_BUCKET_META = 64 << 20,
 	MAX_CHECKPOINT = 512 << 20,	/* a table of all nodes that there can be */
 	READ_BYTES = 256 << 10,
 };
-
-static bool ends_in(const char *name, const char *ending)
-{
-	size_t n = strlen(name), m = strlen(ending);
-
-	return n > m && !strcmp(name + n - m, ending);
-}
 
 static const struct kvt_file *file_at(const struct kvt_mooncake *o, int file)
 {
@@ -90,10 +88,10 @@ enum kvt_status kvt_mooncake_value(struct kvt_mooncake *o, bool *entry, int inde
 	if (*entry)
 		return kvt_mooncake_entry_parse(&o->values, head, nhead, nbytes, index,
 						file->path, o->err);
-	if ((status = kvt_values_add(&o->values, base, (int64_t)strlen(base),
-				     &(struct kvt_value){ .file = index,
+	if ((status = kvt_mooncake_values_add(&o->values, base, (int64_t)strlen(base),
+					      &(struct kvt_mooncake_value){ .file = index,
 							  .nbytes = nbytes },
-				     file->path, o->err)))
+					      file->path, o->err)))
 		return status;
 	o->values.value[o->values.count - 1].tenant = "";
 	return KVT_OK;
@@ -132,7 +130,7 @@ static enum kvt_status check_keys(struct kvt_mooncake *o, int64_t first)
 	char text[KVT_MOONCAKE_KEY];
 
 	for (int64_t i = first; i < o->values.count; i++) {
-		const struct kvt_value *v = &o->values.value[i];
+		const struct kvt_mooncake_value *v = &o->values.value[i];
 		int64_t n = v->ntext;
 		enum kvt_status status = kvt_file_read(file_at(o, v->file), text, n,
 						       v->offset - n, o->err);
@@ -143,7 +141,7 @@ static enum kvt_status check_keys(struct kvt_mooncake *o, int64_t first)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: byte %lld is not where key %.80s stands",
 					file_at(o, v->file)->path, LL(v->offset - n),
-					kvt_value_shown(v));
+					kvt_mooncake_shown(v));
 	}
 	return KVT_OK;
 }
@@ -176,7 +174,8 @@ static enum kvt_status take_bucket(struct kvt_mooncake *o, const struct kvt_tree
 /* 'head': the header and the key. */
 static enum kvt_status check_sum(const struct kvt_file *file,
 				 const struct kvt_mooncake_record *r, const uint8_t *head,
-				 const struct kvt_value *value, struct kvt_error *err)
+				 const struct kvt_mooncake_value *value,
+				 struct kvt_error *err)
 {
 	uint32_t crc = kvt_crc32c(kvt_crc32c(0, head, 20), head + KVT_MOONCAKE_RECORD,
 				  (size_t)r->key);
@@ -195,7 +194,7 @@ static enum kvt_status check_sum(const struct kvt_file *file,
 	if (!status && crc != r->crc)
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "%s: record of key %.80s: checksum is 0x%08x, expected 0x%08x",
-				  file->path, kvt_value_shown(value), (unsigned)crc,
+				  file->path, kvt_mooncake_shown(value), (unsigned)crc,
 				  (unsigned)r->crc);
 	return status;
 }
@@ -237,12 +236,12 @@ static enum kvt_status take_record(struct kvt_mooncake *o, int data,
 	if ((status = kvt_file_read(file, head + KEY, r.value - at - KEY, at + KEY,
 				    o->err)) ||
 	    (status = check_gap(file, head + KEY + r.key, ngap, at, o->err)) ||
-	    (status = kvt_values_add(&o->values, head + KEY, r.key,
-				     &(struct kvt_value){ .file = data,
+	    (status = kvt_mooncake_values_add(&o->values, head + KEY, r.key,
+					      &(struct kvt_mooncake_value){ .file = data,
 							  .offset = r.value,
 							  .nbytes = r.nbytes,
 							  .seq = r.seq },
-				     file->path, o->err)))
+					      file->path, o->err)))
 		return status;
 	return !r.has_crc ? KVT_OK :
 	       check_sum(file, &r, head, &o->values.value[o->values.count - 1], o->err);
@@ -298,10 +297,10 @@ static enum kvt_status take_buckets(struct kvt_mooncake *o, const struct kvt_tre
 	for (int64_t i = 0; !status && i < tree->count; i++) {
 		const char *name = tree->file[i].name;
 
-		if (ends_in(name, ".meta"))
+		if (kvt_path_ends(name, ".meta"))
 			status = take_bucket(o, tree, i,
 					     beside(tree, name, ".meta", ".bucket"));
-		else if (!ends_in(name, ".bucket"))
+		else if (!kvt_path_ends(name, ".bucket"))
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
 					  "%s/%s: is no file of a store of buckets", o->path, name);
 		else if (beside(tree, name, ".bucket", ".meta") < 0)
@@ -331,7 +330,7 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 			meta = i;
 		else if (!strcmp(name, "kv_cache.data"))
 			data = i;
-		bucket |= ends_in(name, ".bucket") || is_bucket_meta(name);
+		bucket |= kvt_path_ends(name, ".bucket") || is_bucket_meta(name);
 	}
 	if (meta >= 0 || data >= 0) {
 		if (tree->count > 2)

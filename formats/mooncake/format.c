@@ -2,6 +2,10 @@
 /*
  * format.c - stores of Mooncake on disk, whose values are tensor objects,
  * chunks of LMCache, or bytes that the user describes
+ *
+ * Files are listed as keys and values (files.c); those of one tenant are kept; the
+ * first value tells what they are.  Facts: stores that Mooncake 0.3.13 wrote
+ * (testdata/engines), and its sources of 2026-08 at 3b5a5941.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +15,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/mooncake/mooncake.h"
 #include "formats/store/store.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* Those of LMCache first: its chunks may be what is in a store. */
 static const char *const facts[] = {
@@ -20,7 +23,8 @@ static const char *const facts[] = {
 	KVT_CHUNKS_ORDER, "tenant", "keys", "tp-rank", NULL,
 };
 
-static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value *v)
+static const char *path_of(const struct kvt_mooncake *o,
+			   const struct kvt_mooncake_value *v)
 {
 	return o->reader->files.file[v->file].path;
 }
@@ -29,7 +33,7 @@ static const char *path_of(const struct kvt_mooncake *o, const struct kvt_value 
 
 static int by_key(const void *a, const void *b)
 {
-	const struct kvt_value *x = a, *y = b;
+	const struct kvt_mooncake_value *x = a, *y = b;
 	int order = strcmp(x->tenant, y->tenant);
 
 	if (!order)
@@ -41,13 +45,13 @@ static int by_key(const void *a, const void *b)
 /* A record may lie there twice while a reader of the store held the old one. */
 static enum kvt_status drop_old(struct kvt_mooncake *o)
 {
-	struct kvt_values *v = &o->values;
+	struct kvt_mooncake_values *v = &o->values;
 	int64_t n = 0;
 
 	if (v->count)
 		qsort(v->value, (size_t)v->count, sizeof(*v->value), by_key);
 	for (int64_t i = 0; i < v->count; i++) {
-		struct kvt_value *value = &v->value[i];
+		struct kvt_mooncake_value *value = &v->value[i];
 
 		if (!n || strcmp(value->tenant, v->value[n - 1].tenant) ||
 		    strcmp(value->key, v->value[n - 1].key)) {
@@ -57,9 +61,9 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
 		if (value->seq == v->value[n - 1].seq) {
 			enum kvt_status status = kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: key %.100s comes twice", path_of(o, value),
-					kvt_value_shown(value));
+					kvt_mooncake_shown(value));
 
-			/* those behind it would be lost */
+			/* those after it would be lost */
 			memmove(&v->value[n], value,
 				(size_t)(v->count - i) * sizeof(*value));
 			v->count -= i - n;
@@ -77,7 +81,7 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
  */
 static enum kvt_status select_keys(struct kvt_mooncake *o)
 {
-	struct kvt_choice tenant = { .key = "tenant", .what = "keys of tenants" };
+	struct kvt_store_choice tenant = { .key = "tenant", .what = "keys of tenants" };
 	const char *prefix = kvt_fact(o->hints, "keys");
 	int64_t n = 0, all = o->values.count;
 	enum kvt_status status = KVT_OK;
@@ -85,16 +89,15 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	tenant.asked = kvt_fact(o->hints, "tenant");
 	if (tenant.asked && all && !*o->values.value[0].tenant)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its files are values alone and say no tenant; "
-				"leave out --set tenant",
+				"%s: its files are values alone and say no tenant; leave out --set tenant",
 				o->path);
 	for (int64_t i = 0; i < all; i++) {
-		struct kvt_value *value = &o->values.value[i];
-		struct kvt_part_of_name here = { value->tenant, strlen(value->tenant) };
+		struct kvt_mooncake_value *value = &o->values.value[i];
+		struct kvt_name_part here = { value->tenant, strlen(value->tenant) };
 		bool skip = prefix && strncmp(value->key, prefix, strlen(prefix));
 
 		if (!skip && !status)
-			status = kvt_choose(&skip, &tenant, &here, o->path, o->err);
+			status = kvt_store_choose(&skip, &tenant, &here, o->path, o->err);
 		if (skip)
 			free(value->text);
 		else
@@ -109,12 +112,12 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 				o->path, LL(all), tenant.asked ? "is of tenant '" : "",
 				tenant.asked ? tenant.asked : "",
 				tenant.asked ? "' and " : "", prefix);
-	if ((status = kvt_chosen(&tenant, o->path, o->err)))
+	if ((status = kvt_store_chosen(&tenant, o->path, o->err)))
 		return status;
 	if (!n)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no value", o->path);
 	for (int64_t i = 0; i < n; i++)
-		if (!kvt_value_has_text(&o->values.value[i]))
+		if (!kvt_mooncake_has_text(&o->values.value[i]))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: a key of %lld bytes is no printable text, and requests "
 					"are named by keys; leave it out, --set keys=PREFIX",
@@ -138,7 +141,7 @@ static bool is_lmcache_key(const char *key)
 enum kind { CHUNK, TENSOR, BYTES };
 
 static enum kvt_status find_kind(enum kind *out, const struct kvt_mooncake *o,
-				 const struct kvt_value *v)
+				 const struct kvt_mooncake_value *v)
 {
 	uint8_t magic[4] = { 0 };
 	enum kvt_status status = KVT_OK;
@@ -162,7 +165,7 @@ static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
 	enum kvt_status status = find_kind(out, o, &o->values.value[0]);
 
 	for (int64_t i = 1; !status && i < o->values.count; i++) {
-		const struct kvt_value *v = &o->values.value[i];
+		const struct kvt_mooncake_value *v = &o->values.value[i];
 		enum kind here;
 
 		if ((status = find_kind(&here, o, v)))
@@ -185,7 +188,7 @@ static enum kvt_status open_lmcache(struct kvt_mooncake *o)
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < o->values.count; i++) {
-		const struct kvt_value *v = &o->values.value[i];
+		const struct kvt_mooncake_value *v = &o->values.value[i];
 		struct kvt_lmcache_part part = { .backend = KVT_LMCACHE_FS,
 						 .file = v->file,
 						 .offset = v->offset,
@@ -215,7 +218,7 @@ static int64_t tp_rank(const struct kvt_mooncake_tensor *t)
 static enum kvt_status check_alike(const struct kvt_mooncake *o,
 				   const struct kvt_mooncake_tensor *t,
 				   const struct kvt_group *group,
-				   const struct kvt_value *v)
+				   const struct kvt_mooncake_value *v)
 {
 	const struct kvt_mooncake_tensor *first = &o->tensor;
 	bool alike = t->dtype == first->dtype && t->rank == first->rank &&
@@ -239,20 +242,19 @@ static enum kvt_status check_alike(const struct kvt_mooncake *o,
 }
 
 /* Python names the shards of a tensor KEY_tp_0, KEY_tp_1, ... */
-static void cut_rank(struct kvt_value *v, const struct kvt_mooncake_tensor *t)
+static void cut_rank(struct kvt_mooncake_value *v, const struct kvt_mooncake_tensor *t)
 {
-	size_t n = strlen(v->key), m;
 	char ending[32];
 
 	if (!kvt_mooncake_axis(t, KVT_MOONCAKE_TP))
 		return;
-	m = (size_t)snprintf(ending, sizeof(ending), "_tp_%lld", LL(tp_rank(t)));
-	if (n > m && !strcmp(v->key + n - m, ending))
-		v->key[n - m] = '\0';
+	snprintf(ending, sizeof(ending), "_tp_%lld", LL(tp_rank(t)));
+	if (kvt_path_ends(v->key, ending))
+		v->key[strlen(v->key) - strlen(ending)] = '\0';
 }
 
 static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_tensor *t,
-				   const struct kvt_value *v)
+				   const struct kvt_mooncake_value *v)
 {
 	int64_t nhead = v->nbytes < KVT_MOONCAKE_HEADER ? v->nbytes : KVT_MOONCAKE_HEADER;
 	uint8_t head[KVT_MOONCAKE_HEADER];
@@ -266,7 +268,7 @@ static enum kvt_status read_tensor(struct kvt_mooncake *o, struct kvt_mooncake_t
 /* The rank that the user wants, or that all have: -1 at first. */
 static enum kvt_status choose_rank(struct kvt_mooncake *o, int64_t *rank,
 				   const struct kvt_mooncake_tensor *t,
-				   const struct kvt_value *v)
+				   const struct kvt_mooncake_value *v)
 {
 	if (*rank < 0)
 		*rank = tp_rank(t);
@@ -287,7 +289,7 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 		return status;
 	rank = asked;
 	for (int64_t i = 0; i < o->values.count; i++) {
-		struct kvt_value *v = &o->values.value[i];
+		struct kvt_mooncake_value *v = &o->values.value[i];
 		struct kvt_mooncake_tensor t;
 
 		if ((status = read_tensor(o, &t, v)))
@@ -354,7 +356,7 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
 	for (int64_t i = 0; i < o->values.count; i++) {
-		const struct kvt_value *v = &o->values.value[i];
+		const struct kvt_mooncake_value *v = &o->values.value[i];
 
 		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, -1, v->file, v->offset, v->nbytes, -1 }, o->err)))
@@ -433,7 +435,7 @@ static enum kvt_status mooncake_open(struct kvt_reader *reader, const char *path
 	if (!(status = collect(&o)) && !(status = drop_old(&o)) &&
 	    !(status = select_keys(&o)) && !(status = same_kind(&kind, &o)))
 		status = kind == CHUNK ? open_lmcache(&o) : open_chunks(&o, kind);
-	kvt_values_free(&o.values);
+	kvt_mooncake_values_free(&o.values);
 	kvt_chunks_free(&o.chunks);
 	return status;
 }
@@ -449,11 +451,9 @@ static bool is_hashed(const char *name, const char *slash)
 static bool is_name(const char *name)
 {
 	const char *slash = strrchr(name, '/'), *base = kvt_path_base(name);
-	size_t n = strlen(base);
 
 	return !strcmp(base, "kv_cache.meta") || !strcmp(base, "kv_cache.data") ||
-	       is_hashed(name, slash) ||
-	       (n > 7 && !strcmp(base + n - 7, ".bucket"));
+	       is_hashed(name, slash) || kvt_path_ends(base, ".bucket");
 }
 
 static bool mooncake_probe(const char *path, const uint8_t *head, int64_t nhead)

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.c - a tensor object's extents and shards, with names for its axes */
+/*
+ * group.c - a group from the header of a tensor object
+ *
+ * Extents are the tensor's own, axes are what the user calls them, and shards of
+ * tensor or pipeline parallelism become a rank.
+ */
 #include <stdlib.h>
 
 #include "formats/manifest/manifest.h"
 #include "formats/mooncake/mooncake.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* The axes of an array of the layout, T for B S. */
 struct axes {

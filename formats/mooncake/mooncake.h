@@ -16,7 +16,7 @@
  * A value, and where it is.  What the store calls it is TENANT NUL KEY; a name
  * without a NUL is a key of the tenant "default".
  */
-struct kvt_value {
+struct kvt_mooncake_value {
 	char *text;			/* owned: that name, terminated */
 	int64_t ntext;			/* bytes of it, the NUL among them */
 	const char *tenant;		/* "": the store does not say */
@@ -26,9 +26,9 @@ struct kvt_value {
 	uint64_t seq;			/* of two with one key the greater counts */
 };
 
-struct kvt_values {
+struct kvt_mooncake_values {
 	int64_t count;
-	struct kvt_value *value;	/* owned */
+	struct kvt_mooncake_value *value;	/* owned */
 };
 
 /*
@@ -36,12 +36,14 @@ struct kvt_values {
  * key may hold any other bytes.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_values_add(struct kvt_values *values, const void *text, int64_t ntext,
-	       const struct kvt_value *value, const char *name, struct kvt_error *err);
+kvt_mooncake_values_add(struct kvt_mooncake_values *values, const void *text,
+			int64_t ntext,
+			const struct kvt_mooncake_value *value, const char *name,
+			struct kvt_error *err);
 /* Is the key printable?  And itself, or a word for one that is not. */
-bool kvt_value_has_text(const struct kvt_value *value);
-const char *kvt_value_shown(const struct kvt_value *value);
-void kvt_values_free(struct kvt_values *values);
+bool kvt_mooncake_has_text(const struct kvt_mooncake_value *value);
+const char *kvt_mooncake_shown(const struct kvt_mooncake_value *value);
+void kvt_mooncake_values_free(struct kvt_mooncake_values *values);
 
 enum {
 	KVT_MOONCAKE_KEY = 4096,		   /* bytes of a key, at most */
@@ -62,7 +64,8 @@ bool kvt_mooncake_is_entry(const uint8_t *head, int64_t nhead, int64_t nbytes,
  * of the 'nbytes' bytes of file 'file'.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *head, int64_t nhead,
+kvt_mooncake_entry_parse(struct kvt_mooncake_values *out, const uint8_t *head,
+			 int64_t nhead,
 			 int64_t nbytes, int file, const char *name,
 			 struct kvt_error *err);
 
@@ -72,7 +75,8 @@ kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *head, int64_t nh
  * written without the page cache.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_mooncake_bucket_parse(struct kvt_values *out, const void *meta, int64_t nmeta,
+kvt_mooncake_bucket_parse(struct kvt_mooncake_values *out, const void *meta,
+			  int64_t nmeta,
 			  int64_t nbytes, int file, const char *name,
 			  struct kvt_error *err);
 
@@ -98,7 +102,7 @@ kvt_mooncake_checkpoint_parse(struct kvt_mooncake_checkpoint *out, const void *m
 enum { KVT_MOONCAKE_RECORD = 24 };
 
 struct kvt_mooncake_record {
-	int64_t key;			/* bytes of the key, behind the header */
+	int64_t key;			/* bytes of the key, after the header */
 	int64_t value, nbytes;		/* where the value begins; its bytes */
 	uint64_t seq;
 	bool has_crc;
@@ -159,7 +163,7 @@ struct kvt_mooncake {
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
-	struct kvt_values values;
+	struct kvt_mooncake_values values;
 	struct kvt_mooncake_tensor tensor;	/* the first, if they are tensors */
 	struct kvt_chunks chunks;
 };

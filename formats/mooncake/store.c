@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c - messages and records around the values of a Mooncake store */
+/*
+ * store.c - messages and records around the values of a Mooncake store
+ *
+ * One key a file: a message of key (field 1) and value (field 2).  Buckets: keys and
+ * values in turn, explained by a message beside them.  Records of kv_cache.data,
+ * version 3: 24 bytes (lengths, sequence number, flags, CRC-32C), key, and the value
+ * at a multiple of 4096 from the record on.  Everything must add up to the byte.
+ */
 #include "formats/mooncake/mooncake.h"
 
 #include <stdlib.h>
@@ -7,8 +14,7 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/protobuf.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { ALIGNED = KVT_MOONCAKE_ALIGNED };
 
@@ -22,18 +28,19 @@ static bool is_text(const char *s)
 	return *s && kvt_is_text(s);
 }
 
-bool kvt_value_has_text(const struct kvt_value *value)
+bool kvt_mooncake_has_text(const struct kvt_mooncake_value *value)
 {
 	return is_text(value->key);
 }
 
-const char *kvt_value_shown(const struct kvt_value *value)
+const char *kvt_mooncake_shown(const struct kvt_mooncake_value *value)
 {
-	return kvt_value_has_text(value) ? value->key : "(no text)";
+	return kvt_mooncake_has_text(value) ? value->key : "(no text)";
 }
 
 /* Tenant and key of a name, which the value takes. */
-static enum kvt_status take_name(struct kvt_value *out, char *text, int64_t ntext,
+static enum kvt_status take_name(struct kvt_mooncake_value *out, char *text,
+				 int64_t ntext,
 				 int64_t number, const char *name, struct kvt_error *err)
 {
 	size_t first = strlen(text);
@@ -54,12 +61,14 @@ static enum kvt_status take_name(struct kvt_value *out, char *text, int64_t ntex
 	return KVT_OK;
 }
 
-enum kvt_status kvt_values_add(struct kvt_values *values, const void *text, int64_t ntext,
-			       const struct kvt_value *value, const char *name,
-			       struct kvt_error *err)
+enum kvt_status kvt_mooncake_values_add(struct kvt_mooncake_values *values,
+					const void *text, int64_t ntext,
+					const struct kvt_mooncake_value *value,
+					const char *name,
+					struct kvt_error *err)
 {
 	int64_t n = values->count;
-	struct kvt_value *more;
+	struct kvt_mooncake_value *more;
 	enum kvt_status status;
 	char *copy;
 
@@ -86,12 +95,12 @@ enum kvt_status kvt_values_add(struct kvt_values *values, const void *text, int6
 	return status;
 }
 
-void kvt_values_free(struct kvt_values *values)
+void kvt_mooncake_values_free(struct kvt_mooncake_values *values)
 {
 	for (int64_t i = 0; i < values->count; i++)
 		free(values->value[i].text);
 	free(values->value);
-	*values = (struct kvt_values){ 0 };
+	*values = (struct kvt_mooncake_values){ 0 };
 }
 
 /* ---- one key a file ------------------------------------------------------ */
@@ -111,7 +120,7 @@ static bool makes_name(const struct kvt_pb_field *key, const char *base)
 	for (uint64_t i = 0; i < key->value; i++) {
 		char c = (char)key->bytes[i];
 
-		/* the NUL behind a tenant is among them */
+		/* the NUL after a tenant is among them */
 		if (base[i] != (!c || strchr("/\\:*?\"<>|", c) ? '_' : c))
 			return false;
 	}
@@ -133,7 +142,8 @@ bool kvt_mooncake_is_entry(const uint8_t *head, int64_t nhead, int64_t nbytes,
 	       value.is_bytes && value.value == (uint64_t)(nbytes - (value.bytes - head));
 }
 
-enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *head,
+enum kvt_status kvt_mooncake_entry_parse(struct kvt_mooncake_values *out,
+					 const uint8_t *head,
 					 int64_t nhead, int64_t nbytes, int file,
 					 const char *name, struct kvt_error *err)
 {
@@ -151,18 +161,18 @@ enum kvt_status kvt_mooncake_entry_parse(struct kvt_values *out, const uint8_t *
 	if ((status = kvt_pb_begin(&pb, &value, &more)))
 		return status;
 	if (!more || value.number != 2 || !value.is_bytes)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: has no value behind the key",
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: has no value after the key",
 				name);
 	offset = value.bytes - head;
 	if (value.value != (uint64_t)(nbytes - offset))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: the value has %llu bytes, but %lld are left", name,
 				(unsigned long long)value.value, LL(nbytes - offset));
-	return kvt_values_add(out, key.bytes, (int64_t)key.value,
-			      &(struct kvt_value){ .file = file,
+	return kvt_mooncake_values_add(out, key.bytes, (int64_t)key.value,
+				       &(struct kvt_mooncake_value){ .file = file,
 						   .offset = offset,
 						   .nbytes = nbytes - offset },
-			      name, err);
+				       name, err);
 }
 
 /* ---- buckets ------------------------------------------------------------- */
@@ -176,7 +186,8 @@ struct bucket {
 };
 
 /* Messages leave out what is 0. */
-static enum kvt_status take_place(struct kvt_value *out, int64_t *nkey, struct kvt_pb pb)
+static enum kvt_status take_place(struct kvt_mooncake_value *out, int64_t *nkey,
+				  struct kvt_pb pb)
 {
 	uint64_t n[4] = { 0 };
 	struct kvt_pb_field f;
@@ -204,10 +215,10 @@ static enum kvt_status take_place(struct kvt_value *out, int64_t *nkey, struct k
 }
 
 /* The place of value 'i', whose key came before all places. */
-static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
+static enum kvt_status place_value(struct kvt_mooncake_values *out, struct bucket *b,
 				   int64_t first, const struct kvt_pb_field *f)
 {
-	struct kvt_value place = { .file = -1 }, *value;
+	struct kvt_mooncake_value place = { .file = -1 }, *value;
 	struct kvt_pb pb = kvt_pb_open(f->bytes, (int64_t)f->value, b->pb.name,
 				       b->pb.err);
 	enum kvt_status status;
@@ -223,7 +234,7 @@ static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
 	    __builtin_add_overflow(place.offset + nkey, place.nbytes, &end))
 		return kvt_fail(
 			pb.err, KVT_BAD_INPUT,
-			"%s: value %lld is said to be at %lld behind a key of %lld bytes, expected at %lld behind %lld",
+			"%s: value %lld is said to be at %lld after a key of %lld bytes, expected at %lld after %lld",
 			pb.name, LL(b->nplaces), LL(place.offset), LL(nkey), LL(b->end),
 			LL(value->ntext));
 	value->offset = place.offset + nkey;
@@ -233,7 +244,8 @@ static enum kvt_status place_value(struct kvt_values *out, struct bucket *b,
 	return KVT_OK;
 }
 
-static enum kvt_status take_bucket(struct kvt_values *out, struct bucket *b, int file)
+static enum kvt_status take_bucket(struct kvt_mooncake_values *out, struct bucket *b,
+				   int file)
 {
 	int64_t first = out->count;
 	struct kvt_pb_field f;
@@ -247,9 +259,10 @@ static enum kvt_status take_bucket(struct kvt_values *out, struct bucket *b, int
 			b->data_size = f.value;
 			sized = true;
 		} else if (f.number == 2 && f.is_bytes && !b->nplaces) {
-			status = kvt_values_add(out, f.bytes, (int64_t)f.value,
-						&(struct kvt_value){ .file = file },
-						b->pb.name, b->pb.err);
+			status = kvt_mooncake_values_add(out, f.bytes, (int64_t)f.value,
+							 &(struct kvt_mooncake_value){
+							 .file = file },
+							 b->pb.name, b->pb.err);
 		} else if (f.number == 3 && f.is_bytes) {
 			status = place_value(out, b, first, &f);
 		} else {
@@ -265,7 +278,8 @@ static enum kvt_status take_bucket(struct kvt_values *out, struct bucket *b, int
 	return status;
 }
 
-enum kvt_status kvt_mooncake_bucket_parse(struct kvt_values *out, const void *meta,
+enum kvt_status kvt_mooncake_bucket_parse(struct kvt_mooncake_values *out,
+					  const void *meta,
 					  int64_t nmeta, int64_t nbytes, int file,
 					  const char *name, struct kvt_error *err)
 {

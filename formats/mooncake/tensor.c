@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor.c - the 304 bytes before the data of a tensor object */
+/*
+ * tensor.c - the 304 bytes before the data of a tensor object
+ *
+ * Version 1: type, whole and local shape, and up to four axes along which it is a
+ * shard.  The checks are those of Mooncake's integration_utils.h.
+ */
 #include "formats/mooncake/mooncake.h"
 
 #include "formats/parse/little_endian.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	MAGIC = 0x4d4f4f4e,

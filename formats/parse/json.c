@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - typed access to JSON that somebody else wrote */
+/*
+ * json.c - typed access to foreign JSON
+ *
+ * Parsed by jansson, with a limit for depth, and keys that come twice are refused.
+ */
 #include "formats/parse/json.h"
 
 #include <pthread.h>
@@ -159,7 +163,7 @@ static enum kvt_status take_int(int64_t *out, const struct kvt_json *in,
 	return KVT_OK;
 }
 
-/* A NUL inside would cut the string short without a word. */
+/* A NUL inside would cut the string short silently. */
 static enum kvt_status take_string(const char **out, const struct kvt_json *in,
 				   const char *key, const json_t *value)
 {

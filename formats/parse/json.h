@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.h - typed access to JSON that somebody else wrote */
+/* json.h - typed access to foreign JSON */
 #ifndef KVT_JSON_READ_H
 #define KVT_JSON_READ_H
 

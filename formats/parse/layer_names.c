@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_names.c - which layer a name means, where names are all there is */
+/*
+ * layer_names.c - layers in the order of the model, where names are all there is
+ *
+ * kvt_layer_number() says which layer a name is of; two names of one layer are refused.
+ */
 #include "formats/parse/layer_names.h"
 
 #include <stdlib.h>
@@ -33,7 +37,7 @@ enum kvt_status kvt_layers_order(struct kvt_layer *layer, int64_t count,
 		if (layer[i].number == last)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
-				"%s: '%.80s' and '%.80s' are both layer %lld; ranks in one place are no one cache",
+				"%s: '%.80s' and '%.80s' are both layer %lld; ranks in one place are not one cache",
 				where, layer[i - 1].name, layer[i].name,
 				(long long)last);
 		if (layer[i].number != last + 1)

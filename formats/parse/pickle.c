@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle.c - the instructions of a pickle that build data, and no others */
+/*
+ * pickle.c - the instructions of a pickle that build data, and no others
+ *
+ * A machine with a stack and a memo, whose nodes are tuples, lists, dicts, numbers,
+ * strings, and calls of names that are known (pickle_tensor.c).  Nothing is executed,
+ * and memory is in proportion to the file.
+ */
 #include "formats/parse/pickle.h"
 
 #include <stdio.h>
@@ -328,10 +334,10 @@ static enum kvt_status storage(struct machine *m)
 	return push_new(m, &made);
 }
 
-static bool is_text(const struct kvt_pickle_node *n, const char *wanted)
+static bool is_text(const struct kvt_pickle_node *n, const char *text)
 {
-	return n->kind == KVT_PICKLE_STRING && (size_t)n->ntext == strlen(wanted) &&
-	       !memcmp(n->text, wanted, strlen(wanted));
+	return n->kind == KVT_PICKLE_STRING && (size_t)n->ntext == strlen(text) &&
+	       !memcmp(n->text, text, strlen(text));
 }
 
 /* Attributes of a tensor that torch.compile() was told to leave where it is. */

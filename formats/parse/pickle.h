@@ -55,7 +55,7 @@ struct kvt_pickle {
 /*
  * Reads all of 'bytes', which must outlive the tree.  Truncated or malformed is
  * KVT_BAD_INPUT.  Nothing is allocated that is not in proportion to 'nbytes'.
- * A list may hold itself: who walks the tree counts his steps.
+ * A list may hold itself: a walk of the tree must count its steps.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_pickle_read(struct kvt_pickle *out, const uint8_t *bytes, int64_t nbytes,

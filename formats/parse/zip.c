@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50,
@@ -97,7 +96,7 @@ static bool agrees(const uint8_t *p, int nbytes, int64_t wanted)
 
 static enum kvt_status read_end(struct zip *z, const uint8_t *b, int64_t at)
 {
-	int64_t behind = at;
+	int64_t end = at;
 	enum kvt_status status;
 	bool found;
 
@@ -105,7 +104,7 @@ static enum kvt_status read_end(struct zip *z, const uint8_t *b, int64_t at)
 		return kvt_fail(z->err, KVT_UNSUPPORTED,
 				"%s: zip archive in several parts",
 				z->file->path);
-	if ((status = read_end64(z, &behind, &found)))
+	if ((status = read_end64(z, &end, &found)))
 		return status;
 	if (!found) {
 		z->count = (int64_t)kvt_le(b + 10, 2);
@@ -115,7 +114,7 @@ static enum kvt_status read_end(struct zip *z, const uint8_t *b, int64_t at)
 	if (!agrees(b + 8, 2, z->count) || !agrees(b + 10, 2, z->count) ||
 	    !agrees(b + 12, 4, z->nbytes) || !agrees(b + 16, 4, z->end))
 		return malformed(z, "two records of the end differ", at);
-	if (z->nbytes > behind || z->end != behind - z->nbytes)
+	if (z->nbytes > end || z->end != end - z->nbytes)
 		return malformed(z, "directory ends elsewhere than is recorded", at);
 	if (z->count > z->nbytes / CENTRAL_BYTES)
 		return malformed(z, "more members than the directory has room for", at);
@@ -126,7 +125,7 @@ static enum kvt_status read_end(struct zip *z, const uint8_t *b, int64_t at)
 	return KVT_OK;
 }
 
-/* The record stands at the very end, with only a comment of its own behind it. */
+/* The record stands at the very end, with only a comment of its own after it. */
 static enum kvt_status find_end(struct zip *z)
 {
 	int64_t size = z->file->nbytes, n = END_BYTES + MAX_COMMENT;
@@ -298,7 +297,7 @@ static enum kvt_status read_local(struct zip *z, const struct facts *f,
 	uint8_t *extra;
 
 	if (at > z->end || z->end - at < LOCAL_BYTES + nname)
-		return malformed(z, "member begins behind all members", at);
+		return malformed(z, "member begins after all members", at);
 	if ((status = kvt_file_read(z->file, b, LOCAL_BYTES + nname, at, z->err)))
 		return status;
 	if (kvt_le32(b) != LOCAL || (int)kvt_le(b + 6, 2) != f->flags ||

@@ -3,7 +3,8 @@
  * hicache.c - folders of SGLang's HiCache: a file without a header a page
  *
  * Names say model, rank and pool; what a page holds, and in which of four
- * orders, is known to the engine alone and has to be said.
+ * orders, is known to the engine alone and has to be said.  Facts: pages that SGLang
+ * 0.5.23 wrote (testdata/engines), and its hicache_storage.py.
  */
 #include "formats/sglang/hicache.h"
 
@@ -42,7 +43,7 @@ static bool hicache_probe(const char *path, const uint8_t *head, int64_t nhead)
 /* Shards of the same pages, but for the DCP rank. */
 static bool same_cut(const struct kvt_hicache_name *a, const struct kvt_hicache_name *b)
 {
-	return a->dcp_size > 1 && kvt_part_equal(&a->pool, "kv") &&
+	return a->dcp_size > 1 && kvt_name_part_equal(&a->pool, "kv") &&
 	       a->dcp_size == b->dcp_size && a->page == b->page &&
 	       a->tp_size == b->tp_size && a->pp_size == b->pp_size &&
 	       a->pp_rank == b->pp_rank && a->cp_size == b->cp_size &&
@@ -52,10 +53,10 @@ static bool same_cut(const struct kvt_hicache_name *a, const struct kvt_hicache_
 enum { MODEL, POOL, RANK, NCHOICES };
 
 static enum kvt_status choose_page(const struct opening *o, bool *skip,
-				   struct kvt_choice choice[NCHOICES],
+				   struct kvt_store_choice choice[NCHOICES],
 				   const struct kvt_hicache_name *name)
 {
-	const struct kvt_part_of_name *parts[] = { &name->model, &name->pool,
+	const struct kvt_name_part *parts[] = { &name->model, &name->pool,
 						   &name->rank };
 	enum kvt_status status = KVT_OK;
 
@@ -63,14 +64,14 @@ static enum kvt_status choose_page(const struct opening *o, bool *skip,
 	for (int i = 0; !status && !*skip && i < NCHOICES; i++) {
 		if (i == RANK && !choice[i].asked && o->count && same_cut(&o->name, name))
 			break;
-		status = kvt_choose(skip, &choice[i], parts[i], o->path, o->err);
+		status = kvt_store_choose(skip, &choice[i], parts[i], o->path, o->err);
 	}
 	return status;
 }
 
 static enum kvt_status choose_pages(struct opening *o)
 {
-	struct kvt_choice choice[NCHOICES] = {
+	struct kvt_store_choice choice[NCHOICES] = {
 		[MODEL] = { .key = "model", .what = "models" },
 		[POOL] = { .key = "pool", .what = "pools" },
 		[RANK] = { .key = "rank", .what = "ranks" },
@@ -98,7 +99,7 @@ static enum kvt_status choose_pages(struct opening *o)
 		o->file[o->count++] = i;
 	}
 	for (int i = 0; i < NCHOICES; i++)
-		if ((status = kvt_chosen(&choice[i], o->path, o->err)))
+		if ((status = kvt_store_chosen(&choice[i], o->path, o->err)))
 			return status;
 	if (!o->count)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no page of HiCache",
@@ -163,9 +164,9 @@ static enum kvt_status gather_shards(struct opening *o)
 
 static enum kvt_status name_group(struct opening *o, struct kvt_group *group)
 {
-	const struct kvt_part_of_name *pool = &o->name.pool;
+	const struct kvt_name_part *pool = &o->name.pool;
 
-	if (kvt_part_equal(pool, "kv"))
+	if (kvt_name_part_equal(pool, "kv"))
 		return KVT_OK;
 	if (pool->n >= sizeof(group->id))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
@@ -205,7 +206,7 @@ static enum kvt_status take_ranks(struct opening *o)
 /* Tokens of a page of this rank, or of all, where names say it. */
 static enum kvt_status take_page(struct opening *o, struct kvt_group *group)
 {
-	if (o->name.dcp_size == 1 || !kvt_part_equal(&o->name.pool, "kv"))
+	if (o->name.dcp_size == 1 || !kvt_name_part_equal(&o->name.pool, "kv"))
 		return KVT_OK;
 	return kvt_manifest_extent(group, KVT_AXIS_S,
 				   o->name.page / (o->shards > 1 ? 1 : o->name.dcp_size),
@@ -239,7 +240,7 @@ static enum kvt_status describe(struct opening *o)
 	    (status = kvt_pages_count(group, KVT_AXIS_B, o->count / o->shards, o->hints,
 				      o->path, o->err)))
 		return status;
-	if (o->name.model.n && !(s->model = kvt_part_copy(&o->name.model)))
+	if (o->name.model.n && !(s->model = kvt_name_part_copy(&o->name.model)))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	return KVT_OK;
 }
@@ -297,13 +298,13 @@ static enum kvt_status add_file(struct opening *o, int64_t i)
 static enum kvt_status add_pages(struct opening *o)
 {
 	struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
-	enum kvt_status status = kvt_names_new(group, o->err);
+	enum kvt_status status = kvt_store_new_names(group, o->err);
 
 	for (int64_t i = 0; !status && i < o->count; i++) {
 		struct kvt_hicache_name name = name_of(o, i);
 		char **called = &group->block_names[i / o->shards];
 
-		if (!*called && !(*called = kvt_part_copy(&name.hash)))
+		if (!*called && !(*called = kvt_name_part_copy(&name.hash)))
 			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 		status = add_file(o, i);
 	}

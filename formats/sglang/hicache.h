@@ -13,7 +13,7 @@
  * modulo dcp_size; of those that share one the first writes.
  */
 struct kvt_hicache_name {
-	struct kvt_part_of_name hash, pool, model, rank;	/* without dots, bars */
+	struct kvt_name_part hash, pool, model, rank;	/* without dots, bars */
 	int64_t tp_size, tp_rank, pp_size, pp_rank, cp_size, cp_rank;
 	int64_t dcp_size, dcp_rank, page;	/* page: 0 where dcp_size is 1 */
 };

@@ -2,7 +2,7 @@
 /*
  * hicache_name.c - what the name of a HiCache page says
  *
- * Ranks stand behind the model: rank and size of TP, size and rank of PP, rank
+ * Ranks follow the model: rank and size of TP, size and rank of PP, rank
  * and size of prefill context parallelism, TP size with rank, size and page of
  * decode context parallelism, each only where it is needed.  A model's name may
  * hold bars and numbers too, so a part counts only if it can be one: the rank
@@ -131,15 +131,15 @@ bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name)
 		return false;
 	while (is_hex(*p))
 		p++;
-	out->hash = (struct kvt_part_of_name){ name, (size_t)(p - name) };
+	out->hash = (struct kvt_name_part){ name, (size_t)(p - name) };
 	if (out->hash.n < MIN_HASH)
 		return false;
-	out->pool = (struct kvt_part_of_name){ "kv", 2 };
+	out->pool = (struct kvt_name_part){ "kv", 2 };
 	if (*p == '.') {
 		n = pool_length(++p);
 		if (!n || p + n >= end)
 			return false;
-		out->pool = (struct kvt_part_of_name){ p, n };
+		out->pool = (struct kvt_name_part){ p, n };
 		p += n;
 	}
 	if (*p++ != '_' || p > end)
@@ -148,11 +148,11 @@ bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name)
 	take_ranks(out, p, &ranks);
 	if (ranks < p)
 		ranks = p;
-	out->model = (struct kvt_part_of_name){ p, (size_t)(ranks - p) };
+	out->model = (struct kvt_name_part){ p, (size_t)(ranks - p) };
 	if (ranks < end)
-		out->rank = (struct kvt_part_of_name){ ranks + 1,
+		out->rank = (struct kvt_name_part){ ranks + 1,
 						       (size_t)(end - ranks - 1) };
 	else
-		out->rank = (struct kvt_part_of_name){ end, 0 };
+		out->rank = (struct kvt_name_part){ end, 0 };
 	return true;
 }

@@ -88,8 +88,9 @@ static enum kvt_status name_page(char name[MAX_NAME + 1], const struct writing *
 	if (!kvt_name_is_safe(hash) ||
 	    snprintf(name, MAX_NAME + 1, "%s%s_%s%s.bin", hash, w->pool, w->model,
 		     w->rank) > MAX_NAME ||
-	    !kvt_hicache_parse(&parsed, name) || !kvt_part_equal(&parsed.hash, hash) ||
-	    !kvt_part_equal(&parsed.model, w->model))
+	    !kvt_hicache_parse(&parsed, name) || !kvt_name_part_equal(&parsed.hash,
+								      hash) ||
+	    !kvt_name_part_equal(&parsed.model, w->model))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"block %llu is called '%.80s' of model '%.80s', from which hicache can make no name of a file",
 				(unsigned long long)kvt_block_id(w->group, block), hash,
@@ -161,8 +162,8 @@ static enum kvt_status create_page(struct writing *w, int64_t block)
 	if (!(path = kvt_path_join(w->writer->temporary, name, "")))
 		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
 	if (!(status = kvt_files_create(files, &file, path, nbytes, w->err)))
-		status = kvt_piece_of_box(w->writer->flat, w->group, &box, file, 0,
-					  w->err);
+		status = kvt_pages_add_piece(w->writer->flat, w->group, &box, file, 0,
+					     w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);
 	free(path);

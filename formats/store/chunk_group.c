@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chunk_group.c - what chunks are arrays of, from who says it */
+/*
+ * chunk_group.c - groups of chunks: layout, type and extents, from a header or the
+ * user
+ *
+ * A chunk is an array of tokens; B and S stand where its tokens do.
+ */
 #include "formats/store/chunks.h"
 
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
 #include "formats/store/pages.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- layouts ------------------------------------------------------------- */
 

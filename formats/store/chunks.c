@@ -15,8 +15,7 @@
 
 #include "formats/file/tree.h"
 #include "formats/store/pages.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MAX_LIST = 64 << 20 };		/* bytes */
 
@@ -335,13 +334,13 @@ static int64_t blocks_of(int64_t tokens, int64_t block_size)
 static enum kvt_status name_blocks(struct kvt_group *group, const struct kvt_chunks *c,
 				   struct kvt_error *err)
 {
-	int64_t wanted = 0;
+	int64_t used = 0;
 
 	for (int64_t i = 0; i < c->nruns; i++)
-		wanted += c->run[i].block >= 0;
-	if (wanted != group->shape.n[KVT_AXIS_B])
+		used += c->run[i].block >= 0;
+	if (used != group->shape.n[KVT_AXIS_B])
 		return KVT_OK;
-	group->block_names = calloc((size_t)wanted + 1, sizeof(char *));
+	group->block_names = calloc((size_t)used + 1, sizeof(char *));
 	if (!group->block_names)
 		return no_memory(c, err);
 	for (int64_t i = 0; i < c->nruns; i++) {

@@ -25,7 +25,7 @@ struct kvt_chunk {
 /* All chunks of an id: one, or one a layer. */
 struct kvt_chunk_run {
 	int64_t first, count;
-	int64_t block;			/* its first one; -1: not wanted */
+	int64_t block;			/* its first one; -1: of no request */
 };
 
 struct kvt_chunks {

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c - what files without a header hold, and where */
+/*
+ * pages.c - what files without a header hold, and where
+ *
+ * See pages.h.  Of the extents of a file all but one must be said; the length of the
+ * file gives that one, and is otherwise held against all of them.
+ */
 #include "formats/store/pages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- what is missing ---------------------------------------------------- */
 
@@ -101,7 +105,7 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 	if (known->parallel)
 		m.snapshot.parallel = *known->parallel;
 	h.skip = 0;
-	/* content that is no key and value has one head, if nobody says more */
+	/* content that is no key and value has one head, if nothing says more */
 	if (h.content && !h.heads && fitted->kind == KVT_NKINDS)
 		fitted->kind = KVT_MLA;
 	if (m.has_layout)
@@ -148,13 +152,13 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 	    !__builtin_add_overflow(size, pad, &size) && size == file->nbytes)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes, expected %lld of data behind %lld and before %lld more",
+			"%s: has %lld bytes, expected %lld of data after %lld and before %lld more",
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 
-enum kvt_status kvt_box_piece(struct kvt_piece *out, const struct kvt_group *group,
-			      const struct kvt_box *box, int file, int64_t offset,
-			      struct kvt_error *err)
+enum kvt_status kvt_pages_piece(struct kvt_piece *out, const struct kvt_group *group,
+				const struct kvt_box *box, int file, int64_t offset,
+				struct kvt_error *err)
 {
 	struct kvt_group part = *group;
 	enum kvt_status status;
@@ -168,12 +172,12 @@ enum kvt_status kvt_box_piece(struct kvt_piece *out, const struct kvt_group *gro
 	return status;
 }
 
-enum kvt_status kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
-				 const struct kvt_box *box, int file, int64_t offset,
-				 struct kvt_error *err)
+enum kvt_status kvt_pages_add_piece(struct kvt_flat *flat, const struct kvt_group *group,
+				    const struct kvt_box *box, int file, int64_t offset,
+				    struct kvt_error *err)
 {
 	struct kvt_piece piece;
-	enum kvt_status status = kvt_box_piece(&piece, group, box, file, offset, err);
+	enum kvt_status status = kvt_pages_piece(&piece, group, box, file, offset, err);
 
 	return status ? status : kvt_flat_add(flat, &piece, err);
 }
@@ -182,9 +186,9 @@ enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
 				const struct kvt_box *box, int64_t offset,
 				struct kvt_error *err)
 {
-	return kvt_piece_of_box(&reader->flat[group], &reader->leaf.snapshot.group[group],
-				box,
-				file, offset, err);
+	return kvt_pages_add_piece(&reader->flat[group],
+				   &reader->leaf.snapshot.group[group], box,
+				   file, offset, err);
 }
 
 enum kvt_status kvt_pages_add(struct kvt_reader *reader, int group, int file,

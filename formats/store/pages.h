@@ -13,7 +13,7 @@
 #include "formats/format.h"
 
 /*
- * What is in one file.  Extents that nobody knows are -1 (as those of
+ * What is in one file.  Unknown extents are -1 (as those of
  * kvt_manifest_blank_group()); 'counted' is the axis that the number of a file
  * counts, whose extent is that of one file, and KVT_NAXES if there is one file
  * only.  hints->layout counts only for a group without a layout.  A single open
@@ -42,7 +42,7 @@ kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int64_t n,
 /*
  * File 'file' of the reader holds 'box' of a group as a dense array in the
  * group's layout (in pages of page_bytes, if the group has those with gaps),
- * behind 'skip' bytes and before 'pad' more.  Any other size of the file is
+ * after 'skip' bytes and before 'pad' more.  Any other size of the file is
  * KVT_BAD_INPUT with both sizes.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -52,14 +52,15 @@ kvt_pages_add(struct kvt_reader *reader, int group, int file,
 
 /* A dense array (or pages) of 'box' alone at 'offset': for readers and writers. */
 KVT_MUST_CHECK enum kvt_status
-kvt_box_piece(struct kvt_piece *out, const struct kvt_group *group,
-	      const struct kvt_box *box, int file, int64_t offset, struct kvt_error *err);
+kvt_pages_piece(struct kvt_piece *out, const struct kvt_group *group,
+		const struct kvt_box *box, int file, int64_t offset,
+		struct kvt_error *err);
 
 /* The same, added to a group's pieces. */
 KVT_MUST_CHECK enum kvt_status
-kvt_piece_of_box(struct kvt_flat *flat, const struct kvt_group *group,
-		 const struct kvt_box *box, int file, int64_t offset,
-		 struct kvt_error *err);
+kvt_pages_add_piece(struct kvt_flat *flat, const struct kvt_group *group,
+		    const struct kvt_box *box, int file, int64_t offset,
+		    struct kvt_error *err);
 
 /* The same somewhere in a file that holds more, from byte 'offset' on. */
 KVT_MUST_CHECK enum kvt_status

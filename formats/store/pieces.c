@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pieces.c - where groups are in a file: dense arrays, or pages with gaps */
+/*
+ * pieces.c - where groups are in a file: dense arrays, or pages with gaps
+ *
+ * In: a group, a box of it, and the byte at which its array or its pages begin.  Out:
+ * a piece, whose strides are those of the layout, or of pages that are larger than
+ * their content and may be shared by several groups.
+ */
 #include "formats/format.h"
 
 /*
@@ -215,7 +221,7 @@ enum kvt_status kvt_group_array_shape(int *rank, int64_t shape[8],
 						 part_extent(order, i, &views.view[0]);
 
 		if (left >= 0) {
-			left *= n;	/* behind K the planes have no common axes */
+			left *= n;	/* after K the planes have no common axes */
 			continue;
 		}
 		if (n != 1 || (axis != KVT_AXIS_K &&
@@ -245,13 +251,12 @@ enum kvt_status kvt_snapshot_file_shape(int *rank, int64_t shape[8],
 	}
 	if (snapshot->ngroups > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s holds one array, not %d groups; "
-				"use safetensors or hdf5", name, snapshot->ngroups);
+				"%s holds one array, not %d groups; use safetensors or hdf5",
+				name, snapshot->ngroups);
 	if (kvt_layout_apart(&group->layout))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s holds one array, and layout %s has keys and values "
-				"in two; use safetensors or hdf5", name,
-				kvt_layout_string(&group->layout).s);
+				"%s holds one array, and layout %s has keys and values in two; use safetensors or hdf5",
+				name, kvt_layout_string(&group->layout).s);
 	*dtype = group->dtype;
 	return kvt_group_array_shape(rank, shape, group, err);
 }

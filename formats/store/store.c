@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c - choosing the files of one cache among those of several */
+/*
+ * store.c - choosing the files of one cache among those of several
+ *
+ * A folder may hold several models, ranks or pools.  Each part of a name that tells
+ * them apart must be the same in all files, or be chosen with --set.
+ */
 #include "formats/store/store.h"
 
 #include <stdlib.h>
@@ -7,12 +12,12 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text)
+bool kvt_name_part_equal(const struct kvt_name_part *part, const char *text)
 {
 	return strlen(text) == part->n && !memcmp(part->s, text, part->n);
 }
 
-char *kvt_part_copy(const struct kvt_part_of_name *part)
+char *kvt_name_part_copy(const struct kvt_name_part *part)
 {
 	return strndup(part->s, part->n);
 }
@@ -29,7 +34,7 @@ bool kvt_name_is_safe(const char *name)
 	return true;
 }
 
-enum kvt_status kvt_names_new(struct kvt_group *group, struct kvt_error *err)
+enum kvt_status kvt_store_new_names(struct kvt_group *group, struct kvt_error *err)
 {
 	int64_t n = group->shape.n[KVT_AXIS_B];
 
@@ -40,13 +45,13 @@ enum kvt_status kvt_names_new(struct kvt_group *group, struct kvt_error *err)
 
 /* ---- one among several -------------------------------------------------- */
 
-enum kvt_status kvt_choose(bool *skip, struct kvt_choice *choice,
-			   const struct kvt_part_of_name *here, const char *path,
-			   struct kvt_error *err)
+enum kvt_status kvt_store_choose(bool *skip, struct kvt_store_choice *choice,
+				 const struct kvt_name_part *here, const char *path,
+				 struct kvt_error *err)
 {
-	const struct kvt_part_of_name *first = &choice->first;
+	const struct kvt_name_part *first = &choice->first;
 
-	*skip = choice->asked && !kvt_part_equal(here, choice->asked);
+	*skip = choice->asked && !kvt_name_part_equal(here, choice->asked);
 	if (*skip)
 		return KVT_OK;
 	if (!choice->any) {
@@ -56,13 +61,13 @@ enum kvt_status kvt_choose(bool *skip, struct kvt_choice *choice,
 	if (first->n == here->n && !memcmp(first->s, here->s, here->n))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.160s: holds %s '%.*s' and '%.*s', which are no one cache; give --set %s=%.*s or another",
+			"%.160s: holds %s '%.*s' and '%.*s', which are not one cache; give --set %s=%.*s or another",
 			path, choice->what, (int)first->n, first->s, (int)here->n,
 			here->s, choice->key, (int)first->n, first->s);
 }
 
-enum kvt_status kvt_chosen(const struct kvt_choice *choice, const char *path,
-			   struct kvt_error *err)
+enum kvt_status kvt_store_chosen(const struct kvt_store_choice *choice, const char *path,
+				 struct kvt_error *err)
 {
 	if (!choice->asked || choice->any)
 		return KVT_OK;
@@ -70,8 +75,8 @@ enum kvt_status kvt_chosen(const struct kvt_choice *choice, const char *path,
 			choice->key, choice->asked);
 }
 
-enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
-			       kvt_part_fn *part, const char *expected,
+enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_store_choice *choice,
+			       kvt_name_part_fn *part, const char *expected,
 			       struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -79,14 +84,14 @@ enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
 
 	for (i = 0; i < tree->count; i++) {
 		struct kvt_tree_file *file = &tree->file[i];
-		struct kvt_part_of_name here;
+		struct kvt_name_part here;
 		bool skip;
 
 		if (!part(&here, file->name))
 			status = kvt_fail(err, KVT_BAD_INPUT, "%.200s/%.200s: is %s",
 					  tree->path, file->name, expected);
 		else
-			status = kvt_choose(&skip, choice, &here, tree->path, err);
+			status = kvt_store_choose(&skip, choice, &here, tree->path, err);
 		if (status)
 			break;
 		/* a name that is dropped is freed with the others */
@@ -97,7 +102,7 @@ enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice,
 			*file = dropped;
 		}
 	}
-	if (status || (status = kvt_chosen(choice, tree->path, err)))
+	if (status || (status = kvt_store_chosen(choice, tree->path, err)))
 		return status;
 	if (!kept)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds no files", tree->path);
@@ -147,7 +152,7 @@ enum kvt_status kvt_store_layout(struct kvt_layout *out, const struct kvt_hints 
 	return KVT_OK;
 }
 
-/* ---- what files without a word say ---------------------------------------- */
+/* ---- what files cannot say ----------------------------------------------- */
 
 enum kvt_status kvt_store_check_kv(const struct kvt_group *group, const char *format,
 				   struct kvt_error *err)

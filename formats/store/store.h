@@ -12,11 +12,11 @@
 #include "formats/store/pages.h"
 
 /* A part of a file's name; not terminated. */
-struct kvt_part_of_name {
+struct kvt_name_part {
 	const char *s;
 	size_t n;
 };
-bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text);
+bool kvt_name_part_equal(const struct kvt_name_part *part, const char *text);
 
 /*
  * One more value of something that all files must share, such as a rank: the
@@ -24,31 +24,34 @@ bool kvt_part_equal(const struct kvt_part_of_name *part, const char *text);
  * --set would choose.  'asked' is what the user said: then only that counts, and
  * *skip is true for others.
  */
-struct kvt_choice {
+struct kvt_store_choice {
 	const char *key, *what;		/* "rank", "ranks" */
 	const char *asked;		/* NULL: nothing */
-	struct kvt_part_of_name first;
+	struct kvt_name_part first;
 	bool any;
 };
 KVT_MUST_CHECK enum kvt_status
-kvt_choose(bool *skip, struct kvt_choice *choice, const struct kvt_part_of_name *here,
-	   const char *path, struct kvt_error *err);
+kvt_store_choose(bool *skip, struct kvt_store_choice *choice,
+		 const struct kvt_name_part *here,
+		 const char *path, struct kvt_error *err);
 /* After all files: KVT_BAD_INPUT if what was asked for is in none. */
 KVT_MUST_CHECK enum kvt_status
-kvt_chosen(const struct kvt_choice *choice, const char *path, struct kvt_error *err);
+kvt_store_chosen(const struct kvt_store_choice *choice, const char *path,
+		 struct kvt_error *err);
 
 /*
  * Keeps those files of the tree that have the choice's value: 'part' finds it in
  * a name, or says that no file of this store is called so; 'expected' tells the
  * user how they are.  KVT_BAD_INPUT if none is left.
  */
-typedef bool kvt_part_fn(struct kvt_part_of_name *out, const char *name);
+typedef bool kvt_name_part_fn(struct kvt_name_part *out, const char *name);
 KVT_MUST_CHECK enum kvt_status
-kvt_store_keep(struct kvt_tree *tree, struct kvt_choice *choice, kvt_part_fn *part,
+kvt_store_keep(struct kvt_tree *tree, struct kvt_store_choice *choice,
+	       kvt_name_part_fn *part,
 	       const char *expected, struct kvt_error *err);
 
 /* A copy of a part; NULL when out of memory. */
-char *kvt_part_copy(const struct kvt_part_of_name *part);
+char *kvt_name_part_copy(const struct kvt_name_part *part);
 
 /* The same axes with blocks outermost, then layers if 'layers'. */
 struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool layers);
@@ -89,6 +92,6 @@ kvt_store_check_layers(const struct kvt_group *group, const char *format,
 
 /* Room for the names of all blocks of a group, all NULL. */
 KVT_MUST_CHECK enum kvt_status
-kvt_names_new(struct kvt_group *group, struct kvt_error *err);
+kvt_store_new_names(struct kvt_group *group, struct kvt_error *err);
 
 #endif

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache_layers.c - the layers of a cache of transformers among named tensors */
+/*
+ * cache_layers.c - the layers of a cache of transformers among named tensors
+ *
+ * Pairs of tensors [batch, heads, tokens, elements], or one tensor with all layers.
+ */
 #include "formats/tensor/cache_open.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- halves ------------------------------------------------------------- */
 

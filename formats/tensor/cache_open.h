@@ -67,7 +67,7 @@ KVT_MUST_CHECK enum kvt_status kvt_cache_layers(struct cache_opening *o);
  */
 KVT_MUST_CHECK enum kvt_status kvt_cache_slots(struct cache_opening *o);
 
-/* Fills the snapshot with groups of layers that are alike; nobody counts blocks yet. */
+/* Fills the snapshot with groups of layers that are alike; blocks are not counted yet. */
 KVT_MUST_CHECK enum kvt_status kvt_cache_groups(struct cache_opening *o);
 
 #endif

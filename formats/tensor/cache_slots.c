@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MAX_SLOTS = 1 << 30 };
 
@@ -162,7 +162,7 @@ static enum kvt_status settle_windows(struct cache_opening *o)
 /* By what the layers say; -1: none does. */
 static enum kvt_status agree(struct cache_opening *o)
 {
-	const struct cache_layer *who = NULL;
+	const struct cache_layer *said = NULL;
 
 	o->seen = -1;
 	for (int64_t i = 0; i < o->nlayers; i++) {
@@ -173,13 +173,12 @@ static enum kvt_status agree(struct cache_opening *o)
 			seen = slots_of(l);
 		if (seen < 0)
 			continue;
-		if (who && seen != o->seen)
+		if (said && seen != o->seen)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %.100s was given %lld tokens, but %.100s %lld",
-					o->reader->leaf.path, who->name, LL(o->seen),
-					l->name,
-					LL(seen));
-		who = l;
+					o->reader->leaf.path, said->name, LL(o->seen),
+					l->name, LL(seen));
+		said = l;
 		o->seen = seen;
 	}
 	return KVT_OK;
@@ -220,13 +219,12 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 				o->reader->leaf.path, LL(o->seen), LL(told));
 	if (o->seen < 0)
 		o->seen = told;
-	/* padding that is not there, or behind the tokens, needs no slots */
+	/* padding that is not there, or after the tokens, needs no slots */
 	if (o->seen < 0 && tokens && !left)
 		o->seen = largest(tokens);
 	if (o->seen < 0 && !tokens)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: how many of the %lld slots of %.100s are filled "
-				"is not in the file; give --set slots=N",
+				"%s: how many of the %lld slots of %.100s are filled is not in the file; give --set slots=N",
 				o->reader->leaf.path, LL(slots_of(&o->layer[0])),
 				o->layer[0].name);
 	if (o->seen < 0)
@@ -327,8 +325,7 @@ enum kvt_status kvt_cache_slots(struct cache_opening *o)
 	if (o->nrows > 1 && !kvt_fact(o->hints, "tokens"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: which of the %lld slots of %lld rows are padding is "
-				"not in the file; give --set tokens=N or N,N..., "
-				"and padding=left where it comes first",
+				"not in the file; give --set tokens=N or N,N..., and padding=left where it comes first",
 				o->reader->leaf.path, LL(most_slots(o)), LL(o->nrows));
 	if ((status = settle_windows(o)) || (status = take_seen(o, left)))
 		return status;

@@ -32,7 +32,7 @@ static enum kvt_status read_header(struct kvt_npy_header *out,
 		return status;
 	if (out->nbytes != file->nbytes - out->data)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld bytes behind the header, but its shape makes %lld",
+				"%s: has %lld bytes after the header, but its shape makes %lld",
 				file->path, (long long)(file->nbytes - out->data),
 				(long long)out->nbytes);
 	return KVT_OK;

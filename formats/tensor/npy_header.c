@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy_header.c - the header of a .npy file: a Python literal, not evaluated */
+/*
+ * npy_header.c - the header of a .npy file: a Python literal, not evaluated
+ *
+ * A magic number, a version, a length, and a dict of the three keys descr,
+ * fortran_order and shape.
+ */
 #include "formats/tensor/npy_header.h"
 
 #include <stdlib.h>
@@ -162,7 +167,7 @@ static enum kvt_status take_dict(struct kvt_npy_header *out, struct cursor *c)
 	}
 	peek(c);
 	if (c->at != c->end)
-		return malformed(c, "nothing behind the dict");
+		return malformed(c, "nothing after the dict");
 	if (seen != (DESCR | FORTRAN | SHAPE))
 		return malformed(c, "descr, fortran_order and shape, once each");
 	if (fortran && out->rank > 1)

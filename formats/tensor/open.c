@@ -90,7 +90,7 @@ static enum kvt_status add_whole(struct opening *o, int g, const struct kvt_tens
 		return status;
 	box.begin[KVT_AXIS_K] = 1;
 	box.end[KVT_AXIS_K] = 2;
-	/* the view of the values begins behind the keys, the tensor need not */
+	/* the view of the values begins after the keys, the tensor need not */
 	at = o->tensors->data + values->begin - (t->end - t->begin);
 	if ((status = kvt_piece_init(&piece, group, &box, false, o->file, at, o->err)))
 		return status;
@@ -318,8 +318,7 @@ static enum kvt_status refuse_axes(const struct opening *o)
 {
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: nothing says what the axes of %.100s are; "
-			"give --from=transformers for [batch, heads, tokens, elements], "
-			"or --layout or --manifest for blocks",
+			"give --from=transformers for [batch, heads, tokens, elements], or --layout or --manifest for blocks",
 			o->reader->leaf.path, o->tensors->tensor[0].name);
 }
 

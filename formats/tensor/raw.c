@@ -11,7 +11,7 @@ static bool raw_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	(void)path;
 	(void)nhead;
-	/* any file at all: raw stands behind all others */
+	/* any file at all: raw is probed after all others */
 	return head != NULL;
 }
 

@@ -104,7 +104,7 @@ static enum kvt_status add_piece(struct kvt_writer *writer, const struct part *p
 	if (part->k >= 0) {
 		box.begin[KVT_AXIS_K] = part->k;
 		box.end[KVT_AXIS_K] = part->k + 1;
-		/* in the whole, values stand behind the keys */
+		/* in the whole, values follow the keys */
 		at -= part->k * (part->tensor.end - part->tensor.begin);
 	}
 	if ((status = kvt_piece_init(&piece, group, &box, false, file, at, err)))

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_header.c - names, types, shapes and places of tensors, as JSON */
+/*
+ * safetensors_header.c - names, types, shapes and places of tensors, as JSON
+ *
+ * The rules are those of the reference reader (safetensors/src/tensor.rs at 24b0b285):
+ * offsets follow each other without holes, sizes are exact, and the file ends where
+ * the last tensor does.
+ */
 #include "formats/tensor/safetensors_header.h"
 
 #include <stdlib.h>

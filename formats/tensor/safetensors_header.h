@@ -7,7 +7,7 @@
 
 /*
  * Reads the JSON of a header, with the rules of the reference reader: the
- * tensors fill the 'ndata' bytes behind the header without holes or overlap.
+ * tensors fill the 'ndata' bytes after the header without holes or overlap.
  * A malformed header is KVT_BAD_INPUT, an unknown element type
  * KVT_UNSUPPORTED.
  */

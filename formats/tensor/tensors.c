@@ -248,9 +248,8 @@ static enum kvt_status list_all(struct kvt_layer *layer, int64_t *count, bool *a
 	}
 	if (*apart && 2 * npairs != tensors->count)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %lld tensors are not %lld pairs of keys and values; "
-				"give --set names=KEYS,VALUES", path, (long long)tensors->count,
-				(long long)npairs);
+				"%s: %lld tensors are not %lld pairs of keys and values; give --set names=KEYS,VALUES",
+				path, (long long)tensors->count, (long long)npairs);
 	for (int64_t i = 0; i < *count; i++)
 		if (!kvt_layer_number(&layer[i].number, layer[i].name))
 			return kvt_fail(err, KVT_BAD_INPUT,

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/file/tree.h"
+
 enum { MAX_PICKLE = 16 << 20 };
 
 /* What torch wrote before version 1.6: a pickle of this number, and no zip. */
@@ -30,13 +32,6 @@ static bool torch_probe(const char *path, const uint8_t *head, int64_t nhead)
 
 /* ---- the archive -------------------------------------------------------- */
 
-static bool ends_with(const char *name, const char *ending)
-{
-	size_t n = strlen(name), m = strlen(ending);
-
-	return n > m && !strcmp(name + n - m, ending);
-}
-
 static enum kvt_status find_pickle(const struct kvt_zip_member **out,
 				   struct torch_walk *w)
 {
@@ -44,11 +39,11 @@ static enum kvt_status find_pickle(const struct kvt_zip_member **out,
 	for (int64_t i = 0; i < w->zip->count; i++) {
 		const struct kvt_zip_member *m = &w->zip->member[i];
 
-		if (ends_with(m->name, "/constants.pkl"))
+		if (kvt_path_ends(m->name, "/constants.pkl"))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"%s: a program (TorchScript), not tensors",
 					w->file->path);
-		if (!ends_with(m->name, "/data.pkl"))
+		if (!kvt_path_ends(m->name, "/data.pkl"))
 			continue;
 		if (*out)
 			return kvt_fail(w->err, KVT_BAD_INPUT, "%s: has %s and %s",

@@ -5,6 +5,9 @@
  * block_<id>_pool_<p>.bin is what the pool has of one block: all its layers, of
  * each keys and values, of each head the tokens.  Latent content is one vector
  * for each token of a layer.
+ *
+ * Facts: kvCacheTransferManager.cpp at 03d4aac9 and kvCachePartialCopy.cu, offloading
+ * through GDS or POSIX; no dump of the engine itself is among the test data.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +40,7 @@ static const char *take_number(int64_t *out, const char *s)
 	return *out > INT32_MAX ? NULL : s + n;
 }
 
-static bool parse_name(int64_t *id, struct kvt_part_of_name *pool, const char *name)
+static bool parse_name(int64_t *id, struct kvt_name_part *pool, const char *name)
 {
 	const char *p, *q;
 	int64_t number;
@@ -45,11 +48,11 @@ static bool parse_name(int64_t *id, struct kvt_part_of_name *pool, const char *n
 	if (strncmp(name, "block_", 6) || !(p = take_number(id, name + 6)) ||
 	    strncmp(p, "_pool_", 6) || !(q = take_number(&number, p + 6)))
 		return false;
-	*pool = (struct kvt_part_of_name){ p + 6, (size_t)(q - p - 6) };
+	*pool = (struct kvt_name_part){ p + 6, (size_t)(q - p - 6) };
 	return !strcmp(q, ".bin");
 }
 
-static bool find_pool(struct kvt_part_of_name *pool, const char *name)
+static bool find_pool(struct kvt_name_part *pool, const char *name)
 {
 	int64_t id;
 
@@ -58,7 +61,7 @@ static bool find_pool(struct kvt_part_of_name *pool, const char *name)
 
 static bool is_block(const char *name)
 {
-	struct kvt_part_of_name pool;
+	struct kvt_name_part pool;
 
 	return find_pool(&pool, name);
 }
@@ -80,7 +83,7 @@ static int by_id(const void *a, const void *b)
 
 static enum kvt_status choose_files(struct opening *o)
 {
-	struct kvt_choice pool = { .key = "pool", .what = "pools" };
+	struct kvt_store_choice pool = { .key = "pool", .what = "pools" };
 	enum kvt_status status;
 
 	pool.asked = kvt_fact(o->hints, "pool");
@@ -89,7 +92,7 @@ static enum kvt_status choose_files(struct opening *o)
 				     o->err)))
 		return status;
 	for (; o->count < o->tree.count; o->count++) {
-		struct kvt_part_of_name part;
+		struct kvt_name_part part;
 
 		o->file[o->count].at = o->count;
 		parse_name(&o->file[o->count].id, &part, o->tree.file[o->count].name);

@@ -5,6 +5,9 @@
  * <folder>/<request>/<layer>.safetensors, each with one tensor kv_cache that
  * holds the tokens of the request in order.  They become blocks again, numbered
  * from request to request.
+ *
+ * Facts: SharedStorageConnector and ExampleConnector of vLLM, from early 2025 to
+ * 0.32.0; a folder that 0.32.0 wrote is in testdata/engines.
  */
 #include "formats/vllm/connector.h"
 
@@ -18,7 +21,8 @@
 
 /* ---- files -------------------------------------------------------------- */
 
-static enum kvt_status read_source(struct kvt_folder *o, struct kvt_source *out,
+static enum kvt_status read_source(struct kvt_connector *o,
+				   struct kvt_connector_file *out,
 				   const char *folder, const char *layer)
 {
 	char *path = kvt_path_join(folder, layer, ".safetensors");
@@ -43,7 +47,7 @@ static enum kvt_status read_source(struct kvt_folder *o, struct kvt_source *out,
 		out->tensor.name = NULL;
 		out->data = tensors.data;
 		kvt_tensors_free(&tensors);
-		if (out->file >= KVT_FOLDER_OPEN_FILES)
+		if (out->file >= KVT_CONNECTOR_OPEN_FILES)
 			kvt_files_park(&o->reader->files, out->file);
 	}
 	free(path);
@@ -51,8 +55,8 @@ static enum kvt_status read_source(struct kvt_folder *o, struct kvt_source *out,
 }
 
 /* Every request must have the layers of the first one. */
-static enum kvt_status same_layers(const struct kvt_folder *o, const char *folder,
-				   const struct kvt_names *here)
+static enum kvt_status same_layers(const struct kvt_connector *o, const char *folder,
+				   const struct kvt_connector_names *here)
 {
 	for (int64_t i = 0; i < o->layers.count || i < here->count; i++) {
 		const char *a = i < o->layers.count ? o->layers.name[i] : NULL;
@@ -68,16 +72,17 @@ static enum kvt_status same_layers(const struct kvt_folder *o, const char *folde
 	return KVT_OK;
 }
 
-static enum kvt_status read_request(struct kvt_folder *o, int64_t r, const char *folder)
+static enum kvt_status read_request(struct kvt_connector *o, int64_t r,
+				    const char *folder)
 {
-	struct kvt_names layers, folders;
-	enum kvt_status status = kvt_folder_scan(&layers, &folders, folder, o->err);
+	struct kvt_connector_names layers, folders;
+	enum kvt_status status = kvt_connector_scan(&layers, &folders, folder, o->err);
 
 	if (status)
 		return status;
-	kvt_names_free(&folders);
+	kvt_connector_names_free(&folders);
 	status = same_layers(o, folder, &layers);
-	kvt_names_free(&layers);
+	kvt_connector_names_free(&layers);
 	for (int64_t l = 0; !status && l < o->layers.count; l++)
 		status = read_source(o, &o->source[r * o->layers.count + l], folder,
 				     o->layer[l].name);
@@ -85,15 +90,15 @@ static enum kvt_status read_request(struct kvt_folder *o, int64_t r, const char 
 }
 
 /* Layers of the first request, in the order of the model. */
-static enum kvt_status list_layers(struct kvt_folder *o, const char *folder)
+static enum kvt_status list_layers(struct kvt_connector *o, const char *folder)
 {
-	struct kvt_names folders;
-	enum kvt_status status = kvt_folder_scan(&o->layers, &folders, folder, o->err);
+	struct kvt_connector_names folders;
+	enum kvt_status status = kvt_connector_scan(&o->layers, &folders, folder, o->err);
 	int64_t n = o->layers.count, total;
 
 	if (status)
 		return status;
-	kvt_names_free(&folders);
+	kvt_connector_names_free(&folders);
 	if (!n)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has no file of a layer (*.safetensors)", folder);
@@ -107,7 +112,7 @@ static enum kvt_status list_layers(struct kvt_folder *o, const char *folder)
 	return kvt_layers_sort(o->layer, n, folder, o->err);
 }
 
-static enum kvt_status read_requests(struct kvt_folder *o, bool single)
+static enum kvt_status read_requests(struct kvt_connector *o, bool single)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -132,18 +137,19 @@ static enum kvt_status read_requests(struct kvt_folder *o, bool single)
 }
 
 /* The folder itself, if it holds layers, or all folders in it. */
-static enum kvt_status list_requests(struct kvt_folder *o, bool *single)
+static enum kvt_status list_requests(struct kvt_connector *o, bool *single)
 {
-	struct kvt_names tensors;
-	enum kvt_status status = kvt_folder_scan(&tensors, &o->requests, o->path, o->err);
+	struct kvt_connector_names tensors;
+	enum kvt_status status = kvt_connector_scan(&tensors, &o->requests, o->path,
+						    o->err);
 	const char *slash = strrchr(o->path, '/');
 
 	if (status)
 		return status;
 	*single = tensors.count > 0;
-	kvt_names_free(&tensors);
+	kvt_connector_names_free(&tensors);
 	if (*single) {
-		kvt_names_free(&o->requests);
+		kvt_connector_names_free(&o->requests);
 		o->requests.name = calloc(1, sizeof(char *));
 		if (!o->requests.name ||
 		    !(o->requests.name[0] = strdup(slash && slash[1] ? slash + 1 :
@@ -160,25 +166,26 @@ static enum kvt_status list_requests(struct kvt_folder *o, bool *single)
 
 /* ---- the snapshot -------------------------------------------------------- */
 
-static bool alike(const struct kvt_folder *o, int64_t r,
+static bool alike(const struct kvt_connector *o, int64_t r,
 		  const struct kvt_tensor *t, const struct kvt_tensor *first)
 {
 	bool same = t->rank == first->rank && !strcmp(t->type, first->type);
 
 	for (int i = 0; same && i < t->rank; i++)
-		same = t->shape[i] == (i == kvt_folder_token_axis(o) ?
-				       kvt_folder_ntokens(o, r) : first->shape[i]);
+		same = t->shape[i] == (i == kvt_connector_token_axis(o) ?
+				       kvt_connector_ntokens(o, r) : first->shape[i]);
 	return same;
 }
 
 /* All tensors have one shape, but for the number of tokens of a request. */
-static enum kvt_status check_alike(const struct kvt_folder *o)
+static enum kvt_status check_alike(const struct kvt_connector *o)
 {
-	const struct kvt_tensor *first = &kvt_source_of(o, 0, 0)->tensor;
+	const struct kvt_tensor *first = &kvt_connector_file_of(o, 0, 0)->tensor;
 
 	for (int64_t r = 0; r < o->requests.count; r++)
 		for (int64_t l = 0; l < o->layers.count; l++) {
-			const struct kvt_source *source = kvt_source_of(o, r, l);
+			const struct kvt_connector_file *source =
+				kvt_connector_file_of(o, r, l);
 
 			if (!alike(o, r, &source->tensor, first))
 				return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -188,13 +195,14 @@ static enum kvt_status check_alike(const struct kvt_folder *o)
 	return KVT_OK;
 }
 
-static enum kvt_status take_blocks(struct kvt_folder *o, struct kvt_group *group)
+static enum kvt_status take_blocks(struct kvt_connector *o, struct kvt_group *group)
 {
 	int64_t *blocks = &group->shape.n[KVT_AXIS_B];
 
 	*blocks = 0;
 	for (int64_t r = 0; r < o->requests.count; r++)
-		if (__builtin_add_overflow(*blocks, kvt_folder_nblocks(o, r), blocks) ||
+		if (__builtin_add_overflow(*blocks, kvt_connector_nblocks(o, r),
+					   blocks) ||
 		    *blocks > UINT32_MAX)
 			return kvt_fail(o->err, KVT_BAD_INPUT, "%s: too many blocks",
 					o->path);
@@ -205,9 +213,9 @@ static enum kvt_status take_blocks(struct kvt_folder *o, struct kvt_group *group
 	return KVT_OK;
 }
 
-static enum kvt_status describe(struct kvt_folder *o)
+static enum kvt_status describe(struct kvt_connector *o)
 {
-	const struct kvt_tensor *t = &kvt_source_of(o, 0, 0)->tensor;
+	const struct kvt_tensor *t = &kvt_connector_file_of(o, 0, 0)->tensor;
 	struct kvt_manifest manifest = { .has_layout = true };
 	struct kvt_group *group;
 	enum kvt_status status;
@@ -215,7 +223,7 @@ static enum kvt_status describe(struct kvt_folder *o)
 	kvt_snapshot_init(&manifest.snapshot);
 	if ((status = kvt_manifest_add_group(&group, &manifest.snapshot, "g0", o->path,
 					     o->err)) ||
-	    (status = kvt_folder_width(o, group)) ||
+	    (status = kvt_connector_width(o, group)) ||
 	    (status = take_blocks(o, group)))
 		return status;
 	group->layout = o->layout;
@@ -248,7 +256,7 @@ static enum kvt_status describe(struct kvt_folder *o)
 }
 
 /* Blocks are numbered from request to request. */
-static enum kvt_status add_requests(struct kvt_folder *o)
+static enum kvt_status add_requests(struct kvt_connector *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	uint32_t next = 0;
@@ -258,10 +266,10 @@ static enum kvt_status add_requests(struct kvt_folder *o)
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	for (int64_t r = 0; r < o->requests.count; r++) {
 		struct kvt_request *request = &s->request[s->nrequests++];
-		int64_t n = kvt_folder_nblocks(o, r);
+		int64_t n = kvt_connector_nblocks(o, r);
 
 		request->id = strdup(o->requests.name[r]);
-		request->ntokens = kvt_folder_ntokens(o, r);
+		request->ntokens = kvt_connector_ntokens(o, r);
 		request->blocks[0] = calloc(n ? (size_t)n : 1, sizeof(uint32_t));
 		if (!request->id || !request->blocks[0])
 			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
@@ -275,7 +283,8 @@ static enum kvt_status add_requests(struct kvt_folder *o)
 /* ---- pieces ------------------------------------------------------------- */
 
 /* Tokens of one layer and request that fill 'box', the first at 'token'. */
-static enum kvt_status add_piece(struct kvt_folder *o, const struct kvt_source *source,
+static enum kvt_status add_piece(struct kvt_connector *o,
+				 const struct kvt_connector_file *source,
 				 const struct kvt_box *box, int64_t token)
 {
 	const struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
@@ -288,10 +297,10 @@ static enum kvt_status add_piece(struct kvt_folder *o, const struct kvt_source *
 		return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
 	if ((status = kvt_layout_views(&piece.views, &group->layout, box,
 				       group->shape.elem, o->err)) ||
-	    (o->packed && (status = kvt_folder_rows(&piece.views, group, o->path,
-						    o->err))))
+	    (o->packed && (status = kvt_connector_rows(&piece.views, group, o->path,
+						       o->err))))
 		return status;
-	if (kvt_folder_token_axis(o))
+	if (kvt_connector_token_axis(o))
 		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K,
 				    source->tensor.shape[1] * width);
 	else
@@ -302,13 +311,14 @@ static enum kvt_status add_piece(struct kvt_folder *o, const struct kvt_source *
 }
 
 /* Whole blocks in one piece; of a last block that is not full, the rest is 0. */
-static enum kvt_status add_layer(struct kvt_folder *o, int64_t r, int64_t l,
+static enum kvt_status add_layer(struct kvt_connector *o, int64_t r, int64_t l,
 				 int64_t first)
 {
-	const struct kvt_source *source = kvt_source_of(o, r, l);
+	const struct kvt_connector_file *source =
+				kvt_connector_file_of(o, r, l);
 	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
-	int64_t full = kvt_folder_ntokens(o, r) / o->block_size;
-	int64_t rest = kvt_folder_ntokens(o, r) % o->block_size;
+	int64_t full = kvt_connector_ntokens(o, r) / o->block_size;
+	int64_t rest = kvt_connector_ntokens(o, r) % o->block_size;
 	enum kvt_status status = KVT_OK;
 
 	box.begin[KVT_AXIS_L] = l;
@@ -329,7 +339,7 @@ static enum kvt_status add_layer(struct kvt_folder *o, int64_t r, int64_t l,
 	return add_piece(o, NULL, &box, 0);
 }
 
-static enum kvt_status add_pieces(struct kvt_folder *o)
+static enum kvt_status add_pieces(struct kvt_connector *o)
 {
 	enum kvt_status status = KVT_OK;
 	int64_t first = 0;
@@ -337,7 +347,7 @@ static enum kvt_status add_pieces(struct kvt_folder *o)
 	for (int64_t r = 0; !status && r < o->requests.count; r++) {
 		for (int64_t l = 0; !status && l < o->layers.count; l++)
 			status = add_layer(o, r, l, first);
-		first += kvt_folder_nblocks(o, r);
+		first += kvt_connector_nblocks(o, r);
 	}
 	return status;
 }
@@ -352,7 +362,7 @@ static bool folder_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return !head && !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-static enum kvt_status open_folder(struct kvt_folder *o)
+static enum kvt_status open_folder(struct kvt_connector *o)
 {
 	enum kvt_status status;
 	bool single;
@@ -363,7 +373,7 @@ static enum kvt_status open_folder(struct kvt_folder *o)
 	o->block_size = o->hints->block_size > 0 ? o->hints->block_size : 0;
 	if ((status = list_requests(o, &single)) ||
 	    (status = read_requests(o, single)) ||
-	    (status = kvt_folder_choose(o)) ||
+	    (status = kvt_connector_choose(o)) ||
 	    (status = check_alike(o)) ||
 	    (status = describe(o)) ||
 	    (status = add_requests(o)))
@@ -375,14 +385,14 @@ static enum kvt_status folder_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ .manifest = NULL };
-	struct kvt_folder o = { .reader = reader, .path = path, .err = err,
+	struct kvt_connector o = { .reader = reader, .path = path, .err = err,
 			     .hints = &told };
 	enum kvt_status status = kvt_hints_take_spec(&told, NULL, err);
 
 	if (!status)
 		status = open_folder(&o);
-	kvt_names_free(&o.requests);
-	kvt_names_free(&o.layers);
+	kvt_connector_names_free(&o.requests);
+	kvt_connector_names_free(&o.layers);
 	free(o.layer);
 	free(o.source);
 	return status;
@@ -398,6 +408,6 @@ const struct kvt_format kvt_folder_format = {
 	.directory = true,
 	.probe = folder_probe,
 	.open = folder_open,
-	.create = kvt_folder_create,
-	.finish = kvt_folder_finish,
+	.create = kvt_connector_create,
+	.finish = kvt_connector_finish,
 };

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connector_generation.c - which shape of a connector's tensors is which */
+/*
+ * connector_generation.c - which shape of a connector's tensors is which
+ *
+ * vLLM has changed it three times without a mark in the files: the rank of the tensors
+ * and what the user says of heads tell, and two readings that fit are refused.
+ */
 #include "formats/vllm/connector.h"
 
 #include <string.h>
@@ -28,24 +33,25 @@ const struct kvt_generation *kvt_generation_find(const char *preset)
 
 /* ---- tokens and blocks -------------------------------------------------- */
 
-const struct kvt_source *kvt_source_of(const struct kvt_folder *o, int64_t r, int64_t l)
+const struct kvt_connector_file *kvt_connector_file_of(const struct kvt_connector *o,
+						       int64_t r, int64_t l)
 {
 	return &o->source[r * o->layers.count + l];
 }
 
-int kvt_folder_token_axis(const struct kvt_folder *o)
+int kvt_connector_token_axis(const struct kvt_connector *o)
 {
 	return o->generation == &generations[VLLM_2025];
 }
 
-int64_t kvt_folder_ntokens(const struct kvt_folder *o, int64_t r)
+int64_t kvt_connector_ntokens(const struct kvt_connector *o, int64_t r)
 {
-	return kvt_source_of(o, r, 0)->tensor.shape[kvt_folder_token_axis(o)];
+	return kvt_connector_file_of(o, r, 0)->tensor.shape[kvt_connector_token_axis(o)];
 }
 
-int64_t kvt_folder_nblocks(const struct kvt_folder *o, int64_t r)
+int64_t kvt_connector_nblocks(const struct kvt_connector *o, int64_t r)
 {
-	int64_t n = kvt_folder_ntokens(o, r);
+	int64_t n = kvt_connector_ntokens(o, r);
 
 	return n / o->block_size + (n % o->block_size != 0);
 }
@@ -53,7 +59,7 @@ int64_t kvt_folder_nblocks(const struct kvt_folder *o, int64_t r)
 /* ---- which generation --------------------------------------------------- */
 
 /* A block of heads, each of them keys before values, both in any order. */
-bool kvt_folder_packs(const struct kvt_layout *layout)
+bool kvt_connector_packs(const struct kvt_layout *layout)
 {
 	static const enum kvt_axis head[] = { KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H,
 					      KVT_AXIS_K };
@@ -65,7 +71,7 @@ bool kvt_folder_packs(const struct kvt_layout *layout)
 	return is;
 }
 
-static enum kvt_status asked_generation(struct kvt_folder *o)
+static enum kvt_status asked_generation(struct kvt_connector *o)
 {
 	const char *names[2] = { o->hints->format, o->hints->layout };
 	struct kvt_layout asked, layout;
@@ -90,7 +96,7 @@ static enum kvt_status asked_generation(struct kvt_folder *o)
 		o->layout = asked;
 		return KVT_OK;
 	}
-	if (kvt_folder_packs(&asked) &&
+	if (kvt_connector_packs(&asked) &&
 	    (!o->generation || o->generation == &generations[VLLM_2026_07])) {
 		o->generation = &generations[VLLM_2026_07];
 		o->layout = asked;
@@ -109,13 +115,13 @@ static enum kvt_status asked_generation(struct kvt_folder *o)
  * the other does too if it holds two tokens, but connectors write whole blocks
  * only, and the number of heads is the same in all requests.
  */
-static enum kvt_status guess_rank3(struct kvt_folder *o)
+static enum kvt_status guess_rank3(struct kvt_connector *o)
 {
-	const int64_t *first = kvt_source_of(o, 0, 0)->tensor.shape;
+	const int64_t *first = kvt_connector_file_of(o, 0, 0)->tensor.shape;
 	bool all2 = true, vary = false, whole = true;
 
 	for (int64_t r = 0; r < o->requests.count; r++) {
-		const int64_t *shape = kvt_source_of(o, r, 0)->tensor.shape;
+		const int64_t *shape = kvt_connector_file_of(o, r, 0)->tensor.shape;
 
 		all2 &= shape[0] == 2;
 		vary |= shape[1] != first[1];
@@ -141,7 +147,7 @@ static enum kvt_status guess_rank3(struct kvt_folder *o)
 }
 
 /* What the files leave open of a generation. */
-static enum kvt_status ask(const struct kvt_folder *o)
+static enum kvt_status ask(const struct kvt_connector *o)
 {
 	if (o->generation == &generations[VLLM_2026_07] && !o->layout.nplanes)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -151,21 +157,21 @@ static enum kvt_status ask(const struct kvt_folder *o)
 				o->block_size ? "" : ", and --block-size");
 	if (!o->block_size)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: does not say how many tokens the engine has in a block; give "
-				"--block-size", o->path);
+				"%s: does not say how many tokens the engine has in a block; give --block-size",
+				o->path);
 	for (int64_t r = 0; o->packed && r < o->requests.count; r++)
-		if (kvt_folder_ntokens(o, r) % o->block_size)
+		if (kvt_connector_ntokens(o, r) % o->block_size)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %s has %lld tokens, which are no packed blocks of %lld",
 					o->path, o->requests.name[r],
-					(long long)kvt_folder_ntokens(o, r),
+					(long long)kvt_connector_ntokens(o, r),
 					(long long)o->block_size);
 	return KVT_OK;
 }
 
-enum kvt_status kvt_folder_choose(struct kvt_folder *o)
+enum kvt_status kvt_connector_choose(struct kvt_connector *o)
 {
-	int rank = kvt_source_of(o, 0, 0)->tensor.rank;
+	int rank = kvt_connector_file_of(o, 0, 0)->tensor.rank;
 	enum kvt_status status;
 
 	if ((status = asked_generation(o)))
@@ -223,8 +229,8 @@ static bool cut_rows(struct kvt_view *view, int64_t row, int64_t heads)
 	return view->offset % row == 0;
 }
 
-enum kvt_status kvt_folder_rows(struct kvt_views *views, const struct kvt_group *group,
-				const char *name, struct kvt_error *err)
+enum kvt_status kvt_connector_rows(struct kvt_views *views, const struct kvt_group *group,
+				   const char *name, struct kvt_error *err)
 {
 	const int64_t *n = group->shape.n;
 	int64_t row = 2 * n[KVT_AXIS_D] * group->shape.elem;
@@ -242,17 +248,16 @@ enum kvt_status kvt_folder_rows(struct kvt_views *views, const struct kvt_group 
 
 /* ---- widths ------------------------------------------------------------- */
 
-enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
+enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *group)
 {
-	const int64_t *shape = kvt_source_of(o, 0, 0)->tensor.shape;
+	const int64_t *shape = kvt_connector_file_of(o, 0, 0)->tensor.shape;
 	int64_t *n = group->shape.n, heads = o->hints->heads;
 	int which = (int)(o->generation - generations);
 
 	if (which == VLLM_2025) {
 		if (shape[0] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2025 is %s, but the first "
-					"extent is %lld",
+					"%s: vllm-2025 is %s, but the first extent is %lld",
 					o->path, o->generation->shape,
 					(long long)shape[0]);
 		if (!heads && o->hints->head_dim > 0 &&
@@ -260,8 +265,7 @@ enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
 			heads = shape[2] / o->hints->head_dim;
 		if (heads < 1)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tokens have %lld elements in an unknown "
-					"number of heads; give --heads or --spec",
+					"%s: tokens have %lld elements in an unknown number of heads; give --heads or --spec",
 					o->path, (long long)shape[2]);
 		if (shape[2] % heads)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -272,8 +276,7 @@ enum kvt_status kvt_folder_width(struct kvt_folder *o, struct kvt_group *group)
 	} else if (which == VLLM_2026_05) {
 		if (shape[1] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2026-05 is %s, but the "
-					"second extent is %lld",
+					"%s: vllm-2026-05 is %s, but the second extent is %lld",
 					o->path, o->generation->shape,
 					(long long)shape[1]);
 		n[KVT_AXIS_H] = shape[2];

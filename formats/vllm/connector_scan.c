@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connector_scan.c - what lies in a connector folder; nothing outside it is touched */
+/*
+ * connector_scan.c - what lies in a connector folder; nothing outside it is touched
+ *
+ * A folder of requests, or that of one request; each has the same layers.
+ */
 #include "formats/vllm/connector.h"
 
 #include <dirent.h>
@@ -12,15 +16,16 @@ enum { MAX_ENTRIES = 1 << 16 };
 
 static const char ending[] = ".safetensors";
 
-void kvt_names_free(struct kvt_names *names)
+void kvt_connector_names_free(struct kvt_connector_names *names)
 {
 	for (int64_t i = 0; i < names->count; i++)
 		free(names->name[i]);
 	free(names->name);
-	*names = (struct kvt_names){ 0 };
+	*names = (struct kvt_connector_names){ 0 };
 }
 
-static enum kvt_status add(struct kvt_names *names, const char *name, size_t length,
+static enum kvt_status add(struct kvt_connector_names *names, const char *name,
+			   size_t length,
 			   const char *path, struct kvt_error *err)
 {
 	int64_t n = names->count;
@@ -42,12 +47,13 @@ static enum kvt_status add(struct kvt_names *names, const char *name, size_t len
 	return KVT_OK;
 }
 
-static enum kvt_status look(struct kvt_names *tensors, struct kvt_names *folders,
+static enum kvt_status look(struct kvt_connector_names *tensors,
+			    struct kvt_connector_names *folders,
 			    const char *folder, const char *name,
 			    struct kvt_error *err)
 {
 	size_t n = strlen(name), m = strlen(ending);
-	bool tensor = n > m && !strcmp(name + n - m, ending);
+	bool tensor = kvt_path_ends(name, ending);
 	char *path = kvt_path_join(folder, name, "");
 	enum kvt_status status = KVT_OK;
 	struct stat st;
@@ -73,20 +79,21 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void sort(struct kvt_names *names)
+static void sort(struct kvt_connector_names *names)
 {
 	if (names->count)
 		qsort(names->name, (size_t)names->count, sizeof(*names->name), by_name);
 }
 
-enum kvt_status kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *folders,
-				const char *path, struct kvt_error *err)
+enum kvt_status kvt_connector_scan(struct kvt_connector_names *tensors,
+				   struct kvt_connector_names *folders,
+				   const char *path, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct dirent *entry;
 	DIR *dir = opendir(path);
 
-	*tensors = *folders = (struct kvt_names){ 0 };
+	*tensors = *folders = (struct kvt_connector_names){ 0 };
 	if (!dir && errno == ENOTDIR)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: is no folder", path);
 	if (!dir)
@@ -97,8 +104,8 @@ enum kvt_status kvt_folder_scan(struct kvt_names *tensors, struct kvt_names *fol
 			status = look(tensors, folders, path, entry->d_name, err);
 	closedir(dir);
 	if (status) {
-		kvt_names_free(tensors);
-		kvt_names_free(folders);
+		kvt_connector_names_free(tensors);
+		kvt_connector_names_free(folders);
 		return status;
 	}
 	sort(tensors);

@@ -148,8 +148,8 @@ static enum kvt_status add_piece(struct writing *w, int file, int64_t data,
 
 	if ((status = kvt_layout_views(&piece.views, &w->layout, box,
 				       w->group->shape.elem, w->err)) ||
-	    (w->packed && (status = kvt_folder_rows(&piece.views, w->group, "output",
-						    w->err))))
+	    (w->packed && (status = kvt_connector_rows(&piece.views, w->group, "output",
+						       w->err))))
 		return status;
 	if (w->generation == kvt_generation_at(0))
 		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K, tokens * width);
@@ -204,7 +204,7 @@ static enum kvt_status create_file(struct writing *w, int64_t l, const char *fol
 					  w->err)) ||
 	       (status = kvt_file_write(&files->file[index], head, nhead, 0, w->err)) ||
 	       (status = add_pieces(w, l, index, nhead, request)));
-	if (index >= KVT_FOLDER_OPEN_FILES)
+	if (index >= KVT_CONNECTOR_OPEN_FILES)
 		kvt_files_park(files, index);
 	free(head);
 	free(path);
@@ -235,7 +235,7 @@ static enum kvt_status choose_layout(struct writing *w)
 	int64_t size = w->group->block_size;
 
 	w->packed = w->generation == kvt_generation_find("vllm-2026-07") &&
-		    kvt_folder_packs(&w->group->layout);
+		    kvt_connector_packs(&w->group->layout);
 	if (!w->packed)
 		return kvt_layout_parse(&w->layout, w->generation->layout, w->err);
 	w->layout = w->group->layout;
@@ -250,7 +250,7 @@ static enum kvt_status choose_layout(struct writing *w)
 	return KVT_OK;
 }
 
-enum kvt_status kvt_folder_create(struct kvt_writer *writer, struct kvt_error *err)
+enum kvt_status kvt_connector_create(struct kvt_writer *writer, struct kvt_error *err)
 {
 	struct writing w = { .writer = writer, .err = err };
 	enum kvt_status status;
@@ -264,7 +264,7 @@ enum kvt_status kvt_folder_create(struct kvt_writer *writer, struct kvt_error *e
 }
 
 /* Each file was complete but for its data. */
-enum kvt_status kvt_folder_finish(struct kvt_writer *writer, struct kvt_error *err)
+enum kvt_status kvt_connector_finish(struct kvt_writer *writer, struct kvt_error *err)
 {
 	(void)writer;
 	(void)err;

@@ -4,6 +4,9 @@
  *
  * What both have in common: config, groups, names.  What is in a file differs:
  * offload_rows.c, offload_llmd.c.
+ *
+ * Facts: trees that vLLM 0.32.0 wrote (testdata/engines), its file mapper from 0.25
+ * on, and llm-d-kv-cache of 2026-06 at 7be76e1.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +15,11 @@
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static bool is_block_file(const char *name)
 {
-	struct kvt_part_of_name hash;
+	struct kvt_name_part hash;
 	const char *p = name + strlen(name);
 	int group;
 

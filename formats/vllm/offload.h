@@ -48,7 +48,7 @@ char *kvt_offload_text(const json_t *config, size_t flags);
 bool kvt_offload_digest(char out[13], const json_t *config);
 
 /* "hhh/hh_g1/HASH.bin"; false: no such name. */
-bool kvt_offload_name(struct kvt_part_of_name *hash, int *group, const char *name);
+bool kvt_offload_name(struct kvt_name_part *hash, int *group, const char *name);
 
 /* Layers of the largest group, at least 'layers'. */
 int64_t kvt_offload_most_layers(const struct kvt_offload_config *config, int64_t layers);
@@ -59,7 +59,7 @@ enum { KVT_OFFLOAD_MOST_RANKS = 1 << 16, KVT_OFFLOAD_MOST_ALIGN = 1 << 30 };
 /* ---- rows --------------------------------------------------------------- */
 
 /*
- * A file of vLLM's tier.  Ranks stand one behind the other, each with what its
+ * A file of vLLM's tier.  Ranks follow each other, each with what its
  * tensors hold of the file's blocks:
  *
  *	layers outermost ("LB...")	layer, block, page
@@ -163,7 +163,7 @@ struct kvt_offload {
 bool kvt_offload_is_base(const char *path);
 /* Fills config, base, folder and rank. */
 KVT_MUST_CHECK enum kvt_status kvt_offload_find(struct kvt_offload *o);
-/* Who wrote it: fills rows; after the tree was walked. */
+/* Which of the two wrote it: fills rows; after the tree was walked. */
 KVT_MUST_CHECK enum kvt_status kvt_offload_find_writer(struct kvt_offload *o);
 
 /* To hints->inspector, if there is one. */

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 int kvt_offload_group_of(const struct kvt_offload *o, int64_t i)
 {
-	struct kvt_part_of_name hash;
+	struct kvt_name_part hash;
 	int number = -1;
 
 	/* names that are none were refused when the files were counted */
@@ -47,7 +47,7 @@ enum kvt_status kvt_offload_name_blocks(struct kvt_offload *o, char **names, int
 					int64_t n)
 {
 	int64_t each = o->config.blocks_per_file;
-	struct kvt_part_of_name hash;
+	struct kvt_name_part hash;
 	char text[512];
 	int number;
 

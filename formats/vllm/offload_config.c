@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offload_config.c - config.json of an offload tree, its digest, names of files */
+/*
+ * offload_config.c - config.json of an offload tree, its digest, names of files
+ *
+ * The digest in the folder's name is the first 12 hex digits of the SHA-256 of the
+ * config as JSON with sorted keys and no blanks.
+ */
 #include "formats/vllm/offload.h"
 
 #include <ctype.h>
@@ -179,7 +184,7 @@ bool kvt_offload_digest(char out[13], const json_t *config)
 
 /* ---- names -------------------------------------------------------------- */
 
-bool kvt_offload_name(struct kvt_part_of_name *hash, int *group, const char *name)
+bool kvt_offload_name(struct kvt_name_part *hash, int *group, const char *name)
 {
 	const char *file, *p;
 	size_t n;
@@ -195,7 +200,7 @@ bool kvt_offload_name(struct kvt_part_of_name *hash, int *group, const char *nam
 		return false;
 	file = p + 1;
 	n = strspn(file, "0123456789abcdef");
-	*hash = (struct kvt_part_of_name){ file, n };
+	*hash = (struct kvt_name_part){ file, n };
 	return n >= MIN_HASH && !strcmp(file + n, ".bin") && !strncmp(name, file, 3) &&
 	       !strncmp(name + 4, file + 3, 2);
 }

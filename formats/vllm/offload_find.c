@@ -57,12 +57,13 @@ static enum kvt_status no_memory(const struct kvt_offload *o)
 	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 }
 
-typedef enum kvt_status entry_fn(struct kvt_offload *o, struct kvt_choice *choice,
+typedef enum kvt_status entry_fn(struct kvt_offload *o, struct kvt_store_choice *choice,
 				 char **found, const char *folder, const char *name);
 
 /* Hands each entry of a folder to 'fn'. */
 static enum kvt_status each_entry(struct kvt_offload *o, const char *folder,
-				  struct kvt_choice *choice, char **found, entry_fn *fn)
+				  struct kvt_store_choice *choice, char **found,
+				  entry_fn *fn)
 {
 	enum kvt_status status = KVT_OK;
 	DIR *dir = opendir(folder);
@@ -81,18 +82,18 @@ static enum kvt_status each_entry(struct kvt_offload *o, const char *folder,
 			status = fn(o, choice, found, folder, entry->d_name);
 	}
 	closedir(dir);
-	return status ? status : kvt_chosen(choice, o->path, o->err);
+	return status ? status : kvt_store_chosen(choice, o->path, o->err);
 }
 
 /* Keeps 'path' if it is the chosen one; takes it. */
-static enum kvt_status offer(struct kvt_offload *o, struct kvt_choice *choice,
+static enum kvt_status offer(struct kvt_offload *o, struct kvt_store_choice *choice,
 			     char **found, char *path, const char *value)
 {
-	struct kvt_part_of_name part = { value, strlen(value) };
+	struct kvt_name_part part = { value, strlen(value) };
 	enum kvt_status status;
 	bool skip;
 
-	if ((status = kvt_choose(&skip, choice, &part, o->path, o->err)) || skip) {
+	if ((status = kvt_store_choose(&skip, choice, &part, o->path, o->err)) || skip) {
 		free(path);
 		return status;
 	}
@@ -105,7 +106,8 @@ static enum kvt_status offer(struct kvt_offload *o, struct kvt_choice *choice,
 
 /* ---- the config --------------------------------------------------------- */
 
-static enum kvt_status look_for_config(struct kvt_offload *o, struct kvt_choice *choice,
+static enum kvt_status look_for_config(struct kvt_offload *o,
+				       struct kvt_store_choice *choice,
 				       char **found, const char *folder,
 				       const char *name)
 {
@@ -121,7 +123,7 @@ static enum kvt_status look_for_config(struct kvt_offload *o, struct kvt_choice 
 
 static enum kvt_status find_base(struct kvt_offload *o, const char **rank)
 {
-	struct kvt_choice cache = { .key = "cache", .what = "caches" };
+	struct kvt_store_choice cache = { .key = "cache", .what = "caches" };
 	size_t n = strlen(o->path), base;
 	enum kvt_status status;
 	char *path;
@@ -178,7 +180,8 @@ static enum kvt_status read_config(struct kvt_offload *o)
 
 /* ---- the rank ----------------------------------------------------------- */
 
-static enum kvt_status look_for_rank(struct kvt_offload *o, struct kvt_choice *choice,
+static enum kvt_status look_for_rank(struct kvt_offload *o,
+				     struct kvt_store_choice *choice,
 				     char **found, const char *folder, const char *name)
 {
 	const char *slash = strrchr(o->base, '/'), *rank;
@@ -197,7 +200,7 @@ static enum kvt_status look_for_rank(struct kvt_offload *o, struct kvt_choice *c
 
 static enum kvt_status find_rank(struct kvt_offload *o, const char *asked)
 {
-	struct kvt_choice rank = { .key = "rank", .what = "ranks", .asked = asked };
+	struct kvt_store_choice rank = { .key = "rank", .what = "ranks", .asked = asked };
 	const char *slash = strrchr(o->base, '/');
 	char *root = slash ? strndup(o->base, slash == o->base ? 1 : (size_t)(slash -
 				     o->base)) : strdup(".");

@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "formats/vllm/offload.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- the rank ----------------------------------------------------------- */
 
@@ -174,7 +173,7 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 
 	if ((status = count_blocks(o, number, each, &n)) ||
 	    (status = kvt_pages_count(group, KVT_AXIS_B, n, o->hints, o->path, o->err)) ||
-	    (status = kvt_names_new(group, o->err)))
+	    (status = kvt_store_new_names(group, o->err)))
 		return status;
 	for (int64_t i = 0; !status && i < o->tree.count; i++)
 		if (kvt_offload_group_of(o, i) == number)

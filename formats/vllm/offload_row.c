@@ -12,8 +12,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { MACHINE_PAGE = 4096 };
 
@@ -129,8 +128,8 @@ static enum kvt_status check_ranks(const struct kvt_group *group, int64_t ranks,
 	if (kvt_group_opaque(group) || heads % ranks == 0 || ranks % heads == 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: %lld heads cannot be those of %lld ranks, of which none is a "
-			"multiple of the other", name, LL(heads), LL(ranks));
+			"%s: %lld heads cannot be those of %lld ranks, of which none is a multiple of the other",
+			name, LL(heads), LL(ranks));
 }
 
 static enum kvt_status too_large(const char *name, struct kvt_error *err)
@@ -155,8 +154,8 @@ enum kvt_status kvt_offload_row_measure(struct kvt_offload_row *row,
 
 	if (row->canonical && row->layers > 1 && blocks_outermost(&group->layout))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: is canonical, so layers are outermost, which they are not in "
-				"layout %s", name, kvt_layout_string(&group->layout).s);
+				"%s: is canonical, so layers are outermost, which they are not in layout %s",
+				name, kvt_layout_string(&group->layout).s);
 	one.n[KVT_AXIS_L] = one.n[KVT_AXIS_B] = 1;
 	if ((status = check_ranks(group, row->ranks, name, err)) ||
 	    (status = kvt_shape_nbytes(&whole, &one, err)))
@@ -166,8 +165,8 @@ enum kvt_status kvt_offload_row_measure(struct kvt_offload_row *row,
 		return status;
 	if (row->page && row->page < page)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a block of a layer of a rank needs %lld bytes, more than the "
-				"%lld that were said", name, LL(page), LL(row->page));
+				"%s: a block of a layer of a rank needs %lld bytes, more than the %lld that were said",
+				name, LL(page), LL(row->page));
 	if (row->page)
 		page = row->page;
 	if (!product(&row->rank_bytes, page, row->layers, row->per_file) ||
@@ -215,7 +214,7 @@ static enum kvt_status place_rank(struct kvt_flat *flat,
 				  struct kvt_error *err)
 {
 	struct kvt_piece piece;
-	enum kvt_status status = kvt_box_piece(&piece, group, box, file, offset, err);
+	enum kvt_status status = kvt_pages_piece(&piece, group, box, file, offset, err);
 
 	if (status)
 		return status;

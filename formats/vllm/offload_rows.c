@@ -11,8 +11,7 @@
 
 #include "formats/manifest/manifest.h"
 #include "formats/vllm/offload.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	SAMPLE = 16,			/* files looked into at open */
@@ -32,13 +31,13 @@ static enum kvt_status start(struct kvt_offload *o)
 				LL(o->rank));
 	if (c->pp_size > 1 || c->dcp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: pp_size is %lld, dcp_size %lld; how such ranks share a row is "
-				"not known", o->base, LL(c->pp_size), LL(c->dcp_size));
+				"%s: pp_size is %lld, dcp_size %lld; how such ranks share a row is not known",
+				o->base, LL(c->pp_size), LL(c->dcp_size));
 	if (c->canonical && c->tp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: is canonical, but not for every TP: layers of which pages "
-				"cannot be joined are stored in another way, and which they are is "
-				"not said", o->base);
+				"cannot be joined are stored in another way, and which they are is not said",
+				o->base);
 	o->row = (struct kvt_offload_row){ .canonical = c->canonical != NULL,
 					   .per_file = c->blocks_per_file };
 	return KVT_OK;
@@ -77,12 +76,12 @@ static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group 
 	if (!said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: its config is the same for every number of tensor parallel "
-				"ranks, its rows are not; give --set tp-size=N, that of the engine "
-				"which wrote it", o->base);
+				"ranks, its rows are not; give --set tp-size=N, that of the engine which wrote it",
+				o->base);
 	if (heads % said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: %lld heads are not cut into %lld ranks in a tree whose config "
-				"is the same for every TP", o->base, LL(heads), LL(said));
+				"%s: %lld heads are not cut into %lld ranks in a tree whose config is the same for every TP",
+				o->base, LL(heads), LL(said));
 	o->row.ranks = said;
 	return KVT_OK;
 }
@@ -98,8 +97,8 @@ static enum kvt_status check_heads(const struct kvt_offload *o,
 	if (status || said == heads)
 		return status;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: its rows have the heads of all ranks, so --heads is that of the model: "
-			"%lld, or %lld", o->base, LL(heads), LL(said));
+			"%s: its rows have the heads of all ranks, so --heads is that of the model: %lld, or %lld",
+			o->base, LL(heads), LL(said));
 }
 
 /* ---- sizes -------------------------------------------------------------- */
@@ -191,7 +190,7 @@ static enum kvt_status differs(bool *out, const struct kvt_offload *o, int index
 	return status;
 }
 
-/* Nobody writes what is behind the cells. */
+/* No writer fills what follows the cells. */
 static enum kvt_status check_tail(struct kvt_offload *o, int64_t i, int index)
 {
 	const struct kvt_offload_row *row = &o->row;
@@ -265,9 +264,9 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 
 	if ((status = kvt_pages_count(group, KVT_AXIS_B, files * o->row.per_file,
 				      o->hints, o->path, o->err)) ||
-	    (status = kvt_names_new(group, o->err)))
+	    (status = kvt_store_new_names(group, o->err)))
 		return status;
-	/* whoever wants to hear of all flaws waits for all files */
+	/* an inspector hears of all flaws and waits for all files */
 	step = o->hints->inspector || files < SAMPLE ? 1 : files / SAMPLE;
 	for (int64_t i = 0; !status && i < o->tree.count; i++)
 		if (kvt_offload_group_of(o, i) == number)
@@ -297,7 +296,7 @@ static enum kvt_status ready(struct kvt_offload *o)
 }
 
 const struct kvt_offload_kind kvt_offload_rows = {
-	.checks = "digest of the config, names, lengths of rows, zeros behind cells, "
-		  "copies of heads",
+	.checks =
+		  "digest of the config, names, lengths of rows, zeros behind cells, copies of heads",
 	.start = start, .fit = fit, .ready = ready, .add = add_files,
 };

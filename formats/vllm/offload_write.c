@@ -298,8 +298,8 @@ static enum kvt_status check_rows(struct writing *w)
 			return status;
 		if (g && w->row.rank_bytes != first.rank_bytes)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"groups %s and %s have blocks of unlike size, which rows of "
-					"vLLM's tier cannot hold", s->group[0].id, group->id);
+					"groups %s and %s have blocks of unlike size, which rows of vLLM's tier cannot hold",
+					s->group[0].id, group->id);
 		first = w->row;
 		group->page_bytes = group->page_offset = 0;
 	}
@@ -406,7 +406,7 @@ static enum kvt_status make_path(const struct writing *w, const struct kvt_group
 {
 	const char *name = group->block_names[block];
 	size_t length = strcspn(name, ":"), n = strlen(w->folder);
-	struct kvt_part_of_name hash;
+	struct kvt_name_part hash;
 	char text[512], *path;
 	enum kvt_status status;
 	int number;
@@ -470,7 +470,7 @@ static enum kvt_status create_file(struct writing *w, int g, int64_t first, int6
 		status = w->rows ?
 			 kvt_offload_row_place(flat, &w->row, group, first, file, true,
 					       w->err) :
-			 kvt_piece_of_box(flat, group, &box, file, 0, w->err);
+			 kvt_pages_add_piece(flat, group, &box, file, 0, w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);
 	free(path);

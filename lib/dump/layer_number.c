@@ -22,7 +22,7 @@ static const char *next_number(const char *s, const char *name)
 	return NULL;
 }
 
-/* The number behind the word layer or layers, or the only one there is. */
+/* The number after the word layer or layers, or the only one there is. */
 bool kvt_layer_number(int64_t *out, const char *name)
 {
 	const char *word = strstr(name, "layer"), *found = NULL, *s;

@@ -88,7 +88,7 @@ static enum kvt_status try_tensor(const uint8_t *s, int64_t n, int64_t more)
 	return status;
 }
 
-static void check_values(struct kvt_values *values, int64_t nbytes)
+static void check_values(struct kvt_mooncake_values *values, int64_t nbytes)
 {
 	for (int64_t i = 0; i < values->count; i++)
 		if (!values->value[i].key[0] || !values->value[i].tenant[0] ||
@@ -100,7 +100,7 @@ static void check_values(struct kvt_values *values, int64_t nbytes)
 
 static enum kvt_status try_entry(const uint8_t *s, int64_t n, int64_t more)
 {
-	struct kvt_values values = { 0 };
+	struct kvt_mooncake_values values = { 0 };
 	enum kvt_status status = kvt_mooncake_entry_parse(&values, s, n, n + more, 0, "x",
 							  &err);
 
@@ -109,19 +109,19 @@ static enum kvt_status try_entry(const uint8_t *s, int64_t n, int64_t more)
 	/* the name need not be the key's: then all bytes are explained */
 	if (!status && !kvt_mooncake_is_entry(s, n, n + more, ""))
 		abort();
-	kvt_values_free(&values);
+	kvt_mooncake_values_free(&values);
 	return status;
 }
 
 static enum kvt_status try_bucket(const uint8_t *s, int64_t n, int64_t more)
 {
-	struct kvt_values values = { 0 };
+	struct kvt_mooncake_values values = { 0 };
 	enum kvt_status status = kvt_mooncake_bucket_parse(&values, s, n, more, 0, "x",
 							   &err);
 
 	if (!status)
 		check_values(&values, more);
-	kvt_values_free(&values);
+	kvt_mooncake_values_free(&values);
 	return status;
 }
 

@@ -13,7 +13,7 @@
 #include "formats/sglang/hicache.h"
 #include "formats/vllm/offload.h"
 
-static void inside(const struct kvt_part_of_name *part, const char *text, size_t n)
+static void inside(const struct kvt_name_part *part, const char *text, size_t n)
 {
 	assert(part->s >= text && part->n <= n);
 	assert((size_t)(part->s - text) <= n - part->n);
@@ -43,7 +43,7 @@ static void hicache(const char *text)
 
 static void offload_file(const char *text)
 {
-	struct kvt_part_of_name hash;
+	struct kvt_name_part hash;
 	size_t n = strlen(text);
 	int group;
 

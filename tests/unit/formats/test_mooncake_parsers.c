@@ -129,23 +129,23 @@ static enum kvt_status parse_record(const uint8_t *s, int64_t n, struct kvt_erro
 
 static enum kvt_status parse_entry(const uint8_t *s, int64_t n, struct kvt_error *err)
 {
-	struct kvt_values values = { 0 };
+	struct kvt_mooncake_values values = { 0 };
 	enum kvt_status status = kvt_mooncake_entry_parse(&values, s, n, n, 0, "x", err);
 
 	if (!status)
 		assert_true(values.count == 1 &&
 			    values.value[0].offset + values.value[0].nbytes == n);
-	kvt_values_free(&values);
+	kvt_mooncake_values_free(&values);
 	return status;
 }
 
 static enum kvt_status parse_bucket(const uint8_t *s, int64_t n, struct kvt_error *err)
 {
-	struct kvt_values values = { 0 };
+	struct kvt_mooncake_values values = { 0 };
 	enum kvt_status status = kvt_mooncake_bucket_parse(&values, s, n, 317, 0, "x",
 							   err);
 
-	kvt_values_free(&values);
+	kvt_mooncake_values_free(&values);
 	return status;
 }
 
@@ -267,7 +267,7 @@ enum { NBUCKETS = sizeof(buckets) / sizeof(buckets[0]) };
 static void test_bucket(void **state)
 {
 	const struct bucket_case *c = *state;
-	struct kvt_values values = { 0 };
+	struct kvt_mooncake_values values = { 0 };
 	struct kvt_error err = { "" };
 	struct bytes b;
 
@@ -284,7 +284,7 @@ static void test_bucket(void **state)
 		assert_int_equal(values.value[1].nbytes, 300);
 		assert_int_equal(values.value[1].file, 5);
 	}
-	kvt_values_free(&values);
+	kvt_mooncake_values_free(&values);
 }
 
 /* What a store calls a value: TENANT NUL KEY, or a key of the tenant "default". */
@@ -312,20 +312,21 @@ static void test_names(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_values values = { 0 };
+		struct kvt_mooncake_values values = { 0 };
 
-		expect(kvt_values_add(&values, rows[i].text, rows[i].n,
-				      &(struct kvt_value){ .file = 1 }, "x", &err),
+		expect(kvt_mooncake_values_add(&values, rows[i].text, rows[i].n,
+					       &(struct kvt_mooncake_value){ .file = 1 },
+					       "x", &err),
 		       rows[i].key ? KVT_OK : KVT_BAD_INPUT, &err, rows[i].part);
 		assert_int_equal(values.count, rows[i].key ? 1 : 0);
 		if (rows[i].key) {
 			assert_string_equal(values.value[0].tenant, rows[i].tenant);
 			assert_string_equal(values.value[0].key, rows[i].key);
 			assert_int_equal(values.value[0].ntext, rows[i].n);
-			assert_int_equal(kvt_value_has_text(&values.value[0]),
+			assert_int_equal(kvt_mooncake_has_text(&values.value[0]),
 					 rows[i].is_text);
 		}
-		kvt_values_free(&values);
+		kvt_mooncake_values_free(&values);
 	}
 }
 
@@ -363,7 +364,7 @@ static void test_odd_buckets(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct bytes b = { .n = 0 }, place = { .n = 0 };
-		struct kvt_values values = { 0 };
+		struct kvt_mooncake_values values = { 0 };
 
 		put_number(&place, 1, rows[i].offset);
 		put_number(&place, 2, rows[i].nkey);
@@ -374,7 +375,7 @@ static void test_odd_buckets(void **state)
 		expect(kvt_mooncake_bucket_parse(&values, b.s, (int64_t)b.n, 13, 0, "x",
 						 &err),
 		       KVT_BAD_INPUT, &err, rows[i].part);
-		kvt_values_free(&values);
+		kvt_mooncake_values_free(&values);
 	}
 }
 

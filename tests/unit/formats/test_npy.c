@@ -242,10 +242,10 @@ static void test_wrong_size(void **state)
 	bytes = read_file(p.s, &n);
 	write_file(p.s, bytes, n + 1);
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
-	       "behind the header");
+	       "after the header");
 	write_file(p.s, bytes, n - 1);
 	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
-	       "behind the header");
+	       "after the header");
 	for (size_t i = 0; i < 128; i++) {
 		write_file(p.s, bytes, i);
 		expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, NULL);

@@ -78,7 +78,7 @@ static struct parse_case {
 	  KVT_BAD_INPUT, "once each" },
 	{ "something behind the dict",
 	  "{'descr': '<f4', 'fortran_order': False, 'shape': (5,)} x", KVT_BAD_INPUT,
-	  "behind" },
+	  "after" },
 	{ "an expression", "__import__('os').system('true')", KVT_BAD_INPUT, "dict" },
 	{ "a truth value that is an expression",
 	  "{'descr': '<f4', 'fortran_order': not 1, 'shape': (5,)}", KVT_BAD_INPUT,

@@ -6,10 +6,10 @@
 
 #define HASH "0123456789abcdef0123456789abcdef"
 
-static void same_part(const struct kvt_part_of_name *part, const char *text,
+static void same_part(const struct kvt_name_part *part, const char *text,
 		      const char *name)
 {
-	if (!kvt_part_equal(part, text))
+	if (!kvt_name_part_equal(part, text))
 		fail_msg("%s: '%.*s', expected '%s'", name, (int)part->n, part->s, text);
 }
 
@@ -135,7 +135,7 @@ static void test_offload(void **state)
 		"abc/de_g00/abcdef.bin", "abc/de_g123/abcdef.bin", "abc/de_h0/abcdef.bin",
 		"abc/de_g0/abcdef.bin~", "abc/de_g0/abcdeF.bin", "ab/de_g0/abcdef.bin",
 	};
-	struct kvt_part_of_name hash;
+	struct kvt_name_part hash;
 	int group;
 
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* null_format.c - throws bytes away, so that the rest can be timed without a disk */
+/* null.c - throws bytes away, so that the rest can be timed without a disk */
 #include "formats/format.h"
 
 /* No pieces: kvt_flat_write() then finds nothing to write to. */
