@@ -103,3 +103,23 @@ enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling
 			return KVT_OK;
 	}
 }
+
+/* ---- split axes -------------------------------------------------------------- */
+
+struct splits splits_of(const struct kvt_layout *layout, int64_t elem)
+{
+	struct splits out = { 0, 0 };
+
+	for (int p = 0; p < layout->nplanes; p++)
+		for (int i = 0; i < layout->plane[p].nparts; i++) {
+			const struct kvt_part *part = &layout->plane[p].part[i];
+			int64_t n = part->split ? part->split :
+				    elem < 16 ? 16 / elem : 1;
+
+			if (part->axis != KVT_AXIS_S || part->kind == KVT_WHOLE)
+				continue;
+			out.least = out.least && out.least < n ? out.least : n;
+			out.most = out.most > n ? out.most : n;
+		}
+	return out;
+}

@@ -65,7 +65,7 @@ enum kvt_status kvt_dump_of_leaf(struct kvt_dump **out, struct kvt_leaf *leaf,
 	}
 	dump->is_leaf = true;
 	dump->leaf[dump->nleaves++] = leaf;
-	map_seal(dump);
+	map_seal(dump, &leaf->snapshot);
 	*out = dump;
 	return KVT_OK;
 }
@@ -253,6 +253,11 @@ const struct kvt_proven *kvt_dump_proven(const struct kvt_dump *dump)
 const struct kvt_tiling *kvt_dump_tiling(const struct kvt_dump *dump, int group)
 {
 	return dump->group[group].tiling.nbytes ? &dump->group[group].tiling : NULL;
+}
+
+bool kvt_dump_has_tiles(const struct kvt_dump *dump, int group, const struct kvt_box *box)
+{
+	return map_has_tiles(&dump->group[group], kvt_dump_group(dump, group), box);
 }
 
 bool kvt_dump_has_cells(const struct kvt_dump *dump, int group)

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map.c - composing lists of parts, and what follows from them
+ * map.c - composing lists of parts
  *
- * See map.h for what a part is.  A derivation says for each group which products
- * of layers, blocks (or spans of states), heads, keys and values, and channels come
- * from which source; here these meet the parts of the sources, so that the result
- * names leaves only.  The caller guarantees that the products are disjoint; then so
- * are the parts, which is what makes counting a proof: a box has stored tiles if its
- * parts keep as many tiles as it has, and all its elements come from somewhere if
- * the parts have as many.
+ * See map.h for what a part is.  A step says for a group which product of layers,
+ * blocks (or spans of states), heads, keys and values, and channels comes from which
+ * source; here it meets the parts of the sources, so that the result names leaves
+ * only.
  */
 #include "lib/dump/map.h"
 
@@ -80,57 +77,6 @@ void map_part_free(struct map_part *part)
 	list_drop(part->blocks);
 	spans_drop(part->spans);
 	free(part->channels);
-}
-
-/* ---- steps ---------------------------------------------------------------- */
-
-int64_t *count_up(int64_t n)
-{
-	int64_t *list = calloc((size_t)n + 1, sizeof(*list));
-
-	for (int64_t i = 0; list && i < n; i++)
-		list[i] = i;
-	return list;
-}
-
-enum kvt_status step_whole(struct step_group *step, const struct kvt_group *group,
-			   int index, struct kvt_error *err)
-{
-	step->from = index;
-	step->nparts = 1;
-	step->part = calloc(1, sizeof(*step->part));
-	if (!step->part)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	step->part->heads.count = group->shape.n[KVT_AXIS_H];
-	step->part->kv.count = group->shape.n[KVT_AXIS_K];
-	step->part->nchannels = 1;
-	step->part->channel[0].count = group->shape.n[KVT_AXIS_D];
-	return KVT_OK;
-}
-
-static void step_free(struct step_group *step)
-{
-	free(step->layer);
-	free(step->block);
-	free(step->first);
-	free(step->span);
-	free(step->part);
-}
-
-void derivation_free(struct derivation *d)
-{
-	kvt_snapshot_free(&d->snapshot);
-	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
-		struct step_group *next;
-
-		for (struct step_group *s = d->group[g].next; s; s = next) {
-			next = s->next;
-			step_free(s);
-			free(s);
-		}
-		step_free(&d->group[g]);
-	}
-	memset(d->group, 0, sizeof(d->group));
 }
 
 /* ---- composition ---------------------------------------------------------- */
@@ -418,13 +364,11 @@ static bool compose_part(struct map_group *map, struct composing *c,
 	return true;
 }
 
-/* Parts of all sources that one product has something of. */
-static bool compose_step(struct kvt_dump *to, int g, const struct derivation *d,
-			 const struct step_group *step)
+/* Parts of all sources that the product has something of. */
+bool map_compose(struct map_group *to, const struct step_group *step,
+		 const struct kvt_group *here, const struct kvt_group *there,
+		 const struct kvt_dump *const *source)
 {
-	const struct kvt_group *here = &d->snapshot.group[g];
-	const struct kvt_group *there = kvt_dump_group(d->source[step->nparts ?
-					step->part[0].source : 0], step->from);
 	struct composing c = { .here = here };
 	bool done = take_list(&c.layers, step->layer, here->shape.n[KVT_AXIS_L],
 			      there->shape.n[KVT_AXIS_L]) &&
@@ -433,275 +377,15 @@ static bool compose_step(struct kvt_dump *to, int g, const struct derivation *d,
 		    take_spans(&c.spans, step, here->shape.n[KVT_AXIS_B]);
 
 	for (int i = 0; done && i < step->nparts; i++) {
-		const struct map_group *map =
-			&d->source[step->part[i].source]->group[step->from];
+		const struct map_group *from =
+			&source[step->part[i].source]->group[step->from];
 
-		for (int p = 0; done && p < map->nparts; p++)
-			done = compose_part(&to->group[g], &c, &step->part[i],
-					    &map->part[p]);
+		for (int p = 0; done && p < from->nparts; p++)
+			done = compose_part(to, &c, &step->part[i], &from->part[p]);
 	}
 	map_part_free(&c.last);
 	list_drop(c.layers);
 	list_drop(c.blocks);
 	spans_drop(c.spans);
 	return done;
-}
-
-/* All of the sources, also those whose data are not wanted: none may be written to. */
-static bool take_leaves(struct kvt_dump *dump, const struct derivation *d)
-{
-	for (int s = 0; s < d->nsources; s++)
-		for (int l = 0; l < d->source[s]->nleaves; l++) {
-			struct kvt_leaf *leaf = d->source[s]->leaf[l];
-			bool known = false;
-			void *more;
-
-			for (int i = 0; i < dump->nleaves; i++)
-				known |= dump->leaf[i] == leaf;
-			if (known)
-				continue;
-			more = realloc(dump->leaf, ((size_t)dump->nleaves + 1) *
-					sizeof(struct kvt_leaf *));
-			if (!more)
-				return false;
-			dump->leaf = more;
-			dump->leaf[dump->nleaves++] = leaf;
-			atomic_fetch_add(&leaf->refs, 1);
-		}
-	return true;
-}
-
-enum kvt_status derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err)
-{
-	struct kvt_dump *dump = calloc(1, sizeof(*dump));
-	bool done = dump != NULL;
-
-	for (int g = 0; done && g < d->snapshot.ngroups; g++)
-		for (const struct step_group *s = &d->group[g]; done && s; s = s->next)
-			done = compose_step(dump, g, d, s);
-	if (dump) {
-		dump->snapshot = d->snapshot;
-		kvt_snapshot_init(&d->snapshot);
-		done = done && take_leaves(dump, d);
-	}
-	derivation_free(d);
-	if (!done) {
-		kvt_dump_close(dump);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	}
-	map_seal(dump);
-	*out = dump;
-	return KVT_OK;
-}
-
-/* ---- what follows from the parts ------------------------------------------- */
-
-static bool is_all(const struct kvt_segment *segment, int64_t here, int64_t there)
-{
-	return !segment->at && !segment->from && segment->count == here &&
-	       segment->count == there;
-}
-
-static bool has_whole_content(const struct map_part *part, const struct kvt_group *here)
-{
-	return part->nchannels == 1 &&
-	       is_all(&part->channels[0], here->shape.n[KVT_AXIS_D],
-		      part_group(part)->shape.n[KVT_AXIS_D]);
-}
-
-static int64_t count_list(const struct map_list *list, int64_t n)
-{
-	int64_t count = 0;
-
-	if (!list)
-		return n;
-	for (int64_t i = 0; i < list->n; i++)
-		count += list->at[i] >= 0;
-	return count;
-}
-
-/* Elements of the group that the part has. */
-static int64_t count_elements(const struct map_part *part, const struct kvt_group *here)
-{
-	const int64_t *n = here->shape.n;
-	int64_t layers = count_list(part->layers, n[KVT_AXIS_L]), states = 0;
-	int64_t channels = 0;
-
-	if (!part->spans)
-		states = count_list(part->blocks, n[KVT_AXIS_B]) * n[KVT_AXIS_S];
-	for (int64_t i = 0; part->spans && i < part->spans->first[part->spans->nblocks];
-	     i++)
-		states += part->spans->span[i].count;
-	for (int i = 0; i < part->nchannels; i++)
-		channels += part->channels[i].count;
-	return layers * states * part->heads.count * part->kv.count * channels;
-}
-
-static bool is_whole(const struct map_group *map, const struct kvt_group *here)
-{
-	const struct map_part *part = map->part;
-	const int64_t *n;
-
-	if (map->nparts != 1 || part->layers || part->blocks || part->spans)
-		return false;
-	n = part_group(part)->shape.n;
-	return is_all(&part->heads, here->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]) &&
-	       is_all(&part->kv, here->shape.n[KVT_AXIS_K], n[KVT_AXIS_K]) &&
-	       has_whole_content(part, here) &&
-	       here->shape.n[KVT_AXIS_L] == n[KVT_AXIS_L] &&
-	       here->shape.n[KVT_AXIS_B] == n[KVT_AXIS_B] &&
-	       here->shape.n[KVT_AXIS_S] == n[KVT_AXIS_S];
-}
-
-static bool segment_keeps_tiles(const struct kvt_segment *s, int64_t here, int64_t there,
-				int64_t tile)
-{
-	bool ends = s->at + s->count == here && s->from + s->count == there;
-
-	return s->at % tile == 0 && s->from % tile == 0 && (s->count % tile == 0 || ends);
-}
-
-/* What tiles of the leaf are here, if lists of layers and blocks let them be. */
-static void find_tiling(struct map_part *part, const struct kvt_group *here)
-{
-	const struct kvt_tiling *own = part_tiling(part);
-	const struct kvt_group *there = part_group(part);
-	const int64_t *n;
-
-	part->tiling.nbytes = 0;
-	if (!own || !has_whole_content(part, here) ||
-	    !kvt_layout_equal(&there->layout, &here->layout))
-		return;
-	n = own->n;
-	if (!segment_keeps_tiles(&part->heads, here->shape.n[KVT_AXIS_H],
-				 there->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]) ||
-	    !segment_keeps_tiles(&part->kv, here->shape.n[KVT_AXIS_K],
-				 there->shape.n[KVT_AXIS_K], n[KVT_AXIS_K]))
-		return;
-	if (!part->spans)
-		part->tiling = *own;
-	else if (!spans_keep_tiles(&part->tiling, part, here))
-		part->tiling.nbytes = 0;
-}
-
-static bool same_tiles(const struct kvt_tiling *a, const struct kvt_tiling *b)
-{
-	return a->nbytes && b->nbytes && !memcmp(a->n, b->n, sizeof(a->n)) &&
-	       kvt_tiling_same_codec(a, b);
-}
-
-static void seal_group(struct map_group *map, const struct kvt_group *here)
-{
-	const int64_t *n = here->shape.n;
-	int64_t all = 1, has = 0;
-
-	for (int a = 0; a < KVT_NAXES; a++)
-		all *= n[a];
-	map->has_cells = map->cells_proven = map->nparts > 0;
-	for (int p = 0; p < map->nparts; p++) {
-		struct map_part *part = &map->part[p];
-		const struct kvt_leaf *leaf = part->leaf;
-
-		has += count_elements(part, here);
-		find_tiling(part, here);
-		if (!map->tiling.nbytes)
-			map->tiling = part->tiling;
-		/* a cell is of a block: none of blocks of another size */
-		map->has_cells &= leaf->ops->has_cells && !part->spans &&
-				  leaf->ops->has_cells(leaf, part->group) &&
-				  has_whole_content(part, here);
-		map->cells_proven &= leaf->proven.cells[part->group];
-	}
-	map->sparse = has < all;
-	map->has_cells &= !map->sparse;
-	map->cells_proven &= map->has_cells;
-	map->whole = is_whole(map, here);
-}
-
-void map_seal(struct kvt_dump *dump)
-{
-	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
-
-	for (int g = 0; g < s->ngroups; g++)
-		seal_group(&dump->group[g], &s->group[g]);
-}
-
-/* ---- which tiles are tiles of leaves ---------------------------------------- */
-
-static int64_t first_of(int64_t begin, int64_t tile)
-{
-	return (begin + tile - 1) / tile * tile;
-}
-
-/* Of tiles that begin in [begin, end), those that the list leaves as full as they are. */
-static int64_t kept_by_list(const struct map_list *list, int64_t begin, int64_t end,
-			    int64_t here, int64_t there, int64_t tile)
-{
-	int64_t kept = 0;
-
-	for (int64_t i = first_of(begin, tile); i < end; i += tile) {
-		int64_t first = list_at(list, i);
-		int64_t want = here - i < tile ? here - i : tile;
-		int64_t have = there - first < tile ? there - first : tile;
-		bool keeps = first >= 0 && first % tile == 0 && want == have;
-
-		for (int64_t j = 1; keeps && list && j < want; j++)
-			keeps = list->at[i + j] == first + j;
-		kept += keeps;
-	}
-	return kept;
-}
-
-static int64_t kept_by_segment(const struct kvt_segment *s, int64_t begin, int64_t end,
-			       int64_t tile)
-{
-	int64_t b = begin > s->at ? begin : s->at;
-	int64_t e = end < s->at + s->count ? end : s->at + s->count;
-
-	b = first_of(b, tile);
-	return b < e ? (e - b + tile - 1) / tile : 0;
-}
-
-static int64_t tiles_between(int64_t begin, int64_t end, int64_t tile)
-{
-	begin = first_of(begin, tile);
-	return begin < end ? (end - begin + tile - 1) / tile : 0;
-}
-
-bool kvt_dump_has_tiles(const struct kvt_dump *dump, int group, const struct kvt_box *box)
-{
-	static const enum kvt_axis axes[] = { KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H,
-					      KVT_AXIS_K };
-	const struct map_group *map = &dump->group[group];
-	const struct kvt_group *here = kvt_dump_group(dump, group);
-	const int64_t *b = box->begin, *e = box->end, *n = map->tiling.n;
-	int64_t all = 1, kept = 0;
-
-	if (!map->tiling.nbytes || map->whole)
-		return map->tiling.nbytes > 0;
-	for (int i = 0; i < 4; i++)
-		all *= tiles_between(b[axes[i]], e[axes[i]], n[axes[i]]);
-	for (int p = 0; p < map->nparts; p++) {
-		const struct map_part *part = &map->part[p];
-		const int64_t *there = part_group(part)->shape.n;
-		int64_t blocks;
-
-		if (!same_tiles(&part->tiling, &map->tiling))
-			continue;
-		/* of blocks that are spans all tiles stay, or none */
-		blocks = part->spans ? tiles_between(b[KVT_AXIS_B], e[KVT_AXIS_B],
-						     n[KVT_AXIS_B]) :
-			 kept_by_list(part->blocks, b[KVT_AXIS_B], e[KVT_AXIS_B],
-				      here->shape.n[KVT_AXIS_B], there[KVT_AXIS_B],
-				      n[KVT_AXIS_B]);
-		kept += blocks *
-			kept_by_list(part->layers, b[KVT_AXIS_L], e[KVT_AXIS_L],
-				     here->shape.n[KVT_AXIS_L], there[KVT_AXIS_L],
-				     n[KVT_AXIS_L]) *
-			kept_by_segment(&part->heads, b[KVT_AXIS_H], e[KVT_AXIS_H],
-					n[KVT_AXIS_H]) *
-			kept_by_segment(&part->kv, b[KVT_AXIS_K], e[KVT_AXIS_K],
-					n[KVT_AXIS_K]);
-	}
-	return kept == all;
 }

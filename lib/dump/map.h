@@ -117,10 +117,18 @@ KVT_MUST_CHECK enum kvt_status
 derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err);
 void derivation_free(struct derivation *d);
 
+/*
+ * Adds what one product has of the parts of the sources; 'there' is the group in them.
+ * False: out of memory.
+ */
+bool map_compose(struct map_group *to, const struct step_group *step,
+		 const struct kvt_group *here, const struct kvt_group *there,
+		 const struct kvt_dump *const *source);
 /* Finds what the parts say together: sparse, tiles, cells. */
-void map_seal(struct kvt_dump *dump);
-bool spans_keep_tiles(struct kvt_tiling *out, const struct map_part *part,
-		      const struct kvt_group *here);
+void map_seal(struct kvt_dump *dump, const struct kvt_snapshot *snapshot);
+/* As kvt_dump_has_tiles(). */
+bool map_has_tiles(const struct map_group *map, const struct kvt_group *here,
+		   const struct kvt_box *box);
 
 void map_part_free(struct map_part *part);
 static inline const struct kvt_group *part_group(const struct map_part *part)
@@ -150,6 +158,15 @@ static inline struct kvt_segment segment_clip(const struct kvt_segment *s,
 	return (struct kvt_segment){ begin, s->from + begin - s->at,
 				     end > begin ? end - begin : 0 };
 }
+
+/* All of dst; its order may be another than the leaf's: leaf_read.c. */
+KVT_MUST_CHECK enum kvt_status
+read_leaf(struct worker *worker, const struct kvt_leaf *leaf, int group,
+	  const struct placed *dst, struct kvt_error *err);
+/* A stored tile of the leaf. */
+KVT_MUST_CHECK enum kvt_status
+leaf_load_tile(const struct kvt_leaf *leaf, int group, const int64_t begin[KVT_NAXES],
+	       struct kvt_stored *out, struct kvt_error *err);
 
 /* kvt_read() of a part that has spans: read_states.c. */
 KVT_MUST_CHECK enum kvt_status

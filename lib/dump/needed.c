@@ -234,3 +234,14 @@ bool *kvt_live_states(const struct kvt_snapshot *snapshot, int group)
 	}
 	return live;
 }
+
+bool kvt_table_is_whole(const struct kvt_snapshot *s, int group,
+			const struct kvt_request *request)
+{
+	int64_t size = s->group[group].block_size;
+
+	/* of a sliding window, or of states, there may be the last ones only */
+	return size > 0 && request->ntokens > 0 &&
+	       (kvt_request_skip(request, &s->group[group]) + request->ntokens - 1) /
+	       size < request->nblocks[group];
+}

@@ -3,260 +3,15 @@
  * read.c - boxes of dumps: through lists of layers, blocks, heads and channels
  *
  * A dump that is a leaf as it is has its box read straight into the caller's buffer,
- * or decoded tile by tile.  Of a derived one each part reads the layers and blocks
- * that its leaf has together (neighbours, or all of one row of tiles) into the
- * worker's piece buffer, and copies runs of them to where they stand in the box; so
- * what a part does not want is not read, and a tile is decoded once a box.  A piece
- * stays in the buffer until another one is read.
+ * or decoded tile by tile.  Of a derived one each part reads the layers and blocks that
+ * its leaf has together (leaf_read.c) into the worker's piece buffer, and copies runs
+ * of them to where they stand in the box; so what a part does not want is not read, and
+ * a tile is decoded once a box.
  */
 #include "lib/dump/map.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct kvt_leaf *leaf_of(const struct kvt_dump *dump)
-{
-	assert(dump->is_leaf);
-	return dump->leaf[0];
-}
-
-/* ---- pieces ------------------------------------------------------------- */
-
-static int64_t at_of(const int64_t *list, int64_t i)
-{
-	return list ? list[i] : i;
-}
-
-static int64_t run_end(const int64_t *list, int64_t i, int64_t end, int64_t tile)
-{
-	int64_t j = i + 1;
-
-	if (!list)		/* as it is: to the end, or to that of the tile */
-		return tile && (i / tile + 1) * tile < end ? (i / tile + 1) * tile : end;
-	if (list[i] < 0)
-		return j;
-	if (tile)
-		while (j < end && list[j] >= 0 && list[j] / tile == list[i] / tile)
-			j++;
-	else
-		while (j < end && list[j] == list[j - 1] + 1)
-			j++;
-	return j;
-}
-
-struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
-			const int64_t *block, const struct kvt_tiling *tiling)
-{
-	struct pieces p = { .all = *box, .here = *box, .layer = layer, .block = block };
-
-	if (tiling) {
-		p.tile[0] = tiling->n[KVT_AXIS_L];
-		p.tile[1] = tiling->n[KVT_AXIS_B];
-	}
-	/* as if the row of blocks before the first had just ended */
-	p.here.end[KVT_AXIS_L] = box->begin[KVT_AXIS_L];
-	return p;
-}
-
-bool piece_next(struct pieces *p)
-{
-	const int64_t *begin = p->all.begin, *end = p->all.end;
-
-	p->here.begin[KVT_AXIS_B] = p->here.end[KVT_AXIS_B];
-	if (p->here.begin[KVT_AXIS_B] == end[KVT_AXIS_B]) {
-		p->here.begin[KVT_AXIS_L] = p->here.end[KVT_AXIS_L];
-		if (p->here.begin[KVT_AXIS_L] == end[KVT_AXIS_L] ||
-		    begin[KVT_AXIS_B] == end[KVT_AXIS_B])
-			return false;
-		p->here.end[KVT_AXIS_L] = run_end(p->layer, p->here.begin[KVT_AXIS_L],
-						  end[KVT_AXIS_L], p->tile[0]);
-		p->here.begin[KVT_AXIS_B] = begin[KVT_AXIS_B];
-	}
-	p->here.end[KVT_AXIS_B] = run_end(p->block, p->here.begin[KVT_AXIS_B],
-					  end[KVT_AXIS_B], p->tile[1]);
-	return true;
-}
-
-bool piece_is_there(const struct pieces *p)
-{
-	return at_of(p->layer, p->here.begin[KVT_AXIS_L]) >= 0 &&
-	       at_of(p->block, p->here.begin[KVT_AXIS_B]) >= 0;
-}
-
-/* From the least index to the greatest: inside a tile they need not ascend. */
-static void map_range(struct kvt_box *box, enum kvt_axis axis, const int64_t *list,
-		      int64_t begin, int64_t end)
-{
-	int64_t least = at_of(list, begin), most = at_of(list, end - 1);
-
-	for (int64_t i = begin; list && i < end; i++) {
-		least = list[i] < least ? list[i] : least;
-		most = list[i] > most ? list[i] : most;
-	}
-	box_take(box, axis, least, most + 1 - least);
-}
-
-struct kvt_box piece_there(const struct pieces *p)
-{
-	struct kvt_box box = p->here;
-
-	map_range(&box, KVT_AXIS_L, p->layer, p->here.begin[KVT_AXIS_L],
-		  p->here.end[KVT_AXIS_L]);
-	map_range(&box, KVT_AXIS_B, p->block, p->here.begin[KVT_AXIS_B],
-		  p->here.end[KVT_AXIS_B]);
-	return box;
-}
-
-/* ---- boxes of a leaf ------------------------------------------------------- */
-
-static enum kvt_status load_tile(const struct kvt_leaf *leaf, int group,
-				 const int64_t begin[KVT_NAXES], struct kvt_stored *out,
-				 struct kvt_error *err)
-{
-	struct kvt_extent extent;
-	enum kvt_status status = leaf->ops->find_tile(leaf, group, begin, &extent, err);
-
-	return status ? status : leaf->ops->load_tile(leaf, &extent, out, err);
-}
-
-struct reading {
-	const struct kvt_leaf *leaf;
-	int group;
-	const struct placed *dst;
-};
-
-/* What of a tile is in a box that need not end where tiles do. */
-static struct kvt_box box_shared(const struct kvt_box *a, const struct kvt_box *b)
-{
-	struct kvt_box out = *a;
-
-	for (int i = 0; i < KVT_NAXES; i++) {
-		if (out.begin[i] < b->begin[i])
-			out.begin[i] = b->begin[i];
-		if (out.end[i] > b->end[i])
-			out.end[i] = b->end[i];
-	}
-	return out;
-}
-
-static enum kvt_status read_tile(struct worker *worker, void *context,
-				 const int64_t begin[KVT_NAXES], struct kvt_error *err)
-{
-	const struct reading *r = context;
-	const struct kvt_group *group = &r->leaf->snapshot.group[r->group];
-	const struct kvt_tiling *tiling = leaf_tiling(r->leaf, r->group);
-	struct kvt_stored stored = { .bytes = worker->stored,
-				     .capacity = kvt_stored_bound(tiling) };
-	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
-	struct kvt_box part = box_shared(&tile.box, &r->dst->box);
-	enum kvt_status status;
-
-	if ((status = load_tile(r->leaf, r->group, begin, &stored, err)) ||
-	    (status = kvt_decode(worker->tile, &stored, tiling, worker->scratch, err)))
-		return status;
-	return copy_box(worker, r->dst, &tile, &part, group->shape.elem, err);
-}
-
-static const void *bytes_of(const struct kvt_leaf *leaf, int group)
-{
-	return leaf->ops->bytes ? leaf->ops->bytes(leaf, group) : NULL;
-}
-
-/* All of dst, which has another order than the leaf unless that has tiles. */
-static enum kvt_status read_leaf(struct worker *worker, const struct kvt_leaf *leaf,
-				 int group, const struct placed *dst,
-				 struct kvt_error *err)
-{
-	const struct kvt_group *from = &leaf->snapshot.group[group];
-	struct reading reading = { leaf, group, dst };
-	enum kvt_status status;
-	struct placed src;
-
-	if (leaf_tiling(leaf, group))
-		return each_tile(worker, leaf_tiling(leaf, group), &dst->box, read_tile,
-				 &reading, err);
-	if (!bytes_of(leaf, group) && kvt_layout_equal(&from->layout, dst->layout))
-		return leaf->ops->read_box(leaf, group, &dst->box, dst->bytes, err);
-	if ((status = read_around(&src, worker, leaf, group, &dst->box, err)))
-		return status;
-	return copy_box(worker, dst, &src, &dst->box, from->shape.elem, err);
-}
-
-static bool holds(const struct worker *worker, const struct kvt_leaf *leaf, int group,
-		  const struct kvt_box *box)
-{
-	return worker->leaf == leaf && worker->leaf_group == group &&
-	       !memcmp(&worker->leaf_box, box, sizeof(*box));
-}
-
-enum kvt_status read_around(struct placed *out, struct worker *worker,
-			    const struct kvt_leaf *leaf, int group,
-			    const struct kvt_box *box, struct kvt_error *err)
-{
-	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
-	const struct kvt_group *from = &leaf->snapshot.group[group];
-	const void *bytes = bytes_of(leaf, group);
-	enum kvt_status status;
-
-	out->layout = &from->layout;
-	if (bytes) {
-		out->box = kvt_box_whole(&from->shape);
-		out->bytes = (uint8_t *)(uintptr_t)bytes;	/* only read */
-		return KVT_OK;
-	}
-	out->box = *box;
-	out->bytes = worker->buffer[PIECE_BUFFER];
-	for (int a = 0; tiling && a < KVT_NAXES; a++) {
-		int64_t n = tiling->n[a];
-
-		out->box.begin[a] = box->begin[a] / n * n;
-		out->box.end[a] = (box->end[a] + n - 1) / n * n;
-	}
-	out->box = box_cut(&out->box, &from->shape);
-	if (holds(worker, leaf, group, &out->box))
-		return KVT_OK;
-	worker->leaf = NULL;
-	status = tiling ? read_leaf(worker, leaf, group, out, err) :
-		 leaf->ops->read_box(leaf, group, &out->box, out->bytes, err);
-	if (status)
-		return status;
-	worker->leaf = leaf;
-	worker->leaf_group = group;
-	worker->leaf_box = out->box;
-	return KVT_OK;
-}
-
-void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling)
-{
-	if (!tiling)
-		return;
-	if (work->tile_bytes < tiling->nbytes)
-		work->tile_bytes = tiling->nbytes;
-	if (work->stored_bytes < kvt_stored_bound(tiling))
-		work->stored_bytes = kvt_stored_bound(tiling);
-}
-
-void work_needs_pieces(struct work *work, const struct kvt_leaf *leaf, int group,
-		       int64_t layers, int64_t blocks)
-{
-	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
-	const struct kvt_shape *shape = &leaf->snapshot.group[group].shape;
-	int64_t nbytes = shape->elem;
-
-	if (bytes_of(leaf, group))
-		return;
-	/* a piece never leaves a row of tiles */
-	layers = tiling ? tiling->n[KVT_AXIS_L] : layers;
-	blocks = tiling ? tiling->n[KVT_AXIS_B] : blocks;
-	nbytes *= layers < shape->n[KVT_AXIS_L] ? layers : shape->n[KVT_AXIS_L];
-	nbytes *= blocks < shape->n[KVT_AXIS_B] ? blocks : shape->n[KVT_AXIS_B];
-	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
-		nbytes *= shape->n[a];
-	if (work->buffer_bytes[PIECE_BUFFER] < nbytes)
-		work->buffer_bytes[PIECE_BUFFER] = nbytes;
-	work_needs_tiles(work, tiling);
-}
 
 /* ---- boxes of a dump ------------------------------------------------------- */
 
@@ -505,7 +260,7 @@ enum kvt_status kvt_read_tile(const struct kvt_dump *dump, int group,
 		    !segment_has(&part->heads, begin[KVT_AXIS_H]) ||
 		    !segment_has(&part->kv, begin[KVT_AXIS_K]) || !part_tiling(part))
 			continue;
-		return load_tile(part->leaf, part->group, at, out, err);
+		return leaf_load_tile(part->leaf, part->group, at, out, err);
 	}
 	return kvt_fail(err, KVT_USAGE, "%s: group %d has no such tile",
 			kvt_dump_path(dump), group);
@@ -593,7 +348,8 @@ static enum kvt_status check_tile(struct worker *worker, void *context,
 	const struct kvt_tiling *tiling = part_tiling(part);
 	struct kvt_stored stored = { .bytes = worker->stored,
 				     .capacity = kvt_stored_bound(tiling) };
-	enum kvt_status status = load_tile(part->leaf, part->group, begin, &stored, err);
+	enum kvt_status status = leaf_load_tile(part->leaf, part->group, begin, &stored,
+						err);
 
 	return status ? status : kvt_stored_check(&stored, tiling, err);
 }

@@ -26,24 +26,6 @@ static int by_place(const void *a, const void *b)
 	return 0;
 }
 
-struct splits splits_of(const struct kvt_layout *layout, int64_t elem)
-{
-	struct splits out = { 0, 0 };
-
-	for (int p = 0; p < layout->nplanes; p++)
-		for (int i = 0; i < layout->plane[p].nparts; i++) {
-			const struct kvt_part *part = &layout->plane[p].part[i];
-			int64_t n = part->split ? part->split :
-				    elem < 16 ? 16 / elem : 1;
-
-			if (part->axis != KVT_AXIS_S || part->kind == KVT_WHOLE)
-				continue;
-			out.least = out.least && out.least < n ? out.least : n;
-			out.most = out.most > n ? out.most : n;
-		}
-	return out;
-}
-
 /* How a flat group is read: whole blocks, or states of one block if it is long. */
 struct reach {
 	int64_t blocks, states;		/* of a piece at most; states 0: whole blocks */
@@ -317,78 +299,4 @@ enum kvt_status read_spans(struct worker *worker, const struct map_part *part,
 	}
 	free(wanted);
 	return status;
-}
-
-/* ---- stored tiles ------------------------------------------------------- */
-
-/* Inside a tile, are the states of neighbouring blocks neighbours? */
-static bool joins_blocks(const struct kvt_layout *layout,
-			 const struct kvt_tiling *tiling)
-{
-	struct kvt_shape shape = { .elem = tiling->elem };
-
-	memcpy(shape.n, tiling->n, sizeof(shape.n));
-	shape.n[KVT_AXIS_B] = shape.n[KVT_AXIS_S] = 2;
-	return !splits_of(layout, tiling->elem).most &&
-	       kvt_layout_predicates(layout, &shape).kernel_split_neutral;
-}
-
-/* Are the blocks begin to end full of states that follow each other there? */
-static bool in_a_row(const struct map_spans *map, int64_t begin, int64_t end,
-		     int64_t states, int64_t size)
-{
-	const struct map_span *span = map->span + map->first[begin];
-	int64_t row = (int64_t)span->block * size + span->state;
-
-	for (int64_t b = begin; b < end; b++) {
-		int64_t at = 0;
-
-		for (int64_t i = map->first[b]; i < map->first[b + 1]; i++) {
-			span = &map->span[i];
-			if (span->at != at || (int64_t)span->block * size +
-					      span->state != row)
-				return false;
-			at += span->count;
-			row += span->count;
-		}
-		if (at != states)
-			return false;
-	}
-	return true;
-}
-
-bool spans_keep_tiles(struct kvt_tiling *out, const struct map_part *part,
-		      const struct kvt_group *here)
-{
-	const struct map_spans *map = part->spans;
-	const struct kvt_group *there = part_group(part);
-	const struct kvt_tiling *own = part_tiling(part);
-	int64_t size = there->shape.n[KVT_AXIS_S], states = here->shape.n[KVT_AXIS_S];
-	int64_t rows, step, nblocks = here->shape.n[KVT_AXIS_B];
-
-	if (!own || own->n[KVT_AXIS_S] != size || !joins_blocks(&there->layout, own) ||
-	    !kvt_layout_equal(&there->layout, &here->layout))
-		return false;
-	rows = own->n[KVT_AXIS_B] * size;
-	if (rows % states)
-		return false;
-	step = rows / states;
-	for (int64_t b = 0; b < nblocks; b += step) {
-		const struct map_span *first = map->span + map->first[b];
-		int64_t end = b + step < nblocks ? b + step : nblocks;
-		int64_t left = there->shape.n[KVT_AXIS_B] - first->block;
-
-		if (map->first[b] == map->first[b + 1] || first->at || first->state ||
-		    first->block % own->n[KVT_AXIS_B])
-			return false;
-		if (left > own->n[KVT_AXIS_B])
-			left = own->n[KVT_AXIS_B];
-		if (left * size != (end - b) * states ||
-		    !in_a_row(map, b, end, states, size))
-			return false;
-	}
-	*out = *own;
-	out->n[KVT_AXIS_B] = step;
-	out->n[KVT_AXIS_S] = states;
-	return true;
 }

@@ -18,15 +18,6 @@
 
 #define LL(x) ((long long)(x))
 
-bool ranges_have(const struct kvt_ranges *ranges, uint64_t id)
-{
-	for (int i = 0; i < ranges->n; i++)
-		if (id >= (uint64_t)ranges->range[i].begin &&
-		    id < (uint64_t)ranges->range[i].end)
-			return true;
-	return !ranges->n;
-}
-
 /* ---- is what is named there? -------------------------------------------- */
 
 static int compare_ids(const void *a, const void *b)

@@ -6,7 +6,14 @@
 #include "lib/dump/map.h"
 #include "lib/kvt/spec.h"
 
-bool ranges_have(const struct kvt_ranges *ranges, uint64_t id);
+static inline bool ranges_have(const struct kvt_ranges *ranges, uint64_t id)
+{
+	for (int i = 0; i < ranges->n; i++)
+		if (id >= (uint64_t)ranges->range[i].begin &&
+		    id < (uint64_t)ranges->range[i].end)
+			return true;
+	return !ranges->n;
+}
 
 /* Names the first number that no group of the dump has. */
 typedef uint64_t id_fn(const struct kvt_group *group, int64_t i);

@@ -275,6 +275,10 @@ bool kvt_entry_is_spare(const struct kvt_table *table, int64_t entry);
 /* May tables of the group be the end of one, without what a window has passed? */
 bool kvt_table_may_end(const struct kvt_group *group);
 
+/* Does the table of a request have an entry for every token, in order? */
+bool kvt_table_is_whole(const struct kvt_snapshot *s, int group,
+			const struct kvt_request *request);
+
 struct kvt_retention kvt_group_retention(const struct kvt_group *group,
 					 const struct kvt_request *request);
 /* Do its live states differ from all states that its tables name? */

@@ -23,21 +23,6 @@
 
 #define LL(x) ((long long)(x))
 
-void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
-{
-	int room = (int)(sizeof(unmatched->item) / sizeof(unmatched->item[0]));
-	va_list args;
-
-	va_start(args, format);
-	if (unmatched->n < room) {
-		unmatched->item[unmatched->n].side = side;
-		vsnprintf(unmatched->item[unmatched->n].text,
-			  sizeof(unmatched->item->text), format, args);
-	}
-	va_end(args);
-	unmatched->n++;
-}
-
 /* ---- layers ------------------------------------------------------------- */
 
 static bool has_layer(const struct kvt_group *group, uint64_t id)

@@ -16,11 +16,28 @@
  */
 #include "lib/ops/diff/internal.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/ids.h"
 #include "lib/kvt/spec.h"
+
+void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
+{
+	int room = (int)(sizeof(unmatched->item) / sizeof(unmatched->item[0]));
+	va_list args;
+
+	va_start(args, format);
+	if (unmatched->n < room) {
+		unmatched->item[unmatched->n].side = side;
+		vsnprintf(unmatched->item[unmatched->n].text,
+			  sizeof(unmatched->item->text), format, args);
+	}
+	va_end(args);
+	unmatched->n++;
+}
 
 #define LL(x) ((long long)(x))
 

@@ -139,17 +139,6 @@ const struct kvt_component *kvt_where_component(const struct kvt_group *group,
 
 /* ---- whose it is -------------------------------------------------------- */
 
-bool kvt_table_is_whole(const struct kvt_snapshot *s, int group,
-			const struct kvt_request *request)
-{
-	int64_t size = s->group[group].block_size;
-
-	/* of a sliding window, or of states, there may be the last ones only */
-	return size > 0 && request->ntokens > 0 &&
-	       (kvt_request_skip(request, &s->group[group]) + request->ntokens - 1) /
-	       size < request->nblocks[group];
-}
-
 /* One state stands for all tokens so far: of how many, at this entry? */
 static int64_t seen_at(const struct kvt_snapshot *s, int group,
 		       const struct kvt_request *request, int64_t entry)

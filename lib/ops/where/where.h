@@ -97,8 +97,4 @@ struct kvt_tenancy {
 bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
 		     const struct kvt_snapshot *s, const struct kvt_place *place);
 
-/* Does the table of a request have an entry for every token, in order? */
-bool kvt_table_is_whole(const struct kvt_snapshot *s, int group,
-			const struct kvt_request *request);
-
 #endif

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "lib/ops/write/write.h"
 
 /*
  * One unit of work: a tile where the destination has them, else a box.  Keys and
@@ -139,77 +138,6 @@ enum kvt_status transform_plan(struct transform *t, struct kvt_error *err)
 		enum kvt_status status = plan_group(t, g, &to->group[g], err);
 
 		if (status)
-			return status;
-	}
-	return KVT_OK;
-}
-
-/*
- * Buffers: 0 source box, where tiles are made of it, 1 destination box
- * or its stored tiles, 2 cells, 3 the list of the tiles; without tiles the box in
- * the order that cells are hashed in.
- */
-static struct work group_work(const struct transform *t, struct transfer *ctx)
-{
-	const struct group_step *step = &t->step[ctx->group];
-	struct work work = {
-		.fn = transfer_box, .context = ctx, .count = step->cut.nboxes,
-		.total_bytes = step->data_bytes,
-	};
-	struct put_room room = put_room(t->writer, ctx->group, &step->cut);
-
-	kvt_work_reads(&work, t->source, ctx->group, &step->cut,
-		       ctx->dst_tiling ? NULL : &ctx->to->layout);
-	work_needs_tiles(&work, ctx->dst_tiling);
-	if (step->ndirect < step->ntiles)
-		work.buffer_bytes[0] = step->cut.box_bytes;
-	work.buffer_bytes[1] = ctx->dst_tiling ? room.stored : step->cut.box_bytes;
-	work.buffer_bytes[2] = room.cells;
-	work.buffer_bytes[3] = room.waiting;
-	if (room.cells && !ctx->dst_tiling)
-		work.buffer_bytes[3] = step->cut.box_bytes;
-	return work;
-}
-
-static struct transfer transfer_of(const struct transform *t, int group)
-{
-	const struct kvt_snapshot *to = kvt_writer_snapshot(t->writer);
-
-	return (struct transfer){
-		.t = t, .group = group,
-		.from = &kvt_dump_snapshot(t->source)->group[group],
-		.to = &to->group[group],
-		.src_tiling = kvt_dump_tiling(t->source, group),
-		.dst_tiling = kvt_writer_tiling(t->writer, group),
-	};
-}
-
-int64_t transform_memory(const struct transform *t)
-{
-	int64_t most = 0;
-
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
-		struct transfer ctx = transfer_of(t, g);
-		struct work work = group_work(t, &ctx);
-		int64_t nbytes = pipeline_memory(&work, &t->run);
-
-		if (nbytes > most)
-			most = nbytes;
-	}
-	return most;
-}
-
-enum kvt_status transform_run(struct transform *t, struct kvt_error *err)
-{
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
-		struct transfer ctx = transfer_of(t, g);
-		struct work work = group_work(t, &ctx);
-		enum kvt_status status;
-
-		work.label = t->step[g].ntiles &&
-			     tiles_that_move(&t->step[g]) == t->step[g].ntiles ?
-			     "moving" : "converting";
-		if ((status = pipeline_run(&work, &t->run, err)))
 			return status;
 	}
 	return KVT_OK;

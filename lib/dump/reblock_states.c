@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reblock_states.c - states of a request, and a growing list of spans */
+#include "lib/dump/reblock.h"
+
+#include <stdlib.h>
+
+int64_t live_states(const struct kvt_group *group, const struct kvt_request *request,
+		    int index)
+{
+	int64_t tps = group->tokens_per_state, size = group->shape.n[KVT_AXIS_S];
+	int64_t had = request->nblocks[index], states, need;
+
+	if (tps < 1 || !had)
+		return had * size;
+	states = request->ntokens / tps + (request->ntokens % tps != 0);
+	need = states / size + (states % size != 0);
+	/* what a window lost was in front */
+	return need > had ? states - (need - had) * size : states;
+}
+
+enum kvt_status add_span(struct regroup *g, struct map_span span,
+			 struct kvt_error *err)
+{
+	if (g->nspans == g->room) {
+		int64_t room = g->room ? 2 * g->room : 1024;
+		void *p = realloc(g->map->span, (size_t)room * sizeof(span));
+
+		if (!p)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		g->map->span = p;
+		g->room = room;
+	}
+	g->map->span[g->nspans++] = span;
+	return KVT_OK;
+}

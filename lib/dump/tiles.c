@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tiles.c - what follows from the parts of a group: which stored tiles and cells stay
+ *
+ * Parts are disjoint, so counting is a proof: a box has stored tiles if its parts keep
+ * as many tiles as it has, and every element comes from somewhere if the parts have as
+ * many.  The tiles that a part keeps are a product along the axes, so each axis is
+ * counted by itself.
+ */
+#include "lib/dump/map.h"
+
+#include <string.h>
+
+/* ---- tiles of blocks of another size ------------------------------------------ */
+
+/* Inside a tile, are the states of neighbouring blocks neighbours? */
+static bool joins_blocks(const struct kvt_layout *layout,
+			 const struct kvt_tiling *tiling)
+{
+	struct kvt_shape shape = { .elem = tiling->elem };
+
+	memcpy(shape.n, tiling->n, sizeof(shape.n));
+	shape.n[KVT_AXIS_B] = shape.n[KVT_AXIS_S] = 2;
+	return !splits_of(layout, tiling->elem).most &&
+	       kvt_layout_predicates(layout, &shape).kernel_split_neutral;
+}
+
+/* Are the blocks begin to end full of states that follow each other there? */
+static bool in_a_row(const struct map_spans *map, int64_t begin, int64_t end,
+		     int64_t states, int64_t size)
+{
+	const struct map_span *span = map->span + map->first[begin];
+	int64_t row = (int64_t)span->block * size + span->state;
+
+	for (int64_t b = begin; b < end; b++) {
+		int64_t at = 0;
+
+		for (int64_t i = map->first[b]; i < map->first[b + 1]; i++) {
+			span = &map->span[i];
+			if (span->at != at || (int64_t)span->block * size +
+					      span->state != row)
+				return false;
+			at += span->count;
+			row += span->count;
+		}
+		if (at != states)
+			return false;
+	}
+	return true;
+}
+
+static bool spans_keep_tiles(struct kvt_tiling *out, const struct map_part *part,
+		      const struct kvt_group *here)
+{
+	const struct map_spans *map = part->spans;
+	const struct kvt_group *there = part_group(part);
+	const struct kvt_tiling *own = part_tiling(part);
+	int64_t size = there->shape.n[KVT_AXIS_S], states = here->shape.n[KVT_AXIS_S];
+	int64_t rows, step, nblocks = here->shape.n[KVT_AXIS_B];
+
+	if (!own || own->n[KVT_AXIS_S] != size || !joins_blocks(&there->layout, own) ||
+	    !kvt_layout_equal(&there->layout, &here->layout))
+		return false;
+	rows = own->n[KVT_AXIS_B] * size;
+	if (rows % states)
+		return false;
+	step = rows / states;
+	for (int64_t b = 0; b < nblocks; b += step) {
+		const struct map_span *first = map->span + map->first[b];
+		int64_t end = b + step < nblocks ? b + step : nblocks;
+		int64_t left = there->shape.n[KVT_AXIS_B] - first->block;
+
+		if (map->first[b] == map->first[b + 1] || first->at || first->state ||
+		    first->block % own->n[KVT_AXIS_B])
+			return false;
+		if (left > own->n[KVT_AXIS_B])
+			left = own->n[KVT_AXIS_B];
+		if (left * size != (end - b) * states ||
+		    !in_a_row(map, b, end, states, size))
+			return false;
+	}
+	*out = *own;
+	out->n[KVT_AXIS_B] = step;
+	out->n[KVT_AXIS_S] = states;
+	return true;
+}
+
+/* ---- what follows from the parts ------------------------------------------- */
+
+static bool is_all(const struct kvt_segment *segment, int64_t here, int64_t there)
+{
+	return !segment->at && !segment->from && segment->count == here &&
+	       segment->count == there;
+}
+
+static bool has_whole_content(const struct map_part *part, const struct kvt_group *here)
+{
+	return part->nchannels == 1 &&
+	       is_all(&part->channels[0], here->shape.n[KVT_AXIS_D],
+		      part_group(part)->shape.n[KVT_AXIS_D]);
+}
+
+static int64_t count_list(const struct map_list *list, int64_t n)
+{
+	int64_t count = 0;
+
+	if (!list)
+		return n;
+	for (int64_t i = 0; i < list->n; i++)
+		count += list->at[i] >= 0;
+	return count;
+}
+
+/* Elements of the group that the part has. */
+static int64_t count_elements(const struct map_part *part, const struct kvt_group *here)
+{
+	const int64_t *n = here->shape.n;
+	int64_t layers = count_list(part->layers, n[KVT_AXIS_L]), states = 0;
+	int64_t channels = 0;
+
+	if (!part->spans)
+		states = count_list(part->blocks, n[KVT_AXIS_B]) * n[KVT_AXIS_S];
+	for (int64_t i = 0; part->spans && i < part->spans->first[part->spans->nblocks];
+	     i++)
+		states += part->spans->span[i].count;
+	for (int i = 0; i < part->nchannels; i++)
+		channels += part->channels[i].count;
+	return layers * states * part->heads.count * part->kv.count * channels;
+}
+
+static bool is_whole(const struct map_group *map, const struct kvt_group *here)
+{
+	const struct map_part *part = map->part;
+	const int64_t *n;
+
+	if (map->nparts != 1 || part->layers || part->blocks || part->spans)
+		return false;
+	n = part_group(part)->shape.n;
+	return is_all(&part->heads, here->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]) &&
+	       is_all(&part->kv, here->shape.n[KVT_AXIS_K], n[KVT_AXIS_K]) &&
+	       has_whole_content(part, here) &&
+	       here->shape.n[KVT_AXIS_L] == n[KVT_AXIS_L] &&
+	       here->shape.n[KVT_AXIS_B] == n[KVT_AXIS_B] &&
+	       here->shape.n[KVT_AXIS_S] == n[KVT_AXIS_S];
+}
+
+static bool segment_keeps_tiles(const struct kvt_segment *s, int64_t here, int64_t there,
+				int64_t tile)
+{
+	bool ends = s->at + s->count == here && s->from + s->count == there;
+
+	return s->at % tile == 0 && s->from % tile == 0 && (s->count % tile == 0 || ends);
+}
+
+/* What tiles of the leaf are here, if lists of layers and blocks let them be. */
+static void find_tiling(struct map_part *part, const struct kvt_group *here)
+{
+	const struct kvt_tiling *own = part_tiling(part);
+	const struct kvt_group *there = part_group(part);
+	const int64_t *n;
+
+	part->tiling.nbytes = 0;
+	if (!own || !has_whole_content(part, here) ||
+	    !kvt_layout_equal(&there->layout, &here->layout))
+		return;
+	n = own->n;
+	if (!segment_keeps_tiles(&part->heads, here->shape.n[KVT_AXIS_H],
+				 there->shape.n[KVT_AXIS_H], n[KVT_AXIS_H]) ||
+	    !segment_keeps_tiles(&part->kv, here->shape.n[KVT_AXIS_K],
+				 there->shape.n[KVT_AXIS_K], n[KVT_AXIS_K]))
+		return;
+	if (!part->spans)
+		part->tiling = *own;
+	else if (!spans_keep_tiles(&part->tiling, part, here))
+		part->tiling.nbytes = 0;
+}
+
+static bool same_tiles(const struct kvt_tiling *a, const struct kvt_tiling *b)
+{
+	return a->nbytes && b->nbytes && !memcmp(a->n, b->n, sizeof(a->n)) &&
+	       kvt_tiling_same_codec(a, b);
+}
+
+static void seal_group(struct map_group *map, const struct kvt_group *here)
+{
+	const int64_t *n = here->shape.n;
+	int64_t all = 1, has = 0;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		all *= n[a];
+	map->has_cells = map->cells_proven = map->nparts > 0;
+	for (int p = 0; p < map->nparts; p++) {
+		struct map_part *part = &map->part[p];
+		const struct kvt_leaf *leaf = part->leaf;
+
+		has += count_elements(part, here);
+		find_tiling(part, here);
+		if (!map->tiling.nbytes)
+			map->tiling = part->tiling;
+		/* a cell is of a block: none of blocks of another size */
+		map->has_cells &= leaf->ops->has_cells && !part->spans &&
+				  leaf->ops->has_cells(leaf, part->group) &&
+				  has_whole_content(part, here);
+		map->cells_proven &= leaf->proven.cells[part->group];
+	}
+	map->sparse = has < all;
+	map->has_cells &= !map->sparse;
+	map->cells_proven &= map->has_cells;
+	map->whole = is_whole(map, here);
+}
+
+void map_seal(struct kvt_dump *dump, const struct kvt_snapshot *s)
+{
+	for (int g = 0; g < s->ngroups; g++)
+		seal_group(&dump->group[g], &s->group[g]);
+}
+
+/* ---- which tiles are tiles of leaves ---------------------------------------- */
+
+static int64_t first_of(int64_t begin, int64_t tile)
+{
+	return (begin + tile - 1) / tile * tile;
+}
+
+/* Of tiles that begin in [begin, end), those that the list leaves as full as they are. */
+static int64_t kept_by_list(const struct map_list *list, int64_t begin, int64_t end,
+			    int64_t here, int64_t there, int64_t tile)
+{
+	int64_t kept = 0;
+
+	for (int64_t i = first_of(begin, tile); i < end; i += tile) {
+		int64_t first = list_at(list, i);
+		int64_t want = here - i < tile ? here - i : tile;
+		int64_t have = there - first < tile ? there - first : tile;
+		bool keeps = first >= 0 && first % tile == 0 && want == have;
+
+		for (int64_t j = 1; keeps && list && j < want; j++)
+			keeps = list->at[i + j] == first + j;
+		kept += keeps;
+	}
+	return kept;
+}
+
+static int64_t kept_by_segment(const struct kvt_segment *s, int64_t begin, int64_t end,
+			       int64_t tile)
+{
+	int64_t b = begin > s->at ? begin : s->at;
+	int64_t e = end < s->at + s->count ? end : s->at + s->count;
+
+	b = first_of(b, tile);
+	return b < e ? (e - b + tile - 1) / tile : 0;
+}
+
+static int64_t tiles_between(int64_t begin, int64_t end, int64_t tile)
+{
+	begin = first_of(begin, tile);
+	return begin < end ? (end - begin + tile - 1) / tile : 0;
+}
+
+bool map_has_tiles(const struct map_group *map, const struct kvt_group *here,
+		   const struct kvt_box *box)
+{
+	static const enum kvt_axis axes[] = { KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H,
+					      KVT_AXIS_K };
+	const int64_t *b = box->begin, *e = box->end, *n = map->tiling.n;
+	int64_t all = 1, kept = 0;
+
+	if (!map->tiling.nbytes || map->whole)
+		return map->tiling.nbytes > 0;
+	for (int i = 0; i < 4; i++)
+		all *= tiles_between(b[axes[i]], e[axes[i]], n[axes[i]]);
+	for (int p = 0; p < map->nparts; p++) {
+		const struct map_part *part = &map->part[p];
+		const int64_t *there = part_group(part)->shape.n;
+		int64_t blocks;
+
+		if (!same_tiles(&part->tiling, &map->tiling))
+			continue;
+		/* of blocks that are spans all tiles stay, or none */
+		blocks = part->spans ? tiles_between(b[KVT_AXIS_B], e[KVT_AXIS_B],
+						     n[KVT_AXIS_B]) :
+			 kept_by_list(part->blocks, b[KVT_AXIS_B], e[KVT_AXIS_B],
+				      here->shape.n[KVT_AXIS_B], there[KVT_AXIS_B],
+				      n[KVT_AXIS_B]);
+		kept += blocks *
+			kept_by_list(part->layers, b[KVT_AXIS_L], e[KVT_AXIS_L],
+				     here->shape.n[KVT_AXIS_L], there[KVT_AXIS_L],
+				     n[KVT_AXIS_L]) *
+			kept_by_segment(&part->heads, b[KVT_AXIS_H], e[KVT_AXIS_H],
+					n[KVT_AXIS_H]) *
+			kept_by_segment(&part->kv, b[KVT_AXIS_K], e[KVT_AXIS_K],
+					n[KVT_AXIS_K]);
+	}
+	return kept == all;
+}
