@@ -41,6 +41,16 @@ modes()  { find tests scripts .ci \( -name 'check_*.sh' -o -name '*.bats' -o -pa
 masked() { written -name '*.bats' | xargs -r grep -nHE \
 		'^[[:space:]]+(\[ |one_sentence|cmp |grep |diff |said |only |same_)[^|]* && [^|]*$|^[[:space:]]+! [^|]*$'; true; }
 
+# files that the two pages for newcomers name and that are not there; NAME is any
+named() {
+	grep -oshE '`(lib|kernels|formats|cli|tests|scripts|man|bench)/[A-Za-z0-9_./*-]*`' \
+		CONTRIBUTING.md README.md | tr -d '`' | grep -v NAME | sort -u |
+		while read -r path; do
+			# shellcheck disable=SC2086	# may be a pattern
+			ls -d $path >/dev/null 2>&1 || echo "$path"
+		done
+}
+
 # planted RULE FILE TEXT: the rule must object to a tree that holds just this
 planted() {
 	tree=$(mktemp -d) || return 1
@@ -66,6 +76,7 @@ none 'nothing is left to do'                         marks
 none 'no paths of the machine it was written on'     paths
 none 'test scripts can be run'                       modes
 none 'no test passes over what fails in it'          masked
+none 'README and CONTRIBUTING name what is there'    named
 
 ok 'finds a Cyrillic letter'     planted ascii   lib/a.c 'int \320\260;\n'
 ok 'finds a carriage return'     planted ascii   lib/a.c 'int a;\r\n'
@@ -78,4 +89,5 @@ ok 'finds a path'                planted paths   lib/a.c '"/wo''rk/a"\n'
 ok 'finds a script without x'    planted modes   tests/check_a.sh 'true\n'
 ok 'finds a masked failure'      planted masked  tests/a.bats '\t[ a = b ] && cmp c d\n'
 ok 'finds a negated command'     planted masked  tests/a.bats '\t! grep -q a b\n'
+ok 'finds a file that is not there' planted named CONTRIBUTING.md 'see `lib/none.c`\n'
 done_testing

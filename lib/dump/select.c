@@ -41,20 +41,29 @@ static struct kvt_group narrow(const struct kvt_group *from, const struct kvt_se
 	return group;
 }
 
-static int64_t elements(const struct kvt_dump *dump)
+/* How much of a segment the source has. */
+static int64_t there(const struct kvt_segment *s, int64_t n)
 {
-	const int64_t *n = dump->snapshot.group[0].shape.n;
-	int64_t all = 0;
+	int64_t left = n - s->from;
 
-	for (int p = 0; p < dump->group[0].nparts; p++) {
-		const struct map_part *part = &dump->group[0].part[p];
-		int64_t channels = 0;
+	return s->from < 0 || left < 0 ? 0 : s->count < left ? s->count : left;
+}
 
-		for (int i = 0; i < part->nchannels; i++)
-			channels += part->channels[i].count;
-		all += part->heads.count * part->kv.count * channels;
-	}
-	return n[KVT_AXIS_H] * n[KVT_AXIS_K] * n[KVT_AXIS_D] - all;
+/*
+ * Elements of a state that are not in the source, or that nobody asked for.  Parts
+ * are not asked: states that none has are zeros, in the source too.
+ */
+static int64_t count_lacking(const struct kvt_select *s, const struct kvt_group *from,
+			     const struct kvt_group *here)
+{
+	const int64_t *had = from->shape.n, *n = here->shape.n;
+	int64_t channels = 0;
+
+	for (int i = 0; i < s->nchannels; i++)
+		channels += there(&s->channel[i], had[KVT_AXIS_D]);
+	return n[KVT_AXIS_H] * n[KVT_AXIS_K] * n[KVT_AXIS_D] -
+	       there(&s->heads, had[KVT_AXIS_H]) * there(&s->kv, had[KVT_AXIS_K]) *
+	       channels;
 }
 
 enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *dump,
@@ -85,7 +94,8 @@ enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *du
 		step->part->channel[i] = select->channel[i];
 	if ((status = derive(out, &d, err)))
 		return status;
-	lacks = elements(*out);
+	lacks = count_lacking(select, kvt_dump_group(dump, select->group),
+			      kvt_dump_group(*out, 0));
 	if (!lacks)
 		return KVT_OK;
 	kvt_dump_close(*out);
