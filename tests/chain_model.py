@@ -376,10 +376,10 @@ class Slice:
             if not self.wants(g):
                 continue
             owned(g.total, *self.to)
-            # a rank that lacks some of its heads does not say so
+            # of a rank that lacks some of its heads nobody knows what it would send
             if dump.tp == tuple(self.tp) and \
                     (g.head, g.head + g.n[H]) != owned(g.total, *self.tp):
-                raise NotImplementedError
+                bad("not all that the rank holds")
 
     def gives(self, g):
         """Heads of the model; None: nothing."""

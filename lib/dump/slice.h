@@ -83,7 +83,7 @@ slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
 /* Of what slice_width() left. */
 KVT_MUST_CHECK enum kvt_status
 slice_given(struct step_part *part, struct kvt_group *group,
-	   const struct kvt_exchange *given, struct kvt_error *err);
+	    const struct kvt_exchange *given, struct kvt_error *err);
 
 /* Keeps the named ones only. */
 KVT_MUST_CHECK enum kvt_status

@@ -125,6 +125,30 @@ static enum kvt_status give(struct kvt_exchange *given, const struct kvt_group *
 	return kvt_exchange_init(given, &src, &dst, err);
 }
 
+static bool is_that_rank(const struct kvt_snapshot *whole, struct kvt_rank rank)
+{
+	return whole->parallel.tp_size == rank.size && whole->parallel.tp_rank == rank.index;
+}
+
+/* Ranges count in all that the rank holds, of which the dump may have been cut. */
+static enum kvt_status check_all_there(const struct kvt_group *group, struct kvt_rank rank,
+				       struct kvt_error *err)
+{
+	int64_t first = group->head_start, count = group->shape.n[KVT_AXIS_H];
+	struct kvt_range own;
+	enum kvt_status status;
+
+	if (group->kind == KVT_MAMBA_CONV || group->kind == KVT_OPAQUE)
+		return KVT_OK;
+	status = kvt_owned(&own, group->total_heads, rank, err);
+	if (status || (own.begin == first && own.end == first + count))
+		return status;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: rank %lld of %lld holds heads %lld to %lld, the dump has %lld to %lld; a rank sends of all that it holds",
+			group->id, LL(rank.index), LL(rank.size), LL(own.begin),
+			LL(own.end - 1), LL(first), LL(first + count - 1));
+}
+
 enum kvt_status slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
 			       const struct kvt_snapshot *whole,
 			       const struct kvt_slice_options *options,
@@ -149,7 +173,9 @@ enum kvt_status slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
 
 		if (!slice_wants(group, options))
 			continue;
-		if ((status = give(&given[g], group, whole, options, &why)))
+		if ((status = give(&given[g], group, whole, options, &why)) ||
+		    (is_that_rank(whole, options->rank) &&
+		     (status = check_all_there(group, options->rank, &why))))
 			return kvt_fail(err, status, "%s: %.400s", group->id, why.text);
 	}
 	return KVT_OK;
@@ -192,8 +218,12 @@ static enum kvt_status give_channels(struct step_part *part, struct kvt_group *g
 
 		while (strcmp(group->component[i].name, range->part))
 			i++;	/* the exchange was made of these */
+		if (in < 0 || in + range->count > group->component[i].length)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: the dump lacks channels of part %s that the rank holds",
+					group->id, range->part);
 		run[r] = (struct kvt_segment){ at, part->channel[i].from + in,
-		range->count };
+					       range->count };
 		out.component[r] = group->component[i];
 		out.component[r].start = at;
 		out.component[r].length = range->count;
@@ -208,7 +238,7 @@ static enum kvt_status give_channels(struct step_part *part, struct kvt_group *g
 }
 
 enum kvt_status slice_given(struct step_part *part, struct kvt_group *group,
-			   const struct kvt_exchange *given, struct kvt_error *err)
+			    const struct kvt_exchange *given, struct kvt_error *err)
 {
 	const struct kvt_exchange_range *range = given->range;
 
