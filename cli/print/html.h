@@ -37,7 +37,7 @@ void svg_end(FILE *f);
 void svg_document_begin(FILE *f, int width, int height, const char *title);
 
 /* These return how high they are. */
-int svg_map(FILE *f, const struct svg_place *at, const struct block_map *map,
+int svg_map(FILE *f, const struct svg_place *at, const struct kvt_picture_side *map,
 	    const char *id, const char *name);
 int svg_matrix(FILE *f, const struct svg_place *at, const struct timeline *pairs);
 int svg_sizes(FILE *f, const struct svg_place *at, const char *id,
@@ -45,12 +45,12 @@ int svg_sizes(FILE *f, const struct svg_place *at, const char *id,
 int svg_timeline(FILE *f, const struct svg_place *at, const struct timeline *pairs);
 
 /* ... with what stands around them in a page. */
-void html_map(FILE *f, const struct block_map *map, const char *id, const char *name,
-	      const char *layout);
+void html_map(FILE *f, const struct kvt_picture_side *map, const char *id,
+	      const char *name, const char *layout);
 void html_timeline(FILE *f, const struct timeline *pairs);
 
 /* "Block 3 of the source, LBSHC" */
-struct human map_title(const struct block_map *map, const char *name,
+struct human map_title(const struct kvt_picture_side *map, const char *name,
 		       const char *layout);
 
 #endif

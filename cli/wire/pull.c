@@ -39,8 +39,8 @@ static uint64_t plan_hash(const struct sides *sides)
 {
 	uint64_t hash = 0;
 
-	for (int g = 0; g < sides->sim.ngroups; g++) {
-		const struct sim_group *group = &sides->sim.group[g];
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
+		const struct kvt_transfer_group *group = &sides->transfer.group[g];
 		const struct kvt_xfer *x = &group->xfer;
 
 		hash = mix(hash, group->name, (int64_t)strlen(group->name));
@@ -259,7 +259,7 @@ struct serving {
 static int64_t window_bytes(const struct carry_box *box, const struct sim_window *w)
 {
 	const struct kvt_group *g = &side_rank(&box->sides->src, 0)->group[
-		box->sides->sim.group[box->part].src_group];
+		box->sides->transfer.group[box->part].src_group];
 	int64_t nbytes = g->shape.elem * (box->layers[1] - box->layers[0]);
 
 	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
@@ -271,7 +271,7 @@ static enum kvt_status take_ask(struct carry_box *box, int *rank,
 				const struct serving *s, int64_t length,
 				struct kvt_error *err)
 {
-	const struct sim *sim = &s->sides->sim;
+	const struct kvt_transfer_plan *transfer = &s->sides->transfer;
 	struct kvt_box asked = { .begin = { 0 } };
 	const int64_t *n;
 	struct wire_ask a;
@@ -279,11 +279,11 @@ static enum kvt_status take_ask(struct carry_box *box, int *rank,
 
 	if (status)
 		return status;
-	if (a.part >= sim->ngroups || a.rank >= s->sides->dst.n)
+	if (a.part >= transfer->ngroups || a.rank >= s->sides->dst.n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the peer asks for part %lld of rank %lld, which is not in the plan",
 				LL(a.part), LL(a.rank));
-	n = sim->group[a.part].xfer.dst.views.view[0].shape.n;
+	n = transfer->group[a.part].xfer.dst.views.view[0].shape.n;
 	if (a.layers[0] >= a.layers[1] || a.layers[1] > n[KVT_AXIS_L] ||
 	    a.blocks[0] >= a.blocks[1] || a.blocks[1] > n[KVT_AXIS_B])
 		return kvt_fail(err, KVT_BAD_INPUT,

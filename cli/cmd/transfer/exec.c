@@ -186,7 +186,8 @@ enum kvt_status exec_carry(struct carried *out, const struct sides *sides,
 	if (!out->writer)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (args->corrupt >= 0) {
-		status = kvt_transfer_find_op(&corrupt, &sides->sim, args->corrupt, err);
+		status = kvt_transfer_find_op(&corrupt, &sides->transfer, args->corrupt,
+					      err);
 		how.corrupt = &corrupt;
 	}
 	for (int r = 0; !status && r < out->n; r++)
@@ -232,11 +233,11 @@ static int64_t count_pairs(const struct sides *sides)
 {
 	int64_t n = 0;
 
-	for (int g = 0; g < sides->sim.ngroups; g++) {
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
 		struct kvt_pair_walk walk = { 0, 0 };
 		struct kvt_pair pair;
 
-		while (kvt_pair_next(&pair, &walk, &sides->sim.group[g].xfer))
+		while (kvt_pair_next(&pair, &walk, &sides->transfer.group[g].xfer))
 			n++;
 	}
 	return n;
@@ -273,8 +274,8 @@ static enum kvt_status print_json(const struct sides *sides,
 		      v->has_digest ? kvt_digest_text(DIGEST_TOKENS, v->version,
 						      &v->digest[1]).s : NULL);
 	list = json_put_array(&out, out.root, "groups");
-	for (int g = 0; g < sides->sim.ngroups; g++) {
-		const struct sim_group *group = &sides->sim.group[g];
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
+		const struct kvt_transfer_group *group = &sides->transfer.group[g];
 		json_t *o = json_append_object(&out, list);
 
 		json_put_text(&out, o, "group", group->name);

@@ -158,11 +158,11 @@ static enum kvt_status move_parts(struct worker *worker, const struct carrying *
 {
 	enum kvt_status status = KVT_OK;
 
-	for (int p = 0; !status && p < c->sides->sim.ngroups; p++) {
+	for (int p = 0; !status && p < c->sides->transfer.ngroups; p++) {
 		struct carry_box part = carry_box_of(c->sides, p, box);
 
 		part.rank_bytes = c->cut.box_bytes;
-		if (c->sides->sim.group[p].dst_group == c->group && part.nspans)
+		if (c->sides->transfer.group[p].dst_group == c->group && part.nspans)
 			status = c->fn(c->context, worker, &part, worker->buffer[0],
 				       moved, err);
 	}
@@ -289,10 +289,11 @@ static enum kvt_status check_bytes(const struct sides *sides, int64_t moved,
 {
 	int64_t want = 0;
 
-	for (int g = 0; g < sides->sim.ngroups; g++) {
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
 		int64_t bytes, unique;
 		enum kvt_status status = kvt_xfer_nbytes(&bytes, &unique,
-							 &sides->sim.group[g].xfer, err);
+							 &sides->transfer.group[g].xfer,
+							 err);
 
 		if (status)
 			return status;

@@ -18,9 +18,9 @@ struct spread {
 /* The group of the source that goes to this one. */
 static int source_of(const struct sides *sides, int group)
 {
-	for (int p = 0; p < sides->sim.ngroups; p++)
-		if (sides->sim.group[p].dst_group == group)
-			return sides->sim.group[p].src_group;
+	for (int p = 0; p < sides->transfer.ngroups; p++)
+		if (sides->transfer.group[p].dst_group == group)
+			return sides->transfer.group[p].src_group;
 	return 0;
 }
 
@@ -48,12 +48,12 @@ static enum kvt_status spread_of(struct spread *out, const struct sides *sides,
 
 		if (box.begin[KVT_AXIS_L])
 			break;		/* all layers have the same blocks */
-		for (int p = 0; p < sides->sim.ngroups; p++) {
+		for (int p = 0; p < sides->transfer.ngroups; p++) {
 			struct carry_box part = carry_box_of(sides, p, &box);
 			struct sim_window w;
 			enum kvt_status status;
 
-			if (sides->sim.group[p].dst_group != group || !part.nspans)
+			if (sides->transfer.group[p].dst_group != group || !part.nspans)
 				continue;
 			if ((status = window_of(&w, &part, err)))
 				return status;

@@ -37,8 +37,8 @@ void ranks_free(struct side *side);
 
 struct sides {
 	struct side src, dst;
-	struct sim sim;
-	struct kvt_block_span **span;	/* of each group of sim, by destination block */
+	struct kvt_transfer_plan transfer;
+	struct kvt_block_span **span;	/* of each group, by destination block */
 	uint8_t fill;			/* what a new destination is filled with */
 	bool whole, all_states;
 	const char *request;		/* NULL: all */
@@ -75,7 +75,7 @@ sides_unchanged(const struct sides *sides, struct kvt_error *err);
 /* Blocks of one box of all ranks, and the part of a transfer that writes there. */
 struct carry_box {
 	const struct sides *sides;
-	int part;			/* group of sides->sim */
+	int part;			/* group of sides->transfer */
 	int64_t layers[2], blocks[2];	/* of the destination: begin, end */
 	const struct kvt_block_span *span;	/* by destination block */
 	int64_t nspans;

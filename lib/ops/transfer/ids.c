@@ -214,19 +214,19 @@ static enum kvt_status fill(uint32_t *v, int64_t pool, const struct kvt_id_patte
 			"random:SEED, aged:SEED, list:N:N:... or file:PATH", pattern);
 }
 
-enum kvt_status sim_ids(uint32_t **ids, int64_t *pool,
-			const struct kvt_id_pattern *pattern, int64_t n,
-			struct kvt_error *err)
+enum kvt_status kvt_block_ids(uint32_t **ids, int64_t *pool,
+			      const struct kvt_id_pattern *pattern, int64_t n,
+			      struct kvt_error *err)
 {
 	int64_t most = *pool ? *pool : 2 * n + 3;
 	uint32_t *v;
 	enum kvt_status status;
 
-	if (n > MOST_BLOCKS || most > SIM_MOST_POOL)
+	if (n > MOST_BLOCKS || most > KVT_MOST_POOL)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld blocks of a pool of %lld, expected at most %d of "
 				"%d", (long long)n, (long long)most, MOST_BLOCKS,
-				SIM_MOST_POOL);
+				KVT_MOST_POOL);
 	if (most < n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the request has %lld blocks, the pool %lld",

@@ -68,11 +68,11 @@ void ranks_free(struct side *side)
 
 void sides_free(struct sides *sides)
 {
-	for (int i = 0; sides->span && i < sides->sim.ngroups; i++)
+	for (int i = 0; sides->span && i < sides->transfer.ngroups; i++)
 		free(sides->span[i]);
 	free(sides->span);
 	sides->span = NULL;
-	sim_free(&sides->sim);
+	kvt_transfer_free(&sides->transfer);
 	ranks_free(&sides->src);
 	ranks_free(&sides->dst);
 }
@@ -160,11 +160,11 @@ static int by_target(const void *a, const void *b)
 
 static enum kvt_status sort_spans(struct sides *sides, struct kvt_error *err)
 {
-	const struct sim *sim = &sides->sim;
+	const struct kvt_transfer_plan *transfer = &sides->transfer;
 
-	sides->span = calloc((size_t)sim->ngroups + 1, sizeof(*sides->span));
-	for (int i = 0; sides->span && i < sim->ngroups; i++) {
-		const struct kvt_xfer *x = &sim->group[i].xfer;
+	sides->span = calloc((size_t)transfer->ngroups + 1, sizeof(*sides->span));
+	for (int i = 0; sides->span && i < transfer->ngroups; i++) {
+		const struct kvt_xfer *x = &transfer->group[i].xfer;
 		size_t n = (size_t)x->nentries;
 
 		sides->span[i] = malloc((n + 1) * sizeof(**sides->span));
@@ -179,7 +179,7 @@ static enum kvt_status sort_spans(struct sides *sides, struct kvt_error *err)
 /* The first entry of a block or of one after it. */
 static int64_t first_entry(const struct sides *sides, int part, int64_t block)
 {
-	int64_t low = 0, high = sides->sim.group[part].xfer.nentries;
+	int64_t low = 0, high = sides->transfer.group[part].xfer.nentries;
 
 	while (low < high) {
 		int64_t middle = low + (high - low) / 2;
@@ -213,7 +213,7 @@ enum kvt_status kvt_sides_join(struct sides *sides, const char *src_name,
 			       const char *dst_name, const struct kvt_transfer_how *how,
 			       struct kvt_error *err)
 {
-	const struct sim_dumps dumps = {
+	const struct kvt_transfer_dumps dumps = {
 		.src_name = src_name, .dst_name = dst_name,
 		.src = side_rank(&sides->src, 0), .dst = side_rank(&sides->dst, 0),
 	};
@@ -224,7 +224,7 @@ enum kvt_status kvt_sides_join(struct sides *sides, const char *src_name,
 	sides->whole = how->whole;
 	sides->all_states = how->all_states;
 	if ((status = check_groups(sides, err)) ||
-	    (status = kvt_transfer_of_dumps(&sides->sim, &dumps, how, err)) ||
+	    (status = kvt_transfer_of_dumps(&sides->transfer, &dumps, how, err)) ||
 	    (status = check_requests(sides, err)))
 		return status;
 	return sort_spans(sides, err);
@@ -322,18 +322,18 @@ static enum kvt_status choose_pool(int64_t *pool, uint32_t **ids,
 	bool spread = !strcmp(words, "scatter") || !strncmp(words, "list:", 5) ||
 		      !strncmp(words, "file:", 5);
 	int64_t most = n + n / 16 + 1, drawn = spread ? 0 : most;
-	enum kvt_status status = sim_ids(ids, &drawn, pattern, n, err);
+	enum kvt_status status = kvt_block_ids(ids, &drawn, pattern, n, err);
 
 	*pool = most;
 	for (int64_t i = 0; !status && i < n; i++)
 		if ((*ids)[i] >= *pool)
 			*pool = (int64_t)(*ids)[i] + 1;
-	if (status || *pool <= SIM_MOST_POOL)
+	if (status || *pool <= KVT_MOST_POOL)
 		return status;
 	free(*ids);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"block id %lld is outside any pool, which has at most %d", LL(*pool - 1),
-			SIM_MOST_POOL);
+			"block id %lld is outside any pool, which has at most %d",
+			LL(*pool - 1), KVT_MOST_POOL);
 }
 
 /* Inside the pool, and each once: no two requests share a new block. */
@@ -376,7 +376,7 @@ static enum kvt_status place_group(struct kvt_snapshot *s, int index,
 		return status;
 	for (int64_t i = 0; i < s->nrequests; i++)
 		total += blocks_of(&s->request[i], g, index);
-	status = pool ? sim_ids(&ids, &pool, &p->ids, total, &why) :
+	status = pool ? kvt_block_ids(&ids, &pool, &p->ids, total, &why) :
 			choose_pool(&pool, &ids, &p->ids, total, &why);
 	if (status)
 		return kvt_fail(err, status, "%s: %.400s", g->id, why.text);

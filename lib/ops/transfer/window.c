@@ -56,7 +56,7 @@ static enum kvt_status side_of(struct kvt_xfer_side *out, const struct kvt_xfer_
 static enum kvt_status plan(struct sim_window *w, const struct carry_box *box,
 			    struct kvt_error *err)
 {
-	const struct sim_group *g = &box->sides->sim.group[box->part];
+	const struct kvt_transfer_group *g = &box->sides->transfer.group[box->part];
 	int64_t layers = box->layers[1] - box->layers[0];
 	struct kvt_xfer_side src, dst;
 	enum kvt_status status;
@@ -181,7 +181,7 @@ enum kvt_status read_window(struct worker *worker, const struct carry_box *box,
 			    struct kvt_error *err)
 {
 	struct kvt_dump *reader = box->sides->src.file[src_rank].reader;
-	int index = box->sides->sim.group[box->part].src_group;
+	int index = box->sides->transfer.group[box->part].src_group;
 	const struct kvt_group *g = kvt_dump_group(reader, index);
 	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, index);
 	struct placed to = { &g->layout, box_of(&g->shape, box->layers, 0, w->nblocks),
