@@ -51,7 +51,7 @@ static uint64_t plan_hash(const struct sides *sides)
 	return hash;
 }
 
-enum kvt_status wire_greet(struct wire *wire, const struct sides *sides,
+enum kvt_status wire_hello(struct wire *wire, const struct sides *sides,
 			   struct kvt_error *err)
 {
 	uint64_t mine = plan_hash(sides);

@@ -267,7 +267,7 @@ static enum kvt_status print_json(const struct sides *sides,
 		     kvt_device_pool_nbytes(args->run.device));
 	json_put_real(&out, out.root, "seconds", c->seconds);
 	json_put_real(&out, out.root, "verify_seconds", v->seconds);
-	json_put_int(&out, out.root, "strangers", c->strangers);
+	json_put_int(&out, out.root, "strangers", c->rejected);
 	json_put_int(&out, out.root, "bytes_compared", v->bytes);
 	json_put_int(&out, out.root, "bytes_untouched", v->untouched);
 	json_put_text(&out, out.root, "digest",

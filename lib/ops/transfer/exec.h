@@ -140,7 +140,7 @@ struct carried {
 	int n;				/* ranks of the destination */
 	struct kvt_writer **writer;	/* one a rank; owned */
 	int64_t bytes, boxes, memory;
-	int64_t strangers;		/* of wire: connections that were turned away */
+	int64_t rejected;		/* of wire: connections that were turned away */
 	double seconds;			/* reading, moving and writing */
 };
 
