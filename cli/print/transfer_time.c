@@ -82,7 +82,7 @@ static void put_counts(struct json_out *out, json_t *o, const struct kvt_batch *
 	json_put_int(out, o, "bytes_transferred", b->bytes);
 }
 
-/* Names and units of vLLM beside whole nanoseconds. */
+/* In names and units of vLLM, and in whole nanoseconds. */
 static void put_times(struct json_out *out, json_t *o, int64_t xfer, int64_t post,
 		      int64_t closed)
 {

@@ -33,7 +33,7 @@ struct pair_at {
 	bool first;
 };
 
-/* An object of what stands before the pairs, and them. */
+/* An object: the legend, then the pairs. */
 static enum kvt_status each_pair(const struct emit *e, const char *legend,
 				 void (*print)(const struct emit *,
 					       const struct pair_at *),
@@ -307,7 +307,7 @@ static const struct {
 };
 enum { NFORMATS = sizeof(formats) / sizeof(formats[0]) };
 
-/* It stands between quotes in a file that others read. */
+/* It is put between quotes in a file that others read. */
 static enum kvt_status check_name(const char *name, struct kvt_error *err)
 {
 	for (const char *c = name; *c; c++)

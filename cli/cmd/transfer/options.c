@@ -493,7 +493,7 @@ static enum kvt_status take_posting(struct kvt_batch_how *how,
 
 /* ---- figures of the link --------------------------------------------------- */
 
-/* Of a stack that nobody gave a link: the one whose figures are its own. */
+/* Without --link, the one that was measured with the stack. */
 static const char *default_link(const char *emulate)
 {
 	if (emulate && !strncmp(emulate, "nixl", 4))

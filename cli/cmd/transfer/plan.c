@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What plan is asked for beside the transfer itself. */
+/* The options of plan alone. */
 struct plan_args {
 	const char *scope, *cases, *counts, *pair;
 	int64_t expect_ops, max_ops;	/* -1: not given */

@@ -42,7 +42,7 @@ static enum kvt_status take_items(struct items *out, const char *name, const cha
 
 /* ---- one deployment ------------------------------------------------------ */
 
-/* What one row says of its sides beside --src and --dst; NULL: nothing. */
+/* What one row adds to --src and --dst; NULL: nothing. */
 struct choice {
 	const char *layout[2], *block_size, *tp;
 	enum kvt_stack stack;
@@ -158,7 +158,7 @@ static enum kvt_status try_all(struct kvt_sweep *s, const struct axes *x,
 	return status;
 }
 
-/* What a list goes through is not for --src and --dst to say. */
+/* --src and --dst must not have a key that a list varies. */
 static enum kvt_status check_side(const char *option, const char *text,
 				  const struct axes *x, struct kvt_error *err)
 {

@@ -175,7 +175,7 @@ static int64_t first_held(const struct kvt_op_index *p, int64_t block)
 	return low;
 }
 
-/* What is in a box, beside what is in 'w' already; 'last' is its last state. */
+/* Extends the states of 'w' by those in a box; 'last' is the last of them. */
 static void add_states(struct kvt_op_content *w, int64_t *last,
 		       const struct kvt_op_index *p, const struct box *b)
 {

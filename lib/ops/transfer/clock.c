@@ -3,7 +3,7 @@
  * clock.c - when the batches of one transfer are posted, on the wire, done
  *
  * Three passes.  Posting: sources copy into their buffers one batch after the other,
- * if there are buffers; whoever posts, source or destination, does that one batch
+ * if there are buffers; the poster, source or destination, posts one batch
  * after the other, in the order of the list.  The wire: each batch is a flow that
  * begins when its posting does, and flows that meet at the card of a source or a
  * destination share it (lib/transfer/link_sim.c).  Copying out: destinations copy in
@@ -61,7 +61,7 @@ static int64_t later(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Sources gather in turn; then whoever posts does that in turn. */
+/* Sources gather one batch after the other; then posters post in the same way. */
 static void set_posts(struct run *r)
 {
 	const struct kvt_batches *p = r->posts;

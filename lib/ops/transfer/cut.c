@@ -3,7 +3,7 @@
  * cut.c - how a destination is cut into boxes that are moved one at a time
  *
  * A box should be about as large as a cache, and its window of the source must fit
- * beside it into a quarter of a thread's memory: boxes are halved until both hold.
+ * with it into a quarter of a thread's memory: boxes are halved until both hold.
  * Where the source is stored in tiles, narrow boxes decode the same tile again and
  * again: they are widened while they decode more than twice what one box would.
  */

@@ -6,7 +6,7 @@
  * of a rank, and for each request a table of blocks.  Out: a struct kvt_xfer, the
  * plan of lib/transfer, over entries: runs of states that lie in one block on both
  * sides.  Plans keep their entries sorted; the order in which requests have them is
- * kept beside, because a stack posts them in that order.
+ * kept too, because a stack posts them in that order.
  */
 #include "lib/ops/transfer/transfer.h"
 
@@ -33,7 +33,7 @@ static enum kvt_status end_side(struct kvt_xfer_side *side,
 	return KVT_OK;
 }
 
-/* An id that comes twice in one table: nobody can say which copy is right. */
+/* If an id comes twice in one table, it is unknown which copy is right. */
 static enum kvt_status check_ids(const struct kvt_block_table *table, const char *side,
 				 struct kvt_error *err)
 {

@@ -79,7 +79,7 @@ static void random_ids(uint32_t *v, int64_t pool, uint64_t seed)
 /*
  * A free list after a while of use: requests of random lengths took blocks from
  * its front and gave them back at its end, in reverse order as vLLM does, so
- * that whoever comes later is given runs of mixed length.
+ * that later requests get runs of mixed length.
  */
 static void aged(uint32_t *v, int64_t pool, uint64_t seed)
 {
@@ -104,7 +104,7 @@ static void aged(uint32_t *v, int64_t pool, uint64_t seed)
 
 /* ---- lists -------------------------------------------------------------- */
 
-/* Of what stands there, as far as a message shows it. */
+/* Of the word at 'text', as far as a message shows it. */
 static int word_length(const char *text)
 {
 	size_t n = strcspn(text, ": \t\r\n");

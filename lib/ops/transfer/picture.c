@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture.c - which operation each byte of a block belongs to */
+/*
+ * picture.c - which operation each byte of a block belongs to
+ *
+ * A cell is the longest run of elements that both sides keep together.  Cells of the
+ * layers shown are sorted by address; the operations are walked from the first on and
+ * mark the cells that they cover, until all cells that move have been marked or the
+ * walk has taken MOST_OPS operations.
+ */
 #include "lib/ops/transfer/picture.h"
 
 #include <stdlib.h>

@@ -311,7 +311,7 @@ static enum kvt_status cut_blocks(struct kvt_group *g, int64_t size,
 }
 
 /*
- * What a pool has if nobody says: the blocks that the ids reach, and at least one
+ * The size of a pool that was not given: the blocks that the ids reach, and at least one
  * in sixteen that nothing goes to, where a stray write shows.
  */
 static enum kvt_status choose_pool(int64_t *pool, uint32_t **ids,

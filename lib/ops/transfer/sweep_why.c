@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Where the slowest part of an axis stands; nfactors if it has extent 1. */
+/* The factor that is the slowest part of an axis; nfactors if it has extent 1. */
 static int place_of(const struct kvt_view *view, enum kvt_axis axis)
 {
 	int best = view->nfactors;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * window.c - the part of a transfer that writes one box of one rank
+ * window.c - the part of a transfer that writes one box
  *
  * A box is a transfer in its own right, planned as any other: memory holds the
- * box and the blocks it comes from, not the allocations of the ranks.
+ * box and the blocks it comes from, not the allocations of the ranks.  In: a box and
+ * the entries that write there.  Out: a plan whose source blocks are numbered by
+ * their place in the window, and whose destination blocks begin at 0.  Blocks are
+ * read in ascending order, those of one row of tiles at once, so that a tile is
+ * decoded once a window.
  */
 #include "lib/ops/transfer/exec.h"
 

@@ -152,7 +152,9 @@ static void test_plain(void **state)
 
 static void test_uniform(void **state)
 {
-	struct kvt_batch_how how = { .posting = { .stack = KVT_STACK_RFC, .slice = 3000 } };
+	struct kvt_batch_how how = {
+		.posting = { .stack = KVT_STACK_RFC, .slice = 3000 },
+	};
 	struct kvt_batches b;
 
 	(void)state;
@@ -166,7 +168,8 @@ static void test_uniform(void **state)
 	assert_int_equal(kvt_batches_uniform(&b, 10, 8192, &how, NULL), KVT_OK);
 	assert_int_equal(b.sum.ops, 28);
 	kvt_batches_free(&b);
-	assert_int_equal(kvt_batches_uniform(&b, INT64_MAX, 2, &how, NULL), KVT_BAD_INPUT);
+	assert_int_equal(kvt_batches_uniform(&b, INT64_MAX, 2, &how, NULL),
+			 KVT_BAD_INPUT);
 }
 
 int main(void)

@@ -164,7 +164,8 @@ static void test_times(void **state)
 			near(row->what, n, "start", r.request[n].start, row->is[n].start);
 			near(row->what, n, "end", r.request[n].end, row->is[n].end);
 		}
-		near(row->what, 0, "retries", r.request[0].retries * 10, row->retries * 10);
+		near(row->what, 0, "retries", r.request[0].retries * 10,
+		     row->retries * 10);
 		near(row->what, -1, "failed", r.failed_transfers * 10, row->failed * 10);
 		near(row->what, -1, "arrived", r.arrived_bytes, row->arrived);
 		near(row->what, -1, "retried", r.retried_bytes, row->retried);
@@ -226,7 +227,8 @@ static void test_hits(void **state)
 		0, 1024, 0,		/* 2 was seen, but not after 9 */
 		100, 7,			/* a last block in part; what the trace says */
 	};
-	const struct kvt_trace trace = { .n = 5, .row = row, .nhashes = 11, .hash = hash };
+	const struct kvt_trace trace = { .n = 5, .row = row, .nhashes = 11,
+					 .hash = hash };
 	int64_t hits[5];
 
 	(void)state;
