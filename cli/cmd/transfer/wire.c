@@ -42,7 +42,7 @@ static bool over_ucx(const struct wire_args *a)
 	return a->transport && !strcmp(a->transport, "ucx");
 }
 
-static enum kvt_status say_hello(struct wire *wire, const struct sides *sides,
+static enum kvt_status say_hello(struct wire *wire, const struct kvt_sides *sides,
 				 const struct wire_args *a, struct kvt_error *err)
 {
 	enum kvt_status status = over_ucx(a) ? wire_use_ucx(wire, err) : KVT_OK;
@@ -56,7 +56,7 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 				 struct kvt_error *err)
 {
 	struct wire wire = { .fd = -1 };
-	struct sides sides;
+	struct kvt_sides sides;
 	enum kvt_status status = exec_open(&sides, &a->exec, a->n, a->argv, err);
 
 	if (status)
@@ -67,17 +67,17 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 	if (status)
 		wire_give_up(&wire, status, err);
 	wire_close(&wire);
-	sides_free(&sides);
+	kvt_sides_free(&sides);
 	return status;
 }
 
-static enum kvt_status receive(struct wire *wire, const struct sides *sides,
+static enum kvt_status receive(struct wire *wire, const struct kvt_sides *sides,
 			       const struct wire_args *a, int64_t rejected,
 			       struct kvt_error *err)
 {
-	struct verified verified = { .bytes = 0 };
+	struct kvt_verified verified = { .bytes = 0 };
 	struct exec_words args = a->exec;
-	struct carried carried = { .n = 0 };
+	struct kvt_carried carried = { .n = 0 };
 	enum kvt_status status;
 
 	args.run.threads = 1;		/* one connection, one box at a time */
@@ -85,7 +85,7 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 	if ((status = say_hello(wire, sides, a, err)) ||
 	    (status = exec_carry(&carried, sides, &args, wire_pull, wire, err))) {
 		wire_give_up(wire, status, err);
-		carried_free(&carried);
+		kvt_carried_free(&carried);
 		return status;
 	}
 	/* the outputs are complete: whether the source hears of it does not matter */
@@ -94,7 +94,7 @@ static enum kvt_status receive(struct wire *wire, const struct sides *sides,
 	carried.rejected = rejected;
 	if (!(status = exec_publish(&verified, sides, &carried, &a->exec, err)))
 		status = exec_report(sides, &a->exec, &carried, &verified, err);
-	carried_free(&carried);
+	kvt_carried_free(&carried);
 	return status;
 }
 
@@ -112,7 +112,7 @@ static enum kvt_status receive_at(const struct wire_args *a, int fd,
 {
 	struct wire wire = { .fd = -1 };
 	struct wire_rejected rejected = { .n = 0 };
-	struct sides sides;
+	struct kvt_sides sides;
 	enum kvt_status status = exec_open(&sides, &a->exec, a->n, a->argv, err);
 
 	if (status)
@@ -121,7 +121,7 @@ static enum kvt_status receive_at(const struct wire_args *a, int fd,
 		status = receive(&wire, &sides, a, rejected.n, err);
 	wire_close(&wire);
 	tell_rejected(&rejected);
-	sides_free(&sides);
+	kvt_sides_free(&sides);
 	return status;
 }
 
