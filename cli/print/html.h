@@ -23,12 +23,12 @@ void html_end(FILE *f);
 
 enum { PICTURE_WIDTH = 1040, MAP_WIDTH = 520 };
 
-/* Where a picture lies in another one; in a page it lies where it stands: NULL. */
+/* The place of a picture in another one; NULL: in the flow of a page. */
 struct svg_place {
 	int x, y;
 };
 
-/* A picture with a name and a description for those who do not see it. */
+/* A picture with a name, and a description for screen readers. */
 void svg_begin(FILE *f, const struct svg_place *at, const char *id, int width,
 	       int height, const char *title, const char *description);
 void svg_end(FILE *f);
@@ -37,20 +37,20 @@ void svg_end(FILE *f);
 void svg_document_begin(FILE *f, int width, int height, const char *title);
 
 /* These return how high they are. */
-int svg_map(FILE *f, const struct svg_place *at, const struct block_map *map,
+int svg_map(FILE *f, const struct svg_place *at, const struct kvt_picture_side *map,
 	    const char *id, const char *name);
 int svg_matrix(FILE *f, const struct svg_place *at, const struct timeline *pairs);
 int svg_sizes(FILE *f, const struct svg_place *at, const char *id,
 	      const struct kvt_sizes *sizes);
 int svg_timeline(FILE *f, const struct svg_place *at, const struct timeline *pairs);
 
-/* ... with what stands around them in a page. */
-void html_map(FILE *f, const struct block_map *map, const char *id, const char *name,
-	      const char *layout);
+/* The same with heading and legend, for a page. */
+void html_map(FILE *f, const struct kvt_picture_side *map, const char *id,
+	      const char *name, const char *layout);
 void html_timeline(FILE *f, const struct timeline *pairs);
 
 /* "Block 3 of the source, LBSHC" */
-struct human map_title(const struct block_map *map, const char *name,
+struct human map_title(const struct kvt_picture_side *map, const char *name,
 		       const char *layout);
 
 #endif

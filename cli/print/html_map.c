@@ -17,10 +17,10 @@ struct piece {
 	int64_t first, end, ops;
 };
 
-static void row_label(FILE *f, const struct block_map *m, int64_t row)
+static void row_label(FILE *f, const struct kvt_picture_side *m, int64_t row)
 {
-	const struct map_cell *c = &m->cells[row * m->columns];
-	const struct map_cell *above = row ? c - m->columns : NULL;
+	const struct kvt_picture_cell *c = &m->cells[row * m->columns];
+	const struct kvt_picture_cell *above = row ? c - m->columns : NULL;
 	bool layer = !above || above->index[KVT_AXIS_L] != c->index[KVT_AXIS_L];
 
 	fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\"", LEFT - 6,
@@ -36,11 +36,11 @@ static void row_label(FILE *f, const struct block_map *m, int64_t row)
 	fputs("</text>\n", f);
 }
 
-static void draw_piece(FILE *f, const struct block_map *m, int64_t row,
+static void draw_piece(FILE *f, const struct kvt_picture_side *m, int64_t row,
 		       const struct piece *p)
 {
 	double per = (double)(WIDTH - LEFT - RIGHT) / (double)m->columns;
-	const struct map_cell *c = &m->cells[row * m->columns + p->first];
+	const struct kvt_picture_cell *c = &m->cells[row * m->columns + p->first];
 	double width = per * (double)(p->end - p->first);
 	int64_t nbytes = (p->end - p->first) * m->cell;
 
@@ -67,14 +67,14 @@ static void draw_piece(FILE *f, const struct block_map *m, int64_t row,
 }
 
 /* Where an op ends, or its bytes do not follow each other. */
-static bool ends(const struct map_cell *a, int64_t nbytes)
+static bool ends(const struct kvt_picture_cell *a, int64_t nbytes)
 {
 	return a[0].op != a[1].op || a[0].at + nbytes != a[1].at;
 }
 
-static void draw_row(FILE *f, const struct block_map *m, int64_t row)
+static void draw_row(FILE *f, const struct kvt_picture_side *m, int64_t row)
 {
-	const struct map_cell *c = &m->cells[row * m->columns];
+	const struct kvt_picture_cell *c = &m->cells[row * m->columns];
 	int64_t pieces = 1, least = 1;
 	struct piece p = { 0, 0, 1 };
 
@@ -95,7 +95,8 @@ static void draw_row(FILE *f, const struct block_map *m, int64_t row)
 	}
 }
 
-struct human map_title(const struct block_map *m, const char *name, const char *layout)
+struct human map_title(const struct kvt_picture_side *m, const char *name,
+		       const char *layout)
 {
 	struct human out;
 
@@ -104,7 +105,7 @@ struct human map_title(const struct block_map *m, const char *name, const char *
 	return out;
 }
 
-int svg_map(FILE *f, const struct svg_place *at, const struct block_map *m,
+int svg_map(FILE *f, const struct svg_place *at, const struct kvt_picture_side *m,
 	    const char *id, const char *name)
 {
 	int height = (int)(2 * TOP + m->rows * ROW);
@@ -123,7 +124,7 @@ int svg_map(FILE *f, const struct svg_place *at, const struct block_map *m,
 	return height;
 }
 
-void html_map(FILE *f, const struct block_map *m, const char *id, const char *name,
+void html_map(FILE *f, const struct kvt_picture_side *m, const char *id, const char *name,
 	      const char *layout)
 {
 	fputs("<figure style=\"margin:0\">\n<h3>", f);

@@ -41,7 +41,7 @@ void link_print_presets(void)
 	}
 }
 
-void posting_put(struct json_out *out, json_t *object, const struct posts_how *how)
+void posting_put(struct json_out *out, json_t *object, const struct kvt_batch_how *how)
 {
 	const struct kvt_posting *p = &how->posting;
 

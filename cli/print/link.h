@@ -11,7 +11,7 @@
 void link_put(struct json_out *out, json_t *object, const struct kvt_link *link);
 
 /* How a stack posts on a link: into an object of --json. */
-void posting_put(struct json_out *out, json_t *object, const struct posts_how *how);
+void posting_put(struct json_out *out, json_t *object, const struct kvt_batch_how *how);
 
 /* What --link=list prints. */
 void link_print_presets(void);

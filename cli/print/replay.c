@@ -11,10 +11,10 @@ static double per(double x, double y)
 	return y > 0 ? x / y : 0;
 }
 
-static enum kvt_status sum_up(struct kvt_replay_sums *out, const struct serve_report *r,
+static enum kvt_status sum_up(struct kvt_replay_sums *out, const struct replay_report *r,
 			      struct kvt_error *err)
 {
-	return kvt_replay_sum(out, r->serve, (double)r->how->posts->link.rate, r->slo_ns,
+	return kvt_replay_sum(out, r->replay, (double)r->how->posts->link.rate, r->slo_ns,
 			      err);
 }
 
@@ -27,7 +27,7 @@ static void print_spread(const char *name, const struct kvt_spread *s)
 }
 
 /* The labels of vLLM's log line, in its order. */
-static void print_vllm(const struct kvt_replay_sums *t, const struct serve *s)
+static void print_vllm(const struct kvt_replay_sums *t, const struct kvt_replay *s)
 {
 	double n = (double)s->ntransfers;
 
@@ -41,28 +41,28 @@ static void print_vllm(const struct kvt_replay_sums *t, const struct serve *s)
 	       per(t->mib, t->xfer_ns / 1e9), per(t->descriptors, n));
 }
 
-static void print_failed(const struct serve_report *r)
+static void print_failed(const struct replay_report *r)
 {
 	int64_t step = r->scattered ? 2 : 1;
 
-	for (int64_t i = 0; i < r->serve->n; i++) {
-		const struct serve_request *q = &r->serve->request[i];
+	for (int64_t i = 0; i < r->replay->n; i++) {
+		const struct kvt_replay_request *q = &r->replay->request[i];
 		int64_t blocks =
 			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
 
-		if (q->how == SERVE_DONE)
+		if (q->outcome == KVT_REPLAY_DONE)
 			continue;
 		plainf("  request %lld %s after %.3f ms, %lld %s: invalid block ids "
-		       "0 to %lld%s\n", LL(i), q->how == SERVE_FAILED ? "failed" : "expired",
+		       "0 to %lld%s\n", LL(i), q->outcome == KVT_REPLAY_FAILED ? "failed" : "expired",
 		       (double)kvt_replay_kv_part(q) / 1e6, LL(q->retries),
 		       q->retries == 1 ? "retry" : "retries", LL((blocks - 1) * step),
 		       r->scattered ? ", every second one" : "");
 	}
 }
 
-void replay_text(const struct serve_report *r)
+void replay_text(const struct replay_report *r)
 {
-	const struct serve *s = r->serve;
+	const struct kvt_replay *s = r->replay;
 	struct kvt_replay_sums t;
 
 	if (sum_up(&t, r, NULL))
@@ -90,7 +90,8 @@ void replay_text(const struct serve_report *r)
 	       per((double)t.good / 1e9, t.seconds));
 	if (r->slo_ns)
 		plainf("  %.2f %% with a KV part of at most %.3f ms\n",
-		       100 * serve_attainment(s, r->slo_ns), (double)r->slo_ns / 1e6);
+		       100 * kvt_replay_attainment(s, r->slo_ns),
+		       (double)r->slo_ns / 1e6);
 	plainf("  cards %.2f %% busy (the busiest %.2f %%), Jain index %.4f, %.3f GB x s "
 	       "pinned at the source\n", 100 * t.use_mean, 100 * t.use_most, t.jain,
 	       t.pinned / 1e9);
@@ -151,7 +152,7 @@ static void put_counter(struct json_out *out, json_t *list, const char *name, in
 }
 
 /* What vLLM gives to Prometheus. */
-static void put_metrics(struct json_out *out, json_t *object, const struct serve *s,
+static void put_metrics(struct json_out *out, json_t *object, const struct kvt_replay *s,
 			int64_t expired)
 {
 	json_t *list = json_put_array(out, object, "metrics");
@@ -167,7 +168,7 @@ static void put_metrics(struct json_out *out, json_t *object, const struct serve
 }
 
 static void put_vllm(struct json_out *out, const struct kvt_replay_sums *t,
-		     const struct serve *s)
+		     const struct kvt_replay *s)
 {
 	json_t *o = json_put_object(out, out->root, "vllm");
 	double n = (double)s->ntransfers;
@@ -186,20 +187,20 @@ static void put_vllm(struct json_out *out, const struct kvt_replay_sums *t,
 	put_metrics(out, o, s, t->expired);
 }
 
-static void put_requests(struct json_out *out, const struct serve_report *r)
+static void put_requests(struct json_out *out, const struct replay_report *r)
 {
 	static const char *const how[] = { "waits", "moves", "done", "failed",
 					   "expired" };
 	json_t *list = json_put_array(out, out->root, "requests");
 
-	for (int64_t i = 0; i < r->serve->n; i++) {
-		const struct serve_request *q = &r->serve->request[i];
+	for (int64_t i = 0; i < r->replay->n; i++) {
+		const struct kvt_replay_request *q = &r->replay->request[i];
 		int64_t blocks =
 			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
 		json_t *o = json_append_object(out, list), *ids;
 
 		json_put_int(out, o, "request", i);
-		json_put_text(out, o, "outcome", how[q->how]);
+		json_put_text(out, o, "outcome", how[q->outcome]);
 		json_put_int(out, o, "tokens", q->tokens);
 		json_put_int(out, o, "moved_tokens", q->moved_tokens);
 		json_put_int(out, o, "bytes", q->bytes);
@@ -212,15 +213,15 @@ static void put_requests(struct json_out *out, const struct serve_report *r)
 		json_put_int(out, o, "retries", q->retries);
 		json_put_int(out, o, "retried_bytes", q->retried_bytes);
 		ids = json_put_array(out, o, "invalid_block_ids");
-		for (int64_t b = 0; b < blocks && q->how != SERVE_DONE; b++)
+		for (int64_t b = 0; b < blocks && q->outcome != KVT_REPLAY_DONE; b++)
 			json_append_int(out, ids, r->scattered ? 2 * b : b);
 	}
 }
 
-static void put_all(struct json_out *out, const struct serve_report *r,
+static void put_all(struct json_out *out, const struct replay_report *r,
 		    const struct kvt_replay_sums *t)
 {
-	const struct serve *s = r->serve;
+	const struct kvt_replay *s = r->replay;
 	json_t *o = out->root;
 
 	json_put_int(out, o, "num_requests", s->n);
@@ -241,7 +242,7 @@ static void put_all(struct json_out *out, const struct serve_report *r,
 	json_put_real(out, o, "goodput_gbps", per((double)t->good / 1e9, t->seconds));
 	json_put_int(out, o, "slo_ns", r->slo_ns);
 	json_put_real(out, o, "slo_attainment",
-		      r->slo_ns ? serve_attainment(s, r->slo_ns) : 1);
+		      r->slo_ns ? kvt_replay_attainment(s, r->slo_ns) : 1);
 	json_put_real(out, o, "nic_utilisation", t->use_mean);
 	json_put_real(out, o, "nic_utilisation_max", t->use_most);
 	json_put_real(out, o, "jain_fairness", t->jain);
@@ -249,7 +250,7 @@ static void put_all(struct json_out *out, const struct serve_report *r,
 	json_put_real(out, o, "pinned_byte_seconds", t->pinned);
 }
 
-enum kvt_status replay_json(const struct serve_report *r, struct kvt_error *err)
+enum kvt_status replay_json(const struct replay_report *r, struct kvt_error *err)
 {
 	struct json_out out;
 	struct kvt_replay_sums t;
@@ -265,7 +266,7 @@ enum kvt_status replay_json(const struct serve_report *r, struct kvt_error *err)
 	json_put_int(&out, out.root, "pieces", r->how->pieces);
 	json_put_int(&out, out.root, "seed", (int64_t)r->how->seed);
 	put_all(&out, r, &t);
-	put_vllm(&out, &t, r->serve);
+	put_vllm(&out, &t, r->replay);
 	if (r->requests)
 		put_requests(&out, r);
 	status = json_print(&out, false, err);

@@ -10,7 +10,7 @@
 
 enum { SENTENCE = 2048 };
 
-static const char *cause_name(enum sweep_cause cause)
+static const char *cause_name(enum kvt_sweep_cause cause)
 {
 	static const char *const name[] = {
 		"tp", "block_size", "layout", "placement", "scope", "none",
@@ -36,7 +36,7 @@ static void say(struct sentence *s, const char *words)
 	s->text[s->n += len] = '\0';
 }
 
-static void name_of(char *out, size_t room, const struct sweep_row *r)
+static void name_of(char *out, size_t room, const struct kvt_sweep_row *r)
 {
 	if (strcmp(r->layout[0], r->layout[1]))
 		snprintf(out, room, "%s to %s", r->layout[0], r->layout[1]);
@@ -44,36 +44,38 @@ static void name_of(char *out, size_t room, const struct sweep_row *r)
 		snprintf(out, room, "%s", r->layout[0]);
 }
 
-static bool same_layouts(const struct sweep_row *a, const struct sweep_row *b)
+static bool same_layouts(const struct kvt_sweep_row *a, const struct kvt_sweep_row *b)
 {
 	return !strcmp(a->layout[0], b->layout[0]) && !strcmp(a->layout[1], b->layout[1]);
 }
 
-static bool loses(const struct sweep *sweep, int64_t i, enum sweep_cause cause)
+static bool loses(const struct kvt_sweep *sweep, int64_t i, enum kvt_sweep_cause cause)
 {
-	const struct sweep_row *r = &sweep->row[i];
+	const struct kvt_sweep_row *r = &sweep->row[i];
 
 	return r->why.cause == cause && !r->stage && !r->refused[0] &&
 	       r->ns != sweep->row[0].ns;
 }
 
 /* What is broken inside a block has been named; where it ends is no news then. */
-static bool named_before(const struct sweep *sweep, int64_t i, enum sweep_cause cause)
+static bool named_before(const struct kvt_sweep *sweep, int64_t i,
+			 enum kvt_sweep_cause cause)
 {
 	for (int64_t j = 0; j < sweep->n; j++) {
 		if (!same_layouts(&sweep->row[j], &sweep->row[i]))
 			continue;
 		if (j < i && loses(sweep, j, cause))
 			return true;
-		for (int c = 0; cause >= SWEEP_PLACE && c < (int)cause; c++)
-			if (loses(sweep, j, (enum sweep_cause)c))
+		for (int c = 0; cause >= KVT_SWEEP_PLACE && c < (int)cause; c++)
+			if (loses(sweep, j, (enum kvt_sweep_cause)c))
 				return true;
 	}
 	return false;
 }
 
 /* The first that loses so and was not named before; from i on, or -1. */
-static int64_t next_loser(const struct sweep *sweep, enum sweep_cause cause, int64_t i)
+static int64_t next_loser(const struct kvt_sweep *sweep, enum kvt_sweep_cause cause,
+			  int64_t i)
 {
 	for (; i < sweep->n; i++)
 		if (loses(sweep, i, cause) && !named_before(sweep, i, cause))
@@ -82,8 +84,8 @@ static int64_t next_loser(const struct sweep *sweep, enum sweep_cause cause, int
 }
 
 /* The names of the losers with this cause, each once. */
-static void say_losers(struct sentence *s, const struct sweep *sweep,
-		       enum sweep_cause cause)
+static void say_losers(struct sentence *s, const struct kvt_sweep *sweep,
+		       enum kvt_sweep_cause cause)
 {
 	int64_t i = next_loser(sweep, cause, 0);
 	const char *before = "";
@@ -98,33 +100,33 @@ static void say_losers(struct sentence *s, const struct sweep *sweep,
 	}
 }
 
-static void say_cause(struct sentence *s, const struct sweep *sweep,
-		      enum sweep_cause cause)
+static void say_cause(struct sentence *s, const struct kvt_sweep *sweep,
+		      enum kvt_sweep_cause cause)
 {
 	static const char *const start[] = {
 		"different TP breaks ", "different block sizes break ",
 		"different orders of axes break ", "in ", "in ", "",
 	};
 	int64_t first = next_loser(sweep, cause, 0);
-	const struct sweep_break *b;
+	const struct kvt_sweep_break *b;
 	char words[256] = "";
 
-	if (first < 0 || cause == SWEEP_WHOLE)
+	if (first < 0 || cause == KVT_SWEEP_WHOLE)
 		return;
 	b = &sweep->row[first].why;
 	say(s, s->n ? "; " : "");
 	say(s, start[cause]);
 	say_losers(s, sweep, cause);
-	if (cause >= SWEEP_PLACE)
+	if (cause >= KVT_SWEEP_PLACE)
 		snprintf(words, sizeof(words), " a run ends with each %s",
 			 kvt_axis_name(b->axis));
-	else if (cause == SWEEP_TP)
+	else if (cause == KVT_SWEEP_TP)
 		snprintf(words, sizeof(words),
 			 " (a run ends at a %s: %lld of %lld %s of a %s rank move)",
 			 kvt_axis_name(b->axis), (long long)b->part,
 			 (long long)b->of, b->channels ? "channels" : "heads",
 			 b->at_source ? "source" : "destination");
-	else if (cause == SWEEP_BLOCKS)
+	else if (cause == KVT_SWEEP_BLOCKS)
 		snprintf(words, sizeof(words),
 			 " (a run ends at a %s: %lld of %lld states of a %s block go together)",
 			 kvt_axis_name(b->axis),
@@ -137,17 +139,17 @@ static void say_cause(struct sentence *s, const struct sweep *sweep,
 }
 
 /* Whether all rows whose two sides differ in both ways are broken inside. */
-static bool nothing_survives(const struct sweep *sweep)
+static bool nothing_survives(const struct kvt_sweep *sweep)
 {
 	int64_t both = 0;
 
 	for (int64_t i = 0; i < sweep->n; i++) {
-		const struct sweep_row *r = &sweep->row[i];
+		const struct kvt_sweep_row *r = &sweep->row[i];
 
 		if (r->tp[0] == r->tp[1] || r->block_size[0] == r->block_size[1] ||
 		    r->stage || r->refused[0])
 			continue;
-		if (r->why.cause > SWEEP_ORDER)
+		if (r->why.cause > KVT_SWEEP_ORDER)
 			return false;
 		both++;
 	}
@@ -155,9 +157,9 @@ static bool nothing_survives(const struct sweep *sweep)
 }
 
 /* Why the first row is first; nothing if no other is slower. */
-static void say_winner(struct sentence *s, const struct sweep *sweep)
+static void say_winner(struct sentence *s, const struct kvt_sweep *sweep)
 {
-	const struct sweep_row *best = &sweep->row[0];
+	const struct kvt_sweep_row *best = &sweep->row[0];
 	bool slower = false;
 	char name[160], words[1024];
 
@@ -172,7 +174,7 @@ static void say_winner(struct sentence *s, const struct sweep *sweep)
 	say(s, words);
 	if (best->stage)
 		snprintf(words, sizeof(words), "as large as the buffers");
-	else if (best->why.cause == SWEEP_WHOLE)
+	else if (best->why.cause == KVT_SWEEP_WHOLE)
 		snprintf(words, sizeof(words), "one for each pair of ranks");
 	else
 		snprintf(words, sizeof(words), "most of which end at a %s",
@@ -181,15 +183,15 @@ static void say_winner(struct sentence *s, const struct sweep *sweep)
 }
 
 /* "Different TP breaks nhd and blshc ..." */
-static void put_sentence(char *out, size_t room, const struct sweep *sweep)
+static void put_sentence(char *out, size_t room, const struct kvt_sweep *sweep)
 {
 	char why[1536] = "";
 	struct sentence s = { out, room, 0 }, losers = { why, sizeof(why), 0 };
 
 	out[0] = '\0';
 	say_winner(&s, sweep);
-	for (int c = 0; c < SWEEP_NCAUSES; c++)
-		say_cause(&losers, sweep, (enum sweep_cause)c);
+	for (int c = 0; c < KVT_SWEEP_NCAUSES; c++)
+		say_cause(&losers, sweep, (enum kvt_sweep_cause)c);
 	if (nothing_survives(sweep))
 		say(&losers, "; where both differ no layout here keeps its runs whole");
 	if (sweep->row[0].refused[0])
@@ -218,7 +220,7 @@ static struct human both(int64_t src, int64_t dst)
 	return out;
 }
 
-static struct human layouts(const struct sweep_row *r)
+static struct human layouts(const struct kvt_sweep_row *r)
 {
 	struct human out;
 
@@ -229,13 +231,13 @@ static struct human layouts(const struct sweep_row *r)
 	return out;
 }
 
-static double times_best(const struct sweep *s, const struct sweep_row *r)
+static double times_best(const struct kvt_sweep *s, const struct kvt_sweep_row *r)
 {
 	return s->row[0].ns ? (double)r->ns / (double)s->row[0].ns : 1;
 }
 
 /* "rfc", "nixl", "rfc, sge 4", "staged" */
-static struct human stack(const struct sweep_row *r)
+static struct human stack(const struct kvt_sweep_row *r)
 {
 	struct human out;
 
@@ -249,7 +251,7 @@ static struct human stack(const struct sweep_row *r)
 	return out;
 }
 
-static void print_row(const struct sweep *s, const struct sweep_row *r, int width)
+static void print_row(const struct kvt_sweep *s, const struct kvt_sweep_row *r, int width)
 {
 	plainf("%-15s %7s %7s %-*s ", layouts(r).s,
 	       both(r->block_size[0], r->block_size[1]).s, both(r->tp[0], r->tp[1]).s,
@@ -263,7 +265,7 @@ static void print_row(const struct sweep *s, const struct sweep_row *r, int widt
 		       r->why.ops ? kvt_axis_name(r->why.axis) : "nothing");
 }
 
-void sweep_text(const struct sweep *s)
+void sweep_text(const struct kvt_sweep *s)
 {
 	char words[SENTENCE];
 	int width = 7;
@@ -284,12 +286,12 @@ void sweep_text(const struct sweep *s)
 	plainf("\n%s\n", words);
 }
 
-void sweep_csv(const struct sweep *s)
+void sweep_csv(const struct kvt_sweep *s)
 {
 	puts("src_layout,dst_layout,src_block_size,dst_block_size,src_tp,dst_tp,scope,"
 	     "stage_bytes,ops,bytes,copied_bytes,time_ns,pareto,cause,axis,sge,refused");
 	for (int64_t i = 0; i < s->n; i++) {
-		const struct sweep_row *r = &s->row[i];
+		const struct kvt_sweep_row *r = &s->row[i];
 
 		plainf("%s,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,%" PRId64
 		       ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%d,%s,%s,%" PRId64 ",\"%s\"\n",
@@ -303,8 +305,8 @@ void sweep_csv(const struct sweep *s)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-static void put_row(struct json_out *out, json_t *list, const struct sweep *s,
-		    const struct sweep_row *r)
+static void put_row(struct json_out *out, json_t *list, const struct kvt_sweep *s,
+		    const struct kvt_sweep_row *r)
 {
 	json_t *o = json_append_object(out, list), *why;
 
@@ -330,7 +332,7 @@ static void put_row(struct json_out *out, json_t *list, const struct sweep *s,
 	json_put_int(out, why, "ops", r->why.ops);
 }
 
-enum kvt_status sweep_json(const struct sweep *s, struct kvt_error *err)
+enum kvt_status sweep_json(const struct kvt_sweep *s, struct kvt_error *err)
 {
 	struct json_out out;
 	char words[SENTENCE];

@@ -10,12 +10,12 @@
 #include "lib/ops/transfer/sweep.h"
 
 /* "2048 tokens", "3 requests of 689 tokens" */
-struct human human_requests(const struct sim *sim);
+struct human human_requests(const struct kvt_transfer_plan *transfer);
 
 /* ---- plan: transfer_figures.c, transfer_json.c, transfer_ops.c ------------- */
 
 struct plan_report {
-	struct sim_report all;
+	struct kvt_plan_figures all;
 	enum kvt_scope scope;		/* whose breaks are told */
 	bool histogram;
 	const char *best_layout;	/* if both sides had it; NULL: not known */
@@ -31,16 +31,16 @@ plan_json(const struct plan_report *report, struct kvt_error *err);
  * the canonical list "src_off dst_off len".  'pair' is "SRC:DST" or NULL.
  */
 KVT_MUST_CHECK enum kvt_status
-plan_ops(const struct sim *sim, enum kvt_scope scope, bool json, const char *pair,
-	 struct kvt_error *err);
+plan_ops(const struct kvt_transfer_plan *transfer, enum kvt_scope scope, bool json,
+	 const char *pair, struct kvt_error *err);
 
 /* ---- time: transfer_time.c ------------------------------------------------- */
 
 struct time_report {
-	const struct sim *sim;		/* no group: a uniform batch */
-	const struct posts_how *how;
-	const struct posts *posts;
-	const struct clock_times *times;
+	const struct kvt_transfer_plan *transfer;	/* no group: a uniform batch */
+	const struct kvt_batch_how *how;
+	const struct kvt_batches *posts;
+	const struct kvt_batch_times *times;
 	bool closed_form;
 };
 void time_text(const struct time_report *report);
@@ -52,30 +52,30 @@ KVT_MUST_CHECK enum kvt_status
 time_csv(const struct time_report *report, struct kvt_error *err);
 
 /* Columns of what an operation carries, between commas, and its values. */
-#define OP_WHERE_COLUMNS "slice,layer0,layers,token0,tokens,head0,heads"
-void op_where_print(const struct op_where *where);
+#define OP_CONTENT_COLUMNS "slice,layer0,layers,token0,tokens,head0,heads"
+void print_op_content(const struct kvt_op_content *where);
 
 /* ---- sweep: sweep.c -------------------------------------------------------- */
 
-void sweep_text(const struct sweep *sweep);
-void sweep_csv(const struct sweep *sweep);
+void sweep_text(const struct kvt_sweep *sweep);
+void sweep_csv(const struct kvt_sweep *sweep);
 KVT_MUST_CHECK enum kvt_status
-sweep_json(const struct sweep *sweep, struct kvt_error *err);
+sweep_json(const struct kvt_sweep *sweep, struct kvt_error *err);
 
 /* ---- replay and faults: replay.c ------------------------------------------- */
 
-struct serve_report {
-	const struct serve *serve;
-	const struct serve_how *how;
-	const struct sizes *sizes;
+struct replay_report {
+	const struct kvt_replay *replay;
+	const struct kvt_replay_how *how;
+	const struct kvt_request_sizes *sizes;
 	const char *trace;
 	int64_t slo_ns;			/* 0: none */
 	bool faults, requests;		/* print what is about them */
 	bool scattered;			/* block ids are 0, 2, 4, ... */
 };
-void replay_text(const struct serve_report *report);
+void replay_text(const struct replay_report *report);
 KVT_MUST_CHECK enum kvt_status
-replay_json(const struct serve_report *report, struct kvt_error *err);
+replay_json(const struct replay_report *report, struct kvt_error *err);
 
 /* ---- report: transfer_svg.c, transfer_trace.c ------------------------------- */
 
@@ -95,7 +95,7 @@ struct timeline {
 };
 
 struct page {
-	const struct sim *sim;
+	const struct kvt_transfer_plan *transfer;
 	enum kvt_scope scope;
 	const struct kvt_link *link;
 	struct timeline pairs;

@@ -10,16 +10,16 @@
 
 /* ---- words -------------------------------------------------------------- */
 
-struct human human_requests(const struct sim *sim)
+struct human human_requests(const struct kvt_transfer_plan *transfer)
 {
 	struct human out;
 	int n = 0;
 
-	if (sim->requests != 1)
+	if (transfer->requests != 1)
 		n = snprintf(out.s, sizeof(out.s), "%lld requests of ",
-			     LL(sim->requests));
-	snprintf(out.s + n, sizeof(out.s) - (size_t)n, "%lld token%s", LL(sim->tokens),
-		 plural(sim->tokens));
+			     LL(transfer->requests));
+	snprintf(out.s + n, sizeof(out.s) - (size_t)n, "%lld token%s",
+		 LL(transfer->tokens), plural(transfer->tokens));
 	return out;
 }
 
@@ -130,7 +130,7 @@ static void print_sizes(const struct kvt_sizes *sizes)
 			       i < 62 ? human_size((int64_t)1 << (i + 1)).s : "8 EiB");
 }
 
-static void print_scope(const struct sim_figures *f, const struct sim_figures *max,
+static void print_scope(const struct kvt_figures *f, const struct kvt_figures *max,
 			enum kvt_scope scope)
 {
 	int64_t ops = f->tally.ops;
@@ -148,9 +148,9 @@ static void print_scope(const struct sim_figures *f, const struct sim_figures *m
 static enum kvt_status print_group(const struct plan_report *r, int g,
 				   struct kvt_error *err)
 {
-	const struct sim_group *group = &r->all.sim->group[g];
+	const struct kvt_transfer_group *group = &r->all.transfer->group[g];
 	const struct kvt_xfer *x = &group->xfer;
-	const struct sim_figures *f = r->all.figures[g];
+	const struct kvt_figures *f = r->all.figures[g];
 	int64_t bytes, unique;
 	enum kvt_status status = kvt_xfer_nbytes(&bytes, &unique, x, err);
 
@@ -183,7 +183,7 @@ static enum kvt_status print_group(const struct plan_report *r, int g,
 
 static void print_best(const struct plan_report *r)
 {
-	int64_t ops = sim_report_ops(&r->all, r->scope);
+	int64_t ops = kvt_plan_figures_ops(&r->all, r->scope);
 
 	if (!r->best_layout || !ops)
 		return;
@@ -199,13 +199,13 @@ static void print_best(const struct plan_report *r)
 
 enum kvt_status plan_text(const struct plan_report *r, struct kvt_error *err)
 {
-	const struct sim *sim = r->all.sim;
+	const struct kvt_transfer_plan *transfer = r->all.transfer;
 	enum kvt_status status = KVT_OK;
 
 	plainf("%s: %s, %s; figures are sums over all ranks\n",
-	       sim->model ? sim->model : "transfer", human_requests(sim).s,
-	       sim->whole ? "whole blocks" : "valid states only");
-	for (int g = 0; !status && g < sim->ngroups; g++)
+	       transfer->model ? transfer->model : "transfer", human_requests(transfer).s,
+	       transfer->whole ? "whole blocks" : "valid states only");
+	for (int g = 0; !status && g < transfer->ngroups; g++)
 		status = print_group(r, g, err);
 	if (!status)
 		print_best(r);

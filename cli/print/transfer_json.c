@@ -59,7 +59,7 @@ static void put_breaks(struct json_out *out, json_t *object, const struct kvt_ta
 }
 
 static void put_scope(struct json_out *out, json_t *object, enum kvt_scope scope,
-		      const struct sim_figures *f)
+		      const struct kvt_figures *f)
 {
 	json_t *o = json_put_object(out, object, kvt_scope_name(scope));
 	int64_t ops = f->tally.ops;
@@ -78,7 +78,8 @@ static void put_scope(struct json_out *out, json_t *object, enum kvt_scope scope
 
 /* Three counts a pair; their sums stand in the scopes. */
 static enum kvt_status put_pairs(struct json_out *out, json_t *object,
-				 const struct sim_group *g, struct kvt_error *err)
+				 const struct kvt_transfer_group *g,
+				 struct kvt_error *err)
 {
 	json_t *list = json_put_array(out, object, "rank_pairs");
 	struct kvt_pair_walk walk = { 0, 0 };
@@ -121,7 +122,7 @@ static enum kvt_status put_group(struct json_out *out, json_t *list,
 				 const struct plan_report *r, int g,
 				 struct kvt_error *err)
 {
-	const struct sim_group *group = &r->all.sim->group[g];
+	const struct kvt_transfer_group *group = &r->all.transfer->group[g];
 	const struct kvt_xfer *x = &group->xfer;
 	json_t *o = json_append_object(out, list), *scopes;
 	int64_t bytes, unique;
@@ -161,14 +162,15 @@ enum kvt_status plan_json(const struct plan_report *r, struct kvt_error *err)
 	enum kvt_status status = KVT_OK;
 
 	json_start(&out);
-	json_put_text(&out, out.root, "model", r->all.sim->model);
-	json_put_int(&out, out.root, "requests", r->all.sim->requests);
-	json_put_int(&out, out.root, "tokens", r->all.sim->tokens);
-	json_put_text(&out, out.root, "partial", r->all.sim->whole ? "whole" : "valid");
+	json_put_text(&out, out.root, "model", r->all.transfer->model);
+	json_put_int(&out, out.root, "requests", r->all.transfer->requests);
+	json_put_int(&out, out.root, "tokens", r->all.transfer->tokens);
+	json_put_text(&out, out.root, "partial",
+		      r->all.transfer->whole ? "whole" : "valid");
 	if (r->best_layout)
 		put_best(&out, r);
 	list = json_put_array(&out, out.root, "groups");
-	for (int g = 0; !status && g < r->all.sim->ngroups; g++)
+	for (int g = 0; !status && g < r->all.transfer->ngroups; g++)
 		status = put_group(&out, list, r, g, err);
 	if (!status)
 		status = json_print(&out, false, err);

@@ -8,11 +8,11 @@
 #define LL(x) ((long long)(x))
 
 struct listing {
-	const struct sim *sim;
+	const struct kvt_transfer_plan *transfer;
 	enum kvt_scope scope;
 	bool json;
 	int64_t src, dst;		/* of the one pair that is asked for, or -1 */
-	struct posts pairs;		/* of all groups, to number them */
+	struct kvt_batches pairs;		/* of all groups, to number them */
 	char *name;			/* owned; of the group, as JSON */
 	int64_t printed;
 };
@@ -27,27 +27,28 @@ static int64_t number_of(const struct listing *l, const struct kvt_pair *pair)
 	return i;
 }
 
-void op_where_print(const struct op_where *w)
+void print_op_content(const struct kvt_op_content *w)
 {
 	plainf("%s,%lld,%lld,%lld,%lld,%lld,%lld", w->slice, LL(w->layer), LL(w->layers),
 	       LL(w->state), LL(w->states), LL(w->head), LL(w->heads));
 }
 
-static void print_csv(int64_t number, const struct op_places *places,
+static void print_csv(int64_t number, const struct kvt_op_index *places,
 		      const struct kvt_pair *pair, const struct kvt_op *op)
 {
-	struct op_where where = op_where(places, pair, op);
+	struct kvt_op_content where = kvt_op_content(places, pair, op);
 
 	plainf("%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,", number, pair->src_rank,
 	       pair->dst_rank, places->group->name);
-	op_where_print(&where);
+	print_op_content(&where);
 	plainf(",%" PRId64 ",%" PRId64 ",%" PRId64 "\n", op->src, op->dst, op->len);
 }
 
-static void print_json(int64_t number, const char *name, const struct op_places *places,
-		       const struct kvt_pair *pair, const struct kvt_op *op)
+static void print_json(int64_t number, const char *name,
+		       const struct kvt_op_index *places, const struct kvt_pair *pair,
+		       const struct kvt_op *op)
 {
-	struct op_where w = op_where(places, pair, op);
+	struct kvt_op_content w = kvt_op_content(places, pair, op);
 
 	plainf("{\"pair\": %" PRId64 ", \"src_rank\": %" PRId64 ", \"dst_rank\": %" PRId64
 	       ", \"group\": %s", number, pair->src_rank, pair->dst_rank, name);
@@ -59,7 +60,7 @@ static void print_json(int64_t number, const char *name, const struct op_places 
 	       "}\n", op->src, op->dst, op->len);
 }
 
-static enum kvt_status print_pair(struct listing *l, const struct op_places *places,
+static enum kvt_status print_pair(struct listing *l, const struct kvt_op_index *places,
 				  const struct kvt_pair *pair, struct kvt_error *err)
 {
 	int64_t number = number_of(l, pair);
@@ -74,7 +75,7 @@ static enum kvt_status print_pair(struct listing *l, const struct op_places *pla
 	while (kvt_op_next(&op, &ops) && !ferror(stdout)) {
 		if (l->json)
 			print_json(number, l->name, places, pair, &op);
-		else if (l->src < 0 || l->sim->ngroups > 1)
+		else if (l->src < 0 || l->transfer->ngroups > 1)
 			print_csv(number, places, pair, &op);
 		else
 			plainf("%" PRId64 " %" PRId64 " %" PRId64 "\n", op.src, op.dst,
@@ -84,20 +85,21 @@ static enum kvt_status print_pair(struct listing *l, const struct op_places *pla
 	return KVT_OK;
 }
 
-static enum kvt_status print_group(struct listing *l, const struct sim_group *group,
+static enum kvt_status print_group(struct listing *l,
+				   const struct kvt_transfer_group *group,
 				   struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
-	struct op_places places;
+	struct kvt_op_index places;
 	struct kvt_pair pair;
-	enum kvt_status status = op_places_init(&places, group, err);
+	enum kvt_status status = kvt_op_index_init(&places, group, err);
 
 	if (!status && !(l->name = json_quoted(group->name)))
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	while (!status && kvt_pair_next(&pair, &walk, &group->xfer))
 		if (l->src < 0 || (pair.src_rank == l->src && pair.dst_rank == l->dst))
 			status = print_pair(l, &places, &pair, err);
-	op_places_free(&places);
+	kvt_op_index_free(&places);
 	free(l->name);
 	l->name = NULL;
 	return status;
@@ -115,23 +117,24 @@ static bool pair_parse(int64_t *src, int64_t *dst, const char *text)
 	return end != text && !*end;
 }
 
-enum kvt_status plan_ops(const struct sim *sim, enum kvt_scope scope, bool json,
-			      const char *only, struct kvt_error *err)
+enum kvt_status plan_ops(const struct kvt_transfer_plan *transfer, enum kvt_scope scope,
+			 bool json, const char *only, struct kvt_error *err)
 {
-	struct listing l = { .sim = sim, .scope = scope, .json = json, .src = -1 };
+	struct listing l = { .transfer = transfer, .scope = scope, .json = json,
+			     .src = -1 };
 	enum kvt_status status;
 
 	if (only && !pair_parse(&l.src, &l.dst, only))
 		return kvt_fail(err, KVT_USAGE, "--pair is '%.40s', expected SRC:DST",
 				only);
-	if ((status = kvt_batches_of_scope(&l.pairs, sim, scope, NULL, err)))
+	if ((status = kvt_batches_of_scope(&l.pairs, transfer, scope, NULL, err)))
 		return status;
-	if (!json && (!only || sim->ngroups > 1))
-		puts("pair,src_rank,dst_rank,group," OP_WHERE_COLUMNS
+	if (!json && (!only || transfer->ngroups > 1))
+		puts("pair,src_rank,dst_rank,group," OP_CONTENT_COLUMNS
 		     ",src_off,dst_off,len");
-	for (int g = 0; !status && g < sim->ngroups; g++)
-		status = print_group(&l, &sim->group[g], err);
-	posts_free(&l.pairs);
+	for (int g = 0; !status && g < transfer->ngroups; g++)
+		status = print_group(&l, &transfer->group[g], err);
+	kvt_batches_free(&l.pairs);
 	if (!status && only && !l.printed)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"rank %lld gives nothing to rank %lld", LL(l.src),

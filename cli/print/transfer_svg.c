@@ -32,16 +32,16 @@ static void put_head(struct sheet *s, const struct page *p)
 	char text[2048];
 
 	s->y = MARGIN;
-	snprintf(text, sizeof(text), "KV transfer%s%.100s", p->sim->model ? ", " : "",
-		 p->sim->model ? p->sim->model : "");
+	snprintf(text, sizeof(text), "KV transfer%s%.100s",
+		 p->transfer->model ? ", " : "",
+		 p->transfer->model ? p->transfer->model : "");
 	put_text(s, "h1", MARGIN, s->y + 18, text);
 	snprintf(text, sizeof(text),
 		 "%s, %s; scope %s: %s operation%s, %s, %s pair%s of ranks, %s on %.60s",
-		 human_requests(p->sim).s,
-		 p->sim->whole ? "whole blocks" : "valid states only",
-		 kvt_scope_name(p->scope), human_count(pairs->ops).s,
-		 plural(pairs->ops), human_size(pairs->bytes).s,
-		 human_count(pairs->n).s, plural(pairs->n),
+		 human_requests(p->transfer).s,
+		 p->transfer->whole ? "whole blocks" : "valid states only",
+		 kvt_scope_name(p->scope), human_count(pairs->ops).s, plural(pairs->ops),
+		 human_size(pairs->bytes).s, human_count(pairs->n).s, plural(pairs->n),
 		 human_time(pairs->duration).s, p->link->name);
 	put_text(s, "on", MARGIN, s->y + 40, text);
 	s->y += 40 + GAP;
@@ -49,7 +49,7 @@ static void put_head(struct sheet *s, const struct page *p)
 
 /* ---- a group ------------------------------------------------------------- */
 
-static void put_map(struct sheet *s, const struct block_map *map, int g, int side,
+static void put_map(struct sheet *s, const struct kvt_picture_side *map, int g, int side,
 		    const struct kvt_layout *layout, int *bottom)
 {
 	const char *name = side ? "destination" : "source";
@@ -72,20 +72,20 @@ static void put_map(struct sheet *s, const struct block_map *map, int g, int sid
 static enum kvt_status put_maps(struct sheet *s, const struct page *p, int g,
 				struct kvt_error *err)
 {
-	const struct sim_group *group = &p->sim->group[g];
+	const struct kvt_transfer_group *group = &p->transfer->group[g];
 	struct kvt_pair_walk walk = { 0, 0 };
-	struct block_maps maps;
+	struct kvt_picture maps;
 	struct kvt_pair pair;
 	enum kvt_status status;
 	int bottom = s->y;
 
 	if (!kvt_pair_next(&pair, &walk, &group->xfer) || !group->xfer.nentries)
 		return KVT_OK;
-	if ((status = block_maps_init(&maps, group, &pair, p->scope, err)))
+	if ((status = kvt_picture_init(&maps, group, &pair, p->scope, err)))
 		return status;
 	put_map(s, &maps.side[0], g, 0, &group->src_layout, &bottom);
 	put_map(s, &maps.side[1], g, 1, &group->dst_layout, &bottom);
-	block_maps_free(&maps);
+	kvt_picture_free(&maps);
 	s->y = bottom + GAP;
 	return KVT_OK;
 }
@@ -93,14 +93,14 @@ static enum kvt_status put_maps(struct sheet *s, const struct page *p, int g,
 static enum kvt_status put_group(struct sheet *s, const struct page *p, int g,
 				 struct kvt_error *err)
 {
-	const struct sim_group *group = &p->sim->group[g];
-	struct sim_figures figures;
+	const struct kvt_transfer_group *group = &p->transfer->group[g];
+	struct kvt_figures figures;
 	char text[1024];
-	enum kvt_status status = sim_figures_init(&figures, err);
+	enum kvt_status status = kvt_figures_init(&figures, err);
 
 	if (status)
 		return status;
-	if (!(status = sim_count(&figures, group, p->scope, err))) {
+	if (!(status = kvt_figures_add(&figures, group, p->scope, err))) {
 		snprintf(text, sizeof(text), "%s: %s, %s layer%s, %s operation%s",
 			 group->name, kvt_kind_name(group->xfer.src.spec.kind),
 			 human_count(group->xfer.layers).s, plural(group->xfer.layers),
@@ -114,7 +114,7 @@ static enum kvt_status put_group(struct sheet *s, const struct page *p, int g,
 		snprintf(text, sizeof(text), "sizes%d", g);
 		s->y += svg_sizes(s->f, &at, text, &figures.sizes) + GAP;
 	}
-	sim_figures_free(&figures);
+	kvt_figures_free(&figures);
 	return status;
 }
 
@@ -127,7 +127,7 @@ static enum kvt_status put_body(struct sheet *s, const struct page *p,
 	struct svg_place at = { MARGIN, 0 };
 
 	put_head(s, p);
-	for (int g = 0; !status && g < p->sim->ngroups; g++)
+	for (int g = 0; !status && g < p->transfer->ngroups; g++)
 		status = put_group(s, p, g, err);
 	if (status)
 		return status;

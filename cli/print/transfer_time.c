@@ -19,13 +19,15 @@ static double rate_of(int64_t bytes, int64_t ns)
 
 static const char *what_of(const struct time_report *r)
 {
-	return !r->sim->ngroups ? "batch" : r->sim->model ? r->sim->model : "transfer";
+	const struct kvt_transfer_plan *t = r->transfer;
+
+	return !t->ngroups ? "batch" : t->model ? t->model : "transfer";
 }
 
 static void print_head(const struct time_report *r)
 {
-	const struct posts_how *how = r->how;
-	const struct posts_batch *s = &r->posts->sum;
+	const struct kvt_batch_how *how = r->how;
+	const struct kvt_batch *s = &r->posts->sum;
 
 	plainf("%s: %s to %lld pair%s of ranks, %s, shared cards: %s\n", what_of(r),
 	       human_size(s->bytes).s, LL(r->posts->n), plural(r->posts->n),
@@ -44,8 +46,8 @@ static void print_head(const struct time_report *r)
 
 void time_text(const struct time_report *r)
 {
-	const struct clock_times *t = r->times;
-	const struct posts_batch *s = &r->posts->sum;
+	const struct kvt_batch_times *t = r->times;
+	const struct kvt_batch *s = &r->posts->sum;
 
 	print_head(r);
 	plainf("  microseconds, a pair of ranks:\n");
@@ -53,8 +55,8 @@ void time_text(const struct time_report *r)
 	       "posted", "on wire", "done");
 	puts(r->closed_form ? " closed form" : "");
 	for (int64_t i = 0; i < r->posts->n; i++) {
-		const struct posts_batch *b = &r->posts->batch[i];
-		const struct clock_batch *c = &t->batch[i];
+		const struct kvt_batch *b = &r->posts->batch[i];
+		const struct kvt_batch_time *c = &t->batch[i];
 
 		plainf("  %4lld %4lld %10lld %10s %11.3f %11.3f %11.3f", LL(b->src_rank),
 		       LL(b->dst_rank), LL(b->ops), human_size(b->bytes).s, US(c->posted),
@@ -72,7 +74,7 @@ void time_text(const struct time_report *r)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-static void put_counts(struct json_out *out, json_t *o, const struct posts_batch *b)
+static void put_counts(struct json_out *out, json_t *o, const struct kvt_batch *b)
 {
 	json_put_int(out, o, "descriptors_listed", b->listed);
 	json_put_int(out, o, "num_descriptors", b->merged);
@@ -80,7 +82,7 @@ static void put_counts(struct json_out *out, json_t *o, const struct posts_batch
 	json_put_int(out, o, "bytes_transferred", b->bytes);
 }
 
-/* Names and units of vLLM beside whole nanoseconds. */
+/* In names and units of vLLM, and in whole nanoseconds. */
 static void put_times(struct json_out *out, json_t *o, int64_t xfer, int64_t post,
 		      int64_t closed)
 {
@@ -96,8 +98,8 @@ static void put_batches(struct json_out *out, const struct time_report *r)
 	json_t *list = json_put_array(out, out->root, "rank_pairs");
 
 	for (int64_t i = 0; i < r->posts->n; i++) {
-		const struct posts_batch *b = &r->posts->batch[i];
-		const struct clock_batch *c = &r->times->batch[i];
+		const struct kvt_batch *b = &r->posts->batch[i];
+		const struct kvt_batch_time *c = &r->times->batch[i];
 		json_t *o = json_append_object(out, list);
 
 		json_put_int(out, o, "src_rank", b->src_rank);
@@ -116,20 +118,21 @@ static void put_batches(struct json_out *out, const struct time_report *r)
 static enum kvt_status put_request(struct json_out *out, const struct time_report *r,
 				   struct kvt_error *err)
 {
-	const struct posts_batch *s = &r->posts->sum;
+	const struct kvt_batch *s = &r->posts->sum;
 	json_t *o = json_put_object(out, out->root, "request");
 	int64_t unique = 0, bytes, once;
 
-	for (int g = 0; g < r->sim->ngroups; g++) {
+	for (int g = 0; g < r->transfer->ngroups; g++) {
 		enum kvt_status status = kvt_xfer_nbytes(&bytes, &once,
-							 &r->sim->group[g].xfer, err);
+							 &r->transfer->group[g].xfer,
+							 err);
 
 		if (status)
 			return status;
 		unique += once;
 	}
 	put_counts(out, o, s);
-	json_put_int(out, o, "unique_bytes", r->sim->ngroups ? unique : s->bytes);
+	json_put_int(out, o, "unique_bytes", r->transfer->ngroups ? unique : s->bytes);
 	json_put_int(out, o, "copied_bytes", r->how->stage ? 2 * s->bytes : 0);
 	put_times(out, o, r->times->end, r->times->posting, r->times->closed);
 	json_put_bool(out, o, "contention", !r->times->alone);
@@ -142,8 +145,8 @@ enum kvt_status time_json(const struct time_report *r, struct kvt_error *err)
 	enum kvt_status status;
 
 	json_start(&out);
-	json_put_text(&out, out.root, "model", r->sim->model);
-	json_put_int(&out, out.root, "tokens", r->sim->tokens);
+	json_put_text(&out, out.root, "model", r->transfer->model);
+	json_put_int(&out, out.root, "tokens", r->transfer->tokens);
 	posting_put(&out, out.root, r->how);
 	if (!(status = put_request(&out, r, err))) {
 		put_batches(&out, r);
@@ -157,9 +160,9 @@ enum kvt_status time_json(const struct time_report *r, struct kvt_error *err)
 
 struct csv {
 	const struct time_report *report;
-	const struct sim_group *group;
+	const struct kvt_transfer_group *group;
 	struct kvt_pair pair;
-	struct op_places places;	/* of the group */
+	struct kvt_op_index places;	/* of the group */
 	int64_t n;			/* the batch, by number */
 	double whole, done;		/* time of all its operations; of those so far */
 	int64_t posted;			/* how many are */
@@ -179,9 +182,9 @@ static double alone_ns(const struct kvt_link *link, int64_t len)
 
 static void print_op(struct csv *c, const struct kvt_op *op)
 {
-	const struct clock_batch *b = &c->report->times->batch[c->n];
+	const struct kvt_batch_time *b = &c->report->times->batch[c->n];
 	const struct kvt_link *link = &c->report->how->link;
-	struct op_where where = op_where(&c->places, &c->pair, op);
+	struct kvt_op_content where = kvt_op_content(&c->places, &c->pair, op);
 	double span = c->whole > 0 ? (double)(b->arrived - b->begin) / c->whole : 0;
 	int64_t start = b->begin + (int64_t)(c->done * span), end, post;
 
@@ -191,7 +194,7 @@ static void print_op(struct csv *c, const struct kvt_op *op)
 				   (double)c->report->posts->batch[c->n].ops);
 	plainf("%lld,%lld,%lld,%s,", LL(c->n), LL(c->pair.src_rank), LL(c->pair.dst_rank),
 	       c->group->name);
-	op_where_print(&where);
+	print_op_content(&where);
 	plainf(",%lld,%lld,%lld,%lld,%lld,%lld\n", LL(op->src), LL(op->dst), LL(op->len),
 	       LL(post), LL(start), LL(end > b->arrived ? b->arrived : end));
 }
@@ -202,7 +205,7 @@ static enum kvt_status walk_pair(struct csv *c, bool print, struct kvt_error *er
 	struct kvt_op op;
 	enum kvt_status status;
 
-	status = posts_start(&posts, c->group, &c->pair, c->report->how, err);
+	status = kvt_batch_start(&posts, c->group, &c->pair, c->report->how, err);
 	while (!status && kvt_post_next(&op, &posts) && !ferror(stdout)) {
 		if (print)
 			print_op(c, &op);
@@ -215,21 +218,21 @@ static enum kvt_status walk_pair(struct csv *c, bool print, struct kvt_error *er
 /* One batch: the groups one after the other. */
 static enum kvt_status walk_batch(struct csv *c, bool print, struct kvt_error *err)
 {
-	const struct posts_batch *b = &c->report->posts->batch[c->n];
-	const struct sim *sim = c->report->sim;
+	const struct kvt_batch *b = &c->report->posts->batch[c->n];
+	const struct kvt_transfer_plan *transfer = c->report->transfer;
 	enum kvt_status status = KVT_OK;
 
-	for (int g = 0; !status && g < sim->ngroups; g++) {
+	for (int g = 0; !status && g < transfer->ngroups; g++) {
 		struct kvt_pair_walk walk = { 0, 0 };
 
-		c->group = &sim->group[g];
-		if ((status = op_places_init(&c->places, c->group, err)))
+		c->group = &transfer->group[g];
+		if ((status = kvt_op_index_init(&c->places, c->group, err)))
 			return status;
 		while (!status && kvt_pair_next(&c->pair, &walk, &c->group->xfer))
 			if (c->pair.src_rank == b->src_rank &&
 			    c->pair.dst_rank == b->dst_rank)
 				status = walk_pair(c, print, err);
-		op_places_free(&c->places);
+		kvt_op_index_free(&c->places);
 	}
 	return status;
 }
@@ -241,7 +244,7 @@ enum kvt_status time_csv(const struct time_report *r, struct kvt_error *err)
 	if (r->how->stage)
 		return kvt_fail(err, KVT_USAGE,
 				"--csv lists operations between caches, not between the buffers of --stage");
-	puts("pair,src_rank,dst_rank,group," OP_WHERE_COLUMNS
+	puts("pair,src_rank,dst_rank,group," OP_CONTENT_COLUMNS
 	     ",src_off,dst_off,len,t_post,t_start,t_end");
 	for (int64_t n = 0; !status && n < r->posts->n; n++) {
 		struct csv c = { .report = r, .n = n };

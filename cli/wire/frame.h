@@ -20,7 +20,7 @@ enum wire_type {
 	WIRE_FAIL,			/* either: status and sentence */
 	WIRE_BYE,			/* destination: all is well */
 	WIRE_ADDRESS,			/* both, for UCX: where a worker is reached */
-	WIRE_NONCE,			/* both, first of all: wire_meet.h */
+	WIRE_NONCE,			/* both, first of all: handshake.h */
 	WIRE_PROOF,
 	WIRE_NTYPES
 };
@@ -42,7 +42,7 @@ struct wire_head {
 	int64_t length;
 };
 void wire_head_put(uint8_t bytes[WIRE_HEAD], enum wire_type type, int64_t length);
-/* The same as a peer of version 1 reads it, who can only be told why not. */
+/* The same as a peer of version 1 reads it, which can only be told why not. */
 void wire_head_put_old(uint8_t bytes[WIRE_HEAD], enum wire_type type, int64_t length);
 bool wire_head_is_old(const uint8_t bytes[WIRE_HEAD]);
 KVT_MUST_CHECK enum kvt_status

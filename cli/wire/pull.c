@@ -35,12 +35,12 @@ static uint64_t mix_side(uint64_t hash, const struct kvt_xfer_side *side,
 		   (int64_t)strlen(kvt_layout_string(layout).s));
 }
 
-static uint64_t plan_hash(const struct sides *sides)
+static uint64_t plan_hash(const struct kvt_sides *sides)
 {
 	uint64_t hash = 0;
 
-	for (int g = 0; g < sides->sim.ngroups; g++) {
-		const struct sim_group *group = &sides->sim.group[g];
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
+		const struct kvt_transfer_group *group = &sides->transfer.group[g];
 		const struct kvt_xfer *x = &group->xfer;
 
 		hash = mix(hash, group->name, (int64_t)strlen(group->name));
@@ -51,7 +51,7 @@ static uint64_t plan_hash(const struct sides *sides)
 	return hash;
 }
 
-enum kvt_status wire_greet(struct wire *wire, const struct sides *sides,
+enum kvt_status wire_hello(struct wire *wire, const struct kvt_sides *sides,
 			   struct kvt_error *err)
 {
 	uint64_t mine = plan_hash(sides);
@@ -156,7 +156,7 @@ static enum kvt_status take_pair(struct wire *wire, const struct kvt_pair *pair,
 	return status;
 }
 
-static enum kvt_status ask(struct wire *wire, const struct carry_box *box, int rank,
+static enum kvt_status ask(struct wire *wire, const struct kvt_carry_box *box, int rank,
 			   struct kvt_error *err)
 {
 	const struct wire_ask ask = { box->part, rank,
@@ -169,8 +169,8 @@ static enum kvt_status ask(struct wire *wire, const struct carry_box *box, int r
 }
 
 /* The box of one rank; 'dst' is where that begins. */
-static enum kvt_status pull_rank(struct wire *wire, const struct carry_box *box,
-				 const struct sim_window *w, int rank, uint8_t *dst,
+static enum kvt_status pull_rank(struct wire *wire, const struct kvt_carry_box *box,
+				 const struct kvt_carry_window *w, int rank, uint8_t *dst,
 				 int64_t *moved, struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
@@ -190,11 +190,11 @@ static enum kvt_status pull_rank(struct wire *wire, const struct carry_box *box,
 }
 
 enum kvt_status wire_pull(void *context, struct worker *worker,
-			  const struct carry_box *box, uint8_t *dst, int64_t *moved,
+			  const struct kvt_carry_box *box, uint8_t *dst, int64_t *moved,
 			  struct kvt_error *err)
 {
-	struct sim_window w;
-	enum kvt_status status = window_of(&w, box, err);
+	struct kvt_carry_window w;
+	enum kvt_status status = kvt_carry_window_init(&w, box, err);
 
 	(void)worker;
 	if (status)
@@ -202,7 +202,7 @@ enum kvt_status wire_pull(void *context, struct worker *worker,
 	for (int r = 0; !status && r < box->sides->dst.n; r++)
 		status = pull_rank(context, box, &w, r, dst + r * box->rank_bytes, moved,
 				   err);
-	window_done(&w);
+	kvt_carry_window_free(&w);
 	return status;
 }
 
@@ -250,16 +250,17 @@ static enum kvt_status give_pair(struct wire *wire, struct frame *f, const uint8
 
 struct serving {
 	struct wire *wire;
-	const struct sides *sides;
+	const struct kvt_sides *sides;
 	int64_t room;			/* of a window */
 	struct frame *frame;
 };
 
 /* Bytes of a window's blocks on one rank. */
-static int64_t window_bytes(const struct carry_box *box, const struct sim_window *w)
+static int64_t window_bytes(const struct kvt_carry_box *box,
+			    const struct kvt_carry_window *w)
 {
-	const struct kvt_group *g = &side_rank(&box->sides->src, 0)->group[
-		box->sides->sim.group[box->part].src_group];
+	const struct kvt_group *g = &kvt_ranks_snapshot(&box->sides->src, 0)->group[
+		box->sides->transfer.group[box->part].src_group];
 	int64_t nbytes = g->shape.elem * (box->layers[1] - box->layers[0]);
 
 	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
@@ -267,11 +268,11 @@ static int64_t window_bytes(const struct carry_box *box, const struct sim_window
 	return nbytes * w->nblocks;
 }
 
-static enum kvt_status take_ask(struct carry_box *box, int *rank,
+static enum kvt_status take_ask(struct kvt_carry_box *box, int *rank,
 				const struct serving *s, int64_t length,
 				struct kvt_error *err)
 {
-	const struct sim *sim = &s->sides->sim;
+	const struct kvt_transfer_plan *transfer = &s->sides->transfer;
 	struct kvt_box asked = { .begin = { 0 } };
 	const int64_t *n;
 	struct wire_ask a;
@@ -279,11 +280,11 @@ static enum kvt_status take_ask(struct carry_box *box, int *rank,
 
 	if (status)
 		return status;
-	if (a.part >= sim->ngroups || a.rank >= s->sides->dst.n)
+	if (a.part >= transfer->ngroups || a.rank >= s->sides->dst.n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the peer asks for part %lld of rank %lld, which is not in the plan",
 				LL(a.part), LL(a.rank));
-	n = sim->group[a.part].xfer.dst.views.view[0].shape.n;
+	n = transfer->group[a.part].xfer.dst.views.view[0].shape.n;
 	if (a.layers[0] >= a.layers[1] || a.layers[1] > n[KVT_AXIS_L] ||
 	    a.blocks[0] >= a.blocks[1] || a.blocks[1] > n[KVT_AXIS_B])
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -292,7 +293,7 @@ static enum kvt_status take_ask(struct carry_box *box, int *rank,
 				LL(a.blocks[1]));
 	box_take(&asked, KVT_AXIS_L, a.layers[0], a.layers[1] - a.layers[0]);
 	box_take(&asked, KVT_AXIS_B, a.blocks[0], a.blocks[1] - a.blocks[0]);
-	*box = carry_box_of(s->sides, (int)a.part, &asked);
+	*box = kvt_carry_box_of(s->sides, (int)a.part, &asked);
 	*rank = (int)a.rank;
 	return box->nspans ? KVT_OK :
 	       kvt_fail(err, KVT_BAD_INPUT,
@@ -300,14 +301,14 @@ static enum kvt_status take_ask(struct carry_box *box, int *rank,
 }
 
 static enum kvt_status give_box(struct worker *worker, const struct serving *s,
-				const struct carry_box *box, int rank,
+				const struct kvt_carry_box *box, int rank,
 				struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
-	struct sim_window w;
+	struct kvt_carry_window w;
 	struct kvt_pair pair;
 	struct kvt_nest nest;
-	enum kvt_status status = window_of(&w, box, err);
+	enum kvt_status status = kvt_carry_window_init(&w, box, err);
 
 	if (status)
 		return status;
@@ -317,11 +318,11 @@ static enum kvt_status give_box(struct worker *worker, const struct serving *s,
 	while (!status && kvt_pair_next(&pair, &walk, &w.xfer))
 		if (pair.dst_rank == rank &&
 		    !(status = kvt_nest_init(&nest, &w.xfer, &pair, err)) &&
-		    !(status = read_window(worker, box, &w, (int)pair.src_rank,
-					   worker->buffer[1], err)))
+		    !(status = kvt_carry_window_read(worker, box, &w, (int)pair.src_rank,
+						     worker->buffer[1], err)))
 			status = give_pair(s->wire, s->frame, worker->buffer[1], &pair,
 					   &nest, err);
-	window_done(&w);
+	kvt_carry_window_free(&w);
 	return status ? status : wire_send(s->wire, WIRE_END, NULL, 0, NULL, 0, err);
 }
 
@@ -331,7 +332,7 @@ static enum kvt_status serve(struct worker *worker, void *context, int64_t i,
 	const struct serving *s = context;
 	enum kvt_status status;
 	struct wire_head head;
-	struct carry_box box;
+	struct kvt_carry_box box;
 	int rank = 0;
 
 	(void)i;
@@ -350,21 +351,21 @@ static enum kvt_status serve(struct worker *worker, void *context, int64_t i,
  * What the destination will ask for depends on what it writes: there is room for
  * as much as it may want of a source with the same limit.
  */
-static void needs_of(struct work *work, const struct sides *sides, int64_t room)
+static void needs_of(struct work *work, const struct kvt_sides *sides, int64_t room)
 {
 	work->buffer_bytes[1] = work->buffer_bytes[PIECE_BUFFER] = room;
 	for (int r = 0; r < sides->src.n; r++)
-		for (int g = 0; g < side_rank(&sides->src, r)->ngroups; g++)
+		for (int g = 0; g < kvt_ranks_snapshot(&sides->src, r)->ngroups; g++)
 			work_needs_pieces(work, leaf_of(sides->src.file[r].reader), g, 1,
 					  1);
 }
 
-enum kvt_status wire_serve(struct wire *wire, const struct sides *sides,
+enum kvt_status wire_serve(struct wire *wire, const struct kvt_sides *sides,
 			   const struct kvt_run *how, struct kvt_error *err)
 {
 	struct kvt_run run = *how;
 	struct serving s = { .wire = wire, .sides = sides,
-			     .room = carry_window_room(how->memory),
+			     .room = kvt_carry_window_room(how->memory),
 			     .frame = malloc(sizeof(*s.frame)) };
 	struct work work = { .fn = serve, .context = &s, .count = 1 };
 	enum kvt_status status;

@@ -8,14 +8,14 @@
 
 /* Each says which plan it has; two different ones are KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status
-wire_greet(struct wire *wire, const struct sides *sides, struct kvt_error *err);
+wire_hello(struct wire *wire, const struct kvt_sides *sides, struct kvt_error *err);
 
 /* The destination: asks for a box and takes its ops.  The context is the wire. */
-carry_fn wire_pull;
+kvt_carry_fn wire_pull;
 
 /* The source: answers until the destination has all. */
 KVT_MUST_CHECK enum kvt_status
-wire_serve(struct wire *wire, const struct sides *sides, const struct kvt_run *run,
+wire_serve(struct wire *wire, const struct kvt_sides *sides, const struct kvt_run *run,
 	   struct kvt_error *err);
 
 #endif

@@ -243,8 +243,8 @@ static int try_connect(const struct addrinfo *list, int64_t until)
 	return fd;
 }
 
-static enum kvt_status meet(struct wire *wire, const struct wire_secret *secret,
-			    struct kvt_error *err);
+static enum kvt_status shake_hands(struct wire *wire, const struct wire_secret *secret,
+				   struct kvt_error *err);
 
 enum kvt_status wire_connect(struct wire *out, const char *where,
 			     const struct wire_limits *limits,
@@ -265,7 +265,7 @@ enum kvt_status wire_connect(struct wire *out, const char *where,
 	if (fd < 0)
 		return kvt_fail(err, KVT_SYSTEM, "%.100s: %s", where, strerror(errno));
 	status = wire_start(out, fd, limits, err);
-	return status ? status : meet(out, secret, err);
+	return status ? status : shake_hands(out, secret, err);
 }
 
 /* ---- bytes ----------------------------------------------------------- */
@@ -377,31 +377,31 @@ void wire_give_up(struct wire *wire, enum kvt_status status, const struct kvt_er
 		return;
 }
 
-/* ---- meeting --------------------------------------------------------- */
+/* ---- handshake ------------------------------------------------------- */
 
-static enum kvt_status take_next(struct wire *wire, struct wire_meeting *m,
+static enum kvt_status take_next(struct wire *wire, struct wire_handshake *m,
 				 struct kvt_error *err)
 {
 	struct wire_head head;
 	enum kvt_status status = wire_receive(wire, &head, err);
 
-	return status ? status : wire_meeting_take(m, &head, wire->payload, err);
+	return status ? status : wire_handshake_take(m, &head, wire->payload, err);
 }
 
-/* Who connects begins, and proves itself first: see wire_meet.h. */
-static enum kvt_status meet(struct wire *wire, const struct wire_secret *secret,
-			    struct kvt_error *err)
+/* Who connects begins, and proves itself first: see handshake.h. */
+static enum kvt_status shake_hands(struct wire *wire, const struct wire_secret *secret,
+				   struct kvt_error *err)
 {
-	uint8_t bytes[WIRE_MEET_MOST];
-	struct wire_meeting m;
+	uint8_t bytes[WIRE_HANDSHAKE_MOST];
+	struct wire_handshake m;
 	enum kvt_status status;
 
-	if ((status = wire_meeting_start(&m, secret, false, err)) ||
-	    (status = send_all(wire, bytes, wire_meeting_nonce(bytes, &m),
+	if ((status = wire_handshake_start(&m, secret, false, err)) ||
+	    (status = send_all(wire, bytes, wire_handshake_nonce(bytes, &m),
 			       frame_end(&wire->limits), err)) ||
 	    (status = take_next(wire, &m, err)) || m.done)
 		return status;
-	if ((status = send_all(wire, bytes, wire_meeting_proof(bytes, &m),
+	if ((status = send_all(wire, bytes, wire_handshake_proof(bytes, &m),
 			       frame_end(&wire->limits), err)))
 		return status;
 	return take_next(wire, &m, err);

@@ -7,7 +7,7 @@
 #ifndef KVTOOL_WIRE_SOCKET_H
 #define KVTOOL_WIRE_SOCKET_H
 
-#include "cli/wire/meet.h"
+#include "cli/wire/handshake.h"
 
 struct wire_limits {
 	int frame_ms;			/* for a frame, from when it is waited for */
@@ -22,7 +22,7 @@ struct wire {
 	struct wire_ucx *ucx;		/* owned; NULL: frames go over TCP */
 };
 
-/* Milliseconds of a clock that nobody sets. */
+/* Milliseconds of a monotonic clock. */
 int64_t wire_now_ms(void);
 
 /* KVT_USAGE if the address is not on the loopback interface and there is no secret. */
@@ -35,15 +35,15 @@ KVT_MUST_CHECK enum kvt_status
 wire_listen(int *fd, int *port, const char *where, const struct wire_secret *secret,
 	    struct kvt_error *err);
 
-/* Who connected and was not the peer: spoke otherwise, had no secret, fell silent. */
-struct wire_strangers {
+/* Connections that were not the peer: other protocols, no secret, silence. */
+struct wire_rejected {
 	int64_t n;
-	struct kvt_error last;		/* why it was turned away */
+	struct kvt_error last;		/* why it was rejected */
 };
 
-/* The first who speaks the protocol and has the secret; 'fd' stays open. */
+/* The first that speaks the protocol and has the secret; 'fd' stays open. */
 KVT_MUST_CHECK enum kvt_status
-wire_accept(struct wire *out, struct wire_strangers *strangers, int fd,
+wire_accept(struct wire *out, struct wire_rejected *rejected, int fd,
 	    const struct wire_limits *limits, const struct wire_secret *secret,
 	    struct kvt_error *err);
 /* Tries again until the time is over: the other side may start later. */

@@ -275,7 +275,7 @@ static void close_endpoint(struct wire_ucx *u)
 	if (!bad)
 		linger(u);
 	u->broken = UCS_OK;
-	/* whether the rest arrives is not asked: who waits for it has a timeout */
+	/* whether the rest arrives does not matter: its receiver has a timeout */
 	if (finish(u, u->call.ucp_ep_close_nbx(u->ep, bad && !u->unguarded ? &force :
 					       &flush),
 		   wire_now_ms() + CLOSE_MS, "closing", NULL))

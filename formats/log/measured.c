@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* measured.c - batches that somebody timed, out of what benchmarks print */
+/*
+ * measured.c - measured batches, out of what benchmarks print
+ *
+ * Line by line: a heading that is known says what the columns of the rows after it
+ * are; lines that belong to no table are passed over.
+ */
 #include "formats/log/measured.h"
 
 #include <ctype.h>
@@ -36,7 +41,7 @@ static const struct table {
 };
 enum { NTABLES = sizeof(tables) / sizeof(tables[0]) };
 
-/* Where a text stands: in which table, and in which run of ucx_perftest. */
+/* The state of the parser: the table, and the run of ucx_perftest. */
 struct reader {
 	struct measured *out;
 	const char *path;

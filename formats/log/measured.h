@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * measured.h - batches that somebody timed, out of what benchmarks print
+ * measured.h - measured batches, out of what benchmarks print
  *
  *	CSV with the columns bytes and us, and n for the operations of a batch
  *	nixlbench, tebench	a row for each block size and batch size

@@ -63,7 +63,7 @@ static bool parse_time(int64_t *ns, const char *text)
 	return true;
 }
 
-/* The number behind "name="; false if there is none. */
+/* The number after "name="; false if there is none. */
 bool kvt_log_field(double *out, const char *line, const char *name)
 {
 	const char *at = strstr(line, name);

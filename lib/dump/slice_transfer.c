@@ -144,8 +144,8 @@ static enum kvt_status check_all_there(const struct kvt_group *group, struct kvt
 	if (status || (own.begin == first && own.end == first + count))
 		return status;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: rank %lld of %lld holds heads %lld to %lld, the dump has %lld to %lld; a rank sends of all that it holds",
-			group->id, LL(rank.index), LL(rank.size), LL(own.begin),
+			"rank %lld of %lld holds heads %lld to %lld, the dump has %lld to %lld; a rank sends of all that it holds",
+			LL(rank.index), LL(rank.size), LL(own.begin),
 			LL(own.end - 1), LL(first), LL(first + count - 1));
 }
 

@@ -9,7 +9,7 @@
 
 #include "lib/kvt/kvt.h"
 
-/* Tokens that one hash id of a trace stands for. */
+/* Tokens of one hash id. */
 enum { KVT_TRACE_BLOCK = 512 };
 
 struct kvt_trace_row {

@@ -304,3 +304,12 @@ transfer() {
 	said 'nobody knows how opaque content is dealt to ranks'
 	[ ! -e third.bin ]
 }
+
+@test "slice --for-transfer of a rank that was cut is refused" {
+	kvtool slice -q --heads=2:4 -o cut.npy "$nhd"
+	run -3 --separate-stderr kvtool slice --for-transfer --src-tp=1 --src-rank=0 --dst-tp=4 \
+		--dst-rank=0 -o out.npy cut.npy
+	one_sentence
+	said 'rank 0 of 1 holds heads 0 to 3, the dump has 2 to 3'
+	[ ! -e out.npy ]
+}

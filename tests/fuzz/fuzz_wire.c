@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/wire/meet.h"
+#include "cli/wire/handshake.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -54,24 +54,24 @@ static void use_ops(const uint8_t *payload, int64_t length)
 		abort();
 }
 
-/* Nobody guesses a nonce or a proof: a meeting with a secret never comes about. */
-static void use_meeting(struct wire_meeting *m, const struct wire_head *head,
-			const uint8_t *payload)
+/* No input is a proof: a handshake with a secret is never completed. */
+static void use_handshake(struct wire_handshake *m, const struct wire_head *head,
+			  const uint8_t *payload)
 {
 	struct kvt_error err = { "" };
 
-	if (wire_meeting_take(m, head, payload, &err) && !err.text[0])
+	if (wire_handshake_take(m, head, payload, &err) && !err.text[0])
 		abort();
 	if (m->done)
 		abort();
 }
 
-static void use(struct wire_meeting *m, const struct wire_head *head,
+static void use(struct wire_handshake *m, const struct wire_head *head,
 		const uint8_t *payload)
 {
 	struct kvt_error err = { "" };
 
-	use_meeting(m, head, payload);
+	use_handshake(m, head, payload);
 	if (head->type == WIRE_ASK)
 		use_ask(payload, head->length);
 	if (head->type == WIRE_OPS)
@@ -84,10 +84,10 @@ static void use(struct wire_meeting *m, const struct wire_head *head,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct wire_secret secret;
-	struct wire_meeting meeting;
+	struct wire_handshake handshake;
 
 	if (wire_secret_make(&secret, NULL) ||
-	    wire_meeting_start(&meeting, &secret, size % 2, NULL))
+	    wire_handshake_start(&handshake, &secret, size % 2, NULL))
 		return 0;
 	while (size >= WIRE_HEAD) {
 		struct kvt_error err = { "" };
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (!(payload = malloc((size_t)head.length + 1)))
 			return 0;
 		memcpy(payload, data, (size_t)head.length);
-		use(&meeting, &head, payload);
+		use(&handshake, &head, payload);
 		free(payload);
 		data += head.length;
 		size -= (size_t)head.length;

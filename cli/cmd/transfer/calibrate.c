@@ -31,7 +31,7 @@ struct calibration {
 
 /* ---- fitting ------------------------------------------------------------- */
 
-/* Of what vLLM says of posting; half of an operation if nobody says anything. */
+/* From what vLLM logs of posting; without that, half of an operation. */
 static int64_t post_ps(const struct measured *m, int64_t op_ps)
 {
 	double us = 0, n = 0;

@@ -15,7 +15,7 @@
 struct small_case {
 	const char *path, *name;
 	json_t *object;
-	struct sim_end src, dst;
+	struct kvt_transfer_end src, dst;
 	uint32_t *ids[2];
 	int64_t tokens;
 	enum kvt_scope scope;
@@ -88,8 +88,8 @@ static enum kvt_status get_ids(struct small_case *c, int side, const char *key,
 	return KVT_OK;
 }
 
-static enum kvt_status get_end(struct small_case *c, int side, struct sim_end *end,
-			       struct kvt_error *err)
+static enum kvt_status get_end(struct small_case *c, int side,
+			       struct kvt_transfer_end *end, struct kvt_error *err)
 {
 	static const char *const keys[2][5] = {
 		{ "src_tp", "src_block_size", "src_pool_blocks", "src_layout",
@@ -150,7 +150,7 @@ static enum kvt_status hash_pair(struct pair_sum *out, const struct kvt_nest *ne
 }
 
 static enum kvt_status put_pairs(struct json_out *out, json_t *object,
-				 const struct sim_group *g, enum kvt_scope scope,
+				 const struct kvt_transfer_group *g, enum kvt_scope scope,
 				 struct kvt_error *err)
 {
 	json_t *pairs = json_put_array(out, object, "pairs");
@@ -178,13 +178,14 @@ static enum kvt_status put_pairs(struct json_out *out, json_t *object,
 	return KVT_OK;
 }
 
-static enum kvt_status print_case(const struct small_case *c, const struct sim_group *g,
-				  struct sim_figures *f, struct kvt_error *err)
+static enum kvt_status print_case(const struct small_case *c,
+				  const struct kvt_transfer_group *g,
+				  struct kvt_figures *f, struct kvt_error *err)
 {
 	struct json_out out = { json_object(), false };
 	enum kvt_status status;
 
-	if ((status = sim_count(f, g, c->scope, err)))
+	if ((status = kvt_figures_add(f, g, c->scope, err)))
 		return status;
 	json_put_text(&out, out.root, "name", c->name);
 	json_put_int(&out, out.root, "ops", f->tally.ops);
@@ -202,8 +203,8 @@ static enum kvt_status print_case(const struct small_case *c, const struct sim_g
 
 static enum kvt_status run_case(struct small_case *c, struct kvt_error *err)
 {
-	struct sim_group group;
-	struct sim_figures figures;
+	struct kvt_transfer_group group;
+	struct kvt_figures figures;
 	enum kvt_status status;
 
 	if ((status = get_int(&c->tokens, c, "tokens", err)) ||
@@ -211,14 +212,14 @@ static enum kvt_status run_case(struct small_case *c, struct kvt_error *err)
 	    (status = get_end(c, 0, &c->src, err)) ||
 	    (status = get_end(c, 1, &c->dst, err)))
 		return status;
-	if ((status = sim_group_init_one(&group, c->name, &c->src, &c->dst, 0, c->tokens,
-				     err)))
+	if ((status = kvt_transfer_group_init_one(&group, c->name, &c->src, &c->dst, 0,
+						  c->tokens, err)))
 		return status;
-	if (!(status = sim_figures_init(&figures, err))) {
+	if (!(status = kvt_figures_init(&figures, err))) {
 		status = print_case(c, &group, &figures, err);
-		sim_figures_free(&figures);
+		kvt_figures_free(&figures);
 	}
-	sim_group_free(&group);
+	kvt_transfer_group_free(&group);
 	return status;
 }
 

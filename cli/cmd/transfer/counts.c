@@ -129,7 +129,7 @@ static enum kvt_status make_spec(struct kvt_spec *spec, const struct row *r,
 	return wrong("there is no such kind", err);
 }
 
-static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
+static enum kvt_status make_end(struct kvt_transfer_end *end, uint32_t **ids,
 				const struct row *r, int side, struct kvt_error *err)
 {
 	const char *kind = r->text[KIND], *layout = r->text[SRC_LAYOUT + side];
@@ -139,13 +139,14 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 
 	if (r->n[STATES] % block)
 		return wrong("states are no whole blocks", err);
-	*end = (struct sim_end){ .ranks = r->n[SRC_TP + side], .layers = r->n[LAYERS],
-				 .table = { .states = block, .nids = n } };
+	*end = (struct kvt_transfer_end){ .ranks = r->n[SRC_TP + side],
+					  .layers = r->n[LAYERS],
+					  .table = { .states = block, .nids = n } };
 	if ((status = make_spec(&end->spec, r, err)) ||
 	    (status = !strncmp(kind, "conv-", 5) ?
 		      conv_layout(&end->layout, layout, kind[5] == 'D', err) :
 		      kvt_layout_parse(&end->layout, layout, err)) ||
-	    (status = sim_ids(ids, &end->table.pool, &pattern, n, err)))
+	    (status = kvt_block_ids(ids, &end->table.pool, &pattern, n, err)))
 		return status;
 	end->spec.block_size = block;
 	end->table.ids = *ids;
@@ -161,8 +162,8 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static enum kvt_status print_row(const struct row *r, const struct sim_group *g,
-				 struct sim_figures *f, struct kvt_error *err)
+static enum kvt_status print_row(const struct row *r, const struct kvt_transfer_group *g,
+				 struct kvt_figures *f, struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
 	int64_t n = g->xfer.dst.ranks + g->xfer.src.ranks, ops = 0;
@@ -201,20 +202,20 @@ static enum kvt_status print_row(const struct row *r, const struct sim_group *g,
 static enum kvt_status run_row(const struct row *r, struct kvt_error *err)
 {
 	uint32_t *ids[2] = { NULL, NULL };
-	struct sim_end src, dst;
-	struct sim_group group;
-	struct sim_figures figures;
+	struct kvt_transfer_end src, dst;
+	struct kvt_transfer_group group;
+	struct kvt_figures figures;
 	enum kvt_status status;
 
 	if (!(status = make_end(&src, &ids[0], r, 0, err)) &&
 	    !(status = make_end(&dst, &ids[1], r, 1, err)) &&
-	    !(status = sim_group_init_one(&group, r->text[GROUP], &src, &dst, 0,
-				      r->n[STATES], err))) {
-		if (!(status = sim_figures_init(&figures, err))) {
+	    !(status = kvt_transfer_group_init_one(&group, r->text[GROUP], &src, &dst, 0,
+						   r->n[STATES], err))) {
+		if (!(status = kvt_figures_init(&figures, err))) {
 			status = print_row(r, &group, &figures, err);
-			sim_figures_free(&figures);
+			kvt_figures_free(&figures);
 		}
-		sim_group_free(&group);
+		kvt_transfer_group_free(&group);
 	}
 	free(ids[0]);
 	free(ids[1]);

@@ -18,7 +18,7 @@ struct emit_args {
 };
 
 struct emit {
-	const struct sim *sim;
+	const struct kvt_transfer_plan *transfer;
 	enum kvt_scope scope;
 	const char *matrix_file;
 };
@@ -26,14 +26,14 @@ struct emit {
 /* ---- pairs, one after the other ------------------------------------------ */
 
 struct pair_at {
-	const struct sim_group *group;
+	const struct kvt_transfer_group *group;
 	struct kvt_pair pair;
 	struct kvt_nest nest;
 	char *name;			/* the group's, as JSON */
 	bool first;
 };
 
-/* An object of what stands before the pairs, and them. */
+/* An object: the legend, then the pairs. */
 static enum kvt_status each_pair(const struct emit *e, const char *legend,
 				 void (*print)(const struct emit *,
 					       const struct pair_at *),
@@ -43,10 +43,10 @@ static enum kvt_status each_pair(const struct emit *e, const char *legend,
 	enum kvt_status status = KVT_OK;
 
 	printf("{%s,\n\"pairs\": [\n", legend);
-	for (int g = 0; !status && g < e->sim->ngroups; g++) {
+	for (int g = 0; !status && g < e->transfer->ngroups; g++) {
 		struct kvt_pair_walk walk = { 0, 0 };
 
-		at.group = &e->sim->group[g];
+		at.group = &e->transfer->group[g];
 		if (!(at.name = json_quoted(at.group->name)))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 		while (!status && kvt_pair_next(&at.pair, &walk, &at.group->xfer)) {
@@ -72,12 +72,12 @@ static void open_pair(const struct pair_at *at)
 
 static enum kvt_status emit_csv(const struct emit *e, struct kvt_error *err)
 {
-	return plan_ops(e->sim, e->scope, false, NULL, err);
+	return plan_ops(e->transfer, e->scope, false, NULL, err);
 }
 
 static enum kvt_status emit_jsonl(const struct emit *e, struct kvt_error *err)
 {
-	return plan_ops(e->sim, e->scope, true, NULL, err);
+	return plan_ops(e->transfer, e->scope, true, NULL, err);
 }
 
 /* ---- descriptor lists ---------------------------------------------------- */
@@ -218,18 +218,18 @@ static enum kvt_status emit_regions(const struct emit *e, struct kvt_error *err)
 
 /* ---- benchmarks ---------------------------------------------------------- */
 
-static enum kvt_status count(struct posts *out, const struct emit *e,
+static enum kvt_status count(struct kvt_batches *out, const struct emit *e,
 			     struct kvt_error *err)
 {
-	return kvt_batches_of_scope(out, e->sim, e->scope, NULL, err);
+	return kvt_batches_of_scope(out, e->transfer, e->scope, NULL, err);
 }
 
 /* Its blocks are all of one size: those of the pair that has most operations. */
 static enum kvt_status emit_nixlbench(const struct emit *e, struct kvt_error *err)
 {
-	struct posts p;
+	struct kvt_batches p;
 	enum kvt_status status = count(&p, e, err);
-	const struct posts_batch *most = NULL;
+	const struct kvt_batch *most = NULL;
 	int64_t size = 0, odd = 0;
 
 	if (status)
@@ -253,14 +253,14 @@ static enum kvt_status emit_nixlbench(const struct emit *e, struct kvt_error *er
 	} else {
 		status = kvt_fail(err, KVT_BAD_INPUT, "nothing moves");
 	}
-	posts_free(&p);
+	kvt_batches_free(&p);
 	return status;
 }
 
 /* Ranks of the destination come after all ranks of the source. */
 static enum kvt_status emit_matrix(const struct emit *e, struct kvt_error *err)
 {
-	struct posts p;
+	struct kvt_batches p;
 	enum kvt_status status = count(&p, e, err);
 	int64_t ranks, *row;
 
@@ -268,7 +268,7 @@ static enum kvt_status emit_matrix(const struct emit *e, struct kvt_error *err)
 		return status;
 	ranks = p.src_ranks + p.dst_ranks;
 	if (!(row = calloc((size_t)ranks, sizeof(*row)))) {
-		posts_free(&p);
+		kvt_batches_free(&p);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	for (int64_t y = 0; y < ranks; y++) {
@@ -281,7 +281,7 @@ static enum kvt_status emit_matrix(const struct emit *e, struct kvt_error *err)
 		putchar('\n');
 	}
 	free(row);
-	posts_free(&p);
+	kvt_batches_free(&p);
 	return KVT_OK;
 }
 
@@ -290,7 +290,7 @@ static enum kvt_status emit_yaml(const struct emit *e, struct kvt_error *err)
 	(void)err;
 	printf("traffic_patterns:\n  - matrix_file: \"%s\"\n    shards: 1\n"
 	       "    mem_type: \"cuda\"\n    xfer_op: \"WRITE\"\n    metadata:\n"
-	       "      isl: %" PRId64 "\n", e->matrix_file, e->sim->tokens);
+	       "      isl: %" PRId64 "\n", e->matrix_file, e->transfer->tokens);
 	return KVT_OK;
 }
 
@@ -307,7 +307,7 @@ static const struct {
 };
 enum { NFORMATS = sizeof(formats) / sizeof(formats[0]) };
 
-/* It stands between quotes in a file that others read. */
+/* It is put between quotes in a file that others read. */
 static enum kvt_status check_name(const char *name, struct kvt_error *err)
 {
 	for (const char *c = name; *c; c++)
@@ -337,7 +337,7 @@ static enum kvt_status emit(const struct transfer_words *s, const struct emit_ar
 	    (status = scope_take(&e.scope, a->scope, err)) ||
 	    (status = transfer_open(&in, s, err)))
 		return status;
-	e.sim = &in.transfer;
+	e.transfer = &in.transfer;
 	status = formats[f].print(&e, err);
 	transfer_close(&in);
 	return status;

@@ -21,7 +21,7 @@
 /* ---- both sides ------------------------------------------------------ */
 
 /* All ranks of a side that exists; free it even if this fails. */
-static enum kvt_status open_ranks(struct side *side, int n, const char *const *names,
+static enum kvt_status open_ranks(struct kvt_ranks *side, int n, const char *const *names,
 				  struct kvt_error *err)
 {
 	enum kvt_status status;
@@ -59,7 +59,7 @@ static enum kvt_status count_source(int *out, int n, char **argv, struct kvt_err
 	return KVT_OK;
 }
 
-static enum kvt_status new_side(struct sides *sides, const struct exec_words *args,
+static enum kvt_status new_side(struct kvt_sides *sides, const struct exec_words *args,
 				struct kvt_error *err)
 {
 	struct kvt_new_side side = {
@@ -72,12 +72,12 @@ static enum kvt_status new_side(struct sides *sides, const struct exec_words *ar
 					   args->transfer.dst.text, err);
 
 	if (!status)
-		status = make_destination(sides, &side, err);
+		status = kvt_sides_make_dst(sides, &side, err);
 	free(ids.list);
 	return status;
 }
 
-static enum kvt_status open_sides(struct sides *sides, const struct exec_words *args,
+static enum kvt_status open_sides(struct kvt_sides *sides, const struct exec_words *args,
 				  int n, char **argv, struct kvt_error *err)
 {
 	const char *const *names = (const char *const *)argv;
@@ -105,10 +105,10 @@ static enum kvt_status open_sides(struct sides *sides, const struct exec_words *
 			      &how, err);
 }
 
-enum kvt_status exec_open(struct sides *out, const struct exec_words *args, int n,
+enum kvt_status exec_open(struct kvt_sides *out, const struct exec_words *args, int n,
 			  char **argv, struct kvt_error *err)
 {
-	struct sides sides = { .fill = (uint8_t)args->fill };
+	struct kvt_sides sides = { .fill = (uint8_t)args->fill };
 	enum kvt_status status;
 
 	if (args->fill > 255)
@@ -116,7 +116,7 @@ enum kvt_status exec_open(struct sides *out, const struct exec_words *args, int 
 				"--fill is %lld, expected a byte, 0 to 255",
 				LL(args->fill));
 	if ((status = open_sides(&sides, args, n, argv, err)))
-		sides_free(&sides);
+		kvt_sides_free(&sides);
 	else
 		*out = sides;
 	return status;
@@ -125,7 +125,7 @@ enum kvt_status exec_open(struct sides *out, const struct exec_words *args, int 
 /* ---- outputs --------------------------------------------------------- */
 
 /* Of neither side: the destination is read again while this is written. */
-static enum kvt_status refuse_sides(const char *name, const struct sides *sides,
+static enum kvt_status refuse_sides(const char *name, const struct kvt_sides *sides,
 				    struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -157,7 +157,8 @@ static enum kvt_status output_name(char *out, size_t room, const char *pattern, 
 	return n < (int)room ? KVT_OK : kvt_fail(err, KVT_USAGE, "-o is too long");
 }
 
-static enum kvt_status create_output(struct kvt_writer **out, const struct sides *sides,
+static enum kvt_status create_output(struct kvt_writer **out,
+				     const struct kvt_sides *sides,
 				     const struct exec_words *args, int rank,
 				     struct kvt_error *err)
 {
@@ -169,11 +170,12 @@ static enum kvt_status create_output(struct kvt_writer **out, const struct sides
 	    (status = refuse_sides(name, sides, err)))
 		return status;
 	tell_leftovers(name);
-	return kvt_create(out, name, &args->create, side_rank(&sides->dst, rank), err);
+	return kvt_create(out, name, &args->create, kvt_ranks_snapshot(&sides->dst, rank),
+			  err);
 }
 
-enum kvt_status exec_carry(struct carried *out, const struct sides *sides,
-			   const struct exec_words *args, carry_fn *fn, void *context,
+enum kvt_status exec_carry(struct kvt_carried *out, const struct kvt_sides *sides,
+			   const struct exec_words *args, kvt_carry_fn *fn, void *context,
 			   struct kvt_error *err)
 {
 	struct kvt_op_place corrupt;
@@ -181,20 +183,22 @@ enum kvt_status exec_carry(struct carried *out, const struct sides *sides,
 				     .fn = fn, .context = context };
 	enum kvt_status status = KVT_OK;
 
-	*out = (struct carried){ .n = sides->dst.n };
+	*out = (struct kvt_carried){ .n = sides->dst.n };
 	out->writer = calloc((size_t)out->n, sizeof(*out->writer));
 	if (!out->writer)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (args->corrupt >= 0) {
-		status = kvt_transfer_find_op(&corrupt, &sides->sim, args->corrupt, err);
+		status = kvt_transfer_find_op(&corrupt, &sides->transfer, args->corrupt,
+					      err);
 		how.corrupt = &corrupt;
 	}
 	for (int r = 0; !status && r < out->n; r++)
 		status = create_output(&out->writer[r], sides, args, r, err);
-	return status ? status : carry_out(out, sides, &how, err);
+	return status ? status : kvt_carry_out(out, sides, &how, err);
 }
 
-static enum kvt_status open_outputs(struct side *after, const struct carried *carried,
+static enum kvt_status open_outputs(struct kvt_ranks *after,
+				    const struct kvt_carried *carried,
 				    const struct exec_words *args, struct kvt_error *err)
 {
 	const char **name = calloc((size_t)carried->n, sizeof(*name));
@@ -211,41 +215,41 @@ static enum kvt_status open_outputs(struct side *after, const struct carried *ca
 	return status;
 }
 
-enum kvt_status exec_publish(struct verified *out, const struct sides *sides,
-			     const struct carried *carried, const struct exec_words *args,
-			     struct kvt_error *err)
+enum kvt_status exec_publish(struct kvt_verified *out, const struct kvt_sides *sides,
+			     const struct kvt_carried *carried,
+			     const struct exec_words *args, struct kvt_error *err)
 {
-	struct side after = { .n = 0 };
+	struct kvt_ranks after = { .n = 0 };
 	enum kvt_status status = open_outputs(&after, carried, args, err);
 
 	if (!status)
-		status = sides_verify(out, sides, &after, &args->run, err);
-	ranks_free(&after);
-	if (status || (status = sides_unchanged(sides, err)))
+		status = kvt_sides_verify(out, sides, &after, &args->run, err);
+	kvt_ranks_free(&after);
+	if (status || (status = kvt_sides_unchanged(sides, err)))
 		return status;
 	return publish(carried->writer, carried->n, err);
 }
 
 /* ---- telling --------------------------------------------------------- */
 
-static int64_t count_pairs(const struct sides *sides)
+static int64_t count_pairs(const struct kvt_sides *sides)
 {
 	int64_t n = 0;
 
-	for (int g = 0; g < sides->sim.ngroups; g++) {
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
 		struct kvt_pair_walk walk = { 0, 0 };
 		struct kvt_pair pair;
 
-		while (kvt_pair_next(&pair, &walk, &sides->sim.group[g].xfer))
+		while (kvt_pair_next(&pair, &walk, &sides->transfer.group[g].xfer))
 			n++;
 	}
 	return n;
 }
 
-static enum kvt_status print_json(const struct sides *sides,
+static enum kvt_status print_json(const struct kvt_sides *sides,
 				  const struct exec_words *args,
-				  const struct carried *c, const struct verified *v,
-				  struct kvt_error *err)
+				  const struct kvt_carried *c,
+				  const struct kvt_verified *v, struct kvt_error *err)
 {
 	struct json_out out;
 	enum kvt_status status;
@@ -266,15 +270,15 @@ static enum kvt_status print_json(const struct sides *sides,
 		     kvt_device_pool_nbytes(args->run.device));
 	json_put_real(&out, out.root, "seconds", c->seconds);
 	json_put_real(&out, out.root, "verify_seconds", v->seconds);
-	json_put_int(&out, out.root, "strangers", c->strangers);
+	json_put_int(&out, out.root, "strangers", c->rejected);
 	json_put_int(&out, out.root, "bytes_compared", v->bytes);
 	json_put_int(&out, out.root, "bytes_untouched", v->untouched);
 	json_put_text(&out, out.root, "digest",
 		      v->has_digest ? kvt_digest_text(DIGEST_TOKENS, v->version,
 						      &v->digest[1]).s : NULL);
 	list = json_put_array(&out, out.root, "groups");
-	for (int g = 0; g < sides->sim.ngroups; g++) {
-		const struct sim_group *group = &sides->sim.group[g];
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
+		const struct kvt_transfer_group *group = &sides->transfer.group[g];
 		json_t *o = json_append_object(&out, list);
 
 		json_put_text(&out, o, "group", group->name);
@@ -289,8 +293,8 @@ static enum kvt_status print_json(const struct sides *sides,
 	return status;
 }
 
-enum kvt_status exec_report(const struct sides *sides, const struct exec_words *args,
-			    const struct carried *c, const struct verified *v,
+enum kvt_status exec_report(const struct kvt_sides *sides, const struct exec_words *args,
+			    const struct kvt_carried *c, const struct kvt_verified *v,
 			    struct kvt_error *err)
 {
 	if (args->json)
@@ -325,23 +329,23 @@ enum kvt_status exec_report(const struct sides *sides, const struct exec_words *
 static enum kvt_status exec(const struct exec_words *args, int n, char **argv,
 			    struct kvt_error *err)
 {
-	struct sides sides;
-	struct carried carried;
-	struct verified verified = { .bytes = 0 };
+	struct kvt_sides sides;
+	struct kvt_carried carried;
+	struct kvt_verified verified = { .bytes = 0 };
 	enum kvt_status status = exec_open(&sides, args, n, argv, err);
 
 	if (status)
 		return status;
 	signals_catch_all();
-	status = exec_carry(&carried, &sides, args, carry_copy, NULL, err);
+	status = exec_carry(&carried, &sides, args, kvt_carry_copy, NULL, err);
 	if (!status && !args->dry_run)
 		status = exec_publish(&verified, &sides, &carried, args, err);
 	if (!status)
 		status = exec_report(&sides, args, &carried, &verified, err);
 	for (int r = 0; status && carried.writer && r < carried.n; r++)
 		kvt_writer_retell(carried.writer[r], err);
-	carried_free(&carried);
-	sides_free(&sides);
+	kvt_carried_free(&carried);
+	kvt_sides_free(&sides);
 	return status;
 }
 

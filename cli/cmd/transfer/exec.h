@@ -56,24 +56,24 @@ struct exec_words {
  * are the destination, unless --dst describes a new one.
  */
 KVT_MUST_CHECK enum kvt_status
-exec_open(struct sides *out, const struct exec_words *words, int n, char **argv,
+exec_open(struct kvt_sides *out, const struct exec_words *words, int n, char **argv,
 	  struct kvt_error *err);
 
 /* Creates the outputs and moves; free 'out' also after a failure. */
 KVT_MUST_CHECK enum kvt_status
-exec_carry(struct carried *out, const struct sides *sides,
-	   const struct exec_words *words, carry_fn *fn, void *context,
+exec_carry(struct kvt_carried *out, const struct kvt_sides *sides,
+	   const struct exec_words *words, kvt_carry_fn *fn, void *context,
 	   struct kvt_error *err);
 
 /* Reads the outputs again, where they are staged, and publishes them. */
 KVT_MUST_CHECK enum kvt_status
-exec_publish(struct verified *out, const struct sides *sides,
-	     const struct carried *carried, const struct exec_words *words,
+exec_publish(struct kvt_verified *out, const struct kvt_sides *sides,
+	     const struct kvt_carried *carried, const struct exec_words *words,
 	     struct kvt_error *err);
 
 KVT_MUST_CHECK enum kvt_status
-exec_report(const struct sides *sides, const struct exec_words *words,
-	    const struct carried *carried, const struct verified *verified,
+exec_report(const struct kvt_sides *sides, const struct exec_words *words,
+	    const struct kvt_carried *carried, const struct kvt_verified *verified,
 	    struct kvt_error *err);
 
 #endif

@@ -306,7 +306,8 @@ static enum kvt_status open_dumps(struct transfer_input *in,
 				  const struct transfer_words *a, struct kvt_error *err)
 {
 	struct kvt_transfer_how how;
-	struct sim_dumps dumps = { .src_name = a->src.file, .dst_name = a->dst.file };
+	struct kvt_transfer_dumps dumps = { .src_name = a->src.file,
+					    .dst_name = a->dst.file };
 	enum kvt_status status;
 
 	if ((status = transfer_how_take(&how, a, err)) ||
@@ -335,7 +336,7 @@ enum kvt_status transfer_open(struct transfer_input *in, const struct transfer_w
 
 void transfer_close(struct transfer_input *in)
 {
-	sim_free(&in->transfer);
+	kvt_transfer_free(&in->transfer);
 	for (int i = 0; i < 2; i++) {
 		kvt_dump_close(in->dump[i]);
 		in->dump[i] = NULL;
@@ -457,8 +458,8 @@ static const char *share_name(int i)
 
 /* ---- the stack ------------------------------------------------------------ */
 
-static enum kvt_status take_posting(struct posts_how *how, const struct posting_words *a,
-				    struct kvt_error *err)
+static enum kvt_status take_posting(struct kvt_batch_how *how,
+				    const struct posting_words *a, struct kvt_error *err)
 {
 	int stack = KVT_STACK_RFC, coalesce = KVT_COALESCE_STACK, share = KVT_SHARE_FAIR;
 	enum kvt_status status;
@@ -492,7 +493,7 @@ static enum kvt_status take_posting(struct posts_how *how, const struct posting_
 
 /* ---- figures of the link --------------------------------------------------- */
 
-/* Of a stack that nobody gave a link: the one whose figures are its own. */
+/* Without --link, the one that was measured with the stack. */
 static const char *default_link(const char *emulate)
 {
 	if (emulate && !strncmp(emulate, "nixl", 4))
@@ -517,7 +518,7 @@ static enum kvt_status take_overlap(int *out, const char *text, struct kvt_error
 }
 
 /* Some of these are figures enough for a link that was never measured. */
-static enum kvt_status override(struct posts_how *how, const struct posting_words *a,
+static enum kvt_status override(struct kvt_batch_how *how, const struct posting_words *a,
 				struct kvt_error *err)
 {
 	struct kvt_link *link = &how->link;
@@ -553,7 +554,7 @@ static enum kvt_status override(struct posts_how *how, const struct posting_word
 	return KVT_OK;
 }
 
-enum kvt_status posting_take(struct posts_how *out, struct link_file *file,
+enum kvt_status posting_take(struct kvt_batch_how *out, struct link_file *file,
 			     const struct posting_words *a, struct kvt_error *err)
 {
 	const char *name = a->link ? a->link : default_link(a->emulate);

@@ -101,7 +101,7 @@ transfer_how_take(struct kvt_transfer_how *out, const struct transfer_words *wor
 
 /* A transfer and what it borrows; not to be copied. */
 struct transfer_input {
-	struct sim transfer;
+	struct kvt_transfer_plan transfer;
 	struct kvt_dump *dump[2];	/* of two dumps; else NULL */
 	struct kvt_model_transfer from;	/* of a model, or of --spec */
 	struct kvt_model_config *config;	/* owned */
@@ -176,7 +176,7 @@ struct posting_words {
 
 /* 'file' must outlive 'out', whose link borrows its words. */
 KVT_MUST_CHECK enum kvt_status
-posting_take(struct posts_how *out, struct link_file *file,
+posting_take(struct kvt_batch_how *out, struct link_file *file,
 	     const struct posting_words *words, struct kvt_error *err);
 
 /*

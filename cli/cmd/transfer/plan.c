@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What plan is asked for beside the transfer itself. */
+/* The options of plan alone. */
 struct plan_args {
 	const char *scope, *cases, *counts, *pair;
 	int64_t expect_ops, max_ops;	/* -1: not given */
@@ -15,17 +15,17 @@ struct plan_args {
 static enum kvt_status count_all(int64_t *ops, const struct transfer_words *a,
 				 enum kvt_scope scope, struct kvt_error *err)
 {
-	struct sim_figures f;
+	struct kvt_figures f;
 	struct transfer_input in;
 	enum kvt_status status = transfer_open(&in, a, err);
 
 	if (status)
 		return status;
-	if (!(status = sim_figures_init(&f, err))) {
+	if (!(status = kvt_figures_init(&f, err))) {
 		for (int g = 0; !status && g < in.transfer.ngroups; g++)
-			status = sim_count(&f, &in.transfer.group[g], scope, err);
+			status = kvt_figures_add(&f, &in.transfer.group[g], scope, err);
 		*ops = f.tally.ops;
-		sim_figures_free(&f);
+		kvt_figures_free(&f);
 	}
 	transfer_close(&in);
 	return status;
@@ -60,7 +60,7 @@ static enum kvt_status find_best(struct plan_report *r, const struct transfer_wo
 static enum kvt_status check_ops(const struct plan_report *r, const struct plan_args *p,
 				 struct kvt_error *err)
 {
-	int64_t ops = sim_report_ops(&r->all, r->scope);
+	int64_t ops = kvt_plan_figures_ops(&r->all, r->scope);
 
 	if (p->expect_ops >= 0 && ops != p->expect_ops)
 		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected %lld",
@@ -71,12 +71,12 @@ static enum kvt_status check_ops(const struct plan_report *r, const struct plan_
 	return KVT_OK;
 }
 
-static enum kvt_status report(const struct sim *sim, const struct transfer_words *a,
-			      const struct plan_args *p, enum kvt_scope scope,
-			      struct kvt_error *err)
+static enum kvt_status report(const struct kvt_transfer_plan *transfer,
+			      const struct transfer_words *a, const struct plan_args *p,
+			      enum kvt_scope scope, struct kvt_error *err)
 {
 	struct plan_report r = { .scope = scope, .histogram = p->histogram };
-	enum kvt_status status = sim_report_init(&r.all, sim, err);
+	enum kvt_status status = kvt_plan_figures_init(&r.all, transfer, err);
 
 	if (status)
 		return status;
@@ -86,7 +86,7 @@ static enum kvt_status report(const struct sim *sim, const struct transfer_words
 		status = p->json ? plan_json(&r, err) : plan_text(&r, err);
 	if (!status)
 		status = check_ops(&r, p, err);
-	sim_report_free(&r.all);
+	kvt_plan_figures_free(&r.all);
 	return status;
 }
 

@@ -73,7 +73,7 @@ static enum kvt_status take_overlap(int64_t *pieces, const struct replay_args *a
 {
 	struct kvt_model_transfer one = *from;
 	int64_t g = 0, layers = 0;
-	struct sim sim;
+	struct kvt_transfer_plan transfer;
 	enum kvt_status status;
 
 	*pieces = 1;
@@ -86,17 +86,17 @@ static enum kvt_status take_overlap(int64_t *pieces, const struct replay_args *a
 		return kvt_fail(err, KVT_USAGE,
 				"--overlap needs --push and --prefill-rate: who pulls waits for the whole prompt");
 	one.tokens = 1;
-	if ((status = kvt_transfer_of_model(&sim, &one, err)))
+	if ((status = kvt_transfer_of_model(&transfer, &one, err)))
 		return status;
-	for (int i = 0; i < sim.ngroups; i++)
-		layers += sim.group[i].xfer.layers;
-	sim_free(&sim);
+	for (int i = 0; i < transfer.ngroups; i++)
+		layers += transfer.group[i].xfer.layers;
+	kvt_transfer_free(&transfer);
 	*pieces = (layers + g - 1) / g;
 	return KVT_OK;
 }
 
 /* "RAIL@T+D", seconds; a rail rests for 30 s at least, as in Mooncake. */
-static enum kvt_status take_down(struct serve_how *how, const struct replay_args *a,
+static enum kvt_status take_down(struct kvt_replay_how *how, const struct replay_args *a,
 				 struct kvt_error *err)
 {
 	double at, span;
@@ -123,15 +123,15 @@ static enum kvt_status take_down(struct serve_how *how, const struct replay_args
 	return KVT_OK;
 }
 
-static enum kvt_status take_how(struct serve_how *how, const struct replay_args *a,
+static enum kvt_status take_how(struct kvt_replay_how *how, const struct replay_args *a,
 				const struct kvt_model_transfer *from,
-				const struct posts_how *posts, struct kvt_error *err)
+				const struct kvt_batch_how *posts, struct kvt_error *err)
 {
 	/* 4.096 us * 2^18, the timeout of InfiniBand that Mooncake asks for */
 	double lease = 480, dead = -1, timeout = 4.096e-6 * 262144;
 	enum kvt_status status;
 
-	*how = (struct serve_how) { .posts = posts,
+	*how = (struct kvt_replay_how) { .posts = posts,
 				    .prefill = a->prefill,
 				    .concurrent = a->concurrent,
 				    .seed = (uint64_t)a->seed };
@@ -153,13 +153,13 @@ static enum kvt_status take_how(struct serve_how *how, const struct replay_args 
 }
 
 /* What a log of transfers needs to become requests. */
-static enum kvt_status find_unit(struct kvt_trace_unit *out, struct sizes *sizes,
-				 struct kvt_error *err)
+static enum kvt_status find_unit(struct kvt_trace_unit *out,
+				 struct kvt_request_sizes *sizes, struct kvt_error *err)
 {
-	struct posts_batch *one, *two;
-	const struct posts *pairs;
+	struct kvt_batch *one, *two;
+	const struct kvt_batches *pairs;
 	int64_t more = 0;
-	enum kvt_status status = sizes_pairs(&pairs, sizes, err);
+	enum kvt_status status = kvt_request_sizes_pairs(&pairs, sizes, err);
 
 	if (status)
 		return status;
@@ -167,8 +167,8 @@ static enum kvt_status find_unit(struct kvt_trace_unit *out, struct sizes *sizes
 	if (!one)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	two = one + pairs->n;
-	if (!(status = sizes_get(one, sizes, sizes->unit, err)) &&
-	    !(status = sizes_get(two, sizes, 2 * sizes->unit, err)))
+	if (!(status = kvt_request_sizes_get(one, sizes, sizes->unit, err)) &&
+	    !(status = kvt_request_sizes_get(two, sizes, 2 * sizes->unit, err)))
 		for (int64_t i = 0; i < pairs->n; i++)
 			more += two[i].bytes - one[i].bytes;
 	free(one);
@@ -177,7 +177,7 @@ static enum kvt_status find_unit(struct kvt_trace_unit *out, struct sizes *sizes
 }
 
 static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_args *a,
-				  struct sizes *sizes, struct kvt_error *err)
+				  struct kvt_request_sizes *sizes, struct kvt_error *err)
 {
 	struct kvt_trace_unit unit;
 	unsigned long long seed;
@@ -200,7 +200,7 @@ static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_arg
 
 /* ---- running -------------------------------------------------------------- */
 
-static enum kvt_status finish(const struct serve_report *r, const struct replay_args *a,
+static enum kvt_status finish(const struct replay_report *r, const struct replay_args *a,
 			      double percent, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -212,7 +212,7 @@ static enum kvt_status finish(const struct serve_report *r, const struct replay_
 		replay_text(r);
 	if (status || !r->slo_ns)
 		return status;
-	got = 100 * serve_attainment(r->serve, r->slo_ns);
+	got = 100 * kvt_replay_attainment(r->replay, r->slo_ns);
 	if (got >= percent)
 		return KVT_OK;
 	return kvt_fail(err, KVT_MISMATCH,
@@ -220,32 +220,31 @@ static enum kvt_status finish(const struct serve_report *r, const struct replay_
 			got, a->slo, percent);
 }
 
-static enum kvt_status replay(const struct replay_args *a,
-			      const struct posts_how *posts, struct sizes *sizes,
-			      const struct kvt_trace *trace, bool faults,
-			      struct kvt_error *err)
+static enum kvt_status run_trace(const struct replay_args *a,
+				 const struct kvt_batch_how *posts,
+				 struct kvt_request_sizes *sizes,
+				 const struct kvt_trace *trace, bool faults,
+				 struct kvt_error *err)
 {
-	struct serve_how how;
-	struct serve serve;
-	struct serve_report r = { .serve = &serve, .how = &how, .sizes = sizes,
-				  .trace = a->trace ? a->trace : "synthetic",
-				  .faults = faults, .requests = a->requests };
+	struct kvt_replay_how how;
+	struct kvt_replay replay;
+	struct replay_report r = {
+		.replay = &replay, .how = &how, .sizes = sizes,
+		.trace = a->trace ? a->trace : "synthetic",
+		.faults = faults, .requests = a->requests,
+	};
 	double slo = 0, percent = 99;
 	enum kvt_status status;
 
 	if ((status = number(&slo, a->slo, "slo", 1e9, err)) ||
 	    (status = number(&percent, a->slo_percent, "slo-percent", 100, err)) ||
 	    (status = take_how(&how, a, sizes->from, posts, err)) ||
-	    (status = serve_run(&serve, trace, sizes, &how, err)))
+	    (status = kvt_replay_run(&replay, trace, sizes, &how, err)))
 		return status;
 	r.slo_ns = (int64_t)(slo * 1e6 + 0.5);
-	r.scattered = (a->transfer.dst.text && strstr(a->transfer.dst.text,
-						      "ids=scatter")) ||
-		      (a->transfer.src.text && strstr(a->transfer.src.text,
-						      "ids=scatter") &&
-		       !(a->transfer.dst.text && strstr(a->transfer.dst.text, "ids=")));
+	r.scattered = !strcmp(sizes->from->dst.ids.words, "scatter");
 	status = finish(&r, a, percent, err);
-	serve_free(&serve);
+	kvt_replay_free(&replay);
 	return status;
 }
 
@@ -290,9 +289,9 @@ static enum kvt_status start(struct replay_args *a, bool faults,
 {
 	struct transfer_input in = { .dump = { NULL } };
 	struct link_file file;
-	struct posts_how posts;
+	struct kvt_batch_how posts;
 	struct kvt_trace trace;
-	struct sizes sizes = { .of = NULL };
+	struct kvt_request_sizes sizes = { .of = NULL };
 	enum kvt_status status;
 
 	if (a->posting.link && !strcmp(a->posting.link, "list")) {
@@ -304,12 +303,12 @@ static enum kvt_status start(struct replay_args *a, bool faults,
 	    (status = check_ids(&a->transfer, err)))
 		return status;
 	if (!(status = transfer_describe(&in, &a->transfer, err)) &&
-	    !(status = sizes_init(&sizes, &in.from, &posts, err)) &&
+	    !(status = kvt_request_sizes_init(&sizes, &in.from, &posts, err)) &&
 	    !(status = take_trace(&trace, a, &sizes, err))) {
-		status = replay(a, &posts, &sizes, &trace, faults, err);
+		status = run_trace(a, &posts, &sizes, &trace, faults, err);
 		kvt_trace_free(&trace);
 	}
-	sizes_free(&sizes);
+	kvt_request_sizes_free(&sizes);
 	transfer_close(&in);
 	return status;
 }

@@ -33,15 +33,15 @@ static void put_head(FILE *f, const struct page *p)
 	char name[64];
 
 	fputs("<h1>KV transfer", f);
-	if (p->sim->model) {
+	if (p->transfer->model) {
 		fputs(", ", f);
-		html_text(f, p->sim->model);
+		html_text(f, p->transfer->model);
 	}
 	fprintf(f, "</h1>\n<p class=\"dim\">%s, %s; scope %s; all figures are "
 			"sums "
 		"over the ranks; every byte arrives exactly once</p>\n",
-		human_requests(p->sim).s,
-		p->sim->whole ? "whole blocks" : "valid states only",
+		human_requests(p->transfer).s,
+		p->transfer->whole ? "whole blocks" : "valid states only",
 		kvt_scope_name(p->scope));
 	fputs("<ul class=\"facts\">\n", f);
 	fact(f, human_count(pairs->ops).s, "operations");
@@ -108,16 +108,16 @@ static void put_breaks(FILE *f, const struct kvt_tally *t)
 static enum kvt_status put_maps(FILE *f, const struct page *p, int g,
 				struct kvt_error *err)
 {
-	const struct sim_group *group = &p->sim->group[g];
+	const struct kvt_transfer_group *group = &p->transfer->group[g];
 	const struct kvt_layout *layout[2] = { &group->src_layout, &group->dst_layout };
 	struct kvt_pair_walk walk = { 0, 0 };
-	struct block_maps maps;
+	struct kvt_picture maps;
 	struct kvt_pair pair;
 	enum kvt_status status;
 
 	if (!kvt_pair_next(&pair, &walk, &group->xfer) || !group->xfer.nentries)
 		return KVT_OK;
-	if ((status = block_maps_init(&maps, group, &pair, p->scope, err)))
+	if ((status = kvt_picture_init(&maps, group, &pair, p->scope, err)))
 		return status;
 	fprintf(f, "<p class=\"dim\">Rank %" PRId64 " to rank %" PRId64 ", by ascending "
 		"address; one colour an operation on both sides, ten in turn; grey is "
@@ -132,21 +132,21 @@ static enum kvt_status put_maps(FILE *f, const struct page *p, int g,
 			 kvt_layout_string(layout[s]).s);
 	}
 	fputs("</div>\n", f);
-	block_maps_free(&maps);
+	kvt_picture_free(&maps);
 	return KVT_OK;
 }
 
 static enum kvt_status put_group(FILE *f, const struct page *p, int g,
 				 struct kvt_error *err)
 {
-	const struct sim_group *group = &p->sim->group[g];
-	struct sim_figures figures;
+	const struct kvt_transfer_group *group = &p->transfer->group[g];
+	struct kvt_figures figures;
 	char id[32];
-	enum kvt_status status = sim_figures_init(&figures, err);
+	enum kvt_status status = kvt_figures_init(&figures, err);
 
 	if (status)
 		return status;
-	if (!(status = sim_count(&figures, group, p->scope, err))) {
+	if (!(status = kvt_figures_add(&figures, group, p->scope, err))) {
 		fputs("<section class=\"card\">\n<h2>", f);
 		html_text(f, group->name);
 		fprintf(f, ": %s, %s layer%s, %s operation%s</h2>\n",
@@ -167,7 +167,7 @@ static enum kvt_status put_group(FILE *f, const struct page *p, int g,
 		put_breaks(f, &figures.tally);
 		fputs("</section>\n", f);
 	}
-	sim_figures_free(&figures);
+	kvt_figures_free(&figures);
 	return status;
 }
 
@@ -177,7 +177,7 @@ static enum kvt_status put_page(FILE *f, const struct page *p, struct kvt_error 
 
 	html_begin(f, "kvtool transfer-sim report");
 	put_head(f, p);
-	for (int g = 0; !status && g < p->sim->ngroups; g++)
+	for (int g = 0; !status && g < p->transfer->ngroups; g++)
 		status = put_group(f, p, g, err);
 	fputs("<section class=\"card\">\n<h2>Between ranks</h2>\n", f);
 	svg_matrix(f, NULL, &p->pairs);
@@ -201,8 +201,9 @@ static enum kvt_status put_page_trace(FILE *f, const struct page *p,
 	return put_trace(f, &p->pairs, p->trace_max, err);
 }
 
-static enum kvt_status fill_timeline(struct timeline *out, const struct posts *posts,
-				     const struct clock_times *times,
+static enum kvt_status fill_timeline(struct timeline *out,
+				     const struct kvt_batches *posts,
+				     const struct kvt_batch_times *times,
 				     struct kvt_error *err)
 {
 	*out = (struct timeline){
@@ -214,8 +215,8 @@ static enum kvt_status fill_timeline(struct timeline *out, const struct posts *p
 	if (!out->batch)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < posts->n; i++) {
-		const struct posts_batch *b = &posts->batch[i];
-		const struct clock_batch *t = &times->batch[i];
+		const struct kvt_batch *b = &posts->batch[i];
+		const struct kvt_batch_time *t = &times->batch[i];
 
 		out->batch[i] = (struct timeline_batch){
 			b->src_rank, b->dst_rank, b->merged, b->bytes,
@@ -226,21 +227,22 @@ static enum kvt_status fill_timeline(struct timeline *out, const struct posts *p
 }
 
 /* Scope by scope, as no stack merges it, on the link alone. */
-static enum kvt_status make_timeline(struct timeline *out, const struct sim *sim,
+static enum kvt_status make_timeline(struct timeline *out,
+				     const struct kvt_transfer_plan *transfer,
 				     enum kvt_scope scope, const struct kvt_link *link,
 				     struct kvt_error *err)
 {
-	struct posts posts;
-	struct clock_times times;
-	enum kvt_status status = kvt_batches_of_scope(&posts, sim, scope, link, err);
+	struct kvt_batches posts;
+	struct kvt_batch_times times;
+	enum kvt_status status = kvt_batches_of_scope(&posts, transfer, scope, link, err);
 
 	if (status)
 		return status;
 	if (!(status = kvt_clock_run_plain(&times, &posts, link, err))) {
 		status = fill_timeline(out, &posts, &times, err);
-		clock_free(&times);
+		kvt_clock_free(&times);
 	}
-	posts_free(&posts);
+	kvt_batches_free(&posts);
 	return status;
 }
 
@@ -261,10 +263,11 @@ static enum kvt_status put_file(struct text_output *out, const struct page *p,
 	return status;
 }
 
-static enum kvt_status report(const struct sim *sim, const struct page_args *a,
-			      const struct kvt_link *link, struct kvt_error *err)
+static enum kvt_status report(const struct kvt_transfer_plan *transfer,
+			      const struct page_args *a, const struct kvt_link *link,
+			      struct kvt_error *err)
 {
-	struct page p = { .sim = sim, .link = link,
+	struct page p = { .transfer = transfer, .link = link,
 			  .trace_max = a->trace_max ? a->trace_max : 20000 };
 	const char *const paths[] = { a->html, a->svg, a->trace };
 	static enum kvt_status (*const puts[])(FILE *, const struct page *,
@@ -276,7 +279,7 @@ static enum kvt_status report(const struct sim *sim, const struct page_args *a,
 	int n = 0;
 
 	if ((status = scope_take(&p.scope, a->scope, err)) ||
-	    (status = make_timeline(&p.pairs, sim, p.scope, link, err)))
+	    (status = make_timeline(&p.pairs, transfer, p.scope, link, err)))
 		return status;
 	for (int i = 0; i < 3 && !status; i++)
 		if (paths[i]) {

@@ -12,7 +12,7 @@ enum { MOST_ITEMS = 32, MOST_TEXT = 2048 };
 struct sweep_args {
 	const struct transfer_words *transfer;
 	const char *layouts, *block_sizes, *tps, *scopes, *sges, *link;
-	struct sweep_stage stage;
+	struct kvt_sweep_stage stage;
 	bool cross, json, csv;
 };
 
@@ -42,7 +42,7 @@ static enum kvt_status take_items(struct items *out, const char *name, const cha
 
 /* ---- one deployment ------------------------------------------------------ */
 
-/* What one row says of its sides beside --src and --dst; NULL: nothing. */
+/* What one row adds to --src and --dst; NULL: nothing. */
 struct choice {
 	const char *layout[2], *block_size, *tp;
 	enum kvt_stack stack;
@@ -65,7 +65,7 @@ static void add_key(char *text, size_t room, const char *key, const char *value,
 	snprintf(text + n, room - n, "%s%s=%.*s", n ? "," : "", key, len, value);
 }
 
-static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
+static enum kvt_status try_choice(struct kvt_sweep *s, const struct choice *c,
 				  const struct sweep_args *a, struct kvt_error *err)
 {
 	struct transfer_words words = *a->transfer;
@@ -88,10 +88,10 @@ static enum kvt_status try_choice(struct sweep *s, const struct choice *c,
 	words.dst.text = *text[1] ? text[1] : NULL;
 	if ((status = transfer_open(&in, &words, err)))
 		return status;
-	status = sweep_posts(s, &in.transfer, c->layout, c->stack, c->sge, err);
+	status = kvt_sweep_add(s, &in.transfer, c->layout, c->stack, c->sge, err);
 	if (!status && c->first && a->stage.size)
-		status = sweep_staged(s, &in.transfer, c->layout, c->stack, c->sge,
-				      &a->stage, err);
+		status = kvt_sweep_add_staged(s, &in.transfer, c->layout, c->stack,
+					      c->sge, &a->stage, err);
 	s->tokens = in.transfer.tokens;
 	transfer_close(&in);
 	return status;
@@ -103,7 +103,7 @@ struct axes {
 	struct items layouts, block_sizes, tps, scopes, sges;
 };
 
-static enum kvt_status try_layouts(struct sweep *s, struct choice *c,
+static enum kvt_status try_layouts(struct kvt_sweep *s, struct choice *c,
 				   const struct axes *x, const struct sweep_args *a,
 				   struct kvt_error *err)
 {
@@ -121,7 +121,7 @@ static enum kvt_status try_layouts(struct sweep *s, struct choice *c,
 }
 
 /* Whose operations, and how many pieces one may gather. */
-static enum kvt_status try_stacks(struct sweep *s, struct choice *c,
+static enum kvt_status try_stacks(struct kvt_sweep *s, struct choice *c,
 				  const struct axes *x, const struct sweep_args *a,
 				  struct kvt_error *err)
 {
@@ -143,7 +143,7 @@ static enum kvt_status try_stacks(struct sweep *s, struct choice *c,
 	return status;
 }
 
-static enum kvt_status try_all(struct sweep *s, const struct axes *x,
+static enum kvt_status try_all(struct kvt_sweep *s, const struct axes *x,
 			       const struct sweep_args *a, struct kvt_error *err)
 {
 	struct choice c = { .block_size = NULL };
@@ -158,7 +158,7 @@ static enum kvt_status try_all(struct sweep *s, const struct axes *x,
 	return status;
 }
 
-/* What a list goes through is not for --src and --dst to say. */
+/* --src and --dst must not have a key that a list varies. */
 static enum kvt_status check_side(const char *option, const char *text,
 				  const struct axes *x, struct kvt_error *err)
 {
@@ -187,7 +187,7 @@ static enum kvt_status sweep(const struct sweep_args *a, const struct kvt_link *
 			     struct kvt_error *err)
 {
 	const struct transfer_words *s = a->transfer;
-	struct sweep out = { .link = link, .model = s->model };
+	struct kvt_sweep out = { .link = link, .model = s->model };
 	struct axes x;
 	enum kvt_status status;
 

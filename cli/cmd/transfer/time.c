@@ -16,8 +16,8 @@ struct time_args {
 };
 
 /* "8192x8k" */
-static enum kvt_status take_batch(struct posts *out, const char *text,
-				  const struct posts_how *how, struct kvt_error *err)
+static enum kvt_status take_batch(struct kvt_batches *out, const char *text,
+				  const struct kvt_batch_how *how, struct kvt_error *err)
 {
 	char *end;
 	int64_t ops = strtoll(text, &end, 10), size;
@@ -28,7 +28,7 @@ static enum kvt_status take_batch(struct posts *out, const char *text,
 			err, KVT_USAGE,
 			"--batch is '%.40s', expected COUNTxSIZE such as 8192x8k",
 			text);
-	return posts_uniform(out, ops, size, how, err);
+	return kvt_batches_uniform(out, ops, size, how, err);
 }
 
 static enum kvt_status print(const struct time_report *r, const struct time_args *a,
@@ -43,7 +43,7 @@ static enum kvt_status print(const struct time_report *r, const struct time_args
 }
 
 /* Two ways to one figure: what the simulation makes of a batch alone. */
-static enum kvt_status check(const struct clock_times *t, struct kvt_error *err)
+static enum kvt_status check(const struct kvt_batch_times *t, struct kvt_error *err)
 {
 	if (!t->alone || t->worst <= 0.01)
 		return KVT_OK;
@@ -52,51 +52,52 @@ static enum kvt_status check(const struct clock_times *t, struct kvt_error *err)
 			100 * t->worst);
 }
 
-static enum kvt_status run_posts(const struct sim *sim, const struct posts *posts,
-				 const struct posts_how *how, const struct time_args *a,
-				 struct kvt_error *err)
+static enum kvt_status run_posts(const struct kvt_transfer_plan *transfer,
+				 const struct kvt_batches *posts,
+				 const struct kvt_batch_how *how,
+				 const struct time_args *a, struct kvt_error *err)
 {
-	struct clock_times times;
-	struct time_report r = { sim, how, posts, &times, a->closed_form };
-	enum kvt_status status = clock_run(&times, posts, how, err);
+	struct kvt_batch_times times;
+	struct time_report r = { transfer, how, posts, &times, a->closed_form };
+	enum kvt_status status = kvt_clock_run(&times, posts, how, err);
 
 	if (status)
 		return status;
 	if (!(status = print(&r, a, err)))
 		status = check(&times, err);
-	clock_free(&times);
+	kvt_clock_free(&times);
 	return status;
 }
 
 static enum kvt_status run_transfer(const struct time_args *a,
-				    const struct posts_how *how,
-			       struct kvt_error *err)
+				    const struct kvt_batch_how *how,
+				    struct kvt_error *err)
 {
-	struct posts posts = { 0 };
+	struct kvt_batches posts = { 0 };
 	struct transfer_input in;
 	enum kvt_status status = transfer_open(&in, &a->transfer, err);
 
 	if (status)
 		return status;
-	if (!(status = posts_count(&posts, &in.transfer, how, err)))
+	if (!(status = kvt_batches_count(&posts, &in.transfer, how, err)))
 		status = run_posts(&in.transfer, &posts, how, a, err);
-	posts_free(&posts);
+	kvt_batches_free(&posts);
 	transfer_close(&in);
 	return status;
 }
 
-static enum kvt_status run_batch(const struct time_args *a, const struct posts_how *how,
-				 struct kvt_error *err)
+static enum kvt_status run_batch(const struct time_args *a,
+				 const struct kvt_batch_how *how, struct kvt_error *err)
 {
-	const struct sim none = { 0 };
-	struct posts posts = { 0 };
+	const struct kvt_transfer_plan none = { 0 };
+	struct kvt_batches posts = { 0 };
 	enum kvt_status status;
 
 	if (a->transfer.src.file)
 		return kvt_fail(err, KVT_USAGE, "--batch takes no dumps");
 	if (!(status = take_batch(&posts, a->batch, how, err)))
 		status = run_posts(&none, &posts, how, a, err);
-	posts_free(&posts);
+	kvt_batches_free(&posts);
 	return status;
 }
 
@@ -138,7 +139,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	struct link_file file;
-	struct posts_how how;
+	struct kvt_batch_how how;
 	enum kvt_status status;
 	int n = opt_parse(&transfer_time, opts, argc, argv, err);
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire.c - kvtool transfer-sim wire: the same between two processes */
+/*
+ * wire.c - kvtool transfer-sim wire: the same as exec between two processes
+ *
+ * The destination listens and pulls, the source connects and serves.  One command
+ * starts both, or each is started with --listen or --connect.
+ */
 #include "cli/cmd/transfer/exec.h"
 
 #include <signal.h>
@@ -37,12 +42,12 @@ static bool over_ucx(const struct wire_args *a)
 	return a->transport && !strcmp(a->transport, "ucx");
 }
 
-static enum kvt_status greet(struct wire *wire, const struct sides *sides,
-			     const struct wire_args *a, struct kvt_error *err)
+static enum kvt_status say_hello(struct wire *wire, const struct kvt_sides *sides,
+				 const struct wire_args *a, struct kvt_error *err)
 {
 	enum kvt_status status = over_ucx(a) ? wire_use_ucx(wire, err) : KVT_OK;
 
-	return status ? status : wire_greet(wire, sides, err);
+	return status ? status : wire_hello(wire, sides, err);
 }
 
 /* ---- the two ends ---------------------------------------------------- */
@@ -51,50 +56,50 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 				 struct kvt_error *err)
 {
 	struct wire wire = { .fd = -1 };
-	struct sides sides;
+	struct kvt_sides sides;
 	enum kvt_status status = exec_open(&sides, &a->exec, a->n, a->argv, err);
 
 	if (status)
 		return status;
 	if (!(status = wire_connect(&wire, where, &a->limits, &a->secret, err)) &&
-	    !(status = greet(&wire, &sides, a, err)))
+	    !(status = say_hello(&wire, &sides, a, err)))
 		status = wire_serve(&wire, &sides, &a->exec.run, err);
 	if (status)
 		wire_give_up(&wire, status, err);
 	wire_close(&wire);
-	sides_free(&sides);
+	kvt_sides_free(&sides);
 	return status;
 }
 
-static enum kvt_status receive(struct wire *wire, const struct sides *sides,
-			       const struct wire_args *a, int64_t strangers,
+static enum kvt_status receive(struct wire *wire, const struct kvt_sides *sides,
+			       const struct wire_args *a, int64_t rejected,
 			       struct kvt_error *err)
 {
-	struct verified verified = { .bytes = 0 };
+	struct kvt_verified verified = { .bytes = 0 };
 	struct exec_words args = a->exec;
-	struct carried carried = { .n = 0 };
+	struct kvt_carried carried = { .n = 0 };
 	enum kvt_status status;
 
 	args.run.threads = 1;		/* one connection, one box at a time */
 	signals_catch_all();
-	if ((status = greet(wire, sides, a, err)) ||
+	if ((status = say_hello(wire, sides, a, err)) ||
 	    (status = exec_carry(&carried, sides, &args, wire_pull, wire, err))) {
 		wire_give_up(wire, status, err);
-		carried_free(&carried);
+		kvt_carried_free(&carried);
 		return status;
 	}
 	/* the outputs are complete: whether the source hears of it does not matter */
 	if (wire_send(wire, WIRE_BYE, NULL, 0, NULL, 0, NULL))
 		wire_close(wire);
-	carried.strangers = strangers;
+	carried.rejected = rejected;
 	if (!(status = exec_publish(&verified, sides, &carried, &a->exec, err)))
 		status = exec_report(sides, &a->exec, &carried, &verified, err);
-	carried_free(&carried);
+	kvt_carried_free(&carried);
 	return status;
 }
 
-/* Whether all goes well or not: somebody was there who should not be. */
-static void tell_strangers(const struct wire_strangers *s)
+/* Also where all goes well: connections that were not the peer are suspicious. */
+static void tell_rejected(const struct wire_rejected *s)
 {
 	if (s->n)
 		complain(&cmd_transfer_sim,
@@ -106,17 +111,17 @@ static enum kvt_status receive_at(const struct wire_args *a, int fd,
 				  struct kvt_error *err)
 {
 	struct wire wire = { .fd = -1 };
-	struct wire_strangers strangers = { .n = 0 };
-	struct sides sides;
+	struct wire_rejected rejected = { .n = 0 };
+	struct kvt_sides sides;
 	enum kvt_status status = exec_open(&sides, &a->exec, a->n, a->argv, err);
 
 	if (status)
 		return status;
-	if (!(status = wire_accept(&wire, &strangers, fd, &a->limits, &a->secret, err)))
-		status = receive(&wire, &sides, a, strangers.n, err);
+	if (!(status = wire_accept(&wire, &rejected, fd, &a->limits, &a->secret, err)))
+		status = receive(&wire, &sides, a, rejected.n, err);
 	wire_close(&wire);
-	tell_strangers(&strangers);
-	sides_free(&sides);
+	tell_rejected(&rejected);
+	kvt_sides_free(&sides);
 	return status;
 }
 

@@ -54,7 +54,7 @@ static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *ver
 }
 
 static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *version,
-				const struct side *side, const struct kvt_run *run,
+				const struct kvt_ranks *side, const struct kvt_run *run,
 				struct kvt_error *err)
 {
 	const struct kvt_snapshot **ranks = calloc((size_t)side->n, sizeof(*ranks));
@@ -63,7 +63,7 @@ static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *ver
 	if (!ranks)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int r = 0; r < side->n; r++)
-		ranks[r] = side_rank(side, r);
+		ranks[r] = kvt_ranks_snapshot(side, r);
 	for (int r = 0; !status && r < side->n; r++)
 		status = sum_rank(sum, version, side->file[r].reader, ranks, r, run, err);
 	free(ranks);
@@ -71,7 +71,7 @@ static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *ver
 }
 
 /* Of recurrent groups a transfer moves the last state only. */
-static bool moves_all(const struct sides *sides, const struct kvt_snapshot *s,
+static bool moves_all(const struct kvt_sides *sides, const struct kvt_snapshot *s,
 		      const struct kvt_request *r)
 {
 	for (int g = 0; !sides->all_states && g < s->ngroups; g++)
@@ -80,10 +80,10 @@ static bool moves_all(const struct sides *sides, const struct kvt_snapshot *s,
 	return true;
 }
 
-bool same_requests(const struct sides *sides)
+bool same_requests(const struct kvt_sides *sides)
 {
-	const struct kvt_snapshot *a = side_rank(&sides->src, 0);
-	const struct kvt_snapshot *b = side_rank(&sides->dst, 0);
+	const struct kvt_snapshot *a = kvt_ranks_snapshot(&sides->src, 0);
+	const struct kvt_snapshot *b = kvt_ranks_snapshot(&sides->dst, 0);
 
 	if (sides->request || sides->cached || a->nrequests != b->nrequests)
 		return false;
@@ -94,8 +94,8 @@ bool same_requests(const struct sides *sides)
 	return true;
 }
 
-enum kvt_status compare_digests(struct verified *out, const struct sides *sides,
-				const struct side *after, const struct kvt_run *run,
+enum kvt_status compare_digests(struct kvt_verified *out, const struct kvt_sides *sides,
+				const struct kvt_ranks *after, const struct kvt_run *run,
 				struct kvt_error *err)
 {
 	enum digest_version version = DIGEST_KVD1;

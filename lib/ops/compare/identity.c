@@ -81,9 +81,10 @@ static enum kvt_status pair_blocks(struct verifying *v, const struct kvt_request
 static enum kvt_status pair_request(struct verifying *v, const struct kvt_request *a,
 				    const struct kvt_request *b, struct kvt_error *err)
 {
-	const struct kvt_table from = kvt_table_of(side_rank(&v->sides->src, 0),
+	const struct kvt_table from = kvt_table_of(kvt_ranks_snapshot(&v->sides->src, 0),
 						   v->src_group, a);
-	const struct kvt_table to = kvt_table_of(side_rank(v->after, 0), v->group, b);
+	const struct kvt_table to = kvt_table_of(kvt_ranks_snapshot(v->after, 0),
+						 v->group, b);
 	int64_t per = to.group->tokens_per_state, end;
 	int64_t cached = v->sides->cached < a->ntokens ? v->sides->cached : a->ntokens;
 	const struct table src = table_of(&from), dst = table_of(&to);
@@ -116,20 +117,20 @@ const struct kvt_request *request_named(const struct kvt_snapshot *s, const char
 	return NULL;
 }
 
-bool is_moved(const struct sides *sides, const char *id)
+bool is_moved(const struct kvt_sides *sides, const char *id)
 {
 	return !sides->request || !strcmp(sides->request, id);
 }
 
 enum kvt_status pair_requests(struct verifying *v, struct kvt_error *err)
 {
-	const struct kvt_snapshot *src = side_rank(&v->sides->src, 0);
+	const struct kvt_snapshot *src = kvt_ranks_snapshot(&v->sides->src, 0);
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < src->nrequests; i++) {
 		const struct kvt_request *a = &src->request[i], *b;
 
-		b = request_named(side_rank(v->after, 0), a->id);
+		b = request_named(kvt_ranks_snapshot(v->after, 0), a->id);
 		if (b && is_moved(v->sides, a->id))
 			status = pair_request(v, a, b, err);
 	}
@@ -170,7 +171,7 @@ static enum kvt_status find_owner(struct owner *out, const struct verifying *v, 
 
 	for (int r = 0; r < v->sides->src.n; r++) {
 		const struct kvt_group *s =
-			&side_rank(&v->sides->src, r)->group[v->src_group];
+			&kvt_ranks_snapshot(&v->sides->src, r)->group[v->src_group];
 		int64_t at = is_conv(v) ? channel_in(s, g, i) :
 					  g->head_start + i - s->head_start;
 

@@ -8,14 +8,14 @@
 static const struct kvt_request *find_token(int64_t *token, const struct verifying *v,
 					    const struct spot *p)
 {
-	const struct kvt_snapshot *s = side_rank(v->after, 0);
+	const struct kvt_snapshot *s = kvt_ranks_snapshot(v->after, 0);
 	const struct kvt_group *g = group_of(v, 0);
 
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *q = &s->request[r];
 
 		if (!is_moved(v->sides, q->id) ||
-		    !request_named(side_rank(&v->sides->src, 0), q->id))
+		    !request_named(kvt_ranks_snapshot(&v->sides->src, 0), q->id))
 			continue;
 		for (int64_t i = 0; i < q->nblocks[v->group]; i++)
 			if (q->blocks[v->group][i] == p->b) {

@@ -291,9 +291,9 @@ static enum kvt_status verify_boxes(struct verifying *v,
 	enum kvt_status status;
 
 	wanted_sort(&v->pairs);
-	status = carry_cut(&v->cut, &work, v->sides, v->group,
-			   kvt_dump_tiling(v->after->file[0].reader, v->group),
-			   run->memory, err);
+	status = kvt_carry_cut(&v->cut, &work, v->sides, v->group,
+			       kvt_dump_tiling(v->after->file[0].reader, v->group),
+			       run->memory, err);
 	if (status)
 		return status;
 	work.total_bytes = v->cut.nboxes * v->cut.box_bytes * v->after->n;
@@ -309,11 +309,10 @@ static enum kvt_status verify_boxes(struct verifying *v,
 	return work.total_bytes ? pipeline_run(&work, run, err) : KVT_OK;
 }
 
-static enum kvt_status verify_group(struct verified *out, struct verifying *v,
-				    const struct kvt_run *run,
-				    struct kvt_error *err)
+static enum kvt_status verify_group(struct kvt_verified *out, struct verifying *v,
+				    const struct kvt_run *run, struct kvt_error *err)
 {
-	const struct kvt_snapshot *src = side_rank(&v->sides->src, 0);
+	const struct kvt_snapshot *src = kvt_ranks_snapshot(&v->sides->src, 0);
 	const struct kvt_group *g = group_of(v, 0);
 	enum kvt_status status;
 
@@ -377,14 +376,14 @@ static enum kvt_status check_requests(const struct kvt_snapshot *is,
 	return KVT_OK;
 }
 
-static enum kvt_status check_outputs(const struct side *after, const struct sides *sides,
-				     struct kvt_error *err)
+static enum kvt_status check_outputs(const struct kvt_ranks *after,
+				     const struct kvt_sides *sides, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	for (int r = 0; !status && r < after->n; r++) {
-		const struct kvt_snapshot *is = side_rank(after, r);
-		const struct kvt_snapshot *wanted = side_rank(&sides->dst, r);
+		const struct kvt_snapshot *is = kvt_ranks_snapshot(after, r);
+		const struct kvt_snapshot *wanted = kvt_ranks_snapshot(&sides->dst, r);
 
 		if (!(status = check_groups(is, wanted, r, err)))
 			status = check_requests(is, wanted, r, err);
@@ -392,23 +391,23 @@ static enum kvt_status check_outputs(const struct side *after, const struct side
 	return status;
 }
 
-enum kvt_status sides_verify(struct verified *out, const struct sides *sides,
-			     const struct side *after, const struct kvt_run *how,
-			     struct kvt_error *err)
+enum kvt_status kvt_sides_verify(struct kvt_verified *out, const struct kvt_sides *sides,
+				 const struct kvt_ranks *after, const struct kvt_run *how,
+				 struct kvt_error *err)
 {
 	struct kvt_run run = *how;
-	double start = seconds_now();
+	double start = kvt_seconds_now();
 	enum kvt_status status = check_outputs(after, sides, err);
 
 	run.device = NULL;
-	*out = (struct verified){ .bytes = 0 };
-	for (int g = 0; !status && g < side_rank(after, 0)->ngroups; g++) {
+	*out = (struct kvt_verified){ .bytes = 0 };
+	for (int g = 0; !status && g < kvt_ranks_snapshot(after, 0)->ngroups; g++) {
 		struct verifying v = { .sides = sides, .after = after, .group = g };
 
 		status = verify_group(out, &v, &run, err);
 	}
 	if (!status && same_requests(sides))
 		status = compare_digests(out, sides, after, &run, err);
-	out->seconds = seconds_now() - start;
+	out->seconds = kvt_seconds_now() - start;
 	return status;
 }

@@ -14,8 +14,8 @@ struct owner {
 
 /* One group of all ranks. */
 struct verifying {
-	const struct sides *sides;
-	const struct side *after;
+	const struct kvt_sides *sides;
+	const struct kvt_ranks *after;
 	int group, src_group;
 	struct cut cut;
 	struct wanted_list pairs;	/* by blocks of 'after' */
@@ -27,7 +27,7 @@ struct verifying {
 
 static inline const struct kvt_group *group_of(const struct verifying *v, int rank)
 {
-	return &side_rank(v->after, rank)->group[v->group];
+	return &kvt_ranks_snapshot(v->after, rank)->group[v->group];
 }
 
 static inline bool is_conv(const struct verifying *v)
@@ -41,7 +41,7 @@ pair_requests(struct verifying *v, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 find_owners(struct verifying *v, struct kvt_error *err);
 const struct kvt_request *request_named(const struct kvt_snapshot *s, const char *id);
-bool is_moved(const struct sides *sides, const char *id);
+bool is_moved(const struct kvt_sides *sides, const char *id);
 /* The channel of 'b' that is channel d of 'a'; -1: none. */
 int64_t channel_in(const struct kvt_group *b, const struct kvt_group *a, int64_t d);
 
@@ -59,10 +59,10 @@ enum kvt_status spot_touched(const struct verifying *v, int rank, const struct s
 			     struct kvt_error *err);
 
 /* Digests, where both sides have the same requests: digests.c. */
-bool same_requests(const struct sides *sides);
+bool same_requests(const struct kvt_sides *sides);
 KVT_MUST_CHECK enum kvt_status
-compare_digests(struct verified *out, const struct sides *sides,
-		const struct side *after, const struct kvt_run *run,
+compare_digests(struct kvt_verified *out, const struct kvt_sides *sides,
+		const struct kvt_ranks *after, const struct kvt_run *run,
 		struct kvt_error *err);
 
 #endif

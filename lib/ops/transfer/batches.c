@@ -13,13 +13,13 @@
 
 /* ---- batches ------------------------------------------------------------- */
 
-static bool before(const struct posts_batch *b, int64_t src, int64_t dst)
+static bool before(const struct kvt_batch *b, int64_t src, int64_t dst)
 {
 	return b->dst_rank < dst || (b->dst_rank == dst && b->src_rank < src);
 }
 
 /* The batch of that pair, made if there is none: groups come one by one. */
-static struct posts_batch *batch_of(struct posts *p, int64_t src, int64_t dst)
+static struct kvt_batch *batch_of(struct kvt_batches *p, int64_t src, int64_t dst)
 {
 	int64_t at = p->n;
 
@@ -39,11 +39,11 @@ static struct posts_batch *batch_of(struct posts *p, int64_t src, int64_t dst)
 	memmove(&p->batch[at + 1], &p->batch[at],
 		(size_t)(p->n - at) * sizeof(*p->batch));
 	p->n++;
-	p->batch[at] = (struct posts_batch){ .src_rank = src, .dst_rank = dst };
+	p->batch[at] = (struct kvt_batch){ .src_rank = src, .dst_rank = dst };
 	return &p->batch[at];
 }
 
-static void add(struct posts_batch *to, const struct posts_batch *b)
+static void add(struct kvt_batch *to, const struct kvt_batch *b)
 {
 	to->listed += b->listed;
 	to->merged += b->merged;
@@ -51,7 +51,7 @@ static void add(struct posts_batch *to, const struct posts_batch *b)
 	to->bytes += b->bytes;
 }
 
-void posts_free(struct posts *posts)
+void kvt_batches_free(struct kvt_batches *posts)
 {
 	free(posts->batch);
 	posts->batch = NULL;
@@ -77,7 +77,8 @@ static enum kvt_scope scope_of(const struct kvt_posting *how)
 	return how->coalesce == KVT_COALESCE_FULL ? KVT_SCOPE_MAX : scopes[how->stack];
 }
 
-static enum kvt_status count_scope(struct posts_batch *b, const struct sim_group *g,
+static enum kvt_status count_scope(struct kvt_batch *b,
+				   const struct kvt_transfer_group *g,
 				   const struct kvt_pair *pair, struct kvt_sizes *sizes,
 				   const struct kvt_posting *how, struct kvt_error *err)
 {
@@ -97,9 +98,9 @@ static enum kvt_status count_scope(struct posts_batch *b, const struct sim_group
 	return KVT_OK;
 }
 
-enum kvt_status posts_start(struct kvt_posts *out, const struct sim_group *g,
-			    const struct kvt_pair *pair, const struct posts_how *how,
-			    struct kvt_error *err)
+enum kvt_status kvt_batch_start(struct kvt_posts *out, const struct kvt_transfer_group *g,
+				const struct kvt_pair *pair,
+				const struct kvt_batch_how *how, struct kvt_error *err)
 {
 	struct kvt_posting instead = how->posting;
 	struct kvt_error why = { "" };
@@ -115,13 +116,13 @@ enum kvt_status posts_start(struct kvt_posts *out, const struct sim_group *g,
 	return kvt_posts_start(out, &instead, &g->xfer, pair, g->order, g->norder, err);
 }
 
-static enum kvt_status count_walk(struct posts_batch *b, const struct sim_group *g,
+static enum kvt_status count_walk(struct kvt_batch *b, const struct kvt_transfer_group *g,
 				  const struct kvt_pair *pair,
-				  const struct posts_how *how, struct kvt_error *err)
+				  const struct kvt_batch_how *how, struct kvt_error *err)
 {
 	struct kvt_posts posts;
 	struct kvt_op op;
-	enum kvt_status status = posts_start(&posts, g, pair, how, err);
+	enum kvt_status status = kvt_batch_start(&posts, g, pair, how, err);
 
 	if (status)
 		return status;
@@ -135,7 +136,8 @@ static enum kvt_status count_walk(struct posts_batch *b, const struct sim_group 
 }
 
 /* One sentence a group, of its first pair: the others are alike. */
-static void warn_refused(const struct sim_group *g, const struct posts_how *how)
+static void warn_refused(const struct kvt_transfer_group *g,
+			 const struct kvt_batch_how *how)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
 	struct kvt_error why = { "" };
@@ -149,9 +151,10 @@ static void warn_refused(const struct sim_group *g, const struct posts_how *how)
 			     g->name, why.text);
 }
 
-static enum kvt_status count_group(struct posts *p, const struct sim_group *g,
-				   struct kvt_sizes *sizes, const struct posts_how *how,
-				   struct kvt_error *err)
+static enum kvt_status count_group(struct kvt_batches *p,
+				   const struct kvt_transfer_group *g,
+				   struct kvt_sizes *sizes,
+				   const struct kvt_batch_how *how, struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
 	struct kvt_pair pair;
@@ -163,7 +166,7 @@ static enum kvt_status count_group(struct posts *p, const struct sim_group *g,
 		p->dst_ranks = g->xfer.dst.ranks;
 	warn_refused(g, how);
 	while (kvt_pair_next(&pair, &walk, &g->xfer)) {
-		struct posts_batch *b, one = { .src_rank = pair.src_rank,
+		struct kvt_batch *b, one = { .src_rank = pair.src_rank,
 					       .dst_rank = pair.dst_rank };
 
 		if (!(b = batch_of(p, pair.src_rank, pair.dst_rank)))
@@ -179,12 +182,12 @@ static enum kvt_status count_group(struct posts *p, const struct sim_group *g,
 }
 
 /* Through buffers, an operation is as long as these are. */
-static void finish(struct posts *p, const struct posts_how *how)
+static void finish(struct kvt_batches *p, const struct kvt_batch_how *how)
 {
 	const struct kvt_posting *k = &how->posting;
 
 	for (int64_t i = 0; i < p->n; i++) {
-		struct posts_batch *b = &p->batch[i];
+		struct kvt_batch *b = &p->batch[i];
 
 		if (how->stage) {
 			int64_t whole = b->bytes / how->stage,
@@ -198,20 +201,21 @@ static void finish(struct posts *p, const struct posts_how *how)
 	}
 }
 
-enum kvt_status posts_count(struct posts *out, const struct sim *sim,
-			    const struct posts_how *how, struct kvt_error *err)
+enum kvt_status kvt_batches_count(struct kvt_batches *out,
+				  const struct kvt_transfer_plan *transfer,
+				  const struct kvt_batch_how *how, struct kvt_error *err)
 {
-	struct posts p = { 0 };
-	struct sim_figures f;
-	enum kvt_status status = sim_figures_init(&f, err);
+	struct kvt_batches p = { 0 };
+	struct kvt_figures f;
+	enum kvt_status status = kvt_figures_init(&f, err);
 
 	if (status)
 		return status;
-	for (int g = 0; !status && g < sim->ngroups; g++)
-		status = count_group(&p, &sim->group[g], &f.sizes, how, err);
-	sim_figures_free(&f);
+	for (int g = 0; !status && g < transfer->ngroups; g++)
+		status = count_group(&p, &transfer->group[g], &f.sizes, how, err);
+	kvt_figures_free(&f);
 	if (status) {
-		posts_free(&p);
+		kvt_batches_free(&p);
 		return status;
 	}
 	finish(&p, how);
@@ -219,12 +223,13 @@ enum kvt_status posts_count(struct posts *out, const struct sim *sim,
 	return KVT_OK;
 }
 
-enum kvt_status posts_uniform(struct posts *out, int64_t ops, int64_t size,
-			      const struct posts_how *how, struct kvt_error *err)
+enum kvt_status kvt_batches_uniform(struct kvt_batches *out, int64_t ops, int64_t size,
+				    const struct kvt_batch_how *how,
+				    struct kvt_error *err)
 {
-	struct posts p = { .src_ranks = 1, .dst_ranks = 1 };
+	struct kvt_batches p = { .src_ranks = 1, .dst_ranks = 1 };
 	int64_t cuts = kvt_slice_count(size, how->posting.slice, how->posting.fragment);
-	struct posts_batch *b;
+	struct kvt_batch *b;
 
 	if (ops > INT64_MAX / size || ops > INT64_MAX / cuts)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -240,7 +245,8 @@ enum kvt_status posts_uniform(struct posts *out, int64_t ops, int64_t size,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_batches_of_scope(struct posts *out, const struct sim *sim,
+enum kvt_status kvt_batches_of_scope(struct kvt_batches *out,
+				     const struct kvt_transfer_plan *transfer,
 				     enum kvt_scope scope, const struct kvt_link *link,
 				     struct kvt_error *err)
 {
@@ -248,11 +254,11 @@ enum kvt_status kvt_batches_of_scope(struct posts *out, const struct sim *sim,
 		[KVT_SCOPE_MAX] = KVT_STACK_MAX, [KVT_SCOPE_RFC] = KVT_STACK_RFC,
 		[KVT_SCOPE_LAYER] = KVT_STACK_LAYER,
 	};
-	const struct posts_how how = {
+	const struct kvt_batch_how how = {
 		.posting = { .stack = stacks[scope], .slice = link ? link->slice : 0 },
 	};
 
-	return posts_count(out, sim, &how, err);
+	return kvt_batches_count(out, transfer, &how, err);
 }
 
 /* ---- the link ------------------------------------------------------------- */
@@ -261,7 +267,8 @@ enum kvt_status kvt_batches_of_scope(struct posts *out, const struct sim *sim,
  * By Little's law, n operations of which w are outstanding, each for the latency
  * and its own time, need at least n * (latency + own) / w.
  */
-struct kvt_link posts_link(const struct posts_how *how, int64_t ops, int64_t bytes)
+struct kvt_link kvt_batch_link(const struct kvt_batch_how *how, int64_t ops,
+			       int64_t bytes)
 {
 	struct kvt_link link = how->link;
 	double alone, least;

@@ -14,7 +14,7 @@
 #include "lib/ops/transfer/transfer.h"
 
 /* A zeroed one posts scope rfc of a link that takes no time. */
-struct posts_how {
+struct kvt_batch_how {
 	struct kvt_run run;		/* whom to warn */
 	struct kvt_posting posting;
 	bool force;			/* what the stack refuses counts as scope layer */
@@ -26,21 +26,22 @@ struct posts_how {
 };
 
 /* The link as it is for one batch: a window may slow it down. */
-struct kvt_link posts_link(const struct posts_how *how, int64_t ops, int64_t bytes);
+struct kvt_link kvt_batch_link(const struct kvt_batch_how *how, int64_t ops,
+			       int64_t bytes);
 
 /* ---- what is posted: batches.c -------------------------------------------- */
 
-struct posts_batch {
+struct kvt_batch {
 	int64_t src_rank, dst_rank;
 	int64_t listed, merged;		/* ops before and after the stack merges */
 	int64_t ops, bytes;		/* as they are posted: cut for the link */
 };
 
-struct posts {
+struct kvt_batches {
 	int64_t n, room;
-	struct posts_batch *batch;	/* owned; by destination, then source */
+	struct kvt_batch *batch;	/* owned; by destination, then source */
 	int64_t src_ranks, dst_ranks;
-	struct posts_batch sum;
+	struct kvt_batch sum;
 };
 
 /*
@@ -48,30 +49,31 @@ struct posts {
  * layer where that is forced.
  */
 KVT_MUST_CHECK enum kvt_status
-posts_count(struct posts *out, const struct sim *sim, const struct posts_how *how,
-	    struct kvt_error *err);
+kvt_batches_count(struct kvt_batches *out, const struct kvt_transfer_plan *transfer,
+		  const struct kvt_batch_how *how, struct kvt_error *err);
 
 /* Under a scope, cut as the link says; NULL: not cut. */
 KVT_MUST_CHECK enum kvt_status
-kvt_batches_of_scope(struct posts *out, const struct sim *sim, enum kvt_scope scope,
-		     const struct kvt_link *link, struct kvt_error *err);
+kvt_batches_of_scope(struct kvt_batches *out, const struct kvt_transfer_plan *transfer,
+		     enum kvt_scope scope, const struct kvt_link *link,
+		     struct kvt_error *err);
 
 /* One batch of 'ops' operations of 'size' bytes, between one pair of ranks. */
 KVT_MUST_CHECK enum kvt_status
-posts_uniform(struct posts *out, int64_t ops, int64_t size, const struct posts_how *how,
-	      struct kvt_error *err);
-void posts_free(struct posts *posts);
+kvt_batches_uniform(struct kvt_batches *out, int64_t ops, int64_t size,
+		    const struct kvt_batch_how *how, struct kvt_error *err);
+void kvt_batches_free(struct kvt_batches *posts);
 
 /* The posting that is counted for a group, with force applied. */
 KVT_MUST_CHECK enum kvt_status
-posts_start(struct kvt_posts *out, const struct sim_group *group,
-	    const struct kvt_pair *pair, const struct posts_how *how,
-	    struct kvt_error *err);
+kvt_batch_start(struct kvt_posts *out, const struct kvt_transfer_group *group,
+		const struct kvt_pair *pair, const struct kvt_batch_how *how,
+		struct kvt_error *err);
 
 /* ---- when: clock.c --------------------------------------------------------- */
 
 /* Nanoseconds from the start of the transfer. */
-struct clock_batch {
+struct kvt_batch_time {
 	int64_t ready;			/* its bytes are where they can be read */
 	int64_t post, posted;		/* the poster is busy from, to */
 	int64_t begin, arrived;		/* on the wire from, to */
@@ -79,8 +81,8 @@ struct clock_batch {
 	int64_t closed;			/* the closed form, of the batch alone */
 };
 
-struct clock_times {
-	struct clock_batch *batch;	/* owned; one each of posts->batch */
+struct kvt_batch_times {
+	struct kvt_batch_time *batch;	/* owned; one each of posts->batch */
 	bool alone;			/* no two batches have a rank in common */
 	int64_t end, closed;		/* the last of them; the longest of them */
 	int64_t posting;		/* the poster that is busy longest */
@@ -88,13 +90,13 @@ struct clock_times {
 };
 
 KVT_MUST_CHECK enum kvt_status
-clock_run(struct clock_times *out, const struct posts *posts,
-	  const struct posts_how *how, struct kvt_error *err);
+kvt_clock_run(struct kvt_batch_times *out, const struct kvt_batches *posts,
+	      const struct kvt_batch_how *how, struct kvt_error *err);
 
 /* On a plain link: destinations pull, cards are shared fairly, all is one window. */
 KVT_MUST_CHECK enum kvt_status
-kvt_clock_run_plain(struct clock_times *out, const struct posts *posts,
+kvt_clock_run_plain(struct kvt_batch_times *out, const struct kvt_batches *posts,
 		    const struct kvt_link *link, struct kvt_error *err);
-void clock_free(struct clock_times *times);
+void kvt_clock_free(struct kvt_batch_times *times);
 
 #endif

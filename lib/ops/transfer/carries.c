@@ -15,28 +15,29 @@
 
 static int by_block(const void *a, const void *b)
 {
-	const struct held_states *x = a, *y = b;
+	const struct kvt_held_states *x = a, *y = b;
 
 	return x->block != y->block ? (x->block > y->block) - (x->block < y->block) :
 				      (x->state > y->state) - (x->state < y->state);
 }
 
-enum kvt_status op_places_init(struct op_places *out, const struct sim_group *g,
-			       struct kvt_error *err)
+enum kvt_status kvt_op_index_init(struct kvt_op_index *out,
+				  const struct kvt_transfer_group *g,
+				  struct kvt_error *err)
 {
-	*out = (struct op_places){ g, malloc(((size_t)g->norder + 1) *
+	*out = (struct kvt_op_index){ g, malloc(((size_t)g->norder + 1) *
 					     sizeof(*out->held)) };
 	if (!out->held)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < g->norder; i++)
-		out->held[i] = (struct held_states){ g->order[i].src_block,
+		out->held[i] = (struct kvt_held_states){ g->order[i].src_block,
 						     g->order[i].src_state,
 						     g->order[i].count, g->state[i] };
 	qsort(out->held, (size_t)g->norder, sizeof(*out->held), by_block);
 	return KVT_OK;
 }
 
-void op_places_free(struct op_places *places)
+void kvt_op_index_free(struct kvt_op_index *places)
 {
 	free(places->held);
 	places->held = NULL;
@@ -159,7 +160,7 @@ static int find_boxes(struct box out[MOST_BOXES], const struct kvt_views *views,
 /* ---- states -------------------------------------------------------------- */
 
 /* The first entry of a block or of one after it. */
-static int64_t first_held(const struct op_places *p, int64_t block)
+static int64_t first_held(const struct kvt_op_index *p, int64_t block)
 {
 	int64_t low = 0, high = p->group->norder;
 
@@ -174,16 +175,16 @@ static int64_t first_held(const struct op_places *p, int64_t block)
 	return low;
 }
 
-/* What is in a box, beside what is in 'w' already; 'last' is its last state. */
-static void add_states(struct op_where *w, int64_t *last, const struct op_places *p,
-		       const struct box *b)
+/* Extends the states of 'w' by those in a box; 'last' is the last of them. */
+static void add_states(struct kvt_op_content *w, int64_t *last,
+		       const struct kvt_op_index *p, const struct box *b)
 {
 	bool recurrent = p->group->xfer.src.spec.tokens_per_state.num < 0;
 	int64_t lo = recurrent ? 0 : b->lo[KVT_AXIS_S];
 	int64_t hi = recurrent ? 0 : b->hi[KVT_AXIS_S];
 
 	for (int64_t i = first_held(p, b->lo[KVT_AXIS_B]); i < p->group->norder; i++) {
-		const struct held_states *h = &p->held[i];
+		const struct kvt_held_states *h = &p->held[i];
 		int64_t from = h->state > lo ? h->state : lo;
 		int64_t to = h->state + h->count - 1 < hi ? h->state + h->count - 1 : hi;
 
@@ -226,11 +227,11 @@ static int64_t span(int64_t *first, const struct box *box, int n, enum kvt_axis 
 	return last - *first + 1;
 }
 
-struct op_where op_where(const struct op_places *p, const struct kvt_pair *pair,
-			 const struct kvt_op *op)
+struct kvt_op_content kvt_op_content(const struct kvt_op_index *p,
+				     const struct kvt_pair *pair, const struct kvt_op *op)
 {
 	const struct kvt_exchange *ex = &pair->exchange;
-	struct op_where w = { .slice = "all" };
+	struct kvt_op_content w = { .slice = "all" };
 	enum kvt_axis axis = ex->axis == KVT_AXIS_H ? KVT_AXIS_H : KVT_AXIS_D;
 	struct box box[MOST_BOXES];
 	int n = find_boxes(box, &p->group->xfer.src.views, op);

@@ -23,13 +23,13 @@
 
 /* One group of all ranks. */
 struct carrying {
-	const struct sides *sides;
+	const struct kvt_sides *sides;
 	struct kvt_writer **writer;	/* one a rank */
 	int group;			/* of the destination */
 	struct cut cut;
 	struct put_room room;		/* of one rank */
 	const struct kvt_op_place *corrupt;	/* NULL: nothing */
-	carry_fn *fn;
+	kvt_carry_fn *fn;
 	void *context;
 	int64_t moved;			/* under the pipeline's lock */
 };
@@ -57,21 +57,21 @@ static enum kvt_status run_pair(struct worker *worker, uint8_t *dst, int64_t at,
 	return status;
 }
 
-static enum kvt_status load_window(struct worker *worker, const struct carry_box *box,
-				   const struct sim_window *w, int src_rank,
+static enum kvt_status load_window(struct worker *worker, const struct kvt_carry_box *box,
+				   const struct kvt_carry_window *w, int src_rank,
 				   struct kvt_error *err)
 {
-	enum kvt_status status = read_window(worker, box, w, src_rank,
-					     worker->buffer[1], err);
+	enum kvt_status status = kvt_carry_window_read(worker, box, w, src_rank,
+						       worker->buffer[1], err);
 
 	return status || !worker->slot ? status :
 	       device_source(worker, worker->buffer[1], w->xfer.src.views.nbytes, err);
 }
 
 /* What one rank of the source has for all ranks of the destination. */
-static enum kvt_status copy_rank(struct worker *worker, const struct carry_box *box,
-				 const struct sim_window *w, int src_rank, uint8_t *dst,
-				 int64_t *moved, struct kvt_error *err)
+static enum kvt_status copy_rank(struct worker *worker, const struct kvt_carry_box *box,
+				 const struct kvt_carry_window *w, int src_rank,
+				 uint8_t *dst, int64_t *moved, struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
 	enum kvt_status status = KVT_OK;
@@ -93,13 +93,13 @@ static enum kvt_status copy_rank(struct worker *worker, const struct carry_box *
 						 status;
 }
 
-enum kvt_status carry_copy(void *context, struct worker *worker,
-			   const struct carry_box *box, uint8_t *dst, int64_t *moved,
-			   struct kvt_error *err)
+enum kvt_status kvt_carry_copy(void *context, struct worker *worker,
+			       const struct kvt_carry_box *box, uint8_t *dst,
+			       int64_t *moved, struct kvt_error *err)
 {
 	const int64_t nbytes = box->sides->dst.n * box->rank_bytes;
-	struct sim_window w;
-	enum kvt_status status = window_of(&w, box, err);
+	struct kvt_carry_window w;
+	enum kvt_status status = kvt_carry_window_init(&w, box, err);
 
 	(void)context;
 	if (status)
@@ -110,7 +110,7 @@ enum kvt_status carry_copy(void *context, struct worker *worker,
 		status = copy_rank(worker, box, &w, r, dst, moved, err);
 	if (worker->slot)
 		status = device_end(worker, dst, nbytes, status, err);
-	window_done(&w);
+	kvt_carry_window_free(&w);
 	return status;
 }
 
@@ -143,7 +143,7 @@ static enum kvt_status read_before(struct worker *worker, const struct carrying 
 				   int rank, const struct placed *to, int64_t nbytes,
 				   struct kvt_error *err)
 {
-	const struct side *dst = &c->sides->dst;
+	const struct kvt_ranks *dst = &c->sides->dst;
 
 	if (!dst->made)
 		return kvt_read(worker, dst->file[rank].reader, c->group, &to->box, NULL,
@@ -158,11 +158,11 @@ static enum kvt_status move_parts(struct worker *worker, const struct carrying *
 {
 	enum kvt_status status = KVT_OK;
 
-	for (int p = 0; !status && p < c->sides->sim.ngroups; p++) {
-		struct carry_box part = carry_box_of(c->sides, p, box);
+	for (int p = 0; !status && p < c->sides->transfer.ngroups; p++) {
+		struct kvt_carry_box part = kvt_carry_box_of(c->sides, p, box);
 
 		part.rank_bytes = c->cut.box_bytes;
-		if (c->sides->sim.group[p].dst_group == c->group && part.nspans)
+		if (c->sides->transfer.group[p].dst_group == c->group && part.nspans)
 			status = c->fn(c->context, worker, &part, worker->buffer[0],
 				       moved, err);
 	}
@@ -193,7 +193,8 @@ static enum kvt_status put_ranks(struct worker *worker, const struct carrying *c
 				 const struct kvt_box *box, int64_t i,
 				 struct kvt_error *err)
 {
-	const struct kvt_group *g = &side_rank(&c->sides->dst, 0)->group[c->group];
+	const struct kvt_group *g = &kvt_ranks_snapshot(&c->sides->dst,
+							0)->group[c->group];
 	struct placed to = { &g->layout, *box, worker->buffer[0] };
 	int n = c->sides->dst.n;
 	struct put *put = calloc((size_t)n, sizeof(*put));
@@ -217,7 +218,8 @@ static enum kvt_status carry_box(struct worker *worker, void *context, int64_t i
 				 struct kvt_error *err)
 {
 	struct carrying *c = context;
-	const struct kvt_group *g = &side_rank(&c->sides->dst, 0)->group[c->group];
+	const struct kvt_group *g = &kvt_ranks_snapshot(&c->sides->dst,
+							0)->group[c->group];
 	struct kvt_box box = cut_box(&c->cut, i);
 	struct kvt_shape shape = kvt_box_shape(&box, g->shape.elem);
 	struct placed to = { &g->layout, box, worker->buffer[0] };
@@ -257,19 +259,20 @@ static void needs_ranks(struct work *work, const struct carrying *c)
 	work_needs_tiles(work, kvt_writer_tiling(c->writer[0], c->group));
 }
 
-static enum kvt_status carry_group(struct carried *out, struct carrying *c,
+static enum kvt_status carry_group(struct kvt_carried *out, struct carrying *c,
 				   const struct kvt_carry_how *how, struct kvt_error *err)
 {
-	const struct kvt_group *g = &side_rank(&c->sides->dst, 0)->group[c->group];
+	const struct kvt_group *g = &kvt_ranks_snapshot(&c->sides->dst,
+							0)->group[c->group];
 	struct work work = { .fn = carry_box, .context = c, .label = "moving" };
 	enum kvt_status status;
 	int64_t memory;
 
 	c->moved = 0;
 	if ((status = kvt_shape_nbytes(&work.total_bytes, &g->shape, err)) ||
-	    (status = carry_cut(&c->cut, &work, c->sides, c->group,
-				kvt_writer_tiling(c->writer[0], c->group),
-				how->run.memory, err)))
+	    (status = kvt_carry_cut(&c->cut, &work, c->sides, c->group,
+				    kvt_writer_tiling(c->writer[0], c->group),
+				    how->run.memory, err)))
 		return status;
 	work.total_bytes *= c->sides->dst.n;
 	c->room = put_room(c->writer[0], c->group, &c->cut);
@@ -284,15 +287,16 @@ static enum kvt_status carry_group(struct carried *out, struct carrying *c,
 }
 
 /* What arrived must be what the plan says, byte for byte. */
-static enum kvt_status check_bytes(const struct sides *sides, int64_t moved,
+static enum kvt_status check_bytes(const struct kvt_sides *sides, int64_t moved,
 				   struct kvt_error *err)
 {
 	int64_t want = 0;
 
-	for (int g = 0; g < sides->sim.ngroups; g++) {
+	for (int g = 0; g < sides->transfer.ngroups; g++) {
 		int64_t bytes, unique;
 		enum kvt_status status = kvt_xfer_nbytes(&bytes, &unique,
-							 &sides->sim.group[g].xfer, err);
+							 &sides->transfer.group[g].xfer,
+							 err);
 
 		if (status)
 			return status;
@@ -303,7 +307,7 @@ static enum kvt_status check_bytes(const struct sides *sides, int64_t moved,
 			LL(moved), LL(want));
 }
 
-double seconds_now(void)
+double kvt_seconds_now(void)
 {
 	struct timespec t;
 
@@ -312,12 +316,13 @@ double seconds_now(void)
 }
 
 /* All outputs are complete before the first of them gets its name. */
-static enum kvt_status carry_all(struct carried *out, struct carrying *c,
+static enum kvt_status carry_all(struct kvt_carried *out, struct carrying *c,
 				 const struct kvt_carry_how *how, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
-	for (; !status && c->group < side_rank(&c->sides->dst, 0)->ngroups; c->group++)
+	for (; !status && c->group < kvt_ranks_snapshot(&c->sides->dst,
+							0)->ngroups; c->group++)
 		status = carry_group(out, c, how, err);
 	if (!status && !how->dry_run)
 		status = check_bytes(c->sides, out->bytes, err);
@@ -326,20 +331,20 @@ static enum kvt_status carry_all(struct carried *out, struct carrying *c,
 	return status;
 }
 
-enum kvt_status carry_out(struct carried *out, const struct sides *sides,
-			  const struct kvt_carry_how *how, struct kvt_error *err)
+enum kvt_status kvt_carry_out(struct kvt_carried *out, const struct kvt_sides *sides,
+			      const struct kvt_carry_how *how, struct kvt_error *err)
 {
 	struct carrying c = { .sides = sides, .writer = out->writer,
 			      .corrupt = how->corrupt, .fn = how->fn,
 			      .context = how->context };
-	double start = seconds_now();
+	double start = kvt_seconds_now();
 	enum kvt_status status = carry_all(out, &c, how, err);
 
-	out->seconds = seconds_now() - start;
+	out->seconds = kvt_seconds_now() - start;
 	return status;
 }
 
-void carried_free(struct carried *carried)
+void kvt_carried_free(struct kvt_carried *carried)
 {
 	for (int r = 0; carried->writer && r < carried->n; r++)
 		kvt_close_writer(carried->writer[r]);

@@ -3,7 +3,7 @@
  * clock.c - when the batches of one transfer are posted, on the wire, done
  *
  * Three passes.  Posting: sources copy into their buffers one batch after the other,
- * if there are buffers; whoever posts, source or destination, does that one batch
+ * if there are buffers; the poster, source or destination, posts one batch
  * after the other, in the order of the list.  The wire: each batch is a flow that
  * begins when its posting does, and flows that meet at the card of a source or a
  * destination share it (lib/transfer/link_sim.c).  Copying out: destinations copy in
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 
 struct run {
-	const struct posts *posts;
-	const struct posts_how *how;
-	struct clock_batch *batch;
+	const struct kvt_batches *posts;
+	const struct kvt_batch_how *how;
+	struct kvt_batch_time *batch;
 	int64_t *src_free, *dst_free;	/* until when a rank copies, then posts */
 	struct kvt_nic *nics;		/* of sources, then of destinations */
 	struct kvt_flow *flows;
@@ -61,14 +61,14 @@ static int64_t later(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Sources gather in turn; then whoever posts does that in turn. */
+/* Sources gather one batch after the other; then posters post in the same way. */
 static void set_posts(struct run *r)
 {
-	const struct posts *p = r->posts;
+	const struct kvt_batches *p = r->posts;
 	int64_t *poster = r->how->push ? r->src_free : r->dst_free;
 
 	for (int64_t i = 0; i < p->n; i++) {
-		const struct posts_batch *b = &p->batch[i];
+		const struct kvt_batch *b = &p->batch[i];
 
 		r->src_free[b->src_rank] += copy_ns(r, b->bytes);
 		r->batch[i].ready = r->src_free[b->src_rank];
@@ -76,9 +76,9 @@ static void set_posts(struct run *r)
 	for (int64_t s = 0; s < p->src_ranks; s++)
 		r->src_free[s] = 0;
 	for (int64_t i = 0; i < p->n; i++) {
-		const struct posts_batch *b = &p->batch[i];
+		const struct kvt_batch *b = &p->batch[i];
 		int64_t *busy = &poster[r->how->push ? b->src_rank : b->dst_rank];
-		struct kvt_link link = posts_link(r->how, b->ops, b->bytes);
+		struct kvt_link link = kvt_batch_link(r->how, b->ops, b->bytes);
 		int64_t at = i;
 
 		r->batch[i].post = later(*busy, r->batch[i].ready);
@@ -107,8 +107,8 @@ static void run_wire(struct run *r)
 	kvt_sim_init(&sim, r->how->share);
 	for (int64_t k = 0; k < r->posts->n; k++) {
 		int64_t i = r->order[k];
-		const struct posts_batch *b = &r->posts->batch[i];
-		struct kvt_link link = posts_link(r->how, b->ops, b->bytes);
+		const struct kvt_batch *b = &r->posts->batch[i];
+		struct kvt_link link = kvt_batch_link(r->how, b->ops, b->bytes);
 		struct kvt_flow *flow = &r->flows[i];
 
 		note_arrivals(r, &sim, r->batch[i].post);
@@ -137,23 +137,23 @@ static void set_ends(struct run *r)
 	for (int64_t d = 0; d < r->posts->dst_ranks; d++)
 		r->dst_free[d] = 0;
 	for (int64_t k = 0; k < n; k++) {
-		const struct posts_batch *b = &r->posts->batch[r->order[k]];
-		struct clock_batch *c = &r->batch[r->order[k]];
+		const struct kvt_batch *b = &r->posts->batch[r->order[k]];
+		struct kvt_batch_time *c = &r->batch[r->order[k]];
 		int64_t *busy = &r->dst_free[b->dst_rank];
 
 		*busy = c->end = later(*busy, c->arrived) + copy_ns(r, b->bytes);
 	}
 }
 
-static void sum_up(struct clock_times *out, const struct posts *p,
-		   const struct posts_how *how)
+static void sum_up(struct kvt_batch_times *out, const struct kvt_batches *p,
+		   const struct kvt_batch_how *how)
 {
 	int64_t *busy =
 		calloc((size_t)later(p->src_ranks, p->dst_ranks) + 1, sizeof(*busy));
 
 	out->alone = true;
 	for (int64_t i = 0; i < p->n; i++) {
-		const struct clock_batch *c = &out->batch[i];
+		const struct kvt_batch_time *c = &out->batch[i];
 		int64_t rank = how->push ? p->batch[i].src_rank : p->batch[i].dst_rank;
 		double off = c->closed
 				     ? (double)(c->end - c->closed) / (double)c->closed
@@ -176,13 +176,14 @@ static void sum_up(struct clock_times *out, const struct posts *p,
 	free(busy);
 }
 
-enum kvt_status clock_run(struct clock_times *out, const struct posts *posts,
-			  const struct posts_how *how, struct kvt_error *err)
+enum kvt_status kvt_clock_run(struct kvt_batch_times *out,
+			      const struct kvt_batches *posts,
+			      const struct kvt_batch_how *how, struct kvt_error *err)
 {
 	struct run r = { .posts = posts, .how = how };
 	enum kvt_status status;
 
-	*out = (struct clock_times){ .batch = calloc((size_t)posts->n + 1,
+	*out = (struct kvt_batch_times){ .batch = calloc((size_t)posts->n + 1,
 						     sizeof(*out->batch)) };
 	r.batch = out->batch;
 	status = out->batch ? run_init(&r, err)
@@ -195,21 +196,22 @@ enum kvt_status clock_run(struct clock_times *out, const struct posts *posts,
 	}
 	run_free(&r);
 	if (status)
-		clock_free(out);
+		kvt_clock_free(out);
 	return status;
 }
 
-enum kvt_status kvt_clock_run_plain(struct clock_times *out, const struct posts *posts,
+enum kvt_status kvt_clock_run_plain(struct kvt_batch_times *out,
+				    const struct kvt_batches *posts,
 				    const struct kvt_link *link, struct kvt_error *err)
 {
-	const struct posts_how how = {
+	const struct kvt_batch_how how = {
 		.link = *link, .share = link->rate ? KVT_SHARE_FAIR : KVT_SHARE_NONE,
 	};
 
-	return clock_run(out, posts, &how, err);
+	return kvt_clock_run(out, posts, &how, err);
 }
 
-void clock_free(struct clock_times *times)
+void kvt_clock_free(struct kvt_batch_times *times)
 {
 	free(times->batch);
 	times->batch = NULL;

@@ -3,7 +3,7 @@
  * cut.c - how a destination is cut into boxes that are moved one at a time
  *
  * A box should be about as large as a cache, and its window of the source must fit
- * beside it into a quarter of a thread's memory: boxes are halved until both hold.
+ * with it into a quarter of a thread's memory: boxes are halved until both hold.
  * Where the source is stored in tiles, narrow boxes decode the same tile again and
  * again: they are widened while they decode more than twice what one box would.
  */
@@ -16,20 +16,20 @@ struct spread {
 };
 
 /* The group of the source that goes to this one. */
-static int source_of(const struct sides *sides, int group)
+static int source_of(const struct kvt_sides *sides, int group)
 {
-	for (int p = 0; p < sides->sim.ngroups; p++)
-		if (sides->sim.group[p].dst_group == group)
-			return sides->sim.group[p].src_group;
+	for (int p = 0; p < sides->transfer.ngroups; p++)
+		if (sides->transfer.group[p].dst_group == group)
+			return sides->transfer.group[p].src_group;
 	return 0;
 }
 
-static const struct kvt_tiling *source_tiling_of(const struct sides *sides, int group)
+static const struct kvt_tiling *source_tiling_of(const struct kvt_sides *sides, int group)
 {
 	return kvt_dump_tiling(sides->src.file[0].reader, source_of(sides, group));
 }
 
-static void add_window(struct spread *s, const struct sim_window *w,
+static void add_window(struct spread *s, const struct kvt_carry_window *w,
 		       const struct kvt_tiling *tiling)
 {
 	int64_t n = tiling ? tiling->n[KVT_AXIS_B] : 0;
@@ -39,7 +39,7 @@ static void add_window(struct spread *s, const struct sim_window *w,
 		s->rows += !i || w->block[i] / n != w->block[i - 1] / n;
 }
 
-static enum kvt_status spread_of(struct spread *out, const struct sides *sides,
+static enum kvt_status spread_of(struct spread *out, const struct kvt_sides *sides,
 				 int group, const struct cut *cut, struct kvt_error *err)
 {
 	*out = (struct spread){ 1, 0 };
@@ -48,26 +48,26 @@ static enum kvt_status spread_of(struct spread *out, const struct sides *sides,
 
 		if (box.begin[KVT_AXIS_L])
 			break;		/* all layers have the same blocks */
-		for (int p = 0; p < sides->sim.ngroups; p++) {
-			struct carry_box part = carry_box_of(sides, p, &box);
-			struct sim_window w;
+		for (int p = 0; p < sides->transfer.ngroups; p++) {
+			struct kvt_carry_box part = kvt_carry_box_of(sides, p, &box);
+			struct kvt_carry_window w;
 			enum kvt_status status;
 
-			if (sides->sim.group[p].dst_group != group || !part.nspans)
+			if (sides->transfer.group[p].dst_group != group || !part.nspans)
 				continue;
-			if ((status = window_of(&w, &part, err)))
+			if ((status = kvt_carry_window_init(&w, &part, err)))
 				return status;
 			add_window(out, &w, source_tiling_of(sides, group));
-			window_done(&w);
+			kvt_carry_window_free(&w);
 		}
 	}
 	return KVT_OK;
 }
 
-static int64_t window_bytes(const struct sides *sides, int group, int64_t layers,
+static int64_t window_bytes(const struct kvt_sides *sides, int group, int64_t layers,
 			    int64_t blocks)
 {
-	const struct kvt_snapshot *src = side_rank(&sides->src, 0);
+	const struct kvt_snapshot *src = kvt_ranks_snapshot(&sides->src, 0);
 	const struct kvt_shape *shape = &src->group[source_of(sides, group)].shape;
 	int64_t nbytes = shape->elem * layers * blocks;
 
@@ -81,7 +81,7 @@ static int64_t limit_of(int64_t mem_limit)
 	return mem_limit ? mem_limit : 256 << 20;
 }
 
-int64_t carry_window_room(int64_t mem_limit)
+int64_t kvt_carry_window_room(int64_t mem_limit)
 {
 	return limit_of(mem_limit) / 4;
 }
@@ -90,7 +90,7 @@ int64_t carry_window_room(int64_t mem_limit)
  * The window, as much again where it is read in pieces, and the box of all ranks,
  * as much again where it is written in pieces.
  */
-static bool fits(const struct sides *sides, int group, const struct cut *cut,
+static bool fits(const struct kvt_sides *sides, int group, const struct cut *cut,
 		 const struct spread *s, int64_t limit)
 {
 	return window_bytes(sides, group, cut->layers, s->blocks) +
@@ -102,7 +102,7 @@ static bool fits(const struct sides *sides, int group, const struct cut *cut,
  * twice.
  */
 static enum kvt_status widen(struct cut *cut, struct spread *s,
-			     const struct sides *sides, int group, int64_t limit,
+			     const struct kvt_sides *sides, int group, int64_t limit,
 			     struct kvt_error *err)
 {
 	int64_t nb = cut->shape.n[KVT_AXIS_B];
@@ -127,11 +127,12 @@ static enum kvt_status widen(struct cut *cut, struct spread *s,
 	return KVT_OK;
 }
 
-enum kvt_status carry_cut(struct cut *cut, struct work *work, const struct sides *sides,
-			  int group, const struct kvt_tiling *tiling, int64_t mem_limit,
-			  struct kvt_error *err)
+enum kvt_status kvt_carry_cut(struct cut *cut, struct work *work,
+			      const struct kvt_sides *sides, int group,
+			      const struct kvt_tiling *tiling, int64_t mem_limit,
+			      struct kvt_error *err)
 {
-	const struct kvt_group *g = &side_rank(&sides->dst, 0)->group[group];
+	const struct kvt_group *g = &kvt_ranks_snapshot(&sides->dst, 0)->group[group];
 	int64_t limit = limit_of(mem_limit), last = 0;
 	int64_t room = limit / 8 < 4 << 20 ? limit / 8 : 4 << 20;
 	int from = source_of(sides, group);

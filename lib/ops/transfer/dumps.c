@@ -24,7 +24,7 @@
  * transfer: the second request is left to another wave.
  */
 struct wave {
-	struct sim_move *move;
+	struct kvt_transfer_move *move;
 	int64_t nmoves, room;
 	uint8_t *read;			/* bit: this source state is moved */
 };
@@ -56,7 +56,8 @@ static size_t states_of(const struct kvt_block_table *t)
 	return (size_t)(t->pool * t->states) / 8 + 1;
 }
 
-static bool fits(const struct wave *w, const uint8_t *written, const struct sim_move *m)
+static bool fits(const struct wave *w, const uint8_t *written,
+		 const struct kvt_transfer_move *m)
 {
 	for (int64_t i = m->begin; i < m->end; i++)
 		if (!bit(written, state_at(&m->dst, i)) &&
@@ -65,12 +66,13 @@ static bool fits(const struct wave *w, const uint8_t *written, const struct sim_
 	return true;
 }
 
-static enum kvt_status add_range(struct wave *w, const struct sim_move *m, int64_t begin,
-				 int64_t end, struct kvt_error *err)
+static enum kvt_status add_range(struct wave *w, const struct kvt_transfer_move *m,
+				 int64_t begin, int64_t end, struct kvt_error *err)
 {
 	if (w->nmoves == w->room) {
 		int64_t room = 2 * w->room + 8;
-		struct sim_move *more = realloc(w->move, (size_t)room * sizeof(*more));
+		struct kvt_transfer_move *more = realloc(w->move,
+							 (size_t)room * sizeof(*more));
 
 		if (!more)
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -85,7 +87,8 @@ static enum kvt_status add_range(struct wave *w, const struct sim_move *m, int64
 
 /* What of the request is not there yet, range by range. */
 static enum kvt_status add_to_wave(struct wave *w, uint8_t *written,
-				const struct sim_move *m, struct kvt_error *err)
+				   const struct kvt_transfer_move *m,
+				   struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -102,8 +105,8 @@ static enum kvt_status add_to_wave(struct wave *w, uint8_t *written,
 }
 
 /* The tables hold all of the range, and their pools are the same in all calls. */
-static enum kvt_status waves_add(struct waves *ws, const struct sim_move *m,
-			  struct kvt_error *err)
+static enum kvt_status waves_add(struct waves *ws, const struct kvt_transfer_move *m,
+				 struct kvt_error *err)
 {
 	struct wave *more;
 	int i = 0;
@@ -207,7 +210,7 @@ static enum kvt_status take_spec(struct kvt_spec *spec, const struct kvt_group *
 /* ---- memory ------------------------------------------------------------- */
 
 /* In the engine's pages a block takes page_bytes, whatever its content needs. */
-static void take_pages(struct sim_end *end, const struct kvt_group *g)
+static void take_pages(struct kvt_transfer_end *end, const struct kvt_group *g)
 {
 	enum kvt_axis fast = KVT_AXIS_B, slow = KVT_AXIS_L;
 	const struct kvt_order *order = &g->layout.plane[0];
@@ -229,15 +232,15 @@ static void take_pages(struct sim_end *end, const struct kvt_group *g)
 	end->offset = g->page_offset;
 }
 
-static enum kvt_status take_end(struct sim_end *end, const struct file_side *side,
-				const struct kvt_group *g, int64_t groups,
-				struct kvt_error *err)
+static enum kvt_status take_end(struct kvt_transfer_end *end,
+				const struct file_side *side, const struct kvt_group *g,
+				int64_t groups, struct kvt_error *err)
 {
 	int64_t ranks = side->snapshot->parallel.tp_size;
 	bool state = g->tokens_per_state < 0 || g->kind == KVT_MAMBA_CONV;
 	enum kvt_status status;
 
-	*end = (struct sim_end){
+	*end = (struct kvt_transfer_end){
 		.ranks = ranks, .layers = g->shape.n[KVT_AXIS_L], .layout = g->layout,
 		.table = { .states = state ? 1 : g->shape.n[KVT_AXIS_S],
 			   .pool = g->shape.n[KVT_AXIS_B] },
@@ -274,7 +277,7 @@ static struct kvt_block_table table_of(const struct kvt_request *r, int g,
 struct pairing {
 	const struct file_side *src, *dst;
 	int src_group, dst_group;
-	const struct sim_end *from, *to;
+	const struct kvt_transfer_end *from, *to;
 	const struct kvt_transfer_how *how;
 };
 
@@ -312,14 +315,14 @@ static enum kvt_status same_holes(const struct pairing *p, const struct kvt_requ
 }
 
 /* The whole of a request; of tokens waves_of() takes what of it is live. */
-static enum kvt_status take_move(struct sim_move *m, const struct pairing *p,
+static enum kvt_status take_move(struct kvt_transfer_move *m, const struct pairing *p,
 				 const struct kvt_request *r, struct kvt_error *err)
 {
 	const struct kvt_request *other = request_of(p->dst->snapshot, r->id);
 	int64_t per = p->from->spec.tokens_per_state.num, last;
 	enum kvt_status status;
 
-	*m = (struct sim_move){ table_of(r, p->src_group, &p->from->table),
+	*m = (struct kvt_transfer_move){ table_of(r, p->src_group, &p->from->table),
 				table_of(other, p->dst_group, &p->to->table), 0,
 				kvt_spec_states(&p->from->spec,
 						r->first_token + r->ntokens) };
@@ -357,7 +360,7 @@ static bool is_moved(const struct kvt_transfer_how *how, const struct kvt_snapsh
 }
 
 /* The map is not walked here: it says whether the tables suffice. */
-static enum kvt_status add_move(struct waves *ws, const struct sim_move *m,
+static enum kvt_status add_move(struct waves *ws, const struct kvt_transfer_move *m,
 				struct kvt_error *err)
 {
 	struct kvt_block_map map;
@@ -394,7 +397,7 @@ static enum kvt_status check_nulls(const struct kvt_table *t, const struct pairi
 }
 
 /* What of a request is live; with a gap, as R-SWA leaves one, it is two ranges. */
-static enum kvt_status add_live(struct waves *ws, const struct sim_move *all,
+static enum kvt_status add_live(struct waves *ws, const struct kvt_transfer_move *all,
 				const struct pairing *p, const struct kvt_request *r,
 				bool whole, struct kvt_error *err)
 {
@@ -405,7 +408,7 @@ static enum kvt_status add_live(struct waves *ws, const struct sim_move *all,
 	if (t.states.end < all->end)
 		return add_move(ws, all, err);		/* refused with its reason */
 	for (int64_t at = all->begin; !status; at = live.end) {
-		struct sim_move m = *all;
+		struct kvt_transfer_move m = *all;
 
 		live = kvt_table_next(&t, at);
 		if (live.begin == live.end)
@@ -421,7 +424,7 @@ static enum kvt_status add_live(struct waves *ws, const struct sim_move *all,
 	return status;
 }
 
-static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
+static enum kvt_status take_requests(struct waves *ws, struct kvt_transfer_plan *transfer,
 				     const struct pairing *p, struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = p->src->snapshot;
@@ -429,31 +432,31 @@ static enum kvt_status take_requests(struct waves *ws, struct sim *sim,
 
 	for (int64_t i = 0; i < s->nrequests; i++) {
 		const struct kvt_request *r = &s->request[i];
-		struct sim_move m;
+		struct kvt_transfer_move m;
 
 		if (!is_moved(p->how, p->dst->snapshot, r))
 			continue;
 		if ((status = take_move(&m, p, r, err)) ||
 		    (status = p->from->spec.tokens_per_state.num > 0 ?
-			      add_live(ws, &m, p, r, sim->whole, err) :
+			      add_live(ws, &m, p, r, transfer->whole, err) :
 			      add_move(ws, &m, err)))
 			return status;
 	}
 	return KVT_OK;
 }
 
-static enum kvt_status join_groups(struct sim *sim, const struct pairing *p,
-				   struct kvt_error *err)
+static enum kvt_status join_groups(struct kvt_transfer_plan *transfer,
+				   const struct pairing *p, struct kvt_error *err)
 {
 	const struct kvt_group *from = &p->src->snapshot->group[p->src_group];
 	const struct kvt_group *to = &p->dst->snapshot->group[p->dst_group];
 	struct kvt_error why = { "" };
 	const char *id = from->id;
 	struct waves ws = { .n = 0 };
-	enum kvt_status status = take_requests(&ws, sim, p, err);
+	enum kvt_status status = take_requests(&ws, transfer, p, err);
 
 	for (int i = 0; !status && i < ws.n; i++) {
-		struct sim_group *group = sim_group_new(sim, err);
+		struct kvt_transfer_group *group = kvt_transfer_group_new(transfer, err);
 		char name[sizeof(group->name) + 16];
 
 		if (!group) {
@@ -464,8 +467,9 @@ static enum kvt_status join_groups(struct sim *sim, const struct pairing *p,
 			snprintf(name, sizeof(name), "%s.%d", id, i + 1);
 		else
 			snprintf(name, sizeof(name), "%s", id);
-		status = sim_group_init(group, name, p->from, p->to, ws.wave[i].move,
-					ws.wave[i].nmoves, &why);
+		status = kvt_transfer_group_init(group, name, p->from, p->to,
+						 ws.wave[i].move, ws.wave[i].nmoves,
+						 &why);
 		if (status) {
 			/* plans know positions only */
 			kvt_fail(err, status, "%.460s%s", why.text,
@@ -477,7 +481,7 @@ static enum kvt_status join_groups(struct sim *sim, const struct pairing *p,
 		group->dst_group = p->dst_group;
 		group->src_ids = from->block_ids;
 		group->dst_ids = to->block_ids;
-		sim->ngroups++;
+		transfer->ngroups++;
 	}
 	waves_free(&ws);
 	return status;
@@ -493,21 +497,22 @@ static int group_like(const struct kvt_snapshot *s, const struct kvt_group *g)
 	return -1;
 }
 
-static enum kvt_status count_requests(struct sim *sim, const struct file_side *src,
+static enum kvt_status count_requests(struct kvt_transfer_plan *transfer,
+				      const struct file_side *src,
 				      const struct file_side *dst,
 				      const struct kvt_transfer_how *how,
 				      struct kvt_error *err)
 {
-	sim->requests = sim->tokens = 0;
+	transfer->requests = transfer->tokens = 0;
 	for (int64_t i = 0; i < src->snapshot->nrequests; i++) {
 		const struct kvt_request *r = &src->snapshot->request[i];
 
 		if (!is_moved(how, dst->snapshot, r))
 			continue;
-		sim->requests++;
-		sim->tokens += r->ntokens;
+		transfer->requests++;
+		transfer->tokens += r->ntokens;
 	}
-	if (sim->requests)
+	if (transfer->requests)
 		return KVT_OK;
 	if (how->request)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -517,11 +522,11 @@ static enum kvt_status count_requests(struct sim *sim, const struct file_side *s
 			src->path, dst->path);
 }
 
-static enum kvt_status load(struct sim *sim, const struct file_side *src,
-			    const struct file_side *dst,
+static enum kvt_status load(struct kvt_transfer_plan *transfer,
+			    const struct file_side *src, const struct file_side *dst,
 			    const struct kvt_transfer_how *how, struct kvt_error *err)
 {
-	enum kvt_status status = count_requests(sim, src, dst, how, err);
+	enum kvt_status status = count_requests(transfer, src, dst, how, err);
 
 	if (status)
 		return status;
@@ -529,11 +534,11 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has %d groups, %s has %d",
 				src->path, src->snapshot->ngroups, dst->path,
 				dst->snapshot->ngroups);
-	sim->model = src->snapshot->model;
+	transfer->model = src->snapshot->model;
 	for (int i = 0; !status && i < src->snapshot->ngroups; i++) {
 		const struct kvt_group *g = &src->snapshot->group[i];
 		const struct kvt_group *other;
-		struct sim_end from, to;
+		struct kvt_transfer_end from, to;
 		struct pairing p = { src, dst, i, group_like(dst->snapshot, g), &from,
 				     &to, how };
 
@@ -549,26 +554,27 @@ static enum kvt_status load(struct sim *sim, const struct file_side *src,
 		if (!(status = take_end(&from, src, g, how->mamba_groups, err)) &&
 		    !(status = take_end(&to, dst, other, how->mamba_groups, err))) {
 			from.replicas = to.replicas = how->replicas;
-			status = join_groups(sim, &p, err);
+			status = join_groups(transfer, &p, err);
 		}
 	}
 	return status;
 }
 
-enum kvt_status kvt_transfer_of_dumps(struct sim *out, const struct sim_dumps *dumps,
+enum kvt_status kvt_transfer_of_dumps(struct kvt_transfer_plan *out,
+				      const struct kvt_transfer_dumps *dumps,
 				      const struct kvt_transfer_how *how,
 				      struct kvt_error *err)
 {
-	struct sim sim = { .whole = how->whole };
+	struct kvt_transfer_plan transfer = { .whole = how->whole };
 	struct file_side src = { dumps->src_name, dumps->src };
 	struct file_side dst = { dumps->dst_name, dumps->dst };
-	enum kvt_status status = load(&sim, &src, &dst, how, err);
+	enum kvt_status status = load(&transfer, &src, &dst, how, err);
 
 	if (!status)
-		status = kvt_transfer_prove(&sim, err);
+		status = kvt_transfer_prove(&transfer, err);
 	if (status)
-		sim_free(&sim);
+		kvt_transfer_free(&transfer);
 	else
-		*out = sim;
+		*out = transfer;
 	return status;
 }

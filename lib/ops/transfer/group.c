@@ -6,7 +6,7 @@
  * of a rank, and for each request a table of blocks.  Out: a struct kvt_xfer, the
  * plan of lib/transfer, over entries: runs of states that lie in one block on both
  * sides.  Plans keep their entries sorted; the order in which requests have them is
- * kept beside, because a stack posts them in that order.
+ * kept too, because a stack posts them in that order.
  */
 #include "lib/ops/transfer/transfer.h"
 
@@ -17,8 +17,9 @@
 
 /* ---- groups ------------------------------------------------------------- */
 
-static enum kvt_status end_side(struct kvt_xfer_side *side, const struct sim_end *end,
-				const char *name, struct kvt_error *err)
+static enum kvt_status end_side(struct kvt_xfer_side *side,
+				const struct kvt_transfer_end *end, const char *name,
+				struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
 	enum kvt_status status;
@@ -32,7 +33,7 @@ static enum kvt_status end_side(struct kvt_xfer_side *side, const struct sim_end
 	return KVT_OK;
 }
 
-/* An id that comes twice in one table: nobody can say which copy is right. */
+/* If an id comes twice in one table, it is unknown which copy is right. */
 static enum kvt_status check_ids(const struct kvt_block_table *table, const char *side,
 				 struct kvt_error *err)
 {
@@ -51,7 +52,8 @@ static enum kvt_status check_ids(const struct kvt_block_table *table, const char
 }
 
 /* Plans sort the entries; a stack posts them as they were asked for. */
-static enum kvt_status keep_order(struct sim_group *g, int64_t n, struct kvt_error *err)
+static enum kvt_status keep_order(struct kvt_transfer_group *g, int64_t n,
+				  struct kvt_error *err)
 {
 	g->order = malloc((size_t)(n + 1) * sizeof(*g->order));
 	if (!g->order)
@@ -62,7 +64,8 @@ static enum kvt_status keep_order(struct sim_group *g, int64_t n, struct kvt_err
 }
 
 /* Which states of its request the entries from..n are. */
-static void number_states(struct sim_group *g, int64_t from, int64_t n, int64_t begin)
+static void number_states(struct kvt_transfer_group *g, int64_t from, int64_t n,
+			  int64_t begin)
 {
 	for (int64_t i = from; i < n; i++) {
 		g->state[i] = begin;
@@ -70,8 +73,8 @@ static void number_states(struct sim_group *g, int64_t from, int64_t n, int64_t 
 	}
 }
 
-static enum kvt_status add_entries(struct sim_group *g, int64_t *n,
-				   const struct sim_move *moves, int64_t nmoves,
+static enum kvt_status add_entries(struct kvt_transfer_group *g, int64_t *n,
+				   const struct kvt_transfer_move *moves, int64_t nmoves,
 				   struct kvt_error *err)
 {
 	int64_t room = 0;
@@ -100,9 +103,11 @@ static enum kvt_status add_entries(struct sim_group *g, int64_t *n,
 	return keep_order(g, *n, err);
 }
 
-static enum kvt_status fill(struct sim_group *g, const struct sim_end *src,
-			    const struct sim_end *dst, const struct sim_move *moves,
-			    int64_t nmoves, struct kvt_error *err)
+static enum kvt_status fill(struct kvt_transfer_group *g,
+			    const struct kvt_transfer_end *src,
+			    const struct kvt_transfer_end *dst,
+			    const struct kvt_transfer_move *moves, int64_t nmoves,
+			    struct kvt_error *err)
 {
 	struct kvt_xfer_side from, to;
 	int64_t n = 0;
@@ -115,34 +120,39 @@ static enum kvt_status fill(struct sim_group *g, const struct sim_end *src,
 	return kvt_xfer_init(&g->xfer, &from, &to, g->entry, n, err);
 }
 
-enum kvt_status sim_group_init(struct sim_group *out, const char *name,
-			       const struct sim_end *src, const struct sim_end *dst,
-			       const struct sim_move *moves, int64_t nmoves,
-			       struct kvt_error *err)
+enum kvt_status kvt_transfer_group_init(struct kvt_transfer_group *out, const char *name,
+					const struct kvt_transfer_end *src,
+					const struct kvt_transfer_end *dst,
+					const struct kvt_transfer_move *moves,
+					int64_t nmoves, struct kvt_error *err)
 {
-	struct sim_group g = { .src_layout = src->layout, .dst_layout = dst->layout };
+	struct kvt_transfer_group g = { .src_layout = src->layout,
+					.dst_layout = dst->layout };
 	struct kvt_error why = { "" };
 	enum kvt_status status = fill(&g, src, dst, moves, nmoves, &why);
 
 	snprintf(g.name, sizeof(g.name), "%s", name);
 	if (status) {
-		sim_group_free(&g);
+		kvt_transfer_group_free(&g);
 		return kvt_fail(err, status, "%s: %.460s", name, why.text);
 	}
 	*out = g;
 	return KVT_OK;
 }
 
-enum kvt_status sim_group_init_one(struct sim_group *out, const char *name,
-				   const struct sim_end *src, const struct sim_end *dst,
-				   int64_t begin, int64_t end, struct kvt_error *err)
+enum kvt_status kvt_transfer_group_init_one(struct kvt_transfer_group *out,
+					    const char *name,
+					    const struct kvt_transfer_end *src,
+					    const struct kvt_transfer_end *dst,
+					    int64_t begin, int64_t end,
+					    struct kvt_error *err)
 {
-	struct sim_move move = { src->table, dst->table, begin, end };
+	struct kvt_transfer_move move = { src->table, dst->table, begin, end };
 
-	return sim_group_init(out, name, src, dst, &move, 1, err);
+	return kvt_transfer_group_init(out, name, src, dst, &move, 1, err);
 }
 
-void sim_group_free(struct sim_group *group)
+void kvt_transfer_group_free(struct kvt_transfer_group *group)
 {
 	free(group->entry);
 	free(group->order);
@@ -151,31 +161,32 @@ void sim_group_free(struct sim_group *group)
 	group->state = NULL;
 }
 
-struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err)
+struct kvt_transfer_group *kvt_transfer_group_new(struct kvt_transfer_plan *transfer,
+						  struct kvt_error *err)
 {
-	size_t n = (size_t)sim->ngroups + 1;
-	struct sim_group *group = realloc(sim->group, n * sizeof(*group));
+	size_t n = (size_t)transfer->ngroups + 1;
+	struct kvt_transfer_group *group = realloc(transfer->group, n * sizeof(*group));
 
 	if (!group) {
 		kvt_fail(err, KVT_SYSTEM, "out of memory");
 		return NULL;
 	}
-	sim->group = group;
-	return &group[sim->ngroups];
+	transfer->group = group;
+	return &group[transfer->ngroups];
 }
 
-void sim_free(struct sim *sim)
+void kvt_transfer_free(struct kvt_transfer_plan *transfer)
 {
-	for (int i = 0; i < sim->ngroups; i++)
-		sim_group_free(&sim->group[i]);
-	free(sim->group);
-	sim->group = NULL;
-	sim->ngroups = 0;
+	for (int i = 0; i < transfer->ngroups; i++)
+		kvt_transfer_group_free(&transfer->group[i]);
+	free(transfer->group);
+	transfer->group = NULL;
+	transfer->ngroups = 0;
 }
 
 /* ---- proof -------------------------------------------------------------- */
 
-static enum kvt_status prove(const struct sim_group *g, struct kvt_error *err)
+static enum kvt_status prove(const struct kvt_transfer_group *g, struct kvt_error *err)
 {
 	int64_t n = kvt_xfer_nmoves(&g->xfer);
 	struct kvt_move *moves = malloc((size_t)(n + 1) * sizeof(*moves));
@@ -190,24 +201,26 @@ static enum kvt_status prove(const struct sim_group *g, struct kvt_error *err)
 	return status ? kvt_fail(err, status, "%s: %.400s", g->name, why.text) : KVT_OK;
 }
 
-enum kvt_status kvt_transfer_prove(const struct sim *sim, struct kvt_error *err)
+enum kvt_status kvt_transfer_prove(const struct kvt_transfer_plan *transfer,
+				   struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
-	for (int i = 0; !status && i < sim->ngroups; i++)
-		status = prove(&sim->group[i], err);
+	for (int i = 0; !status && i < transfer->ngroups; i++)
+		status = prove(&transfer->group[i], err);
 	return status;
 }
 
 /* ---- operations ----------------------------------------------------------- */
 
-enum kvt_status kvt_transfer_find_op(struct kvt_op_place *out, const struct sim *sim,
-				     int64_t n, struct kvt_error *err)
+enum kvt_status kvt_transfer_find_op(struct kvt_op_place *out,
+				     const struct kvt_transfer_plan *transfer, int64_t n,
+				     struct kvt_error *err)
 {
 	int64_t left = n;
 
-	for (int g = 0; g < sim->ngroups; g++) {
-		const struct kvt_xfer *x = &sim->group[g].xfer;
+	for (int g = 0; g < transfer->ngroups; g++) {
+		const struct kvt_xfer *x = &transfer->group[g].xfer;
 		struct kvt_pair_walk walk = { 0, 0 };
 		struct kvt_pair pair;
 
@@ -224,7 +237,7 @@ enum kvt_status kvt_transfer_find_op(struct kvt_op_place *out, const struct sim 
 				if (left--)
 					continue;
 				out->rank = (int)pair.dst_rank;
-				out->group = sim->group[g].dst_group;
+				out->group = transfer->group[g].dst_group;
 				if (kvt_views_find(&x->dst.views, op.dst, out->index))
 					return KVT_OK;
 			}

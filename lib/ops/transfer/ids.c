@@ -79,7 +79,7 @@ static void random_ids(uint32_t *v, int64_t pool, uint64_t seed)
 /*
  * A free list after a while of use: requests of random lengths took blocks from
  * its front and gave them back at its end, in reverse order as vLLM does, so
- * that whoever comes later is given runs of mixed length.
+ * that later requests get runs of mixed length.
  */
 static void aged(uint32_t *v, int64_t pool, uint64_t seed)
 {
@@ -104,7 +104,7 @@ static void aged(uint32_t *v, int64_t pool, uint64_t seed)
 
 /* ---- lists -------------------------------------------------------------- */
 
-/* Of what stands there, as far as a message shows it. */
+/* Of the word at 'text', as far as a message shows it. */
 static int word_length(const char *text)
 {
 	size_t n = strcspn(text, ": \t\r\n");
@@ -214,19 +214,19 @@ static enum kvt_status fill(uint32_t *v, int64_t pool, const struct kvt_id_patte
 			"random:SEED, aged:SEED, list:N:N:... or file:PATH", pattern);
 }
 
-enum kvt_status sim_ids(uint32_t **ids, int64_t *pool,
-			const struct kvt_id_pattern *pattern, int64_t n,
-			struct kvt_error *err)
+enum kvt_status kvt_block_ids(uint32_t **ids, int64_t *pool,
+			      const struct kvt_id_pattern *pattern, int64_t n,
+			      struct kvt_error *err)
 {
 	int64_t most = *pool ? *pool : 2 * n + 3;
 	uint32_t *v;
 	enum kvt_status status;
 
-	if (n > MOST_BLOCKS || most > SIM_MOST_POOL)
+	if (n > MOST_BLOCKS || most > KVT_MOST_POOL)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld blocks of a pool of %lld, expected at most %d of "
 				"%d", (long long)n, (long long)most, MOST_BLOCKS,
-				SIM_MOST_POOL);
+				KVT_MOST_POOL);
 	if (most < n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the request has %lld blocks, the pool %lld",

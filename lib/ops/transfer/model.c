@@ -49,11 +49,10 @@ static int64_t tokens_of(const struct kvt_spec *spec, int64_t tokens)
 	return tokens - (dead.end - dead.begin);
 }
 
-static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
+static enum kvt_status make_end(struct kvt_transfer_end *end, uint32_t **ids,
 				const struct kvt_model_group *model,
 				const struct kvt_transfer_pool *p,
-				const struct kvt_model_transfer *t,
-				struct kvt_error *err)
+				const struct kvt_model_transfer *t, struct kvt_error *err)
 {
 	struct kvt_model_group g = *model;
 	struct kvt_rank one = { 1, 0 };
@@ -66,7 +65,7 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 		return status;
 	if (!g.args.block_size)
 		g.args.block_size = p->block_size;
-	*end = (struct sim_end){ .ranks = p->ranks, .layers = g.layers,
+	*end = (struct kvt_transfer_end){ .ranks = p->ranks, .layers = g.layers,
 				 .layout = p->layout };
 	if ((status = kvt_spec_make(&end->spec, g.spec, &g.args, one, err)) ||
 	    (status = kvt_spec_size(&size, &end->spec, err)))
@@ -82,19 +81,20 @@ static enum kvt_status make_end(struct sim_end *end, uint32_t **ids,
 	end->table.nids = (kvt_spec_states(&end->spec, tokens) + size.num_states - 1) /
 			  size.num_states;
 	end->table.pool = p->blocks;
-	status = sim_ids(ids, &end->table.pool, &p->ids, end->table.nids, err);
+	status = kvt_block_ids(ids, &end->table.pool, &p->ids, end->table.nids, err);
 	end->table.ids = *ids;
 	return status;
 }
 
-static enum kvt_status add_group(struct sim *sim, const struct kvt_model_group *g,
+static enum kvt_status add_group(struct kvt_transfer_plan *transfer,
+				 const struct kvt_model_group *g,
 				 const struct kvt_model_transfer *t,
 				 struct kvt_error *err)
 {
 	uint32_t *ids[2] = { NULL, NULL };
 	int64_t begin = 0, end;
-	struct sim_group *group = sim_group_new(sim, err);
-	struct sim_end from, to;
+	struct kvt_transfer_group *group = kvt_transfer_group_new(transfer, err);
+	struct kvt_transfer_end from, to;
 	enum kvt_status status;
 
 	if (!group)
@@ -107,29 +107,32 @@ static enum kvt_status add_group(struct sim *sim, const struct kvt_model_group *
 		if (t->how.whole)
 			end = kvt_block_map_whole(&from.table, &to.table, end);
 		from.replicas = to.replicas = t->how.replicas;
-		status = sim_group_init_one(group, g->name, &from, &to, begin, end,
-					    err);
-		sim->ngroups += !status;
+		status = kvt_transfer_group_init_one(group, g->name, &from, &to, begin,
+						     end, err);
+		transfer->ngroups += !status;
 	}
 	free(ids[0]);
 	free(ids[1]);
 	return status;
 }
 
-enum kvt_status kvt_transfer_of_model(struct sim *out, const struct kvt_model_transfer *t,
+enum kvt_status kvt_transfer_of_model(struct kvt_transfer_plan *out,
+				      const struct kvt_model_transfer *t,
 				      struct kvt_error *err)
 {
-	struct sim sim = { .model = t->name, .requests = 1, .tokens = t->tokens,
-			   .whole = t->how.whole };
+	struct kvt_transfer_plan transfer = {
+		.model = t->name, .requests = 1, .tokens = t->tokens,
+		.whole = t->how.whole,
+	};
 	enum kvt_status status = KVT_OK;
 
 	for (int i = 0; !status && i < t->ngroups; i++)
-		status = add_group(&sim, &t->group[i], t, err);
+		status = add_group(&transfer, &t->group[i], t, err);
 	if (!status)
-		status = kvt_transfer_prove(&sim, err);
+		status = kvt_transfer_prove(&transfer, err);
 	if (status)
-		sim_free(&sim);
+		kvt_transfer_free(&transfer);
 	else
-		*out = sim;
+		*out = transfer;
 	return status;
 }

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture.c - which operation each byte of a block belongs to */
+/*
+ * picture.c - which operation each byte of a block belongs to
+ *
+ * A cell is the longest run of elements that both sides keep together.  Cells of the
+ * layers shown are sorted by address; the operations are walked from the first on and
+ * mark the cells that they cover, until all cells that move have been marked or the
+ * walk has taken MOST_OPS operations.
+ */
 #include "lib/ops/transfer/picture.h"
 
 #include <stdlib.h>
@@ -47,13 +54,14 @@ static int64_t keys_and_values(const struct kvt_views *views)
 
 static int by_address(const void *a, const void *b)
 {
-	const struct map_cell *x = a, *y = b;
+	const struct kvt_picture_cell *x = a, *y = b;
 
 	return (x->at > y->at) - (x->at < y->at);
 }
 
 /* All of the layers shown, by address. */
-static void fill_cells(struct block_map *m, const struct kvt_views *views, int64_t run)
+static void fill_cells(struct kvt_picture_side *m, const struct kvt_views *views,
+		       int64_t run)
 {
 	const int64_t *n = views->view[0].shape.n;
 	int64_t end[KVT_NAXES] = { m->layers, m->block + 1, n[KVT_AXIS_S], n[KVT_AXIS_H],
@@ -63,7 +71,7 @@ static void fill_cells(struct block_map *m, const struct kvt_views *views, int64
 
 	i[KVT_AXIS_B] = m->block;
 	do {
-		struct map_cell *c = &m->cells[at++];
+		struct kvt_picture_cell *c = &m->cells[at++];
 
 		c->at = kvt_views_at(views, i);
 		c->op = -1;
@@ -118,8 +126,9 @@ static int64_t find_rows(enum kvt_axis *axis, const struct kvt_view *view, int64
 	return rows;
 }
 
-static enum kvt_status make_map(struct block_map *m, const struct kvt_xfer_side *side,
-				int64_t layers, int64_t run, struct kvt_error *err)
+static enum kvt_status make_map(struct kvt_picture_side *m,
+				const struct kvt_xfer_side *side, int64_t layers,
+				int64_t run, struct kvt_error *err)
 {
 	const struct kvt_view *view = &side->views.view[0];
 	const int64_t *n = view->shape.n;
@@ -153,7 +162,7 @@ static enum kvt_status make_map(struct block_map *m, const struct kvt_xfer_side 
 
 /* Whether this pair moves a cell of a side; parts and states are few. */
 static bool moves(const struct kvt_xfer *x, const struct kvt_pair *pair, int side,
-		  const struct map_cell *c)
+		  const struct kvt_picture_cell *c)
 {
 	const struct kvt_exchange *e = &pair->exchange;
 	int64_t unit = c->index[e->axis];
@@ -178,7 +187,7 @@ static bool moves(const struct kvt_xfer *x, const struct kvt_pair *pair, int sid
 }
 
 /* Marks the cells of an op; how many. */
-static int64_t mark(struct block_map *m, int64_t at, int64_t len, int64_t op)
+static int64_t mark(struct kvt_picture_side *m, int64_t at, int64_t len, int64_t op)
 {
 	int64_t lo = 0, hi = m->rows * m->columns, n = 0;
 
@@ -196,10 +205,10 @@ static int64_t mark(struct block_map *m, int64_t at, int64_t len, int64_t op)
 }
 
 /* Walks until every cell that moves has been met. */
-static void find_ops(struct block_maps *maps, const struct kvt_nest *nest,
+static void find_ops(struct kvt_picture *maps, const struct kvt_nest *nest,
 		     enum kvt_scope scope, int64_t wanted)
 {
-	struct block_map *src = &maps->side[0], *dst = &maps->side[1];
+	struct kvt_picture_side *src = &maps->side[0], *dst = &maps->side[1];
 	struct kvt_ops ops;
 	struct kvt_op op;
 
@@ -208,7 +217,7 @@ static void find_ops(struct block_maps *maps, const struct kvt_nest *nest,
 		wanted -= mark(src, op.src, op.len, i) + mark(dst, op.dst, op.len, i);
 }
 
-static int64_t count_moves(const struct block_map *m, const struct kvt_xfer *x,
+static int64_t count_moves(const struct kvt_picture_side *m, const struct kvt_xfer *x,
 			   const struct kvt_pair *pair, int side)
 {
 	/* states of a block that entries hold: a look at each entry for each cell
@@ -217,7 +226,7 @@ static int64_t count_moves(const struct block_map *m, const struct kvt_xfer *x,
 	bool last = false;
 
 	for (int64_t i = 0; i < m->rows * m->columns; i++) {
-		const struct map_cell *c = &m->cells[i], *b = c - 1;
+		const struct kvt_picture_cell *c = &m->cells[i], *b = c - 1;
 
 		if (!i || b->index[KVT_AXIS_S] != c->index[KVT_AXIS_S] ||
 		    b->index[KVT_AXIS_H] != c->index[KVT_AXIS_H] ||
@@ -231,19 +240,20 @@ static int64_t count_moves(const struct block_map *m, const struct kvt_xfer *x,
 
 /* ---- maps ---------------------------------------------------------------- */
 
-void block_maps_free(struct block_maps *maps)
+void kvt_picture_free(struct kvt_picture *maps)
 {
 	free(maps->side[0].cells);
 	free(maps->side[1].cells);
 }
 
-enum kvt_status block_maps_init(struct block_maps *out, const struct sim_group *group,
-				const struct kvt_pair *pair, enum kvt_scope scope,
-				struct kvt_error *err)
+enum kvt_status kvt_picture_init(struct kvt_picture *out,
+				 const struct kvt_transfer_group *group,
+				 const struct kvt_pair *pair, enum kvt_scope scope,
+				 struct kvt_error *err)
 {
 	const struct kvt_xfer *x = &group->xfer;
 	int64_t run = run_of(&x->src), other = run_of(&x->dst), wanted = 0;
-	struct block_maps maps = { 0 };
+	struct kvt_picture maps = { 0 };
 	struct kvt_nest nest;
 	enum kvt_status status;
 
@@ -263,7 +273,7 @@ enum kvt_status block_maps_init(struct block_maps *out, const struct sim_group *
 		find_ops(&maps, &nest, scope, wanted);
 	}
 	if (status)
-		block_maps_free(&maps);
+		kvt_picture_free(&maps);
 	else
 		*out = maps;
 	return status;

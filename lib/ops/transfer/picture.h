@@ -12,28 +12,29 @@
 
 #include "lib/ops/transfer/transfer.h"
 
-struct map_cell {
+struct kvt_picture_cell {
 	int64_t at;			/* address on the rank */
 	int64_t op;			/* its place in the canonical list; -1: stays */
 	int64_t index[KVT_NAXES];
 };
 
-struct block_map {
+struct kvt_picture_side {
 	int64_t block, layers;		/* shown */
 	uint64_t id;			/* of the block in its pool */
 	int64_t cell;			/* bytes */
 	int64_t columns, rows, all_rows;	/* cells of a row; rows shown */
 	enum kvt_axis axis;		/* along which rows differ first */
-	struct map_cell *cells;		/* owned; NULL: too many to draw */
+	struct kvt_picture_cell *cells;		/* owned; NULL: too many to draw */
 };
 
-struct block_maps {
-	struct block_map side[2];	/* source, destination */
+struct kvt_picture {
+	struct kvt_picture_side side[2];	/* source, destination */
 };
 
 KVT_MUST_CHECK enum kvt_status
-block_maps_init(struct block_maps *out, const struct sim_group *group,
-		const struct kvt_pair *pair, enum kvt_scope scope, struct kvt_error *err);
-void block_maps_free(struct block_maps *maps);
+kvt_picture_init(struct kvt_picture *out, const struct kvt_transfer_group *group,
+		 const struct kvt_pair *pair, enum kvt_scope scope,
+		 struct kvt_error *err);
+void kvt_picture_free(struct kvt_picture *maps);
 
 #endif

@@ -39,19 +39,19 @@ static int64_t common_multiple(int64_t a, int64_t b)
 }
 
 /* Tokens after which both sides begin a block, and a chunk, with windows full. */
-static enum kvt_status find_unit(struct sizes *s, struct kvt_error *err)
+static enum kvt_status find_unit(struct kvt_request_sizes *s, struct kvt_error *err)
 {
 	struct kvt_model_transfer one = *s->from;
 	int64_t unit = 1, window = 0;
-	struct sim sim;
+	struct kvt_transfer_plan transfer;
 	enum kvt_status status;
 
 	one.tokens = 1;
-	if ((status = kvt_transfer_of_model(&sim, &one, err)))
+	if ((status = kvt_transfer_of_model(&transfer, &one, err)))
 		return status;
 	s->states = 1;
-	for (int g = 0; g < sim.ngroups; g++) {
-		const struct kvt_xfer *x = &sim.group[g].xfer;
+	for (int g = 0; g < transfer.ngroups; g++) {
+		const struct kvt_xfer *x = &transfer.group[g].xfer;
 		bool chunks = x->src.spec.kind == KVT_CHUNKED_LOCAL;
 
 		if (x->src.spec.tokens_per_state.num < 0)
@@ -67,7 +67,7 @@ static enum kvt_status find_unit(struct sizes *s, struct kvt_error *err)
 		if (unit > UNIT_MOST || window > UNIT_MOST)
 			break;
 	}
-	sim_free(&sim);
+	kvt_transfer_free(&transfer);
 	if (unit > UNIT_MOST || window > UNIT_MOST)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"block sizes that meet only every %lld tokens",
@@ -76,10 +76,12 @@ static enum kvt_status find_unit(struct sizes *s, struct kvt_error *err)
 	return KVT_OK;
 }
 
-enum kvt_status sizes_init(struct sizes *out, const struct kvt_model_transfer *from,
-			   const struct posts_how *how, struct kvt_error *err)
+enum kvt_status kvt_request_sizes_init(struct kvt_request_sizes *out,
+				       const struct kvt_model_transfer *from,
+				       const struct kvt_batch_how *how,
+				       struct kvt_error *err)
 {
-	struct sizes s = { .from = from, .how = how };
+	struct kvt_request_sizes s = { .from = from, .how = how };
 	enum kvt_status status = find_unit(&s, err);
 
 	if (status)
@@ -91,28 +93,28 @@ enum kvt_status sizes_init(struct sizes *out, const struct kvt_model_transfer *f
 	return KVT_OK;
 }
 
-void sizes_free(struct sizes *s)
+void kvt_request_sizes_free(struct kvt_request_sizes *s)
 {
 	for (int64_t i = 0; s->of && i <= 2 * s->unit; i++)
-		posts_free(&s->of[i]);
+		kvt_batches_free(&s->of[i]);
 	free(s->of);
 	s->of = NULL;
 }
 
 /* Of 1 to 2 * unit tokens. */
-static enum kvt_status exact(const struct posts **out, struct sizes *s, int64_t tokens,
-			     struct kvt_error *err)
+static enum kvt_status exact(const struct kvt_batches **out, struct kvt_request_sizes *s,
+			     int64_t tokens, struct kvt_error *err)
 {
 	struct kvt_model_transfer some = *s->from;
-	struct sim sim;
+	struct kvt_transfer_plan transfer;
 	enum kvt_status status;
 
 	if (!s->of[tokens].n) {
 		some.tokens = tokens;
-		if ((status = kvt_transfer_of_model(&sim, &some, err)))
+		if ((status = kvt_transfer_of_model(&transfer, &some, err)))
 			return status;
-		status = posts_count(&s->of[tokens], &sim, s->how, err);
-		sim_free(&sim);
+		status = kvt_batches_count(&s->of[tokens], &transfer, s->how, err);
+		kvt_transfer_free(&transfer);
 		if (status)
 			return status;
 	}
@@ -120,17 +122,18 @@ static enum kvt_status exact(const struct posts **out, struct sizes *s, int64_t 
 	return KVT_OK;
 }
 
-enum kvt_status sizes_pairs(const struct posts **out, struct sizes *s,
-			    struct kvt_error *err)
+enum kvt_status kvt_request_sizes_pairs(const struct kvt_batches **out,
+					struct kvt_request_sizes *s,
+					struct kvt_error *err)
 {
 	return exact(out, s, 1, err);
 }
 
-enum kvt_status sizes_get(struct posts_batch *out, struct sizes *s, int64_t tokens,
-			  struct kvt_error *err)
+enum kvt_status kvt_request_sizes_get(struct kvt_batch *out, struct kvt_request_sizes *s,
+				      int64_t tokens, struct kvt_error *err)
 {
 	int64_t more = tokens > 2 * s->unit ? (tokens - s->unit - 1) / s->unit : 0;
-	const struct posts *rest, *one, *two;
+	const struct kvt_batches *rest, *one, *two;
 	enum kvt_status status;
 
 	if ((status = exact(&rest, s, tokens - more * s->unit, err)) ||
@@ -138,7 +141,7 @@ enum kvt_status sizes_get(struct posts_batch *out, struct sizes *s, int64_t toke
 	    (status = exact(&two, s, 2 * s->unit, err)))
 		return status;
 	for (int64_t i = 0; i < rest->n; i++) {
-		const struct posts_batch *a = &one->batch[i], *b = &two->batch[i];
+		const struct kvt_batch *a = &one->batch[i], *b = &two->batch[i];
 
 		out[i] = rest->batch[i];
 		out[i].listed += more * (b->listed - a->listed);
@@ -151,24 +154,22 @@ enum kvt_status sizes_get(struct posts_batch *out, struct sizes *s, int64_t toke
 
 /* ---- a replay under way ------------------------------------------------------ */
 
-/*
- * One batch of a request: a piece of it, between one pair of ranks.
- */
+/* One batch of a request: a piece of it, between one pair of ranks. */
 struct job {
 	struct kvt_flow flow;		/* first: a flow is its job */
 	int64_t request, pair, piece, attempt;
 	int64_t post, posting;
-	struct posts_batch batch;
+	struct kvt_batch batch;
 	struct kvt_link link;
 	bool moving;
 	struct job *next, **link_back;	/* of the request's */
 };
 
 struct run {
-	struct serve *s;
-	const struct serve_how *how;
-	struct sizes *sizes;
-	const struct posts *pairs;
+	struct kvt_replay *s;
+	const struct kvt_replay_how *how;
+	struct kvt_request_sizes *sizes;
+	const struct kvt_batches *pairs;
 	struct kvt_sim sim;
 	struct kvt_nic *nics;
 	int64_t *busy;			/* until when a rank posts */
@@ -176,7 +177,7 @@ struct run {
 	int64_t *queue, head, tail;	/* requests that wait, by number */
 	int64_t moving;
 	struct job **jobs;		/* of each request that moves */
-	struct posts_batch *batches;	/* room for one request's */
+	struct kvt_batch *batches;	/* room for one request's */
 	bool dead;
 	struct kvt_error *err;
 	enum kvt_status status;
@@ -197,7 +198,7 @@ static void push_event(struct run *r, int64_t at, enum event_kind kind, int64_t 
 
 /* ---- chance --------------------------------------------------------------- */
 
-/* From 0 to below 1, by what it is about and not by when it is asked. */
+/* From 0 to below 1; 'about' tells the questions about one attempt apart. */
 static double chance(const struct run *r, const struct job *j, uint64_t about)
 {
 	const uint64_t what[] = { (uint64_t)j->request, (uint64_t)j->pair,
@@ -223,9 +224,9 @@ static int64_t share_of(int64_t whole, int64_t part, int64_t parts)
 
 static void add_job(struct run *r, int64_t n, int64_t pair, int64_t piece)
 {
-	struct serve_request *q = &r->s->request[n];
+	struct kvt_replay_request *q = &r->s->request[n];
 	struct job *j = calloc(1, sizeof(*j));
-	const struct posts_batch *b = &r->batches[pair];
+	const struct kvt_batch *b = &r->batches[pair];
 	int64_t parts = r->how->pieces;
 
 	if (!j) {
@@ -241,7 +242,7 @@ static void add_job(struct run *r, int64_t n, int64_t pair, int64_t piece)
 	j->batch.merged = share_of(b->merged, piece, parts);
 	if (!j->batch.ops && j->batch.bytes)
 		j->batch.ops = 1;
-	j->link = posts_link(r->how->posts, j->batch.ops, j->batch.bytes);
+	j->link = kvt_batch_link(r->how->posts, j->batch.ops, j->batch.bytes);
 	j->next = r->jobs[n];
 	j->link_back = &r->jobs[n];
 	if (j->next)
@@ -253,10 +254,10 @@ static void add_job(struct run *r, int64_t n, int64_t pair, int64_t piece)
 
 static bool split_batches(struct run *r, int64_t n)
 {
-	const struct serve_request *q = &r->s->request[n];
+	const struct kvt_replay_request *q = &r->s->request[n];
 	int64_t bytes = 0, given = q->bytes, sum = 0;
 
-	r->status = sizes_get(r->batches, r->sizes, q->moved_tokens, r->err);
+	r->status = kvt_request_sizes_get(r->batches, r->sizes, q->moved_tokens, r->err);
 	if (r->status)
 		return false;
 	for (int64_t i = 0; i < r->pairs->n; i++)
@@ -265,7 +266,7 @@ static bool split_batches(struct run *r, int64_t n)
 		return true;
 	/* a trace that says how many bytes: the pairs keep their parts of it */
 	for (int64_t i = 0; i < r->pairs->n; i++) {
-		struct posts_batch *b = &r->batches[i];
+		struct kvt_batch *b = &r->batches[i];
 
 		b->bytes = i + 1 == r->pairs->n ? given - sum :
 			   (int64_t)((double)given * ((double)b->bytes / (double)bytes));
@@ -277,7 +278,7 @@ static bool split_batches(struct run *r, int64_t n)
 /* Batches of the pieces that are ready and have none yet. */
 static void start_pieces(struct run *r, int64_t n)
 {
-	struct serve_request *q = &r->s->request[n];
+	struct kvt_replay_request *q = &r->s->request[n];
 
 	if (r->status || !split_batches(r, n))
 		return;
@@ -298,11 +299,11 @@ static void start_waiting(struct run *r)
 {
 	while (r->head < r->tail && r->moving < r->how->concurrent) {
 		int64_t n = r->queue[r->head++];
-		struct serve_request *q = &r->s->request[n];
+		struct kvt_replay_request *q = &r->s->request[n];
 
-		if (q->how != SERVE_WAITS)
+		if (q->outcome != KVT_REPLAY_WAITS)
 			continue;
-		q->how = SERVE_MOVES;
+		q->outcome = KVT_REPLAY_MOVES;
 		q->start = r->sim.now;
 		if (++r->moving > r->s->peak)
 			r->s->peak = r->moving;
@@ -315,7 +316,7 @@ static void drop_job(struct run *r, struct job *j)
 	*j->link_back = j->next;
 	if (j->next)
 		j->next->link_back = j->link_back;
-	/* events may still name it; the last one of them frees it */
+	/* an event that still names it frees it; one with a flow has none */
 	j->request = -1;
 	if (j->moving) {
 		double moved = (double)j->flow.bytes - j->flow.left;
@@ -328,13 +329,13 @@ static void drop_job(struct run *r, struct job *j)
 	}
 }
 
-/* It moves no more, whatever the reason. */
-static void end_request(struct run *r, int64_t n, enum serve_end how)
+/* Drops its jobs, and lets the next request move. */
+static void end_request(struct run *r, int64_t n, enum kvt_replay_outcome how)
 {
-	struct serve_request *q = &r->s->request[n];
+	struct kvt_replay_request *q = &r->s->request[n];
 
-	r->moving -= q->how == SERVE_MOVES;
-	q->how = how;
+	r->moving -= q->outcome == KVT_REPLAY_MOVES;
+	q->outcome = how;
 	q->end = r->sim.now;
 	if (q->end > r->s->end)
 		r->s->end = q->end;
@@ -348,25 +349,25 @@ static void end_request(struct run *r, int64_t n, enum serve_end how)
 /* A rank has all: it reports, and the last report ends the request. */
 static void report(struct run *r, int64_t n, int64_t rank)
 {
-	struct serve_request *q = &r->s->request[n];
+	struct kvt_replay_request *q = &r->s->request[n];
 
 	if (q->rank_left[rank] || q->started_pieces < r->how->pieces)
 		return;
 	if (kvt_countdown_report(&q->reports, r->pairs->dst_ranks))
-		end_request(r, n, SERVE_DONE);
+		end_request(r, n, KVT_REPLAY_DONE);
 }
 
 /* ---- batches -------------------------------------------------------------- */
 
 static void retry(struct run *r, struct job *j, int64_t after)
 {
-	struct serve_request *q = &r->s->request[j->request];
+	struct kvt_replay_request *q = &r->s->request[j->request];
 
 	r->s->failed_transfers++;
-	if (j->attempt++ >= SERVE_RETRIES) {
+	if (j->attempt++ >= KVT_REPLAY_RETRIES) {
 		int64_t n = j->request;
 
-		end_request(r, n, SERVE_FAILED);
+		end_request(r, n, KVT_REPLAY_FAILED);
 		free(j);
 		return;
 	}
@@ -398,7 +399,7 @@ static void post_job(struct run *r, struct job *j, int64_t at)
 
 static void record_transfer(struct run *r, const struct job *j)
 {
-	struct serve *s = r->s;
+	struct kvt_replay *s = r->s;
 
 	if (s->ntransfers == s->transfer_room) {
 		int64_t room = 2 * s->transfer_room + 256;
@@ -411,14 +412,14 @@ static void record_transfer(struct run *r, const struct job *j)
 		s->transfer = more;
 		s->transfer_room = room;
 	}
-	s->transfer[s->ntransfers++] = (struct serve_transfer){
+	s->transfer[s->ntransfers++] = (struct kvt_replay_transfer){
 		j->flow.end - j->post, j->posting, j->batch.bytes, j->batch.merged,
 	};
 }
 
 static void job_arrived(struct run *r, struct job *j)
 {
-	struct serve_request *q = &r->s->request[j->request];
+	struct kvt_replay_request *q = &r->s->request[j->request];
 	bool lost = r->how->drop > 0 && chance(r, j, 1) < r->how->drop;
 	bool wrong = r->how->corrupt > 0 && chance(r, j, 2) < r->how->corrupt;
 	int64_t n = j->request, rank = j->batch.dst_rank;
@@ -445,14 +446,14 @@ static void job_arrived(struct run *r, struct job *j)
 
 static void piece_ready(struct run *r, int64_t n)
 {
-	struct serve_request *q = &r->s->request[n];
+	struct kvt_replay_request *q = &r->s->request[n];
 
-	if (q->how > SERVE_MOVES)
+	if (q->outcome > KVT_REPLAY_MOVES)
 		return;
 	if (q->ready_pieces++ == 0) {
 		r->queue[r->tail++] = n;
 		start_waiting(r);
-	} else if (q->how == SERVE_MOVES) {
+	} else if (q->outcome == KVT_REPLAY_MOVES) {
 		start_pieces(r, n);
 	}
 }
@@ -466,7 +467,7 @@ static void set_rails(struct run *r, int64_t rails)
 				 rate * (double)rails / (double)r->how->rails);
 }
 
-/* What is on its way is noticed to be lost after a timeout. */
+/* What is on the wire is lost, which is noticed after the timeout. */
 static void peer_dies(struct run *r)
 {
 	r->dead = true;
@@ -501,8 +502,8 @@ static void handle_event(struct run *r, const struct event *e)
 			post_job(r, e->job, e->at);
 		break;
 	case EVENT_EXPIRE:
-		if (r->s->request[e->request].how <= SERVE_MOVES)
-			end_request(r, e->request, SERVE_EXPIRED);
+		if (r->s->request[e->request].outcome <= KVT_REPLAY_MOVES)
+			end_request(r, e->request, KVT_REPLAY_EXPIRED);
 		break;
 	case EVENT_DOWN:
 		set_rails(r, r->how->rails - 1);
@@ -539,7 +540,7 @@ static void run_events(struct run *r)
 
 static void add_events(struct run *r, int64_t n)
 {
-	struct serve_request *q = &r->s->request[n];
+	struct kvt_replay_request *q = &r->s->request[n];
 	double prefill = r->how->prefill ? (double)q->moved_tokens * 1e9 /
 					   (double)r->how->prefill : 0;
 
@@ -556,18 +557,18 @@ static void add_events(struct run *r, int64_t n)
 static void add_request(struct run *r, const struct kvt_trace_row *row, int64_t hit,
 			int64_t n)
 {
-	struct serve_request *q = &r->s->request[n];
+	struct kvt_replay_request *q = &r->s->request[n];
 
-	*q = (struct serve_request){ .arrival = row->arrival, .tokens = row->tokens,
+	*q = (struct kvt_replay_request){ .arrival = row->arrival, .tokens = row->tokens,
 				     .moved_tokens = row->tokens - hit };
 	r->s->tokens += row->tokens;
 	r->s->hit_tokens += hit;
 	q->ready = q->first = q->start = q->end = q->arrival;
 	if (!q->moved_tokens) {		/* all of it is there already */
-		q->how = SERVE_DONE;
+		q->outcome = KVT_REPLAY_DONE;
 		return;
 	}
-	r->status = sizes_get(r->batches, r->sizes, q->moved_tokens, r->err);
+	r->status = kvt_request_sizes_get(r->batches, r->sizes, q->moved_tokens, r->err);
 	for (int64_t i = 0; !r->status && i < r->pairs->n; i++)
 		q->bytes += r->batches[i].bytes;
 	if (row->bytes >= 0)
@@ -599,7 +600,7 @@ static void add_requests(struct run *r, const struct kvt_trace *t)
 
 static void init_run(struct run *r, const struct kvt_trace *t)
 {
-	struct serve *s = r->s;
+	struct kvt_replay *s = r->s;
 	size_t nics, n = (size_t)t->n;
 
 	s->n = t->n;
@@ -641,14 +642,14 @@ static void free_run(struct run *r)
 	events_free(&r->events);
 }
 
-enum kvt_status serve_run(struct serve *out, const struct kvt_trace *trace,
-			  struct sizes *sizes, const struct serve_how *how,
-			  struct kvt_error *err)
+enum kvt_status kvt_replay_run(struct kvt_replay *out, const struct kvt_trace *trace,
+			       struct kvt_request_sizes *sizes,
+			       const struct kvt_replay_how *how, struct kvt_error *err)
 {
 	struct run r = { .s = out, .how = how, .sizes = sizes, .err = err };
 
-	*out = (struct serve){ 0 };
-	if ((r.status = sizes_pairs(&r.pairs, sizes, err)))
+	*out = (struct kvt_replay){ 0 };
+	if ((r.status = kvt_request_sizes_pairs(&r.pairs, sizes, err)))
 		return r.status;
 	kvt_sim_init(&r.sim, how->posts->share);
 	init_run(&r, trace);
@@ -658,16 +659,16 @@ enum kvt_status serve_run(struct serve *out, const struct kvt_trace *trace,
 		run_events(&r);
 	free_run(&r);
 	if (r.status)
-		serve_free(out);
+		kvt_replay_free(out);
 	return r.status;
 }
 
-void serve_free(struct serve *s)
+void kvt_replay_free(struct kvt_replay *s)
 {
 	for (int64_t n = 0; s->request && n < s->n; n++)
 		free(s->request[n].rank_left);
 	free(s->request);
 	free(s->transfer);
 	free(s->nic_bytes);
-	*s = (struct serve){ 0 };
+	*s = (struct kvt_replay){ 0 };
 }

@@ -44,38 +44,38 @@ static struct kvt_spread spread_of(int64_t *v, int64_t n)
 				percentile(v, n, 99), n ? sum / (double)n : 0 };
 }
 
-int64_t kvt_replay_kv_part(const struct serve_request *q)
+int64_t kvt_replay_kv_part(const struct kvt_replay_request *q)
 {
 	return q->end - q->ready;
 }
 
-double serve_attainment(const struct serve *s, int64_t slo_ns)
+double kvt_replay_attainment(const struct kvt_replay *s, int64_t slo_ns)
 {
 	int64_t in_time = 0;
 
 	for (int64_t i = 0; i < s->n; i++)
-		in_time += s->request[i].how == SERVE_DONE &&
+		in_time += s->request[i].outcome == KVT_REPLAY_DONE &&
 			   kvt_replay_kv_part(&s->request[i]) <= slo_ns;
 	return (double)in_time / (double)s->n;
 }
 
-static void sum_requests(struct kvt_replay_sums *t, const struct serve *s,
+static void sum_requests(struct kvt_replay_sums *t, const struct kvt_replay *s,
 			 int64_t slo_ns, int64_t *v)
 {
 	double sum = 0, squares = 0;
 	int64_t n = 0, m = 0;
 
 	for (int64_t i = 0; i < s->n; i++) {
-		const struct serve_request *q = &s->request[i];
+		const struct kvt_replay_request *q = &s->request[i];
 		double x;
 
-		t->done += q->how == SERVE_DONE;
-		t->failed += q->how == SERVE_FAILED;
-		t->expired += q->how == SERVE_EXPIRED;
+		t->done += q->outcome == KVT_REPLAY_DONE;
+		t->failed += q->outcome == KVT_REPLAY_FAILED;
+		t->expired += q->outcome == KVT_REPLAY_EXPIRED;
 		t->retries += q->retries;
 		t->bytes += q->bytes;
 		t->pinned += (double)q->bytes * (double)kvt_replay_kv_part(q) / 1e9;
-		if (q->how != SERVE_DONE)
+		if (q->outcome != KVT_REPLAY_DONE)
 			continue;
 		v[n++] = kvt_replay_kv_part(q);
 		if (!slo_ns || kvt_replay_kv_part(q) <= slo_ns)
@@ -90,17 +90,18 @@ static void sum_requests(struct kvt_replay_sums *t, const struct serve *s,
 	t->kv = spread_of(v, n);
 	t->jain = m ? sum * sum / ((double)m * squares) : 1;
 	for (int64_t i = n = 0; i < s->n; i++)
-		if (s->request[i].how == SERVE_DONE)
+		if (s->request[i].outcome == KVT_REPLAY_DONE)
 			v[n++] = s->request[i].start - s->request[i].first;
 	t->wait = spread_of(v, n);
 }
 
-static void sum_transfers(struct kvt_replay_sums *t, const struct serve *s, int64_t *v)
+static void sum_transfers(struct kvt_replay_sums *t, const struct kvt_replay *s,
+			  int64_t *v)
 {
 	int64_t n = s->ntransfers;
 
 	for (int64_t i = 0; i < n; i++) {
-		const struct serve_transfer *x = &s->transfer[i];
+		const struct kvt_replay_transfer *x = &s->transfer[i];
 
 		v[i] = x->duration / 1000;	/* vLLM has whole microseconds */
 		t->xfer_ns += (double)v[i] * 1e3;
@@ -113,7 +114,7 @@ static void sum_transfers(struct kvt_replay_sums *t, const struct serve *s, int6
 	t->posting = spread_of(v, n);
 }
 
-enum kvt_status kvt_replay_sum(struct kvt_replay_sums *t, const struct serve *s,
+enum kvt_status kvt_replay_sum(struct kvt_replay_sums *t, const struct kvt_replay *s,
 			       double rate, int64_t slo_ns, struct kvt_error *err)
 {
 	int64_t most = s->n > s->ntransfers ? s->n : s->ntransfers, *v;
@@ -137,29 +138,29 @@ enum kvt_status kvt_replay_sum(struct kvt_replay_sums *t, const struct serve *s,
 /* ---- histograms ------------------------------------------------------------ */
 
 /* Whole microseconds, as vLLM has them. */
-static double duration_of(const struct serve_transfer *t)
+static double duration_of(const struct kvt_replay_transfer *t)
 {
 	return (double)(t->duration / 1000) / 1e6;
 }
 
-static double posting_of(const struct serve_transfer *t)
+static double posting_of(const struct kvt_replay_transfer *t)
 {
 	return (double)(t->posting / 1000) / 1e6;
 }
 
-static double bytes_of(const struct serve_transfer *t)
+static double bytes_of(const struct kvt_replay_transfer *t)
 {
 	return (double)t->bytes;
 }
 
-static double descriptors_of(const struct serve_transfer *t)
+static double descriptors_of(const struct kvt_replay_transfer *t)
 {
 	return (double)t->descriptors;
 }
 
 static const struct {
 	const char *name;
-	double (*value)(const struct serve_transfer *);
+	double (*value)(const struct kvt_replay_transfer *);
 	double bound[KVT_MOST_BOUNDS];	/* 0 ends them */
 } histograms[KVT_REPLAY_HISTOGRAMS] = {
 	{ "vllm:nixl_xfer_time_seconds", duration_of,
@@ -173,7 +174,7 @@ static const struct {
 	  { 10, 20, 30, 50, 75, 100, 200, 400, 1000, 2000, 4000, 10000, 20000, 50000 } },
 };
 
-void kvt_replay_histogram(struct kvt_histogram *out, const struct serve *s, int i)
+void kvt_replay_histogram(struct kvt_histogram *out, const struct kvt_replay *s, int i)
 {
 	*out = (struct kvt_histogram){ .name = histograms[i].name };
 	for (int b = 0; b < KVT_MOST_BOUNDS; b++)

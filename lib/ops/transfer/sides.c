@@ -18,14 +18,15 @@
 #define LL(x) ((long long)(x))
 
 /* A plan is of one rank of each side: the others must be laid out as that is. */
-static enum kvt_status check_alike(const struct side *side, struct kvt_error *err)
+static enum kvt_status check_alike(const struct kvt_ranks *side, struct kvt_error *err)
 {
-	const struct kvt_snapshot *a = side_rank(side, 0);
+	const struct kvt_snapshot *a = kvt_ranks_snapshot(side, 0);
 
 	for (int r = 1; r < side->n; r++)
 		for (int g = 0; g < a->ngroups; g++) {
 			const struct kvt_group *x = &a->group[g];
-			const struct kvt_group *y = &side_rank(side, r)->group[g];
+			const struct kvt_group *y = &kvt_ranks_snapshot(side,
+									r)->group[g];
 
 			if (memcmp(&x->shape, &y->shape, sizeof(x->shape)) ||
 			    !kvt_layout_equal(&x->layout, &y->layout))
@@ -42,9 +43,9 @@ static enum kvt_status check_alike(const struct side *side, struct kvt_error *er
 
 /* ---- operands -------------------------------------------------------- */
 
-enum kvt_status sides_unchanged(const struct sides *sides, struct kvt_error *err)
+enum kvt_status kvt_sides_unchanged(const struct kvt_sides *sides, struct kvt_error *err)
 {
-	const struct side *side[] = { &sides->src, &sides->dst };
+	const struct kvt_ranks *side[] = { &sides->src, &sides->dst };
 	enum kvt_status status = KVT_OK;
 
 	for (int s = 0; s < 2; s++)
@@ -55,7 +56,7 @@ enum kvt_status sides_unchanged(const struct sides *sides, struct kvt_error *err
 	return status;
 }
 
-void ranks_free(struct side *side)
+void kvt_ranks_free(struct kvt_ranks *side)
 {
 	for (int i = 0; side->file && i < side->n; i++)
 		kvt_dump_close(side->file[i].reader);
@@ -63,27 +64,27 @@ void ranks_free(struct side *side)
 		kvt_snapshot_free(&side->made[i]);
 	free(side->file);
 	free(side->made);
-	*side = (struct side){ .n = 0 };
+	*side = (struct kvt_ranks){ .n = 0 };
 }
 
-void sides_free(struct sides *sides)
+void kvt_sides_free(struct kvt_sides *sides)
 {
-	for (int i = 0; sides->span && i < sides->sim.ngroups; i++)
+	for (int i = 0; sides->span && i < sides->transfer.ngroups; i++)
 		free(sides->span[i]);
 	free(sides->span);
 	sides->span = NULL;
-	sim_free(&sides->sim);
-	ranks_free(&sides->src);
-	ranks_free(&sides->dst);
+	kvt_transfer_free(&sides->transfer);
+	kvt_ranks_free(&sides->src);
+	kvt_ranks_free(&sides->dst);
 }
 
-const struct kvt_snapshot *side_rank(const struct side *side, int rank)
+const struct kvt_snapshot *kvt_ranks_snapshot(const struct kvt_ranks *side, int rank)
 {
 	return side->made ? &side->made[rank] :
 			    kvt_dump_snapshot(side->file[rank].reader);
 }
 
-enum kvt_status kvt_ranks_check(struct side *side, struct kvt_error *err)
+enum kvt_status kvt_ranks_check(struct kvt_ranks *side, struct kvt_error *err)
 {
 	enum kvt_status status = rank_files_check(side->file, side->n, err);
 
@@ -101,10 +102,10 @@ static const struct kvt_group *group_named(const struct kvt_snapshot *s, const c
 }
 
 /* Plans go by number and width: names and types must not contradict them. */
-static enum kvt_status check_groups(const struct sides *sides, struct kvt_error *err)
+static enum kvt_status check_groups(const struct kvt_sides *sides, struct kvt_error *err)
 {
-	const struct kvt_snapshot *src = side_rank(&sides->src, 0);
-	const struct kvt_snapshot *dst = side_rank(&sides->dst, 0);
+	const struct kvt_snapshot *src = kvt_ranks_snapshot(&sides->src, 0);
+	const struct kvt_snapshot *dst = kvt_ranks_snapshot(&sides->dst, 0);
 
 	for (int g = 0; g < src->ngroups; g++) {
 		const struct kvt_group *a = &src->group[g];
@@ -129,10 +130,11 @@ static enum kvt_status check_groups(const struct sides *sides, struct kvt_error 
 }
 
 /* A request has as many tokens on both sides, or one of them is wrong. */
-static enum kvt_status check_requests(const struct sides *sides, struct kvt_error *err)
+static enum kvt_status check_requests(const struct kvt_sides *sides,
+				      struct kvt_error *err)
 {
-	const struct kvt_snapshot *src = side_rank(&sides->src, 0);
-	const struct kvt_snapshot *dst = side_rank(&sides->dst, 0);
+	const struct kvt_snapshot *src = kvt_ranks_snapshot(&sides->src, 0);
+	const struct kvt_snapshot *dst = kvt_ranks_snapshot(&sides->dst, 0);
 
 	for (int64_t i = 0; i < src->nrequests; i++)
 		for (int64_t j = 0; j < dst->nrequests; j++) {
@@ -158,13 +160,13 @@ static int by_target(const void *a, const void *b)
 	return x->dst_state < y->dst_state ? -1 : x->dst_state > y->dst_state;
 }
 
-static enum kvt_status sort_spans(struct sides *sides, struct kvt_error *err)
+static enum kvt_status sort_spans(struct kvt_sides *sides, struct kvt_error *err)
 {
-	const struct sim *sim = &sides->sim;
+	const struct kvt_transfer_plan *transfer = &sides->transfer;
 
-	sides->span = calloc((size_t)sim->ngroups + 1, sizeof(*sides->span));
-	for (int i = 0; sides->span && i < sim->ngroups; i++) {
-		const struct kvt_xfer *x = &sim->group[i].xfer;
+	sides->span = calloc((size_t)transfer->ngroups + 1, sizeof(*sides->span));
+	for (int i = 0; sides->span && i < transfer->ngroups; i++) {
+		const struct kvt_xfer *x = &transfer->group[i].xfer;
 		size_t n = (size_t)x->nentries;
 
 		sides->span[i] = malloc((n + 1) * sizeof(**sides->span));
@@ -177,9 +179,9 @@ static enum kvt_status sort_spans(struct sides *sides, struct kvt_error *err)
 }
 
 /* The first entry of a block or of one after it. */
-static int64_t first_entry(const struct sides *sides, int part, int64_t block)
+static int64_t first_entry(const struct kvt_sides *sides, int part, int64_t block)
 {
-	int64_t low = 0, high = sides->sim.group[part].xfer.nentries;
+	int64_t low = 0, high = sides->transfer.group[part].xfer.nentries;
 
 	while (low < high) {
 		int64_t middle = low + (high - low) / 2;
@@ -192,13 +194,13 @@ static int64_t first_entry(const struct sides *sides, int part, int64_t block)
 	return low;
 }
 
-struct carry_box carry_box_of(const struct sides *sides, int part,
-			      const struct kvt_box *box)
+struct kvt_carry_box kvt_carry_box_of(const struct kvt_sides *sides, int part,
+				      const struct kvt_box *box)
 {
 	const int64_t *begin = box->begin, *end = box->end;
 	int64_t first = first_entry(sides, part, begin[KVT_AXIS_B]);
 
-	return (struct carry_box){
+	return (struct kvt_carry_box){
 		.sides = sides, .part = part,
 		.layers = { begin[KVT_AXIS_L], end[KVT_AXIS_L] },
 		.blocks = { begin[KVT_AXIS_B], end[KVT_AXIS_B] },
@@ -209,13 +211,14 @@ struct carry_box carry_box_of(const struct sides *sides, int part,
 
 /* ---- the plan -------------------------------------------------------- */
 
-enum kvt_status kvt_sides_join(struct sides *sides, const char *src_name,
+enum kvt_status kvt_sides_join(struct kvt_sides *sides, const char *src_name,
 			       const char *dst_name, const struct kvt_transfer_how *how,
 			       struct kvt_error *err)
 {
-	const struct sim_dumps dumps = {
+	const struct kvt_transfer_dumps dumps = {
 		.src_name = src_name, .dst_name = dst_name,
-		.src = side_rank(&sides->src, 0), .dst = side_rank(&sides->dst, 0),
+		.src = kvt_ranks_snapshot(&sides->src,
+					  0), .dst = kvt_ranks_snapshot(&sides->dst, 0),
 	};
 	enum kvt_status status;
 
@@ -224,7 +227,7 @@ enum kvt_status kvt_sides_join(struct sides *sides, const char *src_name,
 	sides->whole = how->whole;
 	sides->all_states = how->all_states;
 	if ((status = check_groups(sides, err)) ||
-	    (status = kvt_transfer_of_dumps(&sides->sim, &dumps, how, err)) ||
+	    (status = kvt_transfer_of_dumps(&sides->transfer, &dumps, how, err)) ||
 	    (status = check_requests(sides, err)))
 		return status;
 	return sort_spans(sides, err);
@@ -311,7 +314,7 @@ static enum kvt_status cut_blocks(struct kvt_group *g, int64_t size,
 }
 
 /*
- * What a pool has if nobody says: the blocks that the ids reach, and at least one
+ * The size of a pool that was not given: the blocks that the ids reach, and at least one
  * in sixteen that nothing goes to, where a stray write shows.
  */
 static enum kvt_status choose_pool(int64_t *pool, uint32_t **ids,
@@ -322,18 +325,18 @@ static enum kvt_status choose_pool(int64_t *pool, uint32_t **ids,
 	bool spread = !strcmp(words, "scatter") || !strncmp(words, "list:", 5) ||
 		      !strncmp(words, "file:", 5);
 	int64_t most = n + n / 16 + 1, drawn = spread ? 0 : most;
-	enum kvt_status status = sim_ids(ids, &drawn, pattern, n, err);
+	enum kvt_status status = kvt_block_ids(ids, &drawn, pattern, n, err);
 
 	*pool = most;
 	for (int64_t i = 0; !status && i < n; i++)
 		if ((*ids)[i] >= *pool)
 			*pool = (int64_t)(*ids)[i] + 1;
-	if (status || *pool <= SIM_MOST_POOL)
+	if (status || *pool <= KVT_MOST_POOL)
 		return status;
 	free(*ids);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"block id %lld is outside any pool, which has at most %d", LL(*pool - 1),
-			SIM_MOST_POOL);
+			"block id %lld is outside any pool, which has at most %d",
+			LL(*pool - 1), KVT_MOST_POOL);
 }
 
 /* Inside the pool, and each once: no two requests share a new block. */
@@ -376,7 +379,7 @@ static enum kvt_status place_group(struct kvt_snapshot *s, int index,
 		return status;
 	for (int64_t i = 0; i < s->nrequests; i++)
 		total += blocks_of(&s->request[i], g, index);
-	status = pool ? sim_ids(&ids, &pool, &p->ids, total, &why) :
+	status = pool ? kvt_block_ids(&ids, &pool, &p->ids, total, &why) :
 			choose_pool(&pool, &ids, &p->ids, total, &why);
 	if (status)
 		return kvt_fail(err, status, "%s: %.400s", g->id, why.text);
@@ -424,7 +427,7 @@ static enum kvt_status make_rank(struct kvt_snapshot *out, const struct kvt_snap
 	return kvt_snapshot_check(out, err);
 }
 
-static enum kvt_status make_ranks(struct side *dst, const struct kvt_snapshot *all,
+static enum kvt_status make_ranks(struct kvt_ranks *dst, const struct kvt_snapshot *all,
 				  int64_t n, int64_t mamba_groups, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -445,8 +448,8 @@ static enum kvt_status make_ranks(struct side *dst, const struct kvt_snapshot *a
 	return status;
 }
 
-enum kvt_status make_destination(struct sides *sides, const struct kvt_new_side *from,
-				 struct kvt_error *err)
+enum kvt_status kvt_sides_make_dst(struct kvt_sides *sides,
+				   const struct kvt_new_side *from, struct kvt_error *err)
 {
 	int n = sides->src.n;
 	int64_t ranks = from->pool.ranks ? from->pool.ranks : n;

@@ -14,7 +14,7 @@
 
 /* ---- rows ------------------------------------------------------------------ */
 
-static enum kvt_status add_row(struct sweep *s, const struct sweep_row *r,
+static enum kvt_status add_row(struct kvt_sweep *s, const struct kvt_sweep_row *r,
 			       struct kvt_error *err)
 {
 	if (s->n == s->room) {
@@ -30,13 +30,14 @@ static enum kvt_status add_row(struct sweep *s, const struct sweep_row *r,
 	return KVT_OK;
 }
 
-static struct sweep_row row_of(const struct sim *sim, const char *const layout[2],
-			       enum kvt_stack stack, int64_t sge)
+static struct kvt_sweep_row row_of(const struct kvt_transfer_plan *transfer,
+				   const char *const layout[2], enum kvt_stack stack,
+				   int64_t sge)
 {
-	const struct sim_group *g = &sim->group[0];
+	const struct kvt_transfer_group *g = &transfer->group[0];
 	const struct kvt_xfer_side *side[2] = { &g->xfer.src, &g->xfer.dst };
 	const struct kvt_layout *own[2] = { &g->src_layout, &g->dst_layout };
-	struct sweep_row r = { .stack = stack, .sge = sge };
+	struct kvt_sweep_row r = { .stack = stack, .sge = sge };
 
 	for (int s = 0; s < 2; s++) {
 		snprintf(r.layout[s], sizeof(r.layout[s]), "%.60s",
@@ -47,24 +48,24 @@ static struct sweep_row row_of(const struct sim *sim, const char *const layout[2
 	return r;
 }
 
-static enum kvt_status add_timed(struct sweep *s, struct sweep_row *r,
-				 const struct posts *posts, int64_t copies,
+static enum kvt_status add_timed(struct kvt_sweep *s, struct kvt_sweep_row *r,
+				 const struct kvt_batches *posts, int64_t copies,
 				 struct kvt_error *err)
 {
-	struct clock_times times;
+	struct kvt_batch_times times;
 	enum kvt_status status = kvt_clock_run_plain(&times, posts, s->link, err);
 
 	if (status)
 		return status;
 	r->bytes = posts->sum.bytes;
 	r->ns = times.end + copies;
-	clock_free(&times);
+	kvt_clock_free(&times);
 	return add_row(s, r, err);
 }
 
 /* ---- what a stack posts ---------------------------------------------------- */
 
-enum kvt_scope sweep_scope(enum kvt_stack stack)
+enum kvt_scope kvt_sweep_scope(enum kvt_stack stack)
 {
 	static const enum kvt_scope scopes[] = {
 		[KVT_STACK_NIXL] = KVT_SCOPE_LAYER,
@@ -77,28 +78,30 @@ enum kvt_scope sweep_scope(enum kvt_stack stack)
 }
 
 /* A stack that merges nothing posts a scope, of which the uncut ops are shown. */
-static bool is_scope(const struct sweep_row *r)
+static bool is_scope(const struct kvt_sweep_row *r)
 {
 	return r->stack >= KVT_STACK_RFC && r->sge == 1;
 }
 
-enum kvt_status sweep_posts(struct sweep *s, const struct sim *sim,
-			    const char *const layout[2], enum kvt_stack stack,
-			    int64_t sge, struct kvt_error *err)
+enum kvt_status kvt_sweep_add(struct kvt_sweep *s,
+			      const struct kvt_transfer_plan *transfer,
+			      const char *const layout[2], enum kvt_stack stack,
+			      int64_t sge, struct kvt_error *err)
 {
-	struct posts_how how = {
+	struct kvt_batch_how how = {
 		.posting = { .stack = stack, .sge = sge, .slice = s->link->slice },
 	};
-	struct sweep_row r = row_of(sim, layout, stack, sge);
+	struct kvt_sweep_row r = row_of(transfer, layout, stack, sge);
 	struct kvt_error why = { "" };
-	struct posts posts;
-	enum kvt_status status = sweep_why(&r.why, sim, sweep_scope(stack), err);
+	struct kvt_batches posts;
+	enum kvt_status status = kvt_sweep_why(&r.why, transfer, kvt_sweep_scope(stack),
+					       err);
 
 	if (status)
 		return status;
 	if (stack == KVT_STACK_MOONCAKE && s->link->slice)
 		how.posting.fragment = KVT_MOONCAKE_FRAGMENT;
-	status = posts_count(&posts, sim, &how, &why);
+	status = kvt_batches_count(&posts, transfer, &how, &why);
 	if (status == KVT_BAD_INPUT && stack < KVT_STACK_RFC) {
 		snprintf(r.refused, sizeof(r.refused), "%.200s", why.text);
 		return add_row(s, &r, err);
@@ -107,14 +110,14 @@ enum kvt_status sweep_posts(struct sweep *s, const struct sim *sim,
 		return kvt_fail(err, status, "%.500s", why.text);
 	r.ops = is_scope(&r) ? posts.sum.merged : posts.sum.ops;
 	status = add_timed(s, &r, &posts, 0, err);
-	posts_free(&posts);
+	kvt_batches_free(&posts);
 	return status;
 }
 
 /* ---- buffers --------------------------------------------------------------- */
 
 /* The longest that a rank copies: into its buffers, and out of them. */
-static int64_t copy_ns(const struct posts *p, int64_t rate)
+static int64_t copy_ns(const struct kvt_batches *p, int64_t rate)
 {
 	int64_t *sum = calloc((size_t)(p->src_ranks + p->dst_ranks) + 1, sizeof(*sum));
 	int64_t most[2] = { 0, 0 };
@@ -132,22 +135,23 @@ static int64_t copy_ns(const struct posts *p, int64_t rate)
 	return (int64_t)((double)(most[0] + most[1]) / (double)rate + .5);
 }
 
-enum kvt_status sweep_staged(struct sweep *s, const struct sim *sim,
-			     const char *const layout[2], enum kvt_stack stack,
-			     int64_t sge, const struct sweep_stage *stage,
-			     struct kvt_error *err)
+enum kvt_status kvt_sweep_add_staged(struct kvt_sweep *s,
+				     const struct kvt_transfer_plan *transfer,
+				     const char *const layout[2], enum kvt_stack stack,
+				     int64_t sge, const struct kvt_sweep_stage *stage,
+				     struct kvt_error *err)
 {
-	const struct posts_how how = {
+	const struct kvt_batch_how how = {
 		.posting = { .stack = KVT_STACK_RFC, .slice = s->link->slice },
 		.stage = stage->size,
 	};
-	struct sweep_row r = row_of(sim, layout, stack, sge);
-	struct posts posts;
+	struct kvt_sweep_row r = row_of(transfer, layout, stack, sge);
+	struct kvt_batches posts;
 	enum kvt_status status;
 	int64_t copies;
 
-	if ((status = sweep_why(&r.why, sim, sweep_scope(stack), err)) ||
-	    (status = posts_count(&posts, sim, &how, err)))
+	if ((status = kvt_sweep_why(&r.why, transfer, kvt_sweep_scope(stack), err)) ||
+	    (status = kvt_batches_count(&posts, transfer, &how, err)))
 		return status;
 	for (int64_t i = 0; i < posts.n; i++)
 		r.ops += posts.batch[i].bytes / stage->size +
@@ -158,24 +162,24 @@ enum kvt_status sweep_staged(struct sweep *s, const struct sim *sim,
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	else
 		status = add_timed(s, &r, &posts, copies, err);
-	posts_free(&posts);
+	kvt_batches_free(&posts);
 	return status;
 }
 
 /* ---- ranking --------------------------------------------------------------- */
 
 /* What a stack refuses comes last. */
-static bool slower(const struct sweep_row *a, const struct sweep_row *b)
+static bool slower(const struct kvt_sweep_row *a, const struct kvt_sweep_row *b)
 {
 	if (!a->refused[0] != !b->refused[0])
 		return a->refused[0];
 	return a->ns > b->ns || (a->ns == b->ns && a->ops > b->ops);
 }
 
-void kvt_sweep_rank(struct sweep *s)
+void kvt_sweep_rank(struct kvt_sweep *s)
 {
 	for (int64_t i = 1; i < s->n; i++) {
-		struct sweep_row r = s->row[i];
+		struct kvt_sweep_row r = s->row[i];
 		int64_t at = i;
 
 		for (; at && slower(&s->row[at - 1], &r); at--)
@@ -183,11 +187,11 @@ void kvt_sweep_rank(struct sweep *s)
 		s->row[at] = r;
 	}
 	for (int64_t i = 0; i < s->n; i++) {
-		const struct sweep_row *r = &s->row[i];
+		const struct kvt_sweep_row *r = &s->row[i];
 		bool beaten = r->refused[0];
 
 		for (int64_t j = 0; j < s->n; j++) {
-			const struct sweep_row *o = &s->row[j];
+			const struct kvt_sweep_row *o = &s->row[j];
 
 			beaten |= !o->refused[0] && o->ops <= r->ops && o->ns <= r->ns &&
 				  o->copied <= r->copied &&
@@ -198,7 +202,7 @@ void kvt_sweep_rank(struct sweep *s)
 	}
 }
 
-void kvt_sweep_free(struct sweep *s)
+void kvt_sweep_free(struct kvt_sweep *s)
 {
 	free(s->row);
 	s->row = NULL;

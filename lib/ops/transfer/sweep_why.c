@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Where the slowest part of an axis stands; nfactors if it has extent 1. */
+/* The factor that is the slowest part of an axis; nfactors if it has extent 1. */
 static int place_of(const struct kvt_view *view, enum kvt_axis axis)
 {
 	int best = view->nfactors;
@@ -33,7 +33,7 @@ static bool inside(const struct kvt_view *view, enum kvt_axis axis, enum kvt_axi
 }
 
 /* Whether what lies inside an axis is all moved; if not, which part of it is. */
-static bool partial(struct sweep_break *b, const struct kvt_xfer *x,
+static bool partial(struct kvt_sweep_break *b, const struct kvt_xfer *x,
 		    const struct kvt_pair *pair, bool source)
 {
 	const struct kvt_view *view = source ? &x->src.views.view[0] :
@@ -45,7 +45,7 @@ static bool partial(struct sweep_break *b, const struct kvt_xfer *x,
 		heads += pair->exchange.range[i].count;
 	b->at_source = source;
 	if (inside(view, unit, b->axis) && heads < view->shape.n[unit]) {
-		b->cause = SWEEP_TP;
+		b->cause = KVT_SWEEP_TP;
 		b->channels = unit == KVT_AXIS_D;
 		b->part = heads;
 		b->of = view->shape.n[unit];
@@ -53,7 +53,7 @@ static bool partial(struct sweep_break *b, const struct kvt_xfer *x,
 	}
 	if (inside(view, KVT_AXIS_S, b->axis) && !x->src.spec.nparts &&
 	    x->entry[0].count < view->shape.n[KVT_AXIS_S]) {
-		b->cause = SWEEP_BLOCKS;
+		b->cause = KVT_SWEEP_BLOCKS;
 		b->part = x->entry[0].count;
 		b->of = view->shape.n[KVT_AXIS_S];
 		return true;
@@ -73,53 +73,54 @@ static bool reordered(const struct kvt_xfer *x)
 	return false;
 }
 
-static void explain(struct sweep_break *b, const struct kvt_xfer *x, int why)
+static void explain(struct kvt_sweep_break *b, const struct kvt_xfer *x, int why)
 {
 	const struct kvt_view *view = &x->src.views.view[0];
 	struct kvt_pair_walk walk = { 0, 0 };
 	struct kvt_pair pair;
 
-	b->cause = SWEEP_PLACE;
+	b->cause = KVT_SWEEP_PLACE;
 	if (why == KVT_BREAK_SCOPE)
-		b->cause = SWEEP_SCOPE;
+		b->cause = KVT_SWEEP_SCOPE;
 	else if (b->axis != KVT_AXIS_B && kvt_pair_next(&pair, &walk, x) &&
 		 (b->axis != KVT_AXIS_L || inside(view, KVT_AXIS_L, KVT_AXIS_B))) {
 		if (why != KVT_BREAK_DESTINATION && partial(b, x, &pair, true))
 			return;
 		if (why != KVT_BREAK_SOURCE && reordered(x))
-			b->cause = SWEEP_ORDER;
+			b->cause = KVT_SWEEP_ORDER;
 		else if (why != KVT_BREAK_SOURCE)
 			partial(b, x, &pair, false);
 	}
 }
 
-enum kvt_status sweep_why(struct sweep_break *out, const struct sim *sim,
-			  enum kvt_scope scope, struct kvt_error *err)
+enum kvt_status kvt_sweep_why(struct kvt_sweep_break *out,
+			      const struct kvt_transfer_plan *transfer,
+			      enum kvt_scope scope, struct kvt_error *err)
 {
-	struct sweep_break most = { .cause = SWEEP_WHOLE };
-	struct sim_figures f;
-	enum kvt_status status = sim_figures_init(&f, err);
+	struct kvt_sweep_break most = { .cause = KVT_SWEEP_WHOLE };
+	struct kvt_figures f;
+	enum kvt_status status = kvt_figures_init(&f, err);
 
 	if (status)
 		return status;
-	for (int g = 0; !status && g < sim->ngroups; g++) {
+	for (int g = 0; !status && g < transfer->ngroups; g++) {
 		int why = -1;
 
 		memset(&f.tally, 0, sizeof(f.tally));
 		f.sizes.n = 0;
-		if ((status = sim_count(&f, &sim->group[g], scope, err)))
+		if ((status = kvt_figures_add(&f, &transfer->group[g], scope, err)))
 			break;
 		for (int a = 0; a < KVT_NAXES; a++)
 			for (int w = 0; w < KVT_NBREAKS; w++)
 				if (f.tally.breaks[a][w] > most.ops) {
-					most = (struct sweep_break){
+					most = (struct kvt_sweep_break){
 						.axis = a, .ops = f.tally.breaks[a][w] };
 					why = w;
 				}
 		if (why >= 0)
-			explain(&most, &sim->group[g].xfer, why);
+			explain(&most, &transfer->group[g].xfer, why);
 	}
-	sim_figures_free(&f);
+	kvt_figures_free(&f);
 	*out = most;
 	return status;
 }

@@ -19,7 +19,7 @@
 
 /* ---- a transfer --------------------------------------------------------- */
 
-struct sim_group {
+struct kvt_transfer_group {
 	char name[32];
 	struct kvt_layout src_layout, dst_layout;
 	int src_group, dst_group;	/* of two dumps: their numbers there */
@@ -31,14 +31,14 @@ struct sim_group {
 	struct kvt_xfer xfer;
 };
 
-struct sim {
+struct kvt_transfer_plan {
 	const char *model;		/* borrowed; NULL: not known */
 	int64_t requests, tokens;	/* how many move; of all of them */
 	bool whole;			/* blocks, not only valid states */
 	int ngroups;
-	struct sim_group *group;	/* owned */
+	struct kvt_transfer_group *group;	/* owned */
 };
-void sim_free(struct sim *sim);
+void kvt_transfer_free(struct kvt_transfer_plan *transfer);
 
 /* What of the requests moves, and what the sides do not say themselves. */
 struct kvt_transfer_how {
@@ -53,7 +53,7 @@ struct kvt_transfer_how {
 /* ---- between two dumps: dumps.c ------------------------------------------ */
 
 /* Any rank of either side; names are for messages.  All must outlive the transfer. */
-struct sim_dumps {
+struct kvt_transfer_dumps {
 	const char *src_name, *dst_name;
 	const struct kvt_snapshot *src, *dst;
 };
@@ -63,7 +63,8 @@ struct sim_dumps {
  * groups of one group, see dumps.c.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_transfer_of_dumps(struct sim *out, const struct sim_dumps *dumps,
+kvt_transfer_of_dumps(struct kvt_transfer_plan *out,
+		      const struct kvt_transfer_dumps *dumps,
 		      const struct kvt_transfer_how *how, struct kvt_error *err);
 
 /* ---- of a model, between two pools: model.c ------------------------------- */
@@ -94,8 +95,8 @@ struct kvt_model_transfer {
 	struct kvt_transfer_how how;
 };
 KVT_MUST_CHECK enum kvt_status
-kvt_transfer_of_model(struct sim *out, const struct kvt_model_transfer *from,
-		      struct kvt_error *err);
+kvt_transfer_of_model(struct kvt_transfer_plan *out,
+		      const struct kvt_model_transfer *from, struct kvt_error *err);
 
 /*
  * The layout of a conv state: layers and blocks where 'layout' has them, then
@@ -108,7 +109,7 @@ kvt_conv_layout(struct kvt_layout *out, const struct kvt_layout *layout,
 /* ---- groups: group.c ------------------------------------------------------ */
 
 /* One end of a group, ready to be joined with the other. */
-struct sim_end {
+struct kvt_transfer_end {
 	struct kvt_spec spec;		/* of any rank */
 	int64_t ranks, layers;
 	struct kvt_layout layout;
@@ -118,30 +119,34 @@ struct sim_end {
 };
 
 /* States begin to end of one request; tables borrowed. */
-struct sim_move {
+struct kvt_transfer_move {
 	struct kvt_block_table src, dst;
 	int64_t begin, end;
 };
 
 /* KVT_BAD_INPUT if a table names a block twice. */
 KVT_MUST_CHECK enum kvt_status
-sim_group_init(struct sim_group *out, const char *name, const struct sim_end *src,
-	       const struct sim_end *dst, const struct sim_move *moves, int64_t nmoves,
-	       struct kvt_error *err);
+kvt_transfer_group_init(struct kvt_transfer_group *out, const char *name,
+			const struct kvt_transfer_end *src,
+			const struct kvt_transfer_end *dst,
+			const struct kvt_transfer_move *moves, int64_t nmoves,
+			struct kvt_error *err);
 
 /* The states begin..end of the one request that both ends have. */
 KVT_MUST_CHECK enum kvt_status
-sim_group_init_one(struct sim_group *out, const char *name, const struct sim_end *src,
-		   const struct sim_end *dst, int64_t begin, int64_t end,
-		   struct kvt_error *err);
-void sim_group_free(struct sim_group *group);
+kvt_transfer_group_init_one(struct kvt_transfer_group *out, const char *name,
+			    const struct kvt_transfer_end *src,
+			    const struct kvt_transfer_end *dst, int64_t begin,
+			    int64_t end, struct kvt_error *err);
+void kvt_transfer_group_free(struct kvt_transfer_group *group);
 
 /* Room for one more group; NULL when out of memory.  Counts when ngroups does. */
-struct sim_group *sim_group_new(struct sim *sim, struct kvt_error *err);
+struct kvt_transfer_group *kvt_transfer_group_new(struct kvt_transfer_plan *transfer,
+						  struct kvt_error *err);
 
 /* KVT_MISMATCH if a destination would not be written exactly once. */
 KVT_MUST_CHECK enum kvt_status
-kvt_transfer_prove(const struct sim *sim, struct kvt_error *err);
+kvt_transfer_prove(const struct kvt_transfer_plan *transfer, struct kvt_error *err);
 
 /* Where op 'n' of all groups and pairs, in scope rfc, ends up. */
 struct kvt_op_place {
@@ -150,12 +155,12 @@ struct kvt_op_place {
 };
 /* KVT_BAD_INPUT: there are not so many. */
 KVT_MUST_CHECK enum kvt_status
-kvt_transfer_find_op(struct kvt_op_place *out, const struct sim *sim, int64_t n,
-		     struct kvt_error *err);
+kvt_transfer_find_op(struct kvt_op_place *out, const struct kvt_transfer_plan *transfer,
+		     int64_t n, struct kvt_error *err);
 
 /* ---- block ids: ids.c ----------------------------------------------------- */
 
-enum { SIM_MOST_POOL = 1 << 26 };
+enum { KVT_MOST_POOL = 1 << 26 };
 
 /*
  * n ids: "contig", "scatter", "reverse", "half", "random:SEED", "aged:SEED",
@@ -163,72 +168,74 @@ enum { SIM_MOST_POOL = 1 << 26 };
  * becomes the fewest that the pattern needs.  The caller frees '*ids'.
  */
 KVT_MUST_CHECK enum kvt_status
-sim_ids(uint32_t **ids, int64_t *pool, const struct kvt_id_pattern *pattern, int64_t n,
-	struct kvt_error *err);
+kvt_block_ids(uint32_t **ids, int64_t *pool, const struct kvt_id_pattern *pattern,
+	      int64_t n, struct kvt_error *err);
 
 /* The most bytes of a list that can be of use. */
 size_t kvt_id_list_most(void);
 
 /* ---- figures: figures.c --------------------------------------------------- */
 
-enum { SIM_SIZES = 1 << 16 };
+enum { KVT_MOST_SIZES = 1 << 16 };
 
 /* Of one group, or of all; over the pairs of ranks. */
-struct sim_figures {
+struct kvt_figures {
 	int64_t pairs;
 	struct kvt_tally tally;
 	struct kvt_sizes sizes;		/* owned */
 	int64_t least, most;		/* ops of a pair */
 };
 KVT_MUST_CHECK enum kvt_status
-sim_figures_init(struct sim_figures *out, struct kvt_error *err);
-void sim_figures_free(struct sim_figures *figures);
+kvt_figures_init(struct kvt_figures *out, struct kvt_error *err);
+void kvt_figures_free(struct kvt_figures *figures);
 
 /* Adds those of a group. */
 KVT_MUST_CHECK enum kvt_status
-sim_count(struct sim_figures *figures, const struct sim_group *group,
-	  enum kvt_scope scope, struct kvt_error *err);
+kvt_figures_add(struct kvt_figures *figures, const struct kvt_transfer_group *group,
+		enum kvt_scope scope, struct kvt_error *err);
 
 /* Figures of every group under every scope. */
-struct sim_report {
-	const struct sim *sim;		/* borrowed */
-	struct sim_figures (*figures)[KVT_NSCOPES];	/* owned; [ngroups] */
+struct kvt_plan_figures {
+	const struct kvt_transfer_plan *transfer;		/* borrowed */
+	struct kvt_figures (*figures)[KVT_NSCOPES];	/* owned; [ngroups] */
 };
 KVT_MUST_CHECK enum kvt_status
-sim_report_init(struct sim_report *out, const struct sim *sim, struct kvt_error *err);
-void sim_report_free(struct sim_report *report);
+kvt_plan_figures_init(struct kvt_plan_figures *out,
+		      const struct kvt_transfer_plan *transfer, struct kvt_error *err);
+void kvt_plan_figures_free(struct kvt_plan_figures *report);
 
 /* Of all groups. */
-int64_t sim_report_ops(const struct sim_report *report, enum kvt_scope scope);
+int64_t kvt_plan_figures_ops(const struct kvt_plan_figures *report, enum kvt_scope scope);
 
 /* ---- what an operation carries: carries.c --------------------------------- */
 
 /* States of a request that lie in one block of the source. */
-struct held_states {
+struct kvt_held_states {
 	int64_t block, state, count;	/* first one in the block; how many */
 	int64_t at;			/* it is this one of the request */
 };
 
 /* A group's states by block and state of the source. */
-struct op_places {
-	const struct sim_group *group;	/* borrowed */
-	struct held_states *held;	/* owned; [group->norder] */
+struct kvt_op_index {
+	const struct kvt_transfer_group *group;	/* borrowed */
+	struct kvt_held_states *held;	/* owned; [group->norder] */
 };
 KVT_MUST_CHECK enum kvt_status
-op_places_init(struct op_places *out, const struct sim_group *group,
-	       struct kvt_error *err);
-void op_places_free(struct op_places *places);
+kvt_op_index_init(struct kvt_op_index *out, const struct kvt_transfer_group *group,
+		  struct kvt_error *err);
+void kvt_op_index_free(struct kvt_op_index *places);
 
 /*
  * Layers, states and heads from the least to the greatest that have a byte in it:
  * all of them if it is a box of the model, and mostly it is.
  */
-struct op_where {
+struct kvt_op_content {
 	const char *slice;		/* "head", or a part of a conv state */
 	int64_t layer, layers, state, states;
 	int64_t head, heads;		/* of the model; of a conv state, channels */
 };
-struct op_where op_where(const struct op_places *places, const struct kvt_pair *pair,
-			 const struct kvt_op *op);
+struct kvt_op_content kvt_op_content(const struct kvt_op_index *places,
+				     const struct kvt_pair *pair,
+				     const struct kvt_op *op);
 
 #endif

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * window.c - the part of a transfer that writes one box of one rank
+ * window.c - the part of a transfer that writes one box
  *
  * A box is a transfer in its own right, planned as any other: memory holds the
- * box and the blocks it comes from, not the allocations of the ranks.
+ * box and the blocks it comes from, not the allocations of the ranks.  In: a box and
+ * the entries that write there.  Out: a plan whose source blocks are numbered by
+ * their place in the window, and whose destination blocks begin at 0.  Blocks are
+ * read in ascending order, those of one row of tiles at once, so that a tile is
+ * decoded once a window.
  */
 #include "lib/ops/transfer/exec.h"
 
@@ -19,7 +23,7 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void list_blocks(struct sim_window *w, const struct carry_box *box)
+static void list_blocks(struct kvt_carry_window *w, const struct kvt_carry_box *box)
 {
 	int64_t n = 0;
 
@@ -32,7 +36,7 @@ static void list_blocks(struct sim_window *w, const struct carry_box *box)
 	w->nblocks = n;
 }
 
-static int64_t place_of(const struct sim_window *w, int64_t block)
+static int64_t place_of(const struct kvt_carry_window *w, int64_t block)
 {
 	const int64_t *found = bsearch(&block, w->block, (size_t)w->nblocks,
 				       sizeof(block), by_number);
@@ -53,10 +57,10 @@ static enum kvt_status side_of(struct kvt_xfer_side *out, const struct kvt_xfer_
 	return status;
 }
 
-static enum kvt_status plan(struct sim_window *w, const struct carry_box *box,
+static enum kvt_status plan(struct kvt_carry_window *w, const struct kvt_carry_box *box,
 			    struct kvt_error *err)
 {
-	const struct sim_group *g = &box->sides->sim.group[box->part];
+	const struct kvt_transfer_group *g = &box->sides->transfer.group[box->part];
 	int64_t layers = box->layers[1] - box->layers[0];
 	struct kvt_xfer_side src, dst;
 	enum kvt_status status;
@@ -74,10 +78,11 @@ static enum kvt_status plan(struct sim_window *w, const struct carry_box *box,
 	return kvt_xfer_init(&w->xfer, &src, &dst, w->entry, box->nspans, err);
 }
 
-enum kvt_status window_of(struct sim_window *out, const struct carry_box *box,
-			  struct kvt_error *err)
+enum kvt_status kvt_carry_window_init(struct kvt_carry_window *out,
+				      const struct kvt_carry_box *box,
+				      struct kvt_error *err)
 {
-	struct sim_window w = {
+	struct kvt_carry_window w = {
 		.entry = malloc(((size_t)box->nspans + 1) * sizeof(*w.entry)),
 		.block = malloc(((size_t)box->nspans + 1) * sizeof(*w.block)),
 	};
@@ -90,13 +95,13 @@ enum kvt_status window_of(struct sim_window *out, const struct carry_box *box,
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	if (status)
-		window_done(&w);
+		kvt_carry_window_free(&w);
 	else
 		*out = w;
 	return status;
 }
 
-void window_done(struct sim_window *w)
+void kvt_carry_window_free(struct kvt_carry_window *w)
 {
 	free(w->entry);
 	free(w->block);
@@ -118,7 +123,7 @@ static struct kvt_box box_of(const struct kvt_shape *shape, const int64_t layers
 }
 
 /* Blocks from 'first' on that one tile has, or that follow each other. */
-static int64_t row_of(const struct sim_window *w, int64_t first,
+static int64_t row_of(const struct kvt_carry_window *w, int64_t first,
 		      const struct kvt_tiling *tiling)
 {
 	int64_t n = tiling ? tiling->n[KVT_AXIS_B] : 0, i = first + 1;
@@ -131,7 +136,8 @@ static int64_t row_of(const struct sim_window *w, int64_t first,
 
 /* The blocks first.. of the window, each from where it is in what was read. */
 static enum kvt_status put_row(struct worker *worker, const struct placed *to,
-			       const struct placed *from, const struct sim_window *w,
+			       const struct placed *from,
+			       const struct kvt_carry_window *w,
 			       const struct kvt_box *row, int64_t elem,
 			       struct kvt_error *err)
 {
@@ -154,8 +160,8 @@ static enum kvt_status put_row(struct worker *worker, const struct placed *to,
 /* Some layers, of one row of tiles: blocks that lie together are read together. */
 static enum kvt_status read_layers(struct worker *worker, struct kvt_dump *reader,
 				   int group, const struct placed *to,
-				   const struct sim_window *w, const int64_t layers[2],
-				   struct kvt_error *err)
+				   const struct kvt_carry_window *w,
+				   const int64_t layers[2], struct kvt_error *err)
 {
 	const struct kvt_shape *shape = &kvt_dump_group(reader, group)->shape;
 	enum kvt_status status = KVT_OK;
@@ -176,12 +182,13 @@ static enum kvt_status read_layers(struct worker *worker, struct kvt_dump *reade
 	return status;
 }
 
-enum kvt_status read_window(struct worker *worker, const struct carry_box *box,
-			    const struct sim_window *w, int src_rank, uint8_t *buf,
-			    struct kvt_error *err)
+enum kvt_status kvt_carry_window_read(struct worker *worker,
+				      const struct kvt_carry_box *box,
+				      const struct kvt_carry_window *w, int src_rank,
+				      uint8_t *buf, struct kvt_error *err)
 {
 	struct kvt_dump *reader = box->sides->src.file[src_rank].reader;
-	int index = box->sides->sim.group[box->part].src_group;
+	int index = box->sides->transfer.group[box->part].src_group;
 	const struct kvt_group *g = kvt_dump_group(reader, index);
 	const struct kvt_tiling *tiling = kvt_dump_tiling(reader, index);
 	struct placed to = { &g->layout, box_of(&g->shape, box->layers, 0, w->nblocks),

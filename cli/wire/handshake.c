@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meet.c - nonces, proofs and the secret behind them */
-#include "cli/wire/meet.h"
+/* handshake.c - nonces, and proofs of a shared secret */
+#include "cli/wire/handshake.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,8 +48,8 @@ static enum kvt_status read_whole(struct wire_secret *out, int fd, const char *p
 			break;
 	if (got > 0 && (got = read(fd, &more, 1)) > 0)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: more than %d bytes, expected a secret of 32 or so", path,
-				WIRE_SECRET_MOST);
+				"%s: more than %d bytes, expected a secret of 32 or so",
+				path, WIRE_SECRET_MOST);
 	if (got < 0)
 		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
 	if (out->n && out->bytes[out->n - 1] == '\n')
@@ -81,15 +81,16 @@ enum kvt_status wire_secret_make(struct wire_secret *out, struct kvt_error *err)
 
 /* ---- frames ---------------------------------------------------------- */
 
-enum kvt_status wire_meeting_start(struct wire_meeting *out,
-				   const struct wire_secret *secret, bool listens,
-				   struct kvt_error *err)
+enum kvt_status wire_handshake_start(struct wire_handshake *out,
+				     const struct wire_secret *secret, bool listens,
+				     struct kvt_error *err)
 {
-	*out = (struct wire_meeting){ .secret = secret, .listens = listens };
+	*out = (struct wire_handshake){ .secret = secret, .listens = listens };
 	return fill_random(out->mine, sizeof(out->mine), err);
 }
 
-int64_t wire_meeting_nonce(uint8_t bytes[WIRE_MEET_MOST], const struct wire_meeting *m)
+int64_t wire_handshake_nonce(uint8_t bytes[WIRE_HANDSHAKE_MOST],
+			     const struct wire_handshake *m)
 {
 	wire_head_put(bytes, WIRE_NONCE, WIRE_NONCE_BYTES);
 	bytes[WIRE_HEAD] = m->secret->n > 0;
@@ -97,8 +98,9 @@ int64_t wire_meeting_nonce(uint8_t bytes[WIRE_MEET_MOST], const struct wire_meet
 	return WIRE_HEAD + WIRE_NONCE_BYTES;
 }
 
-/* What the listener, or who connects, proves itself with. */
-static void prove(uint8_t out[SHA256_BYTES], const struct wire_meeting *m, bool listener)
+/* What the listener, or the other side, proves itself with. */
+static void prove(uint8_t out[SHA256_BYTES], const struct wire_handshake *m,
+		  bool listener)
 {
 	static const char name[2][24] = { "kvtool wire 2: source",
 					  "kvtool wire 2: listener" };
@@ -111,7 +113,8 @@ static void prove(uint8_t out[SHA256_BYTES], const struct wire_meeting *m, bool 
 	kvt_hmac_sha256(out, m->secret->bytes, m->secret->n, text, sizeof(text));
 }
 
-int64_t wire_meeting_proof(uint8_t bytes[WIRE_MEET_MOST], const struct wire_meeting *m)
+int64_t wire_handshake_proof(uint8_t bytes[WIRE_HANDSHAKE_MOST],
+			     const struct wire_handshake *m)
 {
 	wire_head_put(bytes, WIRE_PROOF, WIRE_PROOF_BYTES);
 	prove(bytes + WIRE_HEAD, m, m->listens);
@@ -128,12 +131,12 @@ static bool same(const uint8_t *a, const uint8_t *b, int n)
 	return !differ;
 }
 
-static enum kvt_status take_nonce(struct wire_meeting *m, const uint8_t *payload,
+static enum kvt_status take_nonce(struct wire_handshake *m, const uint8_t *payload,
 				  struct kvt_error *err)
 {
 	bool mine = m->secret->n > 0, theirs = payload[0];
 
-	m->greeted = true;
+	m->has_nonce = true;
 	memcpy(m->theirs, payload + 1, sizeof(m->theirs));
 	m->done = !mine;
 	if (mine == theirs)
@@ -143,17 +146,18 @@ static enum kvt_status take_nonce(struct wire_meeting *m, const uint8_t *payload
 			"the other side has a secret, and there is none here: --secret-file");
 }
 
-enum kvt_status wire_meeting_take(struct wire_meeting *m, const struct wire_head *head,
-				  const uint8_t *payload, struct kvt_error *err)
+enum kvt_status wire_handshake_take(struct wire_handshake *m,
+				    const struct wire_head *head, const uint8_t *payload,
+				    struct kvt_error *err)
 {
 	uint8_t right[SHA256_BYTES];
 
-	if (m->done || head->type != (m->greeted ? WIRE_PROOF : WIRE_NONCE))
+	if (m->done || head->type != (m->has_nonce ? WIRE_PROOF : WIRE_NONCE))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the peer sent a frame of type %d, expected %d",
 				(int)head->type,
-				(int)(m->greeted ? WIRE_PROOF : WIRE_NONCE));
-	if (!m->greeted)
+				(int)(m->has_nonce ? WIRE_PROOF : WIRE_NONCE));
+	if (!m->has_nonce)
 		return take_nonce(m, payload, err);
 	prove(right, m, !m->listens);
 	if (!same(right, payload, WIRE_PROOF_BYTES))
