@@ -440,7 +440,8 @@ static enum kvt_status slice_widths(struct derivation *d,
 
 		if ((status = slice_width(part, group, whole, options, err)) ||
 		    (options->to.size &&
-		     (status = slice_given(part, group, &given[d->group[g].from], err))) ||
+		     (status = slice_given(part, group, &given[d->group[g].from],
+					   err))) ||
 		    (status = slice_component(part, group, &options->components, err)))
 			return status;
 		changed |= memcmp(before.n, group->shape.n, sizeof(before.n)) != 0;

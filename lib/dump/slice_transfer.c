@@ -127,11 +127,13 @@ static enum kvt_status give(struct kvt_exchange *given, const struct kvt_group *
 
 static bool is_that_rank(const struct kvt_snapshot *whole, struct kvt_rank rank)
 {
-	return whole->parallel.tp_size == rank.size && whole->parallel.tp_rank == rank.index;
+	return whole->parallel.tp_size == rank.size &&
+	       whole->parallel.tp_rank == rank.index;
 }
 
 /* Ranges count in all that the rank holds, of which the dump may have been cut. */
-static enum kvt_status check_all_there(const struct kvt_group *group, struct kvt_rank rank,
+static enum kvt_status check_all_there(const struct kvt_group *group,
+				       struct kvt_rank rank,
 				       struct kvt_error *err)
 {
 	int64_t first = group->head_start, count = group->shape.n[KVT_AXIS_H];
@@ -144,7 +146,7 @@ static enum kvt_status check_all_there(const struct kvt_group *group, struct kvt
 	if (status || (own.begin == first && own.end == first + count))
 		return status;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"rank %lld of %lld holds heads %lld to %lld, the dump has %lld to %lld; a rank sends of all that it holds",
+			"rank %lld of %lld holds heads %lld to %lld, the dump has %lld to %lld; only a whole rank sends",
 			LL(rank.index), LL(rank.size), LL(own.begin),
 			LL(own.end - 1), LL(first), LL(first + count - 1));
 }
