@@ -10,7 +10,7 @@
 #include "cli/print/rewrite.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 #include "lib/ops/write/plan.h"
 
 /* A file may say all but what its bytes are, or which fp8. */

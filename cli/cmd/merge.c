@@ -3,7 +3,7 @@
 #include "cli/rewrite.h"
 #include "cli/signals.h"
 #include "lib/dump/merge.h"
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>
 

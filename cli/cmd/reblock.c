@@ -5,7 +5,7 @@
 
 #include "cli/rewrite.h"
 #include "cli/signals.h"
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 #define LL(x) ((long long)(x))
 

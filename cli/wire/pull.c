@@ -189,7 +189,7 @@ static enum kvt_status pull_rank(struct wire *wire, const struct kvt_carry_box *
 	       kvt_fail(err, KVT_BAD_INPUT, "the peer sent more ops than the plan has");
 }
 
-enum kvt_status wire_pull(void *context, struct worker *worker,
+enum kvt_status wire_pull(void *context, struct kvt_worker *worker,
 			  const struct kvt_carry_box *box, uint8_t *dst, int64_t *moved,
 			  struct kvt_error *err)
 {
@@ -300,7 +300,7 @@ static enum kvt_status take_ask(struct kvt_carry_box *box, int *rank,
 			"the peer asks for blocks that nothing goes to");
 }
 
-static enum kvt_status give_box(struct worker *worker, const struct serving *s,
+static enum kvt_status give_box(struct kvt_worker *worker, const struct serving *s,
 				const struct kvt_carry_box *box, int rank,
 				struct kvt_error *err)
 {
@@ -326,7 +326,7 @@ static enum kvt_status give_box(struct worker *worker, const struct serving *s,
 	return status ? status : wire_send(s->wire, WIRE_END, NULL, 0, NULL, 0, err);
 }
 
-static enum kvt_status serve(struct worker *worker, void *context, int64_t i,
+static enum kvt_status serve(struct kvt_worker *worker, void *context, int64_t i,
 			     struct kvt_error *err)
 {
 	const struct serving *s = context;
@@ -351,7 +351,7 @@ static enum kvt_status serve(struct worker *worker, void *context, int64_t i,
  * What the destination will ask for depends on what it writes: there is room for
  * as much as it may want of a source with the same limit.
  */
-static void needs_of(struct work *work, const struct kvt_sides *sides, int64_t room)
+static void needs_of(struct kvt_work *work, const struct kvt_sides *sides, int64_t room)
 {
 	work->buffer_bytes[1] = work->buffer_bytes[PIECE_BUFFER] = room;
 	for (int r = 0; r < sides->src.n; r++)
@@ -367,7 +367,7 @@ enum kvt_status wire_serve(struct wire *wire, const struct kvt_sides *sides,
 	struct serving s = { .wire = wire, .sides = sides,
 			     .room = kvt_carry_window_room(how->memory),
 			     .frame = malloc(sizeof(*s.frame)) };
-	struct work work = { .fn = serve, .context = &s, .count = 1 };
+	struct kvt_work work = { .fn = serve, .context = &s, .count = 1 };
 	enum kvt_status status;
 
 	if (!s.frame)
@@ -375,7 +375,7 @@ enum kvt_status wire_serve(struct wire *wire, const struct kvt_sides *sides,
 	needs_of(&work, sides, s.room);
 	run.device = NULL;
 	run.progress = NULL;
-	status = pipeline_run(&work, &run, err);
+	status = kvt_work_run(&work, &run, err);
 	free(s.frame);
 	return status;
 }

@@ -39,7 +39,7 @@ struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *out
 	return box;
 }
 
-enum kvt_status copy_part(struct worker *worker, const struct placed *dst,
+enum kvt_status copy_part(struct kvt_worker *worker, const struct placed *dst,
 			  const struct kvt_box *to, const struct placed *src,
 			  const struct kvt_box *from, int64_t elem,
 			  struct kvt_error *err)
@@ -62,7 +62,7 @@ enum kvt_status copy_part(struct worker *worker, const struct placed *dst,
 	return plans_run(worker, dst->bytes, nbytes, src->bytes, &plans, err);
 }
 
-enum kvt_status copy_box(struct worker *worker, const struct placed *dst,
+enum kvt_status copy_box(struct kvt_worker *worker, const struct placed *dst,
 			 const struct placed *src, const struct kvt_box *part,
 			 int64_t elem, struct kvt_error *err)
 {
@@ -76,7 +76,7 @@ static int64_t first_tile(const struct kvt_tiling *tiling, const struct kvt_box 
 	return box->begin[axis] - box->begin[axis] % tiling->n[axis];
 }
 
-enum kvt_status each_tile(struct worker *worker, const struct kvt_tiling *tiling,
+enum kvt_status each_tile(struct kvt_worker *worker, const struct kvt_tiling *tiling,
 			  const struct kvt_box *box, tile_fn *fn, void *context,
 			  struct kvt_error *err)
 {

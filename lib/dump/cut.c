@@ -34,13 +34,13 @@ static int64_t grow(int64_t now, int64_t extent, int64_t factor)
 	return now * factor < extent ? now * factor : (extent > now ? extent : now);
 }
 
-struct cut cut_choose(const struct kvt_group *group,
+struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 		      const struct kvt_tiling *src_tiling,
 		      const struct kvt_layout *dst_layout,
 		      const struct kvt_tiling *dst_tiling, int64_t box_limit)
 {
 	const struct kvt_shape *shape = &group->shape;
-	struct cut cut = { .shape = *shape, .layers = 1, .blocks = 1 };
+	struct kvt_cut cut = { .shape = *shape, .layers = 1, .blocks = 1 };
 	int64_t limit = box_limit < BOX_BYTES ? box_limit : BOX_BYTES;
 	int64_t page = shape->elem, nl = shape->n[KVT_AXIS_L];
 	int64_t nb = shape->n[KVT_AXIS_B], room;
@@ -87,7 +87,7 @@ struct cut cut_choose(const struct kvt_group *group,
 	return cut;
 }
 
-void cut_widen(struct cut *cut, int64_t box_limit)
+void kvt_cut_widen(struct kvt_cut *cut, int64_t box_limit)
 {
 	int64_t nl = cut->shape.n[KVT_AXIS_L], nb = cut->shape.n[KVT_AXIS_B];
 
@@ -99,7 +99,7 @@ void cut_widen(struct cut *cut, int64_t box_limit)
 		      ((nb + cut->blocks - 1) / cut->blocks);
 }
 
-struct kvt_box cut_box(const struct cut *cut, int64_t i)
+struct kvt_box kvt_cut_box(const struct kvt_cut *cut, int64_t i)
 {
 	struct kvt_box box = kvt_box_whole(&cut->shape);
 	int64_t across = (cut->shape.n[KVT_AXIS_B] + cut->blocks - 1) / cut->blocks;

@@ -143,7 +143,7 @@ static bool goes_over(int64_t span[2], const struct kvt_device_pool *d,
 	return span[1] - span[0] <= d->room || is_held(s, src, span[1]);
 }
 
-enum kvt_status plans_run(struct worker *worker, uint8_t *dst, int64_t nbytes,
+enum kvt_status plans_run(struct kvt_worker *worker, uint8_t *dst, int64_t nbytes,
 			  const uint8_t *src, const struct kvt_plans *plans,
 			  struct kvt_error *err)
 {
@@ -165,7 +165,7 @@ enum kvt_status plans_run(struct worker *worker, uint8_t *dst, int64_t nbytes,
 
 /* ---- a source for many destinations ------------------------------------- */
 
-enum kvt_status device_hold(struct worker *worker, const uint8_t *src, int64_t nbytes,
+enum kvt_status device_hold(struct kvt_worker *worker, const uint8_t *src, int64_t nbytes,
 			    struct kvt_error *err)
 {
 	struct kvt_device_pool *d = worker->device;
@@ -182,7 +182,7 @@ enum kvt_status device_hold(struct worker *worker, const uint8_t *src, int64_t n
 	return status;
 }
 
-void device_drop(struct worker *worker)
+void device_drop(struct kvt_worker *worker)
 {
 	if (worker->slot)
 		slot_give(worker->device, worker->slot);
@@ -191,7 +191,8 @@ void device_drop(struct worker *worker)
 
 /* ---- many sources for a destination ------------------------------------- */
 
-enum kvt_status device_begin(struct worker *worker, const uint8_t *dst, int64_t nbytes,
+enum kvt_status device_begin(struct kvt_worker *worker, const uint8_t *dst,
+			     int64_t nbytes,
 			     struct kvt_error *err)
 {
 	struct kvt_device_pool *d = worker->device;
@@ -200,13 +201,14 @@ enum kvt_status device_begin(struct worker *worker, const uint8_t *dst, int64_t 
 	return upload(d, worker->slot, KEPT, dst, nbytes, err);
 }
 
-enum kvt_status device_source(struct worker *worker, const uint8_t *src, int64_t nbytes,
+enum kvt_status device_source(struct kvt_worker *worker, const uint8_t *src,
+			      int64_t nbytes,
 			      struct kvt_error *err)
 {
 	return upload(worker->device, worker->slot, FROM, src, nbytes, err);
 }
 
-enum kvt_status device_plan(struct worker *worker, const struct kvt_plan *plan,
+enum kvt_status device_plan(struct kvt_worker *worker, const struct kvt_plan *plan,
 			    struct kvt_error *err)
 {
 	struct slot *s = worker->slot;
@@ -214,7 +216,7 @@ enum kvt_status device_plan(struct worker *worker, const struct kvt_plan *plan,
 	return launch(worker->device, s, s->area[KEPT], s->area[FROM], plan, err);
 }
 
-enum kvt_status device_source_done(struct worker *worker, struct kvt_error *err)
+enum kvt_status device_source_done(struct kvt_worker *worker, struct kvt_error *err)
 {
 	struct kvt_device_pool *d = worker->device;
 	struct slot *s = worker->slot;
@@ -225,7 +227,7 @@ enum kvt_status device_source_done(struct worker *worker, struct kvt_error *err)
 	return status ? status : kvt_device_event_wait(d->gpu, s->after[KERNEL], err);
 }
 
-enum kvt_status device_end(struct worker *worker, uint8_t *dst, int64_t nbytes,
+enum kvt_status device_end(struct kvt_worker *worker, uint8_t *dst, int64_t nbytes,
 			   enum kvt_status status, struct kvt_error *err)
 {
 	struct kvt_device_pool *d = worker->device;

@@ -61,7 +61,7 @@ void device_pool_unpin(struct kvt_device_pool *device, uint8_t *bytes);
  * a quarter of the 'nbytes' of dst.  'worker' may be NULL: then the CPU does it.
  */
 KVT_MUST_CHECK enum kvt_status
-plans_run(struct worker *worker, uint8_t *dst, int64_t nbytes, const uint8_t *src,
+plans_run(struct kvt_worker *worker, uint8_t *dst, int64_t nbytes, const uint8_t *src,
 	  const struct kvt_plans *plans, struct kvt_error *err);
 
 /*
@@ -70,9 +70,9 @@ plans_run(struct worker *worker, uint8_t *dst, int64_t nbytes, const uint8_t *sr
  * in between, for the slot that he may need is held.
  */
 KVT_MUST_CHECK enum kvt_status
-device_hold(struct worker *worker, const uint8_t *src, int64_t nbytes,
+device_hold(struct kvt_worker *worker, const uint8_t *src, int64_t nbytes,
 	    struct kvt_error *err);
-void device_drop(struct worker *worker);
+void device_drop(struct kvt_worker *worker);
 
 /*
  * Several plans from one source after another into a destination that keeps what
@@ -80,20 +80,21 @@ void device_drop(struct worker *worker);
  * device_pool_works().  plans_run() may be called in between.
  */
 KVT_MUST_CHECK enum kvt_status
-device_begin(struct worker *worker, const uint8_t *dst, int64_t nbytes,
+device_begin(struct kvt_worker *worker, const uint8_t *dst, int64_t nbytes,
 	     struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
-device_source(struct worker *worker, const uint8_t *src, int64_t nbytes,
+device_source(struct kvt_worker *worker, const uint8_t *src, int64_t nbytes,
 	      struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
-device_plan(struct worker *worker, const struct kvt_plan *plan, struct kvt_error *err);
+device_plan(struct kvt_worker *worker, const struct kvt_plan *plan,
+	    struct kvt_error *err);
 /* All plans of this source are done. */
 KVT_MUST_CHECK enum kvt_status
-device_source_done(struct worker *worker, struct kvt_error *err);
+device_source_done(struct kvt_worker *worker, struct kvt_error *err);
 /* The destination's bytes, unless 'status' says that it went wrong; that or how
    this went. */
 KVT_MUST_CHECK enum kvt_status
-device_end(struct worker *worker, uint8_t *dst, int64_t nbytes,
+device_end(struct kvt_worker *worker, uint8_t *dst, int64_t nbytes,
 	   enum kvt_status status, struct kvt_error *err);
 
 #endif

@@ -7,33 +7,33 @@
 
 static int by_id(const void *a, const void *b)
 {
-	const struct numbered *x = a, *y = b;
+	const struct id_index *x = a, *y = b;
 
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-void numbered_sort(struct numbered *list, int64_t n)
+void id_index_sort(struct id_index *list, int64_t n)
 {
 	qsort(list, (size_t)n, sizeof(*list), by_id);
 }
 
-const struct numbered *numbered_find(const struct numbered *list, int64_t n, uint64_t id)
+const struct id_index *id_index_find(const struct id_index *list, int64_t n, uint64_t id)
 {
-	const struct numbered want = { id, 0 };
+	const struct id_index want = { id, 0 };
 
 	return bsearch(&want, list, (size_t)n, sizeof(*list), by_id);
 }
 
-struct numbered *numbered_of(const struct kvt_group *group, enum kvt_axis axis)
+struct id_index *id_index_of(const struct kvt_group *group, enum kvt_axis axis)
 {
 	int64_t n = group->shape.n[axis];
-	struct numbered *list = calloc((size_t)n + 1, sizeof(*list));
+	struct id_index *list = calloc((size_t)n + 1, sizeof(*list));
 
 	for (int64_t i = 0; list && i < n; i++)
-		list[i] = (struct numbered){ axis == KVT_AXIS_L ?
+		list[i] = (struct id_index){ axis == KVT_AXIS_L ?
 					     kvt_layer_id(group, i) :
 					     kvt_block_id(group, i), i };
 	if (list)
-		numbered_sort(list, n);
+		id_index_sort(list, n);
 	return list;
 }

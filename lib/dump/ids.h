@@ -5,20 +5,20 @@
 
 #include "lib/kvt/snapshot.h"
 
-struct numbered {
+struct id_index {
 	uint64_t id;
 	int64_t index;
 };
 
-void numbered_sort(struct numbered *list, int64_t n);
+void id_index_sort(struct id_index *list, int64_t n);
 
 /* NULL if none of a sorted list has this id. */
-const struct numbered *numbered_find(const struct numbered *list, int64_t n, uint64_t id);
+const struct id_index *id_index_find(const struct id_index *list, int64_t n, uint64_t id);
 
 /*
  * The layers (KVT_AXIS_L) or the blocks (KVT_AXIS_B) of a group, sorted; the
  * caller frees it.  NULL: out of memory.
  */
-struct numbered *numbered_of(const struct kvt_group *group, enum kvt_axis axis);
+struct id_index *id_index_of(const struct kvt_group *group, enum kvt_axis axis);
 
 #endif

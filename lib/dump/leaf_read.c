@@ -136,7 +136,7 @@ static struct kvt_box box_shared(const struct kvt_box *a, const struct kvt_box *
 	return out;
 }
 
-static enum kvt_status read_tile(struct worker *worker, void *context,
+static enum kvt_status read_tile(struct kvt_worker *worker, void *context,
 				 const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	const struct reading *r = context;
@@ -160,7 +160,7 @@ static const void *bytes_of(const struct kvt_leaf *leaf, int group)
 }
 
 /* All of dst, which has another order than the leaf unless that has tiles. */
-enum kvt_status read_leaf(struct worker *worker, const struct kvt_leaf *leaf,
+enum kvt_status read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf,
 			  int group, const struct placed *dst,
 				 struct kvt_error *err)
 {
@@ -179,14 +179,14 @@ enum kvt_status read_leaf(struct worker *worker, const struct kvt_leaf *leaf,
 	return copy_box(worker, dst, &src, &dst->box, from->shape.elem, err);
 }
 
-static bool holds(const struct worker *worker, const struct kvt_leaf *leaf, int group,
+static bool holds(const struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
 		  const struct kvt_box *box)
 {
 	return worker->leaf == leaf && worker->leaf_group == group &&
 	       !memcmp(&worker->leaf_box, box, sizeof(*box));
 }
 
-enum kvt_status read_around(struct placed *out, struct worker *worker,
+enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
 			    const struct kvt_leaf *leaf, int group,
 			    const struct kvt_box *box, struct kvt_error *err)
 {
@@ -223,7 +223,7 @@ enum kvt_status read_around(struct placed *out, struct worker *worker,
 	return KVT_OK;
 }
 
-void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling)
+void work_needs_tiles(struct kvt_work *work, const struct kvt_tiling *tiling)
 {
 	if (!tiling)
 		return;
@@ -233,7 +233,7 @@ void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling)
 		work->stored_bytes = kvt_stored_bound(tiling);
 }
 
-void work_needs_pieces(struct work *work, const struct kvt_leaf *leaf, int group,
+void work_needs_pieces(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		       int64_t layers, int64_t blocks)
 {
 	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);

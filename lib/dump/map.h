@@ -161,7 +161,7 @@ static inline struct kvt_segment segment_clip(const struct kvt_segment *s,
 
 /* All of dst; its order may be another than the leaf's: leaf_read.c. */
 KVT_MUST_CHECK enum kvt_status
-read_leaf(struct worker *worker, const struct kvt_leaf *leaf, int group,
+read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
 	  const struct placed *dst, struct kvt_error *err);
 /* A stored tile of the leaf. */
 KVT_MUST_CHECK enum kvt_status
@@ -170,7 +170,8 @@ leaf_load_tile(const struct kvt_leaf *leaf, int group, const int64_t begin[KVT_N
 
 /* kvt_read() of a part that has spans: read_states.c. */
 KVT_MUST_CHECK enum kvt_status
-read_spans(struct worker *worker, const struct map_part *part, const struct placed *dst,
+read_spans(struct kvt_worker *worker, const struct map_part *part,
+	   const struct placed *dst,
 	   struct kvt_error *err);
 
 static inline int64_t list_at(const struct map_list *list, int64_t i)

@@ -15,7 +15,7 @@ static const int64_t default_mem_limit = 256 << 20;
 static const int64_t codec_bytes = 2 << 20;
 
 struct pipeline {
-	const struct work *work;
+	const struct kvt_work *work;
 	const struct kvt_run *run;
 	int64_t progress;		/* bytes so far */
 	pthread_mutex_t lock;
@@ -32,7 +32,7 @@ struct pipeline {
 
 /* ---- how many, how much ------------------------------------------------- */
 
-static int64_t worker_bytes(const struct work *work, const struct kvt_run *run)
+static int64_t worker_bytes(const struct kvt_work *work, const struct kvt_run *run)
 {
 	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes;
 
@@ -41,7 +41,7 @@ static int64_t worker_bytes(const struct work *work, const struct kvt_run *run)
 	return nbytes + (device_pool_works(run->device) ? work->device_bytes : 0);
 }
 
-static int workers_wanted(const struct work *work,
+static int workers_wanted(const struct kvt_work *work,
 			  const struct kvt_run *run)
 {
 	int64_t limit = run->memory ? run->memory : default_mem_limit;
@@ -60,7 +60,7 @@ static int workers_wanted(const struct work *work,
 	return (int)(n < fit ? n : fit);
 }
 
-int64_t pipeline_memory(const struct work *work,
+int64_t kvt_work_memory(const struct kvt_work *work,
 			const struct kvt_run *run)
 {
 	return workers_wanted(work, run) * worker_bytes(work, run);
@@ -68,7 +68,7 @@ int64_t pipeline_memory(const struct work *work,
 
 /* ---- workers ------------------------------------------------------------ */
 
-static void release(const struct worker *w, uint8_t *bytes)
+static void release(const struct kvt_worker *w, uint8_t *bytes)
 {
 	if (w->device)
 		device_pool_unpin(w->device, bytes);
@@ -76,7 +76,7 @@ static void release(const struct worker *w, uint8_t *bytes)
 		free(bytes);
 }
 
-static void worker_free(struct worker *w)
+static void worker_free(struct kvt_worker *w)
 {
 	kvt_codec_scratch_free(w->scratch);
 	for (int i = 0; i < NBUFFERS; i++)
@@ -106,10 +106,10 @@ static enum kvt_status allocate(uint8_t **out, struct kvt_device_pool *device,
 	return KVT_OK;
 }
 
-static enum kvt_status worker_init(struct worker *w, struct pipeline *p,
+static enum kvt_status worker_init(struct kvt_worker *w, struct pipeline *p,
 				   struct kvt_error *err)
 {
-	const struct work *work = p->work;
+	const struct kvt_work *work = p->work;
 	enum kvt_status status;
 
 	w->pipeline = p;
@@ -150,7 +150,7 @@ static void finish(struct pipeline *p, int64_t i)
 
 static void *work_main(void *argument)
 {
-	struct worker *w = argument;
+	struct kvt_worker *w = argument;
 	struct pipeline *p = w->pipeline;
 	struct kvt_error err = { "" };
 
@@ -178,17 +178,17 @@ static void *work_main(void *argument)
 	return NULL;
 }
 
-void pipeline_lock(struct worker *worker)
+void kvt_worker_lock(struct kvt_worker *worker)
 {
 	pthread_mutex_lock(&worker->pipeline->lock);
 }
 
-void pipeline_unlock(struct worker *worker)
+void kvt_worker_unlock(struct kvt_worker *worker)
 {
 	pthread_mutex_unlock(&worker->pipeline->lock);
 }
 
-bool pipeline_turn(struct worker *worker, int64_t i)
+bool kvt_worker_turn(struct kvt_worker *worker, int64_t i)
 {
 	struct pipeline *p = worker->pipeline;
 
@@ -201,14 +201,14 @@ bool pipeline_turn(struct worker *worker, int64_t i)
 	return false;
 }
 
-void pipeline_pass(struct worker *worker, int64_t i)
+void kvt_worker_pass(struct kvt_worker *worker, int64_t i)
 {
 	worker->passed = true;
 	finish(worker->pipeline, i);
 	pthread_mutex_unlock(&worker->pipeline->lock);
 }
 
-void pipeline_progress(struct worker *worker, int64_t nbytes)
+void kvt_worker_progress(struct kvt_worker *worker, int64_t nbytes)
 {
 	struct pipeline *p = worker->pipeline;
 
@@ -223,7 +223,7 @@ void pipeline_progress(struct worker *worker, int64_t nbytes)
 /* ---- running ------------------------------------------------------------ */
 
 /* What a copy of the device reads or writes at most. */
-static int64_t largest_buffer(const struct work *work)
+static int64_t largest_buffer(const struct kvt_work *work)
 {
 	int64_t most = work->tile_bytes > work->device_bytes ? work->tile_bytes :
 							       work->device_bytes;
@@ -234,7 +234,7 @@ static int64_t largest_buffer(const struct work *work)
 	return most;
 }
 
-static enum kvt_status workers_init(struct pipeline *p, struct worker *w,
+static enum kvt_status workers_init(struct pipeline *p, struct kvt_worker *w,
 				    struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -247,14 +247,14 @@ static enum kvt_status workers_init(struct pipeline *p, struct worker *w,
 	return status;
 }
 
-static void workers_free(const struct pipeline *p, struct worker *w)
+static void workers_free(const struct pipeline *p, struct kvt_worker *w)
 {
 	for (int i = 0; i < p->nworkers; i++)
 		worker_free(&w[i]);
 }
 
 /* The calling thread is a worker too: with one thread none is started. */
-static enum kvt_status run_workers(struct pipeline *p, struct worker *w,
+static enum kvt_status run_workers(struct pipeline *p, struct kvt_worker *w,
 				   struct kvt_error *err)
 {
 	pthread_t thread[MAX_THREADS];
@@ -284,11 +284,11 @@ static enum kvt_status run_workers(struct pipeline *p, struct worker *w,
 	return KVT_OK;
 }
 
-enum kvt_status pipeline_run(const struct work *work,
+enum kvt_status kvt_work_run(const struct kvt_work *work,
 			     const struct kvt_run *run,
 			     struct kvt_error *err)
 {
-	struct worker workers[MAX_THREADS] = { 0 };
+	struct kvt_worker workers[MAX_THREADS] = { 0 };
 	bool done[MAX_THREADS * 2] = { false };
 	struct pipeline p = { .work = work, .run = run, .failed_at = -1, .done = done,
 			      .device = device_pool_works(run->device) ?

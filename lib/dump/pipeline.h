@@ -15,7 +15,7 @@ struct slot;
 struct kvt_leaf;
 
 /* How a group is cut: boxes of 'layers' x 'blocks', in L-major order. */
-struct cut {
+struct kvt_cut {
 	struct kvt_shape shape;
 	int64_t layers, blocks;		/* of one box */
 	int64_t nboxes;
@@ -27,19 +27,19 @@ struct cut {
  * about 4 MiB each, shaped so that flat files are read and written in long
  * runs.  'dst_layout' may be NULL when only reading.
  */
-struct cut cut_choose(const struct kvt_group *group,
+struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 		      const struct kvt_tiling *src_tiling,
 		      const struct kvt_layout *dst_layout,
 		      const struct kvt_tiling *dst_tiling, int64_t box_limit);
 /* More blocks in a box, where each box of a scattered source reads most of it. */
-void cut_widen(struct cut *cut, int64_t box_limit);
-struct kvt_box cut_box(const struct cut *cut, int64_t i);
+void kvt_cut_widen(struct kvt_cut *cut, int64_t box_limit);
+struct kvt_box kvt_cut_box(const struct kvt_cut *cut, int64_t i);
 
 /* Buffers of a worker; the last one belongs to kvt_read() and its like. */
 enum { NBUFFERS = 5, PIECE_BUFFER = 4 };
 
 /* What one thread owns. */
-struct worker {
+struct kvt_worker {
 	struct pipeline *pipeline;
 	bool passed;			/* the turn of the box at hand */
 	struct kvt_codec_scratch *scratch;
@@ -56,15 +56,15 @@ struct worker {
 };
 
 /* Does box i.  Called in any order by any worker. */
-typedef enum kvt_status work_fn(struct worker *worker, void *context, int64_t i,
+typedef enum kvt_status kvt_work_fn(struct kvt_worker *worker, void *context, int64_t i,
 				struct kvt_error *err);
 
 /*
  * What a run needs.  Buffers are allocated per worker before the first box;
  * fewer workers start if the memory limit does not allow more.
  */
-struct work {
-	work_fn *fn;
+struct kvt_work {
+	kvt_work_fn *fn;
 	void *context;
 	int64_t count;
 	int64_t buffer_bytes[NBUFFERS];	/* 0: not needed */
@@ -76,26 +76,26 @@ struct work {
 
 /* Runs all of it.  The first failure by index ends the run and is returned. */
 KVT_MUST_CHECK enum kvt_status
-pipeline_run(const struct work *work, const struct kvt_run *run,
+kvt_work_run(const struct kvt_work *work, const struct kvt_run *run,
 	     struct kvt_error *err);
 
-/* Peak memory of pipeline_run() in bytes, without running; 0 if it cannot fit. */
-int64_t pipeline_memory(const struct work *work,
+/* Peak memory of kvt_work_run() in bytes, without running; 0 if it cannot fit. */
+int64_t kvt_work_memory(const struct kvt_work *work,
 			const struct kvt_run *run);
 
 /* What several workers change goes between these two. */
-void pipeline_lock(struct worker *worker);
-void pipeline_unlock(struct worker *worker);
+void kvt_worker_lock(struct kvt_worker *worker);
+void kvt_worker_unlock(struct kvt_worker *worker);
 
 /*
  * Waits until every box before i is through its ordered part, then enters it
  * (holding the lock); false: another box failed, give up without a message.
- * Leave with pipeline_unlock(), and the turn passes on when the work_fn returns;
- * or with pipeline_pass(), and it does so at once.
+ * Leave with kvt_worker_unlock(), and the turn passes on when the kvt_work_fn returns;
+ * or with kvt_worker_pass(), and it does so at once.
  */
-bool pipeline_turn(struct worker *worker, int64_t i);
-void pipeline_pass(struct worker *worker, int64_t i);
+bool kvt_worker_turn(struct kvt_worker *worker, int64_t i);
+void kvt_worker_pass(struct kvt_worker *worker, int64_t i);
 
-void pipeline_progress(struct worker *worker, int64_t nbytes);
+void kvt_worker_progress(struct kvt_worker *worker, int64_t nbytes);
 
 #endif

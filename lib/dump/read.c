@@ -21,7 +21,7 @@ static bool same_order(const struct map_part *part, const struct kvt_layout *lay
 }
 
 /* Of a full box, all of S, H, K and D. */
-static int64_t box_bytes(const struct cut *cut, const struct kvt_group *here)
+static int64_t box_bytes(const struct kvt_cut *cut, const struct kvt_group *here)
 {
 	int64_t nbytes = here->shape.elem * cut->layers * cut->blocks;
 
@@ -30,8 +30,8 @@ static int64_t box_bytes(const struct cut *cut, const struct kvt_group *here)
 	return nbytes;
 }
 
-void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
-		    const struct cut *cut, const struct kvt_layout *layout)
+void kvt_work_reads(struct kvt_work *work, const struct kvt_dump *dump, int group,
+		    const struct kvt_cut *cut, const struct kvt_layout *layout)
 {
 	const struct map_group *map = &dump->group[group];
 
@@ -63,7 +63,7 @@ void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
 }
 
 /* Neighbours in both: to where they stand in the box, channel by channel. */
-static enum kvt_status put_runs(struct worker *worker, const struct placed *dst,
+static enum kvt_status put_runs(struct kvt_worker *worker, const struct placed *dst,
 				const struct placed *src, const struct pieces *p,
 				const struct map_part *part, struct kvt_error *err)
 {
@@ -116,7 +116,7 @@ static bool is_beside(const struct map_part *part, const struct kvt_box *box)
 	       !segment_clip(&part->kv, box, KVT_AXIS_K).count;
 }
 
-static enum kvt_status read_part(struct worker *worker, const struct map_part *part,
+static enum kvt_status read_part(struct kvt_worker *worker, const struct map_part *part,
 				 const struct placed *dst, struct kvt_error *err)
 {
 	struct pieces p = pieces_of(&dst->box, list_of(part->layers),
@@ -140,7 +140,7 @@ static enum kvt_status read_part(struct worker *worker, const struct map_part *p
 	return status;
 }
 
-static enum kvt_status read_box(struct worker *worker, const struct kvt_dump *dump,
+static enum kvt_status read_box(struct kvt_worker *worker, const struct kvt_dump *dump,
 				int group, const struct placed *dst,
 				struct kvt_error *err)
 {
@@ -169,7 +169,8 @@ static enum kvt_status read_box(struct worker *worker, const struct kvt_dump *du
  * are put together of: so the box comes first, in the order of the dump, and then
  * the device permutes it.
  */
-enum kvt_status kvt_read(struct worker *worker, const struct kvt_dump *dump, int group,
+enum kvt_status kvt_read(struct kvt_worker *worker, const struct kvt_dump *dump,
+			 int group,
 			 const struct kvt_box *box, const struct kvt_layout *layout,
 			 void *buf, struct kvt_error *err)
 {
@@ -193,7 +194,7 @@ struct alone {
 	void *buf;
 };
 
-static enum kvt_status read_alone(struct worker *worker, void *context, int64_t i,
+static enum kvt_status read_alone(struct kvt_worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
 	const struct alone *a = context;
@@ -208,8 +209,8 @@ enum kvt_status kvt_dump_read(const struct kvt_dump *dump, int group,
 {
 	const struct kvt_run run = { .threads = 1, .memory = INT64_MAX };
 	struct alone alone = { dump, group, box, layout, buf };
-	struct work work = { .fn = read_alone, .context = &alone, .count = 1 };
-	struct cut cut = {
+	struct kvt_work work = { .fn = read_alone, .context = &alone, .count = 1 };
+	struct kvt_cut cut = {
 		.layers = box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L],
 		.blocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B],
 	};
@@ -220,7 +221,7 @@ enum kvt_status kvt_dump_read(const struct kvt_dump *dump, int group,
 				group);
 	cut.shape = kvt_dump_group(dump, group)->shape;
 	kvt_work_reads(&work, dump, group, &cut, layout);
-	return pipeline_run(&work, &run, err);
+	return kvt_work_run(&work, &run, err);
 }
 
 /* ---- stored tiles and cells -------------------------------------------------- */
@@ -341,7 +342,7 @@ struct checking {
 	const struct map_part *part;
 };
 
-static enum kvt_status check_tile(struct worker *worker, void *context,
+static enum kvt_status check_tile(struct kvt_worker *worker, void *context,
 				  const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	const struct map_part *part = ((const struct checking *)context)->part;
@@ -354,7 +355,7 @@ static enum kvt_status check_tile(struct worker *worker, void *context,
 	return status ? status : kvt_stored_check(&stored, tiling, err);
 }
 
-enum kvt_status kvt_check_tiles(struct worker *worker, const struct kvt_dump *dump,
+enum kvt_status kvt_check_tiles(struct kvt_worker *worker, const struct kvt_dump *dump,
 				int group, const struct kvt_box *box,
 				struct kvt_error *err)
 {

@@ -39,19 +39,19 @@ struct placed {
  * for that; NULL: it has none.
  */
 KVT_MUST_CHECK enum kvt_status
-copy_box(struct worker *worker, const struct placed *dst, const struct placed *src,
+copy_box(struct kvt_worker *worker, const struct placed *dst, const struct placed *src,
 	 const struct kvt_box *part, int64_t elem, struct kvt_error *err);
 /* The same where the part has other indices in the source: 'from'. */
 KVT_MUST_CHECK enum kvt_status
-copy_part(struct worker *worker, const struct placed *dst, const struct kvt_box *to,
+copy_part(struct kvt_worker *worker, const struct placed *dst, const struct kvt_box *to,
 	  const struct placed *src, const struct kvt_box *from, int64_t elem,
 	  struct kvt_error *err);
 
 /* Calls fn for each tile that the box has a part of, in index order. */
-typedef enum kvt_status tile_fn(struct worker *worker, void *context,
+typedef enum kvt_status tile_fn(struct kvt_worker *worker, void *context,
 				const int64_t begin[KVT_NAXES], struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
-each_tile(struct worker *worker, const struct kvt_tiling *tiling,
+each_tile(struct kvt_worker *worker, const struct kvt_tiling *tiling,
 	  const struct kvt_box *box, tile_fn *fn, void *context, struct kvt_error *err);
 
 /* ---- boxes of a dump ---------------------------------------------------------- */
@@ -61,24 +61,24 @@ each_tile(struct worker *worker, const struct kvt_tiling *tiling,
  * boxes of that cut, or parts of them, in that layout.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_read(struct worker *worker, const struct kvt_dump *dump, int group,
+kvt_read(struct kvt_worker *worker, const struct kvt_dump *dump, int group,
 	 const struct kvt_box *box, const struct kvt_layout *layout, void *buf,
 	 struct kvt_error *err);
 
 /* Adds the room that kvt_read() takes; once for each dump and layout. */
-void kvt_work_reads(struct work *work, const struct kvt_dump *dump, int group,
-		    const struct cut *cut, const struct kvt_layout *layout);
+void kvt_work_reads(struct kvt_work *work, const struct kvt_dump *dump, int group,
+		    const struct kvt_cut *cut, const struct kvt_layout *layout);
 
 /*
  * The checksums of the tiles that a box needs, which are not decoded; all leaves
  * have tiles.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_check_tiles(struct worker *worker, const struct kvt_dump *dump, int group,
+kvt_check_tiles(struct kvt_worker *worker, const struct kvt_dump *dump, int group,
 		const struct kvt_box *box, struct kvt_error *err);
 
 /* Room for one tile of this kind; NULL: none. */
-void work_needs_tiles(struct work *work, const struct kvt_tiling *tiling);
+void work_needs_tiles(struct kvt_work *work, const struct kvt_tiling *tiling);
 
 /* ---- boxes of a leaf ---------------------------------------------------------- */
 
@@ -90,10 +90,10 @@ struct kvt_leaf *leaf_of(const struct kvt_dump *dump);
  * PIECE_BUFFER, unless it lies in memory, and says in 'out' what is there.
  */
 KVT_MUST_CHECK enum kvt_status
-read_around(struct placed *out, struct worker *worker, const struct kvt_leaf *leaf,
+read_around(struct placed *out, struct kvt_worker *worker, const struct kvt_leaf *leaf,
 	    int group, const struct kvt_box *box, struct kvt_error *err);
 /* Room for read_around() of pieces of up to that many layers and blocks. */
-void work_needs_pieces(struct work *work, const struct kvt_leaf *leaf, int group,
+void work_needs_pieces(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		       int64_t layers, int64_t blocks);
 
 /*
@@ -122,7 +122,7 @@ struct map_span {
 };
 
 /* A span of a leaf and the block here that it is for. */
-struct wanted {
+struct target_span {
 	struct map_span span;
 	int64_t to;
 };
@@ -131,7 +131,7 @@ struct wanted {
 struct spans_read {
 	struct placed src;
 	int64_t layers[2];		/* begin, end; of the leaf */
-	const struct wanted *wanted;
+	const struct target_span *wanted;
 	int64_t n;
 };
 typedef enum kvt_status spans_fn(void *context, const struct spans_read *read,
@@ -143,10 +143,10 @@ typedef enum kvt_status spans_fn(void *context, const struct spans_read *read,
  * for.
  */
 KVT_MUST_CHECK enum kvt_status
-each_spans(struct worker *worker, const struct kvt_leaf *leaf, int group,
-	   const int64_t layers[2], struct wanted *wanted, int64_t n, int64_t rows,
+each_spans(struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
+	   const int64_t layers[2], struct target_span *wanted, int64_t n, int64_t rows,
 	   spans_fn *fn, void *context, struct kvt_error *err);
-void work_needs_spans(struct work *work, const struct kvt_leaf *leaf, int group,
+void work_needs_spans(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		      int64_t layers, int64_t rows);
 
 /* States of an inner part of S, which planes may split differently; 0: not split. */

@@ -17,7 +17,7 @@
 
 static int by_place(const void *a, const void *b)
 {
-	const struct wanted *x = a, *y = b;
+	const struct target_span *x = a, *y = b;
 
 	if (x->span.block != y->span.block)
 		return x->span.block < y->span.block ? -1 : 1;
@@ -40,13 +40,13 @@ static struct reach reach_of(const struct kvt_group *group, int64_t rows)
 	return (struct reach){ rows > states ? rows / states : 1, 0 };
 }
 
-static int64_t span_end(const struct wanted *w)
+static int64_t span_end(const struct target_span *w)
 {
 	return (int64_t)w->span.state + w->span.count;
 }
 
 /* The end of the piece that begins with w[0]; 'there' becomes where it is. */
-static int64_t piece_end(struct kvt_box *there, const struct wanted *w, int64_t n,
+static int64_t piece_end(struct kvt_box *there, const struct target_span *w, int64_t n,
 			 const struct kvt_group *group,
 			 const struct kvt_tiling *tiling, const struct reach *reach)
 {
@@ -75,9 +75,9 @@ static int64_t piece_end(struct kvt_box *there, const struct wanted *w, int64_t 
 }
 
 /* 'there' holds the heads, keys and values, and channels that are wanted. */
-static enum kvt_status walk_spans(struct worker *worker, const struct kvt_leaf *leaf,
+static enum kvt_status walk_spans(struct kvt_worker *worker, const struct kvt_leaf *leaf,
 				  int group, struct kvt_box there,
-				  struct wanted *wanted, int64_t n, int64_t rows,
+				  struct target_span *wanted, int64_t n, int64_t rows,
 				  spans_fn *fn, void *context, struct kvt_error *err)
 {
 	const int64_t layers[2] = { there.begin[KVT_AXIS_L], there.end[KVT_AXIS_L] };
@@ -110,8 +110,9 @@ static enum kvt_status walk_spans(struct worker *worker, const struct kvt_leaf *
 	return KVT_OK;
 }
 
-enum kvt_status each_spans(struct worker *worker, const struct kvt_leaf *leaf, int group,
-			   const int64_t layers[2], struct wanted *wanted, int64_t n,
+enum kvt_status each_spans(struct kvt_worker *worker, const struct kvt_leaf *leaf,
+			   int group,
+			   const int64_t layers[2], struct target_span *wanted, int64_t n,
 			   int64_t rows, spans_fn *fn, void *context,
 			   struct kvt_error *err)
 {
@@ -121,7 +122,7 @@ enum kvt_status each_spans(struct worker *worker, const struct kvt_leaf *leaf, i
 	return walk_spans(worker, leaf, group, there, wanted, n, rows, fn, context, err);
 }
 
-void work_needs_spans(struct work *work, const struct kvt_leaf *leaf, int group,
+void work_needs_spans(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		      int64_t layers, int64_t rows)
 {
 	const struct kvt_shape *shape = &leaf->snapshot.group[group].shape;
@@ -141,7 +142,7 @@ void work_needs_spans(struct work *work, const struct kvt_leaf *leaf, int group,
 /* ---- a part that is spans --------------------------------------------------- */
 
 struct filling {
-	struct worker *worker;
+	struct kvt_worker *worker;
 	const struct placed *dst;
 	const struct map_part *part;
 	struct kvt_segment heads, kv;	/* of the part, those in the box */
@@ -188,7 +189,7 @@ static enum kvt_status put_channels(const struct filling *f, const struct placed
 }
 
 static enum kvt_status put_span(const struct filling *f, const struct spans_read *read,
-				const struct wanted *w, struct kvt_error *err)
+				const struct target_span *w, struct kvt_error *err)
 {
 	struct kvt_box to = f->dst->box, from = read->src.box;
 	int64_t nlayers = read->layers[1] - read->layers[0], done = 0, count;
@@ -226,12 +227,12 @@ static enum kvt_status put_spans(void *context, const struct spans_read *read,
 }
 
 /* The spans of the blocks of a box, as far as they are inside its states. */
-static struct wanted *wanted_in(int64_t *n, const struct map_spans *spans,
+static struct target_span *wanted_in(int64_t *n, const struct map_spans *spans,
 				const struct kvt_box *box)
 {
 	int64_t begin = box->begin[KVT_AXIS_B], end = box->end[KVT_AXIS_B];
 	int64_t room = spans->first[end] - spans->first[begin];
-	struct wanted *wanted = malloc(((size_t)room + 1) * sizeof(*wanted));
+	struct target_span *wanted = malloc(((size_t)room + 1) * sizeof(*wanted));
 
 	*n = 0;
 	for (int64_t b = begin; wanted && b < end; b++)
@@ -248,7 +249,7 @@ static struct wanted *wanted_in(int64_t *n, const struct map_spans *spans,
 			s.state += (uint32_t)(at - s.at);
 			s.at = (uint32_t)at;
 			s.count = (uint32_t)(stop - at);
-			wanted[(*n)++] = (struct wanted){ s, b };
+			wanted[(*n)++] = (struct target_span){ s, b };
 		}
 	return wanted;
 }
@@ -263,7 +264,7 @@ static int64_t layers_end(const struct map_list *layers, int64_t l, int64_t end)
 	return next;
 }
 
-enum kvt_status read_spans(struct worker *worker, const struct map_part *part,
+enum kvt_status read_spans(struct kvt_worker *worker, const struct map_part *part,
 			   const struct placed *dst, struct kvt_error *err)
 {
 	const struct kvt_box *box = &dst->box;
@@ -275,7 +276,7 @@ enum kvt_status read_spans(struct worker *worker, const struct map_part *part,
 	int64_t rows = (box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B]) *
 		       (box->end[KVT_AXIS_S] - box->begin[KVT_AXIS_S]), n, next;
 	enum kvt_status status = KVT_OK;
-	struct wanted *wanted;
+	struct target_span *wanted;
 
 	if (!f.heads.count || !f.kv.count)
 		return KVT_OK;

@@ -32,7 +32,7 @@ struct scanning {
 	struct kvt_dump *dump;
 	const struct kvt_group *group;
 	int g;
-	struct cut cut;
+	struct kvt_cut cut;
 	/* [B] 0: in no table; else 1 + the states before its first token */
 	uint32_t *used;			/* NULL: not known */
 	bool *live;			/* [B][S] of a group that forgets; else NULL */
@@ -174,25 +174,25 @@ static void judge_page(struct scanning *c, const uint8_t *page, int64_t layer,
 		judge(c, layer, block, s, state_is_zero(c, page, s, 1));
 }
 
-static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_t i,
 				struct kvt_error *err)
 {
 	struct scanning *c = context;
-	struct kvt_box box = cut_box(&c->cut, i);
+	struct kvt_box box = kvt_cut_box(&c->cut, i);
 	uint8_t *page = worker->buffer[0];
 	enum kvt_status status;
 
 	if ((status = kvt_read(worker, c->dump, c->g, &box, &cell_layout, page, err)))
 		return status;
-	pipeline_progress(worker, c->cut.box_bytes);
-	if (!pipeline_turn(worker, i))
+	kvt_worker_progress(worker, c->cut.box_bytes);
+	if (!kvt_worker_turn(worker, i))
 		return KVT_OK;
 	for (int64_t l = box.begin[KVT_AXIS_L]; l < box.end[KVT_AXIS_L]; l++)
 		for (int64_t b = box.begin[KVT_AXIS_B]; b < box.end[KVT_AXIS_B]; b++) {
 			judge_page(c, page, l, b);
 			page += c->cut.box_bytes / c->cut.layers / c->cut.blocks;
 		}
-	pipeline_unlock(worker);
+	kvt_worker_unlock(worker);
 	return KVT_OK;
 }
 
@@ -209,7 +209,7 @@ static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump,
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
 	struct scanning c = { .dump = dump, .group = &s->group[g], .g = g,
 			      .report = r };
-	struct work work = { .fn = scan_box, .context = &c, .label = "scanning" };
+	struct kvt_work work = { .fn = scan_box, .context = &c, .label = "scanning" };
 	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
 	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
 	enum kvt_status status;
@@ -219,13 +219,13 @@ static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	c.overlaid = is_overlaid(s, g);
-	c.cut = cut_choose(c.group, tiling, NULL, NULL, limit);
+	c.cut = kvt_cut_choose(c.group, tiling, NULL, NULL, limit);
 	work.count = c.group->shape.n[KVT_AXIS_L] && c.group->shape.n[KVT_AXIS_B] ?
 		     c.cut.nboxes : 0;
 	work.total_bytes = work.count * c.cut.box_bytes;
 	work.buffer_bytes[0] = c.cut.box_bytes;
 	kvt_work_reads(&work, dump, g, &c.cut, &cell_layout);
-	status = pipeline_run(&work, run, err);
+	status = kvt_work_run(&work, run, err);
 	forget(&c);
 	if (!status && c.stale)
 		kvt_find(r, "stale.states", kvt_find_at("group=%s", c.group->id),

@@ -24,7 +24,7 @@ struct verifying {
 	struct kvt_dump *dump;
 	const char *path;
 	int group;
-	struct cut cut;
+	struct kvt_cut cut;
 	int64_t box_cells;		/* (layer, block, head, kv) of a full box */
 	bool has_cells;
 	struct kvt_integrity *result;
@@ -92,7 +92,7 @@ static void mark_bad(struct checked *c, const struct kvt_box *part)
 	} while (next_cell(at, part));
 }
 
-static enum kvt_status verify_tile(struct worker *worker, void *context,
+static enum kvt_status verify_tile(struct kvt_worker *worker, void *context,
 				   const int64_t begin[KVT_NAXES],
 				   struct kvt_error *err)
 {
@@ -125,7 +125,7 @@ static enum kvt_status verify_tile(struct worker *worker, void *context,
 	return copy_box(worker, &cells, &tile, &part, group->shape.elem, err);
 }
 
-static enum kvt_status verify_cells(struct worker *worker, struct checked *c,
+static enum kvt_status verify_cells(struct kvt_worker *worker, struct checked *c,
 				    struct kvt_error *err)
 {
 	const struct kvt_shape *shape = &group_of(c->v)->shape;
@@ -160,7 +160,7 @@ static void add_result(struct kvt_integrity *to, const struct kvt_integrity *r)
 		note(to, r->found[i].at, r->found[i].damaged, r->found[i].text);
 }
 
-static enum kvt_status read_part(struct worker *worker, struct checked *c,
+static enum kvt_status read_part(struct kvt_worker *worker, struct checked *c,
 				 const struct kvt_box *part, struct kvt_error *err)
 {
 	const struct kvt_group *group = group_of(c->v);
@@ -187,7 +187,7 @@ static const char *without_path(const char *text, const char *path)
  * No tiles: it can be read, or is refused for its checksums, and cells may say
  * more.  Where something is damaged, it is sought block by block.
  */
-static enum kvt_status read_flat(struct worker *worker, struct checked *c,
+static enum kvt_status read_flat(struct kvt_worker *worker, struct checked *c,
 				 struct kvt_error *err)
 {
 	struct kvt_error found = { "" }, first = { "" };
@@ -219,12 +219,12 @@ static enum kvt_status read_flat(struct worker *worker, struct checked *c,
 	       kvt_fail(err, KVT_BAD_INPUT, "%s", first.text);
 }
 
-static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status verify_box(struct kvt_worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
 	const struct verifying *v = context;
 	const struct kvt_tiling *tiling = kvt_dump_tiling(v->dump, v->group);
-	struct checked c = { .v = v, .box = cut_box(&v->cut, i),
+	struct checked c = { .v = v, .box = kvt_cut_box(&v->cut, i),
 			     .cells = worker->buffer[0], .bad = worker->buffer[1] };
 	enum kvt_status status;
 
@@ -237,11 +237,11 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 		status = verify_cells(worker, &c, err);
 	if (status)
 		return status;
-	pipeline_progress(worker, v->cut.box_bytes);
-	if (!pipeline_turn(worker, i))
+	kvt_worker_progress(worker, v->cut.box_bytes);
+	if (!kvt_worker_turn(worker, i))
 		return KVT_OK;
 	add_result(v->result, &c.result);
-	pipeline_unlock(worker);
+	kvt_worker_unlock(worker);
 	return KVT_OK;
 }
 
@@ -252,7 +252,7 @@ enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *
 	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[g];
 	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
 	struct verifying v = { .dump = dump, .path = path, .group = g, .result = out };
-	struct work work = { .fn = verify_box, .context = &v, .label = "verifying" };
+	struct kvt_work work = { .fn = verify_box, .context = &v, .label = "verifying" };
 	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
 	enum kvt_status status;
 
@@ -260,7 +260,7 @@ enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *
 	if ((status = kvt_shape_nbytes(&work.total_bytes, &group->shape, err)))
 		return status;
 	v.has_cells = kvt_dump_has_cells(dump, g);
-	v.cut = cut_choose(group, tiling, NULL, NULL, limit);
+	v.cut = kvt_cut_choose(group, tiling, NULL, NULL, limit);
 	v.box_cells = v.cut.layers * v.cut.blocks * group->shape.n[KVT_AXIS_H] *
 		      group->shape.n[KVT_AXIS_K];
 	work.count = work.total_bytes ? v.cut.nboxes : 0;
@@ -269,5 +269,5 @@ enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *
 	work.buffer_bytes[2] = v.has_cells ? v.box_cells * 8 : 0;
 	work.buffer_bytes[3] = tiling ? 0 : v.cut.box_bytes;
 	work_needs_tiles(&work, tiling);
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }

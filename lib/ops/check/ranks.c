@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "lib/dump/merge.h"
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 #define LL(x) ((long long)(x))
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 /* ---- what was written --------------------------------------------------- */
 
@@ -16,8 +16,8 @@ static enum kvt_status compare_side(const struct kvt_dump *dump, int group, int 
 				    const struct kvt_run *run,
 				    struct kvt_error *err)
 {
-	struct sharing s;
-	enum kvt_status status = sharing_init(&s, dump, group, written, g, err);
+	struct correspondence s;
+	enum kvt_status status = correspond_by_ids(&s, dump, group, written, g, err);
 
 	if (status)
 		return status;
@@ -33,8 +33,8 @@ static enum kvt_status compare_side(const struct kvt_dump *dump, int group, int 
 	s.shared[KVT_AXIS_B] = 1;
 	status = status ? kvt_fail(err, status, "%s: blocks are lost",
 				   kvt_dump_group(written, g)->id) :
-			  sharing_compare(&s, "verifying", run, err);
-	sharing_free(&s);
+			  compare_elements(&s, "verifying", run, err);
+	correspondence_free(&s);
 	return status;
 }
 

@@ -7,22 +7,22 @@
  * have plans and kernels.
  */
 #include "lib/dump/reblock.h"
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/wanted.h"
+#include "lib/dump/span_list.h"
 #include "lib/kvt/connect.h"
-#include "lib/ops/compare/half.h"
+#include "lib/ops/compare/address.h"
 
 #define LL(x) ((long long)(x))
 
 struct verifying {
 	const struct kvt_dump *before, *after;
 	int group;
-	struct cut cut;
-	struct wanted_list pairs;	/* by blocks of 'after' */
+	struct kvt_cut cut;
+	struct span_list pairs;	/* by blocks of 'after' */
 };
 
 /* ---- what is compared --------------------------------------------------- */
@@ -48,7 +48,7 @@ static enum kvt_status add_pairs(struct verifying *v, const struct kvt_block_tab
 	enum kvt_status status = kvt_block_map_init(&map, src, dst, 0, states, err);
 
 	while (!status && kvt_block_map_next(&map, &span)) {
-		const struct wanted w = {
+		const struct target_span w = {
 			{ (uint32_t)span.src_block, (uint32_t)span.src_state,
 			  (uint32_t)span.dst_state, (uint32_t)span.count },
 			span.dst_block
@@ -57,7 +57,7 @@ static enum kvt_status add_pairs(struct verifying *v, const struct kvt_block_tab
 		/* no token has its state in a null block, and a request has it often */
 		if (!of_request || null_src < 0 || null_dst < 0 ||
 		    span.src_block != null_src || span.dst_block != null_dst)
-			status = wanted_add(&v->pairs, &w, err);
+			status = span_list_add(&v->pairs, &w, err);
 	}
 	return status;
 }
@@ -114,7 +114,8 @@ static enum kvt_status pair_pools(struct verifying *v, struct kvt_error *err)
 
 /* ---- comparing ---------------------------------------------------------- */
 
-static bool head_equal(const struct half *a, const uint8_t *pa, const struct half *b,
+static bool head_equal(const struct addresses *a, const uint8_t *pa,
+		       const struct addresses *b,
 		       const uint8_t *pb)
 {
 	int64_t n = a->view.shape.n[KVT_AXIS_D], elem = a->view.shape.elem;
@@ -158,8 +159,9 @@ struct comparing {
 };
 
 /* One layer of one pair, keys or values. */
-static enum kvt_status compare_pair(const struct comparing *c, const struct wanted *w,
-				    const struct half *a, const struct half *b,
+static enum kvt_status compare_pair(const struct comparing *c,
+				    const struct target_span *w,
+				    const struct addresses *a, const struct addresses *b,
 				    int64_t layer, int k, struct kvt_error *err)
 {
 	int64_t heads = a->view.shape.n[KVT_AXIS_H];
@@ -173,7 +175,7 @@ static enum kvt_status compare_pair(const struct comparing *c, const struct want
 				layer, w->to, w->span.at + i, h,
 			};
 
-			if (!head_equal(a, half_at(a, from), b, half_at(b, to)))
+			if (!head_equal(a, address_of(a, from), b, address_of(b, to)))
 				return differs(c->v, to, k, err);
 		}
 	return KVT_OK;
@@ -183,16 +185,16 @@ static enum kvt_status compare_k(const struct comparing *c, const struct spans_r
 				 int k, struct kvt_error *err)
 {
 	int64_t elem = kvt_dump_group(c->v->before, c->v->group)->shape.elem;
-	struct half a = { 0 }, b = { 0 };
+	struct addresses a = { 0 }, b = { 0 };
 	enum kvt_status status;
 
-	if (!(status = half_init(&a, &read->src, k, elem, err)))
-		status = half_init(&b, &c->after, k, elem, err);
+	if (!(status = addresses_init(&a, &read->src, k, elem, err)))
+		status = addresses_init(&b, &c->after, k, elem, err);
 	for (int64_t l = read->layers[0]; l < read->layers[1]; l++)
 		for (int64_t i = 0; !status && i < read->n; i++)
 			status = compare_pair(c, &read->wanted[i], &a, &b, l, k, err);
-	terms_free(&a.terms);
-	terms_free(&b.terms);
+	address_terms_free(&a.terms);
+	address_terms_free(&b.terms);
 	return status;
 }
 
@@ -208,16 +210,16 @@ static enum kvt_status compare_spans(void *context, const struct spans_read *rea
 	return status;
 }
 
-static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status verify_box(struct kvt_worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
 	const struct verifying *v = context;
 	const struct kvt_group *after = kvt_dump_group(v->after, v->group);
-	struct kvt_box box = cut_box(&v->cut, i);
+	struct kvt_box box = kvt_cut_box(&v->cut, i);
 	const int64_t layers[2] = { box.begin[KVT_AXIS_L], box.end[KVT_AXIS_L] };
 	struct comparing c = { v, { &after->layout, box, worker->buffer[0] } };
 	int64_t n;
-	struct wanted *wanted = wanted_of(&n, &v->pairs, &box);
+	struct target_span *wanted = span_list_of(&n, &v->pairs, &box);
 	enum kvt_status status;
 
 	if (!wanted)
@@ -231,7 +233,7 @@ static enum kvt_status verify_box(struct worker *worker, void *context, int64_t 
 				    v->cut.blocks * after->shape.n[KVT_AXIS_S],
 				    compare_spans, &c, err);
 	free(wanted);
-	pipeline_progress(worker, v->cut.box_bytes);
+	kvt_worker_progress(worker, v->cut.box_bytes);
 	return status;
 }
 
@@ -256,7 +258,7 @@ static enum kvt_status verify_group(struct verifying *v,
 	const struct kvt_group *b = kvt_dump_group(v->after, v->group);
 	const struct kvt_tiling *tiling = kvt_dump_tiling(v->after, v->group);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
-	struct work work = { .fn = verify_box, .context = v, .label = "verifying" };
+	struct kvt_work work = { .fn = verify_box, .context = v, .label = "verifying" };
 	enum kvt_status status = KVT_OK;
 
 	if (!same_shape(a, b))
@@ -267,15 +269,15 @@ static enum kvt_status verify_group(struct verifying *v,
 		status = pair_pools(v, err);
 	if (status || !v->pairs.n)
 		return status;
-	wanted_sort(&v->pairs);
-	v->cut = cut_choose(b, tiling, &a->layout, NULL, limit / 4);
+	span_list_sort(&v->pairs);
+	v->cut = kvt_cut_choose(b, tiling, &a->layout, NULL, limit / 4);
 	work.count = v->cut.nboxes;
 	work.total_bytes = v->cut.nboxes * v->cut.box_bytes;
 	work.buffer_bytes[0] = v->cut.box_bytes;
 	work_needs_tiles(&work, tiling);
 	work_needs_spans(&work, leaf_of(v->before), v->group, v->cut.layers,
 			 v->cut.blocks * b->shape.n[KVT_AXIS_S]);
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }
 
 enum kvt_status reblock_verify(const struct kvt_dump *before,
@@ -294,7 +296,7 @@ enum kvt_status reblock_verify(const struct kvt_dump *before,
 		struct verifying v = { .before = before, .after = after, .group = g };
 
 		status = verify_group(&v, &said[g], run, err);
-		wanted_free(&v.pairs);
+		span_list_free(&v.pairs);
 	}
 	return status;
 }

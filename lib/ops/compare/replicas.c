@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replicas.c - do ranks that hold the same elements hold the same bytes? */
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 #include "lib/dump/merge.h"
 
@@ -10,13 +10,14 @@ static enum kvt_status compare_files(const struct rank_file *a,
 				     bool *shared, struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
-	struct sharing sharing;
-	enum kvt_status status = sharing_init(&sharing, a->reader, g, b->reader, g, &why);
+	struct correspondence both;
+	enum kvt_status status = correspond_by_ids(&both, a->reader, g, b->reader, g,
+						   &why);
 
 	if (!status) {
-		*shared = sharing_any(&sharing);
-		status = sharing_compare(&sharing, "replicas", run, &why);
-		sharing_free(&sharing);
+		*shared = correspondence_any(&both);
+		status = compare_elements(&both, "replicas", run, &why);
+		correspondence_free(&both);
 	}
 	if (status)
 		kvt_fail(err, status, "%s and %s: %.300s", a->name, b->name, why.text);

@@ -12,17 +12,94 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/ops/compare/half.h"
+#include "lib/ops/compare/address.h"
 
 #define LL(x) ((long long)(x))
 
+/* ---- what is wrong with an element ---------------------------------------- */
+
+/* Whose state is it?  Any request that has the block will do. */
+static const struct kvt_request *find_token(int64_t *token, const struct verifying *v,
+					    const struct transfer_element *p)
+{
+	const struct kvt_snapshot *s = kvt_ranks_snapshot(v->after, 0);
+	const struct kvt_group *g = group_of(v, 0);
+
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_request *q = &s->request[r];
+
+		if (!is_moved(v->sides, q->id) ||
+		    !request_named(kvt_ranks_snapshot(&v->sides->src, 0), q->id))
+			continue;
+		for (int64_t i = 0; i < q->nblocks[v->group]; i++)
+			if (q->blocks[v->group][i] == p->b) {
+				*token = g->tokens_per_state < 0 ? i :
+					 (q->first_token / g->block_size + i) *
+					 g->block_size + p->s * g->tokens_per_state;
+				return q;
+			}
+	}
+	return NULL;
+}
+
+static int64_t first_byte(const uint8_t *a, const uint8_t *b, int64_t n)
+{
+	int64_t i = 0;
+
+	while (i < n - 1 && a[i] == b[i])
+		i++;
+	return i;
+}
+
+static enum kvt_status transfer_differs(const struct verifying *v, int rank,
+					const struct transfer_element *p,
+			     int k, const uint8_t *is, const uint8_t *was,
+			     struct kvt_error *err)
+{
+	const struct kvt_group *g = group_of(v, rank);
+	int64_t elem = g->shape.elem, token = 0, byte = first_byte(is, was, elem);
+	const struct kvt_request *q = find_token(&token, v, p);
+	const char *id = q ? q->id : "?";
+
+	if (is_conv(v))
+		return kvt_fail(err, KVT_MISMATCH,
+				"%s: rank %d: request %s layer %lld tap %lld channel %lld byte %lld is 0x%02x, expected 0x%02x",
+				g->id, rank, id, LL(kvt_layer_id(g, p->l)),
+				LL(p->s), LL(kvt_head_id(g, p->d)), LL(byte),
+				is[byte], was[byte]);
+	return kvt_fail(err, KVT_MISMATCH,
+			"%s: rank %d: request %s layer %lld token %lld head %lld byte %lld is 0x%02x, expected 0x%02x",
+			g->id, rank, id, LL(kvt_layer_id(g, p->l)), LL(token),
+			LL(g->head_start + p->h),
+			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
+			was[byte]);
+}
+
+static enum kvt_status transfer_touched(const struct verifying *v, int rank,
+					const struct transfer_element *p,
+			     int k, const uint8_t *is, const uint8_t *was,
+			     struct kvt_error *err)
+{
+	const struct kvt_group *g = group_of(v, rank);
+	int64_t elem = g->shape.elem, byte = first_byte(is, was, elem);
+
+	return kvt_fail(err, KVT_MISMATCH,
+			"%s: rank %d: layer %lld block %llu state %lld head %lld byte %lld is 0x%02x, but was 0x%02x",
+			g->id, rank, LL(kvt_layer_id(g, p->l)),
+			(unsigned long long)kvt_block_id(g, p->b), LL(p->s),
+			LL(g->head_start + p->h),
+			LL((k * g->shape.n[KVT_AXIS_D] + p->d) * elem + byte), is[byte],
+			was[byte]);
+}
+
 /* ---- addresses ------------------------------------------------------- */
 
-static const uint8_t *spot_at(const struct half *half, const struct spot *p)
+static const uint8_t *spot_at(const struct addresses *half,
+			      const struct transfer_element *p)
 {
 	const int64_t index[KVT_NAXES] = { p->l, p->b, p->s, p->h };
 
-	return half_at(half, index) + half->terms.at[KVT_AXIS_D][p->d];
+	return address_of(half, index) + half->terms.at[KVT_AXIS_D][p->d];
 }
 
 /* ---- what arrived ---------------------------------------------------- */
@@ -32,14 +109,15 @@ struct comparing {
 	struct verifying *v;
 	int src_rank, nk;
 	struct placed *after;		/* [ranks] */
-	struct half *half;		/* [ranks][nk] */
+	struct addresses *half;		/* [ranks][nk] */
 	int64_t bytes, untouched;
 };
 
 /* All of D at 'p' of a rank, which begins at y, and at x of the source. */
-static enum kvt_status compare_head(struct comparing *c, const struct half *a,
-				    const uint8_t *x, const struct half *b,
-				    const uint8_t *y, int rank, struct spot p, int k,
+static enum kvt_status compare_head(struct comparing *c, const struct addresses *a,
+				    const uint8_t *x, const struct addresses *b,
+				    const uint8_t *y, int rank, struct transfer_element p,
+				    int k,
 				    struct kvt_error *err)
 {
 	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
@@ -52,15 +130,16 @@ static enum kvt_status compare_head(struct comparing *c, const struct half *a,
 		const uint8_t *is = y + b->terms.at[KVT_AXIS_D][p.d];
 
 		if (memcmp(is, was, (size_t)elem))
-			return spot_differs(c->v, rank, &p, k, is, was, err);
+			return transfer_differs(c->v, rank, &p, k, is, was, err);
 	}
 	return KVT_OK;
 }
 
 /* The same of a conv state: the channels that this rank of the source gives. */
-static enum kvt_status compare_channels(struct comparing *c, const struct half *a,
-					const uint8_t *x, const struct half *b,
-					const uint8_t *y, int rank, struct spot p, int k,
+static enum kvt_status compare_channels(struct comparing *c, const struct addresses *a,
+					const uint8_t *x, const struct addresses *b,
+					const uint8_t *y, int rank,
+					struct transfer_element p, int k,
 					struct kvt_error *err)
 {
 	const struct owner *owner = c->v->owner + rank * c->v->nowners;
@@ -74,18 +153,19 @@ static enum kvt_status compare_channels(struct comparing *c, const struct half *
 			continue;
 		c->bytes += elem;
 		if (memcmp(is, was, (size_t)elem))
-			return spot_differs(c->v, rank, &p, k, is, was, err);
+			return transfer_differs(c->v, rank, &p, k, is, was, err);
 	}
 	return KVT_OK;
 }
 
 /* One state of one layer: the heads, or channels, that this rank gives. */
-static enum kvt_status compare_state(struct comparing *c, const struct half *a,
-				     const struct spot *from, int rank, struct spot p,
+static enum kvt_status compare_state(struct comparing *c, const struct addresses *a,
+				     const struct transfer_element *from, int rank,
+				     struct transfer_element p,
 				     int k, struct kvt_error *err)
 {
 	const struct owner *owner = c->v->owner + rank * c->v->nowners;
-	const struct half *b = &c->half[rank * c->nk + k];
+	const struct addresses *b = &c->half[rank * c->nk + k];
 	const uint8_t *x = spot_at(a, from), *y = spot_at(b, &p);
 	enum kvt_status status = KVT_OK;
 
@@ -102,16 +182,17 @@ static enum kvt_status compare_state(struct comparing *c, const struct half *a,
 	return status;
 }
 
-static enum kvt_status compare_span(struct comparing *c, const struct half *a,
-				    const struct wanted *w, int64_t l, int k,
+static enum kvt_status compare_span(struct comparing *c, const struct addresses *a,
+				    const struct target_span *w, int64_t l, int k,
 				    struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	for (int r = 0; !status && r < c->v->after->n; r++)
 		for (int64_t s = 0; !status && s < w->span.count; s++) {
-			struct spot from = { l, w->span.block, w->span.state + s, 0, 0 };
-			struct spot to = { l, w->to, w->span.at + s, 0, 0 };
+			struct transfer_element from = { l, w->span.block,
+			w->span.state + s, 0, 0 };
+			struct transfer_element to = { l, w->to, w->span.at + s, 0, 0 };
 
 			status = compare_state(c, a, &from, r, to, k, err);
 		}
@@ -126,13 +207,13 @@ static enum kvt_status compare_spans(void *context, const struct spans_read *rea
 	enum kvt_status status = KVT_OK;
 
 	for (int k = 0; !status && k < c->nk; k++) {
-		struct half a = { 0 };
+		struct addresses a = { 0 };
 
-		status = half_init(&a, &read->src, k, elem, err);
+		status = addresses_init(&a, &read->src, k, elem, err);
 		for (int64_t l = read->layers[0]; !status && l < read->layers[1]; l++)
 			for (int64_t i = 0; !status && i < read->n; i++)
 				status = compare_span(c, &a, &read->wanted[i], l, k, err);
-		terms_free(&a.terms);
+		address_terms_free(&a.terms);
 	}
 	return status;
 }
@@ -148,10 +229,11 @@ static bool unchanged(const uint8_t *is, const uint8_t *was, uint8_t fill, int64
 }
 
 /* The head at 'p' of a rank, and what was there: NULL is all fill. */
-static enum kvt_status compare_old(const struct comparing *c, int rank, struct spot p,
+static enum kvt_status compare_old(const struct comparing *c, int rank,
+				   struct transfer_element p,
 				   int k, const uint8_t *before, struct kvt_error *err)
 {
-	const struct half *b = &c->half[rank * c->nk + k];
+	const struct addresses *b = &c->half[rank * c->nk + k];
 	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
 	const uint8_t *head = spot_at(b, &p), fill = c->v->sides->fill;
 	uint8_t filled[16];
@@ -165,7 +247,7 @@ static enum kvt_status compare_old(const struct comparing *c, int rank, struct s
 		int64_t at = b->terms.at[KVT_AXIS_D][p.d];
 
 		if (!unchanged(head + at, before ? before + at : NULL, fill, elem))
-			return spot_touched(c->v, rank, &p, k, head + at,
+			return transfer_touched(c->v, rank, &p, k, head + at,
 				       before ? before + at : filled, err);
 	}
 	return KVT_OK;
@@ -180,7 +262,7 @@ static enum kvt_status compare_rest(struct comparing *c, int rank, const uint8_t
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < n[0] * n[1] * n[KVT_AXIS_S]; i++) {
-		struct spot p = { box->begin[0] + i / n[KVT_AXIS_S] / n[1],
+		struct transfer_element p = { box->begin[0] + i / n[KVT_AXIS_S] / n[1],
 				  box->begin[1] + i / n[KVT_AXIS_S] % n[1],
 				  i % n[KVT_AXIS_S], 0, 0 };
 
@@ -193,7 +275,7 @@ static enum kvt_status compare_rest(struct comparing *c, int rank, const uint8_t
 	return status;
 }
 
-static enum kvt_status compare_untouched(struct worker *worker, struct comparing *c,
+static enum kvt_status compare_untouched(struct kvt_worker *worker, struct comparing *c,
 					 int rank, struct kvt_error *err)
 {
 	const struct verifying *v = c->v;
@@ -213,7 +295,7 @@ static enum kvt_status compare_untouched(struct worker *worker, struct comparing
 /* ---- boxes ----------------------------------------------------------- */
 
 /* What all ranks have there now, one after the other in memory. */
-static enum kvt_status read_after(struct worker *worker, struct comparing *c,
+static enum kvt_status read_after(struct kvt_worker *worker, struct comparing *c,
 				  const struct kvt_box *box, struct kvt_error *err)
 {
 	const struct verifying *v = c->v;
@@ -232,19 +314,19 @@ static enum kvt_status read_after(struct worker *worker, struct comparing *c,
 		status = kvt_read(worker, v->after->file[r].reader, v->group, box, NULL,
 				  c->after[r].bytes, err);
 		for (int k = 0; !status && k < c->nk; k++)
-			status = half_init(&c->half[r * c->nk + k], &c->after[r], k,
+			status = addresses_init(&c->half[r * c->nk + k], &c->after[r], k,
 					   elem, err);
 	}
 	return status;
 }
 
-static enum kvt_status compare_box(struct worker *worker, struct comparing *c,
+static enum kvt_status compare_box(struct kvt_worker *worker, struct comparing *c,
 				   const struct kvt_box *box, struct kvt_error *err)
 {
 	const struct verifying *v = c->v;
 	const int64_t layers[2] = { box->begin[KVT_AXIS_L], box->end[KVT_AXIS_L] };
 	int64_t n, rows = v->cut.blocks * group_of(v, 0)->shape.n[KVT_AXIS_S];
-	struct wanted *wanted = wanted_of(&n, &v->pairs, box);
+	struct target_span *wanted = span_list_of(&n, &v->pairs, box);
 	enum kvt_status status = KVT_OK;
 
 	if (!wanted)
@@ -260,25 +342,25 @@ static enum kvt_status compare_box(struct worker *worker, struct comparing *c,
 	return status;
 }
 
-static enum kvt_status verify_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status verify_box(struct kvt_worker *worker, void *context, int64_t i,
 				  struct kvt_error *err)
 {
 	struct verifying *v = context;
-	struct kvt_box box = cut_box(&v->cut, i);
+	struct kvt_box box = kvt_cut_box(&v->cut, i);
 	struct comparing c = { .v = v, .nk = (int)group_of(v, 0)->shape.n[KVT_AXIS_K] };
 	enum kvt_status status = read_after(worker, &c, &box, err);
 
 	if (!status)
 		status = compare_box(worker, &c, &box, err);
 	for (int h = 0; c.half && h < v->after->n * c.nk; h++)
-		terms_free(&c.half[h].terms);
+		address_terms_free(&c.half[h].terms);
 	free(c.half);
 	free(c.after);
-	pipeline_lock(worker);
+	kvt_worker_lock(worker);
 	v->bytes += c.bytes;
 	v->untouched += c.untouched;
-	pipeline_unlock(worker);
-	pipeline_progress(worker, v->cut.box_bytes * v->after->n);
+	kvt_worker_unlock(worker);
+	kvt_worker_progress(worker, v->cut.box_bytes * v->after->n);
 	return status;
 }
 
@@ -287,10 +369,10 @@ static enum kvt_status verify_boxes(struct verifying *v,
 				    struct kvt_error *err)
 {
 	int64_t states = group_of(v, 0)->shape.n[KVT_AXIS_S];
-	struct work work = { .fn = verify_box, .context = v, .label = "verifying" };
+	struct kvt_work work = { .fn = verify_box, .context = v, .label = "verifying" };
 	enum kvt_status status;
 
-	wanted_sort(&v->pairs);
+	span_list_sort(&v->pairs);
 	status = kvt_carry_cut(&v->cut, &work, v->sides, v->group,
 			       kvt_dump_tiling(v->after->file[0].reader, v->group),
 			       run->memory, err);
@@ -306,7 +388,7 @@ static enum kvt_status verify_boxes(struct verifying *v,
 		work_needs_spans(&work, leaf_of(v->sides->src.file[r].reader),
 				 v->src_group,
 				 v->cut.layers, v->cut.blocks * states);
-	return work.total_bytes ? pipeline_run(&work, run, err) : KVT_OK;
+	return work.total_bytes ? kvt_work_run(&work, run, err) : KVT_OK;
 }
 
 static enum kvt_status verify_group(struct kvt_verified *out, struct verifying *v,
@@ -326,7 +408,7 @@ static enum kvt_status verify_group(struct kvt_verified *out, struct verifying *
 		status = verify_boxes(v, run, err);
 	out->bytes += v->bytes;
 	out->untouched += v->untouched;
-	wanted_free(&v->pairs);
+	span_list_free(&v->pairs);
 	free(v->arrived);
 	free(v->owner);
 	return status;

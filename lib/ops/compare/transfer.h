@@ -3,7 +3,7 @@
 #ifndef KVT_OPS_COMPARE_TRANSFER_H
 #define KVT_OPS_COMPARE_TRANSFER_H
 
-#include "lib/dump/wanted.h"
+#include "lib/dump/span_list.h"
 #include "lib/ops/transfer/exec.h"
 
 /* The rank of the source that a head or channel is compared with, and where. */
@@ -17,8 +17,8 @@ struct verifying {
 	const struct kvt_sides *sides;
 	const struct kvt_ranks *after;
 	int group, src_group;
-	struct cut cut;
-	struct wanted_list pairs;	/* by blocks of 'after' */
+	struct kvt_cut cut;
+	struct span_list pairs;	/* by blocks of 'after' */
 	uint8_t *arrived;		/* [B * S] */
 	struct owner *owner;		/* of heads, or of channels of a conv state: */
 	int64_t nowners;		/* so many of each rank */
@@ -46,17 +46,9 @@ bool is_moved(const struct kvt_sides *sides, const char *id);
 int64_t channel_in(const struct kvt_group *b, const struct kvt_group *a, int64_t d);
 
 /* An element, by what it is in the file. */
-struct spot {
+struct transfer_element {
 	int64_t l, b, s, h, d;
 };
-
-/* KVT_MISMATCH: not what the source has, or what was there: spot.c. */
-enum kvt_status spot_differs(const struct verifying *v, int rank, const struct spot *p,
-			     int k, const uint8_t *is, const uint8_t *was,
-			     struct kvt_error *err);
-enum kvt_status spot_touched(const struct verifying *v, int rank, const struct spot *p,
-			     int k, const uint8_t *is, const uint8_t *was,
-			     struct kvt_error *err);
 
 /* Digests, where both sides have the same requests: digests.c. */
 bool same_requests(const struct kvt_sides *sides);

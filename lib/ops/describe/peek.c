@@ -21,7 +21,7 @@ struct looking {
 	uint8_t *out;			/* elements along D */
 };
 
-static enum kvt_status look(struct worker *worker, void *context, int64_t i,
+static enum kvt_status look(struct kvt_worker *worker, void *context, int64_t i,
 			    struct kvt_error *err)
 {
 	const struct looking *l = context;
@@ -58,10 +58,10 @@ static enum kvt_status read_place(uint8_t *out, const struct kvt_description *d,
 				  struct kvt_error *err)
 {
 	struct looking l = { d->dump, peek, out };
-	struct work work = { .fn = look, .context = &l, .count = 1 };
+	struct kvt_work work = { .fn = look, .context = &l, .count = 1 };
 
 	work_needs_pieces(&work, leaf_of(d->dump), peek->run.place.group, 1, 1);
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }
 
 /* ---- numbers ------------------------------------------------------------ */

@@ -19,7 +19,7 @@
 struct summing {
 	struct kvt_dump *dump;
 	int group;
-	struct cut cut;
+	struct kvt_cut cut;
 	struct kvt_packing packing;	/* of content with a type */
 	int64_t values;			/* numbers in a state */
 	const double *scale;		/* of keys, of values */
@@ -141,13 +141,13 @@ static void box_moments(struct kvt_moments *sum, const struct summing *s,
 			}
 }
 
-static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t i,
 			       struct kvt_error *err)
 {
 	const struct summing *s = context;
 	const struct kvt_group *group = &kvt_dump_snapshot(s->dump)->group[s->group];
 	struct kvt_moments *mine = (struct kvt_moments *)worker->buffer[1], *all;
-	struct kvt_box box = cut_box(&s->cut, i);
+	struct kvt_box box = kvt_cut_box(&s->cut, i);
 	int64_t heads = group->shape.n[KVT_AXIS_H] * group->shape.n[KVT_AXIS_K];
 	int64_t layers = box.end[KVT_AXIS_L] - box.begin[KVT_AXIS_L];
 	enum kvt_status status;
@@ -156,13 +156,13 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 			       worker->buffer[0], err)))
 		return status;
 	box_moments(mine, s, &box, worker->buffer[0], (double *)worker->buffer[2]);
-	pipeline_progress(worker, s->cut.box_bytes);
-	if (!pipeline_turn(worker, i))
+	kvt_worker_progress(worker, s->cut.box_bytes);
+	if (!kvt_worker_turn(worker, i))
 		return KVT_OK;
 	all = s->sum + box.begin[KVT_AXIS_L] * heads;
 	for (int64_t h = 0; h < layers * heads; h++)
 		add_moments(&all[h], &mine[h]);
-	pipeline_unlock(worker);
+	kvt_worker_unlock(worker);
 	return KVT_OK;
 }
 
@@ -198,7 +198,7 @@ static enum kvt_status stats_group(struct kvt_description *d, int g,
 	const int64_t *n = f->group->shape.n;
 	int64_t heads = n[KVT_AXIS_H] * n[KVT_AXIS_K];
 	struct summing s = { .dump = d->dump, .group = g, .scale = scale };
-	struct work work = { .fn = sum_box, .context = &s, .label = "statistics",
+	struct kvt_work work = { .fn = sum_box, .context = &s, .label = "statistics",
 			     .total_bytes = f->data_bytes };
 	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
 	enum kvt_status status = choose_values(&s, d, err);
@@ -211,14 +211,14 @@ static enum kvt_status stats_group(struct kvt_description *d, int g,
 	for (int64_t i = 0; i < n[KVT_AXIS_L] * heads; i++)
 		f->moments[i] = nothing;
 	s.sum = f->moments;
-	s.cut = cut_choose(f->group, f->tiling, NULL, NULL, limit);
+	s.cut = kvt_cut_choose(f->group, f->tiling, NULL, NULL, limit);
 	work.count = f->data_bytes ? s.cut.nboxes : 0;
 	work.buffer_bytes[0] = s.cut.box_bytes;
 	work.buffer_bytes[1] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
 	if (f->data_bytes)	/* else extents may be anything */
 		work.buffer_bytes[2] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
 	kvt_work_reads(&work, s.dump, g, &s.cut, &cell_layout);
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }
 
 enum kvt_status kvt_describe_stats(struct kvt_description *d, const double scale[2],

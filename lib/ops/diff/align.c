@@ -71,19 +71,19 @@ static enum kvt_status pair_layers(struct diff_pair *p, struct kvt_error *err)
 {
 	const struct kvt_snapshot *in[NSIDES];
 	int64_t n[NSIDES], i = 0, j = 0;
-	struct numbered *list[NSIDES];
+	struct id_index *list[NSIDES];
 	bool ok = true;
 
 	for (int s = 0; s < NSIDES; s++) {
 		in[s] = kvt_dump_snapshot(p->side[s]->dump);
 		n[s] = p->group[s]->shape.n[KVT_AXIS_L];
-		list[s] = numbered_of(p->group[s], KVT_AXIS_L);
+		list[s] = id_index_of(p->group[s], KVT_AXIS_L);
 		p->layer[s] = calloc((size_t)n[s] + 1, sizeof(*p->layer[s]));
 		ok &= list[s] && p->layer[s];
 	}
 	/* the shorter list has room for all that are in both */
 	while (ok && i < n[SIDE_A] && j < n[SIDE_B]) {
-		const struct numbered *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
+		const struct id_index *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
 
 		if (a->id == b->id &&
 		    same_layer(in, p->group[SIDE_A], p->group[SIDE_B], a->id)) {
@@ -116,7 +116,7 @@ static bool is_shared(const struct kvt_snapshot *const in[NSIDES], int s,
 static bool list_unmatched(char text[96], const struct kvt_snapshot *const in[NSIDES],
 			   int s, const struct kvt_group *group, struct kvt_error *err)
 {
-	struct numbered *list = numbered_of(group, KVT_AXIS_L);
+	struct id_index *list = id_index_of(group, KVT_AXIS_L);
 	int64_t n = group->shape.n[KVT_AXIS_L], begin = -1;
 	int used = 0;
 

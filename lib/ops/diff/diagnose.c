@@ -235,7 +235,7 @@ static void put_segments(const struct excerpt_read *r, int64_t first, int64_t la
 		}
 }
 
-static enum kvt_status read_some(struct worker *worker, void *context, int64_t i,
+static enum kvt_status read_some(struct kvt_worker *worker, void *context, int64_t i,
 				 struct kvt_error *err)
 {
 	const struct excerpt_read *r = context;
@@ -253,9 +253,9 @@ static enum kvt_status read_some(struct worker *worker, void *context, int64_t i
 			       err)))
 		return status;
 	/* a state that two requests share is the same one twice */
-	pipeline_lock(worker);
+	kvt_worker_lock(worker);
 	put_segments(r, first, last, worker->buffer[0], count);
-	pipeline_unlock(worker);
+	kvt_worker_unlock(worker);
 	return KVT_OK;
 }
 
@@ -263,8 +263,8 @@ static enum kvt_status run_reading(struct excerpt_read *r, const struct kvt_run 
 				   struct kvt_error *err)
 {
 	const struct kvt_dump *view;
-	struct work work = { .fn = read_some, .context = r };
-	struct cut cut = { .layers = r->pair.nlayers };
+	struct kvt_work work = { .fn = read_some, .context = r };
+	struct kvt_cut cut = { .layers = r->pair.nlayers };
 	struct kvt_shape shape;
 	int64_t page;
 	enum kvt_status status = pair_views(&r->pair, err);
@@ -281,7 +281,7 @@ static enum kvt_status run_reading(struct excerpt_read *r, const struct kvt_run 
 	work.count = (r->pair.nsegments + r->each - 1) / r->each;
 	work.buffer_bytes[0] = r->each * page;
 	kvt_work_reads(&work, view, 0, &cut, &view_order);
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }
 
 /* Blocks of the pool as they are, or the states that the pair has in common. */

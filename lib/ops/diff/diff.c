@@ -27,7 +27,7 @@
 struct pass {
 	struct diff_result *out;
 	const struct diff_pair *p;
-	struct cut cut;			/* of layers and segments */
+	struct kvt_cut cut;			/* of layers and segments */
 	bool cells;			/* both sides have digests of whole blocks */
 	int64_t state_bytes[NSIDES];	/* of one state: heads, keys and values */
 	int64_t page_bytes[NSIDES];
@@ -53,9 +53,9 @@ struct chunk {
 	uint8_t *bytes[NSIDES];
 };
 
-static struct chunk chunk_of(const struct pass *c, struct worker *worker, int64_t i)
+static struct chunk chunk_of(const struct pass *c, struct kvt_worker *worker, int64_t i)
 {
-	struct kvt_box cut = cut_box(&c->cut, i);
+	struct kvt_box cut = kvt_cut_box(&c->cut, i);
 	struct chunk chunk = {
 		.layer = cut.begin[KVT_AXIS_L], .end_layer = cut.end[KVT_AXIS_L],
 		.segment = cut.begin[KVT_AXIS_B], .end_segment = cut.end[KVT_AXIS_B],
@@ -86,7 +86,7 @@ static const uint8_t *states_at(const struct pass *c, const struct chunk *chunk,
 	       segment->state[side] * c->state_bytes[side];
 }
 
-static enum kvt_status read_chunk(struct worker *worker, const struct pass *c,
+static enum kvt_status read_chunk(struct kvt_worker *worker, const struct pass *c,
 				  const struct chunk *chunk, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -155,13 +155,13 @@ static void cut_pair(struct pass *c, int64_t limit)
 	/* boxes are made of segments, and a segment is in one block of either side */
 	group.shape = (struct kvt_shape){ .n = { c->p->nlayers, c->p->nsegments, 1, 1, 1,
 						 big }, .elem = 1 };
-	c->cut = cut_choose(&group, a.tiling, b.layout, b.tiling, limit);
+	c->cut = kvt_cut_choose(&group, a.tiling, b.layout, b.tiling, limit);
 }
 
-static struct work work_of(struct pass *c, work_fn *fn, const char *label)
+static struct kvt_work work_of(struct pass *c, kvt_work_fn *fn, const char *label)
 {
 	int64_t pages = c->cut.layers * c->cut.blocks;
-	struct work work = { .fn = fn, .context = c, .label = label,
+	struct kvt_work work = { .fn = fn, .context = c, .label = label,
 			     .count = c->cut.nboxes,
 			     .total_bytes = diff_pair_elements(c->p) * element_bytes(c) };
 
@@ -175,7 +175,7 @@ static struct work work_of(struct pass *c, work_fn *fn, const char *label)
 /* ---- first pass: equal or not ------------------------------------------- */
 
 /* Do digests say that all blocks of the chunk are equal? */
-static enum kvt_status same_cells(bool *same, struct worker *worker,
+static enum kvt_status same_cells(bool *same, struct kvt_worker *worker,
 				  const struct pass *c, const struct chunk *chunk,
 				  struct kvt_error *err)
 {
@@ -210,7 +210,7 @@ static enum kvt_status same_cells(bool *same, struct worker *worker,
 }
 
 /* Are the tiles of both sides those that the digests are of? */
-static enum kvt_status check_tiles(struct worker *worker, const struct pass *c,
+static enum kvt_status check_tiles(struct kvt_worker *worker, const struct pass *c,
 				   const struct chunk *chunk, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
@@ -240,7 +240,7 @@ static bool same_bytes(const struct pass *c, const struct chunk *chunk)
 	return true;
 }
 
-static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_t i,
 				struct kvt_error *err)
 {
 	struct pass *c = context;
@@ -258,21 +258,21 @@ static enum kvt_status scan_box(struct worker *worker, void *context, int64_t i,
 		atomic_fetch_add(&c->by_digest, chunk_elements(c, &chunk));
 	else if (!(status = read_chunk(worker, c, &chunk, err)) && !same_bytes(c, &chunk))
 		atomic_store(&c->differs, true);
-	pipeline_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
+	kvt_worker_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
 	return status;
 }
 
 static enum kvt_status scan(struct pass *c, const struct kvt_run *run,
 			    struct kvt_error *err)
 {
-	struct work work = work_of(c, scan_box, "comparing");
+	struct kvt_work work = work_of(c, scan_box, "comparing");
 	enum kvt_status status;
 
 	if (c->cells)
 		work.buffer_bytes[BUFFER_CELLS] =
 			2 * c->cut.layers * c->cut.blocks * c->p->nheads *
 			c->p->nkv * (int64_t)sizeof(uint64_t);
-	status = pipeline_run(&work, run, err);
+	status = kvt_work_run(&work, run, err);
 	c->out->equal = !status && !atomic_load(&c->differs);
 	c->out->by_digest = atomic_load(&c->by_digest);
 	return status;
@@ -295,7 +295,7 @@ static int64_t found_bytes(const struct pass *c)
 	       (c->nworst + 1) * (int64_t)sizeof(struct deviation);
 }
 
-static struct found found_init(const struct pass *c, struct worker *worker)
+static struct found found_init(const struct pass *c, struct kvt_worker *worker)
 {
 	uint8_t *p = memset(worker->buffer[BUFFER_FOUND], 0, (size_t)found_bytes(c));
 	int64_t nheads = c->cut.layers * c->p->nheads;
@@ -394,7 +394,7 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 		worst_insert(out->worst, &out->nworst, c->nworst, &f->worst[i]);
 }
 
-static enum kvt_status measure_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status measure_box(struct kvt_worker *worker, void *context, int64_t i,
 				   struct kvt_error *err)
 {
 	struct pass *c = context;
@@ -410,11 +410,11 @@ static enum kvt_status measure_box(struct worker *worker, void *context, int64_t
 			measure_segment(c, &f, &chunk, l,
 					&c->p->segment[chunk.segment + j],
 					&f.by_segment[(l - chunk.layer) * nsegments + j]);
-	if (!pipeline_turn(worker, i))
+	if (!kvt_worker_turn(worker, i))
 		return KVT_OK;
 	merge_found(c->out, c, &chunk, &f);
-	pipeline_unlock(worker);
-	pipeline_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
+	kvt_worker_unlock(worker);
+	kvt_worker_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
 	return KVT_OK;
 }
 
@@ -423,7 +423,7 @@ static enum kvt_status measure(struct pass *c, const struct kvt_run *run,
 {
 	struct diff_result *out = c->out;
 	int64_t nlayers = c->p->nlayers;
-	struct work work = work_of(c, measure_box, "measuring");
+	struct kvt_work work = work_of(c, measure_box, "measuring");
 	enum kvt_status status;
 
 	out->ncolumns = c->p->nsegments < DIFF_MAX_COLUMNS ? c->p->nsegments :
@@ -435,7 +435,7 @@ static enum kvt_status measure(struct pass *c, const struct kvt_run *run,
 	if (!out->by_head || !out->by_segment || !out->worst)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	work.buffer_bytes[BUFFER_FOUND] = found_bytes(c);
-	if ((status = pipeline_run(&work, run, err)))
+	if ((status = kvt_work_run(&work, run, err)))
 		return status;
 	out->measured = true;
 	out->by_digest = 0;

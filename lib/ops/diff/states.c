@@ -291,7 +291,7 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 
 /* ---- by block ----------------------------------------------------------- */
 
-static void merge_blocks(struct segments *to, struct numbered *const list[NSIDES],
+static void merge_blocks(struct segments *to, struct id_index *const list[NSIDES],
 			 struct diff_unmatched *unmatched)
 {
 	const struct diff_pair *p = to->p;
@@ -300,7 +300,7 @@ static void merge_blocks(struct segments *to, struct numbered *const list[NSIDES
 	int64_t alone[NSIDES] = { 0 };
 
 	while (!to->failed && (i < na || j < nb)) {
-		const struct numbered *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
+		const struct id_index *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
 
 		if (i < na && j < nb && a->id == b->id) {
 			add_segment(to, (struct diff_segment){
@@ -326,7 +326,7 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 	struct diff_pair *p = to->p;
 	int64_t sa = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
 	int64_t sb = p->group[SIDE_B]->shape.n[KVT_AXIS_S];
-	struct numbered *list[NSIDES];
+	struct id_index *list[NSIDES];
 	const int before = unmatched->n;
 
 	if (sa != sb)
@@ -334,7 +334,7 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 				"%s: blocks of %lld states in A and of %lld in B: only --by=tokens could match them",
 				p->id, LL(sa), LL(sb));
 	for (int s = 0; s < NSIDES; s++)
-		list[s] = numbered_of(p->group[s], KVT_AXIS_B);
+		list[s] = id_index_of(p->group[s], KVT_AXIS_B);
 	if (list[SIDE_A] && list[SIDE_B])
 		merge_blocks(to, list, unmatched);
 	else

@@ -9,7 +9,7 @@
  * the pair does not compare is not read.
  */
 #include "lib/ops/diff/internal.h"
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>
 

@@ -55,7 +55,7 @@ struct group_job {
 	struct digests *out;
 	int index;
 	const struct kvt_group *group;
-	struct cut cut;
+	struct kvt_cut cut;
 	int64_t *first_use;		/* [B + 1] into use[] */
 	struct block_use *use;
 	struct kvt_digest *multiplier;	/* [nrequests] */
@@ -224,12 +224,12 @@ static const struct kvt_layout *cells_of(const struct kvt_group *group)
 	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &content_cells;
 }
 
-static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t i,
 			       struct kvt_error *err)
 {
 	const struct group_job *job = context;
 	const struct kvt_group *group = job->group;
-	struct kvt_box box = cut_box(&job->cut, i);
+	struct kvt_box box = kvt_cut_box(&job->cut, i);
 	struct box_sums sums = box_sums_init(job, worker->buffer[1]);
 	const uint8_t *bytes = worker->buffer[0];
 	enum kvt_status status;
@@ -245,10 +245,10 @@ static enum kvt_status sum_box(struct worker *worker, void *context, int64_t i,
 			p.box_b = p.b - box.begin[KVT_AXIS_B];
 			bytes = add_block(job, &sums, p, bytes);
 		}
-	pipeline_lock(worker);
+	kvt_worker_lock(worker);
 	merge(job, &sums, &box);
-	pipeline_unlock(worker);
-	pipeline_progress(worker, bytes - worker->buffer[0]);
+	kvt_worker_unlock(worker);
+	kvt_worker_progress(worker, bytes - worker->buffer[0]);
 	return KVT_OK;
 }
 
@@ -317,20 +317,20 @@ static enum kvt_status sum_group(struct group_job *job,
 	const struct kvt_tiling *tiling =
 		kvt_dump_tiling(job->out->reader, job->index);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
-	struct work work = { .fn = sum_box, .context = job, .label = "hashing" };
+	struct kvt_work work = { .fn = sum_box, .context = job, .label = "hashing" };
 	enum kvt_status status;
 
 	if ((status = kvt_shape_nbytes(&work.total_bytes, &job->group->shape, err)) ||
 	    (status = allocate_sums(&job->out->group[job->index], job->group, err)) ||
 	    (status = index_uses(job, err)))
 		return status;
-	job->cut = cut_choose(job->group, tiling, NULL, NULL, limit / 4);
+	job->cut = kvt_cut_choose(job->group, tiling, NULL, NULL, limit / 4);
 	work.count = work.total_bytes ? job->cut.nboxes : 0;
 	work.buffer_bytes[0] = job->cut.box_bytes;
 	work.buffer_bytes[1] = box_sums_count(job) * (int64_t)sizeof(struct kvt_digest);
 	kvt_work_reads(&work, job->out->reader, job->index, &job->cut,
 		       cells_of(job->group));
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }
 
 /* The older one where it says the same. */

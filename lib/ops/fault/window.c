@@ -198,16 +198,16 @@ void kvt_window_free(struct kvt_window *window)
 struct window_read {
 	const struct kvt_dump *dump;
 	int group;
-	struct cut cut;
+	struct kvt_cut cut;
 	struct placed all;
 };
 
-static enum kvt_status read_one_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status read_one_box(struct kvt_worker *worker, void *context, int64_t i,
 				    struct kvt_error *err)
 {
 	const struct window_read *r = context;
 	const struct kvt_group *g = kvt_dump_group(r->dump, r->group);
-	struct kvt_box box = cut_box(&r->cut, i);
+	struct kvt_box box = kvt_cut_box(&r->cut, i);
 	struct placed part = { &kvt_window_layout, box, worker->buffer[0] };
 	enum kvt_status status = kvt_read(worker, r->dump, r->group, &box, part.layout,
 					  part.bytes, err);
@@ -222,13 +222,14 @@ enum kvt_status kvt_window_read(uint8_t *out, const struct kvt_dump *dump, int g
 	const struct kvt_group *g = kvt_dump_group(dump, group);
 	struct window_read r = {
 		.dump = dump, .group = group,
-		.cut = cut_choose(g, kvt_dump_tiling(dump, group), NULL, NULL,
+		.cut = kvt_cut_choose(g, kvt_dump_tiling(dump, group), NULL, NULL,
 				  run->memory ? run->memory / 4 : INT64_MAX),
 		.all = { &kvt_window_layout, kvt_box_whole(&g->shape), out },
 	};
-	struct work work = { .fn = read_one_box, .context = &r, .count = r.cut.nboxes };
+	struct kvt_work work = { .fn = read_one_box, .context = &r,
+	.count = r.cut.nboxes };
 
 	work.buffer_bytes[0] = r.cut.box_bytes;
 	kvt_work_reads(&work, dump, group, &r.cut, &kvt_window_layout);
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }

@@ -7,7 +7,7 @@
  * of a layer, or all.  Values are mapped by asinh(x / unit), which keeps their sign
  * and tames outliers; of types of 1 and 2 bytes by a table.
  */
-#include "lib/ops/compare/terms.h"
+#include "lib/ops/compare/address.h"
 #include "lib/ops/guess/impl.h"
 #include "lib/ops/guess/stats.h"
 
@@ -197,7 +197,7 @@ static enum kvt_status make_table(struct guess_sample *s, const struct kvt_dtype
 
 struct page {
 	struct kvt_view view[2];
-	struct terms terms[2];
+	struct address_terms terms[2];
 	uint8_t *bytes;
 	double *row[2];
 };
@@ -213,14 +213,14 @@ static void add_block(struct guess_tally *t, const struct guess_sample *s,
 	memcpy(at, from, sizeof(at));
 	for (to[KVT_AXIS_K] = 0; to[KVT_AXIS_K] < t->kvs; to[KVT_AXIS_K]++)
 		for (int64_t i = 0; i < t->heads * t->states; i++) {
-			const struct terms *terms = &page->terms[to[KVT_AXIS_K]];
+			const struct address_terms *terms = &page->terms[to[KVT_AXIS_K]];
 			const uint8_t *bytes = page->bytes;
 			double *row = page->row[i % 2];
 
 			at[KVT_AXIS_H] = to[KVT_AXIS_H] = i / t->states;
 			at[KVT_AXIS_S] = to[KVT_AXIS_S] = i % t->states;
 			bytes += page->view[to[KVT_AXIS_K]].offset +
-				 terms_offset(terms, at);
+				 address_terms_offset(terms, at);
 			for (int64_t d = 0; d < t->dims; d++)
 				row[d] = value_of(s, dtype,
 						  bytes + terms->at[KVT_AXIS_D][d]);
@@ -240,9 +240,9 @@ static enum kvt_status page_init(struct page *page, const struct kvt_layout *lay
 	if ((status = kvt_layout_views(&views, layout, &box, choice->page.elem, err)))
 		return status;
 	for (int k = 0; k < choice->page.n[KVT_AXIS_K]; k++) {
-		if ((status = view_of_k(&page->view[k], &views, k, err)))
+		if ((status = views_half(&page->view[k], &views, k, err)))
 			return status;
-		if (!terms_init(&page->terms[k], &page->view[k]))
+		if (!address_terms_init(&page->terms[k], &page->view[k]))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	page->bytes = malloc((size_t)choice->page_nbytes);
@@ -255,8 +255,8 @@ static enum kvt_status page_init(struct page *page, const struct kvt_layout *lay
 
 static void page_free(struct page *page)
 {
-	terms_free(&page->terms[0]);
-	terms_free(&page->terms[1]);
+	address_terms_free(&page->terms[0]);
+	address_terms_free(&page->terms[1]);
 	free(page->bytes);
 	free(page->row[0]);
 }

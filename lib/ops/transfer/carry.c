@@ -26,7 +26,7 @@ struct carrying {
 	const struct kvt_sides *sides;
 	struct kvt_writer **writer;	/* one a rank */
 	int group;			/* of the destination */
-	struct cut cut;
+	struct kvt_cut cut;
 	struct put_room room;		/* of one rank */
 	const struct kvt_op_place *corrupt;	/* NULL: nothing */
 	kvt_carry_fn *fn;
@@ -37,7 +37,7 @@ struct carrying {
 /* ---- copying on this machine ----------------------------------------- */
 
 /* To 'at' of the boxes of all ranks, which the device has if there is one. */
-static enum kvt_status run_pair(struct worker *worker, uint8_t *dst, int64_t at,
+static enum kvt_status run_pair(struct kvt_worker *worker, uint8_t *dst, int64_t at,
 				const struct kvt_nest *nest, int64_t *moved,
 				struct kvt_error *err)
 {
@@ -57,7 +57,8 @@ static enum kvt_status run_pair(struct worker *worker, uint8_t *dst, int64_t at,
 	return status;
 }
 
-static enum kvt_status load_window(struct worker *worker, const struct kvt_carry_box *box,
+static enum kvt_status load_window(struct kvt_worker *worker,
+				   const struct kvt_carry_box *box,
 				   const struct kvt_carry_window *w, int src_rank,
 				   struct kvt_error *err)
 {
@@ -69,7 +70,8 @@ static enum kvt_status load_window(struct worker *worker, const struct kvt_carry
 }
 
 /* What one rank of the source has for all ranks of the destination. */
-static enum kvt_status copy_rank(struct worker *worker, const struct kvt_carry_box *box,
+static enum kvt_status copy_rank(struct kvt_worker *worker,
+				 const struct kvt_carry_box *box,
 				 const struct kvt_carry_window *w, int src_rank,
 				 uint8_t *dst, int64_t *moved, struct kvt_error *err)
 {
@@ -93,7 +95,7 @@ static enum kvt_status copy_rank(struct worker *worker, const struct kvt_carry_b
 						 status;
 }
 
-enum kvt_status kvt_carry_copy(void *context, struct worker *worker,
+enum kvt_status kvt_carry_copy(void *context, struct kvt_worker *worker,
 			       const struct kvt_carry_box *box, uint8_t *dst,
 			       int64_t *moved, struct kvt_error *err)
 {
@@ -139,7 +141,7 @@ static enum kvt_status spoil(const struct carrying *c, int rank, const struct pl
 }
 
 /* The box as it was. */
-static enum kvt_status read_before(struct worker *worker, const struct carrying *c,
+static enum kvt_status read_before(struct kvt_worker *worker, const struct carrying *c,
 				   int rank, const struct placed *to, int64_t nbytes,
 				   struct kvt_error *err)
 {
@@ -152,7 +154,7 @@ static enum kvt_status read_before(struct worker *worker, const struct carrying 
 	return KVT_OK;
 }
 
-static enum kvt_status move_parts(struct worker *worker, const struct carrying *c,
+static enum kvt_status move_parts(struct kvt_worker *worker, const struct carrying *c,
 				  const struct kvt_box *box, int64_t *moved,
 				  struct kvt_error *err)
 {
@@ -169,7 +171,7 @@ static enum kvt_status move_parts(struct worker *worker, const struct carrying *
 	return status;
 }
 
-static struct put put_of(struct worker *worker, const struct carrying *c, int rank,
+static struct put put_of(struct kvt_worker *worker, const struct carrying *c, int rank,
 			 const struct kvt_box *box)
 {
 	const struct put_room *room = &c->room;
@@ -189,7 +191,7 @@ static struct put put_of(struct worker *worker, const struct carrying *c, int ra
 	};
 }
 
-static enum kvt_status put_ranks(struct worker *worker, const struct carrying *c,
+static enum kvt_status put_ranks(struct kvt_worker *worker, const struct carrying *c,
 				 const struct kvt_box *box, int64_t i,
 				 struct kvt_error *err)
 {
@@ -214,13 +216,13 @@ static enum kvt_status put_ranks(struct worker *worker, const struct carrying *c
 }
 
 /* The same box of all ranks, so that the source is read once for them. */
-static enum kvt_status carry_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status carry_box(struct kvt_worker *worker, void *context, int64_t i,
 				 struct kvt_error *err)
 {
 	struct carrying *c = context;
 	const struct kvt_group *g = &kvt_ranks_snapshot(&c->sides->dst,
 							0)->group[c->group];
-	struct kvt_box box = cut_box(&c->cut, i);
+	struct kvt_box box = kvt_cut_box(&c->cut, i);
 	struct kvt_shape shape = kvt_box_shape(&box, g->shape.elem);
 	struct placed to = { &g->layout, box, worker->buffer[0] };
 	enum kvt_status status;
@@ -235,17 +237,17 @@ static enum kvt_status carry_box(struct worker *worker, void *context, int64_t i
 	if (status || (status = move_parts(worker, c, &box, &moved, err)) ||
 	    (status = put_ranks(worker, c, &box, i, err)))
 		return status;
-	pipeline_lock(worker);
+	kvt_worker_lock(worker);
 	c->moved += moved;
-	pipeline_unlock(worker);
-	pipeline_progress(worker, nbytes * c->sides->dst.n);
+	kvt_worker_unlock(worker);
+	kvt_worker_progress(worker, nbytes * c->sides->dst.n);
 	return KVT_OK;
 }
 
 /* ---- all groups of all ranks ----------------------------------------- */
 
 /* Beside what reading takes: all ranks, and what is written of them. */
-static void needs_ranks(struct work *work, const struct carrying *c)
+static void needs_ranks(struct kvt_work *work, const struct carrying *c)
 {
 	int64_t n = c->sides->dst.n;
 
@@ -264,7 +266,7 @@ static enum kvt_status carry_group(struct kvt_carried *out, struct carrying *c,
 {
 	const struct kvt_group *g = &kvt_ranks_snapshot(&c->sides->dst,
 							0)->group[c->group];
-	struct work work = { .fn = carry_box, .context = c, .label = "moving" };
+	struct kvt_work work = { .fn = carry_box, .context = c, .label = "moving" };
 	enum kvt_status status;
 	int64_t memory;
 
@@ -277,11 +279,11 @@ static enum kvt_status carry_group(struct kvt_carried *out, struct carrying *c,
 	work.total_bytes *= c->sides->dst.n;
 	c->room = put_room(c->writer[0], c->group, &c->cut);
 	needs_ranks(&work, c);
-	memory = pipeline_memory(&work, &how->run);
+	memory = kvt_work_memory(&work, &how->run);
 	out->boxes += c->cut.nboxes;
 	out->memory = memory > out->memory ? memory : out->memory;
 	if (!how->dry_run && work.total_bytes)
-		status = pipeline_run(&work, &how->run, err);
+		status = kvt_work_run(&work, &how->run, err);
 	out->bytes += c->moved;
 	return status;
 }

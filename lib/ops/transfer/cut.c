@@ -40,11 +40,12 @@ static void add_window(struct spread *s, const struct kvt_carry_window *w,
 }
 
 static enum kvt_status spread_of(struct spread *out, const struct kvt_sides *sides,
-				 int group, const struct cut *cut, struct kvt_error *err)
+				 int group, const struct kvt_cut *cut,
+				 struct kvt_error *err)
 {
 	*out = (struct spread){ 1, 0 };
 	for (int64_t i = 0; i < cut->nboxes; i++) {
-		struct kvt_box box = cut_box(cut, i);
+		struct kvt_box box = kvt_cut_box(cut, i);
 
 		if (box.begin[KVT_AXIS_L])
 			break;		/* all layers have the same blocks */
@@ -90,7 +91,7 @@ int64_t kvt_carry_window_room(int64_t mem_limit)
  * The window, as much again where it is read in pieces, and the box of all ranks,
  * as much again where it is written in pieces.
  */
-static bool fits(const struct kvt_sides *sides, int group, const struct cut *cut,
+static bool fits(const struct kvt_sides *sides, int group, const struct kvt_cut *cut,
 		 const struct spread *s, int64_t limit)
 {
 	return window_bytes(sides, group, cut->layers, s->blocks) +
@@ -101,22 +102,22 @@ static bool fits(const struct kvt_sides *sides, int group, const struct cut *cut
  * Where each box of a source in tiles reads most of it, wider ones decode less
  * twice.
  */
-static enum kvt_status widen(struct cut *cut, struct spread *s,
+static enum kvt_status widen(struct kvt_cut *cut, struct spread *s,
 			     const struct kvt_sides *sides, int group, int64_t limit,
 			     struct kvt_error *err)
 {
 	int64_t nb = cut->shape.n[KVT_AXIS_B];
-	struct cut wider = *cut, all = *cut;
+	struct kvt_cut wider = *cut, all = *cut;
 	enum kvt_status status;
 	struct spread least;
 
-	cut_widen(&all, INT64_MAX);
+	kvt_cut_widen(&all, INT64_MAX);
 	if (!s->rows || (status = spread_of(&least, sides, group, &all, err)))
 		return s->rows ? status : KVT_OK;
 	while (s->rows > 2 * least.rows && wider.blocks < nb) {
 		struct spread more;
 
-		cut_widen(&wider, 2 * wider.box_bytes);
+		kvt_cut_widen(&wider, 2 * wider.box_bytes);
 		if ((status = spread_of(&more, sides, group, &wider, err)))
 			return status;
 		if (!fits(sides, group, &wider, &more, limit))
@@ -127,7 +128,7 @@ static enum kvt_status widen(struct cut *cut, struct spread *s,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_carry_cut(struct cut *cut, struct work *work,
+enum kvt_status kvt_carry_cut(struct kvt_cut *cut, struct kvt_work *work,
 			      const struct kvt_sides *sides, int group,
 			      const struct kvt_tiling *tiling, int64_t mem_limit,
 			      struct kvt_error *err)
@@ -140,7 +141,7 @@ enum kvt_status kvt_carry_cut(struct cut *cut, struct work *work,
 	struct spread s;
 
 	for (room /= sides->dst.n; ; room /= 2) {
-		*cut = cut_choose(g, NULL, &g->layout, tiling, room);
+		*cut = kvt_cut_choose(g, NULL, &g->layout, tiling, room);
 		if ((status = spread_of(&s, sides, group, cut, err)))
 			return status;
 		if (fits(sides, group, cut, &s, limit) || room < 2 ||

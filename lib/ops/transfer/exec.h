@@ -91,7 +91,7 @@ struct kvt_carry_box kvt_carry_box_of(const struct kvt_sides *sides, int part,
  * hold the blocks they come from.  'tiling' is of what is written: cut.c.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_carry_cut(struct cut *cut, struct work *work, const struct kvt_sides *sides,
+kvt_carry_cut(struct kvt_cut *cut, struct kvt_work *work, const struct kvt_sides *sides,
 	      int group, const struct kvt_tiling *tiling, int64_t mem_limit,
 	      struct kvt_error *err);
 
@@ -114,7 +114,7 @@ void kvt_carry_window_free(struct kvt_carry_window *window);
 
 /* The blocks of a window from one rank of the source, dense, in its layout. */
 KVT_MUST_CHECK enum kvt_status
-kvt_carry_window_read(struct worker *worker, const struct kvt_carry_box *box,
+kvt_carry_window_read(struct kvt_worker *worker, const struct kvt_carry_box *box,
 		      const struct kvt_carry_window *window, int src_rank, uint8_t *buf,
 		      struct kvt_error *err);
 
@@ -123,7 +123,7 @@ kvt_carry_window_read(struct worker *worker, const struct kvt_carry_box *box,
  * are dense and follow each other; '*moved' grows by the bytes written.
  * worker->buffer[1] has room for a window.
  */
-typedef enum kvt_status kvt_carry_fn(void *context, struct worker *worker,
+typedef enum kvt_status kvt_carry_fn(void *context, struct kvt_worker *worker,
 				     const struct kvt_carry_box *box, uint8_t *dst,
 				     int64_t *moved, struct kvt_error *err);
 

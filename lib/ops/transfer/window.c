@@ -135,7 +135,7 @@ static int64_t row_of(const struct kvt_carry_window *w, int64_t first,
 }
 
 /* The blocks first.. of the window, each from where it is in what was read. */
-static enum kvt_status put_row(struct worker *worker, const struct placed *to,
+static enum kvt_status put_row(struct kvt_worker *worker, const struct placed *to,
 			       const struct placed *from,
 			       const struct kvt_carry_window *w,
 			       const struct kvt_box *row, int64_t elem,
@@ -158,7 +158,7 @@ static enum kvt_status put_row(struct worker *worker, const struct placed *to,
 }
 
 /* Some layers, of one row of tiles: blocks that lie together are read together. */
-static enum kvt_status read_layers(struct worker *worker, struct kvt_dump *reader,
+static enum kvt_status read_layers(struct kvt_worker *worker, struct kvt_dump *reader,
 				   int group, const struct placed *to,
 				   const struct kvt_carry_window *w,
 				   const int64_t layers[2], struct kvt_error *err)
@@ -182,7 +182,7 @@ static enum kvt_status read_layers(struct worker *worker, struct kvt_dump *reade
 	return status;
 }
 
-enum kvt_status kvt_carry_window_read(struct worker *worker,
+enum kvt_status kvt_carry_window_read(struct kvt_worker *worker,
 				      const struct kvt_carry_box *box,
 				      const struct kvt_carry_window *w, int src_rank,
 				      uint8_t *buf, struct kvt_error *err)

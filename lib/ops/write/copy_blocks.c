@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "lib/dump/ids.h"
-#include "lib/ops/compare/same.h"
+#include "lib/ops/compare/compare.h"
 
 #define LL(x) ((long long)(x))
 
@@ -21,14 +21,14 @@
 struct pool {
 	const struct kvt_group *group;
 	const char *name;
-	struct numbered *known;		/* ascending; NULL: an id is an index */
+	struct id_index *known;		/* ascending; NULL: an id is an index */
 };
 
 static bool pool_init(struct pool *pool)
 {
 	if (!pool->group->block_ids)
 		return true;
-	pool->known = numbered_of(pool->group, KVT_AXIS_B);
+	pool->known = id_index_of(pool->group, KVT_AXIS_B);
 	return pool->known;
 }
 
@@ -36,14 +36,14 @@ static enum kvt_status pool_index(uint32_t *out, const struct pool *pool, int64_
 				  struct kvt_error *err)
 {
 	int64_t n = pool->group->shape.n[KVT_AXIS_B];
-	const struct numbered *found;
+	const struct id_index *found;
 
 	if (!pool->known && id < n) {
 		*out = (uint32_t)id;
 		return KVT_OK;
 	}
 	found = !pool->known ? NULL :
-		numbered_find(pool->known, n, (uint64_t)id);
+		id_index_find(pool->known, n, (uint64_t)id);
 	if (!found)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.150s: %s has no block %lld among its %lld",
@@ -355,7 +355,7 @@ static enum kvt_status check_ranks(const struct copy_pair *pair, struct kvt_erro
 			LL(from->tp_size), LL(base->tp_rank), LL(base->tp_size));
 }
 
-static enum kvt_status check_same(const struct sharing *s, struct kvt_error *err)
+static enum kvt_status check_same(const struct correspondence *s, struct kvt_error *err)
 {
 	const struct kvt_group *base = kvt_dump_group(s->b, s->group_b);
 	const int64_t *n = base->shape.n;
@@ -381,7 +381,7 @@ static enum kvt_status same_layers(struct kvt_dump *const dumps[NCOPY],
 	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
 	const struct kvt_group *from = copy_group_of(pair, COPY_FROM);
 	enum kvt_status status;
-	struct sharing s;
+	struct correspondence s;
 
 	if (!kvt_group_same_type(base, from))
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -390,11 +390,11 @@ static enum kvt_status same_layers(struct kvt_dump *const dumps[NCOPY],
 				kvt_group_type(base).s, copy->name[COPY_BASE]);
 	if ((status = check_numbers(pair, copy, err)) ||
 	    (status = check_ranks(pair, err)) ||
-	    (status = sharing_init(&s, dumps[COPY_FROM], pair->group[COPY_FROM],
+	    (status = correspond_by_ids(&s, dumps[COPY_FROM], pair->group[COPY_FROM],
 				   dumps[COPY_BASE], pair->group[COPY_BASE], err)))
 		return status;
 	status = check_same(&s, err);
-	sharing_free(&s);
+	correspondence_free(&s);
 	return status;
 }
 

@@ -18,7 +18,7 @@ static struct kvt_box unit_box(const struct transform *t, int group, int i)
 	if (tiling)
 		return tile_box(tiling, origin);
 	if (t->step[group].cut.nboxes)
-		return cut_box(&t->step[group].cut, 0);
+		return kvt_cut_box(&t->step[group].cut, 0);
 	return kvt_box_whole(&from->shape);
 }
 
@@ -65,7 +65,7 @@ static int64_t count_direct(const struct transform *t, int group)
 	int64_t n = 0;
 
 	for (int64_t i = 0; step->direct && i < step->cut.nboxes; i++) {
-		struct kvt_box box = cut_box(&step->cut, i);
+		struct kvt_box box = kvt_cut_box(&step->cut, i);
 		struct kvt_shape shape = kvt_box_shape(&box, 1);
 
 		if (kvt_dump_has_tiles(t->source, group, &box))
@@ -105,9 +105,9 @@ static enum kvt_status plan_group(struct transform *t, int group,
 
 	if ((status = kvt_shape_nbytes(&step->data_bytes, &from->shape, err)))
 		return status;
-	step->cut = cut_choose(from, src, &to->layout, dst, limit / 4);
+	step->cut = kvt_cut_choose(from, src, &to->layout, dst, limit / 4);
 	if (!src && kvt_dump_is_scattered(t->source, group))
-		cut_widen(&step->cut, t->run.memory ? limit / 16 : 16 << 20);
+		kvt_cut_widen(&step->cut, t->run.memory ? limit / 16 : 16 << 20);
 	step->ntiles = dst ? count_tiles(&from->shape, dst) : 0;
 	step->nunits = dst && dst->n[KVT_AXIS_K] == 1 &&
 		       from->shape.n[KVT_AXIS_K] == 2 ? 2 : 1;

@@ -18,7 +18,7 @@ struct unit {
 
 /* What happens to one group; filled by transform_plan(). */
 struct group_step {
-	struct cut cut;
+	struct kvt_cut cut;
 	bool direct;		/* tile to tile, without a box between, if it has them */
 	bool make_cells;	/* the writer wants cells that the reader lacks... */
 	bool hold_cells;	/* ... or has, but without a proof */
@@ -55,14 +55,5 @@ int64_t transform_memory(const struct transform *t);
 /* Carries it out; the caller commits. */
 KVT_MUST_CHECK enum kvt_status
 transform_run(struct transform *t, struct kvt_error *err);
-
-/*
- * Reads both dumps again and compares them element by element through the
- * addresses of their views, without plans or kernels.  KVT_MISMATCH names the
- * first coordinate that differs.
- */
-KVT_MUST_CHECK enum kvt_status
-verify_equal(const struct kvt_dump *a, const struct kvt_dump *b,
-	     const struct kvt_run *run, struct kvt_error *err);
 
 #endif

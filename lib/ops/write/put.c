@@ -27,7 +27,7 @@ static const struct kvt_tiling *tiling_of(const struct put *put)
 }
 
 struct put_room put_room(const struct kvt_writer *writer, int group,
-			 const struct cut *cut)
+			 const struct kvt_cut *cut)
 {
 	const struct kvt_tiling *tiling = kvt_writer_tiling(writer, group);
 	const int64_t *n = cut->shape.n;
@@ -63,7 +63,7 @@ static uint64_t *cell_at(const struct put *put, const int64_t at[KVT_NAXES])
 			    n[KVT_AXIS_K] + at[KVT_AXIS_K];
 }
 
-enum kvt_status put_hash(struct worker *worker, const struct put *put,
+enum kvt_status put_hash(struct kvt_worker *worker, const struct put *put,
 			 const struct placed *piece, const struct kvt_box *part,
 			 uint8_t *spare, struct kvt_error *err)
 {
@@ -108,7 +108,7 @@ void put_keep(struct put *put, const int64_t begin[KVT_NAXES],
 	put->filled += stored->nbytes;
 }
 
-enum kvt_status put_tile(struct worker *worker, struct put *put,
+enum kvt_status put_tile(struct kvt_worker *worker, struct put *put,
 			 const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	const struct kvt_group *to = group_of(put);
@@ -131,7 +131,7 @@ struct gathering {
 	const struct placed *from;
 };
 
-static enum kvt_status gather_tile(struct worker *worker, void *context,
+static enum kvt_status gather_tile(struct kvt_worker *worker, void *context,
 				   const int64_t begin[KVT_NAXES],
 				   struct kvt_error *err)
 {
@@ -151,7 +151,7 @@ static enum kvt_status gather_tile(struct worker *worker, void *context,
 /* ---- boxes -------------------------------------------------------------- */
 
 /* A device that there is gets the box once for all of them. */
-static enum kvt_status put_tiles(struct worker *worker, struct put *put,
+static enum kvt_status put_tiles(struct kvt_worker *worker, struct put *put,
 				 const struct placed *from, struct kvt_error *err)
 {
 	struct kvt_shape shape = kvt_box_shape(&from->box, group_of(put)->shape.elem);
@@ -168,7 +168,7 @@ static enum kvt_status put_tiles(struct worker *worker, struct put *put,
 	return status;
 }
 
-enum kvt_status put_dense(struct worker *worker, struct put *put,
+enum kvt_status put_dense(struct kvt_worker *worker, struct put *put,
 			  const struct placed *from, struct kvt_error *err)
 {
 	enum kvt_status status;
@@ -221,20 +221,21 @@ static enum kvt_status write_waiting(const struct put *put, struct kvt_error *er
 	return status;
 }
 
-enum kvt_status put_finish(struct worker *worker, struct put *put, int nputs, int64_t i,
+enum kvt_status put_finish(struct kvt_worker *worker, struct put *put, int nputs,
+			   int64_t i,
 			   struct kvt_error *err)
 {
 	bool in_turn = nputs && tiling_of(put);
 	enum kvt_status status = KVT_OK;
 
-	if (in_turn && !pipeline_turn(worker, i))
+	if (in_turn && !kvt_worker_turn(worker, i))
 		return KVT_OK;
 	for (int p = 0; !status && p < nputs; p++)
 		status = place(&put[p], err);
 	if (in_turn && status)
-		pipeline_unlock(worker);
+		kvt_worker_unlock(worker);
 	else if (in_turn)
-		pipeline_pass(worker, i);
+		kvt_worker_pass(worker, i);
 	for (int p = 0; !status && p < nputs; p++)
 		status = write_waiting(&put[p], err);
 	return status;

@@ -40,7 +40,7 @@ struct put_room {
 	int64_t cells, stored, waiting;
 };
 struct put_room put_room(const struct kvt_writer *writer, int group,
-			 const struct cut *cut);
+			 const struct kvt_cut *cut);
 
 /*
  * The layout that keys, values and states are hashed in: state outer, then
@@ -54,11 +54,11 @@ void put_keep(struct put *put, const int64_t begin[KVT_NAXES],
 	      const struct kvt_stored *stored);
 /* Hashes the cells of a piece that holds all of S and D; 'spare' has its size. */
 KVT_MUST_CHECK enum kvt_status
-put_hash(struct worker *worker, const struct put *put, const struct placed *piece,
+put_hash(struct kvt_worker *worker, const struct put *put, const struct placed *piece,
 	 const struct kvt_box *part, uint8_t *spare, struct kvt_error *err);
 /* The tile at 'begin', whose plain bytes worker->tile has; uses worker->spare. */
 KVT_MUST_CHECK enum kvt_status
-put_tile(struct worker *worker, struct put *put, const int64_t begin[KVT_NAXES],
+put_tile(struct kvt_worker *worker, struct put *put, const int64_t begin[KVT_NAXES],
 	 struct kvt_error *err);
 
 /*
@@ -66,7 +66,7 @@ put_tile(struct worker *worker, struct put *put, const int64_t begin[KVT_NAXES],
  * have the writer's layout; pieces are encoded.
  */
 KVT_MUST_CHECK enum kvt_status
-put_dense(struct worker *worker, struct put *put, const struct placed *from,
+put_dense(struct kvt_worker *worker, struct put *put, const struct placed *from,
 	  struct kvt_error *err);
 /*
  * What put_dense(), or put_keep() for each tile, left to be done for box i of a
@@ -74,7 +74,7 @@ put_dense(struct worker *worker, struct put *put, const struct placed *from,
  * that are alike may get the same box at once.
  */
 KVT_MUST_CHECK enum kvt_status
-put_finish(struct worker *worker, struct put *put, int nputs, int64_t i,
+put_finish(struct kvt_worker *worker, struct put *put, int nputs, int64_t i,
 	   struct kvt_error *err);
 
 #endif

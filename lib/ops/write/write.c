@@ -17,7 +17,7 @@ struct moving {
 /* ---- one tile ----------------------------------------------------------- */
 
 /* Both sides have this tile and the same bytes in it. */
-static enum kvt_status move_tile(struct worker *worker, void *context,
+static enum kvt_status move_tile(struct kvt_worker *worker, void *context,
 				 const int64_t begin[KVT_NAXES],
 				 struct kvt_error *err)
 {
@@ -42,7 +42,7 @@ static enum kvt_status move_tile(struct worker *worker, void *context,
 }
 
 /* The same tile on both sides, in another order inside. */
-static enum kvt_status recode_tile(struct worker *worker, void *context,
+static enum kvt_status recode_tile(struct kvt_worker *worker, void *context,
 				   const int64_t begin[KVT_NAXES],
 				   struct kvt_error *err)
 {
@@ -61,7 +61,7 @@ static enum kvt_status recode_tile(struct worker *worker, void *context,
 	return status ? status : put_tile(worker, &m->put, begin, err);
 }
 
-static enum kvt_status same_tile(struct worker *worker, void *context,
+static enum kvt_status same_tile(struct kvt_worker *worker, void *context,
 				 const int64_t begin[KVT_NAXES],
 				 struct kvt_error *err)
 {
@@ -125,7 +125,7 @@ static enum kvt_status hold_cells(const struct moving *m, struct kvt_error *err)
 	return status;
 }
 
-static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
+static enum kvt_status fill_tiles(struct kvt_worker *worker, struct moving *m,
 				  struct kvt_error *err)
 {
 	const struct transfer *x = m->x;
@@ -140,7 +140,7 @@ static enum kvt_status fill_tiles(struct worker *worker, struct moving *m,
 	return status ? status : put_dense(worker, &m->put, &m->source, err);
 }
 
-static enum kvt_status fill_flat(struct worker *worker, struct moving *m,
+static enum kvt_status fill_flat(struct kvt_worker *worker, struct moving *m,
 				 struct kvt_error *err)
 {
 	const struct transfer *x = m->x;
@@ -154,7 +154,7 @@ static enum kvt_status fill_flat(struct worker *worker, struct moving *m,
 	return put_dense(worker, &m->put, &target, err);
 }
 
-static struct moving moving_of(struct worker *worker, const struct transfer *x,
+static struct moving moving_of(struct kvt_worker *worker, const struct transfer *x,
 			       const struct kvt_box *box)
 {
 	bool tiled = x->dst_tiling;
@@ -174,11 +174,11 @@ static struct moving moving_of(struct worker *worker, const struct transfer *x,
 	};
 }
 
-enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
+enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i,
 			     struct kvt_error *err)
 {
 	const struct transfer *x = context;
-	struct kvt_box box = cut_box(&x->t->step[x->group].cut, i);
+	struct kvt_box box = kvt_cut_box(&x->t->step[x->group].cut, i);
 	struct kvt_shape shape = kvt_box_shape(&box, x->from->shape.elem);
 	struct moving m = moving_of(worker, x, &box);
 	enum kvt_status status;
@@ -190,7 +190,7 @@ enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
 	    (status = hold_cells(&m, err)) ||
 	    (status = put_finish(worker, &m.put, 1, i, err)))
 		return status;
-	pipeline_progress(worker, nbytes);
+	kvt_worker_progress(worker, nbytes);
 	return KVT_OK;
 }
 
@@ -201,10 +201,10 @@ enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
  * or its stored tiles, 2 cells, 3 the list of the tiles; without tiles the box in
  * the order that cells are hashed in.
  */
-static struct work group_work(const struct transform *t, struct transfer *ctx)
+static struct kvt_work group_work(const struct transform *t, struct transfer *ctx)
 {
 	const struct group_step *step = &t->step[ctx->group];
-	struct work work = {
+	struct kvt_work work = {
 		.fn = transfer_box, .context = ctx, .count = step->cut.nboxes,
 		.total_bytes = step->data_bytes,
 	};
@@ -242,8 +242,8 @@ int64_t transform_memory(const struct transform *t)
 
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
 		struct transfer ctx = transfer_of(t, g);
-		struct work work = group_work(t, &ctx);
-		int64_t nbytes = pipeline_memory(&work, &t->run);
+		struct kvt_work work = group_work(t, &ctx);
+		int64_t nbytes = kvt_work_memory(&work, &t->run);
 
 		if (nbytes > most)
 			most = nbytes;
@@ -255,13 +255,13 @@ enum kvt_status transform_run(struct transform *t, struct kvt_error *err)
 {
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
 		struct transfer ctx = transfer_of(t, g);
-		struct work work = group_work(t, &ctx);
+		struct kvt_work work = group_work(t, &ctx);
 		enum kvt_status status;
 
 		work.label = t->step[g].ntiles &&
 			     tiles_that_move(&t->step[g]) == t->step[g].ntiles ?
 			     "moving" : "converting";
-		if ((status = pipeline_run(&work, &t->run, err)))
+		if ((status = kvt_work_run(&work, &t->run, err)))
 			return status;
 	}
 	return KVT_OK;

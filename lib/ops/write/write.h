@@ -12,8 +12,8 @@ struct transfer {
 	const struct kvt_tiling *src_tiling, *dst_tiling;	/* NULL: flat */
 };
 
-/* A work_fn; the context is a struct transfer. */
-enum kvt_status transfer_box(struct worker *worker, void *context, int64_t i,
+/* A kvt_work_fn; the context is a struct transfer. */
+enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i,
 			     struct kvt_error *err);
 
 #endif

@@ -90,7 +90,7 @@ static const struct kvt_group *group_of(const struct operation *o)
 	return &kvt_dump_snapshot(o->reader)->group[0];
 }
 
-static enum kvt_status do_tile(struct worker *worker, void *context,
+static enum kvt_status do_tile(struct kvt_worker *worker, void *context,
 			       const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	struct operation *o = context;
@@ -127,7 +127,7 @@ static enum kvt_status do_cells(struct operation *o, const struct kvt_box *box,
 }
 
 /* Box i is a layer of one tile's blocks. */
-static enum kvt_status do_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status do_box(struct kvt_worker *worker, void *context, int64_t i,
 			      struct kvt_error *err)
 {
 	struct operation *o = context;
@@ -153,7 +153,7 @@ static enum kvt_status do_all(struct operation *o, struct kvt_error *err)
 	const struct kvt_tiling *tiling = kvt_dump_tiling(o->reader, 0);
 	const int64_t *n = group_of(o)->shape.n, each = tiling->n[KVT_AXIS_B];
 	const struct kvt_run run = { .threads = WORKERS };
-	struct work work = {
+	struct kvt_work work = {
 		.fn = do_box, .context = o,
 		.count = n[KVT_AXIS_L] * ((n[KVT_AXIS_B] + each - 1) / each),
 		.buffer_bytes = { each * n[KVT_AXIS_H] * n[KVT_AXIS_K] * 8 },
@@ -162,7 +162,7 @@ static enum kvt_status do_all(struct operation *o, struct kvt_error *err)
 	if (tiling->n[KVT_AXIS_L] != 1)
 		return kvt_fail(err, KVT_USAGE, "tiles of several layers");
 	work_needs_tiles(&work, tiling);
-	return pipeline_run(&work, &run, err);
+	return kvt_work_run(&work, &run, err);
 }
 
 static enum kvt_status copy(struct operation *o, struct kvt_error *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wanted.c - growing lists of states that belong together, by blocks of one side */
-#include "lib/dump/wanted.h"
+/* span_list.c - growing lists of states that belong together, by blocks of one side */
+#include "lib/dump/span_list.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum kvt_status wanted_add(struct wanted_list *list, const struct wanted *w,
+enum kvt_status span_list_add(struct span_list *list, const struct target_span *w,
 			   struct kvt_error *err)
 {
 	if (list->n == list->room) {
@@ -23,19 +23,19 @@ enum kvt_status wanted_add(struct wanted_list *list, const struct wanted *w,
 
 static int by_target(const void *a, const void *b)
 {
-	const struct wanted *x = a, *y = b;
+	const struct target_span *x = a, *y = b;
 
 	return x->to < y->to ? -1 : x->to > y->to;
 }
 
-void wanted_sort(struct wanted_list *list)
+void span_list_sort(struct span_list *list)
 {
 	if (list->n)
 		qsort(list->at, (size_t)list->n, sizeof(*list->at), by_target);
 }
 
 /* The first for this block or for one behind it. */
-static int64_t first_for(const struct wanted_list *list, int64_t block)
+static int64_t first_for(const struct span_list *list, int64_t block)
 {
 	int64_t low = 0, high = list->n;
 
@@ -50,11 +50,11 @@ static int64_t first_for(const struct wanted_list *list, int64_t block)
 	return low;
 }
 
-struct wanted *wanted_of(int64_t *n, const struct wanted_list *list,
+struct target_span *span_list_of(int64_t *n, const struct span_list *list,
 			 const struct kvt_box *box)
 {
 	int64_t begin = first_for(list, box->begin[KVT_AXIS_B]);
-	struct wanted *out;
+	struct target_span *out;
 
 	*n = first_for(list, box->end[KVT_AXIS_B]) - begin;
 	if ((out = malloc(((size_t)*n + 1) * sizeof(*out))) && *n)
@@ -62,8 +62,8 @@ struct wanted *wanted_of(int64_t *n, const struct wanted_list *list,
 	return out;
 }
 
-void wanted_free(struct wanted_list *list)
+void span_list_free(struct span_list *list)
 {
 	free(list->at);
-	*list = (struct wanted_list){ 0 };
+	*list = (struct span_list){ 0 };
 }

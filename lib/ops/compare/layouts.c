@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rewrite.c - are two dumps equal, element by element?
+ * layouts.c - are two dumps equal, element by element?
  *
  * It reads both again and finds each element by adding up the terms of its
  * address.  Plans and kernels, which made the one from the other, have no part
  * in this.
  */
-#include "lib/ops/compare/terms.h"
-#include "lib/ops/write/plan.h"
+#include "lib/ops/compare/address.h"
+#include "lib/ops/compare/compare.h"
 
 #include <string.h>
 
 struct comparing {
 	const struct kvt_dump *a, *b;
 	int group;
-	struct cut cut;
+	struct kvt_cut cut;
 };
 
 /* First element of a cell that differs; -1 if none. */
-static int64_t cell_differs(const uint8_t *a, const struct terms *ta,
-			    const uint8_t *b, const struct terms *tb,
+static int64_t cell_differs(const uint8_t *a, const struct address_terms *ta,
+			    const uint8_t *b, const struct address_terms *tb,
 			    int64_t d, int64_t elem)
 {
 	if (ta->dense && tb->dense && !memcmp(a, b, (size_t)(d * elem)))
@@ -49,22 +49,23 @@ static enum kvt_status compare_views(const struct comparing *c,
 {
 	const struct kvt_group *group = &kvt_dump_snapshot(c->a)->group[c->group];
 	const int64_t *n = va->shape.n, d = n[KVT_AXIS_D];
-	struct terms ta = { { 0 }, NULL, false }, tb = { { 0 }, NULL, false };
+	struct address_terms ta = { { 0 }, NULL, false }, tb = { { 0 }, NULL, false };
 	int64_t at[KVT_NAXES] = { 0 }, i = -1;
 
-	if (!terms_init(&ta, va) || !terms_init(&tb, vb)) {
-		terms_free(&ta);
-		terms_free(&tb);
+	if (!address_terms_init(&ta, va) || !address_terms_init(&tb, vb)) {
+		address_terms_free(&ta);
+		address_terms_free(&tb);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	a += va->offset;
 	b += vb->offset;
 	do {
-		i = cell_differs(a + terms_offset(&ta, at), &ta,
-				 b + terms_offset(&tb, at), &tb, d, va->shape.elem);
+		i = cell_differs(a + address_terms_offset(&ta, at), &ta,
+				 b + address_terms_offset(&tb,
+							  at), &tb, d, va->shape.elem);
 	} while (i < 0 && next_cell(at, n));
-	terms_free(&ta);
-	terms_free(&tb);
+	address_terms_free(&ta);
+	address_terms_free(&tb);
 	if (i < 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_MISMATCH,
@@ -76,13 +77,13 @@ static enum kvt_status compare_views(const struct comparing *c,
 			(long long)(k + at[KVT_AXIS_K]), (long long)i);
 }
 
-static enum kvt_status compare_box(struct worker *worker, void *context,
+static enum kvt_status compare_box(struct kvt_worker *worker, void *context,
 				   int64_t i, struct kvt_error *err)
 {
 	const struct comparing *c = context;
 	const struct kvt_group *ga = &kvt_dump_snapshot(c->a)->group[c->group];
 	const struct kvt_group *gb = &kvt_dump_snapshot(c->b)->group[c->group];
-	struct kvt_box box = cut_box(&c->cut, i);
+	struct kvt_box box = kvt_cut_box(&c->cut, i);
 	struct kvt_shape shape = kvt_box_shape(&box, ga->shape.elem);
 	struct kvt_views va, vb;
 	enum kvt_status status;
@@ -100,13 +101,13 @@ static enum kvt_status compare_box(struct worker *worker, void *context,
 	for (int k = 0; !status && k < shape.n[KVT_AXIS_K]; k++) {
 		struct kvt_view a, b;
 
-		if ((status = view_of_k(&a, &va, k, err)) ||
-		    (status = view_of_k(&b, &vb, k, err)))
+		if ((status = views_half(&a, &va, k, err)) ||
+		    (status = views_half(&b, &vb, k, err)))
 			break;
 		status = compare_views(c, &box, k, worker->buffer[0], &a,
 				       worker->buffer[1], &b, err);
 	}
-	pipeline_progress(worker, nbytes);
+	kvt_worker_progress(worker, nbytes);
 	return status;
 }
 
@@ -124,13 +125,13 @@ enum kvt_status verify_equal(const struct kvt_dump *a, const struct kvt_dump *b,
 	for (int g = 0; g < sa->ngroups; g++) {
 		const struct kvt_group *ga = &sa->group[g], *gb = &sb->group[g];
 		struct comparing c = { .a = a, .b = b, .group = g };
-		struct work work = { .fn = compare_box, .context = &c,
+		struct kvt_work work = { .fn = compare_box, .context = &c,
 				     .label = "verifying" };
 		enum kvt_status status;
 
 		if (memcmp(&ga->shape, &gb->shape, sizeof(ga->shape)))
 			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ", ga->id);
-		c.cut = cut_choose(ga, kvt_dump_tiling(a, g), &gb->layout,
+		c.cut = kvt_cut_choose(ga, kvt_dump_tiling(a, g), &gb->layout,
 				   kvt_dump_tiling(b, g), limit / 4);
 		work.count = c.cut.nboxes;
 		work.buffer_bytes[0] = work.buffer_bytes[1] = c.cut.box_bytes;
@@ -138,7 +139,7 @@ enum kvt_status verify_equal(const struct kvt_dump *a, const struct kvt_dump *b,
 			return status;
 		kvt_work_reads(&work, a, g, &c.cut, NULL);
 		kvt_work_reads(&work, b, g, &c.cut, NULL);
-		if ((status = pipeline_run(&work, run, err)))
+		if ((status = kvt_work_run(&work, run, err)))
 			return status;
 	}
 	return KVT_OK;

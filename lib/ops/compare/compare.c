@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same.c - two dumps element by element, by what the elements are */
-#include "lib/ops/compare/same.h"
+/* compare.c - two dumps element by element, by what the elements are */
+#include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/ids.h"
-#include "lib/ops/compare/half.h"
+#include "lib/ops/compare/address.h"
 
 #define LL(x) ((long long)(x))
 
@@ -44,13 +44,13 @@ static bool same_parts(const struct kvt_group *a, const struct kvt_group *b)
 	return true;
 }
 
-static enum kvt_status map_axis(struct sharing *s, enum kvt_axis axis,
+static enum kvt_status map_axis(struct correspondence *s, enum kvt_axis axis,
 				struct kvt_error *err)
 {
 	const struct kvt_group *a = kvt_dump_group(s->a, s->group_a);
 	const struct kvt_group *b = kvt_dump_group(s->b, s->group_b);
 	int64_t na = a->shape.n[axis], nb = b->shape.n[axis];
-	struct numbered *known = calloc((size_t)na + 1, sizeof(*known));
+	struct id_index *known = calloc((size_t)na + 1, sizeof(*known));
 	int64_t *map = calloc((size_t)nb + 1, sizeof(*map));
 
 	s->map[axis] = map;
@@ -66,11 +66,11 @@ static enum kvt_status map_axis(struct sharing *s, enum kvt_axis axis,
 		return KVT_OK;
 	}
 	for (int64_t i = 0; i < na; i++)
-		known[i] = (struct numbered){ identity(a, axis, i), i };
-	numbered_sort(known, na);
+		known[i] = (struct id_index){ identity(a, axis, i), i };
+	id_index_sort(known, na);
 	for (int64_t i = 0; i < nb; i++) {
-		const struct numbered *found =
-			numbered_find(known, na, identity(b, axis, i));
+		const struct id_index *found =
+			id_index_find(known, na, identity(b, axis, i));
 
 		map[i] = found ? found->index : -1;
 		s->shared[axis] += found != NULL;
@@ -85,7 +85,7 @@ static const enum kvt_axis mapped[] = {
 enum { NMAPPED = sizeof(mapped) / sizeof(mapped[0]) };
 
 /* Of keys and values 'b' may hold one half only. */
-static bool same_kv(struct sharing *s, const struct kvt_group *a,
+static bool same_kv(struct correspondence *s, const struct kvt_group *a,
 		    const struct kvt_group *b)
 {
 	int half = kvt_group_half(b);
@@ -96,14 +96,16 @@ static bool same_kv(struct sharing *s, const struct kvt_group *a,
 	return half >= 0 && a->shape.n[KVT_AXIS_K] == 2;
 }
 
-enum kvt_status sharing_init(struct sharing *s, const struct kvt_dump *a, int group_a,
+enum kvt_status correspond_by_ids(struct correspondence *s, const struct kvt_dump *a,
+				  int group_a,
 			     const struct kvt_dump *b, int group_b, struct kvt_error *err)
 {
 	const struct kvt_group *ga = kvt_dump_group(a, group_a);
 	const struct kvt_group *gb = kvt_dump_group(b, group_b);
 	enum kvt_status status = KVT_OK;
 
-	*s = (struct sharing){ .a = a, .b = b, .group_a = group_a, .group_b = group_b };
+	*s = (struct correspondence){ .a = a, .b = b, .group_a = group_a,
+	.group_b = group_b };
 	if (ga->dtype != gb->dtype ||
 	    ga->shape.n[KVT_AXIS_S] != gb->shape.n[KVT_AXIS_S] || !same_kv(s, ga, gb))
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -112,18 +114,18 @@ enum kvt_status sharing_init(struct sharing *s, const struct kvt_dump *a, int gr
 	for (int i = 0; !status && i < NMAPPED; i++)
 		status = map_axis(s, mapped[i], err);
 	if (status)
-		sharing_free(s);
+		correspondence_free(s);
 	return status;
 }
 
-void sharing_free(struct sharing *s)
+void correspondence_free(struct correspondence *s)
 {
 	for (int i = 0; i < NMAPPED; i++)
 		free(s->map[mapped[i]]);
 	memset(s->map, 0, sizeof(s->map));
 }
 
-bool sharing_any(const struct sharing *s)
+bool correspondence_any(const struct correspondence *s)
 {
 	for (int i = 0; i < NMAPPED; i++)
 		if (!s->shared[mapped[i]])
@@ -134,14 +136,15 @@ bool sharing_any(const struct sharing *s)
 /* ---- comparing ---------------------------------------------------------- */
 
 struct comparing {
-	const struct sharing *s;
-	struct cut cut;
+	const struct correspondence *s;
+	struct kvt_cut cut;
 	bool same_content;	/* along D both have the same, in order */
 };
 
 /* First element along D that differs; -1: none. */
-static int64_t head_differs(const struct comparing *c, const struct half *a,
-			    const uint8_t *pa, const struct half *b, const uint8_t *pb)
+static int64_t head_differs(const struct comparing *c, const struct addresses *a,
+			    const uint8_t *pa, const struct addresses *b,
+			    const uint8_t *pb)
 {
 	const int64_t *map = c->s->map[KVT_AXIS_D];
 	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
@@ -157,7 +160,8 @@ static int64_t head_differs(const struct comparing *c, const struct half *a,
 	return -1;
 }
 
-static enum kvt_status differs(const struct sharing *s, const int64_t at[KVT_NAXES],
+static enum kvt_status differs(const struct correspondence *s,
+			       const int64_t at[KVT_NAXES],
 			       struct kvt_error *err)
 {
 	const struct kvt_group *group = kvt_dump_group(s->b, s->group_b);
@@ -177,8 +181,8 @@ static enum kvt_status differs(const struct sharing *s, const int64_t at[KVT_NAX
 }
 
 /* The states and heads of one block of one layer; at[] has L, B and K of 'b'. */
-static enum kvt_status compare_block(const struct comparing *c, const struct half *a,
-				     const struct half *b, int64_t at[KVT_NAXES],
+static enum kvt_status compare_block(const struct comparing *c, const struct addresses *a,
+				     const struct addresses *b, int64_t at[KVT_NAXES],
 				     struct kvt_error *err)
 {
 	const int64_t *n = b->view.shape.n;
@@ -195,8 +199,8 @@ static enum kvt_status compare_block(const struct comparing *c, const struct hal
 		if (there[KVT_AXIS_H] < 0)
 			continue;
 		at[KVT_AXIS_D] = 0;
-		at[KVT_AXIS_D] = head_differs(c, a, half_at(a, there), b,
-					      half_at(b, at));
+		at[KVT_AXIS_D] = head_differs(c, a, address_of(a, there), b,
+					      address_of(b, at));
 		if (at[KVT_AXIS_D] >= 0)
 			return differs(c->s, at, err);
 	}
@@ -210,12 +214,12 @@ static enum kvt_status compare_piece(const struct comparing *c,
 				     struct kvt_error *err)
 {
 	int64_t elem = kvt_dump_group(c->s->b, c->s->group_b)->shape.elem;
-	struct half ha = { 0 }, hb = { 0 };
+	struct addresses ha = { 0 }, hb = { 0 };
 	int64_t at[KVT_NAXES] = { 0 };
 	enum kvt_status status;
 
-	if (!(status = half_init(&ha, a, c->s->kv + k, elem, err)))
-		status = half_init(&hb, b, k, elem, err);
+	if (!(status = addresses_init(&ha, a, c->s->kv + k, elem, err)))
+		status = addresses_init(&hb, b, k, elem, err);
 	for (int64_t l = piece->begin[0]; !status && l < piece->end[0]; l++)
 		for (int64_t i = piece->begin[1]; !status && i < piece->end[1]; i++) {
 			at[KVT_AXIS_L] = l;
@@ -223,19 +227,19 @@ static enum kvt_status compare_piece(const struct comparing *c,
 			at[KVT_AXIS_K] = k;
 			status = compare_block(c, &ha, &hb, at, err);
 		}
-	terms_free(&ha.terms);
-	terms_free(&hb.terms);
+	address_terms_free(&ha.terms);
+	address_terms_free(&hb.terms);
 	return status;
 }
 
-static enum kvt_status compare_box(struct worker *worker, void *context, int64_t i,
+static enum kvt_status compare_box(struct kvt_worker *worker, void *context, int64_t i,
 				   struct kvt_error *err)
 {
 	const struct comparing *c = context;
-	const struct sharing *s = c->s;
+	const struct correspondence *s = c->s;
 	const struct kvt_group *ga = kvt_dump_group(s->a, s->group_a);
 	const struct kvt_group *gb = kvt_dump_group(s->b, s->group_b);
-	struct placed a, b = { &gb->layout, cut_box(&c->cut, i), worker->buffer[0] };
+	struct placed a, b = { &gb->layout, kvt_cut_box(&c->cut, i), worker->buffer[0] };
 	struct pieces p = pieces_of(&b.box, s->map[KVT_AXIS_L], s->map[KVT_AXIS_B],
 				    kvt_dump_tiling(s->a, s->group_a));
 	enum kvt_status status = kvt_read(worker, s->b, s->group_b, &b.box, NULL, b.bytes,
@@ -253,11 +257,11 @@ static enum kvt_status compare_box(struct worker *worker, void *context, int64_t
 		for (int k = 0; !status && k < gb->shape.n[KVT_AXIS_K]; k++)
 			status = compare_piece(c, &a, &b, &p.here, k, err);
 	}
-	pipeline_progress(worker, c->cut.box_bytes);
+	kvt_worker_progress(worker, c->cut.box_bytes);
 	return status;
 }
 
-enum kvt_status sharing_compare(const struct sharing *s, const char *label,
+enum kvt_status compare_elements(const struct correspondence *s, const char *label,
 				const struct kvt_run *run,
 				struct kvt_error *err)
 {
@@ -266,11 +270,11 @@ enum kvt_status sharing_compare(const struct sharing *s, const char *label,
 	const struct kvt_tiling *tiling = kvt_dump_tiling(s->b, s->group_b);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
 	struct comparing c = { .s = s };
-	struct work work = { .fn = compare_box, .context = &c, .label = label };
+	struct kvt_work work = { .fn = compare_box, .context = &c, .label = label };
 
-	if (!sharing_any(s))
+	if (!correspondence_any(s))
 		return KVT_OK;
-	c.cut = cut_choose(gb, tiling, &ga->layout, NULL, limit / 4);
+	c.cut = kvt_cut_choose(gb, tiling, &ga->layout, NULL, limit / 4);
 	c.same_content = ga->shape.n[KVT_AXIS_D] == gb->shape.n[KVT_AXIS_D];
 	for (int64_t d = 0; d < gb->shape.n[KVT_AXIS_D]; d++)
 		c.same_content &= s->map[KVT_AXIS_D][d] == d;
@@ -279,13 +283,14 @@ enum kvt_status sharing_compare(const struct sharing *s, const char *label,
 	work.buffer_bytes[0] = c.cut.box_bytes;
 	work_needs_tiles(&work, tiling);
 	work_needs_pieces(&work, leaf_of(s->a), s->group_a, c.cut.layers, c.cut.blocks);
-	return pipeline_run(&work, run, err);
+	return kvt_work_run(&work, run, err);
 }
 
 /* ---- a source and what was written -------------------------------------- */
 
 /* Every layer and block must be in each reader, heads and channels in any. */
-static enum kvt_status verify_reader(const struct sharing *s, bool *seen[KVT_NAXES],
+static enum kvt_status verify_reader(const struct correspondence *s,
+				     bool *seen[KVT_NAXES],
 				     const struct kvt_run *run,
 				     struct kvt_error *err)
 {
@@ -306,7 +311,7 @@ static enum kvt_status verify_reader(const struct sharing *s, bool *seen[KVT_NAX
 				seen[axis][j] |= found;
 		}
 	}
-	return sharing_compare(s, "verifying", run, err);
+	return compare_elements(s, "verifying", run, err);
 }
 
 /* What is in its place is what was to be written there, not other layers of it. */
@@ -357,14 +362,14 @@ static enum kvt_status verify_group(const struct kvt_dump *source,
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; !status && (leaf = kvt_dump_leaf(source, i)); i++) {
 		int from = kvt_dump_leaf_group(source, i, g);
-		struct sharing sharing;
+		struct correspondence both;
 
 		if (from < 0)
 			continue;
-		if ((status = sharing_init(&sharing, leaf, from, written, g, err)))
+		if ((status = correspond_by_ids(&both, leaf, from, written, g, err)))
 			break;
-		status = verify_reader(&sharing, seen, run, err);
-		sharing_free(&sharing);
+		status = verify_reader(&both, seen, run, err);
+		correspondence_free(&both);
 	}
 	if (!status)
 		status = check_seen(group, seen, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * same.h - do two dumps agree where they hold the same part of a model?
+ * compare.h - do two dumps agree where they hold the same part of a model?
  *
  * What an element is follows from what each dump says about itself: the layer's
  * and the block's id, the head's and the channel's number in the model.
@@ -11,7 +11,7 @@
 #include "lib/dump/read.h"
 
 /* A group of each dump, and where in 'a' each index of 'b' is. */
-struct sharing {
+struct correspondence {
 	const struct kvt_dump *a, *b;
 	int group_a, group_b;
 	int64_t *map[KVT_NAXES];	/* of L, B, H, D; -1: 'a' lacks it */
@@ -21,16 +21,16 @@ struct sharing {
 
 /* Groups of other shapes of a state share nothing: KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status
-sharing_init(struct sharing *sharing, const struct kvt_dump *a, int group_a,
+correspond_by_ids(struct correspondence *both, const struct kvt_dump *a, int group_a,
 	     const struct kvt_dump *b, int group_b, struct kvt_error *err);
-void sharing_free(struct sharing *sharing);
+void correspondence_free(struct correspondence *both);
 
 /* Is there an element that both hold? */
-bool sharing_any(const struct sharing *sharing);
+bool correspondence_any(const struct correspondence *both);
 
 /* KVT_MISMATCH names the first element that both hold and that differs. */
 KVT_MUST_CHECK enum kvt_status
-sharing_compare(const struct sharing *sharing, const char *label,
+compare_elements(const struct correspondence *both, const char *label,
 		const struct kvt_run *run, struct kvt_error *err);
 
 /*
@@ -56,5 +56,14 @@ struct rank_file;
 KVT_MUST_CHECK enum kvt_status
 replicas_check(const struct rank_file *files, int nfiles, const struct kvt_run *run,
 	       struct kvt_error *err);
+
+/*
+ * Reads both dumps again and compares them element by element through the
+ * addresses of their views, without plans or kernels.  KVT_MISMATCH names the
+ * first coordinate that differs.
+ */
+KVT_MUST_CHECK enum kvt_status
+verify_equal(const struct kvt_dump *a, const struct kvt_dump *b,
+	     const struct kvt_run *run, struct kvt_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* identity.c - which states, heads and channels of two sides are the same ones */
+/* transfer_correspond.c - which states, heads and channels of two sides are the same */
 #include "lib/ops/compare/transfer.h"
 
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 
 /* ---- which states belong together ------------------------------------ */
 
-static enum kvt_status add_pair(struct verifying *v, const struct wanted *w,
+static enum kvt_status add_pair(struct verifying *v, const struct target_span *w,
 				struct kvt_error *err)
 {
 	int64_t states = group_of(v, 0)->shape.n[KVT_AXIS_S];
-	enum kvt_status status = wanted_add(&v->pairs, w, err);
+	enum kvt_status status = span_list_add(&v->pairs, w, err);
 
 	if (status)
 		return status;
@@ -40,7 +40,7 @@ static enum kvt_status pair_states(struct verifying *v, const struct table *a,
 
 	for (int64_t i = begin, n; !status && i < end; i += n) {
 		int64_t x = i - a->first, y = i - b->first;
-		struct wanted w;
+		struct target_span w;
 
 		if (x / a->states >= a->n || y / b->states >= b->n)
 			return kvt_fail(err, KVT_MISMATCH, "%s: state %lld has no block",
@@ -48,7 +48,7 @@ static enum kvt_status pair_states(struct verifying *v, const struct table *a,
 		n = a->states - x % a->states;
 		n = n < b->states - y % b->states ? n : b->states - y % b->states;
 		n = n < end - i ? n : end - i;
-		w = (struct wanted){
+		w = (struct target_span){
 			{ a->blocks[x / a->states], (uint32_t)(x % a->states),
 			  (uint32_t)(y % b->states), (uint32_t)n },
 			b->blocks[y / b->states],
@@ -63,7 +63,8 @@ static enum kvt_status pair_blocks(struct verifying *v, const struct kvt_request
 				 const struct kvt_request *b, struct kvt_error *err)
 {
 	int64_t n = a->nblocks[v->src_group], m = b->nblocks[v->group];
-	struct wanted w = { .span.count = (uint32_t)group_of(v, 0)->shape.n[KVT_AXIS_S] };
+	const int64_t states = group_of(v, 0)->shape.n[KVT_AXIS_S];
+	struct target_span w = { .span.count = (uint32_t)states };
 
 	bool all = v->sides->all_states && n == m;
 	enum kvt_status status = KVT_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * digests.c - the digests of both sides of a transfer, each head once
+ * transfer_digests.c - the digests of both sides of a transfer, each head once
  *
  * Ranks may hold replicas of a head.  Of each side the sums of those heads and
  * channels are added that no earlier rank holds: if all requests moved, and all of
