@@ -194,7 +194,7 @@ void kvt_reader_free(struct kvt_reader *reader);
 /* The reader of a dump that was opened; borrowed. */
 const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump);
 
-/* ---- places: file/place.c ------------------------------------------------ */
+/* ---- places: file/locate.c ------------------------------------------------ */
 
 /* As kvt_dump_locate() and its like, of the leaf of a reader. */
 KVT_MUST_CHECK enum kvt_status

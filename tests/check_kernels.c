@@ -100,7 +100,7 @@ static void setting_next(struct setting *s, int64_t most, int64_t elem)
 /* What runs a plan: a kernel, the library's choice, or a pool. */
 struct runner {
 	const struct kvt_kernel *kernel;	/* NULL: the choice */
-	struct kvt_cpu_pool *pool;
+	struct kernel_pool *pool;
 	bool many;				/* cut first, in one call */
 };
 
@@ -116,9 +116,9 @@ static void run(const struct runner *r, void *dst, const void *src,
 	if (r->many && !r->pool)
 		kvt_cpu_copy_all(dst, src, &two);
 	else if (r->many)
-		kvt_cpu_pool_copy_many(r->pool, dst, src, parts, MAX_PARTS);
+		kernel_pool_copy_many(r->pool, dst, src, parts, MAX_PARTS);
 	else if (r->pool)
-		kvt_cpu_pool_copy(r->pool, dst, src, plan);
+		kernel_pool_copy(r->pool, dst, src, plan);
 	else if (r->kernel)
 		r->kernel->copy(dst, src, plan);
 	else
@@ -257,7 +257,7 @@ static void check_pools(void)
 
 		setting_next(&s, most, i % 2 ? 2 : 512);
 		for (int n = 0; n <= 4; n++) {
-			struct runner r = { .pool = n ? kvt_cpu_pool_new(n) : NULL };
+			struct runner r = { .pool = n ? kernel_pool_new(n) : NULL };
 
 			if (n && !r.pool)
 				check_bail_out("no threads");
@@ -266,7 +266,7 @@ static void check_pools(void)
 			failed[n] += !check_one(&s, &r, 1, "pool", i, 1);
 			r.many = true;
 			failed[n] += !check_one(&s, &r, 0, "pool", i, 1);
-			kvt_cpu_pool_free(r.pool);
+			kernel_pool_free(r.pool);
 		}
 	}
 	point(!failed[0], "kvt_cpu_copy and kvt_cpu_copy_all");

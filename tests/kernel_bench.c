@@ -59,14 +59,14 @@ static void share_ref(const struct work *work, int i, int n)
 static void whole_pool(const struct work *work, int i, int n)
 {
 	(void)i, (void)n;
-	kvt_cpu_pool_copy_many(work->pool, work->dst, work->src, work->plan,
+	kernel_pool_copy_many(work->pool, work->dst, work->src, work->plan,
 			       work->nplans);
 }
 
 static void whole_alone(const struct work *work, int i, int n)
 {
 	(void)i, (void)n;
-	kvt_cpu_pool_copy_many(work->alone, work->dst, work->src, work->plan,
+	kernel_pool_copy_many(work->alone, work->dst, work->src, work->plan,
 			       work->nplans);
 }
 
@@ -284,8 +284,8 @@ int kernel_bench(const struct bench_options *options)
 	pthread_t thread;
 
 	work.plan = calloc(BENCH_MAX_PLANS, sizeof(*work.plan));
-	work.pool = kvt_cpu_pool_new(2);
-	work.alone = kvt_cpu_pool_new(1);
+	work.pool = kernel_pool_new(2);
+	work.alone = kernel_pool_new(1);
 	if (!work.plan || !work.pool || !work.alone ||
 	    pthread_create(&thread, NULL, helper_main, &helper))
 		check_bail_out("out of memory or threads");
@@ -302,8 +302,8 @@ int kernel_bench(const struct bench_options *options)
 	for (int i = 0; bench_case_name(i); i++)
 		if (!options->only || strstr(bench_case_name(i), options->only))
 			bench_case(options, i, &work);
-	kvt_cpu_pool_free(work.pool);
-	kvt_cpu_pool_free(work.alone);
+	kernel_pool_free(work.pool);
+	kernel_pool_free(work.alone);
 	free(work.plan);
 	return 0;
 }

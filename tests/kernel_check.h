@@ -3,7 +3,7 @@
 #ifndef KERNEL_CHECK_H
 #define KERNEL_CHECK_H
 
-#include "lib/kvt/kernels.h"
+#include "tests/kernel_pool.h"
 
 #include <stddef.h>
 
@@ -82,7 +82,7 @@ struct work {
 	int nplans;			/* more than one: a plan per block */
 	struct kvt_plan *plan;
 	const struct kvt_kernel *kernel;
-	struct kvt_cpu_pool *pool, *alone;	/* of two threads, of one */
+	struct kernel_pool *pool, *alone;	/* of two threads, of one */
 };
 
 /*

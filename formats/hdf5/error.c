@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * error.c - entering HDF5, and what it has to say, as one sentence
+ * error.c - what HDF5 has to say, as one sentence
  *
  * Its error stack goes from the innermost call out, and the innermost reason is the one
  * worth telling: the system's words, if the system is to blame.
  */
 #include "formats/hdf5/hdf5.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -22,31 +21,6 @@ void kvt_h5_drop(hid_t id)
 	H5Idec_ref(id);
 	if (stack >= 0)
 		H5Eset_current_stack(stack);
-}
-
-static pthread_mutex_t entered = PTHREAD_MUTEX_INITIALIZER;
-
-struct kvt_h5_entry kvt_h5_enter(void)
-{
-	struct kvt_h5_entry entry = { NULL, NULL };
-
-	pthread_mutex_lock(&entered);
-	/*
-	 * A file that could not be closed, for a full disk, crashes libhdf5 1.10
-	 * when it cleans up at exit.  All that must be closed we close.
-	 */
-	H5dont_atexit();
-	H5Eget_auto2(H5E_DEFAULT, &entry.function, &entry.data);
-	/* without memory its first call fails, and it would print for ever */
-	if (H5Eset_auto2(H5E_DEFAULT, NULL, NULL) < 0)
-		H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-	return entry;
-}
-
-void kvt_h5_leave(const struct kvt_h5_entry *entry)
-{
-	H5Eset_auto2(H5E_DEFAULT, entry->function, entry->data);
-	pthread_mutex_unlock(&entered);
 }
 
 /* ---- reasons ------------------------------------------------------------ */

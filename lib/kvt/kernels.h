@@ -41,27 +41,6 @@ void kvt_cpu_copy(void *dst, const void *src, const struct kvt_plan *plan);
 /* The same for one or two plans. */
 void kvt_cpu_copy_all(void *dst, const void *src, const struct kvt_plans *plans);
 
-/*
- * A pool of threads that stay alive between calls (the kernel may run a fresh
- * thread on its creator's CPU for a while).  The caller of a copy is one of
- * them, so 1 starts none.  NULL if none could be started.  Callers on different
- * threads wait for each other.
- */
-struct kvt_cpu_pool;
-struct kvt_cpu_pool *kvt_cpu_pool_new(int nthreads);
-void kvt_cpu_pool_free(struct kvt_cpu_pool *pool);
-void kvt_cpu_pool_copy(struct kvt_cpu_pool *pool, void *dst, const void *src,
-		       const struct kvt_plan *plan);
-
-/*
- * The same for many plans that write different bytes, such as one per block:
- * the kernel is chosen by the size of all together, and nobody waits in
- * between.
- */
-void kvt_cpu_pool_copy_many(struct kvt_cpu_pool *pool, void *dst,
-			    const void *src, const struct kvt_plan *plan,
-			    int nplans);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - leaves over buffers of the caller, and over a constant */
+/* leaf_memory.c - leaves over buffers of the caller, and over a constant */
 #include "lib/dump/map.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place.c - from elements to the bytes of files and tensors, and back
+ * locate.c - from elements to the bytes of files and tensors, and back
  *
  * Nothing but pieces is looked at, never data.  Those of a file are the
  * reader's; those of a tensor are made when they are asked for.

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_pool.c - one plan on several threads
+ * kernel_pool.c - one plan on several threads
  *
  * The caller is one of the threads: it has a CPU already, and a copy too small
  * to share wakes nobody.  Shares are several per thread and handed out one by
  * one, so that a thread that was held up does not hold up the rest.
  */
+#include "tests/kernel_pool.h"
+
 #include "kernels/cpu/cpu_kernels.h"
 
 #include <pthread.h>
@@ -16,7 +18,7 @@ enum {
 	SMALLEST_SHARE    = 256 << 10,
 };
 
-struct kvt_cpu_pool {
+struct kernel_pool {
 	pthread_mutex_t calling;	/* held by who uses the pool */
 	pthread_mutex_t lock;		/* guards all below */
 	pthread_cond_t work, idle;
@@ -35,7 +37,7 @@ struct kvt_cpu_pool {
 };
 
 /* One plan is cut into shares; of several, each share has some. */
-static void run_share(const struct kvt_cpu_pool *pool, int share, int nshares)
+static void run_share(const struct kernel_pool *pool, int share, int nshares)
 {
 	const int64_t n = pool->nplans;
 	struct kvt_plan part;
@@ -50,7 +52,7 @@ static void run_share(const struct kvt_cpu_pool *pool, int share, int nshares)
 }
 
 /* Takes shares until none is left; 'lock' is held on entry and on return. */
-static void take_shares(struct kvt_cpu_pool *pool)
+static void take_shares(struct kernel_pool *pool)
 {
 	pool->busy++;
 	while (pool->share < pool->nshares) {
@@ -66,7 +68,7 @@ static void take_shares(struct kvt_cpu_pool *pool)
 
 static void *worker(void *arg)
 {
-	struct kvt_cpu_pool *pool = arg;
+	struct kernel_pool *pool = arg;
 
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
@@ -80,9 +82,9 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-struct kvt_cpu_pool *kvt_cpu_pool_new(int nthreads)
+struct kernel_pool *kernel_pool_new(int nthreads)
 {
-	struct kvt_cpu_pool *pool;
+	struct kernel_pool *pool;
 
 	if (nthreads < 1)
 		return NULL;
@@ -98,13 +100,13 @@ struct kvt_cpu_pool *kvt_cpu_pool_new(int nthreads)
 	       !pthread_create(&pool->thread[pool->nthreads], NULL, worker, pool))
 		pool->nthreads++;
 	if (nthreads > 1 && !pool->nthreads) {
-		kvt_cpu_pool_free(pool);
+		kernel_pool_free(pool);
 		return NULL;
 	}
 	return pool;
 }
 
-void kvt_cpu_pool_free(struct kvt_cpu_pool *pool)
+void kernel_pool_free(struct kernel_pool *pool)
 {
 	if (!pool)
 		return;
@@ -121,7 +123,7 @@ void kvt_cpu_pool_free(struct kvt_cpu_pool *pool)
 	free(pool);
 }
 
-void kvt_cpu_pool_copy_many(struct kvt_cpu_pool *pool, void *dst,
+void kernel_pool_copy_many(struct kernel_pool *pool, void *dst,
 			    const void *src, const struct kvt_plan *plan,
 			    int nplans)
 {
@@ -150,8 +152,8 @@ void kvt_cpu_pool_copy_many(struct kvt_cpu_pool *pool, void *dst,
 	pthread_mutex_unlock(&pool->calling);
 }
 
-void kvt_cpu_pool_copy(struct kvt_cpu_pool *pool, void *dst, const void *src,
+void kernel_pool_copy(struct kernel_pool *pool, void *dst, const void *src,
 		       const struct kvt_plan *plan)
 {
-	kvt_cpu_pool_copy_many(pool, dst, src, plan, 1);
+	kernel_pool_copy_many(pool, dst, src, plan, 1);
 }

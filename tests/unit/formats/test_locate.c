@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_place.c - tensors that groups share, take turns in, or have of their own */
+/* test_locate.c - tensors that groups share, take turns in, or have of their own */
 #include "tests/unit/formats/dump_fixture.h"
 
 /*
