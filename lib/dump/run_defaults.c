@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - what a run may use, and whom it tells */
+/* run_defaults.c - processors of a run that names none, and its warnings */
 #define _GNU_SOURCE		/* CPU_COUNT, sched_getaffinity */
 #include "lib/kvt/run.h"
 
