@@ -128,6 +128,23 @@ static int64_t count_elements(const struct map_part *part, const struct kvt_grou
 	return layers * states * part->heads.count * part->kv.count * channels;
 }
 
+/*
+ * What is covered by other parts, or was left out by a list: it would say of its leaf
+ * that it has elements, and stand in the way of the others' tiles and cells.
+ */
+static void drop_empty_parts(struct map_group *map, const struct kvt_group *here)
+{
+	int kept = 0;
+
+	for (int p = 0; p < map->nparts; p++) {
+		if (count_elements(&map->part[p], here))
+			map->part[kept++] = map->part[p];
+		else
+			map_part_free(&map->part[p]);
+	}
+	map->nparts = kept;
+}
+
 static bool is_whole(const struct map_group *map, const struct kvt_group *here)
 {
 	const struct map_part *part = map->part;
@@ -188,6 +205,8 @@ static void seal_group(struct map_group *map, const struct kvt_group *here)
 
 	for (int a = 0; a < KVT_NAXES; a++)
 		all *= n[a];
+	if (all)
+		drop_empty_parts(map, here);
 	map->has_cells = map->cells_proven = map->nparts > 0;
 	for (int p = 0; p < map->nparts; p++) {
 		struct map_part *part = &map->part[p];
