@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_select.c - explicit indices, a group of other bytes, and leaves of memory
+ */
+#include "tests/unit/dump/places.h"
+
+static const int64_t extents[] = { 3, 4, 2, 3, 2, 4 };
+
+/* Two groups of one shape; who 0. */
+static struct placed_dump make(void)
+{
+	struct kvt_snapshot s;
+
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents);
+	number_layers(&s.group[0], (const uint32_t[]){ 4, 5, 6 });
+	new_group(&s, "g1", KVT_FULL_ATTENTION, "BLHSKD", extents);
+	number_layers(&s.group[1], (const uint32_t[]){ 7, 8, 9 });
+	add_request(&s, "a", 3, 2, (const uint32_t[]){ 3, 1 });
+	add_table(&s, 1, 2, (const uint32_t[]){ 0, 2 });
+	return number_dump(&s, 0);
+}
+
+/* ---- select ------------------------------------------------------------- */
+
+static const int64_t layers[] = { 2, 0, 2 }, blocks[] = { 3, 0 };
+
+/* Layers twice, blocks backwards, heads from the second on, and values only. */
+static void test_indices(void **state)
+{
+	static const struct kvt_segment channels[] = { { 0, 2, 2 }, { 2, 0, 1 } };
+	static const int64_t wanted[] = { 3, 2, 2, 2, 1, 3 }, channel_of[] = { 2, 3, 0 };
+	const struct kvt_select select = {
+		.group = 1, .nlayers = 3, .nblocks = 2, .layer = layers, .block = blocks,
+		.heads = { 0, 1, 2 }, .kv = { 0, 1, 1 }, .nchannels = 2,
+		.channel = channels,
+	};
+	struct placed_dump dump = make();
+	struct kvt_error err = { "" };
+	uint32_t *numbers, *at;
+	int64_t i[KVT_NAXES] = { 0 };
+	struct kvt_dump *out;
+	struct kvt_box all;
+
+	(void)state;
+	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_OK, &err, NULL);
+	assert_int_equal(kvt_dump_snapshot(out)->ngroups, 1);
+	assert_int_equal(kvt_dump_snapshot(out)->nrequests, 0);
+	expect_shape(kvt_dump_group(out, 0), wanted);
+	assert_null(kvt_dump_group(out, 0)->layer_ids);
+	assert_true(kvt_layout_equal(&kvt_dump_group(out, 0)->layout,
+				     &kvt_dump_group(dump.dump, 1)->layout));
+	all = kvt_box_whole(&kvt_dump_group(out, 0)->shape);
+	numbers = at = read_numbers(out, 0);
+	do
+		expect_number(*at++, place_number(0, 7 + layers[i[NL]], blocks[i[NB]],
+						  i[NS], 1 + i[NH], 1,
+						  channel_of[i[ND]]), i);
+	while (next_index(i, &all));
+	free(numbers);
+	kvt_dump_close(out);
+	drop_dump(&dump);
+}
+
+/* A gap between channels, and heads that the dump does not have. */
+static void test_short(void **state)
+{
+	static const struct kvt_segment gap[] = { { 0, 0, 1 }, { 3, 1, 1 } };
+	static const struct kvt_segment whole[] = { { 0, 0, 4 } };
+	struct kvt_select select = {
+		.group = 0, .nlayers = 3, .nblocks = 2, .layer = layers, .block = blocks,
+		.heads = { 0, 0, 3 }, .kv = { 0, 0, 2 }, .nchannels = 2, .channel = gap,
+	};
+	struct placed_dump dump = make();
+	struct kvt_error err = { "" };
+	struct kvt_dump *out = NULL;
+
+	(void)state;
+	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
+	       "states of g0 are 12 elements short");	/* 3 heads, k and v, 2 channels */
+	select.nchannels = 1;
+	select.channel = whole;
+	select.heads = (struct kvt_segment){ 0, 1, 3 };
+	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
+	       "states of g0 are 8 elements short");	/* one head */
+	assert_null(out);
+	drop_dump(&dump);
+}
+
+/* ---- replace ------------------------------------------------------------ */
+
+static void test_replace(void **state)
+{
+	struct placed_dump dump = make(), other = make();
+	struct kvt_error err = { "" };
+	const struct kvt_group *g = kvt_dump_group(dump.dump, 0);
+	struct kvt_box all = kvt_box_whole(&g->shape);
+	struct kvt_group there = *g;
+	int64_t i[KVT_NAXES] = { 0 };
+	struct kvt_dump *out;
+	uint32_t *numbers, *at;
+
+	(void)state;
+	assert_int_equal(kvt_layout_parse(&there.layout, "HDBLKS", NULL), KVT_OK);
+	do
+		other.numbers[0][dense_at(&there, &all, i) / 4] = number_of(g, 3, i);
+	while (next_index(i, &all));
+	expect(kvt_dump_replace(&out, dump.dump, 0, &there.layout, other.numbers[0],
+				&err), KVT_OK, &err, NULL);
+	same_snapshot(kvt_dump_snapshot(out), kvt_dump_snapshot(dump.dump));
+	memset(i, 0, sizeof(i));
+	numbers = at = read_numbers(out, 0);
+	do
+		expect_number(*at++, number_of(g, 3, i), i);
+	while (next_index(i, &all));
+	free(numbers);
+	numbers = at = read_numbers(out, 1);
+	memset(i, 0, sizeof(i));
+	do
+		expect_number(*at++, number_of(kvt_dump_group(dump.dump, 1), 0, i), i);
+	while (next_index(i, &all));
+	free(numbers);
+	kvt_dump_close(out);
+	drop_dump(&dump);
+	drop_dump(&other);
+}
+
+static void test_replace_refused(void **state)
+{
+	struct placed_dump dump = make();
+	struct kvt_error err = { "" };
+	struct kvt_dump *out = NULL;
+	struct kvt_layout layout;
+
+	(void)state;
+	assert_int_equal(kvt_layout_parse(&layout, "LBKHDS", NULL), KVT_OK);
+	expect(kvt_dump_replace(&out, dump.dump, 2, &layout, dump.numbers[0], &err),
+	       KVT_USAGE, &err, "there is no group 2");
+	expect(kvt_dump_replace(&out, dump.dump, -1, &layout, dump.numbers[0], &err),
+	       KVT_USAGE, &err, "there is no group -1");
+	assert_int_equal(kvt_layout_parse(&layout, "L B K H S/4 D S%4", NULL), KVT_OK);
+	expect(kvt_dump_replace(&out, dump.dump, 0, &layout, dump.numbers[0], &err),
+	       KVT_BAD_INPUT, &err, "group g0: layout");
+	assert_null(out);
+	drop_dump(&dump);
+}
+
+/* ---- leaves ------------------------------------------------------------- */
+
+static void test_memory(void **state)
+{
+	struct placed_dump dump = make();
+	const struct kvt_dump *leaf;
+	int64_t there[KVT_NAXES], i[KVT_NAXES] = { 1, 2, 1, 2, 0, 3 }, buffer, offset;
+	struct kvt_error err = { "" };
+	int group = -1;
+
+	(void)state;
+	check_places(dump.dump, 0);
+	assert_string_equal(kvt_dump_format(dump.dump), "memory");
+	assert_string_equal(kvt_dump_path(dump.dump), "");
+	assert_int_equal(kvt_dump_files(dump.dump), 0);
+	assert_null(kvt_dump_tiling(dump.dump, 0));
+	assert_false(kvt_dump_has_cells(dump.dump, 0));
+	assert_ptr_equal(kvt_dump_leaf(dump.dump, 0), dump.dump);
+	assert_null(kvt_dump_leaf(dump.dump, 1));
+	leaf = kvt_dump_trace(dump.dump, 1, i, &group, there);
+	assert_ptr_equal(leaf, dump.dump);
+	assert_int_equal(group, 1);
+	assert_memory_equal(i, there, sizeof(i));
+	expect(kvt_dump_locate(&buffer, &offset, dump.dump, KVT_FILES, 0, i, &err),
+	       KVT_UNSUPPORTED, &err, NULL);
+	drop_dump(&dump);
+}
+
+/* What is said of the bytes is checked. */
+static void test_memory_refused(void **state)
+{
+	const void *bytes[KVT_MAX_GROUPS] = { extents };
+	struct kvt_error err = { "" };
+	struct kvt_dump *out = NULL;
+	struct kvt_snapshot s;
+
+	(void)state;
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents)->block_size = 3;
+	expect(kvt_dump_of_memory(&out, &s, bytes, &err), KVT_BAD_INPUT, &err,
+	       "group g0: 2 states a block, expected 3");
+	expect(kvt_dump_of_constant(&out, &s, 0, &err), KVT_BAD_INPUT, &err,
+	       "group g0: 2 states a block, expected 3");
+	assert_null(out);
+	kvt_snapshot_free(&s);
+}
+
+static void test_constant(void **state)
+{
+	struct kvt_error err = { "" };
+	struct kvt_snapshot s;
+	struct kvt_dump *dump;
+	uint32_t *numbers;
+
+	(void)state;
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents);
+	expect(kvt_dump_of_constant(&dump, &s, 0xc3, &err), KVT_OK, &err, NULL);
+	kvt_snapshot_free(&s);		/* it was copied */
+	assert_string_equal(kvt_dump_format(dump), "constant");
+	numbers = read_numbers(dump, 0);
+	for (int i = 0; i < 3 * 4 * 2 * 3 * 2 * 4; i++)
+		assert_int_equal(numbers[i], 0xc3c3c3c3);
+	free(numbers);
+	kvt_dump_close(dump);
+	kvt_dump_close(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_indices),
+		cmocka_unit_test(test_short),
+		cmocka_unit_test(test_replace),
+		cmocka_unit_test(test_replace_refused),
+		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_memory_refused),
+		cmocka_unit_test(test_constant),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
