@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_cut.c - boxes of random groups: each layer and block once, at tile borders
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/dump/pipeline.h"
+
+enum { L = KVT_AXIS_L, B = KVT_AXIS_B, ROUNDS = 4000 };
+
+static const int64_t box_limit = 4 << 20;	/* whatever memory there is */
+
+static uint64_t seed;
+
+static int64_t below(int64_t n)
+{
+	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (int64_t)((seed >> 33) % (uint64_t)n);
+}
+
+/* A group and what is asked of its boxes. */
+struct sample {
+	struct kvt_group group;
+	struct kvt_layout to;
+	struct kvt_tiling src, dst;
+	bool has_src, has_dst, has_to, src_by_layer, dst_by_layer;
+	int64_t page;			/* bytes of a layer and block */
+	int64_t limit;
+	int64_t least[2];		/* layers and blocks that tiles force together */
+};
+
+static bool random_layout(struct kvt_layout *out)
+{
+	bool by_layer = below(2);
+
+	assert_int_equal(kvt_layout_parse(out, by_layer ? "BLSHKD" : "LBKSHD", NULL),
+			 KVT_OK);
+	return by_layer;
+}
+
+static void random_tiling(struct kvt_tiling *out, const struct kvt_shape *shape)
+{
+	memcpy(out->n, shape->n, sizeof(out->n));
+	out->n[L] = 1 + below(4);
+	out->n[B] = 1 + below(9);
+	out->nbytes = 1;		/* only extents count here */
+}
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+	int64_t m = a;
+
+	while (m % b)
+		m += a;
+	return m;
+}
+
+static void random_sample(struct sample *s)
+{
+	struct kvt_shape *shape = &s->group.shape;
+
+	*s = (struct sample){ .page = 4 };
+	shape->elem = 4;
+	shape->n[L] = 1 + below(24);
+	shape->n[B] = 1 + below(below(2) ? 300 : 20);
+	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++) {
+		shape->n[a] = 1 + below(a == KVT_AXIS_K ? 2 : 40);
+		s->page *= shape->n[a];
+	}
+	s->src_by_layer = random_layout(&s->group.layout);
+	s->dst_by_layer = random_layout(&s->to);
+	s->has_src = below(2);
+	s->has_dst = below(2);
+	s->has_to = s->has_dst || below(2);
+	s->least[0] = s->least[1] = 1;
+	random_tiling(&s->src, shape);
+	random_tiling(&s->dst, shape);
+	for (int a = 0; a < 2; a++) {
+		if (s->has_src)
+			s->least[a] = s->src.n[a];
+		if (s->has_dst)
+			s->least[a] = common_multiple(s->least[a], s->dst.n[a]);
+	}
+	s->limit = below(2) ? INT64_MAX : 1 + below(8 << 20);
+}
+
+/* Begins and ends with tiles, or where the group ends. */
+static void check_borders(const struct sample *s, const struct kvt_box *box)
+{
+	for (int a = 0; a < 2; a++) {
+		int64_t n = s->group.shape.n[a];
+
+		assert_in_range(box->begin[a], 0, n - 1);
+		assert_in_range(box->end[a], box->begin[a] + 1, n);
+		assert_int_equal(box->begin[a] % s->least[a], 0);
+		assert_true(box->end[a] % s->least[a] == 0 || box->end[a] == n);
+	}
+	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++) {
+		assert_int_equal(box->begin[a], 0);
+		assert_int_equal(box->end[a], s->group.shape.n[a]);
+	}
+}
+
+static void check_cover(const struct sample *s, const struct kvt_cut *cut)
+{
+	int64_t nl = s->group.shape.n[L], nb = s->group.shape.n[B];
+	uint8_t *seen = calloc((size_t)(nl * nb), 1);
+
+	assert_int_equal(cut->box_bytes, cut->layers * cut->blocks * s->page);
+	for (int64_t i = 0; i < cut->nboxes; i++) {
+		struct kvt_box box = kvt_cut_box(cut, i);
+
+		check_borders(s, &box);
+		assert_true(box.end[L] - box.begin[L] <= cut->layers);
+		assert_true(box.end[B] - box.begin[B] <= cut->blocks);
+		for (int64_t l = box.begin[L]; l < box.end[L]; l++)
+			for (int64_t b = box.begin[B]; b < box.end[B]; b++)
+				assert_int_equal(seen[l * nb + b]++, 0);
+	}
+	for (int64_t i = 0; i < nl * nb; i++)
+		assert_int_equal(seen[i], 1);
+	free(seen);
+}
+
+/* Flat files are read in long runs: along what lies together, then along the other. */
+static void check_runs(const struct sample *s, const struct kvt_cut *cut)
+{
+	int64_t nl = s->group.shape.n[L], nb = s->group.shape.n[B];
+	bool both = s->has_to && !s->has_dst && s->src_by_layer != s->dst_by_layer;
+
+	if (s->has_src || both)
+		return;
+	if (s->src_by_layer && cut->blocks > s->least[1])
+		assert_true(cut->layers >= nl);
+	if (!s->src_by_layer && cut->layers > s->least[0])
+		assert_true(cut->blocks >= nb);
+}
+
+static void test_random(void **state)
+{
+	(void)state;
+	for (int i = 0; i < ROUNDS; i++) {
+		struct sample s;
+		struct kvt_cut cut;
+		int64_t limit, least, before;
+
+		seed = (uint64_t)i;
+		random_sample(&s);
+		limit = s.limit < box_limit ? s.limit : box_limit;
+		least = s.page * s.least[0] * s.least[1];
+		cut = kvt_cut_choose(&s.group, s.has_src ? &s.src : NULL,
+				 s.has_to ? &s.to : NULL, s.has_dst ? &s.dst : NULL,
+				 s.limit);
+		check_cover(&s, &cut);
+		check_runs(&s, &cut);
+		assert_true(cut.box_bytes <= (least > limit ? least : limit));
+
+		before = cut.box_bytes;
+		limit = 1 + below(16 << 20);
+		kvt_cut_widen(&cut, limit);
+		check_cover(&s, &cut);
+		assert_true(cut.box_bytes <= (before > limit ? before : limit));
+		/* and no smaller than it could be */
+		assert_true(cut.blocks >= s.group.shape.n[B] ||
+			    cut.box_bytes > limit / 2);
+	}
+}
+
+/* Many pages fit a box: it holds as many as the limit lets it. */
+static void test_size(void **state)
+{
+	struct kvt_group g = { .shape = { .n = { 8, 4096, 16, 4, 2, 32 }, .elem = 2 } };
+	const int64_t page = 16 * 4 * 2 * 32 * 2;	/* 8 KiB: 512 make 4 MiB */
+	struct kvt_layout other;
+	struct kvt_cut cut;
+
+	(void)state;
+	assert_int_equal(kvt_layout_parse(&g.layout, "LBKSHD", NULL), KVT_OK);
+	assert_int_equal(kvt_layout_parse(&other, "BLKSHD", NULL), KVT_OK);
+	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
+	assert_int_equal(cut.layers, 1);
+	assert_int_equal(cut.blocks, 512);
+	assert_int_equal(cut.nboxes, 8 * 8);
+	cut = kvt_cut_choose(&g, NULL, NULL, NULL, 10 * page);
+	assert_int_equal(cut.layers, 1);
+	assert_int_equal(cut.blocks, 10);
+	/* to a file in the other order: both are doubled while four times as much fits */
+	cut = kvt_cut_choose(&g, NULL, &other, NULL, INT64_MAX);
+	assert_int_equal(cut.layers, 8);
+	assert_int_equal(cut.blocks, 32);
+	g.layout = other;
+	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
+	assert_int_equal(cut.layers, 8);
+	assert_int_equal(cut.blocks, 64);
+	kvt_cut_widen(&cut, 16 << 20);
+	assert_int_equal(cut.blocks, 256);
+	assert_int_equal(cut.nboxes, 16);
+}
+
+/* Nothing to read: no box. */
+static void test_empty(void **state)
+{
+	struct kvt_group g = { .shape = { .n = { 3, 0, 1, 1, 1, 1 }, .elem = 1 } };
+	struct kvt_cut cut;
+
+	(void)state;
+	assert_int_equal(kvt_layout_parse(&g.layout, "LBKSHD", NULL), KVT_OK);
+	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
+	assert_int_equal(cut.nboxes, 0);
+	g.shape.n[L] = 0;
+	g.shape.n[B] = 3;
+	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
+	assert_int_equal(cut.nboxes, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_empty),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
