@@ -105,6 +105,22 @@ refused() {
 	[ "$refused_states" = 24 ]
 }
 
+@test "transfer-sim exec gives blocks of a new pool no names of the source's" {
+	head -c 384 /dev/urandom >named.bin
+	cat >named.bin.json <<-'END'
+		{"layout": "nhd", "dtype": "bf16", "block_names": ["a", "b", "c"],
+		 "sizes": {"layers": 1, "num_blocks": 3, "block_size": 4,
+		           "num_kv_heads": 2, "head_dim": 4},
+		 "block_table": {"A": [2, 0]}, "num_tokens": {"A": 8}}
+	END
+	for pool in 2 3 64; do
+		exec_ -f --dst=pool=$pool -o new.h5 named.bin
+		same_digest named.bin new.h5
+		kvtool describe --json --block-tables new.h5 >report
+		jq -e '.groups[0] | .blocks == '$pool' and .block_names == null' report
+	done
+}
+
 @test "transfer-sim exec --dry-run writes nothing" {
 	run -0 --separate-stderr kvtool transfer-sim exec -n -o new.h5 --dst=tp=1 "$nhd"
 	[[ $output == *"nothing was written"* ]]

@@ -384,6 +384,7 @@ static enum kvt_status place_group(struct kvt_snapshot *s, int index,
 	if (status)
 		return kvt_fail(err, status, "%s: %.400s", g->id, why.text);
 	status = check_ids(ids, total, pool, g->id, err);
+	kvt_group_drop_names(g);	/* those of the source's blocks */
 	g->shape.n[KVT_AXIS_B] = pool;
 	free(g->block_ids);
 	free(g->block_valid);
