@@ -80,9 +80,6 @@ struct human {
 	char s[256];
 };
 
-/* "480 KiB", "1.5 GiB"; exact below 1 KiB. */
-struct human human_size(int64_t nbytes);
-
 /* Behind a word that is counted: "1 block", "2 blocks". */
 static inline const char *plural(int64_t n)
 {

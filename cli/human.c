@@ -1,25 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* human.c - sizes and layouts as people count them */
+/* human.c - layouts as people name them */
 #include "cli/cli.h"
 
 #include <string.h>
-
-struct human human_size(int64_t nbytes)
-{
-	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB",
-					    "PiB", "EiB" };
-	struct human out;
-	double n = (double)nbytes;
-	bool whole;
-	int u = 0;
-
-	for (; n >= 1024 && u < 6; u++)
-		n /= 1024;
-	whole = n == (double)(int64_t)n;
-	snprintf(out.s, sizeof(out.s), "%.*f %s",
-		 whole ? 0 : n < 10 ? 2 : 1, n, unit[u]);
-	return out;
-}
 
 struct human human_layout(const struct kvt_layout *layout)
 {

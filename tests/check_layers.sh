@@ -106,12 +106,12 @@ json()             { includes lib kernels | only '<jansson\.h>'; }
 # sanitizers add objects of their own.
 lib_state() {
 	objects=$(mktemp -d) || return 1
-	for file in $(find lib -name '*.c'); do
+	find lib -name '*.c' | while read -r file; do
 		# shellcheck disable=SC2046	# flags are meant to be split
 		"${CC:-cc}" -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -fno-pie -c \
 			$(pkg-config --cflags libxxhash libzstd jansson) \
-			-o "$objects/$(echo "${file%.c}" | tr / -).o" "$file" || return 1
-	done
+			-o "$objects/$(echo "${file%.c}" | tr / -).o" "$file" || exit 1
+	done || return 1
 	(cd "$objects" && nm -A ./*.o) | only ' [bBdDCsS] '
 	rm -rf "$objects"
 }

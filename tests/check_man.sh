@@ -74,8 +74,8 @@ faults_documented() {
 
 # Every key that a put function names stands in kvtool-json(5) or in a page it names.
 keys_documented() {
-	grep -ho '\(json_put\(_[a-z]*\)\?\|put_known\)(&\?out, [^,]*, "[a-z0-9_]*"' \
-		$(find cli lib/ops -name '*.c') | sed 's/.*"\(.*\)"/\1/' | sort -u >"$tmp/names"
+	grep -rho --include='*.c' '\(json_put\(_[a-z]*\)\?\|put_known\)(&\?out, [^,]*, "[a-z0-9_]*"' \
+		cli lib/ops | sed 's/.*"\(.*\)"/\1/' | sort -u >"$tmp/names"
 	[ "$(wc -l <"$tmp/names")" -gt 50 ] || return 1
 	while read -r key; do
 		grep -qw "$key" man/kvtool-json.5 man/kvtool-transfer.5 man/kvtool-diff.1 \

@@ -82,7 +82,7 @@ static void print_head(const struct request *q, const struct kvt_device_facts *f
 	else
 		plainf("cpu, one thread");
 	plainf("; %s a case, median of %d; GB/s read and written\n\n",
-	       human_size(q->bench.nbytes).s, q->bench.rounds);
+	       kvt_size_string(q->bench.nbytes).s, q->bench.rounds);
 	plainf("%-10s %7s  %-30s %8s %8s %8s %8s %8s\n", "case", "run", "kernel", "GB/s",
 	       "copy", "of copy", "naive", "x naive");
 }

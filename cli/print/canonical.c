@@ -40,7 +40,7 @@ void canonical_text(const struct kvt_canonical_facts *f)
 		plainf("one tensor of %lld block%s x %lld B, %s; "
 		       "a row is %lld layer%s of %lld B\n",
 		       (long long)f->whole.nblocks, plural(f->whole.nblocks),
-		       (long long)f->whole.row, human_size(f->whole.nbytes).s,
+		       (long long)f->whole.row, kvt_size_string(f->whole.nbytes).s,
 		       (long long)f->whole.npositions, plural(f->whole.npositions),
 		       (long long)f->whole.page);
 		for (int64_t i = 0; i < f->whole.npositions; i++)

@@ -201,10 +201,10 @@ static void print_sizes(const struct kvt_group_facts *f)
 
 	print_label("size");
 	if (f->token_bytes)
-		plainf("%s a token, ", human_size(f->token_bytes).s);
-	plainf("%s a block, ", human_size(f->block_bytes).s);
-	plainf("%s a layer, ", human_size(f->layer_bytes).s);
-	plainf("%s in all\n", human_size(f->data_bytes).s);
+		plainf("%s a token, ", kvt_size_string(f->token_bytes).s);
+	plainf("%s a block, ", kvt_size_string(f->block_bytes).s);
+	plainf("%s a layer, ", kvt_size_string(f->layer_bytes).s);
+	plainf("%s in all\n", kvt_size_string(f->data_bytes).s);
 	if (!group->page_bytes || group->page_bytes == f->block_bytes)
 		return;
 	print_label("page");
@@ -288,7 +288,8 @@ static void print_tiling(const struct kvt_group_facts *f)
 	for (int a = 0; a < KVT_NAXES; a++)
 		plainf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a),
 		       (long long)t->n[a]);
-	plainf(", %s%s%s%s%s\n", human_size(t->nbytes).s, t->shuffle ? ", shuffle" : "",
+	plainf(", %s%s%s%s%s\n", kvt_size_string(t->nbytes).s,
+	       t->shuffle ? ", shuffle" : "",
 	       t->zstd ? ", zstd" : "", t->fletcher32 ? ", fletcher32" : "",
 	       f->has_cells ? "; content cells stored" : "");
 }
@@ -497,7 +498,7 @@ void describe_text(const struct kvt_description *d,
 	const struct kvt_snapshot *s = d->snapshot;
 
 	plainf("%s: %s, %s", d->path, kvt_dump_format(d->dump),
-	       human_size(d->file_bytes).s);
+	       kvt_size_string(d->file_bytes).s);
 	for (int g = 0; g < s->ngroups; g++)
 		if (d->group[g].tiling && d->group[g].tiling->zstd) {
 			plainf(", ratio %.2f", kvt_compression_ratio(d));

@@ -45,7 +45,8 @@ static void print_looked(const struct kvt_findings *r)
 	if (!l->unlisted)
 		return;
 	plainf("%s: looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables%s\n",
-	       r->path, (long long)l->files, plural(l->files), human_size(l->bytes).s,
+	       r->path, (long long)l->files, plural(l->files),
+	       kvt_size_string(l->bytes).s,
 	       l->groups, plural(l->groups), (long long)l->blocks, plural(l->blocks),
 	       l->checks ? l->checks : "names, lengths", l->data ? ", all data" : "");
 	plainf("%s: no index lists the files: one that is missing is not noticed\n",

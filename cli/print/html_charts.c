@@ -55,14 +55,14 @@ static void grid_cell(FILE *f, const struct grid *g, int64_t y, int64_t x, int s
 		.2 + .5 * (double)bytes / (double)g->most,
 		g->bundle[0] > 1 ? "ranks from" : "rank", y * g->bundle[0],
 		g->bundle[1] > 1 ? "ranks from" : "rank", x * g->bundle[1],
-		human_size(bytes).s, human_count(ops).s, plural(ops));
+		kvt_size_string(bytes).s, human_count(ops).s, plural(ops));
 	if (size < 76)
 		return;
 	fprintf(f, "<text class=\"on\" x=\"%d\" y=\"%d\" "
 			"text-anchor=\"middle\">%s</text>\n"
 		"<text class=\"on\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s "
 		"ops</text>\n",
-		left + size / 2, top + size / 2 - 4, human_size(bytes).s,
+		left + size / 2, top + size / 2 - 4, kvt_size_string(bytes).s,
 		left + size / 2, top + size / 2 + 11, human_count(ops).s);
 }
 
@@ -113,17 +113,18 @@ static void size_row(FILE *f, int at, int exponent, const struct bin *b,
 	double bytes = (double)b->bytes / (double)sum->bytes;
 
 	fprintf(f, "<text x=\"150\" y=\"%d\" text-anchor=\"end\">%s to &lt; %s</text>\n",
-		at + 14, human_size((int64_t)1 << exponent).s,
-		exponent < 62 ? human_size((int64_t)1 << (exponent + 1)).s : "8 EiB");
+		at + 14, kvt_size_string((int64_t)1 << exponent).s,
+		exponent < 62 ?
+		kvt_size_string((int64_t)1 << (exponent + 1)).s : "8 EiB");
 	fprintf(f, "<rect class=\"p\" x=\"160\" y=\"%d\" width=\"%.1f\" height=\"9\" "
 		"rx=\"2\"><title>%s operation%s</title></rect>\n", at, 1 + 640 * ops,
 		human_count(b->ops).s, plural(b->ops));
 	fprintf(f, "<rect class=\"w\" x=\"160\" y=\"%d\" width=\"%.1f\" height=\"9\" "
 		"rx=\"2\"><title>%s</title></rect>\n", at + 10, 1 + 640 * bytes,
-		human_size(b->bytes).s);
+		kvt_size_string(b->bytes).s);
 	fprintf(f, "<text class=\"on\" x=\"%.1f\" y=\"%d\">%s ops, %s</text>\n",
 		168 + 640 * (ops > bytes ? ops : bytes), at + 14, human_count(b->ops).s,
-		human_size(b->bytes).s);
+		kvt_size_string(b->bytes).s);
 }
 
 int svg_sizes(FILE *f, const struct svg_place *at, const char *id,

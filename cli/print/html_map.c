@@ -62,7 +62,7 @@ static void draw_piece(FILE *f, const struct kvt_picture_side *m, int64_t row,
 		fputs("not moved between these ranks", f);
 	else
 		fprintf(f, "operation %s", human_count(c->op).s);
-	fprintf(f, ": %s from byte %s</title></rect>\n", human_size(nbytes).s,
+	fprintf(f, ": %s from byte %s</title></rect>\n", kvt_size_string(nbytes).s,
 		human_count(c->at).s);
 }
 
@@ -114,7 +114,7 @@ int svg_map(FILE *f, const struct svg_place *at, const struct kvt_picture_side *
 	snprintf(title, sizeof(title), "Byte map of %s block %" PRIu64, name, m->id);
 	snprintf(about, sizeof(about), "%" PRId64 " of %" PRId64 " rows of %s each, by "
 		 "ascending address; one colour an operation, grey is not moved", m->rows,
-		 m->all_rows, human_size(m->columns * m->cell).s);
+		 m->all_rows, kvt_size_string(m->columns * m->cell).s);
 	svg_begin(f, at, id, WIDTH, height, title, about);
 	for (int64_t row = 0; row < m->rows; row++) {
 		row_label(f, m, row);
@@ -138,5 +138,5 @@ void html_map(FILE *f, const struct kvt_picture_side *m, const char *id, const c
 	svg_map(f, NULL, m, id, name);
 	fprintf(f, "<figcaption class=\"dim\">%s of %s rows, %s each</figcaption>\n"
 		"</figure>\n", human_count(m->rows).s, human_count(m->all_rows).s,
-		human_size(m->columns * m->cell).s);
+		kvt_size_string(m->columns * m->cell).s);
 }

@@ -86,7 +86,7 @@ void replay_text(const struct replay_report *r)
 	plainf("requests: %lld done, %lld failed, %lld expired; at most %lld at once\n",
 	       LL(t.done), LL(t.failed), LL(t.expired), LL(s->peak));
 	plainf("  %s moved, %.3f GB/s over all, goodput %.3f GB/s\n",
-	       human_size(t.bytes).s, per((double)t.bytes / 1e9, t.seconds),
+	       kvt_size_string(t.bytes).s, per((double)t.bytes / 1e9, t.seconds),
 	       per((double)t.good / 1e9, t.seconds));
 	if (r->slo_ns)
 		plainf("  %.2f %% with a KV part of at most %.3f ms\n",
@@ -100,8 +100,8 @@ void replay_text(const struct replay_report *r)
 		       "%s given up on the way\n",
 		       LL(s->failed_transfers), plural(s->failed_transfers),
 		       LL(t.retries), t.retries == 1 ? "retry" : "retries",
-		       human_size(s->retried_bytes).s,
-		       human_size(s->abandoned_bytes).s);
+		       kvt_size_string(s->retried_bytes).s,
+		       kvt_size_string(s->abandoned_bytes).s);
 		print_failed(r);
 	}
 	print_vllm(&t, s);

@@ -60,14 +60,14 @@ static void print_group(const struct transform *t, int g)
 	plainf("%s: %s -> %s\n", from_group(t, g)->id,
 	       human_layout(&from_group(t, g)->layout).s,
 	       human_layout(&to_group(t, g)->layout).s);
-	plainf("  data       %s\n", human_size(step->data_bytes).s);
+	plainf("  data       %s\n", kvt_size_string(step->data_bytes).s);
 	plainf("  how        %s\n", how(step));
 	if (step->ntiles)
 		plainf("  tiles      %lld\n", (long long)step->ntiles);
 	plainf("  boxes      %lld of up to %lld layer%s x %lld block%s, %s\n",
 	       (long long)step->cut.nboxes, (long long)step->cut.layers,
 	       plural(step->cut.layers), (long long)step->cut.blocks,
-	       plural(step->cut.blocks), human_size(step->cut.box_bytes).s);
+	       plural(step->cut.blocks), kvt_size_string(step->cut.box_bytes).s);
 	plainf("  copy       %lld run%s of %lld bytes or more in a %s, each byte once\n",
 	       (long long)count_runs(step), plural(count_runs(step)),
 	       (long long)shortest_run(step),
@@ -139,7 +139,7 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 		plainf(" and %d more", r->nmore);
 	plainf(" -> %s (%s), at most %s of buffers; nothing was written\n",
 	       r->output, kvt_writer_format(t->writer),
-	       human_size(transform_memory(t)).s);
+	       kvt_size_string(transform_memory(t)).s);
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
 		print_group(t, g);
 		if (r->own.print)
@@ -160,14 +160,14 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
 		nbytes += t->step[g].data_bytes;
 	plainf("%s: %s, %s of data", r->output,
-	       human_layout(&to_group(t, 0)->layout).s, human_size(nbytes).s);
+	       human_layout(&to_group(t, 0)->layout).s, kvt_size_string(nbytes).s);
 	if (tiles_that_move(&t->step[0]))
 		plainf(", %lld of %lld tile%s moved undecoded",
 		       (long long)tiles_that_move(&t->step[0]),
 		       (long long)t->step[0].ntiles, plural(t->step[0].ntiles));
 	if (device_pool_works(t->run.device))
 		plainf(", %s copied on %s",
-		       human_size(kvt_device_pool_nbytes(t->run.device)).s,
+		       kvt_size_string(kvt_device_pool_nbytes(t->run.device)).s,
 		       kvt_device_pool_name(t->run.device));
 	plainf("%s\n", r->verify ? ", verified equal" : "");
 	for (int g = 0; r->own.print && g < kvt_writer_snapshot(t->writer)->ngroups; g++)

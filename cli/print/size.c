@@ -103,7 +103,7 @@ void size_text(const struct size_report *r)
 	     "what\nwindows and states of a request take at most.");
 	if (r->memory)
 		plainf("FIT: tokens of each of %lld requests in %s.\n", LL(r->requests),
-		       human_size(r->memory).s);
+		       kvt_size_string(r->memory).s);
 }
 
 /* ---- JSON --------------------------------------------------------------- */

@@ -260,7 +260,7 @@ static void print_row(const struct kvt_sweep *s, const struct kvt_sweep_row *r, 
 		plainf("%12s %10s %10s %8s   %s\n", "-", "-", "-", "-", r->refused);
 	else
 		plainf("%12" PRId64 " %10s %10s %8.3g %s %s\n", r->ops,
-		       human_size(r->bytes).s, human_time(r->ns).s, times_best(s, r),
+		       kvt_size_string(r->bytes).s, human_time(r->ns).s, times_best(s, r),
 		       r->pareto ? "*" : " ", r->stage ? "buffer" :
 		       r->why.ops ? kvt_axis_name(r->why.axis) : "nothing");
 }

@@ -126,8 +126,9 @@ static void print_sizes(const struct kvt_sizes *sizes)
 	for (int i = 0; i < 63; i++)
 		if (bins[i])
 			plainf("  %14lld of %s to below %s\n", LL(bins[i]),
-			       human_size((int64_t)1 << i).s,
-			       i < 62 ? human_size((int64_t)1 << (i + 1)).s : "8 EiB");
+			       kvt_size_string((int64_t)1 << i).s,
+			       i < 62 ?
+			       kvt_size_string((int64_t)1 << (i + 1)).s : "8 EiB");
 }
 
 static void print_scope(const struct kvt_figures *f, const struct kvt_figures *max,
@@ -136,9 +137,9 @@ static void print_scope(const struct kvt_figures *f, const struct kvt_figures *m
 	int64_t ops = f->tally.ops;
 
 	plainf("  %-6s %14lld %14lld %10s %10s %10s", kvt_scope_name(scope), LL(ops),
-	       LL(f->most), human_size(kvt_sizes_at(&f->sizes, 0)).s,
-	       human_size(kvt_sizes_at(&f->sizes, (ops - 1) / 2)).s,
-	       human_size(kvt_sizes_at(&f->sizes, ops - 1)).s);
+	       LL(f->most), kvt_size_string(kvt_sizes_at(&f->sizes, 0)).s,
+	       kvt_size_string(kvt_sizes_at(&f->sizes, (ops - 1) / 2)).s,
+	       kvt_size_string(kvt_sizes_at(&f->sizes, ops - 1)).s);
 	if (scope == KVT_SCOPE_MAX)
 		plainf(" %9s\n", "1");
 	else
@@ -161,10 +162,11 @@ static enum kvt_status print_group(const struct plan_report *r, int g,
 	       LL(x->states), plural(x->states));
 	print_side("source", &x->src, &group->src_layout);
 	print_side("destination", &x->dst, &group->dst_layout);
-	plainf("  %-12s %s between %lld pair%s of ranks", "moves", human_size(bytes).s,
+	plainf("  %-12s %s between %lld pair%s of ranks", "moves",
+	       kvt_size_string(bytes).s,
 	       LL(f[0].pairs), plural(f[0].pairs));
 	if (unique != bytes)
-		plainf(", %s of it unique", human_size(unique).s);
+		plainf(", %s of it unique", kvt_size_string(unique).s);
 	plainf("; every byte once\n");
 	if (!bytes)
 		return KVT_OK;

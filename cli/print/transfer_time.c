@@ -30,7 +30,7 @@ static void print_head(const struct time_report *r)
 	const struct kvt_batch *s = &r->posts->sum;
 
 	plainf("%s: %s to %lld pair%s of ranks, %s, shared cards: %s\n", what_of(r),
-	       human_size(s->bytes).s, LL(r->posts->n), plural(r->posts->n),
+	       kvt_size_string(s->bytes).s, LL(r->posts->n), plural(r->posts->n),
 	       how->push ? "sources push" : "destinations pull",
 	       kvt_share_name(how->share));
 	plainf("  %-11s %s, %s: %s\n", "link", how->link.name,
@@ -41,7 +41,7 @@ static void print_head(const struct time_report *r)
 	       LL(s->ops));
 	if (how->stage)
 		plainf("  %-11s %s copied on each side, through buffers of %s\n", "stage",
-		       human_size(s->bytes).s, human_size(how->stage).s);
+		       kvt_size_string(s->bytes).s, kvt_size_string(how->stage).s);
 }
 
 void time_text(const struct time_report *r)
@@ -59,7 +59,8 @@ void time_text(const struct time_report *r)
 		const struct kvt_batch_time *c = &t->batch[i];
 
 		plainf("  %4lld %4lld %10lld %10s %11.3f %11.3f %11.3f", LL(b->src_rank),
-		       LL(b->dst_rank), LL(b->ops), human_size(b->bytes).s, US(c->posted),
+		       LL(b->dst_rank), LL(b->ops), kvt_size_string(b->bytes).s,
+		       US(c->posted),
 		       US(c->begin), US(c->end));
 		if (r->closed_form)
 			plainf(" %11.3f", US(c->closed));

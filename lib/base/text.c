@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - is this text, and what may a line for people hold of it? */
+/* text.c - is this text, what may a line for people hold of it, and sizes for them */
 #include "lib/kvt/base.h"
 
 #include <stdio.h>
@@ -91,4 +91,21 @@ int kvt_plain_next(char out[KVT_PLAIN_MAX], const char *s, const char *end)
 	for (int i = 0; i < n; i++)
 		snprintf(out + 4 * i, 5, "\\x%02x", p[i]);
 	return n;
+}
+
+struct kvt_text kvt_size_string(int64_t nbytes)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB",
+					    "PiB", "EiB" };
+	struct kvt_text out;
+	double n = (double)nbytes;
+	bool whole;
+	int u = 0;
+
+	for (; n >= 1024 && u < 6; u++)
+		n /= 1024;
+	whole = n == (double)(int64_t)n;
+	snprintf(out.s, sizeof(out.s), "%.*f %s",
+		 whole ? 0 : n < 10 ? 2 : 1, n, unit[u]);
+	return out;
 }

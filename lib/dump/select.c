@@ -74,6 +74,9 @@ enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *du
 	enum kvt_status status;
 	int64_t lacks;
 
+	if (select->nchannels > KVT_MAX_COMPONENTS)
+		return kvt_fail(err, KVT_UNSUPPORTED, "%d runs of channels, at most %d",
+				select->nchannels, KVT_MAX_COMPONENTS);
 	kvt_snapshot_init(&d.snapshot);
 	d.snapshot.ngroups = 1;
 	d.snapshot.group[0] = narrow(kvt_dump_group(dump, select->group), select);
@@ -82,8 +85,7 @@ enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *du
 	step->block = copy_list(select->block, select->nblocks);
 	step->part = calloc(1, sizeof(*step->part));
 	step->nparts = 1;
-	if (!step->layer || !step->block || !step->part ||
-	    select->nchannels > KVT_MAX_COMPONENTS) {
+	if (!step->layer || !step->block || !step->part) {
 		derivation_free(&d);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}

@@ -131,24 +131,28 @@ static bool is_that_rank(const struct kvt_snapshot *whole, struct kvt_rank rank)
 	       whole->parallel.tp_rank == rank.index;
 }
 
-/* Ranges count in all that the rank holds, of which the dump may have been cut. */
-static enum kvt_status check_all_there(const struct kvt_group *group,
-				       struct kvt_rank rank,
-				       struct kvt_error *err)
+/* The heads given count in all that the rank holds, of which the dump may be a cut. */
+static enum kvt_status count_in_dump(struct kvt_exchange *given,
+				     const struct kvt_group *group, struct kvt_rank rank,
+				     struct kvt_error *err)
 {
 	int64_t first = group->head_start, count = group->shape.n[KVT_AXIS_H];
+	struct kvt_exchange_range *range = given->range;
 	struct kvt_range own;
 	enum kvt_status status;
 
-	if (group->kind == KVT_MAMBA_CONV || group->kind == KVT_OPAQUE)
+	if (!given->count || given->axis == KVT_AXIS_D || group->kind == KVT_OPAQUE)
 		return KVT_OK;
-	status = kvt_owned(&own, group->total_heads, rank, err);
-	if (status || (own.begin == first && own.end == first + count))
+	if ((status = kvt_owned(&own, group->total_heads, rank, err)))
 		return status;
+	range->src += own.begin - first;
+	if (range->src >= 0 && range->src + range->count <= count)
+		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"rank %lld of %lld holds heads %lld to %lld, the dump has %lld to %lld; only a whole rank sends",
-			LL(rank.index), LL(rank.size), LL(own.begin),
-			LL(own.end - 1), LL(first), LL(first + count - 1));
+			"rank %lld of %lld sends heads %lld to %lld, and the dump has only %lld to %lld",
+			LL(rank.index), LL(rank.size), LL(first + range->src),
+			LL(first + range->src + range->count - 1), LL(first),
+			LL(first + count - 1));
 }
 
 enum kvt_status slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
@@ -177,7 +181,7 @@ enum kvt_status slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
 			continue;
 		if ((status = give(&given[g], group, whole, options, &why)) ||
 		    (is_that_rank(whole, options->rank) &&
-		     (status = check_all_there(group, options->rank, &why))))
+		     (status = count_in_dump(&given[g], group, options->rank, &why))))
 			return kvt_fail(err, status, "%s: %.400s", group->id, why.text);
 	}
 	return KVT_OK;

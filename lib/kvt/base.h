@@ -73,6 +73,14 @@ bool kvt_is_text(const char *s);
 #define KVT_PLAIN_MAX 17
 int kvt_plain_next(char out[KVT_PLAIN_MAX], const char *s, const char *end);
 
+/* Short text by value. */
+struct kvt_text {
+	char s[160];
+};
+
+/* Bytes as people count them: "480 KiB", "1.5 GiB"; exact below 1 KiB. */
+struct kvt_text kvt_size_string(int64_t nbytes);
+
 /* ---- numbers ------------------------------------------------------------ */
 
 struct kvt_range {

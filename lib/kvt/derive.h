@@ -48,7 +48,7 @@ kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
 /* ---- merge: all ranks of a model ------------------------------------------- */
 
 /*
- * In any order; the result has them by rank.  Missing or doubled ranks, and ranks
+ * Of n >= 1 dumps in any order; the result has them by rank.  Missing or doubled ranks, and ranks
  * that say different things of one model, are KVT_BAD_INPUT, with names[i] in the
  * message.  What several ranks hold comes from the first; whether the others hold
  * the same is a question to the data (lib/ops/compare).
@@ -132,12 +132,13 @@ struct kvt_select {
 	int64_t nlayers, nblocks;
 	const int64_t *layer, *block;	/* indices in the dump, any order; borrowed */
 	struct kvt_segment heads, kv;
-	int nchannels;			/* several of a conv state; else 1 */
+	int nchannels;		/* 1; of a conv state up to KVT_MAX_COMPONENTS */
 	const struct kvt_segment *channel;	/* borrowed */
 };
 /*
- * One group with the layout of the dump's, without tables and requests; elements
- * that no leaf has are KVT_BAD_INPUT, with their number.
+ * One group with the layout of the dump's, without tables and requests.  A segment
+ * that ends behind the dump's heads, K and V or channels, or a place here that no
+ * segment fills, is KVT_BAD_INPUT, with the number of elements.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *dump,

@@ -134,10 +134,6 @@ KVT_MUST_CHECK enum kvt_status
 kvt_layout_parse(struct kvt_layout *out, const char *text,
 		 struct kvt_error *err);
 
-struct kvt_text {
-	char s[160];
-};
-
 /*
  * The axis string, which is a layout's identity: compact where every part is a
  * letter ("LBHSC"), else with blanks ("L B H S/8 D S%8"), planes as "K:... V:...".

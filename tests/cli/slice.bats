@@ -305,11 +305,18 @@ transfer() {
 	[ ! -e third.bin ]
 }
 
-@test "slice --for-transfer of a rank that was cut is refused" {
+@test "slice --for-transfer of a rank that was cut: what it has, or nothing" {
 	kvtool slice -q --heads=2:4 -o cut.npy "$nhd"
 	run -3 --separate-stderr kvtool slice --for-transfer --src-tp=1 --src-rank=0 --dst-tp=4 \
 		--dst-rank=0 -o out.npy cut.npy
 	one_sentence
-	said 'rank 0 of 1 holds heads 0 to 3, the dump has 2 to 3'
+	said 'rank 0 of 1 sends heads 0 to 0, and the dump has only 2 to 3'
 	[ ! -e out.npy ]
+	for rank in 2 3; do
+		kvtool slice -q --for-transfer --src-tp=1 --src-rank=0 --dst-tp=4 \
+			--dst-rank=$rank -o cut$rank.npy cut.npy
+		kvtool slice -q --for-transfer --src-tp=1 --src-rank=0 --dst-tp=4 \
+			--dst-rank=$rank -o all$rank.npy "$nhd"
+		cmp cut$rank.npy all$rank.npy
+	done
 }

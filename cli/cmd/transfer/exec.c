@@ -307,17 +307,17 @@ enum kvt_status exec_report(const struct kvt_sides *sides, const struct exec_wor
 	       c->boxes == 1 ? "" : "es");
 	if (args->dry_run) {
 		plainf("at most %s of buffers; nothing was written\n",
-		       human_size(c->memory).s);
+		       kvt_size_string(c->memory).s);
 		return KVT_OK;
 	}
-	plainf("moved      %s", human_size(c->bytes).s);
+	plainf("moved      %s", kvt_size_string(c->bytes).s);
 	if (device_pool_works(args->run.device))
 		plainf(", %s copied on %s",
-		       human_size(kvt_device_pool_nbytes(args->run.device)).s,
+		       kvt_size_string(kvt_device_pool_nbytes(args->run.device)).s,
 		       kvt_device_pool_name(args->run.device));
 	putchar('\n');
 	plainf("compared   %s with the source, %s as before; all equal\n",
-	       human_size(v->bytes).s, human_size(v->untouched).s);
+	       kvt_size_string(v->bytes).s, kvt_size_string(v->untouched).s);
 	if (v->has_digest)
 		plainf("digest     %s on both sides\n",
 		       kvt_digest_text(DIGEST_TOKENS, v->version, &v->digest[1]).s);

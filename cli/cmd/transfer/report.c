@@ -45,8 +45,8 @@ static void put_head(FILE *f, const struct page *p)
 		kvt_scope_name(p->scope));
 	fputs("<ul class=\"facts\">\n", f);
 	fact(f, human_count(pairs->ops).s, "operations");
-	fact(f, human_size(pairs->bytes).s, "arrive");
-	fact(f, pairs->ops ? human_size(pairs->bytes / pairs->ops).s : "0 B",
+	fact(f, kvt_size_string(pairs->bytes).s, "arrive");
+	fact(f, pairs->ops ? kvt_size_string(pairs->bytes / pairs->ops).s : "0 B",
 	     "an operation, on average");
 	fact(f, human_count(pairs->n).s, "pairs of ranks");
 	snprintf(name, sizeof(name), "on %.48s", p->link->name);

@@ -84,9 +84,8 @@ static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *gro
 	if (*nbytes <= limit / 2)
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s is %lld KiB, and needs twice that of the %lld KiB of --mem-limit; slice the dump, or allow more",
-			group->id, (long long)((*nbytes + 1023) / 1024),
-			(long long)(limit / 1024));
+			"%s is %s, and needs twice that of the %s of --mem-limit; slice the dump, or allow more",
+			group->id, kvt_size_string(*nbytes).s, kvt_size_string(limit).s);
 }
 
 static enum kvt_status plant_group(struct planted *out, const struct kvt_dump *dump,

@@ -650,5 +650,6 @@ int main(void)
 		IN_A_FOLDER(test_memory),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("write", tests, NULL, NULL);
 }
