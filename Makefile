@@ -200,7 +200,7 @@ $(FORMATTEST) $(BENCH) $(CHAIN): $(B)/%: $(B)/%.o $(FORMATS) $(ENGINE) $(LIB)
 
 # The reader of contracts is one of cli/ that needs nothing of the rest.
 $(B)/tests/fuzz/fuzz_contract: $(call objs,cli/expect/contract.c cli/expect/keys.c)
-$(B)/tests/fuzz/fuzz_wire: $(call objs,cli/wire/frame.c cli/wire/handshake.c)
+$(B)/tests/fuzz/fuzz_wire: $(call objs,lib/ops/transfer/frame.c cli/wire/handshake.c)
 
 # libFuzzer brings its own main() (make fuzz); else one that reads the files named.
 FUZZMAIN := $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer,$(B)/tests/fuzz/standalone.o)

@@ -15,7 +15,7 @@
 
 #include <stddef.h>
 
-#include "cli/wire/frame.h"
+#include "lib/ops/transfer/frame.h"
 
 enum {
 	WIRE_SECRET_MOST = 4096,

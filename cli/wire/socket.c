@@ -362,6 +362,27 @@ enum kvt_status wire_receive(struct wire *wire, struct wire_head *head,
 	       wire_fail_take(wire->payload, head->length, err) : KVT_OK;
 }
 
+static enum kvt_status peer_send(void *context, enum wire_type type, const void *a,
+				 int64_t na, const void *b, int64_t nb,
+				 struct kvt_error *err)
+{
+	return wire_send(context, type, a, na, b, nb, err);
+}
+
+static enum kvt_status peer_receive(void *context, struct wire_head *head,
+				    const uint8_t **payload, struct kvt_error *err)
+{
+	struct wire *wire = context;
+
+	*payload = wire->payload;
+	return wire_receive(wire, head, err);
+}
+
+struct wire_peer wire_peer(struct wire *wire)
+{
+	return (struct wire_peer){ wire, peer_send, peer_receive };
+}
+
 void wire_give_up(struct wire *wire, enum kvt_status status, const struct kvt_error *why)
 {
 	struct kvt_error err;

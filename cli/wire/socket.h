@@ -8,6 +8,7 @@
 #define KVTOOL_WIRE_SOCKET_H
 
 #include "cli/wire/handshake.h"
+#include "lib/ops/transfer/wire.h"
 
 struct wire_limits {
 	int frame_ms;			/* for a frame, from when it is waited for */
@@ -65,6 +66,8 @@ wire_send(struct wire *wire, enum wire_type type, const void *a, int64_t na,
 /* Into wire->payload.  A peer that gave up is an error with its sentence. */
 KVT_MUST_CHECK enum kvt_status
 wire_receive(struct wire *wire, struct wire_head *head, struct kvt_error *err);
+/* Those two for the protocol; borrows the connection. */
+struct wire_peer wire_peer(struct wire *wire);
 /* Tells the peer why; whether it hears is not asked. */
 void wire_give_up(struct wire *wire, enum kvt_status status, const struct kvt_error *why);
 

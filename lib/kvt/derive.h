@@ -48,10 +48,10 @@ kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
 /* ---- merge: all ranks of a model ------------------------------------------- */
 
 /*
- * Of n >= 1 dumps in any order; the result has them by rank.  Missing or doubled ranks, and ranks
- * that say different things of one model, are KVT_BAD_INPUT, with names[i] in the
- * message.  What several ranks hold comes from the first; whether the others hold
- * the same is a question to the data (lib/ops/compare).
+ * Of n >= 1 dumps in any order; the result has them by rank.  Missing or doubled
+ * ranks, and ranks that say different things of one model, are KVT_BAD_INPUT, with
+ * names[i] in the message.  What several ranks hold comes from the first; whether the
+ * others hold the same is a question to the data (lib/ops/compare).
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,

@@ -15,7 +15,7 @@
 
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "cli/wire/pull.h"
+#include "cli/wire/socket.h"
 #include "cli/wire/ucx.h"
 
 struct wire_args {
@@ -45,9 +45,10 @@ static bool over_ucx(const struct wire_args *a)
 static enum kvt_status say_hello(struct wire *wire, const struct kvt_sides *sides,
 				 const struct wire_args *a, struct kvt_error *err)
 {
+	const struct wire_peer peer = wire_peer(wire);
 	enum kvt_status status = over_ucx(a) ? wire_use_ucx(wire, err) : KVT_OK;
 
-	return status ? status : wire_hello(wire, sides, err);
+	return status ? status : wire_hello(&peer, sides, err);
 }
 
 /* ---- the two ends ---------------------------------------------------- */
@@ -56,6 +57,7 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 				 struct kvt_error *err)
 {
 	struct wire wire = { .fd = -1 };
+	const struct wire_peer peer = wire_peer(&wire);
 	struct kvt_sides sides;
 	enum kvt_status status = exec_open(&sides, &a->exec, a->n, a->argv, err);
 
@@ -63,7 +65,7 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 		return status;
 	if (!(status = wire_connect(&wire, where, &a->limits, &a->secret, err)) &&
 	    !(status = say_hello(&wire, &sides, a, err)))
-		status = wire_serve(&wire, &sides, &a->exec.run, err);
+		status = wire_serve(&peer, &sides, &a->exec.run, err);
 	if (status)
 		wire_give_up(&wire, status, err);
 	wire_close(&wire);
@@ -78,12 +80,13 @@ static enum kvt_status receive(struct wire *wire, const struct kvt_sides *sides,
 	struct kvt_verified verified = { .bytes = 0 };
 	struct exec_words args = a->exec;
 	struct kvt_carried carried = { .n = 0 };
+	struct wire_peer peer = wire_peer(wire);
 	enum kvt_status status;
 
 	args.run.threads = 1;		/* one connection, one box at a time */
 	signals_catch_all();
 	if ((status = say_hello(wire, sides, a, err)) ||
-	    (status = exec_carry(&carried, sides, &args, wire_pull, wire, err))) {
+	    (status = exec_carry(&carried, sides, &args, wire_pull, &peer, err))) {
 		wire_give_up(wire, status, err);
 		kvt_carried_free(&carried);
 		return status;

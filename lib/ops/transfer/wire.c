@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pull.c - boxes of a destination from another process, op by op
+ * wire.c - a transfer between two processes, op by op
  *
- * Both processes plan on their own; what is sent is checked against what is
- * planned here, op by op, so that neither has to trust the other.
+ * The destination asks for a box of a part on one of its ranks.  The source answers
+ * with frames of ops, each followed by its bytes, in the order of the plan, and an end.
+ * The destination walks its own plan beside what arrives: an op that differs from the
+ * one due, a box that ends early and a frame too many are KVT_BAD_INPUT.  An op longer
+ * than a frame has room for is cut on both sides at the same places.
  */
-#include "cli/wire/pull.h"
+#include "lib/ops/transfer/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,22 +54,23 @@ static uint64_t plan_hash(const struct kvt_sides *sides)
 	return hash;
 }
 
-enum kvt_status wire_hello(struct wire *wire, const struct kvt_sides *sides,
+enum kvt_status wire_hello(const struct wire_peer *peer, const struct kvt_sides *sides,
 			   struct kvt_error *err)
 {
 	uint64_t mine = plan_hash(sides);
+	const uint8_t *payload;
 	struct wire_head head;
 	uint8_t hello[8];
 	enum kvt_status status;
 
 	wire_put(hello, 8, mine);
-	if ((status = wire_send(wire, WIRE_HELLO, hello, 8, NULL, 0, err)) ||
-	    (status = wire_receive(wire, &head, err)))
+	if ((status = peer->send(peer->context, WIRE_HELLO, hello, 8, NULL, 0, err)) ||
+	    (status = peer->receive(peer->context, &head, &payload, err)))
 		return status;
 	if (head.type != WIRE_HELLO)
 		return kvt_fail(err, KVT_BAD_INPUT, head.type == WIRE_ADDRESS ?
 				"the peer uses transport ucx" : "the peer did not greet");
-	if (wire_take(wire->payload, 8) != mine)
+	if (wire_take(payload, 8) != mine)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the peer plans another transfer: its dumps or run differ");
 	return KVT_OK;
@@ -122,9 +126,9 @@ static enum kvt_status take_ops(uint8_t *dst, int64_t *moved, struct feed *feed,
 	return KVT_OK;
 }
 
-static enum kvt_status take_pair(struct wire *wire, const struct kvt_pair *pair,
-				 const struct kvt_nest *nest, uint8_t *dst,
-				 int64_t *moved, struct kvt_error *err)
+static enum kvt_status take_pair(const struct wire_peer *peer,
+				 const struct kvt_pair *pair, const struct kvt_nest *nest,
+				 uint8_t *dst, int64_t *moved, struct kvt_error *err)
 {
 	int64_t left = 0;
 	struct kvt_op op;
@@ -136,15 +140,16 @@ static enum kvt_status take_pair(struct wire *wire, const struct kvt_pair *pair,
 		left += op.len;
 	feed_start(&feed, nest);
 	while (!status && left > 0) {
+		const uint8_t *payload;
 		struct wire_head head;
 		struct wire_ops ops;
 
-		if ((status = wire_receive(wire, &head, err)))
+		if ((status = peer->receive(peer->context, &head, &payload, err)))
 			return status;
 		if (head.type != WIRE_OPS)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"the peer ended a box %lld bytes early", LL(left));
-		if ((status = wire_ops_take(&ops, wire->payload, head.length, err)))
+		if ((status = wire_ops_take(&ops, payload, head.length, err)))
 			return status;
 		if (ops.src_rank != pair->src_rank)
 			return kvt_fail(err, KVT_BAD_INPUT,
@@ -156,8 +161,8 @@ static enum kvt_status take_pair(struct wire *wire, const struct kvt_pair *pair,
 	return status;
 }
 
-static enum kvt_status ask(struct wire *wire, const struct kvt_carry_box *box, int rank,
-			   struct kvt_error *err)
+static enum kvt_status ask(const struct wire_peer *peer, const struct kvt_carry_box *box,
+			   int rank, struct kvt_error *err)
 {
 	const struct wire_ask ask = { box->part, rank,
 				      { box->layers[0], box->layers[1] },
@@ -165,16 +170,18 @@ static enum kvt_status ask(struct wire *wire, const struct kvt_carry_box *box, i
 	uint8_t bytes[WIRE_ASK_BYTES];
 
 	wire_ask_put(bytes, &ask);
-	return wire_send(wire, WIRE_ASK, bytes, sizeof(bytes), NULL, 0, err);
+	return peer->send(peer->context, WIRE_ASK, bytes, sizeof(bytes), NULL, 0, err);
 }
 
 /* The box of one rank; 'dst' is where that begins. */
-static enum kvt_status pull_rank(struct wire *wire, const struct kvt_carry_box *box,
+static enum kvt_status pull_rank(const struct wire_peer *peer,
+				 const struct kvt_carry_box *box,
 				 const struct kvt_carry_window *w, int rank, uint8_t *dst,
 				 int64_t *moved, struct kvt_error *err)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
-	enum kvt_status status = ask(wire, box, rank, err);
+	enum kvt_status status = ask(peer, box, rank, err);
+	const uint8_t *payload;
 	struct wire_head head;
 	struct kvt_pair pair;
 	struct kvt_nest nest;
@@ -182,8 +189,8 @@ static enum kvt_status pull_rank(struct wire *wire, const struct kvt_carry_box *
 	while (!status && kvt_pair_next(&pair, &walk, &w->xfer))
 		if (pair.dst_rank == rank &&
 		    !(status = kvt_nest_init(&nest, &w->xfer, &pair, err)))
-			status = take_pair(wire, &pair, &nest, dst, moved, err);
-	if (status || (status = wire_receive(wire, &head, err)))
+			status = take_pair(peer, &pair, &nest, dst, moved, err);
+	if (status || (status = peer->receive(peer->context, &head, &payload, err)))
 		return status;
 	return head.type == WIRE_END ? KVT_OK :
 	       kvt_fail(err, KVT_BAD_INPUT, "the peer sent more ops than the plan has");
@@ -215,23 +222,23 @@ struct frame {
 	int64_t n, nbytes;
 };
 
-static enum kvt_status flush(struct wire *wire, struct frame *f, int64_t src_rank,
-			     struct kvt_error *err)
+static enum kvt_status flush(const struct wire_peer *peer, struct frame *f,
+			     int64_t src_rank, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
 	wire_put(f->list, 4, (uint64_t)src_rank);
 	wire_put(f->list + 4, 4, (uint64_t)f->n);
 	if (f->n)
-		status = wire_send(wire, WIRE_OPS, f->list, 8 + f->n * WIRE_OP, f->data,
-				   f->nbytes, err);
+		status = peer->send(peer->context, WIRE_OPS, f->list, 8 + f->n * WIRE_OP,
+				    f->data, f->nbytes, err);
 	f->n = f->nbytes = 0;
 	return status;
 }
 
-static enum kvt_status give_pair(struct wire *wire, struct frame *f, const uint8_t *src,
-				 const struct kvt_pair *pair, const struct kvt_nest *nest,
-				 struct kvt_error *err)
+static enum kvt_status give_pair(const struct wire_peer *peer, struct frame *f,
+				 const uint8_t *src, const struct kvt_pair *pair,
+				 const struct kvt_nest *nest, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct kvt_op op;
@@ -240,16 +247,16 @@ static enum kvt_status give_pair(struct wire *wire, struct frame *f, const uint8
 	feed_start(&feed, nest);
 	while (!status && feed_next(&op, &feed)) {
 		if (f->n == WIRE_MOST_OPS || f->nbytes + op.len > WIRE_PIECE)
-			status = flush(wire, f, pair->src_rank, err);
+			status = flush(peer, f, pair->src_rank, err);
 		wire_op_put(f->list + 8 + f->n++ * WIRE_OP, &op);
 		memcpy(f->data + f->nbytes, src + op.src, (size_t)op.len);
 		f->nbytes += op.len;
 	}
-	return status ? status : flush(wire, f, pair->src_rank, err);
+	return status ? status : flush(peer, f, pair->src_rank, err);
 }
 
 struct serving {
-	struct wire *wire;
+	const struct wire_peer *peer;
 	const struct kvt_sides *sides;
 	int64_t room;			/* of a window */
 	struct frame *frame;
@@ -269,14 +276,14 @@ static int64_t window_bytes(const struct kvt_carry_box *box,
 }
 
 static enum kvt_status take_ask(struct kvt_carry_box *box, int *rank,
-				const struct serving *s, int64_t length,
-				struct kvt_error *err)
+				const struct serving *s, const uint8_t *payload,
+				int64_t length, struct kvt_error *err)
 {
 	const struct kvt_transfer_plan *transfer = &s->sides->transfer;
 	struct kvt_box asked = { .begin = { 0 } };
 	const int64_t *n;
 	struct wire_ask a;
-	enum kvt_status status = wire_ask_take(&a, s->wire->payload, length, err);
+	enum kvt_status status = wire_ask_take(&a, payload, length, err);
 
 	if (status)
 		return status;
@@ -320,24 +327,27 @@ static enum kvt_status give_box(struct kvt_worker *worker, const struct serving 
 		    !(status = kvt_nest_init(&nest, &w.xfer, &pair, err)) &&
 		    !(status = kvt_carry_window_read(worker, box, &w, (int)pair.src_rank,
 						     worker->buffer[1], err)))
-			status = give_pair(s->wire, s->frame, worker->buffer[1], &pair,
+			status = give_pair(s->peer, s->frame, worker->buffer[1], &pair,
 					   &nest, err);
 	kvt_carry_window_free(&w);
-	return status ? status : wire_send(s->wire, WIRE_END, NULL, 0, NULL, 0, err);
+	return status ? status : s->peer->send(s->peer->context, WIRE_END, NULL, 0, NULL,
+					       0, err);
 }
 
 static enum kvt_status serve(struct kvt_worker *worker, void *context, int64_t i,
 			     struct kvt_error *err)
 {
 	const struct serving *s = context;
+	const uint8_t *payload;
 	enum kvt_status status;
 	struct wire_head head;
 	struct kvt_carry_box box;
 	int rank = 0;
 
 	(void)i;
-	while (!(status = wire_receive(s->wire, &head, err)) && head.type == WIRE_ASK)
-		if ((status = take_ask(&box, &rank, s, head.length, err)) ||
+	while (!(status = s->peer->receive(s->peer->context, &head, &payload,
+					   err)) && head.type == WIRE_ASK)
+		if ((status = take_ask(&box, &rank, s, payload, head.length, err)) ||
 		    (status = give_box(worker, s, &box, rank, err)))
 			return status;
 	if (status || head.type == WIRE_BYE)
@@ -360,11 +370,11 @@ static void needs_of(struct kvt_work *work, const struct kvt_sides *sides, int64
 					  1);
 }
 
-enum kvt_status wire_serve(struct wire *wire, const struct kvt_sides *sides,
+enum kvt_status wire_serve(const struct wire_peer *peer, const struct kvt_sides *sides,
 			   const struct kvt_run *how, struct kvt_error *err)
 {
 	struct kvt_run run = *how;
-	struct serving s = { .wire = wire, .sides = sides,
+	struct serving s = { .peer = peer, .sides = sides,
 			     .room = kvt_carry_window_room(how->memory),
 			     .frame = malloc(sizeof(*s.frame)) };
 	struct kvt_work work = { .fn = serve, .context = &s, .count = 1 };

@@ -7,8 +7,8 @@
  * length of the payload) and a payload; numbers are little endian.  Nothing here
  * reads or writes a socket, and nothing that is taken is believed.
  */
-#ifndef KVTOOL_WIRE_FRAME_H
-#define KVTOOL_WIRE_FRAME_H
+#ifndef KVTOOL_OPS_TRANSFER_FRAME_H
+#define KVTOOL_OPS_TRANSFER_FRAME_H
 
 #include "lib/kvt/transfer.h"
 

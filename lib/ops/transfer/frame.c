@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frame.c - frames as bytes, and bytes as frames */
-#include "cli/wire/frame.h"
+#include "lib/ops/transfer/frame.h"
 
 #include <string.h>
 
