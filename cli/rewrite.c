@@ -177,8 +177,6 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	run.device = NULL;
 	status = r->own.verify ?
 		 r->own.verify(r->own.context, again, &run, &why) :
-		 kvt_dump_leaf(t->source, 0) == t->source ?
-		 verify_equal(t->source, again, &run, &why) :
 		 verify_source(t->source, again, &run, &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);

@@ -427,8 +427,8 @@ def check_replicas(d, tmp):
         i, k = divmod(i, 2)
         i, state = divmod(i, S)
         layer, block = divmod(i, B)
-        want = (f"layer {layer} block {block} state {state} head {rank // 2} "
-                f"kv {k} dim {dim} differs")
+        want = (f"block {block} state {state} layer {layer} head {rank // 2} "
+                f"kv {k} dim {dim} is 0x")
         r = kvtool("merge", "--trust-manifest", "-o", f"{tmp}/never.npy",
                    *files)
         tap.ok(r.code == 1 and want in r.err and

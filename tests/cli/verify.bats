@@ -86,7 +86,9 @@ finds_other() {
 	matches "$2"
 }
 
-element='g0: layer [0-9]+ block [0-9]+ state [0-9]+ head [0-9]+ kv [01] dim [0-9]+ differs'
+values='is 0x[0-9a-f]+, expected 0x[0-9a-f]+'
+place='block [0-9]+ state [0-9]+ layer [0-9] head [0-9] kv [01] dim [0-9]+'
+element="g0: (request [ABC] token [0-9]+, )?$place $values"
 
 @test "relayout, convert and import --verify find a wrong bit" {
 	no_sanitizer
@@ -115,40 +117,40 @@ element='g0: layer [0-9]+ block [0-9]+ state [0-9]+ head [0-9]+ kv [01] dim [0-9
 		-o new.npy "$rank0" "$rank1"
 	run -1 --separate-stderr flip 2 pwrite '/new.npy$' merge -f --no-sync --verify \
 		-o new.npy "$kv"/mamba2g4/tp2_SD/rank?.npy
-	matches 'merge: new.npy: conv: layer . block . tap . channel [0-9]+ differs'
+	matches "merge: new.npy: conv: block . tap . layer . channel [0-9]+ $values"
 }
 
 @test "reblock and copy-blocks --verify find a wrong bit" {
 	no_sanitizer
-	finds '/new.npy$' 'reblock: new.npy: g0: request [ABC] state [0-9]+ layer . head . kv . differs' \
+	finds '/new.npy$' "reblock: new.npy: g0: request [ABC] token [0-9]+, $place $values" \
 		reblock -f --no-sync -b 24 --verify -o new.npy "$nhd"
 	# all of a pool that was only regrouped, blocks of nobody and the null block too
-	finds_read '/new.npy$' 'reblock: new.npy: g0: block 0 state 0 layer 2 head 0 kv 0 differs' \
+	finds_read '/new.npy$' "reblock: new.npy: g0: block 0 state 0 layer 2 head 0 kv 0 dim 0 $values" \
 		reblock -f --no-sync -b 8 --verify -o new.npy "$gqa"
-	finds_write '/new.npy$' differs reblock -f --no-sync -b 8 --verify -o new.npy "$gqa"
-	finds '/new.npy$' "copy-blocks: new.npy: not as in .*: $element" \
+	finds_write '/new.npy$' "$element" reblock -f --no-sync -b 8 --verify -o new.npy "$gqa"
+	finds '/new.npy$' "copy-blocks: new.npy: $element in .*npy" \
 		copy-blocks -f --no-sync --request=A --verify -o new.npy "$hnd" "$nhd"
 }
 
 @test "transfer-sim exec finds a wrong bit in what it wrote, moved or not" {
 	no_sanitizer
 	exec=(transfer-sim exec -f --no-sync -o new.npy)
-	finds_write '/new.npy$' 'g0: rank 0: request C layer 4 token [0-9]+ head 0 byte 0 is 0x[0-9a-f]+, expected 0x' \
+	finds_write '/new.npy$' "g0: rank 0: request C token [0-9]+, $place $values" \
 		"${exec[@]}" --dst=ids=random:4 "$nhd"
 	# all is read twice: for the comparison, and for the digest
 	finds_read '/new.npy$' 'digest is kvd1:tokens:.*, that of the source is kvd1:tokens:' \
 		"${exec[@]}" --dst=ids=random:4 "$nhd"
 	# request A of a pool that keeps what it has of others
 	run -1 --separate-stderr flip 2 pwrite '/new.npy$' "${exec[@]}" --request=A "$nhd" "$hnd"
-	matches 'g0: rank 0: layer 0 block [0-9]+ state . head 0 byte 0 is 0x[0-9a-f]+, but was 0x'
-	finds '/new.npy$' 'rank 0: request A layer [0-9]' "${exec[@]}" --request=A "$nhd" "$hnd"
+	matches "g0: rank 0: (request B token [0-9]+, )?$place $values as before"
+	finds '/new.npy$' 'rank 0: request A token [0-9]' "${exec[@]}" --request=A "$nhd" "$hnd"
 	# new memory is filled with one byte
 	run -1 --separate-stderr flip 3 pwrite '/new.npy$' "${exec[@]}" --request=A \
 		--fill=90 --dst=pool=200 "$nhd"
-	matches 'but was 0x5a'
+	matches 'expected 0x5a5a as before'
 	run -1 --separate-stderr flip 2 pwrite '/new.npy$' "${exec[@]}" --mamba-groups=4 \
 		--dst=ids=random:1 "$sd"
-	matches 'conv: rank 0: layer 0 block 0 state 1 head 0 byte [0-9]+ is 0x10, but was 0x00'
+	matches 'conv: rank 0: block 0 tap 1 layer 0 channel [0-9]+ is 0x0010, expected 0x0000 as before'
 }
 
 # last_reads FILE COMMAND...: what kvtool COMMAND FILE says, on both streams, and its
@@ -196,7 +198,7 @@ last_reads() {
 	relayout=(relayout --no-sync --to=hnd --verify -o new.h5 "$nhd")
 	finds_other two.h5 'relayout: new.h5: 1 groups became 2' "${relayout[@]}"
 	finds_other bs32.h5 'relayout: new.h5: g0: shapes differ' "${relayout[@]}"
-	finds_other fp16.h5 "$element" "${relayout[@]}"
+	finds_other fp16.h5 'g0: dtype is float16, expected bfloat16' "${relayout[@]}"
 
 	slice=(slice --no-sync --verify -o new.h5 "$nhd")
 	finds_other two.h5 'slice: new.h5: 1 groups became 2' "${slice[@]}" --layers=0:2
@@ -223,6 +225,54 @@ last_reads() {
 	sed -i 's/"A":/"Z":/g' less.json
 	kvtool convert -q less.npy less.h5
 	finds_other two.h5 'transfer-sim: rank 0: 1 groups became 2' "${exec[@]}"
-	finds_other bs32.h5 'g0: rank 0: shapes differ' "${exec[@]}"
+	finds_other bs32.h5 'rank 0: g0: shapes differ' "${exec[@]}"
 	finds_other less.h5 'rank 0: request A: 421 tokens from 0 became 0 from 0' "${exec[@]}"
+}
+
+# edits EXPR: wrong.h5 is right.h5 with another description, by a line of Python
+edits() {
+	rm -f wrong.*
+	kvtool convert -q right.h5 wrong.npy
+	python3 - "$1" <<-'END'
+	import json, sys
+	d = json.load(open("wrong.json"))
+	table, tokens = d["block_table"], d["num_tokens"]
+	exec(sys.argv[1])
+	json.dump(d, open("wrong.json", "w"))
+	END
+	kvtool convert -q --trust-manifest wrong.npy wrong.h5
+}
+
+# planted COMMAND...: each fault in what the command wrote is found, and named
+planted() {
+	local fault=(flip-bits,count=1 swap-heads,a=0,b=1 "stale-block,block=$1,from=$2"
+		wrong-layer,layer=1,from=0)
+	shift 2
+	rm -f new.h5
+	kvtool -q "$@" >/dev/null 2>&1 || kvtool "$@" >/dev/null
+	mv new.h5 right.h5
+	for fault in "${fault[@]}"; do
+		kvtool mutate -q -f --fault="$fault" -o wrong.h5 right.h5 >/dev/null
+		echo "$fault"
+		finds_other wrong.h5 "g0: (rank 0: )?(request [ABC] token [0-9]+, )?$place $values" "$@"
+	done
+	# one block of a request is another one's; a token is not there
+	edits 'table["A"][1] = table["B"][-1]'
+	finds_other wrong.h5 'request A: entry 1 of its table is block [0-9]+, expected [0-9]+|request A token' "$@"
+	edits 'tokens["B"] -= 1'
+	finds_other wrong.h5 'request B: [0-9]+ tokens (from 0 )?became [0-9]+' "$@"
+}
+
+@test "--verify names a flipped bit, a swapped head, a stale block, a wrong layer, a wrong table, a token too few" {
+	no_sanitizer
+	planted 13 14 relayout --no-sync --to=hnd --verify -o new.h5 "$nhd"
+	planted 13 14 convert --no-sync --verify "$nhd" new.h5
+	planted 13 14 import --no-sync --verify -o new.h5 "$nhd"
+	planted 13 14 slice --no-sync --layers=0:3 --verify -o new.h5 "$nhd"
+	planted 13 14 merge --no-sync --verify -o new.h5 "$rank0" "$rank1"
+	planted 3 4 reblock --no-sync -b 24 --verify -o new.h5 "$nhd"
+	planted 26 28 reblock --no-sync -b 8 --verify -o new.h5 "$nhd"
+	planted 13 14 copy-blocks --no-sync --request=A --verify -o new.h5 "$hnd" "$nhd"
+	planted 13 14 transfer-sim exec --no-sync --dst=ids=random:4 -o new.h5 "$nhd"
+	planted 13 14 transfer-sim exec --no-sync --request=A -o new.h5 "$nhd" "$hnd"
 }

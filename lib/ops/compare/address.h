@@ -45,7 +45,8 @@ KVT_MUST_CHECK enum kvt_status
 addresses_init(struct addresses *out, const struct placed *at, int k, int64_t elem,
 	  struct kvt_error *err);
 
-/* Where the head at 'index' of the file begins; K and D of it do not count. */
-const uint8_t *address_of(const struct addresses *half, const int64_t index[KVT_NAXES]);
+/* Where that block of that layer begins: L and B of 'index' count, in the dump. */
+const uint8_t *address_of_block(const struct addresses *half,
+				const int64_t index[KVT_NAXES]);
 
 #endif

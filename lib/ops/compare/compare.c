@@ -1,405 +1,564 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.c - two dumps element by element, by what the elements are */
+/*
+ * compare.c - the same elements of two dumps, byte for byte: compare.h
+ *
+ * The groups of b are cut into boxes.  For each box all of them are read, then what
+ * their pairs want of each a: in pieces, sorted by where they lie in it, so that a
+ * tile is decoded once per box.  An address is the sum of what each index adds to it
+ * (address.h).  Of a box all is compared even after a difference was found, for the
+ * pieces come in the order of a; the smallest differences are kept.
+ *
+ * Cost: one read of b, one of each a that has anything of it (several where pairs are
+ * scattered), and one memcmp() a head.
+ */
 #include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/ids.h"
 #include "lib/ops/compare/address.h"
 
 #define LL(x) ((long long)(x))
 
-/* ---- which element is which --------------------------------------------- */
-
-/* What the index of an axis is in the model or in the engine's pool. */
-static uint64_t identity(const struct kvt_group *group, enum kvt_axis axis, int64_t i)
-{
-	switch (axis) {
-	case KVT_AXIS_L:
-		return kvt_layer_id(group, i);
-	case KVT_AXIS_B:
-		return kvt_block_id(group, i);
-	case KVT_AXIS_H:
-		return (uint64_t)(group->head_start + i);
-	default:
-		return group->kind == KVT_MAMBA_CONV ? kvt_head_id(group, i) :
-						       (uint64_t)i;
-	}
-}
-
-/* Channels of equal parts are the same ones, even where no part has them. */
-static bool same_parts(const struct kvt_group *a, const struct kvt_group *b)
-{
-	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] ||
-	    a->ncomponents != b->ncomponents)
-		return false;
-	for (int i = 0; i < a->ncomponents; i++) {
-		const struct kvt_component *x = &a->component[i], *y = &b->component[i];
-
-		if (strcmp(x->name, y->name) || x->start != y->start ||
-		    x->length != y->length || x->global_start != y->global_start)
-			return false;
-	}
-	return true;
-}
-
-static enum kvt_status map_axis(struct correspondence *s, enum kvt_axis axis,
-				struct kvt_error *err)
-{
-	const struct kvt_group *a = kvt_dump_group(s->a, s->group_a);
-	const struct kvt_group *b = kvt_dump_group(s->b, s->group_b);
-	int64_t na = a->shape.n[axis], nb = b->shape.n[axis];
-	struct id_index *known = calloc((size_t)na + 1, sizeof(*known));
-	int64_t *map = calloc((size_t)nb + 1, sizeof(*map));
-
-	s->map[axis] = map;
-	if (!known || !map) {
-		free(known);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	}
-	if (axis == KVT_AXIS_D && same_parts(a, b)) {
-		for (int64_t i = 0; i < nb; i++)
-			map[i] = i;
-		s->shared[axis] = nb;
-		free(known);
-		return KVT_OK;
-	}
-	for (int64_t i = 0; i < na; i++)
-		known[i] = (struct id_index){ identity(a, axis, i), i };
-	id_index_sort(known, na);
-	for (int64_t i = 0; i < nb; i++) {
-		const struct id_index *found =
-			id_index_find(known, na, identity(b, axis, i));
-
-		map[i] = found ? found->index : -1;
-		s->shared[axis] += found != NULL;
-	}
-	free(known);
-	return KVT_OK;
-}
-
-static const enum kvt_axis mapped[] = {
-	KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_D,
+struct comparing {
+	struct comparison *list;
+	int n;
+	int nb;				/* different dumps among the b of the list */
+	int *number;			/* [n]: which of them */
+	const struct kvt_dump **b;	/* [nb] */
+	struct kvt_cut cut;
+	unequal_fn *differs;
+	void *context;
+	int most;			/* differences of a box that are kept */
+	bool any;			/* one was told */
 };
-enum { NMAPPED = sizeof(mapped) / sizeof(mapped[0]) };
 
-/* Of keys and values 'b' may hold one half only. */
-static bool same_kv(struct correspondence *s, const struct kvt_group *a,
-		    const struct kvt_group *b)
+/* ---- what was found ------------------------------------------------------ */
+
+/* One box. */
+struct found {
+	struct comparing *c;
+	struct placed *placed;		/* [nb] */
+	struct addresses *address;	/* [nb][K] */
+	int nk;
+	int first, last;		/* comparisons that share what is read of a */
+	int n;
+	struct unequal at[MOST_DIFFERENCES];
+	int64_t *nbytes;		/* [c->n] */
+};
+
+static int compare_places(const struct unequal *x, const struct unequal *y)
 {
-	int half = kvt_group_half(b);
-
-	if (a->shape.n[KVT_AXIS_K] == b->shape.n[KVT_AXIS_K])
-		return half == kvt_group_half(a);
-	s->kv = half;
-	return half >= 0 && a->shape.n[KVT_AXIS_K] == 2;
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (x->index[a] != y->index[a])
+			return x->index[a] < y->index[a] ? -1 : 1;
+	return x->in < y->in ? -1 : x->in > y->in;
 }
 
-enum kvt_status correspond_by_ids(struct correspondence *s, const struct kvt_dump *a,
-				  int group_a,
-			     const struct kvt_dump *b, int group_b, struct kvt_error *err)
+/* Keeps it if it is among the first ones. */
+static void keep(struct found *f, const struct unequal *d)
 {
-	const struct kvt_group *ga = kvt_dump_group(a, group_a);
-	const struct kvt_group *gb = kvt_dump_group(b, group_b);
+	int i = f->n;
+
+	if (i == f->c->most && compare_places(d, &f->at[i - 1]) >= 0)
+		return;
+	if (i == f->c->most)
+		i--;
+	else
+		f->n++;
+	for (; i > 0 && compare_places(d, &f->at[i - 1]) < 0; i--)
+		f->at[i] = f->at[i - 1];
+	f->at[i] = *d;
+}
+
+static const struct kvt_group *group_of(const struct comparison *c)
+{
+	return kvt_dump_group(c->b, c->group_b);
+}
+
+/* ---- one head ------------------------------------------------------------ */
+
+struct both {
+	const struct addresses *a, *b;	/* keys or values */
+	const struct comparison *in;
+};
+
+/* The channels of a head that begin at pa and pb; index[] has the others of it. */
+static void compare_head(struct found *f, const struct both *p, const uint8_t *pa,
+			 const uint8_t *pb, const int64_t index[KVT_NAXES])
+{
+	const int64_t *map = p->in->heads->channel;
+	int64_t n = p->b->view.shape.n[KVT_AXIS_D], elem = p->b->view.shape.elem;
+	struct unequal d = { .in = p->in };
+
+	if (p->in->heads->same_channels && p->a->terms.dense && p->b->terms.dense &&
+	    !memcmp(pa, pb, (size_t)(n * elem)))
+		return;
+	memcpy(d.index, index, sizeof(d.index));
+	for (int64_t i = 0; i < n; i++) {
+		const uint8_t *is = pb + p->b->terms.at[KVT_AXIS_D][i], *was;
+
+		if (map[i] < 0)
+			continue;
+		was = pa + p->a->terms.at[KVT_AXIS_D][map[i]];
+		if (!memcmp(is, was, (size_t)elem))
+			continue;
+		d.index[KVT_AXIS_D] = i;
+		memcpy(d.is, is, (size_t)elem);
+		memcpy(d.was, was, (size_t)elem);
+		keep(f, &d);
+	}
+}
+
+/* How many bytes of a state are compared. */
+static int64_t state_bytes(const struct comparison *c)
+{
+	const struct kvt_group *g = group_of(c);
+	int64_t heads = 0, channels = 0;
+
+	for (int64_t h = 0; h < g->shape.n[KVT_AXIS_H]; h++)
+		heads += c->heads->head[h] >= 0;
+	for (int64_t d = 0; d < g->shape.n[KVT_AXIS_D]; d++)
+		channels += c->heads->channel[d] >= 0;
+	return heads * channels * g->shape.n[KVT_AXIS_K] * g->shape.elem;
+}
+
+/* States of one block of a layer; index[] has L and B of b, and K. */
+static void compare_span(struct found *f, const struct both *p, int64_t layer,
+			 const struct target_span *w, int64_t index[KVT_NAXES])
+{
+	const int64_t *const *ta = (const int64_t *const *)p->a->terms.at;
+	const int64_t *const *tb = (const int64_t *const *)p->b->terms.at;
+	const int64_t *head = p->in->heads->head;
+	const int64_t from[KVT_NAXES] = { layer, w->span.block, w->span.state };
+	const int64_t to[KVT_NAXES] = { index[KVT_AXIS_L], w->to, w->span.at };
+	const int64_t *a0 = p->a->at->box.begin, *b0 = p->b->at->box.begin;
+	const uint8_t *pa = address_of_block(p->a, from);
+	const uint8_t *pb = address_of_block(p->b, to);
+
+	for (int64_t s = 0; s < w->span.count; s++) {
+		int64_t x = w->span.state + s - a0[KVT_AXIS_S];
+		int64_t y = w->span.at + s - b0[KVT_AXIS_S];
+		const uint8_t *sa = pa + ta[KVT_AXIS_S][x], *sb = pb + tb[KVT_AXIS_S][y];
+
+		index[KVT_AXIS_S] = w->span.at + s;
+		for (int64_t h = 0; h < p->b->view.shape.n[KVT_AXIS_H]; h++) {
+			index[KVT_AXIS_H] = h;
+			if (head[h] >= 0)
+				compare_head(f, p, sa + ta[KVT_AXIS_H][head[h]],
+					     sb + tb[KVT_AXIS_H][h], index);
+		}
+	}
+}
+
+/* ---- what was read together of a ----------------------------------------- */
+
+/* The layer of b that layer l of a is for, of those in the box. */
+static int64_t layer_here(const struct state_pairs *states, const struct kvt_box *box,
+			  int64_t l)
+{
+	for (int64_t i = box->begin[KVT_AXIS_L]; states->layer && i < box->end[0]; i++)
+		if (states->layer[i] == l)
+			return i;
+	return l;
+}
+
+/* Keys or values of one comparison. */
+static enum kvt_status compare_half(struct found *f, const struct spans_read *read,
+				    int i, int k, struct kvt_error *err)
+{
+	struct comparison *c = &f->c->list[i];
+	const struct addresses *b = &f->address[f->c->number[i] * f->nk + k];
+	struct addresses a = { 0 };
+	struct both both = { &a, b, c };
+	enum kvt_status status = addresses_init(&a, &read->src, c->heads->first_kv + k,
+						b->view.shape.elem, err);
+
+	for (int64_t l = read->layers[0]; !status && l < read->layers[1]; l++)
+		for (int64_t w = 0; w < read->n; w++) {
+			int64_t index[KVT_NAXES] = {
+				[KVT_AXIS_L] = layer_here(c->states, &b->at->box, l),
+				[KVT_AXIS_B] = read->wanted[w].to, [KVT_AXIS_K] = k,
+			};
+
+			compare_span(f, &both, l, &read->wanted[w], index);
+		}
+	address_terms_free(&a.terms);
+	return status;
+}
+
+static enum kvt_status compare_spans(void *context, const struct spans_read *read,
+				     struct kvt_error *err)
+{
+	struct found *f = context;
+	int64_t states = 0;
 	enum kvt_status status = KVT_OK;
 
-	*s = (struct correspondence){ .a = a, .b = b, .group_a = group_a,
-	.group_b = group_b };
-	if (ga->dtype != gb->dtype ||
-	    ga->shape.n[KVT_AXIS_S] != gb->shape.n[KVT_AXIS_S] || !same_kv(s, ga, gb))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"groups %s and %s hold states of another shape or type",
-				ga->id, gb->id);
-	for (int i = 0; !status && i < NMAPPED; i++)
-		status = map_axis(s, mapped[i], err);
-	if (status)
-		correspondence_free(s);
-	return status;
-}
-
-void correspondence_free(struct correspondence *s)
-{
-	for (int i = 0; i < NMAPPED; i++)
-		free(s->map[mapped[i]]);
-	memset(s->map, 0, sizeof(s->map));
-}
-
-bool correspondence_any(const struct correspondence *s)
-{
-	for (int i = 0; i < NMAPPED; i++)
-		if (!s->shared[mapped[i]])
-			return false;
-	return true;
-}
-
-/* ---- comparing ---------------------------------------------------------- */
-
-struct comparing {
-	const struct correspondence *s;
-	struct kvt_cut cut;
-	bool same_content;	/* along D both have the same, in order */
-};
-
-/* First element along D that differs; -1: none. */
-static int64_t head_differs(const struct comparing *c, const struct addresses *a,
-			    const uint8_t *pa, const struct addresses *b,
-			    const uint8_t *pb)
-{
-	const int64_t *map = c->s->map[KVT_AXIS_D];
-	int64_t n = b->view.shape.n[KVT_AXIS_D], elem = b->view.shape.elem;
-
-	if (c->same_content && a->terms.dense && b->terms.dense &&
-	    !memcmp(pa, pb, (size_t)(n * elem)))
-		return -1;
-	for (int64_t d = 0; d < n; d++)
-		if (map[d] >= 0 && memcmp(pa + a->terms.at[KVT_AXIS_D][map[d]],
-					  pb + b->terms.at[KVT_AXIS_D][d],
-					  (size_t)elem))
-			return d;
-	return -1;
-}
-
-static enum kvt_status differs(const struct correspondence *s,
-			       const int64_t at[KVT_NAXES],
-			       struct kvt_error *err)
-{
-	const struct kvt_group *group = kvt_dump_group(s->b, s->group_b);
-	long long layer = LL(identity(group, KVT_AXIS_L, at[KVT_AXIS_L]));
-	long long block = LL(identity(group, KVT_AXIS_B, at[KVT_AXIS_B]));
-	long long dim = LL(identity(group, KVT_AXIS_D, at[KVT_AXIS_D]));
-
-	if (group->kind == KVT_MAMBA_CONV)
-		return kvt_fail(err, KVT_MISMATCH,
-				"%s: layer %lld block %lld tap %lld channel %lld differs",
-				group->id, layer, block, LL(at[KVT_AXIS_S]), dim);
-	return kvt_fail(err, KVT_MISMATCH,
-			"%s: layer %lld block %lld state %lld head %lld kv %lld dim %lld differs",
-			group->id, layer, block, LL(at[KVT_AXIS_S]),
-			LL(identity(group, KVT_AXIS_H, at[KVT_AXIS_H])),
-			LL(s->kv + at[KVT_AXIS_K]), dim);
-}
-
-/* The states and heads of one block of one layer; at[] has L, B and K of 'b'. */
-static enum kvt_status compare_block(const struct comparing *c, const struct addresses *a,
-				     const struct addresses *b, int64_t at[KVT_NAXES],
-				     struct kvt_error *err)
-{
-	const int64_t *n = b->view.shape.n;
-	int64_t there[KVT_NAXES] = { 0 };
-
-	there[KVT_AXIS_L] = c->s->map[KVT_AXIS_L][at[KVT_AXIS_L]];
-	there[KVT_AXIS_B] = c->s->map[KVT_AXIS_B][at[KVT_AXIS_B]];
-	for (int64_t i = 0; i < n[KVT_AXIS_S] * n[KVT_AXIS_H]; i++) {
-		int64_t h = i % n[KVT_AXIS_H];
-
-		at[KVT_AXIS_S] = there[KVT_AXIS_S] = i / n[KVT_AXIS_H];
-		at[KVT_AXIS_H] = h;
-		there[KVT_AXIS_H] = c->s->map[KVT_AXIS_H][h];
-		if (there[KVT_AXIS_H] < 0)
-			continue;
-		at[KVT_AXIS_D] = 0;
-		at[KVT_AXIS_D] = head_differs(c, a, address_of(a, there), b,
-					      address_of(b, at));
-		if (at[KVT_AXIS_D] >= 0)
-			return differs(c->s, at, err);
+	for (int64_t w = 0; w < read->n; w++)
+		states += read->wanted[w].span.count;
+	for (int i = f->first; !status && i < f->last; i++) {
+		for (int k = 0; !status && k < f->nk; k++)
+			status = compare_half(f, read, i, k, err);
+		f->nbytes[i] += states * (read->layers[1] - read->layers[0]) *
+				state_bytes(&f->c->list[i]);
 	}
-	return KVT_OK;
+	return status;
 }
 
-/* Keys or values of layers and blocks that were read together. */
-static enum kvt_status compare_piece(const struct comparing *c,
-				     const struct placed *a, const struct placed *b,
-				     const struct kvt_box *piece, int k,
-				     struct kvt_error *err)
-{
-	int64_t elem = kvt_dump_group(c->s->b, c->s->group_b)->shape.elem;
-	struct addresses ha = { 0 }, hb = { 0 };
-	int64_t at[KVT_NAXES] = { 0 };
-	enum kvt_status status;
+/* ---- boxes --------------------------------------------------------------- */
 
-	if (!(status = addresses_init(&ha, a, c->s->kv + k, elem, err)))
-		status = addresses_init(&hb, b, k, elem, err);
-	for (int64_t l = piece->begin[0]; !status && l < piece->end[0]; l++)
-		for (int64_t i = piece->begin[1]; !status && i < piece->end[1]; i++) {
-			at[KVT_AXIS_L] = l;
-			at[KVT_AXIS_B] = i;
-			at[KVT_AXIS_K] = k;
-			status = compare_block(c, &ha, &hb, at, err);
-		}
-	address_terms_free(&ha.terms);
-	address_terms_free(&hb.terms);
+/* Comparisons from 'first' on that share what is read of a. */
+static int shared_end(const struct comparing *c, int first)
+{
+	int end = first + 1;
+
+	while (end < c->n && c->list[end].a == c->list[first].a &&
+	       c->list[end].group_a == c->list[first].group_a &&
+	       c->list[end].states == c->list[first].states)
+		end++;
+	return end;
+}
+
+/* Rows of states that a piece of a has at most. */
+static int64_t rows_of(const struct comparing *c)
+{
+	return c->cut.blocks * c->cut.shape.n[KVT_AXIS_S];
+}
+
+/* What this a has for the box: layers that follow each other there, too, together. */
+static enum kvt_status compare_with(struct kvt_worker *worker, struct found *f,
+				    const struct kvt_box *box, struct kvt_error *err)
+{
+	const struct comparison *c = &f->c->list[f->first];
+	const int64_t *layer = c->states->layer;
+	int64_t n, end = box->end[KVT_AXIS_L], next;
+	struct target_span *wanted = state_pairs_in(&n, c->states, box);
+	enum kvt_status status = KVT_OK;
+
+	if (!wanted)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t l = box->begin[KVT_AXIS_L]; n && !status && l < end; l = next) {
+		int64_t layers[2] = { layer ? layer[l] : l, 0 };
+
+		for (next = l + 1; next < end &&
+		     (!layer || layer[next] == layer[next - 1] + 1); )
+			next++;
+		layers[1] = layers[0] + next - l;
+		if (layers[0] >= 0)
+			status = each_spans(worker, leaf_of(c->a), c->group_a, layers,
+					    wanted, n, rows_of(f->c), compare_spans, f,
+					    err);
+	}
+	free(wanted);
 	return status;
+}
+
+static enum kvt_status read_box(struct kvt_worker *worker, struct found *f,
+				const struct kvt_box *box, struct kvt_error *err)
+{
+	struct comparing *c = f->c;
+	uint8_t *bytes = worker->buffer[0];
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0, r = 0; !status && i < c->n; i++) {
+		const struct comparison *in = &c->list[i];
+		const struct kvt_group *g = group_of(in);
+		struct kvt_box own = *box;
+		struct kvt_shape shape;
+		int64_t nbytes;
+
+		if (c->number[i] != r)
+			continue;	/* it was read */
+		box_take(&own, KVT_AXIS_H, 0, g->shape.n[KVT_AXIS_H]);
+		box_take(&own, KVT_AXIS_D, 0, g->shape.n[KVT_AXIS_D]);
+		f->placed[r] = (struct placed){ &g->layout, own, bytes };
+		status = kvt_read(worker, in->b, in->group_b, &own, NULL, bytes, err);
+		for (int k = 0; !status && k < f->nk; k++)
+			status = addresses_init(&f->address[r * f->nk + k],
+						&f->placed[r], k, g->shape.elem, err);
+		shape = kvt_box_shape(&own, g->shape.elem);
+		if (!status)
+			status = kvt_shape_nbytes(&nbytes, &shape, err);
+		if (!status)
+			bytes += nbytes;
+		r++;
+	}
+	return status;
+}
+
+static enum kvt_status differs_sentence(const struct unequal *d,
+					struct kvt_error *err);
+
+/* In the order of boxes. */
+static enum kvt_status tell(struct kvt_worker *worker, int64_t i, struct found *f,
+			    struct kvt_error *err)
+{
+	struct comparing *c = f->c;
+	bool more = true;
+
+	if (!c->differs)
+		return f->n ? differs_sentence(&f->at[0], err) : KVT_OK;
+	if (!kvt_worker_turn(worker, i))
+		return KVT_OK;
+	c->any |= f->n > 0;
+	for (int d = 0; more && d < f->n; d++)
+		more = c->differs(c->context, &f->at[d]);
+	kvt_worker_unlock(worker);
+	return more ? KVT_OK : kvt_fail(err, KVT_MISMATCH, "dumps differ");
 }
 
 static enum kvt_status compare_box(struct kvt_worker *worker, void *context, int64_t i,
 				   struct kvt_error *err)
 {
-	const struct comparing *c = context;
-	const struct correspondence *s = c->s;
-	const struct kvt_group *ga = kvt_dump_group(s->a, s->group_a);
-	const struct kvt_group *gb = kvt_dump_group(s->b, s->group_b);
-	struct placed a, b = { &gb->layout, kvt_cut_box(&c->cut, i), worker->buffer[0] };
-	struct pieces p = pieces_of(&b.box, s->map[KVT_AXIS_L], s->map[KVT_AXIS_B],
-				    kvt_dump_tiling(s->a, s->group_a));
-	enum kvt_status status = kvt_read(worker, s->b, s->group_b, &b.box, NULL, b.bytes,
-					  err);
-
-	while (!status && piece_next(&p)) {
-		struct kvt_box there = piece_there(&p);
-
-		if (there.begin[KVT_AXIS_L] < 0 || there.begin[KVT_AXIS_B] < 0)
-			continue;
-		box_take(&there, KVT_AXIS_H, 0, ga->shape.n[KVT_AXIS_H]);
-		box_take(&there, KVT_AXIS_K, 0, ga->shape.n[KVT_AXIS_K]);
-		box_take(&there, KVT_AXIS_D, 0, ga->shape.n[KVT_AXIS_D]);
-		status = read_around(&a, worker, leaf_of(s->a), s->group_a, &there, err);
-		for (int k = 0; !status && k < gb->shape.n[KVT_AXIS_K]; k++)
-			status = compare_piece(c, &a, &b, &p.here, k, err);
-	}
-	kvt_worker_progress(worker, c->cut.box_bytes);
-	return status;
-}
-
-enum kvt_status compare_elements(const struct correspondence *s, const char *label,
-				const struct kvt_run *run,
-				struct kvt_error *err)
-{
-	const struct kvt_group *ga = kvt_dump_group(s->a, s->group_a);
-	const struct kvt_group *gb = kvt_dump_group(s->b, s->group_b);
-	const struct kvt_tiling *tiling = kvt_dump_tiling(s->b, s->group_b);
-	int64_t limit = run->memory ? run->memory : INT64_MAX;
-	struct comparing c = { .s = s };
-	struct kvt_work work = { .fn = compare_box, .context = &c, .label = label };
-
-	if (!correspondence_any(s))
-		return KVT_OK;
-	c.cut = kvt_cut_choose(gb, tiling, &ga->layout, NULL, limit / 4);
-	c.same_content = ga->shape.n[KVT_AXIS_D] == gb->shape.n[KVT_AXIS_D];
-	for (int64_t d = 0; d < gb->shape.n[KVT_AXIS_D]; d++)
-		c.same_content &= s->map[KVT_AXIS_D][d] == d;
-	work.count = c.cut.nboxes;
-	work.total_bytes = c.cut.nboxes * c.cut.box_bytes;
-	work.buffer_bytes[0] = c.cut.box_bytes;
-	work_needs_tiles(&work, tiling);
-	work_needs_pieces(&work, leaf_of(s->a), s->group_a, c.cut.layers, c.cut.blocks);
-	return kvt_work_run(&work, run, err);
-}
-
-/* ---- a source and what was written -------------------------------------- */
-
-/* Every layer and block must be in each reader, heads and channels in any. */
-static enum kvt_status verify_reader(const struct correspondence *s,
-				     bool *seen[KVT_NAXES],
-				     const struct kvt_run *run,
-				     struct kvt_error *err)
-{
-	const struct kvt_group *group = kvt_dump_group(s->b, s->group_b);
-
-	for (int i = 0; i < NMAPPED; i++) {
-		enum kvt_axis axis = mapped[i];
-
-		for (int64_t j = 0; j < group->shape.n[axis]; j++) {
-			bool found = s->map[axis][j] >= 0;
-
-			if (!found && (axis == KVT_AXIS_L || axis == KVT_AXIS_B))
-				return kvt_fail(err, KVT_MISMATCH,
-						"%s: %s %lld is not in the input",
-						group->id, kvt_axis_name(axis),
-						LL(identity(group, axis, j)));
-			if (seen[axis])
-				seen[axis][j] |= found;
-		}
-	}
-	return compare_elements(s, "verifying", run, err);
-}
-
-/* What is in its place is what was to be written there, not other layers of it. */
-static enum kvt_status check_places(const struct kvt_group *wanted,
-				    const struct kvt_group *group, struct kvt_error *err)
-{
-	for (int i = 0; i < NMAPPED; i++)
-		for (int64_t j = 0; j < group->shape.n[mapped[i]]; j++) {
-			uint64_t is = identity(group, mapped[i], j);
-			uint64_t should = identity(wanted, mapped[i], j);
-
-			if (is != should)
-				return kvt_fail(err, KVT_MISMATCH,
-						"%s: %s %lld is in the place of %lld",
-						group->id, kvt_axis_name(mapped[i]),
-						LL(is), LL(should));
-		}
-	return KVT_OK;
-}
-
-static enum kvt_status check_seen(const struct kvt_group *group,
-				  bool *const seen[KVT_NAXES], struct kvt_error *err)
-{
-	for (int axis = KVT_AXIS_H; axis < KVT_NAXES; axis++)
-		for (int64_t j = 0; seen[axis] && j < group->shape.n[axis]; j++)
-			if (!seen[axis][j])
-				return kvt_fail(err, KVT_MISMATCH,
-						"%s: %s %lld is in none of the inputs",
-						group->id, kvt_axis_name(axis),
-						LL(identity(group, axis, j)));
-	return KVT_OK;
-}
-
-static enum kvt_status verify_group(const struct kvt_dump *source,
-				    const struct kvt_dump *written, int g,
-				    const struct kvt_run *run,
-				    struct kvt_error *err)
-{
-	const struct kvt_group *group = kvt_dump_group(written, g);
-	const struct kvt_dump *leaf;
+	struct comparing *c = context;
+	const struct kvt_box box = kvt_cut_box(&c->cut, i);
+	struct found *f = calloc(1, sizeof(*f));
 	enum kvt_status status = KVT_OK;
-	bool *seen[KVT_NAXES] = {
-		[KVT_AXIS_H] = calloc((size_t)group->shape.n[KVT_AXIS_H], 1),
-		[KVT_AXIS_D] = calloc((size_t)group->shape.n[KVT_AXIS_D], 1),
-	};
 
-	if (!seen[KVT_AXIS_H] || !seen[KVT_AXIS_D])
+	if (!f)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	f->c = c;
+	f->nk = (int)c->cut.shape.n[KVT_AXIS_K];
+	f->placed = calloc((size_t)c->nb, sizeof(*f->placed));
+	f->address = calloc((size_t)(c->nb * f->nk) + 1, sizeof(*f->address));
+	f->nbytes = calloc((size_t)c->n, sizeof(*f->nbytes));
+	if (!f->placed || !f->address || !f->nbytes)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; !status && (leaf = kvt_dump_leaf(source, i)); i++) {
-		int from = kvt_dump_leaf_group(source, i, g);
-		struct correspondence both;
-
-		if (from < 0)
-			continue;
-		if ((status = correspond_by_ids(&both, leaf, from, written, g, err)))
-			break;
-		status = verify_reader(&both, seen, run, err);
-		correspondence_free(&both);
+	else
+		status = read_box(worker, f, &box, err);
+	for (; !status && f->first < c->n; f->first = f->last) {
+		f->last = shared_end(c, f->first);
+		status = compare_with(worker, f, &box, err);
 	}
 	if (!status)
-		status = check_seen(group, seen, err);
-	free(seen[KVT_AXIS_H]);
-	free(seen[KVT_AXIS_D]);
+		status = tell(worker, i, f, err);
+	kvt_worker_lock(worker);
+	for (int j = 0; f->nbytes && j < c->n; j++)
+		c->list[j].nbytes += f->nbytes[j];
+	kvt_worker_unlock(worker);
+	for (int j = 0; f->address && j < c->nb * f->nk; j++)
+		address_terms_free(&f->address[j].terms);
+	free(f->placed);
+	free(f->address);
+	free(f->nbytes);
+	free(f);
+	kvt_worker_progress(worker, c->cut.box_bytes * c->nb);
 	return status;
 }
 
-enum kvt_status verify_source(const struct kvt_dump *source,
-			      const struct kvt_dump *written,
-			      const struct kvt_run *run,
-			      struct kvt_error *err)
+/* ---- all of it ----------------------------------------------------------- */
+
+/* The largest box of a group of b, of those that are read together. */
+static const struct comparison *largest(const struct comparing *c)
 {
-	const struct kvt_snapshot *wanted = kvt_dump_snapshot(source);
-	int ngroups = kvt_dump_snapshot(written)->ngroups;
+	const struct comparison *out = &c->list[0];
+	int64_t most = -1;
+
+	for (int i = 0; i < c->n; i++) {
+		const int64_t *n = group_of(&c->list[i])->shape.n;
+
+		if (n[KVT_AXIS_H] * n[KVT_AXIS_D] > most) {
+			most = n[KVT_AXIS_H] * n[KVT_AXIS_D];
+			out = &c->list[i];
+		}
+	}
+	return out;
+}
+
+/* Do both sides have the same blocks in the same places? */
+static bool in_step(const struct comparison *c)
+{
+	const int64_t *n = group_of(c)->shape.n, *block = c->states->block;
+
+	for (int64_t b = 0; block && b < n[KVT_AXIS_B]; b++)
+		if (block[b] != b)
+			return false;
+	for (int64_t l = 0; c->states->layer && l < n[KVT_AXIS_L]; l++)
+		if (c->states->layer[l] != l)
+			return false;
+	return block;
+}
+
+/* Rows of tiles of a that the boxes of a layer decode, all together. */
+static enum kvt_status tile_rows(int64_t *out, const struct comparison *c,
+				 const struct kvt_cut *cut, struct kvt_error *err)
+{
+	const struct kvt_tiling *tiling = kvt_dump_tiling(c->a, c->group_a);
+	int64_t nb = kvt_dump_group(c->a, c->group_a)->shape.n[KVT_AXIS_B];
+	int64_t rows = tiling ? nb / tiling->n[KVT_AXIS_B] + 1 : 0;
+	int64_t *seen = calloc((size_t)rows + 1, sizeof(*seen)), box_number = 0;
+
+	*out = 0;
+	if (!seen)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; tiling && i < cut->nboxes; i++) {
+		struct kvt_box box = kvt_cut_box(cut, i);
+		struct target_span *wanted;
+		int64_t n;
+
+		if (box.begin[KVT_AXIS_L])
+			break;		/* all layers have the same blocks */
+		if (!(wanted = state_pairs_in(&n, c->states, &box))) {
+			free(seen);
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		}
+		box_number++;
+		for (int64_t w = 0; w < n; w++) {
+			int64_t row = wanted[w].span.block / tiling->n[KVT_AXIS_B];
+
+			*out += seen[row] != box_number;
+			seen[row] = box_number;
+		}
+		free(wanted);
+	}
+	free(seen);
+	return KVT_OK;
+}
+
+/* Wider boxes where narrow ones decode the tiles of a more than twice as often. */
+static enum kvt_status widen(struct kvt_cut *cut, const struct comparison *c,
+			     int64_t limit, struct kvt_error *err)
+{
+	struct kvt_cut all = *cut;
+	int64_t rows, least;
+	enum kvt_status status;
+
+	kvt_cut_widen(&all, INT64_MAX);
+	if ((status = tile_rows(&least, c, &all, err)))
+		return status;
+	for (;;) {
+		struct kvt_cut wider = *cut;
+
+		if ((status = tile_rows(&rows, c, cut, err)) || rows <= 2 * least)
+			return status;
+		kvt_cut_widen(&wider, 2 * wider.box_bytes);
+		if (wider.blocks == cut->blocks || wider.box_bytes > limit)
+			return KVT_OK;
+		*cut = wider;
+	}
+}
+
+static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run,
+				  struct kvt_error *err)
+{
+	const struct comparison *first = largest(c);
+	int64_t limit = run->memory ? run->memory : INT64_MAX;
 	enum kvt_status status = KVT_OK;
 
-	if (ngroups != wanted->ngroups)
-		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d",
-				wanted->ngroups, ngroups);
-	for (int g = 0; !status && g < ngroups; g++) {
-		const int64_t *n = wanted->group[g].shape.n;
-		const struct kvt_group *group = kvt_dump_group(written, g);
-
-		if (memcmp(n, group->shape.n, sizeof(group->shape.n)))
-			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ",
-					group->id);
-		status = check_places(&wanted->group[g], group, err);
-		if (!status)
-			status = verify_group(source, written, g, run, err);
-	}
+	c->cut = kvt_cut_choose(group_of(first), kvt_dump_tiling(first->b,
+								 first->group_b),
+				&kvt_dump_group(first->a, first->group_a)->layout,
+				in_step(first) ?
+				kvt_dump_tiling(first->a, first->group_a) : NULL,
+				limit / 4 / c->nb);
+	limit = (run->memory ? run->memory / 16 : 16 << 20) / c->nb;
+	for (int i = 0; !status && i < c->n; i = shared_end(c, i))
+		status = widen(&c->cut, &c->list[i], limit, err);
 	return status;
+}
+
+static void needs_of(struct kvt_work *work, const struct comparing *c)
+{
+	work->count = c->cut.nboxes;
+	work->total_bytes = c->cut.nboxes * c->cut.box_bytes * c->nb;
+	work->buffer_bytes[0] = c->cut.box_bytes * c->nb;
+	for (int i = 0; i < c->n; i++) {
+		const struct comparison *in = &c->list[i];
+
+		kvt_work_reads(work, in->b, in->group_b, &c->cut, NULL);
+		work_needs_spans(work, leaf_of(in->a), in->group_a, c->cut.layers,
+				 rows_of(c));
+	}
+}
+
+static enum kvt_status number_dumps(struct comparing *c, struct kvt_error *err)
+{
+	c->number = calloc((size_t)c->n, sizeof(*c->number));
+	c->b = calloc((size_t)c->n, sizeof(*c->b));
+	if (!c->number || !c->b)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < c->n; i++) {
+		int r = 0;
+
+		while (r < c->nb && c->b[r] != c->list[i].b)
+			r++;
+		c->number[i] = r;
+		if (r == c->nb)
+			c->b[c->nb++] = c->list[i].b;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status compare_elements(struct comparison *list, int n, const char *label,
+				 const struct kvt_run *how, unequal_fn *differs,
+				 void *context, struct kvt_error *err)
+{
+	struct comparing c = { .list = list, .n = n, .differs = differs,
+			       .context = context,
+			       .most = differs ? MOST_DIFFERENCES : 1 };
+	struct kvt_work work = { .fn = compare_box, .context = &c, .label = label };
+	struct kvt_run run = *how;
+	enum kvt_status status;
+
+	if (!n)
+		return KVT_OK;
+	run.device = NULL;		/* it is not to judge its own work */
+	if (!(status = number_dumps(&c, err)) &&
+	    !(status = choose_cut(&c, &run, err))) {
+		needs_of(&work, &c);
+		if (work.total_bytes)
+			status = kvt_work_run(&work, &run, err);
+	}
+	free(c.number);
+	free(c.b);
+	if (!status && c.any)
+		status = kvt_fail(err, KVT_MISMATCH, "dumps differ");
+	return status;
+}
+
+/* ---- the sentence -------------------------------------------------------- */
+
+/* An element as a number, the most significant byte first. */
+static void hex(char out[35], const uint8_t *bytes, int64_t n)
+{
+	int at = sprintf(out, "0x");
+
+	for (int64_t i = n - 1; i >= 0; i--)
+		at += sprintf(out + at, "%02x", bytes[i]);
+}
+
+/* "request A token 17, block 4 state 1 layer 2 head 0 kv 1 dim 5 is 0x.., expected .." */
+static enum kvt_status differs_sentence(const struct unequal *d, struct kvt_error *err)
+{
+	const struct comparison *in = d->in;
+	const struct kvt_group *g = group_of(in);
+	const int64_t *at = d->index;
+	bool conv = g->kind == KVT_MAMBA_CONV;
+	char who[160] = "", what[120], is[35], was[35];
+	int64_t token = 0;
+	const struct kvt_request *request = request_at(&token,
+		(struct pairs_side){ kvt_dump_snapshot(in->b), in->group_b },
+		at[KVT_AXIS_B], at[KVT_AXIS_S]);
+
+	if (request)
+		snprintf(who, sizeof(who), "request %.100s %s %lld, ", request->id,
+			 g->tokens_per_state < 1 ? "entry" : "token", LL(token));
+	if (conv)
+		snprintf(what, sizeof(what), "channel %lld",
+			 LL(element_id(g, KVT_AXIS_D, at[KVT_AXIS_D])));
+	else
+		snprintf(what, sizeof(what), "head %lld kv %lld dim %lld",
+			 LL(element_id(g, KVT_AXIS_H, at[KVT_AXIS_H])),
+			 LL(kvt_group_half(g) > 0 ? 1 : at[KVT_AXIS_K]),
+			 LL(at[KVT_AXIS_D]));
+	hex(is, d->is, g->shape.elem);
+	hex(was, d->was, g->shape.elem);
+	return kvt_fail(err, KVT_MISMATCH,
+			"%s: %s%s%sblock %llu %s %lld layer %llu %s is %s, expected %s%s",
+			g->id, in->name ? in->name : "", in->name ? ": " : "", who,
+			(unsigned long long)kvt_block_id(g, at[KVT_AXIS_B]),
+			conv ? "tap" : "state", LL(at[KVT_AXIS_S]),
+			(unsigned long long)kvt_layer_id(g,
+							 at[KVT_AXIS_L]), what, is, was,
+			in->was ? in->was : "");
 }

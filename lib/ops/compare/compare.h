@@ -1,41 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compare.h - do two dumps agree where they hold the same part of a model?
+ * compare.h - the same elements of two dumps, byte for byte
  *
- * What an element is follows from what each dump says about itself: the layer's
- * and the block's id, the head's and the channel's number in the model.
+ * Which element is which: pairs.h.  Then both sides are read, and the address of each
+ * element is summed up from its definition, without plans and kernels.  To prove what
+ * was written it is compared with each leaf that it came from, not with the derived
+ * dump: a map that proves itself proves nothing.
  */
-#ifndef KVT_OPS_COMPARE_SAME_H
-#define KVT_OPS_COMPARE_SAME_H
+#ifndef KVT_OPS_COMPARE_H
+#define KVT_OPS_COMPARE_H
 
 #include "lib/dump/read.h"
+#include "lib/ops/compare/pairs.h"
 
-/* A group of each dump, and where in 'a' each index of 'b' is. */
-struct correspondence {
-	const struct kvt_dump *a, *b;
+/* ---- elements: compare.c ------------------------------------------------------ */
+
+/* A group of a leaf, and one that should have the same where both are paired. */
+struct comparison {
+	const struct kvt_dump *a, *b;	/* a is a leaf */
 	int group_a, group_b;
-	int64_t *map[KVT_NAXES];	/* of L, B, H, D; -1: 'a' lacks it */
-	int64_t shared[KVT_NAXES];	/* how many it has */
-	int kv;				/* in 'a', where 'b' has its first */
+	const struct state_pairs *states;
+	const struct head_pairs *heads;
+	const char *name;		/* of b in messages, "rank 0"; NULL: none */
+	const char *was;		/* " in FILE", " before"; "": nothing to add */
+	int64_t nbytes;			/* filled: compared */
 };
 
-/* Groups of other shapes of a state share nothing: KVT_BAD_INPUT. */
-KVT_MUST_CHECK enum kvt_status
-correspond_by_ids(struct correspondence *both, const struct kvt_dump *a, int group_a,
-	     const struct kvt_dump *b, int group_b, struct kvt_error *err);
-void correspondence_free(struct correspondence *both);
-
-/* Is there an element that both hold? */
-bool correspondence_any(const struct correspondence *both);
-
-/* KVT_MISMATCH names the first element that both hold and that differs. */
-KVT_MUST_CHECK enum kvt_status
-compare_elements(const struct correspondence *both, const char *label,
-		const struct kvt_run *run, struct kvt_error *err);
+struct unequal {
+	const struct comparison *in;
+	int64_t index[KVT_NAXES];	/* of b */
+	uint8_t is[16], was[16];	/* the element, on both sides */
+};
+/*
+ * Hears of differences in the order of boxes of b, then L B S H K D, then as the
+ * comparisons stand: one call at a time, the same calls whatever the threads.  False
+ * ends it.  At most MOST_DIFFERENCES of a box are told.
+ */
+typedef bool unequal_fn(void *context, const struct unequal *difference);
+enum { MOST_DIFFERENCES = 64 };
 
 /*
- * Is everything in 'written' in a leaf of the source, and the same there?  The
- * parts of the source have no part in this.
+ * All b have groups of one shape but for H and D: they are read box by box together.
+ * Neighbours in the list with the same 'a' and states are compared with what was read
+ * once.  Without 'differs' the first difference is the sentence of KVT_MISMATCH;
+ * with it any difference is KVT_MISMATCH without one.
+ */
+KVT_MUST_CHECK enum kvt_status
+compare_elements(struct comparison *list, int n, const char *label,
+		 const struct kvt_run *run, unequal_fn *differs, void *context,
+		 struct kvt_error *err);
+
+/* ---- what an operation promised ----------------------------------------------- */
+
+/* Groups of those shapes, and the ids that were to be written: written.c. */
+KVT_MUST_CHECK enum kvt_status
+check_groups(const struct kvt_snapshot *written, const struct kvt_snapshot *wanted,
+	     struct kvt_error *err);
+
+/*
+ * KVT_MISMATCH: a request that was to be written has other tokens, or its table names
+ * another block: tables.c.
+ */
+KVT_MUST_CHECK enum kvt_status
+check_tables(const struct kvt_snapshot *written, const struct kvt_snapshot *wanted,
+	     struct kvt_error *err);
+
+/* The same of blocks that tables of 'written' and of a leaf have an entry for, both. */
+KVT_MUST_CHECK enum kvt_status
+check_tables_of_leaf(const struct kvt_snapshot *written, int group,
+		     const struct kvt_snapshot *leaf, int leaf_group,
+		     struct kvt_error *err);
+
+/*
+ * Is everything in 'written' in a leaf of the source and the same there, and do its
+ * tables name the blocks that those of the leaves do?  The parts of the source have no
+ * part in this.
  */
 KVT_MUST_CHECK enum kvt_status
 verify_source(const struct kvt_dump *source, const struct kvt_dump *written,
@@ -56,14 +95,5 @@ struct rank_file;
 KVT_MUST_CHECK enum kvt_status
 replicas_check(const struct rank_file *files, int nfiles, const struct kvt_run *run,
 	       struct kvt_error *err);
-
-/*
- * Reads both dumps again and compares them element by element through the
- * addresses of their views, without plans or kernels.  KVT_MISMATCH names the
- * first coordinate that differs.
- */
-KVT_MUST_CHECK enum kvt_status
-verify_equal(const struct kvt_dump *a, const struct kvt_dump *b,
-	     const struct kvt_run *run, struct kvt_error *err);
 
 #endif

@@ -2,78 +2,96 @@
 /* copy_blocks.c - is each block the one of the base or of the other that it should be? */
 #include "lib/ops/write/copy_blocks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/ops/compare/compare.h"
 
-/* ---- what was written --------------------------------------------------- */
+/* A group of what was written, and of the two dumps. */
+struct verifying {
+	struct comparison list[NCOPY];
+	struct state_pairs states[NCOPY];
+	struct head_pairs heads[NCOPY];
+	char was[NCOPY][300];
+};
 
-/* 'block' says which blocks came from the other one; 'side' is the one to ask. */
-static enum kvt_status compare_side(const struct kvt_dump *dump, int group, int side,
-				    const struct kvt_dump *written, int g,
-				    const int64_t *block,
-				    const struct kvt_run *run,
-				    struct kvt_error *err)
+/* 'from' [B] says which blocks came from the other dump: those are not the base's. */
+static enum kvt_status pair_side(struct verifying *v, int side, const int64_t *from,
+				 struct kvt_error *err)
 {
-	struct correspondence s;
-	enum kvt_status status = correspond_by_ids(&s, dump, group, written, g, err);
+	struct comparison *c = &v->list[side];
+	const struct pairs_side a = { kvt_dump_snapshot(c->a), c->group_a };
+	const struct pairs_side b = { kvt_dump_snapshot(c->b), c->group_b };
+	enum kvt_status status;
 
-	if (status)
+	if ((status = state_pairs_by_ids(&v->states[side], a, b, err)) ||
+	    (status = head_pairs_init(&v->heads[side], pairs_group(a), pairs_group(b),
+				      err)))
 		return status;
-	for (int64_t b = 0; b < kvt_dump_group(written, g)->shape.n[KVT_AXIS_B]; b++) {
+	for (int64_t i = 0; i < pairs_group(b)->shape.n[KVT_AXIS_B]; i++) {
+		int64_t *block = &v->states[side].block[i];
+
 		if (side == COPY_FROM)
-			s.map[KVT_AXIS_B][b] = block[b];
-		else if (block[b] >= 0)
-			s.map[KVT_AXIS_B][b] = -1;
-		else if (s.map[KVT_AXIS_B][b] < 0)
-			status = KVT_MISMATCH;
+			*block = from[i];
+		else if (from[i] >= 0)
+			*block = -1;
+		else if (*block < 0)
+			return kvt_fail(err, KVT_MISMATCH,
+					"%s: block %llu is not in the input",
+					pairs_group(b)->id,
+					(unsigned long long)kvt_block_id(pairs_group(b),
+									 i));
 	}
-	/* of which there may be none now, and it would not look */
-	s.shared[KVT_AXIS_B] = 1;
-	status = status ? kvt_fail(err, status, "%s: blocks are lost",
-				   kvt_dump_group(written, g)->id) :
-			  compare_elements(&s, "verifying", run, err);
-	correspondence_free(&s);
+	return KVT_OK;
+}
+
+static enum kvt_status verify_group(struct kvt_dump *const dumps[NCOPY],
+				    const struct kvt_dump *written, int g,
+				    const struct copy_blocks *copy,
+				    const struct kvt_run *run, struct kvt_error *err)
+{
+	struct copy_pair pair = {
+		.snapshot = { kvt_dump_snapshot(written),
+			      kvt_dump_snapshot(dumps[COPY_FROM]) },
+		.group = { g, copy->group[g].from },
+	};
+	struct verifying v = { .list = { { .a = NULL } } };
+	int64_t *from, count;
+	enum kvt_status status = copied_blocks(&from, &count, &pair, copy, err);
+
+	for (int s = 0; !status && s < NCOPY; s++) {
+		snprintf(v.was[s], sizeof(v.was[s]), " in %.280s", copy->name[s]);
+		v.list[s] = (struct comparison){
+			.a = dumps[s], .group_a = s == COPY_BASE ? g : pair.group[s],
+			.b = written, .group_b = g, .states = &v.states[s],
+			.heads = &v.heads[s], .was = v.was[s],
+		};
+		status = pair_side(&v, s, from, err);
+	}
+	if (!status)
+		status = compare_elements(v.list, NCOPY, "verifying", run, NULL, NULL,
+					  err);
+	for (int s = 0; s < NCOPY; s++) {
+		state_pairs_free(&v.states[s]);
+		head_pairs_free(&v.heads[s]);
+	}
+	free(from);
 	return status;
 }
 
 enum kvt_status copy_verify(struct kvt_dump *const dumps[NCOPY],
 			    const struct kvt_dump *written,
-			    const struct copy_blocks *copy,
-			    const struct kvt_run *run,
+			    const struct copy_blocks *copy, const struct kvt_run *run,
 			    struct kvt_error *err)
 {
+	const struct kvt_snapshot *is = kvt_dump_snapshot(written);
 	const struct kvt_snapshot *base = kvt_dump_snapshot(dumps[COPY_BASE]);
-	const struct kvt_snapshot *now = kvt_dump_snapshot(written);
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status = check_groups(is, base, err);
 
-	if (now->ngroups != base->ngroups)
-		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d", base->ngroups,
-				now->ngroups);
-	for (int g = 0; !status && g < now->ngroups; g++) {
-		struct copy_pair pair = {
-			.snapshot = { now, kvt_dump_snapshot(dumps[COPY_FROM]) },
-			.group = { g, copy->group[g].from },
-		};
-		struct kvt_error why = { "" };
-		int64_t *block, count;
-
-		if (memcmp(now->group[g].shape.n, base->group[g].shape.n,
-			   sizeof(base->group[g].shape.n)))
-			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ",
-					base->group[g].id);
-		if ((status = copied_blocks(&block, &count, &pair, copy, err)))
-			return status;
-		for (int s = 0; !status && s < NCOPY; s++) {
-			status = compare_side(dumps[s], s == COPY_BASE ? g :
-					      copy->group[g].from, s, written, g, block,
-					      run, &why);
-			if (status)
-				kvt_fail(err, status, "not as in %.200s: %.300s",
-					 copy->name[s], why.text);
-		}
-		free(block);
-	}
+	if (!status)
+		status = check_tables(is, base, err);
+	for (int g = 0; !status && g < is->ngroups; g++)
+		status = verify_group(dumps, written, g, copy, run, err);
 	return status;
 }

@@ -6,19 +6,26 @@
 
 static enum kvt_status compare_files(const struct rank_file *a,
 				     const struct rank_file *b, int g,
-				     const struct kvt_run *run,
-				     bool *shared, struct kvt_error *err)
+				     const struct kvt_run *run, bool *shared,
+				     struct kvt_error *err)
 {
+	const struct pairs_side from = { kvt_dump_snapshot(a->reader), g };
+	const struct pairs_side to = { kvt_dump_snapshot(b->reader), g };
+	struct state_pairs states = { .layer = NULL };
+	struct head_pairs heads = { .head = NULL };
+	struct comparison c = { .a = a->reader, .b = b->reader, .group_a = g,
+				.group_b = g, .states = &states, .heads = &heads };
 	struct kvt_error why = { "" };
-	struct correspondence both;
-	enum kvt_status status = correspond_by_ids(&both, a->reader, g, b->reader, g,
-						   &why);
+	enum kvt_status status;
 
-	if (!status) {
-		*shared = correspondence_any(&both);
-		status = compare_elements(&both, "replicas", run, &why);
-		correspondence_free(&both);
-	}
+	if (!(status = state_pairs_by_ids(&states, from, to, &why)) &&
+	    !(status = head_pairs_init(&heads, pairs_group(from), pairs_group(to), &why)))
+		*shared = state_pairs_any(&states, to) &&
+			  head_pairs_any(&heads, pairs_group(to));
+	if (!status && *shared)
+		status = compare_elements(&c, 1, "replicas", run, NULL, NULL, &why);
+	state_pairs_free(&states);
+	head_pairs_free(&heads);
 	if (status)
 		kvt_fail(err, status, "%s and %s: %.300s", a->name, b->name, why.text);
 	return status;

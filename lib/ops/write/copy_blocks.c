@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "lib/dump/ids.h"
-#include "lib/ops/compare/compare.h"
+#include "lib/ops/compare/pairs.h"
 
 #define LL(x) ((long long)(x))
 
@@ -355,33 +355,40 @@ static enum kvt_status check_ranks(const struct copy_pair *pair, struct kvt_erro
 			LL(from->tp_size), LL(base->tp_rank), LL(base->tp_size));
 }
 
-static enum kvt_status check_same(const struct correspondence *s, struct kvt_error *err)
+/* Has the other one every layer, and the same channels? */
+static enum kvt_status check_same(const struct copy_pair *pair, struct kvt_error *err)
 {
-	const struct kvt_group *base = kvt_dump_group(s->b, s->group_b);
-	const int64_t *n = base->shape.n;
+	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
+	const struct pairs_side a = { pair->snapshot[COPY_FROM], pair->group[COPY_FROM] };
+	const struct pairs_side b = { pair->snapshot[COPY_BASE], pair->group[COPY_BASE] };
+	struct state_pairs states = { .layer = NULL };
+	struct head_pairs heads = { .head = NULL };
+	enum kvt_status status;
 
-	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
-		if (s->map[KVT_AXIS_L][l] < 0)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: no layer %llu on the other side", base->id,
-					(unsigned long long)kvt_layer_id(base, l));
-	for (int64_t d = 0; d < n[KVT_AXIS_D]; d++)
-		if (s->map[KVT_AXIS_D][d] != d)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: channel %lld is not the same on both sides",
-					base->id, LL(d));
-	return KVT_OK;
+	if (!(status = state_pairs_by_ids(&states, a, b, err)))
+		status = head_pairs_init(&heads, pairs_group(a), pairs_group(b), err);
+	for (int64_t l = 0; !status && l < base->shape.n[KVT_AXIS_L]; l++)
+		if (states.layer[l] < 0)
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: no layer %llu on the other side", base->id,
+					  (unsigned long long)kvt_layer_id(base, l));
+	for (int64_t d = 0; !status && d < base->shape.n[KVT_AXIS_D]; d++)
+		if (heads.channel[d] != d)
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: channel %lld is not the same on both sides",
+					  base->id, LL(d));
+	state_pairs_free(&states);
+	head_pairs_free(&heads);
+	return status;
 }
 
 /* Can the groups exchange blocks at all? */
-static enum kvt_status same_layers(struct kvt_dump *const dumps[NCOPY],
-				   const struct copy_pair *pair,
+static enum kvt_status same_layers(const struct copy_pair *pair,
 				   const struct copy_blocks *copy, struct kvt_error *err)
 {
 	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
 	const struct kvt_group *from = copy_group_of(pair, COPY_FROM);
 	enum kvt_status status;
-	struct correspondence s;
 
 	if (!kvt_group_same_type(base, from))
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -389,13 +396,9 @@ static enum kvt_status same_layers(struct kvt_dump *const dumps[NCOPY],
 				kvt_group_type(from).s, copy->name[COPY_FROM],
 				kvt_group_type(base).s, copy->name[COPY_BASE]);
 	if ((status = check_numbers(pair, copy, err)) ||
-	    (status = check_ranks(pair, err)) ||
-	    (status = correspond_by_ids(&s, dumps[COPY_FROM], pair->group[COPY_FROM],
-				   dumps[COPY_BASE], pair->group[COPY_BASE], err)))
+	    (status = check_ranks(pair, err)))
 		return status;
-	status = check_same(&s, err);
-	correspondence_free(&s);
-	return status;
+	return check_same(pair, err);
 }
 
 /* ---- the dump ------------------------------------------------------------------ */
@@ -445,7 +448,7 @@ static enum kvt_status pair_group(struct kvt_graft *graft, struct kvt_block_span
 	if ((status = find_partner(&pair, copy, err)))
 		return status;
 	copy->group[g].from = pair.group[COPY_FROM];
-	if ((status = same_layers(dumps, &pair, copy, err)) ||
+	if ((status = same_layers(&pair, copy, err)) ||
 	    (status = spans_of(span, &copy->group[g].count, &pair, copy, err)))
 		return status;
 	graft->from = pair.group[COPY_FROM];

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * written.c - is what was written what its leaves have?
+ *
+ * For relayout, convert, import, slice, merge: whatever keeps the ids of layers and
+ * blocks and the places of states in them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/ops/compare/compare.h"
+
+#define LL(x) ((long long)(x))
+
+static const enum kvt_axis axes[] = {
+	KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_D,
+};
+enum { NAXES = sizeof(axes) / sizeof(axes[0]) };
+
+/* ---- what it says of itself ---------------------------------------------- */
+
+/* What is in its place is what was to be written there, not other layers of it. */
+static enum kvt_status check_places(const struct kvt_group *group,
+				    const struct kvt_group *wanted, struct kvt_error *err)
+{
+	for (int i = 0; i < NAXES; i++)
+		for (int64_t j = 0; j < group->shape.n[axes[i]]; j++) {
+			uint64_t is = element_id(group, axes[i], j);
+			uint64_t should = element_id(wanted, axes[i], j);
+
+			if (is != should)
+				return kvt_fail(err, KVT_MISMATCH,
+						"%s: %s %lld is in the place of %lld",
+						group->id, kvt_axis_name(axes[i]),
+						LL(is), LL(should));
+		}
+	return KVT_OK;
+}
+
+enum kvt_status check_groups(const struct kvt_snapshot *written,
+			     const struct kvt_snapshot *wanted, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	if (written->ngroups != wanted->ngroups)
+		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d",
+				wanted->ngroups, written->ngroups);
+	for (int g = 0; !status && g < written->ngroups; g++) {
+		const struct kvt_group *a = &written->group[g], *b = &wanted->group[g];
+
+		if (memcmp(&a->shape, &b->shape, sizeof(a->shape)))
+			return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ", a->id);
+		if (a->dtype != b->dtype)
+			return kvt_fail(err, KVT_MISMATCH, "%s: dtype is %s, expected %s",
+					a->id, a->dtype->name, b->dtype->name);
+		status = check_places(a, b, err);
+	}
+	return status;
+}
+
+/* ---- a group and all leaves ---------------------------------------------- */
+
+/* The pairs with one leaf. */
+struct leaf_pairs {
+	struct state_pairs states;
+	struct head_pairs heads;
+};
+
+/* Every layer and block of a group must be in each leaf that has a part of it. */
+static enum kvt_status check_states(const struct leaf_pairs *p,
+				    const struct kvt_group *group, struct kvt_error *err)
+{
+	for (int i = 0; i < 2; i++) {
+		const int64_t *map = i ? p->states.block : p->states.layer;
+
+		for (int64_t j = 0; j < group->shape.n[axes[i]]; j++)
+			if (map[j] < 0)
+				return kvt_fail(err, KVT_MISMATCH,
+						"%s: %s %lld is not in the input",
+						group->id, kvt_axis_name(axes[i]),
+						LL(element_id(group, axes[i], j)));
+	}
+	return KVT_OK;
+}
+
+/* Every head and channel must be in one of them. */
+static enum kvt_status check_heads(const struct leaf_pairs *pairs, int n,
+				   const struct kvt_group *group, struct kvt_error *err)
+{
+	for (int i = 2; i < NAXES; i++)
+		for (int64_t j = 0; j < group->shape.n[axes[i]]; j++) {
+			bool seen = false;
+
+			for (int l = 0; l < n; l++)
+				seen |= (i == 2 ? pairs[l].heads.head :
+						  pairs[l].heads.channel)[j] >= 0;
+			if (!seen)
+				return kvt_fail(err, KVT_MISMATCH,
+						"%s: %s %lld is in none of the inputs",
+						group->id, kvt_axis_name(axes[i]),
+						LL(element_id(group, axes[i], j)));
+		}
+	return KVT_OK;
+}
+
+static enum kvt_status pair_leaf(struct leaf_pairs *out, struct comparison *c,
+				 struct kvt_error *err)
+{
+	const struct kvt_snapshot *leaf = kvt_dump_snapshot(c->a);
+	const struct kvt_snapshot *written = kvt_dump_snapshot(c->b);
+	const struct pairs_side a = { leaf, c->group_a }, b = { written, c->group_b };
+	enum kvt_status status;
+
+	c->states = &out->states;
+	c->heads = &out->heads;
+	if ((status = state_pairs_by_ids(&out->states, a, b, err)) ||
+	    (status = head_pairs_init(&out->heads, pairs_group(a), pairs_group(b),
+				      err)) ||
+	    (status = check_states(out, pairs_group(b), err)))
+		return status;
+	return check_tables_of_leaf(written, c->group_b, leaf, c->group_a, err);
+}
+
+static enum kvt_status verify_group(const struct kvt_dump *source,
+				    const struct kvt_dump *written, int g, int nleaves,
+				    const struct kvt_run *run, struct kvt_error *err)
+{
+	struct leaf_pairs *pairs = calloc((size_t)nleaves, sizeof(*pairs));
+	struct comparison *list = calloc((size_t)nleaves, sizeof(*list));
+	enum kvt_status status = KVT_OK;
+	int n = 0;
+
+	if (!pairs || !list)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; !status && i < nleaves; i++) {
+		int from = kvt_dump_leaf_group(source, i, g);
+
+		if (from < 0)
+			continue;
+		list[n] = (struct comparison){ .a = kvt_dump_leaf(source, i),
+					       .group_a = from, .b = written,
+					       .group_b = g };
+		status = pair_leaf(&pairs[n], &list[n], err);
+		n++;
+	}
+	if (!status)
+		status = check_heads(pairs, n, kvt_dump_group(written, g), err);
+	if (!status)
+		status = compare_elements(list, n, "verifying", run, NULL, NULL, err);
+	for (int i = 0; pairs && i < n; i++) {
+		state_pairs_free(&pairs[i].states);
+		head_pairs_free(&pairs[i].heads);
+	}
+	free(pairs);
+	free(list);
+	return status;
+}
+
+enum kvt_status verify_source(const struct kvt_dump *source,
+			      const struct kvt_dump *written, const struct kvt_run *run,
+			      struct kvt_error *err)
+{
+	const struct kvt_snapshot *is = kvt_dump_snapshot(written);
+	enum kvt_status status;
+	int nleaves = 0;
+
+	if ((status = check_groups(is, kvt_dump_snapshot(source), err)) ||
+	    (status = check_tables(is, kvt_dump_snapshot(source), err)))
+		return status;
+	while (kvt_dump_leaf(source, nleaves))
+		nleaves++;
+	for (int g = 0; !status && g < is->ngroups; g++)
+		status = verify_group(source, written, g, nleaves, run, err);
+	return status;
+}
