@@ -240,7 +240,7 @@ static enum kvt_status compare_with(struct kvt_worker *worker, struct found *f,
 	for (int64_t l = box->begin[KVT_AXIS_L]; n && !status && l < end; l = next) {
 		int64_t layers[2] = { layer ? layer[l] : l, 0 };
 
-		for (next = l + 1; next < end &&
+		for (next = l + 1; next < end && layers[0] >= 0 &&
 		     (!layer || layer[next] == layer[next - 1] + 1); )
 			next++;
 		layers[1] = layers[0] + next - l;
@@ -489,6 +489,26 @@ static enum kvt_status number_dumps(struct comparing *c, struct kvt_error *err)
 	return KVT_OK;
 }
 
+/* Was each pair of elements looked at?  A pass that saw less proves less. */
+static enum kvt_status check_all_seen(const struct comparison *c, struct kvt_error *err)
+{
+	const struct state_pairs *p = c->states;
+	const int64_t *n = group_of(c)->shape.n;
+	int64_t layers = 0, states = 0, expected;
+
+	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
+		layers += !p->layer || p->layer[l] >= 0;
+	for (int64_t b = 0; p->block && b < n[KVT_AXIS_B]; b++)
+		states += p->block[b] >= 0 ? n[KVT_AXIS_S] : 0;
+	for (int64_t i = 0; !p->block && i < p->span.n; i++)
+		states += p->span.at[i].span.count;
+	expected = layers * states * state_bytes(c);
+	if (c->nbytes == expected)
+		return KVT_OK;
+	return kvt_fail(err, KVT_SYSTEM, "%s: compared %lld bytes of %lld",
+			group_of(c)->id, LL(c->nbytes), LL(expected));
+}
+
 enum kvt_status compare_elements(struct comparison *list, int n, const char *label,
 				 const struct kvt_run *how, unequal_fn *differs,
 				 void *context, struct kvt_error *err)
@@ -513,6 +533,8 @@ enum kvt_status compare_elements(struct comparison *list, int n, const char *lab
 	free(c.b);
 	if (!status && c.any)
 		status = kvt_fail(err, KVT_MISMATCH, "dumps differ");
+	for (int i = 0; !status && i < n; i++)
+		status = check_all_seen(&list[i], err);
 	return status;
 }
 

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_compare.c - which element is which, and what differs
+ *
+ * Elements of the dumps are numbers that say what they are (places.h), so those that
+ * are paired are equal until the test makes one wrong: then just that one must be told,
+ * with both values, and nothing of what is not paired.
+ */
+#include "tests/unit/dump/places.h"
+
+#include "lib/ops/compare/compare.h"
+
+/* Memory with which a dump of several MiB is compared in several boxes. */
+enum { LITTLE = 3 << 20 };
+
+static uint64_t seed;
+
+static int64_t draw(int64_t n)
+{
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (int64_t)(seed >> 33) % n;
+}
+
+/* ---- two dumps ---------------------------------------------------------- */
+
+static const char *const layouts[] = {
+	"LBSHKD", "LBHSKD", "BLSHKD", "BHLSKD", "LBKSHD", "LKBHSD", "L B K H D/2 S D%2",
+};
+enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
+
+/* 'n' different ones of [0, most), in any order. */
+static void draw_ids(uint64_t *out, int64_t n, int64_t most)
+{
+	for (int64_t i = 0, j; i < n; ) {
+		out[i] = (uint64_t)draw(most);
+		for (j = 0; j < i && out[j] != out[i]; )
+			j++;
+		i += j == i;
+	}
+}
+
+/* Of a model of 5 layers and 8 heads, and a pool of 10 blocks. */
+static struct placed_dump draw_dump(int64_t states, int64_t channels)
+{
+	const int64_t n[] = { 1 + draw(4), 1 + draw(9), states, 1 + draw(4), 2, channels };
+	struct kvt_snapshot s;
+	struct kvt_group *g;
+	uint32_t layers[4];
+	uint64_t ids[9];
+
+	kvt_snapshot_init(&s);
+	g = new_group(&s, "g0", KVT_FULL_ATTENTION, layouts[draw(NLAYOUTS)], n);
+	g->total_heads = 8;
+	g->head_start = draw(3);
+	draw_ids(ids, n[NL], 5);
+	for (int64_t i = 0; i < n[NL]; i++)
+		layers[i] = (uint32_t)ids[i];
+	number_layers(g, layers);
+	draw_ids(ids, n[NB], 10);
+	number_blocks(g, ids);
+	return number_dump(&s, 0);
+}
+
+static bool has_id(const struct kvt_group *g, enum kvt_axis axis, uint64_t id)
+{
+	for (int64_t i = 0; i < g->shape.n[axis]; i++)
+		if (element_id(g, axis, i) == id)
+			return true;
+	return false;
+}
+
+/* Has 'a' the element of 'b'?  As the numbers say, not as pairs.c does. */
+static bool is_paired(const struct kvt_group *a, const struct kvt_group *b,
+		      const int64_t i[KVT_NAXES])
+{
+	int64_t head = b->head_start + i[NH];
+
+	return has_id(a, KVT_AXIS_L, b->layer_ids[i[NL]]) &&
+	       has_id(a, KVT_AXIS_B, b->block_ids[i[NB]]) && head >= a->head_start &&
+	       head < a->head_start + a->shape.n[NH];
+}
+
+/* ---- what was told ------------------------------------------------------ */
+
+enum { MOST = 256 };
+
+struct told {
+	int n, stop;
+	struct unequal at[MOST];
+};
+
+static bool tell(void *context, const struct unequal *d)
+{
+	struct told *told = context;
+
+	assert_true(told->n < MOST);
+	told->at[told->n++] = *d;
+	return told->n != told->stop;
+}
+
+/* Everything that both have. */
+static enum kvt_status compare(struct told *told, int64_t *nbytes,
+			       const struct kvt_dump *a, const struct kvt_dump *b,
+			       int threads, int64_t memory, struct kvt_error *err)
+{
+	const struct pairs_side from = { kvt_dump_snapshot(a), 0 };
+	const struct pairs_side to = { kvt_dump_snapshot(b), 0 };
+	const struct kvt_run run = { .threads = threads, .memory = memory };
+	struct state_pairs states;
+	struct head_pairs heads;
+	struct comparison c = { .a = a, .b = b, .states = &states, .heads = &heads };
+	enum kvt_status status;
+
+	expect(state_pairs_by_ids(&states, from, to, err), KVT_OK, err, NULL);
+	expect(head_pairs_init(&heads, pairs_group(from), pairs_group(to), err), KVT_OK,
+	       err, NULL);
+	if (told)
+		told->n = 0;
+	status = compare_elements(&c, 1, NULL, &run, told ? tell : NULL, told, err);
+	*nbytes = c.nbytes;
+	state_pairs_free(&states);
+	head_pairs_free(&heads);
+	return status;
+}
+
+/* ---- random dumps ------------------------------------------------------- */
+
+/* A wrong element of b, and whether it has a partner. */
+struct wrong {
+	int64_t at[KVT_NAXES];
+	uint32_t was;
+	bool paired;
+};
+
+static bool same_index(const int64_t a[KVT_NAXES], const int64_t b[KVT_NAXES])
+{
+	return !memcmp(a, b, KVT_NAXES * sizeof(a[0]));
+}
+
+/* Different elements of b; it has more. */
+static int make_wrong(struct wrong *wrong, int n, struct placed_dump *b,
+		      const struct kvt_group *ga, const struct kvt_group *gb)
+{
+	const struct kvt_box all = kvt_box_whole(&gb->shape);
+	int paired = 0;
+
+	for (int i = 0, j; i < n; ) {
+		uint32_t *number;
+
+		for (int a = 0; a < KVT_NAXES; a++)
+			wrong[i].at[a] = draw(gb->shape.n[a]);
+		for (j = 0; j < i && !same_index(wrong[j].at, wrong[i].at); )
+			j++;
+		if (j < i)
+			continue;
+		number = &b->numbers[0][dense_at(gb, &all, wrong[i].at) / 4];
+		wrong[i].was = *number;
+		*number ^= UINT32_C(1) << draw(32);
+		wrong[i].paired = is_paired(ga, gb, wrong[i].at);
+		paired += wrong[i++].paired;
+	}
+	return paired;
+}
+
+static void check_told(const struct told *told, const struct wrong *wrong, int n)
+{
+	for (int i = 0; i < told->n; i++) {
+		const struct unequal *d = &told->at[i];
+		int j = 0;
+
+		while (j < n && !same_index(wrong[j].at, d->index))
+			j++;
+		assert_true(j < n && wrong[j].paired);
+		assert_memory_equal(d->was, &wrong[j].was, 4);
+		assert_memory_not_equal(d->is, d->was, 4);
+	}
+}
+
+static int64_t count_paired(const struct kvt_group *ga, const struct kvt_group *gb)
+{
+	const struct kvt_box all = kvt_box_whole(&gb->shape);
+	int64_t i[KVT_NAXES] = { 0 }, n = 0;
+
+	do
+		n += is_paired(ga, gb, i);
+	while (next_index(i, &all));
+	return n;
+}
+
+static void test_random(void **state)
+{
+	int differ = 0, boxes = 0;
+
+	(void)state;
+	for (int round = 0; round < 400; round++) {
+		bool large = round % 25 == 0;
+		int64_t states = large ? 16 : 1 << draw(3), nbytes[3];
+		int64_t channels = large ? 128 : 2 << draw(3);
+		struct placed_dump a = draw_dump(states, channels);
+		struct placed_dump b = draw_dump(states, channels);
+		const struct kvt_group *ga = kvt_dump_group(a.dump, 0);
+		const struct kvt_group *gb = kvt_dump_group(b.dump, 0);
+		int64_t memory = large ? LITTLE : 0;
+		static struct told one, four;
+		struct wrong wrong[12];
+		struct kvt_error err = { "" };
+		int n = (int)draw(gb->shape.n[NB] * states * channels < 12 ? 4 : 13);
+		int paired = make_wrong(wrong, n, &b, ga, gb);
+
+		expect(compare(&one, &nbytes[0], a.dump, b.dump, 1, memory, &err),
+		       paired ? KVT_MISMATCH : KVT_OK, &err, NULL);
+		assert_int_equal(one.n, paired);
+		check_told(&one, wrong, n);
+		expect(compare(&four, &nbytes[1], a.dump, b.dump, 4, memory, &err),
+		       paired ? KVT_MISMATCH : KVT_OK, &err, NULL);
+		assert_int_equal(four.n, paired);
+		for (int i = 0; i < one.n; i++)
+			assert_true(same_index(one.at[i].index, four.at[i].index));
+		assert_int_equal(nbytes[0], 4 * count_paired(ga, gb));
+		assert_int_equal(nbytes[1], nbytes[0]);
+		expect(compare(NULL, &nbytes[2], a.dump, b.dump, 4, memory, &err),
+		       paired ? KVT_MISMATCH : KVT_OK, &err, paired ? "g0: block" : NULL);
+		differ += paired > 1;
+		boxes += large && paired > 1;
+		drop_dump(&a);
+		drop_dump(&b);
+	}
+	assert_true(differ > 50 && boxes > 1);
+}
+
+/* ---- order -------------------------------------------------------------- */
+
+/* Two equal dumps, in other layouts. */
+static void make_two(struct placed_dump *a, struct placed_dump *b, const int64_t extents[])
+{
+	const int64_t tokens = 4 * extents[KVT_AXIS_S] - 4;
+	struct kvt_snapshot s;
+
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", extents);
+	add_request(&s, "a", tokens, 4, (const uint32_t[]){ 5, 0, 11, 3 });
+	*a = number_dump(&s, 0);
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "BHLSKD", extents);
+	add_request(&s, "a", tokens, 4, (const uint32_t[]){ 5, 0, 11, 3 });
+	*b = number_dump(&s, 0);
+}
+
+static void flip(struct placed_dump *p, const int64_t at[KVT_NAXES])
+{
+	const struct kvt_group *g = kvt_dump_group(p->dump, 0);
+	const struct kvt_box all = kvt_box_whole(&g->shape);
+
+	p->numbers[0][dense_at(g, &all, at) / 4] ^= 1;
+}
+
+static void test_first(void **state)
+{
+	const int64_t extents[] = { 4, 96, 16, 4, 2, 64 };
+	const int64_t late[] = { 3, 90, 0, 0, 0, 0 }, early[] = { 1, 11, 10, 3, 1, 59 };
+	struct placed_dump a, b;
+	struct kvt_error err = { "" };
+	int64_t nbytes;
+
+	(void)state;
+	make_two(&a, &b, extents);
+	flip(&b, late);
+	flip(&b, early);
+	for (int threads = 1; threads < 5; threads++)
+		expect(compare(NULL, &nbytes, a.dump, b.dump, threads, LITTLE, &err),
+		       KVT_MISMATCH, &err,
+		       "g0: request a token 42, block 11 state 10 layer 1 head 3 kv 1 dim 59 is 0x");
+	flip(&b, early);
+	expect(compare(NULL, &nbytes, a.dump, b.dump, 4, 0, &err), KVT_MISMATCH, &err,
+	       "g0: block 90 state 0 layer 3 head 0 kv 0 dim 0 is 0x");
+	drop_dump(&a);
+	drop_dump(&b);
+}
+
+/* Of one box 64 at most, the first ones; and no more when told to stop. */
+static void test_many(void **state)
+{
+	const int64_t extents[] = { 4, 12, 4, 4, 2, 16 };
+	static struct told told;
+	struct placed_dump a, b;
+	struct kvt_error err = { "" };
+	int64_t nbytes, at[KVT_NAXES] = { 0 };
+	const struct kvt_box all = kvt_box_whole(&(struct kvt_shape){
+		.n = { 4, 12, 4, 4, 2, 16 }, .elem = 4 });
+
+	(void)state;
+	make_two(&a, &b, extents);
+	do
+		if (at[NL] == 2)
+			flip(&b, at);
+	while (next_index(at, &all));
+	expect(compare(&told, &nbytes, a.dump, b.dump, 2, 0, &err), KVT_MISMATCH, &err,
+	       NULL);
+	assert_int_equal(told.n, MOST_DIFFERENCES);
+	memset(at, 0, sizeof(at));
+	at[NL] = 2;
+	for (int i = 0; i < told.n; i++) {
+		assert_true(same_index(told.at[i].index, at));
+		next_index(at, &all);
+	}
+	told.stop = 5;
+	expect(compare(&told, &nbytes, a.dump, b.dump, 2, 0, &err), KVT_MISMATCH, &err,
+	       NULL);
+	assert_int_equal(told.n, 5);
+	told.stop = 0;
+	drop_dump(&a);
+	drop_dump(&b);
+}
+
+/* ---- tokens ------------------------------------------------------------- */
+
+static struct placed_dump make_pool(int64_t blocks, int64_t states, int64_t tokens, int n,
+				    const uint32_t *table)
+{
+	const int64_t size[] = { 1, blocks, states, 1, 2, 2 };
+	struct kvt_snapshot s;
+
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", size);
+	add_request(&s, "a", tokens, n, table);
+	return number_dump(&s, 0);
+}
+
+/* Where each state of b is in a: block * states + state; -1: it is not compared. */
+static void expect_states(const struct state_pairs *pairs, const struct placed_dump *a,
+			  const struct placed_dump *b, const int *where)
+{
+	const int64_t *na = kvt_dump_group(a->dump, 0)->shape.n;
+	const int64_t *nb = kvt_dump_group(b->dump, 0)->shape.n;
+	const struct kvt_box all = kvt_box_whole(&kvt_dump_group(b->dump, 0)->shape);
+	int64_t n;
+	struct target_span *w = state_pairs_in(&n, pairs, &all);
+
+	for (int64_t i = 0; i < nb[NB] * nb[NS]; i++) {
+		int64_t found = -1;
+
+		for (int64_t j = 0; j < n; j++)
+			if (w[j].to == i / nb[NS] && i % nb[NS] >= w[j].span.at &&
+			    i % nb[NS] < w[j].span.at + w[j].span.count) {
+				assert_int_equal(found, -1);
+				found = w[j].span.block * na[NS] + w[j].span.state +
+					i % nb[NS] - w[j].span.at;
+			}
+		assert_int_equal(found, where[i]);
+	}
+	free(w);
+}
+
+static void test_tokens(void **state)
+{
+	struct placed_dump a = make_pool(5, 2, 7, 4, (const uint32_t[]){ 4, 1, 0, 3 });
+	struct placed_dump b = make_pool(3, 4, 7, 2, (const uint32_t[]){ 2, 0 });
+	const struct pairs_side from = { kvt_dump_snapshot(a.dump), 0 };
+	const struct pairs_side to = { kvt_dump_snapshot(b.dump), 0 };
+	struct token_choice choice = { .request = NULL };
+	struct state_pairs pairs, rest;
+	struct kvt_error err = { "" };
+
+	(void)state;
+	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	       NULL);
+	expect_states(&pairs, &a, &b,
+		      (int[]){ 0, 1, 6, -1, -1, -1, -1, -1, 8, 9, 2, 3 });
+	expect(state_pairs_rest(&rest, to, &pairs, &err), KVT_OK, &err, NULL);
+	expect_states(&rest, &b, &b,
+		      (int[]){ -1, -1, -1, 3, 4, 5, 6, 7, -1, -1, -1, -1 });
+	state_pairs_free(&rest);
+	state_pairs_free(&pairs);
+	choice = (struct token_choice){ .cached = 3, .whole = true };
+	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	       NULL);
+	expect_states(&pairs, &a, &b,
+		      (int[]){ 0, 1, 6, 7, -1, -1, -1, -1, -1, -1, -1, 3 });
+	state_pairs_free(&pairs);
+	choice = (struct token_choice){ .request = "b" };
+	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	       NULL);
+	assert_false(state_pairs_any(&pairs, to));
+	state_pairs_free(&pairs);
+	expect(state_pairs_of_pools(&pairs, from, to, &err), KVT_OK, &err, NULL);
+	expect_states(&pairs, &a, &b,
+		      (int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -1 });
+	state_pairs_free(&pairs);
+	drop_dump(&a);
+	drop_dump(&b);
+}
+
+/* ---- heads -------------------------------------------------------------- */
+
+static void test_heads(void **state)
+{
+	const int64_t four[] = { 1, 1, 1, 4, 2, 2 }, two[] = { 1, 1, 1, 2, 2, 2 };
+	struct kvt_snapshot s;
+	struct kvt_group *a, *b;
+	struct head_pairs p, q;
+	struct kvt_error err = { "" };
+
+	(void)state;
+	kvt_snapshot_init(&s);
+	a = new_group(&s, "a", KVT_FULL_ATTENTION, "LBSHKD", two);
+	b = new_group(&s, "b", KVT_FULL_ATTENTION, "LBSHKD", four);
+	a->head_start = 2;
+	expect(head_pairs_init(&p, a, b, &err), KVT_OK, &err, NULL);
+	assert_memory_equal(p.head, ((int64_t[]){ -1, -1, 0, 1 }), 32);
+	assert_true(p.same_channels && head_pairs_any(&p, b));
+	a->head_start = 3;
+	expect(head_pairs_init(&q, a, b, &err), KVT_OK, &err, NULL);
+	head_pairs_without(&q, &p, b);
+	assert_false(head_pairs_any(&q, b));
+	head_pairs_free(&p);
+	head_pairs_free(&q);
+	a->dtype = kvt_dtype_find("int32");
+	expect(head_pairs_init(&p, a, b, &err), KVT_BAD_INPUT, &err,
+	       "another shape or type");
+	kvt_snapshot_free(&s);
+}
+
+/* Channels of a conv state have numbers within their parts. */
+static void test_channels(void **state)
+{
+	const int64_t n[] = { 1, 1, 2, 1, 1, 6 }, half[] = { 1, 1, 2, 1, 1, 4 };
+	struct kvt_snapshot s;
+	struct kvt_group *a, *b;
+	struct head_pairs p;
+	struct kvt_error err = { "" };
+
+	(void)state;
+	kvt_snapshot_init(&s);
+	a = new_group(&s, "a", KVT_MAMBA_CONV, "LBSHKD", n);
+	b = new_group(&s, "b", KVT_MAMBA_CONV, "LBSHKD", half);
+	add_part(a, "x", 0, 4, 0);
+	add_part(a, "B", 4, 2, 0);
+	add_part(b, "x", 0, 2, 2);
+	add_part(b, "B", 2, 2, 1);
+	expect(head_pairs_init(&p, a, b, &err), KVT_OK, &err, NULL);
+	assert_memory_equal(p.channel, ((int64_t[]){ 2, 3, 5, -1 }), 32);
+	assert_false(p.same_channels);
+	head_pairs_free(&p);
+	kvt_snapshot_free(&s);
+}
+
+/* ---- several of each ---------------------------------------------------- */
+
+/* Heads 2r and 2r + 1 of four, of both sides. */
+static struct placed_dump make_rank(int64_t heads, int64_t start, const char *layout)
+{
+	const int64_t n[] = { 2, 3, 2, heads, 2, 4 };
+	struct kvt_snapshot s;
+	struct kvt_group *g;
+
+	kvt_snapshot_init(&s);
+	g = new_group(&s, "g0", KVT_FULL_ATTENTION, layout, n);
+	g->total_heads = 4;
+	g->head_start = start;
+	return number_dump(&s, 0);
+}
+
+static void test_ranks(void **state)
+{
+	struct placed_dump a[2] = { make_rank(2, 0, "LBSHKD"), make_rank(2, 2, "LBHSKD") };
+	struct placed_dump b[2] = { make_rank(1, 1, "BLSHKD"), make_rank(3, 1, "LBKSHD") };
+	const int64_t at[] = { 1, 2, 0, 2, 1, 3 };
+	const struct kvt_run run = { .threads = 2 };
+	struct comparison list[4];
+	struct head_pairs heads[4];
+	struct state_pairs states;
+	struct kvt_error err = { "" };
+	int n = 0;
+
+	(void)state;
+	expect(state_pairs_by_ids(&states,
+				  (struct pairs_side){ kvt_dump_snapshot(a[0].dump), 0 },
+				  (struct pairs_side){ kvt_dump_snapshot(b[0].dump), 0 },
+				  &err), KVT_OK, &err, NULL);
+	for (int i = 0; i < 2; i++)
+		for (int j = 0; j < 2; j++) {
+			expect(head_pairs_init(&heads[n], kvt_dump_group(a[i].dump, 0),
+					       kvt_dump_group(b[j].dump, 0), &err),
+			       KVT_OK, &err, NULL);
+			list[n] = (struct comparison){
+				.a = a[i].dump, .b = b[j].dump, .states = &states,
+				.heads = &heads[n], .name = j ? "rank 1" : "rank 0",
+				.was = " in it",
+			};
+			n++;
+		}
+	expect(compare_elements(list, n, NULL, &run, NULL, NULL, &err), KVT_OK, &err,
+	       NULL);
+	/* a head of 2 layers, 3 blocks, 2 states, kv, 4 channels of 4 bytes */
+	assert_int_equal(list[0].nbytes, 384);
+	assert_int_equal(list[1].nbytes, 384);
+	assert_int_equal(list[2].nbytes, 0);
+	assert_int_equal(list[3].nbytes, 2 * 384);
+	flip(&b[1], at);
+	expect(compare_elements(list, n, NULL, &run, NULL, NULL, &err), KVT_MISMATCH, &err,
+	       "g0: rank 1: block 2 state 0 layer 1 head 3 kv 1 dim 3 is 0x");
+	assert_non_null(strstr(err.text, " in it"));
+	for (int i = 0; i < n; i++)
+		head_pairs_free(&heads[i]);
+	state_pairs_free(&states);
+	for (int i = 0; i < 2; i++) {
+		drop_dump(&a[i]);
+		drop_dump(&b[i]);
+	}
+}
+
+/* ---- tables ------------------------------------------------------------- */
+
+static void test_tables(void **state)
+{
+	const uint32_t table[] = { 4, 1, 0, 3 }, other[] = { 4, 2, 0, 3 };
+	struct placed_dump a = make_pool(5, 2, 7, 4, table);
+	struct placed_dump same = make_pool(5, 2, 7, 4, table);
+	struct placed_dump wrong = make_pool(5, 2, 7, 4, other);
+	struct placed_dump less = make_pool(5, 2, 6, 4, table);
+	struct placed_dump cut = make_pool(5, 2, 7, 5, (const uint32_t[]){ 4, 1, 0, 3, 2 });
+	const struct kvt_snapshot *is = kvt_dump_snapshot(a.dump);
+	struct kvt_error err = { "" };
+
+	(void)state;
+	expect(check_tables(kvt_dump_snapshot(same.dump), is, &err), KVT_OK, &err, NULL);
+	expect(check_tables(kvt_dump_snapshot(wrong.dump), is, &err), KVT_MISMATCH, &err,
+	       "g0: request a: entry 1 of its table is block 2, expected 1");
+	expect(check_tables(kvt_dump_snapshot(less.dump), is, &err), KVT_MISMATCH, &err,
+	       "request a: 7 tokens from 0 became 6 from 0");
+	expect(check_tables(kvt_dump_snapshot(cut.dump), is, &err), KVT_MISMATCH, &err,
+	       "g0: request a: a table of 5 blocks, expected 4");
+	expect(check_tables_of_leaf(kvt_dump_snapshot(wrong.dump), 0, is, 0, &err),
+	       KVT_MISMATCH, &err, "entry 1 of its table is block 2, expected 1");
+	expect(check_tables_of_leaf(kvt_dump_snapshot(cut.dump), 0, is, 0, &err), KVT_OK,
+	       &err, NULL);
+	drop_dump(&a);
+	drop_dump(&same);
+	drop_dump(&wrong);
+	drop_dump(&less);
+	drop_dump(&cut);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		{ "random dumps with wrong elements", test_random, NULL, NULL, NULL },
+		{ "the first difference", test_first, NULL, NULL, NULL },
+		{ "many differences", test_many, NULL, NULL, NULL },
+		{ "states by tokens", test_tokens, NULL, NULL, NULL },
+		{ "heads", test_heads, NULL, NULL, NULL },
+		{ "channels of parts", test_channels, NULL, NULL, NULL },
+		{ "ranks of both sides", test_ranks, NULL, NULL, NULL },
+		{ "tables", test_tables, NULL, NULL, NULL },
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
+}
