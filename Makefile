@@ -83,6 +83,7 @@ BENCH   := $(call bins,bench/bench_*.c)
 # A Python file of tests/ that can be run is a test; the others are modules.
 STANDIN := $(B)/tests/kvtool_standin
 CHAIN   := $(B)/tests/chain
+REFERENCE := $(call bins,tests/reference/*.c)
 LOSSY   := $(B)/tests/kvtool_lossy
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 SOURCES := $(addprefix tests/check_,headers.sh install.sh layers.sh style.sh)
@@ -194,7 +195,7 @@ $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(CMOCKA) -lm)
 
 $(FORMATTEST): MOCK := $(CMOCKA)
-$(FORMATTEST) $(BENCH) $(CHAIN): $(B)/%: $(B)/%.o $(FORMATS) $(ENGINE) $(LIB)
+$(FORMATTEST) $(BENCH) $(CHAIN) $(REFERENCE): $(B)/%: $(B)/%.o $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(MOCK) $(FLIBS))
 
@@ -283,7 +284,7 @@ export LSAN_OPTIONS  := suppressions='$(CURDIR)/tests/lsan.supp':print_suppressi
 run-demo: all
 	@scripts/demo.sh $(B)/demo
 
-run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(STANDIN) $(LOSSY) $(B)/fault_shim.so
+run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(LOSSY) $(B)/fault_shim.so
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler
@@ -300,7 +301,7 @@ run-check-faults: $(TOOL) $(B)/fault_shim.so
 # What looks at the sources has nothing to tell there.
 DRIVERS := $(sort $(wildcard tests/cli/*.bats) \
 	   $(filter-out tests/check_style.sh tests/check_headers.sh, $(wildcard tests/check_*.sh)))
-run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(STANDIN) $(B)/fault_shim.so
+run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(B)/fault_shim.so
 	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
 
 run-lint: $(LIB)

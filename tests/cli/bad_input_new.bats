@@ -72,8 +72,6 @@ texts() {
 	size -m ./IN
 	expect check IN ok.h5
 	transfer-sim -m ./IN
-	transfer-sim --cases=IN
-	transfer-sim --counts=IN
 	transfer-sim time -m llama-3.1-8b --link=./IN
 	transfer-sim replay -m llama-3.1-8b --trace=IN
 	transfer-sim faults -m llama-3.1-8b --trace=IN

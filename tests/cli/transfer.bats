@@ -8,6 +8,7 @@ load common
 load dumps
 
 golden=$root/testdata/golden
+reference=${KVT_BUILD:-$root/build}/tests/reference
 tp4=$kv/s260k/tp4/rank0.packed_hnd.bf16.safetensors
 bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
 
@@ -26,16 +27,16 @@ ops() {
 	sim --json "${@:2}" | jq "[.groups[].scopes.$1.ops] | add"
 }
 
-@test "transfer-sim computes all reference cases" {
-	sim --cases="$golden/transfer_cases.json" | jq -S -c . >ours
+@test "the library computes all reference cases" {
+	"$reference/cases" "$golden/transfer_cases.json" | jq -S -c . >ours
 	jq -S -c '.cases[] | {name, ops, bytes, op_min, op_median, op_max, pairs}' \
 		"$golden/transfer_cases.json" >theirs
 	[ "$(wc -l <theirs)" = 102 ]
 	diff theirs ours
 }
 
-@test "transfer-sim computes all reference counts" {
-	sim --counts="$golden/transfer_counts.csv" >ours
+@test "the library computes all reference counts" {
+	"$reference/counts" "$golden/transfer_counts.csv" "$root/models" >ours
 	[ "$(wc -l <ours)" = 401 ]
 	diff "$golden/transfer_counts.csv" ours
 }
@@ -222,9 +223,6 @@ ops() {
 		--tokens is what two dumps|"$nhd" "$hnd" --tokens=9
 		--cache-dtype is what two dumps|"$nhd" "$hnd" --cache-dtype=float32
 		--src is what two dumps|"$nhd" "$hnd" --src=tp=2
-		--cases and --counts exclude|--cases=x --counts=x
-		--cases and --tokens exclude|--cases=x --tokens=1
-		--counts takes no dumps|--counts=x "$nhd" "$hnd"
 		--src: tp is given twice|-m llama-3.1-8b --src=tp=1,tp=2
 		--dst: ids is given twice|-m llama-3.1-8b --dst=ids=contig,tp=1,ids=reverse
 		--spec: layers is given twice|--spec=mla:layers=1,latent=1,layers=2
@@ -243,10 +241,8 @@ ops() {
 	END
 }
 
-@test "transfer-sim survives damaged reference files" {
-	refused 5 'nowhere' --cases=nowhere
-	refused 3 'no reference counts' --counts="$golden/README.md"
-	/usr/bin/python3 - "$golden" "$KVTOOL" <<-'END'
+@test "the library refuses reference cases that make no sense, or computes them" {
+	/usr/bin/python3 - "$golden" "$reference" "$root/models" <<-'END'
 		import random, subprocess, sys
 		rng = random.Random(4)
 		lines = open(sys.argv[1] + '/transfer_counts.csv').read().splitlines()
@@ -255,15 +251,15 @@ ops() {
 		for i in range(120):
 		    if i % 2:
 		        text = lines[0] + '\n' + rng.choice(lines[1:]) + '\n'
-		        start, option = len(lines[0]) + 1, '--counts'
+		        start, name = len(lines[0]) + 1, 'counts'
 		    else:
 		        text = '{"cases": [\n' + rng.choice(cases[4:100]).rstrip(',') + ']}\n'
-		        start, option = 12, '--cases'
+		        start, name = 12, 'cases'
 		    for _ in range(rng.randrange(1, 4)):
 		        at = rng.randrange(start, len(text))
 		        text = text[:at] + rng.choice('0149-,:[]"xS') + text[at + rng.randrange(2):]
 		    open('damaged', 'w').write(text)
-		    done = subprocess.run([sys.argv[2], 'transfer-sim', option, 'damaged'],
+		    done = subprocess.run([sys.argv[2] + '/' + name, 'damaged', sys.argv[3]][:2 + i % 2],
 		                          capture_output=True, text=True)
 		    seen.add(done.returncode)
 		    assert done.returncode in (0, 3, 4), (text, done)

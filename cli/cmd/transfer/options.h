@@ -195,9 +195,4 @@ link_has_figures(const struct kvt_link *link, struct kvt_error *err);
 			 "the link; 'list' prints the presets; default cx7-400g-verbs" }
 #define LINK_DEFAULT   "cx7-400g-verbs"
 
-/* ---- reference cases and counts: cases.c, counts.c ------------------------- */
-
-KVT_MUST_CHECK enum kvt_status transfer_cases(const char *path, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status transfer_counts(const char *path, struct kvt_error *err);
-
 #endif

@@ -7,7 +7,7 @@
 
 /* The options of plan alone. */
 struct plan_args {
-	const char *scope, *cases, *counts, *pair;
+	const char *scope, *pair;
 	int64_t expect_ops, max_ops;	/* -1: not given */
 	bool ops, histogram, json;
 };
@@ -90,31 +90,6 @@ static enum kvt_status report(const struct kvt_transfer_plan *transfer,
 	return status;
 }
 
-/* Reference files say all there is to say. */
-static enum kvt_status check_reference(const struct plan_args *p,
-				       const struct transfer_words *a, int n,
-				       struct kvt_error *err)
-{
-	const char *name = p->cases ? "cases" : "counts";
-	const struct opt_said others[] = {
-		{ p->cases && p->counts, "counts" }, { p->ops, "ops" },
-		{ p->json, "json" }, { p->histogram, "histogram" },
-		{ p->expect_ops >= 0, "expect-ops" }, { p->max_ops >= 0, "max-ops" },
-		{ p->scope, "scope" }, { a->model, "model" }, { a->spec.n, "spec" },
-		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
-		{ a->cached, "cached" }, { a->src.text, "src" }, { a->dst.text, "dst" },
-		{ a->partial, "partial" }, { a->conv, "conv" },
-		{ a->replicas, "replica-map" }, { a->request, "request" },
-		{ a->mamba_groups, "mamba-groups" }, { 0 }
-	};
-
-	if (!p->cases && !p->counts)
-		return KVT_OK;
-	if (n)
-		return kvt_fail(err, KVT_USAGE, "--%s takes no dumps", name);
-	return opt_exclude((struct opt_said){ true, name }, others, err);
-}
-
 /* What would not count is refused. */
 static enum kvt_status check_said(const struct plan_args *p, struct kvt_error *err)
 {
@@ -136,10 +111,6 @@ static enum kvt_status plan(const struct transfer_words *a, const struct plan_ar
 	struct transfer_input in;
 	enum kvt_status status;
 
-	if (p->cases)
-		return transfer_cases(p->cases, err);
-	if (p->counts)
-		return transfer_counts(p->counts, err);
 	if ((status = scope_take(&scope, p->scope, err)))
 		return status;
 	if (a->model && !strcmp(a->model, "list"))
@@ -170,10 +141,6 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "end with status 1 if there are not N ops" },
 		{ "max-ops", 0, OPT_INT, &p.max_ops, "N",
 		  "end with status 1 if there are more than N ops" },
-		{ "cases", 0, OPT_STRING, &p.cases, "FILE",
-		  "compute small reference cases (JSON) anew" },
-		{ "counts", 0, OPT_STRING, &p.counts, "FILE",
-		  "compute rows of reference counts (CSV) anew" },
 		OPT_JSON(&p.json),
 		{ 0 }
 	};
@@ -183,7 +150,6 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 0)
 		return opt_status(n);
 	if ((status = check_said(&p, err)) ||
-	    (status = check_reference(&p, &a, n, err)) ||
 	    (status = transfer_operands(&a, n, argv, err)))
 		return status;
 	return plan(&a, &p, err);
