@@ -272,16 +272,6 @@ kvt_canonical_layer(struct kvt_view *out,
 		    const struct kvt_canonical_request *request, int group,
 		    int64_t position, struct kvt_error *err);
 
-/*
- * vLLM's successor (#48408): a page of one layer that holds all heads and the
- * tokens of all context parallel ranks ('cp' may be NULL).  The plan copies a
- * rank's page there.  Contents that are no rows of bytes are KVT_UNSUPPORTED.
- */
-KVT_MUST_CHECK enum kvt_status
-kvt_canonical_page_plan(struct kvt_plan *out, const struct kvt_side *side,
-			bool heads_first, const struct kvt_cp *cp,
-			struct kvt_error *err);
-
 /* ---- backends ----------------------------------------------------------- */
 
 /*

@@ -51,31 +51,6 @@ KVT_MUST_CHECK enum kvt_status
 kvt_candidates(struct kvt_range *out, int64_t units, int64_t src_ranks,
 	       struct kvt_rank dst, struct kvt_error *err);
 
-/*
- * Context parallel ranks are dealt tokens instead of heads, in turns of
- * 'interleave' tokens.  They are no replicas.
- */
-struct kvt_cp {
-	int64_t size, rank, interleave;
-};
-
-/* Turns must fill a block of 'states' exactly; else KVT_BAD_INPUT. */
-KVT_MUST_CHECK enum kvt_status
-kvt_cp_check(const struct kvt_cp *cp, int64_t states, struct kvt_error *err);
-
-/* Rank among decode and prefill context parallel ranks together. */
-int64_t kvt_cp_rank(int64_t pcp_rank, int64_t dcp_size, int64_t tp_rank);
-
-int64_t kvt_cp_global(const struct kvt_cp *cp, int64_t local);
-int64_t kvt_cp_owner(const struct kvt_cp *cp, int64_t global);
-int64_t kvt_cp_local(const struct kvt_cp *cp, int64_t global);	/* on its owner */
-
-/* How many tokens from 'local' on are neighbours globally, too. */
-int64_t kvt_cp_run(const struct kvt_cp *cp, int64_t local);
-
-/* How many of the first 'ntokens' tokens the rank holds. */
-int64_t kvt_cp_count(const struct kvt_cp *cp, int64_t ntokens);
-
 /* ---- specs -------------------------------------------------------------- */
 
 /* Tokens per state as a fraction; -1/1: one state stands for all tokens. */
@@ -297,24 +272,6 @@ bool kvt_move_next(struct kvt_move *out, struct kvt_move_walk *walk,
 KVT_MUST_CHECK enum kvt_status
 kvt_transfer_check(const struct kvt_transfer *transfer, struct kvt_error *err);
 
-/*
- * The same between context parallel ranks, which hold other tokens of the same
- * heads: positions are tokens of a rank, a move ends where a turn does.  States
- * that stand for all tokens are on every rank and no part of this.
- */
-struct kvt_cp_transfer {
-	int64_t src_ranks, src_interleave, dst_ranks, dst_interleave;
-	int64_t ntokens, layers;
-};
-
-struct kvt_cp_walk {
-	int64_t dst_rank, dst;
-};
-bool kvt_cp_move_next(struct kvt_move *out, struct kvt_cp_walk *walk,
-		      const struct kvt_cp_transfer *transfer);
-KVT_MUST_CHECK enum kvt_status
-kvt_cp_transfer_check(const struct kvt_cp_transfer *transfer, struct kvt_error *err);
-
 enum kvt_flaw {
 	KVT_FLAW_NONE,
 	KVT_FLAW_HOLE,			/* never written */
@@ -345,11 +302,6 @@ struct kvt_proof {
 KVT_MUST_CHECK enum kvt_status
 kvt_moves_prove(struct kvt_proof *out, const struct kvt_transfer *transfer,
 		struct kvt_move *moves, int64_t nmoves, struct kvt_error *err);
-
-/* The same for tokens, whose owners are worked out there again, too. */
-KVT_MUST_CHECK enum kvt_status
-kvt_cp_moves_prove(struct kvt_proof *out, const struct kvt_cp_transfer *transfer,
-		   struct kvt_move *moves, int64_t nmoves, struct kvt_error *err);
 
 #ifdef __cplusplus
 }

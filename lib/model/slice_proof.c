@@ -22,7 +22,6 @@ struct holding {
 };
 
 struct trial {
-	const struct kvt_cp_transfer *cp;	/* tokens are dealt; NULL: parts */
 	struct kvt_proof *proof;
 	struct kvt_error *err;
 	int nparts;
@@ -32,37 +31,12 @@ struct trial {
 
 enum { SRC, DST };
 
-static int64_t turn_of(const struct trial *t, int side)
-{
-	return side == SRC ? t->cp->src_interleave : t->cp->dst_interleave;
-}
-
-/* As many turns of all tokens as are left when those before the rank went. */
-static int64_t tokens_of(const struct trial *t, int side, int64_t rank)
-{
-	int64_t n = t->ranks[side], turn = turn_of(t, side);
-	int64_t whole = t->cp->ntokens / turn;
-
-	return (whole + n - 1 - rank) / n * turn +
-	       (whole % n == rank ? t->cp->ntokens % turn : 0);
-}
-
-/* Before each turn of the rank stand those of all others. */
-static int64_t token_at(const struct trial *t, int side, int64_t rank, int64_t local)
-{
-	int64_t turn = turn_of(t, side);
-
-	return local + rank * turn + local / turn * (t->ranks[side] - 1) * turn;
-}
-
 /* Rank r of n holds what it would hold if r/n of the units lay before it. */
 static struct holding hold(const struct trial *t, int side, int64_t rank)
 {
 	struct holding h = { .npieces = t->nparts };
 	int64_t size = t->ranks[side];
 
-	if (t->cp)
-		h.count = tokens_of(t, side, rank);
 	for (int i = 0; i < t->nparts; i++) {
 		const struct kvt_spec_part *part = &t->part[i];
 		int64_t units = part->units > size ? part->units / size : 1;
@@ -112,10 +86,6 @@ static enum kvt_status found(const struct trial *t, enum kvt_flaw flaw,
 	if (piece) {
 		p.part = t->part[piece->part].name;
 		p.global = piece->global + (position - piece->local);
-	} else if (t->cp && position >= 0 && dst_rank >= 0 &&
-		   dst_rank < t->ranks[DST] && position < h.count) {
-		p.part = "token";
-		p.global = token_at(t, DST, dst_rank, position);
 	}
 	*t->proof = p;
 	if (move)
@@ -152,23 +122,6 @@ static enum kvt_status check_identity(const struct trial *t,
 	return KVT_OK;
 }
 
-/* The same token by token; inside two turns all agree. */
-static enum kvt_status check_tokens(const struct trial *t, const struct kvt_move *m)
-{
-	for (int64_t i = 0, n; i < m->count; i += n) {
-		int64_t src = m->src + i, dst = m->dst + i;
-		int64_t in_src = turn_of(t, SRC) - src % turn_of(t, SRC);
-		int64_t in_dst = turn_of(t, DST) - dst % turn_of(t, DST);
-
-		if (token_at(t, SRC, m->src_rank, src) !=
-		    token_at(t, DST, m->dst_rank, dst))
-			return found(t, KVT_FLAW_MISPLACED, m, m->dst_rank,
-				     m->layers.begin, dst);
-		n = in_src < in_dst ? in_src : in_dst;
-	}
-	return KVT_OK;
-}
-
 static enum kvt_status check_move(const struct trial *t, const struct kvt_move *m)
 {
 	struct holding src, dst;
@@ -194,7 +147,7 @@ static enum kvt_status check_move(const struct trial *t, const struct kvt_move *
 		return found(t, KVT_FLAW_FOREIGN, m, m->dst_rank, m->layers.begin,
 			     m->src < 0 || m->src > src.count ?
 			     m->dst : m->dst + (src.count - m->src));
-	return t->cp ? check_tokens(t, m) : check_identity(t, m, &src, &dst);
+	return check_identity(t, m, &src, &dst);
 }
 
 /* ---- all moves of a rank ------------------------------------------------ */
@@ -279,9 +232,7 @@ static enum kvt_status add_up(struct trial *t)
 	for (int i = 0; i < t->nparts; i++)
 		p.unique += t->part[i].units * t->part[i].rows;
 	p.moved = hold(t, DST, 0).count;
-	if (t->cp)
-		p.unique = p.moved = t->cp->ntokens;	/* nobody has a replica */
-	else if (__builtin_mul_overflow(p.moved, t->ranks[DST], &p.moved))
+	if (__builtin_mul_overflow(p.moved, t->ranks[DST], &p.moved))
 		p.moved = INT64_MAX;
 	if (__builtin_mul_overflow(p.moved, t->layers, &p.moved) ||
 	    __builtin_mul_overflow(p.unique, t->layers, &p.unique))
@@ -327,18 +278,4 @@ enum kvt_status kvt_moves_prove(struct kvt_proof *out,
 		return status;
 	t.nparts = kvt_spec_parts(t.part, transfer->dst);
 	return prove(&t, moves, nmoves);
-}
-
-enum kvt_status kvt_cp_moves_prove(struct kvt_proof *out,
-				   const struct kvt_cp_transfer *transfer,
-				   struct kvt_move *moves, int64_t nmoves,
-				   struct kvt_error *err)
-{
-	struct kvt_proof unused;
-	struct trial t = { .cp = transfer, .proof = out ? out : &unused, .err = err,
-			   .ranks = { transfer->src_ranks, transfer->dst_ranks },
-			   .layers = transfer->layers };
-	enum kvt_status status = kvt_cp_transfer_check(transfer, err);
-
-	return status ? status : prove(&t, moves, nmoves);
 }

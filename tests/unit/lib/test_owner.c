@@ -223,62 +223,6 @@ static void test_given_all(void **state)
 	assert_int_equal(ntested, 1935);
 }
 
-/* ---- context parallel ---------------------------------------------------- */
-
-static void test_cp(void **state)
-{
-	(void)state;
-	for (int size = 1; size <= 4; size++)
-	for (int turn = 1; turn <= 8; turn *= 2) {
-		int next[4] = { 0 };
-
-		/* deal 64 tokens out, one turn after another */
-		for (int t = 0; t < 64 * size; t++) {
-			int rank = t / turn % size;
-			struct kvt_cp cp = { size, rank, turn };
-			int local = next[rank]++;
-
-			assert_int_equal(kvt_cp_global(&cp, local), t);
-			assert_int_equal(kvt_cp_owner(&cp, t), rank);
-			assert_int_equal(kvt_cp_local(&cp, t), local);
-			for (int64_t i = 1; i < kvt_cp_run(&cp, local) && i < 9; i++)
-				assert_int_equal(kvt_cp_global(&cp, local + i), t + i);
-			if (size > 1)
-				assert_int_equal(kvt_cp_global(&cp, local +
-					kvt_cp_run(&cp, local)) - t,
-					kvt_cp_run(&cp, local) + (size - 1) * turn);
-		}
-	}
-}
-
-/* 4 states of 16 bytes, 2 ranks, one token a turn. */
-static void test_cp_latent(void **state)
-{
-	static const int64_t canonical[2][4] = { { 0, 32, 64, 96 }, { 16, 48, 80, 112 } };
-
-	(void)state;
-	for (int r = 0; r < 2; r++) {
-		struct kvt_cp cp = { 2, kvt_cp_rank(0, 2, r), 1 };
-
-		assert_int_equal(kvt_cp_check(&cp, 4, NULL), 0);
-		for (int i = 0; i < 4; i++)
-			assert_int_equal(16 * kvt_cp_global(&cp, i), canonical[r][i]);
-	}
-	assert_int_equal(kvt_cp_rank(1, 2, 5), 3);
-}
-
-static void test_cp_refused(void **state)
-{
-	static const struct kvt_cp bad[] = {
-		{ 2, 0, 8 }, { 2, 0, 3 }, { 2, 0, 0 }, { 2, 0, -1 },
-		{ 2, 2, 1 }, { 2, -1, 1 }, { 0, 0, 1 },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		assert_int_equal(kvt_cp_check(&bad[i], 4, NULL), KVT_BAD_INPUT);
-}
-
 #define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
 
 int main(void)
@@ -290,9 +234,6 @@ int main(void)
 		TEST(test_replicated, "as many ranks as heads is no replication"),
 		TEST(test_given, "rank pairs and their heads"),
 		TEST(test_given_all, "every head arrives once, 1935 transfers"),
-		TEST(test_cp, "context parallel ranks take turns"),
-		TEST(test_cp_latent, "a latent over two context parallel ranks"),
-		TEST(test_cp_refused, "turns that do not fit a block are refused"),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
