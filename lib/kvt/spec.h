@@ -76,7 +76,7 @@ struct kvt_spec {
 	enum kvt_kind kind;
 	int64_t block_size;		/* tokens */
 	int64_t num_heads;		/* on this rank; 1 if headless */
-	int64_t total_heads;		/* of the model; see kvt_spec_complete() */
+	int64_t total_heads;		/* of the model */
 	int64_t head_start;		/* first head of this rank */
 	int64_t replication;		/* ranks that hold the same heads */
 	bool no_replicas;		/* heads must be divisible by the ranks */
@@ -137,15 +137,6 @@ KVT_MUST_CHECK enum kvt_status
 kvt_spec_share(struct kvt_spec *out, const struct kvt_spec *in,
 	       struct kvt_rank rank, struct kvt_error *err);
 
-/*
- * Fill in total_heads, head_start and replication where they are 0 and follow
- * from the rest.  One head on each of several ranks may be a share or a
- * replica, and those need different slices: without the total KVT_BAD_INPUT.
- */
-KVT_MUST_CHECK enum kvt_status
-kvt_spec_complete(struct kvt_spec *out, const struct kvt_spec *in,
-		  struct kvt_rank rank, struct kvt_error *err);
-
 /* Refuses (KVT_BAD_INPUT) a spec that contradicts itself or its rank. */
 KVT_MUST_CHECK enum kvt_status
 kvt_spec_check(const struct kvt_spec *spec, struct kvt_rank rank,
@@ -160,11 +151,6 @@ struct kvt_spec_size {
 KVT_MUST_CHECK enum kvt_status
 kvt_spec_size(struct kvt_spec_size *out, const struct kvt_spec *spec,
 	      struct kvt_error *err);
-
-/* Bytes of the group on one rank. */
-KVT_MUST_CHECK enum kvt_status
-kvt_spec_nbytes(int64_t *out, const struct kvt_spec *spec, int64_t layers,
-		int64_t blocks, struct kvt_error *err);
 
 /*
  * Extents of the views of this group.  Keys and values of one width are K;
@@ -183,18 +169,6 @@ enum kvt_axis kvt_spec_axis(const struct kvt_spec *spec);
 /* What is dealt out along that axis: the parts, or all heads as one. */
 int kvt_spec_parts(struct kvt_spec_part out[KVT_MAX_SPEC_PARTS],
 		   const struct kvt_spec *spec);
-
-/*
- * A page of a recurrent layer: the conv state, then at 'ssm_offset' the SSM
- * state, then padding up to 'page_size_padded' (0: none).
- */
-struct kvt_state_page {
-	int64_t ssm_offset, nbytes;
-};
-KVT_MUST_CHECK enum kvt_status
-kvt_state_page_init(struct kvt_state_page *out, const struct kvt_spec *conv,
-		    const struct kvt_spec *ssm, int64_t page_size_padded,
-		    struct kvt_error *err);
 
 /* ---- slices ------------------------------------------------------------- */
 
@@ -220,27 +194,6 @@ struct kvt_exchange {
 KVT_MUST_CHECK enum kvt_status
 kvt_exchange_init(struct kvt_exchange *out, const struct kvt_side *src,
 		  const struct kvt_side *dst, struct kvt_error *err);
-
-enum kvt_role {
-	KVT_SENDER,
-	KVT_RECEIVER,
-};
-
-struct kvt_slices {
-	int count;			/* 0: this pair exchanges nothing */
-	struct kvt_view view[KVT_MAX_SPEC_PARTS];
-};
-
-/*
- * The parts of 'view', which is mine, that I send to or receive from 'other'.
- * Called once per side with sides and roles swapped it yields equally many
- * views of pairwise equal shape, in the same order.  A view of keys or values
- * alone is cut like one of both.
- */
-KVT_MUST_CHECK enum kvt_status
-kvt_slice_for_tp(struct kvt_slices *out, enum kvt_role my_role,
-		 const struct kvt_side *mine, const struct kvt_side *other,
-		 const struct kvt_view *view, struct kvt_error *err);
 
 /* ---- proof -------------------------------------------------------------- */
 

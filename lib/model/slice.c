@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice.c - what two ranks of a transfer exchange, as ranges and as views */
+/* slice.c - what two ranks of a transfer exchange, as ranges */
 #include "lib/kvt/spec.h"
 
 #include <string.h>
@@ -132,45 +132,6 @@ enum kvt_status kvt_exchange_init(struct kvt_exchange *out,
 	    (status = same_model(src->spec, dst->spec, err)))
 		return status;
 	return exchange(out, src, dst, err);
-}
-
-/* ---- views -------------------------------------------------------------- */
-
-enum kvt_status kvt_slice_for_tp(struct kvt_slices *out, enum kvt_role my_role,
-				 const struct kvt_side *mine,
-				 const struct kvt_side *other,
-				 const struct kvt_view *view,
-				 struct kvt_error *err)
-{
-	bool sends = my_role == KVT_SENDER;
-	struct kvt_slices slices = { 0 };
-	struct kvt_exchange x;
-	enum kvt_status status;
-	int64_t n;
-
-	status = kvt_exchange_init(&x, sends ? mine : other,
-				   sends ? other : mine, err);
-	if (status)
-		return status;
-	n = x.axis == KVT_AXIS_H ? mine->spec->num_heads : mine->spec->content[0];
-	if (view->shape.n[x.axis] != n)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s extent of the view is %lld, but rank %lld of %lld "
-				"holds %lld", kvt_axis_name(x.axis),
-				(long long)view->shape.n[x.axis],
-				(long long)mine->rank.index,
-				(long long)mine->rank.size, (long long)n);
-	for (; slices.count < x.count; slices.count++) {
-		const struct kvt_exchange_range *range = &x.range[slices.count];
-		int64_t begin = sends ? range->src : range->dst;
-
-		status = kvt_view_narrow(&slices.view[slices.count], view, x.axis,
-					 begin, begin + range->count, err);
-		if (status)
-			return status;
-	}
-	*out = slices;
-	return KVT_OK;
 }
 
 /* ---- all pairs ---------------------------------------------------------- */

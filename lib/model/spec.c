@@ -129,42 +129,6 @@ enum kvt_status kvt_spec_share(struct kvt_spec *out, const struct kvt_spec *in,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_spec_complete(struct kvt_spec *out,
-				  const struct kvt_spec *in,
-				  struct kvt_rank rank, struct kvt_error *err)
-{
-	struct kvt_spec spec = *in, share;
-	enum kvt_status status;
-
-	if (!spec.total_heads) {
-		bool headless = spec.kind == KVT_MLA || spec.kind == KVT_MAMBA_CONV;
-
-		if (spec.num_heads == 1 && rank.size > 1 && !headless)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"1 head on each of %lld ranks, and no total: "
-					"it may be a share or a replica",
-					(long long)rank.size);
-		if (headless)
-			spec.total_heads = 1;
-		else if (__builtin_mul_overflow(spec.num_heads, rank.size,
-						&spec.total_heads))
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%lld heads on each of %lld ranks",
-					(long long)spec.num_heads,
-					(long long)rank.size);
-	}
-	if ((status = kvt_spec_share(&share, &spec, rank, err)))
-		return status;
-	if (!spec.head_start)
-		spec.head_start = share.head_start;
-	if (!spec.replication)
-		spec.replication = share.replication;
-	if ((status = kvt_spec_check(&spec, rank, err)))
-		return status;
-	*out = spec;
-	return KVT_OK;
-}
-
 /* ---- contradictions ----------------------------------------------------- */
 
 static enum kvt_status check_ratio(struct kvt_ratio r, struct kvt_error *err)
@@ -283,27 +247,6 @@ enum kvt_status kvt_spec_size(struct kvt_spec_size *out,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_spec_nbytes(int64_t *out, const struct kvt_spec *spec,
-				int64_t layers, int64_t blocks,
-				struct kvt_error *err)
-{
-	struct kvt_spec_size size;
-	enum kvt_status status;
-	int64_t nbytes;
-
-	if ((status = kvt_spec_size(&size, spec, err)))
-		return status;
-	if (layers < 0 || blocks < 0 ||
-	    __builtin_mul_overflow(layers, blocks, &nbytes) ||
-	    __builtin_mul_overflow(nbytes, size.page, &nbytes))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld layers of %lld blocks of %lld bytes",
-				(long long)layers, (long long)blocks,
-				(long long)size.page);
-	*out = nbytes;
-	return KVT_OK;
-}
-
 int64_t kvt_spec_states(const struct kvt_spec *spec, int64_t ntokens)
 {
 	struct kvt_ratio r = spec->tokens_per_state;
@@ -342,29 +285,5 @@ enum kvt_status kvt_spec_shape(struct kvt_shape *out, const struct kvt_spec *spe
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
 		return status;
 	*out = shape;
-	return KVT_OK;
-}
-
-enum kvt_status kvt_state_page_init(struct kvt_state_page *out,
-				    const struct kvt_spec *conv,
-				    const struct kvt_spec *ssm,
-				    int64_t page_size_padded,
-				    struct kvt_error *err)
-{
-	struct kvt_spec_size first, second;
-	enum kvt_status status;
-	int64_t nbytes;
-
-	if ((status = kvt_spec_size(&first, conv, err)) ||
-	    (status = kvt_spec_size(&second, ssm, err)))
-		return status;
-	if (__builtin_add_overflow(first.unpadded, second.unpadded, &nbytes))
-		return kvt_fail(err, KVT_BAD_INPUT, "page is larger than 2^63 bytes");
-	if (page_size_padded && page_size_padded < nbytes)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"the padded page has %lld bytes, its content %lld",
-				(long long)page_size_padded, (long long)nbytes);
-	*out = (struct kvt_state_page){ first.unpadded,
-		page_size_padded ? page_size_padded : nbytes };
 	return KVT_OK;
 }

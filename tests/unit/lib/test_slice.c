@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt/spec.h"
+#include "tests/unit/lib/cut_views.h"
 
 /* ---- models -------------------------------------------------------------- */
 
@@ -255,18 +255,14 @@ static void transfer(struct image *dst, int nd, struct image *src, int ns)
 		for (int s = 0; s < ns; s++) {
 			struct kvt_side from = { &src[s].spec, { ns, s } };
 			struct kvt_view src_view = view_of(&src[s]);
-			struct kvt_slices out, in;
+			struct cut_views cut;
 			struct kvt_error err = { "" };
 
-			if (kvt_slice_for_tp(&out, KVT_SENDER, &from, &to,
-					     &src_view, &err) ||
-			    kvt_slice_for_tp(&in, KVT_RECEIVER, &to, &from,
-					     &dst_view, &err))
+			if (cut_views(&cut, &from, &src_view, &to, &dst_view, &err))
 				fail_msg("%d of %d to %d of %d: %s", s, ns, d, nd,
 					 err.text);
-			assert_int_equal(out.count, in.count);
-			for (int i = 0; i < out.count; i++)
-				copy(&dst[d], &in.view[i], &src[s], &out.view[i]);
+			for (int i = 0; i < cut.count; i++)
+				copy(&dst[d], &cut.dst[i], &src[s], &cut.src[i]);
 		}
 		each_byte(&dst[d], COMPARE);
 	}

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lib/kvt/spec.h"
+#include "tests/unit/lib/cut_views.h"
 
 /* ---- models, as one rank would hold all of them -------------------------- */
 
@@ -161,17 +161,15 @@ static struct kvt_view page(const struct kvt_spec *spec, const char *order, int 
 	return views.view[0];
 }
 
-static void compare(const struct runs_case *c, const struct kvt_slices *out,
-		    const struct kvt_slices *in)
+static void compare(const struct runs_case *c, const struct cut_views *cut)
 {
 	int n = 0;
 
-	assert_int_equal(out->count, in->count);
-	for (int i = 0; i < out->count; i++) {
+	for (int i = 0; i < cut->count; i++) {
 		struct kvt_plan plan;
 		struct kvt_plan_walk walk;
 
-		assert_false(kvt_plan_init(&plan, &in->view[i], &out->view[i], NULL));
+		assert_false(kvt_plan_init(&plan, &cut->dst[i], &cut->src[i], NULL));
 		kvt_plan_walk_start(&walk, &plan);
 		for (; !walk.done; kvt_plan_walk_next(&walk), n++) {
 			if (n >= 9 || !c->run[n].length)
@@ -191,7 +189,7 @@ static void test_runs(void **state)
 	struct kvt_side from = { &src, { c->src_ranks, c->src_rank } };
 	struct kvt_side to = { &dst, { c->dst_ranks, c->dst_rank } };
 	struct kvt_view source, destination;
-	struct kvt_slices out, in;
+	struct cut_views cut;
 	struct kvt_error err = { "" };
 
 	if (kvt_spec_share(&src, c->spec, from.rank, &err) ||
@@ -199,10 +197,9 @@ static void test_runs(void **state)
 		fail_msg("%s", err.text);
 	source = page(&src, c->src_order, c->src_at);
 	destination = page(&dst, c->dst_order, c->dst_at);
-	if (kvt_slice_for_tp(&out, KVT_SENDER, &from, &to, &source, &err) ||
-	    kvt_slice_for_tp(&in, KVT_RECEIVER, &to, &from, &destination, &err))
+	if (cut_views(&cut, &from, &source, &to, &destination, &err))
 		fail_msg("%s", err.text);
-	compare(c, &out, &in);
+	compare(c, &cut);
 }
 
 /* ---- refusals ------------------------------------------------------------ */
@@ -285,32 +282,16 @@ static void test_planar(void **state)
 			    "of 4");
 }
 
-static void test_view_refused(void **state)
-{
-	struct kvt_side one = { &gqa, { 1, 0 } };
-	struct kvt_view view = page(&gqa, "BSHKD", 0);
-	struct kvt_slices out;
-	struct kvt_error err;
-
-	(void)state;
-	view.shape.n[KVT_AXIS_H] = 4;
-	assert_int_equal(kvt_slice_for_tp(&out, KVT_SENDER, &one, &one, &view, &err),
-			 KVT_BAD_INPUT);
-	assert_string_equal(err.text, "head extent of the view is 4, but rank 0 of 1 "
-			    "holds 8");
-}
-
 int main(void)
 {
 	enum { N = sizeof(cases) / sizeof(cases[0]) };
-	struct CMUnitTest tests[N + 3] = { { 0 } };
+	struct CMUnitTest tests[N + 2] = { { 0 } };
 
 	for (int i = 0; i < N; i++)
 		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
 			.test_func = test_runs, .initial_state = &cases[i] };
 	tests[N] = (struct CMUnitTest)cmocka_unit_test(test_refused);
-	tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(test_view_refused);
-	tests[N + 2] = (struct CMUnitTest)cmocka_unit_test(test_planar);
+	tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(test_planar);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("slice runs", tests, NULL, NULL);
 }

@@ -226,13 +226,13 @@ static void test_bytes_per_token(void **state)
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 		struct kvt_rank rank = { models[i].ranks, 0 };
 		struct kvt_spec spec;
-		int64_t nbytes;
+		struct kvt_spec_size size;
 
 		assert_int_equal(kvt_spec_make(&spec, models[i].preset, &models[i].args,
 					       rank, NULL), 0);
-		assert_int_equal(kvt_spec_nbytes(&nbytes, &spec, models[i].layers, 1,
-						 NULL), 0);
-		assert_int_equal(nbytes * models[i].ranks, models[i].nbytes);
+		assert_int_equal(kvt_spec_size(&size, &spec, NULL), 0);
+		assert_int_equal(size.page * models[i].layers * models[i].ranks,
+				 models[i].nbytes);
 	}
 }
 
@@ -254,29 +254,6 @@ static void test_states(void **state)
 
 		assert_int_equal(kvt_spec_states(&spec, rows[i].tokens), rows[i].states);
 	}
-}
-
-static void test_state_page(void **state)
-{
-	static const struct kvt_spec_args jamba = JAMBA;
-	struct kvt_rank rank = { 4, 3 };
-	struct kvt_spec conv, ssm;
-	struct kvt_state_page page;
-	struct kvt_error err;
-
-	(void)state;
-	assert_int_equal(kvt_spec_make(&conv, "mamba1-conv", &jamba, rank, NULL), 0);
-	assert_int_equal(kvt_spec_make(&ssm, "mamba1-ssm", &jamba, rank, NULL), 0);
-	assert_int_equal(kvt_state_page_init(&page, &conv, &ssm, 0, NULL), 0);
-	assert_int_equal(page.ssm_offset, 12288);
-	assert_int_equal(page.nbytes, 12288 + 131072);
-	assert_int_equal(kvt_state_page_init(&page, &conv, &ssm, 147456, NULL), 0);
-	assert_int_equal(page.ssm_offset, 12288);
-	assert_int_equal(page.nbytes, 147456);
-	assert_int_equal(kvt_state_page_init(&page, &conv, &ssm, 143359, &err),
-			 KVT_BAD_INPUT);
-	assert_string_equal(err.text,
-			    "the padded page has 143359 bytes, its content 143360");
 }
 
 /* A padded page is of one allocation; the alignment is of the model. */
@@ -363,7 +340,6 @@ int main(void)
 		TEST(test_conv_rows, "channels of x, B and C"),
 		TEST(test_bytes_per_token, "bytes of a token in whole models"),
 		TEST(test_states, "states of some tokens"),
-		TEST(test_state_page, "conv and SSM state in one page"),
 		TEST(test_shapes, "extents of views"),
 		TEST(test_shape_content, "contents that are no keys and values"),
 		TEST(test_share, "a share leaves the padding behind"),

@@ -84,33 +84,25 @@ static void test_unknown(void **state)
 
 /* ---- what a file may claim ------------------------------------------------ */
 
-/* What a file may claim: total unknown, numbers that contradict each other. */
-static void test_complete(void **state)
+static void test_claims(void **state)
 {
 	static const struct {
 		enum kvt_kind kind;
 		int64_t heads, total, start, replication, ranks, rank;
-		int64_t want_total;	/* 0: refused */
-		const char *says;
+		const char *says;		/* "": it is right */
 	} rows[] = {
-		{ KVT_FULL_ATTENTION, 8, 0, 0, 0, 1, 0, 8, "" },
-		{ KVT_FULL_ATTENTION, 2, 0, 0, 0, 4, 3, 8, "" },
-		{ KVT_FULL_ATTENTION, 1, 0, 0, 0, 1, 0, 1, "" },
-		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 4, 1, 4, "" },
-		{ KVT_FULL_ATTENTION, 1, 2, 0, 0, 4, 1, 2, "" },
-		{ KVT_MLA, 1, 0, 0, 0, 4, 1, 1, "" },
-		{ KVT_FULL_ATTENTION, 1, 0, 0, 0, 4, 1, 0,
-		  "it may be a share or a replica" },
-		{ KVT_FULL_ATTENTION, 1, 4, 2, 0, 4, 1, 0,
-		  "head_start is 2, expected 1" },
-		{ KVT_FULL_ATTENTION, 1, 2, 0, 4, 4, 1, 0,
-		  "replication is 4, expected 2" },
-		{ KVT_FULL_ATTENTION, 2, 4, 0, 0, 4, 1, 0, "num_heads is 2, expected 1" },
-		{ KVT_FULL_ATTENTION, 1, 6, 0, 0, 4, 1, 0, "6 cannot be dealt to 4" },
-		{ KVT_FULL_ATTENTION, 1, -4, 0, 0, 4, 1, 0, "there are -4 heads" },
-		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 0, 0, 0, "there are 0 ranks" },
-		{ KVT_FULL_ATTENTION, 1, 4, 0, 0, 4, 4, 0, "rank is 4" },
-		{ KVT_FULL_ATTENTION, INT64_MAX, 0, 0, 0, 2, 0, 0, "on each of 2 ranks" },
+		{ KVT_FULL_ATTENTION, 8, 8, 0, 1, 1, 0, "" },
+		{ KVT_FULL_ATTENTION, 2, 8, 6, 1, 4, 3, "" },
+		{ KVT_FULL_ATTENTION, 1, 4, 1, 1, 4, 1, "" },
+		{ KVT_FULL_ATTENTION, 1, 2, 0, 2, 4, 1, "" },
+		{ KVT_MLA, 1, 1, 0, 4, 4, 1, "" },
+		{ KVT_FULL_ATTENTION, 1, 4, 2, 1, 4, 1, "head_start is 2, expected 1" },
+		{ KVT_FULL_ATTENTION, 1, 2, 0, 4, 4, 1, "replication is 4, expected 2" },
+		{ KVT_FULL_ATTENTION, 2, 4, 1, 1, 4, 1, "num_heads is 2, expected 1" },
+		{ KVT_FULL_ATTENTION, 1, 6, 0, 1, 4, 1, "6 cannot be dealt to 4" },
+		{ KVT_FULL_ATTENTION, 1, -4, 0, 1, 4, 1, "there are -4 heads" },
+		{ KVT_FULL_ATTENTION, 1, 4, 0, 1, 0, 0, "there are 0 ranks" },
+		{ KVT_FULL_ATTENTION, 1, 4, 0, 1, 4, 4, "rank is 4" },
 	};
 
 	(void)state;
@@ -123,11 +115,9 @@ static void test_complete(void **state)
 		};
 		struct kvt_rank rank = { rows[i].ranks, rows[i].rank };
 		struct kvt_error err = { "" };
-		enum kvt_status status = kvt_spec_complete(&spec, &spec, rank, &err);
 
-		assert_int_equal(status, rows[i].want_total ? KVT_OK : KVT_BAD_INPUT);
-		if (rows[i].want_total)
-			assert_int_equal(spec.total_heads, rows[i].want_total);
+		assert_int_equal(kvt_spec_check(&spec, rank, &err),
+				 *rows[i].says ? KVT_BAD_INPUT : KVT_OK);
 		if (!strstr(err.text, rows[i].says))
 			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
 	}
@@ -210,7 +200,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		TEST(test_bad_args, "numbers that a preset refuses"),
 		TEST(test_unknown, "names of presets"),
-		TEST(test_complete, "totals that follow, and that do not"),
+		TEST(test_claims, "heads that a rank cannot have"),
 		TEST(test_conv, "a conv state with too few channels"),
 		TEST(test_bad_size, "pages that engines would truncate"),
 	};
