@@ -276,18 +276,6 @@ enum kvt_status kvt_device_copy(struct kvt_device *device, void *dst,
 	return kvt_gpu_copy(device, GPU_BEST, dst, src, plan, stream, err);
 }
 
-enum kvt_status kvt_device_copy_all(struct kvt_device *device, void *dst,
-				    const void *src, const struct kvt_plans *plans,
-				    void *stream, struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int i = 0; i < plans->count && !status; i++)
-		status = kvt_device_copy(device, dst, src, &plans->plan[i], stream,
-					 err);
-	return status;
-}
-
 static enum kvt_status check_blocks(const struct job *job, const struct kvt_plan *plan,
 				    struct kvt_error *err)
 {

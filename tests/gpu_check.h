@@ -43,6 +43,10 @@ bool gpu_buffer_new(struct gpu_buffer *b, struct gpu_test *t, int64_t nbytes,
 bool gpu_buffer_poison(struct gpu_buffer *b, struct gpu_test *t, int poison);
 void gpu_buffer_free(struct gpu_buffer *b, struct gpu_test *t);
 
+/* Plan after plan. */
+bool gpu_copy_plans(struct gpu_test *t, void *dst, const void *src,
+		    const struct kvt_plans *plans);
+
 /* Does the device hold what the host expects?  Says where it does not. */
 bool gpu_buffer_same(const struct gpu_buffer *b, struct gpu_test *t,
 		     const char *what);

@@ -60,8 +60,7 @@ static bool copy_heads(struct gpu_test *t, const struct kvt_layout *to,
 	    !gpu_buffer_new(&dst, t, dst_views.nbytes, POISON))
 		return false;
 	copy_elements(gpu_expect(&dst), &dst_views, gpu_expect(&src), &src_views, n);
-	ok = gpu_good(kvt_device_copy_all(t->device, gpu_at(&dst), gpu_at(&src), &plans,
-					  NULL, &err), &err) &&
+	ok = gpu_copy_plans(t, gpu_at(&dst), gpu_at(&src), &plans) &&
 	     gpu_buffer_same(&dst, t, "layout");
 	gpu_buffer_free(&src, t);
 	gpu_buffer_free(&dst, t);

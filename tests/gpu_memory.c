@@ -84,3 +84,15 @@ bool gpu_buffer_same(const struct gpu_buffer *b, struct gpu_test *t,
 	free(got);
 	return ok && at == size;
 }
+
+bool gpu_copy_plans(struct gpu_test *t, void *dst, const void *src,
+		    const struct kvt_plans *plans)
+{
+	struct kvt_error err = { "" };
+
+	for (int i = 0; i < plans->count; i++)
+		if (!gpu_good(kvt_device_copy(t->device, dst, src, &plans->plan[i], NULL,
+					      &err), &err))
+			return false;
+	return true;
+}

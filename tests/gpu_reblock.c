@@ -134,14 +134,11 @@ static bool plan_of(struct kvt_plans *out, const struct pool *dst,
 
 static bool by_plans(struct gpu_test *t, const struct pool *dst, const struct pool *src)
 {
-	struct kvt_error err = { "" };
 	struct kvt_plans plans;
 
 	for (int64_t token = 0; token < TOKENS; token += span(dst, src, token))
 		if (!plan_of(&plans, dst, src, token) ||
-		    !gpu_good(kvt_device_copy_all(t->device, gpu_at(&dst->bytes),
-						  gpu_at(&src->bytes), &plans, NULL,
-						  &err), &err))
+		    !gpu_copy_plans(t, gpu_at(&dst->bytes), gpu_at(&src->bytes), &plans))
 			return false;
 	return true;
 }

@@ -90,11 +90,6 @@ static const struct config_family families[] = {
 };
 enum { NFAMILIES = sizeof(families) / sizeof(families[0]) };
 
-const char *kvt_model_family_at(int i)
-{
-	return i >= 0 && i < NFAMILIES ? families[i].type : NULL;
-}
-
 static const struct config_family *family_find(const char *type)
 {
 	for (int i = 0; i < NFAMILIES; i++)

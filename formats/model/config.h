@@ -39,7 +39,4 @@ kvt_model_config_parse(struct kvt_model_config *out, const char *text, size_t nb
 		       const char *name, const struct kvt_config_hints *hints,
 		       struct kvt_error *err);
 
-/* The i-th model_type that has rules; NULL past the last. */
-const char *kvt_model_family_at(int i);
-
 #endif

@@ -151,10 +151,6 @@ kvt_device_event_elapsed(double *milliseconds, struct kvt_device *device,
 KVT_MUST_CHECK enum kvt_status
 kvt_device_copy(struct kvt_device *device, void *dst, const void *src,
 		const struct kvt_plan *plan, void *stream, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-kvt_device_copy_all(struct kvt_device *device, void *dst, const void *src,
-		    const struct kvt_plans *plans, void *stream,
-		    struct kvt_error *err);
 
 /*
  * The same with the entries of one of the plan's loops, blocks, taken through

@@ -66,9 +66,6 @@ const struct kvt_link *kvt_link_preset(int i);
 KVT_MUST_CHECK enum kvt_status
 kvt_link_check(const struct kvt_link *link, struct kvt_error *err);
 
-/* Operations that 'count' of 'len' bytes each become on the link. */
-int64_t kvt_link_ops(const struct kvt_link *link, int64_t count, int64_t len);
-
 /*
  * The closed form, rounded to the nearest nanosecond; INT64_MAX if it is longer
  * than that.  0 operations take no time.  'link' passed kvt_link_check().

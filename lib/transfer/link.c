@@ -32,12 +32,6 @@ enum kvt_status kvt_link_check(const struct kvt_link *link, struct kvt_error *er
 	return KVT_OK;
 }
 
-int64_t kvt_link_ops(const struct kvt_link *link, int64_t count, int64_t len)
-{
-	return link->slice && len > link->slice ?
-	       count * (len / link->slice + !!(len % link->slice)) : count;
-}
-
 /* The sum of a and b as far as they cannot overlap. */
 static double combine(double a, double b, int overlap)
 {

@@ -175,14 +175,12 @@ static void test_presets(void **state)
 static void test_edges(void **state)
 {
 	struct kvt_link link = { .name = "x", .overlap = 1, .setup_ns = 7, .op_ps = 1500,
-				 .rate = 1000000000, .slice = 100 };
+				 .rate = 1000000000 };
 	struct kvt_error err = { "" };
 
 	(void)state;
 	assert_int_equal(kvt_link_ns(&link, 0, 0), 0);
 	assert_int_equal(kvt_link_ns(&link, 2, 10), 7 + 3 + 10);
-	assert_int_equal(kvt_link_ops(&link, 5, 100), 5);
-	assert_int_equal(kvt_link_ops(&link, 5, 101), 10);
 	link.overlap = KVT_OVERLAP_FULL;
 	assert_int_equal(kvt_link_ns(&link, 2, 10), 7 + 10);
 	assert_int_equal(kvt_link_ns(&link, 20, 10), 7 + 30);
