@@ -4,9 +4,8 @@
 
 #include "cli/rewrite.h"
 #include "cli/signals.h"
+#include "lib/base/print.h"
 #include "lib/ops/write/copy_blocks.h"
-
-#define LL(x) ((long long)(x))
 
 /* ---- the text of --blocks -------------------------------------------------- */
 

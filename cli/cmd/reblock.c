@@ -5,9 +5,8 @@
 
 #include "cli/rewrite.h"
 #include "cli/signals.h"
+#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
-
-#define LL(x) ((long long)(x))
 
 /* What is told of, and compared with. */
 struct told {

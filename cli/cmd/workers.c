@@ -3,12 +3,11 @@
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "formats/log/workers.h"
+#include "lib/base/print.h"
 #include "lib/ops/workers/workers.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* Where what is found goes: lines, or lists of one object. */
 struct sink {

@@ -4,8 +4,7 @@
 
 #include "lib/dump/device.h"
 #include "cli/print/diff.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- one element -------------------------------------------------------- */
 

@@ -9,8 +9,7 @@
 
 #include "cli/text_file.h"
 #include "cli/print/diff.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- text --------------------------------------------------------------- */
 

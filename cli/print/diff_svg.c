@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "cli/print/diff.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum { LEFT = 90, GAP = 40, MAP_WIDTH = 720, TITLE = 30, AXIS = 44, ROW_MOST = 22 };
 

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "cli/print/diff.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- names -------------------------------------------------------------- */
 

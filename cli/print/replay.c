@@ -3,8 +3,7 @@
 #include "cli/print/transfer.h"
 
 #include "cli/print/link.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static double per(double x, double y)
 {

@@ -3,8 +3,7 @@
 #include "cli/print/size.h"
 #include "cli/cli.h"
 #include "cli/json_out.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* ---- text --------------------------------------------------------------- */
 

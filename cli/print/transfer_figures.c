@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_figures.c - the figures of a plan as a table */
 #include "cli/print/transfer.h"
+#include "lib/base/print.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- words -------------------------------------------------------------- */
 

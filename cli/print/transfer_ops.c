@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_ops.c - the operations of a plan, one a line; none of them is kept */
 #include "cli/print/transfer.h"
+#include "lib/base/print.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-#define LL(x) ((long long)(x))
 
 struct listing {
 	const struct kvt_transfer_plan *transfer;

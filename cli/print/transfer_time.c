@@ -8,8 +8,8 @@
 #include "cli/print/transfer.h"
 
 #include "cli/print/link.h"
+#include "lib/base/print.h"
 
-#define LL(x) ((long long)(x))
 #define US(ns) ((double)(ns) / 1e3)
 
 static double rate_of(int64_t bytes, int64_t ns)

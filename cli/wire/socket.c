@@ -16,8 +16,7 @@
 
 #include "cli/signals.h"
 #include "cli/wire/ucx.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 enum {
 	GIVE_UP_MS = 1000,		/* to say why */

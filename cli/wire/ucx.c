@@ -14,8 +14,7 @@
 
 #include "cli/signals.h"
 #include "cli/wire/socket.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 /* Nothing is linked: the functions that are used, by the types of the header. */
 #define CALLS(X) \

@@ -9,13 +9,12 @@
  * (replicas) give nothing.
  */
 #include "lib/dump/merge.h"
+#include "lib/base/print.h"
 #include "lib/dump/slice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- which ranks -------------------------------------------------------- */
 

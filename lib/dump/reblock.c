@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reblock.c - which way each group goes to another block size */
 #include "lib/dump/reblock.h"
+#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-
-#define LL(x) ((long long)(x))
 
 /* ---- what the tables say ------------------------------------------------ */
 

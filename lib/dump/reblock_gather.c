@@ -8,10 +8,9 @@
  * so whatever the old pool shared stays shared where it fills whole blocks.
  */
 #include "lib/dump/reblock.h"
+#include "lib/base/print.h"
 
 #include <stdlib.h>
-
-#define LL(x) ((long long)(x))
 
 /* A new block: the states of a request from first on. */
 struct owner {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reblock_pool.c - a pool that is cut anew where it lies */
 #include "lib/dump/reblock.h"
+#include "lib/base/print.h"
 
 #include <stdlib.h>
-
-
-#define LL(x) ((long long)(x))
 
 /* ---- can the pool stay where it is? ------------------------------------- */
 

@@ -11,12 +11,11 @@
  * Cost: layers + blocks + entries of tables.  Nothing here looks at data.
  */
 #include "lib/dump/slice.h"
+#include "lib/base/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- is what is named there? -------------------------------------------- */
 

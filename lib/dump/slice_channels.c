@@ -6,11 +6,10 @@
  * dealt to ranks by units of its own; a rank's share is one segment of each.
  */
 #include "lib/dump/slice.h"
+#include "lib/base/print.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- parts -------------------------------------------------------------- */
 

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "lib/base/nearest.h"
-
-#define LL(x) ((long long)(x))
+#include "lib/base/print.h"
 
 static void free_request(struct kvt_request *request)
 {

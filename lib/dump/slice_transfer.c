@@ -6,11 +6,10 @@
  * moves between all ranks pass the proof that each position arrives just once.
  */
 #include "lib/dump/slice.h"
+#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 enum { MAX_RANKS = 1024 };	/* the proof walks all pairs */
 

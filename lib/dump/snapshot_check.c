@@ -6,12 +6,11 @@
  * behind them has to doubt an index or a size again.
  */
 #include "lib/kvt/snapshot.h"
+#include "lib/base/print.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 enum { MAX_LAYERS = 1 << 16 };
 

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "lib/fault/fault.h"
-
-#define LL(n) ((long long)(n))
+#include "lib/base/print.h"
 
 /* splitmix64: a well known mixer; the same everywhere, as seeds must be. */
 static uint64_t next_random(uint64_t *state)

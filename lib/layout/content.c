@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* content.c - quantised contents: a table of them, and which bytes are what */
 #include "lib/kvt/content.h"
+#include "lib/base/print.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- table -------------------------------------------------------------- */
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - the caches of all layers of a model together */
 #include "lib/kvt/model.h"
+#include "lib/base/print.h"
 
 #include <stddef.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- types of a cache --------------------------------------------------- */
 

@@ -14,9 +14,8 @@
 #include "cli/progress.h"
 #include "cli/rewrite.h"
 #include "cli/signals.h"
+#include "lib/base/print.h"
 #include "lib/dump/device.h"
-
-#define LL(x) ((long long)(x))
 
 /* ---- both sides ------------------------------------------------------ */
 

@@ -14,11 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/dump/pipeline.h"
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/write/plan.h"
-
-#define LL(x) ((long long)(x))
 
 /* What a state is to be: live ones hold something, the others should not. */
 enum duty { UNKNOWN, LIVE, STALE, NULL_BLOCK };

@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/kvt/spec.h"
-
-#define LL(x) ((long long)(x))
 
 /* Which layer of the model it is; false: not known. */
 static bool number_of(int64_t *out, const struct kvt_group *group, int64_t l)

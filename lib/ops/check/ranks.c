@@ -11,10 +11,9 @@
 
 #include <stdlib.h>
 
+#include "lib/base/print.h"
 #include "lib/dump/merge.h"
 #include "lib/ops/compare/compare.h"
-
-#define LL(x) ((long long)(x))
 
 static const struct kvt_parallel *rank_of(const struct rank_file *file)
 {

@@ -10,10 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/ops/digest/digest.h"
 #include "lib/ops/where/where.h"
-
-#define LL(x) ((long long)(x))
 
 struct entry {
 	uint32_t block;

@@ -11,14 +11,13 @@
  * Cost: one read of b, one of each a that has anything of it (several where pairs are
  * scattered), and one memcmp() a head.
  */
+#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/ops/compare/address.h"
-
-#define LL(x) ((long long)(x))
 
 struct comparing {
 	struct comparison *list;

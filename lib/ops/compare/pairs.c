@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pairs.c - which element of one dump is which of another: pairs.h */
+#include "lib/base/print.h"
 #include "lib/ops/compare/pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/ids.h"
-
-#define LL(x) ((long long)(x))
 
 uint64_t element_id(const struct kvt_group *group, enum kvt_axis axis, int64_t i)
 {

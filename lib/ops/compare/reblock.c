@@ -5,13 +5,12 @@
  * What is compared follows from the block tables of the two dumps alone; how the one
  * was made of the other has no part in it.
  */
+#include "lib/base/print.h"
 #include "lib/dump/reblock.h"
 
 #include <string.h>
 
 #include "lib/ops/compare/compare.h"
-
-#define LL(x) ((long long)(x))
 
 struct verifying {
 	const struct kvt_dump *before, *after;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tables.c - do requests have the tokens and blocks that they should have? */
+#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* Entries of both tables that are for the same block of a request. */
 static enum kvt_status check_table(const struct kvt_table *is,

@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/compare/transfer.h"
-
-#define LL(x) ((long long)(x))
 
 /* One group of all ranks. */
 struct verifying {

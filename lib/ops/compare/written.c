@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
-
-#define LL(x) ((long long)(x))
 
 static const enum kvt_axis axes[] = {
 	KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_D,

@@ -19,9 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/dump/ids.h"
-
-#define LL(x) ((long long)(x))
 
 /* ---- layers ------------------------------------------------------------- */
 

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/dump/ids.h"
 #include "lib/kvt/spec.h"
 
@@ -38,8 +39,6 @@ void unmatched_add(struct diff_unmatched *unmatched, int side, const char *forma
 	va_end(args);
 	unmatched->n++;
 }
-
-#define LL(x) ((long long)(x))
 
 struct segments {
 	struct diff_pair *p;

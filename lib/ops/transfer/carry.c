@@ -15,11 +15,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/base/print.h"
 #include "lib/dump/device.h"
 #include "lib/kvt/kernels.h"
 #include "lib/ops/write/put.h"
-
-#define LL(x) ((long long)(x))
 
 /* One group of all ranks. */
 struct carrying {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frame.c - frames as bytes, and bytes as frames */
 #include "lib/ops/transfer/frame.h"
+#include "lib/base/print.h"
 
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 static const uint8_t magic[4] = { 'K', 'V', 'T', '0' + WIRE_VERSION };
 static const uint8_t old_magic[4] = { 'K', 'V', 'T', '1' };

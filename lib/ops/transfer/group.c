@@ -9,11 +9,10 @@
  * kept too, because a stack posts them in that order.
  */
 #include "lib/ops/transfer/transfer.h"
+#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 /* ---- groups ------------------------------------------------------------- */
 

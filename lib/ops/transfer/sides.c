@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/dump/slice.h"
-
-#define LL(x) ((long long)(x))
 
 /* A plan is of one rank of each side: the others must be laid out as that is. */
 static enum kvt_status check_alike(const struct kvt_ranks *side, struct kvt_error *err)

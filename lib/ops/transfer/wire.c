@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/tile/hash.h"
-
-#define LL(x) ((long long)(x))
 
 /* ---- the same plan? -------------------------------------------------- */
 

@@ -17,13 +17,12 @@
  * both tables are hashed.
  */
 #include "lib/ops/workers/workers.h"
+#include "lib/base/print.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LL(x) ((long long)(x))
 
 enum { MAX_ENTRIES = 1 << 24 };
 

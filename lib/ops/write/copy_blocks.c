@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/dump/ids.h"
 #include "lib/ops/compare/pairs.h"
-
-#define LL(x) ((long long)(x))
 
 /* ---- ids of a pool ------------------------------------------------------ */
 
