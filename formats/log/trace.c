@@ -6,6 +6,7 @@
  * line says which format it is.  A file may be compressed by zstd.
  */
 #include "formats/log/trace_impl.h"
+#include "lib/base/random.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -322,15 +323,6 @@ enum kvt_status kvt_trace_read(struct kvt_trace *out, const char *path,
 
 /* ---- made up ----------------------------------------------------------------- */
 
-static uint64_t draw(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
-}
-
 enum { TALKS = 64 };
 
 /* One more turn of a conversation: its prefix, and new blocks. */
@@ -338,7 +330,7 @@ static enum kvt_status add_turn(struct kvt_trace *t, struct kvt_trace_row *talk,
 				int64_t *next, uint64_t *state, int64_t arrival,
 				struct kvt_error *err)
 {
-	int64_t more = 64 + (int64_t)(draw(state) % 4096);
+	int64_t more = 64 + (int64_t)(kvt_random(state) % 4096);
 	int64_t shared = talk->tokens / KVT_TRACE_BLOCK;
 	const struct trace_line none = { .name = "synthetic" };
 	struct kvt_trace_row row = { .arrival = arrival, .bytes = -1, .cached = -1,
@@ -367,9 +359,9 @@ enum kvt_status kvt_trace_make(struct kvt_trace *out, uint64_t seed, int64_t n,
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < n; i++) {
-		arrival += (int64_t)(draw(&seed) % 600) * 1000000;
-		status = add_turn(&t, &talk[draw(&seed) % TALKS], &next, &seed, arrival,
-				  err);
+		arrival += (int64_t)(kvt_random(&seed) % 600) * 1000000;
+		status = add_turn(&t, &talk[kvt_random(&seed) % TALKS], &next, &seed,
+				  arrival, err);
 	}
 	if (status)
 		kvt_trace_free(&t);

@@ -187,8 +187,7 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 bool kvt_group_opaque(const struct kvt_group *group)
 {
 	return kvt_layout_latent(&group->layout) || group->kind == KVT_MLA ||
-	       group->kind == KVT_MAMBA_CONV || group->kind == KVT_MAMBA_SSM ||
-	       group->kind == KVT_OPAQUE;
+	       kvt_is_recurrent(group->kind) || group->kind == KVT_OPAQUE;
 }
 
 /* Extents that were not given, from the shape; those that were given must agree. */

@@ -91,11 +91,6 @@ static enum kvt_status read_spec(struct told *out, const char *text,
 	return KVT_OK;
 }
 
-static bool is_state(const struct kvt_spec *spec)
-{
-	return spec->kind == KVT_MAMBA_CONV || spec->kind == KVT_MAMBA_SSM;
-}
-
 static void fill(int64_t *hint, int64_t n)
 {
 	if (!*hint)
@@ -161,7 +156,7 @@ enum kvt_status kvt_manifest_spec(struct kvt_group *group,
 		group->tokens_per_state = told.tokens_per_state;
 	if (!group->page_bytes)
 		group->page_bytes = told.page;
-	if (!is_state(&told.spec))
+	if (!kvt_is_recurrent(told.spec.kind))
 		return KVT_OK;
 	status = kvt_manifest_extent(group, KVT_AXIS_S, told.shape.n[KVT_AXIS_S],
 				     "--spec", name, err);
@@ -186,7 +181,7 @@ static bool agrees(const struct kvt_group *group, const struct told *told,
 		{ "elements of a state", is[KVT_AXIS_K] * is[KVT_AXIS_D],
 		  n[KVT_AXIS_K] * n[KVT_AXIS_D] },
 		{ "states of a block", is[KVT_AXIS_S],
-		  is_state(&told->spec) ? n[KVT_AXIS_S] : 0 },
+		  kvt_is_recurrent(told->spec.kind) ? n[KVT_AXIS_S] : 0 },
 		{ "tokens of a block", group->block_size, told->group.args.block_size },
 		{ "bytes of an element", group->shape.elem, told->group.args.elem },
 	};

@@ -12,16 +12,9 @@
 #include "formats/manifest/manifest.h"
 #include "formats/store/pages.h"
 #include "lib/base/print.h"
+#include "lib/layout/words.h"
 
 /* ---- layouts ------------------------------------------------------------- */
-
-static int find_axis(const struct kvt_order *order, enum kvt_axis axis)
-{
-	for (int i = 0; i < order->nparts; i++)
-		if (order->part[i].axis == axis)
-			return i;
-	return -1;
-}
 
 static bool insert_axis(struct kvt_order *order, int at, enum kvt_axis axis)
 {
@@ -36,15 +29,15 @@ static bool insert_axis(struct kvt_order *order, int at, enum kvt_axis axis)
 
 static bool join_tokens(struct kvt_order *order, bool layers)
 {
-	int b = find_axis(order, KVT_AXIS_B);
+	int b = kvt_order_find(order, KVT_AXIS_B);
 
 	for (int i = 0; i < order->nparts; i++)
 		if (order->part[i].kind != KVT_WHOLE)
 			return false;
-	if (b < 0 ? !insert_axis(order, find_axis(order, KVT_AXIS_S), KVT_AXIS_B) :
-		    find_axis(order, KVT_AXIS_S) != b + 1)
+	if (b < 0 ? !insert_axis(order, kvt_order_find(order, KVT_AXIS_S), KVT_AXIS_B) :
+		    kvt_order_find(order, KVT_AXIS_S) != b + 1)
 		return false;
-	return !layers || find_axis(order, KVT_AXIS_L) >= 0 ||
+	return !layers || kvt_order_find(order, KVT_AXIS_L) >= 0 ||
 	       insert_axis(order, 0, KVT_AXIS_L);
 }
 
@@ -100,7 +93,8 @@ enum kvt_status kvt_chunks_said(struct kvt_group *group, int64_t layers,
 {
 	bool has_layout = group->layout.nplanes > 0;
 	bool latent = h->content || (has_layout && kvt_group_opaque(group));
-	bool layered = !has_layout || find_axis(&group->layout.plane[0], KVT_AXIS_L) >= 0;
+	bool layered = !has_layout ||
+		       kvt_order_find(&group->layout.plane[0], KVT_AXIS_L) >= 0;
 	const struct {
 		const char *option;
 		bool missing;

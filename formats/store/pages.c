@@ -232,14 +232,6 @@ static bool joins_tokens(const struct kvt_layout *layout)
 	return layout->nplanes > 0;
 }
 
-static int64_t stride_of(const struct kvt_view *view, enum kvt_axis axis)
-{
-	for (int i = 0; i < view->nfactors; i++)
-		if (view->factor[i].axis == axis)
-			return view->factor[i].stride;
-	return 0;
-}
-
 /* All tokens as blocks of one state: their strides are those of the array. */
 static enum kvt_status token_views(struct kvt_views *out, const struct kvt_group *group,
 				   const struct kvt_box *where, int64_t tokens,
@@ -282,12 +274,11 @@ static enum kvt_status add_tokens(struct kvt_reader *reader, int g, int file,
 	for (int i = 0; !status && i < piece.views.count; i++) {
 		const struct kvt_view *array = &tokens->view[i];
 		struct kvt_view *view = &piece.views.view[i];
-		int64_t row = stride_of(array, KVT_AXIS_B);
+		int64_t row = kvt_view_stride(array, KVT_AXIS_B);
 
-		for (int a = 0; a < KVT_NAXES; a++)
+		for (enum kvt_axis a = 0; a < KVT_NAXES; a++)
 			if (a != KVT_AXIS_B && a != KVT_AXIS_S)
-				kvt_view_set_stride(view, (enum kvt_axis)a,
-						    stride_of(array, (enum kvt_axis)a));
+				kvt_view_set_stride(view, a, kvt_view_stride(array, a));
 		kvt_view_set_stride(view, KVT_AXIS_B, row * group->shape.n[KVT_AXIS_S]);
 		kvt_view_set_stride(view, KVT_AXIS_S, row);
 		view->offset = array->offset + skip + token * row;

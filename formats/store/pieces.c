@@ -7,6 +7,7 @@
  * their content and may be shared by several groups.
  */
 #include "formats/format.h"
+#include "lib/layout/words.h"
 
 /*
  * In the engine's pages a block takes page_bytes, whatever its content needs;
@@ -16,19 +17,11 @@ static enum kvt_status spread_pages(struct kvt_views *views,
 				    const struct kvt_group *group,
 				    struct kvt_error *err)
 {
-	const struct kvt_order *order = &group->layout.plane[0];
+	bool first = kvt_order_blocks_first(&group->layout.plane[0]);
+	enum kvt_axis fast = first ? KVT_AXIS_L : KVT_AXIS_B;
+	enum kvt_axis slow = first ? KVT_AXIS_B : KVT_AXIS_L;
 	int64_t inner = group->page_bytes, outer;
-	enum kvt_axis fast = KVT_AXIS_B, slow = KVT_AXIS_L;
 
-	for (int i = 0; i < order->nparts; i++) {
-		if (order->part[i].axis == KVT_AXIS_L)
-			break;
-		if (order->part[i].axis == KVT_AXIS_B) {
-			fast = KVT_AXIS_L;
-			slow = KVT_AXIS_B;
-			break;
-		}
-	}
 	if (__builtin_mul_overflow(inner, group->shape.n[fast], &outer) ||
 	    outer > INT64_MAX / 2 / (group->shape.n[slow] + 1))
 		return kvt_fail(err, KVT_BAD_INPUT,

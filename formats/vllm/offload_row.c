@@ -13,16 +13,11 @@
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
 #include "lib/base/print.h"
+#include "lib/layout/words.h"
 
 enum { MACHINE_PAGE = 4096 };
 
 /* ---- the layout --------------------------------------------------------- */
-
-static bool is_whole(const struct kvt_order *order, int i, enum kvt_axis axis)
-{
-	return i < order->nparts && order->part[i].axis == axis &&
-	       order->part[i].kind == KVT_WHOLE;
-}
 
 /* Axes that the text leaves out, in front of those that it has. */
 static bool complete(struct kvt_order *order)
@@ -47,7 +42,7 @@ static bool complete(struct kvt_order *order)
 
 static bool blocks_outermost(const struct kvt_layout *layout)
 {
-	return is_whole(&layout->plane[0], 0, KVT_AXIS_B);
+	return kvt_order_whole(&layout->plane[0], 0, KVT_AXIS_B);
 }
 
 enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_error *err)
@@ -59,9 +54,9 @@ enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_err
 		const struct kvt_order *order = &out.plane[p];
 
 		fits = complete(&out.plane[p]) &&
-		       (is_whole(order, 0, KVT_AXIS_B) ||
-			(is_whole(order, 0, KVT_AXIS_L) &&
-			 is_whole(order, 1, KVT_AXIS_B)));
+		       (kvt_order_whole(order, 0, KVT_AXIS_B) ||
+			(kvt_order_whole(order, 0, KVT_AXIS_L) &&
+			 kvt_order_whole(order, 1, KVT_AXIS_B)));
 	}
 	if (!fits)
 		return kvt_fail(err, KVT_UNSUPPORTED,

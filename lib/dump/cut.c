@@ -1,31 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cut.c - how a group is cut into boxes that threads work on one at a time */
 #include "lib/dump/read.h"
+#include "lib/layout/words.h"
 
 /*
  * About the second level cache of two cores: large enough for long reads, small
  * enough that a box is still in the cache when it is encoded.
  */
 enum { BOX_BYTES = 4 << 20 };
-
-static int64_t lcm(int64_t a, int64_t b)
-{
-	return a / kvt_gcd(a, b) * b;
-}
-
-/* Does B stand before L, so that layers of a block are neighbours? */
-static bool block_before_layer(const struct kvt_layout *layout)
-{
-	const struct kvt_order *order = &layout->plane[0];
-
-	for (int i = 0; i < order->nparts; i++) {
-		if (order->part[i].axis == KVT_AXIS_B)
-			return true;
-		if (order->part[i].axis == KVT_AXIS_L)
-			return false;
-	}
-	return false;
-}
 
 static int64_t grow(int64_t now, int64_t extent, int64_t factor)
 {
@@ -44,7 +26,7 @@ struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 	int64_t limit = box_limit < BOX_BYTES ? box_limit : BOX_BYTES;
 	int64_t page = shape->elem, nl = shape->n[KVT_AXIS_L];
 	int64_t nb = shape->n[KVT_AXIS_B], room;
-	bool by_layer, by_block;
+	bool from_blocks, to_blocks, by_layer, by_block;
 
 	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
 		page *= shape->n[a];
@@ -55,15 +37,17 @@ struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 		cut.blocks = src_tiling->n[KVT_AXIS_B];
 	}
 	if (dst_tiling) {
-		cut.layers = lcm(cut.layers, dst_tiling->n[KVT_AXIS_L]);
-		cut.blocks = lcm(cut.blocks, dst_tiling->n[KVT_AXIS_B]);
+		cut.layers = kvt_lcm(cut.layers, dst_tiling->n[KVT_AXIS_L]);
+		cut.blocks = kvt_lcm(cut.blocks, dst_tiling->n[KVT_AXIS_B]);
 	}
 
 	/* which way a flat side wants it; tiles do not care */
-	by_layer = (!src_tiling && block_before_layer(&group->layout)) ||
-		   (dst_layout && !dst_tiling && block_before_layer(dst_layout));
-	by_block = (!src_tiling && !block_before_layer(&group->layout)) ||
-		   (dst_layout && !dst_tiling && !block_before_layer(dst_layout));
+	from_blocks = kvt_order_blocks_first(&group->layout.plane[0]);
+	to_blocks = dst_layout && kvt_order_blocks_first(&dst_layout->plane[0]);
+	by_layer = (!src_tiling && from_blocks) ||
+		   (dst_layout && !dst_tiling && to_blocks);
+	by_block = (!src_tiling && !from_blocks) ||
+		   (dst_layout && !dst_tiling && !to_blocks);
 	room = limit / (page * cut.layers * cut.blocks);
 	if (by_layer && by_block) {
 		while (room >= 4 && (cut.layers < nl || cut.blocks < nb)) {

@@ -67,6 +67,9 @@ struct fault {
 	void (*explains)(struct kvt_hypothesis *out, struct fault_case *c);
 };
 
+/* Is what changes places two things? */
+fault_valid kvt_two_places;
+
 const struct fault *kvt_fault_row(int i);	/* NULL past the last one */
 
 /* What the fault makes of an element; false: nobody knows. */

@@ -13,12 +13,6 @@ static struct kvt_range each_head(const struct fault_case *c, int arg)
 	return (struct kvt_range){ 0, c->heads };
 }
 
-static bool two_heads(const struct fault_case *c, const struct kvt_fault_args *args)
-{
-	(void)c;
-	return args->n[0] != args->n[1];
-}
-
 static bool a_before_b(const struct fault_case *c, const struct kvt_fault_args *args)
 {
 	(void)c;
@@ -98,7 +92,7 @@ const struct fault kvt_head_faults[NHEADS] = {
 			 { "from", 'H', "the head whose content it has" } } },
 	  .needs = "two heads",
 	  .part = PER_STATE | PER_KV, .applies = has_heads, .range = each_head,
-	  .valid = two_heads, .predict = copy },
+	  .valid = kvt_two_places, .predict = copy },
 	{ .says = {
 		.name = "rank-map",
 		.summary = "heads are dealt to ranks one by one, not in groups",

@@ -144,7 +144,7 @@ static struct kvt_range one_layer(const struct fault_case *c, int arg)
 	return (struct kvt_range){ 0, c->window->shape.n[KVT_AXIS_L] };
 }
 
-static bool two_layers(const struct fault_case *c, const struct kvt_fault_args *args)
+bool kvt_two_places(const struct fault_case *c, const struct kvt_fault_args *args)
 {
 	(void)c;
 	return args->n[0] != args->n[1];
@@ -247,7 +247,7 @@ const struct fault kvt_place_faults[NPLACES] = {
 			 { "from", 'L', "the layer whose content it has" } } },
 	  .needs = "two layers",
 	  .part = PER_KV, .applies = has_layers, .range = one_layer,
-	  .valid = two_layers, .predict = take_layer },
+	  .valid = kvt_two_places, .predict = take_layer },
 	{ .says = {
 		.name = "padding",
 		.summary = "padded pages read as if nothing were between them",

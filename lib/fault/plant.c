@@ -4,20 +4,11 @@
 
 #include "lib/fault/fault.h"
 #include "lib/base/print.h"
-
-/* splitmix64: a well known mixer; the same everywhere, as seeds must be. */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
-}
+#include "lib/base/random.h"
 
 static int64_t choose(uint64_t *state, int64_t begin, int64_t end)
 {
-	return begin + (int64_t)(next_random(state) % (uint64_t)(end - begin));
+	return begin + (int64_t)(kvt_random(state) % (uint64_t)(end - begin));
 }
 
 /* ---- arguments ---------------------------------------------------------- */

@@ -99,6 +99,12 @@ static inline int64_t kvt_gcd(int64_t a, int64_t b)
 	return a;
 }
 
+/* Least common multiple of two above 0. */
+static inline int64_t kvt_lcm(int64_t a, int64_t b)
+{
+	return a / kvt_gcd(a, b) * b;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -28,6 +28,12 @@ enum kvt_kind {
 const char *kvt_kind_name(enum kvt_kind kind);		/* "full_attention" */
 bool kvt_kind_find(enum kvt_kind *out, const char *name);
 
+/* Does a state stand for all tokens up to it? */
+static inline bool kvt_is_recurrent(enum kvt_kind kind)
+{
+	return kind == KVT_MAMBA_CONV || kind == KVT_MAMBA_SSM;
+}
+
 /* ---- what a request still needs ------------------------------------------ */
 
 /*

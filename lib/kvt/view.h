@@ -90,6 +90,8 @@ bool kvt_view_find(const struct kvt_view *view, int64_t offset,
 		   int64_t index[KVT_NAXES]);
 
 /* The same two for views that belong together; indices count from their box. */
+/* How many of K there are, in one plane or in two. */
+int64_t kvt_views_kv(const struct kvt_views *views);
 int64_t kvt_views_at(const struct kvt_views *views, const int64_t index[KVT_NAXES]);
 bool kvt_views_find(const struct kvt_views *views, int64_t offset,
 		    int64_t index[KVT_NAXES]);
@@ -100,6 +102,9 @@ bool kvt_views_find(const struct kvt_views *views, int64_t offset,
  */
 void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis,
 			 int64_t stride);
+
+/* The stride of an unsplit axis; 0 if it has no factor. */
+int64_t kvt_view_stride(const struct kvt_view *view, enum kvt_axis axis);
 
 /*
  * One past the last byte of the view, 0 if it is empty.  Refuses

@@ -275,12 +275,6 @@ static void put_part(struct kvt_text *text, const struct kvt_part *part)
 		put(text, "%c%cx", kvt_axis_letter(part->axis), mark);
 }
 
-static bool is_whole(const struct kvt_order *order, int i, enum kvt_axis axis)
-{
-	return i < order->nparts && order->part[i].axis == axis &&
-	       order->part[i].kind == KVT_WHOLE;
-}
-
 static void put_order(struct kvt_text *text, const struct kvt_order *order,
 		      const char *between, bool close)
 {
@@ -288,8 +282,8 @@ static void put_order(struct kvt_text *text, const struct kvt_order *order,
 		if (i)
 			put(text, "%s", between);
 		if (close && i == order->nparts - 2 &&
-		    is_whole(order, i, KVT_AXIS_K) &&
-		    is_whole(order, i + 1, KVT_AXIS_D)) {
+		    kvt_order_whole(order, i, KVT_AXIS_K) &&
+		    kvt_order_whole(order, i + 1, KVT_AXIS_D)) {
 			put(text, "C");
 			return;
 		}
@@ -384,7 +378,7 @@ bool kvt_layout_tuple(int order[5], const struct kvt_layout *layout,
 		char letter = kvt_axis_letter(plane->part[i].axis);
 
 		if (letter == 'K') {
-			if (!is_whole(plane, ++i, KVT_AXIS_D))
+			if (!kvt_order_whole(plane, ++i, KVT_AXIS_D))
 				return false;
 			letter = 'C';
 		}

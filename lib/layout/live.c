@@ -29,7 +29,7 @@ struct kvt_range kvt_dead_tokens(const struct kvt_retention *keep, int64_t compu
 	int64_t w = keep->window, p = keep->prompt;
 	struct kvt_range none = { 0, 0 };
 
-	if (keep->kind == KVT_MAMBA_CONV || keep->kind == KVT_MAMBA_SSM)
+	if (kvt_is_recurrent(keep->kind))
 		return (struct kvt_range){ 0, less(computed, 1) };
 	if (!kvt_retention_forgets(keep) || w < 1 || computed < 0)
 		return none;

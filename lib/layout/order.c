@@ -210,3 +210,16 @@ int kvt_order_find(const struct kvt_order *order, enum kvt_axis axis)
 			return i;
 	return -1;
 }
+
+bool kvt_order_whole(const struct kvt_order *order, int i, enum kvt_axis axis)
+{
+	return i < order->nparts && order->part[i].axis == axis &&
+	       order->part[i].kind == KVT_WHOLE;
+}
+
+bool kvt_order_blocks_first(const struct kvt_order *order)
+{
+	int b = kvt_order_find(order, KVT_AXIS_B), l = kvt_order_find(order, KVT_AXIS_L);
+
+	return b >= 0 && (l < 0 || b < l);
+}

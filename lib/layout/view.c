@@ -273,6 +273,19 @@ void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis,
 		}
 }
 
+int64_t kvt_view_stride(const struct kvt_view *view, enum kvt_axis axis)
+{
+	for (int i = 0; i < view->nfactors; i++)
+		if (view->factor[i].axis == axis)
+			return view->factor[i].stride;
+	return 0;
+}
+
+int64_t kvt_views_kv(const struct kvt_views *views)
+{
+	return views->count == 2 ? 2 : views->view[0].shape.n[KVT_AXIS_K];
+}
+
 enum kvt_status kvt_view_end(int64_t *out, const struct kvt_view *view,
 			     struct kvt_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.h - how layouts are read and named; private to lib/ */
+/* words.h - how layouts are read and named, and what an order says; not installed */
 #ifndef KVT_LAYOUT_WORDS_H
 #define KVT_LAYOUT_WORDS_H
 
@@ -23,6 +23,10 @@ bool kvt_order_equal(const struct kvt_order *a, const struct kvt_order *b);
 
 /* Index of the first part of 'axis'; -1 if the order lacks it. */
 int kvt_order_find(const struct kvt_order *order, enum kvt_axis axis);
+/* Is part 'i' all of the axis? */
+bool kvt_order_whole(const struct kvt_order *order, int i, enum kvt_axis axis);
+/* Is B slower than L, so that layers of a block are neighbours? */
+bool kvt_order_blocks_first(const struct kvt_order *order);
 
 /* Find by name, or by the letters of its one plane; NULL if there is none. */
 const struct kvt_preset *kvt_preset_find(const char *name);

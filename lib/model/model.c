@@ -127,11 +127,6 @@ enum kvt_status kvt_model_cached_as(struct kvt_model_group *out,
 
 /* ---- pages -------------------------------------------------------------- */
 
-static bool is_state(const struct kvt_spec *spec)
-{
-	return spec->kind == KVT_MAMBA_CONV || spec->kind == KVT_MAMBA_SSM;
-}
-
 /* 'group' is the model's: a form of its cache has lost what a chunk is. */
 static int64_t window_blocks(const struct kvt_model_group *group, int64_t block_size)
 {
@@ -176,7 +171,7 @@ static enum kvt_status size_group(struct kvt_group_size *out,
 		return kvt_fail(err, status, "%s: %.400s", group->name, why.text);
 	g.unpadded = size.unpadded;
 	g.page = size.page;
-	if (!is_state(&g.spec)) {
+	if (!kvt_is_recurrent(g.spec.kind)) {
 		g.block_size = args.block_size;
 		g.most_blocks = window_blocks(group, args.block_size);
 	}
@@ -197,7 +192,7 @@ static enum kvt_status size_groups(struct kvt_model_size *out,
 		struct kvt_group_size *g = &out->group[i];
 
 		status = size_group(g, &model->group[i], d, block_size, err);
-		if (!status && is_state(&g->spec))
+		if (!status && kvt_is_recurrent(g->spec.kind))
 			out->state_page += g->page;
 	}
 	return status;
@@ -236,7 +231,7 @@ static void pad_states(struct kvt_model_size *size)
 	for (int i = 0; i < size->ngroups; i++) {
 		struct kvt_group_size *g = &size->group[i];
 
-		if (is_state(&g->spec))
+		if (kvt_is_recurrent(g->spec.kind))
 			last = g;
 		else if (g->page > page)
 			page = g->page;

@@ -355,7 +355,7 @@ bool kvt_spec_kind(enum kvt_kind *out, const char *preset)
 static struct kvt_ratio states_of(const struct recipe *recipe,
 				  const struct kvt_spec_args *args)
 {
-	if (recipe->kind == KVT_MAMBA_CONV || recipe->kind == KVT_MAMBA_SSM)
+	if (kvt_is_recurrent(recipe->kind))
 		return (struct kvt_ratio){ -1, 1 };
 	if (recipe->ratio < 0)
 		return (struct kvt_ratio){ 1, args->ratio ? args->ratio : 1 };

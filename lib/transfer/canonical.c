@@ -38,8 +38,7 @@ static bool is_attention(const struct kvt_canonical_group *group)
 {
 	enum kvt_kind kind = group->spec->kind;
 
-	return !group->mixed && kind != KVT_MAMBA_CONV && kind != KVT_MAMBA_SSM &&
-	       kind != KVT_OPAQUE;
+	return !group->mixed && !kvt_is_recurrent(kind) && kind != KVT_OPAQUE;
 }
 
 /* -1 for a spec that has no page; it then equals no other. */

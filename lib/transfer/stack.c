@@ -56,14 +56,6 @@ int64_t kvt_slice_count(int64_t len, int64_t slice, int64_t fragment)
 
 /* ---- regions ------------------------------------------------------------- */
 
-static int64_t stride_of(const struct kvt_view *view, enum kvt_axis axis)
-{
-	for (int i = 0; i < view->nfactors; i++)
-		if (view->factor[i].axis == axis)
-			return view->factor[i].stride;
-	return 0;
-}
-
 /* Do keys and values of a layer's block have regions of their own? */
 static bool apart(const struct kvt_views *views)
 {
@@ -206,10 +198,10 @@ static enum kvt_status add_region(struct kvt_posts *p, const struct kvt_xfer *x,
 	    (status = piece_of(&dst, &x->dst, dst_part, err)) ||
 	    (status = check_runs(r, &src, &dst, p->chunk > 0, err)))
 		return status;
-	r->src_layer = p->packed ? 0 : stride_of(&x->src.views.view[0], KVT_AXIS_L);
-	r->dst_layer = p->packed ? 0 : stride_of(&x->dst.views.view[0], KVT_AXIS_L);
-	r->src_block = stride_of(&src.view[0], KVT_AXIS_B);
-	r->dst_block = stride_of(&dst.view[0], KVT_AXIS_B);
+	r->src_layer = p->packed ? 0 : kvt_view_stride(&x->src.views.view[0], KVT_AXIS_L);
+	r->dst_layer = p->packed ? 0 : kvt_view_stride(&x->dst.views.view[0], KVT_AXIS_L);
+	r->src_block = kvt_view_stride(&src.view[0], KVT_AXIS_B);
+	r->dst_block = kvt_view_stride(&dst.view[0], KVT_AXIS_B);
 	p->nregions++;
 	return KVT_OK;
 }
@@ -296,7 +288,7 @@ static enum kvt_status check_ranks(const struct kvt_xfer *x, struct kvt_error *e
 
 static bool outside(const struct kvt_view *v, enum kvt_axis a, enum kvt_axis b)
 {
-	return stride_of(v, a) > stride_of(v, b);
+	return kvt_view_stride(v, a) > kvt_view_stride(v, b);
 }
 
 /* Axes that both sides have several of stand in one order. */
@@ -384,7 +376,7 @@ static enum kvt_status check_packed(const struct kvt_xfer *x, struct kvt_error *
 	const struct kvt_view *v[2] = { &x->src.views.view[0], &x->dst.views.view[0] };
 
 	for (int s = 0; s < 2 && x->layers > 1; s++)
-		if (stride_of(v[s], KVT_AXIS_B) < stride_of(v[s], KVT_AXIS_L))
+		if (kvt_view_stride(v[s], KVT_AXIS_B) < kvt_view_stride(v[s], KVT_AXIS_L))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"nixl-packed: the layers of a block are not together (layout blshc would do)");
 	return KVT_OK;

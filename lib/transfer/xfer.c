@@ -130,11 +130,6 @@ static enum kvt_status unlike(struct kvt_error *err, const char *what,
 			what, (long long)src, (long long)dst);
 }
 
-static int64_t count_kv(const struct kvt_views *views)
-{
-	return views->count == 2 ? 2 : views->view[0].shape.n[KVT_AXIS_K];
-}
-
 static enum kvt_status check_replicas(const struct kvt_xfer_side *side,
 				      struct kvt_error *err)
 {
@@ -186,9 +181,9 @@ static enum kvt_status check_sides(const struct kvt_xfer *x, struct kvt_error *e
 		return status;
 	if (src->elem != dst->elem)
 		return unlike(err, "the element size", src->elem, dst->elem);
-	if (count_kv(&x->src.views) != count_kv(&x->dst.views))
+	if (kvt_views_kv(&x->src.views) != kvt_views_kv(&x->dst.views))
 		return unlike(err, "the number of keys and values a state",
-			      count_kv(&x->src.views), count_kv(&x->dst.views));
+			      kvt_views_kv(&x->src.views), kvt_views_kv(&x->dst.views));
 	if (!conv && src->n[KVT_AXIS_D] != dst->n[KVT_AXIS_D])
 		return unlike(err, "the number of elements of a head",
 			      src->n[KVT_AXIS_D], dst->n[KVT_AXIS_D]);

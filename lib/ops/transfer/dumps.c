@@ -12,6 +12,7 @@
  * left to the next wave.  Two bits a state of either pool decide that.
  */
 #include "lib/ops/transfer/transfer.h"
+#include "lib/layout/words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -212,20 +213,12 @@ static enum kvt_status take_spec(struct kvt_spec *spec, const struct kvt_group *
 /* In the engine's pages a block takes page_bytes, whatever its content needs. */
 static void take_pages(struct kvt_transfer_end *end, const struct kvt_group *g)
 {
-	enum kvt_axis fast = KVT_AXIS_B, slow = KVT_AXIS_L;
-	const struct kvt_order *order = &g->layout.plane[0];
+	bool first = kvt_order_blocks_first(&g->layout.plane[0]);
+	enum kvt_axis fast = first ? KVT_AXIS_L : KVT_AXIS_B;
+	enum kvt_axis slow = first ? KVT_AXIS_B : KVT_AXIS_L;
 
 	if (!g->page_bytes)
 		return;
-	for (int i = 0; i < order->nparts; i++) {
-		if (order->part[i].axis == KVT_AXIS_L)
-			break;
-		if (order->part[i].axis == KVT_AXIS_B) {
-			fast = KVT_AXIS_L;
-			slow = KVT_AXIS_B;
-			break;
-		}
-	}
 	end->strides[fast] = g->page_bytes;
 	if (__builtin_mul_overflow(g->page_bytes, g->shape.n[fast], &end->strides[slow]))
 		end->strides[slow] = INT64_MAX;		/* refused as a view */

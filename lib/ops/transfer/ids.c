@@ -6,6 +6,7 @@
  * of splitmix64.
  */
 #include "lib/ops/transfer/transfer.h"
+#include "lib/base/random.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -17,18 +18,9 @@ enum { MOST_BLOCKS = 1 << 22 };
 
 /* ---- splitmix64 ----------------------------------------------------------- */
 
-static uint64_t draw(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
-}
-
 static int64_t below(uint64_t *state, int64_t n)
 {
-	return (int64_t)(draw(state) % (uint64_t)n);
+	return (int64_t)(kvt_random(state) % (uint64_t)n);
 }
 
 static void shuffle(uint32_t *v, int64_t n, uint64_t *state)

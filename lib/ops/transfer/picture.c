@@ -47,11 +47,6 @@ static int64_t run_of(const struct kvt_xfer_side *side)
 	return run;
 }
 
-static int64_t keys_and_values(const struct kvt_views *views)
-{
-	return views->count == 2 ? 2 : views->view[0].shape.n[KVT_AXIS_K];
-}
-
 static int by_address(const void *a, const void *b)
 {
 	const struct kvt_picture_cell *x = a, *y = b;
@@ -65,7 +60,7 @@ static void fill_cells(struct kvt_picture_side *m, const struct kvt_views *views
 {
 	const int64_t *n = views->view[0].shape.n;
 	int64_t end[KVT_NAXES] = { m->layers, m->block + 1, n[KVT_AXIS_S], n[KVT_AXIS_H],
-				   keys_and_values(views), n[KVT_AXIS_D] };
+				   kvt_views_kv(views), n[KVT_AXIS_D] };
 	int64_t i[KVT_NAXES] = { 0 }, at = 0;
 	int a;
 
@@ -140,7 +135,7 @@ static enum kvt_status make_map(struct kvt_picture_side *m,
 		return KVT_OK;
 	cells = n[KVT_AXIS_S] * n[KVT_AXIS_H];
 	if (cells > MOST_CELLS ||
-	    (cells *= keys_and_values(&side->views) * (n[KVT_AXIS_D] / run)) > MOST_CELLS)
+	    (cells *= kvt_views_kv(&side->views) * (n[KVT_AXIS_D] / run)) > MOST_CELLS)
 		return KVT_OK;
 	rows = find_rows(&m->axis, view, cells, run);
 	m->columns = cells / rows;

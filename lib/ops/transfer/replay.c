@@ -33,11 +33,6 @@
 
 enum { UNIT_MOST = 1 << 16 };
 
-static int64_t common_multiple(int64_t a, int64_t b)
-{
-	return a / kvt_gcd(a, b) * b;
-}
-
 /* Tokens after which both sides begin a block, and a chunk, with windows full. */
 static enum kvt_status find_unit(struct kvt_request_sizes *s, struct kvt_error *err)
 {
@@ -56,14 +51,14 @@ static enum kvt_status find_unit(struct kvt_request_sizes *s, struct kvt_error *
 
 		if (x->src.spec.tokens_per_state.num < 0)
 			continue;
-		unit = common_multiple(unit, x->src.spec.block_size);
-		unit = common_multiple(unit, x->dst.spec.block_size);
+		unit = kvt_lcm(unit, x->src.spec.block_size);
+		unit = kvt_lcm(unit, x->dst.spec.block_size);
 		s->states = x->dst.spec.block_size;
 		if (x->src.spec.window > window)
 			window = x->src.spec.window;
 		/* what is left of a chunk comes again with every one */
 		if (chunks && window <= UNIT_MOST && unit <= UNIT_MOST)
-			unit = common_multiple(unit, x->src.spec.window);
+			unit = kvt_lcm(unit, x->src.spec.window);
 		if (unit > UNIT_MOST || window > UNIT_MOST)
 			break;
 	}

@@ -234,11 +234,6 @@ enum kvt_status kvt_sides_join(struct kvt_sides *sides, const char *src_name,
 
 /* ---- a new destination: layouts -------------------------------------- */
 
-static bool is_attention(const struct kvt_group *g)
-{
-	return g->kind != KVT_MAMBA_CONV && g->kind != KVT_MAMBA_SSM;
-}
-
 static enum kvt_status lay_out(struct kvt_group *g, const struct kvt_transfer_pool *p,
 			       const char *conv, struct kvt_error *err)
 {
@@ -252,7 +247,7 @@ static enum kvt_status lay_out(struct kvt_group *g, const struct kvt_transfer_po
 
 		if (status)
 			return status;
-	} else if (is_attention(g) && p->layout.nplanes) {
+	} else if (!kvt_is_recurrent(g->kind) && p->layout.nplanes) {
 		layout = p->layout;
 	}
 	if (kvt_layout_views(&views, &layout, &whole, g->shape.elem, &why))
