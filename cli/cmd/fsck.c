@@ -11,6 +11,7 @@
 #include "cli/signals.h"
 #include "formats/file/stage.h"
 #include "lib/dump/merge.h"
+#include "lib/ops/check/integrity.h"
 
 struct asked {
 	struct kvt_hints hints;
@@ -35,19 +36,11 @@ static void found(void *context, const char *name, const char *text)
 	kvt_find(context, name, kvt_find_at("%s", ""), "%s", text);
 }
 
-/* What was said of the file, without its name: that begins the line anyway. */
-static const char *without_path(const char *why, const char *path)
-{
-	size_t n = strlen(path);
-
-	return !strncmp(why, path, n) && !strncmp(why + n, ": ", 2) ? why + n + 2 : why;
-}
-
 /* Bytes that are not as they must be are a finding; too little memory is none. */
 static void tell_failure(struct kvt_findings *r, enum kvt_status status, const char *why,
 			 struct run *run)
 {
-	why = without_path(why, r->path);
+	why = kvt_without_path(why, r->path);
 	if (status == KVT_BAD_INPUT)
 		kvt_find(r, "file.unreadable", kvt_find_at("%s", ""), "%s", why);
 	else if (status && !interrupted)
@@ -72,7 +65,7 @@ static void refused(struct kvt_findings *r, enum kvt_status status, const char *
 	if (r->total[KVT_ERROR])
 		return;
 	kvt_find(r, "file.unreadable", kvt_find_at("%s", ""), "%s",
-		 without_path(why, r->path));
+		 kvt_without_path(why, r->path));
 	run->status = worse(run->status, status);
 }
 

@@ -66,13 +66,6 @@ static enum kvt_status read_columns(struct kvt_h5_in *in, hid_t object,
 	return KVT_OK;
 }
 
-static void free_strings(char **strings, int64_t n)
-{
-	for (int64_t i = 0; strings && i < n; i++)
-		free(strings[i]);
-	free(strings);
-}
-
 static enum kvt_status read_components(struct kvt_h5_in *in, hid_t parent,
 				       struct kvt_group *group,
 				       struct kvt_error *err)
@@ -100,7 +93,7 @@ static enum kvt_status read_components(struct kvt_h5_in *in, hid_t parent,
 			status = read_columns(in, object, name, (int)n, group,
 					      err);
 	}
-	free_strings(name, n);
+	kvt_names_free(name, n);
 	kvt_h5_drop(object);
 	return status;
 }

@@ -13,15 +13,6 @@
 
 /* ---- steps ---------------------------------------------------------------- */
 
-int64_t *count_up(int64_t n)
-{
-	int64_t *list = calloc((size_t)n + 1, sizeof(*list));
-
-	for (int64_t i = 0; list && i < n; i++)
-		list[i] = i;
-	return list;
-}
-
 enum kvt_status step_whole(struct step_group *step, const struct kvt_group *group,
 			   int index, struct kvt_error *err)
 {

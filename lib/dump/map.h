@@ -109,8 +109,6 @@ struct derivation {
 KVT_MUST_CHECK enum kvt_status
 step_whole(struct step_group *step, const struct kvt_group *group, int index,
 	   struct kvt_error *err);
-/* 0, 1, ... n - 1; malloc()ed, NULL: out of memory. */
-int64_t *count_up(int64_t n);
 
 /* Composes; frees the derivation, whose snapshot the dump has then, in any case. */
 KVT_MUST_CHECK enum kvt_status

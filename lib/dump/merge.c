@@ -314,22 +314,13 @@ static int by_begin(const void *a, const void *b)
 	return x->file - y->file;
 }
 
-static const struct kvt_component *find_part(const struct kvt_group *group,
-					     const char *name)
-{
-	for (int i = 0; i < group->ncomponents; i++)
-		if (!strcmp(group->component[i].name, name))
-			return &group->component[i];
-	return NULL;
-}
-
 static enum kvt_status stretches_of(struct stretch *out, const char *name, int g,
 				    const struct rank_file *files, int nfiles,
 				    struct kvt_error *err)
 {
 	for (int i = 0; i < nfiles; i++) {
 		const struct kvt_group *group = kvt_dump_group(files[i].reader, g);
-		const struct kvt_component *c = find_part(group, name);
+		const struct kvt_component *c = kvt_component_named(group, name);
 
 		enum kvt_status status;
 		struct kvt_error why;

@@ -3,6 +3,8 @@
 #ifndef KVT_SLICE_H
 #define KVT_SLICE_H
 
+#include <string.h>
+
 #include "lib/dump/map.h"
 #include "lib/kvt/spec.h"
 
@@ -13,6 +15,14 @@ static inline bool ranges_have(const struct kvt_ranges *ranges, uint64_t id)
 		    id < (uint64_t)ranges->range[i].end)
 			return true;
 	return !ranges->n;
+}
+
+static inline bool names_have(const struct kvt_names *names, const char *name)
+{
+	for (int i = 0; i < names->n; i++)
+		if (!strcmp(names->s[i], name))
+			return true;
+	return false;
 }
 
 /* Names the first number that no group of the dump has. */

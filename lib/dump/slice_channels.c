@@ -383,20 +383,12 @@ static const char *component_at(const struct kvt_group *g, int i)
 	return NULL;
 }
 
-static bool is_named(const struct kvt_names *names, const char *name)
-{
-	for (int i = 0; i < names->n; i++)
-		if (!strcmp(names->s[i], name))
-			return true;
-	return false;
-}
-
 static bool has_any(const struct kvt_group *g, const struct kvt_names *names)
 {
 	const char *name;
 
 	for (int i = 0; (name = component_at(g, i)); i++)
-		if (is_named(names, name))
+		if (names_have(names, name))
 			return true;
 	return !names->n;
 }
@@ -422,7 +414,7 @@ static void list_names(char *text, size_t size, const struct kvt_snapshot *snaps
 	*text = '\0';
 	for (int g = 0; g < snapshot->ngroups; g++)
 		for (int i = 0; (name = component_at(&snapshot->group[g], i)); i++) {
-			if (is_named(&seen, name) || used + strlen(name) + 3 > size)
+			if (names_have(&seen, name) || used + strlen(name) + 3 > size)
 				continue;
 			if (seen.n < MOST)	/* else perhaps listed twice */
 				names[seen.n++] = name;
@@ -484,7 +476,7 @@ static enum kvt_status take_parts(struct step_part *part, struct kvt_group *grou
 	if ((status = channel_runs(part, group, err)))
 		return status;
 	for (int i = 0; i < group->ncomponents; i++) {
-		if (!is_named(names, group->component[i].name))
+		if (!names_have(names, group->component[i].name))
 			continue;
 		part->channel[kept] = part->channel[i];
 		part->channel[kept].at = at;
@@ -507,7 +499,7 @@ enum kvt_status slice_component(struct step_part *part, struct kvt_group *group,
 		return take_parts(part, group, names, err);
 	if (group->shape.n[KVT_AXIS_K] == 2)
 		for (int k = 0; k < 2; k++)
-			if (!is_named(names, kv_names[1 - k]))
+			if (!names_have(names, kv_names[1 - k]))
 				take_half(part, group, k);
 	return KVT_OK;
 }

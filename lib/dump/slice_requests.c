@@ -19,14 +19,6 @@ static void free_request(struct kvt_request *request)
 
 /* ---- by name ------------------------------------------------------------ */
 
-static bool is_named(const struct kvt_names *names, const char *id)
-{
-	for (int i = 0; i < names->n; i++)
-		if (!strcmp(names->s[i], id))
-			return true;
-	return false;
-}
-
 static enum kvt_status check_names(const struct kvt_snapshot *snapshot,
 				   const struct kvt_names *wanted,
 				   struct kvt_error *err)
@@ -63,7 +55,7 @@ enum kvt_status slice_requests(struct kvt_snapshot *snapshot,
 	if (status || !wanted->n)
 		return status;
 	for (int64_t r = 0; r < snapshot->nrequests; r++) {
-		if (is_named(wanted, snapshot->request[r].id))
+		if (names_have(wanted, snapshot->request[r].id))
 			snapshot->request[kept++] = snapshot->request[r];
 		else
 			free_request(&snapshot->request[r]);

@@ -55,16 +55,16 @@ struct kvt_packing kvt_group_packing(const struct kvt_group *group)
 
 /* ---- freeing ------------------------------------------------------------ */
 
-static void free_strings(char **strings, int64_t n)
+void kvt_names_free(char **names, int64_t n)
 {
-	for (int64_t i = 0; strings && i < n; i++)
-		free(strings[i]);
-	free(strings);
+	for (int64_t i = 0; names && i < n; i++)
+		free(names[i]);
+	free(names);
 }
 
 void kvt_group_drop_names(struct kvt_group *group)
 {
-	free_strings(group->block_names, group->shape.n[KVT_AXIS_B]);
+	kvt_names_free(group->block_names, group->shape.n[KVT_AXIS_B]);
 	group->block_names = NULL;
 }
 
@@ -73,7 +73,7 @@ void kvt_snapshot_free(struct kvt_snapshot *snapshot)
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		struct kvt_group *group = &snapshot->group[g];
 
-		free_strings(group->layer_names, group->shape.n[KVT_AXIS_L]);
+		kvt_names_free(group->layer_names, group->shape.n[KVT_AXIS_L]);
 		free(group->layer_ids);
 		free(group->block_ids);
 		free(group->block_valid);
@@ -409,4 +409,32 @@ uint64_t kvt_head_id(const struct kvt_group *group, int64_t h)
 		return (uint64_t)(group->head_start + h);
 	c = kvt_group_component(group, h);
 	return (uint64_t)(c ? c->global_start + h - c->start : h);
+}
+
+/* ---- by name ------------------------------------------------------------ */
+
+const struct kvt_component *kvt_component_named(const struct kvt_group *group,
+						const char *name)
+{
+	for (int i = 0; i < group->ncomponents; i++)
+		if (!strcmp(group->component[i].name, name))
+			return &group->component[i];
+	return NULL;
+}
+
+int kvt_group_named(const struct kvt_snapshot *snapshot, const char *id)
+{
+	for (int g = 0; g < snapshot->ngroups; g++)
+		if (!strcmp(snapshot->group[g].id, id))
+			return g;
+	return -1;
+}
+
+const struct kvt_request *kvt_request_named(const struct kvt_snapshot *snapshot,
+					    const char *id)
+{
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		if (!strcmp(snapshot->request[r].id, id))
+			return &snapshot->request[r];
+	return NULL;
 }

@@ -120,6 +120,9 @@ struct kvt_layout {
 	struct kvt_order plane[2];	/* of keys, of values */
 };
 
+/* L B S H K D in one plane: a state is one run, and so is a head's content. */
+extern const struct kvt_layout kvt_layout_states;
+
 /*
  * Read a layout: a preset ("nhd", "rocm-paged", "vLLM:LBNHC"), an axis string
  * ("LBHSC", "L B H D/x S x", "LBHDSx"), two planes ("K:... V:..."), or a tuple

@@ -170,8 +170,19 @@ static inline uint64_t kvt_layer_id(const struct kvt_group *group, int64_t l)
 {
 	return group->layer_ids ? group->layer_ids[l] : (uint64_t)l;
 }
+
+static inline bool kvt_group_has_layer(const struct kvt_group *group, uint64_t id)
+{
+	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
+		if (kvt_layer_id(group, l) == id)
+			return true;
+	return false;
+}
 /* The named range that a channel is in; NULL if none is known. */
 const struct kvt_component *kvt_group_component(const struct kvt_group *group, int64_t d);
+/* The one of that name; NULL: there is none. */
+const struct kvt_component *kvt_component_named(const struct kvt_group *group,
+						const char *name);
 /* Of a head in the model; of a conv state, of a channel. */
 uint64_t kvt_head_id(const struct kvt_group *group, int64_t h);
 
@@ -186,11 +197,19 @@ kvt_snapshot_complete(struct kvt_snapshot *snapshot, struct kvt_error *err);
 void kvt_snapshot_init(struct kvt_snapshot *snapshot);
 /* Forgets block_names; before the number of blocks changes. */
 void kvt_group_drop_names(struct kvt_group *group);
+/* Names and their list, which may be NULL. */
+void kvt_names_free(char **names, int64_t n);
 /* Deep copy; on failure 'out' is empty. */
 KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,
 		  struct kvt_error *err);
 void kvt_snapshot_free(struct kvt_snapshot *snapshot);
+
+/* The number of the group with that id; -1: there is none. */
+int kvt_group_named(const struct kvt_snapshot *snapshot, const char *id);
+/* NULL: there is none. */
+const struct kvt_request *kvt_request_named(const struct kvt_snapshot *snapshot,
+					    const char *id);
 
 /*
  * Checks everything that must hold between the fields, whatever file they come

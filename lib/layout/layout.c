@@ -9,6 +9,15 @@
 #include <string.h>
 #include <strings.h>
 
+const struct kvt_layout kvt_layout_states = {
+	.nplanes = 1,
+	.plane = { { .nparts = 6, .part = {
+		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
+		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_H, KVT_WHOLE, 0 },
+		{ KVT_AXIS_K, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
+	} } },
+};
+
 /* ---- tuples ------------------------------------------------------------- */
 
 static const char *const semantic[] = {

@@ -174,8 +174,7 @@ static enum kvt_status read_part(struct kvt_worker *worker, struct checked *c,
 	return copy_box(worker, &cells, &from, part, group->shape.elem, err);
 }
 
-/* Whoever tells it names the file. */
-static const char *without_path(const char *text, const char *path)
+const char *kvt_without_path(const char *text, const char *path)
 {
 	size_t n = strlen(path);
 
@@ -208,7 +207,7 @@ static enum kvt_status read_flat(struct kvt_worker *worker, struct checked *c,
 			if (status == KVT_BAD_INPUT) {
 				c->result.damaged++;
 				note(&c->result, part.begin, true,
-				     without_path(found.text, c->v->path));
+				     kvt_without_path(found.text, c->v->path));
 				mark_bad(c, &part);
 			} else if (status) {
 				return kvt_fail(err, status, "%s", found.text);

@@ -30,4 +30,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *dump, int group,
 		    const char *path, const struct kvt_run *run, struct kvt_error *err);
 
+/* A message without the path that it begins with: who tells it names the file. */
+const char *kvt_without_path(const char *text, const char *path);
+
 #endif

@@ -24,14 +24,6 @@
 
 /* ---- layers ------------------------------------------------------------- */
 
-static bool has_layer(const struct kvt_group *group, uint64_t id)
-{
-	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
-		if (kvt_layer_id(group, l) == id)
-			return true;
-	return false;
-}
-
 /* One holds keys alone and the other values, in dumps where both are apart. */
 static bool is_other_half(const struct kvt_group *a, const struct kvt_group *b)
 {
@@ -48,10 +40,10 @@ static bool alike(const struct kvt_group *a, const struct kvt_group *b)
 static bool has_namesake(const struct kvt_snapshot *s, const char *name,
 			 const struct kvt_group *group, uint64_t id)
 {
-	for (int g = 0; g < s->ngroups; g++)
-		if (!strcmp(s->group[g].id, name))
-			return alike(&s->group[g], group) && has_layer(&s->group[g], id);
-	return false;
+	int g = kvt_group_named(s, name);
+
+	return g >= 0 && alike(&s->group[g], group) &&
+	       kvt_group_has_layer(&s->group[g], id);
 }
 
 /*
@@ -104,7 +96,7 @@ static bool is_shared(const struct kvt_snapshot *const in[NSIDES], int s,
 	for (int g = 0; g < in[!s]->ngroups; g++) {
 		const struct kvt_group *other = &in[!s]->group[g];
 
-		if (has_layer(other, id) &&
+		if (kvt_group_has_layer(other, id) &&
 		    same_layer(in, s ? other : group, s ? group : other, id))
 			return true;
 	}
@@ -228,15 +220,6 @@ static void pair_component(struct diff_pair *p, const struct kvt_component *a,
 	p->content += last - first;
 }
 
-static const struct kvt_component *find_component(const struct kvt_group *group,
-						  const char *name)
-{
-	for (int i = 0; i < group->ncomponents; i++)
-		if (!strcmp(group->component[i].name, name))
-			return &group->component[i];
-	return NULL;
-}
-
 static enum kvt_status pair_channels(struct diff_pair *p,
 				     struct diff_unmatched *unmatched,
 				     struct kvt_error *err)
@@ -247,12 +230,12 @@ static enum kvt_status pair_channels(struct diff_pair *p,
 		for (int i = 0; i < p->group[s]->ncomponents; i++) {
 			const struct kvt_component *c = &p->group[s]->component[i];
 
-			if (!find_component(p->group[!s], c->name))
+			if (!kvt_component_named(p->group[!s], c->name))
 				unmatched_add(unmatched, s, "part %s of %s", c->name,
 					      p->group[s]->id);
 		}
 	for (int i = 0; i < a->ncomponents; i++) {
-		const struct kvt_component *other = find_component(b,
+		const struct kvt_component *other = kvt_component_named(b,
 								   a->component[i].name);
 
 		if (other)

@@ -249,8 +249,8 @@ static enum kvt_status read_some(struct kvt_worker *worker, void *context, int64
 	begin = r->pair.segment[first].at[r->side];
 	count = r->pair.segment[last - 1].at[r->side] + 1 - begin;
 	box_take(&box, KVT_AXIS_B, begin, count);
-	if ((status = kvt_read(worker, view, 0, &box, &view_order, worker->buffer[0],
-			       err)))
+	if ((status = kvt_read(worker, view, 0, &box, &kvt_layout_states,
+			       worker->buffer[0], err)))
 		return status;
 	/* a state that two requests share is the same one twice */
 	kvt_worker_lock(worker);
@@ -280,7 +280,7 @@ static enum kvt_status run_reading(struct excerpt_read *r, const struct kvt_run 
 	cut.blocks = r->each;
 	work.count = (r->pair.nsegments + r->each - 1) / r->each;
 	work.buffer_bytes[0] = r->each * page;
-	kvt_work_reads(&work, view, 0, &cut, &view_order);
+	kvt_work_reads(&work, view, 0, &cut, &kvt_layout_states);
 	return kvt_work_run(&work, run, err);
 }
 

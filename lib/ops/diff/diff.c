@@ -94,8 +94,8 @@ static enum kvt_status read_chunk(struct kvt_worker *worker, const struct pass *
 	for (int s = 0; !status && s < NSIDES; s++) {
 		struct kvt_error why = { "" };
 
-		status = kvt_read(worker, c->p->view[s], 0, &chunk->box[s], &view_order,
-					 chunk->bytes[s], &why);
+		status = kvt_read(worker, c->p->view[s], 0, &chunk->box[s],
+				  &kvt_layout_states, chunk->bytes[s], &why);
 		if (status)
 			kvt_fail_about(err, status, c->p->side[s]->name, &why);
 	}
@@ -167,7 +167,7 @@ static struct kvt_work work_of(struct pass *c, kvt_work_fn *fn, const char *labe
 
 	for (int s = 0; s < NSIDES; s++) {
 		work.buffer_bytes[s] = pages * c->page_bytes[s];
-		kvt_work_reads(&work, c->p->view[s], 0, &c->cut, &view_order);
+		kvt_work_reads(&work, c->p->view[s], 0, &c->cut, &kvt_layout_states);
 	}
 	return work;
 }

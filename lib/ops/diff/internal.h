@@ -18,9 +18,6 @@ pair_segments(struct diff_pair *p, const struct diff_alignment *how,
 KVT_MUST_CHECK enum kvt_status
 pair_views(struct diff_pair *p, struct kvt_error *err);
 
-/* The order that views are read in. */
-extern const struct kvt_layout view_order;
-
 /* ---- tolerance.c -------------------------------------------------------- */
 
 /* The tolerance for a pair; KVT_BAD_INPUT if nothing can decide. */

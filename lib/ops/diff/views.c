@@ -52,16 +52,6 @@ void kvt_diff_side_free(struct diff_side *side)
 
 /* ---- views -------------------------------------------------------------- */
 
-/* A state is one run: then equal states are found by comparing bytes. */
-const struct kvt_layout view_order = {
-	.nplanes = 1,
-	.plane = { { .nparts = 6, .part = {
-		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
-		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_H, KVT_WHOLE, 0 },
-		{ KVT_AXIS_K, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
-	} } },
-};
-
 static enum kvt_status make_view(struct diff_pair *p, int side, struct kvt_error *err)
 {
 	int64_t nblocks = p->nsegments ? p->segment[p->nsegments - 1].at[side] + 1 : 0;

@@ -27,15 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Orders in which a cell is contiguous: a head's content, a channel's taps. */
-static const struct kvt_layout content_cells = {
-	.nplanes = 1,
-	.plane = { { .nparts = 6, .part = {
-		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
-		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_H, KVT_WHOLE, 0 },
-		{ KVT_AXIS_K, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
-	} } },
-};
+/* In which a cell of a conv state, a channel's taps, is contiguous. */
 static const struct kvt_layout channel_cells = {
 	.nplanes = 1,
 	.plane = { { .nparts = 6, .part = {
@@ -221,7 +213,7 @@ static void merge(const struct group_job *job, const struct box_sums *sums,
 
 static const struct kvt_layout *cells_of(const struct kvt_group *group)
 {
-	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &content_cells;
+	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &kvt_layout_states;
 }
 
 static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t i,

@@ -16,15 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct kvt_layout kvt_window_layout = {
-	.nplanes = 1,
-	.plane = { { .nparts = 6, .part = {
-		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
-		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_H, KVT_WHOLE, 0 },
-		{ KVT_AXIS_K, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
-	} } },
-};
-
 /* ---- facts -------------------------------------------------------------- */
 
 static bool in_use(const struct kvt_snapshot *snapshot, int group, int64_t block)
@@ -208,7 +199,7 @@ static enum kvt_status read_one_box(struct kvt_worker *worker, void *context, in
 	const struct window_read *r = context;
 	const struct kvt_group *g = kvt_dump_group(r->dump, r->group);
 	struct kvt_box box = kvt_cut_box(&r->cut, i);
-	struct placed part = { &kvt_window_layout, box, worker->buffer[0] };
+	struct placed part = { &kvt_layout_states, box, worker->buffer[0] };
 	enum kvt_status status = kvt_read(worker, r->dump, r->group, &box, part.layout,
 					  part.bytes, err);
 
@@ -224,12 +215,12 @@ enum kvt_status kvt_window_read(uint8_t *out, const struct kvt_dump *dump, int g
 		.dump = dump, .group = group,
 		.cut = kvt_cut_choose(g, kvt_dump_tiling(dump, group), NULL, NULL,
 				  run->memory ? run->memory / 4 : INT64_MAX),
-		.all = { &kvt_window_layout, kvt_box_whole(&g->shape), out },
+		.all = { &kvt_layout_states, kvt_box_whole(&g->shape), out },
 	};
 	struct kvt_work work = { .fn = read_one_box, .context = &r,
 	.count = r.cut.nboxes };
 
 	work.buffer_bytes[0] = r.cut.box_bytes;
-	kvt_work_reads(&work, dump, group, &r.cut, &kvt_window_layout);
+	kvt_work_reads(&work, dump, group, &r.cut, &kvt_layout_states);
 	return kvt_work_run(&work, run, err);
 }

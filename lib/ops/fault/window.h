@@ -7,9 +7,6 @@
 #include "lib/dump/read.h"
 #include "lib/kvt/fault.h"
 
-/* L B S H K D: the order of a struct kvt_window. */
-extern const struct kvt_layout kvt_window_layout;
-
 /* The window of a whole group, without data; free with kvt_window_free(). */
 KVT_MUST_CHECK enum kvt_status
 kvt_window_init(struct kvt_window *out, const struct kvt_snapshot *snapshot, int group,

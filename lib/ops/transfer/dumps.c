@@ -248,14 +248,6 @@ static enum kvt_status take_end(struct kvt_transfer_end *end,
 
 /* ---- requests ----------------------------------------------------------- */
 
-static const struct kvt_request *request_of(const struct kvt_snapshot *s, const char *id)
-{
-	for (int64_t i = 0; i < s->nrequests; i++)
-		if (!strcmp(s->request[i].id, id))
-			return &s->request[i];
-	return NULL;
-}
-
 /* Of recurrent states only the last block counts. */
 static struct kvt_block_table table_of(const struct kvt_request *r, int g,
 				       const struct kvt_block_table *like)
@@ -311,7 +303,7 @@ static enum kvt_status same_holes(const struct pairing *p, const struct kvt_requ
 static enum kvt_status take_move(struct kvt_transfer_move *m, const struct pairing *p,
 				 const struct kvt_request *r, struct kvt_error *err)
 {
-	const struct kvt_request *other = request_of(p->dst->snapshot, r->id);
+	const struct kvt_request *other = kvt_request_named(p->dst->snapshot, r->id);
 	int64_t per = p->from->spec.tokens_per_state.num, last;
 	enum kvt_status status;
 
@@ -349,7 +341,8 @@ static enum kvt_status take_move(struct kvt_transfer_move *m, const struct pairi
 static bool is_moved(const struct kvt_transfer_how *how, const struct kvt_snapshot *dst,
 		     const struct kvt_request *r)
 {
-	return (!how->request || !strcmp(how->request, r->id)) && request_of(dst, r->id);
+	return (!how->request || !strcmp(how->request, r->id)) &&
+	       kvt_request_named(dst, r->id);
 }
 
 /* The map is not walked here: it says whether the tables suffice. */
@@ -482,14 +475,6 @@ static enum kvt_status join_groups(struct kvt_transfer_plan *transfer,
 
 /* ---- both dumps --------------------------------------------------------- */
 
-static int group_like(const struct kvt_snapshot *s, const struct kvt_group *g)
-{
-	for (int i = 0; i < s->ngroups; i++)
-		if (!strcmp(s->group[i].id, g->id))
-			return i;
-	return -1;
-}
-
 static enum kvt_status count_requests(struct kvt_transfer_plan *transfer,
 				      const struct file_side *src,
 				      const struct file_side *dst,
@@ -532,8 +517,8 @@ static enum kvt_status load(struct kvt_transfer_plan *transfer,
 		const struct kvt_group *g = &src->snapshot->group[i];
 		const struct kvt_group *other;
 		struct kvt_transfer_end from, to;
-		struct pairing p = { src, dst, i, group_like(dst->snapshot, g), &from,
-				     &to, how };
+		struct pairing p = { src, dst, i, kvt_group_named(dst->snapshot, g->id),
+				     &from, &to, how };
 
 		if (p.dst_group < 0)
 			return kvt_fail(err, KVT_BAD_INPUT, "%s has no group '%s'",

@@ -92,14 +92,6 @@ enum kvt_status kvt_ranks_check(struct kvt_ranks *side, struct kvt_error *err)
 
 /* ---- do both sides fit? ---------------------------------------------- */
 
-static const struct kvt_group *group_named(const struct kvt_snapshot *s, const char *id)
-{
-	for (int g = 0; g < s->ngroups; g++)
-		if (!strcmp(s->group[g].id, id))
-			return &s->group[g];
-	return NULL;
-}
-
 /* Plans go by number and width: names and types must not contradict them. */
 static enum kvt_status check_groups(const struct kvt_sides *sides, struct kvt_error *err)
 {
@@ -108,7 +100,8 @@ static enum kvt_status check_groups(const struct kvt_sides *sides, struct kvt_er
 
 	for (int g = 0; g < src->ngroups; g++) {
 		const struct kvt_group *a = &src->group[g];
-		const struct kvt_group *b = group_named(dst, a->id);
+		int to = kvt_group_named(dst, a->id);
+		const struct kvt_group *b = to < 0 ? NULL : &dst->group[to];
 
 		if (!b)
 			return kvt_fail(err, KVT_BAD_INPUT,

@@ -258,20 +258,17 @@ static enum kvt_status take_pool_block(struct at *at)
 static enum kvt_status find_request(const struct at *at,
 				    const struct kvt_request **out)
 {
-	const struct kvt_snapshot *s = at->s;
+	const char *id = at->value[AT_REQUEST];
 
-	for (int64_t r = 0; r < s->nrequests; r++)
-		if (!strcmp(s->request[r].id, at->value[AT_REQUEST])) {
-			*out = &s->request[r];
-			if ((*out)->nblocks[at->out->group])
-				return KVT_OK;
-			return kvt_fail(at->err, KVT_USAGE,
-					"%s: request %.60s has no blocks in group %s",
-					at->asked, (*out)->id, at->group->id);
-		}
-	return kvt_fail(at->err, KVT_USAGE,
-			"%s: there is no request '%.60s', the dump has %lld",
-			at->asked, at->value[AT_REQUEST], (long long)s->nrequests);
+	if (!(*out = kvt_request_named(at->s, id)))
+		return kvt_fail(at->err, KVT_USAGE,
+				"%s: there is no request '%.60s', the dump has %lld",
+				at->asked, id, (long long)at->s->nrequests);
+	if (!(*out)->nblocks[at->out->group])
+		return kvt_fail(at->err, KVT_USAGE,
+				"%s: request %.60s has no blocks in group %s",
+				at->asked, (*out)->id, at->group->id);
+	return KVT_OK;
 }
 
 /* The entry of the table that holds a token; without one, the last. */
