@@ -57,6 +57,12 @@ void json_put_text(struct json_out *out, json_t *object, const char *key,
 	json_put(out, object, key, text ? text_value(text) : json_null());
 }
 
+void json_put_known(struct json_out *out, json_t *object, const char *key, int64_t n,
+		    bool known)
+{
+	json_put(out, object, key, known ? json_integer(n) : json_null());
+}
+
 void json_put_real(struct json_out *out, json_t *object, const char *key, double x)
 {
 	json_put(out, object, key, isfinite(x) ? json_real(x) : json_null());

@@ -32,6 +32,9 @@ void json_put_bool(struct json_out *out, json_t *object, const char *key, bool b
 /* NULL is null; bytes that are no UTF-8 become '?'. */
 void json_put_text(struct json_out *out, json_t *object, const char *key,
 		   const char *text);
+/* null if it is not known. */
+void json_put_known(struct json_out *out, json_t *object, const char *key, int64_t n,
+		    bool known);
 /* null if the number is not finite: JSON has no other word for it. */
 void json_put_real(struct json_out *out, json_t *object, const char *key, double x);
 

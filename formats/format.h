@@ -191,6 +191,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader, struct kvt_error *err);
 /* One that is no dump yet. */
 void kvt_reader_free(struct kvt_reader *reader);
+/* The reader that a leaf is the beginning of. */
+static inline const struct kvt_reader *kvt_leaf_reader(const struct kvt_leaf *leaf)
+{
+	return (const struct kvt_reader *)leaf;
+}
 /* The reader of a dump that was opened; borrowed. */
 const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump);
 

@@ -22,12 +22,6 @@ static void put_manifest(struct json_out *out, const struct kvt_dump *dump)
 	json_put_text(out, manifest, "proof", proofs[proof]);
 }
 
-static void put_known(struct json_out *out, json_t *object, const char *key,
-		      int64_t n, bool known)
-{
-	json_put(out, object, key, known ? json_integer(n) : json_null());
-}
-
 static void put_layout(struct json_out *out, json_t *group,
 		       const struct kvt_layout *layout)
 {
@@ -101,7 +95,7 @@ static void put_predicates(struct json_out *out, json_t *group,
 	json_put_bool(out, o, "block_outermost", is->block_outermost);
 	json_put_bool(out, o, "head_run", is->head_run);
 	json_put_bool(out, o, "kernel_split_neutral", is->kernel_split_neutral);
-	put_known(out, o, "kv_position", is->kv_position, is->kv_position >= 0);
+	json_put_known(out, o, "kv_position", is->kv_position, is->kv_position >= 0);
 }
 
 static void put_tiling(struct json_out *out, json_t *group,
@@ -157,16 +151,16 @@ static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_fa
 	json_put_int(out, o, "total_heads", g->total_heads);
 	json_put_int(out, o, "head_start", g->head_start);
 	json_put_int(out, o, "replication", g->replication);
-	put_known(out, o, "window", g->window, g->window > 0);
-	put_known(out, o, "retained_tokens", g->retained, g->retained > 0);
+	json_put_known(out, o, "window", g->window, g->window > 0);
+	json_put_known(out, o, "retained_tokens", g->retained, g->retained > 0);
 	json_put_text(out, o, "pool", g->pool[0] ? g->pool : NULL);
-	put_known(out, o, "bytes_per_token", f->token_bytes, f->token_bytes > 0);
+	json_put_known(out, o, "bytes_per_token", f->token_bytes, f->token_bytes > 0);
 	json_put_int(out, o, "bytes_per_block", f->block_bytes);
 	json_put_int(out, o, "bytes_per_layer", f->layer_bytes);
 	json_put_int(out, o, "data_bytes", f->data_bytes);
-	put_known(out, o, "page_bytes", g->page_bytes, g->page_bytes > 0);
-	put_known(out, o, "page_offset", g->page_offset, g->page_bytes > 0);
-	put_known(out, o, "alignment", f->alignment, f->alignment > 0);
+	json_put_known(out, o, "page_bytes", g->page_bytes, g->page_bytes > 0);
+	json_put_known(out, o, "page_offset", g->page_offset, g->page_bytes > 0);
+	json_put_known(out, o, "alignment", f->alignment, f->alignment > 0);
 }
 
 static void put_fields(struct json_out *out, json_t *group, const struct kvt_group *g)
@@ -201,10 +195,10 @@ static void put_blocks(struct json_out *out, json_t *o, const struct kvt_group_f
 	int64_t nblocks = g->shape.n[KVT_AXIS_B];
 	json_t *list;
 
-	put_known(out, o, "blocks_used", f->blocks_used, f->blocks_used >= 0);
-	put_known(out, o, "blocks_shared", f->blocks_shared, f->blocks_used >= 0);
-	put_known(out, o, "blocks_unused", f->blocks_unused, f->blocks_used >= 0);
-	put_known(out, o, "valid_states", f->valid_states, f->valid_states >= 0);
+	json_put_known(out, o, "blocks_used", f->blocks_used, f->blocks_used >= 0);
+	json_put_known(out, o, "blocks_shared", f->blocks_shared, f->blocks_used >= 0);
+	json_put_known(out, o, "blocks_unused", f->blocks_unused, f->blocks_used >= 0);
+	json_put_known(out, o, "valid_states", f->valid_states, f->valid_states >= 0);
 	if (tables && g->block_ids) {
 		list = json_put_array(out, o, "block_ids");
 		for (int64_t b = 0; b < nblocks; b++)
@@ -265,8 +259,8 @@ static void put_verified(struct json_out *out, json_t *o, const struct kvt_group
 
 	json_put_int(out, verify, "tiles", v->tiles);
 	json_put_int(out, verify, "tiles_damaged", v->damaged);
-	put_known(out, verify, "cells", v->cells, f->has_cells);
-	put_known(out, verify, "cells_differing", v->differing, f->has_cells);
+	json_put_known(out, verify, "cells", v->cells, f->has_cells);
+	json_put_known(out, verify, "cells_differing", v->differing, f->has_cells);
 	list = json_put_array(out, verify, "findings");
 	for (int i = 0; i < v->nfound; i++) {
 		const int64_t *at = v->found[i].at;
@@ -385,8 +379,8 @@ static json_t *put_null(struct json_out *out, json_t *group, const struct kvt_sn
 {
 	int64_t null = kvt_null_block(s, g);
 
-	put_known(out, group, "null_block", null < 0 ? 0 :
-		  (int64_t)kvt_block_id(&s->group[g], null), null >= 0);
+	json_put_known(out, group, "null_block", null < 0 ? 0 :
+		       (int64_t)kvt_block_id(&s->group[g], null), null >= 0);
 	return group;
 }
 
@@ -408,8 +402,8 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 	json_put_bool(out, out->root, "tables_proven",
 		      kvt_dump_proven(d->dump)->tables);
 	put_parallel(out, s);
-	put_known(out, out->root, "null_block", s->null_block < 0 ? 0 :
-		  (int64_t)kvt_block_id(&s->group[0], s->null_block),
+	json_put_known(out, out->root, "null_block", s->null_block < 0 ? 0 :
+		       (int64_t)kvt_block_id(&s->group[0], s->null_block),
 		  s->null_block >= 0 && !s->group[0].has_null);
 	groups = json_put_array(out, out->root, "groups");
 	for (int g = 0; g < s->ngroups; g++)

@@ -116,15 +116,6 @@ static void put_number(struct json_out *out, json_t *object, const char *key, do
 		json_put_real(out, object, key, x);
 }
 
-static void put_or_null(struct json_out *out, json_t *object, const char *key, int64_t n,
-			bool known)
-{
-	if (known)
-		json_put_int(out, object, key, n);
-	else
-		json_put(out, object, key, json_null());
-}
-
 static void put_caches(struct json_out *out, const struct size_report *r)
 {
 	const struct kvt_model *model = &r->config.model;
@@ -158,7 +149,7 @@ static void put_group(struct json_out *out, json_t *array, const struct kvt_grou
 
 	json_put_text(out, group, "name", g->group.name);
 	json_put_text(out, group, "spec", kvt_model_group_text(&g->group).s);
-	put_or_null(out, group, "block_size", g->block_size, g->block_size);
+	json_put_known(out, group, "block_size", g->block_size, g->block_size);
 	json_put_int(out, group, "unpadded_bytes", g->unpadded);
 	json_put_int(out, group, "page_bytes", g->page);
 	json_put_int(out, group, "block_bytes", block);
@@ -167,8 +158,8 @@ static void put_group(struct json_out *out, json_t *array, const struct kvt_grou
 			   (double)block / (double)g->block_size);
 	else
 		json_put(out, group, "token_bytes", json_null());
-	put_or_null(out, group, "replication", g->spec.replication, g->block_size);
-	put_or_null(out, group, "most_blocks", g->most_blocks, g->most_blocks);
+	json_put_known(out, group, "replication", g->spec.replication, g->block_size);
+	json_put_known(out, group, "most_blocks", g->most_blocks, g->most_blocks);
 }
 
 static void put_sums(struct json_out *out, json_t *object, const struct size_report *r,
@@ -185,10 +176,10 @@ static void put_sums(struct json_out *out, json_t *object, const struct size_rep
 	json_put_int(out, object, "window_bytes", sums.windows);
 	json_put_int(out, object, "state_bytes", sums.states);
 	json_put_int(out, object, "state_page_bytes", row->size.state_padded);
-	put_or_null(out, object, "request_bytes",
-		    kvt_model_request(&row->size, r->tokens), r->tokens);
+	json_put_known(out, object, "request_bytes",
+		       kvt_model_request(&row->size, r->tokens), r->tokens);
 	fit = r->memory ? kvt_model_fit(&row->size, r->memory, r->requests) : -1;
-	put_or_null(out, object, "tokens", fit, fit >= 0 && fit < KVT_ANY_TOKENS);
+	json_put_known(out, object, "tokens", fit, fit >= 0 && fit < KVT_ANY_TOKENS);
 	json_put_bool(out, object, "fits", r->memory && fit >= 0);
 }
 
@@ -200,7 +191,7 @@ enum kvt_status size_json(const struct size_report *r, struct kvt_error *err)
 
 	json_start(&out);
 	put_caches(&out, r);
-	put_or_null(&out, out.root, "memory", r->memory, r->memory);
+	json_put_known(&out, out.root, "memory", r->memory, r->memory);
 	json_put_int(&out, out.root, "requests", r->requests);
 	array = json_put_array(&out, out.root, "sizes");
 	for (int i = 0; i < r->nrows; i++) {

@@ -186,12 +186,6 @@ void where_text(const char *path, struct kvt_dump *dump, const struct where_answ
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static void put_known(struct json_out *out, json_t *object, const char *key,
-		      int64_t n, bool known)
-{
-	json_put(out, object, key, known ? json_integer(n) : json_null());
-}
-
 static void put_offsets(struct json_out *out, json_t *o, struct kvt_dump *dump,
 			const struct kvt_whereabouts *a)
 {
@@ -199,10 +193,10 @@ static void put_offsets(struct json_out *out, json_t *o, struct kvt_dump *dump,
 
 	json_put_text(out, o, "file", stored ?
 		      kvt_dump_buffer_name(dump, KVT_FILES, a->file) : NULL);
-	put_known(out, o, "offset", a->file_offset, stored);
+	json_put_known(out, o, "offset", a->file_offset, stored);
 	json_put_text(out, o, "tensor", a->in_memory ?
 		      kvt_dump_buffer_name(dump, KVT_MEMORY, a->tensor) : NULL);
-	put_known(out, o, "memory_offset", a->memory_offset, a->in_memory);
+	json_put_known(out, o, "memory_offset", a->memory_offset, a->in_memory);
 }
 
 static void put_tenants(struct json_out *out, json_t *o, const struct kvt_snapshot *s,
@@ -219,9 +213,9 @@ static void put_tenants(struct json_out *out, json_t *o, const struct kvt_snapsh
 		json_t *row = json_append_object(out, list);
 
 		json_put_text(out, row, "id", t.request->id);
-		put_known(out, row, "token", t.token, t.token >= 0);
-		put_known(out, row, "tokens", t.ntokens, t.token >= 0);
-		put_known(out, row, "seen", t.seen, t.seen >= 0);
+		json_put_known(out, row, "token", t.token, t.token >= 0);
+		json_put_known(out, row, "tokens", t.ntokens, t.token >= 0);
+		json_put_known(out, row, "seen", t.seen, t.seen >= 0);
 	}
 }
 
@@ -253,7 +247,7 @@ static void put_block(struct json_out *out, json_t *o, const struct kvt_group *g
 	int64_t id = (int64_t)kvt_block_id(group, b);
 
 	json_put_int(out, o, "block", id);
-	put_known(out, o, "block_id", id, group->block_ids);
+	json_put_known(out, o, "block_id", id, group->block_ids);
 	json_put_int(out, o, "position", b);
 }
 
@@ -263,8 +257,8 @@ static void put_part(struct json_out *out, json_t *o, const struct kvt_group *gr
 	const struct kvt_component *c = kvt_where_component(group, dim);
 
 	json_put_text(out, o, "part", c ? c->name : NULL);
-	put_known(out, o, "part_dim", c ? dim - c->start : 0, c);
-	put_known(out, o, "global_dim", c ? c->global_start + dim - c->start : 0, c);
+	json_put_known(out, o, "part_dim", c ? dim - c->start : 0, c);
+	json_put_known(out, o, "global_dim", c ? c->global_start + dim - c->start : 0, c);
 }
 
 /* The same of packed content, whose parts are fields. */
@@ -276,8 +270,8 @@ static void put_field(struct json_out *out, json_t *o, const struct kvt_group *g
 	bool found = kvt_packing_find(&at, &packing, byte);
 
 	json_put_text(out, o, "part", found ? packing.field[at.field].name : NULL);
-	put_known(out, o, "part_dim", at.element, found);
-	put_known(out, o, "row", at.row, found);
+	json_put_known(out, o, "part_dim", at.element, found);
+	json_put_known(out, o, "row", at.row, found);
 }
 
 static void put_element(struct json_out *out, json_t *o, struct kvt_dump *dump,
@@ -290,8 +284,8 @@ static void put_element(struct json_out *out, json_t *o, struct kvt_dump *dump,
 	json_put_int(out, o, "layer", i[KVT_AXIS_L]);
 	json_put_text(out, o, "layer_name", group->layer_names ?
 		      group->layer_names[i[KVT_AXIS_L]] : NULL);
-	put_known(out, o, "layer_id", group->layer_ids ?
-		  group->layer_ids[i[KVT_AXIS_L]] : 0, group->layer_ids);
+	json_put_known(out, o, "layer_id", group->layer_ids ?
+		       group->layer_ids[i[KVT_AXIS_L]] : 0, group->layer_ids);
 	put_block(out, o, group, i[KVT_AXIS_B]);
 	json_put_int(out, o, "state", i[KVT_AXIS_S]);
 	json_put_int(out, o, "head", group->head_start + i[KVT_AXIS_H]);

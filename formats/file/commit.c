@@ -7,6 +7,8 @@
  * file as it was.
  */
 #include "formats/format.h"
+#include "formats/file/stage.h"
+#include "formats/file/tree.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -17,21 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum kvt_status system_error(struct kvt_error *err, const char *path,
-				    const char *what)
-{
-	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
-			strerror(errno));
-}
-
 /* ---- names -------------------------------------------------------------- */
-
-static bool ends_with(const char *s, const char *ending)
-{
-	size_t n = strlen(s), m = strlen(ending);
-
-	return n > m && !strcmp(s + n - m, ending);
-}
 
 static enum kvt_status choose_format(const struct kvt_format **out,
 				     const char *path, const char *name,
@@ -49,7 +37,7 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 	}
 	for (int i = 0; (f = kvt_format_at(i)); i++)
 		for (int j = 0; f->create && f->endings && f->endings[j]; j++)
-			if (ends_with(path, f->endings[j])) {
+			if (kvt_path_ends(path, f->endings[j])) {
 				*out = f;
 				return KVT_OK;
 			}
@@ -75,7 +63,7 @@ static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
 		w->sidecar = kvt_manifest_name(w->path, 0);
 	if (!w->path || (w->format->sidecar && !w->sidecar))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	if (w->sidecar && ends_with(w->path, ".json"))
+	if (w->sidecar && kvt_path_ends(w->path, ".json"))
 		return kvt_fail(err, KVT_USAGE,
 				"%s: names that end in .json are those of manifests",
 				path);
@@ -136,7 +124,7 @@ static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error
 	char *name;
 
 	if (!dir)
-		return system_error(err, path, "open");
+		return kvt_system_error(err, path, "open");
 	while (!status && (entry = readdir(dir))) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
@@ -146,7 +134,7 @@ static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error
 		}
 		sprintf(name, "%s/%s", path, entry->d_name);
 		if (lstat(name, &st))
-			status = system_error(err, name, "stat");
+			status = kvt_system_error(err, name, "stat");
 		else if (S_ISDIR(st.st_mode) && depth > 0)
 			status = sync_folder(name, depth - 1, err);
 		else if (S_ISREG(st.st_mode))

@@ -9,11 +9,6 @@
 
 #include <string.h>
 
-static const struct kvt_reader *reader_of(const struct kvt_leaf *leaf)
-{
-	return (const struct kvt_reader *)leaf;
-}
-
 /* ---- tensors ------------------------------------------------------------ */
 
 static int64_t content_bytes(const struct kvt_group *group)
@@ -75,7 +70,7 @@ static const char *name_of_file(const struct kvt_reader *reader, int64_t i)
 const char *kvt_reader_buffer_name(const struct kvt_leaf *leaf,
 				   enum kvt_space space, int64_t buffer)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 
 	if (space == KVT_FILES)
 		return name_of_file(reader, buffer);
@@ -139,7 +134,7 @@ enum kvt_status kvt_reader_find_buffer(int64_t *out, const struct kvt_leaf *leaf
 				       enum kvt_space space, const char *name,
 				       struct kvt_error *err)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 	bool memory = space == KVT_MEMORY;
 	int64_t n = memory ? reader->leaf.snapshot.ngroups : reader->files.count;
 
@@ -190,7 +185,7 @@ enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 				  const int64_t index[KVT_NAXES],
 				  struct kvt_error *err)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 	const struct kvt_snapshot *s = &reader->leaf.snapshot;
 	const struct kvt_flat *flat;
 	struct kvt_piece piece;
@@ -339,7 +334,7 @@ enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf
 			      enum kvt_space space, int64_t buffer, int64_t offset,
 			      struct kvt_error *err)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 	struct kvt_place place = { .region = KVT_GAP, .group = -1, .begin = INT64_MAX };
 	enum kvt_status status = KVT_OK;
 
@@ -368,7 +363,7 @@ enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf
 
 bool kvt_reader_has_padding(const struct kvt_leaf *leaf, int group)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 	const struct kvt_flat *flat = &reader->flat[group];
 	struct kvt_piece piece;
 
@@ -384,7 +379,7 @@ enum kvt_status kvt_reader_read_padding(uint8_t *page, const struct kvt_leaf *le
 				 int group, int64_t layer, int64_t block,
 				 struct kvt_error *err)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 	const struct kvt_snapshot *s = &reader->leaf.snapshot;
 	const int64_t index[KVT_NAXES] = { layer, block };
 	bool shared = shares_pages(s);

@@ -10,16 +10,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static const struct kvt_reader *reader_of(const struct kvt_leaf *leaf)
-{
-	return (const struct kvt_reader *)leaf;
-}
-
 static enum kvt_status read_box(const struct kvt_leaf *leaf, int group,
 				const struct kvt_box *box, void *buf,
 				struct kvt_error *err)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 
 	return kvt_flat_read(&reader->flat[group], &reader->files,
 			     &leaf->snapshot.group[group], box, buf, err);
@@ -29,8 +24,9 @@ static enum kvt_status find_tile(const struct kvt_leaf *leaf, int group,
 				 const int64_t begin[KVT_NAXES], struct kvt_extent *out,
 				 struct kvt_error *err)
 {
-	return reader_of(leaf)->format->find_tile(reader_of(leaf), group, begin, out,
-						  err);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
+
+	return reader->format->find_tile(reader, group, begin, out, err);
 }
 
 static enum kvt_status load_tile(const struct kvt_leaf *leaf,
@@ -41,13 +37,13 @@ static enum kvt_status load_tile(const struct kvt_leaf *leaf,
 	out->nbytes = extent->nbytes;
 	out->filter_mask = extent->filter_mask;
 	out->path = leaf->path;
-	return kvt_file_read(&reader_of(leaf)->files.file[0], out->bytes, extent->nbytes,
-			     extent->offset, err);
+	return kvt_file_read(&kvt_leaf_reader(leaf)->files.file[0], out->bytes,
+			     extent->nbytes, extent->offset, err);
 }
 
 static bool has_cells(const struct kvt_leaf *leaf, int group)
 {
-	const struct kvt_reader *reader = reader_of(leaf);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 
 	return reader->format->has_cells && reader->format->has_cells(reader, group);
 }
@@ -56,13 +52,14 @@ static enum kvt_status fetch_cells(const struct kvt_leaf *leaf, int group,
 				   const struct kvt_box *box, uint64_t *cells,
 				   struct kvt_error *err)
 {
-	return reader_of(leaf)->format->fetch_cells(reader_of(leaf), group, box, cells,
-						    err);
+	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
+
+	return reader->format->fetch_cells(reader, group, box, cells, err);
 }
 
 static int64_t count_files(const struct kvt_leaf *leaf, int64_t *nbytes)
 {
-	const struct kvt_files *files = &reader_of(leaf)->files;
+	const struct kvt_files *files = &kvt_leaf_reader(leaf)->files;
 
 	for (int64_t i = 0; i < files->count; i++)
 		*nbytes += files->file[i].nbytes;
@@ -71,7 +68,7 @@ static int64_t count_files(const struct kvt_leaf *leaf, int64_t *nbytes)
 
 static bool has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)
 {
-	const struct kvt_files *files = &reader_of(leaf)->files;
+	const struct kvt_files *files = &kvt_leaf_reader(leaf)->files;
 
 	for (int64_t i = 0; i < files->count; i++)
 		if (files->file[i].dev == dev && files->file[i].ino == ino)
@@ -81,7 +78,7 @@ static bool has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)
 
 static enum kvt_status unchanged(const struct kvt_leaf *leaf, struct kvt_error *err)
 {
-	return kvt_files_unchanged(&reader_of(leaf)->files, err);
+	return kvt_files_unchanged(&kvt_leaf_reader(leaf)->files, err);
 }
 
 static void close_reader(struct kvt_leaf *leaf)
@@ -108,7 +105,7 @@ static const struct kvt_leaf_ops reader_ops = {
 
 const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump)
 {
-	return reader_of(kvt_dump_is_leaf(dump));
+	return kvt_leaf_reader(kvt_dump_is_leaf(dump));
 }
 
 enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader,

@@ -191,6 +191,21 @@ enum kvt_status kvt_tree_walk(struct kvt_tree *out, const char *path,
 	return KVT_OK;
 }
 
+static int name_of(const void *name, const void *file)
+{
+	return strcmp(name, ((const struct kvt_tree_file *)file)->name);
+}
+
+int64_t kvt_tree_find(const struct kvt_tree *tree, const char *name)
+{
+	const struct kvt_tree_file *found = NULL;
+
+	if (tree->count)
+		found = bsearch(name, tree->file, (size_t)tree->count,
+				sizeof(*tree->file), name_of);
+	return found ? found - tree->file : -1;
+}
+
 void kvt_tree_free(struct kvt_tree *tree)
 {
 	for (int64_t i = 0; i < tree->count; i++)

@@ -32,6 +32,9 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tree_walk(struct kvt_tree *out, const char *path, struct kvt_error *err);
 void kvt_tree_free(struct kvt_tree *tree);
 
+/* The file of that name below the folder; -1: there is none. */
+int64_t kvt_tree_find(const struct kvt_tree *tree, const char *name);
+
 /* What follows the last slash, or all of it. */
 const char *kvt_path_base(const char *path);
 /* Is there a name before this ending? */

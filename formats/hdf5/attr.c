@@ -143,21 +143,29 @@ static enum kvt_status read_ints(struct kvt_h5_in *in, hid_t object,
 	return KVT_OK;
 }
 
+/* One of a single value; close_attr() it. */
+static enum kvt_status open_value(struct attr *attr, struct kvt_h5_in *in,
+				  hid_t object, const char *name, struct kvt_error *err)
+{
+	enum kvt_status status = open_attr(attr, in, object, name, err);
+
+	if (status || !attr->list)
+		return status;
+	close_attr(attr);
+	return kvt_h5_bad(in, object, err,
+			  "attribute %s is a list, expected one value", name);
+}
+
 enum kvt_status kvt_h5_get_int(struct kvt_h5_in *in, hid_t object,
 			       const char *name, enum kvt_h5_int type,
 			       int64_t *out, struct kvt_error *err)
 {
 	struct attr attr;
-	enum kvt_status status = open_attr(&attr, in, object, name, err);
+	enum kvt_status status = open_value(&attr, in, object, name, err);
 
 	if (status)
 		return status;
-	if (attr.list)
-		status = kvt_h5_bad(in, object, err,
-				    "attribute %s is a list, expected one value",
-				    name);
-	else
-		status = read_ints(in, object, &attr, name, type, out, err);
+	status = read_ints(in, object, &attr, name, type, out, err);
 	close_attr(&attr);
 	return status;
 }
@@ -252,16 +260,11 @@ enum kvt_status kvt_h5_get_str(struct kvt_h5_in *in, hid_t object,
 			       struct kvt_error *err)
 {
 	struct attr attr;
-	enum kvt_status status = open_attr(&attr, in, object, name, err);
+	enum kvt_status status = open_value(&attr, in, object, name, err);
 
 	if (status)
 		return status;
-	if (attr.list)
-		status = kvt_h5_bad(in, object, err,
-				    "attribute %s is a list, expected one value",
-				    name);
-	else
-		status = read_texts(in, object, &attr, name, out, err);
+	status = read_texts(in, object, &attr, name, out, err);
 	close_attr(&attr);
 	return status;
 }

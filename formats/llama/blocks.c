@@ -25,7 +25,7 @@ struct kvt_llama_shared {
 	int64_t next;			/* -1: none */
 };
 
-static enum kvt_status no_memory(const struct kvt_llama_opening *o)
+enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o)
 {
 	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 }
@@ -134,7 +134,7 @@ static enum kvt_status offer(struct kvt_llama_blocks *b, const struct entry *e,
 	if (!(n & (n - 1))) {
 		more = realloc(b->shared, (n ? 2 * n : 1) * sizeof(*more));
 		if (!more)
-			return no_memory(b->o);
+			return kvt_llama_no_memory(b->o);
 		b->shared = more;
 	}
 	b->shared[n] = (struct kvt_llama_shared){ *e, block, *chain_of(b, e) };
@@ -192,7 +192,7 @@ static enum kvt_status add_holes(const struct kvt_llama_blocks *b,
 		int64_t at = i < q->count ? kvt_llama_position(q, i) : end;
 
 		if (at > next && !kvt_request_add_hole(request, b->g, next, at))
-			return no_memory(b->o);
+			return kvt_llama_no_memory(b->o);
 		next = at + 1;
 	}
 	return KVT_OK;
@@ -210,7 +210,7 @@ enum kvt_status kvt_llama_table(struct kvt_llama_blocks *b, struct kvt_request *
 
 	/* zeros: what is not there is in the null block */
 	if (!(blocks = request->blocks[b->g] = calloc((size_t)n, sizeof(*blocks))))
-		return no_memory(b->o);
+		return kvt_llama_no_memory(b->o);
 	request->nblocks[b->g] = n;
 	for (int64_t k = 0; !status && k < n; k++) {
 		struct entry e = entry_at(q, i, (first + k) * size, size);
@@ -237,7 +237,7 @@ enum kvt_status kvt_llama_blocks_init(struct kvt_llama_blocks *b,
 	b->n = o->reader->leaf.snapshot.null_block == 0;
 	b->first_cell = calloc((size_t)cache->nstreams + 1, sizeof(*b->first_cell));
 	if (!b->first_cell)
-		return no_memory(o);
+		return kvt_llama_no_memory(o);
 	for (int64_t i = 0; i < cache->nstreams; i++) {
 		b->first_cell[i] = ncells;
 		ncells += cache->stream[i].ncells;
@@ -245,7 +245,7 @@ enum kvt_status kvt_llama_blocks_init(struct kvt_llama_blocks *b,
 	if (cache->nmembers <= ncells)
 		return KVT_OK;
 	if (!(b->chain = malloc((size_t)ncells * sizeof(*b->chain))))
-		return no_memory(o);
+		return kvt_llama_no_memory(o);
 	for (int64_t i = 0; i < ncells; i++)
 		b->chain[i] = -1;
 	return KVT_OK;

@@ -176,6 +176,9 @@ struct kvt_llama_opening {
 	struct kvt_error *err;
 };
 
+/* Fails with KVT_SYSTEM. */
+enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o);
+
 /* The sequences as requests, and where their tokens are; groups must be there. */
 KVT_MUST_CHECK enum kvt_status
 kvt_llama_requests(struct kvt_llama_opening *o);

@@ -17,11 +17,6 @@
 /* A table grows with positions, and a few cells may be far apart. */
 enum { MAX_TOKEN_ID = 1 << 20, MAX_ENTRIES = 1 << 22 };
 
-static enum kvt_status no_memory(const struct kvt_llama_opening *o)
-{
-	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
-}
-
 /* ---- sequences ---------------------------------------------------------- */
 
 /* Members of a sequence, which stand together. */
@@ -142,7 +137,7 @@ static enum kvt_status add_state(struct kvt_llama_opening *o, struct kvt_request
 		return KVT_OK;
 	request->blocks[g] = calloc((size_t)q.count, sizeof(uint32_t));
 	if (!request->blocks[g])
-		return no_memory(o);
+		return kvt_llama_no_memory(o);
 	request->nblocks[g] = q.count;
 	for (int64_t i = 0; i < q.count; i++)
 		request->blocks[g][i] = q.member[i].cell +
@@ -189,13 +184,13 @@ static enum kvt_status add_request(struct kvt_llama_opening *o, int32_t number,
 
 	request = realloc(s->request, (size_t)(s->nrequests + 1) * sizeof(*request));
 	if (!request)
-		return no_memory(o);
+		return kvt_llama_no_memory(o);
 	s->request = request;
 	request += s->nrequests++;
 	snprintf(id, sizeof(id), "%ld", (long)number);
 	*request = (struct kvt_request){ .id = strdup(id) };
 	if (!request->id)
-		return no_memory(o);
+		return kvt_llama_no_memory(o);
 	if ((status = find_all(&all, o, number)))
 		return status;
 	request->first_token = all.begin;
@@ -323,7 +318,7 @@ static enum kvt_status read_ids(struct kvt_request *request,
 	request->token_ids = malloc((size_t)n * sizeof(*request->token_ids));
 	if (!bytes || !request->token_ids) {
 		free(bytes);
-		return no_memory(o);
+		return kvt_llama_no_memory(o);
 	}
 	status = kvt_file_read(&o->reader->files.file[o->file], bytes, n * 4,
 			       o->state.tokens_at + 4 * request->first_token, o->err);

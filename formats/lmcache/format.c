@@ -14,13 +14,6 @@
 #include "formats/file/tree.h"
 #include "formats/lmcache/lmcache.h"
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* Of a name that ends like one of LMCache's files, also its key must be one. */
 static bool is_name(const char *path)
 {
@@ -30,9 +23,9 @@ static bool is_name(const char *path)
 	size_t stem;
 	char *text;
 
-	if (!kvt_lmcache_backend(&backend, &stem, base_name(path)))
+	if (!kvt_lmcache_backend(&backend, &stem, kvt_path_base(path)))
 		return false;
-	text = strndup(base_name(path), stem);
+	text = strndup(kvt_path_base(path), stem);
 	if (text)
 		good = !kvt_lmcache_key_parse(&key, text, NULL);
 	free(text);
@@ -57,11 +50,6 @@ static bool is_unfinished(const char *name)
 	       strspn(name + n - 8, "0123456789abcdef") == 8;
 }
 
-static int by_name(const void *key, const void *file)
-{
-	return strcmp(key, ((const struct kvt_tree_file *)file)->name);
-}
-
 /* NAME.metadata is the header of NAME, which was written before. */
 static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *tree,
 				  int64_t i)
@@ -69,7 +57,7 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 	enum { N = KVT_LMCACHE_GDS_HEADER };
 	const char *name = tree->file[i].name;
 	char *data = strndup(name, strlen(name) - strlen(".metadata"));
-	const struct kvt_tree_file *file = NULL;
+	int64_t at;
 	struct kvt_files *files = &o->reader->files;
 	uint8_t a[N], b[N];
 	enum kvt_status status;
@@ -77,15 +65,14 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 
 	if (!data)
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-	file = bsearch(data, tree->file, (size_t)tree->count, sizeof(*tree->file),
-		       by_name);
+	at = kvt_tree_find(tree, data);
 	free(data);
-	if (!file || tree->file[i].nbytes != N || file->nbytes < N)
+	if (at < 0 || tree->file[i].nbytes != N || tree->file[at].nbytes < N)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s/%s: has %lld bytes, expected the %d that begin the file beside it",
 				o->path, name, (long long)tree->file[i].nbytes, N);
 	if ((status = kvt_tree_list(files, &x, tree, i, o->err)) ||
-	    (status = kvt_tree_list(files, &y, tree, file - tree->file, o->err)) ||
+	    (status = kvt_tree_list(files, &y, tree, at, o->err)) ||
 	    (status = kvt_file_read(&files->file[x], a, N, 0, o->err)) ||
 	    (status = kvt_file_read(&files->file[y], b, N, 0, o->err)))
 		return status;
@@ -100,7 +87,7 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *tree,
 				 int64_t i)
 {
-	const char *name = base_name(tree->file[i].name);
+	const char *name = kvt_path_base(tree->file[i].name);
 	struct kvt_lmcache_part part = { .nbytes = tree->file[i].nbytes };
 	enum kvt_status status;
 	size_t stem;
@@ -137,7 +124,7 @@ static enum kvt_status take_folder(struct kvt_lmcache *o)
 
 static enum kvt_status take_single(struct kvt_lmcache *o)
 {
-	const char *name = base_name(o->path);
+	const char *name = kvt_path_base(o->path);
 	struct kvt_lmcache_part part = { .file = 0 };
 	enum kvt_status status;
 	size_t stem;

@@ -48,27 +48,21 @@ static enum kvt_status read_whole(struct kvt_mooncake *o, uint8_t **out, int64_t
 	return status;
 }
 
-static int by_name(const void *key, const void *file)
-{
-	return strcmp(key, ((const struct kvt_tree_file *)file)->name);
-}
-
 /* The file beside 'name' that ends in 'other' instead; -1 if there is none. */
 static int64_t beside(const struct kvt_tree *tree, const char *name, const char *ending,
 		      const char *other)
 {
 	size_t stem = strlen(name) - strlen(ending);
-	const struct kvt_tree_file *found = NULL;
 	char *text = malloc(stem + strlen(other) + 1);
+	int64_t found = -1;
 
 	if (text) {
 		memcpy(text, name, stem);
 		strcpy(text + stem, other);
-		found = bsearch(text, tree->file, (size_t)tree->count,
-				sizeof(*tree->file), by_name);
+		found = kvt_tree_find(tree, text);
 	}
 	free(text);
-	return found ? found - tree->file : -1;
+	return found;
 }
 
 /* ---- one key a file ------------------------------------------------------ */
