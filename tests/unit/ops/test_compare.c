@@ -42,7 +42,8 @@ static void draw_ids(uint64_t *out, int64_t n, int64_t most)
 /* Of a model of 5 layers and 8 heads, and a pool of 10 blocks. */
 static struct placed_dump draw_dump(int64_t states, int64_t channels)
 {
-	const int64_t n[] = { 1 + draw(4), 1 + draw(9), states, 1 + draw(4), 2, channels };
+	const int64_t nlayers = 1 + draw(4), blocks = 1 + draw(9);
+	const int64_t n[] = { nlayers, blocks, states, 1 + draw(4), 2, channels };
 	struct kvt_snapshot s;
 	struct kvt_group *g;
 	uint32_t layers[4];
@@ -231,7 +232,8 @@ static void test_random(void **state)
 /* ---- order -------------------------------------------------------------- */
 
 /* Two equal dumps, in other layouts. */
-static void make_two(struct placed_dump *a, struct placed_dump *b, const int64_t extents[])
+static void make_two(struct placed_dump *a, struct placed_dump *b,
+		     const int64_t extents[])
 {
 	const int64_t tokens = 4 * extents[KVT_AXIS_S] - 4;
 	struct kvt_snapshot s;
@@ -462,8 +464,12 @@ static struct placed_dump make_rank(int64_t heads, int64_t start, const char *la
 
 static void test_ranks(void **state)
 {
-	struct placed_dump a[2] = { make_rank(2, 0, "LBSHKD"), make_rank(2, 2, "LBHSKD") };
-	struct placed_dump b[2] = { make_rank(1, 1, "BLSHKD"), make_rank(3, 1, "LBKSHD") };
+	struct placed_dump a[2] = {
+		make_rank(2, 0, "LBSHKD"), make_rank(2, 2, "LBHSKD"),
+	};
+	struct placed_dump b[2] = {
+		make_rank(1, 1, "BLSHKD"), make_rank(3, 1, "LBKSHD"),
+	};
 	const int64_t at[] = { 1, 2, 0, 2, 1, 3 };
 	const struct kvt_run run = { .threads = 2 };
 	struct comparison list[4];
@@ -497,8 +503,8 @@ static void test_ranks(void **state)
 	assert_int_equal(list[2].nbytes, 0);
 	assert_int_equal(list[3].nbytes, 2 * 384);
 	flip(&b[1], at);
-	expect(compare_elements(list, n, NULL, &run, NULL, NULL, &err), KVT_MISMATCH, &err,
-	       "g0: rank 1: block 2 state 0 layer 1 head 3 kv 1 dim 3 is 0x");
+	expect(compare_elements(list, n, NULL, &run, NULL, NULL, &err), KVT_MISMATCH,
+	       &err, "g0: rank 1: block 2 state 0 layer 1 head 3 kv 1 dim 3 is 0x");
 	assert_non_null(strstr(err.text, " in it"));
 	for (int i = 0; i < n; i++)
 		head_pairs_free(&heads[i]);
@@ -518,7 +524,8 @@ static void test_tables(void **state)
 	struct placed_dump same = make_pool(5, 2, 7, 4, table);
 	struct placed_dump wrong = make_pool(5, 2, 7, 4, other);
 	struct placed_dump less = make_pool(5, 2, 6, 4, table);
-	struct placed_dump cut = make_pool(5, 2, 7, 5, (const uint32_t[]){ 4, 1, 0, 3, 2 });
+	const uint32_t five[] = { 4, 1, 0, 3, 2 };
+	struct placed_dump cut = make_pool(5, 2, 7, 5, five);
 	const struct kvt_snapshot *is = kvt_dump_snapshot(a.dump);
 	struct kvt_error err = { "" };
 
