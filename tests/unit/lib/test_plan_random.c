@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "lib/kvt/kvt.h"
+#include "tests/fewer.h"
 #include "tests/unit/lib/axis_oracle.h"
 #include "tests/unit/lib/random_layout.h"
 
@@ -277,12 +278,12 @@ static void test_row(void **state)
 {
 	const struct row *row = *state;
 	uint64_t seed = (uint64_t)(row - rows) + 1;
-	int done = 0;
+	int done = 0, trials = fewer(TRIALS);
 
-	for (int number = 0; done < TRIALS; number++) {
+	for (int number = 0; done < trials; number++) {
 		struct trial t = { .number = number };
 
-		assert_true(number < 20 * TRIALS);
+		assert_true(number < 20 * trials);
 		random_trial(&t, row, &seed);
 		done += run_trial(&t, row, &seed);
 	}

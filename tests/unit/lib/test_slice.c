@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "tests/fewer.h"
 #include "tests/unit/lib/cut_views.h"
 
 /* ---- models -------------------------------------------------------------- */
@@ -289,6 +290,8 @@ static void test_transfers(void **state)
 			refuse(m, ns, nd);
 			continue;
 		}
+		if (ntransfers++ % every())
+			continue;
 		for (int s = 0; s < ns; s++) {		/* split */
 			src[s] = image_new(m, m->orders[nd % 3], ns, s);
 			each_byte(&src[s], FILL);
@@ -298,7 +301,6 @@ static void test_transfers(void **state)
 		transfer(dst, nd, src, ns);
 		whole = image_new(m, m->orders[0], 1, 0);
 		transfer(&whole, 1, dst, nd);		/* merge */
-		ntransfers++;
 		image_free(&whole);
 		for (int s = 0; s < ns; s++)
 			image_free(&src[s]);
