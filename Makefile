@@ -86,7 +86,7 @@ CHAIN   := $(B)/tests/chain
 REFERENCE := $(call bins,tests/reference/*.c)
 LOSSY   := $(B)/tests/kvtool_lossy
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
-SOURCES := $(addprefix tests/check_,headers.sh install.sh layers.sh style.sh)
+SOURCES := $(addprefix tests/check_,gpu_code.sh headers.sh install.sh layers.sh style.sh)
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(filter-out $(if $(SAN),$(SOURCES)), \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
@@ -249,7 +249,7 @@ $(B)/flags: FORCE
 demo:	## install what is missing, build, show on real data that relayout is exact
 check:	## install what is missing, build, run every test
 bench:	## measure kernels, codecs and files
-lint:	## pages, scripts, layers, style
+lint:	## pages and scripts, by the programs that know them
 fuzz:	## run each fuzzer for FUZZ_SECONDS (60)
 check-valgrind:	## unit tests and the main commands under valgrind
 check-faults:	## make each call of the system fail, for FAULT_SECONDS (0: every case)
@@ -304,9 +304,8 @@ DRIVERS := $(sort $(wildcard tests/cli/*.bats) \
 run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(B)/fault_shim.so
 	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
 
-run-lint: $(LIB)
-	@perl tests/harness.pl -j $(JOBS) scripts/lint.sh tests/check_layers.sh \
-		tests/check_style.sh tests/check_headers.sh
+run-lint:
+	@perl tests/harness.pl scripts/lint.sh
 
 run-bench: all $(B)/check_kernels $(BENCH)
 	@bench/run.sh
