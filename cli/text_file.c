@@ -43,10 +43,10 @@ enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
 	size_t n;
 
 	if (!file)
-		return kvt_system_error(err, path, "open");
+		return kvt_fail_errno(err, path, "open");
 	text = read_all(file, most, &n);
 	if (!text || ferror(file)) {
-		enum kvt_status status = kvt_system_error(err, path, "read");
+		enum kvt_status status = kvt_fail_errno(err, path, "read");
 
 		fclose(file);
 		free(text);
@@ -88,13 +88,13 @@ static enum kvt_status write_all(int fd, const char *path, const char *text,
 		if (n == 0)
 			errno = EIO;
 		if (n <= 0)
-			return kvt_system_error(err, path, "write");
+			return kvt_fail_errno(err, path, "write");
 		text += n;
 		nbytes -= (size_t)n;
 	}
 	/* what is no file, a pipe say, cannot be synced */
 	return fsync(fd) && errno != EINVAL && errno != EROFS ?
-	       kvt_system_error(err, path, "write") : KVT_OK;
+	       kvt_fail_errno(err, path, "write") : KVT_OK;
 }
 
 static enum kvt_status write_and_close(int fd, const struct text_output *out,
@@ -103,10 +103,10 @@ static enum kvt_status write_and_close(int fd, const struct text_output *out,
 	enum kvt_status status;
 
 	if (fd < 0)
-		return kvt_system_error(err, out->path, "create");
+		return kvt_fail_errno(err, out->path, "create");
 	status = write_all(fd, out->path, out->text, out->nbytes, err);
 	if (close(fd) && !status)
-		status = kvt_system_error(err, out->path, "write");
+		status = kvt_fail_errno(err, out->path, "write");
 	return status;
 }
 

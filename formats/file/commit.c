@@ -124,7 +124,7 @@ static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error
 	char *name;
 
 	if (!dir)
-		return kvt_system_error(err, path, "open");
+		return kvt_fail_errno(err, path, "open");
 	while (!status && (entry = readdir(dir))) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
@@ -134,7 +134,7 @@ static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error
 		}
 		sprintf(name, "%s/%s", path, entry->d_name);
 		if (lstat(name, &st))
-			status = kvt_system_error(err, name, "stat");
+			status = kvt_fail_errno(err, name, "stat");
 		else if (S_ISDIR(st.st_mode) && depth > 0)
 			status = sync_folder(name, depth - 1, err);
 		else if (S_ISREG(st.st_mode))

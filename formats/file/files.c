@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.c - the files of a dump: opening, whole reads and writes at an offset */
 #include "formats/format.h"
-#include "formats/file/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +36,7 @@ static enum kvt_status add(struct kvt_files *files, int *index, int fd,
 	char *copy;
 
 	if (fstat(fd, &st)) {
-		status = kvt_system_error(err, path, "stat");
+		status = kvt_fail_errno(err, path, "stat");
 	} else if (!S_ISREG(st.st_mode)) {
 		status = kvt_fail(err, KVT_BAD_INPUT, "%s: not a regular file", path);
 	} else if (!(status = grow(files, err))) {
@@ -63,7 +62,7 @@ enum kvt_status kvt_files_finish(struct kvt_files *files, struct kvt_error *err)
 		struct kvt_file *file = &files->file[i];
 
 		if (file->fd >= 0 && close(file->fd) && !status)
-			status = kvt_system_error(err, file->path, "write");
+			status = kvt_fail_errno(err, file->path, "write");
 		file->fd = -1;
 	}
 	return status;
@@ -76,7 +75,7 @@ enum kvt_status kvt_files_open(struct kvt_files *files, int *index,
 	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 
 	if (fd < 0)
-		return kvt_system_error(err, path, "open");
+		return kvt_fail_errno(err, path, "open");
 	return add(files, index, fd, path, err);
 }
 
@@ -100,9 +99,9 @@ enum kvt_status kvt_files_create(struct kvt_files *files, int *index,
 	enum kvt_status status;
 
 	if (fd < 0)
-		return kvt_system_error(err, path, "create");
+		return kvt_fail_errno(err, path, "create");
 	if (ftruncate(fd, nbytes)) {
-		status = kvt_system_error(err, path, "set the size of");
+		status = kvt_fail_errno(err, path, "set the size of");
 		close(fd);
 	} else {
 		status = add(files, index, fd, path, err);
@@ -140,7 +139,7 @@ enum kvt_status kvt_files_unchanged(const struct kvt_files *files, struct kvt_er
 		struct stat st;
 
 		if (file->fd >= 0 ? fstat(file->fd, &st) : stat(file->path, &st))
-			return kvt_system_error(err, file->path, "stat");
+			return kvt_fail_errno(err, file->path, "stat");
 		if (st.st_size != file->nbytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: had %lld bytes and has %lld: it changed while it was read",
@@ -168,7 +167,7 @@ static enum kvt_status borrow(int *fd, const struct kvt_file *file, int flags,
 		return KVT_OK;
 	*fd = open(file->path, flags | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
 	if (*fd < 0)
-		return kvt_system_error(err, file->path, "open");
+		return kvt_fail_errno(err, file->path, "open");
 	if (!fstat(*fd, &st) && st.st_dev == file->dev && st.st_ino == file->ino)
 		return KVT_OK;
 	close(*fd);

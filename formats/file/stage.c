@@ -22,13 +22,6 @@
 
 static const char suffix[] = ".tmp-";
 
-enum kvt_status kvt_system_error(struct kvt_error *err, const char *path,
-				 const char *what)
-{
-	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
-			strerror(errno));
-}
-
 /* ---- opening ------------------------------------------------------------ */
 
 static char *with_end(const char *path, const char *end)
@@ -61,7 +54,7 @@ static enum kvt_status make_folder(struct kvt_stage *stage, const char *path,
 			return KVT_OK;
 		}
 		taken = errno == EEXIST;
-		status = kvt_system_error(err, folder, "create");
+		status = kvt_fail_errno(err, folder, "create");
 		free(folder);
 		if (!taken)
 			return status;
@@ -122,7 +115,7 @@ enum kvt_status kvt_stage_check(const char *path, bool folder, bool force,
 
 	if (stat(path, &st)) {
 		if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-			return kvt_system_error(err, path, "stat");
+			return kvt_fail_errno(err, path, "stat");
 		if (lstat(path, &st))
 			return KVT_OK;
 	}
@@ -151,12 +144,12 @@ enum kvt_status kvt_sync_path(const char *path, struct kvt_error *err)
 	enum kvt_status status = KVT_OK;
 
 	if (fd < 0)
-		return kvt_system_error(err, path, "open");
+		return kvt_fail_errno(err, path, "open");
 	/* EINVAL: there are file systems that cannot sync a folder, and need not */
 	if (fsync(fd) && errno != EINVAL)
-		status = kvt_system_error(err, path, "write to disk");
+		status = kvt_fail_errno(err, path, "write to disk");
 	if (close(fd) && !status)
-		status = kvt_system_error(err, path, "write to disk");
+		status = kvt_fail_errno(err, path, "write to disk");
 	return status;
 }
 
@@ -206,7 +199,7 @@ static enum kvt_status name_new(struct kvt_staged *f, struct kvt_error *err)
 			f->state = KVT_NAMED;
 			return KVT_OK;
 		}
-		status = kvt_system_error(err, f->file, "remove");
+		status = kvt_fail_errno(err, f->file, "remove");
 		unlink(f->path);
 		return status;
 	}
@@ -217,7 +210,7 @@ static enum kvt_status name_new(struct kvt_staged *f, struct kvt_error *err)
 				"%s: created by somebody else meanwhile", f->path);
 	/* no such call and no hard links on this file system: take the small risk */
 	if (rename(f->file, f->path))
-		return kvt_system_error(err, f->path, "give the file this name");
+		return kvt_fail_errno(err, f->path, "give the file this name");
 	f->state = KVT_NAMED;
 	return KVT_OK;
 }
@@ -229,7 +222,7 @@ static enum kvt_status name_folder(struct kvt_staged *f, struct kvt_error *err)
 	bool exists = !lstat(f->path, &st);
 
 	if (rename(f->file, f->path))
-		return kvt_system_error(err, f->path, "give the folder this name");
+		return kvt_fail_errno(err, f->path, "give the folder this name");
 	f->state = exists ? KVT_REPLACED : KVT_NAMED;
 	return KVT_OK;
 }
@@ -243,12 +236,12 @@ static enum kvt_status set_aside(struct kvt_staged *f, struct kvt_error *err)
 	if (!old)
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", f->path);
 	if (link(f->path, old) && rename(f->path, old)) {
-		status = kvt_system_error(err, f->path, "set the old file aside");
+		status = kvt_fail_errno(err, f->path, "set the old file aside");
 	} else if (rename(f->file, f->path)) {
-		status = kvt_system_error(err, f->path, "give the file this name");
+		status = kvt_fail_errno(err, f->path, "give the file this name");
 		/* whichever way it was set aside */
 		if (rename(old, f->path) && rename(old, f->path))
-			status = kvt_system_error(err, old, "give back its name to");
+			status = kvt_fail_errno(err, old, "give back its name to");
 		unlink(old);
 	} else {
 		f->state = KVT_SET_ASIDE;
@@ -275,7 +268,7 @@ static enum kvt_status name(struct kvt_staged *f, bool force, struct kvt_error *
 	}
 	if (is_unknown(errno))
 		return set_aside(f, err);
-	return kvt_system_error(err, f->path, "give the file this name");
+	return kvt_fail_errno(err, f->path, "give the file this name");
 }
 
 /* ---- the way back, and the end ------------------------------------------ */
@@ -338,7 +331,7 @@ static enum kvt_status forget_old(struct kvt_staged *f, struct kvt_error *err)
 static enum kvt_status remove_folder(struct kvt_stage *stage, struct kvt_error *err)
 {
 	if (rmdir(stage->folder) && rmdir(stage->folder))
-		return kvt_system_error(err, stage->folder,
+		return kvt_fail_errno(err, stage->folder,
 				    "remove the folder it was written in");
 	free(stage->folder);
 	stage->folder = NULL;

@@ -14,10 +14,6 @@
 
 #include "lib/kvt/kvt.h"
 
-/* "PATH: cannot WHAT: why"; why is what errno says. */
-enum kvt_status kvt_system_error(struct kvt_error *err, const char *path,
-				 const char *what);
-
 enum { KVT_STAGE_FILES = 2 };
 
 /* One name, and how it was given to the new file. */

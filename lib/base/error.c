@@ -2,6 +2,7 @@
 /* error.c - one status and one sentence */
 #include "lib/kvt/base.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,4 +39,10 @@ enum kvt_status kvt_fail_about(struct kvt_error *err, enum kvt_status status,
 	if (!strncmp(why->text, path, n) && !strncmp(why->text + n, ": ", 2))
 		return kvt_fail(err, status, "%s", why->text);
 	return kvt_fail(err, status, "%s: %.400s", path, why->text);
+}
+
+enum kvt_status kvt_fail_errno(struct kvt_error *err, const char *path, const char *what)
+{
+	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
+			strerror(errno));
 }

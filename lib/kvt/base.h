@@ -54,6 +54,8 @@ enum kvt_status kvt_fail(struct kvt_error *err, enum kvt_status status,
 /* "path: why", but once only: many a reason names the file already. */
 enum kvt_status kvt_fail_about(struct kvt_error *err, enum kvt_status status,
 			       const char *path, const struct kvt_error *why);
+/* KVT_SYSTEM, "path: cannot WHAT: " and what errno says. */
+enum kvt_status kvt_fail_errno(struct kvt_error *err, const char *path, const char *what);
 
 /* ---- text --------------------------------------------------------------- */
 
