@@ -259,7 +259,8 @@ static int64_t layers_end(const struct map_list *layers, int64_t l, int64_t end)
 {
 	int64_t next = l + 1;
 
-	while (next < end && list_at(layers, next) == list_at(layers, next - 1) + 1)
+	while (next < end && list_at(layers, l) >= 0 &&
+	       list_at(layers, next) == list_at(layers, next - 1) + 1)
 		next++;
 	return next;
 }
