@@ -105,8 +105,8 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 	return KVT_OK;
 }
 
-static enum kvt_status create(const struct rewrite *r, struct transform *t,
-			      struct kvt_error *err)
+static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
+			      const struct kvt_dump *source, struct kvt_error *err)
 {
 	struct kvt_create_options options = r->create;
 	struct kvt_snapshot to;
@@ -118,13 +118,13 @@ static enum kvt_status create(const struct rewrite *r, struct transform *t,
 	options.level = (int)r->level;
 	options.tile_bytes = r->tile;
 	options.like = r->tile ? NULL :
-		       kvt_dump_tiling(kvt_dump_leaf(t->source, 0), 0);
-	if ((status = kvt_snapshot_copy(&to, kvt_dump_snapshot(t->source), err)))
+		       kvt_dump_tiling(kvt_dump_leaf(source, 0), 0);
+	if ((status = kvt_snapshot_copy(&to, kvt_dump_snapshot(source), err)))
 		return status;
 	if (r->layout)
 		status = apply_layout(&to, r->layout, err);
 	if (!status)
-		status = kvt_create(&t->writer, r->output, &options, &to, err);
+		status = kvt_create(out, r->output, &options, &to, err);
 	kvt_snapshot_free(&to);
 	return status;
 }
@@ -166,18 +166,18 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	struct kvt_hints hints = { .format = r->create.format };
 	struct kvt_run run = t->run;
 	struct kvt_dump *again;
-	enum kvt_status status = kvt_open(&again, kvt_writer_staged(t->writer), &hints,
+	enum kvt_status status = kvt_open(&again, kvt_writer_staged(t->writer[0]), &hints,
 					  err);
 	struct kvt_error why = { "" };
 
-	if (status == KVT_BAD_INPUT && !open_as_written(&again, r, t->writer, &why))
+	if (status == KVT_BAD_INPUT && !open_as_written(&again, r, t->writer[0], &why))
 		status = KVT_OK;
 	if (status)
 		return status;
 	run.device = NULL;
 	status = r->own.verify ?
 		 r->own.verify(r->own.context, again, &run, &why) :
-		 verify_source(t->source, again, &run, &why);
+		 verify_source(t->source[0], again, &run, &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
 	kvt_dump_close(again);
@@ -198,7 +198,7 @@ enum kvt_status publish(struct kvt_writer *const *writers, int n, struct kvt_err
 static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 				 struct kvt_error *err)
 {
-	const struct kvt_format_info *info = kvt_writer_format_info(t->writer);
+	const struct kvt_format_info *info = kvt_writer_format_info(t->writer[0]);
 	enum kvt_status status;
 
 	if ((status = transform_plan(t, err)))
@@ -210,10 +210,9 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 				"--verify needs a format that can be read, not %s",
 				info->name);
 	if ((status = transform_run(t, err)) ||
-	    (status = kvt_finish(t->writer, err)) ||
 	    (r->verify && (status = verify(r, t, err))) ||
-	    (status = kvt_dump_unchanged(t->source, err)) ||
-	    (status = publish(&t->writer, 1, err)))
+	    (status = kvt_dump_unchanged(t->source[0], err)) ||
+	    (status = publish(t->writer, 1, err)))
 		return status;
 	return report_done(r, t, err);
 }
@@ -226,7 +225,9 @@ struct kvt_run rewrite_run(const struct rewrite *r)
 enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump,
 			     struct kvt_error *err)
 {
-	struct transform t = { .source = dump, .run = rewrite_run(r) };
+	struct kvt_writer *writer = NULL;
+	struct transform t = { .n = 1, .source = &dump, .writer = &writer,
+			       .run = rewrite_run(r) };
 	enum kvt_status status;
 
 	signals_catch_all();
@@ -234,12 +235,12 @@ enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dum
 		tell_leftovers(r->output);
 	if (!(status = kvt_device_pool_new(&t.run.device, r->device, &t.run, err)) &&
 	    !(status = refuse_own_file(r->output, dump, err)) &&
-	    !(status = create(r, &t, err)) &&
-	    !(status = refuse_own_file(kvt_writer_sidecar(t.writer), dump, err)))
+	    !(status = create(&writer, r, dump, err)) &&
+	    !(status = refuse_own_file(kvt_writer_sidecar(writer), dump, err)))
 		status = carry_out(r, &t, err);
 	if (status)
-		kvt_writer_retell(t.writer, err);
-	kvt_close_writer(t.writer);
+		kvt_writer_retell(writer, err);
+	kvt_close_writer(writer);
 	kvt_device_pool_free(t.run.device);
 	return status;
 }

@@ -8,12 +8,12 @@
 
 static const struct kvt_group *from_group(const struct transform *t, int g)
 {
-	return &kvt_dump_snapshot(t->source)->group[g];
+	return &kvt_dump_snapshot(t->source[0])->group[g];
 }
 
 static const struct kvt_group *to_group(const struct transform *t, int g)
 {
-	return &kvt_writer_snapshot(t->writer)->group[g];
+	return &kvt_writer_snapshot(t->writer[0])->group[g];
 }
 
 /* Of all units together: a key and a value tile, or one box. */
@@ -112,7 +112,7 @@ static enum kvt_status print_json(const struct rewrite *r,
 	for (int i = 0; i < r->nmore; i++)
 		json_append_text(&out, inputs, r->more[i]);
 	json_put_text(&out, out.root, "output", r->output);
-	json_put_text(&out, out.root, "format", kvt_writer_format(t->writer));
+	json_put_text(&out, out.root, "format", kvt_writer_format(t->writer[0]));
 	json_put_bool(&out, out.root, "done", done);
 	json_put_bool(&out, out.root, "verified", done && r->verify);
 	json_put_int(&out, out.root, "memory_bytes", transform_memory(t));
@@ -120,7 +120,7 @@ static enum kvt_status print_json(const struct rewrite *r,
 	json_put_int(&out, out.root, "device_bytes",
 		     kvt_device_pool_nbytes(t->run.device));
 	groups = json_put_array(&out, out.root, "groups");
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
+	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++)
 		put_group(&out, groups, r, t, g);
 	status = json_print(&out, false, err);
 	json_free(&out);
@@ -138,9 +138,9 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 	if (r->nmore)
 		plainf(" and %d more", r->nmore);
 	plainf(" -> %s (%s), at most %s of buffers; nothing was written\n",
-	       r->output, kvt_writer_format(t->writer),
+	       r->output, kvt_writer_format(t->writer[0]),
 	       kvt_size_string(transform_memory(t)).s);
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
+	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++) {
 		print_group(t, g);
 		if (r->own.print)
 			r->own.print(r->own.context, g);
@@ -151,13 +151,14 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 			    struct kvt_error *err)
 {
+	int ngroups = kvt_writer_snapshot(t->writer[0])->ngroups;
 	int64_t nbytes = 0;
 
 	if (r->json)
 		return print_json(r, t, true, err);
 	if (r->quiet)
 		return KVT_OK;
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++)
+	for (int g = 0; g < ngroups; g++)
 		nbytes += t->step[g].data_bytes;
 	plainf("%s: %s, %s of data", r->output,
 	       human_layout(&to_group(t, 0)->layout).s, kvt_size_string(nbytes).s);
@@ -170,7 +171,7 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 		       kvt_size_string(kvt_device_pool_nbytes(t->run.device)).s,
 		       kvt_device_pool_name(t->run.device));
 	plainf("%s\n", r->verify ? ", verified equal" : "");
-	for (int g = 0; r->own.print && g < kvt_writer_snapshot(t->writer)->ngroups; g++)
+	for (int g = 0; r->own.print && g < ngroups; g++)
 		r->own.print(r->own.context, g);
 	return KVT_OK;
 }

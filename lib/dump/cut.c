@@ -83,6 +83,42 @@ void kvt_cut_widen(struct kvt_cut *cut, int64_t box_limit)
 		      ((nb + cut->blocks - 1) / cut->blocks);
 }
 
+/* As 'least', but with 'across' boxes for the blocks, all of about one size. */
+static struct kvt_cut cut_across(const struct kvt_cut *least, int64_t across)
+{
+	int64_t nl = least->shape.n[KVT_AXIS_L], nb = least->shape.n[KVT_AXIS_B];
+	int64_t each = (nb + across - 1) / across, unit = least->blocks;
+	struct kvt_cut cut = *least;
+
+	cut.blocks = (each + unit - 1) / unit * unit;
+	cut.box_bytes = least->box_bytes / unit * cut.blocks;
+	cut.nboxes = ((nl + cut.layers - 1) / cut.layers) *
+		     ((nb + cut.blocks - 1) / cut.blocks);
+	return cut;
+}
+
+enum kvt_status kvt_cut_gather(struct kvt_cut *cut, const struct kvt_cut *least,
+			       int64_t box_limit, kvt_cut_rows_fn *rows,
+			       const void *context, struct kvt_error *err)
+{
+	int64_t nb = least->shape.n[KVT_AXIS_B];
+	int64_t across = (nb + least->blocks - 1) / least->blocks;
+	struct kvt_cut wider = cut_across(least, 1);
+	int64_t now = rows(context, cut), best = rows(context, &wider);
+
+	while (best >= 0 && now > best + best / 4 && across > 1) {
+		across = (across + 1) / 2;
+		wider = cut_across(least, across);
+		if (wider.box_bytes > box_limit)
+			break;
+		if (wider.box_bytes < cut->box_bytes)
+			continue;	/* it is as large already, of more layers */
+		*cut = wider;
+		now = rows(context, cut);
+	}
+	return now < 0 || best < 0 ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
+}
+
 struct kvt_box kvt_cut_box(const struct kvt_cut *cut, int64_t i)
 {
 	struct kvt_box box = kvt_box_whole(&cut->shape);

@@ -271,16 +271,6 @@ bool kvt_dump_cells_proven(const struct kvt_dump *dump, int group)
 	return dump->group[group].cells_proven;
 }
 
-bool kvt_dump_is_scattered(const struct kvt_dump *dump, int group)
-{
-	const struct map_group *map = &dump->group[group];
-
-	for (int p = 0; p < map->nparts; p++)
-		if (map->part[p].spans && part_tiling(&map->part[p]))
-			return true;
-	return false;
-}
-
 /* ---- places: questions to leaves ------------------------------------------------ */
 
 static enum kvt_status only_leaves(const struct kvt_dump *dump, struct kvt_error *err)

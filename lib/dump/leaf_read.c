@@ -9,6 +9,7 @@
 #include "lib/dump/map.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct kvt_leaf *leaf_of(const struct kvt_dump *dump)
@@ -179,11 +180,62 @@ enum kvt_status read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf
 	return copy_box(worker, dst, &src, &dst->box, from->shape.elem, err);
 }
 
-static bool holds(const struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
-		  const struct kvt_box *box)
+/* The piece that holds just this box; dumps that share pieces ask for them in turn. */
+static uint8_t *find_kept(struct kvt_worker *w, const struct kvt_leaf *leaf, int group,
+			  const struct kvt_box *box)
 {
-	return worker->leaf == leaf && worker->leaf_group == group &&
-	       !memcmp(&worker->leaf_box, box, sizeof(*box));
+	for (int i = 0; i < w->nkept; i++) {
+		int at = (w->kept_next + i) % w->nkept;
+		const struct piece_kept *p = &w->kept[at];
+
+		if (p->leaf != leaf || p->group != group ||
+		    memcmp(&p->box, box, sizeof(*box)))
+			continue;
+		w->kept_next = at + 1;
+		return w->buffer[PIECE_BUFFER] + p->at;
+	}
+	return NULL;
+}
+
+/* Room for one more; those before it go where there is none beside them. */
+static enum kvt_status keep(struct piece_kept **out, struct kvt_worker *w, int64_t nbytes,
+			    struct kvt_error *err)
+{
+	w->kept_bytes = (w->kept_bytes + 63) / 64 * 64;		/* whole cache lines */
+	if (w->kept_bytes + nbytes > worker_work(w)->buffer_bytes[PIECE_BUFFER])
+		w->nkept = w->kept_next = w->kept_bytes = 0;
+	if (w->nkept == w->kept_room) {
+		int room = w->kept_room ? 2 * w->kept_room : 16;
+		struct piece_kept *more = realloc(w->kept,
+						  (size_t)room * sizeof(*more));
+
+		if (!more)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		w->kept = more;
+		w->kept_room = room;
+	}
+	*out = &w->kept[w->nkept];
+	(*out)->at = w->kept_bytes;
+	return KVT_OK;
+}
+
+/* What is read for the box: whole tiles; of a block all that several dumps have of it. */
+static struct kvt_box box_around(const struct kvt_worker *worker,
+				 const struct kvt_tiling *tiling,
+				 const struct kvt_shape *shape, const struct kvt_box *box)
+{
+	struct kvt_box out = *box;
+
+	for (int a = 0; tiling && a < KVT_NAXES; a++) {
+		int64_t n = tiling->n[a];
+
+		out.begin[a] = box->begin[a] / n * n;
+		out.end[a] = (box->end[a] + n - 1) / n * n;
+	}
+	for (int a = KVT_AXIS_H; !tiling && worker_work(worker)->share && a < KVT_NAXES;
+	     a++)
+		box_take(&out, a, 0, shape->n[a]);
+	return box_cut(&out, shape);
 }
 
 enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
@@ -193,7 +245,10 @@ enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
 	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
 	const struct kvt_group *from = &leaf->snapshot.group[group];
 	const void *bytes = bytes_of(leaf, group);
+	struct piece_kept *kept = NULL;
+	struct kvt_shape shape;
 	enum kvt_status status;
+	int64_t nbytes;
 
 	out->layout = &from->layout;
 	if (bytes) {
@@ -201,25 +256,23 @@ enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
 		out->bytes = (uint8_t *)(uintptr_t)bytes;	/* only read */
 		return KVT_OK;
 	}
-	out->box = *box;
-	out->bytes = worker->buffer[PIECE_BUFFER];
-	for (int a = 0; tiling && a < KVT_NAXES; a++) {
-		int64_t n = tiling->n[a];
-
-		out->box.begin[a] = box->begin[a] / n * n;
-		out->box.end[a] = (box->end[a] + n - 1) / n * n;
-	}
-	out->box = box_cut(&out->box, &from->shape);
-	if (holds(worker, leaf, group, &out->box))
+	out->box = box_around(worker, tiling, &from->shape, box);
+	if ((out->bytes = find_kept(worker, leaf, group, &out->box)))
 		return KVT_OK;
-	worker->leaf = NULL;
+	shape = kvt_box_shape(&out->box, from->shape.elem);
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
+	    (status = keep(&kept, worker, nbytes, err)))
+		return status;
+	out->bytes = worker->buffer[PIECE_BUFFER] + kept->at;
 	status = tiling ? read_leaf(worker, leaf, group, out, err) :
 		 leaf->ops->read_box(leaf, group, &out->box, out->bytes, err);
 	if (status)
 		return status;
-	worker->leaf = leaf;
-	worker->leaf_group = group;
-	worker->leaf_box = out->box;
+	kept->leaf = leaf;
+	kept->group = group;
+	kept->box = out->box;
+	worker->kept_next = ++worker->nkept;
+	worker->kept_bytes += nbytes;
 	return KVT_OK;
 }
 

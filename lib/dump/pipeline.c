@@ -85,6 +85,7 @@ static void worker_free(struct kvt_worker *w)
 	release(w, w->spare);
 	release(w, w->unordered);
 	free(w->stored);
+	free(w->kept);
 	memset(w, 0, sizeof(*w));
 }
 
@@ -124,6 +125,11 @@ static enum kvt_status worker_init(struct kvt_worker *w, struct pipeline *p,
 		status = allocate(&w->buffer[i], w->device, work->buffer_bytes[i],
 				  err);
 	return status ? status : kvt_codec_scratch_new(&w->scratch, err);
+}
+
+const struct kvt_work *worker_work(const struct kvt_worker *worker)
+{
+	return worker->pipeline->work;
 }
 
 /* The lowest failing box wins, so that the message does not depend on timing. */

@@ -31,12 +31,34 @@ struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 		      const struct kvt_tiling *src_tiling,
 		      const struct kvt_layout *dst_layout,
 		      const struct kvt_tiling *dst_tiling, int64_t box_limit);
-/* More blocks in a box, where each box of a scattered source reads most of it. */
+/* More blocks in a box, as long as that is not above the limit. */
 void kvt_cut_widen(struct kvt_cut *cut, int64_t box_limit);
+
+/*
+ * Rows of tiles that are decoded for the boxes of the first layers of a cut, all boxes
+ * together; -1: out of memory.
+ */
+typedef int64_t kvt_cut_rows_fn(const void *context, const struct kvt_cut *cut);
+/*
+ * Where the boxes of a cut decode more than a quarter more tiles than one box would:
+ * boxes of as few layers as 'least' has, and of more blocks, while they are not above
+ * the limit.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_cut_gather(struct kvt_cut *cut, const struct kvt_cut *least, int64_t box_limit,
+	       kvt_cut_rows_fn *rows, const void *context, struct kvt_error *err);
 struct kvt_box kvt_cut_box(const struct kvt_cut *cut, int64_t i);
 
 /* Buffers of a worker; the last one belongs to kvt_read() and its like. */
 enum { NBUFFERS = 5, PIECE_BUFFER = 4 };
+
+/* A box of a leaf that PIECE_BUFFER has. */
+struct piece_kept {
+	const struct kvt_leaf *leaf;
+	int group;
+	struct kvt_box box;
+	int64_t at;			/* bytes from the beginning of the buffer */
+};
 
 /* What one thread owns. */
 struct kvt_worker {
@@ -50,9 +72,9 @@ struct kvt_worker {
 	struct kvt_device_pool *device;		/* NULL: the CPU */
 	struct slot *slot;		/* of the device, while it is held */
 	/* what PIECE_BUFFER holds: boxes of several dumps read what they share once */
-	const struct kvt_leaf *leaf;	/* NULL: nothing */
-	int leaf_group;
-	struct kvt_box leaf_box;
+	struct piece_kept *kept;	/* owned */
+	int nkept, kept_room, kept_next;	/* next: the one after the last found */
+	int64_t kept_bytes;
 };
 
 /* Does box i.  Called in any order by any worker. */
@@ -69,6 +91,7 @@ struct kvt_work {
 	int64_t count;
 	int64_t buffer_bytes[NBUFFERS];	/* 0: not needed */
 	int64_t tile_bytes, stored_bytes;
+	bool share;			/* parts of a block are read by several dumps */
 	int64_t device_bytes;		/* only with a device; kvt_work_reads() */
 	const char *label;		/* of the progress line; NULL: none */
 	int64_t total_bytes;		/* for the progress line */
@@ -82,6 +105,8 @@ kvt_work_run(const struct kvt_work *work, const struct kvt_run *run,
 /* Peak memory of kvt_work_run() in bytes, without running; 0 if it cannot fit. */
 int64_t kvt_work_memory(const struct kvt_work *work,
 			const struct kvt_run *run);
+
+const struct kvt_work *worker_work(const struct kvt_worker *worker);
 
 /* What several workers change goes between these two. */
 void kvt_worker_lock(struct kvt_worker *worker);

@@ -140,6 +140,25 @@ static enum kvt_status read_part(struct kvt_worker *worker, const struct map_par
 	return status;
 }
 
+/* Would blocks in their order here go back and forth between rows of tiles? */
+static bool is_shuffled(const struct map_part *part, const struct kvt_box *box)
+{
+	const struct kvt_tiling *tiling = part_tiling(part);
+	int64_t row = -1;
+
+	for (int64_t b = box->begin[KVT_AXIS_B];
+	     tiling && part->blocks && b < box->end[KVT_AXIS_B]; b++) {
+		int64_t there = part->blocks->at[b];
+
+		if (there < 0)
+			continue;
+		if (there / tiling->n[KVT_AXIS_B] < row)
+			return true;
+		row = there / tiling->n[KVT_AXIS_B];
+	}
+	return false;
+}
+
 static enum kvt_status read_box(struct kvt_worker *worker, const struct kvt_dump *dump,
 				int group, const struct placed *dst,
 				struct kvt_error *err)
@@ -158,7 +177,7 @@ static enum kvt_status read_box(struct kvt_worker *worker, const struct kvt_dump
 		memset(dst->bytes, 0, (size_t)nbytes);
 	}
 	for (int p = 0; !status && p < map->nparts; p++)
-		status = map->part[p].spans ?
+		status = map->part[p].spans || is_shuffled(&map->part[p], &dst->box) ?
 			 read_spans(worker, &map->part[p], dst, err) :
 			 read_part(worker, &map->part[p], dst, err);
 	return status;

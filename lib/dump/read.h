@@ -146,6 +146,15 @@ KVT_MUST_CHECK enum kvt_status
 each_spans(struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
 	   const int64_t layers[2], struct target_span *wanted, int64_t n, int64_t rows,
 	   spans_fn *fn, void *context, struct kvt_error *err);
+/* How the tiles of the first leaf lie that a group has; NULL: it is an array. */
+const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group);
+/* kvt_cut_rows_fn of reading 'group' of a dump. */
+struct dump_rows {
+	const struct kvt_dump *dump;
+	int group;
+};
+int64_t dump_rows(const void *context, const struct kvt_cut *cut);
+
 void work_needs_spans(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		      int64_t layers, int64_t rows);
 

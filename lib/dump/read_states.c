@@ -226,9 +226,31 @@ static enum kvt_status put_spans(void *context, const struct spans_read *read,
 	return status;
 }
 
+/* Whole blocks of a box, which the part may lack. */
+static struct target_span *blocks_in(int64_t *n, const struct map_part *part,
+				     const struct kvt_box *box)
+{
+	int64_t begin = box->begin[KVT_AXIS_B], end = box->end[KVT_AXIS_B];
+	int64_t first = box->begin[KVT_AXIS_S], last = box->end[KVT_AXIS_S];
+	struct target_span *wanted = malloc(((size_t)(end - begin) + 1) *
+					    sizeof(*wanted));
+
+	*n = 0;
+	for (int64_t b = begin; wanted && b < end; b++) {
+		int64_t there = list_at(part->blocks, b);
+
+		if (there >= 0)
+			wanted[(*n)++] = (struct target_span){
+				{ (uint32_t)there, (uint32_t)first, (uint32_t)first,
+				  (uint32_t)(last - first) }, b,
+			};
+	}
+	return wanted;
+}
+
 /* The spans of the blocks of a box, as far as they are inside its states. */
-static struct target_span *wanted_in(int64_t *n, const struct map_spans *spans,
-				const struct kvt_box *box)
+static struct target_span *spans_in(int64_t *n, const struct map_spans *spans,
+				    const struct kvt_box *box)
 {
 	int64_t begin = box->begin[KVT_AXIS_B], end = box->end[KVT_AXIS_B];
 	int64_t room = spans->first[end] - spans->first[begin];
@@ -281,7 +303,8 @@ enum kvt_status read_spans(struct kvt_worker *worker, const struct map_part *par
 
 	if (!f.heads.count || !f.kv.count)
 		return KVT_OK;
-	if (!(wanted = wanted_in(&n, part->spans, box)))
+	wanted = part->spans ? spans_in(&n, part->spans, box) : blocks_in(&n, part, box);
+	if (!wanted)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t l = box->begin[KVT_AXIS_L]; !status && l < box->end[KVT_AXIS_L];
 	     l = next) {
@@ -301,4 +324,71 @@ enum kvt_status read_spans(struct kvt_worker *worker, const struct map_part *par
 	}
 	free(wanted);
 	return status;
+}
+
+/* ---- rows of tiles ---------------------------------------------------------- */
+
+const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group)
+{
+	const struct map_group *map = &dump->group[group];
+
+	for (int p = 0; p < map->nparts; p++)
+		if (part_tiling(&map->part[p]))
+			return part_tiling(&map->part[p]);
+	return NULL;
+}
+
+/* Those of one box, of a part with tiles; seen[row] becomes the number of the box. */
+static int64_t rows_in(const struct map_part *part, const struct kvt_box *box,
+		       int64_t *seen, int64_t number)
+{
+	int64_t tile = part_tiling(part)->n[KVT_AXIS_B], nwanted, n = 0;
+	struct target_span *wanted = part->spans ? spans_in(&nwanted, part->spans, box) :
+						   blocks_in(&nwanted, part, box);
+
+	if (!wanted)
+		return -1;
+	for (int64_t i = 0; i < nwanted; i++) {
+		int64_t row = wanted[i].span.block / tile;
+
+		n += seen[row] != number;
+		seen[row] = number;
+	}
+	free(wanted);
+	return n;
+}
+
+static int64_t rows_of_part(const struct map_part *part, const struct kvt_cut *cut)
+{
+	const struct kvt_tiling *tiling = part_tiling(part);
+	int64_t rows = part_group(part)->shape.n[KVT_AXIS_B] / tiling->n[KVT_AXIS_B] + 1;
+	int64_t *seen = calloc((size_t)rows, sizeof(*seen)), sum = 0, n = 0;
+
+	if (!seen)
+		return -1;
+	for (int64_t i = 0; n >= 0 && i < cut->nboxes; i++) {
+		struct kvt_box box = kvt_cut_box(cut, i);
+
+		if (box.begin[KVT_AXIS_L])
+			break;		/* all layers have the same blocks */
+		n = rows_in(part, &box, seen, i + 1);
+		sum += n;
+	}
+	free(seen);
+	return n < 0 ? -1 : sum;
+}
+
+int64_t dump_rows(const void *context, const struct kvt_cut *cut)
+{
+	const struct dump_rows *of = context;
+	const struct map_group *map = &of->dump->group[of->group];
+	int64_t sum = 0;
+
+	for (int p = 0; sum >= 0 && p < map->nparts; p++) {
+		int64_t n = part_tiling(&map->part[p]) ?
+			    rows_of_part(&map->part[p], cut) : 0;
+
+		sum = n < 0 ? -1 : sum + n;
+	}
+	return sum;
 }

@@ -168,8 +168,6 @@ bool kvt_dump_has_tiles(const struct kvt_dump *dump, int group,
 bool kvt_dump_has_cells(const struct kvt_dump *dump, int group);
 /* Are they those that were stored?  Others must be made again, not copied. */
 bool kvt_dump_cells_proven(const struct kvt_dump *dump, int group);
-/* Do blocks that are neighbours here come from tiles all over a leaf? */
-bool kvt_dump_is_scattered(const struct kvt_dump *dump, int group);
 
 /*
  * The stored tile at begin[], of a box for which kvt_dump_has_tiles() holds.  A

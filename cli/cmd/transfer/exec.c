@@ -16,6 +16,7 @@
 #include "cli/signals.h"
 #include "lib/base/print.h"
 #include "lib/dump/device.h"
+#include "lib/ops/write/plan.h"
 
 /* ---- both sides ------------------------------------------------------ */
 
@@ -173,27 +174,18 @@ static enum kvt_status create_output(struct kvt_writer **out,
 			  err);
 }
 
-enum kvt_status exec_carry(struct kvt_carried *out, const struct kvt_sides *sides,
-			   const struct exec_words *args, kvt_carry_fn *fn, void *context,
-			   struct kvt_error *err)
+enum kvt_status exec_create(struct kvt_carried *out, const struct kvt_sides *sides,
+			    const struct exec_words *args, struct kvt_error *err)
 {
-	struct kvt_op_place corrupt;
-	struct kvt_carry_how how = { .run = args->run, .dry_run = args->dry_run,
-				     .fn = fn, .context = context };
 	enum kvt_status status = KVT_OK;
 
 	*out = (struct kvt_carried){ .n = sides->dst.n };
 	out->writer = calloc((size_t)out->n, sizeof(*out->writer));
 	if (!out->writer)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (args->corrupt >= 0) {
-		status = kvt_transfer_find_op(&corrupt, &sides->transfer, args->corrupt,
-					      err);
-		how.corrupt = &corrupt;
-	}
 	for (int r = 0; !status && r < out->n; r++)
 		status = create_output(&out->writer[r], sides, args, r, err);
-	return status ? status : kvt_carry_out(out, sides, &how, err);
+	return status;
 }
 
 static enum kvt_status open_outputs(struct kvt_ranks *after,
@@ -274,7 +266,7 @@ static enum kvt_status print_json(const struct kvt_sides *sides,
 	json_put_int(&out, out.root, "bytes_untouched", v->untouched);
 	json_put_text(&out, out.root, "digest",
 		      v->has_digest ? kvt_digest_text(DIGEST_TOKENS, v->version,
-						      &v->digest[1]).s : NULL);
+						      &v->digest).s : NULL);
 	list = json_put_array(&out, out.root, "groups");
 	for (int g = 0; g < sides->transfer.ngroups; g++) {
 		const struct kvt_transfer_group *group = &sides->transfer.group[g];
@@ -319,11 +311,68 @@ enum kvt_status exec_report(const struct kvt_sides *sides, const struct exec_wor
 	       kvt_size_string(v->bytes).s, kvt_size_string(v->untouched).s);
 	if (v->has_digest)
 		plainf("digest     %s on both sides\n",
-		       kvt_digest_text(DIGEST_TOKENS, v->version, &v->digest[1]).s);
+		       kvt_digest_text(DIGEST_TOKENS, v->version, &v->digest).s);
 	return KVT_OK;
 }
 
 /* ---- the mode -------------------------------------------------------- */
+
+/* The first byte of an op, as one of an element of an output. */
+static enum kvt_status find_op(struct spoiled *out, const struct kvt_sides *sides,
+			       int64_t n, struct kvt_error *err)
+{
+	struct kvt_op_place op;
+	enum kvt_status status = kvt_transfer_find_op(&op, &sides->transfer, n, err);
+
+	if (status)
+		return status;
+	*out = (struct spoiled){ .writer = op.rank, .group = op.group };
+	memcpy(out->index, op.index, sizeof(out->index));
+	return KVT_OK;
+}
+
+/* All ranks into their outputs, or only what that would take. */
+static enum kvt_status write_ranks(struct kvt_carried *out, const struct kvt_sides *sides,
+				   struct kvt_dump *const *dumps,
+				   const struct exec_words *args, struct kvt_error *err)
+{
+	struct transform t = {
+		.n = out->n, .source = (const struct kvt_dump *const *)dumps,
+		.writer = out->writer, .run = args->run,
+	};
+	struct spoiled spoil;
+	enum kvt_status status;
+
+	if (args->corrupt >= 0) {
+		if ((status = find_op(&spoil, sides, args->corrupt, err)))
+			return status;
+		t.spoil = &spoil;
+	}
+	if ((status = transform_plan(&t, err)))
+		return status;
+	out->memory = transform_memory(&t);
+	for (int g = 0; g < kvt_ranks_snapshot(&sides->dst, 0)->ngroups; g++)
+		out->boxes += t.step[g].cut.nboxes;
+	if (args->dry_run)
+		return KVT_OK;
+	status = transform_run(&t, err);
+	return status ? status : kvt_sides_nbytes(&out->bytes, sides, err);
+}
+
+static enum kvt_status move(struct kvt_carried *out, const struct kvt_sides *sides,
+			    const struct exec_words *args, struct kvt_error *err)
+{
+	double start = kvt_seconds_now();
+	struct kvt_dump **dumps;
+	enum kvt_status status = kvt_sides_dumps(&dumps, sides, err);
+
+	if (status)
+		return status;
+	status = write_ranks(out, sides, dumps, args, err);
+	kvt_sides_close(dumps, out->n);
+	out->seconds = kvt_seconds_now() - start;
+	return status;
+}
 
 static enum kvt_status exec(const struct exec_words *args, int n, char **argv,
 			    struct kvt_error *err)
@@ -336,7 +385,8 @@ static enum kvt_status exec(const struct exec_words *args, int n, char **argv,
 	if (status)
 		return status;
 	signals_catch_all();
-	status = exec_carry(&carried, &sides, args, kvt_carry_copy, NULL, err);
+	if (!(status = exec_create(&carried, &sides, args, err)))
+		status = move(&carried, &sides, args, err);
 	if (!status && !args->dry_run)
 		status = exec_publish(&verified, &sides, &carried, args, err);
 	if (!status)

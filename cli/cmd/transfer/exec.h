@@ -59,11 +59,10 @@ KVT_MUST_CHECK enum kvt_status
 exec_open(struct kvt_sides *out, const struct exec_words *words, int n, char **argv,
 	  struct kvt_error *err);
 
-/* Creates the outputs and moves; free 'out' also after a failure. */
+/* Creates the outputs, which are empty; free 'out' also after a failure. */
 KVT_MUST_CHECK enum kvt_status
-exec_carry(struct kvt_carried *out, const struct kvt_sides *sides,
-	   const struct exec_words *words, kvt_carry_fn *fn, void *context,
-	   struct kvt_error *err);
+exec_create(struct kvt_carried *out, const struct kvt_sides *sides,
+	    const struct exec_words *words, struct kvt_error *err);
 
 /* Reads the outputs again, where they are staged, and publishes them. */
 KVT_MUST_CHECK enum kvt_status

@@ -73,6 +73,25 @@ static enum kvt_status send_from(const struct wire_args *a, const char *where,
 	return status;
 }
 
+static enum kvt_status pull(struct kvt_carried *out, const struct kvt_sides *sides,
+			    const struct exec_words *args, struct wire_peer *peer,
+			    struct kvt_error *err)
+{
+	struct kvt_op_place corrupt;
+	struct kvt_carry_how how = { .run = args->run, .fn = wire_pull,
+				     .context = peer };
+	enum kvt_status status = KVT_OK;
+
+	if (args->corrupt >= 0) {
+		status = kvt_transfer_find_op(&corrupt, &sides->transfer, args->corrupt,
+					      err);
+		how.corrupt = &corrupt;
+	}
+	if (status || (status = exec_create(out, sides, args, err)))
+		return status;
+	return kvt_carry_out(out, sides, &how, err);
+}
+
 static enum kvt_status receive(struct wire *wire, const struct kvt_sides *sides,
 			       const struct wire_args *a, int64_t rejected,
 			       struct kvt_error *err)
@@ -86,7 +105,7 @@ static enum kvt_status receive(struct wire *wire, const struct kvt_sides *sides,
 	args.run.threads = 1;		/* one connection, one box at a time */
 	signals_catch_all();
 	if ((status = say_hello(wire, sides, a, err)) ||
-	    (status = exec_carry(&carried, sides, &args, wire_pull, &peer, err))) {
+	    (status = pull(&carried, sides, &args, &peer, err))) {
 		wire_give_up(wire, status, err);
 		kvt_carried_free(&carried);
 		return status;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "lib/ops/compare/address.h"
+#include "lib/ops/digest/digest.h"
 
 struct comparing {
 	struct comparison *list;
@@ -25,6 +26,7 @@ struct comparing {
 	int nb;				/* different dumps among the b of the list */
 	int *number;			/* [n]: which of them */
 	const struct kvt_dump **b;	/* [nb] */
+	struct digest_job **digest;	/* [nb]; NULL: none */
 	struct kvt_cut cut;
 	unequal_fn *differs;
 	void *context;
@@ -275,6 +277,9 @@ static enum kvt_status read_box(struct kvt_worker *worker, struct found *f,
 		for (int k = 0; !status && k < f->nk; k++)
 			status = addresses_init(&f->address[r * f->nk + k],
 						&f->placed[r], k, g->shape.elem, err);
+		if (!status && c->digest[r])
+			status = digest_box(c->digest[r], worker, &f->placed[r],
+					    worker->buffer[1], worker->buffer[2], err);
 		shape = kvt_box_shape(&own, g->shape.elem);
 		if (!status)
 			status = kvt_shape_nbytes(&nbytes, &shape, err);
@@ -378,86 +383,79 @@ static bool in_step(const struct comparison *c)
 	return block;
 }
 
-/* Rows of tiles of a that the boxes of a layer decode, all together. */
-static enum kvt_status tile_rows(int64_t *out, const struct comparison *c,
-				 const struct kvt_cut *cut, struct kvt_error *err)
+/* kvt_cut_rows_fn: rows of tiles of a. */
+static int64_t tile_rows(const void *context, const struct kvt_cut *cut)
 {
+	const struct comparison *c = context;
 	const struct kvt_tiling *tiling = kvt_dump_tiling(c->a, c->group_a);
-	int64_t nb = kvt_dump_group(c->a, c->group_a)->shape.n[KVT_AXIS_B];
+	int64_t nb = kvt_dump_group(c->a, c->group_a)->shape.n[KVT_AXIS_B], sum = 0;
 	int64_t rows = tiling ? nb / tiling->n[KVT_AXIS_B] + 1 : 0;
-	int64_t *seen = calloc((size_t)rows + 1, sizeof(*seen)), box_number = 0;
+	int64_t *seen = calloc((size_t)rows + 1, sizeof(*seen));
 
-	*out = 0;
 	if (!seen)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int64_t i = 0; tiling && i < cut->nboxes; i++) {
+		return -1;
+	for (int64_t i = 0; tiling && sum >= 0 && i < cut->nboxes; i++) {
 		struct kvt_box box = kvt_cut_box(cut, i);
 		struct target_span *wanted;
 		int64_t n;
 
 		if (box.begin[KVT_AXIS_L])
 			break;		/* all layers have the same blocks */
-		if (!(wanted = state_pairs_in(&n, c->states, &box))) {
-			free(seen);
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		}
-		box_number++;
-		for (int64_t w = 0; w < n; w++) {
+		wanted = state_pairs_in(&n, c->states, &box);
+		for (int64_t w = 0; wanted && w < n; w++) {
 			int64_t row = wanted[w].span.block / tiling->n[KVT_AXIS_B];
 
-			*out += seen[row] != box_number;
-			seen[row] = box_number;
+			sum += seen[row] != i + 1;
+			seen[row] = i + 1;
 		}
+		if (!wanted)
+			sum = -1;
 		free(wanted);
 	}
 	free(seen);
-	return KVT_OK;
-}
-
-/* Wider boxes where narrow ones decode the tiles of a more than twice as often. */
-static enum kvt_status widen(struct kvt_cut *cut, const struct comparison *c,
-			     int64_t limit, struct kvt_error *err)
-{
-	struct kvt_cut all = *cut;
-	int64_t rows, least;
-	enum kvt_status status;
-
-	kvt_cut_widen(&all, INT64_MAX);
-	if ((status = tile_rows(&least, c, &all, err)))
-		return status;
-	for (;;) {
-		struct kvt_cut wider = *cut;
-
-		if ((status = tile_rows(&rows, c, cut, err)) || rows <= 2 * least)
-			return status;
-		kvt_cut_widen(&wider, 2 * wider.box_bytes);
-		if (wider.blocks == cut->blocks || wider.box_bytes > limit)
-			return KVT_OK;
-		*cut = wider;
-	}
+	return sum;
 }
 
 static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run,
 				  struct kvt_error *err)
 {
 	const struct comparison *first = largest(c);
+	const struct kvt_tiling *b = kvt_dump_tiling(first->b, first->group_b);
+	const struct kvt_layout *layout = &kvt_dump_group(first->a,
+							  first->group_a)->layout;
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
 	enum kvt_status status = KVT_OK;
 
-	c->cut = kvt_cut_choose(group_of(first), kvt_dump_tiling(first->b,
-								 first->group_b),
-				&kvt_dump_group(first->a, first->group_a)->layout,
-				in_step(first) ?
+	c->cut = kvt_cut_choose(group_of(first), b, layout, in_step(first) ?
 				kvt_dump_tiling(first->a, first->group_a) : NULL,
 				limit / 4 / c->nb);
 	limit = (run->memory ? run->memory / 16 : 16 << 20) / c->nb;
-	for (int i = 0; !status && i < c->n; i = shared_end(c, i))
-		status = widen(&c->cut, &c->list[i], limit, err);
+	for (int i = 0; !status && i < c->n; i = shared_end(c, i)) {
+		const struct comparison *in = &c->list[i];
+		const struct kvt_tiling *tiling = kvt_dump_tiling(in->a, in->group_a);
+		struct kvt_tiling row;
+		struct kvt_cut least;
+
+		if (!tiling)
+			continue;
+		row = *tiling;
+		row.n[KVT_AXIS_B] = 1;
+		least = kvt_cut_choose(group_of(first), b, layout, &row, 0);
+		status = kvt_cut_gather(&c->cut, &least, limit, tile_rows, in, err);
+	}
 	return status;
 }
 
 static void needs_of(struct kvt_work *work, const struct comparing *c)
 {
+	for (int r = 0; r < c->nb; r++)
+		if (c->digest[r]) {
+			int64_t sums = digest_job_cut(c->digest[r], &c->cut);
+
+			work->buffer_bytes[1] = c->cut.box_bytes;
+			if (work->buffer_bytes[2] < sums)
+				work->buffer_bytes[2] = sums;
+		}
 	work->count = c->cut.nboxes;
 	work->total_bytes = c->cut.nboxes * c->cut.box_bytes * c->nb;
 	work->buffer_bytes[0] = c->cut.box_bytes * c->nb;
@@ -474,7 +472,8 @@ static enum kvt_status number_dumps(struct comparing *c, struct kvt_error *err)
 {
 	c->number = calloc((size_t)c->n, sizeof(*c->number));
 	c->b = calloc((size_t)c->n, sizeof(*c->b));
-	if (!c->number || !c->b)
+	c->digest = calloc((size_t)c->n, sizeof(*c->digest));
+	if (!c->number || !c->b || !c->digest)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < c->n; i++) {
 		int r = 0;
@@ -484,6 +483,8 @@ static enum kvt_status number_dumps(struct comparing *c, struct kvt_error *err)
 		c->number[i] = r;
 		if (r == c->nb)
 			c->b[c->nb++] = c->list[i].b;
+		if (c->list[i].digest)
+			c->digest[r] = c->list[i].digest;
 	}
 	return KVT_OK;
 }
@@ -530,6 +531,7 @@ enum kvt_status compare_elements(struct comparison *list, int n, const char *lab
 	}
 	free(c.number);
 	free(c.b);
+	free(c.digest);
 	if (!status && c.any)
 		status = kvt_fail(err, KVT_MISMATCH, "dumps differ");
 	for (int i = 0; !status && i < n; i++)

@@ -16,6 +16,8 @@
 /* ---- elements: compare.c ------------------------------------------------------ */
 
 /* A group of a leaf, and one that should have the same where both are paired. */
+struct digest_job;
+
 struct comparison {
 	const struct kvt_dump *a, *b;	/* a is a leaf */
 	int group_a, group_b;
@@ -23,6 +25,7 @@ struct comparison {
 	const struct head_pairs *heads;
 	const char *name;		/* of b in messages, "rank 0"; NULL: none */
 	const char *was;		/* " in FILE", " before"; "": nothing to add */
+	struct digest_job *digest;	/* of b: gets its boxes, too; NULL: nothing */
 	int64_t nbytes;			/* filled: compared */
 };
 

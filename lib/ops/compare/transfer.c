@@ -26,6 +26,8 @@ struct verifying {
 	char (*name)[24];		/* [ranks] */
 	struct comparison *list;
 	int n, nmoved;
+	struct digests *digests;	/* [ranks]; NULL: the sides have none in common */
+	struct digest_job **job;	/* [ranks]; likewise */
 };
 
 static const struct kvt_group *group_of(const struct verifying *v, int rank)
@@ -104,6 +106,7 @@ static void add(struct verifying *v, const struct kvt_dump *a, int group_a, int 
 		.a = a, .group_a = group_a, .b = v->after->file[rank].reader,
 		.group_b = v->group, .states = states, .heads = heads,
 		.name = v->name[rank], .was = was,
+		.digest = v->job ? v->job[rank] : NULL,
 	};
 }
 
@@ -121,6 +124,19 @@ static enum kvt_status held_before(const struct kvt_dump **out, struct verifying
 	status = kvt_dump_of_constant(&v->filled[rank], &dst->made[rank], v->sides->fill,
 				      err);
 	*out = v->filled[rank];
+	return status;
+}
+
+static enum kvt_status start_digests(struct verifying *v, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	if (!v->digests)
+		return KVT_OK;
+	if (!(v->job = calloc((size_t)v->after->n, sizeof(struct digest_job *))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int r = 0; !status && r < v->after->n; r++)
+		status = digest_job_new(&v->job[r], &v->digests[r], v->group, err);
 	return status;
 }
 
@@ -162,10 +178,13 @@ static void verifying_free(struct verifying *v)
 		head_pairs_free(&v->heads[i]);
 	for (int r = 0; v->filled && r < v->after->n; r++)
 		kvt_dump_close(v->filled[r]);
+	for (int r = 0; v->job && r < v->after->n; r++)
+		digest_job_free(v->job[r]);
 	state_pairs_free(&v->moved);
 	state_pairs_free(&v->rest);
 	free(v->heads);
 	free(v->filled);
+	free(v->job);
 	free(v->name);
 	free(v->list);
 }
@@ -180,15 +199,17 @@ static enum kvt_status verify_group(struct kvt_verified *out, struct verifying *
 	};
 	const struct kvt_snapshot *src = kvt_ranks_snapshot(&sides->src, 0);
 	const struct pairs_side b = { kvt_ranks_snapshot(v->after, 0), v->group };
+	struct pairs_side a = { src, 0 };
 	enum kvt_status status;
 
 	while (strcmp(src->group[v->src_group].id, group_of(v, 0)->id))
 		v->src_group++;		/* kvt_sides_join() saw to it that there is one */
-	if ((status = state_pairs_by_tokens(&v->moved,
-					    (struct pairs_side){ src, v->src_group }, b,
-					    &choice, err)) ||
+	a.group = v->src_group;
+	if ((status = state_pairs_by_tokens(&v->moved, a, b, &choice, err)) ||
+	    (v->digests && (status = check_all_paired(&v->moved, a, b, err))) ||
 	    (status = state_pairs_rest(&v->rest, b, &v->moved, err)) ||
-	    (status = pair_heads(v, err)) || (status = list_all(v, err)))
+	    (status = pair_heads(v, err)) || (status = start_digests(v, err)) ||
+	    (status = list_all(v, err)))
 		return status;
 	status = compare_elements(v->list, v->n, "verifying", run, NULL, NULL, err);
 	for (int i = 0; i < v->n; i++)
@@ -214,22 +235,46 @@ static enum kvt_status check_outputs(const struct kvt_ranks *after,
 	return KVT_OK;
 }
 
+static enum kvt_status verify_groups(struct kvt_verified *out,
+				     const struct kvt_sides *sides,
+				     const struct kvt_ranks *after,
+				     struct digests *digests, const struct kvt_run *run,
+				     struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int r = 0; digests && !status && r < after->n; r++)
+		status = digests_init(&digests[r], after->file[r].reader, DIGEST_NEWEST,
+				      err);
+	for (int g = 0; !status && g < kvt_ranks_snapshot(after, 0)->ngroups; g++) {
+		struct verifying v = { .sides = sides, .after = after, .group = g,
+				       .digests = digests };
+
+		status = verify_group(out, &v, run, err);
+		verifying_free(&v);
+	}
+	return status;
+}
+
 enum kvt_status kvt_sides_verify(struct kvt_verified *out, const struct kvt_sides *sides,
 				 const struct kvt_ranks *after, const struct kvt_run *run,
 				 struct kvt_error *err)
 {
 	double start = kvt_seconds_now();
 	enum kvt_status status = check_outputs(after, sides, err);
+	struct digests *digests = NULL;
 
 	*out = (struct kvt_verified){ .bytes = 0 };
-	for (int g = 0; !status && g < kvt_ranks_snapshot(after, 0)->ngroups; g++) {
-		struct verifying v = { .sides = sides, .after = after, .group = g };
-
-		status = verify_group(out, &v, run, err);
-		verifying_free(&v);
-	}
-	if (!status && same_requests(sides))
-		status = compare_digests(out, sides, after, run, err);
+	if (!status && same_requests(sides) &&
+	    !(digests = calloc((size_t)after->n, sizeof(*digests))))
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!status)
+		status = verify_groups(out, sides, after, digests, run, err);
+	if (!status && digests)
+		add_digests(out, after, digests);
+	for (int r = 0; digests && r < after->n; r++)
+		kvt_digests_free(&digests[r]);
+	free(digests);
 	out->seconds = kvt_seconds_now() - start;
 	return status;
 }

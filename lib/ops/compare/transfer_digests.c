@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transfer_digests.c - the digests of both sides of a transfer, each head once
+ * transfer_digests.c - the digest of both sides of a transfer, each head once
  *
- * Ranks may hold replicas of a head.  Of each side the sums of those heads and
- * channels are added that no earlier rank holds: if all requests moved, and all of
- * their states, the two sums are equal.
+ * If all requests moved, and all of their states, both sides have one digest, which
+ * 'kvtool digest' prints of either.  That of the destination is summed up while it is
+ * compared.  It is the source's, too, if the element that each live token of a request
+ * has in the destination was held against the one that the same token of the same
+ * request has in the source: check_all_paired() asks the tables that, not the pairs.
+ *
+ * Ranks may hold replicas of a head: those heads and channels are added that no earlier
+ * rank holds.
  */
 #include "lib/ops/compare/transfer.h"
 
@@ -45,48 +50,114 @@ static bool is_first(const struct kvt_snapshot *const *ranks, int rank, int g, i
 	return true;
 }
 
-static enum kvt_status sum_rank(struct kvt_digest *sum, enum digest_version *version,
-				struct kvt_dump *reader,
-				const struct kvt_snapshot *const *ranks, int rank,
-				const struct kvt_run *run, struct kvt_error *err)
+void add_digests(struct kvt_verified *out, const struct kvt_ranks *after,
+		 const struct digests *of)
 {
-	struct digests d;
-	enum kvt_status status = kvt_digests_compute(&d, reader, DIGEST_NEWEST, run, err);
+	const struct kvt_snapshot *ranks[KVT_MAX_RANKS];
 
-	*version = d.version;
-	for (int g = 0; !status && g < ranks[rank]->ngroups; g++) {
-		const struct digest_group *dg = &d.group[g];
-		const struct kvt_digest *head = dg->head[DIGEST_TOKENS];
+	for (int r = 0; r < after->n; r++)
+		ranks[r] = kvt_ranks_snapshot(after, r);
+	for (int r = 0; r < after->n; r++)
+		for (int g = 0; g < ranks[r]->ngroups; g++) {
+			const struct digest_group *dg = &of[r].group[g];
+			const struct kvt_digest *head = dg->head[DIGEST_TOKENS];
+			int64_t layers = ranks[r]->group[g].shape.n[KVT_AXIS_L];
 
-		for (int64_t i = 0; i < dg->nheads; i++) {
-			int64_t layers = ranks[rank]->group[g].shape.n[KVT_AXIS_L];
+			for (int64_t i = 0; i < dg->nheads; i++)
+				for (int64_t l = 0; is_first(ranks, r, g, i) &&
+						    l < layers; l++)
+					kvt_digest_add(&out->digest,
+						       &head[l * dg->nheads + i]);
+		}
+	out->has_digest = true;
+	out->version = of[0].version;
+}
 
-			if (!is_first(ranks, rank, g, i))
+/* ---- is every token paired? ---------------------------------------------- */
+
+/* A state of the pool and one of the source that it is held against. */
+struct held {
+	int64_t here, there;		/* block * states + state */
+};
+
+static int by_here(const void *a, const void *b)
+{
+	const struct held *x = a, *y = b;
+
+	if (x->here != y->here)
+		return x->here < y->here ? -1 : 1;
+	return x->there < y->there ? -1 : x->there > y->there;
+}
+
+/* All pairs of states, in order; NULL: out of memory. */
+static struct held *list_held(int64_t *n, const struct state_pairs *pairs, int64_t here,
+			      int64_t there)
+{
+	struct held *out;
+
+	*n = 0;
+	for (int64_t i = 0; i < pairs->span.n; i++)
+		*n += pairs->span.at[i].span.count;
+	if (!(out = malloc(((size_t)*n + 1) * sizeof(*out))))
+		return NULL;
+	*n = 0;
+	for (int64_t i = 0; i < pairs->span.n; i++) {
+		const struct target_span *w = &pairs->span.at[i];
+
+		for (int64_t s = 0; s < w->span.count; s++)
+			out[(*n)++] = (struct held){
+				w->to * here + w->span.at + s,
+				w->span.block * there + w->span.state + s,
+			};
+	}
+	qsort(out, (size_t)*n, sizeof(*out), by_here);
+	return out;
+}
+
+/* Where a position of a request is: block * states + state; -1: it has no entry. */
+static int64_t place_of(const struct kvt_table *t, int64_t position)
+{
+	int64_t at = position - t->first * t->each;
+	int64_t states = t->group->shape.n[KVT_AXIS_S];
+
+	if (at < 0 || at / t->each >= t->nblocks)
+		return -1;
+	return t->blocks[at / t->each] * states + at % t->each;
+}
+
+enum kvt_status check_all_paired(const struct state_pairs *pairs, struct pairs_side a,
+				 struct pairs_side b, struct kvt_error *err)
+{
+	const int64_t *na = pairs_group(a)->shape.n, *nb = pairs_group(b)->shape.n;
+	int64_t n;
+	struct held *held = list_held(&n, pairs, nb[KVT_AXIS_S], na[KVT_AXIS_S]);
+	enum kvt_status status = held ? KVT_OK :
+				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+
+	for (int64_t r = 0; !status && r < b.snapshot->nrequests; r++) {
+		const struct kvt_request *q = &b.snapshot->request[r];
+		const struct kvt_request *from = request_named(a.snapshot, q->id);
+		const struct kvt_table to = kvt_table_of(b.snapshot, b.group, q);
+		const struct kvt_table src = kvt_table_of(a.snapshot, a.group, from);
+		int64_t end = (to.first + to.nblocks) * to.each;
+
+		for (int64_t p = to.first * to.each; !status && p < end; p++) {
+			const struct held it = { place_of(&to, p), place_of(&src, p) };
+
+			if (!kvt_table_needs(&to, p) ||
+			    it.here / nb[KVT_AXIS_S] == to.null_block)
 				continue;
-			for (int64_t l = 0; l < layers; l++)
-				kvt_digest_add(sum, &head[l * dg->nheads + i]);
+			if (!bsearch(&it, held, (size_t)n, sizeof(it), by_here))
+				status = kvt_fail(err, KVT_MISMATCH,
+						  "%s: request %.60s: state %lld was not held against that of the source",
+						  to.group->id, q->id, (long long)p);
 		}
 	}
-	kvt_digests_free(&d);
+	free(held);
 	return status;
 }
 
-static enum kvt_status sum_side(struct kvt_digest *sum, enum digest_version *version,
-				const struct kvt_ranks *side, const struct kvt_run *run,
-				struct kvt_error *err)
-{
-	const struct kvt_snapshot **ranks = calloc((size_t)side->n, sizeof(*ranks));
-	enum kvt_status status = KVT_OK;
-
-	if (!ranks)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int r = 0; r < side->n; r++)
-		ranks[r] = kvt_ranks_snapshot(side, r);
-	for (int r = 0; !status && r < side->n; r++)
-		status = sum_rank(sum, version, side->file[r].reader, ranks, r, run, err);
-	free(ranks);
-	return status;
-}
+/* ---- have both sides one digest? ----------------------------------------- */
 
 /* Of recurrent groups a transfer moves the last state only. */
 static bool moves_all(const struct kvt_sides *sides, const struct kvt_snapshot *s,
@@ -110,28 +181,4 @@ bool same_requests(const struct kvt_sides *sides)
 		    !moves_all(sides, a, &a->request[i]))
 			return false;
 	return true;
-}
-
-enum kvt_status compare_digests(struct kvt_verified *out, const struct kvt_sides *sides,
-				const struct kvt_ranks *after, const struct kvt_run *how,
-				struct kvt_error *err)
-{
-	enum digest_version version = DIGEST_KVD1;
-	struct kvt_run run = *how;
-	enum kvt_status status;
-
-	run.device = NULL;		/* it is not to judge its own work */
-	if ((status = sum_side(&out->digest[0], &version, &sides->src, &run, err)) ||
-	    (status = sum_side(&out->digest[1], &version, after, &run, err)))
-		return status;
-	out->has_digest = true;
-	out->version = version;
-	if (memcmp(&out->digest[0], &out->digest[1], sizeof(out->digest[0])))
-		return kvt_fail(err, KVT_MISMATCH,
-				"digest is %s, that of the source is %s",
-				kvt_digest_text(DIGEST_TOKENS, version,
-						&out->digest[1]).s,
-				kvt_digest_text(DIGEST_TOKENS, version,
-						&out->digest[0]).s);
-	return KVT_OK;
 }

@@ -43,7 +43,7 @@ struct block_use {
 };
 
 /* One group: what its workers share, and only read but for 'out'. */
-struct group_job {
+struct digest_job {
 	struct digests *out;
 	int index;
 	const struct kvt_group *group;
@@ -98,7 +98,7 @@ struct cell_place {
 	uint64_t component;
 };
 
-static void add_cell(const struct group_job *job, struct box_sums *sums,
+static void add_cell(const struct digest_job *job, struct box_sums *sums,
 		     const struct cell_place *p, const void *bytes, int64_t nbytes)
 {
 	const struct kvt_group *group = job->group;
@@ -137,7 +137,7 @@ static void add_cell(const struct group_job *job, struct box_sums *sums,
 }
 
 /* Every cell of one block of one layer; 'bytes' is that block in cell order. */
-static const uint8_t *add_block(const struct group_job *job, struct box_sums *sums,
+static const uint8_t *add_block(const struct digest_job *job, struct box_sums *sums,
 				struct cell_place p, const uint8_t *bytes)
 {
 	const struct kvt_group *group = job->group;
@@ -166,7 +166,7 @@ static const uint8_t *add_block(const struct group_job *job, struct box_sums *su
 
 /* ---- one box ------------------------------------------------------------ */
 
-static int64_t box_sums_count(const struct group_job *job)
+static int64_t box_sums_count(const struct digest_job *job)
 {
 	const struct digests *out = job->out;
 
@@ -175,7 +175,7 @@ static int64_t box_sums_count(const struct group_job *job)
 	       kvt_dump_snapshot(out->reader)->nrequests;
 }
 
-static struct box_sums box_sums_init(const struct group_job *job, uint8_t *buffer)
+static struct box_sums box_sums_init(const struct digest_job *job, uint8_t *buffer)
 {
 	struct kvt_digest *p = (struct kvt_digest *)(void *)buffer;
 	struct box_sums sums;
@@ -191,7 +191,7 @@ static struct box_sums box_sums_init(const struct group_job *job, uint8_t *buffe
 	return sums;
 }
 
-static void merge(const struct group_job *job, const struct box_sums *sums,
+static void merge(const struct digest_job *job, const struct box_sums *sums,
 		  const struct kvt_box *box)
 {
 	struct digest_group *g = &job->out->group[job->index];
@@ -216,37 +216,58 @@ static const struct kvt_layout *cells_of(const struct kvt_group *group)
 	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &kvt_layout_states;
 }
 
+/* All cells of a box, which 'cells' has in their order. */
+static void sum_cells(struct digest_job *job, struct kvt_worker *worker,
+		      const struct kvt_box *box, const uint8_t *cells, uint8_t *room)
+{
+	struct box_sums sums = box_sums_init(job, room);
+	struct cell_place p = { 0 };
+
+	for (p.l = box->begin[KVT_AXIS_L]; p.l < box->end[KVT_AXIS_L]; p.l++)
+		for (p.b = box->begin[KVT_AXIS_B]; p.b < box->end[KVT_AXIS_B]; p.b++) {
+			p.box_l = p.l - box->begin[KVT_AXIS_L];
+			p.box_b = p.b - box->begin[KVT_AXIS_B];
+			cells = add_block(job, &sums, p, cells);
+		}
+	kvt_worker_lock(worker);
+	merge(job, &sums, box);
+	kvt_worker_unlock(worker);
+}
+
 static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t i,
 			       struct kvt_error *err)
 {
-	const struct group_job *job = context;
-	const struct kvt_group *group = job->group;
+	struct digest_job *job = context;
 	struct kvt_box box = kvt_cut_box(&job->cut, i);
-	struct box_sums sums = box_sums_init(job, worker->buffer[1]);
-	const uint8_t *bytes = worker->buffer[0];
+	struct kvt_shape shape = kvt_box_shape(&box, job->group->shape.elem);
 	enum kvt_status status;
-	struct cell_place p = { 0 };
+	int64_t nbytes;
 
-	if ((status = kvt_read(worker, job->out->reader, job->index, &box,
-			       cells_of(group),
-			       worker->buffer[0], err)))
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
+	    (status = kvt_read(worker, job->out->reader, job->index, &box,
+			       cells_of(job->group), worker->buffer[0], err)))
 		return status;
-	for (p.l = box.begin[KVT_AXIS_L]; p.l < box.end[KVT_AXIS_L]; p.l++)
-		for (p.b = box.begin[KVT_AXIS_B]; p.b < box.end[KVT_AXIS_B]; p.b++) {
-			p.box_l = p.l - box.begin[KVT_AXIS_L];
-			p.box_b = p.b - box.begin[KVT_AXIS_B];
-			bytes = add_block(job, &sums, p, bytes);
-		}
-	kvt_worker_lock(worker);
-	merge(job, &sums, &box);
-	kvt_worker_unlock(worker);
-	kvt_worker_progress(worker, bytes - worker->buffer[0]);
+	sum_cells(job, worker, &box, worker->buffer[0], worker->buffer[1]);
+	kvt_worker_progress(worker, nbytes);
 	return KVT_OK;
+}
+
+enum kvt_status digest_box(struct digest_job *job, struct kvt_worker *worker,
+			   const struct placed *box, uint8_t *cells, uint8_t *sums,
+			   struct kvt_error *err)
+{
+	const struct placed sorted = { cells_of(job->group), box->box, cells };
+	enum kvt_status status = copy_box(worker, &sorted, box, &box->box,
+					  job->group->shape.elem, err);
+
+	if (!status)
+		sum_cells(job, worker, &box->box, cells, sums);
+	return status;
 }
 
 /* ---- the requests of a group -------------------------------------------- */
 
-static enum kvt_status index_uses(struct group_job *job, struct kvt_error *err)
+static enum kvt_status index_uses(struct digest_job *job, struct kvt_error *err)
 {
 	const struct kvt_snapshot *snap = kvt_dump_snapshot(job->out->reader);
 	int64_t nb = job->group->shape.n[KVT_AXIS_B], total = 0, at;
@@ -302,29 +323,6 @@ static enum kvt_status allocate_sums(struct digest_group *g,
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static enum kvt_status sum_group(struct group_job *job,
-				 const struct kvt_run *run,
-				 struct kvt_error *err)
-{
-	const struct kvt_tiling *tiling =
-		kvt_dump_tiling(job->out->reader, job->index);
-	int64_t limit = run->memory ? run->memory : INT64_MAX;
-	struct kvt_work work = { .fn = sum_box, .context = job, .label = "hashing" };
-	enum kvt_status status;
-
-	if ((status = kvt_shape_nbytes(&work.total_bytes, &job->group->shape, err)) ||
-	    (status = allocate_sums(&job->out->group[job->index], job->group, err)) ||
-	    (status = index_uses(job, err)))
-		return status;
-	job->cut = kvt_cut_choose(job->group, tiling, NULL, NULL, limit / 4);
-	work.count = work.total_bytes ? job->cut.nboxes : 0;
-	work.buffer_bytes[0] = job->cut.box_bytes;
-	work.buffer_bytes[1] = box_sums_count(job) * (int64_t)sizeof(struct kvt_digest);
-	kvt_work_reads(&work, job->out->reader, job->index, &job->cut,
-		       cells_of(job->group));
-	return kvt_work_run(&work, run, err);
-}
-
 /* The older one where it says the same. */
 static enum digest_version version_of(const struct kvt_snapshot *snap, int g,
 				      enum digest_version asked)
@@ -333,30 +331,90 @@ static enum digest_version version_of(const struct kvt_snapshot *snap, int g,
 								    DIGEST_KVD1;
 }
 
+enum kvt_status digests_init(struct digests *out, struct kvt_dump *reader,
+			     enum digest_version asked, struct kvt_error *err)
+{
+	const struct kvt_snapshot *snap = kvt_dump_snapshot(reader);
+
+	*out = (struct digests){ .reader = reader, .version = DIGEST_KVD1,
+				 .has_tokens = snap->nrequests > 0 || !snap->ngroups };
+	for (int g = 0; g < snap->ngroups; g++) {
+		out->group[g].version = version_of(snap, g, asked);
+		if (out->version < out->group[g].version)
+			out->version = out->group[g].version;
+	}
+	out->request = calloc((size_t)snap->nrequests + 1, sizeof(*out->request));
+	return out->request ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+void digest_job_free(struct digest_job *job)
+{
+	if (!job)
+		return;
+	free(job->first_use);
+	free(job->use);
+	free(job->multiplier);
+	free(job->table);
+	free(job);
+}
+
+enum kvt_status digest_job_new(struct digest_job **out, struct digests *digests,
+			       int group, struct kvt_error *err)
+{
+	struct digest_job *job = calloc(1, sizeof(*job));
+	enum kvt_status status;
+
+	if (!job)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	job->out = digests;
+	job->index = group;
+	job->group = kvt_dump_group(digests->reader, group);
+	if ((status = allocate_sums(&digests->group[group], job->group, err)) ||
+	    (status = index_uses(job, err)))
+		digest_job_free(job);
+	else
+		*out = job;
+	return status;
+}
+
+int64_t digest_job_cut(struct digest_job *job, const struct kvt_cut *cut)
+{
+	job->cut = *cut;
+	return box_sums_count(job) * (int64_t)sizeof(struct kvt_digest);
+}
+
+static enum kvt_status sum_group(struct digest_job *job, const struct kvt_run *run,
+				 struct kvt_error *err)
+{
+	const struct kvt_tiling *tiling =
+		kvt_dump_tiling(job->out->reader, job->index);
+	int64_t limit = run->memory ? run->memory : INT64_MAX;
+	struct kvt_work work = { .fn = sum_box, .context = job, .label = "hashing" };
+	struct kvt_cut cut = kvt_cut_choose(job->group, tiling, NULL, NULL, limit / 4);
+	enum kvt_status status = kvt_shape_nbytes(&work.total_bytes, &job->group->shape,
+						  err);
+
+	if (status)
+		return status;
+	work.count = work.total_bytes ? cut.nboxes : 0;
+	work.buffer_bytes[0] = cut.box_bytes;
+	work.buffer_bytes[1] = digest_job_cut(job, &cut);
+	kvt_work_reads(&work, job->out->reader, job->index, &cut, cells_of(job->group));
+	return kvt_work_run(&work, run, err);
+}
+
 enum kvt_status kvt_digests_compute(struct digests *out, struct kvt_dump *reader,
 				    enum digest_version asked, const struct kvt_run *run,
 				    struct kvt_error *err)
 {
-	const struct kvt_snapshot *snap = kvt_dump_snapshot(reader);
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status = digests_init(out, reader, asked, err);
 
-	*out = (struct digests){ .reader = reader, .version = DIGEST_KVD1,
-				 .has_tokens = snap->nrequests > 0 || !snap->ngroups };
-	out->request = calloc((size_t)snap->nrequests + 1, sizeof(*out->request));
-	if (!out->request)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int g = 0; !status && g < snap->ngroups; g++) {
-		struct group_job job = { .out = out, .index = g,
-				       .group = &snap->group[g] };
+	for (int g = 0; !status && g < kvt_dump_snapshot(reader)->ngroups; g++) {
+		struct digest_job *job = NULL;
 
-		out->group[g].version = version_of(snap, g, asked);
-		if (out->version < out->group[g].version)
-			out->version = out->group[g].version;
-		status = sum_group(&job, run, err);
-		free(job.first_use);
-		free(job.use);
-		free(job.multiplier);
-		free(job.table);
+		if (!(status = digest_job_new(&job, out, g, err)))
+			status = sum_group(job, run, err);
+		digest_job_free(job);
 	}
 	return status;
 }

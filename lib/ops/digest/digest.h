@@ -47,6 +47,26 @@ kvt_digests_compute(struct digests *out, struct kvt_dump *reader,
 		    struct kvt_error *err);
 void kvt_digests_free(struct digests *digests);
 
+/*
+ * The same in steps, for whom has the boxes at hand: digests_init(), and for each
+ * group a job, that is told how boxes are cut and given each of them once, by any
+ * worker.  digest_job_cut() returns the bytes that 'sums' must have; 'cells' has those
+ * of the box.
+ */
+struct digest_job;
+struct placed;
+KVT_MUST_CHECK enum kvt_status
+digests_init(struct digests *out, struct kvt_dump *reader, enum digest_version asked,
+	     struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+digest_job_new(struct digest_job **out, struct digests *digests, int group,
+	       struct kvt_error *err);
+int64_t digest_job_cut(struct digest_job *job, const struct kvt_cut *cut);
+KVT_MUST_CHECK enum kvt_status
+digest_box(struct digest_job *job, struct kvt_worker *worker, const struct placed *box,
+	   uint8_t *cells, uint8_t *sums, struct kvt_error *err);
+void digest_job_free(struct digest_job *job);	/* NULL is fine */
+
 /* The version of what a request has in all groups. */
 enum digest_version kvt_digests_version(const struct digests *digests,
 						int64_t request);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * carry.c - a transfer carried out, box by box, into new files
+ * carry.c - a transfer whose bytes come op by op, box by box, into new files
  *
  * A box is the same blocks of all ranks of the destination, so that the source is
  * read once for them.  For each: what is there already, or the fill; then, for each
@@ -16,8 +16,6 @@
 #include <time.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/device.h"
-#include "lib/kvt/kernels.h"
 #include "lib/ops/write/put.h"
 
 /* One group of all ranks. */
@@ -32,88 +30,6 @@ struct carrying {
 	void *context;
 	int64_t moved;			/* under the pipeline's lock */
 };
-
-/* ---- copying on this machine ----------------------------------------- */
-
-/* To 'at' of the boxes of all ranks, which the device has if there is one. */
-static enum kvt_status run_pair(struct kvt_worker *worker, uint8_t *dst, int64_t at,
-				const struct kvt_nest *nest, int64_t *moved,
-				struct kvt_error *err)
-{
-	struct kvt_xfer_region region;
-	struct kvt_xfer_regions regions;
-	enum kvt_status status = KVT_OK;
-
-	kvt_xfer_regions_start(&regions, nest);
-	while (!status && kvt_xfer_region_next(&region, &regions)) {
-		region.plan.dst_offset += at;
-		if (worker->slot)
-			status = device_plan(worker, &region.plan, err);
-		else
-			kvt_cpu_copy(dst, worker->buffer[1], &region.plan);
-		*moved += kvt_plan_nbytes(&region.plan);
-	}
-	return status;
-}
-
-static enum kvt_status load_window(struct kvt_worker *worker,
-				   const struct kvt_carry_box *box,
-				   const struct kvt_carry_window *w, int src_rank,
-				   struct kvt_error *err)
-{
-	enum kvt_status status = kvt_carry_window_read(worker, box, w, src_rank,
-						       worker->buffer[1], err);
-
-	return status || !worker->slot ? status :
-	       device_source(worker, worker->buffer[1], w->xfer.src.views.nbytes, err);
-}
-
-/* What one rank of the source has for all ranks of the destination. */
-static enum kvt_status copy_rank(struct kvt_worker *worker,
-				 const struct kvt_carry_box *box,
-				 const struct kvt_carry_window *w, int src_rank,
-				 uint8_t *dst, int64_t *moved, struct kvt_error *err)
-{
-	struct kvt_pair_walk walk = { 0, 0 };
-	enum kvt_status status = KVT_OK;
-	bool read = false;
-	struct kvt_pair pair;
-	struct kvt_nest nest;
-
-	while (!status && kvt_pair_next(&pair, &walk, &w->xfer)) {
-		if (pair.src_rank != src_rank)
-			continue;
-		if (!read)
-			status = load_window(worker, box, w, src_rank, err);
-		read = true;
-		if (!status && !(status = kvt_nest_init(&nest, &w->xfer, &pair, err)))
-			status = run_pair(worker, dst, pair.dst_rank * box->rank_bytes,
-					  &nest, moved, err);
-	}
-	return !status && read && worker->slot ? device_source_done(worker, err) :
-						 status;
-}
-
-enum kvt_status kvt_carry_copy(void *context, struct kvt_worker *worker,
-			       const struct kvt_carry_box *box, uint8_t *dst,
-			       int64_t *moved, struct kvt_error *err)
-{
-	const int64_t nbytes = box->sides->dst.n * box->rank_bytes;
-	struct kvt_carry_window w;
-	enum kvt_status status = kvt_carry_window_init(&w, box, err);
-
-	(void)context;
-	if (status)
-		return status;
-	if (worker->device)
-		status = device_begin(worker, dst, nbytes, err);
-	for (int r = 0; !status && r < box->sides->src.n; r++)
-		status = copy_rank(worker, box, &w, r, dst, moved, err);
-	if (worker->slot)
-		status = device_end(worker, dst, nbytes, status, err);
-	kvt_carry_window_free(&w);
-	return status;
-}
 
 /* ---- one box --------------------------------------------------------- */
 
@@ -281,7 +197,7 @@ static enum kvt_status carry_group(struct kvt_carried *out, struct carrying *c,
 	memory = kvt_work_memory(&work, &how->run);
 	out->boxes += c->cut.nboxes;
 	out->memory = memory > out->memory ? memory : out->memory;
-	if (!how->dry_run && work.total_bytes)
+	if (work.total_bytes)
 		status = kvt_work_run(&work, &how->run, err);
 	out->bytes += c->moved;
 	return status;
@@ -291,18 +207,11 @@ static enum kvt_status carry_group(struct kvt_carried *out, struct carrying *c,
 static enum kvt_status check_bytes(const struct kvt_sides *sides, int64_t moved,
 				   struct kvt_error *err)
 {
-	int64_t want = 0;
+	int64_t want;
+	enum kvt_status status = kvt_sides_nbytes(&want, sides, err);
 
-	for (int g = 0; g < sides->transfer.ngroups; g++) {
-		int64_t bytes, unique;
-		enum kvt_status status = kvt_xfer_nbytes(&bytes, &unique,
-							 &sides->transfer.group[g].xfer,
-							 err);
-
-		if (status)
-			return status;
-		want += bytes;
-	}
+	if (status)
+		return status;
 	return moved == want ? KVT_OK :
 	       kvt_fail(err, KVT_MISMATCH, "%lld bytes were moved, expected %lld",
 			LL(moved), LL(want));
@@ -325,9 +234,9 @@ static enum kvt_status carry_all(struct kvt_carried *out, struct carrying *c,
 	for (; !status && c->group < kvt_ranks_snapshot(&c->sides->dst,
 							0)->ngroups; c->group++)
 		status = carry_group(out, c, how, err);
-	if (!status && !how->dry_run)
+	if (!status)
 		status = check_bytes(c->sides, out->bytes, err);
-	for (int r = 0; !status && !how->dry_run && r < out->n; r++)
+	for (int r = 0; !status && r < out->n; r++)
 		status = kvt_finish(c->writer[r], err);
 	return status;
 }

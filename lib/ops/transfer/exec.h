@@ -3,9 +3,10 @@
  * exec.h - a transfer of real bytes, between dumps of all ranks of both sides
  *
  * The caller opens the dumps of the source, and of the destination or describes a
- * new one; kvt_sides_join() makes the plan.  The caller creates a writer for each
- * rank of the destination; kvt_carry_out() moves the bytes box by box into these.  The
- * caller opens what was written, and kvt_sides_verify() reads it again.
+ * new one; kvt_sides_join() makes the plan.  kvt_sides_dumps() is what the ranks of the
+ * destination hold then, to be written like any dumps; between processes
+ * kvt_carry_out() moves the bytes op by op, box by box, instead.  The caller opens
+ * what was written, and kvt_sides_verify() reads it again.
  */
 #ifndef KVT_OPS_EXEC_H
 #define KVT_OPS_EXEC_H
@@ -66,9 +67,24 @@ kvt_sides_join(struct kvt_sides *sides, const char *src_name, const char *dst_na
 	       const struct kvt_transfer_how *how, struct kvt_error *err);
 void kvt_sides_free(struct kvt_sides *sides);
 
+/* How many bytes the plan writes, to all ranks. */
+KVT_MUST_CHECK enum kvt_status
+kvt_sides_nbytes(int64_t *out, const struct kvt_sides *sides, struct kvt_error *err);
+
 /* KVT_BAD_INPUT if a file of either side changed while it was read. */
 KVT_MUST_CHECK enum kvt_status
 kvt_sides_unchanged(const struct kvt_sides *sides, struct kvt_error *err);
+
+/* ---- what comes of it, as dumps: grafts.c ---------------------------------- */
+
+/*
+ * [sides->dst.n] dumps: each rank of the destination as it will be.  No data is read.
+ * Their leaves are those of both sides.  The caller gives them to kvt_sides_close().
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_sides_dumps(struct kvt_dump ***out, const struct kvt_sides *sides,
+		struct kvt_error *err);
+void kvt_sides_close(struct kvt_dump **dumps, int n);	/* NULL is fine */
 
 /* ---- carrying it out: carry.c --------------------------------------------- */
 
@@ -127,13 +143,9 @@ typedef enum kvt_status kvt_carry_fn(void *context, struct kvt_worker *worker,
 				     const struct kvt_carry_box *box, uint8_t *dst,
 				     int64_t *moved, struct kvt_error *err);
 
-/* Ordinary copies on this machine; no context. */
-kvt_carry_fn kvt_carry_copy;
-
 struct kvt_carry_how {
-	struct kvt_run run;		/* its device copies */
+	struct kvt_run run;
 	const struct kvt_op_place *corrupt;	/* one byte to spoil; NULL: none */
-	bool dry_run;			/* only count boxes and memory */
 	kvt_carry_fn *fn;
 	void *context;
 };
@@ -165,7 +177,7 @@ struct kvt_verified {
 	int64_t bytes, untouched;	/* compared with the source; as before */
 	enum digest_version version;	/* of them */
 	bool has_digest;		/* both sides hold just the same requests */
-	struct kvt_digest digest[2];	/* tokens, of each side */
+	struct kvt_digest digest;	/* tokens, of either side */
 	double seconds;			/* reading and comparing */
 };
 

@@ -225,6 +225,22 @@ enum kvt_status kvt_sides_join(struct kvt_sides *sides, const char *src_name,
 	return sort_spans(sides, err);
 }
 
+enum kvt_status kvt_sides_nbytes(int64_t *out, const struct kvt_sides *sides,
+				 struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	*out = 0;
+	for (int g = 0; !status && g < sides->transfer.ngroups; g++) {
+		int64_t bytes = 0, unique;
+
+		status = kvt_xfer_nbytes(&bytes, &unique, &sides->transfer.group[g].xfer,
+					 err);
+		*out += bytes;
+	}
+	return status;
+}
+
 /* ---- a new destination: layouts -------------------------------------- */
 
 static enum kvt_status lay_out(struct kvt_group *g, const struct kvt_transfer_pool *p,

@@ -4,15 +4,14 @@
 
 #include <string.h>
 
-
 /*
  * One unit of work: a tile where the destination has them, else a box.  Keys and
  * values may have orders of their own, so each has a unit if it has tiles.
  */
 static struct kvt_box unit_box(const struct transform *t, int group, int i)
 {
-	const struct kvt_group *from = &kvt_dump_snapshot(t->source)->group[group];
-	const struct kvt_tiling *tiling = kvt_writer_tiling(t->writer, group);
+	const struct kvt_group *from = &kvt_dump_snapshot(t->source[0])->group[group];
+	const struct kvt_tiling *tiling = kvt_writer_tiling(t->writer[0], group);
 	const int64_t origin[KVT_NAXES] = { [KVT_AXIS_K] = i };
 
 	if (tiling)
@@ -58,7 +57,7 @@ static int64_t count_tiles(const struct kvt_shape *shape,
 	return n;
 }
 
-/* In boxes that the source has as they are. */
+/* In boxes that the sources have as they are. */
 static int64_t count_direct(const struct transform *t, int group)
 {
 	const struct group_step *step = &t->step[group];
@@ -68,8 +67,10 @@ static int64_t count_direct(const struct transform *t, int group)
 		struct kvt_box box = kvt_cut_box(&step->cut, i);
 		struct kvt_shape shape = kvt_box_shape(&box, 1);
 
-		if (kvt_dump_has_tiles(t->source, group, &box))
-			n += count_tiles(&shape, kvt_writer_tiling(t->writer, group));
+		for (int w = 0; w < t->n; w++)
+			if (kvt_dump_has_tiles(t->source[w], group, &box))
+				n += count_tiles(&shape,
+						 kvt_writer_tiling(t->writer[w], group));
 	}
 	return n;
 }
@@ -92,26 +93,59 @@ static enum kvt_status plan_unit(struct unit *unit,
 	return kvt_plans_cover(&unit->plans, dst.nbytes, err);
 }
 
+/* About a cache's size; larger where that decodes the tiles of a source less often. */
+static enum kvt_status choose_cut(struct group_step *step, const struct transform *t,
+				  int group, const struct kvt_group *to,
+				  struct kvt_error *err)
+{
+	const struct kvt_dump *source = t->source[0];
+	const struct kvt_group *from = kvt_dump_group(source, group);
+	const struct kvt_tiling *src = kvt_dump_tiling(source, group);
+	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer[0], group);
+	const struct dump_rows rows = { source, group };
+	struct kvt_tiling row;
+	struct kvt_cut least;
+
+	step->cut = kvt_cut_choose(from, src, &to->layout, dst,
+				   t->run.memory ? t->run.memory / 4 / t->n : INT64_MAX);
+	if (src || !dump_leaf_tiling(source, group))
+		return KVT_OK;
+	row = *dump_leaf_tiling(source, group);
+	row.n[KVT_AXIS_B] = 1;
+	least = kvt_cut_choose(from, &row, &to->layout, dst, 0);
+	return kvt_cut_gather(&step->cut, &least,
+			      (t->run.memory ? t->run.memory / 16 : 16 << 20) / t->n,
+			      dump_rows, &rows, err);
+}
+
 static enum kvt_status plan_group(struct transform *t, int group,
 				  const struct kvt_group *to,
 				  struct kvt_error *err)
 {
-	const struct kvt_group *from = &kvt_dump_snapshot(t->source)->group[group];
-	const struct kvt_tiling *src = kvt_dump_tiling(t->source, group);
-	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer, group);
-	int64_t limit = t->run.memory ? t->run.memory : INT64_MAX;
+	const struct kvt_group *from = &kvt_dump_snapshot(t->source[0])->group[group];
+	const struct kvt_tiling *src = kvt_dump_tiling(t->source[0], group);
+	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer[0], group);
 	struct group_step *step = &t->step[group];
 	enum kvt_status status;
+	bool direct = true, proven = true;
 
 	if ((status = kvt_shape_nbytes(&step->data_bytes, &from->shape, err)))
 		return status;
-	step->cut = kvt_cut_choose(from, src, &to->layout, dst, limit / 4);
-	if (!src && kvt_dump_is_scattered(t->source, group))
-		kvt_cut_widen(&step->cut, t->run.memory ? limit / 16 : 16 << 20);
-	step->ntiles = dst ? count_tiles(&from->shape, dst) : 0;
+	for (int i = 0; i < t->n; i++) {
+		const struct kvt_dump *source = t->source[i];
+
+		direct &= same_extents(kvt_dump_tiling(source, group), dst);
+		step->hold_cells |= kvt_dump_has_cells(source, group);
+		proven &= kvt_dump_has_cells(source, group) &&
+			  kvt_dump_cells_proven(source, group);
+	}
+	step->data_bytes *= t->n;
+	if ((status = choose_cut(step, t, group, to, err)))
+		return status;
+	step->ntiles = dst ? t->n * count_tiles(&from->shape, dst) : 0;
 	step->nunits = dst && dst->n[KVT_AXIS_K] == 1 &&
 		       from->shape.n[KVT_AXIS_K] == 2 ? 2 : 1;
-	step->direct = same_extents(src, dst);
+	step->direct = direct && !t->spoil;
 	step->ndirect = count_direct(t, group);
 	for (int i = 0; i < step->nunits; i++) {
 		struct kvt_box box = unit_box(t, group, i);
@@ -123,22 +157,51 @@ static enum kvt_status plan_group(struct transform *t, int group,
 				      kvt_tiling_same_codec(src, dst) &&
 				      is_one_run(&step->unit[i].plans, dst->nbytes);
 	}
-	step->make_cells = kvt_writer_has_cells(t->writer, group) &&
-			   !(kvt_dump_has_cells(t->source, group) &&
-			     kvt_dump_cells_proven(t->source, group));
-	step->hold_cells = step->make_cells && kvt_dump_has_cells(t->source, group);
+	step->make_cells = kvt_writer_has_cells(t->writer[0], group) &&
+			   (!proven || t->spoil);
+	step->hold_cells &= step->make_cells && !t->spoil;
+	return KVT_OK;
+}
+
+/* Do all sources and writers agree with the first ones? */
+static enum kvt_status check_alike(const struct transform *t, struct kvt_error *err)
+{
+	const struct kvt_snapshot *one = kvt_writer_snapshot(t->writer[0]);
+
+	for (int i = 0; i < t->n; i++) {
+		const struct kvt_snapshot *from = kvt_dump_snapshot(t->source[i]);
+		const struct kvt_snapshot *to = kvt_writer_snapshot(t->writer[i]);
+		bool alike = from->ngroups == one->ngroups && to->ngroups == one->ngroups;
+
+		for (int g = 0; alike && g < one->ngroups; g++) {
+			const struct kvt_tiling *a = kvt_writer_tiling(t->writer[0], g);
+			const struct kvt_tiling *b = kvt_writer_tiling(t->writer[i], g);
+
+			alike = !memcmp(&from->group[g].shape, &one->group[g].shape,
+					sizeof(one->group[g].shape)) &&
+				kvt_layout_equal(&from->group[g].layout,
+						 &kvt_dump_group(t->source[0],
+								 g)->layout) &&
+				!memcmp(&to->group[g].shape, &one->group[g].shape,
+					sizeof(one->group[g].shape)) &&
+				kvt_layout_equal(&to->group[g].layout,
+						 &one->group[g].layout) &&
+				(a && b ? same_extents(a, b) : !a && !b);
+		}
+		if (!alike)
+			return kvt_fail(err, KVT_USAGE,
+					"output %d is laid out differently from the first",
+					i + 1);
+	}
 	return KVT_OK;
 }
 
 enum kvt_status transform_plan(struct transform *t, struct kvt_error *err)
 {
-	const struct kvt_snapshot *to = kvt_writer_snapshot(t->writer);
+	const struct kvt_snapshot *to = kvt_writer_snapshot(t->writer[0]);
+	enum kvt_status status = check_alike(t, err);
 
-	for (int g = 0; g < to->ngroups; g++) {
-		enum kvt_status status = plan_group(t, g, &to->group[g], err);
-
-		if (status)
-			return status;
-	}
-	return KVT_OK;
+	for (int g = 0; !status && g < to->ngroups; g++)
+		status = plan_group(t, g, &to->group[g], err);
+	return status;
 }

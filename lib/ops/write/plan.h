@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h - one dump into another: other layout, other format
+ * plan.h - dumps into new ones: other layout, other format
  *
- * relayout and convert are this, with different run.
+ * relayout, convert and whatever makes a derived dump are this with one writer; a
+ * transfer writes all ranks of its destination at once.
  */
 #ifndef KVTOOL_TRANSFORM_H
 #define KVTOOL_TRANSFORM_H
@@ -22,9 +23,9 @@ struct group_step {
 	bool direct;		/* tile to tile, without a box between, if it has them */
 	bool make_cells;	/* the writer wants cells that the reader lacks... */
 	bool hold_cells;	/* ... or has, but without a proof */
-	int64_t data_bytes;
-	int64_t ntiles;		/* of the destination; 0: flat */
-	int64_t ndirect;	/* those that the source has as they are */
+	int64_t data_bytes;	/* of all writers */
+	int64_t ntiles;		/* of all writers; 0: flat */
+	int64_t ndirect;	/* those that the sources have as they are */
 	int nunits;		/* 2 where keys and values have tiles of their own */
 	struct unit unit[2];
 };
@@ -35,9 +36,22 @@ const struct unit *unit_at(const struct group_step *step,
 /* Tiles that move undecoded: none, half, or all of ntiles. */
 int64_t tiles_that_move(const struct group_step *step);
 
+/* One byte that a writer gets wrong, to see that it is found. */
+struct spoiled {
+	int writer, group;
+	int64_t index[KVT_NAXES];	/* of the element whose first byte it is */
+};
+
+/*
+ * source[i] goes to writer[i].  Several are ranks of one model: groups of one shape,
+ * layout and tiling.  The same box of all of them is written by one worker, which has
+ * what they read of a leaf still at hand.
+ */
 struct transform {
-	const struct kvt_dump *source;
-	struct kvt_writer *writer;
+	int n;
+	const struct kvt_dump *const *source;	/* [n], borrowed */
+	struct kvt_writer *const *writer;	/* [n], borrowed */
+	const struct spoiled *spoil;		/* NULL: nothing */
 	struct kvt_run run;
 	struct group_step step[KVT_MAX_GROUPS];
 };
@@ -52,7 +66,7 @@ transform_plan(struct transform *t, struct kvt_error *err);
 /* Memory of the hungriest group. */
 int64_t transform_memory(const struct transform *t);
 
-/* Carries it out; the caller commits. */
+/* Carries it out and completes all outputs; the caller publishes them. */
 KVT_MUST_CHECK enum kvt_status
 transform_run(struct transform *t, struct kvt_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write.c - one box from one dump to another */
+/* write.c - one box of each dump into its writer */
 #include "lib/ops/write/write.h"
 
 #include <stdlib.h>
@@ -10,9 +10,15 @@
 /* The box at hand. */
 struct moving {
 	const struct transfer *x;
+	int writer;			/* which of them, and of the sources */
 	struct put put;
 	struct placed source;		/* the dense box; not used tile to tile */
 };
+
+static const struct kvt_dump *source_of(const struct moving *m)
+{
+	return m->x->t->source[m->writer];
+}
 
 /* ---- one tile ----------------------------------------------------------- */
 
@@ -29,7 +35,7 @@ static enum kvt_status move_tile(struct kvt_worker *worker, void *context,
 	struct kvt_box part = box_cut(&tile.box, &x->from->shape);
 	enum kvt_status status;
 
-	if ((status = kvt_read_tile(x->t->source, x->group, begin, &stored, err)) ||
+	if ((status = kvt_read_tile(source_of(m), x->group, begin, &stored, err)) ||
 	    (status = kvt_stored_check(&stored, x->src_tiling, err)))
 		return status;
 	put_keep(&m->put, begin, &stored);
@@ -52,7 +58,7 @@ static enum kvt_status recode_tile(struct kvt_worker *worker, void *context,
 				     .capacity = kvt_stored_bound(x->src_tiling) };
 	enum kvt_status status;
 
-	if ((status = kvt_read_tile(x->t->source, x->group, begin, &stored, err)) ||
+	if ((status = kvt_read_tile(source_of(m), x->group, begin, &stored, err)) ||
 	    (status = kvt_decode(worker->spare, &stored, x->src_tiling,
 				 worker->scratch, err)))
 		return status;
@@ -80,7 +86,7 @@ static enum kvt_status fetch_cells(const struct moving *m, struct kvt_error *err
 
 	if (!m->put.cells || m->put.make_cells)
 		return KVT_OK;
-	return kvt_read_cells(x->t->source, x->group, &m->put.box, m->put.cells, err);
+	return kvt_read_cells(source_of(m), x->group, &m->put.box, m->put.cells, err);
 }
 
 static enum kvt_status cells_differ(const struct moving *m, int64_t i,
@@ -113,16 +119,41 @@ static enum kvt_status hold_cells(const struct moving *m, struct kvt_error *err)
 	enum kvt_status status;
 	uint64_t *cells;
 
-	if (!x->t->step[x->group].hold_cells)
+	if (!x->t->step[x->group].hold_cells ||
+	    !kvt_dump_has_cells(source_of(m), x->group))
 		return KVT_OK;
 	if (!(cells = malloc((size_t)count * sizeof(*cells) + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	status = kvt_read_cells(x->t->source, x->group, box, cells, err);
+	status = kvt_read_cells(source_of(m), x->group, box, cells, err);
 	for (int64_t i = 0; !status && i < count; i++)
 		if (cells[i] != m->put.cells[i])
 			status = cells_differ(m, i, err);
 	free(cells);
 	return status;
+}
+
+/* In a box that is dense in its group's order. */
+static enum kvt_status spoil(const struct moving *m, const struct placed *at,
+			     struct kvt_error *err)
+{
+	const struct spoiled *spoil = m->x->t->spoil;
+	int64_t index[KVT_NAXES];
+	struct kvt_views views;
+	enum kvt_status status;
+
+	if (!spoil || spoil->writer != m->writer || spoil->group != m->x->group)
+		return KVT_OK;
+	for (int a = 0; a < KVT_NAXES; a++) {
+		if (spoil->index[a] < at->box.begin[a] ||
+		    spoil->index[a] >= at->box.end[a])
+			return KVT_OK;
+		index[a] = spoil->index[a] - at->box.begin[a];
+	}
+	if ((status = kvt_layout_views(&views, at->layout, &at->box,
+				       m->x->to->shape.elem, err)))
+		return status;
+	at->bytes[kvt_views_at(&views, index)] ^= 0xff;
+	return KVT_OK;
 }
 
 static enum kvt_status fill_tiles(struct kvt_worker *worker, struct moving *m,
@@ -132,12 +163,14 @@ static enum kvt_status fill_tiles(struct kvt_worker *worker, struct moving *m,
 	const struct kvt_box *box = &m->put.box;
 	enum kvt_status status;
 
-	if (x->t->step[x->group].direct && kvt_dump_has_tiles(x->t->source, x->group,
-							      box))
+	if (x->t->step[x->group].direct &&
+	    kvt_dump_has_tiles(source_of(m), x->group, box))
 		return each_tile(worker, x->dst_tiling, box, same_tile, m, err);
-	status = kvt_read(worker, x->t->source, x->group, box, NULL, m->source.bytes,
-			  err);
-	return status ? status : put_dense(worker, &m->put, &m->source, err);
+	if ((status = kvt_read(worker, source_of(m), x->group, box, NULL,
+			       m->source.bytes, err)) ||
+	    (status = spoil(m, &m->source, err)))
+		return status;
+	return put_dense(worker, &m->put, &m->source, err);
 }
 
 static enum kvt_status fill_flat(struct kvt_worker *worker, struct moving *m,
@@ -147,31 +180,44 @@ static enum kvt_status fill_flat(struct kvt_worker *worker, struct moving *m,
 	struct placed target = { &x->to->layout, m->put.box, worker->buffer[1] };
 	enum kvt_status status;
 
-	if ((status = kvt_read(worker, x->t->source, x->group, &m->put.box,
-			       &x->to->layout,
-			       target.bytes, err)))
+	if ((status = kvt_read(worker, source_of(m), x->group, &m->put.box,
+			       &x->to->layout, target.bytes, err)) ||
+	    (status = spoil(m, &target, err)))
 		return status;
 	return put_dense(worker, &m->put, &target, err);
 }
 
 static struct moving moving_of(struct kvt_worker *worker, const struct transfer *x,
-			       const struct kvt_box *box)
+			       int writer, const struct kvt_box *box)
 {
+	const struct put_room *room = &x->room;
 	bool tiled = x->dst_tiling;
 
 	return (struct moving){
-		.x = x,
+		.x = x, .writer = writer,
 		.put = {
-			.writer = x->t->writer, .group = x->group, .box = *box,
-			.cells = (uint64_t *)(void *)worker->buffer[2],
+			.writer = x->t->writer[writer], .group = x->group, .box = *box,
+			.cells = room->cells ? (uint64_t *)(void *)(worker->buffer[2] +
+				 writer * room->cells) : NULL,
 			.make_cells = x->t->step[x->group].make_cells,
 			.sorted = tiled ? NULL : worker->buffer[3],
-			.stored = worker->buffer[1],
-			.waiting = tiled ? (struct waiting *)(void *)worker->buffer[3] :
-					   NULL,
+			.stored = worker->buffer[1] + writer * room->stored,
+			.waiting = tiled ? (struct waiting *)(void *)(worker->buffer[3] +
+				   writer * room->waiting) : NULL,
 		},
 		.source = { &x->from->layout, *box, worker->buffer[0] },
 	};
+}
+
+static enum kvt_status fill(struct kvt_worker *worker, struct moving *m,
+			    struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if ((status = fetch_cells(m, err)) ||
+	    (status = (m->x->dst_tiling ? fill_tiles : fill_flat)(worker, m, err)))
+		return status;
+	return hold_cells(m, err);
 }
 
 enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i,
@@ -180,17 +226,24 @@ enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i
 	const struct transfer *x = context;
 	struct kvt_box box = kvt_cut_box(&x->t->step[x->group].cut, i);
 	struct kvt_shape shape = kvt_box_shape(&box, x->from->shape.elem);
-	struct moving m = moving_of(worker, x, &box);
-	enum kvt_status status;
+	struct put *put = calloc((size_t)x->t->n, sizeof(*put));
+	enum kvt_status status = KVT_OK;
 	int64_t nbytes;
 
-	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
-	    (status = fetch_cells(&m, err)) ||
-	    (status = (x->dst_tiling ? fill_tiles : fill_flat)(worker, &m, err)) ||
-	    (status = hold_cells(&m, err)) ||
-	    (status = put_finish(worker, &m.put, 1, i, err)))
+	if (!put)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int w = 0; !status && w < x->t->n; w++) {
+		struct moving m = moving_of(worker, x, w, &box);
+
+		status = fill(worker, &m, err);
+		put[w] = m.put;
+	}
+	if (!status)
+		status = put_finish(worker, put, x->t->n, i, err);
+	free(put);
+	if (status || (status = kvt_shape_nbytes(&nbytes, &shape, err)))
 		return status;
-	kvt_worker_progress(worker, nbytes);
+	kvt_worker_progress(worker, nbytes * x->t->n);
 	return KVT_OK;
 }
 
@@ -199,40 +252,47 @@ enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i
 /*
  * Buffers: 0 source box, where tiles are made of it, 1 destination box
  * or its stored tiles, 2 cells, 3 the list of the tiles; without tiles the box in
- * the order that cells are hashed in.
+ * the order that cells are hashed in.  What waits for its turn is there once a writer.
  */
 static struct kvt_work group_work(const struct transform *t, struct transfer *ctx)
 {
 	const struct group_step *step = &t->step[ctx->group];
+	const struct put_room *room = &ctx->room;
 	struct kvt_work work = {
 		.fn = transfer_box, .context = ctx, .count = step->cut.nboxes,
 		.total_bytes = step->data_bytes,
 	};
-	struct put_room room = put_room(t->writer, ctx->group, &step->cut);
 
-	kvt_work_reads(&work, t->source, ctx->group, &step->cut,
-		       ctx->dst_tiling ? NULL : &ctx->to->layout);
+	for (int i = 0; i < t->n; i++)
+		kvt_work_reads(&work, t->source[i], ctx->group, &step->cut,
+			       ctx->dst_tiling ? NULL : &ctx->to->layout);
+	if (t->n > 1) {
+		/* all that the box has in any of them, once */
+		work.share = true;
+		if (work.buffer_bytes[PIECE_BUFFER] < t->n * step->cut.box_bytes)
+			work.buffer_bytes[PIECE_BUFFER] = t->n * step->cut.box_bytes;
+	}
 	work_needs_tiles(&work, ctx->dst_tiling);
 	if (step->ndirect < step->ntiles)
 		work.buffer_bytes[0] = step->cut.box_bytes;
-	work.buffer_bytes[1] = ctx->dst_tiling ? room.stored : step->cut.box_bytes;
-	work.buffer_bytes[2] = room.cells;
-	work.buffer_bytes[3] = room.waiting;
-	if (room.cells && !ctx->dst_tiling)
+	work.buffer_bytes[1] = ctx->dst_tiling ? t->n * room->stored :
+						 step->cut.box_bytes;
+	work.buffer_bytes[2] = t->n * room->cells;
+	work.buffer_bytes[3] = t->n * room->waiting;
+	if (room->cells && !ctx->dst_tiling)
 		work.buffer_bytes[3] = step->cut.box_bytes;
 	return work;
 }
 
 static struct transfer transfer_of(const struct transform *t, int group)
 {
-	const struct kvt_snapshot *to = kvt_writer_snapshot(t->writer);
-
 	return (struct transfer){
 		.t = t, .group = group,
-		.from = &kvt_dump_snapshot(t->source)->group[group],
-		.to = &to->group[group],
-		.src_tiling = kvt_dump_tiling(t->source, group),
-		.dst_tiling = kvt_writer_tiling(t->writer, group),
+		.room = put_room(t->writer[0], group, &t->step[group].cut),
+		.from = kvt_dump_group(t->source[0], group),
+		.to = &kvt_writer_snapshot(t->writer[0])->group[group],
+		.src_tiling = kvt_dump_tiling(t->source[0], group),
+		.dst_tiling = kvt_writer_tiling(t->writer[0], group),
 	};
 }
 
@@ -240,7 +300,7 @@ int64_t transform_memory(const struct transform *t)
 {
 	int64_t most = 0;
 
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
+	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++) {
 		struct transfer ctx = transfer_of(t, g);
 		struct kvt_work work = group_work(t, &ctx);
 		int64_t nbytes = kvt_work_memory(&work, &t->run);
@@ -253,16 +313,19 @@ int64_t transform_memory(const struct transform *t)
 
 enum kvt_status transform_run(struct transform *t, struct kvt_error *err)
 {
-	for (int g = 0; g < kvt_writer_snapshot(t->writer)->ngroups; g++) {
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < kvt_writer_snapshot(t->writer[0])->ngroups; g++) {
 		struct transfer ctx = transfer_of(t, g);
 		struct kvt_work work = group_work(t, &ctx);
-		enum kvt_status status;
 
 		work.label = t->step[g].ntiles &&
 			     tiles_that_move(&t->step[g]) == t->step[g].ntiles ?
 			     "moving" : "converting";
-		if ((status = kvt_work_run(&work, &t->run, err)))
-			return status;
+		if (work.total_bytes)
+			status = kvt_work_run(&work, &t->run, err);
 	}
-	return KVT_OK;
+	for (int i = 0; !status && i < t->n; i++)
+		status = kvt_finish(t->writer[i], err);
+	return status;
 }

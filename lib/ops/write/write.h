@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write.h - what transform.c hands to the workers: one box of one group */
+/* write.h - what the workers get: the same box of a group of all writers */
 #ifndef KVTOOL_TRANSFER_BOX_H
 #define KVTOOL_TRANSFER_BOX_H
 
@@ -7,6 +7,7 @@
 
 struct transfer {
 	const struct transform *t;
+	struct put_room room;		/* of one writer */
 	int group;
 	const struct kvt_group *from, *to;
 	const struct kvt_tiling *src_tiling, *dst_tiling;	/* NULL: flat */

@@ -9,6 +9,7 @@
 #include "tests/unit/dump/places.h"
 
 #include "lib/ops/compare/compare.h"
+#include "lib/ops/compare/transfer.h"
 
 /* Memory with which a dump of several MiB is compared in several boxes. */
 enum { LITTLE = 3 << 20 };
@@ -392,6 +393,34 @@ static void test_tokens(void **state)
 	drop_dump(&b);
 }
 
+/* The digest of both sides is one only if no live token was passed over. */
+static void test_all_paired(void **state)
+{
+	struct placed_dump a = make_pool(5, 2, 7, 4, (const uint32_t[]){ 4, 1, 0, 3 });
+	struct placed_dump b = make_pool(3, 4, 7, 2, (const uint32_t[]){ 2, 0 });
+	const struct pairs_side from = { kvt_dump_snapshot(a.dump), 0 };
+	const struct pairs_side to = { kvt_dump_snapshot(b.dump), 0 };
+	const struct token_choice choice = { .request = NULL };
+	struct state_pairs pairs;
+	struct kvt_error err = { "" };
+
+	(void)state;
+	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	       NULL);
+	expect(check_all_paired(&pairs, from, to, &err), KVT_OK, &err, NULL);
+	pairs.span.at[1].span.block ^= 1;
+	expect(check_all_paired(&pairs, from, to, &err), KVT_MISMATCH, &err,
+	       "g0: request a: state ");
+	pairs.span.at[1].span.block ^= 1;
+	pairs.span.n--;
+	expect(check_all_paired(&pairs, from, to, &err), KVT_MISMATCH, &err,
+	       " was not held against that of the source");
+	pairs.span.n++;
+	state_pairs_free(&pairs);
+	drop_dump(&a);
+	drop_dump(&b);
+}
+
 /* ---- heads -------------------------------------------------------------- */
 
 static void test_heads(void **state)
@@ -555,6 +584,7 @@ int main(void)
 		{ "the first difference", test_first, NULL, NULL, NULL },
 		{ "many differences", test_many, NULL, NULL, NULL },
 		{ "states by tokens", test_tokens, NULL, NULL, NULL },
+		{ "all live tokens are paired", test_all_paired, NULL, NULL, NULL },
 		{ "heads", test_heads, NULL, NULL, NULL },
 		{ "channels of parts", test_channels, NULL, NULL, NULL },
 		{ "ranks of both sides", test_ranks, NULL, NULL, NULL },

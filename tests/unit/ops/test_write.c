@@ -35,7 +35,9 @@ static enum kvt_status transform(struct outcome *out, const char *path,
 				 const struct kvt_create_options *options,
 				 const char *layout, int threads, struct kvt_error *err)
 {
-	struct transform t = { .source = source, .run = { .threads = threads } };
+	struct kvt_writer *writer;
+	struct transform t = { .n = 1, .source = &source, .writer = &writer,
+			       .run = { .threads = threads } };
 	struct kvt_snapshot to;
 	enum kvt_status status;
 
@@ -43,7 +45,7 @@ static enum kvt_status transform(struct outcome *out, const char *path,
 	if (layout)
 		assert_int_equal(kvt_layout_parse(&to.group[0].layout, layout, NULL),
 				 KVT_OK);
-	expect(kvt_create(&t.writer, path, options, &to, err), KVT_OK, err, NULL);
+	expect(kvt_create(&writer, path, options, &to, err), KVT_OK, err, NULL);
 	kvt_snapshot_free(&to);
 	expect(transform_plan(&t, err), KVT_OK, err, NULL);
 	*out = (struct outcome){
@@ -51,8 +53,8 @@ static enum kvt_status transform(struct outcome *out, const char *path,
 		t.step[0].ntiles, tiles_that_move(&t.step[0]), transform_memory(&t),
 	};
 	if (!(status = transform_run(&t, err)))
-		expect(kvt_commit(t.writer, err), KVT_OK, err, NULL);
-	kvt_close_writer(t.writer);
+		expect(kvt_publish(&writer, 1, err), KVT_OK, err, NULL);
+	kvt_close_writer(writer);
 	return status;
 }
 
@@ -617,17 +619,19 @@ static void test_memory(void **state)
 {
 	struct kvt_dump *dump = write_source(join(*state, "a.h5").s);
 	struct path path = join(*state, "b.h5");
-	struct transform t = { .source = dump, .run = { .threads = 8,
-							.memory = 3 << 20 } };
+	struct kvt_writer *writer;
+	const struct kvt_dump *source = dump;
+	struct transform t = { .n = 1, .source = &source, .writer = &writer,
+			       .run = { .threads = 8, .memory = 3 << 20 } };
 	struct kvt_error err = { "" };
 
-	expect(kvt_create(&t.writer, path.s, &small, kvt_dump_snapshot(dump), &err),
+	expect(kvt_create(&writer, path.s, &small, kvt_dump_snapshot(dump), &err),
 	       KVT_OK,
 	       &err, NULL);
 	expect(transform_plan(&t, &err), KVT_OK, &err, NULL);
 	assert_in_range(transform_memory(&t), 2 << 20, 4 << 20);
 	expect(transform_run(&t, &err), KVT_OK, &err, NULL);
-	kvt_close_writer(t.writer);
+	kvt_close_writer(writer);
 	assert_int_equal(count_entries(*state), 1);	/* it was not published */
 	kvt_dump_close(dump);
 }
