@@ -189,10 +189,10 @@ $(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
-# The program with a walk of its plans that loses something.
-$(LOSSY): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/lossy_walk.o $(LIB)
+# The program with a transfer that loses something.
+$(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_graft.o $(ENGINE) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_xfer_region_next -o $@ $^ $(FLIBS)
+	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_dump_graft -o $@ $^ $(FLIBS)
 
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
