@@ -105,6 +105,13 @@ def print_floors(parts, copy, walls, cpus):
     print()
 
 
+def print_ratios(walls, pairs):
+    """(row, what it is measured by): how many times its wall time."""
+    for name, base in pairs:
+        print(f"  {name}: {walls[name] / walls[base]:.2f} times {base}")
+    print()
+
+
 def table(title, rows, base, each_round=lambda: None):
     """rows: (name, command, output).  Each runs ROUNDS times, interleaved."""
     seen = {name: [] for name, _, _ in rows}
@@ -267,21 +274,25 @@ def bench_exec(at, npy):
     relayout = [KVTOOL, "relayout", "-q", "-f", "--no-sync", "--verify", "--to=hnd", "-o"]
     dst = "--dst=layout=hnd,ids=random:1"
     tp4 = "--dst=layout=hnd,tp=4,block-size=64"
-    table("transfer-sim exec, every byte moved, written and verified", [
+    by_npy = "kvtool relayout --verify npy to npy"
+    by_h5 = "kvtool relayout --verify h5 to h5"
+    walls, _ = table("transfer-sim exec, every byte moved, written and verified", [
         ("cp of the npy", ["cp", source, at("a")], at("a")),
-        ("kvtool relayout --verify npy to npy", [*relayout, at("n.npy"), source],
-         at("n.npy")),
+        (by_npy, [*relayout, at("n.npy"), source], at("n.npy")),
         ("exec npy to npy", [*run, at("x.npy"), dst, source],
          at("x.npy")),
         ("exec npy to 4 ranks, blocks of 64",
          [*run, at("y%r.npy"), tp4, source], at("y0.npy")),
-        ("kvtool relayout --verify h5 to h5", [*relayout, at("n.h5"), packed],
-         at("n.h5")),
+        (by_h5, [*relayout, at("n.h5"), packed], at("n.h5")),
         ("exec h5 to h5", [*run, at("x.h5"), dst, packed],
          at("x.h5")),
         ("exec h5 to 4 ranks, blocks of 64", [*run, at("y%r.h5"), tp4, packed],
          at("y0.h5")),
-    ], "kvtool relayout --verify npy to npy")
+    ], by_npy)
+    print_ratios(walls, [("exec npy to npy", by_npy),
+                         ("exec npy to 4 ranks, blocks of 64", by_npy),
+                         ("exec h5 to h5", by_h5),
+                         ("exec h5 to 4 ranks, blocks of 64", by_h5)])
 
 
 def bench_checksums(at, npy):
@@ -375,7 +386,7 @@ def main():
         used = at("used.h5")
         subprocess.run([KVTOOL, "convert", "-q", "--manifest", at("tables.json"), npy,
                         used], check=True)
-        table("blocks of 16 to blocks of 64", [
+        walls, _ = table("blocks of 16 to blocks of 64", [
             ("cp", ["cp", nhd, at("a")], at("a")),
             ("kvtool reblock, a pool (moves stored tiles)",
              [KVTOOL, "reblock", "-q", "--block-size=64", "-o", at("c.h5"), nhd],
@@ -392,6 +403,8 @@ def main():
             ("h5py + numpy, a pool, layer by layer",
              python(REBLOCK, nhd, at("f.h5")), at("f.h5")),
         ], "kvtool reblock, a pool (moves stored tiles)")
+        print_ratios(walls, [("kvtool reblock, scattered tables",
+                              "kvtool reblock, a pool (moves stored tiles)")])
 
         for name in os.listdir(work):
             if name not in ("nhd.npy", "nhd.h5"):
