@@ -66,6 +66,11 @@ enum kvt_status kvt_dump_of_leaf(struct kvt_dump **out, struct kvt_leaf *leaf,
 	dump->is_leaf = true;
 	dump->leaf[dump->nleaves++] = leaf;
 	map_seal(dump, &leaf->snapshot);
+	for (int g = 0; g < leaf->snapshot.ngroups; g++)
+		if (leaf_tiling(leaf, g))
+			leaf->runs[g] = tile_runs(&leaf->snapshot.group[g].layout,
+						  &leaf->tiling[g],
+						  &leaf->snapshot.group[g].shape);
 	*out = dump;
 	return KVT_OK;
 }

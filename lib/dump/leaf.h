@@ -18,6 +18,7 @@ struct kvt_leaf {
 	char *path;			/* owned; NULL: none */
 	struct kvt_snapshot snapshot;	/* checked and complete; owned */
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* nbytes 0: an array */
+	struct kvt_layout runs[KVT_MAX_GROUPS];	/* of tiles: tile_runs() */
 	struct kvt_proven proven;
 	const char *checks;		/* what was held against what; or NULL */
 	bool unlisted;			/* nothing says which files there should be */

@@ -147,12 +147,15 @@ static enum kvt_status read_tile(struct kvt_worker *worker, void *context,
 				     .capacity = kvt_stored_bound(tiling) };
 	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
 	struct kvt_box part = box_shared(&tile.box, &r->dst->box);
+	uint8_t *in_place = tile_run_at(r->dst, &r->leaf->runs[r->group], tiling, begin);
 	enum kvt_status status;
 
 	if ((status = leaf_load_tile(r->leaf, r->group, begin, &stored, err)) ||
-	    (status = kvt_decode(worker->tile, &stored, tiling, worker->scratch, err)))
+	    (status = kvt_decode(in_place ? in_place : worker->tile, &stored, tiling,
+				 worker->scratch, err)))
 		return status;
-	return copy_box(worker, r->dst, &tile, &part, group->shape.elem, err);
+	return in_place ? KVT_OK :
+	       copy_box(worker, r->dst, &tile, &part, group->shape.elem, err);
 }
 
 static const void *bytes_of(const struct kvt_leaf *leaf, int group)
@@ -256,6 +259,8 @@ enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
 		out->bytes = (uint8_t *)(uintptr_t)bytes;	/* only read */
 		return KVT_OK;
 	}
+	if (tiling)
+		out->layout = &leaf->runs[group];
 	out->box = box_around(worker, tiling, &from->shape, box);
 	if ((out->bytes = find_kept(worker, leaf, group, &out->box)))
 		return KVT_OK;

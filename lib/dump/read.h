@@ -146,6 +146,18 @@ KVT_MUST_CHECK enum kvt_status
 each_spans(struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
 	   const int64_t layers[2], struct target_span *wanted, int64_t n, int64_t rows,
 	   spans_fn *fn, void *context, struct kvt_error *err);
+/*
+ * The order of a box in which tiles are runs of bytes: layers, heads, keys and values
+ * of which they have one come first, then what a tile holds, as 'layout' has it.
+ * Keys and values with orders of their own keep these.
+ */
+struct kvt_layout tile_runs(const struct kvt_layout *layout,
+			    const struct kvt_tiling *tiling,
+			    const struct kvt_shape *shape);
+/* Is a tile that begins at 'begin' one run of a box with tile_runs()?  Where it is. */
+uint8_t *tile_run_at(const struct placed *box, const struct kvt_layout *runs,
+		     const struct kvt_tiling *tiling, const int64_t begin[KVT_NAXES]);
+
 /* How the tiles of the first leaf lie that a group has; NULL: it is an array. */
 const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group);
 /* kvt_cut_rows_fn of reading 'group' of a dump. */

@@ -11,6 +11,63 @@
 
 #include <string.h>
 
+/* ---- tiles as runs of a box ---------------------------------------------------- */
+
+/* Is there one of many in a tile, so that the order in it is that without the axis? */
+static bool is_single(const struct kvt_tiling *tiling, const struct kvt_shape *shape,
+		      enum kvt_axis axis)
+{
+	return (axis == KVT_AXIS_L || axis == KVT_AXIS_H || axis == KVT_AXIS_K) &&
+	       tiling->n[axis] == 1 && shape->n[axis] > 1;
+}
+
+struct kvt_layout tile_runs(const struct kvt_layout *layout,
+			    const struct kvt_tiling *tiling,
+			    const struct kvt_shape *shape)
+{
+	struct kvt_layout out = { .nplanes = 1 };
+	const struct kvt_order *from = &layout->plane[0];
+	struct kvt_order *to = &out.plane[0];
+
+	if (layout->nplanes != 1)
+		return *layout;
+	for (int inner = 0; inner < 2; inner++)
+		for (int i = 0; i < from->nparts; i++)
+			if (is_single(tiling, shape, from->part[i].axis) == !inner)
+				to->part[to->nparts++] = from->part[i];
+	return out;
+}
+
+uint8_t *tile_run_at(const struct placed *box, const struct kvt_layout *runs,
+		     const struct kvt_tiling *tiling, const int64_t begin[KVT_NAXES])
+{
+	struct kvt_shape shape = kvt_box_shape(&box->box, tiling->elem);
+	int64_t at[KVT_NAXES];
+	struct kvt_views views;
+	bool inside = false;
+
+	if (runs->nplanes != 1 || !kvt_layout_equal(box->layout, runs))
+		return NULL;
+	for (int i = 0; i < runs->plane[0].nparts; i++) {
+		enum kvt_axis a = runs->plane[0].part[i].axis;
+
+		/* one of each, then a range, then all of each */
+		if (!inside && tiling->n[a] == 1)
+			continue;
+		if (inside && tiling->n[a] != shape.n[a])
+			return NULL;
+		inside = true;
+	}
+	for (int a = 0; a < KVT_NAXES; a++) {
+		at[a] = begin[a] - box->box.begin[a];
+		if (at[a] < 0 || at[a] + tiling->n[a] > shape.n[a])
+			return NULL;
+	}
+	if (kvt_layout_views(&views, runs, &box->box, tiling->elem, NULL))
+		return NULL;
+	return box->bytes + kvt_views_at(&views, at);
+}
+
 /* ---- tiles of blocks of another size ------------------------------------------ */
 
 /* Inside a tile, are the states of neighbouring blocks neighbours? */

@@ -9,6 +9,7 @@
 #define KVT_WRITE_H
 
 #include "lib/kvt/dump.h"
+#include "lib/kvt/run.h"
 
 struct kvt_writer;
 struct kvt_format_info;
@@ -71,6 +72,15 @@ KVT_MUST_CHECK enum kvt_status
 kvt_store_cells(struct kvt_writer *writer, int group, const struct kvt_box *box,
 		const uint64_t *cells, struct kvt_error *err);
 
+/*
+ * All of dumps[i] into writers[i], which was created for its snapshot or for one that
+ * differs in the layout, and completes it; kvt_publish() comes next.  Several are ranks
+ * of one model: groups of one shape, layout and tiling, else KVT_USAGE.  What they have
+ * of the same blocks of a leaf is read once.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_write(struct kvt_writer *const *writers, const struct kvt_dump *const *dumps, int n,
+	  const struct kvt_run *run, struct kvt_error *err);
 /*
  * Completes the output and makes it durable, where it is: kvt_writer_staged() can
  * be opened and verified then, and nothing can be written any more.

@@ -254,6 +254,15 @@ static enum kvt_status compare_with(struct kvt_worker *worker, struct found *f,
 	return status;
 }
 
+/* In which b is read: of tiles that of its own, so that they are decoded in place. */
+static const struct kvt_layout *layout_of(const struct comparison *c)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(c->b);
+
+	return leaf && kvt_dump_tiling(c->b, c->group_b) ? &leaf->runs[c->group_b] :
+							  &group_of(c)->layout;
+}
+
 static enum kvt_status read_box(struct kvt_worker *worker, struct found *f,
 				const struct kvt_box *box, struct kvt_error *err)
 {
@@ -272,8 +281,9 @@ static enum kvt_status read_box(struct kvt_worker *worker, struct found *f,
 			continue;	/* it was read */
 		box_take(&own, KVT_AXIS_H, 0, g->shape.n[KVT_AXIS_H]);
 		box_take(&own, KVT_AXIS_D, 0, g->shape.n[KVT_AXIS_D]);
-		f->placed[r] = (struct placed){ &g->layout, own, bytes };
-		status = kvt_read(worker, in->b, in->group_b, &own, NULL, bytes, err);
+		f->placed[r] = (struct placed){ layout_of(in), own, bytes };
+		status = kvt_read(worker, in->b, in->group_b, &own, layout_of(in), bytes,
+				  err);
 		for (int k = 0; !status && k < f->nk; k++)
 			status = addresses_init(&f->address[r * f->nk + k],
 						&f->placed[r], k, g->shape.elem, err);
@@ -462,7 +472,7 @@ static void needs_of(struct kvt_work *work, const struct comparing *c)
 	for (int i = 0; i < c->n; i++) {
 		const struct comparison *in = &c->list[i];
 
-		kvt_work_reads(work, in->b, in->group_b, &c->cut, NULL);
+		kvt_work_reads(work, in->b, in->group_b, &c->cut, layout_of(in));
 		work_needs_spans(work, leaf_of(in->a), in->group_a, c->cut.layers,
 				 rows_of(c));
 	}

@@ -109,16 +109,16 @@ void put_keep(struct put *put, const int64_t begin[KVT_NAXES],
 }
 
 enum kvt_status put_tile(struct kvt_worker *worker, struct put *put,
-			 const int64_t begin[KVT_NAXES], struct kvt_error *err)
+			 const int64_t begin[KVT_NAXES], uint8_t *plain,
+			 struct kvt_error *err)
 {
 	const struct kvt_group *to = group_of(put);
-	struct placed tile = { &to->layout, tile_box(tiling_of(put), begin),
-			       worker->tile };
+	struct placed tile = { &to->layout, tile_box(tiling_of(put), begin), plain };
 	struct kvt_box part = box_cut(&tile.box, &to->shape);
 	struct kvt_stored stored = put_next(put);
 	enum kvt_status status;
 
-	status = kvt_encode(&stored, worker->tile, tiling_of(put), worker->scratch, err);
+	status = kvt_encode(&stored, plain, tiling_of(put), worker->scratch, err);
 	if (status)
 		return status;
 	put_keep(put, begin, &stored);
@@ -129,6 +129,7 @@ enum kvt_status put_tile(struct kvt_worker *worker, struct put *put,
 struct gathering {
 	struct put *put;
 	const struct placed *from;
+	struct kvt_layout runs;
 };
 
 static enum kvt_status gather_tile(struct kvt_worker *worker, void *context,
@@ -140,12 +141,16 @@ static enum kvt_status gather_tile(struct kvt_worker *worker, void *context,
 	const struct kvt_group *to = group_of(g->put);
 	struct placed tile = { &to->layout, tile_box(tiling, begin), worker->tile };
 	struct kvt_box part = box_cut(&tile.box, &to->shape);
+	uint8_t *run = worker->device ? NULL : tile_run_at(g->from, &g->runs, tiling,
+							   begin);
 	enum kvt_status status;
 
+	if (run)
+		return put_tile(worker, g->put, begin, run, err);
 	if (memcmp(&part, &tile.box, sizeof(part)))	/* padding is zeros */
 		memset(worker->tile, 0, (size_t)tiling->nbytes);
 	status = copy_box(worker, &tile, g->from, &part, to->shape.elem, err);
-	return status ? status : put_tile(worker, g->put, begin, err);
+	return status ? status : put_tile(worker, g->put, begin, worker->tile, err);
 }
 
 /* ---- boxes -------------------------------------------------------------- */
@@ -155,7 +160,10 @@ static enum kvt_status put_tiles(struct kvt_worker *worker, struct put *put,
 				 const struct placed *from, struct kvt_error *err)
 {
 	struct kvt_shape shape = kvt_box_shape(&from->box, group_of(put)->shape.elem);
-	struct gathering gathering = { put, from };
+	struct gathering gathering = {
+		put, from, tile_runs(&group_of(put)->layout, tiling_of(put),
+				     &group_of(put)->shape),
+	};
 	enum kvt_status status;
 	int64_t nbytes;
 

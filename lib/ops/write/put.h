@@ -56,10 +56,10 @@ void put_keep(struct put *put, const int64_t begin[KVT_NAXES],
 KVT_MUST_CHECK enum kvt_status
 put_hash(struct kvt_worker *worker, const struct put *put, const struct placed *piece,
 	 const struct kvt_box *part, uint8_t *spare, struct kvt_error *err);
-/* The tile at 'begin', whose plain bytes worker->tile has; uses worker->spare. */
+/* The tile at 'begin', from its plain bytes; uses worker->spare. */
 KVT_MUST_CHECK enum kvt_status
 put_tile(struct kvt_worker *worker, struct put *put, const int64_t begin[KVT_NAXES],
-	 struct kvt_error *err);
+	 uint8_t *plain, struct kvt_error *err);
 
 /*
  * All of the box out of a larger one or itself: an array is written, and must

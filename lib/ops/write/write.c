@@ -64,7 +64,7 @@ static enum kvt_status recode_tile(struct kvt_worker *worker, void *context,
 		return status;
 	status = plans_run(worker, worker->tile, x->dst_tiling->nbytes, worker->spare,
 			   &unit_at(&x->t->step[x->group], begin)->plans, err);
-	return status ? status : put_tile(worker, &m->put, begin, err);
+	return status ? status : put_tile(worker, &m->put, begin, worker->tile, err);
 }
 
 static enum kvt_status same_tile(struct kvt_worker *worker, void *context,
@@ -166,7 +166,7 @@ static enum kvt_status fill_tiles(struct kvt_worker *worker, struct moving *m,
 	if (x->t->step[x->group].direct &&
 	    kvt_dump_has_tiles(source_of(m), x->group, box))
 		return each_tile(worker, x->dst_tiling, box, same_tile, m, err);
-	if ((status = kvt_read(worker, source_of(m), x->group, box, NULL,
+	if ((status = kvt_read(worker, source_of(m), x->group, box, m->source.layout,
 			       m->source.bytes, err)) ||
 	    (status = spoil(m, &m->source, err)))
 		return status;
@@ -205,7 +205,7 @@ static struct moving moving_of(struct kvt_worker *worker, const struct transfer 
 			.waiting = tiled ? (struct waiting *)(void *)(worker->buffer[3] +
 				   writer * room->waiting) : NULL,
 		},
-		.source = { &x->from->layout, *box, worker->buffer[0] },
+		.source = { &x->order, *box, worker->buffer[0] },
 	};
 }
 
@@ -265,7 +265,7 @@ static struct kvt_work group_work(const struct transform *t, struct transfer *ct
 
 	for (int i = 0; i < t->n; i++)
 		kvt_work_reads(&work, t->source[i], ctx->group, &step->cut,
-			       ctx->dst_tiling ? NULL : &ctx->to->layout);
+			       ctx->dst_tiling ? &ctx->order : &ctx->to->layout);
 	if (t->n > 1) {
 		/* all that the box has in any of them, once */
 		work.share = true;
@@ -286,13 +286,20 @@ static struct kvt_work group_work(const struct transform *t, struct transfer *ct
 
 static struct transfer transfer_of(const struct transform *t, int group)
 {
+	const struct kvt_group *from = kvt_dump_group(t->source[0], group);
+	const struct kvt_group *to = &kvt_writer_snapshot(t->writer[0])->group[group];
+	const struct kvt_tiling *tiling = kvt_writer_tiling(t->writer[0], group);
+	/* what is an array is read as it lies, and a device permutes */
+	bool runs = tiling && dump_leaf_tiling(t->source[0], group) && !t->run.device;
+
 	return (struct transfer){
 		.t = t, .group = group,
+		.order = runs ? tile_runs(&to->layout, tiling, &to->shape) :
+				from->layout,
 		.room = put_room(t->writer[0], group, &t->step[group].cut),
-		.from = kvt_dump_group(t->source[0], group),
-		.to = &kvt_writer_snapshot(t->writer[0])->group[group],
+		.from = from, .to = to,
 		.src_tiling = kvt_dump_tiling(t->source[0], group),
-		.dst_tiling = kvt_writer_tiling(t->writer[0], group),
+		.dst_tiling = tiling,
 	};
 }
 
@@ -328,4 +335,14 @@ enum kvt_status transform_run(struct transform *t, struct kvt_error *err)
 	for (int i = 0; !status && i < t->n; i++)
 		status = kvt_finish(t->writer[i], err);
 	return status;
+}
+
+enum kvt_status kvt_write(struct kvt_writer *const *writers,
+			  const struct kvt_dump *const *dumps, int n,
+			  const struct kvt_run *run, struct kvt_error *err)
+{
+	struct transform t = { .n = n, .source = dumps, .writer = writers, .run = *run };
+	enum kvt_status status = transform_plan(&t, err);
+
+	return status ? status : transform_run(&t, err);
 }

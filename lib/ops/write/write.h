@@ -10,6 +10,7 @@ struct transfer {
 	struct put_room room;		/* of one writer */
 	int group;
 	const struct kvt_group *from, *to;
+	struct kvt_layout order;	/* of a box that tiles are made of */
 	const struct kvt_tiling *src_tiling, *dst_tiling;	/* NULL: flat */
 };
 

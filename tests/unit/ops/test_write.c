@@ -612,6 +612,135 @@ static void test_cells_are_copied(void **state)
 	kvt_dump_close(dump);
 }
 
+/* ---- several at once ---------------------------------------------------- */
+
+enum { NRANKS = 4 };
+
+/* Ranks of 'dump' into files, all in one run. */
+static enum kvt_status write_ranks(struct kvt_dump *out[NRANKS], const char *folder,
+				   const char *ending, const struct kvt_dump *dump,
+				   const struct spoiled *spoil, struct kvt_error *err)
+{
+	struct kvt_dump *rank[NRANKS];
+	struct kvt_writer *writer[NRANKS];
+	struct transform t = {
+		.n = NRANKS, .source = (const struct kvt_dump *const *)rank,
+		.writer = writer, .spoil = spoil, .run = { .threads = 3 },
+	};
+	struct path path[NRANKS];
+	enum kvt_status status;
+
+	for (int r = 0; r < NRANKS; r++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "rank%d.%s", r, ending);
+		path[r] = join(folder, name);
+		rank[r] = slice(dump, &(struct kvt_slice_options){
+				.rank = { NRANKS, r } });
+		expect(kvt_create(&writer[r], path[r].s, &small,
+				  kvt_dump_snapshot(rank[r]), err), KVT_OK, err, NULL);
+	}
+	status = spoil ? transform_plan(&t, err) :
+		 kvt_write(writer, t.source, NRANKS, &t.run, err);
+	if (!status && spoil)
+		status = transform_run(&t, err);
+	if (!status)
+		expect(kvt_publish(writer, NRANKS, err), KVT_OK, err, NULL);
+	for (int r = 0; r < NRANKS; r++) {
+		kvt_close_writer(writer[r]);
+		kvt_dump_close(rank[r]);
+		out[r] = status ? NULL : open_dump(path[r].s);
+	}
+	return status;
+}
+
+/* What ranks share of a leaf is read once, and each has its own. */
+static void test_several(void **state)
+{
+	static const char *const endings[] = { "h5", "npy", "safetensors" };
+	struct kvt_dump *tiled = write_source(join(*state, "a.h5").s);
+	struct placed_dump memory;
+	struct kvt_snapshot s;
+	struct kvt_error err = { "" };
+
+	describe(&s, "BSHLKD");
+	memory = number_dump(&s, 0);
+	for (int e = 0; e < 3; e++)
+		for (int from = 0; from < 2; from++) {
+			struct kvt_dump *out[NRANKS];
+
+			expect(write_ranks(out, *state, endings[e],
+					   from ? memory.dump : tiled, NULL, &err),
+			       KVT_OK, &err, NULL);
+			for (int r = 0; r < NRANKS; r++) {
+				assert_int_equal(kvt_dump_group(out[r], 0)->head_start,
+						 r);
+				check_places(out[r], 0);
+				if (!e)
+					check_cells(out[r]);
+				kvt_dump_close(out[r]);
+			}
+			for (int r = 0; r < NRANKS; r++) {
+				char name[32];
+
+				snprintf(name, sizeof(name), "rank%d.%s", r, endings[e]);
+				remove(join(*state, name).s);
+				snprintf(name, sizeof(name), "rank%d.json", r);
+				remove(join(*state, name).s);
+			}
+		}
+	kvt_dump_close(tiled);
+	drop_dump(&memory);
+}
+
+/* One byte, of the writer and element that were named. */
+static void test_spoiled(void **state)
+{
+	const struct spoiled spoil = { .writer = 2, .index = { 3, 7, 2, 0, 1, 5 } };
+	struct kvt_dump *dump = write_source(join(*state, "a.h5").s), *out[NRANKS];
+	struct kvt_error err = { "" };
+
+	expect(write_ranks(out, *state, "h5", dump, &spoil, &err), KVT_OK, &err, NULL);
+	for (int r = 0; r < NRANKS; r++) {
+		const struct kvt_group *g = kvt_dump_group(out[r], 0);
+		struct kvt_box all = kvt_box_whole(&g->shape);
+		uint32_t *numbers = read_numbers(out[r], 0), *at = numbers;
+		int64_t i[KVT_NAXES] = { 0 };
+
+		do {
+			bool here = r == spoil.writer &&
+				    !memcmp(i, spoil.index, sizeof(i));
+
+			expect_number(*at++, number_of(g, 0, i) ^ (here ? 0xff : 0), i);
+		} while (next_index(i, &all));
+		free(numbers);
+		kvt_dump_close(out[r]);
+	}
+	kvt_dump_close(dump);
+}
+
+static void test_unlike(void **state)
+{
+	struct kvt_dump *dump = write_source(join(*state, "a.h5").s);
+	struct kvt_dump *half = slice(dump, &(struct kvt_slice_options){
+			.rank = { 2, 1 } });
+	const struct kvt_dump *source[] = { dump, half };
+	struct kvt_writer *writer[2];
+	const struct kvt_run run = { .threads = 1 };
+	struct kvt_error err = { "" };
+
+	for (int i = 0; i < 2; i++)
+		expect(kvt_create(&writer[i], join(*state, i ? "c.h5" : "b.h5").s, &small,
+				  kvt_dump_snapshot(source[i]), &err), KVT_OK, &err,
+		       NULL);
+	expect(kvt_write(writer, source, 2, &run, &err), KVT_USAGE, &err,
+	       "output 2 is laid out differently from the first");
+	for (int i = 0; i < 2; i++)
+		kvt_close_writer(writer[i]);
+	kvt_dump_close(half);
+	kvt_dump_close(dump);
+}
+
 /* ---- memory ------------------------------------------------------------- */
 
 /* What it says beforehand is not more than it was told. */
@@ -651,6 +780,9 @@ int main(void)
 		IN_A_FOLDER(test_raw),
 		IN_A_FOLDER(test_cells_are_held),
 		IN_A_FOLDER(test_cells_are_copied),
+		IN_A_FOLDER(test_several),
+		IN_A_FOLDER(test_spoiled),
+		IN_A_FOLDER(test_unlike),
 		IN_A_FOLDER(test_memory),
 	};
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_tiles.c - in which order of a box its tiles are runs
+ *
+ * Of random tilings and boxes: what is said to be a run must have each element of the
+ * tile where the tile itself has it, and what must be one is said to be.
+ */
+#include "tests/unit/dump/places.h"
+
+#include "lib/dump/read.h"
+
+static uint64_t seed;
+
+static int64_t draw(int64_t n)
+{
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (int64_t)(seed >> 33) % n;
+}
+
+static const char *const layouts[] = {
+	"LBSHKD", "LBHSKD", "BLSHKD", "BHLSKD", "LBKSHD", "KLBHSD", "LBHKDS",
+	"L B K H D/2 S D%2", "LHBSKD", "K:LBSHD V:LBHSD",
+};
+enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
+
+static struct kvt_views views_of(const struct kvt_layout *layout,
+				 const struct kvt_box *box)
+{
+	struct kvt_views views;
+	struct kvt_error err = { "" };
+
+	expect(kvt_layout_views(&views, layout, box, 4, &err), KVT_OK, &err, NULL);
+	return views;
+}
+
+/* Tiles of one head and kv, and of all states and channels, as snapshots have them. */
+static struct kvt_tiling draw_tiling(const int64_t n[KVT_NAXES], bool usual)
+{
+	struct kvt_tiling t = { .nbytes = 4, .elem = 4 };
+
+	for (int a = 0; a < KVT_NAXES; a++) {
+		t.n[a] = usual ? (a == NS || a == ND ? n[a] : a == NB ? 1 + draw(3) : 1) :
+				 1 + draw(n[a]);
+		t.nbytes *= t.n[a];
+	}
+	return t;
+}
+
+/* True: the tile is a run of the box. */
+static bool check_tile(const struct kvt_layout *layout, const struct kvt_layout *runs,
+		       const struct kvt_tiling *tiling, const struct kvt_box *box,
+		       const int64_t begin[KVT_NAXES])
+{
+	static uint8_t bytes[1 << 20];
+	const struct placed placed = { runs, *box, bytes };
+	const uint8_t *at = tile_run_at(&placed, runs, tiling, begin);
+	struct kvt_box tile;
+	struct kvt_views in_box, in_tile;
+	int64_t i[KVT_NAXES];
+
+	if (!at)
+		return false;
+	for (int a = 0; a < KVT_NAXES; a++) {
+		tile.begin[a] = i[a] = begin[a];
+		tile.end[a] = begin[a] + tiling->n[a];
+		assert_true(tile.begin[a] >= box->begin[a] && tile.end[a] <= box->end[a]);
+	}
+	in_box = views_of(runs, box);
+	in_tile = views_of(layout, &tile);
+	do {
+		int64_t here[KVT_NAXES], there[KVT_NAXES];
+
+		for (int a = 0; a < KVT_NAXES; a++) {
+			here[a] = i[a] - box->begin[a];
+			there[a] = i[a] - begin[a];
+		}
+		assert_int_equal(kvt_views_at(&in_box, here),
+				 at - bytes + kvt_views_at(&in_tile, there));
+	} while (next_index(i, &tile));
+	return true;
+}
+
+static void test_runs(void **state)
+{
+	int found = 0, usual_found = 0, usual = 0;
+
+	(void)state;
+	for (int round = 0; round < 3000; round++) {
+		const int64_t n[] = { 1 + draw(3), 1 + draw(9), 1 + draw(4), 1 + draw(3),
+				      2, 2 << draw(2) };
+		const struct kvt_shape shape = { .n = { n[0], n[1], n[2], n[3], n[4],
+							n[5] }, .elem = 4 };
+		const char *text = layouts[draw(NLAYOUTS)];
+		bool as_usual = draw(2) || strchr(text, '/');	/* no split is torn */
+		struct kvt_tiling tiling = draw_tiling(n, as_usual);
+		struct kvt_box box = kvt_box_whole(&shape);
+		int64_t begin[KVT_NAXES];
+		struct kvt_layout layout, runs;
+
+		assert_int_equal(kvt_layout_parse(&layout, text, NULL), KVT_OK);
+		runs = tile_runs(&layout, &tiling, &shape);
+		for (int a = 0; a < KVT_NAXES; a++)
+			begin[a] = draw((n[a] + tiling.n[a] - 1) / tiling.n[a]) *
+				   tiling.n[a];
+		if (draw(2)) {
+			/* a piece: one row of tiles */
+			box.begin[NB] = begin[NB];
+			box.end[NB] = begin[NB] + tiling.n[NB];
+			box = box_cut(&box, &shape);
+		}
+		if (check_tile(&layout, &runs, &tiling, &box, begin)) {
+			found++;
+			usual_found += as_usual;
+		}
+		usual += as_usual && layout.nplanes == 1 &&
+			 layout.plane[0].part[1].axis == KVT_AXIS_B &&
+			 begin[NB] + tiling.n[NB] <= n[NB];
+	}
+	/* where B is next to the layers, all of them */
+	assert_true(usual > 500 && usual_found >= usual && found > usual_found);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		{ "tiles as runs of a box", test_runs, NULL, NULL, NULL },
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("tiles", tests, NULL, NULL);
+}
