@@ -35,7 +35,7 @@ struct kvt_stored {
 	int64_t capacity;
 	int64_t nbytes;
 	uint32_t filter_mask;		/* bit i: stage i was skipped */
-	const char *path;		/* for messages; kvt_load_tile() sets it */
+	const char *path;		/* for messages; whoever loads it sets it */
 };
 
 /* Where it lies there. */
