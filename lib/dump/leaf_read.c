@@ -120,7 +120,9 @@ enum kvt_status leaf_load_tile(const struct kvt_leaf *leaf, int group,
 struct reading {
 	const struct kvt_leaf *leaf;
 	int group;
+	const struct kvt_box *box;	/* of the leaf */
 	const struct placed *dst;
+	const int64_t *shift;		/* from there to dst */
 };
 
 /* What of a tile is in a box that need not end where tiles do. */
@@ -146,16 +148,30 @@ static enum kvt_status read_tile(struct kvt_worker *worker, void *context,
 	struct kvt_stored stored = { .bytes = worker->stored,
 				     .capacity = kvt_stored_bound(tiling) };
 	struct placed tile = { &group->layout, tile_box(tiling, begin), worker->tile };
-	struct kvt_box part = box_shared(&tile.box, &r->dst->box);
-	uint8_t *in_place = tile_run_at(r->dst, &r->leaf->runs[r->group], tiling, begin);
+	struct kvt_box part = box_shared(&tile.box, r->box), to = part;
+	uint8_t *in_place = NULL;
 	enum kvt_status status;
 
+	for (int a = 0; a < KVT_NAXES; a++)
+		box_take(&to, a, part.begin[a] + r->shift[a], part.end[a] - part.begin[a]);
+	if (!memcmp(&part, &tile.box, sizeof(part)))
+		in_place = tile_run_at(r->dst, &r->leaf->runs[r->group], tiling,
+				       to.begin);
 	if ((status = leaf_load_tile(r->leaf, r->group, begin, &stored, err)) ||
 	    (status = kvt_decode(in_place ? in_place : worker->tile, &stored, tiling,
 				 worker->scratch, err)))
 		return status;
 	return in_place ? KVT_OK :
-	       copy_box(worker, r->dst, &tile, &part, group->shape.elem, err);
+	       copy_part(worker, r->dst, &to, &tile, &part, group->shape.elem, err);
+}
+
+enum kvt_status read_tiles(struct kvt_worker *worker, const struct kvt_leaf *leaf,
+			   int group, const struct kvt_box *box, const struct placed *dst,
+			   const int64_t shift[KVT_NAXES], struct kvt_error *err)
+{
+	struct reading reading = { leaf, group, box, dst, shift };
+
+	return each_tile(worker, leaf_tiling(leaf, group), box, read_tile, &reading, err);
 }
 
 static const void *bytes_of(const struct kvt_leaf *leaf, int group)
@@ -169,13 +185,12 @@ enum kvt_status read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf
 				 struct kvt_error *err)
 {
 	const struct kvt_group *from = &leaf->snapshot.group[group];
-	struct reading reading = { leaf, group, dst };
+	const int64_t shift[KVT_NAXES] = { 0 };
 	enum kvt_status status;
 	struct placed src;
 
 	if (leaf_tiling(leaf, group))
-		return each_tile(worker, leaf_tiling(leaf, group), &dst->box, read_tile,
-				 &reading, err);
+		return read_tiles(worker, leaf, group, &dst->box, dst, shift, err);
 	if (!bytes_of(leaf, group) && kvt_layout_equal(&from->layout, dst->layout))
 		return leaf->ops->read_box(leaf, group, &dst->box, dst->bytes, err);
 	if ((status = read_around(&src, worker, leaf, group, &dst->box, err)))

@@ -161,6 +161,14 @@ static inline struct kvt_segment segment_clip(const struct kvt_segment *s,
 KVT_MUST_CHECK enum kvt_status
 read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
 	  const struct placed *dst, struct kvt_error *err);
+/*
+ * A box of a leaf with tiles, without a piece between: to dst, where indices differ by
+ * 'shift'.
+ */
+KVT_MUST_CHECK enum kvt_status
+read_tiles(struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
+	   const struct kvt_box *box, const struct placed *dst,
+	   const int64_t shift[KVT_NAXES], struct kvt_error *err);
 /* A stored tile of the leaf. */
 KVT_MUST_CHECK enum kvt_status
 leaf_load_tile(const struct kvt_leaf *leaf, int group, const int64_t begin[KVT_NAXES],

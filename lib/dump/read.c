@@ -116,6 +116,42 @@ static bool is_beside(const struct map_part *part, const struct kvt_box *box)
 	       !segment_clip(&part->kv, box, KVT_AXIS_K).count;
 }
 
+static bool ends_rows(const struct kvt_box *there, const struct kvt_tiling *tiling,
+		      const struct kvt_shape *shape, enum kvt_axis axis)
+{
+	return there->begin[axis] % tiling->n[axis] == 0 &&
+	       (there->end[axis] % tiling->n[axis] == 0 ||
+		there->end[axis] == shape->n[axis]);
+}
+
+/*
+ * Do whole rows of tiles go over as they lie, so that no tile is wanted again?  Then
+ * how far: shift[].
+ */
+static bool goes_over(int64_t shift[KVT_NAXES], struct kvt_box *there,
+		      const struct pieces *p, const struct map_part *part,
+		      const struct kvt_box *box)
+{
+	const struct kvt_tiling *tiling = part_tiling(part);
+	const struct kvt_shape *shape = &part_group(part)->shape;
+	struct pieces near = pieces_of(&p->here, p->layer, p->block, NULL);
+	struct kvt_segment c;
+
+	if (!tiling || part->nchannels != 1 || !piece_next(&near) ||
+	    memcmp(&near.here, &p->here, sizeof(p->here)) ||
+	    !ends_rows(there, tiling, shape, KVT_AXIS_L) ||
+	    !ends_rows(there, tiling, shape, KVT_AXIS_B))
+		return false;
+	c = segment_clip(&part->channels[0], box, KVT_AXIS_D);
+	box_take(there, KVT_AXIS_D, c.from, c.count);
+	for (int a = 0; a < KVT_NAXES; a++)
+		shift[a] = p->here.begin[a] - there->begin[a];
+	shift[KVT_AXIS_H] = part->heads.at - part->heads.from;
+	shift[KVT_AXIS_K] = part->kv.at - part->kv.from;
+	shift[KVT_AXIS_D] = c.at - c.from;
+	return c.count > 0;
+}
+
 static enum kvt_status read_part(struct kvt_worker *worker, const struct map_part *part,
 				 const struct placed *dst, struct kvt_error *err)
 {
@@ -127,12 +163,19 @@ static enum kvt_status read_part(struct kvt_worker *worker, const struct map_par
 		return KVT_OK;
 	while (!status && piece_next(&p)) {
 		struct pieces near = pieces_of(&p.here, p.layer, p.block, NULL);
+		int64_t shift[KVT_NAXES];
 		struct kvt_box there;
 		struct placed src;
 
 		if (!piece_is_there(&p))
 			continue;
 		there = box_there(&p, part, &dst->box);
+		if (!worker_work(worker)->share &&
+		    goes_over(shift, &there, &p, part, &dst->box)) {
+			status = read_tiles(worker, part->leaf, part->group, &there, dst,
+					    shift, err);
+			continue;
+		}
 		status = read_around(&src, worker, part->leaf, part->group, &there, err);
 		while (!status && piece_next(&near))
 			status = put_runs(worker, dst, &src, &near, part, err);
