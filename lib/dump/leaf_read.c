@@ -153,7 +153,8 @@ static enum kvt_status read_tile(struct kvt_worker *worker, void *context,
 	enum kvt_status status;
 
 	for (int a = 0; a < KVT_NAXES; a++)
-		box_take(&to, a, part.begin[a] + r->shift[a], part.end[a] - part.begin[a]);
+		box_take(&to, a, part.begin[a] + r->shift[a],
+			 part.end[a] - part.begin[a]);
 	if (!memcmp(&part, &tile.box, sizeof(part)))
 		in_place = tile_run_at(r->dst, &r->leaf->runs[r->group], tiling,
 				       to.begin);

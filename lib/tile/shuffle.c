@@ -17,6 +17,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 enum { RUN = 64 };		/* elements that the inner loops take at once */
 
 /* Even bytes of 2 * RUN to 'even', odd ones to 'odd'. */
+/*
+ * Loops of a few instructions: across lines of the instruction cache they take up to
+ * twice as long, and any change elsewhere in the program moves them.
+ */
+#define HOT __attribute__((aligned(64)))
+
 static void split(uint8_t *restrict even, uint8_t *restrict odd,
 		  const uint8_t *restrict src)
 {
@@ -63,7 +69,7 @@ static void shuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 		split(dst + q * n, dst + (q + elem / 2) * n, src + 2 * q * RUN);
 }
 
-static void unshuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
+HOT static void unshuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 {
 	uint8_t buf[2][8 * RUN];
 	int half = RUN, flip = 0;
@@ -147,7 +153,7 @@ enum {
 };
 
 /* LANES words in each of 'steps' steps. */
-static void add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps)
+HOT static void add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps)
 {
 	uint32_t a[LANES] = { 0 }, b[LANES] = { 0 };
 	uint64_t t1 = 0, t2 = 0;
