@@ -82,6 +82,64 @@ ops() {
 	jq -e '.groups[0] | .bytes == 8 * .unique_bytes and .pairs == 8' plan
 }
 
+# moves MODE ARG...: the bytes of the transfer that all modes are asked for
+moves() {
+	case $1 in
+	plan) sim --json -t 17 "${@:2}" | jq '[.groups[].bytes] | add' ;;
+	time) sim time --json -t 17 "${@:2}" | jq .request.bytes_transferred ;;
+	sweep) sim sweep --json --layouts=nhd -t 17 "${@:2}" | jq '.rows[].bytes' ;;
+	emit) sim emit -t 17 "${@:2}" | awk -F, 'NR > 1 { n += $14 } END { print n }' ;;
+	*) sim "$1" --json --trace=trace "${@:2}" | jq .bytes ;;
+	esac
+}
+
+@test "each mode of transfer-sim takes the same words for what moves" {
+	mkdir mine
+	cp "$root/models/llama-3.1-8b.json" mine/ours.json
+	echo '{"timestamp": 0, "input_length": 17, "output_length": 1, "hash_ids": [1]}' >trace
+	# a token: 32 layers, 8 heads, 2 x 128 numbers of 2 bytes
+	local token=$((32 * 8 * 2 * 128 * 2)) mode ours=(-m ours --models=mine)
+	for mode in plan time sweep emit replay faults; do
+		[ "$(moves $mode "${ours[@]}")" = $((17 * token)) ]
+		[ "$(moves $mode "${ours[@]}" --cache-dtype=float8_e4m3fn)" = $((17 * token / 2)) ]
+		[ "$(moves $mode "${ours[@]}" --partial=whole)" = $((2 * 16 * token)) ]
+	done
+	for mode in plan time sweep emit 'replay --trace=trace' 'faults --trace=trace'; do
+		# shellcheck disable=SC2086	# a mode and its option
+		refused 5 'nowhere: no folder of models is there' $mode -m ours --models=nowhere
+	done
+	# 4 layers of 8 heads; 24 of 128 x 64 + 2 x 8 x 128 channels, of which 3 of 4
+	# taps are kept, and of 128 x 64 x 128 numbers of 4 bytes
+	local bytes=$((17 * 4 * 8 * 2 * 128 * 2 + 24 * 10240 * 3 * 2 + 24 * 1048576 * 4))
+	for mode in plan time sweep emit replay faults; do
+		[ "$(moves $mode -m nemotron-h-8b --conv=ds)" = $bytes ]
+		[ "$(moves $mode -m nemotron-h-8b --conv=sd)" = $bytes ]
+	done
+}
+
+@test "emit and time know replicas, dumps and scopes as plan does" {
+	local args=(-m qwen3-235b-a22b --src tp=8 --dst tp=4 --replica-map=modulo)
+	sim emit "${args[@]}" | awk -F, 'NR > 1 { print $2, $3 }' | sort -u >pairs
+	[ "$(paste -s -d , pairs)" = '0 0,1 1,2 2,3 3' ]
+	sim time --json "${args[@]}" | jq -c '[.rank_pairs[] | [.src_rank, .dst_rank]]' >pairs
+	[ "$(cat pairs)" = '[[0,0],[1,1],[2,2],[3,3]]' ]
+	# 128 blocks of 32 layers, one behind the other
+	for row in 'max 1' 'rfc 128' 'layer 4096'; do
+		read -r scope n <<<"$row"
+		[ "$(sim emit -m llama-3.1-8b --src layout=blshc --scope="$scope" |
+			tail -n +2 | wc -l)" = "$n" ]
+	done
+	# request C: 80 tokens of 5 layers, 4 heads, 2 x 8 numbers of 2 bytes
+	[ "$(sim emit --request=C "$nhd" "$bs32" | awk -F, 'NR > 1 { n += $14 } END { print n }')" = \
+		$((80 * 5 * 4 * 2 * 8 * 2)) ]
+	[ "$(sim time --json --request=C "$nhd" "$bs32" | jq .request.bytes_transferred)" = \
+		$((80 * 5 * 4 * 2 * 8 * 2)) ]
+	args=("$kv/mamba2g4/tp1_DS/rank0.npy" "$kv/mamba2g4/tp2_SD/rank0.npy")
+	sim emit --mamba-groups=4 "${args[@]}" | diff - <(sim --ops --mamba-groups=4 "${args[@]}")
+	[ "$(sim time --json --mamba-groups=4 "${args[@]}" | jq .request.bytes_transferred)" = \
+		"$(sim --json --mamba-groups=4 "${args[@]}" | jq '[.groups[].bytes] | add')" ]
+}
+
 @test "transfer-sim deals replicas by modulo if told" {
 	sim --json -m qwen3-235b-a22b --src tp=8 --dst tp=4 --replica-map=modulo |
 		jq -c '[.groups[0].rank_pairs[] | [.src_rank, .dst_rank]]' >pairs
@@ -238,6 +296,11 @@ ops() {
 		--requests needs --json|replay -m llama-3.1-8b --synthetic=1,2 --requests
 		--slo-percent needs --slo|replay -m llama-3.1-8b --synthetic=1,2 --slo-percent=9
 		--request is of two dumps|emit -m llama-3.1-8b --request=A
+		--mamba-groups is of two dumps|emit -m llama-3.1-8b --mamba-groups=4
+		--mamba-groups is of two dumps|time -m llama-3.1-8b --mamba-groups=4
+		--mamba-groups is of two dumps|sweep -m llama-3.1-8b --mamba-groups=4
+		--mamba-groups is of two dumps|replay -m llama-3.1-8b --synthetic=1,2 --mamba-groups=4
+		--request is of two dumps|replay -m llama-3.1-8b --synthetic=1,2 --request=A
 	END
 }
 
