@@ -96,6 +96,22 @@ refused() {
 	jq -e '.groups[0].states == 432' report
 }
 
+@test "transfer-sim exec puts conv states by channel or by tap, as it is told" {
+	local from to
+	for from in DS SD; do
+		for to in ds sd; do
+			exec_ -f --all-states --mamba-groups=4 --dst=tp=1 --conv=$to -o new.h5 \
+				"$kv/mamba2g4/tp1_$from/rank0.npy"
+			same_digest "$sd" new.h5
+			[ "$(kvtool describe --json new.h5 | jq -r '.groups[0] | .id, .layout' |
+				xargs)" = "conv LB${to^^}" ]
+		done
+	done
+	# without a word as in the source
+	exec_ -f --all-states --mamba-groups=4 --dst=tp=1 -o new.h5 "$sd"
+	[ "$(kvtool describe --json new.h5 | jq -r '.groups[0].layout')" = LBSD ]
+}
+
 @test "transfer-sim exec moves what a cut request still has" {
 	kvtool slice -q --request=A --tokens=37:300 -o cut.h5 "$nhd"
 	exec_ --json --dst=block-size=24,ids=scatter --fill=90 -o moved.h5 cut.h5 >report

@@ -28,6 +28,21 @@ refused() {
 	cmp e1.h5 w1.h5
 	wire --all-states --mamba-groups=4 -o m.npy "$kv"/mamba2g4/tp4_DS/*.npy "$sd"
 	same_digest "$sd" m.npy
+	# 421, 188 and 80 tokens, in 27, 12 and 5 blocks of 16
+	exec_ --dst=ids=reverse,pool=64 -o base.h5 "$nhd"
+	local option states
+	for option in --cached=64:497 --partial=whole:704 --uncompressed:689 --threads=2:689; do
+		states=${option#*:} option=${option%:*}
+		exec_ -f "$option" -o e.h5 "$nhd" base.h5
+		wire -f --json "$option" -o w.h5 "$nhd" base.h5 >report
+		cmp e.h5 w.h5
+		[ "$(jq '[.groups[].states] | add' report)" = "$states" ]
+	done
+	exec_ -f --uncompressed -o e.h5 "$nhd" base.h5
+	run ! cmp -s e.h5 w.h5
+	exec_ -f --all-states --mamba-groups=4 --dst=tp=1 --conv=ds -o e.h5 "$sd"
+	wire -f --all-states --mamba-groups=4 --dst=tp=1 --conv=ds -o w.h5 "$sd"
+	cmp e.h5 w.h5
 	run -1 --separate-stderr kvtool transfer-sim wire --no-sync --corrupt-op=7 \
 		-o bad.h5 "$nhd" "$bs32"
 	said 'expected 0x'
