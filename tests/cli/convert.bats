@@ -306,3 +306,114 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 	run -2 --separate-stderr kvtool where "${told[@]}" --set=rank=0_1 --offset=8 behind.bin
 	one_sentence
 }
+
+# takes COMMAND FILE WORD...: the command reads it, described so, as ref.h5
+takes() {
+	local command=$1 file=$2 \
+		shows='.groups[0] | [.layout, .dtype, .blocks, .block_size, .data_bytes]'
+	local word words=() change
+	for word in "${@:3}"; do
+		case $command,$word in
+		# these say something else of that command, or nothing that is missing
+		slice,--layers=* | slice,--heads=* | slice,--blocks=* | copy-blocks,--blocks=*) ;;
+		*) words+=("$word") ;;
+		esac
+	done
+	[ "$command" != slice ] || words+=("${whole[@]}")
+	rm -f out.h5
+	case $command in
+	describe)
+		kvtool describe --json "${words[@]}" "$file" | jq -c "$shows" |
+			diff - <(kvtool describe --json ref.h5 | jq -c "$shows") ;;
+	digest) [ "$(value blocks "$file" "${words[@]}")" = "$(value blocks ref.h5)" ] ;;
+	where) kvtool where "${words[@]}" --memory --offset=0 "$file" | grep -q 'at .*block=0' ;;
+	fsck) kvtool fsck "${words[@]}" "$file" ;;
+	diff) kvtool diff --by=blocks "${words[@]}" "$file" ref.h5 >/dev/null ;;
+	expect)
+		kvtool expect write -f -o ref.kvc ref.h5 &&
+			kvtool expect check "${words[@]}" ref.kvc "$file" >/dev/null ;;
+	mutate)
+		change=(mutate -q --no-sync -f --fault=zero-block --seed=1)
+		kvtool "${change[@]}" -o want.h5 ref.h5 &&
+			kvtool "${change[@]}" "${words[@]}" -o out.h5 "$file" &&
+			[ "$(value blocks out.h5)" = "$(value blocks want.h5)" ] ;;
+	*)
+		case $command in
+		convert) kvtool convert -q --no-sync -f "${words[@]}" "$file" out.h5 ;;
+		copy-blocks) kvtool copy-blocks -q --no-sync -f --blocks=0:0 "${words[@]}" \
+			-o out.h5 "$file" "$file" ;;
+		relayout) kvtool relayout -q --no-sync -f --to="$to" "${words[@]}" -o out.h5 "$file" ;;
+		reblock) kvtool reblock -q --no-sync -f -b "$states" "${words[@]}" -o out.h5 "$file" ;;
+		*) kvtool "$command" -q --no-sync -f "${words[@]}" -o out.h5 "$file" ;;
+		esac && [ "$(value blocks out.h5)" = "$(value blocks ref.h5)" ] ;;
+	esac || { echo "$command ${words[*]} $file"; return 1; }
+}
+
+@test "every command takes every word about its input" {
+	local all whole to states command word
+	all='describe relayout convert digest where slice merge reblock copy-blocks diff
+		expect fsck import mutate'
+	small_raw in.bin
+	printf 'a header' | cat - in.bin >behind.bin
+	kvtool convert -q "${small[@]}" in.bin ref.h5
+	to=nhd states=16 whole=(--spec=gqa:layers=2,heads=2,head-dim=8)
+	for command in $all; do
+		for word in page-size tokens-per-block; do
+			takes "$command" behind.bin --skip=8 --from=raw --layout=nhd --dtype=bf16 \
+				--layers=2 --blocks=3 --$word=16 --heads=2 --head-dim=8
+		done
+	done
+	# 512 fp8 numbers, 4 float32 scales, 64 bfloat16 numbers are 656 bytes
+	small_raw in.bin
+	head -c 3936 in.bin >ds.bin
+	to=mla states=1 whole=(--spec=mla:layers=2,latent=656 --dtype=uint8)
+	kvtool convert -q -f --layout=mla --content-type=fp8-ds-mla --layers=2 --block-size=1 \
+		ds.bin ref.h5
+	for command in $all; do
+		takes "$command" ds.bin --layout=mla --content-type=fp8-ds-mla --layers=2 \
+			--page-size=1
+	done
+	# pages of states that are one: 2 layers, 3 blocks of 4, 32 numbers
+	head -c 1536 in.bin >mla.bin
+	to=mla states=4 whole=(--spec=mla:layers=2,latent=32)
+	kvtool convert -q -f --layout=mla --dtype=bf16 --content=32 --layers=2 --block-size=4 \
+		mla.bin ref.h5
+	for command in $all; do
+		takes "$command" mla.bin --layout=mla --dtype=bf16 --content=32 --layers=2 \
+			--page-size=4
+	done
+}
+
+@test "every command takes a manifest by name, trusts it if told, and takes --set" {
+	local all whole=() to=nhd states=16 command
+	all='describe relayout convert digest where slice merge reblock copy-blocks diff expect
+		fsck import mutate'
+	kvtool convert -q "$nhd" d.npy
+	mv d.json other.json
+	kvtool convert -q -f --manifest=other.json d.npy ref.h5
+	[ "$(value blocks ref.h5)" = "$(value blocks "$nhd")" ]
+	for command in $all; do
+		takes "$command" d.npy --manifest=other.json
+		run ! takes "$command" d.npy
+	done
+	# a byte of the data is another than the manifest proves
+	printf '\x55' | dd of=d.npy bs=1 seek=100000 conv=notrunc status=none
+	kvtool convert -q -f --manifest=other.json --trust-manifest d.npy ref.h5
+	[ "$(value blocks ref.h5)" != "$(value blocks "$nhd")" ]
+	for command in $all; do
+		takes "$command" d.npy --manifest=other.json --trust-manifest
+		run ! takes "$command" d.npy --manifest=other.json
+		[[ $output == *'was written for d.npy with'* ]]
+	done
+	# the files do not say of how many ranks they are
+	local tree=$root/testdata/engines/vllm/offload_tp1_vec_bs32/root
+	states=32 whole=(--spec=gqa:layers=3,heads=4,head-dim=32)
+	kvtool convert -q -f --layout=cpu-vec --heads=4 --head-dim=32 --set=tp-size=1 "$tree" \
+		ref.h5
+	for command in $all; do
+		takes "$command" "$tree" --from=offload --layout=cpu-vec --heads=4 --head-dim=32 \
+			--set=tp-size=1
+		run ! takes "$command" "$tree" --layout=cpu-vec --heads=4 --head-dim=32
+		[[ $output == *'--set tp-size=N'* ]]
+	done
+}
