@@ -264,6 +264,26 @@ moves() {
 	refused 2 'write them to a file' -m llama-3.1-8b \
 		--src "ids=list$(printf ':%d' {1..400})"
 	refused 3 'gives nothing' -m llama-3.1-8b --ops --pair=0:3
+	refused 2 "--pair is '0-1', expected SRC:DST" -m llama-3.1-8b --ops --pair=0-1
+	refused 2 "--partial is 'some', expected valid or whole" -m llama-3.1-8b --partial=some
+	refused 2 "--replica-map is 'x', expected grouped or modulo" -m llama-3.1-8b \
+		--replica-map=x
+	# in every mode, and where nothing has conv states, too
+	local model=(-m llama-3.1-8b --conv=x) new=(--dst=tp=1 -o out.h5 --conv=x "$nhd") mode
+	for mode in plan time sweep emit 'replay --synthetic=1,2' 'faults --synthetic=1,2'; do
+		# shellcheck disable=SC2086	# a mode and its option
+		refused 2 "--conv is 'x', expected sd or ds" $mode "${model[@]}"
+	done
+	for mode in exec wire; do
+		refused 2 "--conv is 'x', expected sd or ds" $mode "${new[@]}"
+	done
+	refused 2 '--src is longer than 2047 characters' -m llama-3.1-8b \
+		--src "ids=list$(printf ':%d' {1..900})"
+	refused 5 'nowhere: No such file' -m llama-3.1-8b --src ids=file:nowhere
+	refused 5 '.: cannot be read' -m llama-3.1-8b --dst ids=file:.
+	refused 2 'expected -o: where to write' wire "$nhd" "$hnd"
+	refused 2 'expected the dumps of the source' exec -o out.h5
+	only
 }
 
 @test "transfer-sim refuses options that would not count" {

@@ -88,6 +88,9 @@ enum kvt_status transfer_how_take(struct kvt_transfer_how *out,
 		return kvt_fail(err, KVT_USAGE,
 				"--replica-map is '%.40s', expected grouped or modulo",
 				a->replicas);
+	if (a->conv && !said(a->conv, "sd") && !said(a->conv, "ds"))
+		return kvt_fail(err, KVT_USAGE, "--conv is '%.40s', expected sd or ds",
+				a->conv);
 	if (a->tokens > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"--tokens is %lld, expected at most %lld",
