@@ -137,6 +137,8 @@ for name in "a.json", "b.bin.json":
 }
 
 @test "convert to null writes nothing" {
+	run -2 --separate-stderr kvtool convert --format null --verify "$nhd" nowhere
+	said '--verify needs a format that can be read, not null'
 	run -0 kvtool convert --format null "$nhd" nowhere
 	only
 }

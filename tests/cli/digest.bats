@@ -89,6 +89,8 @@ assert [d["request"] for d in said["digests"] if d["by"] == "request"
 	run -2 --separate-stderr kvtool digest --scope token "$nhd"
 	one_sentence
 	said token tokens
+	run -2 --separate-stderr kvtool digest --kvd=3 "$nhd"
+	said '--kvd is 3, expected 1 or 2'
 	run -2 --separate-stderr kvtool digest --by heads "$nhd"
 	one_sentence
 	said heads head

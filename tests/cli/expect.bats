@@ -91,6 +91,10 @@ refused() {
 	refused 2 "expected junit=FILE or tap=FILE" check --report=xunit=f c "$nhd"
 	refused 2 "expected junit=FILE or tap=FILE" check --report=junit c "$nhd"
 	refused 2 "only one of" check --json --report=tap=- c "$nhd"
+	printf 'kvtool-contract 1\nmodel = m0%s\n' "$(printf ' | m%d' {1..31})" >most
+	refused 1 'model is stories260K' check most "$nhd"
+	printf 'kvtool-contract 1\nmodel = m0%s\n' "$(printf ' | m%d' {1..32})" >more
+	refused 3 'model: more than 32 alternatives' check more "$nhd"
 	refused 5 "none: cannot open" check none "$nhd"
 	refused 5 "cannot read" check . "$nhd"
 }

@@ -102,6 +102,9 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 	said 'block is given twice'
 	run -2 --separate-stderr kvtool mutate -n "$nhd"
 	said 'expected --fault'
+	run -2 --separate-stderr kvtool mutate -n --fault="swap-kv,block=$(printf '%0250d' 1)" \
+		"$nhd"
+	said '--fault is too long'
 	run -2 --separate-stderr kvtool mutate --fault=swap-kv "$nhd"
 	said 'expected -o'
 }

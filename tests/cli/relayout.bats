@@ -87,6 +87,10 @@ load dumps
 	run -2 --separate-stderr kvtool relayout --to hnd -o out.npy
 	run -2 --separate-stderr kvtool relayout --to hnd -o out.npy "$nhd" "$hnd"
 	only
+	copy_dump "$nhd" in.npy
+	run -2 --separate-stderr kvtool relayout --to 'L B S/2 H S%2 C' in.npy
+	said "no file name can be made of layout 'L B S/2 H S%2 C'"
+	only in.npy in.json
 }
 
 @test "relayout refuses a split that does not divide its axis" {

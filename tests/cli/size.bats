@@ -201,6 +201,8 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		attn_layer_offset=0)"
 	refused 3 'attn_layer_offset is missing' "$(with 'model_type="jamba"' attn_layer_period=2)"
 	refused 3 'give --cache-dtype' "$(with 'torch_dtype="auto"')"
+	refused 3 'layers_block_type is missing, and hybrid_override_pattern too' \
+		"$(with 'model_type="nemotron_h"')"
 }
 
 @test "a config that contradicts itself" {
@@ -220,6 +222,19 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		'hybrid_override_pattern="MX"')"
 	refused 3 'contradict each other' "$(with 'model_type="nemotron_h"' \
 		'hybrid_override_pattern="M*"' 'layers_block_type=["attention", "mamba"]')"
+	refused 3 'no layer caches anything' "$(with 'model_type="nemotron_h"' \
+		'hybrid_override_pattern="-E"')"
+	refused 3 "torch_dtype is 'float7', which names no element type" \
+		"$(with 'torch_dtype="float7"')"
+	local mamba=('model_type="mamba2"' num_heads=8 head_dim=16 state_size=8 n_groups=1
+		conv_kernel=4 expand=2)
+	refused 3 "mamba_ssm_cache_dtype is 'float7', which names no element type" \
+		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float7"')"
+	refused 3 'mamba_ssm_cache_dtype is float32, but mamba_ssm_dtype is bfloat16' \
+		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float32"' \
+			'mamba_ssm_dtype="bfloat16"')"
+	refused 3 'mamba_ssm_cache_dtype is auto, and no type of the model is given' \
+		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="auto"' 'torch_dtype="auto"')"
 }
 
 @test "lists of layers that contradict themselves" {
@@ -287,6 +302,14 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	run -2 kvtool size --tp=2k $config
 	run -2 kvtool size --cache-dtype= $config
 	run -2 kvtool size --tokens=9999999999 $config
+	local spec=--spec=gqa:layers=1,heads=1,head-dim=8
+	run -2 kvtool size $spec --tp="$(printf '1,%.0s' {1..128})"
+	[ "$output" = 'kvtool size: --tp is too long' ]
+	run -2 kvtool size $spec --tp=1 --cache-dtype="$(printf 'auto,%.0s' {1..103})"
+	[ "$output" = 'kvtool size: --cache-dtype is too long' ]
+	# shellcheck disable=SC2046	# a word each
+	run -2 kvtool size $(printf -- "$spec %.0s" {1..33})
+	[ "$output" = 'kvtool size: --spec given more than 32 times' ]
 }
 
 @test "what does not fit, and what always does" {

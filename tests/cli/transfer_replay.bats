@@ -174,4 +174,10 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	refused 2 'from 0 to 1' faults -m llama-3.1-8b --synthetic=1,2 --drop=2
 	refused 3 'one block size' replay -m llama-3.1-8b --synthetic=1,2 --emulate=mooncake --dst block-size=32
 	refused 2 'no operands' replay -m llama-3.1-8b --synthetic=1,2 a b
+	local own='requests of a trace have pools of their own: no dumps, pool or --cached'
+	refused 2 "$own" replay -m llama-3.1-8b --synthetic=1,2 --cached=1
+	refused 2 "$own" replay -m llama-3.1-8b --synthetic=1,2 --src=pool=9
+	refused 2 "$own" faults -m llama-3.1-8b --synthetic=1,2 --dst=tp=2,pool=9
+	refused 2 '--stage is of one transfer' replay -m llama-3.1-8b --synthetic=1,2 \
+		--stage=1M --copy-rate=10
 }

@@ -135,6 +135,11 @@ refused() {
 		.copied_bytes == 2 * .bytes_transferred and
 		.transfer_duration_ns == .closed_form_ns' out
 	near "$(jq .request.transfer_duration_ns out)" $((2 * 268435456 / 100)) 1
+	refused 2 'not between the buffers of --stage' -m llama-3.1-8b --csv --stage=1M \
+		--copy-rate=10
+	refused 2 "--overlap-power is '3', expected 1, 2, 4 or inf" -m llama-3.1-8b \
+		--overlap-power=3
+	refused 2 '9000000000 rails are too many' -m llama-3.1-8b --rails=9000000000
 	refused 2 'need each other' -m llama-3.1-8b --stage=1M
 }
 

@@ -74,6 +74,10 @@ refused() {
 	time=$(awk -F, '/4194304/ { print $12 }' out)
 	[ "$time" -ge $((wire + copy)) ]
 	[ "$time" -le $((wire + copy + 2 * 20 * 5000)) ]
+	refused 2 'a sweep takes --model or --spec, no dumps' sweep "$nhd" "$hnd"
+	refused 2 '--tps has more than 32 items' sweep -m llama-3.1-8b \
+		--tps="$(printf '2,%.0s' {1..33})"
+	refused 2 '--tps is too long' sweep -m llama-3.1-8b --tps="$(printf '%01024d' 0)"
 	refused 2 'go together' sweep -m llama-3.1-8b --stage=4M
 }
 
@@ -248,6 +252,10 @@ figures() {
 	refused 3 "'op_ns' is no number" "${args[@]}" --link=l
 	echo '{"overlap": 2, "setup_us": 1, "op_ns": 1, "post_ns": 2, "rate_gbps": 1}' >l
 	refused 3 'longer than the operation' "${args[@]}" --link=l
+	echo '{"overlap": 2, "setup_us": 1, "op_ns": 1, "rate_gbps": 1, "quality": "guessed"}' >l
+	refused 3 "there is no quality 'guessed'" "${args[@]}" --link=l
+	printf '{"name": "%070d", "overlap": 2, "setup_us": 1, "op_ns": 1, "rate_gbps": 1}' 0 >l
+	refused 3 "'name' is longer than" "${args[@]}" --link=l
 	echo '{"overlap": "inf", "setup_us": 0, "op_ns": 0, "rate_gbps": null}' >l
 	sim "${args[@]}" --link=l --json | jq -e '.rows[0].time_ns == 0'
 	sim "${args[@]}" --link=list | grep -q '^cx7-400g-verbs .*published: '
@@ -256,6 +264,9 @@ figures() {
 @test "transfer-sim report and emit refuse what they cannot do" {
 	refused 2 'nothing to write' report -m llama-3.1-8b
 	refused 2 'needs --trace-out' report -m llama-3.1-8b --svg=a.svg --trace-max=9
+	# of a window of 1 the next token needs nothing
+	refused 3 'nothing moves' emit --format=nixlbench -t 5 \
+		--spec=sliding-window:layers=1,heads=2,head-dim=8,window=1
 	refused 2 "expected csv, jsonl" emit -m llama-3.1-8b --format=toml
 	refused 2 'not ASCII' emit -m llama-3.1-8b --format=kvbench-yaml --matrix-file='a"b'
 	sim report -m llama-3.1-8b --html=a.html

@@ -209,6 +209,7 @@ for path in glob.glob("one/*.safetensors"):
 	refused 2 "--offset is '1k'" --offset=1k "$nhd"
 	refused 2 "--offset is '0x'" --offset=0x "$nhd"
 	refused 2 "--offset is '9223372036854775808'" --offset=9223372036854775808 "$nhd"
+	refused 2 '--offset: the name is too long' --offset="$(printf '%04096d' 0):1" "$nhd"
 	refused 2 "has no file 'other'" --offset=other:1 "$nhd"
 	refused 2 "has no group 'g7'" --memory --offset=g7:1 "$nhd"
 	run -0 kvtool where --memory --offset=g0:1 --offset=9223372036854775807 "$nhd"
