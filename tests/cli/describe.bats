@@ -84,6 +84,11 @@ load common
 	run -3 --separate-stderr kvtool describe --layout=hnd $data/packed_nhd.bf16.npy
 	[ -z "$output" ]
 	run -3 kvtool describe --heads=8 $data/packed_nhd.bf16.npy
+	local pages=testdata/kv/mamba2g4/tp2_SD/rank1.npy
+	run -3 --separate-stderr kvtool describe --layout=nhd $pages
+	[[ $stderr == *"describes 2 groups, and one layout, type or size cannot be meant for all" ]]
+	run -3 --separate-stderr kvtool describe --spec=gqa:heads=4,head-dim=8 $pages
+	[[ $stderr == *": none of 2 groups is gqa:heads=4,head-dim=8" ]]
 }
 
 @test "without a manifest nothing is guessed" {

@@ -12,6 +12,10 @@
 #define CONV "\"conv\": {\"byte_offset\": 0, \"dtype\": \"bf16\", \"shape\": [2, 4]," \
 	     " \"x\": [0, 2], \"B\": [2, 3], \"C\": [3, 4]}"
 #define SSM "\"ssm\": {\"byte_offset\": 16, \"dtype\": \"fp32\", \"shape\": [2, 2, 2]}"
+#define X32 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define X256 X32 X32 X32 X32 X32 X32 X32 X32
+#define GROUP8 GROUP GROUP GROUP GROUP GROUP GROUP GROUP GROUP
+#define GROUP "{\"layout\": \"nhd\"},"
 
 enum { BASE_BYTES = 3 * 5 * 16 * 2 * 2 * 8 * 2 };
 
@@ -195,6 +199,13 @@ static struct parse_case {
 	{ "nine components", "{" BASE ", \"content\": [[\"a\",0],[\"b\",0],[\"c\",0],"
 	  "[\"d\",0],[\"e\",0],[\"f\",0],[\"g\",0],[\"h\",0],[\"i\",0]]}", BASE_BYTES,
 	  KVT_BAD_INPUT, "more than 8" },
+	{ "a component without a name", "{" BASE ", \"content\": [[\"\", 1]]}", BASE_BYTES,
+	  KVT_BAD_INPUT, "component name '' has not 1 to" },
+	{ "axes of the file that are no layout's",
+	  "{" BASE ", \"file_axes\": [\"L\", \"" X256 "\"]}", BASE_BYTES, KVT_BAD_INPUT,
+	  "file_axes has too many entries" },
+	{ "a name of 256 bytes", "{" BASE ", \"file\": \"" X256 "\"}", BASE_BYTES,
+	  KVT_BAD_INPUT, "file or npy_dtype is too long" },
 	{ "a shape of the file that is another", "{" BASE ", \"file_shape\": [15360]}",
 	  BASE_BYTES, KVT_BAD_INPUT, "file_shape 15360 makes 30720" },
 	{ "a shape in bytes",
@@ -220,6 +231,15 @@ static struct parse_case {
 	{ "x of another length elsewhere", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
 	  " \"shape\": [2, 4], \"x\": [0, 2], \"global_x\": [0, 3]}, " SSM "}", 96,
 	  KVT_BAD_INPUT, "differ in length" },
+	{ "x that ends before it begins", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
+	  " \"shape\": [2, 4], \"x\": [2, 0]}, " SSM "}", 96, KVT_BAD_INPUT,
+	  "x is no range of [begin, end)" },
+	{ "x of one end", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
+	  " \"shape\": [2, 4], \"x\": [0]}, " SSM "}", 96, KVT_BAD_INPUT,
+	  "x has 1 entries, expected more" },
+	{ "states of one extent", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
+	  " \"shape\": [4]}, " SSM "}", 96, KVT_BAD_INPUT,
+	  "conv needs a shape of at least 2 extents" },
 	{ "conv states without their order", "{\"layout\": \"mamba-page\","
 	  " \"page_bytes\": 48, \"sizes\": {\"layers\": 1, \"num_blocks\": 2}, " CONV ", "
 	  SSM "}", 96, KVT_BAD_INPUT, "conv_layout is not given" },
@@ -227,6 +247,17 @@ static struct parse_case {
 	  "groups[0]" },
 	{ "a group without a layout", "{\"groups\": [{\"dtype\": \"bf16\"}]}", 0,
 	  KVT_BAD_INPUT, "g0 has no layout" },
+	{ "33 groups", "{\"groups\": [" GROUP8 GROUP8 GROUP8 GROUP8
+	  " {\"layout\": \"nhd\"}]}", 0, KVT_BAD_INPUT, "more than 32 groups" },
+	{ "a group without an id", "{\"groups\": [{\"layout\": \"nhd\", \"id\": \"\"}]}",
+	  0, KVT_BAD_INPUT, "group id '' has not 1 to" },
+	{ "two groups, one of no element type", "{\"groups\": [{" BASE "},"
+	  " {\"layout\": \"nhd\", " SIZES "}]}", 2 * BASE_BYTES, KVT_BAD_INPUT,
+	  "element type of group g1 is not given" },
+	{ "two groups, one of any number of blocks", "{\"groups\": [{" BASE "},"
+	  " {\"layout\": \"nhd\", \"dtype\": \"bf16\", \"sizes\": {\"layers\": 3,"
+	  " \"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}}]}",
+	  2 * BASE_BYTES, KVT_BAD_INPUT, "block extent of group g1 is not given" },
 };
 enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 

@@ -70,6 +70,7 @@ static const struct {
 	{ "block=40,state=0" REST, "layer is missing, expected 0 to 2" },
 	{ "layer=3,block=40,state=0" REST, "layer is 3, expected 0 to 2" },
 	{ "layer=x,block=40,state=0" REST, "layer is 'x', expected a whole number" },
+	{ "layer=0,block=4x,state=0" REST, "block is '4x', expected a whole number" },
 	{ "lyer=1,block=40,state=0" REST, "unknown 'lyer', did you mean 'layer'?" },
 	{ "layer=1,layer=1,block=40,state=0" REST, "layer is given twice" },
 	{ "layer,block=40,state=0" REST, "'layer' is not KEY=VALUE" },
@@ -125,6 +126,33 @@ static void test_refused(void **state)
 		       refused[i].part);
 		assert_int_equal(p.group, 77);
 	}
+	kvt_snapshot_free(&s);
+}
+
+/* A request that has no blocks here, and one whose first blocks are gone. */
+static void test_parts_of_tables(void **state)
+{
+	static const uint32_t last[] = { 2, 3 };
+	struct kvt_snapshot s;
+	struct kvt_place p;
+	struct kvt_error err;
+
+	(void)state;
+	make(&s);
+	add_request(&s, "none", 5, 0, last);
+	add_request(&s, "late", 41, 2, last);
+	s.group[0].kind = KVT_SLIDING_WINDOW;
+	s.group[0].window = 16;
+	expect(kvt_where_parse_at(&p, &s, "layer=0,request=none,token=3" REST, &err),
+	       KVT_USAGE, &err, "request none has no blocks in group g0");
+	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=3" REST, &err),
+	       KVT_UNSUPPORTED, &err,
+	       "the 2 blocks of request late are not those of all its tokens; give block");
+	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=33" REST, &err),
+	       KVT_OK, &err, NULL);
+	/* entry 1 of those of tokens 16 to 40 */
+	assert_int_equal(p.index[NB], 3);
+	assert_int_equal(p.index[NS], 1);
 	kvt_snapshot_free(&s);
 }
 
@@ -295,6 +323,7 @@ int main(void)
 		{ "numbers", test_number, NULL, NULL, NULL },
 		{ "an element", test_element, NULL, NULL, NULL },
 		{ "what is refused", test_refused, NULL, NULL, NULL },
+		{ "tables that are parts", test_parts_of_tables, NULL, NULL, NULL },
 		{ "a run of elements", test_run, NULL, NULL, NULL },
 		{ "there and back", test_there_and_back, NULL, NULL, NULL },
 		{ "live, stale, null", test_holds, NULL, NULL, NULL },
