@@ -480,6 +480,75 @@ def refused():
             tap.ok(says(run, code, parts), name, run)
 
 
+def wrong_trees():
+    one = ["--set=tp-size=1"]
+    both = config([range(3)], 2)
+    unlike = st.renamed(st.offload_config([(16, NAMES[:2]), (32, NAMES[2:4])]))
+    for name, conf, said, code, parts in (
+            ("two numbers of blocks a file", dict(both, gpu_blocks_per_file=4),
+             geometry("LBNHC") + one, 3,
+             ["gpu_blocks_per_file is 4, but blocks_per_file is 2"]),
+            ("a group that is not there", both, geometry("LBNHC") + one + ["--set=group=7"],
+             3, ["holds no blocks of this group"]),
+            ("a canonical tree, blocks outermost",
+             dict(both, canonical_format="v1-nhd"), geometry("BLNHC") + one, 3,
+             ["is canonical, so layers are outermost"]),
+            # 16 states of 4 heads, twice 24 numbers of 2 bytes
+            ("blocks of less than they need", both,
+             geometry("LBNHC") + one + ["--set=block-bytes=100"], 3,
+             ["needs 6144 bytes, more than the 100 that were said"]),
+            ("groups of other blocks", unlike,
+             geometry("LBNHC") + one + ["--set=block-bytes=12288"], 3,
+             ["6144 bytes in g0 and 12288 in g1", "give one --set group"])):
+        with oracle.workdir() as work:
+            for g in range(len(conf["kv_cache_groups"])):
+                own = conf["kv_cache_groups"][g]
+                st.write_rows(work + "/t", conf, cells(
+                    len(own["layer_names"]), 4, states=own["tokens_per_block"]),
+                    PAGES["LBNHC"], group=g, block_bytes=6144 * len(conf["kv_cache_groups"]))
+            run = oracle.kvtool("describe", *said, work + "/t")
+            tap.ok(says(run, code, *parts), f"refused: {name}", run)
+    with oracle.workdir() as work:
+        st.write_rows(work + "/t", both, cells(3, 4), PAGES["LBNHC"])
+        shutil.rmtree(glob.glob(work + "/t/*_r0")[0])
+        run = oracle.kvtool("describe", "--from=offload", *geometry("LBNHC"), *one,
+                            work + "/t")
+        tap.ok(says(run, 3, "has no folder", "_r0 of a rank"),
+               "refused: a config without a rank", run)
+    with oracle.workdir() as work:
+        old = st.offload_config([(16, NAMES[:2])])
+        st.write_offload(work + "/t", old, cells(2, 2), "SHKD", rank=5)
+        run = oracle.kvtool("describe", "--from=llmd", *geometry("LBNHC"),
+                            "--set=rank=5", work + "/t")
+        tap.ok(says(run, 3, "rank 5 of a config with 1"), "refused: a rank too many", run)
+
+
+def no_trees():
+    """Dumps that no tree can hold."""
+    size = {"layers": 2, "num_blocks": 3, "block_size": 4, "num_kv_heads": 2,
+            "head_dim": 8}
+    group = {"layout": "nhd", "dtype": "bf16", "sizes": size,
+             "block_names": [st.block_name(i) for i in range(3)]}
+    more = dict(group, sizes=dict(size, num_kv_heads=4))
+    for name, said, form, part in (
+            ("a long name", dict(group, model="m" * 220), "offload",
+             "the model's name is too long for that of a folder"),
+            ("groups of other heads", {"model": "m", "groups": [group, more]}, "offload",
+             "groups g0 and g1 have blocks of unlike size"),
+            ("groups of other names", {"model": "m", "groups": [dict(group, id="full")]}, "llmd",
+             "group full: groups of an offload tree are g0, g1"),
+            ("70000 ranks", dict(group, model="m"), "offload", "70000 ranks are more than")):
+        with oracle.workdir() as work:
+            st.put(work + "/d.bin", bytes(1536 * (3 if "layout" not in said and
+                                                  len(said["groups"]) > 1 else 1)))
+            st.put(work + "/d.bin.json", json.dumps(said).encode())
+            run = oracle.kvtool("convert", "-q", f"--format={form}",
+                                *(["--row-ranks=70000"] if "ranks" in name else []),
+                                work + "/d.bin", work + "/x")
+            tap.ok(says(run, 4, part) and not os.path.exists(work + "/x"),
+                   f"not written: {name}", run)
+
+
 def writers():
     """Older keys are llm-d's and vLLM's: the bytes differ, so one has to say."""
     conf = st.offload_config([(16, NAMES[:4])], blocks_per_file=2)
@@ -635,6 +704,8 @@ def main():
     canonical()
     padding()
     refused()
+    wrong_trees()
+    no_trees()
     writers()
     other_ranks()
     parts_of_chunks()
