@@ -113,7 +113,8 @@ static enum kvt_status resolve(struct addrinfo **out, const char *where, bool pa
 	int failed;
 
 	if (!colon || !n || n >= sizeof(host) || !colon[1] ||
-	    colon[1 + strspn(colon + 1, "0123456789")])
+	    colon[1 + strspn(colon + 1, "0123456789")] ||
+	    strtoul(colon + 1, NULL, 10) > UINT16_MAX)
 		return kvt_fail(err, KVT_USAGE,
 				"'%.100s' is no address, expected HOST:PORT",
 				where);

@@ -84,6 +84,18 @@ ended() {
 	same_digest "$nhd" w.npy
 }
 
+@test "transfer-sim wire listens at a port that nobody has" {
+	listening -o w.npy "$nhd" "$bs32"
+	run -5 --separate-stderr kvtool transfer-sim wire --no-sync -o x.npy \
+		--listen=127.0.0.1:"$port" "$nhd" "$bs32"
+	one_sentence
+	said "127.0.0.1:$port: Address already in use"
+	[ ! -e x.npy ]
+	wire --connect=127.0.0.1:"$port" "$nhd" "$bs32"
+	wait "$pid"
+	same_digest "$nhd" w.npy
+}
+
 @test "transfer-sim wire refuses a peer that plans something else" {
 	listening -o w.npy "$nhd" "$bs32"
 	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
@@ -139,6 +151,14 @@ time.sleep(.2)'
 @test "transfer-sim wire refuses a wrong command line" {
 	refused 2 'expected tcp or ucx' wire --transport=smoke -o w.h5 "$nhd" "$hnd"
 	refused 2 'expected HOST:PORT' wire --connect=7000 "$nhd" "$hnd"
+	# no port of 16 bits: its lower half is another one
+	refused 2 'expected HOST:PORT' wire --connect=127.0.0.1:65536 "$nhd" "$hnd"
+	refused 2 'expected HOST:PORT' wire --listen=127.0.0.1:99999 --timeout=1 -o w.h5 \
+		"$nhd" "$hnd"
+	refused 2 'expected HOST:PORT' wire --connect=127.0.0.1:184467440737095516161 \
+		"$nhd" "$hnd"
+	refused 5 '127.0.0.1:65535: Connection refused' wire --timeout=1 \
+		--connect=127.0.0.1:65535 "$nhd" "$hnd"
 	refused 2 'expected one of them' wire --connect=a:1 --listen=b:2 "$nhd" "$hnd"
 	refused 5 'refused' wire --timeout=1 --connect=127.0.0.1:1 "$nhd" "$hnd"
 	refused 3 'expected all of them' wire -o w.h5 "$rank1" --dst=tp=1
