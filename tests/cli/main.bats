@@ -235,5 +235,8 @@ on_terminal() {
 	PYTHON
 	TERM=dumb on_terminal 80 "${work[@]}" >dumb
 	TERM=xterm on_terminal 80 "${work[@]}" --quiet >quiet
-	run -1 grep -c $'\033' dumb quiet
+	# to what is no terminal
+	TERM=xterm kvtool "${work[@]}" >piped 2>&1
+	run -1 grep -c $'\r' piped
+	run -1 grep -c $'\033' dumb quiet piped
 }

@@ -55,6 +55,8 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	bad 'trace:3: 0 ms is before' "$get" "${get/:00\"/:05\"}" "$get"
 	bad 'trace:2: a request without tokens' "$get" "${get/: \[1, 2\]/: []}"
 	bad "trace:2: request_id is -1" "$get" "${get/: 1,/: -1,}"
+	local launch=${event/{\}/'{"task_ids": [1, 2], "slot_mappings": [[]]}'}
+	bad 'trace:2: 2 tasks and 1 slot_mappings' "$event" "${launch/wait/launch_tasks}"
 	local log='INFO 11-20 10:00:00 KV Transfer metrics: Num successful transfers=4, Avg MB per transfer=2.0'
 	bad 'trace:2: no time such as' "$log" "${log/ 10:00:00/}"
 	bad 'trace:2: it is of before' "$log" "${log/ 10:/ 09:}"

@@ -234,6 +234,13 @@ figures() {
 	refused 3 '2 measurements' calibrate f
 	echo 'Final: 1 2 3 4 5 6 7 8' >f
 	refused 3 'did not say the message size' calibrate f
+	echo 'Final: 1 2 3' >f
+	refused 3 'f:1: a final line of ucx_perftest without its columns' calibrate f
+	local line='KV Transfer metrics: Num successful transfers=4, Avg number of descriptors=3'
+	echo "INFO 11-20 10:00:00 $line, Avg MB per transfer=2.0" >f
+	refused 3 'f:1: a line of KV transfer metrics without time or MB' calibrate f
+	{ echo n,bytes,us; seq 4097 | sed 's/$/,4096,9/'; } >f
+	refused 3 'f:4098: more than 4096 measurements' calibrate f
 	refused 2 'expected 1, 2, 4 or inf' calibrate f --overlap=3
 	refused 2 'expected one file' calibrate
 }

@@ -80,6 +80,7 @@ static void test_side(void **state)
 		{ 1, 2, 0, 0, 0, "L B S H C", "there are 0 blocks in the pool" },
 		{ 1, 2, INT64_C(1) << 32, 0, 0, "L B S H C", "expected 1 to 2^32 - 1" },
 		{ 1, 2, 8, 0, 64, "L B S/2 H S%2 C", "the state axis is split" },
+		{ 1, 2, 8, INT64_MAX, 0, "L B S H C", "reaches outside 0 to 2^63" },
 		{ 3, 2, 8, 0, 0, "L B S H C", "3" },
 	};
 	struct kvt_spec spec = attention(4);
