@@ -259,7 +259,8 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 	whole=$(value blocks in.h5)
 	for command in 'merge -o out.h5 r0.h5 r1.h5' 'import -o out.h5 in.h5' \
 		'slice --blocks=0:3 -o out.h5 in.h5' 'relayout --to=nhd -o out.h5 in.h5' \
-		'reblock -b 16 -o out.h5 in.h5'; do
+		'reblock -b 16 -o out.h5 in.h5' 'copy-blocks --blocks=0:0 -o out.h5 in.h5 in.h5' \
+		'convert in.h5 out.h5'; do
 		read -ra command <<<"$command"
 		# shows OPTION FILTER: with it the output is the same cache, and FILTER holds
 		shows() {
@@ -276,6 +277,8 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 		shows --device=cpu '.groups[0].content_cells'
 		shows --quiet '.groups[0].content_cells'
 		[ -z "$output" ]
+		shows --format=npy '.format == "npy"'
+		shows --format=hdf5 '.format == "hdf5"'
 		run -5 --separate-stderr kvtool "${command[@]}"
 		said 'out.h5: exists; --force replaces it'
 		run -2 --separate-stderr kvtool "${command[@]}" -f --level=20

@@ -54,6 +54,18 @@ refused() {
 	kvtool expect check c "$hnd"
 }
 
+@test "expect check --digest with any number of threads and little memory" {
+	kvtool convert -q "$nhd" in.h5
+	kvtool expect write --digest -o c in.h5
+	grep -q "^digest.*= kvd1:tokens:b73809ebc064eb21a0cc395e4393a5c6" c
+	for n in 1 7; do
+		kvtool expect write --digest --threads=$n --mem-limit=4M -o c$n in.h5
+		cmp c c$n
+		kvtool expect check --threads=$n --mem-limit=4M c in.h5
+	done
+	refused 4 'more than --mem-limit allows' check --mem-limit=1k c in.h5
+}
+
 @test "expect check: all files, the highest status wins" {
 	kvtool expect write -o c "$nhd"
 	run -1 --separate-stderr kvtool expect check c "$hnd" "$nhd"

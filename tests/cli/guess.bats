@@ -23,6 +23,24 @@ raw() {
 	run -0 kvtool describe --layout=hnd --dtype=bfloat16 "${sizes[@]}" dump.bin
 }
 
+@test "what a dump is, in each of its words" {
+	raw packed_hnd.bf16
+	printf 'a header' | cat - dump.bin >behind.bin
+	for word in block-size page-size tokens-per-block; do
+		run -0 kvtool guess --from=raw --skip=8 --layers=5 --blocks=48 --$word=16 --heads=4 \
+			--head-dim=8 behind.bin
+		[[ ${lines[0]} == 'behind.bin: looks like LBHSC (hnd, '*'), bfloat16' ]]
+	done
+	run -3 --separate-stderr kvtool guess --from=raw --layers=5 --blocks=48 \
+		--block-size=16 --heads=4 --head-dim=8 behind.bin
+	said '491528'
+	# a manifest that has all but the layout
+	echo '{"dtype": "bf16", "sizes": {"layers": 5, "block_size": 16, "num_kv_heads": 4,
+		"head_dim": 8}}' >sizes.json
+	run -0 kvtool guess --manifest=sizes.json dump.bin
+	[[ ${lines[0]} == 'dump.bin: looks like LBHSC (hnd, '*'), bfloat16' ]]
+}
+
 @test "data that does not tell: candidates, and status 3" {
 	raw packed_bhlsc.bf16
 	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
