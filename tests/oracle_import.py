@@ -377,6 +377,13 @@ def kvbm():
                                              if 491520 % 4096 else 32768))
     kvbm_case("no heads", DUMP, "OperationalNHD", whole("BLKSHD"), heads=False,
               want=(3, "32 elements in an unknown number of heads; give --heads"))
+    kvbm_case("other heads", DUMP, "OperationalNHD", whole("BLKSHD"), "--heads=8",
+              want=(3, "has 4 heads, not 8"))
+    kvbm_case("heads that do not fit", DUMP, "OperationalNHD", whole("BLKSHD"),
+              "--heads=5", heads=False,
+              want=(3, "tokens have 32 elements, which are not 5 heads"))
+    kvbm_case("another order", DUMP, "OperationalNHD", whole("BLKSHD"),
+              "--layout=kvbm:OperationalHND", want=(3, "as was asked for"))
     kvbm_case("unknown order", DUMP, "Unknown", whole("BLKSHD"),
               want=(3, "give --layout"))
     kvbm_case("a byte more", DUMP, "OperationalNHD", whole("BLKSHD", extra=1),

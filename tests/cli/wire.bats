@@ -111,6 +111,18 @@ ended() {
 time.sleep(.2)'
 	ended 3 'not in the plan'
 	listening -o w.npy "$nhd" "$bs32"
+	peer "$hello"'s.sendall(frame(99)); time.sleep(.2)'
+	ended 3 'a frame of type 99'
+	listening -o w.npy "$nhd" "$bs32"
+	peer "$hello"'s.sendall(frame(3, b"half")); time.sleep(.2)'
+	ended 3 'a frame of type 3 with 4 bytes, expected 33 to'
+	listening -o w.npy "$nhd" "$bs32"
+	peer "$hello"'s.sendall(frame(3, struct.pack("<II", 0, 5) + bytes(25))); time.sleep(.2)'
+	ended 3 '5 ops in 33 bytes'
+	listening -o w.npy "$nhd" "$bs32"
+	peer "$hello"'s.sendall(frame(3, struct.pack("<IIqqq", 7, 1, 0, 0, 1) + b"x")); time.sleep(.2)'
+	ended 3 'ops of rank 7, expected rank 0'
+	listening -o w.npy "$nhd" "$bs32"
 	peer "$hello"'s.sendall(frame(4)); time.sleep(.2)'
 	ended 3 'bytes early'
 	listening -o w.npy "$nhd" "$bs32"
