@@ -216,6 +216,15 @@ sides() {
 	sides "request 'Z'" --dst=tp=1 --request=Z "$nhd"
 }
 
+@test "transfer-sim exec and wire move no layer into another's place" {
+	kvtool slice -q --layers=0:2 -o ../low.h5 "$nhd"
+	kvtool slice -q --layers=1:3 -o ../high.h5 "$nhd"
+	sides 'layer 0 of the source stands where the destination has layer 1' \
+		../low.h5 ../high.h5
+	sides 'layer 1 of the source stands where the destination has layer 0' \
+		../high.h5 ../low.h5
+}
+
 # table NAME=VALUE...: ../m.npy is $nhd with these in the manifest
 table() {
 	cp "$nhd" ../m.npy

@@ -84,6 +84,8 @@ save('n.safetensors', safetensors_bytes({f'a{l}{x}': ('F32', a) for l in (0, 1) 
 save('slot.bin', ggsq_bytes(memory_bytes([Cells([(t, [0]) for t in range(20)], rows, rows)])))"
 	refused 3 kvtool convert slot.bin slot.h5
 	said --heads
+	refused 2 kvtool describe --heads=2 --block-size=1073741825 slot.bin
+	said '--block-size is 1073741825, at most 1073741824 is supported'
 	[ ! -e slot.h5 ]
 	kvtool convert --verify --heads=2 slot.bin slot.h5
 	[ "$(value tokens slot.h5)" = "$(value tokens slot.bin --heads=2)" ]

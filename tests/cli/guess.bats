@@ -147,6 +147,13 @@ raw() {
 	done
 }
 
+@test "an empty file tells nothing" {
+	: >empty.bin
+	run -3 --separate-stderr kvtool guess "${sizes[@]}" empty.bin
+	one_sentence
+	said 'there is no data'
+}
+
 @test "a sample is bounded, and may be too small" {
 	raw packed_nhd.bf16
 	run -0 kvtool guess --sample=160k "${sizes[@]}" dump.bin

@@ -251,6 +251,7 @@ moves() {
 	refused 3 'several meanings' -m llama-3.1-8b --src layout=vllm:nhd
 	refused 3 'at the destination already' -m llama-3.1-8b --cached=4000
 	refused 3 'the source holds' "$nhd" "$kv/mla144/paged_bs16/mla_lbsc.bf16.npy"
+	refused 3 'has 1 groups' "$nhd" "$kv/mamba2g4/tp1_SD/rank0.npy"
 }
 
 @test "transfer-sim refuses a wrong command line" {
