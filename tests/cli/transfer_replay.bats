@@ -128,6 +128,34 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	done
 }
 
+@test "replay: a request alone takes what time says, however it is posted" {
+	echo '{"timestamp": 0, "input_length": 1000, "output_length": 1, "hash_ids": [1, 2]}' >one
+	local args=(-m llama-3.1-8b --src layout=hnd --dst layout=nhd) how plain took
+	# alone HOW...: its nanoseconds
+	alone() {
+		local ns
+		ns=$(kvtool transfer-sim time --json "${args[@]}" -t 1000 "$@" |
+			jq .request.transfer_duration_ns)
+		[ "$(kvtool transfer-sim replay --json "${args[@]}" --trace=one "$@" |
+			jq .kv_ttft_ns.mean)" = "$ns" ] || return 1
+		echo "$ns"
+	}
+	plain=$(alone)
+	for how in --sge=4 --threads=4 --rails=2 '--coalesce=full --merge-descending' \
+		--slice=64 --op=100 --rate=9 --overlap-power=1; do
+		# shellcheck disable=SC2086	# several options
+		took=$(alone $how)
+		[ "$took" != "$plain" ] || { echo "$how: still $took"; return 1; }
+	done
+	# a batch a request: its setup is all that this changes
+	[ "$(alone --setup=3)" = $((plain - 54800 + 3000)) ]
+	# 1000 x 32 x 8 operations, 8 of which are outstanding for 5 us
+	[ "$(alone --window=8 --latency=5000)" -ge $((256000 * 5000 / 8)) ]
+	# who posts, and how those share that are there together, is the same to one
+	[ "$(alone --push)" = "$plain" ]
+	[ "$(alone --share=fifo)" = "$plain" ]
+}
+
 @test "replay: of a chunk moves what is not full" {
 	local chunks=(--spec=gqa:layers=1,heads=2,head-dim=8
 		--spec=chunked-local:layers=3,heads=2,head-dim=8,window=96)
