@@ -60,6 +60,13 @@ static int workers_wanted(const struct kvt_work *work,
 	return (int)(n < fit ? n : fit);
 }
 
+int64_t kvt_cut_most(const struct kvt_run *run)
+{
+	bool less = run->memory && run->memory < default_mem_limit;
+
+	return (less ? run->memory : default_mem_limit) / 7;
+}
+
 int64_t kvt_work_memory(const struct kvt_work *work,
 			const struct kvt_run *run)
 {

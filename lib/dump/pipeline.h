@@ -35,6 +35,13 @@ struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 void kvt_cut_widen(struct kvt_cut *cut, int64_t box_limit);
 
 /*
+ * The most that a box should be that is wider for its tiles' sake: two workers have room
+ * for such a box, its tiles and what it is read from in the default memory, and more of
+ * them in more.
+ */
+int64_t kvt_cut_most(const struct kvt_run *run);
+
+/*
  * Rows of tiles that are decoded for the boxes of the first layers of a cut, all boxes
  * together; -1: out of memory.
  */

@@ -439,7 +439,7 @@ static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run
 	c->cut = kvt_cut_choose(group_of(first), b, layout, in_step(first) ?
 				kvt_dump_tiling(first->a, first->group_a) : NULL,
 				limit / 4 / c->nb);
-	limit = (run->memory ? run->memory / 16 : 16 << 20) / c->nb;
+	limit = kvt_cut_most(run) / c->nb;
 	for (int i = 0; !status && i < c->n; i = shared_end(c, i)) {
 		const struct comparison *in = &c->list[i];
 		const struct kvt_tiling *tiling = kvt_dump_tiling(in->a, in->group_a);

@@ -114,7 +114,7 @@ static enum kvt_status choose_cut(struct group_step *step, const struct transfor
 	row.n[KVT_AXIS_B] = 1;
 	least = kvt_cut_choose(from, &row, &to->layout, dst, 0);
 	return kvt_cut_gather(&step->cut, &least,
-			      (t->run.memory ? t->run.memory / 16 : 16 << 20) / t->n,
+			      kvt_cut_most(&t->run) / t->n,
 			      dump_rows, &rows, err);
 }
 
