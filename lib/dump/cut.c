@@ -9,6 +9,13 @@
  */
 enum { BOX_BYTES = 4 << 20 };
 
+int64_t kvt_cut_limit(const struct kvt_run *run, int n)
+{
+	int64_t limit = run->memory ? run->memory / 4 : BOX_BYTES;
+
+	return (limit < BOX_BYTES ? limit : BOX_BYTES) / n;
+}
+
 static int64_t grow(int64_t now, int64_t extent, int64_t factor)
 {
 	if (factor < 1)

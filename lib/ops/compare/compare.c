@@ -433,13 +433,11 @@ static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run
 	const struct kvt_tiling *b = kvt_dump_tiling(first->b, first->group_b);
 	const struct kvt_layout *layout = &kvt_dump_group(first->a,
 							  first->group_a)->layout;
-	int64_t limit = run->memory ? run->memory : INT64_MAX;
 	enum kvt_status status = KVT_OK;
 
 	c->cut = kvt_cut_choose(group_of(first), b, layout, in_step(first) ?
 				kvt_dump_tiling(first->a, first->group_a) : NULL,
-				limit / 4 / c->nb);
-	limit = kvt_cut_most(run) / c->nb;
+				kvt_cut_limit(run, c->nb));
 	for (int i = 0; !status && i < c->n; i = shared_end(c, i)) {
 		const struct comparison *in = &c->list[i];
 		const struct kvt_tiling *tiling = kvt_dump_tiling(in->a, in->group_a);
@@ -451,7 +449,8 @@ static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run
 		row = *tiling;
 		row.n[KVT_AXIS_B] = 1;
 		least = kvt_cut_choose(group_of(first), b, layout, &row, 0);
-		status = kvt_cut_gather(&c->cut, &least, limit, tile_rows, in, err);
+		status = kvt_cut_gather(&c->cut, &least, kvt_cut_most(run) / c->nb,
+					tile_rows, in, err);
 	}
 	return status;
 }

@@ -107,7 +107,7 @@ static enum kvt_status choose_cut(struct group_step *step, const struct transfor
 	struct kvt_cut least;
 
 	step->cut = kvt_cut_choose(from, src, &to->layout, dst,
-				   t->run.memory ? t->run.memory / 4 / t->n : INT64_MAX);
+				   kvt_cut_limit(&t->run, t->n));
 	if (src || !dump_leaf_tiling(source, group))
 		return KVT_OK;
 	row = *dump_leaf_tiling(source, group);
