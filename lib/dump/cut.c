@@ -78,18 +78,6 @@ struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 	return cut;
 }
 
-void kvt_cut_widen(struct kvt_cut *cut, int64_t box_limit)
-{
-	int64_t nl = cut->shape.n[KVT_AXIS_L], nb = cut->shape.n[KVT_AXIS_B];
-
-	while (cut->blocks < nb && cut->box_bytes <= box_limit / 2) {
-		cut->blocks *= 2;
-		cut->box_bytes *= 2;
-	}
-	cut->nboxes = ((nl + cut->layers - 1) / cut->layers) *
-		      ((nb + cut->blocks - 1) / cut->blocks);
-}
-
 /* As 'least', but with 'across' boxes for the blocks, all of about one size. */
 static struct kvt_cut cut_across(const struct kvt_cut *least, int64_t across)
 {
@@ -97,6 +85,8 @@ static struct kvt_cut cut_across(const struct kvt_cut *least, int64_t across)
 	int64_t each = (nb + across - 1) / across, unit = least->blocks;
 	struct kvt_cut cut = *least;
 
+	if (each < 1)
+		each = 1;	/* of no blocks */
 	cut.blocks = (each + unit - 1) / unit * unit;
 	cut.box_bytes = least->box_bytes / unit * cut.blocks;
 	cut.nboxes = ((nl + cut.layers - 1) / cut.layers) *

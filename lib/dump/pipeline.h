@@ -33,9 +33,6 @@ struct kvt_cut kvt_cut_choose(const struct kvt_group *group,
 		      const struct kvt_tiling *dst_tiling, int64_t box_limit);
 /* The box limit for kvt_cut_choose() where a worker has the boxes of n dumps at once. */
 int64_t kvt_cut_limit(const struct kvt_run *run, int n);
-/* More blocks in a box, as long as that is not above the limit. */
-void kvt_cut_widen(struct kvt_cut *cut, int64_t box_limit);
-
 /*
  * The most that a box should be that is wider for its tiles' sake: two workers have room
  * for such a box, its tiles and what it is read from in the default memory, and more of

@@ -160,6 +160,15 @@ uint8_t *tile_run_at(const struct placed *box, const struct kvt_layout *runs,
 
 /* How the tiles of the first leaf lie that a group has; NULL: it is an array. */
 const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group);
+/* What a box wants of a leaf, allocated; NULL: out of memory. */
+typedef struct target_span *wanted_fn(int64_t *n, const void *context,
+				      const struct kvt_box *box);
+/*
+ * Rows of 'tile' blocks, of a leaf of 'nblocks', that the boxes of the first layers of a
+ * cut want, all boxes together; -1: out of memory.
+ */
+int64_t rows_of_cut(const struct kvt_cut *cut, int64_t nblocks, int64_t tile,
+		    wanted_fn *wanted_in, const void *context);
 /* kvt_cut_rows_fn of reading 'group' of a dump. */
 struct dump_rows {
 	const struct kvt_dump *dump;

@@ -276,6 +276,15 @@ static struct target_span *spans_in(int64_t *n, const struct map_spans *spans,
 	return wanted;
 }
 
+/* wanted_fn: either, of a part. */
+static struct target_span *wanted_of(int64_t *n, const void *context,
+				     const struct kvt_box *box)
+{
+	const struct map_part *part = context;
+
+	return part->spans ? spans_in(n, part->spans, box) : blocks_in(n, part, box);
+}
+
 /* Layers that follow each other in the leaf, too, from l on. */
 static int64_t layers_end(const struct map_list *layers, int64_t l, int64_t end)
 {
@@ -303,8 +312,7 @@ enum kvt_status read_spans(struct kvt_worker *worker, const struct map_part *par
 
 	if (!f.heads.count || !f.kv.count)
 		return KVT_OK;
-	wanted = part->spans ? spans_in(&n, part->spans, box) : blocks_in(&n, part, box);
-	if (!wanted)
+	if (!(wanted = wanted_of(&n, part, box)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t l = box->begin[KVT_AXIS_L]; !status && l < box->end[KVT_AXIS_L];
 	     l = next) {
@@ -338,44 +346,33 @@ const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group
 	return NULL;
 }
 
-/* Those of one box, of a part with tiles; seen[row] becomes the number of the box. */
-static int64_t rows_in(const struct map_part *part, const struct kvt_box *box,
-		       int64_t *seen, int64_t number)
+int64_t rows_of_cut(const struct kvt_cut *cut, int64_t nblocks, int64_t tile,
+		    wanted_fn *wanted_in, const void *context)
 {
-	int64_t tile = part_tiling(part)->n[KVT_AXIS_B], nwanted, n = 0;
-	struct target_span *wanted = part->spans ? spans_in(&nwanted, part->spans, box) :
-						   blocks_in(&nwanted, part, box);
-
-	if (!wanted)
-		return -1;
-	for (int64_t i = 0; i < nwanted; i++) {
-		int64_t row = wanted[i].span.block / tile;
-
-		n += seen[row] != number;
-		seen[row] = number;
-	}
-	free(wanted);
-	return n;
-}
-
-static int64_t rows_of_part(const struct map_part *part, const struct kvt_cut *cut)
-{
-	const struct kvt_tiling *tiling = part_tiling(part);
-	int64_t rows = part_group(part)->shape.n[KVT_AXIS_B] / tiling->n[KVT_AXIS_B] + 1;
-	int64_t *seen = calloc((size_t)rows, sizeof(*seen)), sum = 0, n = 0;
+	int64_t *seen = calloc((size_t)(nblocks / tile) + 1, sizeof(*seen)), sum = 0;
 
 	if (!seen)
 		return -1;
-	for (int64_t i = 0; n >= 0 && i < cut->nboxes; i++) {
+	for (int64_t i = 0; sum >= 0 && i < cut->nboxes; i++) {
 		struct kvt_box box = kvt_cut_box(cut, i);
+		struct target_span *wanted;
+		int64_t n;
 
 		if (box.begin[KVT_AXIS_L])
 			break;		/* all layers have the same blocks */
-		n = rows_in(part, &box, seen, i + 1);
-		sum += n;
+		wanted = wanted_in(&n, context, &box);
+		for (int64_t w = 0; wanted && w < n; w++) {
+			int64_t row = wanted[w].span.block / tile;
+
+			sum += seen[row] != i + 1;
+			seen[row] = i + 1;
+		}
+		if (!wanted)
+			sum = -1;
+		free(wanted);
 	}
 	free(seen);
-	return n < 0 ? -1 : sum;
+	return sum;
 }
 
 int64_t dump_rows(const void *context, const struct kvt_cut *cut)
@@ -385,9 +382,13 @@ int64_t dump_rows(const void *context, const struct kvt_cut *cut)
 	int64_t sum = 0;
 
 	for (int p = 0; sum >= 0 && p < map->nparts; p++) {
-		int64_t n = part_tiling(&map->part[p]) ?
-			    rows_of_part(&map->part[p], cut) : 0;
+		const struct map_part *part = &map->part[p];
+		const struct kvt_tiling *tiling = part_tiling(part);
+		int64_t nblocks = part_group(part)->shape.n[KVT_AXIS_B], n = 0;
 
+		if (tiling)
+			n = rows_of_cut(cut, nblocks, tiling->n[KVT_AXIS_B], wanted_of,
+					part);
 		sum = n < 0 ? -1 : sum + n;
 	}
 	return sum;

@@ -104,33 +104,28 @@ ended() {
 	ended 3 'plans another transfer'
 }
 
+# lies STATUS SENTENCE CODE: after the handshake a peer does this, and wire says that
+lies() {
+	listening -o w.npy "$nhd" "$bs32"
+	peer 'meet(s); back(s); s.recv(64);'"$3"
+	ended "$1" "$2"
+}
+
 @test "transfer-sim wire survives peers that lie, fall silent or die" {
-	local hello='meet(s); back(s); s.recv(64);'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(3, struct.pack("<IIqqq", 0, 1, 0, 1 << 40, 4) + b"abcd"))
-time.sleep(.2)'
-	ended 3 'not in the plan'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(99)); time.sleep(.2)'
-	ended 3 'a frame of type 99'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(3, b"half")); time.sleep(.2)'
-	ended 3 'a frame of type 3 with 4 bytes, expected 33 to'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(3, struct.pack("<II", 0, 5) + bytes(25))); time.sleep(.2)'
-	ended 3 '5 ops in 33 bytes'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(3, struct.pack("<IIqqq", 7, 1, 0, 0, 1) + b"x")); time.sleep(.2)'
-	ended 3 'ops of rank 7, expected rank 0'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(4)); time.sleep(.2)'
-	ended 3 'bytes early'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(5, struct.pack("<I", 4) + b"too\nlarge")); time.sleep(.2)'
-	ended 4 'the peer gave up: too?large'
-	listening -o w.npy "$nhd" "$bs32"
-	peer "$hello"'s.sendall(frame(3, b"x" * 99)[:50])'
-	ended 5 'the peer is gone'
+	local hello='meet(s); back(s); s.recv(64);' wait='; time.sleep(.2)'
+	lies 3 'not in the plan' \
+		's.sendall(frame(3, struct.pack("<IIqqq", 0, 1, 0, 1 << 40, 4) + b"abcd"))'"$wait"
+	lies 3 'a frame of type 99' "s.sendall(frame(99))$wait"
+	lies 3 'a frame of type 3 with 4 bytes, expected 33 to' \
+		's.sendall(frame(3, b"half"))'"$wait"
+	lies 3 '5 ops in 33 bytes' \
+		's.sendall(frame(3, struct.pack("<II", 0, 5) + bytes(25)))'"$wait"
+	lies 3 'ops of rank 7, expected rank 0' \
+		's.sendall(frame(3, struct.pack("<IIqqq", 7, 1, 0, 0, 1) + b"x"))'"$wait"
+	lies 3 'bytes early' "s.sendall(frame(4))$wait"
+	lies 4 'the peer gave up: too?large' \
+		's.sendall(frame(5, struct.pack("<I", 4) + b"too\nlarge"))'"$wait"
+	lies 5 'the peer is gone' 's.sendall(frame(3, b"x" * 99)[:50])'
 	listening --timeout=1 -o w.npy "$nhd" "$bs32"
 	peer "$hello"'time.sleep(1.5)' 3>&- &
 	ended 5 'not through after 1000 ms: --timeout'

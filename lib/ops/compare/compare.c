@@ -393,37 +393,20 @@ static bool in_step(const struct comparison *c)
 	return block;
 }
 
+static struct target_span *wanted_in(int64_t *n, const void *context,
+				     const struct kvt_box *box)
+{
+	return state_pairs_in(n, context, box);
+}
+
 /* kvt_cut_rows_fn: rows of tiles of a. */
 static int64_t tile_rows(const void *context, const struct kvt_cut *cut)
 {
 	const struct comparison *c = context;
-	const struct kvt_tiling *tiling = kvt_dump_tiling(c->a, c->group_a);
-	int64_t nb = kvt_dump_group(c->a, c->group_a)->shape.n[KVT_AXIS_B], sum = 0;
-	int64_t rows = tiling ? nb / tiling->n[KVT_AXIS_B] + 1 : 0;
-	int64_t *seen = calloc((size_t)rows + 1, sizeof(*seen));
 
-	if (!seen)
-		return -1;
-	for (int64_t i = 0; tiling && sum >= 0 && i < cut->nboxes; i++) {
-		struct kvt_box box = kvt_cut_box(cut, i);
-		struct target_span *wanted;
-		int64_t n;
-
-		if (box.begin[KVT_AXIS_L])
-			break;		/* all layers have the same blocks */
-		wanted = state_pairs_in(&n, c->states, &box);
-		for (int64_t w = 0; wanted && w < n; w++) {
-			int64_t row = wanted[w].span.block / tiling->n[KVT_AXIS_B];
-
-			sum += seen[row] != i + 1;
-			seen[row] = i + 1;
-		}
-		if (!wanted)
-			sum = -1;
-		free(wanted);
-	}
-	free(seen);
-	return sum;
+	return rows_of_cut(cut, kvt_dump_group(c->a, c->group_a)->shape.n[KVT_AXIS_B],
+			   kvt_dump_tiling(c->a, c->group_a)->n[KVT_AXIS_B], wanted_in,
+			   c->states);
 }
 
 static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run,

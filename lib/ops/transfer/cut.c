@@ -5,15 +5,11 @@
  * A box should be about as large as a cache, and its window of the source must fit
  * with it into a quarter of a thread's memory: boxes are halved until both hold.
  * Where the source is stored in tiles, narrow boxes decode the same tile again and
- * again: they are widened while they decode more than twice what one box would.
+ * again: kvt_cut_gather().
  */
 #include "lib/ops/transfer/exec.h"
 
-/* What the boxes of one layer need of the source. */
-struct spread {
-	int64_t blocks;			/* the most that one box needs */
-	int64_t rows;			/* of tiles, over all boxes; 0: it is flat */
-};
+#include <stdlib.h>
 
 /* The group of the source that goes to this one. */
 static int source_of(const struct kvt_sides *sides, int group)
@@ -24,26 +20,12 @@ static int source_of(const struct kvt_sides *sides, int group)
 	return 0;
 }
 
-static const struct kvt_tiling *source_tiling_of(const struct kvt_sides *sides, int group)
+/* The most blocks of the source that one box of a layer needs. */
+static enum kvt_status window_blocks(int64_t *out, const struct kvt_sides *sides,
+				     int group, const struct kvt_cut *cut,
+				     struct kvt_error *err)
 {
-	return kvt_dump_tiling(sides->src.file[0].reader, source_of(sides, group));
-}
-
-static void add_window(struct spread *s, const struct kvt_carry_window *w,
-		       const struct kvt_tiling *tiling)
-{
-	int64_t n = tiling ? tiling->n[KVT_AXIS_B] : 0;
-
-	s->blocks = w->nblocks > s->blocks ? w->nblocks : s->blocks;
-	for (int64_t i = 0; n && i < w->nblocks; i++)
-		s->rows += !i || w->block[i] / n != w->block[i - 1] / n;
-}
-
-static enum kvt_status spread_of(struct spread *out, const struct kvt_sides *sides,
-				 int group, const struct kvt_cut *cut,
-				 struct kvt_error *err)
-{
-	*out = (struct spread){ 1, 0 };
+	*out = 1;
 	for (int64_t i = 0; i < cut->nboxes; i++) {
 		struct kvt_box box = kvt_cut_box(cut, i);
 
@@ -58,7 +40,7 @@ static enum kvt_status spread_of(struct spread *out, const struct kvt_sides *sid
 				continue;
 			if ((status = kvt_carry_window_init(&w, &part, err)))
 				return status;
-			add_window(out, &w, source_tiling_of(sides, group));
+			*out = w.nblocks > *out ? w.nblocks : *out;
 			kvt_carry_window_free(&w);
 		}
 	}
@@ -92,38 +74,81 @@ int64_t kvt_carry_window_room(int64_t mem_limit)
  * as much again where it is written in pieces.
  */
 static bool fits(const struct kvt_sides *sides, int group, const struct kvt_cut *cut,
-		 const struct spread *s, int64_t limit)
+		 int64_t blocks, int64_t limit)
 {
-	return window_bytes(sides, group, cut->layers, s->blocks) +
+	return window_bytes(sides, group, cut->layers, blocks) +
 	       sides->dst.n * cut->box_bytes <= limit / 4;
 }
 
-/*
- * Where each box of a source in tiles reads most of it, wider ones decode less
- * twice.
- */
-static enum kvt_status widen(struct kvt_cut *cut, struct spread *s,
-			     const struct kvt_sides *sides, int group, int64_t limit,
-			     struct kvt_error *err)
+/* ---- a source in tiles ------------------------------------------------- */
+
+/* A group of the destination. */
+struct arriving {
+	const struct kvt_sides *sides;
+	int group;
+};
+
+/* wanted_fn: the entries of all parts that write to the box. */
+static struct target_span *wanted_in(int64_t *n, const void *context,
+				     const struct kvt_box *box)
 {
-	int64_t nb = cut->shape.n[KVT_AXIS_B];
-	struct kvt_cut wider = *cut, all = *cut;
+	const struct arriving *to = context;
+	const struct kvt_transfer_plan *plan = &to->sides->transfer;
+	struct target_span *out;
+	int64_t room = 0;
+
+	for (int p = 0; p < plan->ngroups; p++)
+		room += kvt_carry_box_of(to->sides, p, box).nspans;
+	*n = 0;
+	if (!(out = calloc((size_t)room + 1, sizeof(*out))))
+		return NULL;
+	for (int p = 0; p < plan->ngroups; p++) {
+		struct kvt_carry_box part = kvt_carry_box_of(to->sides, p, box);
+
+		for (int64_t i = 0; plan->group[p].dst_group == to->group &&
+				    i < part.nspans; i++)
+			out[(*n)++].span.block = (uint32_t)part.span[i].src_block;
+	}
+	return out;
+}
+
+static int64_t tile_rows(const void *context, const struct kvt_cut *cut)
+{
+	const struct arriving *to = context;
+	const struct kvt_dump *src = to->sides->src.file[0].reader;
+	int from = source_of(to->sides, to->group);
+
+	return rows_of_cut(cut, kvt_dump_group(src, from)->shape.n[KVT_AXIS_B],
+			   kvt_dump_tiling(src, from)->n[KVT_AXIS_B], wanted_in, to);
+}
+
+/* Wider boxes where narrow ones decode the same tiles again, if these fit, too. */
+static enum kvt_status gather(struct kvt_cut *cut, int64_t *blocks,
+			      const struct kvt_sides *sides, int group,
+			      const struct kvt_tiling *tiling, int64_t limit,
+			      struct kvt_error *err)
+{
+	const struct arriving to = { sides, group };
+	const struct kvt_group *g = &kvt_ranks_snapshot(&sides->dst, 0)->group[group];
+	const struct kvt_tiling *src = kvt_dump_tiling(sides->src.file[0].reader,
+						       source_of(sides, group));
+	struct kvt_cut wider = *cut, least;
 	enum kvt_status status;
-	struct spread least;
+	struct kvt_tiling row;
+	int64_t more;
 
-	kvt_cut_widen(&all, INT64_MAX);
-	if (!s->rows || (status = spread_of(&least, sides, group, &all, err)))
-		return s->rows ? status : KVT_OK;
-	while (s->rows > 2 * least.rows && wider.blocks < nb) {
-		struct spread more;
-
-		kvt_cut_widen(&wider, 2 * wider.box_bytes);
-		if ((status = spread_of(&more, sides, group, &wider, err)))
-			return status;
-		if (!fits(sides, group, &wider, &more, limit))
-			break;
+	if (!src)
+		return KVT_OK;
+	row = *src;
+	row.n[KVT_AXIS_B] = 1;
+	least = kvt_cut_choose(g, &row, &g->layout, tiling, 0);
+	if ((status = kvt_cut_gather(&wider, &least, limit / 8 / sides->dst.n, tile_rows,
+				     &to, err)) ||
+	    (status = window_blocks(&more, sides, group, &wider, err)))
+		return status;
+	if (fits(sides, group, &wider, more, limit)) {
 		*cut = wider;
-		*s = more;
+		*blocks = more;
 	}
 	return KVT_OK;
 }
@@ -138,25 +163,24 @@ enum kvt_status kvt_carry_cut(struct kvt_cut *cut, struct kvt_work *work,
 	int64_t room = limit / 8 < 4 << 20 ? limit / 8 : 4 << 20;
 	int from = source_of(sides, group);
 	enum kvt_status status;
-	struct spread s;
+	int64_t blocks;
 
 	for (room /= sides->dst.n; ; room /= 2) {
 		*cut = kvt_cut_choose(g, NULL, &g->layout, tiling, room);
-		if ((status = spread_of(&s, sides, group, cut, err)))
+		if ((status = window_blocks(&blocks, sides, group, cut, err)))
 			return status;
-		if (fits(sides, group, cut, &s, limit) || room < 2 ||
+		if (fits(sides, group, cut, blocks, limit) || room < 2 ||
 		    cut->box_bytes == last)
 			break;
 		last = cut->box_bytes;
 	}
-	if ((status = widen(cut, &s, sides, group, limit, err)))
+	if ((status = gather(cut, &blocks, sides, group, tiling, limit, err)))
 		return status;
 	work->count = cut->nboxes;
-	work->buffer_bytes[1] = window_bytes(sides, group, cut->layers, s.blocks);
+	work->buffer_bytes[1] = window_bytes(sides, group, cut->layers, blocks);
 	for (int i = 0; i < sides->src.n; i++)
 		work_needs_pieces(work, leaf_of(sides->src.file[i].reader), from,
-				  cut->layers,
-				  s.blocks);
+				  cut->layers, blocks);
 	for (int i = 0; !sides->dst.made && i < sides->dst.n; i++)
 		work_needs_tiles(work, kvt_dump_tiling(sides->dst.file[i].reader,
 							 group));

@@ -11,18 +11,11 @@
 #include <cmocka.h>
 
 #include "lib/dump/pipeline.h"
+#include "tests/unit/random.h"
 
 enum { L = KVT_AXIS_L, B = KVT_AXIS_B, ROUNDS = 4000 };
 
 static const int64_t box_limit = 4 << 20;	/* whatever memory there is */
-
-static uint64_t seed;
-
-static int64_t below(int64_t n)
-{
-	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (int64_t)((seed >> 33) % (uint64_t)n);
-}
 
 /* A group and what is asked of its boxes. */
 struct sample {
@@ -142,13 +135,79 @@ static void check_runs(const struct sample *s, const struct kvt_cut *cut)
 		assert_true(cut->blocks >= nb);
 }
 
+/* Blocks lie in rows of tiles in any order: how many rows the boxes want. */
+struct rows {
+	int64_t n, row[512];
+};
+
+static int64_t count_rows(const void *context, const struct kvt_cut *cut)
+{
+	const struct rows *rows = context;
+	int64_t sum = 0;
+
+	for (int64_t b = 0; b < rows->n; b += cut->blocks) {
+		bool seen[512] = { false };
+
+		for (int64_t i = b; i < b + cut->blocks && i < rows->n; i++) {
+			sum += !seen[rows->row[i]];
+			seen[rows->row[i]] = true;
+		}
+	}
+	return sum;
+}
+
+static struct rows draw_rows(int64_t n)
+{
+	struct rows rows = { .n = n };
+	int64_t tile = 1 + below(8);
+
+	assert_true(n <= 512);
+	for (int64_t i = 0; i < n; i++)
+		rows.row[i] = i / tile;
+	for (int64_t i = n - 1; i > 0 && below(8); i--) {
+		int64_t j = below(i + 1), row = rows.row[i];
+
+		rows.row[i] = rows.row[j];
+		rows.row[j] = row;
+	}
+	return rows;
+}
+
+/* Fewer rows, or the limit is why not; never more, and what was good stays. */
+static void check_gather(const struct sample *s, struct kvt_cut *cut)
+{
+	const struct rows rows = draw_rows(s->group.shape.n[B]);
+	const int64_t limit = 1 + below(16 << 20), before = cut->box_bytes;
+	const struct kvt_cut was = *cut;
+	const struct kvt_cut least =
+		kvt_cut_choose(&s->group, s->has_src ? &s->src : NULL,
+			       s->has_to ? &s->to : NULL, s->has_dst ? &s->dst : NULL, 0);
+	struct kvt_cut all = least;
+	struct kvt_error err = { "" };
+	int64_t best;
+
+	all.blocks = rows.n + 1;
+	best = count_rows(&rows, &all);
+	assert_int_equal(kvt_cut_gather(cut, &least, limit, count_rows, &rows, &err),
+			 KVT_OK);
+	check_cover(s, cut);
+	assert_true(cut->box_bytes <= (before > limit ? before : limit));
+	assert_true(cut->blocks >= rows.n || cut->blocks % s->least[1] == 0);
+	if (count_rows(&rows, &was) <= best + best / 4)
+		assert_memory_equal(cut, &was, sizeof(was));
+	else if (cut->blocks < rows.n && count_rows(&rows, cut) > best + best / 4)
+		/* half as many boxes would be too large */
+		assert_true(least.box_bytes / least.blocks * (2 * cut->blocks + 2 *
+				s->least[1]) > limit || cut->layers > least.layers);
+}
+
 static void test_random(void **state)
 {
 	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
 		struct sample s;
 		struct kvt_cut cut;
-		int64_t limit, least, before;
+		int64_t limit, least;
 
 		seed = (uint64_t)i;
 		random_sample(&s);
@@ -160,15 +219,7 @@ static void test_random(void **state)
 		check_cover(&s, &cut);
 		check_runs(&s, &cut);
 		assert_true(cut.box_bytes <= (least > limit ? least : limit));
-
-		before = cut.box_bytes;
-		limit = 1 + below(16 << 20);
-		kvt_cut_widen(&cut, limit);
-		check_cover(&s, &cut);
-		assert_true(cut.box_bytes <= (before > limit ? before : limit));
-		/* and no smaller than it could be */
-		assert_true(cut.blocks >= s.group.shape.n[B] ||
-			    cut.box_bytes > limit / 2);
+		check_gather(&s, &cut);
 	}
 }
 
@@ -198,20 +249,22 @@ static void test_size(void **state)
 	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
 	assert_int_equal(cut.layers, 8);
 	assert_int_equal(cut.blocks, 64);
-	kvt_cut_widen(&cut, 16 << 20);
-	assert_int_equal(cut.blocks, 256);
-	assert_int_equal(cut.nboxes, 16);
 }
 
 /* Nothing to read: no box. */
 static void test_empty(void **state)
 {
 	struct kvt_group g = { .shape = { .n = { 3, 0, 1, 1, 1, 1 }, .elem = 1 } };
-	struct kvt_cut cut;
+	const struct rows rows = { .n = 0 };
+	struct kvt_cut cut, least;
 
 	(void)state;
 	assert_int_equal(kvt_layout_parse(&g.layout, "LBKSHD", NULL), KVT_OK);
 	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
+	assert_int_equal(cut.nboxes, 0);
+	least = kvt_cut_choose(&g, NULL, NULL, NULL, 0);
+	assert_int_equal(kvt_cut_gather(&cut, &least, 1 << 20, count_rows, &rows, NULL),
+			 KVT_OK);
 	assert_int_equal(cut.nboxes, 0);
 	g.shape.n[L] = 0;
 	g.shape.n[B] = 3;

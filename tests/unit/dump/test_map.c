@@ -17,16 +17,9 @@
 #include <cmocka.h>
 
 #include "lib/dump/map.h"
+#include "tests/unit/random.h"
 
 enum { MOST = 1 << 14, NCHAINS = 600 };
-
-static uint64_t seed;
-
-static int64_t below(int64_t n)
-{
-	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (int64_t)((seed >> 33) % (uint64_t)n);
-}
 
 /* ---- the model --------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
  * the old block of each of its positions; the rest reads as zero.
  */
 #include "tests/unit/dump/places.h"
+#include "tests/unit/random.h"
 
 #define NONE 255		/* no state of the old pool stands here */
 
@@ -292,14 +293,6 @@ static void test_gathered_null(void **state)
 }
 
 /* ---- random pools ------------------------------------------------------------ */
-
-static uint64_t seed;
-
-static int64_t below(int64_t n)
-{
-	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (int64_t)((seed >> 33) % (uint64_t)n);
-}
 
 /* Tables that begin alike and part somewhere; no block twice in one. */
 static void random_tables(struct kvt_snapshot *s, int64_t blocks, int64_t size)

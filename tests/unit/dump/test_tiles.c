@@ -6,16 +6,9 @@
  * tile where the tile itself has it, and what must be one is said to be.
  */
 #include "tests/unit/dump/places.h"
+#include "tests/unit/random.h"
 
 #include "lib/dump/read.h"
-
-static uint64_t seed;
-
-static int64_t draw(int64_t n)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (int64_t)(seed >> 33) % n;
-}
 
 static const char *const layouts[] = {
 	"LBSHKD", "LBHSKD", "BLSHKD", "BHLSKD", "LBKSHD", "KLBHSD", "LBHKDS",
@@ -39,8 +32,8 @@ static struct kvt_tiling draw_tiling(const int64_t n[KVT_NAXES], bool usual)
 	struct kvt_tiling t = { .nbytes = 4, .elem = 4 };
 
 	for (int a = 0; a < KVT_NAXES; a++) {
-		t.n[a] = usual ? (a == NS || a == ND ? n[a] : a == NB ? 1 + draw(3) : 1) :
-				 1 + draw(n[a]);
+		t.n[a] = !usual ? 1 + below(n[a]) : a == NS || a == ND ? n[a] :
+			 a == NB ? 1 + below(3) : 1;
 		t.nbytes *= t.n[a];
 	}
 	return t;
@@ -86,12 +79,13 @@ static void test_runs(void **state)
 
 	(void)state;
 	for (int round = 0; round < 3000; round++) {
-		const int64_t n[] = { 1 + draw(3), 1 + draw(9), 1 + draw(4), 1 + draw(3),
-				      2, 2 << draw(2) };
+		const int64_t n[] = { 1 + below(3), 1 + below(9), 1 + below(4),
+		1 + below(3),
+				      2, 2 << below(2) };
 		const struct kvt_shape shape = { .n = { n[0], n[1], n[2], n[3], n[4],
 							n[5] }, .elem = 4 };
-		const char *text = layouts[draw(NLAYOUTS)];
-		bool as_usual = draw(2) || strchr(text, '/');	/* no split is torn */
+		const char *text = layouts[below(NLAYOUTS)];
+		bool as_usual = below(2) || strchr(text, '/');	/* no split is torn */
 		struct kvt_tiling tiling = draw_tiling(n, as_usual);
 		struct kvt_box box = kvt_box_whole(&shape);
 		int64_t begin[KVT_NAXES];
@@ -100,9 +94,9 @@ static void test_runs(void **state)
 		assert_int_equal(kvt_layout_parse(&layout, text, NULL), KVT_OK);
 		runs = tile_runs(&layout, &tiling, &shape);
 		for (int a = 0; a < KVT_NAXES; a++)
-			begin[a] = draw((n[a] + tiling.n[a] - 1) / tiling.n[a]) *
+			begin[a] = below((n[a] + tiling.n[a] - 1) / tiling.n[a]) *
 				   tiling.n[a];
-		if (draw(2)) {
+		if (below(2)) {
 			/* a piece: one row of tiles */
 			box.begin[NB] = begin[NB];
 			box.end[NB] = begin[NB] + tiling.n[NB];

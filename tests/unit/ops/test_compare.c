@@ -7,20 +7,13 @@
  * with both values, and nothing of what is not paired.
  */
 #include "tests/unit/dump/places.h"
+#include "tests/unit/random.h"
 
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/compare/transfer.h"
 
 /* Memory with which a dump of several MiB is compared in several boxes. */
 enum { LITTLE = 3 << 20 };
-
-static uint64_t seed;
-
-static int64_t draw(int64_t n)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (int64_t)(seed >> 33) % n;
-}
 
 /* ---- two dumps ---------------------------------------------------------- */
 
@@ -33,7 +26,7 @@ enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 static void draw_ids(uint64_t *out, int64_t n, int64_t most)
 {
 	for (int64_t i = 0, j; i < n; ) {
-		out[i] = (uint64_t)draw(most);
+		out[i] = (uint64_t)below(most);
 		for (j = 0; j < i && out[j] != out[i]; )
 			j++;
 		i += j == i;
@@ -43,17 +36,17 @@ static void draw_ids(uint64_t *out, int64_t n, int64_t most)
 /* Of a model of 5 layers and 8 heads, and a pool of 10 blocks. */
 static struct placed_dump draw_dump(int64_t states, int64_t channels)
 {
-	const int64_t nlayers = 1 + draw(4), blocks = 1 + draw(9);
-	const int64_t n[] = { nlayers, blocks, states, 1 + draw(4), 2, channels };
+	const int64_t nlayers = 1 + below(4), blocks = 1 + below(9);
+	const int64_t n[] = { nlayers, blocks, states, 1 + below(4), 2, channels };
 	struct kvt_snapshot s;
 	struct kvt_group *g;
 	uint32_t layers[4];
 	uint64_t ids[9];
 
 	kvt_snapshot_init(&s);
-	g = new_group(&s, "g0", KVT_FULL_ATTENTION, layouts[draw(NLAYOUTS)], n);
+	g = new_group(&s, "g0", KVT_FULL_ATTENTION, layouts[below(NLAYOUTS)], n);
 	g->total_heads = 8;
-	g->head_start = draw(3);
+	g->head_start = below(3);
 	draw_ids(ids, n[NL], 5);
 	for (int64_t i = 0; i < n[NL]; i++)
 		layers[i] = (uint32_t)ids[i];
@@ -150,14 +143,14 @@ static int make_wrong(struct wrong *wrong, int n, struct placed_dump *b,
 		uint32_t *number;
 
 		for (int a = 0; a < KVT_NAXES; a++)
-			wrong[i].at[a] = draw(gb->shape.n[a]);
+			wrong[i].at[a] = below(gb->shape.n[a]);
 		for (j = 0; j < i && !same_index(wrong[j].at, wrong[i].at); )
 			j++;
 		if (j < i)
 			continue;
 		number = &b->numbers[0][dense_at(gb, &all, wrong[i].at) / 4];
 		wrong[i].was = *number;
-		*number ^= UINT32_C(1) << draw(32);
+		*number ^= UINT32_C(1) << below(32);
 		wrong[i].paired = is_paired(ga, gb, wrong[i].at);
 		paired += wrong[i++].paired;
 	}
@@ -196,8 +189,8 @@ static void test_random(void **state)
 	(void)state;
 	for (int round = 0; round < 400; round++) {
 		bool large = round % 25 == 0;
-		int64_t states = large ? 16 : 1 << draw(3), nbytes[3];
-		int64_t channels = large ? 128 : 2 << draw(3);
+		int64_t states = large ? 16 : 1 << below(3), nbytes[3];
+		int64_t channels = large ? 128 : 2 << below(3);
 		struct placed_dump a = draw_dump(states, channels);
 		struct placed_dump b = draw_dump(states, channels);
 		const struct kvt_group *ga = kvt_dump_group(a.dump, 0);
@@ -206,7 +199,7 @@ static void test_random(void **state)
 		static struct told one, four;
 		struct wrong wrong[12];
 		struct kvt_error err = { "" };
-		int n = (int)draw(gb->shape.n[NB] * states * channels < 12 ? 4 : 13);
+		int n = (int)below(gb->shape.n[NB] * states * channels < 12 ? 4 : 13);
 		int paired = make_wrong(wrong, n, &b, ga, gb);
 
 		expect(compare(&one, &nbytes[0], a.dump, b.dump, 1, memory, &err),

@@ -9,19 +9,12 @@
  * it into addresses.
  */
 #include "tests/unit/dump/places.h"
+#include "tests/unit/random.h"
 
 #include "lib/kvt/kernels.h"
 #include "lib/ops/transfer/exec.h"
 
 enum { HEADS = 4, MOST_RANKS = 4, POOL = 12, FILL = 0x5a };
-
-static uint64_t seed;
-
-static int64_t draw(int64_t n)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (int64_t)(seed >> 33) % n;
-}
 
 static const char *const layouts[] = {
 	"LBSHKD", "LBHSKD", "BLSHKD", "BHLSKD", "LBKSHD", "KLBHSD", "LBHKDS",
@@ -42,22 +35,23 @@ struct model {
 static struct model draw_model(void)
 {
 	struct model m = {
-		.layers = 1 + draw(3), .states = 2 << draw(3), .channels = 2 << draw(2),
-		.ranks = 1 << draw(3), .shared = draw(3), .recurrent = draw(2),
-		.layout = layouts[draw(NLAYOUTS)],
+		.layers = 1 + below(3), .states = 2 << below(3),
+		.channels = 2 << below(2),
+		.ranks = 1 << below(3), .shared = below(3), .recurrent = below(2),
+		.layout = layouts[below(NLAYOUTS)],
 	};
 
 	for (int i = 0; i < POOL; i++)
 		m.block[i] = (uint32_t)i;
 	for (int i = POOL - 1; i > 0; i--) {
-		int64_t j = draw(i + 1);
+		int64_t j = below(i + 1);
 		uint32_t block = m.block[i];
 
 		m.block[i] = m.block[j];
 		m.block[j] = block;
 	}
 	for (int i = 0; i < 2; i++)
-		m.tokens[i] = m.shared * m.states + 1 + draw(3 * m.states);
+		m.tokens[i] = m.shared * m.states + 1 + below(3 * m.states);
 	return m;
 }
 
@@ -214,16 +208,17 @@ static void test_random(void **state)
 		const struct model m = draw_model();
 		const char *const ids[] = { "contig", "reverse", "random:7", "half" };
 		struct kvt_new_side side = {
-			.pool = { .ranks = 1 << draw(3), .block_size = 2 << draw(4),
-				  .ids = { .words = ids[draw(4)] } },
+			.pool = { .ranks = 1 << below(3), .block_size = 2 << below(4),
+				  .ids = { .words = ids[below(4)] } },
 		};
 		const struct kvt_transfer_how how = {
-			.request = draw(3) ? NULL : "b", .cached = draw(2) * draw(5),
-			.whole = draw(2), .all_states = draw(2),
+			.request = below(3) ? NULL : "b", .cached = below(2) * below(5),
+			.whole = below(2), .all_states = below(2),
 		};
 
 		assert_int_equal(kvt_layout_parse(&side.pool.layout,
-						  layouts[draw(NLAYOUTS)], NULL), KVT_OK);
+						  layouts[below(NLAYOUTS)], NULL),
+						  KVT_OK);
 		mixed += check_transfer(&m, &side, &how);
 	}
 	assert_true(mixed > 250);
