@@ -23,14 +23,6 @@ uint64_t element_id(const struct kvt_group *group, enum kvt_axis axis, int64_t i
 	}
 }
 
-const struct kvt_request *request_named(const struct kvt_snapshot *s, const char *id)
-{
-	for (int64_t r = 0; r < s->nrequests; r++)
-		if (!strcmp(s->request[r].id, id))
-			return &s->request[r];
-	return NULL;
-}
-
 const struct kvt_request *request_at(int64_t *token, struct pairs_side side,
 				     int64_t block, int64_t state)
 {
@@ -285,7 +277,7 @@ enum kvt_status state_pairs_by_tokens(struct state_pairs *out, struct pairs_side
 	*out = (struct state_pairs){ .layer = NULL };
 	for (int64_t i = 0; !status && i < a.snapshot->nrequests; i++) {
 		const struct kvt_request *from = &a.snapshot->request[i];
-		const struct kvt_request *to = request_named(b.snapshot, from->id);
+		const struct kvt_request *to = kvt_request_named(b.snapshot, from->id);
 		struct kvt_table src, dst;
 
 		if (!to || (choice->request && strcmp(choice->request, from->id)))

@@ -100,7 +100,4 @@ uint64_t element_id(const struct kvt_group *group, enum kvt_axis axis, int64_t i
 const struct kvt_request *request_at(int64_t *token, struct pairs_side side,
 				     int64_t block, int64_t state);
 
-/* NULL: there is none. */
-const struct kvt_request *request_named(const struct kvt_snapshot *s, const char *id);
-
 #endif

@@ -24,7 +24,7 @@ static enum kvt_status check_requests(const struct verifying *v, struct kvt_erro
 {
 	for (int64_t r = 0; r < v->a.snapshot->nrequests; r++) {
 		const struct kvt_request *was = &v->a.snapshot->request[r];
-		const struct kvt_request *is = request_named(v->b.snapshot, was->id);
+		const struct kvt_request *is = kvt_request_named(v->b.snapshot, was->id);
 
 		if (was->nblocks[v->group] && (!is || is->ntokens != was->ntokens))
 			return kvt_fail(err, KVT_MISMATCH,

@@ -62,7 +62,7 @@ enum kvt_status check_tables(const struct kvt_snapshot *written,
 	for (int64_t r = 0; !status && r < wanted->nrequests; r++) {
 		const struct kvt_request *should = &wanted->request[r];
 
-		status = check_request(written, request_named(written, should->id),
+		status = check_request(written, kvt_request_named(written, should->id),
 				       wanted, should, err);
 	}
 	return status;
@@ -76,7 +76,7 @@ enum kvt_status check_tables_of_leaf(const struct kvt_snapshot *written, int gro
 
 	for (int64_t r = 0; !status && r < written->nrequests; r++) {
 		const struct kvt_request *is = &written->request[r];
-		const struct kvt_request *was = request_named(leaf, is->id);
+		const struct kvt_request *was = kvt_request_named(leaf, is->id);
 		struct kvt_table a, b;
 
 		if (!was)

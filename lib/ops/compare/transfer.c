@@ -202,8 +202,8 @@ static enum kvt_status verify_group(struct kvt_verified *out, struct verifying *
 	struct pairs_side a = { src, 0 };
 	enum kvt_status status;
 
-	while (strcmp(src->group[v->src_group].id, group_of(v, 0)->id))
-		v->src_group++;		/* kvt_sides_join() saw to it that there is one */
+	/* kvt_sides_join() saw to it that there is one */
+	v->src_group = kvt_group_named(src, group_of(v, 0)->id);
 	a.group = v->src_group;
 	if ((status = state_pairs_by_tokens(&v->moved, a, b, &choice, err)) ||
 	    (v->digests && (status = check_all_paired(&v->moved, a, b, err))) ||

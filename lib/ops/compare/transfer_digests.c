@@ -136,7 +136,7 @@ enum kvt_status check_all_paired(const struct state_pairs *pairs, struct pairs_s
 
 	for (int64_t r = 0; !status && r < b.snapshot->nrequests; r++) {
 		const struct kvt_request *q = &b.snapshot->request[r];
-		const struct kvt_request *from = request_named(a.snapshot, q->id);
+		const struct kvt_request *from = kvt_request_named(a.snapshot, q->id);
 		const struct kvt_table to = kvt_table_of(b.snapshot, b.group, q);
 		const struct kvt_table src = kvt_table_of(a.snapshot, a.group, from);
 		int64_t end = (to.first + to.nblocks) * to.each;
@@ -177,7 +177,7 @@ bool same_requests(const struct kvt_sides *sides)
 	if (sides->request || sides->cached || a->nrequests != b->nrequests)
 		return false;
 	for (int64_t i = 0; i < a->nrequests; i++)
-		if (!request_named(b, a->request[i].id) ||
+		if (!kvt_request_named(b, a->request[i].id) ||
 		    !moves_all(sides, a, &a->request[i]))
 			return false;
 	return true;

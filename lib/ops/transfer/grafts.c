@@ -22,15 +22,6 @@ struct incoming {
 
 /* ---- states -------------------------------------------------------------- */
 
-static int by_target(const void *a, const void *b)
-{
-	const struct kvt_block_span *x = a, *y = b;
-
-	if (x->dst_block != y->dst_block)
-		return x->dst_block < y->dst_block ? -1 : 1;
-	return x->dst_state < y->dst_state ? -1 : x->dst_state > y->dst_state;
-}
-
 static int64_t blocks_in(const struct kvt_block_span *s)
 {
 	return s->nblocks > 0 ? s->nblocks : 1;
@@ -97,7 +88,7 @@ static enum kvt_status find_incoming(struct incoming *out, const struct kvt_side
 		for (int64_t i = 0; plan->group[p].dst_group == group &&
 				    i < plan->group[p].xfer.nentries; i++)
 			add_entry(out, &plan->group[p].xfer.entry[i], to);
-	qsort(out->span, (size_t)out->n, sizeof(*out->span), by_target);
+	qsort(out->span, (size_t)out->n, sizeof(*out->span), kvt_span_by_target);
 	drop_doubles(out);
 	return KVT_OK;
 }

@@ -143,7 +143,7 @@ static enum kvt_status check_requests(const struct kvt_sides *sides,
 
 /* ---- entries by destination ------------------------------------------ */
 
-static int by_target(const void *a, const void *b)
+int kvt_span_by_target(const void *a, const void *b)
 {
 	const struct kvt_block_span *x = a, *y = b;
 
@@ -165,7 +165,7 @@ static enum kvt_status sort_spans(struct kvt_sides *sides, struct kvt_error *err
 		if (!sides->span[i])
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 		memcpy(sides->span[i], x->entry, n * sizeof(**sides->span));
-		qsort(sides->span[i], n, sizeof(**sides->span), by_target);
+		qsort(sides->span[i], n, sizeof(**sides->span), kvt_span_by_target);
 	}
 	return sides->span ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
 }
