@@ -258,7 +258,8 @@ fuzz:	## run each fuzzer for FUZZ_SECONDS (60)
 check-valgrind:	## unit tests and the main commands under valgrind
 check-faults:	## make each call of the system fail, for FAULT_SECONDS (0: every case)
 check-environments:	## what drives the program, in a read-only tree with a space, as nobody
-demo check bench lint fuzz check-valgrind check-environments check-faults:
+check-engines:	## run real engines beside kvtool, those of ENGINES or all (PyPI; about 6 GB each)
+demo check bench lint fuzz check-valgrind check-environments check-faults check-engines:
 	@$(DEPS) $@
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
 
@@ -307,6 +308,14 @@ DRIVERS := $(sort $(wildcard tests/cli/*.bats) \
 	   $(filter-out tests/check_style.sh tests/check_headers.sh, $(wildcard tests/check_*.sh)))
 run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(B)/fault_shim.so
 	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
+
+# Optional: not part of check.  Each engine in an environment of its own in ENGINE_DIR.
+ENGINES    ?=
+SEED       ?= 0
+ENGINE_DIR ?= $(B)/engines
+run-check-engines: all
+	@/usr/bin/python3 tests/engines/suite.py run --dir="$(ENGINE_DIR)" --seed=$(SEED) \
+		$(ENGINES:%=--engine=%)
 
 run-lint:
 	@perl tests/harness.pl scripts/lint.sh
@@ -365,7 +374,7 @@ help:	## list the targets
 
 FORCE:
 .PHONY: all demo check bench lint fuzz check-valgrind check-environments check-faults \
-	check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
+	check-engines run-check-engines check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
 	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
 	install install-built uninstall clean help FORCE
 .DELETE_ON_ERROR:

@@ -14,6 +14,8 @@ lint="$build perl mandoc shellcheck"
 fuzz="$build clang libclang-rt-14-dev"
 valgrind="$build libcmocka-dev valgrind"
 faults="$build python3"
+# what the packages of the engines need that are no Python
+engines="$build g++ cmake ninja-build python3 python3-venv"
 fresh="debootstrap git ca-certificates"
 # the GPU kernels for AMD; nvcc is in no package of Debian, and used where it is
 gpu="hipcc"
@@ -26,12 +28,13 @@ lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
 check-faults)   need=$faults ;;
+check-engines)  need=$engines ;;
 check-fresh)    need=$fresh ;;
 ci)             need="$check $lint $fuzz $valgrind $fresh util-linux" ;;
 # what single tests use and say so if it is not there
 ci-more)        need="$gpu chromium" ;;
 *)
-	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-fresh|ci|ci-more" >&2
+	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-engines|check-fresh|ci|ci-more" >&2
 	exit 2
 	;;
 esac
