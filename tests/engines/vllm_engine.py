@@ -62,15 +62,15 @@ def core(llm):
     return llm.llm_engine.engine_core.engine_core
 
 
-def runner(llm):
-    worker = core(llm).model_executor.driver_worker
-    return getattr(worker, "worker", worker).model_runner
+def everywhere(llm, function, *args):
+    """What function(worker, *args) returns in the process of each rank."""
+    return core(llm).model_executor.collective_rpc(function, args=args)
 
 
-def caches(llm):
-    """{layer name: tensor, or list of states}, as the layers use them."""
+def _caches(worker):
+    """{layer name: tensor, or list of states}, as the layers of a worker use them."""
     out = {}
-    context = runner(llm).vllm_config.compilation_config.static_forward_context
+    context = worker.model_runner.vllm_config.compilation_config.static_forward_context
     for name, layer in context.items():
         cache = getattr(layer, "kv_cache", None)
         if isinstance(cache, (list, tuple)) and len(cache) == 1:
@@ -80,52 +80,82 @@ def caches(llm):
     return out
 
 
-def clear(llm):
-    """Nothing is left of what the engine computed."""
-    for cache in caches(llm).values():
+def _clear(worker):
+    for cache in _caches(worker).values():
         for tensor in cache if isinstance(cache, (list, tuple)) else [cache]:
             tensor.zero_()
 
 
-class Written:
-    """
-    What the engine handed to the operations that write its cache: {address of a
-    layer's cache: {slot: (key, value)}}, or {slot: latent}.  Groups of layers may lie
-    in the same memory, but no slot belongs to two of them.
-    """
+def clear(llm):
+    """Nothing is left of what the engine computed."""
+    everywhere(llm, _clear)
 
-    def __init__(self):
-        from vllm import _custom_ops as ops
-        self.at = {}
-        self._watch(ops, "cpu_attn_reshape_and_cache", self._attention)
-        self._watch(ops, "concat_and_cache_mla", self._latent)
+
+# ---- what the engine hands to the operations that write its cache -------------------
+
+# {address of a layer's cache: {slot: (key, value)}}, or {slot: latent}, in a worker.
+# Groups of layers may lie in the same memory, but no slot belongs to two of them.
+_WRITTEN = {}
+
+
+def _watch_one(module, name, see):
+    real = getattr(module, name, None)
+    if real is None:
+        return
+
+    def watched(*args, **more):
+        see(*args, **more)
+        return real(*args, **more)
+
+    setattr(module, name, watched)
+
+
+def _see_attention(key, value, key_cache, value_cache, slots, *_, **__):
+    held = _WRITTEN.setdefault(key_cache.data_ptr(), {})
+    for i, slot in enumerate(slots.tolist()):
+        if slot >= 0:
+            held[slot] = (key[i].clone(), value[i].clone())
+
+
+def _see_latent(kv_c, k_pe, kv_cache, slots, *_, **__):
+    import torch
+    held = _WRITTEN.setdefault(kv_cache.data_ptr(), {})
+    for i, slot in enumerate(slots.tolist()):
+        if slot >= 0:
+            held[slot] = torch.cat([kv_c[i].flatten(), k_pe[i].flatten()]).clone()
+
+
+def _watch(_):
+    from vllm import _custom_ops as ops
+    _watch_one(ops, "cpu_attn_reshape_and_cache", _see_attention)
+    _watch_one(ops, "concat_and_cache_mla", _see_latent)
+    try:
         from vllm.v1.attention.backends.mla import cpu_mla
-        for item in vars(cpu_mla).values():
-            if "do_kv_cache_update" in getattr(item, "__dict__", {}):
-                self._watch(item, "do_kv_cache_update",
-                            lambda _, *args: self._latent(*args))
+    except ImportError:         # before vLLM 0.30
+        return
+    for item in vars(cpu_mla).values():
+        if "do_kv_cache_update" in getattr(item, "__dict__", {}):
+            _watch_one(item, "do_kv_cache_update",
+                       lambda _, *args: _see_latent(*args))
 
-    @staticmethod
-    def _watch(module, name, see):
-        real = getattr(module, name, None)
-        if real is None:
-            return
 
-        def watched(*args, **more):
-            see(*args, **more)
-            return real(*args, **more)
+def _fetch(worker):
+    written, states = {}, {}
+    for name, cache in _caches(worker).items():
+        if isinstance(cache, (list, tuple)):
+            states[name] = [tensor.clone() for tensor in cache]
+        else:
+            written[name] = _WRITTEN.get(cache.data_ptr(), {})
+    return written, states
 
-        setattr(module, name, watched)
 
-    def _attention(self, key, value, key_cache, value_cache, slots, *_, **__):
-        held = self.at.setdefault(key_cache.data_ptr(), {})
-        for i, slot in enumerate(slots.tolist()):
-            if slot >= 0:
-                held[slot] = (key[i].clone(), value[i].clone())
+class Written:
+    """The oracle: what the engine wrote, from the start of this on."""
 
-    def _latent(self, kv_c, k_pe, kv_cache, slots, *_, **__):
-        import torch
-        held = self.at.setdefault(kv_cache.data_ptr(), {})
-        for i, slot in enumerate(slots.tolist()):
-            if slot >= 0:
-                held[slot] = torch.cat([kv_c[i].flatten(), k_pe[i].flatten()]).clone()
+    def __init__(self, llm):
+        self.llm = llm
+        everywhere(llm, _watch)
+
+    def fetch(self):
+        """{layer: {slot: (key, value) or latent}}, {layer: [states]}; of rank 0."""
+        return everywhere(self.llm, _fetch)[0]

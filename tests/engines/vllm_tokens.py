@@ -101,14 +101,14 @@ class Plain:
             yield t, cells[:, block, t % n["block_size"]]
 
 
-def compare_written(row, plain, llm, written, tables):
+def compare_written(row, plain, written, tables):
     """Every live element against what the engine handed to its cache."""
     import numpy
     import torch
-    caches = engine.caches(llm)
+    written, states = written.fetch()
     for group in plain.manifest["groups"]:
         if group["kind"] in ("mamba_conv", "mamba_ssm"):
-            compare_states(row, plain, group, caches, tables)
+            compare_states(row, plain, group, states, tables)
             continue
         number = tables["number"](group["layer_names"][0])
         size = {"float32": 4, "bfloat16": 2}.get(group["dtype"], 1)
@@ -120,7 +120,7 @@ def compare_written(row, plain, llm, written, tables):
                 block = tables["sizes"][number]
                 slot = real[t // block] * block + t % block
                 for name, cell in zip(group["layer_names"], cells):
-                    held = written.at[caches[name].data_ptr()][slot]
+                    held = written[name][slot]
                     if isinstance(held, tuple):
                         held = torch.cat([held[0], held[1]], -1)
                     if size == 1:
@@ -142,13 +142,13 @@ def fp8_off(cell, held):
     return int(((step > 1) | ((cell ^ want) & 128 != 0) & (step + (cell & 127) > 1)).sum())
 
 
-def compare_states(row, plain, group, caches, tables):
+def compare_states(row, plain, group, states, tables):
     """Recurrent states against the views that the engine's layers have of them."""
     number = tables["number"](group["layer_names"][0])
     n = group["sizes"]
     which = 0 if group["kind"] == "mamba_conv" else 1
     for i, name in enumerate(group["layer_names"]):
-        tensor = caches[name][which]
+        tensor = states[name][which]
         for request, table in group["block_table"].items():
             place = group["block_ids"].index(table[-1])
             data = plain.data[group["id"]].reshape(n["layers"], n["num_blocks"], -1)
@@ -243,7 +243,7 @@ def prove_engine(proof, case):
     import kvtool_capture
     family, dtype, cache, _ = CASES[case]
     llm, path, _ = start(proof, case)
-    written = engine.Written()
+    written = engine.Written(llm)
     folder = proof.folder(case)
     base = os.path.join(folder, "cap")
     dump = f"{base}.rank0.safetensors"
@@ -261,7 +261,7 @@ def prove_engine(proof, case):
     with proof.row("captured elements are what the engine wrote", on) as row:
         plain = Plain(proof, dump, folder)
         row.equal(proof.kvtool("fsck", dump).code, 0, "fsck is content")
-        compare_written(row, plain, llm, written, real_tables(llm))
+        compare_written(row, plain, written, real_tables(llm))
     if dtype == "float32" and family in ("gqa", "mqa", "window"):
         with proof.row("captured elements are those of a forward pass of transformers",
                        on) as row:
@@ -343,11 +343,7 @@ def enter(proof, case, block, folder, came, kvtool_args, on, **more):
             out = f"{into}.rank{rank}.safetensors"
             for args in kvtool_args(rank, out):
                 proof.must(*args)
-        clear = kvtool_clear if ranks > 1 else None
-        if clear:
-            engine.core(llm).model_executor.collective_rpc(clear)
-        else:
-            engine.clear(llm)
+        engine.clear(llm)
         kvtool_capture.restore_vllm(llm, into)
         got = run.finish()
         for name in asked:
@@ -359,16 +355,6 @@ def enter(proof, case, block, folder, came, kvtool_args, on, **more):
                    f"got {got[name]}\nwant {mine[name]}")
         row.figure("the engines agree on all" if mine == theirs else
                    "as far as the engines agree")
-
-
-def kvtool_clear(worker):
-    """In a worker: zeroes its caches."""
-    context = worker.model_runner.vllm_config.compilation_config.static_forward_context
-    for layer in context.values():
-        cache = getattr(layer, "kv_cache", None)
-        for tensor in cache if isinstance(cache, (list, tuple)) else [cache]:
-            if tensor is not None:
-                tensor.zero_()
 
 
 def prove_migration(proof, case):
