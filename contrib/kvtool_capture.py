@@ -490,11 +490,15 @@ def _cpu_layout(name, layer, spec, tensor):
     if order is None:
         raise Unknown(f"{name}: CPU_ATTN with instruction set {isa!r}: its order of "
                       "bytes is not known here")
-    if not tensor.is_contiguous():
+    # Five axes until vLLM 0.22: all keys, then all values; where recurrent layers share
+    # the memory, those of a block and then the next one.
+    axes, outer, inner = "BHSC", "L B H K", tensor[0]
+    if tensor.dim() == 5:
+        axes, inner = "KBHSD", tensor[0, 0]
+        outer = "L K B H" if tensor.stride(0) > tensor.stride(1) else "L B K H"
+    if not inner.is_contiguous():
         raise Unknown(f"{name}: CPU_ATTN, strides {tensor.stride()} of shape "
                       f"{tuple(tensor.shape)} are not those of its blocks")
-    # five axes until vLLM 0.22: all keys, then all values
-    axes, outer = ("KBHSD", "L K B H") if tensor.dim() == 5 else ("BHSC", "L B H K")
     both = [f"{part}:{outer} {tail}" for part, tail in zip("KV", _CPU_ORDERS[order])]
     if order == "cpu-vec":
         both = [text.replace(" ", "") for text in both]

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 
@@ -134,22 +133,26 @@ def prove_preemption(proof, _):
         row.equal(len(said["num_tokens"]), 1, "only what runs")
 
 
+def rename_backend(_, name):
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+    CPUAttentionBackend.__name__ = name
+
+
 def prove_refusal(proof, _):
     """A backend that the module does not know is named, and the engine goes on."""
-    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
     folder = proof.folder("unknown")
     path, _ = models.make("gqa", proof.seed, "float32", os.path.join(proof.work, "models"))
     llm = engine.make(path, "float32", 32)
     run = engine.Run(llm, {"a": models.prompt(50, 0)}, 8).step(2)
     with proof.row("an unknown backend is an error that names it",
                    "a renamed CPU_ATTN") as row:
-        CPUAttentionBackend.__name__ = "NewAttentionBackend"
+        engine.everywhere(llm, rename_backend, "NewAttentionBackend")
         try:
             kvtool_capture.capture_vllm(llm, os.path.join(folder, "x"))
             said = "nothing"
         except RuntimeError as error:
             said = str(error)
-        CPUAttentionBackend.__name__ = "CPUAttentionBackend"
+        engine.everywhere(llm, rename_backend, "CPUAttentionBackend")
         row.ok("NewAttentionBackend is not known" in said, "named", said)
         row.equal(os.listdir(folder), [], "nothing is written")
         row.equal(len(run.finish()["a"]), 8, "the engine goes on")
@@ -164,10 +167,10 @@ class Server:
     """
 
     def __init__(self, proof, path, base, ranks, port):
-        self.url, self.folder = f"http://127.0.0.1:{port}", os.path.dirname(base)
+        self.url, self.base = f"http://127.0.0.1:{port}", base
         env = {**os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
                "VLLM_LOGGING_LEVEL": "WARNING"}
-        self.log = os.path.join(self.folder, "server.log")
+        self.log = os.path.join(os.path.dirname(base), "server.log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "vllm.entrypoints.openai.api_server",
@@ -192,22 +195,25 @@ class Server:
         with open(self.log, encoding="utf-8", errors="replace") as f:
             raise RuntimeError(f"the server did not start\n{f.read()[-2000:]}")
 
-    def ask(self, ids, tokens):
-        """In a thread of its own; the answer is in what comes back."""
-        out = {}
-
-        def go():
-            body = json.dumps({"model": "tiny", "prompt": ids, "max_tokens": tokens,
-                               "temperature": 0, "ignore_eos": True,
-                               "return_token_ids": True}).encode()
-            request = urllib.request.Request(
-                f"{self.url}/v1/completions", body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=120) as answer:
-                out.update(json.loads(answer.read()))
-
-        thread = threading.Thread(target=go)
-        thread.start()
-        return thread, out
+    def ask(self, ids, tokens, at=None, then=None):
+        """Token ids of the answer, as they come; then() is called after at of them."""
+        body = json.dumps({"model": "tiny", "prompt": ids, "max_tokens": tokens,
+                           "temperature": 0, "ignore_eos": True, "stream": True,
+                           "return_token_ids": True}).encode()
+        request = urllib.request.Request(
+            f"{self.url}/v1/completions", body, {"Content-Type": "application/json"})
+        got = []
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            for line in answer:
+                text = line.decode().strip()
+                if not text.startswith("data: {"):
+                    continue
+                for choice in json.loads(text[6:])["choices"]:
+                    got += choice.get("token_ids") or []
+                if at is not None and len(got) >= at:
+                    then()
+                    at = None
+        return got
 
     def core(self):
         """The process of the engine's core, found by its name."""
@@ -221,6 +227,15 @@ class Server:
             except OSError:
                 pass
         return found[0] if found else None
+
+    def touch(self):
+        """Orders a capture by a file."""
+        with open(f"{self.base}.now", "w", encoding="ascii"):
+            pass
+
+    def signal(self):
+        """Orders a capture by a signal."""
+        os.kill(self.core(), signal.SIGUSR2)
 
     def stop(self):
         if self.process.poll() is not None:
@@ -243,29 +258,34 @@ def prove_server(proof, ranks):
         with proof.row("a running server is captured, its tokens do not change",
                        f"OpenAI server, TP {ranks}, by a file and by a signal") as row:
             prompt = models.prompt(90, proof.seed)
-            thread, quiet = server.ask(prompt, NEW)
-            thread.join()
-            for number, order in enumerate(("file", "signal")):
-                thread, answer = server.ask(prompt, NEW)
-                time.sleep(0.25)
-                if order == "file":
-                    with open(f"{base}.now", "w", encoding="ascii"):
-                        pass
-                else:
-                    os.kill(server.core(), signal.SIGUSR2)
-                files = [wait_for(f"{base}.{number}.rank{r}.safetensors")
-                         for r in range(ranks)]
-                thread.join()
-                check_answer(proof, row, path, files, answer, quiet, prompt, order, folder)
+            quiet = server.ask(prompt, NEW)
+            for number, order in enumerate((server.touch, server.signal)):
+                got, files = taken(server, prompt, order, number, ranks, base)
+                check_answer(proof, row, path, files, got, quiet, prompt,
+                             order.__name__, folder)
             with open(server.log, encoding="utf-8", errors="replace") as f:
                 row.ok("copied in" in f.read(), "the log says how long it stood still")
     finally:
         server.stop()
 
 
-def check_answer(proof, row, path, files, answer, quiet, prompt, order, folder):
-    got = answer["choices"][0]["token_ids"]
-    row.equal(got, quiet["choices"][0]["token_ids"], f"{order}: the same {NEW} tokens")
+def taken(server, prompt, order, number, ranks, base):
+    """
+    The answer while which a capture was ordered, and its files.  On a busy machine an
+    answer may be complete before this process has seen its beginning: again, then.
+    """
+    files = [f"{base}.{number}.rank{r}.safetensors" for r in range(ranks)]
+    for _ in range(5):
+        got = server.ask(prompt, NEW, 20, order)
+        try:
+            return got, [wait_for(f, 5) for f in files]
+        except RuntimeError:
+            pass
+    raise RuntimeError(f"{files[0]} was not written")
+
+
+def check_answer(proof, row, path, files, got, quiet, prompt, order, folder):
+    row.ok(len(got) == NEW and got == quiet, f"{order}: the same {NEW} tokens")
     tables = [[g["block_table"] for g in kvtool_capture.read(f)[0]["groups"]]
               for f in files]
     counts = [kvtool_capture.read(f)[0]["num_tokens"] for f in files]
@@ -277,7 +297,7 @@ def check_answer(proof, row, path, files, answer, quiet, prompt, order, folder):
         proof.must("merge", "-f", "-q", "-o", whole, *files)
     plain = Plain(proof, whole, folder)
     (name, n), = plain.manifest["num_tokens"].items()
-    row.ok(90 < n < 90 + NEW, f"{order}: {n} tokens in the cache")
+    row.ok(90 <= n < 90 + NEW, f"{order}: {n} tokens in the cache")
     # what ids the scheduler did not know yet when it ordered the copy
     plain.manifest["token_ids"] = {name: (prompt + got)[:n]}
     compare_forward(row, plain, path, "float32")
