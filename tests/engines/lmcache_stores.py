@@ -382,8 +382,8 @@ def layerwise(proof, cache):
         engine = Engine(cache, use_layerwise=True)
         store = Disk(engine, folder)
         chunks = list(engine.chunks())
-        with proof.row("chunks that LMCache wrote",
-                       f"local disk, layerwise, {kind.name}, {NAMES[cache.dtype]}") as row:
+        on = f"local disk, layerwise, {kind.name}, {NAMES[cache.dtype]}"
+        with proof.row("chunks that LMCache wrote", on) as row:
             for _, _, key, cells in chunks:
                 for l, k in enumerate(key.split_layers(cache.layers)):
                     store.put(k, turn(cells[:, l]), kind)
@@ -396,7 +396,8 @@ def layerwise(proof, cache):
 def workers(proof, cache, kind, on, options):
     """Two tensor parallel workers in one folder: each rank, and their merge."""
     folder, order = proof.folder("store"), None
-    merged = os.path.join(proof.folder("ranks"), "all.h5")
+    merged, *ranks = (os.path.join(proof.folder("ranks"), f"{n}.h5")
+                      for n in ("all", 0, 1))
     with proof.row("chunks of two tensor parallel workers", on) as row:
         for worker in (0, 1):
             engine = Engine(cache, 2, worker)
@@ -410,8 +411,8 @@ def workers(proof, cache, kind, on, options):
                     f"--set=total-heads={cache.heads}"]
             dump = dumps.read(proof, folder, *said)
             compare(row, cache, dump, chunks, cache.share(2, worker), f"worker {worker}")
-            proof.must("import", "-q", *said, "-o", f"{merged[:-6]}{worker}.h5", folder)
-        proof.must("merge", "-q", "-o", merged, f"{merged[:-6]}0.h5", f"{merged[:-6]}1.h5")
+            proof.must("import", "-q", *said, "-o", ranks[worker], folder)
+        proof.must("merge", "-q", "-o", merged, *ranks)
         compare(row, cache, dumps.read(proof, merged), chunks, cache.cells, "merged")
 
 
@@ -466,8 +467,8 @@ def written(proof, on, cache, kind, axes, layered=None):
     engine = Engine(cache)
     store = kind(engine, folder)
     with proof.row("LMCache loads chunks whose bytes kvtool wrote", on) as row:
-        proof.must("import", "-q", "--to=nhd", *facts(cache, layers=False), "-o", snapshot,
-                   source)
+        proof.must("import", "-q", "--to=nhd", *facts(cache, layers=False), "-o",
+                   snapshot, source)
         names = dumps.read(proof, snapshot).groups[0].names
         for _, first, key, cells in chunks:
             block = names.index(hash_of(origin, key))
@@ -501,8 +502,8 @@ def main():
     plain(proof, f"FS connector, no header, {kind}", cache, FsBare, bare)
     plain(proof, f"FS adapter of the second level, {kind}", cache, Second,
           facts(cache, dtype=True))
-    plain(proof, f"FS adapter of the second level, salted keys, {kind}", cache, SecondSalted,
-          facts(cache, dtype=True))
+    plain(proof, f"FS adapter of the second level, salted keys, {kind}", cache,
+          SecondSalted, facts(cache, dtype=True))
     plain(proof, f"GDS, host memory for the GPU's, {kind}", cache, Gds, said)
     plain(proof, f"Weka, host memory for the GPU's, {kind}", cache, Weka, said)
     plain(proof, f"FS connector, header, MLA, {kind}", latent, Fs, [])

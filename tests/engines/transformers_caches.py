@@ -202,7 +202,8 @@ WAYS = [
     ("torch.save of the cache", "pt", torch_of(lambda c: c.cache), True, False),
     ("of a dict with the cache", "pt",
      torch_of(lambda c: {"step": 3, "cache": c.cache, "ids": [1, 2]}), True, False),
-    ("of the cache's attributes", "pt", torch_of(lambda c: c.cache.__dict__), True, False),
+    ("of the cache's attributes", "pt",
+     torch_of(lambda c: c.cache.__dict__), True, False),
     ("of a tuple of pairs", "pt", torch_of(lambda c: tuple(c.pairs())), False, False),
     ("of a list of pairs", "pt", torch_of(lambda c: c.pairs()), False, False),
     (ITERATED, "pt", torch_of(lambda c: list(c.cache)), False, False),
@@ -431,8 +432,8 @@ def orders(proof, on, case):
     known = layouts(proof)
     with proof.row(f"generation goes on from {len(known)} memory layouts", on) as row:
         for name, axes in known:
-            proof.must("relayout", "-f", "-q", f"--to={name}", "--block-size=16", "-o", out,
-                       path)
+            proof.must("relayout", "-f", "-q", f"--to={name}", "--block-size=16", "-o",
+                       out, path)
             dump = dumps.Dump(out)
             row.equal(dump.groups[0].layout, axes, f"{name}: its axes")
             goes_on(row, case, cache_of(case, layers_of(case, dump)), want, name)
