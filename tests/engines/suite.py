@@ -35,9 +35,9 @@ COLUMNS = ["suite", "engine", "version", "what", "on", "result", "points", "figu
 
 # name of the environment, seconds a script may take, scripts
 ENGINES = [
-    ("vllm-0.32", 1800, ["vllm_tokens.py", "vllm_stores.py"]),
-    ("vllm-0.26", 900, ["vllm_layouts.py"]),
-    ("vllm-0.22", 900, ["vllm_layouts.py"]),
+    ("vllm-0.32", 1800, ["vllm_tokens.py", "vllm_server.py", "vllm_stores.py"]),
+    ("vllm-0.26", 1800, ["vllm_tokens.py", "vllm_server.py"]),
+    ("vllm-0.22", 1800, ["vllm_tokens.py", "vllm_server.py"]),
     ("transformers", 900, ["transformers_caches.py"]),
     ("lmcache", 900, ["lmcache_stores.py"]),
     ("sglang", 900, ["sglang_pages.py"]),

@@ -303,7 +303,32 @@ def check_answer(proof, row, path, files, got, quiet, prompt, order, folder):
     compare_forward(row, plain, path, "float32")
 
 
-CASES = {"steps:gqa": prove_steps, "steps:window": prove_steps,
+def prove_example(proof, _):
+    """examples/vllm_migrate.sh, and that it notices a cache that is wrong."""
+    folder = proof.folder("example")
+    path, _ = models.make("gqa", proof.seed, "float32", os.path.join(proof.work, "models"))
+    script = os.path.join(engine.HERE, "..", "..", "examples", "vllm_migrate.sh")
+    # a kvtool that swaps keys and values on the way
+    wrong = os.path.join(folder, "wrong")
+    with open(wrong, "w", encoding="ascii") as f:
+        f.write(f"#!/bin/sh\nset -e\nfor last; do :; done\n"
+                f"{proof.program} mutate -q -f --fault=swap-kv -o {folder}/bad.safetensors"
+                f" \"$last\"\nset -- \"$1\" \"$2\" \"$3\" \"$4\" \"$5\" \"$6\"\n"
+                f"exec {proof.program} \"$@\" {folder}/bad.safetensors\n")
+    os.chmod(wrong, 0o755)
+    with proof.row("the example runs: a request goes on in another engine",
+                   "examples/vllm_migrate.sh") as row:
+        for program, good in ((proof.program, True), (wrong, False)):
+            p = subprocess.run(["sh", script, path], capture_output=True, check=False,
+                               env={**os.environ, "PYTHON": sys.executable,
+                                    "KVTOOL": program}, timeout=300)
+            said = p.stdout.decode(errors="replace")
+            row.ok((p.returncode == 0 and "the same 40 tokens" in said) == good,
+                   "the same tokens" if good else "other tokens of a wrong cache",
+                   said + p.stderr.decode(errors="replace")[-500:])
+
+
+CASES = {"example:": prove_example, "steps:gqa": prove_steps, "steps:window": prove_steps,
          "preemption:": prove_preemption, "refusal:": prove_refusal,
          "server:1": prove_server, "server:2": prove_server}
 
