@@ -43,8 +43,14 @@ ENGINES = [
     ("sglang", 900, ["sglang_pages.py"]),
     ("mooncake", 900, ["mooncake_stores.py"]),
     ("llama.cpp", 1800, ["llama_states.py"]),
+    ("llama.cpp-0.3.16", 1800, ["llama_states.py"]),
     ("nixl", 900, ["nixl_lists.py"]),
 ]
+
+# llama.cpp is built from source: on all machines the same, and without what no one calls
+BUILD = {"CMAKE_ARGS": "-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF "
+                       "'-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG'",
+         "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
 
 
 def say(text):
@@ -77,7 +83,8 @@ def environment(name, folder):
         for args in ([sys.executable, "-m", "venv", env],
                      [python, "-m", "pip", "install", "--no-deps", "--require-hashes",
                       "--disable-pip-version-check", "--no-input", "-r", wanted]):
-            if subprocess.run(args, stdout=out, stderr=out, check=False).returncode:
+            if subprocess.run(args, stdout=out, stderr=out, check=False,
+                              env={**os.environ, **BUILD}).returncode:
                 raise RuntimeError(f"cannot be installed, see {log}")
     with open(mark, "w", encoding="ascii") as f:
         f.write(sha)
