@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+vllm_stores.py - what vLLM stores, kvtool reads; what kvtool writes, vLLM loads
+
+vLLM's ExampleConnector and the file-system tier of its OffloadingConnector write the
+caches of tiny models.  kvtool's elements are held against what the engine handed to
+the operation that writes its cache.  Then kvtool writes such folders, and a fresh
+engine has to load them and go on with the tokens of one that computed all itself.
+"""
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+from proof import Proof
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LAYOUTS = {"vec": "cpu-vec", "vec16": "cpu-vec", "amx": "cpu-amx",
+           "neon": "cpu-vec"}
+
+
+# ---- models -----------------------------------------------------------------------
+
+class Model:
+    """A tiny model with random weights; seeds other than 0 have other shapes."""
+
+    def __init__(self, proof, family):
+        draw = random.Random(f"stores {family} {proof.seed}")
+        first = proof.seed == 0
+        self.family, self.seed = family, proof.seed
+        self.layers = 3 if first else draw.choice([2, 3, 4])
+        self.head_dim = 32 if first else draw.choice([32, 64])
+        self.kv_heads = 4 if first else draw.choice([2, 4])
+        self.heads = self.kv_heads * (2 if first else draw.choice([1, 2, 3]))
+        self.hidden = 128 if first else draw.choice([96, 128, 192])
+        if family == "window":
+            self.layers = 4
+        # from here the engine finds it by this name, which is in names of trees
+        self.name = f"models/{family}-{proof.seed}"
+        self.save(os.path.join(proof.work, self.name))
+
+    def config(self):
+        import transformers as t
+        base = dict(vocab_size=512, hidden_size=self.hidden,
+                    intermediate_size=2 * self.hidden, num_hidden_layers=self.layers,
+                    num_attention_heads=self.heads, num_key_value_heads=self.kv_heads,
+                    max_position_embeddings=1024, bos_token_id=510, eos_token_id=511,
+                    tie_word_embeddings=False)
+        if self.family == "window":
+            return t.Gemma3TextConfig(
+                head_dim=self.head_dim, sliding_window=64, pad_token_id=509,
+                query_pre_attn_scalar=self.head_dim,
+                layer_types=["sliding_attention", "full_attention"] * 2,
+                **base), t.Gemma3ForCausalLM
+        if self.family == "mla":
+            # the kernels of the CPU engine know these sizes only
+            base.update(num_key_value_heads=self.heads)
+            return t.DeepseekV2Config(
+                moe_intermediate_size=64, kv_lora_rank=512, q_lora_rank=None,
+                qk_rope_head_dim=64, qk_nope_head_dim=64, v_head_dim=64,
+                n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
+                first_k_dense_replace=self.layers, **base), t.DeepseekV2ForCausalLM
+        return t.LlamaConfig(head_dim=self.head_dim, **base), t.LlamaForCausalLM
+
+    def save(self, path):
+        import torch
+        torch.manual_seed(7000 + self.seed)
+        config, cls = self.config()
+        model = cls(config)
+        with torch.no_grad():
+            for p in model.parameters():
+                # small random weights make attention look at everything alike
+                if p.dim() > 1 and self.family != "window":
+                    p.mul_(4)
+        model.save_pretrained(path)
+
+    def __str__(self):
+        heads = "latent" if self.family == "mla" else \
+            f"{self.kv_heads} heads of {self.head_dim}"
+        return f"{self.layers} layers, {heads}"
+
+
+def prompts(seed):
+    """Two, which begin differently: one of several blocks, one of few."""
+    draw = random.Random(f"prompts {seed}")
+    lengths = {"long": 150, "short": 70} if seed == 0 else \
+        {"long": draw.randrange(131, 190), "short": draw.randrange(66, 100)}
+    return {name: [draw.randrange(500) for _ in range(n)]
+            for name, n in lengths.items()}
+
+
+# ---- engines -----------------------------------------------------------------------
+
+class Ran:
+    """What an engine did: see vllm_offload.py."""
+
+    def __init__(self, result):
+        with open(result, encoding="ascii") as f:
+            self.__dict__.update(json.load(f))
+        self.values = {}
+        for key, array in np.load(result + ".npz").items():
+            name, layer, first = key.split("|")
+            self.values.setdefault(name, {})[layer] = int(first), array
+
+    def layout(self):
+        return LAYOUTS[self.kinds[0]] if self.kinds else "mla"
+
+    def truth(self, request, layers, first, end):
+        """[layers, tokens, heads, K, D], or None where it was not computed here."""
+        out = []
+        for layer in layers:
+            start, array = self.values[request][layer]
+            if first < start or end > start + len(array):
+                return None
+            out.append(array[first - start:end - start])
+        return np.stack(out)
+
+
+def offloading(root, per_file=1, **more):
+    return {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {
+        "spec_name": "HostSpec", "spec_module_path": "vllm_offload",
+        "cpu_bytes_to_use": 16 << 20, "blocks_per_chunk": per_file,
+        "secondary_tiers": [{"type": "fs", "root_dir": root, "n_read_threads": 1,
+                             "n_write_threads": 1}], **more}}
+
+
+def example(root):
+    return {"kv_connector": "ExampleConnector",
+            "kv_connector_extra_config": {"shared_storage_path": root}}
+
+
+def run(proof, model, connector=None, root=None, asked=None, dtype="float32",
+        block_size=32, tp=1, tokens=16):
+    """An engine of its own process, from start to end."""
+    run.count = getattr(run, "count", 0) + 1
+    base = os.path.join(proof.work, f"engine.{run.count}")
+    with open(base + ".job", "w", encoding="ascii") as f:
+        json.dump({"model": model.name, "dtype": dtype, "block_size": block_size,
+                   "tp": tp, "connector": connector, "root": root,
+                   "prompts": asked or prompts(proof.seed), "max_tokens": tokens,
+                   "result": base + ".result"}, f)
+    with open(base + ".log", "wb") as log:
+        p = subprocess.run([sys.executable, os.path.join(HERE, "vllm_offload.py"),
+                            base + ".job"], cwd=proof.work, stdin=subprocess.DEVNULL,
+                           stdout=log, stderr=log, timeout=300, check=False)
+    if p.returncode:
+        with open(base + ".log", encoding="utf-8", errors="replace") as f:
+            raise RuntimeError(f"the engine ended with {p.returncode}\n"
+                               f"{f.read()[-2500:]}")
+    return Ran(base + ".result")
+
+
+# ---- what kvtool reads of a folder -------------------------------------------------
+
+def read(proof, source, options, folder):
+    """[layers, blocks, tokens, heads, K, D], and what stands beside it."""
+    out = os.path.join(folder, "read.npy")
+    proof.must("relayout", "-f", "-q", "--no-sync", "--to=nhd", *options, "-o", out,
+               source)
+    with open(out[:-4] + ".json", encoding="ascii") as f:
+        side = json.load(f)
+    group = side["groups"][0] if "groups" in side else side
+    n = group["sizes"]
+    array = np.load(out)
+    if array.dtype.itemsize == 2:
+        array = array.view(np.uint16)
+    last = (-1, n["head_dim"]) if "head_dim" in n else (1, n["content"])
+    return array.reshape(n["layers"], n["num_blocks"], n["block_size"],
+                         n.get("num_kv_heads", 1), *last), group
+
+
+def geometry(model, ran):
+    if model.family == "mla":
+        return ["--layout=mla", "--content=576"]
+    return [f"--layout={ran.layout()}", f"--heads={model.kv_heads}",
+            f"--head-dim={model.head_dim}"]
+
+
+def config_of(root):
+    for folder, _, files in os.walk(root):
+        if "config.json" in files:
+            with open(os.path.join(folder, "config.json"), encoding="ascii") as f:
+                return json.load(f)
+    raise RuntimeError(f"no config in {root}")
+
+
+def files_of(root):
+    return sorted(os.path.join(folder, f) for folder, _, files in os.walk(root)
+                  for f in files if f.endswith(".bin"))
+
+
+def chunks(ran, config, group):
+    """{hash of a file: (request, first token, end)} of what was computed."""
+    out, size = {}, ran.groups[group]["block_size"] * config["blocks_per_file"]
+    step = size // config["tokens_per_hash"]
+    for name, hashes in ran.hashes.items():
+        for j in range(len(hashes) // step):
+            out[hashes[(j + 1) * step - 1]] = name, j * size, (j + 1) * size
+    return out
+
+
+def held_blocks(row, proof, root, ran, options, group=0):
+    """Compares each block of each file of a group; returns how many were compared."""
+    config, layers = config_of(root), ran.groups[group]["layers"]
+    known, size = chunks(ran, config, group), ran.groups[group]["block_size"]
+    cells, side = read(proof, root, options, proof.folder("out"))
+    row.equal(sorted(side["layer_names"]), sorted(layers), f"layers of group {group}")
+    order = [layers.index(name) for name in side["layer_names"]]
+    compared, wrong, strange = 0, [], []
+    for i, name in enumerate(side["block_names"]):
+        digest, _, k = name.partition(":")
+        if digest not in known:
+            strange.append(name)
+            continue
+        request, first, _ = known[digest]
+        first += int(k or 0) * size
+        truth = ran.truth(request, [layers[o] for o in order], first, first + size)
+        if truth is None or not np.array_equal(cells[:, i], truth):
+            wrong.append(name)
+        compared += 1
+    row.equal(strange, [], f"each file of group {group} has the hash of a chunk")
+    row.equal(wrong, [], f"each element of {compared} blocks of group {group}")
+    return compared
+
+
+# ---- the engine writes, kvtool reads -------------------------------------------------
+
+# name, family, dtype, ranks, blocks of a file, more of the connector
+STORED = [
+    ("plain", "gqa", "float32", 1, 1, {}),
+    ("files of two blocks", "gqa", "float32", 1, 2, {}),
+    ("TP 2", "gqa", "float32", 2, 1, {}),
+    ("TP 2, canonical", "gqa", "float32", 2, 1, {"canonical_layout": True}),
+    ("bfloat16", "gqa", "bfloat16", 1, 1, {}),
+    ("two groups", "window", "float32", 1, 1, {}),
+    ("latent", "mla", "bfloat16", 1, 1, {}),
+]
+
+
+def stored_tree(proof, trees, case):
+    name, family, dtype, tp, per_file, more = case
+    model = Model(proof, family)
+    root = proof.folder("tree." + name.replace(" ", "-").replace(",", ""))
+    ran = run(proof, model, offloading(root, per_file, **more), root, dtype=dtype,
+              tp=tp)
+    options = geometry(model, ran)
+    if tp > 1 and not more:
+        options.append(f"--set=tp-size={tp}")
+    elif tp == 1 and family == "gqa":
+        options.append("--set=tp-size=1")
+    trees[name] = model, root, ran, options
+
+
+def prove_stored(proof, trees):
+    for case in STORED:
+        on = f"{case[0]}, {case[2]}"
+        with proof.row("OffloadingConnector's file tier writes, kvtool reads",
+                       on) as row:
+            stored_tree(proof, trees, case)
+            model, root, ran, options = trees[case[0]]
+            kind = ran.layout()
+            row.ok(all(n == 0 for n in ran.cached.values()), "all was computed", ran)
+            blocks = 0
+            for group in range(len(ran.groups)):
+                one = [f"--set=group={group}"] if len(ran.groups) > 1 else []
+                blocks += held_blocks(row, proof, root, ran, options + one, group)
+            config = config_of(root)
+            per = config["blocks_per_file"] * config["kv_cache_groups"][0][
+                "tokens_per_block"]
+            whole = sum(len(p) // per for p in prompts(proof.seed).values())
+            row.ok(len(files_of(root)) >= whole, "each chunk of a prompt has a file",
+                   files_of(root))
+            r = proof.kvtool("fsck", *options, root)
+            row.ok(r.code == 0, "fsck finds nothing", r)
+            row.figure(f"{model}, {kind}, {blocks} blocks")
+    if not any("amx" in t[2].kinds for t in trees.values()):
+        proof.skip("OffloadingConnector's file tier writes, kvtool reads",
+                   "bfloat16 in tiles of AMX", "this processor has no AMX")
