@@ -5,8 +5,9 @@ vllm_offload.py - one vLLM engine on a CPU that stores and loads caches
     python vllm_offload.py JOB.json
 
 runs the requests of a job in an engine of its own and leaves a result beside it: the
-tokens, how many of each prompt were loaded, the hashes of blocks, and what the engine
-handed to the operation that writes its cache, which is the oracle of what is stored.
+tokens, those from the engine's own cache if it is asked again, how many of each prompt
+were loaded, the hashes of blocks, and what the engine handed to the operation that
+writes its cache, which is the oracle of what is stored.
 
 vLLM's offloading moves blocks by CUDA streams.  HostSpec is its own specification
 with memmove in their place; everything else, which decides what lies where in a file,
@@ -14,6 +15,7 @@ is vLLM's: pointers, rows, tiers, names.
 """
 import ctypes
 import dataclasses
+import hashlib
 import json
 import os
 import sys
@@ -151,7 +153,29 @@ def taken(worker):
     return out, sorted(kinds)
 
 
+def pages(worker, wanted):
+    """SHA-256 of the bytes of blocks: wanted are lists of a layer and block ids."""
+    runner = getattr(worker, "worker", worker).model_runner
+    context = runner.vllm_config.compilation_config.static_forward_context
+    out = []
+    for layer, blocks in wanted:
+        cache = context[layer].kv_cache
+        cache = cache[0] if isinstance(cache, (list, tuple)) else cache
+        out.append([hashlib.sha256(cache[b].contiguous().view(torch.uint8).numpy()
+                                   .tobytes()).hexdigest() for b in blocks])
+    return out
+
+
+def mapped(worker):
+    """What vLLM shares between ranks, and leaves behind."""
+    with open("/proc/self/maps", encoding="utf-8") as f:
+        return sorted({line.split()[-1] for line in f if "/dev/shm/vllm_" in line})
+
+
 # ---- the engine ------------------------------------------------------------------------
+
+AGAIN = ".again"
+
 
 class Engine:
     def __init__(self, job):
@@ -176,7 +200,8 @@ class Engine:
         self.groups = self.core.scheduler.kv_cache_config.kv_cache_groups
         self.workers.collective_rpc(watch)
         self.tokens, self.cached, self.hashes, self.values = {}, {}, {}, {}
-        self.kinds, self.plan = [], []
+        self.kinds, self.plan, self.own = [], [], job["prompts"]
+        self.tables, self.pages = {}, {}
         schedule = self.core.scheduler.schedule
 
         def planned(*args, **more):
@@ -194,6 +219,7 @@ class Engine:
             tables = scheduler.kv_cache_manager.get_block_ids(name)
             # the engine appends eight digits to the names of requests
             short = name.rsplit("-", 1)[0]
+            self.tables[short] = [list(t) for t in tables]
             self.plan.append((short, request.num_computed_tokens - n, n, tables))
             self.hashes[short] = [h.hex() for h in request.block_hashes]
 
@@ -212,6 +238,12 @@ class Engine:
             if time.time() > end:
                 raise RuntimeError("requests do not end")
 
+    def run_again(self, prompts, tokens):
+        """The same prompts from the cache that the engine has computed itself."""
+        for name, prompt in prompts.items():
+            self.add(f"{name}{AGAIN}", prompt, tokens)
+        self.run()
+
     def take(self):
         ranks = self.workers.collective_rpc(taken)
         self.kinds = ranks[0][1]
@@ -225,6 +257,20 @@ class Engine:
                     for t, slot in enumerate(slots, first):
                         at[t] = [values[layer][slot] for values, _ in ranks]
         self.plan.clear()
+
+    def look(self):
+        """The bytes of the blocks that a prompt fills: {request: {layer: {n: ...}}}"""
+        for name, prompt in self.own.items():
+            for group, table in zip(self.groups, self.tables[name]):
+                n = (len(prompt) - 1) // group.kv_cache_spec.block_size
+                # windows let go of blocks, which the null block stands for then
+                held = [(i, b) for i, b in enumerate(table[:n]) if b]
+                ranks = self.workers.collective_rpc(pages, args=(
+                    [[layer, [b for _, b in held]] for layer in group.layer_names],))
+                for at, layer in enumerate(group.layer_names):
+                    self.pages.setdefault(name, {})[layer] = {
+                        i: [rank[at][k] for rank in ranks]
+                        for k, (i, _) in enumerate(held)}
 
     def drain(self, root):
         """Steps until no more files come: tiers store when the engine does something."""
@@ -241,7 +287,7 @@ class Engine:
         import numpy as np
         arrays = {}
         for name, layers in self.values.items():
-            if name.startswith("filler"):
+            if name not in self.own:
                 continue
             for layer, at in layers.items():
                 first = min(at)
@@ -252,12 +298,12 @@ class Engine:
                         for t in sorted(at)]
                 arrays[f"{name}|{layer}|{first}"] = np.stack(rows)
         np.savez(path + ".npz", **arrays)
-        keep = [n for n in self.tokens if not n.startswith("filler")]
         with open(path, "w", encoding="ascii") as f:
-            json.dump({"tokens": {n: self.tokens[n] for n in keep},
-                       "cached": {n: self.cached[n] for n in keep},
-                       "hashes": {n: self.hashes[n] for n in keep},
-                       "kinds": self.kinds,
+            json.dump({"tokens": {n: self.tokens[n] for n in self.own},
+                       "again": {n: self.tokens.get(n + AGAIN) for n in self.own},
+                       "cached": {n: self.cached[n] for n in self.own},
+                       "hashes": {n: self.hashes[n] for n in self.own},
+                       "kinds": self.kinds, "pages": self.pages,
                        "groups": [{"layers": list(g.layer_names),
                                    "block_size": g.kv_cache_spec.block_size}
                                   for g in self.groups]}, f)
@@ -270,13 +316,17 @@ def main(path):
     for name, prompt in job["prompts"].items():
         engine.add(name, prompt, job["max_tokens"])
     engine.run()
+    engine.look()
+    if job["again"]:
+        engine.run_again(job["prompts"], job["max_tokens"])
     if job["root"]:
         engine.drain(job["root"])
     engine.result(job["result"])
+    left = sum(engine.workers.collective_rpc(mapped), mapped(None))
     engine.engine.engine_core.shutdown()
-    region = f"/dev/shm/vllm_offload_engine-{os.getpid()}.mmap"
-    if os.path.exists(region):
-        os.unlink(region)
+    for path in set(left):
+        if os.path.exists(path):
+            os.unlink(path)
     sys.stdout.flush()
     os._exit(0)
 
