@@ -95,9 +95,11 @@ static json_t *group_object(const struct writing *w, const struct kvt_group *gro
 /* Tokens that are hashed together, and blocks of a file. */
 static bool set_units(struct writing *w, int64_t hashed)
 {
-	return set_int(w->config, w->old ? "hash_block_size" : "tokens_per_hash", hashed) &&
-	       set_int(w->config, w->old ? "gpu_blocks_per_file" : "blocks_per_file",
-		       w->per_file);
+	const char *tokens = w->old ? "hash_block_size" : "tokens_per_hash";
+	const char *blocks = w->old ? "gpu_blocks_per_file" : "blocks_per_file";
+
+	return set_int(w->config, tokens, hashed) &&
+	       set_int(w->config, blocks, w->per_file);
 }
 
 /* The config of a dump that came from elsewhere. */
