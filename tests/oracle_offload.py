@@ -650,6 +650,50 @@ def other_ranks():
             tap.ok(says(run, 2, "no rows of ranks"), f"{form} has no rows", run)
 
 
+def other_blocks():
+    """Blocks of another size, with names of their own: the tree that has such blocks."""
+    for per_file in (1, 2):
+        with oracle.workdir() as work:
+            c = cells(3, 4)
+            a, b, got = (f"{work}/{n}" for n in "abc")
+            st.write_rows(a, config([range(3)]), c, PAGES["LBNHC"],
+                          block_bytes=8192)
+            small = st.renamed(st.offload_config([(8, NAMES[:3])],
+                                                 blocks_per_file=per_file))
+            st.write_rows(b, small, c.reshape(2, 3, 8, 8, 4, 24), PAGES["LBNHC"])
+            oracle.kvtool("reblock", "-q", "--no-sync", "-b", "8", "-o", work + "/x.npy",
+                          *geometry("LBNHC"), "--set=tp-size=1", "--set=block-bytes=8192",
+                          a)
+            with open(work + "/x.json") as f:
+                side = json.load(f)
+            side["block_names"] = [
+                st.block_name(i - i % per_file) + (f":{i % per_file}" if per_file > 1
+                                                   else "") for i in range(8)]
+            with open(work + "/x.json", "w") as f:
+                json.dump(side, f)
+            run = oracle.kvtool("convert", "-q", "--no-sync", "--verify",
+                                "--format=offload", work + "/x.npy", got)
+            tap.ok(run.code == 0 and st.tree(got) == st.tree(b),
+                   f"blocks of half the size, {per_file} a file", run)
+            if per_file == 1:
+                other_order(work, side)
+
+
+def other_order(work, side):
+    """A store has blocks in the order of their names, a dump in its own."""
+    side["block_names"].reverse()
+    with open(work + "/x.json", "w") as f:
+        json.dump(side, f)
+    run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "--format=offload",
+                        work + "/x.npy", work + "/d")
+    tap.ok(run.code == 0, "blocks whose names do not ascend are verified by name", run)
+    one, two = (read(how, work + f, work) for how, f in
+                (([], "/x.npy"), (geometry("LBNHC") + ["--set=tp-size=1"], "/d")))
+    same_order = [two["g0"][1].index(name) for name in one["g0"][1]]
+    tap.ok(np.array_equal(one["g0"][0], two["g0"][0][:, same_order]),
+           "and each is in the file of its name")
+
+
 def parts_of_chunks():
     conf = config([range(2)], 4)
     with oracle.workdir() as work:
@@ -708,6 +752,7 @@ def main():
     no_trees()
     writers()
     other_ranks()
+    other_blocks()
     parts_of_chunks()
     leftovers()
     return tap.done()

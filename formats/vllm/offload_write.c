@@ -23,6 +23,7 @@ struct writing {
 	bool old;			/* keys of the first generation */
 	bool rows;			/* files of vLLM's tier; else of llm-d */
 	bool is_new;			/* the dump came from no such tree */
+	bool resized;			/* it did, and has blocks of another size now */
 	struct kvt_offload_row row;
 	int64_t per_file;
 	char *folder;			/* of the rank */
@@ -72,11 +73,15 @@ static bool set_text(json_t *o, const char *key, const char *s)
 	return !json_object_set_new(o, key, json_string(s));
 }
 
+static const char *size_key(const struct writing *w)
+{
+	return w->old ? "block_size" : "tokens_per_block";
+}
+
 static json_t *group_object(const struct writing *w, const struct kvt_group *group)
 {
 	json_t *o = json_object(), *names = json_array();
-	bool ok = set_int(o, w->old ? "block_size" : "tokens_per_block",
-			  group->block_size) &&
+	bool ok = set_int(o, size_key(w), group->block_size) &&
 		  !json_object_set_new(o, "layer_names", names);
 
 	for (int64_t l = 0; ok && l < group->shape.n[KVT_AXIS_L]; l++)
@@ -87,6 +92,16 @@ static json_t *group_object(const struct writing *w, const struct kvt_group *gro
 	return NULL;
 }
 
+/* Tokens that are hashed together, and blocks of a file. */
+static bool set_units(struct writing *w, int64_t hashed)
+{
+	const char *tokens = w->old ? "hash_block_size" : "tokens_per_hash";
+	const char *blocks = w->old ? "gpu_blocks_per_file" : "blocks_per_file";
+
+	return set_int(w->config, tokens, hashed) &&
+	       set_int(w->config, blocks, w->per_file);
+}
+
 /* The config of a dump that came from elsewhere. */
 static bool new_config(struct writing *w)
 {
@@ -95,10 +110,7 @@ static bool new_config(struct writing *w)
 	w->old = !w->rows;
 	w->config = json_object();
 	return w->config && set_text(w->config, "model_name", s->model) &&
-	       set_int(w->config, w->old ? "hash_block_size" : "tokens_per_hash",
-		       s->group[0].block_size) &&
-	       set_int(w->config, w->old ? "gpu_blocks_per_file" : "blocks_per_file",
-		       w->per_file) &&
+	       set_units(w, s->group[0].block_size) &&
 	       set_int(w->config, "pcp_size", 1) &&
 	       set_text(w->config, "dtype", s->group[0].dtype->name) &&
 	       set_text(w->config, "inference_engine", "vllm");
@@ -138,6 +150,30 @@ static bool set_ranks(struct writing *w)
 	       set_int(w->config, "dcp_size", p->dcp_size);
 }
 
+static json_int_t size_in(const struct writing *w, const json_t *list, size_t i)
+{
+	return json_integer_value(json_object_get(json_array_get(list, i), size_key(w)));
+}
+
+/*
+ * Blocks of another size than those of the tree: no padding of its pages is left, and
+ * names say what a file has.  vLLM hashes as many tokens as a block has, and of unequal
+ * ones as many as divide all: another number is in no config that an engine looks for.
+ */
+static bool set_resized(struct writing *w, const json_t *list)
+{
+	json_int_t all = 0;
+
+	w->row.page = 0;
+	w->per_file = most_slots(&w->writer->head.snapshot);
+	for (size_t i = 0; i < json_array_size(list); i++)
+		for (json_int_t n = size_in(w, list, i), rest; n; n = rest) {
+			rest = all % n;
+			all = n;
+		}
+	return set_units(w, all);
+}
+
 /* A config lists groups that are not in this dump, too: those stay. */
 static bool set_group(struct writing *w, json_t *list, int g)
 {
@@ -150,6 +186,8 @@ static bool set_group(struct writing *w, json_t *list, int g)
 	/* names have the numbers of the engine's groups, which may leave some out */
 	if (n && number >= n)
 		number = (size_t)g;
+	if (number < n && size_in(w, list, number) != s->group[g].block_size)
+		w->resized = true;
 	return number < n ? !json_array_set_new(list, number, o) :
 			    !json_array_append_new(list, o);
 }
@@ -173,6 +211,8 @@ static enum kvt_status set_config(struct writing *w)
 		ok = !json_array_clear(list);
 	for (int g = 0; ok && g < s->ngroups; g++)
 		ok = set_group(w, list, g);
+	if (ok && w->resized)
+		ok = set_resized(w, list);
 	return ok ? KVT_OK : no_memory(w);
 }
 

@@ -150,7 +150,8 @@ def tokens_of(proof, dump, request, folder):
     n = group["sizes"]
     ids = group.get("block_ids", list(range(n["num_blocks"])))
     cells = np.load(out).reshape(n["layers"], n["num_blocks"], n["block_size"],
-                                 n["num_kv_heads"], -1, n["head_dim"])
+                                 n.get("num_kv_heads", 1), -1,
+                                 n.get("head_dim") or n["content"])
     table = group.get("block_table", side.get("block_table"))[request]
     flat = cells[:, [ids.index(b) for b in table]]
     flat = flat.reshape((n["layers"], -1) + cells.shape[3:])

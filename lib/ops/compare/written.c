@@ -18,12 +18,26 @@ enum { NAXES = sizeof(axes) / sizeof(axes[0]) };
 
 /* ---- what it says of itself ---------------------------------------------- */
 
+/*
+ * A store without tables calls blocks by name, and where they stand in it says nothing:
+ * they are found by their names then.
+ */
+static bool by_names(const struct kvt_snapshot *written, const struct kvt_group *group,
+		     const struct kvt_group *wanted)
+{
+	return !written->nrequests && group->block_names && !group->block_ids &&
+	       wanted->block_names;
+}
+
 /* What is in its place is what was to be written there, not other layers of it. */
 static enum kvt_status check_places(const struct kvt_group *group,
-				    const struct kvt_group *wanted, struct kvt_error *err)
+				    const struct kvt_group *wanted, bool blocks,
+				    struct kvt_error *err)
 {
 	for (int i = 0; i < NAXES; i++)
 		for (int64_t j = 0; j < group->shape.n[axes[i]]; j++) {
+			if (axes[i] == KVT_AXIS_B && !blocks)
+				break;
 			uint64_t is = element_id(group, axes[i], j);
 			uint64_t should = element_id(wanted, axes[i], j);
 
@@ -36,8 +50,9 @@ static enum kvt_status check_places(const struct kvt_group *group,
 	return KVT_OK;
 }
 
-enum kvt_status check_groups(const struct kvt_snapshot *written,
-			     const struct kvt_snapshot *wanted, struct kvt_error *err)
+static enum kvt_status check_all(const struct kvt_snapshot *written,
+				 const struct kvt_snapshot *wanted, bool names,
+				 struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -52,9 +67,51 @@ enum kvt_status check_groups(const struct kvt_snapshot *written,
 		if (a->dtype != b->dtype)
 			return kvt_fail(err, KVT_MISMATCH, "%s: dtype is %s, expected %s",
 					a->id, a->dtype->name, b->dtype->name);
-		status = check_places(a, b, err);
+		status = check_places(a, b, !names || !by_names(written, a, b), err);
 	}
 	return status;
+}
+
+enum kvt_status check_groups(const struct kvt_snapshot *written,
+			     const struct kvt_snapshot *wanted, struct kvt_error *err)
+{
+	return check_all(written, wanted, false, err);
+}
+
+/* ---- blocks with names --------------------------------------------------- */
+
+struct named {
+	const char *name;
+	int64_t at;
+};
+
+static int compare_named(const void *a, const void *b)
+{
+	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
+}
+
+/* 'map' pairs blocks by id: those that are called otherwise there get their own. */
+static enum kvt_status pair_names(int64_t *map, const struct kvt_group *leaf,
+				  const struct kvt_group *group, struct kvt_error *err)
+{
+	size_t n = (size_t)leaf->shape.n[KVT_AXIS_B];
+	struct named *list = malloc((n ? n : 1) * sizeof(*list));
+
+	if (!list)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (size_t i = 0; i < n; i++)
+		list[i] = (struct named){ leaf->block_names[i], (int64_t)i };
+	qsort(list, n, sizeof(*list), compare_named);
+	for (int64_t j = 0; j < group->shape.n[KVT_AXIS_B]; j++) {
+		const struct named key = { group->block_names[j], 0 }, *found;
+
+		if (map[j] >= 0 && !strcmp(leaf->block_names[map[j]], key.name))
+			continue;
+		found = bsearch(&key, list, n, sizeof(*list), compare_named);
+		map[j] = found ? found->at : -1;
+	}
+	free(list);
+	return KVT_OK;
 }
 
 /* ---- a group and all leaves ---------------------------------------------- */
@@ -113,6 +170,9 @@ static enum kvt_status pair_leaf(struct leaf_pairs *out, struct comparison *c,
 	c->states = &out->states;
 	c->heads = &out->heads;
 	if ((status = state_pairs_by_ids(&out->states, a, b, err)) ||
+	    (by_names(written, pairs_group(b), pairs_group(a)) &&
+	     (status = pair_names(out->states.block, pairs_group(a), pairs_group(b),
+				  err))) ||
 	    (status = head_pairs_init(&out->heads, pairs_group(a), pairs_group(b),
 				      err)) ||
 	    (status = check_states(out, pairs_group(b), err)))
@@ -163,7 +223,7 @@ enum kvt_status verify_source(const struct kvt_dump *source,
 	enum kvt_status status;
 	int nleaves = 0;
 
-	if ((status = check_groups(is, kvt_dump_snapshot(source), err)) ||
+	if ((status = check_all(is, kvt_dump_snapshot(source), true, err)) ||
 	    (status = check_tables(is, kvt_dump_snapshot(source), err)))
 		return status;
 	while (kvt_dump_leaf(source, nleaves))
