@@ -10,9 +10,14 @@ scripts() {
 	shellcheck -x -e SC2317,SC2016 .ci/run scripts/*.sh bench/*.sh tests/*.sh
 }
 
+proven_page() {
+	python3 tests/engines/suite.py page | diff - man/kvtool-engines.7
+}
+
 for page in man/*.[157]; do
 	none "mandoc has nothing to say about $page" mandoc -T lint -W warning "$page"
 done
 ok 'shellcheck agrees with the scripts' scripts
+ok 'kvtool-engines(7) is what the engine suite wrote' proven_page
 ok 'bash reads the completion' bash -n cli/completion.bash
 done_testing

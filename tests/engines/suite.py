@@ -70,7 +70,7 @@ def environment(name, folder):
     python = os.path.join(env, "bin", "python")
     mark = os.path.join(env, "made-from")
     with open(wanted, "rb") as f:
-        sha = hashlib.sha256(f.read()).hexdigest()
+        sha = hashlib.sha256(f.read() + repr(BUILD).encode()).hexdigest()
     if os.path.exists(mark):
         with open(mark, encoding="ascii") as f:
             if f.read() == sha:
@@ -252,40 +252,65 @@ def record(rows):
 
 
 def roff(text):
-    return text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    """Text for a line of mdoc that begins with a letter."""
+    return text.replace("\\", "\\e").replace("-", "\\-")
+
+
+HEAD = """.\\" SPDX-License-Identifier: Apache-2.0
+.\\" Written by tests/engines/suite.py from tests/engines/results.tsv.
+.Dd {date}
+.Dt KVTOOL-ENGINES 7
+.Os
+.Sh NAME
+.Nm kvtool-engines
+.Nd what was proven with which engine
+.Sh DESCRIPTION
+Each item was proven by running that engine beside kvtool, on a CPU, with small models
+of random weights, and this page was written by that run.
+Points are single comparisons.
+What was
+.Em skipped
+was not proven, for the reason given.
+.Pp
+To repeat the items of a section, with the name in its heading, and with other models
+and prompts:
+.Bd -literal -offset indent
+make check-engines ENGINES=vllm-0.32
+make check-engines ENGINES=vllm-0.32 SEED=7
+.Ed
+.Sh PROOFS
+"""
+TAIL = """.Sh SEE ALSO
+.Xr kvtool 1 ,
+.Xr kvtool-formats 7 ,
+.Xr kvtool-layouts 7
+"""
 
 
 def page(rows):
-    dates = [r["date"] for r in rows]
-    out = [".\\\" SPDX-License-Identifier: Apache-2.0",
-           ".\\\" written by tests/engines/suite.py from tests/engines/results.tsv",
-           f".TH KVTOOL\\-ENGINES 7 {max(dates, default='')} kvtool",
-           ".SH NAME", "kvtool\\-engines \\- what was proven with which engine",
-           ".SH DESCRIPTION",
-           "Each line was proven by running that engine beside kvtool, without a GPU, on",
-           "small models with random weights, and was written by the run.",
-           "Points are single comparisons.",
-           "A line that says", ".I skipped", "was not proven, for the reason given.",
-           ".PP", "To repeat the lines of one environment:", ".PP", ".in +4n", ".nf",
-           "make check\\-engines ENGINES=\\fIenvironment\\fP", ".fi", ".in",
-           ".SH PROOFS"]
-    last = None
+    dates = [datetime.date.fromisoformat(r["date"]) for r in rows]
+    last = max(dates, default=datetime.date(2026, 1, 1))
+    out, section = [], None
     for r in rows:
-        head = f"{r['engine']} {r['version']}"
-        if head != last:
-            out.append(f".SS {roff(head)} ({roff(r['suite'])}, {roff(r['date'])})")
-            last = head
-        out.append(".TP")
-        out.append(f"{roff(r['what'][0].upper() + r['what'][1:])} ({roff(r['on'])})")
+        head = (r["suite"], r["engine"], r["version"], r["date"])
+        if head != section:
+            out += [".El"] if section else []
+            out.append(f".Ss {roff(r['engine'])} {roff(r['version'])} "
+                       f"({roff(r['suite'])}, {roff(r['date'])})")
+            out.append(".Bl -tag -width 4n")
+            section = head
+        out.append(f".It {roff(r['what'][0].upper() + r['what'][1:])}")
+        said = f"{r['points']} points"
         if r["result"] == "skipped":
-            out.append(f"Skipped: {roff(r['figure'])}.")
-        else:
-            figure = f"; {roff(r['figure'])}" if r["figure"] else ""
-            failed = ", FAILED" if r["result"] != "ok" else ""
-            out.append(f"{r['points']} points{failed}{figure}.")
-    out += [".SH SEE ALSO", ".BR kvtool (1),", ".BR kvtool\\-formats (7),",
-            ".BR kvtool\\-layouts (7)"]
-    return "\n".join(out) + "\n"
+            said = "skipped"
+        elif r["result"] != "ok":
+            said += ", FAILED"
+        out.append(f"On: {roff(r['on'])}.")
+        out.append(f"Result: {roff(said)}{': ' if r['figure'] else ''}"
+                   f"{roff(r['figure'])}.")
+    out += [".El"] if section else []
+    return HEAD.format(date=f"{last:%B} {last.day}, {last.year}") + \
+        "\n".join(out) + ("\n" if out else "") + TAIL
 
 
 def main():

@@ -23,6 +23,10 @@ from transformers import cache_utils
 import dumps
 from proof import Proof
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                                "contrib"))
+import kvtool_capture
+
 FROM = "--from=transformers"
 DTYPES = {torch.float32: ("<u4", "float32"), torch.bfloat16: ("<u2", "bfloat16"),
           torch.float16: ("<u2", "float16")}
@@ -497,6 +501,18 @@ def broken(proof, on, case):
 
 # ---- all ------------------------------------------------------------------------
 
+def captured(proof, on, case):
+    """contrib/kvtool_capture.py of a cache in memory: a row of it is a block."""
+    path = os.path.join(proof.folder("captured"), "cache.safetensors")
+    held = {f"model.layers.{i}": torch.stack(pair) for i, pair in enumerate(case.pairs())}
+    rows = range(case.rows)
+    kvtool_capture.capture(path, held, axes="KBHND", block_tables={str(r): [r] for r in rows},
+                           num_tokens={str(r): case.lengths[r] for r in rows})
+    with proof.row("captured elements are what the model handed over", on) as row:
+        row.equal(proof.kvtool("fsck", path).code, 0, "fsck is content")
+        check_dump(row, case, dumps.read(proof, path), "capture()")
+
+
 def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -530,6 +546,11 @@ def main():
                      ("windows alone, float32", Case(seed, mistral)),
                      ("MLA, bfloat16", Case(seed, deepseek, half))]:
         returns(proof, on, case)
+    for on, case in [("GQA, DynamicCache, bfloat16, two rows, capture()",
+                      Case(seed, llama, half, rows=2)),
+                     ("GQA, StaticCache, float16, capture()",
+                      Case(seed, llama, short, slots=True))]:
+        captured(proof, on, case)
     broken(proof, "GQA, float32", Case(seed, llama))
     return proof.done()
 
