@@ -240,9 +240,13 @@ class Engine:
 
     def run_again(self, prompts, tokens):
         """The same prompts from the cache that the engine has computed itself."""
+        self.run_alone({f"{name}{AGAIN}": p for name, p in prompts.items()}, tokens)
+
+    def run_alone(self, prompts, tokens):
+        """One after the other: the last bits of sums hang on who else is in a batch."""
         for name, prompt in prompts.items():
-            self.add(f"{name}{AGAIN}", prompt, tokens)
-        self.run()
+            self.add(name, prompt, tokens)
+            self.run()
 
     def take(self):
         ranks = self.workers.collective_rpc(taken)
@@ -313,9 +317,12 @@ def main(path):
     with open(path, encoding="ascii") as f:
         job = json.load(f)
     engine = Engine(job)
-    for name, prompt in job["prompts"].items():
-        engine.add(name, prompt, job["max_tokens"])
-    engine.run()
+    if job["again"]:
+        for name, prompt in job["prompts"].items():
+            engine.add(name, prompt, job["max_tokens"])
+        engine.run()
+    else:
+        engine.run_alone(job["prompts"], job["max_tokens"])
     engine.look()
     if job["again"]:
         engine.run_again(job["prompts"], job["max_tokens"])
