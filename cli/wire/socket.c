@@ -219,10 +219,13 @@ static int try_address(const struct addrinfo *a, int64_t until)
 		return fd;
 	if (errno != EINPROGRESS)
 		why = errno;
-	while (!why && !interrupted && n < 1 && (left = until - wire_now_ms()) > 0)
-		if ((n = poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS)) < 0 &&
-		    errno != EINTR)
+	/* who comes late looks once all the same: an answer may be there already */
+	for (left = 1; !why && !interrupted && n < 1 && left > 0;) {
+		left = until - wire_now_ms();
+		left = left < 0 ? 0 : left < LOOK_MS ? left : LOOK_MS;
+		if ((n = poll(&p, 1, (int)left)) < 0 && errno != EINTR)
 			why = errno;
+	}
 	if (!why && n < 1)
 		why = interrupted ? EINTR : ETIMEDOUT;
 	if (!why && getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &size))
