@@ -247,6 +247,7 @@ class Engine:
         for name, prompt in prompts.items():
             self.add(name, prompt, tokens)
             self.run()
+            self.look([name] if name in self.own else [])
 
     def take(self):
         ranks = self.workers.collective_rpc(taken)
@@ -262,9 +263,13 @@ class Engine:
                         at[t] = [values[layer][slot] for values, _ in ranks]
         self.plan.clear()
 
-    def look(self):
-        """The bytes of the blocks that a prompt fills: {request: {layer: {n: ...}}}"""
-        for name, prompt in self.own.items():
+    def look(self, names):
+        """
+        The bytes of the blocks that a prompt fills, {request: {layer: {n: ...}}}: of
+        requests that were the last to run, as blocks are used again.
+        """
+        for name in names:
+            prompt = self.own[name]
             for group, table in zip(self.groups, self.tables[name]):
                 n = (len(prompt) - 1) // group.kv_cache_spec.block_size
                 # windows let go of blocks, which the null block stands for then
@@ -321,11 +326,10 @@ def main(path):
         for name, prompt in job["prompts"].items():
             engine.add(name, prompt, job["max_tokens"])
         engine.run()
+        engine.look(job["prompts"])
+        engine.run_again(job["prompts"], job["max_tokens"])
     else:
         engine.run_alone(job["prompts"], job["max_tokens"])
-    engine.look()
-    if job["again"]:
-        engine.run_again(job["prompts"], job["max_tokens"])
     if job["root"]:
         engine.drain(job["root"])
     engine.result(job["result"])
