@@ -139,6 +139,25 @@ class _Layer:
         t.index_copy_(axis, torch.as_tensor(target, device=t.device), some)
 
 
+class _Pair(_Layer):
+    """Keys and values in two tensors: one after the other in the file."""
+
+    def __init__(self, name, tensors, axes, dtype):
+        self.both = [_Layer(name, t, axes, dtype) for t in tensors]
+        first, second = self.both
+        if (first.axes, first.n, first.dtype) != (second.axes, second.n, second.dtype) or \
+                set(first.axes) & set("KC"):
+            raise ValueError(f"{name}: keys {tuple(first.tensor.shape)} and values "
+                             f"{tuple(second.tensor.shape)} are no pair of axes {axes!r}")
+        self.name, self.tensor, self.dtype = name, first.tensor, first.dtype
+        self.axes, self.n = "K" + first.axes, {**first.n, "K": 2}
+
+    def copy(self, blocks, out):
+        half = len(out) // 2
+        for i, layer in enumerate(self.both):
+            layer.copy(blocks, out[i * half:(i + 1) * half])
+
+
 class _Group:
     """
     Layers that are alike, and what is said of them.
@@ -390,7 +409,9 @@ def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
             null_block=None, parallel=None, total_kv_heads=None, note=None,
             groups=None, prompt_tokens=None):
     """
-    kv_caches: {layer name: tensor}, torch or numpy, in the order of the model.
+    kv_caches: {layer name: tensor}, torch or numpy, in the order of the model; or a
+        pair of keys and values, each with these axes: SGLang's k_buffer and v_buffer as
+        pages are tensors "BSHD", layers of transformers "BHSD" with a row a block.
     axes: letters of the tensors' axes as they are indexed, such as "BHNC" or
         "KBSHD"; or {layer name: letters}, or a function of name and tensor.
     block_tables: {request: block ids}; where layers make several groups (by shape
@@ -414,7 +435,8 @@ def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
     for name, tensor in kv_caches.items():
         letters = axes(name, tensor) if callable(axes) else \
             axes[name] if isinstance(axes, dict) else axes
-        layer = _Layer(name, tensor, letters, dtype)
+        kind = _Pair if isinstance(tensor, (tuple, list)) else _Layer
+        layer = kind(name, tensor, letters, dtype)
         is_latent = latent(name) if callable(latent) else latent
         key = (of_group[name], layer.axes, tuple(sorted(layer.n.items())), layer.dtype,
                is_latent)

@@ -58,6 +58,21 @@ def check_strides(tmp):
         tap.ok(r.code == 0, f"the layout is L{memory}", r)
 
 
+def check_pairs(tmp):
+    """Keys and values in arrays of their own."""
+    dump = source("s260k")
+    for memory in "BSKHD", "KBHSD":
+        all_of = layers(dump, memory, "KBSHD")
+        pairs = {n: (a[0], a[1]) for n, a in all_of.items()}
+        path = f"{tmp}/pair.safetensors"
+        for blocks in "all", "used":
+            kvtool_capture.capture(path, pairs, "BSHD", blocks=blocks, **told(dump))
+            tap.equal(whole(path)[0], whole(dump.path)[0], f"pairs out of {memory}, {blocks}")
+    refused(tmp, "keys and values of two shapes", {"a": (pairs[n][0], pairs[n][1][:3])
+                                                   for n in list(pairs)[:1]}, "BSHD",
+            dtype="bfloat16")
+
+
 def check_content(tmp):
     dump = source("gqa64")
     nhd = layers(dump, "BSHKD", "BHSKD")
@@ -216,6 +231,7 @@ def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
         check_strides(tmp)
+        check_pairs(tmp)
         check_content(tmp)
         check_used(tmp)
         check_groups(tmp)

@@ -17,7 +17,12 @@ import os
 import random
 import sys
 
+import dumps
 from proof import Proof
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                                "contrib"))
+import kvtool_capture
 
 proof = Proof("SGLang", "0.5.23")
 # SGLang builds its hash function when it is first called
@@ -37,6 +42,7 @@ from sglang.srt.mem_cache.device_pool_info import (KVBufferLayout, KVBuffers,
                                                    MHABufferInfo, MLABufferInfo)
 from sglang.srt.mem_cache.hicache_storage import (HiCacheFile, HiCacheStorageConfig,
                                                   PoolName, PoolTransfer)
+from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
 from sglang.srt.mem_cache.pool_host.base import host_memory_budget_scope
 from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost
@@ -671,7 +677,45 @@ def faults():
                        f"{layout}, {fault}: diff says {name}", r)
 
 
+def device_pools():
+    """
+    contrib/kvtool_capture.py of SGLang's pool.  Its buffers are filled by index: the
+    method that stores asks for the model runner, whose kernels need a GPU.
+    """
+    page, heads, dim, layers, slots = 4, 2, 16, 3, 64
+    pool = MHATokenToKVPool(size=slots, page_size=page, dtype=torch.bfloat16,
+                            head_num=heads, head_dim=dim, layer_num=layers, device="cpu",
+                            enable_memory_saver=False)
+    draw = random.Random(proof.seed)
+    pages = draw.sample(range(1, slots // page + 1), 9)
+    tables, lengths = {"A": pages[:5], "B": pages[5:]}, {"A": 18, "B": 13 + proof.seed % 3}
+    given = {}
+    for name, table in tables.items():
+        at = torch.tensor([table[t // page] * page + t % page
+                           for t in range(lengths[name])])
+        for layer in range(layers):
+            given[name, layer] = torch.randn(2, lengths[name], heads, dim).bfloat16()
+            pool.k_buffer[layer][at] = given[name, layer][0]
+            pool.v_buffer[layer][at] = given[name, layer][1]
+    path = os.path.join(proof.folder("device"), "pool.safetensors")
+    paged = {f"model.layers.{i}": [b[i].view(-1, page, heads, dim)
+                                   for b in (pool.k_buffer, pool.v_buffer)]
+             for i in range(layers)}
+    kvtool_capture.capture(path, paged, axes="BSHD", block_tables=tables,
+                           num_tokens=lengths, blocks="used")
+    with proof.row("a pool in memory is captured", "MHATokenToKVPool, bf16") as row:
+        row.equal(proof.kvtool("fsck", path).code, 0, "fsck is content")
+        dump = dumps.read(proof, path)
+        for (name, layer), want in given.items():
+            got = dump.layer(name, layer)
+            for half in (0, 1):
+                bits = want[half].view(torch.int16).numpy().view("<u2")
+                row.ok(np.array_equal(got[half], bits), f"{name}, layer {layer}, "
+                       f"{'keys' if half == 0 else 'values'}: {bits.size} elements")
+
+
 def main():
+    device_pools()
     layouts_are_read()
     ranks_are_read()
     context_parallel()
