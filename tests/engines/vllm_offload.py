@@ -229,12 +229,16 @@ class Engine:
             temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False))
 
     def run(self):
-        end = time.time() + 120
+        end = time.time() + 200
         while self.engine.has_unfinished_requests():
             for out in self.engine.step():
                 self.tokens[out.request_id] = list(out.outputs[0].token_ids)
                 self.cached[out.request_id] = out.num_cached_tokens
-            self.take()
+            if self.plan:
+                self.take()
+            else:
+                # the threads that read files, and other ranks, need the processor
+                time.sleep(.005)
             if time.time() > end:
                 raise RuntimeError("requests do not end")
 
