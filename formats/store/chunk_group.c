@@ -102,9 +102,9 @@ enum kvt_status kvt_chunks_said(struct kvt_group *group, int64_t layers,
 		{ "--layout", !has_layout },
 		{ "--dtype", !group->dtype },
 		{ "--layers", layered && layers < 0 && !h->layers },
-		{ "--content", latent && !h->content },
+		{ "--content-size", latent && !h->content },
 		{ "--heads", !latent && !h->heads },
-		{ "--head-dim (or --content, for MLA)", !latent && !h->head_dim },
+		{ "--head-dim (or --content-size, for MLA)", !latent && !h->head_dim },
 	};
 	char list[128] = "";
 	size_t used = 0;

@@ -73,6 +73,9 @@ struct kvt_dtype {
  */
 const struct kvt_dtype *kvt_dtype_find(const char *name);
 const struct kvt_dtype *kvt_dtype_at(int i);	/* NULL past the last one */
+/* The same, but a name that is none is KVT_USAGE, with those that may be meant. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dtype_parse(const struct kvt_dtype **out, const char *name, struct kvt_error *err);
 
 /*
  * The value of one little-endian element, which need not be aligned.  Exact
@@ -136,6 +139,8 @@ extern const struct kvt_layout kvt_layout_states;
 KVT_MUST_CHECK enum kvt_status
 kvt_layout_parse(struct kvt_layout *out, const char *text,
 		 struct kvt_error *err);
+/* The name that 'text' is probably a misspelling of; NULL if there is none. */
+const char *kvt_layout_near(const char *text);
 
 /*
  * The axis string, which is a layout's identity: compact where every part is a
