@@ -57,7 +57,7 @@ static const struct {
 	HINT("head-dim", OPT_COUNT, head_dim, "N",
 	     "elements of one head's key"),
 	HINT("content", OPT_COUNT, content, "N",
-	     "elements of a state that is not keys and values"),
+	     "elements of a slot that is not keys and values"),
 	HINT("skip", OPT_INT, skip, "BYTES", "bytes before the data"),
 	HINT("set", OPT_FACTS, facts, "KEY=VALUE",
 	     "what one format alone asks for, kvtool-formats(7)"),

@@ -97,7 +97,7 @@ const struct command cmd_where = {
 	.run     = run,
 	.examples =
 		"  kvtool where --offset=330104 dump.npy\n"
-		"  kvtool where --at=layer=3,block=17,state=5,head=2,kv=v,dim=4 dump.npy\n"
+		"  kvtool where --at=layer=3,block=17,slot=5,head=2,kv=v,dim=4 dump.npy\n"
 		"  kvtool where --at=request=A,token=130,layer=3,head=2,kv=k,dim=0 "
 		"dump.h5\n"
 		"  kvtool where --memory --offset=0x50000 dump.h5\n",
