@@ -131,7 +131,7 @@ static void layouts(void)
 	printf("%-26s %-38s %s\n", "NAME", "AXES, SLOWEST FIRST", "FOUND IN");
 	for (int i = 0; (p = kvt_preset_at(i)); i++)
 		printf("%-26s %-38s %s\n", p->name, p->axes, p->found_in);
-	puts("\nL layer, B block, S state (token), H head, K key or value, "
+	puts("\nL layer, B block, S slot (token), H head, K key or value, "
 	     "D element of a head,\nC content: K and D together.  A layout is "
 	     "one of these names, or axes, or a tuple\nwith its convention: "
 	     "rfc:0,1,3,2,4 or vllm:0,1,2,3,4.  See kvtool-layouts(7).");

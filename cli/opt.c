@@ -58,7 +58,7 @@ static const struct {
 	HINT("head-dim", OPT_COUNT, head_dim, "N",
 	     "elements of one head's key"),
 	HINT("content-size", OPT_COUNT, content, "N",
-	     "elements of what is not keys and values: a latent, a state"),
+	     "elements of a slot that is not keys and values: a latent"),
 	HINT("content", OPT_COUNT, content, "N", "same as --content-size"),
 	HINT("skip", OPT_INT, skip, "BYTES", "bytes before the data"),
 	HINT("set", OPT_FACTS, facts, "KEY=VALUE",

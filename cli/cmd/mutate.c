@@ -232,7 +232,7 @@ static enum kvt_status mutate(const struct rewrite *r, const struct fault_reques
 		quiet.json = false;
 		if (!r->dry_run &&
 		    !(status = kvt_dump_replace(&faulty, dump, planted.group,
-						&kvt_layout_states, planted.bytes, err)))
+						&kvt_layout_slots, planted.bytes, err)))
 			status = rewrite_dump(&quiet, faulty, err);
 		if (!status && r->json)
 			status = print_json(r, &planted, err);

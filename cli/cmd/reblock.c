@@ -37,13 +37,13 @@ static void print_group(const void *context, int group)
 	if (g->dropped)
 		plainf(", %lld unused left out", LL(g->dropped));
 	if (g->copied)
-		plainf(", %lld shared state%s copied", LL(g->copied),
+		plainf(", %lld shared slot%s copied", LL(g->copied),
 		       plural(g->copied));
 	if (g->stale_kept)
-		plainf(", %lld stale state%s kept", LL(g->stale_kept),
+		plainf(", %lld stale slot%s kept", LL(g->stale_kept),
 		       plural(g->stale_kept));
 	else if (g->stale)
-		plainf(", %lld stale state%s %s", LL(g->stale), plural(g->stale),
+		plainf(", %lld stale slot%s %s", LL(g->stale), plural(g->stale),
 		       g->how == KVT_GATHERED ? "left out" : "zeroed");
 	plainf("%s%s\n", g->why.text[0] ? ": " : "", g->why.text);
 }
@@ -122,7 +122,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "compact", 0, OPT_FLAG, &told.options.compact, NULL,
 		  "number blocks as requests need them, drop those that none needs" },
 		{ "stale", 0, OPT_STRING, &stale, "WHAT",
-		  "states without a token: keep or zero" },
+		  "slots without a token: keep or zero" },
 		{ "to", 't', OPT_STRING, &to, "LAYOUT",
 		  "memory order of the output; default: that of IN" },
 		REWRITE_OPTS(&r),

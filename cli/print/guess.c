@@ -85,7 +85,7 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g)
 	       human_layout(&c->layout).s, c->group.dtype->name);
 	plainf("  confidence %.2f, expected 1 or more\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
-	plainf("  sample     %lld of %lld elements, %lld state%s in use\n",
+	plainf("  sample     %lld of %lld elements, %lld slot%s in use\n",
 	       (long long)g->read, (long long)g->of,
 	       (long long)c->is.live_slots, plural(c->is.live_slots));
 	print_types(g);

@@ -158,7 +158,7 @@ enum kvt_status kvt_chunks_finish(struct kvt_group *group,
 	rest.blocks = rest.block_size = 0;
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_B] = group->shape.n[KVT_AXIS_S] = 1;
-	group->tokens_per_state = 1;
+	group->tokens_per_slot = 1;
 	if (group->kind == KVT_NKINDS && group->shape.n[KVT_AXIS_K] == 2)
 		group->kind = KVT_FULL_ATTENTION;
 	if ((status = kvt_shape_nbytes(&known.nbytes, &group->shape, err)))

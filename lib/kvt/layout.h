@@ -19,7 +19,7 @@ extern "C" {
 enum kvt_axis {
 	KVT_AXIS_L,		/* layer */
 	KVT_AXIS_B,		/* block */
-	KVT_AXIS_S,		/* state: one token row of a block, or several */
+	KVT_AXIS_S,		/* slot: one token row of a block, or several */
 	KVT_AXIS_H,		/* head; 1 of them if the content has none */
 	KVT_AXIS_K,		/* key or value; 1 if the content is opaque */
 	KVT_AXIS_D,		/* element of a head, or of opaque content */
@@ -123,8 +123,8 @@ struct kvt_layout {
 	struct kvt_order plane[2];	/* of keys, of values */
 };
 
-/* L B S H K D in one plane: a state is one run, and so is a head's content. */
-extern const struct kvt_layout kvt_layout_states;
+/* L B S H K D in one plane: a slot is one run, and so is a head's content. */
+extern const struct kvt_layout kvt_layout_slots;
 
 /*
  * Read a layout: a preset ("nhd", "rocm-paged", "vLLM:LBNHC"), an axis string
@@ -191,7 +191,7 @@ struct kvt_predicates {
 	bool block_contiguous;	/* ends H,S,C (vLLM's meaning): so is a range
 				 * of heads of a page */
 	bool block_outermost;	/* B outermost: a block over all layers is a run */
-	bool head_run;		/* ends S,C: all states of one head are one run */
+	bool head_run;		/* ends S,C: all slots of one head are one run */
 	bool kernel_split_neutral; /* S directly follows B */
 	int  kv_position;	/* how many parts stand before K; -1 if no K */
 };

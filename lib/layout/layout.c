@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-const struct kvt_layout kvt_layout_states = {
+const struct kvt_layout kvt_layout_slots = {
 	.nplanes = 1,
 	.plane = { { .nparts = 6, .part = {
 		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },

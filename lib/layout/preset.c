@@ -40,7 +40,7 @@ static const struct kvt_preset presets[] = {
 	{ "hicache-page-first-direct", "KBLSHD", "SGLang HiCache host pool", false },
 	{ "hicache-page-head", "KBHSLD", "SGLang HiCache host pool", false },
 
-	/* one content vector per state */
+	/* one content vector per slot */
 	{ "mla", "LBSC", "MLA of every engine", true },
 	{ "mla-cross", "BLSC", "vLLM since 2026-06 MLA cross-layer", true },
 
