@@ -11,7 +11,8 @@ static enum kvt_status null_create(struct kvt_writer *writer, struct kvt_error *
 }
 
 const struct kvt_format kvt_null_format = {
-	.info = { "null", "writes nothing, to time the rest", false, true },
+	.info = { "null", "stores nothing, to measure the time without "
+			  "writing", false, true },
 	.nowhere = true,
 	.create = null_create,
 	.finish = null_create,

@@ -436,9 +436,9 @@ def refused():
                 ("a share of the heads", good + ["--set=total-heads=8"],
                  ["the heads of all ranks"]),
                 ("3 ranks of 4 heads", geometry("LBNHC") + ["--set=tp-size=3"],
-                 ["4 heads are not cut into 3 ranks"]),
+                 ["4 heads cannot be divided among 3 ranks"]),
                 ("8 ranks of 4 heads", geometry("LBNHC") + ["--set=tp-size=8"],
-                 ["4 heads are not cut into 8 ranks"])):
+                 ["4 heads cannot be divided among 8 ranks"])):
             for command in ("describe", "fsck"):
                 run = oracle.kvtool(command, *said, root)
                 tap.ok(run.code == 3 and all(p in run.err + run.out for p in parts),
@@ -496,7 +496,7 @@ def wrong_trees():
             # 16 states of 4 heads, twice 24 numbers of 2 bytes
             ("blocks of less than they need", both,
              geometry("LBNHC") + one + ["--set=block-bytes=100"], 3,
-             ["needs 6144 bytes, more than the 100 that were said"]),
+             ["needs 6144 bytes, more than the given 100"]),
             ("groups of other blocks", unlike,
              geometry("LBNHC") + one + ["--set=block-bytes=12288"], 3,
              ["6144 bytes in g0 and 12288 in g1", "give one --set group"])):

@@ -261,7 +261,7 @@ def lmcache_lies(top, d):
     listed("a chunk that is not there", ["list:2: chunk abc"], "\nC abc\n")
     listed("a request without chunks", ["has no chunk"], "C\n")
     listed("a list of nothing", ["names no request"], "# nothing\n")
-    listed("a request twice", ["comes twice"],
+    listed("a request twice", ["is listed twice"],
            f"C {order['C'][0]}\nC {order['C'][1]}\n")
     listed("a short chunk before others", ["16 tokens", "--block-size"],
            f"C {order['C'][2]} {order['C'][1]}\n")
@@ -470,7 +470,7 @@ def mooncake_lies(top, d):
         sf.buckets(folder, good)
         shutil.copy(f"{folder}/1000.bucket", f"{folder}/1.bucket")
         shutil.copy(f"{folder}/1000.meta", f"{folder}/1.meta")
-    lie("a key in two buckets", 3, ["comes twice"], twice)
+    lie("a key in two buckets", 3, ["occurs twice"], twice)
     lie("a version of the store", 4, ["version 2"], lambda f: (
         sf.write(f"{f}/kv_cache.data", bytes(4096)),
         sf.write(f"{f}/kv_cache.meta", sf.checkpoint([], 1, 4096, [], version=2))))

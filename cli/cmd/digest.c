@@ -276,7 +276,7 @@ static enum kvt_status digest_file(const struct arguments *args, const char *pat
 	    !kvt_dump_snapshot(reader)->nrequests) {
 		kvt_dump_close(reader);
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: tokens have no positions: the dump has no block tables",
+				"%s: no tokens scope: the dump has no block tables",
 				path);
 	}
 	status = kvt_digests_compute(&digests, reader, args->version, &args->run, &why);
@@ -310,11 +310,13 @@ static enum kvt_status read_choices(struct arguments *args, const char *scope,
 				"--scope is '%.60s', expected tokens or blocks", scope);
 	if (b < 0)
 		return kvt_fail(err, KVT_USAGE,
-				"--by is '%.60s', expected whole, request, layer, head or block",
+				"--by is '%.60s', expected whole, request, layer, head "
+				"or block",
 				by);
 	if (b == BY_REQUEST && scope && s == DIGEST_BLOCKS)
 		return kvt_fail(err, KVT_USAGE,
-				"requests have no blocks scope: a block of the pool is nobody's");
+				"requests have no blocks scope: blocks of the pool "
+				"belong to no request");
 	for (int i = 0; i < DIGEST_NSCOPES; i++)
 		args->scope[i] = !scope || i == s;
 	args->scope_named = scope != NULL;
@@ -334,7 +336,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "by", 0, OPT_STRING, &by, "PART",
 		  "whole, request, layer, head or block; default: whole" },
 		{ "kvd", 0, OPT_COUNT, &kvd, "N",
-		  "1: as kvtool had it before null blocks and windows counted for nothing" },
+		  "1: as before version 2, with null blocks and old tokens" },
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
 		OPT_DEVICE(&device),
@@ -373,7 +375,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_digest = {
 	.name = "digest",
 	.args = "FILE...",
-	.summary = "a digest that is the same in every layout and format",
+	.summary = "print a digest that is the same in every layout and format",
 	.run = run,
 	.examples =
 		"  kvtool digest nhd.npy hnd.h5\n"

@@ -45,10 +45,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_import = {
 	.name = "import",
 	.args = "IN OUT",
-	.summary = "write what an engine keeps on disk as one snapshot",
+	.summary = "convert the files of an engine to one snapshot",
 	.run = run,
 	.examples =
-		"  kvtool import -o cache.h5 /var/cache/offload --layout=nhd --heads=8 \\\n"
+		"  kvtool import -o cache.h5 /var/cache/offload --layout=nhd --heads=8 "
+		"\\\n"
 		"      --head-dim=128\n"
 		"  kvtool import -o cache.h5 --from=hicache-page-first --dtype=bf16 \\\n"
 		"      --block-size=64 --heads=8 --head-dim=128 /tmp/hicache\n",

@@ -71,7 +71,7 @@ enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piec
 
 		if (!more)
 			return kvt_fail(err, KVT_SYSTEM,
-					"out of memory for %lld pieces", (long long)n);
+					"out of memory for %lld ranges", (long long)n);
 		flat->placed = more;
 	}
 	if ((status = share_views(&placed, flat, &piece->views, err)))
@@ -108,7 +108,7 @@ static enum kvt_status check_piece(const struct kvt_piece *piece,
 		if (piece->box.begin[a] < 0 || piece->box.end[a] < piece->box.begin[a] ||
 		    piece->box.end[a] > group->shape.n[a])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"a piece holds %s %lld:%lld, the group has %lld",
+					"a range has %s %lld:%lld, the group has %lld",
 					kvt_axis_name(a),
 					(long long)piece->box.begin[a],
 					(long long)piece->box.end[a],

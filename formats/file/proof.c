@@ -48,7 +48,7 @@ enum kvt_status kvt_proof_add(struct kvt_proof *proof, int64_t at, int64_t nbyte
 	run->state = calloc((size_t)n + 1, sizeof(*run->state));
 	if (!run->state)
 		return kvt_fail(err, KVT_SYSTEM,
-				"out of memory for the checksums of %lld pieces",
+				"out of memory for %lld checksums",
 				(long long)n);
 	return KVT_OK;
 }
@@ -136,7 +136,8 @@ static enum kvt_status check_part(const struct kvt_file *file,
 	sum = kvt_piece_hash(whole, part->end - part->begin);
 	if (sum != run->sum[part->piece])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data is damaged between bytes %lld and %lld: XXH3 is %016llx, expected %016llx",
+				"%s: data is damaged between bytes %lld and %lld: XXH3 "
+				"is %016llx, expected %016llx",
 				file->path, (long long)part->begin, (long long)part->end,
 				(unsigned long long)sum,
 				(unsigned long long)run->sum[part->piece]);

@@ -35,7 +35,7 @@ static enum kvt_status add_box(struct kvt_flat *flat, const struct kvt_group *gr
 
 	if (flat->npieces == MAX_PIECES)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"group %s: tokens are scattered over more than %d places",
+				"group %s: tokens are in more than %d separate ranges",
 				group->id, MAX_PIECES);
 	if (run->file < 0)
 		return kvt_flat_add(flat, &piece, err);
@@ -44,7 +44,7 @@ static enum kvt_status add_box(struct kvt_flat *flat, const struct kvt_group *gr
 		return status;
 	if (piece.views.count != 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"layout %s has keys and values apart",
+				"layout %s has separate buffers for keys and values",
 				kvt_layout_string(&group->layout).s);
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (a != KVT_AXIS_B)

@@ -65,7 +65,7 @@ static enum kvt_status check_planes(struct kvt_h5_in *in, hid_t object,
 		free(name[i]);
 	}
 	return same ? KVT_OK :
-	       kvt_h5_bad(in, object, err, "planes are not those of axes %s",
+	       kvt_h5_bad(in, object, err, "planes do not match axes %s",
 			  kvt_layout_string(layout).s);
 }
 
@@ -172,7 +172,7 @@ static enum kvt_status check_tuple(struct kvt_h5_in *in, hid_t data,
 		same = order[i] == expected[i];
 	free(name);
 	return same ? KVT_OK :
-	       kvt_h5_bad(in, data, err, "stride_order is not that of axes %s",
+	       kvt_h5_bad(in, data, err, "stride_order does not match axes %s",
 			  kvt_layout_string(layout).s);
 }
 
@@ -211,7 +211,7 @@ static enum kvt_status check_type(struct kvt_h5_in *in, hid_t data,
 	kvt_h5_drop(expected);
 	kvt_h5_drop(is);
 	return same ? KVT_OK :
-	       kvt_h5_bad(in, data, err, "its HDF5 type is not that of %s",
+	       kvt_h5_bad(in, data, err, "its HDF5 type does not match %s",
 			  dtype->name);
 }
 
@@ -291,7 +291,8 @@ static enum kvt_status read_storage(struct kvt_reader *reader, int index,
 
 	if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS)
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-				       "data is in the header, expected chunks or one run");
+				       "data is in the object header, expected chunks or "
+				       "contiguous data");
 	else if (plane > 0 && tiled != (layout == H5D_CHUNKED))
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
 				       "only one of keys and values is chunked");

@@ -191,7 +191,7 @@ static enum kvt_status add_run(struct kvt_writer *writer, int index, int plane,
 	at = H5Dget_offset(data);
 	if (at == HADDR_UNDEF)
 		return kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
-				     "cannot find the place of the data");
+				     "cannot find the offset of the data");
 	for (int i = 0; i < piece.views.count; i++)
 		piece.views.view[i].offset += (int64_t)at;
 	if (*end < (int64_t)at + piece.views.nbytes)

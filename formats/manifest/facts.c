@@ -62,7 +62,7 @@ static enum kvt_status refuse(const char *fact, const struct kvt_format *format,
 		if (strlen(format->facts[i]) + 3 < sizeof(list) - used)
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
 						 i ? ", " : "", format->facts[i]);
-	return kvt_fail(err, KVT_USAGE, "'%.60s' is no fact that %s asks for%s%s", fact,
+	return kvt_fail(err, KVT_USAGE, "'%.60s' is not a key of --set for %s%s%s", fact,
 			format->info.name, used ? "; those are " : "", list);
 }
 

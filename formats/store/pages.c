@@ -66,9 +66,10 @@ static enum kvt_status refuse_missing(const struct kvt_group *group, bool has_la
 	if (!m.count || (sized && m.count == 1 && m.open == 1))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.200s: its bytes do not say what they are; give %s%s", name,
+			"%.200s: these files have no header: give %s%s", name,
 			m.text, sized && m.open ?
-			" (one number of these may be left out)" : "");
+			" (one of the numbers can be computed from the size of the "
+			"files)" : "");
 }
 
 /* Bytes of a group whose extents are all given or follow from its kind. */
@@ -135,7 +136,7 @@ enum kvt_status kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int
 
 	if (said && said != n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld %ss, not %lld as was said", name, LL(n),
+				"%s: has %lld %ss, but %lld was given", name, LL(n),
 				kvt_axis_name(axis), LL(said));
 	group->shape.n[axis] = n;
 	return KVT_OK;
@@ -152,7 +153,8 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 	    !__builtin_add_overflow(size, pad, &size) && size == file->nbytes)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes, expected %lld of data after %lld and before %lld more",
+			"%s: has %lld bytes, expected %lld of data after %lld and before "
+			"%lld more",
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 
@@ -242,7 +244,7 @@ static enum kvt_status token_views(struct kvt_views *out, const struct kvt_group
 
 	if (!joins_tokens(&group->layout))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"layout %s has no place for tokens in order",
+				"layout %s cannot hold tokens in order",
 				kvt_layout_string(&group->layout).s);
 	shape.n[KVT_AXIS_B] = tokens;
 	shape.n[KVT_AXIS_S] = 1;

@@ -66,7 +66,8 @@ static enum kvt_status add_piece(struct opening *o, int g, struct kvt_piece *pie
 
 	if (!dense && (piece->views.count != 1 || !restride(&piece->views.view[0], t)))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s is not contiguous, and its axes are not those of layout %s",
+				"%s: tensor %.100s is not contiguous, and its axes are "
+				"not those of layout %s",
 				o->reader->leaf.path, t->name,
 				kvt_layout_string(&group->layout).s);
 	return kvt_flat_add(&o->reader->flat[g], piece, o->err);
@@ -117,7 +118,7 @@ static enum kvt_status check_apart(const struct opening *o, const struct kvt_lay
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: keys and values are %s, but layout %s has them %s",
 			o->reader->leaf.path,
-			apart ? "tensors of their own" : "in one tensor",
+			apart ? "separate" : "in one tensor",
 			kvt_layout_string(l).s, apart ? "together" : "apart");
 }
 
@@ -165,14 +166,16 @@ static enum kvt_status open_groups(struct opening *o)
 			values = kvt_tensors_partner(o->tensors, name, o->names);
 		if (!t || (apart && !values))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: no tensor '%s' for group %s", o->reader->leaf.path,
+					"%s: no tensor '%s' for group "
+					"%s", o->reader->leaf.path,
 					name, s->group[g].id);
 		if ((status = kvt_shape_nbytes(&nbytes, &s->group[g].shape, o->err)))
 			return status;
 		if (nbytes != (t->end - t->begin) * (values ? 2 : 1) ||
 		    t->dtype != s->group[g].dtype)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tensor %s does not fit group %s of %lld bytes of %s",
+					"%s: tensor %s does not fit group %s of %lld "
+					"bytes of %s",
 					o->reader->leaf.path, name, s->group[g].id,
 					(long long)nbytes, s->group[g].dtype->name);
 		if ((status = add_whole(o, g, t, values, false)))
@@ -209,7 +212,8 @@ static enum kvt_status check_outermost(const struct opening *o,
 	for (int i = 0; i < layout->nplanes; i++)
 		if (layout->plane[i].part[0].axis != KVT_AXIS_L)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: has a tensor for each layer, but in layout %s layers are not outermost",
+					"%s: has a tensor for each layer, but in layout "
+					"%s layers are not outermost",
 					o->reader->leaf.path,
 					kvt_layout_string(layout).s);
 	return KVT_OK;
@@ -317,8 +321,9 @@ static bool is_like_cache(const struct opening *o)
 static enum kvt_status refuse_axes(const struct opening *o)
 {
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: nothing says what the axes of %.100s are; "
-			"give --from=transformers for [batch, heads, tokens, elements], or --layout or --manifest for blocks",
+			"%s: the meaning of the axes of %.100s is not known; give "
+			"--from=transformers for [batch, heads, tokens, elements], or "
+			"--layout or --manifest for blocks",
 			o->reader->leaf.path, o->tensors->tensor[0].name);
 }
 

@@ -49,9 +49,10 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 		return status;
 	if (!found && !manifest.has_layout)
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: in no format that is recognised; for raw bytes give --layout and sizes, or --manifest%s",
+				  "%s: the format is not recognised; for raw bytes give "
+				  "--layout and sizes, or --manifest%s",
 				  path, manifest.passed_over ?
-				  " (the one beside it is of another file)" : "");
+				  " (the one beside it belongs to another file)" : "");
 	else
 		status = fit(reader, &manifest, index, err);
 	kvt_manifest_free(&manifest);

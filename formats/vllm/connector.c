@@ -40,7 +40,7 @@ static enum kvt_status read_source(struct kvt_connector *o,
 		t = kvt_tensors_find(&tensors, "kv_cache");
 		if (!t || tensors.count != 1)
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
-					  "%s: has %lld tensors, expected kv_cache alone",
+					  "%s: has %lld tensors, expected only kv_cache",
 					  path, (long long)tensors.count);
 		else
 			out->tensor = *t;
@@ -65,7 +65,8 @@ static enum kvt_status same_layers(const struct kvt_connector *o, const char *fo
 
 		if (order)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s: %s layer file %.100s.safetensors, unlike %.60s",
+					"%.200s: %s layer file %.100s.safetensors, "
+					"unlike %.60s",
 					folder, order < 0 ? "lacks" : "has",
 					order < 0 ? a : b, o->requests.name[0]);
 	}
@@ -189,7 +190,8 @@ static enum kvt_status check_alike(const struct kvt_connector *o)
 
 			if (!alike(o, r, &source->tensor, first))
 				return kvt_fail(o->err, KVT_BAD_INPUT,
-						"%s: differs in shape or type from the others",
+						"%s: differs in shape or type from the "
+						"others",
 						o->reader->files.file[source->file].path);
 		}
 	return KVT_OK;

@@ -63,9 +63,9 @@ static const struct piece *piece_at(const struct holding *h, int64_t local)
 static const char *const phrase[] = {
 	[KVT_FLAW_HOLE] = "is never written",
 	[KVT_FLAW_DOUBLE] = "is written twice",
-	[KVT_FLAW_MISPLACED] = "is written from another place of the model",
-	[KVT_FLAW_FOREIGN] = "is read where the source holds nothing",
-	[KVT_FLAW_SPILL] = "is beyond what the destination holds",
+	[KVT_FLAW_MISPLACED] = "is written from another head or channel of the model",
+	[KVT_FLAW_FOREIGN] = "is read where the source has no data",
+	[KVT_FLAW_SPILL] = "is outside the destination",
 };
 
 static enum kvt_status found(const struct trial *t, enum kvt_flaw flaw,

@@ -210,7 +210,7 @@ sides() {
 	sides 'has 44 blocks, the pool 43' --dst=pool=43 "$nhd"
 	sides 'is no block id' --dst=ids=list:-1 "$nhd"
 	sides 'there are 2 block ids' --dst=ids=list:1:2 "$nhd"
-	sides 'comes twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
+	sides 'is listed twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
 	sides 'outside the pool of 44' --dst="pool=44,ids=list:$(seq -s: 1 44)" "$nhd"
 	sides 'outside any pool' --dst="ids=list:$(seq -s: 0 42):4294967295" "$nhd"
 	sides "request 'Z'" --dst=tp=1 --request=Z "$nhd"
@@ -219,9 +219,9 @@ sides() {
 @test "transfer-sim exec and wire move no layer into another's place" {
 	kvtool slice -q --layers=0:2 -o ../low.h5 "$nhd"
 	kvtool slice -q --layers=1:3 -o ../high.h5 "$nhd"
-	sides 'layer 0 of the source stands where the destination has layer 1' \
+	sides 'the source has layer 0 where the destination has layer 1' \
 		../low.h5 ../high.h5
-	sides 'layer 1 of the source stands where the destination has layer 0' \
+	sides 'the source has layer 1 where the destination has layer 0' \
 		../high.h5 ../low.h5
 }
 
@@ -246,7 +246,7 @@ table() {
 		table "$A[3] = 48"
 		sides 'block table entry 3 is position 48' "${both[@]}"
 		table "$A[3] = m$A[2]"
-		sides 'comes twice' "${both[@]}"
+		sides 'is listed twice' "${both[@]}"
 		table "$A[3] = -1"
 		sides 'A is -1' "${both[@]}"
 		table "$A[3] = 2**40"

@@ -56,7 +56,7 @@ raw() {
 	one_sentence
 	head -c 491520 /dev/zero >dump.bin
 	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
-	said 'all that was read is 0'
+	said 'all elements that were read are 0'
 	raw packed_nhd.bf16
 	head -c $((5 * 2 * 2048)) dump.bin >few.bin
 	run -3 --separate-stderr kvtool guess "${sizes[@]}" few.bin

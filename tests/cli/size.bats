@@ -140,7 +140,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	refused 3 'groups has 0 caches' '{"groups": []}'
 	refused 3 'groups[0] has 464 layers, the model has 52' \
 		'{"layers": 52, "groups": [{"name": "a", "spec": "gqa:layers=464,heads=1,head-dim=8"}]}'
-	refused 3 'groups[0] is no object' '{"groups": ["gqa"]}'
+	refused 3 'groups[0] is not an object' '{"groups": ["gqa"]}'
 	refused 3 'groups[1] needs a name' "{\"groups\": [{$fine}, {\"name\": \"b\"}]}"
 	refused 3 "groups[0]: there is no spec 'gqx'" '{"groups": [{"name": "a", "spec": "gqx"}]}'
 	refused 3 "groups[0]: there is no key 'dim'" '{"groups": [{"name": "a", "spec": "gqa:dim=1"}]}'
@@ -170,7 +170,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 @test "sizes over ranks that cannot be are named, and refused if asked for" {
 	with num_key_value_heads=6 head_dim=64 >config.json
 	run -0 kvtool size config.json
-	[[ $output == *"6 cannot be dealt to 4 ranks"* ]]
+	[[ $output == *"6 cannot be divided evenly among 4 ranks"* ]]
 	run -3 kvtool size --tp=2,4 config.json
 	[[ $output == *"tp 4"* ]]
 }
@@ -224,11 +224,11 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		'hybrid_override_pattern="M*"' 'layers_block_type=["attention", "mamba"]')"
 	refused 3 'no layer caches anything' "$(with 'model_type="nemotron_h"' \
 		'hybrid_override_pattern="-E"')"
-	refused 3 "torch_dtype is 'float7', which names no element type" \
+	refused 3 "torch_dtype is 'float7', which is not an element type" \
 		"$(with 'torch_dtype="float7"')"
 	local mamba=('model_type="mamba2"' num_heads=8 head_dim=16 state_size=8 n_groups=1
 		conv_kernel=4 expand=2)
-	refused 3 "mamba_ssm_cache_dtype is 'float7', which names no element type" \
+	refused 3 "mamba_ssm_cache_dtype is 'float7', which is not an element type" \
 		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float7"')"
 	refused 3 'mamba_ssm_cache_dtype is float32, but mamba_ssm_dtype is bfloat16' \
 		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float32"' \
@@ -284,7 +284,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	refused 3 'text_config is a string' "$(with 'text_config="x"')"
 	refused 3 'pages of' "$(with num_hidden_layers=4096 num_key_value_heads=1048576 \
 		head_dim=1048576)"
-	refused 3 'use_sliding_window is no truth value' \
+	refused 3 'use_sliding_window is not true or false' \
 		"$(with 'model_type="qwen2"' use_sliding_window=1)"
 	run -5 kvtool size missing.json
 	run -5 kvtool size .

@@ -231,8 +231,8 @@ moves() {
 	refused 3 'pool 7' -m llama-3.1-8b --src pool=7
 	refused 3 'outside the pool' --spec=mla:layers=1,latent=1 --tokens=16 \
 		--src=pool=4,ids=list:4
-	refused 3 'comes twice' --spec=mla:layers=1,latent=1 --tokens=32 --src=ids=list:1:1
-	refused 3 "'-1' is no block id" --spec=mla:layers=1,latent=1 --tokens=16 \
+	refused 3 'is listed twice' --spec=mla:layers=1,latent=1 --tokens=32 --src=ids=list:1:1
+	refused 3 "'-1' is not a block id" --spec=mla:layers=1,latent=1 --tokens=16 \
 		--src=ids=list:-1
 	refused 3 'the request has 2' --spec=mla:layers=1,latent=1 --tokens=32 \
 		--src=ids=list:1

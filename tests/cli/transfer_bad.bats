@@ -52,8 +52,8 @@ linked='time report sweep replay faults'
 
 @test "transfer-sim: block ids" {
 	each 'outside the pool' "$placed" "${one[@]}" --tokens=16 --src=pool=4,ids=list:4
-	each 'comes twice' "$placed" "${one[@]}" --tokens=32 --dst=ids=list:1:1
-	each "'-1' is no block id" "$placed" "${one[@]}" --tokens=16 --src=ids=list:-1
+	each 'is listed twice' "$placed" "${one[@]}" --tokens=32 --dst=ids=list:1:1
+	each "'-1' is not a block id" "$placed" "${one[@]}" --tokens=16 --src=ids=list:-1
 	each 'the request has 2' "$placed" "${one[@]}" --tokens=32 --src=ids=list:1
 	each 'pool 1' "$placed" "${one[@]}" --tokens=32 --src=pool=1
 	printf '1 2\nx\n' >ids

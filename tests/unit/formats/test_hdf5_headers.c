@@ -281,7 +281,7 @@ static const struct row {
 	{ "external_link", external_link, 3, "link to somewhere else" },
 	{ "kind_number", kind_number, 3, "kind is no string" },
 	{ "kind_new", kind_new, 4, "kind 'tele?pathy'" },
-	{ "kind_vlen", kind_vlen, 3, "kind is no string of fixed length" },
+	{ "kind_vlen", kind_vlen, 3, "kind is not a string of fixed length" },
 	{ "kind_not_utf8", kind_not_utf8, 3, "kind is not UTF-8" },
 	{ "dtype_new", dtype_new, 4, "dtype 'posit16'" },
 	{ "dtype_lie", dtype_lie, 3, "not that of float16" },

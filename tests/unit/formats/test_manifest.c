@@ -157,7 +157,8 @@ static struct parse_case {
 	{ "a table without its tokens", "{" BASE ", \"block_table\": {\"A\": [1]}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "num_tokens lacks request A" },
 	{ "a table outside the pool", "{" BASE ", \"block_table\": {\"A\": [5]},"
-	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "entry 0 is position 5" },
+	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "entry 0 is "
+								     "position 5" },
 	{ "a table entry beyond 2^32",
 	  "{" BASE ", \"block_table\": {\"A\": [4294967296]},"
 	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "4294967296" },
@@ -180,8 +181,8 @@ static struct parse_case {
 	{ "slots of no tokens", "{" BASE ", \"tokens_per_slot\": 0}", BASE_BYTES,
 	  KVT_BAD_INPUT, "tokens_per_slot is 0" },
 	{ "slots that do not divide a block", "{" BASE ", \"tokens_per_slot\": 3}",
-	  BASE_BYTES, KVT_BAD_INPUT, "3 tokens a slot" },
-	{ "four tokens a slot", "{" BASE ", \"tokens_per_slot\": 4}", BASE_BYTES / 4,
+	  BASE_BYTES, KVT_BAD_INPUT, "3 tokens per slot" },
+	{ "four tokens per slot", "{" BASE ", \"tokens_per_slot\": 4}", BASE_BYTES / 4,
 	  KVT_OK, NULL },
 	{ "pages with padding", "{" BASE ", \"page_bytes\": 1040}", 15 * 1040, KVT_OK,
 	  NULL },
@@ -233,7 +234,7 @@ static struct parse_case {
 	  KVT_BAD_INPUT, "differ in length" },
 	{ "x that ends before it begins", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
 	  " \"shape\": [2, 4], \"x\": [2, 0]}, " SSM "}", 96, KVT_BAD_INPUT,
-	  "x is no range of [begin, end)" },
+	  "x is not a range [begin, end)" },
 	{ "x of one end", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
 	  " \"shape\": [2, 4], \"x\": [0]}, " SSM "}", 96, KVT_BAD_INPUT,
 	  "x has 1 entries, expected more" },

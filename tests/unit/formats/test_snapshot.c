@@ -236,7 +236,7 @@ static struct check_case {
 	  "group.slots" },
 	{ "one slot for all tokens has one slot", recurrent, KVT_BAD_INPUT,
 	  "expected 1", "group.slots" },
-	{ "four tokens a slot", compressed, KVT_OK, NULL, NULL },
+	{ "four tokens per slot", compressed, KVT_OK, NULL, NULL },
 	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout", "layout.missing" },
 	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head",
 	  "layout.misfit" },
@@ -512,7 +512,7 @@ static void test_half(void **state)
 	kvt_snapshot_free(&s);
 }
 
-/* Two tokens a slot: 37 tokens begin their 19th slot. */
+/* Two tokens per slot: 37 tokens begin their 19th slot. */
 static void test_live_compressed(void **state)
 {
 	static const uint32_t a[] = { 4, 0 };

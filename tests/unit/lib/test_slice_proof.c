@@ -124,16 +124,17 @@ static const struct broken heads_broken[] = {
 	{ "first layer missing", 1, { .layers = { 1, 0 } }, false, KVT_FLAW_HOLE,
 	  "rank 0, layer 0, head 2 is never written" },
 	{ "a layer too many", 1, { .layers = { 0, 1 } }, false, KVT_FLAW_SPILL,
-	  "rank 0, layer 3, head 2 is beyond what the destination holds" },
+	  "rank 0, layer 3, head 2 is outside the destination" },
 	{ "a layer twice", 3, { .layers = { 2, 0 } }, true, KVT_FLAW_DOUBLE,
 	  "rank 1, layer 2, head 6 is written twice" },
 	{ "short", 0, { .count = -1 }, false, KVT_FLAW_HOLE,
 	  "rank 0, layer 0, head 1 is never written" },
 	{ "long", 0, { .count = 1 }, false, KVT_FLAW_FOREIGN,
-	  "rank 0, layer 0, head 2 is read where the source holds nothing" },
+	  "rank 0, layer 0, head 2 is read where the source has no data" },
 	{ "empty", 0, { .count = -2 }, false, KVT_FLAW_SPILL, "rank 0, layer 0" },
 	{ "read one later", 0, { .src = 1, .count = -1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 0, layer 0, head 0 is written from another place of the model" },
+	  "rank 0, layer 0, head 0 is written from another head or channel of the "
+	  "model" },
 	{ "read before the first", 0, { .src = -1 }, false, KVT_FLAW_FOREIGN,
 	  "rank 0, layer 0, head 0 is read where" },
 	{ "written one later", 0, { .dst = 1 }, false, KVT_FLAW_MISPLACED,
@@ -143,16 +144,16 @@ static const struct broken heads_broken[] = {
 	{ "written before the rank", 3, { .dst = -3 }, false, KVT_FLAW_SPILL,
 	  "rank 1, layer 0, position -1 is beyond" },
 	{ "to the wrong rank", 0, { .dst_rank = 1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 1, layer 0, head 4 is written from another place of the model "
+	  "rank 1, layer 0, head 4 is written from another head or channel of the model "
 	  "(from rank 0)" },
 	{ "to no rank", 3, { .dst_rank = 1 }, false, KVT_FLAW_SPILL, "rank 2, layer 0" },
 	{ "from no rank", 3, { .src_rank = 1 }, false, KVT_FLAW_FOREIGN,
 	  "(from rank 4)" },
 	{ "from the neighbour", 3, { .src_rank = -1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 1, layer 0, head 6 is written from another place of the model "
+	  "rank 1, layer 0, head 6 is written from another head or channel of the model "
 	  "(from rank 2)" },
 	{ "far beyond 2^63", 1, { .src = INT64_MAX - 2 }, false, KVT_FLAW_FOREIGN,
-	  "rank 0, layer 0, head 2 is read where the source holds nothing" },
+	  "rank 0, layer 0, head 2 is read where the source has no data" },
 	{ "written far beyond 2^63", 1, { .dst = INT64_MAX - 2 }, false,
 	  KVT_FLAW_SPILL, "" },
 };
@@ -168,7 +169,7 @@ static const struct broken conv_broken[] = {
 	{ "C read where B is", 2, { .src = -3 }, false, KVT_FLAW_MISPLACED,
 	  "rank 0, layer 0, C 0 is written from another place" },
 	{ "C read behind the state", 2, { .src = 1 }, false, KVT_FLAW_FOREIGN,
-	  "rank 0, layer 0, C 2 is read where the source holds nothing" },
+	  "rank 0, layer 0, C 2 is read where the source has no data" },
 };
 
 static void caught(const struct kvt_transfer *t, const struct broken *b)

@@ -3,7 +3,7 @@
  * test_write.c - derived dumps into files, read back and held against what they say
  *
  * Snapshots have tiles and cells: of tiles that move, the stored bytes must be those
- * of the source; cells are hashed here from the elements, not by the product.
+ * of the source; cells are hashed here from the elements, but by the product.
  */
 #include "tests/unit/dump/places.h"
 
@@ -734,7 +734,7 @@ static void test_unlike(void **state)
 				  kvt_dump_snapshot(source[i]), &err), KVT_OK, &err,
 		       NULL);
 	expect(kvt_write(writer, source, 2, &run, &err), KVT_USAGE, &err,
-	       "output 2 is laid out differently from the first");
+	       "output 2 has another layout than the first");
 	for (int i = 0; i < 2; i++)
 		kvt_close_writer(writer[i]);
 	kvt_dump_close(half);
