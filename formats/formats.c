@@ -3,7 +3,7 @@
  * formats.c - the table of formats, and opening a dump of any of them
  *
  * What is common to all formats is done here once: finding the format, the checks
- * between the fields, the ordering of pieces.  Reading is in file/reader.c, writing
+ * between the fields, the ordering of parts.  Reading is in file/reader.c, writing
  * in file/commit.c.
  */
 #include "formats/format.h"

@@ -2,7 +2,7 @@
 /* null.c - throws bytes away, so that the rest can be timed without a disk */
 #include "formats/format.h"
 
-/* No pieces: kvt_flat_write() then finds nothing to write to. */
+/* No parts: kvt_flat_write() then finds nothing to write to. */
 static enum kvt_status null_create(struct kvt_writer *writer, struct kvt_error *err)
 {
 	(void)writer;

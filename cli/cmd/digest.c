@@ -134,34 +134,34 @@ static void all_rows(struct rows *rows, const struct digests *d,
  * a backslash is \\, and what is not plain is as plainf() has it.  Blanks of a
  * request are \x20 there, since two of them end it.
  */
-static int name_next(char piece[KVT_PLAIN_MAX], const char *s, const char *end,
+static int name_next(char part[KVT_PLAIN_MAX], const char *s, const char *end,
 		     bool blanks)
 {
-	int n = kvt_plain_next(piece, s, end);
+	int n = kvt_plain_next(part, s, end);
 
 	if (*s == '\\' || (*s == ' ' && !blanks))
-		strcpy(piece, *s == ' ' ? "\\x20" : "\\\\");
+		strcpy(part, *s == ' ' ? "\\x20" : "\\\\");
 	return n;
 }
 
 static bool is_plain(const char *name, bool blanks)
 {
 	const char *end = name + strlen(name);
-	char piece[KVT_PLAIN_MAX] = "";
+	char part[KVT_PLAIN_MAX] = "";
 
-	while (name < end && *piece != '\\')
-		name += name_next(piece, name, end, blanks);
-	return *piece != '\\';
+	while (name < end && *part != '\\')
+		name += name_next(part, name, end, blanks);
+	return *part != '\\';
 }
 
 static void print_name(const char *name, bool blanks)
 {
 	const char *end = name + strlen(name);
-	char piece[KVT_PLAIN_MAX];
+	char part[KVT_PLAIN_MAX];
 
 	while (name < end) {
-		name += name_next(piece, name, end, blanks);
-		plainf("%s", piece);
+		name += name_next(part, name, end, blanks);
+		plainf("%s", part);
 	}
 }
 

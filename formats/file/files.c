@@ -222,7 +222,7 @@ enum kvt_status kvt_file_pread(const struct kvt_file *file, void *buf, int64_t n
 /*
  * The page cache takes a long write in pages as large as it can get, which are
  * new memory; shorter ones reuse what was freed last.  That costs less than the
- * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one piece a box.
+ * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one run a box.
  */
 enum { WRITE_BYTES = 128 << 10 };
 

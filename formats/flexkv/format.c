@@ -194,16 +194,16 @@ static enum kvt_status add_run(struct opening *o, const struct kvt_group *in_fil
 			       int file, int64_t block, int64_t at, int64_t n)
 {
 	struct kvt_box box = kvt_box_whole(&in_file->shape);
-	struct kvt_piece piece;
+	struct kvt_file_part part;
 	enum kvt_status status;
 
 	box.begin[KVT_AXIS_B] = at;
 	box.end[KVT_AXIS_B] = at + n;
-	if ((status = kvt_piece_init(&piece, in_file, &box, false, file, 0, o->err)))
+	if ((status = kvt_file_part_init(&part, in_file, &box, false, file, 0, o->err)))
 		return status;
-	piece.box.begin[KVT_AXIS_B] = block;
-	piece.box.end[KVT_AXIS_B] = block + n;
-	return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
+	part.box.begin[KVT_AXIS_B] = block;
+	part.box.end[KVT_AXIS_B] = block + n;
+	return kvt_flat_add(&o->reader->flat[0], &part, o->err);
 }
 
 static enum kvt_status add_file(struct opening *o, const struct pool_file *f,

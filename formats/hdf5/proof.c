@@ -146,11 +146,11 @@ static enum kvt_status prove_data(struct kvt_reader *reader, int index,
 			continue;
 		else if (!group->sum[p])
 			reader->leaf.proven.flat[index] = false;
-		else if (group->nsums[p] != kvt_piece_count(group->nbytes[p]))
+		else if (group->nsums[p] != kvt_range_count(group->nbytes[p]))
 			status = kvt_h5_bad(in, group->data[p], err,
 					    "data has %lld checksums, expected %lld",
 					    (long long)group->nsums[p],
-					    (long long)kvt_piece_count(group->nbytes[p]));
+					    (long long)kvt_range_count(group->nbytes[p]));
 		else
 			status = kvt_proof_add(&own->proof, group->at[p],
 					       group->nbytes[p], group->sum[p], err);
@@ -286,7 +286,7 @@ enum kvt_status kvt_h5_new_sums(struct kvt_h5_file *own, int index, int plane,
 				struct kvt_error *err)
 {
 	struct kvt_h5_group *group = &own->group[index];
-	int64_t n = kvt_piece_count(group->nbytes[plane]);
+	int64_t n = kvt_range_count(group->nbytes[plane]);
 
 	group->nsums[plane] = n;
 	group->sum[plane] = calloc((size_t)n, sizeof(*group->sum[plane]));

@@ -214,23 +214,23 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int g)
 	const struct kvt_llama_rows *rows = &o->state.states.row[o->part[g].kv];
 	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int64_t null = o->reader->leaf.snapshot.null_block == 0;
-	struct kvt_piece piece = { .file = o->file };
+	struct kvt_file_part range = { .file = o->file };
 	enum kvt_status status;
 
 	group->shape.n[KVT_AXIS_B] = o->state.states.ncells + null;
-	piece.box = kvt_box_whole(&group->shape);
-	piece.box.begin[KVT_AXIS_B] = null;
-	if ((status = kvt_layout_views(&piece.views, &group->layout, &piece.box,
+	range.box = kvt_box_whole(&group->shape);
+	range.box.begin[KVT_AXIS_B] = null;
+	if ((status = kvt_layout_views(&range.views, &group->layout, &range.box,
 				       group->shape.elem, o->err)))
 		return status;
-	kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_L, rows->step);
-	piece.views.view[0].offset += rows->at;
-	if ((status = kvt_flat_add(&o->reader->flat[g], &piece, o->err)) || !null)
+	kvt_view_set_stride(&range.views.view[0], KVT_AXIS_L, rows->step);
+	range.views.view[0].offset += rows->at;
+	if ((status = kvt_flat_add(&o->reader->flat[g], &range, o->err)) || !null)
 		return status;
-	piece.file = -1;
-	piece.box.begin[KVT_AXIS_B] = 0;
-	piece.box.end[KVT_AXIS_B] = 1;
-	return kvt_flat_add(&o->reader->flat[g], &piece, o->err);
+	range.file = -1;
+	range.box.begin[KVT_AXIS_B] = 0;
+	range.box.end[KVT_AXIS_B] = 1;
+	return kvt_flat_add(&o->reader->flat[g], &range, o->err);
 }
 
 /* ---- all sequences ------------------------------------------------------ */

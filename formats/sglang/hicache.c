@@ -266,18 +266,18 @@ static enum kvt_status add_shard(struct opening *o, int file, int64_t block, int
 		return status;
 	for (int64_t i = 0; !status && i < rows; i++) {
 		struct kvt_box row = kvt_box_whole(&part.shape);
-		struct kvt_piece piece;
+		struct kvt_file_part range;
 
 		row.begin[KVT_AXIS_S] = i;
 		row.end[KVT_AXIS_S] = i + 1;
-		if ((status = kvt_piece_init(&piece, &part, &row, false, file, 0,
+		if ((status = kvt_file_part_init(&range, &part, &row, false, file, 0,
 					     o->err)))
 			return status;
-		piece.box.begin[KVT_AXIS_B] = block;
-		piece.box.end[KVT_AXIS_B] = block + 1;
-		piece.box.begin[KVT_AXIS_S] = i * o->shards + rank;
-		piece.box.end[KVT_AXIS_S] = piece.box.begin[KVT_AXIS_S] + 1;
-		status = kvt_flat_add(&o->reader->flat[0], &piece, o->err);
+		range.box.begin[KVT_AXIS_B] = block;
+		range.box.end[KVT_AXIS_B] = block + 1;
+		range.box.begin[KVT_AXIS_S] = i * o->shards + rank;
+		range.box.end[KVT_AXIS_S] = range.box.begin[KVT_AXIS_S] + 1;
+		status = kvt_flat_add(&o->reader->flat[0], &range, o->err);
 	}
 	return status;
 }

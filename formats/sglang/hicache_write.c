@@ -167,7 +167,7 @@ static enum kvt_status create_page(struct writing *w, int64_t block)
 	if (!(path = kvt_path_join(w->writer->temporary, name, "")))
 		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
 	if (!(status = kvt_files_create(files, &file, path, nbytes, w->err)))
-		status = kvt_pages_add_piece(w->writer->flat, w->group, &box, file, 0,
+		status = kvt_pages_add_part(w->writer->flat, w->group, &box, file, 0,
 					     w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);

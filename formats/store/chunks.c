@@ -5,7 +5,7 @@
  * In: chunks in any order, each with a hash, a place in a file and a number of tokens.
  * They are sorted into runs, one an id; a list of the user's makes requests of runs,
  * else each run is one; runs get blocks in the order of requests, so that what is
- * read together lies together; tables and pieces follow.  Only the last chunk of a
+ * read together lies together; tables and parts follow.  Only the last chunk of a
  * request may leave its last block unfilled.  Time: n log n in chunks.
  */
 #include "formats/store/chunks.h"

@@ -140,31 +140,31 @@ static void set_shape(struct kvt_tensor *out, const struct writing *w, int64_t t
 }
 
 /* 'count' tokens from 'token' on, which are in 'box' of the group. */
-static enum kvt_status add_piece(struct writing *w, int file, int64_t data,
+static enum kvt_status add_part(struct writing *w, int file, int64_t data,
 				 const struct kvt_box *box, int64_t token,
 				 int64_t tokens)
 {
-	struct kvt_piece piece = { .file = file, .box = *box };
+	struct kvt_file_part part = { .file = file, .box = *box };
 	const int64_t *n = w->group->shape.n;
 	int64_t width = n[KVT_AXIS_H] * n[KVT_AXIS_D] * w->group->shape.elem;
 	enum kvt_status status;
 
-	if ((status = kvt_layout_views(&piece.views, &w->layout, box,
+	if ((status = kvt_layout_views(&part.views, &w->layout, box,
 				       w->group->shape.elem, w->err)) ||
-	    (w->packed && (status = kvt_connector_rows(&piece.views, w->group, "output",
+	    (w->packed && (status = kvt_connector_rows(&part.views, w->group, "output",
 						       w->err))))
 		return status;
 	if (w->generation == kvt_generation_at(0))
-		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K, tokens * width);
+		kvt_view_set_stride(&part.views.view[0], KVT_AXIS_K, tokens * width);
 	else
 		width *= n[KVT_AXIS_K];
-	for (int i = 0; i < piece.views.count; i++)
-		piece.views.view[i].offset += data + token * width;
-	return kvt_flat_add(&w->writer->flat[0], &piece, w->err);
+	for (int i = 0; i < part.views.count; i++)
+		part.views.view[i].offset += data + token * width;
+	return kvt_flat_add(&w->writer->flat[0], &part, w->err);
 }
 
-/* Blocks that follow each other in the pool make one piece. */
-static enum kvt_status add_pieces(struct writing *w, int64_t l, int file, int64_t data,
+/* Blocks that follow each other in the pool make one part. */
+static enum kvt_status add_parts(struct writing *w, int64_t l, int file, int64_t data,
 				  const struct kvt_request *request)
 {
 	int64_t size = w->group->block_size, tokens = request->ntokens, n;
@@ -181,7 +181,7 @@ static enum kvt_status add_pieces(struct writing *w, int64_t l, int file, int64_
 		box.begin[KVT_AXIS_B] = blocks[i];
 		box.end[KVT_AXIS_B] = blocks[i] + n;
 		box.end[KVT_AXIS_S] = (i + 1) * size <= tokens ? size : tokens - i * size;
-		if ((status = add_piece(w, file, data, &box, i * size, tokens)))
+		if ((status = add_part(w, file, data, &box, i * size, tokens)))
 			return status;
 	}
 	return KVT_OK;
@@ -206,7 +206,7 @@ static enum kvt_status create_file(struct writing *w, int64_t l, const char *fol
 	       (status = kvt_files_create(files, &index, path, nhead + tensor.end,
 					  w->err)) ||
 	       (status = kvt_file_write(&files->file[index], head, nhead, 0, w->err)) ||
-	       (status = add_pieces(w, l, index, nhead, request)));
+	       (status = add_parts(w, l, index, nhead, request)));
 	if (index >= KVT_CONNECTOR_OPEN_FILES)
 		kvt_files_park(files, index);
 	free(head);

@@ -214,13 +214,13 @@ static enum kvt_status place_rank(struct kvt_flat *flat,
 				  const struct kvt_box *box, int file, int64_t offset,
 				  struct kvt_error *err)
 {
-	struct kvt_piece piece;
-	enum kvt_status status = kvt_pages_piece(&piece, group, box, file, offset, err);
+	struct kvt_file_part range;
+	enum kvt_status status = kvt_pages_part(&range, group, box, file, offset, err);
 
 	if (status)
 		return status;
-	spread(&piece.views, row, group);
-	return kvt_flat_add(flat, &piece, err);
+	spread(&range.views, row, group);
+	return kvt_flat_add(flat, &range, err);
 }
 
 enum kvt_status kvt_offload_row_place(struct kvt_flat *flat,

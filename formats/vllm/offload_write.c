@@ -513,7 +513,7 @@ static enum kvt_status create_file(struct writing *w, int g, int64_t first, int6
 		status = w->rows ?
 			 kvt_offload_row_place(flat, &w->row, group, first, file, true,
 					       w->err) :
-			 kvt_pages_add_piece(flat, group, &box, file, 0, w->err);
+			 kvt_pages_add_part(flat, group, &box, file, 0, w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);
 	free(path);

@@ -200,7 +200,7 @@ static enum kvt_status check_components(const struct kvt_group *g, struct check 
 	return KVT_OK;
 }
 
-/* Rows are whole, and in one piece. */
+/* Rows are whole, and in one run. */
 static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
 {
 	const struct kvt_content_type *type = g->content.type;

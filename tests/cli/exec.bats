@@ -21,25 +21,25 @@ refused() {
 	only
 }
 
-@test "transfer-sim exec reads pieces and writes whole files" {
-	kvtool relayout -q --to=blshc -o pieces.h5 "$nhd"
+@test "transfer-sim exec reads ranges and writes whole files" {
+	kvtool relayout -q --to=blshc -o ranges.h5 "$nhd"
 	exec_ --mem-limit=8M --threads=3 --dst=ids=random:4,block-size=24,layout=cpu-vec \
-		-o new.h5 pieces.h5
+		-o new.h5 ranges.h5
 	same_digest "$nhd" new.h5
 	kvtool fsck -q new.h5
-	# in pieces of its own, whatever the number of threads, or as one array
+	# in ranges of its own, whatever the number of threads, or as one array
 	for n in 1 3; do
-		exec_ --threads=$n --dst=tp=2,ids=random:4 -o "t$n.%r.h5" pieces.h5
+		exec_ --threads=$n --dst=tp=2,ids=random:4 -o "t$n.%r.h5" ranges.h5
 	done
 	cmp t1.0.h5 t3.0.h5
 	cmp t1.1.h5 t3.1.h5
 	h5dump -pH -d /groups/g0/data t1.0.h5 | grep -q CHUNKED
-	exec_ --uncompressed --dst=ids=random:4 -o one.h5 pieces.h5
+	exec_ --uncompressed --dst=ids=random:4 -o one.h5 ranges.h5
 	h5dump -pH -d /groups/g0/data one.h5 | grep -q CONTIGUOUS
 	rm one.h5
-	# a destination in pieces, of which some stay
-	exec_ --request=C -o one.h5 "$bs32" pieces.h5
-	same_digest pieces.h5 one.h5
+	# a destination in ranges, of which some stay
+	exec_ --request=C -o one.h5 "$bs32" ranges.h5
+	same_digest ranges.h5 one.h5
 }
 
 @test "transfer-sim exec begins and ends inside the tiles of snapshots" {
@@ -64,7 +64,7 @@ refused() {
 	exec_ -f --request=B -o out.h5 noise.h5 dst.h5
 }
 
-@test "transfer-sim exec reads pieces that its boxes cut" {
+@test "transfer-sim exec reads ranges that its boxes cut" {
 	head -c 4M /dev/urandom >raw.bin
 	cat >raw.json <<-END
 		{"file": "raw.bin", "layout": "nhd", "dtype": "bfloat16",
@@ -72,15 +72,15 @@ refused() {
 		           "num_kv_heads": 4, "head_dim": 128},
 		 "block_table": {"A": [$(seq -s, 0 63)]}, "num_tokens": {"A": 1024}}
 	END
-	kvtool convert -q --no-sync raw.bin pieces.h5
+	kvtool convert -q --no-sync raw.bin ranges.h5
 	for tile in 4k 64k; do
 		exec_ --mem-limit=8M --dst=layout=hnd,tp=2,block-size=32,ids=random:1 \
-			-o 'rank%r.h5' pieces.h5
+			-o 'rank%r.h5' ranges.h5
 		kvtool merge -q --no-sync -o new.h5 rank0.h5 rank1.h5
 		same_digest raw.bin new.h5
-		# into one that has pieces of another size than what is written
+		# into one that has ranges of another size than what is written
 		kvtool relayout -q --no-sync --tile=$tile --to=bhlsc -o old.h5 raw.bin
-		exec_ -f --mem-limit=8M -o new.h5 pieces.h5 old.h5
+		exec_ -f --mem-limit=8M -o new.h5 ranges.h5 old.h5
 		same_digest raw.bin new.h5
 		rm rank?.h5 new.h5 old.h5
 	done

@@ -76,7 +76,7 @@ enum kvt_status wire_hello(const struct wire_peer *peer, const struct kvt_sides 
 	return KVT_OK;
 }
 
-/* ---- ops in pieces --------------------------------------------------- */
+/* ---- ops in parts --------------------------------------------------- */
 
 /* The ops of a pair; those that no frame has room for, in parts. */
 struct feed {
@@ -95,8 +95,8 @@ static bool feed_next(struct kvt_op *out, struct feed *f)
 	if (!f->left.len && !kvt_op_next(&f->left, &f->ops))
 		return false;
 	*out = f->left;
-	if (out->len > WIRE_PIECE)
-		out->len = WIRE_PIECE;
+	if (out->len > WIRE_RANGE)
+		out->len = WIRE_RANGE;
 	f->left.src += out->len;
 	f->left.dst += out->len;
 	f->left.len -= out->len;
@@ -221,7 +221,7 @@ enum kvt_status wire_pull(void *context, struct kvt_worker *worker,
 /* A frame of ops as it fills. */
 struct frame {
 	uint8_t list[8 + WIRE_MOST_OPS * WIRE_OP];
-	uint8_t data[WIRE_PIECE];
+	uint8_t data[WIRE_RANGE];
 	int64_t n, nbytes;
 };
 
@@ -249,7 +249,7 @@ static enum kvt_status give_pair(const struct wire_peer *peer, struct frame *f,
 
 	feed_start(&feed, nest);
 	while (!status && feed_next(&op, &feed)) {
-		if (f->n == WIRE_MOST_OPS || f->nbytes + op.len > WIRE_PIECE)
+		if (f->n == WIRE_MOST_OPS || f->nbytes + op.len > WIRE_RANGE)
 			status = flush(peer, f, pair->src_rank, err);
 		wire_op_put(f->list + 8 + f->n++ * WIRE_OP, &op);
 		memcpy(f->data + f->nbytes, src + op.src, (size_t)op.len);
@@ -369,10 +369,10 @@ static enum kvt_status serve(struct kvt_worker *worker, void *context, int64_t i
  */
 static void needs_of(struct kvt_work *work, const struct kvt_sides *sides, int64_t room)
 {
-	work->buffer_bytes[1] = work->buffer_bytes[PIECE_BUFFER] = room;
+	work->buffer_bytes[1] = work->buffer_bytes[RANGE_BUFFER] = room;
 	for (int r = 0; r < sides->src.n; r++)
 		for (int g = 0; g < kvt_ranks_snapshot(&sides->src, r)->ngroups; g++)
-			work_needs_pieces(work, leaf_of(sides->src.file[r].reader), g, 1,
+			work_needs_ranges(work, leaf_of(sides->src.file[r].reader), g, 1,
 					  1);
 }
 

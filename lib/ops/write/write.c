@@ -270,8 +270,8 @@ static struct kvt_work group_work(const struct transform *t, struct transfer *ct
 	if (t->n > 1) {
 		/* all that the box has in any of them, once */
 		work.share = true;
-		if (work.buffer_bytes[PIECE_BUFFER] < t->n * step->cut.box_bytes)
-			work.buffer_bytes[PIECE_BUFFER] = t->n * step->cut.box_bytes;
+		if (work.buffer_bytes[RANGE_BUFFER] < t->n * step->cut.box_bytes)
+			work.buffer_bytes[RANGE_BUFFER] = t->n * step->cut.box_bytes;
 	}
 	work_needs_tiles(&work, ctx->dst_tiling);
 	if (step->ndirect < step->ntiles)

@@ -420,7 +420,7 @@ static void test_checkpoint(void **state)
 	free(c.extent);
 }
 
-/* The check value of the CRC catalogues, and pieces of any length. */
+/* The check value of the CRC catalogues, and parts of any length. */
 static void test_crc(void **state)
 {
 	uint8_t s[100];
