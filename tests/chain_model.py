@@ -419,7 +419,7 @@ class Slice:
         last = r.first + r.tokens
         if (begin, end) != (r.first, last):
             if g.recurrent:
-                bad("one state for all tokens")
+                bad("all groups are recurrent")
             if begin % g.tps or (end % g.tps and end != last):
                 bad("inside a state")
         if g.recurrent:

@@ -222,11 +222,11 @@ def lmcache_lies(top, d):
         lambda f: rename(f[0], "org-model", "other"))
     lie("two tags", 3, ["tags"], lambda f: rename(f[0], ".data", "@a%b.data"))
     lie("two backends", 3, ["backend"], lambda f: rename(f[0], ".data", ".pt"))
-    lie("a name without a key", 3, ["no LMCache key"],
+    lie("a name without a key", 3, ["not an LMCache key"],
         lambda f: rename(f[0], "@1@0@", "@1@"))
-    lie("a stranger", 3, ["no file of LMCache"],
+    lie("a stranger", 3, ["not a file of LMCache"],
         lambda f: open(name + "/notes.txt", "w").close())
-    lie("a link", 3, ["links are not followed"],
+    lie("a link", 3, ["links are refused"],
         lambda f: (os.rename(f[0], f"{top}/away"),
                    os.symlink(f"{top}/away", f[0])))
     lie("nothing", 3, ["holds no chunk"], lambda f: [os.unlink(x) for x in f])
@@ -245,7 +245,7 @@ def lmcache_lies(top, d):
     lie("a layer twice", 3, ["twice"],
         lambda f: os.makedirs(name + "/b") or shutil.copy(f[2], name + "/b"),
         "good-layers")
-    lie("a .metadata that is not the header", 3, ["is not how"],
+    lie("a .metadata that is not the header", 3, ["does not match the beginning"],
         lambda f: patch(f[1], 100, b"x"), "good-gds")
     lie("a .metadata alone", 3, ["beside it"], lambda f: os.unlink(f[0]),
         "good-gds")

@@ -113,7 +113,7 @@ for name in "a.json", "b.bin.json":
 	run -3 --separate-stderr kvtool convert --heads 2 \
 		"$kv/gqa64/connector/example_2026_07" out.h5
 	one_sentence
-	said '--layout nhd, or cpu-vec'
+	said '--layout=nhd, or cpu-vec'
 	run -3 --separate-stderr kvtool convert --heads 2 --layout=nhd \
 		"$kv/gqa64/connector/example_2026_07" out.h5
 	one_sentence

@@ -208,7 +208,7 @@ sides() {
 	sides 'expected a whole number' --dst=pool=-1 "$nhd"
 	sides 'expected at most' --dst=pool=999999999999 "$nhd"
 	sides 'has 44 blocks, the pool 43' --dst=pool=43 "$nhd"
-	sides 'is no block id' --dst=ids=list:-1 "$nhd"
+	sides 'is not a block id' --dst=ids=list:-1 "$nhd"
 	sides 'there are 2 block ids' --dst=ids=list:1:2 "$nhd"
 	sides 'is listed twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
 	sides 'outside the pool of 44' --dst="pool=44,ids=list:$(seq -s: 1 44)" "$nhd"

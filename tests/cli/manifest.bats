@@ -129,10 +129,10 @@ refused_as() {
 	[ "$(kvtool describe --json h.bin | jq -r '.groups[0].layout')" = LBHSC ]
 	same_digest h.npy h.bin
 	rm h.bin.json
-	refused_as h.bin 'of another file' -- kvtool describe h.bin
+	refused_as h.bin 'belongs to another file' -- kvtool describe h.bin
 	cp h.npy i.npy
 	sed 's/"file":"h.npy","file_bytes":[0-9]*,"sample_crc32":[0-9]*/"file":"h.npy"/' h.json >i.json
-	refused_as 'of another file' -- kvtool describe i.npy
+	refused_as 'belongs to another file' -- kvtool describe i.npy
 	# options alone describe it, as if there were no manifest
 	run -0 kvtool describe --json --layout=hnd --dtype=bfloat16 --layers=5 --block-size=16 \
 		--heads=4 --head-dim=8 h.bin

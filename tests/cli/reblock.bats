@@ -146,7 +146,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 	cmp <(array out.npy) in.bin
 	run -3 --separate-stderr kvtool reblock -b 20 -o no.npy out.h5
 	one_sentence
-	said 'by block tables only' 'neither of 8 and 20'
+	said 'only with block tables' 'neither of 8 and 20'
 	run -3 --separate-stderr kvtool reblock -b 32 -o no.npy out.h5
 	said '6 blocks are not a multiple of 4'
 	run -3 --separate-stderr kvtool reblock -b 8 --compact -o no.npy out.h5
@@ -159,7 +159,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 @test "reblock needs blocks of tokens" {
 	run -3 --separate-stderr kvtool reblock -b 16 -o out.npy "$mamba"
 	one_sentence
-	said 'one state for all tokens'
+	said 'all groups are recurrent'
 	only
 }
 

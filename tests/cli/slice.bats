@@ -73,9 +73,9 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 @test "slice of a block range decodes where tiles would be cut" {
 	run -0 kvtool convert --tile 512 "$nhd" in.h5
 	run -0 kvtool slice --blocks 4:8 -o moved.h5 in.h5
-	[[ $output == *"moved undecoded"* ]]
+	[[ $output == *"copied undecoded"* ]]
 	run -0 kvtool slice --blocks 5:9 --verify -o cut.h5 in.h5
-	[[ $output != *"moved undecoded"* ]]
+	[[ $output != *"copied undecoded"* ]]
 	run -0 kvtool describe --verify cut.h5
 }
 
@@ -258,7 +258,7 @@ transfer() {
 		"one state stands for all tokens,conv,--component|--tokens 0:10|$mamba"
 		"component 'B',has k, v|--component B|$nhd"
 		"component 'k',x, B, C, ssm|--component k|$mamba"
-		"none that can be had alone|--component k|$mla"
+		"has no components|--component k|$mla"
 		"neither number divides|$(transfer 3 0 2 0)|$nhd"
 		"is that of rank 1 of 2,not of rank 0|$(transfer 2 0 4 0)|$rank1"
 		"rank 0 of 4 holds,2 to 3|$(transfer 4 0 2 0)|$rank1"

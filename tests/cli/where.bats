@@ -106,7 +106,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 	kvtool convert -q "$nhd" nhd.h5
 	expect 0 where-tiles where --memory --offset=330456 \
 		--at=layer=3,block=17,state=5,head=2,kv=v,dim=4 nhd.h5
-	refused 4 'stored in tiles' --offset=5000 nhd.h5
+	refused 4 'stored in compressed tiles' --offset=5000 nhd.h5
 	said 'use --memory'
 }
 

@@ -377,7 +377,7 @@ static void test_gap_of_channels(void **state)
 		ranks.at[r] = number_dump(&s, r);
 	}
 	refused(&ranks, (const int[]){ 0, 1, 2, 3 }, 4, KVT_BAD_INPUT,
-		"r1 and r2: channels of part x end at 4 and go on at 6");
+		"r1 and r2: channels of part x end at 4 and continue at 6");
 	drop_ranks(&ranks);
 }
 

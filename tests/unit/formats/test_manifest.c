@@ -118,7 +118,7 @@ static struct parse_case {
 	  " \"total_kv_heads\": 4, \"head_start\": 0}", BASE_BYTES, KVT_BAD_INPUT,
 	  "holds 2 to 3" },
 	{ "an id of a block twice", "{" BASE ", \"block_ids\": [7, 8, 9, 8, 6]}",
-	  BASE_BYTES, KVT_BAD_INPUT, "block_ids holds 8 twice" },
+	  BASE_BYTES, KVT_BAD_INPUT, "block_ids has 8 twice" },
 	{ "a table with a block that is not in block_ids", "{" BASE ", \"block_ids\":"
 	  " [7, 8, 9, 5, 6], \"block_table\": {\"A\": [4]}, \"num_tokens\": {\"A\": 1}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "request A: block 4 is not in block_ids" },

@@ -178,7 +178,7 @@ static void test_run(void **state)
 	expect(kvt_where_parse_run(&run, &s, "count=4097", &err), KVT_USAGE, &err,
 	       "count is 4097, expected 0 to 4096");
 	expect(kvt_where_parse_run(&run, &s, "row=0", &err), KVT_USAGE, &err,
-	       "the content is no page of rows");
+	       "the content is not a page of rows");
 	expect(kvt_where_parse_run(&run, &s, "byte=0", &err), KVT_USAGE, &err,
 	       "unknown 'byte'");
 	kvt_snapshot_free(&s);
