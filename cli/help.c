@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* help.c - texts that belong to no command */
 #include "cli/cli.h"
+#include "cli/print/specs.h"
 #include "lib/kvt/write.h"
 #include "formats/libraries.h"
 #include "lib/kvt/device.h"
@@ -197,6 +198,7 @@ static const struct {
 	{ "formats", formats },
 	{ "dtypes", dtypes },
 	{ "contents", contents },
+	{ "specs", specs_print },
 };
 
 const char *topic_at(int i)
