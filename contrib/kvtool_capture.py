@@ -748,7 +748,7 @@ class _VllmRank:
         axes, layout, latent, dtype, more = _attention(name, layer, spec, tensor, layouts)
         piece = _Layer(name, tensor, axes, dtype)
         slots = piece.n.get("S", 1)
-        if spec.block_size % states or getattr(spec, "tokens_per_state", 1) != 1:
+        if spec.block_size % slots or getattr(spec, "tokens_per_state", 1) != 1:
             raise Unknown(f"{name}: blocks of {spec.block_size} tokens with {slots} "
                           "slots")
         fields = {"layout": layout or "L" + piece.axes, "dtype": dtype,

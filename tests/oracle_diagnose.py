@@ -132,6 +132,7 @@ def expected_where(p, differs):
     keys = ("layers", "blocks", "slots", "heads", "kvs", "dims")
     where = {k: [int(a), int(b)] for k, a, b in zip(keys, first, last)}
     where["heads"] = [n + p.first_head for n in where["heads"]]
+    where["states"] = where["slots"]		# its old name
     return where
 
 
