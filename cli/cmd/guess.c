@@ -42,8 +42,8 @@ static enum kvt_status report(const struct kvt_guess_source *of,
 		guess_json(&out, of, g);
 		status = json_print(&out, false, err);
 		json_free(&out);
-	} else if (!status) {
-		guess_text(of, g);
+	} else if (!status && !g->needs_sizes) {
+		guess_text(of, g);	/* a ranking of unlike sizes would mislead */
 	}
 	if (!status && g->why_not[0])
 		return kvt_fail(err, KVT_BAD_INPUT, "%.200s: %s", of->name, g->why_not);
@@ -70,8 +70,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if (n != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", n);
+	if (n > 1)
+		return kvt_fail(err, KVT_USAGE, "expected one file, got %d: '%.60s', '%.60s'",
+				n, argv[0], argv[1]);
+	if ((status = opt_need(&cmd_guess, (struct opt_need[]){
+			{ n, "a file" }, { 0 } }, err)))
+		return status;
 	if (of.hints.layout)
 		return kvt_fail(err, KVT_USAGE, "--layout says what is to be guessed");
 	if (of.nbytes > INT64_C(1) << 32)
@@ -88,7 +92,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_guess = {
 	.name    = "guess",
 	.args    = "FILE",
-	.summary = "which layout the data speaks for, where nothing says it",
+	.summary = "which layout a file is in that does not say it",
 	.run     = run,
 	.examples =
 		"  kvtool guess --dtype=bfloat16 --layers=32 --block-size=16 --heads=8 "

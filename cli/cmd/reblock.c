@@ -119,7 +119,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const char *stale = NULL, *to = NULL;
 	const struct opt opts[] = {
 		{ "output", 'o', OPT_STRING, &r.output, "FILE",
-		  "where to write; default: FILE with bsN in its name" },
+		  "where to write; default: IN with bsN in its name" },
 		{ "block-size", 'b', OPT_COUNT, &told.options.block_size, "N",
 		  "tokens of a block of the output" },
 		{ "compact", 0, OPT_FLAG, &told.options.compact, NULL,
@@ -127,7 +127,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "stale", 0, OPT_STRING, &stale, "WHAT",
 		  "slots without a token: keep or zero" },
 		{ "to", 't', OPT_STRING, &to, "LAYOUT",
-		  "memory order of the output; default: that of FILE" },
+		  "memory order of the output; default: that of IN" },
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -138,10 +138,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
-	if (!told.options.block_size)
-		return kvt_fail(err, KVT_USAGE, "expected --block-size");
+	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	    (status = opt_need(&cmd_reblock, (struct opt_need[]){
+			{ nargs, "a dump" },
+			{ told.options.block_size, "--block-size=N" }, { 0 } }, err)))
+		return status;
 	if (told.options.block_size > INT32_MAX)
 		return kvt_fail(err, KVT_USAGE,
 				"--block-size is %lld, expected at most %ld",
@@ -157,18 +158,19 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			return status;
 		r.output = output;
 	}
-	r.input = argv[0];
 	if (to)
 		r.layout = told.options.layout = &layout;
+	r.layout_name = to;
 	return reblock(&r, &told, err);
 }
 
 const struct command cmd_reblock = {
 	.name = "reblock",
-	.args = "--block-size=N [-o OUT] FILE",
+	.args = "--block-size=N IN [OUT]",
 	.summary = "write a dump with blocks of another size",
 	.run = run,
 	.examples =
 		"  kvtool reblock --block-size=64 -o big.h5 snapshot.h5\n"
 		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 snapshot.h5\n",
+	.in_out = true,
 };

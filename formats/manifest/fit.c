@@ -94,7 +94,8 @@ static enum kvt_status fit_dtype(struct kvt_group *group,
 		group->dtype = array->dtype;
 	if (!group->dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: element type is not given; give --dtype", array->name);
+				"%s: the element type is not known; give --dtype, such as --dtype=bfloat16",
+				array->name);
 	group->shape.elem = group->dtype->elem;
 	/* integers may carry the bits of another type, as numpy's must */
 	if (array->dtype && array->dtype != group->dtype && array->dtype->is_float)
@@ -123,7 +124,7 @@ static const char *option_of(enum kvt_axis axis, const struct kvt_group *group)
 	};
 
 	return axis == KVT_AXIS_D && group->shape.n[KVT_AXIS_K] == 1 ?
-	       "--content" : options[axis];
+	       "--content-size" : options[axis];
 }
 
 /* The only open extent is what divides the size exactly. */

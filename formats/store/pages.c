@@ -40,7 +40,7 @@ static void look_for(struct missing *m, const struct kvt_group *group, bool has_
 		{ "--blocks",     n[KVT_AXIS_B] < 0 },
 		{ "--block-size", n[KVT_AXIS_S] < 0 && group->block_size < 0 },
 		{ "--heads",      n[KVT_AXIS_H] < 0 && !opaque },
-		{ opaque ? "--content" : "--head-dim", n[KVT_AXIS_D] < 0 },
+		{ opaque ? "--content-size" : "--head-dim", n[KVT_AXIS_D] < 0 },
 	};
 
 	if (!has_layout)

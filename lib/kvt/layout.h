@@ -73,6 +73,9 @@ struct kvt_dtype {
  */
 const struct kvt_dtype *kvt_dtype_find(const char *name);
 const struct kvt_dtype *kvt_dtype_at(int i);	/* NULL past the last one */
+/* The same, but a name that is none is KVT_USAGE, with those that may be meant. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dtype_parse(const struct kvt_dtype **out, const char *name, struct kvt_error *err);
 
 /*
  * The value of one little-endian element, which need not be aligned.  Exact
@@ -136,6 +139,8 @@ extern const struct kvt_layout kvt_layout_slots;
 KVT_MUST_CHECK enum kvt_status
 kvt_layout_parse(struct kvt_layout *out, const char *text,
 		 struct kvt_error *err);
+/* The name that 'text' is probably a misspelling of; NULL if there is none. */
+const char *kvt_layout_near(const char *text);
 
 /*
  * The axis string, which is a layout's identity: compact where every part is a
@@ -143,6 +148,8 @@ kvt_layout_parse(struct kvt_layout *out, const char *text,
  * K directly before D at the end is written C.
  */
 struct kvt_text kvt_layout_string(const struct kvt_layout *layout);
+/* "nhd (LBSHC)": with its first name, if it has one; for sentences. */
+struct kvt_text kvt_layout_called(const struct kvt_layout *layout);
 
 /* The i-th preset name of exactly this axis string; NULL past the last. */
 const char *kvt_layout_name(const struct kvt_layout *layout, int i);

@@ -247,7 +247,7 @@ enum kvt_status kvt_layout_parse(struct kvt_layout *out, const char *text,
 	status = parse(out, copy, &why);
 	if (!status)
 		return KVT_OK;
-	near = status == KVT_USAGE ? kvt_preset_near(copy) : NULL;
+	near = status == KVT_USAGE ? kvt_layout_near(copy) : NULL;
 	return kvt_fail(err, status, "layout '%s': %s%s%s%s", copy, why.text,
 			near ? ", did you mean '" : "", near ? near : "",
 			near ? "'?" : "");
@@ -398,4 +398,15 @@ bool kvt_layout_tuple(int order[5], const struct kvt_layout *layout,
 	}
 	memcpy(order, physical, 5 * sizeof(*order));
 	return true;
+}
+
+struct kvt_text kvt_layout_called(const struct kvt_layout *layout)
+{
+	struct kvt_text axes = kvt_layout_string(layout), out = { "" };
+	const char *name = kvt_layout_name(layout, 0);
+
+	if (!name)
+		return axes;
+	put(&out, "%s (%.120s)", name, axes.s);
+	return out;
 }

@@ -207,8 +207,9 @@ static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 	}
 	if (!sizes_are_said(g, h)) {
 		g->confidence = 0;
+		g->needs_sizes = true;
 		kvt_guess_doubt(g,
-				"sizes are not said; give --layers, --block-size, --heads and --head-dim or --content");
+				"its shape fits several sizes; give --layers, --block-size, --heads and --head-dim (or --content-size)");
 	}
 	if (g->confidence < 1)
 		kvt_guess_doubt(g,
