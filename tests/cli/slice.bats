@@ -241,7 +241,10 @@ transfer() {
 	[ "$(json "[o['groups'][0][k] for k in ('heads', 'head_start')] + [o['parallel'][k] for k in ('tp_size', 'tp_rank')]" <<<"$output")" = '[1, 2, 4, 2]' ]
 	echo mine >keep.h5
 	# shellcheck disable=SC2046	# several options
-	run -0 kvtool slice $(transfer 4 2 2 0) -f -o keep.h5 in.h5
+	run -5 --separate-stderr kvtool slice $(transfer 4 2 2 0) -f -o keep.h5 in.h5
+	said 'sends nothing to rank 0 of 2, but there is an old keep.h5; remove it'
+	# shellcheck disable=SC2046	# several options
+	run -0 kvtool slice $(transfer 4 2 2 0) -o none.h5 in.h5
 	[ "$output" = 'in.h5: rank 2 of 4 sends nothing to rank 0 of 2' ]
 	# shellcheck disable=SC2046	# several options
 	run -0 kvtool slice $(transfer 8 1 4 0) --json -o never.h5 in.h5
