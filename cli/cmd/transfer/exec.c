@@ -28,7 +28,7 @@ static enum kvt_status count_source(int *out, const char *mode, int n, char **ar
 
 	if (n < 1)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dumps of all ranks of the source, such as 'kvtool transfer-sim %s --dst=tp=2 -o rank%%r.h5 prefill.h5'",
+				"expected the dumps of the source, all ranks of it, such as 'kvtool transfer-sim %s --dst=tp=2 -o rank%%r.h5 prefill.h5'",
 				mode);
 	if ((status = transfer_count_ranks(out, argv[0], hints, err)))
 		return status;
@@ -241,7 +241,7 @@ static enum kvt_status print_json(const struct kvt_sides *sides,
 			      kvt_layout_string(&group->src_layout).s);
 		json_put_text(&out, o, "dst_layout",
 			      kvt_layout_string(&group->dst_layout).s);
-		json_put_int(&out, o, "states", group->xfer.states);
+		json_put_int(&out, o, "states", group->xfer.slots);
 	}
 	status = json_print(&out, false, err);
 	json_free(&out);

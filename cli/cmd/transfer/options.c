@@ -500,6 +500,24 @@ static enum kvt_status open_made(struct transfer_input *in,
 	return status ? status : transfer_make_dst(&in->sides, a, err);
 }
 
+/* One of two may say all of itself, which the words for the other contradict. */
+static enum kvt_status open_both(struct transfer_input *in,
+				 const struct transfer_words *a, struct kvt_error *err)
+{
+	const char *name[] = { a->src.file, a->dst.file };
+	struct kvt_error why[2] = { { "" }, { "" } };
+	enum kvt_status status[2];
+	int bad;
+
+	for (int i = 0; i < 2; i++)
+		status[i] = kvt_open(&in->dump[i], name[i], &a->hints, &why[i]);
+	bad = status[0] ? 0 : 1;
+	if (!status[0] != !status[1] &&
+	    !kvt_open(&in->dump[bad], name[bad], NULL, NULL))
+		return KVT_OK;
+	return status[bad] ? kvt_fail(err, status[bad], "%s", why[bad].text) : KVT_OK;
+}
+
 static enum kvt_status open_dumps(struct transfer_input *in,
 				  const struct transfer_words *a, struct kvt_error *err)
 {
@@ -518,8 +536,7 @@ static enum kvt_status open_dumps(struct transfer_input *in,
 		dumps.dst = kvt_ranks_snapshot(&in->sides.dst, 0);
 		return kvt_transfer_of_dumps(&in->transfer, &dumps, &how, err);
 	}
-	if ((status = kvt_open(&in->dump[0], dumps.src_name, &a->hints, err)) ||
-	    (status = kvt_open(&in->dump[1], dumps.dst_name, &a->hints, err)))
+	if ((status = open_both(in, a, err)))
 		return status;
 	dumps.src = kvt_dump_snapshot(in->dump[0]);
 	dumps.dst = kvt_dump_snapshot(in->dump[1]);
