@@ -53,7 +53,8 @@ static enum kvt_status no_hints(const struct kvt_hints *h, struct kvt_error *err
 		return kvt_fail(err, KVT_USAGE,
 				"--dtype is of dumps; a model's cache has --cache-dtype=%.60s",
 				h->dtype);
-	return none_of(rest, "is of dumps; other caches are said with --spec=KIND:KEY=N,...: see 'kvtool help specs'",
+	return none_of(rest,
+		       "is of dumps; other caches are said with --spec=KIND:KEY=N,...: see 'kvtool help specs'",
 		       err);
 }
 
@@ -73,20 +74,24 @@ static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 {
 	const struct opt_said made[] = {
 		{ a->model.model, "model" }, { a->model.config, "config" },
-		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" }, { a->src.text, "src" },
+		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
+		{ a->src.text, "src" },
 		{ a->spec.n > 1, "spec (more than one)" }, { 0 }
 	};
 
 	if (n == 1 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dump of a destination, or --dst that describes it: 'kvtool transfer-sim %s%s%.200s --dst=tp=2'",
+				"expected the dump of a destination, or --dst that describes it: "
+				"'kvtool transfer-sim %s%s%.200s --dst=tp=2'",
 				a->mode, a->mode[0] ? " " : "", argv[0]);
 	if (n > 2 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
-				"expected two dumps, got %d: one dump of each side is enough, whichever rank it is of (exec takes those of all ranks)",
+				"expected two dumps, got %d: one dump of each side is enough, whichever rank it is of "
+				"(exec takes those of all ranks)",
 				n);
 	if (a->conv && !a->dst.text)
-		return kvt_fail(err, KVT_USAGE, "--conv is what two dumps say themselves");
+		return kvt_fail(err, KVT_USAGE,
+				"--conv is what two dumps say themselves");
 	a->src.file = argv[0];
 	if (!a->dst.text)
 		a->dst.file = argv[1];
@@ -105,14 +110,17 @@ static enum kvt_status no_model(const struct transfer_words *a, struct kvt_error
 
 	if (a->needs_trace)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec%s; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
+				"expected a model: --model=NAME, --config=FILE or --spec%s; "
+				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
 				more, mode, a->trace ? a->trace : "--synthetic=1,100");
 	if (a->no_dumps)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
+				"expected a model: --model=NAME, --config=FILE or --spec; "
+				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
 				mode);
 	return kvt_fail(err, KVT_USAGE,
-			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
+			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; "
+			"such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
 			mode, space, a->example ? a->example : "");
 }
 

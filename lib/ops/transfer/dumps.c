@@ -498,8 +498,9 @@ static enum kvt_status count_requests(struct kvt_transfer_plan *transfer,
 				src->path, dst->path, how->request);
 	if (!src->snapshot->nrequests)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s has no requests: nothing says which blocks move; block tables come from a manifest: --manifest=FILE",
-				src->path);
+				"%s and %s have no request in common: the first has none at all; "
+				"block tables come from a manifest: --manifest=FILE",
+				src->path, dst->path);
 	return kvt_fail(err, KVT_BAD_INPUT, "%s and %s have no request in common",
 			src->path, dst->path);
 }
