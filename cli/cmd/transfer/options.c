@@ -442,6 +442,18 @@ enum kvt_status transfer_describe(struct transfer_input *in,
 
 /* ---- dumps ------------------------------------------------------------------- */
 
+/* More dumps than the first says that there are ranks. */
+static enum kvt_status too_many(struct kvt_ranks *side, struct kvt_error *err)
+{
+	int64_t ranks = kvt_ranks_snapshot(side, 0)->parallel.tp_size;
+
+	if (side->n > ranks)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s is one of %lld rank%s, expected so many dumps of its side, got %d",
+				side->file[0].name, LL(ranks), plural(ranks), side->n);
+	return kvt_ranks_check(side, err);
+}
+
 enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
 				    const char *const *names,
 				    const struct kvt_hints *hints, struct kvt_error *err)
@@ -457,7 +469,7 @@ enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
 		if ((status = kvt_open(&side->file[i].reader, names[i], hints, err)))
 			return status;
 	}
-	return kvt_ranks_check(side, err);
+	return too_many(side, err);
 }
 
 enum kvt_status transfer_count_ranks(int *out, const char *name,
