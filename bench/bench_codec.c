@@ -65,8 +65,8 @@ static uint16_t bfloat16(float value)
 /* Channels differ in scale, and keys in mean; the rest is noise. */
 static struct data synthetic(void)
 {
-	enum { LAYERS = 4, HEADS = 4, STATES = 1024, DIM = 128 };
-	int64_t n = (int64_t)LAYERS * HEADS * 2 * STATES * DIM;
+	enum { LAYERS = 4, HEADS = 4, SLOTS = 1024, DIM = 128 };
+	int64_t n = (int64_t)LAYERS * HEADS * 2 * SLOTS * DIM;
 	uint16_t *out = malloc((size_t)n * sizeof(*out)), *at = out;
 	uint64_t state = 1;
 
@@ -77,7 +77,7 @@ static struct data synthetic(void)
 			scale[d] = exp(0.7 * normal(&state));
 			mean[d] = run % 2 ? 0 : scale[d] * normal(&state);
 		}
-		for (int i = 0; i < STATES * DIM; i++)
+		for (int i = 0; i < SLOTS * DIM; i++)
 			*at++ = bfloat16((float)(scale[i % DIM] * normal(&state) +
 						 mean[i % DIM]));
 	}

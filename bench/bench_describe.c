@@ -16,11 +16,11 @@
 
 #include "lib/kvt/write.h"
 
-enum { LAYERS = 80, STATES = 16, HEADS = 8, DIM = 128, REQUESTS = 128, RUNS = 21 };
+enum { LAYERS = 80, SLOTS = 16, HEADS = 8, DIM = 128, REQUESTS = 128, RUNS = 21 };
 
 /* 100 GiB of bf16 keys and values. */
 static const int64_t blocks = ((int64_t)100 << 30) /
-			      ((int64_t)LAYERS * STATES * HEADS * 2 * DIM * 2);
+			      ((int64_t)LAYERS * SLOTS * HEADS * 2 * DIM * 2);
 
 static struct kvt_request one_request(int64_t i)
 {
@@ -29,7 +29,7 @@ static struct kvt_request one_request(int64_t i)
 
 	snprintf(name, sizeof(name), "request-%lld", (long long)i);
 	r.id = strdup(name);
-	r.ntokens = r.nblocks[0] * STATES;
+	r.ntokens = r.nblocks[0] * SLOTS;
 	r.blocks[0] = malloc((size_t)r.nblocks[0] * sizeof(uint32_t));
 	for (int64_t j = 0; r.blocks[0] && j < r.nblocks[0]; j++)
 		r.blocks[0][j] = (uint32_t)(i * r.nblocks[0] + j);
@@ -61,8 +61,8 @@ static enum kvt_status make(const char *path, struct kvt_error *err)
 	*g = (struct kvt_group){
 		.id = "g0", .kind = KVT_FULL_ATTENTION,
 		.dtype = kvt_dtype_find("bfloat16"),
-		.shape = { { LAYERS, blocks, STATES, HEADS, 2, DIM }, 2 },
-		.block_size = STATES, .tokens_per_state = 1,
+		.shape = { { LAYERS, blocks, SLOTS, HEADS, 2, DIM }, 2 },
+		.block_size = SLOTS, .tokens_per_slot = 1,
 		.total_heads = HEADS, .replication = 1,
 	};
 	s.request = calloc(REQUESTS, sizeof(*s.request));

@@ -10,6 +10,7 @@
 #ifndef KVT_CLI_H
 #define KVT_CLI_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "lib/kvt/kvt.h"
@@ -24,6 +25,7 @@ struct command {
 	 */
 	enum kvt_status (*run)(int argc, char **argv, struct kvt_error *err);
 	const char *examples;		/* lines for --help, each with its '\n' */
+	bool in_out;			/* operands are IN [OUT] */
 };
 
 extern const struct command
@@ -49,6 +51,8 @@ extern const struct command
 
 /* The i-th command, NULL past the last one. */
 const struct command *command_at(int i);
+/* "look", if it is the first of those for looking; NULL for all but the first. */
+const char *command_purpose(int i);
 
 /*
  * "kvtool CMD: sentence" on standard error, for commands that go on after a
@@ -95,5 +99,14 @@ void print_usage(FILE *stream);
 void print_version(void);
 /* "layouts", "formats", "dtypes"; false if there is no such topic. */
 bool print_topic(const char *name);
+/* Their names; NULL past the last one. */
+const char *topic_at(int i);
+
+/* ---- what lies beside the program: beside.c ------------------------------ */
+
+/* The program's folder with 'below' after it; false if that is no folder. */
+bool beside_program(char out[static PATH_MAX], const char *below);
+/* Where other programs find the HDF5 filter; false if it is not there. */
+bool plugin_folder(char out[static PATH_MAX]);
 
 #endif

@@ -10,18 +10,69 @@
 
 #include <string.h>
 
+/* One screen of 24 lines. */
 void print_usage(FILE *stream)
 {
 	const struct command *c;
 
-	fputs("usage: kvtool COMMAND [OPTION]... FILE...\n\n"
-	      "Inspect and convert dumps of KV caches.\n\ncommands:\n", stream);
+	fputs("usage: kvtool COMMAND [OPTION]... FILE...     to begin with: kvtool describe FILE\n\n",
+	      stream);
 	for (int i = 0; (c = command_at(i)); i++)
-		fprintf(stream, "  %-12s %s\n", c->name, c->summary);
-	fputs("\n  kvtool COMMAND --help, kvtool help COMMAND\n"
-	      "  kvtool help layouts, kvtool help formats, kvtool help dtypes\n"
-	      "  kvtool help contents, kvtool help faults\n"
-	      "  kvtool --version\n", stream);
+		fprintf(stream, "%-6s  %-12s  %s\n",
+			command_purpose(i) ? command_purpose(i) : "", c->name, c->summary);
+	fputs("\nkvtool help how: which command answers what.  kvtool COMMAND --help: options.\n"
+	      "kvtool help layouts|formats|dtypes|contents|specs|faults.  kvtool --version\n",
+	      stream);
+}
+
+/* What people ask, and what they type then. */
+static const struct {
+	const char *question, *command;
+} questions[] = {
+	{ "What is in this file or folder?", "kvtool describe FILE" },
+	{ "An .npy or .bin says nothing: which layout is it in?",
+	  "kvtool guess --layers=32 --block-size=16 --heads=8 --head-dim=128 FILE" },
+	{ "Whose is this byte: which token, layer, head?", "kvtool where FILE 330584" },
+	{ "Where does a token lie?",
+	  "kvtool where FILE request=A,token=69,layer=3,head=0,kv=k,dim=0" },
+	{ "Which numbers are there?",
+	  "kvtool describe --peek=request=A,token=69,layer=3,head=0,kv=k FILE" },
+	{ "Another memory layout, and proof that only the order changed",
+	  "kvtool relayout --to=hnd --verify IN OUT" },
+	{ "Blocks of another size", "kvtool reblock --block-size=64 --verify IN OUT" },
+	{ "What tensor parallel rank 1 of 4 holds", "kvtool slice --tp=1/4 IN OUT" },
+	{ "All ranks as one dump", "kvtool merge -o OUT RANK0 RANK1..." },
+	{ "One request, some of its tokens",
+	  "kvtool slice --request=A --tokens=0:100 IN OUT" },
+	{ "What an engine left on disk, as one file",
+	  "kvtool import --layout=nhd --block-size=16 FOLDER out.h5" },
+	{ "A cache that was saved with torch.save()",
+	  "kvtool convert --from=transformers cache.pt out.h5" },
+	{ "Reading it in Python",
+	  "HDF5_PLUGIN_PATH=$(kvtool --plugin-dir) python3   # h5py; kvtool-snapshot(5)" },
+	{ "Are two dumps the same, whatever their layout, ranks, blocks?",
+	  "kvtool diff A B     kvtool diff WHOLE : RANK0 RANK1..." },
+	{ "The same within a tolerance", "kvtool diff --tolerance=atol=0.01 A B" },
+	{ "A picture of where they differ", "kvtool diff --heatmap=where.svg A B" },
+	{ "Is a dump or a folder whole and consistent?", "kvtool fsck FILE..." },
+	{ "A check of the layout in CI",
+	  "kvtool expect write -o kv.kvc FILE; kvtool expect check kv.kvc FILE..." },
+	{ "Does my check find faults at all?",
+	  "kvtool mutate --fault=swap-heads IN OUT" },
+	{ "How much memory does a model's cache take?",
+	  "kvtool size --tp=4 --tokens=32k config.json" },
+	{ "How long does a transfer between two deployments take?",
+	  "kvtool transfer-sim time --config=config.json --tokens=8k --src=layout=nhd,tp=4 "
+	  "--dst=layout=hnd,tp=8 --link=cx7-400g-verbs" },
+	{ "And a trace of many requests?",
+	  "kvtool transfer-sim replay --model=llama-3.1-8b trace.jsonl" },
+	{ "Does every worker report every request?", "kvtool workers LOG" },
+};
+
+static void how(void)
+{
+	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
+		printf("%s\n    %s\n", questions[i].question, questions[i].command);
 }
 
 static void print_driver(const struct kvt_device_driver *driver, int i)
@@ -40,12 +91,15 @@ void print_version(void)
 {
 	struct kvt_device_driver driver;
 	const struct kvt_kernel *kernel;
+	char folder[PATH_MAX];
 	struct kvt_library l;
 
 	puts("kvtool " KVT_VERSION);
 	for (int i = 0; kvt_library_at(&l, i); i++)
 		printf("%-8s %d.%d.%d\n", l.name, l.major, l.minor, l.patch);
 	puts("HDF5 filter 32015 (zstd): built in");
+	if (plugin_folder(folder))
+		plainf("HDF5 plugin for other programs: %s\n", folder);
 	printf("cpu:");
 	for (int i = 0; (kernel = kvt_cpu_kernel(i)); i++)
 		if (!kernel->runs_here || kernel->runs_here())
@@ -77,7 +131,7 @@ static void layouts(void)
 	printf("%-26s %-38s %s\n", "NAME", "AXES, SLOWEST FIRST", "FOUND IN");
 	for (int i = 0; (p = kvt_preset_at(i)); i++)
 		printf("%-26s %-38s %s\n", p->name, p->axes, p->found_in);
-	puts("\nL layer, B block, S state (token), H head, K key or value, "
+	puts("\nL layer, B block, S slot (token), H head, K key or value, "
 	     "D element of a head,\nC content: K and D together.  A layout is "
 	     "one of these names, or axes, or a tuple\nwith its convention: "
 	     "rfc:0,1,3,2,4 or vllm:0,1,2,3,4.  See kvtool-layouts(7).");
@@ -118,12 +172,18 @@ static const struct {
 	const char *name;
 	void (*print)(void);
 } topics[] = {
+	{ "how", how },
 	{ "faults", faults },
 	{ "layouts", layouts },
 	{ "formats", formats },
 	{ "dtypes", dtypes },
 	{ "contents", contents },
 };
+
+const char *topic_at(int i)
+{
+	return i < (int)(sizeof(topics) / sizeof(topics[0])) ? topics[i].name : NULL;
+}
 
 bool print_topic(const char *name)
 {

@@ -10,43 +10,53 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {
-	&cmd_describe,
-	&cmd_relayout,
-	&cmd_convert,
-	&cmd_digest,
-	&cmd_where,
-	&cmd_slice,
-	&cmd_merge,
-	&cmd_reblock,
-	&cmd_copy_blocks,
-	&cmd_diff,
-	&cmd_mutate,
-	&cmd_expect,
-	&cmd_fsck,
-	&cmd_guess,
-	&cmd_import,
-	&cmd_workers,
-	&cmd_size,
-	&cmd_transfer_sim,
-	&cmd_bench,
+/* As kvtool help has them: what people want to do, and with what. */
+static const struct {
+	const char *purpose;		/* of the rows from here on; or NULL */
+	const struct command *command;
+} commands[] = {
+	{ "look",   &cmd_describe },
+	{ NULL,     &cmd_where },
+	{ NULL,     &cmd_digest },
+	{ NULL,     &cmd_guess },
+	{ "change", &cmd_relayout },
+	{ NULL,     &cmd_convert },
+	{ NULL,     &cmd_import },
+	{ NULL,     &cmd_reblock },
+	{ NULL,     &cmd_slice },
+	{ NULL,     &cmd_merge },
+	{ NULL,     &cmd_copy_blocks },
+	{ "check",  &cmd_diff },
+	{ NULL,     &cmd_fsck },
+	{ NULL,     &cmd_expect },
+	{ NULL,     &cmd_mutate },
+	{ "move",   &cmd_size },
+	{ NULL,     &cmd_transfer_sim },
+	{ NULL,     &cmd_workers },
+	{ NULL,     &cmd_bench },
 };
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
+const char *command_purpose(int i)
+{
+	return commands[i].purpose;
+}
+
 const struct command *command_at(int i)
 {
-	return i < NCOMMANDS ? commands[i] : NULL;
+	return i < NCOMMANDS ? commands[i].command : NULL;
 }
 
 static const struct command *command_find(const char *name)
 {
 	for (int i = 0; i < NCOMMANDS; i++)
-		if (!strcmp(name, commands[i]->name))
-			return commands[i];
+		if (!strcmp(name, commands[i].command->name))
+			return commands[i].command;
 	return NULL;
 }
 
@@ -93,21 +103,64 @@ static int finish(const struct command *command, enum kvt_status status,
 	return status;
 }
 
-static enum kvt_status unknown_word(const char *word, struct kvt_error *err)
+/* What people type who come from other tools. */
+static const struct {
+	const char *word, *command;
+} synonyms[] = {
+	{ "info", "describe" },	{ "show", "describe" },	{ "inspect", "describe" },
+	{ "ls", "describe" },	{ "peek", "describe" },	{ "stats", "describe" },
+	{ "cmp", "diff" },	{ "compare", "diff" },	{ "check", "fsck" },
+	{ "verify", "fsck" },	{ "hash", "digest" },	{ "checksum", "digest" },
+	{ "find", "where" },	{ "locate", "where" },	{ "split", "slice" },
+	{ "extract", "slice" },	{ "join", "merge" },	{ "concat", "merge" },
+	{ "export", "convert" },	{ "transpose", "relayout" },
+	{ "corrupt", "mutate" },	{ "detect", "guess" },
+	{ "transfer", "transfer-sim" },	{ "replay", "transfer-sim replay" },
+	{ "sweep", "transfer-sim sweep" },	{ "copy", "copy-blocks" },
+};
+
+static const char *meant(const char *word)
 {
 	struct kvt_nearest near;
 
+	for (size_t i = 0; i < sizeof(synonyms) / sizeof(synonyms[0]); i++)
+		if (!strcmp(synonyms[i].word, word))
+			return synonyms[i].command;
+	kvt_nearest_start(&near, word);
+	for (int i = 0; i < NCOMMANDS; i++)
+		kvt_nearest_offer(&near, commands[i].command->name);
+	return kvt_nearest_found(&near);
+}
+
+static enum kvt_status unknown_word(const char *word, struct kvt_error *err)
+{
 	if (word[0] == '-')
 		return kvt_fail(err, KVT_USAGE, "unknown option '%.100s'; see "
 				"kvtool --help", word);
-	kvt_nearest_start(&near, word);
-	for (int i = 0; i < NCOMMANDS; i++)
-		kvt_nearest_offer(&near, commands[i]->name);
-	if (kvt_nearest_found(&near))
+	/* a file: the first thing that anybody tries */
+	if (!meant(word) && !access(word, F_OK))
+		return kvt_fail(err, KVT_USAGE,
+				"'%.100s' is a file, not a command; to see what it is: kvtool describe %.100s",
+				word, word);
+	if (meant(word))
 		return kvt_fail(err, KVT_USAGE, "unknown command '%.100s', did "
-				"you mean '%s'?", word, kvt_nearest_found(&near));
-	return kvt_fail(err, KVT_USAGE, "unknown command '%.100s'; see kvtool "
-			"--help", word);
+				"you mean '%s'?", word, meant(word));
+	return kvt_fail(err, KVT_USAGE, "unknown command '%.100s'; kvtool help lists "
+			"the commands, kvtool help how what they answer", word);
+}
+
+static enum kvt_status unknown_topic(const char *word, struct kvt_error *err)
+{
+	struct kvt_nearest near;
+	const char *topic;
+
+	kvt_nearest_start(&near, word);
+	for (int i = 0; (topic = topic_at(i)); i++)
+		kvt_nearest_offer(&near, topic);
+	if (kvt_nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE, "unknown topic '%.100s', did you mean '%s'?",
+				word, kvt_nearest_found(&near));
+	return unknown_word(word, err);
 }
 
 /* ---- words that are no commands ----------------------------------------- */
@@ -126,7 +179,7 @@ static enum kvt_status help(const char *about, struct kvt_error *err)
 		snprintf(name, sizeof(name), "%s", command->name);
 		return command->run(2, argv, err);
 	}
-	return print_topic(about) ? KVT_OK : unknown_word(about, err);
+	return print_topic(about) ? KVT_OK : unknown_topic(about, err);
 }
 
 static enum kvt_status version(const char *arg, struct kvt_error *err)
@@ -137,12 +190,24 @@ static enum kvt_status version(const char *arg, struct kvt_error *err)
 	return KVT_OK;
 }
 
+static enum kvt_status plugin_dir(const char *arg, struct kvt_error *err)
+{
+	char folder[PATH_MAX];
+
+	(void)arg;
+	if (!plugin_folder(folder))
+		return kvt_fail(err, KVT_SYSTEM,
+				"the HDF5 plugin is neither in plugin nor in ../lib/kvtool/hdf5-plugin, seen from the program");
+	plainf("%s\n", folder);
+	return KVT_OK;
+}
+
 static enum kvt_status list_commands(const char *arg, struct kvt_error *err)
 {
 	(void)arg;
 	(void)err;
 	for (int i = 0; i < NCOMMANDS; i++)
-		plainf("%s\n", commands[i]->name);
+		plainf("%s\n", commands[i].command->name);
 	return KVT_OK;
 }
 
@@ -150,7 +215,7 @@ static enum kvt_status list_options(const char *arg, struct kvt_error *err)
 {
 	(void)arg;
 	(void)err;
-	puts("--help\n--version");
+	puts("--help\n--version\n--plugin-dir");
 	return KVT_OK;
 }
 
@@ -163,6 +228,8 @@ static const struct {
 	{ "-h",              help },
 	{ "--version",       version },
 	{ "-V",              version },
+	{ "version",         version },
+	{ "--plugin-dir",    plugin_dir },
 	{ "--list-commands", list_commands },	/* these two for completion */
 	{ "--list-options",  list_options },
 };

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * models.c - where models are, and reading one
- *
- * They are looked for from where the program lies, so that one that was built, one
- * that was installed and one that was moved with what lay beside it find them.
- */
+/* models.c - where models are, and reading one */
 #include "cli/models.h"
 
 #include <dirent.h>
@@ -28,22 +23,6 @@ static bool is_folder(const char *path)
 	struct stat st;
 
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
-
-/* The program's folder with 'below' after it, if that is a folder. */
-static bool beside_program(char out[static PATH_MAX], const char *below)
-{
-	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
-	char *slash;
-
-	if (n < 0)
-		return false;
-	out[n] = '\0';
-	if (!(slash = strrchr(out, '/')) ||
-	    (size_t)(slash + 1 - out) + strlen(below) >= PATH_MAX)
-		return false;
-	strcpy(slash + 1, below);
-	return is_folder(out);
 }
 
 static enum kvt_status find_folder(char out[static PATH_MAX], const char *told,

@@ -2,10 +2,11 @@
 /*
  * opt.c - option tables on top of getopt_long
  *
- * getopt_long also accepts an abbreviation that only one option begins with.
- * A later option can break it, so the pages promise full names only.
+ * getopt_long also accepts an abbreviation that only one option begins with.  A later
+ * option would break it, and it hides what was meant: full names only.
  */
 #include "cli/opt.h"
+#include "cli/streams.h"
 #include "lib/base/nearest.h"
 
 #include <assert.h>
@@ -56,8 +57,9 @@ static const struct {
 	HINT("heads", OPT_COUNT, heads, "N", "number of key/value heads"),
 	HINT("head-dim", OPT_COUNT, head_dim, "N",
 	     "elements of one head's key"),
-	HINT("content", OPT_COUNT, content, "N",
-	     "elements of a state that is not keys and values"),
+	HINT("content-size", OPT_COUNT, content, "N",
+	     "elements of a slot that is not keys and values: a latent"),
+	HINT("content", OPT_COUNT, content, "N", "same as --content-size"),
 	HINT("skip", OPT_INT, skip, "BYTES", "bytes before the data"),
 	HINT("set", OPT_FACTS, facts, "KEY=VALUE",
 	     "what one format alone asks for, kvtool-formats(7)"),
@@ -177,7 +179,7 @@ static bool number_parse(int64_t *out, const char *text, int64_t least)
 {
 	int64_t n;
 
-	if (text[strspn(text, "0123456789")] || !size_parse(&n, text) || n < least)
+	if (!size_parse(&n, text) || n < least)
 		return false;
 	*out = n;
 	return true;
@@ -210,8 +212,8 @@ static enum kvt_status take(const struct opt *o, const char *arg,
 			    struct kvt_error *err)
 {
 	static const char *const wanted[] = {
-		[OPT_INT]   = "a whole number",
-		[OPT_COUNT] = "a whole number above 0",
+		[OPT_INT]   = "a whole number, such as 5 or 32k",
+		[OPT_COUNT] = "a whole number above 0, such as 16 or 32k",
 		[OPT_SIZE]  = "a size above 0, such as 512M",
 	};
 	int64_t n = 0;
@@ -288,11 +290,69 @@ static void list_options(const struct table *t)
 
 /* ---- mistakes ----------------------------------------------------------- */
 
+/* What others call it. */
+static const struct {
+	const char *word, *option;
+} synonyms[] = {
+	{ "num-layers", "layers" },	{ "num-blocks", "blocks" },
+	{ "num-heads", "heads" },	{ "num-kv-heads", "heads" },
+	{ "kv-heads", "heads" },	{ "head-size", "head-dim" },
+	{ "out", "output" },		{ "outfile", "output" },
+	{ "overwrite", "force" },	{ "input-format", "from" },
+	{ "output-format", "format" },	{ "to-format", "format" },
+	{ "target-layout", "to" },	{ "output-layout", "to" },
+	{ "input-layout", "layout" },	{ "type", "dtype" },
+	{ "atol", "abs" },		{ "rtol", "rel" },
+	{ "memory", "mem-limit" },	{ "jobs", "threads" },
+	{ "silent", "quiet" },		{ "requests", "request" },
+};
+
+/* Is 'word' one of the words that 'name' is made of?  rank of tp-rank. */
+static bool has_word(const char *name, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = name; p && n; p = strchr(p, '-') ? strchr(p, '-') + 1 : NULL)
+		if (!strncmp(p, word, n) && (!p[n] || p[n] == '-'))
+			return true;
+	return false;
+}
+
+/* "--a, --b or --c" of the options that 'fits' says are meant; how many. */
+static int candidates(char *out, size_t room, const struct table *t, const char *word,
+		      bool (*fits)(const char *name, const char *word))
+{
+	const char *found[4];
+	size_t n = 0;
+	int nfound = 0;
+
+	for (int i = 0; i < t->n && nfound < 4; i++)
+		if (fits(t->row[i].name, word))
+			found[nfound++] = t->row[i].name;
+	for (int i = 0; i < nfound && n < room; i++)
+		n += (size_t)snprintf(out + n, room - n, "%s--%s",
+				      !i ? "" : i == nfound - 1 ? " or " : ", ", found[i]);
+	return nfound;
+}
+
+static bool begins_with(const char *name, const char *word)
+{
+	return word[0] && !strncmp(name, word, strlen(word));
+}
+
+static bool is_synonym(const char *name, const char *word)
+{
+	for (size_t i = 0; i < sizeof(synonyms) / sizeof(synonyms[0]); i++)
+		if (!strcmp(synonyms[i].word, word) && !strcmp(synonyms[i].option, name))
+			return true;
+	return false;
+}
+
 static void unknown(const struct command *command, const struct table *t,
 		    const char *text, struct kvt_error *err)
 {
 	struct kvt_nearest near;
-	char name[64];
+	char name[64], options[256];
 
 	if (strncmp(text, "--", 2)) {
 		kvt_fail(err, KVT_USAGE, "unknown option '%s'; see kvtool %s "
@@ -300,22 +360,23 @@ static void unknown(const struct command *command, const struct table *t,
 		return;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 2, "="), text + 2);
+	for (char *p = name; *p; p++)
+		if (*p == '_')
+			*p = '-';
 	kvt_nearest_start(&near, name);
-	for (int i = 0; i < t->n; i++) {
-		if (!strncmp(t->row[i].name, name, strlen(name))) {
-			kvt_fail(err, KVT_USAGE, "'--%s' is short for several "
-				 "options; see kvtool %s --help", name,
-				 command->name);
-			return;
-		}
+	for (int i = 0; i < t->n; i++)
 		kvt_nearest_offer(&near, t->row[i].name);
-	}
-	if (kvt_nearest_found(&near))
-		kvt_fail(err, KVT_USAGE, "unknown option '--%s', did you mean "
-			 "'--%s'?", name, kvt_nearest_found(&near));
+	if (candidates(options, sizeof(options), t, name, is_synonym) ||
+	    candidates(options, sizeof(options), t, name, begins_with) ||
+	    candidates(options, sizeof(options), t, name, has_word))
+		kvt_fail(err, KVT_USAGE, "unknown option '%.60s', did you mean %s?", text,
+			 options);
+	else if (kvt_nearest_found(&near))
+		kvt_fail(err, KVT_USAGE, "unknown option '%.60s', did you mean --%s?",
+			 text, kvt_nearest_found(&near));
 	else
-		kvt_fail(err, KVT_USAGE, "unknown option '--%s'; see kvtool %s "
-			 "--help", name, command->name);
+		kvt_fail(err, KVT_USAGE, "unknown option '%.60s'; see kvtool %s --help",
+			 text, command->name);
 }
 
 static const struct opt *row_of(const struct table *t, int c)
@@ -386,9 +447,52 @@ enum kvt_status opt_exclude(struct opt_said one, const struct opt_said *others,
 	return KVT_OK;
 }
 
+/*
+ * The word of argv that getopt_long() has just found to be long option 'name' if it is
+ * an abbreviation of it, else NULL.
+ */
+static const char *abbreviation(char **argv, const char *name)
+{
+	const char *word = argv[optind - 1];
+	size_t n;
+
+	if (optarg == word)
+		word = argv[optind - 2];	/* its argument is a word of its own */
+	n = strcspn(word + 2, "=");
+	return n == strlen(name) ? NULL : word;
+}
+
+enum kvt_status opt_need(const struct command *command, const struct opt_need *needs,
+			 struct kvt_error *err)
+{
+	char missing[300] = "";
+	size_t n = 0;
+	int left = 0;
+
+	for (const struct opt_need *p = needs; p->what; p++)
+		left += !p->given;
+	if (!left)
+		return KVT_OK;
+	for (const struct opt_need *p = needs; p->what && n < sizeof(missing); p++) {
+		if (p->given)
+			continue;
+		n += (size_t)snprintf(missing + n, sizeof(missing) - n, "%s%s", p->what,
+				      --left > 1 ? ", " : left ? " and " : "");
+	}
+	return kvt_fail(err, KVT_USAGE, "expected %s; for example: %.*s", missing,
+			(int)strcspn(command->examples + 2, "\n"),
+			command->examples + 2);
+}
+
+static bool opens_dumps(const struct table *t)
+{
+	return t->first_hint < MAX_ROWS;
+}
+
 int opt_parse(const struct command *command, const struct opt *opts,
 	      int argc, char **argv, struct kvt_error *err)
 {
+	const char *shorter;
 	struct getopt_table g;
 	struct table t;
 	int c;
@@ -398,6 +502,13 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	optind = 0;		/* glibc: start afresh */
 	opterr = 0;		/* its messages would lack the command's name */
 	while ((c = getopt_long(argc, argv, g.letters, g.rows, NULL)) != -1) {
+		shorter = c < HELP ? NULL :
+			  abbreviation(argv, c == HELP ? "help" : c == LIST ?
+					     "list-options" : t.row[c - FIRST_LONG].name);
+		if (shorter) {
+			unknown(command, &t, shorter, err);
+			return OPT_WRONG;
+		}
 		if (c == 'h' || c == HELP) {
 			print_help(command, &t);
 			return OPT_DONE;
@@ -413,8 +524,13 @@ int opt_parse(const struct command *command, const struct opt *opts,
 		if (take(row_of(&t, c), optarg, err))
 			return OPT_WRONG;
 	}
-	memmove(argv, argv + optind, (size_t)(argc - optind) * sizeof(*argv));
-	return argc - optind;
+	argc -= optind;
+	memmove(argv, argv + optind, (size_t)argc * sizeof(*argv));
+	/* of IN OUT, only the first is read */
+	if (opens_dumps(&t) &&
+	    stream_in(command->in_out && argc > 1 ? 1 : argc, argv, err))
+		return OPT_WRONG;
+	return argc;
 }
 
 /* ---- lists of numbers --------------------------------------------------- */

@@ -16,8 +16,8 @@ enum opt_type {
 	OPT_STRING,		/* const char *: the last one given */
 	OPT_STRINGS,		/* struct opt_strings: all of them */
 	OPT_FACTS,		/* struct kvt_facts: the same, KEY=VALUE each */
-	OPT_INT,		/* int64_t, 0 or more */
-	OPT_COUNT,		/* int64_t, 1 or more */
+	OPT_INT,		/* int64_t, 0 or more; k M G as OPT_SIZE */
+	OPT_COUNT,		/* int64_t, 1 or more; k M G as OPT_SIZE */
 	OPT_SIZE,		/* int64_t, bytes: 1 or more, k M G are powers of 1024 */
 	OPT_HINTS,		/* struct kvt_hints: rows of all that open a file */
 };
@@ -49,7 +49,7 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 		 struct kvt_error *err);
 
 /* Rows that mean the same in every command that has them. */
-#define OPT_QUIET(p)   { "quiet", 'q', OPT_FLAG, p, NULL, "show no progress" }
+#define OPT_QUIET(p)   { "quiet", 'q', OPT_FLAG, p, NULL, "print nothing but errors" }
 #define OPT_THREADS(p) { "threads", 0, OPT_COUNT, p, "N", \
 			 "threads that work at once; default: one a processor" }
 #define OPT_MEMORY(p)  { "mem-limit", 0, OPT_SIZE, p, "SIZE", \
@@ -72,12 +72,28 @@ enum {
 };
 
 /*
- * Reads the options of a command and moves the operands to argv[0] and on.
+ * Reads the options of a command and moves the operands to argv[0] and on.  Where the
+ * command opens dumps (OPT_INPUT), "-" among them becomes the path of standard input,
+ * cli/streams.h.
  * Returns how many there are, or OPT_DONE or OPT_WRONG: then the command
  * returns opt_status() of it.
  */
 int opt_parse(const struct command *command, const struct opt *opts,
 	      int argc, char **argv, struct kvt_error *err);
+
+/* Something that a command cannot do without. */
+struct opt_need {
+	bool given;
+	const char *what;	/* "--to=LAYOUT (kvtool help layouts)"; NULL ends */
+};
+
+/*
+ * KVT_USAGE if anything was not given: one sentence that asks for all of it, with the
+ * command's first example.
+ */
+KVT_MUST_CHECK enum kvt_status
+opt_need(const struct command *command, const struct opt_need *needs,
+	 struct kvt_error *err);
 
 static inline enum kvt_status opt_status(int parsed)
 {

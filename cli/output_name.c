@@ -2,6 +2,7 @@
 /* output_name.c - where to write if nobody says */
 #define _GNU_SOURCE		/* memrchr */
 #include "cli/rewrite.h"
+#include "cli/streams.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -16,10 +17,13 @@ enum kvt_status rewrite_default_output(char *out, size_t room, const char *input
 	size_t n = strlen(input);
 	const char *slash, *dot;
 
+	if (!strcmp(input, stream_in_path))
+		return kvt_fail(err, KVT_USAGE,
+				"expected an output: no file name can be made of standard input's");
 	for (const char *p = what; *p; p++)
 		if (!isalnum((unsigned char)*p) && *p != '-')
 			return kvt_fail(err, KVT_USAGE,
-					"expected -o: no file name can be made of layout '%.60s'",
+					"expected an output: no file name can be made of layout '%.60s'",
 					what);
 	while (n > 1 && input[n - 1] == '/')
 		n--;

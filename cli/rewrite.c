@@ -10,6 +10,7 @@
 #include "cli/print/rewrite.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/streams.h"
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/write/plan.h"
 
@@ -71,9 +72,9 @@ static bool takes_layout(enum kvt_kind kind, const struct kvt_layout *layout)
 	return kind == KVT_MAMBA_CONV ? !state : true;
 }
 
-/* Groups that hold another kind of state keep their order. */
+/* Groups that hold another kind of state keep their order.  'name' is what was typed. */
 static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
-				    const struct kvt_layout *layout,
+				    const struct kvt_layout *layout, const char *name,
 				    struct kvt_error *err)
 {
 	int taken = 0;
@@ -86,10 +87,14 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 
 		if (!takes_layout(group->kind, layout))
 			continue;
-		if (kvt_layout_views(&views, layout, &whole, group->shape.elem, &why))
-			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s",
-					group->id, kvt_layout_string(layout).s,
-					why.text);
+		if (kvt_layout_views(&views, layout, &whole, group->shape.elem, &why)) {
+			const char *near = name ? kvt_layout_near(name) : NULL;
+
+			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s%s%s%s",
+					group->id, kvt_layout_string(layout).s, why.text,
+					near ? "; did you mean " : "", near ? near : "",
+					near ? "?" : "");
+		}
 		if (kvt_content_keeps(&group->content, layout, &group->shape, &why))
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", group->id,
 					why.text);
@@ -122,7 +127,7 @@ static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
 	if ((status = kvt_snapshot_copy(&to, kvt_dump_snapshot(source), err)))
 		return status;
 	if (r->layout)
-		status = apply_layout(&to, r->layout, err);
+		status = apply_layout(&to, r->layout, r->layout_name, err);
 	if (!status)
 		status = kvt_create(out, r->output, &options, &to, err);
 	kvt_snapshot_free(&to);
@@ -211,15 +216,51 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 				info->name);
 	if ((status = transform_run(t, err)) ||
 	    (r->verify && (status = verify(r, t, err))) ||
-	    (status = kvt_dump_unchanged(t->source[0], err)) ||
-	    (status = publish(t->writer, 1, err)))
+	    (status = kvt_dump_unchanged(t->source[0], err)))
 		return status;
-	return report_done(r, t, err);
+	if (r->to_stdout)
+		return stream_out(kvt_writer_staged(t->writer[0]), err);
+	status = publish(t->writer, 1, err);
+	return status ? status : report_done(r, t, err);
+}
+
+enum kvt_status rewrite_operands(struct rewrite *r, char **argv, int n,
+				 struct kvt_error *err)
+{
+	if (n > 2)
+		return kvt_fail(err, KVT_USAGE,
+				"expected one input and one output, got %d operands: '%.60s', '%.60s', '%.60s'%s",
+				n, argv[0], argv[1], argv[2], n > 3 ? "..." : "");
+	if (n > 1 && r->output)
+		return kvt_fail(err, KVT_USAGE,
+				"-o is '%.100s', and '%.100s' is an output, too; expected one of them",
+				r->output, argv[1]);
+	if (n > 0)
+		r->input = argv[0];
+	if (n > 1)
+		r->output = argv[1];
+	return KVT_OK;
 }
 
 struct kvt_run rewrite_run(const struct rewrite *r)
 {
 	return run_watched(r->threads, r->memory, r->quiet);
+}
+
+static enum kvt_status rewrite_to_stdout(struct rewrite *r, const struct kvt_dump *dump,
+					 struct kvt_error *err)
+{
+	char path[4096];
+	enum kvt_status status;
+
+	if (r->json && !r->dry_run)
+		return kvt_fail(err, KVT_USAGE,
+				"--json and the dump cannot both go to standard output");
+	if ((status = stream_out_path(path, sizeof(path), r->create.format, err)))
+		return status;
+	r->output = path;
+	r->to_stdout = true;
+	return rewrite_dump(r, dump, err);
 }
 
 enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump,
@@ -230,6 +271,11 @@ enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dum
 			       .run = rewrite_run(r) };
 	enum kvt_status status;
 
+	if (is_stream(r->output)) {
+		struct rewrite streamed = *r;
+
+		return rewrite_to_stdout(&streamed, dump, err);
+	}
 	signals_catch_all();
 	if (r->output)
 		tell_leftovers(r->output);

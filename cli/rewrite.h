@@ -26,11 +26,13 @@ struct rewrite {
 	char *const *more;			/* the other inputs */
 	int nmore;
 	const struct kvt_layout *layout;	/* NULL: keep each group's own */
+	const char *layout_name;		/* as it was typed; may be NULL */
 	struct kvt_hints hints;
 	struct kvt_create_options create;
 	const char *device;			/* what --device says, or NULL */
 	int64_t threads, memory, level, tile;
 	bool verify, dry_run, json, quiet;
+	bool to_stdout;			/* 'output' is where it is staged */
 	struct rewrite_own own;
 };
 
@@ -49,7 +51,7 @@ struct rewrite {
 	{ "level", 0, OPT_COUNT, &(r)->level, "N", \
 	  "hdf5: zstd level, 1 to 19" }, \
 	{ "tile", 0, OPT_SIZE, &(r)->tile, "SIZE", \
-	  "hdf5: least size of a compressed piece" }, \
+	  "hdf5: least size of a compressed tile" }, \
 	OPT_FORCE(&(r)->create.force), \
 	OPT_DRY_RUN(&(r)->dry_run), \
 	OPT_THREADS(&(r)->threads), \
@@ -58,6 +60,10 @@ struct rewrite {
 	OPT_JSON(&(r)->json), \
 	OPT_QUIET(&(r)->quiet), \
 	OPT_INPUT(&(r)->hints)
+
+/* "IN [OUT]", of which OUT may be -o's as well: KVT_USAGE for more, and for both. */
+KVT_MUST_CHECK enum kvt_status
+rewrite_operands(struct rewrite *r, char **argv, int n, struct kvt_error *err);
 
 /* All of r->input. */
 KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,

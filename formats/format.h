@@ -306,6 +306,9 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 const struct kvt_format *kvt_format_at(int i);
 /* By its name or a preset's; NULL if there is none. */
 const struct kvt_format *kvt_format_find(const char *name);
+/* KVT_USAGE: there is none of this name, and which one may be meant. */
+KVT_MUST_CHECK enum kvt_status
+kvt_format_unknown(const char *name, struct kvt_error *err);
 
 /* ---- facts that one format alone asks for ------------------------------- */
 

@@ -7,6 +7,7 @@
  * in file/commit.c.
  */
 #include "formats/format.h"
+#include "lib/base/nearest.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,8 +39,22 @@ const struct kvt_format *kvt_format_at(int i)
 	return i >= 0 && i < NFORMATS ? formats[i] : NULL;
 }
 
+/* What people call a format by the ending of its files, or of another program. */
+static const struct {
+	const char *alias, *name;
+} aliases[] = {
+	{ "h5", "hdf5" }, { "kvh5", "hdf5" }, { "numpy", "npy" }, { "bin", "raw" },
+	{ "pt", "torch" }, { "pth", "torch" }, { "huggingface", "transformers" },
+	{ "hf", "transformers" }, { "llama.cpp", "llama" }, { "gguf", "llama" },
+	{ "st", "safetensors" },
+};
+enum { NALIASES = sizeof(aliases) / sizeof(aliases[0]) };
+
 const struct kvt_format *kvt_format_find(const char *name)
 {
+	for (int i = 0; i < NALIASES; i++)
+		if (!strcmp(aliases[i].alias, name))
+			name = aliases[i].name;
 	for (int i = 0; i < NFORMATS; i++) {
 		const struct kvt_format *f = formats[i];
 
@@ -50,6 +65,23 @@ const struct kvt_format *kvt_format_find(const char *name)
 				return f;
 	}
 	return NULL;
+}
+
+enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
+{
+	struct kvt_nearest near;
+	const char *meant;
+
+	kvt_nearest_start(&near, name);
+	for (int i = 0; i < NFORMATS; i++) {
+		kvt_nearest_offer(&near, formats[i]->info.name);
+		for (int j = 0; formats[i]->presets && formats[i]->presets[j]; j++)
+			kvt_nearest_offer(&near, formats[i]->presets[j]);
+	}
+	meant = kvt_nearest_found(&near);
+	return kvt_fail(err, KVT_USAGE, "there is no format '%.60s'%s%s%s", name,
+			meant ? ", did you mean " : "; see kvtool help formats",
+			meant ? meant : "", meant ? "?" : "");
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -98,8 +130,7 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 	if (hints && hints->format) {
 		*out = kvt_format_find(hints->format);
 		if (!*out)
-			return kvt_fail(err, KVT_USAGE, "unknown format '%s'",
-					hints->format);
+			return kvt_format_unknown(hints->format, err);
 		if (!(*out)->open)
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be read",
 					(*out)->info.name);
@@ -144,6 +175,21 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 	return KVT_OK;
 }
 
+/* Said for whatever format it is. */
+static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_error *err)
+{
+	const struct kvt_dtype *dtype;
+	struct kvt_content content;
+
+	if (!hints || !hints->dtype || kvt_dtype_find(hints->dtype))
+		return KVT_OK;
+	if (kvt_content_find(&content, hints->dtype))
+		return kvt_fail(err, KVT_USAGE,
+				"'%.40s' is no element type but a content type; give --content-type=%s",
+				hints->dtype, content.type->name);
+	return kvt_dtype_parse(&dtype, hints->dtype, err);
+}
+
 /* ---- opening a dump --------------------------------------------------------- */
 
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
@@ -153,7 +199,8 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	struct kvt_reader *reader;
 	enum kvt_status status;
 
-	if ((status = choose_format(&format, path, hints, err)) ||
+	if ((status = check_dtype(hints, err)) ||
+	    (status = choose_format(&format, path, hints, err)) ||
 	    (status = kvt_facts_check(hints, format, err)))
 		return status;
 	reader = calloc(1, sizeof(*reader));

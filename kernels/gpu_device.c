@@ -164,11 +164,11 @@ static enum kvt_status done(const struct kvt_device *d, int code,
 }
 
 /* The call that follows where entering went well. */
-#define CALL(d, slot, ...)	\
-	(code = enter(d), code ? code : (d)->driver.slot(__VA_ARGS__))
+#define CALL(d, name, ...)	\
+	(code = enter(d), code ? code : (d)->driver.name(__VA_ARGS__))
 /* One that is tried on a dead device, too: it may still let go of the host's memory. */
-#define FREE(d, slot, what)	\
-	((what) ? ((void)enter(d), (void)(d)->driver.slot(what)) : (void)0)
+#define FREE(d, name, what)	\
+	((what) ? ((void)enter(d), (void)(d)->driver.name(what)) : (void)0)
 
 enum kvt_status kvt_device_facts(struct kvt_device_facts *out,
 				 struct kvt_device *d, struct kvt_error *err)

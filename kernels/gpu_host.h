@@ -12,7 +12,7 @@
 #include "kernels/gpu_plan.h"
 #include "lib/kvt/device.h"
 
-/* Calls of a driver: X(slot, arguments).  Each returns a code, 0 for success. */
+/* Calls of a driver: X(name, arguments).  Each returns a code, 0 for success. */
 #define GPU_CALLS(X)							\
 	X(init, (unsigned flags))					\
 	X(device_count, (int *count))					\
@@ -49,14 +49,14 @@
 	X(event_elapsed, (float *milliseconds, void *begin, void *end))
 
 enum {
-#define SLOT(slot, args) GPU_CALL_##slot,
-	GPU_CALLS(SLOT)
-#undef SLOT
+#define ENTRY(name, args) GPU_CALL_##name,
+	GPU_CALLS(ENTRY)
+#undef ENTRY
 	GPU_NCALLS
 };
 
 struct gpu_driver {
-#define MEMBER(slot, args) int (*slot) args;
+#define MEMBER(name, args) int (*name) args;
 	GPU_CALLS(MEMBER)
 #undef MEMBER
 };

@@ -45,7 +45,7 @@ struct brute_case {
 	struct brute_part part[3];
 	bool conv, tap_slices, state;	/* state: a block holds one state */
 	int nrequests;
-	int tokens[3];			/* states to move */
+	int tokens[3];			/* slots to move */
 	uint32_t ids[3][2][64];
 	int scope;			/* 0 max, 1 rfc, 2 layer */
 };
@@ -205,13 +205,13 @@ static void brute_add(struct brute_byte *out, int64_t *n, const struct brute_cas
 	}
 }
 
-static void brute_place(int64_t *block, int64_t *state, const struct brute_side *s,
+static void brute_place(int64_t *block, int64_t *slot, const struct brute_side *s,
 			const uint32_t *ids, int64_t t, bool one)
 {
-	int64_t states = one ? 1 : s->n[BS];
+	int64_t slots = one ? 1 : s->n[BS];
 
-	*block = ids[t / states];
-	*state = t % states;
+	*block = ids[t / slots];
+	*slot = t % slots;
 }
 
 /* Every byte that goes from one rank to another, requests one after the other. */

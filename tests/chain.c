@@ -275,7 +275,7 @@ static const struct kvt_exchange *take_given(struct kvt_exchange *out, char *p)
 	return out;
 }
 
-/* GROUP:FROM:SRC_BLOCK.SRC_STATE.DST_BLOCK.DST_STATE.COUNT,...:GIVEN */
+/* GROUP:FROM:SRC_BLOCK.SRC_SLOT.DST_BLOCK.DST_SLOT.COUNT,...:GIVEN */
 static enum kvt_status do_graft(struct kvt_error *err)
 {
 	struct kvt_graft graft[KVT_MAX_GROUPS] = { { 0 } };
@@ -409,11 +409,11 @@ static void put_group(FILE *f, const struct kvt_snapshot *snap, int i)
 		put_text(f, g->layer_names ? g->layer_names[l] : "");
 	}
 	fprintf(f, "],\"head_start\":%lld,\"total_heads\":%lld,\"replication\":%lld,"
-		"\"block_size\":%lld,\"tokens_per_state\":%lld,\"window\":%lld,"
+		"\"block_size\":%lld,\"tokens_per_slot\":%lld,\"window\":%lld,"
 		"\"retained\":%lld,\"null\":%lld,\"components\":[",
 		(long long)g->head_start, (long long)g->total_heads,
 		(long long)g->replication, (long long)g->block_size,
-		(long long)g->tokens_per_state, (long long)g->window,
+		(long long)g->tokens_per_slot, (long long)g->window,
 		(long long)g->retained, (long long)kvt_null_block(snap, i));
 	for (int c = 0; c < g->ncomponents; c++) {
 		const struct kvt_component *part = &g->component[c];

@@ -11,7 +11,7 @@
 #include "tests/sample.h"
 
 /*
- * Two layers of five blocks of 16 states, two heads, keys and values of 64, in
+ * Two layers of five blocks of 16 slots, two heads, keys and values of 64, in
  * tiles of 16 blocks.
  */
 static inline void write_good(const char *path, const char *layout)

@@ -74,7 +74,7 @@ void gpu_check_large(struct gpu_test *t);	/* gpu_bench.c, GPUs only */
 int gpu_bench(struct gpu_test *t, int64_t nbytes, const char *json);
 
 /*
- * NHD to HND: four blocks of 16 states and 8 heads, or 'blocks' of them, whose
+ * NHD to HND: four blocks of 16 slots and 8 heads, or 'blocks' of them, whose
  * runs have 'run' bytes.
  */
 struct kvt_plan gpu_plan_nhd(int64_t blocks, int64_t run);

@@ -10,12 +10,12 @@
 
 struct kvt_plan gpu_plan_nhd(int64_t blocks, int64_t run)
 {
-	const int64_t states = 16, heads = 8;
+	const int64_t slots = 16, heads = 8;
 
 	return (struct kvt_plan){
-		.run = run, .nloops = 3, .n = { blocks, heads, states },
-		.src_stride = { states * heads * run, run, heads * run },
-		.dst_stride = { states * heads * run, states * run, run },
+		.run = run, .nloops = 3, .n = { blocks, heads, slots },
+		.src_stride = { slots * heads * run, run, heads * run },
+		.dst_stride = { slots * heads * run, slots * run, run },
 	};
 }
 

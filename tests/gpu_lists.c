@@ -38,7 +38,7 @@ static void *copy_of(struct gpu_test *t, const void *host, size_t n)
 
 /* ---- block tables ------------------------------------------------------- */
 
-/* Layers of blocks of states and heads; blocks are the loop in the middle. */
+/* Layers of blocks of slots and heads; blocks are the loop in the middle. */
 static bool random_blocks(struct gpu_test *t)
 {
 	const int64_t run = 1 + check_below(check_below(2) ? 300 : 40) *

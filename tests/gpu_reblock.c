@@ -3,7 +3,7 @@
  * gpu_reblock.c - blocks of one size into blocks of another, and shares of ranks
  *
  * Tokens lie behind block tables in random order, the last block is full in part.
- * A plan moves the states that are neighbours on both sides, as reblock and transfers
+ * A plan moves the slots that are neighbours on both sides, as reblock and transfers
  * do it; what must come out is known from the coordinates of each element.
  */
 #include "tests/gpu_check.h"
@@ -23,21 +23,21 @@ enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 struct pool {
 	struct kvt_layout layout;
 	struct kvt_views views;
-	int64_t states, first_head, heads;
+	int64_t slots, first_head, heads;
 	int64_t table[MOST_BLOCKS];	/* blocks of the tokens, in their order */
 	struct gpu_buffer bytes;
 };
 
 static int64_t nblocks(const struct pool *p)
 {
-	return (TOKENS + p->states - 1) / p->states;
+	return (TOKENS + p->slots - 1) / p->slots;
 }
 
 /* A few blocks more than the tokens need, so that the table picks. */
 static bool pool_new(struct pool *p, struct gpu_test *t, const char *layout, int poison)
 {
 	const int64_t room = nblocks(p) + 3;
-	const struct kvt_box box = { { 0 }, { L, room, p->states, p->heads, K, D } };
+	const struct kvt_box box = { { 0 }, { L, room, p->slots, p->heads, K, D } };
 	int64_t block[MOST_BLOCKS + 3];
 	struct kvt_error err = { "" };
 
@@ -59,7 +59,7 @@ static int64_t place(const struct pool *p, int64_t token, int64_t l, int64_t hea
 		     int64_t k, int64_t d)
 {
 	const int64_t index[KVT_NAXES] = {
-		l, p->table[token / p->states], token % p->states,
+		l, p->table[token / p->slots], token % p->slots,
 		head - p->first_head, k, d
 	};
 
@@ -94,10 +94,10 @@ static void expect(const struct pool *dst, const struct pool *src)
 		       gpu_expect(&src->bytes) + place(src, token, l, h, k, d), ELEM);
 }
 
-static struct kvt_box states_of(const struct pool *p, int64_t token, int64_t count,
-				const struct common *c)
+static struct kvt_box slots_of(const struct pool *p, int64_t token, int64_t count,
+			       const struct common *c)
 {
-	const int64_t block = p->table[token / p->states], s = token % p->states;
+	const int64_t block = p->table[token / p->slots], s = token % p->slots;
 
 	return (struct kvt_box){
 		{ 0, block, s, c->begin - p->first_head, 0, 0 },
@@ -108,8 +108,8 @@ static struct kvt_box states_of(const struct pool *p, int64_t token, int64_t cou
 /* Tokens from this one on that stay in one block on both sides. */
 static int64_t span(const struct pool *dst, const struct pool *src, int64_t token)
 {
-	const int64_t a = dst->states - token % dst->states;
-	const int64_t b = src->states - token % src->states;
+	const int64_t a = dst->slots - token % dst->slots;
+	const int64_t b = src->slots - token % src->slots;
 	const int64_t n = a < b ? a : b;
 
 	return n < TOKENS - token ? n : TOKENS - token;
@@ -120,8 +120,8 @@ static bool plan_of(struct kvt_plans *out, const struct pool *dst,
 {
 	const struct common c = common_heads(dst, src);
 	const int64_t n = span(dst, src, token);
-	const struct kvt_box to = states_of(dst, token, n, &c);
-	const struct kvt_box from = states_of(src, token, n, &c);
+	const struct kvt_box to = slots_of(dst, token, n, &c);
+	const struct kvt_box from = slots_of(src, token, n, &c);
 	struct kvt_views d, s;
 	struct kvt_error err = { "" };
 
@@ -200,7 +200,7 @@ static void take_heads(struct pool *p, int64_t size, int64_t rank)
 static bool copy_one(struct gpu_test *t, const char *to, const char *from,
 		     const int64_t sizes[2], const struct ranks *r)
 {
-	struct pool src = { .states = sizes[0] }, dst = { .states = sizes[1] };
+	struct pool src = { .slots = sizes[0] }, dst = { .slots = sizes[1] };
 	bool ok = true;
 
 	take_heads(&src, r->src_size, r->src);

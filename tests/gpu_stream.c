@@ -12,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { SLOTS = 3, RUN = 256, STATES = 16, HEADS = 8, BLOCK = STATES * HEADS * RUN };
+enum { SETS = 3, RUN = 256, SLOTS = 16, HEADS = 8, BLOCK = SLOTS * HEADS * RUN };
 enum { IN, KERNEL, OUT, NSTREAMS };
 
-struct slot {
+struct buffer_set {
 	uint8_t *in, *out;		/* pinned */
 	void *src, *dst;
 	void *after[NSTREAMS];
@@ -27,7 +27,7 @@ struct passage {
 	struct kvt_plan plan;
 	int64_t nbytes, nchunks;	/* of a chunk */
 	void *stream[NSTREAMS];
-	struct slot slot[SLOTS];
+	struct buffer_set set[SETS];
 	int64_t wrong;
 };
 
@@ -45,7 +45,7 @@ static uint64_t mark(int64_t chunk, int64_t run)
 	return (uint64_t)(chunk * 1000003 + run) * 0x9e3779b97f4a7c15u;
 }
 
-static void fill(const struct passage *p, struct slot *s, int64_t chunk)
+static void fill(const struct passage *p, struct buffer_set *s, int64_t chunk)
 {
 	for (int64_t i = 0; i < p->nbytes / RUN; i++) {
 		const uint64_t m = mark(chunk, i);
@@ -57,15 +57,15 @@ static void fill(const struct passage *p, struct slot *s, int64_t chunk)
 	s->chunk = chunk;
 }
 
-/* Runs of NHD, by block, state and head, where HND has them. */
-static int64_t wrong_runs(const struct passage *p, const struct slot *s)
+/* Runs of NHD, by block, slot and head, where HND has them. */
+static int64_t wrong_runs(const struct passage *p, const struct buffer_set *s)
 {
 	int64_t wrong = 0;
 
 	for (int64_t i = 0; i < p->nbytes / RUN; i++) {
-		const int64_t b = i / (STATES * HEADS), state = i / HEADS % STATES;
+		const int64_t b = i / (SLOTS * HEADS), slot = i / HEADS % SLOTS;
 		const uint8_t *run = s->out + RUN *
-			((b * HEADS + i % HEADS) * STATES + state);
+			((b * HEADS + i % HEADS) * SLOTS + slot);
 		const uint64_t m = mark(s->chunk, i);
 
 		wrong += memcmp(run, &m, sizeof(m)) ||
@@ -76,7 +76,7 @@ static int64_t wrong_runs(const struct passage *p, const struct slot *s)
 
 /* ---- a chunk ------------------------------------------------------------ */
 
-static void send(const struct passage *p, struct slot *s)
+static void send(const struct passage *p, struct buffer_set *s)
 {
 	struct kvt_device *d = p->t->device;
 	struct kvt_error err;
@@ -94,7 +94,7 @@ static void send(const struct passage *p, struct slot *s)
 	must(kvt_device_event_record(d, s->after[OUT], p->stream[OUT], &err), &err);
 }
 
-static void receive(const struct passage *p, const struct slot *s)
+static void receive(const struct passage *p, const struct buffer_set *s)
 {
 	struct kvt_error err;
 
@@ -104,8 +104,8 @@ static void receive(const struct passage *p, const struct slot *s)
 
 static void pass(struct passage *p, bool content)
 {
-	for (int64_t i = 0; i < p->nchunks + SLOTS; i++) {
-		struct slot *s = &p->slot[i % SLOTS];
+	for (int64_t i = 0; i < p->nchunks + SETS; i++) {
+		struct buffer_set *s = &p->set[i % SETS];
 
 		receive(p, s);
 		if (content && s->chunk >= 0)
@@ -129,8 +129,8 @@ static void begin(struct passage *p)
 
 	for (int i = 0; i < NSTREAMS; i++)
 		must(kvt_device_stream_new(&p->stream[i], d, &err), &err);
-	for (int i = 0; i < SLOTS; i++) {
-		struct slot *s = &p->slot[i];
+	for (int i = 0; i < SETS; i++) {
+		struct buffer_set *s = &p->set[i];
 		void *in, *out;
 
 		must(kvt_device_pinned_alloc(&in, d, p->nbytes, &err), &err);
@@ -149,13 +149,13 @@ static void end(struct passage *p)
 {
 	struct kvt_device *d = p->t->device;
 
-	for (int i = 0; i < SLOTS; i++) {
-		kvt_device_pinned_free(d, p->slot[i].in);
-		kvt_device_pinned_free(d, p->slot[i].out);
-		kvt_device_free(d, p->slot[i].src);
-		kvt_device_free(d, p->slot[i].dst);
+	for (int i = 0; i < SETS; i++) {
+		kvt_device_pinned_free(d, p->set[i].in);
+		kvt_device_pinned_free(d, p->set[i].out);
+		kvt_device_free(d, p->set[i].src);
+		kvt_device_free(d, p->set[i].dst);
 		for (int k = 0; k < NSTREAMS; k++)
-			kvt_device_event_free(d, p->slot[i].after[k]);
+			kvt_device_event_free(d, p->set[i].after[k]);
 	}
 	for (int i = 0; i < NSTREAMS; i++)
 		kvt_device_stream_free(d, p->stream[i]);

@@ -14,7 +14,7 @@
  */
 static const struct bench_case {
 	const char *name, *src, *dst;
-	int64_t layers, states, heads, content, elem, x;
+	int64_t layers, slots, heads, content, elem, x;
 	int reblock;
 } cases[] = {
 	{ "NHD to HND",        "LBSHD", "LBHSD",  32, 16,  8,  256, 2, 0, 0 },
@@ -98,15 +98,15 @@ static void plan_blocks(struct work *work, const struct bench_case *c,
 		check_bail_out("out of memory");
 	shuffle(order, nblocks);
 	for (int64_t b = 0; b < nblocks; b++) {
-		int64_t states = shape.n[KVT_AXIS_S], at = order[b] % c->reblock;
+		int64_t slots = shape.n[KVT_AXIS_S], at = order[b] % c->reblock;
 		struct kvt_view from, to;
 		struct kvt_error err;
 
 		if (kvt_view_narrow(&from, &src, KVT_AXIS_B, b, b + 1, &err) ||
 		    kvt_view_narrow(&to, &dst, KVT_AXIS_B, order[b] / c->reblock,
 				    order[b] / c->reblock + 1, &err) ||
-		    kvt_view_narrow(&to, &to, KVT_AXIS_S, at * states,
-				    (at + 1) * states, &err))
+		    kvt_view_narrow(&to, &to, KVT_AXIS_S, at * slots,
+				    (at + 1) * slots, &err))
 			check_bail_out(err.text);
 		make_plan(&work->plan[b], &to, &from);
 	}
@@ -122,10 +122,10 @@ const char *bench_case_name(int i)
 void bench_case_plan(struct work *work, int i, int64_t nbytes)
 {
 	const struct bench_case *c = &cases[i];
-	int64_t block = c->layers * c->states * c->heads * c->content * c->elem;
+	int64_t block = c->layers * c->slots * c->heads * c->content * c->elem;
 	int64_t nblocks = nbytes / block / 4 * 4;
 	struct kvt_shape shape = {
-		{ c->layers, nblocks, c->states, c->heads, 1, c->content },
+		{ c->layers, nblocks, c->slots, c->heads, 1, c->content },
 		c->elem
 	};
 	struct kvt_shape large = shape;

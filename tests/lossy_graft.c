@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lossy_graft.c - a wrong transfer for the program to find: linked with it in place of
- * kvt_dump_graft(), it loses the last run of states of the first group
+ * kvt_dump_graft(), it loses the last run of slots of the first group
  */
 #include <string.h>
 

@@ -87,7 +87,7 @@ static inline bool sample_box(uint8_t *buf, const struct kvt_group *group, int g
 	return true;
 }
 
-/* XXH64 of one cell: its states, each with its content. */
+/* XXH64 of one cell: its slots, each with its content. */
 static inline uint64_t sample_cell(const struct kvt_group *group, int g,
 				   int64_t l, int64_t b, int64_t h, int64_t k)
 {
@@ -259,7 +259,7 @@ sample_group(struct kvt_group *out, const char *layout, const char *dtype,
 	memcpy(group.shape.n, n, sizeof(group.shape.n));
 	group.shape.elem = group.dtype->elem;
 	group.block_size = n[KVT_AXIS_S];
-	group.tokens_per_state = 1;
+	group.tokens_per_slot = 1;
 	group.total_heads = n[KVT_AXIS_H];
 	group.replication = 1;
 	*out = group;

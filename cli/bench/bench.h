@@ -9,7 +9,7 @@
 
 struct bench_case {
 	const char *name, *from, *to;		/* layouts */
-	int64_t states, heads, kv, dims, elem;	/* of a block */
+	int64_t slots, heads, kv, dims, elem;	/* of a block */
 	int64_t joined;		/* blocks that become one; 0: they stay */
 	int64_t shares;		/* of the heads, one of which is taken; 0: all are */
 	const char *what;

@@ -22,7 +22,7 @@ static const struct bench_case cases[] = {
 	{ "fp8", "kv-first-nhd", "kv-first-hnd", 16, 8, 2, 64, 1, 0, 0,
 	  "one byte an element" },
 	{ "mla", "mla", "mla-cross", 64, 1, 1, 576, 2, 0, 0, "latents, layers together" },
-	{ "scales", "nhd", "hnd", 16, 8, 2, 1, 2, 0, 0, "4 bytes a state and head" },
+	{ "scales", "nhd", "hnd", 16, 8, 2, 1, 2, 0, 0, "4 bytes a slot and head" },
 	{ "reblock", "hnd", "hnd", 16, 8, 2, 128, 2, 4, 0, "blocks of 16 into 64" },
 	{ "tp-slice", "nhd", "nhd", 16, 8, 2, 128, 2, 0, 4, "heads of a rank of 4" },
 };
@@ -34,7 +34,7 @@ const struct bench_case *bench_case_at(int i)
 
 static int64_t page_bytes(const struct bench_case *c)
 {
-	return c->states * c->heads * c->kv * c->dims * c->elem;
+	return c->slots * c->heads * c->kv * c->dims * c->elem;
 }
 
 static enum kvt_status views_of(struct kvt_views *out, const char *name,
@@ -49,21 +49,21 @@ static enum kvt_status views_of(struct kvt_views *out, const char *name,
 }
 
 /*
- * A dense HND view of larger blocks, by the blocks and states of the source: 'joined'
- * of them stand where one state axis was.
+ * A dense HND view of larger blocks, by the blocks and slots of the source: 'joined'
+ * of them stand where one slot axis was.
  */
 static void join_blocks(struct kvt_views *v, const struct bench_case *c)
 {
 	struct kvt_view *view = &v->view[0];
 	const int64_t *n = view->shape.n;
-	const int64_t content = c->kv * c->dims * c->elem, states = c->states * c->joined;
-	const int64_t page = states * c->heads * content;
+	const int64_t content = c->kv * c->dims * c->elem, slots = c->slots * c->joined;
+	const int64_t page = slots * c->heads * content;
 	const struct kvt_factor factors[] = {
 		{ KVT_AXIS_L, 1, n[KVT_AXIS_L], page * n[KVT_AXIS_B] / c->joined },
 		{ KVT_AXIS_B, c->joined, n[KVT_AXIS_B] / c->joined, page },
-		{ KVT_AXIS_H, 1, c->heads, states * content },
-		{ KVT_AXIS_B, 1, c->joined, c->states * content },
-		{ KVT_AXIS_S, 1, c->states, content },
+		{ KVT_AXIS_H, 1, c->heads, slots * content },
+		{ KVT_AXIS_B, 1, c->joined, c->slots * content },
+		{ KVT_AXIS_S, 1, c->slots, content },
 		{ KVT_AXIS_K, 1, c->kv, c->dims * c->elem },
 		{ KVT_AXIS_D, 1, c->dims, c->elem },
 	};
@@ -90,7 +90,7 @@ enum kvt_status bench_plan_init(struct bench_plan *out, const struct bench_case 
 {
 	int64_t blocks = nbytes / page_bytes(c) / LAYERS / 4 * 4;
 	struct kvt_shape shape = {
-		.n = { LAYERS, blocks < 4 ? 4 : blocks, c->states, c->heads, c->kv,
+		.n = { LAYERS, blocks < 4 ? 4 : blocks, c->slots, c->heads, c->kv,
 		       c->dims },
 		.elem = c->elem,
 	};

@@ -191,7 +191,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_bench = {
 	.name = "bench",
 	.args = "",
-	.summary = "how fast the kernels are on this machine",
+	.summary = "measure the copy kernels on this machine",
 	.run = run,
 	.examples =
 		"  kvtool bench\n"

@@ -139,14 +139,18 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs != 2)
+	if (nargs > 2)
 		return kvt_fail(err, KVT_USAGE,
-				"expected two files, FROM and BASE, got %d", nargs);
-	if (!r.output)
-		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	if (!blocks == !told.requests.n)
+				"expected two dumps, FROM and BASE, got %d; the output is -o OUT",
+				nargs);
+	if (blocks && told.requests.n)
 		return kvt_fail(err, KVT_USAGE,
-				"expected either --blocks or --request: what to copy");
+				"--blocks and --request both say what to copy; expected one of them");
+	if ((status = opt_need(&cmd_copy_blocks, (struct opt_need[]){
+			{ nargs == 2, "two dumps, FROM and BASE" },
+			{ blocks || told.requests.n, "--blocks or --request" },
+			{ r.output, "-o OUT" }, { 0 } }, err)))
+		return status;
 	r.input = argv[0];
 	r.more = argv + 1;
 	r.nmore = 1;

@@ -341,7 +341,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_diff = {
 	.name = "diff",
 	.args = "A B | A... : B...",
-	.summary = "compare what two dumps hold, whatever their layouts",
+	.summary = "compare two dumps, whatever their layouts",
 	.run = run,
 	.examples =
 		"  kvtool diff nhd.npy hnd.h5\n"

@@ -373,7 +373,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_digest = {
 	.name = "digest",
 	.args = "FILE...",
-	.summary = "print a digest that is the same under every layout",
+	.summary = "a digest that is the same in every layout and format",
 	.run = run,
 	.examples =
 		"  kvtool digest nhd.npy hnd.h5\n"

@@ -42,8 +42,8 @@ static enum kvt_status report(const struct kvt_guess_source *of,
 		guess_json(&out, of, g);
 		status = json_print(&out, false, err);
 		json_free(&out);
-	} else if (!status) {
-		guess_text(of, g);
+	} else if (!status && !g->needs_sizes) {
+		guess_text(of, g);	/* a ranking of unlike sizes would mislead */
 	}
 	if (!status && g->why_not[0])
 		return kvt_fail(err, KVT_BAD_INPUT, "%.200s: %s", of->name, g->why_not);
@@ -88,7 +88,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_guess = {
 	.name    = "guess",
 	.args    = "FILE",
-	.summary = "which layout the data speaks for, where nothing says it",
+	.summary = "which layout a file is in that does not say it",
 	.run     = run,
 	.examples =
 		"  kvtool guess --dtype=bfloat16 --layers=32 --block-size=16 --heads=8 "

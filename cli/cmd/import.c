@@ -12,6 +12,7 @@ static enum kvt_status read_layout(struct rewrite *r, struct kvt_layout *layout,
 	if ((status = kvt_layout_parse(layout, to, err)))
 		return status;
 	r->layout = layout;
+	r->layout_name = to;
 	return KVT_OK;
 }
 
@@ -32,27 +33,24 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs != 1)
-		return kvt_fail(err, KVT_USAGE,
-				"expected one folder or file to import, got %d operands",
-				nargs);
-	if (!r.output)
-		return kvt_fail(err, KVT_USAGE,
-				"where to write is not given; give -o FILE");
-	r.input = argv[0];
-	if ((status = read_layout(&r, &layout, to, err)))
+	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	    (status = opt_need(&cmd_import, (struct opt_need[]){
+			{ nargs, "a folder or file of an engine" },
+			{ r.output, "an output" }, { 0 } }, err)) ||
+	    (status = read_layout(&r, &layout, to, err)))
 		return status;
 	return rewrite(&r, err);
 }
 
 const struct command cmd_import = {
 	.name = "import",
-	.args = "-o FILE DIR",
-	.summary = "read what an engine keeps on disk into one snapshot",
+	.args = "IN OUT",
+	.summary = "write what an engine keeps on disk as one snapshot",
 	.run = run,
 	.examples =
 		"  kvtool import -o cache.h5 /var/cache/offload --layout=nhd --heads=8 \\\n"
 		"      --head-dim=128\n"
 		"  kvtool import -o cache.h5 --from=hicache-page-first --dtype=bf16 \\\n"
 		"      --block-size=64 --heads=8 --head-dim=128 /tmp/hicache\n",
+	.in_out = true,
 };

@@ -49,10 +49,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs < 1)
-		return kvt_fail(err, KVT_USAGE, "expected the files of all ranks");
-	if (!r.output)
-		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
+	if ((status = opt_need(&cmd_merge, (struct opt_need[]){
+			{ nargs, "the dumps of all ranks" },
+			{ r.output, "-o OUT" }, { 0 } }, err)))
+		return status;
 	r.input = argv[0];
 	r.more = argv + 1;
 	r.nmore = nargs - 1;

@@ -232,7 +232,7 @@ static enum kvt_status mutate(const struct rewrite *r, const struct fault_reques
 		quiet.json = false;
 		if (!r->dry_run &&
 		    !(status = kvt_dump_replace(&faulty, dump, planted.group,
-						&kvt_layout_states, planted.bytes, err)))
+						&kvt_layout_slots, planted.bytes, err)))
 			status = rewrite_dump(&quiet, faulty, err);
 		if (!status && r->json)
 			status = print_json(r, &planted, err);
@@ -276,24 +276,23 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
-	if (!fault)
-		return kvt_fail(err, KVT_USAGE, "expected --fault: what to do to it");
-	if (!r.output && !r.dry_run)
-		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	if ((status = take_fault(&asked, fault, err)))
+	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	    (status = opt_need(&cmd_mutate, (struct opt_need[]){
+			{ nargs, "a dump" },
+			{ fault, "--fault=NAME (see kvtool help faults)" },
+			{ r.output || r.dry_run, "an output" }, { 0 } }, err)) ||
+	    (status = take_fault(&asked, fault, err)))
 		return status;
-	r.input = argv[0];
 	return mutate(&r, &asked, err);
 }
 
 const struct command cmd_mutate = {
 	.name = "mutate",
-	.args = "--fault=NAME[,KEY=VALUE...] -o OUT FILE",
-	.summary = "plant a fault in a dump, to test what should find it",
+	.args = "--fault=NAME[,KEY=VALUE...] IN OUT",
+	.summary = "plant a fault in a dump, to test a check",
 	.run = run,
 	.examples =
-		"  kvtool mutate --fault=swap-heads,a=0,b=2 -o bad.h5 snapshot.h5\n"
+		"  kvtool mutate --fault=swap-heads,a=0,b=2 snapshot.h5 bad.h5\n"
 		"  kvtool mutate --fault=flip-bits --seed=7 -o bad.h5 snapshot.h5\n",
+	.in_out = true,
 };

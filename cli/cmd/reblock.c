@@ -37,13 +37,13 @@ static void print_group(const void *context, int group)
 	if (g->dropped)
 		plainf(", %lld unused left out", LL(g->dropped));
 	if (g->copied)
-		plainf(", %lld shared state%s copied", LL(g->copied),
+		plainf(", %lld shared slot%s copied", LL(g->copied),
 		       plural(g->copied));
 	if (g->stale_kept)
-		plainf(", %lld stale state%s kept", LL(g->stale_kept),
+		plainf(", %lld stale slot%s kept", LL(g->stale_kept),
 		       plural(g->stale_kept));
 	else if (g->stale)
-		plainf(", %lld stale state%s %s", LL(g->stale), plural(g->stale),
+		plainf(", %lld stale slot%s %s", LL(g->stale), plural(g->stale),
 		       g->how == KVT_GATHERED ? "left out" : "zeroed");
 	plainf("%s%s\n", g->why.text[0] ? ": " : "", g->why.text);
 }
@@ -116,15 +116,15 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const char *stale = NULL, *to = NULL;
 	const struct opt opts[] = {
 		{ "output", 'o', OPT_STRING, &r.output, "FILE",
-		  "where to write; default: FILE with bsN in its name" },
+		  "where to write; default: IN with bsN in its name" },
 		{ "block-size", 'b', OPT_COUNT, &told.options.block_size, "N",
 		  "tokens of a block of the output" },
 		{ "compact", 0, OPT_FLAG, &told.options.compact, NULL,
 		  "number blocks as requests need them, drop those that none needs" },
 		{ "stale", 0, OPT_STRING, &stale, "WHAT",
-		  "states without a token: keep or zero" },
+		  "slots without a token: keep or zero" },
 		{ "to", 't', OPT_STRING, &to, "LAYOUT",
-		  "memory order of the output; default: that of FILE" },
+		  "memory order of the output; default: that of IN" },
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -135,10 +135,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
-	if (!told.options.block_size)
-		return kvt_fail(err, KVT_USAGE, "expected --block-size");
+	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	    (status = opt_need(&cmd_reblock, (struct opt_need[]){
+			{ nargs, "a dump" },
+			{ told.options.block_size, "--block-size=N" }, { 0 } }, err)))
+		return status;
 	if (told.options.block_size > INT32_MAX)
 		return kvt_fail(err, KVT_USAGE,
 				"--block-size is %lld, expected at most %ld",
@@ -154,18 +155,19 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			return status;
 		r.output = output;
 	}
-	r.input = argv[0];
 	if (to)
 		r.layout = told.options.layout = &layout;
+	r.layout_name = to;
 	return reblock(&r, &told, err);
 }
 
 const struct command cmd_reblock = {
 	.name = "reblock",
-	.args = "--block-size=N [-o OUT] FILE",
+	.args = "--block-size=N IN [OUT]",
 	.summary = "write a dump with blocks of another size",
 	.run = run,
 	.examples =
 		"  kvtool reblock --block-size=64 -o big.h5 snapshot.h5\n"
 		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 snapshot.h5\n",
+	.in_out = true,
 };

@@ -10,7 +10,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "to", 't', OPT_STRING, &to, "LAYOUT",
 		  "memory order of the output: a name or axes" },
 		{ "output", 'o', OPT_STRING, &r.output, "FILE",
-		  "where to write; default: FILE with LAYOUT in its name" },
+		  "where to write; default: IN with LAYOUT in its name" },
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -21,12 +21,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
-	if (!to)
-		return kvt_fail(err, KVT_USAGE,
-				"expected --to; see kvtool help layouts");
-	if ((status = kvt_layout_parse(&layout, to, err)))
+	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	    (status = opt_need(&cmd_relayout, (struct opt_need[]){
+			{ nargs, "a dump" },
+			{ to, "--to=LAYOUT (see kvtool help layouts)" }, { 0 } }, err)) ||
+	    (status = kvt_layout_parse(&layout, to, err)))
 		return status;
 	if (!r.output) {
 		status = rewrite_default_output(output, sizeof(output), argv[0], to, err);
@@ -34,18 +33,19 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			return status;
 		r.output = output;
 	}
-	r.input = argv[0];
 	r.layout = &layout;
+	r.layout_name = to;
 	return rewrite(&r, err);
 }
 
 const struct command cmd_relayout = {
 	.name = "relayout",
-	.args = "--to=LAYOUT [-o OUT] FILE",
-	.summary = "rewrite a dump in another memory layout",
+	.args = "--to=LAYOUT IN [OUT]",
+	.summary = "write a dump in another memory layout",
 	.run = run,
 	.examples =
-		"  kvtool relayout --to=hnd --verify -o hnd.npy nhd.npy\n"
+		"  kvtool relayout --to=hnd --verify nhd.npy hnd.npy\n"
 		"  kvtool relayout --to=rocm-paged -o rocm.h5 snapshot.h5\n"
-		"  kvtool relayout --to='L B H D/x S x' --dry-run -o k.h5 nhd.npy\n",
+		"  kvtool relayout --to='L B H D/x S x' --dry-run nhd.npy k.h5\n",
+	.in_out = true,
 };

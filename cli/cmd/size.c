@@ -249,7 +249,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_size = {
 	.name    = "size",
 	.args    = "[CONFIG.JSON]",
-	.summary = "the caches that a model needs, and the memory they take",
+	.summary = "the memory that the caches of a model take",
 	.run     = run,
 	.examples =
 		"  kvtool size --config config.json\n"

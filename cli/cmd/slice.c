@@ -11,6 +11,7 @@ struct said {
 	const char *layers, *blocks, *heads, *tokens;
 	struct opt_ranges ranges[NRANGES];
 	struct opt_strings requests, components;
+	const char *tp;			/* "R/N" or "N" */
 	int64_t tp_size, tp_rank;
 	bool transfer;
 	int64_t src_tp, src_rank, dst_tp, dst_rank;
@@ -23,13 +24,47 @@ static enum kvt_status take_rank(struct kvt_rank *rank, const char *size_option,
 {
 	if (!size && index < 0)
 		return KVT_OK;
-	if (!size || index < 0)
-		return kvt_fail(err, KVT_USAGE, "expected %s and %s together",
-				size_option, rank_option);
+	if (!size)
+		return kvt_fail(err, KVT_USAGE, "%s=%lld needs %s: of how many ranks",
+				rank_option, (long long)index, size_option);
+	if (index < 0)
+		return kvt_fail(err, KVT_USAGE, "%s=%lld needs %s, one of 0 to %lld",
+				size_option, (long long)size, rank_option,
+				(long long)size - 1);
 	if (index >= size || size > INT32_MAX)
 		return kvt_fail(err, KVT_USAGE, "%s is %lld of %lld ranks, expected less",
 				rank_option, (long long)index, (long long)size);
 	*rank = (struct kvt_rank){ size, index };
+	return KVT_OK;
+}
+
+/* "1/4" is rank 1 of 4; "4" is --tp-size=4. */
+static enum kvt_status take_tp(struct said *said, struct kvt_error *err)
+{
+	const char *p = said->tp;
+	int64_t a, b;
+	bool one, two = false;
+
+	if (!p)
+		return KVT_OK;
+	if (said->tp_size)
+		return kvt_fail(err, KVT_USAGE,
+				"--tp and --tp-size both say how many ranks; expected one of them");
+	one = number_take(&a, &p);
+	if (one && *p == '/') {
+		p++;
+		two = number_take(&b, &p);
+	}
+	if (!one || *p || (two ? b : a) < 1)
+		return kvt_fail(err, KVT_USAGE,
+				"--tp is '%.60s', expected a rank and how many there are, such as 1/4",
+				said->tp);
+	if (two && said->tp_rank >= 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--tp and --tp-rank both say which rank; expected one of them");
+	said->tp_size = two ? b : a;
+	if (two)
+		said->tp_rank = a;
 	return KVT_OK;
 }
 
@@ -80,7 +115,8 @@ static enum kvt_status take_options(struct kvt_slice_options *slice, struct said
 	}
 	slice->requests = (struct kvt_names){ said->requests.n, said->requests.s };
 	slice->components = (struct kvt_names){ said->components.n, said->components.s };
-	if ((status = take_rank(&slice->rank, "--tp-size", said->tp_size, "--tp-rank",
+	if ((status = take_tp(said, err)) ||
+	    (status = take_rank(&slice->rank, "--tp-size", said->tp_size, "--tp-rank",
 				said->tp_rank, err)) ||
 	    (status = take_transfer(slice, said, err)))
 		return status;
@@ -167,12 +203,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "tokens of the requests, by position" },
 		{ "component", 0, OPT_STRINGS, &said.components, "NAME",
 		  "k, v, x, B, C, q or ssm alone; may be repeated" },
+		{ "tp", 0, OPT_STRING, &said.tp, "R/N",
+		  "what tensor parallel rank R of N holds, such as 1/4" },
 		{ "tp-size", 0, OPT_COUNT, &said.tp_size, "N",
-		  "what one of N tensor parallel ranks holds" },
+		  "the N of --tp, alone" },
 		{ "tp-rank", 0, OPT_INT, &said.tp_rank, "R",
-		  "which one, from 0 on" },
+		  "the R of --tp, alone, from 0 on" },
 		{ "for-transfer", 0, OPT_FLAG, &said.transfer, NULL,
-		  "what one rank sends to another; needs the next four" },
+		  "the part one rank sends to another; needs the next four" },
 		{ "src-tp", 0, OPT_COUNT, &said.src_tp, "N", "ranks that send" },
 		{ "src-rank", 0, OPT_INT, &said.src_rank, "R", "the one that sends" },
 		{ "dst-tp", 0, OPT_COUNT, &said.dst_tp, "M", "ranks that receive" },
@@ -188,23 +226,22 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", nargs);
-	if (!r.output)
-		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
-	if ((status = take_options(&slice, &said, err)))
+	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	    (status = opt_need(&cmd_slice, (struct opt_need[]){
+			{ nargs, "a dump" }, { r.output, "an output" }, { 0 } }, err)) ||
+	    (status = take_options(&slice, &said, err)))
 		return status;
-	r.input = argv[0];
 	return run_slice(&r, &slice, err);
 }
 
 const struct command cmd_slice = {
 	.name = "slice",
-	.args = "-o OUT FILE",
+	.args = "IN OUT",
 	.summary = "write a part of a dump: layers, blocks, tokens, heads, a rank",
 	.run = run,
 	.examples =
 		"  kvtool slice --layers=0:16 --request=A -o a.h5 snapshot.h5\n"
-		"  kvtool slice --tp-size=4 --tp-rank=1 -o rank1.h5 snapshot.h5\n"
+		"  kvtool slice --tp=1/4 snapshot.h5 rank1.h5\n"
 		"  kvtool slice --request=A --tokens=0:128 --component=v -o v.h5 snapshot.h5\n",
+	.in_out = true,
 };

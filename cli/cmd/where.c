@@ -3,6 +3,9 @@
 #include "cli/opt.h"
 #include "cli/print/where.h"
 
+#include <string.h>
+#include <unistd.h>
+
 enum { MAX_ANSWERS = 2 * sizeof(((struct opt_strings *)0)->s) / sizeof(char *) };
 
 /* What the command line asks. */
@@ -55,6 +58,52 @@ static enum kvt_status answer(const struct asked *asked, struct kvt_dump *dump,
 	return print_answers(asked, dump, a, n, err);
 }
 
+/* "330584", "0x50b58" or "g0:5", as --offset takes it. */
+static bool is_offset(const char *text)
+{
+	const char *colon = strrchr(text, ':'), *digits = colon ? colon + 1 : text;
+	bool hex = !strncmp(digits, "0x", 2);
+
+	digits += hex ? 2 : 0;
+	return *digits && !digits[strspn(digits, hex ? "0123456789abcdefABCDEF" :
+					 "0123456789")];
+}
+
+static bool is_file(const char *text)
+{
+	return !access(text, F_OK);
+}
+
+/*
+ * FILE, and then what is asked of it: bytes and coordinates, instead of --offset and
+ * --at.  A question that comes first is taken, too, if there is no such file.
+ */
+static enum kvt_status take_operands(struct asked *asked, char **argv, int n,
+				     struct kvt_error *err)
+{
+	enum { MOST = sizeof(asked->ats.s) / sizeof(asked->ats.s[0]) };
+
+	for (int i = 0; i < n; i++) {
+		bool offset = is_offset(argv[i]);
+		struct opt_strings *list = offset ? &asked->offsets : &asked->ats;
+
+		if (!asked->path && (i == n - 1 || is_file(argv[i]) ||
+				     !(offset || strchr(argv[i], '=')))) {
+			asked->path = argv[i];
+			continue;
+		}
+		if (!offset && !strchr(argv[i], '='))
+			return kvt_fail(err, KVT_USAGE,
+					"'%.100s' is neither an offset nor KEY=VALUE,...; expected one FILE, and what is asked of it",
+					argv[i]);
+		if (list->n == MOST)
+			return kvt_fail(err, KVT_USAGE, "expected at most %d questions",
+					MOST);
+		list->s[list->n++] = argv[i];
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct asked asked = { .path = NULL };
@@ -77,13 +126,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if (n != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", n);
-	if (!asked.offsets.n && !asked.ats.n)
-		return kvt_fail(err, KVT_USAGE, "expected --offset or --at");
-	if ((status = kvt_open(&dump, argv[0], &hints, err)))
+	if ((status = take_operands(&asked, argv, n, err)) ||
+	    (status = opt_need(&cmd_where, (struct opt_need[]){
+			{ asked.path, "a file" },
+			{ asked.offsets.n || asked.ats.n, "an offset or KEY=VALUE,..." },
+			{ 0 } }, err)) ||
+	    (status = kvt_open(&dump, asked.path, &hints, err)))
 		return status;
-	asked.path = argv[0];
 	asked.space = memory ? KVT_MEMORY : KVT_FILES;
 	status = answer(&asked, dump, err);
 	kvt_dump_close(dump);
@@ -92,12 +141,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 const struct command cmd_where = {
 	.name    = "where",
-	.args    = "{--offset=N | --at=KEY=VALUE,...}... FILE",
-	.summary = "what a byte of a dump means, or where an element is",
+	.args    = "FILE {OFFSET | KEY=VALUE,...}...",
+	.summary = "what a byte of a dump is, or where an element is",
 	.run     = run,
 	.examples =
-		"  kvtool where --offset=330104 dump.npy\n"
-		"  kvtool where --at=layer=3,block=17,state=5,head=2,kv=v,dim=4 dump.npy\n"
+		"  kvtool where dump.npy 330104\n"
+		"  kvtool where dump.npy layer=3,block=17,slot=5,head=2,kv=v,dim=4\n"
 		"  kvtool where --at=request=A,token=130,layer=3,head=2,kv=k,dim=0 "
 		"dump.h5\n"
 		"  kvtool where --memory --offset=0x50000 dump.h5\n",

@@ -247,12 +247,12 @@ static void print_blocks(const struct kvt_group_facts *f, int64_t null_block)
 		plainf(", block %llu null",
 		       (unsigned long long)kvt_block_id(group, null_block));
 	putchar('\n');
-	if (f->valid_states >= 0) {
-		int64_t states = nblocks * group->shape.n[KVT_AXIS_S];
+	if (f->valid_slots >= 0) {
+		int64_t slots = nblocks * group->shape.n[KVT_AXIS_S];
 
 		print_label("valid");
-		plainf("%lld of %lld state%s\n", (long long)f->valid_states,
-		       (long long)states, plural(states));
+		plainf("%lld of %lld slot%s\n", (long long)f->valid_slots,
+		       (long long)slots, plural(slots));
 	}
 	print_window(group);
 }
@@ -414,7 +414,7 @@ static void print_counts(const struct kvt_request *q, int ngroups)
 
 enum { MOST_HOLES = 8 };			/* of a group in one line */
 
-/* Positions without a state, a line a group. */
+/* Positions without a slot, a line a group. */
 static void print_holes(const struct kvt_snapshot *s, const struct kvt_request *q)
 {
 	for (int64_t i = 0, n = 0; i < q->nholes; i++) {

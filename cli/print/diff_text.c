@@ -62,13 +62,13 @@ static void print_where(const struct diff_coordinates *c)
 	if (c->request)
 		plainf(", request %s %s %lld", c->request,
 		       c->recurrent ? "entry" : "token", LL(c->token));
-	if (c->block[SIDE_A] == c->block[SIDE_B] && c->state[SIDE_A] == c->state[SIDE_B])
-		plainf(", block %lld state %lld", LL(c->block[SIDE_A]),
-		       LL(c->state[SIDE_A]));
+	if (c->block[SIDE_A] == c->block[SIDE_B] && c->slot[SIDE_A] == c->slot[SIDE_B])
+		plainf(", block %lld slot %lld", LL(c->block[SIDE_A]),
+		       LL(c->slot[SIDE_A]));
 	else
-		plainf(", block %lld state %lld in A and block %lld state %lld in B",
-		       LL(c->block[SIDE_A]), LL(c->state[SIDE_A]), LL(c->block[SIDE_B]),
-		       LL(c->state[SIDE_B]));
+		plainf(", block %lld slot %lld in A and block %lld slot %lld in B",
+		       LL(c->block[SIDE_A]), LL(c->slot[SIDE_A]), LL(c->block[SIDE_B]),
+		       LL(c->slot[SIDE_B]));
 	if (c->head >= 0)
 		plainf(", head %lld", LL(c->head));
 	if (c->kv >= 0)
@@ -107,14 +107,14 @@ static void print_worst(const struct diff_result *r)
 
 static void print_extent(const struct diff_pair *p)
 {
-	int64_t states = p->recurrent ? p->nsegments : p->nstates;
+	int64_t slots = p->recurrent ? p->nsegments : p->nslots;
 	int64_t n = diff_pair_elements(p);
 
 	plainf("%lld element%s: %lld layer%s x %lld %s%s x ", LL(n), plural(n),
-	       LL(p->nlayers), plural(p->nlayers), LL(states),
-	       p->by_tokens && p->group[SIDE_A]->tokens_per_state == 1 ? "token" :
-									  "state",
-	       plural(states));
+	       LL(p->nlayers), plural(p->nlayers), LL(slots),
+	       p->by_tokens && p->group[SIDE_A]->tokens_per_slot == 1 ? "token" :
+									  "slot",
+	       plural(slots));
 	if (p->nheads > 1)
 		plainf("%lld heads x ", LL(p->nheads));
 	plainf("%lld", LL(p->content * p->nkv *

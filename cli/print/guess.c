@@ -32,7 +32,7 @@ static struct arguments arguments_of(const struct kvt_guess_source *of,
 	add_number(&a, "layers", group->shape.n[KVT_AXIS_L]);
 	add_number(&a, "block-size", group->block_size);
 	add_number(&a, "heads", group->shape.n[KVT_AXIS_H]);
-	add_number(&a, group->shape.n[KVT_AXIS_K] == 2 ? "head-dim" : "content",
+	add_number(&a, group->shape.n[KVT_AXIS_K] == 2 ? "head-dim" : "content-size",
 		   group->shape.n[KVT_AXIS_D]);
 	if (of->hints.skip)
 		add_number(&a, "skip", of->hints.skip);
@@ -85,7 +85,7 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g)
 	       human_layout(&c->layout).s, c->group.dtype->name);
 	plainf("  confidence %.2f, expected 1 or more\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
-	plainf("  sample     %lld of %lld elements, %lld state%s in use\n",
+	plainf("  sample     %lld of %lld elements, %lld slot%s in use\n",
 	       (long long)g->read, (long long)g->of,
 	       (long long)c->is.live_slots, plural(c->is.live_slots));
 	print_types(g);
@@ -100,6 +100,9 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g)
 		plainf("  and        %d more\n", others);
 	if (g->has_better)
 		plainf("  better     %s\n", kvt_layout_string(&g->better).s);
+	puts("  gain: bits an element that channels of their own statistics save;\n"
+	     "  kinship: how alike heads are; against: how clearly the first beats it,\n"
+	     "  1 is enough; see kvtool-guess(1)");
 	if (g->why_not[0])
 		return;
 	plainf("  %-10s", "use");

@@ -14,7 +14,7 @@ void peeks_text(const struct kvt_peeks *peeks)
 		const struct kvt_peek *p = &peeks->peek[i];
 		const int64_t *at = p->run.place.index;
 
-		plainf("\n  %-10slayer %lld, block %llu, state %lld, head %lld, %s",
+		plainf("\n  %-10slayer %lld, block %llu, slot %lld, head %lld, %s",
 		       p->group->id, (long long)at[KVT_AXIS_L],
 		       (unsigned long long)kvt_block_id(p->group, at[KVT_AXIS_B]),
 		       (long long)at[KVT_AXIS_S],

@@ -47,7 +47,7 @@ static void print_failed(const struct replay_report *r)
 	for (int64_t i = 0; i < r->replay->n; i++) {
 		const struct kvt_replay_request *q = &r->replay->request[i];
 		int64_t blocks =
-			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
+			(q->moved_tokens + r->sizes->slots - 1) / r->sizes->slots;
 
 		if (q->outcome == KVT_REPLAY_DONE)
 			continue;
@@ -195,7 +195,7 @@ static void put_requests(struct json_out *out, const struct replay_report *r)
 	for (int64_t i = 0; i < r->replay->n; i++) {
 		const struct kvt_replay_request *q = &r->replay->request[i];
 		int64_t blocks =
-			(q->moved_tokens + r->sizes->states - 1) / r->sizes->states;
+			(q->moved_tokens + r->sizes->slots - 1) / r->sizes->slots;
 		json_t *o = json_append_object(out, list), *ids;
 
 		json_put_int(out, o, "request", i);

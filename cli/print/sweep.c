@@ -128,7 +128,7 @@ static void say_cause(struct sentence *s, const struct kvt_sweep *sweep,
 			 b->at_source ? "source" : "destination");
 	else if (cause == KVT_SWEEP_BLOCKS)
 		snprintf(words, sizeof(words),
-			 " (a run ends at a %s: %lld of %lld states of a %s block go together)",
+			 " (a run ends at a %s: %lld of %lld slots of a %s block go together)",
 			 kvt_axis_name(b->axis),
 			 (long long)b->part, (long long)b->of,
 			 b->at_source ? "source" : "destination");

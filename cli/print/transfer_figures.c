@@ -40,7 +40,7 @@ static const char *end_of(enum kvt_scope scope, enum kvt_axis axis)
 	return "a slice, block or layer";
 }
 
-/* The view of a conv state has taps where others have states. */
+/* The view of a conv state has taps where others have slots. */
 static const char *axis_word(const struct kvt_xfer *x, enum kvt_axis axis)
 {
 	if (!x->src.spec.nparts)
@@ -103,14 +103,14 @@ static void print_side(const char *name, const struct kvt_xfer_side *side,
 		       const struct kvt_layout *layout)
 {
 	const struct kvt_shape *shape = &side->views.view[0].shape;
-	bool state = side->spec.tokens_per_state.num < 0;
+	bool state = side->spec.tokens_per_slot.num < 0;
 
 	plainf("  %-12s %s, %lld rank%s, ", name, human_layout(layout).s,
 	       LL(side->ranks), plural(side->ranks));
 	if (state)
 		plainf("1 state a block, ");
 	else
-		plainf("%lld state%s a block, ", LL(shape->n[KVT_AXIS_S]),
+		plainf("%lld slot%s a block, ", LL(shape->n[KVT_AXIS_S]),
 		       plural(shape->n[KVT_AXIS_S]));
 	plainf("pool of %lld\n", LL(shape->n[KVT_AXIS_B]));
 }
@@ -156,9 +156,9 @@ static enum kvt_status print_group(const struct plan_report *r, int g,
 
 	if (status)
 		return status;
-	plainf("\n%s: %s, %lld layer%s, %lld state%s\n", group->name,
+	plainf("\n%s: %s, %lld layer%s, %lld slot%s\n", group->name,
 	       kvt_kind_name(x->src.spec.kind), LL(x->layers), plural(x->layers),
-	       LL(x->states), plural(x->states));
+	       LL(x->slots), plural(x->slots));
 	print_side("source", &x->src, &group->src_layout);
 	print_side("destination", &x->dst, &group->dst_layout);
 	plainf("  %-12s %s between %lld pair%s of ranks", "moves",
@@ -205,7 +205,7 @@ enum kvt_status plan_text(const struct plan_report *r, struct kvt_error *err)
 
 	plainf("%s: %s, %s; figures are sums over all ranks\n",
 	       transfer->model ? transfer->model : "transfer", human_requests(transfer).s,
-	       transfer->whole ? "whole blocks" : "valid states only");
+	       transfer->whole ? "whole blocks" : "valid slots only");
 	for (int g = 0; !status && g < transfer->ngroups; g++)
 		status = print_group(r, g, err);
 	if (!status)

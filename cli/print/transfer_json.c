@@ -7,7 +7,7 @@ static void put_side(struct json_out *out, json_t *object, const char *key,
 {
 	json_t *o = json_put_object(out, object, key);
 	const struct kvt_shape *shape = &side->views.view[0].shape;
-	bool state = side->spec.tokens_per_state.num < 0;
+	bool state = side->spec.tokens_per_slot.num < 0;
 
 	json_put_text(out, o, "layout", kvt_layout_string(layout).s);
 	json_put_int(out, o, "ranks", side->ranks);
@@ -133,7 +133,7 @@ static enum kvt_status put_group(struct json_out *out, json_t *list,
 	json_put_text(out, o, "group", group->name);
 	json_put_text(out, o, "kind", kvt_kind_name(x->src.spec.kind));
 	json_put_int(out, o, "layers", x->layers);
-	json_put_int(out, o, "states", x->states);
+	json_put_int(out, o, "states", x->slots);
 	json_put_int(out, o, "entries", x->nentries);
 	put_side(out, o, "src", &x->src, &group->src_layout);
 	put_side(out, o, "dst", &x->dst, &group->dst_layout);

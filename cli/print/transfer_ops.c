@@ -29,7 +29,7 @@ static int64_t number_of(const struct listing *l, const struct kvt_pair *pair)
 void print_op_content(const struct kvt_op_content *w)
 {
 	plainf("%s,%lld,%lld,%lld,%lld,%lld,%lld", w->slice, LL(w->layer), LL(w->layers),
-	       LL(w->state), LL(w->states), LL(w->head), LL(w->heads));
+	       LL(w->slot), LL(w->slots), LL(w->head), LL(w->heads));
 }
 
 static void print_csv(int64_t number, const struct kvt_op_index *places,
@@ -53,7 +53,7 @@ static void print_json(int64_t number, const char *name,
 	       ", \"group\": %s", number, pair->src_rank, pair->dst_rank, name);
 	plainf(", \"slice\": \"%s\", \"layer0\": %" PRId64 ", \"layers\": %" PRId64
 	       ", \"token0\": %" PRId64 ", \"tokens\": %" PRId64 ", \"head0\": %" PRId64
-	       ", \"heads\": %" PRId64, w.slice, w.layer, w.layers, w.state, w.states,
+	       ", \"heads\": %" PRId64, w.slice, w.layer, w.layers, w.slot, w.slots,
 	       w.head, w.heads);
 	plainf(", \"src_off\": %" PRId64 ", \"dst_off\": %" PRId64 ", \"len\": %" PRId64
 	       "}\n", op->src, op->dst, op->len);

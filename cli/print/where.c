@@ -36,7 +36,7 @@ static void print_coordinate(const struct kvt_snapshot *s, const struct kvt_plac
 	plainf("layer=%lld,block=%llu", (long long)p->index[KVT_AXIS_L],
 	       (unsigned long long)kvt_block_id(group, p->index[KVT_AXIS_B]));
 	if (n[KVT_AXIS_S] > 1)
-		plainf(",state=%lld", (long long)p->index[KVT_AXIS_S]);
+		plainf(",slot=%lld", (long long)p->index[KVT_AXIS_S]);
 	if (group->total_heads > 1 || n[KVT_AXIS_H] > 1)
 		plainf(",head=%lld", (long long)(group->head_start +
 						 p->index[KVT_AXIS_H]));
@@ -116,7 +116,7 @@ static void print_tenants(const struct kvt_snapshot *s, const struct kvt_place *
 		[KVT_HOLDS_STALE] = "stale: no live token",
 		[KVT_HOLDS_NULL] = "null block",
 	};
-	bool infinite = s->group[p->group].tokens_per_state < 1;
+	bool infinite = s->group[p->group].tokens_per_slot < 1;
 	enum kvt_holding holding = kvt_where_holds(s, p);
 	struct kvt_tenancy at = { 0, 0 };
 	struct kvt_tenant t;

@@ -25,25 +25,30 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 				     const char *path, const char *name,
 				     struct kvt_error *err)
 {
+	struct kvt_text list = { "" };
 	const struct kvt_format *f;
+	size_t n = 0;
 
 	if (name) {
 		if (!(*out = kvt_format_find(name)))
-			return kvt_fail(err, KVT_USAGE, "unknown format '%s'", name);
+			return kvt_format_unknown(name, err);
 		if (!(*out)->create)
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be written",
 					name);
 		return KVT_OK;
 	}
 	for (int i = 0; (f = kvt_format_at(i)); i++)
-		for (int j = 0; f->create && f->endings && f->endings[j]; j++)
+		for (int j = 0; f->create && f->endings && f->endings[j]; j++) {
 			if (kvt_path_ends(path, f->endings[j])) {
 				*out = f;
 				return KVT_OK;
 			}
+			n += (size_t)snprintf(list.s + n, sizeof(list.s) - n, "%s%s",
+					      n ? ", " : "", f->endings[j]);
+		}
 	return kvt_fail(err, KVT_USAGE,
-			"%s: cannot tell the format from the name; give it with --format",
-			path);
+			"%s: the ending of the name is of no format (%s); give one with --format, see kvtool help formats",
+			path, list.s);
 }
 
 static char *without_last_slashes(const char *path)

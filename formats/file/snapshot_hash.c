@@ -140,7 +140,7 @@ void kvt_hash_group(struct kvt_hash *hash, const struct kvt_group *group)
 {
 	const int64_t layers = group->shape.n[KVT_AXIS_L];
 	const int64_t blocks = group->shape.n[KVT_AXIS_B];
-	const int64_t field[] = { group->block_size, group->tokens_per_state,
+	const int64_t field[] = { group->block_size, group->tokens_per_slot,
 				  group->total_heads, group->head_start,
 				  group->replication, group->page_bytes,
 				  group->page_offset, group->window };

@@ -2,8 +2,8 @@
 /*
  * format.c - the files of FlexKV's SSD cache
  *
- * <prefix>_<device>_<file>.bin are pools of slots, made at their full size
- * before anything is stored; nothing on disk says which slots are in use, nor
+ * <prefix>_<device>_<file>.bin are pools of blocks, made at their full size
+ * before anything is stored; nothing on disk says which blocks are in use, nor
  * how blocks are dealt to devices and files, which has to be said.
  *
  * Block id to place: device = id / rr % devices, then id / rr / devices * rr + id % rr
@@ -32,7 +32,7 @@ struct opening {
 	struct kvt_tree tree;
 	struct pool_file *file;		/* by device, then number */
 	int64_t count, devices, files;	/* files: of one device */
-	int64_t slots, round_robin;	/* slots: of one file */
+	int64_t each, round_robin;	/* each: blocks of one file */
 	bool interleaved;
 };
 
@@ -174,25 +174,25 @@ static enum kvt_status take_placement(struct opening *o)
 	return KVT_OK;
 }
 
-static int64_t block_at(const struct opening *o, const struct pool_file *f, int64_t slot)
+static int64_t block_at(const struct opening *o, const struct pool_file *f, int64_t at)
 {
-	int64_t i = o->interleaved ? slot * o->files + f->number :
-				     f->number * o->slots + slot;
+	int64_t i = o->interleaved ? at * o->files + f->number :
+				     f->number * o->each + at;
 
 	return (i / o->round_robin * o->devices + f->device) * o->round_robin +
 	       i % o->round_robin;
 }
 
-/* 'n' slots from 'slot' on, which are blocks that follow each other. */
+/* 'n' blocks of a file from 'at' on, whose ids follow each other. */
 static enum kvt_status add_run(struct opening *o, const struct kvt_group *in_file,
-			       int file, int64_t block, int64_t slot, int64_t n)
+			       int file, int64_t block, int64_t at, int64_t n)
 {
 	struct kvt_box box = kvt_box_whole(&in_file->shape);
 	struct kvt_piece piece;
 	enum kvt_status status;
 
-	box.begin[KVT_AXIS_B] = slot;
-	box.end[KVT_AXIS_B] = slot + n;
+	box.begin[KVT_AXIS_B] = at;
+	box.end[KVT_AXIS_B] = at + n;
 	if ((status = kvt_piece_init(&piece, in_file, &box, false, file, 0, o->err)))
 		return status;
 	piece.box.begin[KVT_AXIS_B] = block;
@@ -209,13 +209,13 @@ static enum kvt_status add_file(struct opening *o, const struct pool_file *f,
 
 	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, f->at, o->err)))
 		return status;
-	for (int64_t slot = 0; !status && slot < o->slots; slot += n) {
-		int64_t block = block_at(o, f, slot);
+	for (int64_t at = 0; !status && at < o->each; at += n) {
+		int64_t block = block_at(o, f, at);
 
-		for (n = 1; slot + n < o->slots &&
-			    block_at(o, f, slot + n) == block + n; n++)
+		for (n = 1; at + n < o->each &&
+			    block_at(o, f, at + n) == block + n; n++)
 			;
-		status = add_run(o, in_file, file, block, slot, n);
+		status = add_run(o, in_file, file, block, at, n);
 	}
 	return status;
 }
@@ -234,16 +234,16 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
 	    (status = kvt_pages_fit(group, &known, o->hints, o->err)))
 		return status;
-	o->slots = group->shape.n[KVT_AXIS_B];
-	total = o->slots > MAX_BLOCKS ? MAX_BLOCKS + 1 : o->slots * o->count;
+	o->each = group->shape.n[KVT_AXIS_B];
+	total = o->each > MAX_BLOCKS ? MAX_BLOCKS + 1 : o->each * o->count;
 	if (total > MAX_BLOCKS)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: more than %d blocks are supported of no cache", o->path,
 				MAX_BLOCKS);
-	if (o->slots * o->files % o->round_robin)
+	if (o->each * o->files % o->round_robin)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: a device has %lld blocks, no multiple of the %lld of round-robin",
-				o->path, LL(o->slots * o->files), LL(o->round_robin));
+				o->path, LL(o->each * o->files), LL(o->round_robin));
 	*in_file = *group;
 	return kvt_pages_count(group, KVT_AXIS_B, total, o->hints, o->path, o->err);
 }

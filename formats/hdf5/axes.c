@@ -90,7 +90,8 @@ const char *kvt_h5_label(const struct kvt_h5_axes *axes, int dim)
 		return "channel";
 	if (axes->content && part->axis == KVT_AXIS_D)
 		return "content";
-	return kvt_axis_name(part->axis);
+	/* files call a slot a state, as they did before it had its name */
+	return part->axis == KVT_AXIS_S ? "state" : kvt_axis_name(part->axis);
 }
 
 /* Letters only where they say it all: D ... x, as in "LBHDSx". */

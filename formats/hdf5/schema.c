@@ -34,7 +34,7 @@ struct field {
 #define GROUP(f) offsetof(struct kvt_group, f)
 static const struct field group_fields[] = {
 	{ "block_size",       KVT_H5_U64, GROUP(block_size),       true,  0 },
-	{ "tokens_per_state", KVT_H5_I64, GROUP(tokens_per_state), true,  0 },
+	{ "tokens_per_state", KVT_H5_I64, GROUP(tokens_per_slot), true,  0 },
 	{ "total_num_heads",  KVT_H5_U64, GROUP(total_heads),      true,  0 },
 	{ "head_start",       KVT_H5_U64, GROUP(head_start),       true,  0 },
 	{ "replication",      KVT_H5_U32, GROUP(replication),      false, 1 },
@@ -398,7 +398,7 @@ enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 	return read_pool(in, object, group, err);
 }
 
-static int64_t state_bytes(const struct kvt_group *group)
+static int64_t slot_bytes(const struct kvt_group *group)
 {
 	return group->shape.n[KVT_AXIS_K] * group->shape.n[KVT_AXIS_D] *
 	       group->shape.elem;
@@ -427,10 +427,10 @@ static enum kvt_status check_content(struct kvt_h5_in *in, hid_t object,
 	for (int i = 0; i < n; i++)
 		if (__builtin_mul_overflow(nbytes, shape[i], &nbytes))
 			nbytes = -1;
-	if (nbytes != state_bytes(group) || n != names)
+	if (nbytes != slot_bytes(group) || n != names)
 		return kvt_h5_bad(in, object, err,
-				  "content_shape and content_axes do not describe %lld bytes a state and head",
-				  (long long)state_bytes(group));
+				  "content_shape and content_axes do not describe %lld bytes a slot and head",
+				  (long long)slot_bytes(group));
 	return KVT_OK;
 }
 
@@ -443,7 +443,7 @@ enum kvt_status kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
 		int64_t expected;
 	} rows[] = {
 		{ "num_heads", group->shape.n[KVT_AXIS_H] },
-		{ "state_content_size", state_bytes(group) },
+		{ "state_content_size", slot_bytes(group) },
 	};
 
 	for (int i = 0; i < 2; i++) {
@@ -497,7 +497,7 @@ bool kvt_h5_write_group(hid_t object, const struct kvt_group *group)
 	       kvt_h5_put_int(object, "num_heads", KVT_H5_U64,
 			      group->shape.n[KVT_AXIS_H]) &&
 	       kvt_h5_put_int(object, "state_content_size", KVT_H5_U64,
-			      state_bytes(group)) &&
+			      slot_bytes(group)) &&
 	       write_content(object, group) &&
 	       (group->layout.nplanes == 1 ||
 		kvt_h5_put_strs(object, "planes", planes, 2));

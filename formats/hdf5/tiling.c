@@ -88,16 +88,16 @@ static bool is_split(const struct kvt_layout *layout, enum kvt_axis axis)
 
 /*
  * Take over the extents of another file's tiles where this shape allows it.
- * States of consecutive blocks are consecutive, so it is their number in a tile
+ * Slots of consecutive blocks are consecutive, so it is their number in a tile
  * that counts, however many blocks they are.  No tile holds a part of a block or
- * of a state's content: a content cell is hashed in its tile.  Tiles of another
+ * of a slot's content: a content cell is hashed in its tile.  Tiles of another
  * width, such as those of another group, are no example.
  */
 static void like_extents(int64_t n[KVT_NAXES], const struct kvt_group *group,
 			 const struct kvt_tiling *like)
 {
 	const int64_t *shape = group->shape.n;
-	int64_t states = like->n[KVT_AXIS_B] * like->n[KVT_AXIS_S];
+	int64_t slots = like->n[KVT_AXIS_B] * like->n[KVT_AXIS_S];
 
 	if (like->n[KVT_AXIS_D] != shape[KVT_AXIS_D])
 		return;
@@ -108,8 +108,8 @@ static void like_extents(int64_t n[KVT_NAXES], const struct kvt_group *group,
 			continue;
 		n[a] = like->n[a];
 	}
-	if (states % shape[KVT_AXIS_S] == 0)
-		n[KVT_AXIS_B] = states / shape[KVT_AXIS_S];
+	if (slots % shape[KVT_AXIS_S] == 0)
+		n[KVT_AXIS_B] = slots / shape[KVT_AXIS_S];
 }
 
 enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,
@@ -139,7 +139,7 @@ enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,
 	if (kvt_shape_nbytes(&tiling.nbytes, &shape, NULL) ||
 	    tiling.nbytes > MAX_TILE)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"group %s: a block and head of %lld states is too large for an HDF5 chunk",
+				"group %s: a block and head of %lld slots is too large for an HDF5 chunk",
 				group->id, (long long)group->shape.n[KVT_AXIS_S]);
 	*out = tiling;
 	return KVT_OK;

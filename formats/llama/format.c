@@ -155,7 +155,7 @@ static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 								KVT_FULL_ATTENTION;
 	if (has_window(o, cache))
 		group->window = o->window;
-	group->tokens_per_state = 1;
+	group->tokens_per_slot = 1;
 	if ((status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
 		return status;
 	group->shape.n[KVT_AXIS_L] = s->nlayers;
@@ -198,7 +198,7 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 	group->dtype = kvt_dtype_find("float32");
 	group->shape = (struct kvt_shape){
 		{ states->nlayers, -1, 1, 1, 1, rows->nbytes / 4 }, 4 };
-	group->tokens_per_state = -1;
+	group->tokens_per_slot = -1;
 	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->leaf.path,
 					 o->err);
 }

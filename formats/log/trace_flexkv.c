@@ -59,7 +59,7 @@ static bool parse_time(int64_t *ns, const char *text)
 
 /* ---- tasks ------------------------------------------------------------------ */
 
-/* The slot of an id, or the free one where it would be; there is one. */
+/* The bucket of an id, or the free one where it would be; there is one. */
 static struct trace_task *find(const struct trace_tasks *t, int64_t id)
 {
 	uint64_t at = (uint64_t)id * 0x9e3779b97f4a7c15u >> 20;

@@ -30,7 +30,7 @@ trace_check_order(const struct kvt_trace *trace, const struct trace_line *line,
 struct trace_tasks {
 	int64_t n, room;		/* room: a power of two, or 0 */
 	struct trace_task {
-		int64_t id, tokens;	/* tokens 0: a free slot; -1: it stores */
+		int64_t id, tokens;	/* tokens 0: a free bucket; -1: it stores */
 	} *task;			/* owned */
 	int64_t begin;			/* ns; of the first request */
 };

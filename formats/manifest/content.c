@@ -69,8 +69,8 @@ void kvt_content_defaults(struct kvt_group *group)
 		n[KVT_AXIS_K] = type->pairs ? 2 : 1;
 	if (n[KVT_AXIS_D] < 0 && kvt_content_row(&group->content))
 		n[KVT_AXIS_D] = kvt_content_row(&group->content);
-	if (!group->tokens_per_state)
-		group->tokens_per_state = type->ratio;
+	if (!group->tokens_per_slot)
+		group->tokens_per_slot = type->ratio;
 }
 
 /* Do the rows of a page fill one run of bytes? */
@@ -83,28 +83,28 @@ static bool page_is_run(const struct kvt_group *group)
 
 /*
  * Engines call a page of planes an array of rows, which it is in size only.
- * Here it is one state that stands for all tokens of the block, so that nothing
+ * Here it is one slot that stands for all tokens of the block, so that nothing
  * takes a row for what it is not.
  */
 enum kvt_status kvt_content_fold(struct kvt_group *group, const char *name,
 				 struct kvt_error *err)
 {
 	const struct kvt_content_type *type = group->content.type;
-	int64_t *n = group->shape.n, states = n[KVT_AXIS_S];
+	int64_t *n = group->shape.n, slots = n[KVT_AXIS_S];
 
-	if (!type || !type->planar || group->tokens_per_state != type->ratio ||
-	    states < 2)
+	if (!type || !type->planar || group->tokens_per_slot != type->ratio ||
+	    slots < 2)
 		return KVT_OK;
 	if (!page_is_run(group))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: a block of %s is one run of bytes, which layout %s would tear apart",
 				name, type->name, kvt_layout_string(&group->layout).s);
-	if (__builtin_mul_overflow(n[KVT_AXIS_D], states, &n[KVT_AXIS_D]))
+	if (__builtin_mul_overflow(n[KVT_AXIS_D], slots, &n[KVT_AXIS_D]))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: pages of %lld rows overflow",
-				name, LL(states));
+				name, LL(slots));
 	for (int64_t b = 0; group->block_valid && b < n[KVT_AXIS_B]; b++)
 		group->block_valid[b] = group->block_valid[b] > 0;
 	n[KVT_AXIS_S] = 1;
-	group->tokens_per_state = group->block_size;
+	group->tokens_per_slot = group->block_size;
 	return KVT_OK;
 }

@@ -13,25 +13,25 @@
 
 /* ---- what follows within a group ---------------------------------------- */
 
-static enum kvt_status settle_states(struct kvt_group *group, const char *name,
-				     struct kvt_error *err)
+static enum kvt_status settle_slots(struct kvt_group *group, const char *name,
+				    struct kvt_error *err)
 {
-	int64_t *states = &group->shape.n[KVT_AXIS_S];
-	int64_t tokens = group->tokens_per_state;
+	int64_t *slots = &group->shape.n[KVT_AXIS_S];
+	int64_t tokens = group->tokens_per_slot;
 
 	if (tokens < 1) {
-		if (*states < 0)
-			*states = 1;
+		if (*slots < 0)
+			*slots = 1;
 		return KVT_OK;
 	}
 	if (group->block_size >= 0 && group->block_size % tokens)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld tokens are no multiple of %lld tokens a state",
+				"%s: blocks of %lld tokens are no multiple of %lld tokens a slot",
 				name, LL(group->block_size), LL(tokens));
 	if (group->block_size >= 0)
 		return kvt_manifest_extent(group, KVT_AXIS_S, group->block_size / tokens,
 					   "block_size", name, err);
-	if (*states >= 0 && __builtin_mul_overflow(*states, tokens, &group->block_size))
+	if (*slots >= 0 && __builtin_mul_overflow(*slots, tokens, &group->block_size))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: block size overflows", name);
 	return KVT_OK;
 }
@@ -49,13 +49,13 @@ static enum kvt_status settle_group(struct kvt_group *group, const char *name,
 		n[KVT_AXIS_K] = kvt_group_opaque(group) ? 1 : 2;
 	if (n[KVT_AXIS_H] < 0 && kvt_group_opaque(group) && group->kind != KVT_MAMBA_SSM)
 		n[KVT_AXIS_H] = 1;
-	if (group->tokens_per_state == 0)
-		group->tokens_per_state = kvt_is_recurrent(group->kind) ? -1 : 1;
+	if (group->tokens_per_slot == 0)
+		group->tokens_per_slot = kvt_is_recurrent(group->kind) ? -1 : 1;
 	if (group->kind == KVT_NKINDS && group->window)
 		group->kind = KVT_SLIDING_WINDOW;
 	else if (group->kind == KVT_NKINDS && n[KVT_AXIS_K] == 2)
 		group->kind = KVT_FULL_ATTENTION;
-	return settle_states(group, name, err);
+	return settle_slots(group, name, err);
 }
 
 enum kvt_status kvt_manifest_finish_group(struct kvt_group *group,
@@ -94,7 +94,8 @@ static enum kvt_status fit_dtype(struct kvt_group *group,
 		group->dtype = array->dtype;
 	if (!group->dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: element type is not given; give --dtype", array->name);
+				"%s: the element type is not known; give --dtype, such as --dtype=bfloat16",
+				array->name);
 	group->shape.elem = group->dtype->elem;
 	/* integers may carry the bits of another type, as numpy's must */
 	if (array->dtype && array->dtype != group->dtype && array->dtype->is_float)
@@ -123,7 +124,7 @@ static const char *option_of(enum kvt_axis axis, const struct kvt_group *group)
 	};
 
 	return axis == KVT_AXIS_D && group->shape.n[KVT_AXIS_K] == 1 ?
-	       "--content" : options[axis];
+	       "--content-size" : options[axis];
 }
 
 /* The only open extent is what divides the size exactly. */
@@ -172,7 +173,7 @@ static enum kvt_status fit_single(struct kvt_group *group,
 	    (status = fit_dtype(group, array, err)) ||
 	    (status = settle_group(group, array->name, err)) ||
 	    (status = derive_open(group, array, err)) ||
-	    (status = settle_states(group, array->name, err)) ||
+	    (status = settle_slots(group, array->name, err)) ||
 	    (status = kvt_manifest_fit_axes(group, array, err)))
 		return status;
 	return kvt_content_fold(group, array->name, err);

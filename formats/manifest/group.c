@@ -197,6 +197,7 @@ static enum kvt_status take_sizes(struct kvt_group *group, const struct kvt_json
 	    (status = kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
 	    (status = kvt_manifest_take_extent(group, KVT_AXIS_B, &sizes,
 					       "num_blocks")) ||
+	    (status = kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "slots")) ||
 	    (status = kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "states")) ||
 	    (status = kvt_manifest_take_extent(group, KVT_AXIS_H, &sizes,
 					       "num_kv_heads")) ||
@@ -207,13 +208,40 @@ static enum kvt_status take_sizes(struct kvt_group *group, const struct kvt_json
 	return take_content(group, &sizes);
 }
 
+/* By its name, or the one it had before; by both only if they agree. */
+static enum kvt_status take_tokens_per_slot(struct kvt_group *group,
+					    const struct kvt_json *in)
+{
+	static const char *const keys[] = { "tokens_per_slot", "tokens_per_state" };
+	int64_t said = 0, n;
+
+	for (int i = 0; i < 2; i++) {
+		enum kvt_status status;
+
+		if (!json_object_get(in->object, keys[i]))
+			continue;
+		n = 0;
+		if ((status = kvt_json_int(&n, in, keys[i], -1, KVT_MOST)))
+			return status;
+		if (!n)
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: %s is 0, expected -1, 1 or more", in->name,
+					keys[i]);
+		if (said && said != n)
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: %s is %lld, but %s, its old name, is %lld",
+					in->name, keys[0], LL(said), keys[1], LL(n));
+		said = group->tokens_per_slot = n;
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_json *in)
 {
 	const struct {
 		const char *key;
 		int64_t *out, min;
 	} rows[] = {
-		{ "tokens_per_state", &group->tokens_per_state, -1 },
 		{ "total_kv_heads",   &group->total_heads,       1 },
 		{ "head_start",       &group->head_start,        0 },
 		{ "replicas",         &group->replication,       1 },
@@ -230,12 +258,7 @@ static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_js
 		if (status)
 			return status;
 	}
-	if (group->tokens_per_state == 0 &&
-	    json_object_get(in->object, "tokens_per_state"))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: tokens_per_state is 0, expected -1, 1 or more",
-				in->name);
-	return KVT_OK;
+	return take_tokens_per_slot(group, in);
 }
 
 /* ---- components of the content ------------------------------------------ */

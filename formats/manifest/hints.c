@@ -63,14 +63,14 @@ static enum kvt_status hint_sizes(struct kvt_group *group,
 		{ "--blocks",   KVT_AXIS_B, hints->blocks },
 		{ "--heads",    KVT_AXIS_H, hints->heads },
 		{ "--head-dim", KVT_AXIS_D, hints->head_dim },
-		{ "--content",  KVT_AXIS_D, hints->content },
+		{ "--content-size",  KVT_AXIS_D, hints->content },
 	};
 	int64_t *block_size = &group->block_size;
 	enum kvt_status status;
 
 	if (hints->head_dim && hints->content)
 		return kvt_fail(err, KVT_USAGE,
-				"content is a key and a value of --head-dim elements, or opaque with --content, not both");
+				"content is a key and a value of --head-dim elements, or opaque with --content-size, not both");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].n &&
 		    (status = kvt_manifest_extent(group, rows[i].axis, rows[i].n,
@@ -79,7 +79,7 @@ static enum kvt_status hint_sizes(struct kvt_group *group,
 			return status;
 	if ((hints->head_dim || hints->content) &&
 	    (status = kvt_manifest_extent(group, KVT_AXIS_K, hints->content ? 1 : 2,
-					  hints->content ? "--content" : "--head-dim",
+					  hints->content ? "--content-size" : "--head-dim",
 					  name, err)))
 		return status;
 	if (hints->block_size && *block_size > 0 && *block_size != hints->block_size)

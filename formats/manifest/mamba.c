@@ -175,7 +175,7 @@ enum kvt_status kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_js
 		struct kvt_json sizes;
 
 		group->shape.n[KVT_AXIS_K] = 1;
-		group->tokens_per_state = -1;
+		group->tokens_per_slot = -1;
 		if ((status = kvt_json_object(&sizes, in, "sizes")) ||
 		    (status = kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes,
 						       "layers")) ||

@@ -76,7 +76,7 @@ kvt_manifest_add_component(struct kvt_group *group, const char *name,
 
 /* Sizes and type that follow from a content type, where no others were given. */
 void kvt_content_defaults(struct kvt_group *group);
-/* Makes one state of a block whose rows lie in planes, if it is not one yet. */
+/* Makes one slot of a block whose rows lie in planes, if it is not one yet. */
 KVT_MUST_CHECK enum kvt_status
 kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *err);
 

@@ -236,7 +236,7 @@ static enum kvt_status take_holes(struct kvt_snapshot *out, int g,
 	struct kvt_json holes;
 	enum kvt_status status = kvt_json_object(&holes, &object, "holes");
 
-	if (!status && !holes.object && out->group[g].tokens_per_state >= 0)
+	if (!status && !holes.object && out->group[g].tokens_per_slot >= 0)
 		status = kvt_json_object(&holes, in, "holes");
 	for (int64_t r = 0; !status && r < out->nrequests; r++)
 		status = take_holes_of(&out->request[r], g, &holes);
@@ -335,7 +335,7 @@ static enum kvt_status take_interval(struct kvt_snapshot *out,
 		interval = n ? n : interval;
 	}
 	for (int g = 0; g < out->ngroups; g++)
-		if (out->group[g].tokens_per_state == -1 && out->group[g].block_size < 0)
+		if (out->group[g].tokens_per_slot == -1 && out->group[g].block_size < 0)
 			out->group[g].block_size = interval;
 	return status;
 }

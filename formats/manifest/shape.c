@@ -164,22 +164,56 @@ static void list_presets(char *list, size_t size, const struct kvt_group *group,
 	}
 }
 
+/* "--layout, --dtype and --heads" of what is not known yet. */
+static void list_missing(char *list, size_t size, const struct kvt_group *group,
+			 const struct kvt_array *array)
+{
+	const struct {
+		const char *option;
+		bool open;
+	} rows[] = {
+		{ "--layout", true },
+		{ "--dtype", !group->dtype && !array->dtype },
+		{ "--layers", !array->rank && group->shape.n[KVT_AXIS_L] < 0 },
+		{ "--block-size", !array->rank && group->block_size < 0 },
+		{ "--heads", !array->rank && group->shape.n[KVT_AXIS_H] < 0 },
+		{ "--head-dim", !array->rank && group->shape.n[KVT_AXIS_D] < 0 },
+	};
+	size_t used = 0;
+	int left = 0;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		left += rows[i].open;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && used < size; i++)
+		if (rows[i].open)
+			used += (size_t)snprintf(list + used, size - used, "%s%s",
+						 rows[i].option, --left > 1 ? ", " :
+						 left ? " and " : "");
+}
+
 enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
+	const struct kvt_group *group = &manifest->snapshot.group[0];
 	const char *aside = manifest->passed_over ?
 			    " (the one beside it is of another file)" : "";
-	char list[200];
+	char list[200], missing[100], elements[32] = "";
 
+	list_missing(missing, sizeof(missing), group, array);
 	if (!array->rank)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%.160s: nothing says how its %lld bytes are laid out; give --layout or --manifest%s",
-				array->name, LL(array->nbytes), aside);
-	list_presets(list, sizeof(list), &manifest->snapshot.group[0], array);
+				"%.160s: %lld bytes without a header, and no manifest%s; give %s, or --manifest; kvtool guess may find the layout",
+				array->name, LL(array->nbytes), aside, missing);
+	list_presets(list, sizeof(list), group, array);
+	if (array->dtype)
+		snprintf(elements, sizeof(elements), "%s, ", array->dtype->name);
+	else if (array->elem)
+		snprintf(elements, sizeof(elements), "%lld-byte elements, ",
+			 LL(array->elem));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.100s: shape %.60s fits %s; give --layout or --manifest%s",
-			array->name, print_shape(array->rank, array->shape).s,
-			list[0] ? list : "no layout with a name", aside);
+			"%.100s: an array of %s%.60s, and no manifest%s; the layout could be %s: give %s, or --manifest; kvtool guess may find the layout",
+			array->name, elements, print_shape(array->rank, array->shape).s,
+			aside, list[0] ? list : "none that has a name", missing);
 }
 
 /* ---- what is given ------------------------------------------------------- */

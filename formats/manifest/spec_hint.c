@@ -17,12 +17,12 @@ struct told {
 	struct kvt_spec spec;
 	struct kvt_shape shape;
 	int64_t block_size;		/* tokens; 0: the dump's, or none */
-	int64_t tokens_per_state;
+	int64_t tokens_per_slot;
 	int64_t page;			/* bytes of a block, if padded; else 0 */
 };
 
 /*
- * Where the states of a block are no runs, the block is one state here: nothing
+ * Where the slots of a block are no runs, the block is one slot here: nothing
  * can tear it apart.
  */
 static enum kvt_status take_planes(struct told *t, struct kvt_error *err)
@@ -43,12 +43,12 @@ static enum kvt_status take_planes(struct told *t, struct kvt_error *err)
 		t->shape.n[a] = 1;
 	t->shape.elem = 1;
 	t->shape.n[KVT_AXIS_D] = size.page;
-	t->tokens_per_state = t->block_size;
+	t->tokens_per_slot = t->block_size;
 	t->page = 0;
 	return KVT_OK;
 }
 
-/* Some make their own block size; else it is one that states fill. */
+/* Some make their own block size; else it is one that slots fill. */
 static enum kvt_status make_spec(struct told *t, struct kvt_rank rank,
 				 int64_t block_size, struct kvt_error *err)
 {
@@ -58,7 +58,7 @@ static enum kvt_status make_spec(struct told *t, struct kvt_rank rank,
 	if (!args.block_size)
 		args.block_size = block_size;
 	if (!kvt_spec_make(&t->spec, t->group.spec, &args, rank, NULL)) {
-		t->block_size = t->spec.tokens_per_state.num > 0 ? t->spec.block_size : 0;
+		t->block_size = t->spec.tokens_per_slot.num > 0 ? t->spec.block_size : 0;
 		return KVT_OK;
 	}
 	if (!args.block_size)
@@ -81,10 +81,10 @@ static enum kvt_status read_spec(struct told *out, const char *text,
 	    (status = make_spec(&t, rank, block_size, &why)) ||
 	    (status = kvt_spec_shape(&t.shape, &t.spec, 1, 1, &why)))
 		return kvt_fail(err, status, "--spec: %.400s", why.text);
-	if (t.spec.tokens_per_state.den != 1)
+	if (t.spec.tokens_per_slot.den != 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"--spec: a dump has no states of less than a token");
-	t.tokens_per_state = t.spec.tokens_per_state.num;
+				"--spec: a dump has no slots of less than a token");
+	t.tokens_per_slot = t.spec.tokens_per_slot.num;
 	if ((status = take_planes(&t, &why)))
 		return kvt_fail(err, status, "--spec: %.400s", why.text);
 	*out = t;
@@ -152,8 +152,8 @@ enum kvt_status kvt_manifest_spec(struct kvt_group *group,
 		group->kind = told.spec.kind;
 	if (!group->window)
 		group->window = told.spec.window;
-	if (!group->tokens_per_state)
-		group->tokens_per_state = told.tokens_per_state;
+	if (!group->tokens_per_slot)
+		group->tokens_per_slot = told.tokens_per_slot;
 	if (!group->page_bytes)
 		group->page_bytes = told.page;
 	if (!kvt_is_recurrent(told.spec.kind))
@@ -178,9 +178,9 @@ static bool agrees(const struct kvt_group *group, const struct told *told,
 	} rows[] = {
 		{ "layers", is[KVT_AXIS_L], told->group.layers },
 		{ "heads", is[KVT_AXIS_H], n[KVT_AXIS_H] },
-		{ "elements of a state", is[KVT_AXIS_K] * is[KVT_AXIS_D],
+		{ "elements of a slot", is[KVT_AXIS_K] * is[KVT_AXIS_D],
 		  n[KVT_AXIS_K] * n[KVT_AXIS_D] },
-		{ "states of a block", is[KVT_AXIS_S],
+		{ "slots of a block", is[KVT_AXIS_S],
 		  kvt_is_recurrent(told->spec.kind) ? n[KVT_AXIS_S] : 0 },
 		{ "tokens of a block", group->block_size, told->group.args.block_size },
 		{ "bytes of an element", group->shape.elem, told->group.args.elem },

@@ -57,8 +57,8 @@ static json_t *sizes_of(struct text *t, const struct kvt_group *group)
 	put_int(t, sizes, "num_blocks", n[KVT_AXIS_B]);
 	put_int(t, sizes, "block_size", group->block_size);
 	/* elsewhere it follows from the block size */
-	if (group->tokens_per_state < 1)
-		put_int(t, sizes, "states", n[KVT_AXIS_S]);
+	if (group->tokens_per_slot < 1)
+		put_int(t, sizes, "slots", n[KVT_AXIS_S]);
 	put_int(t, sizes, "num_kv_heads", n[KVT_AXIS_H]);
 	put_int(t, sizes, n[KVT_AXIS_K] == 2 ? "head_dim" : "content", n[KVT_AXIS_D]);
 	return sizes;
@@ -146,7 +146,7 @@ static void put_group(struct text *t, json_t *out, const struct kvt_group *group
 	if (group->content.type)
 		put_string(t, out, "content_type", kvt_content_name(&group->content).s);
 	put(t, out, "sizes", sizes_of(t, group));
-	put_int(t, out, "tokens_per_state", group->tokens_per_state);
+	put_int(t, out, "tokens_per_slot", group->tokens_per_slot);
 	put_int(t, out, "total_kv_heads", group->total_heads);
 	put_int(t, out, "head_start", group->head_start);
 	put_int(t, out, "head_count", group->shape.n[KVT_AXIS_H]);

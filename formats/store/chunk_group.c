@@ -102,9 +102,9 @@ enum kvt_status kvt_chunks_said(struct kvt_group *group, int64_t layers,
 		{ "--layout", !has_layout },
 		{ "--dtype", !group->dtype },
 		{ "--layers", layered && layers < 0 && !h->layers },
-		{ "--content", latent && !h->content },
+		{ "--content-size", latent && !h->content },
 		{ "--heads", !latent && !h->heads },
-		{ "--head-dim (or --content, for MLA)", !latent && !h->head_dim },
+		{ "--head-dim (or --content-size, for MLA)", !latent && !h->head_dim },
 	};
 	char list[128] = "";
 	size_t used = 0;
@@ -158,7 +158,7 @@ enum kvt_status kvt_chunks_finish(struct kvt_group *group,
 	rest.blocks = rest.block_size = 0;
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_B] = group->shape.n[KVT_AXIS_S] = 1;
-	group->tokens_per_state = 1;
+	group->tokens_per_slot = 1;
 	if (group->kind == KVT_NKINDS && group->shape.n[KVT_AXIS_K] == 2)
 		group->kind = KVT_FULL_ATTENTION;
 	if ((status = kvt_shape_nbytes(&known.nbytes, &group->shape, err)))

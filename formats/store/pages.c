@@ -40,7 +40,7 @@ static void look_for(struct missing *m, const struct kvt_group *group, bool has_
 		{ "--blocks",     n[KVT_AXIS_B] < 0 },
 		{ "--block-size", n[KVT_AXIS_S] < 0 && group->block_size < 0 },
 		{ "--heads",      n[KVT_AXIS_H] < 0 && !opaque },
-		{ opaque ? "--content" : "--head-dim", n[KVT_AXIS_D] < 0 },
+		{ opaque ? "--content-size" : "--head-dim", n[KVT_AXIS_D] < 0 },
 	};
 
 	if (!has_layout)
@@ -76,7 +76,7 @@ static enum kvt_status given_bytes(int64_t *out, const struct kvt_group *group,
 				   struct kvt_error *err)
 {
 	struct kvt_shape shape = group->shape;
-	int64_t tokens = group->tokens_per_state > 1 ? group->tokens_per_state : 1;
+	int64_t tokens = group->tokens_per_slot > 1 ? group->tokens_per_slot : 1;
 
 	if (shape.n[KVT_AXIS_S] < 0)
 		shape.n[KVT_AXIS_S] = group->block_size / tokens;
@@ -232,7 +232,7 @@ static bool joins_tokens(const struct kvt_layout *layout)
 	return layout->nplanes > 0;
 }
 
-/* All tokens as blocks of one state: their strides are those of the array. */
+/* All tokens as blocks of one slot: their strides are those of the array. */
 static enum kvt_status token_views(struct kvt_views *out, const struct kvt_group *group,
 				   const struct kvt_box *where, int64_t tokens,
 				   struct kvt_error *err)
@@ -291,9 +291,9 @@ enum kvt_status kvt_pages_place_tokens(struct kvt_reader *reader, int g, int fil
 				       int64_t offset, struct kvt_error *err)
 {
 	const struct kvt_group *group = &reader->leaf.snapshot.group[g];
-	int64_t states = group->shape.n[KVT_AXIS_S];
-	int64_t full = states > 0 ? tokens / states : 0;
-	int64_t rest = states > 0 ? tokens % states : 0;
+	int64_t slots = group->shape.n[KVT_AXIS_S];
+	int64_t full = slots > 0 ? tokens / slots : 0;
+	int64_t rest = slots > 0 ? tokens % slots : 0;
 	struct kvt_piece zeros = { .file = -1 };
 	struct kvt_box box = *where;
 	struct kvt_views views;
@@ -310,7 +310,7 @@ enum kvt_status kvt_pages_place_tokens(struct kvt_reader *reader, int g, int fil
 	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + 1;
 	zeros.box = box;
 	box.end[KVT_AXIS_S] = zeros.box.begin[KVT_AXIS_S] = rest;
-	if ((status = add_tokens(reader, g, file, &box, &views, full * states, offset,
+	if ((status = add_tokens(reader, g, file, &box, &views, full * slots, offset,
 				 err)))
 		return status;
 	return kvt_flat_add(&reader->flat[g], &zeros, err);

@@ -70,7 +70,7 @@ kvt_pages_place(struct kvt_reader *reader, int group, int file,
 /*
  * The same for 'tokens' tokens in order, all layers of 'box': the array has one
  * axis of tokens where the layout has B S.  They fill blocks from 'block' on;
- * the states of a last one that is not full read as zeros.
+ * the slots of a last one that is not full read as zeros.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_pages_add_tokens(struct kvt_reader *reader, int group, int file, int64_t block,
@@ -95,7 +95,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_pages_expect(const struct kvt_file *file, int64_t skip, int64_t nbytes,
 		 int64_t pad, struct kvt_error *err);
 
-/* Only the first 'n' states of a block hold a live token; all do until then. */
+/* Only the first 'n' slots of a block hold a live token; all do until then. */
 KVT_MUST_CHECK enum kvt_status
 kvt_pages_valid(struct kvt_group *group, int64_t block, int64_t n,
 		struct kvt_error *err);

@@ -70,7 +70,7 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 		return status;
 	group->kind = l->held.sliding ? KVT_SLIDING_WINDOW : KVT_FULL_ATTENTION;
 	group->window = l->held.sliding ? l->held.window : 0;
-	group->tokens_per_state = 1;
+	group->tokens_per_slot = 1;
 	group->shape.n[KVT_AXIS_L] = 0;
 	group->shape.n[KVT_AXIS_S] = group->block_size;
 	group->shape.n[KVT_AXIS_H] = keys_of(l)->shape[CACHE_HEADS];

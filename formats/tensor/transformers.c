@@ -39,7 +39,7 @@ static enum kvt_status read_tensors(struct cache_opening *o)
 /* Where the tokens of a row stand in the blocks of a group. */
 struct span {
 	int64_t block;			/* the first one of the group for this row */
-	int64_t skip;			/* states of it before the first token */
+	int64_t skip;			/* slots of it before the first token */
 	int64_t slot, count;		/* of the tokens */
 };
 

@@ -209,7 +209,7 @@ static enum kvt_status take_blocks(struct kvt_connector *o, struct kvt_group *gr
 	group->shape.n[KVT_AXIS_L] = o->layers.count;
 	group->shape.n[KVT_AXIS_S] = o->block_size;
 	group->block_size = o->block_size;
-	group->tokens_per_state = 1;
+	group->tokens_per_slot = 1;
 	return KVT_OK;
 }
 

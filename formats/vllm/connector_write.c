@@ -87,9 +87,9 @@ static enum kvt_status check(struct writing *w)
 	if (!w->generation)
 		return kvt_fail(w->err, KVT_USAGE,
 				"give the folder's generation as format: vllm-2025, vllm-2026-05, vllm-2026-07 or vllm-mla");
-	if (s->ngroups != 1 || s->group[0].tokens_per_state != 1)
+	if (s->ngroups != 1 || s->group[0].tokens_per_slot != 1)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"%s holds one group with a state for each token", format);
+				"%s holds one group with a slot for each token", format);
 	mla = w->generation->rank == 2;
 	if (mla != (s->group[0].shape.n[KVT_AXIS_K] == 1) ||
 	    (mla && s->group[0].shape.n[KVT_AXIS_H] != 1))

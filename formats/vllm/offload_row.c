@@ -68,7 +68,7 @@ enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_err
 }
 
 /*
- * Families of layouts, by the order of states and heads in a page: only pages that
+ * Families of layouts, by the order of slots and heads in a page: only pages that
  * are one run can be canonical, wherever their layout has layers and blocks.
  */
 enum kvt_status kvt_offload_check_canonical(const char *said,

@@ -36,8 +36,8 @@ static enum kvt_status no_memory(const struct writing *w)
 
 /* ---- the config --------------------------------------------------------- */
 
-/* Slots of the file that a name stands in: "HASH:3" is in one of at least 4. */
-static int64_t slot_of(const char *name, size_t *length)
+/* Which block of its file a name means: "HASH:3" is the fourth of at least 4. */
+static int64_t number_of(const char *name, size_t *length)
 {
 	const char *colon = strchr(name, ':');
 	size_t n = colon ? strspn(colon + 1, "0123456789") : 0;
@@ -48,17 +48,17 @@ static int64_t slot_of(const char *name, size_t *length)
 	return n && n < 8 && !colon[1 + n] ? strtoll(colon + 1, NULL, 10) : -1;
 }
 
-static int64_t most_slots(const struct kvt_snapshot *s)
+static int64_t most_blocks(const struct kvt_snapshot *s)
 {
 	int64_t most = 1;
 	size_t n;
 
 	for (int g = 0; g < s->ngroups; g++)
 		for (int64_t b = 0; b < s->group[g].shape.n[KVT_AXIS_B]; b++) {
-			int64_t slot = slot_of(s->group[g].block_names[b], &n);
+			int64_t number = number_of(s->group[g].block_names[b], &n);
 
-			if (slot >= most)
-				most = slot + 1;
+			if (number >= most)
+				most = number + 1;
 		}
 	return most;
 }
@@ -165,7 +165,7 @@ static bool set_resized(struct writing *w, const json_t *list)
 	json_int_t all = 0;
 
 	w->row.page = 0;
-	w->per_file = most_slots(&w->writer->head.snapshot);
+	w->per_file = most_blocks(&w->writer->head.snapshot);
 	for (size_t i = 0; i < json_array_size(list); i++)
 		for (json_int_t n = size_in(w, list, i), rest; n; n = rest) {
 			rest = all % n;
@@ -236,7 +236,7 @@ static enum kvt_status make_config(struct writing *w)
 	else if (!s->model)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"an offload tree is called after the model, and this dump names none");
-	else if (w->per_file = most_slots(s), !new_config(w) ||
+	else if (w->per_file = most_blocks(s), !new_config(w) ||
 		 (w->rows && !set_agnostic(w)))
 		return no_memory(w);
 	return status ? status : set_config(w);
@@ -409,32 +409,32 @@ static enum kvt_status bad_names(const struct writing *w, const struct kvt_group
 {
 	return kvt_fail(w->err, KVT_UNSUPPORTED,
 			"group %s: block %llu is called '%.80s', expected the hash of its file "
-			"and, in files of several blocks, :SLOT up to %lld%s",
+			"and, in files of several blocks, :NUMBER up to %lld%s",
 			group->id, (unsigned long long)kvt_block_id(group, block),
 			group->block_names[block],
 			(long long)w->per_file - 1,
 			w->rows && w->per_file > 1 ? ", all of them" : "");
 }
 
-/* Blocks from 'first' on that share a file: they end with its last slot. */
+/* Blocks from 'first' on that share a file: they end with its last block. */
 static enum kvt_status count_run(const struct writing *w, const struct kvt_group *group,
 				 int64_t first, int64_t *out)
 {
 	char *const *names = group->block_names;
 	size_t length, next;
-	int64_t slot = slot_of(names[first], &length), n = 1;
+	int64_t number = number_of(names[first], &length), n = 1;
 
 	if (w->per_file == 1)
-		slot = strchr(names[first], ':') ? -1 : 0;
+		number = strchr(names[first], ':') ? -1 : 0;
 	else if (!strchr(names[first], ':'))
-		slot = -1;
-	*out = w->per_file - slot;
+		number = -1;
+	*out = w->per_file - number;
 	/* vLLM stores no part of a row */
-	if (slot < 0 || *out < 1 || (w->rows && slot) ||
+	if (number < 0 || *out < 1 || (w->rows && number) ||
 	    first + *out > group->shape.n[KVT_AXIS_B])
 		return bad_names(w, group, first);
 	for (; n < *out; n++)
-		if (slot_of(names[first + n], &next) != slot + n || next != length ||
+		if (number_of(names[first + n], &next) != number + n || next != length ||
 		    strncmp(names[first], names[first + n], length))
 			return bad_names(w, group, first + n);
 	return KVT_OK;

@@ -2,6 +2,7 @@
 /* nearest.c - which word was meant: edit distance with swaps */
 #include "lib/base/nearest.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <string.h>
 
@@ -12,6 +13,12 @@ static int least(int a, int b, int c)
 	int ab = a < b ? a : b;
 
 	return ab < c ? ab : c;
+}
+
+/* Case and the kind of dash are no mistake. */
+static int fold(char c)
+{
+	return c == '_' ? '-' : tolower((unsigned char)c);
 }
 
 /* Insertions, deletions, replacements and swaps of neighbours, 1 each. */
@@ -29,9 +36,9 @@ static int distance(const char *a, const char *b)
 		row[0] = i;
 		for (int j = 1; j <= nb; j++) {
 			row[j] = least(above[j] + 1, row[j - 1] + 1,
-				       above[j - 1] + (a[i - 1] != b[j - 1]));
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-			    a[i - 2] == b[j - 1] && before[j - 2] + 1 < row[j])
+				       above[j - 1] + (fold(a[i - 1]) != fold(b[j - 1])));
+			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
+			    fold(a[i - 2]) == fold(b[j - 1]) && before[j - 2] + 1 < row[j])
 				row[j] = before[j - 2] + 1;
 		}
 		spare = before;

@@ -7,11 +7,11 @@
 /* ---- steps of a copy ---------------------------------------------------- */
 
 /*
- * Each step is put into its stream and begins when the slot's step before it has
- * ended.  What other slots have put into the streams meanwhile does no harm: an
+ * Each step is put into its stream and begins when the set's step before it has
+ * ended.  What other sets have put into the streams meanwhile does no harm: an
  * event then comes a little later.
  */
-static enum kvt_status upload(struct kvt_device_pool *d, struct slot *s, int area,
+static enum kvt_status upload(struct kvt_device_pool *d, struct buffer_set *s, int area,
 			      const uint8_t *host, int64_t nbytes, struct kvt_error *err)
 {
 	enum kvt_status status = kvt_device_copy_in(d->gpu, s->area[area], host, nbytes,
@@ -25,7 +25,7 @@ static enum kvt_status upload(struct kvt_device_pool *d, struct slot *s, int are
 					    err);
 }
 
-static enum kvt_status launch(struct kvt_device_pool *d, struct slot *s, void *dst,
+static enum kvt_status launch(struct kvt_device_pool *d, struct buffer_set *s, void *dst,
 			      const void *src, const struct kvt_plan *plan,
 			      struct kvt_error *err)
 {
@@ -41,10 +41,10 @@ static enum kvt_status launch(struct kvt_device_pool *d, struct slot *s, void *d
 }
 
 /*
- * And waits for it: then all of the slot's work is done.  Where no plan was run the
+ * And waits for it: then all of the set's work is done.  Where no plan was run the
  * upload is all that there was.
  */
-static enum kvt_status download(struct kvt_device_pool *d, struct slot *s, int area,
+static enum kvt_status download(struct kvt_device_pool *d, struct buffer_set *s, int area,
 				uint8_t *host, int64_t nbytes, struct kvt_error *err)
 {
 	enum kvt_status status;
@@ -92,7 +92,7 @@ static void span_of(int64_t span[2], const struct kvt_plans *plans)
 	span[0] -= span[0] % 256;
 }
 
-static bool is_held(const struct slot *s, const uint8_t *src, int64_t end)
+static bool is_held(const struct buffer_set *s, const uint8_t *src, int64_t end)
 {
 	return s && src == s->held && end <= s->held_bytes;
 }
@@ -106,9 +106,10 @@ static int64_t plans_nbytes(const struct kvt_plans *plans)
 	return nbytes;
 }
 
-static enum kvt_status run_on(struct kvt_device_pool *d, struct slot *s, uint8_t *dst,
-			      int64_t nbytes, const uint8_t *src, const int64_t span[2],
-			      const struct kvt_plans *plans, struct kvt_error *err)
+static enum kvt_status run_on(struct kvt_device_pool *d, struct buffer_set *s,
+			      uint8_t *dst, int64_t nbytes, const uint8_t *src,
+			      const int64_t span[2], const struct kvt_plans *plans,
+			      struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	uint8_t *from;
@@ -132,7 +133,7 @@ static enum kvt_status run_on(struct kvt_device_pool *d, struct slot *s, uint8_t
 
 /* Is it worth the way, and is there room? */
 static bool goes_over(int64_t span[2], const struct kvt_device_pool *d,
-		      const struct slot *s,
+		      const struct buffer_set *s,
 		      int64_t nbytes, const uint8_t *src, const struct kvt_plans *plans)
 {
 	const int64_t moved = plans_nbytes(plans);
@@ -148,18 +149,18 @@ enum kvt_status plans_run(struct kvt_worker *worker, uint8_t *dst, int64_t nbyte
 			  struct kvt_error *err)
 {
 	struct kvt_device_pool *d = worker ? worker->device : NULL;
-	struct slot *s;
+	struct buffer_set *s;
 	enum kvt_status status;
 	int64_t span[2];
 
-	if (!d || !goes_over(span, d, worker->slot, nbytes, src, plans)) {
+	if (!d || !goes_over(span, d, worker->set, nbytes, src, plans)) {
 		kvt_cpu_copy_all(dst, src, plans);
 		return KVT_OK;
 	}
-	s = worker->slot ? worker->slot : slot_take(d);
+	s = worker->set ? worker->set : set_take(d);
 	status = run_on(d, s, dst, nbytes, src, span, plans, err);
-	if (!worker->slot)
-		slot_give(d, s);
+	if (!worker->set)
+		set_give(d, s);
 	return status;
 }
 
@@ -173,10 +174,10 @@ enum kvt_status device_hold(struct kvt_worker *worker, const uint8_t *src, int64
 
 	if (!device_pool_works(d) || nbytes > d->room)
 		return KVT_OK;
-	worker->slot = slot_take(d);
-	worker->slot->held = src;
-	worker->slot->held_bytes = nbytes;
-	status = drain(d, upload(d, worker->slot, KEPT, src, nbytes, err));
+	worker->set = set_take(d);
+	worker->set->held = src;
+	worker->set->held_bytes = nbytes;
+	status = drain(d, upload(d, worker->set, KEPT, src, nbytes, err));
 	if (status)
 		device_drop(worker);
 	return status;
@@ -184,9 +185,9 @@ enum kvt_status device_hold(struct kvt_worker *worker, const uint8_t *src, int64
 
 void device_drop(struct kvt_worker *worker)
 {
-	if (worker->slot)
-		slot_give(worker->device, worker->slot);
-	worker->slot = NULL;
+	if (worker->set)
+		set_give(worker->device, worker->set);
+	worker->set = NULL;
 }
 
 /* ---- many sources for a destination ------------------------------------- */
@@ -197,21 +198,21 @@ enum kvt_status device_begin(struct kvt_worker *worker, const uint8_t *dst,
 {
 	struct kvt_device_pool *d = worker->device;
 
-	worker->slot = slot_take(d);
-	return upload(d, worker->slot, KEPT, dst, nbytes, err);
+	worker->set = set_take(d);
+	return upload(d, worker->set, KEPT, dst, nbytes, err);
 }
 
 enum kvt_status device_source(struct kvt_worker *worker, const uint8_t *src,
 			      int64_t nbytes,
 			      struct kvt_error *err)
 {
-	return upload(worker->device, worker->slot, FROM, src, nbytes, err);
+	return upload(worker->device, worker->set, FROM, src, nbytes, err);
 }
 
 enum kvt_status device_plan(struct kvt_worker *worker, const struct kvt_plan *plan,
 			    struct kvt_error *err)
 {
-	struct slot *s = worker->slot;
+	struct buffer_set *s = worker->set;
 
 	return launch(worker->device, s, s->area[KEPT], s->area[FROM], plan, err);
 }
@@ -219,7 +220,7 @@ enum kvt_status device_plan(struct kvt_worker *worker, const struct kvt_plan *pl
 enum kvt_status device_source_done(struct kvt_worker *worker, struct kvt_error *err)
 {
 	struct kvt_device_pool *d = worker->device;
-	struct slot *s = worker->slot;
+	struct buffer_set *s = worker->set;
 	enum kvt_status status;
 
 	/* there may have been no plan for it */
@@ -233,7 +234,7 @@ enum kvt_status device_end(struct kvt_worker *worker, uint8_t *dst, int64_t nbyt
 	struct kvt_device_pool *d = worker->device;
 
 	if (!status)
-		status = download(d, worker->slot, KEPT, dst, nbytes, err);
+		status = download(d, worker->set, KEPT, dst, nbytes, err);
 	drain(d, status);
 	device_drop(worker);
 	return status;

@@ -3,7 +3,7 @@
  * device.h - plans of the pipeline on a GPU, in place of the CPU (--device)
  *
  * A box or tile goes over: its source through one stream into the device, permuted
- * there on a second, back through a third.  Threads take a slot of device memory
+ * there on a second, back through a third.  Threads take a set of device memory
  * each, so that while one waits for its kernel the others load and unload.  Small
  * pieces of a box are put together by the CPU: all of the box would cross the host's
  * link for each.
@@ -37,7 +37,7 @@ struct kvt_device *device_pool_gpu(const struct kvt_device_pool *device);
 bool device_pool_works(const struct kvt_device_pool *device);
 
 /*
- * Slots for 'n' threads whose buffers have 'room' bytes at most; fewer slots, but
+ * Sets for 'n' threads whose buffers have 'room' bytes at most; fewer sets, but
  * one, if its memory does not hold more.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -67,7 +67,7 @@ plans_run(struct kvt_worker *worker, uint8_t *dst, int64_t nbytes, const uint8_t
 /*
  * Until device_drop() what plans_run() reads of these bytes is on the device
  * already: a box from which many tiles are made.  No waiting for another worker
- * in between, for the slot that he may need is held.
+ * in between, for the set that he may need is held.
  */
 KVT_MUST_CHECK enum kvt_status
 device_hold(struct kvt_worker *worker, const uint8_t *src, int64_t nbytes,

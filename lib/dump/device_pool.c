@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_pool.c - opening a GPU, and slots of its memory for the workers of a pipeline */
+/* device_pool.c - opening a GPU, and sets of its memory for the workers of a pipeline */
 #include "lib/dump/device_pool.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ enum kvt_status kvt_device_pool_new(struct kvt_device_pool **out, const char *sp
 	return status;
 }
 
-static void free_slot(struct kvt_device_pool *d, struct slot *s)
+static void free_set(struct kvt_device_pool *d, struct buffer_set *s)
 {
 	for (int i = 0; i < NAREAS; i++)
 		kvt_device_free(d->gpu, s->area[i]);
@@ -80,10 +80,10 @@ static void free_slot(struct kvt_device_pool *d, struct slot *s)
 	memset(s, 0, sizeof(*s));
 }
 
-static void free_slots(struct kvt_device_pool *d)
+static void free_sets(struct kvt_device_pool *d)
 {
-	while (d->nslots)
-		free_slot(d, &d->slot[--d->nslots]);
+	while (d->nsets)
+		free_set(d, &d->set[--d->nsets]);
 	d->free = NULL;
 }
 
@@ -91,7 +91,7 @@ void kvt_device_pool_free(struct kvt_device_pool *d)
 {
 	if (!d)
 		return;
-	free_slots(d);
+	free_sets(d);
 	for (int i = 0; i < NSTREAMS; i++)
 		kvt_device_stream_free(d->gpu, d->stream[i]);
 	kvt_device_close(d->gpu);
@@ -125,15 +125,15 @@ bool device_pool_gives_up(struct kvt_device_pool *d, const struct kvt_error *why
 	if (!d->automatic)
 		return false;
 	say_no_gpu(d, why);
-	free_slots(d);
+	free_sets(d);
 	d->gone = true;
 	return true;
 }
 
 /* ---- memory ------------------------------------------------------------- */
 
-static enum kvt_status make_slot(struct kvt_device_pool *d, struct slot *s,
-				 struct kvt_error *err)
+static enum kvt_status make_set(struct kvt_device_pool *d, struct buffer_set *s,
+				struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -150,22 +150,22 @@ enum kvt_status device_pool_reserve(struct kvt_device_pool *d, int n, int64_t ro
 	enum kvt_status status;
 	struct kvt_error why;
 
-	if (room < 1 || (n <= d->nslots && room <= d->room))
+	if (room < 1 || (n <= d->nsets && room <= d->room))
 		return KVT_OK;
-	free_slots(d);
+	free_sets(d);
 	d->room = room;
-	if ((status = make_slot(d, &d->slot[0], err))) {
-		free_slot(d, &d->slot[0]);
+	if ((status = make_set(d, &d->set[0], err))) {
+		free_set(d, &d->set[0]);
 		return unusable(status);
 	}
-	for (d->nslots = 1; d->nslots < n && d->nslots < MOST_SLOTS; d->nslots++)
-		if (make_slot(d, &d->slot[d->nslots], &why)) {
-			free_slot(d, &d->slot[d->nslots]);
+	for (d->nsets = 1; d->nsets < n && d->nsets < MOST_SETS; d->nsets++)
+		if (make_set(d, &d->set[d->nsets], &why)) {
+			free_set(d, &d->set[d->nsets]);
 			break;
 		}
-	for (int i = 0; i < d->nslots; i++) {
-		d->slot[i].next = d->free;
-		d->free = &d->slot[i];
+	for (int i = 0; i < d->nsets; i++) {
+		d->set[i].next = d->free;
+		d->free = &d->set[i];
 	}
 	return KVT_OK;
 }
@@ -186,9 +186,9 @@ void device_pool_unpin(struct kvt_device_pool *d, uint8_t *bytes)
 	kvt_device_pinned_free(d->gpu, bytes);
 }
 
-struct slot *slot_take(struct kvt_device_pool *d)
+struct buffer_set *set_take(struct kvt_device_pool *d)
 {
-	struct slot *s;
+	struct buffer_set *s;
 
 	pthread_mutex_lock(&d->lock);
 	while (!d->free)
@@ -199,7 +199,7 @@ struct slot *slot_take(struct kvt_device_pool *d)
 	return s;
 }
 
-void slot_give(struct kvt_device_pool *d, struct slot *s)
+void set_give(struct kvt_device_pool *d, struct buffer_set *s)
 {
 	s->held = NULL;
 	pthread_mutex_lock(&d->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device_pool.h - what device.c and device_copy.c share */
-#ifndef KVTOOL_DEVICE_SLOTS_H
-#define KVTOOL_DEVICE_SLOTS_H
+#ifndef KVTOOL_DEVICE_POOL_H
+#define KVTOOL_DEVICE_POOL_H
 
 #include "lib/dump/device.h"
 #include "lib/kvt/device.h"
@@ -12,20 +12,20 @@
 enum { UPLOAD, KERNEL, DOWNLOAD, NSTREAMS };
 
 /*
- * Memory of a slot: what a copy reads, what it writes, and what stays from one
+ * Memory of a set: what a copy reads, what it writes, and what stays from one
  * copy to the next.
  */
 enum { FROM, TO, KEPT, NAREAS };
 
-struct slot {
-	struct slot *next;		/* in the list of free ones */
+struct buffer_set {
+	struct buffer_set *next;	/* in the list of free ones */
 	void *area[NAREAS];
-	void *after[NSTREAMS];		/* events: what this slot had done there */
+	void *after[NSTREAMS];		/* events: what this set had done there */
 	const uint8_t *held;		/* the host's bytes that KEPT has; or NULL */
 	int64_t held_bytes;
 };
 
-enum { MOST_SLOTS = 64 };
+enum { MOST_SETS = 64 };
 
 struct kvt_device_pool {
 	struct kvt_device *gpu;
@@ -34,16 +34,16 @@ struct kvt_device_pool {
 	bool automatic, gone;
 	void *stream[NSTREAMS];
 	int64_t room;			/* of an area */
-	int nslots;
-	struct slot slot[MOST_SLOTS];
+	int nsets;
+	struct buffer_set set[MOST_SETS];
 	pthread_mutex_t lock;		/* of what follows */
 	pthread_cond_t given;
-	struct slot *free;
+	struct buffer_set *free;
 	int64_t nbytes;
 };
 
 /* Waits until one is free. */
-struct slot *slot_take(struct kvt_device_pool *device);
-void slot_give(struct kvt_device_pool *device, struct slot *slot);
+struct buffer_set *set_take(struct kvt_device_pool *device);
+void set_give(struct kvt_device_pool *device, struct buffer_set *set);
 
 #endif

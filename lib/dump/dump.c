@@ -135,7 +135,7 @@ static bool move_into(int64_t *index, const struct kvt_segment *segment, int n)
 	return false;
 }
 
-static bool move_states(int64_t there[KVT_NAXES], const struct map_part *part)
+static bool move_slots(int64_t there[KVT_NAXES], const struct map_part *part)
 {
 	const struct map_spans *spans = part->spans;
 	int64_t b = there[KVT_AXIS_B], s = there[KVT_AXIS_S];
@@ -151,7 +151,7 @@ static bool move_states(int64_t there[KVT_NAXES], const struct map_part *part)
 
 		if (inside >= 0 && inside < span->count) {
 			there[KVT_AXIS_B] = span->block;
-			there[KVT_AXIS_S] = span->state + inside;
+			there[KVT_AXIS_S] = span->slot + inside;
 			return true;
 		}
 	}
@@ -169,7 +169,7 @@ const struct kvt_dump *kvt_dump_trace(const struct kvt_dump *dump, int group,
 		if (!move_into(&there[KVT_AXIS_H], &part->heads, 1) ||
 		    !move_into(&there[KVT_AXIS_K], &part->kv, 1) ||
 		    !move_into(&there[KVT_AXIS_D], part->channels, part->nchannels) ||
-		    !move_states(there, part))
+		    !move_slots(there, part))
 			continue;
 		*leaf_group = part->group;
 		return part->leaf->self;

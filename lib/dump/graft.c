@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graft.c - a dump some of whose states are another dump's
+ * graft.c - a dump some of whose slots are another dump's
  *
- * What the donor gives of a group is a product: all layers, some states of blocks,
+ * What the donor gives of a group is a product: all layers, some slots of blocks,
  * and some heads or channels.  The base keeps the rest, which is at most two
- * products: the other states with all heads and channels, and the given states with
+ * products: the other slots with all heads and channels, and the given slots with
  * the heads or channels that the donor does not give.  So the parts stay disjoint,
  * and what is covered is never read.
  */
@@ -19,7 +19,7 @@ struct grafting {
 	int group;			/* of the base */
 	const struct kvt_graft *graft;
 	const struct kvt_group *base, *donor;
-	int64_t states;			/* of a block of the base */
+	int64_t slots;			/* of a block of the base */
 	struct map_span *span;		/* what is given, by block and place; owned */
 	int64_t *first;			/* [B + 1]; owned */
 };
@@ -33,14 +33,14 @@ static int64_t span_blocks(const struct kvt_block_span *s)
 
 static bool is_inside(const struct grafting *g, const struct kvt_block_span *s)
 {
-	int64_t n = span_blocks(s), count = s->nblocks > 0 ? g->states : s->count;
+	int64_t n = span_blocks(s), count = s->nblocks > 0 ? g->slots : s->count;
 	int64_t src = g->donor->shape.n[KVT_AXIS_S];
 
-	return s->src_block >= 0 && s->dst_block >= 0 && s->src_state >= 0 &&
-	       s->dst_state >= 0 && count > 0 &&
+	return s->src_block >= 0 && s->dst_block >= 0 && s->src_slot >= 0 &&
+	       s->dst_slot >= 0 && count > 0 &&
 	       s->src_block <= g->donor->shape.n[KVT_AXIS_B] - n &&
 	       s->dst_block <= g->base->shape.n[KVT_AXIS_B] - n &&
-	       s->src_state <= src - count && s->dst_state <= g->states - count;
+	       s->src_slot <= src - count && s->dst_slot <= g->slots - count;
 }
 
 static int by_at(const void *a, const void *b)
@@ -50,7 +50,7 @@ static int by_at(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Spans of one block: in order, and no state of it twice. */
+/* Spans of one block: in order, and no slot of it twice. */
 static enum kvt_status sort_block(const struct grafting *g, int64_t b,
 				  struct kvt_error *err)
 {
@@ -62,7 +62,7 @@ static enum kvt_status sort_block(const struct grafting *g, int64_t b,
 	for (int64_t i = 1; i < n; i++)
 		if (span[i].at < span[i - 1].at + span[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: state %u of block %llu comes twice",
+					"%s: slot %u of block %llu comes twice",
 					g->base->id, span[i].at,
 					(unsigned long long)kvt_block_id(g->base, b));
 	return KVT_OK;
@@ -82,8 +82,8 @@ static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 
 		if (!is_inside(g, s))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: states %lld of block %lld of the donor, for block %lld, are outside a pool",
-					g->base->id, (long long)s->src_state,
+					"%s: slots %lld of block %lld of the donor, for block %lld, are outside a pool",
+					g->base->id, (long long)s->src_slot,
 					(long long)s->src_block, (long long)s->dst_block);
 		for (int64_t b = 0; b < span_blocks(s); b++)
 			g->first[s->dst_block + b + 2]++;
@@ -97,12 +97,12 @@ static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 	next = g->first + 1;
 	for (int64_t i = 0; i < g->graft->nspans; i++) {
 		const struct kvt_block_span *s = &g->graft->span[i];
-		int64_t count = s->nblocks > 0 ? g->states : s->count;
+		int64_t count = s->nblocks > 0 ? g->slots : s->count;
 
 		for (int64_t b = 0; b < span_blocks(s); b++)
 			g->span[next[s->dst_block + b]++] = (struct map_span){
-				(uint32_t)(s->src_block + b), (uint32_t)s->src_state,
-				(uint32_t)s->dst_state, (uint32_t)count,
+				(uint32_t)(s->src_block + b), (uint32_t)s->src_slot,
+				(uint32_t)s->dst_slot, (uint32_t)count,
 			};
 	}
 	for (int64_t b = 0; !status && b < nblocks; b++)
@@ -137,13 +137,13 @@ static bool copy_spans(struct step_group *step, const struct grafting *g, bool i
 			step->span[i] = g->span[i];
 			if (identity) {
 				step->span[i].block = (uint32_t)b;
-				step->span[i].state = g->span[i].at;
+				step->span[i].slot = g->span[i].at;
 			}
 		}
 	return true;
 }
 
-/* All states that are not given. */
+/* All slots that are not given. */
 static bool other_spans(struct step_group *step, const struct grafting *g)
 {
 	int64_t nblocks = g->base->shape.n[KVT_AXIS_B], n = 0;
@@ -158,7 +158,7 @@ static bool other_spans(struct step_group *step, const struct grafting *g)
 
 		for (int64_t i = g->first[b]; i <= g->first[b + 1]; i++) {
 			uint32_t end = i < g->first[b + 1] ? g->span[i].at :
-							     (uint32_t)g->states;
+							     (uint32_t)g->slots;
 
 			if (at < end)
 				step->span[n++] = (struct map_span){ (uint32_t)b, at, at,
@@ -195,7 +195,7 @@ static int by_dst(const void *a, const void *b)
 	return x->dst < y->dst ? -1 : x->dst > y->dst;
 }
 
-/* What the donor gives, and what is left of the same states in between. */
+/* What the donor gives, and what is left of the same slots in between. */
 static enum kvt_status give(struct grafting *g, struct step_group *donor,
 			    struct step_group *rest, struct kvt_error *err)
 {
@@ -277,7 +277,7 @@ static enum kvt_status check_alike(const struct grafting *g, struct kvt_error *e
 }
 
 /* The product that a derivation begins with is what the base keeps whole. */
-static enum kvt_status graft_states(struct grafting *g, struct kvt_error *err)
+static enum kvt_status graft_slots(struct grafting *g, struct kvt_error *err)
 {
 	struct step_group *keep = &g->d->group[g->group], *rest, *donor;
 	enum kvt_status status;
@@ -312,8 +312,8 @@ static enum kvt_status graft_group(struct derivation *d, int group,
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: the donor has no group %d",
 				g.base->id, graft->from);
 	g.donor = &donor->group[graft->from];
-	g.states = g.base->shape.n[KVT_AXIS_S];
-	status = graft_states(&g, err);
+	g.slots = g.base->shape.n[KVT_AXIS_S];
+	status = graft_slots(&g, err);
 	free(g.first);
 	free(g.span);
 	/* the name of a block is of its content */

@@ -3,7 +3,7 @@
  * map.c - composing lists of parts
  *
  * See map.h for what a part is.  A step says for a group which product of layers,
- * blocks (or spans of states), heads, keys and values, and channels comes from which
+ * blocks (or spans of slots), heads, keys and values, and channels comes from which
  * source; here it meets the parts of the sources, so that the result names leaves
  * only.
  */
@@ -196,7 +196,7 @@ static bool push_through(struct map_spans *out, int64_t *room, int64_t *n,
 			 const struct map_span *span, const struct map_part *part)
 {
 	const struct map_spans *in = part->spans;
-	int64_t end = (int64_t)span->state + span->count;
+	int64_t end = (int64_t)span->slot + span->count;
 
 	if (!in) {
 		struct map_span to = *span;
@@ -207,13 +207,13 @@ static bool push_through(struct map_spans *out, int64_t *room, int64_t *n,
 	}
 	for (int64_t i = in->first[span->block]; i < in->first[span->block + 1]; i++) {
 		const struct map_span *s = &in->span[i];
-		int64_t b = s->at > span->state ? s->at : span->state;
+		int64_t b = s->at > span->slot ? s->at : span->slot;
 		int64_t e = (int64_t)s->at + s->count < end ? (int64_t)s->at + s->count :
 							      end;
 
 		if (b < e && !push_span(out, room, n, (struct map_span){
-				s->block, (uint32_t)(s->state + b - s->at),
-				(uint32_t)(span->at + b - span->state),
+				s->block, (uint32_t)(s->slot + b - s->at),
+				(uint32_t)(span->at + b - span->slot),
 				(uint32_t)(e - b) }))
 			return false;
 	}
@@ -229,7 +229,7 @@ static int64_t join_spans(struct map_span *span, int64_t n)
 		struct map_span *last = kept ? &span[kept - 1] : NULL;
 
 		if (last && last->block == span[i].block &&
-		    last->state + last->count == span[i].state &&
+		    last->slot + last->count == span[i].slot &&
 		    last->at + last->count == span[i].at)
 			last->count += span[i].count;
 		else
@@ -242,13 +242,13 @@ static bool compose_spans(struct map_spans **out, const struct composing *c,
 			  const struct map_part *part)
 {
 	int64_t nblocks = c->here->shape.n[KVT_AXIS_B];
-	int64_t states = c->here->shape.n[KVT_AXIS_S], n = 0, room = nblocks;
+	int64_t slots = c->here->shape.n[KVT_AXIS_S], n = 0, room = nblocks;
 
 	if (!(*out = spans_new(nblocks, room)))
 		return false;
 	for (int64_t b = 0; b < nblocks; b++) {
 		int64_t begin = n, block = c->spans ? 0 : list_at(c->blocks, b);
-		const struct map_span all = { (uint32_t)block, 0, 0, (uint32_t)states };
+		const struct map_span all = { (uint32_t)block, 0, 0, (uint32_t)slots };
 
 		for (int64_t i = c->spans ? c->spans->first[b] : 0;
 		     i < (c->spans ? c->spans->first[b + 1] : block >= 0); i++)
@@ -263,16 +263,16 @@ static bool compose_spans(struct map_spans **out, const struct composing *c,
 
 /* Spans that are whole blocks are a list of blocks; NULL if they are not. */
 static bool spans_to_blocks(struct map_list **out, const struct map_spans *spans,
-			    int64_t states, const struct kvt_group *there)
+			    int64_t slots, const struct kvt_group *there)
 {
 	*out = NULL;
-	if (there->shape.n[KVT_AXIS_S] != states)
+	if (there->shape.n[KVT_AXIS_S] != slots)
 		return true;
 	for (int64_t b = 0; b < spans->nblocks; b++) {
 		const struct map_span *s = &spans->span[spans->first[b]];
 		int64_t n = spans->first[b + 1] - spans->first[b];
 
-		if (n > 1 || (n && (s->state || s->at || s->count != states)))
+		if (n > 1 || (n && (s->slot || s->at || s->count != slots)))
 			return true;
 	}
 	if (!(*out = list_new(spans->nblocks)))
@@ -283,8 +283,8 @@ static bool spans_to_blocks(struct map_list **out, const struct map_spans *spans
 	return true;
 }
 
-static bool compose_states(struct map_part *out, const struct composing *c,
-			   const struct map_part *part)
+static bool compose_slots(struct map_part *out, const struct composing *c,
+			  const struct map_part *part)
 {
 	const struct kvt_group *there = part_group(part);
 
@@ -321,7 +321,7 @@ static bool compose_lists(struct map_part *out, struct composing *c,
 		struct map_part made = { .leaf = part->leaf, .group = part->group };
 
 		if (!compose_list(&made.layers, c->layers, part->layers) ||
-		    !compose_states(&made, c, part)) {
+		    !compose_slots(&made, c, part)) {
 			map_part_free(&made);
 			return false;
 		}

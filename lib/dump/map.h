@@ -4,9 +4,9 @@
  *
  * Element (l, b, s, h, k, d) of a group is, in the part that has it,
  *
- *	leaf[layer[l], block, state, h - heads.at + heads.from, ...]
+ *	leaf[layer[l], block, slot, h - heads.at + heads.from, ...]
  *
- * with (block, state) from blocks[b] and s, or from the spans of b.  Parts are
+ * with (block, slot) from blocks[b] and s, or from the spans of b.  Parts are
  * disjoint; what none has is zero.  A leaf as it is: one part with NULL lists.
  *
  * Parts are closed under composition.  Deriving D from M meets each part of D with
@@ -174,7 +174,7 @@ KVT_MUST_CHECK enum kvt_status
 leaf_load_tile(const struct kvt_leaf *leaf, int group, const int64_t begin[KVT_NAXES],
 	       struct kvt_stored *out, struct kvt_error *err);
 
-/* kvt_read() of a part that has spans: read_states.c. */
+/* kvt_read() of a part that has spans: read_slots.c. */
 KVT_MUST_CHECK enum kvt_status
 read_spans(struct kvt_worker *worker, const struct map_part *part,
 	   const struct placed *dst,

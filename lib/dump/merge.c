@@ -133,7 +133,7 @@ static enum kvt_status same_tables(const struct pair *p, const struct kvt_group 
 	for (int64_t i = 0; a->block_names && i < blocks; i++)
 		if (strcmp(a->block_names[i], b->block_names[i]))
 			return unlike(p, "names of blocks");
-	return same_table(p, "live states of blocks", a->block_valid, b->block_valid,
+	return same_table(p, "live slots of blocks", a->block_valid, b->block_valid,
 			  blocks, sizeof(*a->block_valid));
 }
 
@@ -145,7 +145,7 @@ static enum kvt_status same_group(struct pair p, const struct kvt_group *a,
 		int64_t a, b;
 	} rows[] = {
 		{ "block size", a->block_size, b->block_size },
-		{ "tokens per state", a->tokens_per_state, b->tokens_per_state },
+		{ "tokens per slot", a->tokens_per_slot, b->tokens_per_slot },
 		{ "number of heads in the model", a->total_heads, b->total_heads },
 		{ "window", a->window, b->window },
 		{ "retained tokens", a->retained, b->retained },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* needed.c - which states of a request are needed, by its table and its group's kind */
+/* needed.c - which slots of a request are needed, by its table and its group's kind */
 #include "lib/kvt/snapshot.h"
 
 #include <stdlib.h>
@@ -39,13 +39,13 @@ static int64_t times(int64_t n, int64_t each)
 /* What the table has room for, when its first entry is that of block t->first. */
 static void place_tokens(struct kvt_table *t, const struct kvt_request *request)
 {
-	int64_t per = t->group->tokens_per_state;
+	int64_t per = t->group->tokens_per_slot;
 	int64_t end = request->first_token + request->ntokens;
 
-	t->states.begin = request->first_token / per;
-	if (t->states.begin < times(t->first, t->each))
-		t->states.begin = times(t->first, t->each);
-	t->states.end = least(divide_up(end, per), times(t->first + t->nblocks, t->each));
+	t->slots.begin = request->first_token / per;
+	if (t->slots.begin < times(t->first, t->each))
+		t->slots.begin = times(t->first, t->each);
+	t->slots.end = least(divide_up(end, per), times(t->first + t->nblocks, t->each));
 }
 
 struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
@@ -57,8 +57,8 @@ struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
 		.nblocks = request->nblocks[group], .each = 1, .null_block = -1,
 	};
 
-	t.states.end = t.nblocks;
-	if (t.group->tokens_per_state > 0) {
+	t.slots.end = t.nblocks;
+	if (t.group->tokens_per_slot > 0) {
 		t.each = t.group->shape.n[KVT_AXIS_S];
 		t.first = request->first_token / t.group->block_size;
 		place_tokens(&t, request);
@@ -72,7 +72,7 @@ struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
 {
 	struct kvt_table t = kvt_table_named(snapshot, group, request);
 	const struct kvt_retention keep = kvt_group_retention(t.group, request);
-	int64_t per = t.group->tokens_per_state, missing;
+	int64_t per = t.group->tokens_per_slot, missing;
 	int64_t end = request->first_token + request->ntokens;
 	struct kvt_range dead;
 
@@ -85,14 +85,14 @@ struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
 		place_tokens(&t, request);
 	}
 	dead = kvt_dead_tokens(&keep, end);
-	/* a state that a live token is in is live */
+	/* a slot that a live token is in is live */
 	t.dead = (struct kvt_range){ divide_up(dead.begin, per), dead.end / per };
 	return t;
 }
 
 bool kvt_table_lacks(const struct kvt_table *t, int64_t at)
 {
-	int64_t per = t->group->tokens_per_state;
+	int64_t per = t->group->tokens_per_slot;
 	struct kvt_range live;
 
 	if (!t->request->nholes || per < 1)
@@ -101,10 +101,10 @@ bool kvt_table_lacks(const struct kvt_table *t, int64_t at)
 	return live.begin == live.end;
 }
 
-/* States from 'at' on that are all in holes, or all not, end before 'end'. */
+/* Slots from 'at' on that are all in holes, or all not, end before 'end'. */
 static int64_t end_of_hole(const struct kvt_table *t, int64_t at, int64_t end)
 {
-	int64_t per = t->group->tokens_per_state;
+	int64_t per = t->group->tokens_per_slot;
 	struct kvt_range live;
 
 	if (!t->request->nholes || per < 1)
@@ -117,19 +117,19 @@ static int64_t end_of_hole(const struct kvt_table *t, int64_t at, int64_t end)
 
 struct kvt_stretch kvt_table_at(const struct kvt_table *t, int64_t at)
 {
-	struct kvt_stretch s = { .begin = at, .end = t->states.begin, .block = -1,
-				 .state = -1 };
+	struct kvt_stretch s = { .begin = at, .end = t->slots.begin, .block = -1,
+				 .slot = -1 };
 	int64_t entry;
 
-	if (at < t->states.begin)
+	if (at < t->slots.begin)
 		return s;
 	s.end = INT64_MAX;
-	if (at >= t->states.end)
+	if (at >= t->slots.end)
 		return s;
 	entry = at / t->each - t->first;
-	s.end = least(times(at / t->each + 1, t->each), t->states.end);
+	s.end = least(times(at / t->each + 1, t->each), t->slots.end);
 	s.block = t->blocks[entry];
-	s.state = at % t->each;
+	s.slot = at % t->each;
 	s.live = s.block != t->null_block && kvt_table_needs(t, at);
 	if (at < t->dead.begin)
 		s.end = least(s.end, t->dead.begin);
@@ -176,14 +176,14 @@ bool kvt_entry_may_be_null(const struct kvt_table *t, int64_t entry,
 	if (!kvt_entry_needed(t, entry))
 		return true;
 	/* the newest is needed in any case */
-	return (t->group->tokens_per_state < 1 ||
+	return (t->group->tokens_per_slot < 1 ||
 		(kvt_retention_forgets(&keep) && !known)) &&
-	       times(t->first + entry + 1, t->each) < t->states.end;
+	       times(t->first + entry + 1, t->each) < t->slots.end;
 }
 
 bool kvt_entry_is_spare(const struct kvt_table *t, int64_t entry)
 {
-	return times(t->first + entry, t->each) >= t->states.end;
+	return times(t->first + entry, t->each) >= t->slots.end;
 }
 
 static bool names_null(const struct kvt_snapshot *snapshot, int group)
@@ -211,10 +211,10 @@ bool kvt_group_forgets(const struct kvt_snapshot *snapshot, int group)
 	return kvt_retention_forgets(&keep) || names_null(snapshot, group);
 }
 
-bool *kvt_live_states(const struct kvt_snapshot *snapshot, int group)
+bool *kvt_live_slots(const struct kvt_snapshot *snapshot, int group)
 {
 	const int64_t *n = snapshot->group[group].shape.n;
-	const int64_t states = n[KVT_AXIS_S], all = times(n[KVT_AXIS_B], states);
+	const int64_t slots = n[KVT_AXIS_S], all = times(n[KVT_AXIS_B], slots);
 	bool *live = all < INT64_MAX ? calloc((size_t)all + 1, sizeof(*live)) : NULL;
 
 	for (int64_t r = 0; live && r < snapshot->nrequests; r++) {
@@ -222,14 +222,14 @@ bool *kvt_live_states(const struct kvt_snapshot *snapshot, int group)
 							&snapshot->request[r]);
 		struct kvt_stretch s;
 
-		for (int64_t at = t.states.begin; at < t.states.end; at = s.end) {
-			int64_t count = states;		/* the taps of one state */
+		for (int64_t at = t.slots.begin; at < t.slots.end; at = s.end) {
+			int64_t count = slots;		/* the taps of one slot */
 
 			s = kvt_table_at(&t, at);
-			if (t.group->tokens_per_state > 0)
+			if (t.group->tokens_per_slot > 0)
 				count = s.end - s.begin;
 			for (int64_t i = 0; s.live && i < count; i++)
-				live[s.block * states + s.state + i] = true;
+				live[s.block * slots + s.slot + i] = true;
 		}
 	}
 	return live;

@@ -11,7 +11,7 @@
 
 #include "lib/kvt/dump.h"
 
-struct slot;
+struct buffer_set;
 struct kvt_leaf;
 
 /* How a group is cut: boxes of 'layers' x 'blocks', in L-major order. */
@@ -76,7 +76,7 @@ struct kvt_worker {
 	uint8_t *stored;		/* one stored tile */
 	uint8_t *unordered;		/* device_bytes: a box that the device permutes */
 	struct kvt_device_pool *device;		/* NULL: the CPU */
-	struct slot *slot;		/* of the device, while it is held */
+	struct buffer_set *set;		/* of the device, while it is held */
 	/* what PIECE_BUFFER holds: boxes of several dumps read what they share once */
 	struct piece_kept *kept;	/* owned */
 	int nkept, kept_room, kept_next;	/* next: the one after the last found */

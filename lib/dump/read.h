@@ -113,11 +113,11 @@ bool piece_next(struct pieces *pieces);
 struct kvt_box piece_there(const struct pieces *pieces);
 bool piece_is_there(const struct pieces *pieces);
 
-/* ---- states of a leaf: read_states.c ------------------------------------------- */
+/* ---- slots of a leaf: read_slots.c --------------------------------------------- */
 
-/* States of a block here that follow each other in a block of the source. */
+/* Slots of a block here that follow each other in a block of the source. */
 struct map_span {
-	uint32_t block, state;		/* in the source */
+	uint32_t block, slot;		/* in the source */
 	uint32_t at, count;		/* in the block here */
 };
 
@@ -139,7 +139,7 @@ typedef enum kvt_status spans_fn(void *context, const struct spans_read *read,
 
 /*
  * Reads what is wanted of neighbouring layers and hands it over piece by piece;
- * sorts 'wanted'.  'rows' bounds the states of a piece and is what room was asked
+ * sorts 'wanted'.  'rows' bounds the slots of a piece and is what room was asked
  * for.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -179,7 +179,7 @@ int64_t dump_rows(const void *context, const struct kvt_cut *cut);
 void work_needs_spans(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		      int64_t layers, int64_t rows);
 
-/* States of an inner part of S, which planes may split differently; 0: not split. */
+/* Slots of an inner part of S, which planes may split differently; 0: not split. */
 struct splits {
 	int64_t least, most;
 };

@@ -24,9 +24,9 @@ static enum kvt_status count_live(struct regroup *g, const struct kvt_request *r
 				  int64_t *seen, int64_t mark, struct kvt_error *err)
 {
 	const uint32_t *blocks = request->blocks[g->index];
-	int64_t states = live_states(group_before(g), request, g->index), left;
+	int64_t slots = live_slots(group_before(g), request, g->index), left;
 
-	for (int64_t i = 0; (left = states - i * g->size) > 0; i++) {
+	for (int64_t i = 0; (left = slots - i * g->size) > 0; i++) {
 		uint32_t b = blocks[i];
 		uint64_t id = kvt_block_id(group_before(g), b);
 
@@ -75,7 +75,7 @@ static enum kvt_status check_windows(const struct regroup *g, struct kvt_error *
 		const struct kvt_request *request = &g->from->request[r];
 		int64_t n = request->nblocks[g->index], size = group->block_size;
 
-		if (!n || group->tokens_per_state < 1 || g->states == g->size ||
+		if (!n || group->tokens_per_slot < 1 || g->slots == g->size ||
 		    (request->ntokens - 1) / size < n)
 			continue;
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -101,20 +101,20 @@ static enum kvt_status reshape(struct regroup *g,
 
 	kvt_group_drop_names(group);
 	group->shape.n[KVT_AXIS_B] = g->said->blocks_after;
-	group->shape.n[KVT_AXIS_S] = g->states;
+	group->shape.n[KVT_AXIS_S] = g->slots;
 	/* counted anew where the tables tell */
 	free(group->block_valid);
 	group->block_valid = NULL;
-	if (group->tokens_per_state > 0)
-		group->block_size = g->states * group->tokens_per_state;
+	if (group->tokens_per_slot > 0)
+		group->block_size = g->slots * group->tokens_per_slot;
 	whole = kvt_box_whole(&group->shape);
 	if (!kvt_layout_views(&views, &group->layout, &whole, group->shape.elem, &why))
 		return KVT_OK;
 	if (!options->layout)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: layout %s cannot hold blocks of %lld states: %s; choose another with --to",
+				"%s: layout %s cannot hold blocks of %lld slots: %s; choose another with --to",
 				group->id, kvt_layout_string(&group->layout).s,
-				LL(g->states), why.text);
+				LL(g->slots), why.text);
 	group->layout = *options->layout;
 	return KVT_OK;
 }
@@ -124,9 +124,9 @@ static enum kvt_status set_sizes(struct regroup *g,
 				 struct kvt_error *err)
 {
 	const struct kvt_group *group = group_before(g);
-	int64_t tps = group->tokens_per_state;
+	int64_t tps = group->tokens_per_slot;
 
-	g->size = g->states = group->shape.n[KVT_AXIS_S];
+	g->size = g->slots = group->shape.n[KVT_AXIS_S];
 	g->said->size_before = tps > 0 ? group->block_size : 0;
 	g->said->blocks_before = g->said->blocks_after = group->shape.n[KVT_AXIS_B];
 	if (!group->shape.n[KVT_AXIS_L])
@@ -139,13 +139,13 @@ static enum kvt_status set_sizes(struct regroup *g,
 				group->id, group->content.type->name);
 	if (tps > 0 && options->block_size % tps)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld tokens cannot hold states of %lld tokens",
+				"%s: blocks of %lld tokens cannot hold slots of %lld tokens",
 				group->id, LL(options->block_size), LL(tps));
 	if (tps > 0)
-		g->states = options->block_size / tps;
+		g->slots = options->block_size / tps;
 	if (g->size > INT32_MAX)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: blocks of %lld states, at most %ld are supported",
+				"%s: blocks of %lld slots, at most %ld are supported",
 				group->id, LL(g->size), (long)INT32_MAX);
 	return KVT_OK;
 }
@@ -165,7 +165,7 @@ static enum kvt_status choose(struct regroup *g,
 	g->keep_stale = options->stale == KVT_STALE_KEEP;
 	if (!options->compact && !can_regroup(g, why)) {
 		g->keep_stale = options->stale != KVT_STALE_ZERO;
-		if (g->keep_stale && g->states == g->size) {
+		if (g->keep_stale && g->slots == g->size) {
 			g->said->stale_kept = g->said->stale;
 			return KVT_OK;
 		}
@@ -196,7 +196,7 @@ static enum kvt_status reblock_group(struct derivation *d, int index,
 	    (status = step_whole(g.map, group_before(&g), index, err)))
 		return status;
 	/* a state for all tokens has no other size; without tables it stays */
-	if (group_before(&g)->tokens_per_state < 1 &&
+	if (group_before(&g)->tokens_per_slot < 1 &&
 	    !(options->compact && has_tables(&g)))
 		return KVT_OK;
 	if (!(status = find_live(&g, err)) && !(status = choose(&g, options, err)) &&
@@ -215,15 +215,15 @@ static void set_null(struct kvt_snapshot *to, const struct kvt_snapshot *from,
 	for (int g = 0; g < to->ngroups; g++) {
 		const struct kvt_reblocked *said = &all[g];
 		int64_t size = from->group[g].shape.n[KVT_AXIS_S];
-		int64_t states = to->group[g].shape.n[KVT_AXIS_S];
+		int64_t slots = to->group[g].shape.n[KVT_AXIS_S];
 		int64_t null = kvt_null_block(from, g);
 		bool tables = false;
 
 		for (int64_t r = 0; r < from->nrequests; r++)
 			tables |= from->request[r].nblocks[g] > 0;
 		if (null >= 0)
-			null = said->how == KVT_GATHERED ? 0 : null * size / states;
-		kvt_set_null(to, g, states > size && !tables ? -1 : null);
+			null = said->how == KVT_GATHERED ? 0 : null * size / slots;
+		kvt_set_null(to, g, slots > size && !tables ? -1 : null);
 	}
 	kvt_share_null(to);
 }
@@ -265,7 +265,7 @@ static enum kvt_status reblock(struct derivation *d, struct kvt_reblocked *said,
 	enum kvt_status status;
 
 	for (int g = 0; g < from->ngroups; g++)
-		blocks |= from->group[g].tokens_per_state > 0;
+		blocks |= from->group[g].tokens_per_slot > 0;
 	if (!blocks)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"every group has one state for all tokens, no group has blocks of tokens");

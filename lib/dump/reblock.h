@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reblock.h - private to the files of reblock; live_states() serves its proof, too */
+/* reblock.h - private to the files of reblock; live_slots() serves its proof, too */
 #ifndef KVT_REBLOCK_H
 #define KVT_REBLOCK_H
 
 #include "lib/dump/map.h"
 
-/* One group on its way; sizes are in states. */
+/* One group on its way; sizes are in slots. */
 struct regroup {
 	const struct kvt_snapshot *from;
 	struct kvt_snapshot *to;
 	int index;
-	int64_t size, states;		/* of a block, before and after */
+	int64_t size, slots;		/* of a block, before and after */
 	bool keep_stale;
-	uint32_t *live;			/* [B] states with tokens; NULL: not known */
+	uint32_t *live;			/* [B] slots with tokens; NULL: not known */
 	struct step_group *map;
 	struct kvt_reblocked *said;
 	int64_t nspans, room;
@@ -26,9 +26,9 @@ static inline const struct kvt_group *group_before(const struct regroup *g)
 /* More than any pool has: a file that needs them promises too much. */
 enum { MAX_ENTRIES = 1 << 28 };
 
-/* States of a request that its table holds; recurrent ones are all live. */
-int64_t live_states(const struct kvt_group *group, const struct kvt_request *request,
-		    int index);
+/* Slots of a request that its table holds; recurrent ones are all live. */
+int64_t live_slots(const struct kvt_group *group, const struct kvt_request *request,
+		   int index);
 KVT_MUST_CHECK enum kvt_status
 add_span(struct regroup *g, struct map_span span, struct kvt_error *err);
 

@@ -3,8 +3,8 @@
  * reblock_gather.c - blocks of another size, one after the other as requests need
  * them
  *
- * A new block is known by the states it holds.  Two requests share one if they
- * have the same states of the old pool there, as far as the shorter of them goes:
+ * A new block is known by the slots it holds.  Two requests share one if they
+ * have the same slots of the old pool there, as far as the shorter of them goes:
  * so whatever the old pool shared stays shared where it fills whole blocks.
  */
 #include "lib/dump/reblock.h"
@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* A new block: the states of a request from first on. */
+/* A new block: the slots of a request from first on. */
 struct owner {
 	int64_t request, first, count;	/* request -1: the null block */
 	int64_t next;			/* of those that begin alike; -1: none */
@@ -23,21 +23,21 @@ struct gathering {
 	int64_t null;			/* of the old pool; -1: none */
 	int64_t nowners;
 	struct owner *owner;
-	int64_t nbuckets, *bucket;	/* first owner by first state; -1: none */
+	int64_t nbuckets, *bucket;	/* first owner by first slot; -1: none */
 };
 
-static uint32_t block_at(const struct gathering *x, int64_t request, int64_t state)
+static uint32_t block_at(const struct gathering *x, int64_t request, int64_t slot)
 {
 	const struct kvt_request *r = &x->g->from->request[request];
 
-	return r->blocks[x->g->index][state / x->g->size];
+	return r->blocks[x->g->index][slot / x->g->size];
 }
 
 /* ---- which new blocks there are ----------------------------------------- */
 
 /* Neither ends inside an old block that the other leaves there. */
-static bool same_states(const struct gathering *x, const struct owner *a,
-			const struct owner *b)
+static bool same_slots(const struct gathering *x, const struct owner *a,
+		       const struct owner *b)
 {
 	int64_t n = a->count < b->count ? a->count : b->count, size = x->g->size;
 
@@ -72,7 +72,7 @@ static int64_t find_owner(struct gathering *x, const struct owner *wanted)
 	for (int64_t i = *bucket; i >= 0; i = x->owner[i].next) {
 		struct owner *o = &x->owner[i];
 
-		if (!same_states(x, o, wanted))
+		if (!same_slots(x, o, wanted))
 			continue;
 		if (wanted->count > o->count) {
 			o->request = wanted->request;
@@ -91,18 +91,18 @@ static enum kvt_status new_table(struct gathering *x, int64_t r, struct kvt_erro
 {
 	struct regroup *g = x->g;
 	struct kvt_request *request = &g->to->request[r];
-	int64_t states = live_states(group_before(g),
-				     &g->from->request[r], g->index);
-	int64_t n = (states + g->states - 1) / g->states;
+	int64_t slots = live_slots(group_before(g),
+				   &g->from->request[r], g->index);
+	int64_t n = (slots + g->slots - 1) / g->slots;
 	uint32_t *blocks = malloc(((size_t)n + 1) * sizeof(*blocks));
 
 	if (!blocks)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < n; i++) {
-		struct owner wanted = { .request = r, .first = i * g->states };
+		struct owner wanted = { .request = r, .first = i * g->slots };
 
-		wanted.count = states - wanted.first < g->states ?
-			       states - wanted.first : g->states;
+		wanted.count = slots - wanted.first < g->slots ?
+			       slots - wanted.first : g->slots;
 		blocks[i] = x->null >= 0 && is_null(x, &wanted) ? 0 :
 			    (uint32_t)find_owner(x, &wanted);
 	}
@@ -119,35 +119,35 @@ static enum kvt_status count_entries(int64_t *out, const struct regroup *g,
 
 	*out = 1;
 	for (int64_t r = 0; r < g->from->nrequests; r++) {
-		int64_t n = live_states(group, &g->from->request[r], g->index);
+		int64_t n = live_slots(group, &g->from->request[r], g->index);
 
-		*out += n / g->states + (n % g->states != 0);
+		*out += n / g->slots + (n % g->slots != 0);
 		if (*out > MAX_ENTRIES)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: requests take more than %d blocks of %lld states",
-					group->id, MAX_ENTRIES, LL(g->states));
+					"%s: requests take more than %d blocks of %lld slots",
+					group->id, MAX_ENTRIES, LL(g->slots));
 	}
 	return KVT_OK;
 }
 
-/* ---- where their states come from --------------------------------------- */
+/* ---- where their slots come from ---------------------------------------- */
 
-/* States of one owner from 'at' to 'end' of its block. */
-static enum kvt_status add_states(struct gathering *x, const struct owner *o, int64_t at,
-				  int64_t end, int64_t *nulls, struct kvt_error *err)
+/* Slots of one owner from 'at' to 'end' of its block. */
+static enum kvt_status add_slots(struct gathering *x, const struct owner *o, int64_t at,
+				 int64_t end, int64_t *nulls, struct kvt_error *err)
 {
 	int64_t size = x->g->size, count;
 
 	for (; at < end; at += count) {
-		int64_t state = (o->first + at) % size;
+		int64_t slot = (o->first + at) % size;
 		uint32_t block = block_at(x, o->request, o->first + at);
 		enum kvt_status status;
 
-		count = size - state < end - at ? size - state : end - at;
+		count = size - slot < end - at ? size - slot : end - at;
 		if (block == x->null)
 			*nulls += count;
 		if ((status = add_span(x->g, (struct map_span){
-					block, (uint32_t)state, (uint32_t)at,
+					block, (uint32_t)slot, (uint32_t)at,
 					(uint32_t)count }, err)))
 			return status;
 	}
@@ -164,13 +164,13 @@ static enum kvt_status fill_owner(struct gathering *x, const struct owner *o,
 	if (o->request < 0)
 		return add_span(g, (struct map_span){
 				(uint32_t)x->null, 0, 0,
-				(uint32_t)(g->size < g->states ? g->size : g->states) },
+				(uint32_t)(g->size < g->slots ? g->size : g->slots) },
 				err);
 	held = g->from->request[o->request].nblocks[g->index] * g->size - o->first;
 	if (g->keep_stale)
-		end = held < g->states ? held : g->states;
-	if ((status = add_states(x, o, 0, o->count, &nulls, err)) ||
-	    (status = add_states(x, o, o->count, end, &unused, err)))
+		end = held < g->slots ? held : g->slots;
+	if ((status = add_slots(x, o, 0, o->count, &nulls, err)) ||
+	    (status = add_slots(x, o, o->count, end, &unused, err)))
 		return status;
 	*live += o->count - nulls;
 	g->said->stale_kept += end - o->count - unused;

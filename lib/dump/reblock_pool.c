@@ -35,12 +35,12 @@ static enum kvt_status check_pool(const struct regroup *g, int64_t k,
  * left by a window, whose table holds the last ones.
  */
 static int64_t needed(const struct regroup *g, const struct kvt_request *request,
-		      int64_t states)
+		      int64_t slots)
 {
-	int64_t tps = group_before(g)->tokens_per_state;
+	int64_t tps = group_before(g)->tokens_per_slot;
 	int64_t n = request->ntokens / tps + (request->ntokens % tps != 0);
 
-	return n / states + (n % states != 0);
+	return n / slots + (n % slots != 0);
 }
 
 /* Every k entries of a table must be one larger block, in order. */
@@ -95,48 +95,48 @@ static enum kvt_status check_tables(const struct regroup *g, int64_t k,
 
 enum kvt_status can_regroup(const struct regroup *g, struct kvt_error *why)
 {
-	int64_t k = g->states / g->size;
+	int64_t k = g->slots / g->size;
 	enum kvt_status status;
 
-	if (g->size % g->states == 0)
+	if (g->size % g->slots == 0)
 		return KVT_OK;
-	if (g->states % g->size)
+	if (g->slots % g->size)
 		return kvt_fail(why, KVT_BAD_INPUT,
 				"neither of %lld and %lld divides the other",
-				LL(g->size), LL(g->states));
+				LL(g->size), LL(g->slots));
 	status = check_pool(g, k, why);
 	return status || !g->live ? status : check_tables(g, k, why);
 }
 
 /* ---- the pool, cut anew ------------------------------------------------- */
 
-static enum kvt_status add_rows(struct regroup *g, int64_t block, int64_t state,
+static enum kvt_status add_rows(struct regroup *g, int64_t block, int64_t slot,
 				int64_t at, int64_t count, struct kvt_error *err)
 {
-	int64_t end = state + count;
+	int64_t end = slot + count;
 
 	if (g->live && !g->keep_stale && block != kvt_null_block(g->from, g->index) &&
 	    end > g->live[block])
 		end = g->live[block];
-	if (end <= state)
+	if (end <= slot)
 		return KVT_OK;
-	return add_span(g, (struct map_span){ (uint32_t)block, (uint32_t)state,
-						 (uint32_t)at, (uint32_t)(end - state) },
+	return add_span(g, (struct map_span){ (uint32_t)block, (uint32_t)slot,
+						 (uint32_t)at, (uint32_t)(end - slot) },
 			err);
 }
 
 static enum kvt_status cut_pool(struct regroup *g, int64_t nblocks,
 				struct kvt_error *err)
 {
-	int64_t count = g->size < g->states ? g->size : g->states;
+	int64_t count = g->size < g->slots ? g->size : g->slots;
 	enum kvt_status status;
 
 	g->map->first = calloc((size_t)nblocks + 1, sizeof(*g->map->first));
 	if (!g->map->first)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t b = 0; b < nblocks; b++) {
-		for (int64_t at = 0; at < g->states; at += count) {
-			int64_t row = b * g->states + at;
+		for (int64_t at = 0; at < g->slots; at += count) {
+			int64_t row = b * g->slots + at;
 
 			if ((status = add_rows(g, row / g->size, row % g->size, at,
 					       count, err)))
@@ -151,12 +151,12 @@ static enum kvt_status cut_pool(struct regroup *g, int64_t nblocks,
 static int64_t spare(const struct regroup *g, const struct kvt_request *request,
 		     int64_t n)
 {
-	int64_t had = request->nblocks[g->index], end = needed(g, request, g->states);
+	int64_t had = request->nblocks[g->index], end = needed(g, request, g->slots);
 	int64_t lost = needed(g, request, g->size) - had;
 
 	/* what a window lost in front counts, too */
 	if (lost > 0)
-		n += lost * g->size / g->states;
+		n += lost * g->size / g->slots;
 	return n > end ? n - end : 0;
 }
 
@@ -167,8 +167,8 @@ static int64_t spare(const struct regroup *g, const struct kvt_request *request,
 static enum kvt_status cut_table(struct regroup *g, struct kvt_request *request,
 				 struct kvt_error *err)
 {
-	int64_t had = request->nblocks[g->index], n, parts = g->size / g->states;
-	int64_t k = g->states / g->size, null = kvt_null_block(g->from, g->index);
+	int64_t had = request->nblocks[g->index], n, parts = g->size / g->slots;
+	int64_t k = g->slots / g->size, null = kvt_null_block(g->from, g->index);
 	uint32_t *old = request->blocks[g->index], *blocks;
 
 	if (!had)
@@ -178,7 +178,7 @@ static enum kvt_status cut_table(struct regroup *g, struct kvt_request *request,
 				"request %s: %lld blocks become more than %d",
 				request->id, LL(had), MAX_ENTRIES);
 	n = parts ? had * parts : (had - 1) / k + 1;
-	if (g->size != g->states)
+	if (g->size != g->slots)
 		n -= spare(g, request, n);
 	if (!(blocks = malloc(((size_t)n + 1) * sizeof(*blocks))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -198,13 +198,13 @@ static uint64_t *cut_ids(const struct regroup *g, int64_t nblocks)
 	uint64_t *ids = calloc((size_t)nblocks + 1, sizeof(*ids));
 
 	for (int64_t b = 0; ids && b < nblocks; b++) {
-		int64_t row = b * g->states;
+		int64_t row = b * g->slots;
 		uint64_t id = group_before(g)->block_ids[row / g->size];
 
-		ids[b] = g->states < g->size ?
-			 id * (uint64_t)(g->size / g->states) +
-			 (uint64_t)(row % g->size / g->states) :
-			 id / (uint64_t)(g->states / g->size);
+		ids[b] = g->slots < g->size ?
+			 id * (uint64_t)(g->size / g->slots) +
+			 (uint64_t)(row % g->size / g->slots) :
+			 id / (uint64_t)(g->slots / g->size);
 	}
 	return ids;
 }
@@ -212,7 +212,7 @@ static uint64_t *cut_ids(const struct regroup *g, int64_t nblocks)
 enum kvt_status regroup(struct regroup *g, struct kvt_error *err)
 {
 	struct kvt_group *group = &g->to->group[g->index];
-	int64_t n = group->shape.n[KVT_AXIS_B] * g->size / g->states;
+	int64_t n = group->shape.n[KVT_AXIS_B] * g->size / g->slots;
 	enum kvt_status status = KVT_OK;
 
 	if (n > MAX_ENTRIES)

@@ -50,8 +50,8 @@ static int64_t there(const struct kvt_segment *s, int64_t n)
 }
 
 /*
- * Elements of a state that are not in the source, or that nobody asked for.  Parts
- * are not asked: states that none has are zeros, in the source too.
+ * Elements of a slot that are not in the source, or that nobody asked for.  Parts
+ * are not asked: slots that none has are zeros, in the source too.
  */
 static int64_t count_lacking(const struct kvt_select *s, const struct kvt_group *from,
 			     const struct kvt_group *here)
@@ -102,6 +102,6 @@ enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *du
 		return KVT_OK;
 	kvt_dump_close(*out);
 	*out = NULL;
-	return kvt_fail(err, KVT_BAD_INPUT, "states of %s are %lld elements short",
+	return kvt_fail(err, KVT_BAD_INPUT, "slots of %s are %lld elements short",
 			kvt_dump_group(dump, select->group)->id, (long long)lacks);
 }

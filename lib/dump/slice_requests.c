@@ -176,7 +176,7 @@ static enum kvt_status check_cut(const struct kvt_group *g,
 				 const struct kvt_request *q,
 				 const struct kvt_range *keep, struct kvt_error *err)
 {
-	int64_t end = q->first_token + q->ntokens, each = g->tokens_per_state;
+	int64_t end = q->first_token + q->ntokens, each = g->tokens_per_slot;
 	bool same = keep->begin == q->first_token && keep->end == end;
 	int64_t at;
 
@@ -190,7 +190,7 @@ static enum kvt_status check_cut(const struct kvt_group *g,
 	at = keep->begin % each ? keep->begin : keep->end;
 	if (at % each && at != end)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: token %lld is within a state of %lld tokens",
+				"%s: token %lld is within a slot of %lld tokens",
 				g->id, LL(at), LL(each));
 	return KVT_OK;
 }
@@ -201,15 +201,15 @@ static bool has_all(const struct kvt_snapshot *snapshot, int group,
 {
 	const struct kvt_table t = kvt_table_of(snapshot, group, q);
 	const struct kvt_retention keep = kvt_group_retention(t.group, q);
-	int64_t first = q->first_token / t.group->tokens_per_state;
+	int64_t first = q->first_token / t.group->tokens_per_slot;
 	struct kvt_stretch s;
 
 	if (!t.group->window && !kvt_retention_forgets(&keep))
 		return true;
-	if (first < t.states.begin &&
-	    (first < t.dead.begin || t.dead.end < t.states.begin))
+	if (first < t.slots.begin &&
+	    (first < t.dead.begin || t.dead.end < t.slots.begin))
 		return false;
-	for (int64_t at = t.states.begin; at < t.states.end; at = s.end) {
+	for (int64_t at = t.slots.begin; at < t.slots.end; at = s.end) {
 		s = kvt_table_at(&t, at);
 		if (!s.live && kvt_table_needs(&t, at))
 			return false;
@@ -278,7 +278,7 @@ static enum kvt_status cut_request(const struct kvt_snapshot *snapshot,
 			continue;
 		if ((status = check_cut(group, q, &keep, err)))
 			return status;
-		if (group->tokens_per_state > 0)
+		if (group->tokens_per_slot > 0)
 			cut_table(snapshot, g, q, &keep);
 	}
 	kvt_request_cut_holes(q, keep.begin, keep.end);
@@ -294,7 +294,7 @@ static void forget_live(struct kvt_snapshot *snapshot)
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		struct kvt_group *group = &snapshot->group[g];
 
-		if (group->tokens_per_state < 1 || group->window)
+		if (group->tokens_per_slot < 1 || group->window)
 			continue;
 		free(group->block_valid);
 		group->block_valid = NULL;	/* follows from the tables */

@@ -51,8 +51,8 @@ static enum kvt_status group_spec(struct kvt_spec *out, const struct kvt_group *
 		.kind = group->kind, .block_size = group->block_size,
 		.num_heads = group->total_heads, .total_heads = group->total_heads,
 		.replication = 1, .no_replicas = group->kind == KVT_MAMBA_SSM,
-		.tokens_per_state = { group->tokens_per_state, 1 },
-		.state_content_size = width * group->shape.elem,
+		.tokens_per_slot = { group->tokens_per_slot, 1 },
+		.content_size = width * group->shape.elem,
 		.ncontent = 1, .content = { width }, .elem = group->shape.elem,
 	};
 	if (out->block_size < 1)

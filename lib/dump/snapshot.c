@@ -48,7 +48,7 @@ struct kvt_packing kvt_group_packing(const struct kvt_group *group)
 	struct kvt_packing packing = { .nbytes = 0 };
 
 	if (kvt_packing_init(&packing, &group->content, &group->shape,
-			     group->tokens_per_state, NULL))
+			     group->tokens_per_slot, NULL))
 		assert(!"the group was checked");
 	return packing;
 }
@@ -298,7 +298,7 @@ static bool tables_tell(const struct kvt_snapshot *snapshot, int g)
 	const struct kvt_retention keep = { .kind = group->kind };
 	bool any = false;
 
-	if (group->tokens_per_state < 1 || group->window > 0 ||
+	if (group->tokens_per_slot < 1 || group->window > 0 ||
 	    kvt_retention_forgets(&keep))
 		return false;
 	for (int64_t r = 0; r < snapshot->nrequests; r++) {
@@ -337,7 +337,7 @@ static void count_live(uint32_t *valid, const struct kvt_group *group,
 {
 	for (int64_t i = 0; i < request->nblocks[g]; i++) {
 		int64_t left = kvt_request_skip(request, group) + request->ntokens -
-			       i * group->block_size, states;
+			       i * group->block_size, slots;
 
 		if (left <= 0)
 			break;
@@ -348,11 +348,11 @@ static void count_live(uint32_t *valid, const struct kvt_group *group,
 		left = live_end(request, g, group, i, left);
 		if (!left)
 			continue;
-		/* a started state counts: it has a token in it */
-		states = (left - 1) / group->tokens_per_state + 1;
+		/* a started slot counts: it has a token in it */
+		slots = (left - 1) / group->tokens_per_slot + 1;
 		/* a shared block is as full as its fullest reader says */
-		if (valid[request->blocks[g][i]] < states)
-			valid[request->blocks[g][i]] = (uint32_t)states;
+		if (valid[request->blocks[g][i]] < slots)
+			valid[request->blocks[g][i]] = (uint32_t)slots;
 	}
 }
 

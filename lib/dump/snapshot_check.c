@@ -40,7 +40,7 @@ static enum kvt_status flaw(struct check *c, const char *name, const char *forma
 
 static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 {
-	int64_t states, nbytes, k = g->shape.n[KVT_AXIS_K];
+	int64_t slots, nbytes, k = g->shape.n[KVT_AXIS_K];
 
 	if (!g->dtype || g->shape.elem != g->dtype->elem)
 		return flaw(c, "group.type",
@@ -72,23 +72,23 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 	if (kvt_shape_nbytes(&nbytes, &g->shape, NULL))
 		return flaw(c, "group.size",
 			    "group %s: larger than 2^63 bytes", g->id);
-	if (g->tokens_per_state == -1) {
-		states = g->kind == KVT_MAMBA_CONV ? g->shape.n[KVT_AXIS_S] : 1;
-	} else if (g->tokens_per_state < 1 || g->block_size < 1 ||
-		   g->block_size % g->tokens_per_state) {
-		return flaw(c, "group.states",
-			    "group %s: blocks of %lld tokens cannot hold states of %lld tokens",
-			    g->id, LL(g->block_size), LL(g->tokens_per_state));
+	if (g->tokens_per_slot == -1) {
+		slots = g->kind == KVT_MAMBA_CONV ? g->shape.n[KVT_AXIS_S] : 1;
+	} else if (g->tokens_per_slot < 1 || g->block_size < 1 ||
+		   g->block_size % g->tokens_per_slot) {
+		return flaw(c, "group.slots",
+			    "group %s: blocks of %lld tokens cannot hold slots of %lld tokens",
+			    g->id, LL(g->block_size), LL(g->tokens_per_slot));
 	} else {
-		states = g->block_size / g->tokens_per_state;
+		slots = g->block_size / g->tokens_per_slot;
 	}
-	if (states != g->shape.n[KVT_AXIS_S])
-		return flaw(c, "group.states",
-			    "group %s: %lld states a block, expected %lld (block size %lld, %lld tokens a state)",
-			    g->id, LL(g->shape.n[KVT_AXIS_S]), LL(states),
-			    LL(g->block_size), LL(g->tokens_per_state));
+	if (slots != g->shape.n[KVT_AXIS_S])
+		return flaw(c, "group.slots",
+			    "group %s: %lld slots a block, expected %lld (block size %lld, %lld tokens a slot)",
+			    g->id, LL(g->shape.n[KVT_AXIS_S]), LL(slots),
+			    LL(g->block_size), LL(g->tokens_per_slot));
 	if (g->block_size < 0 || g->window < 0 || g->retained < 0)
-		return flaw(c, "group.states",
+		return flaw(c, "group.slots",
 			    "group %s: negative block size, window or retained tokens",
 			    g->id);
 	return KVT_OK;
@@ -212,7 +212,7 @@ static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
 		return flaw(c, "content.row",
 			    "group %s: keys and values of %s are rows of their own: their size is head_dim, no content",
 			    g->id, type->name);
-	if (kvt_packing_init(&packing, &g->content, &g->shape, g->tokens_per_state,
+	if (kvt_packing_init(&packing, &g->content, &g->shape, g->tokens_per_slot,
 			     &why))
 		return flaw(c, "content.row", "group %s: %s", g->id, why.text);
 	if (kvt_content_keeps(&g->content, &g->layout, &g->shape, &why))
@@ -237,7 +237,7 @@ static enum kvt_status check_tables(const struct kvt_group *g, struct check *c)
 		if (g->block_valid[i] <= g->shape.n[KVT_AXIS_S])
 			continue;
 		status = flaw(c, "valid.capacity",
-			      "group %s: block %llu has %lu live states of %lld", g->id,
+			      "group %s: block %llu has %lu live slots of %lld", g->id,
 			      (unsigned long long)kvt_block_id(g, i),
 			      (unsigned long)g->block_valid[i],
 			      LL(g->shape.n[KVT_AXIS_S]));
@@ -270,19 +270,19 @@ static enum kvt_status check_table(const struct kvt_request *request,
 			return status;
 	}
 	/* a window keeps its last blocks only, a recurrent group one state */
-	if (n > 0 && g->tokens_per_state > 0 && !kvt_table_may_end(g) &&
+	if (n > 0 && g->tokens_per_slot > 0 && !kvt_table_may_end(g) &&
 	    request->ntokens > 0 &&
 	    (kvt_request_skip(request, g) + request->ntokens - 1) / g->block_size >= n)
 		return flaw(c, "table.too-short",
 			    "request %s: %lld tokens do not fit %lld blocks of %lld",
 			    request->id, LL(request->ntokens), LL(n),
 			    LL(g->block_size));
-	if (n > 0 && g->tokens_per_state > 0 &&
-	    request->first_token % g->tokens_per_state)
+	if (n > 0 && g->tokens_per_slot > 0 &&
+	    request->first_token % g->tokens_per_slot)
 		return flaw(c, "request.first-token",
-			    "request %s: token %lld begins no state of %lld tokens",
+			    "request %s: token %lld begins no slot of %lld tokens",
 			    request->id, LL(request->first_token),
-			    LL(g->tokens_per_state));
+			    LL(g->tokens_per_slot));
 	return status;
 }
 
@@ -295,7 +295,7 @@ static enum kvt_status check_holes(const struct kvt_snapshot *s,
 		const struct kvt_hole *h = &request->hole[i], *last = i ? h - 1 : NULL;
 
 		if (h->group < 0 || h->group >= s->ngroups ||
-		    s->group[h->group].tokens_per_state < 1 || h->begin >= h->end ||
+		    s->group[h->group].tokens_per_slot < 1 || h->begin >= h->end ||
 		    h->begin < request->first_token || h->end > end ||
 		    (last && (last->group > h->group || (last->group == h->group &&
 							 last->end >= h->begin))))

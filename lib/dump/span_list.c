@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* span_list.c - growing lists of states that belong together, by blocks of one side */
+/* span_list.c - growing lists of slots that belong together, by blocks of one side */
 #include "lib/dump/span_list.h"
 
 #include <stdlib.h>

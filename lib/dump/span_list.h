@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* span_list.h - growing lists of states that belong together, by blocks of one side */
+/* span_list.h - growing lists of slots that belong together, by blocks of one side */
 #ifndef KVT_SPAN_LIST_H
 #define KVT_SPAN_LIST_H
 

@@ -70,7 +70,7 @@ uint8_t *tile_run_at(const struct placed *box, const struct kvt_layout *runs,
 
 /* ---- tiles of blocks of another size ------------------------------------------ */
 
-/* Inside a tile, are the states of neighbouring blocks neighbours? */
+/* Inside a tile, are the slots of neighbouring blocks neighbours? */
 static bool joins_blocks(const struct kvt_layout *layout,
 			 const struct kvt_tiling *tiling)
 {
@@ -82,12 +82,12 @@ static bool joins_blocks(const struct kvt_layout *layout,
 	       kvt_layout_predicates(layout, &shape).kernel_split_neutral;
 }
 
-/* Are the blocks begin to end full of states that follow each other there? */
+/* Are the blocks begin to end full of slots that follow each other there? */
 static bool in_a_row(const struct map_spans *map, int64_t begin, int64_t end,
-		     int64_t states, int64_t size)
+		     int64_t slots, int64_t size)
 {
 	const struct map_span *span = map->span + map->first[begin];
-	int64_t row = (int64_t)span->block * size + span->state;
+	int64_t row = (int64_t)span->block * size + span->slot;
 
 	for (int64_t b = begin; b < end; b++) {
 		int64_t at = 0;
@@ -95,12 +95,12 @@ static bool in_a_row(const struct map_spans *map, int64_t begin, int64_t end,
 		for (int64_t i = map->first[b]; i < map->first[b + 1]; i++) {
 			span = &map->span[i];
 			if (span->at != at || (int64_t)span->block * size +
-					      span->state != row)
+					      span->slot != row)
 				return false;
 			at += span->count;
 			row += span->count;
 		}
-		if (at != states)
+		if (at != slots)
 			return false;
 	}
 	return true;
@@ -112,33 +112,33 @@ static bool spans_keep_tiles(struct kvt_tiling *out, const struct map_part *part
 	const struct map_spans *map = part->spans;
 	const struct kvt_group *there = part_group(part);
 	const struct kvt_tiling *own = part_tiling(part);
-	int64_t size = there->shape.n[KVT_AXIS_S], states = here->shape.n[KVT_AXIS_S];
+	int64_t size = there->shape.n[KVT_AXIS_S], slots = here->shape.n[KVT_AXIS_S];
 	int64_t rows, step, nblocks = here->shape.n[KVT_AXIS_B];
 
 	if (!own || own->n[KVT_AXIS_S] != size || !joins_blocks(&there->layout, own) ||
 	    !kvt_layout_equal(&there->layout, &here->layout))
 		return false;
 	rows = own->n[KVT_AXIS_B] * size;
-	if (rows % states)
+	if (rows % slots)
 		return false;
-	step = rows / states;
+	step = rows / slots;
 	for (int64_t b = 0; b < nblocks; b += step) {
 		const struct map_span *first = map->span + map->first[b];
 		int64_t end = b + step < nblocks ? b + step : nblocks;
 		int64_t left = there->shape.n[KVT_AXIS_B] - first->block;
 
-		if (map->first[b] == map->first[b + 1] || first->at || first->state ||
+		if (map->first[b] == map->first[b + 1] || first->at || first->slot ||
 		    first->block % own->n[KVT_AXIS_B])
 			return false;
 		if (left > own->n[KVT_AXIS_B])
 			left = own->n[KVT_AXIS_B];
-		if (left * size != (end - b) * states ||
-		    !in_a_row(map, b, end, states, size))
+		if (left * size != (end - b) * slots ||
+		    !in_a_row(map, b, end, slots, size))
 			return false;
 	}
 	*out = *own;
 	out->n[KVT_AXIS_B] = step;
-	out->n[KVT_AXIS_S] = states;
+	out->n[KVT_AXIS_S] = slots;
 	return true;
 }
 
@@ -172,17 +172,17 @@ static int64_t count_list(const struct map_list *list, int64_t n)
 static int64_t count_elements(const struct map_part *part, const struct kvt_group *here)
 {
 	const int64_t *n = here->shape.n;
-	int64_t layers = count_list(part->layers, n[KVT_AXIS_L]), states = 0;
+	int64_t layers = count_list(part->layers, n[KVT_AXIS_L]), slots = 0;
 	int64_t channels = 0;
 
 	if (!part->spans)
-		states = count_list(part->blocks, n[KVT_AXIS_B]) * n[KVT_AXIS_S];
+		slots = count_list(part->blocks, n[KVT_AXIS_B]) * n[KVT_AXIS_S];
 	for (int64_t i = 0; part->spans && i < part->spans->first[part->spans->nblocks];
 	     i++)
-		states += part->spans->span[i].count;
+		slots += part->spans->span[i].count;
 	for (int i = 0; i < part->nchannels; i++)
 		channels += part->channels[i].count;
-	return layers * states * part->heads.count * part->kv.count * channels;
+	return layers * slots * part->heads.count * part->kv.count * channels;
 }
 
 /*

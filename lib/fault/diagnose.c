@@ -2,7 +2,7 @@
 /*
  * diagnose.c - which fault makes one cache of the other?
  *
- * A fault hits or spares parts: pages, rows of a state, ... (struct fault).  A
+ * A fault hits or spares parts: pages, rows of a slot, ... (struct fault).  A
  * part that differs anywhere must be what the fault predicts everywhere; one
  * element that is not refutes it.  So all but one hypothesis end early.
  */

@@ -17,7 +17,7 @@ enum fault_source {
 struct fault_case {
 	const struct kvt_window *window;
 	const uint8_t *expected, *suspect;	/* suspect is NULL when planting */
-	int64_t states, heads, kv, dim;		/* extents of S, H, K, D */
+	int64_t slots, heads, kv, dim;		/* extents of S, H, K, D */
 	int64_t cell;				/* bytes of D */
 	bool has_memory, has_page;		/* the two below */
 	struct kvt_views memory;		/* of the window, as if it were all */
@@ -47,7 +47,7 @@ typedef struct kvt_range fault_range(const struct fault_case *c, int arg);
 
 /* Which axes below a page tell apart the parts that a fault hits or spares. */
 enum {
-	PER_STATE = 1 << KVT_AXIS_S,
+	PER_SLOT = 1 << KVT_AXIS_S,
 	PER_HEAD = 1 << KVT_AXIS_H,
 	PER_KV = 1 << KVT_AXIS_K,
 	ALL_AT_ONCE = 1 << KVT_AXIS_L,	/* no part is spared: pages neither */
@@ -91,7 +91,7 @@ void kvt_fault_case_init(struct fault_case *c, const struct kvt_window *window,
 /* Byte offset of an element in the window. */
 int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_NAXES]);
 
-bool kvt_fault_is_live(const struct kvt_window *window, int64_t block, int64_t state);
+bool kvt_fault_is_live(const struct kvt_window *window, int64_t block, int64_t slot);
 /* Are two elements equal, or as close as the window allows? */
 bool kvt_fault_same(const struct kvt_window *window, const uint8_t *a, const uint8_t *b);
 

@@ -83,7 +83,7 @@ const struct fault kvt_head_faults[NHEADS] = {
 		.arg = { { "a", 'H', "one head" },
 			 { "b", 'H', "the other, a higher one" } } },
 	  .needs = "two heads",
-	  .part = PER_STATE | PER_KV, .applies = has_heads, .range = each_head,
+	  .part = PER_SLOT | PER_KV, .applies = has_heads, .range = each_head,
 	  .valid = a_before_b, .predict = swap },
 	{ .says = {
 		.name = "copy-head",
@@ -91,13 +91,13 @@ const struct fault kvt_head_faults[NHEADS] = {
 		.arg = { { "to", 'H', "the head that is wrong" },
 			 { "from", 'H', "the head whose content it has" } } },
 	  .needs = "two heads",
-	  .part = PER_STATE | PER_KV, .applies = has_heads, .range = each_head,
+	  .part = PER_SLOT | PER_KV, .applies = has_heads, .range = each_head,
 	  .valid = kvt_two_places, .predict = copy },
 	{ .says = {
 		.name = "rank-map",
 		.summary = "heads are dealt to ranks one by one, not in groups",
 		.arg = { { "tp", 0, "tensor parallel ranks" } } },
 	  .needs = "two heads",
-	  .part = PER_STATE | PER_KV, .applies = has_heads, .range = each_size,
+	  .part = PER_SLOT | PER_KV, .applies = has_heads, .range = each_size,
 	  .valid = size_fits, .predict = modulo },
 };

@@ -33,11 +33,11 @@ static struct pair turned(struct pair at, int64_t nslow, int64_t nfast, int64_t 
 	return (struct pair){ address / nfast, address % nfast };
 }
 
-/* ---- heads and states --------------------------------------------------- */
+/* ---- heads and slots ---------------------------------------------------- */
 
 static bool has_square(const struct fault_case *c)
 {
-	return kvt_fault_has_tokens(c->window) && c->states > 1 && c->heads > 1;
+	return kvt_fault_has_tokens(c->window) && c->slots > 1 && c->heads > 1;
 }
 
 static enum fault_source turn_heads(const struct fault_case *c,
@@ -46,7 +46,7 @@ static enum fault_source turn_heads(const struct fault_case *c,
 				    int64_t from[KVT_NAXES])
 {
 	struct pair p = turned((struct pair){ at[KVT_AXIS_S], at[KVT_AXIS_H] },
-			       c->states, c->heads, args->n[0]);
+			       c->slots, c->heads, args->n[0]);
 
 	from[KVT_AXIS_S] = p.slow;
 	from[KVT_AXIS_H] = p.fast;
@@ -72,7 +72,7 @@ static enum fault_source swap_kv(const struct fault_case *c,
 
 static bool has_kv_rows(const struct fault_case *c)
 {
-	return c->kv == 2 && c->states * c->heads > 1;
+	return c->kv == 2 && c->slots * c->heads > 1;
 }
 
 static struct kvt_range ways_and_rows(const struct fault_case *c, int arg)
@@ -81,10 +81,10 @@ static struct kvt_range ways_and_rows(const struct fault_case *c, int arg)
 	return (struct kvt_range){ 0, arg == 0 ? 2 : 3 };
 }
 
-/* Of one head, all heads of a state, or all states of a head: no two alike. */
+/* Of one head, all heads of a slot, or all slots of a head: no two alike. */
 static bool rows_differ(const struct fault_case *c, const struct kvt_fault_args *args)
 {
-	return args->n[1] == 0 || (c->heads > 1 && c->states > 1);
+	return args->n[1] == 0 || (c->heads > 1 && c->slots > 1);
 }
 
 /* Which row of keys this is among 'rows' of them, and back. */
@@ -93,7 +93,7 @@ static int64_t row_of(const struct fault_case *c, const int64_t at[KVT_NAXES],
 {
 	if (rows == 2)
 		return at[KVT_AXIS_S];
-	return rows == 1 ? at[KVT_AXIS_H] * c->states + at[KVT_AXIS_S] :
+	return rows == 1 ? at[KVT_AXIS_H] * c->slots + at[KVT_AXIS_S] :
 			   at[KVT_AXIS_S] * c->heads + at[KVT_AXIS_H];
 }
 
@@ -102,7 +102,7 @@ static enum fault_source split_kv(const struct fault_case *c,
 				  const int64_t at[KVT_NAXES],
 				  int64_t from[KVT_NAXES])
 {
-	int64_t rows = args->n[1], nrows = rows == 2 ? c->states : c->states * c->heads;
+	int64_t rows = args->n[1], nrows = rows == 2 ? c->slots : c->slots * c->heads;
 	struct pair p = turned((struct pair){ row_of(c, at, rows), at[KVT_AXIS_K] },
 			       nrows, c->kv, args->n[0]);
 
@@ -110,8 +110,8 @@ static enum fault_source split_kv(const struct fault_case *c,
 	if (rows == 2) {
 		from[KVT_AXIS_S] = p.slow;
 	} else if (rows == 1) {
-		from[KVT_AXIS_H] = p.slow / c->states;
-		from[KVT_AXIS_S] = p.slow % c->states;
+		from[KVT_AXIS_H] = p.slow / c->slots;
+		from[KVT_AXIS_S] = p.slow % c->slots;
 	} else {
 		from[KVT_AXIS_S] = p.slow / c->heads;
 		from[KVT_AXIS_H] = p.slow % c->heads;
@@ -171,7 +171,7 @@ static enum fault_source mix_pairs(const struct fault_case *c,
 
 static bool has_packing(const struct fault_case *c)
 {
-	return c->kv == 2 && c->states > 1 && c->dim > 1;
+	return c->kv == 2 && c->slots > 1 && c->dim > 1;
 }
 
 static struct kvt_range packings(const struct fault_case *c, int arg)
@@ -191,14 +191,14 @@ static enum fault_source unpack(const struct fault_case *c,
 				const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	int64_t x = args->n[1], s = at[KVT_AXIS_S], d = at[KVT_AXIS_D];
-	int64_t pack = (d / x * c->states + s) * x + d % x, row = s * c->dim + d;
+	int64_t pack = (d / x * c->slots + s) * x + d % x, row = s * c->dim + d;
 	int64_t address = args->n[0] ? pack : row;
 
 	if (args->n[2] != 2 && args->n[2] != at[KVT_AXIS_K])
 		return FROM_ELEMENT;
-	from[KVT_AXIS_S] = args->n[0] ? address / c->dim : address / x % c->states;
+	from[KVT_AXIS_S] = args->n[0] ? address / c->dim : address / x % c->slots;
 	from[KVT_AXIS_D] = args->n[0] ? address % c->dim :
-					address / (c->states * x) * x + address % x;
+					address / (c->slots * x) * x + address % x;
 	return FROM_ELEMENT;
 }
 
@@ -206,7 +206,7 @@ static enum fault_source unpack(const struct fault_case *c,
 
 static bool has_taps(const struct fault_case *c)
 {
-	return c->window->kind == KVT_MAMBA_CONV && c->states > 1 && c->dim > 1;
+	return c->window->kind == KVT_MAMBA_CONV && c->slots > 1 && c->dim > 1;
 }
 
 static enum fault_source turn_taps(const struct fault_case *c,
@@ -215,7 +215,7 @@ static enum fault_source turn_taps(const struct fault_case *c,
 				   int64_t from[KVT_NAXES])
 {
 	struct pair p = turned((struct pair){ at[KVT_AXIS_S], at[KVT_AXIS_D] },
-			       c->states, c->dim, args->n[0]);
+			       c->slots, c->dim, args->n[0]);
 
 	from[KVT_AXIS_S] = p.slow;
 	from[KVT_AXIS_D] = p.fast;
@@ -277,17 +277,17 @@ static enum fault_source straddle(const struct fault_case *c,
 
 const struct fault kvt_page_faults[NPAGES] = {
 	{ .says = {
-		.name = "swap-heads-states",
+		.name = "swap-heads-slots",
 		.summary = "pages of [S,H] rows read as [H,S], or the reverse",
 		.arg = { { "way", 0, "0: [S,H] read as [H,S]; 1: the reverse" } } },
-	  .needs = "tokens, two heads and two states a block",
+	  .needs = "tokens, two heads and two slots a block",
 	  .part = PER_KV, .applies = has_square, .range = two_ways,
 	  .predict = turn_heads },
 	{ .says = {
 		.name = "swap-kv",
 		.summary = "keys stand where values should" },
 	  .needs = "keys and values",
-	  .part = PER_STATE | PER_HEAD, .applies = has_kv, .predict = swap_kv },
+	  .part = PER_SLOT | PER_HEAD, .applies = has_kv, .predict = swap_kv },
 	{ .says = {
 		.name = "split-kv",
 		.summary = "alternating rows of keys and values read as halves, or back",
@@ -302,7 +302,7 @@ const struct fault kvt_page_faults[NPAGES] = {
 		.arg = { { "way", 0, "0: halves read as neighbours; 1: the reverse" },
 			 { "rotary", 0, "elements that are rotated" } } },
 	  .needs = "tokens with rotated keys",
-	  .part = PER_STATE | PER_HEAD | PER_KV, .applies = has_rotary,
+	  .part = PER_SLOT | PER_HEAD | PER_KV, .applies = has_rotary,
 	  .range = rotary_sizes, .valid = rotary_fits, .predict = mix_pairs },
 	{ .says = {
 		.name = "x-packing",
@@ -325,6 +325,6 @@ const struct fault kvt_page_faults[NPAGES] = {
 		.arg = { { "way", 0, "0: shares side by side; 1: whole cut evenly" },
 			 { "tp", 0, "tensor parallel ranks" } } },
 	  .needs = "a conv state of several parts",
-	  .part = PER_STATE, .applies = has_parts, .range = ways_and_ranks,
+	  .part = PER_SLOT, .applies = has_parts, .range = ways_and_ranks,
 	  .valid = parts_divide, .predict = straddle },
 };

@@ -4,7 +4,7 @@
 
 /* ---- one token early or late -------------------------------------------- */
 
-static bool has_states(const struct fault_case *c)
+static bool has_slots(const struct fault_case *c)
 {
 	return kvt_fault_has_tokens(c->window);
 }
@@ -17,9 +17,9 @@ static struct kvt_range up_to_two(const struct fault_case *c, int arg)
 
 static bool within_block(const struct fault_case *c, const struct kvt_fault_args *args)
 {
-	int64_t by = args->n[0], states = c->states;
+	int64_t by = args->n[0], slots = c->slots;
 
-	return by && by <= states && by >= -states;
+	return by && by <= slots && by >= -slots;
 }
 
 /* What is before the first token of a request, or after its last, is unknown. */
@@ -29,15 +29,15 @@ static enum fault_source shift_tokens(const struct fault_case *c,
 				      int64_t from[KVT_NAXES])
 {
 	const struct kvt_window *w = c->window;
-	int64_t states = w->shape.n[KVT_AXIS_S], s = at[KVT_AXIS_S] - args->n[0];
+	int64_t slots = w->shape.n[KVT_AXIS_S], s = at[KVT_AXIS_S] - args->n[0];
 	const int64_t *beside = s < 0 ? w->prev : w->next;
 	int64_t b = at[KVT_AXIS_B];
 
-	if (s < 0 || s >= states) {
+	if (s < 0 || s >= slots) {
 		if (!beside || beside[b] < 0)
 			return FROM_OUTSIDE;
 		b = beside[b];
-		s += s < 0 ? states : -states;
+		s += s < 0 ? slots : -slots;
 	}
 	if (!kvt_fault_is_live(w, b, s))
 		return FROM_OUTSIDE;
@@ -222,7 +222,7 @@ const struct fault kvt_place_faults[NPLACES] = {
 		.summary = "tokens of a request stand where their neighbours should",
 		.arg = { { "by", 0, "places: 1 is one late, -1 one early" } } },
 	  .needs = "tokens",
-	  .applies = has_states, .range = up_to_two, .valid = within_block,
+	  .applies = has_slots, .range = up_to_two, .valid = within_block,
 	  .predict = shift_tokens },
 	{ .says = {
 		.name = "shift-blocks",

@@ -37,6 +37,9 @@ const struct kvt_fault *kvt_fault_find(const char *name)
 {
 	const struct kvt_fault *fault;
 
+	/* its name before slots had theirs */
+	if (!strcmp(name, "swap-heads-states"))
+		name = "swap-heads-slots";
 	for (int i = 0; (fault = kvt_fault_at(i)); i++)
 		if (!strcmp(fault->name, name))
 			return fault;
@@ -72,9 +75,9 @@ struct kvt_text kvt_fault_text(const struct kvt_fault *fault,
 
 /* ---- elements ----------------------------------------------------------- */
 
-static bool is_unseen(const struct kvt_window *w, int64_t block, int64_t state)
+static bool is_unseen(const struct kvt_window *w, int64_t block, int64_t slot)
 {
-	return w->use && w->use[block * w->shape.n[KVT_AXIS_S] + state] == KVT_UNSEEN;
+	return w->use && w->use[block * w->shape.n[KVT_AXIS_S] + slot] == KVT_UNSEEN;
 }
 
 bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct fault *f,

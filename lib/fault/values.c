@@ -99,7 +99,7 @@ const struct fault kvt_value_faults[NVALUES] = {
 		.name = "byte-order",
 		.summary = "the bytes of each element are reversed" },
 	  .needs = "elements of two bytes or more",
-	  .part = PER_STATE | PER_HEAD | PER_KV, .applies = has_bytes,
+	  .part = PER_SLOT | PER_HEAD | PER_KV, .applies = has_bytes,
 	  .predict = in_place, .swaps_bytes = true },
 	{ .says = {
 		.name = "flip-bits",

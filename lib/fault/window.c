@@ -65,12 +65,12 @@ void kvt_fault_case_init(struct fault_case *c, const struct kvt_window *w,
 
 	*c = (struct fault_case){ .window = w, .expected = expected,
 				  .suspect = suspect, .tail = -1,
-				  .states = w->shape.n[KVT_AXIS_S],
+				  .slots = w->shape.n[KVT_AXIS_S],
 				  .heads = w->shape.n[KVT_AXIS_H],
 				  .kv = w->shape.n[KVT_AXIS_K],
 				  .dim = w->shape.n[KVT_AXIS_D] };
 	c->cell = c->dim * w->shape.elem;
-	c->page_bytes = c->states * c->heads * c->kv * c->cell;
+	c->page_bytes = c->slots * c->heads * c->kv * c->cell;
 	if (!w->layout)
 		return;
 	page.end[KVT_AXIS_L] = page.end[KVT_AXIS_B] = 1;
@@ -91,10 +91,10 @@ int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_N
 	return i * window->shape.elem;
 }
 
-bool kvt_fault_is_live(const struct kvt_window *w, int64_t block, int64_t state)
+bool kvt_fault_is_live(const struct kvt_window *w, int64_t block, int64_t slot)
 {
 	return !w->use ||
-	       w->use[block * w->shape.n[KVT_AXIS_S] + state] == KVT_LIVE;
+	       w->use[block * w->shape.n[KVT_AXIS_S] + slot] == KVT_LIVE;
 }
 
 bool kvt_fault_has_tokens(const struct kvt_window *window)

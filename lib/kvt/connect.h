@@ -18,30 +18,30 @@ extern "C" {
 
 /* ---- block mapping ------------------------------------------------------ */
 
-/* One side: which block of a pool holds which states of a request. */
+/* One side: which block of a pool holds which slots of a request. */
 struct kvt_block_table {
 	const uint32_t *ids;		/* in token order; borrowed */
 	int64_t nids;
-	int64_t states;			/* per block */
+	int64_t slots;			/* per block */
 	int64_t pool;			/* blocks there are; each id is below */
-	int64_t first;			/* state of the request that ids[0] begins with */
+	int64_t first;			/* slot of the request that ids[0] begins with */
 };
 
 /* What one call of kvt_block_map_next() puts together. */
 enum kvt_block_join {
 	KVT_JOIN_NONE,			/* inside one block on both sides */
 	KVT_JOIN_BLOCKS,		/* whole blocks, in a row on both sides */
-	KVT_JOIN_STATES,		/* states in a row, whatever the block sizes */
+	KVT_JOIN_SLOTS,			/* slots in a row, whatever the block sizes */
 };
 
 /*
- * Walks the states begin..end of a request from one table to another.  Block
+ * Walks the slots begin..end of a request from one table to another.  Block
  * sizes need not divide each other.  Fill it by kvt_block_map_init() and call
  * kvt_block_map_next() until it is false.
  *
- * JOIN_BLOCKS is for layouts in which blocks follow each other; JOIN_STATES for
+ * JOIN_BLOCKS is for layouts in which blocks follow each other; JOIN_SLOTS for
  * those in which S directly follows B (kernel_split_neutral), where a pool is
- * one row of states.
+ * one row of slots.
  */
 struct kvt_block_map {
 	struct kvt_block_table src, dst;
@@ -50,14 +50,14 @@ struct kvt_block_map {
 };
 
 struct kvt_block_span {
-	int64_t src_block, src_state, dst_block, dst_state;
-	int64_t count;			/* states */
+	int64_t src_block, src_slot, dst_block, dst_slot;
+	int64_t count;			/* slots */
 	int64_t nblocks;		/* JOIN_BLOCKS: whole blocks; else 0 */
 };
 
 /*
  * Refuses (KVT_BAD_INPUT) ids beyond a pool and tables that do not hold all of
- * the range.  'begin' and 'end' count states, not tokens (kvt_spec_states()).
+ * the range.  'begin' and 'end' count slots, not tokens (kvt_spec_slots()).
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_block_map_init(struct kvt_block_map *out, const struct kvt_block_table *src,
@@ -68,7 +68,7 @@ bool kvt_block_map_next(struct kvt_block_map *map, struct kvt_block_span *out);
 
 /*
  * The end of a map that moves whole blocks, as vLLM does: up to the end of the
- * source's last block that holds a state before 'end', as far as the destination
+ * source's last block that holds a slot before 'end', as far as the destination
  * has room.
  */
 int64_t kvt_block_map_whole(const struct kvt_block_table *src,
@@ -102,7 +102,7 @@ kvt_tp_ratio(int64_t *out, int64_t local_ranks, int64_t remote_ranks,
 
 /* vLLM's block_size_ratio: local/remote, which must divide. */
 KVT_MUST_CHECK enum kvt_status
-kvt_block_size_ratio(int64_t *out, int64_t local_states, int64_t remote_states,
+kvt_block_size_ratio(int64_t *out, int64_t local_slots, int64_t remote_slots,
 		     struct kvt_error *err);
 
 /*
@@ -135,9 +135,9 @@ enum kvt_receive {
 };
 const char *kvt_receive_name(enum kvt_receive which);	/* vLLM's function */
 
-/* A received block: heads, states, bytes of a (state, head), small blocks. */
+/* A received block: heads, slots, bytes of a (slot, head), small blocks. */
 struct kvt_receive_block {
-	int64_t heads, states, content, ratio;
+	int64_t heads, slots, content, ratio;
 };
 
 /*

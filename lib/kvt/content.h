@@ -4,7 +4,7 @@
  *
  * A quantised cache keeps numbers, their scales and sometimes rotary values of
  * another type side by side.  A content type says which bytes are what: of the
- * row of a (state, head, kv), or of a whole page whose rows lie in planes.  The
+ * row of a (slot, head, kv), or of a whole page whose rows lie in planes.  The
  * element type of such a group is uint8, so that everything which moves bytes
  * needs to know nothing of this.  The conventions are those of kvt.h.
  */
@@ -23,7 +23,7 @@ struct kvt_content_type {
 	const char *what;	/* a few words on what it is */
 	enum kvt_kind kind;	/* of a group that holds it */
 	int64_t ratio;		/* tokens a row stands for */
-	bool planar;		/* a block is one page of planes: its only state */
+	bool planar;		/* a block is one page of planes: its only slot */
 	bool pairs;		/* keys and values have a row each */
 };
 const struct kvt_content_type *kvt_content_type_at(int i);	/* NULL past the last */
@@ -66,7 +66,7 @@ struct kvt_field {
 
 enum { KVT_MAX_FIELDS = 4 };
 
-/* The bytes of one (state, head, kv). */
+/* The bytes of one (slot, head, kv). */
 struct kvt_packing {
 	struct kvt_content content;
 	int64_t nbytes;
@@ -78,12 +78,12 @@ struct kvt_packing {
 
 /*
  * The packing of a group of this shape; KVT_BAD_INPUT if it cannot have such
- * content: elements of more than a byte, rows of another size, heads or states
+ * content: elements of more than a byte, rows of another size, heads or slots
  * where there is one row or page.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_packing_init(struct kvt_packing *out, const struct kvt_content *content,
-		 const struct kvt_shape *shape, int64_t tokens_per_state,
+		 const struct kvt_shape *shape, int64_t tokens_per_slot,
 		 struct kvt_error *err);
 
 /*

@@ -59,7 +59,7 @@ kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,
 
 /* ---- reblock: blocks of another size --------------------------------------- */
 
-/* What to do with states that hold no token of a request. */
+/* What to do with slots that hold no token of a request. */
 enum kvt_stale { KVT_STALE_DEFAULT, KVT_STALE_KEEP, KVT_STALE_ZERO };
 
 struct kvt_reblock_options {
@@ -70,8 +70,8 @@ struct kvt_reblock_options {
 };
 
 /*
- * Either the pool is cut anew where it lies (regrouped: every state keeps its place
- * in memory), or the states of each request are put into blocks of their own
+ * Either the pool is cut anew where it lies (regrouped: every slot keeps its place
+ * in memory), or the slots of each request are put into blocks of their own
  * (gathered: blocks are numbered in the order of requests and tokens).
  */
 enum kvt_reblock_how { KVT_KEPT, KVT_REGROUPED, KVT_GATHERED };
@@ -82,20 +82,20 @@ struct kvt_reblocked {
 	struct kvt_error why;		/* it is gathered and not regrouped */
 	int64_t size_before, blocks_before, blocks_after;
 	int64_t dropped;		/* blocks that no request uses, left out */
-	int64_t copied;			/* states that were shared and no longer are */
-	int64_t stale, stale_kept;	/* states; only where requests are known */
+	int64_t copied;			/* slots that were shared and no longer are */
+	int64_t stale, stale_kept;	/* slots; only where requests are known */
 };
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_reblock(struct kvt_dump **out, struct kvt_reblocked said[KVT_MAX_GROUPS],
 		 const struct kvt_dump *dump, const struct kvt_reblock_options *options,
 		 struct kvt_error *err);
 
-/* ---- graft: some states are another dump's --------------------------------- */
+/* ---- graft: some slots are another dump's ---------------------------------- */
 
 struct kvt_graft {			/* into one group of 'base' */
 	int from;			/* its partner in the donor */
 	const struct kvt_block_span *span;	/* donor (src) to base (dst), borrowed */
-	int64_t nspans;			/* no destination state twice: KVT_BAD_INPUT */
+	int64_t nspans;			/* no destination slot twice: KVT_BAD_INPUT */
 	/* what of the heads, keys and values, channels; NULL: all of them */
 	const struct kvt_exchange *given;
 };

@@ -18,7 +18,7 @@ extern "C" {
 
 /* ---- the cache at hand -------------------------------------------------- */
 
-/* What a state of a block holds. */
+/* What a slot of a block holds. */
 enum kvt_use {
 	KVT_LIVE,
 	KVT_STALE,			/* of an earlier tenant, or never written */
@@ -114,7 +114,7 @@ struct kvt_hypothesis {
 	int64_t tried;			/* sets of arguments */
 };
 
-/* What of two windows differs; only live states are looked at. */
+/* What of two windows differs; only live slots are looked at. */
 struct kvt_difference {
 	int64_t count, live;		/* elements that differ, and all of them */
 	struct kvt_box where;		/* the smallest that holds them */

@@ -8,7 +8,7 @@
  *
  * Conventions used throughout:
  *
- *   - Axes have names, never positions.  What is at (layer 3, block 7, state
+ *   - Axes have names, never positions.  What is at (layer 3, block 7, slot
  *     0, head 2) is one thing, wherever a layout puts it.
  *   - Sizes, strides and offsets are in BYTES and have type int64_t; extents
  *     count elements.

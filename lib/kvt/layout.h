@@ -19,7 +19,7 @@ extern "C" {
 enum kvt_axis {
 	KVT_AXIS_L,		/* layer */
 	KVT_AXIS_B,		/* block */
-	KVT_AXIS_S,		/* state: one token row of a block, or several */
+	KVT_AXIS_S,		/* slot: one token row of a block, or several */
 	KVT_AXIS_H,		/* head; 1 of them if the content has none */
 	KVT_AXIS_K,		/* key or value; 1 if the content is opaque */
 	KVT_AXIS_D,		/* element of a head, or of opaque content */
@@ -73,6 +73,9 @@ struct kvt_dtype {
  */
 const struct kvt_dtype *kvt_dtype_find(const char *name);
 const struct kvt_dtype *kvt_dtype_at(int i);	/* NULL past the last one */
+/* The same, but a name that is none is KVT_USAGE, with those that may be meant. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dtype_parse(const struct kvt_dtype **out, const char *name, struct kvt_error *err);
 
 /*
  * The value of one little-endian element, which need not be aligned.  Exact
@@ -120,8 +123,8 @@ struct kvt_layout {
 	struct kvt_order plane[2];	/* of keys, of values */
 };
 
-/* L B S H K D in one plane: a state is one run, and so is a head's content. */
-extern const struct kvt_layout kvt_layout_states;
+/* L B S H K D in one plane: a slot is one run, and so is a head's content. */
+extern const struct kvt_layout kvt_layout_slots;
 
 /*
  * Read a layout: a preset ("nhd", "rocm-paged", "vLLM:LBNHC"), an axis string
@@ -136,6 +139,8 @@ extern const struct kvt_layout kvt_layout_states;
 KVT_MUST_CHECK enum kvt_status
 kvt_layout_parse(struct kvt_layout *out, const char *text,
 		 struct kvt_error *err);
+/* The name that 'text' is probably a misspelling of; NULL if there is none. */
+const char *kvt_layout_near(const char *text);
 
 /*
  * The axis string, which is a layout's identity: compact where every part is a
@@ -186,7 +191,7 @@ struct kvt_predicates {
 	bool block_contiguous;	/* ends H,S,C (vLLM's meaning): so is a range
 				 * of heads of a page */
 	bool block_outermost;	/* B outermost: a block over all layers is a run */
-	bool head_run;		/* ends S,C: all states of one head are one run */
+	bool head_run;		/* ends S,C: all slots of one head are one run */
 	bool kernel_split_neutral; /* S directly follows B */
 	int  kv_position;	/* how many parts stand before K; -1 if no K */
 };

@@ -34,7 +34,7 @@ struct kvt_group {
 	struct kvt_layout layout;
 	struct kvt_shape shape;		/* L B S H K D on this rank */
 	int64_t block_size;		/* tokens a block */
-	int64_t tokens_per_state;	/* 1, N, or -1: one state for all tokens */
+	int64_t tokens_per_slot;	/* 1, N, or -1: one slot for all tokens */
 	int64_t total_heads;		/* of the model */
 	int64_t head_start;		/* first head of this rank */
 	int64_t replication;		/* ranks that hold the same heads; 1 */
@@ -52,12 +52,12 @@ struct kvt_group {
 	char     **layer_names;		/* [L] */
 	uint32_t  *layer_ids;		/* [L] index in the model */
 	uint64_t  *block_ids;		/* [B] id in the engine's pool */
-	uint32_t  *block_valid;		/* [B] states that hold a live token */
+	uint32_t  *block_valid;		/* [B] slots that hold a live token */
 	char     **block_names;		/* [B] what a store calls it: a hash, ... */
 };
 
 /*
- * Positions [begin, end) of a request that have no state in a group: an engine
+ * Positions [begin, end) of a request that have no slot in a group: an engine
  * has removed them, or a cache with a window has passed them.  Their slots stay,
  * so that a token is where its position says, and count for nothing.
  */
@@ -94,7 +94,7 @@ static inline int64_t kvt_request_skip(const struct kvt_request *request,
  */
 struct kvt_range kvt_request_live(const struct kvt_request *request, int group,
 				  int64_t begin, int64_t end);
-/* How many of the request's tokens the group has no state of. */
+/* How many of the request's tokens the group has no slot of. */
 int64_t kvt_request_missing(const struct kvt_request *request, int group);
 /* Of positions [begin, end) only. */
 void kvt_request_cut_holes(struct kvt_request *request, int64_t begin, int64_t end);
@@ -187,7 +187,7 @@ const struct kvt_component *kvt_component_named(const struct kvt_group *group,
 uint64_t kvt_head_id(const struct kvt_group *group, int64_t h);
 
 /*
- * Fills what follows from the rest: names of layers, and how many states of a
+ * Fills what follows from the rest: names of layers, and how many slots of a
  * block are live where requests say so.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -228,16 +228,16 @@ void kvt_snapshot_inspect(const struct kvt_snapshot *snapshot,
 			  const struct kvt_inspector *inspector);
 
 /*
- * How many states of each block the requests say hold a live token, raised in
+ * How many slots of each block the requests say hold a live token, raised in
  * 'live' [B] (zeros before; NULL: only ask).  False: their tables do not tell.
  */
 bool kvt_snapshot_live(uint32_t *live, const struct kvt_snapshot *snapshot, int group);
 
 /*
- * ---- which states of a request are needed ----------------------------------
+ * ---- which slots of a request are needed ----------------------------------
  *
- * Everything that asks whether a state is live asks here: digest, diff, describe,
- * fsck, where, slice and transfers.  States count from token 0 of the request; of a
+ * Everything that asks whether a slot is live asks here: digest, diff, describe,
+ * fsck, where, slice and transfers.  Slots count from token 0 of the request; of a
  * recurrent group each entry of the table is one.
  */
 struct kvt_table {
@@ -246,21 +246,21 @@ struct kvt_table {
 	int number;			/* of the group */
 	const uint32_t *blocks;		/* of the snapshot */
 	int64_t nblocks;
-	int64_t each;			/* states a block; 1 if recurrent */
+	int64_t each;			/* slots a block; 1 if recurrent */
 	int64_t first;			/* entry 0 is this block of the request */
 	int64_t null_block;
-	struct kvt_range states;	/* that have a token, and an entry */
+	struct kvt_range slots;		/* that have a token, and an entry */
 	struct kvt_range dead;		/* of them, what is needed no more */
 };
 /*
  * A table that is shorter than the request is the end of one, if there may be such.
- * States of several tokens are dead when all these are.  Older states of a recurrent
+ * Slots of several tokens are dead when all these are.  Older states of a recurrent
  * group are for others that begin alike: those let go of are in the null block.
  */
 struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
 			      const struct kvt_request *request);
 
-/* All states that it names are live here, null blocks and dead ones, too. */
+/* All slots that it names are live here, null blocks and dead ones, too. */
 struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
 				 const struct kvt_request *request);
 
@@ -268,22 +268,22 @@ struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
 struct kvt_stretch {
 	int64_t begin, end;
 	bool live;
-	int64_t block, state;		/* where the first one is; -1: nowhere */
+	int64_t block, slot;		/* where the first one is; -1: nowhere */
 };
-/* The one that begins with state 'at'; INT64_MAX ends one that nothing follows. */
+/* The one that begins with slot 'at'; INT64_MAX ends one that nothing follows. */
 struct kvt_stretch kvt_table_at(const struct kvt_table *table, int64_t at);
-/* Are all tokens of the state in holes of the request? */
+/* Are all tokens of the slot in holes of the request? */
 bool kvt_table_lacks(const struct kvt_table *table, int64_t at);
 /* Is it needed, wherever it is?  Of what is in the null block nothing is live. */
 static inline bool kvt_table_needs(const struct kvt_table *t, int64_t at)
 {
-	return at >= t->states.begin && at < t->states.end &&
+	return at >= t->slots.begin && at < t->slots.end &&
 	       (at < t->dead.begin || at >= t->dead.end) && !kvt_table_lacks(t, at);
 }
-/* The next states from 'at' on that are live, over blocks; empty: none is left. */
+/* The next slots from 'at' on that are live, over blocks; empty: none is left. */
 struct kvt_range kvt_table_next(const struct kvt_table *table, int64_t at);
 
-/* Does an entry stand for live states, wherever they would be?  Then it is no null. */
+/* Does an entry stand for live slots, wherever they would be?  Then it is no null. */
 bool kvt_entry_needed(const struct kvt_table *table, int64_t entry);
 /* Can the null block stand there?  It can where nobody knows what is needed. */
 bool kvt_entry_may_be_null(const struct kvt_table *table, int64_t entry,
@@ -300,13 +300,13 @@ bool kvt_table_is_whole(const struct kvt_snapshot *s, int group,
 
 struct kvt_retention kvt_group_retention(const struct kvt_group *group,
 					 const struct kvt_request *request);
-/* Do its live states differ from all states that its tables name? */
+/* Do its live slots differ from all slots that its tables name? */
 bool kvt_group_forgets(const struct kvt_snapshot *snapshot, int group);
 /*
- * The states of each block that live tokens of requests are in: true in live[B][S].
+ * The slots of each block that live tokens of requests are in: true in live[B][S].
  * NULL if memory is out.
  */
-bool *kvt_live_states(const struct kvt_snapshot *snapshot, int group);
+bool *kvt_live_slots(const struct kvt_snapshot *snapshot, int group);
 
 /* The number of a layer by its name ("model.layers.12.self_attn.attn"). */
 bool kvt_layer_number(int64_t *out, const char *name);

@@ -53,7 +53,7 @@ kvt_candidates(struct kvt_range *out, int64_t units, int64_t src_ranks,
 
 /* ---- specs -------------------------------------------------------------- */
 
-/* Tokens per state as a fraction; -1/1: one state stands for all tokens. */
+/* Tokens per slot as a fraction; -1/1: one slot stands for all tokens. */
 struct kvt_ratio {
 	int64_t num, den;
 };
@@ -70,7 +70,7 @@ enum { KVT_MAX_SPEC_PARTS = 3, KVT_MAX_CONTENT = 3 };
 
 /*
  * One rank's share of a group of layers: the engines' KVCacheSpec and what it
- * lacks.  num_states is not in here: it follows at allocation (kvt_spec_size()).
+ * lacks.  num_slots is not in here: it follows at allocation (kvt_spec_size()).
  */
 struct kvt_spec {
 	enum kvt_kind kind;
@@ -80,13 +80,13 @@ struct kvt_spec {
 	int64_t head_start;		/* first head of this rank */
 	int64_t replication;		/* ranks that hold the same heads */
 	bool no_replicas;		/* heads must be divisible by the ranks */
-	struct kvt_ratio tokens_per_state;
-	int64_t state_content_size;	/* bytes per state per head */
+	struct kvt_ratio tokens_per_slot;
+	int64_t content_size;		/* bytes per slot per head */
 
-	/* The content of a (state, head); ncontent 0: only its size is known. */
+	/* The content of a (slot, head); ncontent 0: only its size is known. */
 	int ncontent;
 	int64_t content[KVT_MAX_CONTENT], elem;
-	bool planar;			/* a state is no run: move whole blocks */
+	bool planar;			/* a slot is no run: move whole blocks */
 
 	int64_t page_size_padded;	/* 0: not given */
 	int64_t alignment;		/* of a page; 0 or 1: none */
@@ -108,7 +108,7 @@ struct kvt_spec_args {
 	int64_t heads;			/* KV heads, SSM heads, GDN value heads */
 	int64_t head_dim, head_dim_v;	/* head_dim_v 0: as head_dim */
 	int64_t latent;			/* elements of an MLA row */
-	int64_t ratio;			/* tokens a compressed state, pooled: 1/ratio */
+	int64_t ratio;			/* tokens a compressed slot, pooled: 1/ratio */
 	int64_t window;
 	int64_t inter;			/* channels of x */
 	int64_t groups, state_size;	/* of B and C */
@@ -143,11 +143,11 @@ kvt_spec_check(const struct kvt_spec *spec, struct kvt_rank rank,
 	       struct kvt_error *err);
 
 struct kvt_spec_size {
-	int64_t num_states;		/* per block */
+	int64_t num_slots;		/* per block */
 	int64_t unpadded, page;		/* bytes of one block of one layer */
 };
 
-/* Refuses (KVT_BAD_INPUT) what engines truncate: half a state in a block. */
+/* Refuses (KVT_BAD_INPUT) what engines truncate: half a slot in a block. */
 KVT_MUST_CHECK enum kvt_status
 kvt_spec_size(struct kvt_spec_size *out, const struct kvt_spec *spec,
 	      struct kvt_error *err);
@@ -160,8 +160,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_spec_shape(struct kvt_shape *out, const struct kvt_spec *spec,
 	       int64_t layers, int64_t blocks, struct kvt_error *err);
 
-/* States that hold this many tokens; the spec has passed kvt_spec_check(). */
-int64_t kvt_spec_states(const struct kvt_spec *spec, int64_t ntokens);
+/* Slots that hold this many tokens; the spec has passed kvt_spec_check(). */
+int64_t kvt_spec_slots(const struct kvt_spec *spec, int64_t ntokens);
 
 /* What is dealt out: H (heads), or D (the channels of a conv state). */
 enum kvt_axis kvt_spec_axis(const struct kvt_spec *spec);

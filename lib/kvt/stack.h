@@ -20,7 +20,7 @@ extern "C" {
  * The first three are of vLLM's connectors.  Their regions are the layers of a
  * group (two a layer where keys and values lie apart; one of each part of a conv
  * state), or all layers at once where a block holds them all: always of
- * "nixl-packed", of "nixl" where the block of a layer is not [heads][states].
+ * "nixl-packed", of "nixl" where the block of a layer is not [heads][slots].
  * The others are the scopes, whose list is that of kvt_op_next().
  */
 enum kvt_stack {

@@ -3,7 +3,7 @@
  * transfer.h - the operations that move a KV cache between two deployments
  *
  * kvt_spec.h says which heads go from which rank to which, kvt_connect.h which
- * states go from which block to which.  Here both meet the bytes of the two
+ * slots go from which block to which.  Here both meet the bytes of the two
  * layouts: how many operations of what size, in which order, and why not fewer.
  *
  * The conventions are those of kvt.h.  In addition:
@@ -20,7 +20,7 @@
  * How the parts go together, for one group:
  *
  *	kvt_xfer_side_init()	what a rank of each side allocates
- *	kvt_xfer_entries()	which states go where
+ *	kvt_xfer_entries()	which slots go where
  *	kvt_xfer_init()		both sides, checked against each other
  *	kvt_xfer_prove()	every byte arrives exactly once
  *	kvt_pair_next()		for each pair of ranks that exchanges anything:
@@ -74,9 +74,9 @@ kvt_xfer_side_init(struct kvt_xfer_side *out, const struct kvt_spec *spec,
 		   int64_t offset, struct kvt_error *err);
 
 /*
- * The entries of a block mapping: states that lie in one block on both sides,
- * nblocks 0.  Attention maps states of tokens; a recurrent state is one state
- * that fills its block.  Appends those of the states begin..end to entry[*n],
+ * The entries of a block mapping: slots that lie in one block on both sides,
+ * nblocks 0.  Attention maps slots of tokens; a recurrent state is one slot
+ * that fills its block.  Appends those of the slots begin..end to entry[*n],
  * of which there are 'room' (KVT_SYSTEM if they do not suffice);
  * kvt_xfer_entries_most() is enough room.
  */
@@ -92,15 +92,15 @@ kvt_xfer_entries(struct kvt_block_span *entry, int64_t *n, int64_t room,
 struct kvt_xfer {
 	struct kvt_xfer_side src, dst;
 	int64_t layers;
-	const struct kvt_block_span *entry;	/* by source block and state */
+	const struct kvt_block_span *entry;	/* by source block and slot */
 	int64_t nentries;
-	int64_t states;			/* that are moved */
+	int64_t slots;			/* that are moved */
 };
 
 /*
  * Sorts 'entry'.  Entries that are equal are kept once: a prefix that several
  * requests share is moved once if they share it on both sides.  Refuses
- * (KVT_BAD_INPUT) sides that contradict each other, a state outside its pool,
+ * (KVT_BAD_INPUT) sides that contradict each other, a slot outside its pool,
  * one that is read for two places or written from two, and
  * strides under which elements overlap; KVT_UNSUPPORTED is what cannot be walked
  * by ascending source offset.
@@ -116,10 +116,10 @@ kvt_xfer_nbytes(int64_t *bytes, int64_t *unique, const struct kvt_xfer *xfer,
 		struct kvt_error *err);
 
 /*
- * Proof that every byte of the moved states that a destination rank holds is
+ * Proof that every byte of the moved slots that a destination rank holds is
  * written exactly once, from the same coordinate of the model, and nothing else.
  * The heads are proved by kvt_moves_prove(), with 'moves' as its room: as many
- * as kvt_xfer_nmoves() says; states and bytes from tables and strides.
+ * as kvt_xfer_nmoves() says; slots and bytes from tables and strides.
  * KVT_MISMATCH names rank, layer and head, or the block.
  */
 int64_t kvt_xfer_nmoves(const struct kvt_xfer *xfer);
@@ -147,8 +147,8 @@ bool kvt_pair_next(struct kvt_pair *out, struct kvt_pair_walk *walk,
 /* What an op may cross. */
 enum kvt_scope {
 	KVT_SCOPE_MAX,		/* everything but the pair */
-	KVT_SCOPE_RFC,		/* states, heads, layers; one entry and slice */
-	KVT_SCOPE_LAYER,	/* states, heads; one entry, slice and layer */
+	KVT_SCOPE_RFC,		/* slots, heads, layers; one entry and slice */
+	KVT_SCOPE_LAYER,	/* slots, heads; one entry, slice and layer */
 	KVT_NSCOPES
 };
 const char *kvt_scope_name(enum kvt_scope scope);		/* "rfc" */
@@ -165,8 +165,8 @@ enum kvt_level_kind {
 	KVT_LEVEL_PLAIN,	/* an axis: n steps of src and dst */
 	KVT_LEVEL_RANGES,	/* D of a conv state: the parts of the exchange */
 	KVT_LEVEL_BLOCK,	/* source blocks, in the order of their ids */
-	KVT_LEVEL_STATE,	/* a part of S, value by value */
-	KVT_LEVEL_ENTRY,	/* entries of a block and the states in them */
+	KVT_LEVEL_SLOT,		/* a part of S, value by value */
+	KVT_LEVEL_ENTRY,	/* entries of a block and the slots in them */
 	KVT_LEVEL_PLANE,	/* keys, then values, where these lie differently */
 };
 
@@ -206,10 +206,10 @@ struct kvt_mark {
 struct kvt_frame {
 	int64_t src, dst[2];		/* of the level; dst of keys and of values */
 	int64_t entry, end;		/* entries that are left to it */
-	int64_t lo, hi;			/* states of a block, as far as chosen */
+	int64_t lo, hi;			/* slots of a block, as far as chosen */
 	struct kvt_mark mark;
 	int plane;
-	int64_t at, state;		/* next index or entry; state inside it */
+	int64_t at, slot;		/* next index or entry; slot inside it */
 };
 
 /* Further copies of a child, each that far behind the last. */
@@ -303,7 +303,7 @@ struct kvt_xfer_region {
 };
 struct kvt_xfer_regions {
 	const struct kvt_nest *nest;	/* borrowed */
-	int64_t entry, state;
+	int64_t entry, slot;
 	int part, plane;
 };
 void kvt_xfer_regions_start(struct kvt_xfer_regions *regions,

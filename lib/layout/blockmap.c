@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blockmap.c - the states of a request from one block table to another */
+/* blockmap.c - the slots of a request from one block table to another */
 #include "lib/kvt/connect.h"
 
 static enum kvt_status check_table(const struct kvt_block_table *table,
@@ -8,17 +8,17 @@ static enum kvt_status check_table(const struct kvt_block_table *table,
 {
 	int64_t capacity, rows;
 
-	if (table->states < 1 || table->nids < 0 || table->first < 0 ||
-	    __builtin_mul_overflow(table->nids, table->states, &capacity) ||
+	if (table->slots < 1 || table->nids < 0 || table->first < 0 ||
+	    __builtin_mul_overflow(table->nids, table->slots, &capacity) ||
 	    __builtin_add_overflow(capacity, table->first, &capacity) ||
-	    /* JOIN_STATES counts through the pool */
-	    __builtin_mul_overflow(table->pool, table->states, &rows))
+	    /* JOIN_SLOTS counts through the pool */
+	    __builtin_mul_overflow(table->pool, table->slots, &rows))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the %s has %lld blocks of %lld states", side,
-				(long long)table->nids, (long long)table->states);
+				"the %s has %lld blocks of %lld slots", side,
+				(long long)table->nids, (long long)table->slots);
 	if (begin < end && (begin < table->first || end > capacity))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"states %lld:%lld are not all in the %s, whose %lld "
+				"slots %lld:%lld are not all in the %s, whose %lld "
 				"blocks hold %lld:%lld", (long long)begin,
 				(long long)end, side, (long long)table->nids,
 				(long long)table->first, (long long)capacity);
@@ -40,7 +40,7 @@ enum kvt_status kvt_block_map_init(struct kvt_block_map *out,
 	enum kvt_status status;
 
 	if (begin < 0 || end < begin)
-		return kvt_fail(err, KVT_BAD_INPUT, "states %lld:%lld are no range",
+		return kvt_fail(err, KVT_BAD_INPUT, "slots %lld:%lld are no range",
 				(long long)begin, (long long)end);
 	if ((status = check_table(src, "source", begin, end, err)) ||
 	    (status = check_table(dst, "destination", begin, end, err)))
@@ -54,24 +54,24 @@ static struct kvt_block_span entry(const struct kvt_block_map *map, int64_t at)
 {
 	int64_t s = at - map->src.first, d = at - map->dst.first;
 	struct kvt_block_span span = {
-		.src_block = map->src.ids[s / map->src.states],
-		.src_state = s % map->src.states,
-		.dst_block = map->dst.ids[d / map->dst.states],
-		.dst_state = d % map->dst.states,
+		.src_block = map->src.ids[s / map->src.slots],
+		.src_slot = s % map->src.slots,
+		.dst_block = map->dst.ids[d / map->dst.slots],
+		.dst_slot = d % map->dst.slots,
 		.count = map->end - at,
 	};
 
-	if (span.count > map->src.states - span.src_state)
-		span.count = map->src.states - span.src_state;
-	if (span.count > map->dst.states - span.dst_state)
-		span.count = map->dst.states - span.dst_state;
+	if (span.count > map->src.slots - span.src_slot)
+		span.count = map->src.slots - span.src_slot;
+	if (span.count > map->dst.slots - span.dst_slot)
+		span.count = map->dst.slots - span.dst_slot;
 	return span;
 }
 
 static bool is_whole(const struct kvt_block_map *map,
 		     const struct kvt_block_span *span)
 {
-	return span->count == map->src.states && span->count == map->dst.states;
+	return span->count == map->src.slots && span->count == map->dst.slots;
 }
 
 /* Does 'next' begin where 'span' ends, on both sides, if a pool is one row? */
@@ -79,12 +79,12 @@ static bool continues(const struct kvt_block_map *map,
 		      const struct kvt_block_span *span,
 		      const struct kvt_block_span *next)
 {
-	int64_t src = map->src.states, dst = map->dst.states;
+	int64_t src = map->src.slots, dst = map->dst.slots;
 
-	return next->src_block * src + next->src_state ==
-	       span->src_block * src + span->src_state + span->count &&
-	       next->dst_block * dst + next->dst_state ==
-	       span->dst_block * dst + span->dst_state + span->count;
+	return next->src_block * src + next->src_slot ==
+	       span->src_block * src + span->src_slot + span->count &&
+	       next->dst_block * dst + next->dst_slot ==
+	       span->dst_block * dst + span->dst_slot + span->count;
 }
 
 bool kvt_block_map_next(struct kvt_block_map *map, struct kvt_block_span *out)
@@ -115,11 +115,11 @@ bool kvt_block_map_next(struct kvt_block_map *map, struct kvt_block_span *out)
 int64_t kvt_block_map_whole(const struct kvt_block_table *src,
 			    const struct kvt_block_table *dst, int64_t end)
 {
-	int64_t tail = (end - src->first) % src->states, whole = end;
-	int64_t room = dst->first + dst->nids * dst->states;
+	int64_t tail = (end - src->first) % src->slots, whole = end;
+	int64_t room = dst->first + dst->nids * dst->slots;
 
 	if (tail > 0)
-		whole += src->states - tail;
+		whole += src->slots - tail;
 	return whole <= room ? whole : room;
 }
 
@@ -136,7 +136,7 @@ enum kvt_status kvt_block_table_last(struct kvt_block_table *out,
 	*out = *in;
 	out->ids += skip;
 	out->nids = nids;
-	out->first += skip * in->states;
+	out->first += skip * in->slots;
 	return KVT_OK;
 }
 

@@ -58,7 +58,7 @@ struct recipe {
 
 #define NIBBLES "which number of a byte comes first is not documented"
 #define GGML "blocks of ggml are not decoded here"
-#define SLOTS "how the numbers of a slot are packed is not documented"
+#define ROWS_ARE_PACKED "how the numbers of a row are packed is not documented"
 
 static const struct recipe recipes[] = {
 	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16",
@@ -103,14 +103,14 @@ static const struct recipe recipes[] = {
 	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(34, GGML) },
 	{ { "iq4_nl", "llama.cpp: 18 bytes for 32 numbers",
 	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(18, GGML) },
-	{ { "turboquant-k8v4", "slots of fp8 keys, 4-bit values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, SLOTS) },
-	{ { "turboquant-4bit-nc", "slots of 4-bit keys and values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, SLOTS) },
-	{ { "turboquant-k3v4-nc", "slots of 3-bit keys, 4-bit values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, SLOTS) },
-	{ { "turboquant-3bit-nc", "slots of 3-bit keys and values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, SLOTS) },
+	{ { "turboquant-k8v4", "rows of fp8 keys, 4-bit values",
+	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
+	{ { "turboquant-4bit-nc", "rows of 4-bit keys and values",
+	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
+	{ { "turboquant-k3v4-nc", "rows of 3-bit keys, 4-bit values",
+	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
+	{ { "turboquant-3bit-nc", "rows of 3-bit keys and values",
+	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
 };
 enum { NRECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 
@@ -232,14 +232,14 @@ static enum kvt_status check_shape(const struct kvt_content_type *type,
 				type->name, LL(shape->elem));
 	if (shape->n[KVT_AXIS_K] != 1 && !type->pairs)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s holds all of a state, but keys and values are apart",
+				"%s holds all of a slot, but keys and values are apart",
 				type->name);
 	if (shape->n[KVT_AXIS_H] != 1 && one_head)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no heads, but there are %lld",
 				type->name, LL(shape->n[KVT_AXIS_H]));
 	if (shape->n[KVT_AXIS_S] != 1 && type->planar)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %s is one page of planes, so one state, not %lld",
+				"a block of %s is one page of planes, so one slot, not %lld",
 				type->name, LL(shape->n[KVT_AXIS_S]));
 	return KVT_OK;
 }
@@ -303,7 +303,7 @@ static void add_field(struct kvt_packing *out, const struct field_recipe *from,
 
 enum kvt_status kvt_packing_init(struct kvt_packing *out,
 				 const struct kvt_content *content,
-				 const struct kvt_shape *shape, int64_t tokens_per_state,
+				 const struct kvt_shape *shape, int64_t tokens_per_slot,
 				 struct kvt_error *err)
 {
 	const struct recipe *recipe = recipe_of(content);
@@ -314,7 +314,7 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 
 	if ((status = check_shape(content->type, shape, err)) ||
 	    (status = count_rows(&packing.rows, &width, content, packing.nbytes,
-				 tokens_per_state, err)))
+				 tokens_per_slot, err)))
 		return status;
 	for (int i = 0; i < recipe->nfields; i++)
 		add_field(&packing, &recipe->field[i], recipe, width);

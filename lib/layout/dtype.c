@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dtype.c - element types: their names in every format, and their values */
 #include "lib/kvt/layout.h"
+#include "lib/base/nearest.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -68,6 +69,30 @@ const struct kvt_dtype *kvt_dtype_find(const char *name)
 		if (!strcasecmp(name, aliases[i].name))
 			return &types[aliases[i].type];
 	return NULL;
+}
+
+enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
+				struct kvt_error *err)
+{
+	struct kvt_nearest near;
+	const char *meant;
+
+	if ((*out = kvt_dtype_find(name)))
+		return KVT_OK;
+	/* fp8 alone is four types */
+	if (!strcasecmp(name, "fp8") || !strcasecmp(name, "float8"))
+		return kvt_fail(err, KVT_USAGE,
+				"dtype '%.40s' is one of several: fp8_e4m3, fp8_e4m3fnuz, fp8_e5m2 or fp8_e5m2fnuz?",
+				name);
+	kvt_nearest_start(&near, name);
+	for (int i = 0; i < NTYPES; i++)
+		kvt_nearest_offer(&near, types[i].name);
+	for (int i = 0; i < NALIASES; i++)
+		kvt_nearest_offer(&near, aliases[i].name);
+	meant = kvt_nearest_found(&near);
+	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type%s%s%s", name,
+			meant ? ", did you mean " : "; see kvtool help dtypes",
+			meant ? meant : "", meant ? "?" : "");
 }
 
 const struct kvt_dtype *kvt_dtype_at(int i)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-const struct kvt_layout kvt_layout_states = {
+const struct kvt_layout kvt_layout_slots = {
 	.nplanes = 1,
 	.plane = { { .nparts = 6, .part = {
 		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
@@ -247,7 +247,7 @@ enum kvt_status kvt_layout_parse(struct kvt_layout *out, const char *text,
 	status = parse(out, copy, &why);
 	if (!status)
 		return KVT_OK;
-	near = status == KVT_USAGE ? kvt_preset_near(copy) : NULL;
+	near = status == KVT_USAGE ? kvt_layout_near(copy) : NULL;
 	return kvt_fail(err, status, "layout '%s': %s%s%s%s", copy, why.text,
 			near ? ", did you mean '" : "", near ? near : "",
 			near ? "'?" : "");

@@ -25,7 +25,7 @@ static void skip_blanks(struct cursor *c)
 
 static bool axis_of_letter(enum kvt_axis *axis, char letter)
 {
-	if (letter == 'N')	/* engines: number of states */
+	if (letter == 'N')	/* engines: number of slots */
 		letter = 'S';
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (kvt_axis_letter((enum kvt_axis)a) == letter) {

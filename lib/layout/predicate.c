@@ -62,8 +62,8 @@ static int tail_of(const struct present *p, unsigned axes)
 }
 
 /*
- * A kernel block is a range of states that becomes a block of its own, so B
- * counts even where there is only one; with one state there is nothing to cut.
+ * A kernel block is a range of slots that becomes a block of its own, so B
+ * counts even where there is only one; with one slot there is nothing to cut.
  */
 static bool splits_neutrally(const struct kvt_order *order,
 			     const struct kvt_shape *shape)
@@ -80,15 +80,15 @@ static struct kvt_predicates predicates_of(const struct kvt_order *order,
 {
 	const unsigned head = 1u << KVT_AXIS_S | 1u << KVT_AXIS_K | 1u << KVT_AXIS_D;
 	struct present p = present_parts(order, shape, KVT_NAXES);
-	int heads = find(&p, KVT_AXIS_H), states = tail_of(&p, head);
+	int heads = find(&p, KVT_AXIS_H), slots = tail_of(&p, head);
 
 	return (struct kvt_predicates){
 		.layer_compact = find(&p, KVT_AXIS_L) <= 0,
 		.block_compact = tail_of(&p, head | 1u << KVT_AXIS_H) >= 0,
-		.block_contiguous = states >= 0 &&
-				    (heads < 0 || heads == states - 1),
+		.block_contiguous = slots >= 0 &&
+				    (heads < 0 || heads == slots - 1),
 		.block_outermost = find(&p, KVT_AXIS_B) <= 0,
-		.head_run = states >= 0,
+		.head_run = slots >= 0,
 		.kernel_split_neutral = splits_neutrally(order, shape),
 		.kv_position = find(&p, KVT_AXIS_K),
 	};

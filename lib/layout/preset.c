@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* preset.c - the layouts that have names, and names that are refused */
+#include "lib/base/nearest.h"
 #include "lib/layout/words.h"
 
 #include <ctype.h>
@@ -39,7 +40,7 @@ static const struct kvt_preset presets[] = {
 	{ "hicache-page-first-direct", "KBLSHD", "SGLang HiCache host pool", false },
 	{ "hicache-page-head", "KBHSLD", "SGLang HiCache host pool", false },
 
-	/* one content vector per state */
+	/* one content vector per slot */
 	{ "mla", "LBSC", "MLA of every engine", true },
 	{ "mla-cross", "BLSC", "vLLM since 2026-06 MLA cross-layer", true },
 
@@ -237,60 +238,12 @@ enum kvt_status kvt_preset_refuse(const char *name, struct kvt_error *err)
 
 /* ---- suggesting --------------------------------------------------------- */
 
-enum { MAX_NAME = 40 };
-
-static int least_of(int a, int b)
+const char *kvt_layout_near(const char *name)
 {
-	return a < b ? a : b;
-}
+	struct kvt_nearest near;
 
-/*
- * How many insertions, deletions, replacements and swaps of neighbours turn
- * 'a' into 'b'.  Row i of the table is about the first i characters of 'a';
- * three rows are enough, for the swap looks back two.
- */
-static int edits(const char *a, const char *b)
-{
-	int row[3][MAX_NAME + 1], nb = (int)strlen(b), i;
-
-	for (int j = 0; j <= nb; j++)
-		row[0][j] = j;
-	for (i = 1; a[i - 1]; i++) {
-		int *now = row[i % 3], *last = row[(i + 2) % 3];
-		const int *before = row[(i + 1) % 3];
-
-		now[0] = i;
-		for (int j = 1; j <= nb; j++) {
-			char ca = (char)fold(a[i - 1]), cb = (char)fold(b[j - 1]);
-
-			now[j] = least_of(least_of(now[j - 1], last[j]) + 1,
-					  last[j - 1] + (ca != cb));
-			if (i > 1 && j > 1 && ca == fold(b[j - 2]) &&
-			    cb == fold(a[i - 2]))
-				now[j] = least_of(now[j], before[j - 2] + 1);
-		}
-	}
-	return row[(i - 1) % 3][nb];
-}
-
-const char *kvt_preset_near(const char *name)
-{
-	const char *nearest = NULL;
-	int least = 3;	/* as many edits turn "abc" into "mla" */
-
-	if (strlen(name) > MAX_NAME)
-		return NULL;
-	for (int i = 0; i < NPRESETS; i++) {
-		const char *preset = presets[i].name;
-		int n;
-
-		if (strlen(preset) > MAX_NAME)
-			continue;
-		n = edits(name, preset);
-		if (n < least) {
-			nearest = preset;
-			least = n;
-		}
-	}
-	return nearest;
+	kvt_nearest_start(&near, name);
+	for (int i = 0; i < NPRESETS; i++)
+		kvt_nearest_offer(&near, presets[i].name);
+	return kvt_nearest_found(&near);
 }

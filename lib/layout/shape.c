@@ -9,7 +9,7 @@ static const struct {
 	const char *name;
 } axis_names[KVT_NAXES] = {
 	[KVT_AXIS_L] = { 'L', "layer" }, [KVT_AXIS_B] = { 'B', "block" },
-	[KVT_AXIS_S] = { 'S', "state" }, [KVT_AXIS_H] = { 'H', "head" },
+	[KVT_AXIS_S] = { 'S', "slot" }, [KVT_AXIS_H] = { 'H', "head" },
 	[KVT_AXIS_K] = { 'K', "kv" },    [KVT_AXIS_D] = { 'D', "dim" },
 };
 

@@ -38,7 +38,4 @@ const struct kvt_preset *kvt_preset_find(const char *name);
 KVT_MUST_CHECK enum kvt_status
 kvt_preset_refuse(const char *name, struct kvt_error *err);
 
-/* The preset name that 'name' is probably a misspelling of; NULL if none. */
-const char *kvt_preset_near(const char *name);
-
 #endif

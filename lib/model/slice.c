@@ -36,7 +36,7 @@ static enum kvt_status same_parts(const struct kvt_spec *src,
 	return KVT_OK;
 }
 
-/* Block sizes and pages may differ; whatever decides what a state is may not. */
+/* Block sizes and pages may differ; whatever decides what a slot is may not. */
 static enum kvt_status same_model(const struct kvt_spec *src,
 				  const struct kvt_spec *dst,
 				  struct kvt_error *err)
@@ -47,15 +47,15 @@ static enum kvt_status same_model(const struct kvt_spec *src,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the source holds %s, the destination %s",
 				kvt_kind_name(src->kind), kvt_kind_name(dst->kind));
-	if (src->tokens_per_state.num != dst->tokens_per_state.num ||
-	    src->tokens_per_state.den != dst->tokens_per_state.den)
-		return unlike(err, "the number of tokens per state",
-			      src->tokens_per_state.num, dst->tokens_per_state.num);
+	if (src->tokens_per_slot.num != dst->tokens_per_slot.num ||
+	    src->tokens_per_slot.den != dst->tokens_per_slot.den)
+		return unlike(err, "the number of tokens per slot",
+			      src->tokens_per_slot.num, dst->tokens_per_slot.num);
 	if (src->planar != dst->planar)
 		return unlike(err, "planar content", src->planar, dst->planar);
-	if (!conv && src->state_content_size != dst->state_content_size)
-		return unlike(err, "state_content_size",
-			      src->state_content_size, dst->state_content_size);
+	if (!conv && src->content_size != dst->content_size)
+		return unlike(err, "content_size",
+			      src->content_size, dst->content_size);
 	if (conv && src->content[1] != dst->content[1])
 		return unlike(err, "the number of taps",
 			      src->content[1], dst->content[1]);

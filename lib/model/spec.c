@@ -122,7 +122,7 @@ enum kvt_status kvt_spec_share(struct kvt_spec *out, const struct kvt_spec *in,
 		spec.content[0] = channels;
 		spec.num_heads = spec.total_heads = spec.replication = 1;
 		spec.head_start = 0;
-		if ((status = content_nbytes(&spec.state_content_size, &spec, err)))
+		if ((status = content_nbytes(&spec.content_size, &spec, err)))
 			return status;
 	}
 	*out = spec;
@@ -137,7 +137,7 @@ static enum kvt_status check_ratio(struct kvt_ratio r, struct kvt_error *err)
 	    (r.num > 0 && r.den > 0 && (r.num == 1 || r.den == 1)))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"tokens per state are %lld/%lld, expected N, 1/N or -1",
+			"tokens per slot are %lld/%lld, expected N, 1/N or -1",
 			(long long)r.num, (long long)r.den);
 }
 
@@ -165,11 +165,11 @@ enum kvt_status kvt_spec_check(const struct kvt_spec *spec,
 	if (spec->ncontent) {
 		if ((status = content_nbytes(&nbytes, spec, err)))
 			return status;
-		if (nbytes != spec->state_content_size)
+		if (nbytes != spec->content_size)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"state_content_size is %lld, but the content "
+					"content_size is %lld, but the content "
 					"has %lld bytes",
-					(long long)spec->state_content_size,
+					(long long)spec->content_size,
 					(long long)nbytes);
 	}
 	if (spec->num_heads != share.num_heads)
@@ -181,18 +181,18 @@ enum kvt_status kvt_spec_check(const struct kvt_spec *spec,
 	if (spec->replication != share.replication)
 		return differs(err, "replication", spec->replication,
 			       share.replication, rank);
-	if (spec->state_content_size != share.state_content_size)
-		return differs(err, "state_content_size", spec->state_content_size,
-			       share.state_content_size, rank);
+	if (spec->content_size != share.content_size)
+		return differs(err, "content_size", spec->content_size,
+			       share.content_size, rank);
 	return KVT_OK;
 }
 
 /* ---- sizes -------------------------------------------------------------- */
 
-static enum kvt_status count_states(int64_t *out, const struct kvt_spec *spec,
-				    struct kvt_error *err)
+static enum kvt_status count_slots(int64_t *out, const struct kvt_spec *spec,
+				   struct kvt_error *err)
 {
-	struct kvt_ratio r = spec->tokens_per_state;
+	struct kvt_ratio r = spec->tokens_per_slot;
 	enum kvt_status status = check_ratio(r, err);
 	int64_t n;
 
@@ -208,7 +208,7 @@ static enum kvt_status count_states(int64_t *out, const struct kvt_spec *spec,
 				(long long)spec->block_size);
 	if (n % r.num)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %lld tokens does not hold whole states "
+				"a block of %lld tokens does not hold whole slots "
 				"of %lld tokens", (long long)spec->block_size,
 				(long long)r.num);
 	*out = n / r.num;
@@ -222,18 +222,18 @@ enum kvt_status kvt_spec_size(struct kvt_spec_size *out,
 	struct kvt_spec_size size;
 	enum kvt_status status;
 
-	if ((status = count_states(&size.num_states, spec, err)))
+	if ((status = count_slots(&size.num_slots, spec, err)))
 		return status;
-	if (spec->num_heads < 1 || spec->state_content_size < 1 ||
-	    __builtin_mul_overflow(size.num_states, spec->num_heads, &size.unpadded) ||
-	    __builtin_mul_overflow(size.unpadded, spec->state_content_size,
+	if (spec->num_heads < 1 || spec->content_size < 1 ||
+	    __builtin_mul_overflow(size.num_slots, spec->num_heads, &size.unpadded) ||
+	    __builtin_mul_overflow(size.unpadded, spec->content_size,
 				   &size.unpadded) ||
 	    __builtin_add_overflow(size.unpadded, align - 1, &size.page))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a page of %lld states of %lld heads of %lld bytes",
-				(long long)size.num_states,
+				"a page of %lld slots of %lld heads of %lld bytes",
+				(long long)size.num_slots,
 				(long long)spec->num_heads,
-				(long long)spec->state_content_size);
+				(long long)spec->content_size);
 	size.page -= size.page % align;
 	if (spec->page_size_padded) {
 		if (spec->page_size_padded < size.unpadded)
@@ -247,9 +247,9 @@ enum kvt_status kvt_spec_size(struct kvt_spec_size *out,
 	return KVT_OK;
 }
 
-int64_t kvt_spec_states(const struct kvt_spec *spec, int64_t ntokens)
+int64_t kvt_spec_slots(const struct kvt_spec *spec, int64_t ntokens)
 {
-	struct kvt_ratio r = spec->tokens_per_state;
+	struct kvt_ratio r = spec->tokens_per_slot;
 
 	if (r.num < 0)
 		return 1;
@@ -270,10 +270,10 @@ enum kvt_status kvt_spec_shape(struct kvt_shape *out, const struct kvt_spec *spe
 		return status;
 	shape.n[KVT_AXIS_L] = layers;
 	shape.n[KVT_AXIS_B] = blocks;
-	shape.n[KVT_AXIS_S] = size.num_states;
+	shape.n[KVT_AXIS_S] = size.num_slots;
 	shape.n[KVT_AXIS_H] = spec->num_heads;
 	shape.n[KVT_AXIS_K] = 1;
-	shape.n[KVT_AXIS_D] = spec->state_content_size / shape.elem;
+	shape.n[KVT_AXIS_D] = spec->content_size / shape.elem;
 	if (spec->kind == KVT_MAMBA_CONV && spec->ncontent == 2) {
 		shape.n[KVT_AXIS_S] = spec->content[1];
 		shape.n[KVT_AXIS_D] = spec->content[0];

@@ -72,7 +72,7 @@ static enum kvt_status set_content(struct kvt_spec *spec, int64_t elem, int n,
 	spec->ncontent = n;
 	spec->content[0] = first;
 	spec->content[1] = second;
-	spec->state_content_size = elem * first * (n > 1 ? second : 1);
+	spec->content_size = elem * first * (n > 1 ? second : 1);
 	return KVT_OK;
 }
 
@@ -105,10 +105,10 @@ static enum kvt_status scaled(struct kvt_spec *spec, const struct recipe *recipe
 	return set_content(spec, 1, 1, 2 * (d * recipe->bits[0] / 8 + scales), 0);
 }
 
-/* A slot of packed keys and values; keys of 8 bits carry no scale. */
-static enum kvt_status slot(struct kvt_spec *spec, const struct recipe *recipe,
-			    const struct kvt_spec_args *args,
-			    struct kvt_error *err)
+/* A row of packed keys and values; keys of 8 bits carry no scale. */
+static enum kvt_status packed_row(struct kvt_spec *spec, const struct recipe *recipe,
+				  const struct kvt_spec_args *args,
+				  struct kvt_error *err)
 {
 	int64_t key = (args->head_dim * recipe->bits[0] + 7) / 8;
 	int64_t value = (args->head_dim * recipe->bits[1] + 7) / 8 + 4;
@@ -257,9 +257,9 @@ static const struct recipe recipes[] = {
 	  ATTENTION(dense, KVT_CHUNKED_LOCAL, WINDOW, 1) },
 	{ { "rswa", "gqa of which the prompt and the last tokens matter" },
 	  ATTENTION(dense, KVT_RSWA, WINDOW, 1) },
-	{ { "cross", "cross attention; pooled: 'ratio' states a token" },
+	{ { "cross", "cross attention; pooled: 'ratio' slots a token" },
 	  ATTENTION(dense, KVT_CROSS, 0, -1) },
-	{ { "compressed", "gqa of 'ratio' tokens a state (the RFC's DeepSeek V4)" },
+	{ { "compressed", "gqa of 'ratio' tokens a slot (the RFC's DeepSeek V4)" },
 	  ATTENTION(dense, KVT_FULL_ATTENTION, RATIO, 0) },
 	{ { "int8-per-token-head", "8 bits and a float32 scale a head vector" },
 	  QUANTISED(scaled, 8, 8, 4) },
@@ -269,14 +269,14 @@ static const struct recipe recipes[] = {
 	  QUANTISED(scaled, 4, 4, 4) },
 	{ { "nvfp4", "4 bits and an fp8 scale for 16 of them; planes in a block" },
 	  QUANTISED(scaled, 4, 4, 0), .planar = true },
-	{ { "turboquant-k8v4", "slots of fp8 keys, 4-bit values" },
-	  QUANTISED(slot, 8, 4, 0) },
-	{ { "turboquant-4bit-nc", "slots of 4-bit keys and values" },
-	  QUANTISED(slot, 4, 4, 0) },
-	{ { "turboquant-k3v4-nc", "slots of 3-bit keys, 4-bit values" },
-	  QUANTISED(slot, 3, 4, 0) },
-	{ { "turboquant-3bit-nc", "slots of 3-bit keys and values" },
-	  QUANTISED(slot, 3, 3, 0) },
+	{ { "turboquant-k8v4", "rows of fp8 keys, 4-bit values" },
+	  QUANTISED(packed_row, 8, 4, 0) },
+	{ { "turboquant-4bit-nc", "rows of 4-bit keys and values" },
+	  QUANTISED(packed_row, 4, 4, 0) },
+	{ { "turboquant-k3v4-nc", "rows of 3-bit keys, 4-bit values" },
+	  QUANTISED(packed_row, 3, 4, 0) },
+	{ { "turboquant-3bit-nc", "rows of 3-bit keys and values" },
+	  QUANTISED(packed_row, 3, 3, 0) },
 
 	{ { "mla", "one latent row" }, LATENTS(0) },
 	{ { "mla-per-token-head", "one latent row and two float32 scales" },
@@ -351,9 +351,9 @@ bool kvt_spec_kind(enum kvt_kind *out, const char *preset)
 	return recipe != NULL;
 }
 
-/* A ratio of 0 is not the recipe's to say; -1 is one of states a token. */
-static struct kvt_ratio states_of(const struct recipe *recipe,
-				  const struct kvt_spec_args *args)
+/* A ratio of 0 is not the recipe's to say; -1 is one of slots a token. */
+static struct kvt_ratio slots_of(const struct recipe *recipe,
+				 const struct kvt_spec_args *args)
 {
 	if (kvt_is_recurrent(recipe->kind))
 		return (struct kvt_ratio){ -1, 1 };
@@ -377,7 +377,7 @@ enum kvt_status kvt_spec_make(struct kvt_spec *out, const char *preset,
 	spec = (struct kvt_spec){
 		.kind = recipe->kind, .total_heads = args->heads,
 		.block_size = args->block_size ? args->block_size : recipe->block_size,
-		.tokens_per_state = states_of(recipe, args), .planar = recipe->planar,
+		.tokens_per_slot = slots_of(recipe, args), .planar = recipe->planar,
 		.alignment = recipe->alignment, .window = args->window,
 	};
 	if ((status = recipe->make(&spec, recipe, args, err)) ||

@@ -36,7 +36,7 @@ struct kvt_digest kvt_digest_cell(const struct kvt_digest *content,
 	put64(message + 8, content->hi);
 	put64(message + 16, cell->layer);
 	put64(message + 24, cell->position);
-	put64(message + 32, cell->state);
+	put64(message + 32, cell->slot);
 	put64(message + 40, cell->head);
 	put64(message + 48, cell->component);
 	return hash128(message, sizeof(message));

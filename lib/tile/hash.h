@@ -16,7 +16,7 @@ struct kvt_digest {
 
 /* Where a cell stands.  The fields are what the definition hashes, in order. */
 struct kvt_cell {
-	uint64_t layer, position, state, head, component;
+	uint64_t layer, position, slot, head, component;
 };
 
 enum kvt_component_code {

@@ -114,7 +114,7 @@ enum { SAMPLES = 32, SAMPLE = 64, BLOCK = 128 << 10, MOST = 8 << 20 };
 static bool is_flat(const uint8_t *plane, int64_t n)
 {
 	const int64_t seen = SAMPLES * SAMPLE;
-	/* odd, so that rows of states do not show the same channels each time */
+	/* odd, so that rows of slots do not show the same channels each time */
 	int64_t step = ((n - SAMPLE) / (SAMPLES - 1) - 1) | 1, squares = 0;
 	uint16_t count[256] = { 0 };
 
@@ -129,18 +129,18 @@ static bool is_flat(const uint8_t *plane, int64_t n)
 }
 
 /*
- * Are there matches in noise?  Then whole rows of states repeat themselves: 8
+ * Are there matches in noise?  Then whole rows of slots repeat themselves: 8
  * bytes in 32 are a sample that meets them, or one in four where rows are shorter.
  */
 static bool repeats(const uint8_t *plane, int64_t n)
 {
-	enum { STEP = 32, LOG_SLOTS = 11 };
-	uint64_t slot[1 << LOG_SLOTS] = { 0 }, word, *seen;
+	enum { STEP = 32, LOG_BUCKETS = 11 };
+	uint64_t bucket[1 << LOG_BUCKETS] = { 0 }, word, *seen;
 	int64_t found = 0;
 
 	for (int64_t i = 0; i <= n - 8; i += STEP) {
 		memcpy(&word, plane + i, 8);
-		seen = &slot[word * 0x9e3779b97f4a7c15u >> (64 - LOG_SLOTS)];
+		seen = &bucket[word * 0x9e3779b97f4a7c15u >> (64 - LOG_BUCKETS)];
 		found += *seen == word;
 		*seen = word;
 	}

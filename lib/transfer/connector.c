@@ -122,20 +122,20 @@ const char *kvt_receive_name(enum kvt_receive which)
 static struct kvt_view small_blocks(const struct kvt_shape *shape, int64_t ratio)
 {
 	int64_t content = shape->n[KVT_AXIS_D], heads = shape->n[KVT_AXIS_H];
-	int64_t states = shape->n[KVT_AXIS_S] / ratio;
+	int64_t slots = shape->n[KVT_AXIS_S] / ratio;
 
 	return (struct kvt_view){
 		.shape = *shape, .nfactors = 4, .factor = {
-			{ KVT_AXIS_S, states, ratio, heads * states * content },
-			{ KVT_AXIS_H, 1, heads, states * content },
-			{ KVT_AXIS_S, 1, states, content },
+			{ KVT_AXIS_S, slots, ratio, heads * slots * content },
+			{ KVT_AXIS_H, 1, heads, slots * content },
+			{ KVT_AXIS_S, 1, slots, content },
 			{ KVT_AXIS_D, 1, content, 1 },
 		},
 	};
 }
 
 /* One block of [S][H]. */
-static struct kvt_view states_first(const struct kvt_shape *shape)
+static struct kvt_view slots_first(const struct kvt_shape *shape)
 {
 	int64_t content = shape->n[KVT_AXIS_D], heads = shape->n[KVT_AXIS_H];
 
@@ -152,27 +152,27 @@ enum kvt_status kvt_receive_plan(struct kvt_plan *out, enum kvt_receive which,
 				 const struct kvt_receive_block *block, bool back,
 				 struct kvt_error *err)
 {
-	struct kvt_shape shape = { { 1, 1, block->states, block->heads, 1,
+	struct kvt_shape shape = { { 1, 1, block->slots, block->heads, 1,
 				     block->content }, 1 };
 	int64_t ratio = which == KVT_RECEIVE_LAYOUT ? 1 : block->ratio, nbytes;
 	struct kvt_view received, wanted;
 	enum kvt_status status;
 
-	if (block->heads < 1 || block->states < 1 || block->content < 1 || ratio < 1)
+	if (block->heads < 1 || block->slots < 1 || block->content < 1 || ratio < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %lld heads, %lld states, %lld bytes and "
+				"a block of %lld heads, %lld slots, %lld bytes and "
 				"%lld small blocks", (long long)block->heads,
-				(long long)block->states, (long long)block->content,
+				(long long)block->slots, (long long)block->content,
 				(long long)ratio);
-	if (block->states % ratio)
+	if (block->slots % ratio)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld states are not %lld blocks of one size",
-				(long long)block->states, (long long)ratio);
+				"%lld slots are not %lld blocks of one size",
+				(long long)block->slots, (long long)ratio);
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
 		return status;
 	received = small_blocks(&shape, ratio);
 	wanted = which == KVT_RECEIVE_BLOCKS ? small_blocks(&shape, 1) :
-					       states_first(&shape);
+					       slots_first(&shape);
 	return back ? kvt_plan_init(out, &received, &wanted, err) :
 		      kvt_plan_init(out, &wanted, &received, err);
 }

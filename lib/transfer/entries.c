@@ -41,14 +41,14 @@ static bool source_before(const struct kvt_block_span *a,
 			  const struct kvt_block_span *b)
 {
 	return a->src_block != b->src_block ? a->src_block < b->src_block :
-					      a->src_state < b->src_state;
+					      a->src_slot < b->src_slot;
 }
 
 static bool destination_before(const struct kvt_block_span *a,
 			       const struct kvt_block_span *b)
 {
 	return a->dst_block != b->dst_block ? a->dst_block < b->dst_block :
-					      a->dst_state < b->dst_state;
+					      a->dst_slot < b->dst_slot;
 }
 
 typedef bool before_fn(const struct kvt_block_span *, const struct kvt_block_span *);
@@ -89,22 +89,22 @@ static void sort(struct kvt_block_span *e, int64_t n, before_fn *before)
 
 /* ---- checking ----------------------------------------------------------- */
 
-static enum kvt_status check_place(const char *side, int64_t block, int64_t state,
+static enum kvt_status check_place(const char *side, int64_t block, int64_t slot,
 				   int64_t count, const struct kvt_xfer_side *s,
 				   struct kvt_error *err)
 {
 	int64_t pool = s->views.view[0].shape.n[KVT_AXIS_B];
-	int64_t states = kvt_xfer_block_states(s);
+	int64_t slots = kvt_xfer_block_slots(s);
 
 	if (block < 0 || block >= pool)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"block id %lld of the %s is outside its pool of %lld",
 				(long long)block, side, (long long)pool);
-	if (count < 1 || state < 0 || state >= states || count > states - state)
+	if (count < 1 || slot < 0 || slot >= slots || count > slots - slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"states %lld:%lld of block %lld of the %s are outside "
-				"0:%lld", (long long)state, (long long)(state + count),
-				(long long)block, side, (long long)states);
+				"slots %lld:%lld of block %lld of the %s are outside "
+				"0:%lld", (long long)slot, (long long)(slot + count),
+				(long long)block, side, (long long)slots);
 	return KVT_OK;
 }
 
@@ -113,7 +113,7 @@ static bool same_mapping(const struct kvt_block_span *a,
 			 const struct kvt_block_span *b)
 {
 	return a->src_block == b->src_block && a->dst_block == b->dst_block &&
-	       a->src_state - a->dst_state == b->src_state - b->dst_state;
+	       a->src_slot - a->dst_slot == b->src_slot - b->dst_slot;
 }
 
 /* What several requests share is kept once. */
@@ -123,13 +123,13 @@ static int64_t join_shared(struct kvt_block_span *e, int64_t n)
 
 	for (int64_t i = 0; i < n; i++) {
 		struct kvt_block_span *last = kept ? &e[kept - 1] : NULL;
-		int64_t end = e[i].src_state + e[i].count;
+		int64_t end = e[i].src_slot + e[i].count;
 
 		if (!last || !same_mapping(last, &e[i]) ||
-		    e[i].src_state > last->src_state + last->count)
+		    e[i].src_slot > last->src_slot + last->count)
 			e[kept++] = e[i];
-		else if (end > last->src_state + last->count)
-			last->count = end - last->src_state;
+		else if (end > last->src_slot + last->count)
+			last->count = end - last->src_slot;
 	}
 	return kept;
 }
@@ -139,11 +139,11 @@ static enum kvt_status check_sources(const struct kvt_block_span *e, int64_t n,
 {
 	for (int64_t i = 1; i < n; i++)
 		if (e[i].src_block == e[i - 1].src_block &&
-		    e[i].src_state < e[i - 1].src_state + e[i - 1].count)
+		    e[i].src_slot < e[i - 1].src_slot + e[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"state %lld of block %lld of the source goes to "
+					"slot %lld of block %lld of the source goes to "
 					"blocks %lld and %lld of the destination",
-					(long long)e[i].src_state,
+					(long long)e[i].src_slot,
 					(long long)e[i].src_block,
 					(long long)e[i - 1].dst_block,
 					(long long)e[i].dst_block);
@@ -155,11 +155,11 @@ static enum kvt_status check_destinations(const struct kvt_block_span *e, int64_
 {
 	for (int64_t i = 1; i < n; i++)
 		if (e[i].dst_block == e[i - 1].dst_block &&
-		    e[i].dst_state < e[i - 1].dst_state + e[i - 1].count)
+		    e[i].dst_slot < e[i - 1].dst_slot + e[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"state %lld of block %lld of the destination is "
+					"slot %lld of block %lld of the destination is "
 					"written from blocks %lld and %lld of the source",
-					(long long)e[i].dst_state,
+					(long long)e[i].dst_slot,
 					(long long)e[i].dst_block,
 					(long long)e[i - 1].src_block,
 					(long long)e[i].src_block);
@@ -173,10 +173,10 @@ enum kvt_status kvt_entries_sort(struct kvt_xfer *x, struct kvt_block_span *e,
 
 	for (int64_t i = 0; i < n; i++) {
 		e[i].nblocks = 0;
-		if ((status = check_place("source", e[i].src_block, e[i].src_state,
+		if ((status = check_place("source", e[i].src_block, e[i].src_slot,
 					  e[i].count, &x->src, err)) ||
 		    (status = check_place("destination", e[i].dst_block,
-					  e[i].dst_state, e[i].count, &x->dst, err)))
+					  e[i].dst_slot, e[i].count, &x->dst, err)))
 			return status;
 	}
 	sort(e, n, source_before);
@@ -188,8 +188,8 @@ enum kvt_status kvt_entries_sort(struct kvt_xfer *x, struct kvt_block_span *e,
 		return status;
 	sort(e, n, source_before);
 	x->nentries = n;
-	x->states = 0;
+	x->slots = 0;
 	for (int64_t i = 0; i < n; i++)
-		x->states += e[i].count;
+		x->slots += e[i].count;
 	return KVT_OK;
 }

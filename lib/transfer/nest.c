@@ -140,7 +140,7 @@ static void add_blocks(struct kvt_nest *nest, int k, const struct kvt_both *v)
 
 		if (f->axis == KVT_AXIS_S && f->n > 1)
 			add_level(nest, k, (struct kvt_level){
-				.kind = KVT_LEVEL_STATE, .axis = KVT_AXIS_S,
+				.kind = KVT_LEVEL_SLOT, .axis = KVT_AXIS_S,
 				.div = f->div, .n = f->n, .src = f->stride });
 	}
 	add_level(nest, k, (struct kvt_level){
@@ -150,7 +150,7 @@ static void add_blocks(struct kvt_nest *nest, int k, const struct kvt_both *v)
 }
 
 /*
- * Once a block is chosen, its entries say which states move; the innermost part
+ * Once a block is chosen, its entries say which slots move; the innermost part
  * of S is walked with them.
  */
 static enum kvt_status add_entries(struct kvt_nest *nest, int k, struct kvt_error *err)
@@ -162,17 +162,17 @@ static enum kvt_status add_entries(struct kvt_nest *nest, int k, struct kvt_erro
 	int64_t div = INT64_MAX;
 
 	for (int i = 0; i < nest->nlevels[k]; i++) {
-		if (l[i].kind == KVT_LEVEL_BLOCK || l[i].kind == KVT_LEVEL_STATE)
+		if (l[i].kind == KVT_LEVEL_BLOCK || l[i].kind == KVT_LEVEL_SLOT)
 			last = i;
-		if (l[i].kind != KVT_LEVEL_STATE)
+		if (l[i].kind != KVT_LEVEL_SLOT)
 			continue;
 		if (l[i].div > div)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"the source has the inner part of the state "
+					"the source has the inner part of the slot "
 					"axis outside of the outer one");
 		div = l[i].div;
 	}
-	if (l[last].kind == KVT_LEVEL_STATE) {
+	if (l[last].kind == KVT_LEVEL_SLOT) {
 		l[last].kind = KVT_LEVEL_ENTRY;
 		return KVT_OK;
 	}

@@ -18,7 +18,7 @@ static bool next_row(struct kvt_mark *mark, struct kvt_ops *ops)
 			child->mark.layer += copies->layers;
 			child->mark.tap += copies->taps;
 			child->at = 0;
-			child->state = -1;
+			child->slot = -1;
 		} else if (!kvt_frame_step(child, copies, f, nest, ops->depth)) {
 			ops->depth--;
 			continue;

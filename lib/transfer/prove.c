@@ -2,9 +2,9 @@
 /*
  * prove.c - proves that a transfer writes what it must, exactly once
  *
- * No two writes meet: positions by kvt_moves_prove(), states and elements by
+ * No two writes meet: positions by kvt_moves_prove(), slots and elements by
  * what kvt_xfer_init() refuses.  So it is enough that each rank is written as
- * many bytes as it holds of the moved states.
+ * many bytes as it holds of the moved slots.
  */
 #include "lib/transfer/xfer.h"
 
@@ -16,8 +16,8 @@ static enum kvt_status check_rank(const struct kvt_xfer *x, int64_t rank,
 		return KVT_OK;
 	return kvt_fail(err, KVT_MISMATCH,
 			"rank %lld is written %lld bytes, but holds %lld of the %lld "
-			"states that move", (long long)rank, (long long)found,
-			(long long)expected, (long long)x->states);
+			"slots that move", (long long)rank, (long long)found,
+			(long long)expected, (long long)x->slots);
 }
 
 static enum kvt_status check_amounts(const struct kvt_xfer *x, struct kvt_error *err)

@@ -19,8 +19,8 @@ static int64_t row_length(const struct kvt_xfer *x, int64_t i)
 	src = e[1].src_block - e->src_block;
 	dst = e[1].dst_block - e->dst_block;
 	for (; n < left; n++)
-		if (e[n].count != e->count || e[n].src_state != e->src_state ||
-		    e[n].dst_state != e->dst_state ||
+		if (e[n].count != e->count || e[n].src_slot != e->src_slot ||
+		    e[n].dst_slot != e->dst_slot ||
 		    e[n].src_block - e[n - 1].src_block != src ||
 		    e[n].dst_block - e[n - 1].dst_block != dst)
 			break;
@@ -71,7 +71,7 @@ static bool repeat_plan(struct kvt_plan *p, int64_t n, int64_t src, int64_t dst)
 	return true;
 }
 
-static enum kvt_status cut(struct kvt_view *view, int64_t block, int64_t state,
+static enum kvt_status cut(struct kvt_view *view, int64_t block, int64_t slot,
 			   int64_t count, const struct kvt_range *channels)
 {
 	enum kvt_status status;
@@ -81,10 +81,10 @@ static enum kvt_status cut(struct kvt_view *view, int64_t block, int64_t state,
 	if (channels)
 		return kvt_view_narrow(view, view, KVT_AXIS_D, channels->begin,
 				       channels->end, NULL);
-	return kvt_view_narrow(view, view, KVT_AXIS_S, state, state + count, NULL);
+	return kvt_view_narrow(view, view, KVT_AXIS_S, slot, slot + count, NULL);
 }
 
-/* Splits of a state axis may not nest, or be cut by an entry: then it fails. */
+/* Splits of a slot axis may not nest, or be cut by an entry: then it fails. */
 static enum kvt_status plan_entry(struct kvt_plan *out, const struct kvt_both *whole,
 				  const struct kvt_nest *nest,
 				  const struct kvt_block_span *e, int part)
@@ -95,9 +95,9 @@ static enum kvt_status plan_entry(struct kvt_plan *out, const struct kvt_both *w
 	struct kvt_both v = *whole;
 	enum kvt_status status;
 
-	if ((status = cut(&v.src, e->src_block, e->src_state, e->count,
+	if ((status = cut(&v.src, e->src_block, e->src_slot, e->count,
 			  nest->taps ? &from : NULL)) ||
-	    (status = cut(&v.dst, e->dst_block, e->dst_state, e->count,
+	    (status = cut(&v.dst, e->dst_block, e->dst_slot, e->count,
 			  nest->taps ? &to : NULL)))
 		return status;
 	return kvt_plan_init(out, &v.dst, &v.src, NULL);
@@ -105,7 +105,7 @@ static enum kvt_status plan_entry(struct kvt_plan *out, const struct kvt_both *w
 
 /*
  * The region at the cursor: a row of entries if their copies are alike, one
- * entry, or a single state of it where the layout keeps states together that
+ * entry, or a single slot of it where the layout keeps slots together that
  * the entry separates.
  */
 static int64_t make_region(struct kvt_xfer_region *out,
@@ -118,7 +118,7 @@ static int64_t make_region(struct kvt_xfer_region *out,
 
 	*out = (struct kvt_xfer_region){ .entry = r->entry, .entries = 1,
 					 .part = r->part, .plane = r->plane };
-	if (!r->state && !plan_entry(&out->plan, v, r->nest, &e, r->part)) {
+	if (!r->slot && !plan_entry(&out->plan, v, r->nest, &e, r->part)) {
 		n = row_length(x, r->entry);
 		if (n > 1 && repeat_plan(&out->plan, n,
 				block_stride(&v->src) * (next->src_block - e.src_block),
@@ -126,12 +126,12 @@ static int64_t make_region(struct kvt_xfer_region *out,
 			out->entries = n;
 		return e.count;
 	}
-	e.src_state += r->state;
-	e.dst_state += r->state;
+	e.src_slot += r->slot;
+	e.dst_slot += r->slot;
 	e.count = 1;
 	if (plan_entry(&out->plan, v, r->nest, &e, r->part))
 		out->plan.run = 0;
-	return r->state + 1;
+	return r->slot + 1;
 }
 
 bool kvt_xfer_region_next(struct kvt_xfer_region *out, struct kvt_xfer_regions *r)
@@ -139,16 +139,16 @@ bool kvt_xfer_region_next(struct kvt_xfer_region *out, struct kvt_xfer_regions *
 	const struct kvt_xfer *x = r->nest->xfer;
 	int nparts = r->nest->taps ? r->nest->exchange.count : 1;
 	struct kvt_both v;
-	int64_t states;
+	int64_t slots;
 
 	if (r->entry >= x->nentries || kvt_nest_views(&v, r->nest, r->plane, NULL))
 		return false;
-	states = make_region(out, r, &v);
-	if (states < x->entry[r->entry].count) {
-		r->state = states;
+	slots = make_region(out, r, &v);
+	if (slots < x->entry[r->entry].count) {
+		r->slot = slots;
 		return true;
 	}
-	r->state = 0;
+	r->slot = 0;
 	r->entry += out->entries;
 	if (r->entry < x->nentries)
 		return true;

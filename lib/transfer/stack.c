@@ -60,7 +60,7 @@ int64_t kvt_slice_count(int64_t len, int64_t slice, int64_t fragment)
 static bool apart(const struct kvt_views *views)
 {
 	const struct kvt_view *v = &views->view[0];
-	bool inside = false;		/* are heads or states outside of K? */
+	bool inside = false;		/* are heads or slots outside of K? */
 
 	if (views->count == 2 || v->shape.n[KVT_AXIS_K] < 2)
 		return views->count == 2;
@@ -248,23 +248,23 @@ static enum kvt_status check_blocks(struct kvt_posts *p, const struct kvt_xfer *
 				    struct kvt_error *err)
 {
 	const char *name = kvt_stack_name(p->how.stack);
-	int64_t src = kvt_xfer_block_states(&x->src);
-	int64_t dst = kvt_xfer_block_states(&x->dst);
+	int64_t src = kvt_xfer_block_slots(&x->src);
+	int64_t dst = kvt_xfer_block_slots(&x->dst);
 
 	if (src != dst && (p->how.stack != KVT_STACK_NIXL || dst < src || dst % src))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld and of %lld states: %s", name,
+				"%s: blocks of %lld and of %lld slots: %s", name,
 				(long long)src, (long long)dst,
 				p->how.stack == KVT_STACK_NIXL ?
 				"the reader's must be a multiple of the other's" :
 				"both sides must have one block size");
 	p->chunk = src == dst ? 0 : src;
 	for (int64_t i = 0; i < p->norder; i++)
-		if ((p->order[i].dst_state - p->order[i].src_state) % src)
+		if ((p->order[i].dst_slot - p->order[i].src_slot) % src)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: state %lld of a block goes to state %lld: it moves whole blocks only",
-					name, (long long)p->order[i].src_state,
-					(long long)p->order[i].dst_state);
+					"%s: slot %lld of a block goes to slot %lld: it moves whole blocks only",
+					name, (long long)p->order[i].src_slot,
+					(long long)p->order[i].dst_slot);
 	return KVT_OK;
 }
 
@@ -310,7 +310,7 @@ static bool same_order(const struct kvt_xfer *x)
 	return x->src.views.count == x->dst.views.count;
 }
 
-/* Where blocks are outermost, a page that is not [heads][states] goes with its row. */
+/* Where blocks are outermost, a page that is not [heads][slots] goes with its row. */
 static bool needs_row(const struct kvt_xfer_side *side, int64_t layers)
 {
 	const struct kvt_view *v = &side->views.view[0];
@@ -341,9 +341,9 @@ static enum kvt_status check_heads(const struct kvt_posts *p, const struct kvt_x
 				(long long)x->dst.ranks);
 	if (fewer && p->chunk)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"nixl: blocks of %lld and of %lld states must have one size where %lld ranks read from %lld",
-				(long long)kvt_xfer_block_states(&x->src),
-				(long long)kvt_xfer_block_states(&x->dst),
+				"nixl: blocks of %lld and of %lld slots must have one size where %lld ranks read from %lld",
+				(long long)kvt_xfer_block_slots(&x->src),
+				(long long)kvt_xfer_block_slots(&x->dst),
 				(long long)x->dst.ranks, (long long)x->src.ranks);
 	return KVT_OK;
 }
@@ -401,8 +401,8 @@ static enum kvt_status check_full(const struct kvt_posts *p, const struct kvt_xf
 				  struct kvt_error *err)
 {
 	for (int64_t i = 0; i < p->norder; i++)
-		if (p->order[i].count != kvt_xfer_block_states(&x->src) ||
-		    p->order[i].count != kvt_xfer_block_states(&x->dst))
+		if (p->order[i].count != kvt_xfer_block_slots(&x->src) ||
+		    p->order[i].count != kvt_xfer_block_slots(&x->dst))
 			return kvt_fail(
 				err, KVT_UNSUPPORTED,
 				"full coalescing of %s is known for whole blocks of one size only, as partial=whole moves them",
@@ -484,7 +484,7 @@ static bool listed(struct kvt_op *out, int64_t *row, struct kvt_posts *p)
 		r->len
 	};
 	if (p->chunk)
-		out->dst += e->dst_state / p->chunk * r->len;
+		out->dst += e->dst_slot / p->chunk * r->len;
 	return true;
 }
 

@@ -10,8 +10,8 @@ struct kvt_frame kvt_frame_root(const struct kvt_nest *nest)
 	return (struct kvt_frame){
 		.src = nest->src_offset[nest->first_plane],
 		.dst = { nest->dst_offset[0], nest->dst_offset[two] },
-		.end = x->nentries, .hi = kvt_xfer_block_states(&x->src),
-		.plane = two ? -1 : 0, .state = -1,
+		.end = x->nentries, .hi = kvt_xfer_block_slots(&x->src),
+		.plane = two ? -1 : 0, .slot = -1,
 	};
 }
 
@@ -69,8 +69,8 @@ static bool step_block(struct kvt_frame *child, struct kvt_frame *f,
 	return true;
 }
 
-static bool step_state(struct kvt_frame *child, struct kvt_frame *f,
-		       const struct kvt_level *l)
+static bool step_slot(struct kvt_frame *child, struct kvt_frame *f,
+		      const struct kvt_level *l)
 {
 	if (f->at == l->n)
 		return false;
@@ -96,25 +96,25 @@ static bool step_plane(struct kvt_frame *child, struct kvt_frame *f,
 }
 
 /*
- * Where a state begins in the destination, and in 'step' and 'row' how far the
+ * Where a slot begins in the destination, and in 'step' and 'row' how far the
  * next one is and how many at most follow so.
  */
-static int64_t place_state(int64_t *step, int64_t *row, const struct kvt_view *view,
-			   int64_t block, int64_t state, bool taps)
+static int64_t place_slot(int64_t *step, int64_t *row, const struct kvt_view *view,
+			  int64_t block, int64_t slot, bool taps)
 {
 	int64_t at = 0;
 
 	*step = 0;
 	for (int i = 0; i < view->nfactors; i++) {
 		const struct kvt_factor *f = &view->factor[i];
-		int64_t index = state;
+		int64_t index = slot;
 
 		if (f->axis == KVT_AXIS_B)
 			at += block * f->stride;
 		if (f->axis != KVT_AXIS_S || f->n < 2 || taps)
 			continue;
 		if (f->div > 1 || index >= f->n)	/* divisions are slow */
-			index = state / f->div % f->n;
+			index = slot / f->div % f->n;
 		at += index * f->stride;
 		if (f->div > 1)
 			continue;
@@ -125,14 +125,14 @@ static int64_t place_state(int64_t *step, int64_t *row, const struct kvt_view *v
 	return at;
 }
 
-/* The states of an entry that the frame may still take. */
-static struct kvt_range states_left(const struct kvt_frame *f,
-				    const struct kvt_block_span *e)
+/* The slots of an entry that the frame may still take. */
+static struct kvt_range slots_left(const struct kvt_frame *f,
+				   const struct kvt_block_span *e)
 {
-	struct kvt_range r = { e->src_state, e->src_state + e->count };
+	struct kvt_range r = { e->src_slot, e->src_slot + e->count };
 
-	if (r.begin < f->state)
-		r.begin = f->state;
+	if (r.begin < f->slot)
+		r.begin = f->slot;
 	if (r.begin < f->lo)
 		r.begin = f->lo;
 	if (r.end > f->hi)
@@ -150,11 +150,11 @@ static bool step_entry(struct kvt_frame *child, struct kvt_copies *copies,
 	struct kvt_range left;
 	int64_t row, step[2] = { 0, 0 };
 
-	for (;; f->at++, f->state = -1) {
+	for (;; f->at++, f->slot = -1) {
 		if (f->entry + f->at >= f->end)
 			return false;
 		e = &nest->xfer->entry[f->entry + f->at];
-		left = states_left(f, e);
+		left = slots_left(f, e);
 		if (left.begin < left.end)
 			break;
 	}
@@ -163,9 +163,9 @@ static bool step_entry(struct kvt_frame *child, struct kvt_copies *copies,
 	for (int i = 0; i < nest->nplanes; i++) {
 		int k = f->plane < 0 ? i : f->plane;
 
-		child->dst[i] += place_state(&step[i], &row,
+		child->dst[i] += place_slot(&step[i], &row,
 			&dst->view[dst->count == 2 ? k : 0], e->dst_block,
-			e->dst_state + (left.begin - e->src_state), nest->taps);
+			e->dst_slot + (left.begin - e->src_slot), nest->taps);
 	}
 	if (nest->nplanes == 1) {
 		child->dst[1] = child->dst[0];
@@ -173,7 +173,7 @@ static bool step_entry(struct kvt_frame *child, struct kvt_copies *copies,
 	}
 	if (step[0] != step[1])
 		row = 1;
-	f->state = left.begin + row;
+	f->slot = left.begin + row;
 	child->src += (left.begin - f->lo) * l->src;
 	child->mark.entry = f->entry + f->at;
 	*copies = (struct kvt_copies){ row, l->src, step[0], 0, 0 };
@@ -187,7 +187,7 @@ bool kvt_frame_step(struct kvt_frame *child, struct kvt_copies *copies,
 
 	*child = *f;
 	child->at = 0;
-	child->state = -1;
+	child->slot = -1;
 	*copies = (struct kvt_copies){ .n = 1 };
 	switch (l->kind) {
 	case KVT_LEVEL_PLAIN:
@@ -196,8 +196,8 @@ bool kvt_frame_step(struct kvt_frame *child, struct kvt_copies *copies,
 		return step_ranges(child, copies, f, l, &nest->exchange);
 	case KVT_LEVEL_BLOCK:
 		return step_block(child, f, l, nest->xfer->entry);
-	case KVT_LEVEL_STATE:
-		return step_state(child, f, l);
+	case KVT_LEVEL_SLOT:
+		return step_slot(child, f, l);
 	case KVT_LEVEL_ENTRY:
 		return step_entry(child, copies, f, l, nest);
 	case KVT_LEVEL_PLANE:

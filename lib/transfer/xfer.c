@@ -182,7 +182,7 @@ static enum kvt_status check_sides(const struct kvt_xfer *x, struct kvt_error *e
 	if (src->elem != dst->elem)
 		return unlike(err, "the element size", src->elem, dst->elem);
 	if (kvt_views_kv(&x->src.views) != kvt_views_kv(&x->dst.views))
-		return unlike(err, "the number of keys and values a state",
+		return unlike(err, "the number of keys and values a slot",
 			      kvt_views_kv(&x->src.views), kvt_views_kv(&x->dst.views));
 	if (!conv && src->n[KVT_AXIS_D] != dst->n[KVT_AXIS_D])
 		return unlike(err, "the number of elements of a head",
@@ -194,23 +194,23 @@ static enum kvt_status check_sides(const struct kvt_xfer *x, struct kvt_error *e
 	return KVT_OK;
 }
 
-/* A state of planar content is no run, so only whole equal blocks can move. */
+/* A slot of planar content is no run, so only whole equal blocks can move. */
 static enum kvt_status check_planar(const struct kvt_xfer *x, struct kvt_error *err)
 {
-	int64_t src = kvt_xfer_block_states(&x->src);
-	int64_t dst = kvt_xfer_block_states(&x->dst);
+	int64_t src = kvt_xfer_block_slots(&x->src);
+	int64_t dst = kvt_xfer_block_slots(&x->dst);
 
 	if (!x->src.spec.planar)
 		return KVT_OK;
 	if (src != dst)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"blocks of %lld states cannot be cut to blocks of "
+				"blocks of %lld slots cannot be cut to blocks of "
 				"%lld: their content is planar", (long long)src,
 				(long long)dst);
 	for (int64_t i = 0; i < x->nentries; i++)
 		if (x->entry[i].count != src)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%lld of %lld states of block %lld cannot be "
+					"%lld of %lld slots of block %lld cannot be "
 					"moved: their content is planar; move whole "
 					"blocks", (long long)x->entry[i].count,
 					(long long)src,
@@ -239,13 +239,13 @@ enum kvt_status kvt_xfer_init(struct kvt_xfer *out, const struct kvt_xfer_side *
 
 /* ---- bytes -------------------------------------------------------------- */
 
-/* Bytes of a position of the dealt axis in one state of one layer. */
+/* Bytes of a position of the dealt axis in one slot of one layer. */
 static int64_t position_nbytes(const struct kvt_xfer *x)
 {
 	const struct kvt_spec *spec = &x->src.spec;
 
 	return kvt_spec_axis(spec) == KVT_AXIS_D ? spec->content[1] * spec->elem :
-						   spec->state_content_size;
+						   spec->content_size;
 }
 
 enum kvt_status kvt_xfer_nbytes(int64_t *bytes, int64_t *unique,
@@ -255,7 +255,7 @@ enum kvt_status kvt_xfer_nbytes(int64_t *bytes, int64_t *unique,
 	int n = kvt_spec_parts(part, &x->dst.spec);
 	int64_t held = 0, global = 0, each = position_nbytes(x);
 	bool beyond = __builtin_mul_overflow(each, x->layers, &each) ||
-		      __builtin_mul_overflow(each, x->states, &each);
+		      __builtin_mul_overflow(each, x->slots, &each);
 
 	for (int i = 0; i < n; i++) {
 		int64_t own = part[i].units > x->dst.ranks ?
@@ -269,8 +269,8 @@ enum kvt_status kvt_xfer_nbytes(int64_t *bytes, int64_t *unique,
 		  __builtin_mul_overflow(global, each, &global);
 	if (beyond)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld states on %lld ranks are more than 2^63 bytes",
-				(long long)x->states, (long long)x->dst.ranks);
+				"%lld slots on %lld ranks are more than 2^63 bytes",
+				(long long)x->slots, (long long)x->dst.ranks);
 	*bytes = held;
 	*unique = global;
 	return KVT_OK;

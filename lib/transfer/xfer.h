@@ -10,11 +10,11 @@
 /* One state stands for all tokens and fills its block. */
 static inline bool kvt_xfer_is_recurrent(const struct kvt_spec *spec)
 {
-	return spec->tokens_per_state.num < 0;
+	return spec->tokens_per_slot.num < 0;
 }
 
-/* States of a block, as entries count them. */
-static inline int64_t kvt_xfer_block_states(const struct kvt_xfer_side *side)
+/* Slots of a block, as entries count them. */
+static inline int64_t kvt_xfer_block_slots(const struct kvt_xfer_side *side)
 {
 	return kvt_xfer_is_recurrent(&side->spec) ?
 	       1 : side->views.view[0].shape.n[KVT_AXIS_S];
@@ -22,7 +22,7 @@ static inline int64_t kvt_xfer_block_states(const struct kvt_xfer_side *side)
 
 /*
  * Sorts by source, joins what is doubled, checks against pools and each other;
- * sets nentries and states.
+ * sets nentries and slots.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_entries_sort(struct kvt_xfer *x, struct kvt_block_span *entry, int64_t n,

@@ -36,7 +36,7 @@ static char *rewrite(const char *text, size_t size, int64_t *nbytes)
 		return NULL;
 	}
 	if (*nbytes < 0) {
-		/* states follow from the block size: fit once to know them */
+		/* slots follow from the block size: fit once to know them */
 		array.nbytes = data_size(&m);
 		if (kvt_manifest_fit(&m, &array, NULL))
 			array.nbytes = data_size(&m);

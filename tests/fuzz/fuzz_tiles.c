@@ -198,7 +198,7 @@ static void begin(void)
 	g = &snapshot.group[0];
 	*g = (struct kvt_group){ .id = "g0", .kind = KVT_FULL_ATTENTION, .block_size = S,
 				 .dtype = kvt_dtype_find("bfloat16"), .total_heads = H,
-				 .tokens_per_state = 1, .replication = 1,
+				 .tokens_per_slot = 1, .replication = 1,
 				 .shape = shape };
 	must(!kvt_layout_parse(&g->layout, layout, NULL));
 	for (int i = 0; i < NSAMPLES; i++) {

@@ -60,7 +60,7 @@ static enum kvt_status entries(struct kvt_block_span *entry, int64_t *n,
 
 	for (int s = 0; s < 2; s++) {
 		const struct kvt_shape *shape = &sides[s].views.view[0].shape;
-		bool state = sides[s].spec.tokens_per_state.num < 0;
+		bool state = sides[s].spec.tokens_per_slot.num < 0;
 
 		t[s] = (struct kvt_block_table){ ids[s], MOST_IDS,
 			state ? 1 : shape->n[KVT_AXIS_S], shape->n[KVT_AXIS_B], 0 };

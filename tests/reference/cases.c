@@ -74,15 +74,15 @@ static void get_end(struct small_case *c, int side)
 	struct kvt_error err;
 
 	end->spec = (struct kvt_spec){
-		.kind = KVT_FULL_ATTENTION, .tokens_per_state = { 1, 1 },
+		.kind = KVT_FULL_ATTENTION, .tokens_per_slot = { 1, 1 },
 		.total_heads = get_int(c, "kv_heads"),
-		.state_content_size = get_int(c, "content_bytes"),
+		.content_size = get_int(c, "content_bytes"),
 		.block_size = get_int(c, key[1]),
 	};
 	end->layers = get_int(c, "layers");
 	end->ranks = get_int(c, key[0]);
 	end->table.pool = get_int(c, key[2]);
-	end->table.states = end->spec.block_size;
+	end->table.slots = end->spec.block_size;
 	if (kvt_layout_parse(&end->layout, get_text(c, key[3]), &err))
 		wrong(c->name, err.text);
 	get_ids(c, side, key[4]);

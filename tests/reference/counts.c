@@ -135,9 +135,9 @@ static void make_spec(struct kvt_spec *spec, const struct row *r)
 		wrong(r->where, "heads or content are missing");
 	*spec = (struct kvt_spec){
 		.kind = kinds[i].kind, .total_heads = r->n[HEADS],
-		.tokens_per_state = { kinds[i].tokens, 1 },
+		.tokens_per_slot = { kinds[i].tokens, 1 },
 		.no_replicas = kinds[i].tokens < 0,
-		.state_content_size = r->n[CONTENT],
+		.content_size = r->n[CONTENT],
 	};
 }
 
@@ -155,7 +155,7 @@ static uint32_t *make_end(struct kvt_transfer_end *end, const struct row *r, int
 		wrong(r->where, "states are no whole blocks");
 	*end = (struct kvt_transfer_end){ .ranks = r->n[SRC_TP + side],
 					  .layers = r->n[LAYERS],
-					  .table = { .states = block, .nids = n } };
+					  .table = { .slots = block, .nids = n } };
 	if (conv)
 		conv_spec(&end->spec, r);
 	else

@@ -58,7 +58,7 @@ struct transfer_words {
 	{ "dst", 0, OPT_STRING, &(a)->dst.text, "KEY=VALUE,...", \
 	  "destination; what is not said is as in the source" }, \
 	{ "partial", 0, OPT_STRING, &(a)->partial, "valid|whole", \
-	  "of a last block in part: its valid states (default), or all of it" }, \
+	  "of a last block in part: its valid slots (default), or all of it" }, \
 	{ "conv", 0, OPT_STRING, &(a)->conv, "ds|sd", \
 	  "order of conv states: by channel, or by tap as in vLLM" }, \
 	{ "replica-map", 0, OPT_STRING, &(a)->replicas, "grouped|modulo", \

@@ -75,7 +75,7 @@ bool kvt_check_tables(struct kvt_findings *r, const struct kvt_snapshot *s);
 bool kvt_check_layers(struct kvt_findings *r, const struct kvt_snapshot *s);
 void kvt_check_heads(struct kvt_findings *r, const struct kvt_snapshot *s);
 
-/* All data: checksums, stored digests, the null block, stale states, padding. */
+/* All data: checksums, stored digests, the null block, stale slots, padding. */
 KVT_MUST_CHECK enum kvt_status
 kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump, const char *path,
 	       const struct kvt_run *run, struct kvt_error *err);

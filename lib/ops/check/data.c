@@ -4,9 +4,9 @@
  * and something where only zeros should be
  *
  * Checksums first (integrity.c).  Then each group is read once more, in cell order, and
- * every state is held against what the tables say of it: live ones hold something, the
+ * every slot is held against what the tables say of it: live ones hold something, the
  * null block nothing; what is stale and not zero is counted.  Where the tables say
- * nothing of a state, nothing is expected.  Boxes are judged in their order, so that
+ * nothing of a slot, nothing is expected.  Boxes are judged in their order, so that
  * findings do not depend on the number of threads.  Padding of pages comes last.
  */
 #include "lib/ops/check/check.h"
@@ -19,7 +19,7 @@
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/write/plan.h"
 
-/* What a state is to be: live ones hold something, the others should not. */
+/* What a slot is to be: live ones hold something, the others should not. */
 enum duty { UNKNOWN, LIVE, STALE, NULL_BLOCK };
 
 static unsigned long long id_of(const struct kvt_group *group, int64_t block)
@@ -32,24 +32,24 @@ struct scanning {
 	const struct kvt_group *group;
 	int g;
 	struct kvt_cut cut;
-	/* [B] 0: in no table; else 1 + the states before its first token */
+	/* [B] 0: in no table; else 1 + the slots before its first token */
 	uint32_t *used;			/* NULL: not known */
 	bool *live;			/* [B][S] of a group that forgets; else NULL */
 	bool overlaid;			/* what is stale may be of another group */
 	struct kvt_findings *report;
-	int64_t stale;			/* states with something in them */
+	int64_t stale;			/* slots with something in them */
 };
 
-/* ---- what a state is ---------------------------------------------------- */
+/* ---- what a slot is ----------------------------------------------------- */
 
-/* States before the first token of all that have the block belong to no request. */
+/* Slots before the first token of all that have the block belong to no request. */
 static void use_block(struct scanning *c, const struct kvt_request *request, int64_t i)
 {
 	uint32_t *used = &c->used[request->blocks[c->g][i]], before = 0;
 
-	if (!i && c->group->tokens_per_state > 0)
+	if (!i && c->group->tokens_per_slot > 0)
 		before = (uint32_t)(kvt_request_skip(request, c->group) /
-				    c->group->tokens_per_state);
+				    c->group->tokens_per_slot);
 	if (!*used || before + 1 < *used)
 		*used = before + 1;
 }
@@ -80,9 +80,9 @@ static bool is_overlaid(const struct kvt_snapshot *s, int g)
 
 static bool mark_live(struct scanning *c, const struct kvt_snapshot *s)
 {
-	if (c->group->tokens_per_state < 1 || !c->used || !kvt_group_forgets(s, c->g))
+	if (c->group->tokens_per_slot < 1 || !c->used || !kvt_group_forgets(s, c->g))
 		return true;
-	c->live = kvt_live_states(s, c->g);
+	c->live = kvt_live_slots(s, c->g);
 	return c->live != NULL;
 }
 
@@ -90,25 +90,25 @@ static bool mark_live(struct scanning *c, const struct kvt_snapshot *s)
  * Of a recurrent group it is the block that counts.  What a window has passed is
  * left as it was.
  */
-static enum duty duty_of(const struct scanning *c, int64_t block, int64_t state)
+static enum duty duty_of(const struct scanning *c, int64_t block, int64_t slot)
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(c->dump);
 	const struct kvt_group *group = c->group;
 
 	if (block == kvt_null_block(s, c->g))
 		return NULL_BLOCK;
-	if (c->used && c->used[block] && state < c->used[block] - 1)
+	if (c->used && c->used[block] && slot < c->used[block] - 1)
 		return UNKNOWN;
 	if (c->live && c->used[block])
-		return c->live[block * group->shape.n[KVT_AXIS_S] + state] ? LIVE :
+		return c->live[block * group->shape.n[KVT_AXIS_S] + slot] ? LIVE :
 									   UNKNOWN;
 	if (group->block_valid)
-		return state < group->block_valid[block] ? LIVE : STALE;
+		return slot < group->block_valid[block] ? LIVE : STALE;
 	if (!c->used)
 		return UNKNOWN;
 	if (!c->used[block])
 		return STALE;
-	return group->tokens_per_state < 1 ? LIVE : UNKNOWN;
+	return group->tokens_per_slot < 1 ? LIVE : UNKNOWN;
 }
 
 /* ---- boxes -------------------------------------------------------------- */
@@ -118,29 +118,29 @@ static bool is_zero(const uint8_t *bytes, int64_t n)
 	return !n || (!bytes[0] && !memcmp(bytes, bytes + 1, (size_t)n - 1));
 }
 
-/* A state of all heads, keys and values; in cell order each is a run. */
-static bool state_is_zero(const struct scanning *c, const uint8_t *page, int64_t state,
-			  int64_t nstates)
+/* A slot of all heads, keys and values; in cell order each is a run. */
+static bool slot_is_zero(const struct scanning *c, const uint8_t *page, int64_t slot,
+			 int64_t nslots)
 {
 	const int64_t *n = c->group->shape.n;
 	int64_t row = n[KVT_AXIS_D] * c->group->shape.elem;
 	int64_t cell = n[KVT_AXIS_S] * row;
 
 	for (int64_t i = 0; i < n[KVT_AXIS_H] * n[KVT_AXIS_K]; i++)
-		if (!is_zero(page + i * cell + state * row, row * nstates))
+		if (!is_zero(page + i * cell + slot * row, row * nslots))
 			return false;
 	return true;
 }
 
-static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t state,
+static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t slot,
 		  bool zero)
 {
-	struct kvt_find_at at = kvt_find_at("group=%s,layer=%lld,block=%llu,state=%lld",
+	struct kvt_find_at at = kvt_find_at("group=%s,layer=%lld,block=%llu,slot=%lld",
 					    c->group->id, LL(layer), id_of(c->group,
 									   block),
-					    LL(state));
+					    LL(slot));
 
-	switch (duty_of(c, block, state)) {
+	switch (duty_of(c, block, slot)) {
 	case NULL_BLOCK:
 		if (!zero)
 			kvt_find(c->report, "null.nonzero", at,
@@ -162,15 +162,15 @@ static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t stat
 static void judge_page(struct scanning *c, const uint8_t *page, int64_t layer,
 		       int64_t block)
 {
-	int64_t states = c->group->shape.n[KVT_AXIS_S];
+	int64_t slots = c->group->shape.n[KVT_AXIS_S];
 
-	/* the taps of a conv state are one state */
-	if (c->group->tokens_per_state < 1) {
-		judge(c, layer, block, 0, state_is_zero(c, page, 0, states));
+	/* the taps of a conv state are one slot */
+	if (c->group->tokens_per_slot < 1) {
+		judge(c, layer, block, 0, slot_is_zero(c, page, 0, slots));
 		return;
 	}
-	for (int64_t s = 0; s < states; s++)
-		judge(c, layer, block, s, state_is_zero(c, page, s, 1));
+	for (int64_t s = 0; s < slots; s++)
+		judge(c, layer, block, s, slot_is_zero(c, page, s, 1));
 }
 
 static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_t i,
@@ -227,8 +227,8 @@ static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump,
 	status = kvt_work_run(&work, run, err);
 	forget(&c);
 	if (!status && c.stale)
-		kvt_find(r, "stale.states", kvt_find_at("group=%s", c.group->id),
-			 "%lld state%s, counted in each layer, hold%s something but no live token",
+		kvt_find(r, "stale.slots", kvt_find_at("group=%s", c.group->id),
+			 "%lld slot%s, counted in each layer, hold%s something but no live token",
 			 LL(c.stale), c.stale == 1 ? "" : "s", c.stale == 1 ? "s" : "");
 	return status;
 }

@@ -45,7 +45,7 @@ static struct kvt_find_at at_entry(const struct entries *e, const struct entry *
 /* Is it known which tokens an entry stands for? */
 static bool has_place(const struct entries *e, int64_t request)
 {
-	return group_of(e)->tokens_per_state > 0 ||
+	return group_of(e)->tokens_per_slot > 0 ||
 	       kvt_table_is_whole(e->s, e->g, &e->s->request[request]);
 }
 
@@ -66,7 +66,7 @@ static int64_t place_of(const struct entries *e, const struct entry *entry)
 {
 	const struct kvt_request *q = &e->s->request[entry->request];
 
-	if (group_of(e)->tokens_per_state > 0)
+	if (group_of(e)->tokens_per_slot > 0)
 		return e->table[entry->request].first + entry->index;
 	return q->first_token / group_of(e)->block_size + entry->index;
 }
@@ -219,7 +219,7 @@ static void check_spare(const struct entries *e)
 		const struct kvt_request *q = &e->s->request[r];
 		int64_t used = entries_used(e, r);
 
-		if (group_of(e)->tokens_per_state > 0 && q->nblocks[e->g] > used)
+		if (group_of(e)->tokens_per_slot > 0 && q->nblocks[e->g] > used)
 			kvt_find(e->report, "table.spare",
 				 kvt_find_at("group=%s,request=%.60s", group_of(e)->id,
 					     q->id),
@@ -361,16 +361,16 @@ static bool check_valid(struct kvt_findings *report, const struct kvt_snapshot *
 		uint32_t valid = group->block_valid[b];
 
 		if (b == kvt_null_block(s, g) && valid > live[b])
-			kvt_find(report, "null.valid", at, "%lu valid states",
+			kvt_find(report, "null.valid", at, "%lu valid slots",
 				 (unsigned long)valid);
 		else if (valid < live[b])
 			kvt_find(report, "valid.short", at,
-				 "%lu valid states, but requests hold %lu",
+				 "%lu valid slots, but requests hold %lu",
 				 (unsigned long)valid, (unsigned long)live[b]);
 		else if (live[b] && valid > live[b])
 			/* blocks of no request may be kept for later ones */
 			kvt_find(report, "valid.excess", at,
-				 "%lu valid states, but requests hold only %lu",
+				 "%lu valid slots, but requests hold only %lu",
 				 (unsigned long)valid, (unsigned long)live[b]);
 	}
 	free(live);
@@ -424,7 +424,7 @@ static void check_missing(struct kvt_findings *report, const struct kvt_snapshot
 			continue;
 		kvt_find(report, "request.missing",
 			 kvt_find_at("group=%s,request=%.60s", group->id, q->id),
-			 "tokens %lld to %lld have no state", LL(h->begin),
+			 "tokens %lld to %lld have no slot", LL(h->begin),
 			 LL(h->end - 1));
 	}
 }

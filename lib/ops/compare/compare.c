@@ -111,8 +111,8 @@ static void compare_head(struct found *f, const struct both *p, const uint8_t *p
 	}
 }
 
-/* How many bytes of a state are compared. */
-static int64_t state_bytes(const struct comparison *c)
+/* How many bytes of a slot are compared. */
+static int64_t slot_bytes(const struct comparison *c)
 {
 	const struct kvt_group *g = group_of(c);
 	int64_t heads = 0, channels = 0;
@@ -124,21 +124,21 @@ static int64_t state_bytes(const struct comparison *c)
 	return heads * channels * g->shape.n[KVT_AXIS_K] * g->shape.elem;
 }
 
-/* States of one block of a layer; index[] has L and B of b, and K. */
+/* Slots of one block of a layer; index[] has L and B of b, and K. */
 static void compare_span(struct found *f, const struct both *p, int64_t layer,
 			 const struct target_span *w, int64_t index[KVT_NAXES])
 {
 	const int64_t *const *ta = (const int64_t *const *)p->a->terms.at;
 	const int64_t *const *tb = (const int64_t *const *)p->b->terms.at;
 	const int64_t *head = p->in->heads->head;
-	const int64_t from[KVT_NAXES] = { layer, w->span.block, w->span.state };
+	const int64_t from[KVT_NAXES] = { layer, w->span.block, w->span.slot };
 	const int64_t to[KVT_NAXES] = { index[KVT_AXIS_L], w->to, w->span.at };
 	const int64_t *a0 = p->a->at->box.begin, *b0 = p->b->at->box.begin;
 	const uint8_t *pa = address_of_block(p->a, from);
 	const uint8_t *pb = address_of_block(p->b, to);
 
 	for (int64_t s = 0; s < w->span.count; s++) {
-		int64_t x = w->span.state + s - a0[KVT_AXIS_S];
+		int64_t x = w->span.slot + s - a0[KVT_AXIS_S];
 		int64_t y = w->span.at + s - b0[KVT_AXIS_S];
 		const uint8_t *sa = pa + ta[KVT_AXIS_S][x], *sb = pb + tb[KVT_AXIS_S][y];
 
@@ -155,11 +155,11 @@ static void compare_span(struct found *f, const struct both *p, int64_t layer,
 /* ---- what was read together of a ----------------------------------------- */
 
 /* The layer of b that layer l of a is for, of those in the box. */
-static int64_t layer_here(const struct state_pairs *states, const struct kvt_box *box,
+static int64_t layer_here(const struct slot_pairs *slots, const struct kvt_box *box,
 			  int64_t l)
 {
-	for (int64_t i = box->begin[KVT_AXIS_L]; states->layer && i < box->end[0]; i++)
-		if (states->layer[i] == l)
+	for (int64_t i = box->begin[KVT_AXIS_L]; slots->layer && i < box->end[0]; i++)
+		if (slots->layer[i] == l)
 			return i;
 	return l;
 }
@@ -178,7 +178,7 @@ static enum kvt_status compare_half(struct found *f, const struct spans_read *re
 	for (int64_t l = read->layers[0]; !status && l < read->layers[1]; l++)
 		for (int64_t w = 0; w < read->n; w++) {
 			int64_t index[KVT_NAXES] = {
-				[KVT_AXIS_L] = layer_here(c->states, &b->at->box, l),
+				[KVT_AXIS_L] = layer_here(c->slots, &b->at->box, l),
 				[KVT_AXIS_B] = read->wanted[w].to, [KVT_AXIS_K] = k,
 			};
 
@@ -192,16 +192,16 @@ static enum kvt_status compare_spans(void *context, const struct spans_read *rea
 				     struct kvt_error *err)
 {
 	struct found *f = context;
-	int64_t states = 0;
+	int64_t slots = 0;
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t w = 0; w < read->n; w++)
-		states += read->wanted[w].span.count;
+		slots += read->wanted[w].span.count;
 	for (int i = f->first; !status && i < f->last; i++) {
 		for (int k = 0; !status && k < f->nk; k++)
 			status = compare_half(f, read, i, k, err);
-		f->nbytes[i] += states * (read->layers[1] - read->layers[0]) *
-				state_bytes(&f->c->list[i]);
+		f->nbytes[i] += slots * (read->layers[1] - read->layers[0]) *
+				slot_bytes(&f->c->list[i]);
 	}
 	return status;
 }
@@ -215,12 +215,12 @@ static int shared_end(const struct comparing *c, int first)
 
 	while (end < c->n && c->list[end].a == c->list[first].a &&
 	       c->list[end].group_a == c->list[first].group_a &&
-	       c->list[end].states == c->list[first].states)
+	       c->list[end].slots == c->list[first].slots)
 		end++;
 	return end;
 }
 
-/* Rows of states that a piece of a has at most. */
+/* Rows of slots that a piece of a has at most. */
 static int64_t rows_of(const struct comparing *c)
 {
 	return c->cut.blocks * c->cut.shape.n[KVT_AXIS_S];
@@ -231,9 +231,9 @@ static enum kvt_status compare_with(struct kvt_worker *worker, struct found *f,
 				    const struct kvt_box *box, struct kvt_error *err)
 {
 	const struct comparison *c = &f->c->list[f->first];
-	const int64_t *layer = c->states->layer;
+	const int64_t *layer = c->slots->layer;
 	int64_t n, end = box->end[KVT_AXIS_L], next;
-	struct target_span *wanted = state_pairs_in(&n, c->states, box);
+	struct target_span *wanted = slot_pairs_in(&n, c->slots, box);
 	enum kvt_status status = KVT_OK;
 
 	if (!wanted)
@@ -382,13 +382,13 @@ static const struct comparison *largest(const struct comparing *c)
 /* Do both sides have the same blocks in the same places? */
 static bool in_step(const struct comparison *c)
 {
-	const int64_t *n = group_of(c)->shape.n, *block = c->states->block;
+	const int64_t *n = group_of(c)->shape.n, *block = c->slots->block;
 
 	for (int64_t b = 0; block && b < n[KVT_AXIS_B]; b++)
 		if (block[b] != b)
 			return false;
-	for (int64_t l = 0; c->states->layer && l < n[KVT_AXIS_L]; l++)
-		if (c->states->layer[l] != l)
+	for (int64_t l = 0; c->slots->layer && l < n[KVT_AXIS_L]; l++)
+		if (c->slots->layer[l] != l)
 			return false;
 	return block;
 }
@@ -396,7 +396,7 @@ static bool in_step(const struct comparison *c)
 static struct target_span *wanted_in(int64_t *n, const void *context,
 				     const struct kvt_box *box)
 {
-	return state_pairs_in(n, context, box);
+	return slot_pairs_in(n, context, box);
 }
 
 /* kvt_cut_rows_fn: rows of tiles of a. */
@@ -406,7 +406,7 @@ static int64_t tile_rows(const void *context, const struct kvt_cut *cut)
 
 	return rows_of_cut(cut, kvt_dump_group(c->a, c->group_a)->shape.n[KVT_AXIS_B],
 			   kvt_dump_tiling(c->a, c->group_a)->n[KVT_AXIS_B], wanted_in,
-			   c->states);
+			   c->slots);
 }
 
 static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run,
@@ -484,17 +484,17 @@ static enum kvt_status number_dumps(struct comparing *c, struct kvt_error *err)
 /* Was each pair of elements looked at?  A pass that saw less proves less. */
 static enum kvt_status check_all_seen(const struct comparison *c, struct kvt_error *err)
 {
-	const struct state_pairs *p = c->states;
+	const struct slot_pairs *p = c->slots;
 	const int64_t *n = group_of(c)->shape.n;
-	int64_t layers = 0, states = 0, expected;
+	int64_t layers = 0, slots = 0, expected;
 
 	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
 		layers += !p->layer || p->layer[l] >= 0;
 	for (int64_t b = 0; p->block && b < n[KVT_AXIS_B]; b++)
-		states += p->block[b] >= 0 ? n[KVT_AXIS_S] : 0;
+		slots += p->block[b] >= 0 ? n[KVT_AXIS_S] : 0;
 	for (int64_t i = 0; !p->block && i < p->span.n; i++)
-		states += p->span.at[i].span.count;
-	expected = layers * states * state_bytes(c);
+		slots += p->span.at[i].span.count;
+	expected = layers * slots * slot_bytes(c);
 	if (c->nbytes == expected)
 		return KVT_OK;
 	return kvt_fail(err, KVT_SYSTEM, "%s: compared %lld bytes of %lld",
@@ -542,7 +542,7 @@ static void hex(char out[35], const uint8_t *bytes, int64_t n)
 		at += sprintf(out + at, "%02x", bytes[i]);
 }
 
-/* "request A token 17, block 4 state 1 layer 2 head 0 kv 1 dim 5 is 0x.., expected .." */
+/* "request A token 17, block 4 slot 1 layer 2 head 0 kv 1 dim 5 is 0x.., expected .." */
 static enum kvt_status differs_sentence(const struct unequal *d, struct kvt_error *err)
 {
 	const struct comparison *in = d->in;
@@ -557,7 +557,7 @@ static enum kvt_status differs_sentence(const struct unequal *d, struct kvt_erro
 
 	if (request)
 		snprintf(who, sizeof(who), "request %.100s %s %lld, ", request->id,
-			 g->tokens_per_state < 1 ? "entry" : "token", LL(token));
+			 g->tokens_per_slot < 1 ? "entry" : "token", LL(token));
 	if (conv)
 		snprintf(what, sizeof(what), "channel %lld",
 			 LL(element_id(g, KVT_AXIS_D, at[KVT_AXIS_D])));
@@ -572,7 +572,7 @@ static enum kvt_status differs_sentence(const struct unequal *d, struct kvt_erro
 			"%s: %s%s%sblock %llu %s %lld layer %llu %s is %s, expected %s%s",
 			g->id, in->name ? in->name : "", in->name ? ": " : "", who,
 			(unsigned long long)kvt_block_id(g, at[KVT_AXIS_B]),
-			conv ? "tap" : "state", LL(at[KVT_AXIS_S]),
+			conv ? "tap" : "slot", LL(at[KVT_AXIS_S]),
 			(unsigned long long)kvt_layer_id(g,
 							 at[KVT_AXIS_L]), what, is, was,
 			in->was ? in->was : "");

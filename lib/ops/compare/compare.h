@@ -21,7 +21,7 @@ struct digest_job;
 struct comparison {
 	const struct kvt_dump *a, *b;	/* a is a leaf */
 	int group_a, group_b;
-	const struct state_pairs *states;
+	const struct slot_pairs *slots;
 	const struct head_pairs *heads;
 	const char *name;		/* of b in messages, "rank 0"; NULL: none */
 	const char *was;		/* " in FILE", " before"; "": nothing to add */
@@ -44,7 +44,7 @@ enum { MOST_DIFFERENCES = 64 };
 
 /*
  * All b have groups of one shape but for H and D: they are read box by box together.
- * Neighbours in the list with the same 'a' and states are compared with what was read
+ * Neighbours in the list with the same 'a' and slots are compared with what was read
  * once.  Without 'differs' the first difference is the sentence of KVT_MISMATCH;
  * with it any difference is KVT_MISMATCH without one.
  */
@@ -84,7 +84,7 @@ verify_source(const struct kvt_dump *source, const struct kvt_dump *written,
 	      const struct kvt_run *run, struct kvt_error *err);
 
 /*
- * Compares the states of every request through the tables of both; of a pool that
+ * Compares the slots of every request through the tables of both; of a pool that
  * was regrouped, all that lie in the same place.
  */
 KVT_MUST_CHECK enum kvt_status

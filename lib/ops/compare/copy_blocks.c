@@ -11,7 +11,7 @@
 /* A group of what was written, and of the two dumps. */
 struct verifying {
 	struct comparison list[NCOPY];
-	struct state_pairs states[NCOPY];
+	struct slot_pairs slots[NCOPY];
 	struct head_pairs heads[NCOPY];
 	char was[NCOPY][300];
 };
@@ -25,12 +25,12 @@ static enum kvt_status pair_side(struct verifying *v, int side, const int64_t *f
 	const struct pairs_side b = { kvt_dump_snapshot(c->b), c->group_b };
 	enum kvt_status status;
 
-	if ((status = state_pairs_by_ids(&v->states[side], a, b, err)) ||
+	if ((status = slot_pairs_by_ids(&v->slots[side], a, b, err)) ||
 	    (status = head_pairs_init(&v->heads[side], pairs_group(a), pairs_group(b),
 				      err)))
 		return status;
 	for (int64_t i = 0; i < pairs_group(b)->shape.n[KVT_AXIS_B]; i++) {
-		int64_t *block = &v->states[side].block[i];
+		int64_t *block = &v->slots[side].block[i];
 
 		if (side == COPY_FROM)
 			*block = from[i];
@@ -64,7 +64,7 @@ static enum kvt_status verify_group(struct kvt_dump *const dumps[NCOPY],
 		snprintf(v.was[s], sizeof(v.was[s]), " in %.280s", copy->name[s]);
 		v.list[s] = (struct comparison){
 			.a = dumps[s], .group_a = s == COPY_BASE ? g : pair.group[s],
-			.b = written, .group_b = g, .states = &v.states[s],
+			.b = written, .group_b = g, .slots = &v.slots[s],
 			.heads = &v.heads[s], .was = v.was[s],
 		};
 		status = pair_side(&v, s, from, err);
@@ -73,7 +73,7 @@ static enum kvt_status verify_group(struct kvt_dump *const dumps[NCOPY],
 		status = compare_elements(v.list, NCOPY, "verifying", run, NULL, NULL,
 					  err);
 	for (int s = 0; s < NCOPY; s++) {
-		state_pairs_free(&v.states[s]);
+		slot_pairs_free(&v.slots[s]);
 		head_pairs_free(&v.heads[s]);
 	}
 	free(from);

@@ -24,9 +24,9 @@ uint64_t element_id(const struct kvt_group *group, enum kvt_axis axis, int64_t i
 }
 
 const struct kvt_request *request_at(int64_t *token, struct pairs_side side,
-				     int64_t block, int64_t state)
+				     int64_t block, int64_t slot)
 {
-	int64_t per = pairs_group(side)->tokens_per_state;
+	int64_t per = pairs_group(side)->tokens_per_slot;
 
 	for (int64_t r = 0; r < side.snapshot->nrequests; r++) {
 		const struct kvt_table t = kvt_table_of(side.snapshot, side.group,
@@ -35,7 +35,7 @@ const struct kvt_request *request_at(int64_t *token, struct pairs_side side,
 		for (int64_t i = 0; i < t.nblocks; i++)
 			if (t.blocks[i] == block) {
 				*token = per < 1 ? i :
-					 ((t.first + i) * t.each + state) * per;
+					 ((t.first + i) * t.each + slot) * per;
 				return t.request;
 			}
 	}
@@ -99,26 +99,26 @@ static bool any_in(const int64_t *map, int64_t n)
 	return false;
 }
 
-/* ---- states: by ids ------------------------------------------------------ */
+/* ---- slots: by ids ------------------------------------------------------- */
 
-enum kvt_status state_pairs_by_ids(struct state_pairs *out, struct pairs_side a,
-				   struct pairs_side b, struct kvt_error *err)
+enum kvt_status slot_pairs_by_ids(struct slot_pairs *out, struct pairs_side a,
+				  struct pairs_side b, struct kvt_error *err)
 {
 	const struct kvt_group *ga = pairs_group(a), *gb = pairs_group(b);
 	enum kvt_status status;
 
-	*out = (struct state_pairs){ .layer = NULL };
+	*out = (struct slot_pairs){ .layer = NULL };
 	if (ga->shape.n[KVT_AXIS_S] != gb->shape.n[KVT_AXIS_S])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"groups %s and %s hold states of another shape or type",
+				"groups %s and %s hold slots of another shape or type",
 				ga->id, gb->id);
 	if ((status = map_axis(&out->layer, KVT_AXIS_L, ga, gb, err)) ||
 	    (status = map_axis(&out->block, KVT_AXIS_B, ga, gb, err)))
-		state_pairs_free(out);
+		slot_pairs_free(out);
 	return status;
 }
 
-bool state_pairs_any(const struct state_pairs *pairs, struct pairs_side b)
+bool slot_pairs_any(const struct slot_pairs *pairs, struct pairs_side b)
 {
 	const int64_t *n = pairs_group(b)->shape.n;
 
@@ -126,16 +126,16 @@ bool state_pairs_any(const struct state_pairs *pairs, struct pairs_side b)
 	       (pairs->block ? any_in(pairs->block, n[KVT_AXIS_B]) : pairs->span.n > 0);
 }
 
-void state_pairs_free(struct state_pairs *pairs)
+void slot_pairs_free(struct slot_pairs *pairs)
 {
 	free(pairs->layer);
 	free(pairs->block);
 	span_list_free(&pairs->span);
-	*pairs = (struct state_pairs){ .layer = NULL };
+	*pairs = (struct slot_pairs){ .layer = NULL };
 }
 
-struct target_span *state_pairs_in(int64_t *n, const struct state_pairs *pairs,
-				   const struct kvt_box *box)
+struct target_span *slot_pairs_in(int64_t *n, const struct slot_pairs *pairs,
+				  const struct kvt_box *box)
 {
 	int64_t begin = box->begin[KVT_AXIS_B], end = box->end[KVT_AXIS_B];
 	struct target_span *out;
@@ -155,12 +155,12 @@ struct target_span *state_pairs_in(int64_t *n, const struct state_pairs *pairs,
 	return out;
 }
 
-/* ---- states: by tokens --------------------------------------------------- */
+/* ---- slots: by tokens ---------------------------------------------------- */
 
-/* States from 'begin' on, of both tables; neither has a border within a span. */
-static enum kvt_status pair_states(struct span_list *out, const struct kvt_table *a,
-				   const struct kvt_table *b, int64_t begin, int64_t end,
-				   struct kvt_error *err)
+/* Slots from 'begin' on, of both tables; neither has a border within a span. */
+static enum kvt_status pair_slots(struct span_list *out, const struct kvt_table *a,
+				  const struct kvt_table *b, int64_t begin, int64_t end,
+				  struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -171,7 +171,7 @@ static enum kvt_status pair_states(struct span_list *out, const struct kvt_table
 		if (x < 0 || y < 0 || x / a->each >= a->nblocks ||
 		    y / b->each >= b->nblocks)
 			return kvt_fail(err, KVT_MISMATCH,
-					"%s: request %s: state %lld has no block",
+					"%s: request %s: slot %lld has no block",
 					b->group->id, b->request->id, LL(i));
 		n = a->each - x % a->each;
 		n = n < b->each - y % b->each ? n : b->each - y % b->each;
@@ -186,7 +186,7 @@ static enum kvt_status pair_states(struct span_list *out, const struct kvt_table
 	return status;
 }
 
-/* Null blocks: no token has its state there. */
+/* Null blocks: no token has its slot there. */
 static bool both_null(const struct kvt_table *a, int64_t x, const struct kvt_table *b,
 		      int64_t y)
 {
@@ -218,11 +218,11 @@ static enum kvt_status pair_recurrent(struct span_list *out, const struct kvt_ta
 	return status;
 }
 
-/* Whole tables, but for null blocks, in which no token has its state. */
+/* Whole tables, but for null blocks, in which no token has its slot. */
 static enum kvt_status pair_named(struct span_list *out, const struct kvt_table *a,
 				  const struct kvt_table *b, struct kvt_error *err)
 {
-	int64_t at = a->first * a->each, end = a->states.end;
+	int64_t at = a->first * a->each, end = a->slots.end;
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t next; !status && at < end; at = next) {
@@ -234,7 +234,7 @@ static enum kvt_status pair_named(struct span_list *out, const struct kvt_table 
 		next = next < end ? next : end;
 		if (x < 0 || y < 0 || x >= a->nblocks || y >= b->nblocks ||
 		    !both_null(a, a->blocks[x], b, b->blocks[y]))
-			status = pair_states(out, a, b, at, next, err);
+			status = pair_slots(out, a, b, at, next, err);
 	}
 	return status;
 }
@@ -244,7 +244,7 @@ static enum kvt_status pair_live(struct span_list *out, const struct kvt_table *
 				 const struct token_choice *choice, struct kvt_error *err)
 {
 	const struct kvt_request *request = a->request;
-	int64_t per = b->group->tokens_per_state,
+	int64_t per = b->group->tokens_per_slot,
 	room = (b->first + b->nblocks) * b->each;
 	int64_t cached = choice->cached < request->ntokens ? choice->cached :
 							     request->ntokens;
@@ -258,23 +258,23 @@ static enum kvt_status pair_live(struct span_list *out, const struct kvt_table *
 		if (live.begin == live.end)
 			break;
 		end = live.end;
-		if (choice->whole && end == a->states.end) {
+		if (choice->whole && end == a->slots.end) {
 			end = (end + a->each - 1) / a->each * a->each;
 			end = end < room ? end : room;
 		}
-		status = pair_states(out, a, b, live.begin, end, err);
+		status = pair_slots(out, a, b, live.begin, end, err);
 	}
 	return status;
 }
 
-enum kvt_status state_pairs_by_tokens(struct state_pairs *out, struct pairs_side a,
-				      struct pairs_side b,
-				      const struct token_choice *choice,
-				      struct kvt_error *err)
+enum kvt_status slot_pairs_by_tokens(struct slot_pairs *out, struct pairs_side a,
+				     struct pairs_side b,
+				     const struct token_choice *choice,
+				     struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
-	*out = (struct state_pairs){ .layer = NULL };
+	*out = (struct slot_pairs){ .layer = NULL };
 	for (int64_t i = 0; !status && i < a.snapshot->nrequests; i++) {
 		const struct kvt_request *from = &a.snapshot->request[i];
 		const struct kvt_request *to = kvt_request_named(b.snapshot, from->id);
@@ -284,7 +284,7 @@ enum kvt_status state_pairs_by_tokens(struct state_pairs *out, struct pairs_side
 			continue;
 		src = kvt_table_of(a.snapshot, a.group, from);
 		dst = kvt_table_of(b.snapshot, b.group, to);
-		if (src.group->tokens_per_state < 1)
+		if (src.group->tokens_per_slot < 1)
 			status = pair_recurrent(&out->span, &src, &dst,
 						choice, err);
 		else if (choice->named)
@@ -294,21 +294,21 @@ enum kvt_status state_pairs_by_tokens(struct state_pairs *out, struct pairs_side
 	}
 	span_list_sort(&out->span);
 	if (status)
-		state_pairs_free(out);
+		slot_pairs_free(out);
 	return status;
 }
 
-/* ---- states: pools ------------------------------------------------------- */
+/* ---- slots: pools -------------------------------------------------------- */
 
-enum kvt_status state_pairs_of_pools(struct state_pairs *out, struct pairs_side a,
-				     struct pairs_side b, struct kvt_error *err)
+enum kvt_status slot_pairs_of_pools(struct slot_pairs *out, struct pairs_side a,
+				    struct pairs_side b, struct kvt_error *err)
 {
 	const int64_t *na = pairs_group(a)->shape.n, *nb = pairs_group(b)->shape.n;
 	int64_t each = na[KVT_AXIS_S], size = nb[KVT_AXIS_S];
 	int64_t end = na[KVT_AXIS_B] * each, room = nb[KVT_AXIS_B] * size;
 	enum kvt_status status = KVT_OK;
 
-	*out = (struct state_pairs){ .layer = NULL };
+	*out = (struct slot_pairs){ .layer = NULL };
 	for (int64_t i = 0, n; !status && i < end && i < room; i += n) {
 		n = each - i % each < size - i % size ? each - i % each : size - i % size;
 		status = span_list_add(&out->span, &(struct target_span){
@@ -317,41 +317,41 @@ enum kvt_status state_pairs_of_pools(struct state_pairs *out, struct pairs_side 
 		}, err);
 	}
 	if (status)
-		state_pairs_free(out);
+		slot_pairs_free(out);
 	return status;
 }
 
-/* ---- states: the rest ---------------------------------------------------- */
+/* ---- slots: the rest ----------------------------------------------------- */
 
-/* Raises in 'in' [B * S] the states that the pairs have. */
-static void mark(uint8_t *in, const struct state_pairs *pairs, const int64_t *n)
+/* Raises in 'in' [B * S] the slots that the pairs have. */
+static void mark(uint8_t *in, const struct slot_pairs *pairs, const int64_t *n)
 {
-	int64_t states = n[KVT_AXIS_S];
+	int64_t slots = n[KVT_AXIS_S];
 
 	for (int64_t b = 0; pairs->block && b < n[KVT_AXIS_B]; b++)
 		if (pairs->block[b] >= 0)
-			memset(in + b * states, 1, (size_t)states);
+			memset(in + b * slots, 1, (size_t)slots);
 	for (int64_t i = 0; i < pairs->span.n; i++)
-		memset(in + pairs->span.at[i].to * states + pairs->span.at[i].span.at, 1,
+		memset(in + pairs->span.at[i].to * slots + pairs->span.at[i].span.at, 1,
 		       pairs->span.at[i].span.count);
 }
 
-enum kvt_status state_pairs_rest(struct state_pairs *out, struct pairs_side b,
-				 const struct state_pairs *other, struct kvt_error *err)
+enum kvt_status slot_pairs_rest(struct slot_pairs *out, struct pairs_side b,
+				const struct slot_pairs *other, struct kvt_error *err)
 {
-	const int64_t *n = pairs_group(b)->shape.n, states = n[KVT_AXIS_S];
-	uint8_t *in = calloc((size_t)(n[KVT_AXIS_B] * states) + 1, 1);
+	const int64_t *n = pairs_group(b)->shape.n, slots = n[KVT_AXIS_S];
+	uint8_t *in = calloc((size_t)(n[KVT_AXIS_B] * slots) + 1, 1);
 	enum kvt_status status = KVT_OK;
 
-	*out = (struct state_pairs){ .layer = NULL };
+	*out = (struct slot_pairs){ .layer = NULL };
 	if (!in)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	mark(in, other, n);
 	for (int64_t block = 0; !status && block < n[KVT_AXIS_B]; block++)
-		for (int64_t s = 0, end; !status && s < states; s = end) {
-			const uint8_t *at = in + block * states;
+		for (int64_t s = 0, end; !status && s < slots; s = end) {
+			const uint8_t *at = in + block * slots;
 
-			for (end = s + 1; end < states && at[end] == at[s]; )
+			for (end = s + 1; end < slots && at[end] == at[s]; )
 				end++;
 			if (at[s])
 				continue;
@@ -362,7 +362,7 @@ enum kvt_status state_pairs_rest(struct state_pairs *out, struct pairs_side b,
 		}
 	free(in);
 	if (status)
-		state_pairs_free(out);
+		slot_pairs_free(out);
 	return status;
 }
 
@@ -405,7 +405,7 @@ enum kvt_status head_pairs_init(struct head_pairs *out, const struct kvt_group *
 	*out = (struct head_pairs){ .first_kv = 0 };
 	if (a->dtype != b->dtype || !same_kv(&out->first_kv, a, b))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"groups %s and %s hold states of another shape or type",
+				"groups %s and %s hold slots of another shape or type",
 				a->id, b->id);
 	if ((status = map_axis(&out->head, KVT_AXIS_H, a, b, err)) ||
 	    (status = map_axis(&out->channel, KVT_AXIS_D, a, b, err))) {

@@ -2,9 +2,9 @@
 /*
  * pairs.h - which element of one dump is which of another
  *
- * Two questions with two answers.  State pairs say which state (layer, block, place
+ * Two questions with two answers.  Slot pairs say which slot (layer, block, place
  * in the block) of group A is which of group B; head pairs say the same of what is
- * in a state: heads, keys and values, channels.  Both follow from what the two
+ * in a slot: heads, keys and values, channels.  Both follow from what the two
  * snapshots say of themselves (ids, block tables, numbers in the model), never from
  * the parts of a derived dump or from the plan of a transfer: what made one side out
  * of the other has no part in comparing them.
@@ -25,19 +25,19 @@ static inline const struct kvt_group *pairs_group(struct pairs_side side)
 	return &side.snapshot->group[side.group];
 }
 
-/* ---- states ----------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------ */
 
-/* Zeroed: none.  Free with state_pairs_free(). */
-struct state_pairs {
+/* Zeroed: none.  Free with slot_pairs_free(). */
+struct slot_pairs {
 	int64_t *layer;			/* [L] of B: in A, -1: not there; NULL: itself */
 	int64_t *block;			/* [B] of B: in A; NULL: what 'span' says */
 	struct span_list span;		/* from A, to blocks of B; by these */
 };
 
-/* Layers and blocks of equal id; states at the same place. */
+/* Layers and blocks of equal id; slots at the same place. */
 KVT_MUST_CHECK enum kvt_status
-state_pairs_by_ids(struct state_pairs *out, struct pairs_side a, struct pairs_side b,
-		   struct kvt_error *err);
+slot_pairs_by_ids(struct slot_pairs *out, struct pairs_side a, struct pairs_side b,
+		  struct kvt_error *err);
 
 /* What of the requests is compared. */
 struct token_choice {
@@ -48,29 +48,29 @@ struct token_choice {
 	bool named;			/* what no token needs any more, too */
 };
 /*
- * States of the tokens of requests of equal id, through both block tables; layers as
+ * Slots of the tokens of requests of equal id, through both block tables; layers as
  * they stand.  KVT_MISMATCH: a token has no block.
  */
 KVT_MUST_CHECK enum kvt_status
-state_pairs_by_tokens(struct state_pairs *out, struct pairs_side a, struct pairs_side b,
-		      const struct token_choice *choice, struct kvt_error *err);
+slot_pairs_by_tokens(struct slot_pairs *out, struct pairs_side a, struct pairs_side b,
+		     const struct token_choice *choice, struct kvt_error *err);
 
-/* Both pools as one row of states: those with equal numbers. */
+/* Both pools as one row of slots: those with equal numbers. */
 KVT_MUST_CHECK enum kvt_status
-state_pairs_of_pools(struct state_pairs *out, struct pairs_side a, struct pairs_side b,
-		     struct kvt_error *err);
+slot_pairs_of_pools(struct slot_pairs *out, struct pairs_side a, struct pairs_side b,
+		    struct kvt_error *err);
 
-/* All states of B that 'other' does not have, as themselves. */
+/* All slots of B that 'other' does not have, as themselves. */
 KVT_MUST_CHECK enum kvt_status
-state_pairs_rest(struct state_pairs *out, struct pairs_side b,
-		 const struct state_pairs *other, struct kvt_error *err);
+slot_pairs_rest(struct slot_pairs *out, struct pairs_side b,
+		const struct slot_pairs *other, struct kvt_error *err);
 
-bool state_pairs_any(const struct state_pairs *pairs, struct pairs_side b);
-void state_pairs_free(struct state_pairs *pairs);
+bool slot_pairs_any(const struct slot_pairs *pairs, struct pairs_side b);
+void slot_pairs_free(struct slot_pairs *pairs);
 
 /* Spans for the blocks of a box, as span_list_of(). */
-struct target_span *state_pairs_in(int64_t *n, const struct state_pairs *pairs,
-				   const struct kvt_box *box);
+struct target_span *slot_pairs_in(int64_t *n, const struct slot_pairs *pairs,
+				  const struct kvt_box *box);
 
 /* ---- heads ------------------------------------------------------------------ */
 
@@ -98,6 +98,6 @@ uint64_t element_id(const struct kvt_group *group, enum kvt_axis axis, int64_t i
 
 /* The first request whose table has the block, and its token there, or its entry. */
 const struct kvt_request *request_at(int64_t *token, struct pairs_side side,
-				     int64_t block, int64_t state);
+				     int64_t block, int64_t slot);
 
 #endif

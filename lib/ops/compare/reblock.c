@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reblock.c - has each token of each request still the states it had?
+ * reblock.c - has each token of each request still the slots it had?
  *
  * What is compared follows from the block tables of the two dumps alone; how the one
  * was made of the other has no part in it.
@@ -16,7 +16,7 @@ struct verifying {
 	const struct kvt_dump *before, *after;
 	int group;
 	struct pairs_side a, b;
-	struct state_pairs tokens, pool;
+	struct slot_pairs tokens, pool;
 	struct head_pairs heads;
 };
 
@@ -34,14 +34,14 @@ static enum kvt_status check_requests(const struct verifying *v, struct kvt_erro
 	return KVT_OK;
 }
 
-/* In a pool that was regrouped every state keeps its place, those of tokens, too. */
+/* In a pool that was regrouped every slot keeps its place, those of tokens, too. */
 static enum kvt_status check_in_place(const struct verifying *v, struct kvt_error *err)
 {
 	const struct kvt_group *a = pairs_group(v->a), *b = pairs_group(v->b);
 
 	for (int64_t i = 0; i < v->tokens.span.n; i++) {
 		const struct target_span *w = &v->tokens.span.at[i];
-		int64_t should = w->span.block * a->shape.n[KVT_AXIS_S] + w->span.state;
+		int64_t should = w->span.block * a->shape.n[KVT_AXIS_S] + w->span.slot;
 		int64_t is = w->to * b->shape.n[KVT_AXIS_S] + w->span.at, token = 0;
 		const struct kvt_request *request;
 
@@ -49,7 +49,7 @@ static enum kvt_status check_in_place(const struct verifying *v, struct kvt_erro
 			continue;
 		request = request_at(&token, v->b, w->to, w->span.at);
 		return kvt_fail(err, KVT_MISMATCH,
-				"%s: request %s token %lld is in state %lld of the pool, expected %lld",
+				"%s: request %s token %lld is in slot %lld of the pool, expected %lld",
 				b->id, request ? request->id : "?", LL(token), LL(is),
 				LL(should));
 	}
@@ -73,7 +73,7 @@ static enum kvt_status verify_group(struct verifying *v,
 	bool in_place = said->how != KVT_GATHERED && said->stale == said->stale_kept;
 	struct comparison c = { .a = v->before, .group_a = v->group,
 				.b = v->after, .group_b = v->group,
-				.states = in_place ? &v->pool : &v->tokens,
+				.slots = in_place ? &v->pool : &v->tokens,
 				.heads = &v->heads };
 	enum kvt_status status;
 
@@ -81,11 +81,11 @@ static enum kvt_status verify_group(struct verifying *v,
 		return kvt_fail(err, KVT_MISMATCH, "%s: shapes differ",
 				pairs_group(v->a)->id);
 	if ((status = check_requests(v, err)) ||
-	    (status = state_pairs_by_tokens(&v->tokens, v->a, v->b, &all, err)) ||
+	    (status = slot_pairs_by_tokens(&v->tokens, v->a, v->b, &all, err)) ||
 	    (status = head_pairs_init(&v->heads, pairs_group(v->a), pairs_group(v->b),
 				      err)))
 		return status;
-	if (in_place && ((status = state_pairs_of_pools(&v->pool, v->a, v->b, err)) ||
+	if (in_place && ((status = slot_pairs_of_pools(&v->pool, v->a, v->b, err)) ||
 			 (status = check_in_place(v, err))))
 		return status;
 	return compare_elements(&c, 1, "verifying", run, NULL, NULL, err);
@@ -108,8 +108,8 @@ enum kvt_status reblock_verify(const struct kvt_dump *before,
 				       .a = { was, g }, .b = { is, g } };
 
 		status = verify_group(&v, &said[g], run, err);
-		state_pairs_free(&v.tokens);
-		state_pairs_free(&v.pool);
+		slot_pairs_free(&v.tokens);
+		slot_pairs_free(&v.pool);
 		head_pairs_free(&v.heads);
 	}
 	return status;

@@ -11,20 +11,20 @@ static enum kvt_status compare_files(const struct rank_file *a,
 {
 	const struct pairs_side from = { kvt_dump_snapshot(a->reader), g };
 	const struct pairs_side to = { kvt_dump_snapshot(b->reader), g };
-	struct state_pairs states = { .layer = NULL };
+	struct slot_pairs slots = { .layer = NULL };
 	struct head_pairs heads = { .head = NULL };
 	struct comparison c = { .a = a->reader, .b = b->reader, .group_a = g,
-				.group_b = g, .states = &states, .heads = &heads };
+				.group_b = g, .slots = &slots, .heads = &heads };
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
-	if (!(status = state_pairs_by_ids(&states, from, to, &why)) &&
+	if (!(status = slot_pairs_by_ids(&slots, from, to, &why)) &&
 	    !(status = head_pairs_init(&heads, pairs_group(from), pairs_group(to), &why)))
-		*shared = state_pairs_any(&states, to) &&
+		*shared = slot_pairs_any(&slots, to) &&
 			  head_pairs_any(&heads, pairs_group(to));
 	if (!status && *shared)
 		status = compare_elements(&c, 1, "replicas", run, NULL, NULL, &why);
-	state_pairs_free(&states);
+	slot_pairs_free(&slots);
 	head_pairs_free(&heads);
 	if (status)
 		kvt_fail(err, status, "%s and %s: %.300s", a->name, b->name, why.text);

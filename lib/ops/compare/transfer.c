@@ -20,7 +20,7 @@ struct verifying {
 	const struct kvt_sides *sides;
 	const struct kvt_ranks *after;
 	int group, src_group;
-	struct state_pairs moved, rest;
+	struct slot_pairs moved, rest;
 	struct head_pairs *heads;	/* [src ranks + 1][ranks]: the last with itself */
 	struct kvt_dump **filled;	/* [ranks] of a new destination; owned */
 	char (*name)[24];		/* [ranks] */
@@ -99,12 +99,12 @@ static enum kvt_status pair_heads(struct verifying *v, struct kvt_error *err)
 /* ---- what is compared ---------------------------------------------------- */
 
 static void add(struct verifying *v, const struct kvt_dump *a, int group_a, int rank,
-		const struct state_pairs *states, const struct head_pairs *heads,
+		const struct slot_pairs *slots, const struct head_pairs *heads,
 		const char *was)
 {
 	v->list[v->n++] = (struct comparison){
 		.a = a, .group_a = group_a, .b = v->after->file[rank].reader,
-		.group_b = v->group, .states = states, .heads = heads,
+		.group_b = v->group, .slots = slots, .heads = heads,
 		.name = v->name[rank], .was = was,
 		.digest = v->job ? v->job[rank] : NULL,
 	};
@@ -180,8 +180,8 @@ static void verifying_free(struct verifying *v)
 		kvt_dump_close(v->filled[r]);
 	for (int r = 0; v->job && r < v->after->n; r++)
 		digest_job_free(v->job[r]);
-	state_pairs_free(&v->moved);
-	state_pairs_free(&v->rest);
+	slot_pairs_free(&v->moved);
+	slot_pairs_free(&v->rest);
 	free(v->heads);
 	free(v->filled);
 	free(v->job);
@@ -205,9 +205,9 @@ static enum kvt_status verify_group(struct kvt_verified *out, struct verifying *
 	/* kvt_sides_join() saw to it that there is one */
 	v->src_group = kvt_group_named(src, group_of(v, 0)->id);
 	a.group = v->src_group;
-	if ((status = state_pairs_by_tokens(&v->moved, a, b, &choice, err)) ||
+	if ((status = slot_pairs_by_tokens(&v->moved, a, b, &choice, err)) ||
 	    (v->digests && (status = check_all_paired(&v->moved, a, b, err))) ||
-	    (status = state_pairs_rest(&v->rest, b, &v->moved, err)) ||
+	    (status = slot_pairs_rest(&v->rest, b, &v->moved, err)) ||
 	    (status = pair_heads(v, err)) || (status = start_digests(v, err)) ||
 	    (status = list_all(v, err)))
 		return status;

@@ -10,7 +10,7 @@
 bool same_requests(const struct kvt_sides *sides);
 /* KVT_MISMATCH: a live token of b has another place in a than the pairs say. */
 KVT_MUST_CHECK enum kvt_status
-check_all_paired(const struct state_pairs *pairs, struct pairs_side a,
+check_all_paired(const struct slot_pairs *pairs, struct pairs_side a,
 		 struct pairs_side b, struct kvt_error *err);
 /* The sums of all groups of [after->n] ranks, into out->digest. */
 void add_digests(struct kvt_verified *out, const struct kvt_ranks *after,

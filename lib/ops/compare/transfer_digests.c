@@ -2,7 +2,7 @@
 /*
  * transfer_digests.c - the digest of both sides of a transfer, each head once
  *
- * If all requests moved, and all of their states, both sides have one digest, which
+ * If all requests moved, and all of their slots, both sides have one digest, which
  * 'kvtool digest' prints of either.  That of the destination is summed up while it is
  * compared.  It is the source's, too, if the element that each live token of a request
  * has in the destination was held against the one that the same token of the same
@@ -75,9 +75,9 @@ void add_digests(struct kvt_verified *out, const struct kvt_ranks *after,
 
 /* ---- is every token paired? ---------------------------------------------- */
 
-/* A state of the pool and one of the source that it is held against. */
+/* A slot of the pool and one of the source that it is held against. */
 struct held {
-	int64_t here, there;		/* block * states + state */
+	int64_t here, there;		/* block * slots + slot */
 };
 
 static int by_here(const void *a, const void *b)
@@ -89,8 +89,8 @@ static int by_here(const void *a, const void *b)
 	return x->there < y->there ? -1 : x->there > y->there;
 }
 
-/* All pairs of states, in order; NULL: out of memory. */
-static struct held *list_held(int64_t *n, const struct state_pairs *pairs, int64_t here,
+/* All pairs of slots, in order; NULL: out of memory. */
+static struct held *list_held(int64_t *n, const struct slot_pairs *pairs, int64_t here,
 			      int64_t there)
 {
 	struct held *out;
@@ -107,25 +107,25 @@ static struct held *list_held(int64_t *n, const struct state_pairs *pairs, int64
 		for (int64_t s = 0; s < w->span.count; s++)
 			out[(*n)++] = (struct held){
 				w->to * here + w->span.at + s,
-				w->span.block * there + w->span.state + s,
+				w->span.block * there + w->span.slot + s,
 			};
 	}
 	qsort(out, (size_t)*n, sizeof(*out), by_here);
 	return out;
 }
 
-/* Where a position of a request is: block * states + state; -1: it has no entry. */
+/* Where a position of a request is: block * slots + slot; -1: it has no entry. */
 static int64_t place_of(const struct kvt_table *t, int64_t position)
 {
 	int64_t at = position - t->first * t->each;
-	int64_t states = t->group->shape.n[KVT_AXIS_S];
+	int64_t slots = t->group->shape.n[KVT_AXIS_S];
 
 	if (at < 0 || at / t->each >= t->nblocks)
 		return -1;
-	return t->blocks[at / t->each] * states + at % t->each;
+	return t->blocks[at / t->each] * slots + at % t->each;
 }
 
-enum kvt_status check_all_paired(const struct state_pairs *pairs, struct pairs_side a,
+enum kvt_status check_all_paired(const struct slot_pairs *pairs, struct pairs_side a,
 				 struct pairs_side b, struct kvt_error *err)
 {
 	const int64_t *na = pairs_group(a)->shape.n, *nb = pairs_group(b)->shape.n;
@@ -149,7 +149,7 @@ enum kvt_status check_all_paired(const struct state_pairs *pairs, struct pairs_s
 				continue;
 			if (!bsearch(&it, held, (size_t)n, sizeof(it), by_here))
 				status = kvt_fail(err, KVT_MISMATCH,
-						  "%s: request %.60s: state %lld was not held against that of the source",
+						  "%s: request %.60s: slot %lld was not held against that of the source",
 						  to.group->id, q->id, (long long)p);
 		}
 	}
@@ -159,12 +159,12 @@ enum kvt_status check_all_paired(const struct state_pairs *pairs, struct pairs_s
 
 /* ---- have both sides one digest? ----------------------------------------- */
 
-/* Of recurrent groups a transfer moves the last state only. */
+/* Of recurrent groups a transfer moves the last slot only. */
 static bool moves_all(const struct kvt_sides *sides, const struct kvt_snapshot *s,
 		      const struct kvt_request *r)
 {
 	for (int g = 0; !sides->all_states && g < s->ngroups; g++)
-		if (s->group[g].tokens_per_state < 0 && r->nblocks[g] > 1)
+		if (s->group[g].tokens_per_slot < 0 && r->nblocks[g] > 1)
 			return false;
 	return true;
 }

@@ -3,7 +3,7 @@
  * written.c - is what was written what its leaves have?
  *
  * For relayout, convert, import, slice, merge: whatever keeps the ids of layers and
- * blocks and the places of states in them.
+ * blocks and the places of slots in them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -118,16 +118,16 @@ static enum kvt_status pair_names(int64_t *map, const struct kvt_group *leaf,
 
 /* The pairs with one leaf. */
 struct leaf_pairs {
-	struct state_pairs states;
+	struct slot_pairs slots;
 	struct head_pairs heads;
 };
 
 /* Every layer and block of a group must be in each leaf that has a part of it. */
-static enum kvt_status check_states(const struct leaf_pairs *p,
-				    const struct kvt_group *group, struct kvt_error *err)
+static enum kvt_status check_slots(const struct leaf_pairs *p,
+				   const struct kvt_group *group, struct kvt_error *err)
 {
 	for (int i = 0; i < 2; i++) {
-		const int64_t *map = i ? p->states.block : p->states.layer;
+		const int64_t *map = i ? p->slots.block : p->slots.layer;
 
 		for (int64_t j = 0; j < group->shape.n[axes[i]]; j++)
 			if (map[j] < 0)
@@ -167,15 +167,15 @@ static enum kvt_status pair_leaf(struct leaf_pairs *out, struct comparison *c,
 	const struct pairs_side a = { leaf, c->group_a }, b = { written, c->group_b };
 	enum kvt_status status;
 
-	c->states = &out->states;
+	c->slots = &out->slots;
 	c->heads = &out->heads;
-	if ((status = state_pairs_by_ids(&out->states, a, b, err)) ||
+	if ((status = slot_pairs_by_ids(&out->slots, a, b, err)) ||
 	    (by_names(written, pairs_group(b), pairs_group(a)) &&
-	     (status = pair_names(out->states.block, pairs_group(a), pairs_group(b),
+	     (status = pair_names(out->slots.block, pairs_group(a), pairs_group(b),
 				  err))) ||
 	    (status = head_pairs_init(&out->heads, pairs_group(a), pairs_group(b),
 				      err)) ||
-	    (status = check_states(out, pairs_group(b), err)))
+	    (status = check_slots(out, pairs_group(b), err)))
 		return status;
 	return check_tables_of_leaf(written, c->group_b, leaf, c->group_a, err);
 }
@@ -207,7 +207,7 @@ static enum kvt_status verify_group(const struct kvt_dump *source,
 	if (!status)
 		status = compare_elements(list, n, "verifying", run, NULL, NULL, err);
 	for (int i = 0; pairs && i < n; i++) {
-		state_pairs_free(&pairs[i].states);
+		slot_pairs_free(&pairs[i].slots);
 		head_pairs_free(&pairs[i].heads);
 	}
 	free(pairs);

@@ -23,17 +23,17 @@ static struct kvt_spec spec_of(const struct kvt_group *group)
 		.kind = group->kind, .block_size = group->block_size,
 		.num_heads = n[KVT_AXIS_H], .total_heads = group->total_heads,
 		.head_start = group->head_start, .replication = group->replication,
-		.tokens_per_state = { group->tokens_per_state, 1 },
-		.state_content_size = content, .elem = group->shape.elem,
+		.tokens_per_slot = { group->tokens_per_slot, 1 },
+		.content_size = content, .elem = group->shape.elem,
 		.page_size_padded = group->page_bytes, .window = group->window,
 		.ncontent = n[KVT_AXIS_K] == 2 ? 2 : 1,
 		.content = { n[KVT_AXIS_K] == 2 ? 2 : n[KVT_AXIS_D], n[KVT_AXIS_D] },
 	};
 
-	/* taps and the like are one state here: only its size counts */
-	if (group->tokens_per_state < 0) {
+	/* taps and the like are one slot here: only its size counts */
+	if (group->tokens_per_slot < 0) {
 		spec.ncontent = 0;
-		spec.state_content_size = content * n[KVT_AXIS_S];
+		spec.content_size = content * n[KVT_AXIS_S];
 	}
 	return spec;
 }

@@ -15,7 +15,7 @@
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/where/where.h"
 
-/* Values of one (layer, head, kv), over all blocks and states. */
+/* Values of one (layer, head, kv), over all blocks and slots. */
 struct kvt_moments {
 	int64_t finite, nan, inf, zero_blocks;
 	double min, max, mean;		/* of the finite ones; NaN: there are none */
@@ -29,11 +29,11 @@ struct kvt_group_facts {
 	struct kvt_views views;
 	struct kvt_predicates is;
 	int64_t data_bytes, layer_bytes, block_bytes;	/* block: of one layer */
-	int64_t token_bytes;		/* of all layers; 0: states are not tokens */
+	int64_t token_bytes;		/* of all layers; 0: slots are not tokens */
 	int64_t page_stride[2];		/* of L and B in the engine's pages; 0: dense */
 	int64_t alignment;		/* of where blocks begin; 0: unknown */
 	int64_t blocks_used, blocks_shared, blocks_unused; /* -1: no block tables */
-	int64_t valid_states;		/* -1: unknown */
+	int64_t valid_slots;		/* -1: unknown */
 	bool has_cells, cells_proven;
 	const char *checksum;		/* of the data; NULL: it has none */
 	struct kvt_moments *moments;	/* [L][H][K]; NULL: not asked for */

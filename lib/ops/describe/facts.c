@@ -57,11 +57,11 @@ static enum kvt_status block_facts(struct kvt_group_facts *f,
 	uint8_t *uses;
 
 	f->blocks_used = f->blocks_shared = f->blocks_unused = -1;
-	f->valid_states = -1;
+	f->valid_slots = -1;
 	if (group->block_valid) {
-		f->valid_states = 0;
+		f->valid_slots = 0;
 		for (int64_t b = 0; b < nblocks; b++)
-			f->valid_states += group->block_valid[b];
+			f->valid_slots += group->block_valid[b];
 	}
 	if ((status = count_uses(&uses, s, g, err)) || !uses)
 		return status;
@@ -93,9 +93,9 @@ static enum kvt_status group_facts(struct kvt_group_facts *f,
 	f->block_bytes = n[KVT_AXIS_S] * n[KVT_AXIS_H] * n[KVT_AXIS_K] *
 			 n[KVT_AXIS_D] * group->shape.elem;
 	f->layer_bytes = n[KVT_AXIS_B] * f->block_bytes;
-	if (group->tokens_per_state > 0 && n[KVT_AXIS_S])
+	if (group->tokens_per_slot > 0 && n[KVT_AXIS_S])
 		f->token_bytes = f->block_bytes / n[KVT_AXIS_S] * n[KVT_AXIS_L] /
-				 group->tokens_per_state;
+				 group->tokens_per_slot;
 	return KVT_OK;
 }
 

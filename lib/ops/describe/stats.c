@@ -21,7 +21,7 @@ struct summing {
 	int group;
 	struct kvt_cut cut;
 	struct kvt_packing packing;	/* of content with a type */
-	int64_t values;			/* numbers in a state */
+	int64_t values;			/* numbers in a slot */
 	const double *scale;		/* of keys, of values */
 	struct kvt_moments *sum;		/* [L][H][K] */
 };
@@ -166,7 +166,7 @@ static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t
 	return KVT_OK;
 }
 
-/* What the numbers of a state are, if it has any that can be read. */
+/* What the numbers of a slot are, if it has any that can be read. */
 static enum kvt_status choose_values(struct summing *s, const struct kvt_description *d,
 				     struct kvt_error *err)
 {

@@ -7,7 +7,7 @@
  * by theirs, channels of a conv state by component and number, keys and values by
  * which half a group holds.  Whatever one side alone has goes to 'unmatched', so that
  * the caller can refuse a comparison that would leave something out.  What a single
- * state is must be the same on both sides, for no part of it could be left out.
+ * slot is must be the same on both sides, for no part of it could be left out.
  *
  * Invariant: an element of a side is in at most one pair.  Cost: layers of A times
  * groups of B, sorted lists otherwise.
@@ -307,13 +307,13 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 	}
 	if (p->decoded && n[SIDE_A] != n[SIDE_B])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a state has %lld numbers a head in A and %lld in B",
+				"%s: a slot has %lld numbers a head in A and %lld in B",
 				p->id, LL(n[SIDE_A]), LL(n[SIDE_B]));
 	p->content = n[SIDE_A];
 	return KVT_OK;
 }
 
-/* What a state is must be the same: no part of it could be left out. */
+/* What a slot is must be the same: no part of it could be left out. */
 static enum kvt_status pair_content(struct diff_pair *p, const struct diff_alignment *how,
 				    struct diff_unmatched *unmatched,
 				    struct kvt_error *err)
@@ -326,13 +326,13 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 		return status;
 	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts && !p->decoded)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a state has %lld elements a head in A and %lld in B",
+				"%s: a slot has %lld elements a head in A and %lld in B",
 				p->id, LL(a->shape.n[KVT_AXIS_D]),
 				LL(b->shape.n[KVT_AXIS_D]));
-	if (a->tokens_per_state != b->tokens_per_state)
+	if (a->tokens_per_slot != b->tokens_per_slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a state stands for %lld tokens in A and for %lld in B",
-				p->id, LL(a->tokens_per_state), LL(b->tokens_per_state));
+				"%s: a slot stands for %lld tokens in A and for %lld in B",
+				p->id, LL(a->tokens_per_slot), LL(b->tokens_per_slot));
 	p->nruns = 1;
 	p->run[0].count = p->content;
 	if (!parts)
@@ -361,7 +361,7 @@ static enum kvt_status pair_init(struct diff_pair *p, const struct diff_alignmen
 {
 	enum kvt_status status;
 
-	p->recurrent = p->group[SIDE_A]->tokens_per_state < 0;
+	p->recurrent = p->group[SIDE_A]->tokens_per_slot < 0;
 	if ((status = pair_content(p, how, unmatched, err)) ||
 	    (status = pair_heads(p, unmatched, err)) ||
 	    (status = pair_segments(p, how, unmatched, err)))

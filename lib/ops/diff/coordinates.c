@@ -65,7 +65,7 @@ struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 	const int64_t *key = deviation->key;
 	const struct diff_segment *segment = &p->segment[p->ordered[key[KVT_AXIS_B]]];
 	int64_t l = p->layer[SIDE_A][key[KVT_AXIS_L]];
-	int64_t each = p->recurrent ? 1 : a->tokens_per_state;
+	int64_t each = p->recurrent ? 1 : a->tokens_per_slot;
 	bool conv = a->kind == KVT_MAMBA_CONV;
 	struct diff_coordinates c = { .token = -1, .kv = -1, .recurrent = p->recurrent };
 
@@ -85,7 +85,7 @@ struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 	for (int s = 0; s < NSIDES; s++) {
 		const int64_t index[KVT_NAXES] = {
 			p->layer[s][key[KVT_AXIS_L]], segment->block[s],
-			segment->state[s] + key[KVT_AXIS_S],
+			segment->slot[s] + key[KVT_AXIS_S],
 			p->head[s] + key[KVT_AXIS_H],
 			p->kv[s] + key[KVT_AXIS_K],
 			stored_at(p, s, key[KVT_AXIS_D]),
@@ -93,7 +93,7 @@ struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 
 		c.block[s] = (int64_t)kvt_block_id(p->group[s], index[KVT_AXIS_B]);
 		c.position[s] = index[KVT_AXIS_B];
-		c.state[s] = index[KVT_AXIS_S];
+		c.slot[s] = index[KVT_AXIS_S];
 		c.place[s] = locate_in_side(p->side[s], p->number[s], index);
 	}
 	if (conv)
@@ -122,7 +122,7 @@ struct diff_column kvt_diff_column(const struct diff_result *r, int64_t column)
 	int64_t begin = column_begin(r, column), end = column_begin(r, column + 1);
 	const struct diff_segment *first = &p->segment[p->ordered[begin]];
 	const struct diff_segment *last = &p->segment[p->ordered[end - 1]];
-	int64_t each = p->recurrent ? 1 : a->tokens_per_state;
+	int64_t each = p->recurrent ? 1 : a->tokens_per_slot;
 	int64_t count = p->recurrent ? 1 : last->count;
 	const struct kvt_request *request =
 		kvt_dump_snapshot(p->side[SIDE_A]->dump)->request;

@@ -5,7 +5,7 @@
  * A fault happened to the blocks of B, and may have taken data from any of them: so
  * a diagnosis looks at an excerpt of B's pool, all of it or as much around the first
  * deviation as fits in memory (32 MiB a side, or an eighth of the limit).  What should
- * be there comes from A, through the segments of the pair; of states that no segment
+ * be there comes from A, through the segments of the pair; of slots that no segment
  * covers nothing is known, unless A has the same pool.  kvt_diagnose() then holds the
  * prediction of each known fault against B.
  *
@@ -94,19 +94,19 @@ static void make_use(struct excerpt *x)
 	const struct diff_pair *p = x->p;
 	int64_t null = kvt_null_block(kvt_dump_snapshot(p->side[SIDE_B]->dump),
 				      p->number[SIDE_B]);
-	int64_t states = x->window.shape.n[KVT_AXIS_S];
+	int64_t slots = x->window.shape.n[KVT_AXIS_S];
 
 	memset(x->use, x->same_pool ? KVT_STALE : KVT_UNSEEN,
-	       (size_t)(x->window.shape.n[KVT_AXIS_B] * states));
+	       (size_t)(x->window.shape.n[KVT_AXIS_B] * slots));
 	/* compared by blocks it is as good as any other */
 	if (p->by_tokens && null >= 0 && inside(x, null) >= 0)
-		memset(x->use + inside(x, null) * states, KVT_NULL_BLOCK, (size_t)states);
+		memset(x->use + inside(x, null) * slots, KVT_NULL_BLOCK, (size_t)slots);
 	for (int64_t i = 0; i < p->nsegments; i++) {
 		const struct diff_segment *segment = &p->segment[i];
 		int64_t to = inside(x, segment->block[SIDE_B]);
 
 		if (to >= 0)
-			memset(x->use + to * states + segment->state[SIDE_B], KVT_LIVE,
+			memset(x->use + to * slots + segment->slot[SIDE_B], KVT_LIVE,
 			       (size_t)segment->count);
 	}
 }
@@ -178,8 +178,8 @@ static void set_facts(struct excerpt *x)
 
 /* ---- data --------------------------------------------------------------- */
 
-/* One state, as it is or as float32. */
-static void put_state(const struct excerpt *x, int side, uint8_t *to, const uint8_t *from)
+/* One slot, as it is or as float32. */
+static void put_slot(const struct excerpt *x, int side, uint8_t *to, const uint8_t *from)
 {
 	const struct meter *m = x->r->meter;
 	int64_t nk = x->window.shape.n[KVT_AXIS_K], n = x->window.shape.n[KVT_AXIS_D];
@@ -199,7 +199,7 @@ static void put_state(const struct excerpt *x, int side, uint8_t *to, const uint
 	}
 }
 
-/* Segments of one side, and the states of the window that they are. */
+/* Segments of one side, and the slots of the window that they are. */
 struct excerpt_read {
 	const struct excerpt *x;
 	struct diff_pair pair;		/* with segments and a view of its own */
@@ -215,7 +215,7 @@ static void put_segments(const struct excerpt_read *r, int64_t first, int64_t la
 	int64_t row = n[KVT_AXIS_H] * n[KVT_AXIS_K] * n[KVT_AXIS_D];
 	int64_t from_row = row * x->r->meter->dtype[r->side]->elem;
 	int64_t to_row = row * x->window.shape.elem;
-	int64_t states = r->pair.group[r->side]->shape.n[KVT_AXIS_S];
+	int64_t slots = r->pair.group[r->side]->shape.n[KVT_AXIS_S];
 
 	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
 		for (int64_t i = first; i < last; i++) {
@@ -223,15 +223,15 @@ static void put_segments(const struct excerpt_read *r, int64_t first, int64_t la
 			int64_t page = l * nread + segment->at[r->side] -
 				       r->pair.segment[first].at[r->side];
 			const uint8_t *from = bytes + from_row *
-				(page * states + segment->state[r->side]);
+				(page * slots + segment->slot[r->side]);
 			int64_t block = l * n[KVT_AXIS_B] +
 					inside(x, segment->block[SIDE_B]);
 			uint8_t *to = x->data[r->side] + to_row *
-				(block * n[KVT_AXIS_S] + segment->state[SIDE_B]);
+				(block * n[KVT_AXIS_S] + segment->slot[SIDE_B]);
 
 			for (int64_t s = 0; s < segment->count; s++)
-				put_state(x, r->side, to + s * to_row,
-					  from + s * from_row);
+				put_slot(x, r->side, to + s * to_row,
+					 from + s * from_row);
 		}
 }
 
@@ -249,10 +249,10 @@ static enum kvt_status read_some(struct kvt_worker *worker, void *context, int64
 	begin = r->pair.segment[first].at[r->side];
 	count = r->pair.segment[last - 1].at[r->side] + 1 - begin;
 	box_take(&box, KVT_AXIS_B, begin, count);
-	if ((status = kvt_read(worker, view, 0, &box, &kvt_layout_states,
+	if ((status = kvt_read(worker, view, 0, &box, &kvt_layout_slots,
 			       worker->buffer[0], err)))
 		return status;
-	/* a state that two requests share is the same one twice */
+	/* a slot that two requests share is the same one twice */
 	kvt_worker_lock(worker);
 	put_segments(r, first, last, worker->buffer[0], count);
 	kvt_worker_unlock(worker);
@@ -280,11 +280,11 @@ static enum kvt_status run_reading(struct excerpt_read *r, const struct kvt_run 
 	cut.blocks = r->each;
 	work.count = (r->pair.nsegments + r->each - 1) / r->each;
 	work.buffer_bytes[0] = r->each * page;
-	kvt_work_reads(&work, view, 0, &cut, &kvt_layout_states);
+	kvt_work_reads(&work, view, 0, &cut, &kvt_layout_slots);
 	return kvt_work_run(&work, run, err);
 }
 
-/* Blocks of the pool as they are, or the states that the pair has in common. */
+/* Blocks of the pool as they are, or the slots that the pair has in common. */
 static bool make_segments(struct excerpt_read *r, bool pool)
 {
 	const struct excerpt *x = r->x;

@@ -2,7 +2,7 @@
 /*
  * diff.c - two passes over a pair: are they equal, and if not, by how much
  *
- * In: a pair, whose views are two arrays of equal states.  Both passes cut it into
+ * In: a pair, whose views are two arrays of equal slots.  Both passes cut it into
  * chunks, some layers x some segments, and read of either side the box of blocks that
  * these segments are in.
  *
@@ -29,9 +29,9 @@ struct pass {
 	const struct diff_pair *p;
 	struct kvt_cut cut;			/* of layers and segments */
 	bool cells;			/* both sides have digests of whole blocks */
-	int64_t state_bytes[NSIDES];	/* of one state: heads, keys and values */
+	int64_t slot_bytes[NSIDES];	/* of one slot: heads, keys and values */
 	int64_t page_bytes[NSIDES];
-	int64_t state_elements;
+	int64_t slot_elements;
 	atomic_bool differs;
 	atomic_llong by_digest;
 	int64_t nworst;
@@ -74,8 +74,8 @@ static struct chunk chunk_of(const struct pass *c, struct kvt_worker *worker, in
 	return chunk;
 }
 
-static const uint8_t *states_at(const struct pass *c, const struct chunk *chunk, int side,
-				int64_t layer, const struct diff_segment *segment)
+static const uint8_t *slots_at(const struct pass *c, const struct chunk *chunk, int side,
+			       int64_t layer, const struct diff_segment *segment)
 {
 	const struct kvt_box *box = &chunk->box[side];
 	int64_t nblocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
@@ -83,7 +83,7 @@ static const uint8_t *states_at(const struct pass *c, const struct chunk *chunk,
 		       box->begin[KVT_AXIS_B];
 
 	return chunk->bytes[side] + page * c->page_bytes[side] +
-	       segment->state[side] * c->state_bytes[side];
+	       segment->slot[side] * c->slot_bytes[side];
 }
 
 static enum kvt_status read_chunk(struct kvt_worker *worker, const struct pass *c,
@@ -95,7 +95,7 @@ static enum kvt_status read_chunk(struct kvt_worker *worker, const struct pass *
 		struct kvt_error why = { "" };
 
 		status = kvt_read(worker, c->p->view[s], 0, &chunk->box[s],
-				  &kvt_layout_states, chunk->bytes[s], &why);
+				  &kvt_layout_slots, chunk->bytes[s], &why);
 		if (status)
 			kvt_fail_about(err, status, c->p->side[s]->name, &why);
 	}
@@ -104,11 +104,11 @@ static enum kvt_status read_chunk(struct kvt_worker *worker, const struct pass *
 
 static int64_t chunk_elements(const struct pass *c, const struct chunk *chunk)
 {
-	int64_t nstates = 0;
+	int64_t nslots = 0;
 
 	for (int64_t i = chunk->segment; i < chunk->end_segment; i++)
-		nstates += c->p->segment[i].count;
-	return nstates * (chunk->end_layer - chunk->layer) * c->state_elements;
+		nslots += c->p->segment[i].count;
+	return nslots * (chunk->end_layer - chunk->layer) * c->slot_elements;
 }
 
 /* What the first leaf that a view reads has: how it is cut and laid out. */
@@ -167,7 +167,7 @@ static struct kvt_work work_of(struct pass *c, kvt_work_fn *fn, const char *labe
 
 	for (int s = 0; s < NSIDES; s++) {
 		work.buffer_bytes[s] = pages * c->page_bytes[s];
-		kvt_work_reads(&work, c->p->view[s], 0, &c->cut, &kvt_layout_states);
+		kvt_work_reads(&work, c->p->view[s], 0, &c->cut, &kvt_layout_slots);
 	}
 	return work;
 }
@@ -232,9 +232,9 @@ static bool same_bytes(const struct pass *c, const struct chunk *chunk)
 		for (int64_t i = chunk->segment; i < chunk->end_segment; i++) {
 			const struct diff_segment *segment = &c->p->segment[i];
 
-			if (memcmp(states_at(c, chunk, SIDE_A, l, segment),
-				   states_at(c, chunk, SIDE_B, l, segment),
-				   (size_t)(segment->count * c->state_bytes[SIDE_A])))
+			if (memcmp(slots_at(c, chunk, SIDE_A, l, segment),
+				   slots_at(c, chunk, SIDE_B, l, segment),
+				   (size_t)(segment->count * c->slot_bytes[SIDE_A])))
 				return false;
 		}
 	return true;
@@ -327,14 +327,14 @@ static void heat_merge(struct heat *to, const struct heat *from)
 				     .aa = from->aa, .max_abs = from->max_abs });
 }
 
-/* All states of a segment in one layer. */
+/* All slots of a segment in one layer. */
 static void measure_segment(const struct pass *c, struct found *f,
 			    const struct chunk *chunk, int64_t layer,
 			    const struct diff_segment *segment, struct heat *heat)
 {
 	const struct diff_pair *p = c->p;
-	const uint8_t *a = states_at(c, chunk, SIDE_A, layer, segment);
-	const uint8_t *b = states_at(c, chunk, SIDE_B, layer, segment);
+	const uint8_t *a = slots_at(c, chunk, SIDE_A, layer, segment);
+	const uint8_t *b = slots_at(c, chunk, SIDE_B, layer, segment);
 	struct diff_sums *heads = f->by_head + (layer - chunk->layer) * p->nheads;
 
 	for (int64_t s = 0; s < segment->count; s++)
@@ -505,16 +505,16 @@ static void start_pass(struct pass *c, const struct diff_options *options)
 	for (int s = 0; s < NSIDES; s++) {
 		const struct kvt_shape *shape = &kvt_dump_group(p->view[s], 0)->shape;
 
-		c->state_bytes[s] = p->nheads * shape->n[KVT_AXIS_K] * p->stored[s] *
+		c->slot_bytes[s] = p->nheads * shape->n[KVT_AXIS_K] * p->stored[s] *
 				    shape->elem;
-		c->page_bytes[s] = shape->n[KVT_AXIS_S] * c->state_bytes[s];
+		c->page_bytes[s] = shape->n[KVT_AXIS_S] * c->slot_bytes[s];
 	}
 	c->cells = !options->deep && p->nkv == p->group[SIDE_A]->shape.n[KVT_AXIS_K] &&
 		   p->nkv == p->group[SIDE_B]->shape.n[KVT_AXIS_K] &&
 		   c->page_bytes[SIDE_A] == c->page_bytes[SIDE_B] &&
 		   has_proven_cells(p->view[SIDE_A]) &&
 		   has_proven_cells(p->view[SIDE_B]);
-	c->state_elements = p->nheads * p->nkv * p->content;
+	c->slot_elements = p->nheads * p->nkv * p->content;
 	cut_pair(c, limit / 8);
 }
 
@@ -529,7 +529,7 @@ enum kvt_status kvt_diff_compare(struct diff_result *out, const struct diff_pair
 
 	if (status)
 		return status;
-	if (!p->nsegments) {		/* no request needs a state of it any more */
+	if (!p->nsegments) {		/* no request needs a slot of it any more */
 		out->equal = true;
 		judge(out);
 		return KVT_OK;

@@ -3,7 +3,7 @@
  * diff.h - do two dumps hold the same values, and if not, where and by how much
  *
  * Two sides are aligned group by group into pairs.  A pair says which layers,
- * states, heads and channels both sides hold; its views bring just these, from
+ * slots, heads and channels both sides hold; its views bring just these, from
  * whatever layout, tiles and ranks, into one order (L B S H K D).  Comparing is
  * then a walk over two equal arrays:
  *
@@ -72,13 +72,13 @@ struct diff_unmatched {
 	} item[64];
 };
 
-/* States that are consecutive on both sides, in one block of either. */
+/* Slots that are consecutive on both sides, in one block of either. */
 struct diff_segment {
-	int64_t block[NSIDES], state[NSIDES];	/* of the first one */
+	int64_t block[NSIDES], slot[NSIDES];	/* of the first one */
 	int64_t at[NSIDES];		/* of the block, in the blocks of the view */
 	int64_t count;
 	int64_t request;		/* of A; -1: by blocks */
-	int64_t position;		/* of the first state in the request */
+	int64_t position;		/* of the first slot in the request */
 	int64_t ordinal;		/* in the order of requests, or of blocks */
 };
 
@@ -106,7 +106,7 @@ struct diff_pair {
 	int64_t half;			/* that is: 0 keys, 1 values, -1 neither */
 
 	bool by_tokens, recurrent;
-	int64_t nsegments, nstates;
+	int64_t nsegments, nslots;
 	struct diff_segment *segment;	/* in the order of reading */
 	int64_t *ordered;		/* segment[ordered[i]] has ordinal i */
 	struct kvt_dump *view[NSIDES];	/* owned; group 0: what is compared */
@@ -120,7 +120,7 @@ struct diff_pairs {
 
 /*
  * Finds all that both sides hold; reads no data.  Nothing in common, or groups of
- * other shapes of a state, is KVT_BAD_INPUT; a request that 'how' matches twice is
+ * other shapes of a slot, is KVT_BAD_INPUT; a request that 'how' matches twice is
  * KVT_USAGE.  'sides' must outlive 'out', which is to be freed in any case.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -130,7 +130,7 @@ void kvt_diff_pairs_free(struct diff_pairs *pairs);
 
 static inline int64_t diff_pair_elements(const struct diff_pair *p)
 {
-	return p->nlayers * p->nstates * p->nheads * p->nkv * p->content;
+	return p->nlayers * p->nslots * p->nheads * p->nkv * p->content;
 }
 
 /* ---- criteria ----------------------------------------------------------- */
@@ -205,7 +205,7 @@ struct diff_result {
 
 	bool measured;			/* all below; otherwise it is zero */
 	struct diff_sums sums;
-	struct deviation first;		/* by layer, then ordinal, state, head, ... */
+	struct deviation first;		/* by layer, then ordinal, slot, head, ... */
 	int64_t nworst;
 	struct deviation *worst;	/* the largest error first */
 	struct heat *by_head;		/* [nlayers][nheads] */
@@ -259,7 +259,7 @@ struct diff_coordinates {
 	const char *request;		/* NULL: by blocks */
 	int64_t token;			/* or entry of the table, if recurrent; -1 */
 	int64_t block[NSIDES];		/* ids in the pools */
-	int64_t position[NSIDES], state[NSIDES];	/* in the dumps */
+	int64_t position[NSIDES], slot[NSIDES];		/* in the dumps */
 	int64_t head, kv, dim;		/* in the model; -1: the content has none */
 	bool recurrent;			/* token is an entry */
 	struct diff_place place[NSIDES];

@@ -10,7 +10,7 @@
 void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
 	KVT_PRINTF(3, 4);
 
-/* states.c: the segments of a pair, by request and token or by block. */
+/* slots.c: the segments of a pair, by request and token or by block. */
 KVT_MUST_CHECK enum kvt_status
 pair_segments(struct diff_pair *p, const struct diff_alignment *how,
 	      struct diff_unmatched *unmatched, struct kvt_error *err);

@@ -121,7 +121,7 @@ static float *table_of(const struct kvt_dtype *dtype)
 
 enum { STEP = 256 };	/* elements that are decoded at once */
 
-/* Elements from 'first' on of the state at 'bytes'. */
+/* Elements from 'first' on of the slot at 'bytes'. */
 static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
 		   int64_t first, int64_t n, double *out)
 {
@@ -252,8 +252,8 @@ static void add_values(struct diff_sums *s, double a, double b)
 	s->b += b;
 }
 
-/* Of element d of a state; of a packed one without its scale. */
-static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *state,
+/* Of element d of a slot; of a packed one without its scale. */
+static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *slot,
 			    int64_t d)
 {
 	const struct kvt_packing *packing = m->packing[side];
@@ -261,11 +261,11 @@ static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *stat
 	int64_t byte;
 
 	if (!packing)
-		return bits_of(m->dtype[side], state + d * m->dtype[side]->elem);
+		return bits_of(m->dtype[side], slot + d * m->dtype[side]->elem);
 	byte = kvt_packing_at(packing, d);
 	if (!kvt_packing_find(&at, packing, byte))
 		return 0;
-	return bits_of(packing->field[at.field].dtype, state + byte);
+	return bits_of(packing->field[at.field].dtype, slot + byte);
 }
 
 /* Two elements that are not known to be equal. */

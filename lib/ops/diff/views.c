@@ -5,7 +5,7 @@
  * A side is one dump, whether it is one file or those of all ranks.  A view selects
  * of it just the layers, heads, keys or values and channels of the pair, and the
  * blocks that its segments are in, each once, in the order of the segments.  It is
- * read in the order L B S H K D: so equal states are equal runs of bytes, and what
+ * read in the order L B S H K D: so equal slots are equal runs of bytes, and what
  * the pair does not compare is not read.
  */
 #include "lib/ops/diff/internal.h"

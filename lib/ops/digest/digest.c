@@ -5,11 +5,11 @@
  * In: a dump.  Out: sums of cell hashes, by layer and head, by block, by request and
  * of all; kvtool-digest(1) defines them, lib/tile/hash.c has the hashes.
  *
- * A cell is what one head holds of one state, its key or its value; of a conv state
+ * A cell is what one head holds of one slot, its key or its value; of a conv state
  * it is the taps of one channel.  Its bytes are hashed once.  Then this hash is hashed
- * with each of the cell's coordinates: layer, block id, state, head and component in
+ * with each of the cell's coordinates: layer, block id, slot, head and component in
  * the pool (scope blocks), and layer, position, head and component in every request
- * that uses the block and still needs the state (scope tokens).  So that two requests
+ * that uses the block and still needs the slot (scope tokens).  So that two requests
  * cannot swap their content, the hashes of a request are multiplied with one of its
  * id before those of different requests add up.
  *
@@ -102,13 +102,13 @@ static void add_cell(const struct digest_job *job, struct box_sums *sums,
 		     const struct cell_place *p, const void *bytes, int64_t nbytes)
 {
 	const struct kvt_group *group = job->group;
-	const bool recurrent = group->tokens_per_state < 0;
+	const bool recurrent = group->tokens_per_slot < 0;
 	int64_t nheads = job->out->group[job->index].nheads;
 	struct kvt_digest content = kvt_digest_content(bytes, nbytes), hash;
 	struct kvt_cell cell = {
 		.layer = kvt_layer_id(group, p->l),
 		.position = kvt_block_id(group, p->b),
-		.state = recurrent ? 0 : (uint64_t)p->s,
+		.slot = recurrent ? 0 : (uint64_t)p->s,
 		.head = kvt_head_id(group, p->head), .component = p->component,
 	};
 	int64_t at = p->box_l * nheads + p->head;
@@ -127,7 +127,7 @@ static void add_cell(const struct digest_job *job, struct box_sums *sums,
 		    !kvt_table_needs(&job->table[r], position))
 			continue;
 		cell.position = (uint64_t)position;
-		cell.state = 0;
+		cell.slot = 0;
 		hash = kvt_digest_cell(&content, &cell);
 		kvt_digest_add(&sums->request[r], &hash);
 		hash = kvt_digest_times(&hash, &job->multiplier[r]);
@@ -213,7 +213,7 @@ static void merge(const struct digest_job *job, const struct box_sums *sums,
 
 static const struct kvt_layout *cells_of(const struct kvt_group *group)
 {
-	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &kvt_layout_states;
+	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &kvt_layout_slots;
 }
 
 /* All cells of a box, which 'cells' has in their order. */

@@ -8,12 +8,12 @@
 
 enum digest_scope {
 	DIGEST_TOKENS,		/* live tokens of requests, by position */
-	DIGEST_BLOCKS,		/* every state of the pool, by block id */
+	DIGEST_BLOCKS,		/* every slot of the pool, by block id */
 	DIGEST_NSCOPES
 };
 
 /*
- * What a digest covers, which its prefix tells.  Version 1 takes all states that
+ * What a digest covers, which its prefix tells.  Version 1 takes all slots that
  * tables name; version 2 leaves out null blocks and what no request needs any more.
  * Where a group never forgets both are the same, and the prefix is kvd1.
  */

@@ -25,7 +25,7 @@ struct planted {
 	struct kvt_strike strike;
 	struct kvt_difference difference;
 	int group;			/* that it was planted in */
-	uint8_t *bytes;			/* of the group, in kvt_layout_states; owned */
+	uint8_t *bytes;			/* of the group, in kvt_layout_slots; owned */
 };
 
 /*

@@ -3,10 +3,10 @@
  * window.c - a group in memory, and what is live in it
  *
  * In: a dump and a group.  Out: a struct kvt_window of all its layers and blocks, and
- * its data in that order.  What a state holds follows from the block tables: of a group
+ * its data in that order.  What a slot holds follows from the block tables: of a group
  * that forgets tokens, live is what a request still needs; of others all of a block
  * that a request has, or as much of it as block_valid says.  The rest is stale, but
- * without tables all states are live.
+ * without tables all slots are live.
  *
  * Cost: one pass over the data; for a group without block_valid time of the tables
  * times the blocks.
@@ -27,9 +27,9 @@ static bool in_use(const struct kvt_snapshot *snapshot, int group, int64_t block
 	return false;
 }
 
-/* States of a block that hold something; all, where the dump does not say. */
-static int64_t live_states(const struct kvt_snapshot *snapshot, int group,
-			   int64_t block)
+/* Slots of a block that hold something; all, where the dump does not say. */
+static int64_t live_slots(const struct kvt_snapshot *snapshot, int group,
+			  int64_t block)
 {
 	const struct kvt_group *g = &snapshot->group[group];
 
@@ -40,21 +40,21 @@ static int64_t live_states(const struct kvt_snapshot *snapshot, int group,
 	return g->shape.n[KVT_AXIS_S];
 }
 
-/* Where a group lets go of tokens a count of states says too little. */
+/* Where a group lets go of tokens a count of slots says too little. */
 static bool find_live(bool **out, const struct kvt_snapshot *snapshot, int group)
 {
 	*out = NULL;
 	if (!snapshot->nrequests || !kvt_group_forgets(snapshot, group))
 		return true;
-	*out = kvt_live_states(snapshot, group);
+	*out = kvt_live_slots(snapshot, group);
 	return *out != NULL;
 }
 
 static uint8_t *make_use(const struct kvt_snapshot *snapshot, int group)
 {
 	const int64_t *n = snapshot->group[group].shape.n;
-	int64_t states = n[KVT_AXIS_S], null = kvt_null_block(snapshot, group);
-	uint8_t *use = malloc((size_t)(n[KVT_AXIS_B] * states) + 1);
+	int64_t slots = n[KVT_AXIS_S], null = kvt_null_block(snapshot, group);
+	uint8_t *use = malloc((size_t)(n[KVT_AXIS_B] * slots) + 1);
 	bool *live;
 
 	if (!find_live(&live, snapshot, group)) {
@@ -62,11 +62,11 @@ static uint8_t *make_use(const struct kvt_snapshot *snapshot, int group)
 		return NULL;
 	}
 	for (int64_t b = 0; use && b < n[KVT_AXIS_B]; b++) {
-		int64_t count = live ? 0 : live_states(snapshot, group, b);
+		int64_t count = live ? 0 : live_slots(snapshot, group, b);
 
-		for (int64_t s = 0; s < states; s++)
-			use[b * states + s] = b == null ? KVT_NULL_BLOCK :
-				s < count || (live && live[b * states + s]) ? KVT_LIVE :
+		for (int64_t s = 0; s < slots; s++)
+			use[b * slots + s] = b == null ? KVT_NULL_BLOCK :
+				s < count || (live && live[b * slots + s]) ? KVT_LIVE :
 				KVT_STALE;
 	}
 	free(live);
@@ -199,7 +199,7 @@ static enum kvt_status read_one_box(struct kvt_worker *worker, void *context, in
 	const struct window_read *r = context;
 	const struct kvt_group *g = kvt_dump_group(r->dump, r->group);
 	struct kvt_box box = kvt_cut_box(&r->cut, i);
-	struct placed part = { &kvt_layout_states, box, worker->buffer[0] };
+	struct placed part = { &kvt_layout_slots, box, worker->buffer[0] };
 	enum kvt_status status = kvt_read(worker, r->dump, r->group, &box, part.layout,
 					  part.bytes, err);
 
@@ -215,12 +215,12 @@ enum kvt_status kvt_window_read(uint8_t *out, const struct kvt_dump *dump, int g
 		.dump = dump, .group = group,
 		.cut = kvt_cut_choose(g, kvt_dump_tiling(dump, group), NULL, NULL,
 				  run->memory ? run->memory / 4 : INT64_MAX),
-		.all = { &kvt_layout_states, kvt_box_whole(&g->shape), out },
+		.all = { &kvt_layout_slots, kvt_box_whole(&g->shape), out },
 	};
 	struct kvt_work work = { .fn = read_one_box, .context = &r,
 	.count = r.cut.nboxes };
 
 	work.buffer_bytes[0] = r.cut.box_bytes;
-	kvt_work_reads(&work, dump, group, &r.cut, &kvt_layout_states);
+	kvt_work_reads(&work, dump, group, &r.cut, &kvt_layout_slots);
 	return kvt_work_run(&work, run, err);
 }

@@ -60,6 +60,7 @@ struct kvt_guess {
 	bool has_better;
 	double confidence;		/* the answer stands at 1 or more */
 	char why_not[256];		/* "" if it stands */
+	bool needs_sizes;		/* candidates differ in what is a block, a head */
 	int64_t read, of;		/* elements: of the sample, of the data */
 };
 

@@ -7,7 +7,7 @@
 
 /* What a confidence of 1 is, see kvtool-guess(1) for how it was found. */
 #define GUESS_LEAST_GAIN 0.015		/* bits an element */
-#define GUESS_GAIN_STATES 3.0		/* the same, times live states */
+#define GUESS_GAIN_SLOTS 3.0		/* the same, times live slots */
 #define GUESS_LEAST_KINSHIP 4.0		/* spreads */
 #define GUESS_LEAST_TYPE 0.1		/* bits a byte */
 enum { GUESS_LEAST_BLOCKS = 4, GUESS_LEAST_ELEMENTS = 64 };

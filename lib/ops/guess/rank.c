@@ -55,7 +55,7 @@ static bool is_listed(const struct kvt_guess *g, const struct kvt_layout *layout
 	return false;
 }
 
-/* One opaque vector a state: layouts of keys and values have nothing to add. */
+/* One opaque vector a slot: layouts of keys and values have nothing to add. */
 static bool is_latent(const struct kvt_guess_candidate *c)
 {
 	const int64_t *n = c->group.shape.n;
@@ -109,9 +109,9 @@ static enum kvt_status add_candidate(struct kvt_guess *g, struct guess_sample *s
 /* The gain by which a candidate must lead. */
 static double gain_needed(const struct kvt_guess_measures *m)
 {
-	double states = m->live_slots > 0 ? (double)m->live_slots : 1;
+	double slots = m->live_slots > 0 ? (double)m->live_slots : 1;
 
-	return fmax(GUESS_LEAST_GAIN, GUESS_GAIN_STATES / states);
+	return fmax(GUESS_LEAST_GAIN, GUESS_GAIN_SLOTS / slots);
 }
 
 /* With the same channels under other names both sums are the same, but for order. */
@@ -207,8 +207,9 @@ static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 	}
 	if (!sizes_are_said(g, h)) {
 		g->confidence = 0;
+		g->needs_sizes = true;
 		kvt_guess_doubt(g,
-				"sizes are not said; give --layers, --block-size, --heads and --head-dim or --content");
+				"its shape fits several sizes; give --layers, --block-size, --heads and --head-dim (or --content-size)");
 	}
 	if (g->confidence < 1)
 		kvt_guess_doubt(g,
@@ -291,7 +292,7 @@ static enum kvt_status look_beyond(struct kvt_guess *g, const struct guess_sampl
 	best = c.is.gain + gain_needed(&c.is);
 	akin = c.is.kinship;
 	do {
-		/* states outside of blocks leave every channel what it is */
+		/* slots outside of blocks leave every channel what it is */
 		if (strchr(letter, 'S') < strchr(letter, 'B'))
 			continue;
 		snprintf(order, sizeof(order), "%sD", letter);

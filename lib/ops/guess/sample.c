@@ -212,13 +212,13 @@ static void add_block(struct guess_tally *t, const struct guess_sample *s,
 
 	memcpy(at, from, sizeof(at));
 	for (to[KVT_AXIS_K] = 0; to[KVT_AXIS_K] < t->kvs; to[KVT_AXIS_K]++)
-		for (int64_t i = 0; i < t->heads * t->states; i++) {
+		for (int64_t i = 0; i < t->heads * t->slots; i++) {
 			const struct address_terms *terms = &page->terms[to[KVT_AXIS_K]];
 			const uint8_t *bytes = page->bytes;
 			double *row = page->row[i % 2];
 
-			at[KVT_AXIS_H] = to[KVT_AXIS_H] = i / t->states;
-			at[KVT_AXIS_S] = to[KVT_AXIS_S] = i % t->states;
+			at[KVT_AXIS_H] = to[KVT_AXIS_H] = i / t->slots;
+			at[KVT_AXIS_S] = to[KVT_AXIS_S] = i % t->slots;
 			bytes += page->view[to[KVT_AXIS_K]].offset +
 				 address_terms_offset(terms, at);
 			for (int64_t d = 0; d < t->dims; d++)

@@ -3,17 +3,17 @@
  * stats.c - what a sample of a cache looks like when a layout is assumed
  *
  * In go rows of values, each with the place that the layout gives it; per channel the
- * number, the sum and the sum of squares are kept, of even and odd states apart.
+ * number, the sum and the sum of squares are kept, of even and odd slots apart.
  *
  * gain: bits an element that are saved by writing each channel as a normal
- * distribution of its own, fitted to the other half of the states, instead of one for
+ * distribution of its own, fitted to the other half of the slots, instead of one for
  * all; so that a layout gains nothing by having many channels.  The pattern of zeros
- * counts too, for states are written or not in all channels at once.
+ * counts too, for slots are written or not in all channels at once.
  *
  * kinship: each head of a layer is described by six features; the log likelihood that
  * heads of a layer, and the keys (values) of all layers, vary less than the whole.
  *
- * Cost: a pass over the sample, memory for 3 sums a channel and a counter a state.
+ * Cost: a pass over the sample, memory for 3 sums a channel and a counter a slot.
  */
 #include "lib/ops/guess/stats.h"
 
@@ -28,19 +28,19 @@ enum { NFEATURES = 6 };
 bool kvt_guess_tally_init(struct guess_tally *t, const struct kvt_shape *sample)
 {
 	const int64_t *n = sample->n;
-	size_t channels, slots;
+	size_t channels, all;
 	struct guess_sums *sums;
 
 	t->layers = n[KVT_AXIS_L];
 	t->heads = n[KVT_AXIS_H];
 	t->kvs = n[KVT_AXIS_K];
 	t->dims = n[KVT_AXIS_D];
-	t->states = n[KVT_AXIS_S];
-	t->slots = n[KVT_AXIS_B] * t->states;
+	t->slots = n[KVT_AXIS_S];
+	t->all_slots = n[KVT_AXIS_B] * t->slots;
 	channels = (size_t)(t->layers * t->heads * t->kvs * t->dims);
-	slots = (size_t)t->slots;
+	all = (size_t)t->all_slots;
 	t->storage = sums = calloc(1, 3 * channels * sizeof(*sums) +
-				      slots * sizeof(int64_t));
+				      all * sizeof(int64_t));
 	if (!sums)
 		return false;
 	t->half[0] = sums;
@@ -84,7 +84,7 @@ void kvt_guess_add(struct guess_tally *t, const int64_t at[KVT_NAXES],
 			pair[d].squares += row[d] * before[d];
 		}
 	}
-	t->zeros[at[KVT_AXIS_B] * t->states + at[KVT_AXIS_S]] += zeros;
+	t->zeros[at[KVT_AXIS_B] * t->slots + at[KVT_AXIS_S]] += zeros;
 }
 
 /* ---- how many bits it takes --------------------------------------------- */
@@ -105,7 +105,7 @@ static double normal_bits(const struct guess_sums *s, double mean, double varian
 }
 
 /*
- * Every channel of one half of the states by what the other half has taught, and the
+ * Every channel of one half of the slots by what the other half has taught, and the
  * other way round: what only fits the sample gains nothing.  Four values of the
  * whole stand in where a channel has few.
  */
@@ -137,17 +137,17 @@ static double mask_bits(double k, double n)
 	return k <= 0 || k >= n ? 0 : -n * (p * log2(p) + (1 - p) * log2(1 - p));
 }
 
-/* A state is written or not, in all layers and heads: zeros come together. */
+/* A slot is written or not, in all layers and heads: zeros come together. */
 static double zeros_gain(const struct guess_tally *t)
 {
 	double each = (double)(t->layers * t->kvs * t->heads * t->dims);
 	double zeros = 0, bits = 0;
 
-	for (int64_t i = 0; i < t->slots; i++) {
+	for (int64_t i = 0; i < t->all_slots; i++) {
 		zeros += (double)t->zeros[i];
 		bits += mask_bits((double)t->zeros[i], each);
 	}
-	return mask_bits(zeros, each * (double)t->slots) - bits;
+	return mask_bits(zeros, each * (double)t->all_slots) - bits;
 }
 
 static double gain(const struct guess_tally *t)
@@ -306,12 +306,12 @@ static void count_live(struct kvt_guess_measures *m, const struct guess_tally *t
 {
 	int64_t each = t->layers * t->kvs * t->heads * t->dims, block = -1;
 
-	for (int64_t i = 0; i < t->slots; i++) {
+	for (int64_t i = 0; i < t->all_slots; i++) {
 		if (t->zeros[i] == each)
 			continue;
 		m->live_slots++;
-		m->live_blocks += i / t->states != block;
-		block = i / t->states;
+		m->live_blocks += i / t->slots != block;
+		block = i / t->slots;
 	}
 }
 

@@ -20,7 +20,7 @@ struct guess_sums {
 
 struct guess_tally {
 	int64_t layers, heads, kvs, dims;	/* of the sample */
-	int64_t slots, states;			/* states of all blocks, of one */
+	int64_t all_slots, slots;		/* slots of all blocks, of one */
 	struct guess_sums *half[2];		/* [layer][kv][head][dim] */
 	struct guess_sums *pair;		/* the same: products of neighbours */
 	int64_t *zeros;				/* [slot] */
@@ -32,8 +32,8 @@ bool kvt_guess_tally_init(struct guess_tally *t, const struct kvt_shape *sample)
 void kvt_guess_tally_free(struct guess_tally *t);
 
 /*
- * Adds a row of t->dims values of one state; 0 is no value.  'before' is the row
- * of the state before it in the block, or NULL.
+ * Adds a row of t->dims values of one slot; 0 is no value.  'before' is the row
+ * of the slot before it in the block, or NULL.
  */
 void kvt_guess_add(struct guess_tally *t, const int64_t at[KVT_NAXES],
 		   const double *row, const double *before);

@@ -6,7 +6,7 @@
  * slowest first, are the digits of a number whose value is the address; a range
  * between two such numbers is a few boxes: the digits up to the first that differs,
  * and of both ends what is left in the loops inside.  The answer is the span of all
- * boxes on each axis, so at most 2 * KVT_MAX_FACTORS + 1 boxes an op; states are
+ * boxes on each axis, so at most 2 * KVT_MAX_FACTORS + 1 boxes an op; slots are
  * looked up by block in a sorted list of the entries.
  */
 #include "lib/ops/transfer/transfer.h"
@@ -15,10 +15,10 @@
 
 static int by_block(const void *a, const void *b)
 {
-	const struct kvt_held_states *x = a, *y = b;
+	const struct kvt_held_slots *x = a, *y = b;
 
 	return x->block != y->block ? (x->block > y->block) - (x->block < y->block) :
-				      (x->state > y->state) - (x->state < y->state);
+				      (x->slot > y->slot) - (x->slot < y->slot);
 }
 
 enum kvt_status kvt_op_index_init(struct kvt_op_index *out,
@@ -30,9 +30,9 @@ enum kvt_status kvt_op_index_init(struct kvt_op_index *out,
 	if (!out->held)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < g->norder; i++)
-		out->held[i] = (struct kvt_held_states){ g->order[i].src_block,
-						     g->order[i].src_state,
-						     g->order[i].count, g->state[i] };
+		out->held[i] = (struct kvt_held_slots){ g->order[i].src_block,
+						     g->order[i].src_slot,
+						     g->order[i].count, g->slot[i] };
 	qsort(out->held, (size_t)g->norder, sizeof(*out->held), by_block);
 	return KVT_OK;
 }
@@ -157,7 +157,7 @@ static int find_boxes(struct box out[MOST_BOXES], const struct kvt_views *views,
 	return cut_boxes(out, &l, a, z);
 }
 
-/* ---- states -------------------------------------------------------------- */
+/* ---- slots --------------------------------------------------------------- */
 
 /* The first entry of a block or of one after it. */
 static int64_t first_held(const struct kvt_op_index *p, int64_t block)
@@ -175,27 +175,27 @@ static int64_t first_held(const struct kvt_op_index *p, int64_t block)
 	return low;
 }
 
-/* Extends the states of 'w' by those in a box; 'last' is the last of them. */
-static void add_states(struct kvt_op_content *w, int64_t *last,
-		       const struct kvt_op_index *p, const struct box *b)
+/* Extends the slots of 'w' by those in a box; 'last' is the last of them. */
+static void add_slots(struct kvt_op_content *w, int64_t *last,
+		      const struct kvt_op_index *p, const struct box *b)
 {
-	bool recurrent = p->group->xfer.src.spec.tokens_per_state.num < 0;
+	bool recurrent = p->group->xfer.src.spec.tokens_per_slot.num < 0;
 	int64_t lo = recurrent ? 0 : b->lo[KVT_AXIS_S];
 	int64_t hi = recurrent ? 0 : b->hi[KVT_AXIS_S];
 
 	for (int64_t i = first_held(p, b->lo[KVT_AXIS_B]); i < p->group->norder; i++) {
-		const struct kvt_held_states *h = &p->held[i];
-		int64_t from = h->state > lo ? h->state : lo;
-		int64_t to = h->state + h->count - 1 < hi ? h->state + h->count - 1 : hi;
+		const struct kvt_held_slots *h = &p->held[i];
+		int64_t from = h->slot > lo ? h->slot : lo;
+		int64_t to = h->slot + h->count - 1 < hi ? h->slot + h->count - 1 : hi;
 
 		if (h->block > b->hi[KVT_AXIS_B])
 			break;
 		if (from > to)
 			continue;
-		from += h->at - h->state;
-		to += h->at - h->state;
-		if (*last < 0 || from < w->state)
-			w->state = from;
+		from += h->at - h->slot;
+		to += h->at - h->slot;
+		if (*last < 0 || from < w->slot)
+			w->slot = from;
 		if (to > *last)
 			*last = to;
 	}
@@ -245,7 +245,7 @@ struct kvt_op_content kvt_op_content(const struct kvt_op_index *p,
 	if (axis == KVT_AXIS_H)
 		w.head += pair->global - ex->range[0].src;
 	for (int i = 0; i < n; i++)
-		add_states(&w, &last, p, &box[i]);
-	w.states = last < 0 ? 0 : last - w.state + 1;
+		add_slots(&w, &last, p, &box[i]);
+	w.slots = last < 0 ? 0 : last - w.slot + 1;
 	return w;
 }

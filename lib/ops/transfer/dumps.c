@@ -5,11 +5,11 @@
  * In: the snapshots of any rank of both sides.  Out: a proven transfer of the
  * requests that both have.
  *
- * A plan writes each state once and reads each state once.  Requests may share
+ * A plan writes each slot once and reads each slot once.  Requests may share
  * blocks, so they are dealt out to waves, each a group of its own ("full",
- * "full.2", ...): a state that the destination shares is written by the first
- * request that has it, and a request whose source states go to a second place is
- * left to the next wave.  Two bits a state of either pool decide that.
+ * "full.2", ...): a slot that the destination shares is written by the first
+ * request that has it, and a request whose source slots go to a second place is
+ * left to the next wave.  Two bits a slot of either pool decide that.
  */
 #include "lib/ops/transfer/transfer.h"
 #include "lib/layout/words.h"
@@ -20,20 +20,20 @@
 /* ---- waves --------------------------------------------------------------- */
 
 /*
- * Requests that move together.  A state that the destination shares is written
- * once, by the first.  A source state that goes to two places cannot be in one
+ * Requests that move together.  A slot that the destination shares is written
+ * once, by the first.  A source slot that goes to two places cannot be in one
  * transfer: the second request is left to another wave.
  */
 struct wave {
 	struct kvt_transfer_move *move;
 	int64_t nmoves, room;
-	uint8_t *read;			/* bit: this source state is moved */
+	uint8_t *read;			/* bit: this source slot is moved */
 };
 
 struct waves {
 	struct wave *wave;
 	int n;
-	uint8_t *written;		/* bit: this destination state is, by any */
+	uint8_t *written;		/* bit: this destination slot is, by any */
 };
 
 static bool bit(const uint8_t *bits, int64_t i)
@@ -46,23 +46,23 @@ static void set_bit(uint8_t *bits, int64_t i)
 	bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
 }
 
-static int64_t state_at(const struct kvt_block_table *t, int64_t i)
+static int64_t slot_at(const struct kvt_block_table *t, int64_t i)
 {
 	i -= t->first;
-	return t->ids[i / t->states] * t->states + i % t->states;
+	return t->ids[i / t->slots] * t->slots + i % t->slots;
 }
 
-static size_t states_of(const struct kvt_block_table *t)
+static size_t slots_of(const struct kvt_block_table *t)
 {
-	return (size_t)(t->pool * t->states) / 8 + 1;
+	return (size_t)(t->pool * t->slots) / 8 + 1;
 }
 
 static bool fits(const struct wave *w, const uint8_t *written,
 		 const struct kvt_transfer_move *m)
 {
 	for (int64_t i = m->begin; i < m->end; i++)
-		if (!bit(written, state_at(&m->dst, i)) &&
-		    bit(w->read, state_at(&m->src, i)))
+		if (!bit(written, slot_at(&m->dst, i)) &&
+		    bit(w->read, slot_at(&m->src, i)))
 			return false;
 	return true;
 }
@@ -94,11 +94,11 @@ static enum kvt_status add_to_wave(struct wave *w, uint8_t *written,
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = m->begin, begin; !status && i < m->end; i++) {
-		if (bit(written, state_at(&m->dst, i)))
+		if (bit(written, slot_at(&m->dst, i)))
 			continue;
-		for (begin = i; i < m->end && !bit(written, state_at(&m->dst, i)); i++) {
-			set_bit(written, state_at(&m->dst, i));
-			set_bit(w->read, state_at(&m->src, i));
+		for (begin = i; i < m->end && !bit(written, slot_at(&m->dst, i)); i++) {
+			set_bit(written, slot_at(&m->dst, i));
+			set_bit(w->read, slot_at(&m->src, i));
 		}
 		status = add_range(w, m, begin, i, err);
 	}
@@ -112,7 +112,7 @@ static enum kvt_status waves_add(struct waves *ws, const struct kvt_transfer_mov
 	struct wave *more;
 	int i = 0;
 
-	if (!ws->written && !(ws->written = calloc(states_of(&m->dst), 1)))
+	if (!ws->written && !(ws->written = calloc(slots_of(&m->dst), 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	while (i < ws->n && !fits(&ws->wave[i], ws->written, m))
 		i++;
@@ -122,7 +122,7 @@ static enum kvt_status waves_add(struct waves *ws, const struct kvt_transfer_mov
 	if (!more)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	ws->wave = more;
-	more[i] = (struct wave){ .read = calloc(states_of(&m->src), 1) };
+	more[i] = (struct wave){ .read = calloc(slots_of(&m->src), 1) };
 	ws->n++;
 	if (!more[i].read)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -189,15 +189,15 @@ static enum kvt_status take_spec(struct kvt_spec *spec, const struct kvt_group *
 	*spec = (struct kvt_spec){
 		.kind = g->kind, .block_size = g->block_size,
 		.total_heads = g->total_heads, .window = g->window,
-		.tokens_per_state = { g->tokens_per_state, 1 }, .elem = elem,
+		.tokens_per_slot = { g->tokens_per_slot, 1 }, .elem = elem,
 		.ncontent = 1, .content = { n[KVT_AXIS_D] },
-		.state_content_size = n[KVT_AXIS_K] * n[KVT_AXIS_D] * elem,
+		.content_size = n[KVT_AXIS_K] * n[KVT_AXIS_D] * elem,
 	};
 	if (g->kind == KVT_MAMBA_CONV) {
 		spec->ncontent = 2;
 		spec->content[1] = n[KVT_AXIS_S];
-		spec->state_content_size *= n[KVT_AXIS_S];
-		spec->tokens_per_state.num = -1;
+		spec->content_size *= n[KVT_AXIS_S];
+		spec->tokens_per_slot.num = -1;
 		return take_parts(spec, g, ranks, groups, err);
 	}
 	if (n[KVT_AXIS_K] == 2) {
@@ -230,12 +230,12 @@ static enum kvt_status take_end(struct kvt_transfer_end *end,
 				int64_t groups, struct kvt_error *err)
 {
 	int64_t ranks = side->snapshot->parallel.tp_size;
-	bool state = g->tokens_per_state < 0 || g->kind == KVT_MAMBA_CONV;
+	bool state = g->tokens_per_slot < 0 || g->kind == KVT_MAMBA_CONV;
 	enum kvt_status status;
 
 	*end = (struct kvt_transfer_end){
 		.ranks = ranks, .layers = g->shape.n[KVT_AXIS_L], .layout = g->layout,
-		.table = { .states = state ? 1 : g->shape.n[KVT_AXIS_S],
+		.table = { .slots = state ? 1 : g->shape.n[KVT_AXIS_S],
 			   .pool = g->shape.n[KVT_AXIS_B] },
 	};
 	if (ranks == 1 && !groups)
@@ -266,8 +266,8 @@ struct pairing {
 	const struct kvt_transfer_how *how;
 };
 
-static int64_t first_state(const struct file_side *side, int g,
-			   const struct kvt_request *r)
+static int64_t first_slot(const struct file_side *side, int g,
+			  const struct kvt_request *r)
 {
 	const struct kvt_table t = kvt_table_of(side->snapshot, g, r);
 
@@ -287,7 +287,7 @@ static enum kvt_status same_holes(const struct pairing *p, const struct kvt_requ
 
 		if (x.begin != y.begin || x.end != y.end)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"request '%.60s' has no state of token %lld in %s, and one in %s",
+					"request '%.60s' has no slot of token %lld in %s, and one in %s",
 					a->id,
 					(long long)(x.begin != y.begin ?
 						    (x.begin < y.begin ? x : y).begin :
@@ -304,13 +304,13 @@ static enum kvt_status take_move(struct kvt_transfer_move *m, const struct pairi
 				 const struct kvt_request *r, struct kvt_error *err)
 {
 	const struct kvt_request *other = kvt_request_named(p->dst->snapshot, r->id);
-	int64_t per = p->from->spec.tokens_per_state.num, last;
+	int64_t per = p->from->spec.tokens_per_slot.num, last;
 	enum kvt_status status;
 
 	*m = (struct kvt_transfer_move){ table_of(r, p->src_group, &p->from->table),
 				table_of(other, p->dst_group, &p->to->table), 0,
-				kvt_spec_states(&p->from->spec,
-						r->first_token + r->ntokens) };
+				kvt_spec_slots(&p->from->spec,
+					       r->first_token + r->ntokens) };
 	if (r->first_token != other->first_token)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"request '%.60s' begins with token %lld in %s and %lld in %s",
@@ -319,8 +319,8 @@ static enum kvt_status take_move(struct kvt_transfer_move *m, const struct pairi
 	if ((status = same_holes(p, r, other, err)))
 		return status;
 	if (per > 0) {
-		m->src.first = first_state(p->src, p->src_group, r);
-		m->dst.first = first_state(p->dst, p->dst_group, other);
+		m->src.first = first_slot(p->src, p->src_group, r);
+		m->dst.first = first_slot(p->dst, p->dst_group, other);
 		last = p->how->cached < r->ntokens ? p->how->cached : r->ntokens;
 		m->begin = (r->first_token + last) / per;
 		return KVT_OK;
@@ -356,17 +356,17 @@ static enum kvt_status add_move(struct waves *ws, const struct kvt_transfer_move
 	return status ? status : waves_add(ws, m, err);
 }
 
-/* The entries that states begin to end are in: others may be the null block. */
+/* The entries that slots begin to end are in: others may be the null block. */
 static void trim(struct kvt_block_table *t, int64_t begin, int64_t end)
 {
-	int64_t skip = (begin - t->first) / t->states;
-	int64_t last = (end - 1 - t->first) / t->states;
+	int64_t skip = (begin - t->first) / t->slots;
+	int64_t last = (end - 1 - t->first) / t->slots;
 
 	if (begin < t->first || last >= t->nids)
 		return;		/* does not suffice: refused with its reason */
 	t->ids += skip;
 	t->nids = last + 1 - skip;
-	t->first += skip * t->states;
+	t->first += skip * t->slots;
 }
 
 /* A token that is needed, but is in the null block, cannot be moved. */
@@ -391,7 +391,7 @@ static enum kvt_status add_live(struct waves *ws, const struct kvt_transfer_move
 	enum kvt_status status = check_nulls(&t, p, r, err);
 	struct kvt_range live;
 
-	if (t.states.end < all->end)
+	if (t.slots.end < all->end)
 		return add_move(ws, all, err);		/* refused with its reason */
 	for (int64_t at = all->begin; !status; at = live.end) {
 		struct kvt_transfer_move m = *all;
@@ -423,7 +423,7 @@ static enum kvt_status take_requests(struct waves *ws, struct kvt_transfer_plan 
 		if (!is_moved(p->how, p->dst->snapshot, r))
 			continue;
 		if ((status = take_move(&m, p, r, err)) ||
-		    (status = p->from->spec.tokens_per_state.num > 0 ?
+		    (status = p->from->spec.tokens_per_slot.num > 0 ?
 			      add_live(ws, &m, p, r, transfer->whole, err) :
 			      add_move(ws, &m, err)))
 			return status;

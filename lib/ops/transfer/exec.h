@@ -66,7 +66,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_sides_join(struct kvt_sides *sides, const char *src_name, const char *dst_name,
 	       const struct kvt_transfer_how *how, struct kvt_error *err);
 void kvt_sides_free(struct kvt_sides *sides);
-/* For qsort(): block spans by the state that they write to. */
+/* For qsort(): block spans by the slot that they write to. */
 int kvt_span_by_target(const void *a, const void *b);
 
 /* How many bytes the plan writes, to all ranks. */

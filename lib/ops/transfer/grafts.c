@@ -3,8 +3,8 @@
  * grafts.c - what the ranks of a destination hold after a transfer, as dumps
  *
  * Each is what was there, or the fill, with one graft for each rank of the source that
- * gives it heads or channels.  Which states move is the plan's: the entries of all its
- * parts that write to a group.  Requests share blocks, so parts may write a state
+ * gives it heads or channels.  Which slots move is the plan's: the entries of all its
+ * parts that write to a group.  Requests share blocks, so parts may write a slot
  * twice, of which one is enough.
  */
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 /* What moves into one group of the destination. */
 struct incoming {
 	int part;			/* the first of the plan; -1: none */
-	struct kvt_block_span *span;	/* owned; no state twice */
+	struct kvt_block_span *span;	/* owned; no slot twice */
 	int64_t n;
 };
 
-/* ---- states -------------------------------------------------------------- */
+/* ---- slots --------------------------------------------------------------- */
 
 static int64_t blocks_in(const struct kvt_block_span *s)
 {
@@ -31,14 +31,14 @@ static int64_t blocks_in(const struct kvt_block_span *s)
 static void add_entry(struct incoming *in, const struct kvt_block_span *s,
 		      const struct kvt_group *group)
 {
-	bool whole = s->nblocks > 0 || group->tokens_per_state < 0;
+	bool whole = s->nblocks > 0 || group->tokens_per_slot < 0;
 
 	for (int64_t b = 0; b < blocks_in(s); b++)
 		in->span[in->n++] = (struct kvt_block_span){
 			.src_block = s->src_block + b,
-			.src_state = whole ? 0 : s->src_state,
+			.src_slot = whole ? 0 : s->src_slot,
 			.dst_block = s->dst_block + b,
-			.dst_state = whole ? 0 : s->dst_state,
+			.dst_slot = whole ? 0 : s->dst_slot,
 			.count = whole ? group->shape.n[KVT_AXIS_S] : s->count,
 		};
 }
@@ -55,13 +55,13 @@ static void drop_doubles(struct incoming *in)
 		if (s.dst_block != block)
 			end = 0;
 		block = s.dst_block;
-		cut = s.dst_state < end ? end - s.dst_state : 0;
+		cut = s.dst_slot < end ? end - s.dst_slot : 0;
 		if (cut >= s.count)
 			continue;
-		s.src_state += cut;
-		s.dst_state += cut;
+		s.src_slot += cut;
+		s.dst_slot += cut;
 		s.count -= cut;
-		end = s.dst_state + s.count;
+		end = s.dst_slot + s.count;
 		in->span[n++] = s;
 	}
 	in->n = n;

@@ -4,7 +4,7 @@
  *
  * In: for each end the spec of any rank, the number of ranks, the layout and pool
  * of a rank, and for each request a table of blocks.  Out: a struct kvt_xfer, the
- * plan of lib/transfer, over entries: runs of states that lie in one block on both
+ * plan of lib/transfer, over entries: runs of slots that lie in one block on both
  * sides.  Plans keep their entries sorted; the order in which requests have them is
  * kept too, because a stack posts them in that order.
  */
@@ -62,12 +62,12 @@ static enum kvt_status keep_order(struct kvt_transfer_group *g, int64_t n,
 	return KVT_OK;
 }
 
-/* Which states of its request the entries from..n are. */
-static void number_states(struct kvt_transfer_group *g, int64_t from, int64_t n,
-			  int64_t begin)
+/* Which slots of its request the entries from..n are. */
+static void number_slots(struct kvt_transfer_group *g, int64_t from, int64_t n,
+			 int64_t begin)
 {
 	for (int64_t i = from; i < n; i++) {
-		g->state[i] = begin;
+		g->slot[i] = begin;
 		begin += g->entry[i].count;
 	}
 }
@@ -86,8 +86,8 @@ static enum kvt_status add_entries(struct kvt_transfer_group *g, int64_t *n,
 		room += kvt_xfer_entries_most(&moves[i].src, &moves[i].dst);
 	}
 	g->entry = malloc((size_t)(room + 1) * sizeof(*g->entry));
-	g->state = malloc((size_t)(room + 1) * sizeof(*g->state));
-	if (!g->entry || !g->state)
+	g->slot = malloc((size_t)(room + 1) * sizeof(*g->slot));
+	if (!g->entry || !g->slot)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < nmoves; i++) {
 		int64_t from = *n;
@@ -97,7 +97,7 @@ static enum kvt_status add_entries(struct kvt_transfer_group *g, int64_t *n,
 					  err);
 		if (status)
 			return status;
-		number_states(g, from, *n, moves[i].begin);
+		number_slots(g, from, *n, moves[i].begin);
 	}
 	return keep_order(g, *n, err);
 }
@@ -155,9 +155,9 @@ void kvt_transfer_group_free(struct kvt_transfer_group *group)
 {
 	free(group->entry);
 	free(group->order);
-	free(group->state);
+	free(group->slot);
 	group->entry = group->order = NULL;
-	group->state = NULL;
+	group->slot = NULL;
 }
 
 struct kvt_transfer_group *kvt_transfer_group_new(struct kvt_transfer_plan *transfer,

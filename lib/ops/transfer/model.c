@@ -44,7 +44,7 @@ static int64_t tokens_of(const struct kvt_spec *spec, int64_t tokens)
 	const struct kvt_retention keep = { .kind = spec->kind, .window = spec->window };
 	struct kvt_range dead = { 0, 0 };
 
-	if (spec->tokens_per_state.num > 0)
+	if (spec->tokens_per_slot.num > 0)
 		dead = kvt_dead_tokens(&keep, tokens);
 	return tokens - (dead.end - dead.begin);
 }
@@ -77,9 +77,9 @@ static enum kvt_status make_end(struct kvt_transfer_end *end, uint32_t **ids,
 	    (status = kvt_conv_layout(&end->layout, &p->layout, t->conv, err)))
 		return status;
 	tokens = tokens_of(&end->spec, t->tokens);
-	end->table.states = size.num_states;
-	end->table.nids = (kvt_spec_states(&end->spec, tokens) + size.num_states - 1) /
-			  size.num_states;
+	end->table.slots = size.num_slots;
+	end->table.nids = (kvt_spec_slots(&end->spec, tokens) + size.num_slots - 1) /
+			  size.num_slots;
 	end->table.pool = p->blocks;
 	status = kvt_block_ids(ids, &end->table.pool, &p->ids, end->table.nids, err);
 	end->table.ids = *ids;
@@ -101,9 +101,9 @@ static enum kvt_status add_group(struct kvt_transfer_plan *transfer,
 		return KVT_SYSTEM;
 	if (!(status = make_end(&from, &ids[0], g, &t->src, t, err)) &&
 	    !(status = make_end(&to, &ids[1], g, &t->dst, t, err))) {
-		end = kvt_spec_states(&from.spec, tokens_of(&from.spec, t->tokens));
-		if (from.spec.tokens_per_state.num > 0 && !g->args.window)
-			begin = t->how.cached / from.spec.tokens_per_state.num;
+		end = kvt_spec_slots(&from.spec, tokens_of(&from.spec, t->tokens));
+		if (from.spec.tokens_per_slot.num > 0 && !g->args.window)
+			begin = t->how.cached / from.spec.tokens_per_slot.num;
 		if (t->how.whole)
 			end = kvt_block_map_whole(&from.table, &to.table, end);
 		from.replicas = to.replicas = t->how.replicas;

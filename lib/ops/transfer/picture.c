@@ -155,7 +155,7 @@ static enum kvt_status make_map(struct kvt_picture_side *m,
 
 /* ---- ops ----------------------------------------------------------------- */
 
-/* Whether this pair moves a cell of a side; parts and states are few. */
+/* Whether this pair moves a cell of a side; parts and slots are few. */
 static bool moves(const struct kvt_xfer *x, const struct kvt_pair *pair, int side,
 		  const struct kvt_picture_cell *c)
 {
@@ -171,11 +171,11 @@ static bool moves(const struct kvt_xfer *x, const struct kvt_pair *pair, int sid
 	for (int64_t i = 0; inside && i < x->nentries; i++) {
 		const struct kvt_block_span *s = &x->entry[i];
 		int64_t block = side ? s->dst_block : s->src_block;
-		int64_t state = side ? s->dst_state : s->src_state;
+		int64_t slot = side ? s->dst_slot : s->src_slot;
 
 		if (block == c->index[KVT_AXIS_B] &&
-		    (x->src.spec.nparts || (c->index[KVT_AXIS_S] >= state &&
-					    c->index[KVT_AXIS_S] < state + s->count)))
+		    (x->src.spec.nparts || (c->index[KVT_AXIS_S] >= slot &&
+					    c->index[KVT_AXIS_S] < slot + s->count)))
 			return true;
 	}
 	return false;
@@ -215,7 +215,7 @@ static void find_ops(struct kvt_picture *maps, const struct kvt_nest *nest,
 static int64_t count_moves(const struct kvt_picture_side *m, const struct kvt_xfer *x,
 			   const struct kvt_pair *pair, int side)
 {
-	/* states of a block that entries hold: a look at each entry for each cell
+	/* slots of a block that entries hold: a look at each entry for each cell
 	 * would take long, so a cell like the one before has its answer */
 	int64_t n = 0;
 	bool last = false;

@@ -3,7 +3,7 @@
  * picture.h - which operation each byte of a block belongs to
  *
  * Of one pair of ranks, the first source block that it reads and the destination
- * block that this one's first state goes to, as cells by ascending address: what
+ * block that this one's first slot goes to, as cells by ascending address: what
  * lies between the parts of a block is left out, and of many layers only the
  * first are in it.
  */

@@ -9,9 +9,9 @@
 
 #include <stdlib.h>
 
-/* Hash ids that were seen.  0 is a free slot, so ids are kept plus one. */
+/* Hash ids that were seen.  0 is a free bucket, so ids are kept plus one. */
 struct seen {
-	uint64_t *slot;
+	uint64_t *bucket;
 	uint64_t mask;
 };
 
@@ -20,10 +20,10 @@ static bool see(struct seen *seen, int64_t id)
 {
 	uint64_t key = (uint64_t)id + 1, at = key * 0x9e3779b97f4a7c15u >> 20;
 
-	for (; seen->slot[at & seen->mask]; at++)
-		if (seen->slot[at & seen->mask] == key)
+	for (; seen->bucket[at & seen->mask]; at++)
+		if (seen->bucket[at & seen->mask] == key)
 			return true;
-	seen->slot[at & seen->mask] = key;
+	seen->bucket[at & seen->mask] = key;
 	return false;
 }
 
@@ -48,15 +48,15 @@ enum kvt_status kvt_trace_hits(int64_t *tokens, const struct kvt_trace *t,
 			       struct kvt_error *err)
 {
 	struct seen seen = { NULL, 0 };
-	uint64_t slots = 64;
+	uint64_t buckets = 64;
 
-	while (slots < 2 * (uint64_t)t->nhashes)
-		slots *= 2;
-	seen.mask = slots - 1;
-	if (!(seen.slot = calloc(slots, sizeof(*seen.slot))))
+	while (buckets < 2 * (uint64_t)t->nhashes)
+		buckets *= 2;
+	seen.mask = buckets - 1;
+	if (!(seen.bucket = calloc(buckets, sizeof(*seen.bucket))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t n = 0; n < t->n; n++)
 		tokens[n] = hits(&seen, t, &t->row[n]);
-	free(seen.slot);
+	free(seen.bucket);
 	return KVT_OK;
 }

@@ -44,16 +44,16 @@ static enum kvt_status find_unit(struct kvt_request_sizes *s, struct kvt_error *
 	one.tokens = 1;
 	if ((status = kvt_transfer_of_model(&transfer, &one, err)))
 		return status;
-	s->states = 1;
+	s->slots = 1;
 	for (int g = 0; g < transfer.ngroups; g++) {
 		const struct kvt_xfer *x = &transfer.group[g].xfer;
 		bool chunks = x->src.spec.kind == KVT_CHUNKED_LOCAL;
 
-		if (x->src.spec.tokens_per_state.num < 0)
+		if (x->src.spec.tokens_per_slot.num < 0)
 			continue;
 		unit = kvt_lcm(unit, x->src.spec.block_size);
 		unit = kvt_lcm(unit, x->dst.spec.block_size);
-		s->states = x->dst.spec.block_size;
+		s->slots = x->dst.spec.block_size;
 		if (x->src.spec.window > window)
 			window = x->src.spec.window;
 		/* what is left of a chunk comes again with every one */

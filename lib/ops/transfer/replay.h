@@ -22,7 +22,7 @@
 struct kvt_request_sizes {
 	const struct kvt_model_transfer *from;	/* borrowed; any number of tokens */
 	const struct kvt_batch_how *how;	/* borrowed */
-	int64_t unit, states;		/* tokens; of a destination block */
+	int64_t unit, slots;		/* tokens; of a destination block */
 	struct kvt_batches *of;		/* [2 * unit + 1], made when they are asked for */
 };
 

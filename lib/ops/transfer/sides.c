@@ -149,7 +149,7 @@ int kvt_span_by_target(const void *a, const void *b)
 
 	if (x->dst_block != y->dst_block)
 		return x->dst_block < y->dst_block ? -1 : 1;
-	return x->dst_state < y->dst_state ? -1 : x->dst_state > y->dst_state;
+	return x->dst_slot < y->dst_slot ? -1 : x->dst_slot > y->dst_slot;
 }
 
 static enum kvt_status sort_spans(struct kvt_sides *sides, struct kvt_error *err)
@@ -278,7 +278,7 @@ static int64_t blocks_of(const struct kvt_request *r, const struct kvt_group *g,
 {
 	int64_t tokens = kvt_request_skip(r, g) + r->ntokens;
 
-	if (g->tokens_per_state < 0 || !r->nblocks[index])
+	if (g->tokens_per_slot < 0 || !r->nblocks[index])
 		return r->nblocks[index];
 	return tokens / g->block_size + (tokens % g->block_size != 0);
 }
@@ -305,14 +305,14 @@ static enum kvt_status new_tables(struct kvt_snapshot *s, int index, const uint3
 static enum kvt_status cut_blocks(struct kvt_group *g, int64_t size,
 				  struct kvt_error *err)
 {
-	if (g->tokens_per_state < 0 || !size)
+	if (g->tokens_per_slot < 0 || !size)
 		return KVT_OK;
-	if (size % g->tokens_per_state || size > INT32_MAX)
+	if (size % g->tokens_per_slot || size > INT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld tokens cannot hold states of %lld tokens",
-				g->id, LL(size), LL(g->tokens_per_state));
+				"%s: blocks of %lld tokens cannot hold slots of %lld tokens",
+				g->id, LL(size), LL(g->tokens_per_slot));
 	g->block_size = size;
-	g->shape.n[KVT_AXIS_S] = size / g->tokens_per_state;
+	g->shape.n[KVT_AXIS_S] = size / g->tokens_per_slot;
 	return KVT_OK;
 }
 

@@ -13,7 +13,7 @@
 /* What most runs of a row end with. */
 enum kvt_sweep_cause {
 	KVT_SWEEP_TP,		/* part of the heads of a rank */
-	KVT_SWEEP_BLOCKS,		/* part of the states of a block */
+	KVT_SWEEP_BLOCKS,		/* part of the slots of a block */
 	KVT_SWEEP_ORDER,		/* the sides order the axes differently */
 	KVT_SWEEP_PLACE,		/* blocks, or layers of them, lie apart */
 	KVT_SWEEP_SCOPE,		/* both sides go on, the scope does not */
@@ -25,7 +25,7 @@ struct kvt_sweep_break {
 	enum kvt_sweep_cause cause;
 	enum kvt_axis axis;		/* along which the source goes on */
 	int64_t ops;			/* that end so */
-	int64_t part, of;		/* heads or states; of 0: not known */
+	int64_t part, of;		/* heads or slots; of 0: not known */
 	bool at_source;			/* whose they are */
 	bool channels;			/* not heads */
 };

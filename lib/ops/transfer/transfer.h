@@ -26,7 +26,7 @@ struct kvt_transfer_group {
 	const uint64_t *src_ids, *dst_ids;	/* of blocks; NULL: positions are */
 	struct kvt_block_span *entry;	/* owned; of xfer */
 	struct kvt_block_span *order;	/* owned; as the requests have them */
-	int64_t *state;			/* owned; of its request, where each begins */
+	int64_t *slot;			/* owned; of its request, where each begins */
 	int64_t norder;
 	struct kvt_xfer xfer;
 };
@@ -34,7 +34,7 @@ struct kvt_transfer_group {
 struct kvt_transfer_plan {
 	const char *model;		/* borrowed; NULL: not known */
 	int64_t requests, tokens;	/* how many move; of all of them */
-	bool whole;			/* blocks, not only valid states */
+	bool whole;			/* blocks, not only valid slots */
 	int ngroups;
 	struct kvt_transfer_group *group;	/* owned */
 };
@@ -118,7 +118,7 @@ struct kvt_transfer_end {
 	struct kvt_block_table table;	/* of one request; ids borrowed */
 };
 
-/* States begin to end of one request; tables borrowed. */
+/* Slots begin to end of one request; tables borrowed. */
 struct kvt_transfer_move {
 	struct kvt_block_table src, dst;
 	int64_t begin, end;
@@ -132,7 +132,7 @@ kvt_transfer_group_init(struct kvt_transfer_group *out, const char *name,
 			const struct kvt_transfer_move *moves, int64_t nmoves,
 			struct kvt_error *err);
 
-/* The states begin..end of the one request that both ends have. */
+/* The slots begin..end of the one request that both ends have. */
 KVT_MUST_CHECK enum kvt_status
 kvt_transfer_group_init_one(struct kvt_transfer_group *out, const char *name,
 			    const struct kvt_transfer_end *src,
@@ -209,16 +209,16 @@ int64_t kvt_plan_figures_ops(const struct kvt_plan_figures *report, enum kvt_sco
 
 /* ---- what an operation carries: carries.c --------------------------------- */
 
-/* States of a request that lie in one block of the source. */
-struct kvt_held_states {
-	int64_t block, state, count;	/* first one in the block; how many */
+/* Slots of a request that lie in one block of the source. */
+struct kvt_held_slots {
+	int64_t block, slot, count;	/* first one in the block; how many */
 	int64_t at;			/* it is this one of the request */
 };
 
-/* A group's states by block and state of the source. */
+/* A group's slots by block and slot of the source. */
 struct kvt_op_index {
 	const struct kvt_transfer_group *group;	/* borrowed */
-	struct kvt_held_states *held;	/* owned; [group->norder] */
+	struct kvt_held_slots *held;	/* owned; [group->norder] */
 };
 KVT_MUST_CHECK enum kvt_status
 kvt_op_index_init(struct kvt_op_index *out, const struct kvt_transfer_group *group,
@@ -226,12 +226,12 @@ kvt_op_index_init(struct kvt_op_index *out, const struct kvt_transfer_group *gro
 void kvt_op_index_free(struct kvt_op_index *places);
 
 /*
- * Layers, states and heads from the least to the greatest that have a byte in it:
+ * Layers, slots and heads from the least to the greatest that have a byte in it:
  * all of them if it is a box of the model, and mostly it is.
  */
 struct kvt_op_content {
 	const char *slice;		/* "head", or a part of a conv state */
-	int64_t layer, layers, state, states;
+	int64_t layer, layers, slot, slots;
 	int64_t head, heads;		/* of the model; of a conv state, channels */
 };
 struct kvt_op_content kvt_op_content(const struct kvt_op_index *places,

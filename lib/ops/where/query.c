@@ -18,16 +18,19 @@
 
 enum key {
 	AT_GROUP, AT_LAYER, AT_BLOCK, AT_BLOCK_ID, AT_POSITION, AT_REQUEST, AT_TOKEN,
-	AT_STATE, AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW, AT_COUNT, NKEYS
+	AT_SLOT, AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW, AT_COUNT, NKEYS
 };
 
 static const char *const key_names[NKEYS] = {
 	[AT_GROUP] = "group", [AT_LAYER] = "layer", [AT_BLOCK] = "block",
 	[AT_BLOCK_ID] = "block_id", [AT_POSITION] = "position",
-	[AT_REQUEST] = "request", [AT_TOKEN] = "token", [AT_STATE] = "state",
+	[AT_REQUEST] = "request", [AT_TOKEN] = "token", [AT_SLOT] = "slot",
 	[AT_HEAD] = "head", [AT_LOCAL_HEAD] = "local_head", [AT_KV] = "kv",
 	[AT_DIM] = "dim", [AT_BYTE] = "byte", [AT_ROW] = "row", [AT_COUNT] = "count",
 };
+
+/* What a key was called before; the words of old commands still do. */
+static const char *const old_names[NKEYS] = { [AT_SLOT] = "state" };
 
 /* A coordinate while it is read. */
 struct at {
@@ -89,6 +92,12 @@ static enum kvt_status unknown_key(const struct at *at, const char *name)
 			name);
 }
 
+static bool is_called(const struct at *at, int key, const char *word)
+{
+	return is_key(at, key) && (!strcmp(word, key_names[key]) ||
+				   (old_names[key] && !strcmp(word, old_names[key])));
+}
+
 static enum kvt_status take_word(struct at *at, char *word)
 {
 	char *value = strchr(word, '=');
@@ -98,7 +107,7 @@ static enum kvt_status take_word(struct at *at, char *word)
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: '%.60s' is not KEY=VALUE", at->asked, word);
 	*value++ = '\0';
-	while (key < NKEYS && (!is_key(at, key) || strcmp(word, key_names[key])))
+	while (key < NKEYS && !is_called(at, key, word))
 		key++;
 	if (key == NKEYS)
 		return unknown_key(at, word);
@@ -277,7 +286,7 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 {
 	int64_t n = request->nblocks[at->out->group], size = at->group->block_size;
 	const struct kvt_table t = kvt_table_of(at->s, at->out->group, request);
-	bool infinite = at->group->tokens_per_state < 1;
+	bool infinite = at->group->tokens_per_slot < 1;
 	enum kvt_status status;
 
 	*entry = n - 1;
@@ -310,12 +319,12 @@ static enum kvt_status take_token(struct at *at)
 		return status;
 	at->token = token;
 	at->out->index[KVT_AXIS_B] = request->blocks[at->out->group][entry];
-	if (at->group->tokens_per_state < 1)
+	if (at->group->tokens_per_slot < 1)
 		return KVT_OK;
-	if (at->value[AT_STATE])
-		return wrong(at, "state and token are given, expected one");
+	if (at->value[AT_SLOT])
+		return wrong(at, "slot and token are given, expected one");
 	at->out->index[KVT_AXIS_S] = token % at->group->block_size /
-				     at->group->tokens_per_state;
+				     at->group->tokens_per_slot;
 	return KVT_OK;
 }
 
@@ -333,12 +342,12 @@ static enum kvt_status take_block(struct at *at)
 	if (at->value[AT_REQUEST]) {
 		if ((status = take_token(at)))
 			return status;
-		if (at->group->tokens_per_state > 0)
+		if (at->group->tokens_per_slot > 0)
 			return KVT_OK;
 	} else if ((status = take_pool_block(at))) {
 		return status;
 	}
-	return take_number(at, &at->out->index[KVT_AXIS_S], AT_STATE, 0, n[KVT_AXIS_S]);
+	return take_number(at, &at->out->index[KVT_AXIS_S], AT_SLOT, 0, n[KVT_AXIS_S]);
 }
 
 /* All but dim. */
@@ -386,7 +395,7 @@ static enum kvt_status take_row(struct at *at, const struct kvt_packing *packing
 		return wrong(at, "row and token are given, expected one");
 	if (!at->value[AT_TOKEN] || !type->planar)
 		return take_number(at, &at->run->row, AT_ROW, 0, packing->rows);
-	at->run->row = at->token % at->group->tokens_per_state / type->ratio;
+	at->run->row = at->token % at->group->tokens_per_slot / type->ratio;
 	return KVT_OK;
 }
 

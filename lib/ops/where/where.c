@@ -4,8 +4,8 @@
  *
  * Offsets come from the dump's own locate() and at(), tiles from how its groups are
  * cut, tenants from the block tables: an entry of a table that names the block is a
- * tenant if the state it stands for holds one of the request's tokens.  Whether a
- * state is live is asked of the tables first, then of the counts of valid states; where
+ * tenant if the slot it stands for holds one of the request's tokens.  Whether a
+ * slot is live is asked of the tables first, then of the counts of valid slots; where
  * neither says anything, it is unknown.  A search looks at every table entry once.
  */
 #include "lib/ops/where/where.h"
@@ -139,7 +139,7 @@ const struct kvt_component *kvt_where_component(const struct kvt_group *group,
 
 /* ---- whose it is -------------------------------------------------------- */
 
-/* One state stands for all tokens so far: of how many, at this entry? */
+/* One slot stands for all tokens so far: of how many, at this entry? */
 static int64_t seen_at(const struct kvt_snapshot *s, int group,
 		       const struct kvt_request *request, int64_t entry)
 {
@@ -154,14 +154,14 @@ static int64_t seen_at(const struct kvt_snapshot *s, int group,
 	return (entry + 1) * size;
 }
 
-/* False if the entry's state is after the last token. */
+/* False if the entry's slot is after the last token. */
 static bool tenant_of(struct kvt_tenant *out, const struct kvt_snapshot *s,
 		      const struct kvt_place *place,
 		      const struct kvt_request *request, int64_t entry)
 {
 	const struct kvt_group *group = &s->group[place->group];
 	const struct kvt_table t = kvt_table_of(s, place->group, request);
-	int64_t each = group->tokens_per_state, left, end, at;
+	int64_t each = group->tokens_per_slot, left, end, at;
 
 	*out = (struct kvt_tenant){ request, -1, -1, -1 };
 	if (each < 1) {
@@ -204,7 +204,7 @@ bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
 static enum kvt_holding forgetful_holds(const struct kvt_snapshot *s,
 					const struct kvt_place *place)
 {
-	int64_t block = place->index[KVT_AXIS_B], state = place->index[KVT_AXIS_S];
+	int64_t block = place->index[KVT_AXIS_B], slot = place->index[KVT_AXIS_S];
 	bool any = false;
 
 	for (int64_t r = 0; r < s->nrequests; r++) {
@@ -213,7 +213,7 @@ static enum kvt_holding forgetful_holds(const struct kvt_snapshot *s,
 		any |= t.nblocks > 0;
 		for (int64_t i = 0; i < t.nblocks; i++)
 			if (t.blocks[i] == block &&
-			    kvt_table_needs(&t, (t.first + i) * t.each + state))
+			    kvt_table_needs(&t, (t.first + i) * t.each + slot))
 				return KVT_HOLDS_LIVE;
 	}
 	return any ? KVT_HOLDS_STALE : KVT_HOLDS_UNKNOWN;
@@ -230,12 +230,12 @@ enum kvt_holding kvt_where_holds(const struct kvt_snapshot *s,
 
 	if (block == kvt_null_block(s, place->group))
 		return KVT_HOLDS_NULL;
-	if (kvt_group_forgets(s, place->group) && group->tokens_per_state > 0)
+	if (kvt_group_forgets(s, place->group) && group->tokens_per_slot > 0)
 		return forgetful_holds(s, place);
 	for (int64_t r = 0; r < s->nrequests; r++)
 		unsure &= !s->request[r].nblocks[place->group];
 	while (kvt_next_tenant(&t, &at, s, place)) {
-		if (t.token >= 0 || group->tokens_per_state < 1)
+		if (t.token >= 0 || group->tokens_per_slot < 1)
 			return KVT_HOLDS_LIVE;
 		unsure = true;
 	}

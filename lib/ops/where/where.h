@@ -83,14 +83,14 @@ enum kvt_holding kvt_where_holds(const struct kvt_snapshot *s,
 				 const struct kvt_place *place);
 const char *kvt_holding_name(enum kvt_holding holding);
 
-/* A request that has a state, and which of its tokens. */
+/* A request that has a slot, and which of its tokens. */
 struct kvt_tenant {
 	const struct kvt_request *request;
-	int64_t token, ntokens;		/* in the state; -1: not known which */
-	int64_t seen;			/* tokens that one state stands for; or -1 */
+	int64_t token, ntokens;		/* in the slot; -1: not known which */
+	int64_t seen;			/* tokens that one slot stands for; or -1 */
 };
 
-/* Walks the requests that have the state of 'place'; begins as { 0, 0 }. */
+/* Walks the requests that have the slot of 'place'; begins as { 0, 0 }. */
 struct kvt_tenancy {
 	int64_t request, entry;		/* to look at next */
 };

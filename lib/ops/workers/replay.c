@@ -37,14 +37,14 @@ struct entry {
 };
 
 /*
- * Invalid blocks of one step: slots of another step are free, so that a new step
+ * Invalid blocks of one step: buckets of another step are free, so that a new step
  * begins without clearing them.
  */
 struct blocks {
-	struct block_slot {
+	struct block_bucket {
 		int64_t id, step;	/* a step is stored plus 1; 0: never used */
 		bool engine_has;
-	} *slot;			/* open addressing; 'room' is a power of two */
+	} *bucket;			/* open addressing; 'room' is a power of two */
 	int64_t *id;			/* in the order of the log */
 	size_t n, room, id_room;
 };
@@ -54,7 +54,7 @@ struct kvt_workers {
 	struct kvt_workers_totals totals;
 	int64_t step, worker, expected;
 	bool dropped, closed;		/* this step: no output; aggregate was seen */
-	struct entry **slot;		/* open addressing; 'room' is a power of two */
+	struct entry **bucket;		/* open addressing; 'room' is a power of two */
 	size_t nentries, room;
 	struct entry **emitted;		/* finished in this step */
 	size_t nemitted, emitted_room;
@@ -102,22 +102,22 @@ static size_t hash(const char *id, enum kvt_direction direction)
 	return (size_t)(h ^ h >> 32);
 }
 
-static struct entry **find_slot(const struct kvt_workers *w, const char *id,
-				enum kvt_direction direction)
+static struct entry **find_bucket(const struct kvt_workers *w, const char *id,
+				  enum kvt_direction direction)
 {
 	size_t at = hash(id, direction) & (w->room - 1);
 
-	while (w->slot[at] && (w->slot[at]->direction != direction ||
-			       strcmp(w->slot[at]->id, id)))
+	while (w->bucket[at] && (w->bucket[at]->direction != direction ||
+				 strcmp(w->bucket[at]->id, id)))
 		at = (at + 1) & (w->room - 1);
-	return &w->slot[at];
+	return &w->bucket[at];
 }
 
 /* NULL: no worker has reported it. */
 static struct entry *find_entry(const struct kvt_workers *w, const char *id,
 				enum kvt_direction direction)
 {
-	return w->room ? *find_slot(w, id, direction) : NULL;
+	return w->room ? *find_bucket(w, id, direction) : NULL;
 }
 
 /* Room for one more request. */
@@ -131,14 +131,14 @@ static enum kvt_status grow(struct kvt_workers *w, struct kvt_error *err)
 	if (w->room && w->nentries < w->room / 2)
 		return KVT_OK;
 	larger.room = w->room ? w->room * 2 : 64;
-	larger.slot = calloc(larger.room, sizeof(*larger.slot));
-	if (!larger.slot)
+	larger.bucket = calloc(larger.room, sizeof(*larger.bucket));
+	if (!larger.bucket)
 		return no_memory(err);
 	for (size_t i = 0; i < w->room; i++)
-		if (w->slot[i])
-			*find_slot(&larger, w->slot[i]->id,
-				   w->slot[i]->direction) = w->slot[i];
-	free(w->slot);
+		if (w->bucket[i])
+			*find_bucket(&larger, w->bucket[i]->id,
+				     w->bucket[i]->direction) = w->bucket[i];
+	free(w->bucket);
 	*w = larger;
 	return KVT_OK;
 }
@@ -147,13 +147,13 @@ static enum kvt_status entry_of(struct entry **out, struct kvt_workers *w, const
 				enum kvt_direction direction, struct kvt_error *err)
 {
 	enum kvt_status status = grow(w, err);
-	struct entry **slot, *e;
+	struct entry **bucket, *e;
 
 	if (status)
 		return status;
-	slot = find_slot(w, id, direction);
-	*out = *slot;
-	if (*slot)
+	bucket = find_bucket(w, id, direction);
+	*out = *bucket;
+	if (*bucket)
 		return KVT_OK;
 	e = calloc(1, sizeof(*e));
 	if (!e || !(e->id = strdup(id))) {
@@ -162,7 +162,7 @@ static enum kvt_status entry_of(struct entry **out, struct kvt_workers *w, const
 	}
 	e->direction = direction;
 	e->finished = -1;
-	*out = *slot = e;
+	*out = *bucket = e;
 	w->nentries++;
 	return KVT_OK;
 }
@@ -240,14 +240,14 @@ static enum kvt_status take_report(struct kvt_workers *w, const char *id,
 
 /* ---- blocks ------------------------------------------------------------- */
 
-static struct block_slot *find_block(const struct blocks *b, int64_t id, int64_t step)
+static struct block_bucket *find_block(const struct blocks *b, int64_t id, int64_t step)
 {
 	uint64_t h = (uint64_t)id * UINT64_C(0x9e3779b97f4a7c15);
 	size_t at = (size_t)(h ^ h >> 32) & (b->room - 1);
 
-	while (b->slot[at].step == step + 1 && b->slot[at].id != id)
+	while (b->bucket[at].step == step + 1 && b->bucket[at].id != id)
 		at = (at + 1) & (b->room - 1);
-	return &b->slot[at];
+	return &b->bucket[at];
 }
 
 static bool has_block(const struct kvt_workers *w, int64_t id)
@@ -272,13 +272,13 @@ static enum kvt_status make_room(struct kvt_workers *w, struct kvt_error *err)
 	if (b->room && b->n < b->room / 2)
 		return KVT_OK;
 	larger.room = b->room ? b->room * 2 : 128;
-	larger.slot = calloc(larger.room, sizeof(*larger.slot));
-	if (!larger.slot)
+	larger.bucket = calloc(larger.room, sizeof(*larger.bucket));
+	if (!larger.bucket)
 		return no_memory(err);
 	for (size_t i = 0; i < b->n; i++)
 		*find_block(&larger, b->id[i], w->step) =
 			*find_block(b, b->id[i], w->step);
-	free(b->slot);
+	free(b->bucket);
 	*b = larger;
 	return KVT_OK;
 }
@@ -291,7 +291,7 @@ static enum kvt_status add_block(struct kvt_workers *w, int64_t id,
 	if (status)
 		return status;
 	*find_block(&w->invalid, id, w->step) =
-		(struct block_slot){ id, w->step + 1, false };
+		(struct block_bucket){ id, w->step + 1, false };
 	w->invalid.id[w->invalid.n++] = id;
 	return KVT_OK;
 }
@@ -414,16 +414,16 @@ static void tell_incomplete(struct kvt_workers *w)
 
 	/* the table is not needed any more: it becomes the list of its entries */
 	for (size_t i = 0; i < w->room; i++) {
-		struct entry *e = w->slot[i];
+		struct entry *e = w->bucket[i];
 
-		w->slot[i] = NULL;
+		w->bucket[i] = NULL;
 		if (e)
-			w->slot[n++] = e;
+			w->bucket[n++] = e;
 	}
 	if (n)
-		qsort(w->slot, n, sizeof(*w->slot), by_step);
+		qsort(w->bucket, n, sizeof(*w->bucket), by_step);
 	for (size_t i = 0; i < n; i++) {
-		const struct entry *e = w->slot[i];
+		const struct entry *e = w->bucket[i];
 
 		if (!e->countdown.left)
 			continue;
@@ -552,14 +552,14 @@ void kvt_workers_free(struct kvt_workers *w)
 	if (!w)
 		return;
 	for (size_t i = 0; i < w->room; i++)
-		if (w->slot[i]) {
-			free(w->slot[i]->from);
-			free(w->slot[i]->id);
-			free(w->slot[i]);
+		if (w->bucket[i]) {
+			free(w->bucket[i]->from);
+			free(w->bucket[i]->id);
+			free(w->bucket[i]);
 		}
-	free(w->slot);
+	free(w->bucket);
 	free(w->emitted);
 	free(w->invalid.id);
-	free(w->invalid.slot);
+	free(w->invalid.bucket);
 	free(w);
 }

@@ -219,7 +219,7 @@ static enum kvt_status check(const struct listing *l, struct kvt_error *err)
 
 		table[s] = (struct kvt_block_table){
 			.ids = s == COPY_FROM ? l->src : l->dst, .nids = l->n,
-			.states = n[KVT_AXIS_S], .pool = n[KVT_AXIS_B],
+			.slots = n[KVT_AXIS_S], .pool = n[KVT_AXIS_B],
 		};
 	}
 	/* all are in their pools, and it speaks of positions */
@@ -319,8 +319,8 @@ static enum kvt_status check_numbers(const struct copy_pair *pair,
 	} rows[] = {
 		{ "tokens a block", base->block_size, from->block_size,
 		  ": kvtool reblock makes them equal" },
-		{ "tokens a state", base->tokens_per_state, from->tokens_per_state, "" },
-		{ "states a block", nb[KVT_AXIS_S], nf[KVT_AXIS_S], "" },
+		{ "tokens a slot", base->tokens_per_slot, from->tokens_per_slot, "" },
+		{ "slots a block", nb[KVT_AXIS_S], nf[KVT_AXIS_S], "" },
 		{ "heads of the model", base->total_heads, from->total_heads, "" },
 		{ "first head", base->head_start, from->head_start, "" },
 		{ "heads", nb[KVT_AXIS_H], nf[KVT_AXIS_H], "" },
@@ -360,14 +360,14 @@ static enum kvt_status check_same(const struct copy_pair *pair, struct kvt_error
 	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
 	const struct pairs_side a = { pair->snapshot[COPY_FROM], pair->group[COPY_FROM] };
 	const struct pairs_side b = { pair->snapshot[COPY_BASE], pair->group[COPY_BASE] };
-	struct state_pairs states = { .layer = NULL };
+	struct slot_pairs slots = { .layer = NULL };
 	struct head_pairs heads = { .head = NULL };
 	enum kvt_status status;
 
-	if (!(status = state_pairs_by_ids(&states, a, b, err)))
+	if (!(status = slot_pairs_by_ids(&slots, a, b, err)))
 		status = head_pairs_init(&heads, pairs_group(a), pairs_group(b), err);
 	for (int64_t l = 0; !status && l < base->shape.n[KVT_AXIS_L]; l++)
-		if (states.layer[l] < 0)
+		if (slots.layer[l] < 0)
 			status = kvt_fail(err, KVT_BAD_INPUT,
 					  "%s: no layer %llu on the other side", base->id,
 					  (unsigned long long)kvt_layer_id(base, l));
@@ -376,7 +376,7 @@ static enum kvt_status check_same(const struct copy_pair *pair, struct kvt_error
 			status = kvt_fail(err, KVT_BAD_INPUT,
 					  "%s: channel %lld is not the same on both sides",
 					  base->id, LL(d));
-	state_pairs_free(&states);
+	slot_pairs_free(&slots);
 	head_pairs_free(&heads);
 	return status;
 }
@@ -408,7 +408,7 @@ static enum kvt_status spans_of(struct kvt_block_span **out, int64_t *count,
 				const struct copy_blocks *copy, struct kvt_error *err)
 {
 	int64_t nblocks = copy_group_of(pair, COPY_BASE)->shape.n[KVT_AXIS_B], n = 0;
-	int64_t states = copy_group_of(pair, COPY_BASE)->shape.n[KVT_AXIS_S], *block;
+	int64_t slots = copy_group_of(pair, COPY_BASE)->shape.n[KVT_AXIS_S], *block;
 	enum kvt_status status = copied_blocks(&block, count, pair, copy, err);
 
 	if (status)
@@ -421,7 +421,7 @@ static enum kvt_status spans_of(struct kvt_block_span **out, int64_t *count,
 		if (block[b] >= 0)
 			(*out)[n++] = (struct kvt_block_span){
 				.src_block = block[b], .dst_block = b,
-				.count = states, .nblocks = 1,
+				.count = slots, .nblocks = 1,
 			};
 	free(block);
 	return KVT_OK;

@@ -43,7 +43,7 @@ struct put_room put_room(const struct kvt_writer *writer, int group,
 			 const struct kvt_cut *cut);
 
 /*
- * The layout that keys, values and states are hashed in: state outer, then
+ * The layout that keys, values and states are hashed in: slot outer, then
  * content, so that each (layer, block, head, kv) is one run.
  */
 extern const struct kvt_layout cell_layout;

@@ -2,7 +2,7 @@
 /*
  * places.h - dumps in memory whose elements say where they are in the model
  *
- * An element is a number made of its layer, block, state, head, kv and channel, as
+ * An element is a number made of its layer, block, slot, head, kv and channel, as
  * the model and the engine's pool number them, and of whose dump it is.  So what was
  * derived is right if each element says what the tables there say of its place, and
  * the tables are what the test expects.
@@ -16,13 +16,13 @@
 
 /* Never 0, which is what reads where no leaf has data. */
 static inline uint32_t place_number(int who, int64_t layer, int64_t block,
-				    int64_t state, int64_t head, int64_t kv,
+				    int64_t slot, int64_t head, int64_t kv,
 				    int64_t channel)
 {
-	assert_true(who < 4 && layer < 16 && block < 256 && state < 32 && head < 16 &&
+	assert_true(who < 4 && layer < 16 && block < 256 && slot < 32 && head < 16 &&
 		    kv < 2 && channel < 128);
 	return UINT32_C(1) << 31 | (uint32_t)who << 29 | (uint32_t)layer << 25 |
-	       (uint32_t)block << 17 | (uint32_t)state << 12 | (uint32_t)head << 8 |
+	       (uint32_t)block << 17 | (uint32_t)slot << 12 | (uint32_t)head << 8 |
 	       (uint32_t)kv << 7 | (uint32_t)channel;
 }
 
@@ -48,7 +48,7 @@ static inline uint32_t number_of(const struct kvt_group *g, int who,
 
 /* ---- snapshots ---------------------------------------------------------- */
 
-/* Elements of four bytes, a token a state; recurrent: a state for all tokens. */
+/* Elements of four bytes, a token a slot; recurrent: a slot for all tokens. */
 static inline struct kvt_group *new_group(struct kvt_snapshot *s, const char *id,
 					  enum kvt_kind kind, const char *layout,
 					  const int64_t n[KVT_NAXES])
@@ -59,7 +59,7 @@ static inline struct kvt_group *new_group(struct kvt_snapshot *s, const char *id
 	*g = (struct kvt_group){
 		.kind = kind, .dtype = kvt_dtype_find("float32"), .replication = 1,
 		.block_size = recurrent ? 0 : n[NS], .total_heads = n[NH],
-		.tokens_per_state = recurrent ? -1 : 1,
+		.tokens_per_slot = recurrent ? -1 : 1,
 	};
 	strcpy(g->id, id);
 	assert_int_equal(kvt_layout_parse(&g->layout, layout, NULL), KVT_OK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_graft.c - states of one dump in another, element by element
+ * test_graft.c - slots of one dump in another, element by element
  *
  * The expectation is an array of which donor element is where, filled by a loop over
  * the spans; elements that it leaves empty are the base's.
@@ -10,10 +10,10 @@
 enum { BASE, DONOR };
 
 /* A dump of one group: layers by their ids, or in order. */
-static struct placed_dump make(int who, int64_t layers, int64_t blocks, int64_t states,
+static struct placed_dump make(int who, int64_t layers, int64_t blocks, int64_t slots,
 			       int64_t heads, const uint32_t *ids)
 {
-	const int64_t n[] = { layers, blocks, states, heads, 2, 2 };
+	const int64_t n[] = { layers, blocks, slots, heads, 2, 2 };
 	struct kvt_snapshot s;
 
 	kvt_snapshot_init(&s);
@@ -45,20 +45,20 @@ static void refused(const struct kvt_dump *base, const struct kvt_dump *donor,
 	assert_null(out);
 }
 
-/* Where in the donor (block, state) is what stands here; false: the base's. */
-static bool comes_from(int64_t there[2], const struct kvt_graft *g, int64_t states,
-		       int64_t block, int64_t state)
+/* Where in the donor (block, slot) is what stands here; false: the base's. */
+static bool comes_from(int64_t there[2], const struct kvt_graft *g, int64_t slots,
+		       int64_t block, int64_t slot)
 {
 	for (int64_t i = 0; i < g->nspans; i++) {
 		const struct kvt_block_span *s = &g->span[i];
 		int64_t n = s->nblocks ? s->nblocks : 1;
-		int64_t count = s->nblocks ? states : s->count;
+		int64_t count = s->nblocks ? slots : s->count;
 
 		if (block < s->dst_block || block >= s->dst_block + n ||
-		    state < s->dst_state || state >= s->dst_state + count)
+		    slot < s->dst_slot || slot >= s->dst_slot + count)
 			continue;
 		there[0] = s->src_block + block - s->dst_block;
-		there[1] = s->src_state + state - s->dst_state;
+		there[1] = s->src_slot + slot - s->dst_slot;
 		return true;
 	}
 	return false;
@@ -90,17 +90,17 @@ static void check_graft(const struct kvt_dump *dump, const struct kvt_dump *base
 
 	do {
 		enum kvt_axis axis = g->given ? g->given->axis : KVT_AXIS_H;
-		int64_t j[KVT_NAXES], state[2] = { 0, 0 };
+		int64_t j[KVT_NAXES], slot[2] = { 0, 0 };
 
 		memcpy(j, i, sizeof(j));
-		if (!comes_from(state, g, here->shape.n[NS], i[NB], i[NS]) ||
+		if (!comes_from(slot, g, here->shape.n[NS], i[NB], i[NS]) ||
 		    !is_given(&j[axis], g->given, i[axis])) {
 			expect_number(*at++, constant ? 0x33333333 :
 				      number_of(here, BASE, i), i);
 			continue;
 		}
-		j[NB] = state[0];
-		j[NS] = state[1];
+		j[NB] = slot[0];
+		j[NS] = slot[1];
 		for (j[NL] = 0; kvt_layer_id(there, j[NL]) != kvt_layer_id(here, i[NL]); )
 			j[NL]++;
 		expect_number(*at++, number_of(there, DONOR, j), i);
@@ -109,7 +109,7 @@ static void check_graft(const struct kvt_dump *dump, const struct kvt_dump *base
 	same_group(kvt_dump_group(dump, 0), here);
 }
 
-/* ---- which states ------------------------------------------------------- */
+/* ---- which slots -------------------------------------------------------- */
 
 static void test_whole_blocks(void **state)
 {
@@ -129,7 +129,7 @@ static void test_whole_blocks(void **state)
 	drop_dump(&donor);
 }
 
-/* Blocks of 4 and of 6 states, spans in any order, neighbours and gaps. */
+/* Blocks of 4 and of 6 slots, spans in any order, neighbours and gaps. */
 static void test_spans(void **state)
 {
 	static const struct kvt_block_span spans[] = {
@@ -360,9 +360,9 @@ static void test_twice_or_outside(void **state)
 		const char *text;
 	} cases[] = {
 		{ { { 0, 0, 1, 0, 2, 0 }, { 1, 0, 1, 1, 1, 0 } },
-		  "g0: state 1 of block 1 comes twice" },
+		  "g0: slot 1 of block 1 comes twice" },
 		{ { { .nblocks = 2 }, { 1, 0, 1, 2, 1, 0 } },
-		  "g0: state 2 of block 1 comes twice" },
+		  "g0: slot 2 of block 1 comes twice" },
 		{ { { 0, 0, 3, 0, 1, 0 }, { 0, 0, 0, 0, 1, 0 } }, "outside a pool" },
 		{ { { 3, 0, 0, 0, 1, 0 }, { 0, 0, 1, 0, 1, 0 } }, "outside a pool" },
 		{ { { 0, 0, 0, 2, 2, 0 }, { 0, 0, 1, 0, 1, 0 } }, "outside a pool" },

@@ -186,7 +186,7 @@ static void fill_group(struct kvt_group *g, const int64_t n[KVT_NAXES])
 	memcpy(g->shape.n, n, sizeof(g->shape.n));
 	g->shape.elem = 4;
 	g->block_size = n[KVT_AXIS_S];
-	g->tokens_per_state = 1;
+	g->tokens_per_slot = 1;
 	g->total_heads = n[KVT_AXIS_H];
 	g->replication = 1;
 }
@@ -252,27 +252,27 @@ static int64_t *random_list(int64_t *n, int64_t extent)
 	return list;
 }
 
-/* Blocks of 'states' states; each is some of the source's states, or none. */
-static void random_spans(struct step_group *step, int64_t nblocks, int64_t states,
+/* Blocks of 'slots' slots; each is some of the source's slots, or none. */
+static void random_spans(struct step_group *step, int64_t nblocks, int64_t slots,
 			 const int64_t source[KVT_NAXES])
 {
-	int64_t room = nblocks * states, n = 0, at, size = source[KVT_AXIS_S];
-	bool aligned = states % size == 0 || size % states == 0;
+	int64_t room = nblocks * slots, n = 0, at, size = source[KVT_AXIS_S];
+	bool aligned = slots % size == 0 || size % slots == 0;
 
 	step->first = calloc((size_t)nblocks + 1, sizeof(*step->first));
 	step->span = calloc((size_t)room + 1, sizeof(*step->span));
 	for (int64_t b = 0; b < nblocks; b++) {
-		for (at = 0; at < states; ) {
+		for (at = 0; at < slots; ) {
 			struct map_span s = { .at = (uint32_t)at };
-			int64_t row = (b * states + at) % (source[KVT_AXIS_B] * size);
+			int64_t row = (b * slots + at) % (source[KVT_AXIS_B] * size);
 
 			if (!aligned || !below(4))
 				row = below(source[KVT_AXIS_B] * size);
 			s.block = (uint32_t)(row / size);
-			s.state = (uint32_t)(row % size);
-			s.count = (uint32_t)(size - s.state);
-			if (s.count > states - at)
-				s.count = (uint32_t)(states - at);
+			s.slot = (uint32_t)(row % size);
+			s.count = (uint32_t)(size - s.slot);
+			if (s.count > slots - at)
+				s.count = (uint32_t)(slots - at);
 			at += s.count;
 			if (below(8))		/* else these are nothing's */
 				step->span[n++] = s;
@@ -293,7 +293,7 @@ static void apply(struct model *out, const struct step_group *step,
 		for (int p = 0; p < step->nparts; p++) {
 			const struct step_part *part = &step->part[p];
 			const struct model *from = source[part->source];
-			int64_t there[KVT_NAXES], block = -1, state = -1;
+			int64_t there[KVT_NAXES], block = -1, slot = -1;
 
 			if (step->first)
 				for (int64_t s = step->first[i[1]];
@@ -304,16 +304,16 @@ static void apply(struct model *out, const struct step_group *step,
 
 					if (inside >= 0 && inside < span->count) {
 						block = span->block;
-						state = span->state + inside;
+						slot = span->slot + inside;
 					}
 				}
 			else {
 				block = step->block ? step->block[i[1]] : i[1];
-				state = i[2];
+				slot = i[2];
 			}
 			there[0] = step->layer ? step->layer[i[0]] : i[0];
 			there[1] = block;
-			there[2] = state;
+			there[2] = slot;
 			there[3] = i[3] - part->heads.at + part->heads.from;
 			there[4] = i[4] - part->kv.at + part->kv.from;
 			if (there[0] < 0 || block < 0 || i[3] < part->heads.at ||
@@ -667,7 +667,7 @@ static void test_there_and_back(void **state)
 	for (int half = 0; half < 2; half++) {
 		const struct kvt_dump *source = dump;
 		struct derivation d = { .nsources = 1, .source = &source };
-		int64_t nb = half ? 4 : 8, states = half ? 4 : 2;
+		int64_t nb = half ? 4 : 8, slots = half ? 4 : 2;
 		struct step_group *step = &d.group[0];
 		struct kvt_dump *made;
 
@@ -675,17 +675,17 @@ static void test_there_and_back(void **state)
 		d.snapshot.ngroups = 1;
 		d.snapshot.group[0] = *kvt_dump_group(dump, 0);
 		d.snapshot.group[0].shape.n[KVT_AXIS_B] = nb;
-		d.snapshot.group[0].shape.n[KVT_AXIS_S] = states;
+		d.snapshot.group[0].shape.n[KVT_AXIS_S] = slots;
 		whole_part(new_part(step), n);
 		step->first = calloc((size_t)nb + 1, sizeof(*step->first));
 		step->span = calloc(16, sizeof(*step->span));
-		for (int64_t i = 0; i < 8; i++) {	/* two states each */
+		for (int64_t i = 0; i < 8; i++) {	/* two slots each */
 			int64_t row = 2 * i, size = half ? 2 : 4;
 
 			step->span[i] = (struct map_span){
 				(uint32_t)(row / size), (uint32_t)(row % size),
-				(uint32_t)(row % states), 2 };
-			step->first[row / states + 1] = i + 1;
+				(uint32_t)(row % slots), 2 };
+			step->first[row / slots + 1] = i + 1;
 		}
 		assert_int_equal(derive(&made, &d, NULL), KVT_OK);
 		kvt_dump_close(dump);

@@ -237,7 +237,7 @@ static void test_missing_and_doubled(void **state)
 static void other_block_size(struct kvt_snapshot *s)
 {
 	s->group[0].block_size = 4;
-	s->group[0].tokens_per_state = 2;
+	s->group[0].tokens_per_slot = 2;
 }
 
 static void other_layers(struct kvt_snapshot *s)

@@ -429,7 +429,7 @@ static struct counting *make_counting(struct kvt_dump **whole, struct kvt_dump *
 	kvt_snapshot_init(&c->leaf.snapshot);
 	c->leaf.snapshot.ngroups = 1;
 	*g = (struct kvt_group){ .kind = KVT_MLA, .dtype = kvt_dtype_find("uint8"),
-				 .block_size = 2, .tokens_per_state = 1,
+				 .block_size = 2, .tokens_per_slot = 1,
 				 .total_heads = 1, .replication = 1,
 				 .shape = { .elem = 1 } };
 	strcpy(g->id, "g0");

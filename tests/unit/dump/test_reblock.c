@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_reblock.c - blocks of another size: tables by hand, states one by one
+ * test_reblock.c - blocks of another size: tables by hand, slots one by one
  *
- * Where a state of the old pool stands in the new one is written out for each case, as
+ * Where a slot of the old pool stands in the new one is written out for each case, as
  * the old block of each of its positions; the rest reads as zero.
  */
 #include "tests/unit/dump/places.h"
 #include "tests/unit/random.h"
 
-#define NONE 255		/* no state of the old pool stands here */
+#define NONE 255		/* no slot of the old pool stands here */
 
 /* A pool of one group of blocks of 'size' tokens. */
 static struct kvt_group *describe(struct kvt_snapshot *s, int64_t blocks, int64_t size)
@@ -43,7 +43,7 @@ static void refused(const struct kvt_dump *dump,
 	assert_null(out);
 }
 
-/* rows[]: of each state here, block * old size + state there; or NONE. */
+/* rows[]: of each slot here, block * old size + slot there; or NONE. */
 static void check_rows(const struct kvt_dump *dump, const struct kvt_dump *old,
 		       const uint8_t *rows)
 {
@@ -178,7 +178,7 @@ static void test_null_is_cut(void **state)
 
 /* ---- gathered ----------------------------------------------------------- */
 
-/* Neither of 3 and 2 divides the other: b shares the states that a has, and has more. */
+/* Neither of 3 and 2 divides the other: b shares the slots that a has, and has more. */
 static void test_gathered(void **state)
 {
 	static const uint8_t rows[] = { 6, 7, 8, 0, 8, 9, 10, NONE };
@@ -198,7 +198,7 @@ static void test_gathered(void **state)
 	assert_non_null(strstr(said.why.text, "neither of 3 and 2 divides the other"));
 	assert_int_equal(said.blocks_after, 4);
 	assert_int_equal(said.dropped, 2);		/* 1 and 4 */
-	assert_int_equal(said.copied, 1);		/* the third state of block 2 */
+	assert_int_equal(said.copied, 1);		/* the third slot of block 2 */
 	assert_int_equal(said.stale, 2 + 1 + 6);
 	assert_int_equal(said.stale_kept, 0);
 	expect_table(out, 0, 0, 2, (const uint32_t[]){ 0, 1 });
@@ -325,18 +325,18 @@ static void check_tokens(const struct kvt_dump *dump, const struct kvt_dump *old
 {
 	const struct kvt_snapshot *from = kvt_dump_snapshot(old);
 	const struct kvt_snapshot *to = kvt_dump_snapshot(dump);
-	int64_t size = from->group[0].shape.n[NS], states = to->group[0].shape.n[NS];
+	int64_t size = from->group[0].shape.n[NS], slots = to->group[0].shape.n[NS];
 	int64_t nblocks = to->group[0].shape.n[NB];
-	uint8_t *rows = malloc((size_t)(nblocks * states));
+	uint8_t *rows = malloc((size_t)(nblocks * slots));
 
-	memset(rows, NONE, (size_t)(nblocks * states));
+	memset(rows, NONE, (size_t)(nblocks * slots));
 	for (int64_t r = 0; r < from->nrequests; r++) {
 		const struct kvt_request *a = &from->request[r], *b = &to->request[r];
 
 		assert_int_equal(b->ntokens, a->ntokens);
-		assert_int_equal(b->nblocks[0], (a->ntokens + states - 1) / states);
+		assert_int_equal(b->nblocks[0], (a->ntokens + slots - 1) / slots);
 		for (int64_t t = 0; t < a->ntokens; t++) {
-			int64_t row = b->blocks[0][t / states] * states + t % states;
+			int64_t row = b->blocks[0][t / slots] * slots + t % slots;
 			int64_t block = a->blocks[0][t / size];
 			uint8_t want = (uint8_t)(block * size + t % size);
 
@@ -493,15 +493,15 @@ static void test_other_refusals(void **state)
 	drop_dump(&pool);
 
 	describe(&s, 2, 2);
-	s.group[0].tokens_per_state = 2;
+	s.group[0].tokens_per_slot = 2;
 	s.group[0].block_size = 4;
 	pool = number_dump(&s, 0);
 	refused(pool.dump, &options, KVT_BAD_INPUT,
-		"blocks of 3 tokens cannot hold states of 2 tokens");
+		"blocks of 3 tokens cannot hold slots of 2 tokens");
 	drop_dump(&pool);
 }
 
-/* A layout that splits states four by four holds no blocks of two. */
+/* A layout that splits slots four by four holds no blocks of two. */
 static void test_layout(void **state)
 {
 	struct kvt_reblock_options options = { .block_size = 2 };
@@ -516,7 +516,7 @@ static void test_layout(void **state)
 	assert_int_equal(kvt_layout_parse(&s.group[0].layout, "L B K H S/4 D S%4", NULL),
 			 KVT_OK);
 	pool = number_dump(&s, 0);
-	refused(pool.dump, &options, KVT_UNSUPPORTED, "cannot hold blocks of 2 states");
+	refused(pool.dump, &options, KVT_UNSUPPORTED, "cannot hold blocks of 2 slots");
 	assert_int_equal(kvt_layout_parse(&other, "BLKSHD", NULL), KVT_OK);
 	options.layout = &other;
 	out = reblock(&said, pool.dump, &options);

@@ -77,12 +77,12 @@ static void test_short(void **state)
 
 	(void)state;
 	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
-	       "states of g0 are 12 elements short");	/* 3 heads, k and v, 2 channels */
+	       "slots of g0 are 12 elements short");	/* 3 heads, k and v, 2 channels */
 	select.nchannels = 1;
 	select.channel = whole;
 	select.heads = (struct kvt_segment){ 0, 1, 3 };
 	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
-	       "states of g0 are 8 elements short");	/* one head */
+	       "slots of g0 are 8 elements short");	/* one head */
 	assert_null(out);
 	drop_dump(&dump);
 }
@@ -185,9 +185,9 @@ static void test_memory_refused(void **state)
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents)->block_size = 3;
 	expect(kvt_dump_of_memory(&out, &s, bytes, &err), KVT_BAD_INPUT, &err,
-	       "group g0: 2 states a block, expected 3");
+	       "group g0: 2 slots a block, expected 3");
 	expect(kvt_dump_of_constant(&out, &s, 0, &err), KVT_BAD_INPUT, &err,
-	       "group g0: 2 states a block, expected 3");
+	       "group g0: 2 slots a block, expected 3");
 	assert_null(out);
 	kvt_snapshot_free(&s);
 }

@@ -26,7 +26,7 @@ static struct kvt_views views_of(const struct kvt_layout *layout,
 	return views;
 }
 
-/* Tiles of one head and kv, and of all states and channels, as snapshots have them. */
+/* Tiles of one head and kv, and of all slots and channels, as snapshots have them. */
 static struct kvt_tiling draw_tiling(const int64_t n[KVT_NAXES], bool usual)
 {
 	struct kvt_tiling t = { .nbytes = 4, .elem = 4 };

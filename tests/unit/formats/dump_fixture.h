@@ -236,7 +236,7 @@ static inline void make_group(struct kvt_group *g, const char *id, const char *l
 				       latent ? 16 : 8 };
 
 	*g = (struct kvt_group){ .kind = latent ? KVT_MLA : KVT_FULL_ATTENTION,
-		.dtype = kvt_dtype_find(dtype), .block_size = 16, .tokens_per_state = 1,
+		.dtype = kvt_dtype_find(dtype), .block_size = 16, .tokens_per_slot = 1,
 		.total_heads = n[NH], .replication = 1 };
 	strcpy(g->id, id);
 	assert_int_equal(kvt_layout_parse(&g->layout, layout, NULL), KVT_OK);
@@ -366,7 +366,7 @@ static inline void same_group(const struct kvt_group *a, const struct kvt_group 
 		SAME(shape.n[i]);
 	SAME(shape.elem);
 	SAME(block_size);
-	SAME(tokens_per_state);
+	SAME(tokens_per_slot);
 	SAME(total_heads);
 	SAME(head_start);
 	SAME(replication);

@@ -13,9 +13,9 @@ static struct box_case {
 	{ "nothing", "nhd", { { 1, 2, 0, 0, 0, 0 }, { 1, 2, 16, 2, 2, 8 } } },
 	{ "one layer", "nhd", { { 1 }, { 2, 5, 16, 2, 2, 8 } } },
 	{ "one block of all layers", "nhd", { { 0, 3 }, { 3, 4, 16, 2, 2, 8 } } },
-	{ "one head, states outside", "nhd", { { 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
+	{ "one head, slots outside", "nhd", { { 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
 	{ "one head, heads outside", "hnd", { { 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
-	{ "one state", "nhd", { { 0, 0, 7 }, { 3, 5, 8, 2, 2, 8 } } },
+	{ "one slot", "nhd", { { 0, 0, 7 }, { 3, 5, 8, 2, 2, 8 } } },
 	{ "values only", "nhd", { { 0, 0, 0, 0, 1 }, { 3, 5, 16, 2, 2, 8 } } },
 	{ "values only, keys first", "kv-first-nhd", { { 0, 0, 0, 0, 1 }, { 3, 5, 16, 2,
 	  2, 8 } } },
@@ -221,7 +221,7 @@ static void test_batches(void **state)
 
 /*
  * Each (layer, run of blocks) is a piece, added in no order; runs of 1, 2 and 2
- * blocks, each in another part of the file, with states of the last one missing.
+ * blocks, each in another part of the file, with slots of the last one missing.
  */
 static void open_pieces(struct array *a, bool fill)
 {
@@ -268,7 +268,7 @@ static void open_pieces(struct array *a, bool fill)
 	free(buf);
 }
 
-/* Every box of layers, blocks and states, against the definition. */
+/* Every box of layers, blocks and slots, against the definition. */
 static void test_pieces(void **state)
 {
 	struct kvt_error err = { "" };

@@ -352,7 +352,7 @@ static void full_snapshot(struct kvt_snapshot *snapshot)
 	for (int g = 0; g < 3; g++)
 		fill_group(&group[g]);
 	for (int g = 1; g < 3; g++) {
-		group[g].tokens_per_state = -1;
+		group[g].tokens_per_slot = -1;
 		group[g].block_size = 64;
 		for (int b = 0; b < 4; b++)
 			group[g].block_valid[b] = 1;
@@ -406,7 +406,7 @@ static void no_blocks(void **state)
 static void tile_extents(void **state)
 {
 	static const struct {
-		int64_t states, dim, tile_bytes, blocks;
+		int64_t slots, dim, tile_bytes, blocks;
 	} rows[] = {
 		{ 16, 128, 0, 8 }, { 64, 128, 0, 2 }, { 128, 128, 0, 1 },
 		{ 256, 128, 0, 1 }, { 16, 128, 65536, 16 }, { 16, 96, 0, 16 },
@@ -419,7 +419,7 @@ static void tile_extents(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kvt_create_options options = {
 			.tile_bytes = rows[i].tile_bytes, .force = true };
-		int64_t n[] = { 1, 30, rows[i].states, 2, 2, rows[i].dim };
+		int64_t n[] = { 1, 30, rows[i].slots, 2, 2, rows[i].dim };
 		const struct kvt_tiling *tiling;
 		struct kvt_writer *writer;
 
@@ -431,7 +431,7 @@ static void tile_extents(void **state)
 		tiling = kvt_writer_tiling(writer, 0);
 		assert_int_equal(tiling->n[KVT_AXIS_L], 1);
 		assert_int_equal(tiling->n[KVT_AXIS_B], rows[i].blocks);
-		assert_int_equal(tiling->n[KVT_AXIS_S], rows[i].states);
+		assert_int_equal(tiling->n[KVT_AXIS_S], rows[i].slots);
 		assert_int_equal(tiling->n[KVT_AXIS_H], 1);
 		assert_int_equal(tiling->n[KVT_AXIS_K], 1);
 		assert_int_equal(tiling->n[KVT_AXIS_D], rows[i].dim);
@@ -442,20 +442,20 @@ static void tile_extents(void **state)
 	}
 }
 
-/* Reblocking 16 -> 64 states: as many states in a tile, so that it can move. */
+/* Reblocking 16 -> 64 slots: as many slots in a tile, so that it can move. */
 static void tiles_like_the_source(void **state)
 {
 	struct kvt_tiling like = { .n = { 1, 8, 16, 1, 1, 128 }, .nbytes = 32768,
 		.elem = 2, .shuffle = true, .zstd = true, .fletcher32 = true };
 	struct kvt_create_options options = { .like = &like, .force = true,
 		.tile_bytes = 4096 };
-	static const int64_t states[] = { 16, 8, 32, 64, 128, 256, 48 };
+	static const int64_t slots[] = { 16, 8, 32, 64, 128, 256, 48 };
 	static const int64_t blocks[] = { 8, 16, 4, 2, 1, 1, 1 };
 	struct kvt_snapshot snapshot;
 
 	(void)state;
 	for (int i = 0; i < 7; i++) {
-		int64_t n[] = { 1, 30, states[i], 2, 2, 128 };
+		int64_t n[] = { 1, 30, slots[i], 2, 2, 128 };
 		struct kvt_writer *writer;
 
 		kvt_snapshot_init(&snapshot);
@@ -465,7 +465,7 @@ static void tiles_like_the_source(void **state)
 		succeeds(kvt_create(&writer, path, &options, &snapshot, &err_));
 		assert_int_equal(kvt_writer_tiling(writer, 0)->n[KVT_AXIS_B],
 				 blocks[i]);
-		assert_int_equal(kvt_writer_tiling(writer, 0)->n[2], states[i]);
+		assert_int_equal(kvt_writer_tiling(writer, 0)->n[2], slots[i]);
 		kvt_close_writer(writer);
 	}
 }

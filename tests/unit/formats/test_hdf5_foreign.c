@@ -234,7 +234,7 @@ static void a_missing_tile(void **state)
 	put_data(file, dcpl, 0, NULL);
 	H5Fclose(file);
 	assert_int_equal(read_all(&err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "block 0, state 0, head 0, kv 0: missing"));
+	assert_non_null(strstr(err.text, "block 0, slot 0, head 0, kv 0: missing"));
 }
 
 static long file_size(void)

@@ -89,7 +89,7 @@ static void size_missing(hid_t f) { drop_attr(f, G0, "block_size"); }
 static void size_lie(hid_t f) { put_int(f, G0, "block_size", H5T_STD_U64LE, 32); }
 static void size_huge(hid_t f) { put_int(f, G0, "block_size", H5T_STD_U64LE, -1); }
 static void heads_lie(hid_t f) { put_int(f, G0, "num_heads", H5T_STD_U64LE, 4); }
-static void state_lie(hid_t f)
+static void slot_lie(hid_t f)
 {
 	put_int(f, G0, "state_content_size", H5T_STD_U64LE, 1);
 }
@@ -292,7 +292,7 @@ static const struct row {
 	{ "size_lie", size_lie, 3, "expected 32" },
 	{ "size_huge", size_huge, 3, "block_size is above 2^63" },
 	{ "heads_lie", heads_lie, 3, "num_heads is 4" },
-	{ "state_lie", state_lie, 3, "state_content_size is 1" },
+	{ "slot_lie", slot_lie, 3, "content_size is 1" },
 	{ "content_lie", content_lie, 3, "content_shape" },
 	{ "content_overflow", content_overflow, 3, "content_shape" },
 	{ "axes_hnd", axes_hnd, 3, "axes are 'LBSHKD', expected 'LBHSKD'" },
@@ -306,7 +306,7 @@ static const struct row {
 	{ "ids_signed", ids_signed, 3, "wrong element type" },
 	{ "ids_chunked", ids_chunked, 3, "chunked" },
 	{ "ids_not_there", ids_not_there, 3, "0 bytes in the file" },
-	{ "valid_above", valid_above, 3, "99 live states" },
+	{ "valid_above", valid_above, 3, "99 live slots" },
 	{ "block_outside", block_outside, 3, "block table entry 4 is position 99" },
 	{ "tokens_everywhere", tokens_everywhere, 3, "0 bytes in the file" },
 	{ "cells_short", cells_short, 3, "extents are not those" },

@@ -108,7 +108,7 @@ static struct parse_case {
 	  BASE_BYTES, KVT_BAD_INPUT, "an integer" },
 	{ "a name that hides its end", "{" BASE ", \"model\": \"a\\u0000b\"}", BASE_BYTES,
 	  KVT_BAD_INPUT, NULL },
-	{ "live states of fewer blocks", "{" BASE ", \"block_valid\": [1]}", BASE_BYTES,
+	{ "live slots of fewer blocks", "{" BASE ", \"block_valid\": [1]}", BASE_BYTES,
 	  KVT_BAD_INPUT, "block_valid says 1" },
 	{ "rank without the total of heads", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1}",
 	  BASE_BYTES, KVT_BAD_INPUT, "total_kv_heads is missing" },
@@ -177,11 +177,11 @@ static struct parse_case {
 	{ "an unknown kind", "{" BASE ", \"kind\": \"quantum\"}", BASE_BYTES,
 	  KVT_UNSUPPORTED,
 	  "quantum" },
-	{ "states of no tokens", "{" BASE ", \"tokens_per_state\": 0}", BASE_BYTES,
-	  KVT_BAD_INPUT, "tokens_per_state is 0" },
-	{ "states that do not divide a block", "{" BASE ", \"tokens_per_state\": 3}",
-	  BASE_BYTES, KVT_BAD_INPUT, "3 tokens a state" },
-	{ "four tokens a state", "{" BASE ", \"tokens_per_state\": 4}", BASE_BYTES / 4,
+	{ "slots of no tokens", "{" BASE ", \"tokens_per_slot\": 0}", BASE_BYTES,
+	  KVT_BAD_INPUT, "tokens_per_slot is 0" },
+	{ "slots that do not divide a block", "{" BASE ", \"tokens_per_slot\": 3}",
+	  BASE_BYTES, KVT_BAD_INPUT, "3 tokens a slot" },
+	{ "four tokens a slot", "{" BASE ", \"tokens_per_slot\": 4}", BASE_BYTES / 4,
 	  KVT_OK, NULL },
 	{ "pages with padding", "{" BASE ", \"page_bytes\": 1040}", 15 * 1040, KVT_OK,
 	  NULL },
@@ -432,7 +432,7 @@ static void test_real_fields(void **state)
 	assert_int_equal(conv->component[1].length, 16);
 	assert_int_equal(conv->component[1].global_start, 304);
 	assert_int_equal(conv->block_size, 64);
-	assert_int_equal(conv->tokens_per_state, -1);
+	assert_int_equal(conv->tokens_per_slot, -1);
 	assert_string_equal(ssm->dtype->name, "float32");
 	assert_int_equal(ssm->shape.n[NH], 2);
 	assert_int_equal(ssm->shape.n[ND], 512);

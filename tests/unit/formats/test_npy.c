@@ -12,7 +12,7 @@ static struct dump_case {
 	{ "hnd, fp8", "hnd", "fp8_e4m3", false },
 	{ "bhlsc, float32", "bhlsc", "fp32", false },
 	{ "keys first", "kv-first-nhd", "fp16", false },
-	{ "K between heads and states", "head-halves", "bf16", false },
+	{ "K between heads and slots", "head-halves", "bf16", false },
 	{ "split D", "L B K H S D/4 D%4", "bf16", false },
 	{ "planes that meet", "rocm-paged", "bf16", false },
 	{ "planes that meet, S split", "aiter-shuffle", "bf16", false },
@@ -177,7 +177,7 @@ static struct against_case {
 	{ "another npy type",
 	  "{\"layout\": \"nhd\", \"dtype\": \"bf16\", \"npy_dtype\": \"<f2\"}", { 0 },
 	  KVT_BAD_INPUT, "npy_dtype is <f2" },
-	{ "sizes with states and heads exchanged",
+	{ "sizes with slots and heads exchanged",
 	  "{\"layout\": \"nhd\", \"dtype\": \"bf16\", \"sizes\": {\"layers\": 3,"
 	  " \"num_blocks\": 5, \"block_size\": 2, \"num_kv_heads\": 16, \"head_dim\": 8}}",
 	  { 0 }, KVT_BAD_INPUT, "not 16" },

@@ -24,7 +24,7 @@ static struct kvt_reader *make_reader(const char *layout, bool latent)
 static int64_t put_axes(uint8_t *out, const char *axes, const struct kvt_group *g,
 			const struct kvt_box *box, int64_t tokens)
 {
-	int64_t i[KVT_NAXES], states = g->shape.n[NS], nbytes = 0;
+	int64_t i[KVT_NAXES], slots = g->shape.n[NS], nbytes = 0;
 
 	memcpy(i, box->begin, sizeof(i));
 	do {
@@ -36,7 +36,7 @@ static int64_t put_axes(uint8_t *out, const char *axes, const struct kvt_group *
 
 			if (*c == 'T') {
 				n = tokens;
-				x = (i[NB] - box->begin[NB]) * states + i[NS];
+				x = (i[NB] - box->begin[NB]) * slots + i[NS];
 				if (x >= tokens)
 					goto next;
 			} else {

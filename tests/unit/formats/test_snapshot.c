@@ -10,14 +10,14 @@ static void three_kv(struct kvt_snapshot *s) { s->group[0].shape.n[NK] = 3; }
 static void no_dtype(struct kvt_snapshot *s) { s->group[0].dtype = NULL; }
 static void elem_of_other(struct kvt_snapshot *s) { s->group[0].shape.elem = 4; }
 static void huge(struct kvt_snapshot *s) { s->group[0].shape.n[ND] = INT64_C(1) << 60; }
-static void states_half(struct kvt_snapshot *s) { s->group[0].block_size = 32; }
-static void states_uneven(struct kvt_snapshot *s) { s->group[0].tokens_per_state = 3; }
-static void states_none(struct kvt_snapshot *s) { s->group[0].tokens_per_state = 0; }
-static void recurrent(struct kvt_snapshot *s) { s->group[0].tokens_per_state = -1; }
+static void slots_half(struct kvt_snapshot *s) { s->group[0].block_size = 32; }
+static void slots_uneven(struct kvt_snapshot *s) { s->group[0].tokens_per_slot = 3; }
+static void slots_none(struct kvt_snapshot *s) { s->group[0].tokens_per_slot = 0; }
+static void recurrent(struct kvt_snapshot *s) { s->group[0].tokens_per_slot = -1; }
 static void compressed(struct kvt_snapshot *s)
 {
 	s->group[0].block_size = 64;
-	s->group[0].tokens_per_state = 4;
+	s->group[0].tokens_per_slot = 4;
 }
 static void no_layout(struct kvt_snapshot *s) { s->group[0].layout.nplanes = 0; }
 static void no_head_axis(struct kvt_snapshot *s)
@@ -150,7 +150,7 @@ static void begins_never(struct kvt_snapshot *s)
 	add_request(s, "A", 16, 3, some_blocks);
 	s->request[0].first_token = INT64_MAX - 15;
 }
-static void begins_in_state(struct kvt_snapshot *s)
+static void begins_in_slot(struct kvt_snapshot *s)
 {
 	add_request(s, "A", 8, 1, some_blocks);
 	compressed(s);
@@ -228,15 +228,15 @@ static struct check_case {
 	{ "element of another size than its type", elem_of_other, KVT_BAD_INPUT,
 	  "4 bytes", "group.type" },
 	{ "more than 2^63 bytes", huge, KVT_BAD_INPUT, "2^63", "group.size" },
-	{ "half as many states as tokens", states_half, KVT_BAD_INPUT, "expected 32",
-	  "group.states" },
-	{ "states that do not divide a block", states_uneven, KVT_BAD_INPUT, "3 tokens",
-	  "group.states" },
-	{ "states of no tokens", states_none, KVT_BAD_INPUT, "0 tokens",
-	  "group.states" },
-	{ "one state for all tokens has one slot", recurrent, KVT_BAD_INPUT,
-	  "expected 1", "group.states" },
-	{ "four tokens a state", compressed, KVT_OK, NULL, NULL },
+	{ "half as many slots as tokens", slots_half, KVT_BAD_INPUT, "expected 32",
+	  "group.slots" },
+	{ "slots that do not divide a block", slots_uneven, KVT_BAD_INPUT, "3 tokens",
+	  "group.slots" },
+	{ "slots of no tokens", slots_none, KVT_BAD_INPUT, "0 tokens",
+	  "group.slots" },
+	{ "one slot for all tokens has one slot", recurrent, KVT_BAD_INPUT,
+	  "expected 1", "group.slots" },
+	{ "four tokens a slot", compressed, KVT_OK, NULL, NULL },
 	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout", "layout.missing" },
 	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head",
 	  "layout.misfit" },
@@ -269,7 +269,7 @@ static struct check_case {
 	  "null block is at position 5",
 	  "null.out-of-pool" },
 	{ "null block 0", null_zero, KVT_OK, NULL, NULL },
-	{ "more live states than states", too_valid, KVT_BAD_INPUT, "block 4 has 17",
+	{ "more live slots than slots", too_valid, KVT_BAD_INPUT, "block 4 has 17",
 	  "valid.capacity" },
 	{ "a layer without a name", nameless_layer, KVT_BAD_INPUT, "no name",
 	  "layers.name" },
@@ -323,8 +323,8 @@ static struct check_case {
 	  "request.holes" },
 	{ "hole of a group that is none", hole_nowhere, KVT_BAD_INPUT, "hole 1",
 	  "request.holes" },
-	{ "request that begins inside a state", begins_in_state, KVT_BAD_INPUT,
-	  "token 3 begins no state of 4 tokens", "request.first-token" },
+	{ "request that begins inside a slot", begins_in_slot, KVT_BAD_INPUT,
+	  "token 3 begins no slot of 4 tokens", "request.first-token" },
 };
 enum { NCHECKS = sizeof(checks) / sizeof(checks[0]) };
 
@@ -407,7 +407,7 @@ static void test_copy(void **state)
 }
 
 /* Blocks 1 and 2 shared, the tail of 3 unused, 0 and 4 free. */
-static void test_live_states(void **state)
+static void test_live_slots(void **state)
 {
 	static const uint32_t a[] = { 1, 2, 3 }, b[] = { 1, 2 };
 	static const uint32_t expected[] = { 0, 16, 16, 5, 0 };
@@ -472,7 +472,7 @@ static void test_holes(void **state)
 	free(q.hole);
 }
 
-/* Of A 0 to 3 and 14 to 36 are missing: the last states of block 3, all of block 1. */
+/* Of A 0 to 3 and 14 to 36 are missing: the last slots of block 3, all of block 1. */
 static void test_live_holes(void **state)
 {
 	static const uint32_t a[] = { 3, 1, 2 };
@@ -512,7 +512,7 @@ static void test_half(void **state)
 	kvt_snapshot_free(&s);
 }
 
-/* Two tokens a state: 37 tokens begin their 19th state. */
+/* Two tokens a slot: 37 tokens begin their 19th slot. */
 static void test_live_compressed(void **state)
 {
 	static const uint32_t a[] = { 4, 0 };
@@ -523,7 +523,7 @@ static void test_live_compressed(void **state)
 	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
 	s.group[0].block_size = 32;
-	s.group[0].tokens_per_state = 2;
+	s.group[0].tokens_per_slot = 2;
 	add_request(&s, "A", 37, 2, a);
 	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
 	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
@@ -547,14 +547,14 @@ static void test_live_unknown(void **state)
 
 static struct CMUnitTest fixed[] = {
 	{ "a copy is deep", test_copy, NULL, NULL, NULL },
-	{ "live states follow from block tables", test_live_states, NULL, NULL, NULL },
-	{ "live states of a request that begins later", test_live_later,
+	{ "live slots follow from block tables", test_live_slots, NULL, NULL, NULL },
+	{ "live slots of a request that begins later", test_live_later,
 	  NULL, NULL, NULL },
-	{ "live states of two tokens", test_live_compressed, NULL, NULL, NULL },
+	{ "live slots of two tokens", test_live_compressed, NULL, NULL, NULL },
 	{ "runs of tokens between holes", test_holes, NULL, NULL, NULL },
-	{ "live states between holes", test_live_holes, NULL, NULL, NULL },
+	{ "live slots between holes", test_live_holes, NULL, NULL, NULL },
 	{ "keys or values alone say so", test_half, NULL, NULL, NULL },
-	{ "live states are not made up", test_live_unknown, NULL, NULL, NULL },
+	{ "live slots are not made up", test_live_unknown, NULL, NULL, NULL },
 };
 enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
 

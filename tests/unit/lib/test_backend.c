@@ -193,7 +193,7 @@ static void test_unmet(void **state)
 {
 	static const struct {
 		const char *layout;
-		int64_t states, heads, kv;
+		int64_t slots, heads, kv;
 		bool unequal;
 		unsigned unmet;
 	} rows[] = {
@@ -214,7 +214,7 @@ static void test_unmet(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_shape shape = { { 3, 5, rows[i].states, rows[i].heads,
+		struct kvt_shape shape = { { 3, 5, rows[i].slots, rows[i].heads,
 					     rows[i].kv, 64 }, 2 };
 		struct kvt_layout layout;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_blockmap.c - spans between block tables against one state at a time */
+/* test_blockmap.c - spans between block tables against one slot at a time */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ enum { POOL = 64 };
 
 struct map_case {
 	const char *what;
-	int src_states, dst_states, begin, end;
+	int src_slots, dst_slots, begin, end;
 	enum kvt_block_join join;
 	uint32_t src[8], dst[8];
 	struct kvt_block_span span[10];	/* count 0 ends them */
@@ -30,15 +30,15 @@ static struct map_case cases[] = {
 	  { { 5, 0, 1, 0, 8, 2 }, { 9, 0, 3, 0, 4, 1 }, { 10, 0, 4, 0, 2, 0 } } },
 	{ "blocks in a row on one side only", 4, 4, 0, 8, KVT_JOIN_BLOCKS,
 	  { 5, 6 }, { 2, 1 }, { { 5, 0, 2, 0, 4, 1 }, { 6, 0, 1, 0, 4, 1 } } },
-	{ "descending blocks are not in a row", 4, 4, 0, 8, KVT_JOIN_STATES,
+	{ "descending blocks are not in a row", 4, 4, 0, 8, KVT_JOIN_SLOTS,
 	  { 6, 5 }, { 2, 1 }, { { 6, 0, 2, 0, 4, 0 }, { 5, 0, 1, 0, 4, 0 } } },
 	{ "16 to 24: both sides end spans", 16, 24, 0, 48, KVT_JOIN_NONE,
 	  { 0, 1, 2 }, { 0, 1 },
 	  { { 0, 0, 0, 0, 16, 0 }, { 1, 0, 0, 16, 8, 0 },
 	    { 1, 8, 1, 0, 8, 0 }, { 2, 0, 1, 8, 16, 0 } } },
-	{ "16 to 24, pools that are one row", 16, 24, 0, 48, KVT_JOIN_STATES,
+	{ "16 to 24, pools that are one row", 16, 24, 0, 48, KVT_JOIN_SLOTS,
 	  { 0, 1, 2 }, { 0, 1 }, { { 0, 0, 0, 0, 48, 0 } } },
-	{ "4 to 6: 24 states in 8 entries", 4, 6, 0, 24, KVT_JOIN_NONE,
+	{ "4 to 6: 24 slots in 8 entries", 4, 6, 0, 24, KVT_JOIN_NONE,
 	  { 0, 1, 2, 3, 4, 5 }, { 0, 1, 2, 3 },
 	  { { 0, 0, 0, 0, 4, 0 }, { 1, 0, 0, 4, 2, 0 }, { 1, 2, 1, 0, 2, 0 },
 	    { 2, 0, 1, 2, 4, 0 }, { 3, 0, 2, 0, 4, 0 }, { 4, 0, 2, 4, 2, 0 },
@@ -48,7 +48,7 @@ static struct map_case cases[] = {
 	  { { 7, 3, 2, 3, 1, 0 }, { 7, 0, 2, 4, 4, 0 }, { 8, 0, 1, 0, 1, 0 } } },
 	{ "unequal sizes have no whole blocks", 4, 8, 0, 8, KVT_JOIN_BLOCKS,
 	  { 0, 1 }, { 0 }, { { 0, 0, 0, 0, 4, 0 }, { 1, 0, 0, 4, 4, 0 } } },
-	{ "a recurrent state is one state", 1, 1, 0, 1, KVT_JOIN_BLOCKS,
+	{ "a recurrent state is one slot", 1, 1, 0, 1, KVT_JOIN_BLOCKS,
 	  { 30 }, { 2 }, { { 30, 0, 2, 0, 1, 1 } } },
 	{ "nothing", 4, 4, 5, 5, KVT_JOIN_NONE, { 0 }, { 0 }, { { 0 } } },
 };
@@ -56,8 +56,8 @@ static struct map_case cases[] = {
 static void test_map(void **state)
 {
 	const struct map_case *c = *state;
-	struct kvt_block_table src = { c->src, 8, c->src_states, POOL, 0 };
-	struct kvt_block_table dst = { c->dst, 8, c->dst_states, POOL, 0 };
+	struct kvt_block_table src = { c->src, 8, c->src_slots, POOL, 0 };
+	struct kvt_block_table dst = { c->dst, 8, c->dst_slots, POOL, 0 };
 	struct kvt_block_map map;
 	struct kvt_block_span span;
 	int n = 0;
@@ -70,7 +70,7 @@ static void test_map(void **state)
 	assert_false(kvt_block_map_next(&map, &span));
 }
 
-/* ---- state by state ------------------------------------------------------ */
+/* ---- slot by slot -------------------------------------------------------- */
 
 /* Ids with rows in them: a shuffle of runs of three. */
 static void shuffle(uint32_t ids[POOL], unsigned seed)
@@ -89,30 +89,30 @@ static void shuffle(uint32_t ids[POOL], unsigned seed)
 	}
 }
 
-struct state_at {
-	int64_t src_block, src_state, dst_block, dst_state;
+struct slot_at {
+	int64_t src_block, src_slot, dst_block, dst_slot;
 };
 
-static struct state_at truth(const struct kvt_block_map *map, int64_t t)
+static struct slot_at truth(const struct kvt_block_map *map, int64_t t)
 {
-	return (struct state_at){
-		map->src.ids[t / map->src.states], t % map->src.states,
-		map->dst.ids[t / map->dst.states], t % map->dst.states,
+	return (struct slot_at){
+		map->src.ids[t / map->src.slots], t % map->src.slots,
+		map->dst.ids[t / map->dst.slots], t % map->dst.slots,
 	};
 }
 
 static bool same_entry(const struct kvt_block_map *map, int64_t a, int64_t b)
 {
-	return a / map->src.states == b / map->src.states &&
-	       a / map->dst.states == b / map->dst.states;
+	return a / map->src.slots == b / map->src.slots &&
+	       a / map->dst.slots == b / map->dst.slots;
 }
 
-/* May state t stand in the same span as t - 1? */
+/* May slot t stand in the same span as t - 1? */
 static bool joined(const struct kvt_block_map *map, int64_t t, int64_t begin,
 		   int64_t end)
 {
-	struct state_at a = truth(map, t - 1), b = truth(map, t);
-	int64_t s = map->src.states, d = map->dst.states, block = t / s * s;
+	struct slot_at a = truth(map, t - 1), b = truth(map, t);
+	int64_t s = map->src.slots, d = map->dst.slots, block = t / s * s;
 
 	if (same_entry(map, t - 1, t))
 		return true;
@@ -121,8 +121,8 @@ static bool joined(const struct kvt_block_map *map, int64_t t, int64_t begin,
 	if (map->join == KVT_JOIN_BLOCKS &&
 	    (s != d || block - s < begin || block + s > end))
 		return false;
-	return b.src_block * s + b.src_state == a.src_block * s + a.src_state + 1 &&
-	       b.dst_block * d + b.dst_state == a.dst_block * d + a.dst_state + 1;
+	return b.src_block * s + b.src_slot == a.src_block * s + a.src_slot + 1 &&
+	       b.dst_block * d + b.dst_slot == a.dst_block * d + a.dst_slot + 1;
 }
 
 static void check_map(struct kvt_block_map map, int64_t begin, int64_t end)
@@ -135,18 +135,18 @@ static void check_map(struct kvt_block_map map, int64_t begin, int64_t end)
 		if (t > begin)
 			assert_false(joined(&map, t, begin, end));
 		for (int64_t i = 0; i < span.count; i++, t++) {
-			struct state_at want = truth(&map, t);
-			int64_t s = map.src.states, d = map.dst.states;
+			struct slot_at want = truth(&map, t);
+			int64_t s = map.src.slots, d = map.dst.slots;
 
 			if (i)
 				assert_true(joined(&map, t, begin, end));
-			assert_int_equal(span.src_block * s + span.src_state + i,
-					 want.src_block * s + want.src_state);
-			assert_int_equal(span.dst_block * d + span.dst_state + i,
-					 want.dst_block * d + want.dst_state);
+			assert_int_equal(span.src_block * s + span.src_slot + i,
+					 want.src_block * s + want.src_slot);
+			assert_int_equal(span.dst_block * d + span.dst_slot + i,
+					 want.dst_block * d + want.dst_slot);
 		}
 		if (span.nblocks)
-			assert_int_equal(span.nblocks * map.src.states, span.count);
+			assert_int_equal(span.nblocks * map.src.slots, span.count);
 	}
 	assert_int_equal(t, end);
 }
@@ -168,7 +168,7 @@ static void test_all(void **state)
 		shuffle(src_ids, seed);
 		shuffle(dst_ids, seed++ / 2);
 		assert_false(kvt_block_map_init(&map, &src, &dst, begin, end, NULL));
-		for (map.join = KVT_JOIN_NONE; map.join <= KVT_JOIN_STATES; map.join++)
+		for (map.join = KVT_JOIN_NONE; map.join <= KVT_JOIN_SLOTS; map.join++)
 			check_map(map, begin, end);
 	}
 }
@@ -178,7 +178,7 @@ static void test_all(void **state)
 static void test_whole(void **state)
 {
 	static const struct {
-		int src_states, dst_states, dst_blocks, end, want;
+		int src_slots, dst_slots, dst_blocks, end, want;
 	} rows[] = {
 		{ 16, 16, 27, 421, 432 }, { 16, 16, 5, 80, 80 },
 		{ 16, 24, 18, 421, 432 }, { 16, 8, 53, 421, 424 },
@@ -188,16 +188,16 @@ static void test_whole(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_block_table src = { ids, 27, rows[i].src_states, 64, 0 };
+		struct kvt_block_table src = { ids, 27, rows[i].src_slots, 64, 0 };
 		struct kvt_block_table dst = { ids, rows[i].dst_blocks,
-					       rows[i].dst_states, 64, 0 };
+					       rows[i].dst_slots, 64, 0 };
 
 		assert_int_equal(kvt_block_map_whole(&src, &dst, rows[i].end),
 				 rows[i].want);
 	}
 }
 
-/* The destination has 8 of 20 states; its table holds only the others. */
+/* The destination has 8 of 20 slots; its table holds only the others. */
 static void test_prefix(void **state)
 {
 	static const uint32_t src_ids[] = { 3, 1, 4, 15, 9 }, dst_ids[] = { 20, 30, 40 };
@@ -220,7 +220,7 @@ static void test_prefix(void **state)
 	assert_false(kvt_block_map_next(&map, &span));
 	assert_int_equal(kvt_block_map_init(&map, &src, &dst, 7, 20, &err),
 			 KVT_BAD_INPUT);
-	assert_string_equal(err.text, "states 7:20 are not all in the source, whose 3 "
+	assert_string_equal(err.text, "slots 7:20 are not all in the source, whose 3 "
 			    "blocks hold 8:20");
 	assert_int_equal(kvt_block_table_last(&src, &src, 4, &err), KVT_BAD_INPUT);
 	assert_int_equal(kvt_block_table_last(&src, &src, -1, &err), KVT_BAD_INPUT);
@@ -243,10 +243,10 @@ static void test_refused(void **state)
 		{ FINE, { ids, 3, 4, 63, 0 }, 0, 12,
 		  "block id 63 of the destination is outside its pool of 63" },
 		{ FINE, FINE, 0, 13,
-		  "states 0:13 are not all in the source" },
+		  "slots 0:13 are not all in the source" },
 		{ { ids, 3, 8, 64, 0 }, FINE, 0, 13,
-		  "states 0:13 are not all in the destination" },
-		{ { ids, 3, 0, 64, 0 }, FINE, 0, 1, "3 blocks of 0 states" },
+		  "slots 0:13 are not all in the destination" },
+		{ { ids, 3, 0, 64, 0 }, FINE, 0, 1, "3 blocks of 0 slots" },
 		{ { ids, -1, 4, 64, 0 }, FINE, 0, 1, "-1 blocks" },
 		{ { ids, 3, INT64_MAX, 64, 0 }, FINE, 0, 1, "3 blocks of" },
 		{ { ids, 1, INT64_MAX / 8, 64, 0 }, FINE, 0, 1, "1 blocks of" },
@@ -290,7 +290,7 @@ int main(void)
 {
 	enum { N = sizeof(cases) / sizeof(cases[0]) };
 	static const struct CMUnitTest more[] = {
-		TEST(test_all, "all sizes 1 to 8, all joins, state by state"),
+		TEST(test_all, "all sizes 1 to 8, all joins, slot by slot"),
 		TEST(test_whole, "whole blocks, as far as there is room"),
 		TEST(test_prefix, "a prefix that is there already"),
 		TEST(test_refused, "tables that do not hold the range"),

@@ -11,19 +11,19 @@
 
 /* ---- the pull request's own example --------------------------------------- */
 
-/* Three groups, two positions, fp16: 16 states of 4 heads of 8. */
+/* Three groups, two positions, fp16: 16 slots of 4 heads of 8. */
 static const struct kvt_spec full = {
 	.kind = KVT_FULL_ATTENTION, .block_size = 16, .num_heads = 4,
-	.total_heads = 4, .replication = 1, .tokens_per_state = { 1, 1 },
-	.state_content_size = 32, .ncontent = 2, .content = { 2, 8 }, .elem = 2,
+	.total_heads = 4, .replication = 1, .tokens_per_slot = { 1, 1 },
+	.content_size = 32, .ncontent = 2, .content = { 2, 8 }, .elem = 2,
 };
 static const struct kvt_spec window = {
 	.kind = KVT_SLIDING_WINDOW, .block_size = 16, .num_heads = 4,
-	.total_heads = 4, .replication = 1, .tokens_per_state = { 1, 1 },
-	.state_content_size = 32, .ncontent = 2, .content = { 2, 8 }, .elem = 2,
+	.total_heads = 4, .replication = 1, .tokens_per_slot = { 1, 1 },
+	.content_size = 32, .ncontent = 2, .content = { 2, 8 }, .elem = 2,
 	.window = 1024,
 };
-static const struct kvt_backend_order states_first = {
+static const struct kvt_backend_order slots_first = {
 	"FLASH_ATTN", "KBSHD", 6, { 2, 0, 1, 3, 4, 5 },
 };
 static const struct kvt_backend_order heads_first = {
@@ -62,7 +62,7 @@ static void test_sizes(void **state)
 	struct kvt_canonical c;
 
 	(void)state;
-	example(&e, &states_first);
+	example(&e, &slots_first);
 	assert_int_equal(kvt_canonical_check(&e.request).reasons, 0);
 	assert_false(kvt_canonical_init(&c, &e.request, NULL));
 	assert_int_equal(c.page, 2048);
@@ -101,7 +101,7 @@ static void check_strides(const struct kvt_backend_order *backend,
 static void test_strides(void **state)
 {
 	(void)state;
-	check_strides(&states_first, (int64_t[]){ 512, 2048, 32, 8, 1 }, 1024);
+	check_strides(&slots_first, (int64_t[]){ 512, 2048, 32, 8, 1 }, 1024);
 	check_strides(&heads_first, (int64_t[]){ 128, 2048, 8, 512, 1 }, 256);
 }
 
@@ -113,7 +113,7 @@ static void test_byte(void **state)
 	struct kvt_view view;
 
 	(void)state;
-	example(&e, &states_first);
+	example(&e, &slots_first);
 	assert_false(kvt_canonical_layer(&view, &e.request, 0, 1, NULL));
 	assert_int_equal(kvt_view_at(&view, at), 15712);
 }
@@ -126,7 +126,7 @@ static void test_kernel_block(void **state)
 	struct kvt_error err;
 
 	(void)state;
-	example(&e, &states_first);
+	example(&e, &slots_first);
 	e.group[1].kernel_block = 8;
 	assert_false(kvt_canonical_layer(&view, &e.request, 1, 1, NULL));
 	assert_int_equal(view.shape.n[KVT_AXIS_B], 20);
@@ -149,7 +149,7 @@ static void no_hma(struct example *e) { e->request.supports_hma = false; }
 static void recurrent(struct example *e) { e->spec[2].kind = KVT_MAMBA_SSM; }
 static void mixed(struct example *e) { e->group[1].mixed = true; }
 static void page(struct example *e) { e->spec[1].page_size_padded = 4096; }
-static void half_states(struct example *e) { e->spec[0].tokens_per_state.num = 32; }
+static void half_slots(struct example *e) { e->spec[0].tokens_per_slot.num = 32; }
 static void tensor(struct example *e) { e->tensor[1] = 20479; }
 static void no_order(struct example *e) { e->backend[0].norder = 0; }
 static void no_layers(struct example *e) { e->backend[1].norder = 5; }
@@ -176,7 +176,7 @@ static void other_shape(struct example *e)
 {
 	e->backend[2].shape = "KBHSD";
 }
-static void states_outermost(struct example *e)
+static void slots_outermost(struct example *e)
 {
 	for (int i = 0; i < 3; i++)
 		memcpy(e->backend[i].order, (int[]){ 3, 0, 1, 2 }, 4 * sizeof(int));
@@ -188,7 +188,7 @@ static void opaque(struct example *e)
 static void no_pages(struct example *e)
 {
 	for (int i = 0; i < 3; i++)
-		e->spec[i].tokens_per_state.num = 32;
+		e->spec[i].tokens_per_slot.num = 32;
 }
 static void two(struct example *e)
 {
@@ -222,7 +222,7 @@ static const struct {
 	{ mixed, BIT(KVT_NON_ATTENTION_GROUP), KVT_NON_ATTENTION_GROUP,
 	  "non_attention_group" },
 	{ page, BIT(KVT_PAGE_SIZE_DIFFERS), KVT_PAGE_SIZE_DIFFERS, "page_size_differs" },
-	{ half_states, BIT(KVT_PAGE_SIZE_DIFFERS), KVT_PAGE_SIZE_DIFFERS,
+	{ half_slots, BIT(KVT_PAGE_SIZE_DIFFERS), KVT_PAGE_SIZE_DIFFERS,
 	  "page_size_differs" },
 	{ tensor, BIT(KVT_TENSOR_SIZE_DIFFERS), KVT_TENSOR_SIZE_DIFFERS,
 	  "tensor_size_differs" },
@@ -232,7 +232,7 @@ static const struct {
 	  KVT_LAYER_AXIS_MISSING, "layer_axis_missing" },
 	{ layers_first, BIT(KVT_BLOCKS_NOT_OUTERMOST), KVT_BLOCKS_NOT_OUTERMOST,
 	  "blocks_not_outermost" },
-	{ states_outermost, BIT(KVT_BLOCKS_NOT_OUTERMOST), KVT_BLOCKS_NOT_OUTERMOST,
+	{ slots_outermost, BIT(KVT_BLOCKS_NOT_OUTERMOST), KVT_BLOCKS_NOT_OUTERMOST,
 	  "blocks_not_outermost" },
 	{ opaque, BIT(KVT_NON_ATTENTION_GROUP), KVT_NON_ATTENTION_GROUP,
 	  "non_attention_group" },
@@ -261,7 +261,7 @@ static void test_reasons(void **state)
 		struct kvt_canonical c = { .row = -7 };
 		struct kvt_error err;
 
-		example(&e, &states_first);
+		example(&e, &slots_first);
 		reasons[i].change(&e);
 		verdict = kvt_canonical_check(&e.request);
 		assert_int_equal(verdict.reasons, reasons[i].reasons);
@@ -289,7 +289,7 @@ static void test_refused(void **state)
 	struct kvt_error err;
 
 	(void)state;
-	example(&e, &states_first);
+	example(&e, &slots_first);
 	e.request.nblocks = 9;
 	assert_int_equal(kvt_canonical_init(&c, &e.request, &err), KVT_BAD_INPUT);
 	assert_string_equal(err.text, "tensors have 20480 bytes, but 9 pages of 2048 "
@@ -299,7 +299,7 @@ static void test_refused(void **state)
 	e.request.nblocks = 0;
 	assert_int_equal(kvt_canonical_init(&c, &e.request, NULL), KVT_BAD_INPUT);
 
-	example(&e, &states_first);
+	example(&e, &slots_first);
 	assert_int_equal(kvt_canonical_layer(&view, &e.request, 3, 0, NULL),
 			 KVT_BAD_INPUT);
 	assert_int_equal(kvt_canonical_layer(&view, &e.request, 0, 2, NULL),
@@ -313,7 +313,7 @@ static void test_refused(void **state)
 		e.backend[i].order[5] = 1;	/* K twice */
 	assert_int_not_equal(kvt_canonical_layer(&view, &e.request, 0, 0, NULL), KVT_OK);
 
-	example(&e, &states_first);
+	example(&e, &slots_first);
 	for (int i = 0; i < 3; i++)
 		e.spec[i].page_size_padded = 4096;
 	e.tensor[0] = e.tensor[1] = 40960;

@@ -158,7 +158,7 @@ static void run(unsigned char *dst, const unsigned char *src,
 		memcpy(dst + walk.dst, src + walk.src, (size_t)plan.run);
 }
 
-/* 2 heads, 4 states, 2 small blocks: what the destination reads. */
+/* 2 heads, 4 slots, 2 small blocks: what the destination reads. */
 static void test_receive_golden(void **state)
 {
 	static const unsigned char want[KVT_NRECEIVES][8] = {
@@ -189,25 +189,25 @@ static void test_receive_all(void **state)
 	for (size_t i = 0; i < sizeof(src); i++)
 		src[i] = (unsigned char)(i * 151 ^ i >> 3);
 	for (int heads = 1; heads <= 6; heads++)
-	for (int states = 1; states <= 24; states++)
-	for (int ratio = 1; ratio <= states; ratio++) {
-		struct kvt_receive_block block = { heads, states, 3, ratio };
-		int small = states / ratio;
+	for (int slots = 1; slots <= 24; slots++)
+	for (int ratio = 1; ratio <= slots; ratio++) {
+		struct kvt_receive_block block = { heads, slots, 3, ratio };
+		int small = slots / ratio;
 
-		if (states % ratio)
+		if (slots % ratio)
 			continue;
 		for (int which = 0; which < KVT_NRECEIVES; which++) {
 			run(got, src, which, &block, false);
 			for (int h = 0; h < heads; h++)
-			for (int s = 0; s < states; s++) {
+			for (int s = 0; s < slots; s++) {
 				int from = s / small * heads * small + h * small +
 					   s % small;
 				int to = s * heads + h;
 
 				if (which == KVT_RECEIVE_LAYOUT)
-					from = h * states + s;
+					from = h * slots + s;
 				if (which == KVT_RECEIVE_BLOCKS)
-					to = h * states + s;
+					to = h * slots + s;
 				assert_memory_equal(got + 3 * to, src + 3 * from, 3);
 			}
 		}

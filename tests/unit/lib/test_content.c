@@ -95,12 +95,12 @@ static void test_specs(void **state)
 				  &err))
 			fail_msg("%s", err.text);
 		assert_int_equal(spec.planar, type->planar);
-		assert_int_equal(spec.tokens_per_state.num, type->ratio);
+		assert_int_equal(spec.tokens_per_slot.num, type->ratio);
 		/* a page of planes of all heads has no heads to deal out */
 		if (strcmp(type->name, "nvfp4"))
 			assert_int_equal(spec.kind, type->kind);
 		if (kvt_content_row(&content))
-			assert_int_equal(spec.state_content_size,
+			assert_int_equal(spec.content_size,
 					 kvt_content_row(&content));
 	}
 	assert_int_equal(n, 21);
@@ -381,8 +381,8 @@ static struct refusal refusals[] = {
 	{ "keys apart from values", "fp8-ds-mla", SHAPE(64, 1, 2, 656, 1), 1,
 	  "keys and values are apart" },
 	{ "elements of two bytes", "fp8-ds-mla", SHAPE(64, 1, 1, 656, 2), 1, "is bytes" },
-	{ "rows as states", "indexer", SHAPE(64, 1, 1, 132, 1), 1,
-	  "one page of planes, so one state, not 64" },
+	{ "rows as slots", "indexer", SHAPE(64, 1, 1, 132, 1), 1,
+	  "one page of planes, so one slot, not 64" },
 	{ "a page of 63 rows", "indexer", SHAPE(1, 1, 1, 63 * 132, 1), 64,
 	  "64 rows of indexer have 8316 bytes, expected 132 each" },
 	{ "a byte behind the page", "indexer", SHAPE(1, 1, 1, 64 * 132 + 1, 1), 64,
@@ -390,7 +390,7 @@ static struct refusal refusals[] = {
 	{ "tokens that make no row", "dsv4-c4a", SHAPE(1, 1, 1, 584, 1), 6,
 	  "holds 6 tokens, expected a multiple of 4" },
 	{ "no tokens", "indexer", SHAPE(1, 1, 1, 132, 1), 0, "holds 0 tokens" },
-	{ "one state for all", "indexer", SHAPE(1, 1, 1, 132, 1), -1, "holds -1 tokens" },
+	{ "one slot for all", "indexer", SHAPE(1, 1, 1, 132, 1), -1, "holds -1 tokens" },
 	{ "a scale alone", "int8-per-token-head", SHAPE(16, 4, 2, 4, 1), 1,
 	  "have 4 bytes, expected at least 5 each" },
 	{ "half a block of ggml", "q8_0", SHAPE(16, 4, 1, 51, 1), 1, "in steps of 34" },

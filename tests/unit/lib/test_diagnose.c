@@ -71,8 +71,8 @@ static void test_named(void **state)
 	} rows[] = {
 		{ "swap-heads", GQA, { 1, 4 } }, { "swap-heads", SSM, { 0, 5 } },
 		{ "copy-head", GQA, { 1, 4 } }, { "rank-map", GQA, { 3 } },
-		{ "rank-map", SSM, { 12 } }, { "swap-heads-states", GQA, { 0 } },
-		{ "swap-heads-states", GQA, { 1 } }, { "swap-kv", GQA, { 0 } },
+		{ "rank-map", SSM, { 12 } }, { "swap-heads-slots", GQA, { 0 } },
+		{ "swap-heads-slots", GQA, { 1 } }, { "swap-kv", GQA, { 0 } },
 		{ "split-kv", GQA, { 0, 0 } }, { "split-kv", GQA, { 1, 2 } },
 		{ "rope-pairs", GQA, { 0, 16 } }, { "rope-pairs", MLA, { 1, 8 } },
 		{ "x-packing", GQA, { 0, 8, 0 } }, { "x-packing", GQA, { 1, 1, 1 } },
@@ -203,8 +203,8 @@ static void test_several(void **state)
 	caches_free(&c);
 }
 
-/* One state a block: blocks and tokens shift alike. */
-static void test_one_state(void **state)
+/* One slot a block: blocks and tokens shift alike. */
+static void test_one_slot(void **state)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 6, 1, 2, 2, 8 };
 	struct kvt_strike strike = { .fault = kvt_fault_find("shift-tokens"),
@@ -284,7 +284,7 @@ static void test_mostly_unknown(void **state)
 
 /* ---- what is looked at -------------------------------------------------- */
 
-/* Stale states may differ; they are neither evidence nor counted. */
+/* Stale slots may differ; they are neither evidence nor counted. */
 static void test_use(void **state)
 {
 	uint8_t use[24] = { 0 };
@@ -392,7 +392,7 @@ int main(void)
 		cmocka_unit_test(test_one_more),
 		cmocka_unit_test(test_equal_heads),
 		cmocka_unit_test(test_several),
-		cmocka_unit_test(test_one_state),
+		cmocka_unit_test(test_one_slot),
 		cmocka_unit_test(test_zeros),
 		cmocka_unit_test(test_lacking),
 		cmocka_unit_test(test_mostly_unknown),

@@ -35,11 +35,11 @@ static const struct fault_case cases[] = {
 	/* rank r of 8 takes head r modulo 4; ranks 0 2 4 6 stand for the heads */
 	{ "rank-map", { 8 }, 0, { 1, 1, 1, 4, 1, 1 }, KVT_FULL_ATTENTION, ALL,
 	  { 1, 3, 1, 3 } },
-	/* in memory s0h0 s0h1 s0h2 s1h0 s1h1 s1h2; heads of two states are read */
-	{ "swap-heads-states", { 0 }, 0, { 1, 1, 2, 3, 1, 1 }, KVT_FULL_ATTENTION, ALL,
+	/* in memory s0h0 s0h1 s0h2 s1h0 s1h1 s1h2; heads of two slots are read */
+	{ "swap-heads-slots", { 0 }, 0, { 1, 1, 2, 3, 1, 1 }, KVT_FULL_ATTENTION, ALL,
 	  { 1, 3, 5, 2, 4, 6 } },
 	/* in memory h0s0 h0s1 h1s0 h1s1 h2s0 h2s1 = 1 4 2 5 3 6 */
-	{ "swap-heads-states", { 1 }, 0, { 1, 1, 2, 3, 1, 1 }, KVT_FULL_ATTENTION, ALL,
+	{ "swap-heads-slots", { 1 }, 0, { 1, 1, 2, 3, 1, 1 }, KVT_FULL_ATTENTION, ALL,
 	  { 1, 4, 2, 5, 3, 6 } },
 	{ "swap-kv", { 0 }, 0, { 1, 1, 2, 1, 2, 2 }, KVT_FULL_ATTENTION, ALL,
 	  { 3, 4, 1, 2, 7, 8, 5, 6 } },
@@ -51,7 +51,7 @@ static const struct fault_case cases[] = {
 	/* heads outside: memory h0: k0 v0 k1 v1, h1: ...; each head apart */
 	{ "split-kv", { 0, 2 }, 0, { 1, 1, 2, 2, 2, 1 }, KVT_FULL_ATTENTION, ALL,
 	  { 1, 5, 3, 7, 2, 6, 4, 8 } },
-	/* all states of head 0 before those of head 1: 1 2 5 6 3 4 7 8 */
+	/* all slots of head 0 before those of head 1: 1 2 5 6 3 4 7 8 */
 	{ "split-kv", { 0, 1 }, 0, { 1, 1, 2, 2, 2, 1 }, KVT_FULL_ATTENTION, ALL,
 	  { 1, 3, 5, 7, 2, 4, 6, 8 } },
 	{ "rope-pairs", { 0, 6 }, 0, { 1, 1, 1, 1, 2, 6 }, KVT_FULL_ATTENTION, ALL,
@@ -211,7 +211,7 @@ static void test_values(void **state)
 	caches_free(&c);
 }
 
-/* As many bits as asked for, one an element, in live states only. */
+/* As many bits as asked for, one an element, in live slots only. */
 static void test_flips(void **state)
 {
 	static const int64_t n[KVT_NAXES] = { 2, 3, 4, 2, 2, 8 };
@@ -265,8 +265,8 @@ static void test_refused(void **state)
 		  KVT_USAGE, "these arguments do not fit this cache" },
 		{ "swap-kv", KVT_MLA, { 1, 2, 2, 1, 1, 4 }, 0, false, KVT_UNSUPPORTED,
 		  "needs keys and values" },
-		{ "swap-heads-states", KVT_FULL_ATTENTION, { 1, 2, 1, 4, 2, 4 }, 0, false,
-		  KVT_UNSUPPORTED, "two states a block" },
+		{ "swap-heads-slots", KVT_FULL_ATTENTION, { 1, 2, 1, 4, 2, 4 }, 0, false,
+		  KVT_UNSUPPORTED, "two slots a block" },
 		{ "shift-tokens", KVT_MAMBA_SSM, { 1, 2, 1, 4, 1, 4 }, 0, false,
 		  KVT_UNSUPPORTED, "needs tokens" },
 		{ "conv-parts", KVT_MAMBA_CONV, { 1, 2, 3, 1, 1, 4 }, 0, false,

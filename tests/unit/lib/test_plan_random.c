@@ -175,7 +175,7 @@ static struct row {
 	const char *what;
 	enum random_kind src, dst;
 	bool merge;
-	bool cut_states;	/* also cut S and D, which may be refused */
+	bool cut_slots;		/* also cut S and D, which may be refused */
 } rows[] = {
 	{ "one plane to one plane", RANDOM_ONE, RANDOM_ONE, false, false },
 	{ "one plane to two that meet", RANDOM_ONE, RANDOM_JOINED, false, false },
@@ -188,9 +188,9 @@ static struct row {
 	{ "merged into two planes", RANDOM_ONE, RANDOM_JOINED, true, false },
 	{ "two planes merged into one", RANDOM_JOINED, RANDOM_ONE, true, false },
 	{ "merged into two buffers", RANDOM_JOINED, RANDOM_APART, true, false },
-	{ "some states, some of D", RANDOM_ONE, RANDOM_ONE, false, true },
-	{ "some states, some of D, two planes", RANDOM_JOINED, RANDOM_ONE, false, true },
-	{ "some states, some of D, merged", RANDOM_ONE, RANDOM_JOINED, true, true },
+	{ "some slots, some of D", RANDOM_ONE, RANDOM_ONE, false, true },
+	{ "some slots, some of D, two planes", RANDOM_JOINED, RANDOM_ONE, false, true },
+	{ "some slots, some of D, merged", RANDOM_ONE, RANDOM_JOINED, true, true },
 };
 enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
 
@@ -213,7 +213,7 @@ static void random_trial(struct trial *t, const struct row *row, uint64_t *seed)
 	t->elem = 1 << random_below(seed, 3);
 	t->merge = row->merge;
 	for (int a = 0; a < 6; a++) {
-		bool cut = row->cut_states || (a != KVT_AXIS_S && a != KVT_AXIS_D);
+		bool cut = row->cut_slots || (a != KVT_AXIS_S && a != KVT_AXIS_D);
 
 		t->box.begin[a] = 0;
 		t->box.end[a] = t->n[a];
@@ -256,7 +256,7 @@ static bool run_trial(const struct trial *t, const struct row *row, uint64_t *se
 	struct kvt_plans plans;
 	enum kvt_status status = make_views(&large, &small, t, &err);
 
-	if (status && !row->cut_states)
+	if (status && !row->cut_slots)
 		fail_msg("trial %d: %s", t->number, err.text);
 	if (status)
 		return false;
@@ -265,7 +265,7 @@ static bool run_trial(const struct trial *t, const struct row *row, uint64_t *se
 	if (status) {
 		/* of the splits in use, only 6 does not nest with others */
 		assert_int_equal(status, KVT_UNSUPPORTED);
-		assert_true(row->cut_states || strstr(t->src, "/6") ||
+		assert_true(row->cut_slots || strstr(t->src, "/6") ||
 			    strstr(t->dst, "/6"));
 		return false;
 	}

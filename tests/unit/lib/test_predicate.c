@@ -37,7 +37,7 @@ static struct predicate_case {
 	{ "two buffers are K outermost", "sglang-pool",
 	  { 2, 4, 32, 4, 2, 64 }, ".....N", 0 },
 
-	/* planes: packed inside a head, so heads can be cut, states cannot */
+	/* planes: packed inside a head, so heads can be cut, slots cannot */
 	{ "CPU AMX", "cpu-amx", { 2, 4, 32, 4, 2, 64 }, "LBC.R.", 3 },
 	{ "ROCm paged", "rocm-paged", { 2, 4, 32, 4, 2, 64 }, "L.....", 1 },
 	{ "AITER shuffle", "aiter-shuffle", { 2, 4, 32, 4, 2, 64 }, "LB....", 2 },
@@ -52,7 +52,7 @@ static struct predicate_case {
 	{ "one block is outermost", "nhd", { 2, 1, 32, 4, 2, 64 }, "LB.O.N", 3 },
 	{ "one block could still be cut into several", "hnd",
 	  { 2, 1, 32, 4, 2, 64 }, "LBCOR.", 3 },
-	{ "one state cannot be cut", "hnd", { 2, 4, 1, 4, 2, 64 }, "LBC.RN", 3 },
+	{ "one slot cannot be cut", "hnd", { 2, 4, 1, 4, 2, 64 }, "LBC.RN", 3 },
 	{ "values only: K is nowhere", "blocks-first-hnd",
 	  { 2, 4, 32, 4, 1, 64 }, "LBC.R.", -1 },
 	{ "values only, of one of two buffers that differ", "K:LBHSD V:LBSHD",

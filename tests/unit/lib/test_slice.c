@@ -28,7 +28,7 @@ struct model {
 	int ntransfers;			/* that can be dealt, TP 1 to 32 */
 };
 
-enum { LAYERS = 2, BLOCKS = 2, STATES = 2, NK = 2, DIM = 1, ELEM = 2, MAXTP = 32 };
+enum { LAYERS = 2, BLOCKS = 2, SLOTS = 2, NK = 2, DIM = 1, ELEM = 2, MAXTP = 32 };
 
 #define ATTENTION { "LBSHKD", "BHLSKD", "LBHKSD" }
 #define HEADS(n, transfers) { "attention, " #n " heads", ATTENTION, \
@@ -97,17 +97,17 @@ static void describe(struct image *image, const struct model *m, int ranks)
 	struct kvt_spec *spec = &image->spec;
 
 	*spec = (struct kvt_spec){
-		.kind = m->kind, .block_size = STATES, .num_heads = 1,
+		.kind = m->kind, .block_size = SLOTS, .num_heads = 1,
 		.total_heads = 1, .replication = 1, .no_replicas = m->no_replicas,
-		.tokens_per_state = { 1, 1 }, .elem = ELEM, .ncontent = 2,
+		.tokens_per_slot = { 1, 1 }, .elem = ELEM, .ncontent = 2,
 		.content = { NK, DIM }, .nparts = m->nparts,
 	};
 	memcpy(spec->part, m->part, sizeof(spec->part));
-	image->shape = (struct kvt_shape){ { LAYERS, BLOCKS, STATES, 1, NK, DIM }, ELEM };
+	image->shape = (struct kvt_shape){ { LAYERS, BLOCKS, SLOTS, 1, NK, DIM }, ELEM };
 	if (m->kind == KVT_FULL_ATTENTION) {
 		spec->replication = ranks > m->heads ? ranks / m->heads : 1;
 	} else {
-		spec->tokens_per_state.num = -1;
+		spec->tokens_per_slot.num = -1;
 		image->shape.n[KVT_AXIS_S] = 1;
 	}
 	if (m->nparts) {
@@ -120,7 +120,7 @@ static void describe(struct image *image, const struct model *m, int ranks)
 		spec->total_heads = m->heads;
 		spec->head_start = image->id[0];
 	}
-	spec->state_content_size = spec->content[0] * spec->content[1] * ELEM;
+	spec->content_size = spec->content[0] * spec->content[1] * ELEM;
 }
 
 static struct image image_new(const struct model *m, const char *order, int ranks,

@@ -20,8 +20,8 @@ static struct kvt_spec heads_spec(int64_t heads)
 {
 	return (struct kvt_spec){
 		.kind = KVT_FULL_ATTENTION, .block_size = 16, .num_heads = heads,
-		.total_heads = heads, .replication = 1, .tokens_per_state = { 1, 1 },
-		.state_content_size = 512,
+		.total_heads = heads, .replication = 1, .tokens_per_slot = { 1, 1 },
+		.content_size = 512,
 	};
 }
 
@@ -29,8 +29,8 @@ static struct kvt_spec conv_spec(int64_t heads, int64_t groups)
 {
 	return (struct kvt_spec){
 		.kind = KVT_MAMBA_CONV, .block_size = 16, .num_heads = 1,
-		.total_heads = 1, .replication = 1, .tokens_per_state = { -1, 1 },
-		.state_content_size = (heads * 2 + groups * 6) * 3 * 2, .ncontent = 2,
+		.total_heads = 1, .replication = 1, .tokens_per_slot = { -1, 1 },
+		.content_size = (heads * 2 + groups * 6) * 3 * 2, .ncontent = 2,
 		.content = { heads * 2 + groups * 6, 3 }, .elem = 2, .nparts = 3,
 		.part = { { "x", heads, 2, true }, { "B", groups, 3, false },
 			  { "C", groups, 3, false } },

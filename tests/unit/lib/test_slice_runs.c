@@ -11,49 +11,49 @@
 
 /* ---- models, as one rank would hold all of them -------------------------- */
 
-/* 8 heads, 16 states, 512 bytes per (state, head) */
+/* 8 heads, 16 slots, 512 bytes per (slot, head) */
 static const struct kvt_spec gqa = {
 	.kind = KVT_FULL_ATTENTION, .block_size = 16, .num_heads = 8,
-	.total_heads = 8, .replication = 1, .tokens_per_state = { 1, 1 },
-	.state_content_size = 512, .ncontent = 2, .content = { 2, 128 }, .elem = 2,
+	.total_heads = 8, .replication = 1, .tokens_per_slot = { 1, 1 },
+	.content_size = 512, .ncontent = 2, .content = { 2, 128 }, .elem = 2,
 };
 static const struct kvt_spec mla = {
 	.kind = KVT_MLA, .block_size = 64, .num_heads = 1, .total_heads = 1,
-	.replication = 1, .tokens_per_state = { 1, 1 }, .state_content_size = 656,
+	.replication = 1, .tokens_per_slot = { 1, 1 }, .content_size = 656,
 	.ncontent = 1, .content = { 656 }, .elem = 1,
 };
 
 /* x 8 (4 heads of 2), N 2, kernel 4, 2-byte conv, float32 SSM */
-#define STATE .block_size = 1, .num_heads = 1, .total_heads = 1, .replication = 1, \
-	.tokens_per_state = { -1, 1 }
+#define RECURRENT .block_size = 1, .num_heads = 1, .total_heads = 1, .replication = 1, \
+	.tokens_per_slot = { -1, 1 }
 static const struct kvt_spec conv2 = {
-	.kind = KVT_MAMBA_CONV, STATE, .state_content_size = 96, .ncontent = 2,
+	.kind = KVT_MAMBA_CONV, RECURRENT, .content_size = 96, .ncontent = 2,
 	.content = { 16, 3 }, .elem = 2, .nparts = 3,
 	.part = { { "x", 4, 2, true }, { "B", 2, 2, false }, { "C", 2, 2, false } },
 };
 static const struct kvt_spec conv1 = {
-	.kind = KVT_MAMBA_CONV, STATE, .state_content_size = 72, .ncontent = 2,
+	.kind = KVT_MAMBA_CONV, RECURRENT, .content_size = 72, .ncontent = 2,
 	.content = { 12, 3 }, .elem = 2, .nparts = 3,
 	.part = { { "x", 4, 2, true }, { "B", 1, 2, false }, { "C", 1, 2, false } },
 };
 static const struct kvt_spec gdn = {
-	.kind = KVT_MAMBA_CONV, STATE, .state_content_size = 96, .ncontent = 2,
+	.kind = KVT_MAMBA_CONV, RECURRENT, .content_size = 96, .ncontent = 2,
 	.content = { 16, 3 }, .elem = 2, .nparts = 3,
 	.part = { { "q", 2, 2, true }, { "k", 2, 2, true }, { "v", 4, 2, true } },
 };
 static const struct kvt_spec mamba1 = {
-	.kind = KVT_MAMBA_CONV, STATE, .state_content_size = 48, .ncontent = 2,
+	.kind = KVT_MAMBA_CONV, RECURRENT, .content_size = 48, .ncontent = 2,
 	.content = { 8, 3 }, .elem = 2, .nparts = 1, .part = { { "x", 8, 1, true } },
 };
 static const struct kvt_spec ssm = {
 	.kind = KVT_MAMBA_SSM, .block_size = 1, .num_heads = 4, .total_heads = 4,
-	.replication = 1, .no_replicas = true, .tokens_per_state = { -1, 1 },
-	.state_content_size = 16, .ncontent = 2, .content = { 2, 2 }, .elem = 4,
+	.replication = 1, .no_replicas = true, .tokens_per_slot = { -1, 1 },
+	.content_size = 16, .ncontent = 2, .content = { 2, 2 }, .elem = 4,
 };
 static const struct kvt_spec ssm1 = {	/* Mamba-1: a head is a channel */
 	.kind = KVT_MAMBA_SSM, .block_size = 1, .num_heads = 8, .total_heads = 8,
-	.replication = 1, .no_replicas = true, .tokens_per_state = { -1, 1 },
-	.state_content_size = 8, .ncontent = 1, .content = { 2 }, .elem = 4,
+	.replication = 1, .no_replicas = true, .tokens_per_slot = { -1, 1 },
+	.content_size = 8, .ncontent = 1, .content = { 2 }, .elem = 4,
 };
 
 /* ---- runs ---------------------------------------------------------------- */
@@ -67,7 +67,7 @@ struct runs_case {
 	const struct kvt_spec *spec;
 	const char *src_order, *dst_order;
 	int src_ranks, src_rank, dst_ranks, dst_rank;
-	int src_at, dst_at;		/* of the state in its page */
+	int src_at, dst_at;		/* of the slot in its page */
 	int nruns;
 	struct run run[9];		/* the first ones */
 };
@@ -88,9 +88,9 @@ static struct runs_case cases[] = {
 	  1, { { 16384, 0, 16384 } } },
 	{ "HND, 2 to 4, rank 0 to 2: nothing", &gqa, "BHSKD", "BHSKD", P(2, 0, 4, 2),
 	  0, { { 0, 0, 0 } } },
-	{ "NHD, 4 to 2: a run per state", &gqa, "BSHKD", "BSHKD", P(4, 1, 2, 0),
+	{ "NHD, 4 to 2: a run per slot", &gqa, "BSHKD", "BSHKD", P(4, 1, 2, 0),
 	  16, { { 0, 1024, 1024 }, { 1024, 3072, 1024 }, { 2048, 5120, 1024 } } },
-	{ "NHD, 2 to 4: a run per state", &gqa, "BSHKD", "BSHKD", P(2, 0, 4, 1),
+	{ "NHD, 2 to 4: a run per slot", &gqa, "BSHKD", "BSHKD", P(2, 0, 4, 1),
 	  16, { { 1024, 0, 1024 }, { 3072, 1024, 1024 }, { 5120, 2048, 1024 } } },
 	{ "HND to NHD", &gqa, "BHSKD", "BSHKD", P(4, 0, 4, 0),
 	  32, { { 0, 0, 512 }, { 8192, 512, 512 }, { 512, 1024, 512 } } },
@@ -233,26 +233,26 @@ static void test_refused(void **state)
 	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "head is 4 on the source and 8");
 	a = gqa;
 	a.content[1] = 64;
-	a.state_content_size = 256;
-	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "state_content_size is 256");
-	a.state_content_size = 300;
+	a.content_size = 256;
+	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "content_size is 256");
+	a.content_size = 300;
 	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "but the content has 256 bytes");
 	a = gqa;
 	a.head_start = 1;
 	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "head_start is 1, expected 0");
 	a = gqa;
-	a.tokens_per_state.num = 4;
-	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "tokens per state is 4");
+	a.tokens_per_slot.num = 4;
+	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "tokens per slot is 4");
 	a = conv1;
 	a.part[0].units = 3;
 	assert_int_equal(kvt_spec_share(&b, &a, two, NULL), KVT_BAD_INPUT);
 	a = conv1;
 	a.content[1] = 4;
-	a.state_content_size = 96;
+	a.content_size = 96;
 	refused(&a, one, &conv1, one, KVT_BAD_INPUT, "taps is 4 on the source and 3");
 	a = conv1;
 	a.elem = 4;
-	a.state_content_size = 144;
+	a.content_size = 144;
 	refused(&a, one, &conv1, one, KVT_BAD_INPUT, "element size is 4 on the source");
 	a = conv1;
 	a.nparts = 0;

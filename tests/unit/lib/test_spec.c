@@ -29,7 +29,7 @@
 struct page_case {
 	const char *what, *preset;
 	struct kvt_spec_args args;
-	int64_t states;
+	int64_t slots;
 	int64_t page[5];		/* on 1, 2, 4, 8, 16 ranks; 0: not given */
 	int64_t replication;		/* on 16 ranks */
 };
@@ -140,10 +140,10 @@ static void test_page(void **state)
 		    kvt_shape_nbytes(&nbytes, &shape, &err) ||
 		    kvt_spec_share(&again, &whole, rank, &err))
 			fail_msg("%d ranks: %s", 1 << i, err.text);
-		assert_int_equal(size.num_states, c->states);
+		assert_int_equal(size.num_slots, c->slots);
 		assert_int_equal(size.page, c->page[i]);
 		assert_int_equal(nbytes, 3 * 5 * size.unpadded);
-		assert_int_equal(again.state_content_size, spec.state_content_size);
+		assert_int_equal(again.content_size, spec.content_size);
 		assert_int_equal(again.num_heads, spec.num_heads);
 		assert_int_equal(again.head_start, spec.head_start);
 		if (rank.size == 16)
@@ -236,11 +236,11 @@ static void test_bytes_per_token(void **state)
 	}
 }
 
-static void test_states(void **state)
+static void test_slots(void **state)
 {
 	static const struct {
 		struct kvt_ratio ratio;
-		int64_t tokens, states;
+		int64_t tokens, slots;
 	} rows[] = {
 		{ { 1, 1 }, 0, 0 }, { { 1, 1 }, 421, 421 }, { { 4, 1 }, 8, 2 },
 		{ { 4, 1 }, 9, 3 }, { { 128, 1 }, 1, 1 }, { { 128, 1 }, 0, 0 },
@@ -250,9 +250,9 @@ static void test_states(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_spec spec = { .tokens_per_state = rows[i].ratio };
+		struct kvt_spec spec = { .tokens_per_slot = rows[i].ratio };
 
-		assert_int_equal(kvt_spec_states(&spec, rows[i].tokens), rows[i].states);
+		assert_int_equal(kvt_spec_slots(&spec, rows[i].tokens), rows[i].slots);
 	}
 }
 
@@ -316,7 +316,7 @@ static void test_shape_content(void **state)
 {
 	struct kvt_spec spec = {
 		.kind = KVT_FULL_ATTENTION, .block_size = 16, .num_heads = 1,
-		.tokens_per_state = { 1, 1 }, .state_content_size = 64, .ncontent = 2,
+		.tokens_per_slot = { 1, 1 }, .content_size = 64, .ncontent = 2,
 		.content = { 4, 8 }, .elem = 2,
 	};
 	struct kvt_shape shape;
@@ -339,7 +339,7 @@ int main(void)
 	static const struct CMUnitTest more[] = {
 		TEST(test_conv_rows, "channels of x, B and C"),
 		TEST(test_bytes_per_token, "bytes of a token in whole models"),
-		TEST(test_states, "states of some tokens"),
+		TEST(test_slots, "slots of some tokens"),
 		TEST(test_shapes, "extents of views"),
 		TEST(test_shape_content, "contents that are no keys and values"),
 		TEST(test_share, "a share leaves the padding behind"),

@@ -43,7 +43,7 @@ static const struct {
 			   .state_size = 2, .kernel = 4 }, 1, "4 heads of 2 are 8" },
 	{ "mamba1-conv", { .inter = 8, .kernel = 1 }, 1, "a kernel of 1 has no taps" },
 	{ "dsv4-c128a", { .block_size = 64 }, 1,
-	  "a block of 64 tokens does not hold whole states of 128" },
+	  "a block of 64 tokens does not hold whole slots of 128" },
 	{ "nvfp4", { .block_size = 16, .heads = 2, .head_dim = 72 }, 1,
 	  "head_dim is 72" },
 	{ "mamba2-conv", { .heads = 1 << 20, .head_dim = 1 << 20, .groups = 1,
@@ -111,7 +111,7 @@ static void test_claims(void **state)
 			.kind = rows[i].kind, .block_size = 16,
 			.num_heads = rows[i].heads, .total_heads = rows[i].total,
 			.head_start = rows[i].start, .replication = rows[i].replication,
-			.tokens_per_state = { 1, 1 }, .state_content_size = 512,
+			.tokens_per_slot = { 1, 1 }, .content_size = 512,
 		};
 		struct kvt_rank rank = { rows[i].ranks, rows[i].rank };
 		struct kvt_error err = { "" };
@@ -128,8 +128,8 @@ static void test_conv(void **state)
 {
 	struct kvt_spec spec = {
 		.kind = KVT_MAMBA_CONV, .num_heads = 1, .total_heads = 1,
-		.replication = 1, .tokens_per_state = { -1, 1 },
-		.state_content_size = 48, .ncontent = 2, .content = { 8, 3 }, .elem = 2,
+		.replication = 1, .tokens_per_slot = { -1, 1 },
+		.content_size = 48, .ncontent = 2, .content = { 8, 3 }, .elem = 2,
 		.nparts = 3,
 		.part = { { "x", 4, 2, true }, { "B", 1, 2, false },
 			  { "C", 1, 2, false } },
@@ -140,7 +140,7 @@ static void test_conv(void **state)
 	assert_false(kvt_spec_check(&spec, (struct kvt_rank){ 2, 1 }, NULL));
 	assert_int_equal(kvt_spec_check(&spec, (struct kvt_rank){ 1, 0 }, &err),
 			 KVT_BAD_INPUT);
-	assert_string_equal(err.text, "state_content_size is 48, expected 72 on rank 0 "
+	assert_string_equal(err.text, "content_size is 48, expected 72 on rank 0 "
 			    "of 1");
 	spec.ncontent = -1;
 	spec.kind = KVT_MLA;
@@ -160,24 +160,24 @@ static void test_bad_size(void **state)
 		struct kvt_spec spec;
 		const char *says;
 	} rows[] = {
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 128, 1 } }, "does not hold whole states" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 2, 3 } }, "tokens per state are 2/3" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 0, 1 } }, "tokens per state are 0/1" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { -2, 1 } }, "tokens per state are -2/1" },
-		{ { .block_size = 0, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 } }, "block size is 0 tokens" },
-		{ { .block_size = 64, .num_heads = 0, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 } }, "64 states of 0 heads" },
-		{ { .block_size = INT64_MAX, .num_heads = 2, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 } }, "a page of" },
-		{ { .block_size = INT64_MAX, .num_heads = 1, .state_content_size = 1,
-		    .tokens_per_state = { 1, 1 }, .alignment = 512 }, "a page of" },
-		{ { .block_size = 64, .num_heads = 1, .state_content_size = 8,
-		    .tokens_per_state = { 1, 1 }, .page_size_padded = 511 },
+		{ { .block_size = 64, .num_heads = 1, .content_size = 8,
+		    .tokens_per_slot = { 128, 1 } }, "does not hold whole slots" },
+		{ { .block_size = 64, .num_heads = 1, .content_size = 8,
+		    .tokens_per_slot = { 2, 3 } }, "tokens per slot are 2/3" },
+		{ { .block_size = 64, .num_heads = 1, .content_size = 8,
+		    .tokens_per_slot = { 0, 1 } }, "tokens per slot are 0/1" },
+		{ { .block_size = 64, .num_heads = 1, .content_size = 8,
+		    .tokens_per_slot = { -2, 1 } }, "tokens per slot are -2/1" },
+		{ { .block_size = 0, .num_heads = 1, .content_size = 8,
+		    .tokens_per_slot = { 1, 1 } }, "block size is 0 tokens" },
+		{ { .block_size = 64, .num_heads = 0, .content_size = 8,
+		    .tokens_per_slot = { 1, 1 } }, "64 slots of 0 heads" },
+		{ { .block_size = INT64_MAX, .num_heads = 2, .content_size = 8,
+		    .tokens_per_slot = { 1, 1 } }, "a page of" },
+		{ { .block_size = INT64_MAX, .num_heads = 1, .content_size = 1,
+		    .tokens_per_slot = { 1, 1 }, .alignment = 512 }, "a page of" },
+		{ { .block_size = 64, .num_heads = 1, .content_size = 8,
+		    .tokens_per_slot = { 1, 1 }, .page_size_padded = 511 },
 		  "the padded page has 511 bytes, its content 512" },
 	};
 

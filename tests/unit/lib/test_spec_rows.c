@@ -30,10 +30,10 @@ struct row {
 	struct kvt_spec_args args;
 	enum kvt_kind kind;
 	int64_t heads;			/* of the model; 1 if headless */
-	struct kvt_ratio tokens;	/* per state */
-	int64_t states;
+	struct kvt_ratio tokens;	/* per slot */
+	int64_t slots;
 	int64_t content[2];		/* 0: one extent only */
-	int64_t content_size;		/* bytes of a state and head */
+	int64_t content_size;		/* bytes of a slot and head */
 	int64_t page[2];		/* bytes, on 1 rank and on each of 4 */
 	enum rule rule;
 	int64_t unit[3];		/* of the parts */
@@ -157,15 +157,15 @@ static void check_numbers(const struct row *row)
 	assert_int_equal(spec.kind, row->kind);
 	assert_int_equal(spec.num_heads, row->heads);
 	assert_int_equal(spec.total_heads, row->heads);
-	assert_int_equal(spec.tokens_per_state.num, row->tokens.num);
-	assert_int_equal(spec.tokens_per_state.den, row->tokens.den);
+	assert_int_equal(spec.tokens_per_slot.num, row->tokens.num);
+	assert_int_equal(spec.tokens_per_slot.den, row->tokens.den);
 	assert_int_equal(spec.ncontent, row->content[1] ? 2 : 1);
 	assert_int_equal(spec.content[0], row->content[0]);
 	if (row->content[1])
 		assert_int_equal(spec.content[1], row->content[1]);
-	assert_int_equal(spec.state_content_size, row->content_size);
+	assert_int_equal(spec.content_size, row->content_size);
 	assert_false(kvt_spec_size(&size, &spec, NULL));
-	assert_int_equal(size.num_states, row->states);
+	assert_int_equal(size.num_slots, row->slots);
 	assert_int_equal(size.page, row->page[0]);
 	for (int r = 0; r < 4; r++) {
 		spec = make(row, (struct kvt_rank){ 4, r });

@@ -205,14 +205,14 @@ static struct kvt_spec spec_of(const struct brute_case *c, const struct brute_si
 	static const char *const names[] = { "x", "B", "C" };
 	struct kvt_spec spec = { .kind = KVT_FULL_ATTENTION, .block_size = s->n[BS],
 				 .total_heads = c->part[0].units, .elem = 1,
-				 .tokens_per_state = { c->state ? -1 : 1, 1 },
+				 .tokens_per_slot = { c->state ? -1 : 1, 1 },
 				 .ncontent = 2, .content = { 2, s->n[BD] },
-				 .state_content_size = 2 * s->n[BD] };
+				 .content_size = 2 * s->n[BD] };
 
 	if (c->state) {
 		spec.kind = KVT_MAMBA_SSM;
 		spec.ncontent = 1;
-		spec.content[0] = spec.state_content_size = s->n[BD];
+		spec.content[0] = spec.content_size = s->n[BD];
 	}
 	if (c->conv) {
 		spec.kind = KVT_MAMBA_CONV;
@@ -273,7 +273,7 @@ static const char *describe(const struct brute_case *c)
 	static char text[256];
 
 	snprintf(text, sizeof(text),
-		 "'%s' (S %d, tp %d) to '%s' (S %d, tp %d), %d states",
+		 "'%s' (S %d, tp %d) to '%s' (S %d, tp %d), %d slots",
 		 c->src.layout, (int)c->src.n[BS], c->src.ranks, c->dst.layout,
 		 (int)c->dst.n[BS], c->dst.ranks, c->tokens[0]);
 	return text;

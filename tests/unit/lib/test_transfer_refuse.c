@@ -12,24 +12,24 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { POOL = 8, STATES = 4 };
+enum { POOL = 8, SLOTS = 4 };
 
 /* 4 heads of 2 x 8 bytes, 4 tokens a block. */
 static struct kvt_spec attention(int64_t heads)
 {
-	return (struct kvt_spec){ .kind = KVT_FULL_ATTENTION, .block_size = STATES,
+	return (struct kvt_spec){ .kind = KVT_FULL_ATTENTION, .block_size = SLOTS,
 				  .total_heads = heads, .elem = 1,
-				  .tokens_per_state = { 1, 1 }, .ncontent = 2,
-				  .content = { 2, 8 }, .state_content_size = 16 };
+				  .tokens_per_slot = { 1, 1 }, .ncontent = 2,
+				  .content = { 2, 8 }, .content_size = 16 };
 }
 
 /* Channels of x and of B and C, and their taps. */
 static struct kvt_spec conv(int64_t heads, int64_t groups, int64_t taps)
 {
-	return (struct kvt_spec){ .kind = KVT_MAMBA_CONV, .block_size = STATES,
+	return (struct kvt_spec){ .kind = KVT_MAMBA_CONV, .block_size = SLOTS,
 				  .total_heads = heads, .elem = 1,
-				  .tokens_per_state = { -1, 1 }, .ncontent = 2,
-				  .content = { 2, taps }, .state_content_size = 2 * taps,
+				  .tokens_per_slot = { -1, 1 }, .ncontent = 2,
+				  .content = { 2, taps }, .content_size = 2 * taps,
 				  .nparts = 3,
 				  .part = { { "x", heads, 2, false },
 					    { "B", groups, 1, false },
@@ -79,7 +79,7 @@ static void test_side(void **state)
 		{ 1 << 20, 2, 8, 0, 0, "L B S H C", "ranks, expected 1 to" },
 		{ 1, 2, 0, 0, 0, "L B S H C", "there are 0 blocks in the pool" },
 		{ 1, 2, INT64_C(1) << 32, 0, 0, "L B S H C", "expected 1 to 2^32 - 1" },
-		{ 1, 2, 8, 0, 64, "L B S/2 H S%2 C", "the state axis is split" },
+		{ 1, 2, 8, 0, 64, "L B S/2 H S%2 C", "the slot axis is split" },
 		{ 1, 2, 8, INT64_MAX, 0, "L B S H C", "reaches outside 0 to 2^63" },
 		{ 3, 2, 8, 0, 0, "L B S H C", "3" },
 	};
@@ -106,7 +106,7 @@ static void test_side(void **state)
 static void refused(const struct kvt_xfer_side *src, const struct kvt_xfer_side *dst,
 		    enum kvt_status status, const char *says)
 {
-	struct kvt_block_span entry[] = { { .count = STATES } };
+	struct kvt_block_span entry[] = { { .count = SLOTS } };
 	struct kvt_error err = { "" };
 	struct kvt_xfer x;
 
@@ -134,7 +134,7 @@ static void test_sides(void **state)
 	refused(&a, &b, KVT_BAD_INPUT, "the element size is 1 on the source and 2");
 	b = side(&spec, 2, "L B S H K D");
 	b.views.view[0].shape.n[KVT_AXIS_K] = 1;
-	refused(&a, &b, KVT_BAD_INPUT, "the number of keys and values a state is 2 ");
+	refused(&a, &b, KVT_BAD_INPUT, "the number of keys and values a slot is 2 ");
 	b = side(&half, 2, "L B S H C");
 	b.views.view[0].shape.n[KVT_AXIS_D] = 4;
 	refused(&a, &b, KVT_BAD_INPUT, "the number of elements of a head is 8 ");
@@ -146,7 +146,7 @@ static void test_sides(void **state)
 	refused(&b, &a, KVT_BAD_INPUT, "");
 }
 
-static void test_states(void **state)
+static void test_slots(void **state)
 {
 	struct kvt_spec four = conv(8, 4, 4), three = conv(8, 4, 3);
 	struct kvt_xfer_side a = side(&four, 1, "L B D S");
@@ -180,21 +180,21 @@ static void test_planar(void **state)
 	spec.planar = true;
 	a = b = side(&spec, 1, "L B S H C");
 	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &err), KVT_UNSUPPORTED, &err,
-	       "3 of 4 states of block 5 cannot be moved");
+	       "3 of 4 slots of block 5 cannot be moved");
 	spec.block_size = 2;
 	b = side(&spec, 1, "L B S H C");
 	entry[0].count = 2;
 	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &err), KVT_UNSUPPORTED, &err,
-	       "blocks of 4 states cannot be cut to blocks of 2");
+	       "blocks of 4 slots cannot be cut to blocks of 2");
 }
 
 /* ---- entries ------------------------------------------------------------ */
 
-static struct kvt_block_span span(int64_t from, int64_t src_state, int64_t to,
-				  int64_t dst_state, int64_t count)
+static struct kvt_block_span span(int64_t from, int64_t src_slot, int64_t to,
+				  int64_t dst_slot, int64_t count)
 {
-	return (struct kvt_block_span){ .src_block = from, .src_state = src_state,
-					.dst_block = to, .dst_state = dst_state,
+	return (struct kvt_block_span){ .src_block = from, .src_slot = src_slot,
+					.dst_block = to, .dst_slot = dst_slot,
 					.count = count };
 }
 
@@ -209,13 +209,13 @@ static void test_entries(void **state)
 		{ { span(-1, 0, 0, 0, 4) }, "block id -1 of the source" },
 		{ { span(0, 0, 9, 0, 4) }, "block id 9 of the destination" },
 		{ { span(0, 1, 0, 0, 4) },
-		  "states 1:5 of block 0 of the source are outside 0:4" },
-		{ { span(0, 0, 3, 2, 3) }, "states 2:5 of block 3 of the destination" },
-		{ { span(0, 0, 0, 0, 0) }, "states 0:0 of block 0" },
+		  "slots 1:5 of block 0 of the source are outside 0:4" },
+		{ { span(0, 0, 3, 2, 3) }, "slots 2:5 of block 3 of the destination" },
+		{ { span(0, 0, 0, 0, 0) }, "slots 0:0 of block 0" },
 		{ { span(0, 0, 1, 0, 4), span(0, 2, 2, 2, 2) },
-		  "state 2 of block 0 of the source goes to blocks 1 and 2" },
+		  "slot 2 of block 0 of the source goes to blocks 1 and 2" },
 		{ { span(1, 0, 3, 0, 4), span(2, 3, 3, 3, 1) },
-		  "state 3 of block 3 of the destination is written from blocks 1 and 2" },
+		  "slot 3 of block 3 of the destination is written from blocks 1 and 2" },
 	};
 	struct kvt_spec spec = attention(4);
 	struct kvt_xfer_side a = side(&spec, 1, "L B S H C");
@@ -234,7 +234,7 @@ static void test_entries(void **state)
 static void test_no_room(void **state)
 {
 	static const uint32_t ids[] = { 1, 2 };
-	struct kvt_block_table t = { ids, 2, STATES, POOL, 0 };
+	struct kvt_block_table t = { ids, 2, SLOTS, POOL, 0 };
 	struct kvt_block_span e[2];
 	struct kvt_error err = { "" };
 	int64_t n = 0;
@@ -259,7 +259,7 @@ static void test_amount(void **state)
 
 	(void)state;
 	assert_int_equal(kvt_xfer_init(&x, &a, &a, e, 1, &err), KVT_OK);
-	x.states = INT64_MAX / 8;
+	x.slots = INT64_MAX / 8;
 	expect(kvt_xfer_nbytes(&bytes, &unique, &x, &err), KVT_BAD_INPUT, &err,
 	       "are more than 2^63 bytes");
 }
@@ -300,7 +300,7 @@ static void test_nests(void **state)
 
 	(void)state;
 	x = planned(&e, &spec, "L B S%2 H S/2 C", "L B S H C");
-	no_walk(&x, "inner part of the state axis outside of the outer one");
+	no_walk(&x, "inner part of the slot axis outside of the outer one");
 	x = planned(&e, &spec, "L B S H C", "L B S H C");
 	for (int i = 0; i < x.src.views.view[0].nfactors; i++)
 		if (x.src.views.view[0].factor[i].axis == KVT_AXIS_H)
@@ -334,12 +334,12 @@ static void test_proof(void **state)
 	(void)state;
 	assert_int_equal(kvt_xfer_init(&x, &a, &b, e, 2, &err), KVT_OK);
 	assert_int_equal(kvt_xfer_prove(&proof, &x, moves, &err), KVT_OK);
-	/* an entry is lost: 4 ranks of 1 head, 2 layers, 16 bytes a state */
+	/* an entry is lost: 4 ranks of 1 head, 2 layers, 16 bytes a slot */
 	wrong = x;
 	wrong.nentries = 1;
 	expect(kvt_xfer_prove(&proof, &wrong, moves, &err), KVT_MISMATCH, &err,
-	       "rank 0 is written 128 bytes, but holds 192 of the 6 states that move");
-	/* a state of one of them */
+	       "rank 0 is written 128 bytes, but holds 192 of the 6 slots that move");
+	/* a slot of one of them */
 	e[1].count = 1;
 	expect(kvt_xfer_prove(&proof, &x, moves, &err), KVT_MISMATCH, &err,
 	       "rank 0 is written 160 bytes, but holds 192");
@@ -363,7 +363,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_side), cmocka_unit_test(test_sides),
-		cmocka_unit_test(test_states), cmocka_unit_test(test_planar),
+		cmocka_unit_test(test_slots), cmocka_unit_test(test_planar),
 		cmocka_unit_test(test_entries), cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_amount), cmocka_unit_test(test_nests),
 		cmocka_unit_test(test_proof),

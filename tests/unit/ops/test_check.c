@@ -113,9 +113,9 @@ static struct fault {
 	{ "ids of blocks", sound_ids, NULL, NULL },
 	{ "the same tokens", same_tokens, NULL, NULL },
 	{ "too few valid", short_valid, "valid.short",
-	  "8 valid states, but requests hold 9" },
-	{ "too many valid", long_valid, "valid.excess", "10 valid states, but" },
-	{ "a null block of something", null_valid, "null.valid", "3 valid states" },
+	  "8 valid slots, but requests hold 9" },
+	{ "too many valid", long_valid, "valid.excess", "10 valid slots, but" },
+	{ "a null block of something", null_valid, "null.valid", "3 valid slots" },
 	{ "an id twice", same_ids, "blocks.duplicate-id", "id 12 is there twice" },
 	{ "a token in the null block", null_entry, "table.null-block", "entry 1 of" },
 	{ "a block twice in a table", repeated, "table.repeated", "entries 1 and 2" },
@@ -197,7 +197,7 @@ static void test_many(void **state)
 
 	(void)state;
 	for (int i = 0; i < 50; i++)
-		kvt_find(&r, "live.zero", kvt_find_at("state=%d\x1b", i),
+		kvt_find(&r, "live.zero", kvt_find_at("slot=%d\x1b", i),
 			 "\x1b[31m\n%d", i);
 	kvt_find_more(&r, "live.zero", 1000);
 	kvt_find(&r, "tile.damaged", kvt_find_at("%s", ""), "x");
@@ -205,7 +205,7 @@ static void test_many(void **state)
 	assert_int_equal(r.total[KVT_WARNING], 1050);
 	assert_int_equal(r.total[KVT_ERROR], 1);
 	assert_int_equal(r.count[r.finding[0].rule], 1050);
-	assert_string_equal(r.finding[15].at, "state=15?");
+	assert_string_equal(r.finding[15].at, "slot=15?");
 	assert_string_equal(r.finding[15].text, "?[31m?15");
 	assert_false(r.out_of_memory);
 	kvt_findings_free(&r);
@@ -225,7 +225,7 @@ static void zero(const char *path, int64_t at, int64_t nbytes)
 	free(bytes);
 }
 
-/* NHD: all heads of a state, keys and values, are one run. */
+/* NHD: all heads of a slot, keys and values, are one run. */
 static void test_data(void **state)
 {
 	const struct kvt_run run = { .threads = 2 };
@@ -251,7 +251,7 @@ static void test_data(void **state)
 	       &err, NULL);
 	kvt_dump_close(dump);
 	zero(path.s, at, 2 * 2 * 8 * 2);
-	/* the state before it keeps its first element, and is not all zeros */
+	/* the slot before it keeps its first element, and is not all zeros */
 	zero(path.s, at - 2 * 2 * 8 * 2 + 2, 2 * 2 * 8 * 2 - 2);
 	expect(kvt_open(&dump, path.s, &hints, &err), KVT_OK, &err, NULL);
 	expect(kvt_check_dump(&r, dump, path.s, true, &run, &err), KVT_OK, &err, NULL);
@@ -260,10 +260,10 @@ static void test_data(void **state)
 	assert_true(r.looked.data);
 	assert_int_equal(r.nfindings, 2);
 	assert_string_equal(kvt_rule_at(r.finding[0].rule)->name, "live.zero");
-	assert_string_equal(r.finding[0].at, "group=g0,layer=1,block=2,state=8");
-	/* of 3 layers: 16 states of block 0, 7 of A's last block, 15 of B's */
-	assert_string_equal(kvt_rule_at(r.finding[1].rule)->name, "stale.states");
-	assert_memory_equal(r.finding[1].text, "114 states,", 11);
+	assert_string_equal(r.finding[0].at, "group=g0,layer=1,block=2,slot=8");
+	/* of 3 layers: 16 slots of block 0, 7 of A's last block, 15 of B's */
+	assert_string_equal(kvt_rule_at(r.finding[1].rule)->name, "stale.slots");
+	assert_memory_equal(r.finding[1].text, "114 slots,", 10);
 	kvt_findings_free(&r);
 	kvt_dump_close(dump);
 	kvt_snapshot_free(&s);

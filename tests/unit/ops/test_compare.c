@@ -34,10 +34,10 @@ static void draw_ids(uint64_t *out, int64_t n, int64_t most)
 }
 
 /* Of a model of 5 layers and 8 heads, and a pool of 10 blocks. */
-static struct placed_dump draw_dump(int64_t states, int64_t channels)
+static struct placed_dump draw_dump(int64_t slots, int64_t channels)
 {
 	const int64_t nlayers = 1 + below(4), blocks = 1 + below(9);
-	const int64_t n[] = { nlayers, blocks, states, 1 + below(4), 2, channels };
+	const int64_t n[] = { nlayers, blocks, slots, 1 + below(4), 2, channels };
 	struct kvt_snapshot s;
 	struct kvt_group *g;
 	uint32_t layers[4];
@@ -101,19 +101,19 @@ static enum kvt_status compare(struct told *told, int64_t *nbytes,
 	const struct pairs_side from = { kvt_dump_snapshot(a), 0 };
 	const struct pairs_side to = { kvt_dump_snapshot(b), 0 };
 	const struct kvt_run run = { .threads = threads, .memory = memory };
-	struct state_pairs states;
+	struct slot_pairs slots;
 	struct head_pairs heads;
-	struct comparison c = { .a = a, .b = b, .states = &states, .heads = &heads };
+	struct comparison c = { .a = a, .b = b, .slots = &slots, .heads = &heads };
 	enum kvt_status status;
 
-	expect(state_pairs_by_ids(&states, from, to, err), KVT_OK, err, NULL);
+	expect(slot_pairs_by_ids(&slots, from, to, err), KVT_OK, err, NULL);
 	expect(head_pairs_init(&heads, pairs_group(from), pairs_group(to), err), KVT_OK,
 	       err, NULL);
 	if (told)
 		told->n = 0;
 	status = compare_elements(&c, 1, NULL, &run, told ? tell : NULL, told, err);
 	*nbytes = c.nbytes;
-	state_pairs_free(&states);
+	slot_pairs_free(&slots);
 	head_pairs_free(&heads);
 	return status;
 }
@@ -189,17 +189,17 @@ static void test_random(void **state)
 	(void)state;
 	for (int round = 0; round < 400; round++) {
 		bool large = round % 25 == 0;
-		int64_t states = large ? 16 : 1 << below(3), nbytes[3];
+		int64_t slots = large ? 16 : 1 << below(3), nbytes[3];
 		int64_t channels = large ? 128 : 2 << below(3);
-		struct placed_dump a = draw_dump(states, channels);
-		struct placed_dump b = draw_dump(states, channels);
+		struct placed_dump a = draw_dump(slots, channels);
+		struct placed_dump b = draw_dump(slots, channels);
 		const struct kvt_group *ga = kvt_dump_group(a.dump, 0);
 		const struct kvt_group *gb = kvt_dump_group(b.dump, 0);
 		int64_t memory = large ? LITTLE : 0;
 		static struct told one, four;
 		struct wrong wrong[12];
 		struct kvt_error err = { "" };
-		int n = (int)below(gb->shape.n[NB] * states * channels < 12 ? 4 : 13);
+		int n = (int)below(gb->shape.n[NB] * slots * channels < 12 ? 4 : 13);
 		int paired = make_wrong(wrong, n, &b, ga, gb);
 
 		expect(compare(&one, &nbytes[0], a.dump, b.dump, 1, memory, &err),
@@ -265,10 +265,10 @@ static void test_first(void **state)
 	for (int threads = 1; threads < 5; threads++)
 		expect(compare(NULL, &nbytes, a.dump, b.dump, threads, LITTLE, &err),
 		       KVT_MISMATCH, &err,
-		       "g0: request a token 42, block 11 state 10 layer 1 head 3 kv 1 dim 59 is 0x");
+		       "g0: request a token 42, block 11 slot 10 layer 1 head 3 kv 1 dim 59 is 0x");
 	flip(&b, early);
 	expect(compare(NULL, &nbytes, a.dump, b.dump, 4, 0, &err), KVT_MISMATCH, &err,
-	       "g0: block 90 state 0 layer 3 head 0 kv 0 dim 0 is 0x");
+	       "g0: block 90 slot 0 layer 3 head 0 kv 0 dim 0 is 0x");
 	drop_dump(&a);
 	drop_dump(&b);
 }
@@ -310,10 +310,10 @@ static void test_many(void **state)
 
 /* ---- tokens ------------------------------------------------------------- */
 
-static struct placed_dump make_pool(int64_t blocks, int64_t states, int64_t tokens, int n,
+static struct placed_dump make_pool(int64_t blocks, int64_t slots, int64_t tokens, int n,
 				    const uint32_t *table)
 {
-	const int64_t size[] = { 1, blocks, states, 1, 2, 2 };
+	const int64_t size[] = { 1, blocks, slots, 1, 2, 2 };
 	struct kvt_snapshot s;
 
 	kvt_snapshot_init(&s);
@@ -322,15 +322,15 @@ static struct placed_dump make_pool(int64_t blocks, int64_t states, int64_t toke
 	return number_dump(&s, 0);
 }
 
-/* Where each state of b is in a: block * states + state; -1: it is not compared. */
-static void expect_states(const struct state_pairs *pairs, const struct placed_dump *a,
-			  const struct placed_dump *b, const int *where)
+/* Where each slot of b is in a: block * slots + slot; -1: it is not compared. */
+static void expect_slots(const struct slot_pairs *pairs, const struct placed_dump *a,
+			 const struct placed_dump *b, const int *where)
 {
 	const int64_t *na = kvt_dump_group(a->dump, 0)->shape.n;
 	const int64_t *nb = kvt_dump_group(b->dump, 0)->shape.n;
 	const struct kvt_box all = kvt_box_whole(&kvt_dump_group(b->dump, 0)->shape);
 	int64_t n;
-	struct target_span *w = state_pairs_in(&n, pairs, &all);
+	struct target_span *w = slot_pairs_in(&n, pairs, &all);
 
 	for (int64_t i = 0; i < nb[NB] * nb[NS]; i++) {
 		int64_t found = -1;
@@ -339,7 +339,7 @@ static void expect_states(const struct state_pairs *pairs, const struct placed_d
 			if (w[j].to == i / nb[NS] && i % nb[NS] >= w[j].span.at &&
 			    i % nb[NS] < w[j].span.at + w[j].span.count) {
 				assert_int_equal(found, -1);
-				found = w[j].span.block * na[NS] + w[j].span.state +
+				found = w[j].span.block * na[NS] + w[j].span.slot +
 					i % nb[NS] - w[j].span.at;
 			}
 		assert_int_equal(found, where[i]);
@@ -354,34 +354,34 @@ static void test_tokens(void **state)
 	const struct pairs_side from = { kvt_dump_snapshot(a.dump), 0 };
 	const struct pairs_side to = { kvt_dump_snapshot(b.dump), 0 };
 	struct token_choice choice = { .request = NULL };
-	struct state_pairs pairs, rest;
+	struct slot_pairs pairs, rest;
 	struct kvt_error err = { "" };
 
 	(void)state;
-	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	expect(slot_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
 	       NULL);
-	expect_states(&pairs, &a, &b,
-		      (int[]){ 0, 1, 6, -1, -1, -1, -1, -1, 8, 9, 2, 3 });
-	expect(state_pairs_rest(&rest, to, &pairs, &err), KVT_OK, &err, NULL);
-	expect_states(&rest, &b, &b,
-		      (int[]){ -1, -1, -1, 3, 4, 5, 6, 7, -1, -1, -1, -1 });
-	state_pairs_free(&rest);
-	state_pairs_free(&pairs);
+	expect_slots(&pairs, &a, &b,
+		     (int[]){ 0, 1, 6, -1, -1, -1, -1, -1, 8, 9, 2, 3 });
+	expect(slot_pairs_rest(&rest, to, &pairs, &err), KVT_OK, &err, NULL);
+	expect_slots(&rest, &b, &b,
+		     (int[]){ -1, -1, -1, 3, 4, 5, 6, 7, -1, -1, -1, -1 });
+	slot_pairs_free(&rest);
+	slot_pairs_free(&pairs);
 	choice = (struct token_choice){ .cached = 3, .whole = true };
-	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	expect(slot_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
 	       NULL);
-	expect_states(&pairs, &a, &b,
-		      (int[]){ 0, 1, 6, 7, -1, -1, -1, -1, -1, -1, -1, 3 });
-	state_pairs_free(&pairs);
+	expect_slots(&pairs, &a, &b,
+		     (int[]){ 0, 1, 6, 7, -1, -1, -1, -1, -1, -1, -1, 3 });
+	slot_pairs_free(&pairs);
 	choice = (struct token_choice){ .request = "b" };
-	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	expect(slot_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
 	       NULL);
-	assert_false(state_pairs_any(&pairs, to));
-	state_pairs_free(&pairs);
-	expect(state_pairs_of_pools(&pairs, from, to, &err), KVT_OK, &err, NULL);
-	expect_states(&pairs, &a, &b,
-		      (int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -1 });
-	state_pairs_free(&pairs);
+	assert_false(slot_pairs_any(&pairs, to));
+	slot_pairs_free(&pairs);
+	expect(slot_pairs_of_pools(&pairs, from, to, &err), KVT_OK, &err, NULL);
+	expect_slots(&pairs, &a, &b,
+		     (int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -1 });
+	slot_pairs_free(&pairs);
 	drop_dump(&a);
 	drop_dump(&b);
 }
@@ -394,22 +394,22 @@ static void test_all_paired(void **state)
 	const struct pairs_side from = { kvt_dump_snapshot(a.dump), 0 };
 	const struct pairs_side to = { kvt_dump_snapshot(b.dump), 0 };
 	const struct token_choice choice = { .request = NULL };
-	struct state_pairs pairs;
+	struct slot_pairs pairs;
 	struct kvt_error err = { "" };
 
 	(void)state;
-	expect(state_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
+	expect(slot_pairs_by_tokens(&pairs, from, to, &choice, &err), KVT_OK, &err,
 	       NULL);
 	expect(check_all_paired(&pairs, from, to, &err), KVT_OK, &err, NULL);
 	pairs.span.at[1].span.block ^= 1;
 	expect(check_all_paired(&pairs, from, to, &err), KVT_MISMATCH, &err,
-	       "g0: request a: state ");
+	       "g0: request a: slot ");
 	pairs.span.at[1].span.block ^= 1;
 	pairs.span.n--;
 	expect(check_all_paired(&pairs, from, to, &err), KVT_MISMATCH, &err,
 	       " was not held against that of the source");
 	pairs.span.n++;
-	state_pairs_free(&pairs);
+	slot_pairs_free(&pairs);
 	drop_dump(&a);
 	drop_dump(&b);
 }
@@ -496,22 +496,22 @@ static void test_ranks(void **state)
 	const struct kvt_run run = { .threads = 2 };
 	struct comparison list[4];
 	struct head_pairs heads[4];
-	struct state_pairs states;
+	struct slot_pairs slots;
 	struct kvt_error err = { "" };
 	int n = 0;
 
 	(void)state;
-	expect(state_pairs_by_ids(&states,
-				  (struct pairs_side){ kvt_dump_snapshot(a[0].dump), 0 },
-				  (struct pairs_side){ kvt_dump_snapshot(b[0].dump), 0 },
-				  &err), KVT_OK, &err, NULL);
+	expect(slot_pairs_by_ids(&slots,
+				 (struct pairs_side){ kvt_dump_snapshot(a[0].dump), 0 },
+				 (struct pairs_side){ kvt_dump_snapshot(b[0].dump), 0 },
+				 &err), KVT_OK, &err, NULL);
 	for (int i = 0; i < 2; i++)
 		for (int j = 0; j < 2; j++) {
 			expect(head_pairs_init(&heads[n], kvt_dump_group(a[i].dump, 0),
 					       kvt_dump_group(b[j].dump, 0), &err),
 			       KVT_OK, &err, NULL);
 			list[n] = (struct comparison){
-				.a = a[i].dump, .b = b[j].dump, .states = &states,
+				.a = a[i].dump, .b = b[j].dump, .slots = &slots,
 				.heads = &heads[n], .name = j ? "rank 1" : "rank 0",
 				.was = " in it",
 			};
@@ -519,18 +519,18 @@ static void test_ranks(void **state)
 		}
 	expect(compare_elements(list, n, NULL, &run, NULL, NULL, &err), KVT_OK, &err,
 	       NULL);
-	/* a head of 2 layers, 3 blocks, 2 states, kv, 4 channels of 4 bytes */
+	/* a head of 2 layers, 3 blocks, 2 slots, kv, 4 channels of 4 bytes */
 	assert_int_equal(list[0].nbytes, 384);
 	assert_int_equal(list[1].nbytes, 384);
 	assert_int_equal(list[2].nbytes, 0);
 	assert_int_equal(list[3].nbytes, 2 * 384);
 	flip(&b[1], at);
 	expect(compare_elements(list, n, NULL, &run, NULL, NULL, &err), KVT_MISMATCH,
-	       &err, "g0: rank 1: block 2 state 0 layer 1 head 3 kv 1 dim 3 is 0x");
+	       &err, "g0: rank 1: block 2 slot 0 layer 1 head 3 kv 1 dim 3 is 0x");
 	assert_non_null(strstr(err.text, " in it"));
 	for (int i = 0; i < n; i++)
 		head_pairs_free(&heads[i]);
-	state_pairs_free(&states);
+	slot_pairs_free(&slots);
 	for (int i = 0; i < 2; i++) {
 		drop_dump(&a[i]);
 		drop_dump(&b[i]);
@@ -576,7 +576,7 @@ int main(void)
 		{ "random dumps with wrong elements", test_random, NULL, NULL, NULL },
 		{ "the first difference", test_first, NULL, NULL, NULL },
 		{ "many differences", test_many, NULL, NULL, NULL },
-		{ "states by tokens", test_tokens, NULL, NULL, NULL },
+		{ "slots by tokens", test_tokens, NULL, NULL, NULL },
 		{ "all live tokens are paired", test_all_paired, NULL, NULL, NULL },
 		{ "heads", test_heads, NULL, NULL, NULL },
 		{ "channels of parts", test_channels, NULL, NULL, NULL },

@@ -361,7 +361,7 @@ static void test_alignment(void **state)
 	assert_true(p->layer[SIDE_A][1] == 2 && p->layer[SIDE_B][1] == 1);
 	assert_int_equal(p->nheads, 2);
 	assert_true(p->head[SIDE_A] == 0 && p->head[SIDE_B] == 2);
-	assert_int_equal(p->nstates, 20);
+	assert_int_equal(p->nslots, 20);
 	for (int64_t i = 0; i < p->nsegments; i++) {
 		const struct diff_segment *s = &p->segment[i];
 
@@ -372,9 +372,9 @@ static void test_alignment(void **state)
 			assert_true(token >= 0 && token < 20);
 			seen[token]++;
 			assert_int_equal(s->block[SIDE_A], in_a[token / 16]);
-			assert_int_equal(s->state[SIDE_A] + k, token % 16);
+			assert_int_equal(s->slot[SIDE_A] + k, token % 16);
 			assert_int_equal(s->block[SIDE_B], in_b[token / 8]);
-			assert_int_equal(s->state[SIDE_B] + k, token % 8);
+			assert_int_equal(s->slot[SIDE_B] + k, token % 8);
 		}
 	}
 	for (int i = 0; i < 20; i++)
@@ -408,7 +408,7 @@ static void test_matches(void **state)
 	(void)state;
 	two_open(&t, NONE);
 	refuses(&t, &(struct diff_alignment){ .by = BY_BLOCKS }, KVT_BAD_INPUT,
-		"blocks of 16 states in A and of 8 in B");
+		"blocks of 16 slots in A and of 8 in B");
 	refuses(&t, &(struct diff_alignment){ .nmatches = 2, .match = twice }, KVT_USAGE,
 		"a request can be one other only");
 	refuses(&t, &(struct diff_alignment){ .nmatches = 1, .match = unknown },
@@ -416,7 +416,7 @@ static void test_matches(void **state)
 	expect(kvt_diff_align(&t.pairs, t.side, &(struct diff_alignment){
 			.nmatches = 1, .match = x_is_z }, &err), KVT_OK, &err, NULL);
 	/* 8 of the 40 tokens of x, and the 20 of y */
-	assert_int_equal(t.pairs.pair[0].nstates, 28);
+	assert_int_equal(t.pairs.pair[0].nslots, 28);
 	expect_unmatched(&t.pairs.unmatched, SIDE_A, "tokens 8 to 39 of request x");
 	two_close(&t);
 }
@@ -454,7 +454,7 @@ static void check_place(const struct diff_pair *p, const struct deviation *d)
 	assert_int_equal(c.dim, BAD_DIM);
 	assert_true(c.block[SIDE_A] == 3 && c.position[SIDE_A] == 1);
 	assert_true(c.block[SIDE_B] == 7 && c.position[SIDE_B] == 7);
-	assert_true(c.state[SIDE_A] == 9 && c.state[SIDE_B] == 1);
+	assert_true(c.slot[SIDE_A] == 9 && c.slot[SIDE_B] == 1);
 	assert_string_equal(c.place[SIDE_B].file, "b");
 }
 

@@ -29,9 +29,9 @@ static struct sum hash(const void *bytes, size_t n)
 }
 
 static struct sum cell_at(struct sum content, uint64_t layer, uint64_t position,
-			  uint64_t state, uint64_t head, uint64_t component)
+			  uint64_t slot, uint64_t head, uint64_t component)
 {
-	uint64_t word[7] = { content.lo, content.hi, layer, position, state, head,
+	uint64_t word[7] = { content.lo, content.hi, layer, position, slot, head,
 			     component };
 	uint8_t message[56];
 

@@ -64,7 +64,7 @@ static void test_null_block(void **state)
 	kvt_snapshot_free(&s);
 }
 
-/* Without requests nothing says that a state is not live, and no block has neighbours. */
+/* Without requests nothing says that a slot is not live, and no block has neighbours. */
 static void test_no_requests(void **state)
 {
 	struct kvt_snapshot s;
@@ -122,7 +122,7 @@ static void test_neighbours(void **state)
 
 /* ---- data --------------------------------------------------------------- */
 
-/* Element i of a window of 3 layers, 5 blocks, 16 states, 2 heads, 2 and 8. */
+/* Element i of a window of 3 layers, 5 blocks, 16 slots, 2 heads, 2 and 8. */
 static const uint8_t *element_of(const uint8_t *data, const int64_t i[KVT_NAXES])
 {
 	return data + 2 * (((((i[NL] * 5 + i[NB]) * 16 + i[NS]) * 2 + i[NH]) * 2 +

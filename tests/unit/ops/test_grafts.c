@@ -5,7 +5,7 @@
  * Ranks of random models in memory, moved to a destination with another layout, TP
  * size and block size in two ways: the plan's regions, one strided copy after the
  * other, from the ranks of the source to arrays; and the derived dumps that exec
- * writes, read whole.  They share the list of states that move, and nothing that turns
+ * writes, read whole.  They share the list of slots that move, and nothing that turns
  * it into addresses.
  */
 #include "tests/unit/dump/places.h"
@@ -25,17 +25,17 @@ enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 /* What all ranks have alike. */
 struct model {
-	int64_t layers, states, channels, ranks;
+	int64_t layers, slots, channels, ranks;
 	int64_t tokens[2], shared;	/* blocks that both requests begin with */
 	uint32_t block[POOL];
-	bool recurrent;			/* a second group, of recurrent states */
+	bool recurrent;			/* a second group, of recurrent slots */
 	const char *layout;
 };
 
 static struct model draw_model(void)
 {
 	struct model m = {
-		.layers = 1 + below(3), .states = 2 << below(3),
+		.layers = 1 + below(3), .slots = 2 << below(3),
 		.channels = 2 << below(2),
 		.ranks = 1 << below(3), .shared = below(3), .recurrent = below(2),
 		.layout = layouts[below(NLAYOUTS)],
@@ -51,7 +51,7 @@ static struct model draw_model(void)
 		m.block[j] = block;
 	}
 	for (int i = 0; i < 2; i++)
-		m.tokens[i] = m.shared * m.states + 1 + below(3 * m.states);
+		m.tokens[i] = m.shared * m.slots + 1 + below(3 * m.slots);
 	return m;
 }
 
@@ -60,7 +60,7 @@ static void add_requests(struct kvt_snapshot *s, const struct model *m)
 	int64_t next = m->shared;
 
 	for (int i = 0; i < 2; i++) {
-		int64_t n = (m->tokens[i] + m->states - 1) / m->states;
+		int64_t n = (m->tokens[i] + m->slots - 1) / m->slots;
 		uint32_t table[POOL];
 
 		for (int64_t b = 0; b < n; b++)
@@ -76,7 +76,7 @@ static void add_requests(struct kvt_snapshot *s, const struct model *m)
 static struct placed_dump make_rank(const struct model *m, int64_t rank)
 {
 	int64_t heads = HEADS / m->ranks;
-	const int64_t n[] = { m->layers, POOL, m->states, heads, 2, m->channels };
+	const int64_t n[] = { m->layers, POOL, m->slots, heads, 2, m->channels };
 	const int64_t last[] = { 2, 5, 1, heads, 1, 8 };
 	struct kvt_snapshot s;
 	struct kvt_group *g;

@@ -26,12 +26,12 @@ static double normal(void)
 	return sum;
 }
 
-enum { LAYERS = 4, BLOCKS = 16, STATES = 16, HEADS = 4, KVS = 2, DIMS = 32 };
-enum { SLOTS = BLOCKS * STATES };
+enum { LAYERS = 4, BLOCKS = 16, SLOTS = 16, HEADS = 4, KVS = 2, DIMS = 32 };
+enum { ALL_SLOTS = BLOCKS * SLOTS };
 
 /* Heads of a layer are alike, layers differ, and values are larger than keys. */
 struct cache {
-	double value[LAYERS][KVS][HEADS][SLOTS][DIMS];
+	double value[LAYERS][KVS][HEADS][ALL_SLOTS][DIMS];
 };
 
 static void make_cache(struct cache *c, double spread_of_means)
@@ -46,19 +46,19 @@ static void make_cache(struct cache *c, double spread_of_means)
 
 					if (!k)
 						mean *= 3;
-					for (int s = 0; s < SLOTS; s++)
+					for (int s = 0; s < ALL_SLOTS; s++)
 						c->value[l][k][h][s][d] =
 							(mean + normal()) * scale;
 				}
 }
 
 /* How a reader goes wrong. */
-enum wrong { RIGHT, KV_INSIDE_HEADS, STATES_AS_DIMS };
+enum wrong { RIGHT, KV_INSIDE_HEADS, SLOTS_AS_DIMS };
 
 static struct kvt_guess_measures measure(const struct cache *c, enum wrong wrong)
 {
 	const struct kvt_shape shape = {
-		.n = { LAYERS, BLOCKS, STATES, HEADS, KVS, DIMS }
+		.n = { LAYERS, BLOCKS, SLOTS, HEADS, KVS, DIMS }
 	};
 	struct guess_tally t = { .layers = 0 };
 	struct kvt_guess_measures m;
@@ -67,17 +67,17 @@ static struct kvt_guess_measures measure(const struct cache *c, enum wrong wrong
 	for (int l = 0; l < LAYERS; l++)
 		for (int k = 0; k < KVS; k++)
 			for (int h = 0; h < HEADS; h++)
-				for (int s = 0; s < SLOTS; s++) {
+				for (int s = 0; s < ALL_SLOTS; s++) {
 					int i = k * HEADS + h;
-					const int64_t at[KVT_NAXES] = { l, s / STATES,
-						s % STATES,
+					const int64_t at[KVT_NAXES] = { l, s / SLOTS,
+						s % SLOTS,
 						wrong == KV_INSIDE_HEADS ? i / KVS : h,
 						wrong == KV_INSIDE_HEADS ? i % KVS : k };
 					double row[DIMS];
 
 					for (int d = 0; d < DIMS; d++)
 						row[d] = c->value[l][k][h][s]
-							[wrong == STATES_AS_DIMS ?
+							[wrong == SLOTS_AS_DIMS ?
 							 (d + s) % DIMS : d];
 					kvt_guess_add(&t, at, row, NULL);
 				}
@@ -97,9 +97,9 @@ static double bits(double x, double mean, double variance)
 
 /*
  * The definition, value by value: each of a channel is written with the mean and the
- * variance of the other half of its states and four values of the whole.
+ * variance of the other half of its slots and four values of the whole.
  */
-static double gain_of_channel(double value[SLOTS][DIMS], int d, double mean,
+static double gain_of_channel(double value[ALL_SLOTS][DIMS], int d, double mean,
 			      double square)
 {
 	double saved = 0;
@@ -107,16 +107,16 @@ static double gain_of_channel(double value[SLOTS][DIMS], int d, double mean,
 	for (int half = 0; half < 2; half++) {
 		double n = 4, sum = 4 * mean, squares = 4 * square, m, v;
 
-		for (int s = 0; s < SLOTS; s++)
-			if ((s / STATES + s % STATES) % 2 != half) {
+		for (int s = 0; s < ALL_SLOTS; s++)
+			if ((s / SLOTS + s % SLOTS) % 2 != half) {
 				n++;
 				sum += value[s][d];
 				squares += value[s][d] * value[s][d];
 			}
 		m = sum / n;
 		v = squares / n - m * m;
-		for (int s = 0; s < SLOTS; s++)
-			if ((s / STATES + s % STATES) % 2 == half)
+		for (int s = 0; s < ALL_SLOTS; s++)
+			if ((s / SLOTS + s % SLOTS) % 2 == half)
 				saved += bits(value[s][d], mean, square - mean * mean) -
 					 bits(value[s][d], m, v);
 	}
@@ -126,14 +126,15 @@ static double gain_of_channel(double value[SLOTS][DIMS], int d, double mean,
 static void test_gain(void **state)
 {
 	static struct cache c;
-	double (*vector)[SLOTS][DIMS] = &c.value[0][0][0];
-	double sum = 0, squares = 0, saved = 0, n = LAYERS * KVS * HEADS * SLOTS * DIMS;
+	double (*vector)[ALL_SLOTS][DIMS] = &c.value[0][0][0];
+	double sum = 0, squares = 0, saved = 0;
+	double n = LAYERS * KVS * HEADS * ALL_SLOTS * DIMS;
 	struct kvt_guess_measures m, wrong;
 
 	(void)state;
 	make_cache(&c, 10);
 	for (int i = 0; i < LAYERS * KVS * HEADS; i++)
-		for (int s = 0; s < SLOTS; s++)
+		for (int s = 0; s < ALL_SLOTS; s++)
 			for (int d = 0; d < DIMS; d++) {
 				sum += vector[i][s][d];
 				squares += vector[i][s][d] * vector[i][s][d];
@@ -144,9 +145,9 @@ static void test_gain(void **state)
 	m = measure(&c, RIGHT);
 	if (saved / n < 1 || fabs(m.gain - saved / n) > 1e-9)
 		fail_msg("gain %.12g, expected %.12g", m.gain, saved / n);
-	assert_int_equal(m.live_slots, SLOTS);
+	assert_int_equal(m.live_slots, ALL_SLOTS);
 	assert_int_equal(m.live_blocks, BLOCKS);
-	wrong = measure(&c, STATES_AS_DIMS);
+	wrong = measure(&c, SLOTS_AS_DIMS);
 	assert_true(wrong.gain < m.gain - 0.5);
 }
 
@@ -161,7 +162,7 @@ static void test_noise(void **state)
 	for (int l = 0; l < LAYERS; l++)
 		for (int k = 0; k < KVS; k++)
 			for (int h = 0; h < HEADS; h++)
-				for (int s = 0; s < SLOTS; s++)
+				for (int s = 0; s < ALL_SLOTS; s++)
 					for (int d = 0; d < DIMS; d++)
 						c.value[l][k][h][s][d] /=
 							(k ? 8 : 1) * (1 + 0.1 * l);
@@ -186,7 +187,7 @@ static void test_kinship(void **state)
 			 right.kinship_spread);
 }
 
-/* A state that nobody wrote is zero in all channels. */
+/* A slot that nobody wrote is zero in all channels. */
 static void test_live(void **state)
 {
 	static struct cache c;
@@ -195,14 +196,14 @@ static void test_live(void **state)
 	(void)state;
 	make_cache(&c, 1);
 	for (int i = 0; i < LAYERS * KVS * HEADS; i++)
-		for (int s = 0; s < SLOTS; s++)
+		for (int s = 0; s < ALL_SLOTS; s++)
 			if (s >= 100)
 				memset((&c.value[0][0][0])[i][s], 0,
 				       sizeof((&c.value[0][0][0])[i][s]));
 	c.value[LAYERS - 1][1][HEADS - 1][200][31] = 1;
 	m = measure(&c, RIGHT);
 	assert_int_equal(m.live_slots, 101);
-	assert_int_equal(m.live_blocks, 100 / STATES + 1 + 1);
+	assert_int_equal(m.live_blocks, 100 / SLOTS + 1 + 1);
 }
 
 /* ---- element types ------------------------------------------------------ */
@@ -292,10 +293,10 @@ static void write_raw(const char *path, const struct cache *c)
 		for (int k = 0; k < KVS; k++)
 			for (int b = 0; b < BLOCKS; b++)
 				for (int h = 0; h < HEADS; h++)
-					for (int s = 0; s < STATES; s++)
+					for (int s = 0; s < SLOTS; s++)
 						for (int d = 0; d < DIMS; d++, at += 2)
 							put_bf16(at, c->value[l][k][h]
-								 [b * STATES + s][d],
+								 [b * SLOTS + s][d],
 								 false);
 	write_file(path, bytes, sizeof(bytes));
 }
@@ -307,7 +308,7 @@ static void test_guess(void **state)
 	struct opener opener = { .fail_at = -1 };
 	struct kvt_guess_source source = { .name = "dump", .open = open_as,
 		.context = &opener, .nbytes = 8 << 20,
-		.hints = { .layers = LAYERS, .block_size = STATES, .heads = HEADS,
+		.hints = { .layers = LAYERS, .block_size = SLOTS, .heads = HEADS,
 			   .head_dim = DIMS } };
 	struct kvt_guess g;
 	struct kvt_error err;
@@ -370,7 +371,7 @@ int main(void)
 		{ "gain is a difference of logarithms", test_gain, NULL, NULL, NULL },
 		{ "noise gains nothing", test_noise, NULL, NULL, NULL },
 		{ "heads of one kind are akin", test_kinship, NULL, NULL, NULL },
-		{ "states in use", test_live, NULL, NULL, NULL },
+		{ "slots in use", test_live, NULL, NULL, NULL },
 		{ "the right type takes the fewest bits", test_types, NULL, NULL, NULL },
 		{ "mean magnitude", test_unit, NULL, NULL, NULL },
 		{ "a dump through a callback", test_guess, NULL, NULL, NULL },

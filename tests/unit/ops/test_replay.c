@@ -190,7 +190,7 @@ static void test_sizes(void **state)
 	one.dst.ids.words = "scatter";
 	assert_int_equal(kvt_request_sizes_init(&sizes, &one, &posts, NULL), KVT_OK);
 	assert_int_equal(sizes.unit, 48);
-	assert_int_equal(sizes.states, 48);
+	assert_int_equal(sizes.slots, 48);
 	for (int64_t tokens = 1; tokens <= 6 * sizes.unit; tokens++) {
 		struct kvt_transfer_plan plan;
 		struct kvt_batches b;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_where.c - coordinates as people write them, offsets, and whose a state is */
+/* test_where.c - coordinates as people write them, offsets, and whose a slot is */
 #include "lib/ops/where/where.h"
 #include "tests/unit/formats/dump_fixture.h"
 
@@ -52,13 +52,13 @@ static const struct {
 	const char *text;
 	int64_t index[6], byte;
 } elements[] = {
-	{ "layer=1,block=42,state=3,head=1,kv=v,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
-	{ "dim=5,kv=v,head=1,state=3,block=42,layer=1", { 1, 2, 3, 1, 1, 5 }, 0 },
-	{ "layer=1,block_id=42,state=3,head=1,kv=values,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
-	{ "layer=0x1,position=2,state=3,local_head=1,kv=1,dim=5",
+	{ "layer=1,block=42,slot=3,head=1,kv=v,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "dim=5,kv=v,head=1,slot=3,block=42,layer=1", { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "layer=1,block_id=42,slot=3,head=1,kv=values,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "layer=0x1,position=2,slot=3,local_head=1,kv=1,dim=5",
 	  { 1, 2, 3, 1, 1, 5 }, 0 },
-	{ "group=g0,layer=0,block=40,state=0" REST ",byte=1", { 0 }, 1 },
-	/* 16 tokens a block: token 17 is state 1 of A's second one */
+	{ "group=g0,layer=0,block=40,slot=0" REST ",byte=1", { 0 }, 1 },
+	/* 16 tokens a block: token 17 is slot 1 of A's second one */
 	{ "request=A,token=17,layer=2" REST, { 2, 1, 1, 0, 0, 0 }, 0 },
 	{ "request=A,token=40,layer=2" REST, { 2, 2, 8, 0, 0, 0 }, 0 },
 	{ "request=B,token=16,layer=2" REST, { 2, 3, 0, 0, 0, 0 }, 0 },
@@ -67,27 +67,27 @@ static const struct {
 static const struct {
 	const char *text, *part;
 } refused[] = {
-	{ "block=40,state=0" REST, "layer is missing, expected 0 to 2" },
-	{ "layer=3,block=40,state=0" REST, "layer is 3, expected 0 to 2" },
-	{ "layer=x,block=40,state=0" REST, "layer is 'x', expected a whole number" },
-	{ "layer=0,block=4x,state=0" REST, "block is '4x', expected a whole number" },
-	{ "lyer=1,block=40,state=0" REST, "unknown 'lyer', did you mean 'layer'?" },
-	{ "layer=1,layer=1,block=40,state=0" REST, "layer is given twice" },
-	{ "layer,block=40,state=0" REST, "'layer' is not KEY=VALUE" },
+	{ "block=40,slot=0" REST, "layer is missing, expected 0 to 2" },
+	{ "layer=3,block=40,slot=0" REST, "layer is 3, expected 0 to 2" },
+	{ "layer=x,block=40,slot=0" REST, "layer is 'x', expected a whole number" },
+	{ "layer=0,block=4x,slot=0" REST, "block is '4x', expected a whole number" },
+	{ "lyer=1,block=40,slot=0" REST, "unknown 'lyer', did you mean 'layer'?" },
+	{ "layer=1,layer=1,block=40,slot=0" REST, "layer is given twice" },
+	{ "layer,block=40,slot=0" REST, "'layer' is not KEY=VALUE" },
 	{ "layer=,block=40", "'layer=' is not KEY=VALUE" },
-	{ "layer=0,block=7,state=0" REST, "no block of group g0 has id 7" },
-	{ "layer=0,position=5,state=0" REST, "position is 5, expected 0 to 4" },
+	{ "layer=0,block=7,slot=0" REST, "no block of group g0 has id 7" },
+	{ "layer=0,position=5,slot=0" REST, "position is 5, expected 0 to 4" },
 	{ "layer=0,block=40,position=0" REST, "expected one of block, position and" },
 	{ "layer=0,token=3" REST, "token is given without its request" },
 	{ "layer=0,request=C,token=3" REST, "there is no request 'C', the dump has 2" },
 	{ "layer=0,request=A,token=41" REST, "token is 41, expected 0 to 40" },
-	{ "layer=0,request=A,token=3,state=3" REST, "state and token are given" },
-	{ "layer=0,block=40,state=0,head=2,kv=k,dim=0", "head is 2, expected 0 to 1" },
-	{ "layer=0,block=40,state=0,head=0,local_head=0,kv=k", "head and local_head" },
-	{ "layer=0,block=40,state=0,head=0,kv=q,dim=0", "kv is 'q', expected k or v" },
-	{ "layer=0,block=40,state=0,head=0,dim=0", "kv is missing" },
-	{ "layer=0,block=40,state=0" REST ",byte=2", "byte is 2, expected 0 to 1" },
-	{ "layer=0,block=40,state=0" REST ",row=0", "unknown 'row'" },
+	{ "layer=0,request=A,token=3,slot=3" REST, "slot and token are given" },
+	{ "layer=0,block=40,slot=0,head=2,kv=k,dim=0", "head is 2, expected 0 to 1" },
+	{ "layer=0,block=40,slot=0,head=0,local_head=0,kv=k", "head and local_head" },
+	{ "layer=0,block=40,slot=0,head=0,kv=q,dim=0", "kv is 'q', expected k or v" },
+	{ "layer=0,block=40,slot=0,head=0,dim=0", "kv is missing" },
+	{ "layer=0,block=40,slot=0" REST ",byte=2", "byte is 2, expected 0 to 1" },
+	{ "layer=0,block=40,slot=0" REST ",row=0", "unknown 'row'" },
 	{ "group=g1,layer=0", "there is no group 'g1', the first is g0" },
 };
 
@@ -212,7 +212,7 @@ static void test_there_and_back(void **state)
 	memcpy(i, box.begin, sizeof(i));
 	do {
 		snprintf(text, sizeof(text),
-			 "layer=%d,position=%d,state=%d,head=%d,kv=%c,dim=%d,byte=1",
+			 "layer=%d,position=%d,slot=%d,head=%d,kv=%c,dim=%d,byte=1",
 			 (int)i[NL], (int)i[NB], (int)i[NS], (int)i[NH],
 			 i[NK] ? 'v' : 'k', (int)i[ND]);
 		expect(kvt_where_at(&at, dump, text, &err), KVT_OK, &err, NULL);
@@ -240,12 +240,12 @@ static void test_there_and_back(void **state)
 
 /* ---- tenants ------------------------------------------------------------ */
 
-static enum kvt_holding holds(const struct kvt_snapshot *s, int64_t block, int64_t state)
+static enum kvt_holding holds(const struct kvt_snapshot *s, int64_t block, int64_t slot)
 {
 	struct kvt_place p = { .region = KVT_ELEMENT };
 
 	p.index[NB] = block;
-	p.index[NS] = state;
+	p.index[NS] = slot;
 	return kvt_where_holds(s, &p);
 }
 
@@ -327,7 +327,7 @@ int main(void)
 		{ "a run of elements", test_run, NULL, NULL, NULL },
 		{ "there and back", test_there_and_back, NULL, NULL, NULL },
 		{ "live, stale, null", test_holds, NULL, NULL, NULL },
-		{ "tenants of a state", test_tenants, NULL, NULL, NULL },
+		{ "tenants of a slot", test_tenants, NULL, NULL, NULL },
 		{ "components", test_component, NULL, NULL, NULL },
 	};
 

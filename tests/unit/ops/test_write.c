@@ -107,7 +107,7 @@ static struct kvt_create_options like(const struct kvt_dump *dump)
 
 /* ---- what is there ------------------------------------------------------ */
 
-/* The hash of the states and channels of a layer, block, head and kv. */
+/* The hash of the slots and channels of a layer, block, head and kv. */
 static uint64_t cell_of(const uint32_t *numbers, const int64_t n[KVT_NAXES],
 			const int64_t at[KVT_NAXES])
 {
@@ -336,7 +336,7 @@ static void test_reblocked(void **state)
 	assert_true(outcome.make_cells);
 	check_cells(out);
 	expect_table(out, 0, 0, 7, (const uint32_t[]){ 10, 11, 0, 1, 22, 23, 6 });
-	/* in the order L B S, all states follow each other as they did */
+	/* in the order L B S, all slots follow each other as they did */
 	old = read_numbers(dump, 0);
 	new = read_numbers(out, 0);
 	assert_memory_equal(old, new, 4 * 12 * 4 * 4 * 2 * 16 * 4);

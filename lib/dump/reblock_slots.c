@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reblock_states.c - states of a request, and a growing list of spans */
+/* reblock_slots.c - slots of a request, and a growing list of spans */
 #include "lib/dump/reblock.h"
 
 #include <stdlib.h>
 
-int64_t live_states(const struct kvt_group *group, const struct kvt_request *request,
-		    int index)
+int64_t live_slots(const struct kvt_group *group, const struct kvt_request *request,
+		   int index)
 {
-	int64_t tps = group->tokens_per_state, size = group->shape.n[KVT_AXIS_S];
-	int64_t had = request->nblocks[index], states, need;
+	int64_t tps = group->tokens_per_slot, size = group->shape.n[KVT_AXIS_S];
+	int64_t had = request->nblocks[index], slots, need;
 
 	if (tps < 1 || !had)
 		return had * size;
-	states = request->ntokens / tps + (request->ntokens % tps != 0);
-	need = states / size + (states % size != 0);
+	slots = request->ntokens / tps + (request->ntokens % tps != 0);
+	need = slots / size + (slots % size != 0);
 	/* what a window lost was in front */
-	return need > had ? states - (need - had) * size : states;
+	return need > had ? slots - (need - had) * size : slots;
 }
 
 enum kvt_status add_span(struct regroup *g, struct map_span span,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read_states.c - blocks whose states come from blocks of another size
+ * read_slots.c - blocks whose slots come from blocks of another size
  *
- * Spans of states that a box wants are sorted by where they lie in the leaf and
+ * Spans of slots that a box wants are sorted by where they lie in the leaf and
  * read in pieces: of tiles, those of one row of tiles; of arrays, neighbouring
  * blocks, or a part of one long block.  A piece is read once and its spans are
  * copied to where they belong; along a split S axis only whole inner parts, or
- * states inside one, are evenly spaced, so a copy stops at their ends.
+ * slots inside one, are evenly spaced, so a copy stops at their ends.
  */
 #include "lib/dump/map.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- states that are read together -------------------------------------- */
+/* ---- slots that are read together --------------------------------------- */
 
 static int by_place(const void *a, const void *b)
 {
@@ -21,28 +21,28 @@ static int by_place(const void *a, const void *b)
 
 	if (x->span.block != y->span.block)
 		return x->span.block < y->span.block ? -1 : 1;
-	if (x->span.state != y->span.state)
-		return x->span.state < y->span.state ? -1 : 1;
+	if (x->span.slot != y->span.slot)
+		return x->span.slot < y->span.slot ? -1 : 1;
 	return 0;
 }
 
-/* How a flat group is read: whole blocks, or states of one block if it is long. */
+/* How a flat group is read: whole blocks, or slots of one block if it is long. */
 struct reach {
-	int64_t blocks, states;		/* of a piece at most; states 0: whole blocks */
+	int64_t blocks, slots;		/* of a piece at most; slots 0: whole blocks */
 };
 
 static struct reach reach_of(const struct kvt_group *group, int64_t rows)
 {
-	int64_t states = group->shape.n[KVT_AXIS_S];
+	int64_t slots = group->shape.n[KVT_AXIS_S];
 
-	if (states > rows && !splits_of(&group->layout, group->shape.elem).most)
+	if (slots > rows && !splits_of(&group->layout, group->shape.elem).most)
 		return (struct reach){ 1, rows };
-	return (struct reach){ rows > states ? rows / states : 1, 0 };
+	return (struct reach){ rows > slots ? rows / slots : 1, 0 };
 }
 
 static int64_t span_end(const struct target_span *w)
 {
-	return (int64_t)w->span.state + w->span.count;
+	return (int64_t)w->span.slot + w->span.count;
 }
 
 /* The end of the piece that begins with w[0]; 'there' becomes where it is. */
@@ -50,16 +50,16 @@ static int64_t piece_end(struct kvt_box *there, const struct target_span *w, int
 			 const struct kvt_group *group,
 			 const struct kvt_tiling *tiling, const struct reach *reach)
 {
-	int64_t states = group->shape.n[KVT_AXIS_S], first = w->span.block;
+	int64_t slots = group->shape.n[KVT_AXIS_S], first = w->span.block;
 	int64_t tile = tiling ? tiling->n[KVT_AXIS_B] : 0;
-	int64_t last = first, begin = w->span.state, end = span_end(w), i = 1;
+	int64_t last = first, begin = w->span.slot, end = span_end(w), i = 1;
 
 	for (; i < n; i++) {
-		int64_t block = w[i].span.block, state = w[i].span.state;
+		int64_t block = w[i].span.block, slot = w[i].span.slot;
 
 		if (tile ? block / tile != first / tile :
-		    reach->states ? block != first || state > end ||
-				    span_end(&w[i]) - begin > reach->states :
+		    reach->slots ? block != first || slot > end ||
+				    span_end(&w[i]) - begin > reach->slots :
 				    block > last + 1 || block - first >= reach->blocks)
 			break;
 		last = block;
@@ -67,10 +67,10 @@ static int64_t piece_end(struct kvt_box *there, const struct target_span *w, int
 			end = span_end(&w[i]);
 	}
 	box_take(there, KVT_AXIS_B, first, last + 1 - first);
-	if (!tile && reach->states)
+	if (!tile && reach->slots)
 		box_take(there, KVT_AXIS_S, begin, end - begin);
 	else
-		box_take(there, KVT_AXIS_S, 0, states);
+		box_take(there, KVT_AXIS_S, 0, slots);
 	return i;
 }
 
@@ -127,9 +127,9 @@ void work_needs_spans(struct kvt_work *work, const struct kvt_leaf *leaf, int gr
 {
 	const struct kvt_shape *shape = &leaf->snapshot.group[group].shape;
 	struct reach reach = reach_of(&leaf->snapshot.group[group], rows);
-	int64_t nbytes = shape->elem * layers * reach.states;
+	int64_t nbytes = shape->elem * layers * reach.slots;
 
-	if (leaf_tiling(leaf, group) || !reach.states) {
+	if (leaf_tiling(leaf, group) || !reach.slots) {
 		work_needs_pieces(work, leaf, group, layers, reach.blocks);
 		return;
 	}
@@ -153,9 +153,9 @@ struct filling {
 
 /*
  * Where S is split a copy must be of whole inner parts, or stay inside one, in
- * every plane and on both sides: only those states are evenly spaced.
+ * every plane and on both sides: only those slots are evenly spaced.
  */
-static int64_t copy_end(const struct kvt_layout *layout, int64_t elem, int64_t state,
+static int64_t copy_end(const struct kvt_layout *layout, int64_t elem, int64_t slot,
 			int64_t count)
 {
 	struct splits splits = splits_of(layout, elem);
@@ -163,9 +163,9 @@ static int64_t copy_end(const struct kvt_layout *layout, int64_t elem, int64_t s
 
 	if (!splits.most)
 		return count;
-	if (state % splits.most == 0 && count >= splits.most)
+	if (slot % splits.most == 0 && count >= splits.most)
 		return count - count % splits.most;
-	left = splits.least - state % splits.least;
+	left = splits.least - slot % splits.least;
 	return left < count ? left : count;
 }
 
@@ -203,13 +203,13 @@ static enum kvt_status put_span(const struct filling *f, const struct spans_read
 	box_take(&to, KVT_AXIS_K, f->kv.at, f->kv.count);
 	box_take(&from, KVT_AXIS_K, f->kv.from, f->kv.count);
 	for (; done < w->span.count; done += count) {
-		int64_t at = w->span.at + done, state = w->span.state + done;
+		int64_t at = w->span.at + done, slot = w->span.slot + done;
 		enum kvt_status status;
 
-		count = copy_end(read->src.layout, f->elem, state, w->span.count - done);
+		count = copy_end(read->src.layout, f->elem, slot, w->span.count - done);
 		count = copy_end(f->dst->layout, f->elem, at, count);
 		box_take(&to, KVT_AXIS_S, at, count);
-		box_take(&from, KVT_AXIS_S, state, count);
+		box_take(&from, KVT_AXIS_S, slot, count);
 		if ((status = put_channels(f, &read->src, to, from, err)))
 			return status;
 	}
@@ -248,7 +248,7 @@ static struct target_span *blocks_in(int64_t *n, const struct map_part *part,
 	return wanted;
 }
 
-/* The spans of the blocks of a box, as far as they are inside its states. */
+/* The spans of the blocks of a box, as far as they are inside its slots. */
 static struct target_span *spans_in(int64_t *n, const struct map_spans *spans,
 				    const struct kvt_box *box)
 {
@@ -268,7 +268,7 @@ static struct target_span *spans_in(int64_t *n, const struct map_spans *spans,
 				stop = box->end[KVT_AXIS_S];
 			if (at >= stop)
 				continue;
-			s.state += (uint32_t)(at - s.at);
+			s.slot += (uint32_t)(at - s.at);
 			s.at = (uint32_t)at;
 			s.count = (uint32_t)(stop - at);
 			wanted[(*n)++] = (struct target_span){ s, b };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * states.c - which states are the same ones: by request and token, or by block
+ * slots.c - which slots are the same ones: by request and token, or by block
  *
- * In: the block tables of both sides.  Out: segments, runs of states that are
+ * In: the block tables of both sides.  Out: segments, runs of slots that are
  * consecutive in one block of either side, in the order in which they are read.
  *
  * By tokens, requests are matched by id, or as the caller says, and positions that
- * are live on both sides are walked together; a state that several requests share is
- * compared once for each.  By blocks, the pools are matched by block id, all states
+ * are live on both sides are walked together; a slot that several requests share is
+ * compared once for each.  By blocks, the pools are matched by block id, all slots
  * of each.  Segments are numbered (ordinal) in the order of requests or ids, which is
  * what results are told in, and then sorted by the blocks of the side whose tiles are
  * decoded whole, so that no tile is decoded twice without need.
@@ -63,7 +63,7 @@ static void add_segment(struct segments *to, struct diff_segment segment)
 		to->room = room;
 	}
 	segment.ordinal = p->nsegments;
-	p->nstates += segment.count;
+	p->nslots += segment.count;
 	p->segment[p->nsegments++] = segment;
 }
 
@@ -113,7 +113,7 @@ static const struct kvt_request *partner(const struct diff_pair *p,
 	return NULL;
 }
 
-/* Of states that only one side has, the run that is being walked. */
+/* Of slots that only one side has, the run that is being walked. */
 struct alone {
 	int64_t begin, end;
 };
@@ -121,7 +121,7 @@ struct alone {
 static void note_unmatched(const struct diff_pair *p, struct diff_unmatched *unmatched,
 			   int side, const struct kvt_request *q, struct alone *alone)
 {
-	int64_t each = p->recurrent ? 1 : p->group[side]->tokens_per_state;
+	int64_t each = p->recurrent ? 1 : p->group[side]->tokens_per_slot;
 
 	if (alone->begin < alone->end)
 		unmatched_add(unmatched, side, "%s %lld to %lld of request %.80s in %s",
@@ -140,7 +140,7 @@ static void add_stretch(struct segments *to, int64_t r, int64_t at, int64_t end,
 		segment.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
 	for (int s = 0; s < NSIDES; s++) {
 		segment.block[s] = has[s].block;
-		segment.state[s] = has[s].state;
+		segment.slot[s] = has[s].slot;
 	}
 	add_segment(to, segment);
 }
@@ -330,7 +330,7 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 
 	if (sa != sb)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld states in A and of %lld in B: only --by=tokens could match them",
+				"%s: blocks of %lld slots in A and of %lld in B: only --by=tokens could match them",
 				p->id, LL(sa), LL(sb));
 	for (int s = 0; s < NSIDES; s++)
 		list[s] = id_index_of(p->group[s], KVT_AXIS_B);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * beside.c - folders that belong to the program, found from where it lies
+ *
+ * So that one that was built, one that was installed and one that was moved with what
+ * lay beside it find them.
+ */
+#include "cli/cli.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool beside_program(char out[static PATH_MAX], const char *below)
+{
+	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	struct stat st;
+	char *slash;
+
+	if (n < 0)
+		return false;
+	out[n] = '\0';
+	if (!(slash = strrchr(out, '/')) ||
+	    (size_t)(slash + 1 - out) + strlen(below) >= PATH_MAX)
+		return false;
+	strcpy(slash + 1, below);
+	return !stat(out, &st) && S_ISDIR(st.st_mode);
+}
+
+bool plugin_folder(char out[static PATH_MAX])
+{
+	return beside_program(out, "plugin") ||
+	       beside_program(out, "../lib/kvtool/hdf5-plugin");
+}
