@@ -18,7 +18,9 @@ begins as a copy of testdata/, examples/ and contrib/, as a reader would type it
 
 Blocks of another language need no mark.  A block of shell without one, and an indented
 block, fail.  What stands in the text as `make X`, `kvtool X` or the path of a file is
-looked up.  That the test bites is tried first, on a document that is wrong.
+looked up.  Of man/kvtool-dumps.7, which tells how a dump comes out of an engine, each
+block is run by the script that is named above it, or said to be run by nobody; what it
+calls of kvtool is there.  That the test bites is tried first, on a document that is wrong.
 """
 import os
 import re
@@ -245,6 +247,57 @@ def check(tap, document):
         tap.ok(not why, f"{document.name}:{command.line}: {command.text}", why)
 
 
+# ---- lines for engines ------------------------------------------------------------------
+
+PAGE = "man/kvtool-dumps.7"
+
+
+def blocks_of(page):
+    """[(line, script or None, name, text)] of literal blocks above EXAMPLES."""
+    out, mark, text = [], (None, None), None
+    for number, line in enumerate(page.splitlines(), 1):
+        found = re.match(r'\.\\" run by (\S+): (\S+)$', line)
+        if line == ".Sh EXAMPLES":
+            break
+        if found:
+            mark = found.groups()
+        elif line.startswith(".Bd -literal"):
+            begin, text = number, []
+        elif line == ".Ed" and text is not None:
+            out.append((begin, *mark, "\n".join(text)))
+            mark, text = (None, None), None
+        elif text is not None:
+            text.append(line.replace("\\e", "\\"))
+    return out
+
+
+def wrong_block(script, name, text):
+    """Why a block is not what it says; '' if it is."""
+    if script:
+        path = os.path.join(ROOT, script)
+        if not os.path.exists(path):
+            return f"{script} is not there"
+        with open(path, encoding="ascii") as f:
+            if f'"{name}"' not in f.read():
+                return f"{script} does not run {name}"
+    for line in text.splitlines():
+        if line.startswith("$ kvtool ") and (why := unknown(line[2:])):
+            return why
+    return ""
+
+
+def check_page(tap, page):
+    for number, script, name, text in blocks_of(page):
+        first = next(t for t in text.splitlines() if t)
+        why = wrong_block(script, name, text)
+        line = f"{PAGE}:{number}: not run here: {first}".replace("#", "--")
+        if why:
+            tap.ok(False, line, why)
+        else:
+            tap.skip(line, f"run by {script}, make check-engines" if script else
+                     "run by nobody, as the page says")
+
+
 # ---- does it bite? -----------------------------------------------------------------------
 
 PLANTED = """
@@ -274,7 +327,29 @@ kvtool describe --no-such-option
 """
 
 
+PLANTED_PAGE = """
+.\\" run by tests/engines/no_such.py: a
+.Bd -literal
+import a
+.Ed
+.\\" run by tests/engines/vllm_tokens.py: no-such-block
+.Bd -literal
+import a
+.Ed
+.Bd -literal
+$ kvtool describe --no-such-option
+.Ed
+.Bd -literal
+$ kvtool describe --json FILE
+.Ed
+.Sh EXAMPLES
+"""
+
+
 def try_itself(tap):
+    wrong = [bool(wrong_block(*b[1:])) for b in blocks_of(PLANTED_PAGE)]
+    tap.ok(wrong == [True, True, True, False],
+           "blocks for engines that nobody runs, or that are wrong, are found", wrong)
     document = Document("planted", PLANTED)
     with tempfile.TemporaryDirectory() as folder:
         results = run(document, folder)
@@ -293,6 +368,9 @@ def try_itself(tap):
 def main():
     tap = Tap()
     try_itself(tap)
+    if len(sys.argv) < 2:
+        with open(os.path.join(ROOT, PAGE), encoding="ascii") as f:
+            check_page(tap, f.read())
     for name in sys.argv[1:] or DOCUMENTS:
         with open(os.path.join(ROOT, name), encoding="utf-8") as f:
             check(tap, Document(name, f.read()))
