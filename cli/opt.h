@@ -63,6 +63,11 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 #define OPT_DRY_RUN(p) { "dry-run", 'n', OPT_FLAG, p, NULL, \
 			 "print what would be done and do nothing" }
 #define OPT_OUTPUT(p)  { "output", 'o', OPT_STRING, p, "FILE", "where to write" }
+/* For several files that do not say which rank they are. */
+#define OPT_IN_ORDER(p) { "in-order", 0, OPT_FLAG, p, NULL, \
+			  "the files are ranks 0, 1, ...; they do not say it" }
+#define OPT_TOTAL_HEADS(p) { "total-heads", 0, OPT_COUNT, p, "N", \
+			     "with that: KV heads of the model" }
 /* Keep this one last: it begins a section of its own in --help. */
 #define OPT_INPUT(p)   { "", 0, OPT_HINTS, p, NULL, NULL }
 

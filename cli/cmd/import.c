@@ -48,6 +48,7 @@ const struct command cmd_import = {
 	.summary = "write what an engine keeps on disk as one snapshot",
 	.run = run,
 	.examples =
+		"  kvtool import --layout=nhd --block-size=16 requests cache.h5\n"
 		"  kvtool import -o cache.h5 /var/cache/offload --layout=nhd --heads=8 \\\n"
 		"      --head-dim=128\n"
 		"  kvtool import -o cache.h5 --from=hicache-page-first --dtype=bf16 \\\n"

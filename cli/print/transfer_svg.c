@@ -39,7 +39,7 @@ static void put_head(struct sheet *s, const struct page *p)
 	snprintf(text, sizeof(text),
 		 "%s, %s; scope %s: %s operation%s, %s, %s pair%s of ranks, %s on %.60s",
 		 human_requests(p->transfer).s,
-		 p->transfer->whole ? "whole blocks" : "valid slots only",
+		 p->transfer->whole ? "whole blocks" : "the valid slots of each block",
 		 kvt_scope_name(p->scope), human_count(pairs->ops).s, plural(pairs->ops),
 		 kvt_size_string(pairs->bytes).s, human_count(pairs->n).s,
 		 plural(pairs->n),
@@ -60,7 +60,7 @@ static void put_map(struct sheet *s, const struct kvt_picture_side *map, int g, 
 	put_text(s, "on", at.x, s->y + 12,
 		 map_title(map, name, kvt_layout_string(layout).s).s);
 	if (!map->cells) {
-		put_text(s, "on", at.x, at.y + 12, "has too many pieces to draw");
+		put_text(s, "on", at.x, at.y + 12, "has too many parts to draw");
 		at.y += 16;
 	} else {
 		snprintf(id, sizeof(id), "map%d-%d", g, side);

@@ -136,7 +136,7 @@ bare() {
 	run -3 --separate-stderr kvtool digest --heads=2 "${told[@]}" bare.bin
 	said 'heads are 2, expected 4'
 	run -2 --separate-stderr kvtool digest --spec gqx "$nhd"
-	said "there is no spec 'gqx'"
+	said "there is no kind 'gqx'"
 	run -3 --separate-stderr kvtool digest --spec gqa:heads=4 "$nhd"
 	said 'gqa needs head_dim'
 }

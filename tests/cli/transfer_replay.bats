@@ -95,7 +95,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 
 @test "replay: an objective that is missed ends with 1" {
 	replay --synthetic=1,20 --slo=1000 >text
-	grep -q '100.00 % with a KV part' text
+	grep -q '100.00 % of them were moved within 1000.000 ms' text
 	run -1 --separate-stderr kvtool transfer-sim replay "${model[@]}" --synthetic=1,20 --slo=0.001
 	said 'of the requests have a KV part of at most 0.001 ms, expected 99 %'
 	replay --synthetic=1,20 --slo=0.001 --slo-percent=0 >text
@@ -194,7 +194,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 }
 
 @test "replay, faults: a wrong command line" {
-	refused 2 'expected --trace or --synthetic' replay -m llama-3.1-8b
+	refused 2 'expected a trace: TRACE, --trace=FILE or --synthetic' replay -m llama-3.1-8b
 	refused 2 'expected SEED,N' replay -m llama-3.1-8b --synthetic=1
 	refused 2 'expected layers:G' replay -m llama-3.1-8b --synthetic=1,2 --overlap=4
 	refused 2 'needs --push' replay -m llama-3.1-8b --synthetic=1,2 --overlap=layers:4
@@ -203,7 +203,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	refused 2 'rail below 1' faults -m llama-3.1-8b --synthetic=1,2 --nic-down=1@3+1
 	refused 2 'from 0 to 1' faults -m llama-3.1-8b --synthetic=1,2 --drop=2
 	refused 3 'one block size' replay -m llama-3.1-8b --synthetic=1,2 --emulate=mooncake --dst block-size=32
-	refused 2 'no operands' replay -m llama-3.1-8b --synthetic=1,2 a b
+	refused 2 'expected one trace, got 2' replay -m llama-3.1-8b --synthetic=1,2 a b
 	local own='requests of a trace have pools of their own: no dumps, pool or --cached'
 	refused 2 "$own" replay -m llama-3.1-8b --synthetic=1,2 --cached=1
 	refused 2 "$own" replay -m llama-3.1-8b --synthetic=1,2 --src=pool=9

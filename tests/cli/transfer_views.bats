@@ -31,7 +31,7 @@ refused() {
 
 @test "transfer-sim sweep says that different block sizes break hnd and bhlsc" {
 	sim sweep -m llama-3.1-8b --block-sizes=16:64 --layouts=nhd,hnd,blshc,bhlsc >out
-	grep -q '^nhd is fastest: 4,096 operations, .*\. Different block sizes break hnd, bhlsc (a run ends at a head: 16 of 64 states of a destination block go together)\.$' out
+	grep -q '^nhd is fastest: 4,096 operations, .*\. Different block sizes break hnd, bhlsc (a run ends at a head: 16 of 64 slots of a destination block go together)\.$' out
 	sim sweep -m llama-3.1-8b --block-sizes=16:64 --tps=1:2 --layouts=nhd,hnd,blshc,bhlsc \
 		--link=vllm-nixl-rc | grep -q 'where both differ no layout here keeps its runs whole'
 }
