@@ -378,6 +378,7 @@ static void unknown(const struct command *command, const struct table *t,
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < t->n; i++)
 		kvt_nearest_offer(&near, t->row[i].name);
+	kvt_nearest_offer(&near, "help");
 	if (never(name))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text, never(name));
 	else if (candidates(options, sizeof(options), t, name, is_synonym) ||
@@ -506,6 +507,7 @@ static bool opens_dumps(const struct table *t)
 int opt_parse(const struct command *command, const struct opt *opts,
 	      int argc, char **argv, struct kvt_error *err)
 {
+	enum kvt_status status = KVT_OK;
 	const char *shorter;
 	struct getopt_table g;
 	struct table t;
@@ -541,10 +543,9 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	argc -= optind;
 	memmove(argv, argv + optind, (size_t)argc * sizeof(*argv));
 	/* of IN OUT, only the first is read */
-	if (opens_dumps(&t) &&
-	    stream_in(command->in_out && argc > 1 ? 1 : argc, argv, err))
-		return OPT_WRONG;
-	return argc;
+	if (opens_dumps(&t))
+		status = stream_in(command->in_out && argc > 1 ? 1 : argc, argv, err);
+	return !status ? argc : status == KVT_USAGE ? OPT_WRONG : OPT_FAILED;
 }
 
 /* ---- lists of numbers --------------------------------------------------- */

@@ -74,13 +74,14 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 enum {
 	OPT_DONE = -1,		/* --help was printed: end with KVT_OK */
 	OPT_WRONG = -2,		/* 'err' says what: end with KVT_USAGE */
+	OPT_FAILED = -3,	/* likewise, KVT_SYSTEM: standard input */
 };
 
 /*
  * Reads the options of a command and moves the operands to argv[0] and on.  Where the
  * command opens dumps (OPT_INPUT), "-" among them becomes the path of standard input,
  * cli/streams.h.
- * Returns how many there are, or OPT_DONE or OPT_WRONG: then the command
+ * Returns how many there are, or OPT_DONE, OPT_WRONG or OPT_FAILED: then the command
  * returns opt_status() of it.
  */
 int opt_parse(const struct command *command, const struct opt *opts,
@@ -102,7 +103,7 @@ opt_need(const struct command *command, const struct opt_need *needs,
 
 static inline enum kvt_status opt_status(int parsed)
 {
-	return parsed == OPT_WRONG ? KVT_USAGE : KVT_OK;
+	return parsed == OPT_WRONG ? KVT_USAGE : parsed == OPT_FAILED ? KVT_SYSTEM : KVT_OK;
 }
 
 /* What was said of an option that does not go with every other. */

@@ -94,8 +94,8 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s%s%s%s",
 					group->id, kvt_layout_string(layout).s, why.text,
-					near ? "; did you mean " : "", near ? near : "",
-					near ? "?" : "");
+					near ? ", did you mean '" : "", near ? near : "",
+					near ? "'?" : "");
 		}
 		if (kvt_content_keeps(&group->content, layout, &group->shape, &why))
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", group->id,

@@ -13,7 +13,7 @@ struct size_args {
 	struct kvt_config_hints hints;
 	struct opt_strings set, spec;
 	int64_t block_size, memory, requests, tokens;
-	bool apart, json;
+	bool apart, json, list;
 };
 
 /* ---- what is asked for -------------------------------------------------- */
@@ -197,6 +197,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct size_args a = { .requests = 1 };
 	const struct opt opts[] = {
 		OPT_MODEL(&a.model),
+		{ "list", 0, OPT_FLAG, &a.list, NULL, "same as --model=list" },
 		{ "as", 0, OPT_STRING, &a.hints.family, "FAMILY",
 		  "read it by the rules of this model_type" },
 		{ "set", 0, OPT_STRINGS, &a.set, "KEY=VALUE",
@@ -233,7 +234,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	r.memory = a.memory;
 	r.requests = a.requests;
 	r.tokens = a.tokens;
-	if (model_list_asked(&a.model))
+	if (a.list || model_list_asked(&a.model))
 		return models_print(a.model.folder, err);
 	if ((status = load(&r, &a, n, argv, err)))
 		return status;

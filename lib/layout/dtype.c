@@ -91,8 +91,8 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 		kvt_nearest_offer(&near, aliases[i].name);
 	meant = kvt_nearest_found(&near);
 	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type%s%s%s", name,
-			meant ? ", did you mean " : "; see kvtool help dtypes",
-			meant ? meant : "", meant ? "?" : "");
+			meant ? ", did you mean '" : "; see kvtool help dtypes",
+			meant ? meant : "", meant ? "'?" : "");
 }
 
 const struct kvt_dtype *kvt_dtype_at(int i)

@@ -217,9 +217,9 @@ for path in glob.glob("one/*.safetensors"):
 }
 
 @test "command lines that are wrong" {
-	refused 2 'expected --offset or --at' "$nhd"
-	refused 2 'expected one file, got 2' --offset=1 "$nhd" "$nhd"
-	refused 2 'expected one file, got 0' --offset=1
+	refused 2 'expected an offset or KEY=VALUE,...' "$nhd"
+	refused 2 'is neither an offset nor KEY=VALUE' --offset=1 "$nhd" "$nhd"
+	refused 2 'expected a file' --offset=1
 	refused 5 'cannot open' --offset=1 nofile
 	refused 3 '' --offset=1 "${nhd%.npy}.json"
 	# one wrong question and none is answered
