@@ -68,11 +68,11 @@ ops() {
 	[ "$(ops rfc -m llama-3.1-8b --src layout=nhd,pool=128)" = 4096 ]
 }
 
-@test "transfer-sim moves valid states or whole blocks" {
+@test "transfer-sim moves valid slots or whole blocks" {
 	local args=(--spec=gqa:layers=2,heads=1,head-dim=1 --tokens=17)
-	[ "$(sim --json "${args[@]}" | jq '.groups[0].states')" = 17 ]
-	[ "$(sim --json --partial=whole "${args[@]}" | jq '.groups[0].states')" = 32 ]
-	[ "$(sim --json --cached=16 "${args[@]}" | jq '.groups[0].states')" = 1 ]
+	[ "$(sim --json "${args[@]}" | jq '.groups[0].slots')" = 17 ]
+	[ "$(sim --json --partial=whole "${args[@]}" | jq '.groups[0].slots')" = 32 ]
+	[ "$(sim --json --cached=16 "${args[@]}" | jq '.groups[0].slots')" = 1 ]
 }
 
 @test "transfer-sim counts replicas apart" {
@@ -174,22 +174,22 @@ moves() {
 
 @test "transfer-sim plans between dumps" {
 	sim --json "$nhd" "$hnd" >plan
-	jq -e '.groups[0] | .states == 657 and .pairs == 1' plan
+	jq -e '.groups[0] | .slots == 657 and .pairs == 1' plan
 	sim --json "$tp4" "$nhd" >plan
-	jq -e '.groups[0] | .states == 657 and .pairs == 4' plan
+	jq -e '.groups[0] | .slots == 657 and .pairs == 4' plan
 	# the destination shares a prefix that the source does not, and back
 	sim --json "$bs32" "$nhd" >plan
-	[ "$(jq -c '[.groups[].states]' plan)" = '[657]' ]
+	[ "$(jq -c '[.groups[].slots]' plan)" = '[657]' ]
 	sim --json "$nhd" "$bs32" >plan
-	[ "$(jq -c '[.groups[].states]' plan)" = '[501,188]' ]
+	[ "$(jq -c '[.groups[].slots]' plan)" = '[501,188]' ]
 	sim --json --request=C "$nhd" "$bs32" >plan
-	[ "$(jq -c '[.groups[].states]' plan)" = '[80]' ]
+	[ "$(jq -c '[.groups[].slots]' plan)" = '[80]' ]
 	sim "$nhd" "$bs32" | grep -qx \
 		'stories260K: 3 requests of 689 tokens, the valid slots of each block; figures are sums over all ranks'
 	sim --request=C "$nhd" "$bs32" | grep -q '^stories260K: 80 tokens, '
 	sim --json "$nhd" "$bs32" | jq -e '.requests == 3 and .tokens == 689'
 	# what is at the destination counts by request, however long these are
-	[ "$(sim --json --cached=100 "$nhd" "$hnd" | jq '.groups[0].states')" = 409 ]
+	[ "$(sim --json --cached=100 "$nhd" "$hnd" | jq '.groups[0].slots')" = 409 ]
 }
 
 @test "transfer-sim takes pages from a descriptor" {

@@ -160,7 +160,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	local chunks=(--spec=gqa:layers=1,heads=2,head-dim=8
 		--spec=chunked-local:layers=3,heads=2,head-dim=8,window=96)
 	moves() {
-		kvtool transfer-sim --json "${chunks[@]}" -t "$1" | jq -c '[.groups[].states]'
+		kvtool transfer-sim --json "${chunks[@]}" -t "$1" | jq -c '[.groups[].slots]'
 	}
 	[ "$(moves 95)" = '[95,95]' ]
 	[ "$(moves 96)" = '[96,0]' ]
@@ -176,21 +176,21 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 }
 
 @test "transfer-sim: of a window the next token needs all but one" {
-	states() {
+	slots() {
 		kvtool transfer-sim --json "--spec=$1:layers=1,heads=2,head-dim=8,window=$2" -t "$3" |
-			jq .groups[0].states
+			jq .groups[0].slots
 	}
-	[ "$(states sliding-window 128 127)" = 127 ]
-	[ "$(states sliding-window 128 128)" = 127 ]
-	[ "$(states sliding-window 128 8193)" = 127 ]
-	[ "$(states sliding-window 1 50)" = 0 ]
-	[ "$(states chunked-local 8192 8192)" = 0 ]
+	[ "$(slots sliding-window 128 127)" = 127 ]
+	[ "$(slots sliding-window 128 128)" = 127 ]
+	[ "$(slots sliding-window 128 8193)" = 127 ]
+	[ "$(slots sliding-window 1 50)" = 0 ]
+	[ "$(slots chunked-local 8192 8192)" = 0 ]
 	# after its prompt an R-SWA request has all of it
-	[ "$(states rswa 8 50)" = 50 ]
+	[ "$(slots rswa 8 50)" = 50 ]
 	# a quantised form of a group is still what the group is
 	[ "$(kvtool transfer-sim --json --cache-dtype=int8_per_token_head \
 		--spec=chunked-local:layers=1,heads=2,head-dim=8,window=8 -t 15 |
-		jq .groups[0].states)" = 7 ]
+		jq .groups[0].slots)" = 7 ]
 }
 
 @test "replay, faults: a wrong command line" {

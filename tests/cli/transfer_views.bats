@@ -23,7 +23,7 @@ refused() {
 
 @test "transfer-sim sweep says that different TP breaks nhd and blshc" {
 	sim sweep -m llama-3.1-70b --tps=4:8 >out
-	grep -q '^bhlsc is fastest: 1,024 operations, most of which end at a block\. Different TP breaks nhd, blshc (a run ends at a state: 1 of 2 heads of a source rank move)\.$' out
+	grep -q '^bhlsc is fastest: 1,024 operations, most of which end at a block\. Different TP breaks nhd, blshc (a run ends at a slot: 1 of 2 heads of a source rank move)\.$' out
 	grep -q '^bhlsc  .* 1024 .* 640 MiB .* 1 \* block$' out
 	sim sweep -m llama-3.1-70b --tps=8:4 --link=vllm-nixl-rc >out
 	grep -q 'Different TP breaks .*nhd.*(a run ends at a [a-z]*: 1 of 2 heads of a destination rank move)' out

@@ -37,7 +37,7 @@ PROMPTS = (150, 50)
 NEW_TOKENS = 60
 STEPS = 4
 
-FAULTS = ["swap-heads", "copy-head", "swap-heads-states", "swap-kv", "split-kv",
+FAULTS = ["swap-heads", "copy-head", "swap-heads-slots", "swap-kv", "split-kv",
           "rope-pairs", "x-packing", "shift-tokens", "shift-blocks", "stale-block",
           "wrong-layer", "zero-block", "zero-tail", "byte-order", "flip-bits,count=64",
           "scale,factor=2", "conv-order"]

@@ -241,7 +241,8 @@ static enum kvt_status print_json(const struct kvt_sides *sides,
 			      kvt_layout_string(&group->src_layout).s);
 		json_put_text(&out, o, "dst_layout",
 			      kvt_layout_string(&group->dst_layout).s);
-		json_put_int(&out, o, "states", group->xfer.slots);
+		json_put_int(&out, o, "slots", group->xfer.slots);
+		json_put_old(&out, o, "states", "slots");
 	}
 	status = json_print(&out, false, err);
 	json_free(&out);
