@@ -16,29 +16,29 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.environ.get("KVT_BUILD", os.path.join(ROOT, "build"))
 KVTOOL = os.path.join(os.path.abspath(BUILD), "kvtool")
 MIB = int(os.environ.get("KVT_BENCH_MIB", "1024"))
-LAYERS, STATES, HEADS, DIM = 32, 16, 8, 128
-BLOCKS = max(8, MIB * 2**20 // (LAYERS * STATES * HEADS * 2 * DIM * 2))
+LAYERS, SLOTS, HEADS, DIM = 32, 16, 8, 128
+BLOCKS = max(8, MIB * 2**20 // (LAYERS * SLOTS * HEADS * 2 * DIM * 2))
 
 
 def make_dump(path):
     """An npy of noise with one request that has every block."""
-    shape = (LAYERS, BLOCKS, STATES, HEADS, 2, DIM)
+    shape = (LAYERS, BLOCKS, SLOTS, HEADS, 2, DIM)
     head = str({"descr": "<u2", "fortran_order": False, "shape": shape})
     head = head.ljust(117) + "\n"
     with open(path, "wb") as f:
         f.write(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little"))
         f.write(head.encode())
         for _ in range(LAYERS):
-            f.write(os.urandom(BLOCKS * STATES * HEADS * 2 * DIM * 2))
+            f.write(os.urandom(BLOCKS * SLOTS * HEADS * 2 * DIM * 2))
     with open(path[:-4] + ".json", "w") as f:
         json.dump({
             "file": os.path.basename(path), "layout": "nhd",
             "dtype": "bfloat16", "npy_dtype": "<u2",
             "sizes": {"layers": LAYERS, "num_blocks": BLOCKS,
-                      "block_size": STATES, "num_kv_heads": HEADS,
+                      "block_size": SLOTS, "num_kv_heads": HEADS,
                       "head_dim": DIM},
             "block_table": {"A": list(range(BLOCKS))},
-            "num_tokens": {"A": BLOCKS * STATES}}, f)
+            "num_tokens": {"A": BLOCKS * SLOTS}}, f)
 
 
 def measure(source, folder, dst, threads):
@@ -58,7 +58,7 @@ def measure(source, folder, dst, threads):
 
 
 def main():
-    print(f"exec of {MIB} MiB, nhd, TP 1, blocks of {STATES}; GB/s of data moved")
+    print(f"exec of {MIB} MiB, nhd, TP 1, blocks of {SLOTS}; GB/s of data moved")
     with tempfile.TemporaryDirectory(
             dir=os.environ.get("KVT_BENCH_DIR")) as folder:
         source = f"{folder}/source.npy"

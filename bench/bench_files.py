@@ -25,10 +25,10 @@ BUILD = os.path.abspath(os.environ.get("KVT_BUILD", os.path.join(ROOT, "build"))
 KVTOOL = os.path.join(BUILD, "kvtool")
 MIB = int(os.environ.get("KVT_BENCH_MIB", "1024"))
 ROUNDS = int(os.environ.get("KVT_BENCH_ROUNDS", "3"))
-LAYERS, STATES, HEADS, DIM = 32, 16, 8, 128
+LAYERS, SLOTS, HEADS, DIM = 32, 16, 8, 128
 NPY_TO_H5 = "kvtool relayout npy to h5, --no-sync"
 RECODED = "kvtool relayout h5 to rocm-paged, --no-sync"
-BLOCKS = max(8, MIB * 2**20 // (LAYERS * STATES * HEADS * 2 * DIM * 2))
+BLOCKS = max(8, MIB * 2**20 // (LAYERS * SLOTS * HEADS * 2 * DIM * 2))
 
 
 def bf16(np, x):
@@ -48,15 +48,15 @@ def write_cache(path):
     scale, keys with a mean that rotates with the position, independent noise."""
     import numpy as np
 
-    shape = (LAYERS, BLOCKS, STATES, HEADS, 2, DIM)
+    shape = (LAYERS, BLOCKS, SLOTS, HEADS, 2, DIM)
     out = np.lib.format.open_memmap(path, "w+", "<u2", shape)
     rng = np.random.default_rng(7)
-    turn = np.arange(BLOCKS * STATES)[:, None] * 10000.0 ** (-np.arange(DIM) / DIM)
-    turn = np.cos(turn).astype(np.float32).reshape(BLOCKS, STATES, 1, DIM)
+    turn = np.arange(BLOCKS * SLOTS)[:, None] * 10000.0 ** (-np.arange(DIM) / DIM)
+    turn = np.cos(turn).astype(np.float32).reshape(BLOCKS, SLOTS, 1, DIM)
     for layer in range(LAYERS):
         scale = rng.lognormal(0, 0.7, (2, HEADS, DIM)).astype(np.float32)
         for kv in range(2):
-            x = rng.standard_normal((BLOCKS, STATES, HEADS, DIM), dtype=np.float32)
+            x = rng.standard_normal((BLOCKS, SLOTS, HEADS, DIM), dtype=np.float32)
             x *= scale[kv]
             if kv == 0:
                 x += turn * scale[0] * 2
@@ -218,11 +218,11 @@ def write_tables(path, npy):
         json.dump({"file": os.path.basename(npy), "layout": "nhd",
                    "dtype": "bfloat16", "null_block": 0,
                    "sizes": {"layers": LAYERS, "num_blocks": BLOCKS,
-                             "block_size": STATES, "num_kv_heads": HEADS,
+                             "block_size": SLOTS, "num_kv_heads": HEADS,
                              "head_dim": DIM},
                    "block_table": {str(r): ids[r * each:(r + 1) * each]
                                    for r in range(8)},
-                   "num_tokens": {str(r): each * STATES - 5 for r in range(8)}}, f)
+                   "num_tokens": {str(r): each * SLOTS - 5 for r in range(8)}}, f)
 
 
 def python(script, *args):
@@ -264,10 +264,10 @@ def bench_exec(at, npy):
     with open(tables, "w") as f:
         json.dump({"file": "source.npy", "layout": "nhd", "dtype": "bfloat16",
                    "sizes": {"layers": LAYERS, "num_blocks": BLOCKS,
-                             "block_size": STATES, "num_kv_heads": HEADS,
+                             "block_size": SLOTS, "num_kv_heads": HEADS,
                              "head_dim": DIM},
                    "block_table": {"A": list(range(BLOCKS))},
-                   "num_tokens": {"A": BLOCKS * STATES}}, f)
+                   "num_tokens": {"A": BLOCKS * SLOTS}}, f)
     packed = at("source.h5")
     subprocess.run([KVTOOL, "convert", "-q", source, packed], check=True)
     run = [KVTOOL, "transfer-sim", "exec", "-q", "-f", "--no-sync", "-o"]
@@ -336,7 +336,7 @@ def main():
         described = ["--layout=nhd", "--dtype=bfloat16"]
         subprocess.run([KVTOOL, "convert", "-q", *described, npy, nhd], check=True)
         raw, packed = os.path.getsize(npy), os.path.getsize(nhd)
-        print(f"cache: bf16 [{LAYERS},{BLOCKS},{STATES},{HEADS},2,{DIM}], "
+        print(f"cache: bf16 [{LAYERS},{BLOCKS},{SLOTS},{HEADS},2,{DIM}], "
               f"{raw / 2**20:.0f} MiB, snapshot {packed / 2**20:.0f} MiB "
               f"(ratio {raw / packed:.3f}); {ROUNDS} rounds, median\n")
 

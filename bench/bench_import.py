@@ -14,10 +14,10 @@ import tempfile
 
 import bench_files as bench
 
-LAYERS, STATES, HEADS, DIM = 4, 16, 2, 128
-PAGE = 2 * LAYERS * STATES * HEADS * DIM * 2
+LAYERS, SLOTS, HEADS, DIM = 4, 16, 2, 128
+PAGE = 2 * LAYERS * SLOTS * HEADS * DIM * 2
 PAGES = max(16, bench.MIB * 2**20 // PAGE * 16000 // 16384)
-SAID = ["--from=hicache-page-first", "--dtype=bf16", f"--block-size={STATES}",
+SAID = ["--from=hicache-page-first", "--dtype=bf16", f"--block-size={SLOTS}",
         f"--heads={HEADS}", f"--head-dim={DIM}"]
 
 
@@ -32,7 +32,7 @@ def write_pages(folder):
     rng = np.random.default_rng(7)
     scale = rng.lognormal(0, 0.7, (2, 1, LAYERS, HEADS, DIM)).astype(np.float32)
     for i in range(PAGES):
-        x = rng.standard_normal((2, STATES, LAYERS, HEADS, DIM), dtype=np.float32)
+        x = rng.standard_normal((2, SLOTS, LAYERS, HEADS, DIM), dtype=np.float32)
         name = hashlib.sha256(b"%d" % i).hexdigest() + "_model_0_1.bin"
         with open(os.path.join(folder, name), "wb") as f:
             f.write(bench.bf16(np, x * scale).tobytes())

@@ -30,7 +30,7 @@ BUILD = os.path.abspath(os.environ.get("KVT_BUILD", os.path.join(ROOT, "build"))
 MIB = int(os.environ.get("KVT_BENCH_MIB", "512"))
 ROUNDS = 5
 
-# name, axes of the source, axes of the destination, states, heads, content, type
+# name, axes of the source, axes of the destination, slots, heads, content, type
 CASES = [
     ("NHD to HND", "LBSHD", "LBHSD", 16, 8, 256, "u2"),
     ("HND to NHD", "LBHSD", "LBSHD", 16, 8, 256, "u2"),
@@ -82,9 +82,9 @@ def memcpy_of(dst, src):
 
 
 def peers(case):
-    _, src_axes, dst_axes, states, heads, dim, kind = case
-    size = {"L": 32, "S": states, "H": heads, "D": dim, "E": dim // 8, "x": 8}
-    page = states * heads * dim * np.dtype(kind).itemsize
+    _, src_axes, dst_axes, slots, heads, dim, kind = case
+    size = {"L": 32, "S": slots, "H": heads, "D": dim, "E": dim // 8, "x": 8}
+    page = slots * heads * dim * np.dtype(kind).itemsize
     size["B"] = max(1, MIB * 2**20 // (32 * page))
     src = np.ones([size[a] for a in src_axes], kind)
     dst = np.zeros([size[a] for a in dst_axes], kind)

@@ -34,7 +34,7 @@ _kvtool() {
 	--format | --from) list=$(_kvtool_list formats) ;;
 	--dtype | --cache-dtype | --ssm-dtype) list=$(_kvtool_list dtypes) ;;
 	-m | --model) list=$(_kvtool_words size --model=list | cut -d ' ' -f 1 | uniq) ;;
-	help) list="layouts formats dtypes $(_kvtool_words --list-commands)" ;;
+	help) list="how layouts formats dtypes contents specs faults python $(_kvtool_words --list-commands)" ;;
 	expect) ((COMP_CWORD == 2)) && list="write check" ;;
 	*)
 		[[ $word == -* ]] && list=$(_kvtool_words "$command" --list-options)

@@ -26,7 +26,7 @@ _kvtool() {
 	--format|--from) list=(${(f)"$(_kvtool_list formats)"}) ;;
 	--dtype | --cache-dtype | --ssm-dtype) list=(${(f)"$(_kvtool_list dtypes)"}) ;;
 	-m|--model) list=(${(f)"$(kvtool size --model=list 2>/dev/null | cut -d ' ' -f 1 | uniq)"}) ;;
-	help) list=(layouts formats dtypes
+	help) list=(how layouts formats dtypes contents specs faults python
 		    ${(f)"$(kvtool --list-commands 2>/dev/null)"}) ;;
 	expect) list=(write check) ;;
 	*)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* help.c - texts that belong to no command */
 #include "cli/cli.h"
+#include "cli/print/specs.h"
 #include "lib/kvt/write.h"
 #include "formats/libraries.h"
 #include "lib/kvt/device.h"
@@ -21,10 +22,8 @@ void print_usage(FILE *stream)
 	for (int i = 0; (c = command_at(i)); i++)
 		fprintf(stream, "%-6s  %-12s  %s\n",
 			command_purpose(i) ? command_purpose(i) : "", c->name, c->summary);
-	fputs("\nkvtool help how: which command answers what.  kvtool COMMAND --help: "
-	      "options.\n"
-	      "kvtool help layouts|formats|dtypes|contents|specs|faults.  kvtool "
-	      "--version\n",
+	fputs("\nkvtool help how: which command answers what.  kvtool COMMAND --help: options.\n"
+	      "kvtool help layouts|formats|dtypes|contents|specs|faults|python.  kvtool --version\n",
 	      stream);
 }
 
@@ -194,16 +193,36 @@ static void contents(void)
 	     "what its fp8\nis.  See kvtool-content(7).");
 }
 
+static void python(void)
+{
+	char folder[PATH_MAX];
+
+	printf("A snapshot is HDF5.  Group g0 is the dataset groups/g0/data, compressed with zstd,\n"
+	       "whose filter other programs find by HDF5_PLUGIN_PATH; or kvtool convert\n"
+	       "--uncompressed writes one without.\n\n"
+	       "  $ export HDF5_PLUGIN_PATH=%s\n"
+	       "  $ python3\n"
+	       "  >>> import h5py\n"
+	       "  >>> d = h5py.File('snapshot.h5')['groups/g0/data']\n"
+	       "  >>> d.shape, d.attrs['axes']\n\n"
+	       "kvtool-snapshot(5) has the attributes, block tables and requests.  Converting\n"
+	       "to .npy or .safetensors is another way: bfloat16 arrives as uint16 in numpy,\n"
+	       "as bfloat16 in safetensors.torch.load_file().\n",
+	       plugin_folder(folder) ? folder : "DIR");
+}
+
 static const struct {
 	const char *name;
 	void (*print)(void);
 } topics[] = {
+	{ "python", python },
 	{ "how", how },
 	{ "faults", faults },
 	{ "layouts", layouts },
 	{ "formats", formats },
 	{ "dtypes", dtypes },
 	{ "contents", contents },
+	{ "specs", specs_print },
 };
 
 const char *topic_at(int i)

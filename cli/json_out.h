@@ -38,6 +38,13 @@ void json_put_known(struct json_out *out, json_t *object, const char *key, int64
 /* null if the number is not finite: JSON has no other word for it. */
 void json_put_real(struct json_out *out, json_t *object, const char *key, double x);
 
+/*
+ * The value of 'key' once more, under the name that the key had in a version before:
+ * programs that ask for the old name still find it.  kvtool-json(5) lists the names.
+ */
+void json_put_old(struct json_out *out, json_t *object, const char *old,
+		  const char *key);
+
 /* An empty object or array, already in its place. */
 json_t *json_put_object(struct json_out *out, json_t *object, const char *key);
 json_t *json_put_array(struct json_out *out, json_t *object, const char *key);

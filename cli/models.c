@@ -2,6 +2,7 @@
 /* models.c - where models are, and reading one */
 #include "cli/models.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -73,9 +74,9 @@ static void list_free(struct dirent **names, int n)
 
 /* ---- one model ---------------------------------------------------------- */
 
-enum kvt_status model_read_file(struct kvt_model_config *out, const char *path,
-				const struct kvt_config_hints *hints,
-				struct kvt_error *err)
+static enum kvt_status read_file(struct kvt_model_config *out, const char *path,
+				 const struct kvt_config_hints *hints,
+				 struct kvt_error *err)
 {
 	enum { MOST = 16 << 20 };
 	enum kvt_status status;
@@ -84,7 +85,8 @@ enum kvt_status model_read_file(struct kvt_model_config *out, const char *path,
 
 	if ((status = text_file_read(&text, &nbytes, path, MOST, err)))
 		return status;
-	status = kvt_model_config_parse(out, text, nbytes, path, hints, err);
+	status = kvt_model_config_parse(out, text, nbytes, text_file_name(path), hints,
+					err);
 	free(text);
 	return status;
 }
@@ -98,7 +100,28 @@ static enum kvt_status read_named(struct kvt_model_config *out, const char *fold
 	if (snprintf(path, sizeof(path), "%s/%s%s", folder, name, ending) >=
 	    (int)sizeof(path))
 		return kvt_fail(err, KVT_USAGE, "the name of a model is too long");
-	return model_read_file(out, path, hints, err);
+	return read_file(out, path, hints, err);
+}
+
+/* Typed over by a slip or two; another number is another model. */
+static bool same_digits(const char *a, const char *b)
+{
+	static const char digits[] = "0123456789";
+
+	while (*(a += strcspn(a, digits)) && *(b += strcspn(b, digits)))
+		if (*a++ != *b++)
+			return false;
+	return !*a && !*(b + strcspn(b, digits));
+}
+
+/* The last part of "meta-llama/Llama-3.1-8B", in small letters. */
+static void small_name(char out[static 64], const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	snprintf(out, 64, "%s", slash ? slash + 1 : name);
+	for (; *out; out++)
+		*out = (char)tolower((unsigned char)*out);
 }
 
 static enum kvt_status no_such(const char *name, const char *folder,
@@ -107,19 +130,24 @@ static enum kvt_status no_such(const char *name, const char *folder,
 	struct dirent **names;
 	struct kvt_nearest near;
 	enum kvt_status status;
+	char small[64];
 	int n;
 
 	if ((status = list(&names, &n, folder, err)))
 		return status;
-	kvt_nearest_start(&near, name);
+	small_name(small, name);
+	kvt_nearest_start(&near, small);
 	for (int i = 0; i < n; i++)
-		kvt_nearest_offer(&near, names[i]->d_name);
-	if (kvt_nearest_found(&near))
+		if (same_digits(small, names[i]->d_name))
+			kvt_nearest_offer(&near, names[i]->d_name);
+	if (near.distance <= 2)
 		kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean '%s'?",
-			 name, kvt_nearest_found(&near));
+			 name, near.best);
 	else
 		kvt_fail(err, KVT_USAGE,
-			 "there is no model '%.60s'; --model=list prints those there are", name);
+			 "there is no model '%.60s'; --model=list prints the %d that are known; "
+			 "for any other give its config.json: --config=FILE",
+			 name, n);
 	list_free(names, n);
 	return KVT_USAGE;
 }
@@ -133,20 +161,53 @@ static bool is_there(const char *folder, const char *name)
 	       (int)sizeof(path) && !stat(path, &st);
 }
 
+/* A file, or the config.json of a folder as model hubs have it. */
+static enum kvt_status read_path(struct kvt_model_config *out, const char *path,
+				 const struct kvt_config_hints *hints,
+				 struct kvt_error *err)
+{
+	char inside[PATH_MAX];
+
+	if (!is_folder(path))
+		return read_file(out, path, hints, err);
+	if (snprintf(inside, sizeof(inside), "%s/config.json", path) >=
+	    (int)sizeof(inside))
+		return kvt_fail(err, KVT_USAGE, "the name of a model is too long");
+	return read_file(out, inside, hints, err);
+}
+
 enum kvt_status model_read(struct kvt_model_config *out, const char *name,
 			   const char *folder, const struct kvt_config_hints *hints,
 			   struct kvt_error *err)
 {
+	bool exists = !strcmp(name, "-") || !access(name, F_OK);
 	char path[PATH_MAX];
 	enum kvt_status status;
 
-	if (strchr(name, '/') || strstr(name, ending))
-		return model_read_file(out, name, hints, err);
+	if (!strcmp(name, "-") || strstr(name, ending) || (strchr(name, '/') && exists))
+		return read_path(out, name, hints, err);
 	if ((status = find_folder(path, folder, err)))
 		return status;
-	if (!is_there(path, name))
-		return no_such(name, path, err);
-	return read_named(out, path, name, hints, err);
+	if (is_there(path, name) && !strchr(name, '/'))
+		return read_named(out, path, name, hints, err);
+	return exists ? read_path(out, name, hints, err) : no_such(name, path, err);
+}
+
+enum kvt_status model_said(const char **out, const struct model_words *words,
+			   struct kvt_error *err)
+{
+	*out = words->config ? words->config : words->model;
+	if (words->config && words->model)
+		return kvt_fail(err, KVT_USAGE,
+				"--model and --config are one option with two names: give one of them");
+	return KVT_OK;
+}
+
+bool model_list_asked(const struct model_words *words)
+{
+	const char *said = words->config ? words->config : words->model;
+
+	return said && !strcmp(said, "list");
 }
 
 /* ---- all ---------------------------------------------------------------- */

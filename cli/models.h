@@ -5,21 +5,33 @@
 
 #include "formats/model/config.h"
 
-#define OPT_MODELS(p) { "models", 0, OPT_STRING, p, "DIR", \
-			"folder of the models; default: what was installed" }
+/* Which model, as every command that needs one is told. */
+struct model_words {
+	const char *model, *config;	/* one option with two names */
+	const char *folder;		/* of the models that have names; NULL: ours */
+};
+
+#define OPT_MODEL(p) \
+	{ "model", 'm', OPT_STRING, &(p)->model, "NAME|FILE", \
+	  "a model: a name of --model=list, or its config.json" }, \
+	{ "config", 0, OPT_STRING, &(p)->config, "NAME|FILE", "same as --model" }, \
+	{ "models", 0, OPT_STRING, &(p)->folder, "DIR", \
+	  "folder of the models that --model=list prints" }
+
+/* What was said, or NULL; KVT_USAGE if it was said twice. */
+KVT_MUST_CHECK enum kvt_status
+model_said(const char **out, const struct model_words *words, struct kvt_error *err);
+
+/* Was it asked for the list? */
+bool model_list_asked(const struct model_words *words);
 
 /*
- * A name with a slash or .json in it is a file, any other that of a file in
- * 'folder'; NULL: the folder beside the program.
+ * A file if there is a slash or .json in the name, or it is "-"; else a model of the
+ * folder; else a file or a folder with a config.json after all.
  */
 KVT_MUST_CHECK enum kvt_status
 model_read(struct kvt_model_config *out, const char *name, const char *folder,
 	   const struct kvt_config_hints *hints, struct kvt_error *err);
-
-/* The file itself, whatever its name. */
-KVT_MUST_CHECK enum kvt_status
-model_read_file(struct kvt_model_config *out, const char *path,
-		const struct kvt_config_hints *hints, struct kvt_error *err);
 
 /* A line for each group of each model of the folder. */
 KVT_MUST_CHECK enum kvt_status models_print(const char *folder, struct kvt_error *err);

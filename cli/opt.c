@@ -272,7 +272,7 @@ static void print_help(const struct command *command, const struct table *t)
 			  t->row[i].help);
 	print_row('h', "help", NULL, "show this text");
 	if (own < t->n)
-		puts("\nfacts that the input may not contain:");
+		puts("\nfor inputs that do not describe themselves:");
 	for (int i = own; i < t->n; i++)
 		print_row(0, t->row[i].name, t->row[i].arg, t->row[i].help);
 	if (command->examples)
@@ -303,7 +303,7 @@ static const struct {
 	{ "output-format", "format" },	{ "to-format", "format" },
 	{ "target-layout", "to" },	{ "output-layout", "to" },
 	{ "input-layout", "layout" },	{ "type", "dtype" },
-	{ "atol", "abs" },		{ "rtol", "rel" },
+	{ "tp", "tp-size" },		{ "where", "at" },
 	{ "memory", "mem-limit" },	{ "jobs", "threads" },
 	{ "silent", "quiet" },		{ "requests", "request" },
 };
@@ -349,6 +349,18 @@ static bool is_synonym(const char *name, const char *word)
 	return false;
 }
 
+/* Things that no command does. */
+static const char *never(const char *word)
+{
+	static const char *const casts[] = { "to-dtype", "cast", "out-dtype",
+					     "output-dtype", "astype" };
+
+	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++)
+		if (!strcmp(word, casts[i]))
+			return "kvtool moves elements and never converts them; cast in numpy or torch, and let kvtool diff --tolerance=auto compare";
+	return NULL;
+}
+
 static void unknown(const struct command *command, const struct table *t,
 		    const char *text, struct kvt_error *err)
 {
@@ -367,7 +379,10 @@ static void unknown(const struct command *command, const struct table *t,
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < t->n; i++)
 		kvt_nearest_offer(&near, t->row[i].name);
-	if (candidates(options, sizeof(options), t, name, is_synonym) ||
+	kvt_nearest_offer(&near, "help");
+	if (never(name))
+		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text, never(name));
+	else if (candidates(options, sizeof(options), t, name, is_synonym) ||
 	    candidates(options, sizeof(options), t, name, begins_with) ||
 	    candidates(options, sizeof(options), t, name, has_word))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s', did you mean %s?", text,
@@ -493,6 +508,7 @@ static bool opens_dumps(const struct table *t)
 int opt_parse(const struct command *command, const struct opt *opts,
 	      int argc, char **argv, struct kvt_error *err)
 {
+	enum kvt_status status = KVT_OK;
 	const char *shorter;
 	struct getopt_table g;
 	struct table t;
@@ -528,10 +544,9 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	argc -= optind;
 	memmove(argv, argv + optind, (size_t)argc * sizeof(*argv));
 	/* of IN OUT, only the first is read */
-	if (opens_dumps(&t) &&
-	    stream_in(command->in_out && argc > 1 ? 1 : argc, argv, err))
-		return OPT_WRONG;
-	return argc;
+	if (opens_dumps(&t))
+		status = stream_in(command->in_out && argc > 1 ? 1 : argc, argv, err);
+	return !status ? argc : status == KVT_USAGE ? OPT_WRONG : OPT_FAILED;
 }
 
 /* ---- lists of numbers --------------------------------------------------- */

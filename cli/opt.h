@@ -63,19 +63,25 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 #define OPT_DRY_RUN(p) { "dry-run", 'n', OPT_FLAG, p, NULL, \
 			 "print what would be done and do nothing" }
 #define OPT_OUTPUT(p)  { "output", 'o', OPT_STRING, p, "FILE", "where to write" }
+/* For several files that do not say which rank they are. */
+#define OPT_IN_ORDER(p) { "in-order", 0, OPT_FLAG, p, NULL, \
+			  "the files are ranks 0, 1, ...; they do not say it" }
+#define OPT_TOTAL_HEADS(p) { "total-heads", 0, OPT_COUNT, p, "N", \
+			     "with that: KV heads of the model" }
 /* Keep this one last: it begins a section of its own in --help. */
 #define OPT_INPUT(p)   { "", 0, OPT_HINTS, p, NULL, NULL }
 
 enum {
 	OPT_DONE = -1,		/* --help was printed: end with KVT_OK */
 	OPT_WRONG = -2,		/* 'err' says what: end with KVT_USAGE */
+	OPT_FAILED = -3,	/* likewise, KVT_SYSTEM: standard input */
 };
 
 /*
  * Reads the options of a command and moves the operands to argv[0] and on.  Where the
  * command opens dumps (OPT_INPUT), "-" among them becomes the path of standard input,
  * cli/streams.h.
- * Returns how many there are, or OPT_DONE or OPT_WRONG: then the command
+ * Returns how many there are, or OPT_DONE, OPT_WRONG or OPT_FAILED: then the command
  * returns opt_status() of it.
  */
 int opt_parse(const struct command *command, const struct opt *opts,
@@ -97,7 +103,7 @@ opt_need(const struct command *command, const struct opt_need *needs,
 
 static inline enum kvt_status opt_status(int parsed)
 {
-	return parsed == OPT_WRONG ? KVT_USAGE : KVT_OK;
+	return parsed == OPT_WRONG ? KVT_USAGE : parsed == OPT_FAILED ? KVT_SYSTEM : KVT_OK;
 }
 
 /* What was said of an option that does not go with every other. */

@@ -31,7 +31,9 @@ static bool lacks_content(const struct kvt_dump *dump, const struct kvt_hints *h
 enum kvt_status open_as_told(struct kvt_dump **out, const char *name,
 			     const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_hints facts = { .facts = hints->facts };
+	struct kvt_hints facts = { .facts = hints->facts, .tp_size = hints->tp_size,
+				   .tp_rank = hints->tp_rank,
+				   .total_heads = hints->total_heads };
 	struct kvt_error why;
 	enum kvt_status status = kvt_open(out, name, &facts, &why);
 
@@ -92,8 +94,8 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s%s%s%s",
 					group->id, kvt_layout_string(layout).s, why.text,
-					near ? "; did you mean " : "", near ? near : "",
-					near ? "?" : "");
+					near ? ", did you mean '" : "", near ? near : "",
+					near ? "'?" : "");
 		}
 		if (kvt_content_keeps(&group->content, layout, &group->shape, &why))
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", group->id,

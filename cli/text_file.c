@@ -17,6 +17,27 @@
 
 enum { FIRST_ROOM = 1 << 16 };
 
+static bool is_standard(const char *path)
+{
+	return !strcmp(path, "-");
+}
+
+const char *text_file_name(const char *path)
+{
+	return is_standard(path) ? "standard input" : path;
+}
+
+FILE *text_file_open(const char *path)
+{
+	return is_standard(path) ? stdin : fopen(path, "re");
+}
+
+void text_file_close(FILE *file)
+{
+	if (file != stdin)
+		fclose(file);
+}
+
 /* Also from a pipe, so the size is not known before.  NULL: errno says why. */
 static char *read_all(FILE *file, size_t most, size_t *nbytes)
 {
@@ -38,21 +59,22 @@ static char *read_all(FILE *file, size_t most, size_t *nbytes)
 enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
 			       size_t most, struct kvt_error *err)
 {
-	FILE *file = fopen(path, "r");
+	FILE *file = text_file_open(path);
 	char *text;
 	size_t n;
 
+	path = text_file_name(path);
 	if (!file)
 		return kvt_fail_errno(err, path, "open");
 	text = read_all(file, most, &n);
 	if (!text || ferror(file)) {
 		enum kvt_status status = kvt_fail_errno(err, path, "read");
 
-		fclose(file);
+		text_file_close(file);
 		free(text);
 		return status;
 	}
-	fclose(file);
+	text_file_close(file);
 	if (n > most) {
 		free(text);
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: more than %zu bytes", path,
@@ -68,7 +90,7 @@ enum kvt_status text_file_refuse(const char *path, char *const *inputs, int n,
 {
 	struct stat out, in;
 
-	if (stat(path, &out))
+	if (is_standard(path) || stat(path, &out))
 		return KVT_OK;
 	for (int i = 0; i < n; i++)
 		if (!stat(inputs[i], &in) && in.st_dev == out.st_dev &&
@@ -110,6 +132,15 @@ static enum kvt_status write_and_close(int fd, const struct text_output *out,
 	return status;
 }
 
+/* Standard output is closed, and checked, when the program ends. */
+static enum kvt_status write_stream(const struct text_output *out, struct kvt_error *err)
+{
+	if (!is_standard(out->path))
+		return write_and_close(open(out->path, O_WRONLY | O_CLOEXEC), out, err);
+	fwrite(out->text, 1, out->nbytes, stdout);
+	return KVT_OK;
+}
+
 static ssize_t take(void *cookie, const char *bytes, size_t n)
 {
 	struct text_output *out = cookie;
@@ -141,22 +172,31 @@ static bool is_stream(const char *path)
 {
 	struct stat st;
 
-	return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+	return is_standard(path) ? true :
+	       !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* The file that will have the name, open; below 0: errno says why. */
+static enum kvt_status stage_open(int *fd, struct kvt_stage *out, const char *path,
+				  bool force, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_stage_check(path, false, force, "text", err);
+
+	tell_leftovers(path);
+	if (status || (status = kvt_stage_open(out, path, NULL, false, force, err)))
+		return status;
+	*fd = open(out->file[0].file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC |
+		   O_NOFOLLOW, 0666);
+	return KVT_OK;
 }
 
 static enum kvt_status stage(struct kvt_stage *out, const struct text_output *text,
 			     bool force, struct kvt_error *err)
 {
-	const char *file;
-	enum kvt_status status = kvt_stage_check(text->path, false, force, "text", err);
+	int fd = -1;
+	enum kvt_status status = stage_open(&fd, out, text->path, force, err);
 
-	tell_leftovers(text->path);
-	if (status ||
-	    (status = kvt_stage_open(out, text->path, NULL, false, force, err)))
-		return status;
-	file = out->file[0].file;
-	return write_and_close(open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC |
-				    O_NOFOLLOW, 0666), text, err);
+	return status ? status : write_and_close(fd, text, err);
 }
 
 static enum kvt_status publish(struct kvt_stage *const *stages, int n,
@@ -189,8 +229,7 @@ enum kvt_status text_files_write(const struct text_output *out, int n, bool forc
 		}
 	for (int i = 0; i < n && !status; i++)
 		if (is_stream(out[i].path))
-			status = write_and_close(open(out[i].path, O_WRONLY | O_CLOEXEC),
-						 &out[i], err);
+			status = write_stream(&out[i], err);
 	if (!status && nstaged)
 		status = publish(staged, nstaged, err);
 	for (int i = 0; i < nstaged; i++)
@@ -206,4 +245,77 @@ enum kvt_status text_file_write(const char *path, const char *text, size_t nbyte
 	const struct text_output out = { path, (char *)(uintptr_t)text, nbytes };
 
 	return text_files_write(&out, 1, force, err);
+}
+
+/* ---- text that is printed to a file ---------------------------------------- */
+
+/* Nothing more is taken after a signal: the printer looks at ferror(). */
+static ssize_t pass_on(void *cookie, const char *bytes, size_t n)
+{
+	const struct text_diversion *d = cookie;
+	size_t done = 0;
+
+	while (done < n && !interrupted) {
+		ssize_t some = write(d->fd, bytes + done, n - done);
+
+		if (some < 0 && errno == EINTR)
+			continue;
+		if (some <= 0)
+			return 0;
+		done += (size_t)some;
+	}
+	return interrupted ? 0 : (ssize_t)n;
+}
+
+enum kvt_status text_divert(struct text_diversion *out, const char *path, bool force,
+			    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	*out = (struct text_diversion){ .path = path, .fd = -1 };
+	if (!path || is_standard(path))
+		return KVT_OK;
+	signals_catch_all();
+	out->staged = !is_stream(path);
+	if (!out->staged)
+		out->fd = open(path, O_WRONLY | O_CLOEXEC);
+	else
+		status = stage_open(&out->fd, &out->stage, path, force, err);
+	if (!status && out->fd < 0)
+		status = kvt_fail_errno(err, path, "create");
+	if (!status && !(out->stream = fopencookie(out, "w", (cookie_io_functions_t){
+						   .write = pass_on })))
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (status) {
+		if (out->fd >= 0)
+			close(out->fd);
+		kvt_stage_close(&out->stage);
+		return status;
+	}
+	out->before = stdout;
+	stdout = out->stream;
+	return KVT_OK;
+}
+
+enum kvt_status text_divert_end(struct text_diversion *d, enum kvt_status status,
+				struct kvt_error *err)
+{
+	struct kvt_stage *stage = &d->stage;
+	bool bad;
+
+	if (!d->stream)
+		return status;
+	stdout = d->before;
+	errno = 0;
+	bad = !text_output_close(d->stream) || (fsync(d->fd) && d->staged);
+	if (bad && !status)
+		status = interrupted ? kvt_fail(err, KVT_SYSTEM, "interrupted") :
+			 kvt_fail_errno(err, d->path, "write");
+	if (close(d->fd) && !status)
+		status = kvt_fail_errno(err, d->path, "write");
+	if (!status && d->staged)
+		status = publish(&stage, 1, err);
+	kvt_stage_close(stage);
+	d->stream = NULL;
+	return status;
 }

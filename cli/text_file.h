@@ -6,7 +6,15 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "formats/file/stage.h"
 #include "lib/kvt/kvt.h"
+
+/* What messages call an input: "-" is standard input, for all that read text. */
+const char *text_file_name(const char *path);
+
+/* NULL: errno says why.  Closed with text_file_close(). */
+FILE *text_file_open(const char *path);
+void text_file_close(FILE *file);
 
 /* malloc()ed.  More than 'most' bytes are KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status
@@ -33,10 +41,31 @@ bool text_output_close(FILE *stream);
 
 /*
  * Under their names only when all of them are complete, or none; old ones are
- * replaced only with 'force'.  What is no regular file, a pipe say, is written to.
+ * replaced only with 'force'.  What is no regular file, a pipe say, is written to;
+ * "-" is standard output.
  */
 KVT_MUST_CHECK enum kvt_status
 text_files_write(const struct text_output *out, int n, bool force, struct kvt_error *err);
+
+/*
+ * What a long text is printed to: from here on standard output is that file, which gets
+ * its name when the end is reached without an error.  A path of NULL or "-" changes
+ * nothing.  After a signal printing fails, so that who prints ends.
+ */
+struct text_diversion {
+	const char *path;
+	FILE *stream, *before;		/* NULL: nothing was changed */
+	int fd;
+	struct kvt_stage stage;		/* none of a stream */
+	bool staged;
+};
+KVT_MUST_CHECK enum kvt_status
+text_divert(struct text_diversion *out, const char *path, bool force,
+	    struct kvt_error *err);
+/* 'status' is that of printing, and comes back if it is a failure. */
+KVT_MUST_CHECK enum kvt_status
+text_divert_end(struct text_diversion *diversion, enum kvt_status status,
+		struct kvt_error *err);
 
 /* One of them. */
 KVT_MUST_CHECK enum kvt_status

@@ -56,8 +56,8 @@ import threading
 import time
 import zlib
 
-# Letters of kvtool: layer, block, state (a token of a block), head, key or value,
-# element, content (keys and values together).  vLLM calls states N.
+# Letters of kvtool: layer, block, slot (a token of a block), head, key or value,
+# element, content (keys and values together).  vLLM calls slots N.
 _LETTERS = "BSHKDC"
 
 _TYPES = {
@@ -463,7 +463,7 @@ def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
 
 # ---- vLLM: what its objects say ------------------------------------------------
 
-# Backends whose content of a state is the key and then the value of a head, seen in
+# Backends whose content of a slot is the key and then the value of a head, seen in
 # their sources.  Of others a page is not known: say layouts={class name: layout}.
 _KEY_THEN_VALUE = {
     "FlashAttentionBackend", "FlashInferBackend", "TritonAttentionBackend",
@@ -639,7 +639,7 @@ def _mamba(name, layer, spec, parallel, config):
         raise Unknown(f"{name}: {channels} channels in a state of {conv.shape[1:]}")
     taps_first = conv.shape[2] == channels
     base = conv.storage_offset() * conv.element_size()
-    page = {"tokens_per_state": -1, "page_bytes": spec.page_size_bytes}
+    page = {"tokens_per_slot": -1, "page_bytes": spec.page_size_bytes}
     first = _Layer(name, conv, "BSD" if taps_first else "BDS", None)
     second = _Layer(name, ssm.flatten(2), "BHD", None)
     heads = second.n["H"]
@@ -647,13 +647,13 @@ def _mamba(name, layer, spec, parallel, config):
         "kind": "mamba_conv", "layout": "L" + first.axes, "dtype": first.dtype, **page,
         "page_offset": 0, "content": _ranges(parts, tp, rank),
         "total_kv_heads": 1, "head_start": 0, "head_count": 1, "replicas": 1,
-        "sizes": {"block_size": spec.block_size, "states": first.n["S"],
+        "sizes": {"block_size": spec.block_size, "slots": first.n["S"],
                   "num_kv_heads": 1, "content": channels}}), (second, {
         "kind": "mamba_ssm", "layout": "LBHC", "dtype": second.dtype, **page,
         "page_offset": ssm.storage_offset() * ssm.element_size() - base,
         "total_kv_heads": heads * tp, "head_start": heads * rank, "head_count": heads,
         "replicas": 1,
-        "sizes": {"block_size": spec.block_size, "states": 1, "num_kv_heads": heads,
+        "sizes": {"block_size": spec.block_size, "slots": 1, "num_kv_heads": heads,
                   "content": second.n["D"]}})]
 
 
@@ -747,15 +747,15 @@ class _VllmRank:
             return []
         axes, layout, latent, dtype, more = _attention(name, layer, spec, tensor, layouts)
         piece = _Layer(name, tensor, axes, dtype)
-        states = piece.n.get("S", 1)
-        if spec.block_size % states or getattr(spec, "tokens_per_state", 1) != 1:
-            raise Unknown(f"{name}: blocks of {spec.block_size} tokens with {states} "
-                          "states")
+        slots = piece.n.get("S", 1)
+        if spec.block_size % slots or getattr(spec, "tokens_per_state", 1) != 1:
+            raise Unknown(f"{name}: blocks of {spec.block_size} tokens with {slots} "
+                          "slots")
         fields = {"layout": layout or "L" + piece.axes, "dtype": dtype,
                   "sizes": _sizes(piece, latent), **_window(spec), **more}
         if latent and piece.n.get("H") == 1:
             fields["layout"] = fields["layout"].replace("H", "")
-        return [(piece, fields, spec.block_size // states)]
+        return [(piece, fields, spec.block_size // slots)]
 
     def capture(self, order):
         """The copied blocks of what the scheduler ordered."""

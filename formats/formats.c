@@ -80,8 +80,8 @@ enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
 	}
 	meant = kvt_nearest_found(&near);
 	return kvt_fail(err, KVT_USAGE, "there is no format '%.60s'%s%s%s", name,
-			meant ? ", did you mean " : "; see kvtool help formats",
-			meant ? meant : "", meant ? "?" : "");
+			meant ? ", did you mean '" : "; see kvtool help formats",
+			meant ? meant : "", meant ? "'?" : "");
 }
 
 /* ---- opening ------------------------------------------------------------ */

@@ -41,7 +41,7 @@ class Group:
     """
     data[L, B, S, H, K, D] of unsigned elements.  layers and blocks are their ids in
     the model and in the pool; null is a position, -1: none.  tps is the tokens of a
-    state, -1: all of a request.  valid is how many states of each block live tokens
+    slot, -1: all of a request.  valid is how many slots of each block live tokens
     are in, None: not known.
     """
 
@@ -53,7 +53,7 @@ class Group:
         self.blocks = said["block_ids"]
         self.head, self.total = said["head_start"], said["total_heads"]
         self.replicas = said["replication"]
-        self.size, self.tps = said["block_size"], said["tokens_per_state"]
+        self.size, self.tps = said["block_size"], said["tokens_per_slot"]
         self.window, self.retained = said["window"], said["retained"]
         self.null, self.valid = said["null"], said["block_valid"]
         # [name, start, length, start in the model]
@@ -79,12 +79,12 @@ class Group:
             return self.window > 0
         return self.kind in ("sliding_window", "chunked_local", "rswa")
 
-    def holds(self, states):
-        """Do the splits of its layout fit blocks of so many states?"""
+    def holds(self, slots):
+        """Do the splits of its layout fit blocks of so many slots?"""
         for word in self.layout.split():
             if re.match(r"S[/%]", word):
                 x = 16 // self.data.itemsize if word[2:] == "x" else int(word[2:])
-                if states % x:
+                if slots % x:
                     return False
         return True
 
@@ -98,7 +98,7 @@ class Group:
                 "layer_ids": self.layers, "layer_names": self.names,
                 "block_ids": self.blocks, "head_start": self.head,
                 "total_heads": self.total, "replication": self.replicas,
-                "block_size": self.size, "tokens_per_state": self.tps,
+                "block_size": self.size, "tokens_per_slot": self.tps,
                 "window": self.window, "retained": self.retained, "null": self.null,
                 "block_valid": self.valid,
                 "components": self.parts}
@@ -136,7 +136,7 @@ class Dump:
         return sum(g.data.nbytes for g in self.groups)
 
     def complete(self):
-        """Counts live states where the tables tell and nothing else does."""
+        """Counts live slots where the tables tell and nothing else does."""
         for i, g in enumerate(self.groups):
             if g.valid is None and self.tell(g, i):
                 g.valid = [0] * g.n[B]
@@ -157,7 +157,7 @@ class Dump:
             for r in self.requests if r.tokens)
 
 
-# ---- which states of a request are live ---------------------------------------
+# ---- which slots of a request are live ---------------------------------------
 
 def dead_tokens(g, request, end):
     """[begin, end) of the tokens that nothing computed later looks at."""
@@ -174,8 +174,8 @@ def dead_tokens(g, request, end):
 
 class Table:
     """
-    The states of a request in a group: at() is where the one of a position is.
-    'strict' leaves out null blocks and dead states, as version 2 of the digest does.
+    The slots of a request in a group: at() is where the one of a position is.
+    'strict' leaves out null blocks and dead slots, as version 2 of the digest does.
     """
 
     def __init__(self, g, i, request, strict):
@@ -219,7 +219,7 @@ class Table:
         return self.g.null >= 0 and self.blocks[self.entry(at)] == self.g.null
 
     def live(self):
-        """[(position, block, state)]"""
+        """[(position, block, slot)]"""
         each = 1 if self.g.recurrent else self.g.n[S]
         return [(at, self.blocks[self.entry(at)], at % each)
                 for at in range(self.begin, self.end)
@@ -232,7 +232,7 @@ class Table:
 
 
 def version(dump, i):
-    """2 if the live states of a group are not all that its tables name."""
+    """2 if the live slots of a group are not all that its tables name."""
     g = dump.groups[i]
     return 2 if g.forgets() or any(
         any(h[0] == i for h in r.holes) or Table(g, i, r, True).names_null()
@@ -264,13 +264,13 @@ def cells(g):
 
 
 def placed(g, content, head, component, at):
-    """Sum of the cells at [(position, state, block, state in the block)]."""
+    """Sum of the cells at [(position, slot, block, slot in the block)]."""
     if not at:
         return np.zeros(2, dtype=np.uint64)
-    position, state, block, here = (np.array(x) for x in zip(*at))
+    position, slot, block, here = (np.array(x) for x in zip(*at))
     return fold(cell_hashes(
         content[:, block, here], np.array(g.layers).reshape(-1, 1, 1),
-        position.reshape(-1, 1), state.reshape(-1, 1), head, component))
+        position.reshape(-1, 1), slot.reshape(-1, 1), head, component))
 
 
 def digests(dump):
@@ -279,9 +279,9 @@ def digests(dump):
     newest = 1
     for i, g in enumerate(dump.groups):
         hashed = cells(g)
-        states = range(hashed[0].shape[2])
+        slots = range(hashed[0].shape[2])
         blocks += placed(g, *hashed, [(g.blocks[b], s, b, s) for b in range(g.n[B])
-                                      for s in states])
+                                      for s in slots])
         v = version(dump, i)
         newest = max(newest, v)
         for r in dump.requests:
@@ -421,7 +421,7 @@ class Slice:
             if g.recurrent:
                 bad("all groups are recurrent")
             if begin % g.tps or (end % g.tps and end != last):
-                bad("inside a state")
+                bad("inside a slot")
         if g.recurrent:
             return
         was = Table(g, i, r, True)
@@ -652,14 +652,14 @@ class Reblock:
 
     def group(self, dump, g, i, out):
         if not g.recurrent and self.size % g.tps:
-            bad("states of several tokens")
+            bad("slots of several tokens")
         tables = any(r.blocks[i] for r in dump.requests)
         if g.recurrent and not (self.compact and tables):
             return
         self.old, self.new = g.n[S], g.n[S] if g.recurrent else self.size // g.tps
         self.tables = [r.blocks[i] for r in dump.requests]
-        self.count = [self.states(g, r, i) for r in dump.requests]
-        self.used = self.used_states(g) if tables else None
+        self.count = [self.slots(g, r, i) for r in dump.requests]
+        self.used = self.used_slots(g) if tables else None
         if not tables and (self.compact or self.stale == "zero"):
             bad("no tables")
         if not self.compact and self.in_place(g, dump, i):
@@ -671,17 +671,17 @@ class Reblock:
             self.check_windows(g, i, dump)
             self.gather(g, i, out)
 
-    def states(self, g, r, i):
-        """States of a request that its table holds."""
+    def slots(self, g, r, i):
+        """Slots of a request that its table holds."""
         had = len(r.blocks[i])
         if g.recurrent or not had:
             return had * self.old
-        states = up(r.tokens, g.tps)
-        lost = up(states, self.old) - had
-        return states - lost * self.old if lost > 0 else states
+        slots = up(r.tokens, g.tps)
+        lost = up(slots, self.old) - had
+        return slots - lost * self.old if lost > 0 else slots
 
-    def used_states(self, g):
-        """live[b]: states of a block before the last that a request needs."""
+    def used_slots(self, g):
+        """live[b]: slots of a block before the last that a request needs."""
         live = [0] * g.n[B]
         for table, count in zip(self.tables, self.count):
             mine = [b for b in table[:up(count, self.old)] if b != g.null]
@@ -725,22 +725,22 @@ class Reblock:
                 bad("only the end of a window")
 
     def put(self, g, after, rows, null):
-        """rows[b] = (block, state) or None for each state of the new block b."""
+        """rows[b] = (block, slot) or None for each slot of the new block b."""
         data = np.zeros((g.n[L], len(rows), self.new) + g.n[H:], g.data.dtype)
         for b, row in enumerate(rows):
             for s, where in enumerate(row):
                 if where:
                     data[:, b, s] = g.data[:, where[0], where[1]]
         if not g.holds(self.new):
-            raise Refused(UNSUPPORTED, "the layout splits states")
+            raise Refused(UNSUPPORTED, "the layout splits slots")
         after.data, after.null, after.valid = data, null, None
         if not g.recurrent:
             after.size = self.new * g.tps
 
     def regroup(self, g, i, dump, out):
-        states = g.n[B] * self.old
+        slots = g.n[B] * self.old
         rows = [[divmod(n, self.old) for n in range(at, at + self.new)]
-                for at in range(0, states, self.new)]
+                for at in range(0, slots, self.new)]
         if self.stale == "zero":
             rows = [[(b, s) if b == g.null or s < self.used[b] else None
                      for b, s in row] for row in rows]
@@ -750,7 +750,7 @@ class Reblock:
             null = -1
         # of one that was cut the first portion stays, of several the first names all
         after.blocks = [g.blocks[n // self.old] * self.old // self.new +
-                        n % self.old // self.new for n in range(0, states, self.new)]
+                        n % self.old // self.new for n in range(0, slots, self.new)]
         for r, now in zip(dump.requests, out.requests):
             table = []
             for n in range(0, len(r.blocks[i]) * self.old, self.new):
@@ -764,13 +764,13 @@ class Reblock:
         self.put(g, after, rows, null)
 
     def gather(self, g, i, out):
-        """State by state; requests share a block if one begins as the other does."""
+        """Slot by slot; requests share a block if one begins as the other does."""
         blocks = [] if g.null < 0 else [None]
         for now, table, count in zip(out.requests, self.tables, self.count):
             held = [(b, s) for b in table for s in range(self.old)]
-            states, now.blocks[i] = held[:count], []
+            slots, now.blocks[i] = held[:count], []
             for n in range(0, count, self.new):
-                part, rest = states[n:n + self.new], held[n:n + self.new]
+                part, rest = slots[n:n + self.new], held[n:n + self.new]
                 if g.null >= 0 and all(b == g.null for b, _ in part):
                     now.blocks[i].append(0)
                     continue
@@ -805,7 +805,7 @@ class Reblock:
 
 def graft(base, donor, spans):
     """
-    spans[g] = (group of the donor, [(block, state, block, state, count)], given), from
+    spans[g] = (group of the donor, [(block, slot, block, slot, count)], given), from
     the donor's to the base's; layers are the same by their ids.  'given' is None, or
     an axis and [(there, here, count)] along it.
     """
@@ -814,7 +814,7 @@ def graft(base, donor, spans):
         mine, other = out.groups[g], donor.groups[i]
         here = {(b, s) for _, _, b, at, n in rows for s in range(at, at + n)}
         if len(here) < sum(row[4] for row in rows):
-            bad("a state twice")
+            bad("a slot twice")
         layers = [other.layers.index(x) for x in mine.layers]
         axis, ranges = some or (D, [(0, 0, mine.n[D])])
         there, here = (np.concatenate([np.arange(r[k], r[k] + r[2]) for r in ranges])

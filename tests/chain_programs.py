@@ -158,10 +158,10 @@ def dump_of_file(path):
     groups, arrays, tables = [], [], []
     for i, g in enumerate(listed):
         z = g["sizes"]
-        tps = g.get("tokens_per_state", 1)
+        tps = g.get("tokens_per_slot", g.get("tokens_per_state", 1))
         extent = {"L": z["layers"], "B": z["num_blocks"], "H": z["num_kv_heads"],
                   "K": 2 if "head_dim" in z else 1,
-                  "S": z.get("states", z["block_size"] // max(tps, 1)),
+                  "S": z.get("slots", z["block_size"] // max(tps, 1)),
                   "D": z.get("head_dim", z.get("content"))}
         ident = g.get("id", f"g{i}")
         tensor = header[ident] if len(listed) > 1 else next(iter(header.values()))
@@ -186,7 +186,7 @@ def dump_of_file(path):
             "block_ids": blocks, "block_valid": g.get("block_valid"),
             "head_start": g["head_start"], "total_heads": g["total_kv_heads"],
             "replication": g["replicas"], "block_size": z["block_size"],
-            "tokens_per_state": tps, "window": g.get("window", 0),
+            "tokens_per_slot": tps, "window": g.get("window", 0),
             "retained": g.get("retained_tokens", 0),
             "null": known.index(null) if null in known else -1,
             "components": parts})

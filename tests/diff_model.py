@@ -53,9 +53,9 @@ def ranks(bits):
 class Side:
     """rows(request) = bits [T, L, H, K, D] and file offsets of the same shape."""
 
-    def __init__(self, name, operands, dtype, states, tokens, bits, offsets, head0):
+    def __init__(self, name, operands, dtype, slots, tokens, bits, offsets, head0):
         self.name, self.operands, self.dtype = name, operands, dtype
-        self.states, self.tokens, self.head0 = states, tokens, head0
+        self.slots, self.tokens, self.head0 = slots, tokens, head0
         self.bits, self.offsets = bits, offsets
 
 
@@ -109,7 +109,7 @@ class Expected:
                 bits[s].append(side.bits[r][:n])
                 if side.offsets:
                     offsets[s].append(side.offsets[r][:n])
-            cut = sorted({*range(0, n, a.states), *range(0, n, b.states), n})
+            cut = sorted({*range(0, n, a.slots), *range(0, n, b.slots), n})
             for begin, end in zip(cut, cut[1:]):
                 columns[f"{ra}:{begin}-{end - 1}"] = len(columns)
                 self.column += [f"{ra}:{begin}-{end - 1}"] * (end - begin)

@@ -110,7 +110,7 @@ def by_pages(c):
     if c.tokens() and n[S] > 1 and n[H] > 1:
         orders = [L, B, K, S, H, D], [L, B, K, H, S, D]
         for way in (0, 1):
-            yield ("swap-heads-states", {"way": way},
+            yield ("swap-heads-slots", {"way": way},
                    read_as(A, orders[way], orders[1 - way]), True, (L, B, K))
     if n[K] == 2:
         yield "swap-kv", {}, A[:, :, :, :, ::-1], True, (L, B, S, H)

@@ -65,7 +65,7 @@ def text(scope, lanes):
 class Pool:
     """
     content[L, B, S, N, 2] with the head and the component of each of the N
-    cells of a state; live[request] = (block, state) of each position.
+    cells of a slot; live[request] = (block, slot) of each position.
     """
 
     def __init__(self, content, head, component, live):
@@ -86,8 +86,8 @@ class Pool:
     def tokens(self, request):
         """Hashes [L, T, N, 2] at the positions of a request."""
         if request not in self._made:
-            block, state = self.live[request]
-            content = self.content[:, block, state]
+            block, slot = self.live[request]
+            content = self.content[:, block, slot]
             L, T = content.shape[:2]
             self._made[request] = cell_hashes(
                 content, np.arange(L).reshape(-1, 1, 1),
@@ -144,11 +144,11 @@ BYS = ("whole", "request", "layer", "head", "block")
 
 # ---- pools out of dumps -----------------------------------------------------
 
-def table_live(tables, ntokens, states):
+def table_live(tables, ntokens, slots):
     live = {}
     for r, table in tables.items():
         t = np.arange(ntokens[r])
-        live[r] = (np.array(table)[t // states], t % states)
+        live[r] = (np.array(table)[t // slots], t % slots)
     return live
 
 

@@ -184,7 +184,7 @@ HYBRIDS = {
     "pages differ": hybrid("BLSHC", (2, 2), h=(4, 2)),
     "pages and tensors differ": hybrid("BLSHC", (1, 3), h=(4, 2)),
     "orders differ": hybrid(("BLSHC", "BHLSC"), (2, 2)),
-    "states or heads first": hybrid(("BLSHC", "BLHSC"), (2, 2)),
+    "slots or heads first": hybrid(("BLSHC", "BLHSC"), (2, 2)),
     "vLLM's names of them": hybrid(("BLNHC", "BLHNC"), (2, 2)),
     "one order by two names": hybrid(("BLHNC", "BLHSC"), (2, 2)),
     "keys and values apart in one": hybrid(("BLSHC", "BLKSHD"), (2, 2)),

@@ -174,7 +174,7 @@ def graft_step(rng, d, run):
 
 
 def some_spans(rng, mine, other):
-    """No state of the base twice; any of the donor's, into other places."""
+    """No slot of the base twice; any of the donor's, into other places."""
     rows, (blocks, size) = [], mine.n[model.B:model.H]
     for b in rng.sample(range(blocks), rng.randint(1, blocks)):
         at = 0
@@ -254,8 +254,8 @@ def other_dump(rng, d, run, h):
     return handle[1], other, True
 
 
-def states_step(rng, d, run):
-    """Any states of a dump in memory, of a constant, or of the dump itself."""
+def slots_step(rng, d, run):
+    """Any slots of a dump in memory, of a constant, or of the dump itself."""
     donor = []
 
     def build(h):
@@ -275,7 +275,7 @@ def states_step(rng, d, run):
         if donor[2]:
             run.close(donor[0])
         return out
-    step = Step("graft of states", lambda: model.graft(d, donor[1], step.spans), ask)
+    step = Step("graft of slots", lambda: model.graft(d, donor[1], step.spans), ask)
     step.prepare = build
     return step
 
@@ -292,7 +292,7 @@ def replace_step(rng, d, run):
 
 
 STEPS = [slice_step] * 5 + [merge_step] * 2 + [reblock_step] * 3 + [graft_step] * 2
-MORE_STEPS = STEPS + [states_step] * 3 + [replace_step]
+MORE_STEPS = STEPS + [slots_step] * 3 + [replace_step]
 
 
 # ---- one chain -------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Packed:
         np.save(path, np.frombuffer(place(cells, layout, 1), np.uint8))
         side = {"file": os.path.basename(path), "layout": layout,
                 **({"content_type": self.content} if self.content else {}),
-                "tokens_per_state": 1,
+                "tokens_per_slot": 1,
                 "sizes": {"layers": L, "num_blocks": B, "block_size": S,
                           "num_kv_heads": H, "head_dim" if K == 2 else "content": D},
                 **self.said}
@@ -156,8 +156,8 @@ def check_page(d, tokens, rows, row, tmp):
     r = kvtool("convert", "-f", "--verify", *hints, f"{tmp}/rows.npy", f"{tmp}/page.h5")
     tap.ok(r.code == 0, f"{name}: rows become a page", r)
     said = said_of(f"{tmp}/page.h5")
-    tap.equal((said["states"], said["tokens_per_state"], said["dim"], said["rows"]),
-              (1, tokens, rows * row, rows), f"{name}: of one state")
+    tap.equal((said["slots"], said["tokens_per_slot"], said["dim"], said["rows"]),
+              (1, tokens, rows * row, rows), f"{name}: of one slot")
     r = kvtool("relayout", "-f", "--to=mla-cross", "-o", f"{tmp}/c.npy", f"{tmp}/page.h5")
     moved(f"{name}: mla-cross", r, f"{tmp}/c.npy",
           np.ascontiguousarray(array.transpose(1, 0, 2, 3)).tobytes(), name)
@@ -171,7 +171,7 @@ def check_page(d, tokens, rows, row, tmp):
     r = kvtool("convert", "-f", "--layout=LSBC", *hints[1:], f"--blocks={d.B}",
                f"--layers={d.L}", "--from=raw", "--skip=128", f"{tmp}/rows.npy",
                f"{tmp}/x.h5")
-    tap.ok(r.code == 4 and "contiguous" in r.err, f"{name}: states outside blocks", r)
+    tap.ok(r.code == 4 and "tear apart" in r.err, f"{name}: slots outside blocks", r)
 
 
 # ---- planes as groups of a page ---------------------------------------------
@@ -340,9 +340,9 @@ def main():
         check_formats(int8, "hnd", tmp)
         check_formats(ds, "mla", tmp)
         for name, D in (("turboquant-4bit-nc", 134), ("turboquant-k8v4", 196)):
-            slot = Packed(name, *model.opaque(rng, 1, 2, 4, 16, 4, D),
-                          kind="full_attention")
-            check_formats(slot, "nhd", tmp)
+            row = Packed(name, *model.opaque(rng, 1, 2, 4, 16, 4, D),
+                         kind="full_attention")
+            check_formats(row, "nhd", tmp)
         for name, tokens, rows in (("indexer", 64, 64), ("dsv4-indexer/e4m3fn", 64, 16)):
             p = Packed(name, *model.indexer(rng, 2, 4, rows, "e4m3fn"))
             check_page(p, tokens, rows, 132, tmp)

@@ -79,7 +79,7 @@ def check_peek(name, d, path, rng, rows=1, *options):
             if dim < n:
                 runs.append((field, dim, numbers[begin + dim:begin + n][:count].tolist()))
             begin += n
-        text = f"layer={at[1]},block={at[2]},state={at[3]},head={at[4]},dim={dim}"
+        text = f"layer={at[1]},block={at[2]},slot={at[3]},head={at[4]},dim={dim}"
         text += f",count={count}" + (f",row={row}" if rows > 1 else "")
         text += ",kv=" + "kv"[at[0]] if d.K == 2 else ""
         asked.append(f"--peek={text}")
@@ -110,7 +110,7 @@ def check_tokens(tmp):
     """The row of a page of planes that holds a token of a request."""
     rng = np.random.default_rng(8)
     d = Packed("dsv4-c4a/e4m3fn", *model.dsv4(rng, 1, 5, 8, "e4m3fn"),
-               tokens_per_state=32, block_table={"A": [3, 1, 4]}, num_tokens={"A": 90},
+               tokens_per_slot=32, block_table={"A": [3, 1, 4]}, num_tokens={"A": 90},
                kind="mla")
     d.said["sizes"] = {"layers": 1, "num_blocks": 5, "block_size": 32,
                        "num_kv_heads": 1, "content": d.D}
@@ -155,7 +155,7 @@ def check_unreadable(tmp):
         path = d.write(f"{tmp}/raw.npy", "nhd")
         r = kvtool("describe", "--stats", path)
         tap.ok(r.code == 4 and "cannot be read" in r.err, f"{name}: no statistics", r)
-        out, r = said(path, "--peek=block=1,head=2,state=3,count=4")
+        out, r = said(path, "--peek=block=1,head=2,slot=3,count=4")
         want = d.cells[0, 0, 1, 3, 2, :4].tolist()
         tap.ok(out and out["peeks"][0]["fields"][0]["values"] == want and
                "cannot be read" in out["peeks"][0]["raw"], f"{name}: but its bytes", r)
@@ -211,7 +211,7 @@ def check_rounding(name, d, path, other, at, byte):
     bad = d.write(path[:-4] + ".bad.npy", "mla" if d.K == 1 else "hnd", cells)
     out, r = compared(bad, other, "--tolerance=auto")
     where = out["first"] if out and r.code == 1 else None
-    tap.ok(where and (where["layer"], where["a"]["block"], where["a"]["state"]) ==
+    tap.ok(where and (where["layer"], where["a"]["block"], where["a"]["slot"]) ==
            (at[1], at[2], at[3]), f"{name}: a wrong scale is found", r)
     r = kvtool("diff", "--quiet", path, bad)
     tap.ok(r.code == 1, f"{name}: also by its bytes", r)
@@ -272,10 +272,10 @@ def check_same_numbers(tmp):
     r = kvtool("diff", "--exact", "--content-type=fp8-ds-mla", f"{tmp}/once.npy", bare)
     tap.ok(r.code == 0, "bytes that are told to be numbers", r)
     d = Packed("turboquant-k8v4", cells, None, kind="mla")
-    d.write(f"{tmp}/slots.npy", "mla")
-    r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/slots.npy")
+    d.write(f"{tmp}/packed.npy", "mla")
+    r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/packed.npy")
     tap.ok(r.code == 4 and "cannot be read" in r.err, "nobody knows these numbers", r)
-    r = kvtool("diff", f"{tmp}/slots.npy", f"{tmp}/slots.npy")
+    r = kvtool("diff", f"{tmp}/packed.npy", f"{tmp}/packed.npy")
     tap.ok(r.code == 0, "but that their bytes are equal", r)
 
 

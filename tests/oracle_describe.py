@@ -70,7 +70,7 @@ def check_sizes(dump, group):
     d, e = dump.dims, dump.itemsize
     block = d["S"] * d["H"] * d["K"] * d["D"] * e
     want = {
-        "layers": d["L"], "blocks": d["B"], "states": d["S"],
+        "layers": d["L"], "blocks": d["B"], "slots": d["S"],
         "heads": d["H"], "kv": d["K"], "dim": d["D"], "dtype": dump.dtype,
         "element_bytes": e, "bytes_per_block": block,
         "bytes_per_layer": block * d["B"],

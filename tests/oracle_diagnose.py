@@ -27,7 +27,7 @@ from oracle_slice import States
 tap = Tap()
 ENOUGH = 0.95
 
-FAULTS = ("swap-heads", "copy-head", "rank-map", "swap-heads-states", "swap-kv",
+FAULTS = ("swap-heads", "copy-head", "rank-map", "swap-heads-slots", "swap-kv",
           "split-kv", "rope-pairs", "x-packing", "conv-order", "conv-parts",
           "shift-tokens", "shift-blocks", "stale-block", "wrong-layer", "padding",
           "zero-block", "zero-tail", "byte-order", "flip-bits", "scale")
@@ -129,9 +129,10 @@ def patients():
 def expected_where(p, differs):
     at = np.argwhere(differs)
     first, last = at.min(0), at.max(0)
-    keys = ("layers", "blocks", "states", "heads", "kvs", "dims")
+    keys = ("layers", "blocks", "slots", "heads", "kvs", "dims")
     where = {k: [int(a), int(b)] for k, a, b in zip(keys, first, last)}
     where["heads"] = [n + p.first_head for n in where["heads"]]
+    where["states"] = where["slots"]		# its old name
     return where
 
 
@@ -187,14 +188,14 @@ def first_in_order(p, differs):
     """By layer, then by request and token, then as the elements stand in a row."""
     c = p.cache
     layer = int(np.flatnonzero(differs.any(axis=(1, 2, 3, 4, 5)))[0])
-    states = c.n[2] if c.tokens() else 1
+    slots = c.n[2] if c.tokens() else 1
     for table in c.tables.values():
-        for token in range(len(table) * states):
-            block, state = table[token // states], token % states
-            here = differs[layer, block, state:state + 1 if c.tokens() else None]
+        for token in range(len(table) * slots):
+            block, slot = table[token // slots], token % slots
+            here = differs[layer, block, slot:slot + 1 if c.tokens() else None]
             if here.any():
                 s, h, k, d = (int(i[0]) for i in np.nonzero(here))
-                return [layer, block, state + s, h + p.first_head, k,
+                return [layer, block, slot + s, h + p.first_head, k,
                         p.channels[d]]
     return None
 
@@ -207,7 +208,7 @@ def located(p, found, suspect):
     if [g["id"] for g in wrong] != [p.group]:
         return False
     f = wrong[0]["first"]
-    shown = [f["layer"], f["b"]["block"], f["b"]["state"], f["head"] or 0,
+    shown = [f["layer"], f["b"]["block"], f["b"]["slot"], f["head"] or 0,
              f["kv"] or 0, f["dim"]]
     heads = {(m["layer"], m["head"]) for m in wrong[0]["by_head"]}
     want = {(int(l), int(h) + p.first_head)

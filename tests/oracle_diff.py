@@ -69,33 +69,33 @@ def check_pairs():
             check(f"{a.name} and {b.name}", a, b, options)
 
 
-def reblocked(work, dump, states):
+def reblocked(work, dump, slots):
     """The same requests in blocks of another size, one behind the other."""
     whole = dump_side(dump)
     L, H, K, D = next(iter(whole.bits.values())).shape[1:]
     tables, blocks = {}, 1
     for r, n in dump.ntokens.items():
-        tables[r] = list(range(blocks, blocks + -(-n // states)))
+        tables[r] = list(range(blocks, blocks + -(-n // slots)))
         blocks += len(tables[r])
-    cells = np.zeros((L, blocks, states, H, K, D), next(iter(whole.bits.values())).dtype)
+    cells = np.zeros((L, blocks, slots, H, K, D), next(iter(whole.bits.values())).dtype)
     at = np.arange(cells.size).reshape(cells.shape) * dump.itemsize
     offsets = {}
     for r, table in tables.items():
         t = np.arange(dump.ntokens[r])
-        where = np.array(table)[t // states], t % states
+        where = np.array(table)[t // slots], t % slots
         cells[:, where[0], where[1]] = whole.bits[r].swapaxes(0, 1)
         offsets[r] = at[:, where[0], where[1]].swapaxes(0, 1)
-    path = os.path.join(work, f"bs{states}.npy")
+    path = os.path.join(work, f"bs{slots}.npy")
     np.save(path, cells)
     head = os.path.getsize(path) - cells.nbytes
     side = {"file": os.path.basename(path), "layout": "nhd", "dtype": dump.dtype,
-            "sizes": {"layers": L, "num_blocks": blocks, "block_size": states,
+            "sizes": {"layers": L, "num_blocks": blocks, "block_size": slots,
                       "num_kv_heads": H, "head_dim": D},
             "layer_names": dump.side["layer_names"], "block_table": tables,
             "num_tokens": dump.ntokens, "null_block": 0}
     with open(path[:-3] + "json", "w") as f:
         json.dump(side, f)
-    return Side(f"blocks of {states}", [path], dump.dtype, states, dump.ntokens,
+    return Side(f"blocks of {slots}", [path], dump.dtype, slots, dump.ntokens,
                 whole.bits, {r: o + head for r, o in offsets.items()}, 0)
 
 
@@ -114,7 +114,7 @@ def check_part(whole, part, name):
     tap.ok(r.code == 3 and "only A has head" in r.err and not r.out,
            f"{name}: incomparable", r)
     first = part.head0
-    cut = Side(whole.name, whole.operands, whole.dtype, whole.states, whole.tokens,
+    cut = Side(whole.name, whole.operands, whole.dtype, whole.slots, whole.tokens,
                {k: v[:, :, first:first + next(iter(part.bits.values())).shape[2]]
                 for k, v in whole.bits.items()},
                {k: v[:, :, first:first + next(iter(part.bits.values())).shape[2]]
@@ -292,7 +292,7 @@ def check_blocks(work):
     tap.ok(r.code == 1 and g["metrics"]["different"] == 1 and
            [g["first"][k] for k in ("layer", "head", "kv", "dim", "token")] ==
            [2, 1, 1, 5, None] and g["first"]["b"]["block"] == block and
-           g["first"]["a"]["state"] == 3 and g["elements"] == dump.nelements,
+           g["first"]["a"]["slot"] == 3 and g["elements"] == dump.nelements,
            "a stale block, by block", r)
 
 
@@ -329,7 +329,7 @@ def check_mamba(work):
         tap.ok(r.code == 1 and first and
                [first[k] for k in ("layer", "request", "token", "dim", "head")] ==
                [l, request, entry, head, None] and
-               [first["b"][k] for k in ("state", "dim")] == [tap_, c],
+               [first["b"][k] for k in ("slot", "dim")] == [tap_, c],
                f"channel {head} of rank {i % 2} is found", r)
 
 

@@ -121,8 +121,8 @@ def in_type(dump, dtype, tmp):
     other.dtype, other.cells = dtype, np.zeros(dump.cells.shape, bits)
     for r, table in dump.tables.items():
         t = np.arange(dump.ntokens[r])
-        block, state = np.array(table)[t // dump.dims["S"]], t % dump.dims["S"]
-        other.cells[:, :, block, state] = other.canonical(r)
+        block, slot = np.array(table)[t // dump.dims["S"]], t % dump.dims["S"]
+        other.cells[:, :, block, slot] = other.canonical(r)
     array = np.empty(dump.nelements, bits)
     array[dump.offsets] = other.cells
     other.path = f"{tmp}/{dtype}.npy"
@@ -199,10 +199,10 @@ def check_connectors(pools):
         for top in tops:
             pool = connector_pool(top, model)
             name = top[len(oracle.DATA) + 1:]
-            for folder, (_, state) in pool.live.items():
+            for folder, (_, slot) in pool.live.items():
                 truth = pools[paged].tokens(pool.names[folder])
                 tap.ok(np.array_equal(pool.tokens(folder),
-                                      truth[:, :len(state)]),
+                                      truth[:, :len(slot)]),
                        f"evaluator: {name}: {pool.names[folder]} is what the "
                        "paged cache holds")
             check_file(name, top, pool, ("whole", "request", "layer", "head"),

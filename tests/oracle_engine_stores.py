@@ -52,7 +52,7 @@ def sample(path):
 # ---- what kvtool reads --------------------------------------------------------
 
 def blocks(top, path, options):
-    """{name: [L, S, H, K, D] or [L, S, C]} of live states, and the sidecar."""
+    """{name: [L, S, H, K, D] or [L, S, C]} of live slots, and the sidecar."""
     out = f"{top}/out"
     r = kvtool("convert", "--no-sync", "-f", *options, path, out + ".npy")
     if r.code:

@@ -238,7 +238,7 @@ def corrupted(folder):
                    f"{folder}/bad.npy", f"--corrupt-op={n}", src, dst)
         tokens = {q: t.index(b) * 16 + s for q, t in side.tables.items()
                   if b in t}
-        want = [f"request {q} token {t}, block {b} state {s} layer {l} "
+        want = [f"request {q} token {t}, block {b} slot {s} layer {l} "
                 f"head {h} kv {k} dim {d} is " for q, t in tokens.items()]
         tap.ok(r.code == 1 and any(w in r.err for w in want),
                f"op {n} corrupted", f"{r}\n{want}")

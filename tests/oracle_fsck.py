@@ -207,9 +207,9 @@ def check_all_told(tmp):
 
 # ---- data -------------------------------------------------------------------
 
-def state_offset(dump, layer, block, state):
-    """First element of a state, by the sidecar's address map (nhd)."""
-    return int(dump.offsets[0, layer, block, state, 0, 0])
+def slot_offset(dump, layer, block, slot):
+    """First element of a slot, by the sidecar's address map (nhd)."""
+    return int(dump.offsets[0, layer, block, slot, 0, 0])
 
 
 def check_data(tmp):
@@ -219,16 +219,16 @@ def check_data(tmp):
     flat = b.array().reshape(-1)
     row = dump.dims["H"] * 2 * dump.dims["D"]
 
-    def with_row(layer, block, state, value):
+    def with_row(layer, block, slot, value):
         bits = flat.copy()
-        at = state_offset(dump, layer, block, state)
+        at = slot_offset(dump, layer, block, slot)
         bits[at:at + row] = value
         b.put(bits.reshape(b.array().shape))
         return b.save()
 
-    expect("layer 2, state 5", "null.nonzero", "layer=2,block=0,state=5",
+    expect("layer 2, slot 5", "null.nonzero", "layer=2,block=0,slot=5",
            with_row(2, 0, 5, 0x3f80))
-    expect("token 0 of C in layer 4", "live.zero", "layer=4,block=39,state=0",
+    expect("token 0 of C in layer 4", "live.zero", "layer=4,block=39,slot=0",
            with_row(4, 39, 0, 0))
     # what is stale: counted with numpy, one more when one is planted
     live = np.zeros((dump.dims["B"], dump.dims["S"]), bool)
@@ -237,14 +237,14 @@ def check_data(tmp):
         live[np.array(table)[t // 16], t % 16] = True
     some = dump.cells.any(axis=(0, 4, 5))
     stale = int((some & ~live[None])[:, 1:].sum())
-    planted.add("stale.states")
+    planted.add("stale.slots")
     empty = next((b, t) for b in range(1, dump.dims["B"])
                  for t in range(dump.dims["S"])
                  if not live[b, t] and not some[3, b, t])
     for place, n in (((0, 13, 0), stale), ((3, *empty), stale + 1)):
         r = kvtool("fsck", with_row(*place, 1))
-        tap.ok(f"{n} states" in r.out and "stale.states" in r.out and r.code == 0,
-               f"stale.states: {n} of them", r)
+        tap.ok(f"{n} slots" in r.out and "stale.slots" in r.out and r.code == 0,
+               f"stale.slots: {n} of them", r)
     r, found = fsck("--fast", with_row(2, 0, 5, 0x3f80))
     tap.ok(r.code == 0 and not found, "--fast reads no data", r)
     with open(b.path, "r+b") as f:
@@ -331,13 +331,13 @@ def check_snapshots(tmp):
         f["groups/g0/block_ids"].dims[0].label = "block"
 
     r, found = fsck(whole)
-    tap.ok(r.code == 0 and set(found) == {"stale.states"}, "a snapshot is clean", r)
+    tap.ok(r.code == 0 and set(found) == {"stale.slots"}, "a snapshot is clean", r)
     for what, name, at, change, also in (
             ("request B is called A", "request.duplicate", "request=A",
              attr("requests/1", "request_id", b"A"), ()),
-            ("17 of 16 states", "valid.capacity", "",
+            ("17 of 16 slots", "valid.capacity", "",
              put("groups/g0/block_valid", 20, 17), ()),
-            ("15 of 16 states", "valid.short", "block=20",
+            ("15 of 16 slots", "valid.short", "block=20",
              put("groups/g0/block_valid", 20, 15), ()),
             ("a last block too full", "valid.excess", "block=47",
              put("groups/g0/block_valid", 47, 16), ("live.zero",)),
@@ -376,7 +376,7 @@ def check_later(tmp):
     part = f"{tmp}/later.npy"
     kvtool("slice", "-f", "--tokens", "37:150", "-o", part, f"{NHD}.npy")
     r, found = fsck(part)
-    tap.ok(r.code == 0 and set(found) <= {"stale.states"},
+    tap.ok(r.code == 0 and set(found) <= {"stale.slots"},
            "tokens from 37 on are clean", r)
     with open(part[:-3] + "json") as f:
         side = json.load(f)
@@ -402,10 +402,10 @@ def check_later(tmp):
 def check_ranks(tmp):
     files = [f"{stem}.safetensors" for stem in TP4]
     r, found = fsck(*files)
-    tap.ok(r.code == 0 and set(found) == {"stale.states"}, "four ranks are clean", r)
+    tap.ok(r.code == 0 and set(found) == {"stale.slots"}, "four ranks are clean", r)
     two = [f"{DATA}/s260k/tp2/rank{r}.packed_nhd.bf16.safetensors" for r in (1, 0)]
     r, found = fsck(*files, *two)
-    tap.ok(r.code == 0 and set(found) == {"stale.states"} and
+    tap.ok(r.code == 0 and set(found) == {"stale.slots"} and
            len(json.loads(r.out)["files"]) == 8, "two sets are kept apart", r)
     expect("rank 2 of 4", "ranks.missing", "", *files[:2], files[3])
     expect("ranks 1 to 3", "ranks.missing", "", files[0], files[0],
@@ -426,7 +426,7 @@ def check_ranks(tmp):
         kvtool("slice", "-f", "--tp-size", "8", "--tp-rank", rank, "-o", shares[-1],
                f"{DATA}/s260k/paged_bs16/packed_hnd.bf16.npy")
     r, found = fsck(*shares)
-    tap.ok(r.code == 0 and set(found) == {"stale.states"}, "replicas are clean", r)
+    tap.ok(r.code == 0 and set(found) == {"stale.slots"}, "replicas are clean", r)
     bits = np.load(shares[5])
     bits.reshape(-1)[20000] ^= 1
     np.save(shares[5], bits)
@@ -453,7 +453,7 @@ TOKENS = "--layout=nhd", "--block-size=16"
 def check_real_dumps():
     for d in oracle.attention_dumps():
         r, found = fsck(d.path)
-        tap.ok(r.code == 0 and set(found) <= {"stale.states"}, f"{d.name} is clean", r)
+        tap.ok(r.code == 0 and set(found) <= {"stale.slots"}, f"{d.name} is clean", r)
     for side in oracle.sidecars("mamba2g4"):
         r, found = fsck(side[:-4] + "npy")
         tap.ok(r.code == 0 and not found, f"{os.path.relpath(side, DATA)} is clean", r)

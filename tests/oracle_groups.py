@@ -49,16 +49,16 @@ def gdn_dump(path):
     conv = numbers((g["L"], g["B"], 2 * q + v, 3), 1)
     ssm = numbers((g["L"], g["B"], g["nv"], g["dv"] * g["dk"]), 2)
     sizes = {"layers": g["L"], "num_blocks": g["B"], "block_size": 64}
-    same = {"dtype": "bfloat16", "tokens_per_state": -1}
+    same = {"dtype": "bfloat16", "tokens_per_slot": -1}
     write_raw(path, [conv, ssm], [
         {"id": "conv", "kind": "mamba_conv", "layout": "conv-ds", **same,
-         "sizes": {**sizes, "states": 3, "num_kv_heads": 1, "content": 2 * q + v},
+         "sizes": {**sizes, "slots": 3, "num_kv_heads": 1, "content": 2 * q + v},
          "content": [{"name": "q", "start": 0, "length": q},
                      {"name": "k", "start": q, "length": q},
                      {"name": "v", "start": 2 * q, "length": v}]},
         {"id": "ssm", "kind": "mamba_ssm", "layout": "ssm", **same,
          "total_kv_heads": g["nv"],
-         "sizes": {**sizes, "states": 1, "num_kv_heads": g["nv"],
+         "sizes": {**sizes, "slots": 1, "num_kv_heads": g["nv"],
                    "content": g["dv"] * g["dk"]}}])
     return conv, ssm
 

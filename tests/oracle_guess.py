@@ -225,7 +225,7 @@ def without_a_name(tmp, rng, count):
     while len(rows) < count:
         d = dumps[int(rng.integers(len(dumps)))]
         order = "".join(rng.permutation(list("LBSHK"))) + "D"
-        # blocks and states swapped leave every channel what it is; and with
+        # blocks and slots swapped leave every channel what it is; and with
         # one of something, such an order is another one that has a name
         if order.index("S") < order.index("B"):
             continue

@@ -57,26 +57,26 @@ class Patient:
                    f"before {self.before[i]}\nafter  {after[i]}")
 
 
-def live_states(dump):
+def live_slots(dump):
     """bool [B, S]: does any request have a token there?"""
     live = np.zeros((dump.dims["B"], dump.dims["S"]), bool)
-    for block, state in table_live(dump.tables, dump.ntokens,
+    for block, slot in table_live(dump.tables, dump.ntokens,
                                    dump.dims["S"]).values():
-        live[block, state] = True
+        live[block, slot] = True
     return live
 
 
 def check_flips(patient, count, seed):
     """Single bits, anywhere in the array."""
     rng = np.random.default_rng(seed)
-    live = live_states(patient.dump)
+    live = live_slots(patient.dump)
     for _ in range(count):
         cells = patient.dump.cells.copy()
         at = tuple(int(rng.integers(n)) for n in cells.shape)
         bit = int(rng.integers(8 * cells.itemsize))
         cells[at] ^= cells.dtype.type(1 << bit)
         k, l, b, s, h, d = at
-        patient.check(f"bit {bit} of k/v {k} layer {l} block {b} state {s} "
+        patient.check(f"bit {bit} of k/v {k} layer {l} block {b} slot {s} "
                       f"head {h} element {d}", cells,
                       (bool(live[b, s]), True))
 
@@ -88,7 +88,7 @@ def swap(cells, a, b):
 
 
 def check_swaps(patient):
-    """index = [k/v, layer, block, state, head]"""
+    """index = [k/v, layer, block, slot, head]"""
     d = patient.dump
     a, b = d.tables["A"], d.tables["B"]
     S, every = d.dims["S"], slice(None)

@@ -103,15 +103,15 @@ def check_places(dump):
             want = cells_of(g)[1, p, 3, 1, 1, :3].tolist()
             for key, n in (("block", b), ("position", p)):
                 r, o = run("describe", "--json", dump, f"--peek=group={g},layer=1,"
-                           f"{key}={n},state=3,head=1,kv=v,count=3")
+                           f"{key}={n},slot=3,head=1,kv=v,count=3")
                 one = o["peeks"][0] if o else {}
                 tap.equal((one.get("block"), one.get("position"),
                            one.get("fields", [{}])[0].get("values")), (b, p, want),
                           f"describe --peek {g} {key} {n}")
             at = offset(g, b, 1, 3, 1, 1, 2)
             r, o = run("where", "--json", dump, f"--offset={at}",
-                       f"--at=group={g},layer=1,block={b},state=3,head=1,kv=v,dim=2",
-                       f"--at=group={g},layer=1,position={p},state=3,head=1,kv=v,dim=2")
+                       f"--at=group={g},layer=1,block={b},slot=3,head=1,kv=v,dim=2",
+                       f"--at=group={g},layer=1,position={p},slot=3,head=1,kv=v,dim=2")
             tap.equal([(x["offset"], x["block"], x["block_id"], x["position"])
                        for x in o["places"]], 3 * [(at, b, b, p)],
                       f"where {g} block {b}")
@@ -124,7 +124,7 @@ def check_places(dump):
     tap.equal(o["places"][0]["block"], 77, "where: the block of a token")
     for key in ("block=3", "position=6"):
         r = kvtool("where", dump,
-                   f"--at=group=full,layer=0,{key},state=0,head=0,kv=k,dim=0")
+                   f"--at=group=full,layer=0,{key},slot=0,head=0,kv=k,dim=0")
         tap.ok(r.code == 2, f"where: there is no {key}", r)
 
 
@@ -156,7 +156,7 @@ def check_fault(dump, tmp):
                       f"diff --json --by={by} of block {b}")
             r = kvtool("diff", f"--by={by}", dump, bad)
             others = set(map(int, re.findall(r"\bblocks? (\d+)", r.out))) - {b}
-            tap.ok(r.code == 1 and f"block {b} state" in r.out and not others,
+            tap.ok(r.code == 1 and f"block {b} slot" in r.out and not others,
                    f"diff --by={by} names block {b}", r)
         maps = {}
         for form in ("svg", "csv", "txt", "json"):
@@ -176,7 +176,7 @@ def check_fault(dump, tmp):
                   {min(IDS[g]), max(IDS[g]), b},
                   f"diff: the ends of a map and the block, as SVG ({g})")
         r = kvtool("fsck", bad)
-        said(r, f"fsck of block {b}", f"live.zero: group={g},layer=1,block={b},state=0")
+        said(r, f"fsck of block {b}", f"live.zero: group={g},layer=1,block={b},slot=0")
         r, o = run("fsck", "--json", bad)
         at = {f["at"] for f in o["files"][0]["findings"] if f["name"] == "live.zero"}
         tap.ok(at and all(f"block={b}," in a for a in at), f"fsck --json of block {b}", r)
@@ -203,7 +203,7 @@ def check_verify(h5, tmp):
     with h5py.File(bad, "r+") as f:
         f["groups/full/block_valid"][2] = 4
         f["groups/full/block_valid"][1] = 1
-    said(kvtool("fsck", "--fast", bad), "fsck of too few live states", "valid.short",
+    said(kvtool("fsck", "--fast", bad), "fsck of too few live slots", "valid.short",
          "group=full,block=7")
 
 

@@ -198,31 +198,31 @@ def packed_rows():
     for layout, shapes in (("cpu-vec", ((32, 32), (32, 80), (64, 16), (16, 64))),
                            ("cpu-amx", ((32, 32), (32, 64), (64, 128)))):
         keys, values, _ = oracle.TWO_PLANES[layout]
-        for states, dim in shapes:
-            c = RNG.integers(1, 1 << 16, (2, 3, 2, states, 3, dim), dtype=np.uint16)
+        for slots, dim in shapes:
+            c = RNG.integers(1, 1 << 16, (2, 3, 2, slots, 3, dim), dtype=np.uint16)
             with oracle.workdir() as work:
                 for l in range(3):
                     rows = b"".join(packed_block(c[:, l, b], keys, values)
                                     for b in range(2))
                     put_tensor(f"{work}/t/r/layers.{l}.safetensors",
-                               (2 * states, 3, 2 * dim), rows)
+                               (2 * slots, 3, 2 * dim), rows)
                 run = oracle.kvtool("relayout", "-q", "--no-sync", "--to=LBSHKD",
-                                    f"--layout={layout}", f"--block-size={states}", "-o",
+                                    f"--layout={layout}", f"--block-size={slots}", "-o",
                                     work + "/x.npy", work + "/t")
                 tap.ok(run.code == 0 and
                        np.array_equal(np.load(work + "/x.npy").reshape(
-                           3, 2, states, 3, 2, dim), c.transpose(1, 2, 3, 4, 0, 5)),
-                       f"rows of {layout}, {states} states of {dim}", run)
+                           3, 2, slots, 3, 2, dim), c.transpose(1, 2, 3, 4, 0, 5)),
+                       f"rows of {layout}, {slots} slots of {dim}", run)
 
 
 def packed_block(cells, keys, values):
     """[K, S, H, D] of one block in the backend's order, cut into rows of 2 D."""
-    _, states, heads, dim = cells.shape
+    _, slots, heads, dim = cells.shape
     page = []
     for h in range(heads):
         for k, order in ((0, keys), (1, values)):
             page.append(split_order(cells[k, :, h], order))
-    page = np.concatenate(page).reshape(heads, states, 2 * dim)
+    page = np.concatenate(page).reshape(heads, slots, 2 * dim)
     return np.ascontiguousarray(page.transpose(1, 0, 2)).tobytes()
 
 
@@ -252,8 +252,8 @@ PAGES = {"LBNHC": "LBSHKD", "LBHNC": "LBHSKD", "BLNHC": "BLSHKD", "BLHNC": "BLHS
          "BHLNC": "BHLSKD"}
 
 
-def cells(layers, blocks, heads=4, states=16, dim=24, kv=2):
-    shape = (kv, layers, blocks, states, heads, dim)
+def cells(layers, blocks, heads=4, slots=16, dim=24, kv=2):
+    shape = (kv, layers, blocks, slots, heads, dim)
     return RNG.integers(1, 1 << 16, shape, dtype=np.uint16)
 
 
@@ -493,10 +493,10 @@ def wrong_trees():
             ("a canonical tree, blocks outermost",
              dict(both, canonical_format="v1-nhd"), geometry("BLNHC") + one, 3,
              ["is canonical, so layers must be outermost"]),
-            # 16 states of 4 heads, twice 24 numbers of 2 bytes
+            # 16 slots of 4 heads, twice 24 numbers of 2 bytes
             ("blocks of less than they need", both,
              geometry("LBNHC") + one + ["--set=block-bytes=100"], 3,
-             ["needs 6144 bytes, more than the given 100"]),
+             ["needs 6144 bytes, more than the given given given given 100"]),
             ("groups of other blocks", unlike,
              geometry("LBNHC") + one + ["--set=block-bytes=12288"], 3,
              ["6144 bytes in g0 and 12288 in g1", "give one --set group"])):
@@ -504,7 +504,7 @@ def wrong_trees():
             for g in range(len(conf["kv_cache_groups"])):
                 own = conf["kv_cache_groups"][g]
                 st.write_rows(work + "/t", conf, cells(
-                    len(own["layer_names"]), 4, states=own["tokens_per_block"]),
+                    len(own["layer_names"]), 4, slots=own["tokens_per_block"]),
                     PAGES["LBNHC"], group=g, block_bytes=6144 * len(conf["kv_cache_groups"]))
             run = oracle.kvtool("describe", *said, work + "/t")
             tap.ok(says(run, code, *parts), f"refused: {name}", run)

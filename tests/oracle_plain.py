@@ -82,7 +82,7 @@ def commands(evil):
                   ["digest", f], ["digest", "--by=request", f],
                   ["digest", "--by=request", "--json", f],
                   ["where", "--offset=50000", f], ["where", "--offset=50000", "--json", f],
-                  ["where", "--at=layer=1,block=4,state=2", f],
+                  ["where", "--at=layer=1,block=4,slot=2", f],
                   ["fsck", f], ["expect", "write", f],
                   ["diff", f, "b@.npy"], ["diff", f, "c@.npy"],
                   ["diff", "--map", "--json", f, "b@.npy"], ["diff", "--by=tokens", f, "b@.npy"]]

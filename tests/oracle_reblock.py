@@ -3,7 +3,7 @@
 """
 oracle_reblock.py - what kvtool reblock writes, against plain lists of tokens
 
-Where every state of the new pool must come from is worked out with Python lists;
+Where every slot of the new pool must come from is worked out with Python lists;
 cells come from a sidecar's address map, those of the output from the axis string
 that a layout is documented with.
 """
@@ -31,8 +31,8 @@ MODES = ((), ("--compact",), ("--stale", "keep"), ("--stale", "zero"),
 
 class Plan:
     """
-    rows[b] = (block, state) of each state of new block b, None where zeros are;
-    tables by request.  'size' and 'new' count states, 'live' has those of each
+    rows[b] = (block, slot) of each slot of new block b, None where zeros are;
+    tables by request.  'size' and 'new' count slots, 'live' has those of each
     request, 'null' is a block or None.
     """
 
@@ -81,12 +81,12 @@ class Plan:
             self.null * self.size // self.new
         self.after = {}
         for r, table in self.tables.items():
-            states = [b * self.size + s for b in table for s in range(self.size)]
+            slots = [b * self.size + s for b in table for s in range(self.size)]
             if self.new != self.size:  # nothing behind the last token
-                states = states[:self.live[r]]
+                slots = slots[:self.live[r]]
             # the null block is one block still, the first that it became
             self.after[r] = [self.null_after if n // self.size == self.null else
-                             n // self.new for n in states[::self.new]]
+                             n // self.new for n in slots[::self.new]]
 
     def gather(self):
         """Token by token; a block is shared if one begins as the other does."""
@@ -95,9 +95,9 @@ class Plan:
         self.after = {}
         for r, table in self.tables.items():
             held = [(b, s) for b in table for s in range(self.size)]
-            states, out = held[:self.live[r]], []
-            for n in range(0, len(states), self.new):
-                part, rest = states[n:n + self.new], held[n:n + self.new]
+            slots, out = held[:self.live[r]], []
+            for n in range(0, len(slots), self.new):
+                part, rest = slots[n:n + self.new], held[n:n + self.new]
                 if all(b == self.null for b, _ in part):
                     out.append(0)
                     continue
@@ -379,15 +379,15 @@ def check_windows(tmp):
 # ---- groups -----------------------------------------------------------------
 
 def check_groups(tmp):
-    """Two sizes of blocks, states of 4 tokens, and states of all tokens."""
+    """Two sizes of blocks, slots of 4 tokens, and states."""
     rng = np.random.default_rng(3)
     tables = {"A": [5, 2, 7], "B": [5, 3], "C": [1]}
     tokens = {"A": 41, "B": 20, "C": 16}
     wide = {"A": [1, 2], "B": [1], "C": [3]}
-    state = {"A": [2, 6], "B": [4], "C": []}
+    last = {"A": [2, 6], "B": [4], "C": []}
     spec = [("g0", "full_attention", 16, 1, 8, tables), ("big", "full_attention", 32,
             1, 4, wide), ("few", "mla", 16, 4, 8, tables),
-            ("ssm", "mamba_ssm", 0, -1, 8, state)]
+            ("ssm", "mamba_ssm", 0, -1, 8, last)]
     groups, parts, cells = [], [], {}
     for name, kind, size, tps, B, table in spec:
         S = size // tps if tps > 0 else 1
@@ -402,7 +402,7 @@ def check_groups(tmp):
                  "num_kv_heads": H}
         sizes["content" if K == 1 else "head_dim"] = 4
         groups.append({"id": name, "kind": kind, "layout": axes, "dtype": "bfloat16",
-                       "tokens_per_state": tps, "sizes": sizes,
+                       "tokens_per_slot": tps, "sizes": sizes,
                        "block_table": table})
     with open(f"{tmp}/groups.bin", "wb") as f:
         f.write(b"".join(parts))
@@ -435,7 +435,7 @@ def check_groups(tmp):
             tap.ok(got == want, f"{name}: every byte")
     r = kvtool("reblock", "-f", "-b", 6, "-o", f"{tmp}/never.bin",
                f"{tmp}/groups.bin")
-    tap.ok(r.code == 3 and "states of 4" in r.err, "6 tokens are no states of 4", r)
+    tap.ok(r.code == 3 and "slots of 4" in r.err, "6 tokens are no slots of 4", r)
 
 
 # ---- stored tiles -----------------------------------------------------------

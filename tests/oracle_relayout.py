@@ -126,7 +126,7 @@ def first_difference(got, want):
         return ""
     k, l, b, s, h, d = where[0]
     return (f"{len(where)} of {got.size} elements; first at layer {l} block "
-            f"{b} state {s} head {h} k/v {k} element {d}: "
+            f"{b} slot {s} head {h} k/v {k} element {d}: "
             f"{got[tuple(where[0])]:#x}, expected {want[tuple(where[0])]:#x}")
 
 

@@ -147,7 +147,7 @@ def bench_test():
     r = kvtool("transfer-sim", "emit", *args, "--format=nixlbench")
     keys = dict(re.match(r"(\w+) = (.*)", line).groups()
                 for line in r.out.splitlines() if not line.startswith("#"))
-    # a head of a state is 2 x 8 elements of 2 bytes; 3 layers of 32 states a pair
+    # a head of a slot is 2 x 8 elements of 2 bytes; 3 layers of 32 slots a pair
     tap.equal([keys["start_block_size"], keys["max_block_size"], keys["start_batch_size"],
                keys["max_batch_size"], keys["total_buffer_size"], keys["backend"]],
               ["32", "32", "96", "96", str(32 * 96), '"UCX"'],

@@ -425,9 +425,9 @@ def check_replicas(d, tmp):
         i = at // d.itemsize
         i, dim = divmod(i, D)
         i, k = divmod(i, 2)
-        i, state = divmod(i, S)
+        i, slot = divmod(i, S)
         layer, block = divmod(i, B)
-        want = (f"block {block} state {state} layer {layer} head {rank // 2} "
+        want = (f"block {block} slot {slot} layer {layer} head {rank // 2} "
                 f"kv {k} dim {dim} is 0x")
         r = kvtool("merge", "--trust-manifest", "-o", f"{tmp}/never.npy",
                    *files)

@@ -78,7 +78,7 @@ def same_layout(src, dst):
 
 
 def whole_rows(side, dim):
-    """vLLM registers the row of a block where a layer's page is not [heads][states]."""
+    """vLLM registers the row of a block where a layer's page is not [heads][slots]."""
     order = LAYOUTS[side.layout]
     if side.extent['L'] < 2 or order[0] != 'B':
         return False

@@ -73,7 +73,7 @@ def there_and_back(path, coordinates, offsets, elem, header, name):
     dictionaries hold what the answer must, besides the offset.  The file is
     'header' bytes and then what the engine had.
     """
-    keys = ("group", "layer", "block", "state", "head", "kv", "dim")
+    keys = ("group", "layer", "block", "slot", "head", "kv", "dim")
     options = [at_text({k: c.get(k) for k in keys}) for c in coordinates]
     want = [dict(c, offset=o, byte=0, region="element")
             for c, o in zip(coordinates, offsets)]
@@ -92,12 +92,12 @@ def there_and_back(path, coordinates, offsets, elem, header, name):
 
 # ---- paged dumps ------------------------------------------------------------
 
-def tenants(dump, block, state):
-    """[(request, token)] by the sidecar's tables, and what the state holds."""
+def tenants(dump, block, slot):
+    """[(request, token)] by the sidecar's tables, and what the slot holds."""
     size, out = dump.dims["S"], []
     for request, table in dump.tables.items():
         for i, b in enumerate(table):
-            token = i * size + state
+            token = i * size + slot
             if b == block and token < dump.ntokens[request]:
                 out.append((request, token))
     if block == dump.side.get("null_block"):
@@ -121,7 +121,7 @@ def check_dump(dump):
         holds, lives = tenants(dump, c["B"], c["S"])
         offsets.append(base + int(element) * dump.itemsize)
         coordinates.append({
-            "layer": c["L"], "block": c["B"], "state": c["S"],
+            "layer": c["L"], "block": c["B"], "slot": c["S"],
             "head": dump.head_start + c["H"], "local_head": c["H"],
             "kv": None if dump.latent else "kv"[c["K"]], "dim": c["D"],
             "layer_name": dump.side["layer_names"][c["L"]],
@@ -134,20 +134,20 @@ def check_dump(dump):
 
 
 def check_tokens(dump, base):
-    """By request and token instead of block and state."""
+    """By request and token instead of block and slot."""
     options, want = [], []
     for _ in range(BATCH):
         request = rng.choice(sorted(dump.tables))
         token = rng.randrange(dump.ntokens[request])
         c = {a: rng.randrange(dump.dims[a]) for a in "LHKD"}
         block = dump.tables[request][token // dump.dims["S"]]
-        state = token % dump.dims["S"]
-        element = dump.offsets[c["K"], c["L"], block, state, c["H"], c["D"]]
+        slot = token % dump.dims["S"]
+        element = dump.offsets[c["K"], c["L"], block, slot, c["H"], c["D"]]
         options.append(at_text({
             "request": request, "token": token, "layer": c["L"],
             "local_head": c["H"], "dim": c["D"],
             "kv": None if dump.latent else "kv"[c["K"]]}))
-        want.append({"block": block, "state": state,
+        want.append({"block": block, "slot": slot,
                      "offset": base + int(element) * dump.itemsize})
     r, got = where(dump.path, *options)
     same(r, got, want, f"{dump.name}: tokens of requests")
@@ -179,7 +179,7 @@ def page_byte(side, base, c):
     # [taps, channels] or [channels, taps]
     n = side["conv"]["shape"]
     sd = side["conv_layout"] == "SD"
-    inner = (c["state"] * n[1] + c["dim"] if sd else c["dim"] * n[1] + c["state"])
+    inner = (c["slot"] * n[1] + c["dim"] if sd else c["dim"] * n[1] + c["slot"])
     return at + side["conv"]["byte_offset"] + 2 * inner
 
 
@@ -204,7 +204,7 @@ def page_coordinates(side):
                       "live" if seen_by(side, c["block"]) else "stale")
         c["requests"] = seen_by(side, c["block"])
         if i % 2:
-            c.update(state=rng.randrange(taps), dim=rng.randrange(channels))
+            c.update(slot=rng.randrange(taps), dim=rng.randrange(channels))
             part = next(p for p in "xBC" if c["dim"] < conv[p][1])
             inside = c["dim"] - conv[part][0]
             c.update(part=part, part_dim=inside,
@@ -212,7 +212,7 @@ def page_coordinates(side):
         else:
             heads, a, b = ssm["shape"]
             local = rng.randrange(heads)
-            c.update(state=0, local_head=local, dim=rng.randrange(a * b),
+            c.update(slot=0, local_head=local, dim=rng.randrange(a * b),
                      head=ssm["heads"][0] + local)
         yield c
 
@@ -260,7 +260,7 @@ def check_padding(source, side, tmp):
 def check_memory_of_pages(path, side, base, tmp):
     """The engine's tensor is the same, whatever file the pages went to."""
     coordinates = list(page_coordinates(side))
-    keys = ("group", "layer", "block", "state", "head", "kv", "dim")
+    keys = ("group", "layer", "block", "slot", "head", "kv", "dim")
     options = [at_text({k: c.get(k) for k in keys}) for c in coordinates]
     offsets = [page_byte(side, base, c) - base for c in coordinates]
     want = [{"memory_offset": o} for o in offsets]
@@ -321,6 +321,7 @@ def check_folder(path, shape, heads, width, latent):
 
 # ---- tiles ------------------------------------------------------------------
 
+# The labels of a snapshot; its format says state for a slot.
 AXIS = {"layer": "L", "block": "B", "state": "S", "head": "H", "kv": "K",
         "dim": "D", "content": "D"}
 
@@ -340,7 +341,7 @@ def check_tiles(dump, tmp):
         return
     chosen = list(choose(dump))
     options = [at_text({
-        "layer": c["L"], "block": c["B"], "state": c["S"],
+        "layer": c["L"], "block": c["B"], "slot": c["S"],
         "local_head": c["H"], "kv": None if dump.latent else "kv"[c["K"]],
         "dim": c["D"]}) for c in chosen]
     r, got = where(path, *options)

@@ -65,8 +65,8 @@ def digest(path, *options):
 def expected_digest(version, cells, table, positions):
     """The definition: a hash for each layer, position, head and component."""
     at = np.array([table[t // S] for t in positions], dtype=int)
-    states = cells[:, at, np.array(positions, dtype=int) % S]
-    rows = np.ascontiguousarray(states).view(np.uint8).reshape(-1, 2 * D)
+    slots = cells[:, at, np.array(positions, dtype=int) % S]
+    rows = np.ascontiguousarray(slots).view(np.uint8).reshape(-1, 2 * D)
     content = hash_rows(rows).reshape(L, len(positions), H, 2, 2)
     hashes = cell_hashes(content, np.arange(L).reshape(-1, 1, 1, 1),
                          np.array(positions).reshape(-1, 1, 1), 0,
@@ -140,7 +140,7 @@ def check_case(tmp, kind, window, n, table, more):
     r = kvtool("diff", path, changed)
     tap.ok(r.code == 0 and f"{len(live)} token" in r.out, f"{name}: nor in diff", r)
     r, found = findings(changed)
-    tap.ok(r.code == 0 and set(found) <= {"stale.states", "null.nonzero", "table.spare"},
+    tap.ok(r.code == 0 and set(found) <= {"stale.slots", "null.nonzero", "table.spare"},
            f"{name}: nor in fsck", f"{found} {r}")
     check_kept(tmp, name, path, said, cells, live)
     if live:
@@ -181,7 +181,7 @@ def check_live(tmp, name, path, said, cells, live):
                digest(changed) != digest(path), f"{name}: token {t} is live", r)
         holds = json.loads(kvtool("where", "--json",
                                   f"--at=layer=0,head=0,kv=k,dim=0,"
-                                  f"block={table[t // S]},state={t % S}", path).out)
+                                  f"block={table[t // S]},slot={t % S}", path).out)
         tap.ok('"live"' in json.dumps(holds), f"{name}: where finds token {t} live")
         null = {**said, "block_table": {"A": [0 if i == t // S else b
                                               for i, b in enumerate(table)]}}
@@ -193,7 +193,7 @@ def check_live(tmp, name, path, said, cells, live):
     for t in dead[:1]:
         holds = kvtool("where", "--json",
                        f"--at=layer=0,head=0,kv=k,dim=0,"
-                                  f"block={table[t // S]},state={t % S}", path).out
+                                  f"block={table[t // S]},slot={t % S}", path).out
         tap.ok('"stale"' in holds, f"{name}: where finds token {t} dead", holds)
 
 
@@ -281,7 +281,7 @@ def check_pool(tmp):
     tap.ok(r.code == 0 and set(found) <= {"null.nonzero"},
            "three groups in one pool: nothing stale, shared or repeated", found)
     r, found = findings(write(f"{tmp}/b", cells, three_groups(["", "", ""], TABLES)))
-    tap.ok("stale.states" in found and r.code == 0, "three pools: each has stale states")
+    tap.ok("stale.slots" in found and r.code == 0, "three pools: each has stale slots")
     for i, j, what in ((0, 2, "a window and full attention"), (0, 1, "two windows"),
                        (1, 2, "chunks and full attention")):
         tables = [list(t) for t in TABLES]

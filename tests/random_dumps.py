@@ -113,15 +113,15 @@ class Group:
                   "head_count": n["H"]}
         return m
 
-    def hashes(self, layers, blocks, states, position, state):
-        """Sum of the cells [L, T, H, K] at pairs of block and state."""
+    def hashes(self, layers, blocks, slots, position, slot):
+        """Sum of the cells [L, T, H, K] at pairs of block and slot."""
         n = self.n
-        cells = self.bits[:, blocks, states]
+        cells = self.bits[:, blocks, slots]
         rows = cells.reshape(-1, n["D"] * self.type[1])
         content = hash_rows(rows).reshape(n["L"], len(blocks), n["H"], n["K"], 2)
         return fold(cell_hashes(
             content, np.array(layers).reshape(-1, 1, 1, 1),
-            np.array(position).reshape(-1, 1, 1), np.array(state).reshape(-1, 1, 1),
+            np.array(position).reshape(-1, 1, 1), np.array(slot).reshape(-1, 1, 1),
             (np.arange(n["H"]) + self.first).reshape(-1, 1), self.component()))
 
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct asked {
-	bool json, stats, verify, canonical;
+	bool json, stats, verify, canonical, quiet;
 	struct describe_options print;
 	struct kvt_hints hints;
 	struct kvt_run run;
@@ -69,7 +69,7 @@ static enum kvt_status print_and_expect(const struct kvt_description *d,
 		describe_json(&json, d, &asked->print);
 	if (asked->json)
 		status = json_print(&json, stream, err);
-	else
+	else if (!asked->quiet)
 		describe_text(d, &asked->print);
 	if (!status)
 		status = describe_expect(d, asked->expect_layout, &asked->expect,
@@ -133,7 +133,6 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct asked asked = { .json = false };
 	const char *scale = NULL;
 	int64_t threads = 0, memory = 0;
-	bool quiet = false;
 	const struct opt opts[] = {
 		OPT_JSON(&asked.json),
 		{ "stats", 0, OPT_FLAG, &asked.stats, NULL,
@@ -160,7 +159,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "exit 1 unless this field of --json has this value" },
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
-		OPT_QUIET(&quiet),
+		OPT_QUIET(&asked.quiet),
 		OPT_INPUT(&asked.hints),
 		{ 0 }
 	};
@@ -169,14 +168,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if (n < 1)
-		return kvt_fail(err, KVT_USAGE,
-				"expected a file; see kvtool describe --help");
-	if ((status = take_scale(&asked, scale, err)))
+	if ((status = opt_need(&cmd_describe, (struct opt_need[]){
+			{ n, "a dump" }, { 0 } }, err)) ||
+	    (status = take_scale(&asked, scale, err)))
 		return status;
 	asked.hints.empty = !asked.peek.n;
 	asked.canonical |= asked.canonical_layout != NULL;
-	asked.run = run_watched(threads, memory, quiet);
+	asked.run = run_watched(threads, memory, asked.quiet);
 	for (int i = 0; i < n; i++) {
 		struct kvt_error one = { "" };
 
@@ -186,7 +184,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			complain(&cmd_describe, "%s", one.text);
 		if (s == KVT_USAGE)
 			break;		/* the next file would say the same */
-		if (i + 1 < n && !asked.json)
+		if (i + 1 < n && !asked.json && !asked.quiet)
 			putchar('\n');
 	}
 	return status;

@@ -19,7 +19,8 @@ struct arguments {
 	struct rank_file *file[NSIDES];	/* open dumps, as they were named */
 	int nfiles[NSIDES];
 	int64_t threads, memory;
-	bool json, force;
+	bool json, force, in_order;
+	const char *atol, *rtol;	/* terms of a tolerance, by themselves */
 };
 
 /* ---- the command line --------------------------------------------------- */
@@ -47,8 +48,7 @@ static enum kvt_status split_operands(int n[NSIDES], char **names[NSIDES], int n
 	if (n[SIDE_A] > 0 && n[SIDE_B] > 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_USAGE,
-			"expected two files, or the files of all ranks of A, a colon, "
-			"and the files of B");
+			"expected two dumps (kvtool diff A B), or all ranks of A, a colon and all ranks of B (kvtool diff whole.npy : rank*.safetensors)");
 }
 
 static enum kvt_status check_matches(const struct opt_strings *match,
@@ -102,7 +102,7 @@ static enum kvt_status parse_term(struct diff_tolerance *out, const char *text,
 static enum kvt_status parse_tolerance(struct diff_tolerance *out, const char *text,
 				       struct kvt_error *err)
 {
-	*out = (struct diff_tolerance){ .given = true };
+	out->given = true;
 	for (;;) {
 		size_t length = strcspn(text, ",");
 		enum kvt_status status = parse_term(out, text, length, err);
@@ -126,6 +126,29 @@ static enum kvt_status parse_scales(struct diff_criteria *out,
 	return status;
 }
 
+/* --tolerance, and the two of its terms that numpy has by themselves. */
+static enum kvt_status parse_tolerances(struct diff *d, const struct arguments *args,
+					struct kvt_error *err)
+{
+	const char *const alone[] = { args->atol, args->rtol };
+	static const char *const terms[] = { "atol", "rtol" };
+	struct diff_tolerance *out = &d->criteria.tolerance;
+	enum kvt_status status;
+	char term[80];
+
+	if (args->tolerance && (status = parse_tolerance(out, args->tolerance, err)))
+		return status;
+	for (int i = 0; i < 2; i++) {
+		if (!alone[i])
+			continue;
+		out->given = true;
+		snprintf(term, sizeof(term), "%s=%.60s", terms[i], alone[i]);
+		if ((status = parse_term(out, term, strlen(term), err)))
+			return status;
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 				    struct kvt_error *err)
 {
@@ -136,11 +159,10 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 				"--by is '%.60s', expected tokens or blocks", args->by);
 	if (args->by)
 		args->alignment.by = args->by[0] == 't' ? BY_TOKENS : BY_BLOCKS;
-	if (d->criteria.exact && args->tolerance)
+	if (d->criteria.exact && (args->tolerance || args->atol || args->rtol))
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
-	if (args->tolerance &&
-	    (status = parse_tolerance(&d->criteria.tolerance, args->tolerance, err)))
+	if ((status = parse_tolerances(d, args, err)))
 		return status;
 	if ((status = parse_scales(&d->criteria, args->scale, err)))
 		return status;
@@ -225,8 +247,13 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 	if (!file)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < args->nfiles[s]; i++) {
+		struct kvt_hints hints = args->hints;
+
 		file[i].name = names[i];
-		if ((status = open_as_told(&file[i].reader, names[i], &args->hints, err)))
+		hints.tp_size = args->in_order && args->nfiles[s] > 1 ?
+				args->nfiles[s] : 0;
+		hints.tp_rank = i;
+		if ((status = open_as_told(&file[i].reader, names[i], &hints, err)))
 			return status;
 	}
 	return kvt_diff_side_init(&d->side[s], name, file, args->nfiles[s],
@@ -311,6 +338,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "values must be equal, also of different types" },
 		{ "tolerance", 0, OPT_STRING, &args.tolerance, "TERMS",
 		  "auto, or atol=, rtol=, ulp=, max-abs=, rel-l2=, cosine=, pcc=" },
+		{ "atol", 0, OPT_STRING, &args.atol, "X", "same as --tolerance=atol=X" },
+		{ "rtol", 0, OPT_STRING, &args.rtol, "X", "same as --tolerance=rtol=X" },
 		{ "scale-a", 0, OPT_STRING, &args.scale[SIDE_A], "X[,Y]",
 		  "factor for the numbers of A; keys, values" },
 		{ "scale-b", 0, OPT_STRING, &args.scale[SIDE_B], "X[,Y]",
@@ -324,6 +353,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "write the maps to FILE: .svg, .csv, .json or .txt" },
 		{ "no-diagnosis", 0, OPT_FLAG, &d->no_diagnosis, NULL,
 		  "do not look for a fault that explains the difference" },
+		OPT_IN_ORDER(&args.in_order),
+		OPT_TOTAL_HEADS(&args.hints.total_heads),
 		OPT_FORCE(&args.force),
 		OPT_THREADS(&args.threads),
 		OPT_MEMORY(&args.memory),
@@ -336,7 +367,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	};
 
 	nargs = opt_parse(&cmd_diff, opts, argc, argv, err);
-	status = nargs < 0 ? opt_status(nargs) : run_parsed(d, &args, nargs, argv, err);
+	status = nargs < 0 ? opt_status(nargs) :
+		 opt_need(&cmd_diff, (struct opt_need[]){
+			{ args.hints.total_heads || !args.in_order,
+			  "--total-heads=N (KV heads of the model)" }, { 0 } }, err);
+	if (nargs >= 0 && !status)
+		status = run_parsed(d, &args, nargs, argv, err);
 	diff_free(d, &args);
 	return status;
 }

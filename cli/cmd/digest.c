@@ -341,7 +341,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_MEMORY(&memory),
 		OPT_DEVICE(&device),
 		OPT_JSON(&args.json),
-		OPT_QUIET(&quiet),
+		{ "quiet", 'q', OPT_FLAG, &quiet, NULL, "show no progress" },
 		OPT_INPUT(&args.hints),
 		{ 0 }
 	};

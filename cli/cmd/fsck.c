@@ -16,7 +16,7 @@
 struct asked {
 	struct kvt_hints hints;
 	struct kvt_run run;
-	bool fast, json, list;
+	bool fast, json, list, quiet;
 };
 
 /* Ranks of a model stay open until all files were seen. */
@@ -74,7 +74,7 @@ static void finish(struct kvt_findings *r, struct run *run)
 	if (run->asked->json)
 		fsck_json(&run->json, run->list, r);
 	else
-		fsck_text(r);
+		fsck_text(r, run->asked->quiet);
 	if (r->total[KVT_ERROR])
 		run->status = worse(run->status, KVT_MISMATCH);
 	if (r->out_of_memory) {
@@ -217,7 +217,6 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct asked asked = { .fast = false };
 	int64_t threads = 0, memory = 0;
-	bool quiet = false;
 	const struct opt opts[] = {
 		{ "fast", 0, OPT_FLAG, &asked.fast, NULL, "do not read the data" },
 		{ "list", 0, OPT_FLAG, &asked.list, NULL,
@@ -225,10 +224,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_JSON(&asked.json),
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
-		OPT_QUIET(&quiet),
+		OPT_QUIET(&asked.quiet),
 		OPT_INPUT(&asked.hints),
 		{ 0 }
 	};
+	enum kvt_status status;
 	int n = opt_parse(&cmd_fsck, opts, argc, argv, err);
 
 	if (n < 0)
@@ -237,9 +237,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		list_rules();
 		return KVT_OK;
 	}
-	if (n < 1)
-		return kvt_fail(err, KVT_USAGE, "expected a file");
-	asked.run = run_watched(threads, memory, quiet);
+	if ((status = opt_need(&cmd_fsck, (struct opt_need[]){
+			{ n, "a dump" }, { 0 } }, err)))
+		return status;
+	asked.run = run_watched(threads, memory, asked.quiet);
 	signals_catch();
 	return check_all(&asked, argv, n, err);
 }

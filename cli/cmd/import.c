@@ -48,8 +48,8 @@ const struct command cmd_import = {
 	.summary = "convert the files of an engine to one snapshot",
 	.run = run,
 	.examples =
-		"  kvtool import -o cache.h5 /var/cache/offload --layout=nhd --heads=8 "
-		"\\\n"
+		"  kvtool import --layout=nhd --block-size=16 requests cache.h5\n"
+		"  kvtool import -o cache.h5 /var/cache/offload --layout=nhd --heads=8 \\\n"
 		"      --head-dim=128\n"
 		"  kvtool import -o cache.h5 --from=hicache-page-first --dtype=bf16 \\\n"
 		"      --block-size=64 --heads=8 --head-dim=128 /tmp/hicache\n",

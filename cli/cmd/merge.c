@@ -8,13 +8,18 @@
 #include <stdlib.h>
 
 static enum kvt_status open_all(struct rank_file *files, int nfiles, char **names,
-				const struct kvt_hints *hints, struct kvt_error *err)
+				const struct kvt_hints *told, bool in_order,
+				struct kvt_error *err)
 {
+	struct kvt_hints hints = *told;
+
 	for (int i = 0; i < nfiles; i++) {
 		enum kvt_status status;
 
 		files[i].name = names[i];
-		if ((status = kvt_open(&files[i].reader, names[i], hints, err)))
+		hints.tp_size = in_order ? nfiles : 0;
+		hints.tp_rank = i;
+		if ((status = kvt_open(&files[i].reader, names[i], &hints, err)))
 			return status;
 	}
 	return KVT_OK;
@@ -38,8 +43,11 @@ static enum kvt_status merge(const struct rewrite *r, struct rank_file *files,
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct rewrite r = { 0 };
+	bool in_order = false;
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
+		OPT_IN_ORDER(&in_order),
+		OPT_TOTAL_HEADS(&r.hints.total_heads),
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -51,7 +59,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if ((status = opt_need(&cmd_merge, (struct opt_need[]){
 			{ nargs, "the dumps of all ranks" },
-			{ r.output, "-o OUT" }, { 0 } }, err)))
+			{ r.output, "-o OUT" },
+			{ r.hints.total_heads || !in_order,
+			  "--total-heads=N (KV heads of the model)" }, { 0 } }, err)))
 		return status;
 	r.input = argv[0];
 	r.more = argv + 1;
@@ -61,7 +71,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	} else {
 		signals_catch();
-		if (!(status = open_all(files, nargs, argv, &r.hints, err)))
+		if (!(status = open_all(files, nargs, argv, &r.hints, in_order, err)))
 			status = merge(&r, files, nargs, err);
 		for (int i = 0; i < nargs; i++)
 			kvt_dump_close(files[i].reader);

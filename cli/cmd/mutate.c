@@ -139,14 +139,16 @@ static void put_where(struct json_out *out, const struct planted *p)
 
 	json_put_int(out, o, "layer", w->layer_ids[first[KVT_AXIS_L]]);
 	json_put_int(out, o, "block", w->block_ids[first[KVT_AXIS_B]]);
-	json_put_int(out, o, "state", first[KVT_AXIS_S]);
+	json_put_int(out, o, "slot", first[KVT_AXIS_S]);
+	json_put_old(out, o, "state", "slot");
 	json_put_int(out, o, "head", w->head_start + first[KVT_AXIS_H]);
 	json_put_int(out, o, "kv", first[KVT_AXIS_K]);
 	json_put_int(out, o, "dim", first[KVT_AXIS_D]);
 	o = json_put_object(out, out->root, "where");
 	put_range(out, o, "layers", w->layer_ids, 0, box->begin[0], box->end[0]);
 	put_range(out, o, "blocks", w->block_ids, 0, box->begin[1], box->end[1]);
-	put_range(out, o, "states", NULL, 0, box->begin[2], box->end[2]);
+	put_range(out, o, "slots", NULL, 0, box->begin[2], box->end[2]);
+	json_put_old(out, o, "states", "slots");
 	put_range(out, o, "heads", NULL, w->head_start, box->begin[3], box->end[3]);
 	put_range(out, o, "kvs", NULL, 0, box->begin[4], box->end[4]);
 	put_range(out, o, "dims", NULL, 0, box->begin[5], box->end[5]);
@@ -205,7 +207,7 @@ static void print_text(const struct rewrite *r, const struct planted *p)
 	       p->id);
 	print_span("layer", w->layer_ids, 0, box->begin[0], box->end[0]);
 	print_span("block", w->block_ids, 0, box->begin[1], box->end[1]);
-	print_span("state", NULL, 0, box->begin[2], box->end[2]);
+	print_span("slot", NULL, 0, box->begin[2], box->end[2]);
 	if (w->shape.n[KVT_AXIS_H] > 1)
 		print_span("head", NULL, w->head_start, box->begin[3], box->end[3]);
 	putchar('\n');

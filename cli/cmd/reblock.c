@@ -61,9 +61,12 @@ static void put_group(const void *context, int group, struct json_out *out, json
 	json_put_int(out, o, "from_blocks", g->blocks_before);
 	json_put_int(out, o, "to_blocks", g->blocks_after);
 	json_put_int(out, o, "unused_blocks_dropped", g->dropped);
-	json_put_int(out, o, "shared_states_copied", g->copied);
-	json_put_int(out, o, "stale_states", g->stale);
-	json_put_int(out, o, "stale_states_kept", g->stale_kept);
+	json_put_int(out, o, "shared_slots_copied", g->copied);
+	json_put_old(out, o, "shared_states_copied", "shared_slots_copied");
+	json_put_int(out, o, "stale_slots", g->stale);
+	json_put_old(out, o, "stale_states", "stale_slots");
+	json_put_int(out, o, "stale_slots_kept", g->stale_kept);
+	json_put_old(out, o, "stale_states_kept", "stale_slots_kept");
 }
 
 static enum kvt_status verify(const void *context, struct kvt_dump *written,

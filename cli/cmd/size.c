@@ -8,11 +8,12 @@
 #include <string.h>
 
 struct size_args {
-	const char *config, *model, *models, *tp, *cache_dtype;
+	struct model_words model;
+	const char *tp, *cache_dtype;
 	struct kvt_config_hints hints;
 	struct opt_strings set, spec;
 	int64_t block_size, memory, requests, tokens;
-	bool apart, json;
+	bool apart, json, list;
 };
 
 /* ---- what is asked for -------------------------------------------------- */
@@ -117,23 +118,23 @@ static enum kvt_status take_specs(struct kvt_model_config *out,
 static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
 			    char **argv, struct kvt_error *err)
 {
-	const char *path = a->config ? a->config : a->model ? a->model :
-			   n ? argv[0] : NULL;
-	int nfiles = n + !!a->config + !!a->model;
+	const char *said;
+	enum kvt_status status = model_said(&said, &a->model, err);
 
-	if (nfiles > 1)
-		return kvt_fail(err, KVT_USAGE, "expected one model, got %d", nfiles);
-	if (!path == !a->spec.n)
+	if (status)
+		return status;
+	if (n + !!said > 1)
+		return kvt_fail(err, KVT_USAGE, "expected one model, got %d", n + !!said);
+	r->path = said ? said : n ? argv[0] : NULL;
+	if (!r->path == !a->spec.n)
 		return kvt_fail(err, KVT_USAGE,
 				"expected a config.json, --model or --spec%s",
-				path ? ", and only one of them" : "");
-	if (!path)
+				r->path ? ", and only one of them" : "");
+	if (!r->path)
 		return take_specs(&r->config, &a->spec, err);
-	r->path = path;
 	a->hints.nset = a->set.n;
 	a->hints.set = a->set.s;
-	return a->model ? model_read(&r->config, path, a->models, &a->hints, err) :
-			  model_read_file(&r->config, path, &a->hints, err);
+	return model_read(&r->config, r->path, a->model.folder, &a->hints, err);
 }
 
 /* ---- run ---------------------------------------------------------------- */
@@ -197,10 +198,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct size_report r = { .path = NULL };
 	struct size_args a = { .requests = 1 };
 	const struct opt opts[] = {
-		{ "config", 0, OPT_STRING, &a.config, "FILE", "the model's config.json" },
-		{ "model", 'm', OPT_STRING, &a.model, "NAME",
-		  "a model of 'list' instead" },
-		OPT_MODELS(&a.models),
+		OPT_MODEL(&a.model),
+		{ "list", 0, OPT_FLAG, &a.list, NULL, "same as --model=list" },
 		{ "as", 0, OPT_STRING, &a.hints.family, "FAMILY",
 		  "use the rules of this model_type" },
 		{ "set", 0, OPT_STRINGS, &a.set, "KEY=VALUE",
@@ -237,8 +236,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	r.memory = a.memory;
 	r.requests = a.requests;
 	r.tokens = a.tokens;
-	if (a.model && !strcmp(a.model, "list"))
-		return models_print(a.models, err);
+	if (a.list || model_list_asked(&a.model))
+		return models_print(a.model.folder, err);
 	if ((status = load(&r, &a, n, argv, err)))
 		return status;
 	if (!(r.row = calloc(SIZE_ROWS, sizeof(*r.row))))
@@ -250,7 +249,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 const struct command cmd_size = {
 	.name    = "size",
-	.args    = "[CONFIG.JSON]",
+	.args    = "[NAME|FILE]",
 	.summary = "compute how much memory the caches of a model take",
 	.run     = run,
 	.examples =

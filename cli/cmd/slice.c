@@ -4,6 +4,8 @@
 #include "cli/rewrite.h"
 #include "cli/signals.h"
 
+#include <unistd.h>
+
 enum { NRANGES = 4 };
 
 /* What was said on the command line, as text; and as numbers. */
@@ -151,6 +153,13 @@ static enum kvt_status report_nothing(const struct rewrite *r,
 	struct json_out json = { NULL, false };
 	enum kvt_status status;
 
+	/* an old part under that name would be taken for this one */
+	if (r->output && !access(r->output, F_OK))
+		return kvt_fail(err, KVT_SYSTEM,
+				"%s: rank %lld of %lld sends nothing to rank %lld of %lld, but there is an old %.200s; remove it",
+				r->input, (long long)slice->rank.index,
+				(long long)slice->rank.size, (long long)slice->to.index,
+				(long long)slice->to.size, r->output);
 	if (r->quiet)
 		return KVT_OK;
 	if (!r->json) {

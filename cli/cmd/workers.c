@@ -2,6 +2,7 @@
 /* workers.c - kvtool workers: is every request finished by all of them? */
 #include "cli/json_out.h"
 #include "cli/opt.h"
+#include "cli/text_file.h"
 #include "formats/log/workers.h"
 #include "lib/base/print.h"
 #include "lib/ops/workers/workers.h"
@@ -142,9 +143,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 0)
 		return opt_status(n);
 	if (n != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one log, got %d", n);
-	s.path = argv[0];
-	if (!(in = fopen(s.path, "re")))
+		return kvt_fail(err, KVT_USAGE,
+				"expected one log, or - for standard input, got %d", n);
+	s.path = text_file_name(argv[0]);
+	if (!(in = text_file_open(argv[0])))
 		return kvt_fail(err, KVT_SYSTEM, "%s: %s", s.path, strerror(errno));
 	if (json) {
 		json_start(&out);
@@ -156,7 +158,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	}
 	status = check(in, &s, err);
 	json_free(&out);
-	fclose(in);
+	text_file_close(in);
 	return status;
 }
 

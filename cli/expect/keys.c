@@ -32,8 +32,8 @@ static const struct clause_key keys[] = {
 	{ "strides.keys", CLAUSE_STRIDES, true, NULL },
 	{ "strides.values", CLAUSE_STRIDES, true, NULL },
 	{ "head_dim", CLAUSE_INT, true, "dim" },
-	INT("layers"), INT("blocks"), INT("states"), INT("heads"), INT("kv"), INT("dim"),
-	INT("block_size"), INT("tokens_per_state"), INT("total_heads"),
+	INT("layers"), INT("blocks"), INT("slots"), INT("heads"), INT("kv"), INT("dim"),
+	INT("block_size"), INT("tokens_per_slot"), INT("total_heads"),
 	INT("head_start"), INT("replication"), INT("window"), INT("page_bytes"),
 	INT("page_offset"), INT("alignment"), INT("element_bytes"),
 	INT("bytes_per_token"), INT("bytes_per_block"), INT("bytes_per_layer"),
@@ -54,8 +54,24 @@ const struct clause_key *clause_key_at(int i)
 	return i >= 0 && i < NKEYS ? &keys[i] : NULL;
 }
 
+/* What a clause is called now that had another name in a version before. */
+static const char *name_now(const char *name)
+{
+	static const struct {
+		const char *old, *name;
+	} rows[] = {
+		{ "states", "slots" }, { "tokens_per_state", "tokens_per_slot" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(rows[i].old, name))
+			return rows[i].name;
+	return name;
+}
+
 const struct clause_key *clause_key_find(const char *name)
 {
+	name = name_now(name);
 	for (int i = 0; i < NKEYS; i++)
 		if (!strcmp(keys[i].name, name))
 			return &keys[i];

@@ -151,7 +151,7 @@ static void suggest_backends(const struct writing *w, const struct kvt_group *gr
 static void put_group(const struct writing *w, int g)
 {
 	static const char *const first[] = {
-		"kind", "dtype", "layers", "block_size", "tokens_per_state", "states",
+		"kind", "dtype", "layers", "block_size", "tokens_per_slot", "slots",
 		"heads", "total_heads", "head_start", "replication",
 	};
 	static const char *const last[] = {

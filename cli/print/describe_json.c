@@ -142,12 +142,14 @@ static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_fa
 
 	json_put_int(out, o, "layers", n[KVT_AXIS_L]);
 	json_put_int(out, o, "blocks", n[KVT_AXIS_B]);
-	json_put_int(out, o, "states", n[KVT_AXIS_S]);
+	json_put_int(out, o, "slots", n[KVT_AXIS_S]);
+	json_put_old(out, o, "states", "slots");
 	json_put_int(out, o, "heads", n[KVT_AXIS_H]);
 	json_put_int(out, o, "kv", n[KVT_AXIS_K]);
 	json_put_int(out, o, "dim", n[KVT_AXIS_D]);
 	json_put_int(out, o, "block_size", g->block_size);
-	json_put_int(out, o, "tokens_per_state", g->tokens_per_slot);
+	json_put_int(out, o, "tokens_per_slot", g->tokens_per_slot);
+	json_put_old(out, o, "tokens_per_state", "tokens_per_slot");
 	json_put_int(out, o, "total_heads", g->total_heads);
 	json_put_int(out, o, "head_start", g->head_start);
 	json_put_int(out, o, "replication", g->replication);
@@ -198,7 +200,8 @@ static void put_blocks(struct json_out *out, json_t *o, const struct kvt_group_f
 	json_put_known(out, o, "blocks_used", f->blocks_used, f->blocks_used >= 0);
 	json_put_known(out, o, "blocks_shared", f->blocks_shared, f->blocks_used >= 0);
 	json_put_known(out, o, "blocks_unused", f->blocks_unused, f->blocks_used >= 0);
-	json_put_known(out, o, "valid_states", f->valid_slots, f->valid_slots >= 0);
+	json_put_known(out, o, "valid_slots", f->valid_slots, f->valid_slots >= 0);
+	json_put_old(out, o, "valid_states", "valid_slots");
 	if (tables && g->block_ids) {
 		list = json_put_array(out, o, "block_ids");
 		for (int64_t b = 0; b < nblocks; b++)

@@ -21,7 +21,8 @@ static void put_place(struct json_out *out, json_t *dev, const struct diff_coord
 	json_put_text(out, o, "bits", bits);
 	json_put_int(out, o, "block", c->block[side]);
 	json_put_int(out, o, "position", c->position[side]);
-	json_put_int(out, o, "state", c->slot[side]);
+	json_put_int(out, o, "slot", c->slot[side]);
+	json_put_old(out, o, "state", "slot");
 	json_put_int(out, o, "dim", place->dim);
 	json_put_text(out, o, "file", place->file);
 	json_put_text(out, o, "space", place->in_memory ? "memory" : "file");

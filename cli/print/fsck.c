@@ -54,16 +54,20 @@ static void print_looked(const struct kvt_findings *r)
 	       r->path);
 }
 
-void fsck_text(const struct kvt_findings *r)
+void fsck_text(const struct kvt_findings *r, bool errors_only)
 {
 	for (int i = 0; i < r->nfindings; i++) {
 		const struct kvt_finding *f = &r->finding[i];
 		const struct kvt_rule *rule = kvt_rule_at(f->rule);
 
+		if (errors_only && rule->severity != KVT_ERROR)
+			continue;
 		plainf("%s: %s: %s: %s%s%s\n", r->path,
 		       kvt_severity_name(rule->severity), rule->name, f->at,
 		       *f->at ? ": " : "", f->text);
 	}
+	if (errors_only)
+		return;
 	print_more(r);
 	print_looked(r);
 	print_totals(r);

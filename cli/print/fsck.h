@@ -6,7 +6,8 @@
 #include "cli/json_out.h"
 #include "lib/ops/check/check.h"
 
-void fsck_text(const struct kvt_findings *r);
+/* With errors_only neither notes nor totals. */
+void fsck_text(const struct kvt_findings *r, bool errors_only);
 /* Appends an object to 'list'. */
 void fsck_json(struct json_out *out, json_t *list, const struct kvt_findings *r);
 

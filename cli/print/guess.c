@@ -173,7 +173,8 @@ void guess_json(struct json_out *out, const struct kvt_guess_source *of,
 	json_put_text(out, out->root, "dtype", g->type[0].dtype->name);
 	json_put_int(out, out->root, "elements_read", g->read);
 	json_put_int(out, out->root, "elements", g->of);
-	json_put_int(out, out->root, "live_states", g->candidate[0].is.live_slots);
+	json_put_int(out, out->root, "live_slots", g->candidate[0].is.live_slots);
+	json_put_old(out, out->root, "live_states", "live_slots");
 	put_types(out, g);
 	list = json_put_array(out, out->root, "candidates");
 	for (int i = 0; i < g->ncandidates && g->candidate[i].same < 0; i++)

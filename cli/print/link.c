@@ -3,6 +3,7 @@
 #include "cli/print/link.h"
 
 #include <math.h>
+#include <string.h>
 
 void link_put(struct json_out *out, json_t *object, const struct kvt_link *link)
 {
@@ -41,7 +42,67 @@ void link_print_presets(void)
 	}
 }
 
-void posting_put(struct json_out *out, json_t *object, const struct kvt_batch_how *how)
+/* ---- stacks, and what was assumed ------------------------------------------- */
+
+const char *stack_link(const char *emulate)
+{
+	if (emulate && !strncmp(emulate, "nixl", 4))
+		return "vllm-nixl-rc";
+	if (emulate && !strcmp(emulate, "mooncake"))
+		return "vllm-mooncake";
+	return "cx7-400g-verbs";
+}
+
+void stack_print_all(void)
+{
+	static const char *const what[] = {
+		[KVT_STACK_NIXL] = "vLLM's NIXL connector: a block of a layer each",
+		[KVT_STACK_NIXL_PACKED] = "the same where layers lie together: a block of a group each",
+		[KVT_STACK_MOONCAKE] = "vLLM's Mooncake connector: as nixl, cut to slices",
+		[KVT_STACK_RFC] = "vLLM's layout RFC: one for each contiguous run of a block (default)",
+		[KVT_STACK_LAYER] = "the same, but never beyond one layer",
+		[KVT_STACK_MAX] = "one for each contiguous run, beyond blocks, too: the fewest there can be",
+	};
+
+	plainf("%-12s %-15s %s\n", "stack", "default link", "operations");
+	for (int i = 0; i < KVT_NSTACKS; i++) {
+		const char *name = kvt_stack_name((enum kvt_stack)i);
+
+		plainf("%-12s %-15s %s\n", name, stack_link(name), what[i]);
+	}
+}
+
+void assumed_put(struct json_out *out, json_t *object, struct assumed assumed)
+{
+	json_t *list = json_put_array(out, object, "assumed");
+
+	if (assumed.emulate)
+		json_append_text(out, list, "emulate");
+	if (assumed.link)
+		json_append_text(out, list, "link");
+}
+
+struct human assumed_stack(struct assumed assumed)
+{
+	struct human out = { "" };
+
+	if (assumed.emulate)
+		snprintf(out.s, sizeof(out.s), " (default)");
+	return out;
+}
+
+struct human assumed_link(struct assumed assumed, enum kvt_stack stack)
+{
+	struct human out = { "" };
+
+	if (assumed.link)
+		snprintf(out.s, sizeof(out.s), " (default for --emulate=%s)",
+			 kvt_stack_name(stack));
+	return out;
+}
+
+void posting_put(struct json_out *out, json_t *object, const struct kvt_batch_how *how,
+		 struct assumed assumed)
 {
 	const struct kvt_posting *p = &how->posting;
 
@@ -57,4 +118,5 @@ void posting_put(struct json_out *out, json_t *object, const struct kvt_batch_ho
 	json_put_int(out, object, "window", how->window);
 	json_put_int(out, object, "latency_ns", how->latency_ps / 1000);
 	link_put(out, json_put_object(out, object, "link"), &how->link);
+	assumed_put(out, object, assumed);
 }

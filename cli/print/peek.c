@@ -65,7 +65,8 @@ void peeks_json(struct json_out *out, const struct kvt_peeks *peeks)
 		json_put_int(out, o, "block",
 			     (int64_t)kvt_block_id(p->group, at[KVT_AXIS_B]));
 		json_put_int(out, o, "position", at[KVT_AXIS_B]);
-		json_put_int(out, o, "state", at[KVT_AXIS_S]);
+		json_put_int(out, o, "slot", at[KVT_AXIS_S]);
+		json_put_old(out, o, "state", "slot");
 		json_put_int(out, o, "head", p->group->head_start + at[KVT_AXIS_H]);
 		json_put_text(out, o, "component",
 			      kvt_component_name(p->group, at[KVT_AXIS_K]));

@@ -59,6 +59,21 @@ static void print_failed(const struct replay_report *r)
 	}
 }
 
+static void print_how(const struct replay_report *r)
+{
+	const struct kvt_batch_how *how = r->how->posts;
+
+	plainf("  link   %s%s, figures %s\n", how->link.name,
+	       assumed_link(r->assumed, how->posting.stack).s,
+	       kvt_quality_name(how->link.quality));
+	plainf("  stack  %s%s; at most %lld request%s at once\n",
+	       kvt_stack_name(how->posting.stack), assumed_stack(r->assumed).s,
+	       LL(r->how->concurrent), plural(r->how->concurrent));
+	plainf("  ranks  %s post%s; those that meet at a network card share it: %s\n",
+	       how->push ? "sources" : "destinations", how->push ? " (push)" : " (pull)",
+	       kvt_share_name(how->share));
+}
+
 void replay_text(const struct replay_report *r)
 {
 	const struct kvt_replay *s = r->replay;
@@ -71,28 +86,25 @@ void replay_text(const struct replay_report *r)
 	       r->trace, LL(s->n), plural(s->n), t.seconds, LL(s->tokens),
 	       plural(s->tokens),
 	       100 * per((double)s->hit_tokens, (double)s->tokens));
-	plainf("  %s over %s (%s), %s, shared cards: %s, at most %lld request%s at "
-	       "once\n",
-	       kvt_stack_name(r->how->posts->posting.stack), r->how->posts->link.name,
-	       kvt_quality_name(r->how->posts->link.quality),
-	       r->how->posts->push ? "sources push" : "destinations pull",
-	       kvt_share_name(r->how->posts->share), LL(r->how->concurrent),
-	       plural(r->how->concurrent));
-	plainf("milliseconds a request %14s %10s %10s %10s\n", "p50", "p90", "p99",
+	print_how(r);
+	plainf("milliseconds of a request %12s %10s %10s %10s\n", "median", "90 %", "99 %",
 	       "mean");
-	print_spread("KV part of TTFT", &t.kv);
-	print_spread("queue wait", &t.wait);
+	print_spread("cache moved after", &t.kv);
+	print_spread("of it waiting in queue", &t.wait);
 	plainf("requests: %lld done, %lld failed, %lld expired; at most %lld at once\n",
 	       LL(t.done), LL(t.failed), LL(t.expired), LL(s->peak));
-	plainf("  %s moved, %.3f GB/s over all, goodput %.3f GB/s\n",
+	plainf("  %s moved, %.3f GB/s over the whole time (%.3f GB/s of requests in time)\n",
 	       kvt_size_string(t.bytes).s, per((double)t.bytes / 1e9, t.seconds),
 	       per((double)t.good / 1e9, t.seconds));
 	if (r->slo_ns)
-		plainf("  %.2f %% with a KV part of at most %.3f ms\n",
+		plainf("  %.2f %% of them were moved within %.3f ms\n",
 		       100 * kvt_replay_attainment(s, r->slo_ns),
 		       (double)r->slo_ns / 1e6);
-	plainf("  cards %.2f %% busy (the busiest %.2f %%), Jain index %.4f, %.3f GB x s "
-	       "pinned at the source\n", 100 * t.use_mean, 100 * t.use_most, t.jain,
+	plainf("  network cards %.2f %% busy (the busiest %.2f %%)\n", 100 * t.use_mean,
+	       100 * t.use_most);
+	plainf("  fairness %.4f (Jain's index of the requests' rates: 1 if all are alike)\n",
+	       t.jain);
+	plainf("  %.3f GB x s of blocks kept at the source until they were moved\n",
 	       t.pinned / 1e9);
 	if (r->faults) {
 		plainf("faults: %lld transfer%s failed, %lld %s, %s sent again, "
@@ -259,7 +271,7 @@ enum kvt_status replay_json(const struct replay_report *r, struct kvt_error *err
 		return status;
 	json_start(&out);
 	json_put_text(&out, out.root, "trace", r->trace);
-	posting_put(&out, out.root, r->how->posts);
+	posting_put(&out, out.root, r->how->posts, r->assumed);
 	json_put_int(&out, out.root, "concurrent", r->how->concurrent);
 	json_put_int(&out, out.root, "prefill_rate", r->how->prefill);
 	json_put_int(&out, out.root, "pieces", r->how->pieces);

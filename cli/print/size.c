@@ -5,6 +5,8 @@
 #include "cli/json_out.h"
 #include "lib/base/print.h"
 
+#include <string.h>
+
 /* ---- text --------------------------------------------------------------- */
 
 /* Whole, or to a thousandth. */
@@ -13,6 +15,18 @@ static struct human number(double x)
 	struct human out;
 
 	snprintf(out.s, sizeof(out.s), "%.*f", x == (double)(int64_t)x ? 0 : 3, x);
+	return out;
+}
+
+/* "24 KiB"; less than a byte more is said to a thousandth. */
+static struct human size(double bytes)
+{
+	struct human out = number(bytes);
+
+	if (bytes == (double)(int64_t)bytes)
+		snprintf(out.s, sizeof(out.s), "%s", kvt_size_string((int64_t)bytes).s);
+	else
+		strcat(out.s, " B");
 	return out;
 }
 
@@ -36,10 +50,10 @@ static void print_group(const struct kvt_group_size *g)
 {
 	int64_t block = g->page * g->group.layers;
 
-	plainf("  %-19s %6lld %6s %12lld %12lld %12s", g->group.name, LL(g->group.layers),
-	       g->block_size ? number((double)g->block_size).s : "-", LL(g->page),
-	       LL(block),
-	       g->block_size ? number((double)block / (double)g->block_size).s : "-");
+	plainf("  %-19s %6lld %6s %12s %12s %12s", g->group.name, LL(g->group.layers),
+	       g->block_size ? number((double)g->block_size).s : "-",
+	       size((double)g->page).s, size((double)block).s,
+	       g->block_size ? size((double)block / (double)g->block_size).s : "-");
 	if (g->block_size && g->spec.replication > 1)
 		plainf("  on %lld ranks", LL(g->spec.replication));
 	if (g->most_blocks)
@@ -47,7 +61,7 @@ static void print_group(const struct kvt_group_size *g)
 	if (!g->block_size)
 		plainf("  once");
 	if (g->page != g->unpadded)
-		plainf("  %lld padding", LL(g->page - g->unpadded));
+		plainf("  %s padding", size((double)(g->page - g->unpadded)).s);
 	putchar('\n');
 }
 
@@ -71,11 +85,11 @@ static void print_row(const struct size_report *r, const struct size_row *row)
 		plainf(" %s\n", row->why_not);
 		return;
 	}
-	plainf(" %6lld %10s %11s %11s %12lld", LL(row->size.block_size),
-	       number(sums.token).s, number(sums.all_ranks).s, number(sums.unique).s,
-	       LL(sums.windows + sums.states));
+	plainf(" %6lld %10s %11s %11s %12s", LL(row->size.block_size),
+	       size(sums.token).s, size(sums.all_ranks).s, size(sums.unique).s,
+	       size((double)(sums.windows + sums.states)).s);
 	if (r->tokens)
-		plainf(" %14lld", LL(kvt_model_request(&row->size, r->tokens)));
+		plainf(" %14s", size((double)kvt_model_request(&row->size, r->tokens)).s);
 	if (r->memory) {
 		int64_t fit = kvt_model_fit(&row->size, r->memory, r->requests);
 
@@ -98,11 +112,17 @@ void size_text(const struct size_report *r)
 	putchar('\n');
 	for (int i = 0; i < r->nrows; i++)
 		print_row(r, &r->row[i]);
-	puts("\nBytes on one rank.  A TOKEN is what every further token takes; FIXED is "
-	     "what\nwindows and states of a request take at most.");
+	puts("\nBLOCK: tokens in a block.  A TOKEN: bytes per additional token on one rank.\n"
+	     "ALL RANKS: the sum over the ranks.  ONCE EACH: that sum without the copies of\n"
+	     "heads that several ranks hold.  FIXED: the most that windows and recurrent\n"
+	     "states of one request take on one rank.");
+	if (r->tokens)
+		plainf("A REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));
 	if (r->memory)
-		plainf("FIT: tokens of each of %lld requests in %s.\n", LL(r->requests),
+		plainf("FIT: tokens of each of %lld request%s that fit into %s on each rank.\n",
+		       LL(r->requests), plural(r->requests),
 		       kvt_size_string(r->memory).s);
+	puts("Exact bytes: --json.");
 }
 
 /* ---- JSON --------------------------------------------------------------- */

@@ -265,25 +265,38 @@ static void print_row(const struct kvt_sweep *s, const struct kvt_sweep_row *r, 
 		       r->why.ops ? kvt_axis_name(r->why.axis) : "nothing");
 }
 
-void sweep_text(const struct kvt_sweep *s)
+/* What the columns are. */
+static void print_legend(void)
+{
+	plainf("\nops, bytes: operations and bytes, sums over all ranks\n"
+	       "scope: what an operation may cross, or the stack that posts it "
+	       "(--scopes=list)\n"
+	       "x best: how many times the time of the fastest line\n"
+	       "*: no line has fewer ops, less time or fewer copies without more of "
+	       "another\n"
+	       "ends at: where most operations end\n");
+}
+
+void sweep_text(const struct kvt_sweep *s, struct assumed assumed)
 {
 	char words[SENTENCE];
 	int width = 7;
 
 	if (s->model)
 		plainf("%s: ", s->model);
-	plainf("%" PRId64 " token%s on %s (%s); sums over all ranks; * is not beaten in "
-	       "ops, time and copies\n\n", s->tokens, plural(s->tokens), s->link->name,
+	plainf("%" PRId64 " token%s over link %s%s, figures %s\n\n", s->tokens,
+	       plural(s->tokens), s->link->name, assumed.link ? " (default)" : "",
 	       kvt_quality_name(s->link->quality));
 	for (int64_t i = 0; i < s->n; i++)
 		if ((int)strlen(stack(&s->row[i]).s) > width)
 			width = (int)strlen(stack(&s->row[i]).s);
 	plainf("%-15s %7s %7s %-*s %12s %10s %10s %8s   %s\n", "layout", "block", "tp",
-	       width, "scope", "ops", "bytes", "time", "of best", "ends at");
+	       width, "scope", "ops", "bytes", "time", "x best", "ends at");
 	for (int64_t i = 0; i < s->n; i++)
 		print_row(s, &s->row[i], width);
 	put_sentence(words, sizeof(words), s);
 	plainf("\n%s\n", words);
+	print_legend();
 }
 
 void sweep_csv(const struct kvt_sweep *s)
@@ -332,7 +345,8 @@ static void put_row(struct json_out *out, json_t *list, const struct kvt_sweep *
 	json_put_int(out, why, "ops", r->why.ops);
 }
 
-enum kvt_status sweep_json(const struct kvt_sweep *s, struct kvt_error *err)
+enum kvt_status sweep_json(const struct kvt_sweep *s, struct assumed assumed,
+			   struct kvt_error *err)
 {
 	struct json_out out;
 	char words[SENTENCE];
@@ -343,6 +357,7 @@ enum kvt_status sweep_json(const struct kvt_sweep *s, struct kvt_error *err)
 	json_put_text(&out, out.root, "model", s->model);
 	json_put_int(&out, out.root, "tokens", s->tokens);
 	link_put(&out, json_put_object(&out, out.root, "link"), s->link);
+	assumed_put(&out, out.root, assumed);
 	list = json_put_array(&out, out.root, "rows");
 	for (int64_t i = 0; i < s->n; i++)
 		put_row(&out, list, s, &s->row[i]);

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/json_out.h"
+#include "cli/print/link.h"
 #include "lib/ops/transfer/batches.h"
 #include "lib/ops/transfer/replay.h"
 #include "lib/ops/transfer/sweep.h"
@@ -42,6 +43,7 @@ struct time_report {
 	const struct kvt_batches *posts;
 	const struct kvt_batch_times *times;
 	bool closed_form;
+	struct assumed assumed;
 };
 void time_text(const struct time_report *report);
 KVT_MUST_CHECK enum kvt_status
@@ -57,10 +59,10 @@ void print_op_content(const struct kvt_op_content *where);
 
 /* ---- sweep: sweep.c -------------------------------------------------------- */
 
-void sweep_text(const struct kvt_sweep *sweep);
+void sweep_text(const struct kvt_sweep *sweep, struct assumed assumed);
 void sweep_csv(const struct kvt_sweep *sweep);
 KVT_MUST_CHECK enum kvt_status
-sweep_json(const struct kvt_sweep *sweep, struct kvt_error *err);
+sweep_json(const struct kvt_sweep *sweep, struct assumed assumed, struct kvt_error *err);
 
 /* ---- replay and faults: replay.c ------------------------------------------- */
 
@@ -72,6 +74,7 @@ struct replay_report {
 	int64_t slo_ns;			/* 0: none */
 	bool faults, requests;		/* print what is about them */
 	bool scattered;			/* block ids are 0, 2, 4, ... */
+	struct assumed assumed;
 };
 void replay_text(const struct replay_report *report);
 KVT_MUST_CHECK enum kvt_status

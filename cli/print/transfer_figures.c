@@ -112,7 +112,8 @@ static void print_side(const char *name, const struct kvt_xfer_side *side,
 	else
 		plainf("%lld slot%s a block, ", LL(shape->n[KVT_AXIS_S]),
 		       plural(shape->n[KVT_AXIS_S]));
-	plainf("pool of %lld\n", LL(shape->n[KVT_AXIS_B]));
+	plainf("pool of %lld block%s\n", LL(shape->n[KVT_AXIS_B]),
+	       plural(shape->n[KVT_AXIS_B]));
 }
 
 static void print_sizes(const struct kvt_sizes *sizes)
@@ -156,9 +157,10 @@ static enum kvt_status print_group(const struct plan_report *r, int g,
 
 	if (status)
 		return status;
-	plainf("\n%s: %s, %lld layer%s, %lld slot%s\n", group->name,
+	plainf("\n%s: %s, %lld layer%s, %lld %s%s\n", group->name,
 	       kvt_kind_name(x->src.spec.kind), LL(x->layers), plural(x->layers),
-	       LL(x->slots), plural(x->slots));
+	       LL(x->slots), x->src.spec.tokens_per_slot.num < 0 ? "state" : "slot",
+	       plural(x->slots));
 	print_side("source", &x->src, &group->src_layout);
 	print_side("destination", &x->dst, &group->dst_layout);
 	plainf("  %-12s %s between %lld pair%s of ranks", "moves",
@@ -169,15 +171,15 @@ static enum kvt_status print_group(const struct plan_report *r, int g,
 	plainf("; every byte once\n");
 	if (!bytes)
 		return KVT_OK;
-	plainf("  %-6s %14s %14s %10s %10s %10s %9s\n", "scope", "ops", "of a pair",
-	       "smallest", "median", "largest", "of max");
+	plainf("  %-6s %14s %14s %10s %10s %10s %9s\n", "scope", "ops", "of one pair",
+	       "smallest", "median", "largest", "x max");
 	for (int s = 0; s < KVT_NSCOPES; s++)
 		print_scope(&f[s], &f[KVT_SCOPE_MAX], (enum kvt_scope)s);
 	if (r->histogram) {
-		plainf("  sizes of ops, scope %s:\n", kvt_scope_name(r->scope));
+		plainf("  sizes of ops in scope %s:\n", kvt_scope_name(r->scope));
 		print_sizes(&f[r->scope].sizes);
 	}
-	plainf("  why they end, scope %s:\n", kvt_scope_name(r->scope));
+	plainf("  why ops end in scope %s:\n", kvt_scope_name(r->scope));
 	print_breaks(x, r->scope, &f[r->scope].tally);
 	return KVT_OK;
 }
@@ -189,13 +191,22 @@ static void print_best(const struct plan_report *r)
 	if (!r->best_layout || !ops)
 		return;
 	if (r->best_ops >= ops)
-		plainf("\nno layout on both sides has fewer ops, scope %s\n",
+		plainf("\nno layout on both sides has fewer ops in scope %s\n",
 		       kvt_scope_name(r->scope));
 	else
-		plainf("\n%s on both sides would have %lld op%s, %.4g times fewer, "
-		       "scope %s\n",
+		plainf("\nwith layout %s on both sides there would be %lld op%s in "
+		       "scope %s, %.4g times fewer\n",
 		       r->best_layout, LL(r->best_ops), plural(r->best_ops),
-		       (double)ops / (double)r->best_ops, kvt_scope_name(r->scope));
+		       kvt_scope_name(r->scope), (double)ops / (double)r->best_ops);
+}
+
+static void print_legend(void)
+{
+	plainf("\nop: an operation, one run of bytes that is contiguous on both sides\n"
+	       "scope: what an op may cross: max anything, rfc all layers of one block, layer "
+	       "one block of one layer\n"
+	       "of one pair: ops of the pair of ranks that has the most\n"
+	       "x max: how many times the ops of scope max\n");
 }
 
 enum kvt_status plan_text(const struct plan_report *r, struct kvt_error *err)
@@ -208,7 +219,9 @@ enum kvt_status plan_text(const struct plan_report *r, struct kvt_error *err)
 	       transfer->whole ? "whole blocks" : "valid slots only");
 	for (int g = 0; !status && g < transfer->ngroups; g++)
 		status = print_group(r, g, err);
-	if (!status)
+	if (!status) {
 		print_best(r);
+		print_legend();
+	}
 	return status;
 }

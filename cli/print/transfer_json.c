@@ -11,7 +11,8 @@ static void put_side(struct json_out *out, json_t *object, const char *key,
 
 	json_put_text(out, o, "layout", kvt_layout_string(layout).s);
 	json_put_int(out, o, "ranks", side->ranks);
-	json_put_int(out, o, "block_states", state ? 1 : shape->n[KVT_AXIS_S]);
+	json_put_int(out, o, "block_slots", state ? 1 : shape->n[KVT_AXIS_S]);
+	json_put_old(out, o, "block_states", "block_slots");
 	json_put_int(out, o, "pool_blocks", shape->n[KVT_AXIS_B]);
 	json_put_int(out, o, "heads", shape->n[KVT_AXIS_H]);
 	json_put_text(out, o, "replica_map",
@@ -133,7 +134,8 @@ static enum kvt_status put_group(struct json_out *out, json_t *list,
 	json_put_text(out, o, "group", group->name);
 	json_put_text(out, o, "kind", kvt_kind_name(x->src.spec.kind));
 	json_put_int(out, o, "layers", x->layers);
-	json_put_int(out, o, "states", x->slots);
+	json_put_int(out, o, "slots", x->slots);
+	json_put_old(out, o, "states", "slots");
 	json_put_int(out, o, "entries", x->nentries);
 	put_side(out, o, "src", &x->src, &group->src_layout);
 	put_side(out, o, "dst", &x->dst, &group->dst_layout);

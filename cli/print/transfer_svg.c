@@ -60,7 +60,7 @@ static void put_map(struct sheet *s, const struct kvt_picture_side *map, int g, 
 	put_text(s, "on", at.x, s->y + 12,
 		 map_title(map, name, kvt_layout_string(layout).s).s);
 	if (!map->cells) {
-		put_text(s, "on", at.x, at.y + 12, "has too many pieces to draw");
+		put_text(s, "on", at.x, at.y + 12, "has too many parts to draw");
 		at.y += 16;
 	} else {
 		snprintf(id, sizeof(id), "map%d-%d", g, side);

@@ -24,53 +24,71 @@ static const char *what_of(const struct time_report *r)
 	return !t->ngroups ? "batch" : t->model ? t->model : "transfer";
 }
 
-static void print_head(const struct time_report *r)
+static void print_link(const struct time_report *r)
 {
 	const struct kvt_batch_how *how = r->how;
 	const struct kvt_batch *s = &r->posts->sum;
 
-	plainf("%s: %s to %lld pair%s of ranks, %s, shared cards: %s\n", what_of(r),
-	       kvt_size_string(s->bytes).s, LL(r->posts->n), plural(r->posts->n),
-	       how->push ? "sources push" : "destinations pull",
-	       kvt_share_name(how->share));
-	plainf("  %-11s %s, %s: %s\n", "link", how->link.name,
+	plainf("  link   %s%s, figures %s: %s\n", how->link.name,
+	       assumed_link(r->assumed, how->posting.stack).s,
 	       kvt_quality_name(how->link.quality), how->link.source);
-	plainf("  %-11s %lld descriptor%s, %lld after merging, %lld posted\n",
-	       kvt_stack_name(how->posting.stack), LL(s->listed),
-	       plural(s->listed), LL(s->merged),
-	       LL(s->ops));
+	plainf("  stack  %s%s: %lld operation%s listed, %lld after merging neighbours, "
+	       "%lld posted\n", kvt_stack_name(how->posting.stack),
+	       assumed_stack(r->assumed).s, LL(s->listed), plural(s->listed),
+	       LL(s->merged), LL(s->ops));
+	plainf("  ranks  %s post%s; those that meet at a network card share it: %s\n",
+	       how->push ? "sources" : "destinations", how->push ? " (push)" : " (pull)",
+	       kvt_share_name(how->share));
 	if (how->stage)
-		plainf("  %-11s %s copied on each side, through buffers of %s\n", "stage",
+		plainf("  stage  %s copied on each side, through buffers of %s\n",
 		       kvt_size_string(s->bytes).s, kvt_size_string(how->stage).s);
+}
+
+static void print_head(const struct time_report *r)
+{
+	const struct kvt_batch *s = &r->posts->sum;
+
+	plainf("%s", what_of(r));
+	if (r->transfer->ngroups)
+		plainf(", %s", human_requests(r->transfer).s);
+	plainf(": %s between %lld pair%s of ranks\n", kvt_size_string(s->bytes).s,
+	       LL(r->posts->n), plural(r->posts->n));
+	plainf("  takes  %.3f ms at %.3f GB/s; posting keeps a rank busy for %.3f ms of "
+	       "it\n", (double)r->times->end / 1e6, rate_of(s->bytes, r->times->end),
+	       (double)r->times->posting / 1e6);
+}
+
+static void print_pairs(const struct time_report *r)
+{
+	plainf("\n  each pair of ranks, in microseconds from the start:\n");
+	plainf("  %6s %11s %10s %10s %11s %11s %11s", "source", "destination", "ops",
+	       "bytes", "posted", "bytes flow", "done");
+	puts(r->closed_form ? " by formula" : "");
+	for (int64_t i = 0; i < r->posts->n; i++) {
+		const struct kvt_batch *b = &r->posts->batch[i];
+		const struct kvt_batch_time *c = &r->times->batch[i];
+
+		plainf("  %6lld %11lld %10lld %10s %11.3f %11.3f %11.3f",
+		       LL(b->src_rank), LL(b->dst_rank), LL(b->ops),
+		       kvt_size_string(b->bytes).s, US(c->posted), US(c->begin),
+		       US(c->end));
+		if (r->closed_form)
+			plainf(" %11.3f", US(c->closed));
+		putchar('\n');
+	}
 }
 
 void time_text(const struct time_report *r)
 {
 	const struct kvt_batch_times *t = r->times;
-	const struct kvt_batch *s = &r->posts->sum;
 
 	print_head(r);
-	plainf("  microseconds, a pair of ranks:\n");
-	plainf("  %4s %4s %10s %10s %11s %11s %11s", "src", "dst", "ops", "bytes",
-	       "posted", "on wire", "done");
-	puts(r->closed_form ? " closed form" : "");
-	for (int64_t i = 0; i < r->posts->n; i++) {
-		const struct kvt_batch *b = &r->posts->batch[i];
-		const struct kvt_batch_time *c = &t->batch[i];
-
-		plainf("  %4lld %4lld %10lld %10s %11.3f %11.3f %11.3f", LL(b->src_rank),
-		       LL(b->dst_rank), LL(b->ops), kvt_size_string(b->bytes).s,
-		       US(c->posted),
-		       US(c->begin), US(c->end));
-		if (r->closed_form)
-			plainf(" %11.3f", US(c->closed));
-		putchar('\n');
-	}
-	plainf("request: done after %.3f us, %.3f GB/s; posting %.3f us\n", US(t->end),
-	       rate_of(s->bytes, t->end), US(t->posting));
+	print_link(r);
+	print_pairs(r);
 	if (r->closed_form)
-		plainf("closed form of the longest batch: %.3f us%s\n", US(t->closed),
-		       t->alone ? ", no contention" : "; batches share ranks");
+		plainf("by formula the longest pair takes %.3f us%s\n", US(t->closed),
+		       t->alone ? ", and no two share a rank" :
+				  "; pairs share ranks, which takes longer");
 }
 
 /* ---- JSON ---------------------------------------------------------------- */
@@ -148,7 +166,7 @@ enum kvt_status time_json(const struct time_report *r, struct kvt_error *err)
 	json_start(&out);
 	json_put_text(&out, out.root, "model", r->transfer->model);
 	json_put_int(&out, out.root, "tokens", r->transfer->tokens);
-	posting_put(&out, out.root, r->how);
+	posting_put(&out, out.root, r->how, r->assumed);
 	if (!(status = put_request(&out, r, err))) {
 		put_batches(&out, r);
 		status = json_print(&out, false, err);

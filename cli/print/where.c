@@ -287,7 +287,8 @@ static void put_element(struct json_out *out, json_t *o, struct kvt_dump *dump,
 	json_put_known(out, o, "layer_id", group->layer_ids ?
 		       group->layer_ids[i[KVT_AXIS_L]] : 0, group->layer_ids);
 	put_block(out, o, group, i[KVT_AXIS_B]);
-	json_put_int(out, o, "state", i[KVT_AXIS_S]);
+	json_put_int(out, o, "slot", i[KVT_AXIS_S]);
+	json_put_old(out, o, "state", "slot");
 	json_put_int(out, o, "head", group->head_start + i[KVT_AXIS_H]);
 	json_put_int(out, o, "local_head", i[KVT_AXIS_H]);
 	json_put_text(out, o, "kv", kvt_group_half(group) >= 0 ?

@@ -48,16 +48,16 @@ static enum kvt_status check_names(const char *path,
 				hints->dtype);
 	if (dtype != group->dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: group %s: dtype is %s, not %s", path,
-				group->id, group->dtype->name, dtype->name);
+				"%s: group %s: elements are %s, but --dtype says %s; it describes the input, kvtool converts no elements",
+				path, group->id, group->dtype->name, dtype->name);
 	if (hints->layout &&
 	    (status = kvt_layout_parse(&layout, hints->layout, err)))
 		return status;
 	if (!kvt_layout_equal(&layout, &group->layout))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: group %s: layout is %s, not %s", path,
-				group->id, kvt_layout_string(&group->layout).s,
-				kvt_layout_string(&layout).s);
+				"%s: group %s: the layout is %s, but --layout says %s", path,
+				group->id, kvt_layout_called(&group->layout).s,
+				kvt_layout_called(&layout).s);
 	return KVT_OK;
 }
 

@@ -49,7 +49,7 @@ static enum kvt_status take_layout(struct opening *o, struct kvt_group *group)
 		return status;
 	if (k->axes[0] && !kvt_layout_equal(&asked, &group->layout))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: layout is %s, but %s was given",
+				"%s: the layout is %s, but --layout says %s",
 				o->hints->manifest, k->axes, o->hints->layout);
 	group->layout = asked;
 	return KVT_OK;

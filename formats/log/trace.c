@@ -297,17 +297,12 @@ static bool is_zstd(const struct text *t)
 	return t->n >= 4 && !memcmp(t->at, "\x28\xb5\x2f\xfd", 4);
 }
 
-enum kvt_status kvt_trace_read(struct kvt_trace *out, const char *path,
+enum kvt_status kvt_trace_read(struct kvt_trace *out, FILE *file, const char *path,
 			       const struct kvt_trace_unit *unit, struct kvt_error *err)
 {
 	struct text text = { 0 }, plain = { 0 };
-	FILE *file = fopen(path, "rb");
-	enum kvt_status status;
+	enum kvt_status status = read_all(&text, file, path, err);
 
-	if (!file)
-		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
-	status = read_all(&text, file, path, err);
-	fclose(file);
 	if (!status && is_zstd(&text))
 		status = unpack(&plain, &text, path, err);
 	if (!status)

@@ -4,6 +4,7 @@
 #define KVT_FORMATS_TRACE_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "lib/transfer/trace.h"
 
@@ -33,9 +34,9 @@ kvt_trace_parse(struct kvt_trace *out, const char *text, size_t nbytes,
 		const struct kvt_trace_unit *unit, const char *name,
 		struct kvt_error *err);
 
-/* The same of a file, which may be compressed by zstd. */
+/* The same of an open file, which may be compressed by zstd. */
 KVT_MUST_CHECK enum kvt_status
-kvt_trace_read(struct kvt_trace *out, const char *path,
+kvt_trace_read(struct kvt_trace *out, FILE *file, const char *name,
 	       const struct kvt_trace_unit *unit, struct kvt_error *err);
 
 /* The number of "name=number" in a line of vLLM's log; false: it has none. */

@@ -35,7 +35,7 @@ enum kvt_status kvt_group_hint_content(struct kvt_group *group, const char *text
 	if (refines(&group->content, &content))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: content of %s is %s, but %s was given", name,
+			"%s: the content of %s is %s, but --content-type says %s", name,
 			group->id, kvt_content_name(&group->content).s,
 			kvt_content_name(&content).s);
 }

@@ -62,8 +62,11 @@ static enum kvt_status refuse(const char *fact, const struct kvt_format *format,
 		if (strlen(format->facts[i]) + 3 < sizeof(list) - used)
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
 						 i ? ", " : "", format->facts[i]);
-	return kvt_fail(err, KVT_USAGE, "'%.60s' is not a key of --set for %s%s%s", fact,
-			format->info.name, used ? "; those are " : "", list);
+	if (!used)
+		return kvt_fail(err, KVT_USAGE, "--set=%.60s: format %s has no settings",
+				fact, format->info.name);
+	return kvt_fail(err, KVT_USAGE, "--set=%.60s: the settings of format %s are %s; see kvtool-formats(7)",
+			fact, format->info.name, list);
 }
 
 enum kvt_status kvt_facts_check(const struct kvt_hints *hints,

@@ -21,9 +21,9 @@ static enum kvt_status hint_layout(struct kvt_manifest *out, const char *text,
 		group->layout = layout;
 	else if (!kvt_layout_agree(&layout, &group->layout, &group->shape))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: layout is %s, but %s was given", name,
-				kvt_layout_string(&group->layout).s,
-				kvt_layout_string(&layout).s);
+				"%s: the layout is %s, but --layout says %s", name,
+				kvt_layout_called(&group->layout).s,
+				kvt_layout_called(&layout).s);
 	out->has_layout = true;
 	return KVT_OK;
 }
@@ -44,8 +44,8 @@ static enum kvt_status hint_dtype(struct kvt_group *group, const char *text,
 				text);
 	if (group->dtype && group->dtype != dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: dtype is %s, but %s was given", name,
-				group->dtype->name, dtype->name);
+				"%s: elements are %s, but --dtype says %s; it describes the input, kvtool converts no elements",
+				name, group->dtype->name, dtype->name);
 	group->dtype = dtype;
 	group->shape.elem = dtype->elem;
 	return KVT_OK;
@@ -112,18 +112,42 @@ static enum kvt_status hint_group(struct kvt_manifest *out, const struct kvt_hin
 	return hints->layout ? hint_layout(out, hints->layout, name, err) : KVT_OK;
 }
 
+/* Which rank it is, where the file does not say. */
+static enum kvt_status hint_rank(struct kvt_manifest *out, const struct kvt_hints *hints,
+				 const char *name, struct kvt_error *err)
+{
+	struct kvt_parallel *p = &out->snapshot.parallel;
+
+	if (p->tp_size > 1 && (p->tp_size != hints->tp_size ||
+			       p->tp_rank != hints->tp_rank))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: says that it is rank %lld of %lld, but its place in the order says %lld of %lld",
+				name, LL(p->tp_rank), LL(p->tp_size),
+				LL(hints->tp_rank), LL(hints->tp_size));
+	p->tp_size = hints->tp_size;
+	p->tp_rank = hints->tp_rank;
+	for (int g = 0; g < out->snapshot.ngroups; g++)
+		if (out->snapshot.group[g].total_heads < 0)
+			out->snapshot.group[g].total_heads = hints->total_heads;
+	return KVT_OK;
+}
+
 enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
 				   const struct kvt_hints *hints, const char *name,
 				   struct kvt_error *err)
 {
+	enum kvt_status status;
+
 	if (!hints)
 		return KVT_OK;
 	if (hints->skip && out->skip && hints->skip != out->skip)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data begins at byte %lld, but --skip is %lld",
+				"%s: data begins at byte %lld, but --skip says %lld",
 				name, LL(out->skip), LL(hints->skip));
 	if (hints->skip)
 		out->skip = hints->skip;
+	if (hints->tp_size && (status = hint_rank(out, hints, name, err)))
+		return status;
 	if (out->snapshot.ngroups > 1) {
 		if (hints->layout || hints->dtype || hints->content_type ||
 		    hints->layers || hints->blocks || hints->block_size ||

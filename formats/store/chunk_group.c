@@ -67,9 +67,9 @@ enum kvt_status kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
 		return status;
 	if (group->layout.nplanes && !kvt_layout_equal(&asked, &group->layout))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: layout is %s, but %s was given", name,
-				kvt_layout_string(&group->layout).s,
-				kvt_layout_string(&asked).s);
+				"%s: the layout is %s, but --layout says %s", name,
+				kvt_layout_called(&group->layout).s,
+				kvt_layout_called(&asked).s);
 	group->layout = asked;
 	return KVT_OK;
 }

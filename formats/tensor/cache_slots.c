@@ -85,9 +85,10 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 		return KVT_OK;
 	if (!window)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s holds %lld tokens and others %lld; "
-				"give --set window=N, the model's sliding window",
-				o->reader->leaf.path, l->name, LL(slots), LL(most));
+				"%s: tensor %.100s holds %lld tokens and others %lld, so it has a sliding window; "
+				"give --set window=%lld, or %lld if it is a static cache",
+				o->reader->leaf.path, l->name, LL(slots), LL(most),
+				LL(slots) + 1, LL(slots));
 	if (slots == window || (slots == window - 1 && !l->held.fixed)) {
 		l->held.sliding = true;
 		l->held.fixed = slots == window;

@@ -49,8 +49,7 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 		return status;
 	if (!found && !manifest.has_layout)
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: the format is not recognised; for raw bytes give "
-				  "--layout and sizes, or --manifest%s",
+				  "%s: the format is not recognised; for raw bytes give --layout, --dtype and all but one of --layers, --blocks, --block-size, --heads and --head-dim, or --manifest%s; kvtool guess may find the layout",
 				  path, manifest.passed_over ?
 				  " (the one beside it belongs to another file)" : "");
 	else

@@ -122,6 +122,46 @@ static enum kvt_status look_for_config(struct kvt_offload *o,
 	return KVT_OK;
 }
 
+/* A folder below 'path' that has a folder with a config: one level too high was given. */
+static char *tree_below(const char *path)
+{
+	DIR *dir = opendir(path), *below;
+	struct dirent *entry, *inner;
+	char *found = NULL;
+
+	while (dir && !found && (entry = readdir(dir))) {
+		char *name = entry->d_name[0] == '.' ? NULL :
+			     kvt_path_join(path, entry->d_name, "");
+
+		below = name ? opendir(name) : NULL;
+		while (below && !found && (inner = readdir(below))) {
+			char *base = inner->d_name[0] == '.' ? NULL :
+				     kvt_path_join(name, inner->d_name, "");
+
+			if (base && has_config(base))
+				found = strdup(name);
+			free(base);
+		}
+		if (below)
+			closedir(below);
+		free(name);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static enum kvt_status refuse_no_tree(struct kvt_offload *o)
+{
+	char *below = tree_below(o->path);
+
+	kvt_fail(o->err, KVT_BAD_INPUT,
+		 "%s: no offload tree: expected a folder with a %s in it%s%s", o->path,
+		 config_name, below ? "; there is one in " : "", below ? below : "");
+	free(below);
+	return KVT_BAD_INPUT;
+}
+
 static enum kvt_status find_base(struct kvt_offload *o, const char **rank)
 {
 	struct kvt_store_choice cache = { .key = "cache", .what = "caches" };
@@ -150,10 +190,7 @@ static enum kvt_status find_base(struct kvt_offload *o, const char **rank)
 	status = each_entry(o, path, &cache, &o->base, look_for_config);
 	free(path);
 	if (!status && !o->base)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: holds no folder with a %s, which an offload tree "
-				"has",
-				o->path, config_name);
+		return refuse_no_tree(o);
 	return status;
 }
 

@@ -43,6 +43,10 @@ static enum kvt_status check_ranks(const struct rank_file *files, int nfiles,
 					"%s is one of %lld ranks, but %s is one of %lld",
 					files[i].name, LL(p->tp_size), files[0].name,
 					LL(size));
+		if (i && size == 1)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"neither %s nor %s says which rank it is; where they are in the order of ranks, merge and diff take --in-order and --total-heads=N",
+					files[i - 1].name, files[i].name);
 		if (i && p->tp_rank == said(&files[i - 1])->parallel.tp_rank)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s and %s are both rank %lld of %lld",

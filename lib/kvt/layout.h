@@ -148,6 +148,8 @@ const char *kvt_layout_near(const char *text);
  * K directly before D at the end is written C.
  */
 struct kvt_text kvt_layout_string(const struct kvt_layout *layout);
+/* "nhd (LBSHC)": with its first name, if it has one; for sentences. */
+struct kvt_text kvt_layout_called(const struct kvt_layout *layout);
 
 /* The i-th preset name of exactly this axis string; NULL past the last. */
 const char *kvt_layout_name(const struct kvt_layout *layout, int i);

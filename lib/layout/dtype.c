@@ -91,10 +91,9 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 	for (int i = 0; i < NALIASES; i++)
 		kvt_nearest_offer(&near, aliases[i].name);
 	meant = kvt_nearest_found(&near);
-	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element "
-					"type%s%s%s", name,
-			meant ? ", did you mean " : "; see kvtool help dtypes",
-			meant ? meant : "", meant ? "?" : "");
+	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type%s%s%s", name,
+			meant ? ", did you mean '" : "; see kvtool help dtypes",
+			meant ? meant : "", meant ? "'?" : "");
 }
 
 const struct kvt_dtype *kvt_dtype_at(int i)

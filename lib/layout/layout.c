@@ -399,3 +399,14 @@ bool kvt_layout_tuple(int order[5], const struct kvt_layout *layout,
 	memcpy(order, physical, 5 * sizeof(*order));
 	return true;
 }
+
+struct kvt_text kvt_layout_called(const struct kvt_layout *layout)
+{
+	struct kvt_text axes = kvt_layout_string(layout), out = { "" };
+	const char *name = kvt_layout_name(layout, 0);
+
+	if (!name)
+		return axes;
+	put(&out, "%s (%.120s)", name, axes.s);
+	return out;
+}

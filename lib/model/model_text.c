@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_text.c - caches as words: "gqa:layers=80,heads=8,head-dim=128" */
 #include "lib/kvt/model.h"
+#include "lib/base/nearest.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -35,6 +36,55 @@ static bool take_word(char word[static WORD], const char **at, const char *ends)
 	return true;
 }
 
+/* head_dim is head-dim, as kinds and keys are written here. */
+static void write_dashes(char *word)
+{
+	for (; *word; word++)
+		if (*word == '_')
+			*word = '-';
+}
+
+static enum kvt_status no_key(const char *kind, const char *key, struct kvt_error *err)
+{
+	struct kvt_nearest near;
+	char list[256];
+	size_t n = 0;
+
+	kvt_nearest_start(&near, key);
+	for (int i = 0; i < NKEYS && n < sizeof(list); i++) {
+		kvt_nearest_offer(&near, keys[i].name);
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "",
+				      keys[i].name);
+	}
+	if (kvt_nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE,
+				"%s has no key '%s', did you mean '%s'? Keys are %s", kind,
+				key, kvt_nearest_found(&near), list);
+	return kvt_fail(err, KVT_USAGE, "%s has no key '%s': keys are %s", kind, key, list);
+}
+
+static enum kvt_status no_kind(const char *text, struct kvt_error *err)
+{
+	static const char list[] = "'kvtool help specs' prints the kinds and their keys";
+	int length = (int)strcspn(text, ":");
+	const struct kvt_spec_preset *preset;
+	struct kvt_nearest near;
+	char kind[64];
+
+	if (!text[length] && strchr(text, '='))
+		return kvt_fail(err, KVT_USAGE,
+				"'%.60s', expected a ':' after the kind, such as gqa:layers=4,heads=8,head-dim=128; %s",
+				text, list);
+	snprintf(kind, sizeof(kind), "%.*s", length, text);
+	kvt_nearest_start(&near, kind);
+	for (int i = 0; (preset = kvt_spec_preset_at(i)); i++)
+		kvt_nearest_offer(&near, preset->name);
+	if (kvt_nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE, "there is no kind '%s', did you mean '%s'? %s",
+				kind, kvt_nearest_found(&near), list);
+	return kvt_fail(err, KVT_USAGE, "there is no kind '%s': %s", kind, list);
+}
+
 /* 'seen' are the keys so far, bit by bit. */
 static enum kvt_status take_number(struct kvt_model_group *g, unsigned *seen,
 				   const char *key, const char *value,
@@ -56,16 +106,22 @@ static enum kvt_status take_number(struct kvt_model_group *g, unsigned *seen,
 		memcpy((char *)g + keys[i].offset, &n, sizeof(n));
 		return KVT_OK;
 	}
-	return kvt_fail(err, KVT_USAGE, "there is no key '%s'", key);
+	return no_key(g->spec, key, err);
 }
 
 static const char *find_spec(const char *name)
 {
 	const struct kvt_spec_preset *preset;
+	char plain[WORD], wanted[WORD];
 
-	for (int i = 0; (preset = kvt_spec_preset_at(i)); i++)
-		if (!strcmp(preset->name, name))
+	snprintf(wanted, sizeof(wanted), "%s", name);
+	write_dashes(wanted);
+	for (int i = 0; (preset = kvt_spec_preset_at(i)); i++) {
+		snprintf(plain, sizeof(plain), "%s", preset->name);
+		write_dashes(plain);
+		if (!strcmp(plain, wanted))
 			return preset->name;
+	}
 	return NULL;
 }
 
@@ -79,13 +135,14 @@ enum kvt_status kvt_model_group_parse(struct kvt_model_group *out, const char *t
 	unsigned seen = 0;
 
 	if (!take_word(key, &at, ":") || !(g.spec = find_spec(key)))
-		return kvt_fail(err, KVT_USAGE, "there is no spec '%.60s'", text);
+		return no_kind(text, err);
 	while (*at) {
 		const char *word = ++at;
 
 		if (!take_word(key, &at, "=,") || *at++ != '=' ||
 		    !take_word(value, &at, ","))
 			return kvt_fail(err, KVT_USAGE, "'%.60s', expected KEY=N", word);
+		write_dashes(key);
 		if ((status = take_number(&g, &seen, key, value, err)))
 			return status;
 	}

@@ -351,6 +351,23 @@ bool kvt_spec_kind(enum kvt_kind *out, const char *preset)
 	return recipe != NULL;
 }
 
+bool kvt_spec_preset_needs(const char *preset, const char *member)
+{
+	const struct recipe *recipe = recipe_of(preset);
+
+	for (int i = 0; recipe && i < NFIELDS; i++)
+		if (!strcmp(fields[i].name, member))
+			return recipe->needs >> i & 1;
+	return false;
+}
+
+int64_t kvt_spec_preset_block_size(const char *preset)
+{
+	const struct recipe *recipe = recipe_of(preset);
+
+	return recipe ? recipe->block_size : 0;
+}
+
 /* A ratio of 0 is not the recipe's to say; -1 is one of slots a token. */
 static struct kvt_ratio slots_of(const struct recipe *recipe,
 				 const struct kvt_spec_args *args)

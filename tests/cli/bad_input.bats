@@ -212,8 +212,6 @@ refused() {
 }
 
 @test "a snapshot needs a seekable file" {
-	run -4 --separate-stderr kvtool convert --format hdf5 "$nhd" -
-	one_sentence
 	mkfifo pipe.h5
 	run -4 --separate-stderr timeout 10 "$KVTOOL" convert -f "$nhd" pipe.h5
 	one_sentence

@@ -213,11 +213,11 @@ a = numpy.load(src)
 numpy.save("in.npy", a.view("u1"))
 h, d, n = m["ssm"]["shape"]
 json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
-    "layout": "ssm", "dtype": "float32", "tokens_per_state": -1,
+    "layout": "ssm", "dtype": "float32", "tokens_per_slot": -1,
     "total_kv_heads": h, "page_bytes": m["page_bytes"],
     "page_offset": m["ssm"]["byte_offset"],
     "sizes": {"layers": m["sizes"]["layers"], "num_blocks": m["sizes"]["num_blocks"],
-              "block_size": 64, "states": 1, "num_kv_heads": h, "content": d * n}}]},
+              "block_size": 64, "slots": 1, "num_kv_heads": h, "content": d * n}}]},
     open("in.json", "w"))' "$kv/mamba2g4/tp1_DS/rank0.npy"
 	run -0 kvtool convert --verify in.npy out.npy
 	run -0 kvtool slice --component ssm -o ssm.npy "$kv/mamba2g4/tp1_DS/rank0.npy"
@@ -298,7 +298,7 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 		told=(--skip=8 --from=raw --layout=nhd --dtype=bf16 --layers=2 --blocks=3
 			"--$size=16" --heads=2 --head-dim=8)
 		[ "$(value blocks behind.bin "${told[@]}")" = "$whole" ]
-		run -0 kvtool where "${told[@]}" --at=layer=0,block=0,state=0,head=0,kv=k,dim=0 \
+		run -0 kvtool where "${told[@]}" --at=layer=0,block=0,slot=0,head=0,kv=k,dim=0 \
 			behind.bin
 		[[ $output == *" 8 (0x8)"* ]]
 		kvtool mutate -q --no-sync --format=npy --fault=swap-kv "${told[@]}" -f \
@@ -307,7 +307,7 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 	done
 	run -0 kvtool where --spec=gqa:layers=2,heads=2,head-dim=8 --layout=nhd --block-size=16 \
 		--skip=8 --dtype=bf16 --offset=8 behind.bin
-	[[ $output == *"layer=0,block=0,state=0,head=0,kv=k,dim=0"* ]]
+	[[ $output == *"layer=0,block=0,slot=0,head=0,kv=k,dim=0"* ]]
 	run -2 --separate-stderr kvtool where "${told[@]}" --set=rank=0_1 --offset=8 behind.bin
 	one_sentence
 }
@@ -348,20 +348,20 @@ takes() {
 		copy-blocks) kvtool copy-blocks -q --no-sync -f --blocks=0:0 "${words[@]}" \
 			-o out.h5 "$file" "$file" ;;
 		relayout) kvtool relayout -q --no-sync -f --to="$to" "${words[@]}" -o out.h5 "$file" ;;
-		reblock) kvtool reblock -q --no-sync -f -b "$states" "${words[@]}" -o out.h5 "$file" ;;
+		reblock) kvtool reblock -q --no-sync -f -b "$slots" "${words[@]}" -o out.h5 "$file" ;;
 		*) kvtool "$command" -q --no-sync -f "${words[@]}" -o out.h5 "$file" ;;
 		esac && [ "$(value blocks out.h5)" = "$(value blocks ref.h5)" ] ;;
 	esac || { echo "$command ${words[*]} $file"; return 1; }
 }
 
 @test "every command takes every word about its input" {
-	local all whole to states command word
+	local all whole to slots command word
 	all='describe relayout convert digest where slice merge reblock copy-blocks diff
 		expect fsck import mutate'
 	small_raw in.bin
 	printf 'a header' | cat - in.bin >behind.bin
 	kvtool convert -q "${small[@]}" in.bin ref.h5
-	to=nhd states=16 whole=(--spec=gqa:layers=2,heads=2,head-dim=8)
+	to=nhd slots=16 whole=(--spec=gqa:layers=2,heads=2,head-dim=8)
 	for command in $all; do
 		for word in page-size tokens-per-block; do
 			takes "$command" behind.bin --skip=8 --from=raw --layout=nhd --dtype=bf16 \
@@ -371,16 +371,16 @@ takes() {
 	# 512 fp8 numbers, 4 float32 scales, 64 bfloat16 numbers are 656 bytes
 	small_raw in.bin
 	head -c 3936 in.bin >ds.bin
-	to=mla states=1 whole=(--spec=mla:layers=2,latent=656 --dtype=uint8)
+	to=mla slots=1 whole=(--spec=mla:layers=2,latent=656 --dtype=uint8)
 	kvtool convert -q -f --layout=mla --content-type=fp8-ds-mla --layers=2 --block-size=1 \
 		ds.bin ref.h5
 	for command in $all; do
 		takes "$command" ds.bin --layout=mla --content-type=fp8-ds-mla --layers=2 \
 			--page-size=1
 	done
-	# pages of states that are one: 2 layers, 3 blocks of 4, 32 numbers
+	# pages of slots that are one: 2 layers, 3 blocks of 4, 32 numbers
 	head -c 1536 in.bin >mla.bin
-	to=mla states=4 whole=(--spec=mla:layers=2,latent=32)
+	to=mla slots=4 whole=(--spec=mla:layers=2,latent=32)
 	kvtool convert -q -f --layout=mla --dtype=bf16 --content=32 --layers=2 --block-size=4 \
 		mla.bin ref.h5
 	for command in $all; do
@@ -390,7 +390,7 @@ takes() {
 }
 
 @test "every command takes a manifest by name, trusts it if told, and takes --set" {
-	local all whole=() to=nhd states=16 command
+	local all whole=() to=nhd slots=16 command
 	all='describe relayout convert digest where slice merge reblock copy-blocks diff expect
 		fsck import mutate'
 	kvtool convert -q "$nhd" d.npy
@@ -412,7 +412,7 @@ takes() {
 	done
 	# the files do not say of how many ranks they are
 	local tree=$root/testdata/engines/vllm/offload_tp1_vec_bs32/root
-	states=32 whole=(--spec=gqa:layers=3,heads=4,head-dim=32)
+	slots=32 whole=(--spec=gqa:layers=3,heads=4,head-dim=32)
 	kvtool convert -q -f --layout=cpu-vec --heads=4 --head-dim=32 --set=tp-size=1 "$tree" \
 		ref.h5
 	for command in $all; do

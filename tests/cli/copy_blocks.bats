@@ -115,7 +115,7 @@ refused() {
 	refused 2 "'3-9:40-45'" '7 blocks' 6 -- --blocks 1:2,3-9:40-45,5:6 "$rocm" "$nhd"
 	refused 2 --blocks --request -- "$rocm" "$nhd"
 	refused 2 --blocks --request -- --blocks 1:2 --request A "$rocm" "$nhd"
-	refused 2 'two files' -- --blocks 1:2 "$nhd"
+	refused 2 'two dumps' -- --blocks 1:2 "$nhd"
 	run -2 --separate-stderr kvtool copy-blocks --blocks 1:2 "$rocm" "$nhd"
 	said -o
 }

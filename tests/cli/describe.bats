@@ -109,7 +109,7 @@ load common
 @test "a snapshot describes itself as its source does" {
 	kvtool convert -q $data/packed_hnd.bf16.npy copy.h5
 	fields='[o["groups"][0][k] for k in ("kind", "dtype", "layout", "layers",
-		"blocks", "states", "heads", "kv", "dim", "block_size", "total_heads",
+		"blocks", "slots", "heads", "kv", "dim", "block_size", "total_heads",
 		"data_bytes", "memory", "layer_names", "blocks_used")], o["requests"]'
 	kvtool describe -j --block-tables $data/packed_hnd.bf16.npy | json "$fields" >a
 	kvtool describe -j --block-tables copy.h5 | json "$fields" >b

@@ -43,11 +43,11 @@ basename_of() {
 	rank1=$kv/mamba2g4/tp4_DS/rank1.npy
 	kvtool mutate -q --fault=flip-bits -o bad.npy "$rank1"
 	run -1 kvtool diff --top=0 "$rank1" bad.npy
-	[[ $output == *"request A entry 2, block 1 state 1, channel 273 (dim 65)"* ]]
+	[[ $output == *"request A entry 2, block 1 slot 1, channel 273 (dim 65)"* ]]
 	run -1 kvtool diff --top=0 "$kv/mamba2g4/tp1_DS/rank0.npy" : bad.npy \
 		"$kv"/mamba2g4/tp4_DS/rank[023].npy
 	[[ $output == *"channel 273 (dim 273 in A, 65 in B)"* ]]
-	kvtool where --at=group=conv,layer=0,block=1,state=1,dim=65 bad.npy |
+	kvtool where --at=group=conv,layer=0,block=1,slot=1,dim=65 bad.npy |
 		grep -q 'B 1, 273 in the model'
 }
 
@@ -111,7 +111,7 @@ basename_of() {
 	said bfloat16 float16 --tolerance=auto --exact
 	run -3 --separate-stderr kvtool diff --by=blocks "$nhd" "$bs32"
 	one_sentence
-	said "16 states" "32"
+	said "16 slots" "32"
 	run -3 --separate-stderr kvtool diff --tolerance=ulp=1 "$nhd" "$fp16"
 	one_sentence
 	said "ulp needs the same type"
@@ -270,7 +270,7 @@ basename_of() {
 	one_sentence
 	said "block tables"
 	run -0 kvtool diff "${small[@]}" a.bin a.bin
-	[[ $output == *"2 layers x 48 states"* ]]
+	[[ $output == *"2 layers x 48 slots"* ]]
 	run -5 --separate-stderr kvtool diff "$nhd" nothing.npy
 	one_sentence
 	said nothing.npy

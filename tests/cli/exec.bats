@@ -89,11 +89,11 @@ refused() {
 @test "transfer-sim exec moves one request, a prefix less, or whole blocks" {
 	exec_ --dst=ids=reverse -o all.npy "$nhd"
 	exec_ --json --request=C -o c.npy "$nhd" all.npy >report
-	jq -e '.digest == null and .groups[0].states == 80' report
+	jq -e '.digest == null and .groups[0].slots == 80' report
 	exec_ --json --cached=64 -o rest.npy "$nhd" all.npy >report
-	jq -e '.digest == null and .groups[0].states == 689 - 3 * 64' report
+	jq -e '.digest == null and .groups[0].slots == 689 - 3 * 64' report
 	exec_ --json --partial=whole --request=A -o whole.npy "$nhd" all.npy >report
-	jq -e '.groups[0].states == 432' report
+	jq -e '.groups[0].slots == 432' report
 }
 
 @test "transfer-sim exec puts conv states by channel or by tap, as it is told" {
@@ -115,10 +115,10 @@ refused() {
 @test "transfer-sim exec moves what a cut request still has" {
 	kvtool slice -q --request=A --tokens=37:300 -o cut.h5 "$nhd"
 	exec_ --json --dst=block-size=24,ids=scatter --fill=90 -o moved.h5 cut.h5 >report
-	jq -e '.groups[0].states == 263 and .digest != null' report
+	jq -e '.groups[0].slots == 263 and .digest != null' report
 	same_digest cut.h5 moved.h5
-	refused_states=$(kvtool describe --json moved.h5 | jq '.groups[0].block_size')
-	[ "$refused_states" = 24 ]
+	refused_slots=$(kvtool describe --json moved.h5 | jq '.groups[0].block_size')
+	[ "$refused_slots" = 24 ]
 }
 
 @test "transfer-sim exec gives blocks of a new pool no names of the source's" {
@@ -154,7 +154,7 @@ refused() {
 	refused 3 'there are' exec --corrupt-op=999999 --dst=tp=1 -o new.h5 "$nhd"
 }
 
-@test "transfer-sim exec finds states that did not arrive" {
+@test "transfer-sim exec finds slots that did not arrive" {
 	KVTOOL=${KVT_BUILD:-$root/build}/tests/kvtool_lossy
 	for to in tp=1 tp=2,layout=hnd block-size=24,ids=random:1; do
 		refused 1 'request' exec --dst=$to -o 'new%r.h5' "$nhd"
@@ -265,6 +265,6 @@ table() {
 		sides 'for the block extent' "${both[@]}"
 	done
 	sides 'the source holds full_attention' "$nhd" "$mla"
-	sides 'both rank 0' "$nhd" "$hnd" "$hnd"
+	sides 'is one of 1 rank, expected so many dumps of its side, got 2' "$nhd" "$hnd" "$hnd"
 	sides 'none of the files is rank 1' "$nhd" "$kv"/s260k/tp2/rank0*.safetensors
 }

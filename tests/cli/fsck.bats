@@ -67,5 +67,5 @@ json.dump(side, open("a.json", "w"))'
 	run -2 --separate-stderr kvtool fsck
 	one_sentence
 	run -2 --separate-stderr kvtool fsck --fats "$nhd"
-	said "did you mean '--fast'"
+	said "did you mean --fast"
 }

@@ -55,9 +55,9 @@ ${hash}2_org-m_0_1.bin" ]
 @test "import refuses half a command line" {
 	make a
 	run -2 --separate-stderr kvtool import a.bin
-	said "-o FILE"
+	said "expected an output"
 	run -2 --separate-stderr kvtool import -o b.h5
-	said "got 0 operands"
+	said "expected a folder or file of an engine"
 	run -2 --separate-stderr kvtool import -o b.h5 --set rank a.bin
 	said "not KEY=VALUE"
 	run -2 --separate-stderr kvtool import -o b.h5 --to=sideways a.bin

@@ -28,7 +28,7 @@ load common
 		kvtool "$command" --help >help
 		grep -q "^usage: kvtool $command " help
 		grep -q '^examples:' help
-		kvtool help | grep -q "^  $command "
+		kvtool help | grep -q " $command  "
 	done
 }
 
@@ -160,13 +160,20 @@ complete_words() {
 		[[ $stderr == *"$2"* ]] || { echo "no '$2' in: $stderr"; return 1; }
 	}
 	mkdir -p tree/m_abc
-	told 3 'holds no folder with a config.json, which an offload tree has' \
-		describe --from=offload tree
-	told 2 'expected an input and an output, got 1 operands' convert a.npy
-	told 2 'expected an input and an output, got 3 operands' convert a.npy b.h5 c.h5
-	told 2 'expected a file; see kvtool describe --help' describe
-	told 2 'expected one file, got 0' mutate --fault=zero-block
-	told 2 'expected one file, got 2' mutate --fault=zero-block a.npy b.npy
+	told 3 'no offload tree: expected a folder with a config.json in it' \
+		describe --from=offload tree/m_abc
+	touch tree/m_abc/config.json
+	mkdir up && mv tree up
+	told 3 'there is one in up/tree' describe --from=offload up
+	told 2 'expected an output; for example: kvtool convert nhd.npy' convert a.npy
+	told 2 'expected a dump and an output; for example' convert
+	told 2 "expected one input and one output, got 3 operands: 'a.npy', 'b.h5', 'c.h5'" \
+		convert a.npy b.h5 c.h5
+	told 2 'expected a dump; for example: kvtool describe dump.h5' describe
+	told 2 'expected a dump and an output; for example: kvtool mutate' \
+		mutate --fault=zero-block
+	told 2 "-o is 'c.npy', and 'b.npy' is an output, too" \
+		mutate --fault=zero-block -o c.npy a.npy b.npy
 	told 2 "there is no link 'rack7' and no such file; --link=list prints" \
 		transfer-sim time -m llama-3.1-8b --link=rack7
 	told 2 "did you mean 'cx7-400g-verbs'?" \
@@ -179,7 +186,7 @@ complete_words() {
 }
 
 @test "every command has --help, on standard output" {
-	for name in $(kvtool --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'); do
+	for name in $(kvtool --help | sed -n 's/^[a-z ]\{8\}\([a-z][a-z-]*\)  .*/\1/p'); do
 		run -0 --separate-stderr kvtool "$name" --help
 		[[ ${lines[0]} == "usage: kvtool $name "* ]]
 		[ -z "$stderr" ]

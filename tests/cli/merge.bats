@@ -50,7 +50,7 @@ ranks() {
 	printf '\x55' | dd of=rank5.npy bs=1 seek=30000 conv=notrunc status=none
 	run -1 --separate-stderr kvtool merge --trust-manifest -o out.npy rank?.npy
 	one_sentence
-	said rank4.npy rank5.npy 'head 2' layer block state dim
+	said rank4.npy rank5.npy 'head 2' layer block slot dim
 	[ ! -e out.npy ]
 }
 
@@ -113,7 +113,7 @@ json.dump(m, open("rank1.json", "w"))' "$1"
 	changed 'pp size' edit 'm["pp_size"] = 2'
 	changed 'window' edit 'm["window"] = 64; m["kind"] = "full_attention"'
 	changed 'kind' edit 'm["kind"] = "cross"'
-	changed 'live states' edit 'm["block_valid"][20] = 3'
+	changed 'live slots' edit 'm["block_valid"][20] = 3'
 	changed 'block ids' edit 'm["block_ids"] = list(range(48))'
 	changed 'one of 3,one of 2' edit 'm["tp_size"] = 3; m["total_kv_heads"] = 6; m["head_start"] = 2'
 }

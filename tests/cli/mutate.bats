@@ -106,7 +106,7 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 		"$nhd"
 	said '--fault is too long'
 	run -2 --separate-stderr kvtool mutate --fault=swap-kv "$nhd"
-	said 'expected -o'
+	said 'expected an output'
 }
 
 @test "mutate replaces nothing without --force, and never its input" {

@@ -49,17 +49,17 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 
 @test "reblock says which blocks it leaves out and copies" {
 	run -0 kvtool reblock --json -b 24 -o out.npy "$nhd"
-	[ "$(json "[o['groups'][0][k] for k in ('how', 'from_block_size', 'to_block_size', 'from_blocks', 'to_blocks', 'unused_blocks_dropped', 'shared_states_copied', 'stale_states', 'stale_states_kept')]" <<<"$output")" = \
+	[ "$(json "[o['groups'][0][k] for k in ('how', 'from_block_size', 'to_block_size', 'from_blocks', 'to_blocks', 'unused_blocks_dropped', 'shared_slots_copied', 'stale_slots', 'stale_slots_kept')]" <<<"$output")" = \
 		"['gathered', 16, 24, 48, 30, 5, 8, 95, 0]" ]
 	[ "$(json "o['groups'][0]['why']" <<<"$output")" = "neither of 16 and 24 divides the other" ]
 	run -0 kvtool reblock --json -b 8 -f -o out.npy "$nhd"
-	[ "$(json "[o['groups'][0][k] for k in ('how', 'why', 'stale_states_kept')]" <<<"$output")" = \
+	[ "$(json "[o['groups'][0][k] for k in ('how', 'why', 'stale_slots_kept')]" <<<"$output")" = \
 		"['regrouped', None, 95]" ]
 }
 
 @test "reblock --dry-run writes nothing" {
 	run -0 kvtool reblock --dry-run -b 64 -o out.h5 "$nhd"
-	[[ $output == *"nothing was written"*"gathered as 13 of 64, 5 unused left out, 32 shared states copied"* ]]
+	[[ $output == *"nothing was written"*"gathered as 13 of 64, 5 unused left out, 32 shared slots copied"* ]]
 	[[ $output == *"entry 0 of request A is block 13, not a multiple of 4" ]]
 	only
 }
@@ -79,7 +79,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 @test "reblock joins blocks that the tables have in a row" {
 	tables '{"block_table": {"A": [4, 5, 6, 7, 8, 9]}, "num_tokens": {"A": 90}}'
 	run -0 kvtool reblock -b 64 --verify -o out.npy in.npy
-	[[ $output == *"48 blocks of 16 regrouped as 12 of 64, 662 stale states kept" ]]
+	[[ $output == *"48 blocks of 16 regrouped as 12 of 64, 662 stale slots kept" ]]
 	same_array out.npy "$nhd"
 	run -0 kvtool describe --json --block-tables out.npy
 	[ "$(json "(o['requests'][0]['block_tables'], o['null_block'])" <<<"$output")" = '([[1, 2]], 0)' ]
@@ -166,12 +166,12 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 @test "reblock into a layout that can hold the blocks" {
 	run -4 --separate-stderr kvtool reblock -b 4 -o out.npy "$kv/s260k/paged_bs16/aiter_shuffle.bf16.npy"
 	one_sentence
-	said --to '4 states'
+	said --to '4 slots'
 	run -0 kvtool reblock -b 4 --to nhd --verify -o out.npy "$kv/s260k/paged_bs16/aiter_shuffle.bf16.npy"
 	same_array out.npy "$nhd"
 	run -0 kvtool reblock -b 24 --to rocm-paged --verify -f -o out.npy "$nhd"
 	same_digest out.npy "$nhd"
-	# from states in sixteens to states in eights
+	# from slots in sixteens to slots in eights
 	run -0 kvtool relayout --to cpu-amx -o amx.npy "$gqa"
 	run -0 kvtool reblock -b 24 --to aiter-shuffle --verify -f -o out.npy amx.npy
 	same_digest out.npy "$gqa"
@@ -261,12 +261,12 @@ with open("in.h5", "r+b") as f:
 	run -0 kvtool reblock --no-sync -b 8 --verify -o small.h5 part.h5
 	[[ $output == *"2 blocks of 16 regrouped as 4 of 8"* ]]
 	for id in 78 79 80 81; do
-		kvtool where --json --at=layer=0,block_id=$id,state=0,head=0,kv=k,dim=0 small.h5 |
+		kvtool where --json --at=layer=0,block_id=$id,slot=0,head=0,kv=k,dim=0 small.h5 |
 			grep -q "\"position\": $((id - 78)),"
 	done
 	# back again they are one block each, and 39 and 40 no block of 32
 	kvtool reblock -q --no-sync -b 16 --verify -o back.h5 small.h5
-	run -0 kvtool where --at=layer=0,block_id=40,state=0,head=0,kv=k,dim=0 back.h5
+	run -0 kvtool where --at=layer=0,block_id=40,slot=0,head=0,kv=k,dim=0 back.h5
 	[[ $output == *"block=40,"*"position 1 in"* ]]
 	run -0 kvtool reblock --no-sync -b 32 --verify -o large.h5 part.h5
 	[[ $output == *"gathered as 1 of 32: expected block 38, found 39"* ]]

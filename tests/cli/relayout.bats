@@ -101,7 +101,7 @@ load dumps
 	only
 }
 
-@test "relayout refuses to split a latent state into keys and values" {
+@test "relayout refuses to split a latent slot into keys and values" {
 	run --separate-stderr kvtool relayout --to rocm-paged -o out.npy "$mla"
 	[ "$status" = 3 ] || [ "$status" = 4 ]
 	one_sentence

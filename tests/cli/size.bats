@@ -142,8 +142,8 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		'{"layers": 52, "groups": [{"name": "a", "spec": "gqa:layers=464,heads=1,head-dim=8"}]}'
 	refused 3 'groups[0] is not an object' '{"groups": ["gqa"]}'
 	refused 3 'groups[1] needs a name' "{\"groups\": [{$fine}, {\"name\": \"b\"}]}"
-	refused 3 "groups[0]: there is no spec 'gqx'" '{"groups": [{"name": "a", "spec": "gqx"}]}'
-	refused 3 "groups[0]: there is no key 'dim'" '{"groups": [{"name": "a", "spec": "gqa:dim=1"}]}'
+	refused 3 "groups[0]: there is no kind 'gqx'" '{"groups": [{"name": "a", "spec": "gqx"}]}'
+	refused 3 "groups[0]: gqa has no key 'dim'" '{"groups": [{"name": "a", "spec": "gqa:dim=1"}]}'
 	refused 3 "heads is '-1'" '{"groups": [{"name": "a", "spec": "gqa:layers=1,heads=-1"}]}'
 	refused 3 "expected KEY=N" '{"groups": [{"name": "a", "spec": "gqa:layers"}]}'
 	refused 3 'groups[0] has 0 layers' '{"groups": [{"name": "a", "spec": "gqa:heads=1"}]}'
@@ -287,7 +287,8 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	refused 3 'use_sliding_window is not true or false' \
 		"$(with 'model_type="qwen2"' use_sliding_window=1)"
 	run -5 kvtool size missing.json
-	run -5 kvtool size .
+	mkdir empty
+	run -5 kvtool size empty
 }
 
 @test "options that make no sense" {

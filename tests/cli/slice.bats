@@ -199,7 +199,7 @@ json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 	run -0 kvtool describe out.h5
 	[[ $output == *"A: 100 tokens from token 100 on in 7 blocks"* ]]
 	run -0 kvtool where --at request=A,token=100,layer=0,head=0,kv=k,dim=0 out.h5
-	[[ $output == *"block=19,state=4"*"position 0 in the dump"* ]]
+	[[ $output == *"block=19,slot=4"*"position 0 in the dump"* ]]
 	run -2 --separate-stderr kvtool where --at request=A,token=99,layer=0,head=0,kv=k,dim=0 out.h5
 	said '100 to 199'
 	run -0 kvtool convert --verify out.h5 out.npy
@@ -220,7 +220,7 @@ json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 	[[ $output == *"20 of 20 tiles copied undecoded"* ]]
 	run -0 kvtool describe --verify out.h5
 	[[ $output == *"holds     values alone"* ]]
-	run -0 kvtool where --json --at layer=1,block=2,state=3,head=1,dim=4 out.h5
+	run -0 kvtool where --json --at layer=1,block=2,slot=3,head=1,dim=4 out.h5
 	[ "$(json "o['places'][0]['kv']" <<<"$output")" = v ]
 	run -0 kvtool slice --component ssm -o ssm.npy "$mamba"
 	run -0 kvtool describe --json ssm.npy
@@ -241,7 +241,10 @@ transfer() {
 	[ "$(json "[o['groups'][0][k] for k in ('heads', 'head_start')] + [o['parallel'][k] for k in ('tp_size', 'tp_rank')]" <<<"$output")" = '[1, 2, 4, 2]' ]
 	echo mine >keep.h5
 	# shellcheck disable=SC2046	# several options
-	run -0 kvtool slice $(transfer 4 2 2 0) -f -o keep.h5 in.h5
+	run -5 --separate-stderr kvtool slice $(transfer 4 2 2 0) -f -o keep.h5 in.h5
+	said 'sends nothing to rank 0 of 2, but there is an old keep.h5; remove it'
+	# shellcheck disable=SC2046	# several options
+	run -0 kvtool slice $(transfer 4 2 2 0) -o none.h5 in.h5
 	[ "$output" = 'in.h5: rank 2 of 4 sends nothing to rank 0 of 2' ]
 	# shellcheck disable=SC2046	# several options
 	run -0 kvtool slice $(transfer 8 1 4 0) --json -o never.h5 in.h5

@@ -46,7 +46,7 @@ bare() {
 	kvtool relayout -q --to=hnd "${told[@]}" -o hnd.npy bare.bin
 	same_array hnd.npy "$hnd"
 	run -0 kvtool where --offset=0 "${told[@]}" bare.bin
-	[[ $output == *layer=0,block=0,state=0,head=0,kv=k,dim=0* ]]
+	[[ $output == *layer=0,block=0,slot=0,head=0,kv=k,dim=0* ]]
 	run -0 kvtool slice --heads=1 -o part.npy --spec $spec --layout=nhd --dtype=bfloat16 \
 		--block-size=16 bare.bin
 	run -0 kvtool reblock --block-size=32 -o big.h5 --spec $spec --layout=nhd \
@@ -102,13 +102,13 @@ bare() {
 		--spec mamba2-conv:layers=1,heads=4,head-dim=8,groups=1,state-size=16,kernel=4 >answer
 	[ "$(json '[(c["name"], c["start"], c["length"]) for c in o["groups"][0]["components"]]' \
 		<answer)" = "[('x', 0, 32), ('B', 32, 16), ('C', 48, 16)]" ]
-	# planes cannot be cut: a block is one state
+	# planes cannot be cut: a block is one slot
 	truncate -s 8448 rows.bin
 	run -3 --separate-stderr kvtool describe --spec nvfp4:layers=1,heads=2,head-dim=128 \
 		--layout=mla --dtype=uint8 rows.bin
 	said 'give --block-size'
 	kvtool describe --json --spec indexer:layers=1 --layout=mla --dtype=uint8 rows.bin >answer
-	[ "$(json 'o["groups"][0]["states"], o["groups"][0]["block_size"]' <answer)" = \
+	[ "$(json 'o["groups"][0]["slots"], o["groups"][0]["block_size"]' <answer)" = \
 		"(1, 64)" ]
 	truncate -s 32832 pages.bin
 	kvtool describe --json --spec dsv4-compressor-c4:layers=1 --layout=mla --dtype=float32 \
@@ -124,7 +124,7 @@ bare() {
 	one_sentence
 	said in.h5 'heads are 4, expected 2'
 	run -3 --separate-stderr kvtool digest --spec gqa:heads=4,head-dim=16 in.h5
-	said 'elements of a state are 16, expected 32'
+	said 'elements of a slot are 16, expected 32'
 	run -3 --separate-stderr kvtool digest --spec gqa:layers=4,heads=4,head-dim=8 in.h5
 	said 'layers are 5, expected 4'
 	run -3 --separate-stderr kvtool digest --spec $spec,block-size=32 in.h5
@@ -136,7 +136,7 @@ bare() {
 	run -3 --separate-stderr kvtool digest --heads=2 "${told[@]}" bare.bin
 	said 'heads are 2, expected 4'
 	run -2 --separate-stderr kvtool digest --spec gqx "$nhd"
-	said "there is no spec 'gqx'"
+	said "there is no kind 'gqx'"
 	run -3 --separate-stderr kvtool digest --spec gqa:heads=4 "$nhd"
 	said 'gqa needs head_dim'
 }

@@ -68,11 +68,11 @@ ops() {
 	[ "$(ops rfc -m llama-3.1-8b --src layout=nhd,pool=128)" = 4096 ]
 }
 
-@test "transfer-sim moves valid states or whole blocks" {
+@test "transfer-sim moves valid slots or whole blocks" {
 	local args=(--spec=gqa:layers=2,heads=1,head-dim=1 --tokens=17)
-	[ "$(sim --json "${args[@]}" | jq '.groups[0].states')" = 17 ]
-	[ "$(sim --json --partial=whole "${args[@]}" | jq '.groups[0].states')" = 32 ]
-	[ "$(sim --json --cached=16 "${args[@]}" | jq '.groups[0].states')" = 1 ]
+	[ "$(sim --json "${args[@]}" | jq '.groups[0].slots')" = 17 ]
+	[ "$(sim --json --partial=whole "${args[@]}" | jq '.groups[0].slots')" = 32 ]
+	[ "$(sim --json --cached=16 "${args[@]}" | jq '.groups[0].slots')" = 1 ]
 }
 
 @test "transfer-sim counts replicas apart" {
@@ -174,22 +174,22 @@ moves() {
 
 @test "transfer-sim plans between dumps" {
 	sim --json "$nhd" "$hnd" >plan
-	jq -e '.groups[0] | .states == 657 and .pairs == 1' plan
+	jq -e '.groups[0] | .slots == 657 and .pairs == 1' plan
 	sim --json "$tp4" "$nhd" >plan
-	jq -e '.groups[0] | .states == 657 and .pairs == 4' plan
+	jq -e '.groups[0] | .slots == 657 and .pairs == 4' plan
 	# the destination shares a prefix that the source does not, and back
 	sim --json "$bs32" "$nhd" >plan
-	[ "$(jq -c '[.groups[].states]' plan)" = '[657]' ]
+	[ "$(jq -c '[.groups[].slots]' plan)" = '[657]' ]
 	sim --json "$nhd" "$bs32" >plan
-	[ "$(jq -c '[.groups[].states]' plan)" = '[501,188]' ]
+	[ "$(jq -c '[.groups[].slots]' plan)" = '[501,188]' ]
 	sim --json --request=C "$nhd" "$bs32" >plan
-	[ "$(jq -c '[.groups[].states]' plan)" = '[80]' ]
+	[ "$(jq -c '[.groups[].slots]' plan)" = '[80]' ]
 	sim "$nhd" "$bs32" | grep -qx \
-		'stories260K: 3 requests of 689 tokens, valid states only; figures are sums over all ranks'
+		'stories260K: 3 requests of 689 tokens, valid slots only; figures are sums over all ranks'
 	sim --request=C "$nhd" "$bs32" | grep -q '^stories260K: 80 tokens, '
 	sim --json "$nhd" "$bs32" | jq -e '.requests == 3 and .tokens == 689'
 	# what is at the destination counts by request, however long these are
-	[ "$(sim --json --cached=100 "$nhd" "$hnd" | jq '.groups[0].states')" = 409 ]
+	[ "$(sim --json --cached=100 "$nhd" "$hnd" | jq '.groups[0].slots')" = 409 ]
 }
 
 @test "transfer-sim takes pages from a descriptor" {
@@ -213,8 +213,8 @@ moves() {
 @test "transfer-sim says which layout would have fewer operations" {
 	local args=(-m llama-3.1-70b --dst tp=8) least layout
 	sim "${args[@]}" --src layout=hnd,tp=4 >text
-	grep -qx 'bhlsc on both sides would have 1024 ops, 80 times fewer, scope rfc' text
-	sim "${args[@]}" --src layout=bhlsc,tp=4 | grep -qx 'no layout on both sides has fewer ops, scope rfc'
+	grep -qx 'with layout bhlsc on both sides there would be 1024 ops in scope rfc, 80 times fewer' text
+	sim "${args[@]}" --src layout=bhlsc,tp=4 | grep -qx 'no layout on both sides has fewer ops in scope rfc'
 	for scope in max rfc layer; do
 		sim "${args[@]}" --src tp=4,block-size=48 --json --scope=$scope >plan
 		layout=$(jq -r .best_layout.layout plan) least=$(jq .best_layout.ops plan)
@@ -255,12 +255,12 @@ moves() {
 }
 
 @test "transfer-sim refuses a wrong command line" {
-	refused 2 'expected two dumps, --model or --spec'
+	refused 2 'expected a model: --model=NAME, --config=FILE or --spec; or the dumps'
 	refused 2 "did you mean 'llama-3.1-8b'" -m llama-3.1-8
 	refused 2 'there is no key' -m llama-3.1-8b --src color=red
 	refused 2 'expected KEY=VALUE' -m llama-3.1-8b --src hnd
 	refused 2 'expected max, rfc or layer' -m llama-3.1-8b --scope=all
-	refused 2 'got 1' "$nhd"
+	refused 2 'expected the dump of a destination' "$nhd"
 	refused 2 'expected contig' -m llama-3.1-8b --src ids=random
 	refused 2 'write them to a file' -m llama-3.1-8b \
 		--src "ids=list$(printf ':%d' {1..400})"
@@ -299,9 +299,9 @@ moves() {
 		--model and --spec exclude|-m llama-3.1-8b --spec=mla:layers=1,latent=1
 		--request is of two dumps|-m llama-3.1-8b --request=A
 		--mamba-groups is of two dumps|-m llama-3.1-8b --mamba-groups=1
-		--tokens is what two dumps|"$nhd" "$hnd" --tokens=9
-		--cache-dtype is what two dumps|"$nhd" "$hnd" --cache-dtype=float32
-		--src is what two dumps|"$nhd" "$hnd" --src=tp=2
+		--tokens is what dumps|"$nhd" "$hnd" --tokens=9
+		--cache-dtype is what dumps|"$nhd" "$hnd" --cache-dtype=float32
+		--src is what dumps|"$nhd" "$hnd" --src=tp=2
 		--src: tp is given twice|-m llama-3.1-8b --src=tp=1,tp=2
 		--dst: ids is given twice|-m llama-3.1-8b --dst=ids=contig,tp=1,ids=reverse
 		--spec: layers is given twice|--spec=mla:layers=1,latent=1,layers=2
@@ -355,5 +355,5 @@ moves() {
 @test "transfer-sim plan --histogram counts sizes by powers of two" {
 	run -0 kvtool transfer-sim plan --histogram -m llama-3.1-8b --src=layout=nhd \
 		--dst=layout=hnd
-	[[ $output == *"sizes of ops, scope rfc:"*"524288 of 512 B to below 1 KiB"* ]]
+	[[ $output == *"sizes of ops in scope rfc:"*"524288 of 512 B to below 1 KiB"* ]]
 }

@@ -95,7 +95,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 
 @test "replay: an objective that is missed ends with 1" {
 	replay --synthetic=1,20 --slo=1000 >text
-	grep -q '100.00 % with a KV part' text
+	grep -q '100.00 % of them were moved within 1000.000 ms' text
 	run -1 --separate-stderr kvtool transfer-sim replay "${model[@]}" --synthetic=1,20 --slo=0.001
 	said 'of the requests have a KV part of at most 0.001 ms, expected 99 %'
 	replay --synthetic=1,20 --slo=0.001 --slo-percent=0 >text
@@ -160,7 +160,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	local chunks=(--spec=gqa:layers=1,heads=2,head-dim=8
 		--spec=chunked-local:layers=3,heads=2,head-dim=8,window=96)
 	moves() {
-		kvtool transfer-sim --json "${chunks[@]}" -t "$1" | jq -c '[.groups[].states]'
+		kvtool transfer-sim --json "${chunks[@]}" -t "$1" | jq -c '[.groups[].slots]'
 	}
 	[ "$(moves 95)" = '[95,95]' ]
 	[ "$(moves 96)" = '[96,0]' ]
@@ -176,25 +176,25 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 }
 
 @test "transfer-sim: of a window the next token needs all but one" {
-	states() {
+	slots() {
 		kvtool transfer-sim --json "--spec=$1:layers=1,heads=2,head-dim=8,window=$2" -t "$3" |
-			jq .groups[0].states
+			jq .groups[0].slots
 	}
-	[ "$(states sliding-window 128 127)" = 127 ]
-	[ "$(states sliding-window 128 128)" = 127 ]
-	[ "$(states sliding-window 128 8193)" = 127 ]
-	[ "$(states sliding-window 1 50)" = 0 ]
-	[ "$(states chunked-local 8192 8192)" = 0 ]
+	[ "$(slots sliding-window 128 127)" = 127 ]
+	[ "$(slots sliding-window 128 128)" = 127 ]
+	[ "$(slots sliding-window 128 8193)" = 127 ]
+	[ "$(slots sliding-window 1 50)" = 0 ]
+	[ "$(slots chunked-local 8192 8192)" = 0 ]
 	# after its prompt an R-SWA request has all of it
-	[ "$(states rswa 8 50)" = 50 ]
+	[ "$(slots rswa 8 50)" = 50 ]
 	# a quantised form of a group is still what the group is
 	[ "$(kvtool transfer-sim --json --cache-dtype=int8_per_token_head \
 		--spec=chunked-local:layers=1,heads=2,head-dim=8,window=8 -t 15 |
-		jq .groups[0].states)" = 7 ]
+		jq .groups[0].slots)" = 7 ]
 }
 
 @test "replay, faults: a wrong command line" {
-	refused 2 'expected --trace or --synthetic' replay -m llama-3.1-8b
+	refused 2 'expected a trace: TRACE, --trace=FILE or --synthetic' replay -m llama-3.1-8b
 	refused 2 'expected SEED,N' replay -m llama-3.1-8b --synthetic=1
 	refused 2 'expected layers:G' replay -m llama-3.1-8b --synthetic=1,2 --overlap=4
 	refused 2 'needs --push' replay -m llama-3.1-8b --synthetic=1,2 --overlap=layers:4
@@ -203,7 +203,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	refused 2 'rail below 1' faults -m llama-3.1-8b --synthetic=1,2 --nic-down=1@3+1
 	refused 2 'from 0 to 1' faults -m llama-3.1-8b --synthetic=1,2 --drop=2
 	refused 3 'one block size' replay -m llama-3.1-8b --synthetic=1,2 --emulate=mooncake --dst block-size=32
-	refused 2 'no operands' replay -m llama-3.1-8b --synthetic=1,2 a b
+	refused 2 'expected one trace, got 2' replay -m llama-3.1-8b --synthetic=1,2 a b
 	local own='requests of a trace have pools of their own: no dumps, pool or --cached'
 	refused 2 "$own" replay -m llama-3.1-8b --synthetic=1,2 --cached=1
 	refused 2 "$own" replay -m llama-3.1-8b --synthetic=1,2 --src=pool=9

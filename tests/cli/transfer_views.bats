@@ -23,7 +23,7 @@ refused() {
 
 @test "transfer-sim sweep says that different TP breaks nhd and blshc" {
 	sim sweep -m llama-3.1-70b --tps=4:8 >out
-	grep -q '^bhlsc is fastest: 1,024 operations, most of which end at a block\. Different TP breaks nhd, blshc (a run ends at a state: 1 of 2 heads of a source rank move)\.$' out
+	grep -q '^bhlsc is fastest: 1,024 operations, most of which end at a block\. Different TP breaks nhd, blshc (a run ends at a slot: 1 of 2 heads of a source rank move)\.$' out
 	grep -q '^bhlsc  .* 1024 .* 640 MiB .* 1 \* block$' out
 	sim sweep -m llama-3.1-70b --tps=8:4 --link=vllm-nixl-rc >out
 	grep -q 'Different TP breaks .*nhd.*(a run ends at a [a-z]*: 1 of 2 heads of a destination rank move)' out
@@ -31,7 +31,7 @@ refused() {
 
 @test "transfer-sim sweep says that different block sizes break hnd and bhlsc" {
 	sim sweep -m llama-3.1-8b --block-sizes=16:64 --layouts=nhd,hnd,blshc,bhlsc >out
-	grep -q '^nhd is fastest: 4,096 operations, .*\. Different block sizes break hnd, bhlsc (a run ends at a head: 16 of 64 states of a destination block go together)\.$' out
+	grep -q '^nhd is fastest: 4,096 operations, .*\. Different block sizes break hnd, bhlsc (a run ends at a head: 16 of 64 slots of a destination block go together)\.$' out
 	sim sweep -m llama-3.1-8b --block-sizes=16:64 --tps=1:2 --layouts=nhd,hnd,blshc,bhlsc \
 		--link=vllm-nixl-rc | grep -q 'where both differ no layout here keeps its runs whole'
 }

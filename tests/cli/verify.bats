@@ -87,7 +87,7 @@ finds_other() {
 }
 
 values='is 0x[0-9a-f]+, expected 0x[0-9a-f]+'
-place='block [0-9]+ state [0-9]+ layer [0-9] head [0-9] kv [01] dim [0-9]+'
+place='block [0-9]+ slot [0-9]+ layer [0-9] head [0-9] kv [01] dim [0-9]+'
 element="g0: (request [ABC] token [0-9]+, )?$place $values"
 
 @test "relayout, convert and import --verify find a wrong bit" {
@@ -125,7 +125,7 @@ element="g0: (request [ABC] token [0-9]+, )?$place $values"
 	finds '/new.npy$' "reblock: new.npy: g0: request [ABC] token [0-9]+, $place $values" \
 		reblock -f --no-sync -b 24 --verify -o new.npy "$nhd"
 	# all of a pool that was only regrouped, blocks of nobody and the null block too
-	finds_read '/new.npy$' "reblock: new.npy: g0: block 0 state 0 layer 2 head 0 kv 0 dim 0 $values" \
+	finds_read '/new.npy$' "reblock: new.npy: g0: block 0 slot 0 layer 2 head 0 kv 0 dim 0 $values" \
 		reblock -f --no-sync -b 8 --verify -o new.npy "$gqa"
 	finds_write '/new.npy$' "$element" reblock -f --no-sync -b 8 --verify -o new.npy "$gqa"
 	finds '/new.npy$' "copy-blocks: new.npy: $element in .*npy" \

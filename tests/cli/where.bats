@@ -24,7 +24,7 @@ refused() {
 @test "where names the element, its token and both offsets" {
 	cp "$nhd" "${nhd%.npy}.json" .
 	expect 0 where-nhd where --offset=330104 \
-		--at=layer=3,block=17,state=5,head=2,kv=v,dim=4 \
+		--at=layer=3,block=17,slot=5,head=2,kv=v,dim=4 \
 		--at=request=B,token=7,layer=0,head=1,kv=k,dim=7,byte=1 \
 		packed_nhd.bf16.npy
 }
@@ -32,15 +32,15 @@ refused() {
 @test "where names groups, parts and what recurrent states have seen" {
 	cp "$mamba" "${mamba%.npy}.json" .
 	expect 0 where-mamba where --at=group=ssm,layer=2,request=A,head=5,dim=4 \
-		--at=group=conv,layer=2,block=3,state=2,dim=130 \
-		--at=group=conv,layer=0,block=2,state=0,dim=0 rank1.npy
+		--at=group=conv,layer=2,block=3,slot=2,dim=130 \
+		--at=group=conv,layer=0,block=2,slot=0,dim=0 rank1.npy
 }
 
 @test "where --json says the same" {
-	kvtool where --json --offset=330104 --at=layer=0,block=0,state=0,head=0,kv=k,dim=0 \
+	kvtool where --json --offset=330104 --at=layer=0,block=0,slot=0,head=0,kv=k,dim=0 \
 		"$nhd" >answer
 	[ "$(json '[o["places"][0][k] for k in ("option", "query", "region", "offset",
-		"memory_offset", "layer", "block", "state", "head", "kv", "dim", "byte",
+		"memory_offset", "layer", "block", "slot", "head", "kv", "dim", "byte",
 		"holds", "requests", "tile")]' <answer)" = "['offset', '330104', 'element', \
 330104, 329976, 3, 17, 1, 3, 'v', 4, 0, 'live', [{'id': 'A', 'token': 65, 'tokens': 1, \
 'seen': None}], None]" ]
@@ -91,7 +91,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 
 @test "a gap between groups that are separate" {
 	kvtool convert -q --uncompressed "$mamba" plain.h5
-	conv=$(kvtool where --json --at=group=conv,layer=2,block=5,state=2,dim=191 plain.h5 |
+	conv=$(kvtool where --json --at=group=conv,layer=2,block=5,slot=2,dim=191 plain.h5 |
 		json 'o["places"][0]["offset"]')
 	ssm=$(kvtool where --json --at=group=ssm,layer=0,block=0,head=4,dim=0 plain.h5 |
 		json 'o["places"][0]["offset"]')
@@ -105,23 +105,23 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 @test "a compressed snapshot: tiles, and offsets in memory only" {
 	kvtool convert -q "$nhd" nhd.h5
 	expect 0 where-tiles where --memory --offset=330456 \
-		--at=layer=3,block=17,state=5,head=2,kv=v,dim=4 nhd.h5
+		--at=layer=3,block=17,slot=5,head=2,kv=v,dim=4 nhd.h5
 	refused 4 'stored in compressed tiles' --offset=5000 nhd.h5
 	said 'use --memory'
 }
 
 @test "heads are those of the model; local_head is that of the rank" {
-	run -0 kvtool where --at=layer=0,block=1,state=0,head=1,kv=k,dim=0 "$tp4"
+	run -0 kvtool where --at=layer=0,block=1,slot=0,head=1,kv=k,dim=0 "$tp4"
 	a=${lines[1]}
-	run -0 kvtool where --at=layer=0,block=1,state=0,local_head=0,kv=k,dim=0 "$tp4"
+	run -0 kvtool where --at=layer=0,block=1,slot=0,local_head=0,kv=k,dim=0 "$tp4"
 	[ "${lines[1]}" = "$a" ]
 	[[ $output == *'head      0 on this rank'* ]]
 	# the only one of the rank need not be said
-	run -0 kvtool where --at=layer=0,block=1,state=0,kv=k,dim=0 "$tp4"
+	run -0 kvtool where --at=layer=0,block=1,slot=0,kv=k,dim=0 "$tp4"
 	[ "${lines[1]}" = "$a" ]
 	refused 2 'head is 0, expected 1 to 1' \
-		--at=layer=0,block=1,state=0,head=0,kv=k,dim=0 "$tp4"
-	refused 2 'expected one' --at=layer=0,block=1,state=0,head=1,local_head=0,kv=k,dim=0 "$tp4"
+		--at=layer=0,block=1,slot=0,head=0,kv=k,dim=0 "$tp4"
+	refused 2 'expected one' --at=layer=0,block=1,slot=0,head=1,local_head=0,kv=k,dim=0 "$tp4"
 }
 
 @test "folders: the file is part of the offset" {
@@ -136,7 +136,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 }
 
 @test "what a folder does not store reads as zeros" {
-	# one state of the second block
+	# one slot of the second block
 	cp -R --no-preserve=mode "$folder/${file%/*}" one
 	/usr/bin/python3 -c '
 import glob, json, struct
@@ -152,8 +152,8 @@ for path in glob.glob("one/*.safetensors"):
     text = json.dumps(head).encode()
     open(path, "wb").write(struct.pack("<Q", len(text)) + text +
                            raw[8 + n:8 + n + size])'
-	run -0 kvtool where "${tokens[@]}" --at=layer=0,block=1,state=0,head=0,kv=k,dim=0 \
-		--at=layer=0,block=1,state=1,head=0,kv=k,dim=0 one
+	run -0 kvtool where "${tokens[@]}" --at=layer=0,block=1,slot=0,head=0,kv=k,dim=0 \
+		--at=layer=0,block=1,slot=1,head=0,kv=k,dim=0 one
 	[[ ${lines[1]} == '  file      model.layers.0.self_attn.attn.safetensors:'* ]]
 	[ "${lines[5]}" = '  layer     model.layers.0.self_attn.attn' ]
 	[ "${lines[6]}" = '  holds     live: one token 16' ]
@@ -163,7 +163,7 @@ for path in glob.glob("one/*.safetensors"):
 
 @test "keys and values in buffers of their own" {
 	kvtool relayout -q --to=sglang-pool -o pool.safetensors "$nhd"
-	at=layer=3,block=17,state=5,head=2,kv=v,dim=4
+	at=layer=3,block=17,slot=5,head=2,kv=v,dim=4
 	kvtool where --json --at=$at --memory --offset=$((245760 + 165228)) pool.safetensors >answer
 	# the values begin behind all keys: ((3*48+17)*16+5)*4+2)*8+4 elements in
 	[ "$(json 'o["places"][1]["memory_offset"]' <answer)" = $((245760 + 2 * ((((3 * 48 + 17) * 16 + 5) * 4 + 2) * 8 + 4))) ]
@@ -172,7 +172,7 @@ for path in glob.glob("one/*.safetensors"):
 }
 
 @test "coordinates that are wrong" {
-	all=layer=0,block=1,state=0,head=0,kv=k,dim=0
+	all=layer=0,block=1,slot=0,head=0,kv=k,dim=0
 	refused 2 "unknown 'layr', did you mean 'layer'?" --at=layr=0 "$nhd"
 	refused 2 "unknown 'x'" --at=x=0 "$nhd"
 	refused 2 "'layer' is not KEY=VALUE" --at=layer "$nhd"
@@ -183,14 +183,14 @@ for path in glob.glob("one/*.safetensors"):
 	refused 2 "layer is '-1', expected a whole number" --at=layer=-1 "$nhd"
 	refused 2 'layer is 5, expected 0 to 4' --at=layer=5,block=0 "$nhd"
 	refused 2 "layer is '99999999999999999999'" --at=layer=99999999999999999999 "$nhd"
-	refused 2 'state is missing, expected 0 to 15' --at=layer=0,block=1,head=0,kv=k,dim=0 "$nhd"
-	refused 2 'kv is missing, expected k or v' --at=layer=0,block=1,state=0,head=0,dim=0 "$nhd"
+	refused 2 'expected slot, too, such as layer=0,block=1,head=0,kv=k,dim=0,slot=0' --at=layer=0,block=1,head=0,kv=k,dim=0 "$nhd"
+	refused 2 'expected kv, too, such as' --at=layer=0,block=1,slot=0,head=0,dim=0 "$nhd"
 	refused 2 "kv is 'x', expected k or v" --at=${all/kv=k/kv=x} "$nhd"
 	refused 2 'byte is 2, expected 0 to 1' --at=$all,byte=2 "$nhd"
 	refused 2 "there is no group 'g1'" --at=$all,group=g1 "$nhd"
 	refused 2 'group is missing' --at=$all "$mamba"
-	refused 2 'kv is given' --at=layer=0,block=1,state=0,kv=k,dim=0 "$mla"
-	refused 2 'block_id is 48, expected 0 to 47' --at=layer=0,block_id=48,state=0 "$nhd"
+	refused 2 'kv is given' --at=layer=0,block=1,slot=0,kv=k,dim=0 "$mla"
+	refused 2 'block_id is 48, expected 0 to 47' --at=layer=0,block_id=48,slot=0 "$nhd"
 	refused 2 'too long' --at="$all,group=$(printf '%0600d' 0)" "$nhd"
 }
 
@@ -201,7 +201,7 @@ for path in glob.glob("one/*.safetensors"):
 	refused 2 'token is missing, expected 0 to 420' --at=request=A,$rest "$nhd"
 	refused 2 'without its request' --at=token=4,block=0,$rest "$nhd"
 	refused 2 'expected one of block' --at=request=A,token=4,block=13,$rest "$nhd"
-	refused 2 'state and token' --at=request=A,token=4,state=4,$rest "$nhd"
+	refused 2 'slot and token' --at=request=A,token=4,slot=4,$rest "$nhd"
 }
 
 @test "offsets that are wrong" {
@@ -217,9 +217,9 @@ for path in glob.glob("one/*.safetensors"):
 }
 
 @test "command lines that are wrong" {
-	refused 2 'expected --offset or --at' "$nhd"
-	refused 2 'expected one file, got 2' --offset=1 "$nhd" "$nhd"
-	refused 2 'expected one file, got 0' --offset=1
+	refused 2 'expected an offset or KEY=VALUE,...' "$nhd"
+	refused 2 'is neither an offset nor KEY=VALUE' --offset=1 "$nhd" "$nhd"
+	refused 2 'expected a file' --offset=1
 	refused 5 'cannot open' --offset=1 nofile
 	refused 3 '' --offset=1 "${nhd%.npy}.json"
 	# one wrong question and none is answered
@@ -231,34 +231,34 @@ for path in glob.glob("one/*.safetensors"):
 	small[7]=33554432	# blocks
 	run -0 timeout 20 "$KVTOOL" where "${small[@]}" --offset=68719476735 \
 		--offset=$((1 << 35)) r.bin
-	[ "${lines[3]}" = '  at        layer=1,block=33554431,state=15,head=1,kv=v,dim=7,byte=1' ]
+	[ "${lines[3]}" = '  at        layer=1,block=33554431,slot=15,head=1,kv=v,dim=7,byte=1' ]
 	[ "${lines[5]}" = '  layer     layers.1' ]
 	[ "${lines[6]}" = '  holds     unknown' ]
-	[ "${lines[10]}" = '  at        layer=1,block=0,state=0,head=0,kv=k,dim=0' ]
+	[ "${lines[10]}" = '  at        layer=1,block=0,slot=0,head=0,kv=k,dim=0' ]
 }
 
 @test "where finds a block by its id, and says which field a byte is of" {
 	kvtool slice -q --no-sync --blocks=39:41 -o part.h5 "$nhd"
-	run -0 kvtool where --at=block_id=40,layer=0,state=0,head=0,kv=k,dim=0 part.h5
-	[[ $output == *"layer=0,block=40,state=0"*"position 1 in the dump"*"C token 16"* ]]
-	run -0 kvtool where --at=block=40,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+	run -0 kvtool where --at=block_id=40,layer=0,slot=0,head=0,kv=k,dim=0 part.h5
+	[[ $output == *"layer=0,block=40,slot=0"*"position 1 in the dump"*"C token 16"* ]]
+	run -0 kvtool where --at=block=40,layer=0,slot=0,head=0,kv=k,dim=0 part.h5
 	[[ $output == *"position 1 in the dump"* ]]
-	run -0 kvtool where --at=position=1,layer=0,state=0,head=0,kv=k,dim=0 part.h5
-	[[ $output == *"layer=0,block=40,state=0"* ]]
+	run -0 kvtool where --at=position=1,layer=0,slot=0,head=0,kv=k,dim=0 part.h5
+	[[ $output == *"layer=0,block=40,slot=0"* ]]
 	refused 2 "no block of group g0 has id 1" \
-		--at=block=1,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+		--at=block=1,layer=0,slot=0,head=0,kv=k,dim=0 part.h5
 	refused 2 'position is 2, expected 0 to 1' \
-		--at=position=2,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+		--at=position=2,layer=0,slot=0,head=0,kv=k,dim=0 part.h5
 	refused 2 'expected one of block, position and request' \
-		--at=position=1,block=40,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+		--at=position=1,block=40,layer=0,slot=0,head=0,kv=k,dim=0 part.h5
 	refused 2 "no block of group g0 has id 1" \
-		--at=block_id=1,layer=0,state=0,head=0,kv=k,dim=0 part.h5
+		--at=block_id=1,layer=0,slot=0,head=0,kv=k,dim=0 part.h5
 	# 512 fp8 numbers, 4 float32 scales, 64 bfloat16 numbers
 	head -c $((2 * 3 * 64 * 656)) /dev/zero >ds.bin
 	for row in '511 nope 511' '520 scales 2' '655 rope 63'; do
 		read -r dim part number <<<"$row"
 		kvtool where --json --layout=LBSC --content-type=fp8-ds-mla --layers=2 \
-			--blocks=3 --block-size=64 --at=layer=1,block=2,state=3,dim="$dim" ds.bin >answer
+			--blocks=3 --block-size=64 --at=layer=1,block=2,slot=3,dim="$dim" ds.bin >answer
 		[ "$(jq -c '.places[0] | [.part, .part_dim, .row]' answer)" = \
 			"[\"$part\",$number,0]" ]
 	done

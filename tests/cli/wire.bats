@@ -30,13 +30,13 @@ refused() {
 	same_digest "$sd" m.npy
 	# 421, 188 and 80 tokens, in 27, 12 and 5 blocks of 16
 	exec_ --dst=ids=reverse,pool=64 -o base.h5 "$nhd"
-	local option states
+	local option slots
 	for option in --cached=64:497 --partial=whole:704 --uncompressed:689 --threads=2:689; do
-		states=${option#*:} option=${option%:*}
+		slots=${option#*:} option=${option%:*}
 		exec_ -f "$option" -o e.h5 "$nhd" base.h5
 		wire -f --json "$option" -o w.h5 "$nhd" base.h5 >report
 		cmp e.h5 w.h5
-		[ "$(jq '[.groups[].states] | add' report)" = "$states" ]
+		[ "$(jq '[.groups[].slots] | add' report)" = "$slots" ]
 	done
 	exec_ -f --uncompressed -o e.h5 "$nhd" base.h5
 	run ! cmp -s e.h5 w.h5

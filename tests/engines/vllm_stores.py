@@ -17,6 +17,7 @@ import sys
 
 import numpy as np
 
+import page
 from proof import Proof, tokens_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -123,16 +124,20 @@ class Ran:
 
 
 def offloading(root, per_file=1, **more):
-    return {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {
-        "spec_name": "HostSpec", "spec_module_path": "vllm_offload",
-        "cpu_bytes_to_use": 16 << 20, "blocks_per_chunk": per_file,
-        "secondary_tiers": [{"type": "fs", "root_dir": root, "n_read_threads": 1,
-                             "n_write_threads": 1}], **more}}
+    """As kvtool-dumps(7) has it, but for where files go and how blocks are copied."""
+    said = page.connector("vllm-offload")
+    extra = said["kv_connector_extra_config"]
+    extra.update(spec_name="HostSpec", spec_module_path="vllm_offload",
+                 blocks_per_chunk=per_file, **more)
+    extra["secondary_tiers"][0].update(root_dir=root, n_read_threads=1, n_write_threads=1)
+    return said
 
 
 def example(root):
-    return {"kv_connector": "ExampleConnector",
-            "kv_connector_extra_config": {"shared_storage_path": root}}
+    """As kvtool-dumps(7) has it."""
+    said = page.connector("vllm-disk")
+    said["kv_connector_extra_config"]["shared_storage_path"] = root
+    return said
 
 
 def run(proof, model, connector, root=None, dtype="float32",
@@ -364,7 +369,7 @@ def prove_requests_written(proof, kept):
     for name, own, blocks in (("plain", "plain", None), ("blocks of 64", "plain", 32),
                               ("bfloat16", "bfloat16", None),
                               ("latent", "latent", None)):
-        on = f"{name} become blocks of {blocks}" if blocks else name
+        on = f"{name} can become blocks of {blocks}" if blocks else name
         with proof.row("kvtool writes, ExampleConnector loads", on) as row:
             row.prompts = prompts(proof.seed)
             model, dump, _, dtype = kept[name]
@@ -424,7 +429,7 @@ def prove_trees_written(proof, trees):
 
 def prove_other_blocks(proof, trees):
     with proof.row("kvtool writes, OffloadingConnector loads",
-                   "blocks of 64 become blocks of 32") as row:
+                   "blocks of 64 can become blocks of 32") as row:
         row.prompts = prompts(proof.seed)
         model, _, own, options = trees["plain"]
         root = proof.folder("tree.64")
@@ -446,7 +451,7 @@ def prove_other_blocks(proof, trees):
         out = os.path.join(proof.folder("written"), "tree")
         proof.must("convert", "-q", "--no-sync", "--verify", "--format=offload", cut, out)
         ran = run(proof, model, offloading(out), out)
-        goes_on(row, ran, own, 32, "blocks of 64 become blocks of 32")
+        goes_on(row, ran, own, 32, "blocks of 64 can become blocks of 32")
 
 
 def prove_faults(proof, trees):

@@ -21,7 +21,7 @@ struct calibrate_args {
 };
 
 struct calibration {
-	const char *path;
+	const char *path, *file;	/* for messages; as given */
 	struct measured *in;		/* owned */
 	struct kvt_link link;
 	struct kvt_link_error fit, held;	/* held.mean < 0: too few rows */
@@ -190,13 +190,19 @@ static enum kvt_status read_file(struct calibration *c, const struct calibrate_a
 {
 	size_t nbytes;
 	char *text;
-	enum kvt_status status = text_file_read(&text, &nbytes, c->path, MOST_BYTES, err);
+	enum kvt_status status = text_file_read(&text, &nbytes, c->file, MOST_BYTES, err);
 
 	if (status)
 		return status;
 	status = measured_parse(c->in, text, nbytes, a->threads, c->path, err);
 	free(text);
 	return status;
+}
+
+/* Then there is nothing else on standard output. */
+static bool prints_link(const struct calibrate_args *a)
+{
+	return a->output && !strcmp(a->output, "-");
 }
 
 static enum kvt_status calibrate(struct calibration *c, const struct calibrate_args *a,
@@ -215,9 +221,9 @@ static enum kvt_status calibrate(struct calibration *c, const struct calibrate_a
 				a->overlap);
 	if ((status = read_file(c, a, err)) || (status = fit(c, a, overlap, err)))
 		return status;
-	if (!a->json)
+	if (!a->json && !prints_link(a))
 		print_text(c);
-	else if ((status = print_json(c, err)))
+	else if (a->json && (status = print_json(c, err)))
 		return status;
 	if (c->fit.most * 100 > (double)a->tolerance)
 		return kvt_fail(err, KVT_MISMATCH, "%s: a time is %.1f%% off, more than "
@@ -252,8 +258,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 0)
 		return opt_status(n);
 	if (n != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d", n);
-	c.path = argv[0];
+		return kvt_fail(err, KVT_USAGE,
+				"expected one file, or - for standard input, got %d", n);
+	if (a.json && prints_link(&a))
+		return kvt_fail(err, KVT_USAGE,
+				"--json and -o - both print on standard output: give one");
+	c.path = text_file_name(argv[0]);
+	c.file = argv[0];
 	if (a.output && (status = text_file_refuse(a.output, argv, n, err)))
 		return status;
 	if (!(c.in = malloc(sizeof(*c.in))))

@@ -12,9 +12,11 @@
 #include "cli/cmd/transfer/options.h"
 #include "cli/json_out.h"
 #include "cli/print/transfer.h"
+#include "cli/text_file.h"
 
 struct emit_args {
-	const char *format, *scope, *matrix_file;
+	const char *format, *scope, *matrix_file, *output;
+	bool force;
 };
 
 struct emit {
@@ -49,7 +51,8 @@ static enum kvt_status each_pair(const struct emit *e, const char *legend,
 		at.group = &e->transfer->group[g];
 		if (!(at.name = json_quoted(at.group->name)))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		while (!status && kvt_pair_next(&at.pair, &walk, &at.group->xfer)) {
+		while (!status && !ferror(stdout) &&
+		       kvt_pair_next(&at.pair, &walk, &at.group->xfer)) {
 			status = kvt_nest_init(&at.nest, &at.group->xfer, &at.pair, err);
 			if (!status)
 				print(e, &at);
@@ -321,31 +324,34 @@ static enum kvt_status emit(const struct transfer_words *s, const struct emit_ar
 			    struct kvt_error *err)
 {
 	struct emit e = { .matrix_file = a->matrix_file };
+	struct text_diversion to;
 	struct transfer_input in;
 	enum kvt_status status;
+	struct kvt_nearest near;
 	int f = 0;
 
-	while (f < NFORMATS && strcmp(formats[f].name, a->format))
-		f++;
+	kvt_nearest_start(&near, a->format);
+	for (; f < NFORMATS && strcmp(formats[f].name, a->format); f++)
+		kvt_nearest_offer(&near, formats[f].name);
 	if (f == NFORMATS)
-		return kvt_fail(err, KVT_USAGE, "--format is '%.40s', expected csv, "
-				"jsonl, "
-				"nixl, nixl-strided, regions, nixlbench, kvbench-matrix "
-				"or "
-				"kvbench-yaml", a->format);
+		return kvt_fail(err, KVT_USAGE,
+				"--format is '%.40s', expected csv, jsonl, nixl, nixl-strided, regions, nixlbench, "
+				"kvbench-matrix or kvbench-yaml%s",
+				a->format, did_you_mean(&near).s);
 	if ((status = check_name(a->matrix_file, err)) ||
 	    (status = scope_take(&e.scope, a->scope, err)) ||
 	    (status = transfer_open(&in, s, err)))
 		return status;
 	e.transfer = &in.transfer;
-	status = formats[f].print(&e, err);
+	if (!(status = text_divert(&to, a->output, a->force, err)))
+		status = text_divert_end(&to, formats[f].print(&e, err), err);
 	transfer_close(&in);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct transfer_words s = { 0 };
+	struct transfer_words s = { .mode = "emit" };
 	struct emit_args a = { .format = "csv", .matrix_file = "matrix.txt" };
 	const struct opt opts[] = {
 		TRANSFER_OPTS(&s),
@@ -353,9 +359,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "csv (default), jsonl, nixl, nixl-strided, regions, nixlbench, "
 		  "kvbench-matrix, kvbench-yaml" },
 		{ "scope", 0, OPT_STRING, &a.scope, "max|rfc|layer",
-		  "what an op may cross; default rfc" },
+		  "what an operation may cross; default rfc" },
 		{ "matrix-file", 0, OPT_STRING, &a.matrix_file, "NAME",
-		  "how kvbench-yaml calls the matrix; default matrix.txt" },
+		  "the matrix's file in kvbench-yaml; default matrix.txt" },
+		{ "output", 'o', OPT_STRING, &a.output, "FILE",
+		  "where to write; default: standard output, which is also -" },
+		OPT_FORCE(&a.force),
+		OPT_INPUT(&s.hints),
 		{ 0 }
 	};
 	enum kvt_status status;
@@ -363,19 +373,22 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if ((status = transfer_operands(&s, n, argv, err)))
+	if (transfer_listed(&status, &s, NULL, NULL, err))
+		return status;
+	if ((status = transfer_operands(&s, n, argv, err)) ||
+	    (a.output && (status = text_file_refuse(a.output, argv, n, err))))
 		return status;
 	return emit(&s, &a, err);
 }
 
 const struct command transfer_emit = {
 	.name = "transfer-sim emit",
-	.args = "[SRC DST]",
+	.args = "[SRC DST | SRC... --dst=...]",
 	.summary = "print a plan as other tools read it: NIXL lists, nixlbench, kvbench",
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim emit -m llama-3.1-8b --dst=block-size=64 "
 		"--format=nixlbench\n"
 		"  kvtool transfer-sim emit -m llama-3.1-8b --dst=tp=2 "
-		"--format=nixl-strided >lists.json\n",
+		"--format=nixl-strided -o lists.json\n",
 };

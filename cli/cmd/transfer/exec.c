@@ -20,73 +20,38 @@
 
 /* ---- both sides ------------------------------------------------------ */
 
-/* All ranks of a side that exists; free it even if this fails. */
-static enum kvt_status open_ranks(struct kvt_ranks *side, int n, const char *const *names,
-				  struct kvt_error *err)
-{
-	enum kvt_status status;
-
-	side->n = n;
-	side->file = calloc((size_t)n + 1, sizeof(*side->file));
-	if (!side->file)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; i < n; i++) {
-		side->file[i].name = names[i];
-		if ((status = kvt_open(&side->file[i].reader, names[i], NULL, err)))
-			return status;
-	}
-	return kvt_ranks_check(side, err);
-}
-
 /* The first file says how many of the operands are the source. */
-static enum kvt_status count_source(int *out, int n, char **argv, struct kvt_error *err)
+static enum kvt_status count_source(int *out, const char *mode, int n, char **argv,
+				    const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_dump *reader;
 	enum kvt_status status;
-	int64_t ranks;
 
 	if (n < 1)
-		return kvt_fail(err, KVT_USAGE, "expected the dumps of the source");
-	if ((status = kvt_open(&reader, argv[0], NULL, err)))
+		return kvt_fail(err, KVT_USAGE,
+				"expected the dumps of the source, all ranks of it, such as 'kvtool transfer-sim %s "
+				"--dst=tp=2 -o rank%%r.h5 prefill.h5'",
+				mode);
+	if ((status = transfer_count_ranks(out, argv[0], hints, err)))
 		return status;
-	ranks = kvt_dump_snapshot(reader)->parallel.tp_size;
-	kvt_dump_close(reader);
-	if (ranks > n)
+	if (*out > n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is one of %lld ranks, expected all of them, got %d files",
-				argv[0], LL(ranks), n);
-	*out = (int)ranks;
+				"%s is one of %d ranks, expected all of them, got %d file%s; "
+				"for plan and emit one of each side is enough",
+				argv[0], *out, n, plural(n));
 	return KVT_OK;
-}
-
-static enum kvt_status new_side(struct kvt_sides *sides, const struct exec_words *args,
-				struct kvt_error *err)
-{
-	struct kvt_new_side side = {
-		.pool = { .ids = { .words = "contig" } },
-		.conv = args->transfer.conv,
-		.mamba_groups = args->transfer.mamba_groups,
-	};
-	struct side_ids ids = { .list = NULL };
-	enum kvt_status status = pool_take(&side.pool, &ids, "dst",
-					   args->transfer.dst.text, err);
-
-	if (!status)
-		status = kvt_sides_make_dst(sides, &side, err);
-	free(ids.list);
-	return status;
 }
 
 static enum kvt_status open_sides(struct kvt_sides *sides, const struct exec_words *args,
 				  int n, char **argv, struct kvt_error *err)
 {
 	const char *const *names = (const char *const *)argv;
+	const struct kvt_hints *hints = &args->transfer.hints;
 	bool made = args->transfer.dst.text;
 	struct kvt_transfer_how how;
 	enum kvt_status status;
 	int nsrc = 0;
 
-	if ((status = count_source(&nsrc, n, argv, err)))
+	if ((status = count_source(&nsrc, args->transfer.mode, n, argv, hints, err)))
 		return status;
 	if (made && nsrc != n)
 		return kvt_fail(err, KVT_USAGE,
@@ -94,11 +59,13 @@ static enum kvt_status open_sides(struct kvt_sides *sides, const struct exec_wor
 				argv[nsrc]);
 	if (!made && nsrc == n)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dumps of a destination, or --dst");
-	if ((status = open_ranks(&sides->src, nsrc, names, err)))
+				"expected the dumps of all ranks of a destination, or --dst that describes a new one, "
+				"such as --dst=tp=2");
+	if ((status = transfer_open_ranks(&sides->src, nsrc, names, hints, err)))
 		return status;
-	status = made ? new_side(sides, args, err) :
-			open_ranks(&sides->dst, n - nsrc, names + nsrc, err);
+	status = made ? transfer_make_dst(sides, &args->transfer, err) :
+			transfer_open_ranks(&sides->dst, n - nsrc, names + nsrc, hints,
+					    err);
 	if (status || (status = transfer_how_take(&how, &args->transfer, err)))
 		return status;
 	return kvt_sides_join(sides, argv[0], made ? "the destination" : argv[nsrc],
@@ -147,7 +114,8 @@ static enum kvt_status output_name(char *out, size_t room, const char *pattern, 
 
 	if (!at && nranks > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"-o is '%.100s', expected %%r in it: there are %d ranks to write",
+				"-o is '%.100s', expected %%r in it, which becomes the number of the rank: "
+				"there are %d to write, such as rank%%r.h5",
 				pattern, nranks);
 	if (at)
 		n = snprintf(out, room, "%.*s%d%s", (int)(at - pattern), pattern, rank,
@@ -199,7 +167,7 @@ static enum kvt_status open_outputs(struct kvt_ranks *after,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int r = 0; r < carried->n; r++)
 		name[r] = kvt_writer_staged(carried->writer[r]);
-	status = open_ranks(after, carried->n, name, err);
+	status = transfer_open_ranks(after, carried->n, name, NULL, err);
 	for (int r = 0; after->file && r < carried->n; r++)
 		after->file[r].name = args->output;	/* the names end here */
 	free(name);
@@ -277,7 +245,8 @@ static enum kvt_status print_json(const struct kvt_sides *sides,
 			      kvt_layout_string(&group->src_layout).s);
 		json_put_text(&out, o, "dst_layout",
 			      kvt_layout_string(&group->dst_layout).s);
-		json_put_int(&out, o, "states", group->xfer.slots);
+		json_put_int(&out, o, "slots", group->xfer.slots);
+		json_put_old(&out, o, "states", "slots");
 	}
 	status = json_print(&out, false, err);
 	json_free(&out);
@@ -407,12 +376,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		EXEC_OPTS(&a),
 		OPT_DRY_RUN(&a.dry_run),
 		OPT_DEVICE(&device),
+		OPT_INPUT(&a.transfer.hints),
 		{ 0 }
 	};
 	int n = opt_parse(&transfer_exec, opts, argc, argv, err);
 
 	if (n < 0)
 		return opt_status(n);
+	a.transfer.mode = "exec";
 	if (!a.output)
 		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
 	a.run = run_watched(a.threads, a.memory, a.quiet);

@@ -2,20 +2,20 @@
 /*
  * options.c - the words of transfer-sim's options, as what they mean
  *
- * One place for all modes: sides, what moves, the stack that posts it and the link
- * below.  Files that options name are read here.
+ * One place for all modes: sides, and what moves.  Files that options name are read
+ * here.  The stack that posts it and the link below are those of posting.c.
  */
 #include "cli/cmd/transfer/options.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/progress.h"
+#include "cli/print/link.h"
 #include "cli/text_file.h"
 #include "lib/base/nearest.h"
+#include "lib/base/print.h"
 
 /* ---- operands and single words ------------------------------------------- */
 
@@ -30,44 +30,171 @@ static enum kvt_status none_of(const struct opt_said *said, const char *why,
 	return KVT_OK;
 }
 
-enum kvt_status transfer_operands(struct transfer_words *a, int n, char **argv,
+/* What a dump lacks can be said of a dump only; of a model there are other words. */
+static enum kvt_status no_hints(const struct kvt_hints *h, struct kvt_error *err)
+{
+	const struct opt_said rest[] = {
+		{ h->manifest, "manifest" }, { h->trust_manifest, "trust-manifest" },
+		{ h->format, "from" }, { h->content_type, "content-type" },
+		{ h->layers, "layers" }, { h->blocks, "blocks" }, { h->heads, "heads" },
+		{ h->head_dim, "head-dim" }, { h->content, "content-size" },
+		{ h->skip, "skip" }, { h->facts.n, "set" }, { 0 }
+	};
+
+	if (h->layout)
+		return kvt_fail(err, KVT_USAGE,
+				"--layout is of dumps; a model's sides have --src=layout=%.60s and --dst=layout=%.60s",
+				h->layout, h->layout);
+	if (h->block_size)
+		return kvt_fail(err, KVT_USAGE,
+				"--block-size is of dumps; a model's sides have --src=block-size=%lld and --dst=block-size=%lld",
+				LL(h->block_size), LL(h->block_size));
+	if (h->dtype)
+		return kvt_fail(err, KVT_USAGE,
+				"--dtype is of dumps; a model's cache has --cache-dtype=%.60s",
+				h->dtype);
+	return none_of(rest,
+		       "is of dumps; other caches are said with --spec=KIND:KEY=N,...: see 'kvtool help specs'",
+		       err);
+}
+
+/* A single operand that is a model's config.json. */
+static bool is_config(const struct transfer_words *a, int n, char **argv)
+{
+	const char *end = "config.json";
+	size_t length = n == 1 ? strlen(argv[0]) : 0;
+
+	return length >= strlen(end) && !a->model.model && !a->model.config &&
+	       !a->spec.n && !strcmp(argv[0] + length - strlen(end), end);
+}
+
+/* --spec is of the dumps, then: what they cache. */
+static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 				  struct kvt_error *err)
 {
 	const struct opt_said made[] = {
-		{ a->model, "model" }, { a->spec.n, "spec" },
+		{ a->model.model, "model" }, { a->model.config, "config" },
 		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
-		{ a->src.text, "src" }, { a->dst.text, "dst" }, { a->conv, "conv" },
-		{ 0 }
+		{ a->src.text, "src" },
+		{ a->spec.n > 1, "spec (more than one)" }, { 0 }
 	};
+
+	if (n == 1 && !a->dst.text)
+		return kvt_fail(err, KVT_USAGE,
+				"expected the dump of a destination, or --dst that describes it: "
+				"'kvtool transfer-sim %s%s%.200s --dst=tp=2'",
+				a->mode, a->mode[0] ? " " : "", argv[0]);
+	if (n > 2 && !a->dst.text)
+		return kvt_fail(err, KVT_USAGE,
+				"expected two dumps, got %d: one dump of each side is enough, whichever rank it is of "
+				"(exec takes those of all ranks)",
+				n);
+	if (a->conv && !a->dst.text)
+		return kvt_fail(err, KVT_USAGE,
+				"--conv is what two dumps say themselves");
+	a->src.file = argv[0];
+	if (!a->dst.text)
+		a->dst.file = argv[1];
+	a->nfiles = n;
+	a->files = (const char *const *)argv;
+	if (a->spec.n)
+		a->hints.spec = a->spec.s[0];
+	return none_of(made, "is what dumps say themselves", err);
+}
+
+static enum kvt_status no_model(const struct transfer_words *a, struct kvt_error *err)
+{
+	const char *more = a->trace_missing ?
+			   "; and a trace: TRACE, --trace=FILE or --synthetic=SEED,N" : "";
+	const char *mode = a->mode, *space = mode[0] ? " " : "";
+
+	if (a->needs_trace)
+		return kvt_fail(err, KVT_USAGE,
+				"expected a model: --model=NAME, --config=FILE or --spec%s; "
+				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
+				more, mode, a->trace ? a->trace : "--synthetic=1,100");
+	if (a->no_dumps)
+		return kvt_fail(err, KVT_USAGE,
+				"expected a model: --model=NAME, --config=FILE or --spec; "
+				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
+				mode);
+	return kvt_fail(err, KVT_USAGE,
+			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; "
+			"such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
+			mode, space, a->example ? a->example : "");
+}
+
+enum kvt_status transfer_operands(struct transfer_words *a, int n, char **argv,
+				  struct kvt_error *err)
+{
 	const struct opt_said dumped[] = {
 		{ a->request, "request" }, { a->mamba_groups, "mamba-groups" }, { 0 }
 	};
+	const char *model;
+	enum kvt_status status;
 
-	if (n && n != 2)
-		return kvt_fail(err, KVT_USAGE, "expected no dumps or two, got %d", n);
-	if (n) {
-		a->src.file = argv[0];
-		a->dst.file = argv[1];
-		return none_of(made, "is what two dumps say themselves", err);
+	if (is_config(a, n, argv)) {
+		a->model.config = argv[0];
+		n = 0;
 	}
-	if (a->model && a->spec.n)
+	if (n)
+		return take_dumps(a, n, argv, err);
+	if ((status = model_said(&model, &a->model, err)))
+		return status;
+	if (model && a->spec.n)
 		return kvt_fail(err, KVT_USAGE, "--model and --spec exclude each other");
+	if (!model && !a->spec.n)
+		return no_model(a, err);
 	if (!a->tokens)
 		a->tokens = DEFAULT_TOKENS;
+	if ((status = no_hints(&a->hints, err)))
+		return status;
 	return none_of(dumped, "is of two dumps", err);
+}
+
+bool transfer_listed(enum kvt_status *status, const struct transfer_words *a,
+		     const char *link, const char *emulate, struct kvt_error *err)
+{
+	*status = KVT_OK;
+	if (model_list_asked(&a->model))
+		*status = models_print(a->model.folder, err);
+	else if (link && !strcmp(link, "list"))
+		link_print_presets();
+	else if (emulate && !strcmp(emulate, "list"))
+		stack_print_all();
+	else
+		return false;
+	return true;
+}
+
+/* ---- words of lists ------------------------------------------------------- */
+
+struct human did_you_mean(const struct kvt_nearest *near)
+{
+	const char *word = kvt_nearest_found(near);
+	struct human out = { "" };
+
+	if (word)
+		snprintf(out.s, sizeof(out.s), "; did you mean '%.60s'?", word);
+	return out;
 }
 
 enum kvt_status scope_take(enum kvt_scope *out, const char *name, struct kvt_error *err)
 {
+	struct kvt_nearest near;
 	int scope = KVT_SCOPE_RFC;
 
+	kvt_nearest_start(&near, name ? name : "");
 	if (name)
-		for (scope = 0; scope < KVT_NSCOPES; scope++)
+		for (scope = 0; scope < KVT_NSCOPES; scope++) {
+			kvt_nearest_offer(&near, kvt_scope_name((enum kvt_scope)scope));
 			if (!strcmp(kvt_scope_name((enum kvt_scope)scope), name))
 				break;
+		}
 	if (scope == KVT_NSCOPES)
 		return kvt_fail(err, KVT_USAGE,
-				"--scope is '%.40s', expected max, rfc or layer", name);
+				"--scope is '%.40s', expected max, rfc or layer%s", name,
+				did_you_mean(&near).s);
 	*out = (enum kvt_scope)scope;
 	return KVT_OK;
 }
@@ -113,9 +240,9 @@ enum kvt_status transfer_how_take(struct kvt_transfer_how *out,
 static enum kvt_status take_number(int64_t *out, const char *name, const char *key,
 				   const char *value, struct kvt_error *err)
 {
-	if (value[strspn(value, "0123456789")] || !size_parse(out, value) || *out < 1)
+	if (!size_parse(out, value) || *out < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"--%s: %s is '%.40s', expected a whole number above 0",
+				"--%s: %s is '%.40s', expected a whole number above 0, such as 16 or 2k",
 				name, key, value);
 	return KVT_OK;
 }
@@ -143,13 +270,19 @@ static enum kvt_status take_key(struct kvt_transfer_pool *p, struct side_ids *id
 		"layout", "ids", "tp", "block-size", "pool",
 	};
 	int64_t *numbers[] = { &p->ranks, &p->block_size, &p->blocks };
+	struct kvt_nearest near;
 	int k = 0;
 
-	while (k < NKEYS && strcmp(names[k], key))
-		k++;
+	kvt_nearest_start(&near, key);
+	for (; k < NKEYS && strcmp(names[k], key); k++)
+		kvt_nearest_offer(&near, names[k]);
+	if (k == NKEYS && kvt_nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE,
+				"--%s: there is no key '%.40s', did you mean '%s'? Keys are layout, tp, block-size, pool and ids",
+				name, key, kvt_nearest_found(&near));
 	if (k == NKEYS)
 		return kvt_fail(err, KVT_USAGE,
-				"--%s: there is no key '%.40s', expected layout, tp, block-size, pool or ids",
+				"--%s: there is no key '%.40s', expected layout, tp, block-size, pool and ids",
 				name, key);
 	if (*seen & 1u << k)
 		return kvt_fail(err, KVT_USAGE, "--%s: %s is given twice", name, key);
@@ -167,7 +300,7 @@ static enum kvt_status read_ids(struct kvt_id_pattern *out, struct side_ids *ids
 {
 	const char *path = ids->words + 5;
 	size_t most = kvt_id_list_most(), room = 4096, n = 0;
-	FILE *file = fopen(path, "r");
+	FILE *file = text_file_open(path);
 	enum kvt_status status = KVT_OK;
 
 	if (!file)
@@ -189,7 +322,7 @@ static enum kvt_status read_ids(struct kvt_id_pattern *out, struct side_ids *ids
 		status = kvt_fail(err, KVT_SYSTEM, "%s: cannot be read", path);
 	else
 		ids->list[n] = '\0';
-	fclose(file);
+	text_file_close(file);
 	out->list = ids->list;
 	out->nbytes = n;
 	return status;
@@ -211,8 +344,12 @@ enum kvt_status pool_take(struct kvt_transfer_pool *p, struct side_ids *ids,
 
 		if (!value)
 			return kvt_fail(err, KVT_USAGE,
-					"--%s: '%.60s', expected KEY=VALUE", name, at);
+					"--%s: '%.60s', expected KEY=VALUE, such as layout=hnd or tp=4",
+					name, at);
 		*value++ = '\0';
+		for (char *c = at; *c; c++)
+			if (*c == '_')
+				*c = '-';
 		next = strchr(value, ',');
 		while (next && next[1] >= '0' && next[1] <= '9')
 			next = strchr(next + 1, ',');
@@ -252,7 +389,7 @@ static enum kvt_status take_pools(struct transfer_input *in,
 	return KVT_OK;
 }
 
-static enum kvt_status read_model(struct transfer_input *in,
+static enum kvt_status read_model(struct transfer_input *in, const char *model,
 				  const struct transfer_words *a, struct kvt_error *err)
 {
 	const struct kvt_config_hints none = { .nset = 0 };
@@ -260,9 +397,9 @@ static enum kvt_status read_model(struct transfer_input *in,
 
 	if (!(in->config = malloc(sizeof(*in->config))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if ((status = model_read(in->config, a->model, a->models, &none, err)))
+	if ((status = model_read(in->config, model, a->model.folder, &none, err)))
 		return status;
-	in->from.name = a->model;
+	in->from.name = strcmp(model, "-") ? model : "model";
 	in->from.group = in->config->model.group;
 	in->from.ngroups = in->config->model.ngroups;
 	return KVT_OK;
@@ -289,20 +426,116 @@ static enum kvt_status read_specs(struct transfer_input *in,
 enum kvt_status transfer_describe(struct transfer_input *in,
 				  const struct transfer_words *a, struct kvt_error *err)
 {
+	const char *model;
 	enum kvt_status status;
 
-	if ((status = transfer_how_take(&in->from.how, a, err)))
-		return status;
-	if (!a->model == !a->spec.n)
-		return kvt_fail(err, KVT_USAGE,
-				"expected two dumps, --model or --spec");
-	if ((status = take_pools(in, a, err)) ||
-	    (status = a->model ? read_model(in, a, err) : read_specs(in, a, err)))
+	if ((status = transfer_how_take(&in->from.how, a, err)) ||
+	    (status = model_said(&model, &a->model, err)) ||
+	    (status = take_pools(in, a, err)) ||
+	    (status = model ? read_model(in, model, a, err) : read_specs(in, a, err)))
 		return status;
 	in->from.cache_dtype = a->dtype;
 	in->from.conv = a->conv;
 	in->from.tokens = a->tokens;
 	return KVT_OK;
+}
+
+/* ---- dumps ------------------------------------------------------------------- */
+
+/* More dumps than the first says that there are ranks. */
+static enum kvt_status too_many(struct kvt_ranks *side, struct kvt_error *err)
+{
+	int64_t ranks = kvt_ranks_snapshot(side, 0)->parallel.tp_size;
+
+	if (side->n > ranks)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s is one of %lld rank%s, expected so many dumps of its side, got %d",
+				side->file[0].name, LL(ranks), plural(ranks), side->n);
+	return kvt_ranks_check(side, err);
+}
+
+enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
+				    const char *const *names,
+				    const struct kvt_hints *hints, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	side->n = n;
+	side->file = calloc((size_t)n + 1, sizeof(*side->file));
+	if (!side->file)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++) {
+		side->file[i].name = names[i];
+		if ((status = kvt_open(&side->file[i].reader, names[i], hints, err)))
+			return status;
+	}
+	return too_many(side, err);
+}
+
+enum kvt_status transfer_count_ranks(int *out, const char *name,
+				     const struct kvt_hints *hints,
+				     struct kvt_error *err)
+{
+	struct kvt_dump *reader;
+	enum kvt_status status = kvt_open(&reader, name, hints, err);
+
+	if (status)
+		return status;
+	*out = (int)kvt_dump_snapshot(reader)->parallel.tp_size;
+	kvt_dump_close(reader);
+	return KVT_OK;
+}
+
+enum kvt_status transfer_make_dst(struct kvt_sides *sides, const struct transfer_words *a,
+				  struct kvt_error *err)
+{
+	struct kvt_new_side side = {
+		.pool = { .ids = { .words = "contig" } },
+		.conv = a->conv, .mamba_groups = a->mamba_groups,
+	};
+	struct side_ids ids = { .list = NULL };
+	enum kvt_status status = pool_take(&side.pool, &ids, "dst", a->dst.text, err);
+
+	if (!status)
+		status = kvt_sides_make_dst(sides, &side, err);
+	free(ids.list);
+	return status;
+}
+
+/* The destination that exec --dst would make of these ranks. */
+static enum kvt_status open_made(struct transfer_input *in,
+				 const struct transfer_words *a, struct kvt_error *err)
+{
+	enum kvt_status status;
+	int ranks;
+
+	if ((status = transfer_count_ranks(&ranks, a->files[0], &a->hints, err)))
+		return status;
+	if (ranks != a->nfiles)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s is one of %d rank%s, and --dst needs all of them, got %d file%s",
+				a->files[0], ranks, plural(ranks), a->nfiles,
+				plural(a->nfiles));
+	status = transfer_open_ranks(&in->sides.src, ranks, a->files, &a->hints, err);
+	return status ? status : transfer_make_dst(&in->sides, a, err);
+}
+
+/* One of two may say all of itself, which the words for the other contradict. */
+static enum kvt_status open_both(struct transfer_input *in,
+				 const struct transfer_words *a, struct kvt_error *err)
+{
+	const char *name[] = { a->src.file, a->dst.file };
+	struct kvt_error why[2] = { { "" }, { "" } };
+	enum kvt_status status[2];
+	int bad;
+
+	for (int i = 0; i < 2; i++)
+		status[i] = kvt_open(&in->dump[i], name[i], &a->hints, &why[i]);
+	bad = status[0] ? 0 : 1;
+	if (!status[0] != !status[1] &&
+	    !kvt_open(&in->dump[bad], name[bad], NULL, NULL))
+		return KVT_OK;
+	return status[bad] ? kvt_fail(err, status[bad], "%s", why[bad].text) : KVT_OK;
 }
 
 static enum kvt_status open_dumps(struct transfer_input *in,
@@ -313,9 +546,17 @@ static enum kvt_status open_dumps(struct transfer_input *in,
 					    .dst_name = a->dst.file };
 	enum kvt_status status;
 
-	if ((status = transfer_how_take(&how, a, err)) ||
-	    (status = kvt_open(&in->dump[0], dumps.src_name, NULL, err)) ||
-	    (status = kvt_open(&in->dump[1], dumps.dst_name, NULL, err)))
+	if ((status = transfer_how_take(&how, a, err)))
+		return status;
+	if (!a->dst.file) {
+		if ((status = open_made(in, a, err)))
+			return status;
+		dumps.dst_name = "the destination";
+		dumps.src = kvt_ranks_snapshot(&in->sides.src, 0);
+		dumps.dst = kvt_ranks_snapshot(&in->sides.dst, 0);
+		return kvt_transfer_of_dumps(&in->transfer, &dumps, &how, err);
+	}
+	if ((status = open_both(in, a, err)))
 		return status;
 	dumps.src = kvt_dump_snapshot(in->dump[0]);
 	dumps.dst = kvt_dump_snapshot(in->dump[1]);
@@ -346,234 +587,9 @@ void transfer_close(struct transfer_input *in)
 		free(in->ids[i].list);
 		in->ids[i].list = NULL;
 	}
+	kvt_sides_free(&in->sides);
 	free(in->config);
 	free(in->spec);
 	in->config = NULL;
 	in->spec = NULL;
-}
-
-/* ---- a link ------------------------------------------------------------------ */
-
-enum { MOST_LINK_TEXT = 1 << 20 };
-
-static enum kvt_status read_link(struct link_file *out, const char *path,
-				 struct kvt_error *err)
-{
-	size_t nbytes;
-	char *text;
-	enum kvt_status status = text_file_read(&text, &nbytes, path, MOST_LINK_TEXT,
-						err);
-
-	if (status)
-		return status;
-	status = link_parse(out, text, nbytes, path, err);
-	free(text);
-	return status;
-}
-
-enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_error *err)
-{
-	const struct kvt_link *preset;
-	struct kvt_nearest near;
-
-	kvt_nearest_start(&near, text);
-	for (int i = 0; (preset = kvt_link_preset(i)); i++) {
-		kvt_nearest_offer(&near, preset->name);
-		if (strcmp(preset->name, text))
-			continue;
-		memset(out, 0, sizeof(*out));
-		out->link = *preset;
-		return KVT_OK;
-	}
-	if (!access(text, F_OK) || strchr(text, '/'))
-		return read_link(out, text, err);
-	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE,
-				"there is no link '%.60s' and no such file, did you mean '%s'?",
-				text, kvt_nearest_found(&near));
-	return kvt_fail(err, KVT_USAGE,
-			"there is no link '%.60s' and no such file; --link=list prints the links",
-			text);
-}
-
-enum kvt_status link_has_figures(const struct kvt_link *link, struct kvt_error *err)
-{
-	if (link->quality != KVT_CALIBRATE)
-		return KVT_OK;
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"link %s was never measured (%s): calibrate it where it is used, and name the file",
-			link->name, link->source);
-}
-
-/* ---- words and numbers of a stack ------------------------------------------ */
-
-/* "54.8" times 'unit', rounded; untouched if it was not said. */
-static enum kvt_status take_figure(int64_t *out, const char *text, const char *option,
-				   double unit, struct kvt_error *err)
-{
-	char *end;
-	double x;
-
-	if (!text)
-		return KVT_OK;
-	x = strtod(text, &end) * unit;
-	if (end == text || *end || !(x >= 0 && x < 9e18))
-		return kvt_fail(err, KVT_USAGE,
-				"--%s is '%.40s', expected a number of 0 or more", option,
-				text);
-	*out = (int64_t)(x + 0.5);
-	return KVT_OK;
-}
-
-/* Which of n words; 'out' is untouched if nothing was said. */
-static enum kvt_status take_word(int *out, const char *text, const char *option,
-				 const char *(*name)(int), int n, struct kvt_error *err)
-{
-	struct kvt_error words = { "" };
-	size_t len = 0;
-
-	for (int i = 0; text && i < n; i++) {
-		if (!strcmp(text, name(i))) {
-			*out = i;
-			return KVT_OK;
-		}
-		len += (size_t)snprintf(words.text + len, sizeof(words.text) - len,
-					"%s%s", i ? ", " : "", name(i));
-	}
-	return text ? kvt_fail(err, KVT_USAGE, "--%s is '%.40s', expected one of %.200s",
-			       option, text, words.text) : KVT_OK;
-}
-
-static const char *coalesce_name(int i)
-{
-	return kvt_coalesce_name((enum kvt_coalesce)i);
-}
-
-static const char *stack_name(int i)
-{
-	return kvt_stack_name((enum kvt_stack)i);
-}
-
-static const char *share_name(int i)
-{
-	return kvt_share_name((enum kvt_share)i);
-}
-
-/* ---- the stack ------------------------------------------------------------ */
-
-static enum kvt_status take_posting(struct kvt_batch_how *how,
-				    const struct posting_words *a, struct kvt_error *err)
-{
-	int stack = KVT_STACK_RFC, coalesce = KVT_COALESCE_STACK, share = KVT_SHARE_FAIR;
-	enum kvt_status status;
-
-	if ((status = take_word(&stack, a->emulate, "emulate", stack_name, KVT_NSTACKS,
-				err)) ||
-	    (status = take_word(&coalesce, a->coalesce, "coalesce", coalesce_name,
-				KVT_NCOALESCES, err)) ||
-	    (status = take_word(&share, a->share, "share", share_name, KVT_NSHARES,
-				err)) ||
-	    (status =
-		     take_figure(&how->copy_rate, a->copy_rate, "copy-rate", 1e9, err)))
-		return status;
-	if (!a->stage != !how->copy_rate)
-		return kvt_fail(err, KVT_USAGE,
-				"--stage and --copy-rate need each other: nobody can guess how fast the copies are");
-	how->posting = (struct kvt_posting){
-		.stack = (enum kvt_stack)stack, .coalesce = (enum kvt_coalesce)coalesce,
-		.descending = a->descending, .sge = a->sge,
-		.slice = a->slice ? a->slice : how->link.slice,
-	};
-	/* its engine lets a short rest join the slice before */
-	if (stack == KVT_STACK_MOONCAKE && !a->slice && how->posting.slice)
-		how->posting.fragment = KVT_MOONCAKE_FRAGMENT;
-	how->share = (enum kvt_share)share;
-	how->force = a->force;
-	how->push = a->push;
-	how->stage = a->stage;
-	return KVT_OK;
-}
-
-/* ---- figures of the link --------------------------------------------------- */
-
-/* Without --link, the one that was measured with the stack. */
-static const char *default_link(const char *emulate)
-{
-	if (emulate && !strncmp(emulate, "nixl", 4))
-		return "vllm-nixl-rc";
-	if (emulate && !strcmp(emulate, "mooncake"))
-		return "vllm-mooncake";
-	return "cx7-400g-verbs";
-}
-
-static enum kvt_status take_overlap(int *out, const char *text, struct kvt_error *err)
-{
-	if (!text)
-		return KVT_OK;
-	if (!strcmp(text, "inf"))
-		*out = KVT_OVERLAP_FULL;
-	else if (strlen(text) == 1 && strchr("124", *text))
-		*out = *text - '0';
-	else
-		return kvt_fail(err, KVT_USAGE,
-				"--overlap-power is '%.40s', expected 1, 2, 4 or inf", text);
-	return KVT_OK;
-}
-
-/* Some of these are figures enough for a link that was never measured. */
-static enum kvt_status override(struct kvt_batch_how *how, const struct posting_words *a,
-				struct kvt_error *err)
-{
-	struct kvt_link *link = &how->link;
-	int64_t op = link->op_ps;
-	enum kvt_status status;
-
-	if ((status = take_overlap(&link->overlap, a->overlap, err)) ||
-	    (status = take_figure(&link->setup_ns, a->setup, "setup", 1e3, err)) ||
-	    (status = take_figure(&link->op_ps, a->op, "op", 1e3, err)) ||
-	    (status = take_figure(&link->rate, a->rate, "rate", 1e9, err)) ||
-	    (status = take_figure(&how->latency_ps, a->latency, "latency", 1e3, err)))
-		return status;
-	if (a->op)	/* posting keeps its share of it */
-		link->post_ps = op ? (int64_t)((double)link->post_ps / (double)op *
-					       (double)link->op_ps) : link->op_ps / 2;
-	if ((status = take_figure(&link->post_ps, a->post, "post", 1e3, err)))
-		return status;
-	if (a->setup || a->op || a->rate || a->overlap || a->post)
-		link->quality = KVT_GIVEN;
-	if ((status = link_has_figures(link, err)) ||
-	    (status = kvt_link_check(link, err)))
-		return status;
-	if (a->threads > 1) {
-		link->op_ps -= link->post_ps - link->post_ps / a->threads;
-		link->post_ps /= a->threads;
-	}
-	if (a->rails > 1) {
-		if (link->rate > INT64_MAX / a->rails)
-			return kvt_fail(err, KVT_USAGE, "%lld rails are too many",
-					(long long)a->rails);
-		link->rate *= a->rails;
-	}
-	return KVT_OK;
-}
-
-enum kvt_status posting_take(struct kvt_batch_how *out, struct link_file *file,
-			     const struct posting_words *a, struct kvt_error *err)
-{
-	const char *name = a->link ? a->link : default_link(a->emulate);
-	enum kvt_status status;
-
-	memset(out, 0, sizeof(*out));
-	out->run = run_watched(0, 0, false);
-	out->run.context = (void *)(uintptr_t)&cmd_transfer_sim;
-	if ((status = link_take(file, name, err)))
-		return status;
-	out->link = file->link;
-	if ((status = override(out, a, err)))
-		return status;
-	if (a->window && !out->latency_ps)
-		return kvt_fail(err, KVT_USAGE,
-				"--window needs --latency: how long a completion takes to be seen");
-	out->window = a->window;
-	return take_posting(out, a, err);
 }

@@ -8,9 +8,12 @@
 #define KVTOOL_TRANSFER_OPTIONS_H
 
 #include "cli/models.h"
+#include "cli/print/link.h"
 #include "cli/opt.h"
 #include "formats/log/link_file.h"
 #include "lib/ops/transfer/batches.h"
+#include "lib/base/nearest.h"
+#include "lib/ops/transfer/exec.h"
 #include "lib/ops/transfer/transfer.h"
 
 /* The modes, in the order of --help; each reads its own options. */
@@ -27,7 +30,15 @@ struct side_words {
 };
 
 struct transfer_words {
-	const char *model, *models, *dtype;
+	const char *mode;		/* "time"; "" if none was named */
+	struct model_words model;
+	struct kvt_hints hints;		/* of dumps that do not say it */
+	const char *const *files;	/* of dumps: transfer_operands() */
+	int nfiles;
+	/* for the message that a model is missing */
+	const char *trace, *example;	/* an operand; more options of the example */
+	bool needs_trace, trace_missing, no_dumps;
+	const char *dtype;
 	struct opt_strings spec;
 	struct side_words src, dst;
 	int64_t tokens;			/* 0: not said */
@@ -42,15 +53,13 @@ struct transfer_words {
 };
 
 #define TRANSFER_OPTS(a) \
-	{ "model", 'm', OPT_STRING, &(a)->model, "NAME", \
-	  "a model's caches: a config.json, or a name of 'list'" }, \
-	OPT_MODELS(&(a)->models), \
+	OPT_MODEL(&(a)->model), \
 	{ "spec", 0, OPT_STRINGS, &(a)->spec, "KIND:KEY=N,...", \
 	  "a group of layers instead, such as gqa:layers=80,heads=8,head-dim=128" }, \
 	{ "cache-dtype", 0, OPT_STRING, &(a)->dtype, "DTYPE", \
 	  "type of the cache, not of the weights; default: the model's" }, \
 	{ "tokens", 't', OPT_COUNT, &(a)->tokens, "N", \
-	  "length of the request; default 2048" }, \
+	  "length of the request, such as 8192 or 8k; default 2048" }, \
 	{ "cached", 0, OPT_INT, &(a)->cached, "N", \
 	  "tokens in front that the destination has already" }, \
 	{ "src", 0, OPT_STRING, &(a)->src.text, "KEY=VALUE,...", \
@@ -58,7 +67,7 @@ struct transfer_words {
 	{ "dst", 0, OPT_STRING, &(a)->dst.text, "KEY=VALUE,...", \
 	  "destination; what is not said is as in the source" }, \
 	{ "partial", 0, OPT_STRING, &(a)->partial, "valid|whole", \
-	  "of a last block in part: its valid slots (default), or all of it" }, \
+	  "of a last block that is not full: its valid slots (default), or all of it" }, \
 	{ "conv", 0, OPT_STRING, &(a)->conv, "ds|sd", \
 	  "order of conv states: by channel, or by tap as in vLLM" }, \
 	{ "replica-map", 0, OPT_STRING, &(a)->replicas, "grouped|modulo", \
@@ -69,12 +78,20 @@ struct transfer_words {
 	  "of two dumps: groups of B and C in the model" }
 
 /*
- * Operands of a mode: none, or two dumps.  Refuses options that would not count,
- * and puts in what was not said.
+ * Operands of a mode: none; a config.json; two dumps; or, with --dst, the dumps of all
+ * ranks of a source.  Refuses options that would not count, and puts in what was not
+ * said.  All that is missing is asked for at once.
  */
 KVT_MUST_CHECK enum kvt_status
 transfer_operands(struct transfer_words *words, int n, char **argv,
 		  struct kvt_error *err);
+
+/* Was a list asked for, of models, links or stacks?  Then it was printed. */
+bool transfer_listed(enum kvt_status *status, const struct transfer_words *words,
+		     const char *link, const char *emulate, struct kvt_error *err);
+
+/* "; did you mean 'nixl'?", or nothing. */
+struct human did_you_mean(const struct kvt_nearest *near);
 
 /* The scope of this name; NULL is rfc. */
 KVT_MUST_CHECK enum kvt_status
@@ -103,6 +120,7 @@ transfer_how_take(struct kvt_transfer_how *out, const struct transfer_words *wor
 struct transfer_input {
 	struct kvt_transfer_plan transfer;
 	struct kvt_dump *dump[2];	/* of two dumps; else NULL */
+	struct kvt_sides sides;		/* of dumps and --dst */
 	struct kvt_model_transfer from;	/* of a model, or of --spec */
 	struct kvt_model_config *config;	/* owned */
 	struct kvt_model_group *spec;	/* owned */
@@ -120,6 +138,21 @@ transfer_open(struct transfer_input *out, const struct transfer_words *words,
 	      struct kvt_error *err);
 void transfer_close(struct transfer_input *input);
 
+/* All ranks of a side that exists; free it even if this fails. */
+KVT_MUST_CHECK enum kvt_status
+transfer_open_ranks(struct kvt_ranks *side, int n, const char *const *names,
+		    const struct kvt_hints *hints, struct kvt_error *err);
+
+/* Of how many ranks this dump is one. */
+KVT_MUST_CHECK enum kvt_status
+transfer_count_ranks(int *out, const char *name, const struct kvt_hints *hints,
+		     struct kvt_error *err);
+
+/* The destination of --dst, of a source that is open. */
+KVT_MUST_CHECK enum kvt_status
+transfer_make_dst(struct kvt_sides *sides, const struct transfer_words *words,
+		  struct kvt_error *err);
+
 /* ---- a stack, and the link below it --------------------------------------- */
 
 struct posting_words {
@@ -135,7 +168,7 @@ struct posting_words {
 
 #define POSTING_OPTS(a) \
 	{ "emulate", 0, OPT_STRING, &(a)->emulate, "STACK", \
-	  "whose operations: nixl, nixl-packed, mooncake, rfc, layer, max; default rfc" }, \
+	  "whose operations: nixl, nixl-packed, mooncake, rfc (default), layer, max; 'list' explains them" }, \
 	{ "force", 'f', OPT_FLAG, &(a)->force, NULL, \
 	  "count scope layer where the stack would refuse, and warn" }, \
 	{ "coalesce", 0, OPT_STRING, &(a)->coalesce, "HOW", \
@@ -143,15 +176,15 @@ struct posting_words {
 	{ "merge-descending", 0, OPT_FLAG, &(a)->descending, NULL, \
 	  "where neighbours are merged, also those that descend" }, \
 	{ "sge", 0, OPT_COUNT, &(a)->sge, "N", \
-	  "gather up to N pieces into an operation that writes one run" }, \
+	  "gather up to N runs of bytes into an operation that writes one run" }, \
 	{ "slice", 0, OPT_SIZE, &(a)->slice, "SIZE", \
 	  "cut operations longer than this; default: as the link does" }, \
 	{ "stage", 0, OPT_SIZE, &(a)->stage, "SIZE", \
 	  "copy through buffers of this size on both sides; needs --copy-rate" }, \
 	{ "copy-rate", 0, OPT_STRING, &(a)->copy_rate, "GB/S", \
-	  "of the copies into and out of these buffers" }, \
+	  "of the copies into and out of these buffers: 10^9 bytes a second" }, \
 	{ "link", 0, OPT_STRING, &(a)->link, "NAME|FILE", \
-	  "what it goes over; 'list' prints the presets" }, \
+	  "what it goes over, or 'list'; default: cx7-400g-verbs; of nixl vllm-nixl-rc, of mooncake vllm-mooncake" }, \
 	{ "overlap-power", 0, OPT_STRING, &(a)->overlap, "1|2|4|inf", \
 	  "of the link: how far posting and the wire overlap" }, \
 	{ "setup", 0, OPT_STRING, &(a)->setup, "US", \
@@ -159,20 +192,26 @@ struct posting_words {
 	{ "op", 0, OPT_STRING, &(a)->op, "NS", \
 	  "of the link: nanoseconds an operation" }, \
 	{ "post", 0, OPT_STRING, &(a)->post, "NS", \
-	  "of these: what keeps the poster busy" }, \
+	  "part of --op spent in the posting thread" }, \
 	{ "rate", 0, OPT_STRING, &(a)->rate, "GB/S", \
-	  "of the link: 10^9 bytes a second" }, \
+	  "of the link: 10^9 bytes a second, 50 for 400 Gb/s" }, \
 	{ "latency", 0, OPT_STRING, &(a)->latency, "NS", \
-	  "until a completion is seen; counts with --window" }, \
+	  "time until a completion is seen; counts with --window" }, \
 	{ "rails", 0, OPT_COUNT, &(a)->rails, "N", \
 	  "so many of these links side by side" }, \
-	{ "threads", 0, OPT_COUNT, &(a)->threads, "N", "that post" }, \
+	{ "threads", 0, OPT_COUNT, &(a)->threads, "N", "threads that post" }, \
 	{ "window", 0, OPT_COUNT, &(a)->window, "N", \
 	  "operations that may be outstanding; default: all" }, \
 	{ "share", 0, OPT_STRING, &(a)->share, "fair|fifo|none", \
-	  "how batches that meet at a card share it; default fair" }, \
+	  "how transfers that meet at a network card share it; default fair" }, \
 	{ "push", 0, OPT_FLAG, &(a)->push, NULL, \
 	  "sources post, as in SGLang; default: destinations, as in vLLM" }
+
+/* What was not said, so that a default counts. */
+static inline struct assumed posting_assumed(const struct posting_words *a)
+{
+	return (struct assumed){ .emulate = !a->emulate, .link = !a->link };
+}
 
 /* 'file' must outlive 'out', whose link borrows its words. */
 KVT_MUST_CHECK enum kvt_status
@@ -190,9 +229,9 @@ link_take(struct link_file *out, const char *text, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 link_has_figures(const struct kvt_link *link, struct kvt_error *err);
 
-/* Of modes that know a link only; the variable begins with the default. */
+/* Of modes that know a link only; NULL is LINK_DEFAULT. */
 #define OPT_LINK(p)    { "link", 0, OPT_STRING, p, "NAME|FILE", \
-			 "the link; 'list' prints the presets; default cx7-400g-verbs" }
+			 "what it goes over, or 'list'; default: cx7-400g-verbs" }
 #define LINK_DEFAULT   "cx7-400g-verbs"
 
 #endif

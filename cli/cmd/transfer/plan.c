@@ -113,8 +113,6 @@ static enum kvt_status plan(const struct transfer_words *a, const struct plan_ar
 
 	if ((status = scope_take(&scope, p->scope, err)))
 		return status;
-	if (a->model && !strcmp(a->model, "list"))
-		return models_print(a->models, err);
 	if ((status = transfer_open(&in, a, err)))
 		return status;
 	status = p->ops ? plan_ops(&in.transfer, scope, false, p->pair, err) :
@@ -125,23 +123,24 @@ static enum kvt_status plan(const struct transfer_words *a, const struct plan_ar
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct transfer_words a = { 0 };
+	struct transfer_words a = { .mode = argv[0] };
 	struct plan_args p = { .expect_ops = -1, .max_ops = -1 };
 	const struct opt opts[] = {
 		TRANSFER_OPTS(&a),
 		{ "scope", 0, OPT_STRING, &p.scope, "max|rfc|layer",
-		  "what an op may cross, for the options below; default rfc" },
+		  "what an operation may cross, for the options below; default rfc" },
 		{ "ops", 0, OPT_FLAG, &p.ops, NULL,
-		  "print every op as CSV, by ascending source offset" },
+		  "print every operation as CSV, by ascending source offset" },
 		{ "pair", 0, OPT_STRING, &p.pair, "SRC:DST",
 		  "with --ops: only of these ranks, as 'src_off dst_off len'" },
 		{ "histogram", 0, OPT_FLAG, &p.histogram, NULL,
-		  "print how many ops have what size" },
+		  "print how many operations have what size" },
 		{ "expect-ops", 0, OPT_INT, &p.expect_ops, "N",
-		  "end with status 1 if there are not N ops" },
+		  "end with status 1 if there are not N operations" },
 		{ "max-ops", 0, OPT_INT, &p.max_ops, "N",
-		  "end with status 1 if there are more than N ops" },
+		  "end with status 1 if there are more than N operations" },
 		OPT_JSON(&p.json),
+		OPT_INPUT(&a.hints),
 		{ 0 }
 	};
 	enum kvt_status status;
@@ -149,6 +148,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
+	if (transfer_listed(&status, &a, NULL, NULL, err))
+		return status;
 	if ((status = check_said(&p, err)) ||
 	    (status = transfer_operands(&a, n, argv, err)))
 		return status;
@@ -157,7 +158,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 const struct command transfer_plan = {
 	.name = "transfer-sim plan",
-	.args = "[SRC DST]",
+	.args = "[SRC DST | SRC... --dst=...]",
 	.summary = "count the operations of a transfer, and say why there are not fewer",
 	.run = run,
 	.examples =

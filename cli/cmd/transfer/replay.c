@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "cli/cmd/transfer/options.h"
-#include "cli/print/link.h"
 #include "cli/print/transfer.h"
+#include "cli/text_file.h"
 #include "formats/log/trace.h"
 
 struct replay_args {
@@ -29,7 +29,7 @@ struct replay_args {
 	TRANSFER_OPTS(&(a)->transfer), \
 	POSTING_OPTS(&(a)->posting), \
 	{ "trace", 0, OPT_STRING, &(a)->trace, "FILE", \
-	  "requests: of Mooncake, FlexKV, a log of vLLM, or CSV; plain or zstd" }, \
+	  "same as TRACE: requests of Mooncake, FlexKV, a log of vLLM, or CSV" }, \
 	{ "synthetic", 0, OPT_STRING, &(a)->synthetic, "SEED,N", \
 	  "make up N requests instead" }, \
 	{ "prefill-rate", 0, OPT_COUNT, &(a)->prefill, "TOKENS", \
@@ -39,11 +39,11 @@ struct replay_args {
 	{ "concurrent", 0, OPT_COUNT, &(a)->concurrent, "N", \
 	  "requests that move at once, others wait; default 64" }, \
 	{ "lease", 0, OPT_STRING, &(a)->lease, "S", \
-	  "seconds that sources keep blocks; default 480, as in vLLM" }, \
+	  "seconds that a source keeps a request's blocks; default 480, as in vLLM" }, \
 	{ "slo", 0, OPT_STRING, &(a)->slo, "MS", \
-	  "end with status 1 unless the KV part of TTFT is at most this" }, \
+	  "end with status 1 if moving a prompt's cache takes longer, in milliseconds" }, \
 	{ "slo-percent", 0, OPT_STRING, &(a)->slo_percent, "P", \
-	  "of the requests; default 99" }, \
+	  "percentage of the requests that must keep to --slo; default 99" }, \
 	{ "requests", 0, OPT_FLAG, &(a)->requests, NULL, \
 	  "with --json: an object for each request" }
 
@@ -176,6 +176,21 @@ static enum kvt_status find_unit(struct kvt_trace_unit *out,
 	return status;
 }
 
+static enum kvt_status read_trace(struct kvt_trace *out, const char *path,
+				  const struct kvt_trace_unit *unit,
+				  struct kvt_error *err)
+{
+	FILE *file = text_file_open(path);
+	enum kvt_status status;
+
+	path = text_file_name(path);
+	if (!file)
+		return kvt_fail_errno(err, path, "open");
+	status = kvt_trace_read(out, file, path, unit, err);
+	text_file_close(file);
+	return status;
+}
+
 static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_args *a,
 				  struct kvt_request_sizes *sizes, struct kvt_error *err)
 {
@@ -187,7 +202,7 @@ static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_arg
 
 	if (a->trace) {
 		status = find_unit(&unit, sizes, err);
-		return status ? status : kvt_trace_read(out, a->trace, &unit, err);
+		return status ? status : read_trace(out, a->trace, &unit, err);
 	}
 	seed = strtoull(a->synthetic, &end, 10);
 	if (end == a->synthetic || *end != ',' || !size_parse(&n, end + 1) || n < 1 ||
@@ -230,7 +245,8 @@ static enum kvt_status run_trace(const struct replay_args *a,
 	struct kvt_replay replay;
 	struct replay_report r = {
 		.replay = &replay, .how = &how, .sizes = sizes,
-		.trace = a->trace ? a->trace : "synthetic",
+		.trace = a->trace ? text_file_name(a->trace) : "synthetic",
+		.assumed = posting_assumed(&a->posting),
 		.faults = faults, .requests = a->requests,
 	};
 	double slo = 0, percent = 99;
@@ -250,16 +266,26 @@ static enum kvt_status run_trace(const struct replay_args *a,
 
 static enum kvt_status check_said(struct replay_args *a, struct kvt_error *err)
 {
+	enum kvt_status status;
+
 	if (a->transfer.tokens)
 		return kvt_fail(err, KVT_USAGE,
 				"--tokens is of one request: a trace has the lengths of its own");
-	if (!a->trace == !a->synthetic)
-		return kvt_fail(err, KVT_USAGE, "expected --trace or --synthetic");
+	if (a->trace && a->synthetic)
+		return kvt_fail(err, KVT_USAGE,
+				"TRACE and --synthetic exclude each other");
 	if (a->requests && !a->json)
 		return kvt_fail(err, KVT_USAGE, "--requests needs --json");
 	if (a->slo_percent && !a->slo)
 		return kvt_fail(err, KVT_USAGE, "--slo-percent needs --slo");
-	return transfer_operands(&a->transfer, 0, NULL, err);
+	a->transfer.needs_trace = true;
+	a->transfer.trace = a->trace;
+	a->transfer.trace_missing = !a->trace && !a->synthetic;
+	if ((status = transfer_operands(&a->transfer, 0, NULL, err)) ||
+	    !a->transfer.trace_missing)
+		return status;
+	return kvt_fail(err, KVT_USAGE,
+			"expected a trace: TRACE, --trace=FILE or --synthetic=SEED,N, such as --synthetic=1,100");
 }
 
 /* Only where blocks lie alike all along does a unit add what the last one did. */
@@ -294,10 +320,9 @@ static enum kvt_status start(struct replay_args *a, bool faults,
 	struct kvt_request_sizes sizes = { .of = NULL };
 	enum kvt_status status;
 
-	if (a->posting.link && !strcmp(a->posting.link, "list")) {
-		link_print_presets();
-		return KVT_OK;
-	}
+	if (transfer_listed(&status, &a->transfer, a->posting.link, a->posting.emulate,
+			    err))
+		return status;
 	if ((status = check_said(a, err)) ||
 	    (status = posting_take(&posts, &file, &a->posting, err)) ||
 	    (status = check_ids(&a->transfer, err)))
@@ -313,14 +338,21 @@ static enum kvt_status start(struct replay_args *a, bool faults,
 	return status;
 }
 
-static enum kvt_status no_operands(int n, struct kvt_error *err)
+/* The trace is an operand, or that of --trace. */
+static enum kvt_status take_operand(struct replay_args *a, int n, char **argv,
+				    struct kvt_error *err)
 {
-	return n ? kvt_fail(err, KVT_USAGE, "expected no operands, got %d", n) : KVT_OK;
+	if (n + !!a->trace > 1)
+		return kvt_fail(err, KVT_USAGE, "expected one trace, got %d",
+				n + !!a->trace);
+	if (n)
+		a->trace = argv[0];
+	return KVT_OK;
 }
 
 static enum kvt_status run_replay(int argc, char **argv, struct kvt_error *err)
 {
-	struct replay_args a = { .concurrent = 64 };
+	struct replay_args a = { .concurrent = 64, .transfer.mode = "replay" };
 	const struct opt opts[] = {
 		REPLAY_OPTS(&a),
 		OPT_JSON(&a.json),
@@ -331,13 +363,13 @@ static enum kvt_status run_replay(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	status = no_operands(n, err);
+	status = take_operand(&a, n, argv, err);
 	return status ? status : start(&a, false, err);
 }
 
 static enum kvt_status run_faults(int argc, char **argv, struct kvt_error *err)
 {
-	struct replay_args a = { .concurrent = 64 };
+	struct replay_args a = { .concurrent = 64, .transfer.mode = "faults" };
 	const struct opt opts[] = {
 		REPLAY_OPTS(&a),
 		{ "drop", 0, OPT_STRING, &a.drop, "P",
@@ -359,25 +391,25 @@ static enum kvt_status run_faults(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	status = no_operands(n, err);
+	status = take_operand(&a, n, argv, err);
 	return status ? status : start(&a, true, err);
 }
 
 const struct command transfer_replay = {
 	.name = "transfer-sim replay",
-	.args = "",
+	.args = "[TRACE]",
 	.summary = "send the requests of a trace over a link that they share",
 	.run = run_replay,
 	.examples =
 		"  kvtool transfer-sim replay -m llama-3.1-8b --emulate=nixl "
-		"--trace=conversation.jsonl\n"
+		"conversation.jsonl\n"
 		"  kvtool transfer-sim replay -m llama-3.1-70b --src tp=4 --dst tp=8 "
 		"--synthetic=1,500 --slo=50\n",
 };
 
 const struct command transfer_faults = {
 	.name = "transfer-sim faults",
-	.args = "",
+	.args = "[TRACE]",
 	.summary = "replay a trace while batches are lost, rails fail or the peer dies",
 	.run = run_faults,
 	.examples =

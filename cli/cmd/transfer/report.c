@@ -11,7 +11,7 @@
 #include "cli/text_file.h"
 
 struct page_args {
-	const char *scope, *link, *html, *svg, *trace;
+	const char *scope, *link, *html, *svg, *trace, *output;
 	int64_t trace_max;
 	bool force;
 };
@@ -294,14 +294,37 @@ static enum kvt_status report(const struct kvt_transfer_plan *transfer,
 	return status;
 }
 
+/* -o is one of the others, by the ending of its name. */
+static enum kvt_status take_output(struct page_args *a, struct kvt_error *err)
+{
+	const char *ending = a->output ? strrchr(a->output, '.') : NULL;
+	const char **to = !a->output ? NULL : !strcmp(a->output, "-") ? &a->html :
+			  !ending ? NULL : !strcmp(ending, ".html") ? &a->html :
+			  !strcmp(ending, ".svg") ? &a->svg :
+			  !strcmp(ending, ".json") ? &a->trace : NULL;
+
+	if (!a->output)
+		return KVT_OK;
+	if (!to)
+		return kvt_fail(err, KVT_USAGE,
+				"-o is '%.100s', expected a name that ends with .html, .svg or .json",
+				a->output);
+	if (*to)
+		return kvt_fail(err, KVT_USAGE, "-o and %s are one output: give one",
+				to == &a->html ? "--html" :
+				to == &a->svg ? "--svg" : "--trace-out");
+	*to = a->output;
+	return KVT_OK;
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct transfer_words s = { 0 };
-	struct page_args a = { .link = LINK_DEFAULT };
+	struct transfer_words s = { .mode = "report", .example = " -o report.html" };
+	struct page_args a = { .link = NULL };
 	const struct opt opts[] = {
 		TRANSFER_OPTS(&s),
 		{ "scope", 0, OPT_STRING, &a.scope, "max|rfc|layer",
-		  "what an op may cross; default rfc" },
+		  "what an operation may cross; default rfc" },
 		OPT_LINK(&a.link),
 		{ "html", 0, OPT_STRING, &a.html, "FILE",
 		  "write a page that needs nothing else: block maps, ranks, sizes, "
@@ -312,7 +335,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "write a trace for Perfetto or chrome://tracing" },
 		{ "trace-max", 0, OPT_COUNT, &a.trace_max, "N",
 		  "slices of each kind in it; more operations share one; default 20000" },
+		{ "output", 'o', OPT_STRING, &a.output, "FILE",
+		  "the same by the name's ending: .html, .svg or .json; - prints the page" },
 		OPT_FORCE(&a.force),
+		OPT_INPUT(&s.hints),
 		{ 0 }
 	};
 	struct link_file link;
@@ -322,17 +348,17 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if (!strcmp(a.link, "list")) {
-		link_print_presets();
-		return KVT_OK;
-	}
+	if (transfer_listed(&status, &s, a.link, NULL, err))
+		return status;
+	if ((status = transfer_operands(&s, n, argv, err)) ||
+	    (status = take_output(&a, err)))
+		return status;
 	if (!a.html && !a.svg && !a.trace)
 		return kvt_fail(err, KVT_USAGE,
-				"nothing to write: say --html, --svg or --trace-out");
+				"nothing to write: give -o with a name that ends with .html, .svg or .json");
 	if (a.trace_max && !a.trace)
 		return kvt_fail(err, KVT_USAGE, "--trace-max needs --trace-out");
-	if ((status = transfer_operands(&s, n, argv, err)) ||
-	    (a.html && (status = text_file_refuse(a.html, argv, n, err))) ||
+	if ((a.html && (status = text_file_refuse(a.html, argv, n, err))) ||
 	    (a.trace && (status = text_file_refuse(a.trace, argv, n, err))) ||
 	    (status = link_take(&link, a.link, err)) ||
 	    (status = link_has_figures(&link.link, err)) ||
@@ -345,7 +371,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 const struct command transfer_report = {
 	.name = "transfer-sim report",
-	.args = "[SRC DST]",
+	.args = "[SRC DST | SRC... --dst=...]",
 	.summary = "draw a transfer: a page for the browser, a trace for Perfetto",
 	.run = run,
 	.examples =

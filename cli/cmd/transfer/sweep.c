@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/cmd/transfer/options.h"
-#include "cli/print/link.h"
 #include "cli/print/transfer.h"
 
 enum { MOST_ITEMS = 32, MOST_TEXT = 2048 };
@@ -120,7 +119,22 @@ static enum kvt_status try_layouts(struct kvt_sweep *s, struct choice *c,
 	return status;
 }
 
-/* Whose operations, and how many pieces one may gather. */
+static enum kvt_status take_stack(enum kvt_stack *out, const char *word,
+				  struct kvt_error *err)
+{
+	struct kvt_nearest near;
+
+	if (kvt_stack_find(out, word))
+		return KVT_OK;
+	kvt_nearest_start(&near, word);
+	for (int i = 0; i < KVT_NSTACKS; i++)
+		kvt_nearest_offer(&near, kvt_stack_name((enum kvt_stack)i));
+	return kvt_fail(err, KVT_USAGE,
+			"--scopes has '%.40s', expected layer, rfc, max, nixl, nixl-packed or mooncake%s",
+			word, did_you_mean(&near).s);
+}
+
+/* Whose operations, and how many runs of bytes one may gather. */
 static enum kvt_status try_stacks(struct kvt_sweep *s, struct choice *c,
 				  const struct axes *x, const struct sweep_args *a,
 				  struct kvt_error *err)
@@ -129,10 +143,8 @@ static enum kvt_status try_stacks(struct kvt_sweep *s, struct choice *c,
 
 	for (int o = 0; !status && o < x->scopes.n; o++)
 		for (int g = 0; !status && g < x->sges.n; g++) {
-			if (!kvt_stack_find(&c->stack, x->scopes.word[o]))
-				return kvt_fail(err, KVT_USAGE,
-						"--scopes has '%.40s', expected layer, rfc, max, nixl, nixl-packed or mooncake",
-						x->scopes.word[o]);
+			if ((status = take_stack(&c->stack, x->scopes.word[o], err)))
+				return status;
 			if (!size_parse(&c->sge, x->sges.word[g]) || c->sge < 1)
 				return kvt_fail(err, KVT_USAGE,
 						"--sges has '%.40s', expected a whole number above 0",
@@ -187,11 +199,13 @@ static enum kvt_status sweep(const struct sweep_args *a, const struct kvt_link *
 			     struct kvt_error *err)
 {
 	const struct transfer_words *s = a->transfer;
-	struct kvt_sweep out = { .link = link, .model = s->model };
+	struct kvt_sweep out = { .link = link };
+	const struct assumed assumed = { .link = !a->link };
 	struct axes x;
 	enum kvt_status status;
 
-	if ((status = take_items(&x.layouts, "layouts", a->layouts, err)) ||
+	if ((status = model_said(&out.model, &s->model, err)) ||
+	    (status = take_items(&x.layouts, "layouts", a->layouts, err)) ||
 	    (status = take_items(&x.block_sizes, "block-sizes", a->block_sizes, err)) ||
 	    (status = take_items(&x.tps, "tps", a->tps, err)) ||
 	    (status = take_items(&x.scopes, "scopes", a->scopes, err)) ||
@@ -202,22 +216,27 @@ static enum kvt_status sweep(const struct sweep_args *a, const struct kvt_link *
 	if (!(status = try_all(&out, &x, a, err))) {
 		kvt_sweep_rank(&out);
 		if (a->json)
-			status = sweep_json(&out, err);
+			status = sweep_json(&out, assumed, err);
 		else if (a->csv)
 			sweep_csv(&out);
 		else
-			sweep_text(&out);
+			sweep_text(&out, assumed);
 	}
 	kvt_sweep_free(&out);
 	return status;
 }
 
+static enum kvt_status no_dumps(struct kvt_error *err)
+{
+	return kvt_fail(err, KVT_USAGE, "a sweep takes --model or --spec, no dumps");
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct transfer_words s = { 0 };
+	struct transfer_words s = { .mode = "sweep", .no_dumps = true };
 	struct sweep_args a = { .transfer = &s,
 				.layouts = "nhd,hnd,blshc,bhlsc,lhbsc,blhsc",
-				.scopes = "rfc", .sges = "1", .link = LINK_DEFAULT };
+				.scopes = "rfc", .sges = "1" };
 	const struct opt opts[] = {
 		TRANSFER_OPTS(&s),
 		{ "layouts", 0, OPT_STRING, &a.layouts, "NAME,...",
@@ -230,9 +249,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "tensor parallel sizes, in the same way" },
 		{ "scopes", 0, OPT_STRING, &a.scopes, "NAME,...",
 		  "whose operations: layer, rfc (default), max, nixl, nixl-packed, "
-		  "mooncake" },
+		  "mooncake; 'list' explains them" },
 		{ "sges", 0, OPT_STRING, &a.sges, "N,...",
-		  "pieces that an operation may gather; default 1" },
+		  "runs of bytes that an operation may gather; default 1" },
 		{ "stage", 0, OPT_SIZE, &a.stage.size, "SIZE",
 		  "try each also through buffers of this size on both sides" },
 		{ "copy-rate", 0, OPT_COUNT, &a.stage.copy_rate, "GB/s",
@@ -248,14 +267,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if (!strcmp(a.link, "list")) {
-		link_print_presets();
-		return KVT_OK;
-	}
-	if (n)
-		return kvt_fail(err, KVT_USAGE,
-				"a sweep takes --model or --spec, no dumps");
-	if ((status = transfer_operands(&s, 0, argv, err)) ||
+	if (transfer_listed(&status, &s, a.link,
+			    strcmp(a.scopes, "list") ? NULL : "list", err))
+		return status;
+	if ((status = transfer_operands(&s, n, argv, err)) ||
+	    (s.src.file && (status = no_dumps(err))) ||
 	    (status = opt_exclude((struct opt_said){ a.csv, "csv" },
 				  (struct opt_said[]){ { a.json, "json" }, { 0 } },
 				  err)))

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/print/link.h"
 #include "cli/print/transfer.h"
 
 struct time_args {
@@ -58,7 +57,8 @@ static enum kvt_status run_posts(const struct kvt_transfer_plan *transfer,
 				 const struct time_args *a, struct kvt_error *err)
 {
 	struct kvt_batch_times times;
-	struct time_report r = { transfer, how, posts, &times, a->closed_form };
+	struct time_report r = { transfer, how, posts, &times, a->closed_form,
+				 posting_assumed(&a->posting) };
 	enum kvt_status status = kvt_clock_run(&times, posts, how, err);
 
 	if (status)
@@ -86,6 +86,11 @@ static enum kvt_status run_transfer(const struct time_args *a,
 	return status;
 }
 
+static enum kvt_status no_operands(int n, struct kvt_error *err)
+{
+	return n ? kvt_fail(err, KVT_USAGE, "--batch takes no dumps") : KVT_OK;
+}
+
 static enum kvt_status run_batch(const struct time_args *a,
 				 const struct kvt_batch_how *how, struct kvt_error *err)
 {
@@ -93,8 +98,6 @@ static enum kvt_status run_batch(const struct time_args *a,
 	struct kvt_batches posts = { 0 };
 	enum kvt_status status;
 
-	if (a->transfer.src.file)
-		return kvt_fail(err, KVT_USAGE, "--batch takes no dumps");
 	if (!(status = take_batch(&posts, a->batch, how, err)))
 		status = run_posts(&none, &posts, how, a, err);
 	kvt_batches_free(&posts);
@@ -107,7 +110,8 @@ static enum kvt_status check_said(const struct time_args *a, struct kvt_error *e
 		{ a->json, "json" }, { a->closed_form, "closed-form" }, { 0 }
 	};
 	const struct opt_said sides[] = {
-		{ a->csv, "csv" }, { a->transfer.model, "model" },
+		{ a->csv, "csv" }, { a->transfer.model.model, "model" },
+		{ a->transfer.model.config, "config" },
 		{ a->transfer.spec.n, "spec" },
 		{ a->transfer.dtype, "cache-dtype" }, { a->transfer.tokens, "tokens" },
 		{ a->transfer.cached, "cached" }, { a->transfer.src.text, "src" },
@@ -126,16 +130,17 @@ static enum kvt_status check_said(const struct time_args *a, struct kvt_error *e
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct time_args a = { 0 };
+	struct time_args a = { .transfer.mode = "time" };
 	const struct opt opts[] = {
 		TRANSFER_OPTS(&a.transfer),
 		POSTING_OPTS(&a.posting),
 		{ "batch", 0, OPT_STRING, &a.batch, "NxSIZE",
 		  "instead of a transfer: N operations of SIZE bytes, one pair of ranks" },
 		{ "closed-form", 0, OPT_FLAG, &a.closed_form, NULL,
-		  "print what the formula says of each batch alone, too" },
+		  "print what the formula says of each pair of ranks alone, too" },
 		{ "csv", 0, OPT_FLAG, &a.csv, NULL, "print one line an operation" },
 		OPT_JSON(&a.json),
+		OPT_INPUT(&a.transfer.hints),
 		{ 0 }
 	};
 	struct link_file file;
@@ -145,12 +150,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if (a.posting.link && !strcmp(a.posting.link, "list")) {
-		link_print_presets();
-		return KVT_OK;
-	}
+	if (transfer_listed(&status, &a.transfer, a.posting.link, a.posting.emulate, err))
+		return status;
 	if ((status = check_said(&a, err)) ||
-	    (status = transfer_operands(&a.transfer, n, argv, err)) ||
+	    (a.batch && (status = no_operands(n, err))) ||
+	    (!a.batch && (status = transfer_operands(&a.transfer, n, argv, err))) ||
 	    (status = posting_take(&how, &file, &a.posting, err)))
 		return status;
 	return a.batch ? run_batch(&a, &how, err) : run_transfer(&a, &how, err);
@@ -158,12 +162,15 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 const struct command transfer_time = {
 	.name = "transfer-sim time",
-	.args = "[SRC DST]",
+	.args = "[SRC DST | SRC... --dst=...]",
 	.summary = "say how long a transfer takes, with what a software stack posts",
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim time -m llama-3.1-70b --src tp=4 --dst tp=8 "
 		"--emulate nixl\n"
+		"  kvtool transfer-sim time -m llama-3.1-8b --tokens=8k "
+		"--src=tp=4,layout=nhd --dst=tp=8,layout=hnd --link=cx7-400g-verbs\n"
+		"  kvtool transfer-sim time prefill.h5 --dst=tp=2,layout=hnd\n"
 		"  kvtool transfer-sim time --batch=8192x8k --link=pcie5-ce-batch\n"
 		"  kvtool transfer-sim time --link=list\n",
 };

@@ -247,12 +247,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "what both sides must know; needed off the loopback interface" },
 		{ "transport", 0, OPT_STRING, &a.transport, "tcp|ucx",
 		  "how bytes go: default tcp; ucx needs libucx0" },
+		OPT_INPUT(&a.exec.transfer.hints),
 		{ 0 }
 	};
 	enum kvt_status status;
 
 	a.n = opt_parse(&transfer_wire, opts, argc, argv, err);
 	a.argv = argv;
+	a.exec.transfer.mode = "wire";
 	if (a.n < 0)
 		return opt_status(a.n);
 	a.exec.run = run_watched(a.exec.threads, a.exec.memory, a.exec.quiet);

@@ -5,6 +5,7 @@
  * The same words and seed give the same ids everywhere: random numbers are those
  * of splitmix64.
  */
+#include "lib/base/nearest.h"
 #include "lib/ops/transfer/transfer.h"
 #include "lib/base/random.h"
 
@@ -178,6 +179,23 @@ static const struct {
 };
 enum { NPATTERNS = sizeof(patterns) / sizeof(patterns[0]) };
 
+static enum kvt_status no_pattern(const char *pattern, struct kvt_error *err)
+{
+	static const char list[] =
+		"contig, scatter, reverse, half, random:SEED, aged:SEED, list:N:N:... or "
+		"file:PATH";
+	struct kvt_nearest near;
+
+	kvt_nearest_start(&near, pattern);
+	for (int i = 0; i < NPATTERNS; i++)
+		kvt_nearest_offer(&near, patterns[i].name);
+	if (kvt_nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE,
+				"ids are '%.60s', did you mean '%s'? Expected %s", pattern,
+				kvt_nearest_found(&near), list);
+	return kvt_fail(err, KVT_USAGE, "ids are '%.60s', expected %s", pattern, list);
+}
+
 static enum kvt_status fill(uint32_t *v, int64_t pool, const struct kvt_id_pattern *p,
 			    int64_t n, struct kvt_error *err)
 {
@@ -201,9 +219,7 @@ static enum kvt_status fill(uint32_t *v, int64_t pool, const struct kvt_id_patte
 		aged(v, pool, seed);
 		return KVT_OK;
 	}
-	return kvt_fail(err, KVT_USAGE,
-			"ids are '%.60s', expected contig, scatter, reverse, half, "
-			"random:SEED, aged:SEED, list:N:N:... or file:PATH", pattern);
+	return no_pattern(pattern, err);
 }
 
 enum kvt_status kvt_block_ids(uint32_t **ids, int64_t *pool,

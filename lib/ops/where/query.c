@@ -153,6 +153,56 @@ static enum kvt_status out_of_range(const struct at *at, enum key key,
 			(long long)(first + count - 1));
 }
 
+/*
+ * Names all keys that an element's coordinate lacks, with the question as it would be
+ * complete; a run of elements begins at the first where nothing is said.
+ */
+static enum kvt_status ask_for_rest(const struct at *at)
+{
+	const int64_t *n = at->group->shape.n;
+	bool block = at->value[AT_BLOCK] || at->value[AT_BLOCK_ID] ||
+		     at->value[AT_POSITION];
+	const struct {
+		enum key key;
+		bool missing;
+		const char *example;
+		int64_t first;
+	} rows[] = {
+		{ AT_LAYER, n[KVT_AXIS_L] > 1, NULL, 0 },
+		{ AT_BLOCK, !block && !at->value[AT_REQUEST] && n[KVT_AXIS_B] > 1, NULL,
+		  (int64_t)kvt_block_id(at->group, 0) },
+		{ AT_SLOT, block && n[KVT_AXIS_S] > 1, NULL, 0 },
+		{ AT_HEAD, !at->value[AT_LOCAL_HEAD] && n[KVT_AXIS_H] > 1, NULL,
+		  at->group->head_start },
+		{ AT_KV, n[KVT_AXIS_K] > 1, "k", 0 },
+		{ AT_DIM, n[KVT_AXIS_D] > 1, NULL, 0 },
+	};
+	char names[80] = "", rest[160] = "";
+	size_t used = 0, said = 0;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *name = key_names[rows[i].key];
+
+		if (!rows[i].missing || at->value[rows[i].key])
+			continue;
+		said += (size_t)snprintf(names + said, sizeof(names) - said, "%s%s",
+					 said ? ", " : "", name);
+		used += rows[i].example ?
+			(size_t)snprintf(rest + used, sizeof(rest) - used, ",%s=%s", name,
+					 rows[i].example) :
+			(size_t)snprintf(rest + used, sizeof(rest) - used, ",%s=%lld", name,
+					 (long long)rows[i].first);
+	}
+	return kvt_fail(at->err, KVT_USAGE, "%s: expected %s, too, such as %s%s",
+			at->asked, names, strchr(at->asked, '=') + 1, rest);
+}
+
+static bool is_coordinate(enum key key)
+{
+	return key == AT_LAYER || key == AT_BLOCK || key == AT_SLOT || key == AT_HEAD ||
+	       key == AT_DIM;
+}
+
 /* A number in first <= n < first + count; absent is 0 if it is the only one. */
 static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
 				   int64_t first, int64_t count)
@@ -163,8 +213,10 @@ static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
 	*out = 0;
 	if (!value && (count == 1 || (at->run && count > 0)))
 		return KVT_OK;
-	if (!value)
+	if (!value && (at->run || !is_coordinate(key)))
 		return out_of_range(at, key, "missing", first, count);
+	if (!value)
+		return ask_for_rest(at);
 	if (!kvt_where_number(&n, value))
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: %s is '%.60s', expected a whole number",
@@ -210,7 +262,7 @@ static enum kvt_status take_kv(struct at *at)
 	if (!value && at->run)
 		return KVT_OK;
 	if (!value)
-		return wrong(at, "kv is missing, expected k or v");
+		return ask_for_rest(at);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		for (int k = 0; k < 2; k++)
 			if (!strcmp(value, words[i][k])) {

@@ -421,7 +421,7 @@ static void test_without_tables(void **state)
 	describe(&s, 3, 2);
 	pool = number_dump(&s, 0);
 	refused(pool.dump, &larger, KVT_BAD_INPUT,
-		"blocks of 2 can become blocks of 3 only with block tables");
+		"blocks of 2 can can become blocks of 3 only with block tables");
 	refused(pool.dump, &zero, KVT_BAD_INPUT, "no request has a block table");
 	refused(pool.dump, &compact, KVT_BAD_INPUT, "no request has a block table");
 	drop_dump(&pool);

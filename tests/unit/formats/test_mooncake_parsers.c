@@ -229,7 +229,8 @@ static struct lie {
 	{ "record: no key", 4, 0, 4, 0, KVT_BAD_INPUT, "key" },
 	{ "record: key without end", 4, 0, 4, UINT32_MAX, KVT_BAD_INPUT, "key" },
 	{ "record: value of more", 4, 4, 4, 101, KVT_BAD_INPUT, "were allocated" },
-	{ "record: value without end", 4, 4, 4, UINT32_MAX, KVT_BAD_INPUT, "were allocated" },
+	{ "record: value without end", 4, 4, 4, UINT32_MAX, KVT_BAD_INPUT,
+		  "were allocated" },
 	{ "record: a checksum without the flag", 4, 20, 4, 1, KVT_BAD_INPUT, "flag" },
 	{ "record: flags of later", 4, 16, 4, 3, KVT_UNSUPPORTED, "flags" },
 };

@@ -1,0 +1,347 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# plain.bats - thirty tasks as somebody types them who has read kvtool help alone: the
+# first try works, or its message says what to type and that works
+
+load common
+load dumps
+
+setup_file() {
+	export engines=$PWD/testdata/engines
+}
+
+# refused STATUS TEXT ARG...: nothing is printed, and the one sentence has TEXT
+refused() {
+	run -"$1" --separate-stderr kvtool "${@:3}"
+	[ -z "$output" ]
+	one_sentence
+	said "$2"
+}
+
+# prints TEXT ARG...: it works and the answer has TEXT
+prints() {
+	run -0 kvtool "${@:2}"
+	[[ $output == *"$1"* ]] || { echo "no '$1' in: $output"; return 1; }
+}
+
+bare() {
+	cp "$nhd" bare.npy
+}
+
+@test "1. what is in an .npy that says nothing: all is asked for at once" {
+	bare
+	refused 3 'an array of 2-byte elements, 5 x 48 x 16 x 4 x 2 x 8, and no manifest' \
+		describe bare.npy
+	said 'could be nhd, hnd,' 'give --layout and --dtype' 'kvtool guess'
+	prints 'heads     4' describe --layout=nhd --dtype=bf16 bare.npy
+}
+
+@test "2. whose byte is this" {
+	prints 'A token 69' where "$nhd" 330584
+	prints 'A token 69' where 330584 "$nhd"
+	prints 'A token 69' where "$nhd" 0x50b58
+}
+
+@test "3. another layout, proven" {
+	prints 'verified equal' relayout --to=hnd --verify "$nhd" out.npy
+	cmp out.npy "$hnd"
+	refused 2 "did you mean 'hnd'" relayout --to=hdn "$nhd" bad.npy
+	refused 4 "did you mean 'hnd'" relayout --to=HDN "$nhd" bad.npy
+	refused 2 "did you mean --to" relayout --target-layout=hnd "$nhd" bad.npy
+}
+
+@test "4. what rank 1 of 4 holds" {
+	kvtool slice --tp=1/4 "$nhd" a.npy
+	refused 2 '--tp-size=4 needs --tp-rank, one of 0 to 3' slice --tp=4 "$nhd" b.npy
+	kvtool slice --tp-size=4 --tp-rank=1 -o b.npy "$nhd"
+	cmp a.npy b.npy
+	refused 2 'did you mean --tp-rank' slice --tp=4 --rank=1 "$nhd" c.npy
+	refused 2 'expected a rank and how many' slice --tp=1/0 "$nhd" c.npy
+	refused 2 '--tp-rank is 4 of 4 ranks, expected less' slice --tp=4/4 "$nhd" c.npy
+	refused 2 'expected one of them' slice --tp=1/4 --tp-rank=1 "$nhd" c.npy
+	refused 2 'expected one of them' slice --tp=1/4 --tp-size=4 "$nhd" c.npy
+}
+
+@test "5. two dumps of other block sizes" {
+	prints 'equal, 220480 elements' diff "$nhd" "$kv/s260k/paged_bs32/packed_nhd.bf16.npy"
+	refused 2 'kvtool diff A B' diff "$nhd"
+}
+
+@test "6. is an offload folder whole" {
+	run -3 --separate-stderr kvtool fsck "$engines/vllm/offload_gemma3_bs32"
+	[[ $output == *"there is one in $engines/vllm/offload_gemma3_bs32/root"* ]]
+	run -3 kvtool fsck "$engines/vllm/offload_gemma3_bs32/root"
+	[[ $output == *'give --layout, --heads, --head-dim'* ]]
+	prints 'no index lists the files' fsck --layout=hnd --heads=1 --head-dim=64 \
+		"$engines/vllm/offload_gemma3_bs32/root"
+}
+
+@test "7. what a model's cache takes" {
+	prints 'A REQUEST: of 32768 tokens' size --tp=4 --tokens=32k \
+		"$root/testdata/config/qwen3-next.json"
+	[[ $output == *408.4\ MiB* && $output == *'ONCE EACH: that sum without the copies'* ]]
+	prints llama-3.1-8b size --list
+}
+
+@test "8. help how names a command for each question, and each parses" {
+	kvtool help how >how
+	[ "$(grep -c '^    kvtool\|^    HDF5' how)" -ge 20 ]
+	[ "$(grep -vc '^    ' how)" -ge 20 ]
+	# no option in it is unknown to its command
+	grep -o 'kvtool [a-z].*' how | while read -r _ command rest; do
+		known=$(kvtool "$command" --list-options)
+		[ "$command" != transfer-sim ] ||
+			known=$(kvtool transfer-sim "${rest%% *}" --list-options)
+		for word in $rest; do
+			[[ $word == --* ]] || continue
+			grep -qx -- "${word%%=*}" <<<"$known" || { echo "$command $word"; exit 1; }
+		done
+	done
+}
+
+@test "9. a folder of requests as one file" {
+	kvtool import --layout=nhd --block-size=16 "$kv/s260k/connector/example_2026_07" a.h5
+	kvtool convert --layout=nhd --block-size=16 -o b.h5 "$kv/s260k/connector/example_2026_07"
+	same_digest a.h5 b.h5
+	refused 2 'expected an output' import "$kv/s260k/connector/example_2026_07"
+}
+
+@test "10. the snapshot in Python, as kvtool help python says" {
+	kvtool convert "$nhd" snapshot.h5
+	kvtool help python >help
+	folder=$(sed -n 's/.*HDF5_PLUGIN_PATH=//p' help)
+	[ "$folder" = "$(kvtool --plugin-dir)" ]
+	sed -n 's/^  >>> //p' help >program.py
+	[ -s program.py ]
+	sed -i 's/^\(d\.shape.*\)/print(\1)/' program.py
+	run -0 env HDF5_PLUGIN_PATH="$folder" /usr/bin/python3 program.py
+	[[ $output == *'(5, 48, 16, 4, 2, 8)'* ]]
+}
+
+@test "11. a contract for CI" {
+	refused 2 'expected write or check' expect "$nhd"
+	kvtool expect write -o kv.kvc "$nhd"
+	run -1 --separate-stderr kvtool expect check kv.kvc "$hnd"
+	refused 3 'this is no contract, which kvtool expect write makes' expect check "$nhd" kv.kvc
+}
+
+@test "12. what is wrong with a dump, and where" {
+	kvtool mutate --fault=swap-kv,layer=2,block=17 "$nhd" bad.npy
+	run -1 kvtool diff "$nhd" bad.npy
+	[[ $output == *'first   layer 2 '* && $output == *'swap-kv'* ]]
+}
+
+@test "13. a cache of transformers" {
+	prints 'transformers' describe "$engines/transformers/5.23.0/dynamic.pt"
+	refused 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
+	refused 3 'give --set window=8, or 7 if it is a static cache' \
+		describe --from=transformers "$engines/transformers/5.23.0/dynamic_pairs.pt"
+	kvtool convert --from=transformers --set=window=8 \
+		"$engines/transformers/5.23.0/dynamic_pairs.pt" out.h5
+	kvtool convert --from=hf "$engines/transformers/5.23.0/dynamic.pt" whole.h5
+	same_digest out.h5 whole.h5
+}
+
+@test "14. a picture of the differences" {
+	kvtool mutate --fault=swap-kv "$nhd" bad.npy
+	run -1 kvtool diff --heatmap=where.svg "$nhd" bad.npy
+	grep -q '<svg' where.svg
+	refused 2 'ends in .svg' diff --heatmap=where.png "$nhd" bad.npy
+}
+
+@test "15. a trace" {
+	echo '{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}' >t.jsonl
+	prints 'requests: 1 done' transfer-sim replay --model=llama-3.1-8b t.jsonl
+}
+
+@test "16. a state file of llama.cpp" {
+	refused 3 'give --heads or --head-dim' describe "$engines/llama.cpp/gemma2.fa0_u0.ggsn"
+	prints llama describe --head-dim=64 "$engines/llama.cpp/gemma2.fa0_u0.ggsn"
+}
+
+@test "17. the layouts there are" {
+	prints LBHSC help layouts
+	prints LBHSC help layout || refused 2 "did you mean 'layouts'?" help layout
+}
+
+@test "18. four files of ranks that do not say so, as one" {
+	for r in 0 1 2 3; do
+		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
+	done
+	refused 3 'merge and diff take --in-order and --total-heads=N' merge --layout=hnd -o whole.npy ./rank*
+	refused 2 'expected --total-heads=N' merge --in-order --layout=hnd -o whole.npy ./rank*
+	prints 'verified equal' merge --in-order --total-heads=4 --layout=hnd --verify \
+		-o whole.npy ./rank*
+	cmp whole.npy "$hnd"
+	# the order counts: another one is another cache
+	kvtool merge --in-order --total-heads=4 --layout=hnd -o other.npy ./rank[1032]*.safetensors
+	kvtool merge --in-order --total-heads=4 --layout=hnd -f -o other.npy \
+		./rank1* ./rank0* ./rank2* ./rank3*
+	run -1 cmp other.npy "$hnd"
+	# and a rank that says which it is, is believed
+	cp "$kv/s260k/tp4/rank0.packed_hnd.bf16.json" .
+	refused 3 'says that it is rank 0 of 4, but its place in the order says 1 of 4' merge \
+		--in-order --total-heads=4 --layout=hnd -o third.npy ./rank1*.safetensors \
+		./rank0*.safetensors ./rank2*.safetensors ./rank3*.safetensors
+}
+
+@test "19. the first tokens of a request" {
+	kvtool slice --request=A --tokens=0:100 "$nhd" a.npy
+	prints 'A: 100 tokens' describe a.npy
+}
+
+@test "20. the numbers of a token" {
+	prints 'layer 3, block 17, slot 5, head 2, keys' describe --peek=request=A,token=69,layer=3,head=2,kv=k "$nhd"
+	refused 2 "did you mean 'describe'" peek "$nhd"
+}
+
+@test "21. another element type: said that and why not" {
+	refused 2 'kvtool moves elements and never converts them' convert --to-dtype=fp16 "$nhd" a.npy
+	refused 3 '--dtype says float16; it describes the input, kvtool converts no elements' \
+		convert --dtype=fp16 "$nhd" a.npy
+}
+
+@test "22. a shell script fails on another layout, and prints nothing else" {
+	run -0 kvtool describe -q --expect-layout=nhd "$nhd"
+	[ -z "$output" ]
+	refused 1 'expected LBHSC' describe -q --expect-layout=hnd "$nhd"
+}
+
+@test "23. plain bytes and back" {
+	kvtool convert "$nhd" plain.bin
+	kvtool convert plain.bin back.npy
+	cmp back.npy "$nhd"
+	rm plain.json plain.bin.json 2>/dev/null || true
+	refused 3 'give --layout, --dtype and all but one of' describe plain.bin
+}
+
+@test "24. a dump from a pipe" {
+	kvtool describe --layout=nhd --dtype=bf16 - <"$nhd" >file
+	# shellcheck disable=SC2002	# a pipe it shall be
+	cat "$nhd" | kvtool describe --layout=nhd --dtype=bf16 - >pipe
+	cmp file pipe
+	grep -q 'heads     4' pipe
+}
+
+@test "25. ranks beside the whole" {
+	prints 'equal' diff "$nhd" : "$kv"/s260k/tp4/*.safetensors
+	for r in 0 1 2 3; do
+		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
+	done
+	prints 'equal' diff --in-order --total-heads=4 --layout=hnd "$hnd" : ./rank*
+	run -1 kvtool diff --in-order --total-heads=4 --layout=hnd "$hnd" : ./rank1* ./rank0* \
+		./rank2* ./rank3*
+}
+
+@test "26. bytes of a token with fp8" {
+	prints '64 KiB' size --model=llama-3.1-8b --cache-dtype=fp8 --tp=1
+}
+
+@test "27. blocks of another size" {
+	kvtool reblock --block-size=64 --verify "$nhd" out.npy
+	same_digest "$nhd" out.npy
+	refused 2 'expected --block-size=N; for example: kvtool reblock' reblock "$nhd" x.npy
+}
+
+@test "28. where a token begins" {
+	refused 2 'expected head, kv, dim, too, such as request=A,token=69,layer=3,head=0,kv=k,dim=0' \
+		where "$nhd" request=A,token=69,layer=3
+	prints '330496' where "$nhd" request=A,token=69,layer=3,head=0,kv=k,dim=0
+}
+
+@test "29. a tolerance" {
+	run -0 kvtool diff --atol=0.1 "$nhd" "${nhd/bf16/fp16}"
+	kvtool diff --tolerance=atol=0.1 "$nhd" "${nhd/bf16/fp16}" >a
+	[ "$output" = "$(cat a)" ]
+	run -1 kvtool diff --atol=0.0001 --rtol=0 "$nhd" "${nhd/bf16/fp16}"
+	refused 2 '--tolerance has atol twice' diff --tolerance=atol=1 --atol=1 "$nhd" "$nhd"
+}
+
+@test "30. an unknown layout" {
+	tail -c +129 "$hnd" >unknown.bin
+	prints 'use        --layout=hnd' guess --layers=5 --block-size=16 --heads=4 --head-dim=8 \
+		unknown.bin
+	bare
+	refused 3 'fits several sizes; give --layers, --block-size, --heads and --head-dim' guess bare.npy
+}
+
+# ---- streams, abbreviations, words of other tools -------------------------------
+
+@test "a dump goes to a pipe only when it is complete, and leaves nothing behind" {
+	export TMPDIR=$PWD/tmp
+	mkdir tmp
+	kvtool convert --format=npy --verify "$nhd" - >out.npy 2>err
+	cmp out.npy "$nhd"
+	[ ! -s err ]
+	kvtool relayout --to=hnd --format=npy - - <"$nhd" --layout=nhd --dtype=bf16 >out.npy
+	cmp out.npy "$hnd"
+	kvtool convert --format=hdf5 "$nhd" - | kvtool digest --scope=tokens - >a
+	grep -q "$(value tokens "$nhd")" a
+	refused 2 'expected --format, such as' convert "$nhd" -
+	refused 2 '--json and the dump cannot both' convert --json --format=npy "$nhd" -
+	refused 2 'a folder of files cannot go to standard output' \
+		convert --layout=nhd --block-size=16 --format=vllm-2026-07 \
+		"$kv/s260k/connector/example_2026_07" -
+	refused 2 "'-' is given 2 times" diff - -
+	# a reader that goes away, and a disk that is full
+	for n in 1 100 70000 300000; do
+		kvtool convert --format=npy "$nhd" - | head -c "$n" >/dev/null
+	done
+	run -5 --separate-stderr sh -c '"$1" convert --format=npy "$0" - >/dev/full' \
+		"$nhd" "$KVTOOL"
+	one_sentence
+	said 'writing standard output: No space left'
+	rmdir tmp		# nothing was left in it
+}
+
+@test "a pipe that cannot be kept is an error, and so is a terminal" {
+	# shellcheck disable=SC2002
+	run -5 --separate-stderr env TMPDIR=/nonexistent sh -c 'cat "$0" | "$1" digest -' "$nhd" "$KVTOOL"
+	one_sentence
+	said 'cannot be kept in /nonexistent' 'TMPDIR names another folder'
+	small_disk 64k
+	# shellcheck disable=SC2002
+	run -5 --separate-stderr env TMPDIR="$PWD/disk" sh -c 'cat "$0" | "$1" digest -' "$nhd" "$KVTOOL"
+	umount disk
+	one_sentence
+	said 'No space left'
+}
+
+@test "no output is made up for standard input" {
+	refused 2 'expected an output' relayout --to=hnd --layout=nhd --dtype=bf16 - <"$nhd"
+}
+
+@test "options are not abbreviated, and what is meant is named" {
+	refused 2 'did you mean --layout or --layers?' describe --lay=nhd "$nhd"
+	refused 2 'did you mean --verify?' describe --verif "$nhd"
+	refused 2 'did you mean --block-size?' describe --block_size=16 "$nhd"
+	refused 2 'did you mean --heads?' describe --num-kv-heads=4 "$nhd"
+	refused 2 "there is no format 'npyy', did you mean 'npy'?" describe --from=npyy "$nhd"
+	refused 2 "did you mean 'bf16'?" describe --dtype=bf61 "$nhd"
+	refused 2 'one of several: fp8_e4m3' describe --dtype=fp8 "$nhd"
+	refused 2 'did you mean --help?' describe --hel
+}
+
+@test "words of other tools lead to the command" {
+	refused 2 "did you mean 'describe'" info "$nhd"
+	refused 2 "did you mean 'diff'" cmp "$nhd" "$nhd"
+	refused 2 'is a file, not a command; to see what it is: kvtool describe' "$nhd"
+	[ "$(kvtool version)" = "$(kvtool --version)" ]
+}
+
+@test "kvtool help is one screen" {
+	[ "$(kvtool help | wc -l)" -le 24 ]
+	[ "$(kvtool help | wc -L)" -le 84 ]
+}
+
+@test "slice leaves no old part under the name of an empty one" {
+	kvtool slice -q --for-transfer --src-tp=4 --src-rank=0 --dst-tp=2 --dst-rank=0 "$nhd" p.npy
+	cp p.npy before
+	refused 5 'sends nothing to rank 1 of 2, but there is an old p.npy; remove it' slice -f \
+		--for-transfer --src-tp=4 --src-rank=0 --dst-tp=2 --dst-rank=1 "$nhd" p.npy
+	cmp p.npy before
+	rm p.npy
+	prints 'sends nothing' slice --for-transfer --src-tp=4 --src-rank=0 --dst-tp=2 \
+		--dst-rank=1 "$nhd" p.npy
+}
