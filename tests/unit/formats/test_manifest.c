@@ -109,7 +109,7 @@ static struct parse_case {
 	{ "a name that hides its end", "{" BASE ", \"model\": \"a\\u0000b\"}", BASE_BYTES,
 	  KVT_BAD_INPUT, NULL },
 	{ "live slots of fewer blocks", "{" BASE ", \"block_valid\": [1]}", BASE_BYTES,
-	  KVT_BAD_INPUT, "block_valid says 1" },
+	  KVT_BAD_INPUT, "block_valid is 1" },
 	{ "rank without the total of heads", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1}",
 	  BASE_BYTES, KVT_BAD_INPUT, "total_kv_heads is missing" },
 	{ "rank whose heads follow", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1,"
@@ -139,7 +139,7 @@ static struct parse_case {
 	{ "a first token before the first", "{" BASE ", \"num_tokens\": {\"A\": 1},"
 	  " \"first_token\": {\"A\": -1}}", BASE_BYTES, KVT_BAD_INPUT, "A is -1" },
 	{ "holes that are no pairs", "{" BASE ", \"num_tokens\": {\"A\": 9},"
-	  " \"holes\": {\"A\": [[1, 2], 3]}}", BASE_BYTES, KVT_BAD_INPUT, "no pairs" },
+	  " \"holes\": {\"A\": [[1, 2], 3]}}", BASE_BYTES, KVT_BAD_INPUT, "not pairs" },
 	{ "holes that are text", "{" BASE ", \"num_tokens\": {\"A\": 9},"
 	  " \"holes\": {\"A\": \"1\"}}", BASE_BYTES, KVT_BAD_INPUT, "A is" },
 	{ "a hole before the first token", "{" BASE ", \"num_tokens\": {\"A\": 9},"
