@@ -1,12 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# check_examples.sh - what the man pages and the README show is what happens (TAP)
+# check_examples.sh - what the man pages show is what happens (TAP)
 #
-# Each literal block of an EXAMPLES section, and each "console" block of the
-# README, runs in one shell, in a fresh copy of testdata/.  A line "$ command" is
-# run; the lines after it are what it prints, on both streams.  Without such lines
-# its output is not compared, but it must succeed.  "$ cat FILE" makes the file that
-# it shows.
+# Each literal block of an EXAMPLES section runs in one shell, in a fresh copy of
+# testdata/.  A line "$ command" is run; the lines after it are what it prints, on both
+# streams.  Without such lines its output is not compared, but it must succeed.
+# "$ cat FILE" makes the file that it shows.  check_docs.py runs README.md and others.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/tap.sh
@@ -16,10 +15,6 @@ PATH=$(dirname "$kvtool"):$PATH
 
 # Blocks of a page, a line "@" before each, without mdoc's escapes.
 blocks() {
-	case $1 in
-	*.md)	awk '/^```/ { shown = /console/; if (shown) print "@"; next } shown' "$1"
-		return ;;
-	esac
 	awk '/^\.Sh /       { examples = $2 == "EXAMPLES" }
 	     /^\.Ed/        { literal = 0 }
 	     literal        { print }
@@ -67,7 +62,7 @@ run_block() (
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
-for page in README.md man/*.[157]; do
+for page in man/*.[157]; do
 	rm -f "$tmp"/block.*
 	blocks "$page" | awk -v out="$tmp/block." '/^@$/ { n++; next } { print > (out n) }'
 	for block in "$tmp"/block.*; do

@@ -22,6 +22,7 @@ import numpy as np
 import llama_cpp
 from llama_engine import Engine, stored
 from llama_models import MODELS, VOCABULARY, Shape, make
+import page
 from proof import Proof
 
 proof = Proof("llama.cpp", f"in llama-cpp-python {llama_cpp.__version__}")
@@ -248,6 +249,22 @@ def caches():
                 run.engine.close()
 
 
+def lines_of_the_page():
+    with proof.row("the lines of kvtool-dumps(7) make files of what the engine stored",
+                   f"{MODELS['gqa'][2]}, f16") as row:
+        run = Run("gqa")
+        run.read(prompt(shape.length))
+        folder = proof.folder("page")
+        page.run_python("llama-python", folder, context=run.engine.context,
+                        tokens=run.tokens[0])
+        for name in "state", "sequence":
+            ending = "ggsn" if name == "state" else "ggsq"
+            path = os.path.join(folder, f"{name}.{ending}")
+            os.rename(os.path.join(folder, f"{name}.bin"), path)
+            check(row, name, run, path, [0])
+        run.engine.close()
+
+
 def several_sequences():
     for name in ("gqa", "gemma3", "mla", "mamba", "lfm2"):
         with proof.row("sequences of one context are told apart",
@@ -470,6 +487,7 @@ def plant(row, run, path, blank, last, want, fault):
 
 def main():
     caches()
+    lines_of_the_page()
     several_sequences()
     shared_and_removed()
     tokens_go_on()

@@ -18,11 +18,11 @@ import random
 import sys
 
 import dumps
+import page as manual
 from proof import Proof
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
                                 "contrib"))
-import kvtool_capture
 
 proof = Proof("SGLang", "0.5.23")
 # SGLang builds its hash function when it is first called
@@ -697,12 +697,10 @@ def device_pools():
             given[name, layer] = torch.randn(2, lengths[name], heads, dim).bfloat16()
             pool.k_buffer[layer][at] = given[name, layer][0]
             pool.v_buffer[layer][at] = given[name, layer][1]
-    path = os.path.join(proof.folder("device"), "pool.safetensors")
-    paged = {f"model.layers.{i}": [b[i].view(-1, page, heads, dim)
-                                   for b in (pool.k_buffer, pool.v_buffer)]
-             for i in range(layers)}
-    kvtool_capture.capture(path, paged, axes="BSHD", block_tables=tables,
-                           num_tokens=lengths, blocks="used")
+    folder = proof.folder("device")
+    manual.run_python("sglang-pool", folder, pool=pool, page=page, heads=heads, dim=dim,
+                      layers=layers, tables=tables, lengths=lengths)
+    path = os.path.join(folder, "pool.safetensors")
     with proof.row("a pool in memory is captured", "MHATokenToKVPool, bf16") as row:
         row.equal(proof.kvtool("fsck", path).code, 0, "fsck is content")
         dump = dumps.read(proof, path)

@@ -21,6 +21,7 @@ import transformers
 from transformers import cache_utils
 
 import dumps
+import page
 from proof import Proof
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
@@ -501,10 +502,46 @@ def broken(proof, on, case):
 
 # ---- all ------------------------------------------------------------------------
 
+def held_by(case):
+    return {f"model.layers.{i}": torch.stack(pair) for i, pair in enumerate(case.pairs())}
+
+
+def manual(proof, on, case):
+    """The lines of kvtool-dumps(7)."""
+    folder = proof.folder("page")
+    path = lambda name: os.path.join(folder, name)
+    with proof.row("the lines of kvtool-dumps(7) save what the model handed over",
+                   on) as row:
+        known = page.run_python("transformers", folder, model=case.model,
+                                input_ids=case.prompt)
+        for i, args in enumerate(page.kvtool_of("transformers-read")):
+            r = proof.kvtool(*args, folder=folder)
+            row.ok(r.code == 0, f"line {i + 1} for the shell", r)
+        # computed at once, so not bit by bit what tokens one by one gave
+        row.ok(len(known["cache"].layers) == case.shape.layers, "all layers")
+        case.cache = known["cache"]
+        case.heard = {l: [t.detach() for t in pair] for l, pair in enumerate(case.pairs())}
+        check_dump(row, case, dumps.read(proof, path("cache.pt")), "cache.pt")
+        check_dump(row, case, dumps.read(proof, path("pairs.pt"), FROM), "pairs.pt")
+        page.run_python("capture", folder, caches=held_by(case), tokens=case.tokens)
+        check_dump(row, case, Named(dumps.read(proof, path("cache.safetensors"))),
+                   "capture()")
+
+
+class Named:
+    """A dump whose only request has a name of its own."""
+
+    def __init__(self, dump):
+        self.dump = dump
+
+    def layer(self, _, layer):
+        return self.dump.layer("first", layer)
+
+
 def captured(proof, on, case):
     """contrib/kvtool_capture.py of a cache in memory: a row of it is a block."""
     path = os.path.join(proof.folder("captured"), "cache.safetensors")
-    held = {f"model.layers.{i}": torch.stack(pair) for i, pair in enumerate(case.pairs())}
+    held = held_by(case)
     rows = range(case.rows)
     kvtool_capture.capture(path, held, axes="KBHND", block_tables={str(r): [r] for r in rows},
                            num_tokens={str(r): case.lengths[r] for r in rows})
@@ -551,6 +588,7 @@ def main():
                      ("GQA, StaticCache, float16, capture()",
                       Case(seed, llama, short, slots=True))]:
         captured(proof, on, case)
+    manual(proof, "GQA, float32", Case(seed, llama))
     broken(proof, "GQA, float32", Case(seed, llama))
     return proof.done()
 

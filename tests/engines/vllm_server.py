@@ -17,18 +17,18 @@ import urllib.request
 import vllm_engine as engine
 import kvtool_capture
 import models
+import page
 from proof import Proof
 from vllm_tokens import Plain, compare_written, compare_forward, real_tables
-
-CONNECTOR = {"kv_connector": "CaptureConnector", "kv_role": "kv_both",
-             "kv_connector_module_path": "kvtool_capture"}
-
 
 NEW = 900
 
 
-def connector(base, **more):
-    return {**CONNECTOR, "kv_connector_extra_config": {"capture_path": base, **more}}
+def connector(base):
+    """As kvtool-dumps(7) has it, but for where files go."""
+    said = page.connector("vllm-server")
+    said["kv_connector_extra_config"]["capture_path"] = base
+    return said
 
 
 def wait_for(path, seconds=60):
@@ -178,7 +178,7 @@ class Server:
                  "--max-model-len=1024", "--enforce-eager", f"--port={port}",
                  "--host=127.0.0.1", f"--tensor-parallel-size={ranks}",
                  "--num-gpu-blocks-override=64", "--kv-transfer-config",
-                 json.dumps(connector(base, capture_signal="SIGUSR2"))],
+                 json.dumps(connector(base))],
                 env=env, stdout=log, stderr=log, start_new_session=True)
         self.proof = proof
 

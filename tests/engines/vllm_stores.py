@@ -17,6 +17,7 @@ import sys
 
 import numpy as np
 
+import page
 from proof import Proof, tokens_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -123,16 +124,20 @@ class Ran:
 
 
 def offloading(root, per_file=1, **more):
-    return {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {
-        "spec_name": "HostSpec", "spec_module_path": "vllm_offload",
-        "cpu_bytes_to_use": 16 << 20, "blocks_per_chunk": per_file,
-        "secondary_tiers": [{"type": "fs", "root_dir": root, "n_read_threads": 1,
-                             "n_write_threads": 1}], **more}}
+    """As kvtool-dumps(7) has it, but for where files go and how blocks are copied."""
+    said = page.connector("vllm-offload")
+    extra = said["kv_connector_extra_config"]
+    extra.update(spec_name="HostSpec", spec_module_path="vllm_offload",
+                 blocks_per_chunk=per_file, **more)
+    extra["secondary_tiers"][0].update(root_dir=root, n_read_threads=1, n_write_threads=1)
+    return said
 
 
 def example(root):
-    return {"kv_connector": "ExampleConnector",
-            "kv_connector_extra_config": {"shared_storage_path": root}}
+    """As kvtool-dumps(7) has it."""
+    said = page.connector("vllm-disk")
+    said["kv_connector_extra_config"]["shared_storage_path"] = root
+    return said
 
 
 def run(proof, model, connector, root=None, dtype="float32",

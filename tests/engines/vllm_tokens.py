@@ -11,6 +11,7 @@ import sys
 
 import vllm_engine as engine
 import models
+import page
 from proof import Proof
 
 # name: family, element type, type of the cache, tokens of a block (0: the engine's)
@@ -426,8 +427,31 @@ def prove_cost(proof, _):
                    f"{size / min(copies) / 1e9:.1f}")
 
 
+def prove_page(proof, _):
+    """The lines of kvtool-dumps(7), in a folder that has the module beside it."""
+    import kvtool_capture
+    llm, _, _ = start(proof, "gqa-fp32")
+    written = engine.Written(llm)
+    folder = proof.folder("page")
+    with proof.row("the lines of kvtool-dumps(7) make a dump of what the engine wrote",
+                   "a script, grouped heads, fp32") as row:
+        prompt = {"prompt_token_ids": models.prompt(90, proof.seed)}
+        page.run_python("vllm-script", folder, llm=llm, prompt=prompt)
+        path = os.path.join(folder, "kv.rank0.safetensors")
+        row.equal(proof.kvtool("fsck", path).code, 0, "fsck is content")
+        plain = Plain(proof, path, folder)
+        row.equal(list(plain.manifest["num_tokens"]), ["first"], "one request")
+        compare_written(row, plain, written, real_tables(llm))
+        while llm.llm_engine.has_unfinished_requests():
+            llm.llm_engine.step()
+        every = os.path.join(folder, "pool")
+        kvtool_capture.capture_vllm(llm, every, blocks="all")
+        r = proof.kvtool("describe", f"{every}.rank0.safetensors")
+        row.ok(r.code == 0 and "first" not in r.out, "a whole pool, without requests", r)
+
+
 OTHERS = [f"migrate:{how}:{part}" for how in ("32to64", "64to32", "tp1to2", "tp2to1")
-          for part in ("leave", "enter")] + ["cost"]
+          for part in ("leave", "enter")] + ["cost", "page"]
 
 
 def main():
@@ -450,6 +474,8 @@ def main():
         prove_engine(proof, case)
     elif case == "cost":
         prove_cost(proof, case)
+    elif case == "page":
+        prove_page(proof, case)
     else:
         prove_migration(proof, case)
     code = proof.done()
