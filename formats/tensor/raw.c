@@ -54,7 +54,7 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "%s: in no format that kvtool knows; raw bytes need %s, or --manifest%s",
 				  path, needs, manifest.passed_over ?
-				  " (the one beside it is of another file)" : "");
+				  " (the one beside it belongs to another file)" : "");
 	else
 		status = fit(reader, &manifest, index, err);
 	kvt_manifest_free(&manifest);
