@@ -331,8 +331,8 @@ static int candidates(char *out, size_t room, const struct table *t, const char 
 		if (fits(t->row[i].name, word))
 			found[nfound++] = t->row[i].name;
 	for (int i = 0; i < nfound && n < room; i++)
-		n += (size_t)snprintf(out + n, room - n, "%s--%s",
-				      !i ? "" : i == nfound - 1 ? " or " : ", ", found[i]);
+		n += (size_t)snprintf(out + n, room - n, "%s--%s", !i ? "" :
+				      i == nfound - 1 ? " or " : ", ", found[i]);
 	return nfound;
 }
 
@@ -357,7 +357,8 @@ static const char *never(const char *word)
 
 	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++)
 		if (!strcmp(word, casts[i]))
-			return "kvtool moves elements and never converts them; cast in numpy or torch, and let kvtool diff --tolerance=auto compare";
+			return "kvtool moves elements and never converts them; cast in "
+			       "numpy or torch, and kvtool diff --tolerance=auto compares";
 	return NULL;
 }
 

@@ -103,7 +103,8 @@ opt_need(const struct command *command, const struct opt_need *needs,
 
 static inline enum kvt_status opt_status(int parsed)
 {
-	return parsed == OPT_WRONG ? KVT_USAGE : parsed == OPT_FAILED ? KVT_SYSTEM : KVT_OK;
+	return parsed == OPT_WRONG ? KVT_USAGE :
+	       parsed == OPT_FAILED ? KVT_SYSTEM : KVT_OK;
 }
 
 /* What was said of an option that does not go with every other. */

@@ -44,7 +44,7 @@ static enum kvt_status hint_dtype(struct kvt_group *group, const char *text,
 				text);
 	if (group->dtype && group->dtype != dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: elements are %s, but --dtype says %s; it describes the input, kvtool converts no elements",
+				"%s: elements are %s, but --dtype says %s; it describes the input, and is no cast",
 				name, group->dtype->name, dtype->name);
 	group->dtype = dtype;
 	group->shape.elem = dtype->elem;
@@ -82,7 +82,7 @@ static enum kvt_status hint_sizes(struct kvt_group *group,
 	if ((hints->head_dim || hints->content) &&
 	    (status = kvt_manifest_extent(group, KVT_AXIS_K, hints->content ? 1 : 2,
 					  hints->content ? "--content-size" :
-					  "--head-dim", name, err)))
+							   "--head-dim", name, err)))
 		return status;
 	if (hints->block_size && *block_size > 0 && *block_size != hints->block_size)
 		return kvt_fail(err, KVT_BAD_INPUT,
