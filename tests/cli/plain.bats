@@ -73,7 +73,7 @@ bare() {
 	[[ $output == *"there is one in $engines/vllm/offload_gemma3_bs32/root"* ]]
 	run -3 kvtool fsck "$engines/vllm/offload_gemma3_bs32/root"
 	[[ $output == *'give --layout, --heads, --head-dim'* ]]
-	prints 'no index lists the files' fsck --layout=hnd --heads=1 --head-dim=64 \
+	prints 'a missing file cannot be noticed' fsck --layout=hnd --heads=1 --head-dim=64 \
 		"$engines/vllm/offload_gemma3_bs32/root"
 }
 
@@ -319,7 +319,7 @@ bare() {
 	refused 2 'did you mean --heads?' describe --num-kv-heads=4 "$nhd"
 	refused 2 "there is no format 'npyy', did you mean 'npy'?" describe --from=npyy "$nhd"
 	refused 2 "did you mean 'bf16'?" describe --dtype=bf61 "$nhd"
-	refused 2 'one of several: fp8_e4m3' describe --dtype=fp8 "$nhd"
+	refused 2 'ambiguous: fp8_e4m3' describe --dtype=fp8 "$nhd"
 	refused 2 'did you mean --help?' describe --hel
 }
 
