@@ -107,6 +107,7 @@ def run(document, folder):
     for name in COPIED:
         shutil.copytree(os.path.join(ROOT, name), os.path.join(folder, name),
                         copy_function=shutil.copyfile)
+    # of a tree that cannot be written
     for where, folders, _ in os.walk(folder):
         for name in folders:
             os.chmod(os.path.join(where, name), 0o755)
@@ -191,7 +192,7 @@ def unknown(text):
         return unknown_of_kvtool(words)
     if words[0] == "make":
         for word in words[1:]:
-            if re.fullmatch(r"[a-z][a-z-]*", word) and word not in TARGETS:
+            if not re.search(r"[=/$]|^-|^X$", word) and word not in TARGETS:
                 return f"make has no target {word}"
         return ""
     for word in words[:2] if "NAME" not in text else []:
