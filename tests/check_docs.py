@@ -192,6 +192,8 @@ def unknown(text):
         return unknown_of_kvtool(words)
     if words[0] == "make":
         for word in words[1:]:
+            if word in ("&&", "||", ";", "|"):
+                break
             if not re.search(r"[=/$]|^-|^X$", word) and word not in TARGETS:
                 return f"make has no target {word}"
         return ""
