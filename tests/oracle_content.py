@@ -340,9 +340,9 @@ def main():
         check_formats(int8, "hnd", tmp)
         check_formats(ds, "mla", tmp)
         for name, D in (("turboquant-4bit-nc", 134), ("turboquant-k8v4", 196)):
-            slot = Packed(name, *model.opaque(rng, 1, 2, 4, 16, 4, D),
-                          kind="full_attention")
-            check_formats(slot, "nhd", tmp)
+            row = Packed(name, *model.opaque(rng, 1, 2, 4, 16, 4, D),
+                         kind="full_attention")
+            check_formats(row, "nhd", tmp)
         for name, tokens, rows in (("indexer", 64, 64), ("dsv4-indexer/e4m3fn", 64, 16)):
             p = Packed(name, *model.indexer(rng, 2, 4, rows, "e4m3fn"))
             check_page(p, tokens, rows, 132, tmp)

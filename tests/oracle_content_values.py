@@ -272,10 +272,10 @@ def check_same_numbers(tmp):
     r = kvtool("diff", "--exact", "--content-type=fp8-ds-mla", f"{tmp}/once.npy", bare)
     tap.ok(r.code == 0, "bytes that are told to be numbers", r)
     d = Packed("turboquant-k8v4", cells, None, kind="mla")
-    d.write(f"{tmp}/slots.npy", "mla")
-    r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/slots.npy")
+    d.write(f"{tmp}/packed.npy", "mla")
+    r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/packed.npy")
     tap.ok(r.code == 4 and "cannot be read" in r.err, "nobody knows these numbers", r)
-    r = kvtool("diff", f"{tmp}/slots.npy", f"{tmp}/slots.npy")
+    r = kvtool("diff", f"{tmp}/packed.npy", f"{tmp}/packed.npy")
     tap.ok(r.code == 0, "but that their bytes are equal", r)
 
 

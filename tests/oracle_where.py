@@ -321,7 +321,8 @@ def check_folder(path, shape, heads, width, latent):
 
 # ---- tiles ------------------------------------------------------------------
 
-AXIS = {"layer": "L", "block": "B", "slot": "S", "head": "H", "kv": "K",
+# The labels of a snapshot; its format says state for a slot.
+AXIS = {"layer": "L", "block": "B", "state": "S", "head": "H", "kv": "K",
         "dim": "D", "content": "D"}
 
 

@@ -218,18 +218,18 @@ def write_flexkv(path, cells, axes, devices=1, files=1, round_robin=1,
                  interleaved=False, prefix="flexkv_ssdcache_12ab"):
     """Block by block, as the engine computes where one goes."""
     total = cells.shape[2]
-    slots = total // devices // files
+    each = total // devices // files
     k, l, _, s, h, d = cells.shape
-    pools = {(dev, f): np.zeros((k, l, slots, s, h, d), cells.dtype)
+    pools = {(dev, f): np.zeros((k, l, each, s, h, d), cells.dtype)
              for dev in range(devices) for f in range(files)}
     for b in range(total):
         dev = b // round_robin % devices
         there = b // round_robin // devices * round_robin + b % round_robin
         if interleaved:
-            f, slot = there % files, there // files
+            f, at = there % files, there // files
         else:
-            f, slot = there // slots, there % slots
-        pools[dev, f][:, :, slot] = cells[:, :, b]
+            f, at = there // each, there % each
+        pools[dev, f][:, :, at] = cells[:, :, b]
     for (dev, f), pool in pools.items():
         put(os.path.join(path, f"disk{dev}", f"{prefix}_{dev}_{f}.bin"),
             ordered(pool, axes))

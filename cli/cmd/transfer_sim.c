@@ -67,7 +67,8 @@ static enum kvt_status no_mode(const char *word, struct kvt_error *err)
 
 static void print_help(void)
 {
-	puts("usage: kvtool transfer-sim [MODE] [OPTION]... [SRC DST | SRC... --dst=...]\n\nmodes:");
+	puts("usage: kvtool transfer-sim [MODE] [OPTION]... "
+	     "[SRC DST | SRC... --dst=...]\n\nmodes:");
 	for (int i = 0; i < NMODES; i++)
 		plainf("  %-10s %s\n", mode_name(modes[i]), modes[i]->summary);
 	plainf("\nWithout a mode it is %s.  'kvtool transfer-sim MODE --help' says "

@@ -143,8 +143,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 0)
 		return opt_status(n);
 	if (n != 1)
-		return kvt_fail(err, KVT_USAGE, "expected one log, or - for standard input, got %d",
-				n);
+		return kvt_fail(err, KVT_USAGE,
+				"expected one log, or - for standard input, got %d", n);
 	s.path = text_file_name(argv[0]);
 	if (!(in = text_file_open(argv[0])))
 		return kvt_fail(err, KVT_SYSTEM, "%s: %s", s.path, strerror(errno));

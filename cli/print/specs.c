@@ -3,6 +3,7 @@
 #include "cli/print/specs.h"
 
 #include "cli/cli.h"
+#include "lib/base/print.h"
 #include "lib/kvt/spec.h"
 
 /* 'usual' is a number for examples; NULL: the key is never needed. */
@@ -34,6 +35,8 @@ static void print_example(const char *kind)
 	for (int i = 0; i < NKEYS; i++)
 		if (keys[i].member && kvt_spec_preset_needs(kind, keys[i].member))
 			plainf(",%s=%s", keys[i].key, keys[i].usual);
+	if (kvt_spec_preset_block_size(kind))
+		plainf(",block-size=%lld", LL(kvt_spec_preset_block_size(kind)));
 	plainf("\n");
 }
 

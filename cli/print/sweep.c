@@ -268,10 +268,13 @@ static void print_row(const struct kvt_sweep *s, const struct kvt_sweep_row *r, 
 /* What the columns are. */
 static void print_legend(void)
 {
-	plainf("\nops, bytes: sums over all ranks; an op is one operation that is posted.  "
-	       "scope: what an op\nmay cross, or the stack that posts it.  x best: times as "
-	       "long as the fastest.  *: no other\nline has fewer ops, less time or fewer "
-	       "copies without more of another.  ends at: where\nmost ops end.\n");
+	plainf("\nops, bytes: operations and bytes, sums over all ranks\n"
+	       "scope: what an operation may cross, or the stack that posts it "
+	       "(--scopes=list)\n"
+	       "x best: how many times the time of the fastest line\n"
+	       "*: no line has fewer ops, less time or fewer copies without more of "
+	       "another\n"
+	       "ends at: where most operations end\n");
 }
 
 void sweep_text(const struct kvt_sweep *s, struct assumed assumed)

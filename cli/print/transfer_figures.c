@@ -194,18 +194,19 @@ static void print_best(const struct plan_report *r)
 		plainf("\nno layout on both sides has fewer ops in scope %s\n",
 		       kvt_scope_name(r->scope));
 	else
-		plainf("\nwith layout %s on both sides there would be %lld op%s in scope %s, %.4g "
-		       "times fewer\n",
+		plainf("\nwith layout %s on both sides there would be %lld op%s in "
+		       "scope %s, %.4g times fewer\n",
 		       r->best_layout, LL(r->best_ops), plural(r->best_ops),
 		       kvt_scope_name(r->scope), (double)ops / (double)r->best_ops);
 }
 
 static void print_legend(void)
 {
-	plainf("\nop: an operation, one run of bytes that is contiguous on both sides.  scope: what "
-	       "an op may\ncross: max anything; rfc all layers of one block; layer one block of "
-	       "one layer.  of one pair: of\nthe pair of ranks with the most ops.  x max: times "
-	       "as many ops as scope max has.\n");
+	plainf("\nop: an operation, one run of bytes that is contiguous on both sides\n"
+	       "scope: what an op may cross: max anything, rfc all layers of one block, layer "
+	       "one block of one layer\n"
+	       "of one pair: ops of the pair of ranks that has the most\n"
+	       "x max: how many times the ops of scope max\n");
 }
 
 enum kvt_status plan_text(const struct plan_report *r, struct kvt_error *err)
@@ -215,7 +216,7 @@ enum kvt_status plan_text(const struct plan_report *r, struct kvt_error *err)
 
 	plainf("%s: %s, %s; figures are sums over all ranks\n",
 	       transfer->model ? transfer->model : "transfer", human_requests(transfer).s,
-	       transfer->whole ? "whole blocks" : "the valid slots of each block");
+	       transfer->whole ? "whole blocks" : "valid slots only");
 	for (int g = 0; !status && g < transfer->ngroups; g++)
 		status = print_group(r, g, err);
 	if (!status) {

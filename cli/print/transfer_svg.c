@@ -39,7 +39,7 @@ static void put_head(struct sheet *s, const struct page *p)
 	snprintf(text, sizeof(text),
 		 "%s, %s; scope %s: %s operation%s, %s, %s pair%s of ranks, %s on %.60s",
 		 human_requests(p->transfer).s,
-		 p->transfer->whole ? "whole blocks" : "the valid slots of each block",
+		 p->transfer->whole ? "whole blocks" : "valid slots only",
 		 kvt_scope_name(p->scope), human_count(pairs->ops).s, plural(pairs->ops),
 		 kvt_size_string(pairs->bytes).s, human_count(pairs->n).s,
 		 plural(pairs->n),

@@ -124,6 +124,8 @@ bool kvt_spec_kind(enum kvt_kind *out, const char *preset);
 const struct kvt_spec_preset *kvt_spec_preset_at(int i);  /* NULL past the last */
 /* Is this member of kvt_spec_args, "head_dim", one that the preset must be told? */
 bool kvt_spec_preset_needs(const char *preset, const char *member);
+/* Tokens of a block that only this preset has; 0: any. */
+int64_t kvt_spec_preset_block_size(const char *preset);
 
 /* The spec of one rank.  An unknown name is KVT_USAGE. */
 KVT_MUST_CHECK enum kvt_status

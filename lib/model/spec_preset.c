@@ -361,6 +361,13 @@ bool kvt_spec_preset_needs(const char *preset, const char *member)
 	return false;
 }
 
+int64_t kvt_spec_preset_block_size(const char *preset)
+{
+	const struct recipe *recipe = recipe_of(preset);
+
+	return recipe ? recipe->block_size : 0;
+}
+
 /* A ratio of 0 is not the recipe's to say; -1 is one of slots a token. */
 static struct kvt_ratio slots_of(const struct recipe *recipe,
 				 const struct kvt_spec_args *args)

@@ -265,6 +265,6 @@ table() {
 		sides 'for the block extent' "${both[@]}"
 	done
 	sides 'the source holds full_attention' "$nhd" "$mla"
-	sides 'both rank 0' "$nhd" "$hnd" "$hnd"
+	sides 'is one of 1 rank, expected so many dumps of its side, got 2' "$nhd" "$hnd" "$hnd"
 	sides 'none of the files is rank 1' "$nhd" "$kv"/s260k/tp2/rank0*.safetensors
 }

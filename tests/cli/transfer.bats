@@ -185,7 +185,7 @@ moves() {
 	sim --json --request=C "$nhd" "$bs32" >plan
 	[ "$(jq -c '[.groups[].slots]' plan)" = '[80]' ]
 	sim "$nhd" "$bs32" | grep -qx \
-		'stories260K: 3 requests of 689 tokens, the valid slots of each block; figures are sums over all ranks'
+		'stories260K: 3 requests of 689 tokens, valid slots only; figures are sums over all ranks'
 	sim --request=C "$nhd" "$bs32" | grep -q '^stories260K: 80 tokens, '
 	sim --json "$nhd" "$bs32" | jq -e '.requests == 3 and .tokens == 689'
 	# what is at the destination counts by request, however long these are

@@ -228,15 +228,19 @@ works() {
 	sim exec -q out.h5 --dst=tp=2 -o 'r%r.h5'
 	refused 3 'for plan and emit one of each side is enough' exec r0.h5 --dst=tp=1 -o x.h5
 	sim r1.h5 out.h5 >a
-	# raw bytes and the words for them
-	kvtool relayout --to=hnd -o raw.bin "$nhd"
-	rm -f raw.bin.json raw.json
-	local words=(--layout=hnd --dtype=bfloat16 --layers=5 --block-size=16 --heads=4 --head-dim=8)
-	run ! kvtool transfer-sim raw.bin --dst=tp=2
-	sim --ops raw.bin --dst=tp=2 "${words[@]}" >a
-	sim exec -q "${words[@]}" raw.bin --dst=tp=2 -o 's%r.h5'
-	sim --ops raw.bin s0.h5 --spec=gqa:layers=5,heads=4,head-dim=8 --layout=hnd \
-		--dtype=bfloat16 --block-size=16 | cmp a - || true
+	# an array without a manifest beside it, and the words for it
+	kvtool relayout -q --to=hnd -o told.npy "$nhd"
+	mkdir bare
+	mv told.npy bare/a.npy
+	mv told.json bare/m
+	refused 3 'have no request in common: the first has none at all' bare/a.npy --dst=tp=2 --layout=hnd \
+		--dtype=bfloat16
+	sim --ops bare/a.npy --dst=tp=2 --manifest=bare/m >a
+	sim exec -q --manifest=bare/m bare/a.npy --dst=tp=2 -o 's%r.h5'
+	# the other one describes itself
+	sim --ops bare/a.npy s0.h5 --manifest=bare/m >b
+	head -n 1 a | cmp - <(head -n 1 b)
+	refused 3 '--heads says 3' bare/a.npy s0.h5 --manifest=bare/m --heads=3
 }
 
 @test "plain: 14. kvtool help specs: each example is one that works" {

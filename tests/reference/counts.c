@@ -14,12 +14,12 @@
 #include "lib/ops/transfer/transfer.h"
 
 enum column {
-	MODEL, GROUP, KIND, LAYERS, HEADS, CONTENT, STATES, SRC_TP, DST_TP, SRC_BLOCK,
+	MODEL, GROUP, KIND, LAYERS, HEADS, CONTENT, SLOTS, SRC_TP, DST_TP, SRC_BLOCK,
 	DST_BLOCK, SRC_LAYOUT, DST_LAYOUT, PATTERN, SCOPE, NINPUTS,
 };
 enum { LINE = 1024 };
 static const char header[] =
-	"model,group,kind,layers,kv_heads,content_bytes,states,src_tp,dst_tp,"
+	"model,group,kind,layers,kv_heads,content_bytes,slots,src_tp,dst_tp,"
 	"src_block_size,dst_block_size,src_layout,dst_layout,pattern,scope,"
 	"rank_pairs,ops,bytes,op_min,op_median,op_max,ops_per_pair";
 
@@ -147,12 +147,12 @@ static uint32_t *make_end(struct kvt_transfer_end *end, const struct row *r, int
 	const char *kind = r->text[KIND], *layout = r->text[SRC_LAYOUT + side];
 	bool conv = !strncmp(kind, "conv-", 5);
 	struct kvt_id_pattern pattern = { .words = r->text[PATTERN] };
-	int64_t block = r->n[SRC_BLOCK + side], n = r->n[STATES] / block;
+	int64_t block = r->n[SRC_BLOCK + side], n = r->n[SLOTS] / block;
 	struct kvt_error err;
 	uint32_t *ids;
 
-	if (r->n[STATES] % block)
-		wrong(r->where, "states are no whole blocks");
+	if (r->n[SLOTS] % block)
+		wrong(r->where, "slots are no whole blocks");
 	*end = (struct kvt_transfer_end){ .ranks = r->n[SRC_TP + side],
 					  .layers = r->n[LAYERS],
 					  .table = { .slots = block, .nids = n } };
@@ -219,7 +219,7 @@ static void run_row(const struct row *r)
 	struct kvt_error err;
 
 	must(kvt_transfer_group_init_one(&group, r->text[GROUP], &src, &dst, 0,
-					 r->n[STATES], &err), r->where, &err);
+					 r->n[SLOTS], &err), r->where, &err);
 	must(kvt_figures_init(&figures, &err), r->where, &err);
 	print_row(r, &group, &figures);
 	kvt_figures_free(&figures);

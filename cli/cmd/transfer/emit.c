@@ -335,7 +335,8 @@ static enum kvt_status emit(const struct transfer_words *s, const struct emit_ar
 		kvt_nearest_offer(&near, formats[f].name);
 	if (f == NFORMATS)
 		return kvt_fail(err, KVT_USAGE,
-				"--format is '%.40s', expected csv, jsonl, nixl, nixl-strided, regions, nixlbench, kvbench-matrix or kvbench-yaml%s",
+				"--format is '%.40s', expected csv, jsonl, nixl, nixl-strided, regions, nixlbench, "
+				"kvbench-matrix or kvbench-yaml%s",
 				a->format, did_you_mean(&near).s);
 	if ((status = check_name(a->matrix_file, err)) ||
 	    (status = scope_take(&e.scope, a->scope, err)) ||

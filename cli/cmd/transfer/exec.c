@@ -28,13 +28,15 @@ static enum kvt_status count_source(int *out, const char *mode, int n, char **ar
 
 	if (n < 1)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dumps of all ranks of the source, such as 'kvtool transfer-sim %s --dst=tp=2 -o rank%%r.h5 prefill.h5'",
+				"expected the dumps of the source, all ranks of it, such as 'kvtool transfer-sim %s "
+				"--dst=tp=2 -o rank%%r.h5 prefill.h5'",
 				mode);
 	if ((status = transfer_count_ranks(out, argv[0], hints, err)))
 		return status;
 	if (*out > n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is one of %d ranks, expected all of them, got %d file%s; for plan and emit one of each side is enough",
+				"%s is one of %d ranks, expected all of them, got %d file%s; "
+				"for plan and emit one of each side is enough",
 				argv[0], *out, n, plural(n));
 	return KVT_OK;
 }
@@ -57,7 +59,8 @@ static enum kvt_status open_sides(struct kvt_sides *sides, const struct exec_wor
 				argv[nsrc]);
 	if (!made && nsrc == n)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dumps of all ranks of a destination, or --dst that describes a new one, such as --dst=tp=2");
+				"expected the dumps of all ranks of a destination, or --dst that describes a new one, "
+				"such as --dst=tp=2");
 	if ((status = transfer_open_ranks(&sides->src, nsrc, names, hints, err)))
 		return status;
 	status = made ? transfer_make_dst(sides, &args->transfer, err) :
@@ -111,7 +114,8 @@ static enum kvt_status output_name(char *out, size_t room, const char *pattern, 
 
 	if (!at && nranks > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"-o is '%.100s', expected %%r in it, which becomes the number of the rank: there are %d to write, such as rank%%r.h5",
+				"-o is '%.100s', expected %%r in it, which becomes the number of the rank: "
+				"there are %d to write, such as rank%%r.h5",
 				pattern, nranks);
 	if (at)
 		n = snprintf(out, room, "%.*s%d%s", (int)(at - pattern), pattern, rank,

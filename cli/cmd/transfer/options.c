@@ -53,7 +53,8 @@ static enum kvt_status no_hints(const struct kvt_hints *h, struct kvt_error *err
 		return kvt_fail(err, KVT_USAGE,
 				"--dtype is of dumps; a model's cache has --cache-dtype=%.60s",
 				h->dtype);
-	return none_of(rest, "is of dumps; other caches are said with --spec=KIND:KEY=N,...: see 'kvtool help specs'",
+	return none_of(rest,
+		       "is of dumps; other caches are said with --spec=KIND:KEY=N,...: see 'kvtool help specs'",
 		       err);
 }
 
@@ -73,20 +74,24 @@ static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 {
 	const struct opt_said made[] = {
 		{ a->model.model, "model" }, { a->model.config, "config" },
-		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" }, { a->src.text, "src" },
+		{ a->dtype, "cache-dtype" }, { a->tokens, "tokens" },
+		{ a->src.text, "src" },
 		{ a->spec.n > 1, "spec (more than one)" }, { 0 }
 	};
 
 	if (n == 1 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dump of a destination, or --dst that describes it: 'kvtool transfer-sim %s%s%.200s --dst=tp=2'",
+				"expected the dump of a destination, or --dst that describes it: "
+				"'kvtool transfer-sim %s%s%.200s --dst=tp=2'",
 				a->mode, a->mode[0] ? " " : "", argv[0]);
 	if (n > 2 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
-				"expected two dumps, got %d: one dump of each side is enough, whichever rank it is of (exec takes those of all ranks)",
+				"expected two dumps, got %d: one dump of each side is enough, whichever rank it is of "
+				"(exec takes those of all ranks)",
 				n);
 	if (a->conv && !a->dst.text)
-		return kvt_fail(err, KVT_USAGE, "--conv is what two dumps say themselves");
+		return kvt_fail(err, KVT_USAGE,
+				"--conv is what two dumps say themselves");
 	a->src.file = argv[0];
 	if (!a->dst.text)
 		a->dst.file = argv[1];
@@ -105,14 +110,17 @@ static enum kvt_status no_model(const struct transfer_words *a, struct kvt_error
 
 	if (a->needs_trace)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec%s; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
+				"expected a model: --model=NAME, --config=FILE or --spec%s; "
+				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
 				more, mode, a->trace ? a->trace : "--synthetic=1,100");
 	if (a->no_dumps)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
+				"expected a model: --model=NAME, --config=FILE or --spec; "
+				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
 				mode);
 	return kvt_fail(err, KVT_USAGE,
-			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
+			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; "
+			"such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
 			mode, space, a->example ? a->example : "");
 }
 
@@ -434,6 +442,18 @@ enum kvt_status transfer_describe(struct transfer_input *in,
 
 /* ---- dumps ------------------------------------------------------------------- */
 
+/* More dumps than the first says that there are ranks. */
+static enum kvt_status too_many(struct kvt_ranks *side, struct kvt_error *err)
+{
+	int64_t ranks = kvt_ranks_snapshot(side, 0)->parallel.tp_size;
+
+	if (side->n > ranks)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s is one of %lld rank%s, expected so many dumps of its side, got %d",
+				side->file[0].name, LL(ranks), plural(ranks), side->n);
+	return kvt_ranks_check(side, err);
+}
+
 enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
 				    const char *const *names,
 				    const struct kvt_hints *hints, struct kvt_error *err)
@@ -449,7 +469,7 @@ enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
 		if ((status = kvt_open(&side->file[i].reader, names[i], hints, err)))
 			return status;
 	}
-	return kvt_ranks_check(side, err);
+	return too_many(side, err);
 }
 
 enum kvt_status transfer_count_ranks(int *out, const char *name,
@@ -500,6 +520,24 @@ static enum kvt_status open_made(struct transfer_input *in,
 	return status ? status : transfer_make_dst(&in->sides, a, err);
 }
 
+/* One of two may say all of itself, which the words for the other contradict. */
+static enum kvt_status open_both(struct transfer_input *in,
+				 const struct transfer_words *a, struct kvt_error *err)
+{
+	const char *name[] = { a->src.file, a->dst.file };
+	struct kvt_error why[2] = { { "" }, { "" } };
+	enum kvt_status status[2];
+	int bad;
+
+	for (int i = 0; i < 2; i++)
+		status[i] = kvt_open(&in->dump[i], name[i], &a->hints, &why[i]);
+	bad = status[0] ? 0 : 1;
+	if (!status[0] != !status[1] &&
+	    !kvt_open(&in->dump[bad], name[bad], NULL, NULL))
+		return KVT_OK;
+	return status[bad] ? kvt_fail(err, status[bad], "%s", why[bad].text) : KVT_OK;
+}
+
 static enum kvt_status open_dumps(struct transfer_input *in,
 				  const struct transfer_words *a, struct kvt_error *err)
 {
@@ -518,8 +556,7 @@ static enum kvt_status open_dumps(struct transfer_input *in,
 		dumps.dst = kvt_ranks_snapshot(&in->sides.dst, 0);
 		return kvt_transfer_of_dumps(&in->transfer, &dumps, &how, err);
 	}
-	if ((status = kvt_open(&in->dump[0], dumps.src_name, &a->hints, err)) ||
-	    (status = kvt_open(&in->dump[1], dumps.dst_name, &a->hints, err)))
+	if ((status = open_both(in, a, err)))
 		return status;
 	dumps.src = kvt_dump_snapshot(in->dump[0]);
 	dumps.dst = kvt_dump_snapshot(in->dump[1]);

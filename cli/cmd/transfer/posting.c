@@ -87,7 +87,8 @@ static enum kvt_status no_link(const char *text, double bits, struct kvt_error *
 				"no link '%.40s'; --link=list prints all; --rate=%.10g makes one of %.10g GB/s",
 				text, bits / 8, bits / 8);
 	return kvt_fail(err, KVT_USAGE,
-			"no link '%.40s'; at %.10g Gb/s there are %.200s; --link=list prints all; --rate=%.10g makes one of %.10g GB/s",
+			"no link '%.40s'; at %.10g Gb/s there are %.200s; --link=list prints all; "
+			"--rate=%.10g makes one of %.10g GB/s",
 			text, bits, names.text, bits / 8, bits / 8);
 }
 
@@ -178,8 +179,10 @@ static enum kvt_status take_word(int *out, const char *text, const char *option,
 		len += (size_t)snprintf(words.text + len, sizeof(words.text) - len,
 					"%s%s", i ? ", " : "", name(i));
 	}
-	return text ? kvt_fail(err, KVT_USAGE, "--%s is '%.40s', expected one of %.200s%s",
-			       option, text, words.text, did_you_mean(&near).s) : KVT_OK;
+	if (!text)
+		return KVT_OK;
+	return kvt_fail(err, KVT_USAGE, "--%s is '%.40s', expected one of %.200s%s",
+			option, text, words.text, did_you_mean(&near).s);
 }
 
 static const char *coalesce_name(int i)

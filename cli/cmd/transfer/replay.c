@@ -272,7 +272,8 @@ static enum kvt_status check_said(struct replay_args *a, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE,
 				"--tokens is of one request: a trace has the lengths of its own");
 	if (a->trace && a->synthetic)
-		return kvt_fail(err, KVT_USAGE, "TRACE and --synthetic exclude each other");
+		return kvt_fail(err, KVT_USAGE,
+				"TRACE and --synthetic exclude each other");
 	if (a->requests && !a->json)
 		return kvt_fail(err, KVT_USAGE, "--requests needs --json");
 	if (a->slo_percent && !a->slo)

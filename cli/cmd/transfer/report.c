@@ -41,7 +41,7 @@ static void put_head(FILE *f, const struct page *p)
 			"sums "
 		"over the ranks; every byte arrives exactly once</p>\n",
 		human_requests(p->transfer).s,
-		p->transfer->whole ? "whole blocks" : "the valid slots of each block",
+		p->transfer->whole ? "whole blocks" : "valid slots only",
 		kvt_scope_name(p->scope));
 	fputs("<ul class=\"facts\">\n", f);
 	fact(f, human_count(pairs->ops).s, "operations");

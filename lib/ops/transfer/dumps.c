@@ -496,6 +496,11 @@ static enum kvt_status count_requests(struct kvt_transfer_plan *transfer,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s and %s do not both have request '%.60s'",
 				src->path, dst->path, how->request);
+	if (!src->snapshot->nrequests)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s and %s have no request in common: the first has none at all; "
+				"block tables come from a manifest: --manifest=FILE",
+				src->path, dst->path);
 	return kvt_fail(err, KVT_BAD_INPUT, "%s and %s have no request in common",
 			src->path, dst->path);
 }
