@@ -444,6 +444,10 @@ def prove_page(proof, _):
         compare_written(row, plain, written, real_tables(llm))
         while llm.llm_engine.has_unfinished_requests():
             llm.llm_engine.step()
+        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+        for name in "vllm-disk", "vllm-offload", "lmcache":
+            said = page.connector(name)["kv_connector"]
+            row.ok(said in KVConnectorFactory._registry, f"{said} is a connector")
         every = os.path.join(folder, "pool")
         kvtool_capture.capture_vllm(llm, every, blocks="all")
         r = proof.kvtool("describe", f"{every}.rank0.safetensors")
