@@ -117,7 +117,8 @@ def run(document, folder):
     path = f"{os.path.dirname(KVTOOL)}:{os.environ['PATH']}"
     p = subprocess.run(["bash", "-s"], input="\n".join(script).encode(), cwd=folder,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200,
-                       env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}, check=False)
+                       env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "KVTOOL": KVTOOL},
+                       check=False)
     text, out = p.stdout.decode(errors="replace"), []
     for i in range(len(document.commands)):
         printed, found, text = text.partition(f"{END} {i} ")
