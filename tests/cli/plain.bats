@@ -169,7 +169,7 @@ bare() {
 	for r in 0 1 2 3; do
 		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
 	done
-	refused 3 'merge and diff take --in-order and --total-heads=N' merge --layout=hnd -o whole.npy ./rank*
+	refused 3 'merge and diff take --in-order' merge --layout=hnd -o whole.npy ./rank*
 	refused 2 'expected --total-heads=N' merge --in-order --layout=hnd -o whole.npy ./rank*
 	prints 'verified equal' merge --in-order --total-heads=4 --layout=hnd --verify \
 		-o whole.npy ./rank*
