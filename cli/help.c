@@ -16,7 +16,8 @@ void print_usage(FILE *stream)
 {
 	const struct command *c;
 
-	fputs("usage: kvtool COMMAND [OPTION]... FILE...     to begin with: kvtool describe FILE\n\n",
+	fputs("usage: kvtool COMMAND [OPTION]... FILE...     to begin with: kvtool "
+	      "describe FILE\n\n",
 	      stream);
 	for (int i = 0; (c = command_at(i)); i++)
 		fprintf(stream, "%-6s  %-12s  %s\n",
@@ -50,7 +51,8 @@ static const struct {
 	{ "A cache that was saved with torch.save()",
 	  "kvtool convert --from=transformers cache.pt out.h5" },
 	{ "Reading it in Python",
-	  "HDF5_PLUGIN_PATH=$(kvtool --plugin-dir) python3   # h5py; kvtool-snapshot(5)" },
+	  "HDF5_PLUGIN_PATH=$(kvtool --plugin-dir) python3   # h5py; "
+	  "kvtool-snapshot(5)" },
 	{ "Are two dumps the same, whatever their layout, ranks, blocks?",
 	  "kvtool diff A B     kvtool diff WHOLE : RANK0 RANK1..." },
 	{ "The same within a tolerance", "kvtool diff --tolerance=atol=0.01 A B" },
@@ -63,7 +65,8 @@ static const struct {
 	{ "How much memory does a model's cache take?",
 	  "kvtool size --tp=4 --tokens=32k config.json" },
 	{ "How long does a transfer between two deployments take?",
-	  "kvtool transfer-sim time --config=config.json --tokens=8k --src=layout=nhd,tp=4 "
+	  "kvtool transfer-sim time --config=config.json --tokens=8k "
+	  "--src=layout=nhd,tp=4 "
 	  "--dst=layout=hnd,tp=8 --link=cx7-400g-verbs" },
 	{ "And a trace of many requests?",
 	  "kvtool transfer-sim replay --model=llama-3.1-8b trace.jsonl" },
@@ -119,19 +122,40 @@ static void faults(void)
 		for (int a = 0; a < KVT_FAULT_ARGS && f->arg[a].name; a++)
 			printf("  %-16s %s\n", f->arg[a].name, f->arg[a].help);
 		if (f->has_factor)
-			printf("  %-16s %s\n", "factor", "what is multiplied by");
+			printf("  %-16s %s\n", "factor", "the factor");
 	}
 	puts("\nAll take layer=N and block=N, which leave the rest as it is.\n"
 	     "What is not given is chosen by --seed.  See kvtool-mutate(1).");
+}
+
+enum { NAME_COLUMN = 30, AXES_COLUMN = 19, FOUND_COLUMN = 48 };
+
+/* In lines of its column; on a line below the axes where these are too long. */
+static void print_found_in(const char *text, bool below)
+{
+	if (below)
+		printf("\n%*s", NAME_COLUMN + 1 + AXES_COLUMN, "");
+	while (strlen(text) > FOUND_COLUMN) {
+		int n = FOUND_COLUMN;
+
+		while (n > 1 && text[n] != ' ')
+			n--;
+		printf(" %.*s\n%*s", n, text, NAME_COLUMN + 1 + AXES_COLUMN, "");
+		text += n + 1;
+	}
+	printf(" %s\n", text);
 }
 
 static void layouts(void)
 {
 	const struct kvt_preset *p;
 
-	printf("%-26s %-38s %s\n", "NAME", "AXES, SLOWEST FIRST", "FOUND IN");
-	for (int i = 0; (p = kvt_preset_at(i)); i++)
-		printf("%-26s %-38s %s\n", p->name, p->axes, p->found_in);
+	printf("%-*s %-*s %s\n", NAME_COLUMN, "NAME", AXES_COLUMN, "AXES, SLOWEST FIRST",
+	       "FOUND IN");
+	for (int i = 0; (p = kvt_preset_at(i)); i++) {
+		printf("%-*s %-*s", NAME_COLUMN, p->name, AXES_COLUMN, p->axes);
+		print_found_in(p->found_in, strlen(p->axes) > AXES_COLUMN);
+	}
 	puts("\nL layer, B block, S slot (token), H head, K key or value, "
 	     "D element of a head,\nC content: K and D together.  A layout is "
 	     "one of these names, or axes, or a tuple\nwith its convention: "

@@ -16,7 +16,8 @@ static void tell(void *context, const char *left)
 
 	(void)context;
 	if (pid > 0 && kill((pid_t)pid, 0) && errno == ESRCH)
-		fplainf(stderr, "kvtool: %s: left by a run that was killed; remove it\n",
+		fplainf(stderr, "kvtool: %s: temporary folder of a kvtool that was "
+				"killed; remove it\n",
 			left);
 }
 

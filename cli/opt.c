@@ -37,17 +37,17 @@ static const struct {
 	HINT("manifest", OPT_STRING, manifest, "FILE",
 	     "description of the dump, kvtool-manifest(5)"),
 	HINT("trust-manifest", OPT_FLAG, trust_manifest, NULL,
-	     "take the manifest although the data was changed"),
+	     "use the manifest although the data was changed"),
 	HINT("from", OPT_STRING, format, "FORMAT",
-	     "format, if not to be found out from the content"),
+	     "input format; default: detected from the content"),
 	HINT("spec", OPT_STRING, spec, "SPEC",
-	     "what is cached, as kvtool-size(1) prints it"),
+	     "spec of the cache, as kvtool-size(1) prints it"),
 	HINT("layout", OPT_STRING, layout, "LAYOUT",
 	     "memory order: a name or axes, kvtool-layouts(7)"),
 	HINT("dtype", OPT_STRING, dtype, "DTYPE",
 	     "element type, such as bfloat16"),
 	HINT("content-type", OPT_STRING, content_type, "NAME",
-	     "what the bytes are, kvtool-content(7): fp8-ds-mla"),
+	     "coding of the bytes, kvtool-content(7): fp8-ds-mla"),
 	HINT("layers", OPT_COUNT, layers, "N", "number of layers"),
 	HINT("blocks", OPT_COUNT, blocks, "N", "number of blocks in a layer"),
 	HINT("block-size", OPT_COUNT, block_size, "N", "tokens in a block"),
@@ -62,7 +62,7 @@ static const struct {
 	HINT("content", OPT_COUNT, content, "N", "same as --content-size"),
 	HINT("skip", OPT_INT, skip, "BYTES", "bytes before the data"),
 	HINT("set", OPT_FACTS, facts, "KEY=VALUE",
-	     "what one format alone asks for, kvtool-formats(7)"),
+	     "a setting that only one format has, kvtool-formats(7)"),
 };
 enum { NHINTS = sizeof(hint_rows) / sizeof(hint_rows[0]) };
 
@@ -170,7 +170,8 @@ enum kvt_status scale_parse(double kv[2], const char *option, const char *text,
 	    !real_parse(&kv[1], second, text[first] ? strlen(second) : first) ||
 	    !(kv[0] > 0) || !(kv[1] > 0))
 		return kvt_fail(err, KVT_USAGE,
-				"--%s is '%.60s', expected a number above 0, or one for keys and one for values: 0.5,0.25",
+				"--%s is '%.60s', expected a number above 0, or one for "
+				"keys and one for values: 0.5,0.25",
 				option, text);
 	return KVT_OK;
 }
@@ -330,8 +331,8 @@ static int candidates(char *out, size_t room, const struct table *t, const char 
 		if (fits(t->row[i].name, word))
 			found[nfound++] = t->row[i].name;
 	for (int i = 0; i < nfound && n < room; i++)
-		n += (size_t)snprintf(out + n, room - n, "%s--%s",
-				      !i ? "" : i == nfound - 1 ? " or " : ", ", found[i]);
+		n += (size_t)snprintf(out + n, room - n, "%s--%s", !i ? "" :
+				      i == nfound - 1 ? " or " : ", ", found[i]);
 	return nfound;
 }
 
@@ -356,7 +357,8 @@ static const char *never(const char *word)
 
 	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++)
 		if (!strcmp(word, casts[i]))
-			return "kvtool moves elements and never converts them; cast in numpy or torch, and let kvtool diff --tolerance=auto compare";
+			return "kvtool moves elements and never converts them; cast in "
+			       "numpy or torch, and kvtool diff --tolerance=auto compares";
 	return NULL;
 }
 

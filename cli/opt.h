@@ -51,11 +51,11 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 /* Rows that mean the same in every command that has them. */
 #define OPT_QUIET(p)   { "quiet", 'q', OPT_FLAG, p, NULL, "print nothing but errors" }
 #define OPT_THREADS(p) { "threads", 0, OPT_COUNT, p, "N", \
-			 "threads that work at once; default: one a processor" }
+			 "number of threads; default: one for each processor" }
 #define OPT_MEMORY(p)  { "mem-limit", 0, OPT_SIZE, p, "SIZE", \
 			 "memory for data, such as 512M" }
 #define OPT_DEVICE(p)  { "device", 0, OPT_STRING, p, "DEVICE", \
-			 "that permutes: cpu (default), cuda[:N], hip[:N] or auto" }
+			 "where to permute: cpu (default), cuda[:N], hip[:N] or auto" }
 #define OPT_JSON(p)    { "json", 'j', OPT_FLAG, p, NULL, \
 			 "print JSON; see kvtool-json(5)" }
 #define OPT_FORCE(p)   { "force", 'f', OPT_FLAG, p, NULL, \
@@ -103,7 +103,8 @@ opt_need(const struct command *command, const struct opt_need *needs,
 
 static inline enum kvt_status opt_status(int parsed)
 {
-	return parsed == OPT_WRONG ? KVT_USAGE : parsed == OPT_FAILED ? KVT_SYSTEM : KVT_OK;
+	return parsed == OPT_WRONG ? KVT_USAGE :
+	       parsed == OPT_FAILED ? KVT_SYSTEM : KVT_OK;
 }
 
 /* What was said of an option that does not go with every other. */

@@ -88,13 +88,13 @@ static union value take(const struct directive *d, struct arguments *args)
 /* How long the string is when it is plain; *same: it was. */
 static int plain_length(bool *same, const char *s, const char *end)
 {
-	char piece[KVT_PLAIN_MAX];
+	char part[KVT_PLAIN_MAX];
 	int length = 0;
 
-	for (*same = true; s < end; length += (int)strlen(piece)) {
-		int n = kvt_plain_next(piece, s, end);
+	for (*same = true; s < end; length += (int)strlen(part)) {
+		int n = kvt_plain_next(part, s, end);
 
-		*same = *same && !strncmp(piece, s, (size_t)n) && !piece[n];
+		*same = *same && !strncmp(part, s, (size_t)n) && !part[n];
 		s += n;
 	}
 	return length;
@@ -123,15 +123,15 @@ static bool all_plain(const char *format, struct arguments *args)
 static void put_string(FILE *out, const struct directive *d, const char *s)
 {
 	const char *end = end_of(d, s);
-	char piece[KVT_PLAIN_MAX];
+	char part[KVT_PLAIN_MAX];
 	bool same, left = strchr(d->flags, '-') || d->width < 0;
 	int blanks = abs(d->width) - plain_length(&same, s, end);
 
 	if (blanks > 0 && !left)
 		fprintf(out, "%*s", blanks, "");
 	while (s < end) {
-		s += kvt_plain_next(piece, s, end);
-		fputs(piece, out);
+		s += kvt_plain_next(part, s, end);
+		fputs(part, out);
 	}
 	if (blanks > 0 && left)
 		fprintf(out, "%*s", blanks, "");

@@ -43,15 +43,15 @@ struct rewrite {
 	{ "verify", 0, OPT_FLAG, &(r)->verify, NULL, \
 	  "read the output again and compare every element" }, \
 	{ "no-sync", 0, OPT_FLAG, &(r)->create.no_sync, NULL, \
-	  "do not wait for the disk: a power cut may lose the output" }, \
+	  "do not wait for the disk: a power failure may lose the output" }, \
 	{ "uncompressed", 0, OPT_FLAG, &(r)->create.uncompressed, NULL, \
-	  "hdf5: one contiguous, mappable array a group" }, \
+	  "hdf5: one contiguous array for each group" }, \
 	{ "no-digest", 0, OPT_FLAG, &(r)->create.no_digest, NULL, \
 	  "hdf5: store no digest of the content" }, \
 	{ "level", 0, OPT_COUNT, &(r)->level, "N", \
 	  "hdf5: zstd level, 1 to 19" }, \
 	{ "tile", 0, OPT_SIZE, &(r)->tile, "SIZE", \
-	  "hdf5: least size of a compressed tile" }, \
+	  "hdf5: smallest size of a tile before compression" }, \
 	OPT_FORCE(&(r)->create.force), \
 	OPT_DRY_RUN(&(r)->dry_run), \
 	OPT_THREADS(&(r)->threads), \

@@ -37,7 +37,7 @@ static bool copy_all(int to, int from, bool *wrote)
 
 	*wrote = false;
 	while (ok && !interrupted && (n = read(from, buf, COPY_BYTES)) > 0)
-		/* the second SIGPIPE would kill: a part that went through was the first */
+		/* the second SIGPIPE kills; the first may have let a part through */
 		for (ssize_t at = 0; ok && !interrupted && at < n; at += done) {
 			done = write(to, buf + at, (size_t)(n - at));
 			*wrote = done < 0;
@@ -92,7 +92,8 @@ enum kvt_status stream_in(int n, char **operands, struct kvt_error *err)
 	if (!found)
 		return KVT_OK;
 	if (found > 1)
-		return kvt_fail(err, KVT_USAGE, "'-' is given %d times, but standard input can be read once",
+		return kvt_fail(err, KVT_USAGE,
+				"'-' is given %d times, but standard input can be read once",
 				found);
 	if (isatty(STDIN_FILENO))
 		return kvt_fail(err, KVT_USAGE,

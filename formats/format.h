@@ -4,7 +4,7 @@
  * includes it
  *
  * A format is a const struct of functions.  It fills a reader's snapshot and,
- * per group, either pieces of files (flat, read by flat.c) or a tiling.
+ * per group, either parts of files (flat, read by flat.c) or a tiling.
  */
 #ifndef KVT_FORMAT_H
 #define KVT_FORMAT_H
@@ -21,17 +21,17 @@ struct kvt_proof;
 
 /*
  * A box of a group that lies in one file.  views count from box.begin; their
- * offsets are file offsets.  The pieces a reader has tile the group exactly;
+ * offsets are file offsets.  The parts a reader has tile the group exactly;
  * those of a writer may overlap, and a box is then written to each of them.
  */
-struct kvt_piece {
+struct kvt_file_part {
 	int file;			/* index into kvt_files; -1: nowhere, zeros */
 	struct kvt_box box;
 	struct kvt_views views;
 };
 
 /*
- * A dump of a file a block has as many pieces as blocks, and their views differ
+ * A dump of a file a block has as many parts as blocks, and their views differ
  * in where they begin: so views are kept apart, and few of them.
  */
 struct kvt_placed {
@@ -42,15 +42,15 @@ struct kvt_placed {
 };
 
 struct kvt_flat {
-	int64_t npieces;		/* 0: the group is tiled */
+	int64_t nparts;		/* 0: the group is tiled */
 	struct kvt_placed *placed;	/* owned */
 	int32_t nviews;
 	struct kvt_views *views;	/* owned */
-	int64_t span[2];		/* most layers, most blocks in one piece */
+	int64_t span[2];		/* most layers, most blocks in one run */
 };
 
-/* The i-th piece as it was added. */
-struct kvt_piece kvt_flat_piece(const struct kvt_flat *flat, int64_t i);
+/* The i-th part as it was added. */
+struct kvt_file_part kvt_flat_part(const struct kvt_flat *flat, int64_t i);
 
 struct kvt_file {
 	int fd;				/* -1: parked, opened for each access */
@@ -121,10 +121,10 @@ kvt_file_write(const struct kvt_file *file, const void *buf, int64_t nbytes,
 
 /* Appends a copy. */
 KVT_MUST_CHECK enum kvt_status
-kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piece,
+kvt_flat_add(struct kvt_flat *flat, const struct kvt_file_part *part,
 	     struct kvt_error *err);
 /*
- * Puts the pieces in order and checks that each lies inside its group and its
+ * Puts the parts in order and checks that each lies inside its group and its
  * file.  kvt_open() and kvt_create() do this for every group, so a format only
  * adds.
  */
@@ -459,7 +459,7 @@ bool kvt_group_has_gaps(const struct kvt_group *group);
  * begin at byte 'offset' of the file.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_piece_init(struct kvt_piece *out, const struct kvt_group *group,
+kvt_file_part_init(struct kvt_file_part *out, const struct kvt_group *group,
 	       const struct kvt_box *box, bool pages, int file, int64_t offset,
 	       struct kvt_error *err);
 
@@ -490,7 +490,7 @@ kvt_snapshot_file_shape(int *rank, int64_t shape[8], const struct kvt_dtype **dt
 			struct kvt_error *err);
 
 /*
- * One piece a group, all of them in one file from 'offset' on.  Takes the
+ * One part a group, all of them in one file from 'offset' on.  Takes the
  * flats, not the reader, for readers and writers alike.
  */
 KVT_MUST_CHECK enum kvt_status

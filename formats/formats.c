@@ -3,7 +3,7 @@
  * formats.c - the table of formats, and opening a dump of any of them
  *
  * What is common to all formats is done here once: finding the format, the checks
- * between the fields, the ordering of pieces.  Reading is in file/reader.c, writing
+ * between the fields, the ordering of parts.  Reading is in file/reader.c, writing
  * in file/commit.c.
  */
 #include "formats/format.h"
@@ -97,7 +97,8 @@ static enum kvt_status probe(const struct kvt_format **out, const char *path,
 			*out = formats[i];
 			return KVT_OK;
 		}
-	return kvt_fail(err, KVT_BAD_INPUT, "%s: not in a format that kvtool knows",
+	return kvt_fail(err, KVT_BAD_INPUT, "%s: not in a format that kvtool knows; see "
+					    "kvtool help formats",
 			path);
 }
 
@@ -155,7 +156,8 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 
 	if (reader->empty && !(hints && hints->empty))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: is an empty state: it holds no tokens of any request",
+				"%s: is an empty state file: it has no tokens of any "
+				"request",
 				path);
 	if (hints && hints->inspector && !reader->empty)
 		kvt_snapshot_inspect(snapshot, hints->inspector);
@@ -185,7 +187,8 @@ static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_err
 		return KVT_OK;
 	if (kvt_content_find(&content, hints->dtype))
 		return kvt_fail(err, KVT_USAGE,
-				"'%.40s' is no element type but a content type; give --content-type=%s",
+				"'%.40s' is a content type, not an element type; give "
+				"--content-type=%s",
 				hints->dtype, content.type->name);
 	return kvt_dtype_parse(&dtype, hints->dtype, err);
 }

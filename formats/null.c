@@ -2,7 +2,7 @@
 /* null.c - throws bytes away, so that the rest can be timed without a disk */
 #include "formats/format.h"
 
-/* No pieces: kvt_flat_write() then finds nothing to write to. */
+/* No parts: kvt_flat_write() then finds nothing to write to. */
 static enum kvt_status null_create(struct kvt_writer *writer, struct kvt_error *err)
 {
 	(void)writer;
@@ -11,7 +11,8 @@ static enum kvt_status null_create(struct kvt_writer *writer, struct kvt_error *
 }
 
 const struct kvt_format kvt_null_format = {
-	.info = { "null", "writes nothing, to time the rest", false, true },
+	.info = { "null", "stores nothing, to measure the time without "
+			  "writing", false, true },
 	.nowhere = true,
 	.create = null_create,
 	.finish = null_create,

@@ -419,7 +419,7 @@ class Slice:
         last = r.first + r.tokens
         if (begin, end) != (r.first, last):
             if g.recurrent:
-                bad("one state for all tokens")
+                bad("all groups are recurrent")
             if begin % g.tps or (end % g.tps and end != last):
                 bad("inside a slot")
         if g.recurrent:
@@ -619,7 +619,7 @@ def join_heads(g, ranks):
 
 def join_channels(g, ranks):
     """Each part from end to end; what several ranks hold counts once."""
-    pieces, parts, at = [], [], 0
+    portions, parts, at = [], [], 0
     for i, part in enumerate(g.parts):
         held = {r.parts[i][3]: r.data[..., r.parts[i][1]:][..., :r.parts[i][2]]
                 for r in ranks}
@@ -628,10 +628,10 @@ def join_channels(g, ranks):
             if begin != min(held) + length:
                 bad("channels")
             length += held[begin].shape[-1]
-            pieces.append(held[begin])
+            portions.append(held[begin])
         parts.append([part[0], at, length, min(held)])
         at += length
-    g.data, g.parts = np.concatenate(pieces, axis=-1), parts
+    g.data, g.parts = np.concatenate(portions, axis=-1), parts
 
 
 # ---- reblock ------------------------------------------------------------------
@@ -748,7 +748,7 @@ class Reblock:
         null = g.null * self.old // self.new if g.null >= 0 else -1
         if self.new > self.old and self.used is None:
             null = -1
-        # of one that was cut the first piece stays, of several the first names all
+        # of one that was cut the first portion stays, of several the first names all
         after.blocks = [g.blocks[n // self.old] * self.old // self.new +
                         n % self.old // self.new for n in range(0, slots, self.new)]
         for r, now in zip(dump.requests, out.requests):

@@ -314,7 +314,7 @@ def named_by_next_run(base, place):
     status, _, err = place.run(base.command[2])
     if status != base.status:
         return ["the next run ends with %s" % status]
-    if b"left by a run" not in err:
+    if b"temporary folder of a kvtool" not in err:
         return ["the next run does not name what was left"]
     return []
 

@@ -35,7 +35,7 @@ KINDS = {"compressed": [], "uncompressed": ["--uncompressed"],
          "no digest": ["--no-digest"],
          "neither": ["--uncompressed", "--no-digest"]}
 FLIPS, CUTS = (3000, 120) if FULL else (30, 4)
-PIECE = 65536
+RANGE = 65536
 
 
 # ---- what the documentation says is hashed ----------------------------------
@@ -167,8 +167,8 @@ def check_documented(path, name):
                     continue
                 raw.seek(at)
                 data = raw.read(g[plane].id.get_storage_size())
-                want = [xxhash.xxh3_64_intdigest(data[i:i + PIECE])
-                        for i in range(0, len(data), PIECE)]
+                want = [xxhash.xxh3_64_intdigest(data[i:i + RANGE])
+                        for i in range(0, len(data), RANGE)]
                 if want != [int(n) for n in g[plane + "_checksum"]]:
                     wrong.append(plane + "_checksum")
     tap.ok(not wrong, f"{name}: its checksums are the documented ones", wrong)
@@ -400,7 +400,7 @@ def check_old(tmp, source):
             f.seek(at + 100000)
             f.write(bytes([byte ^ 1]))
         r = kvtool("convert", "-q", "-f", "--no-sync", *options, old, f"{tmp}/new.h5")
-        tap.ok(r.code == 3 and "is not what content_digest of the input says" in r.err,
+        tap.ok(r.code == 3 and "does not match content_digest of the input" in r.err,
                f"{name}, of version 1.0: a digest of other data is not copied", r)
 
 
@@ -425,14 +425,14 @@ def check_told(tmp, source):
             byte = f.read(1)[0]
             f.seek(at + 70000)
             f.write(bytes([byte ^ 1]))
-        # pieces are of 64 KiB: it is the second, of 32 blocks of 2 KiB
+        # ranges are of 64 KiB: it is the second, of 32 blocks of 2 KiB
         r = kvtool("describe", "--verify", "--json", path)
         v = json.loads(r.out)["groups"][0]["verify"]
         tap.ok(r.code == 3 and v["tiles_damaged"] == 32 and
                [(f["layer"], f["block"]) for f in v["findings"]] ==
                [(0, b) for b in range(32, 48)] and
-               f"between bytes {at + PIECE} and {at + 2 * PIECE}" in r.err,
-               f"{name}: describe --verify names the blocks of a damaged piece", r)
+               f"between bytes {at + RANGE} and {at + 2 * RANGE}" in r.err,
+               f"{name}: describe --verify names the blocks of a damaged range", r)
         r = kvtool("fsck", "--json", path)
         found = json.loads(r.out)["files"][0]["counts"]
         tap.ok(r.code == 1 and found.get("tile.damaged") == 32,

@@ -80,7 +80,7 @@ struct row {
 	const char *pair;
 	int64_t run;
 	struct kvt_plan plan;
-	int64_t piece;			/* of a list; 0: it is a plan */
+	int64_t part;			/* of a list; 0: it is a plan */
 	enum gpu_method method;
 	enum { KERNEL, WITHIN, IN, OUT } copy;	/* a ceiling: by the driver */
 	double least;			/* fraction that is wanted */
@@ -106,9 +106,9 @@ static enum kvt_status run_row(struct bench *b, const struct row *r, int set,
 	if (r->copy == OUT)
 		return kvt_device_copy_out(d, b->pinned[set], b->src[set], host_part(b),
 					   NULL, err);
-	if (r->piece)
+	if (r->part)
 		return kvt_device_copy_runs(d, b->dst[set], b->src[set], b->list,
-					    b->nruns, r->piece, NULL, err);
+					    b->nruns, r->part, NULL, err);
 	return kvt_gpu_copy(d, r->method, b->dst[set], b->src[set], &r->plan, NULL,
 			    err);
 }
@@ -143,8 +143,8 @@ static double time_row(struct bench *b, const struct row *r)
 	return ms[b->times / 2];
 }
 
-/* The pieces of a list on the host, which has room for both sides. */
-static int64_t check_list(struct bench *b, int64_t piece)
+/* The parts of a list on the host, which has room for both sides. */
+static int64_t check_list(struct bench *b, int64_t part)
 {
 	struct kvt_device *d = b->t->device;
 	uint8_t *src = malloc((size_t)b->nbytes), *dst = malloc((size_t)b->nbytes);
@@ -157,7 +157,7 @@ static int64_t check_list(struct bench *b, int64_t piece)
 	must(kvt_device_copy_out(d, dst, b->dst[0], b->nbytes, NULL, &err), &err);
 	must(kvt_device_wait(d, NULL, &err), &err);
 	for (int64_t i = 0; i < b->nruns; i++)
-		for (int64_t k = 0; k < piece; k++)
+		for (int64_t k = 0; k < part; k++)
 			bad += dst[b->host_list[i].dst + k] !=
 			       src[b->host_list[i].src + k];
 	free(src);
@@ -174,8 +174,8 @@ static int64_t check_row(struct bench *b, const struct row *r)
 	for (int i = 0; i < 2; i++)
 		must(kvt_device_fill(d, b->dst[i], 0xa5, b->nbytes, NULL, &err), &err);
 	must(run_row(b, r, 0, &err), &err);
-	if (r->piece)
-		return check_list(b, r->piece);
+	if (r->part)
+		return check_list(b, r->part);
 	must(kvt_gpu_copy(d, GPU_NAIVE, b->dst[1], b->src[0], &r->plan, NULL, &err),
 	     &err);
 	must(kvt_device_wait(d, NULL, &err), &err);
@@ -188,7 +188,7 @@ static const char *kernel_of(const struct bench *b, const struct row *r)
 
 	if (r->copy)
 		return "(driver copy)";
-	if (r->piece)
+	if (r->part)
 		return "kvt_list";
 	if (r->method != GPU_BEST)
 		return names[r->method];
@@ -198,7 +198,7 @@ static const char *kernel_of(const struct bench *b, const struct row *r)
 static void print_row(struct bench *b, const struct row *r)
 {
 	const double ms = time_row(b, r), again = ms < 0 ? ms : time_row(b, r);
-	const int64_t moved = r->piece ? b->nruns * r->piece :
+	const int64_t moved = r->part ? b->nruns * r->part :
 			      r->copy == WITHIN ? b->nbytes :
 			      r->copy ? host_part(b) : kvt_plan_nbytes(&r->plan);
 	/* device memory is read and written; the host's link has one direction */
@@ -269,12 +269,12 @@ static void rows_of_layers(struct bench *b)
 	rows_of(b, "LBHSC-BHLSC", heads);
 }
 
-/* Pieces of the whole source in random order. */
-static void row_of_list(struct bench *b, int64_t piece)
+/* Parts of the whole source in random order. */
+static void row_of_list(struct bench *b, int64_t part)
 {
-	const struct row r = { .pair = "scattered", .run = piece, .piece = piece,
-			       .least = piece >= 256 ? 0.85 : 0 };
-	const int64_t n = b->nbytes / piece;
+	const struct row r = { .pair = "scattered", .run = part, .part = part,
+			       .least = part >= 256 ? 0.85 : 0 };
+	const int64_t n = b->nbytes / part;
 	struct kvt_device_run *host = malloc((size_t)n * sizeof(*host));
 	struct kvt_error err;
 	void *list;
@@ -282,7 +282,7 @@ static void row_of_list(struct bench *b, int64_t piece)
 	if (!host)
 		check_bail_out("out of memory");
 	for (int64_t i = 0; i < n; i++)
-		host[i] = (struct kvt_device_run){ i * piece, i * piece, piece };
+		host[i] = (struct kvt_device_run){ i * part, i * part, part };
 	for (int64_t i = n - 1; i > 0; i--) {
 		const int64_t j = check_below(i + 1), x = host[i].src;
 
@@ -305,7 +305,7 @@ static void row_of_list(struct bench *b, int64_t piece)
 static void all_rows(struct bench *b)
 {
 	static const int64_t runs[] = { 2, 6, 16, 32, 48, 64, 128, 256, 512, 576, 1152 };
-	static const int64_t pieces[] = { 256, 1024, 16384 };
+	static const int64_t parts[] = { 256, 1024, 16384 };
 	static const struct row ceilings[] = {
 		{ .pair = "within", .copy = WITHIN },
 		{ .pair = "pinned in", .copy = IN },
@@ -319,8 +319,8 @@ static void all_rows(struct bench *b)
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
 		rows_of(b, "NHD-HND", gpu_plan_nhd(b->nbytes / 128 / runs[i], runs[i]));
 	rows_of_layers(b);
-	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
-		row_of_list(b, pieces[i]);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		row_of_list(b, parts[i]);
 }
 
 /* ---- beginning and end -------------------------------------------------- */

@@ -134,7 +134,7 @@ static const struct planted {
 	  "different barriers|not every thread" },
 	{ 7, "no barrier before the next tiles", GPU_TILE, 64, 64,
 	  "no barrier between a read and a write|no barrier between a write and a read" },
-	{ 8, "a list's pieces taken as aligned", GPU_BEST, -1, 8, "misaligned" },
+	{ 8, "a list's parts taken as aligned", GPU_BEST, -1, 8, "misaligned" },
 };
 enum { NPLANTED = sizeof(planted) / sizeof(planted[0]) };
 
@@ -149,7 +149,7 @@ static struct kvt_plan plan_edges(int64_t run)
 	};
 }
 
-/* Three pieces, the second at 8 bytes. */
+/* Three parts, the second at 8 bytes. */
 static enum kvt_status copy_list(void **list, struct gpu_test *t, void *dst,
 				 const void *src, struct kvt_error *err)
 {

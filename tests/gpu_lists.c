@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 200, BLOCKS = 24, PIECES = 300, POISON = 0x3c };
+enum { ROUNDS = 200, BLOCKS = 24, PARTS = 300, POISON = 0x3c };
 
 /* 0 .. n - 1 in random order. */
 static void random_order(int32_t order[], int n)
@@ -91,14 +91,14 @@ static bool random_blocks(struct gpu_test *t)
 
 /* ---- lists -------------------------------------------------------------- */
 
-/* Pieces of any length and alignment, in random order. */
+/* Parts of any length and alignment, in random order. */
 static bool random_list(struct gpu_test *t)
 {
 	const int64_t most = 1 + check_below(check_below(2) ? 40 : 2000);
-	const int n = 1 + (int)check_below(PIECES);
+	const int n = 1 + (int)check_below(PARTS);
 	const int64_t grain = (int64_t)1 << check_below(5);
-	struct kvt_device_run run[PIECES], *list;
-	int32_t order[PIECES];
+	struct kvt_device_run run[PARTS], *list;
+	int32_t order[PARTS];
 	struct gpu_buffer src, dst;
 	struct kvt_error err = { "" };
 	int64_t size = 0;
@@ -197,7 +197,7 @@ void gpu_check_lists(struct gpu_test *t)
 	failed = 0;
 	for (int i = 0; i < rounds && failed < 5; i++)
 		failed += !random_list(t);
-	gpu_point(!failed, "%d lists of pieces", rounds);
+	gpu_point(!failed, "%d lists of parts", rounds);
 	t->device->blocks_max = blocks;
 	t->device->launch_max = INT_MAX;
 	gpu_point(two_streams(t), "two streams, an event between them");

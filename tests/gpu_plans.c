@@ -41,7 +41,7 @@ static bool run_one(struct gpu_test *t, int m, struct gpu_buffer *dst,
 	random_limits(t);
 	status = kvt_gpu_copy(t->device, methods[m].method, gpu_at(dst), gpu_at(src),
 			      plan, NULL, &err);
-	/* a piece of a plan may have no tile although the plan has one */
+	/* a part of a plan may have no tile although the plan has one */
 	if (status == KVT_UNSUPPORTED && methods[m].method == GPU_TILE)
 		return true;
 	counts.ran[m]++;

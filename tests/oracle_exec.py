@@ -136,7 +136,7 @@ def into_new(src, layout, tp, size, ids, ext, folder):
                      f"--dst=layout={layout},tp={tp},block-size={size},"
                      f"ids={ids}", *[d.path for d in src])
     for rank in range(tp if ext == "h5" and r.code == 0 else 0):
-        # compressed pieces, which relayout's oracle knows how to trust
+        # compressed ranges, which relayout's oracle knows how to trust
         r = kvtool("convert", "--force", "--no-sync", f"{folder}/new.{rank}.h5",
                    f"{folder}/new.{rank}.npy")
     if not tap.ok(r.code == 0, f"{name}: exit 0", r):

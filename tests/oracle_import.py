@@ -381,9 +381,9 @@ def kvbm():
               want=(3, "has 4 heads, not 8"))
     kvbm_case("heads that do not fit", DUMP, "OperationalNHD", whole("BLKSHD"),
               "--heads=5", heads=False,
-              want=(3, "tokens have 32 elements, which are not 5 heads"))
+              want=(3, "tokens have 32 elements, which cannot be divided into 5 heads"))
     kvbm_case("another order", DUMP, "OperationalNHD", whole("BLKSHD"),
-              "--layout=kvbm:OperationalHND", want=(3, "as was asked for"))
+              "--layout=kvbm:OperationalHND", want=(3, "was given"))
     kvbm_case("unknown order", DUMP, "Unknown", whole("BLKSHD"),
               want=(3, "give --layout"))
     kvbm_case("a byte more", DUMP, "OperationalNHD", whole("BLKSHD", extra=1),

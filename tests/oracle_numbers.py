@@ -245,7 +245,7 @@ def check_copy(tmp):
     tap.ok(r.code == 0 and np.array_equal(raw[:, 2], cells_of("full")[:, 1]) and
            np.array_equal(raw[:, 1], cells_of("full")[:, 1]), "copy-blocks 7:55", r)
     r = kvtool("copy-blocks", "-f", "--blocks=7:55,20:55", "-o", out, one, one)
-    said(r, "copy-blocks: 55 twice", "block id 55 comes twice", code=3)
+    said(r, "copy-blocks: 55 twice", "block id 55 is listed twice", code=3)
     r = kvtool("copy-blocks", "-f", "--blocks=3:55", "-o", out, one, one)
     said(r, "copy-blocks: 3 is a position only", "no block 3", code=3)
 

@@ -143,8 +143,8 @@ def svg_test(folder):
 
 
 def map_test(folder):
-    """Each coloured piece lies in the operation that it names, and none is missing."""
-    rng, bad, pieces, whole = random.Random(7), "", 0, 0
+    """Each coloured range lies in the operation that it names, and none is missing."""
+    rng, bad, ranges, whole = random.Random(7), "", 0, 0
     for i in range(12):
         args, sides, want = random_case(rng)
         scope = rng.choice(["max", "rfc", "layer"])
@@ -166,18 +166,18 @@ def map_test(folder):
             side = int(name[-1])
             start = ops[op][side] if op >= 0 else None
             if op >= 0 and not start <= at <= at + n <= start + ops[op][2]:
-                bad = bad or f"{' '.join(args)}\npiece {at}+{n} is not in {ops[op]}"
+                bad = bad or f"{' '.join(args)}\nrange {at}+{n} is not in {ops[op]}"
             if op >= 0:
                 moved[side] |= set(range(at, at + n))
-            pieces += 1
+            ranges += 1
         inside = {a for a in want[pair] if in_block(sides[0], a, block)}
         shown = re.findall(r">([0-9,]+) of ([0-9,]+) rows", page.text)[0]
         if not moved[0] <= inside or (shown[0] == shown[1] and moved[0] != inside):
             bad = bad or (f"{' '.join(args)}\n{len(moved[0])} bytes, of the block "
                           f"{len(inside)} move")
         whole += shown[0] == shown[1]
-    tap.ok(not bad and pieces > 100 and whole > 3,
-           f"report: block maps name the operation of each byte, {pieces} pieces", bad)
+    tap.ok(not bad and ranges > 100 and whole > 3,
+           f"report: block maps name the operation of each byte, {ranges} ranges", bad)
 
 
 def in_block(side, address, block):

@@ -151,14 +151,14 @@ def merge(ops, descending):
 
 
 def gather(ops, most):
-    out, pieces = [], 0
+    out, ranges = [], 0
     for s, d, n, _ in ops:
-        if out and pieces < most and out[-1][1] + out[-1][2] == d:
+        if out and ranges < most and out[-1][1] + out[-1][2] == d:
             out[-1] = (out[-1][0], out[-1][1], out[-1][2] + n)
-            pieces += 1
+            ranges += 1
         else:
             out.append((s, d, n))
-            pieces = 1
+            ranges = 1
     return out
 
 

@@ -222,11 +222,11 @@ def lmcache_lies(top, d):
         lambda f: rename(f[0], "org-model", "other"))
     lie("two tags", 3, ["tags"], lambda f: rename(f[0], ".data", "@a%b.data"))
     lie("two backends", 3, ["backend"], lambda f: rename(f[0], ".data", ".pt"))
-    lie("a name without a key", 3, ["no LMCache key"],
+    lie("a name without a key", 3, ["not an LMCache key"],
         lambda f: rename(f[0], "@1@0@", "@1@"))
-    lie("a stranger", 3, ["no file of LMCache"],
+    lie("a stranger", 3, ["not a file of LMCache"],
         lambda f: open(name + "/notes.txt", "w").close())
-    lie("a link", 3, ["links are not followed"],
+    lie("a link", 3, ["links are refused"],
         lambda f: (os.rename(f[0], f"{top}/away"),
                    os.symlink(f"{top}/away", f[0])))
     lie("nothing", 3, ["holds no chunk"], lambda f: [os.unlink(x) for x in f])
@@ -245,7 +245,7 @@ def lmcache_lies(top, d):
     lie("a layer twice", 3, ["twice"],
         lambda f: os.makedirs(name + "/b") or shutil.copy(f[2], name + "/b"),
         "good-layers")
-    lie("a .metadata that is not the header", 3, ["is not how"],
+    lie("a .metadata that is not the header", 3, ["does not match the beginning"],
         lambda f: patch(f[1], 100, b"x"), "good-gds")
     lie("a .metadata alone", 3, ["beside it"], lambda f: os.unlink(f[0]),
         "good-gds")
@@ -261,7 +261,7 @@ def lmcache_lies(top, d):
     listed("a chunk that is not there", ["list:2: chunk abc"], "\nC abc\n")
     listed("a request without chunks", ["has no chunk"], "C\n")
     listed("a list of nothing", ["names no request"], "# nothing\n")
-    listed("a request twice", ["comes twice"],
+    listed("a request twice", ["is listed twice"],
            f"C {order['C'][0]}\nC {order['C'][1]}\n")
     listed("a short chunk before others", ["16 tokens", "--block-size"],
            f"C {order['C'][2]} {order['C'][1]}\n")
@@ -470,7 +470,7 @@ def mooncake_lies(top, d):
         sf.buckets(folder, good)
         shutil.copy(f"{folder}/1000.bucket", f"{folder}/1.bucket")
         shutil.copy(f"{folder}/1000.meta", f"{folder}/1.meta")
-    lie("a key in two buckets", 3, ["comes twice"], twice)
+    lie("a key in two buckets", 3, ["occurs twice"], twice)
     lie("a version of the store", 4, ["version 2"], lambda f: (
         sf.write(f"{f}/kv_cache.data", bytes(4096)),
         sf.write(f"{f}/kv_cache.meta", sf.checkpoint([], 1, 4096, [], version=2))))

@@ -18,7 +18,7 @@ static const struct bench_case cases[] = {
 	{ "hnd-bhlsc", "hnd", "bhlsc", 16, 8, 2, 128, 2, 0, 0,
 	  "the same from whole heads" },
 	{ "rocm", "nhd", "rocm-paged", 16, 8, 2, 128, 2, 0, 0,
-	  "keys in pieces of 16 bytes, values transposed" },
+	  "keys in parts of 16 bytes, values transposed" },
 	{ "fp8", "kv-first-nhd", "kv-first-hnd", 16, 8, 2, 64, 1, 0, 0,
 	  "one byte an element" },
 	{ "mla", "mla", "mla-cross", 64, 1, 1, 576, 2, 0, 0, "latents, layers together" },

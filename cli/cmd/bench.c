@@ -158,7 +158,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const struct opt opts[] = {
 		OPT_DEVICE(&device),
 		{ "case", 0, OPT_STRINGS, &q.cases, "NAME",
-		  "this copy alone; may be repeated" },
+		  "run only this case; may be repeated" },
 		{ "size", 0, OPT_SIZE, &q.bench.nbytes, "SIZE",
 		  "data of a case; default: 256M" },
 		{ "rounds", 0, OPT_COUNT, &rounds, "N",

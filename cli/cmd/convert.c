@@ -8,7 +8,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
-		  "offload: rows of N tensor parallel ranks" },
+		  "offload: files as of an engine with N ranks" },
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -32,8 +32,10 @@ const struct command cmd_convert = {
 	.examples =
 		"  kvtool convert nhd.npy snapshot.h5\n"
 		"  kvtool convert --verify snapshot.h5 cache.safetensors\n"
-		"  kvtool convert --layout=nhd --dtype=bf16 --layers=32 --block-size=16 \\\n"
+		"  kvtool convert --layout=nhd --dtype=bf16 --layers=32 --block-size=16 "
+		"\\\n"
 		"      --heads=8 --head-dim=128 cache.bin snapshot.h5\n"
-		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat >kv.st'\n",
+		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat "
+		">kv.st'\n",
 	.in_out = true,
 };

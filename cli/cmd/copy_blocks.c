@@ -36,7 +36,8 @@ static enum kvt_status take_run(struct block_run *run, const char **text,
 
 	if (!ok)
 		return kvt_fail(err, KVT_USAGE,
-				"--blocks has '%.60s', expected SRC:DST, numbers or ranges such as 3-9:40-46",
+				"--blocks has '%.60s', expected SRC:DST, numbers or "
+				"ranges such as 3-9:40-46",
 				begin);
 	if (run->count != ndst)
 		return kvt_fail(err, KVT_USAGE,
@@ -128,7 +129,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
 		{ "blocks", 0, OPT_STRING, &blocks, "LIST",
-		  "SRC:DST,...: blocks of FROM and where in BASE, such as 5:7,3-9:40-46" },
+		  "SRC:DST,...: blocks of FROM and of BASE, such as 5:7,3-9:40-46" },
 		{ "request", 0, OPT_STRINGS, &told.requests, "ID",
 		  "blocks of this request, from table to table; may be repeated" },
 		REWRITE_OPTS(&r),
@@ -141,11 +142,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if (nargs > 2)
 		return kvt_fail(err, KVT_USAGE,
-				"expected two dumps, FROM and BASE, got %d; the output is -o OUT",
+				"expected two dumps, FROM and BASE, got %d; the output "
+				"is -o OUT",
 				nargs);
 	if (blocks && told.requests.n)
 		return kvt_fail(err, KVT_USAGE,
-				"--blocks and --request both say what to copy; expected one of them");
+				"--blocks and --request both say what to copy; expected "
+				"one of them");
 	if ((status = opt_need(&cmd_copy_blocks, (struct opt_need[]){
 			{ nargs == 2, "two dumps, FROM and BASE" },
 			{ blocks || told.requests.n, "--blocks or --request" },
@@ -168,7 +171,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_copy_blocks = {
 	.name = "copy-blocks",
 	.args = "--blocks=SRC:DST,... -o OUT FROM BASE",
-	.summary = "write a dump with some blocks of another",
+	.summary = "replace some blocks of a dump by blocks of another",
 	.run = run,
 	.examples =
 		"  kvtool copy-blocks --blocks=5:7,3-9:40-46 -o out.h5 from.h5 base.h5\n"

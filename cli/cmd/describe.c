@@ -37,7 +37,8 @@ static enum kvt_status complain_damage(const struct kvt_description *d)
 			const int64_t *at = v->found[i].at;
 
 			complain(&cmd_describe,
-				 "%s: %s: layer %lld block %llu head %lld %s: %s", d->path,
+				 "%s: %s: layer %lld block %llu head %lld %s: "
+				 "%s", d->path,
 				 f->group->id, (long long)at[KVT_AXIS_L],
 				 (unsigned long long)kvt_block_id(f->group,
 								  at[KVT_AXIS_B]),
@@ -137,7 +138,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "stats", 0, OPT_FLAG, &asked.stats, NULL,
 		  "read the data: min, max, mean, std, NaN of each head" },
 		{ "peek", 0, OPT_STRINGS, &asked.peek, "KEY=VALUE,...",
-		  "show the first numbers from there on: layer=3,request=A,token=69" },
+		  "show the numbers at a coordinate: layer=3,request=A,token=69" },
 		{ "scale", 0, OPT_STRING, &scale, "X[,Y]",
 		  "factor for the numbers of --stats and --peek; keys, values" },
 		{ "verify", 0, OPT_FLAG, &asked.verify, NULL,
@@ -151,7 +152,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "canonical", 0, OPT_FLAG, &asked.canonical, NULL,
 		  "show the one tensor that all layers could share, or why not" },
 		{ "canonical-layout", 0, OPT_STRING, &asked.canonical_layout, "LAYOUT",
-		  "the same for another layout than the dump's" },
+		  "the same as if the dump had this layout" },
 		{ "expect-layout", 0, OPT_STRING, &asked.expect_layout, "LAYOUT",
 		  "exit 1 unless this is the layout" },
 		{ "expect", 0, OPT_STRINGS, &asked.expect, "KEY=VALUE",
@@ -192,7 +193,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_describe = {
 	.name    = "describe",
 	.args    = "FILE...",
-	.summary = "layout, shape, size and requests of a dump",
+	.summary = "show layout, shape, size and requests of a dump",
 	.run     = run,
 	.examples =
 		"  kvtool describe dump.h5\n"

@@ -57,7 +57,8 @@ static enum kvt_status check_matches(const struct opt_strings *match,
 	for (int i = 0; i < match->n; i++)
 		if (!strchr(match->s[i], '='))
 			return kvt_fail(err, KVT_USAGE,
-					"--match is '%.60s', expected two names: request of A=request of B",
+					"--match is '%.60s', expected two names: request "
+					"of A=request of B",
 					match->s[i]);
 	return KVT_OK;
 }
@@ -80,7 +81,8 @@ static enum kvt_status parse_term(struct diff_tolerance *out, const char *text,
 		t++;
 	if (t == NTERMS)
 		return kvt_fail(err, KVT_USAGE,
-				"--tolerance has '%.*s', expected auto, atol, rtol, ulp, max-abs, rel-l2, cosine or pcc",
+				"--tolerance has '%.*s', expected auto, atol, rtol, ulp, "
+				"max-abs, rel-l2, cosine or pcc",
 				(int)(n < 60 ? n : 60), text);
 	name = diff_term_name(t);
 	if (!equals || !real_parse(&value, equals + 1, length - n - 1) ||
@@ -186,7 +188,7 @@ static enum kvt_status partial(const struct diff_unmatched *unmatched,
 		snprintf(more, sizeof(more), ", and %d more that only one has",
 			 unmatched->n - 1);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"only %c has %s%s: --common compares what both have",
+			"only %c has %s%s; --common compares what both have",
 			"AB"[unmatched->item[0].side], unmatched->item[0].text, more);
 }
 
@@ -329,26 +331,26 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "by", 0, OPT_STRING, &args.by, "UNIT",
 		  "tokens (of requests) or blocks (of the pool)" },
 		{ "match", 0, OPT_STRINGS, &args.match, "A=B",
-		  "request A of the first is request B of the second" },
+		  "pair request A of the first with request B of the second" },
 		{ "common", 0, OPT_FLAG, &d->common, NULL,
-		  "compare what both have, whatever only one has" },
+		  "compare what both have, ignore what only one has" },
 		{ "exact", 0, OPT_FLAG, &d->criteria.exact, NULL,
-		  "values must be equal, whatever the types" },
+		  "values must be equal, also of different types" },
 		{ "tolerance", 0, OPT_STRING, &args.tolerance, "TERMS",
 		  "auto, or atol=, rtol=, ulp=, max-abs=, rel-l2=, cosine=, pcc=" },
 		{ "atol", 0, OPT_STRING, &args.atol, "X", "same as --tolerance=atol=X" },
 		{ "rtol", 0, OPT_STRING, &args.rtol, "X", "same as --tolerance=rtol=X" },
 		{ "scale-a", 0, OPT_STRING, &args.scale[SIDE_A], "X[,Y]",
-		  "what A's numbers are times; keys, values" },
+		  "factor for the numbers of A; keys, values" },
 		{ "scale-b", 0, OPT_STRING, &args.scale[SIDE_B], "X[,Y]",
-		  "what B's numbers are times; keys, values" },
+		  "factor for the numbers of B; keys, values" },
 		{ "deep", 0, OPT_FLAG, &d->options.deep, NULL,
 		  "read the data even where stored digests are equal" },
 		{ "top", 0, OPT_INT, &d->options.nworst, "N",
 		  "show the N worst elements of a group; default: 5" },
-		{ "map", 0, OPT_FLAG, &d->map, NULL, "draw where the differences are" },
+		{ "map", 0, OPT_FLAG, &d->map, NULL, "draw maps of the differences" },
 		{ "heatmap", 0, OPT_STRING, &args.heatmap, "FILE",
-		  "write that: .svg, .csv, .json or .txt" },
+		  "write the maps to FILE: .svg, .csv, .json or .txt" },
 		{ "no-diagnosis", 0, OPT_FLAG, &d->no_diagnosis, NULL,
 		  "do not look for a fault that explains the difference" },
 		OPT_IN_ORDER(&args.in_order),
@@ -359,7 +361,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_DEVICE(&args.device),
 		OPT_JSON(&args.json),
 		{ "quiet", 'q', OPT_FLAG, &d->quiet, NULL,
-		  "print nothing, only return a status" },
+		  "print nothing; the result is the exit status" },
 		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
@@ -378,7 +380,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_diff = {
 	.name = "diff",
 	.args = "A B | A... : B...",
-	.summary = "compare two dumps, whatever their layouts",
+	.summary = "compare two dumps, also of different layouts",
 	.run = run,
 	.examples =
 		"  kvtool diff nhd.npy hnd.h5\n"

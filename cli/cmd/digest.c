@@ -134,34 +134,34 @@ static void all_rows(struct rows *rows, const struct digests *d,
  * a backslash is \\, and what is not plain is as plainf() has it.  Blanks of a
  * request are \x20 there, since two of them end it.
  */
-static int name_next(char piece[KVT_PLAIN_MAX], const char *s, const char *end,
+static int name_next(char part[KVT_PLAIN_MAX], const char *s, const char *end,
 		     bool blanks)
 {
-	int n = kvt_plain_next(piece, s, end);
+	int n = kvt_plain_next(part, s, end);
 
 	if (*s == '\\' || (*s == ' ' && !blanks))
-		strcpy(piece, *s == ' ' ? "\\x20" : "\\\\");
+		strcpy(part, *s == ' ' ? "\\x20" : "\\\\");
 	return n;
 }
 
 static bool is_plain(const char *name, bool blanks)
 {
 	const char *end = name + strlen(name);
-	char piece[KVT_PLAIN_MAX] = "";
+	char part[KVT_PLAIN_MAX] = "";
 
-	while (name < end && *piece != '\\')
-		name += name_next(piece, name, end, blanks);
-	return *piece != '\\';
+	while (name < end && *part != '\\')
+		name += name_next(part, name, end, blanks);
+	return *part != '\\';
 }
 
 static void print_name(const char *name, bool blanks)
 {
 	const char *end = name + strlen(name);
-	char piece[KVT_PLAIN_MAX];
+	char part[KVT_PLAIN_MAX];
 
 	while (name < end) {
-		name += name_next(piece, name, end, blanks);
-		plainf("%s", piece);
+		name += name_next(part, name, end, blanks);
+		plainf("%s", part);
 	}
 }
 
@@ -276,7 +276,7 @@ static enum kvt_status digest_file(const struct arguments *args, const char *pat
 	    !kvt_dump_snapshot(reader)->nrequests) {
 		kvt_dump_close(reader);
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: tokens have no positions: the dump has no block tables",
+				"%s: no tokens scope: the dump has no block tables",
 				path);
 	}
 	status = kvt_digests_compute(&digests, reader, args->version, &args->run, &why);
@@ -310,11 +310,13 @@ static enum kvt_status read_choices(struct arguments *args, const char *scope,
 				"--scope is '%.60s', expected tokens or blocks", scope);
 	if (b < 0)
 		return kvt_fail(err, KVT_USAGE,
-				"--by is '%.60s', expected whole, request, layer, head or block",
+				"--by is '%.60s', expected whole, request, layer, head "
+				"or block",
 				by);
 	if (b == BY_REQUEST && scope && s == DIGEST_BLOCKS)
 		return kvt_fail(err, KVT_USAGE,
-				"requests have no blocks scope: a block of the pool is nobody's");
+				"requests have no blocks scope: blocks of the pool "
+				"belong to no request");
 	for (int i = 0; i < DIGEST_NSCOPES; i++)
 		args->scope[i] = !scope || i == s;
 	args->scope_named = scope != NULL;
@@ -334,7 +336,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "by", 0, OPT_STRING, &by, "PART",
 		  "whole, request, layer, head or block; default: whole" },
 		{ "kvd", 0, OPT_COUNT, &kvd, "N",
-		  "1: as kvtool had it before null blocks and windows counted for nothing" },
+		  "1: as before version 2, with null blocks and old tokens" },
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
 		OPT_DEVICE(&device),
@@ -373,7 +375,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_digest = {
 	.name = "digest",
 	.args = "FILE...",
-	.summary = "a digest that is the same in every layout and format",
+	.summary = "print a digest that is the same in every layout and format",
 	.run = run,
 	.examples =
 		"  kvtool digest nhd.npy hnd.h5\n"

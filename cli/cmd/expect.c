@@ -110,7 +110,8 @@ static enum kvt_status expect_write(const struct arguments *args, char **argv, i
 		return kvt_fail(err, KVT_USAGE, "write: expected one file, got %d", n);
 	if (args->json || args->github || args->reports.n)
 		return kvt_fail(err, KVT_USAGE,
-				"write: --json, --github and --report are options of check");
+				"write: --json, --github and --report are options of "
+				"check");
 	if (args->output && (status = text_file_refuse(args->output, argv, n, err)))
 		return status;
 	status = open_dump(&o, argv[0], args->digest, args, err);
@@ -167,7 +168,7 @@ static void print_file(const struct expect_results *results,
 	if (*r->error)
 		complain(&cmd_expect, "%s", r->error);
 	else if (!r->status && !quiet)
-		plainf("%s: holds to %s, %d clause%s\n", r->path, results->contract,
+		plainf("%s: matches %s (%d clause%s)\n", r->path, results->contract,
 		       r->noutcomes, plural(r->noutcomes));
 }
 
@@ -196,7 +197,8 @@ static enum kvt_status check_reports(const struct arguments *args, char **argv, 
 		file = report_file(format, args->reports.s[i]);
 		if (!file || !expect_report(NULL, format, NULL))
 			return kvt_fail(err, KVT_USAGE,
-					"--report is '%.100s', expected junit=FILE or tap=FILE",
+					"--report is '%.100s', expected junit=FILE or "
+					"tap=FILE",
 					args->reports.s[i]);
 		if ((status = text_file_refuse(file, argv, n, err)))
 			return status;
@@ -204,7 +206,8 @@ static enum kvt_status check_reports(const struct arguments *args, char **argv, 
 	}
 	if (on_stdout > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"only one of --json, --github and a report can go to standard output");
+				"only one of --json, --github and a report can go to "
+				"standard output");
 	return KVT_OK;
 }
 
@@ -313,7 +316,8 @@ static enum kvt_status expect_check(const struct arguments *args, char **argv, i
 		return kvt_fail(err, KVT_USAGE, "check: expected a contract and files");
 	if (args->output || args->digest || args->pool || args->force)
 		return kvt_fail(err, KVT_USAGE,
-				"check: --output, --digest, --pool and --force are options of write");
+				"check: --output, --digest, --pool and --force are "
+				"options of write");
 	if ((status = check_reports(args, argv, n, err)))
 		return status;
 	if (!(r.file = calloc((size_t)r.nfiles, sizeof(*r.file))))
@@ -339,9 +343,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_OUTPUT(&args.output),
 		OPT_FORCE(&args.force),
 		{ "digest", 0, OPT_FLAG, &args.digest, NULL,
-		  "write: read the data, and demand its digest" },
+		  "write: read the data, and require its digest" },
 		{ "pool", 0, OPT_FLAG, &args.pool, NULL,
-		  "write: demand the number of blocks, too" },
+		  "write: require the number of blocks, too" },
 		{ "report", 0, OPT_STRINGS, &args.reports, "FORMAT=FILE",
 		  "check: write junit or tap to FILE; -: standard output" },
 		{ "github", 0, OPT_FLAG, &args.github, NULL,

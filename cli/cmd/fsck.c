@@ -87,7 +87,7 @@ static void finish(struct kvt_findings *r, struct run *run)
 static void found_leftover(void *context, const char *left)
 {
 	kvt_find(context, "file.leftover", kvt_find_at("%s", ""),
-		 "%s was left by a run that was killed, unless it still runs", left);
+		 "%s is the temporary folder of a killed or running kvtool", left);
 }
 
 /* In a folder, and beside what is looked at. */
@@ -220,7 +220,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const struct opt opts[] = {
 		{ "fast", 0, OPT_FLAG, &asked.fast, NULL, "do not read the data" },
 		{ "list", 0, OPT_FLAG, &asked.list, NULL,
-		  "list all findings there can be" },
+		  "list all findings" },
 		OPT_JSON(&asked.json),
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
@@ -248,7 +248,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_fsck = {
 	.name = "fsck",
 	.args = "FILE...",
-	.summary = "check that a dump is consistent, and ranks with each other",
+	.summary = "look for contradictions in dumps and between ranks",
 	.run = run,
 	.examples =
 		"  kvtool fsck dump.h5\n"

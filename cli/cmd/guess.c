@@ -60,7 +60,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "sample", 0, OPT_SIZE, &of.nbytes, "SIZE",
 		  "bytes to read for each layout; default: 8M" },
 		{ "write-manifest", 0, OPT_STRING, &manifest, "FILE",
-		  "where to write what was found, as a manifest" },
+		  "write the result as a manifest" },
 		OPT_JSON(&json),
 		OPT_INPUT(&of.hints),
 		{ 0 }
@@ -77,7 +77,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ n, "a file" }, { 0 } }, err)))
 		return status;
 	if (of.hints.layout)
-		return kvt_fail(err, KVT_USAGE, "--layout says what is to be guessed");
+		return kvt_fail(err, KVT_USAGE, "--layout gives what guess is to find; "
+						"leave it out");
 	if (of.nbytes > INT64_C(1) << 32)
 		return kvt_fail(err, KVT_USAGE, "--sample is %lld, expected 4G at most",
 				(long long)of.nbytes);
@@ -92,7 +93,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_guess = {
 	.name    = "guess",
 	.args    = "FILE",
-	.summary = "which layout a file is in that does not say it",
+	.summary = "find the most likely layout of a file from its data",
 	.run     = run,
 	.examples =
 		"  kvtool guess --dtype=bfloat16 --layers=32 --block-size=16 --heads=8 "

@@ -45,7 +45,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_import = {
 	.name = "import",
 	.args = "IN OUT",
-	.summary = "write what an engine keeps on disk as one snapshot",
+	.summary = "convert the files of an engine to one snapshot",
 	.run = run,
 	.examples =
 		"  kvtool import --layout=nhd --block-size=16 requests cache.h5\n"

@@ -48,7 +48,8 @@ static enum kvt_status take_factor(double *out, const char *text, struct kvt_err
 	*out = strtod(text, &end);
 	if (errno || end == text || *end || !(*out - *out == 0) || *out == 0)
 		return kvt_fail(err, KVT_USAGE,
-				"--fault: factor is '%.60s', expected a number but 0",
+				"--fault: factor is '%.60s', expected a number other "
+				"than 0",
 				text);
 	return KVT_OK;
 }
@@ -257,13 +258,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "fault", 0, OPT_STRING, &fault, "FAULT",
 		  "NAME[,KEY=VALUE...]; see kvtool help faults" },
 		{ "seed", 0, OPT_INT, &asked.seed, "N",
-		  "chooses what the fault leaves open; default 0" },
+		  "seed for what --fault does not give; default: 0" },
 		{ "group", 0, OPT_STRING, &asked.group, "ID",
 		  "group of layers; default: the first that can have the fault" },
 		{ "format", 0, OPT_STRING, &r.create.format, "FORMAT",
 		  "of the output; default: by the ending of its name" },
 		{ "no-sync", 0, OPT_FLAG, &r.create.no_sync, NULL,
-		  "do not wait for the disk: a power cut may lose the output" },
+		  "do not wait for the disk: a power failure may lose the output" },
 		OPT_FORCE(&r.create.force),
 		OPT_DRY_RUN(&r.dry_run),
 		OPT_THREADS(&r.threads),

@@ -109,7 +109,8 @@ static enum kvt_status take_stale(enum kvt_stale *out, const char *text,
 	*out = !strcmp(text, "keep") ? KVT_STALE_KEEP :
 	       !strcmp(text, "zero") ? KVT_STALE_ZERO : KVT_STALE_DEFAULT;
 	return *out ? KVT_OK : kvt_fail(err, KVT_USAGE,
-					"--stale is '%.100s', expected keep or zero", text);
+					"--stale is '%.100s', expected keep or "
+					"zero", text);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
@@ -123,7 +124,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "block-size", 'b', OPT_COUNT, &told.options.block_size, "N",
 		  "tokens of a block of the output" },
 		{ "compact", 0, OPT_FLAG, &told.options.compact, NULL,
-		  "number blocks as requests need them, drop those that none needs" },
+		  "renumber blocks in the order of requests, drop unused ones" },
 		{ "stale", 0, OPT_STRING, &stale, "WHAT",
 		  "slots without a token: keep or zero" },
 		{ "to", 't', OPT_STRING, &to, "LAYOUT",
@@ -171,6 +172,7 @@ const struct command cmd_reblock = {
 	.run = run,
 	.examples =
 		"  kvtool reblock --block-size=64 -o big.h5 snapshot.h5\n"
-		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 snapshot.h5\n",
+		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 "
+		"snapshot.h5\n",
 	.in_out = true,
 };

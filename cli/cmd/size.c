@@ -79,7 +79,9 @@ static enum kvt_status take_dtypes(const char *dtype[SIZE_CHOICES], int *n, char
 			continue;
 		if (!config->dtype)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"nothing says the model's type, which a cache of auto has: give --cache-dtype");
+					"the model's type is not known, and "
+					"--cache-dtype=auto needs it: give an element "
+					"type, such as --cache-dtype=bfloat16");
 		dtype[i] = config->dtype->name;
 	}
 	return KVT_OK;
@@ -199,27 +201,27 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_MODEL(&a.model),
 		{ "list", 0, OPT_FLAG, &a.list, NULL, "same as --model=list" },
 		{ "as", 0, OPT_STRING, &a.hints.family, "FAMILY",
-		  "read it by the rules of this model_type" },
+		  "use the rules of this model_type" },
 		{ "set", 0, OPT_STRINGS, &a.set, "KEY=VALUE",
-		  "a fact that the file lacks or has wrong; may be repeated" },
+		  "set a field that is missing or wrong; may be repeated" },
 		{ "spec", 0, OPT_STRINGS, &a.spec, "KIND:KEY=N,...",
-		  "caches by hand, such as gqa:layers=80,heads=8,head-dim=128" },
+		  "caches, such as gqa:layers=80,heads=8,head-dim=128" },
 		{ "tp", 0, OPT_STRING, &a.tp, "N,...",
 		  "tensor parallel sizes; default 1,2,4,8,16" },
 		{ "cache-dtype", 0, OPT_STRING, &a.cache_dtype, "DTYPE,...",
 		  "types of the cache; default: the model's, and fp8" },
 		{ "ssm-dtype", 0, OPT_STRING, &a.hints.ssm_dtype, "DTYPE",
-		  "type of recurrent states; default: what the file says" },
+		  "type of recurrent states; default: as in the file" },
 		{ "block-size", 0, OPT_COUNT, &a.block_size, "N",
 		  "tokens in a block; default 16, 64 of latents" },
 		{ "apart", 0, OPT_FLAG, &a.apart, NULL,
-		  "do not make pages of states and of tokens equal" },
+		  "keep pages of states and of tokens at their own sizes" },
 		{ "memory", 0, OPT_SIZE, &a.memory, "SIZE",
 		  "memory for caches on a rank, such as 40G: how many tokens fit" },
 		{ "requests", 0, OPT_COUNT, &a.requests, "N",
 		  "requests that share the memory; default 1" },
 		{ "tokens", 't', OPT_COUNT, &a.tokens, "N",
-		  "what a request of this length takes" },
+		  "print the memory of a request of this length" },
 		OPT_JSON(&a.json),
 		{ 0 }
 	};
@@ -248,7 +250,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_size = {
 	.name    = "size",
 	.args    = "[NAME|FILE]",
-	.summary = "the memory that the caches of a model take",
+	.summary = "compute how much memory the caches of a model take",
 	.run     = run,
 	.examples =
 		"  kvtool size --config config.json\n"

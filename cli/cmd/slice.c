@@ -51,7 +51,8 @@ static enum kvt_status take_tp(struct said *said, struct kvt_error *err)
 		return KVT_OK;
 	if (said->tp_size)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp and --tp-size both say how many ranks; expected one of them");
+				"--tp and --tp-size both say how many ranks; expected "
+				"one of them");
 	one = number_take(&a, &p);
 	if (one && *p == '/') {
 		p++;
@@ -59,11 +60,13 @@ static enum kvt_status take_tp(struct said *said, struct kvt_error *err)
 	}
 	if (!one || *p || (two ? b : a) < 1)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp is '%.60s', expected a rank and how many there are, such as 1/4",
+				"--tp is '%.60s', expected a rank and how many there "
+				"are, such as 1/4",
 				said->tp);
 	if (two && said->tp_rank >= 0)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp and --tp-rank both say which rank; expected one of them");
+				"--tp and --tp-rank both say which rank; expected one of "
+				"them");
 	said->tp_size = two ? b : a;
 	if (two)
 		said->tp_rank = a;
@@ -84,10 +87,12 @@ static enum kvt_status take_transfer(struct kvt_slice_options *slice,
 		return status;
 	if (said->transfer != (from.size > 0) || said->transfer != (slice->to.size > 0))
 		return kvt_fail(err, KVT_USAGE,
-				"expected --for-transfer with --src-tp, --src-rank, --dst-tp and --dst-rank");
+				"expected --for-transfer with --src-tp, --src-rank, "
+				"--dst-tp and --dst-rank");
 	if (said->transfer && slice->rank.size)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp-size and --src-tp both say which rank; expected one of them");
+				"--tp-size and --src-tp both say which rank; expected "
+				"one of them");
 	if (said->transfer)
 		slice->rank = from;
 	return KVT_OK;
@@ -124,15 +129,18 @@ static enum kvt_status take_options(struct kvt_slice_options *slice, struct said
 		return status;
 	if (slice->heads.n > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"--heads is '%.100s', expected one range: heads of a rank are neighbours",
+				"--heads is '%.100s', expected one range: heads of a "
+				"rank are neighbours",
 				said->heads);
 	if (slice->tokens.n > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"--tokens is '%.100s', expected one range: tokens of a request are neighbours",
+				"--tokens is '%.100s', expected one range: tokens of a "
+				"request are neighbours",
 				said->tokens);
 	if (slice->heads.n && slice->rank.size)
 		return kvt_fail(err, KVT_USAGE,
-				"--heads and %s both say which heads; expected one of them",
+				"--heads and %s both say which heads; expected one of "
+				"them",
 				said->transfer ? "--src-tp" : "--tp-size");
 	return KVT_OK;
 }
@@ -205,28 +213,29 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "blocks", 0, OPT_STRING, &said.blocks, "LIST",
 		  "blocks, by their ids in the engine's pool" },
 		{ "heads", 0, OPT_STRING, &said.heads, "A:B",
-		  "heads of the model, from A to before B" },
+		  "heads A to B-1 of the model" },
 		{ "request", 0, OPT_STRINGS, &said.requests, "ID",
-		  "this request and its blocks; may be repeated" },
+		  "this request with its blocks; may be repeated" },
 		{ "tokens", 0, OPT_STRING, &said.tokens, "A:B",
 		  "tokens of the requests, by position" },
 		{ "component", 0, OPT_STRINGS, &said.components, "NAME",
-		  "k, v, x, B, C, q or ssm alone; may be repeated" },
+		  "only k, v, x, B, C, q or ssm; may be repeated" },
 		{ "tp", 0, OPT_STRING, &said.tp, "R/N",
 		  "what tensor parallel rank R of N holds, such as 1/4" },
 		{ "tp-size", 0, OPT_COUNT, &said.tp_size, "N",
-		  "the N of --tp, alone" },
+		  "number of ranks, the N of --tp" },
 		{ "tp-rank", 0, OPT_INT, &said.tp_rank, "R",
-		  "the R of --tp, alone, from 0 on" },
+		  "the rank, the R of --tp, from 0" },
 		{ "for-transfer", 0, OPT_FLAG, &said.transfer, NULL,
-		  "the part one rank sends to another; needs the next four" },
-		{ "src-tp", 0, OPT_COUNT, &said.src_tp, "N", "ranks that send" },
-		{ "src-rank", 0, OPT_INT, &said.src_rank, "R", "the one that sends" },
-		{ "dst-tp", 0, OPT_COUNT, &said.dst_tp, "M", "ranks that receive" },
+		  "the part that one rank sends to another; needs the next four" },
+		{ "src-tp", 0, OPT_COUNT, &said.src_tp, "N", "number of source ranks" },
+		{ "src-rank", 0, OPT_INT, &said.src_rank, "R", "the source rank" },
+		{ "dst-tp", 0, OPT_COUNT, &said.dst_tp, "M", "number of destination "
+							     "ranks" },
 		{ "dst-rank", 0, OPT_INT, &said.dst_rank, "Q",
-		  "the one that receives" },
+		  "the destination rank" },
 		{ "mamba-groups", 0, OPT_COUNT, &slice.mamba_groups, "N",
-		  "groups of B and C in the model, or heads of q and k" },
+		  "groups of B and C in the model, or q and k heads" },
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -251,6 +260,7 @@ const struct command cmd_slice = {
 	.examples =
 		"  kvtool slice --layers=0:16 --request=A -o a.h5 snapshot.h5\n"
 		"  kvtool slice --tp=1/4 snapshot.h5 rank1.h5\n"
-		"  kvtool slice --request=A --tokens=0:128 --component=v -o v.h5 snapshot.h5\n",
+		"  kvtool slice --request=A --tokens=0:128 --component=v -o v.h5 "
+		"snapshot.h5\n",
 	.in_out = true,
 };

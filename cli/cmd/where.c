@@ -94,7 +94,9 @@ static enum kvt_status take_operands(struct asked *asked, char **argv, int n,
 		}
 		if (!offset && !strchr(argv[i], '='))
 			return kvt_fail(err, KVT_USAGE,
-					"'%.100s' is neither an offset nor KEY=VALUE,...; expected one FILE, and what is asked of it",
+					"'%.100s' is neither an offset nor "
+					"KEY=VALUE,...; expected one FILE, then offsets "
+					"or coordinates",
 					argv[i]);
 		if (list->n == MOST)
 			return kvt_fail(err, KVT_USAGE, "expected at most %d questions",
@@ -112,9 +114,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	bool memory = false;
 	const struct opt opts[] = {
 		{ "offset", 0, OPT_STRINGS, &asked.offsets, "[NAME:]N",
-		  "what byte N of the file, or of file NAME of a folder, belongs to" },
+		  "byte N of the file, or of file NAME of a folder" },
 		{ "at", 0, OPT_STRINGS, &asked.ats, "KEY=VALUE,...",
-		  "where the element with this coordinate is" },
+		  "the element with these coordinates" },
 		{ "memory", 0, OPT_FLAG, &memory, NULL,
 		  "--offset counts in the engine's tensor, or that of group NAME" },
 		OPT_JSON(&asked.json),
@@ -142,7 +144,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_where = {
 	.name    = "where",
 	.args    = "FILE {OFFSET | KEY=VALUE,...}...",
-	.summary = "what a byte of a dump is, or where an element is",
+	.summary = "find the element of a byte, or the bytes of an element",
 	.run     = run,
 	.examples =
 		"  kvtool where dump.npy 330104\n"

@@ -165,7 +165,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_workers = {
 	.name    = "workers",
 	.args    = "LOG",
-	.summary = "check what workers report: is each request finished by all?",
+	.summary = "check a log of workers: is each request finished on all?",
 	.run     = run,
 	.examples =
 		"  kvtool workers log.jsonl\n"

@@ -93,7 +93,7 @@ void backend_reasons(char *out, size_t room, const struct clause_key *key,
 	*out = '\0';
 	backend = clause_backend(&eras, value);
 	if (!backend || !is_attention(group)) {
-		snprintf(out, room, "%s is no attention cache",
+		snprintf(out, room, "%s is not an attention cache",
 			 kvt_kind_name(group->kind));
 		return;
 	}
@@ -109,9 +109,9 @@ void backend_reasons(char *out, size_t room, const struct clause_key *key,
 			add_reason(out, room, kvt_backend_reason_text(i));
 	if (kvt_backend_wrote(backend, &group->layout, &group->shape) & eras)
 		return;
-	snprintf(why, sizeof(why), "it %s %s",
-		 strchr(value, '@') ? "did not then write" : "never wrote",
-		 kvt_layout_string(&group->layout).s);
+	snprintf(why, sizeof(why), "it never used %s%s",
+		 kvt_layout_string(&group->layout).s,
+		 strchr(value, '@') ? " at that time" : "");
 	add_reason(out, room, why);
 }
 
@@ -123,9 +123,9 @@ void connector_reasons(char *out, size_t room, const char *value,
 		const char *text;
 	} needs[] = {
 		{ KVT_NEED_BLOCKS_FIRST, "a block is not one region of a layer" },
-		{ KVT_NEED_K_WITH_V, "keys and values of a block lie apart" },
-		{ KVT_NEED_HEADS_FIRST, "heads of a block are no runs" },
-		{ KVT_NEED_BLOCK_SIZE, "block size is no multiple of 16" },
+		{ KVT_NEED_K_WITH_V, "keys and values of a block are not contiguous" },
+		{ KVT_NEED_HEADS_FIRST, "heads of a block are not contiguous" },
+		{ KVT_NEED_BLOCK_SIZE, "block size is not a multiple of 16" },
 	};
 	unsigned unmet = kvt_connector_unmet(&group->layout, &group->shape,
 					     !strcmp(value, "unequal_tp"));

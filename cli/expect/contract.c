@@ -132,7 +132,7 @@ enum kvt_status clause_parse(struct clause *out, char *text, struct kvt_error *e
 		}
 	if (!rest || op == text || *rest == '=')
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"'%.100s' is no clause, expected KEY = VALUE", text);
+				"'%.100s' is not a clause, expected KEY = VALUE", text);
 	end_at(text, (size_t)(op - text));
 	out->key = clause_key_find(text);
 	while (rest) {
@@ -140,7 +140,8 @@ enum kvt_status clause_parse(struct clause *out, char *text, struct kvt_error *e
 
 		if (!value)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%.60s: a value is empty or its quotes are not closed",
+					"%.60s: a value is empty or its quotes are not "
+					"closed",
 					text);
 		if (out->nvalues == CLAUSE_MAX_VALUES)
 			return kvt_fail(err, KVT_BAD_INPUT,
@@ -208,7 +209,7 @@ static enum kvt_status take_group(struct parser *p, const char *id)
 		return bad(p, KVT_BAD_INPUT, "expected the id of one group, or *");
 	for (int i = 0; i < c->nsections; i++)
 		if (!strcmp(c->section[i].clause.value[0], id))
-			return bad(p, KVT_BAD_INPUT, "this group was there before");
+			return bad(p, KVT_BAD_INPUT, "this group is listed twice");
 	if (c->nsections == MAX_CLAUSES)
 		return bad(p, KVT_BAD_INPUT, "more than 4096 groups");
 	if (!make_room((void **)&c->section, &p->room_sections, c->nsections,
@@ -256,7 +257,7 @@ static enum kvt_status add_clause(struct parser *p, const struct clause *clause)
 	char why[100];
 
 	if (same) {
-		snprintf(why, sizeof(why), "%s is there twice, before on line %d",
+		snprintf(why, sizeof(why), "%s is given twice, first on line %d",
 			 clause->name, same->line);
 		return bad(p, KVT_BAD_INPUT, why);
 	}
@@ -280,10 +281,12 @@ static enum kvt_status take_clause(struct parser *p, char *line)
 		return unknown_key(p, &clause);
 	if (clause.key->of_group && !p->out->nsections)
 		return bad(p, KVT_BAD_INPUT,
-			   "this is a clause of a group, expected a line 'group ID' before it");
+			   "this is a clause of a group, expected a line 'group ID' "
+			   "before it");
 	if (!clause.key->of_group && p->out->nsections)
 		return bad(p, KVT_BAD_INPUT,
-			   "this is a clause of the dump, expected before the first group");
+			   "this is a clause of the dump, expected before the first "
+			   "group");
 	if (clause_check(&clause, &why))
 		return bad(p, KVT_BAD_INPUT, why.text);
 	clause.line = p->line;

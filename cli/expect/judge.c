@@ -149,7 +149,7 @@ static void find_digest(struct text *t, const struct subject *j)
 {
 	const char *digest = j->dump->digest[!strcmp(j->key->name, "digest.blocks")];
 
-	text_add(t, "%s", digest ? digest : "not there: no request is known");
+	text_add(t, "%s", digest ? digest : "not available: the dump has no requests");
 }
 
 static bool same_text(const struct subject *j, const char *found, const char *wanted)
@@ -259,8 +259,8 @@ static void find_strides(struct text *t, const struct subject *j)
 
 	if (!axes)
 		text_add(t, "%s", strchr(j->name, '.') ?
-			 "not apart: keys and values are one array" :
-			 "of keys and of values apart");
+			 "not available: keys and values are one array" :
+			 "separate for keys and for values");
 	/* the stride of an axis of one entry means nothing */
 	for (size_t i = 0; i < json_array_size(axes); i++)
 		if (stride_at(&word, j, axes, i) > 1)

@@ -37,19 +37,19 @@ struct escape {
 static void put_escaped(FILE *out, const char *text, const struct escape *escapes)
 {
 	const char *end = text + strlen(text);
-	char piece[KVT_PLAIN_MAX];
+	char part[KVT_PLAIN_MAX];
 
 	while (text < end) {
 		const struct escape *e = escapes;
 		const char *s = text;
 
-		text += kvt_plain_next(piece, s, end);
+		text += kvt_plain_next(part, s, end);
 		while (e->c && e->c != *s)
 			e++;
 		if (e->c)
 			fputs(e->text, out);
 		else
-			fputs(strncmp(piece, s, strlen(piece)) ? "?" : piece, out);
+			fputs(strncmp(part, s, strlen(part)) ? "?" : part, out);
 	}
 }
 

@@ -18,12 +18,12 @@ struct writing {
 static bool put(const struct writing *w, const char *key, const char *op,
 		const char *value)
 {
-	char quoted[1200], piece[KVT_PLAIN_MAX];
+	char quoted[1200], part[KVT_PLAIN_MAX];
 
 	for (const char *s = value, *end = s + strlen(s); s < end;) {
-		int n = kvt_plain_next(piece, s, end);
+		int n = kvt_plain_next(part, s, end);
 
-		if (strncmp(piece, s, strlen(piece)))
+		if (strncmp(part, s, strlen(part)))
 			return false;
 		s += n;
 	}

@@ -17,9 +17,9 @@ static void print_position(const struct kvt_canonical_facts *f, int64_t i)
 	print_label("");
 	if (p.known)
 		plainf("byte %lld%s: ", (long long)p.offset,
-		       p.one_run ? "" : ", in pieces");
+		       p.one_run ? "" : ", not contiguous");
 	else
-		plainf("in pieces: ");
+		plainf("not contiguous: ");
 	for (int g = 0; g < s->ngroups; g++)
 		if (i < s->group[g].shape.n[KVT_AXIS_L]) {
 			plainf("%s%s %s", comma, s->group[g].id,

@@ -153,7 +153,7 @@ static void print_tuples(const struct kvt_layout *layout)
 		plainf("%s%s:%d,%d,%d,%d,%d", printed++ ? "  " : "", name[c],
 		       order[0], order[1], order[2], order[3], order[4]);
 	}
-	puts(printed ? "" : "none: not five axes with the content in one piece");
+	puts(printed ? "" : "none: not five axes with the content contiguous");
 }
 
 static void print_predicates(const struct kvt_predicates *is, bool holds)
@@ -219,7 +219,7 @@ static void print_window(const struct kvt_group *group)
 		print_label(group->kind == KVT_CHUNKED_LOCAL ? "chunk" : "window");
 		plainf("%lld token%s", (long long)group->window, plural(group->window));
 		if (group->retained)
-			plainf(", and %lld that are kept besides",
+			plainf(", and %lld retained tokens",
 			       (long long)group->retained);
 		putchar('\n');
 	}
@@ -479,10 +479,10 @@ static void print_parallel(const struct kvt_parallel *p)
 static void print_manifest(const struct kvt_dump *dump)
 {
 	static const char *const proofs[] = {
-		[KVT_PROOF_NONE] = "proves nothing about the data",
-		[KVT_PROOF_SIZE] = "of a file of this size",
-		[KVT_PROOF_SAMPLES] = "of a file of this size and checksum",
-		[KVT_PROOF_FAILED] = "of other data, and trusted all the same",
+		[KVT_PROOF_NONE] = "does not prove that it belongs to the data",
+		[KVT_PROOF_SIZE] = "matches the size of the file",
+		[KVT_PROOF_SAMPLES] = "matches size and checksum of the file",
+		[KVT_PROOF_FAILED] = "of other data, used because of --trust-manifest",
 	};
 	const char *path = kvt_dump_manifest(dump);
 
@@ -519,7 +519,7 @@ void describe_text(const struct kvt_description *d,
 	print_requests(s, options->tables);
 	if (!s->ngroups) {
 		print_label("holds");
-		plainf("nothing: no tokens of any request\n");
+		plainf("nothing: no request has a token\n");
 	}
 	for (int g = 0; g < s->ngroups; g++)
 		print_group(&d->group[g], d, options);

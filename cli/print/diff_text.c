@@ -161,7 +161,7 @@ static void print_numbers(const struct diff_result *r)
 	print_ratio(", PCC", 9, kvt_diff_pcc(s));
 	putchar('\n');
 	if (s->nonfinite)
-		plainf("  without %lld pair%s not finite, %lld of them unlike\n",
+		plainf("  without %lld pair%s not finite, %lld of them different\n",
 		       LL(s->nonfinite), plural(s->nonfinite), LL(s->lost));
 }
 
@@ -191,11 +191,11 @@ static void print_diagnosis(const struct diff_diagnosis *d)
 	plainf("  fault   ");
 	/* nothing differs by more than values of the two types must */
 	if (!d->found.difference.count)
-		plainf("none is needed: rounding alone makes such differences");
+		plainf("none: rounding alone can cause these differences");
 	else if (!d->found.nexplain)
-		plainf("none that is known explains this alone");
+		plainf("none: no single known fault explains all differences");
 	else if (!d->found.decided)
-		plainf("not to be told apart: ");
+		plainf("several are possible: ");
 	for (int i = 0; i < d->found.nhypotheses; i++) {
 		const struct kvt_hypothesis *h = &d->found.hypothesis[i];
 
@@ -208,7 +208,7 @@ static void print_diagnosis(const struct diff_diagnosis *d)
 	}
 	if (d->found.decided)
 		plainf(": %s", d->found.decided->fault->summary);
-	plainf(" (%lld element%s; %lld layer%s x %lld block%s looked at)\n",
+	plainf(" (%lld element%s; %lld layer%s x %lld block%s examined)\n",
 	       LL(d->found.difference.count), plural(d->found.difference.count),
 	       LL(d->layers), plural(d->layers), LL(d->blocks), plural(d->blocks));
 }

@@ -49,7 +49,8 @@ static void print_looked(const struct kvt_findings *r)
 	       kvt_size_string(l->bytes).s,
 	       l->groups, plural(l->groups), (long long)l->blocks, plural(l->blocks),
 	       l->checks ? l->checks : "names, lengths", l->data ? ", all data" : "");
-	plainf("%s: no index lists the files: one that is missing is not noticed\n",
+	plainf("%s: the format has no list of its files: a missing file cannot be "
+	       "noticed\n",
 	       r->path);
 }
 

@@ -44,11 +44,11 @@ static const char *how(const struct group_step *step)
 	int64_t moving = tiles_that_move(step);
 
 	return !step->ntiles		? "permute" :
-	       moving == step->ntiles	? "stored tiles move undecoded" :
+	       moving == step->ntiles	? "stored tiles are copied undecoded" :
 	       !moving			? "decode, permute, encode" :
 	       step->ndirect == step->ntiles ?
-	       "half of the stored tiles move undecoded" :
-	       "some of the stored tiles move undecoded, others are cut";
+	       "half of the stored tiles are copied undecoded" :
+	       "some stored tiles are copied undecoded, others are cut";
 }
 
 /* ---- text --------------------------------------------------------------- */
@@ -163,7 +163,7 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 	plainf("%s: %s, %s of data", r->output,
 	       human_layout(&to_group(t, 0)->layout).s, kvt_size_string(nbytes).s);
 	if (tiles_that_move(&t->step[0]))
-		plainf(", %lld of %lld tile%s moved undecoded",
+		plainf(", %lld of %lld tile%s copied undecoded",
 		       (long long)tiles_that_move(&t->step[0]),
 		       (long long)t->step[0].ntiles, plural(t->step[0].ntiles));
 	if (device_pool_works(t->run.device))

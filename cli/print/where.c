@@ -16,7 +16,7 @@ static void print_offset(struct kvt_dump *dump, enum kvt_space space,
 
 	print_label(space == KVT_FILES ? "file" : "memory");
 	if (buffer < 0) {
-		puts("nowhere: reads as zeros");
+		puts("in no file: reads as zeros");
 		return;
 	}
 	name = kvt_dump_buffer_name(dump, space, buffer);

@@ -42,7 +42,7 @@ struct wire_ucx {
 };
 
 enum {
-	PIECE = 64 * 1024,		/* what must be through before time is over */
+	PART = 64 * 1024,		/* what must be through before time is over */
 	BUSY = 1000,			/* looks before sleeping between them */
 	GRACE_MS = 500,			/* for what was sent before the peer went */
 	CLOSE_MS = 1000,
@@ -306,9 +306,9 @@ enum kvt_status wire_ucx_send(struct wire_ucx *u, const void *bytes, int64_t n,
 	const uint8_t *at = bytes;
 	enum kvt_status status = KVT_OK;
 
-	for (int64_t piece; !status && n > 0; at += piece, n -= piece) {
-		piece = n < PIECE ? n : PIECE;
-		status = finish(u, u->call.ucp_stream_send_nbx(u->ep, at, (size_t)piece,
+	for (int64_t part; !status && n > 0; at += part, n -= part) {
+		part = n < PART ? n : PART;
+		status = finish(u, u->call.ucp_stream_send_nbx(u->ep, at, (size_t)part,
 							       &plain),
 				until, "sending to the peer", err);
 	}

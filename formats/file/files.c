@@ -142,7 +142,8 @@ enum kvt_status kvt_files_unchanged(const struct kvt_files *files, struct kvt_er
 			return kvt_fail_errno(err, file->path, "stat");
 		if (st.st_size != file->nbytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: had %lld bytes and has %lld: it changed while it was read",
+					"%s: had %lld bytes and now has %lld: it changed "
+					"while it was read",
 					file->path, (long long)file->nbytes,
 					(long long)st.st_size);
 		if (st.st_ino != file->ino || st.st_dev != file->dev ||
@@ -221,7 +222,7 @@ enum kvt_status kvt_file_pread(const struct kvt_file *file, void *buf, int64_t n
 /*
  * The page cache takes a long write in pages as large as it can get, which are
  * new memory; shorter ones reuse what was freed last.  That costs less than the
- * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one piece a box.
+ * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one run a box.
  */
 enum { WRITE_BYTES = 128 << 10 };
 

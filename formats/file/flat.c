@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flat.c - groups that are arrays in files: finding the pieces of a box and
+ * flat.c - groups that are arrays in files: finding the parts of a box and
  * moving their bytes
  */
 #include "formats/format.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- finding the pieces of a box ---------------------------------------- */
+/* ---- finding the parts of a box ---------------------------------------- */
 
-/* First piece from 'from' on that begins at (layer, block) or later. */
+/* First part from 'from' on that begins at (layer, block) or later. */
 static int64_t lower_bound(const struct kvt_flat *flat, int64_t from,
 			   int64_t layer, int64_t block)
 {
-	int64_t to = flat->npieces;
+	int64_t to = flat->nparts;
 
 	while (from < to) {
 		int64_t mid = from + (to - from) / 2;
@@ -30,7 +30,7 @@ static int64_t lower_bound(const struct kvt_flat *flat, int64_t from,
 }
 
 /*
- * Where the search goes on after looking at pieces before 'at': pieces are in
+ * Where the search goes on after looking at parts before 'at': parts are in
  * order of their first layer, then first block, and none holds more than
  * span[] of either, so most of them need no look.
  */
@@ -39,7 +39,7 @@ static int64_t next_candidate(const struct kvt_flat *flat, int64_t at,
 {
 	int64_t first = box->begin[KVT_AXIS_B] - flat->span[1] + 1;
 
-	while (at < flat->npieces) {
+	while (at < flat->nparts) {
 		const int64_t *begin = flat->placed[at].box.begin;
 
 		if (begin[KVT_AXIS_L] >= box->end[KVT_AXIS_L])
@@ -51,7 +51,7 @@ static int64_t next_candidate(const struct kvt_flat *flat, int64_t at,
 		else
 			return at;
 	}
-	return flat->npieces;
+	return flat->nparts;
 }
 
 static bool intersect(struct kvt_box *out, const struct kvt_box *a,
@@ -232,14 +232,14 @@ static enum kvt_status move_plan(struct move *move, const struct kvt_plan *plan,
 	return KVT_OK;
 }
 
-/* The common part of a box and a piece. */
-static enum kvt_status move_piece(struct move *move, const struct kvt_piece *piece,
+/* The common part of a box and a part. */
+static enum kvt_status move_part(struct move *move, const struct kvt_file_part *part,
 				  const struct kvt_views *dense,
 				  const struct kvt_box *box,
 				  const struct kvt_box *common,
 				  struct kvt_error *err)
 {
-	struct kvt_box in_piece = relative(common, &piece->box);
+	struct kvt_box in_part = relative(common, &part->box);
 	struct kvt_box in_buf = relative(common, box);
 	struct kvt_views file, buf;
 	struct kvt_plans plans;
@@ -247,9 +247,9 @@ static enum kvt_status move_piece(struct move *move, const struct kvt_piece *pie
 
 	if ((status = kvt_views_narrow(&buf, dense, &in_buf, err)))
 		return status;
-	if (piece->file < 0)
+	if (part->file < 0)
 		file = buf;
-	else if ((status = kvt_views_narrow(&file, &piece->views, &in_piece, err)))
+	else if ((status = kvt_views_narrow(&file, &part->views, &in_part, err)))
 		return status;
 	status = move->write ? kvt_plans_init(&plans, &file, &buf, err) :
 			       kvt_plans_init(&plans, &buf, &file, err);
@@ -287,16 +287,16 @@ static enum kvt_status move_box(struct move *move, const struct kvt_flat *flat,
 				       group->shape.elem, err)))
 		return status;
 	at = next_candidate(flat, lower_bound(flat, 0, first, INT64_MIN), box);
-	for (; at < flat->npieces; at = next_candidate(flat, at + 1, box)) {
+	for (; at < flat->nparts; at = next_candidate(flat, at + 1, box)) {
 		const struct kvt_placed *placed = &flat->placed[at];
-		struct kvt_piece piece;
+		struct kvt_file_part part;
 
 		if (!intersect(&common, &placed->box, box) ||
 		    (placed->file < 0 && move->write))
 			continue;
-		piece = kvt_flat_piece(flat, at);
-		move->file = piece.file < 0 ? NULL : &files->file[piece.file];
-		status = move_piece(move, &piece, &dense, box, &common, err);
+		part = kvt_flat_part(flat, at);
+		move->file = part.file < 0 ? NULL : &files->file[part.file];
+		status = move_part(move, &part, &dense, box, &common, err);
 		if (status)
 			break;
 	}

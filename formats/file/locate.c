@@ -2,7 +2,7 @@
 /*
  * locate.c - from elements to the bytes of files and tensors, and back
  *
- * Nothing but pieces is looked at, never data.  Those of a file are the
+ * Nothing but parts is looked at, never data.  Those of a file are the
  * reader's; those of a tensor are made when they are asked for.
  */
 #include "formats/format.h"
@@ -40,7 +40,7 @@ static bool shares_pages(const struct kvt_snapshot *s)
 	return true;
 }
 
-static enum kvt_status tensor_piece(struct kvt_piece *out,
+static enum kvt_status tensor_part(struct kvt_file_part *out,
 				    const struct kvt_snapshot *s, int g,
 				    struct kvt_error *err)
 {
@@ -48,7 +48,7 @@ static enum kvt_status tensor_piece(struct kvt_piece *out,
 	struct kvt_box whole = kvt_box_whole(&group->shape);
 	bool shared = shares_pages(s);
 
-	return kvt_piece_init(out, group, &whole, shared || kvt_group_has_gaps(group),
+	return kvt_file_part_init(out, group, &whole, shared || kvt_group_has_gaps(group),
 			      shared ? 0 : g, 0, err);
 }
 
@@ -86,7 +86,8 @@ static enum kvt_status only_tensor(int64_t *out, const struct kvt_reader *reader
 
 	if (s->ngroups > 1 && !shares_pages(s))
 		return kvt_fail(err, KVT_USAGE,
-				"%s: has %d tensors, expected the group before the offset, as in %s:0",
+				"%s: has %d tensors, expected the group before the "
+				"offset, such as %s:0",
 				reader->leaf.path, s->ngroups, s->group[0].id);
 	*out = 0;
 	return KVT_OK;
@@ -98,18 +99,19 @@ static enum kvt_status several_files(const struct kvt_reader *reader, int64_t on
 	const char *name = name_of_file(reader, one);
 
 	return kvt_fail(err, KVT_USAGE,
-			"%s: has several files with data, expected the name before the offset, as in %s:0",
+			"%s: has several files with data, expected the name before the "
+			"offset, such as %s:0",
 			reader->leaf.path, name ? name : reader->leaf.path);
 }
 
-/* The one file that has pieces; without any it is the dump's first. */
+/* The one file that has parts; without any it is the dump's first. */
 static enum kvt_status only_file(int64_t *out, const struct kvt_reader *reader,
 				 struct kvt_error *err)
 {
 	int64_t found = -1;
 
 	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
-		for (int64_t i = 0; i < reader->flat[g].npieces; i++) {
+		for (int64_t i = 0; i < reader->flat[g].nparts; i++) {
 			int64_t file = reader->flat[g].placed[i].file;
 
 			if (found >= 0 && file >= 0 && file != found)
@@ -124,7 +126,7 @@ static enum kvt_status only_file(int64_t *out, const struct kvt_reader *reader,
 static bool file_has_data(const struct kvt_reader *reader, int64_t file)
 {
 	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
-		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
+		for (int64_t i = 0; i < reader->flat[g].nparts; i++)
 			if (reader->flat[g].placed[i].file == file)
 				return true;
 	return false;
@@ -166,17 +168,17 @@ static bool holds(const struct kvt_box *box, const int64_t index[KVT_NAXES])
 }
 
 static void place_in(int64_t *buffer, int64_t *offset,
-		     const struct kvt_piece *piece, const int64_t index[KVT_NAXES])
+		     const struct kvt_file_part *part, const int64_t index[KVT_NAXES])
 {
 	int64_t inside[KVT_NAXES];
 
-	*buffer = piece->file;
+	*buffer = part->file;
 	*offset = 0;
-	if (piece->file < 0)
+	if (part->file < 0)
 		return;
 	for (int a = 0; a < KVT_NAXES; a++)
-		inside[a] = index[a] - piece->box.begin[a];
-	*offset = kvt_views_at(&piece->views, inside);
+		inside[a] = index[a] - part->box.begin[a];
+	*offset = kvt_views_at(&part->views, inside);
 }
 
 enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
@@ -188,7 +190,7 @@ enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 	const struct kvt_snapshot *s = &reader->leaf.snapshot;
 	const struct kvt_flat *flat;
-	struct kvt_piece piece;
+	struct kvt_file_part part;
 	struct kvt_box whole;
 	enum kvt_status status;
 
@@ -200,20 +202,21 @@ enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 		return kvt_fail(err, KVT_USAGE, "%s: index outside group %s",
 				reader->leaf.path, s->group[group].id);
 	if (space == KVT_MEMORY) {
-		if ((status = tensor_piece(&piece, s, group, err)))
+		if ((status = tensor_part(&part, s, group, err)))
 			return status;
-		place_in(buffer, offset, &piece, index);
+		place_in(buffer, offset, &part, index);
 		return KVT_OK;
 	}
 	flat = &reader->flat[group];
-	for (int64_t i = 0; i < flat->npieces; i++)
+	for (int64_t i = 0; i < flat->nparts; i++)
 		if (holds(&flat->placed[i].box, index)) {
-			piece = kvt_flat_piece(flat, i);
-			place_in(buffer, offset, &piece, index);
+			part = kvt_flat_part(flat, i);
+			place_in(buffer, offset, &part, index);
 			return KVT_OK;
 		}
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s: group %s is stored in tiles, which have no bytes of single elements",
+			"%s: group %s is stored in compressed tiles, in which elements "
+			"have no offset",
 			reader->leaf.path, s->group[group].id);
 }
 
@@ -230,9 +233,9 @@ static const struct kvt_factor *factor_of(const struct kvt_view *view,
 }
 
 /* In dense arrays the faster of both strides is the content of a page. */
-static bool in_pages(const struct kvt_piece *piece, const struct kvt_group *group)
+static bool in_pages(const struct kvt_file_part *part, const struct kvt_group *group)
 {
-	const struct kvt_view *view = &piece->views.view[0];
+	const struct kvt_view *view = &part->views.view[0];
 	const struct kvt_factor *l = factor_of(view, KVT_AXIS_L);
 	const struct kvt_factor *b = factor_of(view, KVT_AXIS_B);
 
@@ -240,11 +243,11 @@ static bool in_pages(const struct kvt_piece *piece, const struct kvt_group *grou
 	       (l->stride < b->stride ? l : b)->stride == group->page_bytes;
 }
 
-static void look_at_page(struct kvt_place *out, const struct kvt_piece *piece,
+static void look_at_page(struct kvt_place *out, const struct kvt_file_part *part,
 			 const struct kvt_group *group, int g, int64_t offset)
 {
 	static const enum kvt_axis axes[] = { KVT_AXIS_L, KVT_AXIS_B };
-	const struct kvt_view *view = &piece->views.view[0];
+	const struct kvt_view *view = &part->views.view[0];
 	int64_t begin = view->offset - group->page_offset;
 	int64_t end = begin + group->shape.n[KVT_AXIS_L] *
 			      group->shape.n[KVT_AXIS_B] * group->page_bytes;
@@ -265,14 +268,14 @@ static void look_at_page(struct kvt_place *out, const struct kvt_piece *piece,
 	}
 }
 
-/* All pieces of a buffer are looked at: begin and end come from all of them. */
-static void look(struct kvt_place *out, const struct kvt_piece *piece,
+/* All parts of a buffer are looked at: begin and end come from all of them. */
+static void look(struct kvt_place *out, const struct kvt_file_part *part,
 		 const struct kvt_group *group, int g, int64_t offset)
 {
 	int64_t index[KVT_NAXES], end;
 
-	for (int i = 0; i < piece->views.count; i++) {
-		const struct kvt_view *view = &piece->views.view[i];
+	for (int i = 0; i < part->views.count; i++) {
+		const struct kvt_view *view = &part->views.view[i];
 
 		if (kvt_view_end(&end, view, NULL) || !end)
 			continue;
@@ -281,27 +284,27 @@ static void look(struct kvt_place *out, const struct kvt_piece *piece,
 		if (end > out->end)
 			out->end = end;
 	}
-	if (in_pages(piece, group))
-		look_at_page(out, piece, group, g, offset);
-	if (!kvt_views_find(&piece->views, offset, index))
+	if (in_pages(part, group))
+		look_at_page(out, part, group, g, offset);
+	if (!kvt_views_find(&part->views, offset, index))
 		return;
 	out->region = KVT_ELEMENT;
 	out->group = g;
-	out->byte = offset - kvt_views_at(&piece->views, index);
+	out->byte = offset - kvt_views_at(&part->views, index);
 	for (int a = 0; a < KVT_NAXES; a++)
-		out->index[a] = index[a] + piece->box.begin[a];
+		out->index[a] = index[a] + part->box.begin[a];
 }
 
 static void look_in_file(struct kvt_place *out, const struct kvt_reader *reader,
 			 int64_t file, int64_t offset)
 {
 	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
-		for (int64_t i = 0; i < reader->flat[g].npieces; i++)
+		for (int64_t i = 0; i < reader->flat[g].nparts; i++)
 			if (reader->flat[g].placed[i].file == file) {
-				struct kvt_piece piece = kvt_flat_piece(&reader->flat[g],
-									i);
+				struct kvt_file_part part =
+					kvt_flat_part(&reader->flat[g], i);
 
-				look(out, &piece, &reader->leaf.snapshot.group[g], g,
+				look(out, &part, &reader->leaf.snapshot.group[g], g,
 				     offset);
 			}
 }
@@ -311,13 +314,13 @@ static enum kvt_status look_in_tensor(struct kvt_place *out,
 				      int64_t offset, struct kvt_error *err)
 {
 	for (int g = 0; g < s->ngroups; g++) {
-		struct kvt_piece piece;
-		enum kvt_status status = tensor_piece(&piece, s, g, err);
+		struct kvt_file_part part;
+		enum kvt_status status = tensor_part(&part, s, g, err);
 
 		if (status)
 			return status;
-		if (piece.file == tensor)
-			look(out, &piece, &s->group[g], g, offset);
+		if (part.file == tensor)
+			look(out, &part, &s->group[g], g, offset);
 	}
 	return KVT_OK;
 }
@@ -349,7 +352,9 @@ enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf
 		place.begin = place.end;
 	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_tiles(reader))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: byte %lld is in no array; groups are stored in tiles, whose bytes are of no single element",
+				"%s: byte %lld is in no array; groups are stored in "
+				"compressed tiles, whose bytes belong to no single "
+				"element",
 				reader->leaf.path, (long long)offset);
 	if (place.region == KVT_GAP && offset < place.begin)
 		place.region = KVT_HEADER;
@@ -365,14 +370,14 @@ bool kvt_reader_has_padding(const struct kvt_leaf *leaf, int group)
 {
 	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
 	const struct kvt_flat *flat = &reader->flat[group];
-	struct kvt_piece piece;
+	struct kvt_file_part part;
 
 	if (group > 0 && shares_pages(&reader->leaf.snapshot))
 		return false;
-	if (flat->npieces != 1 || flat->placed[0].file < 0)
+	if (flat->nparts != 1 || flat->placed[0].file < 0)
 		return false;
-	piece = kvt_flat_piece(flat, 0);
-	return in_pages(&piece, &reader->leaf.snapshot.group[group]);
+	part = kvt_flat_part(flat, 0);
+	return in_pages(&part, &reader->leaf.snapshot.group[group]);
 }
 
 enum kvt_status kvt_reader_read_padding(uint8_t *page, const struct kvt_leaf *leaf,

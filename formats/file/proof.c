@@ -2,11 +2,11 @@
 /*
  * proof.c - checksums of the bytes of a file, and reads and writes that go with them
  *
- * A run of a file is cut into pieces of 64 KiB, each with its XXH3.  A read of any
- * bytes hashes the whole pieces it touches, once each however often they are read;
- * a write hashes the pieces it has whole, and marks the others, which are read back
+ * A run of a file is cut into ranges of 64 KiB, each with its XXH3.  A read of any
+ * bytes hashes the whole ranges it touches, once each however often they are read;
+ * a write hashes the ranges it has whole, and marks the others, which are read back
  * when the file is complete.  Cost: one pass over the bytes while they are in the
- * cache, and of pieces that a read touches in part one read more.
+ * cache, and of ranges that a read touches in part one read more.
  */
 #include "formats/file/proof.h"
 
@@ -17,8 +17,8 @@
 #include "lib/tile/hash.h"
 
 /*
- * Of a piece.  Threads that meet at one do the same work twice; none of them
- * trusts a piece that was not hashed.
+ * Of a range.  Threads that meet at one do the same work twice; none of them
+ * trusts a range that was not hashed.
  */
 enum {
 	UNKNOWN,		/* not read yet; nothing of it written yet */
@@ -26,29 +26,29 @@ enum {
 	PARTIAL,		/* written in parts, so to be read at the end */
 };
 
-/* What a range of the file has of a piece; all counted from the file's begin. */
+/* What a range of the file has of a range; all counted from the file's begin. */
 struct part {
-	int64_t piece, begin, end;	/* of the piece */
+	int64_t range, begin, end;	/* of the range */
 	int64_t from, to;		/* shared with the range */
 };
 
-int64_t kvt_piece_count(int64_t nbytes)
+int64_t kvt_range_count(int64_t nbytes)
 {
-	return nbytes / KVT_PIECE_BYTES + (nbytes % KVT_PIECE_BYTES != 0);
+	return nbytes / KVT_RANGE_BYTES + (nbytes % KVT_RANGE_BYTES != 0);
 }
 
 enum kvt_status kvt_proof_add(struct kvt_proof *proof, int64_t at, int64_t nbytes,
 			      uint64_t *sum, struct kvt_error *err)
 {
 	struct kvt_proof_run *run = &proof->run[proof->nruns++];
-	int64_t n = kvt_piece_count(nbytes);
+	int64_t n = kvt_range_count(nbytes);
 
-	*run = (struct kvt_proof_run){ .at = at, .nbytes = nbytes, .npieces = n,
+	*run = (struct kvt_proof_run){ .at = at, .nbytes = nbytes, .nranges = n,
 				       .sum = sum };
 	run->state = calloc((size_t)n + 1, sizeof(*run->state));
 	if (!run->state)
 		return kvt_fail(err, KVT_SYSTEM,
-				"out of memory for the checksums of %lld pieces",
+				"out of memory for %lld checksums",
 				(long long)n);
 	return KVT_OK;
 }
@@ -60,28 +60,28 @@ void kvt_proof_free(struct kvt_proof *proof)
 	proof->nruns = 0;
 }
 
-/* ---- pieces of a range -------------------------------------------------- */
+/* ---- ranges of a range -------------------------------------------------- */
 
-/* The part of piece 'i'; false: there is none, nor of those after it. */
+/* The part of range 'i'; false: there is none, nor of those after it. */
 static bool part_at(struct part *out, const struct kvt_proof_run *run, int64_t i,
 		    int64_t offset, int64_t end)
 {
-	out->piece = i;
-	out->begin = run->at + i * KVT_PIECE_BYTES;
-	out->end = out->begin + KVT_PIECE_BYTES;
-	if (i >= run->npieces || out->begin >= end)
+	out->range = i;
+	out->begin = run->at + i * KVT_RANGE_BYTES;
+	out->end = out->begin + KVT_RANGE_BYTES;
+	if (i >= run->nranges || out->begin >= end)
 		return false;
 	if (out->end > run->at + run->nbytes)
 		out->end = run->at + run->nbytes;
 	out->from = offset > out->begin ? offset : out->begin;
 	out->to = end < out->end ? end : out->end;
-	/* a range may begin after the run, where its last piece would go on */
+	/* a range may begin after the run, where its last range would go on */
 	return out->from < out->to;
 }
 
-static int64_t first_piece(const struct kvt_proof_run *run, int64_t offset)
+static int64_t first_range(const struct kvt_proof_run *run, int64_t offset)
 {
-	return offset > run->at ? (offset - run->at) / KVT_PIECE_BYTES : 0;
+	return offset > run->at ? (offset - run->at) / KVT_RANGE_BYTES : 0;
 }
 
 static bool is_whole(const struct part *part)
@@ -89,16 +89,16 @@ static bool is_whole(const struct part *part)
 	return part->from == part->begin && part->to == part->end;
 }
 
-/* As much as ends where a piece does: it is hashed while it is in the cache. */
+/* As much as ends where a range does: it is hashed while it is in the cache. */
 static int64_t step_bytes(const struct kvt_proof *proof, int64_t offset, int64_t nbytes)
 {
-	enum { MOST = 2 * KVT_PIECE_BYTES };
+	enum { MOST = 2 * KVT_RANGE_BYTES };
 
 	for (int r = 0; r < proof->nruns; r++) {
 		const struct kvt_proof_run *run = &proof->run[r];
 
 		if (offset >= run->at && offset < run->at + run->nbytes) {
-			int64_t most = MOST - (offset - run->at) % KVT_PIECE_BYTES;
+			int64_t most = MOST - (offset - run->at) % KVT_RANGE_BYTES;
 
 			return nbytes < most ? nbytes : most;
 		}
@@ -106,11 +106,11 @@ static int64_t step_bytes(const struct kvt_proof *proof, int64_t offset, int64_t
 	return nbytes;
 }
 
-/* The whole piece as it is in the file. */
-static enum kvt_status read_piece(const struct kvt_file *file, const struct part *part,
-				  uint8_t *piece, struct kvt_error *err)
+/* The whole range as it is in the file. */
+static enum kvt_status read_range(const struct kvt_file *file, const struct part *part,
+				  uint8_t *range, struct kvt_error *err)
 {
-	return kvt_file_pread(file, piece, part->end - part->begin, part->begin, err);
+	return kvt_file_pread(file, range, part->end - part->begin, part->begin, err);
 }
 
 /* ---- reading ------------------------------------------------------------ */
@@ -120,27 +120,28 @@ static enum kvt_status check_part(const struct kvt_file *file,
 				  const struct part *part, uint8_t *bytes,
 				  struct kvt_error *err)
 {
-	uint8_t piece[KVT_PIECE_BYTES];
+	uint8_t range[KVT_RANGE_BYTES];
 	const uint8_t *whole = bytes;
 	enum kvt_status status;
 	uint64_t sum;
 
 	if (!is_whole(part)) {
-		if ((status = read_piece(file, part, piece, err)))
+		if ((status = read_range(file, part, range, err)))
 			return status;
 		/* what was hashed is what the caller gets */
-		memcpy(bytes, piece + (part->from - part->begin),
+		memcpy(bytes, range + (part->from - part->begin),
 		       (size_t)(part->to - part->from));
-		whole = piece;
+		whole = range;
 	}
-	sum = kvt_piece_hash(whole, part->end - part->begin);
-	if (sum != run->sum[part->piece])
+	sum = kvt_range_hash(whole, part->end - part->begin);
+	if (sum != run->sum[part->range])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data is damaged between bytes %lld and %lld: XXH3 is %016llx, expected %016llx",
+				"%s: data is damaged between bytes %lld and %lld: XXH3 "
+				"is %016llx, expected %016llx",
 				file->path, (long long)part->begin, (long long)part->end,
 				(unsigned long long)sum,
-				(unsigned long long)run->sum[part->piece]);
-	atomic_store(&run->state[part->piece], WHOLE);
+				(unsigned long long)run->sum[part->range]);
+	atomic_store(&run->state[part->range], WHOLE);
 	return KVT_OK;
 }
 
@@ -154,7 +155,7 @@ static enum kvt_status check_bytes(const struct kvt_file *file, void *buf, int64
 		const struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 
-		for (int64_t i = first_piece(run, offset);
+		for (int64_t i = first_range(run, offset);
 		     !status && part_at(&part, run, i, offset, offset + nbytes); i++)
 			if (atomic_load(&run->state[i]) != WHOLE)
 				status = check_part(file, run, &part, (uint8_t *)buf +
@@ -194,7 +195,7 @@ static void hash_bytes(const struct kvt_file *file, const void *buf, int64_t nby
 		struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 
-		for (int64_t i = first_piece(run, offset);
+		for (int64_t i = first_range(run, offset);
 		     part_at(&part, run, i, offset, offset + nbytes); i++) {
 			const uint8_t *bytes = buf;
 
@@ -202,7 +203,7 @@ static void hash_bytes(const struct kvt_file *file, const void *buf, int64_t nby
 			if (!is_whole(&part)) {
 				atomic_store(&run->state[i], PARTIAL);
 			} else if (atomic_load(&run->state[i]) != PARTIAL) {
-				run->sum[i] = kvt_piece_hash(bytes, part.to - part.from);
+				run->sum[i] = kvt_range_hash(bytes, part.to - part.from);
 				atomic_store(&run->state[i], WHOLE);
 			}
 		}
@@ -232,7 +233,7 @@ enum kvt_status kvt_file_write(const struct kvt_file *file, const void *buf,
 enum kvt_status kvt_proof_complete(const struct kvt_file *file, struct kvt_error *err)
 {
 	struct kvt_proof *proof = file->proof;
-	uint8_t piece[KVT_PIECE_BYTES];
+	uint8_t range[KVT_RANGE_BYTES];
 
 	for (int r = 0; r < proof->nruns; r++) {
 		struct kvt_proof_run *run = &proof->run[r];
@@ -244,9 +245,9 @@ enum kvt_status kvt_proof_complete(const struct kvt_file *file, struct kvt_error
 
 			if (atomic_load(&run->state[i]) == WHOLE)
 				continue;
-			if ((status = read_piece(file, &part, piece, err)))
+			if ((status = read_range(file, &part, range, err)))
 				return status;
-			run->sum[i] = kvt_piece_hash(piece, part.end - part.begin);
+			run->sum[i] = kvt_range_hash(range, part.end - part.begin);
 		}
 	}
 	return KVT_OK;

@@ -2,7 +2,7 @@
 /*
  * reader.c - what a format has opened, as a leaf: the files of its arrays or tiles
  *
- * Arrays are read through the pieces that the format has listed (flat.c); tiles are
+ * Arrays are read through the parts that the format has listed (flat.c); tiles are
  * found by the format and read from its first file; places are in locate.c.
  */
 #include "formats/format.h"

@@ -129,7 +129,8 @@ enum kvt_status kvt_stage_check(const char *path, bool folder, bool force,
 		return kvt_fail(err, KVT_SYSTEM, "%s: is a folder", path);
 	if (S_ISDIR(st.st_mode) && !is_empty(path))
 		return kvt_fail(err, KVT_SYSTEM,
-				"%s: is a folder with something in it, which is never replaced",
+				"%s: is a folder that is not empty, which is never "
+				"replaced",
 				path);
 	if (!S_ISDIR(st.st_mode) && folder)
 		return kvt_fail(err, KVT_SYSTEM, "%s: is not a folder", path);
@@ -207,10 +208,11 @@ static enum kvt_status name_new(struct kvt_staged *f, struct kvt_error *err)
 		errno = EEXIST;
 	if (errno == EEXIST)
 		return kvt_fail(err, KVT_SYSTEM,
-				"%s: created by somebody else meanwhile", f->path);
+				"%s: was created by another process in the "
+				"meantime", f->path);
 	/* no such call and no hard links on this file system: take the small risk */
 	if (rename(f->file, f->path))
-		return kvt_fail_errno(err, f->path, "give the file this name");
+		return kvt_fail_errno(err, f->path, "rename the file to this");
 	f->state = KVT_NAMED;
 	return KVT_OK;
 }
@@ -222,7 +224,7 @@ static enum kvt_status name_folder(struct kvt_staged *f, struct kvt_error *err)
 	bool exists = !lstat(f->path, &st);
 
 	if (rename(f->file, f->path))
-		return kvt_fail_errno(err, f->path, "give the folder this name");
+		return kvt_fail_errno(err, f->path, "rename the folder to this");
 	f->state = exists ? KVT_REPLACED : KVT_NAMED;
 	return KVT_OK;
 }
@@ -238,10 +240,10 @@ static enum kvt_status set_aside(struct kvt_staged *f, struct kvt_error *err)
 	if (link(f->path, old) && rename(f->path, old)) {
 		status = kvt_fail_errno(err, f->path, "set the old file aside");
 	} else if (rename(f->file, f->path)) {
-		status = kvt_fail_errno(err, f->path, "give the file this name");
+		status = kvt_fail_errno(err, f->path, "rename the file to this");
 		/* whichever way it was set aside */
 		if (rename(old, f->path) && rename(old, f->path))
-			status = kvt_fail_errno(err, old, "give back its name to");
+			status = kvt_fail_errno(err, old, "restore the name of");
 		unlink(old);
 	} else {
 		f->state = KVT_SET_ASIDE;
@@ -268,7 +270,7 @@ static enum kvt_status name(struct kvt_staged *f, bool force, struct kvt_error *
 	}
 	if (is_unknown(errno))
 		return set_aside(f, err);
-	return kvt_fail_errno(err, f->path, "give the file this name");
+	return kvt_fail_errno(err, f->path, "rename the file to this");
 }
 
 /* ---- the way back, and the end ------------------------------------------ */
@@ -320,7 +322,8 @@ static enum kvt_status forget_old(struct kvt_staged *f, struct kvt_error *err)
 	if ((aside || f->state == KVT_EXCHANGED) && unlink(aside ? old : f->file) &&
 	    unlink(aside ? old : f->file))
 		status = kvt_fail(err, KVT_SYSTEM,
-				  "%s: written, but what it replaces cannot be removed from %s: %s",
+				  "%s: written, but the old file cannot be removed from "
+				  "%s: %s",
 				  f->path, aside ? old : f->file, strerror(errno));
 	free(old);
 	f->state = KVT_DONE;

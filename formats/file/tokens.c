@@ -2,7 +2,7 @@
 /*
  * tokens.c - runs of tokens at strides of the file's own become blocks
  *
- * A run is cut where blocks begin: a part of a block, whole blocks as one piece, and a
+ * A run is cut where blocks begin: a part of a block, whole blocks as one part, and a
  * part again.
  */
 #include "formats/file/tokens.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each piece takes memory, and tokens in any order whatever make very many. */
-enum { MAX_BLOCK = 1 << 30, MAX_PIECES = 1 << 18 };
+/* Each part takes memory, and tokens in any order whatever make very many. */
+enum { MAX_BLOCK = 1 << 30, MAX_PARTS = 1 << 18 };
 
 enum kvt_status kvt_token_block_size(int64_t *out, const struct kvt_hints *hints,
 				     struct kvt_error *err)
@@ -28,23 +28,23 @@ static enum kvt_status add_box(struct kvt_flat *flat, const struct kvt_group *gr
 			       const struct kvt_token_run *run, const struct kvt_box *box,
 			       int64_t token, struct kvt_error *err)
 {
-	struct kvt_piece piece = { .file = run->file, .box = *box };
-	struct kvt_view *view = &piece.views.view[0];
+	struct kvt_file_part part = { .file = run->file, .box = *box };
+	struct kvt_view *view = &part.views.view[0];
 	enum kvt_status status;
 	int64_t step;
 
-	if (flat->npieces == MAX_PIECES)
+	if (flat->nparts == MAX_PARTS)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"group %s: tokens are scattered over more than %d places",
-				group->id, MAX_PIECES);
+				"group %s: tokens are in more than %d separate ranges",
+				group->id, MAX_PARTS);
 	if (run->file < 0)
-		return kvt_flat_add(flat, &piece, err);
-	if ((status = kvt_layout_views(&piece.views, &group->layout, box,
+		return kvt_flat_add(flat, &part, err);
+	if ((status = kvt_layout_views(&part.views, &group->layout, box,
 				       group->shape.elem, err)))
 		return status;
-	if (piece.views.count != 1)
+	if (part.views.count != 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"layout %s has keys and values apart",
+				"layout %s has separate buffers for keys and values",
 				kvt_layout_string(&group->layout).s);
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (a != KVT_AXIS_B)
@@ -54,7 +54,7 @@ static enum kvt_status add_box(struct kvt_flat *flat, const struct kvt_group *gr
 				group->id);
 	kvt_view_set_stride(view, KVT_AXIS_B, step);
 	view->offset = run->offset + token * run->stride[KVT_AXIS_S];
-	return kvt_flat_add(flat, &piece, err);
+	return kvt_flat_add(flat, &part, err);
 }
 
 enum kvt_status kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group *group,

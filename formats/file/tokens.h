@@ -28,7 +28,7 @@ struct kvt_token_run {
 	int64_t token, count;		/* from the beginning of that block on */
 };
 
-/* Adds the pieces: at most a part of a block, whole blocks, and a part again. */
+/* Adds the parts: at most a part of a block, whole blocks, and a part again. */
 KVT_MUST_CHECK enum kvt_status
 kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group *group,
 		  const struct kvt_token_run *run, struct kvt_error *err);

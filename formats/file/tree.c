@@ -61,7 +61,7 @@ static enum kvt_status add(struct walk *w, const struct stat *st)
 
 	t->name_bytes += (int64_t)strlen(w->name) + 1;
 	if (t->name_bytes > MAX_NAME_BYTES)
-		return refuse(w, KVT_BAD_INPUT, "more names than any dump has");
+		return refuse(w, KVT_BAD_INPUT, "more names than kvtool supports");
 	/* full whenever the count is a power of two */
 	if (!(n & (n - 1))) {
 		more = realloc(t->file, (size_t)(n ? 2 * n : 1) * sizeof(*more));
@@ -99,7 +99,8 @@ static enum kvt_status look(struct walk *w, int folder, const char *entry,
 	}
 	if (!S_ISREG(st.st_mode))
 		return refuse(w, KVT_BAD_INPUT,
-			      "is neither a regular file nor a folder; links are not followed");
+			      "is neither a regular file nor a folder; links are "
+			      "refused");
 	return add(w, &st);
 }
 
@@ -117,12 +118,12 @@ static enum kvt_status enter(struct walk *w, int folder, const char *entry,
 	size_t n = strlen(entry);
 
 	if (++w->entries > (w->like ? PROBE_ENTRIES : MAX_ENTRIES))
-		return refuse(w, KVT_BAD_INPUT, "more entries than any dump has");
+		return refuse(w, KVT_BAD_INPUT, "more entries than kvtool supports");
 	/* what follows may print it, and put it into JSON */
 	if (!is_plain(entry))
-		return refuse(w, KVT_BAD_INPUT, "holds a name that is no plain text");
+		return refuse(w, KVT_BAD_INPUT, "holds a name that is not plain text");
 	if (length + n + 2 > sizeof(w->name))
-		return refuse(w, KVT_BAD_INPUT, "a path longer than any dump has");
+		return refuse(w, KVT_BAD_INPUT, "a path that is too long");
 	if (length)
 		w->name[length++] = '/';
 	memcpy(w->name + length, entry, n + 1);
@@ -161,7 +162,8 @@ static enum kvt_status descend(struct walk *w, int parent, const char *entry,
 			       size_t length, int depth)
 {
 	if (depth > MAX_DEPTH)
-		return refuse(w, KVT_BAD_INPUT, "deeper than any dump is");
+		return refuse(w, KVT_BAD_INPUT, "more levels of folders than kvtool "
+						"supports");
 	return scan(w, openat(parent, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
 				     O_CLOEXEC), length, depth);
 }

@@ -113,12 +113,14 @@ static enum kvt_status check_grid(struct opening *o)
 		    o->file[i].device != i / o->files ||
 		    o->file[i].number != i % o->files)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: has %lld files of %lld devices, expected files 0 to %lld of each",
+					"%s: has %lld files of %lld devices, expected "
+					"files 0 to %lld of each",
 					o->path, LL(o->count), LL(o->devices),
 					LL(o->files - 1));
 		if (f->nbytes != first->nbytes)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.120s/%.120s: has %lld bytes, but %.120s has %lld",
+					"%.120s/%.120s: has %lld bytes, but %.120s has "
+					"%lld",
 					o->path, f->name, LL(f->nbytes), first->name,
 					LL(first->nbytes));
 	}
@@ -132,7 +134,8 @@ static enum kvt_status choose_files(struct opening *o)
 
 	cache.asked = kvt_fact(o->hints, "cache");
 	if ((status = kvt_store_keep(&o->tree, &cache, find_prefix,
-				     "no file of FlexKV, expected PREFIX_DEVICE_FILE.bin",
+				     "not a file of FlexKV, expected "
+				     "PREFIX_DEVICE_FILE.bin",
 				     o->err)))
 		return status;
 	for (; o->count < o->tree.count; o->count++) {
@@ -156,19 +159,22 @@ static enum kvt_status take_placement(struct opening *o)
 		return status;
 	if (o->devices > 1 && !o->round_robin)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has %lld devices; give --set round-robin, blocks that follow each other on one",
+				"%s: has %lld devices; give --set round-robin=N, the "
+				"number of consecutive blocks on a device",
 				o->path, LL(o->devices));
 	if (!o->round_robin)
 		o->round_robin = 1;
 	if (placement && strcmp(placement, "consecutive") &&
 	    strcmp(placement, "interleaved"))
 		return kvt_fail(o->err, KVT_USAGE,
-				"placement is '%.40s', expected consecutive or interleaved",
+				"placement is '%.40s', expected consecutive or "
+				"interleaved",
 				placement);
 	if (o->files > 1 && !placement)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has %lld files on a device; give --set placement=consecutive "
-				"(one is filled after the other) or interleaved (they take turns)",
+				"%s: has %lld files on a device; give --set "
+				"placement=consecutive (one is filled after the other) "
+				"or interleaved (blocks alternate)",
 				o->path, LL(o->files));
 	o->interleaved = placement && !strcmp(placement, "interleaved");
 	return KVT_OK;
@@ -188,16 +194,16 @@ static enum kvt_status add_run(struct opening *o, const struct kvt_group *in_fil
 			       int file, int64_t block, int64_t at, int64_t n)
 {
 	struct kvt_box box = kvt_box_whole(&in_file->shape);
-	struct kvt_piece piece;
+	struct kvt_file_part part;
 	enum kvt_status status;
 
 	box.begin[KVT_AXIS_B] = at;
 	box.end[KVT_AXIS_B] = at + n;
-	if ((status = kvt_piece_init(&piece, in_file, &box, false, file, 0, o->err)))
+	if ((status = kvt_file_part_init(&part, in_file, &box, false, file, 0, o->err)))
 		return status;
-	piece.box.begin[KVT_AXIS_B] = block;
-	piece.box.end[KVT_AXIS_B] = block + n;
-	return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
+	part.box.begin[KVT_AXIS_B] = block;
+	part.box.end[KVT_AXIS_B] = block + n;
+	return kvt_flat_add(&o->reader->flat[0], &part, o->err);
 }
 
 static enum kvt_status add_file(struct opening *o, const struct pool_file *f,
@@ -238,11 +244,12 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 	total = o->each > MAX_BLOCKS ? MAX_BLOCKS + 1 : o->each * o->count;
 	if (total > MAX_BLOCKS)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: more than %d blocks are supported of no cache", o->path,
+				"%s: at most %d blocks are supported", o->path,
 				MAX_BLOCKS);
 	if (o->each * o->files % o->round_robin)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a device has %lld blocks, no multiple of the %lld of round-robin",
+				"%s: a device has %lld blocks, not a multiple of "
+				"round-robin=%lld",
 				o->path, LL(o->each * o->files), LL(o->round_robin));
 	*in_file = *group;
 	return kvt_pages_count(group, KVT_AXIS_B, total, o->hints, o->path, o->err);

@@ -130,7 +130,8 @@ static enum kvt_status read_ints(struct kvt_h5_in *in, hid_t object,
 
 	if (H5Tequal(attr->type, kvt_h5_int_type(type)) <= 0)
 		return kvt_h5_bad(in, object, err,
-				  "attribute %s is no little-endian integer of %d bytes, %s",
+				  "attribute %s is not a little-endian integer of %d "
+				  "bytes, %s",
 				  name, size, type == KVT_H5_I32 || type == KVT_H5_I64 ?
 				  "signed" : "unsigned");
 	if (H5Aread(attr->id, attr->type, raw) < 0)
@@ -176,8 +177,9 @@ static enum kvt_status check_list(const struct kvt_h5_in *in, hid_t object,
 {
 	if (!attr->list || attr->n < 1 || attr->n > most)
 		return kvt_h5_bad(in, object, err,
-				  "attribute %s is %s of %lld values, expected a list of 1 to %d",
-				  name, attr->list ? "a list" : "no list",
+				  "attribute %s is %s of %lld values, expected a list of "
+				  "1 to %d",
+				  name, attr->list ? "a list" : "not a list",
 				  (long long)attr->n, most);
 	return KVT_OK;
 }
@@ -237,7 +239,7 @@ static enum kvt_status read_texts(struct kvt_h5_in *in, hid_t object,
 
 	if (!nbytes)
 		return kvt_h5_bad(in, object, err,
-				  "attribute %s is no string of fixed length",
+				  "attribute %s is not a string of fixed length",
 				  name);
 	/* at most MAX_LIST, of less than 2^32 bytes each */
 	if ((status = kvt_h5_spend(in, object, (int64_t)nbytes * attr->n, err)))

@@ -65,7 +65,7 @@ static enum kvt_status check_planes(struct kvt_h5_in *in, hid_t object,
 		free(name[i]);
 	}
 	return same ? KVT_OK :
-	       kvt_h5_bad(in, object, err, "planes are not those of axes %s",
+	       kvt_h5_bad(in, object, err, "planes do not match axes %s",
 			  kvt_layout_string(layout).s);
 }
 
@@ -172,7 +172,7 @@ static enum kvt_status check_tuple(struct kvt_h5_in *in, hid_t data,
 		same = order[i] == expected[i];
 	free(name);
 	return same ? KVT_OK :
-	       kvt_h5_bad(in, data, err, "stride_order is not that of axes %s",
+	       kvt_h5_bad(in, data, err, "stride_order does not match axes %s",
 			  kvt_layout_string(layout).s);
 }
 
@@ -211,7 +211,7 @@ static enum kvt_status check_type(struct kvt_h5_in *in, hid_t data,
 	kvt_h5_drop(expected);
 	kvt_h5_drop(is);
 	return same ? KVT_OK :
-	       kvt_h5_bad(in, data, err, "its HDF5 type is not that of %s",
+	       kvt_h5_bad(in, data, err, "its HDF5 type does not match %s",
 			  dtype->name);
 }
 
@@ -223,34 +223,34 @@ static enum kvt_status add_run(struct kvt_reader *reader, int index, int plane,
 {
 	struct kvt_h5_file *own = reader->own;
 	const struct kvt_group *group = &reader->leaf.snapshot.group[index];
-	struct kvt_piece piece = { .box = kvt_box_whole(&group->shape) };
+	struct kvt_file_part range = { .box = kvt_box_whole(&group->shape) };
 	enum kvt_status status;
 	haddr_t at;
 
 	if (group->layout.nplanes == 2) {
-		piece.box.begin[KVT_AXIS_K] = plane;
-		piece.box.end[KVT_AXIS_K] = plane + 1;
+		range.box.begin[KVT_AXIS_K] = plane;
+		range.box.end[KVT_AXIS_K] = plane + 1;
 	}
-	status = kvt_layout_views(&piece.views, &group->layout, &piece.box,
+	status = kvt_layout_views(&range.views, &group->layout, &range.box,
 				  group->shape.elem, err);
 	if (status)
 		return status;
-	if (H5Dget_storage_size(data) != (hsize_t)piece.views.nbytes)
+	if (H5Dget_storage_size(data) != (hsize_t)range.views.nbytes)
 		return kvt_h5_bad(in, data, err,
 				  "data has %llu bytes in the file, expected %lld",
 				  (unsigned long long)H5Dget_storage_size(data),
-				  (long long)piece.views.nbytes);
-	if (piece.views.nbytes == 0)
+				  (long long)range.views.nbytes);
+	if (range.views.nbytes == 0)
 		return KVT_OK;
 	at = H5Dget_offset(data);
 	if (at == HADDR_UNDEF || at > INT64_MAX ||
-	    (int64_t)at > in->nbytes - piece.views.nbytes)
+	    (int64_t)at > in->nbytes - range.views.nbytes)
 		return kvt_h5_bad(in, data, err, "data is not inside the file");
-	for (int i = 0; i < piece.views.count; i++)
-		piece.views.view[i].offset += (int64_t)at;
+	for (int i = 0; i < range.views.count; i++)
+		range.views.view[i].offset += (int64_t)at;
 	own->group[index].at[plane] = (int64_t)at;
-	own->group[index].nbytes[plane] = piece.views.nbytes;
-	return kvt_flat_add(&reader->flat[index], &piece, err);
+	own->group[index].nbytes[plane] = range.views.nbytes;
+	return kvt_flat_add(&reader->flat[index], &range, err);
 }
 
 static enum kvt_status add_tiles(struct kvt_reader *reader, int index, int plane,
@@ -291,7 +291,8 @@ static enum kvt_status read_storage(struct kvt_reader *reader, int index,
 
 	if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS)
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-				       "data is in the header, expected chunks or one run");
+				       "data is in the object header, expected chunks or "
+				       "contiguous data");
 	else if (plane > 0 && tiled != (layout == H5D_CHUNKED))
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
 				       "only one of keys and values is chunked");

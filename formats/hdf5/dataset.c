@@ -41,7 +41,7 @@ static enum kvt_status open_object(struct kvt_h5_in *in, hid_t parent,
 	enum kvt_status status = KVT_OK;
 
 	if (object < 0 || H5Iget_type(object) != type)
-		status = kvt_h5_bad(in, parent, err, "%s is no %s", name,
+		status = kvt_h5_bad(in, parent, err, "%s is not a %s", name,
 				    type == H5I_GROUP ? "group" : "dataset");
 	else if (type == H5I_DATASET)
 		status = check_dataset(in, object, err);
@@ -64,7 +64,7 @@ enum kvt_status kvt_h5_child(struct kvt_h5_in *in, hid_t parent,
 	if (H5Lget_info(parent, name, &link, H5P_DEFAULT) < 0 ||
 	    link.type != H5L_TYPE_HARD)
 		return kvt_h5_bad(in, parent, err,
-				  "%s is a link to somewhere else", name);
+				  "%s is a link to another object", name);
 	return open_object(in, parent, name, type, out, err);
 }
 

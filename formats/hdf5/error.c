@@ -148,7 +148,7 @@ enum kvt_status kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes,
 {
 	if (nbytes > in->left)
 		return kvt_h5_bad(in, object, err,
-				  "tables hold more than the file, which has %lld bytes",
+				  "tables are larger than the file, which has %lld bytes",
 				  (long long)in->nbytes);
 	in->left -= nbytes;
 	return KVT_OK;

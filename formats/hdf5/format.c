@@ -73,7 +73,8 @@ static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
 	const struct kvt_group *g = &reader->leaf.snapshot.group[group];
 
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: group %s: tile at layer %lld, block %llu, slot %lld, head %lld, kv %lld: %s",
+			"%s: group %s: tile at layer %lld, block %llu, slot %lld, head "
+			"%lld, kv %lld: %s",
 			reader->leaf.path, g->id, (long long)begin[KVT_AXIS_L],
 			(unsigned long long)kvt_block_id(g, begin[KVT_AXIS_B]),
 			(long long)begin[KVT_AXIS_S], (long long)begin[KVT_AXIS_H],
@@ -102,7 +103,7 @@ static enum kvt_status find_chunk(const struct kvt_reader *reader, int group,
 		return bad_tile(reader, group, begin, "missing", err);
 	if (out->nbytes > kvt_stored_bound(&reader->leaf.tiling[group]) ||
 	    out->nbytes > most)
-		return bad_tile(reader, group, begin, "larger than it can be",
+		return bad_tile(reader, group, begin, "larger than is possible",
 				err);
 	if (out->offset < 0 || out->offset > most - out->nbytes)
 		return bad_tile(reader, group, begin, "not inside the file", err);
@@ -121,7 +122,7 @@ static enum kvt_status find_tile(const struct kvt_reader *reader, int group,
 	enum kvt_status status;
 
 	if (!tiling->nbytes || !begins_tile(tiling, shape, begin))
-		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
+		return kvt_fail(err, KVT_USAGE, "%s: no tile begins at these coordinates",
 				reader->leaf.path);
 	entry = kvt_h5_enter();
 	status = find_chunk(reader, group, begin, out, err);
@@ -148,7 +149,7 @@ static enum kvt_status place_tile(struct kvt_writer *writer, int group,
 
 	if (!tiling->nbytes ||
 	    !begins_tile(tiling, &writer->head.snapshot.group[group].shape, begin))
-		return kvt_fail(err, KVT_USAGE, "%s: no tile begins there",
+		return kvt_fail(err, KVT_USAGE, "%s: no tile begins at these coordinates",
 				writer->path);
 	data = dataset_of(offset, &own->group[group], begin);
 	entry = kvt_h5_enter();

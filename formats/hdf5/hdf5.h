@@ -311,7 +311,7 @@ struct kvt_h5_group {
 	uint64_t cells_sum;		/* its checksum; of a writer, so far */
 	bool cells_checked;
 	int64_t at[2], nbytes[2];	/* of data that is one run */
-	uint64_t *sum[2];		/* of its pieces; NULL: none; owned */
+	uint64_t *sum[2];		/* of its parts; NULL: none; owned */
 	int64_t nsums[2];
 	bool raw_edges[2];		/* cut tiles at the end have no filters */
 };

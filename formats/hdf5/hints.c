@@ -48,7 +48,7 @@ static enum kvt_status check_names(const char *path,
 				hints->dtype);
 	if (dtype != group->dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: group %s: elements are %s, but --dtype says %s; it describes the input, kvtool converts no elements",
+				"%s: group %s: elements are %s, but --dtype says %s; it describes the input, and is no cast",
 				path, group->id, group->dtype->name, dtype->name);
 	if (hints->layout &&
 	    (status = kvt_layout_parse(&layout, hints->layout, err)))
@@ -71,7 +71,8 @@ static enum kvt_status hint_content(struct kvt_reader *reader,
 		return KVT_OK;
 	if (snapshot->ngroups > 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %d groups, and one content type cannot be meant for all",
+				"%s: has %d groups; --content-type cannot be given for "
+				"all of them",
 				reader->leaf.path, snapshot->ngroups);
 	return kvt_group_hint_content(&snapshot->group[0], hints->content_type,
 				      reader->leaf.path, err);
@@ -87,7 +88,7 @@ enum kvt_status kvt_h5_check_hints(struct kvt_reader *reader,
 		return KVT_OK;
 	if (hints->manifest || hints->skip)
 		return kvt_fail(err, KVT_USAGE,
-				"%s: a snapshot describes itself and takes no %s",
+				"%s: a snapshot describes itself; leave out %s",
 				reader->leaf.path, hints->manifest ? "manifest" :
 				"bytes to skip");
 	for (int g = 0; g < snapshot->ngroups; g++) {

@@ -88,7 +88,8 @@ static enum kvt_status get_sum(struct kvt_h5_in *in, hid_t object, const char *n
 	    H5Sget_simple_extent_type(space) != H5S_SCALAR ||
 	    H5Aread(attr, type, out) < 0)
 		status = kvt_h5_bad(in, object, err,
-				    "attribute %s is no little-endian integer of 8 bytes, unsigned",
+				    "attribute %s is not a little-endian integer of 8 "
+				    "bytes, unsigned",
 				    name);
 	kvt_h5_drop(space);
 	kvt_h5_drop(type);
@@ -145,11 +146,11 @@ static enum kvt_status prove_data(struct kvt_reader *reader, int index,
 			continue;
 		else if (!group->sum[p])
 			reader->leaf.proven.flat[index] = false;
-		else if (group->nsums[p] != kvt_piece_count(group->nbytes[p]))
+		else if (group->nsums[p] != kvt_range_count(group->nbytes[p]))
 			status = kvt_h5_bad(in, group->data[p], err,
 					    "data has %lld checksums, expected %lld",
 					    (long long)group->nsums[p],
-					    (long long)kvt_piece_count(group->nbytes[p]));
+					    (long long)kvt_range_count(group->nbytes[p]));
 		else
 			status = kvt_proof_add(&own->proof, group->at[p],
 					       group->nbytes[p], group->sum[p], err);
@@ -160,7 +161,8 @@ static enum kvt_status tell_damaged(const struct kvt_h5_in *in, uint64_t is,
 				    uint64_t expected, struct kvt_error *err)
 {
 	return kvt_h5_bad(in, -1, err,
-			  "tables or attributes are damaged: their XXH3 is %016llx, attribute %s says %016llx",
+			  "tables or attributes are damaged: their XXH3 is %016llx, "
+			  "attribute %s says %016llx",
 			  (unsigned long long)is,
 			  tables_checksum, (unsigned long long)expected);
 }
@@ -193,7 +195,8 @@ enum kvt_status kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *
 		if (!kvt_h5_has_attr(in, in->file, tables_checksum))
 			return KVT_OK;
 		return kvt_h5_bad(in, -1, err,
-				  "format_version is 1.0, which has no attribute %s, but there is one",
+				  "format_version is 1.0, which has no attribute %s, but "
+				  "there is one",
 				  tables_checksum);
 	}
 	if ((status = get_sum(in, in->file, tables_checksum, &expected, err)) ||
@@ -250,7 +253,8 @@ enum kvt_status kvt_h5_check_cells(const struct kvt_reader *reader, int index,
 	}
 	if (sum != own->cells_sum)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: group %s: content_digest is damaged: its checksum is %016llx, expected %016llx",
+				"%s: group %s: content_digest is damaged: its checksum "
+				"is %016llx, expected %016llx",
 				reader->leaf.path, reader->leaf.snapshot.group[index].id,
 				(unsigned long long)sum,
 				(unsigned long long)own->cells_sum);
@@ -282,7 +286,7 @@ enum kvt_status kvt_h5_new_sums(struct kvt_h5_file *own, int index, int plane,
 				struct kvt_error *err)
 {
 	struct kvt_h5_group *group = &own->group[index];
-	int64_t n = kvt_piece_count(group->nbytes[plane]);
+	int64_t n = kvt_range_count(group->nbytes[plane]);
 
 	group->nsums[plane] = n;
 	group->sum[plane] = calloc((size_t)n, sizeof(*group->sum[plane]));

@@ -52,14 +52,14 @@ static enum kvt_status take_order(struct kvt_h5_in *in, hid_t parent,
 		return status;
 	if (n != listing->n)
 		status = kvt_h5_bad(in, parent, err,
-				    "attribute ids names %d groups, there are %d",
+				    "attribute ids lists %d groups, but there are %d",
 				    n, listing->n);
 	for (int i = 0; i < n; i++) {
 		if (!status && strlen(id[i]) < sizeof(listing->id[0]))
 			strcpy(listing->id[i], id[i]);
 		else if (!status)
 			status = kvt_h5_bad(in, parent, err,
-					    "attribute ids names no group");
+					    "attribute ids lists no group");
 		free(id[i]);
 	}
 	return status;

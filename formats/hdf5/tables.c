@@ -55,7 +55,8 @@ static enum kvt_status read_columns(struct kvt_h5_in *in, hid_t object,
 
 		if (!name[i][0] || strlen(name[i]) >= sizeof(c->name))
 			return kvt_h5_bad(in, object, err,
-					  "component %d has a name of %zu bytes, expected 1 to %zu",
+					  "component %d has a name of %zu bytes, "
+					  "expected 1 to %zu",
 					  i, strlen(name[i]), sizeof(c->name) - 1);
 		strcpy(c->name, name[i]);
 		c->start = start[i];
@@ -221,7 +222,7 @@ static enum kvt_status read_holes_of(struct kvt_h5_in *in, hid_t tables, int g,
 	status = kvt_h5_get_table(in, tables, group->id, KVT_H5_U64, -1,
 				  (void **)&pairs, &n, err);
 	if (!status && n % 2)
-		status = kvt_h5_bad(in, tables, err, "half a hole");
+		status = kvt_h5_bad(in, tables, err, "an odd number of hole positions");
 	for (int64_t i = 0; !status && i < n; i += 2) {
 		if (pairs[i] > INT64_MAX || pairs[i + 1] > INT64_MAX)
 			status = kvt_h5_bad(in, tables, err, "a hole of 2^63 tokens");
@@ -292,7 +293,7 @@ static enum kvt_status read_each(struct kvt_h5_in *in, hid_t parent,
 	if (H5Gget_info(parent, &info) < 0 ||
 	    info.nlinks > (hsize_t)(in->left / LEAST))
 		return kvt_h5_bad(in, parent, err,
-				  "more requests than the file can hold");
+				  "more requests than fit into the file");
 	if (info.nlinks == 0)
 		return KVT_OK;
 	if ((status = kvt_h5_spend(in, parent, (int64_t)info.nlinks * LEAST, err)))

@@ -174,33 +174,33 @@ static enum kvt_status add_run(struct kvt_writer *writer, int index, int plane,
 			       int64_t *end, struct kvt_error *err)
 {
 	const struct kvt_group *group = &writer->head.snapshot.group[index];
-	struct kvt_piece piece = { .box = kvt_box_whole(&group->shape) };
+	struct kvt_file_part range = { .box = kvt_box_whole(&group->shape) };
 	struct kvt_h5_file *own = writer->own;
 	hid_t data = own->group[index].data[plane];
 	enum kvt_status status;
 	haddr_t at;
 
 	if (group->layout.nplanes == 2) {
-		piece.box.begin[KVT_AXIS_K] = plane;
-		piece.box.end[KVT_AXIS_K] = plane + 1;
+		range.box.begin[KVT_AXIS_K] = plane;
+		range.box.end[KVT_AXIS_K] = plane + 1;
 	}
-	status = kvt_layout_views(&piece.views, &group->layout, &piece.box,
+	status = kvt_layout_views(&range.views, &group->layout, &range.box,
 				  group->shape.elem, err);
-	if (status || piece.views.nbytes == 0)
+	if (status || range.views.nbytes == 0)
 		return status;
 	at = H5Dget_offset(data);
 	if (at == HADDR_UNDEF)
 		return kvt_h5_failed(err, KVT_SYSTEM, writer->temporary,
-				     "cannot find the place of the data");
-	for (int i = 0; i < piece.views.count; i++)
-		piece.views.view[i].offset += (int64_t)at;
-	if (*end < (int64_t)at + piece.views.nbytes)
-		*end = (int64_t)at + piece.views.nbytes;
+				     "cannot find the offset of the data");
+	for (int i = 0; i < range.views.count; i++)
+		range.views.view[i].offset += (int64_t)at;
+	if (*end < (int64_t)at + range.views.nbytes)
+		*end = (int64_t)at + range.views.nbytes;
 	own->group[index].at[plane] = (int64_t)at;
-	own->group[index].nbytes[plane] = piece.views.nbytes;
+	own->group[index].nbytes[plane] = range.views.nbytes;
 	if ((status = kvt_h5_new_sums(own, index, plane, err)))
 		return status;
-	return kvt_flat_add(&writer->flat[index], &piece, err);
+	return kvt_flat_add(&writer->flat[index], &range, err);
 }
 
 /*
@@ -252,7 +252,7 @@ static hid_t new_file(const struct kvt_writer *writer)
 	    H5Pset_driver(fapl, own->driver, NULL) >= 0 &&
 	    H5Pset_libver_bounds(fapl, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0 &&
 	    H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG) >= 0 &&
-	    /* cells come in small pieces */
+	    /* cells come in small ranges */
 	    H5Pset_sieve_buf_size(fapl, 1 << 20) >= 0 &&
 	    /* what is one run can then be mapped, or read around the cache */
 	    (!writer->options.uncompressed ||

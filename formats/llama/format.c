@@ -65,20 +65,23 @@ static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *
 		*out = elems / h->head_dim;
 	if (!*out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rows of %lld elements have heads, how many is not in the file; give --heads or --head-dim",
+				"%s: the number of heads in rows of %lld elements is not "
+				"in the file; give --heads or --head-dim",
 				o->reader->leaf.path, LL(elems));
 	if (elems % *out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rows of %lld elements are no %lld heads",
+				"%s: rows of %lld elements cannot be divided into %lld "
+				"heads",
 				o->reader->leaf.path, LL(elems), LL(*out));
 	if (elems / *out % type->elems)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: heads of %lld elements would tear apart blocks of %d of %s; --heads=1 keeps rows whole",
+				"%s: heads of %lld elements would cut the blocks of %d "
+				"elements of %s; --heads=1 keeps rows whole",
 				o->reader->leaf.path, LL(elems / *out), type->elems,
 				type->name);
 	if (h->head_dim && h->head_dim != elems / *out)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: heads have %lld elements, not %lld as was said",
+				"%s: heads have %lld elements, but %lld was given",
 				o->reader->leaf.path, LL(elems / *out), LL(h->head_dim));
 	return KVT_OK;
 }
@@ -96,13 +99,14 @@ static enum kvt_status take_width(struct kvt_group *group,
 				o->reader->leaf.path, rows->type);
 	if (rows->nbytes % type->nbytes || (rows->elem && rows->elem != type->nbytes))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rows of %lld bytes are no %s", o->reader->leaf.path,
+				"%s: rows of %lld bytes are not %s", o->reader->leaf.path,
 				LL(rows->nbytes), type->name);
 	elems = rows->nbytes / type->nbytes * type->elems;
 	/* also what a file looks like that was cut off where its values begin */
 	if (latent && o->hints && o->hints->heads > 1)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has keys without values, which have no %lld heads",
+				"%s: has keys without values, which cannot have %lld "
+				"heads",
 				o->reader->leaf.path, LL(o->hints->heads));
 	if (!latent && (status = take_heads(&heads, o, type, elems)))
 		return status;
@@ -255,7 +259,8 @@ static enum kvt_status check_hints(const struct kvt_llama_opening *o)
 	if (h && (h->layout || h->dtype || h->content || h->blocks || h->skip ||
 		  h->manifest))
 		return kvt_fail(o->err, KVT_USAGE,
-				"%s: a state file of llama.cpp takes --heads, --head-dim, --block-size and --set only",
+				"%s: a state file of llama.cpp takes --heads, "
+				"--head-dim, --block-size and --set only",
 				o->reader->leaf.path);
 	return KVT_OK;
 }
@@ -273,7 +278,8 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 		m++;
 	if (memory && m == KVT_LLAMA_MEMORIES)
 		return kvt_fail(o->err, KVT_USAGE,
-				"--set memory=%.60s, expected attention, recurrent or hybrid",
+				"--set memory=%.60s, expected attention, recurrent or "
+				"hybrid",
 				memory);
 	if (memory)
 		asked->memory = (enum kvt_llama_memory)m;

@@ -92,7 +92,8 @@ static enum kvt_status find_all(struct all *out, const struct kvt_llama_opening 
 
 		if (counted && !same_positions(q, &out->in[0]))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%s: positions of sequence %ld repeat, and its caches hold different ones",
+					"%s: positions of sequence %ld repeat, and its "
+					"caches have different ones",
 					o->reader->leaf.path, (long)number);
 		q->counted = counted;
 		if (q->count && kvt_llama_position(q, 0) < out->begin)
@@ -168,7 +169,8 @@ static enum kvt_status check_window(const struct kvt_llama_opening *o, int g,
 	if (!lacks)
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: window=%lld needs token %lld of sequence %s, but its cache begins with token %lld",
+			"%s: window=%lld needs token %lld of sequence %s, but its cache "
+			"begins with token %lld",
 			o->reader->leaf.path, (long long)group->window, (long long)begin,
 			request->id, (long long)live.begin);
 }
@@ -212,23 +214,23 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int g)
 	const struct kvt_llama_rows *rows = &o->state.states.row[o->part[g].kv];
 	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int64_t null = o->reader->leaf.snapshot.null_block == 0;
-	struct kvt_piece piece = { .file = o->file };
+	struct kvt_file_part range = { .file = o->file };
 	enum kvt_status status;
 
 	group->shape.n[KVT_AXIS_B] = o->state.states.ncells + null;
-	piece.box = kvt_box_whole(&group->shape);
-	piece.box.begin[KVT_AXIS_B] = null;
-	if ((status = kvt_layout_views(&piece.views, &group->layout, &piece.box,
+	range.box = kvt_box_whole(&group->shape);
+	range.box.begin[KVT_AXIS_B] = null;
+	if ((status = kvt_layout_views(&range.views, &group->layout, &range.box,
 				       group->shape.elem, o->err)))
 		return status;
-	kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_L, rows->step);
-	piece.views.view[0].offset += rows->at;
-	if ((status = kvt_flat_add(&o->reader->flat[g], &piece, o->err)) || !null)
+	kvt_view_set_stride(&range.views.view[0], KVT_AXIS_L, rows->step);
+	range.views.view[0].offset += rows->at;
+	if ((status = kvt_flat_add(&o->reader->flat[g], &range, o->err)) || !null)
 		return status;
-	piece.file = -1;
-	piece.box.begin[KVT_AXIS_B] = 0;
-	piece.box.end[KVT_AXIS_B] = 1;
-	return kvt_flat_add(&o->reader->flat[g], &piece, o->err);
+	range.file = -1;
+	range.box.begin[KVT_AXIS_B] = 0;
+	range.box.end[KVT_AXIS_B] = 1;
+	return kvt_flat_add(&o->reader->flat[g], &range, o->err);
 }
 
 /* ---- all sequences ------------------------------------------------------ */
@@ -267,7 +269,8 @@ static enum kvt_status find_gaps(struct kvt_llama_opening *o, const bool *seen)
 			if (entries_of(&all, size) > MAX_ENTRIES &&
 			    entries_of(&all, size) / 64 > held)
 				return kvt_fail(o->err, KVT_UNSUPPORTED,
-						"%s: sequence %ld has %lld tokens of %lld positions: too few for a table",
+						"%s: sequence %ld has %lld tokens of "
+						"%lld positions: too few for a table",
 						o->reader->leaf.path, (long)number,
 						(long long)all.in[o->part[g].cache].count,
 						(long long)(all.end - all.begin));

@@ -116,13 +116,15 @@ static enum kvt_status check_alike(const struct kvt_lmcache *o,
 		if (strcmp(x, y))
 			return kvt_fail(
 				o->err, KVT_BAD_INPUT,
-				"%.120s: holds chunks of %s '%.60s' and of %s '%.60s'; choose with --set %s=%.60s",
+				"%.120s: holds chunks of %s '%.60s' and of %s '%.60s'; "
+				"choose with --set %s=%.60s",
 				o->path, kvt_lmcache_facts[f], x, kvt_lmcache_facts[f], y,
 				kvt_lmcache_facts[f], x);
 	}
 	if (part->backend != first->backend)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%.200s and %.200s are not of the same backend of LMCache",
+				"%.200s and %.200s are not of the same backend of "
+				"LMCache",
 				path_of(o, first), path_of(o, part));
 	return KVT_OK;
 }
@@ -140,7 +142,7 @@ enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o)
 	}
 	if (!n && o->count)
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
-				  "%s: none of its %lld chunks is what --set asks for",
+				  "%s: none of its %lld chunks matches --set",
 				  o->path, LL(o->count));
 	else if (!n)
 		status = kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no chunk of LMCache",

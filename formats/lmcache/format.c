@@ -69,7 +69,8 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 	free(data);
 	if (at < 0 || tree->file[i].nbytes != N || tree->file[at].nbytes < N)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s/%s: has %lld bytes, expected the %d that begin the file beside it",
+				"%s/%s: has %lld bytes, expected the first %d of the "
+				"file beside it",
 				o->path, name, (long long)tree->file[i].nbytes, N);
 	if ((status = kvt_tree_list(files, &x, tree, i, o->err)) ||
 	    (status = kvt_tree_list(files, &y, tree, at, o->err)) ||
@@ -80,7 +81,8 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 	free(files->file[--files->count].path);
 	if (memcmp(a, b, N))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s/%s: is not how the file beside it begins", o->path, name);
+				"%s/%s: does not match the beginning of the file beside "
+				"it", o->path, name);
 	return KVT_OK;
 }
 
@@ -96,7 +98,7 @@ static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *t
 	if (is_unfinished(name))
 		return KVT_OK;
 	if (!kvt_lmcache_backend(&part.backend, &stem, name))
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: is no file of LMCache",
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s/%s: is not a file of LMCache",
 				o->path, tree->file[i].name);
 	if (part.backend == KVT_LMCACHE_TWIN)
 		return check_twin(o, tree, i);
@@ -136,7 +138,8 @@ static enum kvt_status take_single(struct kvt_lmcache *o)
 	if (!kvt_lmcache_backend(&part.backend, &stem, name) ||
 	    part.backend == KVT_LMCACHE_TWIN)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has no name of a chunk of LMCache, KEY.data, KEY.pt, KEY.kvcache.safetensors or KEY.weka1",
+				"%s: its name is not that of a chunk of LMCache: "
+				"KEY.data, KEY.pt, KEY.kvcache.safetensors or KEY.weka1",
 				o->path);
 	if (!(text = strndup(name, stem)))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
@@ -154,7 +157,8 @@ static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 
 	if (o.hints->manifest || o.hints->skip)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: a dump of LMCache takes no %s", path,
+				"%s: a dump of LMCache cannot have %s; leave it "
+				"out", path,
 				o.hints->manifest ? "manifest" : "--skip");
 	status = !stat(path, &st) && S_ISDIR(st.st_mode) ? take_folder(&o) :
 							   take_single(&o);

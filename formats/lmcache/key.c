@@ -129,7 +129,8 @@ static bool are_tags(const char *s)
 static enum kvt_status refuse(struct kvt_error *err, const char *what,
 			      const char *value, const char *expected)
 {
-	return kvt_fail(err, KVT_BAD_INPUT, "is no LMCache key: %s '%.80s', expected %s",
+	return kvt_fail(err, KVT_BAD_INPUT, "is not an LMCache key: %s '%.80s', expected "
+					    "%s",
 			what, value ? value : "", expected);
 }
 
@@ -229,7 +230,7 @@ enum kvt_status kvt_lmcache_key_parse(struct kvt_lmcache_key *out, char *text,
 		return status;
 	if (key.world < 1 || key.worker >= key.world)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"is no LMCache key: worker %lld of %lld",
+				"is not an LMCache key: worker %lld of %lld",
 				(long long)key.worker, (long long)key.world);
 	*out = key;
 	return KVT_OK;

@@ -38,7 +38,7 @@ struct kvt_lmcache_key {
 
 /*
  * MODEL@WORLD@WORKER@HASH@DTYPE[@LAYER][@TAG%VALUE...], or of the L2 adapters
- * MODEL@0xRANKS@GROUP@HASH[@SALT].  'text' is cut into pieces, and what is
+ * MODEL@0xRANKS@GROUP@HASH[@SALT].  'text' is cut into parts, and what is
  * percent-encoded there decoded.  Text that is no key is KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status

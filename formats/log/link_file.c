@@ -17,7 +17,7 @@ static enum kvt_status get_figure(int64_t *out, const struct kvt_json *in,
 		return KVT_OK;
 	if (!json_is_number(value) || !(x >= 0 && x < 9e18))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: '%s' is no number of 0 or more", in->name, key);
+				"%s: '%s' is not a number of 0 or more", in->name, key);
 	*out = (int64_t)(x + 0.5);
 	return KVT_OK;
 }

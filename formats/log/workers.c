@@ -44,7 +44,7 @@ static enum kvt_status check_keys(const struct kvt_json *in, const char *const *
 			i++;
 		if (!known[i])
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: key '%.64s' has no meaning here", in->name,
+					"%s: unknown key '%.64s'", in->name,
 					key);
 	}
 	return KVT_OK;

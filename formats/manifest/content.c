@@ -29,7 +29,8 @@ enum kvt_status kvt_group_hint_content(struct kvt_group *group, const char *text
 
 	if (!kvt_content_find(&content, text))
 		return kvt_fail(err, KVT_USAGE,
-				"content type '%.60s' is not known; see kvtool help contents",
+				"content type '%.60s' is not known; see kvtool help "
+				"contents",
 				text);
 	if (refines(&group->content, &content))
 		return KVT_OK;
@@ -97,7 +98,8 @@ enum kvt_status kvt_content_fold(struct kvt_group *group, const char *name,
 		return KVT_OK;
 	if (!page_is_run(group))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: a block of %s is one run of bytes, which layout %s would tear apart",
+				"%s: a block of %s must be one run of bytes, which it is "
+				"not in layout %s",
 				name, type->name, kvt_layout_string(&group->layout).s);
 	if (__builtin_mul_overflow(n[KVT_AXIS_D], slots, &n[KVT_AXIS_D]))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: pages of %lld rows overflow",

@@ -65,7 +65,8 @@ static enum kvt_status refuse(const char *fact, const struct kvt_format *format,
 	if (!used)
 		return kvt_fail(err, KVT_USAGE, "--set=%.60s: format %s has no settings",
 				fact, format->info.name);
-	return kvt_fail(err, KVT_USAGE, "--set=%.60s: the settings of format %s are %s; see kvtool-formats(7)",
+	return kvt_fail(err, KVT_USAGE,
+			"--set=%.60s: the settings of format %s are %s; see kvtool-formats(7)",
 			fact, format->info.name, list);
 }
 

@@ -36,14 +36,15 @@ static enum kvt_status hint_dtype(struct kvt_group *group, const char *text,
 
 	if (!dtype && kvt_content_find(&content, text))
 		return kvt_fail(err, KVT_USAGE,
-				"'%.40s' is no element type but a content type; give --content-type=%s",
+				"'%.40s' is a content type, not an element type; give "
+				"--content-type=%s",
 				text, content.type->name);
 	if (!dtype)
-		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type",
+		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type",
 				text);
 	if (group->dtype && group->dtype != dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: elements are %s, but --dtype says %s; it describes the input, kvtool converts no elements",
+				"%s: elements are %s, but --dtype says %s; it describes the input, and is no cast",
 				name, group->dtype->name, dtype->name);
 	group->dtype = dtype;
 	group->shape.elem = dtype->elem;
@@ -70,7 +71,8 @@ static enum kvt_status hint_sizes(struct kvt_group *group,
 
 	if (hints->head_dim && hints->content)
 		return kvt_fail(err, KVT_USAGE,
-				"content is a key and a value of --head-dim elements, or opaque with --content-size, not both");
+				"content is a key and a value of --head-dim elements, or "
+				"opaque with --content-size, not both");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].n &&
 		    (status = kvt_manifest_extent(group, rows[i].axis, rows[i].n,
@@ -79,12 +81,12 @@ static enum kvt_status hint_sizes(struct kvt_group *group,
 			return status;
 	if ((hints->head_dim || hints->content) &&
 	    (status = kvt_manifest_extent(group, KVT_AXIS_K, hints->content ? 1 : 2,
-					  hints->content ? "--content-size" : "--head-dim",
-					  name, err)))
+					  hints->content ? "--content-size" :
+							   "--head-dim", name, err)))
 		return status;
 	if (hints->block_size && *block_size > 0 && *block_size != hints->block_size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: --block-size says %lld, but blocks have %lld tokens",
+				"%s: --block-size is %lld, but blocks have %lld tokens",
 				name, LL(hints->block_size), LL(*block_size));
 	if (hints->block_size)
 		*block_size = hints->block_size;
@@ -151,7 +153,8 @@ enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
 		    hints->layers || hints->blocks || hints->block_size ||
 		    hints->heads || hints->head_dim || hints->content)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: describes %d groups, and one layout, type or size cannot be meant for all",
+					"%s: describes %d groups; options for layout, "
+					"type or size cannot be given for all of them",
 					name, out->snapshot.ngroups);
 		return KVT_OK;
 	}

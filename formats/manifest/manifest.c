@@ -94,7 +94,7 @@ static enum kvt_status take_groups(struct kvt_manifest *out, const struct kvt_js
 
 		if (!json_is_object(object.object))
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: groups[%zu] is no object", in->name, g);
+					"%s: groups[%zu] is not an object", in->name, g);
 		snprintf(id, sizeof(id), "g%zu", g);
 		if ((status = kvt_manifest_add_group(&group, &out->snapshot, id,
 						     in->name, in->err)) ||
@@ -102,7 +102,8 @@ static enum kvt_status take_groups(struct kvt_manifest *out, const struct kvt_js
 			return status;
 		if (!out->has_layout)
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: group %s has no layout", in->name, group->id);
+					"%s: group %s has no "
+					"layout", in->name, group->id);
 	}
 	return KVT_OK;
 }

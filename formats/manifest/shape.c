@@ -196,13 +196,13 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 {
 	const struct kvt_group *group = &manifest->snapshot.group[0];
 	const char *aside = manifest->passed_over ?
-			    " (the one beside it is of another file)" : "";
+			    " (the one beside it belongs to another file)" : "";
 	char list[200], missing[100], elements[32] = "";
 
 	list_missing(missing, sizeof(missing), group, array);
 	if (!array->rank)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%.160s: %lld bytes without a header, and no manifest%s; give %s, or --manifest; kvtool guess may find the layout",
+				"%.160s: %lld bytes, no header, no manifest%s; give %s (kvtool guess may find the layout)",
 				array->name, LL(array->nbytes), aside, missing);
 	list_presets(list, sizeof(list), group, array);
 	if (array->dtype)
@@ -211,7 +211,7 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 		snprintf(elements, sizeof(elements), "%lld-byte elements, ",
 			 LL(array->elem));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.100s: an array of %s%.60s, and no manifest%s; the layout could be %s: give %s, or --manifest; kvtool guess may find the layout",
+			"%.100s: array of %s%.60s, no manifest%s; could be %s: give %s (kvtool guess may find the layout)",
 			array->name, elements, print_shape(array->rank, array->shape).s,
 			aside, list[0] ? list : "none that has a name", missing);
 }
@@ -247,7 +247,8 @@ enum kvt_status kvt_manifest_fit_shape(struct kvt_group *group,
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (group->shape.n[a] >= 0 && group->shape.n[a] != n[a])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%.160s: shape %.120s in layout %s has %lld for the %s extent, not %lld",
+					"%.160s: shape %.120s in layout %s has %lld for "
+					"the %s extent, not %lld",
 					array->name,
 					print_shape(array->rank, array->shape).s,
 					kvt_layout_string(&group->layout).s, LL(n[a]),
@@ -281,7 +282,8 @@ enum kvt_status kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
 			nbytes = -1;
 	if (nbytes != array->nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%.160s: has %lld bytes of data, but file_shape %.120s makes %lld",
+				"%.160s: has %lld bytes of data, but file_shape %.120s "
+				"makes %lld",
 				array->name, LL(array->nbytes),
 				print_shape(rank, manifest->file_shape).s, LL(nbytes));
 	return KVT_OK;

@@ -38,7 +38,8 @@ enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 		return status;
 	if (hidden % heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: head_dim is missing, and hidden_size %lld is no multiple of num_attention_heads %lld",
+				"%s: head_dim is missing, and hidden_size %lld is not a "
+				"multiple of num_attention_heads %lld",
 				c->in.name, LL(hidden), LL(heads));
 	*out = hidden / heads;
 	kvt_config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
@@ -57,7 +58,8 @@ static enum kvt_status heads_of(struct kvt_spec_args *args, struct config *c)
 		if ((status = kvt_config_need(&args->heads, c, "num_attention_heads")))
 			return status;
 		kvt_config_note(c,
-				"num_key_value_heads is missing: %lld, one for each query head",
+				"num_key_value_heads is missing: %lld, one for each "
+				"query head",
 				LL(args->heads));
 	}
 	return kvt_config_head_dim(&args->head_dim, c);
@@ -70,7 +72,8 @@ static enum kvt_status check_window(struct config *c)
 
 	if (!status && !used)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layer_types has sliding_attention, but use_sliding_window is false",
+				"%s: layer_types has sliding_attention, but "
+				"use_sliding_window is false",
 				c->in.name);
 	return status;
 }
@@ -155,7 +158,8 @@ static enum kvt_status check_v4_rates(struct config *c)
 		return status;
 	if (four != 4 || heavy != 128)
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: compress_rates are %lld and %lld, expected 4 and 128",
+				"%s: compress_rates are %lld and %lld, expected 4 and "
+				"128",
 				c->in.name, LL(four), LL(heavy));
 	if (json_is_number(rotated) && json_number_value(rotated) * 512 != 64)
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,

@@ -114,8 +114,9 @@ static enum kvt_status find_family(struct config *c, const struct kvt_json *oute
 				c->in.name);
 	if (!(c->family = family_find(inner ? inner : type)))
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: model_type '%.60s' has no rules here: --as=FAMILY "
-				"reads it as another, such as llama, and --spec gives the caches by hand",
+				"%s: model_type '%.60s' is not known: give --as=FAMILY "
+				"to use the rules of another, such as llama, or the "
+				"caches with --spec",
 				c->in.name, inner ? inner : type);
 	snprintf(c->out->family, sizeof(c->out->family), "%s", c->family->type);
 	return KVT_OK;
@@ -160,7 +161,8 @@ static enum kvt_status take_dtype(struct config *c, const struct kvt_json *outer
 			return status;
 	if (name && strcmp(name, "auto") && !(c->out->dtype = kvt_dtype_find(name)))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: torch_dtype is '%.40s', which names no element type",
+				"%s: torch_dtype is '%.40s', which is not an element "
+				"type",
 				c->in.name, name);
 	return KVT_OK;
 }
@@ -180,7 +182,7 @@ static enum kvt_status set_fact(json_t *object, const char *text, struct kvt_err
 	if (!value)
 		value = json_string(at + 1);
 	if (!value || json_object_set_new(object, key, value))
-		return kvt_fail(err, KVT_USAGE, "--set: %s has a value that is no text",
+		return kvt_fail(err, KVT_USAGE, "--set: the value of %s is not text",
 				key);
 	return KVT_OK;
 }

@@ -96,7 +96,7 @@ enum kvt_status kvt_config_flag(bool *out, struct config *c, const char *key)
 		return KVT_OK;
 	if (!json_is_boolean(value))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is no truth value", c->in.name, key);
+				"%s: %s is not true or false", c->in.name, key);
 	*out = json_is_true(value);
 	return KVT_OK;
 }

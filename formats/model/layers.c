@@ -47,10 +47,12 @@ static enum kvt_status take_length(struct config *c, const char *key, size_t n)
 	if (c->nlayers && c->nlayers != (int64_t)n) {
 		if (!c->family->list_rules)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s has %zu layers, but num_hidden_layers is %lld",
+					"%s: %s has %zu layers, but num_hidden_layers is "
+					"%lld",
 					c->in.name, key, n, LL(c->nlayers));
 		kvt_config_note(c,
-				"num_hidden_layers is %lld, but %s has %zu layers, which counts",
+				"num_hidden_layers is %lld, but %s has %zu layers, which "
+				"are used",
 				LL(c->nlayers), key, n);
 	}
 	c->nlayers = (int64_t)n;
@@ -69,7 +71,8 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 			return status;
 		if ((kind = kind_of(word)) < 0)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %zu is '%.40s', which is no layer known",
+					"%s: %s: layer %zu is '%.40s', which is not a "
+					"known kind",
 					c->in.name, key, i, word);
 		c->kind[i] = (unsigned char)kind;
 	}
@@ -82,7 +85,8 @@ enum kvt_status kvt_config_need_layers(struct config *c)
 {
 	if (!c->nlayers)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: num_hidden_layers is missing; --set=num_hidden_layers=N gives it",
+				"%s: num_hidden_layers is missing; "
+				"--set=num_hidden_layers=N gives it",
 				c->in.name);
 	return KVT_OK;
 }
@@ -140,7 +144,8 @@ enum kvt_status kvt_layers_upper_window(struct config *c)
 		return status;
 	if (first < 0)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: use_sliding_window is true, but max_window_layers is missing",
+				"%s: use_sliding_window is true, but max_window_layers "
+				"is missing",
 				c->in.name);
 	for (int64_t i = first; i < c->nlayers; i++)
 		c->kind[i] = LAYER_WINDOW;
@@ -301,7 +306,8 @@ static enum kvt_status v4_default(struct config *c)
 		c->kind[i] = i < 2 || i % 2 == 0 ? LAYER_C128 : LAYER_C4;
 	if (!status)
 		kvt_config_note(c,
-				"layer_types is missing: two of ratio 128, then 128 and 4 in turn, as %s has it by default",
+				"layer_types is missing: two of ratio 128, then 128 and "
+				"4 in turn, as %s has it by default",
 				c->family->type);
 	return status;
 }
@@ -321,7 +327,8 @@ enum kvt_status kvt_layers_ratios(struct config *c)
 			return status;
 		if (ratio && ratio != 4 && ratio != 128)
 			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: %s: layer %lld has %lld, expected 0, 4 or 128",
+					"%s: %s: layer %lld has %lld, expected 0, 4 or "
+					"128",
 					c->in.name, v4_key, LL(i), LL(ratio));
 		c->kind[i] = !ratio ? LAYER_WINDOW : ratio == 4 ? LAYER_C4 : LAYER_C128;
 	}
@@ -349,7 +356,8 @@ enum kvt_status kvt_layers_type_list(struct config *c)
 	}
 	if (!list)
 		kvt_config_note(c,
-				"layer_types is missing: full and linear in turn, as %s has it by default",
+				"layer_types is missing: full and linear in turn, as %s "
+				"has it by default",
 				c->family->type);
 	return KVT_OK;
 }
@@ -371,7 +379,8 @@ static enum kvt_status mark(struct config *c, const struct kvt_json *in, const c
 			return status;
 		if (c->kind[at - base] != LAYER_KINDS)
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is listed twice", in->name, key,
+					"%s: %s: layer %lld is listed "
+					"twice", in->name, key,
 					LL(at));
 		c->kind[at - base] = (unsigned char)kind;
 	}
@@ -417,7 +426,8 @@ enum kvt_status kvt_layers_kda(struct config *c)
 	for (int64_t i = 0; i < c->nlayers; i++)
 		if (c->kind[i] == LAYER_KINDS && full == kda)
 			return kvt_fail(in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is in neither kda_layers nor full_attn_layers",
+					"%s: %s: layer %lld is in neither kda_layers nor "
+					"full_attn_layers",
 					in.name, key, LL(i + 1));
 	mark_rest(c, full ? LAYER_STATE : LAYER_FULL);
 	return KVT_OK;
@@ -441,7 +451,8 @@ static enum kvt_status drop_shared(struct config *c)
 				"%s: %s is %lld, of %lld layers", c->in.name, key,
 				LL(shared), LL(c->nlayers));
 	memset(c->kind + c->nlayers - shared, LAYER_NONE, (size_t)shared);
-	kvt_config_note(c, "the last %lld layers read the caches of others and have none",
+	kvt_config_note(c, "the last %lld layers use the caches of other layers and have "
+			   "none",
 			LL(shared));
 	return KVT_OK;
 }
@@ -466,7 +477,8 @@ enum kvt_status kvt_config_layers(struct config *c)
 			return status;
 		if (memcmp(before, c->kind, sizeof(before)))
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s and hybrid_override_pattern contradict each other",
+					"%s: %s and hybrid_override_pattern contradict "
+					"each other",
 					c->in.name, key);
 	}
 	if ((status = drop_shared(c)))

@@ -18,7 +18,8 @@ static enum kvt_status take_group(struct kvt_model_group *out, const struct kvt_
 		return status;
 	if (!name || !*name || strlen(name) >= sizeof(g.name) || !spec)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups[%zu] needs a name of at most %zu characters and a spec",
+				"%s: groups[%zu] needs a name of at most %zu characters "
+				"and a spec",
 				in->name, i, sizeof(g.name) - 1);
 	if (kvt_model_group_parse(&g, spec, &why))
 		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: groups[%zu]: %.200s",
@@ -40,14 +41,15 @@ static enum kvt_status take_groups(struct kvt_model_config *out,
 
 	if (n < 1 || n > KVT_MODEL_GROUPS)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups has %zu caches, expected 1 to %d", in->name, n,
+				"%s: groups has %zu caches, expected 1 to "
+				"%d", in->name, n,
 				KVT_MODEL_GROUPS);
 	for (size_t i = 0; !status && i < n; i++) {
 		struct kvt_json object = { json_array_get(groups, i), in->name, in->err };
 
 		if (!json_is_object(object.object))
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: groups[%zu] is no object", in->name, i);
+					"%s: groups[%zu] is not an object", in->name, i);
 		status = take_group(&out->model.group[i], &object, i);
 		out->layers += status ? 0 : out->model.group[i].layers;
 	}
@@ -62,7 +64,8 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 	for (int i = 0; i < c->model.ngroups; i++)
 		if (c->model.group[i].layers > c->layers)
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: groups[%d] has %lld layers, the model has %lld",
+					"%s: groups[%d] has %lld layers, the model has "
+					"%lld",
 					in->name, i, (long long)c->model.group[i].layers,
 					(long long)c->layers);
 	return KVT_OK;
@@ -77,7 +80,8 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 
 	if (hints->family || hints->nset || hints->ssm_dtype)
 		return kvt_fail(in->err, KVT_USAGE,
-				"%s: lists caches and is no config.json: --as, --set and --ssm-dtype say nothing of it",
+				"%s: is a list of caches, not a config.json; leave out "
+				"--as, --set and --ssm-dtype",
 				in->name);
 	if ((status = take_groups(out, in, groups)) ||
 	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||
@@ -88,7 +92,7 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 		return status;
 	if (dtype && !(out->dtype = kvt_dtype_find(dtype)))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: dtype is '%.40s', which names no element type",
+				"%s: dtype is '%.40s', which is not an element type",
 				in->name, dtype);
 	snprintf(out->family, sizeof(out->family), "%.60s", family ? family : "");
 	return KVT_OK;

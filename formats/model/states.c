@@ -22,7 +22,7 @@ static enum kvt_status elem_of(int64_t *out, struct config *c, const char *name,
 
 	if (strcmp(name, "auto") && !(dtype = kvt_dtype_find(name)))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is '%.40s', which names no element type",
+				"%s: %s is '%.40s', which is not an element type",
 				c->in.name, key, name);
 	if (!dtype)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -51,7 +51,8 @@ static enum kvt_status ssm_elem(int64_t *out, struct config *c)
 		return status;
 	if (old && name && strcmp(old, name))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: mamba_ssm_cache_dtype is %.40s, but mamba_ssm_dtype is %.40s",
+				"%s: mamba_ssm_cache_dtype is %.40s, but mamba_ssm_dtype "
+				"is %.40s",
 				c->in.name, name, old);
 	if (!name)
 		name = old;
@@ -136,7 +137,8 @@ static enum kvt_status width_of(struct kvt_spec_args *args, struct config *c,
 		return kvt_config_need(&args->head_dim, c, key);
 	if (!inter || inter % args->heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is not given, and %lld channels are not those of %lld heads",
+				"%s: %s is not given, and %lld channels are not those of "
+				"%lld heads",
 				c->in.name, key, LL(inter), LL(args->heads));
 	args->head_dim = inter / args->heads;
 	return KVT_OK;

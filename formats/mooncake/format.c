@@ -60,7 +60,7 @@ static enum kvt_status drop_old(struct kvt_mooncake *o)
 		}
 		if (value->seq == v->value[n - 1].seq) {
 			enum kvt_status status = kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: key %.100s comes twice", path_of(o, value),
+					"%s: key %.100s occurs twice", path_of(o, value),
 					kvt_mooncake_shown(value));
 
 			/* those after it would be lost */
@@ -89,7 +89,8 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	tenant.asked = kvt_fact(o->hints, "tenant");
 	if (tenant.asked && all && !*o->values.value[0].tenant)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its files are values alone and say no tenant; leave out --set tenant",
+				"%s: its files hold only values, without a tenant; leave "
+				"out --set tenant",
 				o->path);
 	for (int64_t i = 0; i < all; i++) {
 		struct kvt_mooncake_value *value = &o->values.value[i];
@@ -108,7 +109,8 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 		return status;
 	if (all && !n && prefix)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%.120s: none of its %lld keys %s%.60s%sbegins with '%.60s'",
+				"%.120s: none of its %lld keys %s%.60s%sbegins with "
+				"'%.60s'",
 				o->path, LL(all), tenant.asked ? "is of tenant '" : "",
 				tenant.asked ? tenant.asked : "",
 				tenant.asked ? "' and " : "", prefix);
@@ -119,8 +121,9 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	for (int64_t i = 0; i < n; i++)
 		if (!kvt_mooncake_has_text(&o->values.value[i]))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: a key of %lld bytes is no printable text, and requests "
-					"are named by keys; leave it out, --set keys=PREFIX",
+					"%s: a key of %lld bytes is not printable, and "
+					"requests are named by keys; leave it out with "
+					"--set keys=PREFIX",
 					path_of(o, &o->values.value[i]),
 					LL(o->values.value[i].ntext));
 	return KVT_OK;
@@ -160,7 +163,8 @@ static enum kvt_status find_kind(enum kind *out, const struct kvt_mooncake *o,
 static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
 {
 	static const char *const names[] = {
-		"a chunk of LMCache", "a tensor", "no tensor and no chunk of LMCache",
+		"a chunk of LMCache", "a tensor", "neither a tensor nor a chunk of "
+						  "LMCache",
 	};
 	enum kvt_status status = find_kind(out, o, &o->values.value[0]);
 
@@ -172,7 +176,8 @@ static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
 			break;
 		if (here != *out)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.160s: value of %.100s is %s, unlike that of %.100s; choose with --set keys=PREFIX",
+					"%.160s: value of %.100s is %s, unlike that of "
+					"%.100s; choose with --set keys=PREFIX",
 					path_of(o, v), v->key, names[here],
 					o->values.value[0].key);
 	}
@@ -237,7 +242,8 @@ static enum kvt_status check_alike(const struct kvt_mooncake *o,
 	if (alike && differ <= (here != there))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: tensor %.100s differs in type, shape or shard from %.100s; choose with --set keys=PREFIX",
+			"%s: tensor %.100s differs in type, shape or shard from %.100s; "
+			"choose with --set keys=PREFIX",
 			path_of(o, v), v->key, o->values.value[0].key);
 }
 
@@ -275,7 +281,8 @@ static enum kvt_status choose_rank(struct kvt_mooncake *o, int64_t *rank,
 	if (*rank == tp_rank(t))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: holds tensors of TP ranks %lld and %lld (%.100s); choose with --set tp-rank=%lld",
+			"%s: holds tensors of TP ranks %lld and %lld (%.100s); choose "
+			"with --set tp-rank=%lld",
 			o->path, LL(*rank), LL(tp_rank(t)), v->key, LL(*rank));
 }
 
@@ -335,8 +342,9 @@ static enum kvt_status check_halves(const struct kvt_mooncake *o)
 		if (n > 2 && n == strlen(b) && !memcmp(a, b, n - 2) &&
 		    !strcmp(a + n - 2, "_k") && !strcmp(b + n - 2, "_v"))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%.60s: %.70s and %.70s are keys and values apart, as "
-					"SGLang puts them, which are not read",
+					"%.60s: %.70s and %.70s are separate keys and "
+					"values, as SGLang stores them, which is not "
+					"supported",
 					o->path, a, b);
 	}
 	return KVT_OK;
@@ -430,7 +438,8 @@ static enum kvt_status mooncake_open(struct kvt_reader *reader, const char *path
 	enum kind kind;
 
 	if (o.hints->manifest || o.hints->skip)
-		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a Mooncake store takes no %s",
+		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a Mooncake store cannot have "
+						      "%s; leave it out",
 				path, o.hints->manifest ? "manifest" : "--skip");
 	if (!(status = collect(&o)) && !(status = drop_old(&o)) &&
 	    !(status = select_keys(&o)) && !(status = same_kind(&kind, &o)))
@@ -462,7 +471,7 @@ static bool mooncake_probe(const char *path, const uint8_t *head, int64_t nhead)
 }
 
 const struct kvt_format kvt_mooncake_format = {
-	.info = { "mooncake", "stores of Mooncake: one key a file, buckets, records",
+	.info = { "mooncake", "stores of Mooncake: files of one key, buckets, records",
 		  true, false },
 	.facts = facts,
 	.probe = mooncake_probe,

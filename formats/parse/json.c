@@ -110,7 +110,7 @@ enum kvt_status kvt_json_parse(json_t **out, const char *text, size_t nbytes,
 	if (!json_is_object(json)) {
 		json_decref(json);
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: JSON is no object at the top", name);
+				"%s: JSON is not an object at the top level", name);
 	}
 	*out = json;
 	return KVT_OK;

@@ -87,7 +87,8 @@ static enum kvt_status choose_pages(struct opening *o)
 
 		if (!kvt_hicache_parse(&name, o->tree.file[i].name))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.200s: is no page of HiCache, expected HASH[.POOL]_MODEL[_RANK_SIZE].bin",
+					"%.200s/%.200s: is not a HiCache page, expected "
+					"HASH[.POOL]_MODEL[_RANK_SIZE].bin",
 					o->path, o->tree.file[i].name);
 		if ((status = choose_page(o, &skip, choice, &name)))
 			return status;
@@ -102,7 +103,7 @@ static enum kvt_status choose_pages(struct opening *o)
 		if ((status = kvt_store_chosen(&choice[i], o->path, o->err)))
 			return status;
 	if (!o->count)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no page of HiCache",
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no HiCache page",
 				o->path);
 	/* shards of one rank alone are read as that, those of several only together */
 	o->shards = several ? o->name.dcp_size : 1;
@@ -122,7 +123,8 @@ static enum kvt_status lacks_shard(const struct opening *o, int64_t i, int64_t r
 	struct kvt_hicache_name name = name_of(o, i);
 
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%.120s: page %.*s has no shard of DCP rank %lld of %lld; --set rank=%.*s reads one rank by itself",
+			"%.120s: page %.*s has no shard of DCP rank %lld of %lld; --set "
+			"rank=%.*s reads only one rank",
 			o->path, (int)name.hash.n, name.hash.s, (long long)rank,
 			(long long)o->shards, (int)name.rank.n, name.rank.s);
 }
@@ -190,7 +192,8 @@ static enum kvt_status take_ranks(struct opening *o)
 
 	if (dcp && name->cp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: pages are cut by two kinds of context parallelism, %.*s",
+				"%s: pages are divided by two kinds of context "
+				"parallelism, %.*s",
 				o->path, (int)name->rank.n, name->rank.s);
 	s->parallel = (struct kvt_parallel){
 		.tp_size = whole ? 1 : name->tp_size,
@@ -232,8 +235,10 @@ static enum kvt_status describe(struct opening *o)
 		return status;
 	if (group->layout.nplanes && !kvt_hicache_layout(&group->layout))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: HiCache has no pages in layout %s, but in hicache-layer-first, "
-				"-page-first, -page-first-direct, -page-head, mla and BSLC",
+				"%s: HiCache has no pages in layout %s, but in "
+				"hicache-layer-first, "
+				"-page-first, -page-first-direct, -page-head, mla and "
+				"BSLC",
 				o->path, o->hints->layout);
 	group->shape.n[KVT_AXIS_B] = 1;
 	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)) ||
@@ -261,18 +266,18 @@ static enum kvt_status add_shard(struct opening *o, int file, int64_t block, int
 		return status;
 	for (int64_t i = 0; !status && i < rows; i++) {
 		struct kvt_box row = kvt_box_whole(&part.shape);
-		struct kvt_piece piece;
+		struct kvt_file_part range;
 
 		row.begin[KVT_AXIS_S] = i;
 		row.end[KVT_AXIS_S] = i + 1;
-		if ((status = kvt_piece_init(&piece, &part, &row, false, file, 0,
+		if ((status = kvt_file_part_init(&range, &part, &row, false, file, 0,
 					     o->err)))
 			return status;
-		piece.box.begin[KVT_AXIS_B] = block;
-		piece.box.end[KVT_AXIS_B] = block + 1;
-		piece.box.begin[KVT_AXIS_S] = i * o->shards + rank;
-		piece.box.end[KVT_AXIS_S] = piece.box.begin[KVT_AXIS_S] + 1;
-		status = kvt_flat_add(&o->reader->flat[0], &piece, o->err);
+		range.box.begin[KVT_AXIS_B] = block;
+		range.box.end[KVT_AXIS_B] = block + 1;
+		range.box.begin[KVT_AXIS_S] = i * o->shards + rank;
+		range.box.end[KVT_AXIS_S] = range.box.begin[KVT_AXIS_S] + 1;
+		status = kvt_flat_add(&o->reader->flat[0], &range, o->err);
 	}
 	return status;
 }
@@ -338,7 +343,7 @@ static enum kvt_status hicache_open(struct kvt_reader *reader, const char *path,
 	if (named.format && strcmp(named.format, "hicache")) {
 		if (named.layout && strcmp(named.layout, named.format))
 			return kvt_fail(err, KVT_USAGE,
-					"--from=%s says the layout, and --layout=%s another one",
+					"--from=%s and --layout=%s contradict each other",
 					named.format, named.layout);
 		named.layout = named.format;
 	}
@@ -353,7 +358,8 @@ static const char *const presets[] = {
 static const char *const facts[] = { "model", "rank", "pool", "total-heads", NULL };
 
 const struct kvt_format kvt_hicache_format = {
-	.info = { "hicache", "folders of SGLang's HiCache, a file a page", true, true },
+	.info = { "hicache", "folders of SGLang's HiCache, one file for each "
+			     "page", true, true },
 	.presets = presets,
 	.facts = facts,
 	.directory = true,

@@ -41,7 +41,8 @@ static enum kvt_status name_model(struct writing *w)
 
 	if (!model)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"hicache names files after the model, and this dump names none");
+				"names of hicache files contain the model, and this dump "
+				"has no model name");
 	if (snprintf(w->model, sizeof(w->model), "%s", model) >= (int)sizeof(w->model))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"the model's name is too long for that of a file");
@@ -92,7 +93,8 @@ static enum kvt_status name_page(char name[MAX_NAME + 1], const struct writing *
 								      hash) ||
 	    !kvt_name_part_equal(&parsed.model, w->model))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"block %llu is called '%.80s' of model '%.80s', from which hicache can make no name of a file",
+				"block %llu has name '%.80s' and model '%.80s', which "
+				"cannot be used in a hicache file name",
 				(unsigned long long)kvt_block_id(w->group, block), hash,
 				w->model);
 	return KVT_OK;
@@ -108,8 +110,9 @@ static enum kvt_status check_layers(const struct writing *w)
 	for (int64_t l = 0; ids && l < w->group->shape.n[KVT_AXIS_L]; l++)
 		if (ids[l] != l && w->writer->head.snapshot.parallel.pp_size < 2)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"hicache counts layers from 0 on, and number %lld of this dump is layer %u "
-					"of the model; write another format",
+					"hicache counts layers from 0, but layer %lld of "
+					"this dump is layer %u of the model; write "
+					"another format",
 					(long long)l, ids[l]);
 	return KVT_OK;
 }
@@ -123,16 +126,18 @@ static enum kvt_status check(struct writing *w)
 
 	if (s->ngroups != 1)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"hicache keeps one pool in a folder of its own, this dump has %d groups",
+				"a hicache folder has one pool, this dump has %d groups",
 				s->ngroups);
 	if (!kvt_hicache_layout(&group->layout))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"hicache has no pages in layout %s; relayout --to one of hicache-layer-first, "
+				"hicache has no pages in layout %s; relayout --to one of "
+				"hicache-layer-first, "
 				"hicache-page-first, hicache-page-head, mla and BSLC",
 				kvt_layout_string(&group->layout).s);
 	if (!group->block_names)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"hicache finds pages by their names, and blocks of this dump have none");
+				"hicache needs names of blocks, and blocks of this dump "
+				"have none");
 	if ((status = kvt_store_check_group(group, &s->parallel, mla, "hicache",
 					    w->err)) ||
 	    (status = check_layers(w)))
@@ -162,7 +167,7 @@ static enum kvt_status create_page(struct writing *w, int64_t block)
 	if (!(path = kvt_path_join(w->writer->temporary, name, "")))
 		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
 	if (!(status = kvt_files_create(files, &file, path, nbytes, w->err)))
-		status = kvt_pages_add_piece(w->writer->flat, w->group, &box, file, 0,
+		status = kvt_pages_add_part(w->writer->flat, w->group, &box, file, 0,
 					     w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);

@@ -115,7 +115,8 @@ enum kvt_status kvt_chunks_said(struct kvt_group *group, int64_t layers,
 						 used ? ", " : "", rows[i].option);
 	if (used)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has no header that says its shape; give %s", name, list);
+				"%s: has no header that says its shape; give "
+				"%s", name, list);
 	group->shape.n[KVT_AXIS_L] = layers >= 0 ? layers : layered ? h->layers : 1;
 	group->shape.n[KVT_AXIS_K] = latent ? 1 : 2;
 	group->shape.n[KVT_AXIS_H] = latent ? 1 : h->heads;
@@ -133,11 +134,13 @@ enum kvt_status kvt_chunks_heads(struct kvt_group *group, int64_t width,
 		heads = width / hints->head_dim;
 	if (!heads)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements in an unknown number of heads; give --heads or --head-dim",
+				"%s: tokens have %lld elements in an unknown number of "
+				"heads; give --heads or --head-dim",
 				name, LL(width));
 	if (width % heads)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements, which are not %lld heads",
+				"%s: tokens have %lld elements, which cannot be divided "
+				"into %lld heads",
 				name, LL(width), LL(heads));
 	group->shape.n[KVT_AXIS_H] = heads;
 	group->shape.n[KVT_AXIS_D] = width / heads;
@@ -184,7 +187,8 @@ enum kvt_status kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_fil
 			continue;
 		if (!token || !chunk->nbytes || chunk->nbytes % token)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: chunk %.80s has %lld bytes, which are no tokens of %lld",
+					"%s: chunk %.80s has %lld bytes, not a multiple "
+					"of %lld bytes per token",
 					files->file[chunk->file].path, chunk->id,
 					LL(chunk->nbytes), LL(token));
 		chunk->tokens = chunk->nbytes / token;

@@ -5,7 +5,7 @@
  * In: chunks in any order, each with a hash, a place in a file and a number of tokens.
  * They are sorted into runs, one an id; a list of the user's makes requests of runs,
  * else each run is one; runs get blocks in the order of requests, so that what is
- * read together lies together; tables and pieces follow.  Only the last chunk of a
+ * read together lies together; tables and parts follow.  Only the last chunk of a
  * request may leave its last block unfilled.  Time: n log n in chunks.
  */
 #include "formats/store/chunks.h"
@@ -89,7 +89,8 @@ static enum kvt_status check_run(const struct kvt_chunks *c,
 		if (chunk->tokens != first->tokens)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
-				"%s: chunk %.80s has %lld tokens in layer %lld, %lld in the first",
+				"%s: chunk %.80s has %lld tokens in layer %lld, %lld in "
+				"the first",
 				c->where, chunk->id, LL(chunk->tokens), LL(chunk->layer),
 				LL(first->tokens));
 	}
@@ -97,7 +98,7 @@ static enum kvt_status check_run(const struct kvt_chunks *c,
 	    (first->layer < 0) != (c->chunk[0].layer < 0))
 		return kvt_fail(
 			err, KVT_BAD_INPUT,
-			"%s: chunk %.80s has %lld layers by themselves, chunk %.80s %lld",
+			"%s: chunk %.80s has %lld files of layers, chunk %.80s %lld",
 			c->where, c->chunk[0].id,
 			LL(c->chunk[0].layer < 0 ? 0 : c->run[0].count), first->id,
 			LL(first->layer < 0 ? 0 : run->count));
@@ -277,7 +278,7 @@ static enum kvt_status check_names(const struct order *order, const char *path,
 	for (int64_t i = 1; !status && i < order->count; i++)
 		if (!strcmp(by_name[i]->request, by_name[i - 1]->request))
 			status = kvt_fail(err, KVT_BAD_INPUT,
-					  "%s: request %.80s comes twice", path,
+					  "%s: request %.80s is listed twice", path,
 					  by_name[i]->request);
 	free(by_name);
 	return status;
@@ -447,7 +448,8 @@ static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_c
 		if (i + 1 < chain->count && chunk->tokens % block_size)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
-				"%s: chunk %.80s inside request %.80s has %lld tokens, no multiple of --block-size %lld",
+				"%s: chunk %.80s inside request %.80s has %lld tokens, "
+				"not a multiple of --block-size=%lld",
 				c->where, chunk->id, chain->request, LL(chunk->tokens),
 				LL(block_size));
 		if (__builtin_add_overflow(request->ntokens, chunk->tokens,

@@ -49,7 +49,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_chunks_sort(struct kvt_chunks *chunks, int64_t *layers, struct kvt_error *err);
 /*
  * The groups of the reader, which lack nothing but blocks and block size, get
- * both, and pieces; the snapshot gets requests.  Blocks have hints->block_size
+ * both, and parts; the snapshot gets requests.  Blocks have hints->block_size
  * tokens, or those of the longest chunk.
  */
 KVT_MUST_CHECK enum kvt_status

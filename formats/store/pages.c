@@ -66,9 +66,10 @@ static enum kvt_status refuse_missing(const struct kvt_group *group, bool has_la
 	if (!m.count || (sized && m.count == 1 && m.open == 1))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.200s: its bytes do not say what they are; give %s%s", name,
+			"%.200s: these files have no header: give %s%s", name,
 			m.text, sized && m.open ?
-			" (one number of these may be left out)" : "");
+			" (one of the numbers can be computed from the size of the "
+			"files)" : "");
 }
 
 /* Bytes of a group whose extents are all given or follow from its kind. */
@@ -135,13 +136,13 @@ enum kvt_status kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int
 
 	if (said && said != n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld %ss, not %lld as was said", name, LL(n),
+				"%s: has %lld %ss, but %lld was given", name, LL(n),
 				kvt_axis_name(axis), LL(said));
 	group->shape.n[axis] = n;
 	return KVT_OK;
 }
 
-/* ---- pieces ------------------------------------------------------------- */
+/* ---- ranges ------------------------------------------------------------- */
 
 enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 				 int64_t nbytes, int64_t pad, struct kvt_error *err)
@@ -152,11 +153,12 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 	    !__builtin_add_overflow(size, pad, &size) && size == file->nbytes)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes, expected %lld of data after %lld and before %lld more",
+			"%s: has %lld bytes, expected %lld of data after %lld and before "
+			"%lld more",
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 
-enum kvt_status kvt_pages_piece(struct kvt_piece *out, const struct kvt_group *group,
+enum kvt_status kvt_pages_part(struct kvt_file_part *out, const struct kvt_group *group,
 				const struct kvt_box *box, int file, int64_t offset,
 				struct kvt_error *err)
 {
@@ -166,27 +168,27 @@ enum kvt_status kvt_pages_piece(struct kvt_piece *out, const struct kvt_group *g
 
 	part.shape = kvt_box_shape(box, part.shape.elem);
 	whole = kvt_box_whole(&part.shape);
-	status = kvt_piece_init(out, &part, &whole, kvt_group_has_gaps(&part), file,
+	status = kvt_file_part_init(out, &part, &whole, kvt_group_has_gaps(&part), file,
 				offset, err);
 	out->box = *box;
 	return status;
 }
 
-enum kvt_status kvt_pages_add_piece(struct kvt_flat *flat, const struct kvt_group *group,
+enum kvt_status kvt_pages_add_part(struct kvt_flat *flat, const struct kvt_group *group,
 				    const struct kvt_box *box, int file, int64_t offset,
 				    struct kvt_error *err)
 {
-	struct kvt_piece piece;
-	enum kvt_status status = kvt_pages_piece(&piece, group, box, file, offset, err);
+	struct kvt_file_part range;
+	enum kvt_status status = kvt_pages_part(&range, group, box, file, offset, err);
 
-	return status ? status : kvt_flat_add(flat, &piece, err);
+	return status ? status : kvt_flat_add(flat, &range, err);
 }
 
 enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
 				const struct kvt_box *box, int64_t offset,
 				struct kvt_error *err)
 {
-	return kvt_pages_add_piece(&reader->flat[group],
+	return kvt_pages_add_part(&reader->flat[group],
 				   &reader->leaf.snapshot.group[group], box,
 				   file, offset, err);
 }
@@ -242,7 +244,7 @@ static enum kvt_status token_views(struct kvt_views *out, const struct kvt_group
 
 	if (!joins_tokens(&group->layout))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"layout %s has no place for tokens in order",
+				"layout %s cannot hold tokens in order",
 				kvt_layout_string(&group->layout).s);
 	shape.n[KVT_AXIS_B] = tokens;
 	shape.n[KVT_AXIS_S] = 1;
@@ -267,13 +269,13 @@ static enum kvt_status add_tokens(struct kvt_reader *reader, int g, int file,
 				  int64_t skip, struct kvt_error *err)
 {
 	const struct kvt_group *group = &reader->leaf.snapshot.group[g];
-	struct kvt_piece piece = { .file = file, .box = *box };
-	enum kvt_status status = kvt_layout_views(&piece.views, &group->layout, box,
+	struct kvt_file_part range = { .file = file, .box = *box };
+	enum kvt_status status = kvt_layout_views(&range.views, &group->layout, box,
 						  group->shape.elem, err);
 
-	for (int i = 0; !status && i < piece.views.count; i++) {
+	for (int i = 0; !status && i < range.views.count; i++) {
 		const struct kvt_view *array = &tokens->view[i];
-		struct kvt_view *view = &piece.views.view[i];
+		struct kvt_view *view = &range.views.view[i];
 		int64_t row = kvt_view_stride(array, KVT_AXIS_B);
 
 		for (enum kvt_axis a = 0; a < KVT_NAXES; a++)
@@ -283,7 +285,7 @@ static enum kvt_status add_tokens(struct kvt_reader *reader, int g, int file,
 		kvt_view_set_stride(view, KVT_AXIS_S, row);
 		view->offset = array->offset + skip + token * row;
 	}
-	return status ? status : kvt_flat_add(&reader->flat[g], &piece, err);
+	return status ? status : kvt_flat_add(&reader->flat[g], &range, err);
 }
 
 enum kvt_status kvt_pages_place_tokens(struct kvt_reader *reader, int g, int file,
@@ -294,7 +296,7 @@ enum kvt_status kvt_pages_place_tokens(struct kvt_reader *reader, int g, int fil
 	int64_t slots = group->shape.n[KVT_AXIS_S];
 	int64_t full = slots > 0 ? tokens / slots : 0;
 	int64_t rest = slots > 0 ? tokens % slots : 0;
-	struct kvt_piece zeros = { .file = -1 };
+	struct kvt_file_part zeros = { .file = -1 };
 	struct kvt_box box = *where;
 	struct kvt_views views;
 	enum kvt_status status;

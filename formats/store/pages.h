@@ -52,13 +52,13 @@ kvt_pages_add(struct kvt_reader *reader, int group, int file,
 
 /* A dense array (or pages) of 'box' alone at 'offset': for readers and writers. */
 KVT_MUST_CHECK enum kvt_status
-kvt_pages_piece(struct kvt_piece *out, const struct kvt_group *group,
+kvt_pages_part(struct kvt_file_part *out, const struct kvt_group *group,
 		const struct kvt_box *box, int file, int64_t offset,
 		struct kvt_error *err);
 
-/* The same, added to a group's pieces. */
+/* The same, added to a group's parts. */
 KVT_MUST_CHECK enum kvt_status
-kvt_pages_add_piece(struct kvt_flat *flat, const struct kvt_group *group,
+kvt_pages_add_part(struct kvt_flat *flat, const struct kvt_group *group,
 		    const struct kvt_box *box, int file, int64_t offset,
 		    struct kvt_error *err);
 

@@ -142,7 +142,8 @@ static enum kvt_status check_hints(struct cache_opening *o, struct kvt_manifest 
 
 	if (hints.layout || hints.skip || hints.manifest)
 		return kvt_fail(o->err, KVT_USAGE,
-				"%s: a cache of transformers takes no layout, no manifest and no bytes to skip",
+				"%s: a cache of transformers takes no --layout, "
+				"--manifest or --skip",
 				o->reader->leaf.path);
 	/* the groups have taken these */
 	hints.dtype = NULL;

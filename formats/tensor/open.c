@@ -57,19 +57,20 @@ static bool restride(struct kvt_view *view, const struct kvt_tensor *t)
 	return i == 0;
 }
 
-/* Adds a piece that is a tensor, or a part of one. */
-static enum kvt_status add_piece(struct opening *o, int g, struct kvt_piece *piece,
+/* Adds a range that is a tensor, or a part of one. */
+static enum kvt_status add_range(struct opening *o, int g, struct kvt_file_part *range,
 				 const struct kvt_tensor *t)
 {
 	const struct kvt_group *group = &o->manifest.snapshot.group[g];
 	bool dense = !t->strided;
 
-	if (!dense && (piece->views.count != 1 || !restride(&piece->views.view[0], t)))
+	if (!dense && (range->views.count != 1 || !restride(&range->views.view[0], t)))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s is not contiguous, and its axes are not those of layout %s",
+				"%s: tensor %.100s is not contiguous, and its axes are "
+				"not those of layout %s",
 				o->reader->leaf.path, t->name,
 				kvt_layout_string(&group->layout).s);
-	return kvt_flat_add(&o->reader->flat[g], piece, o->err);
+	return kvt_flat_add(&o->reader->flat[g], range, o->err);
 }
 
 /* All of a group in one tensor, or each plane in its own. */
@@ -79,22 +80,23 @@ static enum kvt_status add_whole(struct opening *o, int g, const struct kvt_tens
 	const struct kvt_group *group = &o->manifest.snapshot.group[g];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	int64_t at = o->tensors->data + t->begin;
-	struct kvt_piece piece;
+	struct kvt_file_part range;
 	enum kvt_status status;
 
 	if (values)
 		box.end[KVT_AXIS_K] = 1;
-	if ((status = kvt_piece_init(&piece, group, &box, pages && !values, o->file, at,
-				     o->err)) ||
-	    (status = add_piece(o, g, &piece, t)) || !values)
+	if ((status = kvt_file_part_init(&range, group, &box, pages && !values,
+				     o->file, at, o->err)) ||
+	    (status = add_range(o, g, &range, t)) || !values)
 		return status;
 	box.begin[KVT_AXIS_K] = 1;
 	box.end[KVT_AXIS_K] = 2;
 	/* the view of the values begins after the keys, the tensor need not */
 	at = o->tensors->data + values->begin - (t->end - t->begin);
-	if ((status = kvt_piece_init(&piece, group, &box, false, o->file, at, o->err)))
+	if ((status = kvt_file_part_init(&range, group, &box, false, o->file, at,
+					 o->err)))
 		return status;
-	return add_piece(o, g, &piece, values);
+	return add_range(o, g, &range, values);
 }
 
 static enum kvt_status check_pair(const struct opening *o, const struct kvt_tensor *k,
@@ -117,7 +119,7 @@ static enum kvt_status check_apart(const struct opening *o, const struct kvt_lay
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: keys and values are %s, but layout %s has them %s",
 			o->reader->leaf.path,
-			apart ? "tensors of their own" : "in one tensor",
+			apart ? "separate" : "in one tensor",
 			kvt_layout_string(l).s, apart ? "together" : "apart");
 }
 
@@ -165,14 +167,16 @@ static enum kvt_status open_groups(struct opening *o)
 			values = kvt_tensors_partner(o->tensors, name, o->names);
 		if (!t || (apart && !values))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: no tensor '%s' for group %s", o->reader->leaf.path,
+					"%s: no tensor '%s' for group "
+					"%s", o->reader->leaf.path,
 					name, s->group[g].id);
 		if ((status = kvt_shape_nbytes(&nbytes, &s->group[g].shape, o->err)))
 			return status;
 		if (nbytes != (t->end - t->begin) * (values ? 2 : 1) ||
 		    t->dtype != s->group[g].dtype)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tensor %s does not fit group %s of %lld bytes of %s",
+					"%s: tensor %s does not fit group %s of %lld "
+					"bytes of %s",
 					o->reader->leaf.path, name, s->group[g].id,
 					(long long)nbytes, s->group[g].dtype->name);
 		if ((status = add_whole(o, g, t, values, false)))
@@ -209,7 +213,8 @@ static enum kvt_status check_outermost(const struct opening *o,
 	for (int i = 0; i < layout->nplanes; i++)
 		if (layout->plane[i].part[0].axis != KVT_AXIS_L)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: has a tensor for each layer, but in layout %s layers are not outermost",
+					"%s: has a tensor for each layer, but in layout "
+					"%s layers are not outermost",
 					o->reader->leaf.path,
 					kvt_layout_string(layout).s);
 	return KVT_OK;
@@ -219,21 +224,22 @@ static enum kvt_status add_layer(struct opening *o, int64_t l,
 				 const struct kvt_tensor *t, int k)
 {
 	const struct kvt_group *group = &o->manifest.snapshot.group[0];
-	struct kvt_piece piece = { .file = o->file, .box = kvt_box_whole(&group->shape) };
+	struct kvt_file_part range = { .file = o->file,
+				       .box = kvt_box_whole(&group->shape) };
 	enum kvt_status status;
 
-	piece.box.begin[KVT_AXIS_L] = l;
-	piece.box.end[KVT_AXIS_L] = l + 1;
+	range.box.begin[KVT_AXIS_L] = l;
+	range.box.end[KVT_AXIS_L] = l + 1;
 	if (k >= 0) {
-		piece.box.begin[KVT_AXIS_K] = k;
-		piece.box.end[KVT_AXIS_K] = k + 1;
+		range.box.begin[KVT_AXIS_K] = k;
+		range.box.end[KVT_AXIS_K] = k + 1;
 	}
-	if ((status = kvt_layout_views(&piece.views, &group->layout, &piece.box,
+	if ((status = kvt_layout_views(&range.views, &group->layout, &range.box,
 				       group->shape.elem, o->err)))
 		return status;
-	for (int i = 0; i < piece.views.count; i++)
-		piece.views.view[i].offset += o->tensors->data + t->begin;
-	return add_piece(o, 0, &piece, t);
+	for (int i = 0; i < range.views.count; i++)
+		range.views.view[i].offset += o->tensors->data + t->begin;
+	return add_range(o, 0, &range, t);
 }
 
 static enum kvt_status add_layers(struct opening *o, const struct kvt_layer *layer,
@@ -317,8 +323,9 @@ static bool is_like_cache(const struct opening *o)
 static enum kvt_status refuse_axes(const struct opening *o)
 {
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: nothing says what the axes of %.100s are; "
-			"give --from=transformers for [batch, heads, tokens, elements], or --layout or --manifest for blocks",
+			"%s: the meaning of the axes of %.100s is not known; give "
+			"--from=transformers for [batch, heads, tokens, elements], or "
+			"--layout or --manifest for blocks",
 			o->reader->leaf.path, o->tensors->tensor[0].name);
 }
 

@@ -38,6 +38,9 @@ static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manif
 static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 				const struct kvt_hints *hints, struct kvt_error *err)
 {
+	static const char needs[] =
+		"--layout, --dtype and all but one of --layers, --blocks, --block-size, "
+		"--heads and --head-dim";
 	struct kvt_manifest manifest;
 	enum kvt_status status;
 	bool found;
@@ -49,9 +52,9 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 		return status;
 	if (!found && !manifest.has_layout)
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: in no format that is recognised; for raw bytes give --layout, --dtype and all but one of --layers, --blocks, --block-size, --heads and --head-dim, or --manifest%s; kvtool guess may find the layout",
-				  path, manifest.passed_over ?
-				  " (the one beside it is of another file)" : "");
+				  "%s: in no format that kvtool knows; raw bytes need %s, or --manifest%s",
+				  path, needs, manifest.passed_over ?
+				  " (the one beside it belongs to another file)" : "");
 	else
 		status = fit(reader, &manifest, index, err);
 	kvt_manifest_free(&manifest);

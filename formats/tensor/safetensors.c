@@ -92,13 +92,13 @@ static enum kvt_status place(struct part *part, int count, struct kvt_error *err
 	return KVT_OK;
 }
 
-static enum kvt_status add_piece(struct kvt_writer *writer, const struct part *part,
+static enum kvt_status add_range(struct kvt_writer *writer, const struct part *part,
 				 int file, int64_t data, struct kvt_error *err)
 {
 	const struct kvt_group *group = &writer->head.snapshot.group[part->group];
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	int64_t at = data + part->tensor.begin;
-	struct kvt_piece piece;
+	struct kvt_file_part range;
 	enum kvt_status status;
 
 	if (part->k >= 0) {
@@ -107,9 +107,9 @@ static enum kvt_status add_piece(struct kvt_writer *writer, const struct part *p
 		/* in the whole, values follow the keys */
 		at -= part->k * (part->tensor.end - part->tensor.begin);
 	}
-	if ((status = kvt_piece_init(&piece, group, &box, false, file, at, err)))
+	if ((status = kvt_file_part_init(&range, group, &box, false, file, at, err)))
 		return status;
-	return kvt_flat_add(&writer->flat[part->group], &piece, err);
+	return kvt_flat_add(&writer->flat[part->group], &range, err);
 }
 
 static enum kvt_status print_header(char **head, int64_t *nhead,
@@ -151,7 +151,7 @@ static enum kvt_status write_parts(struct kvt_writer *writer, struct part *part,
 		status = kvt_file_write(&writer->files.file[index], head, nhead, 0, err);
 	free(head);
 	for (int i = 0; !status && i < count; i++)
-		status = add_piece(writer, &part[i], index, nhead, err);
+		status = add_range(writer, &part[i], index, nhead, err);
 	return status;
 }
 

@@ -107,7 +107,8 @@ static enum kvt_status check_size(const struct kvt_tensor *t, int bits,
 		n = 0;
 	if (overflow || n % 8 || n / 8 != t->end - t->begin)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s has %lld bytes, but its shape and type make %lld%s",
+				"%s: tensor %.100s has %lld bytes, but its shape and "
+				"type make %lld%s",
 				in->name, t->name, (long long)(t->end - t->begin),
 				overflow ? INT64_MAX : (long long)(n / 8),
 				overflow ? " or more" : n % 8 ? " and a part" : "");
@@ -152,11 +153,11 @@ static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entr
 
 	if (!json_is_object(entry))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: __metadata__ is no object", in->name);
+				"%s: __metadata__ is not an object", in->name);
 	json_object_foreach((json_t *)entry, key, value) {
 		if (!json_is_string(value))
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: __metadata__ entry %.60s is no string",
+					"%s: __metadata__ entry %.60s is not a string",
 					in->name, key);
 		if (strcmp(key, "kvtool"))
 			continue;
@@ -187,7 +188,8 @@ static enum kvt_status check_places(struct kvt_tensors *out, int64_t ndata,
 	for (int64_t i = 0; i < out->count; i++) {
 		if (out->tensor[i].begin != at)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: tensor %.100s begins at byte %lld of the data, expected %lld",
+					"%s: tensor %.100s begins at byte %lld of the "
+					"data, expected %lld",
 					name, out->tensor[i].name,
 					(long long)out->tensor[i].begin, (long long)at);
 		at = out->tensor[i].end;
@@ -263,14 +265,15 @@ enum kvt_status kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file 
 
 	if (size < 8)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %lld bytes are no safetensors file", file->path,
+				"%s: %lld bytes are not a safetensors file", file->path,
 				(long long)size);
 	if ((status = kvt_file_read(file, head, 8, 0, err)))
 		return status;
 	ntext = get_u64(head);
 	if (ntext > size - 8 || ntext > MAX_JSON)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: safetensors header of %lld bytes, expected at most %lld",
+				"%s: safetensors header of %lld bytes, expected at most "
+				"%lld",
 				file->path, (long long)ntext,
 				(long long)(size - 8 < MAX_JSON ? size - 8 : MAX_JSON));
 	if (!(text = malloc((size_t)ntext + 1)))

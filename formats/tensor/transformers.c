@@ -34,7 +34,7 @@ static enum kvt_status read_tensors(struct cache_opening *o)
 	return kvt_tensors_read(&o->tensors, file, o->err);
 }
 
-/* ---- pieces ------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------- */
 
 /* Where the tokens of a row stand in the blocks of a group. */
 struct span {

@@ -88,7 +88,8 @@ static enum kvt_status choose_files(struct opening *o)
 
 	pool.asked = kvt_fact(o->hints, "pool");
 	if ((status = kvt_store_keep(&o->tree, &pool, find_pool,
-				     "no block of TensorRT-LLM, expected block_ID_pool_POOL.bin",
+				     "not a block of TensorRT-LLM, expected "
+				     "block_ID_pool_POOL.bin",
 				     o->err)))
 		return status;
 	for (; o->count < o->tree.count; o->count++) {
@@ -119,7 +120,8 @@ static enum kvt_status describe(struct opening *o)
 		return status;
 	if (asked.nplanes && !kvt_layout_equal(&asked, &group->layout))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: TensorRT-LLM has blocks in layout %s, not %s", o->path,
+				"%s: TensorRT-LLM has blocks in layout %s, not "
+				"%s", o->path,
 				kvt_layout_string(&group->layout).s, o->hints->layout);
 	group->shape.n[KVT_AXIS_B] = 1;
 	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)))
@@ -172,7 +174,7 @@ static enum kvt_status trtllm_open(struct kvt_reader *reader, const char *path,
 static const char *const facts[] = { "pool", NULL };
 
 const struct kvt_format kvt_trtllm_format = {
-	.info = { "trtllm", "blocks that TensorRT-LLM offloaded, a file each", true,
+	.info = { "trtllm", "blocks that TensorRT-LLM offloaded, one file for each", true,
 		  false },
 	.facts = facts,
 	.probe = trtllm_probe,

@@ -40,7 +40,7 @@ static enum kvt_status read_source(struct kvt_connector *o,
 		t = kvt_tensors_find(&tensors, "kv_cache");
 		if (!t || tensors.count != 1)
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
-					  "%s: has %lld tensors, expected kv_cache alone",
+					  "%s: has %lld tensors, expected only kv_cache",
 					  path, (long long)tensors.count);
 		else
 			out->tensor = *t;
@@ -65,7 +65,8 @@ static enum kvt_status same_layers(const struct kvt_connector *o, const char *fo
 
 		if (order)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s: %s layer file %.100s.safetensors, unlike %.60s",
+					"%.200s: %s layer file %.100s.safetensors, "
+					"unlike %.60s",
 					folder, order < 0 ? "lacks" : "has",
 					order < 0 ? a : b, o->requests.name[0]);
 	}
@@ -189,7 +190,8 @@ static enum kvt_status check_alike(const struct kvt_connector *o)
 
 			if (!alike(o, r, &source->tensor, first))
 				return kvt_fail(o->err, KVT_BAD_INPUT,
-						"%s: differs in shape or type from the others",
+						"%s: differs in shape or type from the "
+						"others",
 						o->reader->files.file[source->file].path);
 		}
 	return KVT_OK;
@@ -280,37 +282,37 @@ static enum kvt_status add_requests(struct kvt_connector *o)
 	return KVT_OK;
 }
 
-/* ---- pieces ------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------- */
 
 /* Tokens of one layer and request that fill 'box', the first at 'token'. */
-static enum kvt_status add_piece(struct kvt_connector *o,
+static enum kvt_status add_part(struct kvt_connector *o,
 				 const struct kvt_connector_file *source,
 				 const struct kvt_box *box, int64_t token)
 {
 	const struct kvt_group *group = &o->reader->leaf.snapshot.group[0];
-	struct kvt_piece piece = { .file = source ? source->file : -1, .box = *box };
+	struct kvt_file_part part = { .file = source ? source->file : -1, .box = *box };
 	int64_t width = group->shape.n[KVT_AXIS_H] * group->shape.n[KVT_AXIS_D] *
 			group->shape.elem;
 	enum kvt_status status;
 
 	if (!source)
-		return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
-	if ((status = kvt_layout_views(&piece.views, &group->layout, box,
+		return kvt_flat_add(&o->reader->flat[0], &part, o->err);
+	if ((status = kvt_layout_views(&part.views, &group->layout, box,
 				       group->shape.elem, o->err)) ||
-	    (o->packed && (status = kvt_connector_rows(&piece.views, group, o->path,
+	    (o->packed && (status = kvt_connector_rows(&part.views, group, o->path,
 						       o->err))))
 		return status;
 	if (kvt_connector_token_axis(o))
-		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K,
+		kvt_view_set_stride(&part.views.view[0], KVT_AXIS_K,
 				    source->tensor.shape[1] * width);
 	else
 		width *= group->shape.n[KVT_AXIS_K];
-	for (int i = 0; i < piece.views.count; i++)
-		piece.views.view[i].offset += source->data + token * width;
-	return kvt_flat_add(&o->reader->flat[0], &piece, o->err);
+	for (int i = 0; i < part.views.count; i++)
+		part.views.view[i].offset += source->data + token * width;
+	return kvt_flat_add(&o->reader->flat[0], &part, o->err);
 }
 
-/* Whole blocks in one piece; of a last block that is not full, the rest is 0. */
+/* Whole blocks in one run; of a last block that is not full, the rest is 0. */
 static enum kvt_status add_layer(struct kvt_connector *o, int64_t r, int64_t l,
 				 int64_t first)
 {
@@ -325,21 +327,21 @@ static enum kvt_status add_layer(struct kvt_connector *o, int64_t r, int64_t l,
 	box.end[KVT_AXIS_L] = l + 1;
 	box.begin[KVT_AXIS_B] = first;
 	box.end[KVT_AXIS_B] = first + full;
-	if (full && (status = add_piece(o, source, &box, 0)))
+	if (full && (status = add_part(o, source, &box, 0)))
 		return status;
 	if (!rest)
 		return KVT_OK;
 	box.begin[KVT_AXIS_B] = first + full;
 	box.end[KVT_AXIS_B] = first + full + 1;
 	box.end[KVT_AXIS_S] = rest;
-	if ((status = add_piece(o, source, &box, full * o->block_size)))
+	if ((status = add_part(o, source, &box, full * o->block_size)))
 		return status;
 	box.begin[KVT_AXIS_S] = rest;
 	box.end[KVT_AXIS_S] = o->block_size;
-	return add_piece(o, NULL, &box, 0);
+	return add_part(o, NULL, &box, 0);
 }
 
-static enum kvt_status add_pieces(struct kvt_connector *o)
+static enum kvt_status add_parts(struct kvt_connector *o)
 {
 	enum kvt_status status = KVT_OK;
 	int64_t first = 0;
@@ -378,7 +380,7 @@ static enum kvt_status open_folder(struct kvt_connector *o)
 	    (status = describe(o)) ||
 	    (status = add_requests(o)))
 		return status;
-	return add_pieces(o);
+	return add_parts(o);
 }
 
 static enum kvt_status folder_open(struct kvt_reader *reader, const char *path,

@@ -33,7 +33,8 @@ static enum kvt_status add(struct kvt_connector_names *names, const char *name,
 
 	if (n == MAX_ENTRIES)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: more than %d entries are no dump", path, MAX_ENTRIES);
+				"%s: has more than %d entries, which no dump "
+				"has", path, MAX_ENTRIES);
 	/* full whenever the count is a power of two */
 	if (!(n & (n - 1))) {
 		more = realloc(names->name, (size_t)(n ? 2 * n : 1) * sizeof(*more));
@@ -65,7 +66,7 @@ static enum kvt_status look(struct kvt_connector_names *tensors,
 				  strerror(errno));
 	else if (tensor && !S_ISREG(st.st_mode))
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: is no regular file; links are not followed", path);
+				  "%s: is not a regular file; links are refused", path);
 	else if (tensor)
 		status = add(tensors, name, n - m, folder, err);
 	else if (S_ISDIR(st.st_mode))
@@ -95,7 +96,7 @@ enum kvt_status kvt_connector_scan(struct kvt_connector_names *tensors,
 
 	*tensors = *folders = (struct kvt_connector_names){ 0 };
 	if (!dir && errno == ENOTDIR)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: is no folder", path);
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: is not a folder", path);
 	if (!dir)
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s", path,
 				strerror(errno));

@@ -86,7 +86,8 @@ static enum kvt_status check(struct writing *w)
 	w->generation = format ? kvt_generation_find(format) : NULL;
 	if (!w->generation)
 		return kvt_fail(w->err, KVT_USAGE,
-				"give the folder's generation as format: vllm-2025, vllm-2026-05, vllm-2026-07 or vllm-mla");
+				"give the folder's generation as format: vllm-2025, "
+				"vllm-2026-05, vllm-2026-07 or vllm-mla");
 	if (s->ngroups != 1 || s->group[0].tokens_per_slot != 1)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"%s holds one group with a slot for each token", format);
@@ -100,17 +101,19 @@ static enum kvt_status check(struct writing *w)
 				s->group[0].dtype->name);
 	if (!s->nrequests)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"%s holds requests, and this dump names none", format);
+				"%s holds requests, but this dump has none", format);
 	w->group = &s->group[0];
 	for (int64_t r = 0; r < s->nrequests; r++)
 		if (s->request[r].first_token)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"%s holds requests from their first token on, %s begins with token %lld",
+					"%s holds requests from their first token, but "
+					"%s begins with token %lld",
 					format, s->request[r].id,
 					(long long)s->request[r].first_token);
 		else if (s->request[r].nholes || !is_whole(w, &s->request[r]))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"request %s: not all of its tokens are in the dump",
+					"request %s: not all of its tokens are in the "
+					"dump",
 					s->request[r].id);
 	if ((status = kvt_store_check_group(w->group, &alone, mla, format, w->err)) ||
 	    (status = check_names(w)))
@@ -137,31 +140,31 @@ static void set_shape(struct kvt_tensor *out, const struct writing *w, int64_t t
 }
 
 /* 'count' tokens from 'token' on, which are in 'box' of the group. */
-static enum kvt_status add_piece(struct writing *w, int file, int64_t data,
+static enum kvt_status add_part(struct writing *w, int file, int64_t data,
 				 const struct kvt_box *box, int64_t token,
 				 int64_t tokens)
 {
-	struct kvt_piece piece = { .file = file, .box = *box };
+	struct kvt_file_part part = { .file = file, .box = *box };
 	const int64_t *n = w->group->shape.n;
 	int64_t width = n[KVT_AXIS_H] * n[KVT_AXIS_D] * w->group->shape.elem;
 	enum kvt_status status;
 
-	if ((status = kvt_layout_views(&piece.views, &w->layout, box,
+	if ((status = kvt_layout_views(&part.views, &w->layout, box,
 				       w->group->shape.elem, w->err)) ||
-	    (w->packed && (status = kvt_connector_rows(&piece.views, w->group, "output",
+	    (w->packed && (status = kvt_connector_rows(&part.views, w->group, "output",
 						       w->err))))
 		return status;
 	if (w->generation == kvt_generation_at(0))
-		kvt_view_set_stride(&piece.views.view[0], KVT_AXIS_K, tokens * width);
+		kvt_view_set_stride(&part.views.view[0], KVT_AXIS_K, tokens * width);
 	else
 		width *= n[KVT_AXIS_K];
-	for (int i = 0; i < piece.views.count; i++)
-		piece.views.view[i].offset += data + token * width;
-	return kvt_flat_add(&w->writer->flat[0], &piece, w->err);
+	for (int i = 0; i < part.views.count; i++)
+		part.views.view[i].offset += data + token * width;
+	return kvt_flat_add(&w->writer->flat[0], &part, w->err);
 }
 
-/* Blocks that follow each other in the pool make one piece. */
-static enum kvt_status add_pieces(struct writing *w, int64_t l, int file, int64_t data,
+/* Blocks that follow each other in the pool make one part. */
+static enum kvt_status add_parts(struct writing *w, int64_t l, int file, int64_t data,
 				  const struct kvt_request *request)
 {
 	int64_t size = w->group->block_size, tokens = request->ntokens, n;
@@ -178,7 +181,7 @@ static enum kvt_status add_pieces(struct writing *w, int64_t l, int file, int64_
 		box.begin[KVT_AXIS_B] = blocks[i];
 		box.end[KVT_AXIS_B] = blocks[i] + n;
 		box.end[KVT_AXIS_S] = (i + 1) * size <= tokens ? size : tokens - i * size;
-		if ((status = add_piece(w, file, data, &box, i * size, tokens)))
+		if ((status = add_part(w, file, data, &box, i * size, tokens)))
 			return status;
 	}
 	return KVT_OK;
@@ -203,7 +206,7 @@ static enum kvt_status create_file(struct writing *w, int64_t l, const char *fol
 	       (status = kvt_files_create(files, &index, path, nhead + tensor.end,
 					  w->err)) ||
 	       (status = kvt_file_write(&files->file[index], head, nhead, 0, w->err)) ||
-	       (status = add_pieces(w, l, index, nhead, request)));
+	       (status = add_parts(w, l, index, nhead, request)));
 	if (index >= KVT_CONNECTOR_OPEN_FILES)
 		kvt_files_park(files, index);
 	free(head);
@@ -242,8 +245,9 @@ static enum kvt_status choose_layout(struct writing *w)
 	for (int64_t r = 0; r < s->nrequests; r++)
 		if (s->request[r].ntokens % size)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"request %s has %lld tokens, and of packed blocks of %lld only "
-					"whole ones can be stored; relayout --to=nhd first",
+					"request %s has %lld tokens, and only whole "
+					"packed blocks of %lld can be stored; relayout "
+					"--to=nhd first",
 					s->request[r].id,
 					(long long)s->request[r].ntokens,
 					(long long)size);

@@ -103,7 +103,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_offload_row_measure(struct kvt_offload_row *row, const struct kvt_group *group,
 			const char *name, struct kvt_error *err);
 /*
- * Where a group's blocks from 'block' on are in a file: a piece a rank; of ranks
+ * Where a group's blocks from 'block' on are in a file: a part a rank; of ranks
  * that hold the same heads only the first one's, or, with 'copies', all.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -180,7 +180,7 @@ kvt_offload_name_blocks(struct kvt_offload *o, char **names, int64_t file, int64
 
 /*
  * What differs between the writers.  fit: the extents of a block and what else
- * the files say of a group; ready: after all groups; add: blocks and pieces.
+ * the files say of a group; ready: after all groups; add: blocks and parts.
  */
 struct kvt_offload_kind {
 	const char *checks;		/* for kvt_dump_checks() */

@@ -76,7 +76,8 @@ static enum kvt_status each_entry(struct kvt_offload *o, const char *folder,
 	while (!status && (entry = readdir(dir))) {
 		if (++n > MOST_ENTRIES)
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
-					  "%s: more than %d entries are no offload tree",
+					  "%s: has more than %d entries, which no "
+					  "offload tree has",
 					  folder, MOST_ENTRIES);
 		else if (entry->d_name[0] != '.')
 			status = fn(o, choice, found, folder, entry->d_name);
@@ -209,7 +210,8 @@ static enum kvt_status read_config(struct kvt_offload *o)
 		status = no_memory(o);
 	if (!status && (n < 13 || name[n - 13] != '_' || strcmp(name + n - 12, digest)))
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
-				  "%.200s: its digest is %s, but the folder is called %.160s",
+				  "%.200s: its digest is %s, but the name of the folder "
+				  "is %.160s",
 				  path, digest, name);
 	free(text);
 	free(path);
@@ -293,8 +295,9 @@ enum kvt_status kvt_offload_find_writer(struct kvt_offload *o)
 	if (o->rows || only_llmd(o))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: llm-d and vLLM until 0.25 wrote such names and such a config, and "
-			"not the same bytes; give --from=" KVT_OFFLOAD_LLMD " or --from="
+			"%s: llm-d and vLLM until 0.25 use such names and such a config, "
+			"but write different bytes; give "
+			"--from=" KVT_OFFLOAD_LLMD " or --from="
 			KVT_OFFLOAD_VLLM, o->base);
 }
 
@@ -318,7 +321,7 @@ static void tell_leftover(void *context, const char *name)
 	if (!is_leftover(name))
 		return;
 	snprintf(text, sizeof(text),
-		 "%.300s was left by a writer that did not end, unless it still runs", name);
+		 "%.300s belongs to a writer that was killed or still runs", name);
 	inspector->found(inspector->context, "file.leftover", text);
 }
 

@@ -60,8 +60,9 @@ enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_err
 	}
 	if (!fits)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"layout %s has no rows: of vLLM's tier they begin with LB (layers "
-				"outermost) or with B (blocks outermost), as vllm:LBNHC does",
+				"vLLM's tier cannot have layout %s, expected one that "
+				"begins with LB (layers outermost) or B (blocks "
+				"outermost), such as vllm:LBNHC",
 				kvt_layout_string(layout).s);
 	*layout = out;
 	return KVT_OK;
@@ -90,7 +91,8 @@ enum kvt_status kvt_offload_check_canonical(const char *said,
 		i++;
 	if (i == N)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: canonical_format is '%.40s', known are v1-nhd, v1-hnd and "
+				"%s: canonical_format is '%.40s', known are v1-nhd, "
+				"v1-hnd and "
 				"v1- with the name of another layout", name, said);
 	for (int k = 0; k < layout->plane[0].nparts; k++)
 		at[layout->plane[0].part[k].axis] = k + 1;
@@ -98,7 +100,8 @@ enum kvt_status kvt_offload_check_canonical(const char *said,
 		return KVT_OK;
 	if (at[KVT_AXIS_H] && family[i].nhd != (at[KVT_AXIS_S] < at[KVT_AXIS_H]))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: canonical_format is %s, which layout %s is not", name, said,
+				"%s: canonical_format is %s, but the layout is "
+				"%s", name, said,
 				kvt_layout_string(layout).s);
 	return KVT_OK;
 }
@@ -123,7 +126,8 @@ static enum kvt_status check_ranks(const struct kvt_group *group, int64_t ranks,
 	if (kvt_group_opaque(group) || heads % ranks == 0 || ranks % heads == 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: %lld heads cannot be those of %lld ranks, of which none is a multiple of the other",
+			"%s: %lld heads cannot be divided among %lld ranks: neither "
+			"number divides the other",
 			name, LL(heads), LL(ranks));
 }
 
@@ -149,7 +153,8 @@ enum kvt_status kvt_offload_row_measure(struct kvt_offload_row *row,
 
 	if (row->canonical && row->layers > 1 && blocks_outermost(&group->layout))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: is canonical, so layers are outermost, which they are not in layout %s",
+				"%s: is canonical, so layers must be outermost, which "
+				"they are not in layout %s",
 				name, kvt_layout_string(&group->layout).s);
 	one.n[KVT_AXIS_L] = one.n[KVT_AXIS_B] = 1;
 	if ((status = check_ranks(group, row->ranks, name, err)) ||
@@ -160,7 +165,8 @@ enum kvt_status kvt_offload_row_measure(struct kvt_offload_row *row,
 		return status;
 	if (row->page && row->page < page)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a block of a layer of a rank needs %lld bytes, more than the %lld that were said",
+				"%s: a block of a layer of a rank needs %lld bytes, more "
+				"than the given %lld",
 				name, LL(page), LL(row->page));
 	if (row->page)
 		page = row->page;
@@ -208,13 +214,13 @@ static enum kvt_status place_rank(struct kvt_flat *flat,
 				  const struct kvt_box *box, int file, int64_t offset,
 				  struct kvt_error *err)
 {
-	struct kvt_piece piece;
-	enum kvt_status status = kvt_pages_piece(&piece, group, box, file, offset, err);
+	struct kvt_file_part range;
+	enum kvt_status status = kvt_pages_part(&range, group, box, file, offset, err);
 
 	if (status)
 		return status;
-	spread(&piece.views, row, group);
-	return kvt_flat_add(flat, &piece, err);
+	spread(&range.views, row, group);
+	return kvt_flat_add(flat, &range, err);
 }
 
 enum kvt_status kvt_offload_row_place(struct kvt_flat *flat,

@@ -235,7 +235,8 @@ static enum kvt_status make_config(struct writing *w)
 		status = take_note(w, text);
 	else if (!s->model)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"an offload tree is called after the model, and this dump names none");
+				"the name of an offload tree contains the model, and "
+				"this dump has no model name");
 	else if (w->per_file = most_blocks(s), !new_config(w) ||
 		 (w->rows && !set_agnostic(w)))
 		return no_memory(w);
@@ -315,7 +316,7 @@ static enum kvt_status check_rows(struct writing *w)
 
 	if (s->parallel.tp_size * s->parallel.pp_size * s->parallel.dcp_size > 1)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"vLLM's tier keeps the cells of all ranks in one file, and this dump "
+				"vLLM's tier stores all ranks in one file, and this dump "
 				"is of one rank: merge them first, or write --format="
 				KVT_OFFLOAD_LLMD);
 	/* what an engine's own pages have beside their content, its rows have, too */
@@ -338,7 +339,8 @@ static enum kvt_status check_rows(struct writing *w)
 			return status;
 		if (g && w->row.rank_bytes != first.rank_bytes)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"groups %s and %s have blocks of unlike size, which rows of vLLM's tier cannot hold",
+					"groups %s and %s have different block sizes, "
+					"which vLLM's tier cannot have",
 					s->group[0].id, group->id);
 		first = w->row;
 		group->page_bytes = group->page_offset = 0;
@@ -387,7 +389,7 @@ static enum kvt_status make_folders(struct writing *w)
 			*c = '_';
 	if (!kvt_name_is_safe(name))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"the model's name cannot be that of a folder");
+				"the model's name cannot be used for a folder");
 	snprintf(rank, sizeof(rank), "_r%lld",
 		 (long long)(p->pp_rank * p->tp_size + p->tp_rank));
 	folder = kvt_path_join(w->writer->temporary, name, "");
@@ -408,8 +410,9 @@ static enum kvt_status bad_names(const struct writing *w, const struct kvt_group
 				 int64_t block)
 {
 	return kvt_fail(w->err, KVT_UNSUPPORTED,
-			"group %s: block %llu is called '%.80s', expected the hash of its file "
-			"and, in files of several blocks, :NUMBER up to %lld%s",
+			"group %s: the name of block %llu is '%.80s', expected the hash "
+			"of its file and, in files of several blocks, :NUMBER up to "
+			"%lld%s",
 			group->id, (unsigned long long)kvt_block_id(group, block),
 			group->block_names[block],
 			(long long)w->per_file - 1,
@@ -510,7 +513,7 @@ static enum kvt_status create_file(struct writing *w, int g, int64_t first, int6
 		status = w->rows ?
 			 kvt_offload_row_place(flat, &w->row, group, first, file, true,
 					       w->err) :
-			 kvt_pages_add_piece(flat, group, &box, file, 0, w->err);
+			 kvt_pages_add_part(flat, group, &box, file, 0, w->err);
 	if (file >= OPEN_FILES)
 		kvt_files_park(files, file);
 	free(path);
@@ -574,11 +577,13 @@ static enum kvt_status check(const struct writing *w)
 
 		if (!is_number(group->id))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"group %s: groups of an offload tree are g0, g1, ...",
+					"group %s: groups of an offload tree are g0, g1, "
+					"...",
 					group->id);
 		if (!group->block_names)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"an offload tree finds blocks by their names, and those of group %s have none",
+					"an offload tree needs names of blocks, and "
+					"those of group %s have none",
 					group->id);
 		if ((status = kvt_store_check_kv(group, "an offload tree", w->err)) ||
 		    (status = kvt_store_check_heads(group, &s->parallel,
@@ -598,7 +603,8 @@ static enum kvt_status check_llmd(struct writing *w)
 
 		if (atoi(group->id + 1) != g)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"group %s: groups of an offload tree are g0, g1, ...",
+					"group %s: groups of an offload tree are g0, g1, "
+					"...",
 					group->id);
 		group->layout = kvt_layout_blocks_first(&group->layout, true);
 		if (group->page_offset)
@@ -614,7 +620,8 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 
 	if (!(status = check(&w)) && !(status = make_config(&w)) && !w.rows &&
 	    writer->options.row_ranks)
-		status = kvt_fail(err, KVT_USAGE, "llm-d has no rows of ranks");
+		status = kvt_fail(err, KVT_USAGE, "llm-d has no files of several ranks; "
+						  "leave out --row-ranks");
 	if (!status &&
 	    !(status = w.rows ? check_rows(&w) : check_llmd(&w)))
 		status = make_folders(&w);

@@ -30,7 +30,7 @@ static int64_t slab_bytes(const struct kvt_plan *plan)
 
 /* ---- slabs -------------------------------------------------------------- */
 
-/* A run of many pages becomes a loop over pieces of whole lines, if any divide it. */
+/* A run of many pages becomes a loop over parts of whole lines, if any divide it. */
 static void split_run(struct kvt_plan *plan)
 {
 	int64_t least = plan->run / LARGE_SLAB;
@@ -64,7 +64,7 @@ static int next_loop(const struct kvt_plan *plan, int64_t extent)
 struct slab {
 	int64_t n[KVT_MAX_LOOPS];
 	int64_t rows, step;
-	bool near;			/* short runs: a line is read piece by piece */
+	bool near;			/* short runs: a line is read part by part */
 };
 
 /*
@@ -175,16 +175,16 @@ void kvt_cpu_copy_stream(void *dst, const void *src,
 {
 	struct streaming s = { .passes = { .isa = isa, .stream = true,
 					   .aligned = lines_only(dst, plan) } };
-	struct kvt_plan pieces = *plan;
+	struct kvt_plan parts = *plan;
 	struct cpu_ask ask;
 	struct cpu_walk walk;
 	struct slab slab;
 
 	if (plan->run == 0)
 		return;
-	split_run(&pieces);
-	slab = choose_slab(&pieces);
-	kvt_cpu_walk_start(&walk, &pieces, slab.n);
+	split_run(&parts);
+	slab = choose_slab(&parts);
+	kvt_cpu_walk_start(&walk, &parts, slab.n);
 	while (!walk.done) {
 		struct kvt_plan box = walk.box;
 

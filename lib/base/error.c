@@ -10,7 +10,7 @@
 enum kvt_status kvt_fail(struct kvt_error *err, enum kvt_status status,
 			 const char *format, ...)
 {
-	char text[sizeof(err->text)], piece[KVT_PLAIN_MAX];
+	char text[sizeof(err->text)], part[KVT_PLAIN_MAX];
 	const char *s = text, *end;
 	size_t used = 0, n;
 	va_list args;
@@ -21,11 +21,11 @@ enum kvt_status kvt_fail(struct kvt_error *err, enum kvt_status status,
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	for (end = text + strlen(text); s < end; used += n) {
-		s += kvt_plain_next(piece, s, end);
-		n = strlen(piece);
+		s += kvt_plain_next(part, s, end);
+		n = strlen(part);
 		if (used + n >= sizeof(err->text))
 			break;
-		memcpy(err->text + used, piece, n);
+		memcpy(err->text + used, part, n);
 	}
 	err->text[used] = '\0';
 	return status;

@@ -5,7 +5,7 @@
  * A box or tile goes over: its source through one stream into the device, permuted
  * there on a second, back through a third.  Threads take a set of device memory
  * each, so that while one waits for its kernel the others load and unload.  Small
- * pieces of a box are put together by the CPU: all of the box would cross the host's
+ * ranges of a box are put together by the CPU: all of the box would cross the host's
  * link for each.
  */
 #ifndef KVTOOL_DEVICE_H

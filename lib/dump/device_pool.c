@@ -21,7 +21,8 @@ static enum kvt_status open_streams(struct kvt_device_pool *d, struct kvt_error 
 
 static void say_no_gpu(const struct kvt_device_pool *d, const struct kvt_error *why)
 {
-	kvt_run_warn(&d->run, "--device=auto: the CPU works, for there is no GPU (%s)",
+	kvt_run_warn(&d->run, "--device=auto: the CPU is used, because there is no GPU "
+			      "(%s)",
 		     why->text);
 }
 

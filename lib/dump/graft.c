@@ -62,7 +62,7 @@ static enum kvt_status sort_block(const struct grafting *g, int64_t b,
 	for (int64_t i = 1; i < n; i++)
 		if (span[i].at < span[i - 1].at + span[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: slot %u of block %llu comes twice",
+					"%s: slot %u of block %llu is listed twice",
 					g->base->id, span[i].at,
 					(unsigned long long)kvt_block_id(g->base, b));
 	return KVT_OK;
@@ -82,7 +82,8 @@ static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 
 		if (!is_inside(g, s))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: slots %lld of block %lld of the donor, for block %lld, are outside a pool",
+					"%s: slots %lld of block %lld of the donor, for "
+					"block %lld, are outside a pool",
 					g->base->id, (long long)s->src_slot,
 					(long long)s->src_block, (long long)s->dst_block);
 		for (int64_t b = 0; b < span_blocks(s); b++)
@@ -219,7 +220,8 @@ static enum kvt_status give(struct grafting *g, struct step_group *donor,
 		    (i < n && (range[i].src < 0 || range[i].count < 0 ||
 			       range[i].src > there - range[i].count)))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: what is given of %s is outside a group, or comes twice",
+					"%s: the range of %s is outside a group, or is "
+					"listed twice",
 					g->base->id, kvt_axis_name(axis));
 		if (at < end)
 			rest->part[rest->nparts++] = part_of(g->base, axis,
@@ -267,7 +269,8 @@ static enum kvt_status check_alike(const struct grafting *g, struct kvt_error *e
 	for (int x = KVT_AXIS_H; x < KVT_NAXES; x++)
 		if (x != (int)axis && a[x] != b[x])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: %s extent is %lld in one and %lld in the other",
+					"%s: %s extent is %lld in one and %lld in the "
+					"other",
 					g->base->id, kvt_axis_name(x), (long long)a[x],
 					(long long)b[x]);
 	if (!kvt_group_same_type(g->base, g->donor))

@@ -3,7 +3,7 @@
  * leaf_read.c - boxes of one leaf: arrays, tiles, memory
  *
  * What a leaf has together is read together: of an array neighbours, of tiles those
- * of a row.  A piece stays in the worker's buffer until another one is read, so that
+ * of a row.  A range stays in the worker's buffer until another one is read, so that
  * several dumps over one leaf read what they share once.
  */
 #include "lib/dump/map.h"
@@ -18,7 +18,7 @@ struct kvt_leaf *leaf_of(const struct kvt_dump *dump)
 	return dump->leaf[0];
 }
 
-/* ---- pieces ------------------------------------------------------------- */
+/* ---- ranges ------------------------------------------------------------- */
 
 static int64_t at_of(const int64_t *list, int64_t i)
 {
@@ -42,10 +42,10 @@ static int64_t run_end(const int64_t *list, int64_t i, int64_t end, int64_t tile
 	return j;
 }
 
-struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
+struct ranges ranges_of(const struct kvt_box *box, const int64_t *layer,
 			const int64_t *block, const struct kvt_tiling *tiling)
 {
-	struct pieces p = { .all = *box, .here = *box, .layer = layer, .block = block };
+	struct ranges p = { .all = *box, .here = *box, .layer = layer, .block = block };
 
 	if (tiling) {
 		p.tile[0] = tiling->n[KVT_AXIS_L];
@@ -56,7 +56,7 @@ struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
 	return p;
 }
 
-bool piece_next(struct pieces *p)
+bool range_next(struct ranges *p)
 {
 	const int64_t *begin = p->all.begin, *end = p->all.end;
 
@@ -75,7 +75,7 @@ bool piece_next(struct pieces *p)
 	return true;
 }
 
-bool piece_is_there(const struct pieces *p)
+bool range_is_there(const struct ranges *p)
 {
 	return at_of(p->layer, p->here.begin[KVT_AXIS_L]) >= 0 &&
 	       at_of(p->block, p->here.begin[KVT_AXIS_B]) >= 0;
@@ -94,7 +94,7 @@ static void map_range(struct kvt_box *box, enum kvt_axis axis, const int64_t *li
 	box_take(box, axis, least, most + 1 - least);
 }
 
-struct kvt_box piece_there(const struct pieces *p)
+struct kvt_box range_there(const struct ranges *p)
 {
 	struct kvt_box box = p->here;
 
@@ -199,33 +199,33 @@ enum kvt_status read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf
 	return copy_box(worker, dst, &src, &dst->box, from->shape.elem, err);
 }
 
-/* The piece that holds just this box; dumps that share pieces ask for them in turn. */
+/* The range that holds just this box; dumps that share ranges ask for them in turn. */
 static uint8_t *find_kept(struct kvt_worker *w, const struct kvt_leaf *leaf, int group,
 			  const struct kvt_box *box)
 {
 	for (int i = 0; i < w->nkept; i++) {
 		int at = (w->kept_next + i) % w->nkept;
-		const struct piece_kept *p = &w->kept[at];
+		const struct range_kept *p = &w->kept[at];
 
 		if (p->leaf != leaf || p->group != group ||
 		    memcmp(&p->box, box, sizeof(*box)))
 			continue;
 		w->kept_next = at + 1;
-		return w->buffer[PIECE_BUFFER] + p->at;
+		return w->buffer[RANGE_BUFFER] + p->at;
 	}
 	return NULL;
 }
 
 /* Room for one more; those before it go where there is none beside them. */
-static enum kvt_status keep(struct piece_kept **out, struct kvt_worker *w, int64_t nbytes,
+static enum kvt_status keep(struct range_kept **out, struct kvt_worker *w, int64_t nbytes,
 			    struct kvt_error *err)
 {
 	w->kept_bytes = (w->kept_bytes + 63) / 64 * 64;		/* whole cache lines */
-	if (w->kept_bytes + nbytes > worker_work(w)->buffer_bytes[PIECE_BUFFER])
+	if (w->kept_bytes + nbytes > worker_work(w)->buffer_bytes[RANGE_BUFFER])
 		w->nkept = w->kept_next = w->kept_bytes = 0;
 	if (w->nkept == w->kept_room) {
 		int room = w->kept_room ? 2 * w->kept_room : 16;
-		struct piece_kept *more = realloc(w->kept,
+		struct range_kept *more = realloc(w->kept,
 						  (size_t)room * sizeof(*more));
 
 		if (!more)
@@ -264,7 +264,7 @@ enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
 	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
 	const struct kvt_group *from = &leaf->snapshot.group[group];
 	const void *bytes = bytes_of(leaf, group);
-	struct piece_kept *kept = NULL;
+	struct range_kept *kept = NULL;
 	struct kvt_shape shape;
 	enum kvt_status status;
 	int64_t nbytes;
@@ -284,7 +284,7 @@ enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
 	    (status = keep(&kept, worker, nbytes, err)))
 		return status;
-	out->bytes = worker->buffer[PIECE_BUFFER] + kept->at;
+	out->bytes = worker->buffer[RANGE_BUFFER] + kept->at;
 	status = tiling ? read_leaf(worker, leaf, group, out, err) :
 		 leaf->ops->read_box(leaf, group, &out->box, out->bytes, err);
 	if (status)
@@ -307,7 +307,7 @@ void work_needs_tiles(struct kvt_work *work, const struct kvt_tiling *tiling)
 		work->stored_bytes = kvt_stored_bound(tiling);
 }
 
-void work_needs_pieces(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
+void work_needs_ranges(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		       int64_t layers, int64_t blocks)
 {
 	const struct kvt_tiling *tiling = leaf_tiling(leaf, group);
@@ -316,14 +316,14 @@ void work_needs_pieces(struct kvt_work *work, const struct kvt_leaf *leaf, int g
 
 	if (bytes_of(leaf, group))
 		return;
-	/* a piece never leaves a row of tiles */
+	/* a range never leaves a row of tiles */
 	layers = tiling ? tiling->n[KVT_AXIS_L] : layers;
 	blocks = tiling ? tiling->n[KVT_AXIS_B] : blocks;
 	nbytes *= layers < shape->n[KVT_AXIS_L] ? layers : shape->n[KVT_AXIS_L];
 	nbytes *= blocks < shape->n[KVT_AXIS_B] ? blocks : shape->n[KVT_AXIS_B];
 	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
 		nbytes *= shape->n[a];
-	if (work->buffer_bytes[PIECE_BUFFER] < nbytes)
-		work->buffer_bytes[PIECE_BUFFER] = nbytes;
+	if (work->buffer_bytes[RANGE_BUFFER] < nbytes)
+		work->buffer_bytes[RANGE_BUFFER] = nbytes;
 	work_needs_tiles(work, tiling);
 }

@@ -162,7 +162,7 @@ KVT_MUST_CHECK enum kvt_status
 read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf, int group,
 	  const struct placed *dst, struct kvt_error *err);
 /*
- * A box of a leaf with tiles, without a piece between: to dst, where indices differ by
+ * A box of a leaf with tiles, without a range between: to dst, where indices differ by
  * 'shift'.
  */
 KVT_MUST_CHECK enum kvt_status

@@ -55,12 +55,14 @@ static enum kvt_status check_ranks(const struct rank_file *files, int nfiles,
 		/* they ascend, so the first gap is the first that is missing */
 		if (p->tp_rank != i)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s is one of %lld ranks, and none of the files is rank %d",
+					"%s is one of %lld ranks, and none of the files "
+					"is rank %d",
 					files[i].name, LL(size), i);
 	}
 	if (nfiles != size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is one of %lld ranks, and none of the files is rank %d",
+				"%s is one of %lld ranks, and none of the files is rank "
+				"%d",
 				files[0].name, LL(size), nfiles);
 	return KVT_OK;
 }
@@ -159,7 +161,7 @@ static enum kvt_status same_group(struct pair p, const struct kvt_group *a,
 
 	p.where = a->id;
 	if (strcmp(a->id, b->id))
-		return unlike(&p, "the other has another group in this place");
+		return unlike(&p, "the other has a different group at this index");
 	if (a->kind != b->kind)
 		return unlike(&p, "kind");
 	if (!kvt_group_same_type(a, b))
@@ -179,7 +181,7 @@ static enum kvt_status same_request(struct pair p, const struct kvt_request *a,
 
 	p.where = a->id;
 	if (strcmp(a->id, b->id))
-		return unlike(&p, "the other has another request in this place");
+		return unlike(&p, "the other has a different request at this index");
 	if ((status = same_int(&p, "number of tokens", a->ntokens, b->ntokens)) ||
 	    (status = same_int(&p, "first token", a->first_token, b->first_token)) ||
 	    (status = same_int(&p, "number of token ids", a->ntoken_ids,
@@ -242,7 +244,8 @@ static enum kvt_status check_alone(const struct rank_file *file, struct kvt_erro
 
 	if (s->parallel.dcp_size > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: rank %lld of %lld context parallel ranks; their tokens cannot be merged",
+				"%s: rank %lld of %lld context parallel ranks; their "
+				"tokens cannot be merged",
 				file->name, LL(s->parallel.dcp_rank),
 				LL(s->parallel.dcp_size));
 	for (int g = 0; g < s->ngroups; g++)
@@ -282,13 +285,15 @@ static enum kvt_status join_heads(struct step_part *part, struct kvt_range *befo
 
 	if (group->kind == KVT_OPAQUE && rank.size > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: nobody knows how opaque content is dealt to ranks",
+				"%s: it is not known how opaque content is divided among "
+				"ranks",
 				group->id);
 	if ((status = kvt_owned(&own, group->total_heads, rank, err)))
 		return status;
 	if (own.begin != first || own.end != first + count)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: heads %lld to %lld, but rank %lld of %lld holds %lld to %lld",
+				"%s: heads %lld to %lld, but rank %lld of %lld holds "
+				"%lld to %lld",
 				group->id, LL(first), LL(first + count - 1),
 				LL(rank.index), LL(rank.size), LL(own.begin),
 				LL(own.end - 1));
@@ -370,7 +375,8 @@ static enum kvt_status join_part(struct step_group *map, struct kvt_component *p
 			continue;
 		if (s->begin != end)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s and %s: channels of part %s end at %lld and go on at %lld",
+					"%s and %s: channels of part %s end at %lld and "
+					"continue at %lld",
 					files[last->file].name, files[s->file].name,
 					part->name, LL(end), LL(s->begin));
 		to->channel[to->nchannels++] = (struct kvt_segment){
@@ -394,7 +400,7 @@ static enum kvt_status join_channels(struct step_group *map, struct kvt_group *g
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!group->ncomponents)
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: %s does not say where its parts x, B and C are",
+				  "%s: %s has no parts x, B and C",
 				  files[0].name, group->id);
 	for (int i = 0; !status && i < group->ncomponents; i++) {
 		status = join_part(map, &group->component[i], before, g, files, nfiles,

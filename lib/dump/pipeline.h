@@ -56,10 +56,10 @@ kvt_cut_gather(struct kvt_cut *cut, const struct kvt_cut *least, int64_t box_lim
 struct kvt_box kvt_cut_box(const struct kvt_cut *cut, int64_t i);
 
 /* Buffers of a worker; the last one belongs to kvt_read() and its like. */
-enum { NBUFFERS = 5, PIECE_BUFFER = 4 };
+enum { NBUFFERS = 5, RANGE_BUFFER = 4 };
 
-/* A box of a leaf that PIECE_BUFFER has. */
-struct piece_kept {
+/* A box of a leaf that RANGE_BUFFER has. */
+struct range_kept {
 	const struct kvt_leaf *leaf;
 	int group;
 	struct kvt_box box;
@@ -77,8 +77,8 @@ struct kvt_worker {
 	uint8_t *unordered;		/* device_bytes: a box that the device permutes */
 	struct kvt_device_pool *device;		/* NULL: the CPU */
 	struct buffer_set *set;		/* of the device, while it is held */
-	/* what PIECE_BUFFER holds: boxes of several dumps read what they share once */
-	struct piece_kept *kept;	/* owned */
+	/* what RANGE_BUFFER holds: boxes of several dumps read what they share once */
+	struct range_kept *kept;	/* owned */
 	int nkept, kept_room, kept_next;	/* next: the one after the last found */
 	int64_t kept_bytes;
 };

@@ -4,7 +4,7 @@
  *
  * A dump that is a leaf as it is has its box read straight into the caller's buffer,
  * or decoded tile by tile.  Of a derived one each part reads the layers and blocks that
- * its leaf has together (leaf_read.c) into the worker's piece buffer, and copies runs
+ * its leaf has together (leaf_read.c) into the worker's range buffer, and copies runs
  * of them to where they stand in the box; so what a part does not want is not read, and
  * a tile is decoded once a box.
  */
@@ -57,20 +57,20 @@ void kvt_work_reads(struct kvt_work *work, const struct kvt_dump *dump, int grou
 					 kvt_dump_group(dump,
 							group)->shape.n[KVT_AXIS_S]);
 		else
-			work_needs_pieces(work, part->leaf, part->group, cut->layers,
+			work_needs_ranges(work, part->leaf, part->group, cut->layers,
 					  cut->blocks);
 	}
 }
 
 /* Neighbours in both: to where they stand in the box, channel by channel. */
 static enum kvt_status put_runs(struct kvt_worker *worker, const struct placed *dst,
-				const struct placed *src, const struct pieces *p,
+				const struct placed *src, const struct ranges *p,
 				const struct map_part *part, struct kvt_error *err)
 {
 	const struct kvt_segment heads = segment_clip(&part->heads, &dst->box,
 						      KVT_AXIS_H);
 	const struct kvt_segment kv = segment_clip(&part->kv, &dst->box, KVT_AXIS_K);
-	struct kvt_box to = p->here, from = piece_there(p);
+	struct kvt_box to = p->here, from = range_there(p);
 	enum kvt_status status = KVT_OK;
 
 	box_take(&to, KVT_AXIS_H, heads.at, heads.count);
@@ -97,12 +97,12 @@ static const int64_t *list_of(const struct map_list *list)
 }
 
 /* In the leaf, with the heads, keys and values of the box that the part has. */
-static struct kvt_box box_there(const struct pieces *p, const struct map_part *part,
+static struct kvt_box box_there(const struct ranges *p, const struct map_part *part,
 				const struct kvt_box *box)
 {
 	const struct kvt_segment heads = segment_clip(&part->heads, box, KVT_AXIS_H);
 	const struct kvt_segment kv = segment_clip(&part->kv, box, KVT_AXIS_K);
-	struct kvt_box there = piece_there(p);
+	struct kvt_box there = range_there(p);
 
 	box_take(&there, KVT_AXIS_H, heads.from, heads.count);
 	box_take(&there, KVT_AXIS_K, kv.from, kv.count);
@@ -129,15 +129,15 @@ static bool ends_rows(const struct kvt_box *there, const struct kvt_tiling *tili
  * how far: shift[].
  */
 static bool goes_over(int64_t shift[KVT_NAXES], struct kvt_box *there,
-		      const struct pieces *p, const struct map_part *part,
+		      const struct ranges *p, const struct map_part *part,
 		      const struct kvt_box *box)
 {
 	const struct kvt_tiling *tiling = part_tiling(part);
 	const struct kvt_shape *shape = &part_group(part)->shape;
-	struct pieces near = pieces_of(&p->here, p->layer, p->block, NULL);
+	struct ranges near = ranges_of(&p->here, p->layer, p->block, NULL);
 	struct kvt_segment c;
 
-	if (!tiling || part->nchannels != 1 || !piece_next(&near) ||
+	if (!tiling || part->nchannels != 1 || !range_next(&near) ||
 	    memcmp(&near.here, &p->here, sizeof(p->here)) ||
 	    !ends_rows(there, tiling, shape, KVT_AXIS_L) ||
 	    !ends_rows(there, tiling, shape, KVT_AXIS_B))
@@ -155,19 +155,19 @@ static bool goes_over(int64_t shift[KVT_NAXES], struct kvt_box *there,
 static enum kvt_status read_part(struct kvt_worker *worker, const struct map_part *part,
 				 const struct placed *dst, struct kvt_error *err)
 {
-	struct pieces p = pieces_of(&dst->box, list_of(part->layers),
+	struct ranges p = ranges_of(&dst->box, list_of(part->layers),
 				    list_of(part->blocks), part_tiling(part));
 	enum kvt_status status = KVT_OK;
 
 	if (is_beside(part, &dst->box))
 		return KVT_OK;
-	while (!status && piece_next(&p)) {
-		struct pieces near = pieces_of(&p.here, p.layer, p.block, NULL);
+	while (!status && range_next(&p)) {
+		struct ranges near = ranges_of(&p.here, p.layer, p.block, NULL);
 		int64_t shift[KVT_NAXES];
 		struct kvt_box there;
 		struct placed src;
 
-		if (!piece_is_there(&p))
+		if (!range_is_there(&p))
 			continue;
 		there = box_there(&p, part, &dst->box);
 		if (!worker_work(worker)->share &&
@@ -177,7 +177,7 @@ static enum kvt_status read_part(struct kvt_worker *worker, const struct map_par
 			continue;
 		}
 		status = read_around(&src, worker, part->leaf, part->group, &there, err);
-		while (!status && piece_next(&near))
+		while (!status && range_next(&near))
 			status = put_runs(worker, dst, &src, &near, part, err);
 	}
 	return status;
@@ -337,7 +337,7 @@ struct cells {
 
 /* Of neighbouring layers and blocks of one part. */
 static enum kvt_status read_cells(const struct cells *c, const struct map_part *part,
-				  const struct pieces *p, struct kvt_error *err)
+				  const struct ranges *p, struct kvt_error *err)
 {
 	const struct kvt_box *box = c->box;
 	struct kvt_box there = box_there(p, part, box);
@@ -389,11 +389,11 @@ enum kvt_status kvt_read_cells(const struct kvt_dump *dump, int group,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < dump->group[group].nparts; i++) {
 		const struct map_part *part = &dump->group[group].part[i];
-		struct pieces p = pieces_of(box, list_of(part->layers),
+		struct ranges p = ranges_of(box, list_of(part->layers),
 					    list_of(part->blocks), NULL);
 
-		while (!status && piece_next(&p))
-			if (piece_is_there(&p))
+		while (!status && range_next(&p))
+			if (range_is_there(&p))
 				status = read_cells(&c, part, &p, err);
 	}
 	free(c.spare);
@@ -426,15 +426,15 @@ enum kvt_status kvt_check_tiles(struct kvt_worker *worker, const struct kvt_dump
 
 	for (int i = 0; i < map->nparts; i++) {
 		struct checking c = { &map->part[i] };
-		struct pieces p = pieces_of(box, list_of(c.part->layers),
+		struct ranges p = ranges_of(box, list_of(c.part->layers),
 					    list_of(c.part->blocks), part_tiling(c.part));
 
 		if (is_beside(c.part, box))
 			continue;
-		while (!status && piece_next(&p)) {
+		while (!status && range_next(&p)) {
 			struct kvt_box there;
 
-			if (!piece_is_there(&p))
+			if (!range_is_there(&p))
 				continue;
 			there = box_there(&p, c.part, box);
 			status = each_tile(worker, part_tiling(c.part), &there,

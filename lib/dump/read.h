@@ -87,13 +87,13 @@ struct kvt_leaf *leaf_of(const struct kvt_dump *dump);
 
 /*
  * Reads 'box' of a leaf's group, or the whole tiles it lies in, into the worker's
- * PIECE_BUFFER, unless it lies in memory, and says in 'out' what is there.
+ * RANGE_BUFFER, unless it lies in memory, and says in 'out' what is there.
  */
 KVT_MUST_CHECK enum kvt_status
 read_around(struct placed *out, struct kvt_worker *worker, const struct kvt_leaf *leaf,
 	    int group, const struct kvt_box *box, struct kvt_error *err);
-/* Room for read_around() of pieces of up to that many layers and blocks. */
-void work_needs_pieces(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
+/* Room for read_around() of ranges of up to that many layers and blocks. */
+void work_needs_ranges(struct kvt_work *work, const struct kvt_leaf *leaf, int group,
 		       int64_t layers, int64_t blocks);
 
 /*
@@ -101,17 +101,17 @@ void work_needs_pieces(struct kvt_work *work, const struct kvt_leaf *leaf, int g
  * one tile.  Lists that are NULL have every index as it is; entries below 0 are in
  * no leaf and stand alone.
  */
-struct pieces {
+struct ranges {
 	struct kvt_box all, here;
 	const int64_t *layer, *block;
 	int64_t tile[2];		/* of L and B; 0: flat */
 };
-struct pieces pieces_of(const struct kvt_box *box, const int64_t *layer,
+struct ranges ranges_of(const struct kvt_box *box, const int64_t *layer,
 			const int64_t *block, const struct kvt_tiling *tiling);
-bool piece_next(struct pieces *pieces);
+bool range_next(struct ranges *ranges);
 /* The same layers and blocks in the leaf; other axes as in the box. */
-struct kvt_box piece_there(const struct pieces *pieces);
-bool piece_is_there(const struct pieces *pieces);
+struct kvt_box range_there(const struct ranges *ranges);
+bool range_is_there(const struct ranges *ranges);
 
 /* ---- slots of a leaf: read_slots.c --------------------------------------------- */
 
@@ -138,8 +138,8 @@ typedef enum kvt_status spans_fn(void *context, const struct spans_read *read,
 				 struct kvt_error *err);
 
 /*
- * Reads what is wanted of neighbouring layers and hands it over piece by piece;
- * sorts 'wanted'.  'rows' bounds the slots of a piece and is what room was asked
+ * Reads what is wanted of neighbouring layers and hands it over range by range;
+ * sorts 'wanted'.  'rows' bounds the slots of a range and is what room was asked
  * for.
  */
 KVT_MUST_CHECK enum kvt_status

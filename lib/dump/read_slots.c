@@ -3,8 +3,8 @@
  * read_slots.c - blocks whose slots come from blocks of another size
  *
  * Spans of slots that a box wants are sorted by where they lie in the leaf and
- * read in pieces: of tiles, those of one row of tiles; of arrays, neighbouring
- * blocks, or a part of one long block.  A piece is read once and its spans are
+ * read in ranges: of tiles, those of one row of tiles; of arrays, neighbouring
+ * blocks, or a part of one long block.  A range is read once and its spans are
  * copied to where they belong; along a split S axis only whole inner parts, or
  * slots inside one, are evenly spaced, so a copy stops at their ends.
  */
@@ -28,7 +28,7 @@ static int by_place(const void *a, const void *b)
 
 /* How a flat group is read: whole blocks, or slots of one block if it is long. */
 struct reach {
-	int64_t blocks, slots;		/* of a piece at most; slots 0: whole blocks */
+	int64_t blocks, slots;		/* of a range at most; slots 0: whole blocks */
 };
 
 static struct reach reach_of(const struct kvt_group *group, int64_t rows)
@@ -45,8 +45,8 @@ static int64_t span_end(const struct target_span *w)
 	return (int64_t)w->span.slot + w->span.count;
 }
 
-/* The end of the piece that begins with w[0]; 'there' becomes where it is. */
-static int64_t piece_end(struct kvt_box *there, const struct target_span *w, int64_t n,
+/* The end of the range that begins with w[0]; 'there' becomes where it is. */
+static int64_t range_end(struct kvt_box *there, const struct target_span *w, int64_t n,
 			 const struct kvt_group *group,
 			 const struct kvt_tiling *tiling, const struct reach *reach)
 {
@@ -89,7 +89,7 @@ static enum kvt_status walk_spans(struct kvt_worker *worker, const struct kvt_le
 
 	qsort(wanted, (size_t)n, sizeof(*wanted), by_place);
 	for (int64_t l = layers[0]; l < layers[1]; l = end) {
-		/* a piece never leaves a row of tiles */
+		/* a range never leaves a row of tiles */
 		end = tiling ? (l / step + 1) * step : l + step;
 		if (end > layers[1])
 			end = layers[1];
@@ -98,7 +98,7 @@ static enum kvt_status walk_spans(struct kvt_worker *worker, const struct kvt_le
 			struct spans_read read = { .layers = { l, end },
 						   .wanted = wanted + i };
 
-			read.n = piece_end(&there, read.wanted, n - i, from, tiling,
+			read.n = range_end(&there, read.wanted, n - i, from, tiling,
 					   &reach);
 			if ((status = read_around(&read.src, worker, leaf, group,
 						  &there, err)) ||
@@ -130,13 +130,13 @@ void work_needs_spans(struct kvt_work *work, const struct kvt_leaf *leaf, int gr
 	int64_t nbytes = shape->elem * layers * reach.slots;
 
 	if (leaf_tiling(leaf, group) || !reach.slots) {
-		work_needs_pieces(work, leaf, group, layers, reach.blocks);
+		work_needs_ranges(work, leaf, group, layers, reach.blocks);
 		return;
 	}
 	for (int a = KVT_AXIS_H; a < KVT_NAXES; a++)
 		nbytes *= shape->n[a];
-	if (work->buffer_bytes[PIECE_BUFFER] < nbytes)
-		work->buffer_bytes[PIECE_BUFFER] = nbytes;
+	if (work->buffer_bytes[RANGE_BUFFER] < nbytes)
+		work->buffer_bytes[RANGE_BUFFER] = nbytes;
 }
 
 /* ---- a part that is spans --------------------------------------------------- */

@@ -161,7 +161,7 @@ static enum kvt_status check_range(const struct kvt_snapshot *snapshot,
 	}
 	if (!snapshot->nrequests)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the dump names no requests, so nobody knows which token is where");
+				"the dump has no requests, so tokens cannot be chosen");
 	if (want->begin < all.begin || want->end > all.end)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"no token %lld, the request%s tokens %lld to %lld",

@@ -79,7 +79,7 @@ static enum fault_source modulo(const struct fault_case *c,
 const struct fault kvt_head_faults[NHEADS] = {
 	{ .says = {
 		.name = "swap-heads",
-		.summary = "two heads have changed places",
+		.summary = "two heads are exchanged",
 		.arg = { { "a", 'H', "one head" },
 			 { "b", 'H', "the other, a higher one" } } },
 	  .needs = "two heads",
@@ -87,15 +87,15 @@ const struct fault kvt_head_faults[NHEADS] = {
 	  .valid = a_before_b, .predict = swap },
 	{ .says = {
 		.name = "copy-head",
-		.summary = "a head holds what another one holds",
-		.arg = { { "to", 'H', "the head that is wrong" },
-			 { "from", 'H', "the head whose content it has" } } },
+		.summary = "a head has the content of another head",
+		.arg = { { "to", 'H', "the head that is overwritten" },
+			 { "from", 'H', "the head that is copied" } } },
 	  .needs = "two heads",
 	  .part = PER_SLOT | PER_KV, .applies = has_heads, .range = each_head,
 	  .valid = kvt_two_places, .predict = copy },
 	{ .says = {
 		.name = "rank-map",
-		.summary = "heads are dealt to ranks one by one, not in groups",
+		.summary = "heads are assigned to ranks one by one, not in groups",
 		.arg = { { "tp", 0, "tensor parallel ranks" } } },
 	  .needs = "two heads",
 	  .part = PER_SLOT | PER_KV, .applies = has_heads, .range = each_size,

@@ -285,12 +285,13 @@ const struct fault kvt_page_faults[NPAGES] = {
 	  .predict = turn_heads },
 	{ .says = {
 		.name = "swap-kv",
-		.summary = "keys stand where values should" },
+		.summary = "keys and values are exchanged" },
 	  .needs = "keys and values",
 	  .part = PER_SLOT | PER_HEAD, .applies = has_kv, .predict = swap_kv },
 	{ .says = {
 		.name = "split-kv",
-		.summary = "alternating rows of keys and values read as halves, or back",
+		.summary = "alternating rows of keys and values read as halves, or the "
+			   "reverse",
 		.arg = { { "way", 0, "0: alternating read as halves; 1: the reverse" },
 			 { "rows", 0, "0: [S,H]; 1: [H,S]; 2: those of a head" } } },
 	  .needs = "keys and values",
@@ -298,7 +299,8 @@ const struct fault kvt_page_faults[NPAGES] = {
 	  .predict = split_kv },
 	{ .says = {
 		.name = "rope-pairs",
-		.summary = "halves of rotary pairs read as neighbours, or the reverse",
+		.summary = "rotary pairs in two halves read as neighbours, or the "
+			   "reverse",
 		.arg = { { "way", 0, "0: halves read as neighbours; 1: the reverse" },
 			 { "rotary", 0, "elements that are rotated" } } },
 	  .needs = "tokens with rotated keys",
@@ -315,14 +317,16 @@ const struct fault kvt_page_faults[NPAGES] = {
 	  .valid = packing_fits, .predict = unpack },
 	{ .says = {
 		.name = "conv-order",
-		.summary = "conv states of [taps,channels] read the other way round",
+		.summary = "conv states of [taps,channels] read as [channels,taps], or "
+			   "the reverse",
 		.arg = { { "way", 0, "0: [taps,channels] read wrong; 1: reverse" } } },
 	  .needs = "a conv state",
 	  .applies = has_taps, .range = two_ways, .predict = turn_taps },
 	{ .says = {
 		.name = "conv-parts",
-		.summary = "shares of x, B and C that straddle their borders",
-		.arg = { { "way", 0, "0: shares side by side; 1: whole cut evenly" },
+		.summary = "shares of ranks are cut across the borders of x, B and C",
+		.arg = { { "way", 0, "0: x, B, C of a rank side by side; 1: all channels "
+				     "cut evenly" },
 			 { "tp", 0, "tensor parallel ranks" } } },
 	  .needs = "a conv state of several parts",
 	  .part = PER_SLOT, .applies = has_parts, .range = ways_and_ranks,

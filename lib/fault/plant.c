@@ -203,7 +203,7 @@ enum kvt_status kvt_fault_plant(void *out, struct kvt_strike *strike,
 	kvt_window_compare(&difference, w, expected, out);
 	if (!difference.count)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s would change nothing that is live here",
+				"%s would not change any live element of this dump",
 				f->says.name);
 	return KVT_OK;
 }

@@ -90,8 +90,9 @@ const struct fault kvt_value_faults[NVALUES] = {
 	  .part = PER_KV, .applies = always, .predict = zero, .one_block = true },
 	{ .says = {
 		.name = "zero-tail",
-		.summary = "from some place in memory on, all is zeros",
-		.arg = { { "offset", 0, "its first byte in the layout's memory" } } },
+		.summary = "from some offset in memory on, all bytes are zero",
+		.arg = { { "offset", 0, "the first zero byte, in the memory of the "
+					"layout" } } },
 	  .needs = "a layout whose memory is one buffer",
 	  .part = ALL_AT_ONCE, .applies = has_memory, .range = where_tail_begins,
 	  .valid = whole_elements, .predict = cut_tail },
@@ -104,7 +105,7 @@ const struct fault kvt_value_faults[NVALUES] = {
 	{ .says = {
 		.name = "flip-bits",
 		.summary = "single bits are flipped",
-		.arg = { { "count", 0, "elements that are hit" } } },
+		.arg = { { "count", 0, "number of elements that are changed" } } },
 	  .needs = "data",
 	  .applies = always, .range = few, .predict = in_place,
 	  .explains = kvt_explain_flips },

@@ -122,7 +122,7 @@ bool kvt_packing_find(struct kvt_packed_place *out, const struct kvt_packing *pa
 		      int64_t byte);
 
 /*
- * Would this layout keep each row in one piece?  KVT_UNSUPPORTED if it splits D
+ * Would this layout keep each row in one run?  KVT_UNSUPPORTED if it splits D
  * or has another axis inside it; elements of one type may lie anyhow.
  */
 KVT_MUST_CHECK enum kvt_status

@@ -166,8 +166,8 @@ kvt_device_copy_blocks(struct kvt_device *device, void *dst, const void *src,
 		       void *stream, struct kvt_error *err);
 
 /*
- * 'count' pieces that a list in device memory names; src and dst count from the
- * two addresses.  Pieces written must not overlap; the list is not checked.
+ * 'count' parts that a list in device memory names; src and dst count from the
+ * two addresses.  Parts written must not overlap; the list is not checked.
  * 'typical' is about the length of one, to choose how many threads share it.
  */
 struct kvt_device_run {

@@ -177,7 +177,7 @@ enum kvt_convention {
 
 /*
  * physical[i] = semantic[order[i]].  False if the layout is no permutation of
- * five axes with C innermost as one piece or elsewhere unsplit.
+ * five axes with C innermost as one range or elsewhere unsplit.
  */
 bool kvt_layout_tuple(int order[5], const struct kvt_layout *layout,
 		      enum kvt_convention convention);

@@ -52,11 +52,11 @@ struct kvt_posting {
 	enum kvt_stack stack;
 	enum kvt_coalesce coalesce;
 	bool descending;	/* also merge rows that descend on both sides */
-	int64_t sge;		/* source pieces an op may gather; 0, 1: one */
+	int64_t sge;		/* source ranges an op may gather; 0, 1: one */
 	int64_t slice, fragment;	/* longer ones are cut; 0: none are */
 };
 
-/* Pieces that one operation of 'len' bytes is cut to. */
+/* Ranges that one operation of 'len' bytes is cut to. */
 int64_t kvt_slice_count(int64_t len, int64_t slice, int64_t fragment);
 
 /* One region of a pair: block b of it begins at src + b * src_block. */
@@ -97,7 +97,7 @@ kvt_posts_start(struct kvt_posts *posts, const struct kvt_posting *how,
 		const struct kvt_block_span *order, int64_t norder,
 		struct kvt_error *err);
 
-/* The next operation; 'src' is that of its first piece. */
+/* The next operation; 'src' is that of its first range. */
 bool kvt_post_next(struct kvt_op *out, struct kvt_posts *posts);
 
 #ifdef __cplusplus

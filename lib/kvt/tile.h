@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tile.h - stored tiles: how a group is cut into pieces that are encoded one by one
+ * tile.h - stored tiles: how a group is cut into ranges that are encoded one by one
  *
  * The chunks of HDF5.  A tile is fetched, and decoded apart from that, so that many
  * threads can decode and so that a tile can move to another file undecoded.

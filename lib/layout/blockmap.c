@@ -131,7 +131,7 @@ enum kvt_status kvt_block_table_last(struct kvt_block_table *out,
 
 	if (nids < 0 || skip < 0)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the last %lld blocks are wanted, there are %lld",
+				"expected at least %lld blocks, got %lld",
 				(long long)nids, (long long)in->nids);
 	*out = *in;
 	out->ids += skip;
@@ -153,7 +153,7 @@ enum kvt_status kvt_block_ids_check(const uint32_t *ids, int64_t nids,
 					(long long)pool);
 		if (seen[id / 8] >> id % 8 & 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"block id %u comes twice", id);
+					"block id %u is listed twice", id);
 		seen[id / 8] = (uint8_t)(seen[id / 8] | 1u << id % 8);
 	}
 	return KVT_OK;

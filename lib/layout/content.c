@@ -232,14 +232,16 @@ static enum kvt_status check_shape(const struct kvt_content_type *type,
 				type->name, LL(shape->elem));
 	if (shape->n[KVT_AXIS_K] != 1 && !type->pairs)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s holds all of a slot, but keys and values are apart",
+				"%s is the whole content of a slot, but keys and values "
+				"are separate",
 				type->name);
 	if (shape->n[KVT_AXIS_H] != 1 && one_head)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no heads, but there are %lld",
 				type->name, LL(shape->n[KVT_AXIS_H]));
 	if (shape->n[KVT_AXIS_S] != 1 && type->planar)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %s is one page of planes, so one slot, not %lld",
+				"a block of %s is one page of planes, so one slot, not "
+				"%lld",
 				type->name, LL(shape->n[KVT_AXIS_S]));
 	return KVT_OK;
 }
@@ -256,7 +258,8 @@ static enum kvt_status count_rows(int64_t *rows, int64_t *width,
 	*rows = recipe->type.planar ? tokens / recipe->type.ratio : 1;
 	if (*rows < 1 || (recipe->type.planar && tokens % recipe->type.ratio))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a page of %s holds %lld tokens, expected a multiple of %lld",
+				"a page of %s holds %lld tokens, expected a multiple of "
+				"%lld",
 				name, LL(tokens), LL(recipe->type.ratio));
 	*width = nbytes / *rows;
 	for (int i = 0; i < recipe->nfields; i++)
@@ -266,10 +269,12 @@ static enum kvt_status count_rows(int64_t *rows, int64_t *width,
 	    (recipe->multiple && *width % recipe->multiple)) {
 		if (fixed)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%lld rows of %s have %lld bytes, expected %lld each",
+					"%lld rows of %s have %lld bytes, expected %lld "
+					"each",
 					LL(*rows), name, LL(nbytes), LL(fixed));
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld rows of %s have %lld bytes, expected at least %lld each, in steps of %lld",
+				"%lld rows of %s have %lld bytes, expected at least %lld "
+				"each, in steps of %lld",
 				LL(*rows), name, LL(nbytes), LL(least),
 				LL(recipe->multiple ? recipe->multiple : 1));
 	}
@@ -335,7 +340,8 @@ enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,
 				recipe->type.name, recipe->unreadable);
 	if (has_fp8(recipe) && !packing->content.fp8)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s does not say which fp8 it holds; say %s/e4m3fn, /e4m3fnuz, /e5m2 or /e5m2fnuz",
+				"%s has an unknown fp8 type; give %s/e4m3fn, /e4m3fnuz, "
+				"/e5m2 or /e5m2fnuz",
 				recipe->type.name, recipe->type.name);
 	return KVT_OK;
 }
@@ -364,7 +370,8 @@ enum kvt_status kvt_content_keeps(const struct kvt_content *content,
 	for (int p = 0; content->type && p < layout->nplanes; p++)
 		if (tears(&layout->plane[p], shape))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"layout %s would tear the rows of %s apart",
+					"layout %s does not keep the rows of %s "
+					"contiguous",
 					kvt_layout_string(layout).s,
 					content->type->name);
 	return KVT_OK;

@@ -106,11 +106,11 @@ static enum kvt_status parse_tuple(struct kvt_layout *out, bool *found,
 		return KVT_OK;
 	if (tuple.count == 4 || tuple.count == 6)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a tuple of %d entries orders the axes of one "
-				"backend and version only, give an axis string",
+				"a tuple of %d numbers is the order of one backend and "
+				"version; give an axis string",
 				tuple.count);
 	if (tuple.count != 5)
-		return kvt_fail(err, KVT_USAGE, "a tuple has 5 entries, not %d",
+		return kvt_fail(err, KVT_USAGE, "a tuple has 5 numbers, not %d",
 				tuple.count);
 	if (bare)
 		return refuse_bare(&tuple, err);

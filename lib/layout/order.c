@@ -7,7 +7,7 @@
 /* What is left to read. */
 struct cursor {
 	const char *at, *end;
-	bool closed;		/* content is C, which is one piece */
+	bool closed;		/* content is C, which is one range */
 };
 
 static char peek(const struct cursor *c)

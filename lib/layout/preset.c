@@ -232,7 +232,8 @@ enum kvt_status kvt_preset_refuse(const char *name, struct kvt_error *err)
 	for (int i = 0; i < NBEYOND; i++)
 		if (same_name(name, beyond[i]))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"its blocks hold parts that no order describes");
+					"its blocks cannot be described by an order of "
+					"axes");
 	return KVT_OK;
 }
 

@@ -113,7 +113,7 @@ static enum kvt_status exchange(struct kvt_exchange *out,
 	if (src->spec->planar && x.count &&
 	    (x.range[0].count != from || x.range[0].count != to))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%lld of %lld heads cannot be cut out of planar content",
+				"%lld of %lld heads cannot be sliced from planar content",
 				(long long)x.range[0].count,
 				(long long)(from > to ? from : to));
 	*out = x;

@@ -10,15 +10,15 @@
 #include <stdio.h>
 
 /* A run of positions of one rank that is a run of the model, too. */
-struct piece {
+struct range {
 	int part;
 	int64_t local, global, count;
 };
 
 struct holding {
-	int npieces;
+	int nranges;
 	int64_t count;
-	struct piece piece[KVT_MAX_SPEC_PARTS];
+	struct range range[KVT_MAX_SPEC_PARTS];
 };
 
 struct trial {
@@ -34,7 +34,7 @@ enum { SRC, DST };
 /* Rank r of n holds what it would hold if r/n of the units lay before it. */
 static struct holding hold(const struct trial *t, int side, int64_t rank)
 {
-	struct holding h = { .npieces = t->nparts };
+	struct holding h = { .nranges = t->nparts };
 	int64_t size = t->ranks[side];
 
 	for (int i = 0; i < t->nparts; i++) {
@@ -42,19 +42,19 @@ static struct holding hold(const struct trial *t, int side, int64_t rank)
 		int64_t units = part->units > size ? part->units / size : 1;
 		int64_t first = rank * part->units / size;
 
-		h.piece[i] = (struct piece){ i, h.count, first * part->rows,
+		h.range[i] = (struct range){ i, h.count, first * part->rows,
 					     units * part->rows };
 		h.count += units * part->rows;
 	}
 	return h;
 }
 
-static const struct piece *piece_at(const struct holding *h, int64_t local)
+static const struct range *range_at(const struct holding *h, int64_t local)
 {
-	for (int i = 0; i < h->npieces; i++)
-		if (local - h->piece[i].local >= 0 &&
-		    local - h->piece[i].local < h->piece[i].count)
-			return &h->piece[i];
+	for (int i = 0; i < h->nranges; i++)
+		if (local - h->range[i].local >= 0 &&
+		    local - h->range[i].local < h->range[i].count)
+			return &h->range[i];
 	return NULL;
 }
 
@@ -63,9 +63,9 @@ static const struct piece *piece_at(const struct holding *h, int64_t local)
 static const char *const phrase[] = {
 	[KVT_FLAW_HOLE] = "is never written",
 	[KVT_FLAW_DOUBLE] = "is written twice",
-	[KVT_FLAW_MISPLACED] = "is written from another place of the model",
-	[KVT_FLAW_FOREIGN] = "is read where the source holds nothing",
-	[KVT_FLAW_SPILL] = "is beyond what the destination holds",
+	[KVT_FLAW_MISPLACED] = "is written from another head or channel of the model",
+	[KVT_FLAW_FOREIGN] = "is read where the source has no data",
+	[KVT_FLAW_SPILL] = "is outside the destination",
 };
 
 static enum kvt_status found(const struct trial *t, enum kvt_flaw flaw,
@@ -75,17 +75,17 @@ static enum kvt_status found(const struct trial *t, enum kvt_flaw flaw,
 	struct kvt_proof p = { .flaw = flaw, .src_rank = move ? move->src_rank : -1,
 			       .dst_rank = dst_rank, .layer = layer,
 			       .position = position, .global = -1 };
-	const struct piece *piece = NULL;
+	const struct range *range = NULL;
 	struct holding h = { .count = 0 };
 	char from[48] = "", what[64];
 
 	if (dst_rank >= 0 && dst_rank < t->ranks[DST]) {
 		h = hold(t, DST, dst_rank);
-		piece = piece_at(&h, position);
+		range = range_at(&h, position);
 	}
-	if (piece) {
-		p.part = t->part[piece->part].name;
-		p.global = piece->global + (position - piece->local);
+	if (range) {
+		p.part = t->part[range->part].name;
+		p.global = range->global + (position - range->local);
 	}
 	*t->proof = p;
 	if (move)
@@ -102,15 +102,15 @@ static enum kvt_status found(const struct trial *t, enum kvt_flaw flaw,
 
 /* ---- one move ----------------------------------------------------------- */
 
-/* Compares coordinates piece by piece; inside two pieces all positions agree. */
+/* Compares coordinates range by range; inside two ranges all positions agree. */
 static enum kvt_status check_identity(const struct trial *t,
 				      const struct kvt_move *m,
 				      const struct holding *src,
 				      const struct holding *dst)
 {
 	for (int64_t i = 0, n; i < m->count; i += n) {
-		const struct piece *a = piece_at(src, m->src + i);
-		const struct piece *b = piece_at(dst, m->dst + i);
+		const struct range *a = range_at(src, m->src + i);
+		const struct range *b = range_at(dst, m->dst + i);
 		int64_t in_a = m->src + i - a->local, in_b = m->dst + i - b->local;
 
 		if (a->part != b->part || a->global + in_a != b->global + in_b)

@@ -35,7 +35,7 @@ static enum kvt_status deal(struct kvt_range *out,
 	if (rank.size > 0 && units > 0 && units % rank.size &&
 	    (part->no_replicas || rank.size % units))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %lld cannot be dealt to %lld ranks%s",
+				"%s: %lld cannot be divided evenly among %lld ranks%s",
 				part->name, (long long)units, (long long)rank.size,
 				part->no_replicas ? ", which must divide it" :
 				": neither number divides the other");

@@ -100,7 +100,7 @@ static enum kvt_status scaled(struct kvt_spec *spec, const struct recipe *recipe
 
 	if (d * recipe->bits[0] % 8 || (!recipe->bytes && d % 16))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: head_dim is %lld, which leaves a piece",
+				"%s: head_dim is %lld, which does not fill whole bytes",
 				recipe->preset.name, (long long)d);
 	return set_content(spec, 1, 1, 2 * (d * recipe->bits[0] / 8 + scales), 0);
 }

@@ -67,7 +67,7 @@ uint64_t kvt_cell_hash(const void *bytes, int64_t nbytes)
 	return XXH64(bytes, (size_t)nbytes, 0);
 }
 
-uint64_t kvt_piece_hash(const void *bytes, int64_t nbytes)
+uint64_t kvt_range_hash(const void *bytes, int64_t nbytes)
 {
 	return XXH3_64bits(bytes, (size_t)nbytes);
 }

@@ -42,7 +42,7 @@ struct kvt_digest kvt_digest_times(const struct kvt_digest *a,
 /* XXH64, seed 0: a content cell of a snapshot (kvtool-snapshot(5)). */
 uint64_t kvt_cell_hash(const void *bytes, int64_t nbytes);
 
-/* XXH3, 64 bits, seed 0: a piece of a snapshot's data (there as well). */
-uint64_t kvt_piece_hash(const void *bytes, int64_t nbytes);
+/* XXH3, 64 bits, seed 0: a part of a snapshot's data (there as well). */
+uint64_t kvt_range_hash(const void *bytes, int64_t nbytes);
 
 #endif

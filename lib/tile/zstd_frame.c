@@ -100,7 +100,7 @@ static int64_t encode_planes(void *dst, int64_t capacity, const void *src,
 /* ---- planes of noise ---------------------------------------------------- */
 
 /*
- * A frame that we put together is one segment: a decoder in pieces needs all of
+ * A frame that we put together is one segment: a decoder in parts needs all of
  * it at once, and 8 MiB is what every decoder has to take.
  */
 enum { SAMPLES = 32, SAMPLE = 64, BLOCK = 128 << 10, MOST = 8 << 20 };

@@ -185,8 +185,8 @@ enum kvt_status kvt_copy_blocks_check(const struct kvt_block_table *src,
 {
 	if (src->nids < 1 || src->nids != dst->nids)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld source blocks and %lld destination blocks are "
-				"no copy", (long long)src->nids, (long long)dst->nids);
+				"%lld source blocks and %lld destination blocks cannot "
+				"be copied", (long long)src->nids, (long long)dst->nids);
 	for (int64_t i = 0; i < src->nids; i++)
 		if (src->ids[i] >= src->pool)
 			return kvt_fail(err, KVT_BAD_INPUT,

@@ -20,7 +20,7 @@ static const struct kvt_link presets[] = {
 	{ "cx7-400g-mooncake", 2, 0, NS(613), NS(306), GB(40.9), 65536, KVT_PUBLISHED,
 	  "PaddlePaddle/FastDeploy kvcache_transfer README, Mooncake engine" },
 	{ "thor2-400g-uccl", 2, US(23.1), NS(19), NS(9), GB(48.9), 0, KVT_PUBLISHED,
-	  "uccl issue 972, 128 pieces an operation" },
+	  "uccl issue 972, 128 parts an operation" },
 	{ "cx-100g-uccl", FULL, US(45.8), NS(92), NS(46), GB(12.26), 0, KVT_PUBLISHED,
 	  "LMCache pull request 4161, one 100G rail, host memory" },
 	{ "efa-p5en-w", FULL, US(195), NS(586), NS(293), GB(372), 0, KVT_PUBLISHED,

@@ -85,18 +85,18 @@ struct wanted {
 };
 
 /* The same as bytes of the first block; both planes, where there are two. */
-struct piece {
+struct part {
 	int n;
 	struct kvt_view view[2];
 };
 
-static enum kvt_status piece_of(struct piece *out, const struct kvt_xfer_side *side,
+static enum kvt_status part_of(struct part *out, const struct kvt_xfer_side *side,
 				const struct wanted *w, struct kvt_error *err)
 {
 	const struct kvt_views *all = &side->views;
 	enum kvt_status status;
 
-	*out = (struct piece){ .n = 0 };
+	*out = (struct part){ .n = 0 };
 	for (int i = 0; i < all->count; i++) {
 		struct kvt_view v = all->view[i];
 
@@ -114,7 +114,7 @@ static enum kvt_status piece_of(struct piece *out, const struct kvt_xfer_side *s
 }
 
 /* Views do not overlap, so what fills the bytes from its first to its last is a run. */
-static bool is_run(const struct piece *p, int64_t *begin, int64_t *len)
+static bool is_run(const struct part *p, int64_t *begin, int64_t *len)
 {
 	int64_t end = 0;
 
@@ -136,7 +136,7 @@ static bool is_run(const struct piece *p, int64_t *begin, int64_t *len)
 }
 
 /* Is every byte as far behind the first on both sides? */
-static bool same_bytes(const struct piece *src, const struct piece *dst)
+static bool same_bytes(const struct part *src, const struct part *dst)
 {
 	int64_t ahead = 0;
 
@@ -155,7 +155,7 @@ static bool same_bytes(const struct piece *src, const struct piece *dst)
 	return src->n == dst->n;
 }
 
-static int64_t count_runs(const struct piece *p)
+static int64_t count_runs(const struct part *p)
 {
 	int64_t n = 0;
 
@@ -169,8 +169,8 @@ static int64_t count_runs(const struct piece *p)
 }
 
 /* Both are one run, and the same one unless a receiver permutes it later. */
-static enum kvt_status check_runs(struct kvt_post_region *r, const struct piece *src,
-				  const struct piece *dst, bool permuted,
+static enum kvt_status check_runs(struct kvt_post_region *r, const struct part *src,
+				  const struct part *dst, bool permuted,
 				  struct kvt_error *err)
 {
 	int64_t whole;
@@ -191,11 +191,11 @@ static enum kvt_status add_region(struct kvt_posts *p, const struct kvt_xfer *x,
 				  const struct wanted *dst_part, struct kvt_error *err)
 {
 	struct kvt_post_region *r = &p->regions[p->nregions];
-	struct piece src, dst;
+	struct part src, dst;
 	enum kvt_status status;
 
-	if ((status = piece_of(&src, &x->src, src_part, err)) ||
-	    (status = piece_of(&dst, &x->dst, dst_part, err)) ||
+	if ((status = part_of(&src, &x->src, src_part, err)) ||
+	    (status = part_of(&dst, &x->dst, dst_part, err)) ||
 	    (status = check_runs(r, &src, &dst, p->chunk > 0, err)))
 		return status;
 	r->src_layer = p->packed ? 0 : kvt_view_stride(&x->src.views.view[0], KVT_AXIS_L);
@@ -209,11 +209,11 @@ static enum kvt_status add_region(struct kvt_posts *p, const struct kvt_xfer *x,
 /* Do both planes, of keys and of values, fill one region together? */
 static bool joined(const struct kvt_xfer_side *side, const struct wanted *w)
 {
-	struct piece piece;
+	struct part part;
 	int64_t begin, len;
 
-	return side->views.count == 2 && !piece_of(&piece, side, w, NULL) &&
-	       is_run(&piece, &begin, &len);
+	return side->views.count == 2 && !part_of(&part, side, w, NULL) &&
+	       is_run(&part, &begin, &len);
 }
 
 static enum kvt_status add_regions(struct kvt_posts *p, const struct kvt_xfer *x,
@@ -316,13 +316,13 @@ static bool needs_row(const struct kvt_xfer_side *side, int64_t layers)
 	const struct kvt_view *v = &side->views.view[0];
 	bool split = apart(&side->views);
 	const struct wanted page = { .k = split ? 0 : -1 };
-	struct piece piece;
+	struct part part;
 	int64_t begin, len;
 
 	if (layers < 2 || !outside(v, KVT_AXIS_B, KVT_AXIS_L) ||
-	    piece_of(&piece, side, &page, NULL))
+	    part_of(&part, side, &page, NULL))
 		return false;
-	if (!is_run(&piece, &begin, &len))
+	if (!is_run(&part, &begin, &len))
 		return true;
 	return !split && v->shape.n[KVT_AXIS_H] > 1 && v->shape.n[KVT_AXIS_S] > 1 &&
 	       outside(v, KVT_AXIS_S, KVT_AXIS_H);

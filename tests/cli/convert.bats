@@ -113,7 +113,7 @@ for name in "a.json", "b.bin.json":
 	run -3 --separate-stderr kvtool convert --heads 2 \
 		"$kv/gqa64/connector/example_2026_07" out.h5
 	one_sentence
-	said '--layout nhd, or cpu-vec'
+	said '--layout=nhd, or cpu-vec'
 	run -3 --separate-stderr kvtool convert --heads 2 --layout=nhd \
 		"$kv/gqa64/connector/example_2026_07" out.h5
 	one_sentence
@@ -224,8 +224,8 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 	[ "$(value blocks out.npy)" = "$(value blocks ssm.npy)" ]
 }
 
-@test "a snapshot of more pieces than HDF5 keeps metadata for" {
-	# what falls out of HDF5's cache meanwhile is written, not taken for a piece
+@test "a snapshot of more ranges than HDF5 keeps metadata for" {
+	# what falls out of HDF5's cache meanwhile is written, not taken for a range
 	head -c 120000 /dev/urandom >many.bin
 	kvtool convert -q --no-sync --verify --tile=1 --layout=nhd --dtype=bfloat16 \
 		--layers=1 --blocks=30000 --block-size=1 --heads=1 --head-dim=1 \

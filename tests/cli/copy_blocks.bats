@@ -85,11 +85,11 @@ refused() {
 	refused 3 conv channel -- --blocks 1:1 "$mamba/tp2_SD/rank0.npy" "$mamba/tp2_SD/rank1.npy"
 }
 
-@test "copy-blocks moves stored pieces" {
+@test "copy-blocks moves stored ranges" {
 	kvtool convert -q --tile 64 "$nhd" base.h5
 	kvtool mutate -q --fault=flip-bits -o from.h5 base.h5
 	run -0 kvtool copy-blocks --verify --blocks 13-20:1-8 -o out.h5 from.h5 base.h5
-	[[ $output == *"1920 of 1920 tiles moved undecoded, verified equal"* ]]
+	[[ $output == *"1920 of 1920 tiles copied undecoded, verified equal"* ]]
 	run -0 kvtool describe --verify out.h5
 	# one file may be both; what it held before is what is copied
 	run -0 kvtool copy-blocks --verify --blocks 13:14,14:13 -o swap.h5 base.h5 base.h5

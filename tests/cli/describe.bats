@@ -86,7 +86,7 @@ load common
 	run -3 kvtool describe --heads=8 $data/packed_nhd.bf16.npy
 	local pages=testdata/kv/mamba2g4/tp2_SD/rank1.npy
 	run -3 --separate-stderr kvtool describe --layout=nhd $pages
-	[[ $stderr == *"describes 2 groups, and one layout, type or size cannot be meant for all" ]]
+	[[ $stderr == *"describes 2 groups; options for layout, type or size cannot be given for all of them" ]]
 	run -3 --separate-stderr kvtool describe --spec=gqa:heads=4,head-dim=8 $pages
 	[[ $stderr == *": none of 2 groups is gqa:heads=4,head-dim=8" ]]
 }

@@ -156,7 +156,7 @@ refused() {
 	run -0 --separate-stderr gpu relayout --device=auto --json -f --to=hnd -o out.npy \
 		$data/packed_nhd.bf16.npy
 	[ "$(json 'o["device"]' <<<"$output")" = cpu ]
-	[ "$stderr" = "kvtool: --device=auto: the CPU works, for there is no GPU (cuda: no device; hip: no device)" ]
+	[ "$stderr" = "kvtool: --device=auto: the CPU is used, because there is no GPU (cuda: no device; hip: no device)" ]
 	cmp out.npy $data/packed_hnd.bf16.npy
 }
 
@@ -167,7 +167,7 @@ refused() {
 			"$build/tests/kvtool_standin" relayout --device=auto --json -f --to=hnd \
 			-o out.npy $data/packed_nhd.bf16.npy
 		[ "$(json 'o["device"], o["device_bytes"]' <<<"$output")" = "('cpu', 0)" ]
-		[[ $stderr == "kvtool: --device=auto: the CPU works, for there is no GPU (cuda: "* ]]
+		[[ $stderr == "kvtool: --device=auto: the CPU is used, because there is no GPU (cuda: "* ]]
 		cmp out.npy $data/packed_hnd.bf16.npy
 	done
 }

@@ -67,7 +67,7 @@ basename_of() {
 
 @test "two types that only rounding keeps apart need no fault" {
 	run -1 kvtool diff --exact --top=0 "$nhd" "${nhd/bf16/fp16}"
-	[[ $output == *"fault   none is needed: rounding alone"*"(0 elements;"* ]]
+	[[ $output == *"fault   none: rounding alone"*"(0 elements;"* ]]
 	[[ $output != *"explains"* ]]
 }
 
@@ -114,7 +114,7 @@ basename_of() {
 	said "16 slots" "32"
 	run -3 --separate-stderr kvtool diff --tolerance=ulp=1 "$nhd" "$fp16"
 	one_sentence
-	said "ulp is for one type"
+	said "ulp needs the same type"
 	[ -z "$output" ]
 }
 

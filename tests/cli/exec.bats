@@ -21,25 +21,25 @@ refused() {
 	only
 }
 
-@test "transfer-sim exec reads pieces and writes whole files" {
-	kvtool relayout -q --to=blshc -o pieces.h5 "$nhd"
+@test "transfer-sim exec reads ranges and writes whole files" {
+	kvtool relayout -q --to=blshc -o ranges.h5 "$nhd"
 	exec_ --mem-limit=8M --threads=3 --dst=ids=random:4,block-size=24,layout=cpu-vec \
-		-o new.h5 pieces.h5
+		-o new.h5 ranges.h5
 	same_digest "$nhd" new.h5
 	kvtool fsck -q new.h5
-	# in pieces of its own, whatever the number of threads, or as one array
+	# in ranges of its own, whatever the number of threads, or as one array
 	for n in 1 3; do
-		exec_ --threads=$n --dst=tp=2,ids=random:4 -o "t$n.%r.h5" pieces.h5
+		exec_ --threads=$n --dst=tp=2,ids=random:4 -o "t$n.%r.h5" ranges.h5
 	done
 	cmp t1.0.h5 t3.0.h5
 	cmp t1.1.h5 t3.1.h5
 	h5dump -pH -d /groups/g0/data t1.0.h5 | grep -q CHUNKED
-	exec_ --uncompressed --dst=ids=random:4 -o one.h5 pieces.h5
+	exec_ --uncompressed --dst=ids=random:4 -o one.h5 ranges.h5
 	h5dump -pH -d /groups/g0/data one.h5 | grep -q CONTIGUOUS
 	rm one.h5
-	# a destination in pieces, of which some stay
-	exec_ --request=C -o one.h5 "$bs32" pieces.h5
-	same_digest pieces.h5 one.h5
+	# a destination in ranges, of which some stay
+	exec_ --request=C -o one.h5 "$bs32" ranges.h5
+	same_digest ranges.h5 one.h5
 }
 
 @test "transfer-sim exec begins and ends inside the tiles of snapshots" {
@@ -64,7 +64,7 @@ refused() {
 	exec_ -f --request=B -o out.h5 noise.h5 dst.h5
 }
 
-@test "transfer-sim exec reads pieces that its boxes cut" {
+@test "transfer-sim exec reads ranges that its boxes cut" {
 	head -c 4M /dev/urandom >raw.bin
 	cat >raw.json <<-END
 		{"file": "raw.bin", "layout": "nhd", "dtype": "bfloat16",
@@ -72,15 +72,15 @@ refused() {
 		           "num_kv_heads": 4, "head_dim": 128},
 		 "block_table": {"A": [$(seq -s, 0 63)]}, "num_tokens": {"A": 1024}}
 	END
-	kvtool convert -q --no-sync raw.bin pieces.h5
+	kvtool convert -q --no-sync raw.bin ranges.h5
 	for tile in 4k 64k; do
 		exec_ --mem-limit=8M --dst=layout=hnd,tp=2,block-size=32,ids=random:1 \
-			-o 'rank%r.h5' pieces.h5
+			-o 'rank%r.h5' ranges.h5
 		kvtool merge -q --no-sync -o new.h5 rank0.h5 rank1.h5
 		same_digest raw.bin new.h5
-		# into one that has pieces of another size than what is written
+		# into one that has ranges of another size than what is written
 		kvtool relayout -q --no-sync --tile=$tile --to=bhlsc -o old.h5 raw.bin
-		exec_ -f --mem-limit=8M -o new.h5 pieces.h5 old.h5
+		exec_ -f --mem-limit=8M -o new.h5 ranges.h5 old.h5
 		same_digest raw.bin new.h5
 		rm rank?.h5 new.h5 old.h5
 	done
@@ -208,9 +208,9 @@ sides() {
 	sides 'expected a whole number' --dst=pool=-1 "$nhd"
 	sides 'expected at most' --dst=pool=999999999999 "$nhd"
 	sides 'has 44 blocks, the pool 43' --dst=pool=43 "$nhd"
-	sides 'is no block id' --dst=ids=list:-1 "$nhd"
+	sides 'is not a block id' --dst=ids=list:-1 "$nhd"
 	sides 'there are 2 block ids' --dst=ids=list:1:2 "$nhd"
-	sides 'comes twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
+	sides 'is listed twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
 	sides 'outside the pool of 44' --dst="pool=44,ids=list:$(seq -s: 1 44)" "$nhd"
 	sides 'outside any pool' --dst="ids=list:$(seq -s: 0 42):4294967295" "$nhd"
 	sides "request 'Z'" --dst=tp=1 --request=Z "$nhd"
@@ -219,9 +219,9 @@ sides() {
 @test "transfer-sim exec and wire move no layer into another's place" {
 	kvtool slice -q --layers=0:2 -o ../low.h5 "$nhd"
 	kvtool slice -q --layers=1:3 -o ../high.h5 "$nhd"
-	sides 'layer 0 of the source stands where the destination has layer 1' \
+	sides 'the source has layer 0 where the destination has layer 1' \
 		../low.h5 ../high.h5
-	sides 'layer 1 of the source stands where the destination has layer 0' \
+	sides 'the source has layer 1 where the destination has layer 0' \
 		../high.h5 ../low.h5
 }
 
@@ -246,7 +246,7 @@ table() {
 		table "$A[3] = 48"
 		sides 'block table entry 3 is position 48' "${both[@]}"
 		table "$A[3] = m$A[2]"
-		sides 'comes twice' "${both[@]}"
+		sides 'is listed twice' "${both[@]}"
 		table "$A[3] = -1"
 		sides 'A is -1' "${both[@]}"
 		table "$A[3] = 2**40"

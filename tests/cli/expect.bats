@@ -69,11 +69,11 @@ refused() {
 @test "expect check: all files, the highest status wins" {
 	kvtool expect write -o c "$nhd"
 	run -1 --separate-stderr kvtool expect check c "$hnd" "$nhd"
-	[ "$output" = "$nhd: holds to c, 18 clauses" ]
+	[ "$output" = "$nhd: matches c (18 clauses)" ]
 	printf 'no dump' >junk
 	run -3 --separate-stderr kvtool expect check c "$hnd" junk "$nhd"
 	said "c:11: $hnd: g0: layout is" "junk: "
-	[ "$output" = "$nhd: holds to c, 18 clauses" ]
+	[ "$output" = "$nhd: matches c (18 clauses)" ]
 	run -1 --separate-stderr kvtool expect check -q c "$hnd" "$nhd"
 	[ -z "$output" ]
 }

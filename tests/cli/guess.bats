@@ -47,7 +47,7 @@ raw() {
 	[[ ${lines[0]} == 'dump.bin: cannot tell; first BHLSC '* ]]
 	[[ $output == *BLHSC* && $output != *'  use '* ]]
 	one_sentence
-	said 'does not tell the first of these layouts from the next'
+	said 'does not distinguish the first of these layouts'
 }
 
 @test "noise, zeros and too little speak for nothing" {
@@ -56,7 +56,7 @@ raw() {
 	one_sentence
 	head -c 491520 /dev/zero >dump.bin
 	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
-	said 'all that was read is 0'
+	said 'all elements that were read are 0'
 	raw packed_nhd.bf16
 	head -c $((5 * 2 * 2048)) dump.bin >few.bin
 	run -3 --separate-stderr kvtool guess "${sizes[@]}" few.bin
@@ -93,10 +93,10 @@ raw() {
 @test "a dump that says its layout, and --layout, are refused" {
 	run -3 --separate-stderr kvtool guess "$nhd"
 	one_sentence
-	said 'says its layout itself: LBSHC'
+	said 'its layout is known: LBSHC'
 	raw packed_nhd.bf16
 	run -2 --separate-stderr kvtool guess --layout=nhd "${sizes[@]}" dump.bin
-	said 'what is to be guessed'
+	said 'what guess is to find'
 	run -2 kvtool guess
 	run -2 kvtool guess --dtype=nonsense "${sizes[@]}" dump.bin
 	run -4 kvtool guess --dtype=int16 "${sizes[@]}" dump.bin

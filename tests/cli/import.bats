@@ -79,7 +79,7 @@ ${hash}2_org-m_0_1.bin" ]
 	run -3 --separate-stderr kvtool import -o b.h5 empty
 	one_sentence
 	run -3 --separate-stderr kvtool import "${geometry[@]}" -o b.h5 empty
-	said "holds no page"
+	said "holds no HiCache page"
 }
 
 @test "names of blocks go where the blocks go" {
@@ -128,12 +128,12 @@ ${hash}2_org-m_0_1.bin" ]
 	said "exists"
 	sed "s/${hash}2/..\\/up/" a.json >b.json
 	run -4 --separate-stderr kvtool convert --format=hicache b.bin pages
-	said "no name of a file"
+	said "cannot be used in a hicache file name"
 	sed 's/"model"/"modell"/' a.json >b.json
 	run -4 --separate-stderr kvtool convert --format=offload b.bin pages
-	said "names none"
+	said "has no model name"
 	run -4 --separate-stderr kvtool convert --format=hicache b.bin pages
-	said "names none"
+	said "has no model name"
 	sed "s/\"g0\"/\"g1\"/; s/${hash}2/${hash}2:1/" a.json >b.json
 	run -4 --separate-stderr kvtool convert --format=llmd b.bin pages
 	said "expected the hash of its file"

@@ -42,10 +42,10 @@ refused_as() {
 @test "describe says what a manifest proves" {
 	[ "$(proof "$nhd")" = none ]
 	run -0 kvtool describe "$nhd"
-	[[ "$output" == *"manifest  ${nhd%.npy}.json: proves nothing about the data"* ]]
+	[[ "$output" == *"manifest  ${nhd%.npy}.json: does not prove that it belongs to the data"* ]]
 	kvtool convert -q "$nhd" a.npy
 	run -0 kvtool describe a.npy
-	[[ "$output" == *'manifest  a.json: of a file of this size and checksum'* ]]
+	[[ "$output" == *'manifest  a.json: matches size and checksum of the file'* ]]
 	kvtool convert -q "$nhd" a.safetensors
 	[ "$(proof a.safetensors)" = header ]
 	[ "$(kvtool describe --json a.safetensors | jq .manifest.file)" = null ]
@@ -54,10 +54,10 @@ refused_as() {
 	jq 'del(.sample_crc32)' a.json >b.json
 	cp a.npy b.npy
 	run -0 kvtool describe b.npy --manifest=b.json
-	[[ "$output" == *'manifest  b.json: of a file of this size'* ]]
+	[[ "$output" == *'manifest  b.json: matches the size of the file'* ]]
 	printf x | dd of=a.npy bs=1 seek=4000 conv=notrunc status=none
 	run -0 kvtool describe --trust-manifest a.npy
-	[[ "$output" == *'manifest  a.json: of other data, and trusted all the same'* ]]
+	[[ "$output" == *'manifest  a.json: of other data, used because of --trust-manifest'* ]]
 }
 
 @test "other data under a manifest are refused by every command, with both facts" {
@@ -129,10 +129,10 @@ refused_as() {
 	[ "$(kvtool describe --json h.bin | jq -r '.groups[0].layout')" = LBHSC ]
 	same_digest h.npy h.bin
 	rm h.bin.json
-	refused_as h.bin 'of another file' -- kvtool describe h.bin
+	refused_as h.bin 'belongs to another file' -- kvtool describe h.bin
 	cp h.npy i.npy
 	sed 's/"file":"h.npy","file_bytes":[0-9]*,"sample_crc32":[0-9]*/"file":"h.npy"/' h.json >i.json
-	refused_as 'of another file' -- kvtool describe i.npy
+	refused_as 'belongs to another file' -- kvtool describe i.npy
 	# options alone describe it, as if there were no manifest
 	run -0 kvtool describe --json --layout=hnd --dtype=bfloat16 --layers=5 --block-size=16 \
 		--heads=4 --head-dim=8 h.bin

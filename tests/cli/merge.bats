@@ -34,7 +34,7 @@ ranks() {
 @test "merge moves tiles undecoded" {
 	ranks 4 h5
 	run -0 kvtool merge -o out.h5 rank?.h5
-	[[ $output == *"40 of 40 tiles moved undecoded"* ]]
+	[[ $output == *"40 of 40 tiles copied undecoded"* ]]
 	run -0 kvtool describe --verify out.h5
 	same_digest out.h5 "$nhd"
 }

@@ -81,7 +81,7 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 	run -4 --separate-stderr kvtool mutate -n --fault=conv-parts "$nhd"
 	said 'needs a conv state of several parts'
 	run -3 --separate-stderr kvtool mutate -n --fault=zero-block,block=0 "$nhd"
-	said 'would change nothing that is live'
+	said 'would not change any live element'
 	run -4 --separate-stderr kvtool mutate -n --fault=swap-kv --mem-limit=900k "$nhd"
 	said '480 KiB' '900 KiB' 'slice'
 }

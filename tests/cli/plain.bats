@@ -31,7 +31,7 @@ bare() {
 
 @test "1. what is in an .npy that says nothing: all is asked for at once" {
 	bare
-	refused 3 'an array of 2-byte elements, 5 x 48 x 16 x 4 x 2 x 8, and no manifest' \
+	refused 3 'array of 2-byte elements, 5 x 48 x 16 x 4 x 2 x 8, no manifest' \
 		describe bare.npy
 	said 'could be nhd, hnd,' 'give --layout and --dtype' 'kvtool guess'
 	prints 'heads     4' describe --layout=nhd --dtype=bf16 bare.npy
@@ -198,7 +198,7 @@ bare() {
 
 @test "21. another element type: said that and why not" {
 	refused 2 'kvtool moves elements and never converts them' convert --to-dtype=fp16 "$nhd" a.npy
-	refused 3 '--dtype says float16; it describes the input, kvtool converts no elements' \
+	refused 3 '--dtype says float16; it describes the input, and is no cast' \
 		convert --dtype=fp16 "$nhd" a.npy
 }
 
@@ -213,7 +213,7 @@ bare() {
 	kvtool convert plain.bin back.npy
 	cmp back.npy "$nhd"
 	rm plain.json plain.bin.json 2>/dev/null || true
-	refused 3 'give --layout, --dtype and all but one of' describe plain.bin
+	refused 3 'raw bytes need --layout, --dtype and all but one of' describe plain.bin
 }
 
 @test "24. a dump from a pipe" {

@@ -60,7 +60,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 @test "reblock --dry-run writes nothing" {
 	run -0 kvtool reblock --dry-run -b 64 -o out.h5 "$nhd"
 	[[ $output == *"nothing was written"*"gathered as 13 of 64, 5 unused left out, 32 shared slots copied"* ]]
-	[[ $output == *"entry 0 of request A is block 13, no multiple of 4" ]]
+	[[ $output == *"entry 0 of request A is block 13, not a multiple of 4" ]]
 	only
 }
 
@@ -93,9 +93,9 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 		[[ $output == *"gathered as 2 of 64"*"$reason" ]] || { echo "$output"; return 1; }
 		same_digest out.npy in.npy
 	done <<-'END'
-		[5, 6, 7, 8]|entry 0 of request A is block 5, no multiple of 4
+		[5, 6, 7, 8]|entry 0 of request A is block 5, not a multiple of 4
 		[4, 5, 7, 6]|entry 2 of request A is block 7, not the one after block 5
-		[1, 2, 3, 4]|request A has block 1, which would be one with the null block
+		[1, 2, 3, 4]|request A has block 1, which would be joined with the null block
 	END
 }
 
@@ -146,9 +146,9 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 	cmp <(array out.npy) in.bin
 	run -3 --separate-stderr kvtool reblock -b 20 -o no.npy out.h5
 	one_sentence
-	said 'by block tables only' 'neither of 8 and 20'
+	said 'only with block tables' 'neither of 8 and 20'
 	run -3 --separate-stderr kvtool reblock -b 32 -o no.npy out.h5
-	said '6 blocks are no multiple of 4'
+	said '6 blocks are not a multiple of 4'
 	run -3 --separate-stderr kvtool reblock -b 8 --compact -o no.npy out.h5
 	said 'no request has a block table'
 	run -3 --separate-stderr kvtool reblock -b 4 --stale zero -o no.npy out.h5
@@ -159,7 +159,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 @test "reblock needs blocks of tokens" {
 	run -3 --separate-stderr kvtool reblock -b 16 -o out.npy "$mamba"
 	one_sentence
-	said 'one state for all tokens'
+	said 'all groups are recurrent'
 	only
 }
 
@@ -201,7 +201,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 @test "reblock reads no tile that moves if no digest is wanted" {
 	kvtool convert -q --tile=2048 "$nhd" in.h5
 	run -0 kvtool reblock -b 8 --no-digest -o out.h5 in.h5
-	[[ $output == *"240 of 240 tiles moved undecoded"* ]]
+	[[ $output == *"240 of 240 tiles copied undecoded"* ]]
 	same_digest out.h5 "$nhd"
 	run -0 kvtool describe --verify out.h5
 	[[ $output != *cells* ]]
@@ -269,5 +269,5 @@ with open("in.h5", "r+b") as f:
 	run -0 kvtool where --at=layer=0,block_id=40,slot=0,head=0,kv=k,dim=0 back.h5
 	[[ $output == *"block=40,"*"position 1 in"* ]]
 	run -0 kvtool reblock --no-sync -b 32 --verify -o large.h5 part.h5
-	[[ $output == *"gathered as 1 of 32: block 39 stands where 38 would be"* ]]
+	[[ $output == *"gathered as 1 of 32: expected block 38, found 39"* ]]
 }

@@ -140,7 +140,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	refused 3 'groups has 0 caches' '{"groups": []}'
 	refused 3 'groups[0] has 464 layers, the model has 52' \
 		'{"layers": 52, "groups": [{"name": "a", "spec": "gqa:layers=464,heads=1,head-dim=8"}]}'
-	refused 3 'groups[0] is no object' '{"groups": ["gqa"]}'
+	refused 3 'groups[0] is not an object' '{"groups": ["gqa"]}'
 	refused 3 'groups[1] needs a name' "{\"groups\": [{$fine}, {\"name\": \"b\"}]}"
 	refused 3 "groups[0]: there is no kind 'gqx'" '{"groups": [{"name": "a", "spec": "gqx"}]}'
 	refused 3 "groups[0]: gqa has no key 'dim'" '{"groups": [{"name": "a", "spec": "gqa:dim=1"}]}'
@@ -149,8 +149,8 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	refused 3 'groups[0] has 0 layers' '{"groups": [{"name": "a", "spec": "gqa:heads=1"}]}'
 	refused 3 "dtype is 'float7'" "{\"groups\": [{$fine}], \"dtype\": \"float7\"}"
 	refused 3 'groups is a string' '{"groups": "x"}'
-	refused 3 'give --cache-dtype' "{\"groups\": [{$fine}]}"
-	refused 2 'is no config.json' "{\"groups\": [{$fine}]}" --as=llama
+	refused 3 'such as --cache-dtype' "{\"groups\": [{$fine}]}"
+	refused 2 'not a config.json' "{\"groups\": [{$fine}]}" --as=llama
 }
 
 @test "types of a cache" {
@@ -170,7 +170,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 @test "sizes over ranks that cannot be are named, and refused if asked for" {
 	with num_key_value_heads=6 head_dim=64 >config.json
 	run -0 kvtool size config.json
-	[[ $output == *"6 cannot be dealt to 4 ranks"* ]]
+	[[ $output == *"6 cannot be divided evenly among 4 ranks"* ]]
 	run -3 kvtool size --tp=2,4 config.json
 	[[ $output == *"tp 4"* ]]
 }
@@ -184,8 +184,8 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		--set num_key_value_heads=2 --set head_dim=64 config.json >answer
 	[ "$(json 'o["layers"]' <answer)" = 1 ]
 	refused 2 "expected KEY=VALUE" '{"model_type": "llama"}' --set novalue
-	refused 4 "model_type 'foo' has no rules here" '{"model_type": "foo"}'
-	refused 4 "model_type 'bar' has no rules here" "$(with)" --as=bar
+	refused 4 "model_type 'foo' is not known" '{"model_type": "foo"}'
+	refused 4 "model_type 'bar' is not known" "$(with)" --as=bar
 }
 
 @test "a config that lacks something" {
@@ -200,7 +200,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	refused 3 'mamba_d_state is missing' "$(with 'model_type="jamba"' attn_layer_period=2 \
 		attn_layer_offset=0)"
 	refused 3 'attn_layer_offset is missing' "$(with 'model_type="jamba"' attn_layer_period=2)"
-	refused 3 'give --cache-dtype' "$(with 'torch_dtype="auto"')"
+	refused 3 'such as --cache-dtype' "$(with 'torch_dtype="auto"')"
 	refused 3 'layers_block_type is missing, and hybrid_override_pattern too' \
 		"$(with 'model_type="nemotron_h"')"
 }
@@ -215,7 +215,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		use_sliding_window=false 'layer_types=["full_attention", "sliding_attention"]')"
 	refused 3 'num_hidden_layers is 2, but 3 in text_config' \
 		"$(with 'text_config={"model_type": "llama", "num_hidden_layers": 3}')"
-	refused 3 'no multiple of num_attention_heads' "$(with num_attention_heads=3)"
+	refused 3 'not a multiple of num_attention_heads' "$(with num_attention_heads=3)"
 	refused 3 'are 512' "$(with 'model_type="mamba2"' num_heads=8 head_dim=64 state_size=8 \
 		n_groups=1 conv_kernel=4 expand=2)"
 	refused 3 "expected one of M*-E" "$(with 'model_type="nemotron_h"' \
@@ -224,11 +224,11 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		'hybrid_override_pattern="M*"' 'layers_block_type=["attention", "mamba"]')"
 	refused 3 'no layer caches anything' "$(with 'model_type="nemotron_h"' \
 		'hybrid_override_pattern="-E"')"
-	refused 3 "torch_dtype is 'float7', which names no element type" \
+	refused 3 "torch_dtype is 'float7', which is not an element type" \
 		"$(with 'torch_dtype="float7"')"
 	local mamba=('model_type="mamba2"' num_heads=8 head_dim=16 state_size=8 n_groups=1
 		conv_kernel=4 expand=2)
-	refused 3 "mamba_ssm_cache_dtype is 'float7', which names no element type" \
+	refused 3 "mamba_ssm_cache_dtype is 'float7', which is not an element type" \
 		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float7"')"
 	refused 3 'mamba_ssm_cache_dtype is float32, but mamba_ssm_dtype is bfloat16' \
 		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float32"' \
@@ -275,7 +275,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 
 @test "hostile text" {
 	refused 3 'config.json: ' 'hello'
-	refused 3 'no object' '[]'
+	refused 3 'not an object' '[]'
 	refused 3 'num_hidden_layers is a string' "$(with 'num_hidden_layers="2"')"
 	refused 3 'num_hidden_layers is 1000000' "$(with num_hidden_layers=1000000)"
 	refused 3 'num_key_value_heads is -1' "$(with num_key_value_heads=-1)"
@@ -284,7 +284,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	refused 3 'text_config is a string' "$(with 'text_config="x"')"
 	refused 3 'pages of' "$(with num_hidden_layers=4096 num_key_value_heads=1048576 \
 		head_dim=1048576)"
-	refused 3 'use_sliding_window is no truth value' \
+	refused 3 'use_sliding_window is not true or false' \
 		"$(with 'model_type="qwen2"' use_sliding_window=1)"
 	run -5 kvtool size missing.json
 	mkdir empty

@@ -64,18 +64,18 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 @test "slice by layers moves tiles undecoded" {
 	run -0 kvtool convert "$nhd" in.h5
 	run -0 kvtool slice --layers 1,4 -o out.h5 in.h5
-	[[ $output == *"16 of 16 tiles moved undecoded"* ]]
+	[[ $output == *"16 of 16 tiles copied undecoded"* ]]
 	run -0 kvtool slice --dry-run --heads 1:2 -o heads.h5 in.h5
-	[[ $output == *"stored tiles move undecoded"* ]]
+	[[ $output == *"stored tiles are copied undecoded"* ]]
 	[ ! -e heads.h5 ]
 }
 
 @test "slice of a block range decodes where tiles would be cut" {
 	run -0 kvtool convert --tile 512 "$nhd" in.h5
 	run -0 kvtool slice --blocks 4:8 -o moved.h5 in.h5
-	[[ $output == *"moved undecoded"* ]]
+	[[ $output == *"copied undecoded"* ]]
 	run -0 kvtool slice --blocks 5:9 --verify -o cut.h5 in.h5
-	[[ $output != *"moved undecoded"* ]]
+	[[ $output != *"copied undecoded"* ]]
 	run -0 kvtool describe --verify cut.h5
 }
 
@@ -217,7 +217,7 @@ json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 @test "slice of a component says what it holds" {
 	run -0 kvtool convert "$nhd" in.h5
 	run -0 kvtool slice --component v -o out.h5 in.h5
-	[[ $output == *"20 of 20 tiles moved undecoded"* ]]
+	[[ $output == *"20 of 20 tiles copied undecoded"* ]]
 	run -0 kvtool describe --verify out.h5
 	[[ $output == *"holds     values alone"* ]]
 	run -0 kvtool where --json --at layer=1,block=2,slot=3,head=1,dim=4 out.h5
@@ -236,7 +236,7 @@ transfer() {
 	run -0 kvtool convert "$nhd" in.h5
 	# shellcheck disable=SC2046	# several options
 	run -0 kvtool slice $(transfer 4 2 2 1) --verify -o out.h5 in.h5
-	[[ $output == *"10 of 10 tiles moved undecoded, verified equal" ]]
+	[[ $output == *"10 of 10 tiles copied undecoded, verified equal" ]]
 	run -0 kvtool describe --json out.h5
 	[ "$(json "[o['groups'][0][k] for k in ('heads', 'head_start')] + [o['parallel'][k] for k in ('tp_size', 'tp_rank')]" <<<"$output")" = '[1, 2, 4, 2]' ]
 	echo mine >keep.h5
@@ -261,7 +261,7 @@ transfer() {
 		"one state stands for all tokens,conv,--component|--tokens 0:10|$mamba"
 		"component 'B',has k, v|--component B|$nhd"
 		"component 'k',x, B, C, ssm|--component k|$mamba"
-		"none that can be had alone|--component k|$mla"
+		"has no components|--component k|$mla"
 		"neither number divides|$(transfer 3 0 2 0)|$nhd"
 		"is that of rank 1 of 2,not of rank 0|$(transfer 2 0 4 0)|$rank1"
 		"rank 0 of 4 holds,2 to 3|$(transfer 4 0 2 0)|$rank1"
@@ -304,7 +304,7 @@ transfer() {
 	for_rank --dst-tp=2 --dst-rank=1 -o other.bin
 	[ ! -s other.bin ]
 	run -4 --separate-stderr for_rank --dst-tp=4 --dst-rank=1 -o third.bin
-	said 'nobody knows how opaque content is dealt to ranks'
+	said 'it is not known how opaque content is divided among ranks'
 	[ ! -e third.bin ]
 }
 

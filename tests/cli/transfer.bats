@@ -154,7 +154,7 @@ moves() {
 	[ "$(jq -c '[.groups[] | [.group, .scopes.rfc.ops]]' plan)" = \
 		'[["attn",1024],["conv",144],["ssm",48]]' ]
 	[ "$(ops rfc -m nemotron-h-8b --conv=sd | head -n 1)" -gt 216 ]
-	refused 3 'say --conv=sd or --conv=ds' -m nemotron-h-8b
+	refused 3 'give --conv=sd or --conv=ds' -m nemotron-h-8b
 }
 
 @test "transfer-sim knows block ids by pattern, list and age" {
@@ -197,7 +197,7 @@ moves() {
 		"$kv/mamba2g4/tp2_SD/rank0.npy" >ops
 	# ssm of 16384 bytes lies 2304 into pages of 18688 there, 1152 of 9344 here
 	grep -q '^0,0,0,ssm,head,.*,20992,10496,8192$' ops
-	refused 3 'say --mamba-groups' "$kv/mamba2g4/tp1_DS/rank0.npy" \
+	refused 3 'give --mamba-groups' "$kv/mamba2g4/tp1_DS/rank0.npy" \
 		"$kv/mamba2g4/tp2_SD/rank0.npy"
 }
 
@@ -231,8 +231,8 @@ moves() {
 	refused 3 'pool 7' -m llama-3.1-8b --src pool=7
 	refused 3 'outside the pool' --spec=mla:layers=1,latent=1 --tokens=16 \
 		--src=pool=4,ids=list:4
-	refused 3 'comes twice' --spec=mla:layers=1,latent=1 --tokens=32 --src=ids=list:1:1
-	refused 3 "'-1' is no block id" --spec=mla:layers=1,latent=1 --tokens=16 \
+	refused 3 'is listed twice' --spec=mla:layers=1,latent=1 --tokens=32 --src=ids=list:1:1
+	refused 3 "'-1' is not a block id" --spec=mla:layers=1,latent=1 --tokens=16 \
 		--src=ids=list:-1
 	refused 3 'the request has 2' --spec=mla:layers=1,latent=1 --tokens=32 \
 		--src=ids=list:1

@@ -47,13 +47,13 @@ linked='time report sweep replay faults'
 	each 'the source holds' "$dumps" "$nhd" "$mla"
 	each 'several meanings' 'plan time emit report replay faults' -m llama-3.1-8b \
 		--src layout=vllm:nhd
-	each 'say --conv=sd or --conv=ds' all -m nemotron-h-8b
+	each 'give --conv=sd or --conv=ds' all -m nemotron-h-8b
 }
 
 @test "transfer-sim: block ids" {
 	each 'outside the pool' "$placed" "${one[@]}" --tokens=16 --src=pool=4,ids=list:4
-	each 'comes twice' "$placed" "${one[@]}" --tokens=32 --dst=ids=list:1:1
-	each "'-1' is no block id" "$placed" "${one[@]}" --tokens=16 --src=ids=list:-1
+	each 'is listed twice' "$placed" "${one[@]}" --tokens=32 --dst=ids=list:1:1
+	each "'-1' is not a block id" "$placed" "${one[@]}" --tokens=16 --src=ids=list:-1
 	each 'the request has 2' "$placed" "${one[@]}" --tokens=32 --src=ids=list:1
 	each 'pool 1' "$placed" "${one[@]}" --tokens=32 --src=pool=1
 	printf '1 2\nx\n' >ids
@@ -77,10 +77,10 @@ linked='time report sweep replay faults'
 
 @test "transfer-sim: links and measurements that are damaged" {
 	echo '{"overlap": 2, "setup_us": 1, "op_ns": 1e30, "rate_gbps": 1}' >l
-	each "'op_ns' is no number" "$linked" -m llama-3.1-8b --link=l
+	each "'op_ns' is not a number" "$linked" -m llama-3.1-8b --link=l
 	echo '{"overlap": 2, "setup_us": 1, "op_ns": 1, "rate_gbps": 1' >l
 	each "'}' expected" "$linked" -m llama-3.1-8b --link=l
-	refused 'nothing in it that a known' calibrate "$golden/transfer_counts.csv"
+	refused 'not the output of a known' calibrate "$golden/transfer_counts.csv"
 	printf 'n,bytes,us\n1,2,3\n1,-2,3\n' >f
 	refused 'f:3: operations' calibrate f
 	refused 'no result of' compare "$golden/transfer_cases.json" "$golden/transfer_cases.json"

@@ -59,7 +59,7 @@ good='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 
 	bad 'trace:2: 2 tasks and 1 slot_mappings' "$event" "${launch/wait/launch_tasks}"
 	local log='INFO 11-20 10:00:00 KV Transfer metrics: Num successful transfers=4, Avg MB per transfer=2.0'
 	bad 'trace:2: no time such as' "$log" "${log/ 10:00:00/}"
-	bad 'trace:2: it is of before' "$log" "${log/ 10:/ 09:}"
+	bad 'trace:2: its time is before' "$log" "${log/ 10:/ 09:}"
 	bad 'trace:2: transfers without' "$log" "${log/=2.0/=-1}"
 	bad 'trace:2: 4 transfers of 1e+300 MB are too many' "$log" "${log/=2.0/=1e300}"
 	bad 'trace:2: 1e+18 transfers' "$log" "${log/=4,/=1e18,}"

@@ -63,7 +63,7 @@ refused() {
 		"$(jq .request.transfer_duration_ns <<<"$large")")" 2.2 3
 }
 
-@test "time: one block in 96 pieces, or in one (Dynamo 12750)" {
+@test "time: one block in 96 ranges, or in one (Dynamo 12750)" {
 	local args=(-m qwen3-30b-a3b -t 16)
 	[ "$(time_of "${args[@]}" --src layout=BLKSHD --dst layout=LKBSHD --emulate=rfc |
 		jq -c '.request | [.posted_ops, .bytes_transferred]')" = '[96,1572864]' ]

@@ -223,7 +223,7 @@ figures() {
 
 @test "transfer-sim calibrate refuses what it cannot read" {
 	echo nothing >f
-	refused 3 'nothing in it that a known' calibrate f
+	refused 3 'not the output of a known' calibrate f
 	printf 'n,bytes,us\n1,2,3\n1,x,3\n' >f
 	refused 3 'f:3: a column' calibrate f
 	printf 'n,bytes,us\n1,2,-3\n' >f
@@ -233,7 +233,7 @@ figures() {
 	printf 'n,bytes,us\n1,2,3\n1,3,3\n' >f
 	refused 3 '2 measurements' calibrate f
 	echo 'Final: 1 2 3 4 5 6 7 8' >f
-	refused 3 'did not say the message size' calibrate f
+	refused 3 'the message size is missing' calibrate f
 	echo 'Final: 1 2 3' >f
 	refused 3 'f:1: a final line of ucx_perftest without its columns' calibrate f
 	local line='KV Transfer metrics: Num successful transfers=4, Avg number of descriptors=3'
@@ -256,7 +256,7 @@ figures() {
 	echo '{"overlap": 2, "setup_us": 1, "op_ns": 1}' >l
 	refused 3 "no 'rate_gbps'" "${args[@]}" --link=l
 	echo '{"overlap": 2, "setup_us": 1, "op_ns": -1, "rate_gbps": 1}' >l
-	refused 3 "'op_ns' is no number" "${args[@]}" --link=l
+	refused 3 "'op_ns' is not a number" "${args[@]}" --link=l
 	echo '{"overlap": 2, "setup_us": 1, "op_ns": 1, "post_ns": 2, "rate_gbps": 1}' >l
 	refused 3 'longer than the operation' "${args[@]}" --link=l
 	echo '{"overlap": 2, "setup_us": 1, "op_ns": 1, "rate_gbps": 1, "quality": "guessed"}' >l

@@ -203,8 +203,8 @@ last_reads() {
 	slice=(slice --no-sync --verify -o new.h5 "$nhd")
 	finds_other two.h5 'slice: new.h5: 1 groups became 2' "${slice[@]}" --layers=0:2
 	finds_other bs32.h5 'g0: shapes differ' "${slice[@]}" --layers=0:2
-	finds_other layers.h5 'g0: layer 2 is in the place of 0' "${slice[@]}" --layers=0:2
-	finds_other heads.h5 'g0: head 2 is in the place of 0' "${slice[@]}" --heads=0:2
+	finds_other layers.h5 'g0: layer is 2, expected 0' "${slice[@]}" --layers=0:2
+	finds_other heads.h5 'g0: head is 2, expected 0' "${slice[@]}" --heads=0:2
 
 	reblock=(reblock --no-sync -b 8 --verify -o new.h5 "$nhd")
 	finds_other two.h5 'reblock: new.h5: 1 groups became 2' "${reblock[@]}"

@@ -89,7 +89,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 	[ "${lines[2]}" = '  is        padding of a page: layer 1, block 1, byte 9344 of 9400' ]
 }
 
-@test "a gap between groups that are tensors of their own" {
+@test "a gap between groups that are separate" {
 	kvtool convert -q --uncompressed "$mamba" plain.h5
 	conv=$(kvtool where --json --at=group=conv,layer=2,block=5,slot=2,dim=191 plain.h5 |
 		json 'o["places"][0]["offset"]')
@@ -106,7 +106,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 	kvtool convert -q "$nhd" nhd.h5
 	expect 0 where-tiles where --memory --offset=330456 \
 		--at=layer=3,block=17,slot=5,head=2,kv=v,dim=4 nhd.h5
-	refused 4 'stored in tiles' --offset=5000 nhd.h5
+	refused 4 'stored in compressed tiles' --offset=5000 nhd.h5
 	said 'use --memory'
 }
 
@@ -157,7 +157,7 @@ for path in glob.glob("one/*.safetensors"):
 	[[ ${lines[1]} == '  file      model.layers.0.self_attn.attn.safetensors:'* ]]
 	[ "${lines[5]}" = '  layer     model.layers.0.self_attn.attn' ]
 	[ "${lines[6]}" = '  holds     live: one token 16' ]
-	[ "${lines[8]}" = '  file      nowhere: reads as zeros' ]
+	[ "${lines[8]}" = '  file      in no file: reads as zeros' ]
 	[ "${lines[-1]}" = '  holds     stale: no live token' ]
 }
 

@@ -100,8 +100,8 @@ ended() {
 	listening -o w.npy "$nhd" "$bs32"
 	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
 		"$nhd" "$hnd"
-	said 'plans another transfer'
-	ended 3 'plans another transfer'
+	said 'has another plan'
+	ended 3 'has another plan'
 }
 
 # lies STATUS SENTENCE CODE: after the handshake a peer does this, and wire says that
@@ -151,7 +151,7 @@ lies() {
 		    back(s)
 		    s.sendall(frame(2, struct.pack("<6Q", *ask)))
 		    said = p.communicate(timeout=20)[1]
-		    assert p.returncode == status and "the peer asks" in said, (ask, p.returncode, said)
+		    assert p.returncode == status and "the peer requests" in said, (ask, p.returncode, said)
 	END
 }
 
@@ -240,7 +240,7 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 	listening --secret-file=one -f -o w.npy "$nhd" "$bs32"
 	peer 'meet(s, b"one secret"); take(s); s.sendall(frame(HELLO, bytes(8))); s.recv(99)'
 	rm -f w.* one same other
-	ended 3 'plans another transfer'
+	ended 3 'has another plan'
 }
 
 @test "transfer-sim wire sends nothing to a listener that only reflects" {
@@ -394,7 +394,7 @@ same_over() {
 	listening --transport=ucx -o w.npy "$nhd" "$bs32"
 	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
 		--transport=ucx "$nhd" "$hnd"
-	ended 3 'plans another transfer'
+	ended 3 'has another plan'
 	listening --transport=ucx -o w.npy "$nhd" "$bs32"
 	run -4 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
 		--transport=ucx --mem-limit=1k "$nhd" "$bs32"

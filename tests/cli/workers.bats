@@ -40,7 +40,7 @@ two='{"workers": 2}'
 
 @test "a malformed line is named by its number" {
 	refused 3 'line 2: ' "$two" '{"step": 1, '
-	refused 3 "line 2: key 'finished_sendng' has no meaning" "$two" \
+	refused 3 "line 2: unknown key 'finished_sendng'" "$two" \
 		'{"step": 1, "worker": 0, "finished_sendng": ["a"]}'
 	refused 3 'line 3: step is missing' "$two" '' '{"worker": 0}'
 	refused 3 'worker is 2, expected less than 2' "$two" '{"step": 1, "worker": 2}'
@@ -53,12 +53,12 @@ two='{"workers": 2}'
 
 @test "lines in an order that could not have been" {
 	refused 3 'expected the number of workers first' '{"step": 1, "worker": 0}'
-	refused 3 'nothing says how many' ''
+	refused 3 'the number of workers is missing' ''
 	refused 3 'given twice' "$two" "$two"
 	refused 3 'line 3: steps are not' "$two" '{"step": 2, "worker": 0}' '{"step": 1, "worker": 0}'
 	refused 3 'line 3: workers of a step' "$two" '{"step": 1, "worker": 1}' '{"step": 1, "worker": 0}'
-	refused 3 'line 3: the absence' "$two" '{"step": 1, "worker": 0}' '{"step": 1, "output": false}'
-	refused 3 'line 3: more of a step' "$two" '{"step": 1, "aggregated": {}}' '{"step": 1, "worker": 0}'
+	refused 3 'line 3: the line with output' "$two" '{"step": 1, "worker": 0}' '{"step": 1, "output": false}'
+	refused 3 'line 3: a step continues' "$two" '{"step": 1, "aggregated": {}}' '{"step": 1, "worker": 0}'
 }
 
 @test "logs that cannot be read" {

@@ -369,7 +369,7 @@ def prove_requests_written(proof, kept):
     for name, own, blocks in (("plain", "plain", None), ("blocks of 64", "plain", 32),
                               ("bfloat16", "bfloat16", None),
                               ("latent", "latent", None)):
-        on = f"{name} become blocks of {blocks}" if blocks else name
+        on = f"{name} can become blocks of {blocks}" if blocks else name
         with proof.row("kvtool writes, ExampleConnector loads", on) as row:
             row.prompts = prompts(proof.seed)
             model, dump, _, dtype = kept[name]
@@ -429,7 +429,7 @@ def prove_trees_written(proof, trees):
 
 def prove_other_blocks(proof, trees):
     with proof.row("kvtool writes, OffloadingConnector loads",
-                   "blocks of 64 become blocks of 32") as row:
+                   "blocks of 64 can become blocks of 32") as row:
         row.prompts = prompts(proof.seed)
         model, _, own, options = trees["plain"]
         root = proof.folder("tree.64")
@@ -451,7 +451,7 @@ def prove_other_blocks(proof, trees):
         out = os.path.join(proof.folder("written"), "tree")
         proof.must("convert", "-q", "--no-sync", "--verify", "--format=offload", cut, out)
         ran = run(proof, model, offloading(out), out)
-        goes_on(row, ran, own, 32, "blocks of 64 become blocks of 32")
+        goes_on(row, ran, own, 32, "blocks of 64 can become blocks of 32")
 
 
 def prove_faults(proof, trees):

@@ -228,8 +228,10 @@ static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump,
 	forget(&c);
 	if (!status && c.stale)
 		kvt_find(r, "stale.slots", kvt_find_at("group=%s", c.group->id),
-			 "%lld slot%s, counted in each layer, hold%s something but no live token",
-			 LL(c.stale), c.stale == 1 ? "" : "s", c.stale == 1 ? "s" : "");
+			 "%lld slot%s that no request uses %s not zero (counted in each "
+			 "layer)",
+			 LL(c.stale), c.stale == 1 ? "" : "s",
+			 c.stale == 1 ? "is" : "are");
 	return status;
 }
 
@@ -290,7 +292,7 @@ static void tell_damage(struct kvt_findings *r, const struct kvt_group *group,
 				     LL(group->head_start + one->at[KVT_AXIS_H]),
 				     one->at[KVT_AXIS_K] ? "v" : "k"),
 			 "%s", one->damaged ? one->text :
-			 "the data is not what content_digest says");
+			 "the data does not match content_digest");
 	}
 	/* the first ones only have a text */
 	kvt_find_more(r, "tile.damaged", v->damaged - damaged);

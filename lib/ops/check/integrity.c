@@ -3,7 +3,7 @@
  * integrity.c - is every byte of a dump what was written?
  *
  * Every tile is decoded, which checks its Fletcher-32, its frame and the frame's
- * checksum; of a run of bytes, its pieces have checksums.  Where the file has content
+ * checksum; of a run of bytes, its ranges have checksums.  Where the file has content
  * cells, they are computed again from what was decoded.  A damaged tile does not end
  * the search for others; its cells are not compared.
  *

@@ -146,7 +146,8 @@ static void check_tokens(const struct entries *e, const struct entry *a,
 		if (here == there)
 			continue;
 		kvt_find(e->report, "table.shared-tokens", at_entry(e, b),
-			 "shared with request %.60s, but token %lld is %ld there and %ld here",
+			 "shared with request %.60s, but token %lld is %ld there and %ld "
+			 "here",
 			 p->id, LL(t), (long)there, (long)here);
 		return;
 	}
@@ -177,7 +178,8 @@ static void check_pair(const struct entries *e, const struct entry *a,
 		 !has_hole(e, a->request, a->index - 1) &&
 		 !has_hole(e, b->request, b->index - 1))
 		kvt_find(e->report, "table.shared", at_entry(e, b),
-			 "entry %lld is that of request %.60s, entry %lld before it is not",
+			 "entry %lld is that of request %.60s, entry %lld before it is "
+			 "not",
 			 LL(b->index), other, LL(b->index - 1));
 	else
 		check_tokens(e, a, b);
@@ -311,7 +313,8 @@ static void check_holders(struct kvt_findings *report, const struct kvt_snapshot
 			 kvt_find_at("group=%s,request=%.60s,block=%llu",
 				     s->group[b->g].id, s->request[b->request].id,
 				     (unsigned long long)b->id),
-			 "entry %lld here, but entry %lld of request %.60s in group %s of the same pool",
+			 "entry %lld here, but entry %lld of request %.60s in group %s "
+			 "of the same pool",
 			 LL(b->index), LL(a->index), s->request[a->request].id,
 			 s->group[a->g].id);
 	}
@@ -401,7 +404,7 @@ static bool check_block_ids(struct kvt_findings *report, const struct kvt_group 
 		if (ids[i] == ids[i - 1])
 			kvt_find(report, "blocks.duplicate-id",
 				 kvt_find_at("group=%s", group->id),
-				 "id %llu is there twice",
+				 "id %llu is listed twice",
 				 (unsigned long long)ids[i]);
 	free(ids);
 	return true;
@@ -451,7 +454,7 @@ static bool check_requests(struct kvt_findings *report, const struct kvt_snapsho
 	for (size_t r = 1; r < n; r++)
 		if (!strcmp(ids[r], ids[r - 1]))
 			kvt_find(report, "request.duplicate",
-				 kvt_find_at("request=%.60s", ids[r]), "is there twice");
+				 kvt_find_at("request=%.60s", ids[r]), "is listed twice");
 	free(ids);
 	return true;
 }

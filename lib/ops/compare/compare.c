@@ -3,10 +3,10 @@
  * compare.c - the same elements of two dumps, byte for byte: compare.h
  *
  * The groups of b are cut into boxes.  For each box all of them are read, then what
- * their pairs want of each a: in pieces, sorted by where they lie in it, so that a
+ * their pairs want of each a: in ranges, sorted by where they lie in it, so that a
  * tile is decoded once per box.  An address is the sum of what each index adds to it
  * (address.h).  Of a box all is compared even after a difference was found, for the
- * pieces come in the order of a; the smallest differences are kept.
+ * ranges come in the order of a; the smallest differences are kept.
  *
  * Cost: one read of b, one of each a that has anything of it (several where pairs are
  * scattered), and one memcmp() a head.
@@ -220,7 +220,7 @@ static int shared_end(const struct comparing *c, int first)
 	return end;
 }
 
-/* Rows of slots that a piece of a has at most. */
+/* Rows of slots that a range of a has at most. */
 static int64_t rows_of(const struct comparing *c)
 {
 	return c->cut.blocks * c->cut.shape.n[KVT_AXIS_S];

@@ -43,7 +43,7 @@ static enum kvt_status check_places(const struct kvt_group *group,
 
 			if (is != should)
 				return kvt_fail(err, KVT_MISMATCH,
-						"%s: %s %lld is in the place of %lld",
+						"%s: %s is %lld, expected %lld",
 						group->id, kvt_axis_name(axes[i]),
 						LL(is), LL(should));
 		}

@@ -95,7 +95,8 @@ static enum kvt_status count_tensors(struct kvt_canonical_facts *f, struct kvt_e
 			r->npositions = s->group[g].shape.n[KVT_AXIS_L];
 		if (s->group[g].shape.n[KVT_AXIS_B] != s->group[0].shape.n[KVT_AXIS_B])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"groups %s and %s have %lld and %lld blocks: there is no pool that they share",
+					"groups %s and %s have %lld and %lld blocks: "
+					"they cannot share a pool",
 					s->group[0].id, s->group[g].id,
 					(long long)s->group[0].shape.n[KVT_AXIS_B],
 					(long long)s->group[g].shape.n[KVT_AXIS_B]);

@@ -60,7 +60,7 @@ static enum kvt_status read_place(uint8_t *out, const struct kvt_description *d,
 	struct looking l = { d->dump, peek, out };
 	struct kvt_work work = { .fn = look, .context = &l, .count = 1 };
 
-	work_needs_pieces(&work, leaf_of(d->dump), peek->run.place.group, 1, 1);
+	work_needs_ranges(&work, leaf_of(d->dump), peek->run.place.group, 1, 1);
 	return kvt_work_run(&work, run, err);
 }
 

@@ -185,7 +185,7 @@ static enum kvt_status choose_values(struct summing *s, const struct kvt_descrip
 	}
 	if (!group->dtype->is_float)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %s: elements of type %s have no values; say which with --dtype",
+				"%s: %s: type %s has no values; give an element type with --dtype",
 				d->path, group->id, group->dtype->name);
 	return KVT_OK;
 }

@@ -179,7 +179,8 @@ static enum kvt_status pair_heads(struct diff_pair *p, struct diff_unmatched *un
 	last = end[SIDE_A] < end[SIDE_B] ? end[SIDE_A] : end[SIDE_B];
 	if (first >= last)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: A holds heads %lld to %lld and B heads %lld to %lld: none in common",
+				"%s: A holds heads %lld to %lld and B heads %lld to "
+				"%lld: none in common",
 				p->id, LL(begin[SIDE_A]), LL(end[SIDE_A] - 1),
 				LL(begin[SIDE_B]), LL(end[SIDE_B] - 1));
 	for (int s = 0; s < NSIDES; s++) {
@@ -295,7 +296,8 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 		n[s] = p->stored[s] = g->shape.n[KVT_AXIS_D];
 		if (p->decoded && !g->content.type && !g->dtype->is_float)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s is %s in A and %s in B: give --content-type, if that is both",
+					"%s is %s in A and %s in B: give --content-type "
+					"if both have it",
 					p->id, kvt_group_type(a).s, kvt_group_type(b).s);
 		if (!p->decoded || !g->content.type)
 			continue;
@@ -331,7 +333,8 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 				LL(b->shape.n[KVT_AXIS_D]));
 	if (a->tokens_per_slot != b->tokens_per_slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a slot stands for %lld tokens in A and for %lld in B",
+				"%s: a slot stands for %lld tokens in A and for %lld in "
+				"B",
 				p->id, LL(a->tokens_per_slot), LL(b->tokens_per_slot));
 	p->nruns = 1;
 	p->run[0].count = p->content;
@@ -416,7 +419,8 @@ static enum kvt_status nothing_in_common(const struct diff_side side[NSIDES],
 				kvt_group_half(a) ? "values" : "keys",
 				kvt_group_half(b) ? "values" : "keys");
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"nothing in common: layer %lld is the first of A, layer %lld of B",
+			"nothing in common: layer %lld is the first of A, layer %lld of "
+			"B",
 			LL(kvt_layer_id(a, 0)), LL(kvt_layer_id(b, 0)));
 }
 

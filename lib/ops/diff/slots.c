@@ -216,7 +216,8 @@ static enum kvt_status find_match(struct matched *out, const char *text,
 				return KVT_OK;
 			}
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"--match is '%.80s', but those are no requests of A and of B: they have '%.60s' and '%.60s' first",
+			"--match is '%.80s', but A and B have no such requests; their "
+			"first ones are '%.60s' and '%.60s'",
 			text, a->request[0].id, b->request[0].id);
 }
 
@@ -235,7 +236,8 @@ static enum kvt_status check_partners(struct matched *list,
 			if (list[i].of[SIDE_A] == list[j].of[SIDE_A] ||
 			    list[i].of[SIDE_B] == list[j].of[SIDE_B])
 				return kvt_fail(err, KVT_USAGE,
-						"--match is '%.80s' and '%.80s': a request can be one other only",
+						"--match is '%.80s' and '%.80s': each "
+						"request can be paired with only one",
 						how->match[j], how->match[i]);
 	}
 	return KVT_OK;
@@ -283,7 +285,8 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 	/* that neither needs a token of it any more is equal, too */
 	if (!p->nsegments && !to->failed && (!matched || unmatched->n))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: no token of a request in common: A has '%.60s', B has '%.60s' (--match=A=B pairs them)",
+				"%s: no token of a request in common: A has '%.60s', B "
+				"has '%.60s' (--match=A=B pairs them)",
 				p->id, a->request[0].id, b->request[0].id);
 	return KVT_OK;
 }
@@ -330,7 +333,8 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 
 	if (sa != sb)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld slots in A and of %lld in B: only --by=tokens could match them",
+				"%s: blocks of %lld slots in A and of %lld in B: only "
+				"--by=tokens could match them",
 				p->id, LL(sa), LL(sb));
 	for (int s = 0; s < NSIDES; s++)
 		list[s] = id_index_of(p->group[s], KVT_AXIS_B);
@@ -417,7 +421,8 @@ enum kvt_status pair_segments(struct diff_pair *p, const struct diff_alignment *
 
 		if (!tables && how->by == BY_TOKENS)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s has no block tables, so its tokens have no positions",
+					"%s has no block tables, so its tokens are not "
+					"known",
 					p->side[s]->name);
 		p->by_tokens &= tables;
 	}

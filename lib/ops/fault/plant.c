@@ -84,7 +84,8 @@ static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *gro
 	if (*nbytes <= limit / 2)
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s is %s, and needs twice that of the %s of --mem-limit; slice the dump, or allow more",
+			"%s has %s and needs twice that, more than the %s of "
+			"--mem-limit; slice the dump, or give more",
 			group->id, kvt_size_string(*nbytes).s, kvt_size_string(limit).s);
 }
 

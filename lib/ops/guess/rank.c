@@ -203,17 +203,20 @@ static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 	}
 	if (c[0].is.live_blocks < GUESS_LEAST_BLOCKS) {
 		g->confidence = 0;
-		kvt_guess_doubt(g, "fewer than 4 blocks of the sample hold anything");
+		kvt_guess_doubt(g, "fewer than 4 blocks of the sample have data");
 	}
 	if (!sizes_are_said(g, h)) {
 		g->confidence = 0;
 		g->needs_sizes = true;
 		kvt_guess_doubt(g,
-				"its shape fits several sizes; give --layers, --block-size, --heads and --head-dim (or --content-size)");
+				"its shape fits several sizes; give --layers, "
+				"--block-size, --heads and --head-dim (or "
+				"--content-size)");
 	}
 	if (g->confidence < 1)
 		kvt_guess_doubt(g,
-				"the data does not tell the first of these layouts from the next");
+				"the data does not distinguish the first of these "
+				"layouts from the next");
 }
 
 /* ---- orders without a name ---------------------------------------------- */
@@ -331,7 +334,7 @@ static enum kvt_status refuse_stated(const struct kvt_guess_source *source,
 		return KVT_OK;
 	s = kvt_dump_snapshot(dump);
 	status = kvt_fail(err, KVT_BAD_INPUT,
-			  "%.300s: says its layout itself: %s; there is nothing to guess",
+			  "%.300s: its layout is known: %s; there is nothing to guess",
 			  source->name, s->ngroups > 1 ? "that of each group" :
 			  kvt_layout_string(&s->group[0].layout).s);
 	kvt_dump_close(dump);
@@ -361,7 +364,8 @@ static enum kvt_status rank(struct kvt_guess *g, struct guess_sample *s,
 	if (g->has_better) {
 		g->confidence = 0;
 		kvt_guess_doubt(g,
-				"an order without a name fits better than all layouts that have one");
+				"an order without a name fits better than all layouts "
+				"that have one");
 	}
 	return KVT_OK;
 }

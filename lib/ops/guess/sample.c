@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum { MAX_LAYERS = 8, FEW_BLOCKS = 16, TYPE_NBYTES = 1 << 17,
-       PIECE = 256 };
+       PART = 256 };
 
 enum kvt_status kvt_guess_open(struct kvt_dump **out, struct kvt_guess_candidate *c,
 			       const struct guess_sample *s, const char *layout,
@@ -89,7 +89,7 @@ static enum kvt_status choose(struct choice *out, const struct kvt_group *group,
 	/* layers that are left out need no room */
 	out->blocks = pages / out->layers < n[KVT_AXIS_B] ? pages / out->layers :
 		      n[KVT_AXIS_B];
-	/* all of a small dump at once: its pages may be in many pieces */
+	/* all of a small dump at once: its pages may be in many parts */
 	if (pages / n[KVT_AXIS_L] >= n[KVT_AXIS_B]) {
 		out->layers = n[KVT_AXIS_L];
 		out->blocks = n[KVT_AXIS_B];
@@ -119,16 +119,16 @@ static enum kvt_status read_page(uint8_t *buf, struct kvt_dump *dump,
 	return kvt_dump_read(dump, 0, &box, NULL, buf, err);
 }
 
-/* Pieces of the sample, evenly spread: a type needs no more. */
+/* Parts of the sample, evenly spread: a type needs no more. */
 static int64_t thin_out(uint8_t *buf, int64_t nbytes)
 {
-	int64_t pieces = nbytes / PIECE, keep = TYPE_NBYTES / PIECE;
+	int64_t parts = nbytes / PART, keep = TYPE_NBYTES / PART;
 
-	if (pieces <= keep)
+	if (parts <= keep)
 		return nbytes;
 	for (int64_t i = 0; i < keep; i++)
-		memmove(buf + i * PIECE, buf + spread(i, keep, pieces) * PIECE, PIECE);
-	return keep * PIECE;
+		memmove(buf + i * PART, buf + spread(i, keep, parts) * PART, PART);
+	return keep * PART;
 }
 
 enum kvt_status kvt_guess_bytes(uint8_t **out, int64_t *nbytes,

@@ -85,11 +85,11 @@ enum kvt_status kvt_guess_rank_types(struct kvt_guess *g, const struct guess_sam
 	bool fits;
 
 	if (said && !dtype)
-		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' names no element type",
+		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type",
 				said);
 	if (dtype && !dtype->is_float)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"elements of %s: only floating point values have the statistics that are looked at",
+				"elements of %s: guess needs floating point values",
 				dtype->name);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (dtype && strcmp(dtype->name, names[i]))
@@ -102,7 +102,7 @@ enum kvt_status kvt_guess_rank_types(struct kvt_guess *g, const struct guess_sam
 	if (!g->ntypes)
 		return kvt_fail(err, first.text[0] ? KVT_BAD_INPUT : KVT_UNSUPPORTED,
 				"%s", first.text[0] ? first.text :
-				"values of this type are not looked at");
+				"values of this type are not supported");
 	qsort(g->type, (size_t)g->ntypes, sizeof(g->type[0]), by_bits);
 	return KVT_OK;
 }
@@ -120,18 +120,20 @@ void kvt_guess_judge_types(struct kvt_guess *g)
 
 	if (g->type[0].elements < GUESS_LEAST_ELEMENTS) {
 		kvt_guess_doubt(g,
-				"fewer than 64 elements were read, too few to tell anything by");
+				"fewer than 64 elements were read, which is too few");
 		g->confidence = 0;
 	} else if (isinf(g->type[0].bits)) {
-		kvt_guess_doubt(g, "all that was read is 0");
+		kvt_guess_doubt(g, "all elements that were read are 0");
 		g->confidence = 0;
 	} else if (g->type[0].swapped) {
 		kvt_guess_doubt(g,
-				"the bytes of an element look swapped (big-endian), which no command reads");
+				"the bytes of an element look swapped (big-endian), "
+				"which no command reads");
 		g->confidence = 0;
 	} else if (lead < GUESS_LEAST_TYPE) {
 		kvt_guess_doubt(g,
-				"the data does not tell the element type; give --dtype");
+				"the element type does not follow from the data; give "
+				"--dtype");
 		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
 	} else {
 		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);

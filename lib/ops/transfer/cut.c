@@ -70,8 +70,8 @@ int64_t kvt_carry_window_room(int64_t mem_limit)
 }
 
 /*
- * The window, as much again where it is read in pieces, and the box of all ranks,
- * as much again where it is written in pieces.
+ * The window, as much again where it is read in parts, and the box of all ranks,
+ * as much again where it is written in parts.
  */
 static bool fits(const struct kvt_sides *sides, int group, const struct kvt_cut *cut,
 		 int64_t blocks, int64_t limit)
@@ -179,7 +179,7 @@ enum kvt_status kvt_carry_cut(struct kvt_cut *cut, struct kvt_work *work,
 	work->count = cut->nboxes;
 	work->buffer_bytes[1] = window_bytes(sides, group, cut->layers, blocks);
 	for (int i = 0; i < sides->src.n; i++)
-		work_needs_pieces(work, leaf_of(sides->src.file[i].reader), from,
+		work_needs_ranges(work, leaf_of(sides->src.file[i].reader), from,
 				  cut->layers, blocks);
 	for (int i = 0; !sides->dst.made && i < sides->dst.n; i++)
 		work_needs_tiles(work, kvt_dump_tiling(sides->dst.file[i].reader,

@@ -30,11 +30,11 @@ enum {
 	WIRE_HEAD = 16,
 	WIRE_NONCE_BYTES = 1 + 32,	/* is there a secret? the nonce */
 	WIRE_PROOF_BYTES = 32,
-	WIRE_PIECE = 1 << 20,		/* bytes of a frame; longer ops are cut */
+	WIRE_RANGE = 1 << 20,		/* bytes of a frame; longer ops are cut */
 	WIRE_OP = 24,			/* source offset, destination offset, length */
 	WIRE_MOST_OPS = 4096,		/* of a frame */
 	WIRE_MOST_ADDRESS = 1 << 16,
-	WIRE_MOST = 8 + WIRE_MOST_OPS * WIRE_OP + WIRE_PIECE,
+	WIRE_MOST = 8 + WIRE_MOST_OPS * WIRE_OP + WIRE_RANGE,
 };
 
 struct wire_head {

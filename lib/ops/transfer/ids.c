@@ -123,7 +123,7 @@ static enum kvt_status parse_list(uint32_t *v, int64_t n, const char *text,
 		id = strtoull(p, &end, 10);
 		if (!isdigit((unsigned char)*p) || errno || id > UINT32_MAX)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: '%.*s' is no block id", what,
+					"%s: '%.*s' is not a block id", what,
 					word_length(p), p);
 		if (count < n)
 			v[count] = (uint32_t)id;
@@ -153,7 +153,7 @@ static enum kvt_status parse_file(uint32_t *v, int64_t n, const struct kvt_id_pa
 
 	if (p->nbytes > list_most(n) || memchr(p->list, 0, p->nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: this is no list of %lld block ids", name,
+				"%s: this is not a list of %lld block ids", name,
 				(long long)n);
 	return parse_list(v, n, p->list, name, err);
 }

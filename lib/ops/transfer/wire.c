@@ -68,14 +68,15 @@ enum kvt_status wire_hello(const struct wire_peer *peer, const struct kvt_sides 
 		return status;
 	if (head.type != WIRE_HELLO)
 		return kvt_fail(err, KVT_BAD_INPUT, head.type == WIRE_ADDRESS ?
-				"the peer uses transport ucx" : "the peer did not greet");
+				"the peer uses transport ucx" : "the peer sent no "
+								"greeting");
 	if (wire_take(payload, 8) != mine)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer plans another transfer: its dumps or run differ");
+				"the peer has another plan: its dumps or options differ");
 	return KVT_OK;
 }
 
-/* ---- ops in pieces --------------------------------------------------- */
+/* ---- ops in parts --------------------------------------------------- */
 
 /* The ops of a pair; those that no frame has room for, in parts. */
 struct feed {
@@ -94,8 +95,8 @@ static bool feed_next(struct kvt_op *out, struct feed *f)
 	if (!f->left.len && !kvt_op_next(&f->left, &f->ops))
 		return false;
 	*out = f->left;
-	if (out->len > WIRE_PIECE)
-		out->len = WIRE_PIECE;
+	if (out->len > WIRE_RANGE)
+		out->len = WIRE_RANGE;
 	f->left.src += out->len;
 	f->left.dst += out->len;
 	f->left.len -= out->len;
@@ -116,7 +117,8 @@ static enum kvt_status take_ops(uint8_t *dst, int64_t *moved, struct feed *feed,
 		if (!feed_next(&want, feed) || got.src != want.src ||
 		    got.dst != want.dst || got.len != want.len)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer sent an op that is not in the plan: %lld bytes to offset %lld",
+					"the peer sent an op that is not in the plan: "
+					"%lld bytes to offset %lld",
 					LL(got.len), LL(got.dst));
 		memcpy(dst + want.dst, data, (size_t)want.len);
 		data += want.len;
@@ -147,12 +149,14 @@ static enum kvt_status take_pair(const struct wire_peer *peer,
 			return status;
 		if (head.type != WIRE_OPS)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer ended a box %lld bytes early", LL(left));
+					"the peer ended a box %lld bytes "
+					"early", LL(left));
 		if ((status = wire_ops_take(&ops, payload, head.length, err)))
 			return status;
 		if (ops.src_rank != pair->src_rank)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer sent ops of rank %lld, expected rank %lld",
+					"the peer sent ops of rank %lld, expected rank "
+					"%lld",
 					LL(ops.src_rank), LL(pair->src_rank));
 		status = take_ops(dst, moved, &feed, &ops, err);
 		left -= ops.nbytes;
@@ -217,7 +221,7 @@ enum kvt_status wire_pull(void *context, struct kvt_worker *worker,
 /* A frame of ops as it fills. */
 struct frame {
 	uint8_t list[8 + WIRE_MOST_OPS * WIRE_OP];
-	uint8_t data[WIRE_PIECE];
+	uint8_t data[WIRE_RANGE];
 	int64_t n, nbytes;
 };
 
@@ -245,7 +249,7 @@ static enum kvt_status give_pair(const struct wire_peer *peer, struct frame *f,
 
 	feed_start(&feed, nest);
 	while (!status && feed_next(&op, &feed)) {
-		if (f->n == WIRE_MOST_OPS || f->nbytes + op.len > WIRE_PIECE)
+		if (f->n == WIRE_MOST_OPS || f->nbytes + op.len > WIRE_RANGE)
 			status = flush(peer, f, pair->src_rank, err);
 		wire_op_put(f->list + 8 + f->n++ * WIRE_OP, &op);
 		memcpy(f->data + f->nbytes, src + op.src, (size_t)op.len);
@@ -288,13 +292,15 @@ static enum kvt_status take_ask(struct kvt_carry_box *box, int *rank,
 		return status;
 	if (a.part >= transfer->ngroups || a.rank >= s->sides->dst.n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer asks for part %lld of rank %lld, which is not in the plan",
+				"the peer requests part %lld of rank %lld, which is not "
+				"in the plan",
 				LL(a.part), LL(a.rank));
 	n = transfer->group[a.part].xfer.dst.views.view[0].shape.n;
 	if (a.layers[0] >= a.layers[1] || a.layers[1] > n[KVT_AXIS_L] ||
 	    a.blocks[0] >= a.blocks[1] || a.blocks[1] > n[KVT_AXIS_B])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer asks for layers %lld to %lld of blocks %lld to %lld",
+				"the peer requests layers %lld to %lld of blocks %lld to "
+				"%lld",
 				LL(a.layers[0]), LL(a.layers[1]), LL(a.blocks[0]),
 				LL(a.blocks[1]));
 	box_take(&asked, KVT_AXIS_L, a.layers[0], a.layers[1] - a.layers[0]);
@@ -303,7 +309,7 @@ static enum kvt_status take_ask(struct kvt_carry_box *box, int *rank,
 	*rank = (int)a.rank;
 	return box->nspans ? KVT_OK :
 	       kvt_fail(err, KVT_BAD_INPUT,
-			"the peer asks for blocks that nothing goes to");
+			"the peer requests blocks that the plan does not write");
 }
 
 static enum kvt_status give_box(struct kvt_worker *worker, const struct serving *s,
@@ -320,7 +326,8 @@ static enum kvt_status give_box(struct kvt_worker *worker, const struct serving 
 		return status;
 	if (window_bytes(box, &w) > s->room)
 		status = kvt_fail(err, KVT_UNSUPPORTED,
-				  "the peer asks for more at once than --mem-limit allows");
+				  "the peer requests more at once than --mem-limit "
+				  "allows");
 	while (!status && kvt_pair_next(&pair, &walk, &w.xfer))
 		if (pair.dst_rank == rank &&
 		    !(status = kvt_nest_init(&nest, &w.xfer, &pair, err)) &&
@@ -362,10 +369,10 @@ static enum kvt_status serve(struct kvt_worker *worker, void *context, int64_t i
  */
 static void needs_of(struct kvt_work *work, const struct kvt_sides *sides, int64_t room)
 {
-	work->buffer_bytes[1] = work->buffer_bytes[PIECE_BUFFER] = room;
+	work->buffer_bytes[1] = work->buffer_bytes[RANGE_BUFFER] = room;
 	for (int r = 0; r < sides->src.n; r++)
 		for (int g = 0; g < kvt_ranks_snapshot(&sides->src, r)->ngroups; g++)
-			work_needs_pieces(work, leaf_of(sides->src.file[r].reader), g, 1,
+			work_needs_ranges(work, leaf_of(sides->src.file[r].reader), g, 1,
 					  1);
 }
 

@@ -145,7 +145,7 @@ static enum kvt_status out_of_range(const struct at *at, enum key key,
 {
 	if (!count)
 		return kvt_fail(at->err, KVT_USAGE,
-				"%s: %s is %.60s, there is none", at->asked,
+				"%s: %s is %.60s, but the dump has none", at->asked,
 				key_names[key], is);
 	return kvt_fail(at->err, KVT_USAGE,
 			"%s: %s is %.60s, expected %lld to %lld", at->asked,
@@ -355,7 +355,8 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 	if (infinite ? !kvt_table_is_whole(at->s, at->out->group, request) :
 	    *entry < 0 || *entry >= n)
 		return kvt_fail(at->err, KVT_UNSUPPORTED,
-				"%s: the %lld blocks of request %.60s are not those of all its tokens; give block",
+				"%s: the %lld blocks of request %.60s do not cover all "
+				"its tokens; give block instead",
 				at->asked, (long long)n, request->id);
 	return KVT_OK;
 }
@@ -470,7 +471,7 @@ enum kvt_status kvt_where_parse_run(struct kvt_element_run *out,
 		most = packing.row_values ? packing.row_values : packing.nbytes;
 		status = take_row(&at, &packing);
 	} else if (at.value[AT_ROW]) {
-		return wrong(&at, "row is given, but the content is no page of rows");
+		return wrong(&at, "row is given, but the content is not a page of rows");
 	}
 	if (status ||
 	    (status = take_number(&at, &run.place.index[KVT_AXIS_D], AT_DIM, 0, most)) ||

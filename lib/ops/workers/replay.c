@@ -184,7 +184,8 @@ static enum kvt_status note_worker(struct kvt_workers *w, struct entry *e,
 	}
 	if (e->from[w->worker / 8] & bit && e->countdown.expected <= w->totals.workers)
 		problem(w, KVT_REPORTS_REPEATED, w->worker, e->id,
-			"%s of '%.100s': worker %lld reports it twice, which counts for a worker that did not",
+			"%s of '%.100s': worker %lld reports it twice, and the engine "
+			"counts it as two workers",
 			kvt_direction_name(e->direction), e->id, LL(w->worker));
 	e->from[w->worker / 8] |= bit;
 	return KVT_OK;
@@ -220,7 +221,8 @@ static enum kvt_status take_report(struct kvt_workers *w, const char *id,
 
 	if (w->dropped) {
 		problem(w, KVT_REPORTS_LOST, w->worker, id,
-			"%s of '%.100s': worker %lld reports it in a step without output, where nothing is counted",
+			"%s of '%.100s': worker %lld reports it in a step without "
+			"output, where nothing is counted",
 			kvt_direction_name(direction), id, LL(w->worker));
 		return KVT_OK;
 	}
@@ -228,7 +230,8 @@ static enum kvt_status take_report(struct kvt_workers *w, const char *id,
 		return status;
 	if (e->countdown.rounds && !e->countdown.left)
 		problem(w, KVT_REPORTS_EXCEEDED, w->worker, id,
-			"%s of '%.100s': worker %lld reports it, but %lld of %lld had by step %lld",
+			"%s of '%.100s': worker %lld reports it, but it was finished "
+			"with %lld of %lld reports in step %lld",
 			kvt_direction_name(direction), id, LL(w->worker),
 			LL(e->countdown.expected), LL(e->countdown.expected),
 			LL(e->finished));
@@ -307,7 +310,8 @@ static enum kvt_status take_invalid_blocks(struct kvt_workers *w,
 
 		if (w->dropped) {
 			problem(w, KVT_REPORTS_LOST, w->worker, NULL,
-				"invalid block %lld: worker %lld reports it in a step without output, where nothing is counted",
+				"invalid block %lld: worker %lld reports it in a step "
+				"without output, where nothing is counted",
 				LL(block), LL(w->worker));
 			continue;
 		}
@@ -334,7 +338,8 @@ static void compare_ids(struct kvt_workers *w, const struct kvt_worker_event *ev
 			e->engine_has = true;
 		else
 			problem(w, KVT_REPORTS_INVENTED, -1, id,
-				"%s of '%.100s': the engine has it finished in step %lld, the reports do not",
+				"%s of '%.100s': the engine has it finished in step "
+				"%lld, the reports do not",
 				kvt_direction_name(direction), id, LL(w->step));
 	}
 }
@@ -350,13 +355,15 @@ static void compare_blocks(struct kvt_workers *w, const struct kvt_worker_event 
 			find_block(b, block, w->step)->engine_has = true;
 		else
 			problem(w, KVT_REPORTS_INVENTED, -1, NULL,
-				"invalid block %lld: the engine has it in step %lld, the reports do not",
+				"invalid block %lld: the engine has it in step %lld, the "
+				"reports do not",
 				LL(block), LL(w->step));
 	}
 	for (size_t i = 0; i < b->n; i++)
 		if (!find_block(b, b->id[i], w->step)->engine_has)
 			problem(w, KVT_REPORTS_LOST, -1, NULL,
-				"invalid block %lld: reported in step %lld, and the engine does not have it",
+				"invalid block %lld: reported in step %lld, and the "
+				"engine does not have it",
 				LL(b->id[i]), LL(w->step));
 }
 
@@ -367,7 +374,8 @@ static void compare(struct kvt_workers *w, const struct kvt_worker_event *event)
 	for (size_t i = 0; i < w->nemitted; i++)
 		if (!w->emitted[i]->engine_has)
 			problem(w, KVT_REPORTS_LOST, -1, w->emitted[i]->id,
-				"%s of '%.100s': finished in step %lld, and the engine does not have it",
+				"%s of '%.100s': finished in step %lld, and the engine "
+				"does not have it",
 				kvt_direction_name(w->emitted[i]->direction),
 				w->emitted[i]->id, LL(w->step));
 	compare_blocks(w, event);
@@ -483,10 +491,12 @@ static enum kvt_status enter_step(struct kvt_workers *w,
 	if (event->step == w->step) {
 		if (w->closed)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"more of a step after what was made of it");
+					"a step continues after its line with "
+					"aggregated");
 		if (event->kind == KVT_EVENT_NO_OUTPUT)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the absence of output stands after the beginning of its step");
+					"the line with output is not the first of its "
+					"step");
 		return KVT_OK;
 	}
 	w->step = event->step;
@@ -541,7 +551,7 @@ enum kvt_status kvt_workers_end(struct kvt_workers_totals *out, struct kvt_worke
 {
 	if (!w->totals.workers)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"nothing says how many workers there are");
+				"the first line with the number of workers is missing");
 	tell_incomplete(w);
 	*out = w->totals;
 	return KVT_OK;

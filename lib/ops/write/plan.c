@@ -190,7 +190,7 @@ static enum kvt_status check_alike(const struct transform *t, struct kvt_error *
 		}
 		if (!alike)
 			return kvt_fail(err, KVT_USAGE,
-					"output %d is laid out differently from the first",
+					"output %d has another layout than the first",
 					i + 1);
 	}
 	return KVT_OK;

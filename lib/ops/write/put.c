@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put.c - one box of a group into a writer, as an array or in pieces */
+/* put.c - one box of a group into a writer, as an array or in ranges */
 #include "lib/ops/write/put.h"
 
 #include <string.h>
@@ -64,13 +64,13 @@ static uint64_t *cell_at(const struct put *put, const int64_t at[KVT_NAXES])
 }
 
 enum kvt_status put_hash(struct kvt_worker *worker, const struct put *put,
-			 const struct placed *piece, const struct kvt_box *part,
+			 const struct placed *range, const struct kvt_box *part,
 			 uint8_t *spare, struct kvt_error *err)
 {
 	const struct kvt_shape *shape = &group_of(put)->shape;
 	const int64_t cell = shape->n[KVT_AXIS_S] * shape->n[KVT_AXIS_D] * shape->elem;
 	struct placed canonical = { &cell_layout, *part, spare };
-	enum kvt_status status = copy_box(worker, &canonical, piece, part, shape->elem,
+	enum kvt_status status = copy_box(worker, &canonical, range, part, shape->elem,
 					  err);
 	int64_t at[KVT_NAXES] = { 0 };
 

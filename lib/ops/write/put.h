@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * put.h - one box of a group into a writer, as an array or in pieces
+ * put.h - one box of a group into a writer, as an array or in ranges
  *
- * Pieces are encoded in any order and wait in memory until all earlier boxes
+ * Ranges are encoded in any order and wait in memory until all earlier boxes
  * are written, so that the file does not depend on timing or on the number of
  * threads.
  */
@@ -52,9 +52,9 @@ extern const struct kvt_layout cell_layout;
 struct kvt_stored put_next(struct put *put);
 void put_keep(struct put *put, const int64_t begin[KVT_NAXES],
 	      const struct kvt_stored *stored);
-/* Hashes the cells of a piece that holds all of S and D; 'spare' has its size. */
+/* Hashes the cells of a range that holds all of S and D; 'spare' has its size. */
 KVT_MUST_CHECK enum kvt_status
-put_hash(struct kvt_worker *worker, const struct put *put, const struct placed *piece,
+put_hash(struct kvt_worker *worker, const struct put *put, const struct placed *range,
 	 const struct kvt_box *part, uint8_t *spare, struct kvt_error *err);
 /* The tile at 'begin', from its plain bytes; uses worker->spare. */
 KVT_MUST_CHECK enum kvt_status
@@ -63,7 +63,7 @@ put_tile(struct kvt_worker *worker, struct put *put, const int64_t begin[KVT_NAX
 
 /*
  * All of the box out of a larger one or itself: an array is written, and must
- * have the writer's layout; pieces are encoded.
+ * have the writer's layout; ranges are encoded.
  */
 KVT_MUST_CHECK enum kvt_status
 put_dense(struct kvt_worker *worker, struct put *put, const struct placed *from,

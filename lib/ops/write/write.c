@@ -99,8 +99,9 @@ static enum kvt_status cells_differ(const struct moving *m, int64_t i,
 	int64_t page = i / n[KVT_AXIS_K] / n[KVT_AXIS_H];
 
 	return kvt_fail(err, KVT_BAD_INPUT, "group %s: layer %lld block %llu head %lld "
-			"kv %lld is not what content_digest of the input says; kvtool fsck "
-			"lists all that differ", group->id,
+					    "kv %lld does not match content_digest of "
+					    "the input; kvtool fsck lists all "
+					    "differences", group->id,
 			(long long)(begin[KVT_AXIS_L] + page / nb),
 			(unsigned long long)kvt_block_id(
 				group, begin[KVT_AXIS_B] + page % nb), (long long)head,
@@ -269,8 +270,8 @@ static struct kvt_work group_work(const struct transform *t, struct transfer *ct
 	if (t->n > 1) {
 		/* all that the box has in any of them, once */
 		work.share = true;
-		if (work.buffer_bytes[PIECE_BUFFER] < t->n * step->cut.box_bytes)
-			work.buffer_bytes[PIECE_BUFFER] = t->n * step->cut.box_bytes;
+		if (work.buffer_bytes[RANGE_BUFFER] < t->n * step->cut.box_bytes)
+			work.buffer_bytes[RANGE_BUFFER] = t->n * step->cut.box_bytes;
 	}
 	work_needs_tiles(&work, ctx->dst_tiling);
 	if (step->ndirect < step->ntiles)

@@ -360,9 +360,9 @@ static void test_twice_or_outside(void **state)
 		const char *text;
 	} cases[] = {
 		{ { { 0, 0, 1, 0, 2, 0 }, { 1, 0, 1, 1, 1, 0 } },
-		  "g0: slot 1 of block 1 comes twice" },
+		  "g0: slot 1 of block 1 is listed twice" },
 		{ { { .nblocks = 2 }, { 1, 0, 1, 2, 1, 0 } },
-		  "g0: slot 2 of block 1 comes twice" },
+		  "g0: slot 2 of block 1 is listed twice" },
 		{ { { 0, 0, 3, 0, 1, 0 }, { 0, 0, 0, 0, 1, 0 } }, "outside a pool" },
 		{ { { 3, 0, 0, 0, 1, 0 }, { 0, 0, 1, 0, 1, 0 } }, "outside a pool" },
 		{ { { 0, 0, 0, 2, 2, 0 }, { 0, 0, 1, 0, 1, 0 } }, "outside a pool" },
@@ -404,7 +404,7 @@ static void test_given_is_wrong(void **state)
 					     .given = &cases[i] };
 
 		refused(base.dump, donor.dump, &g, KVT_BAD_INPUT,
-			"is outside a group, or comes twice");
+			"is outside a group, or is listed twice");
 	}
 	drop_dump(&base);
 	drop_dump(&donor);

@@ -329,7 +329,7 @@ static void test_unlike(void **state)
 		{ other_table, false, KVT_BAD_INPUT, "r0 and r1 differ: " },
 		{ other_tokens, false, KVT_BAD_INPUT, "r0 and r1 differ: " },
 		{ other_request, false, KVT_BAD_INPUT,
-		  "a: the other has another request in this place" },
+		  "a: the other has a different request at this index" },
 		{ other_null, false, KVT_BAD_INPUT, "null block is -1 in one and 3 in" },
 		{ other_model, false, KVT_BAD_INPUT, "r0 and r1 differ: model" },
 		{ other_stage, false, KVT_BAD_INPUT, "pp size is 1 in one and 2 in the" },
@@ -339,7 +339,7 @@ static void test_unlike(void **state)
 		  "r0: rank 0 of 2 context parallel ranks" },
 		{ no_layers, true, KVT_BAD_INPUT, "r0: g0 has no layers" },
 		{ opaque, true, KVT_UNSUPPORTED,
-		  "g0: nobody knows how opaque content is dealt to ranks" },
+		  "g0: it is not known how opaque content is divided among ranks" },
 	};
 
 	(void)state;
@@ -377,7 +377,7 @@ static void test_gap_of_channels(void **state)
 		ranks.at[r] = number_dump(&s, r);
 	}
 	refused(&ranks, (const int[]){ 0, 1, 2, 3 }, 4, KVT_BAD_INPUT,
-		"r1 and r2: channels of part x end at 4 and go on at 6");
+		"r1 and r2: channels of part x end at 4 and continue at 6");
 	drop_ranks(&ranks);
 }
 

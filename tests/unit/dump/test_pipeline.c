@@ -379,7 +379,7 @@ static void test_too_little_memory(void **state)
 	assert_int_equal(kvt_work_run(&work, &how, &err), KVT_OK);
 }
 
-/* ---- the last piece ----------------------------------------------------- */
+/* ---- the last range ----------------------------------------------------- */
 
 /* A leaf of bytes that counts how often it is asked, and fails when told to. */
 struct counting {
@@ -415,7 +415,7 @@ static const struct kvt_leaf_ops count_ops = {
 	.read_box = count_read, .close = count_close,
 };
 
-/* Four layers of which a dump has 0 and 2: two pieces. */
+/* Four layers of which a dump has 0 and 2: two ranges. */
 static struct counting *make_counting(struct kvt_dump **whole, struct kvt_dump **part)
 {
 	static const struct kvt_range ranges[] = { { 0, 1 }, { 2, 3 } };
@@ -470,15 +470,15 @@ static enum kvt_status read_twice(struct kvt_worker *worker, void *context, int6
 	assert_int_equal(read_layer(worker, r->dump[0], 0, 0x10), KVT_OK);
 	assert_int_equal(read_layer(worker, r->dump[0], 0, 0x10), KVT_OK);
 	assert_int_equal(a->reads, 1);
-	/* another piece of it, and the first one is gone */
+	/* another range of it, and the first one is gone */
 	assert_int_equal(read_layer(worker, r->dump[0], 1, 0x12), KVT_OK);
 	assert_int_equal(a->reads, 2);
 	assert_int_equal(read_layer(worker, r->dump[0], 0, 0x10), KVT_OK);
 	assert_int_equal(a->reads, 3);
-	/* the same piece of another leaf */
+	/* the same range of another leaf */
 	assert_int_equal(read_layer(worker, r->dump[1], 0, 0x10), KVT_OK);
 	assert_int_equal(b->reads, 1);
-	/* after a read that failed neither its piece is there nor the one before */
+	/* after a read that failed neither its range is there nor the one before */
 	b->fails_at = 2;
 	assert_int_equal(read_layer(worker, r->dump[1], 1, 0x12), KVT_SYSTEM);
 	assert_int_equal(read_layer(worker, r->dump[1], 0, 0x10), KVT_OK);
@@ -490,7 +490,7 @@ static enum kvt_status read_twice(struct kvt_worker *worker, void *context, int6
 	return KVT_OK;
 }
 
-static void test_last_piece(void **state)
+static void test_last_range(void **state)
 {
 	struct reading r;
 	struct kvt_work work = { .fn = read_twice, .context = &r, .count = 1 };
@@ -505,8 +505,8 @@ static void test_last_piece(void **state)
 		cut = kvt_cut_choose(kvt_dump_group(r.dump[i], 0), NULL, NULL, NULL, 30);
 		assert_int_equal(cut.layers, 1);
 		kvt_work_reads(&work, r.dump[i], 0, &cut, NULL);
-		/* the piece buffer, and nothing else */
-		assert_int_equal(work.buffer_bytes[PIECE_BUFFER], 30);
+		/* the range buffer, and nothing else */
+		assert_int_equal(work.buffer_bytes[RANGE_BUFFER], 30);
 	}
 	assert_int_equal(kvt_work_run(&work, &how, NULL), KVT_OK);
 	for (int i = 0; i < 2; i++) {
@@ -528,7 +528,7 @@ int main(void)
 		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_too_little_memory),
-		cmocka_unit_test(test_last_piece),
+		cmocka_unit_test(test_last_range),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -421,7 +421,7 @@ static void test_without_tables(void **state)
 	describe(&s, 3, 2);
 	pool = number_dump(&s, 0);
 	refused(pool.dump, &larger, KVT_BAD_INPUT,
-		"blocks of 2 become blocks of 3 by block tables only");
+		"blocks of 2 can can become blocks of 3 only with block tables");
 	refused(pool.dump, &zero, KVT_BAD_INPUT, "no request has a block table");
 	refused(pool.dump, &compact, KVT_BAD_INPUT, "no request has a block table");
 	drop_dump(&pool);
@@ -459,7 +459,7 @@ static void test_twice(void **state)
 	add_request(&s, "a", 4, 2, (const uint32_t[]){ 1, 1 });
 	pool = number_dump(&s, 0);
 	refused(pool.dump, &options, KVT_BAD_INPUT,
-		"request a: block 5 of g0 is twice in its table");
+		"request a: block 5 of g0 is listed twice in its table");
 	drop_dump(&pool);
 }
 

@@ -77,12 +77,12 @@ static void test_short(void **state)
 
 	(void)state;
 	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
-	       "slots of g0 are 12 elements short");	/* 3 heads, k and v, 2 channels */
+	       "slots of g0 lack 12 elements");	/* 3 heads, k and v, 2 channels */
 	select.nchannels = 1;
 	select.channel = whole;
 	select.heads = (struct kvt_segment){ 0, 1, 3 };
 	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
-	       "slots of g0 are 8 elements short");	/* one head */
+	       "slots of g0 lack 8 elements");	/* one head */
 	assert_null(out);
 	drop_dump(&dump);
 }

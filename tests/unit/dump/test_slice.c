@@ -508,7 +508,7 @@ static void test_nobody_knows_tokens(void **state)
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", attention);
 	whole = number_dump(&s, 0);
-	refused(whole.dump, &options, KVT_BAD_INPUT, "the dump names no requests");
+	refused(whole.dump, &options, KVT_BAD_INPUT, "the dump has no requests");
 	drop_dump(&whole);
 }
 

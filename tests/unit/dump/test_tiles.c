@@ -97,7 +97,7 @@ static void test_runs(void **state)
 			begin[a] = below((n[a] + tiling.n[a] - 1) / tiling.n[a]) *
 				   tiling.n[a];
 		if (below(2)) {
-			/* a piece: one row of tiles */
+			/* a range: one row of tiles */
 			box.begin[NB] = begin[NB];
 			box.end[NB] = begin[NB] + tiling.n[NB];
 			box = box_cut(&box, &shape);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_flat.c - boxes of groups that lie in files, in one piece or in many */
+/* test_flat.c - boxes of groups that lie in files, in one run or in many */
 #include "tests/unit/formats/dump_fixture.h"
 
 /* ---- boxes of one array ------------------------------------------------- */
@@ -217,13 +217,13 @@ static void test_batches(void **state)
 	close_array(&a);
 }
 
-/* ---- many pieces -------------------------------------------------------- */
+/* ---- many ranges -------------------------------------------------------- */
 
 /*
- * Each (layer, run of blocks) is a piece, added in no order; runs of 1, 2 and 2
+ * Each (layer, run of blocks) is a range, added in no order; runs of 1, 2 and 2
  * blocks, each in another part of the file, with slots of the last one missing.
  */
-static void open_pieces(struct array *a, bool fill)
+static void open_ranges(struct array *a, bool fill)
 {
 	static const int64_t runs[][2] = { { 3, 5 }, { 0, 1 }, { 1, 3 } };
 	struct kvt_error err = { "" };
@@ -241,25 +241,25 @@ static void open_pieces(struct array *a, bool fill)
 	for (int r = 0; r < 3; r++)
 		for (int l = 2; l >= 0; l--)
 			for (int part = 0; part < 2; part++) {
-				struct kvt_piece piece = { .file = part };
+				struct kvt_file_part range = { .file = part };
 
-				piece.file = part && r == 0 ? -1 : 0;
-				piece.box = kvt_box_whole(&g->shape);
-				piece.box.begin[NL] = l;
-				piece.box.end[NL] = l + 1;
-				piece.box.begin[NB] = runs[r][0];
-				piece.box.end[NB] = runs[r][1];
-				piece.box.begin[NS] = part ? 12 : 0;
-				piece.box.end[NS] = part ? 16 : 12;
-				expect(kvt_layout_views(&piece.views, &g->layout,
-							&piece.box, 2, &err),
+				range.file = part && r == 0 ? -1 : 0;
+				range.box = kvt_box_whole(&g->shape);
+				range.box.begin[NL] = l;
+				range.box.end[NL] = l + 1;
+				range.box.begin[NB] = runs[r][0];
+				range.box.end[NB] = runs[r][1];
+				range.box.begin[NS] = part ? 12 : 0;
+				range.box.end[NS] = part ? 16 : 12;
+				expect(kvt_layout_views(&range.views, &g->layout,
+							&range.box, 2, &err),
 				       KVT_OK, &err, NULL);
-				piece.views.view[0].offset += at;
-				if (piece.file == 0 && fill)
-					fill_box(g, &piece.box, buf + at);
-				if (piece.file == 0)
-					at += piece.views.nbytes;
-				expect(kvt_flat_add(&a->flat, &piece, &err), KVT_OK, &err,
+				range.views.view[0].offset += at;
+				if (range.file == 0 && fill)
+					fill_box(g, &range.box, buf + at);
+				if (range.file == 0)
+					at += range.views.nbytes;
+				expect(kvt_flat_add(&a->flat, &range, &err), KVT_OK, &err,
 				       NULL);
 			}
 	expect(kvt_file_write(&a->files.file[0], buf, 1 << 16, 0, &err), KVT_OK, &err,
@@ -269,7 +269,7 @@ static void open_pieces(struct array *a, bool fill)
 }
 
 /* Every box of layers, blocks and slots, against the definition. */
-static void test_pieces(void **state)
+static void test_ranges(void **state)
 {
 	struct kvt_error err = { "" };
 	struct kvt_group *g;
@@ -278,7 +278,7 @@ static void test_pieces(void **state)
 	int count = 0;
 
 	(void)state;
-	open_pieces(&a, true);
+	open_ranges(&a, true);
 	g = &a.snapshot.group[0];
 	for (int l0 = 0; l0 < 3; l0++)
 		for (int l1 = l0 + 1; l1 <= 3; l1++)
@@ -309,7 +309,7 @@ static void test_pieces(void **state)
 	close_array(&a);
 }
 
-static void test_pieces_written(void **state)
+static void test_ranges_written(void **state)
 {
 	struct kvt_box whole = { .end = { 3, 5, 16, 2, 2, 8 } };
 	struct kvt_error err = { "" };
@@ -319,7 +319,7 @@ static void test_pieces_written(void **state)
 	int64_t i[KVT_NAXES] = { 0 };
 
 	(void)state;
-	open_pieces(&a, false);
+	open_ranges(&a, false);
 	g = &a.snapshot.group[0];
 	fill_box(g, &whole, buf);
 	expect(kvt_flat_write(&a.flat, &a.files, g, &whole, buf, &err), KVT_OK, &err,
@@ -336,30 +336,30 @@ static void test_pieces_written(void **state)
 	close_array(&a);
 }
 
-/* ---- pieces that are wrong ---------------------------------------------- */
+/* ---- ranges that are wrong ---------------------------------------------- */
 
-static void shift(struct kvt_piece *p) { p->views.view[0].offset += 14; }
-static void negative(struct kvt_piece *p) { p->views.view[0].offset = -2; }
-static void far(struct kvt_piece *p) { p->views.view[0].offset = INT64_MAX - 3; }
-static void stride(struct kvt_piece *p)
+static void shift(struct kvt_file_part *p) { p->views.view[0].offset += 14; }
+static void negative(struct kvt_file_part *p) { p->views.view[0].offset = -2; }
+static void far(struct kvt_file_part *p) { p->views.view[0].offset = INT64_MAX - 3; }
+static void stride(struct kvt_file_part *p)
 {
 	kvt_view_set_stride(&p->views.view[0], KVT_AXIS_L, INT64_MAX / 2);
 }
-static void back(struct kvt_piece *p)
+static void back(struct kvt_file_part *p)
 {
 	kvt_view_set_stride(&p->views.view[0], KVT_AXIS_L, -2);
 }
-static void layers(struct kvt_piece *p) { p->box.end[NL] = 4; }
-static void blocks(struct kvt_piece *p) { p->box.begin[NB] = -1; }
+static void layers(struct kvt_file_part *p) { p->box.end[NL] = 4; }
+static void blocks(struct kvt_file_part *p) { p->box.begin[NB] = -1; }
 
 static struct seal_case {
 	const char *what;
-	void (*change)(struct kvt_piece *);
+	void (*change)(struct kvt_file_part *);
 	const char *part;
 } seals[] = {
-	{ "a piece that ends beyond its file", shift, "would end at byte 15387" },
-	{ "a piece before its file", negative, NULL },
-	{ "a piece that wraps around", far, NULL },
+	{ "a range that ends beyond its file", shift, "would end at byte 15387" },
+	{ "a range before its file", negative, NULL },
+	{ "a range that wraps around", far, NULL },
 	{ "a stride that overflows", stride, NULL },
 	{ "a stride that goes back", back, NULL },
 	{ "more layers than the group", layers, "layer 0:4" },
@@ -371,41 +371,41 @@ static void test_seal(void **state)
 {
 	const struct seal_case *c = *state;
 	struct kvt_error err = { "" };
-	struct kvt_piece piece;
+	struct kvt_file_part range;
 	struct array a;
 
 	open_array(&a, "nhd", true);
-	piece = kvt_flat_piece(&a.flat, 0);
-	c->change(&piece);
+	range = kvt_flat_part(&a.flat, 0);
+	c->change(&range);
 	kvt_flat_free(&a.flat);
-	expect(kvt_flat_add(&a.flat, &piece, &err), KVT_OK, &err, NULL);
+	expect(kvt_flat_add(&a.flat, &range, &err), KVT_OK, &err, NULL);
 	expect(kvt_flat_seal(&a.flat, &a.files, &a.snapshot.group[0], &err),
 	       KVT_BAD_INPUT, &err, c->part);
 	close_array(&a);
 }
 
-/* Pieces that differ by one offset share views, and come back as they were. */
+/* Ranges that differ by one offset share views, and come back as they were. */
 static void test_shared_views(void **state)
 {
 	static const int64_t shift[][2] = { { 0, 0 }, { 16, 16 }, { 8, 24 }, { 0, 24 } };
 	struct kvt_flat flat = { 0 };
-	struct kvt_piece piece = { .file = 0 };
+	struct kvt_file_part range = { .file = 0 };
 	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 
 	(void)state;
 	make_snapshot(&s, "K:LBSHD V:LBSHD", "bf16", false);
-	piece.box = kvt_box_whole(&s.group[0].shape);
+	range.box = kvt_box_whole(&s.group[0].shape);
 	for (int i = 0; i < 4; i++) {
-		expect(kvt_layout_views(&piece.views, &s.group[0].layout, &piece.box, 2,
+		expect(kvt_layout_views(&range.views, &s.group[0].layout, &range.box, 2,
 					&err), KVT_OK, &err, NULL);
 		for (int v = 0; v < 2; v++)
-			piece.views.view[v].offset += shift[i][v];
-		expect(kvt_flat_add(&flat, &piece, &err), KVT_OK, &err, NULL);
+			range.views.view[v].offset += shift[i][v];
+		expect(kvt_flat_add(&flat, &range, &err), KVT_OK, &err, NULL);
 	}
 	assert_int_equal(flat.nviews, 3);
 	for (int i = 0; i < 4; i++) {
-		struct kvt_piece back = kvt_flat_piece(&flat, i);
+		struct kvt_file_part back = kvt_flat_part(&flat, i);
 
 		assert_int_equal(back.views.view[0].offset, shift[i][0]);
 		assert_int_equal(back.views.view[1].offset, 3 * 5 * 16 * 2 * 8 * 2 +
@@ -416,11 +416,11 @@ static void test_shared_views(void **state)
 }
 
 static const struct CMUnitTest fixed[] = {
-	{ "views that pieces share", test_shared_views, NULL, NULL, NULL },
+	{ "views that ranges share", test_shared_views, NULL, NULL, NULL },
 	{ "boxes outside the group", test_outside, NULL, NULL, NULL },
 	{ "batches larger than the buffer", test_batches, NULL, NULL, NULL },
-	{ "every box of many pieces", test_pieces, NULL, NULL, NULL },
-	{ "many pieces written", test_pieces_written, NULL, NULL, NULL },
+	{ "every box of many ranges", test_ranges, NULL, NULL, NULL },
+	{ "many ranges written", test_ranges_written, NULL, NULL, NULL },
 };
 enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
 

@@ -138,7 +138,7 @@ static void test_write_refused(void **state)
 		{ "folder", "A", "generation", KVT_USAGE, false },
 		{ "vllm-mla", "A", "latent content only", KVT_UNSUPPORTED, false },
 		{ "vllm-2025", "A", "keys and values only", KVT_UNSUPPORTED, true },
-		{ "vllm-2025", NULL, "names none", KVT_UNSUPPORTED, false },
+		{ "vllm-2025", NULL, "has none", KVT_UNSUPPORTED, false },
 		{ "vllm-2025", "../x", "name of a folder", KVT_UNSUPPORTED, false },
 		{ "vllm-2025", "..", "name of a folder", KVT_UNSUPPORTED, false },
 		{ "vllm-2025", "-rf", "name of a folder", KVT_UNSUPPORTED, false },

@@ -183,7 +183,7 @@ static void cells(void **state)
 
 /* ---- bytes -------------------------------------------------------------- */
 
-enum { BEGIN = 1000, LENGTH = 3 * KVT_PIECE_BYTES + 77, ALL = BEGIN + LENGTH + 500 };
+enum { BEGIN = 1000, LENGTH = 3 * KVT_RANGE_BYTES + 77, ALL = BEGIN + LENGTH + 500 };
 static uint8_t bytes[ALL], other[ALL];
 
 struct bytes {
@@ -212,7 +212,7 @@ static void end(struct bytes *b)
 	kvt_files_close(&b->files);
 }
 
-/* In steps of 'step' bytes, which no piece has to begin or end with. */
+/* In steps of 'step' bytes, which no range has to begin or end with. */
 static void write_in(struct bytes *b, int step)
 {
 	struct kvt_error err = { "" };
@@ -253,7 +253,7 @@ static void again(struct bytes *b)
 
 static void any_steps(void **state)
 {
-	static const int steps[] = { 1, 1000, 4096, KVT_PIECE_BYTES, 100000, ALL };
+	static const int steps[] = { 1, 1000, 4096, KVT_RANGE_BYTES, 100000, ALL };
 	uint64_t sum[4];
 	struct bytes b;
 
@@ -271,11 +271,11 @@ static void any_steps(void **state)
 	}
 }
 
-/* A byte of each piece, before and behind: whose reads hear of it. */
-static void every_piece(void **state)
+/* A byte of each range, before and behind: whose reads hear of it. */
+static void every_range(void **state)
 {
-	static const int at[] = { 0, BEGIN - 1, BEGIN, BEGIN + KVT_PIECE_BYTES - 1,
-				  BEGIN + KVT_PIECE_BYTES, BEGIN + 2 * KVT_PIECE_BYTES,
+	static const int at[] = { 0, BEGIN - 1, BEGIN, BEGIN + KVT_RANGE_BYTES - 1,
+				  BEGIN + KVT_RANGE_BYTES, BEGIN + 2 * KVT_RANGE_BYTES,
 				  BEGIN + LENGTH - 1, BEGIN + LENGTH, ALL - 1 };
 	struct bytes b;
 
@@ -284,16 +284,16 @@ static void every_piece(void **state)
 	write_in(&b, ALL);
 	for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++) {
 		bool inside = at[i] >= BEGIN && at[i] < BEGIN + LENGTH;
-		int piece = inside ? (at[i] - BEGIN) / KVT_PIECE_BYTES : -1;
+		int range = inside ? (at[i] - BEGIN) / KVT_RANGE_BYTES : -1;
 
 		put_byte(&b, at[i], bytes[at[i]] ^ 1);
 		again(&b);
 		assert_int_equal(read_at(&b, 0, ALL), inside ? KVT_BAD_INPUT : KVT_OK);
 		for (int p = 0; p < 4; p++) {
 			again(&b);
-			/* another byte of the piece than the damaged one */
-			assert_int_equal(read_at(&b, BEGIN + p * KVT_PIECE_BYTES + 1, 8),
-					 p == piece ? KVT_BAD_INPUT : KVT_OK);
+			/* another byte of the range than the damaged one */
+			assert_int_equal(read_at(&b, BEGIN + p * KVT_RANGE_BYTES + 1, 8),
+					 p == range ? KVT_BAD_INPUT : KVT_OK);
 		}
 		put_byte(&b, at[i], bytes[at[i]]);
 	}
@@ -304,7 +304,7 @@ static void every_piece(void **state)
 	end(&b);
 }
 
-/* Whole pieces keep the sum of what was to be written, whatever the disk has. */
+/* Whole ranges keep the sum of what was to be written, whatever the disk has. */
 static void sums_from_memory(void **state)
 {
 	struct kvt_error err = { "" };
@@ -325,7 +325,7 @@ int main(void)
 	enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
 	struct CMUnitTest tests[NROWS + 4] = {
 		cmocka_unit_test(cells), cmocka_unit_test(any_steps),
-		cmocka_unit_test(every_piece), cmocka_unit_test(sums_from_memory),
+		cmocka_unit_test(every_range), cmocka_unit_test(sums_from_memory),
 	};
 
 	for (size_t i = 0; i < NROWS; i++)

@@ -118,7 +118,7 @@ static struct parse_case {
 	  " \"total_kv_heads\": 4, \"head_start\": 0}", BASE_BYTES, KVT_BAD_INPUT,
 	  "holds 2 to 3" },
 	{ "an id of a block twice", "{" BASE ", \"block_ids\": [7, 8, 9, 8, 6]}",
-	  BASE_BYTES, KVT_BAD_INPUT, "block_ids holds 8 twice" },
+	  BASE_BYTES, KVT_BAD_INPUT, "block_ids has 8 twice" },
 	{ "a table with a block that is not in block_ids", "{" BASE ", \"block_ids\":"
 	  " [7, 8, 9, 5, 6], \"block_table\": {\"A\": [4]}, \"num_tokens\": {\"A\": 1}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "request A: block 4 is not in block_ids" },
@@ -157,7 +157,8 @@ static struct parse_case {
 	{ "a table without its tokens", "{" BASE ", \"block_table\": {\"A\": [1]}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "num_tokens lacks request A" },
 	{ "a table outside the pool", "{" BASE ", \"block_table\": {\"A\": [5]},"
-	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "entry 0 is position 5" },
+	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "entry 0 is "
+								     "position 5" },
 	{ "a table entry beyond 2^32",
 	  "{" BASE ", \"block_table\": {\"A\": [4294967296]},"
 	  " \"num_tokens\": {\"A\": 3}}", BASE_BYTES, KVT_BAD_INPUT, "4294967296" },
@@ -180,11 +181,11 @@ static struct parse_case {
 	{ "slots of no tokens", "{" BASE ", \"tokens_per_slot\": 0}", BASE_BYTES,
 	  KVT_BAD_INPUT, "tokens_per_slot is 0" },
 	{ "slots that do not divide a block", "{" BASE ", \"tokens_per_slot\": 3}",
-	  BASE_BYTES, KVT_BAD_INPUT, "3 tokens a slot" },
+	  BASE_BYTES, KVT_BAD_INPUT, "3 tokens per slot" },
 	{ "slots of no tokens, as they were called before",
 	  "{" BASE ", \"tokens_per_state\": 0}", BASE_BYTES, KVT_BAD_INPUT,
 	  "tokens_per_state is 0" },
-	{ "four tokens a slot, as they were called before",
+	{ "four tokens per slot, as they were called before",
 	  "{" BASE ", \"tokens_per_state\": 4}", BASE_BYTES / 4, KVT_OK, NULL },
 	{ "tokens a slot by both names",
 	  "{" BASE ", \"tokens_per_state\": 4, \"tokens_per_slot\": 4}",
@@ -193,7 +194,7 @@ static struct parse_case {
 	  "{" BASE ", \"tokens_per_state\": 4, \"tokens_per_slot\": 2}",
 	  BASE_BYTES / 4, KVT_BAD_INPUT,
 	  "tokens_per_slot is 2, but tokens_per_state, its old name, is 4" },
-	{ "four tokens a slot", "{" BASE ", \"tokens_per_slot\": 4}", BASE_BYTES / 4,
+	{ "four tokens per slot", "{" BASE ", \"tokens_per_slot\": 4}", BASE_BYTES / 4,
 	  KVT_OK, NULL },
 	{ "pages with padding", "{" BASE ", \"page_bytes\": 1040}", 15 * 1040, KVT_OK,
 	  NULL },
@@ -245,7 +246,7 @@ static struct parse_case {
 	  KVT_BAD_INPUT, "differ in length" },
 	{ "x that ends before it begins", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
 	  " \"shape\": [2, 4], \"x\": [2, 0]}, " SSM "}", 96, KVT_BAD_INPUT,
-	  "x is no range of [begin, end)" },
+	  "x is not a range [begin, end)" },
 	{ "x of one end", "{" MAMBA ", \"conv\": {\"dtype\": \"bf16\","
 	  " \"shape\": [2, 4], \"x\": [0]}, " SSM "}", 96, KVT_BAD_INPUT,
 	  "x has 1 entries, expected more" },

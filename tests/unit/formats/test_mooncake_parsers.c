@@ -228,8 +228,9 @@ static struct lie {
 	  "overlap" },
 	{ "record: no key", 4, 0, 4, 0, KVT_BAD_INPUT, "key" },
 	{ "record: key without end", 4, 0, 4, UINT32_MAX, KVT_BAD_INPUT, "key" },
-	{ "record: value of more", 4, 4, 4, 101, KVT_BAD_INPUT, "set aside" },
-	{ "record: value without end", 4, 4, 4, UINT32_MAX, KVT_BAD_INPUT, "set aside" },
+	{ "record: value of more", 4, 4, 4, 101, KVT_BAD_INPUT, "were allocated" },
+	{ "record: value without end", 4, 4, 4, UINT32_MAX, KVT_BAD_INPUT,
+		  "were allocated" },
 	{ "record: a checksum without the flag", 4, 20, 4, 1, KVT_BAD_INPUT, "flag" },
 	{ "record: flags of later", 4, 16, 4, 3, KVT_UNSUPPORTED, "flags" },
 };
@@ -303,9 +304,9 @@ static void test_names(void **state)
 		{ "t\0\xff", 3, "t", "\xff", NULL, false },
 		{ "t\0a\0b", 5, NULL, NULL, "TENANT NUL KEY", false },
 		{ "t\0", 2, NULL, NULL, "TENANT NUL KEY", false },
-		{ "\0k", 2, NULL, NULL, "can be no tenant", false },
-		{ "_t\0k", 4, NULL, NULL, "can be no tenant", false },
-		{ "t\n\0k", 4, NULL, NULL, "can be no tenant", false },
+		{ "\0k", 2, NULL, NULL, "cannot be a tenant", false },
+		{ "_t\0k", 4, NULL, NULL, "cannot be a tenant", false },
+		{ "t\n\0k", 4, NULL, NULL, "cannot be a tenant", false },
 		{ "", 0, NULL, NULL, "0 bytes", false },
 	};
 	struct kvt_error err = { "" };
@@ -420,7 +421,7 @@ static void test_checkpoint(void **state)
 	free(c.extent);
 }
 
-/* The check value of the CRC catalogues, and pieces of any length. */
+/* The check value of the CRC catalogues, and parts of any length. */
 static void test_crc(void **state)
 {
 	uint8_t s[100];

@@ -252,7 +252,7 @@ static void test_no_tokens(void **state)
 		int file = open_file(r, *state, i, buf, 3 * 16 * 64, 0, 0);
 
 		expect(kvt_pages_add_tokens(r, 0, file, 0, 16, 0, &err), KVT_UNSUPPORTED,
-		       &err, "no place for tokens");
+		       &err, "cannot hold tokens");
 		kvt_reader_free(r);
 	}
 	free(buf);

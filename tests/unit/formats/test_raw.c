@@ -30,7 +30,7 @@ static struct raw_case {
 	  KVT_BAD_INPUT, "begin at byte 99999" },
 	{ "a byte behind the data", "{" NHD "}", { 0 }, 0, 1, KVT_BAD_INPUT, "15361" },
 	{ "nothing said", NULL, { 0 }, 0, 0, KVT_BAD_INPUT,
-	  "no format that is recognised" },
+	  "the format is not recognised" },
 	{ "format said, nothing else", NULL, { .format = "raw" }, 0, 0, KVT_BAD_INPUT,
 	  "--layout" },
 	{ "a layout without sizes", NULL, { .layout = "nhd", .dtype = "bf16" }, 0, 0,
@@ -47,7 +47,7 @@ static struct raw_case {
 	  .block_size = 16 },
 	  0, 0, KVT_OK, NULL },
 	{ "a block size against the manifest", "{" NHD "}", { .block_size = 32 }, 0, 0,
-	  KVT_BAD_INPUT, "--block-size says 32" },
+	  KVT_BAD_INPUT, "--block-size is 32" },
 	{ "content that is opaque and not", NULL,
 	  { .layout = "nhd", .dtype = "bf16", .head_dim = 8, .content = 16 }, 0, 0,
 	  KVT_USAGE, "not both" },
@@ -156,7 +156,7 @@ static void test_round_trip(void **state)
 		/* two buffers have no shape together, but bytes */
 		if (i == 1) {
 			expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err,
-			       "keys and values in two");
+			       "separate keys and values");
 		} else {
 			expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
 			expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);

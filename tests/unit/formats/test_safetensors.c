@@ -215,7 +215,7 @@ static void test_dump(void **state)
 
 /* ---- files of others ---------------------------------------------------- */
 
-/* Layers (or their keys and values) as tensors of their own, each from 'layout'. */
+/* Layers (or their keys and values) as separate, each from 'layout'. */
 struct tensor_of {
 	const char *name;
 	int64_t layer;

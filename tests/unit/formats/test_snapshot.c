@@ -69,7 +69,7 @@ static void page_beyond(struct kvt_snapshot *s)
 	s->group[0].page_bytes = 2048;
 	s->group[0].page_offset = 1025;
 }
-static void page_in_pieces(struct kvt_snapshot *s)
+static void page_in_parts(struct kvt_snapshot *s)
 {
 	page_padded(s);
 	assert_int_equal(kvt_layout_parse(&s->group[0].layout, "LHBSC", NULL), KVT_OK);
@@ -236,7 +236,7 @@ static struct check_case {
 	  "group.slots" },
 	{ "one slot for all tokens has one slot", recurrent, KVT_BAD_INPUT,
 	  "expected 1", "group.slots" },
-	{ "four tokens a slot", compressed, KVT_OK, NULL, NULL },
+	{ "four tokens per slot", compressed, KVT_OK, NULL, NULL },
 	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout", "layout.missing" },
 	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head",
 	  "layout.misfit" },
@@ -263,7 +263,7 @@ static struct check_case {
 	{ "page with padding", page_padded, KVT_OK, NULL, NULL },
 	{ "content that ends beyond its page", page_beyond, KVT_BAD_INPUT,
 	  "from byte 1025", "page.size" },
-	{ "padding where a page is no run", page_in_pieces, KVT_BAD_INPUT,
+	{ "padding where a page is no run", page_in_parts, KVT_BAD_INPUT,
 	  "not one run", "page.split" },
 	{ "null block outside the pool", null_beyond, KVT_BAD_INPUT,
 	  "null block is at position 5",
@@ -512,7 +512,7 @@ static void test_half(void **state)
 	kvt_snapshot_free(&s);
 }
 
-/* Two tokens a slot: 37 tokens begin their 19th slot. */
+/* Two tokens per slot: 37 tokens begin their 19th slot. */
 static void test_live_compressed(void **state)
 {
 	static const uint32_t a[] = { 4, 0 };

@@ -85,7 +85,7 @@ static void test_refused(void **state)
 		static const char *const odd[] = { "a\nb", "\xff", "\x7f.bin" };
 
 		put(*state, odd[i]);
-		refuse(*state, KVT_BAD_INPUT, ": holds a name that is no plain text");
+		refuse(*state, KVT_BAD_INPUT, ": holds a name that is not plain text");
 		assert_int_equal(unlink(join(*state, odd[i]).s), 0);
 	}
 	for (int i = 0; i < 13; i++)

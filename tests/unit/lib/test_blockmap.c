@@ -278,7 +278,7 @@ static void test_ids(void **state)
 	assert_false(kvt_block_ids_check(ids, 4, 64, seen, NULL));
 	memset(seen, 0, sizeof(seen));
 	assert_int_equal(kvt_block_ids_check(ids, 5, 64, seen, &err), KVT_BAD_INPUT);
-	assert_string_equal(err.text, "block id 8 comes twice");
+	assert_string_equal(err.text, "block id 8 is listed twice");
 	memset(seen, 0, sizeof(seen));
 	assert_int_equal(kvt_block_ids_check(ids + 5, 1, 64, seen, &err), KVT_BAD_INPUT);
 	assert_string_equal(err.text, "block id 64 is outside the pool of 64");

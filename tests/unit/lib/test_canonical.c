@@ -118,7 +118,7 @@ static void test_byte(void **state)
 	assert_int_equal(kvt_view_at(&view, at), 15712);
 }
 
-/* Kernel blocks of 8: a page of a position comes in two pieces of its row. */
+/* Kernel blocks of 8: a page of a position comes in two ranges of its row. */
 static void test_kernel_block(void **state)
 {
 	struct example e;

@@ -241,11 +241,12 @@ static void test_copy(void **state)
 		const char *says;		/* "": accepted */
 	} rows[] = {
 		{ { ids, 3, 1, 8, 0 }, { ids + 1, 3, 1, 8, 0 }, "" },
-		{ { ids, 4, 1, 8, 0 }, { ids, 4, 1, 8, 0 }, "block id 3 comes twice" },
+		{ { ids, 4, 1, 8, 0 }, { ids, 4, 1, 8, 0 }, "block id 3 is listed "
+							    "twice" },
 		{ { ids, 3, 1, 8, 0 }, { ids, 2, 1, 8, 0 },
-		  "3 source blocks and 2 destination blocks are no copy" },
+		  "3 source blocks and 2 destination blocks cannot be copied" },
 		{ { ids, 0, 1, 8, 0 }, { ids, 0, 1, 8, 0 },
-		  "0 source blocks and 0 destination blocks are no copy" },
+		  "0 source blocks and 0 destination blocks cannot be copied" },
 		{ { ids, 3, 1, 3, 0 }, { ids, 3, 1, 8, 0 },
 		  "source block id 3 is outside the pool of 3" },
 		{ { ids, 1, 1, 8, 0 }, { ids + 4, 1, 1, 8, 0 },

@@ -379,7 +379,7 @@ static struct refusal refusals[] = {
 	{ "two rows", "fp8-ds-mla", SHAPE(64, 1, 1, 1312, 1), 1, "expected 656 each" },
 	{ "heads of a latent", "fp8-ds-mla", SHAPE(64, 2, 1, 656, 1), 1, "has no heads" },
 	{ "keys apart from values", "fp8-ds-mla", SHAPE(64, 1, 2, 656, 1), 1,
-	  "keys and values are apart" },
+	  "keys and values are separate" },
 	{ "elements of two bytes", "fp8-ds-mla", SHAPE(64, 1, 1, 656, 2), 1, "is bytes" },
 	{ "rows as slots", "indexer", SHAPE(64, 1, 1, 132, 1), 1,
 	  "one page of planes, so one slot, not 64" },

@@ -276,7 +276,7 @@ static void test_refused(void **state)
 		{ "scale", KVT_MLA, { 1, 2, 2, 1, 1, 4 }, 0, false, KVT_UNSUPPORTED,
 		  "a floating point type" },
 		{ "zero-block", KVT_MLA, { 1, 2, 2, 1, 1, 4 }, 0, false, KVT_BAD_INPUT,
-		  "zero-block would change nothing that is live here" },
+		  "zero-block would not change any live element of this dump" },
 	};
 
 	(void)state;

@@ -42,7 +42,7 @@ static void test_sums(void **state)
 	assert_true(sums.all_ranks == 2 * 4096);
 	assert_true(sums.unique == 2 * 4096);
 	assert_true(sums.window == 0 && !sums.windows && !sums.states);
-	/* 16 ranks of 8 heads: each head is there twice */
+	/* 16 ranks of 8 heads: each head is listed twice */
 	size_of(&size, 1, full, 16);
 	sums = kvt_model_sums(&size);
 	assert_true(sums.token == 2 * 4096 / 8);

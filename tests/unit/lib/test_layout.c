@@ -94,7 +94,7 @@ static struct refuse_case refusals[] = {
 	  { "rfc: it is LBHSC", "vllm: LBSHC" } },
 	{ "tuple of 4", "rfc:0,1,2,3", KVT_BAD_INPUT, { "4 entries" } },
 	{ "tuple of 6", "0,1,2,3,4,5", KVT_BAD_INPUT, { "6 entries" } },
-	{ "tuple of 3", "vllm:0,1,2", KVT_USAGE, { "5 entries, not 3" } },
+	{ "tuple of 3", "vllm:0,1,2", KVT_USAGE, { "5 numbers, not 3" } },
 	{ "tuple with an entry twice", "rfc:0,1,1,2,3", KVT_USAGE, { "0 to 4 once" } },
 	{ "tuple with an entry above 4", "rfc:0,1,2,3,5", KVT_USAGE, { "0 to 4 once" } },
 	{ "bare tuple that is no permutation", "0,0,0,0,0", KVT_USAGE, { "once" } },

@@ -91,8 +91,8 @@ static void test_refused(void **state)
 		int64_t heads, ranks, index;
 		const char *says;
 	} bad[] = {
-		{ 6, 4, 0, "6 heads cannot be dealt to 4 ranks" },
-		{ 4, 6, 0, "4 heads cannot be dealt to 6 ranks" },
+		{ 6, 4, 0, "6 heads cannot be divided evenly among 4 ranks" },
+		{ 4, 6, 0, "4 heads cannot be divided evenly among 6 ranks" },
 		{ 0, 1, 0, "there are 0 heads" },
 		{ -1, 1, 0, "there are -1 heads" },
 		{ 4, 0, 0, "there are 0 ranks" },

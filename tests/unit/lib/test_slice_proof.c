@@ -124,35 +124,36 @@ static const struct broken heads_broken[] = {
 	{ "first layer missing", 1, { .layers = { 1, 0 } }, false, KVT_FLAW_HOLE,
 	  "rank 0, layer 0, head 2 is never written" },
 	{ "a layer too many", 1, { .layers = { 0, 1 } }, false, KVT_FLAW_SPILL,
-	  "rank 0, layer 3, head 2 is beyond what the destination holds" },
+	  "rank 0, layer 3, head 2 is outside the destination" },
 	{ "a layer twice", 3, { .layers = { 2, 0 } }, true, KVT_FLAW_DOUBLE,
 	  "rank 1, layer 2, head 6 is written twice" },
 	{ "short", 0, { .count = -1 }, false, KVT_FLAW_HOLE,
 	  "rank 0, layer 0, head 1 is never written" },
 	{ "long", 0, { .count = 1 }, false, KVT_FLAW_FOREIGN,
-	  "rank 0, layer 0, head 2 is read where the source holds nothing" },
+	  "rank 0, layer 0, head 2 is read where the source has no data" },
 	{ "empty", 0, { .count = -2 }, false, KVT_FLAW_SPILL, "rank 0, layer 0" },
 	{ "read one later", 0, { .src = 1, .count = -1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 0, layer 0, head 0 is written from another place of the model" },
+	  "rank 0, layer 0, head 0 is written from another head or channel of the "
+	  "model" },
 	{ "read before the first", 0, { .src = -1 }, false, KVT_FLAW_FOREIGN,
 	  "rank 0, layer 0, head 0 is read where" },
 	{ "written one later", 0, { .dst = 1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 0, layer 0, head 1 is written from another place" },
+	  "rank 0, layer 0, head 1 is written from another head or channel" },
 	{ "written beyond the rank", 3, { .dst = 1 }, false, KVT_FLAW_SPILL,
-	  "rank 1, layer 0, position 4 is beyond" },
+	  "rank 1, layer 0, position 4 is outside the destination" },
 	{ "written before the rank", 3, { .dst = -3 }, false, KVT_FLAW_SPILL,
-	  "rank 1, layer 0, position -1 is beyond" },
+	  "rank 1, layer 0, position -1 is outside the destination" },
 	{ "to the wrong rank", 0, { .dst_rank = 1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 1, layer 0, head 4 is written from another place of the model "
+	  "rank 1, layer 0, head 4 is written from another head or channel of the model "
 	  "(from rank 0)" },
 	{ "to no rank", 3, { .dst_rank = 1 }, false, KVT_FLAW_SPILL, "rank 2, layer 0" },
 	{ "from no rank", 3, { .src_rank = 1 }, false, KVT_FLAW_FOREIGN,
 	  "(from rank 4)" },
 	{ "from the neighbour", 3, { .src_rank = -1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 1, layer 0, head 6 is written from another place of the model "
+	  "rank 1, layer 0, head 6 is written from another head or channel of the model "
 	  "(from rank 2)" },
 	{ "far beyond 2^63", 1, { .src = INT64_MAX - 2 }, false, KVT_FLAW_FOREIGN,
-	  "rank 0, layer 0, head 2 is read where the source holds nothing" },
+	  "rank 0, layer 0, head 2 is read where the source has no data" },
 	{ "written far beyond 2^63", 1, { .dst = INT64_MAX - 2 }, false,
 	  KVT_FLAW_SPILL, "" },
 };
@@ -164,11 +165,11 @@ static const struct broken conv_broken[] = {
 	{ "B halved, as if it were dealt out", 1, { .count = -1 }, false,
 	  KVT_FLAW_HOLE, "rank 0, layer 0, B 2 is never written" },
 	{ "x straddles B", 0, { .count = 1 }, false, KVT_FLAW_MISPLACED,
-	  "rank 0, layer 0, B 0 is written from another place" },
+	  "rank 0, layer 0, B 0 is written from another head or channel" },
 	{ "C read where B is", 2, { .src = -3 }, false, KVT_FLAW_MISPLACED,
-	  "rank 0, layer 0, C 0 is written from another place" },
+	  "rank 0, layer 0, C 0 is written from another head or channel" },
 	{ "C read behind the state", 2, { .src = 1 }, false, KVT_FLAW_FOREIGN,
-	  "rank 0, layer 0, C 2 is read where the source holds nothing" },
+	  "rank 0, layer 0, C 2 is read where the source has no data" },
 };
 
 static void caught(const struct kvt_transfer *t, const struct broken *b)
@@ -369,11 +370,11 @@ static void test_sample_examples(void **state)
 		{ 2, 2, 1, false, "rank 0, layer 0, head 1 is never written" },
 		{ 8, 4, 2, false, "rank 1, layer 0, head 4 is never written" },
 		{ 2, 2, 4, false, "rank 1, layer 0, head 0 is written from another "
-				  "place of the model (from rank 1)" },
+				  "head or channel of the model (from rank 1)" },
 		{ 4, 4, 8, false, "rank 1, layer 0, head 0 is written from another "
-				  "place of the model (from rank 1)" },
+				  "head or channel of the model (from rank 1)" },
 		{ 2, 4, 2, false, "rank 1, layer 0, head 1 is written from another "
-				  "place of the model (from rank 1)" },
+				  "head or channel of the model (from rank 1)" },
 		{ 8, 1, 2, true, "rank 1, layer 0, head 4 is never written" },
 	};
 	static struct sampled s;

@@ -32,13 +32,18 @@ static const struct {
 	{ "gqa", { .block_size = 16, .heads = -8, .head_dim = 128 }, 1, "heads is -8" },
 	{ "gqa", { .block_size = 16, .heads = 8, .head_dim = INT64_MAX }, 1,
 	  "head_dim is 9223372036854775807" },
-	{ "gqa", LLAMA, 3, "head: 8 cannot be dealt to 3 ranks: neither" },
-	{ "mamba2-ssm", NEMOTRON, 256, "128 cannot be dealt to 256 ranks, which must" },
-	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 3, "x: 8 cannot be dealt to 3" },
-	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 16, "x: 8 cannot be dealt to 16" },
+	{ "gqa", LLAMA, 3, "head: 8 cannot be divided evenly among 3 ranks: neither" },
+	{ "mamba2-ssm", NEMOTRON, 256, "128 cannot be divided evenly among 256 ranks, "
+				       "which must" },
+	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 3, "x: 8 cannot be divided evenly "
+							 "among 3" },
+	{ "mamba1-conv", { .inter = 8, .kernel = 4 }, 16, "x: 8 cannot be divided evenly "
+							  "among 16" },
 	{ "mamba2-conv", { .heads = 12, .head_dim = 2, .groups = 4, .state_size = 2,
-			   .kernel = 4 }, 6, "B: 4 cannot be dealt to 6 ranks" },
-	{ "gdn-conv", QWEN_NEXT, 32, "q: 16 cannot be dealt to 32 ranks, which must" },
+			   .kernel = 4 }, 6, "B: 4 cannot be divided evenly among 6 "
+					     "ranks" },
+	{ "gdn-conv", QWEN_NEXT, 32, "q: 16 cannot be divided evenly among 32 ranks, "
+				     "which must" },
 	{ "mamba2-conv", { .heads = 4, .head_dim = 2, .inter = 9, .groups = 1,
 			   .state_size = 2, .kernel = 4 }, 1, "4 heads of 2 are 8" },
 	{ "mamba1-conv", { .inter = 8, .kernel = 1 }, 1, "a kernel of 1 has no taps" },
@@ -99,7 +104,8 @@ static void test_claims(void **state)
 		{ KVT_FULL_ATTENTION, 1, 4, 2, 1, 4, 1, "head_start is 2, expected 1" },
 		{ KVT_FULL_ATTENTION, 1, 2, 0, 4, 4, 1, "replication is 4, expected 2" },
 		{ KVT_FULL_ATTENTION, 2, 4, 1, 1, 4, 1, "num_heads is 2, expected 1" },
-		{ KVT_FULL_ATTENTION, 1, 6, 0, 1, 4, 1, "6 cannot be dealt to 4" },
+		{ KVT_FULL_ATTENTION, 1, 6, 0, 1, 4, 1, "6 cannot be divided evenly "
+							"among 4" },
 		{ KVT_FULL_ATTENTION, 1, -4, 0, 1, 4, 1, "there are -4 heads" },
 		{ KVT_FULL_ATTENTION, 1, 4, 0, 1, 0, 0, "there are 0 ranks" },
 		{ KVT_FULL_ATTENTION, 1, 4, 0, 1, 4, 4, "rank is 4" },

@@ -14,16 +14,16 @@
 static const char *plain(const char *s, size_t n)
 {
 	static char out[256];
-	char piece[KVT_PLAIN_MAX];
+	char part[KVT_PLAIN_MAX];
 	const char *end = s + n;
 
 	out[0] = '\0';
 	while (s < end) {
-		int taken = kvt_plain_next(piece, s, end);
+		int taken = kvt_plain_next(part, s, end);
 
 		assert_in_range(taken, 1, 4);
 		assert_true(end - s >= taken);
-		strcat(out, piece);
+		strcat(out, part);
 		s += taken;
 	}
 	return out;

@@ -265,7 +265,8 @@ static void test_first(void **state)
 	for (int threads = 1; threads < 5; threads++)
 		expect(compare(NULL, &nbytes, a.dump, b.dump, threads, LITTLE, &err),
 		       KVT_MISMATCH, &err,
-		       "g0: request a token 42, block 11 slot 10 layer 1 head 3 kv 1 dim 59 is 0x");
+		       "g0: request a token 42, block 11 slot 10 layer 1 head 3 kv 1 dim "
+		       "59 is 0x");
 	flip(&b, early);
 	expect(compare(NULL, &nbytes, a.dump, b.dump, 4, 0, &err), KVT_MISMATCH, &err,
 	       "g0: block 90 slot 0 layer 3 head 0 kv 0 dim 0 is 0x");
@@ -407,7 +408,7 @@ static void test_all_paired(void **state)
 	pairs.span.at[1].span.block ^= 1;
 	pairs.span.n--;
 	expect(check_all_paired(&pairs, from, to, &err), KVT_MISMATCH, &err,
-	       " was not held against that of the source");
+	       " was not compared with the source");
 	pairs.span.n++;
 	slot_pairs_free(&pairs);
 	drop_dump(&a);

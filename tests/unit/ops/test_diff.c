@@ -223,7 +223,7 @@ static void test_terms(void **state)
 	criteria = (struct diff_criteria){ .tolerance = { .given = true,
 		.has = { [T_ULP] = true } } };
 	expect(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, &err), KVT_BAD_INPUT,
-	       &err, "ulp is for one type");
+	       &err, "ulp needs the same type");
 	types_init(&t, "bfloat16", "float8_e4m3fn");
 	criteria.tolerance.has[T_ULP] = false;
 	expect(tolerance_of_pair(&out, &criteria, &t.pair, unscaled, &err), KVT_BAD_INPUT,
@@ -410,7 +410,7 @@ static void test_matches(void **state)
 	refuses(&t, &(struct diff_alignment){ .by = BY_BLOCKS }, KVT_BAD_INPUT,
 		"blocks of 16 slots in A and of 8 in B");
 	refuses(&t, &(struct diff_alignment){ .nmatches = 2, .match = twice }, KVT_USAGE,
-		"a request can be one other only");
+		"each request can be paired with only one");
 	refuses(&t, &(struct diff_alignment){ .nmatches = 1, .match = unknown },
 		KVT_BAD_INPUT, "q=y");
 	expect(kvt_diff_align(&t.pairs, t.side, &(struct diff_alignment){

@@ -359,7 +359,7 @@ static void test_stated(void **state)
 	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
 	expect(write_dump(path.s, NULL, &s, &err), KVT_OK, &err, NULL);
 	expect(kvt_guess(&g, &source, &err), KVT_BAD_INPUT, &err,
-	       "dump: says its layout itself: LBSHC; there is nothing to guess");
+	       "dump: its layout is known: LBSHC; there is nothing to guess");
 	kvt_guess_free(&g);
 	kvt_snapshot_free(&s);
 	remove_folder(&folder);

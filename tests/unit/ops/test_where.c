@@ -149,7 +149,8 @@ static void test_parts_of_tables(void **state)
 	       KVT_USAGE, &err, "request none has no blocks in group g0");
 	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=3" REST, &err),
 	       KVT_UNSUPPORTED, &err,
-	       "the 2 blocks of request late are not those of all its tokens; give block");
+	       "the 2 blocks of request late do not cover all its tokens; give block "
+	       "instead");
 	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=33" REST, &err),
 	       KVT_OK, &err, NULL);
 	/* entry 1 of those of tokens 16 to 40 */
@@ -179,7 +180,7 @@ static void test_run(void **state)
 	expect(kvt_where_parse_run(&run, &s, "count=4097", &err), KVT_USAGE, &err,
 	       "count is 4097, expected 0 to 4096");
 	expect(kvt_where_parse_run(&run, &s, "row=0", &err), KVT_USAGE, &err,
-	       "the content is no page of rows");
+	       "the content is not a page of rows");
 	expect(kvt_where_parse_run(&run, &s, "byte=0", &err), KVT_USAGE, &err,
 	       "unknown 'byte'");
 	kvt_snapshot_free(&s);

@@ -140,7 +140,8 @@ static struct log {
 	{ "a worker beyond the last", {
 		HEAD, { KVT_EVENT_WORKER, 3, 2, 0, NULL, 0 } }, 2, KVT_BAD_INPUT,
 	  "worker is 2, expected less than 2" },
-	{ "nothing at all", { HEAD }, 0, KVT_BAD_INPUT, "nothing says how many workers" },
+	{ "nothing at all", { HEAD }, 0, KVT_BAD_INPUT,
+	  "the number of workers is missing" },
 };
 enum { NLOGS = sizeof(logs) / sizeof(logs[0]) };
 

@@ -3,7 +3,7 @@
  * test_write.c - derived dumps into files, read back and held against what they say
  *
  * Snapshots have tiles and cells: of tiles that move, the stored bytes must be those
- * of the source; cells are hashed here from the elements, not by the product.
+ * of the source; cells are hashed here from the elements, but by the product.
  */
 #include "tests/unit/dump/places.h"
 
@@ -579,7 +579,7 @@ static void test_cells_are_held(void **state)
 			assert_true(outcome.hold_cells);
 			expect(status, wrong ? KVT_BAD_INPUT : KVT_OK, &err,
 			       "group g0: layer 2 block 7 head 3 kv 1 is not what "
-			       "content_digest of the input says");
+			       "content_digest of the input");
 			kvt_dump_close(dump);
 			if (wrong)
 				continue;
@@ -734,7 +734,7 @@ static void test_unlike(void **state)
 				  kvt_dump_snapshot(source[i]), &err), KVT_OK, &err,
 		       NULL);
 	expect(kvt_write(writer, source, 2, &run, &err), KVT_USAGE, &err,
-	       "output 2 is laid out differently from the first");
+	       "output 2 has another layout than the first");
 	for (int i = 0; i < 2; i++)
 		kvt_close_writer(writer[i]);
 	kvt_dump_close(half);

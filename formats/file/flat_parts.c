@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flat_pieces.c - the pieces of flat groups: kept in little room, checked, sorted */
+/* flat_parts.c - the parts of flat groups: kept in little room, checked, sorted */
 #include "formats/format.h"
 
 #include <stdlib.h>
@@ -57,11 +57,11 @@ static enum kvt_status share_views(struct kvt_placed *out, struct kvt_flat *flat
 	return KVT_OK;
 }
 
-enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piece,
+enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_file_part *part,
 			     struct kvt_error *err)
 {
-	struct kvt_placed placed = { .file = piece->file, .box = piece->box };
-	int64_t n = flat->npieces;
+	struct kvt_placed placed = { .file = part->file, .box = part->box };
+	int64_t n = flat->nparts;
 	enum kvt_status status;
 
 	/* full whenever the count is a power of two */
@@ -71,19 +71,20 @@ enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_piece *piec
 
 		if (!more)
 			return kvt_fail(err, KVT_SYSTEM,
-					"out of memory for %lld pieces", (long long)n);
+					"out of memory for %lld ranges", (long long)n);
 		flat->placed = more;
 	}
-	if ((status = share_views(&placed, flat, &piece->views, err)))
+	if ((status = share_views(&placed, flat, &part->views, err)))
 		return status;
-	flat->placed[flat->npieces++] = placed;
+	flat->placed[flat->nparts++] = placed;
 	return KVT_OK;
 }
 
-struct kvt_piece kvt_flat_piece(const struct kvt_flat *flat, int64_t i)
+struct kvt_file_part kvt_flat_part(const struct kvt_flat *flat, int64_t i)
 {
 	const struct kvt_placed *placed = &flat->placed[i];
-	struct kvt_piece out = { placed->file, placed->box, flat->views[placed->views] };
+	struct kvt_file_part out = { placed->file, placed->box,
+				     flat->views[placed->views] };
 
 	for (int v = 0; v < out.views.count; v++)
 		out.views.view[v].offset += placed->offset;
@@ -97,7 +98,7 @@ void kvt_flat_free(struct kvt_flat *flat)
 	*flat = (struct kvt_flat){ 0 };
 }
 
-static enum kvt_status check_piece(const struct kvt_piece *piece,
+static enum kvt_status check_part(const struct kvt_file_part *part,
 				   const struct kvt_files *files,
 				   const struct kvt_group *group,
 				   struct kvt_error *err)
@@ -105,20 +106,20 @@ static enum kvt_status check_piece(const struct kvt_piece *piece,
 	const struct kvt_file *file;
 
 	for (int a = 0; a < KVT_NAXES; a++)
-		if (piece->box.begin[a] < 0 || piece->box.end[a] < piece->box.begin[a] ||
-		    piece->box.end[a] > group->shape.n[a])
+		if (part->box.begin[a] < 0 || part->box.end[a] < part->box.begin[a] ||
+		    part->box.end[a] > group->shape.n[a])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"a piece holds %s %lld:%lld, the group has %lld",
+					"a range has %s %lld:%lld, the group has %lld",
 					kvt_axis_name(a),
-					(long long)piece->box.begin[a],
-					(long long)piece->box.end[a],
+					(long long)part->box.begin[a],
+					(long long)part->box.end[a],
 					(long long)group->shape.n[a]);
-	if (piece->file < 0)
+	if (part->file < 0)
 		return KVT_OK;
-	file = &files->file[piece->file];
-	for (int i = 0; i < piece->views.count; i++) {
+	file = &files->file[part->file];
+	for (int i = 0; i < part->views.count; i++) {
 		int64_t end;
-		enum kvt_status status = kvt_view_end(&end, &piece->views.view[i], err);
+		enum kvt_status status = kvt_view_end(&end, &part->views.view[i], err);
 
 		if (status)
 			return status;
@@ -144,21 +145,21 @@ static int by_begin(const void *a, const void *b)
 enum kvt_status kvt_flat_seal(struct kvt_flat *flat, const struct kvt_files *files,
 			      const struct kvt_group *group, struct kvt_error *err)
 {
-	for (int64_t i = 0; i < flat->npieces; i++) {
-		const struct kvt_piece piece = kvt_flat_piece(flat, i);
-		enum kvt_status status = check_piece(&piece, files, group, err);
+	for (int64_t i = 0; i < flat->nparts; i++) {
+		const struct kvt_file_part part = kvt_flat_part(flat, i);
+		enum kvt_status status = check_part(&part, files, group, err);
 
 		if (status)
 			return status;
 		for (int a = 0; a < 2; a++) {
-			int64_t n = piece.box.end[a] - piece.box.begin[a];
+			int64_t n = part.box.end[a] - part.box.begin[a];
 
 			if (n > flat->span[a])
 				flat->span[a] = n;
 		}
 	}
-	if (flat->npieces)
-		qsort(flat->placed, (size_t)flat->npieces, sizeof(*flat->placed),
+	if (flat->nparts)
+		qsort(flat->placed, (size_t)flat->nparts, sizeof(*flat->placed),
 		      by_begin);
 	return KVT_OK;
 }

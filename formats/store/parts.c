@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pieces.c - where groups are in a file: dense arrays, or pages with gaps
+ * parts.c - where groups are in a file: dense arrays, or pages with gaps
  *
  * In: a group, a box of it, and the byte at which its array or its pages begin.  Out:
- * a piece, whose strides are those of the layout, or of pages that are larger than
+ * a range, whose strides are those of the layout, or of pages that are larger than
  * their content and may be shared by several groups.
  */
 #include "formats/format.h"
@@ -52,30 +52,31 @@ bool kvt_snapshot_has_pages(const struct kvt_snapshot *snapshot)
 	return false;
 }
 
-enum kvt_status kvt_piece_init(struct kvt_piece *out, const struct kvt_group *group,
+enum kvt_status kvt_file_part_init(struct kvt_file_part *out,
+			       const struct kvt_group *group,
 			       const struct kvt_box *box, bool pages, int file,
 			       int64_t offset, struct kvt_error *err)
 {
 	struct kvt_box whole = kvt_box_whole(&group->shape);
-	struct kvt_piece piece = { .file = file, .box = *box };
+	struct kvt_file_part range = { .file = file, .box = *box };
 	enum kvt_status status;
 
-	if ((status = kvt_layout_views(&piece.views, &group->layout, &whole,
+	if ((status = kvt_layout_views(&range.views, &group->layout, &whole,
 				       group->shape.elem, err)))
 		return status;
-	if (pages && (status = spread_pages(&piece.views, group, err)))
+	if (pages && (status = spread_pages(&range.views, group, err)))
 		return status;
-	if ((status = kvt_views_narrow(&piece.views, &piece.views, box, err)))
+	if ((status = kvt_views_narrow(&range.views, &range.views, box, err)))
 		return status;
 	if (pages)
 		offset += group->page_offset;
-	for (int i = 0; i < piece.views.count; i++)
-		if (__builtin_add_overflow(piece.views.view[i].offset, offset,
-					   &piece.views.view[i].offset))
+	for (int i = 0; i < range.views.count; i++)
+		if (__builtin_add_overflow(range.views.view[i].offset, offset,
+					   &range.views.view[i].offset))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"group %s: offset %lld overflows", group->id,
 					(long long)offset);
-	*out = piece;
+	*out = range;
 	return KVT_OK;
 }
 
@@ -127,12 +128,12 @@ enum kvt_status kvt_flat_whole(struct kvt_flat *flat, const struct kvt_group *gr
 			       struct kvt_error *err)
 {
 	struct kvt_box box = kvt_box_whole(&group->shape);
-	struct kvt_piece piece;
+	struct kvt_file_part range;
 	enum kvt_status status;
 
-	if ((status = kvt_piece_init(&piece, group, &box, pages, file, offset, err)))
+	if ((status = kvt_file_part_init(&range, group, &box, pages, file, offset, err)))
 		return status;
-	return kvt_flat_add(flat, &piece, err);
+	return kvt_flat_add(flat, &range, err);
 }
 
 enum kvt_status kvt_flats_whole(struct kvt_flat *flats,
@@ -244,11 +245,13 @@ enum kvt_status kvt_snapshot_file_shape(int *rank, int64_t shape[8],
 	}
 	if (snapshot->ngroups > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s holds one array, not %d groups; use safetensors or hdf5",
+				"%s holds one array, not %d groups; use safetensors or "
+				"hdf5",
 				name, snapshot->ngroups);
 	if (kvt_layout_apart(&group->layout))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s holds one array, and layout %s has keys and values in two; use safetensors or hdf5",
+				"%s holds one array, but layout %s has separate keys and "
+				"values; use safetensors or hdf5",
 				name, kvt_layout_string(&group->layout).s);
 	*dtype = group->dtype;
 	return kvt_group_array_shape(rank, shape, group, err);
