@@ -95,6 +95,7 @@ works() {
 	refused 3 'r0.h5 is one of 2 ranks, and --dst needs all of them, got 1' r0.h5 --dst=tp=1
 	sim r0.h5 r1.h5 --dst=tp=4 >a
 	refused 2 'expected the dump of a destination, or --dst' "$nhd"
+	refused 2 'expected -o: where to write, and the dumps of the source' exec
 	works "$(named)"
 	refused 2 'one dump of each side is enough' "$nhd" "$nhd" "$nhd"
 }
@@ -132,6 +133,9 @@ works() {
 	refused 2 "there is no kind 'gpa', did you mean 'gqa'?" --spec=gpa:layers=4
 	works "$(named)"
 	refused 2 'after the kind' --spec=gqa,layers=4
+	refused 3 'gqa needs heads, head_dim' --spec=gqa:layers=2
+	refused 2 "there is no cache type 'bfloat17', did you mean 'bfloat16'?" -m llama-3.1-8b \
+		--cache-dtype=bfloat17
 }
 
 @test "plain: 9. a config.json, however it is given" {

@@ -386,7 +386,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	a.transfer.mode = "exec";
 	if (!a.output)
-		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
+		return kvt_fail(err, KVT_USAGE, "expected -o: where to write%s",
+				n ? "" : ", and the dumps of the source, such as "
+				"'kvtool transfer-sim exec --dst=tp=2 -o rank%r.h5 prefill.h5'");
 	a.run = run_watched(a.threads, a.memory, a.quiet);
 	if ((status = kvt_device_pool_new(&a.run.device, device, &a.run, err)))
 		return status;
