@@ -138,6 +138,6 @@ ${hash}2_org-m_0_1.bin" ]
 	run -4 --separate-stderr kvtool convert --format=llmd b.bin pages
 	said "expected the hash of its file"
 	run -4 --separate-stderr kvtool convert --format=offload b.bin pages
-	said "layout KBSLHD has no rows"
+	said "cannot have layout KBSLHD"
 	[ -z "$(compgen -G 'pages*')" ]
 }

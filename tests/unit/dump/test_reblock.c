@@ -421,7 +421,7 @@ static void test_without_tables(void **state)
 	describe(&s, 3, 2);
 	pool = number_dump(&s, 0);
 	refused(pool.dump, &larger, KVT_BAD_INPUT,
-		"blocks of 2 can can become blocks of 3 only with block tables");
+		"blocks of 2 can become blocks of 3 only with block tables");
 	refused(pool.dump, &zero, KVT_BAD_INPUT, "no request has a block table");
 	refused(pool.dump, &compact, KVT_BAD_INPUT, "no request has a block table");
 	drop_dump(&pool);
@@ -442,7 +442,7 @@ static void test_windows(void **state)
 	add_request(&s, "w", 7, 3, (const uint32_t[]){ 3, 0, 2 });
 	pool = number_dump(&s, 0);
 	refused(pool.dump, &options, KVT_BAD_INPUT,
-		"the table of request w holds 3 of its 4 blocks");
+		"the table of request w has only 3 of its 4 blocks");
 	kvt_dump_close(reblock(&said, pool.dump, &smaller));
 	assert_int_equal(said.how, KVT_REGROUPED);
 	drop_dump(&pool);

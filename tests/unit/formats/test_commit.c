@@ -90,7 +90,7 @@ static void test_overtaken(void **state)
 	make_snapshot(&s, "nhd", "bf16", false);
 	expect(kvt_create(&w, p.s, NULL, &s, &err), KVT_OK, &err, NULL);
 	write_text(p.s, "theirs");
-	expect(kvt_commit(w, &err), KVT_SYSTEM, &err, "meanwhile");
+	expect(kvt_commit(w, &err), KVT_SYSTEM, &err, "in the meantime");
 	kvt_close_writer(w);
 	assert_int_equal(count_entries(*state), 1);
 	bytes = read_file(p.s, &n);

@@ -325,7 +325,7 @@ static struct wrong_case {
 	{ "fewer heads than said",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
 	  { .layout = "nhd", .heads = 8 },
-	  KVT_BAD_INPUT, "--heads says 8" },
+	  KVT_BAD_INPUT, "--heads is 8" },
 	{ "tokens, or packed blocks",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } }, { 0 },
 	    KVT_BAD_INPUT, "give --layout=nhd, or cpu-vec" },

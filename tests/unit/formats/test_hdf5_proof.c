@@ -112,7 +112,7 @@ static const struct row {
 	{ "cells_sum_other", cells_sum_other, "tables or attributes are damaged" },
 	{ "sum_missing", sum_missing, "attribute tables_checksum is missing, which "
 				      "version 1.1 has" },
-	{ "sum_signed", sum_signed, "tables_checksum is no little-endian integer" },
+	{ "sum_signed", sum_signed, "tables_checksum is not a little-endian integer" },
 	{ "version_lower", version_lower, "format_version is 1.0, which has no attribute "
 					  "tables_checksum, but there is one" },
 };

@@ -35,7 +35,7 @@ static struct parse_case {
 	{ "one byte more", "{" BASE "}", BASE_BYTES + 1, KVT_BAD_INPUT, "15361" },
 	{ "one byte less", "{" BASE "}", BASE_BYTES - 1, KVT_BAD_INPUT, "15359" },
 	{ "nothing", "", 0, KVT_BAD_INPUT, NULL },
-	{ "an array", "[1]", 0, KVT_BAD_INPUT, "no object" },
+	{ "an array", "[1]", 0, KVT_BAD_INPUT, "not an object" },
 	{ "a key twice", "{" BASE ", \"layout\": \"nhd\"}", BASE_BYTES, KVT_BAD_INPUT,
 	  "duplicate" },
 	{ "a request twice", "{" BASE ", \"num_tokens\": {\"A\": 1, \"A\": 2}}",
@@ -97,19 +97,19 @@ static struct parse_case {
 	  " \"sizes\": {\"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}}",
 	  BASE_BYTES, KVT_BAD_INPUT, "is not known" },
 	{ "heads said twice, differently", "{" BASE ", \"head_count\": 4}", BASE_BYTES,
-	  KVT_BAD_INPUT, "head_count says 4" },
+	  KVT_BAD_INPUT, "head_count is 4" },
 	{ "names of fewer layers", "{" BASE ", \"layer_names\": [\"a\", \"b\"]}",
 	  BASE_BYTES,
-	  KVT_BAD_INPUT, "layer_names says 2" },
+	  KVT_BAD_INPUT, "layer_names is 2" },
 	{ "names of fewer blocks", "{" BASE ", \"block_names\": [\"a\", \"b\"]}",
-	  BASE_BYTES, KVT_BAD_INPUT, "block_names says 2" },
+	  BASE_BYTES, KVT_BAD_INPUT, "block_names is 2" },
 	{ "a layer's name that is a number",
 	  "{" BASE ", \"layer_names\": [\"a\", \"b\", 3]}",
 	  BASE_BYTES, KVT_BAD_INPUT, "an integer" },
 	{ "a name that hides its end", "{" BASE ", \"model\": \"a\\u0000b\"}", BASE_BYTES,
 	  KVT_BAD_INPUT, NULL },
 	{ "live slots of fewer blocks", "{" BASE ", \"block_valid\": [1]}", BASE_BYTES,
-	  KVT_BAD_INPUT, "block_valid says 1" },
+	  KVT_BAD_INPUT, "block_valid is 1" },
 	{ "rank without the total of heads", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1}",
 	  BASE_BYTES, KVT_BAD_INPUT, "total_kv_heads is missing" },
 	{ "rank whose heads follow", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1,"
@@ -139,7 +139,7 @@ static struct parse_case {
 	{ "a first token before the first", "{" BASE ", \"num_tokens\": {\"A\": 1},"
 	  " \"first_token\": {\"A\": -1}}", BASE_BYTES, KVT_BAD_INPUT, "A is -1" },
 	{ "holes that are no pairs", "{" BASE ", \"num_tokens\": {\"A\": 9},"
-	  " \"holes\": {\"A\": [[1, 2], 3]}}", BASE_BYTES, KVT_BAD_INPUT, "no pairs" },
+	  " \"holes\": {\"A\": [[1, 2], 3]}}", BASE_BYTES, KVT_BAD_INPUT, "not pairs" },
 	{ "holes that are text", "{" BASE ", \"num_tokens\": {\"A\": 9},"
 	  " \"holes\": {\"A\": \"1\"}}", BASE_BYTES, KVT_BAD_INPUT, "A is" },
 	{ "a hole before the first token", "{" BASE ", \"num_tokens\": {\"A\": 9},"

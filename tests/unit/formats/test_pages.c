@@ -317,7 +317,7 @@ static void test_fit(void **state)
 		if (cases[i].hints.blocks)
 			expect(kvt_pages_count(&g, KVT_AXIS_B, 98, &cases[i].hints, "d",
 					       &err), KVT_BAD_INPUT, &err,
-			       "d: has 98 blocks, not 99");
+			       "d: has 98 blocks, but 99");
 	}
 }
 

@@ -42,7 +42,7 @@ static struct raw_case {
 	  { .layout = "nhd", .dtype = "bf16", .blocks = 7, .block_size = 16, .heads = 2,
 	    .head_dim = 8 }, 0, 0, KVT_BAD_INPUT, "--layers" },
 	{ "hints against the manifest", "{" NHD "}", { .heads = 4 }, 0, 0, KVT_BAD_INPUT,
-	  "--heads says 4" },
+	  "--heads is 4" },
 	{ "hints that agree", "{" NHD "}", { .heads = 2, .head_dim = 8,
 	  .block_size = 16 },
 	  0, 0, KVT_OK, NULL },

@@ -90,7 +90,7 @@ static struct header_case {
 	{ "metadata that is no object", "{\"__metadata__\":3}", 0, KVT_BAD_INPUT,
 	  "__metadata__" },
 	{ "metadata that is no text", "{\"__metadata__\":{\"a\":3}}", 0, KVT_BAD_INPUT,
-	  "no string" },
+	  "not a string" },
 	{ "blanks before the brace", " {}", 0, KVT_BAD_INPUT, "begin with {" },
 	{ "an array", "[]", 0, KVT_BAD_INPUT, "begin with {" },
 	{ "text behind the object", "{}x", 0, KVT_BAD_INPUT, NULL },

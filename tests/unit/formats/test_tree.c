@@ -92,7 +92,7 @@ static void test_refused(void **state)
 		strcat(deep, "d/");
 	strcat(deep, "f");
 	put(*state, deep);
-	refuse(*state, KVT_BAD_INPUT, "deeper");
+	refuse(*state, KVT_BAD_INPUT, "more levels");
 }
 
 static bool is_c(const char *name)

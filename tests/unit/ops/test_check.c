@@ -263,7 +263,7 @@ static void test_data(void **state)
 	assert_string_equal(r.finding[0].at, "group=g0,layer=1,block=2,slot=8");
 	/* of 3 layers: 16 slots of block 0, 7 of A's last block, 15 of B's */
 	assert_string_equal(kvt_rule_at(r.finding[1].rule)->name, "stale.slots");
-	assert_memory_equal(r.finding[1].text, "114 slots,", 10);
+	assert_memory_equal(r.finding[1].text, "114 slots ", 10);
 	kvt_findings_free(&r);
 	kvt_dump_close(dump);
 	kvt_snapshot_free(&s);

@@ -231,7 +231,7 @@ static void test_refused(void **state)
 	       "live");
 	expect(kvt_plant_fault(&planted, made.dump, &good, &little, &err),
 	       KVT_UNSUPPORTED,
-	       &err, "g0 is 15 KiB and needs twice that, more than the 4 KiB");
+	       &err, "g0 has 15 KiB and needs twice that, more than the 4 KiB");
 	kvt_planted_free(&planted);
 	made_free(&made);
 	kvt_snapshot_free(&s);

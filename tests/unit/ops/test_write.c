@@ -578,7 +578,7 @@ static void test_cells_are_held(void **state)
 			assert_true(outcome.make_cells);
 			assert_true(outcome.hold_cells);
 			expect(status, wrong ? KVT_BAD_INPUT : KVT_OK, &err,
-			       "group g0: layer 2 block 7 head 3 kv 1 is not what "
+			       "group g0: layer 2 block 7 head 3 kv 1 does not match "
 			       "content_digest of the input");
 			kvt_dump_close(dump);
 			if (wrong)
