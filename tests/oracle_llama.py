@@ -111,7 +111,7 @@ def check_transposed(tmp):
         at = f"request=0,token=69,layer=3,head=2,kv={letter},dim=4"
         r = kvtool("where", "--json", f"--at={at}", "--heads=4", path)
         want = int(dump.tokens(dump.cells, "A")[kv, 3, 69, 2, 4])
-        offset = json.loads(r.out)["places"][0]["offset"] if r.code == 0 else -2
+        offset = json.loads(r.out)["matches"][0]["offset"] if r.code == 0 else -2
         with open(path, "rb") as f:
             f.seek(max(offset, 0))
             got = int.from_bytes(f.read(2), "little")
