@@ -218,7 +218,7 @@ def check_tables(tmp):
         said(r, f"fsck: {name}", f"{name}: group=full,{at}")
         if name == "table.repeated":
             r = kvtool("reblock", "-f", "-b", 8, "-o", f"{tmp}/r.bin", path)
-            said(r, "reblock: twice in a table", "block 7 of full is twice", code=3)
+            said(r, "reblock: twice in a table", "block 7 of full is listed twice", code=3)
 
 
 # ---- ids as options ----------------------------------------------------------

@@ -73,7 +73,7 @@ bare() {
 	[[ $output == *"there is one in $engines/vllm/offload_gemma3_bs32/root"* ]]
 	run -3 kvtool fsck "$engines/vllm/offload_gemma3_bs32/root"
 	[[ $output == *'give --layout, --heads, --head-dim'* ]]
-	prints 'no index lists the files' fsck --layout=hnd --heads=1 --head-dim=64 \
+	prints 'the format has no list of its files' fsck --layout=hnd --heads=1 --head-dim=64 \
 		"$engines/vllm/offload_gemma3_bs32/root"
 }
 
