@@ -291,8 +291,8 @@ def check_refusals(tmp):
                 [Cells(cells, rows(small), rows(small), (99, 99))])), 4, "99"),
             ("cells without layers", state(memory_bytes([Cells(cells, [], [])])), 3,
              "3 cells, but no layers"),
-            ("nothing", state(b""), 3, "ends"),
-            ("a byte more", state(memory_bytes([good]) + b"x"), 3, "ends")):
+            ("nothing", state(b""), 3, "fits the length"),
+            ("a byte more", state(memory_bytes([good]) + b"x"), 3, "fits the length")):
         path = write(f"{tmp}/state.bin", data)
         r = kvtool("describe", "--heads=2", path)
         tap.ok(r.code == status and part in r.err and r.err.count("\n") == 1,

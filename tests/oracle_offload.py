@@ -560,7 +560,7 @@ def writers():
         run = oracle.kvtool("describe", *said, root)
         tap.ok(says(run, 3, "--from=llmd", "--from=vllm-offload"),
                "older keys: the writer is asked for", run)
-        for fact, part in (("tp-size=2", "tp_size is 1, not 2"),
+        for fact, part in (("tp-size=2", "tp_size is 1, but 2 was given"),
                            ("row-align=4096", "no row-align")):
             run = oracle.kvtool("describe", *said, "--from=llmd", f"--set={fact}", root)
             tap.ok(says(run, 3, part), f"llm-d: {fact}", run)
@@ -630,7 +630,7 @@ def other_ranks():
         run = oracle.kvtool("convert", "--row-ranks=3", "--format=offload",
                             *geometry("LBHNC", heads=heads), "--set=tp-size=1", a,
                             work + "/x")
-        tap.ok(says(run, 3, "cannot be those of 3 ranks"), "3 ranks of 2 heads", run)
+        tap.ok(says(run, 3, "cannot be divided among 3 ranks"), "3 ranks of 2 heads", run)
         c = cells(2, 3, heads=1, kv=1, dim=40)
         pair = (config([range(2)], parallel_agnostic=False),
                 config([range(2)], replicated_layout=True))
