@@ -181,7 +181,7 @@ bare() {
 	run -1 cmp other.npy "$hnd"
 	# and a rank that says which it is, is believed
 	cp "$kv/s260k/tp4/rank0.packed_hnd.bf16.json" .
-	refused 3 'says that it is rank 0 of 4, but its place in the order says 1 of 4' merge \
+	refused 3 'says that it is rank 0 of 4, but it is given as rank 1 of 4' merge \
 		--in-order --total-heads=4 --layout=hnd -o third.npy ./rank1*.safetensors \
 		./rank0*.safetensors ./rank2*.safetensors ./rank3*.safetensors
 }
