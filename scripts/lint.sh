@@ -19,5 +19,6 @@ for page in man/*.[157]; do
 done
 ok 'shellcheck agrees with the scripts' scripts
 ok 'kvtool-engines(7) is what the engine suite wrote' proven_page
+ok 'words that are out are not used' python3 scripts/check_words.py
 ok 'bash reads the completion' bash -n cli/completion.bash
 done_testing

@@ -263,7 +263,7 @@ def check_malformed(contract, tmp):
         (head + "group g0\nsomething_else = 1\n", 3, "kvtool-contract(5)"),
         (head + "layout = nhd\n", 2, "clause of a group"),
         (head + "group g0\nmodel = a\n", 3, "clause of the dump"),
-        (head + "group g0\ngroup g0\n", 3, "before"),
+        (head + "group g0\ngroup g0\n", 3, "listed twice"),
         (head + "group g0 g1\n", 2, "one group"),
         (head + "group g0\nlayers = 5\nlayers = 5\n", 4, "first on line 3"),
         (head + "model\n", 2, "not a clause"), (head + "model == a\n", 2, ""),

@@ -383,7 +383,7 @@ def kvbm():
               "--heads=5", heads=False,
               want=(3, "tokens have 32 elements, which cannot be divided into 5 heads"))
     kvbm_case("another order", DUMP, "OperationalNHD", whole("BLKSHD"),
-              "--layout=kvbm:OperationalHND", want=(3, "was given"))
+              "--layout=kvbm:OperationalHND", want=(3, "--layout says"))
     kvbm_case("unknown order", DUMP, "Unknown", whole("BLKSHD"),
               want=(3, "give --layout"))
     kvbm_case("a byte more", DUMP, "OperationalNHD", whole("BLKSHD", extra=1),

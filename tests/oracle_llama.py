@@ -111,7 +111,7 @@ def check_transposed(tmp):
         at = f"request=0,token=69,layer=3,head=2,kv={letter},dim=4"
         r = kvtool("where", "--json", f"--at={at}", "--heads=4", path)
         want = int(dump.tokens(dump.cells, "A")[kv, 3, 69, 2, 4])
-        offset = json.loads(r.out)["places"][0]["offset"] if r.code == 0 else -2
+        offset = json.loads(r.out)["matches"][0]["offset"] if r.code == 0 else -2
         with open(path, "rb") as f:
             f.seek(max(offset, 0))
             got = int.from_bytes(f.read(2), "little")
@@ -200,7 +200,7 @@ def check_quantised(tmp):
     tap.ok(r.code == 0, "quantised rows move", r)
     r = kvtool("relayout", "-f", "--heads=2", "--to=L B K H D S", "-o", f"{tmp}/out.h5",
                path)
-    tap.ok(r.code == 4 and "tear" in r.err, "but not apart", r)
+    tap.ok(r.code == 4 and "contiguous" in r.err, "but not apart", r)
     latent = write(f"{tmp}/latent.bin", ggsq_bytes(memory_bytes(
         [Cells(cells, rows(k), None, (Q8_0, Q8_0))])))
     r = kvtool("fsck", latent)
@@ -291,8 +291,8 @@ def check_refusals(tmp):
                 [Cells(cells, rows(small), rows(small), (99, 99))])), 4, "99"),
             ("cells without layers", state(memory_bytes([Cells(cells, [], [])])), 3,
              "3 cells, but no layers"),
-            ("nothing", state(b""), 3, "ends"),
-            ("a byte more", state(memory_bytes([good]) + b"x"), 3, "ends")):
+            ("nothing", state(b""), 3, "fits the length"),
+            ("a byte more", state(memory_bytes([good]) + b"x"), 3, "fits the length")):
         path = write(f"{tmp}/state.bin", data)
         r = kvtool("describe", "--heads=2", path)
         tap.ok(r.code == status and part in r.err and r.err.count("\n") == 1,

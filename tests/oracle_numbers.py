@@ -113,7 +113,7 @@ def check_places(dump):
                        f"--at=group={g},layer=1,block={b},slot=3,head=1,kv=v,dim=2",
                        f"--at=group={g},layer=1,position={p},slot=3,head=1,kv=v,dim=2")
             tap.equal([(x["offset"], x["block"], x["block_id"], x["position"])
-                       for x in o["places"]], 3 * [(at, b, b, p)],
+                       for x in o["matches"]], 3 * [(at, b, b, p)],
                       f"where {g} block {b}")
     r = kvtool("describe", dump, "--peek=group=full,block=7")
     said(r, "describe --peek says which", "block 7,", code=0)
@@ -121,7 +121,7 @@ def check_places(dump):
     said(r, "where says which", "block=77,", "position 3 in the dump", code=0)
     r, o = run("where", "--json", dump,
                "--at=group=local,request=B,token=4,layer=0,head=0,kv=k,dim=0")
-    tap.equal(o["places"][0]["block"], 77, "where: the block of a token")
+    tap.equal(o["matches"][0]["block"], 77, "where: the block of a token")
     for key in ("block=3", "position=6"):
         r = kvtool("where", dump,
                    f"--at=group=full,layer=0,{key},slot=0,head=0,kv=k,dim=0")
@@ -218,7 +218,7 @@ def check_tables(tmp):
         said(r, f"fsck: {name}", f"{name}: group=full,{at}")
         if name == "table.repeated":
             r = kvtool("reblock", "-f", "-b", 8, "-o", f"{tmp}/r.bin", path)
-            said(r, "reblock: twice in a table", "block 7 of full is twice", code=3)
+            said(r, "reblock: twice in a table", "block 7 of full is listed twice", code=3)
 
 
 # ---- ids as options ----------------------------------------------------------

@@ -110,7 +110,7 @@ def check_tokens(d, tmp):
     tap.ok(r.code == 2, "where: a token that was left out", r)
     r = kvtool("where", "--json", "--at",
                "request=A,token=107,layer=2,head=1,kv=v,dim=3", f"{tmp}/twice.npy")
-    at = json.loads(r.out)["places"][0]["offset"] if r.code == 0 else 0
+    at = json.loads(r.out)["matches"][0]["offset"] if r.code == 0 else 0
     r = kvtool("where", "--offset", at, f"{tmp}/twice.npy")
     tap.ok("A token 107" in r.out, "where: a token by its position, and back", r)
 

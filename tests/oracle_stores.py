@@ -116,7 +116,7 @@ def lmcache_ranks(top, want):
     same_tokens("merged workers are the cache", f"{top}/whole.h5", [], want)
     refused("heads of the model are asked for", 3, ["--set total-heads=N"],
             "describe", "--heads", "2", "--set", "worker=0", f"{top}/tp2")
-    refused("workers that share nothing", 3, ["do not share 6"], "describe",
+    refused("workers that share nothing", 3, ["do not fit a model of 6"], "describe",
             "--heads", "2", "--set", "worker=0", "--set", "total-heads=6",
             f"{top}/tp2")
     refused("no such worker", 3, ["none of its"], "describe", "--heads", "2",
@@ -230,7 +230,7 @@ def lmcache_lies(top, d):
         lambda f: (os.rename(f[0], f"{top}/away"),
                    os.symlink(f"{top}/away", f[0])))
     lie("nothing", 3, ["holds no chunk"], lambda f: [os.unlink(x) for x in f])
-    lie("a layout that is denied", 3, ["KLBSHD", "not"], lambda f: None,
+    lie("a layout that is denied", 3, ["KLBSHD", "LKBSHD"], lambda f: None,
         options=["--layout", "LKSHD"])
     lie("heads that do not divide", 3, ["32 elements", "3 heads"],
         lambda f: None, options=["--heads", "3"])
@@ -427,7 +427,7 @@ def mooncake_lies(top, d):
         lambda f: sf.buckets(f, good), ["--layout", "KLHD"])
     lie("a layout that makes 5 of keys and values", 3, ["expected 2"],
         lambda f: sf.buckets(f, good), ["--layout", "LKSHD"])
-    lie("bytes beside tensors", 3, ["no tensor", "--set keys="],
+    lie("bytes beside tensors", 3, ["neither a tensor", "--set keys="],
         lambda f: sf.buckets(f, {**good, "other": b"0123456789"}))
     lie("tensors of two types", 3, ["differs", "--set keys="],
         lambda f: sf.buckets(f, changed(good, "k1", 8, b"\x0b")))

@@ -221,9 +221,9 @@ OBJECTS = [
     ("one that is told", cache(layer("StaticLayer", 8)), ["slots=6"], 0, "6 tokens"),
     ("one that is told otherwise", cache(static(8, 5)), ["slots=6"], 3, "5 slots"),
     ("one with more tokens than slots", cache(static(8, 9)), [], 3, "8 slots"),
-    ("layers that disagree", cache(static(8, 5), static(8, 6)), [], 3, "given 5 tokens"),
+    ("layers that disagree", cache(static(8, 5), static(8, 6)), [], 3, "received 5 tokens"),
     ("layers of unlike lengths", cache(layer("DynamicLayer", 5),
-                                       layer("DynamicLayer", 4)), [], 3, "given 5"),
+                                       layer("DynamicLayer", 4)), [], 3, "received 5"),
     ("padding of a static cache on the left",
      cache(layer("StaticLayer", 8, 2)), ["tokens=5,3", "padding=left"], 3, "--set slots="),
     ("a window", cache(sliding(3, 9, 4), layer("DynamicLayer", 9)), [], 0, "9 tokens"),
@@ -345,7 +345,7 @@ def check_plain(tmp):
          "stacked in a tuple", [], 3, "--set names=")
     file(torch_bytes((tensor(3, 1, 2, 5, 4), tensor(3, 1, 2, 5, 4))),
          "stacked in a tuple, and names", ["names=0,1"], 0, "L 3")
-    file(torch_bytes(tensor(3, 2, 1, 2, 5, 4)), "one tensor", [], 3, "of their own")
+    file(torch_bytes(tensor(3, 2, 1, 2, 5, 4)), "one tensor", [], 3, "expected separate")
     filled = tensor(1, 2, 8, 4).bits
     filled[:, :, 5:] = 0
     one = safetensors_bytes({"layers.0.keys": ("F32", filled),

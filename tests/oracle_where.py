@@ -36,7 +36,7 @@ BATCH = 32
 def where(path, *args):
     """(result, places); no places unless the command succeeded."""
     r = kvtool("where", "--json", *args, path)
-    return r, json.loads(r.out)["places"] if r.code == 0 else []
+    return r, json.loads(r.out)["matches"] if r.code == 0 else []
 
 
 def data_begin(path):

@@ -327,7 +327,7 @@ void where_json(struct json_out *out, const char *path, struct kvt_dump *dump,
 	json_start(out);
 	json_put_text(out, out->root, "file", path);
 	json_put_text(out, out->root, "format", kvt_dump_format(dump));
-	list = json_put_array(out, out->root, "places");
+	list = json_put_array(out, out->root, "matches");
 	for (int i = 0; i < n; i++) {
 		const struct kvt_place *place = &answer[i].is.place;
 		json_t *o = json_append_object(out, list);
@@ -341,4 +341,5 @@ void where_json(struct json_out *out, const char *path, struct kvt_dump *dump,
 		else if (place->region == KVT_PADDING)
 			put_page(out, o, kvt_dump_snapshot(dump), place);
 	}
+	json_put_old(out, out->root, "places", "matches");
 }

@@ -121,7 +121,7 @@ static enum kvt_status hint_rank(struct kvt_manifest *out, const struct kvt_hint
 	if (p->tp_size > 1 && (p->tp_size != hints->tp_size ||
 			       p->tp_rank != hints->tp_rank))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: says that it is rank %lld of %lld, but its place in the order says %lld of %lld",
+				"%s: says that it is rank %lld of %lld, but it is given as rank %lld of %lld",
 				name, LL(p->tp_rank), LL(p->tp_size),
 				LL(hints->tp_rank), LL(hints->tp_size));
 	p->tp_size = hints->tp_size;

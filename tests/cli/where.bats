@@ -39,12 +39,14 @@ refused() {
 @test "where --json says the same" {
 	kvtool where --json --offset=330104 --at=layer=0,block=0,slot=0,head=0,kv=k,dim=0 \
 		"$nhd" >answer
-	[ "$(json '[o["places"][0][k] for k in ("option", "query", "region", "offset",
+	[ "$(json '[o["matches"][0][k] for k in ("option", "query", "region", "offset",
 		"memory_offset", "layer", "block", "slot", "head", "kv", "dim", "byte",
 		"holds", "requests", "tile")]' <answer)" = "['offset', '330104', 'element', \
 330104, 329976, 3, 17, 1, 3, 'v', 4, 0, 'live', [{'id': 'A', 'token': 65, 'tokens': 1, \
 'seen': None}], None]" ]
-	[ "$(json 'o["kvtool_json"], o["places"][1]["holds"]' <answer)" = "(2, 'null')" ]
+	[ "$(json 'o["kvtool_json"], o["matches"][1]["holds"]' <answer)" = "(2, 'null')" ]
+	# the old name of the key
+	[ "$(json 'o["places"] == o["matches"] != []' <answer)" = True ]
 }
 
 @test "where takes what it printed" {
@@ -81,7 +83,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 	run -0 kvtool where --offset=$((128 + 7 * 9400 + 9343)) p.npy
 	[ "${lines[3]}" = '  at        group=ssm,layer=1,block=1,head=7,dim=511,byte=3' ]
 	kvtool where --json --memory --offset=9399 p.npy >answer
-	[ "$(json '[o["places"][0][k] for k in ("region", "layer", "block", "page_byte",
+	[ "$(json '[o["matches"][0][k] for k in ("region", "layer", "block", "page_byte",
 		"memory_offset", "offset")]' <answer)" = "['padding', 0, 0, 9399, 9399, None]" ]
 	# a snapshot keeps no padding, but knows where it was
 	kvtool convert -q p.npy p.h5
@@ -92,9 +94,9 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 @test "a gap between groups that are separate" {
 	kvtool convert -q --uncompressed "$mamba" plain.h5
 	conv=$(kvtool where --json --at=group=conv,layer=2,block=5,slot=2,dim=191 plain.h5 |
-		json 'o["places"][0]["offset"]')
+		json 'o["matches"][0]["offset"]')
 	ssm=$(kvtool where --json --at=group=ssm,layer=0,block=0,head=4,dim=0 plain.h5 |
-		json 'o["places"][0]["offset"]')
+		json 'o["matches"][0]["offset"]')
 	[ "$ssm" -gt $((conv + 2)) ]
 	run -0 kvtool where --offset=$((conv + 2)) --offset=$((ssm - 1)) --offset="$ssm" plain.h5
 	[ "${lines[2]}" = '  is        a gap between the data of the file' ]
@@ -166,8 +168,8 @@ for path in glob.glob("one/*.safetensors"):
 	at=layer=3,block=17,slot=5,head=2,kv=v,dim=4
 	kvtool where --json --at=$at --memory --offset=$((245760 + 165228)) pool.safetensors >answer
 	# the values begin behind all keys: ((3*48+17)*16+5)*4+2)*8+4 elements in
-	[ "$(json 'o["places"][1]["memory_offset"]' <answer)" = $((245760 + 2 * ((((3 * 48 + 17) * 16 + 5) * 4 + 2) * 8 + 4))) ]
-	offset=$(json 'o["places"][1]["offset"]' <answer)
+	[ "$(json 'o["matches"][1]["memory_offset"]' <answer)" = $((245760 + 2 * ((((3 * 48 + 17) * 16 + 5) * 4 + 2) * 8 + 4))) ]
+	offset=$(json 'o["matches"][1]["offset"]' <answer)
 	kvtool where --offset="$offset" pool.safetensors | grep -q "^  at  *$at\$"
 }
 
@@ -259,7 +261,7 @@ for path in glob.glob("one/*.safetensors"):
 		read -r dim part number <<<"$row"
 		kvtool where --json --layout=LBSC --content-type=fp8-ds-mla --layers=2 \
 			--blocks=3 --block-size=64 --at=layer=1,block=2,slot=3,dim="$dim" ds.bin >answer
-		[ "$(jq -c '.places[0] | [.part, .part_dim, .row]' answer)" = \
+		[ "$(jq -c '.matches[0] | [.part, .part_dim, .row]' answer)" = \
 			"[\"$part\",$number,0]" ]
 	done
 }

@@ -41,7 +41,7 @@ struct exec_words {
 	{ "uncompressed", 0, OPT_FLAG, &(a)->create.uncompressed, NULL, \
 	  "hdf5: one contiguous, mappable array a group" }, \
 	{ "no-sync", 0, OPT_FLAG, &(a)->create.no_sync, NULL, \
-	  "do not wait for the disk: a power cut may lose the output" }, \
+	  "do not wait for the disk: a power failure may lose the output" }, \
 	OPT_FORCE(&(a)->create.force), \
 	OPT_THREADS(&(a)->threads), \
 	OPT_MEMORY(&(a)->memory), \

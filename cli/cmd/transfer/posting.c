@@ -219,7 +219,7 @@ static enum kvt_status take_posting(struct kvt_batch_how *how,
 		return status;
 	if (!a->stage != !how->copy_rate)
 		return kvt_fail(err, KVT_USAGE,
-				"--stage and --copy-rate need each other: the rate of the copies is not known otherwise");
+				"--stage and --copy-rate need each other: the rate of the copies is not known");
 	how->posting = (struct kvt_posting){
 		.stack = (enum kvt_stack)stack, .coalesce = (enum kvt_coalesce)coalesce,
 		.descending = a->descending, .sge = a->sge,
