@@ -252,7 +252,7 @@ enum kvt_status text_file_write(const char *path, const char *text, size_t nbyte
 /* Nothing more is taken after a signal: the printer looks at ferror(). */
 static ssize_t pass_on(void *cookie, const char *bytes, size_t n)
 {
-	const struct text_diversion *d = cookie;
+	struct text_diversion *d = cookie;
 	size_t done = 0;
 
 	while (done < n && !interrupted) {
@@ -260,8 +260,10 @@ static ssize_t pass_on(void *cookie, const char *bytes, size_t n)
 
 		if (some < 0 && errno == EINTR)
 			continue;
-		if (some <= 0)
+		if (some <= 0) {
+			d->why = some ? errno : EIO;
 			return 0;
+		}
 		done += (size_t)some;
 	}
 	return interrupted ? 0 : (ssize_t)n;
@@ -306,8 +308,9 @@ enum kvt_status text_divert_end(struct text_diversion *d, enum kvt_status status
 	if (!d->stream)
 		return status;
 	stdout = d->before;
-	errno = 0;
-	bad = !text_output_close(d->stream) || (fsync(d->fd) && d->staged);
+	bad = !text_output_close(d->stream) || (d->staged && fsync(d->fd));
+	if (d->why)
+		errno = d->why;
 	if (bad && !status)
 		status = interrupted ? kvt_fail(err, KVT_SYSTEM, "interrupted") :
 			 kvt_fail_errno(err, d->path, "write");

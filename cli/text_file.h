@@ -55,7 +55,7 @@ text_files_write(const struct text_output *out, int n, bool force, struct kvt_er
 struct text_diversion {
 	const char *path;
 	FILE *stream, *before;		/* NULL: nothing was changed */
-	int fd;
+	int fd, why;			/* errno of the write that failed */
 	struct kvt_stage stage;		/* none of a stream */
 	bool staged;
 };

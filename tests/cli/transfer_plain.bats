@@ -207,6 +207,10 @@ works() {
 	sim emit -m llama-3.1-8b --dst=tp=2 -f -o emitted
 	run ! cmp -s a emitted
 	sim emit -m llama-3.1-8b -o /dev/null
+	refused 5 '/dev/full: cannot write: No space left on device' emit -m llama-3.1-8b -o /dev/full
+	(ulimit -f 10; run -5 --separate-stderr kvtool transfer-sim emit -m llama-3.1-8b \
+		--src=layout=nhd --dst=tp=2 -o limited; said 'limited: cannot write: File too large')
+	[ ! -e limited ]
 	sim emit -m llama-3.1-8b -o - | cmp a -
 	sim report -m llama-3.1-8b --html=page.html
 	sim report -m llama-3.1-8b -o two.html && cmp page.html two.html
