@@ -215,7 +215,7 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(ENGINE) $(LIB)
 		$(call new,$(filter %.o,$^) $(ENGINE) $(LIB) $(FLIBS))
 
 # Texts that only the program reads.
-$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o opt.o plain.o \
+$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o opt.o plain.o streams.o \
 	signals.o cmd/transfer/compare.o text_file.o)
 
 $(B)/lib/tile/%.o $(B)/lib/dump/%.o $(B)/lib/ops/%.o $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)

@@ -13,7 +13,7 @@ _kvtool_list() {
 
 _kvtool() {
 	local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]-}
-	local before=${COMP_WORDS[COMP_CWORD - 1]} list=
+	local before=${COMP_WORDS[COMP_CWORD - 1]} list='' mode=''
 
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
@@ -29,15 +29,26 @@ _kvtool() {
 	elif [[ $before == = ]]; then
 		before=${COMP_WORDS[COMP_CWORD - 2]}
 	fi
+	# the modes of transfer-sim have options of their own
+	if [[ $command == transfer-sim && $COMP_CWORD -gt 2 && ${COMP_WORDS[2]} != -* ]]; then
+		mode=${COMP_WORDS[2]}
+	fi
 	case $before in
 	--to | --layout | --expect-layout) list=$(_kvtool_list layouts) ;;
 	--format | --from) list=$(_kvtool_list formats) ;;
 	--dtype | --cache-dtype | --ssm-dtype) list=$(_kvtool_list dtypes) ;;
-	-m | --model) list=$(_kvtool_words size --model=list | cut -d ' ' -f 1 | uniq) ;;
+	-m | --model | --config) list=$(_kvtool_words size --model=list | cut -d ' ' -f 1 | uniq) ;;
+	--link) list=$(_kvtool_words transfer-sim time --link=list | sed -e 1d -e 's/ .*//') ;;
+	--emulate) list=$(_kvtool_words transfer-sim time --emulate=list | sed -e 1d -e 's/ .*//') ;;
 	help) list="how layouts formats dtypes contents specs faults python $(_kvtool_words --list-commands)" ;;
+	transfer-sim) if [[ $word == -* ]]; then
+			list=$(_kvtool_words transfer-sim --list-options)
+		else
+			list=$(_kvtool_words transfer-sim --list-modes)
+		fi ;;
 	expect) ((COMP_CWORD == 2)) && list="write check" ;;
 	*)
-		[[ $word == -* ]] && list=$(_kvtool_words "$command" --list-options)
+		[[ $word == -* ]] && list=$(_kvtool_words "$command" ${mode:+"$mode"} --list-options)
 		;;
 	esac
 	# nothing of ours: bash completes file names (-o default)

@@ -25,10 +25,13 @@ _kvtool() {
 	--to|--layout|--expect-layout) list=(${(f)"$(_kvtool_list layouts)"}) ;;
 	--format|--from) list=(${(f)"$(_kvtool_list formats)"}) ;;
 	--dtype | --cache-dtype | --ssm-dtype) list=(${(f)"$(_kvtool_list dtypes)"}) ;;
-	-m|--model) list=(${(f)"$(kvtool size --model=list 2>/dev/null | cut -d ' ' -f 1 | uniq)"}) ;;
+	-m|--model|--config) list=(${(f)"$(kvtool size --model=list 2>/dev/null | cut -d ' ' -f 1 | uniq)"}) ;;
+	--link) list=(${(f)"$(kvtool transfer-sim time --link=list 2>/dev/null | sed -e 1d -e 's/ .*//')"}) ;;
+	--emulate) list=(${(f)"$(kvtool transfer-sim time --emulate=list 2>/dev/null | sed -e 1d -e 's/ .*//')"}) ;;
 	help) list=(how layouts formats dtypes contents specs faults python
 		    ${(f)"$(kvtool --list-commands 2>/dev/null)"}) ;;
 	expect) list=(write check) ;;
+	transfer-sim) list=(${(f)"$(kvtool transfer-sim --list-modes 2>/dev/null)"}) ;;
 	*)
 		if [[ $PREFIX == -* ]]; then
 			list=(${(f)"$(kvtool ${words[2]} --list-options 2>/dev/null)"})

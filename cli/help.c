@@ -20,9 +20,10 @@ void print_usage(FILE *stream)
 	      "describe FILE\n\n",
 	      stream);
 	for (int i = 0; (c = command_at(i)); i++)
-		fprintf(stream, "%-6s  %-12s  %s\n",
-			command_purpose(i) ? command_purpose(i) : "", c->name, c->summary);
-	fputs("\nkvtool help how: which command answers what.  kvtool COMMAND --help: options.\n"
+		fprintf(stream, "%-6s  %-12s  %s\n", command_purpose(i) ?
+			command_purpose(i) : "", c->name, c->summary);
+	fputs("\n"
+	      "kvtool help how: which command answers what.  kvtool COMMAND --help: options.\n"
 	      "kvtool help layouts|formats|dtypes|contents|specs|faults|python.  kvtool --version\n",
 	      stream);
 }
@@ -197,9 +198,9 @@ static void python(void)
 {
 	char folder[PATH_MAX];
 
-	printf("A snapshot is HDF5.  Group g0 is the dataset groups/g0/data, compressed with zstd,\n"
-	       "whose filter other programs find by HDF5_PLUGIN_PATH; or kvtool convert\n"
-	       "--uncompressed writes one without.\n\n"
+	printf("A snapshot is HDF5.  Group g0 is the dataset groups/g0/data, compressed\n"
+	       "with zstd, whose filter other programs find by HDF5_PLUGIN_PATH; or kvtool\n"
+	       "convert --uncompressed writes one without.\n\n"
 	       "  $ export HDF5_PLUGIN_PATH=%s\n"
 	       "  $ python3\n"
 	       "  >>> import h5py\n"

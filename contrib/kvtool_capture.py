@@ -889,8 +889,9 @@ def capture_vllm(llm, path, requests=None, blocks="live", layouts=None):
     tokens = {r.request_id: r.num_computed_tokens for r in running}
     order = _order(scheduler.kv_cache_manager.get_block_ids, scheduler.kv_cache_config,
                    running, tokens, blocks)
+    # a worker may be another process, in another folder
     return core.model_executor.collective_rpc(
-        _worker_capture, args=(path, order, layouts))
+        _worker_capture, args=(os.path.abspath(path), order, layouts))
 
 
 def _worker_restore(worker, path, tables, layouts):
@@ -927,7 +928,7 @@ def restore_vllm(llm, path, requests=None, layouts=None):
     tables = [{names[r]: q["blocks"][g] for r, q in order.items()}
               for g in range(len(scheduler.kv_cache_config.kv_cache_groups))]
     return llm.llm_engine.engine_core.engine_core.model_executor.collective_rpc(
-        _worker_restore, args=(path, tables, layouts))
+        _worker_restore, args=(os.path.abspath(path), tables, layouts))
 
 
 try:

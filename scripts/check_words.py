@@ -40,7 +40,7 @@ WORDS = [
     (r"(?:tear|torn|tears)\b[^.]* apart", "man print", "cut, does not keep contiguous"),
     (r"comes twice", "man print", "is listed twice"),
     (r"speaks? for", "man print", "say which result the data gives"),
-    (r"(?:is|are) no (?:multiple|list|file|folder|number|clause|text|string|array|"
+    (r"(?<!there[ ])(?:is|are) no (?:multiple|list|file|folder|number|clause|text|string|array|"
      r"object|element type|run|runs|chunk|tensor|page|row|id|block id|snapshot|dump)s?",
      "man print", "is not a ..."),
     (r"power cut", "man print", "power failure"),

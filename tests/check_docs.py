@@ -107,6 +107,7 @@ def run(document, folder):
     for name in COPIED:
         shutil.copytree(os.path.join(ROOT, name), os.path.join(folder, name),
                         copy_function=shutil.copyfile)
+    # of a tree that cannot be written
     for where, folders, _ in os.walk(folder):
         for name in folders:
             os.chmod(os.path.join(where, name), 0o755)
@@ -116,7 +117,8 @@ def run(document, folder):
     path = f"{os.path.dirname(KVTOOL)}:{os.environ['PATH']}"
     p = subprocess.run(["bash", "-s"], input="\n".join(script).encode(), cwd=folder,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200,
-                       env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}, check=False)
+                       env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "KVTOOL": KVTOOL},
+                       check=False)
     text, out = p.stdout.decode(errors="replace"), []
     for i in range(len(document.commands)):
         printed, found, text = text.partition(f"{END} {i} ")
@@ -191,7 +193,9 @@ def unknown(text):
         return unknown_of_kvtool(words)
     if words[0] == "make":
         for word in words[1:]:
-            if re.fullmatch(r"[a-z][a-z-]*", word) and word not in TARGETS:
+            if word in ("&&", "||", ";", "|"):
+                break
+            if not re.search(r"[=/$]|^-|^X$", word) and word not in TARGETS:
                 return f"make has no target {word}"
         return ""
     for word in words[:2] if "NAME" not in text else []:

@@ -48,7 +48,7 @@ static enum kvt_status split_operands(int n[NSIDES], char **names[NSIDES], int n
 	if (n[SIDE_A] > 0 && n[SIDE_B] > 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_USAGE,
-			"expected two dumps (kvtool diff A B), or all ranks of A, a colon and all ranks of B (kvtool diff whole.npy : rank*.safetensors)");
+			"expected two dumps (kvtool diff A B), or ranks: kvtool diff whole.npy : rank*.safetensors");
 }
 
 static enum kvt_status check_matches(const struct opt_strings *match,

@@ -71,8 +71,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 0)
 		return opt_status(n);
 	if (n > 1)
-		return kvt_fail(err, KVT_USAGE, "expected one file, got %d: '%.60s', '%.60s'",
-				n, argv[0], argv[1]);
+		return kvt_fail(err, KVT_USAGE,
+				"expected one file, got %d: '%.60s', '%.60s'", n, argv[0], argv[1]);
 	if ((status = opt_need(&cmd_guess, (struct opt_need[]){
 			{ n, "a file" }, { 0 } }, err)))
 		return status;

@@ -56,12 +56,14 @@ const char *stack_link(const char *emulate)
 void stack_print_all(void)
 {
 	static const char *const what[] = {
-		[KVT_STACK_NIXL] = "vLLM's NIXL connector: a block of a layer each",
-		[KVT_STACK_NIXL_PACKED] = "the same where layers lie together: a block of a group each",
-		[KVT_STACK_MOONCAKE] = "vLLM's Mooncake connector: as nixl, cut to slices",
-		[KVT_STACK_RFC] = "vLLM's layout RFC: one for each contiguous run of a block (default)",
+		[KVT_STACK_NIXL] = "vLLM's NIXL connector: one a block and layer",
+		[KVT_STACK_NIXL_PACKED] = "the same, of layers that lie together",
+		[KVT_STACK_MOONCAKE] = "vLLM's Mooncake connector: as nixl, in slices",
+		[KVT_STACK_RFC] =
+			"vLLM's layout RFC: one a contiguous run of a block (default)",
 		[KVT_STACK_LAYER] = "the same, but never beyond one layer",
-		[KVT_STACK_MAX] = "one for each contiguous run, beyond blocks, too: the fewest there can be",
+		[KVT_STACK_MAX] =
+			"one a contiguous run, also beyond blocks: the fewest there can be",
 	};
 
 	plainf("%-12s %-15s %s\n", "stack", "default link", "operations");

@@ -87,13 +87,14 @@ void replay_text(const struct replay_report *r)
 	       plural(s->tokens),
 	       100 * per((double)s->hit_tokens, (double)s->tokens));
 	print_how(r);
-	plainf("milliseconds of a request %12s %10s %10s %10s\n", "median", "90 %", "99 %",
-	       "mean");
+	plainf("milliseconds of a request %12s %10s %10s %10s\n", "median", "90 %",
+	       "99 %", "mean");
 	print_spread("cache moved after", &t.kv);
 	print_spread("of it waiting in queue", &t.wait);
 	plainf("requests: %lld done, %lld failed, %lld expired; at most %lld at once\n",
 	       LL(t.done), LL(t.failed), LL(t.expired), LL(s->peak));
-	plainf("  %s moved, %.3f GB/s over the whole time (%.3f GB/s of requests in time)\n",
+	plainf("  %s moved, %.3f GB/s over the whole time (%.3f GB/s of requests in "
+	       "time)\n",
 	       kvt_size_string(t.bytes).s, per((double)t.bytes / 1e9, t.seconds),
 	       per((double)t.good / 1e9, t.seconds));
 	if (r->slo_ns)
@@ -102,8 +103,8 @@ void replay_text(const struct replay_report *r)
 		       (double)r->slo_ns / 1e6);
 	plainf("  network cards %.2f %% busy (the busiest %.2f %%)\n", 100 * t.use_mean,
 	       100 * t.use_most);
-	plainf("  fairness %.4f (Jain's index of the requests' rates: 1 if all are alike)\n",
-	       t.jain);
+	plainf("  fairness %.4f (Jain's index of the requests' rates: 1 if all are "
+	       "alike)\n", t.jain);
 	plainf("  %.3f GB x s of blocks kept at the source until they were moved\n",
 	       t.pinned / 1e9);
 	if (r->faults) {

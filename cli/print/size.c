@@ -112,14 +112,15 @@ void size_text(const struct size_report *r)
 	putchar('\n');
 	for (int i = 0; i < r->nrows; i++)
 		print_row(r, &r->row[i]);
-	puts("\nBLOCK: tokens in a block.  A TOKEN: bytes per additional token on one rank.\n"
+	puts("\n"
+	     "BLOCK: tokens in a block.  A TOKEN: bytes per additional token on one rank.\n"
 	     "ALL RANKS: the sum over the ranks.  ONCE EACH: that sum without the copies of\n"
 	     "heads that several ranks hold.  FIXED: the most that windows and recurrent\n"
 	     "states of one request take on one rank.");
 	if (r->tokens)
 		plainf("A REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));
 	if (r->memory)
-		plainf("FIT: tokens of each of %lld request%s that fit into %s on each rank.\n",
+		plainf("FIT: tokens of each of %lld request%s that fit into %s on a rank.\n",
 		       LL(r->requests), plural(r->requests),
 		       kvt_size_string(r->memory).s);
 	puts("Exact bytes: --json.");

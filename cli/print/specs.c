@@ -14,7 +14,7 @@ static const struct {
 	{ "heads", "heads", "8", "key/value heads; heads of a state" },
 	{ "head-dim", "head_dim", "128", "elements of one head's key" },
 	{ "head-dim-v", NULL, NULL, "elements of one head's value; default: head-dim" },
-	{ "latent", "latent", "576", "elements of a latent row: its rank and the rope part" },
+	{ "latent", "latent", "576", "elements of a latent row: rank and rope part" },
 	{ "ratio", "ratio", "4", "tokens of a slot; of cross: slots of a token" },
 	{ "window", "window", "4096", "tokens of the window, or of a chunk" },
 	{ "inter", "inter", "8192", "channels of x" },

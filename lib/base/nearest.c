@@ -38,8 +38,8 @@ static int distance(const char *a, const char *b)
 			row[j] = least(above[j] + 1, row[j - 1] + 1,
 				       above[j - 1] + (fold(a[i - 1]) != fold(b[j - 1])));
 			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
-			    fold(a[i - 2]) == fold(b[j - 1]) && before[j - 2] + 1 < row[j])
-				row[j] = before[j - 2] + 1;
+			    fold(a[i - 2]) == fold(b[j - 1]))
+				row[j] = least(row[j], before[j - 2] + 1, row[j]);
 		}
 		spare = before;
 		before = above;

@@ -91,8 +91,8 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 	for (int i = 0; i < NALIASES; i++)
 		kvt_nearest_offer(&near, aliases[i].name);
 	meant = kvt_nearest_found(&near);
-	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type%s%s%s", name,
-			meant ? ", did you mean '" : "; see kvtool help dtypes",
+	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type%s%s%s",
+			name, meant ? ", did you mean '" : "; see kvtool help dtypes",
 			meant ? meant : "", meant ? "'?" : "");
 }
 

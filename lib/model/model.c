@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - the caches of all layers of a model together */
 #include "lib/kvt/model.h"
+#include "lib/base/nearest.h"
 #include "lib/base/print.h"
 
 #include <stddef.h>
@@ -85,6 +86,25 @@ static enum kvt_status take_element(struct kvt_model_group *out,
 	return KVT_OK;
 }
 
+static enum kvt_status no_type(const char *name, struct kvt_error *err)
+{
+	const struct kvt_dtype *dtype;
+	struct kvt_nearest near;
+
+	kvt_nearest_start(&near, name);
+	for (int i = 0; i < NFORMS; i++)
+		kvt_nearest_offer(&near, forms[i].dtype);
+	for (int i = 0; (dtype = kvt_dtype_at(i)); i++)
+		kvt_nearest_offer(&near, dtype->name);
+	if (kvt_nearest_found(&near))
+		return kvt_fail(err, KVT_USAGE,
+				"there is no cache type '%.40s', did you mean '%s'?", name,
+				kvt_nearest_found(&near));
+	return kvt_fail(err, KVT_USAGE,
+			"there is no cache type '%.40s'; 'kvtool help dtypes' prints the element types, others are such as %s",
+			name, forms[0].dtype);
+}
+
 enum kvt_status kvt_model_cached_as(struct kvt_model_group *out,
 				    const struct kvt_model_group *in,
 				    const char *cache_dtype, struct kvt_error *err)
@@ -104,8 +124,7 @@ enum kvt_status kvt_model_cached_as(struct kvt_model_group *out,
 			found = i;
 	}
 	if (!known)
-		return kvt_fail(err, KVT_USAGE, "there is no cache type '%.40s'",
-				cache_dtype);
+		return no_type(cache_dtype, err);
 	if (is_as_it_is(in) || in->args.elem) {
 		*out = group;
 		return KVT_OK;

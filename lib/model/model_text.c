@@ -58,9 +58,10 @@ static enum kvt_status no_key(const char *kind, const char *key, struct kvt_erro
 	}
 	if (kvt_nearest_found(&near))
 		return kvt_fail(err, KVT_USAGE,
-				"%s has no key '%s', did you mean '%s'? Keys are %s", kind,
-				key, kvt_nearest_found(&near), list);
-	return kvt_fail(err, KVT_USAGE, "%s has no key '%s': keys are %s", kind, key, list);
+				"%s has no key '%s', did you mean '%s'? Keys are %s",
+				kind, key, kvt_nearest_found(&near), list);
+	return kvt_fail(err, KVT_USAGE, "%s has no key '%s': keys are %s", kind, key,
+			list);
 }
 
 static enum kvt_status no_kind(const char *text, struct kvt_error *err)
@@ -80,8 +81,9 @@ static enum kvt_status no_kind(const char *text, struct kvt_error *err)
 	for (int i = 0; (preset = kvt_spec_preset_at(i)); i++)
 		kvt_nearest_offer(&near, preset->name);
 	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE, "there is no kind '%s', did you mean '%s'? %s",
-				kind, kvt_nearest_found(&near), list);
+		return kvt_fail(err, KVT_USAGE,
+				"there is no kind '%s', did you mean '%s'? %s", kind,
+				kvt_nearest_found(&near), list);
 	return kvt_fail(err, KVT_USAGE, "there is no kind '%s': %s", kind, list);
 }
 

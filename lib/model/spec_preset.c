@@ -3,6 +3,7 @@
 #include "lib/kvt/spec.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- what a preset must be told ----------------------------------------- */
@@ -42,17 +43,38 @@ struct recipe {
 	bool planar;
 };
 
-static enum kvt_status check_args(const struct recipe *recipe,
-				  const struct kvt_spec_args *args,
-				  struct kvt_error *err)
+/* All that is missing, in one sentence. */
+static enum kvt_status check_needs(const struct recipe *recipe,
+				   const struct kvt_spec_args *args,
+				   struct kvt_error *err)
 {
+	char missing[256];
+	size_t n = 0;
+
 	for (int i = 0; i < NFIELDS; i++) {
 		int64_t value;
 
 		memcpy(&value, (const char *)args + fields[i].offset, sizeof(value));
 		if (!value && recipe->needs >> i & 1)
-			return kvt_fail(err, KVT_BAD_INPUT, "%s needs %s",
-					recipe->preset.name, fields[i].name);
+			n += (size_t)snprintf(missing + n, sizeof(missing) - n, "%s%s",
+					      n ? ", " : "", fields[i].name);
+	}
+	return n ? kvt_fail(err, KVT_BAD_INPUT, "%s needs %s", recipe->preset.name,
+			    missing) : KVT_OK;
+}
+
+static enum kvt_status check_args(const struct recipe *recipe,
+				  const struct kvt_spec_args *args,
+				  struct kvt_error *err)
+{
+	enum kvt_status status = check_needs(recipe, args, err);
+
+	if (status)
+		return status;
+	for (int i = 0; i < NFIELDS; i++) {
+		int64_t value;
+
+		memcpy(&value, (const char *)args + fields[i].offset, sizeof(value));
 		/* small enough that no product of three of them overflows */
 		if (value < 0 || value > 1 << 20)
 			return kvt_fail(err, KVT_BAD_INPUT,

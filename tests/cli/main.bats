@@ -144,6 +144,15 @@ complete_words() {
 @test "bash completes models" {
 	[ "$(complete_words size -m qwen3-8)" = qwen3-8b ]
 	[ "$(complete_words transfer-sim --model = qwen3-8)" = qwen3-8b ]
+	[ "$(complete_words size --config = qwen3-8)" = qwen3-8b ]
+}
+
+@test "bash completes modes, links and stacks of transfer-sim" {
+	[ "$(complete_words transfer-sim rep)" = $'replay\nreport' ]
+	[ "$(complete_words transfer-sim time --clos)" = --closed-form ]
+	[ "$(complete_words transfer-sim --hist)" = --histogram ]
+	[ "$(complete_words transfer-sim time --link = cx7-400g-v)" = cx7-400g-verbs ]
+	[ "$(complete_words transfer-sim time --emulate nixl-)" = nixl-packed ]
 }
 
 @test "bash completes layouts" {

@@ -73,7 +73,7 @@ bare() {
 	[[ $output == *"there is one in $engines/vllm/offload_gemma3_bs32/root"* ]]
 	run -3 kvtool fsck "$engines/vllm/offload_gemma3_bs32/root"
 	[[ $output == *'give --layout, --heads, --head-dim'* ]]
-	prints 'the format has no list of its files' fsck --layout=hnd --heads=1 --head-dim=64 \
+	prints 'a missing file cannot be noticed' fsck --layout=hnd --heads=1 --head-dim=64 \
 		"$engines/vllm/offload_gemma3_bs32/root"
 }
 
@@ -169,7 +169,7 @@ bare() {
 	for r in 0 1 2 3; do
 		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
 	done
-	refused 3 'merge and diff take --in-order and --total-heads=N' merge --layout=hnd -o whole.npy ./rank*
+	refused 3 'merge and diff take --in-order' merge --layout=hnd -o whole.npy ./rank*
 	refused 2 'expected --total-heads=N' merge --in-order --layout=hnd -o whole.npy ./rank*
 	prints 'verified equal' merge --in-order --total-heads=4 --layout=hnd --verify \
 		-o whole.npy ./rank*
@@ -319,7 +319,7 @@ bare() {
 	refused 2 'did you mean --heads?' describe --num-kv-heads=4 "$nhd"
 	refused 2 "there is no format 'npyy', did you mean 'npy'?" describe --from=npyy "$nhd"
 	refused 2 "did you mean 'bf16'?" describe --dtype=bf61 "$nhd"
-	refused 2 'one of several: fp8_e4m3' describe --dtype=fp8 "$nhd"
+	refused 2 'ambiguous: fp8_e4m3' describe --dtype=fp8 "$nhd"
 	refused 2 'did you mean --help?' describe --hel
 }
 

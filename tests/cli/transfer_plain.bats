@@ -33,8 +33,8 @@ works() {
 }
 
 @test "plain: 1. how long do 8k tokens take from TP 4 NHD to TP 8 HND over 400G" {
-	local args=(time --model=llama-3.1-8b --tokens=8k --src=tp=4,layout=nhd
-		--dst=tp=8,layout=hnd)
+	local args=(time --model=llama-3.1-8b --tokens=8k '--src=tp=4,layout=nhd'
+		'--dst=tp=8,layout=hnd')
 	refused 2 "no link '400G'; at 400 Gb/s there are cx7-400g-verbs, " "${args[@]}" --link=400G
 	said '--link=list prints all; --rate=50 makes one of 50 GB/s'
 	sim "${args[@]}" --link=cx7-400g-verbs >a
@@ -95,11 +95,14 @@ works() {
 	refused 3 'r0.h5 is one of 2 ranks, and --dst needs all of them, got 1' r0.h5 --dst=tp=1
 	sim r0.h5 r1.h5 --dst=tp=4 >a
 	refused 2 'expected the dump of a destination, or --dst' "$nhd"
+	refused 2 'expected -o: where to write, and the dumps of the source' exec
 	works "$(named)"
 	refused 2 'one dump of each side is enough' "$nhd" "$nhd" "$nhd"
 }
 
 @test "plain: 6. a model that is not in the list" {
+	refused 2 'a model is given as --model=llama-3.1-8b' time llama-3.1-8b
+	refused 2 'a model is given as --model=llama-3.1-8b' time llama-3.1-8b --dst=tp=2
 	refused 2 "there is no model 'qwen3-32b'; --model=list prints the " time -m qwen3-32b
 	said 'that are known; for any other give its config.json: --config=FILE'
 	refused 2 "did you mean 'llama-3.1-8b'?" time -m meta-llama/Llama-3.1-8B
@@ -130,6 +133,9 @@ works() {
 	refused 2 "there is no kind 'gpa', did you mean 'gqa'?" --spec=gpa:layers=4
 	works "$(named)"
 	refused 2 'after the kind' --spec=gqa,layers=4
+	refused 3 'gqa needs heads, head_dim' --spec=gqa:layers=2
+	refused 2 "there is no cache type 'bfloat17', did you mean 'bfloat16'?" -m llama-3.1-8b \
+		--cache-dtype=bfloat17
 }
 
 @test "plain: 9. a config.json, however it is given" {
@@ -240,12 +246,12 @@ works() {
 	# the other one describes itself
 	sim --ops bare/a.npy s0.h5 --manifest=bare/m >b
 	head -n 1 a | cmp - <(head -n 1 b)
-	refused 3 '--heads says 3' bare/a.npy s0.h5 --manifest=bare/m --heads=3
+	refused 3 'the head extent is 4' bare/a.npy s0.h5 --manifest=bare/m --heads=3
 }
 
 @test "plain: 14. kvtool help specs: each example is one that works" {
-	kvtool help specs >specs
-	grep '^ *[a-z0-9-]*:layers=4' specs | sed 's/^ *//' >examples
+	kvtool help specs >topic
+	grep '^ *[a-z0-9-]*:layers=4' topic | sed 's/^ *//' >examples
 	[ "$(wc -l <examples)" -gt 25 ]
 	while read -r spec; do
 		kvtool size "--spec=$spec" --cache-dtype=bfloat16 --tp=1 >a ||
@@ -253,6 +259,6 @@ works() {
 	done <examples
 	for key in layers heads head-dim head-dim-v latent ratio window inter groups \
 		state-size key-heads key-dim kernel spec-tokens elem block-size; do
-		grep -q "^  $key  " specs || { echo "$key"; return 1; }
+		grep -q "^  $key  " topic || { echo "$key"; return 1; }
 	done
 }

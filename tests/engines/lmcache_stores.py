@@ -35,6 +35,7 @@ from lmcache.v1.storage_backend.local_disk_backend import LocalDiskBackend
 from lmcache.v1.token_database import ChunkedTokenDatabase
 
 import dumps
+import page
 from proof import Proof
 
 NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -490,6 +491,24 @@ def written(proof, on, cache, kind, axes, layered=None):
 
 # ---- all -----------------------------------------------------------------------
 
+def configuration(proof, cache):
+    """The file that kvtool-dumps(7) shows, but for the folder."""
+    folder = proof.folder("configuration")
+    shown = page.block("lmcache").split("\n$ ")[0].split("\n", 1)[1]
+    path = os.path.join(folder, "lmcache.yaml")
+    with open(path, "w", encoding="ascii") as f:
+        f.write(shown.replace("/var/tmp/lmcache", folder))
+    with proof.row("the configuration of kvtool-dumps(7) is taken", "local disk") as row:
+        config = LMCacheEngineConfig.from_file(path)
+        config.validate()
+        row.equal((config.local_disk, config.chunk_size), (folder + "/", 256),
+                  "folder and tokens of a chunk")
+        engine = Engine(cache)
+        disk = LocalDiskBackend(config, engine.loop, engine.memory, "cpu", None,
+                                engine.metadata)
+        row.equal(os.path.normpath(disk.path), folder, "where the backend writes")
+
+
 def main():
     torch.set_num_threads(1)
     proof = Proof("LMCache", lmcache.__version__)
@@ -497,6 +516,7 @@ def main():
     kind = NAMES[cache.dtype]
     bare, said = facts(cache), facts(cache, layers=False)
 
+    configuration(proof, cache)
     plain(proof, f"local disk, {kind}", cache, Disk, bare)
     plain(proof, f"FS connector, header, {kind}", cache, Fs, said)
     plain(proof, f"FS connector, no header, {kind}", cache, FsBare, bare)

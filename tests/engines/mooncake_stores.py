@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 import dumps
+import page
 from proof import Proof
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -142,7 +143,9 @@ class Store:
             self.environment["MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR"] = \
                 f"{descriptor}_storage_backend"
         else:
-            self.master.append(f"--root_fs_dir={self.folder}")
+            # as kvtool-dumps(7) has it, but for the folder
+            self.master += [word.replace("=store", f"={self.folder}")
+                            for word in page.commands("mooncake")[0][1:]]
 
     def quotas(self):
         """A master of several tenants takes those that have a quota."""

@@ -677,6 +677,30 @@ def faults():
                        f"{layout}, {fault}: diff says {name}", r)
 
 
+def server_options():
+    """No server runs without a GPU, but what it is told is looked at."""
+    import argparse
+    from sglang.srt.server_args import ServerArgs
+    with proof.row("options and variables of kvtool-dumps(7) are those of SGLang",
+                   "HiCache in files") as row:
+        export, server, read = manual.commands("sglang-server")
+        name, folder = export[1].split("=")
+        parser = argparse.ArgumentParser()
+        ServerArgs.add_cli_args(parser)
+        got = parser.parse_args(server[server.index("sglang.launch_server") + 1:])
+        row.equal((got.page_size, got.enable_hierarchical_cache,
+                   got.hicache_storage_backend), (64, True, "file"), "options")
+        row.ok(f"--from=hicache-{got.hicache_mem_layout.replace('_', '-')}" in read and
+               f"--block-size={got.page_size}" in read and folder in read,
+               "kvtool is told the same", read)
+        os.environ[name] = os.path.join(proof.folder("variable"), folder)
+        made = HiCacheFile(HiCacheStorageConfig(
+            tp_rank=0, tp_size=1, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1,
+            is_mla_model=False, enable_storage_metrics=False, is_page_first_layout=True,
+            model_name="m"))
+        row.equal(made.file_path, os.environ.pop(name), "the folder")
+
+
 def device_pools():
     """
     contrib/kvtool_capture.py of SGLang's pool.  Its buffers are filled by index: the
@@ -713,6 +737,7 @@ def device_pools():
 
 
 def main():
+    server_options()
     device_pools()
     layouts_are_read()
     ranks_are_read()

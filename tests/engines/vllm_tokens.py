@@ -444,10 +444,15 @@ def prove_page(proof, _):
         compare_written(row, plain, written, real_tables(llm))
         while llm.llm_engine.has_unfinished_requests():
             llm.llm_engine.step()
+        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+        for name in "vllm-disk", "vllm-offload", "lmcache":
+            said = page.connector(name)["kv_connector"]
+            row.ok(said in KVConnectorFactory._registry, f"{said} is a connector")
         every = os.path.join(folder, "pool")
         kvtool_capture.capture_vllm(llm, every, blocks="all")
         r = proof.kvtool("describe", f"{every}.rank0.safetensors")
-        row.ok(r.code == 0 and "first" not in r.out, "a whole pool, without requests", r)
+        row.ok(r.code == 0 and "\n  requests" not in r.out,
+               "a whole pool, without requests", r)
 
 
 OTHERS = [f"migrate:{how}:{part}" for how in ("32to64", "64to32", "tp1to2", "tp2to1")

@@ -255,7 +255,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n < 0)
 		return opt_status(n);
 	if (n != 2)
-		return kvt_fail(err, KVT_USAGE, "expected two JSON files, got %d", n);
+		return kvt_fail(err, KVT_USAGE,
+				"expected two JSON files, which plan or sweep printed with --json, got %d",
+				n);
 	json_start(&c.out);
 	c.list = json_put_array(&c.out, c.out.root, "differences");
 	status = compare_files(&c, argv, err);

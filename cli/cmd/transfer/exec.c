@@ -261,22 +261,23 @@ enum kvt_status exec_report(const struct kvt_sides *sides, const struct exec_wor
 		return print_json(sides, args, c, v, err);
 	if (args->quiet)
 		return KVT_OK;
-	plainf("%d rank%s to %d, %lld pair%s, %lld box%s\n", sides->src.n,
-	       sides->src.n == 1 ? "" : "s", sides->dst.n, LL(count_pairs(sides)),
-	       count_pairs(sides) == 1 ? "" : "s", LL(c->boxes),
-	       c->boxes == 1 ? "" : "es");
+	plainf("%d rank%s to %d rank%s, %lld pair%s of ranks, in %lld step%s\n",
+	       sides->src.n, plural(sides->src.n), sides->dst.n, plural(sides->dst.n),
+	       LL(count_pairs(sides)), plural(count_pairs(sides)), LL(c->boxes),
+	       plural(c->boxes));
 	if (args->dry_run) {
 		plainf("at most %s of buffers; nothing was written\n",
 		       kvt_size_string(c->memory).s);
 		return KVT_OK;
 	}
-	plainf("moved      %s", kvt_size_string(c->bytes).s);
+	plainf("moved      %s to the destination", kvt_size_string(c->bytes).s);
 	if (device_pool_works(args->run.device))
 		plainf(", %s copied on %s",
 		       kvt_size_string(kvt_device_pool_nbytes(args->run.device)).s,
 		       kvt_device_pool_name(args->run.device));
 	putchar('\n');
-	plainf("compared   %s with the source, %s as before; all equal\n",
+	plainf("compared   %s with the source, %s with what was there before; all "
+	       "equal\n",
 	       kvt_size_string(v->bytes).s, kvt_size_string(v->untouched).s);
 	if (v->has_digest)
 		plainf("digest     %s on both sides\n",
@@ -385,7 +386,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	a.transfer.mode = "exec";
 	if (!a.output)
-		return kvt_fail(err, KVT_USAGE, "expected -o: where to write");
+		return kvt_fail(err, KVT_USAGE, "expected -o: where to write%s",
+				n ? "" : ", and the dumps of the source, such as "
+				"'kvtool transfer-sim exec --dst=tp=2 -o rank%r.h5 prefill.h5'");
 	a.run = run_watched(a.threads, a.memory, a.quiet);
 	if ((status = kvt_device_pool_new(&a.run.device, device, &a.run, err)))
 		return status;

@@ -29,7 +29,7 @@ struct exec_words {
 	{ "cached", 0, OPT_INT, &(a)->transfer.cached, "N", \
 	  "tokens in front that the destination has already" }, \
 	{ "partial", 0, OPT_STRING, &(a)->transfer.partial, "valid|whole", \
-	  "of a last block that is not full: its valid slots (default), or all of it" }, \
+	  "move only the valid slots of a last block (default), or all of it" }, \
 	{ "conv", 0, OPT_STRING, &(a)->transfer.conv, "ds|sd", \
 	  "order of conv states in a new destination; default: as in the source" }, \
 	{ "mamba-groups", 0, OPT_COUNT, &(a)->transfer.mamba_groups, "N", \

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/print/link.h"
@@ -79,6 +80,11 @@ static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 		{ a->spec.n > 1, "spec (more than one)" }, { 0 }
 	};
 
+	if (n == 1 && strpbrk(argv[0], "/") == NULL && strcmp(argv[0], "-") &&
+	    access(argv[0], F_OK))
+		return kvt_fail(err, KVT_USAGE,
+				"there is no file '%.100s'; a model is given as --model=%.100s",
+				argv[0], argv[0]);
 	if (n == 1 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
 				"expected the dump of a destination, or --dst that describes it: "

@@ -67,7 +67,7 @@ struct transfer_words {
 	{ "dst", 0, OPT_STRING, &(a)->dst.text, "KEY=VALUE,...", \
 	  "destination; what is not said is as in the source" }, \
 	{ "partial", 0, OPT_STRING, &(a)->partial, "valid|whole", \
-	  "of a last block that is not full: its valid slots (default), or all of it" }, \
+	  "move only the valid slots of a last block (default), or all of it" }, \
 	{ "conv", 0, OPT_STRING, &(a)->conv, "ds|sd", \
 	  "order of conv states: by channel, or by tap as in vLLM" }, \
 	{ "replica-map", 0, OPT_STRING, &(a)->replicas, "grouped|modulo", \
@@ -168,11 +168,11 @@ struct posting_words {
 
 #define POSTING_OPTS(a) \
 	{ "emulate", 0, OPT_STRING, &(a)->emulate, "STACK", \
-	  "whose operations: nixl, nixl-packed, mooncake, rfc (default), layer, max; 'list' explains them" }, \
+	  "what posts: nixl, nixl-packed, mooncake, rfc (default), layer, max, or 'list'" }, \
 	{ "force", 'f', OPT_FLAG, &(a)->force, NULL, \
-	  "count scope layer where the stack would refuse, and warn" }, \
+	  "where the stack refuses, warn and count the operations of scope layer" }, \
 	{ "coalesce", 0, OPT_STRING, &(a)->coalesce, "HOW", \
-	  "merge neighbours: stack (default: as it does), off, nixl, full" }, \
+	  "which neighbours are merged: stack (as it does; default), off, nixl, full" }, \
 	{ "merge-descending", 0, OPT_FLAG, &(a)->descending, NULL, \
 	  "where neighbours are merged, also those that descend" }, \
 	{ "sge", 0, OPT_COUNT, &(a)->sge, "N", \
@@ -182,23 +182,23 @@ struct posting_words {
 	{ "stage", 0, OPT_SIZE, &(a)->stage, "SIZE", \
 	  "copy through buffers of this size on both sides; needs --copy-rate" }, \
 	{ "copy-rate", 0, OPT_STRING, &(a)->copy_rate, "GB/S", \
-	  "of the copies into and out of these buffers: 10^9 bytes a second" }, \
+	  "rate of the copies of --stage, in 10^9 bytes a second" }, \
 	{ "link", 0, OPT_STRING, &(a)->link, "NAME|FILE", \
-	  "what it goes over, or 'list'; default: cx7-400g-verbs; of nixl vllm-nixl-rc, of mooncake vllm-mooncake" }, \
+	  "what it goes over, or 'list'; the default changes with --emulate" }, \
 	{ "overlap-power", 0, OPT_STRING, &(a)->overlap, "1|2|4|inf", \
-	  "of the link: how far posting and the wire overlap" }, \
+	  "how far posting and the wire overlap, instead of the link's" }, \
 	{ "setup", 0, OPT_STRING, &(a)->setup, "US", \
-	  "of the link: microseconds a batch" }, \
+	  "microseconds before a batch, instead of the link's" }, \
 	{ "op", 0, OPT_STRING, &(a)->op, "NS", \
-	  "of the link: nanoseconds an operation" }, \
+	  "nanoseconds an operation, instead of the link's" }, \
 	{ "post", 0, OPT_STRING, &(a)->post, "NS", \
 	  "part of --op spent in the posting thread" }, \
 	{ "rate", 0, OPT_STRING, &(a)->rate, "GB/S", \
-	  "of the link: 10^9 bytes a second, 50 for 400 Gb/s" }, \
+	  "10^9 bytes a second, instead of the link's: 50 for 400 Gb/s" }, \
 	{ "latency", 0, OPT_STRING, &(a)->latency, "NS", \
 	  "time until a completion is seen; counts with --window" }, \
 	{ "rails", 0, OPT_COUNT, &(a)->rails, "N", \
-	  "so many of these links side by side" }, \
+	  "number of such links side by side" }, \
 	{ "threads", 0, OPT_COUNT, &(a)->threads, "N", "threads that post" }, \
 	{ "window", 0, OPT_COUNT, &(a)->window, "N", \
 	  "operations that may be outstanding; default: all" }, \

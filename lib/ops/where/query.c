@@ -177,7 +177,7 @@ static enum kvt_status ask_for_rest(const struct at *at)
 		{ AT_KV, n[KVT_AXIS_K] > 1, "k", 0 },
 		{ AT_DIM, n[KVT_AXIS_D] > 1, NULL, 0 },
 	};
-	char names[80] = "", rest[160] = "";
+	char names[80] = "", rest[160] = "", value[24];
 	size_t used = 0, said = 0;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -187,11 +187,12 @@ static enum kvt_status ask_for_rest(const struct at *at)
 			continue;
 		said += (size_t)snprintf(names + said, sizeof(names) - said, "%s%s",
 					 said ? ", " : "", name);
-		used += rows[i].example ?
-			(size_t)snprintf(rest + used, sizeof(rest) - used, ",%s=%s", name,
-					 rows[i].example) :
-			(size_t)snprintf(rest + used, sizeof(rest) - used, ",%s=%lld", name,
-					 (long long)rows[i].first);
+		if (rows[i].example)
+			snprintf(value, sizeof(value), "%s", rows[i].example);
+		else
+			snprintf(value, sizeof(value), "%lld", (long long)rows[i].first);
+		used += (size_t)snprintf(rest + used, sizeof(rest) - used, ",%s=%s", name,
+					 value);
 	}
 	return kvt_fail(at->err, KVT_USAGE, "%s: expected %s, too, such as %s%s",
 			at->asked, names, strchr(at->asked, '=') + 1, rest);
