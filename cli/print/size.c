@@ -120,7 +120,7 @@ void size_text(const struct size_report *r)
 	if (r->tokens)
 		plainf("A REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));
 	if (r->memory)
-		plainf("FIT: tokens of each of %lld request%s that fit into %s on a rank.\n",
+		plainf("FIT: tokens of each of %lld request%s in %s on each rank.\n",
 		       LL(r->requests), plural(r->requests),
 		       kvt_size_string(r->memory).s);
 	puts("Exact bytes: --json.");

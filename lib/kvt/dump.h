@@ -47,7 +47,7 @@ struct kvt_hints {
 	const char *spec;		/* see kvt_model_group_parse() */
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
-	/* the file is tensor parallel rank tp_rank of tp_size of a model of total_heads */
+	/* the file is rank tp_rank of tp_size, of a model of total_heads */
 	int64_t tp_size, tp_rank, total_heads;	/* tp_size 0: nothing is said */
 	struct kvt_facts facts;		/* keys that the format does not know: refused */
 	bool empty;			/* a state of nothing is opened, too */

@@ -95,8 +95,8 @@ works() {
 	refused 3 'r0.h5 is one of 2 ranks, and --dst needs all of them, got 1' r0.h5 --dst=tp=1
 	sim r0.h5 r1.h5 --dst=tp=4 >a
 	refused 2 'expected the dump of a destination, or --dst' "$nhd"
-	refused 2 'expected -o: where to write, and the dumps of the source' exec
 	works "$(named)"
+	refused 2 'expected -o: where to write, and the dumps of the source' exec
 	refused 2 'one dump of each side is enough' "$nhd" "$nhd" "$nhd"
 }
 

@@ -83,7 +83,7 @@ static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 	if (n == 1 && strpbrk(argv[0], "/") == NULL && strcmp(argv[0], "-") &&
 	    access(argv[0], F_OK))
 		return kvt_fail(err, KVT_USAGE,
-				"there is no file '%.100s'; a model is given as --model=%.100s",
+				"'%.100s' does not exist; a model is given as --model=%.100s",
 				argv[0], argv[0]);
 	if (n == 1 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
