@@ -33,14 +33,15 @@ WORDS = [
      "tile of a snapshot; else part, range, operation or buffer"),
     (r"states?", "man print headers", "slot, unless it is a recurrent state"),
     (r"places?", "man print", "coordinate, offset, or position of a token"),
-    (r"nobody", "man print", "it is not known"),
+    (r"nobody", "man print headers", "it is not known"),
     (r"as was (?:said|asked for)", "man print", "but ... was given"),
     (r"h[eo]ld (?:against|to what)", "man print", "checked against, compared with"),
     (r"dealt(?: out)? to", "man print", "divided among"),
     (r"(?:tear|torn|tears)\b[^.]* apart", "man print", "cut, does not keep contiguous"),
     (r"comes twice", "man print", "is listed twice"),
     (r"speaks? for", "man print", "say which result the data gives"),
-    (r"(?:is|are) no (?:multiple|list|file|folder|number|clause|text|string|array|"
+    (r"(?<!there[ ])(?:is|are) no (?:multiple|list|file|folder|number|clause|text|"
+     r"string|array|"
      r"object|element type|run|runs|chunk|tensor|page|row|id|block id|snapshot|dump)s?",
      "man print", "is not a ..."),
     (r"power cut", "man print", "power failure"),

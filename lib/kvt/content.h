@@ -52,7 +52,7 @@ int64_t kvt_content_row(const struct kvt_content *content);
 enum kvt_field_role {
 	KVT_FIELD_VALUES,	/* numbers, in the order of the model's */
 	KVT_FIELD_SCALES,	/* what values are multiplied by */
-	KVT_FIELD_OTHER,	/* padding, or what nobody documents */
+	KVT_FIELD_OTHER,	/* padding, or not documented */
 };
 
 struct kvt_field {

@@ -22,7 +22,7 @@ struct kvt_ranges {
 	const struct kvt_range *range;	/* ids of the model or of the pool, borrowed */
 };
 
-/* ---- slice: a part that keeps its place in the model ----------------------- */
+/* ---- slice: a part with its coordinates in the model ------------------------ */
 
 /*
  * Layers, blocks and heads are named by their ids in the model and in the engine's

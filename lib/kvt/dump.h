@@ -128,7 +128,7 @@ kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error *err);
  * NULL: it does not say.
  */
 const char *kvt_dump_checks(const struct kvt_dump *dump);
-/* Are these files that nothing lists, so that nobody misses one? */
+/* Are these files that no index lists, so that a missing one is not noticed? */
 bool kvt_dump_unlisted(const struct kvt_dump *dump);
 
 /* What ties the manifest that was read to the data; see kvtool-manifest(5). */

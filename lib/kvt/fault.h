@@ -23,7 +23,7 @@ enum kvt_use {
 	KVT_LIVE,
 	KVT_STALE,			/* of an earlier tenant, or never written */
 	KVT_NULL_BLOCK,
-	KVT_UNSEEN,			/* nobody knows what it should hold */
+	KVT_UNSEEN,			/* it is not known what it should hold */
 };
 
 /* A part of a row: x, B, C of a conv state; the latent and RoPE of an MLA row. */

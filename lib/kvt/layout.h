@@ -184,7 +184,7 @@ bool kvt_layout_tuple(int order[5], const struct kvt_layout *layout,
 
 /*
  * What an order promises about runs.  Axes of extent 1 are treated as absent,
- * and an absent axis stands in nobody's way.  Of two planes both must fulfil
+ * and an absent axis is ignored.  Of two planes both must fulfil
  * it; separate buffers count as K outermost.
  */
 struct kvt_predicates {

@@ -51,7 +51,7 @@ struct kvt_link {
 	int overlap;		/* k: 1, 2 or 4; KVT_OVERLAP_FULL */
 	int64_t setup_ns;	/* of a batch */
 	int64_t op_ps;		/* of an operation, in picoseconds */
-	int64_t post_ps;	/* of that, what keeps the poster busy */
+	int64_t post_ps;	/* of that, the time in the posting thread */
 	int64_t rate;		/* bytes a second, all rails; 0: infinite */
 	int64_t slice;		/* bytes; longer operations are cut; 0: none are */
 	enum kvt_quality quality;

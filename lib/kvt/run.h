@@ -27,10 +27,10 @@ struct kvt_run {
 	/*
 	 * One call at a time, by any thread.  'what' is a constant ("converting");
 	 * 'done' 0 begins a phase of 'total' bytes.  'what' NULL ends it, also where
-	 * the phase failed.  NULL: nobody wants to know.
+	 * the phase failed.  NULL: not reported.
 	 */
 	void (*progress)(void *context, const char *what, int64_t done, int64_t total);
-	/* One sentence that changes no result.  NULL: nobody wants to know. */
+	/* One sentence that changes no result.  NULL: not reported. */
 	void (*warn)(void *context, const char *text);
 };
 

@@ -285,7 +285,7 @@ struct kvt_range kvt_table_next(const struct kvt_table *table, int64_t at);
 
 /* Does an entry stand for live slots, wherever they would be?  Then it is no null. */
 bool kvt_entry_needed(const struct kvt_table *table, int64_t entry);
-/* Can the null block stand there?  It can where nobody knows what is needed. */
+/* Can the null block stand there?  It can where it is not known what is needed. */
 bool kvt_entry_may_be_null(const struct kvt_table *table, int64_t entry,
 			   const struct kvt_request *request);
 /* Does it stand for no token yet? */

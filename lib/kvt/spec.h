@@ -25,7 +25,7 @@ struct kvt_rank {
 /*
  * Units (heads, groups of channels) are dealt to ranks in order.  With more
  * ranks than units, neighbours hold the same one: ranks 0 and 1 of 8 hold head
- * 0 of 4.  If neither number divides the other nobody knows who holds what:
+ * 0 of 4.  If neither number divides the other it is not known who holds what:
  * KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status

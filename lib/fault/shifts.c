@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* places.c - tokens, blocks and layers in each other's place */
+/* shifts.c - tokens, blocks and layers where others should be */
 #include "lib/fault/fault.h"
 
 /* ---- one token early or late -------------------------------------------- */
