@@ -28,7 +28,7 @@ dump() {
 @test "fsck goes on behind a file that cannot be read" {
 	printf 'no dump' >junk
 	run -3 --separate-stderr kvtool fsck junk "$mla"
-	[[ ${lines[0]} == 'junk: error: file.unreadable: the format is not recognised'* ]]
+	[[ ${lines[0]} == 'junk: error: file.unreadable: in no format '* ]]
 	[ "${lines[-1]}" = "$mla: clean" ]
 	[ -z "$stderr" ]
 	run -5 --separate-stderr kvtool fsck none "$mla"

@@ -30,7 +30,7 @@ static struct raw_case {
 	  KVT_BAD_INPUT, "begin at byte 99999" },
 	{ "a byte behind the data", "{" NHD "}", { 0 }, 0, 1, KVT_BAD_INPUT, "15361" },
 	{ "nothing said", NULL, { 0 }, 0, 0, KVT_BAD_INPUT,
-	  "the format is not recognised" },
+	  "in no format that kvtool knows" },
 	{ "format said, nothing else", NULL, { .format = "raw" }, 0, 0, KVT_BAD_INPUT,
 	  "--layout" },
 	{ "a layout without sizes", NULL, { .layout = "nhd", .dtype = "bf16" }, 0, 0,
