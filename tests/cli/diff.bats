@@ -84,7 +84,7 @@ basename_of() {
 @test "two sides, not three" {
 	run -2 --separate-stderr kvtool diff "$nhd" : "$nhd" : "$nhd"
 	one_sentence
-	said colon
+	said 'or ranks: kvtool diff whole.npy : rank'
 }
 
 @test "beside zeros a cosine is undefined, not -nan" {
@@ -188,7 +188,7 @@ basename_of() {
 	said "rank 2"
 	run -2 --separate-stderr kvtool diff "$nhd" "$nhd" "$nhd"
 	one_sentence
-	said colon
+	said 'or ranks: kvtool diff whole.npy : rank'
 	run -2 --separate-stderr kvtool diff "$nhd" :
 	run -2 --separate-stderr kvtool diff : "$nhd"
 	run -2 --separate-stderr kvtool diff "$nhd"

@@ -132,7 +132,7 @@ bare() {
 	run -3 --separate-stderr kvtool digest --spec $spec,elem=1 in.h5
 	said 'bytes of an element are 2, expected 1'
 	run -3 --separate-stderr kvtool digest --spec gqa:heads=2,head-dim=8 "$nhd"
-	said '--spec says 2, but the head extent is 4'
+	said '--spec is 2, but the head extent is 4'
 	run -3 --separate-stderr kvtool digest --heads=2 "${told[@]}" bare.bin
 	said 'heads are 2, expected 4'
 	run -2 --separate-stderr kvtool digest --spec gqx "$nhd"

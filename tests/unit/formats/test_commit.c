@@ -129,7 +129,7 @@ static void test_bad_targets(void **state)
 		{ "/dev/null/a.npy", NULL, "cannot create", KVT_SYSTEM },
 		{ "a.unknown", NULL, "--format", KVT_USAGE },
 		{ "npy", NULL, "--format", KVT_USAGE },
-		{ "a.npy", "zip", "unknown format", KVT_USAGE },
+		{ "a.npy", "zip", "there is no format", KVT_USAGE },
 	};
 	struct kvt_snapshot s;
 	struct kvt_error err;
@@ -255,16 +255,16 @@ static void test_open(void **state)
 	write_text(empty.s, "");
 	expect(kvt_open(&reader, fifo.s, NULL, &err), KVT_BAD_INPUT, &err,
 	       "regular file");
-	expect(kvt_open(&reader, empty.s, NULL, &err), KVT_BAD_INPUT, &err, "recognised");
+	expect(kvt_open(&reader, empty.s, NULL, &err), KVT_BAD_INPUT, &err, "that kvtool knows");
 	expect(kvt_open(&reader, missing.s, NULL, &err), KVT_SYSTEM, &err, "missing");
 	expect(kvt_open(&reader, "/dev/zero", NULL, &err), KVT_BAD_INPUT, &err,
 	       "regular");
 	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "tar" }, &err),
-	       KVT_USAGE, &err, "unknown format");
+	       KVT_USAGE, &err, "there is no format");
 	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "null" }, &err),
 	       KVT_UNSUPPORTED, &err, "cannot be read");
 	expect(kvt_open(&reader, empty.s, &(struct kvt_hints){ .format = "folder" },
-			&err), KVT_BAD_INPUT, &err, "no folder");
+			&err), KVT_BAD_INPUT, &err, "is not a folder");
 	expect(kvt_open(&reader, *state, &(struct kvt_hints){ .format = "npy" }, &err),
 	       KVT_BAD_INPUT, &err, "regular file");
 	assert_null(reader);

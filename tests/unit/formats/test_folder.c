@@ -317,7 +317,7 @@ static struct wrong_case {
 	{ "a type that contradicts",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, NULL } },
 	    { .dtype = "fp16", .layout = "nhd" },
-	  KVT_BAD_INPUT, "not float16" },
+	  KVT_BAD_INPUT, "--dtype says float16" },
 	{ "integers that carry another type",
 	  { { "a", "l.0.safetensors", 3, { 16, 4, 8 }, NULL, "U16" } },
 	    { .dtype = "fp16", .layout = "nhd" },

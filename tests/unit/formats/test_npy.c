@@ -153,7 +153,7 @@ static struct against_case {
 	const char *part;
 } against[] = {
 	{ "nothing but the array: candidates are listed", NULL, { .dtype = "bf16" },
-	  KVT_BAD_INPUT, "fits nhd, hnd, blshc" },
+	  KVT_BAD_INPUT, "could be nhd, hnd, blshc" },
 	{ "a layout, a type", NULL, { .layout = "nhd", .dtype = "bf16" }, KVT_OK, NULL },
 	{ "a layout, no type", NULL, { .layout = "nhd" }, KVT_BAD_INPUT, "--dtype" },
 	{ "a type of another size", NULL, { .layout = "nhd", .dtype = "fp32" },
@@ -186,9 +186,9 @@ static struct against_case {
 	  " \"num_blocks\": 5, \"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}}",
 	  { 0 }, KVT_BAD_INPUT, "in layout LBHSC has 16 for the head extent, not 2" },
 	{ "a hint against the manifest", "{\"layout\": \"nhd\", \"dtype\": \"bf16\"}",
-	  { .layout = "hnd" }, KVT_BAD_INPUT, "not LBHSC" },
+	  { .layout = "hnd" }, KVT_BAD_INPUT, "--layout says hnd (LBHSC)" },
 	{ "a type against the manifest", "{\"layout\": \"nhd\", \"dtype\": \"bf16\"}",
-	  { .dtype = "fp16" }, KVT_BAD_INPUT, "not float16" },
+	  { .dtype = "fp16" }, KVT_BAD_INPUT, "--dtype says float16" },
 	{ "a layout that is none", NULL, { .layout = "LBQ", .dtype = "bf16" }, KVT_USAGE,
 	  "LBQ" },
 	{ "a layout in the manifest that is none", "{\"layout\": \"LBQ\"}", { 0 },

@@ -282,7 +282,7 @@ static void test_fit(void **state)
 				.head_dim = 8 },
 		  "give --layout, --dtype" },
 		{ "BLSC", 3072, { .dtype = "bf16", .layers = 3 },
-		  "give --block-size, --content (one" },
+		  "give --block-size, --content-size (one" },
 		{ "BLSHKD", 3074, { .dtype = "bf16", .layers = 3, .block_size = 16,
 				    .heads = 2, .head_dim = 8 },
 		  "has 3074 bytes of data, but layout, sizes and type make 3072" },

@@ -275,7 +275,7 @@ static struct layers_case {
 	  { .layout = "nhd" }, KVT_OK, NULL },
 	{ "nothing but shapes",
 	  { { "layers.0.kv", 0, -1 }, { "layers.1.kv", 1, -1 } }, { 0 }, KVT_BAD_INPUT,
-	  "fits nhd" },
+	  "could be nhd" },
 	{ "layers that are not outermost in the layout",
 	  { { "layers.0.kv", 0, -1 }, { "layers.1.kv", 1, -1 } }, { .layout = "blshc" },
 	  KVT_BAD_INPUT, "not outermost" },

@@ -145,8 +145,8 @@ static void test_facts(void **state)
 		{ { 1, { "rank" } }, "'rank' is not KEY=VALUE" },
 		{ { 1, { "=1" } }, "not KEY=VALUE" },
 		{ { 1, { "ran=1" } },
-		  "no fact that some asks for; those are rank, ranks" },
-		{ { 1, { "rankss=1" } }, "no fact" },
+		  "the settings of format some are rank, ranks" },
+		{ { 1, { "rankss=1" } }, "the settings of format some are" },
 		{ { 2, { "rank=1", "rank=1" } }, "rank is given twice" },
 	};
 	struct kvt_hints hints = { .facts = { 3, { "ranks=12", "rank=", "x=9" } } };

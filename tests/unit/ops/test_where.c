@@ -68,7 +68,7 @@ static const struct {
 static const struct {
 	const char *text, *part;
 } refused[] = {
-	{ "block=40,slot=0" REST, "layer is missing, expected 0 to 2" },
+	{ "block=40,slot=0" REST, "expected layer, too, such as" },
 	{ "layer=3,block=40,slot=0" REST, "layer is 3, expected 0 to 2" },
 	{ "layer=x,block=40,slot=0" REST, "layer is 'x', expected a whole number" },
 	{ "layer=0,block=4x,slot=0" REST, "block is '4x', expected a whole number" },
@@ -87,7 +87,7 @@ static const struct {
 	{ "layer=0,block=40,slot=0,head=2,kv=k,dim=0", "head is 2, expected 0 to 1" },
 	{ "layer=0,block=40,slot=0,head=0,local_head=0,kv=k", "head and local_head" },
 	{ "layer=0,block=40,slot=0,head=0,kv=q,dim=0", "kv is 'q', expected k or v" },
-	{ "layer=0,block=40,slot=0,head=0,dim=0", "kv is missing" },
+	{ "layer=0,block=40,slot=0,head=0,dim=0", "expected kv, too, such as" },
 	{ "layer=0,block=40,slot=0" REST ",byte=2", "byte is 2, expected 0 to 1" },
 	{ "layer=0,block=40,slot=0" REST ",row=0", "unknown 'row'" },
 	{ "group=g1,layer=0", "there is no group 'g1', the first is g0" },
