@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum {
 	MAX_ROWS = 64,
@@ -304,6 +306,12 @@ static const struct {
 	{ "target-layout", "to" },	{ "output-layout", "to" },
 	{ "input-layout", "layout" },	{ "type", "dtype" },
 	{ "tp", "tp-size" },		{ "where", "at" },
+	{ "svg", "heatmap" },		{ "png", "heatmap" },
+	{ "plot", "heatmap" },		{ "image", "heatmap" },
+	{ "to", "dst" },		{ "source", "src" },
+	{ "target", "dst" },		{ "destination", "dst" },
+	{ "src-tp", "src" },		{ "dst-tp", "dst" },
+	{ "tp-ranks", "in-order" },	{ "ranks", "in-order" },
 	{ "memory", "mem-limit" },	{ "jobs", "threads" },
 	{ "silent", "quiet" },		{ "requests", "request" },
 };
@@ -479,6 +487,14 @@ static const char *abbreviation(char **argv, const char *name)
 	return n == strlen(name) ? NULL : word;
 }
 
+/* Somebody has sent us something, which nothing here reads unasked. */
+static bool piped(void)
+{
+	struct stat st;
+
+	return !fstat(STDIN_FILENO, &st) && S_ISFIFO(st.st_mode);
+}
+
 enum kvt_status opt_need(const struct command *command, const struct opt_need *needs,
 			 struct kvt_error *err)
 {
@@ -496,7 +512,9 @@ enum kvt_status opt_need(const struct command *command, const struct opt_need *n
 		n += (size_t)snprintf(missing + n, sizeof(missing) - n, "%s%s", p->what,
 				      --left > 1 ? ", " : left ? " and " : "");
 	}
-	return kvt_fail(err, KVT_USAGE, "expected %s; for example: %.*s", missing,
+	return kvt_fail(err, KVT_USAGE, "expected %s%s; for example: %.*s", missing,
+			needs[0].given || !piped() ? "" :
+			" ('-' is standard input)",
 			(int)strcspn(command->examples + 2, "\n"),
 			command->examples + 2);
 }
@@ -561,7 +579,8 @@ enum kvt_status opt_ranges_parse(struct opt_ranges *out, const char *option,
 	for (out->n = 0; ok && out->n < OPT_MAX_RANGES; ) {
 		struct kvt_range *range = &out->range[out->n++];
 
-		if (!(ok = number_take(&range->begin, &p)))
+		range->begin = 0;		/* ":8" is "0:8" */
+		if (*p != ':' && !(ok = number_take(&range->begin, &p)))
 			break;
 		range->end = range->begin + 1;
 		if (*p == ':') {

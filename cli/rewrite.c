@@ -2,6 +2,7 @@
 /* rewrite.c - open, plan, carry out, commit, verify, report */
 #include "cli/rewrite.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,6 +58,48 @@ enum kvt_status refuse_own_file(const char *path, const struct kvt_dump *dump,
 	if (path && !stat(path, &st) && kvt_dump_has_file(dump, st.st_dev, st.st_ino))
 		return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
 	return KVT_OK;
+}
+
+/* ---- files of ranks ------------------------------------------------------ */
+
+/* The first number in which two names differ, of each; false if something else does. */
+static bool numbers_apart(long long *x, long long *y, const char *a, const char *b)
+{
+	size_t i = 0, na, nb;
+
+	while (a[i] && a[i] == b[i])
+		i++;
+	while (i > 0 && isdigit((unsigned char)a[i - 1]))
+		i--;
+	na = strspn(a + i, "0123456789");
+	nb = strspn(b + i, "0123456789");
+	*x = strtoll(a + i, NULL, 10);
+	*y = strtoll(b + i, NULL, 10);
+	return na && nb && !strcmp(a + i + na, b + i + nb);
+}
+
+enum kvt_status names_in_order(int n, char *const *names, struct kvt_error *err)
+{
+	long long x, y;
+
+	for (int i = 1; i < n; i++)
+		if (numbers_apart(&x, &y, names[i - 1], names[i]) && x >= y)
+			return kvt_fail(err, KVT_USAGE,
+					"%.100s comes before %.100s; --in-order expects ranks in ascending order",
+					names[i - 1], names[i]);
+	return KVT_OK;
+}
+
+enum kvt_status tell_ranks(enum kvt_status status, bool in_order, int nfiles,
+			   struct kvt_error *err)
+{
+	struct kvt_error why = *err;
+
+	if (status != KVT_BAD_INPUT || in_order || nfiles < 2 ||
+	    !strstr(why.text, "no manifest"))
+		return status;
+	return kvt_fail(err, status, "%.600s; and for ranks --in-order --total-heads=N",
+			why.text);
 }
 
 /* ---- the output -------------------------------------------------------------- */

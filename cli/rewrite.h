@@ -65,6 +65,20 @@ struct rewrite {
 KVT_MUST_CHECK enum kvt_status
 rewrite_operands(struct rewrite *r, char **argv, int n, struct kvt_error *err);
 
+/*
+ * For --in-order.  KVT_USAGE if numbers in names that are alike otherwise say another
+ * order, as a shell's does: rank10 before rank2.
+ */
+KVT_MUST_CHECK enum kvt_status
+names_in_order(int n, char *const *names, struct kvt_error *err);
+
+/*
+ * 'status', which 'err' is about: where a file of several does not describe itself, its
+ * rank will be asked for next, and is asked for now.
+ */
+KVT_MUST_CHECK enum kvt_status
+tell_ranks(enum kvt_status status, bool in_order, int nfiles, struct kvt_error *err);
+
 /* All of r->input. */
 KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,
 				       struct kvt_error *err);

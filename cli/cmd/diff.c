@@ -246,6 +246,8 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 	args->file[s] = file;
 	if (!file)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (args->in_order && (status = names_in_order(args->nfiles[s], names, err)))
+		return status;
 	for (int i = 0; i < args->nfiles[s]; i++) {
 		struct kvt_hints hints = args->hints;
 
@@ -254,7 +256,7 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 				args->nfiles[s] : 0;
 		hints.tp_rank = i;
 		if ((status = open_as_told(&file[i].reader, names[i], &hints, err)))
-			return status;
+			return tell_ranks(status, args->in_order, args->nfiles[s], err);
 	}
 	return kvt_diff_side_init(&d->side[s], name, file, args->nfiles[s],
 				  &d->options.run, err);

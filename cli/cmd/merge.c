@@ -12,15 +12,16 @@ static enum kvt_status open_all(struct rank_file *files, int nfiles, char **name
 				struct kvt_error *err)
 {
 	struct kvt_hints hints = *told;
+	enum kvt_status status;
 
+	if (in_order && (status = names_in_order(nfiles, names, err)))
+		return status;
 	for (int i = 0; i < nfiles; i++) {
-		enum kvt_status status;
-
 		files[i].name = names[i];
 		hints.tp_size = in_order ? nfiles : 0;
 		hints.tp_rank = i;
 		if ((status = kvt_open(&files[i].reader, names[i], &hints, err)))
-			return status;
+			return tell_ranks(status, in_order, nfiles, err);
 	}
 	return KVT_OK;
 }

@@ -4,6 +4,7 @@
 #include "cli/rewrite.h"
 #include "cli/signals.h"
 
+#include <string.h>
 #include <unistd.h>
 
 enum { NRANGES = 4 };
@@ -132,6 +133,11 @@ static enum kvt_status take_options(struct kvt_slice_options *slice, struct said
 				"--heads is '%.100s', expected one range: heads of a "
 				"rank are neighbours",
 				said->heads);
+	/* size and transfer-sim take a number of tokens under this name */
+	if (slice->tokens.n == 1 && !strchr(said->tokens, ':'))
+		return kvt_fail(err, KVT_USAGE,
+				"--tokens is '%.60s', expected A:B: 0:%.60s are the first %.60s tokens",
+				said->tokens, said->tokens, said->tokens);
 	if (slice->tokens.n > 1)
 		return kvt_fail(err, KVT_USAGE,
 				"--tokens is '%.100s', expected one range: tokens of a "

@@ -14,6 +14,8 @@ struct asked {
 	struct opt_strings offsets, ats;
 	enum kvt_space space;		/* that --offset counts in */
 	bool json;
+	char joined[4096];		/* coordinates that were given in several words */
+	size_t njoined;
 };
 
 static enum kvt_status print_answers(const struct asked *asked, struct kvt_dump *dump,
@@ -74,6 +76,33 @@ static bool is_file(const char *text)
 	return !access(text, F_OK);
 }
 
+/* Is the key of 'text' not in the last coordinate yet?  Blanks may separate keys. */
+static bool continues(const struct opt_strings *list, const char *text)
+{
+	size_t n = strcspn(text, "=") + 1;
+	const char *last = list->n ? list->s[list->n - 1] : NULL;
+
+	for (const char *p = last; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+		if (!strncmp(p, text, n))
+			return false;
+	return last != NULL;
+}
+
+static enum kvt_status join(struct asked *asked, struct opt_strings *list,
+			    const char *text, struct kvt_error *err)
+{
+	const char *last = list->s[list->n - 1];
+	size_t room = sizeof(asked->joined) - asked->njoined;
+	char *to = asked->joined + asked->njoined;
+	int n = snprintf(to, room, "%s,%s", last, text);
+
+	if (n < 0 || (size_t)n >= room)
+		return kvt_fail(err, KVT_USAGE, "'%.100s' is too long", last);
+	asked->njoined += (size_t)n + 1;
+	list->s[list->n - 1] = to;
+	return KVT_OK;
+}
+
 /*
  * FILE, and then what is asked of it: bytes and coordinates, instead of --offset and
  * --at.  A question that comes first is taken, too, if there is no such file.
@@ -82,6 +111,7 @@ static enum kvt_status take_operands(struct asked *asked, char **argv, int n,
 				     struct kvt_error *err)
 {
 	enum { MOST = sizeof(asked->ats.s) / sizeof(asked->ats.s[0]) };
+	enum kvt_status status;
 
 	for (int i = 0; i < n; i++) {
 		bool offset = is_offset(argv[i]);
@@ -101,6 +131,11 @@ static enum kvt_status take_operands(struct asked *asked, char **argv, int n,
 		if (list->n == MOST)
 			return kvt_fail(err, KVT_USAGE, "expected at most %d questions",
 					MOST);
+		if (!offset && continues(list, argv[i])) {
+			if ((status = join(asked, list, argv[i], err)))
+				return status;
+			continue;
+		}
 		list->s[list->n++] = argv[i];
 	}
 	return KVT_OK;

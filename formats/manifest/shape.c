@@ -202,7 +202,7 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 	list_missing(missing, sizeof(missing), group, array);
 	if (!array->rank)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%.160s: %lld bytes, no header, no manifest%s; give %s (kvtool guess may find the layout)",
+				"%.160s: %lld bytes, no header, no manifest%s; give %s, or --manifest; kvtool guess may help",
 				array->name, LL(array->nbytes), aside, missing);
 	list_presets(list, sizeof(list), group, array);
 	if (array->dtype)
@@ -211,7 +211,7 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 		snprintf(elements, sizeof(elements), "%lld-byte elements, ",
 			 LL(array->elem));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.100s: array of %s%.60s, no manifest%s; could be %s: give %s (kvtool guess may find the layout)",
+			"%.100s: array of %s%.60s, no manifest%s; could be %s: give %s, or --manifest; kvtool guess may help",
 			array->name, elements, print_shape(array->rank, array->shape).s,
 			aside, list[0] ? list : "none that has a name", missing);
 }

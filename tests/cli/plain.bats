@@ -130,6 +130,10 @@ bare() {
 	kvtool mutate --fault=swap-kv,layer=2,block=17 "$nhd" bad.npy
 	run -1 kvtool diff "$nhd" bad.npy
 	[[ $output == *'first   layer 2 '* && $output == *'swap-kv'* ]]
+	[[ $output == *'where   layers 2; heads 0-3; tokens 64-79 of A'* ]]
+	kvtool mutate --fault=zero-block,layer=4,block=31 "$nhd" zero.npy
+	run -1 kvtool diff --by=blocks "$nhd" zero.npy
+	[[ $output == *'where   layers 4; heads 0-3; blocks 31-31'* ]]
 }
 
 @test "13. a cache of transformers" {
@@ -151,6 +155,10 @@ bare() {
 }
 
 @test "15. a trace" {
+	touch t.jsonl
+	refused 2 'kvtool transfer-sim replay --model=llama-3.1-8b t.jsonl' transfer-sim t.jsonl
+	refused 2 'did you mean --dst' transfer-sim time --model=llama-3.1-8b --to=tp=4
+	refused 2 "a model's sides are --src=tp=4" transfer-sim time --model=llama-3.1-8b --from=tp=4
 	echo '{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}' >t.jsonl
 	prints 'requests: 1 done' transfer-sim replay --model=llama-3.1-8b t.jsonl
 }
@@ -174,21 +182,35 @@ bare() {
 	prints 'verified equal' merge --in-order --total-heads=4 --layout=hnd --verify \
 		-o whole.npy ./rank*
 	cmp whole.npy "$hnd"
-	# the order counts: another one is another cache
-	kvtool merge --in-order --total-heads=4 --layout=hnd -o other.npy ./rank[1032]*.safetensors
-	kvtool merge --in-order --total-heads=4 --layout=hnd -f -o other.npy \
-		./rank1* ./rank0* ./rank2* ./rank3*
+	# all is asked for at once
+	refused 3 'give --layout, or --manifest; kvtool guess may help; and for ranks --in-order --total-heads=N' \
+		merge -o other.npy ./rank*
+	# a shell sorts rank10 before rank2
+	refused 2 'rank1.packed_hnd.bf16.safetensors comes before ./rank0' merge --in-order \
+		--total-heads=4 --layout=hnd -o other.npy ./rank1* ./rank0* ./rank2* ./rank3*
+	cp rank2.packed_hnd.bf16.safetensors a10.safetensors
+	cp rank1.packed_hnd.bf16.safetensors a9.safetensors
+	refused 2 './a10.safetensors comes before ./a9.safetensors' merge --in-order --total-heads=2 \
+		--layout=hnd -o other.npy ./a*
+	# other names: the order counts, another one is another cache
+	cp rank0.packed_hnd.bf16.safetensors z.safetensors
+	kvtool merge --in-order --total-heads=4 --layout=hnd -o other.npy ./rank1* ./z.safetensors \
+		./rank2* ./rank3*
 	run -1 cmp other.npy "$hnd"
 	# and a rank that says which it is, is believed
-	cp "$kv/s260k/tp4/rank0.packed_hnd.bf16.json" .
+	sed 's/rank0.packed_hnd.bf16/z/' "$kv/s260k/tp4/rank0.packed_hnd.bf16.json" >z.json
 	refused 3 'says that it is rank 0 of 4, but it is given as rank 1 of 4' merge \
 		--in-order --total-heads=4 --layout=hnd -o third.npy ./rank1*.safetensors \
-		./rank0*.safetensors ./rank2*.safetensors ./rank3*.safetensors
+		./z.safetensors ./rank2*.safetensors ./rank3*.safetensors
 }
 
 @test "19. the first tokens of a request" {
 	kvtool slice --request=A --tokens=0:100 "$nhd" a.npy
 	prints 'A: 100 tokens' describe a.npy
+	kvtool slice --request=A --tokens=:100 "$nhd" b.npy
+	cmp a.npy b.npy
+	# a length elsewhere, a position here: asked, not guessed
+	refused 2 'expected A:B: 0:100 are the first 100 tokens' slice --tokens=100 "$nhd" c.npy
 }
 
 @test "20. the numbers of a token" {
@@ -222,6 +244,9 @@ bare() {
 	cat "$nhd" | kvtool describe --layout=nhd --dtype=bf16 - >pipe
 	cmp file pipe
 	grep -q 'heads     4' pipe
+	# shellcheck disable=SC2002
+	run -2 --separate-stderr sh -c 'cat "$0" | "$1" describe' "$nhd" "$KVTOOL"
+	said "'-' is standard input"
 }
 
 @test "25. ranks beside the whole" {
@@ -230,7 +255,8 @@ bare() {
 		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
 	done
 	prints 'equal' diff --in-order --total-heads=4 --layout=hnd "$hnd" : ./rank*
-	run -1 kvtool diff --in-order --total-heads=4 --layout=hnd "$hnd" : ./rank1* ./rank0* \
+	mv rank0* z.safetensors
+	run -1 kvtool diff --in-order --total-heads=4 --layout=hnd "$hnd" : ./rank1* ./z* \
 		./rank2* ./rank3*
 }
 
@@ -248,6 +274,11 @@ bare() {
 	refused 2 'expected head, kv, dim, too, such as request=A,token=69,layer=3,head=0,kv=k,dim=0' \
 		where "$nhd" request=A,token=69,layer=3
 	prints '330496' where "$nhd" request=A,token=69,layer=3,head=0,kv=k,dim=0
+	prints '330496' where "$nhd" request=A token=69 layer=3 head=0 kv=k dim=0
+	# a key that comes again begins another question
+	run -0 kvtool where "$nhd" layer=3,block=1,slot=0,head=0,kv=k,dim=0 \
+		layer=2,block=1,slot=0,head=0,kv=k,dim=0
+	[ "$(grep -c ': at ' <<<"$output")" = 2 ]
 }
 
 @test "29. a tolerance" {

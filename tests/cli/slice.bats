@@ -257,7 +257,7 @@ transfer() {
 	local row
 	local -a rows=(
 		"no token 421,0 to 420|--tokens 400:422|$nhd"
-		"no token 80,the request has,0 to 79|--request C --tokens 80|$nhd"
+		"no token 80,the request has,0 to 79|--request C --tokens 80:81|$nhd"
 		"one state stands for all tokens,conv,--component|--tokens 0:10|$mamba"
 		"component 'B',has k, v|--component B|$nhd"
 		"component 'k',x, B, C, ssm|--component k|$mamba"

@@ -42,6 +42,10 @@ static enum kvt_status no_hints(const struct kvt_hints *h, struct kvt_error *err
 		{ h->skip, "skip" }, { h->facts.n, "set" }, { 0 }
 	};
 
+	if (h->format && strchr(h->format, '='))
+		return kvt_fail(err, KVT_USAGE,
+				"--from is the format of a dump; a model's sides are --src=%.60s and --dst=KEY=VALUE",
+				h->format);
 	if (h->layout)
 		return kvt_fail(err, KVT_USAGE,
 				"--layout is of dumps; a model's sides have --src=layout=%.60s and --dst=layout=%.60s",
@@ -69,6 +73,14 @@ static bool is_config(const struct transfer_words *a, int n, char **argv)
 	       !a->spec.n && !strcmp(argv[0] + length - strlen(end), end);
 }
 
+/* By its name: what benchmarks publish. */
+static bool is_trace(const char *path)
+{
+	const char *dot = strrchr(path, '.');
+
+	return dot && (!strcmp(dot, ".jsonl") || !strcmp(dot, ".csv"));
+}
+
 /* --spec is of the dumps, then: what they cache. */
 static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 				  struct kvt_error *err)
@@ -85,6 +97,10 @@ static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 		return kvt_fail(err, KVT_USAGE,
 				"'%.100s' does not exist; a model is given as --model=%.100s",
 				argv[0], argv[0]);
+	if (n == 1 && is_trace(argv[0]))
+		return kvt_fail(err, KVT_USAGE,
+				"a trace is replayed: 'kvtool transfer-sim replay --model=llama-3.1-8b %.200s'",
+				argv[0]);
 	if (n == 1 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
 				"expected the dump of a destination, or --dst that describes it: "
