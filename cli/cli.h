@@ -25,7 +25,11 @@ struct command {
 	 */
 	enum kvt_status (*run)(int argc, char **argv, struct kvt_error *err);
 	const char *examples;		/* lines for --help, each with its '\n' */
-	bool in_out;			/* operands are IN [OUT] */
+	enum {
+		STREAM_ALL,		/* of a command that opens dumps "-" is an input */
+		STREAM_FIRST,		/* operands are IN [OUT] */
+		STREAM_OWN,		/* it calls stream_in() itself */
+	} streams;
 };
 
 extern const struct command

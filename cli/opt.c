@@ -562,9 +562,9 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	}
 	argc -= optind;
 	memmove(argv, argv + optind, (size_t)argc * sizeof(*argv));
-	/* of IN OUT, only the first is read */
-	if (opens_dumps(&t))
-		status = stream_in(command->in_out && argc > 1 ? 1 : argc, argv, err);
+	if (opens_dumps(&t) && command->streams != STREAM_OWN)
+		status = stream_in(command->streams == STREAM_FIRST && argc > 1 ? 1 : argc,
+				   argv, err);
 	return !status ? argc : status == KVT_USAGE ? OPT_WRONG : OPT_FAILED;
 }
 

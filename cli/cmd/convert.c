@@ -37,5 +37,5 @@ const struct command cmd_convert = {
 		"      --heads=8 --head-dim=128 cache.bin snapshot.h5\n"
 		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat "
 		">kv.st'\n",
-	.in_out = true,
+	.streams = STREAM_FIRST,
 };

@@ -350,8 +350,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if (nargs < 1)
-		return kvt_fail(err, KVT_USAGE, "expected a file");
+	if ((status = opt_need(&cmd_digest, (struct opt_need[]){
+			{ nargs, "a dump" }, { 0 } }, err)))
+		return status;
 	if (kvd > 2)
 		return kvt_fail(err, KVT_USAGE, "--kvd is %lld, expected 1 or 2",
 				(long long)kvd);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/signals.h"
+#include "cli/streams.h"
 #include "cli/text_file.h"
 #include "lib/ops/digest/digest.h"
 
@@ -104,21 +105,29 @@ static enum kvt_status expect_write(const struct arguments *args, char **argv, i
 {
 	struct opened o;
 	enum kvt_status status;
+	const char *to;
 	char *text = NULL;
 
-	if (n != 1)
-		return kvt_fail(err, KVT_USAGE, "write: expected one file, got %d", n);
+	if (n < 1 || n > 2 || (n == 2 && args->output))
+		return kvt_fail(err, KVT_USAGE,
+				"write: expected one dump and at most one output, got %d operands%s",
+				n, args->output ? " and -o" : "");
+	to = n == 2 ? argv[1] : args->output;
 	if (args->json || args->github || args->reports.n)
 		return kvt_fail(err, KVT_USAGE,
 				"write: --json, --github and --report are options of "
 				"check");
-	if (args->output && (status = text_file_refuse(args->output, argv, n, err)))
+	if (is_stream(to))
+		to = NULL;
+	if ((status = stream_in(1, argv, err)))
+		return status;
+	if (to && (status = text_file_refuse(to, argv, 1, err)))
 		return status;
 	status = open_dump(&o, argv[0], args->digest, args, err);
 	if (!status && !(text = expect_contract(&o.dump, args->pool)))
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!status && args->output)
-		status = text_file_write(args->output, text, strlen(text), args->force,
+	if (!status && to)
+		status = text_file_write(to, text, strlen(text), args->force,
 					 err);
 	else if (!status)
 		fputs(text, stdout);
@@ -308,12 +317,16 @@ static enum kvt_status check_files(const struct arguments *args, const struct co
 static enum kvt_status expect_check(const struct arguments *args, char **argv, int n,
 				    struct kvt_error *err)
 {
-	struct expect_results r = { .contract = argv[0], .nfiles = n - 1 };
+	struct expect_results r = { .nfiles = n - 1 };
 	struct contract contract = { 0 };
 	enum kvt_status status;
 
+	if ((status = stream_in(n, argv, err)))
+		return status;
+	r.contract = argv[0];
 	if (n < 2)
-		return kvt_fail(err, KVT_USAGE, "check: expected a contract and files");
+		return kvt_fail(err, KVT_USAGE,
+				"check: expected a contract and dumps: kvtool expect check cache.kvc dump.h5");
 	if (args->output || args->digest || args->pool || args->force)
 		return kvt_fail(err, KVT_USAGE,
 				"check: --output, --digest, --pool and --force are "
@@ -367,14 +380,16 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return expect_write(&args, argv + 1, n - 1, err);
 	if (n > 0 && !strcmp(argv[0], "check"))
 		return expect_check(&args, argv + 1, n - 1, err);
-	return kvt_fail(err, KVT_USAGE, "expected write or check%s%.40s",
+	return kvt_fail(err, KVT_USAGE,
+			"expected write or check%s%.40s; for example: kvtool expect write dump.h5 cache.kvc",
 			n > 0 ? ", got " : "", n > 0 ? argv[0] : "");
 }
 
 const struct command cmd_expect = {
 	.name = "expect",
-	.args = "{write FILE | check CONTRACT FILE...}",
+	.args = "{write FILE [CONTRACT] | check CONTRACT FILE...}",
 	.summary = "write a layout contract, or check dumps against one",
+	.streams = STREAM_OWN,
 	.run = run,
 	.examples =
 		"  kvtool expect write -o cache.kvc dump.h5\n"

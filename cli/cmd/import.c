@@ -53,5 +53,5 @@ const struct command cmd_import = {
 		"      --head-dim=128\n"
 		"  kvtool import -o cache.h5 --from=hicache-page-first --dtype=bf16 \\\n"
 		"      --block-size=64 --heads=8 --head-dim=128 /tmp/hicache\n",
-	.in_out = true,
+	.streams = STREAM_FIRST,
 };

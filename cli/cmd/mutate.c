@@ -297,5 +297,5 @@ const struct command cmd_mutate = {
 	.examples =
 		"  kvtool mutate --fault=swap-heads,a=0,b=2 snapshot.h5 bad.h5\n"
 		"  kvtool mutate --fault=flip-bits --seed=7 -o bad.h5 snapshot.h5\n",
-	.in_out = true,
+	.streams = STREAM_FIRST,
 };

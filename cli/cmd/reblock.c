@@ -174,5 +174,5 @@ const struct command cmd_reblock = {
 		"  kvtool reblock --block-size=64 -o big.h5 snapshot.h5\n"
 		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 "
 		"snapshot.h5\n",
-	.in_out = true,
+	.streams = STREAM_FIRST,
 };

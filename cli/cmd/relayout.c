@@ -47,5 +47,5 @@ const struct command cmd_relayout = {
 		"  kvtool relayout --to=hnd --verify nhd.npy hnd.npy\n"
 		"  kvtool relayout --to=rocm-paged -o rocm.h5 snapshot.h5\n"
 		"  kvtool relayout --to='L B H D/x S x' --dry-run nhd.npy k.h5\n",
-	.in_out = true,
+	.streams = STREAM_FIRST,
 };

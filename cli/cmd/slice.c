@@ -185,6 +185,18 @@ static enum kvt_status report_nothing(const struct rewrite *r,
 	return status;
 }
 
+/* An input that lacks --heads cannot be given them by an option that chooses heads. */
+static enum kvt_status explain_choices(enum kvt_status status, struct kvt_error *err)
+{
+	struct kvt_error why = *err;
+
+	if (!strstr(why.text, "--heads") && !strstr(why.text, "--layers"))
+		return status;
+	return kvt_fail(err, status,
+			"%.600s (slice chooses by --heads and --layers; describe the input with --head-dim or --spec)",
+			why.text);
+}
+
 static enum kvt_status run_slice(const struct rewrite *r,
 				 const struct kvt_slice_options *options,
 				 struct kvt_error *err)
@@ -195,7 +207,7 @@ static enum kvt_status run_slice(const struct rewrite *r,
 
 	signals_catch();
 	if ((status = kvt_open(&dump, r->input, &r->hints, err)))
-		return status;
+		return status == KVT_BAD_INPUT ? explain_choices(status, err) : status;
 	if ((status = kvt_dump_slice(&part, dump, options, &why)))
 		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
 	else if (!kvt_dump_snapshot(part)->ngroups)
@@ -268,5 +280,5 @@ const struct command cmd_slice = {
 		"  kvtool slice --tp=1/4 snapshot.h5 rank1.h5\n"
 		"  kvtool slice --request=A --tokens=0:128 --component=v -o v.h5 "
 		"snapshot.h5\n",
-	.in_out = true,
+	.streams = STREAM_FIRST,
 };

@@ -96,8 +96,10 @@ refused() {
 @test "mistakes on the command line" {
 	refused 2 "expected write or check"
 	refused 2 "expected write or check, got chek" chek c "$nhd"
-	refused 2 "expected one file, got 2" write "$nhd" "$hnd"
-	refused 2 "a contract and files" check c
+	refused 2 "expected one dump and at most one output, got 3" write "$nhd" "$hnd" x
+	refused 2 "got 2 operands and -o" write -o x "$nhd" y
+	refused 5 "exists" write "$nhd" "$hnd"
+	refused 2 "a contract and dumps" check c
 	refused 2 "options of check" write --json "$nhd"
 	refused 2 "options of write" check -o x c "$nhd"
 	refused 2 "expected junit=FILE or tap=FILE" check --report=xunit=f c "$nhd"

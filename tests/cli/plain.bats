@@ -122,6 +122,9 @@ bare() {
 @test "11. a contract for CI" {
 	refused 2 'expected write or check' expect "$nhd"
 	kvtool expect write -o kv.kvc "$nhd"
+	kvtool expect write "$nhd" same.kvc
+	cmp kv.kvc same.kvc
+	kvtool expect write "$nhd" - | kvtool expect check - "$nhd"
 	run -1 --separate-stderr kvtool expect check kv.kvc "$hnd"
 	refused 3 'this is no contract, which kvtool expect write makes' expect check "$nhd" kv.kvc
 }
@@ -164,6 +167,8 @@ bare() {
 }
 
 @test "16. a state file of llama.cpp" {
+	refused 3 'describe the input with --head-dim or --spec' slice --heads=0:2 \
+		"$engines/llama.cpp/gemma2.fa0_u0.s1.ggsq" out.h5
 	refused 3 'give --heads or --head-dim' describe "$engines/llama.cpp/gemma2.fa0_u0.ggsn"
 	prints llama describe --head-dim=64 "$engines/llama.cpp/gemma2.fa0_u0.ggsn"
 }
