@@ -26,7 +26,7 @@ struct command {
 	enum kvt_status (*run)(int argc, char **argv, struct kvt_error *err);
 	const char *examples;		/* lines for --help, each with its '\n' */
 	enum {
-		STREAM_ALL,		/* of a command that opens dumps "-" is an input */
+		STREAM_ALL,		/* "-" is an input, if dumps are opened */
 		STREAM_FIRST,		/* operands are IN [OUT] */
 		STREAM_OWN,		/* it calls stream_in() itself */
 	} streams;

@@ -563,8 +563,8 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	argc -= optind;
 	memmove(argv, argv + optind, (size_t)argc * sizeof(*argv));
 	if (opens_dumps(&t) && command->streams != STREAM_OWN)
-		status = stream_in(command->streams == STREAM_FIRST && argc > 1 ? 1 : argc,
-				   argv, err);
+		status = stream_in(argc > 1 && command->streams == STREAM_FIRST ?
+				   1 : argc, argv, err);
 	return !status ? argc : status == KVT_USAGE ? OPT_WRONG : OPT_FAILED;
 }
 

@@ -64,7 +64,7 @@ END
 
 	printf 'kvtool-contract 1\ngroup g0\nstates = 16\ntokens_per_state = 1\n' >old.kvc
 	run -0 kvtool expect check old.kvc "$nhd"
-	[ "$output" = "$nhd: holds to old.kvc, 2 clauses" ]
+	[ "$output" = "$nhd: matches old.kvc (2 clauses)" ]
 	printf 'kvtool-contract 1\ngroup g0\nstates = 16\nslots = 16\n' >both.kvc
 	run -3 --separate-stderr kvtool expect check both.kvc "$nhd"
 	said 'slots is listed twice'
