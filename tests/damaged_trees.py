@@ -196,18 +196,18 @@ def odd_names():
         path, args, _ = hicache(work + "/in")
         deep = path + "/a" * 14
         st.put(deep + "/x.bin", b"")
-        refused("a deep folder", 3, "deeper", *args, "--from=hicache", path)
+        refused("a deep folder", 3, "more levels", *args, "--from=hicache", path)
     with oracle.workdir() as work:
         path, args, _ = hicache(work + "/in")
         refused("two readings of one geometry", 3, "give --layers, --heads, --head-dim",
                 "--layout=hicache-page-first", "--dtype=bf16", "--block-size=8", path)
-        refused("a fact of another format", 2, "no fact that hicache asks for", *args,
+        refused("a fact of another format", 2, "the settings of format hicache are", *args,
                 "--set=placement=interleaved", path)
         refused("a rank that is not there", 3, "holds no rank '3_4'", *args,
                 "--set=rank=3_4", path)
         refused("a layout HiCache has not", 3, "no pages in layout", *GEOMETRY,
                 "--layout=nhd", path)
-        refused("more blocks than files", 3, "has 4 blocks, not 5", *args, "--blocks=5",
+        refused("more blocks than files", 3, "has 4 blocks, but 5", *args, "--blocks=5",
                 path)
 
 

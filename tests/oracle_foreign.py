@@ -144,9 +144,9 @@ def check_refusals(tmp):
         r = kvtool("describe", "--from=transformers", option, path)
         tap.ok(r.code == status, f"transformers: {option}", r)
     for what, tensors, status, part in (
-            ("no values", {"l.0.k": ("F32", a)}, 3, "do not tell"),
+            ("no values", {"l.0.k": ("F32", a)}, 3, "do not distinguish"),
             ("a window", {**two, **{f"layers.1.{x}": ("F32", a[:, :, :3])
-                                    for x in "kv"}}, 3, "window=N"),
+                                    for x in "kv"}}, 3, "window=4"),
             ("no heads", {f"l.0.{x}": ("F32", np.zeros((1, 0, 1 << 40, 4), np.float32))
                           for x in "kv"}, 3, "no heads"),
             ("rows of nothing", {f"l.0.{x}": ("F32", np.zeros((1 << 40, 2, 0, 4),
