@@ -41,7 +41,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_relayout = {
 	.name = "relayout",
 	.args = "--to=LAYOUT IN [OUT]",
-	.summary = "write a dump in another memory layout",
+	.summary = "write a dump in another memory layout; --verify proves it",
 	.run = run,
 	.examples =
 		"  kvtool relayout --to=hnd --verify nhd.npy hnd.npy\n"
