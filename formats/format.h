@@ -207,7 +207,7 @@ kvt_reader_locate(int64_t *buffer, int64_t *offset, const struct kvt_leaf *leaf,
 		  enum kvt_space space, int group, const int64_t index[KVT_NAXES],
 		  struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
-kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf, enum kvt_space space,
+kvt_reader_at(struct kvt_where *out, const struct kvt_leaf *leaf, enum kvt_space space,
 	      int64_t buffer, int64_t offset, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 kvt_reader_find_buffer(int64_t *out, const struct kvt_leaf *leaf, enum kvt_space space,

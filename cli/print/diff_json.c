@@ -11,7 +11,7 @@
 static void put_place(struct json_out *out, json_t *dev, const struct diff_coordinates *c,
 		      const struct deviation *s, const struct diff_pair *p, int side)
 {
-	const struct diff_place *place = &c->place[side];
+	const struct diff_address *place = &c->place[side];
 	json_t *o = json_put_object(out, dev, side ? "b" : "a");
 	char bits[24];
 

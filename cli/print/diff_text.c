@@ -80,7 +80,7 @@ static void print_where(const struct diff_coordinates *c)
 static void print_side(const struct diff_pair *p, const struct deviation *dev,
 		       const struct diff_coordinates *c, int s)
 {
-	const struct diff_place *place = &c->place[s];
+	const struct diff_address *place = &c->place[s];
 
 	plainf("    %c       %.9g (0x%0*llx)", "AB"[s], dev->value[s],
 	       2 * p->group[s]->dtype->elem, (unsigned long long)dev->bits[s]);

@@ -25,7 +25,7 @@ static void print_offset(struct kvt_dump *dump, enum kvt_space space,
 }
 
 /* As --at takes it; what has only one value is left out where it says nothing. */
-static void print_coordinate(const struct kvt_snapshot *s, const struct kvt_place *p)
+static void print_coordinate(const struct kvt_snapshot *s, const struct kvt_where *p)
 {
 	const struct kvt_group *group = &s->group[p->group];
 	const int64_t *n = group->shape.n;
@@ -52,7 +52,7 @@ static void print_coordinate(const struct kvt_snapshot *s, const struct kvt_plac
 static void print_packed(const struct kvt_group *group, int64_t byte)
 {
 	struct kvt_packing packing = kvt_group_packing(group);
-	struct kvt_packed_place at;
+	struct kvt_packed_element at;
 	const struct kvt_field *f;
 	int64_t begin;
 
@@ -66,7 +66,7 @@ static void print_packed(const struct kvt_group *group, int64_t byte)
 	plainf(" (%s, byte %lld)", f->dtype->name, (long long)(byte - begin));
 }
 
-static void print_element(const struct kvt_snapshot *s, const struct kvt_place *p)
+static void print_element(const struct kvt_snapshot *s, const struct kvt_where *p)
 {
 	const struct kvt_group *group = &s->group[p->group];
 	int64_t dim = p->index[KVT_AXIS_D];
@@ -109,7 +109,7 @@ static void print_tenant(const struct kvt_tenant *t, bool infinite)
 		plainf(" token %lld", (long long)t->token);
 }
 
-static void print_tenants(const struct kvt_snapshot *s, const struct kvt_place *p)
+static void print_tenants(const struct kvt_snapshot *s, const struct kvt_where *p)
 {
 	static const char *const text[] = {
 		[KVT_HOLDS_UNKNOWN] = "unknown", [KVT_HOLDS_LIVE] = "live",
@@ -131,7 +131,7 @@ static void print_tenants(const struct kvt_snapshot *s, const struct kvt_place *
 	putchar('\n');
 }
 
-static void print_tile(struct kvt_dump *dump, const struct kvt_place *p)
+static void print_tile(struct kvt_dump *dump, const struct kvt_where *p)
 {
 	struct kvt_tile_place tile;
 
@@ -145,7 +145,7 @@ static void print_tile(struct kvt_dump *dump, const struct kvt_place *p)
 	       (long long)tile.nbytes);
 }
 
-static void print_region(const struct kvt_snapshot *s, const struct kvt_place *p)
+static void print_region(const struct kvt_snapshot *s, const struct kvt_where *p)
 {
 	print_label("is");
 	if (p->region == KVT_HEADER)
@@ -200,7 +200,7 @@ static void put_offsets(struct json_out *out, json_t *o, struct kvt_dump *dump,
 }
 
 static void put_tenants(struct json_out *out, json_t *o, const struct kvt_snapshot *s,
-			const struct kvt_place *p)
+			const struct kvt_where *p)
 {
 	enum kvt_holding holding = kvt_where_holds(s, p);
 	struct kvt_tenancy at = { 0, 0 };
@@ -220,7 +220,7 @@ static void put_tenants(struct json_out *out, json_t *o, const struct kvt_snapsh
 }
 
 static void put_tile(struct json_out *out, json_t *o, struct kvt_dump *dump,
-		     const struct kvt_place *p)
+		     const struct kvt_where *p)
 {
 	struct kvt_tile_place tile;
 	json_t *object, *begin;
@@ -266,7 +266,7 @@ static void put_field(struct json_out *out, json_t *o, const struct kvt_group *g
 		      int64_t byte)
 {
 	struct kvt_packing packing = kvt_group_packing(group);
-	struct kvt_packed_place at = { 0, 0, 0 };
+	struct kvt_packed_element at = { 0, 0, 0 };
 	bool found = kvt_packing_find(&at, &packing, byte);
 
 	json_put_text(out, o, "part", found ? packing.field[at.field].name : NULL);
@@ -275,7 +275,7 @@ static void put_field(struct json_out *out, json_t *o, const struct kvt_group *g
 }
 
 static void put_element(struct json_out *out, json_t *o, struct kvt_dump *dump,
-			const struct kvt_place *p)
+			const struct kvt_where *p)
 {
 	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[p->group];
 	const int64_t *i = p->index;
@@ -305,7 +305,7 @@ static void put_element(struct json_out *out, json_t *o, struct kvt_dump *dump,
 }
 
 static void put_page(struct json_out *out, json_t *o, const struct kvt_snapshot *s,
-		     const struct kvt_place *p)
+		     const struct kvt_where *p)
 {
 	const struct kvt_group *group = &s->group[p->group];
 
@@ -329,7 +329,7 @@ void where_json(struct json_out *out, const char *path, struct kvt_dump *dump,
 	json_put_text(out, out->root, "format", kvt_dump_format(dump));
 	list = json_put_array(out, out->root, "matches");
 	for (int i = 0; i < n; i++) {
-		const struct kvt_place *place = &answer[i].is.place;
+		const struct kvt_where *place = &answer[i].is.place;
 		json_t *o = json_append_object(out, list);
 
 		json_put_text(out, o, "option", answer[i].option);

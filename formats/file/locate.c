@@ -243,7 +243,7 @@ static bool in_pages(const struct kvt_file_part *part, const struct kvt_group *g
 	       (l->stride < b->stride ? l : b)->stride == group->page_bytes;
 }
 
-static void look_at_page(struct kvt_place *out, const struct kvt_file_part *part,
+static void look_at_page(struct kvt_where *out, const struct kvt_file_part *part,
 			 const struct kvt_group *group, int g, int64_t offset)
 {
 	static const enum kvt_axis axes[] = { KVT_AXIS_L, KVT_AXIS_B };
@@ -269,7 +269,7 @@ static void look_at_page(struct kvt_place *out, const struct kvt_file_part *part
 }
 
 /* All parts of a buffer are looked at: begin and end come from all of them. */
-static void look(struct kvt_place *out, const struct kvt_file_part *part,
+static void look(struct kvt_where *out, const struct kvt_file_part *part,
 		 const struct kvt_group *group, int g, int64_t offset)
 {
 	int64_t index[KVT_NAXES], end;
@@ -295,7 +295,7 @@ static void look(struct kvt_place *out, const struct kvt_file_part *part,
 		out->index[a] = index[a] + part->box.begin[a];
 }
 
-static void look_in_file(struct kvt_place *out, const struct kvt_reader *reader,
+static void look_in_file(struct kvt_where *out, const struct kvt_reader *reader,
 			 int64_t file, int64_t offset)
 {
 	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
@@ -309,7 +309,7 @@ static void look_in_file(struct kvt_place *out, const struct kvt_reader *reader,
 			}
 }
 
-static enum kvt_status look_in_tensor(struct kvt_place *out,
+static enum kvt_status look_in_tensor(struct kvt_where *out,
 				      const struct kvt_snapshot *s, int64_t tensor,
 				      int64_t offset, struct kvt_error *err)
 {
@@ -333,12 +333,12 @@ static bool has_tiles(const struct kvt_reader *reader)
 	return false;
 }
 
-enum kvt_status kvt_reader_at(struct kvt_place *out, const struct kvt_leaf *leaf,
+enum kvt_status kvt_reader_at(struct kvt_where *out, const struct kvt_leaf *leaf,
 			      enum kvt_space space, int64_t buffer, int64_t offset,
 			      struct kvt_error *err)
 {
 	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
-	struct kvt_place place = { .region = KVT_GAP, .group = -1, .begin = INT64_MAX };
+	struct kvt_where place = { .region = KVT_GAP, .group = -1, .begin = INT64_MAX };
 	enum kvt_status status = KVT_OK;
 
 	if (space == KVT_MEMORY)

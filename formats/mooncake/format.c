@@ -163,8 +163,8 @@ static enum kvt_status find_kind(enum kind *out, const struct kvt_mooncake *o,
 static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
 {
 	static const char *const names[] = {
-		"a chunk of LMCache", "a tensor", "neither a tensor nor a chunk of "
-						  "LMCache",
+		"a chunk of LMCache", "a tensor",
+		"neither a tensor nor a chunk of LMCache",
 	};
 	enum kvt_status status = find_kind(out, o, &o->values.value[0]);
 

@@ -318,7 +318,7 @@ enum kvt_status kvt_dump_locate(int64_t *buffer, int64_t *offset,
 	       only_leaves(dump, err);
 }
 
-enum kvt_status kvt_dump_at(struct kvt_place *out, const struct kvt_dump *dump,
+enum kvt_status kvt_dump_at(struct kvt_where *out, const struct kvt_dump *dump,
 			    enum kvt_space space, int64_t buffer, int64_t offset,
 			    struct kvt_error *err)
 {

@@ -54,7 +54,7 @@ struct kvt_leaf_ops {
 				  const struct kvt_leaf *leaf, enum kvt_space space,
 				  int group, const int64_t index[KVT_NAXES],
 				  struct kvt_error *err);
-	enum kvt_status (*at)(struct kvt_place *out, const struct kvt_leaf *leaf,
+	enum kvt_status (*at)(struct kvt_where *out, const struct kvt_leaf *leaf,
 			      enum kvt_space space, int64_t buffer, int64_t offset,
 			      struct kvt_error *err);
 	enum kvt_status (*find_buffer)(int64_t *out, const struct kvt_leaf *leaf,

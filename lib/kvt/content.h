@@ -113,12 +113,12 @@ void kvt_packing_rounding(double *out, const struct kvt_packing *packing,
 int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value);
 
 /* What a byte belongs to. */
-struct kvt_packed_place {
+struct kvt_packed_element {
 	int field;
 	int64_t row, element;
 };
 /* False: to nothing (there are no such gaps in the types of today). */
-bool kvt_packing_find(struct kvt_packed_place *out, const struct kvt_packing *packing,
+bool kvt_packing_find(struct kvt_packed_element *out, const struct kvt_packing *packing,
 		      int64_t byte);
 
 /*

@@ -70,8 +70,8 @@ struct kvt_reblock_options {
 };
 
 /*
- * Either the pool is cut anew where it lies (regrouped: every slot keeps its place
- * in memory), or the slots of each request are put into blocks of their own
+ * Either the pool is cut anew where it lies (regrouped: every slot keeps its
+ * offset in memory), or the slots of each request are put into blocks of their own
  * (gathered: blocks are numbered in the order of requests and tokens).
  */
 enum kvt_reblock_how { KVT_KEPT, KVT_REGROUPED, KVT_GATHERED };
@@ -137,7 +137,7 @@ struct kvt_select {
 };
 /*
  * One group with the layout of the dump's, without tables and requests.  A segment
- * that ends behind the dump's heads, K and V or channels, or a place here that no
+ * that ends behind the dump's heads, K and V or channels, or an element here that no
  * segment fills, is KVT_BAD_INPUT, with the number of elements.
  */
 KVT_MUST_CHECK enum kvt_status

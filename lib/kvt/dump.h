@@ -196,7 +196,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_dump_read(const struct kvt_dump *dump, int group, const struct kvt_box *box,
 	      const struct kvt_layout *layout, void *buf, struct kvt_error *err);
 
-/* ---- places ------------------------------------------------------------- */
+/* ---- addresses ---------------------------------------------------------- */
 
 /*
  * Bytes are counted in buffers: the files of the dump, or the tensors that the
@@ -215,7 +215,7 @@ enum kvt_region {
 	KVT_BEYOND,			/* behind all data */
 };
 
-struct kvt_place {
+struct kvt_where {
 	enum kvt_region region;
 	int group;			/* of an element, or of a padded page */
 	int64_t index[KVT_NAXES];	/* the same; only L and B of a page */
@@ -251,7 +251,7 @@ kvt_dump_locate(int64_t *buffer, int64_t *offset,
  * bytes but those of flat groups are KVT_UNSUPPORTED.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_dump_at(struct kvt_place *out, const struct kvt_dump *dump,
+kvt_dump_at(struct kvt_where *out, const struct kvt_dump *dump,
 	      enum kvt_space space, int64_t buffer, int64_t offset,
 	      struct kvt_error *err);
 

@@ -164,7 +164,7 @@ const struct kvt_preset *kvt_preset_at(int i);	/* NULL past the last */
 bool kvt_layout_equal(const struct kvt_layout *a, const struct kvt_layout *b);
 
 /*
- * Do both put every byte of this shape in the same place?  Axes of extent 1 stand
+ * Do both put every byte of this shape at the same offset?  Axes of extent 1 stand
  * anywhere: with one head LBSHC and LBHSC agree.
  */
 bool kvt_layout_agree(const struct kvt_layout *a, const struct kvt_layout *b,

@@ -38,7 +38,7 @@ bool kvt_is_replicated(int64_t units, int64_t ranks);
 /*
  * The units that 'src' gives to 'dst'; an empty range if they are no pair.
  * Over all source ranks each unit of 'dst' is given exactly once: by the rank
- * at the same place if dst has at least as many ranks, else by the first of its
+ * at the same index if dst has at least as many ranks, else by the first of its
  * q = src/dst ranks that holds it.  Where the sizes do not divide, by the first
  * rank that holds it at all.
  */

@@ -101,7 +101,7 @@ struct kvt_xfer {
  * Sorts 'entry'.  Entries that are equal are kept once: a prefix that several
  * requests share is moved once if they share it on both sides.  Refuses
  * (KVT_BAD_INPUT) sides that contradict each other, a slot outside its pool,
- * one that is read for two places or written from two, and
+ * one that is read for two destinations or written from two, and
  * strides under which elements overlap; KVT_UNSUPPORTED is what cannot be walked
  * by ascending source offset.
  */
@@ -265,7 +265,7 @@ int64_t kvt_sizes_at(const struct kvt_sizes *sizes, int64_t i);
  */
 enum kvt_break {
 	KVT_BREAK_SOURCE,	/* the next byte of the source is not moved */
-	KVT_BREAK_DESTINATION,	/* it is, but to another place */
+	KVT_BREAK_DESTINATION,	/* it is, but to another offset */
 	KVT_BREAK_BOTH,		/* gaps on both sides */
 	KVT_BREAK_SCOPE,	/* adjacent on both sides, but the scope ends */
 	KVT_NBREAKS

@@ -89,7 +89,7 @@ int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value)
 	return field->at + row * field->stride + left * field->dtype->elem;
 }
 
-bool kvt_packing_find(struct kvt_packed_place *out, const struct kvt_packing *packing,
+bool kvt_packing_find(struct kvt_packed_element *out, const struct kvt_packing *packing,
 		      int64_t byte)
 {
 	for (int i = 0; i < packing->nfields; i++) {
@@ -99,7 +99,7 @@ bool kvt_packing_find(struct kvt_packed_place *out, const struct kvt_packing *pa
 		if (from < 0 || from / field->stride >= packing->rows ||
 		    from % field->stride / field->dtype->elem >= field->count)
 			continue;
-		*out = (struct kvt_packed_place){
+		*out = (struct kvt_packed_element){
 			i, from / field->stride,
 			from % field->stride / field->dtype->elem,
 		};

@@ -25,7 +25,7 @@ static enum kvt_status look(struct kvt_worker *worker, void *context, int64_t i,
 			    struct kvt_error *err)
 {
 	const struct looking *l = context;
-	const struct kvt_place *p = &l->peek->run.place;
+	const struct kvt_where *p = &l->peek->run.place;
 	const struct kvt_group *group = l->peek->group;
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	int64_t index[KVT_NAXES];

@@ -11,10 +11,10 @@
 
 /* ---- in files ----------------------------------------------------------- */
 
-static struct diff_place
+static struct diff_address
 locate_in_side(const struct diff_side *side, int group, const int64_t index[KVT_NAXES])
 {
-	struct diff_place place = { .file = side->name, .offset = -1,
+	struct diff_address place = { .file = side->name, .offset = -1,
 				    .dim = index[KVT_AXIS_D] };
 	int64_t at[KVT_NAXES], buffer;
 	const struct kvt_dump *leaf;

@@ -245,7 +245,7 @@ kvt_diff_diagnose(struct diff_result *result, const struct kvt_run *run,
 /* ---- where a finding is ------------------------------------------------- */
 
 /* Of an element in a dump. */
-struct diff_place {
+struct diff_address {
 	const char *file;		/* as it was named */
 	bool in_memory;			/* tiles: offset in the engine's tensor */
 	const char *buffer;		/* NULL: there is only one */
@@ -262,7 +262,7 @@ struct diff_coordinates {
 	int64_t position[NSIDES], slot[NSIDES];		/* in the dumps */
 	int64_t head, kv, dim;		/* in the model; -1: the content has none */
 	bool recurrent;			/* token is an entry */
-	struct diff_place place[NSIDES];
+	struct diff_address place[NSIDES];
 };
 struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 					const struct deviation *deviation);

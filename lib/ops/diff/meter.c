@@ -257,7 +257,7 @@ static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *slot
 			    int64_t d)
 {
 	const struct kvt_packing *packing = m->packing[side];
-	struct kvt_packed_place at;
+	struct kvt_packed_element at;
 	int64_t byte;
 
 	if (!packing)

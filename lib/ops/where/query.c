@@ -39,7 +39,7 @@ struct at {
 	char text[512];			/* what the values point into */
 	const char *value[NKEYS];	/* NULL: not given */
 	const struct kvt_group *group;
-	struct kvt_place *out;
+	struct kvt_where *out;
 	struct kvt_element_run *run;		/* NULL: an element is asked for */
 	int64_t token;			/* if it is given */
 	struct kvt_error *err;
@@ -422,10 +422,10 @@ static enum kvt_status take_place(struct at *at, const char *query)
 	return take_kv(at);
 }
 
-enum kvt_status kvt_where_parse_at(struct kvt_place *out, const struct kvt_snapshot *s,
+enum kvt_status kvt_where_parse_at(struct kvt_where *out, const struct kvt_snapshot *s,
 				   const char *text, struct kvt_error *err)
 {
-	struct kvt_place place = { .region = KVT_ELEMENT };
+	struct kvt_where place = { .region = KVT_ELEMENT };
 	struct at at = { .s = s, .out = &place, .err = err };
 	enum kvt_status status;
 

@@ -22,7 +22,7 @@
 static enum kvt_status locate(struct kvt_whereabouts *a, struct kvt_dump *dump,
 			      struct kvt_error *err)
 {
-	const struct kvt_place *p = &a->place;
+	const struct kvt_where *p = &a->place;
 	enum kvt_status status;
 
 	a->in_files = !kvt_dump_tiling(dump, p->group);
@@ -103,7 +103,7 @@ enum kvt_status kvt_where_offset(struct kvt_whereabouts *out, struct kvt_dump *d
 /* ---- what it is --------------------------------------------------------- */
 
 bool kvt_where_tile(struct kvt_tile_place *out, struct kvt_dump *dump,
-		    const struct kvt_place *place)
+		    const struct kvt_where *place)
 {
 	const struct kvt_tiling *t = kvt_dump_tiling(dump, place->group);
 	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[place->group];
@@ -156,7 +156,7 @@ static int64_t seen_at(const struct kvt_snapshot *s, int group,
 
 /* False if the entry's slot is after the last token. */
 static bool tenant_of(struct kvt_tenant *out, const struct kvt_snapshot *s,
-		      const struct kvt_place *place,
+		      const struct kvt_where *place,
 		      const struct kvt_request *request, int64_t entry)
 {
 	const struct kvt_group *group = &s->group[place->group];
@@ -182,7 +182,7 @@ static bool tenant_of(struct kvt_tenant *out, const struct kvt_snapshot *s,
 }
 
 bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
-		     const struct kvt_snapshot *s, const struct kvt_place *place)
+		     const struct kvt_snapshot *s, const struct kvt_where *place)
 {
 	int64_t block = place->index[KVT_AXIS_B];
 
@@ -202,7 +202,7 @@ bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
 
 /* Tables say it all: what none of them needs is stale, though one may name it. */
 static enum kvt_holding forgetful_holds(const struct kvt_snapshot *s,
-					const struct kvt_place *place)
+					const struct kvt_where *place)
 {
 	int64_t block = place->index[KVT_AXIS_B], slot = place->index[KVT_AXIS_S];
 	bool any = false;
@@ -220,7 +220,7 @@ static enum kvt_holding forgetful_holds(const struct kvt_snapshot *s,
 }
 
 enum kvt_holding kvt_where_holds(const struct kvt_snapshot *s,
-				 const struct kvt_place *place)
+				 const struct kvt_where *place)
 {
 	const struct kvt_group *group = &s->group[place->group];
 	int64_t block = place->index[KVT_AXIS_B];

@@ -21,12 +21,12 @@ bool kvt_where_number(int64_t *out, const char *text);
  * KVT_UNSUPPORTED that the block of a token is not known.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_where_parse_at(struct kvt_place *out, const struct kvt_snapshot *s,
+kvt_where_parse_at(struct kvt_where *out, const struct kvt_snapshot *s,
 		   const char *text, struct kvt_error *err);
 
 /* Elements that follow each other; index[D] is the first one in each field. */
 struct kvt_element_run {
-	struct kvt_place place;
+	struct kvt_where place;
 	int64_t row;			/* of a page of planes; else 0 */
 	int64_t count;
 };
@@ -41,7 +41,7 @@ kvt_where_parse_run(struct kvt_element_run *out, const struct kvt_snapshot *s,
 
 /* A byte, and where it is in files and in the engine's tensors; -1: nowhere. */
 struct kvt_whereabouts {
-	struct kvt_place place;
+	struct kvt_where place;
 	bool in_files, in_memory;	/* false: the numbers say nothing */
 	int64_t file, file_offset, tensor, memory_offset;
 };
@@ -65,7 +65,7 @@ struct kvt_tile_place {
 };
 /* False if the group has no tiles. */
 bool kvt_where_tile(struct kvt_tile_place *out, struct kvt_dump *dump,
-		    const struct kvt_place *place);
+		    const struct kvt_where *place);
 
 /* The component of the content that an element is in; NULL if none has a name. */
 const struct kvt_component *kvt_where_component(const struct kvt_group *group,
@@ -80,7 +80,7 @@ enum kvt_holding {
 	KVT_HOLDS_NULL,			/* the null block */
 };
 enum kvt_holding kvt_where_holds(const struct kvt_snapshot *s,
-				 const struct kvt_place *place);
+				 const struct kvt_where *place);
 const char *kvt_holding_name(enum kvt_holding holding);
 
 /* A request that has a slot, and which of its tokens. */
@@ -95,6 +95,6 @@ struct kvt_tenancy {
 	int64_t request, entry;		/* to look at next */
 };
 bool kvt_next_tenant(struct kvt_tenant *out, struct kvt_tenancy *at,
-		     const struct kvt_snapshot *s, const struct kvt_place *place);
+		     const struct kvt_snapshot *s, const struct kvt_where *place);
 
 #endif

@@ -33,11 +33,11 @@ static int64_t offset_of(const struct kvt_reader *r, int group, int64_t layer,
 	return offset;
 }
 
-static struct kvt_place place_at(const struct kvt_reader *r, int64_t buffer,
+static struct kvt_where place_at(const struct kvt_reader *r, int64_t buffer,
 				 int64_t offset)
 {
 	struct kvt_error err = { "" };
-	struct kvt_place p;
+	struct kvt_where p;
 
 	expect(kvt_reader_at(&p, &r->leaf, KVT_MEMORY, buffer, offset, &err), KVT_OK,
 	       &err,
@@ -45,7 +45,7 @@ static struct kvt_place place_at(const struct kvt_reader *r, int64_t buffer,
 	return p;
 }
 
-static void check_padding(const struct kvt_place *p, int group, int64_t layer,
+static void check_padding(const struct kvt_where *p, int group, int64_t layer,
 			  int64_t block, int64_t byte)
 {
 	assert_int_equal(p->region, KVT_PADDING);
@@ -59,7 +59,7 @@ static void check_padding(const struct kvt_place *p, int group, int64_t layer,
 static void test_shared(void **state)
 {
 	struct kvt_reader r;
-	struct kvt_place p;
+	struct kvt_where p;
 	int64_t buffer;
 
 	(void)state;
@@ -94,7 +94,7 @@ static void test_shared(void **state)
 static void test_blocks_outermost(void **state)
 {
 	struct kvt_reader r;
-	struct kvt_place p;
+	struct kvt_where p;
 	int64_t buffer;
 
 	(void)state;
@@ -109,7 +109,7 @@ static void test_turns(void **state)
 {
 	struct kvt_error err = { "" };
 	struct kvt_reader r;
-	struct kvt_place p;
+	struct kvt_where p;
 	int64_t buffer;
 
 	(void)state;

@@ -151,7 +151,7 @@ static void test_bytes(void **state)
 		bytes += p.rows * p.field[i].count * p.field[i].dtype->elem;
 	assert_int_equal(bytes, f->d);
 	for (int64_t b = 0; b < f->d; b++) {
-		struct kvt_packed_place place;
+		struct kvt_packed_element place;
 		const struct kvt_field *field;
 		int64_t begin;
 
@@ -164,7 +164,7 @@ static void test_bytes(void **state)
 		assert_true(place.row < p.rows && place.element < field->count);
 	}
 	for (int64_t v = 0; v < kvt_packing_values(&p); v++) {
-		struct kvt_packed_place place;
+		struct kvt_packed_element place;
 
 		assert_true(kvt_packing_find(&place, &p, kvt_packing_at(&p, v)));
 		assert_int_equal(p.field[place.field].role, KVT_FIELD_VALUES);

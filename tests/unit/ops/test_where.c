@@ -101,7 +101,7 @@ static void test_element(void **state)
 	(void)state;
 	make(&s);
 	for (size_t i = 0; i < sizeof(elements) / sizeof(elements[0]); i++) {
-		struct kvt_place p;
+		struct kvt_where p;
 
 		expect(kvt_where_parse_at(&p, &s, elements[i].text, &err), KVT_OK, &err,
 		       NULL);
@@ -122,7 +122,7 @@ static void test_refused(void **state)
 	(void)state;
 	make(&s);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		struct kvt_place p = { .group = 77 };
+		struct kvt_where p = { .group = 77 };
 
 		expect(kvt_where_parse_at(&p, &s, refused[i].text, &err), KVT_USAGE, &err,
 		       refused[i].part);
@@ -136,7 +136,7 @@ static void test_parts_of_tables(void **state)
 {
 	static const uint32_t last[] = { 2, 3 };
 	struct kvt_snapshot s;
-	struct kvt_place p;
+	struct kvt_where p;
 	struct kvt_error err;
 
 	(void)state;
@@ -245,7 +245,7 @@ static void test_there_and_back(void **state)
 
 static enum kvt_holding holds(const struct kvt_snapshot *s, int64_t block, int64_t slot)
 {
-	struct kvt_place p = { .region = KVT_ELEMENT };
+	struct kvt_where p = { .region = KVT_ELEMENT };
 
 	p.index[NB] = block;
 	p.index[NS] = slot;
@@ -278,7 +278,7 @@ static void test_holds(void **state)
 
 static void test_tenants(void **state)
 {
-	struct kvt_place p = { .region = KVT_ELEMENT };
+	struct kvt_where p = { .region = KVT_ELEMENT };
 	struct kvt_tenancy at = { 0, 0 };
 	struct kvt_snapshot s;
 	struct kvt_tenant t;
