@@ -21,4 +21,5 @@ ok 'shellcheck agrees with the scripts' scripts
 ok 'kvtool-engines(7) is what the engine suite wrote' proven_page
 ok 'words that are out are not used' python3 scripts/check_words.py
 ok 'bash reads the completion' bash -n cli/completion.bash
+ok 'the release recipe of CONTRIBUTING.md runs' scripts/rehearse_release.sh
 done_testing
