@@ -305,7 +305,8 @@ static const struct {
 	{ "output-format", "format" },	{ "to-format", "format" },
 	{ "target-layout", "to" },	{ "output-layout", "to" },
 	{ "input-layout", "layout" },	{ "type", "dtype" },
-	{ "tp", "tp-size" },		{ "where", "at" },
+	{ "rank", "tp" },		{ "where", "at" },
+	{ "network", "link" },		{ "bandwidth", "rate" },
 	{ "svg", "heatmap" },		{ "png", "heatmap" },
 	{ "plot", "heatmap" },		{ "image", "heatmap" },
 	{ "to", "dst" },		{ "source", "src" },
@@ -370,6 +371,33 @@ static const char *never(const char *word)
 	return NULL;
 }
 
+/* What another mode takes, or what is no option but an operand. */
+static const char *elsewhere(const char *command, const char *word)
+{
+	static const char at[] =
+		"a coordinate is an operand: kvtool where FILE request=A,token=69,layer=3,kv=k";
+	static const struct {
+		const char *command, *word, *advice;
+	} rows[] = {
+		{ "where", "request", at },	{ "where", "token", at },
+		{ "where", "layer", at },	{ "where", "block", at },
+		{ "where", "slot", at },	{ "where", "head", at },
+		{ "where", "kv", at },		{ "where", "dim", at },
+		{ "transfer-sim", "link",
+		  "kvtool transfer-sim time --link=LINK does" },
+		{ "transfer-sim", "network",
+		  "kvtool transfer-sim time --link=LINK does" },
+		{ "transfer-sim", "trace",
+		  "kvtool transfer-sim replay --trace=FILE does" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strncmp(command, rows[i].command, strlen(rows[i].command)) &&
+		    !strcmp(word, rows[i].word))
+			return rows[i].advice;
+	return NULL;
+}
+
 static void unknown(const struct command *command, const struct table *t,
 		    const char *text, struct kvt_error *err)
 {
@@ -396,6 +424,9 @@ static void unknown(const struct command *command, const struct table *t,
 	    candidates(options, sizeof(options), t, name, has_word))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s', did you mean %s?", text,
 			 options);
+	else if (elsewhere(command->name, name))
+		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text,
+			 elsewhere(command->name, name));
 	else if (kvt_nearest_found(&near))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s', did you mean --%s?",
 			 text, kvt_nearest_found(&near));

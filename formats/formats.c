@@ -193,6 +193,29 @@ static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_err
 	return kvt_dtype_parse(&dtype, hints->dtype, err);
 }
 
+/*
+ * Where --from=transformers is asked for, what that will ask for is asked for, too.
+ * It was not given before, so this happens once.
+ */
+static enum kvt_status ask_on(enum kvt_status status, const char *path,
+			      const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ 0 };
+	struct kvt_error first = *err, then = { "" };
+	struct kvt_dump *dump;
+
+	if (status != KVT_BAD_INPUT || told.format || told.inspector ||
+	    !strstr(first.text, "--from=transformers"))
+		return status;
+	told.format = "transformers";
+	if (!kvt_open(&dump, path, &told, &then))
+		kvt_dump_close(dump);
+	else if (strstr(then.text, "give --set "))
+		return kvt_fail(err, status, "%.500s; with that, %.400s", first.text,
+				strstr(then.text, "give --set "));
+	return kvt_fail(err, status, "%s", first.text);
+}
+
 /* ---- opening a dump --------------------------------------------------------- */
 
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
@@ -217,7 +240,7 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err))) {
 		kvt_reader_free(reader);
-		return status;
+		return ask_on(status, path, hints, err);
 	}
 	return kvt_reader_dump(out, reader, err);
 }

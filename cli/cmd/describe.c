@@ -193,7 +193,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_describe = {
 	.name    = "describe",
 	.args    = "FILE...",
-	.summary = "show layout, shape, size and requests of a dump",
+	.summary = "show layout, shape, size, requests; --peek: numbers",
 	.run     = run,
 	.examples =
 		"  kvtool describe dump.h5\n"

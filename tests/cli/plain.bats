@@ -56,7 +56,7 @@ bare() {
 	refused 2 '--tp-size=4 needs --tp-rank, one of 0 to 3' slice --tp=4 "$nhd" b.npy
 	kvtool slice --tp-size=4 --tp-rank=1 -o b.npy "$nhd"
 	cmp a.npy b.npy
-	refused 2 'did you mean --tp-rank' slice --tp=4 --rank=1 "$nhd" c.npy
+	refused 2 'did you mean --tp?' slice --rank=1/4 "$nhd" c.npy
 	refused 2 'expected a rank and how many' slice --tp=1/0 "$nhd" c.npy
 	refused 2 '--tp-rank is 4 of 4 ranks, expected less' slice --tp=4/4 "$nhd" c.npy
 	refused 2 'expected one of them' slice --tp=1/4 --tp-rank=1 "$nhd" c.npy
@@ -142,6 +142,7 @@ bare() {
 @test "13. a cache of transformers" {
 	prints 'transformers' describe "$engines/transformers/5.23.0/dynamic.pt"
 	refused 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
+	said 'with that, give --set window=8, or 7 if it is a static cache'
 	refused 3 'give --set window=8, or 7 if it is a static cache' \
 		describe --from=transformers "$engines/transformers/5.23.0/dynamic_pairs.pt"
 	kvtool convert --from=transformers --set=window=8 \
@@ -160,6 +161,8 @@ bare() {
 @test "15. a trace" {
 	touch t.jsonl
 	refused 2 'kvtool transfer-sim replay --model=llama-3.1-8b t.jsonl' transfer-sim t.jsonl
+	refused 2 'kvtool transfer-sim time --link=LINK' transfer-sim --network=400G
+	refused 2 'kvtool transfer-sim replay --trace=FILE' transfer-sim --trace=t.jsonl
 	refused 2 'did you mean --dst' transfer-sim time --model=llama-3.1-8b --to=tp=4
 	refused 2 "a model's sides are --src=tp=4" transfer-sim time --model=llama-3.1-8b --from=tp=4
 	echo '{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}' >t.jsonl
@@ -221,6 +224,7 @@ bare() {
 @test "20. the numbers of a token" {
 	prints 'layer 3, block 17, slot 5, head 2, keys' describe --peek=request=A,token=69,layer=3,head=2,kv=k "$nhd"
 	refused 2 "did you mean 'describe'" peek "$nhd"
+	kvtool help | grep -q 'describe .*--peek'
 }
 
 @test "21. another element type: said that and why not" {
@@ -279,6 +283,7 @@ bare() {
 	refused 2 'expected head, kv, dim, too, such as request=A,token=69,layer=3,head=0,kv=k,dim=0' \
 		where "$nhd" request=A,token=69,layer=3
 	prints '330496' where "$nhd" request=A,token=69,layer=3,head=0,kv=k,dim=0
+	refused 2 'kvtool where FILE request=A,token=69,' where "$nhd" --request A --token 69
 	prints '330496' where "$nhd" request=A token=69 layer=3 head=0 kv=k dim=0
 	# a key that comes again begins another question
 	run -0 kvtool where "$nhd" layer=3,block=1,slot=0,head=0,kv=k,dim=0 \
