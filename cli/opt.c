@@ -384,11 +384,11 @@ static const char *elsewhere(const char *command, const char *word)
 		{ "where", "slot", at },	{ "where", "head", at },
 		{ "where", "kv", at },		{ "where", "dim", at },
 		{ "transfer-sim", "link",
-		  "kvtool transfer-sim time --link=LINK does" },
+		  "kvtool transfer-sim time has --link=LINK" },
 		{ "transfer-sim", "network",
-		  "kvtool transfer-sim time --link=LINK does" },
+		  "kvtool transfer-sim time has --link=LINK" },
 		{ "transfer-sim", "trace",
-		  "kvtool transfer-sim replay --trace=FILE does" },
+		  "kvtool transfer-sim replay has --trace=FILE" },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -419,14 +419,14 @@ static void unknown(const struct command *command, const struct table *t,
 	kvt_nearest_offer(&near, "help");
 	if (never(name))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text, never(name));
+	else if (elsewhere(command->name, name))
+		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text,
+			 elsewhere(command->name, name));
 	else if (candidates(options, sizeof(options), t, name, is_synonym) ||
 	    candidates(options, sizeof(options), t, name, begins_with) ||
 	    candidates(options, sizeof(options), t, name, has_word))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s', did you mean %s?", text,
 			 options);
-	else if (elsewhere(command->name, name))
-		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text,
-			 elsewhere(command->name, name));
 	else if (kvt_nearest_found(&near))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s', did you mean --%s?",
 			 text, kvt_nearest_found(&near));
