@@ -550,6 +550,17 @@ enum kvt_status opt_need(const struct command *command, const struct opt_need *n
 			command->examples + 2);
 }
 
+/* Of several mistakes the first three are told, in one sentence. */
+static void add_mistake(struct kvt_error *err, const struct kvt_error *one, int *nwrong)
+{
+	struct kvt_error before = *err;
+
+	if (!(*nwrong)++)
+		*err = *one;
+	else if (*nwrong <= 3)
+		kvt_fail(err, KVT_USAGE, "%.330s; %.160s", before.text, one->text);
+}
+
 static bool opens_dumps(const struct table *t)
 {
 	return t->first_hint < MAX_ROWS;
@@ -559,8 +570,10 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	      int argc, char **argv, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
+	struct kvt_error one = { "" };
 	const char *shorter;
 	struct getopt_table g;
+	int nwrong = 0;
 	struct table t;
 	int c;
 
@@ -573,8 +586,9 @@ int opt_parse(const struct command *command, const struct opt *opts,
 			  abbreviation(argv, c == HELP ? "help" : c == LIST ?
 					     "list-options" : t.row[c - FIRST_LONG].name);
 		if (shorter) {
-			unknown(command, &t, shorter, err);
-			return OPT_WRONG;
+			unknown(command, &t, shorter, &one);
+			add_mistake(err, &one, &nwrong);
+			continue;
 		}
 		if (c == 'h' || c == HELP) {
 			print_help(command, &t);
@@ -584,13 +598,14 @@ int opt_parse(const struct command *command, const struct opt *opts,
 			list_options(&t);
 			return OPT_DONE;
 		}
-		if (c == '?' || c == ':') {
-			refuse(c, command, &t, argv, err);
-			return OPT_WRONG;
-		}
-		if (take(row_of(&t, c), optarg, err))
-			return OPT_WRONG;
+		if (c == '?' || c == ':')
+			refuse(c, command, &t, argv, &one);
+		else if (!take(row_of(&t, c), optarg, &one))
+			continue;
+		add_mistake(err, &one, &nwrong);
 	}
+	if (nwrong)
+		return OPT_WRONG;
 	argc -= optind;
 	memmove(argv, argv + optind, (size_t)argc * sizeof(*argv));
 	if (opens_dumps(&t) && command->streams != STREAM_OWN)

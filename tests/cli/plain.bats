@@ -364,6 +364,13 @@ bare() {
 	refused 2 'did you mean --help?' describe --hel
 }
 
+@test "several mistakes are told at once" {
+	refused 2 "unknown option '--to=tp=8', did you mean --dst?; unknown option '--network=400G'" \
+		transfer-sim --to=tp=8 --network=400G --model=llama-3.1-8b
+	refused 2 "--layers is 'five', expected a whole number" describe --layers=five --lay=nhd "$nhd"
+	said 'did you mean --layout or --layers?'
+}
+
 @test "words of other tools lead to the command" {
 	refused 2 "did you mean 'describe'" info "$nhd"
 	refused 2 "did you mean 'diff'" cmp "$nhd" "$nhd"
