@@ -53,7 +53,7 @@ def is_true(answer, offsets, dims, dtype):
     """Does the answer put every element where it is?"""
     args = dict(a[2:].split("=", 1) for a in answer["candidates"][0]["arguments"])
     said = {"L": int(args["layers"]), "S": int(args["block-size"]),
-            "H": int(args["heads"]), "K": 1 if "content" in args else 2,
+            "H": int(args["heads"]), "K": 1 if "content-size" in args else 2,
             "D": int(args.get("content-size") or args["head-dim"])}
     if args["dtype"] != dtype or any(dims[a] != n for a, n in said.items()):
         return False
