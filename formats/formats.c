@@ -201,12 +201,13 @@ static enum kvt_status ask_on(enum kvt_status status, const char *path,
 			      const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ 0 };
-	struct kvt_error first = *err, then = { "" };
+	struct kvt_error first, then = { "" };
 	struct kvt_dump *dump;
 
-	if (status != KVT_BAD_INPUT || told.format || told.inspector ||
-	    !strstr(first.text, "--from=transformers"))
+	if (!err || status != KVT_BAD_INPUT || told.format || told.inspector ||
+	    !strstr(err->text, "--from=transformers"))
 		return status;
+	first = *err;
 	told.format = "transformers";
 	if (!kvt_open(&dump, path, &told, &then))
 		kvt_dump_close(dump);
