@@ -376,6 +376,8 @@ static const char *elsewhere(const char *command, const char *word)
 {
 	static const char at[] =
 		"a coordinate is an operand: kvtool where FILE request=A,token=69,layer=3,kv=k";
+	static const char link[] =
+		"kvtool transfer-sim time has --link=LINK, such as cx7-400g-verbs";
 	static const struct {
 		const char *command, *word, *advice;
 	} rows[] = {
@@ -383,10 +385,8 @@ static const char *elsewhere(const char *command, const char *word)
 		{ "where", "layer", at },	{ "where", "block", at },
 		{ "where", "slot", at },	{ "where", "head", at },
 		{ "where", "kv", at },		{ "where", "dim", at },
-		{ "transfer-sim", "link",
-		  "kvtool transfer-sim time has --link=LINK" },
-		{ "transfer-sim", "network",
-		  "kvtool transfer-sim time has --link=LINK" },
+		{ "transfer-sim", "link", link },
+		{ "transfer-sim", "network", link },
 		{ "transfer-sim", "trace",
 		  "kvtool transfer-sim replay has --trace=FILE" },
 	};

@@ -161,8 +161,14 @@ bare() {
 @test "15. a trace" {
 	touch t.jsonl
 	refused 2 'kvtool transfer-sim replay --model=llama-3.1-8b t.jsonl' transfer-sim t.jsonl
-	refused 2 'kvtool transfer-sim time has --link=LINK' transfer-sim --network=400G
+	refused 2 'kvtool transfer-sim time has --link=LINK, such as cx7-400g-verbs' transfer-sim --network=400G
 	refused 2 'kvtool transfer-sim replay has --trace=FILE' transfer-sim --trace=t.jsonl
+	local time=(transfer-sim time --model=llama-3.1-8b --tokens=8k --link=cx7-400g-verbs)
+	kvtool "${time[@]}" --src=tp4:nhd --dst=tp8,hnd,bs32 >a
+	kvtool "${time[@]}" --src=tp=4,layout=nhd --dst=tp=8,layout=hnd,block-size=32 >b
+	cmp a b
+	refused 2 'tp is given twice' "${time[@]}" --src=tp4,tp=4
+	refused 2 "'tpx', expected KEY=VALUE" "${time[@]}" --src=tpx
 	refused 2 'did you mean --dst' transfer-sim time --model=llama-3.1-8b --to=tp=4
 	refused 2 "a model's sides are --src=tp=4" transfer-sim time --model=llama-3.1-8b --from=tp=4
 	echo '{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}' >t.jsonl

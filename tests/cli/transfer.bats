@@ -258,7 +258,7 @@ moves() {
 	refused 2 'expected a model: --model=NAME, --config=FILE or --spec; or the dumps'
 	refused 2 "did you mean 'llama-3.1-8b'" -m llama-3.1-8
 	refused 2 'there is no key' -m llama-3.1-8b --src color=red
-	refused 2 'expected KEY=VALUE' -m llama-3.1-8b --src hnd
+	refused 2 'expected KEY=VALUE' -m llama-3.1-8b --src hndx
 	refused 2 'expected max, rfc or layer' -m llama-3.1-8b --scope=all
 	refused 2 'expected the dump of a destination' "$nhd"
 	refused 2 'expected contig' -m llama-3.1-8b --src ids=random

@@ -122,7 +122,7 @@ works() {
 	grep -q 'source .* 32 slots a block' a
 	sim -m llama-3.1-8b --src=pool=1k >a
 	grep -q 'pool of 1024' a
-	refused 2 "expected KEY=VALUE, such as layout=hnd" -m llama-3.1-8b --src=hnd
+	refused 2 "expected KEY=VALUE, such as layout=hnd" -m llama-3.1-8b --src=hndx
 }
 
 @test "plain: 8. a cache in words, with keys as Python has them" {

@@ -350,6 +350,35 @@ static enum kvt_status read_ids(struct kvt_id_pattern *out, struct side_ids *ids
 	return status;
 }
 
+/* What a word without = can only be: "tp4", "bs16", or the name of a layout. */
+static const char *bare_key(const char **value, const char *word)
+{
+	struct kvt_layout layout;
+
+	*value = word + 2;
+	if (word[2] && !word[2 + strspn(word + 2, "0123456789")]) {
+		if (!strncmp(word, "tp", 2))
+			return "tp";
+		if (!strncmp(word, "bs", 2))
+			return "block-size";
+	}
+	*value = word;
+	return kvt_layout_parse(&layout, word, NULL) ? NULL : "layout";
+}
+
+/* "tp4:nhd" as well as "tp4,nhd": cuts after the first word; the rest, or NULL. */
+static char *cut_bare(char *word)
+{
+	size_t n = strcspn(word, ",:");
+	bool tp = word[n] == ':' && !strncmp(word, "tp", 2) &&
+		  2 + strspn(word + 2, "0123456789") == n;
+	char *end = tp ? word + n : strchr(word, ',');
+
+	if (end)
+		*end++ = '\0';
+	return end;
+}
+
 /* "KEY=VALUE,..."; an axis tuple after rfc: or vllm: has commas of its own. */
 enum kvt_status pool_take(struct kvt_transfer_pool *p, struct side_ids *ids,
 			  const char *name, const char *text, struct kvt_error *err)
@@ -363,11 +392,19 @@ enum kvt_status pool_take(struct kvt_transfer_pool *p, struct side_ids *ids,
 				name, sizeof(word) - 1);
 	while (!status && at) {
 		char *value = strchr(at, '='), *next;
+		const char *bare, *key;
 
-		if (!value)
+		if (!value || strcspn(at, ",") < (size_t)(value - at)) {
+			next = cut_bare(at);
+			if ((key = bare_key(&bare, at))) {
+				status = take_key(p, ids, &seen, name, key, bare, err);
+				at = next;
+				continue;
+			}
 			return kvt_fail(err, KVT_USAGE,
 					"--%s: '%.60s', expected KEY=VALUE, such as layout=hnd or tp=4",
 					name, at);
+		}
 		*value++ = '\0';
 		for (char *c = at; *c; c++)
 			if (*c == '_')
