@@ -543,11 +543,10 @@ enum kvt_status opt_need(const struct command *command, const struct opt_need *n
 		n += (size_t)snprintf(missing + n, sizeof(missing) - n, "%s%s", p->what,
 				      --left > 1 ? ", " : left ? " and " : "");
 	}
-	return kvt_fail(err, KVT_USAGE, "expected %s%s; for example: %.*s", missing,
-			needs[0].given || !piped() ? "" :
-			" ('-' is standard input)",
+	return kvt_fail(err, KVT_USAGE, "expected %s; for example: %.*s%s", missing,
 			(int)strcspn(command->examples + 2, "\n"),
-			command->examples + 2);
+			command->examples + 2, needs[0].given || !piped() ? "" :
+			" ('-' is standard input)");
 }
 
 /* Of several mistakes the first three are told, in one sentence. */
