@@ -37,7 +37,7 @@ END
 	renamed live_states=live_slots
 	kvtool transfer-sim --json "$nhd" "$hnd" >answer
 	renamed states=slots block_states=block_slots
-	kvtool reblock --json -n -b 64 "$nhd" >answer
+	kvtool reblock --json -n -b 64 -o out.npy "$nhd" >answer
 	renamed stale_states=stale_slots stale_states_kept=stale_slots_kept \
 		shared_states_copied=shared_slots_copied
 	kvtool mutate --json -n --fault=swap-heads "$nhd" >answer

@@ -94,7 +94,10 @@ works() {
 	# several ranks need each other
 	refused 3 'r0.h5 is one of 2 ranks, and --dst needs all of them, got 1' r0.h5 --dst=tp=1
 	sim r0.h5 r1.h5 --dst=tp=4 >a
-	refused 2 'expected the dump of a destination, or --dst' "$nhd"
+	refused 2 'expected the dump of a destination, or --dst' r1.h5
+	said '--dst=tp=2'
+	copy_dump "$nhd" whole.npy	# a name without blanks, as words are cut at them
+	refused 2 'expected the dump of a destination, or --dst' whole.npy
 	works "$(named)"
 	refused 2 'expected -o: where to write, and the dumps of the source' exec
 	refused 2 'one dump of each side is enough' "$nhd" "$nhd" "$nhd"
