@@ -69,6 +69,15 @@ said() {
 	done
 }
 
+# tells STATUS TEXT ARG...: kvtool ARG... ends so, prints nothing, and its one sentence
+# has TEXT
+tells() {
+	run -"$1" --separate-stderr kvtool "${@:3}"
+	[ -z "$output" ]
+	one_sentence
+	said "$2"
+}
+
 # only NAME...: the folder holds these and nothing else, hidden files included
 only() {
 	[ $# -gt 0 ] || { [ -z "$(find . -mindepth 1 ! -name testdata)" ]; return; }

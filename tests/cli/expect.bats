@@ -10,12 +10,7 @@ load dumps
 mamba=$kv/mamba2g4/tp2_SD/rank1.npy
 
 # refused STATUS TEXT ARG...: nothing is printed, and the sentence has TEXT
-refused() {
-	run -"$1" --separate-stderr kvtool expect "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
+refused() { tells "$1" "$2" expect "${@:3}"; }
 
 @test "expect write says what a dump is" {
 	expect 0 expect-nhd expect write "$nhd"

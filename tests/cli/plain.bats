@@ -11,14 +11,6 @@ setup_file() {
 	export engines=$PWD/testdata/engines
 }
 
-# refused STATUS TEXT ARG...: nothing is printed, and the one sentence has TEXT
-refused() {
-	run -"$1" --separate-stderr kvtool "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
-
 # prints TEXT ARG...: it works and the answer has TEXT
 prints() {
 	run -0 kvtool "${@:2}"
@@ -31,7 +23,7 @@ bare() {
 
 @test "1. what is in an .npy that says nothing: all is asked for at once" {
 	bare
-	refused 3 'array of 2-byte elements, 5 x 48 x 16 x 4 x 2 x 8, no manifest' \
+	tells 3 'array of 2-byte elements, 5 x 48 x 16 x 4 x 2 x 8, no manifest' \
 		describe bare.npy
 	said 'could be nhd, hnd,' 'give --layout and --dtype' 'kvtool guess'
 	prints 'heads     4' describe --layout=nhd --dtype=bf16 bare.npy
@@ -46,26 +38,26 @@ bare() {
 @test "3. another layout, proven" {
 	prints 'verified equal' relayout --to=hnd --verify "$nhd" out.npy
 	cmp out.npy "$hnd"
-	refused 2 "did you mean 'hnd'" relayout --to=hdn "$nhd" bad.npy
-	refused 4 "did you mean 'hnd'" relayout --to=HDN "$nhd" bad.npy
-	refused 2 "did you mean --to" relayout --target-layout=hnd "$nhd" bad.npy
+	tells 2 "did you mean 'hnd'" relayout --to=hdn "$nhd" bad.npy
+	tells 4 "did you mean 'hnd'" relayout --to=HDN "$nhd" bad.npy
+	tells 2 "did you mean --to" relayout --target-layout=hnd "$nhd" bad.npy
 }
 
 @test "4. what rank 1 of 4 holds" {
 	kvtool slice --tp=1/4 "$nhd" a.npy
-	refused 2 '--tp-size=4 needs --tp-rank, one of 0 to 3' slice --tp=4 "$nhd" b.npy
+	tells 2 '--tp-size=4 needs --tp-rank, one of 0 to 3' slice --tp=4 "$nhd" b.npy
 	kvtool slice --tp-size=4 --tp-rank=1 -o b.npy "$nhd"
 	cmp a.npy b.npy
-	refused 2 'did you mean --tp?' slice --rank=1/4 "$nhd" c.npy
-	refused 2 'expected a rank and how many' slice --tp=1/0 "$nhd" c.npy
-	refused 2 '--tp-rank is 4 of 4 ranks, expected less' slice --tp=4/4 "$nhd" c.npy
-	refused 2 'expected one of them' slice --tp=1/4 --tp-rank=1 "$nhd" c.npy
-	refused 2 'expected one of them' slice --tp=1/4 --tp-size=4 "$nhd" c.npy
+	tells 2 'did you mean --tp?' slice --rank=1/4 "$nhd" c.npy
+	tells 2 'expected a rank and how many' slice --tp=1/0 "$nhd" c.npy
+	tells 2 '--tp-rank is 4 of 4 ranks, expected less' slice --tp=4/4 "$nhd" c.npy
+	tells 2 'expected one of them' slice --tp=1/4 --tp-rank=1 "$nhd" c.npy
+	tells 2 'expected one of them' slice --tp=1/4 --tp-size=4 "$nhd" c.npy
 }
 
 @test "5. two dumps of other block sizes" {
 	prints 'equal, 220480 elements' diff "$nhd" "$kv/s260k/paged_bs32/packed_nhd.bf16.npy"
-	refused 2 'kvtool diff A B' diff "$nhd"
+	tells 2 'kvtool diff A B' diff "$nhd"
 }
 
 @test "6. is an offload folder whole" {
@@ -104,7 +96,7 @@ bare() {
 	kvtool import --layout=nhd --block-size=16 "$kv/s260k/connector/example_2026_07" a.h5
 	kvtool convert --layout=nhd --block-size=16 -o b.h5 "$kv/s260k/connector/example_2026_07"
 	same_digest a.h5 b.h5
-	refused 2 'expected an output' import "$kv/s260k/connector/example_2026_07"
+	tells 2 'expected an output' import "$kv/s260k/connector/example_2026_07"
 }
 
 @test "10. the snapshot in Python, as kvtool help python says" {
@@ -120,13 +112,13 @@ bare() {
 }
 
 @test "11. a contract for CI" {
-	refused 2 'expected write or check' expect "$nhd"
+	tells 2 'expected write or check' expect "$nhd"
 	kvtool expect write -o kv.kvc "$nhd"
 	kvtool expect write "$nhd" same.kvc
 	cmp kv.kvc same.kvc
 	kvtool expect write "$nhd" - | kvtool expect check - "$nhd"
 	run -1 --separate-stderr kvtool expect check kv.kvc "$hnd"
-	refused 3 'this is no contract, which kvtool expect write makes' expect check "$nhd" kv.kvc
+	tells 3 'this is no contract, which kvtool expect write makes' expect check "$nhd" kv.kvc
 }
 
 @test "12. what is wrong with a dump, and where" {
@@ -141,9 +133,9 @@ bare() {
 
 @test "13. a cache of transformers" {
 	prints 'transformers' describe "$engines/transformers/5.23.0/dynamic.pt"
-	refused 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
+	tells 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
 	said 'with that, give --set window=8, or 7 if it is a static cache'
-	refused 3 'give --set window=8, or 7 if it is a static cache' \
+	tells 3 'give --set window=8, or 7 if it is a static cache' \
 		describe --from=transformers "$engines/transformers/5.23.0/dynamic_pairs.pt"
 	kvtool convert --from=transformers --set=window=8 \
 		"$engines/transformers/5.23.0/dynamic_pairs.pt" out.h5
@@ -155,56 +147,56 @@ bare() {
 	kvtool mutate --fault=swap-kv "$nhd" bad.npy
 	run -1 kvtool diff --heatmap=where.svg "$nhd" bad.npy
 	grep -q '<svg' where.svg
-	refused 2 'ends in .svg' diff --heatmap=where.png "$nhd" bad.npy
+	tells 2 'ends in .svg' diff --heatmap=where.png "$nhd" bad.npy
 }
 
 @test "15. a trace" {
 	touch t.jsonl
-	refused 2 'kvtool transfer-sim replay --model=llama-3.1-8b t.jsonl' transfer-sim t.jsonl
-	refused 2 'kvtool transfer-sim time has --link=LINK, such as cx7-400g-verbs' transfer-sim --network=400G
-	refused 2 'kvtool transfer-sim replay has --trace=FILE' transfer-sim --trace=t.jsonl
+	tells 2 'kvtool transfer-sim replay --model=llama-3.1-8b t.jsonl' transfer-sim t.jsonl
+	tells 2 'kvtool transfer-sim time has --link=LINK, such as cx7-400g-verbs' transfer-sim --network=400G
+	tells 2 'kvtool transfer-sim replay has --trace=FILE' transfer-sim --trace=t.jsonl
 	local time=(transfer-sim time --model=llama-3.1-8b --tokens=8k --link=cx7-400g-verbs)
 	kvtool "${time[@]}" --src=tp4:nhd --dst=tp8,hnd,bs32 >a
 	kvtool "${time[@]}" --src=tp=4,layout=nhd --dst=tp=8,layout=hnd,block-size=32 >b
 	cmp a b
-	refused 2 'tp is given twice' "${time[@]}" --src=tp4,tp=4
-	refused 2 "'tpx', expected KEY=VALUE" "${time[@]}" --src=tpx
-	refused 2 'did you mean --dst' transfer-sim time --model=llama-3.1-8b --to=tp=4
-	refused 2 "a model's sides are --src=tp=4" transfer-sim time --model=llama-3.1-8b --from=tp=4
+	tells 2 'tp is given twice' "${time[@]}" --src=tp4,tp=4
+	tells 2 "'tpx', expected KEY=VALUE" "${time[@]}" --src=tpx
+	tells 2 'did you mean --dst' transfer-sim time --model=llama-3.1-8b --to=tp=4
+	tells 2 "a model's sides are --src=tp=4" transfer-sim time --model=llama-3.1-8b --from=tp=4
 	echo '{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}' >t.jsonl
 	prints 'requests: 1 done' transfer-sim replay --model=llama-3.1-8b t.jsonl
 }
 
 @test "16. a state file of llama.cpp" {
-	refused 3 'describe the input with --head-dim or --spec' slice --heads=0:2 \
+	tells 3 'describe the input with --head-dim or --spec' slice --heads=0:2 \
 		"$engines/llama.cpp/gemma2.fa0_u0.s1.ggsq" out.h5
-	refused 3 'give --heads or --head-dim' describe "$engines/llama.cpp/gemma2.fa0_u0.ggsn"
+	tells 3 'give --heads or --head-dim' describe "$engines/llama.cpp/gemma2.fa0_u0.ggsn"
 	prints llama describe --head-dim=64 "$engines/llama.cpp/gemma2.fa0_u0.ggsn"
 }
 
 @test "17. the layouts there are" {
 	prints LBHSC help layouts
-	prints LBHSC help layout || refused 2 "did you mean 'layouts'?" help layout
+	prints LBHSC help layout || tells 2 "did you mean 'layouts'?" help layout
 }
 
 @test "18. four files of ranks that do not say so, as one" {
 	for r in 0 1 2 3; do
 		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
 	done
-	refused 3 'merge and diff take --in-order' merge --layout=hnd -o whole.npy ./rank*
-	refused 2 'expected --total-heads=N' merge --in-order --layout=hnd -o whole.npy ./rank*
+	tells 3 'merge and diff take --in-order' merge --layout=hnd -o whole.npy ./rank*
+	tells 2 'expected --total-heads=N' merge --in-order --layout=hnd -o whole.npy ./rank*
 	prints 'verified equal' merge --in-order --total-heads=4 --layout=hnd --verify \
 		-o whole.npy ./rank*
 	cmp whole.npy "$hnd"
 	# all is asked for at once
-	refused 3 'give --layout, or --manifest; kvtool guess may help; and for ranks --in-order --total-heads=N' \
+	tells 3 'give --layout, or --manifest; kvtool guess may help; and for ranks --in-order --total-heads=N' \
 		merge -o other.npy ./rank*
 	# a shell sorts rank10 before rank2
-	refused 2 'rank1.packed_hnd.bf16.safetensors comes before ./rank0' merge --in-order \
+	tells 2 'rank1.packed_hnd.bf16.safetensors comes before ./rank0' merge --in-order \
 		--total-heads=4 --layout=hnd -o other.npy ./rank1* ./rank0* ./rank2* ./rank3*
 	cp rank2.packed_hnd.bf16.safetensors a10.safetensors
 	cp rank1.packed_hnd.bf16.safetensors a9.safetensors
-	refused 2 './a10.safetensors comes before ./a9.safetensors' merge --in-order --total-heads=2 \
+	tells 2 './a10.safetensors comes before ./a9.safetensors' merge --in-order --total-heads=2 \
 		--layout=hnd -o other.npy ./a*
 	# other names: the order counts, another one is another cache
 	cp rank0.packed_hnd.bf16.safetensors z.safetensors
@@ -213,7 +205,7 @@ bare() {
 	run -1 cmp other.npy "$hnd"
 	# and a rank that says which it is, is believed
 	sed 's/rank0.packed_hnd.bf16/z/' "$kv/s260k/tp4/rank0.packed_hnd.bf16.json" >z.json
-	refused 3 'says that it is rank 0 of 4, but it is given as rank 1 of 4' merge \
+	tells 3 'says that it is rank 0 of 4, but it is given as rank 1 of 4' merge \
 		--in-order --total-heads=4 --layout=hnd -o third.npy ./rank1*.safetensors \
 		./z.safetensors ./rank2*.safetensors ./rank3*.safetensors
 }
@@ -224,25 +216,25 @@ bare() {
 	kvtool slice --request=A --tokens=:100 "$nhd" b.npy
 	cmp a.npy b.npy
 	# a length elsewhere, a position here: asked, not guessed
-	refused 2 'expected A:B: 0:100 are the first 100 tokens' slice --tokens=100 "$nhd" c.npy
+	tells 2 'expected A:B: 0:100 are the first 100 tokens' slice --tokens=100 "$nhd" c.npy
 }
 
 @test "20. the numbers of a token" {
 	prints 'layer 3, block 17, slot 5, head 2, keys' describe --peek=request=A,token=69,layer=3,head=2,kv=k "$nhd"
-	refused 2 "did you mean 'describe'" peek "$nhd"
+	tells 2 "did you mean 'describe'" peek "$nhd"
 	kvtool help | grep -q 'describe .*--peek'
 }
 
 @test "21. another element type: said that and why not" {
-	refused 2 'kvtool moves elements and never converts them' convert --to-dtype=fp16 "$nhd" a.npy
-	refused 3 '--dtype says float16; it describes the input, and is no cast' \
+	tells 2 'kvtool moves elements and never converts them' convert --to-dtype=fp16 "$nhd" a.npy
+	tells 3 '--dtype says float16; it describes the input, and is no cast' \
 		convert --dtype=fp16 "$nhd" a.npy
 }
 
 @test "22. a shell script fails on another layout, and prints nothing else" {
 	run -0 kvtool describe -q --expect-layout=nhd "$nhd"
 	[ -z "$output" ]
-	refused 1 'expected LBHSC' describe -q --expect-layout=hnd "$nhd"
+	tells 1 'expected LBHSC' describe -q --expect-layout=hnd "$nhd"
 }
 
 @test "23. plain bytes and back" {
@@ -250,7 +242,7 @@ bare() {
 	kvtool convert plain.bin back.npy
 	cmp back.npy "$nhd"
 	rm plain.json plain.bin.json 2>/dev/null || true
-	refused 3 'raw bytes need --layout, --dtype and all but one of' describe plain.bin
+	tells 3 'raw bytes need --layout, --dtype and all but one of' describe plain.bin
 }
 
 @test "24. a dump from a pipe" {
@@ -282,14 +274,14 @@ bare() {
 @test "27. blocks of another size" {
 	kvtool reblock --block-size=64 --verify "$nhd" out.npy
 	same_digest "$nhd" out.npy
-	refused 2 'expected --block-size=N; for example: kvtool reblock' reblock "$nhd" x.npy
+	tells 2 'expected --block-size=N; for example: kvtool reblock' reblock "$nhd" x.npy
 }
 
 @test "28. where a token begins" {
-	refused 2 'expected head, kv, dim, too, such as request=A,token=69,layer=3,head=0,kv=k,dim=0' \
+	tells 2 'expected head, kv, dim, too, such as request=A,token=69,layer=3,head=0,kv=k,dim=0' \
 		where "$nhd" request=A,token=69,layer=3
 	prints '330496' where "$nhd" request=A,token=69,layer=3,head=0,kv=k,dim=0
-	refused 2 'kvtool where FILE request=A,token=69,' where "$nhd" --request A --token 69
+	tells 2 'kvtool where FILE request=A,token=69,' where "$nhd" --request A --token 69
 	prints '330496' where "$nhd" request=A token=69 layer=3 head=0 kv=k dim=0
 	# a key that comes again begins another question
 	run -0 kvtool where "$nhd" layer=3,block=1,slot=0,head=0,kv=k,dim=0 \
@@ -302,7 +294,7 @@ bare() {
 	kvtool diff --tolerance=atol=0.1 "$nhd" "${nhd/bf16/fp16}" >a
 	[ "$output" = "$(cat a)" ]
 	run -1 kvtool diff --atol=0.0001 --rtol=0 "$nhd" "${nhd/bf16/fp16}"
-	refused 2 '--tolerance has atol twice' diff --tolerance=atol=1 --atol=1 "$nhd" "$nhd"
+	tells 2 '--tolerance has atol twice' diff --tolerance=atol=1 --atol=1 "$nhd" "$nhd"
 }
 
 @test "30. an unknown layout" {
@@ -310,7 +302,7 @@ bare() {
 	prints 'use        --layout=hnd' guess --layers=5 --block-size=16 --heads=4 --head-dim=8 \
 		unknown.bin
 	bare
-	refused 3 'fits several sizes; give --layers, --block-size, --heads and --head-dim' guess bare.npy
+	tells 3 'fits several sizes; give --layers, --block-size, --heads and --head-dim' guess bare.npy
 }
 
 # ---- streams, abbreviations, words of other tools -------------------------------
@@ -325,12 +317,12 @@ bare() {
 	cmp out.npy "$hnd"
 	kvtool convert --format=hdf5 "$nhd" - | kvtool digest --scope=tokens - >a
 	grep -q "$(value tokens "$nhd")" a
-	refused 2 'expected --format, such as' convert "$nhd" -
-	refused 2 '--json and the dump cannot both' convert --json --format=npy "$nhd" -
-	refused 2 'a folder of files cannot go to standard output' \
+	tells 2 'expected --format, such as' convert "$nhd" -
+	tells 2 '--json and the dump cannot both' convert --json --format=npy "$nhd" -
+	tells 2 'a folder of files cannot go to standard output' \
 		convert --layout=nhd --block-size=16 --format=vllm-2026-07 \
 		"$kv/s260k/connector/example_2026_07" -
-	refused 2 "'-' is given 2 times" diff - -
+	tells 2 "'-' is given 2 times" diff - -
 	# a reader that goes away, and a disk that is full
 	for n in 1 100 70000 300000; do
 		kvtool convert --format=npy "$nhd" - | head -c "$n" >/dev/null
@@ -356,31 +348,31 @@ bare() {
 }
 
 @test "no output is made up for standard input" {
-	refused 2 'expected an output' relayout --to=hnd --layout=nhd --dtype=bf16 - <"$nhd"
+	tells 2 'expected an output' relayout --to=hnd --layout=nhd --dtype=bf16 - <"$nhd"
 }
 
 @test "options are not abbreviated, and what is meant is named" {
-	refused 2 'did you mean --layout or --layers?' describe --lay=nhd "$nhd"
-	refused 2 'did you mean --verify?' describe --verif "$nhd"
-	refused 2 'did you mean --block-size?' describe --block_size=16 "$nhd"
-	refused 2 'did you mean --heads?' describe --num-kv-heads=4 "$nhd"
-	refused 2 "there is no format 'npyy', did you mean 'npy'?" describe --from=npyy "$nhd"
-	refused 2 "did you mean 'bf16'?" describe --dtype=bf61 "$nhd"
-	refused 2 'ambiguous: fp8_e4m3' describe --dtype=fp8 "$nhd"
-	refused 2 'did you mean --help?' describe --hel
+	tells 2 'did you mean --layout or --layers?' describe --lay=nhd "$nhd"
+	tells 2 'did you mean --verify?' describe --verif "$nhd"
+	tells 2 'did you mean --block-size?' describe --block_size=16 "$nhd"
+	tells 2 'did you mean --heads?' describe --num-kv-heads=4 "$nhd"
+	tells 2 "there is no format 'npyy', did you mean 'npy'?" describe --from=npyy "$nhd"
+	tells 2 "did you mean 'bf16'?" describe --dtype=bf61 "$nhd"
+	tells 2 'ambiguous: fp8_e4m3' describe --dtype=fp8 "$nhd"
+	tells 2 'did you mean --help?' describe --hel
 }
 
 @test "several mistakes are told at once" {
-	refused 2 "unknown option '--to=tp=8', did you mean --dst?; unknown option '--network=400G'" \
+	tells 2 "unknown option '--to=tp=8', did you mean --dst?; unknown option '--network=400G'" \
 		transfer-sim --to=tp=8 --network=400G --model=llama-3.1-8b
-	refused 2 "--layers is 'five', expected a whole number" describe --layers=five --lay=nhd "$nhd"
+	tells 2 "--layers is 'five', expected a whole number" describe --layers=five --lay=nhd "$nhd"
 	said 'did you mean --layout or --layers?'
 }
 
 @test "words of other tools lead to the command" {
-	refused 2 "did you mean 'describe'" info "$nhd"
-	refused 2 "did you mean 'diff'" cmp "$nhd" "$nhd"
-	refused 2 'is a file, not a command; to see what it is: kvtool describe' "$nhd"
+	tells 2 "did you mean 'describe'" info "$nhd"
+	tells 2 "did you mean 'diff'" cmp "$nhd" "$nhd"
+	tells 2 'is a file, not a command; to see what it is: kvtool describe' "$nhd"
 	[ "$(kvtool version)" = "$(kvtool --version)" ]
 }
 
@@ -392,7 +384,7 @@ bare() {
 @test "slice leaves no old part under the name of an empty one" {
 	kvtool slice -q --for-transfer --src-tp=4 --src-rank=0 --dst-tp=2 --dst-rank=0 "$nhd" p.npy
 	cp p.npy before
-	refused 5 'sends nothing to rank 1 of 2, but there is an old p.npy; remove it' slice -f \
+	tells 5 'sends nothing to rank 1 of 2, but there is an old p.npy; remove it' slice -f \
 		--for-transfer --src-tp=4 --src-rank=0 --dst-tp=2 --dst-rank=1 "$nhd" p.npy
 	cmp p.npy before
 	rm p.npy

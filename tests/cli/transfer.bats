@@ -15,12 +15,7 @@ bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
 sim() { kvtool transfer-sim "$@"; }
 
 # refused STATUS TEXT ARG...: nothing is printed, and the sentence has TEXT
-refused() {
-	run -"$1" --separate-stderr kvtool transfer-sim "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
+refused() { tells "$1" "$2" transfer-sim "${@:3}"; }
 
 # ops SCOPE ARG...: how many there are
 ops() {

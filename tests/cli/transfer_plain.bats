@@ -12,12 +12,7 @@ mooncake='{"timestamp": 7, "input_length": 600, "output_length": 5, "hash_ids": 
 sim() { kvtool transfer-sim "$@"; }
 
 # refused STATUS TEXT ARG...: nothing is printed, and the one sentence has TEXT
-refused() {
-	run -"$1" --separate-stderr kvtool transfer-sim "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
+refused() { tells "$1" "$2" transfer-sim "${@:3}"; }
 
 # named: the command between the last quotes of the sentence, to be run
 named() {

@@ -11,12 +11,7 @@ model=('--spec=mla:layers=2,latent=8')
 
 replay() { kvtool transfer-sim replay "${model[@]}" "$@"; }
 
-refused() {
-	run -"$1" --separate-stderr kvtool transfer-sim "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
+refused() { tells "$1" "$2" transfer-sim "${@:3}"; }
 
 # bad TEXT LINE...: a trace of these lines is refused, and the sentence has TEXT
 bad() {

@@ -20,12 +20,7 @@ near() {
 # ratio A B: their quotient
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { print a / b }'; }
 
-refused() {
-	run -"$1" --separate-stderr kvtool transfer-sim time "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
+refused() { tells "$1" "$2" transfer-sim time "${@:3}"; }
 
 @test "time: posting costs the same, however many descriptors (vLLM 55841)" {
 	local many few

@@ -12,12 +12,7 @@ measured=$root/testdata/measured
 sim() { kvtool transfer-sim "$@"; }
 
 # refused STATUS TEXT ARG...: nothing is printed, and the sentence has TEXT
-refused() {
-	run -"$1" --separate-stderr kvtool transfer-sim "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
+refused() { tells "$1" "$2" transfer-sim "${@:3}"; }
 
 # ---- sweep -------------------------------------------------------------------
 

@@ -14,12 +14,7 @@ tokens=(--layout=nhd --block-size=16)
 file=436478e796c7d5a9bb24960c7d0da0ce/model.layers.3.self_attn.attn.safetensors
 
 # refused STATUS TEXT ARG...: nothing is printed, and the sentence has TEXT
-refused() {
-	run -"$1" --separate-stderr kvtool where "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
+refused() { tells "$1" "$2" where "${@:3}"; }
 
 @test "where names the element, its token and both offsets" {
 	cp "$nhd" "${nhd%.npy}.json" .

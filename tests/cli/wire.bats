@@ -14,10 +14,7 @@ wire() { kvtool transfer-sim wire --no-sync -q "$@"; }
 
 # refused STATUS TEXT MODE ARG...: nothing is printed or left, the sentence has TEXT
 refused() {
-	run -"$1" --separate-stderr kvtool transfer-sim "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
+	tells "$1" "$2" transfer-sim "${@:3}"
 	only
 }
 
