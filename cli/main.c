@@ -157,10 +157,10 @@ static enum kvt_status unknown_topic(const char *word, struct kvt_error *err)
 	kvt_nearest_start(&near, word);
 	for (int i = 0; (topic = topic_at(i)); i++)
 		kvt_nearest_offer(&near, topic);
-	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE,
-				"unknown topic '%.100s', did you mean '%s'?", word, kvt_nearest_found(&near));
-	return unknown_word(word, err);
+	if (!kvt_nearest_found(&near))
+		return unknown_word(word, err);
+	return kvt_fail(err, KVT_USAGE, "unknown topic '%.100s'%s", word,
+			kvt_nearest_hint(&near, "").s);
 }
 
 /* ---- words that are no commands ----------------------------------------- */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/streams.h"
 #include "cli/text_file.h"
 #include "lib/base/nearest.h"
 
@@ -180,11 +181,11 @@ enum kvt_status model_read(struct kvt_model_config *out, const char *name,
 			   const char *folder, const struct kvt_config_hints *hints,
 			   struct kvt_error *err)
 {
-	bool exists = !strcmp(name, "-") || !access(name, F_OK);
+	bool exists = is_stream(name) || !access(name, F_OK);
 	char path[PATH_MAX];
 	enum kvt_status status;
 
-	if (!strcmp(name, "-") || strstr(name, ending) || (strchr(name, '/') && exists))
+	if (is_stream(name) || strstr(name, ending) || (strchr(name, '/') && exists))
 		return read_path(out, name, hints, err);
 	if ((status = find_folder(path, folder, err)))
 		return status;

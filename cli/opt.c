@@ -358,29 +358,21 @@ static bool is_synonym(const char *name, const char *word)
 	return false;
 }
 
-/* Things that no command does. */
-static const char *never(const char *word)
+/* What no option does, what another mode has, or what is an operand; else NULL. */
+static const char *advice(const char *command, const char *word)
 {
-	static const char *const casts[] = { "to-dtype", "cast", "out-dtype",
-					     "output-dtype", "astype" };
-
-	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++)
-		if (!strcmp(word, casts[i]))
-			return "kvtool moves elements and never converts them; cast in "
-			       "numpy or torch, and kvtool diff --tolerance=auto compares";
-	return NULL;
-}
-
-/* What another mode takes, or what is no option but an operand. */
-static const char *elsewhere(const char *command, const char *word)
-{
+	static const char cast[] =
+		"kvtool moves elements and never converts them; cast in numpy or torch, "
+		"and kvtool diff --tolerance=auto compares";
 	static const char at[] =
 		"a coordinate is an operand: kvtool where FILE request=A,token=69,layer=3,kv=k";
 	static const char link[] =
 		"kvtool transfer-sim time has --link=LINK, such as cx7-400g-verbs";
 	static const struct {
-		const char *command, *word, *advice;
+		const char *command, *word, *text;
 	} rows[] = {
+		{ "", "to-dtype", cast },	{ "", "out-dtype", cast },
+		{ "", "cast", cast },		{ "", "astype", cast },
 		{ "where", "request", at },	{ "where", "token", at },
 		{ "where", "layer", at },	{ "where", "block", at },
 		{ "where", "slot", at },	{ "where", "head", at },
@@ -394,7 +386,7 @@ static const char *elsewhere(const char *command, const char *word)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (!strncmp(command, rows[i].command, strlen(rows[i].command)) &&
 		    !strcmp(word, rows[i].word))
-			return rows[i].advice;
+			return rows[i].text;
 	return NULL;
 }
 
@@ -417,11 +409,9 @@ static void unknown(const struct command *command, const struct table *t,
 	for (int i = 0; i < t->n; i++)
 		kvt_nearest_offer(&near, t->row[i].name);
 	kvt_nearest_offer(&near, "help");
-	if (never(name))
-		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text, never(name));
-	else if (elsewhere(command->name, name))
+	if (advice(command->name, name))
 		kvt_fail(err, KVT_USAGE, "unknown option '%.60s': %s", text,
-			 elsewhere(command->name, name));
+			 advice(command->name, name));
 	else if (candidates(options, sizeof(options), t, name, is_synonym) ||
 	    candidates(options, sizeof(options), t, name, begins_with) ||
 	    candidates(options, sizeof(options), t, name, has_word))

@@ -90,18 +90,6 @@ enum kvt_status names_in_order(int n, char *const *names, struct kvt_error *err)
 	return KVT_OK;
 }
 
-enum kvt_status tell_ranks(enum kvt_status status, bool in_order, int nfiles,
-			   struct kvt_error *err)
-{
-	struct kvt_error why = *err;
-
-	if (status != KVT_BAD_INPUT || in_order || nfiles < 2 ||
-	    !strstr(why.text, "no manifest"))
-		return status;
-	return kvt_fail(err, status, "%.600s; and for ranks --in-order --total-heads=N",
-			why.text);
-}
-
 /* ---- the output -------------------------------------------------------------- */
 
 static bool takes_layout(enum kvt_kind kind, const struct kvt_layout *layout)
@@ -133,12 +121,9 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 		if (!takes_layout(group->kind, layout))
 			continue;
 		if (kvt_layout_views(&views, layout, &whole, group->shape.elem, &why)) {
-			const char *near = name ? kvt_layout_near(name) : NULL;
-
-			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s%s%s%s",
+			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s%s",
 					group->id, kvt_layout_string(layout).s, why.text,
-					near ? ", did you mean '" : "", near ? near : "",
-					near ? "'?" : "");
+					name ? kvt_layout_hint(name).s : "");
 		}
 		if (kvt_content_keeps(&group->content, layout, &group->shape, &why))
 			return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", group->id,

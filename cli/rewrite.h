@@ -72,13 +72,6 @@ rewrite_operands(struct rewrite *r, char **argv, int n, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 names_in_order(int n, char *const *names, struct kvt_error *err);
 
-/*
- * 'status', which 'err' is about: where a file of several does not describe itself, its
- * rank will be asked for next, and is asked for now.
- */
-KVT_MUST_CHECK enum kvt_status
-tell_ranks(enum kvt_status status, bool in_order, int nfiles, struct kvt_error *err);
-
 /* All of r->input. */
 KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,
 				       struct kvt_error *err);

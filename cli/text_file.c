@@ -4,6 +4,7 @@
 #include "cli/text_file.h"
 #include "cli/leftovers.h"
 #include "cli/signals.h"
+#include "cli/streams.h"
 #include "formats/file/stage.h"
 
 #include <errno.h>
@@ -17,19 +18,14 @@
 
 enum { FIRST_ROOM = 1 << 16 };
 
-static bool is_standard(const char *path)
-{
-	return !strcmp(path, "-");
-}
-
 const char *text_file_name(const char *path)
 {
-	return is_standard(path) ? "standard input" : path;
+	return is_stream(path) ? "standard input" : path;
 }
 
 FILE *text_file_open(const char *path)
 {
-	return is_standard(path) ? stdin : fopen(path, "re");
+	return is_stream(path) ? stdin : fopen(path, "re");
 }
 
 void text_file_close(FILE *file)
@@ -90,7 +86,7 @@ enum kvt_status text_file_refuse(const char *path, char *const *inputs, int n,
 {
 	struct stat out, in;
 
-	if (is_standard(path) || stat(path, &out))
+	if (is_stream(path) || stat(path, &out))
 		return KVT_OK;
 	for (int i = 0; i < n; i++)
 		if (!stat(inputs[i], &in) && in.st_dev == out.st_dev &&
@@ -135,7 +131,7 @@ static enum kvt_status write_and_close(int fd, const struct text_output *out,
 /* Standard output is closed, and checked, when the program ends. */
 static enum kvt_status write_stream(const struct text_output *out, struct kvt_error *err)
 {
-	if (!is_standard(out->path))
+	if (!is_stream(out->path))
 		return write_and_close(open(out->path, O_WRONLY | O_CLOEXEC), out, err);
 	fwrite(out->text, 1, out->nbytes, stdout);
 	return KVT_OK;
@@ -168,12 +164,12 @@ bool text_output_close(FILE *stream)
 }
 
 /* Is it something to write to as it is? */
-static bool is_stream(const char *path)
+static bool is_special(const char *path)
 {
 	struct stat st;
 
-	return is_standard(path) ? true :
-	       !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+	return is_stream(path) ||
+	       (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 }
 
 /* The file that will have the name, open; below 0: errno says why. */
@@ -223,12 +219,12 @@ enum kvt_status text_files_write(const struct text_output *out, int n, bool forc
 	if (!stages || !staged)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < n && !status; i++)
-		if (!is_stream(out[i].path)) {
+		if (!is_special(out[i].path)) {
 			staged[nstaged] = &stages[nstaged];
 			status = stage(staged[nstaged++], &out[i], force, err);
 		}
 	for (int i = 0; i < n && !status; i++)
-		if (is_stream(out[i].path))
+		if (is_special(out[i].path))
 			status = write_stream(&out[i], err);
 	if (!status && nstaged)
 		status = publish(staged, nstaged, err);
@@ -275,10 +271,10 @@ enum kvt_status text_divert(struct text_diversion *out, const char *path, bool f
 	enum kvt_status status = KVT_OK;
 
 	*out = (struct text_diversion){ .path = path, .fd = -1 };
-	if (!path || is_standard(path))
+	if (!path || is_stream(path))
 		return KVT_OK;
 	signals_catch_all();
-	out->staged = !is_stream(path);
+	out->staged = !is_special(path);
 	if (!out->staged)
 		out->fd = open(path, O_WRONLY | O_CLOEXEC);
 	else

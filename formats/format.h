@@ -357,6 +357,7 @@ struct kvt_manifest {
 	struct kvt_file_sum sum;	/* of the data file, as far as it says */
 	enum kvt_manifest_proof proof;		/* what the file has made of that */
 	bool passed_over;		/* one beside the file is of another file */
+	bool lacks_rank;		/* of several files; this one says no rank */
 };
 
 /*

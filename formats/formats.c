@@ -70,7 +70,6 @@ const struct kvt_format *kvt_format_find(const char *name)
 enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
 {
 	struct kvt_nearest near;
-	const char *meant;
 
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NFORMATS; i++) {
@@ -78,10 +77,8 @@ enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
 		for (int j = 0; formats[i]->presets && formats[i]->presets[j]; j++)
 			kvt_nearest_offer(&near, formats[i]->presets[j]);
 	}
-	meant = kvt_nearest_found(&near);
-	return kvt_fail(err, KVT_USAGE, "there is no format '%.60s'%s%s%s", name,
-			meant ? ", did you mean '" : "; see kvtool help formats",
-			meant ? meant : "", meant ? "'?" : "");
+	return kvt_fail(err, KVT_USAGE, "there is no format '%.60s'%s", name,
+			kvt_nearest_hint(&near, "; see kvtool help formats").s);
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -193,30 +190,6 @@ static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_err
 	return kvt_dtype_parse(&dtype, hints->dtype, err);
 }
 
-/*
- * Where --from=transformers is asked for, what that will ask for is asked for, too.
- * It was not given before, so this happens once.
- */
-static enum kvt_status ask_on(enum kvt_status status, const char *path,
-			      const struct kvt_hints *hints, struct kvt_error *err)
-{
-	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ 0 };
-	struct kvt_error first, then = { "" };
-	struct kvt_dump *dump;
-
-	if (!err || status != KVT_BAD_INPUT || told.format || told.inspector ||
-	    !strstr(err->text, "--from=transformers"))
-		return status;
-	first = *err;
-	told.format = "transformers";
-	if (!kvt_open(&dump, path, &told, &then))
-		kvt_dump_close(dump);
-	else if (strstr(then.text, "give --set "))
-		return kvt_fail(err, status, "%.500s; with that, %.400s", first.text,
-				strstr(then.text, "give --set "));
-	return kvt_fail(err, status, "%s", first.text);
-}
-
 /* ---- opening a dump --------------------------------------------------------- */
 
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
@@ -241,7 +214,7 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err))) {
 		kvt_reader_free(reader);
-		return ask_on(status, path, hints, err);
+		return status;
 	}
 	return kvt_reader_dump(out, reader, err);
 }

@@ -120,11 +120,9 @@ static enum kvt_status check_cases(const struct request *q, struct kvt_error *er
 				break;
 		}
 		if (!c)
-			return kvt_fail(err, KVT_USAGE, "no case '%.60s'%s%s; see "
-					"kvtool-bench(1)", q->cases.s[i],
-					kvt_nearest_found(&near) ? ", did you mean " : "",
-					kvt_nearest_found(&near) ?
-					kvt_nearest_found(&near) : "");
+			return kvt_fail(err, KVT_USAGE, "no case '%.60s'%s",
+					q->cases.s[i], kvt_nearest_hint(&near,
+					"; see kvtool-bench(1)").s);
 	}
 	return KVT_OK;
 }

@@ -255,8 +255,9 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 		hints.tp_size = args->in_order && args->nfiles[s] > 1 ?
 				args->nfiles[s] : 0;
 		hints.tp_rank = i;
+		hints.one_of_several = args->nfiles[s] > 1 && !args->in_order;
 		if ((status = open_as_told(&file[i].reader, names[i], &hints, err)))
-			return tell_ranks(status, args->in_order, args->nfiles[s], err);
+			return status;
 	}
 	return kvt_diff_side_init(&d->side[s], name, file, args->nfiles[s],
 				  &d->options.run, err);

@@ -211,7 +211,7 @@ static enum kvt_status check_reports(const struct arguments *args, char **argv, 
 					args->reports.s[i]);
 		if ((status = text_file_refuse(file, argv, n, err)))
 			return status;
-		on_stdout += !strcmp(file, "-");
+		on_stdout += is_stream(file);
 	}
 	if (on_stdout > 1)
 		return kvt_fail(err, KVT_USAGE,
@@ -228,7 +228,7 @@ static enum kvt_status make_report(struct text_output *out, const char *report,
 	const char *file = report_file(format, report);
 	FILE *stream;
 
-	if (!strcmp(file, "-")) {
+	if (is_stream(file)) {
 		expect_report(stdout, format, r);
 		return KVT_OK;
 	}

@@ -16,12 +16,13 @@ static enum kvt_status open_all(struct rank_file *files, int nfiles, char **name
 
 	if (in_order && (status = names_in_order(nfiles, names, err)))
 		return status;
+	hints.one_of_several = nfiles > 1 && !in_order;
 	for (int i = 0; i < nfiles; i++) {
 		files[i].name = names[i];
 		hints.tp_size = in_order ? nfiles : 0;
 		hints.tp_rank = i;
 		if ((status = kvt_open(&files[i].reader, names[i], &hints, err)))
-			return tell_ranks(status, in_order, nfiles, err);
+			return status;
 	}
 	return KVT_OK;
 }

@@ -21,10 +21,8 @@ static enum kvt_status unknown_fault(const char *name, struct kvt_error *err)
 	kvt_nearest_start(&near, name);
 	for (int i = 0; (fault = kvt_fault_at(i)); i++)
 		kvt_nearest_offer(&near, fault->name);
-	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE, "no fault '%.60s'; did you mean '%s'?",
-				name, kvt_nearest_found(&near));
-	return kvt_fail(err, KVT_USAGE, "no fault '%.60s'; see kvtool help faults", name);
+	return kvt_fail(err, KVT_USAGE, "no fault '%.60s'%s", name,
+			kvt_nearest_hint(&near, "; see kvtool help faults").s);
 }
 
 static enum kvt_status take_number(int64_t *out, const char *key, const char *text,

@@ -57,9 +57,8 @@ static enum kvt_status no_mode(const char *word, struct kvt_error *err)
 				      i ? ", " : "", mode_name(modes[i]));
 	}
 	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE,
-				"there is no mode '%.40s', did you mean '%s'?", word,
-				kvt_nearest_found(&near));
+		return kvt_fail(err, KVT_USAGE, "there is no mode '%.40s'%s", word,
+				kvt_nearest_hint(&near, "").s);
 	return kvt_fail(err, KVT_USAGE,
 			"there is no mode '%.40s', and no such file: modes are %.200s",
 			word, names.text);

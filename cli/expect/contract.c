@@ -225,17 +225,13 @@ static enum kvt_status take_group(struct parser *p, const char *id)
 static enum kvt_status unknown_key(struct parser *p, const struct clause *clause)
 {
 	struct kvt_nearest near;
-	char why[200];
+	char why[240];
 
 	kvt_nearest_start(&near, clause->name);
 	for (int i = 0; clause_key_at(i); i++)
 		kvt_nearest_offer(&near, clause_key_at(i)->name);
-	if (kvt_nearest_found(&near))
-		snprintf(why, sizeof(why), "unknown clause '%.60s', did you mean '%s'?",
-			 clause->name, kvt_nearest_found(&near));
-	else
-		snprintf(why, sizeof(why),
-			 "unknown clause '%.60s'; see kvtool-contract(5)", clause->name);
+	snprintf(why, sizeof(why), "unknown clause '%.60s'%s", clause->name,
+		 kvt_nearest_hint(&near, "; see kvtool-contract(5)").s);
 	return bad(p, KVT_BAD_INPUT, why);
 }
 

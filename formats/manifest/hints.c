@@ -148,6 +148,7 @@ enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
 		out->skip = hints->skip;
 	if (hints->tp_size && (status = hint_rank(out, hints, name, err)))
 		return status;
+	out->lacks_rank = hints->one_of_several && out->snapshot.parallel.tp_size <= 1;
 	if (out->snapshot.ngroups > 1) {
 		if (hints->layout || hints->dtype || hints->content_type ||
 		    hints->layers || hints->blocks || hints->block_size ||

@@ -165,9 +165,10 @@ static void list_presets(char *list, size_t size, const struct kvt_group *group,
 }
 
 /* "--layout, --dtype and --heads" of what is not known yet. */
-static void list_missing(char *list, size_t size, const struct kvt_group *group,
+static void list_missing(char *list, size_t size, const struct kvt_manifest *manifest,
 			 const struct kvt_array *array)
 {
+	const struct kvt_group *group = &manifest->snapshot.group[0];
 	const struct {
 		const char *option;
 		bool open;
@@ -178,6 +179,8 @@ static void list_missing(char *list, size_t size, const struct kvt_group *group,
 		{ "--block-size", !array->rank && group->block_size < 0 },
 		{ "--heads", !array->rank && group->shape.n[KVT_AXIS_H] < 0 },
 		{ "--head-dim", !array->rank && group->shape.n[KVT_AXIS_D] < 0 },
+		{ "--in-order", manifest->lacks_rank },
+		{ "--total-heads", manifest->lacks_rank },
 	};
 	size_t used = 0;
 	int left = 0;
@@ -197,9 +200,9 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 	const struct kvt_group *group = &manifest->snapshot.group[0];
 	const char *aside = manifest->passed_over ?
 			    " (the one beside it belongs to another file)" : "";
-	char list[200], missing[100], elements[32] = "";
+	char list[200], missing[128], elements[32] = "";
 
-	list_missing(missing, sizeof(missing), group, array);
+	list_missing(missing, sizeof(missing), manifest, array);
 	if (!array->rank)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.160s: %lld bytes, no header, no manifest%s; give %s, or --manifest; kvtool guess may help",

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
+
 /* ---- reading ------------------------------------------------------------ */
 
 struct opening {
@@ -319,14 +321,36 @@ static bool is_like_cache(const struct opening *o)
 	return false;
 }
 
+/* As a cache, layers that hold fewer tokens than others have a sliding window. */
+static struct kvt_text window_hint(const struct kvt_tensors *tensors)
+{
+	int64_t least = INT64_MAX, most = 0;
+	struct kvt_text out = { "" };
+
+	for (int64_t i = 0; i < tensors->count; i++) {
+		const struct kvt_tensor *t = &tensors->tensor[i];
+
+		if (t->rank != 4)
+			return out;
+		least = t->shape[2] < least ? t->shape[2] : least;
+		most = t->shape[2] > most ? t->shape[2] : most;
+	}
+	if (least < most)
+		snprintf(out.s, sizeof(out.s),
+			 " with --set window=%lld (window=%lld of a static cache)",
+			 LL(least) + 1, LL(least));
+	return out;
+}
+
 /* Where neither manifest nor user said what the axes are. */
 static enum kvt_status refuse_axes(const struct opening *o)
 {
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: the meaning of the axes of %.100s is not known; give "
-			"--from=transformers for [batch, heads, tokens, elements], or "
+			"--from=transformers%s for [batch, heads, tokens, elements], or "
 			"--layout or --manifest for blocks",
-			o->reader->leaf.path, o->tensors->tensor[0].name);
+			o->reader->leaf.path, o->tensors->tensor[0].name,
+			window_hint(o->tensors).s);
 }
 
 static enum kvt_status open_tensors(struct opening *o)

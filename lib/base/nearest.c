@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LONGEST = 40 };
@@ -68,4 +69,14 @@ const char *kvt_nearest_found(const struct kvt_nearest *n)
 {
 	/* one slip in three letters, and never a whole other word */
 	return n->distance <= (int)(strlen(n->word) + 2) / 3 ? n->best : NULL;
+}
+
+struct kvt_text kvt_nearest_hint(const struct kvt_nearest *n, const char *otherwise)
+{
+	const char *found = kvt_nearest_found(n);
+	struct kvt_text out;
+
+	snprintf(out.s, sizeof(out.s), found ? ", did you mean '%.100s'?" : "%.155s",
+		 found ? found : otherwise);
+	return out;
 }

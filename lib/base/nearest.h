@@ -8,6 +8,8 @@
 #ifndef KVT_NEAREST_H
 #define KVT_NEAREST_H
 
+#include "lib/kvt/base.h"
+
 struct kvt_nearest {
 	const char *word, *best;
 	int distance;
@@ -16,5 +18,7 @@ void kvt_nearest_start(struct kvt_nearest *n, const char *word);
 void kvt_nearest_offer(struct kvt_nearest *n, const char *candidate);
 /* NULL if nothing offered is near enough to be meant. */
 const char *kvt_nearest_found(const struct kvt_nearest *n);
+/* The end of a sentence: ", did you mean 'X'?", or 'otherwise' if nothing is near. */
+struct kvt_text kvt_nearest_hint(const struct kvt_nearest *n, const char *otherwise);
 
 #endif

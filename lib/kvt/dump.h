@@ -49,6 +49,7 @@ struct kvt_hints {
 	int64_t skip;			/* bytes before the data (raw) */
 	/* the file is rank tp_rank of tp_size, of a model of total_heads */
 	int64_t tp_size, tp_rank, total_heads;	/* tp_size 0: nothing is said */
+	bool one_of_several;		/* what describes it must say its rank, too */
 	struct kvt_facts facts;		/* keys that the format does not know: refused */
 	bool empty;			/* a state of nothing is opened, too */
 	bool trust_manifest;		/* also where its checksum is not the data's */

@@ -139,8 +139,8 @@ extern const struct kvt_layout kvt_layout_slots;
 KVT_MUST_CHECK enum kvt_status
 kvt_layout_parse(struct kvt_layout *out, const char *text,
 		 struct kvt_error *err);
-/* The name that 'text' is probably a misspelling of; NULL if there is none. */
-const char *kvt_layout_near(const char *text);
+/* ", did you mean 'hnd'?" if 'text' is probably a misspelling of a name, else "". */
+struct kvt_text kvt_layout_hint(const char *text);
 
 /*
  * The axis string, which is a layout's identity: compact where every part is a

@@ -75,7 +75,6 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 				struct kvt_error *err)
 {
 	struct kvt_nearest near;
-	const char *meant;
 
 	if ((*out = kvt_dtype_find(name)))
 		return KVT_OK;
@@ -90,10 +89,8 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 		kvt_nearest_offer(&near, types[i].name);
 	for (int i = 0; i < NALIASES; i++)
 		kvt_nearest_offer(&near, aliases[i].name);
-	meant = kvt_nearest_found(&near);
-	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type%s%s%s",
-			name, meant ? ", did you mean '" : "; see kvtool help dtypes",
-			meant ? meant : "", meant ? "'?" : "");
+	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type%s", name,
+			kvt_nearest_hint(&near, "; see kvtool help dtypes").s);
 }
 
 const struct kvt_dtype *kvt_dtype_at(int i)

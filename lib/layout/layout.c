@@ -236,7 +236,6 @@ enum kvt_status kvt_layout_parse(struct kvt_layout *out, const char *text,
 	char copy[KVT_MAX_LAYOUT_TEXT + 1];
 	struct kvt_error why;
 	enum kvt_status status;
-	const char *near;
 
 	if (!clean(copy, text))
 		return kvt_fail(err, KVT_USAGE,
@@ -247,10 +246,8 @@ enum kvt_status kvt_layout_parse(struct kvt_layout *out, const char *text,
 	status = parse(out, copy, &why);
 	if (!status)
 		return KVT_OK;
-	near = status == KVT_USAGE ? kvt_layout_near(copy) : NULL;
-	return kvt_fail(err, status, "layout '%s': %s%s%s%s", copy, why.text,
-			near ? ", did you mean '" : "", near ? near : "",
-			near ? "'?" : "");
+	return kvt_fail(err, status, "layout '%s': %s%s", copy, why.text,
+			status == KVT_USAGE ? kvt_layout_hint(copy).s : "");
 }
 
 /* ---- printing ----------------------------------------------------------- */

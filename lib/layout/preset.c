@@ -239,12 +239,12 @@ enum kvt_status kvt_preset_refuse(const char *name, struct kvt_error *err)
 
 /* ---- suggesting --------------------------------------------------------- */
 
-const char *kvt_layout_near(const char *name)
+struct kvt_text kvt_layout_hint(const char *name)
 {
 	struct kvt_nearest near;
 
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NPRESETS; i++)
 		kvt_nearest_offer(&near, presets[i].name);
-	return kvt_nearest_found(&near);
+	return kvt_nearest_hint(&near, "");
 }

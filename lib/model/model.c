@@ -97,9 +97,8 @@ static enum kvt_status no_type(const char *name, struct kvt_error *err)
 	for (int i = 0; (dtype = kvt_dtype_at(i)); i++)
 		kvt_nearest_offer(&near, dtype->name);
 	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE,
-				"there is no cache type '%.40s', did you mean '%s'?", name,
-				kvt_nearest_found(&near));
+		return kvt_fail(err, KVT_USAGE, "there is no cache type '%.40s'%s", name,
+				kvt_nearest_hint(&near, "").s);
 	return kvt_fail(err, KVT_USAGE,
 			"there is no cache type '%.40s'; 'kvtool help dtypes' prints the element types, others are such as %s",
 			name, forms[0].dtype);

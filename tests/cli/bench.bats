@@ -48,7 +48,7 @@ on_executor() {
 
 @test "cases that are none" {
 	run -2 --separate-stderr kvtool bench --case=nhd-hdn
-	[ "$stderr" = "kvtool bench: no case 'nhd-hdn', did you mean nhd-hnd; see kvtool-bench(1)" ]
+	[ "$stderr" = "kvtool bench: no case 'nhd-hdn', did you mean 'nhd-hnd'?" ]
 	run -2 kvtool bench --case=
 	run -2 kvtool bench --rounds=1001
 	run -2 kvtool bench file

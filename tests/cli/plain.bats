@@ -134,7 +134,7 @@ bare() {
 @test "13. a cache of transformers" {
 	prints 'transformers' describe "$engines/transformers/5.23.0/dynamic.pt"
 	tells 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
-	said 'with that, give --set window=8, or 7 if it is a static cache'
+	said '--from=transformers with --set window=8 (window=7 of a static cache)'
 	tells 3 'give --set window=8, or 7 if it is a static cache' \
 		describe --from=transformers "$engines/transformers/5.23.0/dynamic_pairs.pt"
 	kvtool convert --from=transformers --set=window=8 \
@@ -189,7 +189,7 @@ bare() {
 		-o whole.npy ./rank*
 	cmp whole.npy "$hnd"
 	# all is asked for at once
-	tells 3 'give --layout, or --manifest; kvtool guess may help; and for ranks --in-order --total-heads=N' \
+	tells 3 'give --layout, --in-order and --total-heads, or --manifest' \
 		merge -o other.npy ./rank*
 	# a shell sorts rank10 before rank2
 	tells 2 'rank1.packed_hnd.bf16.safetensors comes before ./rank0' merge --in-order \

@@ -8,6 +8,7 @@
 
 #include "cli/cmd/transfer/options.h"
 #include "cli/print/link.h"
+#include "cli/streams.h"
 #include "cli/text_file.h"
 #include "lib/transfer/link_fit.h"
 #include "formats/log/measured.h"
@@ -202,7 +203,7 @@ static enum kvt_status read_file(struct calibration *c, const struct calibrate_a
 /* Then there is nothing else on standard output. */
 static bool prints_link(const struct calibrate_args *a)
 {
-	return a->output && !strcmp(a->output, "-");
+	return is_stream(a->output);
 }
 
 static enum kvt_status calibrate(struct calibration *c, const struct calibrate_args *a,

@@ -337,7 +337,7 @@ static enum kvt_status emit(const struct transfer_words *s, const struct emit_ar
 		return kvt_fail(err, KVT_USAGE,
 				"--format is '%.40s', expected csv, jsonl, nixl, nixl-strided, regions, nixlbench, "
 				"kvbench-matrix or kvbench-yaml%s",
-				a->format, did_you_mean(&near).s);
+				a->format, kvt_nearest_hint(&near, "").s);
 	if ((status = check_name(a->matrix_file, err)) ||
 	    (status = scope_take(&e.scope, a->scope, err)) ||
 	    (status = transfer_open(&in, s, err)))

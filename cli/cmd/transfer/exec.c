@@ -21,8 +21,9 @@
 /* ---- both sides ------------------------------------------------------ */
 
 /* The first file says how many of the operands are the source. */
-static enum kvt_status count_source(int *out, const char *mode, int n, char **argv,
-				    const struct kvt_hints *hints, struct kvt_error *err)
+static enum kvt_status count_source(int *out, int n, char **argv,
+				    const struct transfer_words *words,
+				    struct kvt_error *err)
 {
 	enum kvt_status status;
 
@@ -30,8 +31,8 @@ static enum kvt_status count_source(int *out, const char *mode, int n, char **ar
 		return kvt_fail(err, KVT_USAGE,
 				"expected the dumps of the source, all ranks of it, such as 'kvtool transfer-sim %s "
 				"--dst=tp=2 -o rank%%r.h5 prefill.h5'",
-				mode);
-	if ((status = transfer_count_ranks(out, argv[0], hints, err)))
+				words->mode);
+	if ((status = transfer_count_ranks(out, argv[0], words, err)))
 		return status;
 	if (*out > n)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -45,13 +46,13 @@ static enum kvt_status open_sides(struct kvt_sides *sides, const struct exec_wor
 				  int n, char **argv, struct kvt_error *err)
 {
 	const char *const *names = (const char *const *)argv;
-	const struct kvt_hints *hints = &args->transfer.hints;
+	const struct transfer_words *words = &args->transfer;
 	bool made = args->transfer.dst.text;
 	struct kvt_transfer_how how;
 	enum kvt_status status;
 	int nsrc = 0;
 
-	if ((status = count_source(&nsrc, args->transfer.mode, n, argv, hints, err)))
+	if ((status = count_source(&nsrc, n, argv, words, err)))
 		return status;
 	if (made && nsrc != n)
 		return kvt_fail(err, KVT_USAGE,
@@ -61,10 +62,10 @@ static enum kvt_status open_sides(struct kvt_sides *sides, const struct exec_wor
 		return kvt_fail(err, KVT_USAGE,
 				"expected the dumps of all ranks of a destination, or --dst that describes a new one, "
 				"such as --dst=tp=2");
-	if ((status = transfer_open_ranks(&sides->src, nsrc, names, hints, err)))
+	if ((status = transfer_open_ranks(&sides->src, nsrc, names, words, err)))
 		return status;
 	status = made ? transfer_make_dst(sides, &args->transfer, err) :
-			transfer_open_ranks(&sides->dst, n - nsrc, names + nsrc, hints,
+			transfer_open_ranks(&sides->dst, n - nsrc, names + nsrc, words,
 					    err);
 	if (status || (status = transfer_how_take(&how, &args->transfer, err)))
 		return status;

@@ -14,6 +14,8 @@
 
 #include "cli/cli.h"
 #include "cli/print/link.h"
+#include "cli/rewrite.h"
+#include "cli/streams.h"
 #include "cli/text_file.h"
 #include "lib/base/nearest.h"
 #include "lib/base/print.h"
@@ -92,7 +94,7 @@ static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 		{ a->spec.n > 1, "spec (more than one)" }, { 0 }
 	};
 
-	if (n == 1 && strpbrk(argv[0], "/") == NULL && strcmp(argv[0], "-") &&
+	if (n == 1 && strpbrk(argv[0], "/") == NULL && !is_stream(argv[0]) &&
 	    access(argv[0], F_OK))
 		return kvt_fail(err, KVT_USAGE,
 				"'%.100s' does not exist; a model is given as --model=%.100s",
@@ -191,16 +193,6 @@ bool transfer_listed(enum kvt_status *status, const struct transfer_words *a,
 
 /* ---- words of lists ------------------------------------------------------- */
 
-struct human did_you_mean(const struct kvt_nearest *near)
-{
-	const char *word = kvt_nearest_found(near);
-	struct human out = { "" };
-
-	if (word)
-		snprintf(out.s, sizeof(out.s), "; did you mean '%.60s'?", word);
-	return out;
-}
-
 enum kvt_status scope_take(enum kvt_scope *out, const char *name, struct kvt_error *err)
 {
 	struct kvt_nearest near;
@@ -216,7 +208,7 @@ enum kvt_status scope_take(enum kvt_scope *out, const char *name, struct kvt_err
 	if (scope == KVT_NSCOPES)
 		return kvt_fail(err, KVT_USAGE,
 				"--scope is '%.40s', expected max, rfc or layer%s", name,
-				did_you_mean(&near).s);
+				kvt_nearest_hint(&near, "").s);
 	*out = (enum kvt_scope)scope;
 	return KVT_OK;
 }
@@ -458,7 +450,7 @@ static enum kvt_status read_model(struct transfer_input *in, const char *model,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if ((status = model_read(in->config, model, a->model.folder, &none, err)))
 		return status;
-	in->from.name = strcmp(model, "-") ? model : "model";
+	in->from.name = is_stream(model) ? "model" : model;
 	in->from.group = in->config->model.group;
 	in->from.ngroups = in->config->model.ngroups;
 	return KVT_OK;
@@ -501,6 +493,15 @@ enum kvt_status transfer_describe(struct transfer_input *in,
 
 /* ---- dumps ------------------------------------------------------------------- */
 
+static enum kvt_status open_one(struct kvt_dump **out, const char *name,
+				const struct transfer_words *a, struct kvt_error *err)
+{
+	if (!a)
+		return kvt_open(out, name, NULL, err);
+	return a->dst.text ? kvt_open(out, name, &a->hints, err) :
+			     open_as_told(out, name, &a->hints, err);
+}
+
 /* More dumps than the first says that there are ranks. */
 static enum kvt_status too_many(struct kvt_ranks *side, struct kvt_error *err)
 {
@@ -515,7 +516,8 @@ static enum kvt_status too_many(struct kvt_ranks *side, struct kvt_error *err)
 
 enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
 				    const char *const *names,
-				    const struct kvt_hints *hints, struct kvt_error *err)
+				    const struct transfer_words *words,
+				    struct kvt_error *err)
 {
 	enum kvt_status status;
 
@@ -525,18 +527,18 @@ enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < n; i++) {
 		side->file[i].name = names[i];
-		if ((status = kvt_open(&side->file[i].reader, names[i], hints, err)))
+		if ((status = open_one(&side->file[i].reader, names[i], words, err)))
 			return status;
 	}
 	return too_many(side, err);
 }
 
 enum kvt_status transfer_count_ranks(int *out, const char *name,
-				     const struct kvt_hints *hints,
+				     const struct transfer_words *words,
 				     struct kvt_error *err)
 {
 	struct kvt_dump *reader;
-	enum kvt_status status = kvt_open(&reader, name, hints, err);
+	enum kvt_status status = open_one(&reader, name, words, err);
 
 	if (status)
 		return status;
@@ -568,33 +570,15 @@ static enum kvt_status open_made(struct transfer_input *in,
 	enum kvt_status status;
 	int ranks;
 
-	if ((status = transfer_count_ranks(&ranks, a->files[0], &a->hints, err)))
+	if ((status = transfer_count_ranks(&ranks, a->files[0], a, err)))
 		return status;
 	if (ranks != a->nfiles)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s is one of %d rank%s, and --dst needs all of them, got %d file%s",
 				a->files[0], ranks, plural(ranks), a->nfiles,
 				plural(a->nfiles));
-	status = transfer_open_ranks(&in->sides.src, ranks, a->files, &a->hints, err);
+	status = transfer_open_ranks(&in->sides.src, ranks, a->files, a, err);
 	return status ? status : transfer_make_dst(&in->sides, a, err);
-}
-
-/* One of two may say all of itself, which the words for the other contradict. */
-static enum kvt_status open_both(struct transfer_input *in,
-				 const struct transfer_words *a, struct kvt_error *err)
-{
-	const char *name[] = { a->src.file, a->dst.file };
-	struct kvt_error why[2] = { { "" }, { "" } };
-	enum kvt_status status[2];
-	int bad;
-
-	for (int i = 0; i < 2; i++)
-		status[i] = kvt_open(&in->dump[i], name[i], &a->hints, &why[i]);
-	bad = status[0] ? 0 : 1;
-	if (!status[0] != !status[1] &&
-	    !kvt_open(&in->dump[bad], name[bad], NULL, NULL))
-		return KVT_OK;
-	return status[bad] ? kvt_fail(err, status[bad], "%s", why[bad].text) : KVT_OK;
 }
 
 static enum kvt_status open_dumps(struct transfer_input *in,
@@ -615,7 +599,8 @@ static enum kvt_status open_dumps(struct transfer_input *in,
 		dumps.dst = kvt_ranks_snapshot(&in->sides.dst, 0);
 		return kvt_transfer_of_dumps(&in->transfer, &dumps, &how, err);
 	}
-	if ((status = open_both(in, a, err)))
+	if ((status = open_one(&in->dump[0], a->src.file, a, err)) ||
+	    (status = open_one(&in->dump[1], a->dst.file, a, err)))
 		return status;
 	dumps.src = kvt_dump_snapshot(in->dump[0]);
 	dumps.dst = kvt_dump_snapshot(in->dump[1]);

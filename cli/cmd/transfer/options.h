@@ -90,9 +90,6 @@ transfer_operands(struct transfer_words *words, int n, char **argv,
 bool transfer_listed(enum kvt_status *status, const struct transfer_words *words,
 		     const char *link, const char *emulate, struct kvt_error *err);
 
-/* "; did you mean 'nixl'?", or nothing. */
-struct human did_you_mean(const struct kvt_nearest *near);
-
 /* The scope of this name; NULL is rfc. */
 KVT_MUST_CHECK enum kvt_status
 scope_take(enum kvt_scope *out, const char *name, struct kvt_error *err);
@@ -138,14 +135,18 @@ transfer_open(struct transfer_input *out, const struct transfer_words *words,
 	      struct kvt_error *err);
 void transfer_close(struct transfer_input *input);
 
-/* All ranks of a side that exists; free it even if this fails. */
+/*
+ * All ranks of a side that exists; free it even if this fails.  'words' may be NULL.
+ * What they say of dumps counts for all of one side, and of two for those that do not
+ * say it themselves.
+ */
 KVT_MUST_CHECK enum kvt_status
 transfer_open_ranks(struct kvt_ranks *side, int n, const char *const *names,
-		    const struct kvt_hints *hints, struct kvt_error *err);
+		    const struct transfer_words *words, struct kvt_error *err);
 
 /* Of how many ranks this dump is one. */
 KVT_MUST_CHECK enum kvt_status
-transfer_count_ranks(int *out, const char *name, const struct kvt_hints *hints,
+transfer_count_ranks(int *out, const char *name, const struct transfer_words *words,
 		     struct kvt_error *err);
 
 /* The destination of --dst, of a source that is open. */

@@ -14,6 +14,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/streams.h"
 #include "cli/text_file.h"
 #include "lib/base/nearest.h"
 
@@ -108,13 +109,13 @@ enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_er
 		out->link = *preset;
 		return KVT_OK;
 	}
-	if (!strcmp(text, "-") || !access(text, F_OK) || strchr(text, '/'))
+	if (is_stream(text) || !access(text, F_OK) || strchr(text, '/'))
 		return read_link(out, text, err);
 	if (bits_of(text) > 0)
 		return no_link(text, bits_of(text), err);
 	return kvt_fail(err, KVT_USAGE,
 			"there is no link '%.60s' and no such file; --link=list prints the links%s",
-			text, did_you_mean(&near).s);
+			text, kvt_nearest_hint(&near, "").s);
 }
 
 enum kvt_status link_has_figures(const struct kvt_link *link, struct kvt_error *err)
@@ -182,7 +183,7 @@ static enum kvt_status take_word(int *out, const char *text, const char *option,
 	if (!text)
 		return KVT_OK;
 	return kvt_fail(err, KVT_USAGE, "--%s is '%.40s', expected one of %.200s%s",
-			option, text, words.text, did_you_mean(&near).s);
+			option, text, words.text, kvt_nearest_hint(&near, "").s);
 }
 
 static const char *coalesce_name(int i)

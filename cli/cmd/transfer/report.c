@@ -8,6 +8,7 @@
 #include "cli/print/html.h"
 #include "cli/print/link.h"
 #include "cli/print/transfer.h"
+#include "cli/streams.h"
 #include "cli/text_file.h"
 
 struct page_args {
@@ -298,7 +299,7 @@ static enum kvt_status report(const struct kvt_transfer_plan *transfer,
 static enum kvt_status take_output(struct page_args *a, struct kvt_error *err)
 {
 	const char *ending = a->output ? strrchr(a->output, '.') : NULL;
-	const char **to = !a->output ? NULL : !strcmp(a->output, "-") ? &a->html :
+	const char **to = !a->output ? NULL : is_stream(a->output) ? &a->html :
 			  !ending ? NULL : !strcmp(ending, ".html") ? &a->html :
 			  !strcmp(ending, ".svg") ? &a->svg :
 			  !strcmp(ending, ".json") ? &a->trace : NULL;

@@ -131,7 +131,7 @@ static enum kvt_status take_stack(enum kvt_stack *out, const char *word,
 		kvt_nearest_offer(&near, kvt_stack_name((enum kvt_stack)i));
 	return kvt_fail(err, KVT_USAGE,
 			"--scopes has '%.40s', expected layer, rfc, max, nixl, nixl-packed or mooncake%s",
-			word, did_you_mean(&near).s);
+			word, kvt_nearest_hint(&near, "").s);
 }
 
 /* Whose operations, and how many runs of bytes one may gather. */

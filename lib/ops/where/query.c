@@ -83,13 +83,8 @@ static enum kvt_status unknown_key(const struct at *at, const char *name)
 	for (int i = 0; i < NKEYS; i++)
 		if (is_key(at, i))
 			kvt_nearest_offer(&near, key_names[i]);
-	if (kvt_nearest_found(&near))
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: unknown '%.60s', did you mean '%s'?",
-				at->asked, name, kvt_nearest_found(&near));
-	return kvt_fail(at->err, KVT_USAGE,
-			"%s: unknown '%.60s'; see kvtool-where(1)", at->asked,
-			name);
+	return kvt_fail(at->err, KVT_USAGE, "%s: unknown '%.60s'%s", at->asked, name,
+			kvt_nearest_hint(&near, "; see kvtool-where(1)").s);
 }
 
 static bool is_called(const struct at *at, int key, const char *word)
