@@ -12,6 +12,7 @@ import random
 import sys
 import threading
 import time
+from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["LMCACHE_TRACK_USAGE"] = "false"
@@ -272,19 +273,26 @@ def host_copy(to, source, n, _):
     return 0
 
 
+class HostRuntime:
+    """In the place of CUDA's library, which releases before 0.5 load by its name."""
+    cudaMemcpy = staticmethod(host_copy)
+
+    def __init__(self, _):
+        pass
+
+
 class Gds:
     full_only, suffix = False, gds_backend._DATA_FILE_SUFFIX
 
     def __init__(self, engine, folder):
         self.engine, engine.config.gds_path = engine, folder
         engine.config.use_gds = False
-        gds_backend._load_gpu_memcpy = lambda: host_copy
         HostGds.memory = engine.memory.memory_allocator
-        seen, gds_backend._DATA_FILE_SUFFIX = gds_backend._DATA_FILE_SUFFIX, self.suffix
-        try:
+        with mock.patch.multiple(gds_backend, create=True,
+                                 _load_gpu_memcpy=lambda: host_copy,
+                                 _DATA_FILE_SUFFIX=self.suffix), \
+                mock.patch.object(ctypes, "CDLL", HostRuntime):
             self.backend = HostGds(engine.config, engine.metadata, engine.loop, "cuda")
-        finally:
-            gds_backend._DATA_FILE_SUFFIX = seen
         self.backend._scan_metadata_future.result(SECONDS)
 
     def put(self, key, tensor):

@@ -25,10 +25,14 @@ from proof import Proof
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MASTER = os.path.join(os.path.dirname(mooncake.__file__), "mooncake_master")
+# wheels before 0.3.13.post1 ask for this library of CUDA 12, and do not have it
+CUDA = os.path.join(os.path.dirname(os.path.dirname(mooncake.__file__)), "nvidia",
+                    "cuda_runtime", "lib")
 PACKAGE = "mooncake-transfer-engine-non-cuda"
 NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 SECONDS = 90
 ENVIRONMENT = {
+    **({"LD_LIBRARY_PATH": CUDA} if os.path.isdir(CUDA) else {}),
     "MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT": "4",
     "MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS": "1",
     "MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES": str(8 << 20),
@@ -50,15 +54,25 @@ def free_port():
         return s.getsockname()[1]
 
 
+def takes(flag):
+    """Whether the master of this release has a flag."""
+    return f"-{flag} " in subprocess.run(
+        [MASTER, "--help"], capture_output=True, text=True, check=False,
+        env={**os.environ, **ENVIRONMENT}).stdout
+
+
 class Master:
     def __init__(self, log, *options):
         self.port = free_port()
+        # where the release before 0.3.13 has no such flag it listens everywhere
+        here = ["--metrics_host=127.0.0.1"] * takes("metrics_host")
         with open(log, "ab") as out:
             # pylint: disable=consider-using-with
             self.process = subprocess.Popen(
                 [MASTER, f"--rpc_port={self.port}", "--rpc_address=127.0.0.1",
-                 "--metrics_host=127.0.0.1", f"--metrics_port={free_port()}", *options],
-                stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+                 *here, f"--metrics_port={free_port()}", *options],
+                stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                env={**os.environ, **ENVIRONMENT})
         end = time.monotonic() + SECONDS
         while time.monotonic() < end and self.process.poll() is None:
             with socket.socket() as s:

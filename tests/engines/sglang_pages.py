@@ -12,6 +12,8 @@ layout and rank writes, and to fill an empty pool through HiCacheFile.
 Only the kernels that copy between a GPU and a host pool are not run.
 """
 import ctypes
+import importlib.metadata
+import inspect
 import json
 import os
 import random
@@ -24,7 +26,7 @@ from proof import Proof
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
                                 "contrib"))
 
-proof = Proof("SGLang", "0.5.23")
+proof = Proof("SGLang", importlib.metadata.version("sglang"))
 # SGLang builds its hash function when it is first called
 os.environ.setdefault("TORCH_EXTENSIONS_DIR", os.path.join(proof.work, "extensions"))
 os.environ.setdefault("XDG_CACHE_HOME", os.path.join(proof.work, "cache"))
@@ -38,11 +40,14 @@ import numpy as np
 import torch
 
 from sglang.srt.layers.dcp.layout import maybe_dcp_kernel_indices
-from sglang.srt.mem_cache.device_pool_info import (KVBufferLayout, KVBuffers,
-                                                   MHABufferInfo, MLABufferInfo)
+try:
+    from sglang.srt.mem_cache.device_pool_info import (KVBufferLayout, KVBuffers,
+                                                       MHABufferInfo, MLABufferInfo)
+except ImportError:             # releases before 0.5.23 take the device's pool itself
+    MHABufferInfo = MLABufferInfo = None
 from sglang.srt.mem_cache.hicache_storage import (HiCacheFile, HiCacheStorageConfig,
                                                   PoolName, PoolTransfer)
-from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
+from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
 from sglang.srt.mem_cache.pool_host.base import host_memory_budget_scope
 from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost
@@ -105,38 +110,55 @@ class Cache:
 
 # ---- SGLang's pools and files ------------------------------------------------
 
+def of_info(x, mla, page, **common):
+    """A host pool from what it asks to know of a device's pool."""
+    _, layers, _, heads, dim = x.shape
+    rows = [torch.zeros(page, heads, dim, dtype=x.dtype) for _ in range(2 * layers)]
+    table = lambda t: torch.tensor([one.data_ptr() for one in t], dtype=torch.uint64)
+    geometry = {"page_size": page, "dtype": x.dtype, "device": torch.device("cpu")}
+    common |= {"device_capacity_tokens": page, "start_layer": 0, "end_layer": layers}
+    if mla:
+        info = MLABufferInfo(
+            buffers=tuple(rows[:layers]), data_ptrs=table(rows[:layers]),
+            layer_indices=tuple(range(layers)), device_layer_num=layers,
+            kv_lora_rank=dim - dim // 3, qk_rope_head_dim=dim // 3, kv_cache_dim=dim,
+            **geometry)
+        return MLATokenToKVPoolHost(info, target_layer_num=layers, **common)
+    k, v = tuple(rows[:layers]), tuple(rows[layers:])
+    info = MHABufferInfo(
+        buffers=KVBuffers(k=k, v=v, k_data_ptrs=table(k), v_data_ptrs=table(v),
+                          layout=KVBufferLayout.NHD),
+        head_num=heads, head_dim=dim, v_head_dim=dim, **geometry)
+    return MHATokenToKVPoolHost(info, **common)
+
+
+def of_pool(x, mla, page, host_token_capacity, **common):
+    """The same in a release whose host pools ask the device's pool."""
+    _, layers, _, heads, dim = x.shape
+    geometry = {"size": host_token_capacity - page, "page_size": page, "dtype": x.dtype,
+                "layer_num": layers, "device": "cpu", "enable_memory_saver": False}
+    if mla:
+        return MLATokenToKVPoolHost(MLATokenToKVPool(
+            kv_lora_rank=dim - dim // 3, qk_rope_head_dim=dim // 3, **geometry), **common)
+    return MHATokenToKVPoolHost(MHATokenToKVPool(
+        head_num=heads, head_dim=dim, **geometry), **common)
+
+
 def pool_of(cache, layout, x, page=None, dcp=(0, 1)):
     """
     A host pool of SGLang's with room for the tokens of x, whose pages get places in
     no order, pool.place. (Pools of some layouts need as many pages as layers.)
     """
-    _, layers, tokens, heads, dim = x.shape
+    _, layers, tokens, _, _ = x.shape
     page = page or cache.page
     pages = tokens // page + layers + 1
-    rows = [torch.zeros(page, heads, dim, dtype=x.dtype) for _ in range(2 * layers)]
-    table = lambda t: torch.tensor([one.data_ptr() for one in t], dtype=torch.uint64)
     common = {"host_to_device_ratio": 1.0, "host_size": 0, "layout": layout,
-              "pin_memory": False, "device_capacity_tokens": page, "start_layer": 0,
-              "end_layer": layers, "host_token_capacity": pages * page}
-    geometry = {"page_size": page, "dtype": x.dtype, "device": torch.device("cpu")}
+              "pin_memory": False, "host_token_capacity": pages * page,
+              "page_size": page * dcp[1] if cache.mla else page}
+    if cache.mla:
+        common |= {"dcp_rank": dcp[0], "dcp_size": dcp[1]}
     with host_memory_budget_scope(1 << 30):
-        if cache.mla:
-            rope = dim // 3
-            info = MLABufferInfo(
-                buffers=tuple(rows[:layers]), data_ptrs=table(rows[:layers]),
-                layer_indices=tuple(range(layers)), device_layer_num=layers,
-                kv_lora_rank=dim - rope, qk_rope_head_dim=rope, kv_cache_dim=dim,
-                **geometry)
-            pool = MLATokenToKVPoolHost(info, page_size=page * dcp[1],
-                                        target_layer_num=layers, dcp_rank=dcp[0],
-                                        dcp_size=dcp[1], **common)
-        else:
-            k, v = tuple(rows[:layers]), tuple(rows[layers:])
-            info = MHABufferInfo(
-                buffers=KVBuffers(k=k, v=v, k_data_ptrs=table(k), v_data_ptrs=table(v),
-                                  layout=KVBufferLayout.NHD),
-                head_num=heads, head_dim=dim, v_head_dim=dim, **geometry)
-            pool = MHATokenToKVPoolHost(info, page_size=page, **common)
+        pool = (of_info if MHABufferInfo else of_pool)(x, cache.mla, page, **common)
     order = random.Random(tokens * layers).sample(range(pages), tokens // page)
     pool.place = torch.tensor(order)
     pool.kv_buffer.view(torch.uint8).fill_(0xa5)
@@ -155,6 +177,7 @@ def axes_of(pool, x):
 
 def fill(pool, x):
     view = axes_of(pool, x)
+    x = x.view(view.dtype)              # some releases hold fp8 as bytes
     pages = x.reshape(*x.shape[:2], -1, pool.page_size, *x.shape[3:])
     for i, place in enumerate(pool.place):
         view[:, :, place].copy_(pages[:, :, i])
@@ -409,8 +432,12 @@ def latents():
 
 def decode_context():
     cache = Cache(proof.seed, mla=True)
-    with proof.row("shards of pages are dealt out by SGLang and put together by kvtool",
-                   "MLA, DCP 2 of TP 4, three layouts") as row:
+    what = "shards of pages are dealt out by SGLang and put together by kvtool"
+    on = "MLA, DCP 2 of TP 4, three layouts"
+    if "dcp_rank" not in inspect.signature(HiCacheStorageConfig).parameters:
+        proof.skip(what, on, "HiCacheFile of this release knows no DCP")
+        return
+    with proof.row(what, on) as row:
         page, logical = cache.page, 2 * cache.page
         whole = cache.x[:, :, :cache.x.shape[2] // logical * logical]
         keys = get_hash_str(sum(cache.tokens, [])[:whole.shape[2]], page_size=logical)

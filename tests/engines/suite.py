@@ -39,12 +39,17 @@ ENGINES = [
     ("vllm-0.26", 1800, ["vllm_tokens.py", "vllm_server.py"]),
     ("vllm-0.22", 1800, ["vllm_tokens.py", "vllm_server.py"]),
     ("transformers", 900, ["transformers_caches.py"]),
+    ("transformers-4.57", 900, ["transformers_caches.py"]),
     ("lmcache", 900, ["lmcache_stores.py"]),
+    ("lmcache-0.4", 900, ["lmcache_stores.py"]),
     ("sglang", 900, ["sglang_pages.py"]),
+    ("sglang-0.5.22", 900, ["sglang_pages.py"]),
     ("mooncake", 900, ["mooncake_stores.py"]),
+    ("mooncake-0.3.12", 900, ["mooncake_stores.py"]),
     ("llama.cpp", 1800, ["llama_states.py"]),
     ("llama.cpp-0.3.16", 1800, ["llama_states.py"]),
     ("nixl", 900, ["nixl_lists.py"]),
+    ("nixl-1.4", 900, ["nixl_lists.py"]),
 ]
 
 # llama.cpp is built from source: on all machines the same, and without what no one calls
