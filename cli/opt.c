@@ -539,15 +539,23 @@ enum kvt_status opt_need(const struct command *command, const struct opt_need *n
 			" ('-' is standard input)");
 }
 
+void opt_also(struct kvt_error *err, const struct kvt_error *another)
+{
+	enum { MOST = 350 };		/* the sentence that is there is cut first */
+	struct kvt_error before = *err;
+	int n = (int)strnlen(another->text, MOST);
+
+	kvt_fail(err, KVT_USAGE, "%.*s; %.*s", (int)sizeof(before.text) - 3 - n,
+		 before.text, n, another->text);
+}
+
 /* Of several mistakes the first three are told, in one sentence. */
 static void add_mistake(struct kvt_error *err, const struct kvt_error *one, int *nwrong)
 {
-	struct kvt_error before = *err;
-
 	if (!(*nwrong)++)
 		*err = *one;
 	else if (*nwrong <= 3)
-		kvt_fail(err, KVT_USAGE, "%.330s; %.160s", before.text, one->text);
+		opt_also(err, one);
 }
 
 static bool opens_dumps(const struct table *t)

@@ -101,6 +101,9 @@ KVT_MUST_CHECK enum kvt_status
 opt_need(const struct command *command, const struct opt_need *needs,
 	 struct kvt_error *err);
 
+/* Adds another mistake to the one that err tells, in the same sentence. */
+void opt_also(struct kvt_error *err, const struct kvt_error *another);
+
 static inline enum kvt_status opt_status(int parsed)
 {
 	return parsed == OPT_WRONG ? KVT_USAGE :

@@ -54,17 +54,19 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	int nargs = opt_parse(&cmd_merge, opts, argc, argv, err);
+	struct kvt_error closer = { "" };
 	struct rank_file *files;
-	enum kvt_status status;
+	enum kvt_status missing, status;
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if ((status = opt_need(&cmd_merge, (struct opt_need[]){
+	missing = opt_need(&cmd_merge, (struct opt_need[]){
 			{ nargs, "the dumps of all ranks" },
 			{ r.output, "-o OUT" },
 			{ r.hints.total_heads || !in_order,
-			  "--total-heads=N (KV heads of the model)" }, { 0 } }, err)))
-		return status;
+			  "--total-heads=N (KV heads of the model)" }, { 0 } }, err);
+	if (missing && !nargs)
+		return missing;
 	r.input = argv[0];
 	r.more = argv + 1;
 	r.nmore = nargs - 1;
@@ -73,13 +75,18 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	} else {
 		signals_catch();
-		if (!(status = open_all(files, nargs, argv, &r.hints, in_order, err)))
+		status = open_all(files, nargs, argv, &r.hints, in_order, &closer);
+		if (status && missing)
+			opt_also(err, &closer);
+		else if (status)
+			*err = closer;
+		else if (!missing)
 			status = merge(&r, files, nargs, err);
 		for (int i = 0; i < nargs; i++)
 			kvt_dump_close(files[i].reader);
 	}
 	free(files);
-	return status;
+	return missing ? missing : status;
 }
 
 const struct command cmd_merge = {

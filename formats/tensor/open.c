@@ -337,7 +337,7 @@ static struct kvt_text window_hint(const struct kvt_tensors *tensors)
 	}
 	if (least < most)
 		snprintf(out.s, sizeof(out.s),
-			 " with --set window=%lld (window=%lld of a static cache)",
+			 " --set window=%lld (window=%lld of a static cache)",
 			 LL(least) + 1, LL(least));
 	return out;
 }
@@ -346,11 +346,11 @@ static struct kvt_text window_hint(const struct kvt_tensors *tensors)
 static enum kvt_status refuse_axes(const struct opening *o)
 {
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: the meaning of the axes of %.100s is not known; give "
-			"--from=transformers%s for [batch, heads, tokens, elements], or "
-			"--layout or --manifest for blocks",
-			o->reader->leaf.path, o->tensors->tensor[0].name,
-			window_hint(o->tensors).s);
+			"%s: give --from=transformers%s if %.100s is "
+			"[batch, heads, tokens, elements], or --layout or --manifest if "
+			"it is blocks; the file does not say",
+			o->reader->leaf.path, window_hint(o->tensors).s,
+			o->tensors->tensor[0].name);
 }
 
 static enum kvt_status open_tensors(struct opening *o)

@@ -134,7 +134,7 @@ bare() {
 @test "13. a cache of transformers" {
 	prints 'transformers' describe "$engines/transformers/5.23.0/dynamic.pt"
 	tells 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
-	said '--from=transformers with --set window=8 (window=7 of a static cache)'
+	said 'give --from=transformers --set window=8 (window=7 of a static cache) if 0.k is'
 	tells 3 'give --set window=8, or 7 if it is a static cache' \
 		describe --from=transformers "$engines/transformers/5.23.0/dynamic_pairs.pt"
 	kvtool convert --from=transformers --set=window=8 \
@@ -191,6 +191,10 @@ bare() {
 	# all is asked for at once
 	tells 3 'give --layout, --in-order and --total-heads, or --manifest' \
 		merge -o other.npy ./rank*
+	tells 2 'expected -o OUT; for example: ' merge ./rank*
+	said 'give --layout, --in-order and --total-heads, or --manifest'
+	tells 2 'expected -o OUT; for example: ' merge ./none other.npy
+	said './none: cannot open'
 	# a shell sorts rank10 before rank2
 	tells 2 'rank1.packed_hnd.bf16.safetensors comes before ./rank0' merge --in-order \
 		--total-heads=4 --layout=hnd -o other.npy ./rank1* ./rank0* ./rank2* ./rank3*
