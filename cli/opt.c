@@ -307,8 +307,7 @@ static const struct {
 	{ "input-layout", "layout" },	{ "type", "dtype" },
 	{ "rank", "tp" },		{ "where", "at" },
 	{ "network", "link" },		{ "bandwidth", "rate" },
-	{ "svg", "heatmap" },		{ "png", "heatmap" },
-	{ "plot", "heatmap" },		{ "image", "heatmap" },
+	{ "byte", "offset" },		{ "bytes", "offset" },
 	{ "to", "dst" },		{ "source", "src" },
 	{ "target", "dst" },		{ "destination", "dst" },
 	{ "src-tp", "src" },		{ "dst-tp", "dst" },
@@ -368,9 +367,15 @@ static const char *advice(const char *command, const char *word)
 		"a coordinate is an operand: kvtool where FILE request=A,token=69,layer=3,kv=k";
 	static const char link[] =
 		"kvtool transfer-sim time has --link=LINK, such as cx7-400g-verbs";
+	static const char picture[] =
+		"kvtool diff has --heatmap=FILE, whose name ends in .svg, .csv, .json or "
+		".txt, such as --heatmap=where.svg";
 	static const struct {
 		const char *command, *word, *text;
 	} rows[] = {
+		{ "diff", "plot", picture },	{ "diff", "image", picture },
+		{ "diff", "svg", picture },	{ "diff", "png", picture },
+		{ "diff", "picture", picture },	{ "diff", "html", picture },
 		{ "", "to-dtype", cast },	{ "", "out-dtype", cast },
 		{ "", "cast", cast },		{ "", "astype", cast },
 		{ "where", "request", at },	{ "where", "token", at },

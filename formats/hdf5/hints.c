@@ -48,7 +48,8 @@ static enum kvt_status check_names(const char *path,
 				hints->dtype);
 	if (dtype != group->dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: group %s: elements are %s, but --dtype says %s; it describes the input, and is no cast",
+				"%s: group %s: elements are %s, but --dtype says %s; it describes the input; "
+				"kvtool converts no elements, cast in numpy or torch",
 				path, group->id, group->dtype->name, dtype->name);
 	if (hints->layout &&
 	    (status = kvt_layout_parse(&layout, hints->layout, err)))

@@ -44,7 +44,8 @@ static enum kvt_status hint_dtype(struct kvt_group *group, const char *text,
 				text);
 	if (group->dtype && group->dtype != dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: elements are %s, but --dtype says %s; it describes the input, and is no cast",
+				"%s: elements are %s, but --dtype says %s; it describes the input; "
+				"kvtool converts no elements, cast in numpy or torch",
 				name, group->dtype->name, dtype->name);
 	group->dtype = dtype;
 	group->shape.elem = dtype->elem;

@@ -345,12 +345,19 @@ static struct kvt_text window_hint(const struct kvt_tensors *tensors)
 /* Where neither manifest nor user said what the axes are. */
 static enum kvt_status refuse_axes(const struct opening *o)
 {
+	const struct kvt_tensor *first = &o->tensors->tensor[0];
+	char shape[160] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < first->rank && n < sizeof(shape); i++)
+		n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%lld",
+				      i ? " x " : "", LL(first->shape[i]));
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: give --from=transformers%s if %.100s is "
+			"%s: give --from=transformers%s if %.100s (%s) is "
 			"[batch, heads, tokens, elements], or --layout or --manifest if "
 			"it is blocks; the file does not say",
-			o->reader->leaf.path, window_hint(o->tensors).s,
-			o->tensors->tensor[0].name);
+			o->reader->leaf.path, window_hint(o->tensors).s, first->name,
+			shape);
 }
 
 static enum kvt_status open_tensors(struct opening *o)

@@ -158,7 +158,8 @@ static enum kvt_status refuse_no_tree(struct kvt_offload *o)
 	kvt_fail(o->err, KVT_BAD_INPUT,
 		 "%s: no offload tree: expected a folder with a %s in it%s%s%s", o->path,
 		 config_name, below ? "; there is one in " : "", below ? below : "",
-		 below ? "; give --layout, --heads and --head-dim with it" : "");
+		 below ? ": give that folder, with --layout, --heads and --head-dim" :
+			 "");
 	free(below);
 	return KVT_BAD_INPUT;
 }

@@ -134,7 +134,7 @@ bare() {
 @test "13. a cache of transformers" {
 	prints 'transformers' describe "$engines/transformers/5.23.0/dynamic.pt"
 	tells 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
-	said 'give --from=transformers --set window=8 (window=7 of a static cache) if 0.k is'
+	said 'give --from=transformers --set window=8 (window=7 of a static cache) if 0.k ('
 	tells 3 'give --set window=8, or 7 if it is a static cache' \
 		describe --from=transformers "$engines/transformers/5.23.0/dynamic_pairs.pt"
 	kvtool convert --from=transformers --set=window=8 \
@@ -231,7 +231,7 @@ bare() {
 
 @test "21. another element type: said that and why not" {
 	tells 2 'kvtool moves elements and never converts them' convert --to-dtype=fp16 "$nhd" a.npy
-	tells 3 '--dtype says float16; it describes the input, and is no cast' \
+	tells 3 '--dtype says float16; it describes the input; kvtool converts no elements, cast in numpy' \
 		convert --dtype=fp16 "$nhd" a.npy
 }
 
