@@ -75,8 +75,13 @@ CLI     := $(call objs,cli/*.c cli/*/*.c cli/cmd/transfer/*.c)
 PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,lib/tile/zstd_frame.c formats/hdf5/zstd_filter.c \
 	   formats/hdf5/plugin.c lib/base/error.c)
 
-LIB     := $(B)/libkvt.a
+# What programs and tests are linked with, room by room; libkvt is all of it.
+LIB     := $(B)/core.a
 ENGINE  := $(B)/engine.a
+FORMATLIB := $(B)/formats.a
+LIBKVT  := $(B)/libkvt.a
+SOVERSION := 0
+SHARED  := $(B)/libkvt.so.$(SOVERSION)
 TOOL    := $(B)/kvtool
 FILTER  := $(B)/plugin/libh5kvtzstd.so
 # The tests of pure rooms need no format; the others link the engine and formats/.
@@ -102,7 +107,7 @@ TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 # runs the old one is not disturbed.
 new      = -o $@.new $(1) && mv -f $@.new $@
 
-all: $(TOOL) $(LIB) $(FILTER) $(B)/models	## build the program, the library and the HDF5 plugin
+all: $(TOOL) $(LIBKVT) $(SHARED) $(FILTER) $(B)/models	## build the program, the library and the HDF5 plugin
 
 $(TOOL): $(CLI) $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
@@ -110,9 +115,39 @@ $(TOOL): $(CLI) $(FORMATS) $(ENGINE) $(LIB)
 
 $(LIB): $(CORE)
 $(ENGINE): $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
-$(LIB) $(ENGINE):
+$(FORMATLIB): $(FORMATS)
+$(LIB) $(ENGINE) $(FORMATLIB):
 	$(call say,AR,$@)
 	$(Q)rm -f $@.new && ar rcs $@.new $^ && mv -f $@.new $@
+
+# ---- libkvt --------------------------------------------------------------------
+
+# Both forms of the library have the symbols of libkvt.map and no others: a program that
+# is linked with it may have a parse() of its own.
+MAP     := lib/kvt/libkvt.map
+ENGINEOBJS := $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
+
+$(LIBKVT): $(CORE) $(ENGINEOBJS) $(FORMATS) $(MAP)
+	$(call say,AR,$@)
+	$(Q)$(LD) -r -o $@.o $(filter %.o,$^)
+	$(Q)sed -n 's/^\t\(kvt_[a-z0-9_]*\);/\1/p' $(MAP) >$@.names
+	$(Q)objcopy --keep-global-symbols=$@.names $@.o
+	$(Q)rm -f $@.new && ar rcs $@.new $@.o && rm -f $@.o $@.names && mv -f $@.new $@
+
+SOOBJS  := $(patsubst $(B)/%,$(B)/so/%,$(CORE) $(ENGINEOBJS) $(FORMATS))
+$(SHARED): $(SOOBJS) $(MAP)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $(SANFLAG) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,$(@F) -Wl,--version-script=$(MAP) \
+		$(if $(SAN),,-Wl,--no-undefined) $(call new,$(filter %.o,$^) $(FLIBS))
+	$(Q)ln -sf $(@F) $(B)/libkvt.so
+
+$(B)/so/%.o: %.c $(B)/flags
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(SANFLAG) $(FCFLAGS) \
+		-fPIC -fno-semantic-interposition -MMD -MP -c -o $@ $<
+
+$(B)/so/kernels/gpu_images.o: $(B)/kernels/gpu_images.o
+	$(Q)mkdir -p $(@D) && cp $< $@
 
 # ---- device code ---------------------------------------------------------------
 
@@ -333,10 +368,7 @@ fuzz-programs: $(FUZZ)
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt/kvt.h)
 PAGES   := $(wildcard man/*.[157])
 MODELS  := $(wildcard models/*.json)
-HEADERS := $(patsubst %,lib/kvt/%.h,kvt base kind layout plan view) \
-	   lib/kvt/spec.h lib/kvt/connect.h lib/kvt/fault.h lib/kvt/link.h \
-	   lib/kvt/content.h lib/kvt/model.h lib/kvt/stack.h lib/kvt/transfer.h \
-	   lib/kvt/kernels.h lib/kvt/device.h
+HEADERS := $(wildcard lib/kvt/*.h)
 put      = install -D -m $(1) $(2) "$(DESTDIR)$(3)"
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
@@ -346,11 +378,13 @@ install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
 install-built:
 	$(call put,755,$(TOOL),$(bindir)/kvtool)
 	$(call put,755,$(FILTER),$(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)))
-	$(call put,644,$(LIB),$(libdir)/libkvt.a)
+	$(call put,644,$(LIBKVT),$(libdir)/libkvt.a)
+	$(call put,755,$(SHARED),$(libdir)/$(notdir $(SHARED)))
+	ln -sf $(notdir $(SHARED)) "$(DESTDIR)$(libdir)/libkvt.so"
 	for h in $(HEADERS); do $(call put,644,$$h,$(includedir)/kvt/$${h##*/}) || exit 1; done
 	cd "$(DESTDIR)$(includedir)/kvt" && sed -i 's|"lib/kvt/\(.*\.h\)"|"\1"|' $(notdir $(HEADERS))
 	$(call put,644,lib/kvt.pc.in,$(libdir)/pkgconfig/kvt.pc)
-	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|' \
+	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|; s|@requires@|$(FPKG)|' \
 		"$(DESTDIR)$(libdir)/pkgconfig/kvt.pc"
 	$(call put,644,cli/completion.bash,$(bashcompdir)/kvtool)
 	$(call put,644,cli/completion.zsh,$(zshcompdir)/_kvtool)
@@ -359,7 +393,8 @@ install-built:
 
 uninstall:	## remove what install put there
 	rm -f $(foreach f,$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
-		$(libdir)/libkvt.a $(libdir)/pkgconfig/kvt.pc \
+		$(libdir)/libkvt.a $(libdir)/libkvt.so $(libdir)/$(notdir $(SHARED)) \
+		$(libdir)/pkgconfig/kvt.pc \
 		$(addprefix $(includedir)/kvt/,$(notdir $(HEADERS))) \
 		$(bashcompdir)/kvtool $(zshcompdir)/_kvtool \
 		$(addprefix $(modelsdir)/,$(notdir $(MODELS))) \

@@ -92,52 +92,16 @@ enum kvt_status names_in_order(int n, char *const *names, struct kvt_error *err)
 
 /* ---- the output -------------------------------------------------------------- */
 
-static bool takes_layout(enum kvt_kind kind, const struct kvt_layout *layout)
-{
-	bool state = false;
-
-	/* a conv state has taps and channels but neither heads nor K and V */
-	for (int i = 0; i < layout->plane[0].nparts; i++)
-		state |= layout->plane[0].part[i].axis == KVT_AXIS_H ||
-			 layout->plane[0].part[i].axis == KVT_AXIS_K;
-	if (kind == KVT_MAMBA_SSM)
-		return false;
-	return kind == KVT_MAMBA_CONV ? !state : true;
-}
-
-/* Groups that hold another kind of state keep their order.  'name' is what was typed. */
+/* 'name' is what was typed. */
 static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 				    const struct kvt_layout *layout, const char *name,
 				    struct kvt_error *err)
 {
-	int taken = 0;
+	struct kvt_error why = { "" };
+	enum kvt_status status = kvt_snapshot_set_layout(snapshot, layout, &why);
 
-	for (int g = 0; g < snapshot->ngroups; g++) {
-		struct kvt_group *group = &snapshot->group[g];
-		struct kvt_box whole = kvt_box_whole(&group->shape);
-		struct kvt_error why = { "" };
-		struct kvt_views views;
-
-		if (!takes_layout(group->kind, layout))
-			continue;
-		if (kvt_layout_views(&views, layout, &whole, group->shape.elem, &why)) {
-			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s%s",
-					group->id, kvt_layout_string(layout).s, why.text,
-					name ? kvt_layout_hint(name).s : "");
-		}
-		if (kvt_content_keeps(&group->content, layout, &group->shape, &why))
-			return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", group->id,
-					why.text);
-		group->layout = *layout;
-		if (!kvt_layout_predicates(layout, &group->shape).block_compact)
-			group->page_bytes = group->page_offset = 0;
-		taken++;
-	}
-	if (!taken)
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"no group of this dump can have layout %s",
-				kvt_layout_string(layout).s);
-	return KVT_OK;
+	return status ? kvt_fail(err, status, "%s%s", why.text,
+				 name ? kvt_layout_hint(name).s : "") : KVT_OK;
 }
 
 static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
@@ -164,33 +128,6 @@ static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
 	return status;
 }
 
-/* Bytes without a header need to be told what they are, and so did the writer. */
-static enum kvt_status open_as_written(struct kvt_dump **out, const struct rewrite *r,
-				       const struct kvt_writer *writer,
-				       struct kvt_error *err)
-{
-	const struct kvt_snapshot *written = kvt_writer_snapshot(writer);
-	const struct kvt_group *group = &written->group[0];
-	bool halves = group->shape.n[KVT_AXIS_K] == 2;
-	struct kvt_text layout = kvt_layout_string(&group->layout);
-	struct kvt_hints hints = {
-		.format = r->create.format, .layout = layout.s,
-		.dtype = group->dtype->name, .block_size = group->block_size,
-		.heads = group->shape.n[KVT_AXIS_H],
-		.head_dim = halves ? group->shape.n[KVT_AXIS_D] : 0,
-		.content = halves ? 0 : group->shape.n[KVT_AXIS_D],
-	};
-	char heads[48];
-
-	if (written->parallel.tp_size > 1) {
-		snprintf(heads, sizeof(heads), "total-heads=%lld",
-			 (long long)group->total_heads);
-		hints.facts = (struct kvt_facts){ 1, { heads } };
-	}
-	kvt_writer_hints(writer, &hints);
-	return kvt_open(out, kvt_writer_staged(writer), &hints, err);
-}
-
 /*
  * What was written is opened anew, before it has its name: nothing cached may stand
  * in for it, and what the device has done is not judged by the device.
@@ -198,15 +135,11 @@ static enum kvt_status open_as_written(struct kvt_dump **out, const struct rewri
 static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 			      struct kvt_error *err)
 {
-	struct kvt_hints hints = { .format = r->create.format };
 	struct kvt_run run = t->run;
 	struct kvt_dump *again;
-	enum kvt_status status = kvt_open(&again, kvt_writer_staged(t->writer[0]), &hints,
-					  err);
+	enum kvt_status status = kvt_open_written(&again, t->writer[0], err);
 	struct kvt_error why = { "" };
 
-	if (status == KVT_BAD_INPUT && !open_as_written(&again, r, t->writer[0], &why))
-		status = KVT_OK;
 	if (status)
 		return status;
 	run.device = NULL;

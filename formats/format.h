@@ -164,7 +164,7 @@ struct kvt_writer {
 	const char *temporary, *sidecar_temporary;
 	struct kvt_stage stage;
 	bool finished, published;
-	struct kvt_create_options options;
+	struct kvt_create_options options;	/* its format is a copy, owned */
 	int behind;			/* fd of the temporary file, for hints; or -1 */
 	/* what somebody who reads it has to say; the format's create() fills it */
 	struct kvt_facts facts;

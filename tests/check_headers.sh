@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_headers.sh - headers compile alone, and libkvt.a keeps to its name space
+# check_headers.sh - headers compile alone, and the core keeps to the name space kvt_
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -36,6 +36,6 @@ done
 for header in lib/kvt/*.h; do
 	ok "$header compiles as C++" alone "${CXX:-c++}" cc "$header" -std=c++11
 done
-none 'every symbol of libkvt.a begins with kvt_' foreign_names "$build/libkvt.a"
+none 'every symbol of core.a begins with kvt_' foreign_names "$build/core.a"
 ok 'finds a symbol that does not' finds_foreign_name
 done_testing

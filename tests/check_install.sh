@@ -41,13 +41,49 @@ kvt_program() {
 		return puts(kvt_layout_string(&layout).s) < 0;
 	}
 	C
-	# The .pc file names the final place; the sysroot is where it lies now, from
-	# here: pkg-config cannot take one with a space.
+	builds "$tmp/program.c" program && [ "$("$tmp/program")" = LBHSC ] &&
+		builds "$tmp/program.c" program --static && [ "$("$tmp/program")" = LBHSC ]
+}
+
+# builds FILE NAME [--static]: with what the .pc file says; --static takes libkvt.a, and
+# what it needs from the system.  The file names the final place; the sysroot is where it
+# lies now, from here: pkg-config cannot take one with a space.
+export LD_LIBRARY_PATH="$usr/lib"
+builds() {
 	# shellcheck disable=SC2046,SC2086	# flags are meant to be split
-	(cd "$tmp" && export PKG_CONFIG_PATH=root/opt/kvtool/lib/pkgconfig &&
-		${CC:-cc} ${KVT_CFLAGS-} -o program program.c \
-			$(PKG_CONFIG_SYSROOT_DIR=root pkg-config --cflags --libs kvt)) &&
-		[ "$("$tmp/program")" = LBHSC ]
+	(cd "$tmp" && cp "$1" "$2.c" 2>/dev/null
+	PKG_CONFIG_PATH=root/opt/kvtool/lib/pkgconfig:$(pkg-config --variable pc_path pkg-config)
+	export PKG_CONFIG_PATH
+	flags=$(PKG_CONFIG_SYSROOT_DIR=root pkg-config --cflags --libs kvt)
+	if [ "${3-}" ]; then
+		flags="$(PKG_CONFIG_SYSROOT_DIR=root pkg-config --cflags kvt)
+			root/opt/kvtool/lib/libkvt.a $(pkg-config --libs hdf5-serial libzstd \
+			jansson libxxhash zlib) -lpthread -ldl -lm"
+	fi
+	${CC:-cc} ${KVT_CFLAGS-} -Wall -Wextra -Wpedantic -Werror -o "$2" "$2.c" $flags)
+}
+
+# The programs of examples/c: each says what the program says of the same dumps.
+examples() {
+	here=$PWD
+	for e in read_keys rewrite compare; do
+		builds "$here/examples/c/$e.c" "$e" || return 1
+		[ "$(wc -l <"$here/examples/c/$e.c")" -lt 60 ] || return 1
+	done
+	kv=testdata/kv/s260k/paged_bs16
+	"$tmp/read_keys" "$kv"/packed_nhd.bf16.npy A 3 >"$tmp/keys" &&
+		"$usr/bin/kvtool" describe --peek=layer=3,request=A,token=64,head=0,kv=k \
+			"$kv"/packed_nhd.bf16.npy >"$tmp/peek" &&
+		grep -q '^token 64, head 0: 1.09375 -1.25 -1.8125 ' "$tmp/keys" &&
+		grep -q 'bfloat16 from 0: 1.09375 -1.25 -1.8125 ' "$tmp/peek" || return 1
+	"$tmp/rewrite" "$kv"/packed_nhd.bf16.npy hnd "$tmp/part.h5" &&
+		"$usr/bin/kvtool" slice --layers=1:3 "$kv"/packed_nhd.bf16.npy "$tmp/part.npy" &&
+		"$usr/bin/kvtool" diff "$tmp/part.h5" "$tmp/part.npy" || return 1
+	"$usr/bin/kvtool" mutate --fault=swap-kv,layer=2,block=17 "$kv"/packed_nhd.bf16.npy \
+		"$tmp/bad.npy" || return 1
+	"$tmp/compare" "$kv"/packed_nhd.bf16.npy "$tmp/bad.npy" >"$tmp/differs"
+	[ $? = 1 ] && grep -q '^  layer 2, token 7. of A, head' "$tmp/differs" &&
+		"$tmp/compare" "$kv"/packed_nhd.bf16.npy "$tmp/bad.npy" | grep -q '; keys'
 }
 
 same_version() {
@@ -74,10 +110,10 @@ models() {
 
 # Others run the program that was built meanwhile.
 nothing_built() {
-	find "$build/kvtool" "$build/libkvt.a" -newer "$tmp/start"
+	find "$build/kvtool" "$build/libkvt.a" "$build/libkvt.so.0" -newer "$tmp/start"
 }
 
-nothing_left() { [ -z "$(find "$root" -type f)" ]; }
+nothing_left() { [ -z "$(find "$root" ! -type d)" ]; }
 
 : >"$tmp/start"
 ok 'installs'                                 run_make install-built
@@ -89,6 +125,7 @@ ok 'the models are there, and are found'       models
 ok 'bash finds completion'                    test -s "$usr/share/bash-completion/completions/kvtool"
 ok 'zsh finds completion'                     test -s "$usr/share/zsh/site-functions/_kvtool"
 ok 'a program builds against kvt.pc'          kvt_program
+ok 'the examples in C build against it and run' examples
 ok 'uninstalls'                               run_make uninstall
 ok 'nothing is left after it'                 nothing_left
 done_testing

@@ -181,8 +181,11 @@ static enum kvt_status open_again(const struct kvt_writer *writer, struct kvt_er
 
 static enum kvt_status finish(struct kvt_writer *writer, struct kvt_error *err)
 {
-	enum kvt_status status = writer->format->finish(writer, err);
+	enum kvt_status status;
 
+	if (writer->finished)
+		return KVT_OK;
+	status = writer->format->finish(writer, err);
 	if (!status && writer->format->open_again)
 		status = open_again(writer, err);
 	if (!status)
@@ -211,6 +214,7 @@ static void close_writer(struct kvt_writer *writer)
 	if (writer->behind >= 0)
 		close(writer->behind);
 	kvt_snapshot_free(&writer->head.snapshot);
+	free((char *)(uintptr_t)writer->options.format);
 	free(writer->path);
 	free(writer->sidecar);
 	free(writer);
@@ -293,9 +297,15 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	writer->head.info = &format->info;
 	writer->head.name = format->info.name;
 	writer->options = *options;
+	if (options->format)
+		writer->options.format = strdup(options->format);
 	writer->behind = -1;
 	kvt_snapshot_init(&writer->head.snapshot);
-	if ((status = start(writer, path, info, err))) {
+	if (options->format && !writer->options.format)
+		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	else
+		status = start(writer, path, info, err);
+	if (status) {
 		kvt_stage_retell(&writer->stage, err);
 		kvt_close_writer(writer);
 		return status;

@@ -204,6 +204,22 @@ static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name
 	return kvt_content_fold(group, name, err);
 }
 
+enum kvt_status kvt_manifest_complete(struct kvt_manifest *manifest, const char *name,
+				      struct kvt_error *err)
+{
+	struct kvt_snapshot *s = &manifest->snapshot;
+	enum kvt_status status;
+
+	if (!manifest->has_layout)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: the layout is not given", name);
+	for (int g = 0; g < s->ngroups; g++)
+		if ((status = fit_one_of_many(&s->group[g], name, err)) ||
+		    (status = kvt_manifest_finish_group(&s->group[g], &s->parallel, name,
+							err)))
+			return status;
+	return KVT_OK;
+}
+
 /*
  * Pages, or dense arrays: the size tells.  Where groups fill their pages both
  * have the same; one array of several groups then holds pages, as engines do.

@@ -74,6 +74,14 @@ kvt_manifest_add_component(struct kvt_group *group, const char *name,
 			   int64_t start, int64_t length, int64_t global,
 			   const struct kvt_json *in);
 
+/*
+ * What follows from the rest where there is no array to fit it to: KVT_BAD_INPUT if
+ * layout, type or an extent of a group is not given.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_complete(struct kvt_manifest *manifest, const char *name,
+		      struct kvt_error *err);
+
 /* Sizes and type that follow from a content type, where no others were given. */
 void kvt_content_defaults(struct kvt_group *group);
 /* Makes one slot of a block whose rows lie in planes, if it is not one yet. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* leaf_memory.c - leaves over buffers of the caller, and over a constant */
+#include "lib/dump/device.h"
 #include "lib/dump/map.h"
 
 #include <stdlib.h>
@@ -54,6 +55,22 @@ static const struct kvt_leaf_ops constant_ops = {
 	.read_box = constant_read, .close = memory_close,
 };
 
+/* What all leaves here begin with; on failure 'leaf' needs no more than free(). */
+static enum kvt_status leaf_init(struct kvt_leaf *leaf, const struct kvt_leaf_ops *ops,
+				 const char *format, const struct kvt_snapshot *info,
+				 struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	leaf->ops = ops;
+	leaf->format = format;
+	if ((status = kvt_snapshot_copy(&leaf->snapshot, info, err)) ||
+	    (status = kvt_snapshot_check(&leaf->snapshot, err)) ||
+	    (status = kvt_snapshot_complete(&leaf->snapshot, err)))
+		kvt_snapshot_free(&leaf->snapshot);
+	return status;
+}
+
 static enum kvt_status make(struct kvt_dump **out, const struct kvt_leaf_ops *ops,
 			    const char *format, const struct kvt_snapshot *info,
 			    const void *const bytes[], uint8_t fill,
@@ -64,15 +81,10 @@ static enum kvt_status make(struct kvt_dump **out, const struct kvt_leaf_ops *op
 
 	if (!m)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	m->leaf.ops = ops;
-	m->leaf.format = format;
 	m->fill = fill;
 	for (int g = 0; bytes && g < info->ngroups; g++)
 		m->bytes[g] = bytes[g];
-	if ((status = kvt_snapshot_copy(&m->leaf.snapshot, info, err)) ||
-	    (status = kvt_snapshot_check(&m->leaf.snapshot, err)) ||
-	    (status = kvt_snapshot_complete(&m->leaf.snapshot, err))) {
-		kvt_snapshot_free(&m->leaf.snapshot);
+	if ((status = leaf_init(&m->leaf, ops, format, info, err))) {
 		free(m);
 		return status;
 	}
@@ -90,6 +102,192 @@ enum kvt_status kvt_dump_of_constant(struct kvt_dump **out,
 				     struct kvt_error *err)
 {
 	return make(out, &constant_ops, "constant", info, NULL, fill, err);
+}
+
+/* ---- tensors --------------------------------------------------------------------- */
+
+struct tensors_leaf {
+	struct kvt_leaf leaf;
+	int64_t nparts;
+	struct kvt_tensor_part part[];
+};
+
+static bool intersect(struct kvt_box *out, const struct kvt_box *a,
+		      const struct kvt_box *b)
+{
+	for (int i = 0; i < KVT_NAXES; i++) {
+		out->begin[i] = a->begin[i] > b->begin[i] ? a->begin[i] : b->begin[i];
+		out->end[i] = a->end[i] < b->end[i] ? a->end[i] : b->end[i];
+		if (out->begin[i] >= out->end[i])
+			return false;
+	}
+	return true;
+}
+
+static enum kvt_status read_part(const struct kvt_tensor_part *part,
+				 const struct kvt_box *both, const struct placed *dst,
+				 int64_t elem, struct kvt_error *err)
+{
+	struct kvt_box in_part = box_inside(both, &part->box);
+	struct kvt_box in_dst = box_inside(both, &dst->box);
+	struct kvt_views from = {
+		.count = 1, .first_k = (int)part->box.begin[KVT_AXIS_K],
+		.view = { part->view },
+	}, to;
+	struct kvt_plans plans;
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_layout_views(&to, dst->layout, &dst->box, elem, err)))
+		return status;
+	nbytes = to.nbytes;
+	if ((status = kvt_views_narrow(&to, &to, &in_dst, err)) ||
+	    (status = kvt_views_narrow(&from, &from, &in_part, err)) ||
+	    (status = kvt_plans_init(&plans, &to, &from, err)))
+		return status;
+	return plans_run(NULL, dst->bytes, nbytes, part->data, &plans, err);
+}
+
+static enum kvt_status tensors_read(const struct kvt_leaf *leaf, int group,
+				    const struct kvt_box *box, void *buf,
+				    struct kvt_error *err)
+{
+	const struct tensors_leaf *t = (const struct tensors_leaf *)leaf;
+	const struct kvt_group *g = &leaf->snapshot.group[group];
+	struct placed dst = { &g->layout, *box, buf };
+	enum kvt_status status = KVT_OK;
+	struct kvt_box both;
+
+	for (int64_t i = 0; !status && i < t->nparts; i++)
+		if (t->part[i].group == group && intersect(&both, box, &t->part[i].box))
+			status = read_part(&t->part[i], &both, &dst, g->shape.elem, err);
+	return status;
+}
+
+/* The array itself, where one tensor is all of the group as its layout has it. */
+static const void *tensors_bytes(const struct kvt_leaf *leaf, int group)
+{
+	const struct tensors_leaf *t = (const struct tensors_leaf *)leaf;
+	const struct kvt_group *g = &leaf->snapshot.group[group];
+	struct kvt_box whole = kvt_box_whole(&g->shape);
+	const struct kvt_tensor_part *only = NULL;
+	struct kvt_views views;
+
+	for (int64_t i = 0; i < t->nparts; i++)
+		if (t->part[i].group == group) {
+			if (only)
+				return NULL;
+			only = &t->part[i];
+		}
+	if (!only || kvt_layout_views(&views, &g->layout, &whole, g->shape.elem, NULL) ||
+	    views.count != 1 || only->view.offset ||
+	    views.view[0].nfactors != only->view.nfactors)
+		return NULL;
+	for (int i = 0; i < only->view.nfactors; i++) {
+		const struct kvt_factor *a = &views.view[0].factor[i];
+		const struct kvt_factor *b = &only->view.factor[i];
+
+		if (a->axis != b->axis || a->div != b->div || a->n != b->n ||
+		    a->stride != b->stride)
+			return NULL;
+	}
+	return only->data;
+}
+
+static const struct kvt_leaf_ops tensors_ops = {
+	.read_box = tensors_read, .bytes = tensors_bytes, .close = memory_close,
+};
+
+/* Is the part in its group, and does the view have it? */
+static enum kvt_status check_part(const struct kvt_tensor_part *part,
+				  const struct kvt_snapshot *info, int64_t i,
+				  struct kvt_error *err)
+{
+	struct kvt_box whole, both;
+	int64_t end;
+
+	if (part->group < 0 || part->group >= info->ngroups)
+		return kvt_fail(err, KVT_BAD_INPUT, "tensor %lld: there is no group %d",
+				(long long)i, part->group);
+	whole = kvt_box_whole(&info->group[part->group].shape);
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (part->view.shape.n[a] != part->box.end[a] - part->box.begin[a])
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"tensor %lld: has %lld %ss, expected %lld",
+					(long long)i, (long long)part->view.shape.n[a],
+					kvt_axis_name(a),
+					(long long)(part->box.end[a] -
+						    part->box.begin[a]));
+	if (!intersect(&both, &whole, &part->box) ||
+	    memcmp(&both, &part->box, sizeof(both)) || !part->data ||
+	    part->view.nfactors < 0 || part->view.nfactors > KVT_MAX_FACTORS ||
+	    part->view.shape.elem != info->group[part->group].shape.elem)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"tensor %lld: is not a part of its group", (long long)i);
+	return kvt_view_end(&end, &part->view, err);
+}
+
+/* Each element of a group in one part: none twice, and all of them. */
+static enum kvt_status check_parts(const struct kvt_tensor_part *parts, int64_t n,
+				   const struct kvt_snapshot *info, struct kvt_error *err)
+{
+	int64_t has[KVT_MAX_GROUPS] = { 0 }, nbytes;
+	struct kvt_box both;
+	enum kvt_status status;
+
+	for (int64_t i = 0; i < n; i++) {
+		const struct kvt_tensor_part *p = &parts[i];
+
+		if ((status = check_part(p, info, i, err)) ||
+		    (status = kvt_shape_nbytes(&nbytes, &p->view.shape, err)))
+			return status;
+		has[p->group] += nbytes;
+		for (int64_t j = 0; j < i; j++)
+			if (parts[j].group == p->group &&
+			    intersect(&both, &parts[j].box, &p->box))
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"tensors %lld and %lld have the same elements of %s",
+						(long long)j, (long long)i,
+						info->group[p->group].id);
+	}
+	for (int g = 0; g < info->ngroups; g++) {
+		if ((status = kvt_shape_nbytes(&nbytes, &info->group[g].shape, err)))
+			return status;
+		if (has[g] != nbytes)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"tensors have %lld of the %lld bytes of %s",
+					(long long)has[g], (long long)nbytes,
+					info->group[g].id);
+	}
+	return KVT_OK;
+}
+
+enum kvt_status kvt_dump_of_tensors(struct kvt_dump **out,
+				    const struct kvt_snapshot *info,
+				    const struct kvt_tensor_part *parts, int64_t nparts,
+				    struct kvt_error *err)
+{
+	enum { MOST = 1 << 14 };	/* each is held against each */
+	struct tensors_leaf *t;
+	enum kvt_status status;
+
+	if (nparts < 0 || nparts > MOST)
+		return kvt_fail(err, KVT_UNSUPPORTED, "%lld tensors, expected at most %d",
+				(long long)nparts, MOST);
+	if ((status = kvt_snapshot_check(info, err)) ||
+	    (status = check_parts(parts, nparts, info, err)))
+		return status;
+	t = calloc(1, sizeof(*t) + (size_t)nparts * sizeof(*parts));
+	if (!t)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	t->nparts = nparts;
+	if (nparts)
+		memcpy(t->part, parts, (size_t)nparts * sizeof(*parts));
+	if ((status = leaf_init(&t->leaf, &tensors_ops, "memory", info, err))) {
+		free(t);
+		return status;
+	}
+	return kvt_dump_of_leaf(out, &t->leaf, err);
 }
 
 /* ---- replace ------------------------------------------------------------------- */

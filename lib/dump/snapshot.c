@@ -438,3 +438,50 @@ const struct kvt_request *kvt_request_named(const struct kvt_snapshot *snapshot,
 			return &snapshot->request[r];
 	return NULL;
 }
+
+/* ---- another layout ----------------------------------------------------------- */
+
+static bool takes_layout(enum kvt_kind kind, const struct kvt_layout *layout)
+{
+	bool state = false;
+
+	/* a conv state has taps and channels but neither heads nor K and V */
+	for (int i = 0; i < layout->plane[0].nparts; i++)
+		state |= layout->plane[0].part[i].axis == KVT_AXIS_H ||
+			 layout->plane[0].part[i].axis == KVT_AXIS_K;
+	if (kind == KVT_MAMBA_SSM)
+		return false;
+	return kind == KVT_MAMBA_CONV ? !state : true;
+}
+
+enum kvt_status kvt_snapshot_set_layout(struct kvt_snapshot *snapshot,
+					const struct kvt_layout *layout,
+					struct kvt_error *err)
+{
+	int taken = 0;
+
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+		struct kvt_box whole = kvt_box_whole(&group->shape);
+		struct kvt_error why = { "" };
+		struct kvt_views views;
+
+		if (!takes_layout(group->kind, layout))
+			continue;
+		if (kvt_layout_views(&views, layout, &whole, group->shape.elem, &why))
+			return kvt_fail(err, KVT_UNSUPPORTED, "%s cannot be %s: %s",
+					group->id, kvt_layout_string(layout).s, why.text);
+		if (kvt_content_keeps(&group->content, layout, &group->shape, &why))
+			return kvt_fail(err, KVT_UNSUPPORTED, "%s: %s", group->id,
+					why.text);
+		group->layout = *layout;
+		if (!kvt_layout_predicates(layout, &group->shape).block_compact)
+			group->page_bytes = group->page_offset = 0;
+		taken++;
+	}
+	if (!taken)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"no group of this dump can have layout %s",
+				kvt_layout_string(layout).s);
+	return KVT_OK;
+}

@@ -144,4 +144,18 @@ KVT_MUST_CHECK enum kvt_status
 kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *dump,
 		const struct kvt_select *select, struct kvt_error *err);
 
+/* ---- tokens: a request in a row --------------------------------------------- */
+
+/*
+ * The blocks of one group that hold these tokens (positions in the request; an empty
+ * range is all of them), in their order, as a dump of one group: its slots in a row,
+ * from number *first on, are the tokens.  Of a recurrent group it is the newest state.
+ * KVT_USAGE: no such group, request or token; KVT_BAD_INPUT: a token has no slot, as
+ * with those that a window has passed.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_tokens(struct kvt_dump **out, int64_t *first, const struct kvt_dump *dump,
+		int group, const char *request, struct kvt_range tokens,
+		struct kvt_error *err);
+
 #endif

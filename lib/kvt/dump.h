@@ -74,6 +74,25 @@ kvt_open(struct kvt_dump **out, const char *path, const struct kvt_hints *hints,
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_of_memory(struct kvt_dump **out, const struct kvt_snapshot *info,
 		   const void *const bytes[], struct kvt_error *err);
+/*
+ * Part of a group, in a tensor of whatever strides: 'box' says which, 'view' where its
+ * elements are from 'data' on, with indices that count from box.begin.
+ */
+struct kvt_tensor_part {
+	int group;
+	struct kvt_box box;
+	const void *data;		/* borrowed until the last dump of it is closed */
+	struct kvt_view view;
+};
+/*
+ * Tensors in memory, read where they are.  The parts must have each element of 'info'
+ * once, in views that kvt_view_end() takes: KVT_BAD_INPUT otherwise.  The layout of a
+ * group is only the order in which it is read.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_of_tensors(struct kvt_dump **out, const struct kvt_snapshot *info,
+		    const struct kvt_tensor_part *parts, int64_t nparts,
+		    struct kvt_error *err);
 /* Every byte of every group is 'fill': what a new pool holds. */
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_of_constant(struct kvt_dump **out, const struct kvt_snapshot *info,

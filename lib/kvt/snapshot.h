@@ -205,6 +205,32 @@ kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,
 		  struct kvt_error *err);
 void kvt_snapshot_free(struct kvt_snapshot *snapshot);
 
+/*
+ * Gives groups another layout, as a dump is to be written; those that hold another kind
+ * of cache keep theirs.  KVT_UNSUPPORTED if a group cannot have it, or none takes it.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_set_layout(struct kvt_snapshot *snapshot, const struct kvt_layout *layout,
+			struct kvt_error *err);
+
+/*
+ * As JSON, with the keys of kvtool-manifest(5): all that a snapshot says.  The text is
+ * malloc()ed; NULL: out of memory, or a name that is no UTF-8.
+ */
+char *kvt_snapshot_json(const struct kvt_snapshot *snapshot);
+/*
+ * The other way, checked, on the heap, where everything has to be said that no file
+ * can add; 'name' is for messages.  kvt_snapshot_delete() releases it.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_from_json(struct kvt_snapshot **out, const char *json, const char *name,
+		       struct kvt_error *err);
+/* A copy, on the heap. */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_clone(struct kvt_snapshot **out, const struct kvt_snapshot *in,
+		   struct kvt_error *err);
+void kvt_snapshot_delete(struct kvt_snapshot *snapshot);	/* NULL is allowed */
+
 /* The number of the group with that id; -1: there is none. */
 int kvt_group_named(const struct kvt_snapshot *snapshot, const char *id);
 /* NULL: there is none. */

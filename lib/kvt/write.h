@@ -30,7 +30,7 @@ struct kvt_create_options {
 /*
  * kvt_create() writes in a folder beside 'path', PATH.tmp-PID; the file (or folder)
  * takes its name only in kvt_publish().  'info' is copied.  An existing 'path'
- * without force is KVT_SYSTEM.
+ * without force is KVT_SYSTEM.  'options' NULL: all zero.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_create(struct kvt_writer **out, const char *path,
@@ -76,14 +76,15 @@ kvt_store_cells(struct kvt_writer *writer, int group, const struct kvt_box *box,
  * All of dumps[i] into writers[i], which was created for its snapshot or for one that
  * differs in the layout, and completes it; kvt_publish() comes next.  Several are ranks
  * of one model: groups of one shape, layout and tiling, else KVT_USAGE.  What they have
- * of the same blocks of a leaf is read once.
+ * of the same blocks of a leaf is read once.  'run' NULL: a quiet run on the CPU.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_write(struct kvt_writer *const *writers, const struct kvt_dump *const *dumps, int n,
 	  const struct kvt_run *run, struct kvt_error *err);
 /*
  * Completes the output and makes it durable, where it is: kvt_writer_staged() can
- * be opened and verified then, and nothing can be written any more.
+ * be opened and verified then, and nothing can be written any more.  kvt_write() has
+ * done this.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_finish(struct kvt_writer *writer, struct kvt_error *err);
@@ -119,6 +120,11 @@ const char *kvt_writer_sidecar(const struct kvt_writer *writer);
 KVT_MUST_CHECK enum kvt_status
 kvt_write_manifest(const struct kvt_dump *reader, const char *path,
 		   struct kvt_error *err);
+
+/* Opens what a finished writer has staged, to be verified before it is published. */
+KVT_MUST_CHECK enum kvt_status
+kvt_open_written(struct kvt_dump **out, const struct kvt_writer *writer,
+		 struct kvt_error *err);
 
 /* Where the output is until it is published; "" after that, or if it is nowhere. */
 const char *kvt_writer_staged(const struct kvt_writer *writer);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dump.c - all that is looked for in one dump, in the order in which it is told */
+#include "lib/kvt/ops.h"
 #include "lib/ops/check/check.h"
 
 #include <stdio.h>
@@ -33,4 +34,33 @@ enum kvt_status kvt_check_dump(struct kvt_findings *r, struct kvt_dump *dump,
 		r->out_of_memory = true;
 	kvt_check_heads(r, s);
 	return data ? kvt_check_data(r, dump, path, run, err) : KVT_OK;
+}
+
+enum kvt_status kvt_check(const struct kvt_dump *dump, bool data,
+			  void (*found)(void *context,
+					const struct kvt_broken_rule *rule),
+			  void *context, const struct kvt_run *run, struct kvt_error *err)
+{
+	const struct kvt_run quiet = { 0 };
+	struct kvt_findings r = { .path = "" };
+	const char *path = kvt_dump_path(dump);
+	enum kvt_status status;
+
+	status = kvt_check_dump(&r, (struct kvt_dump *)(uintptr_t)dump, path ? path : "",
+				data, run ? run : &quiet, err);
+	if (!status && r.out_of_memory)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; !status && found && i < r.nfindings; i++) {
+		const struct kvt_rule *rule = kvt_rule_at(r.finding[i].rule);
+
+		found(context, &(struct kvt_broken_rule){ rule->name,
+			kvt_severity_name(rule->severity), r.finding[i].at,
+			r.finding[i].text });
+	}
+	if (!status && r.total[KVT_ERROR] + r.total[KVT_WARNING])
+		status = kvt_fail(err, KVT_MISMATCH, "%lld errors, %lld warnings",
+				  (long long)r.total[KVT_ERROR],
+				  (long long)r.total[KVT_WARNING]);
+	kvt_findings_free(&r);
+	return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/kvt/ops.h"
 #include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 
@@ -231,4 +232,12 @@ enum kvt_status verify_source(const struct kvt_dump *source,
 	for (int g = 0; !status && g < is->ngroups; g++)
 		status = verify_group(source, written, g, nleaves, run, err);
 	return status;
+}
+
+enum kvt_status kvt_verify(const struct kvt_dump *source, const struct kvt_dump *written,
+			   const struct kvt_run *run, struct kvt_error *err)
+{
+	const struct kvt_run quiet = { 0 };
+
+	return verify_source(source, written, run ? run : &quiet, err);
 }

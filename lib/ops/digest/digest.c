@@ -21,6 +21,7 @@
  * for each place of a cell.
  */
 #include "lib/ops/digest/digest.h"
+#include "lib/kvt/ops.h"
 #include "lib/dump/read.h"
 
 #include <inttypes.h>
@@ -452,4 +453,27 @@ struct digest_value kvt_digest_text(enum digest_scope scope, enum digest_version
 		 tokens && version == DIGEST_KVD2 ? 2 : 1, tokens ? "tokens" : "blocks",
 		 d->hi, d->lo);
 	return v;
+}
+
+enum kvt_status kvt_dump_digest(struct kvt_text *out, const struct kvt_dump *dump,
+				enum kvt_scope scope, const struct kvt_run *run,
+				struct kvt_error *err)
+{
+	const struct kvt_run quiet = { 0 };
+	enum digest_scope which = scope == KVT_SCOPE_BLOCKS ? DIGEST_BLOCKS :
+							      DIGEST_TOKENS;
+	struct digests d;
+	enum kvt_status status;
+
+	if (which == DIGEST_TOKENS && !kvt_dump_snapshot(dump)->nrequests)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"no tokens scope: the dump has no block tables");
+	status = kvt_digests_compute(&d, (struct kvt_dump *)(uintptr_t)dump,
+				     DIGEST_NEWEST, run ? run : &quiet, err);
+	if (!status && !(status = kvt_dump_unchanged(dump, err)))
+		snprintf(out->s, sizeof(out->s), "%s",
+			 kvt_digest_text(which, which == DIGEST_TOKENS ? d.version :
+					 DIGEST_KVD1, &d.whole[which]).s);
+	kvt_digests_free(&d);
+	return status;
 }

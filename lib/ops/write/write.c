@@ -342,8 +342,11 @@ enum kvt_status kvt_write(struct kvt_writer *const *writers,
 			  const struct kvt_dump *const *dumps, int n,
 			  const struct kvt_run *run, struct kvt_error *err)
 {
-	struct transform t = { .n = n, .source = dumps, .writer = writers, .run = *run };
-	enum kvt_status status = transform_plan(&t, err);
+	struct transform t = { .n = n, .source = dumps, .writer = writers };
+	enum kvt_status status;
 
+	if (run)
+		t.run = *run;
+	status = transform_plan(&t, err);
 	return status ? status : transform_run(&t, err);
 }

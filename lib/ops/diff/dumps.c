@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dumps.c - kvt_diff(): two open dumps, told group by group and element by element */
+#include "lib/kvt/ops.h"
+#include "lib/ops/diff/diff.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct dumps_diff {
+	struct diff_side side[NSIDES];
+	struct rank_file file[NSIDES];
+	struct diff_pairs pairs;
+	struct diff_result *result;		/* [pairs.n] */
+};
+
+static void tell_group(const struct diff_result *r, const struct kvt_diff_told *told)
+{
+	const struct diff_diagnosis *d = r->diagnosis;
+	const struct kvt_hypothesis *decided = d ? d->found.decided : NULL;
+	bool known = r->measured;
+	struct kvt_diff_group out = {
+		.id = r->pair->id, .equal = r->equal, .differs = r->differs,
+		.elements = diff_pair_elements(r->pair),
+		.unequal = r->sums.unequal, .outside = r->sums.outside,
+		.max_abs = r->sums.max_abs,
+		.rel_l2 = known ? kvt_diff_rel_l2(&r->sums) : 0,
+		.cosine = known ? kvt_diff_cosine(&r->sums) : 1,
+		.pcc = known ? kvt_diff_pcc(&r->sums) : 1,
+	};
+
+	if (decided) {
+		out.fault = decided->fault->name;
+		out.fault_text = decided->fault->summary;
+		out.fault_args = d->args[decided - d->found.hypothesis].s;
+	}
+	if (told->group)
+		told->group(told->context, &out);
+}
+
+static void tell_element(const struct diff_result *r, const struct deviation *worst,
+			 const struct kvt_diff_told *told)
+{
+	struct diff_coordinates at = kvt_diff_locate(r->pair, worst);
+	struct kvt_diff_element out = {
+		.group = r->pair->id, .layer = at.layer, .layer_name = at.layer_name,
+		.request = at.request, .token = at.token,
+		.head = at.head, .kv = at.kv, .dim = at.dim, .error = worst->error,
+	};
+
+	for (int s = 0; s < NSIDES; s++) {
+		out.block[s] = at.block[s];
+		out.slot[s] = at.slot[s];
+		out.value[s] = worst->value[s];
+	}
+	told->element(told->context, &out);
+}
+
+static void tell(const struct dumps_diff *d, const struct kvt_diff_told *told)
+{
+	for (int i = 0; told->only && i < d->pairs.unmatched.n && i < 64; i++)
+		told->only(told->context, d->pairs.unmatched.item[i].side,
+			   d->pairs.unmatched.item[i].text);
+	for (int i = 0; i < d->pairs.n; i++) {
+		tell_group(&d->result[i], told);
+		for (int64_t w = 0; told->element && w < d->result[i].nworst; w++)
+			tell_element(&d->result[i], &d->result[i].worst[w], told);
+	}
+}
+
+static enum kvt_status compare_pairs(struct dumps_diff *d,
+				     const struct kvt_diff_options *options,
+				     const struct kvt_run *run, struct kvt_error *err)
+{
+	const struct diff_criteria criteria = {
+		.exact = options->exact,
+		.tolerance = {
+			.given = options->automatic || options->has_atol ||
+				 options->has_rtol,
+			.automatic = options->automatic,
+			.has[T_ATOL] = options->has_atol, .value[T_ATOL] = options->atol,
+			.has[T_RTOL] = options->has_rtol, .value[T_RTOL] = options->rtol,
+		},
+	};
+	const struct diff_options how = { .run = *run, .nworst = options->most };
+	enum kvt_status status = KVT_OK;
+
+	d->result = calloc((size_t)d->pairs.n + 1, sizeof(*d->result));
+	if (!d->result)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; !status && i < d->pairs.n; i++)
+		status = kvt_diff_compare(&d->result[i], &d->pairs.pair[i], &criteria,
+					  &how, err);
+	for (int i = 0; !status && !options->no_diagnosis && i < d->pairs.n; i++)
+		if (d->result[i].measured && d->result[i].differs &&
+		    d->result[i].first.set && !d->pairs.pair[i].decoded)
+			status = kvt_diff_diagnose(&d->result[i], run, err);
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = kvt_diff_side_unchanged(&d->side[s], err);
+	return status;
+}
+
+static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options *options,
+			     const struct kvt_run *run, struct kvt_error *err)
+{
+	const struct diff_alignment how = {
+		.numbers = options->exact || options->automatic || options->has_atol ||
+			   options->has_rtol,
+		.by = options->by == KVT_DIFF_TOKENS ? BY_TOKENS :
+		      options->by == KVT_DIFF_BLOCKS ? BY_BLOCKS : BY_AUTO,
+	};
+	enum kvt_status status;
+
+	for (int s = 0; s < NSIDES; s++)
+		if ((status = kvt_diff_side_init(&d->side[s], d->file[s].name,
+						 &d->file[s], 1, run, err)))
+			return status;
+	if ((status = kvt_diff_align(&d->pairs, d->side, &how, err)))
+		return status;
+	if (d->pairs.unmatched.n && !options->common)
+		return kvt_fail(err, KVT_BAD_INPUT, "only %c has %s",
+				"AB"[d->pairs.unmatched.item[0].side],
+				d->pairs.unmatched.item[0].text);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_diff(const struct kvt_dump *a, const struct kvt_dump *b,
+			 const struct kvt_diff_options *options,
+			 const struct kvt_diff_told *told, const struct kvt_run *run,
+			 struct kvt_error *err)
+{
+	static const struct kvt_diff_options none;
+	static const struct kvt_diff_told nobody;
+	const struct kvt_run quiet = { 0 };
+	const struct kvt_dump *dumps[NSIDES] = { a, b };
+	struct dumps_diff d = { 0 };
+	enum kvt_status status;
+
+	options = options ? options : &none;
+	run = run ? run : &quiet;
+	if (options->most < 0 || options->most > DIFF_MAX_WORST)
+		return kvt_fail(err, KVT_USAGE, "%d elements, expected at most %d",
+				options->most, DIFF_MAX_WORST);
+	for (int s = 0; s < NSIDES; s++) {
+		const char *path = kvt_dump_path(dumps[s]);
+
+		d.file[s].name = path && path[0] ? path : s ? "B" : "A";
+		d.file[s].reader = (struct kvt_dump *)(uintptr_t)dumps[s];
+	}
+	if (!(status = align(&d, options, run, err)))
+		status = compare_pairs(&d, options, run, err);
+	if (!status)
+		tell(&d, told ? told : &nobody);
+	for (int i = 0; !status && i < d.pairs.n; i++)
+		if (d.result[i].differs)
+			status = kvt_fail(err, KVT_MISMATCH, "%s differs",
+					  d.pairs.pair[i].id);
+	for (int i = 0; d.result && i < d.pairs.n; i++)
+		kvt_diff_result_free(&d.result[i]);
+	free(d.result);
+	kvt_diff_pairs_free(&d.pairs);
+	for (int s = 0; s < NSIDES; s++)
+		kvt_diff_side_free(&d.side[s]);
+	return status;
+}
