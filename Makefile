@@ -107,7 +107,7 @@ TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 # runs the old one is not disturbed.
 new      = -o $@.new $(1) && mv -f $@.new $@
 
-all: $(TOOL) $(LIBKVT) $(SHARED) $(FILTER) $(B)/models	## build the program, the library and the HDF5 plugin
+all: $(TOOL) $(LIBKVT) $(SHARED) $(FILTER) $(B)/models man3	## build the program, the library and the HDF5 plugin
 
 $(TOOL): $(CLI) $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
@@ -258,6 +258,10 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<
 
+$(B)/man3/kvt_%.3: lib/kvt/%.h scripts/man3.pl
+	$(Q)mkdir -p $(@D) && scripts/man3.pl $< >$@.new && mv -f $@.new $@
+man3: $(patsubst lib/kvt/%.h,$(B)/man3/kvt_%.3,$(filter-out %/kvt.h,$(wildcard lib/kvt/*.h)))
+
 # Beside the program, as if it were installed.
 $(B)/models:
 	@mkdir -p $(@D); ln -s '$(CURDIR)/models' $@
@@ -352,7 +356,7 @@ run-check-engines: all
 	@/usr/bin/python3 tests/engines/suite.py run --dir="$(ENGINE_DIR)" --seed=$(SEED) \
 		$(ENGINES:%=--engine=%)
 
-run-lint:
+run-lint: man3
 	@perl tests/harness.pl scripts/lint.sh
 
 run-bench: all $(B)/check_kernels $(BENCH)
@@ -366,9 +370,11 @@ fuzz-programs: $(FUZZ)
 # ---- install -------------------------------------------------------------------
 
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt/kvt.h)
-PAGES   := $(wildcard man/*.[157])
-MODELS  := $(wildcard models/*.json)
 HEADERS := $(wildcard lib/kvt/*.h)
+PAGES   := $(wildcard man/*.[1357])
+# Pages of section 3 are the headers' own words.
+MAN3    := $(patsubst lib/kvt/%.h,$(B)/man3/kvt_%.3,$(filter-out %/kvt.h,$(HEADERS)))
+MODELS  := $(wildcard models/*.json)
 put      = install -D -m $(1) $(2) "$(DESTDIR)$(3)"
 
 install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
@@ -388,7 +394,7 @@ install-built:
 		"$(DESTDIR)$(libdir)/pkgconfig/kvt.pc"
 	$(call put,644,cli/completion.bash,$(bashcompdir)/kvtool)
 	$(call put,644,cli/completion.zsh,$(zshcompdir)/_kvtool)
-	for p in $(PAGES); do $(call put,644,$$p,$(mandir)/man$${p##*.}/$${p##*/}) || exit 1; done
+	for p in $(PAGES) $(MAN3); do $(call put,644,$$p,$(mandir)/man$${p##*.}/$${p##*/}) || exit 1; done
 	for m in $(MODELS); do $(call put,644,$$m,$(modelsdir)/$${m##*/}) || exit 1; done
 
 uninstall:	## remove what install put there
@@ -398,7 +404,7 @@ uninstall:	## remove what install put there
 		$(addprefix $(includedir)/kvt/,$(notdir $(HEADERS))) \
 		$(bashcompdir)/kvtool $(zshcompdir)/_kvtool \
 		$(addprefix $(modelsdir)/,$(notdir $(MODELS))) \
-		$(foreach p,$(PAGES),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))), \
+		$(foreach p,$(PAGES) $(MAN3),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))), \
 		"$(DESTDIR)$f")
 
 clean:	## remove what was built
@@ -408,7 +414,7 @@ help:	## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 FORCE:
-.PHONY: all demo check bench lint fuzz check-valgrind check-environments check-faults \
+.PHONY: all man3 demo check bench lint fuzz check-valgrind check-environments check-faults \
 	check-engines run-check-engines check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
 	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
 	install install-built uninstall clean help FORCE

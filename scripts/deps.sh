@@ -9,8 +9,8 @@ build="gcc libc6-dev pkg-config libhdf5-dev libzstd-dev libjansson-dev libxxhash
 	zlib1g-dev"
 # Tests run /usr/bin/python3, which finds these packages; another one in PATH would not.
 check="$build g++ libcmocka-dev libucx-dev bats jq perl mandoc hdf5-tools zstd
-	python3 python3-h5py python3-numpy python3-xxhash"
-lint="$build perl mandoc python3 shellcheck"
+	python3 python3-h5py python3-numpy python3-pytest python3-xxhash"
+lint="$build perl mandoc mypy python3 python3-numpy python3-pytest shellcheck"
 fuzz="$build clang libclang-rt-14-dev"
 valgrind="$build libcmocka-dev valgrind"
 faults="$build python3"

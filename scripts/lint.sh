@@ -14,12 +14,13 @@ proven_page() {
 	python3 tests/engines/suite.py page | diff - man/kvtool-engines.7
 }
 
-for page in man/*.[157]; do
+for page in man/*.[1357] build/man3/*.3; do
 	none "mandoc has nothing to say about $page" mandoc -T lint -W warning "$page"
 done
 ok 'shellcheck agrees with the scripts' scripts
 ok 'kvtool-engines(7) is what the engine suite wrote' proven_page
 ok 'words that are out are not used' python3 scripts/check_words.py
+ok 'mypy agrees with the Python module' mypy --strict python/kvtool
 ok 'bash reads the completion' bash -n cli/completion.bash
 ok 'the release recipe of CONTRIBUTING.md runs' scripts/rehearse_release.sh
 done_testing

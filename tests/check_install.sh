@@ -94,7 +94,7 @@ same_version() {
 }
 
 pages() {
-	for page in man/*.[157]; do
+	for page in man/*.[1357]; do
 		section=${page##*.}
 		cmp "$page" "$usr/share/man/man$section/${page##*/}" || return 1
 	done

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* error.c - one status and one sentence */
-#include "lib/kvt/base.h"
+#include "lib/kvt/kvt.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -45,4 +45,9 @@ enum kvt_status kvt_fail_errno(struct kvt_error *err, const char *path, const ch
 {
 	return kvt_fail(err, KVT_SYSTEM, "%s: cannot %s: %s", path, what,
 			strerror(errno));
+}
+
+const char *kvt_version(void)
+{
+	return KVT_VERSION;
 }

@@ -29,4 +29,15 @@
 
 #define KVT_VERSION "0.1.0"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* KVT_VERSION of the library that is linked, to hold against that of the headers. */
+const char *kvt_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
 #endif

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element types by name, and bytes as arrays of whoever is there: numpy, torch"""
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from typing import Any, List, Sequence, Tuple
+
+from ._native import Unsupported, UsageError
+
+# name of kvtool: (bytes, type of numpy or None, attribute of ml_dtypes or None)
+_TYPES = {
+    "float64": (8, "float64", None), "float32": (4, "float32", None),
+    "float16": (2, "float16", None), "bfloat16": (2, None, "bfloat16"),
+    "float8_e4m3fn": (1, None, "float8_e4m3fn"), "float8_e5m2": (1, None, "float8_e5m2"),
+    "float8_e4m3fnuz": (1, None, "float8_e4m3fnuz"),
+    "float8_e5m2fnuz": (1, None, "float8_e5m2fnuz"),
+    "uint8": (1, "uint8", None), "int8": (1, "int8", None),
+    "uint16": (2, "uint16", None), "int16": (2, "int16", None),
+    "uint32": (4, "uint32", None), "int32": (4, "int32", None),
+    "uint64": (8, "uint64", None), "int64": (8, "int64", None), "bool": (1, "bool", None),
+}
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element of a type that kvtool names."""
+    if dtype not in _TYPES:
+        raise Unsupported(f"elements of type {dtype}")
+    return _TYPES[dtype][0]
+
+
+def name_of(dtype: Any) -> str:
+    """kvtool's name of a type of numpy, ml_dtypes or torch, or of such a name."""
+    name = str(getattr(dtype, "name", None) or dtype).replace("torch.", "")
+    if name not in _TYPES:
+        raise UsageError(f"elements of type {name}; give dtype=")
+    return name
+
+
+def empty(n: int) -> Any:
+    """A buffer of n bytes; numpy's are not filled with zeros first."""
+    try:
+        import numpy
+    except ImportError:
+        return bytearray(n)
+    return numpy.empty(n, numpy.uint8)
+
+
+def address(data: Any) -> int:
+    """Of the first byte of what empty() made."""
+    if isinstance(data, bytearray):
+        return ctypes.addressof((ctypes.c_char * len(data)).from_buffer(data)) \
+            if data else 0
+    return int(data.ctypes.data)
+
+
+def with_drops(index: Sequence[Any], drops: Sequence[bool]) -> Tuple[Any, ...]:
+    """The index of an array that takes the only entry of axes that are to go."""
+    out: List[Any] = []
+    for i, drop in zip(index, drops):
+        begin = i.start or 0
+        out.append(begin if drop else i)
+    return tuple(out)
+
+
+def _numpy_type(dtype: str) -> Any:
+    import numpy
+    _, plain, other = _TYPES[dtype]
+    if plain:
+        return numpy.dtype(plain)
+    try:
+        ml_dtypes: Any = importlib.import_module("ml_dtypes")
+    except ImportError:
+        raise Unsupported(f"numpy has no {dtype}: install ml_dtypes, or use read_torch() "
+                          "or read_bytes()") from None
+    return numpy.dtype(getattr(ml_dtypes, str(other)))
+
+
+_CLASSES: List[Any] = []
+
+
+def _array_class() -> Any:
+    """numpy.ndarray with to_torch(); made once numpy is there."""
+    if not _CLASSES:
+        numpy: Any = importlib.import_module("numpy")
+
+        class Array(numpy.ndarray):  # type: ignore[misc]
+            """A numpy array that knows the way to torch, also of bfloat16 and fp8."""
+
+            def to_torch(self) -> Any:
+                """The same memory as a torch.Tensor, if it can share it."""
+                return _torch_of(self, self.dtype.name)
+
+        _CLASSES.append(Array)
+    return _CLASSES[0]
+
+
+def to_numpy(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...],
+             dtype: str) -> Any:
+    """The part 'index' of an array of that shape."""
+    import numpy
+    array = numpy.frombuffer(data, _numpy_type(dtype)).reshape(shape)[index]
+    return array.view(_array_class())
+
+
+def _torch_of(array: Any, dtype: str) -> Any:
+    import numpy
+    torch: Any = importlib.import_module("torch")
+    size = itemsize(dtype)
+    plain = numpy.asarray(array).view({1: "u1", 2: "i2", 4: "i4", 8: "i8"}[size])
+    return torch.from_numpy(plain).view(getattr(torch, dtype))
+
+
+def to_torch(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...],
+             dtype: str) -> Any:
+    """The same as a torch.Tensor over the same memory."""
+    torch: Any = importlib.import_module("torch")
+    if not hasattr(torch, dtype):
+        raise Unsupported(f"this torch has no {dtype}")
+    if not len(data):  # pylint: disable=use-implicit-booleaness-not-len
+        return torch.empty(shape, dtype=getattr(torch, dtype))[index]
+    flat = torch.frombuffer(data, dtype=torch.uint8)
+    return flat.view(getattr(torch, dtype)).reshape(shape)[index]
+
+
+def to_bytes(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...], dtype: str
+             ) -> Tuple[bytearray, Tuple[int, ...], str]:
+    """The same without numpy: bytes, their shape, the name of their type."""
+    view = memoryview(data).cast("B") if not isinstance(data, bytearray) else \
+        memoryview(data)
+    size = itemsize(dtype)
+    strides = [size] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    ranges, kept = [], []
+    at: Any
+    for at, n in zip(index, shape):
+        one = isinstance(at, int)
+        begin, end, _ = (at, at + 1, 1) if one else at.indices(n)
+        ranges.append(range(begin, end))
+        if not one:
+            kept.append(end - begin)
+    # only the axis of tokens is ever cut: rows before it, one run in each
+    cut = next((a for a, r in enumerate(ranges) if len(r) != shape[a]), len(shape))
+    out = bytearray()
+    if cut == len(shape):
+        out += view
+    else:
+        rows = 1
+        for n in shape[:cut]:
+            rows *= n
+        step = strides[cut] * shape[cut]
+        for row in range(rows):
+            out += view[row * step + ranges[cut].start * strides[cut]:
+                        row * step + ranges[cut].stop * strides[cut]]
+    return out, tuple(kept), dtype
+
+
+def is_torch(tensor: Any) -> bool:
+    """Without importing torch: who has a tensor has it imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)

@@ -1,0 +1,644 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps: opened, made of tensors in memory, or derived of other dumps"""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+from ctypes import byref, c_char_p, c_int64, c_void_p, pointer
+from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple,
+                    Optional, Sequence, Tuple, Union)
+
+from . import _arrays, _native
+from ._native import (B, D, H, K, L, NAXES, S, Box, CreateOptions, Error,
+                      Layout, Mismatch, Progress, Range, Ranges, Reblocked,
+                      ReblockOptions, SliceOptions, Text, UsageError, Watch, call,
+                      encoded, lib, make, parse_layout, text)
+
+if TYPE_CHECKING:
+    import numpy
+
+Span = Union[int, slice, Tuple[int, int], range, None]
+Slice = slice                   # inside Dump the name is its method's
+Path = Union[str, "os.PathLike[str]"]
+MEMORY = 256 << 20
+
+
+class Group(NamedTuple):
+    """Layers that share layout, type and shape."""
+
+    id: str
+    kind: str                       #: "full_attention", "mla", "mamba_ssm", ...
+    layout: str                     #: axes from slowest to fastest, "LBSHC"
+    dtype: str                      #: "bfloat16"
+    layers: int
+    blocks: int                     #: in the dump
+    block_size: int                 #: tokens; 0: states, which stand for all tokens
+    slots: int                      #: rows of a block
+    heads: int                      #: of this rank
+    total_heads: int                #: of the model
+    dim: int                        #: elements of a head, or of opaque content
+    has_values: bool                #: keys and values; else one content
+    layer_ids: Tuple[int, ...]      #: numbers in the model
+    layer_names: Tuple[str, ...]    #: empty if unknown
+    block_ids: Tuple[int, ...]      #: in the engine's pool
+    window: int                     #: tokens; 0: none
+    content_type: str               #: "" for elements of one type
+
+
+class Request(NamedTuple):
+    """What a request has in the cache."""
+
+    id: str
+    tokens: int
+    first_token: int
+    token_ids: Tuple[int, ...]              #: empty if unknown
+    blocks: Mapping[str, Tuple[int, ...]]   #: ids in the pool, by group
+
+
+class Finding(NamedTuple):
+    """A rule of kvtool-fsck(1) that is broken."""
+
+    rule: str
+    severity: str                   #: "error", "warning", "note"
+    at: str                         #: "group=g0,block=3"; "": all of the dump
+    text: str
+
+
+def _group(entry: Mapping[str, Any], number: int) -> Group:
+    sizes = entry["sizes"]
+    per, size = entry["tokens_per_slot"], sizes["block_size"]
+    layers, blocks = sizes["layers"], sizes["num_blocks"]
+    return Group(
+        id=entry.get("id", f"g{number}"), kind=entry["kind"], layout=entry["layout"],
+        dtype=entry["dtype"], layers=layers, blocks=blocks, block_size=size,
+        slots=sizes.get("slots", size // per if per > 0 else 1),
+        heads=sizes["num_kv_heads"], total_heads=entry["total_kv_heads"],
+        dim=sizes.get("head_dim", sizes.get("content", 0)),
+        has_values="head_dim" in sizes,
+        layer_ids=tuple(entry.get("layer_ids", range(layers))),
+        layer_names=tuple(entry.get("layer_names", ())),
+        block_ids=tuple(entry.get("block_ids", range(blocks))),
+        window=entry.get("window", 0), content_type=entry.get("content_type", ""))
+
+
+class _Facts:
+    """What a dump says of itself, read once."""
+
+    def __init__(self, handle: int) -> None:
+        self.manifest = json.loads(_native.snapshot_json(lib.kvt_dump_snapshot(handle)))
+        m = self.manifest
+        entries = m.get("groups", [m] if "layout" in m else [])
+        self.groups = [_group(e, i) for i, e in enumerate(entries)]
+        first, ids = m.get("first_token", {}), m.get("token_ids", {})
+        self.requests: Dict[str, Request] = {}
+        for name, count in m.get("num_tokens", {}).items():
+            tables = {g.id: tuple(e["block_table"][name])
+                      for g, e in zip(self.groups, entries)
+                      if name in e.get("block_table", {})}
+            self.requests[name] = Request(name, count, first.get(name, 0),
+                                          tuple(ids.get(name, ())), tables)
+
+
+class _Handle:
+    """A kvt_dump that is closed once nobody uses it, in the process that opened it."""
+
+    def __init__(self, value: int) -> None:
+        self.value: Optional[int] = value
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.users = 0
+        self.closing = False
+
+    def __enter__(self) -> int:
+        if self.pid != os.getpid():
+            raise UsageError("the dump was opened before a fork; open it in this process")
+        with self.lock:
+            if self.closing or self.value is None:
+                raise UsageError("the dump is closed")
+            self.users += 1
+            return self.value
+
+    def __exit__(self, *_: Any) -> None:
+        with self.lock:
+            self.users -= 1
+            value = self._last()
+        if value:
+            lib.kvt_dump_close(value)
+
+    def _last(self) -> Optional[int]:
+        if not self.closing or self.users:
+            return None
+        value, self.value = self.value, None
+        return value
+
+    def close(self) -> None:
+        if self.pid != os.getpid():
+            return                      # its files are the other process's
+        with self.lock:
+            self.closing = True
+            value = self._last()
+        if value:
+            lib.kvt_dump_close(value)
+
+
+def _range(span: Span, begin: int, end: int, what: str) -> Tuple[int, int, bool]:
+    """(begin, end, is it one) of a span of indices in [begin, end)."""
+    if span is None:
+        return begin, end, False
+    if isinstance(span, (tuple, range)):
+        if isinstance(span, range) and span.step != 1:
+            raise UsageError(f"{what}: a step of {span.step}, expected 1")
+        span = slice(span[0], span[1]) if isinstance(span, tuple) else \
+            slice(span.start, span.stop)
+    if isinstance(span, slice):
+        if span.step not in (None, 1):
+            raise UsageError(f"{what}: a step of {span.step}, expected 1")
+        at = [begin if span.start is None else span.start,
+              end if span.stop is None else span.stop]
+        at = [i + end if i < 0 else i for i in at]
+        if not begin <= at[0] < at[1] <= end:
+            raise UsageError(f"{what} {span.start}:{span.stop}, expected a range in "
+                             f"{begin}:{end}")
+        return at[0], at[1], False
+    at0 = int(span) + end if int(span) < 0 else int(span)
+    if not begin <= at0 < end:
+        raise UsageError(f"{what} {span}, expected one of {begin} to {end - 1}")
+    return at0, at0 + 1, True
+
+
+def _ranges(span: Any, keep: List[Any]) -> Ranges:
+    """Ids: one, a slice, a tuple (begin, end), or a list of such."""
+    if span is None:
+        return Ranges()
+    items = span if isinstance(span, list) else [span]
+    out = (Range * len(items))()
+    for i, item in enumerate(items):
+        if isinstance(item, (slice, range)):
+            if item.step not in (None, 1) or item.start is None or item.stop is None:
+                raise UsageError(f"{item}, expected a begin, an end and no step")
+            item = (item.start, item.stop)
+        begin, end = item if isinstance(item, tuple) else (int(item), int(item) + 1)
+        out[i] = Range(begin, end)
+    keep.append(out)
+    return Ranges(len(items), ctypes.cast(out, ctypes.POINTER(Range)))
+
+
+class Dump:
+    """
+    A KV cache that can be read, wherever it is: a file, tensors in memory, or made of
+    others by :meth:`slice`, :meth:`reblock` and :func:`merge`, which read no data.
+
+    A dump never changes, and any number of threads may read it.  It holds files open
+    until :meth:`close`, the end of a ``with`` block, or its last reference.
+    """
+
+    def __init__(self, handle: int, name: str, keep: Sequence[Any] = (),
+                 proof: Optional[Tuple["Dump", Any]] = None) -> None:
+        self._handle = _Handle(handle)
+        self._name = name
+        self._keep = tuple(keep)        # memory that C reads
+        self._proof = proof             # of what, and how, it was reblocked
+        self._facts_read: Optional[_Facts] = None
+
+    # ---- life ----
+
+    def close(self) -> None:
+        """Ends its use; data of derived dumps stay readable."""
+        self._handle.close()
+
+    def __enter__(self) -> "Dump":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None:
+            handle.close()
+
+    def __repr__(self) -> str:
+        if self._handle.closing:
+            return f"<kvtool.Dump {self._name!r}, closed>"
+        groups = ", ".join(f"{g.id}: {g.layout} {g.dtype}" for g in self.groups)
+        return f"<kvtool.Dump {self._name!r}: {groups}>"
+
+    # ---- facts ----
+
+    @property
+    def _facts(self) -> _Facts:
+        if self._facts_read is None:
+            with self._handle as handle:
+                self._facts_read = _Facts(handle)
+        return self._facts_read
+
+    @property
+    def name(self) -> str:
+        """Its path, or what it was made of."""
+        return self._name
+
+    @property
+    def format(self) -> str:
+        """Of its first source: "hdf5", "npy", "memory", ..."""
+        with self._handle as handle:
+            return text(lib.kvt_dump_format(handle))
+
+    @property
+    def groups(self) -> Tuple[Group, ...]:
+        """Groups of layers that share layout, type and shape."""
+        return tuple(self._facts.groups)
+
+    @property
+    def requests(self) -> Mapping[str, Request]:
+        """By id, in the order of the dump; empty if it has no block tables."""
+        return dict(self._facts.requests)
+
+    @property
+    def layout(self) -> str:
+        """Axes from slowest to fastest ("LBSHC"), if all groups have the same."""
+        found = {g.layout for g in self.groups}
+        if len(found) != 1:
+            raise UsageError("groups have layouts of their own: " +
+                             ", ".join(f"{g.id} {g.layout}" for g in self.groups))
+        return found.pop()
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """All that it says of itself, with the keys of kvtool-manifest(5)."""
+        copy: Mapping[str, Any] = json.loads(json.dumps(self._facts.manifest))
+        return copy
+
+    def group(self, name: Optional[str] = None) -> Group:
+        """The group of that id; without a name the only one."""
+        return self._facts.groups[self._group_number(name)]
+
+    def _group_number(self, name: Optional[str]) -> int:
+        groups = self._facts.groups
+        if name is None and len(groups) == 1:
+            return 0
+        for i, g in enumerate(groups):
+            if g.id == name:
+                return i
+        raise UsageError(f"{'no group' if name is None else repr(name)}: give group= "
+                         f"one of {', '.join(g.id for g in groups) or 'none'}")
+
+    # ---- made of it ----
+
+    def slice(self, *, layers: Any = None, heads: Any = None, tokens: Any = None,
+              requests: Union[str, Sequence[str], None] = None, blocks: Any = None,
+              tp: Optional[Tuple[int, int]] = None) -> "Dump":
+        """
+        A part, named by numbers in the model and ids in the pool.
+
+        ``layers`` and ``blocks`` take a number, ``slice(2, 5)``, ``(2, 5)`` or a list
+        of these; ``heads`` and ``tokens`` one of them.  ``tp=(rank, size)`` is the
+        share of a tensor parallel rank.
+        """
+        keep: List[Any] = []
+        o = SliceOptions(_ranges(layers, keep), _ranges(blocks, keep),
+                         _ranges(heads, keep), _ranges(tokens, keep))
+        if requests is not None:
+            names = [requests] if isinstance(requests, str) else list(requests)
+            array = (c_char_p * len(names))(*[n.encode() for n in names])
+            o.requests.n, o.requests.s = len(names), array
+            keep.append(array)
+        if tp is not None:
+            o.rank.index, o.rank.size = tp
+        with self._handle as handle:
+            made = make("kvt_dump_slice", handle, byref(o))
+        proof = self._proof and (self._proof[0], None)
+        return Dump(made, f"part of {self._name}", self._keep, proof)
+
+    def reblock(self, block_size: int, *, layout: Optional[str] = None,
+                compact: bool = False) -> "Dump":
+        """Blocks of another number of tokens; ``compact`` drops unused ones."""
+        o = ReblockOptions(block_size, compact)
+        if layout is not None:
+            to = parse_layout(layout)
+            o.layout = pointer(to)
+        said = (Reblocked * _native.MAX_GROUPS)()
+        out = c_void_p()
+        with self._handle as handle:
+            call("kvt_dump_reblock", byref(out), said, handle, byref(o))
+        assert out.value is not None
+        how = None if self._proof else said
+        return Dump(out.value, f"{self._name} in blocks of {block_size}", self._keep,
+                    (self._proof[0] if self._proof else self, how))
+
+    # ---- reading ----
+
+    def read(self, *, layer: Union[int, str, Slice, None] = None,
+             tokens: Span = None, request: Optional[str] = None,
+             kv: Optional[str] = None, heads: Span = None, blocks: Span = None,
+             group: Optional[str] = None, bits: bool = False
+             ) -> "numpy.ndarray[Any, Any]":
+        """
+        Elements as a numpy array ``[kv, layer, token, head, element]``.
+
+        ``layer`` is a number in the model or a name; an int drops that axis, as do an
+        int for ``tokens`` or ``heads`` and "k" or "v" for ``kv``; content without
+        values has no axis ``kv``.  ``tokens`` are positions of ``request``, which may
+        be left out if there is only one; of a recurrent group it is the newest state.
+        With ``blocks``, positions in the dump, the axes are ``[kv, layer, block, slot,
+        head, element]`` instead.
+
+        bfloat16 and fp8 need ml_dtypes, or ``bits=True``, which gives unsigned integers;
+        :meth:`read_torch` and :meth:`read_bytes` do without both.  The array owns its
+        memory; one copy is made of what is read.  Its ``to_torch()`` shares it.
+        """
+        data, shape, index, dtype = self._read(layer, tokens, request, kv, heads, blocks,
+                                               group)
+        if bits:
+            dtype = f"uint{8 * _arrays.itemsize(dtype)}"
+        array: "numpy.ndarray[Any, Any]" = _arrays.to_numpy(data, shape, index, dtype)
+        return array
+
+    def read_torch(self, **which: Any) -> Any:
+        """The same as a torch.Tensor; takes what :meth:`read` takes."""
+        return _arrays.to_torch(*self._read(**self._all(which)))
+
+    def read_bytes(self, **which: Any) -> Tuple[bytearray, Tuple[int, ...], str]:
+        """The same as bytes in C order, their shape, and the name of their type."""
+        data, keep, drop, dtype = self._read(**self._all(which))
+        return _arrays.to_bytes(data, keep, drop, dtype)
+
+    @staticmethod
+    def _all(which: Dict[str, Any]) -> Dict[str, Any]:
+        names = ("layer", "tokens", "request", "kv", "heads", "blocks", "group")
+        unknown = set(which) - set(names)
+        if unknown:
+            raise TypeError(f"unexpected {', '.join(sorted(unknown))}")
+        return {n: which.get(n) for n in names}
+
+    def _find_layer(self, layer: Any, group: Optional[str]) -> Tuple[int, Any]:
+        """The group, and the layer by its number in the dump."""
+        groups = self._facts.groups
+        if layer is None or isinstance(layer, slice):
+            return self._group_number(group), layer
+        found = []
+        for i, g in enumerate(groups):
+            if group not in (None, g.id):
+                continue
+            ids: Sequence[Any] = g.layer_names if isinstance(layer, str) else g.layer_ids
+            if layer in ids:
+                found.append((i, ids.index(layer)))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(f"layer {layer} is in several groups, give group= one of " +
+                             ", ".join(groups[i].id for i, _ in found))
+        raise UsageError(f"no layer {layer!r}; there are " + "; ".join(
+            f"{g.id}: {g.layer_ids[0]} to {g.layer_ids[-1]}" for g in groups
+            if g.layer_ids))
+
+    def _read(self, layer: Any, tokens: Span, request: Optional[str],
+              kv: Optional[str], heads: Span, blocks: Span, group: Optional[str]
+              ) -> Tuple[Any, Tuple[int, ...], Tuple[Any, ...], str]:
+        number, layer = self._find_layer(layer, group)
+        g = self._facts.groups[number]
+        halves = 2 if g.has_values else 1
+        if kv not in (None, "k", "v") or (kv and not g.has_values):
+            raise UsageError(f"kv is {kv!r}, expected " +
+                             ("'k' or 'v'" if g.has_values else "none: " + g.id +
+                              " has one content"))
+        box, drop = Box(), [False] * NAXES
+        box.begin[K], box.end[K] = (0, halves) if kv is None else \
+            ("kv".index(kv), "kv".index(kv) + 1)
+        drop[K] = kv is not None or not g.has_values
+        box.begin[L], box.end[L], drop[L] = _range(layer, 0, g.layers, "layer")
+        box.begin[H], box.end[H], drop[H] = _range(heads, 0, g.heads, "head")
+        box.end[D] = g.dim
+        box.end[S] = g.slots
+        if blocks is not None:
+            if tokens is not None or request is not None:
+                raise UsageError("blocks= and tokens= or request= exclude each other")
+            box.begin[B], box.end[B], drop[B] = _range(blocks, 0, g.blocks, "block")
+            with self._handle as handle:
+                data, shape = _read_box(handle, number, box, g)
+            return data, shape, _index(drop, (K, L, B, S, H, D)), g.dtype
+        return self._read_tokens(number, g, box, drop, tokens, request)
+
+    def _read_tokens(self, number: int, g: Group, box: Box, drop: List[bool],
+                     tokens: Span, request: Optional[str]
+                     ) -> Tuple[Any, Tuple[int, ...], Tuple[Any, ...], str]:
+        requests = self._facts.requests
+        if request is None:
+            if len(requests) != 1:
+                raise UsageError("give request= one of " + ", ".join(requests)
+                                 if requests else
+                                 "the dump has no requests: give blocks=")
+            request = next(iter(requests))
+        if request not in requests:
+            raise UsageError(f"no request {request!r}; there are " + ", ".join(requests))
+        r = requests[request]
+        begin, end, drop[S] = _range(tokens, r.first_token, r.first_token + r.tokens,
+                                     "token")
+        row, first = c_void_p(), c_int64()
+        with self._handle as handle:
+            call("kvt_dump_tokens", byref(row), byref(first), handle, number,
+                 request.encode(), Range(begin, end))
+        try:
+            assert row.value is not None
+            slots = g.slots
+            per = g.block_size // slots if g.block_size else 0
+            count = (end - 1) // per - begin // per + 1 if per else slots
+            box.end[B] = -(-(first.value + count) // slots)
+            data, shape = _read_box(row.value, 0, box, g)
+        finally:
+            lib.kvt_dump_close(row)
+        # blocks of slots are one row of slots
+        shape = shape[:2] + (shape[2] * shape[3],) + shape[4:]
+        index = [Slice(None)] * 5
+        index[2] = Slice(first.value, first.value + count)
+        drops = [drop[a] for a in (K, L, S, H, D)]
+        return data, shape, _arrays.with_drops(index, drops), g.dtype
+
+    # ---- writing ----
+
+    def write(self, path: Path, *, layout: Optional[str] = None,
+              format: Optional[str] = None,  # pylint: disable=redefined-builtin
+              overwrite: bool = False, verify: bool = True, sync: bool = True,
+              compress: bool = True, threads: int = 0, memory: int = MEMORY,
+              progress: Optional[Progress] = None) -> None:
+        """
+        Writes all of it into a new file or folder, whose format follows from the end of
+        its name.  It has its name only when it is complete and, with ``verify``, when
+        it was read again and every element found equal; else nothing is left.
+        """
+        watch = Watch(threads, memory, progress)
+        o = CreateOptions(encoded(format), overwrite, not sync, not compress)
+        info, writer = c_void_p(), c_void_p()
+        with self._handle as handle:
+            try:
+                call("kvt_snapshot_clone", byref(info), lib.kvt_dump_snapshot(handle))
+                if layout is not None:
+                    to = parse_layout(layout)
+                    call("kvt_snapshot_set_layout", info, byref(to))
+                call("kvt_create", byref(writer), os.fsencode(path), byref(o), info)
+                self._fill(watch, handle, writer, verify)
+            finally:
+                lib.kvt_close_writer(writer)
+                lib.kvt_snapshot_delete(info)
+
+    def _fill(self, watch: Watch, handle: int, writer: c_void_p, verify: bool) -> None:
+        try:
+            watch.call("kvt_write", byref(writer), byref(c_void_p(handle)), 1)
+            if verify:
+                self._verify(watch, handle, writer)
+            call("kvt_dump_unchanged", handle)
+            call("kvt_publish", byref(writer), 1)
+        except Error as error:
+            err = _native.ErrorText(str(error).encode()[:511])
+            lib.kvt_writer_retell(writer, byref(err))
+            raise type(error)(text(err.text)) from None
+
+    def _verify(self, watch: Watch, handle: int, writer: c_void_p) -> None:
+        written = Dump(make("kvt_open_written", writer), "what was written")
+        try:
+            with written._handle as other:  # pylint: disable=protected-access
+                if self._proof is None:
+                    watch.call("kvt_verify", handle, other)
+                elif self._proof[1] is not None:
+                    with self._proof[0]._handle as before:
+                        watch.call("kvt_verify_reblocked", before, other, self._proof[1])
+                else:
+                    self._verify_tokens(watch, other)
+        finally:
+            written.close()
+
+    def _verify_tokens(self, watch: Watch, other: int) -> None:
+        """A part of a reblocked dump: by the tokens of what it was before."""
+        assert self._proof is not None
+        if not self.requests:
+            raise _native.Unsupported("a part of a reblocked dump without requests "
+                                      "cannot be verified; pass verify=False")
+        o = _native.DiffOptions(by=1, common=True, no_diagnosis=True)
+        with self._proof[0]._handle as before:
+            watch.call("kvt_diff", before, other, byref(o), None)
+
+    # ---- questions to the data ----
+
+    def digest(self, scope: str = "tokens", *, threads: int = 0, memory: int = MEMORY,
+               progress: Optional[Progress] = None) -> str:
+        """
+        "kvd1:tokens:..." of live tokens, or of "blocks" of the pool: the same in every
+        layout and format (kvtool-digest(1)).
+        """
+        if scope not in ("tokens", "blocks"):
+            raise UsageError(f"scope is {scope!r}, expected 'tokens' or 'blocks'")
+        out = Text()
+        with self._handle as handle:
+            Watch(threads, memory, progress).call(
+                "kvt_dump_digest", byref(out), handle, int(scope == "blocks"))
+        return text(out.s)
+
+    def fsck(self, data: bool = True, *, threads: int = 0, memory: int = MEMORY,
+             progress: Optional[Progress] = None) -> List[Finding]:
+        """What is wrong with it, by the rules of kvtool-fsck(1); empty: nothing."""
+        found: List[Finding] = []
+
+        def told(_: Any, rule: Any) -> None:
+            r = rule[0]
+            found.append(Finding(text(r.rule), text(r.severity), text(r.at),
+                                 text(r.text)))
+
+        with self._handle as handle:
+            status, err = Watch(threads, memory, progress).status(
+                "kvt_check", handle, data, _native.FOUND(told), None)
+        if status and status != Mismatch.status:
+            _native.check(status, err)
+        return found
+
+    def _repr_html_(self) -> str:
+        import html
+        rows = "".join(
+            f"<tr><td>{html.escape(g.id)}</td><td>{html.escape(g.kind)}</td>"
+            f"<td>{html.escape(g.layout)}</td><td>{html.escape(g.dtype)}</td>"
+            f"<td>{g.layers}</td><td>{g.blocks} of {g.block_size}</td>"
+            f"<td>{g.heads}</td><td>{g.dim}</td></tr>" for g in self.groups)
+        requests = ", ".join(f"{html.escape(r.id)}: {r.tokens} tokens"
+                             for r in list(self.requests.values())[:20])
+        return (f"<b>{html.escape(self._name)}</b>: {html.escape(self.format)}"
+                "<table><tr><th>group</th><th>kind</th><th>layout</th><th>type</th>"
+                "<th>layers</th><th>blocks</th><th>heads</th><th>dim</th></tr>"
+                f"{rows}</table>{requests}")
+
+
+def _index(drop: Sequence[bool], axes: Sequence[int]) -> Tuple[Any, ...]:
+    return _arrays.with_drops([slice(None)] * len(axes), [drop[a] for a in axes])
+
+
+_ORDER: List[Layout] = []
+
+
+def _read_box(handle: int, group: int, box: Box, g: Group
+              ) -> Tuple[Any, Tuple[int, ...]]:
+    """Bytes of a box as [kv, layer, block, slot, head, element]."""
+    if not _ORDER:
+        _ORDER.append(parse_layout("KLBSHD"))
+    shape = tuple(box.end[a] - box.begin[a] for a in (K, L, B, S, H, D))
+    n = _arrays.itemsize(g.dtype)
+    for extent in shape:
+        n *= extent
+    data = _arrays.empty(n)
+    call("kvt_dump_read", handle, group, byref(box), byref(_ORDER[0]),
+         _arrays.address(data))
+    return data, shape
+
+
+def open(path: Path, *,  # pylint: disable=redefined-builtin,too-many-locals
+         layout: Optional[str] = None, dtype: Optional[str] = None,
+         format: Optional[str] = None,  # pylint: disable=redefined-builtin
+         spec: Optional[str] = None, manifest: Optional[Path] = None,
+         content_type: Optional[str] = None, layers: int = 0, blocks: int = 0,
+         block_size: int = 0, heads: int = 0, head_dim: int = 0, content: int = 0,
+         skip: int = 0, tp: Optional[Tuple[int, int]] = None, total_heads: int = 0,
+         facts: Optional[Mapping[str, Any]] = None,
+         trust_manifest: bool = False) -> Dump:
+    """
+    Opens a dump of any format that kvtool reads, and no data of it.
+
+    What the file does not say is told by arguments, as by the options of the same names
+    of kvtool(1); ``tp=(rank, size)``, and ``facts`` is what ``--set`` takes.
+    """
+    given = [f"{k}={v}".encode() for k, v in (facts or {}).items()]
+    if len(given) > 16:
+        raise UsageError(f"{len(given)} facts, expected at most 16")
+    hints = _native.Hints(
+        manifest=None if manifest is None else os.fsencode(manifest),
+        layout=encoded(layout), dtype=encoded(dtype),
+        content_type=encoded(content_type), format=encoded(format), spec=encoded(spec),
+        layers=layers, blocks=blocks, block_size=block_size, heads=heads,
+        head_dim=head_dim, content=content, skip=skip, total_heads=total_heads,
+        trust_manifest=trust_manifest)
+    if tp is not None:
+        hints.tp_rank, hints.tp_size = tp
+    hints.facts.n = len(given)
+    for i, fact in enumerate(given):
+        hints.facts.s[i] = fact
+    return Dump(make("kvt_open", os.fsencode(path), byref(hints)), os.fspath(path))
+
+
+def merge(dumps: Sequence[Dump]) -> Dump:
+    """The dumps of all tensor parallel ranks of a model, in any order, as one."""
+    handles: List[int] = []
+    held: Iterator[Dump] = iter(dumps)
+    used: List[Any] = []
+    try:
+        for dump in held:
+            handles.append(dump._handle.__enter__())  # pylint: disable=protected-access
+            used.append(dump._handle)  # pylint: disable=protected-access
+        n = len(handles)
+        if not n:
+            raise UsageError("no dumps to merge")
+        made = make("kvt_dump_merge", (c_void_p * n)(*handles),
+                    (c_char_p * n)(*[os.fsencode(d.name) for d in dumps]), n)
+    finally:
+        for handle in used:
+            handle.__exit__()
+    keep = [k for d in dumps for k in d._keep]  # pylint: disable=protected-access
+    return Dump(made, " + ".join(d.name for d in dumps), keep)
+
+

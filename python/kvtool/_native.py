@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+libkvt through ctypes: its structs, its functions, its errors
+
+Structs are those of <kvt/*.h>, field by field; tests/python/check_structs.py holds
+sizes and offsets against a compiler.  Nothing here knows numpy or torch.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import warnings
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p,
+                    c_double, c_int, c_int64, c_void_p)
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+
+VERSION = "0.1.0"
+NAXES = 6
+L, B, S, H, K, D = range(NAXES)
+MAX_GROUPS = 32
+
+
+# ---- errors ------------------------------------------------------------------------
+
+class Error(Exception):
+    """What libkvt refuses or fails at; ``status`` is the exit status of kvtool(1)."""
+
+    status = 5
+
+
+class Mismatch(Error):
+    """Data or an expectation differs (status 1)."""
+
+    status = 1
+
+
+class UsageError(Error, ValueError):
+    """The request itself makes no sense (status 2)."""
+
+    status = 2
+
+
+class BadInput(Error, ValueError):
+    """Malformed, ambiguous or not comparable (status 3)."""
+
+    status = 3
+
+
+class Unsupported(Error):
+    """Valid, but this build or machine cannot do it (status 4)."""
+
+    status = 4
+
+
+class SystemFailure(Error, OSError):
+    """Memory, a file or a device failed (status 5)."""
+
+    status = 5
+
+
+class KvtoolWarning(UserWarning):
+    """Something that changes no result, as kvtool prints it."""
+
+
+ERRORS: Dict[int, Type[Error]] = {e.status: e for e in (
+    Mismatch, UsageError, BadInput, Unsupported, SystemFailure)}
+
+
+# ---- structs -----------------------------------------------------------------------
+
+class ErrorText(Structure):
+    _fields_ = [("text", c_char * 512)]
+
+
+class Text(Structure):
+    _fields_ = [("s", c_char * 160)]
+
+
+class Range(Structure):
+    _fields_ = [("begin", c_int64), ("end", c_int64)]
+
+
+class Ranges(Structure):
+    _fields_ = [("n", c_int), ("range", POINTER(Range))]
+
+
+class Names(Structure):
+    _fields_ = [("n", c_int), ("s", POINTER(c_char_p))]
+
+
+class Rank(Structure):
+    _fields_ = [("size", c_int64), ("index", c_int64)]
+
+
+class Shape(Structure):
+    _fields_ = [("n", c_int64 * NAXES), ("elem", c_int64)]
+
+
+class Box(Structure):
+    _fields_ = [("begin", c_int64 * NAXES), ("end", c_int64 * NAXES)]
+
+
+class Factor(Structure):
+    _fields_ = [("axis", c_int), ("div", c_int64), ("n", c_int64), ("stride", c_int64)]
+
+
+class View(Structure):
+    _fields_ = [("shape", Shape), ("offset", c_int64), ("nfactors", c_int),
+                ("factor", Factor * 12)]
+
+
+class TensorPart(Structure):
+    _fields_ = [("group", c_int), ("box", Box), ("data", c_void_p), ("view", View)]
+
+
+class Part(Structure):
+    _fields_ = [("axis", c_int), ("kind", c_int), ("split", c_int64)]
+
+
+class Order(Structure):
+    _fields_ = [("nparts", c_int), ("part", Part * 8)]
+
+
+class Layout(Structure):
+    _fields_ = [("nplanes", c_int), ("plane", Order * 2)]
+
+
+class Facts(Structure):
+    _fields_ = [("n", c_int), ("s", c_char_p * 16)]
+
+
+class Hints(Structure):
+    _fields_ = [(name, c_char_p) for name in (
+        "manifest", "layout", "dtype", "content_type", "format", "spec")] + \
+        [(name, c_int64) for name in (
+            "layers", "blocks", "block_size", "heads", "head_dim", "content", "skip",
+            "tp_size", "tp_rank", "total_heads")] + \
+        [("one_of_several", c_bool), ("facts", Facts), ("empty", c_bool),
+         ("trust_manifest", c_bool), ("inspector", c_void_p)]
+
+
+class Run(Structure):
+    CANCELLED = CFUNCTYPE(c_bool, c_void_p)
+    PROGRESS = CFUNCTYPE(None, c_void_p, c_char_p, c_int64, c_int64)
+    WARN = CFUNCTYPE(None, c_void_p, c_char_p)
+    _fields_ = [("threads", c_int), ("memory", c_int64), ("device", c_void_p),
+                ("context", c_void_p), ("cancelled", CANCELLED),
+                ("progress", PROGRESS), ("warn", WARN)]
+
+
+class SliceOptions(Structure):
+    _fields_ = [("layers", Ranges), ("blocks", Ranges), ("heads", Ranges),
+                ("tokens", Ranges), ("requests", Names), ("components", Names),
+                ("rank", Rank), ("to", Rank), ("mamba_groups", c_int64)]
+
+
+class ReblockOptions(Structure):
+    _fields_ = [("block_size", c_int64), ("compact", c_bool), ("stale", c_int),
+                ("layout", POINTER(Layout))]
+
+
+class Reblocked(Structure):
+    _fields_ = [("how", c_int), ("why", ErrorText), ("size_before", c_int64),
+                ("blocks_before", c_int64), ("blocks_after", c_int64),
+                ("dropped", c_int64), ("copied", c_int64), ("stale", c_int64),
+                ("stale_kept", c_int64)]
+
+
+class CreateOptions(Structure):
+    _fields_ = [("format", c_char_p), ("force", c_bool), ("no_sync", c_bool),
+                ("uncompressed", c_bool), ("no_digest", c_bool), ("level", c_int),
+                ("tile_bytes", c_int64), ("row_ranks", c_int64), ("like", c_void_p)]
+
+
+class DiffOptions(Structure):
+    _fields_ = [("by", c_int), ("common", c_bool), ("exact", c_bool),
+                ("automatic", c_bool), ("has_atol", c_bool), ("has_rtol", c_bool),
+                ("atol", c_double), ("rtol", c_double), ("no_diagnosis", c_bool),
+                ("most", c_int)]
+
+
+class DiffGroup(Structure):
+    _fields_ = [("id", c_char_p), ("equal", c_bool), ("differs", c_bool),
+                ("elements", c_int64), ("unequal", c_int64), ("outside", c_int64),
+                ("max_abs", c_double), ("rel_l2", c_double), ("cosine", c_double),
+                ("pcc", c_double), ("fault", c_char_p), ("fault_args", c_char_p),
+                ("fault_text", c_char_p)]
+
+
+class DiffElement(Structure):
+    _fields_ = [("group", c_char_p), ("layer", c_int64), ("layer_name", c_char_p),
+                ("request", c_char_p), ("token", c_int64), ("block", c_int64 * 2),
+                ("slot", c_int64 * 2), ("head", c_int64), ("kv", c_int64),
+                ("dim", c_int64), ("value", c_double * 2), ("error", c_double)]
+
+
+class DiffTold(Structure):
+    ONLY = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+    GROUP = CFUNCTYPE(None, c_void_p, POINTER(DiffGroup))
+    ELEMENT = CFUNCTYPE(None, c_void_p, POINTER(DiffElement))
+    _fields_ = [("context", c_void_p), ("only", ONLY), ("group", GROUP),
+                ("element", ELEMENT)]
+
+
+class BrokenRule(Structure):
+    _fields_ = [("rule", c_char_p), ("severity", c_char_p), ("at", c_char_p),
+                ("text", c_char_p)]
+
+
+FOUND = CFUNCTYPE(None, c_void_p, POINTER(BrokenRule))
+
+# ---- the library -------------------------------------------------------------------
+
+_ERR = POINTER(ErrorText)
+_FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
+    "kvt_version": (c_char_p, []),
+    "kvt_open": (c_int, [POINTER(c_void_p), c_char_p, POINTER(Hints), _ERR]),
+    "kvt_dump_close": (None, [c_void_p]),
+    "kvt_dump_snapshot": (c_void_p, [c_void_p]),
+    "kvt_dump_format": (c_char_p, [c_void_p]),
+    "kvt_dump_unchanged": (c_int, [c_void_p, _ERR]),
+    "kvt_dump_of_tensors": (c_int, [POINTER(c_void_p), c_void_p, POINTER(TensorPart),
+                                    c_int64, _ERR]),
+    "kvt_dump_slice": (c_int, [POINTER(c_void_p), c_void_p, POINTER(SliceOptions), _ERR]),
+    "kvt_dump_merge": (c_int, [POINTER(c_void_p), POINTER(c_void_p), POINTER(c_char_p),
+                               c_int, _ERR]),
+    "kvt_dump_reblock": (c_int, [POINTER(c_void_p), POINTER(Reblocked), c_void_p,
+                                 POINTER(ReblockOptions), _ERR]),
+    "kvt_dump_tokens": (c_int, [POINTER(c_void_p), POINTER(c_int64), c_void_p, c_int,
+                                c_char_p, Range, _ERR]),
+    "kvt_dump_read": (c_int, [c_void_p, c_int, POINTER(Box), POINTER(Layout), c_void_p,
+                              _ERR]),
+    "kvt_layout_parse": (c_int, [POINTER(Layout), c_char_p, _ERR]),
+    "kvt_layout_string": (Text, [POINTER(Layout)]),
+    "kvt_snapshot_json": (c_void_p, [c_void_p]),
+    "kvt_snapshot_from_json": (c_int, [POINTER(c_void_p), c_char_p, c_char_p, _ERR]),
+    "kvt_snapshot_clone": (c_int, [POINTER(c_void_p), c_void_p, _ERR]),
+    "kvt_snapshot_set_layout": (c_int, [c_void_p, POINTER(Layout), _ERR]),
+    "kvt_snapshot_delete": (None, [c_void_p]),
+    "kvt_create": (c_int, [POINTER(c_void_p), c_char_p, POINTER(CreateOptions), c_void_p,
+                           _ERR]),
+    "kvt_write": (c_int, [POINTER(c_void_p), POINTER(c_void_p), c_int, POINTER(Run),
+                          _ERR]),
+    "kvt_open_written": (c_int, [POINTER(c_void_p), c_void_p, _ERR]),
+    "kvt_publish": (c_int, [POINTER(c_void_p), c_int, _ERR]),
+    "kvt_writer_retell": (None, [c_void_p, _ERR]),
+    "kvt_close_writer": (None, [c_void_p]),
+    "kvt_verify": (c_int, [c_void_p, c_void_p, POINTER(Run), _ERR]),
+    "kvt_verify_reblocked": (c_int, [c_void_p, c_void_p, POINTER(Reblocked), POINTER(Run),
+                                     _ERR]),
+    "kvt_dump_digest": (c_int, [POINTER(Text), c_void_p, c_int, POINTER(Run), _ERR]),
+    "kvt_diff": (c_int, [c_void_p, c_void_p, POINTER(DiffOptions), POINTER(DiffTold),
+                         POINTER(Run), _ERR]),
+    "kvt_check": (c_int, [c_void_p, c_bool, FOUND, c_void_p, POINTER(Run), _ERR]),
+}
+
+
+def _load() -> ctypes.CDLL:
+    here = os.path.dirname(os.path.abspath(__file__))
+    own = os.path.join(here, "_lib", "libkvt.so.0")
+    path = os.environ.get("KVTOOL_LIBRARY") or (own if os.path.exists(own) else
+                                                "libkvt.so.0")
+    try:
+        found = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"kvtool cannot load its library: {error}") from None
+    for name, (result, arguments) in _FUNCTIONS.items():
+        try:
+            function = getattr(found, name)
+        except AttributeError:
+            raise ImportError(f"{path} has no {name}(): it is of another version than "
+                              f"this module, {VERSION}") from None
+        function.restype, function.argtypes = result, arguments
+    version = found.kvt_version().decode()
+    if version != VERSION:
+        raise ImportError(f"{path} is version {version}, this module is {VERSION}")
+    return found
+
+
+lib = _load()
+_free = ctypes.CDLL(None).free
+_free.argtypes = [c_void_p]
+
+
+def text(value: Optional[bytes]) -> str:
+    return (value or b"").decode(errors="backslashreplace")
+
+
+def encoded(value: Optional[str]) -> Optional[bytes]:
+    return None if value is None else os.fsencode(value)
+
+
+def check(status: int, err: ErrorText) -> None:
+    if status:
+        raise ERRORS.get(status, SystemFailure)(text(err.text))
+
+
+def call(name: str, *arguments: Any) -> None:
+    """A function whose last argument is the error."""
+    err = ErrorText()
+    check(getattr(lib, name)(*arguments, byref(err)), err)
+
+
+def make(name: str, *arguments: Any) -> int:
+    """The same of one whose first argument is where its result goes; the handle."""
+    out = c_void_p()
+    call(name, byref(out), *arguments)
+    assert out.value is not None
+    return out.value
+
+
+def parse_layout(words: str) -> Layout:
+    layout = Layout()
+    call("kvt_layout_parse", byref(layout), words.encode())
+    return layout
+
+
+def layout_text(layout: Layout) -> str:
+    return text(lib.kvt_layout_string(byref(layout)).s)
+
+
+def snapshot_json(snapshot: int) -> str:
+    found = lib.kvt_snapshot_json(snapshot)
+    if not found:
+        raise BadInput("a name in the dump is no UTF-8")
+    try:
+        return ctypes.string_at(found).decode()
+    finally:
+        _free(found)
+
+
+# ---- long calls --------------------------------------------------------------------
+
+Progress = Callable[[str, int, int], None]
+
+
+class Watch:
+    """
+    A call that takes a kvt_run: in a thread of its own if this is the main one, so that
+    ^C ends it; progress and warnings are told in the thread that called.
+    """
+
+    def __init__(self, threads: int, memory: int, progress: Optional[Progress]) -> None:
+        self._stop = False
+        self._seen: Tuple[str, int, int] = ("", 0, 0)
+        self._told: Optional[Tuple[str, int, int]] = None
+        self._progress = progress
+        self._warnings: List[str] = []
+        # kept here: C holds no reference to them
+        self._callbacks = (Run.CANCELLED(self._cancelled), Run.PROGRESS(self._note),
+                           Run.WARN(self._warn))
+        self.run = Run(threads, memory, None, None, *self._callbacks)
+        if progress is None:
+            # null: nothing is reported
+            self.run.progress = ctypes.cast(c_void_p(), Run.PROGRESS)
+
+    def _cancelled(self, _: Any) -> bool:
+        return self._stop
+
+    def _note(self, _: Any, what: Optional[bytes], done: int, total: int) -> None:
+        if what is not None:
+            self._seen = (what.decode(), done, total)
+
+    def _warn(self, _: Any, words: Optional[bytes]) -> None:
+        self._warnings.append(text(words))
+
+    def _tell(self) -> None:
+        if self._progress and self._seen != self._told and self._seen[0]:
+            self._told = self._seen
+            self._progress(*self._seen)
+
+    def _in_thread(self, job: Callable[[], int]) -> int:
+        done: List[Any] = []
+
+        def work() -> None:
+            try:
+                done.append(job())
+            except BaseException as error:      # pylint: disable=broad-except
+                done.append(error)
+
+        thread = threading.Thread(target=work, name="kvtool", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(0.05)
+                self._tell()
+        except BaseException:
+            self._stop = True
+            thread.join()
+            raise
+        if isinstance(done[0], BaseException):
+            raise done[0]
+        return int(done[0])
+
+    def status(self, name: str, *arguments: Any) -> Tuple[int, ErrorText]:
+        """What a function gave whose last two arguments are run and error."""
+        err = ErrorText()
+
+        def job() -> int:
+            return int(getattr(lib, name)(*arguments, byref(self.run), byref(err)))
+
+        if threading.current_thread() is threading.main_thread() or self._progress:
+            result = self._in_thread(job)
+        else:
+            result = job()
+        self._tell()
+        for words in self._warnings:
+            warnings.warn(words, KvtoolWarning, stacklevel=4)
+        self._warnings.clear()
+        return result, err
+
+    def call(self, name: str, *arguments: Any) -> None:
+        check(*self.status(name, *arguments))

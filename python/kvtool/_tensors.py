@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors in memory as dumps: where they are, without a copy"""
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+from ctypes import byref, c_void_p
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _arrays, _native
+from ._dump import Dump
+from ._native import (NAXES, Box, Factor, Layout, Shape, TensorPart, Unsupported,
+                      UsageError, View, call, lib, make)
+
+_LETTERS = "LBSHKD"
+_WHOLE, _OUTER, _INNER = range(3)
+
+
+class _Tensor:
+    """Memory of numpy, torch, or whatever exports DLPack on the CPU."""
+
+    def __init__(self, name: str, tensor: Any, dtype: Optional[str]) -> None:
+        self.name, self.keep = name, tensor
+        if not _arrays.is_torch(tensor) and not hasattr(tensor, "__array_interface__"):
+            if not hasattr(tensor, "__dlpack__"):
+                raise UsageError(f"{name}: {type(tensor).__name__} is no tensor that "
+                                 "numpy, torch or DLPack know")
+            kind = tensor.__dlpack_device__()[0]
+            if kind not in (1, 3):          # CPU, and memory pinned for CUDA
+                raise Unsupported(f"{name}: lies on a device (DLPack type {kind}); copy "
+                                  "it to the CPU")
+            import numpy
+            tensor = self.keep = numpy.from_dlpack(tensor)
+        if _arrays.is_torch(tensor):
+            if tensor.device.type != "cpu":
+                raise Unsupported(f"{name}: lies on {tensor.device}; copy it with "
+                                  ".cpu()")
+            if tensor.is_sparse or tensor.is_quantized:
+                raise Unsupported(f"{name}: is sparse or quantized")
+            self.size = tensor.element_size()
+            self.address = tensor.data_ptr()
+            self.strides = [s * self.size for s in tensor.stride()]
+        else:
+            self.size = tensor.itemsize
+            self.address = tensor.__array_interface__["data"][0]
+            self.strides = list(tensor.strides)
+        self.shape = list(tensor.shape)
+        self.dtype = dtype or _arrays.name_of(tensor.dtype)
+        if _arrays.itemsize(self.dtype) != self.size:
+            raise UsageError(f"{name}: elements have {self.size} bytes, {self.dtype} has "
+                             f"{_arrays.itemsize(self.dtype)}")
+        if any(s < 0 for s in self.strides):
+            raise Unsupported(f"{name}: has a negative stride")
+
+
+def _parts_of(layout: Layout, elem: int, with_layers: bool) -> List[Tuple[int, int, int]]:
+    """(axis, kind, split) of each dimension; without L if tensors are of a layer."""
+    if layout.nplanes != 1:
+        raise UsageError("keys and values have orders of their own: give a pair of "
+                         "tensors a layer, and the order of one")
+    out = []
+    for i in range(layout.plane[0].nparts):
+        part = layout.plane[0].part[i]
+        if part.axis == _native.L and not with_layers:
+            continue
+        out.append((part.axis, part.kind, part.split or max(1, 16 // elem)))
+    return out
+
+
+def _view(tensor: _Tensor, parts: Sequence[Tuple[int, int, int]], words: str) -> View:
+    if len(parts) == len(tensor.shape) + 1 and parts[-2][0] == _native.K and \
+            parts[-1][0] == _native.D and parts[-1][1] == _WHOLE:
+        return _content_view(tensor, parts, words)
+    if len(parts) != len(tensor.shape):
+        axes = "".join(_LETTERS[a] for a, _, _ in parts)
+        raise UsageError(f"{tensor.name}: has {len(tensor.shape)} dimensions "
+                         f"{tuple(tensor.shape)}, layout {words} has {axes}")
+    view = View(Shape((1,) * NAXES, tensor.size), 0, len(parts))
+    for i, ((axis, kind, split), n, stride) in enumerate(
+            zip(parts, tensor.shape, tensor.strides)):
+        if kind == _INNER and n != split:
+            raise UsageError(f"{tensor.name}: dimension {i} has {n} entries, layout "
+                             f"{words} says {split}")
+        view.factor[i] = Factor(axis, split if kind == _OUTER else 1, n, stride)
+        view.shape.n[axis] *= n
+    return view
+
+
+def _content_view(tensor: _Tensor, parts: Sequence[Tuple[int, int, int]],
+                  words: str) -> View:
+    """The last dimension is C: keys and values of a head behind each other."""
+    n, stride = tensor.shape[-1], tensor.strides[-1]
+    if n % 2:
+        raise UsageError(f"{tensor.name}: the last of {tuple(tensor.shape)} is not keys "
+                         f"and values, as in layout {words}; of latents give "
+                         "latent=True")
+    view = View(Shape((1,) * NAXES, tensor.size), 0, len(parts))
+    shape = tensor.shape[:-1] + [2, n // 2]
+    strides = tensor.strides[:-1] + [stride * (n // 2), stride]
+    for i, ((axis, kind, split), m, step) in enumerate(zip(parts, shape, strides)):
+        view.factor[i] = Factor(axis, split if kind == _OUTER else 1, m, step)
+        view.shape.n[axis] *= m
+    return view
+
+
+def _number(name: Any, position: int) -> int:
+    """The layer's number in the model: an int, or the first in its name."""
+    if isinstance(name, int):
+        return name
+    found = re.findall(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])", str(name))
+    return int(found[0]) if found else position
+
+
+Tensors = Union[Mapping[Any, Any], Sequence[Any]]
+
+
+def _named(tensors: Any) -> List[Tuple[Any, Tuple[Any, ...]]]:
+    """(name, (tensor,) or (keys, values)) a layer."""
+    items: List[Tuple[Any, Any]] = list(tensors.items()) \
+        if isinstance(tensors, Mapping) else list(enumerate(tensors))
+    return [(n, tuple(t) if isinstance(t, (tuple, list)) else (t,)) for n, t in items]
+
+
+def _is_one(tensors: Any) -> bool:
+    return hasattr(tensors, "shape") and hasattr(tensors, "dtype")
+
+
+def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-locals
+                 block_table: Optional[Mapping[str, Sequence[int]]] = None,
+                 num_tokens: Optional[Mapping[str, int]] = None,
+                 token_ids: Optional[Mapping[str, Sequence[int]]] = None,
+                 dtype: Optional[str] = None, latent: bool = False, kind: str = "",
+                 window: int = 0, block_size: int = 0, model: str = "",
+                 null_block: Optional[int] = None, tp: Optional[Tuple[int, int]] = None,
+                 total_heads: int = 0) -> Dump:
+    """
+    A dump of tensors in memory: numpy, torch on the CPU, or anything with DLPack.
+
+    ``tensors`` is ``{layer: tensor}`` or a list of layers, where a layer may be a pair
+    of keys and values, or one tensor of all layers.  ``layout`` names the dimensions of
+    a tensor, slowest first as it is indexed, not as it lies in memory: a preset such as
+    "nhd", or axes such as "KBSHD" (layer L, block B, slot S, head H, keys and values K,
+    element D; C is K and D in one dimension).  L is left out, or ignored, where each
+    layer has a tensor of its own.  Any strides but negative ones are fine.
+
+    Nothing is copied, and nothing may write to the tensors while the dump is read; they
+    are kept alive by it.  ``block_table`` has the blocks of each request in the order
+    of its tokens, ``num_tokens`` how many it has (default: all slots of its blocks).
+    ``latent`` says that the content is no keys and values (MLA).
+    """
+    whole = _native.parse_layout(layout if not latent else layout)
+    one = _is_one(tensors)
+    named: List[Tuple[Any, Tuple[Any, ...]]] = [(0, (tensors,))] if one else \
+        _named(tensors)
+    if not named:
+        raise UsageError("no tensors")
+    held = [[_Tensor(f"layer {name}", t, dtype) for t in pair] for name, pair in named]
+    first = held[0][0]
+    parts = [p for p in _parts_of(whole, first.size, one)
+             if not latent or p[0] != _native.K]
+    pairs = len(held[0]) == 2
+    if pairs:
+        parts = [p for p in parts if p[0] != _native.K]
+    views: List[Tuple[Box, _Tensor, View]] = []
+    for i, layer in enumerate(held):
+        for half, tensor in enumerate(layer):
+            views.append(_place(tensor, _view(tensor, parts, layout), i, half, one,
+                                first.dtype))
+    n = views[0][2].shape.n
+    for _, tensor, view in views:
+        if any(view.shape.n[a] != n[a] for a in range(NAXES)):
+            raise UsageError(f"{tensor.name}: {tuple(tensor.shape)}, others "
+                             f"{tuple(first.shape)}: give groups apart, and their layers "
+                             "in dumps of their own")
+    layers = n[_native.L] if one else len(held)
+    halves = 2 if pairs else n[_native.K]
+    manifest = _manifest(whole, n, layers, halves, first.dtype, latent)
+    if not one:
+        manifest["layer_ids"] = [_number(name, i) for i, (name, _) in enumerate(named)]
+        if all(isinstance(name, str) for name, _ in named):
+            manifest["layer_names"] = [name for name, _ in named]
+    _say_more(manifest, n, block_table, num_tokens, token_ids, kind=kind, window=window,
+              block_size=block_size, model=model, null_block=null_block, tp=tp,
+              total_heads=total_heads)
+    return _make(manifest, views)
+
+
+def _place(tensor: _Tensor, view: View, layer: int, half: int, one: bool,
+           dtype: str) -> Tuple[Box, _Tensor, View]:
+    box = Box()
+    if tensor.dtype != dtype:
+        raise UsageError(f"{tensor.name}: elements are {tensor.dtype}, others {dtype}")
+    for axis in range(NAXES):
+        box.end[axis] = view.shape.n[axis]
+    if not one:
+        box.begin[_native.L], box.end[_native.L] = layer, layer + 1
+    if half:
+        box.begin[_native.K], box.end[_native.K] = 1, 2
+    return box, tensor, view
+
+
+def _manifest(layout: Layout, n: Any, layers: int, halves: int, dtype: str,
+              latent: bool) -> Dict[str, Any]:
+    sizes = {"layers": layers, "num_blocks": n[_native.B], "block_size": n[_native.S],
+             "num_kv_heads": n[_native.H],
+             "content" if latent or halves == 1 else "head_dim": n[_native.D]}
+    words = _native.layout_text(layout)
+    if "L" not in words:
+        words = "L" + (" " if " " in words else "") + words
+    if latent or halves == 1:
+        words = words.replace("C", "D").replace("K", "").strip() + "C"
+        words = words.replace("D", "")
+    elif "K" not in words and "C" not in words:
+        words = words.replace("L", "LK" if " " not in words else "L K", 1)
+    return {"layout": words, "dtype": dtype, "sizes": sizes,
+            "source_format": "memory"}
+
+
+def _say_more(manifest: Dict[str, Any], n: Any,
+              block_table: Optional[Mapping[str, Sequence[int]]],
+              num_tokens: Optional[Mapping[str, int]],
+              token_ids: Optional[Mapping[str, Sequence[int]]], *, kind: str,
+              window: int, block_size: int, model: str, null_block: Optional[int],
+              tp: Optional[Tuple[int, int]], total_heads: int) -> None:
+    size = block_size or n[_native.S]
+    if block_size:
+        manifest["sizes"]["block_size"] = block_size
+        manifest["tokens_per_slot"] = block_size // n[_native.S]
+    for key, value in (("kind", kind), ("window", window), ("model", model),
+                       ("total_kv_heads", total_heads)):
+        if value:
+            manifest[key] = value
+    if null_block is not None:
+        manifest["null_block"] = null_block
+    if tp is not None:
+        manifest["tp_rank"], manifest["tp_size"] = tp
+    if block_table is None:
+        return
+    tables = {str(r): [int(b) for b in t] for r, t in block_table.items()}
+    manifest["block_table"] = tables
+    counts = {r: len(t) * size for r, t in tables.items()}
+    counts.update({str(r): int(c) for r, c in (num_tokens or {}).items()})
+    manifest["num_tokens"] = counts
+    if token_ids is not None:
+        manifest["token_ids"] = {str(r): [int(i) for i in ids]
+                                 for r, ids in token_ids.items()}
+
+
+def _make(manifest: Mapping[str, Any],
+          views: Sequence[Tuple[Box, _Tensor, View]]) -> Dump:
+    parts = (TensorPart * len(views))()
+    for i, (box, tensor, view) in enumerate(views):
+        # an array of no elements may have no address, and is never read
+        parts[i] = TensorPart(0, box, tensor.address or 1, view)
+    info = c_void_p()
+    call("kvt_snapshot_from_json", byref(info), json.dumps(manifest).encode(),
+         b"tensors")
+    try:
+        made = make("kvt_dump_of_tensors", info,
+                    ctypes.cast(parts, ctypes.POINTER(TensorPart)), len(views))
+    finally:
+        lib.kvt_snapshot_delete(info)
+    return Dump(made, "memory", [t.keep for _, t, _ in views])

@@ -1,0 +1,400 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_python.py - the Python module against numpy
+
+What a dump holds is taken from the address map in its sidecar, by numpy alone.  What
+the module reads of files, of tensors in memory and of derived dumps has to be that,
+element by element; what it writes, kvtool compares.
+"""
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
+BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
+os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
+
+import numpy as np                                          # noqa: E402
+import oracle                                               # noqa: E402
+from oracle import DATA, UNSIGNED, Tap, kvtool              # noqa: E402
+
+tap = Tap()
+import kvtool as kv                                         # noqa: E402
+
+SLICES = 10000
+FILES = ["packed_nhd.bf16", "packed_hnd.bf16", "packed_bhlsc.bf16", "rocm_x.bf16",
+         "aiter_shuffle.bf16", "cpu_vec.bf16", "kv_first_nhd.bf16", "packed_nhd.fp32",
+         "packed_nhd.fp16", "crosslayer_blocks_first.bf16"]
+
+
+def dump_of(name):
+    return oracle.Dump("s260k", f"{DATA}/s260k/paged_bs16/{name}.json")
+
+
+def refused(error, call, *words):
+    """The sentence of an exception of that class; '' if none came."""
+    try:
+        call()
+    except error as e:
+        return str(e) if all(w in str(e) for w in words) else ""
+    return ""
+
+
+# ---- random reads ---------------------------------------------------------------------
+
+def draw_span(r, n):
+    """A slice of [0, n) as Python has it, and whether it is one index."""
+    begin = r.randrange(n)
+    end = r.randrange(begin + 1, n + 1)
+    shape = r.randrange(4)
+    if shape == 0:
+        return begin, slice(begin, begin + 1), True
+    if shape == 1:
+        return None, slice(0, n), False
+    if shape == 2 and end < n:
+        return slice(begin, end - n), slice(begin, end), False
+    return slice(begin, end), slice(begin, end), False
+
+
+def wanted(dump, request, layer, tokens, half, heads, drops):
+    """[k, layer, token, head, d] by the table of the request."""
+    table = dump.tables[request]
+    size = dump.dims["S"]
+    at = np.arange(tokens.start, tokens.stop)
+    cells = dump.cells[half, layer][:, :, np.array(table)[at // size], at % size]
+    cells = cells[:, :, :, heads]
+    return cells[tuple(0 if d else slice(None) for d in drops)]
+
+
+def one_read(r, held, opened):
+    name = r.choice(FILES)
+    dump, d = held[name], opened[name]
+    request = r.choice(sorted(dump.tables))
+    n = dump.side["num_tokens"][request]
+    layer, layers, one_layer = draw_span(r, dump.dims["L"])
+    tokens, span, one_token = draw_span(r, n)
+    heads, head, one_head = draw_span(r, dump.dims["H"])
+    half = r.choice([None, "k", "v"])
+    got = d.read(layer=layer, tokens=tokens, heads=heads, kv=half, request=request,
+                 bits=True)
+    halves = slice(0, 2) if half is None else slice("kv".index(half), "kv".index(half) + 1)
+    want = wanted(dump, request, layers, span, halves, head,
+                  (half is not None, one_layer, one_token, one_head, False))
+    return got.shape == want.shape and np.array_equal(got, want), \
+        f"{name} {request} layer={layer} tokens={tokens} heads={heads} kv={half}"
+
+
+def random_reads():
+    r = random.Random(1)
+    held = {n: dump_of(n) for n in FILES}
+    opened = {n: kv.open(held[n].path) for n in FILES}
+    wrong = []
+    for _ in range(SLICES):
+        good, what = one_read(r, held, opened)
+        if not good:
+            wrong.append(what)
+    tap.ok(not wrong, f"{SLICES} random reads of files are what numpy reads",
+           "\n".join(wrong))
+    wrong = []
+    for name in FILES:
+        whole = opened[name].read(blocks=slice(None), bits=True)
+        if not np.array_equal(whole, held[name].cells):
+            wrong.append(name)
+    tap.ok(not wrong, "blocks of all files, too", wrong)
+    for d in opened.values():
+        d.close()
+
+
+# ---- tensors in memory ----------------------------------------------------------------
+
+def tensor_cases(cells):
+    """(what, tensors, layout) of the same cache [K, L, B, S, H, D]; arrays of odd strides."""
+    _, layers = cells.shape[:2]
+    wide = np.zeros(cells.shape[:4] + (cells.shape[4] + 2, cells.shape[5] + 3), cells.dtype)
+    wide[..., 1:-1, :-3] = cells
+    cut = wide[..., 1:-1, :-3]
+    packed = np.ascontiguousarray(np.moveaxis(cells, 0, 4)).reshape(
+        cells.shape[1:5] + (-1,))
+    x = 16 // cells.itemsize
+    keys, values = cells
+    split = keys.reshape(keys.shape[:4] + (-1, x)).transpose(0, 1, 3, 4, 2, 5)
+    yield "a list of layers", [cells[:, l] for l in range(layers)], "KBSHD"
+    yield "layers of odd strides", {l: cut[:, l] for l in range(layers)}, "KBSHD"
+    yield "layers that were transposed", \
+        {f"model.layers.{l}.attn": np.ascontiguousarray(cells[:, l].transpose(1, 3, 0, 2, 4))
+         for l in range(layers)}, "BHKSD"
+    yield "keys and values in one dimension", list(packed), "BSHC"
+    yield "a preset, with its L left out", list(packed), "nhd"
+    yield "one tensor of all layers", packed, "nhd"
+    yield "one view of all layers", np.ascontiguousarray(
+        cells.transpose(2, 1, 0, 3, 4, 5)).transpose(1, 2, 0, 3, 4, 5), "LKBSHD"
+    yield "pairs of tensors", {l: (keys[l], values[l]) for l in range(layers)}, "BSHD"
+    yield "pairs of views", {l: (cut[0, l].swapaxes(1, 2), cut[1, l].swapaxes(1, 2))
+                             for l in range(layers)}, "BHSD"
+    yield "split elements", [np.stack([split[l], np.ascontiguousarray(
+        values[l].reshape(values[l].shape[:3] + (-1, x)).transpose(0, 2, 3, 1, 4))])
+        for l in range(layers)], "K B H D/x S x"
+    yield "Fortran order", {l: np.asfortranarray(cells[:, l]) for l in range(layers)}, "KBSHD"
+
+
+def in_memory():
+    dump = dump_of("packed_nhd.fp16")
+    cells = dump.cells.view(np.float16)
+    facts = {"block_table": dump.tables, "num_tokens": dump.side["num_tokens"]}
+    for what, tensors, layout in tensor_cases(cells):
+        d = kv.from_tensors(tensors, layout=layout, **facts)
+        good = np.array_equal(d.read(blocks=slice(None), bits=True), dump.cells)
+        part = d.read(layer=3, request="A", tokens=slice(60, 99), kv="v", bits=True)
+        good &= np.array_equal(part, wanted(
+            dump, "A", slice(3, 4), slice(60, 99), slice(1, 2), slice(None),
+            (True, True, False, False, False)))
+        report = kv.diff(d, dump.path)
+        tap.ok(good and report.same and d.digest() == kv.open(dump.path).digest(),
+               f"{what} ({layout}): read, compared, the same digest", report)
+    d = kv.from_tensors([cells[:, l] for l in range(cells.shape[1])], layout="KBSHD",
+                        **facts)
+    tap.ok(d.read(layer=0, tokens=slice(0, 4), request="A", kv="k").dtype == np.float16,
+           "a type that numpy has is read as that type")
+    latents(cells)
+    refusals(cells)
+    alive(cells, facts)
+
+
+def latents(cells):
+    rows = np.ascontiguousarray(cells[0, :, :, :, 0, :])        # [L, B, S, D]
+    d = kv.from_tensors(list(rows), layout="BSC", latent=True, kind="mla",
+                        block_table={"r": [3, 1]}, num_tokens={"r": 20})
+    want = np.concatenate([rows[2, 3], rows[2, 1]])[:20]
+    got = d.read(layer=2, request="r", heads=0)
+    tap.ok(np.array_equal(got, want) and d.groups[0].kind == "mla" and
+           not d.groups[0].has_values, "latents have one content", d.groups)
+
+
+def refusals(cells):
+    one = [cells[:, 0]]
+    for what, call, error, words in [
+            ("a negative stride", lambda: kv.from_tensors([cells[:, 0, ::-1]],
+                                                          layout="KBSHD"),
+             kv.Unsupported, "negative stride"),
+            ("another number of dimensions",
+             lambda: kv.from_tensors([cells[0, 0]], layout="KBSHD"), kv.UsageError,
+             "dimensions"),
+            ("layers of other shapes",
+             lambda: kv.from_tensors([cells[:, 0], cells[:, 1, :4]], layout="KBSHD"),
+             kv.UsageError, "layer 1"),
+            ("layers of other types",
+             lambda: kv.from_tensors([cells[:, 0], cells[:, 1].astype(np.float32)],
+                                     layout="KBSHD"), kv.UsageError, "float32"),
+            ("what is no tensor", lambda: kv.from_tensors([[1, 2]], layout="KBSHD"),
+             kv.UsageError, "no tensor"),
+            ("a type without a name",
+             lambda: kv.from_tensors([cells[:, 0].astype(np.complex64)], layout="KBSHD"),
+             kv.UsageError, "complex64"),
+            ("no tensors", lambda: kv.from_tensors([], layout="KBSHD"), kv.UsageError,
+             "no tensors"),
+            ("a block that is not there",
+             lambda: kv.from_tensors(one, layout="KBSHD", block_table={"r": [999]}),
+             kv.BadInput, "999"),
+            ("a layout that is none", lambda: kv.from_tensors(one, layout="KBXHD"),
+             kv.UsageError, "KBXHD"),
+            ("a token that is not there",
+             lambda: kv.from_tensors(one, layout="KBSHD", block_table={"r": [1]}).read(
+                 layer=0, tokens=slice(0, 17)), kv.UsageError, "0:16"),
+            ("a layer that is not there",
+             lambda: kv.from_tensors(one, layout="KBSHD", block_table={"r": [1]}).read(
+                 layer=7), kv.UsageError, "no layer 7")]:
+        tap.ok(refused(error, call, words), f"{what} is refused")
+
+
+def alive(cells, facts):
+    """Memory lives as long as a dump that reads it."""
+    copy = cells.copy()
+    part = kv.from_tensors([copy[:, l] for l in range(copy.shape[1])], layout="KBSHD",
+                           **facts).slice(layers=(1, 3)).reblock(32)
+    del copy
+    gc.collect()
+    junk = [np.full(cells.size // 4, 7, np.uint8) for _ in range(64)]
+    got = part.read(layer=2, request="B", bits=True)
+    del junk
+    want = kv.open(dump_of("packed_nhd.fp16").path).read(layer=2, request="B", bits=True)
+    tap.ok(np.array_equal(got, want), "a derived dump keeps its tensors alive")
+
+
+# ---- derived and written ----------------------------------------------------------------
+
+def derived(tmp):
+    dump = dump_of("packed_nhd.bf16")
+    whole = kv.open(dump.path)
+    size = dump.dims["S"]
+    part = whole.slice(layers=[slice(1, 3), 4], requests=["A", "C"], tokens=(16, 300))
+    got = part.read(layer=4, request="A", tokens=(16, 300), bits=True)
+    want = wanted(dump, "A", slice(4, 5), slice(16, 300), slice(0, 2), slice(None),
+                  (False, True, False, False, False))
+    tap.ok(np.array_equal(got, want) and part.groups[0].layer_ids == (1, 2, 4),
+           "a slice is the part that was asked for")
+    ranks = [whole.slice(tp=(r, 4)) for r in (2, 0, 3, 1)]
+    merged = kv.merge(ranks)
+    tap.ok(kv.diff(merged, whole).same and merged.digest() == whole.digest(),
+           "ranks, merged in any order, are the whole")
+    for to in (8, 32, 64):
+        d = whole.reblock(to)
+        ok = kv.diff(d, whole).same and d.groups[0].block_size == to
+        path = os.path.join(tmp, f"r{to}.h5")
+        d.write(path)
+        d.slice(layers=2).write(os.path.join(tmp, f"r{to}-part.npy"))
+        tap.ok(ok and kv.diff(path, whole).same and size != to,
+               f"blocks of {to}: the same tokens, in memory and written")
+    for layout, name in [("hnd", "a.h5"), ("rocm-paged", "b.npy"), ("bhlsc", "c.safetensors"),
+                         (None, "d.bin")]:
+        path = os.path.join(tmp, name)
+        whole.write(path, layout=layout)
+        r = kvtool("diff", path, dump.path)
+        tap.ok(r.code == 0, f"what write() wrote as {layout}, {name}, kvtool diff calls equal",
+               r)
+    path = os.path.join(tmp, "a.h5")
+    before = os.stat(path).st_ino
+    tap.ok(refused(kv.SystemFailure, lambda: whole.write(path), "exists") and
+           os.stat(path).st_ino == before, "an existing file is not replaced")
+    whole.write(path, overwrite=True)
+    tap.ok(os.stat(path).st_ino != before, "but where it is told to")
+    tap.ok(refused(kv.UsageError, lambda: whole.write(os.path.join(tmp, "x.unknown"))) and
+           sorted(os.listdir(tmp)) == sorted(n for n in os.listdir(tmp) if ".tmp-" not in n),
+           "an unknown ending is refused, and nothing is left")
+
+
+def told(tmp):
+    good = dump_of("packed_nhd.bf16").path
+    bad = os.path.join(tmp, "bad.npy")
+    r = kvtool("mutate", "--fault=swap-kv,layer=2,block=17", good, bad)
+    report = kv.diff(good, bad, most=3)
+    group = report.groups[0]
+    tap.ok(r.code == 0 and report.differs and group.fault == "swap-kv" and
+           len(report.elements) == 3 and report.elements[0].layer == 2,
+           "diff names the fault and the worst elements", report)
+    # the same numbers as the program prints
+    r = kvtool("diff", "--json", "--top=3", good, bad)
+    import json
+    g = json.loads(r.out)["groups"][0]
+    tap.ok(g["metrics"]["different"] == group.unequal and g["elements"] == group.elements,
+           "it counts what kvtool diff counts", r)
+    tap.ok(refused(TypeError, lambda: bool(report), ".same"), "a report is not true or false")
+    tap.ok("differ" in str(report) and "<pre>" in report._repr_html_() and
+           "<table>" in kv.open(good)._repr_html_(), "reports and dumps show themselves")
+    tap.ok(kv.diff(good, dump_of("packed_nhd.fp16").path, atol=0.1).same and
+           refused(kv.BadInput, lambda: kv.diff(good, dump_of("packed_nhd.fp16").path)),
+           "types that differ need a tolerance")
+    findings = kv.open(bad).fsck()
+    tap.ok(findings and {f.severity for f in findings} <= {"note", "warning", "error"} and
+           all(f.rule in kvtool("fsck", "--list").out for f in findings),
+           "fsck() has the rules of kvtool fsck", findings)
+    seen = []
+    kv.open(good).write(os.path.join(tmp, "p.h5"), progress=lambda *a: seen.append(a))
+    tap.ok(seen and seen[-1][1] <= seen[-1][2], "progress is told", seen)
+
+
+# ---- lifetimes --------------------------------------------------------------------------
+
+def lifetimes():
+    path = dump_of("packed_nhd.bf16").path
+    d = kv.open(path)
+    part = d.slice(layers=1)
+    d.close()
+    d.close()
+    tap.ok(refused(kv.UsageError, d.digest, "closed") and "closed" in repr(d),
+           "a closed dump is refused")
+    tap.ok(part.read(layer=1, request="A", bits=True).size, "what was made of it is not")
+    for what, call, error in [
+            ("a file that is not there", lambda: kv.open("/none/such"), kv.SystemFailure),
+            ("a layout that contradicts", lambda: kv.open(path, layout="bhlsc"), kv.BadInput),
+            ("an option that is none", lambda: part.read_bytes(layers=1), TypeError),
+            ("a request that is none", lambda: part.read(layer=1, request="Z"),
+             kv.UsageError)]:
+        tap.ok(refused(error, call) or error is TypeError and refused(TypeError, call),
+               f"{what}: {error.__name__}")
+    tap.ok(issubclass(kv.SystemFailure, OSError) and issubclass(kv.BadInput, ValueError) and
+           kv.BadInput.status == 3, "exceptions are those of Python, too")
+    forked(part)
+    threads(path)
+
+
+def forked(part):
+    child = os.fork()
+    if not child:
+        try:
+            part.read(layer=1, request="A", bits=True)
+            os._exit(1)
+        except kv.UsageError as e:
+            os._exit(0 if "fork" in str(e) else 2)
+        except BaseException:               # pylint: disable=broad-except
+            os._exit(3)
+    tap.equal(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0,
+              "a dump of before a fork is refused in the child")
+    tap.ok(part.read(layer=1, request="A", bits=True).size, "and read in the parent")
+
+
+def threads(path):
+    want = kv.open(path).read(layer=2, request="A", bits=True)
+    d, wrong = kv.open(path), []
+
+    def work(seed):
+        r = random.Random(seed)
+        for _ in range(60):
+            try:
+                begin = r.randrange(400)
+                got = d.read(layer=2, request="A", tokens=slice(begin, begin + 20), bits=True)
+                if not np.array_equal(got, want[:, begin:begin + 20]):
+                    wrong.append(begin)
+            except kv.UsageError as e:
+                if "closed" not in str(e):
+                    wrong.append(str(e))
+    pool = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in pool:
+        t.start()
+    time.sleep(0.02)
+    d.close()                               # while they read
+    for t in pool:
+        t.join()
+    tap.ok(not wrong, "threads read the same, and a close while they do breaks nothing",
+           wrong)
+
+
+def interrupted(tmp):
+    """^C ends a long call, and leaves nothing."""
+    big = np.zeros((2, 4, 4096, 16, 4, 64), np.float16)
+    d = kv.from_tensors([big[:, l] for l in range(4)], layout="KBSHD")
+    folder = os.path.join(tmp, "cut")
+    os.mkdir(folder)
+    timer = threading.Timer(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        for i in range(200):
+            d.write(os.path.join(folder, "cut.h5"), overwrite=True)
+        ended = "never"
+    except KeyboardInterrupt:
+        ended = "interrupted"
+    timer.cancel()
+    tap.equal(ended, "interrupted", "^C ends a write")
+    tap.ok(all(n == "cut.h5" for n in os.listdir(folder)), "and leaves no part of one",
+           os.listdir(folder))
+
+
+def main():
+    random_reads()
+    in_memory()
+    lifetimes()
+    with oracle.workdir() as tmp:
+        derived(tmp)
+        told(tmp)
+        interrupted(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
