@@ -2,8 +2,9 @@
 /*
  * shuffle.c - the byte shuffle and the Fletcher-32 of stored tiles
  *
- * The inner loops have constant trip counts: that is what gcc and clang need
- * to vectorize them at -O2, and all the SIMD there is.
+ * The inner loops of the shuffle have constant trip counts: that is what gcc and clang
+ * need to vectorize them at -O2, and as fast as memory takes their output.  Fletcher-32
+ * is in vectors, which AVX2 adds three times as fast as SSE2: it is chosen at run time.
  */
 #include "lib/tile/zstd_frame.h"
 
@@ -152,21 +153,35 @@ enum {
 	STEPS = 360,		/* 0xffff * 360 * 361 / 2 fits 32 bits */
 };
 
-/* LANES words in each of 'steps' steps. */
-HOT static void add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps)
+/* Half of the lanes: the widest that AVX2 adds at once. */
+typedef uint16_t words __attribute__((vector_size(LANES)));
+typedef uint32_t lanes __attribute__((vector_size(2 * LANES)));
+
+/*
+ * LANES words in each of 'steps' steps.  In vectors and with names for all four sums:
+ * as loops over arrays gcc 12 makes a third of the speed of it.
+ */
+static inline __attribute__((always_inline)) void
+add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps)
 {
-	uint32_t a[LANES] = { 0 }, b[LANES] = { 0 };
+	lanes a_low = { 0 }, a_high = { 0 }, b_low = { 0 }, b_high = { 0 };
+	uint32_t a[LANES], b[LANES];
 	uint64_t t1 = 0, t2 = 0;
 
-	for (int64_t j = 0; j < steps; j++) {
-		uint16_t word[LANES];
+	for (int64_t j = 0; j < steps; j++, bytes += 2 * LANES) {
+		words low, high;
 
-		memcpy(word, bytes + j * (int64_t)sizeof(word), sizeof(word));
-		for (int i = 0; i < LANES; i++) {
-			a[i] += word[i];
-			b[i] += a[i];
-		}
+		memcpy(&low, bytes, sizeof(low));
+		memcpy(&high, bytes + sizeof(low), sizeof(high));
+		a_low += __builtin_convertvector(low, lanes);
+		a_high += __builtin_convertvector(high, lanes);
+		b_low += a_low;
+		b_high += a_high;
 	}
+	memcpy(a, &a_low, sizeof(a_low));
+	memcpy(a + LANES / 2, &a_high, sizeof(a_high));
+	memcpy(b, &b_low, sizeof(b_low));
+	memcpy(b + LANES / 2, &b_high, sizeof(b_high));
 	/* b counts a word once a step; the second sum does once a word. */
 	for (int i = 0; i < LANES; i++) {
 		t1 += a[i];
@@ -175,6 +190,30 @@ HOT static void add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps
 	sums->s2 = (sums->s2 + (uint64_t)(steps * LANES) * sums->s1 + t2) % 65535;
 	sums->s1 = (sums->s1 + t1) % 65535;
 	sums->nonzero |= t1 != 0;
+}
+
+typedef void add_steps_fn(struct sums *sums, const uint8_t *bytes, int64_t steps);
+
+HOT static void add_steps_plain(struct sums *sums, const uint8_t *bytes, int64_t steps)
+{
+	add_steps(sums, bytes, steps);
+}
+
+#if defined(__x86_64__)
+HOT __attribute__((target("avx2")))
+static void add_steps_avx2(struct sums *sums, const uint8_t *bytes, int64_t steps)
+{
+	add_steps(sums, bytes, steps);
+}
+#endif
+
+static add_steps_fn *fastest_steps(void)
+{
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx2"))
+		return add_steps_avx2;
+#endif
+	return add_steps_plain;
 }
 
 static void add_word(struct sums *sums, uint16_t word)
@@ -191,7 +230,7 @@ static uint32_t folded(uint64_t residue, bool nonzero)
 	return nonzero && sum == 0 ? 0xffff : sum;
 }
 
-uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes)
+static uint32_t fletcher32(const void *bytes, int64_t nbytes, add_steps_fn *add)
 {
 	const uint8_t *p = bytes;
 	struct sums sums = { 0 };
@@ -201,7 +240,7 @@ uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes)
 		int64_t steps = left / (2 * LANES);
 
 		steps = steps < STEPS ? steps : STEPS;
-		add_steps(&sums, p, steps);
+		add(&sums, p, steps);
 		p += steps * 2 * LANES;
 		left -= steps * 2 * LANES;
 	}
@@ -211,4 +250,14 @@ uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes)
 		add_word(&sums, p[0]);	/* the high byte, before the swap */
 	return folded(sums.s2, sums.nonzero) << 16 |
 	       folded(sums.s1, sums.nonzero);
+}
+
+uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes)
+{
+	return fletcher32(bytes, nbytes, fastest_steps());
+}
+
+uint32_t kvt_fletcher32_plain(const void *bytes, int64_t nbytes)
+{
+	return fletcher32(bytes, nbytes, add_steps_plain);
 }

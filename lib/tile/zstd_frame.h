@@ -31,6 +31,8 @@ void kvt_unshuffle(void *dst, const void *src, int64_t nbytes, int64_t elem);
  * order.
  */
 uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes);
+/* The same as on a processor without AVX2: for tests. */
+uint32_t kvt_fletcher32_plain(const void *bytes, int64_t nbytes);
 
 /*
  * One standard frame with content size and checksum, in which a block ends
