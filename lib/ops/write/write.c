@@ -35,12 +35,12 @@ static enum kvt_status move_tile(struct kvt_worker *worker, void *context,
 	struct kvt_box part = box_cut(&tile.box, &x->from->shape);
 	enum kvt_status status;
 
-	if ((status = kvt_read_tile(source_of(m), x->group, begin, &stored, err)) ||
-	    (status = kvt_stored_check(&stored, x->src_tiling, err)))
+	if ((status = kvt_read_tile(source_of(m), x->group, begin, &stored, err)))
 		return status;
 	put_keep(&m->put, begin, &stored);
 	if (!m->put.make_cells)
-		return KVT_OK;
+		return kvt_stored_check(&stored, x->src_tiling, err);
+	/* decoding checks that, too */
 	if ((status = kvt_decode(worker->tile, &stored, x->src_tiling,
 				 worker->scratch, err)))
 		return status;
