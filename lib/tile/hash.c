@@ -9,10 +9,12 @@
 #include <xxh_x86dispatch.h>
 #endif
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "numbers are hashed as they are in memory");
+
 static void put64(uint8_t *p, uint64_t v)
 {
-	for (int i = 0; i < 8; i++)
-		p[i] = (uint8_t)(v >> 8 * i);
+	memcpy(p, &v, sizeof(v));
 }
 
 static struct kvt_digest hash128(const void *bytes, size_t nbytes)

@@ -243,9 +243,11 @@ static enum kvt_status verify_groups(struct kvt_verified *out,
 {
 	enum kvt_status status = KVT_OK;
 
-	for (int r = 0; digests && !status && r < after->n; r++)
+	for (int r = 0; digests && !status && r < after->n; r++) {
 		status = digests_init(&digests[r], after->file[r].reader, DIGEST_NEWEST,
 				      err);
+		digests[r].tokens_only = true;	/* as add_digests() does */
+	}
 	for (int g = 0; !status && g < kvt_ranks_snapshot(after, 0)->ngroups; g++) {
 		struct verifying v = { .sides = sides, .after = after, .group = g,
 				       .digests = digests };

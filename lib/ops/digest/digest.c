@@ -14,8 +14,9 @@
  * id before those of different requests add up.
  *
  * Sums are modulo 2^64 in two lanes, and adding is exact: boxes may come in any order
- * from any number of threads.  A box is brought into an order in which a cell is one
- * run, sums into buffers of its worker, and merges them under the pipeline's lock.
+ * from any number of threads.  A box whose cells are not one run each is brought into
+ * an order in which they are; it sums into buffers of its worker, and merges them under
+ * the pipeline's lock.
  *
  * Cost: all data are read, permuted and hashed once, and 56 bytes more are hashed
  * for each place of a cell.
@@ -114,9 +115,11 @@ static void add_cell(const struct digest_job *job, struct box_sums *sums,
 	};
 	int64_t at = p->box_l * nheads + p->head;
 
-	hash = kvt_digest_cell(&content, &cell);
-	kvt_digest_add(&sums->head[DIGEST_BLOCKS][at], &hash);
-	kvt_digest_add(&sums->block[DIGEST_BLOCKS][p->box_b], &hash);
+	if (!job->out->tokens_only) {
+		hash = kvt_digest_cell(&content, &cell);
+		kvt_digest_add(&sums->head[DIGEST_BLOCKS][at], &hash);
+		kvt_digest_add(&sums->block[DIGEST_BLOCKS][p->box_b], &hash);
+	}
 	if (!job->out->has_tokens)
 		return;
 	for (int64_t u = job->first_use[p->b]; u < job->first_use[p->b + 1]; u++) {
@@ -137,32 +140,32 @@ static void add_cell(const struct digest_job *job, struct box_sums *sums,
 	}
 }
 
-/* Every cell of one block of one layer; 'bytes' is that block in cell order. */
-static const uint8_t *add_block(const struct digest_job *job, struct box_sums *sums,
-				struct cell_place p, const uint8_t *bytes)
+/* Every cell of one block of one layer; 'bytes' is where it begins. */
+static void add_block(const struct digest_job *job, struct box_sums *sums,
+		      struct cell_place p, const uint8_t *bytes,
+		      const int64_t stride[KVT_NAXES])
 {
 	const struct kvt_group *group = job->group;
 	const int64_t *n = group->shape.n;
 
 	if (group->kind == KVT_MAMBA_CONV) {
-		int64_t cell = n[KVT_AXIS_S] * group->shape.elem;
-
-		for (p.head = 0; p.head < n[KVT_AXIS_D]; p.head++, bytes += cell) {
+		for (p.head = 0; p.head < n[KVT_AXIS_D]; p.head++) {
 			p.component = channel_component(group, p.head);
-			add_cell(job, sums, &p, bytes, cell);
+			add_cell(job, sums, &p, bytes + p.head * stride[KVT_AXIS_D],
+				 n[KVT_AXIS_S] * group->shape.elem);
 		}
-		return bytes;
+		return;
 	}
-	for (p.s = 0; p.s < n[KVT_AXIS_S]; p.s++)
 	for (p.head = 0; p.head < n[KVT_AXIS_H]; p.head++)
 	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++) {
-		int64_t cell = n[KVT_AXIS_D] * group->shape.elem;
+		const uint8_t *cell = bytes + p.head * stride[KVT_AXIS_H] +
+				      k * stride[KVT_AXIS_K];
 
 		p.component = content_component(group, k);
-		add_cell(job, sums, &p, bytes, cell);
-		bytes += cell;
+		for (p.s = 0; p.s < n[KVT_AXIS_S]; p.s++)
+			add_cell(job, sums, &p, cell + p.s * stride[KVT_AXIS_S],
+				 n[KVT_AXIS_D] * group->shape.elem);
 	}
-	return bytes;
 }
 
 /* ---- one box ------------------------------------------------------------ */
@@ -217,40 +220,49 @@ static const struct kvt_layout *cells_of(const struct kvt_group *group)
 	return group->kind == KVT_MAMBA_CONV ? &channel_cells : &kvt_layout_slots;
 }
 
-/* All cells of a box, which 'cells' has in their order. */
-static void sum_cells(struct digest_job *job, struct kvt_worker *worker,
-		      const struct kvt_box *box, const uint8_t *cells, uint8_t *room)
+/*
+ * From one index to the next in a box of this order.  False if a cell is not one run
+ * in it, or if an axis has no stride, for it is split, or K has planes.
+ */
+static bool cell_strides(int64_t stride[KVT_NAXES], const struct kvt_layout *layout,
+			 const struct kvt_box *box, const struct kvt_group *group)
 {
+	enum kvt_axis run = group->kind == KVT_MAMBA_CONV ? KVT_AXIS_S : KVT_AXIS_D;
+	int factors[KVT_NAXES] = { 0 };
+	struct kvt_views views;
+
+	if (kvt_layout_views(&views, layout, box, group->shape.elem, NULL) ||
+	    views.count != 1)
+		return false;
+	for (int f = 0; f < views.view[0].nfactors; f++)
+		if (++factors[views.view[0].factor[f].axis] > 1 ||
+		    views.view[0].factor[f].div > 1)
+			return false;
+	for (int a = 0; a < KVT_NAXES; a++)
+		stride[a] = kvt_view_stride(&views.view[0], (enum kvt_axis)a);
+	return group->shape.n[run] == 1 || stride[run] == group->shape.elem;
+}
+
+/* All cells of a box, whose strides are those of cell_strides(). */
+static void sum_cells(struct digest_job *job, struct kvt_worker *worker,
+		      const struct placed *at, const int64_t stride[KVT_NAXES],
+		      uint8_t *room)
+{
+	const int64_t *begin = at->box.begin, *end = at->box.end;
 	struct box_sums sums = box_sums_init(job, room);
 	struct cell_place p = { 0 };
 
-	for (p.l = box->begin[KVT_AXIS_L]; p.l < box->end[KVT_AXIS_L]; p.l++)
-		for (p.b = box->begin[KVT_AXIS_B]; p.b < box->end[KVT_AXIS_B]; p.b++) {
-			p.box_l = p.l - box->begin[KVT_AXIS_L];
-			p.box_b = p.b - box->begin[KVT_AXIS_B];
-			cells = add_block(job, &sums, p, cells);
+	for (p.l = begin[KVT_AXIS_L]; p.l < end[KVT_AXIS_L]; p.l++)
+		for (p.b = begin[KVT_AXIS_B]; p.b < end[KVT_AXIS_B]; p.b++) {
+			p.box_l = p.l - begin[KVT_AXIS_L];
+			p.box_b = p.b - begin[KVT_AXIS_B];
+			add_block(job, &sums, p, at->bytes +
+				  p.box_l * stride[KVT_AXIS_L] +
+				  p.box_b * stride[KVT_AXIS_B], stride);
 		}
 	kvt_worker_lock(worker);
-	merge(job, &sums, box);
+	merge(job, &sums, &at->box);
 	kvt_worker_unlock(worker);
-}
-
-static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t i,
-			       struct kvt_error *err)
-{
-	struct digest_job *job = context;
-	struct kvt_box box = kvt_cut_box(&job->cut, i);
-	struct kvt_shape shape = kvt_box_shape(&box, job->group->shape.elem);
-	enum kvt_status status;
-	int64_t nbytes;
-
-	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
-	    (status = kvt_read(worker, job->out->reader, job->index, &box,
-			       cells_of(job->group), worker->buffer[0], err)))
-		return status;
-	sum_cells(job, worker, &box, worker->buffer[0], worker->buffer[1]);
-	kvt_worker_progress(worker, nbytes);
-	return KVT_OK;
 }
 
 enum kvt_status digest_box(struct digest_job *job, struct kvt_worker *worker,
@@ -258,12 +270,38 @@ enum kvt_status digest_box(struct digest_job *job, struct kvt_worker *worker,
 			   struct kvt_error *err)
 {
 	const struct placed sorted = { cells_of(job->group), box->box, cells };
-	enum kvt_status status = copy_box(worker, &sorted, box, &box->box,
-					  job->group->shape.elem, err);
+	const struct placed *at = box;
+	int64_t stride[KVT_NAXES];
+	enum kvt_status status;
 
-	if (!status)
-		sum_cells(job, worker, &box->box, cells, sums);
-	return status;
+	if (!cell_strides(stride, box->layout, &box->box, job->group)) {
+		if ((status = copy_box(worker, &sorted, box, &box->box,
+				       job->group->shape.elem, err)))
+			return status;
+		at = &sorted;
+		cell_strides(stride, sorted.layout, &sorted.box, job->group);
+	}
+	sum_cells(job, worker, at, stride, sums);
+	return KVT_OK;
+}
+
+static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t i,
+			       struct kvt_error *err)
+{
+	struct digest_job *job = context;
+	struct kvt_box box = kvt_cut_box(&job->cut, i);
+	const struct placed cells = { cells_of(job->group), box, worker->buffer[0] };
+	struct kvt_shape shape = kvt_box_shape(&box, job->group->shape.elem);
+	enum kvt_status status;
+	int64_t nbytes;
+
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
+	    (status = kvt_read(worker, job->out->reader, job->index, &box, cells.layout,
+			       cells.bytes, err)) ||
+	    (status = digest_box(job, worker, &cells, NULL, worker->buffer[1], err)))
+		return status;
+	kvt_worker_progress(worker, nbytes);
+	return KVT_OK;
 }
 
 /* ---- the requests of a group -------------------------------------------- */

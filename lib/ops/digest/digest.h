@@ -30,6 +30,7 @@ struct digest_group {
 struct digests {
 	struct kvt_dump *reader;
 	bool has_tokens;		/* the dump knows its requests */
+	bool tokens_only;		/* leave the sums of DIGEST_BLOCKS zero */
 	enum digest_version version;	/* of its tokens: the newest of its groups' */
 	struct digest_group group[KVT_MAX_GROUPS];
 	struct kvt_digest *request;	/* [nrequests], without multiplier */
@@ -51,7 +52,7 @@ void kvt_digests_free(struct digests *digests);
  * The same in steps, for whom has the boxes at hand: digests_init(), and for each
  * group a job, that is told how boxes are cut and given each of them once, by any
  * worker.  digest_job_cut() returns the bytes that 'sums' must have; 'cells' has those
- * of the box.
+ * of the box, for an order in which cells are not one run each.
  */
 struct digest_job;
 struct placed;
