@@ -96,7 +96,7 @@ static struct put put_of(struct kvt_worker *worker, const struct carrying *c, in
 		.writer = c->writer[rank], .group = c->group, .box = *box,
 		.cells = room->cells ? (uint64_t *)(void *)(worker->buffer[2] +
 							    rank * room->cells) : NULL,
-		.make_cells = room->cells,
+		.make_cells = room->cells, .in_cell_order = room->in_cell_order,
 		.sorted = tiled ? NULL : worker->buffer[3],
 		/* the window has done its work by then */
 		.stored = worker->buffer[1] + rank * room->stored,

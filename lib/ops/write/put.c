@@ -26,13 +26,31 @@ static const struct kvt_tiling *tiling_of(const struct put *put)
 	return kvt_writer_tiling(put->writer, put->group);
 }
 
+/*
+ * Are the bytes of a full tile those of its cells, one after the other?  Not asked where
+ * keys and values have orders of their own.
+ */
+static bool is_cell_order(const struct kvt_layout *layout,
+			  const struct kvt_tiling *tiling)
+{
+	const struct kvt_box box = tile_box(tiling, (const int64_t[KVT_NAXES]){ 0 });
+	struct kvt_views tile, cells;
+	struct kvt_plans plans;
+
+	return layout->nplanes == 1 &&
+	       !kvt_layout_views(&tile, layout, &box, tiling->elem, NULL) &&
+	       !kvt_layout_views(&cells, &cell_layout, &box, tiling->elem, NULL) &&
+	       !kvt_plans_init(&plans, &cells, &tile, NULL) && plans.count == 1 &&
+	       !plans.plan[0].nloops && plans.plan[0].run == tiling->nbytes;
+}
+
 struct put_room put_room(const struct kvt_writer *writer, int group,
 			 const struct kvt_cut *cut)
 {
 	const struct kvt_tiling *tiling = kvt_writer_tiling(writer, group);
 	const int64_t *n = cut->shape.n;
 	int64_t tiles = 1;
-	struct put_room room = { 0, 0, 0 };
+	struct put_room room = { .cells = 0 };
 
 	if (kvt_writer_has_cells(writer, group))
 		room.cells = cut->layers * cut->blocks * n[KVT_AXIS_H] * n[KVT_AXIS_K] *
@@ -44,6 +62,9 @@ struct put_room put_room(const struct kvt_writer *writer, int group,
 		tiles *= (most + tiling->n[a] - 1) / tiling->n[a];
 	}
 	if (tiling) {
+		const struct kvt_snapshot *s = kvt_writer_snapshot(writer);
+
+		room.in_cell_order = is_cell_order(&s->group[group].layout, tiling);
 		room.stored = tiles * kvt_stored_bound(tiling);
 		room.waiting = tiles * (int64_t)sizeof(struct waiting);
 	}
@@ -70,18 +91,21 @@ enum kvt_status put_hash(struct kvt_worker *worker, const struct put *put,
 	const struct kvt_shape *shape = &group_of(put)->shape;
 	const int64_t cell = shape->n[KVT_AXIS_S] * shape->n[KVT_AXIS_D] * shape->elem;
 	struct placed canonical = { &cell_layout, *part, spare };
-	enum kvt_status status = copy_box(worker, &canonical, range, part, shape->elem,
-					  err);
+	const uint8_t *bytes = spare;
 	int64_t at[KVT_NAXES] = { 0 };
+	enum kvt_status status;
 
-	if (status)
+	if (put->in_cell_order && !memcmp(part, &range->box, sizeof(*part)) &&
+	    kvt_layout_equal(range->layout, &group_of(put)->layout))
+		bytes = range->bytes;
+	else if ((status = copy_box(worker, &canonical, range, part, shape->elem, err)))
 		return status;
 	for (at[0] = part->begin[0]; at[0] < part->end[0]; at[0]++)
 	for (at[1] = part->begin[1]; at[1] < part->end[1]; at[1]++)
 	for (at[3] = part->begin[3]; at[3] < part->end[3]; at[3]++)
 	for (at[4] = part->begin[4]; at[4] < part->end[4]; at[4]++) {
-		*cell_at(put, at) = kvt_cell_hash(spare, cell);
-		spare += cell;
+		*cell_at(put, at) = kvt_cell_hash(bytes, cell);
+		bytes += cell;
 	}
 	return KVT_OK;
 }

@@ -27,6 +27,7 @@ struct put {
 	struct kvt_box box;
 	uint64_t *cells;		/* of the box; NULL: the writer keeps none */
 	bool make_cells;		/* else the caller has them */
+	bool in_cell_order;		/* as put_room() says */
 	uint8_t *sorted;		/* flat: the box in the order of cells */
 	uint8_t *stored;		/* tiled: put_room() of the box, and a list */
 	struct waiting *waiting;
@@ -35,9 +36,13 @@ struct put {
 	int64_t nwaiting;
 };
 
-/* Bytes that 'cells', 'stored' and 'waiting' take for a full box of the cut. */
+/*
+ * Bytes that 'cells', 'stored' and 'waiting' take for a full box of the cut.  And are
+ * cells one run each in a full tile, in the order of cell_layout?
+ */
 struct put_room {
 	int64_t cells, stored, waiting;
+	bool in_cell_order;
 };
 struct put_room put_room(const struct kvt_writer *writer, int group,
 			 const struct kvt_cut *cut);

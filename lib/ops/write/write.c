@@ -30,7 +30,8 @@ static enum kvt_status move_tile(struct kvt_worker *worker, void *context,
 	struct moving *m = context;
 	const struct transfer *x = m->x;
 	struct kvt_stored stored = put_next(&m->put);
-	struct placed tile = { &x->from->layout, tile_box(x->src_tiling, begin),
+	/* that the tile moves is to say that it is in the other order, too */
+	struct placed tile = { &x->to->layout, tile_box(x->src_tiling, begin),
 			       worker->tile };
 	struct kvt_box part = box_cut(&tile.box, &x->from->shape);
 	enum kvt_status status;
@@ -201,6 +202,7 @@ static struct moving moving_of(struct kvt_worker *worker, const struct transfer 
 			.cells = room->cells ? (uint64_t *)(void *)(worker->buffer[2] +
 				 writer * room->cells) : NULL,
 			.make_cells = x->t->step[x->group].make_cells,
+			.in_cell_order = room->in_cell_order,
 			.sorted = tiled ? NULL : worker->buffer[3],
 			.stored = worker->buffer[1] + writer * room->stored,
 			.waiting = tiled ? (struct waiting *)(void *)(worker->buffer[3] +
