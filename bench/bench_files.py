@@ -8,7 +8,7 @@ median over the rounds; CPU and peak memory are the kernel's own accounting.
 KVT_BENCH_MIB sets the size (1024), KVT_BENCH_DIR the place of the files,
 KVT_BENCH_ROUNDS the number of rounds (3).  KVT_BENCH_OLD, a kvtool of another
 version, takes turns in what checksums cost; "checksums" as the only argument asks for
-that alone.
+that alone, "exec" for transfers.
 """
 import json
 import os
@@ -330,6 +330,9 @@ def main():
     try:
         npy, nhd = at("nhd.npy"), at("nhd.h5")
         make_cache(npy)
+        if sys.argv[1:] == ["exec"]:
+            bench_exec(at, npy)
+            return
         bench_checksums(at, npy)
         if sys.argv[1:] == ["checksums"]:
             return
