@@ -26,7 +26,7 @@ NAMES = {
     "ErrorText": "kvt_error", "Text": "kvt_text", "Range": "kvt_range",
     "Ranges": "kvt_ranges", "Names": "kvt_names", "Rank": "kvt_rank", "Shape": "kvt_shape",
     "Box": "kvt_box", "Factor": "kvt_factor", "View": "kvt_view",
-    "TensorPart": "kvt_tensor_part", "Part": "kvt_part", "Order": "kvt_order",
+    "TensorPart": "kvt_tensor_part", "Views": "kvt_views", "Part": "kvt_part", "Order": "kvt_order",
     "Layout": "kvt_layout", "Facts": "kvt_facts", "Hints": "kvt_hints", "Run": "kvt_run",
     "SliceOptions": "kvt_slice_options", "ReblockOptions": "kvt_reblock_options",
     "Reblocked": "kvt_reblocked", "CreateOptions": "kvt_create_options",

@@ -158,6 +158,7 @@ def in_memory():
         report = kv.diff(d, dump.path)
         tap.ok(good and report.same and d.digest() == kv.open(dump.path).digest(),
                f"{what} ({layout}): read, compared, the same digest", report)
+    packed()
     d = kv.from_tensors([cells[:, l] for l in range(cells.shape[1])], layout="KBSHD",
                         **facts)
     tap.ok(d.read(layer=0, tokens=slice(0, 4), request="A", kv="k").dtype == np.float16,
@@ -165,6 +166,23 @@ def in_memory():
     latents(cells)
     refusals(cells)
     alive(cells, facts)
+
+
+def packed():
+    """Memory whose shape says nothing, as kernels pack it: by the name of its layout."""
+    for name in ("rocm_x.bf16", "aiter_shuffle.bf16", "cpu_vec.bf16", "packed_hnd.bf16",
+                 "kv_first_nhd.bf16"):
+        dump = dump_of(name)
+        layers = np.load(dump.path).reshape(dump.dims["L"], -1)
+        size = {"block_size": dump.dims["S"], "heads": dump.dims["H"],
+                "head_dim": dump.dims["D"], "dtype": "bfloat16"}
+        d = kv.from_tensors(list(layers), layout=dump.layout, block_table=dump.tables,
+                            num_tokens=dump.side["num_tokens"], **size)
+        tap.ok(np.array_equal(d.read(blocks=slice(None), bits=True), dump.cells) and
+               kv.diff(d, dump.path).same, f"bytes in layout {dump.layout}")
+    for what, change in [("no whole blocks", {"heads": 5}), ("no block size", {"block_size": 0})]:
+        tap.ok(refused(kv.UsageError, lambda c=change: kv.from_tensors(
+            list(layers), layout=dump.layout, **{**size, **c})), f"{what}: refused")
 
 
 def latents(cells):

@@ -110,6 +110,11 @@ class View(Structure):
                 ("factor", Factor * 12)]
 
 
+class Views(Structure):
+    _fields_ = [("count", c_int), ("first_k", c_int), ("view", View * 2),
+                ("nbytes", c_int64)]
+
+
 class TensorPart(Structure):
     _fields_ = [("group", c_int), ("box", Box), ("data", c_void_p), ("view", View)]
 
@@ -233,6 +238,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
                               _ERR]),
     "kvt_layout_parse": (c_int, [POINTER(Layout), c_char_p, _ERR]),
     "kvt_layout_string": (Text, [POINTER(Layout)]),
+    "kvt_layout_views": (c_int, [POINTER(Views), POINTER(Layout), POINTER(Box), c_int64,
+                                 _ERR]),
     "kvt_snapshot_json": (c_void_p, [c_void_p]),
     "kvt_snapshot_from_json": (c_int, [POINTER(c_void_p), c_char_p, c_char_p, _ERR]),
     "kvt_snapshot_clone": (c_int, [POINTER(c_void_p), c_void_p, _ERR]),

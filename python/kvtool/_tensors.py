@@ -54,6 +54,16 @@ class _Tensor:
             raise Unsupported(f"{name}: has a negative stride")
 
 
+    def is_dense(self) -> bool:
+        """Do its elements fill one run of memory, in whatever order?"""
+        expected = self.size
+        for stride, n in sorted((s, n) for s, n in zip(self.strides, self.shape) if n > 1):
+            if stride != expected:
+                return False
+            expected *= n
+        return True
+
+
 def _parts_of(layout: Layout, elem: int, with_layers: bool) -> List[Tuple[int, int, int]]:
     """(axis, kind, split) of each dimension; without L if tensors are of a layer."""
     if layout.nplanes != 1:
@@ -131,9 +141,9 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
                  num_tokens: Optional[Mapping[str, int]] = None,
                  token_ids: Optional[Mapping[str, Sequence[int]]] = None,
                  dtype: Optional[str] = None, latent: bool = False, kind: str = "",
-                 window: int = 0, block_size: int = 0, model: str = "",
-                 null_block: Optional[int] = None, tp: Optional[Tuple[int, int]] = None,
-                 total_heads: int = 0) -> Dump:
+                 window: int = 0, block_size: int = 0, heads: int = 0, head_dim: int = 0,
+                 model: str = "", null_block: Optional[int] = None,
+                 tp: Optional[Tuple[int, int]] = None, total_heads: int = 0) -> Dump:
     """
     A dump of tensors in memory: numpy, torch on the CPU, or anything with DLPack.
 
@@ -148,6 +158,10 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
     are kept alive by it.  ``block_table`` has the blocks of each request in the order
     of its tokens, ``num_tokens`` how many it has (default: all slots of its blocks).
     ``latent`` says that the content is no keys and values (MLA).
+
+    Where the shape of a tensor does not say what is where, as with orders that kernels
+    pack ("cpu-vec", "rocm-paged"), ``block_size``, ``heads`` and ``head_dim`` are given:
+    then the memory of each layer is taken as bytes of that layout, whatever its shape.
     """
     whole = _native.parse_layout(layout if not latent else layout)
     one = _is_one(tensors)
@@ -157,12 +171,18 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
         raise UsageError("no tensors")
     held = [[_Tensor(f"layer {name}", t, dtype) for t in pair] for name, pair in named]
     first = held[0][0]
+    if heads and head_dim:
+        n, views = _packed(whole, held, one, latent, (block_size, heads, head_dim))
+        return _described(whole, n, views, named, len(held), n[_native.K], latent, one,
+                          block_table, num_tokens, token_ids, kind=kind, window=window,
+                          block_size=0, model=model, null_block=null_block, tp=tp,
+                          total_heads=total_heads)
     parts = [p for p in _parts_of(whole, first.size, one)
              if not latent or p[0] != _native.K]
     pairs = len(held[0]) == 2
     if pairs:
         parts = [p for p in parts if p[0] != _native.K]
-    views: List[Tuple[Box, _Tensor, View]] = []
+    views = []
     for i, layer in enumerate(held):
         for half, tensor in enumerate(layer):
             views.append(_place(tensor, _view(tensor, parts, layout), i, half, one,
@@ -175,15 +195,64 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
                              "in dumps of their own")
     layers = n[_native.L] if one else len(held)
     halves = 2 if pairs else n[_native.K]
-    manifest = _manifest(whole, n, layers, halves, first.dtype, latent)
+    return _described(whole, n, views, named, layers, halves, latent, one, block_table,
+                      num_tokens, token_ids, kind=kind, window=window,
+                      block_size=block_size, model=model, null_block=null_block, tp=tp,
+                      total_heads=total_heads)
+
+
+def _described(whole: Layout, n: Any, views: Sequence[Tuple[Box, _Tensor, View]],
+               named: Sequence[Tuple[Any, Any]], layers: int, halves: int, latent: bool,
+               one: bool, *tables: Any, **more: Any) -> Dump:
+    manifest = _manifest(whole, n, layers, halves, views[0][1].dtype, latent)
     if not one:
         manifest["layer_ids"] = [_number(name, i) for i, (name, _) in enumerate(named)]
         if all(isinstance(name, str) for name, _ in named):
             manifest["layer_names"] = [name for name, _ in named]
-    _say_more(manifest, n, block_table, num_tokens, token_ids, kind=kind, window=window,
-              block_size=block_size, model=model, null_block=null_block, tp=tp,
-              total_heads=total_heads)
+    _say_more(manifest, n, *tables, **more)
     return _make(manifest, views)
+
+
+def _packed(layout: Layout, held: Sequence[Sequence[_Tensor]], one: bool, latent: bool,
+            sizes: Tuple[int, int, int]) -> Tuple[Any, List[Tuple[Box, _Tensor, View]]]:
+    """Tensors as plain memory of the layout, whatever their shape: (extents, views)."""
+    block_size, heads, dim = sizes
+    if not block_size:
+        raise UsageError("heads= and head_dim= need block_size=, too")
+    n = Shape().n
+    n[_native.S], n[_native.H], n[_native.D] = block_size, heads, dim
+    n[_native.K] = 1 if latent else 2
+    out = []
+    for i, layer in enumerate(held):
+        if len(layer) != 1:
+            raise UsageError("heads= and head_dim= are for memory that holds keys and "
+                             "values; pairs of tensors have a shape")
+        tensor = layer[0]
+        nbytes = tensor.size
+        for extent in tensor.shape:
+            nbytes *= extent
+        if not tensor.is_dense():
+            raise UsageError(f"{tensor.name}: has gaps, strides {tensor.strides} of "
+                             f"{tensor.shape}")
+        block = block_size * heads * dim * n[_native.K] * tensor.size
+        count, rest = divmod(nbytes, block)
+        if rest:
+            raise UsageError(f"{tensor.name}: {nbytes} bytes are no blocks of {block}")
+        n[_native.L], n[_native.B] = 1, count
+        if one:
+            raise UsageError("heads= and head_dim= are for tensors of a layer each")
+        box, views = Box(), _native.Views()
+        for axis in range(NAXES):
+            box.end[axis] = n[axis]
+        call("kvt_layout_views", byref(views), byref(layout), byref(box), tensor.size)
+        for half in range(views.count):
+            part, view = Box(), views.view[half]
+            ctypes.memmove(byref(part), byref(box), ctypes.sizeof(Box))
+            part.begin[_native.L], part.end[_native.L] = i, i + 1
+            part.begin[_native.K] = views.first_k + half
+            part.end[_native.K] = part.begin[_native.K] + view.shape.n[_native.K]
+            out.append((part, tensor, view))
+    return n, out
 
 
 def _place(tensor: _Tensor, view: View, layer: int, half: int, one: bool,
