@@ -159,6 +159,7 @@ def in_memory():
         tap.ok(good and report.same and d.digest() == kv.open(dump.path).digest(),
                f"{what} ({layout}): read, compared, the same digest", report)
     packed()
+    in_place(cells)
     d = kv.from_tensors([cells[:, l] for l in range(cells.shape[1])], layout="KBSHD",
                         **facts)
     tap.ok(d.read(layer=0, tokens=slice(0, 4), request="A", kv="k").dtype == np.float16,
@@ -183,6 +184,21 @@ def packed():
     for what, change in [("no whole blocks", {"heads": 5}), ("no block size", {"block_size": 0})]:
         tap.ok(refused(kv.UsageError, lambda c=change: kv.from_tensors(
             list(layers), layout=dump.layout, **{**size, **c})), f"{what}: refused")
+
+
+def in_place(cells):
+    """Blocks of a tensor are not copied."""
+    d = kv.from_tensors([cells[:, l] for l in range(cells.shape[1])], layout="KBSHD")
+    got = d.read(layer=2, kv="v", blocks=slice(3, 9), heads=slice(1, 3))
+    tap.ok(np.shares_memory(got, cells) and np.array_equal(got, cells[1, 2, 3:9, :, 1:3]) and
+           not got.flags.writeable, "blocks of a tensor are its own memory")
+    part = d.slice(layers=2)
+    d.close()
+    tap.ok(np.array_equal(part.read(layer=2, kv="v", blocks=slice(3, 9)), cells[1, 2, 3:9]),
+           "those of a derived dump are copied")
+    data, shape, _ = part.read_bytes(layer=2, kv="k", blocks=4)
+    tap.ok(np.array_equal(np.frombuffer(data, np.float16).reshape(shape), cells[0, 2, 4]),
+           "and are bytes for who has no numpy")
 
 
 def latents(cells):
@@ -383,6 +399,30 @@ def threads(path):
            wrong)
 
 
+def doctests(tmp):
+    """Examples in docstrings, in a folder that has the files they name."""
+    import doctest
+    import importlib
+    source = dump_of("packed_nhd.bf16").path
+    before = os.getcwd()
+    folder = os.path.join(tmp, "doc")
+    os.mkdir(folder)
+    os.chdir(folder)
+    try:
+        for end in (".npy", ".json"):
+            with open(source[:-4] + end, "rb") as f, open("cache" + end, "wb") as out:
+                out.write(f.read())
+        oracle.copy_manifest(source, "cache.npy")
+        made = kvtool("mutate", "--fault=swap-kv,layer=2,block=17", "cache.npy", "bad.npy",
+                      folder=folder)
+        tap.equal(made.code, 0, "the files of the examples are made")
+        for name in ("kvtool", "kvtool._dump", "kvtool._tensors", "kvtool._report"):
+            r = doctest.testmod(importlib.import_module(name))
+            tap.ok(r.attempted and not r.failed, f"{r.attempted} examples in {name}", r)
+    finally:
+        os.chdir(before)
+
+
 def interrupted(tmp):
     """^C ends a long call, and leaves nothing."""
     big = np.zeros((2, 4, 4096, 16, 4, 64), np.float16)
@@ -410,6 +450,7 @@ def main():
     with oracle.workdir() as tmp:
         derived(tmp)
         told(tmp)
+        doctests(tmp)
         interrupted(tmp)
     return tap.done()
 

@@ -2,14 +2,16 @@
 """
 kvtool: KV caches of LLM inference engines, opened, compared, cut and converted
 
-    import kvtool
-
-    d = kvtool.open("cache.h5")
-    d.groups, d.requests, d.layout
-    keys = d.read(layer=3, request="A", tokens=slice(0, 64), kv="k")
-
-    live = kvtool.from_tensors(kv_caches, layout="KBSHD", block_table={"A": [5, 9, 2]})
-    print(kvtool.diff(live, "reference.h5"))
+>>> import kvtool
+>>> d = kvtool.open("cache.npy")
+>>> d.layout, d.groups[0].dtype, list(d.requests)
+('LBSHC', 'bfloat16', ['A', 'B', 'C'])
+>>> d.read(layer=3, request="A", tokens=slice(0, 64), kv="k", bits=True).shape
+(64, 4, 8)
+>>> d.write("hnd.h5", layout="hnd")
+>>> print(kvtool.diff("hnd.h5", d))
+hnd.h5 and cache.npy: the same
+g0: equal, 220480 elements
 
 Shapes are in elements, sizes in bytes; axes have the letters of kvtool-layouts(7).
 Importing this loads libkvt and nothing else.

@@ -96,11 +96,50 @@ def _array_class() -> Any:
     return _CLASSES[0]
 
 
+class _Memory:
+    """Memory of a tensor, as numpy asks for it; keeps the tensor alive."""
+
+    def __init__(self, tensor: Any, address: int, shape: Tuple[int, ...],
+                 strides: Tuple[int, ...], size: int) -> None:
+        self._tensor = tensor
+        self.__array_interface__ = {"data": (address, True), "shape": shape,
+                                    "strides": strides, "typestr": f"|V{size}",
+                                    "version": 3}
+
+
+def in_place(views: Sequence[Any], box: Any, axes: Sequence[int]) -> Any:
+    """
+    The box as an array over a tensor's own memory, if one tensor has all of it and no
+    axis is split; else None.
+    """
+    for part, tensor, view in views:
+        if any(box.begin[a] < part.begin[a] or box.end[a] > part.end[a] for a in axes):
+            continue
+        strides = {f.axis: f.stride for f in view.factor[:view.nfactors]}
+        if len(strides) != view.nfactors or \
+                any(f.div != 1 for f in view.factor[:view.nfactors]):
+            return None
+        try:
+            import numpy
+        except ImportError:
+            return None
+        at = tensor.address + view.offset + sum(
+            (box.begin[a] - part.begin[a]) * strides.get(a, 0) for a in axes)
+        shape = tuple(box.end[a] - box.begin[a] for a in axes)
+        return numpy.asarray(_Memory(tensor.keep, at, shape,
+                                     tuple(strides.get(a, 0) for a in axes),
+                                     tensor.size))
+    return None
+
+
 def to_numpy(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...],
              dtype: str) -> Any:
     """The part 'index' of an array of that shape."""
     import numpy
-    array = numpy.frombuffer(data, _numpy_type(dtype)).reshape(shape)[index]
+    if getattr(data, "dtype", None) is not None and data.dtype.kind == "V":
+        array = data.view(_numpy_type(dtype))[index]
+    else:
+        array = numpy.frombuffer(data, _numpy_type(dtype)).reshape(shape)[index]
     return array.view(_array_class())
 
 
@@ -118,6 +157,8 @@ def to_torch(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...],
     torch: Any = importlib.import_module("torch")
     if not hasattr(torch, dtype):
         raise Unsupported(f"this torch has no {dtype}")
+    if getattr(data, "dtype", None) is not None and data.dtype.kind == "V":
+        data = bytearray(data.tobytes())
     if not len(data):  # pylint: disable=use-implicit-booleaness-not-len
         return torch.empty(shape, dtype=getattr(torch, dtype))[index]
     flat = torch.frombuffer(data, dtype=torch.uint8)
@@ -127,6 +168,8 @@ def to_torch(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...],
 def to_bytes(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...], dtype: str
              ) -> Tuple[bytearray, Tuple[int, ...], str]:
     """The same without numpy: bytes, their shape, the name of their type."""
+    if getattr(data, "dtype", None) is not None and data.dtype.kind == "V":
+        data = bytearray(data.tobytes())
     view = memoryview(data).cast("B") if not isinstance(data, bytearray) else \
         memoryview(data)
     size = itemsize(dtype)

@@ -8,12 +8,13 @@ sizes and offsets against a compiler.  Nothing here knows numpy or torch.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import threading
 import warnings
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p,
                     c_double, c_int, c_int64, c_void_p)
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
 VERSION = "0.1.0"
 NAXES = 6
@@ -339,7 +340,39 @@ def snapshot_json(snapshot: int) -> str:
 
 # ---- long calls --------------------------------------------------------------------
 
-Progress = Callable[[str, int, int], None]
+#: called with what is done ("converting"), bytes done and all; True: tqdm, if it is there
+Progress = Union[Callable[[str, int, int], None], bool]
+
+
+class _Bar:
+    """tqdm, one bar for each phase."""
+
+    def __init__(self, tqdm: Any) -> None:
+        self._tqdm, self._bar, self._what = tqdm, None, ""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what != self._what:
+            self.close()
+            self._what = what
+            self._bar = self._tqdm(total=total, desc=what, unit="B", unit_scale=True)
+        bar: Any = self._bar
+        bar.update(done - bar.n)
+
+    def close(self) -> None:
+        """Ends the bar of a phase."""
+        bar: Any = self._bar
+        if bar is not None:
+            bar.close()
+        self._bar = None
+
+
+def _teller(progress: Optional[Progress]) -> Optional[Callable[[str, int, int], None]]:
+    if progress is not True:
+        return progress or None
+    try:
+        return _Bar(importlib.import_module("tqdm.auto").tqdm)
+    except ImportError:
+        return None
 
 
 class Watch:
@@ -352,13 +385,13 @@ class Watch:
         self._stop = False
         self._seen: Tuple[str, int, int] = ("", 0, 0)
         self._told: Optional[Tuple[str, int, int]] = None
-        self._progress = progress
+        self._progress = _teller(progress)
         self._warnings: List[str] = []
         # kept here: C holds no reference to them
         self._callbacks = (Run.CANCELLED(self._cancelled), Run.PROGRESS(self._note),
                            Run.WARN(self._warn))
         self.run = Run(threads, memory, None, None, *self._callbacks)
-        if progress is None:
+        if self._progress is None:
             # null: nothing is reported
             self.run.progress = ctypes.cast(c_void_p(), Run.PROGRESS)
 
@@ -412,6 +445,8 @@ class Watch:
         else:
             result = job()
         self._tell()
+        if isinstance(self._progress, _Bar):
+            self._progress.close()
         for words in self._warnings:
             warnings.warn(words, KvtoolWarning, stacklevel=4)
         self._warnings.clear()

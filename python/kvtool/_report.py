@@ -114,6 +114,15 @@ def diff(a: Union[Dump, Path], b: Union[Dump, Path], *, by: str = "auto",
     otherwise; a number for ``tolerance`` is ``atol``.  ``by`` is "auto", "tokens" (of
     requests of one name) or "blocks"; with ``common`` what only one has does not count.
     A known fault that explains all differences is named (kvtool help faults).
+
+    >>> report = diff("cache.npy", "bad.npy", most=1)
+    >>> report.differs, report.groups[0].fault
+    (True, 'swap-kv')
+    >>> print(report)
+    cache.npy and bad.npy: differ
+    g0: 1024 of 220480 elements differ, at most by 19.5938
+      fault   swap-kv: keys and values are exchanged
+      layer 2, token 70 of A, head 1 keys, element 6: 20.25 and 0.65625
     """
     modes = ("auto", "tokens", "blocks")
     if by not in modes:

@@ -162,6 +162,12 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
     Where the shape of a tensor does not say what is where, as with orders that kernels
     pack ("cpu-vec", "rocm-paged"), ``block_size``, ``heads`` and ``head_dim`` are given:
     then the memory of each layer is taken as bytes of that layout, whatever its shape.
+
+    >>> import numpy
+    >>> cache = numpy.zeros((2, 3, 16, 4, 8), numpy.float16)
+    >>> d = from_tensors([cache], layout="KBSHD", block_table={"r": [2, 1]})
+    >>> d.requests["r"].tokens, d.read(layer=0, request="r", kv="v").shape
+    (32, (32, 4, 8))
     """
     whole = _native.parse_layout(layout if not latent else layout)
     one = _is_one(tensors)
@@ -330,4 +336,6 @@ def _make(manifest: Mapping[str, Any],
                     ctypes.cast(parts, ctypes.POINTER(TensorPart)), len(views))
     finally:
         lib.kvt_snapshot_delete(info)
-    return Dump(made, "memory", [t.keep for _, t, _ in views])
+    dump = Dump(made, "memory", [t.keep for _, t, _ in views])
+    dump._views = list(views)  # pylint: disable=protected-access
+    return dump
