@@ -356,6 +356,14 @@ static bool magnitude(double *unit, const struct kvt_dtype *dtype, bool swapped,
 	return n > 0;
 }
 
+/* hypot() of glibc 2.35 is another one: who calls it cannot run where glibc is older. */
+static double length(double a, double b)
+{
+	double larger = fmax(fabs(a), fabs(b)), ratio = fmin(fabs(a), fabs(b)) / larger;
+
+	return larger * sqrt(1 + ratio * ratio);
+}
+
 double kvt_guess_type_bits(double *unit, const struct kvt_dtype *dtype, bool swapped,
 			   const uint8_t *bytes, int64_t nbytes)
 {
@@ -378,7 +386,7 @@ double kvt_guess_type_bits(double *unit, const struct kvt_dtype *dtype, bool swa
 		s.n++;
 		s.sum += y;
 		s.squares += y * y;
-		bits += log2(hypot(x, *unit)) - log2(step);
+		bits += log2(length(x, *unit)) - log2(step);
 	}
 	if (s.n < 1)
 		return INFINITY;
