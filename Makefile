@@ -50,6 +50,7 @@ USE_UCX := $(if $(filter 0,$(UCX)),0,$(if $(filter 1,$(UCX)),1,$(shell \
 	   pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)))
 FCFLAGS := $(call pkg,--cflags,$(FPKG)) -DKVT_UCX=$(USE_UCX)
 FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -ldl -lm
+PLIBS   := $(call pkg,--libs,libzstd)
 CMOCKA  := $(call pkg,--libs,cmocka)
 
 # What ASan says of each line has addresses in it; where the program is linked for one
@@ -186,8 +187,7 @@ $(B)/gpuflags: FORCE
 
 $(FILTER): $(PLUGIN)
 	$(call say,LD,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared \
-		$(call new,$^ $(call pkg,--libs,libzstd hdf5-serial))
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared $(call new,$^ $(PLIBS))
 
 $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)

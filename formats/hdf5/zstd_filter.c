@@ -8,7 +8,31 @@
  */
 #include "formats/hdf5/zstd_filter.h"
 
+#include <stdlib.h>
+
 #include "lib/tile/zstd_frame.h"
+
+/*
+ * Buffers come from HDF5 and go back to it.  The plugin is linked with no HDF5: one that
+ * it brought would be a second one wherever the process has its own, as that of h5py's
+ * wheel, which nobody else sees.  What is in sight is used, else malloc() and free(), on
+ * which HDF5's own functions rest.
+ */
+#pragma weak H5allocate_memory
+#pragma weak H5free_memory
+
+static void *allocate(size_t n)
+{
+	return H5allocate_memory ? H5allocate_memory(n, false) : malloc(n);
+}
+
+static void release(void *memory)
+{
+	if (H5free_memory)
+		H5free_memory(memory);
+	else
+		free(memory);
+}
 
 /*
  * HDF5 gives no bound for what a chunk may decode to, only that a chunk is
@@ -28,10 +52,10 @@ static void *decode(size_t *n, const void *frame, size_t nframe)
 	if (kvt_frame_check(frame, (int64_t)nframe, size, NULL))
 		return NULL;
 	context = ZSTD_createDCtx();
-	plain = context ? H5allocate_memory((size_t)size, false) : NULL;
+	plain = context ? allocate((size_t)size) : NULL;
 	if (plain && kvt_frame_decode(plain, size, frame, (int64_t)nframe,
 				      context, NULL)) {
-		H5free_memory(plain);
+		release(plain);
 		plain = NULL;
 	}
 	ZSTD_freeDCtx(context);
@@ -43,7 +67,7 @@ static void *encode(size_t *n, const void *plain, size_t nplain, int level)
 {
 	int64_t bound = (int64_t)ZSTD_compressBound(nplain) + 256;
 	ZSTD_CCtx *context = ZSTD_createCCtx();
-	void *frame = context ? H5allocate_memory((size_t)bound, false) : NULL;
+	void *frame = context ? allocate((size_t)bound) : NULL;
 	int64_t size = 0;
 
 	if (frame)
@@ -51,7 +75,7 @@ static void *encode(size_t *n, const void *plain, size_t nplain, int level)
 					level, context);
 	ZSTD_freeCCtx(context);
 	if (size == 0) {
-		H5free_memory(frame);
+		release(frame);
 		return NULL;
 	}
 	*n = (size_t)size;
@@ -68,7 +92,7 @@ static size_t filter(unsigned flags, size_t nvalues, const unsigned values[],
 
 	if (!out)
 		return 0;	/* *buf stays HDF5's, as it was */
-	H5free_memory(*buf);
+	release(*buf);
 	*buf = out;
 	*buf_size = n;
 	return n;
