@@ -53,6 +53,22 @@ FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -ldl -lm
 PLIBS   := $(call pkg,--libs,libzstd)
 CMOCKA  := $(call pkg,--libs,cmocka)
 
+# ---- static libraries ----------------------------------------------------------
+
+# STATIC=1 links HDF5, zstd, jansson, xxHash and zlib into the program, libkvt.so and the
+# plugin, so that they need the C library alone.  scripts/static_libs.sh builds them, once.
+# None of their symbols is to be seen: a process may have an HDF5 of its own.
+STATIC     ?=
+STATIC_DIR ?= build/static
+STATICLIBS := $(if $(filter-out 0,$(STATIC)),$(STATIC_DIR)/versions)
+archive     = $(STATIC_DIR)/lib/lib$(1).a
+ifneq ($(STATICLIBS),)
+FCFLAGS := -I$(STATIC_DIR)/include -DKVT_UCX=$(USE_UCX)
+FLIBS   := -Wl,--exclude-libs,ALL $(foreach l,hdf5 z zstd jansson xxhash,$(call archive,$l)) \
+	   -lpthread -ldl -lm
+PLIBS   := -Wl,--exclude-libs,ALL $(call archive,zstd)
+endif
+
 # What ASan says of each line has addresses in it; where the program is linked for one
 # place, nothing relocates them, and thousands of short runs take a fifth less.
 NOPIE   := $(if $(findstring address,$(SAN)),-no-pie)
@@ -273,9 +289,15 @@ $(B)/pic/%.o: %.c $(B)/flags
 		-fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
 $(FORMATS) $(CLI) $(PLUGIN): | libraries
+ifneq ($(STATICLIBS),)
+$(B)/flags libraries: | $(STATICLIBS)
+$(STATICLIBS): scripts/static_libs.sh
+	$(Q)CC='$(CC)' $< $(@D)
+else
 libraries:
 	@pkg-config --print-errors --exists $(FPKG) || \
 		{ echo "kvtool needs these libraries; 'make deps' installs them" >&2; exit 1; }
+endif
 
 # A file that changes only when its content does: objects depend on it, so new
 # flags rebuild what they must and nothing else.
