@@ -429,6 +429,22 @@ uninstall:	## remove what install put there
 		$(foreach p,$(PAGES) $(MAN3),$(mandir)/man$(subst .,,$(suffix $(p)))/$(notdir $(p))), \
 		"$(DESTDIR)$f")
 
+# ---- wheel ---------------------------------------------------------------------
+
+# python/build_backend.py is what pip runs, too; it calls make STATIC=1 for what is not
+# Python.  CUDA and HIP mean the same there.
+DIST    ?= dist
+
+wheel:	## build a wheel of Python into dist/, with all libraries inside
+	@$(DEPS) $@
+	@python3 python/build_backend.py wheel '$(DIST)'
+
+sdist:	## build the source distribution into dist/, of what git tracks
+	@python3 python/build_backend.py sdist '$(DIST)'
+
+check-wheel: wheel sdist	## install wheel and sources into fresh environments and use them (PyPI)
+	@DIST='$(DIST)' perl tests/harness.pl scripts/check_wheel.sh
+
 clean:	## remove what was built
 	rm -rf $(B)
 
@@ -439,7 +455,7 @@ FORCE:
 .PHONY: all man3 demo check bench lint fuzz check-valgrind check-environments check-faults \
 	check-engines run-check-engines check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
 	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
-	install install-built uninstall clean help FORCE
+	install install-built uninstall wheel sdist check-wheel clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
