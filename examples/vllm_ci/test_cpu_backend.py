@@ -2,7 +2,8 @@
 """
 Does the CPU backend of vLLM keep the layout that it promises?
 
-    pytest -p kvtool.pytest_plugin examples/vllm_ci
+    pip install kvtool pytest
+    pytest examples/vllm_ci
 
 For each block size, type and head size the backend's own operation writes random keys
 and values into its cache.  Read in the declared layout, the cache has to hold them, token

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the pytest plugin says, in tests of its own that pass and fail; run by pytest."""
 import os
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -23,7 +24,10 @@ def in_memory(change=None):
         block_table={{r.id: r.blocks["g0"] for r in d.requests.values()}},
         num_tokens={{r.id: r.tokens for r in d.requests.values()}})
 """
-LOAD = ["-p", "kvtool.pytest_plugin"]
+# an installed wheel has told pytest of the plugin, and it is not to be named twice
+INSTALLED = not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD") and any(
+    e.name == "kvtool" for e in entry_points(group="pytest11"))
+LOAD = [] if INSTALLED else ["-p", "kvtool.pytest_plugin"]
 
 
 @pytest.fixture(name="run")
