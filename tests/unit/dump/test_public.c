@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_public.c - what users of libkvt have and the program has not: tensors of any
+ * strides, tokens in a row, snapshots as JSON, answers told to callbacks
+ */
+#include "tests/unit/dump/places.h"
+
+#include "lib/kvt/ops.h"
+#include "lib/kvt/write.h"
+
+static const int64_t extents[] = { 3, 6, 4, 3, 2, 4 };
+
+/* One group; request a has 10 tokens in blocks 4, 1, 5. */
+static struct placed_dump make(int who)
+{
+	struct kvt_snapshot s;
+
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", extents);
+	number_layers(&s.group[0], (const uint32_t[]){ 4, 5, 6 });
+	add_request(&s, "a", 10, 3, (const uint32_t[]){ 4, 1, 5 });
+	return number_dump(&s, who);
+}
+
+/* ---- tensors ------------------------------------------------------------ */
+
+enum { PARTS = 6 };
+
+/* A tensor for each layer and half, elements two apart, heads before slots. */
+struct tensors {
+	uint32_t *data[PARTS];
+	struct kvt_tensor_part part[PARTS];
+};
+
+static void cut_up(struct tensors *t, const struct kvt_group *g, int who)
+{
+	const int64_t stride[] = { 0, 4 * 3 * 4 * 8 + 16, 8 * 4, 8 * 4 * 4, 0, 8 };
+
+	for (int p = 0; p < PARTS; p++) {
+		struct kvt_tensor_part *part = &t->part[p];
+		int64_t i[KVT_NAXES] = { 0 };
+		struct kvt_box all;
+		int n = 0;
+
+		*part = (struct kvt_tensor_part){ .box = kvt_box_whole(&g->shape) };
+		part->box.begin[NL] = p / 2;
+		part->box.end[NL] = p / 2 + 1;
+		part->box.begin[NK] = p % 2;
+		part->box.end[NK] = p % 2 + 1;
+		part->view.shape = kvt_box_shape(&part->box, 4);
+		for (int a = 0; a < KVT_NAXES; a++)
+			if (stride[a])
+				part->view.factor[n++] = (struct kvt_factor){
+					a, 1, part->view.shape.n[a], stride[a] };
+		part->view.nfactors = n;
+		part->view.offset = 4;
+		part->data = t->data[p] = calloc(1, (size_t)(6 * stride[NB] + 64));
+		assert_non_null(part->data);
+		all = kvt_box_whole(&part->view.shape);
+		do {
+			int64_t there[KVT_NAXES];
+
+			memcpy(there, i, sizeof(there));
+			there[NL] += p / 2;
+			there[NK] += p % 2;
+			t->data[p][kvt_view_at(&part->view, i) / 4] =
+				number_of(g, who, there);
+		} while (next_index(i, &all));
+	}
+}
+
+static void drop_tensors(struct tensors *t)
+{
+	for (int p = 0; p < PARTS; p++)
+		free(t->data[p]);
+}
+
+static void test_tensors(void **state)
+{
+	struct placed_dump whole = make(1);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(whole.dump);
+	struct kvt_error err = { "" };
+	struct kvt_dump *dump;
+	struct tensors t;
+
+	(void)state;
+	cut_up(&t, &s->group[0], 1);
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_OK, &err, NULL);
+	check_places(dump, 1);
+	expect(kvt_verify(whole.dump, dump, NULL, &err), KVT_OK, &err, NULL);
+	kvt_dump_close(dump);
+	drop_tensors(&t);
+	drop_dump(&whole);
+}
+
+static void test_tensors_refused(void **state)
+{
+	struct placed_dump whole = make(1);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(whole.dump);
+	struct kvt_error err = { "" };
+	struct kvt_dump *dump = NULL;
+	struct tensors t;
+
+	(void)state;
+	cut_up(&t, &s->group[0], 1);
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS - 1, &err), KVT_BAD_INPUT,
+	       &err, "tensors have 5760 of the 6912 bytes of g0");
+	t.part[5].box = t.part[4].box;
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
+	       "tensors 4 and 5 have the same elements of g0");
+	t.part[5].box.end[NH] = 9;
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
+	       "tensor 5: has 3 heads, expected 9");
+	t.part[5].view.shape.n[NH] = 9;
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
+	       "tensor 5: is not a part of its group");
+	t.part[0].view.factor[0].stride = -4;
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
+	       NULL);
+	t.part[0].group = 7;
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
+	       "tensor 0: there is no group 7");
+	assert_null(dump);
+	drop_tensors(&t);
+	drop_dump(&whole);
+}
+
+/* ---- tokens ------------------------------------------------------------- */
+
+static void test_tokens(void **state)
+{
+	static const int64_t table[] = { 4, 1, 5 };
+	struct placed_dump whole = make(2);
+	struct kvt_error err = { "" };
+
+	(void)state;
+	for (int64_t begin = 0; begin < 10; begin++)
+		for (int64_t end = begin + 1; end <= 10; end++) {
+			struct kvt_range tokens = { begin, end };
+			struct kvt_dump *row;
+			uint32_t *numbers;
+			int64_t first;
+
+			expect(kvt_dump_tokens(&row, &first, whole.dump, 0, "a", tokens,
+					       &err), KVT_OK, &err, NULL);
+			assert_int_equal(first, begin % 4);
+			assert_int_equal(kvt_dump_group(row, 0)->shape.n[NB],
+					 (end - 1) / 4 - begin / 4 + 1);
+			numbers = read_numbers(row, 0);
+			/* heads, k and v, channels: 24 numbers a token */
+			for (int64_t t = begin; t < end; t++)
+				assert_int_equal(numbers[(first + t - begin) * 24],
+						 place_number(2, 4, table[t / 4],
+							      t % 4, 0, 0, 0));
+			free(numbers);
+			kvt_dump_close(row);
+		}
+	drop_dump(&whole);
+}
+
+static void test_tokens_refused(void **state)
+{
+	struct placed_dump whole = make(2);
+	struct kvt_error err = { "" };
+	struct kvt_dump *row = NULL;
+	int64_t first;
+
+	(void)state;
+	expect(kvt_dump_tokens(&row, &first, whole.dump, 0, "b",
+			       (struct kvt_range){ 0, 1 }, &err), KVT_USAGE, &err,
+	       "there is no request b");
+	expect(kvt_dump_tokens(&row, &first, whole.dump, 1, "a",
+			       (struct kvt_range){ 0, 1 }, &err), KVT_USAGE, &err,
+	       "there is no group 1");
+	expect(kvt_dump_tokens(&row, &first, whole.dump, 0, "a",
+			       (struct kvt_range){ 4, 11 }, &err), KVT_USAGE, &err,
+	       "tokens 4 to 11 of a, which has 0 to 10");
+	assert_null(row);
+	drop_dump(&whole);
+}
+
+/* What a window has passed is refused, the rest is there. */
+static void test_tokens_of_a_window(void **state)
+{
+	struct kvt_snapshot s;
+	struct placed_dump dump;
+	struct kvt_error err = { "" };
+	struct kvt_dump *row = NULL;
+	int64_t first;
+
+	(void)state;
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_SLIDING_WINDOW, "LBSHKD", extents)->window = 4;
+	add_request(&s, "a", 10, 3, (const uint32_t[]){ 4, 1, 5 });
+	dump = number_dump(&s, 0);
+	expect(kvt_dump_tokens(&row, &first, dump.dump, 0, "a",
+			       (struct kvt_range){ 0, 0 }, &err), KVT_BAD_INPUT, &err,
+	       "token 0 of a is in no block of g0: the engine has let go of it");
+	expect(kvt_dump_tokens(&row, &first, dump.dump, 0, "a",
+			       (struct kvt_range){ 8, 10 }, &err), KVT_OK, &err, NULL);
+	kvt_dump_close(row);
+	drop_dump(&dump);
+}
+
+/* ---- snapshots ---------------------------------------------------------- */
+
+static void test_json(void **state)
+{
+	struct placed_dump whole = make(0);
+	char *text = kvt_snapshot_json(kvt_dump_snapshot(whole.dump)), *again;
+	struct kvt_error err = { "" };
+	struct kvt_snapshot *s, *copy;
+	struct kvt_layout hnd;
+
+	(void)state;
+	expect(kvt_snapshot_from_json(&s, text, "text", &err), KVT_OK, &err, NULL);
+	again = kvt_snapshot_json(s);
+	assert_string_equal(again, text);
+	free(again);
+	expect(kvt_snapshot_clone(&copy, s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(kvt_layout_parse(&hnd, "hnd", NULL), KVT_OK);
+	expect(kvt_snapshot_set_layout(copy, &hnd, &err), KVT_OK, &err, NULL);
+	assert_true(kvt_layout_equal(&copy->group[0].layout, &hnd));
+	assert_false(kvt_layout_equal(&s->group[0].layout, &hnd));
+	assert_int_equal(kvt_layout_parse(&hnd, "L B H S/3 K D S%3", NULL), KVT_OK);
+	expect(kvt_snapshot_set_layout(copy, &hnd, &err), KVT_UNSUPPORTED, &err, NULL);
+	kvt_snapshot_delete(copy);
+	kvt_snapshot_delete(s);
+	kvt_snapshot_delete(NULL);
+	free(text);
+	for (const char *const *bad = (const char *const[]){ "", "[]", "{}",
+	     "{\"layout\": \"nhd\"}", "{\"layout\": \"nhd\", \"dtype\": \"float32\"}",
+	     NULL }; *bad; bad++)
+		assert_int_equal(kvt_snapshot_from_json(&s, *bad, "text", &err),
+				 KVT_BAD_INPUT);
+	drop_dump(&whole);
+}
+
+/* ---- answers ------------------------------------------------------------ */
+
+struct heard {
+	int only, groups, elements, rules;
+	int64_t unequal;
+};
+
+static void hear_only(void *context, int side, const char *text)
+{
+	((struct heard *)context)->only++;
+	assert_int_equal(side, 0);
+	assert_non_null(strstr(text, "layer"));
+}
+
+static void hear_group(void *context, const struct kvt_diff_group *g)
+{
+	((struct heard *)context)->groups++;
+	((struct heard *)context)->unequal += g->unequal;
+}
+
+static void hear_element(void *context, const struct kvt_diff_element *e)
+{
+	((struct heard *)context)->elements++;
+	assert_string_equal(e->request, "a");
+	assert_int_equal(e->layer, 5);
+	assert_int_equal(e->token, 6);
+	assert_int_equal(e->block[0], 1);
+}
+
+static void hear_rule(void *context, const struct kvt_broken_rule *rule)
+{
+	((struct heard *)context)->rules++;
+	assert_non_null(rule->rule);
+}
+
+static void test_diff(void **state)
+{
+	struct placed_dump a = make(0), b = make(0);
+	const struct kvt_diff_options options = { .most = 9 };
+	const struct kvt_range two = { 4, 6 };
+	const struct kvt_slice_options part = { .layers = { 1, &two } };
+	struct heard heard = { 0 };
+	const struct kvt_diff_told told = { &heard, hear_only, hear_group, hear_element };
+	struct kvt_error err = { "" };
+	struct kvt_text x, y;
+	struct kvt_dump *less;
+	int64_t changed = ((1 * 6 + 1) * 4 + 2) * 24 + 5;	/* layer 5, token 6 */
+
+	(void)state;
+	expect(kvt_diff(a.dump, b.dump, NULL, NULL, NULL, &err), KVT_OK, &err, NULL);
+	b.numbers[0][changed] ^= 1 << 30;
+	expect(kvt_diff(a.dump, b.dump, &options, &told, NULL, &err), KVT_MISMATCH, &err,
+	       "g0 differs");
+	assert_int_equal(heard.groups, 1);
+	assert_int_equal(heard.elements, 1);
+	assert_int_equal(heard.unequal, 1);
+	expect(kvt_dump_digest(&x, a.dump, KVT_SCOPE_TOKENS, NULL, &err), KVT_OK, &err,
+	       NULL);
+	expect(kvt_dump_digest(&y, b.dump, KVT_SCOPE_TOKENS, NULL, &err), KVT_OK, &err,
+	       NULL);
+	assert_string_not_equal(x.s, y.s);
+	expect(kvt_dump_slice(&less, a.dump, &part, &err), KVT_OK, &err, NULL);
+	expect(kvt_diff(a.dump, less, &options, &told, NULL, &err), KVT_BAD_INPUT, &err,
+	       NULL);
+	expect(kvt_diff(a.dump, less, &(struct kvt_diff_options){ .common = true }, &told,
+			NULL, &err), KVT_OK, &err, NULL);
+	assert_int_equal(heard.only, 1);
+	expect(kvt_diff(a.dump, b.dump, &(struct kvt_diff_options){ .most = 101 }, NULL,
+			NULL, &err), KVT_USAGE, &err,
+	       "101 elements, expected at most 100");
+	kvt_dump_close(less);
+	drop_dump(&a);
+	drop_dump(&b);
+}
+
+/* Names of layers are made of their place: a number that is another is a warning. */
+static void test_check(void **state)
+{
+	struct heard heard = { 0 };
+	struct kvt_error err = { "" };
+	struct placed_dump bad = make(0), good;
+	struct kvt_snapshot s;
+
+	(void)state;
+	kvt_snapshot_init(&s);
+	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", extents);
+	add_request(&s, "a", 10, 3, (const uint32_t[]){ 4, 1, 5 });
+	good = number_dump(&s, 0);
+	expect(kvt_check(good.dump, true, hear_rule, &heard, NULL, &err), KVT_OK, &err,
+	       NULL);
+	assert_int_equal(heard.rules, 1);	/* stale slots, a note */
+	heard.rules = 0;
+	expect(kvt_check(bad.dump, false, hear_rule, &heard, NULL, &err), KVT_MISMATCH,
+	       &err, "0 errors, 3 warnings");
+	assert_int_equal(heard.rules, 3);
+	drop_dump(&good);
+	drop_dump(&bad);
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+static void test_written(void **state)
+{
+	struct placed_dump whole = make(3);
+	struct path out = join(*state, "out.h5");
+	struct kvt_dump *written, *again;
+	struct kvt_error err = { "" };
+	struct kvt_writer *writer;
+
+	expect(kvt_create(&writer, out.s, NULL, kvt_dump_snapshot(whole.dump), &err),
+	       KVT_OK, &err, NULL);
+	expect(kvt_write(&writer, (const struct kvt_dump *const[]){ whole.dump }, 1, NULL,
+			 &err), KVT_OK, &err, NULL);
+	/* kvt_write() has done it */
+	expect(kvt_finish(writer, &err), KVT_OK, &err, NULL);
+	expect(kvt_open_written(&written, writer, &err), KVT_OK, &err, NULL);
+	expect(kvt_verify(whole.dump, written, NULL, &err), KVT_OK, &err, NULL);
+	assert_int_equal(access(out.s, F_OK), -1);
+	expect(kvt_publish(&writer, 1, &err), KVT_OK, &err, NULL);
+	kvt_dump_close(written);
+	kvt_close_writer(writer);
+	expect(kvt_open(&again, out.s, NULL, &err), KVT_OK, &err, NULL);
+	check_places(again, 3);
+	whole.numbers[0][100] ^= 1;
+	expect(kvt_verify(whole.dump, again, NULL, &err), KVT_MISMATCH, &err, NULL);
+	kvt_dump_close(again);
+	drop_dump(&whole);
+	assert_string_equal(kvt_version(), KVT_VERSION);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tensors),
+		cmocka_unit_test(test_tensors_refused),
+		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_tokens_refused),
+		cmocka_unit_test(test_tokens_of_a_window),
+		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_diff),
+		cmocka_unit_test(test_check),
+		cmocka_unit_test_setup_teardown(test_written, make_folder, remove_folder),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
