@@ -100,7 +100,6 @@ PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,lib/tile/zstd_frame.c formats/hdf5/zstd_f
 # What programs and tests are linked with, room by room; libkvt is all of it.
 LIB     := $(B)/core.a
 ENGINE  := $(B)/engine.a
-FORMATLIB := $(B)/formats.a
 LIBKVT  := $(B)/libkvt.a
 SOVERSION := 0
 SHARED  := $(B)/libkvt.so.$(SOVERSION)
@@ -139,8 +138,7 @@ $(TOOL): $(CLI) $(FORMATS) $(ENGINE) $(LIB)
 
 $(LIB): $(CORE)
 $(ENGINE): $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
-$(FORMATLIB): $(FORMATS)
-$(LIB) $(ENGINE) $(FORMATLIB):
+$(LIB) $(ENGINE):
 	$(call say,AR,$@)
 	$(Q)rm -f $@.new && ar rcs $@.new $^ && mv -f $@.new $@
 

@@ -3,7 +3,7 @@
 # abi.sh BUILD - the version script of libkvt, from what its public headers declare
 #
 # Prints it: every function and object that a header of lib/kvt/ declares and that the
-# archives of BUILD define.  lib/kvt/libkvt.map is that text; tests/check_abi.sh compares.
+# objects of BUILD define.  lib/kvt/libkvt.map is that text; tests/check_abi.sh compares.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -14,7 +14,8 @@ perl -0777 -ne 's{/\*.*?\*/}{}gs; s{static\s+inline.*?\n\}}{}gs;
 	print "$1\n" while /\b(kvt_\w+)\s*\(/g;
 	print "$1\n" while /\bextern\s+[^;(]*?\b(kvt_\w+)\s*;/g' lib/kvt/*.h |
 	sort -u >"$tmp/declared"
-nm -g --defined-only "$1/core.a" "$1/engine.a" "$1/formats.a" |
+find "$1/formats" -name '*.o' ! -name plugin.o -print0 |
+	xargs -0 nm -g --defined-only "$1/core.a" "$1/engine.a" |
 	awk 'NF == 3 { print $3 }' | sort -u >"$tmp/defined"
 printf 'KVT_0 {\nglobal:\n'
 comm -12 "$tmp/declared" "$tmp/defined" | sed 's/.*/\t&;/'
