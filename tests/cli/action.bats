@@ -19,15 +19,17 @@ step() {
 }
 
 @test "a dump that keeps its contract passes, and the report says so" {
-	kvtool expect write "$nhd" kv.kvc
-	step kv.kvc "$nhd" "" 0
+	kvtool convert "$nhd" nhd.h5
+	kvtool expect write nhd.h5 kv.kvc
+	step kv.kvc nhd.h5 "" 0
 	grep -q '<testsuite' report.xml
 	run -1 grep '<failure' report.xml
 }
 
 @test "one that breaks it is annotated, and the step fails" {
+	kvtool convert "$hnd" hnd.h5
 	kvtool expect write "$nhd" kv.kvc
-	step kv.kvc "$hnd" "" 1
+	step kv.kvc hnd.h5 "" 1
 	[[ $output == *'::error'*layout* ]]
 	grep -q '<failure' report.xml
 }
