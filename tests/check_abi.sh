@@ -18,12 +18,12 @@ static() { nm -g --defined-only "$build/libkvt.a" | awk 'NF == 3 { print $3 }' |
 same() {
 	"$1" >"$tmp/is" && "$2" >"$tmp/listed" && [ -s "$tmp/is" ] && diff "$tmp/listed" "$tmp/is"
 }
-map_is_current() { scripts/abi.sh "$build" | diff lib/kvt/libkvt.map -; }
+map_is_current() { scripts/abi.sh "$build" >"$tmp/now" && diff lib/kvt/libkvt.map "$tmp/now"; }
 foreign() { nm -D --defined-only "$build/libkvt.so.0" | awk '$3 !~ /^(kvt_|KVT_0|__)/ { print $3 }'; }
 # what is exported without a header that declares it
 undeclared() {
 	printf 'KVT_0 {\nglobal:\n\tkvt_not_declared;\n' >"$tmp/map"
-	! scripts/abi.sh "$build" | cmp -s - "$tmp/map"
+	scripts/abi.sh "$build" >"$tmp/now" && ! cmp -s "$tmp/now" "$tmp/map"
 }
 soname() { readelf -d "$build/libkvt.so.0" | grep -q 'SONAME.*\[libkvt.so.0\]'; }
 
