@@ -23,7 +23,7 @@ os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
 
 import numpy as np                                          # noqa: E402
 import oracle                                               # noqa: E402
-from oracle import DATA, UNSIGNED, Tap, kvtool              # noqa: E402
+from oracle import DATA, Tap, kvtool                        # noqa: E402
 
 tap = Tap()
 import kvtool as kv                                         # noqa: E402
@@ -432,7 +432,7 @@ def interrupted(tmp):
     timer = threading.Timer(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     try:
-        for i in range(200):
+        for _ in range(200):
             d.write(os.path.join(folder, "cut.h5"), overwrite=True)
         ended = "never"
     except KeyboardInterrupt:

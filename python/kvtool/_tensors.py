@@ -169,7 +169,7 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
     >>> d.requests["r"].tokens, d.read(layer=0, request="r", kv="v").shape
     (32, (32, 4, 8))
     """
-    whole = _native.parse_layout(layout if not latent else layout)
+    whole = _native.parse_layout(layout)
     one = _is_one(tensors)
     named: List[Tuple[Any, Tuple[Any, ...]]] = [(0, (tensors,))] if one else \
         _named(tensors)
