@@ -217,6 +217,9 @@ def refusals(cells):
             ("a negative stride", lambda: kv.from_tensors([cells[:, 0, ::-1]],
                                                           layout="KBSHD"),
              kv.Unsupported, "negative stride"),
+            ("the other byte order",
+             lambda: kv.from_tensors([cells[:, 0].astype(">f2")], layout="KBSHD"),
+             kv.Unsupported, "byte order"),
             ("another number of dimensions",
              lambda: kv.from_tensors([cells[0, 0]], layout="KBSHD"), kv.UsageError,
              "dimensions"),
@@ -349,7 +352,16 @@ def lifetimes():
             ("a layout that contradicts", lambda: kv.open(path, layout="bhlsc"), kv.BadInput),
             ("an option that is none", lambda: part.read_bytes(layers=1), TypeError),
             ("a request that is none", lambda: part.read(layer=1, request="Z"),
-             kv.UsageError)]:
+             kv.UsageError),
+            # ctypes would cut these without a word
+            ("a number beyond 2^63", lambda: kv.open(path, heads=1 << 70), kv.UsageError),
+            ("one below 0", lambda: kv.open(path, heads=-4), kv.UsageError),
+            ("a layer beyond 2^63", lambda: part.slice(layers=1 << 70), kv.UsageError),
+            ("a path with a NUL", lambda: kv.open(path + "\0x"), kv.UsageError),
+            ("a request with a NUL", lambda: part.slice(requests="A\0"), kv.UsageError),
+            ("blocks of no token", lambda: part.reblock(0), kv.UsageError),
+            ("less than no thread", lambda: part.digest(threads=-1), kv.UsageError),
+            ("101 elements", lambda: kv.diff(part, part, most=101), kv.UsageError)]:
         tap.ok(refused(error, call) or error is TypeError and refused(TypeError, call),
                f"{what}: {error.__name__}")
     tap.ok(issubclass(kv.SystemFailure, OSError) and issubclass(kv.BadInput, ValueError) and

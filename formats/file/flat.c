@@ -4,6 +4,7 @@
  * moving their bytes
  */
 #include "formats/format.h"
+#include "lib/dump/read.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,29 +53,6 @@ static int64_t next_candidate(const struct kvt_flat *flat, int64_t at,
 			return at;
 	}
 	return flat->nparts;
-}
-
-static bool intersect(struct kvt_box *out, const struct kvt_box *a,
-		      const struct kvt_box *b)
-{
-	for (int i = 0; i < KVT_NAXES; i++) {
-		out->begin[i] = a->begin[i] > b->begin[i] ? a->begin[i] : b->begin[i];
-		out->end[i] = a->end[i] < b->end[i] ? a->end[i] : b->end[i];
-		if (out->begin[i] >= out->end[i])
-			return false;
-	}
-	return true;
-}
-
-static struct kvt_box relative(const struct kvt_box *box, const struct kvt_box *to)
-{
-	struct kvt_box out;
-
-	for (int i = 0; i < KVT_NAXES; i++) {
-		out.begin[i] = box->begin[i] - to->begin[i];
-		out.end[i] = box->end[i] - to->begin[i];
-	}
-	return out;
 }
 
 /* ---- moving bytes ------------------------------------------------------- */
@@ -239,8 +217,8 @@ static enum kvt_status move_part(struct move *move, const struct kvt_file_part *
 				  const struct kvt_box *common,
 				  struct kvt_error *err)
 {
-	struct kvt_box in_part = relative(common, &part->box);
-	struct kvt_box in_buf = relative(common, box);
+	struct kvt_box in_part = box_inside(common, &part->box);
+	struct kvt_box in_buf = box_inside(common, box);
 	struct kvt_views file, buf;
 	struct kvt_plans plans;
 	enum kvt_status status;
@@ -291,7 +269,7 @@ static enum kvt_status move_box(struct move *move, const struct kvt_flat *flat,
 		const struct kvt_placed *placed = &flat->placed[at];
 		struct kvt_file_part part;
 
-		if (!intersect(&common, &placed->box, box) ||
+		if (!box_common(&common, &placed->box, box) ||
 		    (placed->file < 0 && move->write))
 			continue;
 		part = kvt_flat_part(flat, at);

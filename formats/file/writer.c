@@ -20,9 +20,9 @@ void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints *hints)
 }
 
 /* Bytes without a header need to be told what they are, and so did the writer. */
-static enum kvt_status open_as_told(struct kvt_dump **out,
-				    const struct kvt_writer *writer,
-				    struct kvt_error *err)
+static enum kvt_status open_described(struct kvt_dump **out,
+				      const struct kvt_writer *writer,
+				      struct kvt_error *err)
 {
 	const struct kvt_snapshot *written = &writer->head.snapshot;
 	const struct kvt_group *group = &written->group[0];
@@ -43,7 +43,7 @@ static enum kvt_status open_as_told(struct kvt_dump **out,
 		hints.facts = (struct kvt_facts){ 1, { heads } };
 	}
 	kvt_writer_hints(writer, &hints);
-	return kvt_open(out, writer->temporary, &hints, err);
+	return kvt_open(out, kvt_writer_staged(writer), &hints, err);
 }
 
 enum kvt_status kvt_open_written(struct kvt_dump **out, const struct kvt_writer *writer,
@@ -52,7 +52,7 @@ enum kvt_status kvt_open_written(struct kvt_dump **out, const struct kvt_writer 
 	struct kvt_hints hints = { .format = writer->options.format };
 	enum kvt_status status = kvt_open(out, kvt_writer_staged(writer), &hints, err);
 
-	if (status == KVT_BAD_INPUT && !open_as_told(out, writer, NULL))
+	if (status == KVT_BAD_INPUT && !open_described(out, writer, NULL))
 		status = KVT_OK;
 	return status;
 }

@@ -39,27 +39,50 @@ struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *out
 	return box;
 }
 
-enum kvt_status copy_part(struct kvt_worker *worker, const struct placed *dst,
-			  const struct kvt_box *to, const struct placed *src,
-			  const struct kvt_box *from, int64_t elem,
-			  struct kvt_error *err)
+bool box_common(struct kvt_box *out, const struct kvt_box *a, const struct kvt_box *b)
+{
+	for (int i = 0; i < KVT_NAXES; i++) {
+		out->begin[i] = a->begin[i] > b->begin[i] ? a->begin[i] : b->begin[i];
+		out->end[i] = a->end[i] < b->end[i] ? a->end[i] : b->end[i];
+		if (out->begin[i] >= out->end[i])
+			return false;
+	}
+	return true;
+}
+
+enum kvt_status copy_views(struct kvt_worker *worker, const struct placed *dst,
+			   const struct kvt_box *to, const struct kvt_views *src,
+			   const struct kvt_box *from, const uint8_t *bytes,
+			   int64_t elem, struct kvt_error *err)
 {
 	struct kvt_box in_dst = box_inside(to, &dst->box);
-	struct kvt_box in_src = box_inside(from, &src->box);
 	struct kvt_views d, s;
 	struct kvt_plans plans;
 	enum kvt_status status;
 	int64_t nbytes;
 
-	if ((status = kvt_layout_views(&d, dst->layout, &dst->box, elem, err)) ||
-	    (status = kvt_layout_views(&s, src->layout, &src->box, elem, err)))
+	if ((status = kvt_layout_views(&d, dst->layout, &dst->box, elem, err)))
 		return status;
 	nbytes = d.nbytes;
 	if ((status = kvt_views_narrow(&d, &d, &in_dst, err)) ||
-	    (status = kvt_views_narrow(&s, &s, &in_src, err)) ||
+	    (status = kvt_views_narrow(&s, src, from, err)) ||
 	    (status = kvt_plans_init(&plans, &d, &s, err)))
 		return status;
-	return plans_run(worker, dst->bytes, nbytes, src->bytes, &plans, err);
+	return plans_run(worker, dst->bytes, nbytes, bytes, &plans, err);
+}
+
+enum kvt_status copy_part(struct kvt_worker *worker, const struct placed *dst,
+			  const struct kvt_box *to, const struct placed *src,
+			  const struct kvt_box *from, int64_t elem,
+			  struct kvt_error *err)
+{
+	struct kvt_box in_src = box_inside(from, &src->box);
+	struct kvt_views views;
+	enum kvt_status status;
+
+	status = kvt_layout_views(&views, src->layout, &src->box, elem, err);
+	return status ? status : copy_views(worker, dst, to, &views, &in_src, src->bytes,
+					    elem, err);
 }
 
 enum kvt_status copy_box(struct kvt_worker *worker, const struct placed *dst,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* leaf_memory.c - leaves over buffers of the caller, and over a constant */
-#include "lib/dump/device.h"
 #include "lib/dump/map.h"
 
 #include <stdlib.h>
@@ -112,40 +111,17 @@ struct tensors_leaf {
 	struct kvt_tensor_part part[];
 };
 
-static bool intersect(struct kvt_box *out, const struct kvt_box *a,
-		      const struct kvt_box *b)
-{
-	for (int i = 0; i < KVT_NAXES; i++) {
-		out->begin[i] = a->begin[i] > b->begin[i] ? a->begin[i] : b->begin[i];
-		out->end[i] = a->end[i] < b->end[i] ? a->end[i] : b->end[i];
-		if (out->begin[i] >= out->end[i])
-			return false;
-	}
-	return true;
-}
-
 static enum kvt_status read_part(const struct kvt_tensor_part *part,
 				 const struct kvt_box *both, const struct placed *dst,
 				 int64_t elem, struct kvt_error *err)
 {
-	struct kvt_box in_part = box_inside(both, &part->box);
-	struct kvt_box in_dst = box_inside(both, &dst->box);
-	struct kvt_views from = {
+	const struct kvt_box in_part = box_inside(both, &part->box);
+	const struct kvt_views views = {
 		.count = 1, .first_k = (int)part->box.begin[KVT_AXIS_K],
 		.view = { part->view },
-	}, to;
-	struct kvt_plans plans;
-	enum kvt_status status;
-	int64_t nbytes;
+	};
 
-	if ((status = kvt_layout_views(&to, dst->layout, &dst->box, elem, err)))
-		return status;
-	nbytes = to.nbytes;
-	if ((status = kvt_views_narrow(&to, &to, &in_dst, err)) ||
-	    (status = kvt_views_narrow(&from, &from, &in_part, err)) ||
-	    (status = kvt_plans_init(&plans, &to, &from, err)))
-		return status;
-	return plans_run(NULL, dst->bytes, nbytes, part->data, &plans, err);
+	return copy_views(NULL, dst, both, &views, &in_part, part->data, elem, err);
 }
 
 static enum kvt_status tensors_read(const struct kvt_leaf *leaf, int group,
@@ -159,7 +135,7 @@ static enum kvt_status tensors_read(const struct kvt_leaf *leaf, int group,
 	struct kvt_box both;
 
 	for (int64_t i = 0; !status && i < t->nparts; i++)
-		if (t->part[i].group == group && intersect(&both, box, &t->part[i].box))
+		if (t->part[i].group == group && box_common(&both, box, &t->part[i].box))
 			status = read_part(&t->part[i], &both, &dst, g->shape.elem, err);
 	return status;
 }
@@ -198,6 +174,23 @@ static const struct kvt_leaf_ops tensors_ops = {
 	.read_box = tensors_read, .bytes = tensors_bytes, .close = memory_close,
 };
 
+/* Do the factors of each axis make up its extent? */
+static bool factors_fit(const struct kvt_view *view)
+{
+	int64_t n[KVT_NAXES] = { 1, 1, 1, 1, 1, 1 };
+
+	if (view->nfactors < 0 || view->nfactors > KVT_MAX_FACTORS)
+		return false;
+	for (int i = 0; i < view->nfactors; i++) {
+		const struct kvt_factor *f = &view->factor[i];
+
+		if ((int)f->axis < 0 || f->axis >= KVT_NAXES || f->div < 1 || f->n < 1 ||
+		    __builtin_mul_overflow(n[f->axis], f->n, &n[f->axis]))
+			return false;
+	}
+	return !memcmp(n, view->shape.n, sizeof(n));
+}
+
 /* Is the part in its group, and does the view have it? */
 static enum kvt_status check_part(const struct kvt_tensor_part *part,
 				  const struct kvt_snapshot *info, int64_t i,
@@ -218,10 +211,10 @@ static enum kvt_status check_part(const struct kvt_tensor_part *part,
 					kvt_axis_name(a),
 					(long long)(part->box.end[a] -
 						    part->box.begin[a]));
-	if (!intersect(&both, &whole, &part->box) ||
+	if (!box_common(&both, &whole, &part->box) ||
 	    memcmp(&both, &part->box, sizeof(both)) || !part->data ||
-	    part->view.nfactors < 0 || part->view.nfactors > KVT_MAX_FACTORS ||
-	    part->view.shape.elem != info->group[part->group].shape.elem)
+	    part->view.shape.elem != info->group[part->group].shape.elem ||
+	    !factors_fit(&part->view))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"tensor %lld: is not a part of its group", (long long)i);
 	return kvt_view_end(&end, &part->view, err);
@@ -241,14 +234,14 @@ static enum kvt_status check_parts(const struct kvt_tensor_part *parts, int64_t 
 		if ((status = check_part(p, info, i, err)) ||
 		    (status = kvt_shape_nbytes(&nbytes, &p->view.shape, err)))
 			return status;
-		has[p->group] += nbytes;
 		for (int64_t j = 0; j < i; j++)
 			if (parts[j].group == p->group &&
-			    intersect(&both, &parts[j].box, &p->box))
+			    box_common(&both, &parts[j].box, &p->box))
 				return kvt_fail(err, KVT_BAD_INPUT,
 						"tensors %lld and %lld have the same elements of %s",
 						(long long)j, (long long)i,
 						info->group[p->group].id);
+		has[p->group] += nbytes;	/* apart, so no more than the group */
 	}
 	for (int g = 0; g < info->ngroups; g++) {
 		if ((status = kvt_shape_nbytes(&nbytes, &info->group[g].shape, err)))

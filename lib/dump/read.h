@@ -17,6 +17,8 @@
 /* The box of the tile at begin: full size, and cut to what exists. */
 struct kvt_box tile_box(const struct kvt_tiling *tiling, const int64_t begin[KVT_NAXES]);
 struct kvt_box box_cut(const struct kvt_box *box, const struct kvt_shape *shape);
+/* The part that both have; false if there is none. */
+bool box_common(struct kvt_box *out, const struct kvt_box *a, const struct kvt_box *b);
 /* 'inner' counted from the beginning of 'outer'. */
 struct kvt_box box_inside(const struct kvt_box *inner, const struct kvt_box *outer);
 
@@ -41,6 +43,11 @@ struct placed {
 KVT_MUST_CHECK enum kvt_status
 copy_box(struct kvt_worker *worker, const struct placed *dst, const struct placed *src,
 	 const struct kvt_box *part, int64_t elem, struct kvt_error *err);
+/* The same out of 'src', views over 'bytes', of which 'from' is taken. */
+KVT_MUST_CHECK enum kvt_status
+copy_views(struct kvt_worker *worker, const struct placed *dst, const struct kvt_box *to,
+	   const struct kvt_views *src, const struct kvt_box *from, const uint8_t *bytes,
+	   int64_t elem, struct kvt_error *err);
 /* The same where the part has other indices in the source: 'from'. */
 KVT_MUST_CHECK enum kvt_status
 copy_part(struct kvt_worker *worker, const struct placed *dst, const struct kvt_box *to,

@@ -298,6 +298,10 @@ enum kvt_status kvt_dump_reblock(struct kvt_dump **out,
 	enum kvt_status status;
 
 	memset(said, 0, KVT_MAX_GROUPS * sizeof(*said));
+	if (options->block_size < 1)
+		return kvt_fail(err, KVT_USAGE,
+				"blocks of %lld tokens, expected 1 or more",
+				(long long)options->block_size);
 	kvt_snapshot_init(&d.snapshot);
 	if (!(status = reblock(&d, said, options, err)))
 		return derive(out, &d, err);

@@ -13,8 +13,9 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTupl
 from . import _arrays, _native
 from ._native import (B, D, H, K, L, NAXES, S, Box, CreateOptions, Error,
                       Layout, Mismatch, Progress, Range, Ranges, Reblocked,
-                      ReblockOptions, SliceOptions, Text, UsageError, Watch, call,
-                      encoded, lib, make, parse_layout, text)
+                      ReblockOptions, SliceOptions, SystemFailure, Text,
+                      UsageError, Watch, call, encoded, lib, make, parse_layout,
+                      path_bytes, text, whole)
 
 if TYPE_CHECKING:
     import numpy
@@ -23,6 +24,7 @@ Span = Union[int, slice, Tuple[int, int], range, None]
 Slice = slice                   # inside Dump the name is its method's
 Path = Union[str, "os.PathLike[str]"]
 MEMORY = 256 << 20
+LARGEST = 1 << 62                # far above any number of a token or block
 
 
 class Group(NamedTuple):
@@ -179,8 +181,8 @@ def _ranges(span: Any, keep: List[Any]) -> Ranges:
             if item.step not in (None, 1) or item.start is None or item.stop is None:
                 raise UsageError(f"{item}, expected a begin, an end and no step")
             item = (item.start, item.stop)
-        begin, end = item if isinstance(item, tuple) else (int(item), int(item) + 1)
-        out[i] = Range(begin, end)
+        begin, end = item if isinstance(item, tuple) else (item, item + 1)
+        out[i] = Range(whole("begin", begin, -LARGEST), whole("end", end, -LARGEST))
     keep.append(out)
     return Ranges(len(items), ctypes.cast(out, ctypes.POINTER(Range)))
 
@@ -306,11 +308,11 @@ class Dump:
                          _ranges(heads, keep), _ranges(tokens, keep))
         if requests is not None:
             names = [requests] if isinstance(requests, str) else list(requests)
-            array = (c_char_p * len(names))(*[n.encode() for n in names])
+            array = (c_char_p * len(names))(*[path_bytes(n) for n in names])
             o.requests.n, o.requests.s = len(names), array
             keep.append(array)
         if tp is not None:
-            o.rank.index, o.rank.size = tp
+            o.rank.index, o.rank.size = whole("rank", tp[0]), whole("size", tp[1])
         with self._handle as handle:
             made = make("kvt_dump_slice", handle, byref(o))
         proof = self._proof and (self._proof[0], None)
@@ -319,7 +321,7 @@ class Dump:
     def reblock(self, block_size: int, *, layout: Optional[str] = None,
                 compact: bool = False) -> "Dump":
         """Blocks of another number of tokens; ``compact`` drops unused ones."""
-        o = ReblockOptions(block_size, compact)
+        o = ReblockOptions(whole("block_size", block_size, 1), compact)
         if layout is not None:
             to = parse_layout(layout)
             o.layout = pointer(to)
@@ -454,7 +456,7 @@ class Dump:
         row, first = c_void_p(), c_int64()
         with self._handle as handle:
             call("kvt_dump_tokens", byref(row), byref(first), handle, number,
-                 request.encode(), Range(begin, end))
+                 path_bytes(request), Range(begin, end))
         try:
             assert row.value is not None
             slots = g.slots
@@ -483,6 +485,9 @@ class Dump:
         its name.  It has its name only when it is complete and, with ``verify``, when
         it was read again and every element found equal; else nothing is left.
         """
+        # the library says it, too, by the name of the program's option
+        if not overwrite and os.path.lexists(path):
+            raise SystemFailure(f"{os.fspath(path)}: exists; overwrite=True replaces it")
         watch = Watch(threads, memory, progress)
         o = CreateOptions(encoded(format), overwrite, not sync, not compress)
         info, writer = c_void_p(), c_void_p()
@@ -492,7 +497,7 @@ class Dump:
                 if layout is not None:
                     to = parse_layout(layout)
                     call("kvt_snapshot_set_layout", info, byref(to))
-                call("kvt_create", byref(writer), os.fsencode(path), byref(o), info)
+                call("kvt_create", byref(writer), path_bytes(path), byref(o), info)
                 self._fill(watch, handle, writer, verify)
             finally:
                 lib.kvt_close_writer(writer)
@@ -622,22 +627,25 @@ def open(path: Path, *,  # pylint: disable=redefined-builtin,too-many-locals
     What the file does not say is told by arguments, as by the options of the same names
     of kvtool(1); ``tp=(rank, size)``, and ``facts`` is what ``--set`` takes.
     """
-    given = [f"{k}={v}".encode() for k, v in (facts or {}).items()]
+    given = [path_bytes(f"{k}={v}") for k, v in (facts or {}).items()]
     if len(given) > 16:
         raise UsageError(f"{len(given)} facts, expected at most 16")
     hints = _native.Hints(
-        manifest=None if manifest is None else os.fsencode(manifest),
+        manifest=None if manifest is None else path_bytes(manifest),
         layout=encoded(layout), dtype=encoded(dtype),
         content_type=encoded(content_type), format=encoded(format), spec=encoded(spec),
-        layers=layers, blocks=blocks, block_size=block_size, heads=heads,
-        head_dim=head_dim, content=content, skip=skip, total_heads=total_heads,
         trust_manifest=trust_manifest)
+    for name, number in (("layers", layers), ("blocks", blocks), ("heads", heads),
+                         ("block_size", block_size), ("head_dim", head_dim),
+                         ("content", content), ("skip", skip),
+                         ("total_heads", total_heads)):
+        setattr(hints, name, whole(name, number))
     if tp is not None:
-        hints.tp_rank, hints.tp_size = tp
+        hints.tp_rank, hints.tp_size = whole("rank", tp[0]), whole("size", tp[1], 1)
     hints.facts.n = len(given)
     for i, fact in enumerate(given):
         hints.facts.s[i] = fact
-    return Dump(make("kvt_open", os.fsencode(path), byref(hints)), os.fspath(path))
+    return Dump(make("kvt_open", path_bytes(path), byref(hints)), os.fspath(path))
 
 
 def merge(dumps: Sequence[Dump]) -> Dump:
@@ -659,7 +667,7 @@ def merge(dumps: Sequence[Dump]) -> Dump:
         if not n:
             raise UsageError("no dumps to merge")
         made = make("kvt_dump_merge", (c_void_p * n)(*handles),
-                    (c_char_p * n)(*[os.fsencode(d.name) for d in dumps]), n)
+                    (c_char_p * n)(*[path_bytes(d.name) for d in dumps]), n)
     finally:
         for handle in used:
             handle.__exit__()

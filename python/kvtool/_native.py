@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import operator
 import os
 import threading
 import warnings
@@ -295,8 +296,24 @@ def text(value: Optional[bytes]) -> str:
     return (value or b"").decode(errors="backslashreplace")
 
 
+def whole(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> int:
+    """A number that C has room for: ctypes cuts others without a word."""
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise UsageError(f"{name} is {number}, expected {least} to {most}")
+    return number
+
+
+def path_bytes(path: Any) -> bytes:
+    """A path or another word; C would end it at a NUL."""
+    data = os.fsencode(path)
+    if b"\0" in data:
+        raise UsageError(f"{path!r} has a NUL in it")
+    return data
+
+
 def encoded(value: Optional[str]) -> Optional[bytes]:
-    return None if value is None else os.fsencode(value)
+    return None if value is None else path_bytes(value)
 
 
 def check(status: int, err: ErrorText) -> None:
@@ -320,7 +337,7 @@ def make(name: str, *arguments: Any) -> int:
 
 def parse_layout(words: str) -> Layout:
     layout = Layout()
-    call("kvt_layout_parse", byref(layout), words.encode())
+    call("kvt_layout_parse", byref(layout), path_bytes(words))
     return layout
 
 
@@ -390,7 +407,8 @@ class Watch:
         # kept here: C holds no reference to them
         self._callbacks = (Run.CANCELLED(self._cancelled), Run.PROGRESS(self._note),
                            Run.WARN(self._warn))
-        self.run = Run(threads, memory, None, None, *self._callbacks)
+        self.run = Run(whole("threads", threads, 0, 1 << 16),
+                       whole("memory", memory, 0), None, None, *self._callbacks)
         if self._progress is None:
             # null: nothing is reported
             self.run.progress = ctypes.cast(c_void_p(), Run.PROGRESS)

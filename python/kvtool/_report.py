@@ -133,7 +133,7 @@ def diff(a: Union[Dump, Path], b: Union[Dump, Path], *, by: str = "auto",
         atol = float(tolerance)
     o = DiffOptions(modes.index(by), common, exact, tolerance == "auto",
                     atol is not None, rtol is not None, atol or 0, rtol or 0,
-                    not diagnose, most)
+                    not diagnose, _native.whole("most", most, 0, 100))
     groups: List[GroupDifference] = []
     elements: List[ElementDifference] = []
     only: List[str] = []

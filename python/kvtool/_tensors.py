@@ -31,17 +31,24 @@ class _Tensor:
                 raise Unsupported(f"{name}: lies on a device (DLPack type {kind}); copy "
                                   "it to the CPU")
             import numpy
-            tensor = self.keep = numpy.from_dlpack(tensor)
+            try:
+                tensor = self.keep = numpy.from_dlpack(tensor)
+            except (BufferError, RuntimeError, TypeError) as error:
+                raise Unsupported(f"{name}: numpy cannot take it: {error}") from None
         if _arrays.is_torch(tensor):
             if tensor.device.type != "cpu":
                 raise Unsupported(f"{name}: lies on {tensor.device}; copy it with "
                                   ".cpu()")
-            if tensor.is_sparse or tensor.is_quantized:
-                raise Unsupported(f"{name}: is sparse or quantized")
+            if tensor.is_sparse or tensor.is_quantized or tensor.is_neg():
+                raise Unsupported(f"{name}: its memory is not its values (sparse, "
+                                  "quantized, or negated when it is read)")
             self.size = tensor.element_size()
             self.address = tensor.data_ptr()
             self.strides = [s * self.size for s in tensor.stride()]
         else:
+            if not tensor.dtype.isnative:
+                raise Unsupported(f"{name}: elements are {tensor.dtype.str}, of the other "
+                                  "byte order")
             self.size = tensor.itemsize
             self.address = tensor.__array_interface__["data"][0]
             self.strides = list(tensor.strides)
@@ -222,7 +229,8 @@ def _described(whole: Layout, n: Any, views: Sequence[Tuple[Box, _Tensor, View]]
 def _packed(layout: Layout, held: Sequence[Sequence[_Tensor]], one: bool, latent: bool,
             sizes: Tuple[int, int, int]) -> Tuple[Any, List[Tuple[Box, _Tensor, View]]]:
     """Tensors as plain memory of the layout, whatever their shape: (extents, views)."""
-    block_size, heads, dim = sizes
+    block_size, heads, dim = (_native.whole("block_size, heads or head_dim", s, 0, 1 << 40)
+                              for s in sizes)
     if not block_size:
         raise UsageError("heads= and head_dim= need block_size=, too")
     n = Shape().n
@@ -299,6 +307,9 @@ def _say_more(manifest: Dict[str, Any], n: Any,
               window: int, block_size: int, model: str, null_block: Optional[int],
               tp: Optional[Tuple[int, int]], total_heads: int) -> None:
     size = block_size or n[_native.S]
+    if block_size % max(1, n[_native.S]) or block_size < 0:
+        raise UsageError(f"block_size is {block_size}, expected a multiple of the "
+                         f"{n[_native.S]} slots that a block has")
     if block_size:
         manifest["sizes"]["block_size"] = block_size
         manifest["tokens_per_slot"] = block_size // n[_native.S]

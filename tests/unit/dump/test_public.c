@@ -117,6 +117,10 @@ static void test_tensors_refused(void **state)
 	t.part[0].view.factor[0].stride = -4;
 	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
 	       NULL);
+	t.part[0].view.factor[0].stride = 4;
+	t.part[0].view.factor[0].div = 0;
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
+	       "tensor 0: is not a part of its group");
 	t.part[0].group = 7;
 	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_BAD_INPUT, &err,
 	       "tensor 0: there is no group 7");
@@ -160,6 +164,8 @@ static void test_tokens(void **state)
 
 static void test_tokens_refused(void **state)
 {
+	const struct kvt_reblock_options none = { .block_size = 0 };
+	struct kvt_reblocked said[KVT_MAX_GROUPS];
 	struct placed_dump whole = make(2);
 	struct kvt_error err = { "" };
 	struct kvt_dump *row = NULL;
@@ -175,6 +181,8 @@ static void test_tokens_refused(void **state)
 	expect(kvt_dump_tokens(&row, &first, whole.dump, 0, "a",
 			       (struct kvt_range){ 4, 11 }, &err), KVT_USAGE, &err,
 	       "tokens 4 to 11 of a, which has 0 to 10");
+	expect(kvt_dump_reblock(&row, said, whole.dump, &none, &err), KVT_USAGE, &err,
+	       "blocks of 0 tokens, expected 1 or more");
 	assert_null(row);
 	drop_dump(&whole);
 }
