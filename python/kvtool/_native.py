@@ -429,23 +429,38 @@ class Watch:
             self._progress(*self._seen)
 
     def _in_thread(self, job: Callable[[], int]) -> int:
+        """
+        Runs the job to its end, or ends it, whatever is raised here and whenever: C uses
+        what the callers free.  Until 'go' it has not begun, and then may be called off.
+        """
         done: List[Any] = []
+        go, finished, called_off = threading.Event(), threading.Event(), [False]
 
         def work() -> None:
+            go.wait()
             try:
-                done.append(job())
+                done.append(0 if called_off[0] else job())
             except BaseException as error:      # pylint: disable=broad-except
                 done.append(error)
+            finally:
+                finished.set()
 
-        thread = threading.Thread(target=work, name="kvtool", daemon=True)
-        thread.start()
         try:
-            while thread.is_alive():
-                thread.join(0.05)
+            threading.Thread(target=work, name="kvtool", daemon=True).start()
+            go.set()
+            while not finished.wait(0.05):
                 self._tell()
         except BaseException:
+            if not go.is_set():
+                called_off[0] = True
+                go.set()
+                raise
             self._stop = True
-            thread.join()
+            while not finished.is_set():
+                try:
+                    finished.wait()
+                except KeyboardInterrupt:
+                    pass                        # it is ending already
             raise
         if isinstance(done[0], BaseException):
             raise done[0]
