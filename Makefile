@@ -112,13 +112,14 @@ FUZZ    := $(call bins,tests/fuzz/fuzz_*.c)
 BENCH   := $(call bins,bench/bench_*.c)
 # A Python file of tests/ that can be run is a test; the others are modules.
 STANDIN := $(B)/tests/kvtool_standin
+STANDINLIB := $(if $(SAN),,$(B)/tests/standin/libkvt.so.0)
 CHAIN   := $(B)/tests/chain
 REFERENCE := $(call bins,tests/reference/*.c)
 LOSSY   := $(B)/tests/kvtool_lossy
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads.
 SOURCES := $(addprefix tests/check_,gpu_code.sh headers.sh install.sh layers.sh style.sh) \
-	   tests/check_abi.sh tests/check_structs.py tests/oracle_python.py tests/oracle_pytest.py
+	   tests/check_abi.sh tests/check_structs.py tests/oracle_python.py tests/oracle_python_device.py tests/oracle_pytest.py
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(filter-out $(if $(SAN),$(SOURCES)), \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
@@ -236,6 +237,13 @@ $(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
+# The library with it, for tensors on a device.
+$(STANDINLIB): $(filter-out %/gpu_images.o,$(CORE)) $(ENGINEOBJS) $(FORMATS) \
+		$(B)/tests/standin_images.o $(MAP) | $(B)/gpu_executor.so
+	$(call say,LD,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,$(@F) \
+		-Wl,--version-script=$(MAP) -Wl,--no-undefined $(call new,$(filter %.o,$^) $(FLIBS))
+
 # The program with a transfer that loses something.
 $(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_graft.o $(ENGINE) $(LIB)
 	$(call say,LD,$@)
@@ -245,6 +253,7 @@ $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(CMOCKA) -lm)
 
+$(B)/tests/unit/dump/test_public: | $(B)/gpu_executor.so
 $(FORMATTEST): MOCK := $(CMOCKA)
 $(FORMATTEST) $(BENCH) $(CHAIN) $(REFERENCE): $(B)/%: $(B)/%.o $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
@@ -346,7 +355,7 @@ export LSAN_OPTIONS  := suppressions='$(CURDIR)/tests/lsan.supp':print_suppressi
 run-demo: all
 	@scripts/demo.sh $(B)/demo
 
-run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(LOSSY) $(B)/fault_shim.so
+run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(LOSSY) $(B)/fault_shim.so
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler
@@ -363,7 +372,7 @@ run-check-faults: $(TOOL) $(B)/fault_shim.so
 # What looks at the sources has nothing to tell there.
 DRIVERS := $(sort $(wildcard tests/cli/*.bats) \
 	   $(filter-out tests/check_style.sh tests/check_headers.sh, $(wildcard tests/check_*.sh)))
-run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(B)/fault_shim.so
+run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(B)/fault_shim.so
 	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
 
 # Optional: not part of check.  Each engine in an environment of its own in ENGINE_DIR.

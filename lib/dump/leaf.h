@@ -77,6 +77,14 @@ struct kvt_leaf_ops {
 };
 
 /*
+ * What leaves in memory begin with: checked copy of 'info'.  On failure 'leaf' holds
+ * nothing.
+ */
+KVT_MUST_CHECK enum kvt_status
+leaf_init(struct kvt_leaf *leaf, const struct kvt_leaf_ops *ops, const char *format,
+	  const struct kvt_snapshot *info, struct kvt_error *err);
+
+/*
  * A dump of a leaf that is filled in; it takes the leaf, also where it fails.
  * Snapshot and tilings must not change any more.
  */

@@ -74,6 +74,8 @@ kvt_open(struct kvt_dump **out, const char *path, const struct kvt_hints *hints,
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_of_memory(struct kvt_dump **out, const struct kvt_snapshot *info,
 		   const void *const bytes[], struct kvt_error *err);
+struct kvt_device;
+
 /*
  * Part of a group, in a tensor of whatever strides: 'box' says which, 'view' where its
  * elements are from 'data' on, with indices that count from box.begin.
@@ -83,11 +85,16 @@ struct kvt_tensor_part {
 	struct kvt_box box;
 	const void *data;		/* borrowed until the last dump of it is closed */
 	struct kvt_view view;
+	struct kvt_device *device;	/* of its memory, borrowed too; NULL: the host */
 };
 /*
  * Tensors in memory, read where they are.  The parts must have each element of 'info'
  * once, in views that kvt_view_end() takes: KVT_BAD_INPUT otherwise.  The layout of a
  * group is only the order in which it is read.
+ *
+ * Of a tensor on a device (kvt_device_open()) only what is asked for comes over, by the
+ * device's default stream: what other streams write must have been waited for.  16 MiB of
+ * the device's memory, and of the host's, are held until the last dump is closed.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_of_tensors(struct kvt_dump **out, const struct kvt_snapshot *info,

@@ -118,7 +118,8 @@ class Views(Structure):
 
 
 class TensorPart(Structure):
-    _fields_ = [("group", c_int), ("box", Box), ("data", c_void_p), ("view", View)]
+    _fields_ = [("group", c_int), ("box", Box), ("data", c_void_p), ("view", View),
+                ("device", c_void_p)]
 
 
 class Part(Structure):
@@ -229,6 +230,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "kvt_dump_unchanged": (c_int, [c_void_p, _ERR]),
     "kvt_dump_of_tensors": (c_int, [POINTER(c_void_p), c_void_p, POINTER(TensorPart),
                                     c_int64, _ERR]),
+    "kvt_device_open": (c_int, [POINTER(c_void_p), c_char_p, _ERR]),
+    "kvt_device_wait": (c_int, [c_void_p, c_void_p, _ERR]),
     "kvt_dump_slice": (c_int, [POINTER(c_void_p), c_void_p, POINTER(SliceOptions), _ERR]),
     "kvt_dump_merge": (c_int, [POINTER(c_void_p), POINTER(c_void_p), POINTER(c_char_p),
                                c_int, _ERR]),

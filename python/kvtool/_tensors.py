@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import re
 from ctypes import byref, c_void_p
@@ -17,41 +18,28 @@ _LETTERS = "LBSHKD"
 _WHOLE, _OUTER, _INNER = range(3)
 
 
+_DEVICES: Dict[str, int] = {}               # open for as long as the process lives
+
+
+def _device(spec: str) -> int:
+    """The library's handle of a device, "cuda:0"."""
+    if spec not in _DEVICES:
+        _DEVICES[spec] = make("kvt_device_open", spec.encode())
+    return _DEVICES[spec]
+
+
 class _Tensor:
-    """Memory of numpy, torch, or whatever exports DLPack on the CPU."""
+    """Memory of numpy, torch, whatever exports DLPack on the CPU, or of a GPU."""
 
     def __init__(self, name: str, tensor: Any, dtype: Optional[str]) -> None:
         self.name, self.keep = name, tensor
-        if not _arrays.is_torch(tensor) and not hasattr(tensor, "__array_interface__"):
-            if not hasattr(tensor, "__dlpack__"):
-                raise UsageError(f"{name}: {type(tensor).__name__} is no tensor that "
-                                 "numpy, torch or DLPack know")
-            kind = tensor.__dlpack_device__()[0]
-            if kind not in (1, 3):          # CPU, and memory pinned for CUDA
-                raise Unsupported(f"{name}: lies on a device (DLPack type {kind}); copy "
-                                  "it to the CPU")
-            import numpy
-            try:
-                tensor = self.keep = numpy.from_dlpack(tensor)
-            except (BufferError, RuntimeError, TypeError) as error:
-                raise Unsupported(f"{name}: numpy cannot take it: {error}") from None
+        self.device: Optional[int] = None       # None: the host's memory
         if _arrays.is_torch(tensor):
-            if tensor.device.type != "cpu":
-                raise Unsupported(f"{name}: lies on {tensor.device}; copy it with "
-                                  ".cpu()")
-            if tensor.is_sparse or tensor.is_quantized or tensor.is_neg():
-                raise Unsupported(f"{name}: its memory is not its values (sparse, "
-                                  "quantized, or negated when it is read)")
-            self.size = tensor.element_size()
-            self.address = tensor.data_ptr()
-            self.strides = [s * self.size for s in tensor.stride()]
+            self._take_torch(tensor)
+        elif hasattr(tensor, "__cuda_array_interface__"):
+            self._take_gpu_array(tensor)
         else:
-            if not tensor.dtype.isnative:
-                raise Unsupported(f"{name}: elements are {tensor.dtype.str}, of the other "
-                                  "byte order")
-            self.size = tensor.itemsize
-            self.address = tensor.__array_interface__["data"][0]
-            self.strides = list(tensor.strides)
+            tensor = self._take_host_array(tensor)
         self.shape = list(tensor.shape)
         self.dtype = dtype or _arrays.name_of(tensor.dtype)
         if _arrays.itemsize(self.dtype) != self.size:
@@ -60,6 +48,73 @@ class _Tensor:
         if any(s < 0 for s in self.strides):
             raise Unsupported(f"{name}: has a negative stride")
 
+    def _take_torch(self, tensor: Any) -> None:
+        where = tensor.device.type
+        if tensor.is_sparse or tensor.is_quantized or tensor.is_neg() or \
+                str(tensor.layout) != "torch.strided":
+            raise Unsupported(f"{self.name}: its memory is not its values (sparse, "
+                              "quantized, or negated when it is read)")
+        if where == "cuda":                     # AMD's GPUs, too
+            torch = importlib.import_module("torch")
+            vendor = "hip" if torch.version.hip else "cuda"
+            torch.cuda.current_stream(tensor.device).synchronize()
+            self.device = _device(f"{vendor}:{tensor.device.index or 0}")
+        elif where != "cpu":
+            raise Unsupported(f"{self.name}: lies on {tensor.device}; copy it with "
+                              ".cpu()")
+        self.size = tensor.element_size()
+        self.address = tensor.data_ptr()
+        self.strides = [s * self.size for s in tensor.stride()]
+
+    def _take_gpu_array(self, tensor: Any) -> None:
+        """Of CuPy, Numba and their like."""
+        facts = tensor.__cuda_array_interface__
+        kind, number = (int(i) for i in tensor.__dlpack_device__()) \
+            if hasattr(tensor, "__dlpack_device__") else (2, 0)
+        if kind not in (2, 10):                 # DLPack's CUDA, ROCm
+            raise Unsupported(f"{self.name}: lies on a device that kvtool cannot read "
+                              f"(DLPack type {kind}); copy it to the CPU")
+        self.device = _device(f"{'cuda' if kind == 2 else 'hip'}:{number}")
+        if facts.get("stream") is not None:     # what still writes to it
+            stream = int(facts["stream"])
+            call("kvt_device_wait", self.device, None if stream == 1 else stream)
+        order, code, size = facts["typestr"][0], facts["typestr"][1:2], \
+            int(facts["typestr"][2:])
+        if order == ">" or (facts.get("mask") is not None) or not code:
+            raise Unsupported(f"{self.name}: elements are {facts['typestr']}, or masked")
+        self.size, self.address = size, int(facts["data"][0])
+        strides = facts.get("strides")
+        if strides is None:
+            strides, step = [], size
+            for n in reversed(facts["shape"]):
+                strides.insert(0, step)
+                step *= n
+        self.strides = [int(s) for s in strides]
+
+    def _take_host_array(self, tensor: Any) -> Any:
+        if not hasattr(tensor, "__array_interface__"):
+            tensor = self.keep = self._from_dlpack(tensor)
+        if not tensor.dtype.isnative:
+            raise Unsupported(f"{self.name}: elements are {tensor.dtype.str}, of the "
+                              "other byte order")
+        self.size = tensor.itemsize
+        self.address = tensor.__array_interface__["data"][0]
+        self.strides = list(tensor.strides)
+        return tensor
+
+    def _from_dlpack(self, tensor: Any) -> Any:
+        if not hasattr(tensor, "__dlpack__"):
+            raise UsageError(f"{self.name}: {type(tensor).__name__} is no tensor that "
+                             "numpy, torch or DLPack know")
+        kind = tensor.__dlpack_device__()[0]
+        if kind not in (1, 3):              # CPU, and memory pinned for CUDA
+            raise Unsupported(f"{self.name}: lies on a device (DLPack type {kind}) and "
+                              "has no __cuda_array_interface__; copy it to the CPU")
+        import numpy
+        try:
+            return numpy.from_dlpack(tensor)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise Unsupported(f"{self.name}: numpy cannot take it: {error}") from None
 
     def is_dense(self) -> bool:
         """Do its elements fill one run of memory, in whatever order?"""
@@ -152,7 +207,8 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
                  model: str = "", null_block: Optional[int] = None,
                  tp: Optional[Tuple[int, int]] = None, total_heads: int = 0) -> Dump:
     """
-    A dump of tensors in memory: numpy, torch on the CPU, or anything with DLPack.
+    A dump of tensors in memory: numpy, torch on the CPU or a GPU, CuPy and whatever
+    else has ``__cuda_array_interface__``, or anything with DLPack on the CPU.
 
     ``tensors`` is ``{layer: tensor}`` or a list of layers, where a layer may be a pair
     of keys and values, or one tensor of all layers.  ``layout`` names the dimensions of
@@ -162,7 +218,8 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
     layer has a tensor of its own.  Any strides but negative ones are fine.
 
     Nothing is copied, and nothing may write to the tensors while the dump is read; they
-    are kept alive by it.  ``block_table`` has the blocks of each request in the order
+    are kept alive by it.  Of a tensor on a GPU what is read comes over, in pieces of
+    16 MiB; the stream that is current is waited for here, others are the caller's.  ``block_table`` has the blocks of each request in the order
     of its tokens, ``num_tokens`` how many it has (default: all slots of its blocks).
     ``latent`` says that the content is no keys and values (MLA).
 
@@ -338,7 +395,7 @@ def _make(manifest: Mapping[str, Any],
     parts = (TensorPart * len(views))()
     for i, (box, tensor, view) in enumerate(views):
         # an array of no elements may have no address, and is never read
-        parts[i] = TensorPart(0, box, tensor.address or 1, view)
+        parts[i] = TensorPart(0, box, tensor.address or 1, view, tensor.device)
     info = c_void_p()
     call("kvt_snapshot_from_json", byref(info), json.dumps(manifest).encode(),
          b"tensors")
@@ -348,5 +405,5 @@ def _make(manifest: Mapping[str, Any],
     finally:
         lib.kvt_snapshot_delete(info)
     dump = Dump(made, "memory", [t.keep for _, t, _ in views])
-    dump._views = list(views)  # pylint: disable=protected-access
+    dump._views = [v for v in views if v[1].device is None]  # pylint: disable=protected-access
     return dump

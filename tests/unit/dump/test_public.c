@@ -5,6 +5,7 @@
  */
 #include "tests/unit/dump/places.h"
 
+#include "kernels/gpu_host.h"
 #include "lib/kvt/ops.h"
 #include "lib/kvt/write.h"
 
@@ -89,6 +90,61 @@ static void test_tensors(void **state)
 	check_places(dump, 1);
 	expect(kvt_verify(whole.dump, dump, NULL, &err), KVT_OK, &err, NULL);
 	kvt_dump_close(dump);
+	drop_tensors(&t);
+	drop_dump(&whole);
+}
+
+/* The executor as a GPU (tests/gpu_executor.h), opened from where it is built. */
+static struct kvt_device *open_executor(void)
+{
+	static struct gpu_vendor row;
+	static char path[4096];
+	const char *build = getenv("KVT_BUILD");
+	struct kvt_device *device = NULL;
+	struct kvt_error err = { "" };
+
+	snprintf(path, sizeof(path), "%s/gpu_executor.so", build ? build : "build");
+	row = *kvt_gpu_vendor(0);
+	row.library[0] = row.missing = path;
+	row.kernels_in_library = true;
+	expect(kvt_gpu_open(&device, &row, 0, &err), KVT_OK, &err, NULL);
+	return device;
+}
+
+static void test_tensors_on_device(void **state)
+{
+	const int64_t nbytes = 6 * (4 * 3 * 4 * 8 + 16) + 64;
+	struct placed_dump whole = make(1);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(whole.dump);
+	struct kvt_device *device = open_executor();
+	void *there[PARTS] = { NULL };
+	struct kvt_error err = { "" };
+	struct kvt_dump *dump;
+	struct tensors t;
+
+	(void)state;
+	cut_up(&t, &s->group[0], 1);
+	for (int p = 1; p < PARTS; p++) {	/* the first stays where it is */
+		expect(kvt_device_alloc(&there[p], device, nbytes, &err), KVT_OK, &err,
+		       NULL);
+		expect(kvt_device_copy_in(device, there[p], t.data[p], nbytes, NULL,
+					  &err), KVT_OK, &err, NULL);
+		t.part[p].data = there[p];
+		t.part[p].device = device;
+	}
+	expect(kvt_device_wait(device, NULL, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &err), KVT_OK, &err, NULL);
+	check_places(dump, 1);
+	expect(kvt_verify(whole.dump, dump, NULL, &err), KVT_OK, &err, NULL);
+	t.data[3][9] ^= 1;			/* element 4 of the first row */
+	expect(kvt_device_copy_in(device, there[3], t.data[3], nbytes, NULL, &err),
+	       KVT_OK, &err, NULL);
+	expect(kvt_device_wait(device, NULL, &err), KVT_OK, &err, NULL);
+	expect(kvt_verify(whole.dump, dump, NULL, &err), KVT_MISMATCH, &err, NULL);
+	kvt_dump_close(dump);
+	for (int p = 1; p < PARTS; p++)
+		kvt_device_free(device, there[p]);
+	kvt_device_close(device);
 	drop_tensors(&t);
 	drop_dump(&whole);
 }
@@ -378,6 +434,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tensors),
+		cmocka_unit_test(test_tensors_on_device),
 		cmocka_unit_test(test_tensors_refused),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_tokens_refused),
