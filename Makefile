@@ -34,6 +34,7 @@ mandir        = $(PREFIX)/share/man
 # as the program looks for it, from where it lies itself
 modelsdir     = $(bindir)/../share/kvtool/models
 bashcompdir   = $(PREFIX)/share/bash-completion/completions
+pythondir     = $(PREFIX)/lib/python3/dist-packages
 zshcompdir    = $(PREFIX)/share/zsh/site-functions
 HDF5_PLUGIN_DIR ?= $(libdir)/kvtool/hdf5-plugin
 
@@ -424,6 +425,10 @@ install-built:
 	for p in $(PAGES) $(MAN3); do $(call put,644,$$p,$(mandir)/man$${p##*.}/$${p##*/}) || exit 1; done
 	for m in $(MODELS); do $(call put,644,$$m,$(modelsdir)/$${m##*/}) || exit 1; done
 
+# For packages: pip takes the wheel.
+install-python:
+	@python3 python/build_backend.py module "$(DESTDIR)$(pythondir)"
+
 uninstall:	## remove what install put there
 	rm -f $(foreach f,$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
 		$(libdir)/libkvt.a $(libdir)/libkvt.so $(libdir)/$(notdir $(SHARED)) \
@@ -450,6 +455,10 @@ sdist:	## build the source distribution into dist/, of what git tracks
 check-wheel: wheel sdist	## install wheel and sources into fresh environments and use them (PyPI)
 	@DIST='$(DIST)' perl tests/harness.pl scripts/check_wheel.sh
 
+deb:	## build packages for Debian into dist/, and hold them against lintian
+	@$(DEPS) $@
+	@scripts/deb.sh '$(B)' '$(abspath $(DIST))'
+
 clean:	## remove what was built
 	rm -rf $(B)
 
@@ -460,7 +469,7 @@ FORCE:
 .PHONY: all man3 demo check bench lint fuzz check-valgrind check-environments check-faults \
 	check-engines run-check-engines check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
 	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
-	install install-built uninstall wheel sdist check-wheel clean help FORCE
+	install install-built install-python uninstall deb wheel sdist check-wheel clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

@@ -5,6 +5,7 @@ build_backend.py - the wheel and the source distribution of kvtool (PEP 517)
     pip wheel .                              pip install kvtool-VERSION.tar.gz
     python3 python/build_backend.py wheel dist
     python3 python/build_backend.py sdist dist
+    python3 python/build_backend.py module /usr/lib/python3/dist-packages
 
 It needs the standard library, make, a C compiler and binutils.  make STATIC=1 builds what
 is inside; where the libraries for that cannot be had but shared ones are there, those are
@@ -253,6 +254,22 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return name
 
 
+def install_module(folder):
+    """The module as a package of a distribution has it: the library lies elsewhere."""
+    files = {"kvtool/" + name: read("python/kvtool/" + name)
+             for name in files_in("python/kvtool", r"\.(py|pyi|typed)$")}
+    info = f"kvtool-{version()}.dist-info"
+    files.update({info + "/METADATA": metadata([]),
+                  info + "/entry_points.txt": ENTRY_POINTS.encode()})
+    for name, data in files.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+        os.chmod(path, 0o644)
+    return ""
+
+
 def build_sdist(sdist_directory, config_settings=None):
     if not in_git():
         raise SystemExit("build_backend: a source distribution is made of what git tracks; "
@@ -286,12 +303,13 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def main(arguments):
-    kinds = {"wheel": build_wheel, "sdist": build_sdist}
+    kinds = {"wheel": build_wheel, "sdist": build_sdist, "module": install_module}
     if len(arguments) != 2 or arguments[0] not in kinds:
-        raise SystemExit("usage: build_backend.py wheel|sdist DIR")
+        raise SystemExit("usage: build_backend.py wheel|sdist|module DIR")
     name = kinds[arguments[0]](os.path.abspath(arguments[1]))
     path = os.path.join(arguments[1], name)
-    print(f"{path}: {os.path.getsize(path) / 2**20:.1f} MiB")
+    if name:
+        print(f"{path}: {os.path.getsize(path) / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

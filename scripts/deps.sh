@@ -18,6 +18,7 @@ faults="$build python3"
 engines="$build g++ cmake ninja-build python3 python3-venv"
 # STATIC=1 builds its libraries from Debian's source packages
 wheel="gcc libc6-dev make binutils pkg-config cmake dpkg-dev gpgv python3 python3-venv"
+deb="$check build-essential debhelper dh-python dpkg-dev lintian"
 fresh="debootstrap git ca-certificates"
 # the GPU kernels for AMD; nvcc is in no package of Debian, and used where it is
 gpu="hipcc"
@@ -32,12 +33,13 @@ check-valgrind) need=$valgrind ;;
 check-faults)   need=$faults ;;
 check-engines)  need=$engines ;;
 wheel)          need=$wheel ;;
+deb)            need=$deb ;;
 check-fresh)    need=$fresh ;;
 ci)             need="$check $lint $fuzz $valgrind $fresh util-linux" ;;
 # what single tests use and say so if it is not there
 ci-more)        need="$gpu chromium" ;;
 *)
-	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-engines|wheel|check-fresh|ci|ci-more" >&2
+	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-engines|wheel|deb|check-fresh|ci|ci-more" >&2
 	exit 2
 	;;
 esac

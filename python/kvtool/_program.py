@@ -39,5 +39,8 @@ def _word(argument: Any) -> Any:
 
 def hdf5_plugin_path() -> str:
     """Folder of the zstd filter for other readers of HDF5 ($HDF5_PLUGIN_PATH)."""
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib",
-                        "hdf5-plugin")
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib",
+                          "hdf5-plugin")
+    if os.path.isdir(inside):
+        return inside                   # of the wheel
+    return run("--plugin-dir", check=True).stdout.rstrip("\n")
