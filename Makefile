@@ -96,7 +96,7 @@ FORMATS := $(filter-out %/hdf5/plugin.o,$(call objs,formats/*.c formats/*/*.c))
 CLI     := $(call objs,cli/*.c cli/*/*.c cli/cmd/transfer/*.c)
 # The plugin is the zstd filter without the rest of formats/, as shared code.
 PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,lib/tile/zstd_frame.c formats/hdf5/zstd_filter.c \
-	   formats/hdf5/plugin.c lib/base/error.c)
+	   formats/hdf5/plugin.c lib/base/error.c lib/base/text.c)
 
 # What programs and tests are linked with, room by room; libkvt is all of it.
 LIB     := $(B)/core.a
@@ -201,7 +201,8 @@ $(B)/gpuflags: FORCE
 
 $(FILTER): $(PLUGIN)
 	$(call say,LD,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared $(call new,$^ $(PLIBS))
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined \
+		$(call new,$^ $(PLIBS))
 
 $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)

@@ -216,6 +216,9 @@ def add_binaries(wheel, data, files):
 def add_shared(wheel, data):
     for name in files_in("models", r"\.json$"):
         wheel.add(f"{data}/data/share/kvtool/models/{name}", read("models/" + name))
+    for shell, name in (("bash", "bash-completion/completions/kvtool"),
+                        ("zsh", "zsh/site-functions/_kvtool")):
+        wheel.add(f"{data}/data/share/{name}", read("cli/completion." + shell))
     for name in files_in("man", r"\.[157]$"):
         wheel.add(f"{data}/data/share/man/man{name[-1]}/{name}", read("man/" + name))
 

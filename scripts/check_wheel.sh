@@ -49,6 +49,7 @@ inside() {
 	stem = "-".join(sys.argv[1].rsplit("/", 1)[-1].split("-")[:2])
 	for end in ["kvtool/py.typed", f"{stem}.dist-info/entry_points.txt",
 	            "share/man/man1/kvtool.1", "share/man/man7/kvtool-formats.7",
+	            "share/bash-completion/completions/kvtool",
 	            *(f"{stem}.dist-info/licenses/{name}" for name in
 	              ("LICENSE", "hdf5.txt", "jansson.txt", "libzstd.txt", "xxhash.txt",
 	               "zlib.txt"))]:
