@@ -472,6 +472,5 @@ FORCE:
 	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
 	install install-built install-python uninstall deb wheel sdist check-wheel clean help FORCE
 .DELETE_ON_ERROR:
-.SECONDARY:
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
