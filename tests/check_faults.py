@@ -37,7 +37,7 @@ S260K = os.path.join(DATA, "s260k")
 
 # ---- commands ---------------------------------------------------------------
 
-# name: inputs, outputs that are there before, the command
+# name: inputs, outputs that are there before, the command, what the file system lacks
 COMMANDS = {
     "npy-to-h5": ("in.npy in.json", "", "convert in.npy out.h5"),
     "npy-to-h5-flat": ("in.npy in.json", "", "convert --uncompressed in.npy out.h5"),
@@ -46,6 +46,12 @@ COMMANDS = {
     "relayout-over-pair": ("in.npy in.json", "out.npy out.json",
                            "relayout -f --verify --to=bhlsc -o out.npy in.npy"),
     "relayout-over-h5": ("in.h5", "out.h5", "relayout -f --to=hnd -o out.h5 in.h5"),
+    # NFS and others know no exchange of names, some no second name of a file
+    "without-exchange": ("in.h5", "out.h5", "relayout -f --to=hnd -o out.h5 in.h5",
+                         "renameat2"),
+    "without-links": ("in.npy in.json", "out.npy out.json",
+                      "relayout -f --to=bhlsc -o out.npy in.npy", "renameat2,link"),
+    "new-without-links": ("in.h5", "", "convert in.h5 out.npy", "renameat2,link"),
     "relayout-no-sync": ("in.h5", "", "relayout --no-sync --to=bhlsc -o out.npy in.h5"),
     "reblock": ("in.npy in.json", "", "reblock --verify --block-size=32 -o out.h5 in.npy"),
     "slice": ("in.h5", "out.npy out.json",
@@ -182,9 +188,12 @@ class Place:
             else:
                 shutil.copy(source, target)
 
-    def run(self, words, fault=None):
+    def run(self, command, fault=None):
+        words = command[2]
         env = dict(os.environ, LC_ALL="C", LD_PRELOAD="../shim.so", FAULT_REPORT=self.report,
                    SOURCE_DATE_EPOCH="0")
+        if len(command) > 3:
+            env["FAULT_LACKS"] = command[3]
         if fault:
             env.update(FAULT_CALL=fault[0], FAULT_NTH=str(fault[1]),
                        FAULT_EFFECT=fault[2])
@@ -215,7 +224,7 @@ class Baseline:
         self.name, self.command = name, COMMANDS[name]
         place.fill(self.command)
         self.before = tree(place.path)
-        self.status, self.out, err = place.run(self.command[2])
+        self.status, self.out, err = place.run(self.command)
         self.counts = {k: int(v) for k, v in place.told().items() if v.isdigit()}
         self.after = tree(place.path)
         if self.status not in (0, 1):
@@ -311,7 +320,7 @@ def named_by_next_run(base, place):
             shutil.rmtree(path)
         elif os.path.exists(path):
             os.unlink(path)
-    status, _, err = place.run(base.command[2])
+    status, _, err = place.run(base.command)
     if status != base.status:
         return ["the next run ends with %s" % status]
     if b"temporary folder of a kvtool" not in err:
@@ -369,18 +378,22 @@ def judge(base, place, fault, result):
 
 
 def cases_of(base, stride):
+    linkless = "link" in "".join(base.command[3:])
     for call, effects in ERRORS.items():
         step = stride if call in ALLOCATIONS else 1
         for n in range(1, base.counts.get(call, 0) + 1, step):
             for effect in effects.split():
                 yield (call, n, effect, False)
-                # a call that is interrupted for ever is no fault of anybody
-                if effect not in ("EINTR", "short"):
+                # a call that is interrupted for ever is no fault of anybody, and where
+                # neither links nor renames work there is no way back
+                if effect not in ("EINTR", "short") and not (call == "rename" and linkless):
                     yield (call, n, effect, True)
     if base.changed:
         for call in KILLS:
             for n in range(1, base.counts.get(call, 0) + 1):
-                yield (call, n, "kill", False)
+                # for a moment the old file has no name there (kvtool(1))
+                if not (call == "rename" and linkless and base.command[1]):
+                    yield (call, n, "kill", False)
                 yield (call, n, "TERM", False)
 
 
@@ -392,7 +405,7 @@ def worker(queue, bases, place, lock, totals, failures, until):
             name, fault = queue.pop()
         base = bases[name]
         place.fill(base.command)
-        result = place.run(base.command[2], fault)
+        result = place.run(base.command, fault)
         kind, wrong = judge(base, place, fault, result)
         with lock:
             totals[name][kind] += 1

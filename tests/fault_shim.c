@@ -13,6 +13,8 @@
  *   FAULT_PATH=PART       only calls that name a path, or a descriptor of one, with
  *                         this in it, or, "PART$", at its end; calls about none
  *                         are not counted then
+ *   FAULT_LACKS=link,...  always fail, as on a file system without them: link (EPERM),
+ *                         renameat2 (EINVAL); they are not counted then
  *   FAULT_REPORT=FILE     takes "CALL COUNT" lines at exit, "hits COUNT", whose first
  *                         allocation failed, "failed LIBRARY", and where the
  *                         program crashed, "died LIBRARY"
@@ -78,7 +80,7 @@ static struct {
 	long nth;
 	enum effect effect;
 	int error;
-	const char *path, *other;
+	const char *path, *other, *lacks;
 	char report[4096];
 } fault = { .call = -1 };
 static atomic_long count[NCALLS], hits;
@@ -140,6 +142,15 @@ static bool hit(enum call call, bool counts)
 		return false;
 	}
 	errno = fault.error;
+	return true;
+}
+
+/* Is it a call that this file system has not?  Sets errno, which is what it says. */
+static bool lacks(const char *name, int error)
+{
+	if (!fault.lacks || !strstr(fault.lacks, name))
+		return false;
+	errno = error;
 	return true;
 }
 
@@ -213,6 +224,7 @@ __attribute__((constructor)) static void begin(void)
 		snprintf(fault.report, sizeof(fault.report), "%s", file);
 	fault.path = getenv("FAULT_PATH");
 	fault.other = getenv("FAULT_OTHER");
+	fault.lacks = getenv("FAULT_LACKS");
 	fault.on = getenv("FAULT_ON") != NULL;
 	fault.nth = nth ? atol(nth) : 1;
 	for (int i = 0; call && i < NCALLS; i++)
@@ -380,11 +392,7 @@ FAILS(int, -1, stat, lstat64, (const char *path, struct stat64 *st), (path, st),
       about(path))
 FAILS(int, -1, mkdir, mkdir, (const char *path, mode_t mode), (path, mode), about(path))
 FAILS(int, -1, rmdir, rmdir, (const char *path), (path), about(path))
-FAILS(int, -1, link, link, (const char *from, const char *to), (from, to), about(to))
 FAILS(int, -1, rename, rename, (const char *from, const char *to), (from, to), about(to))
-FAILS(int, -1, rename, renameat2,
-      (int d, const char *from, int e, const char *to, unsigned flags),
-      (d, from, e, to, flags), about(to))
 FAILS(int, -1, unlink, unlink, (const char *path), (path), about(path))
 FAILS(DIR *, NULL, opendir, opendir, (const char *path), (path), about(path))
 FAILS(DIR *, NULL, opendir, fdopendir, (int fd), (fd), about_fd(fd))
@@ -401,6 +409,20 @@ FAILS(void *, MAP_FAILED, mmap, mmap64,
 FAILS(int, fault.error, pthread_create, pthread_create,
       (pthread_t *thread, const pthread_attr_t *with, void *(*fn)(void *), void *own),
       (thread, with, fn, own), !fault.path)
+
+int link(const char *from, const char *to)
+{
+	REAL(int, link, const char *, const char *);
+	return lacks("link", EPERM) || hit(CALL_link, about(to)) ? -1 : real(from, to);
+}
+
+int renameat2(int d, const char *from, int e, const char *to, unsigned flags)
+{
+	REAL(int, renameat2, int, const char *, int, const char *, unsigned);
+	if (lacks("renameat2", EINVAL) || hit(CALL_rename, about(to)))
+		return -1;
+	return real(d, from, e, to, flags);
+}
 
 /* Which file is it to be?  NULL: none, and errno says why. */
 static const char *opened(enum call call, const char *path, int flags)

@@ -74,27 +74,4 @@ device_hold(struct kvt_worker *worker, const uint8_t *src, int64_t nbytes,
 	    struct kvt_error *err);
 void device_drop(struct kvt_worker *worker);
 
-/*
- * Several plans from one source after another into a destination that keeps what
- * they do not write: begin, each source with its plans, end.  Only where
- * device_pool_works().  plans_run() may be called in between.
- */
-KVT_MUST_CHECK enum kvt_status
-device_begin(struct kvt_worker *worker, const uint8_t *dst, int64_t nbytes,
-	     struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-device_source(struct kvt_worker *worker, const uint8_t *src, int64_t nbytes,
-	      struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-device_plan(struct kvt_worker *worker, const struct kvt_plan *plan,
-	    struct kvt_error *err);
-/* All plans of this source are done. */
-KVT_MUST_CHECK enum kvt_status
-device_source_done(struct kvt_worker *worker, struct kvt_error *err);
-/* The destination's bytes, unless 'status' says that it went wrong; that or how
-   this went. */
-KVT_MUST_CHECK enum kvt_status
-device_end(struct kvt_worker *worker, uint8_t *dst, int64_t nbytes,
-	   enum kvt_status status, struct kvt_error *err);
-
 #endif
