@@ -3,8 +3,8 @@
  * leaf_tensors.c - a leaf over tensors of any strides, of the host or of a device
  *
  * What is in the host's memory is copied from where it is.  What is on a device is
- * permuted there into the order in which the group is read, in pieces that a staging
- * buffer holds, and comes over as one run a piece: elements that lie apart would cross
+ * permuted there into the order in which the group is read, in boxes that a staging
+ * buffer holds, and comes over as one run a box: elements that lie apart would cross
  * the host's link one by one.
  */
 #include "lib/dump/map.h"
@@ -62,8 +62,8 @@ static enum kvt_status stage_reserve(struct stage *s, int64_t nbytes,
 }
 
 /* The group's own order, unless it cuts an axis in two: then elements as they are
-   numbered, for a piece need not begin where a cut does. */
-static const struct kvt_layout *piece_layout(struct kvt_layout *plain,
+   numbered, for a box need not begin where a cut does. */
+static const struct kvt_layout *stage_layout(struct kvt_layout *plain,
 					     const struct kvt_layout *layout)
 {
 	for (int p = 0; p < layout->nplanes; p++)
@@ -78,14 +78,14 @@ static const struct kvt_layout *piece_layout(struct kvt_layout *plain,
 	return layout;
 }
 
-/* A piece: permuted on the device, brought over, put where it belongs. */
-static enum kvt_status read_piece(struct stage *s, const struct kvt_tensor_part *part,
-				  const struct kvt_box *piece, const struct placed *dst,
-				  int64_t elem, struct kvt_error *err)
+/* A box: permuted on the device, brought over, put where it belongs. */
+static enum kvt_status read_staged(struct stage *s, const struct kvt_tensor_part *part,
+				   const struct kvt_box *box, const struct placed *dst,
+				   int64_t elem, struct kvt_error *err)
 {
-	const struct kvt_box in_part = box_inside(piece, &part->box);
+	const struct kvt_box in_part = box_inside(box, &part->box);
 	struct kvt_layout plain;
-	struct placed src = { piece_layout(&plain, dst->layout), *piece, NULL };
+	struct placed src = { stage_layout(&plain, dst->layout), *box, NULL };
 	struct kvt_views to, from = {
 		.count = 1, .first_k = (int)part->box.begin[KVT_AXIS_K],
 		.view = { part->view },
@@ -93,7 +93,7 @@ static enum kvt_status read_piece(struct stage *s, const struct kvt_tensor_part 
 	struct kvt_plans plans;
 	enum kvt_status status;
 
-	if ((status = kvt_layout_views(&to, src.layout, piece, elem, err)) ||
+	if ((status = kvt_layout_views(&to, src.layout, box, elem, err)) ||
 	    (status = kvt_views_narrow(&from, &from, &in_part, err)) ||
 	    (status = kvt_plans_init(&plans, &to, &from, err)) ||
 	    (status = stage_reserve(s, to.nbytes, err)))
@@ -106,32 +106,32 @@ static enum kvt_status read_piece(struct stage *s, const struct kvt_tensor_part 
 	    (status = kvt_device_wait(s->device, NULL, err)))
 		return status;
 	src.bytes = s->here;
-	return copy_box(NULL, dst, &src, piece, elem, err);
+	return copy_box(NULL, dst, &src, box, elem, err);
 }
 
 /* The longest run of layers, then of blocks, whose elements a stage holds. */
-static struct kvt_box next_piece(const struct kvt_box *both, const int64_t at[2],
-				 int64_t block_bytes)
+static struct kvt_box next_box(const struct kvt_box *both, const int64_t at[2],
+			       int64_t block_bytes)
 {
 	const int64_t blocks = both->end[KVT_AXIS_B] - both->begin[KVT_AXIS_B];
 	const int64_t fit = block_bytes < STAGE_BYTES ? STAGE_BYTES / block_bytes : 1;
-	struct kvt_box piece = *both;
+	struct kvt_box box = *both;
 
-	piece.begin[KVT_AXIS_L] = at[0];
-	piece.begin[KVT_AXIS_B] = at[1];
+	box.begin[KVT_AXIS_L] = at[0];
+	box.begin[KVT_AXIS_B] = at[1];
 	if (at[1] != both->begin[KVT_AXIS_B] || fit < blocks) {
-		piece.end[KVT_AXIS_L] = at[0] + 1;
-		if (fit < piece.end[KVT_AXIS_B] - at[1])
-			piece.end[KVT_AXIS_B] = at[1] + fit;
-	} else if (fit / blocks < piece.end[KVT_AXIS_L] - at[0]) {
-		piece.end[KVT_AXIS_L] = at[0] + fit / blocks;
+		box.end[KVT_AXIS_L] = at[0] + 1;
+		if (fit < box.end[KVT_AXIS_B] - at[1])
+			box.end[KVT_AXIS_B] = at[1] + fit;
+	} else if (fit / blocks < box.end[KVT_AXIS_L] - at[0]) {
+		box.end[KVT_AXIS_L] = at[0] + fit / blocks;
 	}
-	return piece;
+	return box;
 }
 
-static enum kvt_status read_pieces(struct stage *s, const struct kvt_tensor_part *part,
-				   const struct kvt_box *both, const struct placed *dst,
-				   int64_t elem, struct kvt_error *err)
+static enum kvt_status read_boxes(struct stage *s, const struct kvt_tensor_part *part,
+				  const struct kvt_box *both, const struct placed *dst,
+				  int64_t elem, struct kvt_error *err)
 {
 	int64_t at[2] = { both->begin[KVT_AXIS_L], both->begin[KVT_AXIS_B] };
 	int64_t block_bytes = elem;
@@ -141,12 +141,12 @@ static enum kvt_status read_pieces(struct stage *s, const struct kvt_tensor_part
 		if (a != KVT_AXIS_L && a != KVT_AXIS_B)
 			block_bytes *= both->end[a] - both->begin[a];
 	while (!status && at[0] < both->end[KVT_AXIS_L]) {
-		const struct kvt_box piece = next_piece(both, at, block_bytes);
+		const struct kvt_box box = next_box(both, at, block_bytes);
 
-		status = read_piece(s, part, &piece, dst, elem, err);
-		at[1] = piece.end[KVT_AXIS_B];
+		status = read_staged(s, part, &box, dst, elem, err);
+		at[1] = box.end[KVT_AXIS_B];
 		if (at[1] == both->end[KVT_AXIS_B]) {
-			at[0] = piece.end[KVT_AXIS_L];
+			at[0] = box.end[KVT_AXIS_L];
 			at[1] = both->begin[KVT_AXIS_B];
 		}
 	}
@@ -164,7 +164,7 @@ static enum kvt_status read_from_device(struct tensors_leaf *t,
 	pthread_mutex_lock(&t->lock);
 	for (int64_t i = 0; i < t->nstages; i++)
 		if (t->stage[i].device == part->device) {
-			status = read_pieces(&t->stage[i], part, both, dst, elem, err);
+			status = read_boxes(&t->stage[i], part, both, dst, elem, err);
 			break;
 		}
 	pthread_mutex_unlock(&t->lock);
