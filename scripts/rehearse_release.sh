@@ -41,7 +41,7 @@ prepare() {
 rehearse() {
 	[ "$(recipe | grep -c .)" -ge 15 ] || { echo "the blocks are not found"; return 1; }
 	{ echo 'set -eu'; recipe; } >"$copy/recipe.sh"
-	(prepare && env -u MAKEFLAGS -u B bash "$copy/recipe.sh") >"$copy/log" 2>&1 ||
+	(export MAKEFLAGS="-j${JOBS:-2}"; prepare && env -u B bash "$copy/recipe.sh") >"$copy/log" 2>&1 ||
 		{ tail -n 20 "$copy/log"; return 1; }
 	[ -s "$copy/src/build/kvtool-$(sed -n 's/^#define KVT_VERSION "\(.*\)"/\1/p' \
 		lib/kvt/kvt.h).tar.gz" ]
