@@ -93,7 +93,7 @@ bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
 PURE    := base layout model transfer fault
 CORE    := $(call objs,$(PURE:%=lib/%/*.c) kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
 FORMATS := $(filter-out %/hdf5/plugin.o,$(call objs,formats/*.c formats/*/*.c))
-CLI     := $(call objs,cli/*.c cli/*/*.c cli/cmd/transfer/*.c)
+CLI     := $(call objs,cli/*.c cli/*/*.c cli/cmd/*/*.c)
 # The plugin is the zstd filter without the rest of formats/, as shared code.
 PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,lib/tile/zstd_frame.c formats/hdf5/zstd_filter.c \
 	   formats/hdf5/plugin.c lib/base/error.c lib/base/text.c)

@@ -29,8 +29,8 @@ _kvtool() {
 	elif [[ $before == = ]]; then
 		before=${COMP_WORDS[COMP_CWORD - 2]}
 	fi
-	# the modes of transfer-sim have options of their own
-	if [[ $command == transfer-sim && $COMP_CWORD -gt 2 && ${COMP_WORDS[2]} != -* ]]; then
+	# modes have options of their own
+	if [[ $command =~ ^(transfer-sim|expect)$ && $COMP_CWORD -gt 2 && ${COMP_WORDS[2]} != -* ]]; then
 		mode=${COMP_WORDS[2]}
 	fi
 	case $before in
@@ -46,7 +46,7 @@ _kvtool() {
 		else
 			list=$(_kvtool_words transfer-sim --list-modes)
 		fi ;;
-	expect) ((COMP_CWORD == 2)) && list="write check" ;;
+	expect) ((COMP_CWORD == 2)) && list="write check $(_kvtool_words expect --list-modes)" ;;
 	*)
 		[[ $word == -* ]] && list=$(_kvtool_words "$command" ${mode:+"$mode"} --list-options)
 		;;

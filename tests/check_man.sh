@@ -9,7 +9,7 @@ kvtool=${KVTOOL:-build/kvtool}
 # --help is the same everywhere: kvtool(1) has it.
 options_of_command() {
 	modes=$("$kvtool" "$1" --list-modes 2>/dev/null) || modes=
-	for mode in ${modes:-""}; do
+	for mode in "" $modes; do
 		# shellcheck disable=SC2086	# no mode is no word
 		"$kvtool" "$1" $mode --list-options
 	done | grep -vx -e --help | sort -u
@@ -35,7 +35,7 @@ same_options() {
 # Short options of --help ("  -j, --json") against "Fl j" and "Fl jq" of the page.
 same_letters() {
 	modes=$("$kvtool" "$1" --list-modes 2>/dev/null) || modes=
-	for mode in ${modes:-""}; do
+	for mode in "" $modes; do
 		# shellcheck disable=SC2086
 		"$kvtool" "$1" $mode --help
 	done | sed -n 's/^  -\([a-zA-Z]\), .*/\1/p' | grep -vx h | sort -u >"$tmp/command"

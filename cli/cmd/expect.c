@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* expect.c - layout contracts: write one, check dumps against it */
+#include "cli/cmd/expect/modes.h"
 #include "cli/progress.h"
 #include "cli/expect/expect.h"
 
@@ -348,7 +349,28 @@ static enum kvt_status expect_check(const struct arguments *args, char **argv, i
 
 /* ---- the command -------------------------------------------------------- */
 
-static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+/* What vLLM would choose: commands of their own. */
+static const struct command *const modes[] = {
+	&expect_backend, &expect_layout, &expect_connector,
+};
+enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
+
+/* A file that is named like a mode is written ./layout. */
+static const struct command *mode_of(int argc, char **argv)
+{
+	for (int i = 0; argc > 1 && i < NMODES; i++)
+		if (!strcmp(argv[1], strchr(modes[i]->name, ' ') + 1))
+			return modes[i];
+	return NULL;
+}
+
+static void list_modes(void)
+{
+	for (int i = 0; i < NMODES; i++)
+		plainf("%s\n", strchr(modes[i]->name, ' ') + 1);
+}
+
+static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err)
 {
 	struct arguments args = { .json = false };
 	int64_t threads = 0, memory = 0;
@@ -381,18 +403,34 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n > 0 && !strcmp(argv[0], "check"))
 		return expect_check(&args, argv + 1, n - 1, err);
 	return kvt_fail(err, KVT_USAGE,
-			"expected write or check%s%.40s; for example: kvtool expect write dump.h5 cache.kvc",
+			"expected write, check, backend, layout or connector%s%.40s; "
+			"for example: kvtool expect write dump.h5 cache.kvc",
 			n > 0 ? ", got " : "", n > 0 ? argv[0] : "");
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	const struct command *mode = mode_of(argc, argv);
+
+	if (mode)
+		return mode->run(argc - 1, argv + 1, err);
+	if (argc == 2 && !strcmp(argv[1], "--list-modes")) {
+		list_modes();
+		return KVT_OK;
+	}
+	return run_contract(argc, argv, err);
 }
 
 const struct command cmd_expect = {
 	.name = "expect",
-	.args = "{write FILE [CONTRACT] | check CONTRACT FILE...}",
-	.summary = "write a layout contract, or check dumps against one",
+	.args = "{write FILE [CONTRACT] | check CONTRACT FILE... | "
+		"{backend | layout | connector} ...}",
+	.summary = "write a layout contract, check dumps; say what vLLM would choose",
 	.streams = STREAM_OWN,
 	.run = run,
 	.examples =
 		"  kvtool expect write -o cache.kvc dump.h5\n"
 		"  kvtool expect check cache.kvc dump.h5\n"
-		"  kvtool expect check --report=junit=cache.xml cache.kvc *.h5\n",
+		"  kvtool expect check --report=junit=cache.xml cache.kvc *.h5\n"
+		"  kvtool expect backend dump.h5\n",
 };

@@ -57,14 +57,14 @@ static int64_t head_size(const struct kvt_group *group)
 	       kvt_group_packing(group).row_values;
 }
 
-static bool is_attention(const struct kvt_group *group)
+bool backend_applies(const struct kvt_group *group)
 {
 	return group->kind == KVT_FULL_ATTENTION || group->kind == KVT_SLIDING_WINDOW ||
 	       group->kind == KVT_CHUNKED_LOCAL || group->kind == KVT_RSWA ||
 	       group->kind == KVT_CROSS || group->kind == KVT_MLA;
 }
 
-static struct kvt_backend_config config_of(const struct kvt_group *group)
+struct kvt_backend_config backend_config(const struct kvt_group *group)
 {
 	const char *cache = group->content.type ? packed_dtype(group) :
 						  cache_dtype(group->dtype);
@@ -85,14 +85,14 @@ static struct kvt_backend_config config_of(const struct kvt_group *group)
 void backend_reasons(char *out, size_t room, const struct clause_key *key,
 		     const char *value, const struct kvt_group *group)
 {
-	struct kvt_backend_config config = config_of(group);
+	struct kvt_backend_config config = backend_config(group);
 	const struct kvt_backend *backend;
 	unsigned eras, reasons;
 	char why[256];
 
 	*out = '\0';
 	backend = clause_backend(&eras, value);
-	if (!backend || !is_attention(group)) {
+	if (!backend || !backend_applies(group)) {
 		snprintf(out, room, "%s is not an attention cache",
 			 kvt_kind_name(group->kind));
 		return;
@@ -103,6 +103,7 @@ void backend_reasons(char *out, size_t room, const struct clause_key *key,
 				   kvt_backend_reason_text(KVT_BACKEND_CONNECTOR));
 		return;
 	}
+	config.any_release = true;
 	reasons = kvt_backend_check(backend, &config);
 	for (int i = 0; i < KVT_NBACKEND_REASONS; i++)
 		if (reasons >> i & 1)

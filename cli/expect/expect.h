@@ -10,6 +10,7 @@
 
 #include "cli/expect/contract.h"
 #include "cli/print/describe.h"
+#include "lib/kvt/connect.h"
 
 /* A dump and what describe --json says of it. */
 struct expect_dump {
@@ -67,6 +68,11 @@ void backend_reasons(char *out, size_t room, const struct clause_key *key,
 		     const char *value, const struct kvt_group *group);
 void connector_reasons(char *out, size_t room, const char *value,
 		       const struct kvt_group *group);
+
+/* Is the group a cache that backends can be asked about? */
+bool backend_applies(const struct kvt_group *group);
+/* What the group tells of the question to them. */
+struct kvt_backend_config backend_config(const struct kvt_group *group);
 
 /* ---- expect write: write.c ---------------------------------------------- */
 

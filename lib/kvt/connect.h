@@ -275,9 +275,9 @@ kvt_canonical_layer(struct kvt_view *out,
 /* ---- backends ----------------------------------------------------------- */
 
 /*
- * vLLM's attention backends as of 2026-08-17, without those of one model
- * (DeepSeek V4, MiniMax-M3).  What depends on the device or on a query is not
- * known here and not asked.
+ * vLLM's attention backends, all 46 names of release 0.32.  What depends on the
+ * device, on what is installed or on a query is not known here: it counts as
+ * supported.
  */
 struct kvt_backend;
 const struct kvt_backend *kvt_backend_at(int i);	/* NULL past the last */
@@ -287,29 +287,48 @@ const char *kvt_backend_name(const struct kvt_backend *backend);
 /* vLLM's supports_kv_connector() */
 bool kvt_backend_has_connector(const struct kvt_backend *backend);
 
-/* What a cache is to be used for; 0 and NULL are not asked. */
+/* What a cache is to be used for; 0, NULL and false are not asked. */
 struct kvt_backend_config {
 	int64_t head_size;
 	const char *dtype;		/* of the model */
 	const char *cache_dtype;	/* vLLM's name: "auto", "fp8_e4m3", ... */
 	int64_t block_size;
+	const char *type;		/* "encoder", "encoder_only", "encoder_decoder" */
+	int capability;			/* of CUDA: 90 is 9.0 */
 	bool mla, sparse;		/* always asked */
-	bool sinks, sliding_window, connector;
+	bool sinks, sliding_window, connector, mm_prefix, head_scales, rswa;
+	bool non_causal, batch_invariant, pcp, dcp, adaptive_verification;
+	bool any_release;		/* block sizes of releases before this one, too */
 };
 
 /* In the order of vLLM's validate_configuration(), which returns all. */
 enum kvt_backend_reason {
+	KVT_BACKEND_NO_CODE,		/* then there is no other */
 	KVT_BACKEND_HEAD_SIZE,
 	KVT_BACKEND_DTYPE,
 	KVT_BACKEND_CACHE_DTYPE,
 	KVT_BACKEND_BLOCK_SIZE,
+	KVT_BACKEND_MM_PREFIX,
 	KVT_BACKEND_MLA,
 	KVT_BACKEND_NON_MLA,
 	KVT_BACKEND_SINKS,
 	KVT_BACKEND_SPARSE,
 	KVT_BACKEND_NON_SPARSE,
+	KVT_BACKEND_HEAD_SCALES,
+	KVT_BACKEND_CAPABILITY,
+	KVT_BACKEND_ENCODER,
+	KVT_BACKEND_ENCODER_ONLY,
+	KVT_BACKEND_ENCODER_DECODER,
 	KVT_BACKEND_SLIDING_WINDOW,
+	KVT_BACKEND_RSWA,
+	KVT_BACKEND_NON_CAUSAL,
+	KVT_BACKEND_NON_CAUSAL_DCP,
+	KVT_BACKEND_INVARIANT,
 	KVT_BACKEND_CONNECTOR,
+	KVT_BACKEND_PCP,
+	KVT_BACKEND_DCP,
+	KVT_BACKEND_LENGTHS,
+	KVT_BACKEND_OWN,		/* kvt_backend_own_reason() has the text */
 	KVT_NBACKEND_REASONS
 };
 const char *kvt_backend_reason_text(enum kvt_backend_reason reason);
@@ -317,6 +336,31 @@ const char *kvt_backend_reason_text(enum kvt_backend_reason reason);
 /* Bits 1u << reason; 0: valid. */
 unsigned kvt_backend_check(const struct kvt_backend *backend,
 			   const struct kvt_backend_config *config);
+
+/*
+ * What is wrong together, in the backend's own words; NULL: nothing.  Only what the
+ * configuration decides, not what is installed.
+ */
+const char *kvt_backend_own_reason(const struct kvt_backend *backend,
+				   const struct kvt_backend_config *config);
+
+/* Where it is to run. */
+struct kvt_backend_platform {
+	bool rocm;			/* else CUDA */
+	int capability;			/* of CUDA */
+	int64_t heads;			/* query heads of a rank; 0: unknown */
+	bool aiter;			/* AITER is there and supported */
+	bool aiter_mha, aiter_mla, rdna_aiter;	/* and on for these */
+};
+
+/*
+ * The backends that vLLM asks, the first first; it takes the first that refuses
+ * nothing.  Writes at most 'room' of them and returns how many there are (10 at
+ * most).  Of the connector, CUDA does not ask; ROCm leaves out ROCM_ATTN.
+ */
+int kvt_backend_order_of(const struct kvt_backend **out, int room,
+			 const struct kvt_backend_config *config,
+			 const struct kvt_backend_platform *platform);
 
 /* Bytes of vLLM changed without any setting; the fourth has those of the third. */
 enum {
@@ -339,6 +383,15 @@ const struct kvt_backend_layout *kvt_backend_layout_at(int i);
 unsigned kvt_backend_wrote(const struct kvt_backend *backend,
 			   const struct kvt_layout *layout,
 			   const struct kvt_shape *shape);
+
+/*
+ * Of the release alone: the layouts that it takes, by vLLM's names and with the one
+ * it prefers first ("LBHNC LHBNC"); NULL: any.
+ */
+const char *kvt_backend_layouts(const struct kvt_backend *backend);
+/* Would it put the bytes of this shape where the layout has them? */
+bool kvt_backend_writes(const struct kvt_backend *backend,
+			const struct kvt_layout *layout, const struct kvt_shape *shape);
 
 /* What a connector needs of the bytes. */
 enum {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend.c - which of vLLM's backends could use a cache, and which wrote it */
-#include "lib/kvt/connect.h"
+/* backend.c - what vLLM's attention backends support, and what they refuse */
+#include "lib/transfer/backend.h"
 
 #include <string.h>
 
-/* ---- what backends support ---------------------------------------------- */
+/* ---- bits of a row ------------------------------------------------------ */
 
 enum { F16 = 1 << 0, BF16 = 1 << 1, F32 = 1 << 2 };
 static const char *const dtypes[] = { "float16", "bfloat16", "float32" };
@@ -12,7 +12,7 @@ static const char *const dtypes[] = { "float16", "bfloat16", "float32" };
 enum {
 	AUTO = 1 << 0, C_F16 = 1 << 1, C_BF16 = 1 << 2, FP8 = 1 << 3, E4M3 = 1 << 4,
 	E5M2 = 1 << 5, DS_MLA = 1 << 6, NVFP4 = 1 << 7, PER_HEAD = 1 << 8,
-	TURBO = 1 << 9,
+	TURBO = 1 << 9, ULTRA = 1 << 10, NVFP4_DS_MLA = 1 << 11,
 };
 static const struct {
 	const char *name;
@@ -20,101 +20,186 @@ static const struct {
 } cache_dtypes[] = {
 	{ "auto", AUTO }, { "float16", C_F16 }, { "bfloat16", C_BF16 },
 	{ "fp8", FP8 }, { "fp8_e4m3", E4M3 }, { "fp8_e5m2", E5M2 },
-	{ "fp8_ds_mla", DS_MLA }, { "nvfp4", NVFP4 }, { "nvfp4_4over6", NVFP4 },
+	{ "fp8_ds_mla", DS_MLA }, { "nvfp4_ds_mla", NVFP4_DS_MLA },
+	{ "nvfp4", NVFP4 }, { "nvfp4_4over6", NVFP4 },
 	{ "int4_per_token_head", PER_HEAD }, { "int8_per_token_head", PER_HEAD },
 	{ "fp8_per_token_head", PER_HEAD }, { "turboquant_k8v4", TURBO },
 	{ "turboquant_4bit_nc", TURBO }, { "turboquant_k3v4_nc", TURBO },
-	{ "turboquant_3bit_nc", TURBO },
+	{ "turboquant_3bit_nc", TURBO }, { "ultraquant_4bit", ULTRA },
+};
+
+/* What queries attend to; without a bit only decoders are supported. */
+enum { ENCODER = 1 << 0, ENCODER_ONLY = 1 << 1, CROSS = 1 << 2 };
+static const char *const types[] = { "encoder", "encoder_only", "encoder_decoder" };
+
+enum {
+	MLA = KVT_BACKEND_CAN_MLA, SPARSE = 1 << 1, SINKS = 1 << 2, PREFIX = 1 << 3,
+	SCALES = 1 << 4, WINDOW = 1 << 5, RSWA = 1 << 6, NON_CAUSAL = 1 << 7,
+	NON_CAUSAL_DCP = 1 << 8, INVARIANT = 1 << 9, CONNECTOR = 1 << 10,
+	PCP = 1 << 11, DCP = 1 << 12, LENGTHS = 1 << 13,
+	NOTHING = 1 << 14,		/* a name without code */
 };
 
 #define HALF (F16 | BF16)
 #define PLAIN (AUTO | C_F16 | C_BF16)
 #define FP8S (FP8 | E4M3)
-
-enum { MAX_SIZES = 12 };
+#define ANY_TYPE (ENCODER | ENCODER_ONLY | CROSS)
+#define USUAL (CONNECTOR | LENGTHS)
+#define LATENT { 320, 512, 576 }
+#define SM(major) (1u << (major))
+#define AMPERE_ON (SM(8) | SM(9) | SM(10) | SM(11) | SM(12))
+#define V4 { 512 }
 
 /*
- * Sinks in FLASH_ATTN and FLASHINFER, and heads above 256 in FLASH_ATTN, are the
- * device's to say: not refused.
+ * In the order of the engine's list.  What a device or an installed library decides
+ * counts as supported: of FLASH_ATTN and its like sinks, a prefix, scales of heads,
+ * fp8 and heads above 256; of FLASHINFER sinks, nvfp4, blocks above 64 and LENGTHS.
  */
-struct kvt_backend {
-	const char *name;
-	unsigned dtypes, cache_dtypes;
-	int block;			/* multiples of it; 0: exactly 16 */
-	/* head sizes: a list, or from 'least' to 'most' by 'step' */
-	int least, step, most;
-	int size[MAX_SIZES];
-	bool mla, sparse, sinks, window, no_connector;
-};
-
 static const struct kvt_backend backends[] = {
-	{ .name = "FLASH_ATTN", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 16, .least = 8, .step = 8, .most = 512, .sinks = true,
-	  .window = true },
-	{ .name = "FLASH_ATTN_DIFFKV", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 16, .least = 8, .step = 8, .most = 512, .sinks = true,
-	  .window = true },
-	{ .name = "FLASHINFER", .dtypes = HALF,
-	  .cache_dtypes = PLAIN | FP8S | E5M2 | NVFP4, .block = 16,
-	  .size = { 64, 128, 256, 512 }, .sinks = true, .window = true },
-	{ .name = "TRITON_ATTN", .dtypes = HALF | F32,
-	  .cache_dtypes = PLAIN | FP8S | E5M2 | PER_HEAD, .block = 16,
-	  .least = 32, .step = 1, .sinks = true, .window = true },
-	{ .name = "TRITON_ATTN_DIFFKV", .dtypes = HALF | F32,
-	  .cache_dtypes = AUTO | C_BF16, .block = 16, .least = 32, .step = 1,
-	  .sinks = true, .window = true },
-	{ .name = "FLEX_ATTENTION", .dtypes = HALF | F32, .cache_dtypes = PLAIN,
-	  .block = 16, .window = true },
-	{ .name = "CPU_ATTN", .dtypes = HALF | F32, .cache_dtypes = AUTO | FP8S | E5M2,
-	  .block = 16,
+	{ .name = "FLASH_ATTN",
+	  .can = SINKS | PREFIX | SCALES | WINDOW | RSWA | NON_CAUSAL | INVARIANT
+		  | DCP | USUAL, .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
+	  .types = ANY_TYPE, .least = 8, .step = 8, .most = 512, .block = { 16 },
+	  .majors = AMPERE_ON },
+	{ .name = "FLASH_ATTN_DIFFKV",
+	  .can = SINKS | PREFIX | SCALES | WINDOW | RSWA | NON_CAUSAL | INVARIANT
+		  | DCP | USUAL, .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
+	  .types = ANY_TYPE, .least = 8, .step = 8, .most = 512, .block = { 16 },
+	  .majors = AMPERE_ON },
+	{ .name = "TRITON_ATTN",
+	  .can = SINKS | PREFIX | WINDOW | RSWA | NON_CAUSAL | INVARIANT | USUAL,
+	  .dtypes = HALF | F32, .cache_dtypes = PLAIN | FP8S | E5M2 | PER_HEAD,
+	  .types = ANY_TYPE, .least = 32, .step = 1, .block = { 16 } },
+	{ .name = "TRITON_ATTN_DIFFKV",
+	  .can = SINKS | PREFIX | WINDOW | RSWA | NON_CAUSAL | INVARIANT | USUAL,
+	  .dtypes = HALF | F32, .cache_dtypes = AUTO | C_BF16 | FP8S, .least = 32,
+	  .step = 1, .block = { 16 } },
+	{ .name = "TRITON_FLASH_ATTN",
+	  .can = PREFIX | SCALES | WINDOW | RSWA | CONNECTOR, .dtypes = HALF,
+	  .cache_dtypes = PLAIN | FP8S, .size = { 256, 512 }, .block = { 16 },
+	  .majors = SM(9),
+	  .layouts = "LBNHC LBHNC BLNHC BLHNC BHLNC LHBNC" },
+	{ .name = "ROCM_ATTN", .can = WINDOW | NON_CAUSAL | LENGTHS,
+	  .dtypes = HALF | F32, .cache_dtypes = PLAIN | FP8S | E5M2,
+	  .types = ENCODER | ENCODER_ONLY,
+	  .size = { 32, 64, 80, 96, 128, 160, 192, 224, 256 }, .block = { 16 },
+	  .layouts = "LHBNC LBHNC" },
+	{ .name = "ROCM_SEGMENTED_ATTN", .can = SINKS | WINDOW | NON_CAUSAL | LENGTHS,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S, .size = { 64, 128, 256 },
+	  .block = { 16 },
+	  .layouts = "LHBNC LBHNC" },
+	{ .name = "ROCM_AITER_MLA", .can = MLA | NON_CAUSAL_DCP | PCP | DCP | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S | E5M2, .block = { 1 } },
+	{ .name = "ROCM_AITER_TRITON_MLA",
+	  .can = MLA | NON_CAUSAL_DCP | PCP | DCP | USUAL, .dtypes = HALF,
+	  .cache_dtypes = PLAIN | FP8S | E5M2, .block = { 1 } },
+	{ .name = "ROCM_AITER_FA", .can = SINKS | WINDOW | NON_CAUSAL | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S | E5M2, .size = { 64, 128, 256 },
+	  .block = { 16, 32 },
+	  .layouts = "LBHNC LHBNC" },
+	{ .name = "ROCM_AITER_MLA_SPARSE", .can = MLA | SPARSE | PCP | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S, .block = { 1, 16 },
+	  .layouts = "LBNHC LBHNC BLHNC" },
+	{ .name = "XPU_MLA_SPARSE", .can = MLA | SPARSE | PCP | USUAL, .dtypes = HALF,
+	  .cache_dtypes = PLAIN, .size = { 576 }, .block = { 1 } },
+	{ .name = "TORCH_SDPA", .can = NOTHING },
+	{ .name = "FLASHINFER", .can = SINKS | WINDOW | NON_CAUSAL | DCP | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S | E5M2 | NVFP4,
+	  .size = { 64, 128, 256, 512 }, .block = { 16, 32, 64 }, .majors = AMPERE_ON },
+	{ .name = "TRITON_FLASHINFER", .can = PREFIX | WINDOW | CONNECTOR,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S | E5M2, .size = { 256, 512 },
+	  .block = { 64 }, .majors = SM(10),
+	  .layouts = "LBNHC LBHNC BLNHC BLHNC BHLNC LHBNC" },
+	{ .name = "FLASHINFER_MLA",
+	  .can = MLA | NON_CAUSAL | NON_CAUSAL_DCP | PCP | DCP | USUAL, .dtypes = HALF,
+	  .cache_dtypes = PLAIN | FP8S, .size = LATENT, .block = { 32, 64 },
+	  .majors = SM(10) },
+	{ .name = "TOKENSPEED_MLA",
+	  .can = MLA | NON_CAUSAL | NON_CAUSAL_DCP | PCP | DCP | USUAL, .dtypes = HALF,
+	  .cache_dtypes = FP8S, .size = LATENT, .block = { 32, 64 }, .majors = SM(10) },
+	{ .name = "FLASHINFER_MLA_SPARSE", .can = MLA | SPARSE | PCP | DCP | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S, .size = { 512, 576 },
+	  .block = { 32 }, .majors = SM(10) },
+	{ .name = "FLASHINFER_MLA_SPARSE_SM120", .can = MLA | SPARSE | PCP | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | FP8S | DS_MLA, .size = { 512, 576 },
+	  .block = { 64 }, .majors = SM(12) },
+	{ .name = "FLASHINFER_MLA_SPARSE_SM90", .can = MLA | SPARSE | PCP | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | C_BF16 | FP8S, .size = { 512, 576 },
+	  .block = { 64 }, .majors = SM(9) },
+	{ .name = "TRITON_MLA", .can = MLA | NON_CAUSAL | INVARIANT | PCP | DCP | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S, .block = { 16 } },
+	{ .name = "CUTLASS_MLA", .can = MLA | PCP | DCP | USUAL, .dtypes = HALF,
+	  .cache_dtypes = PLAIN | FP8S, .size = LATENT, .block = { 128 },
+	  .majors = SM(10) },
+	{ .name = "FLASHMLA", .can = MLA | PCP | DCP | USUAL, .dtypes = HALF,
+	  .cache_dtypes = PLAIN | FP8S, .size = LATENT, .block = { 64 },
+	  .majors = SM(9) | SM(10) },
+	{ .name = "FLASHMLA_SPARSE", .can = MLA | SPARSE | PCP | DCP | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | C_BF16 | DS_MLA | FP8 | NVFP4_DS_MLA,
+	  .size = { 512, 576 }, .block = { 64 }, .majors = SM(9) | SM(10) },
+	{ .name = "FLASHMLA_SPARSE_DSV4", .can = MLA | SPARSE | SINKS | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | DS_MLA | FP8, .size = V4,
+	  .block = { 256 }, .majors = SM(9) | SM(10) },
+	{ .name = "FLASHINFER_MLA_SPARSE_DSV4", .can = MLA | SPARSE | SINKS | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | C_BF16 | FP8S | DS_MLA, .size = V4,
+	  .block = { 256 }, .majors = SM(10) | SM(12) },
+	{ .name = "ROCM_FLASHMLA_SPARSE_DSV4", .can = MLA | SPARSE | SINKS | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | DS_MLA | FP8, .size = V4,
+	  .block = { 256 }, .majors = SM(9) | SM(10) },
+	{ .name = "FLASHMLA_SPARSE_DSV41", .can = MLA | SPARSE | SINKS | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | DS_MLA | FP8, .size = V4,
+	  .block = { 128 }, .majors = SM(9) | SM(10) },
+	{ .name = "FLASHINFER_MLA_SPARSE_DSV41", .can = MLA | SPARSE | SINKS | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | C_BF16 | FP8S | DS_MLA, .size = V4,
+	  .block = { 128 }, .majors = SM(10) | SM(12) },
+	{ .name = "FLASHMLA_MEGA_ATTN_DSV41", .can = MLA | SPARSE | SINKS | USUAL,
+	  .dtypes = BF16, .cache_dtypes = AUTO | DS_MLA | FP8 | NVFP4_DS_MLA,
+	  .size = V4, .block = { 128 }, .majors = SM(10) },
+	{ .name = "B12X", .can = SINKS | WINDOW | USUAL, .dtypes = BF16,
+	  .cache_dtypes = AUTO | C_BF16 | FP8S, .size = { 64, 128, 192, 256 },
+	  .block = { 64, 128 }, .majors = SM(12),
+	  .layouts = "LBHNC BLHNC" },
+	{ .name = "FLASH_ATTN_MLA", .can = MLA | INVARIANT | PCP | DCP | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN, .size = LATENT, .block = { 16 },
+	  .majors = SM(9) },
+	{ .name = "FLASH_ATTN_MLA_SPARSE", .can = MLA | SPARSE | PCP | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN, .block = { 64 }, .majors = SM(9) },
+	{ .name = "MINIMAX_M3_SPARSE", .can = SPARSE | USUAL, .dtypes = HALF,
+	  .cache_dtypes = C_BF16 | FP8S | E5M2, .size = { 128 }, .block = { 128 } },
+	{ .name = "CUTLASS_MSA", .can = SPARSE | USUAL, .dtypes = HALF,
+	  .cache_dtypes = C_BF16 | FP8S | E5M2, .size = { 128 }, .block = { 128 } },
+	{ .name = "TRITON_MSA", .can = SPARSE | USUAL, .dtypes = HALF,
+	  .cache_dtypes = C_BF16 | FP8S | E5M2, .size = { 128 }, .block = { 128 } },
+	{ .name = "NO_ATTENTION", .can = NOTHING },
+	{ .name = "FLEX_ATTENTION",
+	  .can = PREFIX | WINDOW | RSWA | NON_CAUSAL | INVARIANT | USUAL,
+	  .dtypes = HALF | F32, .cache_dtypes = PLAIN, .types = ENCODER_ONLY,
+	  .block = { 16 },
+	  .layouts = "LBNHC" },
+	{ .name = "HPC_ATTN", .can = USUAL, .dtypes = HALF,
+	  .cache_dtypes = AUTO | C_BF16 | E4M3, .size = { 128 }, .block = { 64 },
+	  .majors = SM(9),
+	  .layouts = "LBNHC" },
+	{ .name = "ROCM_AITER_UNIFIED_ATTN", .can = SINKS | WINDOW | USUAL,
+	  .dtypes = HALF, .cache_dtypes = PLAIN | FP8S | E5M2, .types = ANY_TYPE,
+	  .least = 32, .step = 1, .block = { 16 },
+	  .layouts = "LBHNC LHBNC" },
+	{ .name = "CPU_ATTN", .can = WINDOW | NON_CAUSAL | USUAL, .dtypes = HALF | F32,
+	  .cache_dtypes = AUTO | FP8S | E5M2, .types = ANY_TYPE,
 	  .size = { 32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512 },
-	  .window = true },
-	{ .name = "ROCM_ATTN", .dtypes = HALF | F32,
-	  .cache_dtypes = PLAIN | FP8S | E5M2, .block = 16,
-	  .size = { 32, 64, 80, 96, 128, 160, 192, 224, 256 }, .window = true,
-	  .no_connector = true },
-	{ .name = "ROCM_AITER_FA", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S | E5M2,
-	  .block = 16, .size = { 64, 128, 256 }, .sinks = true, .window = true },
-	/* inherits its answer from ROCM_ATTN, although its blocks are first */
-	{ .name = "ROCM_AITER_UNIFIED_ATTN", .dtypes = HALF,
-	  .cache_dtypes = PLAIN | FP8S | E5M2, .block = 16, .least = 32, .step = 1,
-	  .sinks = true, .window = true, .no_connector = true },
-	{ .name = "HPC_ATTN", .dtypes = HALF, .cache_dtypes = AUTO | C_BF16 | E4M3,
-	  .block = 64, .size = { 128 } },
-	{ .name = "TURBOQUANT", .dtypes = HALF, .cache_dtypes = TURBO, .block = 16 },
-
-	{ .name = "CUTLASS_MLA", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 128, .size = { 320, 576 }, .mla = true },
-	{ .name = "FLASH_ATTN_MLA", .dtypes = HALF, .cache_dtypes = PLAIN, .block = 16,
-	  .size = { 320, 576 }, .mla = true },
-	{ .name = "FLASHINFER_MLA", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 32, .size = { 320, 576 }, .mla = true },
-	{ .name = "FLASHMLA", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 64, .size = { 320, 576 }, .mla = true },
-	{ .name = "TOKENSPEED_MLA", .dtypes = HALF, .cache_dtypes = FP8S, .block = 32,
-	  .size = { 320, 576 }, .mla = true },
-	{ .name = "TRITON_MLA", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 16, .mla = true },
-	{ .name = "CPU_MLA", .dtypes = HALF | F32, .cache_dtypes = AUTO, .block = 0,
-	  .size = { 576 }, .mla = true },
-	{ .name = "ROCM_AITER_MLA", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S | E5M2,
-	  .block = 1, .mla = true },
-	{ .name = "ROCM_AITER_TRITON_MLA", .dtypes = HALF,
-	  .cache_dtypes = PLAIN | FP8S | E5M2, .block = 1, .mla = true },
-	{ .name = "ROCM_AITER_MLA_SPARSE", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 1, .mla = true, .sparse = true },
-	{ .name = "FLASHMLA_SPARSE", .dtypes = BF16,
-	  .cache_dtypes = AUTO | C_BF16 | DS_MLA | FP8, .block = 64, .size = { 576 },
-	  .mla = true, .sparse = true },
-	{ .name = "FLASH_ATTN_MLA_SPARSE", .dtypes = HALF, .cache_dtypes = PLAIN,
-	  .block = 64, .mla = true, .sparse = true },
-	{ .name = "FLASHINFER_MLA_SPARSE", .dtypes = HALF, .cache_dtypes = PLAIN | FP8S,
-	  .block = 32, .size = { 576 }, .mla = true, .sparse = true },
-	{ .name = "FLASHINFER_MLA_SPARSE_SM120", .dtypes = BF16,
-	  .cache_dtypes = AUTO | FP8S | DS_MLA, .block = 64, .size = { 576 },
-	  .mla = true, .sparse = true },
-	{ .name = "XPU_MLA_SPARSE", .dtypes = HALF, .cache_dtypes = PLAIN, .block = 1,
-	  .size = { 576 }, .mla = true, .sparse = true },
+	  .block = { 32 }, .older_block = 16,
+	  .layouts = "LBHNC" },
+	{ .name = "CPU_MLA", .can = MLA | PCP | USUAL, .dtypes = HALF | F32,
+	  .cache_dtypes = AUTO, .size = { 576 }, .block = { 16 } },
+	{ .name = "AMX_MLA", .can = MLA | PCP | USUAL, .dtypes = BF16,
+	  .cache_dtypes = PLAIN, .size = { 576 }, .block = { 32 } },
+	{ .name = "TURBOQUANT", .can = USUAL, .dtypes = HALF, .cache_dtypes = TURBO,
+	  .block = { 16, 32, 64, 128 },
+	  .layouts = "LBNHC" },
+	{ .name = "ULTRAQUANT", .can = USUAL, .dtypes = BF16, .cache_dtypes = ULTRA,
+	  .block = { 16, 32, 64, 128 },
+	  .layouts = "LBNHC" },
+	{ .name = "CUSTOM", .can = NOTHING },
 };
 enum { NBACKENDS = sizeof(backends) / sizeof(backends[0]) };
 
@@ -138,7 +223,7 @@ const char *kvt_backend_name(const struct kvt_backend *backend)
 
 bool kvt_backend_has_connector(const struct kvt_backend *backend)
 {
-	return !backend->no_connector;
+	return backend->can & CONNECTOR;
 }
 
 /* ---- configurations ----------------------------------------------------- */
@@ -146,17 +231,37 @@ bool kvt_backend_has_connector(const struct kvt_backend *backend)
 const char *kvt_backend_reason_text(enum kvt_backend_reason reason)
 {
 	static const char *const text[KVT_NBACKEND_REASONS] = {
+		[KVT_BACKEND_NO_CODE] = "the release has no code for it",
 		[KVT_BACKEND_HEAD_SIZE] = "head_size not supported",
 		[KVT_BACKEND_DTYPE] = "dtype not supported",
 		[KVT_BACKEND_CACHE_DTYPE] = "kv_cache_dtype not supported",
 		[KVT_BACKEND_BLOCK_SIZE] = "block_size not supported",
+		[KVT_BACKEND_MM_PREFIX] =
+			"partial multimodal token full attention not supported",
 		[KVT_BACKEND_MLA] = "MLA not supported",
 		[KVT_BACKEND_NON_MLA] = "non-MLA not supported",
 		[KVT_BACKEND_SINKS] = "attention sinks not supported",
 		[KVT_BACKEND_SPARSE] = "sparse not supported",
 		[KVT_BACKEND_NON_SPARSE] = "non-sparse not supported",
+		[KVT_BACKEND_HEAD_SCALES] = "per-head quant scales not supported",
+		[KVT_BACKEND_CAPABILITY] = "compute capability not supported",
+		[KVT_BACKEND_ENCODER] = "attention type encoder not supported",
+		[KVT_BACKEND_ENCODER_ONLY] = "attention type encoder_only not supported",
+		[KVT_BACKEND_ENCODER_DECODER] =
+			"attention type encoder_decoder not supported",
 		[KVT_BACKEND_SLIDING_WINDOW] = "sliding window not supported",
+		[KVT_BACKEND_RSWA] = "R-SWA not supported",
+		[KVT_BACKEND_NON_CAUSAL] = "non-causal attention not supported",
+		[KVT_BACKEND_NON_CAUSAL_DCP] =
+			"non-causal MLA attention with DCP not supported",
+		[KVT_BACKEND_INVARIANT] = "batch invariance not supported",
 		[KVT_BACKEND_CONNECTOR] = "KV connector not supported",
+		[KVT_BACKEND_PCP] = "PCP not supported",
+		[KVT_BACKEND_DCP] = "DCP not supported",
+		[KVT_BACKEND_LENGTHS] =
+			"device-cpu query lens mismatch not supported, this is needed "
+			"for adaptive verification",
+		[KVT_BACKEND_OWN] = "not in this combination",
 	};
 
 	return text[reason];
@@ -167,7 +272,7 @@ static bool has_head_size(const struct kvt_backend *b, int64_t size)
 	if (b->step)
 		return size >= b->least && size % b->step == 0 &&
 		       (!b->most || size <= b->most);
-	for (int i = 0; i < MAX_SIZES && b->size[i]; i++)
+	for (int i = 0; i < KVT_BACKEND_MAX_SIZES && b->size[i]; i++)
 		if (b->size[i] == size)
 			return true;
 	return !b->size[0];	/* no list: any */
@@ -191,9 +296,32 @@ static bool has_cache_dtype(const struct kvt_backend *b, const char *name)
 	return false;
 }
 
-static bool has_block_size(const struct kvt_backend *b, int64_t size)
+static bool has_block_size(const struct kvt_backend *b,
+			   const struct kvt_backend_config *c)
 {
-	return b->block ? size % b->block == 0 : size == 16;
+	if (c->any_release && b->older_block && c->block_size % b->older_block == 0)
+		return true;
+	for (int i = 0; i < KVT_BACKEND_MAX_BLOCKS && b->block[i]; i++)
+		if (c->block_size % b->block[i] == 0)
+			return true;
+	return false;
+}
+
+static bool has_capability(const struct kvt_backend *b, int capability)
+{
+	int major = capability / 10;
+
+	return !capability || !b->majors || (major < 32 && b->majors >> major & 1);
+}
+
+/* Of its types the engine asks for one. */
+static bool lacks_type(const struct kvt_backend *b, const struct kvt_backend_config *c,
+		       unsigned type)
+{
+	for (unsigned i = 0; c->type && i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strcmp(types[i], c->type))
+			return type == 1u << i && !(b->types & type);
+	return false;
 }
 
 unsigned kvt_backend_check(const struct kvt_backend *b,
@@ -204,156 +332,35 @@ unsigned kvt_backend_check(const struct kvt_backend *b,
 		[KVT_BACKEND_DTYPE] = c->dtype && !has_dtype(b, c->dtype),
 		[KVT_BACKEND_CACHE_DTYPE] = c->cache_dtype &&
 					    !has_cache_dtype(b, c->cache_dtype),
-		[KVT_BACKEND_BLOCK_SIZE] = c->block_size &&
-					   !has_block_size(b, c->block_size),
-		[KVT_BACKEND_MLA] = c->mla && !b->mla,
-		[KVT_BACKEND_NON_MLA] = !c->mla && b->mla,
-		[KVT_BACKEND_SINKS] = c->sinks && !b->sinks,
-		[KVT_BACKEND_SPARSE] = c->sparse && !b->sparse,
-		[KVT_BACKEND_NON_SPARSE] = !c->sparse && b->sparse,
-		[KVT_BACKEND_SLIDING_WINDOW] = c->sliding_window && !b->window,
-		[KVT_BACKEND_CONNECTOR] = c->connector && b->no_connector,
+		[KVT_BACKEND_BLOCK_SIZE] = c->block_size && !has_block_size(b, c),
+		[KVT_BACKEND_MM_PREFIX] = c->mm_prefix && !(b->can & PREFIX),
+		[KVT_BACKEND_MLA] = c->mla && !(b->can & MLA),
+		[KVT_BACKEND_NON_MLA] = !c->mla && b->can & MLA,
+		[KVT_BACKEND_SINKS] = c->sinks && !(b->can & SINKS),
+		[KVT_BACKEND_SPARSE] = c->sparse && !(b->can & SPARSE),
+		[KVT_BACKEND_NON_SPARSE] = !c->sparse && b->can & SPARSE,
+		[KVT_BACKEND_HEAD_SCALES] = c->head_scales && !(b->can & SCALES),
+		[KVT_BACKEND_CAPABILITY] = !has_capability(b, c->capability),
+		[KVT_BACKEND_ENCODER] = lacks_type(b, c, ENCODER),
+		[KVT_BACKEND_ENCODER_ONLY] = lacks_type(b, c, ENCODER_ONLY),
+		[KVT_BACKEND_ENCODER_DECODER] = lacks_type(b, c, CROSS),
+		[KVT_BACKEND_SLIDING_WINDOW] = c->sliding_window && !(b->can & WINDOW),
+		[KVT_BACKEND_RSWA] = c->rswa && !(b->can & RSWA),
+		[KVT_BACKEND_NON_CAUSAL] = c->non_causal && !(b->can & NON_CAUSAL),
+		[KVT_BACKEND_NON_CAUSAL_DCP] = c->mla && c->non_causal && c->dcp &&
+					       !(b->can & NON_CAUSAL_DCP),
+		[KVT_BACKEND_INVARIANT] = c->batch_invariant && !(b->can & INVARIANT),
+		[KVT_BACKEND_CONNECTOR] = c->connector && !(b->can & CONNECTOR),
+		[KVT_BACKEND_PCP] = c->pcp && !(b->can & PCP),
+		[KVT_BACKEND_DCP] = c->dcp && !(b->can & DCP),
+		[KVT_BACKEND_LENGTHS] = c->adaptive_verification && !(b->can & LENGTHS),
+		[KVT_BACKEND_OWN] = kvt_backend_own_reason(b, c) != NULL,
 	};
 	unsigned reasons = 0;
 
+	if (b->can & NOTHING)
+		return 1u << KVT_BACKEND_NO_CODE;
 	for (int i = 0; i < KVT_NBACKEND_REASONS; i++)
 		reasons |= (unsigned)refused[i] << i;
 	return reasons;
-}
-
-/* ---- layouts ------------------------------------------------------------ */
-
-#define E1 KVT_ERA_KV_FIRST
-#define E2 KVT_ERA_BLOCKS_FIRST
-#define E3 KVT_ERA_PACKED
-#define ANY "any"
-
-static const struct kvt_backend_layout layouts[] = {
-	{ "FLASH_ATTN", "NHD", "LKBSHD", E1 },
-	{ "FLASH_ATTN", "NHD", "LBKSHD", E2 },
-	{ "FLASH_ATTN", "NHD", "LBSHC", E3 },
-	{ "FLASH_ATTN", "HND", "LKBHSD", E1 },
-	{ "FLASH_ATTN", "HND", "LBKHSD", E2 },
-	{ "FLASH_ATTN", "HND", "LBHSC", E3 },
-	{ "FLASH_ATTN", "+L NHD", "BLKSHD", E1 | E2 },
-	{ "FLASH_ATTN", "+L NHD", "BLSHC", E3 },
-	{ "FLASH_ATTN", "+L HND", "BHLKSD", E1 | E2 },
-	{ "FLASH_ATTN", "+L HND", "BHLSC", E3 },
-	{ "FLASHINFER", "NHD", "LBKSHD", E1 | E2 },
-	{ "FLASHINFER", "NHD", "LBSHC", E3 },
-	{ "FLASHINFER", "HND", "LBKHSD", E1 | E2 },
-	{ "FLASHINFER", "HND", "LBHSC", E3 },
-	{ "FLASHINFER", "+L NHD", "BLKSHD", E1 | E2 },
-	{ "FLASHINFER", "+L NHD", "BLSHC", E3 },
-	{ "FLASHINFER", "+L HND", "BKHLSD", E1 | E2 },
-	{ "FLASHINFER", "+L HND", "BHLSC", E3 },
-	{ "TRITON_ATTN", "NHD", "LBKSHD", E1 | E2 },
-	{ "TRITON_ATTN", "NHD", "LBSHC", E3 },
-	{ "TRITON_ATTN", "HND", "LBKHSD", E1 | E2 },
-	{ "TRITON_ATTN", "HND", "LBHSC", E3 },
-	{ "TRITON_ATTN", "+L NHD", "BLKSHD", E1 | E2 },
-	{ "TRITON_ATTN", "+L NHD", "BLSHC", E3 },
-	{ "TRITON_ATTN", "+L HND", "BKHLSD", E1 },
-	{ "TRITON_ATTN", "+L HND", "BHLKSD", E2 },
-	{ "TRITON_ATTN", "+L HND", "BHLSC", E3 },
-	{ "FLEX_ATTENTION", ANY, "LKBSHD", E1 },
-	{ "FLEX_ATTENTION", ANY, "LBSKHD", E2 },
-	{ "FLEX_ATTENTION", ANY, "LBSHC", E3 },
-	{ "FLEX_ATTENTION", "+L", "BLSKHD", E2 },
-	{ "FLEX_ATTENTION", "+L", "BLSHC", E3 },
-	{ "FLASH_ATTN_DIFFKV", "NHD", "LBSHC", E1 | E2 | E3 },
-	{ "FLASH_ATTN_DIFFKV", "HND", "LBHSC", E1 | E2 | E3 },
-	{ "FLASH_ATTN_DIFFKV", "+L NHD", "BLSHC", E1 | E2 | E3 },
-	{ "FLASH_ATTN_DIFFKV", "+L HND", "BHLSC", E1 | E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "NHD", "LBSHC", E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "HND", "LBHSC", E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "+L NHD", "BLSHC", E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "+L HND", "BHLSC", E2 | E3 },
-	{ "CPU_ATTN", "vec", "cpu-vec-kv-first", E1 },
-	{ "CPU_ATTN", "vec", "cpu-vec", E2 | E3 },
-	{ "CPU_ATTN", "amx", "cpu-amx-kv-first", E1 },
-	{ "CPU_ATTN", "amx", "cpu-amx", E2 | E3 },
-	{ "CPU_ATTN", "neon bf16", "cpu-neon-bf16-kv-first", E1 },
-	{ "CPU_ATTN", "neon bf16", "cpu-neon-bf16", E2 | E3 },
-	{ "ROCM_ATTN", ANY, "rocm-paged", E1 | E2 | E3 },
-	{ "ROCM_ATTN", "beside Mamba", "rocm-paged-page", E1 | E2 | E3 },
-	{ "ROCM_AITER_FA", ANY, "LKBSHD", E1 },
-	{ "ROCM_AITER_FA", ANY, "LBKSHD", E2 },
-	{ "ROCM_AITER_FA", ANY, "LBHSC", E3 },
-	{ "ROCM_AITER_FA", "shuffle", "aiter-shuffle-kv-first", E1 },
-	{ "ROCM_AITER_FA", "shuffle", "aiter-shuffle", E2 },
-	{ "ROCM_AITER_UNIFIED_ATTN", ANY, "LKBSHD", E1 },
-	{ "ROCM_AITER_UNIFIED_ATTN", ANY, "LBKSHD", E2 },
-	{ "ROCM_AITER_UNIFIED_ATTN", ANY, "LBHSC", E3 },
-	{ "HPC_ATTN", "NHD", "LBKSHD", E2 | E3 },
-	{ "HPC_ATTN", "+L NHD", "BLKSHD", E2 | E3 },
-	{ "TURBOQUANT", ANY, "LBSHC", E1 | E2 },
-	{ "TURBOQUANT", ANY, "LBHSC", E3 },
-	{ "CUTLASS_MLA", "+L", "BLSC", E2 | E3 },
-	{ "FLASH_ATTN_MLA", "+L", "BLSC", E2 | E3 },
-	{ "FLASHINFER_MLA", "+L", "BLSC", E2 | E3 },
-	{ "FLASHMLA", "+L", "BLSC", E2 | E3 },
-	{ "TRITON_MLA", "+L", "BLSC", E2 | E3 },
-	{ "MLA", ANY, "LBSC", E1 | E2 | E3 },	/* all of them */
-};
-enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
-
-const struct kvt_backend_layout *kvt_backend_layout_at(int i)
-{
-	return i >= 0 && i < NLAYOUTS ? &layouts[i] : NULL;
-}
-
-static bool fits(const struct kvt_layout *layout, const struct kvt_shape *shape)
-{
-	struct kvt_box whole = kvt_box_whole(shape);
-	struct kvt_views views;
-
-	return !kvt_layout_views(&views, layout, &whole, shape->elem, NULL);
-}
-
-unsigned kvt_backend_wrote(const struct kvt_backend *backend,
-			   const struct kvt_layout *layout,
-			   const struct kvt_shape *shape)
-{
-	unsigned eras = 0;
-
-	for (int i = 0; fits(layout, shape) && i < NLAYOUTS; i++) {
-		struct kvt_layout theirs;
-
-		if (strcmp(layouts[i].backend, backend->name) &&
-		    (!backend->mla || strcmp(layouts[i].backend, "MLA")))
-			continue;
-		if (!kvt_layout_parse(&theirs, layouts[i].layout, NULL) &&
-		    kvt_layout_agree(layout, &theirs, shape))
-			eras |= layouts[i].eras;
-	}
-	return eras;
-}
-
-/* Heads of a block follow each other, in it or in its keys and in its values. */
-static bool heads_first(const struct kvt_layout *layout, const struct kvt_shape *shape)
-{
-	struct kvt_shape half = *shape;
-
-	half.n[KVT_AXIS_K] = 1;
-	return kvt_layout_predicates(layout, shape).block_contiguous ||
-	       (layout->nplanes == 1 &&
-		kvt_layout_predicates(layout, &half).block_contiguous);
-}
-
-unsigned kvt_connector_unmet(const struct kvt_layout *layout,
-			     const struct kvt_shape *shape, bool unequal_tp)
-{
-	unsigned unmet = 0;
-
-	if (!kvt_blocks_first(layout, shape))
-		unmet |= KVT_NEED_BLOCKS_FIRST;
-	if (kvt_splits_k_and_v(layout, shape))
-		unmet |= KVT_NEED_K_WITH_V;
-	/* one head is a run anywhere; the predicate leaves it out */
-	if (unequal_tp && !heads_first(layout, shape))
-		unmet |= KVT_NEED_HEADS_FIRST;
-	if (shape->n[KVT_AXIS_S] % 16)
-		unmet |= KVT_NEED_BLOCK_SIZE;
-	return unmet;
 }

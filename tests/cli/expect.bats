@@ -89,8 +89,8 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 }
 
 @test "mistakes on the command line" {
-	refused 2 "expected write or check"
-	refused 2 "expected write or check, got chek" chek c "$nhd"
+	refused 2 "expected write, check, backend"
+	refused 2 "layout or connector, got chek" chek c "$nhd"
 	refused 2 "expected one dump and at most one output, got 3" write "$nhd" "$hnd" x
 	refused 2 "got 2 operands and -o" write -o x "$nhd" y
 	refused 5 "exists" write "$nhd" "$hnd"
@@ -118,4 +118,48 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	run -2 --separate-stderr kvtool describe -j --expect \
 		digest.tokens=kvd1:tokens:b73809ebc064eb21a0cc395e4393a5c6 "$nhd"
 	said "kvtool digest"
+}
+
+@test "what vLLM would choose: mistakes on the command line" {
+	refused 2 "expected one dump or none, got 2" backend a b
+	refused 2 "--with is 'snks', did you mean 'sinks'?, expected one of mla, sparse" \
+		backend --with=snks
+	refused 2 "--on is 'cuda', expected cuda:9.0 with the compute capability" \
+		backend --on=cuda
+	refused 2 "--on is 'rocm:mi', expected" backend --on=rocm:mi
+	refused 2 "--on is 'cuda:9', expected" backend --on=cuda:9
+	refused 5 "missing.h5" backend missing.h5
+	refused 2 "--backend is 'flash', which is no backend of vLLM" layout --backend=flash
+	refused 2 "--request: 'BNLHC' is no layout of vLLM, expected LBHNC (HND)" \
+		layout --request=BNLHC
+	refused 2 "--shape is '8,16', expected heads, slots and bytes of a page" \
+		layout --shape=8,16
+	refused 2 "perhaps ,dcp or ,whole" layout --shape=8,16,64,pcp
+	refused 2 "--cache is '', expected a type" layout --cache=
+	refused 2 "expected host in the third part" layout --cache=uint8:nvfp4:gpu
+	refused 2 "--with is 'sinks', expected mla, hisparse or no-model" layout --with=sinks
+	refused 2 "'nixl' is no connector of vLLM, expected a name such as NixlConnector" \
+		layout --connector=nixl
+	refused 2 "MultiConnector is what several connectors are already" \
+		connector MultiConnector NixlConnector
+	refused 3 "LBNHC is requested, but possible are LBHNC" \
+		layout --backend=CPU_ATTN --request=NHD
+	refused 3 "workers 0 and 1 report different layouts: LBHNC; LBNHC" \
+		layout --worker=LBHNC --worker=NHD
+	refused 3 "worker 0 reports no layout" layout --worker=
+	refused 3 "no layout is in every list" layout --backend=CPU_ATTN --backend=HPC_ATTN
+}
+
+@test "backends of a latent, of a packed content, and of no attention" {
+	run -0 kvtool expect backend --with=mla --with=sparse --cache-dtype=fp8_ds_mla \
+		--block-size=64 --head-dim=576 --all-reasons
+	[[ $output == *"FLASHMLA_SPARSE             yes"* ]]
+	[[ $output == *"TRITON_MLA                  no   kv_cache_dtype not supported, sparse not supported"* ]]
+	run -0 kvtool expect backend --with=connector --head-dim=128
+	[[ $output == *"ROCM_ATTN                   no   KV connector not supported"* ]]
+	[[ $output == *"ROCM_AITER_UNIFIED_ATTN     yes"* ]]
+	run -0 kvtool expect backend "$nhd"
+	[[ $output == *"FLEX_ATTENTION              yes"* ]]
+	run -0 kvtool expect backend "${nhd/nhd/hnd}"
+	[[ $output == *"FLEX_ATTENTION              no   it does not put bytes there"* ]]
 }

@@ -29,8 +29,8 @@ static struct check_case checks[] = {
 	{ "ROCM_ATTN never reaches a connector", "ROCM_ATTN",
 	  { LLAMA, .connector = true }, "KV connector not supported" },
 	{ "ROCM_ATTN without one", "ROCM_ATTN", { LLAMA }, "" },
-	{ "its heir inherits the answer", "ROCM_AITER_UNIFIED_ATTN",
-	  { LLAMA, .connector = true }, "KV connector not supported" },
+	{ "its heir has an answer of its own", "ROCM_AITER_UNIFIED_ATTN",
+	  { LLAMA, .connector = true }, "" },
 	{ "AITER has connectors", "ROCM_AITER_FA", { LLAMA, .connector = true }, "" },
 	{ "all reasons, in vLLM's order", "ROCM_ATTN",
 	  { .head_size = 40, .dtype = "float64", .cache_dtype = "nvfp4",
@@ -48,9 +48,45 @@ static struct check_case checks[] = {
 	  "head_size not supported; MLA not supported" },
 	{ "CUTLASS has blocks of 128", "CUTLASS_MLA", { DEEPSEEK },
 	  "block_size not supported" },
-	{ "CPU_MLA has blocks of 16 exactly", "CPU_MLA",
-	  { .block_size = 32, .mla = true }, "block_size not supported" },
-	{ "and 16 it is", "CPU_MLA", { .block_size = 16, .mla = true }, "" },
+	{ "a kernel's block may be part of one", "CPU_MLA",
+	  { .block_size = 32, .mla = true }, "" },
+	{ "not half of one", "CPU_MLA", { .block_size = 8, .mla = true },
+	  "block_size not supported" },
+	{ "CPU_ATTN has blocks of 32", "CPU_ATTN", { .block_size = 16 },
+	  "block_size not supported" },
+	{ "and had others", "CPU_ATTN", { .block_size = 16, .any_release = true }, "" },
+	{ "none divides 8", "CPU_ATTN", { .block_size = 8, .any_release = true },
+	  "block_size not supported" },
+	{ "a name without code has one reason", "TORCH_SDPA", { DEEPSEEK },
+	  "the release has no code for it" },
+	{ "every reason of a decoder", "HPC_ATTN",
+	  { .head_size = 64, .dtype = "float", .cache_dtype = "nvfp4", .block_size = 32,
+	    .type = "encoder_only", .capability = 100, .mla = true, .sparse = true,
+	    .sinks = true, .sliding_window = true, .connector = true, .mm_prefix = true,
+	    .head_scales = true, .rswa = true, .non_causal = true,
+	    .batch_invariant = true, .pcp = true, .dcp = true,
+	    .adaptive_verification = true },
+	  "head_size not supported; dtype not supported; kv_cache_dtype not supported; "
+	  "block_size not supported; partial multimodal token full attention not "
+	  "supported; MLA not supported; attention sinks not supported; sparse not "
+	  "supported; per-head quant scales not supported; compute capability not "
+	  "supported; attention type encoder_only not supported; sliding window not "
+	  "supported; R-SWA not supported; non-causal attention not supported; "
+	  "non-causal MLA attention with DCP not supported; batch invariance not "
+	  "supported; PCP not supported; DCP not supported" },
+	{ "a query of lengths", "TRITON_FLASH_ATTN",
+	  { .head_size = 256, .adaptive_verification = true },
+	  "device-cpu query lens mismatch not supported, this is needed for adaptive "
+	  "verification" },
+	{ "reasons of its own come last", "B12X",
+	  { .dtype = "half", .cache_dtype = "float16" },
+	  "dtype not supported; kv_cache_dtype not supported; "
+	  "b12x currently requires bfloat16 queries" },
+	{ "nvfp4 with heads of 64", "FLASHINFER",
+	  { .cache_dtype = "nvfp4", .head_size = 64, .capability = 90 },
+	  "fa2 prefill misreads an NVFP4 KV cache at head_size 64" },
+	{ "and on SM100", "FLASHINFER",
+	  { .cache_dtype = "nvfp4", .head_size = 64, .capability = 100 }, "" },
 	{ "TOKENSPEED_MLA is fp8 only", "TOKENSPEED_MLA", { DEEPSEEK },
 	  "kv_cache_dtype not supported" },
 	{ "fp8_ds_mla is of sparse backends", "FLASHMLA_SPARSE",
@@ -83,7 +119,7 @@ static void test_check(void **state)
 {
 	const struct check_case *c = *state;
 	const struct kvt_backend *backend = kvt_backend_find(c->backend);
-	char text[512] = "";
+	char text[1024] = "";
 	unsigned reasons;
 
 	assert_non_null(backend);
@@ -93,23 +129,26 @@ static void test_check(void **state)
 			continue;
 		if (*text)
 			strcat(text, "; ");
-		strcat(text, kvt_backend_reason_text(i));
+		strcat(text, i == KVT_BACKEND_OWN ?
+		       kvt_backend_own_reason(backend, &c->config) :
+		       kvt_backend_reason_text(i));
 	}
 	assert_string_equal(text, c->reasons);
 }
 
 static void test_names(void **state)
 {
-	int without = 0;
+	int without = 0, n = 0;
 
 	(void)state;
-	for (int i = 0; kvt_backend_at(i); i++) {
+	for (int i = 0; kvt_backend_at(i); i++, n++) {
 		const struct kvt_backend *backend = kvt_backend_at(i);
 
 		assert_ptr_equal(kvt_backend_find(kvt_backend_name(backend)), backend);
 		without += !kvt_backend_has_connector(backend);
 	}
-	assert_int_equal(without, 2);
+	assert_int_equal(n, 46);
+	assert_int_equal(without, 2 + 3);	/* three have no code */
 	assert_null(kvt_backend_at(-1));
 	assert_null(kvt_backend_find("flash_attn"));
 }

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backend.c - kvtool expect backend: which of vLLM's backends could have this cache? */
+#include "cli/cmd/expect/modes.h"
+
+#include <string.h>
+
+#include "cli/expect/expect.h"
+#include "cli/json_out.h"
+#include "cli/opt.h"
+#include "lib/base/nearest.h"
+#include "lib/kvt/connect.h"
+
+struct asked {
+	struct kvt_hints hints;
+	struct opt_strings with;
+	const char *cache_dtype, *on;
+	int64_t heads;
+	bool all, json, has_platform;
+	struct kvt_backend_config config;	/* of --with */
+	struct kvt_backend_platform platform;
+};
+
+/* ---- options ------------------------------------------------------------ */
+
+#define FLAG(word, field) \
+	{ word, offsetof(struct kvt_backend_config, field), NULL }
+
+static const struct {
+	const char *word;
+	size_t field;			/* a bool of the configuration */
+	const char *type;		/* or this: the type of attention */
+} words[] = {
+	FLAG("mla", mla), FLAG("sparse", sparse), FLAG("sinks", sinks),
+	FLAG("window", sliding_window), FLAG("connector", connector),
+	FLAG("mm-prefix", mm_prefix), FLAG("head-scales", head_scales),
+	FLAG("rswa", rswa), FLAG("non-causal", non_causal),
+	FLAG("batch-invariant", batch_invariant), FLAG("pcp", pcp), FLAG("dcp", dcp),
+	FLAG("adaptive-verification", adaptive_verification),
+	{ "encoder", 0, "encoder" }, { "encoder-only", 0, "encoder_only" },
+	{ "encoder-decoder", 0, "encoder_decoder" },
+};
+enum { NWORDS = sizeof(words) / sizeof(words[0]) };
+
+static enum kvt_status take_word(struct asked *a, const char *word, struct kvt_error *err)
+{
+	struct kvt_error list = { "" };
+	struct kvt_nearest near;
+	size_t n = 0;
+
+	kvt_nearest_start(&near, word);
+	for (int i = 0; i < NWORDS; i++) {
+		if (!strcmp(words[i].word, word)) {
+			if (words[i].type)
+				a->config.type = words[i].type;
+			else
+				*(bool *)((char *)&a->config + words[i].field) = true;
+			return KVT_OK;
+		}
+		kvt_nearest_offer(&near, words[i].word);
+		n += (size_t)snprintf(list.text + n, sizeof(list.text) - n, "%s%s",
+				      i ? ", " : "", words[i].word);
+	}
+	return kvt_fail(err, KVT_USAGE, "--with is '%.40s'%s, expected one of %s", word,
+			kvt_nearest_hint(&near, "").s, list.text);
+}
+
+/* "cuda:9.0": two numbers, the second of one digit. */
+static bool take_capability(int *out, const char *text)
+{
+	int major, minor, end = 0;
+
+	if (sscanf(text, "%2d.%1d%n", &major, &minor, &end) != 2 || text[end] ||
+	    major < 1 || minor < 0)
+		return false;
+	*out = 10 * major + minor;
+	return true;
+}
+
+/* "rocm", "rocm:aiter,mha,mla", "rocm:rdna" */
+static bool take_rocm(struct kvt_backend_platform *out, const char *text)
+{
+	out->rocm = true;
+	if (!*text)
+		return true;
+	for (; *text == ':' || *text == ','; text += strcspn(text, ",")) {
+		size_t n = strcspn(++text, ",");
+
+		if (n == 5 && !strncmp(text, "aiter", n))
+			out->aiter = true;
+		else if (n == 3 && !strncmp(text, "mha", n))
+			out->aiter = out->aiter_mha = true;
+		else if (n == 3 && !strncmp(text, "mla", n))
+			out->aiter = out->aiter_mla = true;
+		else if (n == 4 && !strncmp(text, "rdna", n))
+			out->rdna_aiter = true;
+		else
+			return false;
+	}
+	return !*text;
+}
+
+static enum kvt_status take_platform(struct asked *a, struct kvt_error *err)
+{
+	struct kvt_backend_platform *p = &a->platform;
+
+	a->has_platform = a->on != NULL;
+	if (!a->on)
+		return KVT_OK;
+	p->heads = a->heads;
+	if (!strncmp(a->on, "cuda:", 5) ? take_capability(&p->capability, a->on + 5) :
+	    !strncmp(a->on, "rocm", 4) && take_rocm(p, a->on + 4))
+		return KVT_OK;
+	return kvt_fail(err, KVT_USAGE,
+			"--on is '%.40s', expected cuda:9.0 with the compute capability, "
+			"or rocm, rocm:aiter,mha,mla or rocm:rdna", a->on);
+}
+
+/* ---- one answer --------------------------------------------------------- */
+
+/* What is asked of backends: of a group, or NULL where there is no dump. */
+struct question {
+	const struct kvt_group *group;
+	struct kvt_backend_config config;
+};
+
+static struct question question_of(const struct asked *a, const struct kvt_group *group)
+{
+	struct question q = { group, a->config };
+	struct kvt_backend_config of_group;
+
+	if (group) {
+		of_group = backend_config(group);
+		q.config.head_size = of_group.head_size;
+		q.config.dtype = of_group.dtype;
+		q.config.cache_dtype = of_group.cache_dtype;
+		q.config.block_size = of_group.block_size;
+		q.config.mla |= of_group.mla;
+		q.config.sparse |= of_group.sparse;
+		q.config.sliding_window |= of_group.sliding_window;
+	} else {
+		const struct kvt_dtype *dtype = a->hints.dtype ?
+						kvt_dtype_find(a->hints.dtype) : NULL;
+
+		q.config.head_size = a->hints.head_dim;
+		q.config.dtype = dtype ? dtype->name : a->hints.dtype;
+		q.config.block_size = a->hints.block_size;
+	}
+	if (a->cache_dtype)
+		q.config.cache_dtype = a->cache_dtype;
+	q.config.capability = a->platform.capability;
+	return q;
+}
+
+enum { MAX_REASONS = KVT_NBACKEND_REASONS + 1 };
+
+/* The reasons for no, in the engine's order; the last is ours. */
+static int reasons_of(const char *out[MAX_REASONS], const struct kvt_backend *backend,
+		      const struct question *q)
+{
+	unsigned bits = kvt_backend_check(backend, &q->config);
+	int n = 0;
+
+	for (int i = 0; i < KVT_NBACKEND_REASONS; i++)
+		if (bits >> i & 1)
+			out[n++] = i == KVT_BACKEND_OWN ?
+				   kvt_backend_own_reason(backend, &q->config) :
+				   kvt_backend_reason_text((enum kvt_backend_reason)i);
+	if (q->group && !(bits & 1u << KVT_BACKEND_NO_CODE) &&
+	    !kvt_backend_writes(backend, &q->group->layout, &q->group->shape))
+		out[n++] = "it does not put bytes there";
+	return n;
+}
+
+/* NULL: none of those that are asked. */
+static const struct kvt_backend *taken(const struct asked *a, const struct question *q)
+{
+	const struct kvt_backend *order[16];
+	int n = kvt_backend_order_of(order, 16, &q->config, &a->platform);
+
+	for (int i = 0; i < n; i++)
+		if (!kvt_backend_check(order[i], &q->config))
+			return order[i];
+	return NULL;
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+static void print_question(const struct question *q)
+{
+	const struct kvt_backend_config *c = &q->config;
+
+	if (q->group)
+		plainf("%s: %s, ", q->group->id, kvt_layout_string(&q->group->layout).s);
+	if (c->head_size)
+		plainf("heads of %lld, ", (long long)c->head_size);
+	if (c->block_size)
+		plainf("blocks of %lld, ", (long long)c->block_size);
+	plainf("model %s, cache %s\n", c->dtype ? c->dtype : "of any type",
+	       c->cache_dtype ? c->cache_dtype : "of any type");
+}
+
+static void print_order(const struct asked *a, const struct question *q)
+{
+	const struct kvt_backend *order[16], *first = taken(a, q);
+	int n = kvt_backend_order_of(order, 16, &q->config, &a->platform);
+
+	plainf("on %s vLLM asks ", a->on);
+	for (int i = 0; i < n; i++)
+		plainf("%s%s", i ? ", " : "", kvt_backend_name(order[i]));
+	plainf("; it takes %s\n", first ? kvt_backend_name(first) : "none, and fails");
+}
+
+static void print_answers(const struct asked *a, const struct question *q)
+{
+	const struct kvt_backend *b;
+	const char *why[MAX_REASONS];
+
+	print_question(q);
+	for (int i = 0; (b = kvt_backend_at(i)); i++) {
+		int n = reasons_of(why, b, q);
+
+		plainf("%-28s%s", kvt_backend_name(b), n ? "no   " : "yes");
+		for (int j = 0; j < n && (!j || a->all); j++)
+			plainf("%s%s", j ? ", " : "", why[j]);
+		putchar('\n');
+	}
+	if (a->has_platform)
+		print_order(a, q);
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static void put_answers(struct json_out *out, json_t *list, const struct asked *a,
+			const struct question *q)
+{
+	json_t *o = json_append_object(out, list), *backends, *reasons, *names;
+	const struct kvt_backend *b, *order[16];
+	const char *why[MAX_REASONS];
+	int n;
+
+	json_put_text(out, o, "group", q->group ? q->group->id : NULL);
+	backends = json_put_array(out, o, "backends");
+	for (int i = 0; (b = kvt_backend_at(i)); i++) {
+		json_t *row = json_append_object(out, backends);
+
+		n = reasons_of(why, b, q);
+		json_put_text(out, row, "backend", kvt_backend_name(b));
+		json_put_bool(out, row, "possible", !n);
+		json_put_text(out, row, "reason", n ? why[0] : NULL);
+		reasons = json_put_array(out, row, "reasons");
+		for (int j = 0; j < n; j++)
+			json_append_text(out, reasons, why[j]);
+	}
+	if (!a->has_platform)
+		return;
+	names = json_put_array(out, o, "asked");
+	n = kvt_backend_order_of(order, 16, &q->config, &a->platform);
+	for (int i = 0; i < n; i++)
+		json_append_text(out, names, kvt_backend_name(order[i]));
+	b = taken(a, q);
+	json_put_text(out, o, "taken", b ? kvt_backend_name(b) : NULL);
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+static void answer(const struct asked *a, const struct question *q, struct json_out *out,
+		   json_t *list)
+{
+	if (a->json)
+		put_answers(out, list, a, q);
+	else
+		print_answers(a, q);
+}
+
+static enum kvt_status answer_dump(const struct asked *a, const char *path,
+				   struct json_out *out, json_t *list,
+				   struct kvt_error *err)
+{
+	struct kvt_dump *dump;
+	enum kvt_status status = kvt_open(&dump, path, &a->hints, err);
+	int asked = 0;
+
+	if (status)
+		return status;
+	for (int g = 0; g < kvt_dump_snapshot(dump)->ngroups; g++) {
+		const struct kvt_group *group = kvt_dump_group(dump, g);
+		struct question q;
+
+		if (!backend_applies(group))
+			continue;
+		q = question_of(a, group);
+		if (asked++ && !a->json)
+			putchar('\n');
+		answer(a, &q, out, list);
+	}
+	kvt_dump_close(dump);
+	return asked ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT, "%s: no group is an attention cache", path);
+}
+
+static enum kvt_status answer_all(const struct asked *a, const char *path,
+				  struct kvt_error *err)
+{
+	struct json_out out = { NULL, false };
+	json_t *list = NULL;
+	enum kvt_status status = KVT_OK;
+
+	if (a->json) {
+		json_start(&out);
+		list = json_put_array(&out, out.root, "groups");
+	}
+	if (path) {
+		status = answer_dump(a, path, &out, list, err);
+	} else {
+		struct question q = question_of(a, NULL);
+
+		answer(a, &q, &out, list);
+	}
+	if (!status && a->json)
+		status = json_print(&out, false, err);
+	json_free(&out);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct asked a = { .all = false };
+	const struct opt opts[] = {
+		{ "with", 0, OPT_STRINGS, &a.with, "WORD",
+		  "what is asked for: mla, sinks, connector, ...; may be repeated" },
+		{ "cache-dtype", 0, OPT_STRING, &a.cache_dtype, "NAME",
+		  "vLLM's name of the cache's type, such as fp8_e4m3" },
+		{ "on", 0, OPT_STRING, &a.on, "PLATFORM",
+		  "cuda:9.0, rocm, rocm:aiter,mha: also who is asked and taken there" },
+		{ "query-heads", 0, OPT_COUNT, &a.heads, "N",
+		  "query heads of a rank, for the order" },
+		{ "all-reasons", 0, OPT_FLAG, &a.all, NULL, "not only the first" },
+		OPT_JSON(&a.json),
+		OPT_INPUT(&a.hints),
+		{ 0 }
+	};
+	int n = opt_parse(&expect_backend, opts, argc, argv, err);
+	enum kvt_status status;
+
+	if (n < 0)
+		return opt_status(n);
+	if (n > 1)
+		return kvt_fail(err, KVT_USAGE, "expected one dump or none, got %d", n);
+	for (int i = 0; i < a.with.n; i++)
+		if ((status = take_word(&a, a.with.s[i], err)))
+			return status;
+	if ((status = take_platform(&a, err)))
+		return status;
+	return answer_all(&a, n ? argv[0] : NULL, err);
+}
+
+const struct command expect_backend = {
+	.name = "expect backend",
+	.args = "[FILE]",
+	.summary = "say which backends of vLLM could have a cache, or why not",
+	.run = run,
+	.examples =
+		"  kvtool expect backend dump.h5\n"
+		"  kvtool expect backend --head-dim=128 --dtype=bf16 --block-size=16 "
+		"--on=cuda:9.0\n",
+};

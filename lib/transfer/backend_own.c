@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backend_own.c - what a backend refuses for reasons of its own
+ *
+ * After the reasons that all backends share vLLM asks each for one more, of what is
+ * wrong together.  Here are those that the configuration and the compute capability
+ * decide; what is installed, and what a model's own numbers decide, is not asked.
+ */
+#include "lib/transfer/backend.h"
+
+#include <string.h>
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+	for (; *list; list++)
+		if (!strcmp(word, *list))
+			return true;
+	return false;
+}
+
+static int major_of(const struct kvt_backend_config *c)
+{
+	return c->capability / 10;
+}
+
+/* vLLM's is_quantized_kv_cache(). */
+static bool is_quantised(const struct kvt_backend_config *c)
+{
+	static const char *const plain[] = { "auto", "float16", "bfloat16", NULL };
+
+	return c->cache_dtype && !is_one_of(c->cache_dtype, plain);
+}
+
+static const char *of_flash_attn(const struct kvt_backend_config *c)
+{
+	if (c->sinks && c->capability && c->capability < 90)
+		return "sink not supported on compute capability < 9.0";
+	if (c->mm_prefix && is_quantised(c) && c->capability == 90)
+		return "SM90 FP8 KV with mm_prefix requires Triton";
+	return NULL;
+}
+
+static const char *of_triton_flash_attn(const struct kvt_backend_config *c)
+{
+	if (c->mm_prefix && is_quantised(c) && c->capability == 90)
+		return "FLASH_ATTN: SM90 FP8 KV with mm_prefix requires Triton";
+	return NULL;
+}
+
+static const char *of_flashinfer(const struct kvt_backend_config *c)
+{
+	int major = major_of(c);
+
+	if (!c->cache_dtype || strncmp(c->cache_dtype, "nvfp4", 5) ||
+	    (major != 8 && major != 9 && major != 12))
+		return NULL;
+	if (c->head_size == 64)
+		return "fa2 prefill misreads an NVFP4 KV cache at head_size 64";
+	return c->sinks ? "the sink prefill wrapper cannot read an NVFP4 KV cache" : NULL;
+}
+
+static const char *of_flashmla_sparse(const struct kvt_backend_config *c)
+{
+	static const char *const without_rope[] = {
+		"auto", "bfloat16", "float16", "fp8_ds_mla", NULL
+	};
+	bool fits = !c->cache_dtype || is_one_of(c->cache_dtype, without_rope);
+
+	if (c->head_size == 512 && (!fits || (c->capability && major_of(c) != 9)))
+		return "FLASHMLA_SPARSE supports head_size 512 only with bf16 or "
+		       "fp8_ds_mla kv-cache on SM90 (NoPE)";
+	if (c->cache_dtype && !strcmp(c->cache_dtype, "nvfp4_ds_mla") && c->capability &&
+	    major_of(c) != 10)
+		return "FLASHMLA_SPARSE only supports the nvfp4_ds_mla kv-cache dtype on "
+		       "SM100 (Blackwell)";
+	return NULL;
+}
+
+static const char *of_flashinfer_v4(const struct kvt_backend_config *c)
+{
+	static const char *const sm10[] = {
+		"auto", "bfloat16", "fp8", "fp8_e4m3", NULL
+	};
+	static const char *const sm12[] = { "fp8", "fp8_e4m3", "fp8_ds_mla", NULL };
+
+	if (!c->capability)
+		return NULL;
+	if (major_of(c) != 10 && major_of(c) != 12)
+		return "FLASHINFER_MLA_SPARSE_DSV4 requires SM10x or SM12x";
+	if (!c->cache_dtype)
+		return NULL;
+	if (major_of(c) == 10 && !strcmp(c->cache_dtype, "fp8_ds_mla"))
+		return "FLASHINFER_MLA_SPARSE_DSV4 SM10x uses the plain per-tensor FP8 "
+		       "KV layout, not fp8_ds_mla";
+	return is_one_of(c->cache_dtype, major_of(c) == 10 ? sm10 : sm12) ? NULL :
+	       kvt_backend_reason_text(KVT_BACKEND_CACHE_DTYPE);
+}
+
+static const char *of_flash_attn_mla_sparse(const struct kvt_backend_config *c)
+{
+	return is_quantised(c) ? "FlashAttention MLA Sparse currently supports only "
+				 "FP16/BF16 KV cache" : NULL;
+}
+
+static const char *of_b12x(const struct kvt_backend_config *c)
+{
+	static const char *const fp8[] = { "fp8", "fp8_e4m3", NULL };
+	const struct kvt_dtype *dtype = c->dtype ? kvt_dtype_find(c->dtype) : NULL;
+
+	if (c->dtype && (!dtype || strcmp(dtype->name, "bfloat16")))
+		return "b12x currently requires bfloat16 queries";
+	if (c->cache_dtype && !strcmp(c->cache_dtype, "float16"))
+		return "b12x does not support float16 KV cache";
+	return is_quantised(c) && !is_one_of(c->cache_dtype, fp8) ?
+	       "b12x currently supports only fp8/fp8_e4m3 quantized KV cache dtypes" :
+	       NULL;
+}
+
+static const struct {
+	const char *backend;
+	const char *(*reason)(const struct kvt_backend_config *c);
+} rows[] = {
+	{ "FLASH_ATTN", of_flash_attn },
+	{ "FLASH_ATTN_DIFFKV", of_flash_attn },
+	{ "TRITON_FLASH_ATTN", of_triton_flash_attn },
+	{ "FLASHINFER", of_flashinfer },
+	{ "FLASHMLA_SPARSE", of_flashmla_sparse },
+	{ "FLASHINFER_MLA_SPARSE_DSV4", of_flashinfer_v4 },
+	{ "FLASHINFER_MLA_SPARSE_DSV41", of_flashinfer_v4 },
+	{ "FLASH_ATTN_MLA_SPARSE", of_flash_attn_mla_sparse },
+	{ "B12X", of_b12x },
+};
+
+const char *kvt_backend_own_reason(const struct kvt_backend *backend,
+				   const struct kvt_backend_config *config)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(rows[i].backend, backend->name))
+			return rows[i].reason(config);
+	return NULL;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* zeroing.c - are fresh blocks of a cache zeroed? */
+#include "lib/kvt/choice.h"
+
+#include <string.h>
+
+static bool same(const char *a, const char *b)
+{
+	return !strcmp(a ? a : "", b ? b : "");
+}
+
+bool kvt_needs_zeroing(const struct kvt_zeroing_spec *spec, int n)
+{
+	const struct kvt_zeroing_spec *first = NULL;
+
+	for (int i = 0; i < n; i++) {
+		if (spec[i].kind == KVT_ZEROING_STATE)
+			return true;
+		if (spec[i].kind != KVT_ZEROING_ATTENTION || spec[i].host_resident)
+			continue;
+		if (first && (!same(first->dtype, spec[i].dtype) ||
+			      !same(first->quant, spec[i].quant)))
+			return true;
+		first = &spec[i];
+	}
+	return false;
+}
