@@ -20,6 +20,8 @@ static const struct command *const modes[] = {
 	&transfer_compare,
 	&transfer_emit,
 	&transfer_calibrate,
+	&transfer_topology,
+	&transfer_receive,
 };
 enum { NMODES = sizeof(modes) / sizeof(modes[0]) };
 

@@ -19,7 +19,8 @@
 /* The modes, in the order of --help; each reads its own options. */
 extern const struct command transfer_plan, transfer_exec, transfer_wire, transfer_time,
 	transfer_replay, transfer_faults, transfer_report, transfer_sweep,
-	transfer_compare, transfer_calibrate, transfer_emit;
+	transfer_compare, transfer_calibrate, transfer_emit, transfer_topology,
+	transfer_receive;
 
 /* ---- what moves ---------------------------------------------------------- */
 

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* topology.c - transfer-sim topology: which ranks of other engines a rank reads from */
+#include "cli/cmd/transfer/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json_out.h"
+#include "lib/base/print.h"
+#include "lib/kvt/connect.h"
+#include "lib/kvt/topology.h"
+
+enum { MAX_REMOTES = 32 };
+
+struct asked {
+	struct kvt_topology local;
+	struct kvt_remote remote[MAX_REMOTES];
+	int nremotes;
+	bool one_rank;			/* local.tp_rank; else all of them */
+	char *text[MAX_REMOTES + 1];	/* the words, cut up */
+};
+
+/* What is true of a remote engine for all ranks here. */
+struct facts {
+	int64_t tp_ratio, block_ratio;
+};
+
+/* ---- options ------------------------------------------------------------ */
+
+enum key_type { NUMBER, TEXT, FLAG, LAYERS };
+
+struct key {
+	const char *name;
+	enum key_type type;
+	size_t field;
+};
+
+#define LOCAL(name, type, field) { name, type, offsetof(struct kvt_topology, field) }
+#define REMOTE(name, type, field) { name, type, offsetof(struct kvt_remote, field) }
+
+static const struct key local_keys[] = {
+	LOCAL("engine", TEXT, engine), LOCAL("tp", NUMBER, tp_size),
+	LOCAL("rank", NUMBER, tp_rank), LOCAL("block-size", NUMBER, block_size),
+	LOCAL("heads", NUMBER, kv_heads), LOCAL("dcp", NUMBER, dcp_size),
+	LOCAL("mla", FLAG, mla), LOCAL("mamba", FLAG, has_states), { 0 }
+};
+static const struct key remote_keys[] = {
+	REMOTE("engine", TEXT, engine), REMOTE("pp", NUMBER, pp_rank),
+	REMOTE("tp", NUMBER, tp_size), REMOTE("block-size", NUMBER, block_size),
+	REMOTE("block-len", NUMBER, block_len), REMOTE("physical", NUMBER, physical),
+	REMOTE("layers", LAYERS, start_layer), REMOTE("dcp", NUMBER, dcp_size), { 0 }
+};
+
+static bool take_number(int64_t *out, const char *text)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoll(text, &end, 10);
+	return !errno && end != text && !*end && *out >= 0;
+}
+
+/* "0:16": start_layer and end_layer, which follow each other. */
+static bool take_layers(int64_t *out, char *text)
+{
+	char *end = strchr(text, ':');
+
+	if (!end)
+		return false;
+	*end++ = '\0';
+	return take_number(&out[0], text) && take_number(&out[1], end);
+}
+
+static bool take_value(void *to, const struct key *key, char *value)
+{
+	char *field = (char *)to + key->field;
+
+	switch (key->type) {
+	case NUMBER:
+		return value && take_number((int64_t *)field, value);
+	case TEXT:
+		*(const char **)field = value;
+		return value && *value;
+	case FLAG:
+		*(bool *)field = true;
+		return !value;
+	case LAYERS:
+		return value && take_layers((int64_t *)field, value);
+	}
+	return false;
+}
+
+static enum kvt_status take_keys(void *to, const struct key *keys, const char *option,
+				 char *text, struct kvt_error *err)
+{
+	char *next = text;
+
+	while (next) {
+		char *word = strsep(&next, ","), *value = strchr(word, '=');
+		const struct key *key = keys;
+		struct kvt_nearest near;
+
+		if (value)
+			*value++ = '\0';
+		kvt_nearest_start(&near, word);
+		for (; key->name && strcmp(key->name, word); key++)
+			kvt_nearest_offer(&near, key->name);
+		if (!key->name)
+			return kvt_fail(err, KVT_USAGE, "%s has no '%.40s'%s", option,
+					word, kvt_nearest_hint(&near, "").s);
+		if (!take_value(to, key, value))
+			return kvt_fail(err, KVT_USAGE, "%s: %s is '%.40s'%s", option,
+					word, value ? value : "",
+					key->type == NUMBER ? ", expected a number" :
+					key->type == LAYERS ? ", expected 0:16" :
+					key->type == FLAG ? ", expected no value" :
+					", expected a name");
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status copy_text(char **out, const char *text, struct kvt_error *err)
+{
+	return (*out = strdup(text)) ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+/* Rank -1 until it is said. */
+static enum kvt_status take_local(struct asked *a, const char *text,
+				  struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	a->local = (struct kvt_topology){ .tp_rank = -1, .tp_size = 1, .block_size = 16,
+					  .dcp_size = 1 };
+	if ((status = copy_text(&a->text[MAX_REMOTES], text, err)) ||
+	    (status = take_keys(&a->local, local_keys, "--local", a->text[MAX_REMOTES],
+				err)))
+		return status;
+	if (a->local.mla && !a->local.kv_heads)
+		a->local.kv_heads = 1;
+	if (!a->local.kv_heads)
+		return kvt_fail(err, KVT_USAGE, "--local: heads=N is missing");
+	a->one_rank = a->local.tp_rank >= 0;
+	if (!a->one_rank)
+		a->local.tp_rank = 0;
+	return kvt_topology_check(&a->local, err);
+}
+
+static enum kvt_status take_remote(struct asked *a, const char *text,
+				   struct kvt_error *err)
+{
+	struct kvt_remote *r = &a->remote[a->nremotes];
+	char **copy = &a->text[a->nremotes];
+	enum kvt_status status;
+
+	*r = (struct kvt_remote){ .engine = "remote", .tp_size = a->local.tp_size,
+				  .block_size = a->local.block_size, .physical = 1,
+				  .dcp_size = 1 };
+	if ((status = copy_text(copy, text, err)))
+		return status;
+	a->nremotes++;
+	if ((status = take_keys(r, remote_keys, "--remote", *copy, err)) ||
+	    (status = kvt_remote_check(&a->local, r, err)))
+		return status;
+	for (int i = 0; i < a->nremotes - 1; i++)
+		if (!strcmp(a->remote[i].engine, r->engine) &&
+		    a->remote[i].pp_rank == r->pp_rank)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"--remote: '%.60s' has two of pipeline rank %lld, "
+					"of which vLLM would keep the first",
+					r->engine, LL(r->pp_rank));
+	return KVT_OK;
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+static void print_ranks(const char *label, const struct kvt_rank_list *ranks)
+{
+	plainf("%s ", label);
+	for (int64_t i = 0; i < ranks->n; i++)
+		plainf("%s%lld", i ? "," : "", LL(ranks->at[i]));
+	if (!ranks->n)
+		plainf("none");
+}
+
+static void print_remote(const struct asked *a, const struct kvt_remote *r,
+			 const struct facts *f)
+{
+	plainf("%s, pipeline rank %lld: TP %lld, blocks of %lld tokens", r->engine,
+	       LL(r->pp_rank), LL(r->tp_size), LL(r->block_size));
+	if (r->block_len)
+		plainf(" and %lld B", LL(r->block_len));
+	if (r->end_layer)
+		plainf(", layers %lld to %lld", LL(r->start_layer), LL(r->end_layer - 1));
+	if (r->dcp_size > 1)
+		plainf(", DCP %lld", LL(r->dcp_size));
+	plainf("\ntp_ratio %lld, block_size_ratio %lld", LL(f->tp_ratio),
+	       LL(f->block_ratio));
+	if (r->physical > 1)
+		plainf(", %lld physical blocks each", LL(r->physical));
+	plainf("; several ranks hold the same: %s here, %s there\n",
+	       kvt_topology_replicates(&a->local) ? "yes" : "no",
+	       kvt_remote_replicates(&a->local, r) ? "yes" : "no");
+}
+
+static void print_mapping(const struct kvt_topology *t, const struct kvt_rank_list *asks,
+			  const struct kvt_tp_mapping *m)
+{
+	plainf("  rank %-4lld", LL(t->tp_rank));
+	print_ranks("asks", asks);
+	print_ranks(", reads", &m->attention);
+	if (t->has_states)
+		print_ranks(", states of", &m->states);
+	plainf(", into parts ");
+	for (int64_t i = 0; i < m->all.n; i++)
+		plainf("%s%lld", i ? "," : "", LL(m->slot[i]));
+	plainf(", from part %lld; %lld rank%s read%s one there\n", LL(m->offset),
+	       LL(m->consumers), plural(m->consumers), m->consumers == 1 ? "s" : "");
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static void put_ranks(struct json_out *out, json_t *o, const char *key, int64_t n,
+		      const int64_t *at)
+{
+	json_t *list = json_put_array(out, o, key);
+
+	for (int64_t i = 0; i < n; i++)
+		json_append_int(out, list, at[i]);
+}
+
+static json_t *put_remote(struct json_out *out, json_t *list, const struct asked *a,
+			  const struct kvt_remote *r, const struct facts *f)
+{
+	json_t *o = json_append_object(out, list);
+
+	json_put_text(out, o, "engine", r->engine);
+	json_put_int(out, o, "pp_rank", r->pp_rank);
+	json_put_int(out, o, "tp_size", r->tp_size);
+	json_put_int(out, o, "dcp_size", r->dcp_size);
+	json_put_int(out, o, "block_size", r->block_size);
+	json_put_int(out, o, "block_len", r->block_len);
+	json_put_int(out, o, "physical_blocks", r->physical);
+	json_put_int(out, o, "start_layer", r->start_layer);
+	json_put_int(out, o, "end_layer", r->end_layer);
+	json_put_int(out, o, "tp_ratio", f->tp_ratio);
+	json_put_int(out, o, "block_size_ratio", f->block_ratio);
+	json_put_bool(out, o, "local_replicates", kvt_topology_replicates(&a->local));
+	json_put_bool(out, o, "remote_replicates", kvt_remote_replicates(&a->local, r));
+	json_put_int(out, o, "local_heads", kvt_topology_heads(&a->local));
+	return json_put_array(out, o, "ranks");
+}
+
+/* The engine's own line of its log about them. */
+static void put_log_line(struct json_out *out, json_t *o, const struct kvt_topology *t,
+			 const struct kvt_remote *r, const struct facts *f)
+{
+	char line[400];
+
+	snprintf(line, sizeof(line),
+		 "TransferTopology(tp_ratio=%lld, num_kv_heads=%lld, local_tp=%lld, "
+		 "remote_tp=%lld, remote_pp=%lld, local_dcp=%lld, remote_dcp=%lld, "
+		 "local_rank=%lld, remote_block_len=%lld)", LL(f->tp_ratio),
+		 LL(t->mla ? 1 : t->kv_heads), LL(t->tp_size), LL(r->tp_size),
+		 LL(r->pp_rank), LL(t->dcp_size), LL(r->dcp_size), LL(t->tp_rank),
+		 LL(r->block_len));
+	json_put_text(out, o, "log_line", line);
+}
+
+static void put_mapping(struct json_out *out, json_t *list, const struct kvt_topology *t,
+			const struct kvt_remote *r, const struct facts *f,
+			const struct kvt_rank_list *asks, const struct kvt_tp_mapping *m)
+{
+	json_t *o = json_append_object(out, list);
+
+	json_put_int(out, o, "rank", t->tp_rank);
+	put_ranks(out, o, "handshake_ranks", asks->n, asks->at);
+	put_ranks(out, o, "attention_ranks", m->attention.n, m->attention.at);
+	put_ranks(out, o, "mamba_ranks", m->states.n, m->states.at);
+	put_ranks(out, o, "all_ranks", m->all.n, m->all.at);
+	put_ranks(out, o, "attention_slots", m->all.n, m->slot);
+	json_put_int(out, o, "rank_offset_factor", m->offset);
+	json_put_int(out, o, "local_consumers", m->consumers);
+	put_log_line(out, o, t, r, f);
+}
+
+/* ---- all of them -------------------------------------------------------- */
+
+static enum kvt_status show_remote(const struct asked *a, const struct kvt_remote *r,
+				   struct json_out *out, json_t *list,
+				   struct kvt_error *err)
+{
+	static struct kvt_tp_mapping mapping;
+	static struct kvt_rank_list asks;
+	struct kvt_topology t = a->local;
+	int64_t end = a->one_rank ? t.tp_rank + 1 : t.tp_size;
+	enum kvt_status status;
+	struct facts f;
+	json_t *ranks = NULL;
+
+	if ((status = kvt_tp_ratio(&f.tp_ratio, t.tp_size, r->tp_size, err)) ||
+	    (status = kvt_block_size_ratio(&f.block_ratio, t.block_size, r->block_size,
+					   err)))
+		return status;
+	if (out)
+		ranks = put_remote(out, list, a, r, &f);
+	else
+		print_remote(a, r, &f);
+	for (; t.tp_rank < end; t.tp_rank++) {
+		if ((status = kvt_handshake_ranks(&asks, &t, r, err)) ||
+		    (status = kvt_tp_mapping(&mapping, &t, r, err)))
+			return status;
+		if (out)
+			put_mapping(out, ranks, &t, r, &f, &asks, &mapping);
+		else
+			print_mapping(&t, &asks, &mapping);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status show(struct asked *a, bool json, struct kvt_error *err)
+{
+	struct json_out out = { NULL, false };
+	enum kvt_status status = KVT_OK;
+	json_t *list = NULL;
+
+	if (json) {
+		json_start(&out);
+		list = json_put_array(&out, out.root, "remotes");
+	}
+	for (int i = 0; i < a->nremotes && !status; i++) {
+		struct kvt_error why = { "" };
+
+		if (i && !json)
+			putchar('\n');
+		status = show_remote(a, &a->remote[i], json ? &out : NULL, list, &why);
+		if (status)
+			kvt_fail(err, status, "%.60s: %s", a->remote[i].engine, why.text);
+	}
+	if (!status && json)
+		status = json_print(&out, false, err);
+	json_free(&out);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct asked *a = calloc(1, sizeof(*a));
+	struct opt_strings remotes = { .n = 0 };
+	const char *local = NULL;
+	bool json = false;
+	const struct opt opts[] = {
+		{ "local", 0, OPT_STRING, &local, "KEY=N,...",
+		  "the rank that reads: tp=4,rank=1,heads=8,block-size=16,dcp=1,mla" },
+		{ "remote", 0, OPT_STRINGS, &remotes, "KEY=N,...",
+		  "an engine: engine=p0,pp=0,tp=2,block-size=16; may be repeated" },
+		OPT_JSON(&json),
+		{ 0 }
+	};
+	int n = opt_parse(&transfer_topology, opts, argc, argv, err);
+	enum kvt_status status = KVT_OK;
+
+	if (!a)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (n < 0)
+		status = opt_status(n);
+	else if (n || !local || !remotes.n)
+		status = kvt_fail(err, KVT_USAGE,
+				  "expected --local and --remote: kvtool transfer-sim "
+				  "topology --local=tp=4,heads=8 --remote=tp=2");
+	else if (!(status = take_local(a, local, err))) {
+		for (int i = 0; i < remotes.n && !status; i++)
+			status = take_remote(a, remotes.s[i], err);
+		if (!status)
+			status = show(a, json, err);
+	}
+	for (int i = 0; i <= MAX_REMOTES; i++)
+		free(a->text[i]);
+	free(a);
+	return status;
+}
+
+const struct command transfer_topology = {
+	.name = "transfer-sim topology",
+	.args = "--local=KEY=N,... --remote=KEY=N,...",
+	.summary = "say which ranks of other engines each rank of vLLM reads from",
+	.run = run,
+	.examples =
+		"  kvtool transfer-sim topology --local=tp=4,heads=8 "
+		"--remote=engine=p0,tp=2 --remote=engine=p1,tp=8\n",
+};
