@@ -3,18 +3,22 @@
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/text_file.h"
+#include "formats/log/extras.h"
 #include "formats/log/workers.h"
+#include "formats/parse/json.h"
 #include "lib/base/print.h"
 #include "lib/ops/workers/workers.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Where what is found goes: lines, or lists of one object. */
 struct sink {
 	const char *path;
 	struct json_out *out;		/* NULL: text */
-	json_t *finished, *invalid, *problems;
+	json_t *finished, *failed, *invalid, *stats, *events, *requests, *problems;
+	int64_t more_problems;		/* of extras */
 };
 
 /* ---- what is found ------------------------------------------------------ */
@@ -39,6 +43,20 @@ static void on_finished(void *context, int64_t step, enum kvt_direction directio
 	json_put_int(s->out, o, "since", since);
 }
 
+static void on_failed(void *context, int64_t step, const char *id)
+{
+	struct sink *s = context;
+	json_t *o;
+
+	if (!s->out) {
+		plainf("step %-6lld  failed_recving  %s\n", LL(step), id);
+		return;
+	}
+	o = json_append_object(s->out, s->failed);
+	json_put_int(s->out, o, "step", step);
+	json_put_text(s->out, o, "request", id);
+}
+
 static void on_invalid(void *context, int64_t step, int64_t block)
 {
 	struct sink *s = context;
@@ -53,17 +71,16 @@ static void on_invalid(void *context, int64_t step, int64_t block)
 	json_put_int(s->out, o, "block", block);
 }
 
-static void on_problem(void *context, enum kvt_worker_problem problem, int64_t step,
-		       int64_t worker, const char *id, const char *text)
+static void put_problem(struct sink *s, const char *problem, int64_t step,
+			int64_t worker, const char *id, const char *text)
 {
-	struct sink *s = context;
 	json_t *o;
 
 	complain(&cmd_workers, "%.100s: step %lld: %s", s->path, LL(step), text);
 	if (!s->out)
 		return;
 	o = json_append_object(s->out, s->problems);
-	json_put_text(s->out, o, "problem", kvt_worker_problem_name(problem));
+	json_put_text(s->out, o, "problem", problem);
 	json_put_int(s->out, o, "step", step);
 	if (worker >= 0)
 		json_put_int(s->out, o, "worker", worker);
@@ -71,6 +88,96 @@ static void on_problem(void *context, enum kvt_worker_problem problem, int64_t s
 		json_put(s->out, o, "worker", json_null());
 	json_put_text(s->out, o, "request", id);
 	json_put_text(s->out, o, "text", text);
+}
+
+static void on_problem(void *context, enum kvt_worker_problem problem, int64_t step,
+		       int64_t worker, const char *id, const char *text)
+{
+	put_problem(context, kvt_worker_problem_name(problem), step, worker, id, text);
+}
+
+/* ---- stats, events, requests --------------------------------------------- */
+
+/* What belongs to the log, into what is printed. */
+static void put_json(struct sink *s, json_t *o, const char *key, const json_t *value)
+{
+	json_put(s->out, o, key, json_deep_copy(value));
+}
+
+static void print_json_text(const json_t *value)
+{
+	char *text = kvt_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
+
+	plainf("%s", text ? text : "(out of memory)");
+	free(text);
+}
+
+static void on_stats(void *context, int64_t step, const json_t *stats)
+{
+	struct sink *s = context;
+	json_t *o;
+
+	if (!s->out) {
+		plainf("step %-6lld  stats  ", LL(step));
+		print_json_text(json_object_get(stats, "data"));
+		putchar('\n');
+		return;
+	}
+	o = json_append_object(s->out, s->stats);
+	json_put_int(s->out, o, "step", step);
+	put_json(s, o, "class", json_object_get(stats, "class"));
+	put_json(s, o, "data", json_object_get(stats, "data"));
+}
+
+static void on_events(void *context, int64_t step, int64_t workers, int64_t all,
+		      const json_t *common)
+{
+	struct sink *s = context;
+	json_t *o;
+
+	if (!s->out) {
+		plainf("step %-6lld  events  %lld of %lld worker%s, "
+		       "%lld of them on all\n",
+		       LL(step), LL(all), LL(workers), plural(workers),
+		       LL(json_array_size(common)));
+		return;
+	}
+	o = json_append_object(s->out, s->events);
+	json_put_int(s->out, o, "step", step);
+	json_put_int(s->out, o, "workers", workers);
+	json_put_int(s->out, o, "events", all);
+	put_json(s, o, "common", common);
+}
+
+static void on_request(void *context, int64_t step, const char *id, const json_t *blocks,
+		       bool preempted)
+{
+	struct sink *s = context;
+	json_t *o;
+
+	if (!s->out) {
+		plainf("step %-6lld  request %s: %s", LL(step), id,
+		       preempted ? "resumed, its blocks " :
+		       json_is_null(blocks) ? "no new blocks" : "new blocks ");
+		if (preempted || !json_is_null(blocks))
+			print_json_text(blocks);
+		putchar('\n');
+		return;
+	}
+	o = json_append_object(s->out, s->requests);
+	json_put_int(s->out, o, "step", step);
+	json_put_text(s->out, o, "request", id);
+	put_json(s, o, "block_ids", blocks);
+	json_put_bool(s->out, o, "preempted", preempted);
+}
+
+static void on_more(void *context, const char *problem, int64_t step, int64_t worker,
+		    const char *text)
+{
+	struct sink *s = context;
+
+	s->more_problems++;
+	put_problem(s, problem, step, worker, NULL, text);
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -89,28 +196,42 @@ static void print_totals(const struct sink *s, const struct kvt_workers_totals *
 	json_put_int(s->out, s->out->root, "steps", t->steps);
 }
 
+/* Both hear of every line. */
+struct replays {
+	struct kvt_workers *workers;
+	struct kvt_extras *extras;
+};
+
 static enum kvt_status take(void *context, const struct kvt_worker_event *event,
 			    struct kvt_error *err)
 {
-	return kvt_workers_take(context, event, err);
+	const struct replays *r = context;
+	enum kvt_status status = kvt_workers_take(r->workers, event, err);
+
+	return status ? status : kvt_extras_take(r->extras, event, err);
 }
 
 static enum kvt_status replay(struct kvt_workers_totals *totals, FILE *in,
 			      struct sink *s, struct kvt_error *err)
 {
 	const struct kvt_workers_listener listener = {
-		s, on_finished, on_invalid, on_problem,
+		s, on_finished, on_failed, on_invalid, on_problem,
+	};
+	const struct kvt_extras_listener extras = {
+		s, on_stats, on_events, on_request, on_more,
 	};
 	struct kvt_error why = { "" };
-	struct kvt_workers *workers;
-	enum kvt_status status = kvt_workers_new(&workers, &listener, err);
+	struct replays r = { NULL, NULL };
+	enum kvt_status status = kvt_workers_new(&r.workers, &listener, err);
 
-	if (status)
-		return status;
-	if (!(status = kvt_log_read(in, s->path, take, workers, err)) &&
-	    (status = kvt_workers_end(totals, workers, &why)))
+	if (!status)
+		status = kvt_extras_new(&r.extras, &extras, err);
+	if (!status && !(status = kvt_log_read(in, s->path, take, &r, err)) &&
+	    ((status = kvt_extras_end(r.extras, &why)) ||
+	     (status = kvt_workers_end(totals, r.workers, &why))))
 		kvt_fail(err, status, "%s: %s", s->path, why.text);
-	kvt_workers_free(workers);
+	kvt_extras_free(r.extras);
+	kvt_workers_free(r.workers);
 	return status;
 }
 
@@ -121,6 +242,7 @@ static enum kvt_status check(FILE *in, struct sink *s, struct kvt_error *err)
 
 	if (status)
 		return status;
+	totals.problems += s->more_problems;
 	print_totals(s, &totals);
 	if (s->out && (status = json_print(s->out, false, err)))
 		return status;
@@ -153,7 +275,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		json_put_text(&out, out.root, "file", s.path);
 		s.out = &out;
 		s.finished = json_put_array(&out, out.root, "finished");
+		s.failed = json_put_array(&out, out.root, "failed");
 		s.invalid = json_put_array(&out, out.root, "invalid_blocks");
+		s.stats = json_put_array(&out, out.root, "stats");
+		s.events = json_put_array(&out, out.root, "events");
+		s.requests = json_put_array(&out, out.root, "requests");
 		s.problems = json_put_array(&out, out.root, "problems");
 	}
 	status = check(in, &s, err);

@@ -6,6 +6,7 @@
  * they must is the replay's to say (lib/ops/workers).
  */
 #include "formats/log/workers.h"
+#include "formats/log/extras.h"
 #include "formats/parse/json.h"
 
 #include <errno.h>
@@ -18,18 +19,21 @@ enum { MAX_LINE = 16 << 20 };
 
 static const char *const head_keys[] = { "workers", "expected_finished_count", NULL };
 static const char *const worker_keys[] = {
-	"step", "worker", "finished_sending", "finished_recving", "invalid_block_ids",
-	"expected_finished_count", NULL
+	"step", "worker", "finished_sending", "finished_recving", "failed_recving",
+	"invalid_block_ids", "expected_finished_count", "kv_connector_stats",
+	"kv_cache_events", "output", NULL
 };
+static const char *const scheduled_keys[] = { "step", "scheduler_output", NULL };
 static const char *const no_output_keys[] = { "step", "output", NULL };
 static const char *const aggregated_keys[] = { "step", "aggregated", NULL };
 static const char *const set_keys[] = {
-	"finished_sending", "finished_recving", "invalid_block_ids", NULL
+	"finished_sending", "finished_recving", "failed_recving", "invalid_block_ids",
+	"kv_connector_stats", "kv_cache_events", NULL
 };
 
 /* In the order of enum kvt_event_kind; the second key of each tells the kind. */
 static const char *const *const keys_of[] = {
-	head_keys, worker_keys, no_output_keys, aggregated_keys,
+	head_keys, worker_keys, no_output_keys, aggregated_keys, scheduled_keys,
 };
 
 static enum kvt_status check_keys(const struct kvt_json *in, const char *const *known)
@@ -57,8 +61,9 @@ static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json
 		enum kvt_event_kind kind;
 	} tells[] = {
 		{ "aggregated", KVT_EVENT_AGGREGATED },
-		{ "output", KVT_EVENT_NO_OUTPUT },
+		{ "scheduler_output", KVT_EVENT_SCHEDULED },
 		{ "worker", KVT_EVENT_WORKER },
+		{ "output", KVT_EVENT_NO_OUTPUT },
 		{ "workers", KVT_EVENT_HEAD },
 	};
 
@@ -68,22 +73,23 @@ static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json
 			return check_keys(in, keys_of[*out]);
 		}
 	return kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: expected a worker, workers, output or aggregated", in->name);
+			"%s: expected a worker, workers, output, aggregated or "
+			"scheduler_output", in->name);
 }
 
 /* ---- values ------------------------------------------------------------- */
 
 /* The lists of an event while they are checked. */
 struct lists {
-	const json_t *ids[KVT_NDIRECTIONS], *blocks;
+	const json_t *ids[KVT_NDIRECTIONS], *failed, *blocks;
 };
 
-static enum kvt_status take_ids(struct lists *out, enum kvt_direction direction,
+static enum kvt_status take_ids(const json_t **out, const char *key,
 				const struct kvt_json *in)
 {
-	const char *key = kvt_direction_name(direction), *id;
 	const json_t *list = NULL;
 	enum kvt_status status;
+	const char *id;
 
 	if ((status = kvt_json_array(&list, in, key)))
 		return status;
@@ -94,7 +100,7 @@ static enum kvt_status take_ids(struct lists *out, enum kvt_direction direction,
 			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s has an empty id",
 					in->name, key);
 	}
-	out->ids[direction] = list;
+	*out = list;
 	return KVT_OK;
 }
 
@@ -106,8 +112,11 @@ static enum kvt_status take_lists(struct lists *out, const struct kvt_json *in)
 	int64_t block;
 
 	for (int d = 0; d < KVT_NDIRECTIONS; d++)
-		if ((status = take_ids(out, (enum kvt_direction)d, in)))
+		if ((status = take_ids(&out->ids[d],
+				       kvt_direction_name((enum kvt_direction)d), in)))
 			return status;
+	if ((status = take_ids(&out->failed, "failed_recving", in)))
+		return status;
 	if ((status = kvt_json_array(&list, in, key)))
 		return status;
 	for (size_t i = 0; i < json_array_size(list); i++)
@@ -117,7 +126,16 @@ static enum kvt_status take_lists(struct lists *out, const struct kvt_json *in)
 	return KVT_OK;
 }
 
-/* One allocation: the ids, which stay in the JSON values, then the blocks. */
+static const char *const *keep_ids(const char ***at, const json_t *list)
+{
+	const char **first = *at;
+
+	for (size_t i = 0; i < json_array_size(list); i++)
+		*(*at)++ = json_string_value(json_array_get(list, i));
+	return first;
+}
+
+/* One allocation: the blocks, then the ids, which stay in the JSON values. */
 static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *in,
 				  struct kvt_error *err)
 {
@@ -129,6 +147,7 @@ static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *
 	_Static_assert(sizeof(*id) <= sizeof(*block), "pointers need no more room");
 	for (int d = 0; d < KVT_NDIRECTIONS; d++)
 		n += e->nids[d] = json_array_size(in->ids[d]);
+	n += e->nfailed = json_array_size(in->failed);
 	if (!n)
 		return KVT_OK;
 	if (!(out->lists = block = calloc(n, sizeof(*block))))
@@ -137,12 +156,9 @@ static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *
 		block[i] = json_integer_value(json_array_get(in->blocks, i));
 	e->blocks = block;
 	id = (const char **)(block + e->nblocks);
-	for (int d = 0; d < KVT_NDIRECTIONS; d++) {
-		for (size_t i = 0; i < e->nids[d]; i++)
-			id[i] = json_string_value(json_array_get(in->ids[d], i));
-		e->ids[d] = id;
-		id += e->nids[d];
-	}
+	for (int d = 0; d < KVT_NDIRECTIONS; d++)
+		e->ids[d] = keep_ids(&id, in->ids[d]);
+	e->failed = keep_ids(&id, in->failed);
 	return KVT_OK;
 }
 
@@ -186,10 +202,14 @@ static enum kvt_status take(struct kvt_worker_event *out, struct lists *lists,
 	if (!status)
 		status = kvt_json_int(&out->expected, in, "expected_finished_count", 0,
 				      most);
-	if (!status && out->kind == KVT_EVENT_NO_OUTPUT)
+	if (!status && json_object_get(in->object, "output")) {
 		status = take_output(in);
+		out->silent = out->kind == KVT_EVENT_WORKER;
+	}
 	if (!status && out->kind == KVT_EVENT_WORKER)
 		status = take_lists(lists, in);
+	if (!status)
+		status = kvt_extras_check(in->object, in->name, in->err);
 	if (!status && out->kind == KVT_EVENT_AGGREGATED &&
 	    !(status = kvt_json_object(&aggregated, in, "aggregated")) &&
 	    !(status = check_keys(&aggregated, set_keys)))
@@ -212,6 +232,7 @@ enum kvt_status kvt_log_parse(struct kvt_log_line *out, const char *text, size_t
 		return status;
 	in.object = json;
 	line.json = json;
+	line.event.json = json;
 	if ((status = take(&line.event, &lists, &in)) ||
 	    (status = keep_lists(&line, &lists, err))) {
 		json_decref(json);

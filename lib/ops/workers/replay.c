@@ -33,6 +33,8 @@ struct entry {
 	struct kvt_countdown countdown;
 	int64_t since, finished;	/* step of the first and the last report */
 	bool engine_has;		/* so does the engine's own aggregate */
+	bool failed;			/* receiving did, and it is not finished yet */
+	bool failed_now, engine_failed;	/* in the step of 'finished'; the engine's */
 	uint8_t *from;			/* bitmap of the workers of this round */
 };
 
@@ -204,7 +206,7 @@ static enum kvt_status emit(struct kvt_workers *w, struct entry *e, struct kvt_e
 	}
 	w->emitted[w->nemitted++] = e;
 	e->finished = w->step;
-	e->engine_has = false;
+	e->engine_has = e->failed_now = e->engine_failed = false;
 	free(e->from);
 	e->from = NULL;
 	w->totals.finished++;
@@ -239,6 +241,43 @@ static enum kvt_status take_report(struct kvt_workers *w, const char *id,
 		return status;
 	return kvt_countdown_report(&e->countdown, w->expected) ? emit(w, e,
 								       err) : KVT_OK;
+}
+
+/* Kept until the request is finished, in whichever step. */
+static enum kvt_status take_failed(struct kvt_workers *w,
+				   const struct kvt_worker_event *event,
+				   struct kvt_error *err)
+{
+	enum kvt_status status;
+	struct entry *e;
+
+	for (size_t i = 0; i < event->nfailed; i++) {
+		if (w->dropped) {
+			problem(w, KVT_REPORTS_LOST, w->worker, event->failed[i],
+				"failed_recving of '%.100s': worker %lld reports it in a "
+				"step without output, where nothing is counted",
+				event->failed[i], LL(w->worker));
+			continue;
+		}
+		if ((status = entry_of(&e, w, event->failed[i], KVT_RECVING, err)))
+			return status;
+		e->failed = true;
+	}
+	return KVT_OK;
+}
+
+/* When all workers of a step have reported. */
+static void tell_failed(struct kvt_workers *w)
+{
+	for (size_t i = 0; i < w->nemitted; i++) {
+		struct entry *e = w->emitted[i];
+
+		if (e->direction != KVT_RECVING || !e->failed)
+			continue;
+		e->failed = false;
+		e->failed_now = true;
+		w->tell->failed(w->tell->context, w->step, e->id);
+	}
 }
 
 /* ---- blocks ------------------------------------------------------------- */
@@ -367,8 +406,30 @@ static void compare_blocks(struct kvt_workers *w, const struct kvt_worker_event 
 				LL(b->id[i]), LL(w->step));
 }
 
+static void compare_failed(struct kvt_workers *w, const struct kvt_worker_event *event)
+{
+	for (size_t i = 0; i < event->nfailed; i++) {
+		struct entry *e = find_entry(w, event->failed[i], KVT_RECVING);
+
+		if (e && e->finished == w->step && e->failed_now)
+			e->engine_failed = true;
+		else
+			problem(w, KVT_REPORTS_INVENTED, -1, event->failed[i],
+				"failed_recving of '%.100s': the engine has it in step "
+				"%lld, the reports do not", event->failed[i],
+				LL(w->step));
+	}
+	for (size_t i = 0; i < w->nemitted; i++)
+		if (w->emitted[i]->failed_now && !w->emitted[i]->engine_failed)
+			problem(w, KVT_REPORTS_LOST, -1, w->emitted[i]->id,
+				"failed_recving of '%.100s': reported until step %lld, "
+				"and the engine does not have it", w->emitted[i]->id,
+				LL(w->step));
+}
+
 static void compare(struct kvt_workers *w, const struct kvt_worker_event *event)
 {
+	compare_failed(w, event);
 	for (int d = 0; d < KVT_NDIRECTIONS; d++)
 		compare_ids(w, event, (enum kvt_direction)d);
 	for (size_t i = 0; i < w->nemitted; i++)
@@ -433,8 +494,13 @@ static void tell_incomplete(struct kvt_workers *w)
 	for (size_t i = 0; i < n; i++) {
 		const struct entry *e = w->bucket[i];
 
-		if (!e->countdown.left)
+		if (!e->countdown.left) {
+			if (e->failed)
+				problem(w, KVT_REPORTS_INCOMPLETE, -1, e->id,
+					"failed_recving of '%.100s': reported, but "
+					"receiving was not finished after it", e->id);
 			continue;
+		}
 		list_silent(silent, sizeof(silent), w, e);
 		problem(w, KVT_REPORTS_INCOMPLETE, -1, e->id,
 			"%s of '%.100s': %lld of %lld reports since step %lld%s",
@@ -472,6 +538,8 @@ static enum kvt_status take_worker(struct kvt_workers *w,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"workers of a step are not in ascending order");
 	w->worker = event->worker;
+	if (event->silent)
+		return KVT_OK;
 	/* of a step without output not even the count is read */
 	if (!w->dropped)
 		w->expected = kvt_expected_reports(w->expected, event->expected);
@@ -479,6 +547,8 @@ static enum kvt_status take_worker(struct kvt_workers *w,
 		for (size_t i = 0; i < event->nids[d]; i++)
 			if ((status = take_report(w, event->ids[d][i], d, err)))
 				return status;
+	if ((status = take_failed(w, event, err)))
+		return status;
 	return take_invalid_blocks(w, event, err);
 }
 
@@ -499,6 +569,7 @@ static enum kvt_status enter_step(struct kvt_workers *w,
 					"step");
 		return KVT_OK;
 	}
+	tell_failed(w);
 	w->step = event->step;
 	w->worker = -1;
 	w->dropped = event->kind == KVT_EVENT_NO_OUTPUT;
@@ -516,6 +587,8 @@ enum kvt_status kvt_workers_take(struct kvt_workers *w,
 
 	if (event->kind == KVT_EVENT_HEAD)
 		return take_head(w, event, err);
+	if (event->kind == KVT_EVENT_SCHEDULED)
+		return KVT_OK;
 	if (!w->totals.workers)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"expected the number of workers first");
@@ -526,6 +599,7 @@ enum kvt_status kvt_workers_take(struct kvt_workers *w,
 	if (event->kind == KVT_EVENT_NO_OUTPUT)
 		return KVT_OK;
 	w->closed = true;
+	tell_failed(w);
 	compare(w, event);
 	return KVT_OK;
 }
@@ -552,6 +626,7 @@ enum kvt_status kvt_workers_end(struct kvt_workers_totals *out, struct kvt_worke
 	if (!w->totals.workers)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the first line with the number of workers is missing");
+	tell_failed(w);
 	tell_incomplete(w);
 	*out = w->totals;
 	return KVT_OK;

@@ -26,6 +26,8 @@ struct kvt_workers_listener {
 	/* Enough workers have reported the request; the first did so in step 'since'. */
 	void (*finished)(void *context, int64_t step, enum kvt_direction direction,
 			 const char *id, int64_t reports, int64_t since);
+	/* it is finished in this step, and a worker said that receiving failed */
+	void (*failed)(void *context, int64_t step, const char *id);
 	void (*invalid)(void *context, int64_t step, int64_t block);
 	/* worker -1: no single one; id NULL: it is about a block. */
 	void (*problem)(void *context, enum kvt_worker_problem problem, int64_t step,

@@ -36,6 +36,11 @@ static void on_finished(void *context, int64_t step, enum kvt_direction directio
 	    (long long)since);
 }
 
+static void on_failed(void *context, int64_t step, const char *id)
+{
+	say(context, "%lld: failed %s\n", (long long)step, id);
+}
+
 static void on_invalid(void *context, int64_t step, int64_t block)
 {
 	say(context, "%lld: block %lld\n", (long long)step, (long long)block);
@@ -150,7 +155,8 @@ static void test_log(void **state)
 	const struct log *log = *state;
 	struct told told = { "" };
 	const struct kvt_workers_listener listener = {
-		&told, on_finished, on_invalid, on_problem,
+		.context = &told, .finished = on_finished, .failed = on_failed,
+		.invalid = on_invalid, .problem = on_problem,
 	};
 	struct kvt_workers_totals totals = { 0 };
 	struct kvt_error err = { "" };
@@ -177,7 +183,8 @@ static void test_many(void **state)
 {
 	struct told told = { "" };
 	const struct kvt_workers_listener listener = {
-		&told, on_finished, on_invalid, on_problem,
+		.context = &told, .finished = on_finished, .failed = on_failed,
+		.invalid = on_invalid, .problem = on_problem,
 	};
 	const struct line head = HEAD;
 	struct kvt_workers_totals totals = { 0 };
