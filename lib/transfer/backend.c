@@ -157,7 +157,7 @@ static const struct kvt_backend backends[] = {
 	  .size = V4, .block = { 128 }, .majors = SM(10) },
 	{ .name = "B12X", .can = SINKS | WINDOW | USUAL, .dtypes = BF16,
 	  .cache_dtypes = AUTO | C_BF16 | FP8S, .size = { 64, 128, 192, 256 },
-	  .block = { 64, 128 }, .majors = SM(12),
+	  .block = { 64, 128 }, .exact_block = true, .majors = SM(12),
 	  .layouts = "LBHNC BLHNC" },
 	{ .name = "FLASH_ATTN_MLA", .can = MLA | INVARIANT | PCP | DCP | USUAL,
 	  .dtypes = HALF, .cache_dtypes = PLAIN, .size = LATENT, .block = { 16 },
@@ -190,7 +190,8 @@ static const struct kvt_backend backends[] = {
 	  .block = { 32 }, .older_block = 16,
 	  .layouts = "LBHNC" },
 	{ .name = "CPU_MLA", .can = MLA | PCP | USUAL, .dtypes = HALF | F32,
-	  .cache_dtypes = AUTO, .size = { 576 }, .block = { 16 } },
+	  .cache_dtypes = AUTO, .size = { 576 }, .block = { 16 },
+	  .exact_block = true },
 	{ .name = "AMX_MLA", .can = MLA | PCP | USUAL, .dtypes = BF16,
 	  .cache_dtypes = PLAIN, .size = { 576 }, .block = { 32 } },
 	{ .name = "TURBOQUANT", .can = USUAL, .dtypes = HALF, .cache_dtypes = TURBO,
@@ -302,7 +303,8 @@ static bool has_block_size(const struct kvt_backend *b,
 	if (c->any_release && b->older_block && c->block_size % b->older_block == 0)
 		return true;
 	for (int i = 0; i < KVT_BACKEND_MAX_BLOCKS && b->block[i]; i++)
-		if (c->block_size % b->block[i] == 0)
+		if (b->exact_block ? c->block_size == b->block[i] :
+				     c->block_size % b->block[i] == 0)
 			return true;
 	return false;
 }

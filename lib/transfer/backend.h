@@ -16,7 +16,8 @@ struct kvt_backend {
 	/* head sizes: a list, or from 'least' to 'most' by 'step' */
 	int least, step, most;
 	int size[KVT_BACKEND_MAX_SIZES];
-	int block[KVT_BACKEND_MAX_BLOCKS];	/* of kernels: multiples of any of them */
+	int block[KVT_BACKEND_MAX_BLOCKS];	/* of kernels: multiples of any */
+	bool exact_block;		/* of these sizes, no multiples */
 	int older_block;		/* that a release before this one had; 0: none */
 	/* vLLM's names, the first preferred; NULL: any */
 	const char *layouts;
