@@ -10,7 +10,8 @@ package is named with version and hash; it is made again when that file changes.
 engine that cannot be installed here is a named skip.  Results go to results.tsv, and
 from there into man/kvtool-engines.7, so that the page is what the suite wrote.
 
-    suite.py run [--engine=NAME]... [--seed=N] [--dir=DIR] [--no-record]
+    suite.py run [--engine=NAME]... [--script=NAME]... [--seed=N] [--dir=DIR]
+                 [--no-record]
     suite.py lock NAME [=]PACKAGE==VERSION... [--without=PACKAGE]...
                                              resolves and writes requirements/NAME.txt
     suite.py page                            prints the page of results.tsv
@@ -36,7 +37,7 @@ COLUMNS = ["suite", "engine", "version", "what", "on", "result", "points", "figu
 # name of the environment, seconds a script may take, scripts
 ENGINES = [
     ("vllm-0.32", 1800, ["vllm_tokens.py", "vllm_server.py", "vllm_stores.py",
-                         "vllm_ci.py"]),
+                         "vllm_ci.py", "vllm_seed.py"]),
     ("vllm-0.26", 1800, ["vllm_tokens.py", "vllm_server.py"]),
     ("vllm-0.22", 1800, ["vllm_tokens.py", "vllm_server.py"]),
     ("transformers", 900, ["transformers_caches.py"]),
@@ -202,13 +203,14 @@ def run(args):
         path = os.path.join(args.dir, f"{name}.rows")
         if os.path.exists(path):
             os.remove(path)
-        failed += sum(run_script(python, name, s, limit, args) for s in scripts)
+        failed += sum(run_script(python, name, s, limit, args) for s in scripts
+                      if not args.script or s in args.script)
         took.append((name, made - start, time.time() - made))
         if os.path.exists(path):
             with open(path, encoding="ascii") as f:
                 rows += [{"suite": name, **json.loads(line)} for line in f]
     if rows and args.record:
-        record(rows)
+        record(rows, args.script)
     summary(rows, took, skipped, failed, time.time() - begin)
     return 1 if failed else 0
 
@@ -241,11 +243,16 @@ def read_results():
     return [dict(zip(COLUMNS, line.split("\t"))) for line in lines[1:]]
 
 
-def record(rows):
-    """New rows take the place of all that their environment had before."""
+def record(rows, scripts):
+    """
+    New rows take the place of all that their environment had before; those of some
+    scripts only of rows that say the same.
+    """
+    def key(r):
+        return (r["suite"], r["what"], r["on"]) if scripts else r["suite"]
     today = datetime.date.today().isoformat()
-    ran = {r["suite"] for r in rows}
-    kept = [r for r in read_results() if r["suite"] not in ran]
+    ran = {key(r) for r in rows}
+    kept = [r for r in read_results() if key(r) not in ran]
     kept += [{**r, "date": today} for r in rows]
     place = {e[0]: i for i, e in enumerate(ENGINES)}
     kept.sort(key=lambda r: place.get(r["suite"], len(place)))
@@ -324,6 +331,7 @@ def main():
     sub = parser.add_subparsers(dest="command", required=True)
     p = sub.add_parser("run")
     p.add_argument("--engine", action="append")
+    p.add_argument("--script", action="append")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--dir", default=os.path.join(ROOT, "build", "engines"))
     p.add_argument("--no-record", dest="record", action="store_false")
