@@ -179,10 +179,17 @@ static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_err
 {
 	const struct kvt_dtype *dtype;
 	struct kvt_content content;
+	struct kvt_error why;
+	enum kvt_status status;
 
 	if (!hints || !hints->dtype || kvt_dtype_find(hints->dtype))
 		return KVT_OK;
-	if (kvt_content_find(&content, hints->dtype))
+	status = kvt_content_parse(&content, hints->dtype, &why);
+	if (status == KVT_BAD_INPUT)
+		return kvt_fail(err, KVT_USAGE,
+				"'%.40s' is not an element type; as a %.400s",
+				hints->dtype, why.text);
+	if (!status)
 		return kvt_fail(err, KVT_USAGE,
 				"'%.40s' is a content type, not an element type; give "
 				"--content-type=%s",

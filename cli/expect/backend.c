@@ -27,34 +27,38 @@ static const char *cache_dtype(const struct kvt_dtype *dtype)
 	return dtype->name;
 }
 
-/* Packed rows: vLLM's names have underscores. */
+/* Packed rows of attention that vLLM has, in its words. */
 static const char *packed_dtype(const struct kvt_group *group)
 {
-	static const char *const names[] = {
-		"fp8_ds_mla", "int8_per_token_head", "fp8_per_token_head",
-		"int4_per_token_head", "nvfp4", "turboquant_k8v4", "turboquant_4bit_nc",
-		"turboquant_k3v4_nc", "turboquant_3bit_nc",
+	static const char *const names[][2] = {
+		{ "fp8-ds-mla", "fp8_ds_mla" }, { "nvfp4", "nvfp4" },
+		{ "nvfp4-plain", "nvfp4" }, { "nvfp4-sm100", "nvfp4" },
+		{ "int8-per-token-head", "int8_per_token_head" },
+		{ "fp8-per-token-head", "fp8_per_token_head" },
+		{ "int4-per-token-head", "int4_per_token_head" },
+		{ "turboquant-k8v4", "turboquant_k8v4" },
+		{ "turboquant-4bit-nc", "turboquant_4bit_nc" },
+		{ "turboquant-k3v4-nc", "turboquant_k3v4_nc" },
+		{ "turboquant-3bit-nc", "turboquant_3bit_nc" },
+		{ "ultraquant-4bit", "ultraquant_4bit" },
 	};
-	struct kvt_content content;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (kvt_content_find(&content, names[i]) &&
-		    content.type == group->content.type)
-			return names[i];
+		if (!strcmp(names[i][0], group->content.type->name))
+			return names[i][1];
 	return "uint8";
 }
 
 /* Numbers of a head, where the bytes tell. */
 static int64_t head_size(const struct kvt_group *group)
 {
-	int64_t d = group->shape.n[KVT_AXIS_D];
+	struct kvt_packing packing;
 
 	if (!group->content.type)
-		return d;
-	if (!strcmp(group->content.type->name, "int4-per-token-head"))
-		return 2 * (d - 4);
-	return group->content.type->pairs ? d - 4 :
-	       kvt_group_packing(group).row_values;
+		return group->shape.n[KVT_AXIS_D];
+	packing = kvt_group_packing(group);
+	return packing.dim && kvt_packing_readable(&packing, NULL) != KVT_UNSUPPORTED ?
+	       packing.dim : packing.row_values;
 }
 
 bool backend_applies(const struct kvt_group *group)

@@ -168,25 +168,32 @@ static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_fa
 static void put_fields(struct json_out *out, json_t *group, const struct kvt_group *g)
 {
 	struct kvt_packing packing;
-	json_t *list;
+	json_t *list, *words;
 
 	if (!g->content.type)
 		return;
 	packing = kvt_group_packing(g);
 	json_put_int(out, group, "rows", packing.rows);
 	json_put_int(out, group, "row_values", packing.row_values);
+	json_put_int(out, group, "row_tokens", packing.row_tokens);
+	words = json_put_object(out, group, "called");
+	json_put_text(out, words, "vllm", g->content.type->vllm);
+	json_put_text(out, words, "sglang", g->content.type->sglang);
+	json_put_text(out, words, "kernels", g->content.type->kernels);
 	list = json_put_array(out, group, "fields");
 	for (int i = 0; i < packing.nfields; i++) {
 		const struct kvt_field *field = &packing.field[i];
 		json_t *o = json_append_object(out, list);
 
 		json_put_text(out, o, "name", field->name);
-		json_put_text(out, o, "dtype", field->dtype->name);
+		json_put_text(out, o, "dtype", field->type);
 		json_put_int(out, o, "count", field->count);
 		json_put_int(out, o, "offset", field->at);
 		json_put_int(out, o, "stride", field->stride);
 		json_put_text(out, o, "scale", field->scale < 0 ? NULL :
 			      packing.field[field->scale].name);
+		json_put_text(out, o, "rotation", field->rotation ?
+			      kvt_rotation_name(field->rotation) : NULL);
 	}
 }
 

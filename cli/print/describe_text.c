@@ -111,6 +111,29 @@ static void print_memory(const struct kvt_group_facts *f)
 
 /* ---- packed content ------------------------------------------------------ */
 
+/* Also called fp8_ds_mla (vLLM), V32 (FlashMLA, FlashInfer) */
+static void print_words(const struct kvt_content_type *type)
+{
+	const struct {
+		const char *words, *whose;
+	} rows[] = {
+		{ type->vllm, "vLLM" }, { type->sglang, "SGLang" },
+		{ type->kernels, "FlashMLA, FlashInfer" },
+	};
+	int n = 0;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (!rows[i].words)
+			continue;
+		if (!n)
+			print_label("");
+		plainf("%s%s (%s)", n++ ? ", " : "also called ", rows[i].words,
+		       rows[i].whose);
+	}
+	if (n)
+		putchar('\n');
+}
+
 /*
  *   row       nope 512 x float8_e4m3fn, scales 4 x float32, rope 64 x bfloat16
  *   page      64 rows; values 128 x uint8 from 0, scales 1 x float32 from 8192
@@ -128,11 +151,17 @@ static void print_packing(const struct kvt_group *group)
 		const struct kvt_field *field = &packing.field[i];
 
 		plainf("%s%s %lld x %s", i ? ", " : "", field->name,
-		       (long long)field->count, field->dtype->name);
+		       (long long)field->count, field->type);
 		if (planar)
 			plainf(" from %lld", (long long)field->at);
 	}
 	putchar('\n');
+	print_words(group->content.type);
+	if (kvt_packing_rotation(&packing) != KVT_ROTATION_NONE) {
+		print_label("");
+		plainf("rotated (%s), which is undone where numbers are shown\n",
+		       kvt_rotation_name(kvt_packing_rotation(&packing)));
+	}
 	if (kvt_packing_readable(&packing, &why)) {
 		print_label("");
 		plainf("%s\n", why.text);

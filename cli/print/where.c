@@ -59,11 +59,11 @@ static void print_packed(const struct kvt_group *group, int64_t byte)
 	if (!kvt_packing_find(&at, &packing, byte))
 		return;
 	f = &packing.field[at.field];
-	begin = f->at + at.row * f->stride + at.element * f->dtype->elem;
+	begin = f->at + at.row * f->stride + at.element * f->bits / 8;
 	plainf("; %s %lld", f->name, (long long)at.element);
 	if (packing.rows > 1)
 		plainf(" of row %lld", (long long)at.row);
-	plainf(" (%s, byte %lld)", f->dtype->name, (long long)(byte - begin));
+	plainf(" (%s, byte %lld)", f->type, (long long)(byte - begin));
 }
 
 static void print_element(const struct kvt_snapshot *s, const struct kvt_where *p)

@@ -357,9 +357,15 @@ static enum kvt_status read_content_type(struct kvt_h5_in *in, hid_t object,
 	char *name = NULL;
 	enum kvt_status status = read_optional(in, object, "content_type", &name, err);
 
-	if (!status && name && !kvt_content_find(&group->content, name))
-		status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
-				       "content_type '%.60s' is not known", name);
+	struct kvt_error why;
+	enum kvt_status found;
+
+	if (!status && name && (found = kvt_content_parse(&group->content, name, &why)))
+		status = kvt_h5_refuse(in, object, found == KVT_USAGE ? KVT_UNSUPPORTED :
+				       found, err,
+				       found == KVT_USAGE ?
+				       "content_type '%.60s' is not known" :
+				       "%.400s", found == KVT_USAGE ? name : why.text);
 	free(name);
 	return status;
 }

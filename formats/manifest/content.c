@@ -17,8 +17,12 @@ static bool refines(struct kvt_content *known, const struct kvt_content *more)
 	if (known->fp8 && more->fp8 && known->fp8 != more->fp8)
 		return false;
 	known->type = more->type;
+	if (known->n && more->n && known->n != more->n)
+		return false;
 	if (more->fp8)
 		known->fp8 = more->fp8;
+	if (more->n)
+		known->n = more->n;
 	return true;
 }
 
@@ -26,12 +30,10 @@ enum kvt_status kvt_group_hint_content(struct kvt_group *group, const char *text
 				       const char *name, struct kvt_error *err)
 {
 	struct kvt_content content;
+	enum kvt_status status = kvt_content_parse(&content, text, err);
 
-	if (!kvt_content_find(&content, text))
-		return kvt_fail(err, KVT_USAGE,
-				"content type '%.60s' is not known; see kvtool help "
-				"contents",
-				text);
+	if (status)
+		return status == KVT_BAD_INPUT ? KVT_USAGE : status;
 	if (refines(&group->content, &content))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
@@ -45,11 +47,16 @@ enum kvt_status kvt_manifest_take_content_type(struct kvt_group *group,
 {
 	const char *text = NULL;
 	enum kvt_status status = kvt_json_string(&text, in, "content_type");
+	struct kvt_error why;
 
-	if (status || !text || kvt_content_find(&group->content, text))
+	if (status || !text)
 		return status;
-	return kvt_fail(in->err, KVT_UNSUPPORTED, "%s: unknown content_type '%.60s'",
-			in->name, text);
+	status = kvt_content_parse(&group->content, text, &why);
+	if (status == KVT_USAGE)
+		return kvt_fail(in->err, KVT_UNSUPPORTED,
+				"%s: unknown content_type '%.60s'", in->name, text);
+	return status ? kvt_fail(in->err, status, "%s: %.400s", in->name, why.text) :
+			KVT_OK;
 }
 
 /* ---- what follows from them --------------------------------------------- */
@@ -70,8 +77,18 @@ void kvt_content_defaults(struct kvt_group *group)
 		n[KVT_AXIS_K] = type->pairs ? 2 : 1;
 	if (n[KVT_AXIS_D] < 0 && kvt_content_row(&group->content))
 		n[KVT_AXIS_D] = kvt_content_row(&group->content);
-	if (!group->tokens_per_slot)
+	if (!group->tokens_per_slot && type->ratio)
 		group->tokens_per_slot = type->ratio;
+}
+
+int64_t kvt_content_ratio(const struct kvt_group *group)
+{
+	const struct kvt_content_type *type = group->content.type;
+	int64_t rows = group->shape.n[KVT_AXIS_S], tokens = group->block_size;
+
+	if (!type || type->ratio || rows < 1 || tokens < rows || tokens % rows)
+		return 1;
+	return tokens / rows;
 }
 
 /* Do the rows of a page fill one run of bytes? */
@@ -82,31 +99,69 @@ static bool page_is_run(const struct kvt_group *group)
 	       !kvt_content_keeps(&group->content, &group->layout, &group->shape, NULL);
 }
 
+/* Rows of a page of a block of so many: as said, or as engines have it. */
+static enum kvt_status rows_of_page(int64_t *out, const struct kvt_group *group,
+				    int64_t rows, const char *name,
+				    struct kvt_error *err)
+{
+	int64_t most = kvt_content_page_rows(&group->content);
+
+	*out = group->content.n ? group->content.n : rows;
+	if (rows % *out)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a block has %lld rows of %s, which pages of %lld "
+				"rows do not fill",
+				name, LL(rows), group->content.type->name, LL(*out));
+	if (group->content.n || !most || rows <= most)
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: a block has %lld rows of %s, but a page of a kernel has at "
+			"most %lld, each with its own planes: give "
+			"--content-type=%s/%lld, or how many rows a page has",
+			name, LL(rows), group->content.type->name, LL(most),
+			kvt_content_name(&group->content).s, LL(most));
+}
+
+/* The number said how many rows a page has, of which there are as many now. */
+static void forget_rows(struct kvt_group *group)
+{
+	const struct kvt_content said = { group->content.type, group->content.fp8, 0 };
+
+	if (kvt_content_row(&said))
+		group->content.n = 0;
+}
+
 /*
  * Engines call a page of planes an array of rows, which it is in size only.
- * Here it is one slot that stands for all tokens of the block, so that nothing
+ * Here it is one slot that stands for all tokens of the page, so that nothing
  * takes a row for what it is not.
  */
 enum kvt_status kvt_content_fold(struct kvt_group *group, const char *name,
 				 struct kvt_error *err)
 {
 	const struct kvt_content_type *type = group->content.type;
-	int64_t *n = group->shape.n, slots = n[KVT_AXIS_S];
+	int64_t *n = group->shape.n, slots = n[KVT_AXIS_S], rows;
+	enum kvt_status status;
 
-	if (!type || !type->planar || group->tokens_per_slot != type->ratio ||
-	    slots < 2)
+	if (!type || !type->planar || slots < 2 ||
+	    (type->ratio ? group->tokens_per_slot != type->ratio :
+			   n[KVT_AXIS_D] != kvt_content_row(&group->content)))
 		return KVT_OK;
 	if (!page_is_run(group))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: a block of %s must be one run of bytes, which it is "
 				"not in layout %s",
 				name, type->name, kvt_layout_string(&group->layout).s);
-	if (__builtin_mul_overflow(n[KVT_AXIS_D], slots, &n[KVT_AXIS_D]))
+	if ((status = rows_of_page(&rows, group, slots, name, err)))
+		return status;
+	if (__builtin_mul_overflow(n[KVT_AXIS_D], rows, &n[KVT_AXIS_D]))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: pages of %lld rows overflow",
-				name, LL(slots));
+				name, LL(rows));
 	for (int64_t b = 0; group->block_valid && b < n[KVT_AXIS_B]; b++)
-		group->block_valid[b] = group->block_valid[b] > 0;
-	n[KVT_AXIS_S] = 1;
-	group->tokens_per_slot = group->block_size;
+		group->block_valid[b] = (uint32_t)((group->block_valid[b] + rows - 1) /
+						   rows);
+	n[KVT_AXIS_S] = slots / rows;
+	group->tokens_per_slot = group->block_size / n[KVT_AXIS_S];
+	forget_rows(group);
 	return KVT_OK;
 }

@@ -52,7 +52,8 @@ static enum kvt_status settle_group(struct kvt_group *group, const char *name,
 	if (n[KVT_AXIS_H] < 0 && kvt_group_opaque(group) && group->kind != KVT_MAMBA_SSM)
 		n[KVT_AXIS_H] = 1;
 	if (group->tokens_per_slot == 0)
-		group->tokens_per_slot = kvt_is_recurrent(group->kind) ? -1 : 1;
+		group->tokens_per_slot = kvt_is_recurrent(group->kind) ? -1 :
+					 kvt_content_ratio(group);
 	if (group->kind == KVT_NKINDS && group->window)
 		group->kind = KVT_SLIDING_WINDOW;
 	else if (group->kind == KVT_NKINDS && n[KVT_AXIS_K] == 2)

@@ -32,13 +32,7 @@ static enum kvt_status hint_dtype(struct kvt_group *group, const char *text,
 				  const char *name, struct kvt_error *err)
 {
 	const struct kvt_dtype *dtype = kvt_dtype_find(text);
-	struct kvt_content content;
 
-	if (!dtype && kvt_content_find(&content, text))
-		return kvt_fail(err, KVT_USAGE,
-				"'%.40s' is a content type, not an element type; give "
-				"--content-type=%s",
-				text, content.type->name);
 	if (!dtype)
 		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type",
 				text);

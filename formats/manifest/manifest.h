@@ -84,7 +84,9 @@ kvt_manifest_complete(struct kvt_manifest *manifest, const char *name,
 
 /* Sizes and type that follow from a content type, where no others were given. */
 void kvt_content_defaults(struct kvt_group *group);
-/* Makes one slot of a block whose rows lie in planes, if it is not one yet. */
+/* Tokens a row stands for, where its type has any number: as many as fill a block. */
+int64_t kvt_content_ratio(const struct kvt_group *group);
+/* Makes a slot of each page whose rows lie in planes, if it is not one yet. */
 KVT_MUST_CHECK enum kvt_status
 kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *err);
 

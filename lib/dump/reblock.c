@@ -121,6 +121,22 @@ static enum kvt_status reshape(struct regroup *g,
 	return KVT_OK;
 }
 
+/*
+ * Would blocks of so many tokens be other pages?  Pages can go into blocks as they are
+ * where a kernel's page is known to be less than a block, or has all rows that it can.
+ */
+static bool keeps_planes(const struct kvt_group *group, int64_t block_size)
+{
+	int64_t most = kvt_content_page_rows(&group->content);
+
+	if (!group->content.type || !group->content.type->planar ||
+	    block_size == group->block_size)
+		return false;
+	return block_size % group->tokens_per_slot ||
+	       (group->shape.n[KVT_AXIS_S] == 1 &&
+		kvt_group_packing(group).rows != most);
+}
+
 static enum kvt_status set_sizes(struct regroup *g,
 				 const struct kvt_reblock_options *options,
 				 struct kvt_error *err)
@@ -134,8 +150,7 @@ static enum kvt_status set_sizes(struct regroup *g,
 	if (!group->shape.n[KVT_AXIS_L])
 		/* then its blocks may be any number, with no bytes behind them */
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers", group->id);
-	if (group->content.type && group->content.type->planar &&
-	    options->block_size != group->block_size)
+	if (keeps_planes(group, options->block_size))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: a block of %s is one page of planes, which cannot "
 				"be divided",

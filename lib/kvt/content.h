@@ -22,9 +22,13 @@ struct kvt_content_type {
 	const char *name;	/* "fp8-ds-mla" */
 	const char *what;	/* a few words on what it is */
 	enum kvt_kind kind;	/* of a group that holds it */
-	int64_t ratio;		/* tokens a row stands for */
-	bool planar;		/* a block is one page of planes: its only slot */
+	int64_t ratio;		/* tokens a row stands for; 0: any number */
+	bool planar;		/* a slot is one page of planes */
 	bool pairs;		/* keys and values have a row each */
+	/* What engines call it, words with a space between; NULL: nothing known. */
+	const char *vllm, *sglang, *kernels;	/* the last: FlashMLA, FlashInfer */
+	/* Bytes of a page are a multiple, in vLLM and in SGLang; 0: of 1. */
+	int64_t align_vllm, align_sglang;
 };
 const struct kvt_content_type *kvt_content_type_at(int i);	/* NULL past the last */
 
@@ -32,13 +36,24 @@ const struct kvt_content_type *kvt_content_type_at(int i);	/* NULL past the last
 struct kvt_content {
 	const struct kvt_content_type *type;
 	const struct kvt_dtype *fp8;	/* which of the fp8 types; NULL: not said */
+	/*
+	 * Numbers of a head vector, where the bytes do not tell; of other pages the rows
+	 * of a kernel's page, which a block may have several of.  0: not said.
+	 */
+	int64_t n;
 };
 
 /*
- * "fp8-ds-mla", "indexer/e4m3fnuz": a type and, where engines differ, which fp8
- * it is made of.  Case does not matter, nor do dash and underscore differ.
- * False if there is none of that name.
+ * "fp8-ds-mla", "indexer/e4m3fnuz", "nvfp4-plain/128": a type and, behind slashes,
+ * which fp8 it is made of and the number 'n'.  Case does not matter; a dash may be
+ * an underscore.  A word of an engine finds the one type that it means: KVT_BAD_INPUT
+ * and a sentence with the candidates if it means several (fp8_ds_mla does; so does
+ * each number of bytes), KVT_USAGE if there is none of that name, KVT_UNSUPPORTED if
+ * it is a form that only a fork or an unmerged change has.
  */
+KVT_MUST_CHECK enum kvt_status
+kvt_content_parse(struct kvt_content *out, const char *name, struct kvt_error *err);
+/* False where kvt_content_parse() fails. */
 bool kvt_content_find(struct kvt_content *out, const char *name);
 /* The name that finds it; empty for elements of one type. */
 struct kvt_text kvt_content_name(const struct kvt_content *content);
@@ -46,25 +61,61 @@ bool kvt_content_equal(const struct kvt_content *a, const struct kvt_content *b)
 
 /* Bytes of a row that has a fixed number of them, else 0. */
 int64_t kvt_content_row(const struct kvt_content *content);
+/*
+ * Rows of a kernel's page at most, where engines have the same for all: a block with
+ * more of them is several pages, each with its own planes.  0: nothing known.
+ */
+int64_t kvt_content_page_rows(const struct kvt_content *content);
+/* Bytes of a row of one head of so many numbers (or of its key); 0: none has them. */
+int64_t kvt_content_row_of(const struct kvt_content *content, int64_t head_dim);
+
+/* Bytes of a page of so many rows, padded to the alignment; -1: too many. */
+int64_t kvt_content_page(const struct kvt_content *content, int64_t rows,
+			 int64_t alignment);
 
 /* ---- which bytes are what ----------------------------------------------- */
 
 enum kvt_field_role {
 	KVT_FIELD_VALUES,	/* numbers, in the order of the model's */
-	KVT_FIELD_SCALES,	/* what values are multiplied by */
+	KVT_FIELD_SCALES,	/* what values are multiplied by, or what is added */
 	KVT_FIELD_OTHER,	/* padding, or not documented */
+};
+
+/* In which basis a head vector is kept; decoding undoes it. */
+enum kvt_rotation {
+	KVT_ROTATION_NONE,
+	KVT_ROTATION_HADAMARD,	/* by the normalised matrix of Sylvester */
+	/*
+	 * By signs, then by that matrix, not normalised, in blocks of the largest power
+	 * of two that divides the size.
+	 */
+	KVT_ROTATION_SIGNED_HADAMARD,
+};
+const char *kvt_rotation_name(enum kvt_rotation rotation);	/* "hadamard" */
+
+/* Where the scales of a row are. */
+enum kvt_scale_order {
+	KVT_SCALES_IN_ORDER,
+	KVT_SCALES_BY_FOUR,	/* scale s at 8 * (s % 4) + s / 4: of nvfp4_ds_mla */
+	KVT_SCALES_BY_ROWS,	/* of 4 rows together, scale by scale: of SM100 */
 };
 
 struct kvt_field {
 	const char *name;		/* "nope", "scales", "rope" */
 	enum kvt_field_role role;
-	const struct kvt_dtype *dtype;	/* of an element; uint8: bytes as they are */
+	const char *type;		/* of an element: "float4_e2m1" */
+	const struct kvt_dtype *dtype;	/* that type; NULL: no type of dumps */
+	int bits;			/* of an element; if below 8, low bits first */
 	int64_t count;			/* elements in a row */
 	int64_t at, stride;		/* bytes: of row 0, and from row to row */
-	int scale;			/* field of their scales; -1: none */
+	int scale, added;		/* fields: what multiplies, is added; or -1 */
+	enum kvt_rotation rotation;
+	bool unit;			/* numbers of a vector whose norm is 'scale' */
+	enum kvt_scale_order order;
+	int coding;			/* not for callers */
 };
 
-enum { KVT_MAX_FIELDS = 4 };
+enum { KVT_MAX_FIELDS = 6 };
 
 /* The bytes of one (slot, head, kv). */
 struct kvt_packing {
@@ -72,6 +123,10 @@ struct kvt_packing {
 	int64_t nbytes;
 	int64_t rows;			/* 1, or those of a page */
 	int64_t row_values;		/* numbers in a row; 0: they cannot be read */
+	int64_t row_tokens;		/* tokens that a row of a page stands for */
+	int64_t heads;			/* rows of a page: heads, then tokens */
+	int64_t dim;			/* of a head vector, if that varies; else 0 */
+	int halves;			/* 2: a row is the numbers of a key, a value */
 	int nfields;
 	struct kvt_field field[KVT_MAX_FIELDS];
 };
@@ -87,8 +142,8 @@ kvt_packing_init(struct kvt_packing *out, const struct kvt_content *content,
 		 struct kvt_error *err);
 
 /*
- * Can its numbers be read?  KVT_BAD_INPUT: which fp8 it is was not said;
- * KVT_UNSUPPORTED: no public description says how.
+ * Can its numbers be read?  KVT_BAD_INPUT: which fp8 it is was not said, or how many
+ * numbers a head has; KVT_UNSUPPORTED: no public description says how.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_packing_readable(const struct kvt_packing *packing, struct kvt_error *err);
@@ -98,21 +153,37 @@ static inline int64_t kvt_packing_values(const struct kvt_packing *packing)
 	return packing->rows * packing->row_values;
 }
 
+/* That of a field whose numbers are rotated where they are kept. */
+enum kvt_rotation kvt_packing_rotation(const struct kvt_packing *packing);
+
 /*
- * 'count' numbers from number 'first' on, row after row, each times its scale.
- * The product is that of doubles.  Only of a packing that is readable.
+ * 'count' numbers from number 'first' on, row after row, each times its scale, in
+ * the basis of the model: rotations are undone.  The arithmetic is that of doubles.
+ * Only of a packing that is readable.
  */
 void kvt_packing_decode(double *out, const struct kvt_packing *packing,
 			const void *bytes, int64_t first, int64_t count);
 
-/* How far each of them may be from what was rounded to it (kvt_dtype_rounding()). */
+/*
+ * Is it known how far numbers may be from what was rounded to them?  False where a
+ * number comes from all of a vector, or an engine may have clipped it.
+ */
+bool kvt_packing_bounded(const struct kvt_packing *packing);
+/* How far each of them may be (kvt_dtype_rounding()); only if that is known. */
 void kvt_packing_rounding(double *out, const struct kvt_packing *packing,
 			  const void *bytes, int64_t first, int64_t count);
 
 /* The byte at which the number begins. */
 int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value);
+/* Its bits as they are kept, without scale. */
+uint64_t kvt_packing_bits(const struct kvt_packing *packing, const void *bytes,
+			  int64_t value);
 
-/* What a byte belongs to. */
+/* Element i of a row of a field, as a number without its scale. */
+double kvt_field_number(const struct kvt_field *field, const void *bytes, int64_t row,
+			int64_t i);
+
+/* What a byte belongs to; of elements below a byte the first that begins in it. */
 struct kvt_packed_element {
 	int field;
 	int64_t row, element;

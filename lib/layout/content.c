@@ -1,230 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* content.c - quantised contents: a table of them, and which bytes are what */
+/* content.c - which bytes of a group of some shape are what */
 #include "lib/kvt/content.h"
 #include "lib/base/print.h"
+#include "lib/layout/content_types.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- table -------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 
-enum { MAX_PLANES = 2 };
-
-/* A negative 'at' counts from the end of the row; a count of 0 is all up to there. */
-struct field_recipe {
-	const char *name;
-	enum kvt_field_role role;
-	const char *dtype;		/* "fp8": which one must be said */
-	int64_t count, at;
-	int plane, scale;
-};
-
-struct recipe {
-	struct kvt_content_type type;
-	int64_t plane[MAX_PLANES];	/* bytes of a row; 0: as many as there are */
-	int64_t multiple;		/* of which a row must be; 0: any */
-	int nfields;
-	struct field_recipe field[KVT_MAX_FIELDS];
-	const char *fp8;		/* if all engines have the same */
-	const char *unreadable;		/* why; NULL: it can be read */
-};
-
-#define VALUES(name, dtype, n, at, plane, scale) \
-	{ name, KVT_FIELD_VALUES, dtype, n, at, plane, scale }
-#define SCALES(dtype, n, at, plane) \
-	{ "scales", KVT_FIELD_SCALES, dtype, n, at, plane, -1 }
-#define OTHER(name, n, at, plane) \
-	{ name, KVT_FIELD_OTHER, "uint8", n, at, plane, -1 }
-
-/* A float32 that scales a head vector, behind it. */
-#define PER_TOKEN_HEAD(dtype) \
-	.plane = { 0 }, .nfields = 2, \
-	.field = { VALUES("values", dtype, 0, 0, 0, 1), SCALES("float32", 1, -4, 0) }
-/* 128 numbers and one scale a row, numbers before scales. */
-#define INDEXER \
-	.plane = { 128, 4 }, .nfields = 2, \
-	.field = { VALUES("values", "fp8", 128, 0, 0, 1), SCALES("float32", 1, 0, 1) }
-/* Rows of 576 bytes, then for each 7 scales, of 64 values each, and a byte. */
-#define DSV4 \
-	.plane = { 576, 8 }, .nfields = 4, \
-	.field = { VALUES("nope", "fp8", 448, 0, 0, 2), \
-		   VALUES("rope", "bfloat16", 64, 448, 0, -1), \
-		   SCALES("float8_e8m0", 7, 0, 1), OTHER("pad", 1, 7, 1) }
-/* Bytes that only move. */
-#define BYTES(n, why) \
-	.plane = { 0 }, .multiple = n, .nfields = 1, \
-	.field = { OTHER("bytes", 0, 0, 0) }, .unreadable = why
-
-#define NIBBLES "which number of a byte comes first is not documented"
-#define GGML "blocks of ggml are not decoded here"
-#define ROWS_ARE_PACKED "how the numbers of a row are packed is not documented"
-
-static const struct recipe recipes[] = {
-	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16",
-	    KVT_MLA, 1, false, false },
-	  .plane = { 656 }, .nfields = 3, .fp8 = "float8_e4m3fn",
-	  .field = { VALUES("nope", "fp8", 512, 0, 0, 1),
-		     SCALES("float32", 4, 512, 0),
-		     VALUES("rope", "bfloat16", 64, 528, 0, -1) } },
-	{ { "indexer", "DeepSeek V3.2: 128 fp8 and a float32 scale; planes",
-	    KVT_OPAQUE, 1, true, false }, INDEXER },
-	{ { "dsv4-indexer", "DeepSeek V4: indexer rows of 4 tokens; planes",
-	    KVT_OPAQUE, 4, true, false }, INDEXER },
-	{ { "dsv4-c4a", "DeepSeek V4: 448 fp8, 64 bf16, 7 scales; 4 tokens; planes",
-	    KVT_MLA, 4, true, false }, DSV4 },
-	{ { "dsv4-c128a", "the same of 128 tokens", KVT_MLA, 128, true, false },
-	  DSV4 },
-	{ { "dsv4-swa", "the same of each token of the sliding window",
-	    KVT_MLA, 1, true, false }, DSV4 },
-	{ { "int8-per-token-head", "int8 and a float32 scale a head vector",
-	    KVT_FULL_ATTENTION, 1, false, true }, PER_TOKEN_HEAD("int8") },
-	{ { "fp8-per-token-head", "fp8 and a float32 scale a head vector",
-	    KVT_FULL_ATTENTION, 1, false, true }, PER_TOKEN_HEAD("fp8") },
-	{ { "int4-per-token-head", "4 bits and a float32 scale a head vector",
-	    KVT_FULL_ATTENTION, 1, false, true },
-	  .plane = { 0 }, .nfields = 2, .unreadable = NIBBLES,
-	  .field = { OTHER("values", 0, 0, 0), SCALES("float32", 1, -4, 0) } },
-	{ { "mla-per-token-head", "a latent row and two float32 scales",
-	    KVT_MLA, 1, false, false },
-	  BYTES(0, "which scale is for which numbers is not documented") },
-	{ { "nvfp4", "4 bits, fp8 scales of 16, perhaps swizzled; planes",
-	    KVT_OPAQUE, 1, true, false },
-	  BYTES(18, NIBBLES) },
-	{ { "q4_0", "llama.cpp: 18 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(18, GGML) },
-	{ { "q4_1", "llama.cpp: 20 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(20, GGML) },
-	{ { "q5_0", "llama.cpp: 22 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(22, GGML) },
-	{ { "q5_1", "llama.cpp: 24 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(24, GGML) },
-	{ { "q8_0", "llama.cpp: 34 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(34, GGML) },
-	{ { "iq4_nl", "llama.cpp: 18 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true }, BYTES(18, GGML) },
-	{ { "turboquant-k8v4", "rows of fp8 keys, 4-bit values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
-	{ { "turboquant-4bit-nc", "rows of 4-bit keys and values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
-	{ { "turboquant-k3v4-nc", "rows of 3-bit keys, 4-bit values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
-	{ { "turboquant-3bit-nc", "rows of 3-bit keys and values",
-	    KVT_FULL_ATTENTION, 1, false, false }, BYTES(2, ROWS_ARE_PACKED) },
-};
-enum { NRECIPES = sizeof(recipes) / sizeof(recipes[0]) };
-
-static const struct recipe *recipe_of(const struct kvt_content *content)
-{
-	/* a type is handed out only as the first member of its recipe */
-	return (const struct recipe *)content->type;
-}
-
-/* ---- names -------------------------------------------------------------- */
-
-/* What follows "float8_" in the names of the types. */
-static const char *const flavours[] = { "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz" };
-enum { NFLAVOURS = sizeof(flavours) / sizeof(flavours[0]), PREFIX = 7 };
-
-static const struct kvt_dtype *flavour_at(int i)
-{
-	char name[32];
-
-	snprintf(name, sizeof(name), "float8_%s", flavours[i]);
-	return kvt_dtype_find(name);
-}
-
-static bool has_fp8(const struct recipe *recipe)
-{
-	for (int i = 0; i < recipe->nfields; i++)
-		if (!strcmp(recipe->field[i].dtype, "fp8"))
-			return true;
-	return false;
-}
-
-static int lowered(char c)
-{
-	return c == '_' ? '-' : tolower((unsigned char)c);
-}
-
-/* Is 'name' the first 'length' characters of 'text'? */
-static bool same_name(const char *name, const char *text, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		if (lowered(name[i]) != lowered(text[i]))
-			return false;
-	return !name[length];
-}
-
-const struct kvt_content_type *kvt_content_type_at(int i)
-{
-	return i >= 0 && i < NRECIPES ? &recipes[i].type : NULL;
-}
-
-bool kvt_content_find(struct kvt_content *out, const char *name)
-{
-	size_t length = strcspn(name, "/");
-	struct kvt_content found = { NULL, NULL };
-
-	for (int i = 0; i < NRECIPES && !found.type; i++)
-		if (strlen(recipes[i].type.name) == length &&
-		    same_name(recipes[i].type.name, name, length))
-			found.type = &recipes[i].type;
-	if (!found.type)
-		return false;
-	if (recipe_of(&found)->fp8)
-		found.fp8 = kvt_dtype_find(recipe_of(&found)->fp8);
-	if (name[length]) {
-		const char *flavour = name + length + 1;
-
-		found.fp8 = NULL;
-		for (int i = 0; i < NFLAVOURS && has_fp8(recipe_of(&found)); i++)
-			if (strlen(flavours[i]) == strlen(flavour) &&
-			    same_name(flavours[i], flavour, strlen(flavour)))
-				found.fp8 = flavour_at(i);
-		if (!found.fp8)
-			return false;
-	}
-	*out = found;
-	return true;
-}
-
-struct kvt_text kvt_content_name(const struct kvt_content *content)
-{
-	struct kvt_text text = { "" };
-	const char *usual;
-
-	if (!content->type)
-		return text;
-	usual = recipe_of(content)->fp8;
-	if (!content->fp8 || (usual && !strcmp(content->fp8->name, usual)))
-		snprintf(text.s, sizeof(text.s), "%s", content->type->name);
-	else
-		snprintf(text.s, sizeof(text.s), "%s/%s", content->type->name,
-			 content->fp8->name + PREFIX);
-	return text;
-}
-
-bool kvt_content_equal(const struct kvt_content *a, const struct kvt_content *b)
-{
-	return a->type == b->type && a->fp8 == b->fp8;
-}
-
-int64_t kvt_content_row(const struct kvt_content *content)
-{
-	int64_t row = 0;
-
-	for (int i = 0; content->type && i < MAX_PLANES; i++)
-		row += recipe_of(content)->plane[i];
-	return row;
-}
-
-/* ---- fields ------------------------------------------------------------- */
-
-static enum kvt_status check_shape(const struct kvt_content_type *type,
+static enum kvt_status check_shape(const struct kvt_content *content,
 				   const struct kvt_shape *shape, struct kvt_error *err)
 {
-	bool one_head = type->planar || type->kind == KVT_MLA;
+	const struct kvt_content_type *type = content->type;
+	bool one_head = type->planar || type->kind == KVT_MLA || kvt_content_row(content);
 
 	if (shape->elem != 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -238,72 +27,186 @@ static enum kvt_status check_shape(const struct kvt_content_type *type,
 	if (shape->n[KVT_AXIS_H] != 1 && one_head)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no heads, but there are %lld",
 				type->name, LL(shape->n[KVT_AXIS_H]));
-	if (shape->n[KVT_AXIS_S] != 1 && type->planar)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %s is one page of planes, so one slot, not "
-				"%lld",
-				type->name, LL(shape->n[KVT_AXIS_S]));
 	return KVT_OK;
 }
 
-/* The rows of a page stand for its tokens. */
-static enum kvt_status count_rows(int64_t *rows, int64_t *width,
-				  const struct kvt_content *content, int64_t nbytes,
-				  int64_t tokens, struct kvt_error *err)
-{
-	const struct recipe *recipe = recipe_of(content);
-	const char *name = recipe->type.name;
-	int64_t fixed = kvt_content_row(content), least = 1;
+/* ---- rows --------------------------------------------------------------- */
 
-	*rows = recipe->type.planar ? tokens / recipe->type.ratio : 1;
-	if (*rows < 1 || (recipe->type.planar && tokens % recipe->type.ratio))
+/* The numbers of a head vector whose row has 'width' bytes; 0 if none has. */
+static int64_t solve_dim(const struct content_recipe *recipe, int64_t width)
+{
+	int64_t step = recipe->step ? recipe->step : 1, low = 0, high;
+
+	if (width < 1 || width > INT64_C(1) << 40)
+		return 0;
+	/* wider with each step; no number has less than three bits */
+	for (high = 3 * width / step + 1; low + 1 < high;) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (kvt_content_row_width(recipe, middle * step) <= width)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low && kvt_content_row_width(recipe, low * step) == width ? low * step : 0;
+}
+
+static enum kvt_status no_row(const struct kvt_packing *p, int64_t step,
+			      int64_t least, struct kvt_error *err)
+{
+	int64_t fixed = p->dim ? kvt_content_row_width(content_recipe_of(&p->content),
+						   p->dim) :
+		kvt_content_row(&p->content);
+
+	if (fixed)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a page of %s holds %lld tokens, expected a multiple of "
-				"%lld",
-				name, LL(tokens), LL(recipe->type.ratio));
-	*width = nbytes / *rows;
-	for (int i = 0; i < recipe->nfields; i++)
-		if (recipe->field[i].at < 0 && least <= -recipe->field[i].at)
-			least = 1 - recipe->field[i].at;
-	if (nbytes % *rows || (fixed ? *width != fixed : *width < least) ||
-	    (recipe->multiple && *width % recipe->multiple)) {
-		if (fixed)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%lld rows of %s have %lld bytes, expected %lld "
-					"each",
-					LL(*rows), name, LL(nbytes), LL(fixed));
+				"%lld rows of %s have %lld bytes, expected %lld each",
+				LL(p->rows), p->content.type->name, LL(p->nbytes),
+				LL(fixed));
+	if (step)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld rows of %s have %lld bytes, expected at least %lld "
 				"each, in steps of %lld",
-				LL(*rows), name, LL(nbytes), LL(least),
-				LL(recipe->multiple ? recipe->multiple : 1));
+				LL(p->rows), p->content.type->name, LL(p->nbytes),
+				LL(least), LL(step));
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%lld rows of %s have %lld bytes, which is that of no head "
+			"vector; expected at least %lld each",
+			LL(p->rows), p->content.type->name, LL(p->nbytes), LL(least));
+}
+
+/* All rows are of one size, and of a size that rows can have. */
+static enum kvt_status settle_rows(struct kvt_packing *p, struct kvt_error *err)
+{
+	const struct content_recipe *recipe = content_recipe_of(&p->content);
+	int64_t fixed = kvt_content_row(&p->content), step = recipe->step;
+	int64_t width = p->nbytes / p->rows;
+	int64_t least = kvt_content_row_width(recipe, step ? step : 1);
+
+	if (recipe->told)
+		p->dim = p->content.n;
+	if (p->dim && p->dim % step)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a head vector of %s has a multiple of %lld numbers, not "
+				"%lld",
+				recipe->type.name, LL(step), LL(p->dim));
+	if (p->nbytes % p->rows || (fixed && width != fixed))
+		return no_row(p, step, least, err);
+	if (!fixed && !p->dim) {
+		p->dim = solve_dim(recipe, width);
+		if (!p->dim)
+			return no_row(p, !step ? 1 : recipe->unreadable ? step : 0, least,
+				      err);
 	}
+	if (p->dim && kvt_content_row_width(recipe, p->dim) != width)
+		return no_row(p, step, least, err);
 	return KVT_OK;
 }
 
-static void add_field(struct kvt_packing *out, const struct field_recipe *from,
-		      const struct recipe *recipe, int64_t width)
+/* Of pages whose rows are any number of tokens: as many as fill it. */
+static enum kvt_status count_rows(struct kvt_packing *p, int64_t tokens,
+				  struct kvt_error *err)
 {
-	struct kvt_field *field = &out->field[out->nfields++];
-	int64_t at = from->at, before = 0, end = width;
+	const struct content_recipe *recipe = content_recipe_of(&p->content);
+	const struct kvt_content_type *type = &recipe->type;
+	int64_t width = kvt_content_row(&p->content), ratio = type->ratio;
 
-	for (int p = 0; p < from->plane; p++)
-		before += recipe->plane[p] * out->rows;
-	*field = (struct kvt_field){
-		.name = from->name, .role = from->role, .scale = from->scale,
-		.dtype = strcmp(from->dtype, "fp8") ? kvt_dtype_find(from->dtype) :
-			 out->content.fp8,
-		.at = before + (at < 0 ? width + at : at), .count = from->count,
-		.stride = recipe->plane[from->plane] ? recipe->plane[from->plane] : width,
-	};
+	p->rows = p->heads = p->row_tokens = 1;
+	if (!type->planar)
+		return KVT_OK;
+	if (tokens < 1 || (ratio && tokens % ratio))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a page of %s holds %lld tokens, expected a multiple of "
+				"%lld",
+				type->name, LL(tokens), LL(ratio ? ratio : 1));
+	p->row_tokens = ratio;
+	p->rows = ratio ? tokens / ratio : p->nbytes / width;
+	if (recipe->told && p->content.n) {
+		/* a row of each head */
+		width = kvt_content_row_width(recipe, p->content.n);
+		p->heads = width ? p->nbytes / width / tokens : 0;
+		p->rows = p->heads * tokens;
+	}
+	if (p->rows < 1)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a page of %s has %lld bytes, less than a row for each "
+				"token",
+				type->name, LL(p->nbytes));
+	if (!ratio && tokens % p->rows)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a page of %s holds %lld tokens, expected a multiple of "
+				"its %lld rows",
+				type->name, LL(tokens), LL(p->rows));
+	if (!ratio)
+		p->row_tokens = tokens / p->rows;
+	if (!recipe->told && p->content.n && p->rows != p->content.n)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a page of %s has %lld rows, but %lld were said",
+				type->name, LL(p->rows), LL(p->content.n));
+	return KVT_OK;
+}
+
+/* ---- fields ------------------------------------------------------------- */
+
+static void set_type(struct kvt_field *field, const char *type,
+		     const struct kvt_dtype *fp8)
+{
+	field->coding = kvt_content_coding_find(type);
+	if (field->coding >= 0) {
+		field->type = kvt_content_coding_at(field->coding)->name;
+		field->bits = kvt_content_coding_at(field->coding)->bits;
+		return;
+	}
+	field->dtype = strcmp(type, "fp8") ? kvt_dtype_find(type) : fp8;
 	if (!field->dtype)		/* bytes, as long as nobody says more */
 		field->dtype = kvt_dtype_find("uint8");
-	if (field->count)
-		return;
+	field->type = field->dtype->name;
+	field->bits = 8 * field->dtype->elem;
+}
+
+/* 'in_row' counts the bytes of each plane that are taken. */
+static void add_field(struct kvt_packing *out, const struct field_recipe *from,
+		      const struct content_recipe *recipe, int64_t in_row[MAX_PLANES])
+{
+	struct kvt_field *field = &out->field[out->nfields];
+	int64_t before = 0, width = out->nbytes / out->rows;
+
+	for (int p = 0; p < from->plane; p++)
+		before += kvt_content_plane_width(recipe, p, out->dim) * out->rows;
+	*field = (struct kvt_field){
+		.name = from->name, .role = from->role, .scale = from->scale,
+		.added = from->added, .rotation = from->rotation, .unit = from->unit,
+		.order = from->order, .at = before + in_row[from->plane],
+		.count = kvt_field_recipe_count(from, out->dim),
+		.stride = recipe->type.planar ?
+			  kvt_content_plane_width(recipe, from->plane, out->dim) : width,
+	};
+	set_type(field, from->type, out->content.fp8);
+	if (!from->n && !from->per)	/* what rounds the row up */
+		field->count = width - in_row[from->plane];
+	in_row[from->plane] += (field->count * field->bits + 7) / 8;
+	out->nfields += field->count > 0;
+}
+
+static void add_fields(struct kvt_packing *out)
+{
+	const struct content_recipe *recipe = content_recipe_of(&out->content);
+	int64_t in_row[MAX_PLANES] = { 0 };
+
 	for (int i = 0; i < recipe->nfields; i++)
-		if (recipe->field[i].at < 0)
-			end = width + recipe->field[i].at;
-	field->count = (end - at) / field->dtype->elem;
+		add_field(out, &recipe->field[i], recipe, in_row);
+}
+
+/* All that is there, of which too little is said. */
+static void add_bytes(struct kvt_packing *out)
+{
+	struct kvt_field *field = &out->field[out->nfields++];
+
+	*field = (struct kvt_field){ .name = "bytes", .role = KVT_FIELD_OTHER,
+				     .count = out->nbytes / out->rows,
+				     .stride = out->nbytes / out->rows,
+				     .scale = -1, .added = -1 };
+	set_type(field, "uint8", NULL);
 }
 
 enum kvt_status kvt_packing_init(struct kvt_packing *out,
@@ -311,18 +214,28 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 				 const struct kvt_shape *shape, int64_t tokens_per_slot,
 				 struct kvt_error *err)
 {
-	const struct recipe *recipe = recipe_of(content);
-	struct kvt_packing packing = { .content = *content,
+	const struct content_recipe *recipe = content_recipe_of(content);
+	struct kvt_packing packing = { .content = *content, .halves = 1,
 				       .nbytes = shape->n[KVT_AXIS_D] };
 	enum kvt_status status;
-	int64_t width = 0;
 
-	if ((status = check_shape(content->type, shape, err)) ||
-	    (status = count_rows(&packing.rows, &width, content, packing.nbytes,
-				 tokens_per_slot, err)))
+	if ((status = check_shape(content, shape, err)) ||
+	    (status = count_rows(&packing, tokens_per_slot, err)))
 		return status;
-	for (int i = 0; i < recipe->nfields; i++)
-		add_field(&packing, &recipe->field[i], recipe, width);
+	/* an array of rows is no array of pages */
+	if (recipe->type.planar && packing.rows == 1 && shape->n[KVT_AXIS_S] > 1)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a block of %s is one page of planes, so one slot, not "
+				"%lld",
+				recipe->type.name, LL(shape->n[KVT_AXIS_S]));
+	if (recipe->told && !content->n)
+		add_bytes(&packing);
+	else if ((status = settle_rows(&packing, err)))
+		return status;
+	if (!packing.nfields)
+		add_fields(&packing);
+	if (recipe->halves)
+		packing.halves = recipe->halves;
 	for (int i = 0; i < packing.nfields && !kvt_packing_readable(&packing, NULL); i++)
 		if (packing.field[i].role == KVT_FIELD_VALUES)
 			packing.row_values += packing.field[i].count;
@@ -330,20 +243,63 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 	return KVT_OK;
 }
 
+/* Do its numbers need what cannot be undone? */
+static enum kvt_status check_rotation(const struct kvt_packing *packing,
+				      struct kvt_error *err)
+{
+	const char *why;
+
+	for (int i = 0; i < packing->nfields; i++) {
+		const struct kvt_field *field = &packing->field[i];
+
+		if (field->rotation != KVT_ROTATION_NONE &&
+		    !kvt_rotation_defined(field->rotation, field->count, &why))
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"numbers of %s cannot be read: %s, and a head "
+					"vector has %lld",
+					packing->content.type->name, why,
+					LL(field->count));
+		if (field->order == KVT_SCALES_BY_ROWS &&
+		    (packing->rows / packing->heads % 4 || field->count % 4))
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"numbers of %s cannot be read: its scales are in "
+					"fours, but a page has %lld tokens and a head "
+					"vector %lld scales",
+					packing->content.type->name,
+					LL(packing->rows / packing->heads),
+					LL(field->count));
+	}
+	return KVT_OK;
+}
+
 enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,
 				     struct kvt_error *err)
 {
-	const struct recipe *recipe = recipe_of(&packing->content);
+	const struct content_recipe *recipe = content_recipe_of(&packing->content);
+	const char *name = recipe->type.name;
 
 	if (recipe->unreadable)
 		return kvt_fail(err, KVT_UNSUPPORTED, "numbers of %s cannot be read: %s",
-				recipe->type.name, recipe->unreadable);
-	if (has_fp8(recipe) && !packing->content.fp8)
+				name, recipe->unreadable);
+	if (kvt_content_has_fp8(recipe) && !packing->content.fp8)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s has an unknown fp8 type; give %s/e4m3fn, /e4m3fnuz, "
 				"/e5m2 or /e5m2fnuz",
-				recipe->type.name, recipe->type.name);
-	return KVT_OK;
+				name, name);
+	if (recipe->told && !packing->content.n)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s does not say how many numbers a head vector has; give "
+				"%s/128 or what it is",
+				name, name);
+	return check_rotation(packing, err);
+}
+
+enum kvt_rotation kvt_packing_rotation(const struct kvt_packing *packing)
+{
+	for (int i = 0; i < packing->nfields; i++)
+		if (packing->field[i].rotation != KVT_ROTATION_NONE)
+			return packing->field[i].rotation;
+	return KVT_ROTATION_NONE;
 }
 
 /* ---- layouts ------------------------------------------------------------ */

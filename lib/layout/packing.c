@@ -1,41 +1,172 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* packing.c - the numbers of a packed content, by the fields that content.c made */
 #include "lib/kvt/content.h"
+#include "lib/layout/content_types.h"
 
 #include <math.h>
 #include <stddef.h>
 
-/* Numbers of one field and row, or how they were rounded. */
-static void decode_field(double *out, bool rounding, const struct kvt_packing *packing,
+/* ---- elements ----------------------------------------------------------- */
+
+/* The byte in which element i of a row begins. */
+static int64_t byte_of(const struct kvt_field *field, int64_t row, int64_t i)
+{
+	switch (field->order) {
+	case KVT_SCALES_BY_FOUR:
+		i = 8 * (i % 4) + i / 4;
+		break;
+	case KVT_SCALES_BY_ROWS:
+		i = 4 * i + row % 4;
+		row -= row % 4;
+		break;
+	default:
+		break;
+	}
+	return field->at + row * field->stride + i * field->bits / 8;
+}
+
+/* Its bits, first the lowest of the first byte. */
+static uint64_t bits_of(const struct kvt_field *field, const unsigned char *bytes,
+			int64_t row, int64_t i)
+{
+	const unsigned char *from = bytes + byte_of(field, row, i);
+	int shift = field->bits < 8 ? (int)(i * field->bits % 8) : 0;
+	uint64_t bits = 0;
+
+	for (int b = 0; 8 * b < shift + field->bits; b++)
+		bits |= (uint64_t)from[b] << (8 * b);
+	bits >>= shift;
+	return field->bits < 8 ? bits & ((1u << field->bits) - 1) : bits;
+}
+
+static double number_of(const struct kvt_field *field, const unsigned char *bytes,
+			int64_t row, int64_t i)
+{
+	const struct content_coding *coding;
+
+	if (field->coding < 0)
+		return kvt_dtype_decode(field->dtype, bytes + byte_of(field, row, i));
+	coding = kvt_content_coding_at(field->coding);
+	return coding->number((uint32_t)bits_of(field, bytes, row, i));
+}
+
+double kvt_field_number(const struct kvt_field *field, const void *bytes, int64_t row,
+			int64_t i)
+{
+	return number_of(field, bytes, row, i);
+}
+
+/* ---- scales ------------------------------------------------------------- */
+
+/* The one for number i; 1 if there is none. */
+static double scale_of(const struct kvt_packing *packing, const struct kvt_field *field,
+		       const unsigned char *bytes, int64_t row, int64_t i)
+{
+	const struct kvt_field *scales;
+
+	if (field->scale < 0)
+		return 1;
+	scales = &packing->field[field->scale];
+	return number_of(scales, bytes, row, i / (field->count / scales->count));
+}
+
+/* Where the zero of codes is: in the lowest bits of the scale. */
+static double zero_of(const struct kvt_packing *packing, const struct kvt_field *field,
+		      const unsigned char *bytes, int64_t row)
+{
+	if (field->added < 0 || field->added != field->scale)
+		return 0;
+	return (double)(bits_of(&packing->field[field->scale], bytes, row, 0) & 15);
+}
+
+static double added_of(const struct kvt_packing *packing, const struct kvt_field *field,
+		       const unsigned char *bytes, int64_t row)
+{
+	if (field->added < 0 || field->added == field->scale)
+		return 0;
+	return number_of(&packing->field[field->added], bytes, row, 0);
+}
+
+/* ---- numbers of a field and row ----------------------------------------- */
+
+static void decode_plain(double *out, const struct kvt_packing *packing,
 			 const struct kvt_field *field, const unsigned char *bytes,
 			 int64_t row, int64_t first, int64_t count)
 {
-	const unsigned char *from = bytes + field->at + row * field->stride;
-	const struct kvt_field *scales = NULL;
-	int64_t group = 1;
+	double zero = zero_of(packing, field, bytes, row);
+	double added = added_of(packing, field, bytes, row);
 
-	if (field->scale >= 0) {
-		scales = &packing->field[field->scale];
-		group = field->count / scales->count;
-	}
 	for (int64_t i = 0; i < count; i++) {
-		int64_t at = (first + i) / group;
-
-		out[i] = kvt_dtype_decode(field->dtype,
-					  from + (first + i) * field->dtype->elem);
-		if (rounding)
-			out[i] = kvt_dtype_rounding(field->dtype, out[i]);
-		if (scales)
-			out[i] *= kvt_dtype_decode(scales->dtype, bytes + scales->at +
-						   row * scales->stride +
-						   at * scales->dtype->elem);
-		if (rounding)
-			out[i] = fabs(out[i]);
+		out[i] = number_of(field, bytes, row, first + i) - zero;
+		if (field->scale >= 0)
+			out[i] *= scale_of(packing, field, bytes, row, first + i);
+		if (field->added >= 0)
+			out[i] += added;
 	}
 }
 
-static void decode(double *out, bool rounding, const struct kvt_packing *packing,
-		   const void *bytes, int64_t first, int64_t count)
+/* All of a vector, whose direction and norm are kept apart. */
+static void decode_unit(double *out, const struct kvt_packing *packing,
+			const struct kvt_field *field, const unsigned char *bytes,
+			int64_t row)
+{
+	double square = 0, norm = scale_of(packing, field, bytes, row, 0);
+
+	for (int64_t i = 0; i < field->count; i++) {
+		out[i] = number_of(field, bytes, row, i);
+		square += out[i] * out[i];
+	}
+	for (int64_t i = 0; i < field->count; i++)
+		out[i] = norm * (out[i] / sqrt(square));
+}
+
+/* The model's numbers: each needs all of its vector. */
+static void decode_rotated(double *out, const struct kvt_packing *packing,
+			   const struct kvt_field *field, const unsigned char *bytes,
+			   int64_t row, int64_t first, int64_t count)
+{
+	double vector[MAX_ROTATED];
+
+	if (field->unit)
+		decode_unit(vector, packing, field, bytes, row);
+	else
+		decode_plain(vector, packing, field, bytes, row, 0, field->count);
+	kvt_rotation_undo(field->rotation, vector, field->count);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = vector[first + i];
+}
+
+static double gap_of(const struct kvt_field *field, const unsigned char *bytes,
+		     int64_t row, int64_t i)
+{
+	const struct content_coding *coding;
+
+	if (field->coding < 0)
+		return kvt_dtype_rounding(field->dtype, number_of(field, bytes, row, i));
+	coding = kvt_content_coding_at(field->coding);
+	return (coding->gap ? coding->gap((uint32_t)bits_of(field, bytes, row, i)) :
+			      coding->step) / 2;
+}
+
+static void round_field(double *out, const struct kvt_packing *packing,
+			const struct kvt_field *field, const unsigned char *bytes,
+			int64_t row, int64_t first, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		out[i] = fabs(gap_of(field, bytes, row, first + i) *
+			      scale_of(packing, field, bytes, row, first + i));
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+typedef void decoder(double *out, const struct kvt_packing *packing,
+		     const struct kvt_field *field, const unsigned char *bytes,
+		     int64_t row, int64_t first, int64_t count);
+
+/* By 'how', or of rotated fields by 'rotated'. */
+static void decode(double *out, decoder *how, decoder *rotated,
+		   const struct kvt_packing *packing, const void *bytes, int64_t first,
+		   int64_t count)
 {
 	while (count > 0) {
 		int64_t row = first / packing->row_values, done = 0;
@@ -53,8 +184,8 @@ static void decode(double *out, bool rounding, const struct kvt_packing *packing
 			}
 			n = field->count - left < count - done ? field->count - left :
 								 count - done;
-			decode_field(out + done, rounding, packing, field, bytes, row,
-				     left, n);
+			(field->rotation ? rotated : how)(out + done, packing, field,
+							  bytes, row, left, n);
 			done += n;
 			left = 0;
 		}
@@ -67,26 +198,71 @@ static void decode(double *out, bool rounding, const struct kvt_packing *packing
 void kvt_packing_decode(double *out, const struct kvt_packing *packing,
 			const void *bytes, int64_t first, int64_t count)
 {
-	decode(out, false, packing, bytes, first, count);
+	decode(out, decode_plain, decode_rotated, packing, bytes, first, count);
+}
+
+bool kvt_packing_bounded(const struct kvt_packing *packing)
+{
+	for (int i = 0; i < packing->nfields; i++)
+		if (packing->field[i].rotation || packing->field[i].added >= 0)
+			return false;
+	return true;
 }
 
 void kvt_packing_rounding(double *out, const struct kvt_packing *packing,
 			  const void *bytes, int64_t first, int64_t count)
 {
-	decode(out, true, packing, bytes, first, count);
+	decode(out, round_field, round_field, packing, bytes, first, count);
 }
 
-int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value)
-{
-	int64_t row = value / packing->row_values, left = value % packing->row_values;
-	const struct kvt_field *field = packing->field;
+/* ---- where a number is -------------------------------------------------- */
 
+/* Its field, row and element. */
+static const struct kvt_field *find_value(const struct kvt_packing *packing,
+					  int64_t value, int64_t *row, int64_t *element)
+{
+	const struct kvt_field *field = packing->field;
+	int64_t left = value % packing->row_values;
+
+	*row = value / packing->row_values;
 	while (field->role != KVT_FIELD_VALUES || left >= field->count) {
 		if (field->role == KVT_FIELD_VALUES)
 			left -= field->count;
 		field++;
 	}
-	return field->at + row * field->stride + left * field->dtype->elem;
+	*element = left;
+	return field;
+}
+
+int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value)
+{
+	int64_t row, element;
+	const struct kvt_field *field = find_value(packing, value, &row, &element);
+
+	return byte_of(field, row, element);
+}
+
+uint64_t kvt_packing_bits(const struct kvt_packing *packing, const void *bytes,
+			  int64_t value)
+{
+	int64_t row, element;
+	const struct kvt_field *field = find_value(packing, value, &row, &element);
+
+	return bits_of(field, bytes, row, element);
+}
+
+/* The element whose bytes these are, from its place in the row or the four rows. */
+static void unpermute(const struct kvt_field *field, int64_t *row, int64_t *byte)
+{
+	int64_t i = *byte;
+
+	if (field->order == KVT_SCALES_BY_FOUR)
+		*byte = i % 8 * 4 + i / 8;
+	if (field->order != KVT_SCALES_BY_ROWS)
+		return;
+	i += *row % 4 * field->stride;
+	*row += i % 4 - *row % 4;
+	*byte = i / 4;
 }
 
 bool kvt_packing_find(struct kvt_packed_element *out, const struct kvt_packing *packing,
@@ -94,15 +270,21 @@ bool kvt_packing_find(struct kvt_packed_element *out, const struct kvt_packing *
 {
 	for (int i = 0; i < packing->nfields; i++) {
 		const struct kvt_field *field = &packing->field[i];
-		int64_t from = byte - field->at;
+		int64_t from = byte - field->at, row, in_row;
 
-		if (from < 0 || from / field->stride >= packing->rows ||
-		    from % field->stride / field->dtype->elem >= field->count)
+		if (from < 0 || from / field->stride >= packing->rows)
 			continue;
+		row = from / field->stride;
+		in_row = from % field->stride;
+		if (in_row >= (field->count * field->bits + 7) / 8)
+			continue;
+		unpermute(field, &row, &in_row);
+		/* the first that begins here: one that began before may end here */
 		*out = (struct kvt_packed_element){
-			i, from / field->stride,
-			from % field->stride / field->dtype->elem,
+			i, row, (in_row * 8 + field->bits - 1) / field->bits,
 		};
+		if (field->bits >= 8)
+			out->element = in_row * 8 / field->bits;
 		return true;
 	}
 	return false;

@@ -112,7 +112,7 @@ static void peek_packed(struct kvt_peek *peek, const uint8_t *bytes, double scal
 	for (int i = 0; i < packing.nfields; i++) {
 		const struct kvt_field *f = &packing.field[i];
 		bool number = readable && f->role == KVT_FIELD_VALUES;
-		struct kvt_peek_field *g = add_field(peek, f->name, f->dtype->name,
+		struct kvt_peek_field *g = add_field(peek, f->name, f->type,
 						     first_scale(&packing, i,
 								 first), f->count);
 
@@ -121,8 +121,8 @@ static void peek_packed(struct kvt_peek *peek, const uint8_t *bytes, double scal
 					   g->count);
 		for (int64_t v = 0; g && number && g->value && v < g->count; v++)
 			g->value[v] *= scale;
-		if (g && !number)
-			elements(g, f->dtype, bytes + f->at + row * f->stride);
+		for (int64_t v = 0; g && !number && g->value && v < g->count; v++)
+			g->value[v] = kvt_field_number(f, bytes, row, g->first + v);
 		before += number ? f->count : 0;
 	}
 }

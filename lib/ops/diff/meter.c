@@ -257,15 +257,10 @@ static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *slot
 			    int64_t d)
 {
 	const struct kvt_packing *packing = m->packing[side];
-	struct kvt_packed_element at;
-	int64_t byte;
 
 	if (!packing)
 		return bits_of(m->dtype[side], slot + d * m->dtype[side]->elem);
-	byte = kvt_packing_at(packing, d);
-	if (!kvt_packing_find(&at, packing, byte))
-		return 0;
-	return bits_of(packing->field[at.field].dtype, slot + byte);
+	return kvt_packing_bits(packing, slot, d);
 }
 
 /* Two elements that are not known to be equal. */

@@ -444,7 +444,7 @@ static enum kvt_status take_row(struct at *at, const struct kvt_packing *packing
 		return wrong(at, "row and token are given, expected one");
 	if (!at->value[AT_TOKEN] || !type->planar)
 		return take_number(at, &at->run->row, AT_ROW, 0, packing->rows);
-	at->run->row = at->token % at->group->tokens_per_slot / type->ratio;
+	at->run->row = at->token % at->group->tokens_per_slot / packing->row_tokens;
 	return KVT_OK;
 }
 

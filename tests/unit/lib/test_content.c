@@ -46,16 +46,22 @@ static void test_names(void **state)
 	static const struct {
 		const char *given, *is;		/* NULL: not found */
 	} rows[] = {
-		{ "fp8-ds-mla", "fp8-ds-mla" }, { "FP8_DS_MLA", "fp8-ds-mla" },
-		{ "fp8_ds_mla/e4m3fn", "fp8-ds-mla" },
+		{ "fp8-ds-mla", "fp8-ds-mla" }, { "FP8-DS-MLA", "fp8-ds-mla" },
+		{ "fp8_ds_mla", NULL }, { "FP8_DS_MLA/e4m3fn", NULL },
+		{ "fp8-ds-mla/e4m3fn", "fp8-ds-mla" },
 		{ "fp8-ds-mla/E4M3FNUZ", "fp8-ds-mla/e4m3fnuz" },
 		{ "indexer", "indexer" }, { "indexer/e4m3fn", "indexer/e4m3fn" },
 		{ "indexer/", NULL }, { "indexer/e4m3", NULL }, { "indexer/e8m0", NULL },
 		{ "indexe", NULL }, { "indexers", NULL }, { "", NULL },
 		{ "int8-per-token-head/e4m3fn", NULL }, { "/e4m3fn", NULL },
 		{ "dsv4_swa/e5m2fnuz", "dsv4-swa/e5m2fnuz" },
+		{ "indexer/32", "indexer/32" }, { "indexer/32/32", NULL },
+		{ "indexer/32/e4m3fn", "indexer/e4m3fn/32" },
+		{ "nvfp4_plain/128", "nvfp4-plain/128" }, { "nvfp4/128", NULL },
+		{ "nvfp4-plain/0", NULL }, { "nvfp4-plain/-1", NULL },
+		{ "nvfp4-plain/12345678", NULL }, { "int8-per-token-head/64", NULL },
 	};
-	struct kvt_content content, none = { NULL, NULL };
+	struct kvt_content content, none = { NULL, NULL, 0 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -70,11 +76,11 @@ static void test_names(void **state)
 	assert_int_equal(kvt_content_row(&none), 0);
 }
 
-/* The name of a type is that of a spec, and both say the same of it. */
+/* Where the name of a type is that of a spec, both say the same of it. */
 static void test_specs(void **state)
 {
 	const struct kvt_content_type *type;
-	int n = 0;
+	int n = 0, specs = 0;
 
 	(void)state;
 	for (; (type = kvt_content_type_at(n)); n++) {
@@ -83,19 +89,23 @@ static void test_specs(void **state)
 		struct kvt_content content;
 		struct kvt_error err = { "" };
 		struct kvt_spec spec;
+		enum kvt_kind kind;
 
 		assert_true(kvt_content_find(&content, type->name));
 		assert_ptr_equal(content.type, type);
 		/* only a page of planes has rows of several tokens */
-		assert_in_range(type->ratio, 1, type->planar ? 128 : 1);
-		/* no engine that a spec is for has the blocks of ggml */
-		if (!strncmp(type->what, "llama.cpp", 9))
+		assert_in_range(type->ratio, type->planar ? 0 : 1,
+				type->planar ? 128 : 1);
+		/* blocks of ggml, say, are no spec of an engine */
+		if (!kvt_spec_kind(&kind, type->name))
 			continue;
+		specs++;
 		if (kvt_spec_make(&spec, type->name, &args, (struct kvt_rank){ 1, 0 },
 				  &err))
 			fail_msg("%s", err.text);
 		assert_int_equal(spec.planar, type->planar);
-		assert_int_equal(spec.tokens_per_slot.num, type->ratio);
+		if (type->ratio)
+			assert_int_equal(spec.tokens_per_slot.num, type->ratio);
 		/* a page of planes of all heads has no heads to deal out */
 		if (strcmp(type->name, "nvfp4"))
 			assert_int_equal(spec.kind, type->kind);
@@ -103,7 +113,8 @@ static void test_specs(void **state)
 			assert_int_equal(spec.content_size,
 					 kvt_content_row(&content));
 	}
-	assert_int_equal(n, 21);
+	assert_int_equal(n, 41);
+	assert_true(specs >= 15);
 }
 
 /* ---- every byte --------------------------------------------------------- */
@@ -125,16 +136,49 @@ static struct form forms[] = {
 	{ "int8-per-token-head", 16, 4, 2, 132, 1, 1, 128 },
 	{ "fp8-per-token-head/e5m2", 16, 4, 2, 12, 1, 1, 8 },
 	{ "int8-per-token-head", 16, 4, 1, 5, 1, 1, 1 },
-	{ "int4-per-token-head", 16, 4, 2, 68, 1, 1, 0 },
+	{ "int4-per-token-head", 16, 4, 2, 68, 1, 1, 128 },
+	{ "int4-per-token-head", 16, 4, 2, 5, 1, 1, 2 },
+	{ "dsv32-nvfp4", 64, 1, 1, 352, 1, 1, 576 },
+	{ "glm53-nope", 64, 1, 1, 528, 1, 1, 512 },
+	{ "glm53-nope-656", 64, 1, 1, 656, 1, 1, 512 },
+	{ "mla-fp8", 64, 1, 1, 576, 1, 1, 576 },
+	{ "dsv4-fp8", 64, 1, 1, 512, 1, 1, 512 },
+	{ "dsv41", 1, 1, 1, 32 * 528, 64, 32, 512 },
+	{ "dsv41-row", 64, 1, 1, 528, 1, 1, 512 },
+	{ "dsv41-fp4", 1, 1, 1, 32 * 288, 32, 32, 512 },
+	{ "dsv41-fp4-row", 64, 1, 1, 288, 1, 1, 512 },
+	{ "dsv4-nvfp4", 2, 1, 1, 2 * 384, 8, 2, 512 },
+	{ "indexer-mxfp4", 1, 1, 1, 64 * 68, 128, 64, 128 },
+	{ "indexer-nvfp4", 128, 1, 1, 72, 1, 1, 128 },
+	{ "pooled-indexer", 9, 1, 1, 32 * 132, 128, 32, 128 },
+	{ "kpool-tail", 1, 1, 1, 4 * 512, 4, 4, 256 },
+	{ "dsv41-ring", 8, 1, 1, 4096, 1, 1, 1024 },
+	{ "qsa-ring", 4, 1, 1, 280, 1, 1, 128 },
+	{ "nvfp4-plain/128", 1, 1, 1, 4608, 16, 32, 256 },
+	{ "nvfp4-sm100/64", 1, 1, 1, 2304, 16, 32, 128 },
+	{ "nvfp4-plain", 1, 1, 1, 4608, 16, 16, 0 },
+	{ "ultraquant-4bit", 16, 4, 1, 136, 1, 1, 256 },
+	{ "turboquant-k8v4/e4m3fn", 16, 4, 1, 196, 1, 1, 256 },
+	{ "turboquant-k3v4-nc", 16, 4, 1, 14, 1, 1, 16 },
 	{ "mla-per-token-head", 16, 1, 1, 1160, 1, 1, 0 },
 	{ "nvfp4", 1, 1, 1, 2304, 16, 16, 0 },
 	{ "q4_0", 16, 4, 2, 36, 1, 1, 0 },
 	{ "q8_0", 16, 4, 1, 68, 1, 1, 0 },
 	{ "turboquant-k8v4", 16, 4, 1, 196, 1, 1, 0 },
-	{ "turboquant-4bit-nc", 16, 4, 1, 134, 1, 1, 0 },
-	{ "turboquant-k3v4-nc", 16, 4, 1, 118, 1, 1, 0 },
-	{ "turboquant-3bit-nc", 16, 4, 1, 102, 1, 1, 0 },
+	{ "turboquant-4bit-nc", 16, 4, 1, 134, 1, 1, 256 },
+	{ "turboquant-k3v4-nc", 16, 4, 1, 118, 1, 1, 256 },
+	{ "turboquant-3bit-nc", 16, 4, 1, 102, 1, 1, 256 },
 };
+
+/* The byte in which it begins, from what is documented of the order of scales. */
+static int64_t byte_of(const struct kvt_field *field, int64_t row, int64_t i)
+{
+	if (field->order == KVT_SCALES_BY_FOUR)
+		return field->at + row * field->stride + 8 * (i & 3) + (i >> 2);
+	if (field->order == KVT_SCALES_BY_ROWS)
+		return field->at + row / 4 * 4 * field->stride + 4 * i + row % 4;
+	return field->at + row * field->stride + i * field->bits / 8;
+}
 
 /* Each byte belongs to one element of one field, and nothing overlaps. */
 static void test_bytes(void **state)
@@ -148,7 +192,7 @@ static void test_bytes(void **state)
 	assert_int_equal(p.row_values, f->row_values);
 	assert_int_equal(p.nbytes, f->d);
 	for (int i = 0; i < p.nfields; i++)
-		bytes += p.rows * p.field[i].count * p.field[i].dtype->elem;
+		bytes += p.rows * ((p.field[i].count * p.field[i].bits + 7) / 8);
 	assert_int_equal(bytes, f->d);
 	for (int64_t b = 0; b < f->d; b++) {
 		struct kvt_packed_element place;
@@ -158,9 +202,12 @@ static void test_bytes(void **state)
 		if (!kvt_packing_find(&place, &p, b))
 			fail_msg("byte %lld is nothing", (long long)b);
 		field = &p.field[place.field];
-		begin = field->at + place.row * field->stride +
-			place.element * field->dtype->elem;
-		assert_true(begin <= b && b < begin + field->dtype->elem);
+		begin = byte_of(field, place.row, place.element);
+		/* of those below a byte the first that begins in it */
+		assert_true(begin <= b && 8 * b < 8 * begin + (field->bits < 8 ? 8 :
+							       field->bits));
+		if (field->bits < 8 && place.element)
+			assert_true(byte_of(field, place.row, place.element - 1) < b);
 		assert_true(place.row < p.rows && place.element < field->count);
 	}
 	for (int64_t v = 0; v < kvt_packing_values(&p); v++) {
@@ -346,10 +393,21 @@ static void test_readable(void **state)
 		{ "dsv4-swa", 584, 1, KVT_BAD_INPUT },
 		{ "fp8-per-token-head", 68, 1, KVT_BAD_INPUT },
 		{ "int8-per-token-head", 68, 1, KVT_OK },
-		{ "int4-per-token-head", 68, 1, KVT_UNSUPPORTED },
+		{ "int4-per-token-head", 68, 1, KVT_OK },
+		{ "int4-per-token-head", 516, 1, KVT_UNSUPPORTED },
+		{ "int4-per-token-head", 516 - 64, 1, KVT_OK },
 		{ "mla-per-token-head", 1160, 1, KVT_UNSUPPORTED },
 		{ "nvfp4", 144, 1, KVT_UNSUPPORTED },
-		{ "turboquant-3bit-nc", 102, 1, KVT_UNSUPPORTED },
+		{ "nvfp4-plain", 144, 1, KVT_BAD_INPUT },
+		{ "nvfp4-plain/128", 144, 1, KVT_OK },
+		{ "nvfp4-sm100/128", 144, 1, KVT_UNSUPPORTED },
+		{ "nvfp4-sm100/32", 4 * 36, 4, KVT_UNSUPPORTED },
+		{ "nvfp4-sm100/64", 4 * 72, 4, KVT_OK },
+		{ "turboquant-3bit-nc", 102, 1, KVT_OK },
+		{ "turboquant-3bit-nc", 78, 1, KVT_UNSUPPORTED },
+		{ "turboquant-k8v4", 196, 1, KVT_BAD_INPUT },
+		{ "ultraquant-4bit", 102, 1, KVT_UNSUPPORTED },
+		{ "q8_0", 34, 1, KVT_UNSUPPORTED },
 	};
 
 	(void)state;
@@ -381,6 +439,8 @@ static struct refusal refusals[] = {
 	{ "keys apart from values", "fp8-ds-mla", SHAPE(64, 1, 2, 656, 1), 1,
 	  "keys and values are separate" },
 	{ "elements of two bytes", "fp8-ds-mla", SHAPE(64, 1, 1, 656, 2), 1, "is bytes" },
+	{ "rows of another ratio as slots", "dsv41", SHAPE(64, 1, 1, 528, 1), 2,
+	  "one page of planes, so one slot, not 64" },
 	{ "rows as slots", "indexer", SHAPE(64, 1, 1, 132, 1), 1,
 	  "one page of planes, so one slot, not 64" },
 	{ "a page of 63 rows", "indexer", SHAPE(1, 1, 1, 63 * 132, 1), 64,
@@ -394,7 +454,31 @@ static struct refusal refusals[] = {
 	{ "a scale alone", "int8-per-token-head", SHAPE(16, 4, 2, 4, 1), 1,
 	  "have 4 bytes, expected at least 5 each" },
 	{ "half a block of ggml", "q8_0", SHAPE(16, 4, 1, 51, 1), 1, "in steps of 34" },
-	{ "an odd slot", "turboquant-k8v4", SHAPE(16, 4, 1, 195, 1), 1, "in steps of 2" },
+	{ "an odd slot", "turboquant-k8v4", SHAPE(16, 4, 1, 195, 1), 1,
+	  "that of no head vector" },
+	{ "an even slot of no head", "turboquant-4bit-nc", SHAPE(16, 4, 1, 136, 1), 1,
+	  "that of no head vector" },
+	{ "half a word", "int4-per-token-head", SHAPE(16, 4, 2, 4, 1), 1,
+	  "at least 5 each" },
+	{ "half a row of a page", "dsv41", SHAPE(1, 1, 1, 528 * 3 / 2, 1), 64,
+	  "1 rows of dsv41 have 792 bytes, expected 528" },
+	{ "more rows than tokens", "dsv41", SHAPE(1, 1, 1, 64 * 528, 1), 32,
+	  "expected a multiple of its 64 rows" },
+	{ "no row", "dsv41-fp4", SHAPE(1, 1, 1, 200, 1), 32, "less than a row" },
+	{ "not the rows that were said", "indexer-mxfp4/32",
+	  SHAPE(1, 1, 1, 64 * 68, 1), 64,
+	  "64 rows, but 32 were said" },
+	{ "heads of another size", "nvfp4-plain/64", SHAPE(1, 1, 1, 16 * 108, 1), 16,
+	  "expected 72 each" },
+	{ "heads that fill no scale", "nvfp4-plain/40", SHAPE(1, 1, 1, 4608, 1), 16,
+	  "a multiple of 16 numbers, not 40" },
+	{ "too little for a head", "nvfp4-plain/128", SHAPE(1, 1, 1, 128, 1), 16,
+	  "less than a row" },
+	{ "an enormous row", "ultraquant-4bit", SHAPE(1, 1, 1, INT64_MAX, 1), 1,
+	  "that of no head vector" },
+	{ "an enormous page", "nvfp4-plain/9999999", SHAPE(1, 1, 1, INT64_MAX, 1),
+	  INT64_MAX, "less than a row" },
+	{ "a ring with heads", "qsa-ring", SHAPE(4, 2, 1, 280, 1), 1, "has no heads" },
 	{ "no multiple of 18", "nvfp4", SHAPE(1, 1, 1, 16 * 143, 1), 16,
 	  "in steps of 18" },
 };
@@ -432,7 +516,7 @@ static void test_layouts(void **state)
 		{ "L B H D/x S x", 1, 4, 1, 656, false },
 		{ "LBDS", 64, 1, 1, 656, false }, { "mla", 64, 1, 1, 656, true },
 	};
-	struct kvt_content content, none = { NULL, NULL };
+	struct kvt_content content, none = { NULL, NULL, 0 };
 
 	(void)state;
 	assert_true(kvt_content_find(&content, "int8-per-token-head"));

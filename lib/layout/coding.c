@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* coding.c - elements of packed contents that are no type of dumps */
+#include "lib/layout/content_types.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+/* ---- 4-bit floats ------------------------------------------------------- */
+
+static const double magnitudes[] = { 0, 0.5, 1, 1.5, 2, 3, 4, 6 };
+
+static double e2m1(uint32_t bits)
+{
+	return bits & 8 ? -magnitudes[bits & 7] : magnitudes[bits & 7];
+}
+
+/*
+ * To the farther neighbour.  The largest may stand for more, by as much as its scale
+ * was rounded down: no more than to the neighbour below.
+ */
+static double e2m1_gap(uint32_t bits)
+{
+	int i = (int)(bits & 7);
+
+	return i < 7 ? magnitudes[i + 1] - magnitudes[i] : 2;
+}
+
+/* ---- integers ----------------------------------------------------------- */
+
+static double whole(uint32_t bits)
+{
+	return bits;
+}
+
+/* ---- places in a code book ---------------------------------------------- */
+
+/*
+ * Best for a normal distribution of variance 1, as vLLM computes them; of others they
+ * are in the same proportion, and only that matters to a vector of known norm.
+ */
+static const float book3[] = { 0.244983599f, 0.755645514f, 1.343180060f, 2.150349617f };
+static const float book4[] = { 0.128427655f, 0.388137788f, 0.656879902f, 0.942448258f,
+			       1.256257534f, 1.617881775f, 2.068447113f, 2.730922222f };
+
+/* Books are symmetric, and from the least number on. */
+static double from_book(const float *half, uint32_t n, uint32_t i)
+{
+	return i < n ? -(double)half[n - 1 - i] : (double)half[i - n];
+}
+
+static double index3(uint32_t bits)
+{
+	return from_book(book3, 4, bits & 7);
+}
+
+static double index4(uint32_t bits)
+{
+	return from_book(book4, 8, bits & 15);
+}
+
+/* ---- scales ------------------------------------------------------------- */
+
+/* A power of two, but nothing is nothing. */
+static double e8m0_or_zero(uint32_t bits)
+{
+	return !bits ? 0 : bits == 0xff ? NAN : ldexp(1, (int)bits - 127);
+}
+
+/* A float32 whose lowest four bits are another number. */
+static double without_nibble(uint32_t bits)
+{
+	float value;
+
+	bits &= ~UINT32_C(15);
+	memcpy(&value, &bits, sizeof(value));
+	return (double)value;
+}
+
+/* ---- table -------------------------------------------------------------- */
+
+static const struct content_coding codings[] = {
+	{ "float4_e2m1", 4, e2m1, 0, e2m1_gap },
+	{ "uint4", 4, whole, 1, NULL },
+	{ "uint3", 3, whole, 1, NULL },
+	{ "index4", 4, index4, 0, NULL },
+	{ "index3", 3, index3, 0, NULL },
+	{ "float8_e8m0_or_0", 8, e8m0_or_zero, 0, NULL },
+	{ "float32_and_zero", 32, without_nibble, 0, NULL },
+};
+enum { NCODINGS = sizeof(codings) / sizeof(codings[0]) };
+
+int kvt_content_coding_find(const char *name)
+{
+	for (int i = 0; i < NCODINGS; i++)
+		if (!strcmp(codings[i].name, name))
+			return i;
+	return -1;
+}
+
+const struct content_coding *kvt_content_coding_at(int i)
+{
+	return &codings[i];
+}

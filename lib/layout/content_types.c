@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* content_types.c - the table of quantised contents */
+#include "lib/layout/content_types.h"
+
+#include <string.h>
+
+/* ---- rows of the table -------------------------------------------------- */
+
+#define VALUES(label, of, count, in, by) \
+	{ .name = label, .role = KVT_FIELD_VALUES, .type = of, .n = count, \
+	  .plane = in, .scale = by, .added = -1 }
+#define ROTATED(label, of, count, in, by, how) \
+	{ .name = label, .role = KVT_FIELD_VALUES, .type = of, .n = count, \
+	  .plane = in, .scale = by, .added = -1, .rotation = how }
+#define SCALES(label, of, count, in) \
+	{ .name = label, .role = KVT_FIELD_SCALES, .type = of, .n = count, \
+	  .plane = in, .scale = -1, .added = -1 }
+#define OTHER(label, of, count, in) \
+	{ .name = label, .role = KVT_FIELD_OTHER, .type = of, .n = count, \
+	  .plane = in, .scale = -1, .added = -1 }
+/* As many as a head has numbers, or a scale for some of them. */
+#define HEAD(label, of, in, by) \
+	{ .name = label, .role = KVT_FIELD_VALUES, .type = of, .per = 1, \
+	  .plane = in, .scale = by, .added = -1 }
+#define HEAD_SCALES(label, of, numbers, in, how) \
+	{ .name = label, .role = KVT_FIELD_SCALES, .type = of, .per = numbers, \
+	  .plane = in, .scale = -1, .added = -1, .order = how }
+
+/* Words of engines, and alignments. */
+#define NO_WORDS NULL, NULL, NULL, 0, 0
+#define OF_VLLM(words) words, NULL, NULL, 0, 0
+
+#define E4M3 "float8_e4m3fn"
+#define E2M1 "float4_e2m1"
+#define BF16 "bfloat16"
+
+/* A float32 that scales a head vector, behind it. */
+#define PER_TOKEN_HEAD(of) \
+	.nfields = 2, .field = { HEAD("values", of, 0, 1), \
+				 SCALES("scales", "float32", 1, 0) }
+/* 128 numbers and one scale a row, numbers before scales. */
+#define INDEXER(most) \
+	.nfields = 2, .page_rows = most, \
+	.field = { VALUES("values", "fp8", 128, 0, 1), \
+		   SCALES("scales", "float32", 1, 1) }
+/* Rows of 576 bytes, then for each 7 scales, of 64 values each, and a byte. */
+#define DSV4 \
+	.nfields = 4, .field = { VALUES("nope", "fp8", 448, 0, 2), \
+				 VALUES("rope", BF16, 64, 0, -1), \
+				 SCALES("scales", "float8_e8m0", 7, 1), \
+				 OTHER("pad", "uint8", 1, 1) }
+/* The rotary part is quantised with the rest; scales in that plane. */
+#define DSV41(in) \
+	.nfields = 2, .fp8 = E4M3, \
+	.field = { VALUES("latent", "fp8", 512, 0, 1), \
+		   SCALES("scales", "float8_e8m0", 16, in) }
+#define DSV41_FP4(in) \
+	.nfields = 2, .field = { VALUES("latent", E2M1, 512, 0, 1), \
+				 SCALES("scales", E4M3, 32, in) }
+/* Without a rotary part; any scale, not powers of two only. */
+#define NOPE(fields) \
+	.nfields = fields, .fp8 = E4M3, \
+	.field = { VALUES("latent", "fp8", 512, 0, 1), \
+		   SCALES("scales", "float32", 4, 0), \
+		   OTHER("reserved", "uint8", 128, 0) }
+/* Data and scales of all keys, then of all values; order of the latter's scales. */
+#define NVFP4(how) \
+	.told = true, .step = 16, .halves = 2, .nfields = 4, \
+	.field = { HEAD("keys", E2M1, 0, 1), \
+		   HEAD_SCALES("key scales", E4M3, 16, 1, KVT_SCALES_IN_ORDER), \
+		   HEAD("values", E2M1, 2, 3), \
+		   HEAD_SCALES("value scales", E4M3, 16, 3, how) }
+/* Codes of the numbers of a unit vector, and its norm; rounded numbers of a value. */
+#define TURBOQUANT(key, value) \
+	.step = 8, .even = 2, .halves = 2, .nfields = 6, \
+	.field = { { .name = "keys", .role = KVT_FIELD_VALUES, .type = key, .per = 1, \
+		     .scale = 1, .added = -1, .rotation = KVT_ROTATION_HADAMARD, \
+		     .unit = true }, \
+		   SCALES("norm", "float16", 1, 0), \
+		   { .name = "values", .role = KVT_FIELD_VALUES, .type = value, \
+		     .per = 1, .scale = 3, .added = 4 }, \
+		   SCALES("scale", "float16", 1, 0), \
+		   SCALES("minimum", "float16", 1, 0), \
+		   OTHER("pad", "uint8", 0, 0) }
+/* Bytes that only move. */
+#define BYTES(n, why) \
+	.step = n, .unreadable = why, .nfields = 1, \
+	.field = { { .name = "bytes", .role = KVT_FIELD_OTHER, .type = "uint8", \
+		     .per = 1, .scale = -1, .added = -1 } }
+
+#define GGML "blocks of ggml are not decoded here; those of a quantised cache of " \
+	     "llama.cpp may be rotated, which its files do not say"
+#define WHICH_SCALE "which scale is for which numbers is not documented"
+#define WHICH_ORDER "the order of the scales of values depends on the GPU: give " \
+		    "nvfp4-plain/N or nvfp4-sm100/N, N the numbers of a head vector"
+
+static const struct content_recipe recipes[] = {
+	/* latents: rows */
+	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16",
+	    KVT_MLA, 1, false, false, "fp8_ds_mla", NULL, "V32", 0, 0 },
+	  .fp8 = E4M3, .nfields = 3,
+	  .field = { VALUES("nope", "fp8", 512, 0, 1), SCALES("scales", "float32", 4, 0),
+		     VALUES("rope", BF16, 64, 0, -1) } },
+	{ { "mla-fp8", "512 and 64 fp8, scaled by the layer",
+	    KVT_MLA, 1, false, false, NO_WORDS },
+	  .fp8 = E4M3, .nfields = 2,
+	  .field = { VALUES("nope", "fp8", 512, 0, -1),
+		     VALUES("rope", "fp8", 64, 0, -1) } },
+	{ { "dsv32-nvfp4", "512 of 4 bits, 64 fp8, 32 fp8 scales out of order",
+	    KVT_MLA, 1, false, false, OF_VLLM("nvfp4_ds_mla") },
+	  .nfields = 3,
+	  .field = { VALUES("nope", E2M1, 512, 0, 2), VALUES("rope", E4M3, 64, 0, -1),
+		     { .name = "scales", .role = KVT_FIELD_SCALES, .type = E4M3,
+		       .n = 32, .scale = -1, .added = -1,
+		       .order = KVT_SCALES_BY_FOUR } } },
+	{ { "glm53-nope", "GLM-5.3 without rotary part: 512 fp8, 4 float32 scales",
+	    KVT_MLA, 1, false, false, NULL, "V32_NO_ROPE", "GLM53_NOPE V32_NO_ROPE",
+	    0, 0 },
+	  NOPE(2) },
+	{ { "glm53-nope-656", "the same, padded to the 656 bytes of V3.2",
+	    KVT_MLA, 1, false, false, OF_VLLM("fp8_ds_mla") }, NOPE(3) },
+	{ { "dsv4-fp8", "DeepSeek V4: 448 and 64 fp8, scaled by the layer",
+	    KVT_MLA, 1, false, false, NO_WORDS },
+	  .fp8 = E4M3, .nfields = 2,
+	  .field = { VALUES("nope", "fp8", 448, 0, -1),
+		     VALUES("rope", "fp8", 64, 0, -1) } },
+	{ { "dsv41-row", "DeepSeek V4.1: 512 fp8, then 16 scales",
+	    KVT_MLA, 1, false, false, NULL, "v41_new", "V41_NEW", 0, 528 }, DSV41(0) },
+	{ { "dsv41-fp4-row", "DeepSeek V4.1: 512 of 4 bits, then 32 fp8 scales",
+	    KVT_MLA, 1, false, false, NULL, NULL, "V41_FP4_NEW", 0, 288 }, DSV41_FP4(0) },
+
+	/* latents: pages of planes */
+	{ { "dsv4-c4a", "DeepSeek V4: 448 fp8, 64 bf16, 7 scales; 4 tokens; planes",
+	    KVT_MLA, 4, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
+	    576, 576 },
+	  DSV4, .page_rows = 64 },
+	{ { "dsv4-c128a", "the same of 128 tokens",
+	    KVT_MLA, 128, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
+	    576, 576 },
+	  DSV4, .page_rows = 2 },
+	{ { "dsv4-swa", "the same of each token of the sliding window",
+	    KVT_MLA, 1, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
+	    576, 576 }, DSV4 },
+	{ { "dsv4-nvfp4", "DeepSeek V4: 448 of 4 bits, 64 bf16, 28 fp8 scales; planes",
+	    KVT_MLA, 0, true, false, NULL, NULL, "DSV4_NVFP4", 0, 0 }, .nfields = 4,
+	  .field = { VALUES("nope", E2M1, 448, 0, 2), VALUES("rope", BF16, 64, 0, -1),
+		     SCALES("scales", E4M3, 28, 1), OTHER("owner", "uint8", 4, 1) } },
+	{ { "dsv41", "DeepSeek V4.1: 512 fp8, 16 scales; planes",
+	    KVT_MLA, 0, true, false, "fp8_ds_mla", "v41", "V41", 512, 512 }, DSV41(1) },
+	{ { "dsv41-fp4", "DeepSeek V4.1, compressed: 512 of 4 bits, 32 scales; planes",
+	    KVT_MLA, 0, true, false, "nvfp4_ds_mla", NULL, "V41_FP4",
+	    512, 256 }, DSV41_FP4(1) },
+
+	/* keys of indexers */
+	{ { "indexer", "DeepSeek V3.2: 128 fp8 and a float32 scale; planes",
+	    KVT_OPAQUE, 1, true, false, NO_WORDS }, INDEXER(64) },
+	{ { "dsv4-indexer", "DeepSeek V4: indexer rows of 4 tokens; planes",
+	    KVT_OPAQUE, 4, true, false, NO_WORDS }, INDEXER(64) },
+	{ { "dsv41-indexer", "DeepSeek V4.1: indexer rows; planes",
+	    KVT_OPAQUE, 0, true, false, NO_WORDS }, INDEXER(128) },
+	{ { "indexer-mxfp4", "128 of 4 bits and 4 scales; planes",
+	    KVT_OPAQUE, 0, true, false, OF_VLLM("mxfp4") },
+	  .nfields = 2, .page_rows = 128,
+	  .field = { VALUES("values", E2M1, 128, 0, 1),
+		     SCALES("scales", "float8_e8m0", 4, 1) } },
+	{ { "indexer-nvfp4", "MiniMax M3: 128 of 4 bits and 8 fp8 scales",
+	    KVT_OPAQUE, 1, false, false, NO_WORDS }, .nfields = 2,
+	  .field = { VALUES("values", E2M1, 128, 0, 1), SCALES("scales", E4M3, 8, 0) } },
+	{ { "pooled-indexer", "GLM-5.3: indexer rows of pooled keys, rotated; planes",
+	    KVT_OPAQUE, 0, true, false, NO_WORDS },
+	  .fp8 = E4M3, .nfields = 2, .page_rows = 64,
+	  .field = { ROTATED("values", "fp8", 128, 0, 1, KVT_ROTATION_HADAMARD),
+		     SCALES("scales", "float32", 1, 1) } },
+
+	/* rings of what is not a row of the cache yet */
+	{ { "kpool-tail", "GLM-5.3: ring of raw keys and gates, 128 bf16 each; planes",
+	    KVT_OPAQUE, 1, true, false, NO_WORDS }, .nfields = 2,
+	  .field = { VALUES("keys", BF16, 128, 0, -1),
+		     VALUES("gates", BF16, 128, 1, -1) } },
+	{ { "dsv41-ring", "DeepSeek V4.1: ring of the compressor, 512 and 512 float32",
+	    KVT_OPAQUE, 1, false, false, NO_WORDS }, .nfields = 2,
+	  .field = { VALUES("kv", "float32", 512, 0, -1),
+		     VALUES("scores", "float32", 512, 0, -1) } },
+	{ { "qsa-ring", "Qwen4: ring of raw keys, 128 bf16 and 3 positions",
+	    KVT_OPAQUE, 1, false, false, NO_WORDS }, .nfields = 2,
+	  .field = { VALUES("key", BF16, 128, 0, -1),
+		     OTHER("positions", "int64", 3, 0) } },
+
+	/* keys and values */
+	{ { "int8-per-token-head", "int8 and a float32 scale a head vector",
+	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("int8_per_token_head") },
+	  PER_TOKEN_HEAD("int8") },
+	{ { "fp8-per-token-head", "fp8 and a float32 scale a head vector",
+	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("fp8_per_token_head") },
+	  PER_TOKEN_HEAD("fp8") },
+	{ { "int4-per-token-head", "4 bits, scale and zero point a rotated head vector",
+	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("int4_per_token_head") },
+	  .step = 2, .nfields = 2,
+	  .field = { { .name = "values", .role = KVT_FIELD_VALUES, .type = "uint4",
+		       .per = 1, .scale = 1, .added = 1,
+		       .rotation = KVT_ROTATION_SIGNED_HADAMARD },
+		     SCALES("scales", "float32_and_zero", 1, 0) } },
+	{ { "mla-per-token-head", "a latent row and two float32 scales",
+	    KVT_MLA, 1, false, false, NO_WORDS }, BYTES(1, WHICH_SCALE) },
+	{ { "nvfp4", "4 bits, fp8 scales of 16, perhaps swizzled; planes",
+	    KVT_OPAQUE, 1, true, false, OF_VLLM("nvfp4 nvfp4_4over6") },
+	  BYTES(18, WHICH_ORDER) },
+	{ { "nvfp4-plain", "nvfp4 whose scales are in order; planes",
+	    KVT_OPAQUE, 1, true, false, OF_VLLM("nvfp4 nvfp4_4over6") },
+	  NVFP4(KVT_SCALES_IN_ORDER) },
+	{ { "nvfp4-sm100", "nvfp4 with the scales of values as SM100 has them; planes",
+	    KVT_OPAQUE, 1, true, false, OF_VLLM("nvfp4 nvfp4_4over6") },
+	  NVFP4(KVT_SCALES_BY_ROWS) },
+	{ { "turboquant-k8v4", "rows of fp8 keys, 4-bit values",
+	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("turboquant_k8v4") },
+	  .step = 8, .even = 2, .halves = 2, .nfields = 5,
+	  .field = { HEAD("keys", "fp8", 0, -1),
+		     { .name = "values", .role = KVT_FIELD_VALUES, .type = "uint4",
+		       .per = 1, .scale = 2, .added = 3 },
+		     SCALES("scale", "float16", 1, 0),
+		     SCALES("minimum", "float16", 1, 0), OTHER("pad", "uint8", 0, 0) } },
+	{ { "turboquant-4bit-nc", "rows of rotated 4-bit keys, 4-bit values",
+	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("turboquant_4bit_nc") },
+	  TURBOQUANT("index4", "uint4") },
+	{ { "turboquant-k3v4-nc", "rows of rotated 3-bit keys, 4-bit values",
+	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("turboquant_k3v4_nc") },
+	  TURBOQUANT("index3", "uint4") },
+	{ { "turboquant-3bit-nc", "rows of rotated 3-bit keys, 3-bit values",
+	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("turboquant_3bit_nc") },
+	  TURBOQUANT("index3", "uint3") },
+	{ { "ultraquant-4bit", "rows of rotated 4-bit keys, 4-bit values, their scales",
+	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("ultraquant_4bit") },
+	  .step = 32, .halves = 2, .nfields = 4,
+	  .field = { { .name = "keys", .role = KVT_FIELD_VALUES, .type = E2M1, .per = 1,
+		       .scale = 1, .added = -1, .rotation = KVT_ROTATION_HADAMARD },
+		     HEAD_SCALES("key scales", "float8_e8m0_or_0", 32, 0,
+				 KVT_SCALES_IN_ORDER),
+		     HEAD("values", E2M1, 0, 3),
+		     HEAD_SCALES("value scales", "float8_e8m0_or_0", 32, 0,
+				 KVT_SCALES_IN_ORDER) } },
+	{ { "q4_0", "llama.cpp: 18 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(18, GGML) },
+	{ { "q4_1", "llama.cpp: 20 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(20, GGML) },
+	{ { "q5_0", "llama.cpp: 22 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(22, GGML) },
+	{ { "q5_1", "llama.cpp: 24 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(24, GGML) },
+	{ { "q8_0", "llama.cpp: 34 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(34, GGML) },
+	{ { "iq4_nl", "llama.cpp: 18 bytes for 32 numbers",
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(18, GGML) },
+};
+enum { NRECIPES = sizeof(recipes) / sizeof(recipes[0]) };
+
+const struct content_recipe *kvt_content_recipe_at(int i)
+{
+	return i >= 0 && i < NRECIPES ? &recipes[i] : NULL;
+}
+
+const struct kvt_content_type *kvt_content_type_at(int i)
+{
+	const struct content_recipe *recipe = kvt_content_recipe_at(i);
+
+	return recipe ? &recipe->type : NULL;
+}
+
+bool kvt_content_has_fp8(const struct content_recipe *recipe)
+{
+	for (int i = 0; i < recipe->nfields; i++)
+		if (!strcmp(recipe->field[i].type, "fp8"))
+			return true;
+	return false;
+}
+
+/* ---- sizes -------------------------------------------------------------- */
+
+static int64_t bits_of(const struct field_recipe *field)
+{
+	int coding = kvt_content_coding_find(field->type);
+
+	if (coding >= 0)
+		return kvt_content_coding_at(coding)->bits;
+	return strcmp(field->type, "fp8") ? 8 * kvt_dtype_find(field->type)->elem : 8;
+}
+
+int64_t kvt_field_recipe_count(const struct field_recipe *field, int64_t dim)
+{
+	return field->per ? dim / field->per : field->n;
+}
+
+int64_t kvt_content_plane_width(const struct content_recipe *recipe, int plane,
+				int64_t dim)
+{
+	int64_t width = 0;
+
+	for (int i = 0; i < recipe->nfields; i++)
+		if (recipe->field[i].plane == plane)
+			width += (kvt_field_recipe_count(&recipe->field[i], dim) *
+				  bits_of(&recipe->field[i]) + 7) / 8;
+	return width;
+}
+
+int64_t kvt_content_row_width(const struct content_recipe *recipe, int64_t dim)
+{
+	int64_t width = 0, even = recipe->even ? recipe->even : 1;
+
+	for (int p = 0; p < MAX_PLANES; p++)
+		width += kvt_content_plane_width(recipe, p, dim);
+	return (width + even - 1) / even * even;
+}
+
+static bool is_fixed(const struct content_recipe *recipe)
+{
+	for (int i = 0; i < recipe->nfields; i++)
+		if (recipe->field[i].per)
+			return false;
+	return true;
+}
+
+int64_t kvt_content_row(const struct kvt_content *content)
+{
+	const struct content_recipe *recipe = content_recipe_of(content);
+
+	return recipe && is_fixed(recipe) ? kvt_content_row_width(recipe, 0) : 0;
+}
+
+int64_t kvt_content_page(const struct kvt_content *content, int64_t rows,
+			 int64_t alignment)
+{
+	int64_t align = alignment > 1 ? alignment : 1;
+	int64_t page, row = kvt_content_row(content);
+
+	if (row < 1 || rows < 0 || __builtin_mul_overflow(rows, row, &page) ||
+	    page > INT64_MAX - align)
+		return -1;
+	return (page + align - 1) / align * align;
+}
+
+int64_t kvt_content_page_rows(const struct kvt_content *content)
+{
+	return content->type ? content_recipe_of(content)->page_rows : 0;
+}
+
+int64_t kvt_content_row_of(const struct kvt_content *content, int64_t head_dim)
+{
+	const struct content_recipe *recipe = content_recipe_of(content);
+	int64_t step = recipe && recipe->step ? recipe->step : 1;
+
+	if (!recipe || head_dim < 1 || head_dim > INT32_MAX || head_dim % step ||
+	    is_fixed(recipe) || (recipe->unreadable && !recipe->type.pairs))
+		return 0;
+	return kvt_content_row_width(recipe, head_dim);
+}

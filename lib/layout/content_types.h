@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * content_types.h - a row of the table of contents, and the codings of its fields;
+ * not installed
+ *
+ * The fields of a plane lie one behind another, so a row of the table has counts and
+ * no offsets.  A count is fixed, or a part of the numbers of a head vector.
+ */
+#ifndef KVT_LAYOUT_CONTENT_TYPES_H
+#define KVT_LAYOUT_CONTENT_TYPES_H
+
+#include "lib/kvt/content.h"
+
+enum { MAX_PLANES = 4 };
+
+struct field_recipe {
+	const char *name;
+	enum kvt_field_role role;
+	const char *type;		/* "fp8": which one must be said */
+	int64_t n, per;			/* elements: n, or one for 'per' numbers */
+	int plane;
+	int scale, added;		/* fields; -1: none */
+	enum kvt_rotation rotation;
+	bool unit;
+	enum kvt_scale_order order;
+};
+
+struct content_recipe {
+	struct kvt_content_type type;
+	int nfields;
+	struct field_recipe field[KVT_MAX_FIELDS];
+	int64_t step;			/* numbers of a head are a multiple; 0: of 1 */
+	int64_t even;			/* bytes of a row are rounded up to; 0: 1 */
+	int64_t page_rows;		/* kvt_content_page_rows() */
+	bool told;			/* numbers of a head must be said */
+	int halves;			/* 2: a key, then a value; else 0 */
+	const char *fp8;		/* if all engines have the same */
+	const char *unreadable;		/* why; NULL: it can be read */
+};
+const struct content_recipe *kvt_content_recipe_at(int i);	/* NULL past the last */
+
+static inline const struct content_recipe *
+content_recipe_of(const struct kvt_content *content)
+{
+	/* a type is handed out only as the first member of its recipe */
+	return (const struct content_recipe *)content->type;
+}
+
+/* Is any of it fp8 of which it must be said which? */
+bool kvt_content_has_fp8(const struct content_recipe *recipe);
+
+/* Elements of a field, and bytes of a row of a plane, for heads of 'dim' numbers. */
+int64_t kvt_field_recipe_count(const struct field_recipe *field, int64_t dim);
+int64_t kvt_content_plane_width(const struct content_recipe *recipe, int plane,
+				int64_t dim);
+/* Of all planes, rounded up. */
+int64_t kvt_content_row_width(const struct content_recipe *recipe, int64_t dim);
+
+/* ---- codings ------------------------------------------------------------ */
+
+/* How bits are a number, besides the types of dumps. */
+struct content_coding {
+	const char *name;
+	int bits;
+	double (*number)(uint32_t bits);
+	double step;			/* from a number to its farther neighbour; */
+	double (*gap)(uint32_t bits);	/* or this, if that is not the same for all */
+};
+/* Its index; -1: none of that name. */
+int kvt_content_coding_find(const char *name);
+const struct content_coding *kvt_content_coding_at(int i);
+
+/* ---- rotations ---------------------------------------------------------- */
+
+enum { MAX_ROTATED = 1024 };
+
+/* Can vectors of n numbers be rotated back?  If not, 'why' says so. */
+bool kvt_rotation_defined(enum kvt_rotation rotation, int64_t n, const char **why);
+/* In place. */
+void kvt_rotation_undo(enum kvt_rotation rotation, double *vector, int64_t n);
+
+#endif
