@@ -2,13 +2,41 @@
 /* convert.c - another format, the same memory layout */
 #include "cli/rewrite.h"
 
+#include "lib/kvt/derive.h"
+
+/* As numbers, whatever the bytes are. */
+static enum kvt_status rewrite_decoded(const struct rewrite *r, const char *type,
+				       const char *scale, struct kvt_error *err)
+{
+	struct kvt_dump *dump, *decoded;
+	const struct kvt_dtype *dtype;
+	double factor[2] = { 1, 1 };
+	enum kvt_status status;
+
+	if ((status = kvt_dtype_parse(&dtype, type, err)) ||
+	    (scale && (status = scale_parse(factor, "scale", scale, err))) ||
+	    (status = kvt_open(&dump, r->input, &r->hints, err)))
+		return status;
+	if (!(status = kvt_dump_decode(&decoded, dump, dtype, factor, err))) {
+		status = rewrite_dump(r, decoded, err);
+		kvt_dump_close(decoded);
+	}
+	kvt_dump_close(dump);
+	return status;
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct rewrite r = { 0 };
+	const char *decode = NULL, *scale = NULL;
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
 		  "offload: files as of an engine with N ranks" },
+		{ "decode", 0, OPT_STRING, &decode, "TYPE",
+		  "write the numbers that the bytes stand for: float32 or float64" },
+		{ "scale", 0, OPT_STRING, &scale, "X[,Y]",
+		  "factor for the numbers of --decode; keys, values" },
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -21,7 +49,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	    (status = opt_need(&cmd_convert, (struct opt_need[]){
 			{ nargs, "a dump" }, { r.output, "an output" }, { 0 } }, err)))
 		return status;
-	return rewrite(&r, err);
+	if (scale && !decode)
+		return kvt_fail(err, KVT_USAGE, "--scale is for --decode");
+	return decode ? rewrite_decoded(&r, decode, scale, err) : rewrite(&r, err);
 }
 
 const struct command cmd_convert = {
@@ -35,6 +65,7 @@ const struct command cmd_convert = {
 		"  kvtool convert --layout=nhd --dtype=bf16 --layers=32 --block-size=16 "
 		"\\\n"
 		"      --heads=8 --head-dim=128 cache.bin snapshot.h5\n"
+		"  kvtool convert --decode=float32 fp8.h5 numbers.npy\n"
 		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat "
 		">kv.st'\n",
 	.streams = STREAM_FIRST,

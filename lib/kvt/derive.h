@@ -57,6 +57,20 @@ KVT_MUST_CHECK enum kvt_status
 kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,
 	       const char *const *names, int n, struct kvt_error *err);
 
+/* ---- decode: the numbers that bytes stand for -------------------------------- */
+
+/*
+ * All groups as 'dtype', float32 or float64: quantised numbers times their scales, in
+ * the basis of the model, rounded once; times scale[0] if they are keys, or neither,
+ * scale[1] if they are values (NULL: ones).  A page of planes becomes a slot for each
+ * row.  KVT_BAD_INPUT or KVT_UNSUPPORTED, with the group, if numbers of one cannot be
+ * read.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *dump,
+		const struct kvt_dtype *dtype, const double scale[2],
+		struct kvt_error *err);
+
 /* ---- reblock: blocks of another size --------------------------------------- */
 
 /* What to do with slots that hold no token of a request. */
