@@ -434,6 +434,62 @@ def check_writer(tmp):
         tap.ok(np.abs(got[66] - x[1]).max() <= 0.25, f"{width}: slot 66", got[66][:4])
 
 
+# ---- differences ------------------------------------------------------------
+
+def rotation(r):
+    group = json.loads(r.out)["groups"][0] if r.out.startswith("{") else {}
+    said = group.get("rotation")
+    return said and (said["a"], said["b"], said["undone"])
+
+
+def check_diff(tmp, rng):
+    """Rotated vectors against numbers of the model, against themselves, against others."""
+    (cells,), values = int4(rng, 384, 64)
+    shape = (2, 3, 16, 2, 2, -1)
+    a, b, other = (f"{tmp}/{n}.npy" for n in ("a", "b", "other"))
+    write(a, cells.reshape(shape), "int4_per_token_head", "L B S H K D",
+          kind="full_attention")
+    kvtool("convert", "-f", "-q", "--decode=float64", a, b)
+    r = kvtool("diff", "--exact", "--json", a, b)
+    tap.equal((r.code, rotation(r)), (0, ("signed_hadamard", "none", True)),
+              "int4 is what its numbers are, rotated back")
+    r = kvtool("diff", "--exact", b, a)
+    tap.ok(r.code == 0 and "rotated none in A, signed_hadamard in B: undone" in r.out,
+           "and the text says so", r)
+    r = kvtool("diff", "--json", a, a)
+    tap.equal((r.code, rotation(r)), (0, ("signed_hadamard", "signed_hadamard", False)),
+              "bytes of one rotated content are compared as stored")
+    codes_as_numbers = codes(cells[:, :32], 4).astype("<f8")
+    np.save(other, codes_as_numbers.reshape(shape))
+    with open(f"{tmp}/other.json", "w") as f:
+        json.dump({"layout": "L B S H K D", "dtype": "float64", "kind": "full_attention",
+                   "sizes": {"layers": 2, "num_blocks": 3, "block_size": 16,
+                             "num_kv_heads": 2, "head_dim": 64}}, f)
+    r = kvtool("diff", "--exact", a, other)
+    tap.ok(r.code == 1, "codes are no numbers of the model", r)
+    r = kvtool("diff", "--exact", "--json", b, other)
+    tap.ok(r.code == 1 and json.loads(r.out)["groups"][0]["rotation"] is None,
+           "where nothing is rotated, nothing is said", r)
+    r = kvtool("diff", "--tolerance=auto", a, b)
+    tap.ok(r.code == 4 and "is not known; give a tolerance" in r.err,
+           "no tolerance follows from a rotated vector", r)
+    r = kvtool("diff", "--tolerance=atol=1e-3", a, b)
+    tap.ok(r.code == 0, "but one can be given", r)
+    (cells,), values = turboquant(rng, 192, 64, 4, 4)
+    write(a, cells.reshape(2, 3, 16, 2, 1, -1), "turboquant_4bit_nc", "L B S H K D",
+          kind="full_attention")
+    kvtool("convert", "-f", "-q", "--decode=float64", a, b)
+    planes, values = dsv41(rng, 480)
+    write(other, paged(planes, 2, 5, 1, 48).reshape(2, 5, 48, 1, 1, 528), "V41", "mla")
+    kvtool("convert", "-f", "-q", "--decode=float64", other, f"{tmp}/numbers.npy")
+    for x, y, which in ((a, b, "A"), (b, a, "B"), (other, f"{tmp}/numbers.npy", "A")):
+        r = kvtool("diff", "--exact", x, y)
+        tap.ok(r.code == 3 and f"kvtool convert --decode=float32 of {which}" in r.err,
+               "slots of another shape: what to type", r)
+    r = kvtool("diff", "--json", a, a)
+    tap.equal((r.code, rotation(r)), (0, ("hadamard", "hadamard", False)), "turboquant")
+
+
 # ---- refusals ---------------------------------------------------------------
 
 def check_refused(tmp, rng):
@@ -512,6 +568,7 @@ def main():
         check_nvfp4(tmp, rng)
         check_kernel_pages(tmp, rng)
         check_writer(tmp)
+        check_diff(tmp, rng)
         check_refused(tmp, rng)
         check_single(tmp, rng)
     tap.ok(rows_read >= 10000, f"{rows_read} rows were decoded")

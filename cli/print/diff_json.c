@@ -164,6 +164,18 @@ static void put_diagnosis(struct json_out *out, json_t *o, const struct diff_dia
 	}
 }
 
+static void put_rotation(struct json_out *out, json_t *o, const struct diff_pair *p)
+{
+	if (!p->rotation[SIDE_A] && !p->rotation[SIDE_B]) {
+		json_put(out, o, "rotation", json_null());
+		return;
+	}
+	o = json_put_object(out, o, "rotation");
+	json_put_text(out, o, "a", kvt_rotation_name(p->rotation[SIDE_A]));
+	json_put_text(out, o, "b", kvt_rotation_name(p->rotation[SIDE_B]));
+	json_put_bool(out, o, "undone", p->decoded);
+}
+
 static void put_result(struct json_out *out, json_t *o, const struct diff_result *r)
 {
 	const struct diff_pair *p = r->pair;
@@ -173,6 +185,7 @@ static void put_result(struct json_out *out, json_t *o, const struct diff_result
 	json_put_text(out, o, "kind", kvt_kind_name(p->group[SIDE_A]->kind));
 	json_put_text(out, o, "dtype_a", kvt_group_type(p->group[SIDE_A]).s);
 	json_put_text(out, o, "dtype_b", kvt_group_type(p->group[SIDE_B]).s);
+	put_rotation(out, o, p);
 	json_put_bool(out, o, "rounding", r->rounding);
 	json_put_text(out, o, "result", r->equal ? "equal" :
 		      r->differs ? "differs" : "within");

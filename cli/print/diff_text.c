@@ -122,6 +122,18 @@ static void print_extent(const struct diff_pair *p)
 			  (p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 1)));
 }
 
+/* Are these numbers in the basis of the model? */
+static void print_rotation(const struct diff_pair *p)
+{
+	if (!p->rotation[SIDE_A] && !p->rotation[SIDE_B])
+		return;
+	plainf("  rotated %s in A, %s in B: %s\n",
+	       kvt_rotation_name(p->rotation[SIDE_A]),
+	       kvt_rotation_name(p->rotation[SIDE_B]),
+	       p->decoded ? "undone, compared in the basis of the model" :
+			    "compared as stored");
+}
+
 static void print_types(const struct diff_result *r)
 {
 	const struct diff_tolerance *t = &r->tolerance;
@@ -304,6 +316,7 @@ static void print_extent_of_difference(const struct diff_result *r)
 static void print_result(const struct diff_result *r)
 {
 	print_verdict(r);
+	print_rotation(r->pair);
 	if (!r->measured || r->equal)
 		return;
 	print_types(r);

@@ -247,6 +247,24 @@ static enum kvt_status pair_channels(struct diff_pair *p,
 	return KVT_OK;
 }
 
+/* Slots of a packed content may be other slots when they are numbers. */
+static const char *needs_decoding(const struct diff_pair *p)
+{
+	for (int s = 0; s < NSIDES; s++) {
+		const struct kvt_group *g = p->group[s];
+		struct kvt_packing packing;
+
+		if (!g->content.type)
+			continue;
+		packing = kvt_group_packing(g);
+		if (g->content.type->planar || packing.halves == 2)
+			return s ?
+			"; compare the output of kvtool convert --decode=float32 of B" :
+			"; compare the output of kvtool convert --decode=float32 of A";
+	}
+	return "";
+}
+
 /* Keys and values, or the half that one side has. */
 static enum kvt_status pair_kv(struct diff_pair *p, struct diff_unmatched *unmatched,
 			       struct kvt_error *err)
@@ -272,8 +290,16 @@ static enum kvt_status pair_kv(struct diff_pair *p, struct diff_unmatched *unmat
 				      p->group[s]->id);
 			return KVT_OK;
 		}
-	return kvt_fail(err, KVT_BAD_INPUT, "%s: A holds %s, B holds %s", p->id,
-			names[half[SIDE_A] + 1], names[half[SIDE_B] + 1]);
+	return kvt_fail(err, KVT_BAD_INPUT, "%s: A holds %s, B holds %s%s", p->id,
+			names[half[SIDE_A] + 1], names[half[SIDE_B] + 1],
+			needs_decoding(p));
+}
+
+static enum kvt_rotation rotation_of(const struct kvt_group *group)
+{
+	const struct kvt_packing packing = kvt_group_packing(group);
+
+	return kvt_packing_rotation(&packing);
 }
 
 /*
@@ -294,6 +320,8 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 		struct kvt_error why;
 
 		n[s] = p->stored[s] = g->shape.n[KVT_AXIS_D];
+		if (g->content.type)
+			p->rotation[s] = rotation_of(g);
 		if (p->decoded && !g->content.type && !g->dtype->is_float)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s is %s in A and %s in B: give --content-type "
@@ -309,8 +337,9 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 	}
 	if (p->decoded && n[SIDE_A] != n[SIDE_B])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a slot has %lld numbers a head in A and %lld in B",
-				p->id, LL(n[SIDE_A]), LL(n[SIDE_B]));
+				"%s: a slot has %lld numbers a head in A and %lld in B%s",
+				p->id, LL(n[SIDE_A]), LL(n[SIDE_B]),
+				needs_decoding(p));
 	p->content = n[SIDE_A];
 	return KVT_OK;
 }
@@ -334,8 +363,9 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 	if (a->tokens_per_slot != b->tokens_per_slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a slot stands for %lld tokens in A and for %lld in "
-				"B",
-				p->id, LL(a->tokens_per_slot), LL(b->tokens_per_slot));
+				"B%s",
+				p->id, LL(a->tokens_per_slot), LL(b->tokens_per_slot),
+				needs_decoding(p));
 	p->nruns = 1;
 	p->run[0].count = p->content;
 	if (!parts)

@@ -102,6 +102,7 @@ struct diff_pair {
 	int64_t stored[NSIDES];		/* elements along D of the dumps */
 	bool decoded;			/* packed content is compared as numbers */
 	struct kvt_packing packing[NSIDES];	/* of a side that is packed */
+	enum kvt_rotation rotation[NSIDES];	/* undone where it is decoded */
 	int64_t nkv, kv[NSIDES];	/* keys and values; the first of them */
 	int64_t half;			/* that is: 0 keys, 1 values, -1 neither */
 

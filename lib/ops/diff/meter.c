@@ -184,6 +184,12 @@ enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 	}
 	if ((status = tolerance_of_pair(&m->tolerance, criteria, p, m->scale, err)))
 		return status;
+	for (int s = 0; m->rounding && s < NSIDES; s++)
+		if (p->packing[s].nfields && !kvt_packing_bounded(&p->packing[s]))
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"%s: how far numbers of %s may be from what was "
+					"rounded to them is not known; give a tolerance",
+					p->id, kvt_group_type(p->group[s]).s);
 	for (int s = 0; s < NSIDES; s++) {
 		m->dtype[s] = p->group[s]->dtype;
 		m->packing[s] = p->packing[s].nfields ? &p->packing[s] : NULL;
