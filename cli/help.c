@@ -188,8 +188,18 @@ static void contents(void)
 {
 	const struct kvt_content_type *type;
 
-	for (int i = 0; (type = kvt_content_type_at(i)); i++)
+	for (int i = 0; (type = kvt_content_type_at(i)); i++) {
+		const char *const words[] = { type->vllm, type->sglang, type->kernels };
+
 		printf("%-20s %s\n", type->name, type->what);
+		if (!words[0] && !words[1] && !words[2])
+			continue;
+		printf("%-20s also", "");
+		for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
+			if (words[w])
+				printf(" %s", words[w]);
+		putchar('\n');
+	}
 	puts("\nA name may end in /e4m3fn, /e4m3fnuz, /e5m2 or /e5m2fnuz, which says "
 	     "what its fp8\nis.  See kvtool-content(7).");
 }

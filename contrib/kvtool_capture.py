@@ -549,6 +549,18 @@ def _probed_axes(backend, spec, tensor):
     return "".join(a or "?" for a in letters)
 
 
+def _latent_content(name, held, spec, width):
+    """A word that means several contents: which, by the bytes and the numbers of a row."""
+    known = {("fp8_ds_mla", 656, 576): "fp8-ds-mla",
+             ("fp8_ds_mla", 656, 512): "glm53-nope-656",
+             ("nvfp4_ds_mla", 352, 576): "dsv32-nvfp4"}
+    found = known.get((held, width, spec.head_size))
+    if found is None:
+        raise Unknown(f"{name}: {held} with {width} bytes for {spec.head_size} numbers, "
+                      "which is not known here; see kvtool-content(7)")
+    return found
+
+
 def _attention(name, layer, spec, tensor, layouts):
     """Axes, layout, latent and dtype of a layer of attention."""
     backend = layer.get_attn_backend()
@@ -558,8 +570,8 @@ def _attention(name, layer, spec, tensor, layouts):
     more = {}
     if dtype == "uint8" and held in _FP8:
         dtype = _FP8[held]
-    if held == "fp8_ds_mla":
-        more["content_type"] = "fp8-ds-mla"
+    if held in ("fp8_ds_mla", "nvfp4_ds_mla"):
+        more["content_type"] = _latent_content(name, held, spec, tensor.shape[-1])
     elif held not in _FP8 and held not in ("auto", "bfloat16", "float16", "half",
                                            "float32", "float"):
         raise Unknown(f"{name}: {cls} with elements of {held}, which is not known here")

@@ -514,6 +514,43 @@ def check_refused(tmp, rng):
                f"refused: rows torn by {layout}", r)
 
 
+def check_torn(tmp, rng):
+    """No part of a page, and no share of a rank that is not known, is cut out."""
+    cells, _ = nvfp4(rng, 128, False)
+    path = f"{tmp}/torn.npy"
+    requests = {"block_table": {"A": [0, 1, 2]}, "num_tokens": {"A": 40}}
+    write(path, cells.reshape(2, 3, 1, 1, 1, -1), "nvfp4-plain/128", "mla", tokens=16,
+          tokens_per_slot=16, **requests)
+    for args, code, says in (
+            (["--heads=0:1"], 4, "holds all heads"),
+            (["--tp-size=2", "--tp-rank=1"], 4, "divided among ranks"),
+            (["--tokens=0:5"], 3, "within a slot of 16"),
+            (["--component=v"], 3, "no component")):
+        r = kvtool("slice", "-f", *args, "-o", f"{tmp}/x.npy", path)
+        tap.ok(r.code == code and says in r.err, f"nvfp4: {args[0]} tears nothing", r)
+    for name, width, ratio in (("dsv41", 528, 2), ("dsv41-fp4", 288, 1),
+                               ("dsv4-nvfp4", 384, 4)):
+        cells = any_bytes(rng, 2 * 3 * 64, width)
+        write(path, cells.reshape(2, 3, 64, 1, 1, width), name, "mla", tokens=64 * ratio,
+              tokens_per_slot=ratio, block_table={"A": [2, 0]}, num_tokens={"A": 65 * ratio})
+        r = kvtool("slice", "-f", f"--tokens=0:{ratio}", "-o", f"{tmp}/x.npy", path)
+        tap.ok(r.code == 3 and "within a slot" in r.err, f"{name}: a row alone", r)
+        for size in (32 * ratio, 128 * ratio):
+            r = kvtool("reblock", "-f", f"--block-size={size}", "-o", f"{tmp}/x.npy", path)
+            tap.ok(r.code == 4 and "cannot be divided" in r.err,
+                   f"{name}: blocks of {size} tokens", r)
+        r = kvtool("slice", "-f", "-q", "--tp-size=2", "--tp-rank=1", "-o",
+                   f"{tmp}/x.safetensors", path)
+        said = kvtool("describe", "--json", f"{tmp}/x.safetensors")
+        group = json.loads(said.out)["groups"][0]
+        tap.ok(r.code == 0 and (group["replication"], group["content_type"]) == (2, name),
+               f"{name}: each rank has all of it", group)
+        r = kvtool("relayout", "-f", "--to=LBCS", "-o", f"{tmp}/x.npy", path)
+        tap.ok(r.code in (2, 4) or np.array_equal(np.load(f"{tmp}/x.npy").ravel(),
+                                                  np.load(path).ravel()),
+               f"{name}: a page stays whole", r)
+
+
 def check_single(tmp, rng):
     """float32 is the float64, rounded; numbers of one type need no content type."""
     (cells,), values = dsv32_nvfp4(rng, 480)
@@ -570,6 +607,7 @@ def main():
         check_writer(tmp)
         check_diff(tmp, rng)
         check_refused(tmp, rng)
+        check_torn(tmp, rng)
         check_single(tmp, rng)
     tap.ok(rows_read >= 10000, f"{rows_read} rows were decoded")
     return tap.done()

@@ -150,6 +150,10 @@ enum kvt_status slice_width(struct step_part *part, struct kvt_group *group,
 				"%s: a convolution state has no heads; expected "
 				"--tp-size and --tp-rank",
 				group->id);
+	if (options->heads.n && group->content.type && group->content.type->all_heads)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: a page of %s holds all heads, which cannot be divided",
+				group->id, group->content.type->name);
 	if (options->heads.n)
 		return take_heads(part, group, options->heads.range[0], "--heads are",
 				  err);

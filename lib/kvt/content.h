@@ -29,6 +29,7 @@ struct kvt_content_type {
 	const char *vllm, *sglang, *kernels;	/* the last: FlashMLA, FlashInfer */
 	/* Bytes of a page are a multiple, in vLLM and in SGLang; 0: of 1. */
 	int64_t align_vllm, align_sglang;
+	bool all_heads;		/* a page holds those of all heads, keys and values */
 };
 const struct kvt_content_type *kvt_content_type_at(int i);	/* NULL past the last */
 
@@ -114,6 +115,13 @@ struct kvt_field {
 	enum kvt_scale_order order;
 	int coding;			/* not for callers */
 };
+
+/* Of a row. */
+static inline int64_t kvt_field_bytes(const struct kvt_field *field)
+{
+	return field->bits < 8 ? (field->count * field->bits + 7) / 8 :
+				 field->count * (field->bits / 8);
+}
 
 enum { KVT_MAX_FIELDS = 6 };
 

@@ -121,7 +121,13 @@ static enum kvt_status count_rows(struct kvt_packing *p, int64_t tokens,
 				type->name, LL(tokens), LL(ratio ? ratio : 1));
 	p->row_tokens = ratio;
 	p->rows = ratio ? tokens / ratio : p->nbytes / width;
-	if (recipe->told && p->content.n) {
+	if (recipe->told && !p->content.n) {
+		/* bytes, as long as nobody says more */
+		p->rows = 1;
+		p->row_tokens = tokens;
+		return KVT_OK;
+	}
+	if (recipe->told) {
 		/* a row of each head */
 		width = kvt_content_row_width(recipe, p->content.n);
 		p->heads = width ? p->nbytes / width / tokens : 0;
@@ -184,7 +190,7 @@ static void add_field(struct kvt_packing *out, const struct field_recipe *from,
 	set_type(field, from->type, out->content.fp8);
 	if (!from->n && !from->per)	/* what rounds the row up */
 		field->count = width - in_row[from->plane];
-	in_row[from->plane] += (field->count * field->bits + 7) / 8;
+	in_row[from->plane] += kvt_field_bytes(field);
 	out->nfields += field->count > 0;
 }
 

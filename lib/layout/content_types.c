@@ -27,8 +27,9 @@
 	  .plane = in, .scale = -1, .added = -1, .order = how }
 
 /* Words of engines, and alignments. */
-#define NO_WORDS NULL, NULL, NULL, 0, 0
-#define OF_VLLM(words) words, NULL, NULL, 0, 0
+#define NO_WORDS NULL, NULL, NULL, 0, 0, false
+#define OF_VLLM(words) words, NULL, NULL, 0, 0, false
+#define OF_FLASHINFER "nvfp4 nvfp4_4over6", NULL, NULL, 0, 0, true
 
 #define E4M3 "float8_e4m3fn"
 #define E2M1 "float4_e2m1"
@@ -97,7 +98,7 @@
 static const struct content_recipe recipes[] = {
 	/* latents: rows */
 	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16",
-	    KVT_MLA, 1, false, false, "fp8_ds_mla", NULL, "V32", 0, 0 },
+	    KVT_MLA, 1, false, false, "fp8_ds_mla", NULL, "V32", 0, 0, false },
 	  .fp8 = E4M3, .nfields = 3,
 	  .field = { VALUES("nope", "fp8", 512, 0, 1), SCALES("scales", "float32", 4, 0),
 		     VALUES("rope", BF16, 64, 0, -1) } },
@@ -115,7 +116,7 @@ static const struct content_recipe recipes[] = {
 		       .order = KVT_SCALES_BY_FOUR } } },
 	{ { "glm53-nope", "GLM-5.3 without rotary part: 512 fp8, 4 float32 scales",
 	    KVT_MLA, 1, false, false, NULL, "V32_NO_ROPE", "GLM53_NOPE V32_NO_ROPE",
-	    0, 0 },
+	    0, 0, false },
 	  NOPE(2) },
 	{ { "glm53-nope-656", "the same, padded to the 656 bytes of V3.2",
 	    KVT_MLA, 1, false, false, OF_VLLM("fp8_ds_mla") }, NOPE(3) },
@@ -125,31 +126,35 @@ static const struct content_recipe recipes[] = {
 	  .field = { VALUES("nope", "fp8", 448, 0, -1),
 		     VALUES("rope", "fp8", 64, 0, -1) } },
 	{ { "dsv41-row", "DeepSeek V4.1: 512 fp8, then 16 scales",
-	    KVT_MLA, 1, false, false, NULL, "v41_new", "V41_NEW", 0, 528 }, DSV41(0) },
+	    KVT_MLA, 1, false, false, NULL, "v41_new", "V41_NEW", 0, 528, false },
+	  DSV41(0) },
 	{ { "dsv41-fp4-row", "DeepSeek V4.1: 512 of 4 bits, then 32 fp8 scales",
-	    KVT_MLA, 1, false, false, NULL, NULL, "V41_FP4_NEW", 0, 288 }, DSV41_FP4(0) },
+	    KVT_MLA, 1, false, false, NULL, NULL, "V41_FP4_NEW", 0, 288, false },
+	  DSV41_FP4(0) },
 
 	/* latents: pages of planes */
 	{ { "dsv4-c4a", "DeepSeek V4: 448 fp8, 64 bf16, 7 scales; 4 tokens; planes",
 	    KVT_MLA, 4, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
-	    576, 576 },
+	    576, 576, false },
 	  DSV4, .page_rows = 64 },
 	{ { "dsv4-c128a", "the same of 128 tokens",
 	    KVT_MLA, 128, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
-	    576, 576 },
+	    576, 576, false },
 	  DSV4, .page_rows = 2 },
 	{ { "dsv4-swa", "the same of each token of the sliding window",
 	    KVT_MLA, 1, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
-	    576, 576 }, DSV4 },
+	    576, 576, false }, DSV4 },
 	{ { "dsv4-nvfp4", "DeepSeek V4: 448 of 4 bits, 64 bf16, 28 fp8 scales; planes",
-	    KVT_MLA, 0, true, false, NULL, NULL, "DSV4_NVFP4", 0, 0 }, .nfields = 4,
+	    KVT_MLA, 0, true, false, NULL, NULL, "DSV4_NVFP4", 0, 0, false },
+	  .nfields = 4,
 	  .field = { VALUES("nope", E2M1, 448, 0, 2), VALUES("rope", BF16, 64, 0, -1),
 		     SCALES("scales", E4M3, 28, 1), OTHER("owner", "uint8", 4, 1) } },
 	{ { "dsv41", "DeepSeek V4.1: 512 fp8, 16 scales; planes",
-	    KVT_MLA, 0, true, false, "fp8_ds_mla", "v41", "V41", 512, 512 }, DSV41(1) },
+	    KVT_MLA, 0, true, false, "fp8_ds_mla", "v41", "V41", 512, 512, false },
+	  DSV41(1) },
 	{ { "dsv41-fp4", "DeepSeek V4.1, compressed: 512 of 4 bits, 32 scales; planes",
 	    KVT_MLA, 0, true, false, "nvfp4_ds_mla", NULL, "V41_FP4",
-	    512, 256 }, DSV41_FP4(1) },
+	    512, 256, false }, DSV41_FP4(1) },
 
 	/* keys of indexers */
 	{ { "indexer", "DeepSeek V3.2: 128 fp8 and a float32 scale; planes",
@@ -203,13 +208,13 @@ static const struct content_recipe recipes[] = {
 	{ { "mla-per-token-head", "a latent row and two float32 scales",
 	    KVT_MLA, 1, false, false, NO_WORDS }, BYTES(1, WHICH_SCALE) },
 	{ { "nvfp4", "4 bits, fp8 scales of 16, perhaps swizzled; planes",
-	    KVT_OPAQUE, 1, true, false, OF_VLLM("nvfp4 nvfp4_4over6") },
+	    KVT_OPAQUE, 1, true, false, OF_FLASHINFER },
 	  BYTES(18, WHICH_ORDER) },
 	{ { "nvfp4-plain", "nvfp4 whose scales are in order; planes",
-	    KVT_OPAQUE, 1, true, false, OF_VLLM("nvfp4 nvfp4_4over6") },
+	    KVT_OPAQUE, 1, true, false, OF_FLASHINFER },
 	  NVFP4(KVT_SCALES_IN_ORDER) },
 	{ { "nvfp4-sm100", "nvfp4 with the scales of values as SM100 has them; planes",
-	    KVT_OPAQUE, 1, true, false, OF_VLLM("nvfp4 nvfp4_4over6") },
+	    KVT_OPAQUE, 1, true, false, OF_FLASHINFER },
 	  NVFP4(KVT_SCALES_BY_ROWS) },
 	{ { "turboquant-k8v4", "rows of fp8 keys, 4-bit values",
 	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("turboquant_k8v4") },

@@ -276,15 +276,15 @@ bool kvt_packing_find(struct kvt_packed_element *out, const struct kvt_packing *
 			continue;
 		row = from / field->stride;
 		in_row = from % field->stride;
-		if (in_row >= (field->count * field->bits + 7) / 8)
+		if (in_row >= kvt_field_bytes(field))
 			continue;
 		unpermute(field, &row, &in_row);
 		/* the first that begins here: one that began before may end here */
 		*out = (struct kvt_packed_element){
-			i, row, (in_row * 8 + field->bits - 1) / field->bits,
+			i, row, field->bits < 8 ?
+				(in_row * 8 + field->bits - 1) / field->bits :
+				in_row / (field->bits / 8),
 		};
-		if (field->bits >= 8)
-			out->element = in_row * 8 / field->bits;
 		return true;
 	}
 	return false;

@@ -156,7 +156,7 @@ static struct form forms[] = {
 	{ "qsa-ring", 4, 1, 1, 280, 1, 1, 128 },
 	{ "nvfp4-plain/128", 1, 1, 1, 4608, 16, 32, 256 },
 	{ "nvfp4-sm100/64", 1, 1, 1, 2304, 16, 32, 128 },
-	{ "nvfp4-plain", 1, 1, 1, 4608, 16, 16, 0 },
+	{ "nvfp4-plain", 1, 1, 1, 4608, 16, 1, 0 },
 	{ "ultraquant-4bit", 16, 4, 1, 136, 1, 1, 256 },
 	{ "turboquant-k8v4/e4m3fn", 16, 4, 1, 196, 1, 1, 256 },
 	{ "turboquant-k3v4-nc", 16, 4, 1, 14, 1, 1, 16 },
@@ -192,7 +192,7 @@ static void test_bytes(void **state)
 	assert_int_equal(p.row_values, f->row_values);
 	assert_int_equal(p.nbytes, f->d);
 	for (int i = 0; i < p.nfields; i++)
-		bytes += p.rows * ((p.field[i].count * p.field[i].bits + 7) / 8);
+		bytes += p.rows * kvt_field_bytes(&p.field[i]);
 	assert_int_equal(bytes, f->d);
 	for (int64_t b = 0; b < f->d; b++) {
 		struct kvt_packed_element place;
