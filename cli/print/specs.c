@@ -26,6 +26,11 @@ static const struct {
 	{ "spec-tokens", NULL, NULL, "draft tokens; they lengthen a convolution" },
 	{ "elem", NULL, NULL, "bytes of an element; default: the cache's type" },
 	{ "block-size", NULL, NULL, "tokens in a block; default: that of the command" },
+	{ "retained", NULL, NULL, "tokens that a window keeps besides" },
+	{ "blocks", "blocks", "32", "blocks that a request owns" },
+	{ "stride", NULL, NULL, "bytes of which the step between blocks is a multiple" },
+	{ "leader", NULL, NULL, "1: an indexer goes with these latents" },
+	{ "replay", NULL, NULL, "1: the window is computed anew, not cached" },
 };
 enum { NKEYS = sizeof(keys) / sizeof(keys[0]) };
 

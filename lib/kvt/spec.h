@@ -114,6 +114,11 @@ struct kvt_spec_args {
 	int64_t groups, state_size;	/* of B and C */
 	int64_t key_heads, key_dim;	/* gated delta net: q and k */
 	int64_t kernel, spec_tokens;	/* taps = kernel - 1 + spec_tokens */
+	int64_t retained;		/* tokens that a window keeps besides */
+	int64_t blocks;			/* that a request owns, of HiSparse */
+	int64_t stride;			/* steps between blocks are a multiple of it */
+	/* 1, or 0: an indexer goes with it; its window is computed anew, not cached */
+	int64_t leader, replay;
 };
 
 struct kvt_spec_preset {
@@ -173,6 +178,65 @@ enum kvt_axis kvt_spec_axis(const struct kvt_spec *spec);
 /* What is dealt out along that axis: the parts, or all heads as one. */
 int kvt_spec_parts(struct kvt_spec_part out[KVT_MAX_SPEC_PARTS],
 		   const struct kvt_spec *spec);
+
+/* ---- classes ------------------------------------------------------------ */
+
+/* The classes that vLLM 0.32 has of a KVCacheSpec. */
+enum kvt_spec_class {
+	KVT_CLASS_FULL,
+	KVT_CLASS_MLA,
+	KVT_CLASS_RSWA,
+	KVT_CLASS_SINK,
+	KVT_CLASS_HIDDEN,	/* activations beside the caches of attention */
+	KVT_CLASS_WINDOW,
+	KVT_CLASS_WINDOW_MLA,
+	KVT_CLASS_CHUNK,
+	KVT_CLASS_CROSS,
+	KVT_CLASS_ENCODER,	/* attention of an encoder, which keeps nothing */
+	KVT_CLASS_STATE,
+	KVT_CLASS_RING,		/* one block of a request, which its tokens go round in */
+	KVT_CLASS_HOT, KVT_CLASS_RESIDENT,	/* HiSparse */
+	KVT_NCLASSES
+};
+
+struct kvt_class_rule {
+	const char *name;	/* "SlidingWindowMLASpec" */
+	const char *word;	/* of events: "sliding_window_mla", or "unknown" */
+	enum kvt_spec_class base;	/* groups of one type are of one base */
+	bool cached;		/* blocks are found again by the hash of their tokens */
+	bool mapped;		/* a token has a slot that the engine computes */
+	bool sharded;		/* context parallel ranks deal its tokens out */
+	const char *dead;	/* which tokens nothing computed later looks at */
+	const char *moves;	/* what another engine must be sent */
+};
+const struct kvt_class_rule *kvt_class_rule(enum kvt_spec_class which);
+
+/* What a preset's spec is; its window and its replay decide, too. */
+enum kvt_spec_class kvt_spec_class_of(const char *preset,
+				     const struct kvt_spec_args *args);
+/* Does prefix caching find its blocks again? */
+bool kvt_spec_cached(const char *preset, const struct kvt_spec_args *args);
+
+/* What a request may ask of an engine. */
+struct kvt_demand {
+	int64_t tokens;			/* of the longest request */
+	int64_t in_flight;		/* tokens of the steps that are not settled */
+	int64_t dcp;			/* context parallel ranks of decoding; 0: 1 */
+	int64_t encoder;		/* tokens of an encoder */
+	int64_t drafts;			/* recurrent states for draft tokens, besides */
+	bool align;			/* ... and for the ends of blocks */
+	int64_t checkpoints;		/* ... of a prefill, then */
+};
+
+/*
+ * The most blocks that one request holds, and the entries of its block table, as
+ * vLLM 0.32 counts them for memory; 'args' have a block size.  KVT_BAD_INPUT: a
+ * window or chunk that context parallel ranks would have to share, or no block size.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_spec_blocks(int64_t *most, int64_t *table, const char *preset,
+		const struct kvt_spec_args *args, const struct kvt_demand *demand,
+		struct kvt_error *err);
 
 /* ---- slices ------------------------------------------------------------- */
 

@@ -20,6 +20,9 @@ static const struct {
 	KEY("key-heads", args.key_heads), KEY("key-dim", args.key_dim),
 	KEY("kernel", args.kernel), KEY("spec-tokens", args.spec_tokens),
 	KEY("elem", args.elem), KEY("block-size", args.block_size),
+	KEY("retained", args.retained), KEY("blocks", args.blocks),
+	KEY("stride", args.stride), KEY("leader", args.leader),
+	KEY("replay", args.replay),
 };
 enum { NKEYS = sizeof(keys) / sizeof(keys[0]), WORD = 40 };
 

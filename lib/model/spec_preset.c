@@ -12,6 +12,7 @@ enum {
 	BLOCK = 1 << 0, HEADS = 1 << 1, DIM = 1 << 2, LATENT = 1 << 3,
 	INTER = 1 << 4, GROUPS = 1 << 5, STATE = 1 << 6, KERNEL = 1 << 7,
 	KHEADS = 1 << 8, KDIM = 1 << 9, RATIO = 1 << 10, WINDOW = 1 << 11,
+	BLOCKS = 1 << 12,
 };
 
 #define FIELD(name) { #name, offsetof(struct kvt_spec_args, name) }
@@ -22,8 +23,10 @@ static const struct {
 	FIELD(block_size), FIELD(heads), FIELD(head_dim), FIELD(latent),
 	FIELD(inter), FIELD(groups), FIELD(state_size), FIELD(kernel),
 	FIELD(key_heads), FIELD(key_dim), FIELD(ratio), FIELD(window),
+	FIELD(blocks),
 	/* never needed, but no number may be negative */
 	FIELD(elem), FIELD(head_dim_v), FIELD(spec_tokens),
+	FIELD(retained), FIELD(stride), FIELD(leader), FIELD(replay),
 };
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
 
@@ -37,6 +40,7 @@ struct recipe {
 				const struct kvt_spec_args *args,
 				struct kvt_error *err);
 	enum kvt_kind kind;
+	enum kvt_spec_class class;	/* 0: as its kind is */
 	unsigned needs;
 	int64_t bytes, elem, block_size, ratio, alignment;
 	int bits[2];
@@ -127,6 +131,16 @@ static enum kvt_status scaled(struct kvt_spec *spec, const struct recipe *recipe
 	return set_content(spec, 1, 1, 2 * (d * recipe->bits[0] / 8 + scales), 0);
 }
 
+/* One vector of each head: states of a convolution, kept like a window's tokens. */
+static enum kvt_status single(struct kvt_spec *spec, const struct recipe *recipe,
+			      const struct kvt_spec_args *args,
+			      struct kvt_error *err)
+{
+	(void)recipe;
+	(void)err;
+	return set_content(spec, args->elem ? args->elem : 2, 1, args->head_dim, 0);
+}
+
 /* A row of packed keys and values; keys of 8 bits carry no scale. */
 static enum kvt_status packed_row(struct kvt_spec *spec, const struct recipe *recipe,
 				  const struct kvt_spec_args *args,
@@ -166,6 +180,28 @@ static enum kvt_status fixed(struct kvt_spec *spec, const struct recipe *recipe,
 	return set_content(spec, recipe->elem, 1, recipe->bytes / recipe->elem, 0);
 }
 
+/* Vectors side by side; they are no heads, so no rank has fewer of them. */
+static enum kvt_status vectors(struct kvt_spec *spec, const struct recipe *recipe,
+			       const struct kvt_spec_args *args,
+			       struct kvt_error *err)
+{
+	(void)recipe;
+	(void)err;
+	spec->total_heads = 1;
+	return set_content(spec, args->elem ? args->elem : 2, 1,
+			   args->heads * args->head_dim, 0);
+}
+
+/* Rows of which only the bytes are known. */
+static enum kvt_status bytes(struct kvt_spec *spec, const struct recipe *recipe,
+			     const struct kvt_spec_args *args, struct kvt_error *err)
+{
+	(void)recipe;
+	(void)err;
+	spec->total_heads = 1;
+	return set_content(spec, 1, 1, args->latent, 0);
+}
+
 /* ---- recurrent states --------------------------------------------------- */
 
 static int64_t taps(const struct kvt_spec_args *args)
@@ -197,6 +233,15 @@ static enum kvt_status conv_x(struct kvt_spec *spec, const struct recipe *recipe
 			      struct kvt_error *err)
 {
 	add_part(spec, "x", args->inter, 1, true);
+	return conv(spec, recipe, args, err);
+}
+
+/* Every rank has all of x. */
+static enum kvt_status conv_whole(struct kvt_spec *spec, const struct recipe *recipe,
+				  const struct kvt_spec_args *args,
+				  struct kvt_error *err)
+{
+	add_part(spec, "x", 1, args->inter, false);
 	return conv(spec, recipe, args, err);
 }
 
@@ -269,6 +314,12 @@ static enum kvt_status channels(struct kvt_spec *spec, const struct recipe *reci
 	.make = fixed, .kind = k, .bytes = n, .elem = e, .block_size = block, \
 	.ratio = r, .alignment = align
 #define RECURRENT(f, k, n) .make = f, .kind = k, .needs = n
+#define PLANES(k, n, block, r, align) \
+	ROWS(k, n, 1, block, r, align), .planar = true
+#define INDEXES(n, block, r, align) PLANES(KVT_OPAQUE, n, block, r, align)
+#define AS(c) .class = KVT_CLASS_ ## c
+/* A ratio that is not the row's to say, and one that need not be said. */
+enum { SLOTS_A_TOKEN = -1, ANY_RATIO = -2 };
 
 static const struct recipe recipes[] = {
 	{ { "gqa", "keys and values of some heads; MHA and MQA, too" },
@@ -279,10 +330,18 @@ static const struct recipe recipes[] = {
 	  ATTENTION(dense, KVT_CHUNKED_LOCAL, WINDOW, 1) },
 	{ { "rswa", "gqa of which the prompt and the last tokens matter" },
 	  ATTENTION(dense, KVT_RSWA, WINDOW, 1) },
+	{ { "sink", "gqa beside blocks of sinks that all requests share" },
+	  ATTENTION(dense, KVT_FULL_ATTENTION, 0, 1), AS(SINK) },
 	{ { "cross", "cross attention; pooled: 'ratio' slots a token" },
-	  ATTENTION(dense, KVT_CROSS, 0, -1) },
+	  ATTENTION(dense, KVT_CROSS, 0, SLOTS_A_TOKEN) },
+	{ { "pooled", "gqa of 'ratio' slots a token" },
+	  ATTENTION(dense, KVT_FULL_ATTENTION, 0, SLOTS_A_TOKEN) },
+	{ { "encoder-only", "gqa of an encoder; nothing of it is kept" },
+	  ATTENTION(dense, KVT_CROSS, 0, 1), AS(ENCODER) },
 	{ { "compressed", "gqa of 'ratio' tokens a slot (the RFC's DeepSeek V4)" },
 	  ATTENTION(dense, KVT_FULL_ATTENTION, RATIO, 0) },
+	{ { "sconv", "Inkling: what its short convolutions keep of the last tokens" },
+	  ATTENTION(single, KVT_SLIDING_WINDOW, WINDOW, 1) },
 	{ { "int8-per-token-head", "8 bits and a float32 scale a head vector" },
 	  QUANTISED(scaled, 8, 8, 4) },
 	{ { "fp8-per-token-head", "fp8 and a float32 scale a head vector" },
@@ -303,30 +362,83 @@ static const struct recipe recipes[] = {
 	{ { "mla", "one latent row" }, LATENTS(0) },
 	{ { "mla-per-token-head", "one latent row and two float32 scales" },
 	  LATENTS(8) },
+	{ { "hidden", "activations of each token, for a connector" },
+	  LATENTS(0), AS(HIDDEN) },
 	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16" },
 	  ROWS(KVT_MLA, 656, 1, 64, 1, 0) },
+	{ { "nvfp4-ds-mla", "DeepSeek V3.2: 512 of 4 bits, 64 fp8, 32 fp8 scales" },
+	  ROWS(KVT_MLA, 352, 1, 64, 1, 0) },
 	{ { "indexer", "DeepSeek V3.2: 128 fp8 and a float32 scale; planes" },
-	  ROWS(KVT_OPAQUE, 132, 1, 64, 1, 0), .planar = true },
+	  INDEXES(132, 64, 1, 0) },
+	{ { "indexer-mxfp4", "128 of 4 bits and 4 scales; planes" },
+	  INDEXES(68, 64, 1, 0) },
+	{ { "index-key", "keys of an indexer, of one type; 'ratio' tokens a slot" },
+	  .make = latent, .kind = KVT_OPAQUE, .needs = BLOCK | LATENT,
+	  .ratio = ANY_RATIO },
+	{ { "kpool-indexer", "GLM-5.3: indexer rows of 'ratio' pooled tokens; planes" },
+	  INDEXES(132, 0, ANY_RATIO, 0), .needs = BLOCK | RATIO },
+	{ { "ring", "vectors of a request's last tokens, in its only block" },
+	  .make = vectors, .kind = KVT_OPAQUE, .needs = BLOCK | HEADS | DIM, .ratio = 1,
+	  AS(RING) },
+	{ { "hisparse-hot", "HiSparse: rows of 'latent' bytes, 'blocks' a request" },
+	  .make = bytes, .kind = KVT_OPAQUE, .needs = BLOCK | LATENT | BLOCKS, .ratio = 1,
+	  AS(HOT) },
+	{ { "hisparse-resident", "HiSparse: rows of 'latent' bytes that may be dropped" },
+	  .make = bytes, .kind = KVT_OPAQUE, .needs = BLOCK | LATENT, .ratio = 1,
+	  AS(RESIDENT) },
+
 	{ { "dsv4-c4a", "DeepSeek V4: 4 tokens a latent; planes" },
-	  ROWS(KVT_MLA, 584, 1, 256, 4, 576), .planar = true },
+	  PLANES(KVT_MLA, 584, 256, 4, 576) },
 	{ { "dsv4-c128a", "DeepSeek V4: 128 tokens a latent; planes" },
-	  ROWS(KVT_MLA, 584, 1, 256, 128, 576), .planar = true },
+	  PLANES(KVT_MLA, 584, 256, 128, 576) },
 	{ { "dsv4-swa", "DeepSeek V4: latents of the sliding window; planes" },
-	  ROWS(KVT_MLA, 584, 1, 64, 1, 576), .planar = true },
+	  PLANES(KVT_MLA, 584, 64, 1, 576), AS(WINDOW_MLA) },
 	{ { "dsv4-c4a-bf16", "DeepSeek V4: 4 tokens a latent" },
 	  ROWS(KVT_MLA, 1024, 2, 256, 4, 512) },
 	{ { "dsv4-c128a-bf16", "DeepSeek V4: 128 tokens a latent" },
 	  ROWS(KVT_MLA, 1024, 2, 256, 128, 512) },
 	{ { "dsv4-swa-bf16", "DeepSeek V4: latents of the sliding window" },
-	  ROWS(KVT_MLA, 1024, 2, 64, 1, 512) },
+	  ROWS(KVT_MLA, 1024, 2, 64, 1, 512), AS(WINDOW_MLA) },
+	{ { "dsv4-c4a-fp8", "DeepSeek V4 of FlashInfer: 4 tokens a latent" },
+	  ROWS(KVT_MLA, 512, 1, 256, 4, 512) },
+	{ { "dsv4-c128a-fp8", "DeepSeek V4 of FlashInfer: 128 tokens a latent" },
+	  ROWS(KVT_MLA, 512, 1, 256, 128, 512) },
+	{ { "dsv4-swa-fp8", "DeepSeek V4 of FlashInfer: latents of the window" },
+	  ROWS(KVT_MLA, 512, 1, 64, 1, 512), AS(WINDOW_MLA) },
 	{ { "dsv4-indexer", "DeepSeek V4: indexer rows of 4 tokens; planes" },
-	  ROWS(KVT_OPAQUE, 132, 1, 256, 4, 576), .planar = true },
+	  INDEXES(132, 256, 4, 576) },
+	{ { "dsv4-indexer-mxfp4", "the same of 4 bits" }, INDEXES(68, 256, 4, 576) },
 	{ { "dsv4-compressor-c4", "DeepSeek V4: float32 state of 4 tokens" },
-	  ROWS(KVT_OPAQUE, 2 * 2 * 512 * 4, 4, 4, 1, 576) },
+	  ROWS(KVT_OPAQUE, 2 * 2 * 512 * 4, 4, 4, 1, 576), AS(WINDOW_MLA) },
 	{ { "dsv4-compressor-c128", "DeepSeek V4: float32 state of 8 tokens" },
-	  ROWS(KVT_OPAQUE, 2 * 512 * 4, 4, 8, 1, 576) },
+	  ROWS(KVT_OPAQUE, 2 * 512 * 4, 4, 8, 1, 576), AS(WINDOW_MLA) },
 	{ { "dsv4-indexer-compressor", "DeepSeek V4: float32 state of the indexer" },
-	  ROWS(KVT_OPAQUE, 2 * 2 * 128 * 4, 4, 4, 1, 576) },
+	  ROWS(KVT_OPAQUE, 2 * 2 * 128 * 4, 4, 4, 1, 576), AS(WINDOW_MLA) },
+
+	{ { "dsv41-main", "DeepSeek V4.1 on SM100: 512 fp8, 16 scales; planes" },
+	  PLANES(KVT_MLA, 528, 128, ANY_RATIO, 512) },
+	{ { "dsv41-main-fp4", "DeepSeek V4.1: 512 of 4 bits, 32 scales; planes" },
+	  PLANES(KVT_MLA, 288, 128, ANY_RATIO, 512) },
+	{ { "dsv41-main-v4", "DeepSeek V4.1 elsewhere: rows of V4; planes" },
+	  PLANES(KVT_MLA, 584, 128, ANY_RATIO, 576) },
+	{ { "dsv41-main-bf16", "DeepSeek V4.1: plain latents" },
+	  ROWS(KVT_MLA, 1024, 2, 128, ANY_RATIO, 512) },
+	{ { "dsv41-main-fp8", "DeepSeek V4.1: plain latents of fp8" },
+	  ROWS(KVT_MLA, 512, 1, 128, ANY_RATIO, 512) },
+	{ { "dsv41-swa", "DeepSeek V4.1 on SM100: latents of the window; planes" },
+	  PLANES(KVT_MLA, 528, 32, 1, 512), AS(WINDOW_MLA) },
+	{ { "dsv41-swa-v4", "DeepSeek V4.1 elsewhere: rows of V4; planes" },
+	  PLANES(KVT_MLA, 584, 32, 1, 576), AS(WINDOW_MLA) },
+	{ { "dsv41-swa-bf16", "DeepSeek V4.1: plain latents of the window" },
+	  ROWS(KVT_MLA, 1024, 2, 32, 1, 512), AS(WINDOW_MLA) },
+	{ { "dsv41-swa-fp8", "DeepSeek V4.1: plain latents of the window, of fp8" },
+	  ROWS(KVT_MLA, 512, 1, 32, 1, 512), AS(WINDOW_MLA) },
+	{ { "dsv41-indexer", "DeepSeek V4.1: indexer rows; planes" },
+	  INDEXES(132, 128, ANY_RATIO, 512) },
+	{ { "dsv41-indexer-mxfp4", "the same of 4 bits" },
+	  INDEXES(68, 128, ANY_RATIO, 512) },
+	{ { "dsv41-indexer-v4", "beside rows of V4; planes" },
+	  INDEXES(132, 128, ANY_RATIO, 576) },
 
 	{ { "mamba1-conv", "x" },
 	  RECURRENT(conv_x, KVT_MAMBA_CONV, INTER | KERNEL) },
@@ -346,6 +458,8 @@ static const struct recipe recipes[] = {
 	  RECURRENT(matrix, KVT_MAMBA_SSM, HEADS | DIM) },
 	{ { "short-conv", "x" },
 	  RECURRENT(conv_x, KVT_MAMBA_CONV, INTER | KERNEL) },
+	{ { "conv-whole", "x, all of it on every rank" },
+	  RECURRENT(conv_whole, KVT_MAMBA_CONV, INTER | KERNEL) },
 	{ { "linear-attention", "heads of head_dim x head_dim" },
 	  RECURRENT(matrix, KVT_MAMBA_SSM, HEADS | DIM) },
 };
@@ -373,6 +487,25 @@ bool kvt_spec_kind(enum kvt_kind *out, const char *preset)
 	return recipe != NULL;
 }
 
+enum kvt_spec_class kvt_spec_class_of(const char *preset,
+				     const struct kvt_spec_args *args)
+{
+	static const enum kvt_spec_class of[KVT_NKINDS] = {
+		[KVT_FULL_ATTENTION] = KVT_CLASS_FULL, [KVT_RSWA] = KVT_CLASS_RSWA,
+		[KVT_SLIDING_WINDOW] = KVT_CLASS_WINDOW, [KVT_MLA] = KVT_CLASS_MLA,
+		[KVT_CHUNKED_LOCAL] = KVT_CLASS_CHUNK, [KVT_CROSS] = KVT_CLASS_CROSS,
+		[KVT_MAMBA_CONV] = KVT_CLASS_STATE, [KVT_MAMBA_SSM] = KVT_CLASS_STATE,
+		[KVT_OPAQUE] = KVT_CLASS_MLA,
+	};
+	const struct recipe *recipe = recipe_of(preset);
+	enum kvt_spec_class c;
+
+	if (!recipe)
+		return KVT_CLASS_FULL;
+	c = recipe->class ? recipe->class : of[recipe->kind];
+	return c == KVT_CLASS_MLA && args->window ? KVT_CLASS_WINDOW_MLA : c;
+}
+
 bool kvt_spec_preset_needs(const char *preset, const char *member)
 {
 	const struct recipe *recipe = recipe_of(preset);
@@ -390,14 +523,15 @@ int64_t kvt_spec_preset_block_size(const char *preset)
 	return recipe ? recipe->block_size : 0;
 }
 
-/* A ratio of 0 is not the recipe's to say; -1 is one of slots a token. */
 static struct kvt_ratio slots_of(const struct recipe *recipe,
 				 const struct kvt_spec_args *args)
 {
 	if (kvt_is_recurrent(recipe->kind))
 		return (struct kvt_ratio){ -1, 1 };
-	if (recipe->ratio < 0)
+	if (recipe->ratio == SLOTS_A_TOKEN)
 		return (struct kvt_ratio){ 1, args->ratio ? args->ratio : 1 };
+	if (recipe->ratio == ANY_RATIO)
+		return (struct kvt_ratio){ args->ratio ? args->ratio : 1, 1 };
 	return (struct kvt_ratio){ recipe->ratio ? recipe->ratio : args->ratio, 1 };
 }
 
